@@ -49,38 +49,99 @@ var cases = map[string][]ruleCase{
 		{name: "version of the command", pkg: "cmd/main", source: "var version = \"dev\""},
 		{name: "commit of the command", pkg: "cmd/main", source: "var commit = \"\""},
 		{name: "another string of the command", pkg: "cmd/main", source: "var mode = \"\"", want: "variable mode"},
-		{name: "flag of the tests", pkg: "test/golden", source: "import \"flag\"\nvar update = flag.Bool(\"update\", false, \"\")"},
-		{name: "flag of a package", source: "import \"flag\"\nvar update = flag.Bool(\"update\", false, \"\")", want: "variable update"},
+		{
+			name:   "flag of the tests",
+			pkg:    "test/golden",
+			source: "import \"flag\"\nvar update = flag.Bool(\"update\", false, \"\")",
+		},
+		{
+			name:   "flag of a package",
+			source: "import \"flag\"\nvar update = flag.Bool(\"update\", false, \"\")",
+			want:   "variable update",
+		},
 		{name: "local variable", source: "func f() int { var n int; n++; return n }"},
 	},
 	"no package variable is changed": {
 		{name: "assigned", source: "var t = []int{1}\nfunc f() { t = nil }", want: "changes the package variable t"},
-		{name: "assigned from an import", source: "import \"strings\"\nvar t = []string{\"\"}\nfunc f() { t = strings.Fields(\"a\") }", want: "variable t"},
-		{name: "assigned with others", source: "var t = []int{1}\nfunc f() { var x int; x, t = 1, nil; _ = x }", want: "variable t"},
+		{
+			name:   "assigned from an import",
+			source: "import \"strings\"\nvar t = []string{\"\"}\nfunc f() { t = strings.Fields(\"a\") }",
+			want:   "variable t",
+		},
+		{
+			name:   "assigned with others",
+			source: "var t = []int{1}\nfunc f() { var x int; x, t = 1, nil; _ = x }",
+			want:   "variable t",
+		},
 		{name: "element", source: "var t = map[string]int{}\nfunc f() { t[\"a\"] = 1 }", want: "variable t"},
 		{name: "field", source: "var t = struct{ a []int }{}\nfunc f() { t.a[0]++ }", want: "variable t"},
 		{name: "deleted", source: "var t = map[string]int{}\nfunc f() { delete(t, \"a\") }", want: "variable t"},
-		{name: "sorted in place", source: "import \"slices\"\nvar t = []int{1}\nfunc f() { slices.Sort(t) }", want: "variable t"},
+		{
+			name:   "sorted in place",
+			source: "import \"slices\"\nvar t = []int{1}\nfunc f() { slices.Sort(t) }",
+			want:   "variable t",
+		},
 		{name: "address given away", source: "var t = []int{1}\nfunc f() *[]int { return &t }", want: "variable t"},
 		{name: "in a range", source: "var t = [1]int{}\nfunc f() { for t[0] = range 3 {} }", want: "variable t"},
-		{name: "of another package", source: "import \"net/http\"\nfunc f() { http.DefaultClient = nil }", want: "variable net/http.DefaultClient"},
-		{name: "a local one of the same name", source: "var t = []int{1}\nfunc f() []int { t := []int{2}; t[0] = 1; return t }"},
+		{
+			name:   "of another package",
+			source: "import \"net/http\"\nfunc f() { http.DefaultClient = nil }",
+			want:   "variable net/http.DefaultClient",
+		},
+		{
+			name:   "a local one of the same name",
+			source: "var t = []int{1}\nfunc f() []int { t := []int{2}; t[0] = 1; return t }",
+		},
 		{name: "a parameter of the same name", source: "var t = []int{1}\nfunc f(t []int) { t[0] = 1 }"},
 		{name: "read", source: "var t = []int{1}\nfunc f() int { x := t[0]; x++; return x }"},
-		{name: "copied, then sorted", source: "import \"slices\"\nvar t = []int{1}\nfunc f() []int { s := slices.Clone(t); slices.Sort(s); return s }"},
+		{
+			name:   "copied, then sorted",
+			source: "import \"slices\"\nvar t = []int{1}\nfunc f() []int { s := slices.Clone(t); slices.Sort(s); return s }",
+		},
 	},
 	"only clock reads the clock": {
 		{name: "now", pkg: "internal/server", source: "import \"time\"\nvar _ = time.Now()", want: "time.Now"},
-		{name: "function value", pkg: "internal/server", source: "import \"time\"\nfunc f() func() time.Time { return time.Now }", want: "time.Now"},
-		{name: "under another name", pkg: "internal/agent", source: "import t \"time\"\nfunc f() { t.Sleep(1) }", want: "time.Sleep"},
-		{name: "ticker in the wiring", pkg: "cmd/trainyard", source: "import \"time\"\nfunc f() { time.NewTicker(1) }", want: "time.NewTicker"},
+		{
+			name:   "function value",
+			pkg:    "internal/server",
+			source: "import \"time\"\nfunc f() func() time.Time { return time.Now }",
+			want:   "time.Now",
+		},
+		{
+			name:   "under another name",
+			pkg:    "internal/agent",
+			source: "import t \"time\"\nfunc f() { t.Sleep(1) }",
+			want:   "time.Sleep",
+		},
+		{
+			name:   "ticker in the wiring",
+			pkg:    "cmd/trainyard",
+			source: "import \"time\"\nfunc f() { time.NewTicker(1) }",
+			want:   "time.NewTicker",
+		},
 		{name: "clock itself", pkg: "internal/clock", source: "import \"time\"\nfunc f() { time.Sleep(1) }"},
-		{name: "arithmetic", source: "import \"time\"\nfunc f(a, b time.Time) time.Duration { return a.Sub(b) + time.Second }"},
-		{name: "a variable called time", source: "type c struct{}\nfunc (c) Now() int { return 1 }\nfunc f(time c) int { return time.Now() }"},
+		{
+			name:   "arithmetic",
+			source: "import \"time\"\nfunc f(a, b time.Time) time.Duration { return a.Sub(b) + time.Second }",
+		},
+		{
+			name:   "a variable called time",
+			source: "type c struct{}\nfunc (c) Now() int { return 1 }\nfunc f(time c) int { return time.Now() }",
+		},
 	},
 	"the environment is read at the edges": {
-		{name: "in the server", pkg: "internal/server", source: "import \"os\"\nfunc f() { os.Getenv(\"A\") }", want: "os.Getenv"},
-		{name: "looked up in auth", pkg: "internal/auth", source: "import \"os\"\nfunc f() { os.LookupEnv(\"A\") }", want: "os.LookupEnv"},
+		{
+			name:   "in the server",
+			pkg:    "internal/server",
+			source: "import \"os\"\nfunc f() { os.Getenv(\"A\") }",
+			want:   "os.Getenv",
+		},
+		{
+			name:   "looked up in auth",
+			pkg:    "internal/auth",
+			source: "import \"os\"\nfunc f() { os.LookupEnv(\"A\") }",
+			want:   "os.LookupEnv",
+		},
 		{name: "in the command", pkg: "cmd/trainyard", source: "import \"os\"\nfunc f() { os.Getenv(\"A\") }"},
 		{name: "in a test kit", pkg: "internal/store/storetest", source: "import \"os\"\nfunc f() { os.Getenv(\"CI\") }"},
 		{name: "in the agent's parts", pkg: "internal/agent/runtime", source: "import \"os\"\nfunc f() { os.Environ() }"},
@@ -88,19 +149,42 @@ var cases = map[string][]ruleCase{
 	"nothing prints": {
 		{name: "fmt", pkg: "internal/cli", source: "import \"fmt\"\nfunc f() { fmt.Println(1) }", want: "fmt.Println"},
 		{name: "builtin", pkg: "internal/cli", source: "func f() { println(1) }", want: "println"},
-		{name: "to a writer", pkg: "internal/cli", source: "import (\"fmt\"; \"io\")\nfunc f(w io.Writer) { fmt.Fprintln(w, 1) }"},
+		{
+			name:   "to a writer",
+			pkg:    "internal/cli",
+			source: "import (\"fmt\"; \"io\")\nfunc f(w io.Writer) { fmt.Fprintln(w, 1) }",
+		},
 		{name: "to a string", source: "import \"fmt\"\nfunc f() string { return fmt.Sprint(1) }"},
 	},
 	"no global logger": {
-		{name: "slog", pkg: "internal/server", source: "import \"log/slog\"\nfunc f() { slog.Info(\"a\") }", want: "slog.Info"},
-		{name: "default", pkg: "cmd/trainyard", source: "import \"log/slog\"\nfunc f() { slog.SetDefault(nil) }", want: "slog.SetDefault"},
+		{
+			name:   "slog",
+			pkg:    "internal/server",
+			source: "import \"log/slog\"\nfunc f() { slog.Info(\"a\") }",
+			want:   "slog.Info",
+		},
+		{
+			name:   "default",
+			pkg:    "cmd/trainyard",
+			source: "import \"log/slog\"\nfunc f() { slog.SetDefault(nil) }",
+			want:   "slog.SetDefault",
+		},
 		{name: "log", pkg: "internal/server", source: "import \"log\"\nfunc f() { log.Fatal(1) }", want: "log.Fatal"},
-		{name: "a given one", pkg: "internal/server", source: "import \"log/slog\"\nfunc f(l *slog.Logger) { l.Info(\"a\", slog.Int(\"n\", 1)) }"},
+		{
+			name:   "a given one",
+			pkg:    "internal/server",
+			source: "import \"log/slog\"\nfunc f(l *slog.Logger) { l.Info(\"a\", slog.Int(\"n\", 1)) }",
+		},
 	},
 	"pure packages import nothing that acts": {
 		{name: "context", source: "import \"context\"\nvar _ context.Context", want: "may not import context"},
 		{name: "os", pkg: "internal/job", source: "import \"os\"\nvar _ os.File", want: "may not import os"},
-		{name: "below net", pkg: "internal/yardmaster", source: "import \"net/http\"\nvar _ http.Client", want: "may not import net/http"},
+		{
+			name:   "below net",
+			pkg:    "internal/yardmaster",
+			source: "import \"net/http\"\nvar _ http.Client",
+			want:   "may not import net/http",
+		},
 		{name: "sql", source: "import \"database/sql\"\nvar _ sql.DB", want: "may not import database/sql"},
 		{name: "log", source: "import \"log/slog\"\nvar _ slog.Logger", want: "may not import log/slog"},
 		{name: "sync", source: "import \"sync\"\nvar _ sync.Mutex", want: "may not import sync"},
@@ -124,9 +208,16 @@ var cases = map[string][]ruleCase{
 	},
 	"pure packages roll no dice of their own": {
 		{name: "global source", source: "import \"math/rand/v2\"\nfunc f() int { return rand.IntN(6) }", want: "rand.IntN"},
-		{name: "local time zone", source: "import \"time\"\nfunc f(t time.Time) time.Time { return t.In(time.Local) }", want: "time.Local"},
+		{
+			name:   "local time zone",
+			source: "import \"time\"\nfunc f(t time.Time) time.Time { return t.In(time.Local) }",
+			want:   "time.Local",
+		},
 		{name: "given source", source: "import \"math/rand/v2\"\nfunc f(r *rand.Rand) int { return r.IntN(6) }"},
-		{name: "seeded source", source: "import \"math/rand/v2\"\nfunc f(seed uint64) *rand.Rand { return rand.New(rand.NewPCG(seed, 1)) }"},
+		{
+			name:   "seeded source",
+			source: "import \"math/rand/v2\"\nfunc f(seed uint64) *rand.Rand { return rand.New(rand.NewPCG(seed, 1)) }",
+		},
 		{name: "an edge may", pkg: "internal/agent", source: "import \"math/rand/v2\"\nfunc f() int { return rand.IntN(6) }"},
 	},
 }
@@ -143,26 +234,33 @@ func TestRulesFlagWhatTheyMust(t *testing.T) {
 	for _, r := range rules {
 		known[r.name] = true
 	}
+
 	for name := range cases {
 		if !known[name] {
 			t.Errorf("cases for %q, which is no rule", name)
 		}
 	}
+
 	for _, r := range rules {
-		if len(cases[r.name]) == 0 && r.name != "every package has exactly one package comment" && r.name != "files are small" {
+		if len(cases[r.name]) == 0 && r.name != "every package has exactly one package comment" &&
+			r.name != "files are small" {
 			t.Errorf("rule %q has no cases", r.name)
 		}
+
 		for _, tt := range cases[r.name] {
 			t.Run(r.name+"/"+tt.name, func(t *testing.T) {
 				t.Parallel()
+
 				if tt.pkg == "" {
 					tt.pkg = "internal/queue"
 				}
+
 				file, text := source(tt.pkg, tt.source)
 				p, err := load(tt.pkg, map[string]string{file: text})
 				if err != nil {
 					t.Fatal(err)
 				}
+
 				expect(t, r.check(p), tt.want)
 			})
 		}
@@ -172,12 +270,15 @@ func TestRulesFlagWhatTheyMust(t *testing.T) {
 // expect checks that there is a finding with this text, or none at all if it is "".
 func expect(t *testing.T, findings []string, want string) {
 	t.Helper()
+
 	if want == "" {
 		if len(findings) > 0 {
 			t.Errorf("flagged, but is fine: %q", findings)
 		}
+
 		return
 	}
+
 	if !slices.ContainsFunc(findings, func(f string) bool { return strings.Contains(f, want) }) {
 		t.Errorf("findings %q, want one with %q", findings, want)
 	}
@@ -191,11 +292,16 @@ func TestPackageCommentRule(t *testing.T) {
 		want  string
 	}{
 		{"none", map[string]string{"a.go": "package queue"}, "0 package comments"},
-		{"two", map[string]string{"a.go": "// Package queue a.\npackage queue", "b.go": "// Package queue b.\npackage queue"}, "2 package comments"},
+		{
+			"two",
+			map[string]string{"a.go": "// Package queue a.\npackage queue", "b.go": "// Package queue b.\npackage queue"},
+			"2 package comments",
+		},
 		{"another beginning", map[string]string{"a.go": "// Queue of jobs.\npackage queue"}, "begins with"},
 		{"not attached", map[string]string{"a.go": "// Package queue a.\n\npackage queue"}, "0 package comments"},
 		{"one of two files", map[string]string{"a.go": "// Package queue a.\npackage queue", "b.go": "package queue"}, ""},
 	}
+
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
@@ -203,6 +309,7 @@ func TestPackageCommentRule(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
+
 			expect(t, checkComment(p), tt.want)
 		})
 	}
@@ -225,9 +332,14 @@ func TestSizeRule(t *testing.T) {
 		{"blank lines are free", file(strings.Repeat("\n", 600), 600), ""},
 		{"a comment behind code makes no second line", file("", 600) + "// end\n", ""},
 		{"comments do not hide code", file(strings.Repeat("// a\n", 600), 601), "601 lines of code"},
-		{"a raw string counts with all its lines", file("", 100) + "var _ = `" + strings.Repeat("\n", 500) + "`\n", "601 lines of code"},
+		{
+			"a raw string counts with all its lines",
+			file("", 100) + "var _ = `" + strings.Repeat("\n", 500) + "`\n",
+			"601 lines of code",
+		},
 		{"two statements of one line", file("", 599) + "var _ = 1; var _ = 2\n", ""},
 	}
+
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
@@ -265,11 +377,14 @@ func TestStaleNamesAreFlagged(t *testing.T) {
 		"internal/queue": "layer decisions", "internal/gone": "layer decisions",
 		"internal/gone/*": "adapters", "internal/place/*": "families",
 	}
+
 	got := staleNames(names, []string{"internal/queue", "internal/place", "internal/place/rules"})
+
 	want := []string{
 		"internal/arch_test.go, layer decisions: there is no package internal/gone",
 		"internal/arch_test.go, adapters: there is no package internal/gone/*",
 	}
+
 	if !slices.Equal(got, want) {
 		t.Errorf("findings = %q, want %q", got, want)
 	}
@@ -277,10 +392,13 @@ func TestStaleNamesAreFlagged(t *testing.T) {
 
 func TestImportRule(t *testing.T) {
 	t.Parallel()
-	allowed, err := parseSideways([]string{"place -> queue", "place/* -> place, queue", "cli → api # comment", "", "# comment"})
+	allowed, err := parseSideways(
+		[]string{"place -> queue", "place/* -> place, queue", "cli → api # comment", "", "# comment"},
+	)
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	tests := []struct{ name, from, to, want string }{
 		{"lower layer", "internal/queue", "internal/job", ""},
 		{"higher layer", "internal/job", "internal/queue", "its layer decisions is above nouns"},
@@ -307,6 +425,7 @@ func TestImportRule(t *testing.T) {
 		{"unknown package", "internal/server", "internal/stuff", "in no layer"},
 		{"wiring from inside", "internal/server", "cmd/trainyard", "above edges"},
 	}
+
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
@@ -315,6 +434,7 @@ func TestImportRule(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
+
 			expect(t, checkImports(p, allowed), tt.want)
 		})
 	}
@@ -327,18 +447,25 @@ func TestSidewaysListIsReadFromTheText(t *testing.T) {
 		want       []string
 	}{
 		{"in the fence", "a\n```text sideways imports\nplace -> queue\n```\n", []string{"place -> queue"}},
-		{"in the line before", "```\nother\n```\n\nSideways imports:\n\n```\nplace -> queue\n```\n", []string{"place -> queue"}},
+		{
+			"in the line before",
+			"```\nother\n```\n\nSideways imports:\n\n```\nplace -> queue\n```\n",
+			[]string{"place -> queue"},
+		},
 		{"not there", "```\nplace -> queue\n```\n", nil},
 		{"title belongs to another block", "sideways imports\n```\na -> b\n```\n```\nc -> d\n```", []string{"a -> b"}},
 	}
+
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
+
 			if got := fencedBlock(tt.text, "sideways imports"); !slices.Equal(got, tt.want) {
 				t.Errorf("block = %q, want %q", got, tt.want)
 			}
 		})
 	}
+
 	if _, err := parseSideways([]string{"place queue"}); err == nil {
 		t.Error("a line without an arrow is accepted")
 	}
@@ -350,10 +477,12 @@ func TestStaleSidewaysImportIsFlagged(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	p, err := load("internal/place", map[string]string{"a.go": "package place\nimport _ \"trainyard/internal/queue\""})
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	got := staleSideways([]*pkg{p}, allowed)
 	if len(got) != 1 || !strings.Contains(got[0], "internal/place -> internal/spec") {
 		t.Errorf("stale = %q, want place -> spec alone", got)

@@ -86,6 +86,7 @@ func brokenLinks(name, text string, read func(string) ([]byte, error)) []string 
 
 			file, heading, _ := strings.Cut(target, "#")
 			content := text
+
 			if file != "" {
 				path := filepath.Join(filepath.Dir(name), filepath.FromSlash(file))
 				raw, err := read(path)
@@ -209,6 +210,7 @@ func TestBrokenLinksAreFlagged(t *testing.T) {
 
 		return []byte(text), nil
 	}
+
 	tests := []struct{ name, text, want string }{
 		{"a file that is there", "[b](b.md)", ""},
 		{"a picture", "![a](img/a.svg)", ""},
@@ -222,6 +224,7 @@ func TestBrokenLinksAreFlagged(t *testing.T) {
 		{"no heading of its own", "[o](#own)", "names a heading that is not there"},
 		{"the second of two", "[b](b.md) [c](c.md)", "c.md leads nowhere"},
 	}
+
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
@@ -249,6 +252,7 @@ func TestUnknownMakeTargetsAreFlagged(t *testing.T) {
 		{"unknown in a block", "```\ncd a && make deploy\n```", "there is no target deploy"},
 		{"unknown behind a variable", "`make N=1 deploy`", "there is no target deploy"},
 	}
+
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()

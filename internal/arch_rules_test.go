@@ -31,23 +31,28 @@ func load(pkgPath string, sources map[string]string) (*pkg, error) {
 		path: pkgPath, fset: token.NewFileSet(), lines: map[string]int{},
 		info: &types.Info{Uses: map[*ast.Ident]types.Object{}, Defs: map[*ast.Ident]types.Object{}},
 	}
+
 	for _, name := range slices.Sorted(maps.Keys(sources)) {
 		full := pkgPath + "/" + name
 		f, err := parser.ParseFile(p.fset, full, sources[name], parser.ParseComments|parser.SkipObjectResolution)
 		if err != nil {
 			return nil, err
 		}
+
 		p.files = append(p.files, f)
 		p.lines[full] = codeLines(sources[name])
 		p.name = f.Name.Name
 	}
+
 	conf := types.Config{
 		Importer:    emptyImporter{},
 		FakeImportC: true,
 		Error:       func(error) {}, // imports are empty, and files of several systems are seen at once
 	}
+
 	checked, _ := conf.Check(module+"/"+pkgPath, p.fset, p.files, p.info)
 	p.scope = checked.Scope()
+
 	return p, nil
 }
 
@@ -61,9 +66,11 @@ func (emptyImporter) Import(importPath string) (*types.Package, error) {
 	if strings.HasPrefix(name, "v") && versionSuffix.MatchString(name) {
 		name = path.Base(path.Dir(importPath))
 	}
+
 	name = strings.TrimPrefix(versionSuffix.ReplaceAllString(name, ""), "go-")
 	imported := types.NewPackage(importPath, name)
 	imported.MarkComplete()
+
 	return imported, nil
 }
 
@@ -81,6 +88,7 @@ func (p *pkg) imports() map[string]*ast.ImportSpec {
 			all[strings.Trim(spec.Path.Value, `"`)] = spec
 		}
 	}
+
 	return all
 }
 
@@ -91,6 +99,7 @@ func (p *pkg) each(visit func(ast.Node)) {
 			if n != nil {
 				visit(n)
 			}
+
 			return true
 		})
 	}
@@ -102,6 +111,7 @@ func (p *pkg) imported(e ast.Expr) (importPath, name string) {
 	if !ok {
 		return "", ""
 	}
+
 	x, ok := sel.X.(*ast.Ident)
 	if !ok {
 		return "", ""
@@ -109,6 +119,7 @@ func (p *pkg) imported(e ast.Expr) (importPath, name string) {
 	if pkgName, ok := p.info.Uses[x].(*types.PkgName); ok {
 		return pkgName.Imported().Path(), sel.Sel.Name
 	}
+
 	return "", ""
 }
 
@@ -122,6 +133,7 @@ func (p *pkg) uses(importPath string, names []string, why string) []string {
 			}
 		}
 	})
+
 	return found
 }
 
@@ -150,14 +162,31 @@ func checkHasLayer(p *pkg) []string {
 	if layerOf(p.path) < 0 {
 		return []string{p.path + ": is in no layer: enter it in the table of internal/arch_test.go"}
 	}
+
 	return nil
 }
 
 func checkName(p *pkg) []string {
-	forbidden := []string{"util", "utils", "common", "helper", "helpers", "type", "types", "model", "models", "misc", "shared", "lib", "base"}
+	forbidden := []string{
+		"util",
+		"utils",
+		"common",
+		"helper",
+		"helpers",
+		"type",
+		"types",
+		"model",
+		"models",
+		"misc",
+		"shared",
+		"lib",
+		"base",
+	}
+
 	if slices.Contains(forbidden, p.name) || slices.Contains(forbidden, path.Base(p.path)) {
 		return []string{p.path + ": name it by what it does"}
 	}
+
 	return nil
 }
 
@@ -168,14 +197,21 @@ func checkComment(p *pkg) []string {
 		if f.Doc == nil {
 			continue
 		}
+
 		documented = append(documented, p.fset.Position(f.Package).Filename)
+
 		if p.name != "main" && !strings.HasPrefix(f.Doc.Text(), "Package "+p.name+" ") {
 			found = append(found, p.at(f, "the package comment begins with %q", "Package "+p.name))
 		}
 	}
+
 	if len(documented) != 1 {
-		found = append(found, fmt.Sprintf("%s: %d package comments %v, want exactly one", p.path, len(documented), documented))
+		found = append(
+			found,
+			fmt.Sprintf("%s: %d package comments %v, want exactly one", p.path, len(documented), documented),
+		)
 	}
+
 	return found
 }
 
@@ -197,6 +233,7 @@ func checkInit(p *pkg) []string {
 			found = append(found, p.at(fn, "init: do it where it is needed, in sight of the caller"))
 		}
 	})
+
 	return found
 }
 
@@ -210,6 +247,7 @@ func checkVariables(p *pkg) []string {
 			if !ok || group.Tok != token.VAR {
 				continue
 			}
+
 			for _, spec := range group.Specs {
 				if v, ok := spec.(*ast.ValueSpec); ok {
 					found = append(found, p.checkVariable(group, v)...)
@@ -217,6 +255,7 @@ func checkVariables(p *pkg) []string {
 			}
 		}
 	}
+
 	return found
 }
 
@@ -224,6 +263,7 @@ func (p *pkg) checkVariable(group *ast.GenDecl, v *ast.ValueSpec) []string {
 	if embedded(group.Doc) || embedded(v.Doc) {
 		return nil
 	}
+
 	var found []string
 	for i, name := range v.Names {
 		switch {
@@ -233,14 +273,23 @@ func (p *pkg) checkVariable(group *ast.GenDecl, v *ast.ValueSpec) []string {
 			found = append(found, p.at(name, "variable %s: hold state in a struct that is passed", name.Name))
 		case isForTests(p.path) && p.isFlag(v.Values[i]): // go test reads flags before any test runs
 		case !p.fixed(v.Values[i]):
-			found = append(found, p.at(name, "variable %s: a package variable is a table, an error or a pattern; make it a constant or hold it in a struct", name.Name))
+			found = append(
+				found,
+				p.at(
+					name,
+					"variable %s: a package variable is a table, an error or a pattern; make it a constant or hold it in a struct",
+					name.Name,
+				),
+			)
 		}
 	}
+
 	return found
 }
 
 func embedded(doc *ast.CommentGroup) bool {
-	return doc != nil && slices.ContainsFunc(doc.List, func(c *ast.Comment) bool { return strings.HasPrefix(c.Text, "//go:embed ") })
+	return doc != nil &&
+		slices.ContainsFunc(doc.List, func(c *ast.Comment) bool { return strings.HasPrefix(c.Text, "//go:embed ") })
 }
 
 // makers return values that nobody changes.
@@ -276,9 +325,12 @@ func (p *pkg) fixed(e ast.Expr) bool {
 		if id, ok := e.Fun.(*ast.Ident); ok {
 			return slices.Contains(makers, id.Name)
 		}
+
 		from, name := p.imported(e.Fun)
+
 		return slices.Contains(makers, path.Base(from)+"."+name)
 	}
+
 	return false
 }
 
@@ -290,6 +342,7 @@ func checkMutation(p *pkg) []string {
 			found = append(found, p.at(n, "changes the package variable %s", name))
 		}
 	}
+
 	p.each(func(n ast.Node) {
 		switch n := n.(type) {
 		case *ast.AssignStmt:
@@ -315,6 +368,7 @@ func checkMutation(p *pkg) []string {
 			}
 		}
 	})
+
 	return found
 }
 
@@ -323,6 +377,7 @@ func (p *pkg) changesFirst(fun ast.Expr) bool {
 	if id, ok := fun.(*ast.Ident); ok {
 		return slices.Contains([]string{"delete", "clear", "copy"}, id.Name)
 	}
+
 	from, name := p.imported(fun)
 	switch from {
 	case "sort":
@@ -332,6 +387,7 @@ func (p *pkg) changesFirst(fun ast.Expr) bool {
 	case "maps":
 		return name == "Copy" || name == "DeleteFunc" || name == "Insert"
 	}
+
 	return false
 }
 
@@ -347,6 +403,7 @@ func (p *pkg) packageVariable(e ast.Expr) string {
 		if from, name := p.imported(e); from != "" {
 			return from + "." + name
 		}
+
 		return p.packageVariable(e.X)
 	case *ast.IndexExpr:
 		return p.packageVariable(e.X)
@@ -357,6 +414,7 @@ func (p *pkg) packageVariable(e ast.Expr) string {
 	case *ast.ParenExpr:
 		return p.packageVariable(e.X)
 	}
+
 	return ""
 }
 
@@ -364,14 +422,19 @@ func checkClock(p *pkg) []string {
 	if among(p.path, readsClock) || isForTests(p.path) {
 		return nil
 	}
-	return p.uses("time", []string{"Now", "Since", "Until", "Sleep", "After", "AfterFunc", "Tick", "NewTicker", "NewTimer"},
-		"time comes from internal/clock, or as an argument")
+
+	return p.uses(
+		"time",
+		[]string{"Now", "Since", "Until", "Sleep", "After", "AfterFunc", "Tick", "NewTicker", "NewTimer"},
+		"time comes from internal/clock, or as an argument",
+	)
 }
 
 func checkEnviron(p *pkg) []string {
 	if among(p.path, readsEnviron) || isForTests(p.path) {
 		return nil
 	}
+
 	return p.uses("os", []string{"Getenv", "LookupEnv", "Environ", "Setenv", "Unsetenv", "Clearenv", "ExpandEnv"},
 		"the environment is read in cmd, cli and agent alone")
 }
@@ -380,6 +443,7 @@ func checkPrint(p *pkg) []string {
 	if isForTests(p.path) {
 		return nil
 	}
+
 	found := p.uses("fmt", []string{"Print", "Printf", "Println"}, "write to the io.Writer you were given")
 	p.each(func(n ast.Node) {
 		if call, ok := n.(*ast.CallExpr); ok {
@@ -390,6 +454,7 @@ func checkPrint(p *pkg) []string {
 			}
 		}
 	})
+
 	return found
 }
 
@@ -397,27 +462,67 @@ func checkLogger(p *pkg) []string {
 	if isForTests(p.path) {
 		return nil
 	}
+
 	found := p.uses("log/slog", []string{
 		"Default", "SetDefault", "Debug", "DebugContext", "Info", "InfoContext", "Warn", "WarnContext",
 		"Error", "ErrorContext", "Log", "LogAttrs", "With",
 	}, "use the *slog.Logger you were given")
+
 	return append(found, p.uses("log", []string{
-		"Default", "Print", "Printf", "Println", "Fatal", "Fatalf", "Fatalln", "Panic", "Panicf", "Panicln", "SetOutput", "SetFlags", "SetPrefix",
+		"Default",
+		"Print",
+		"Printf",
+		"Println",
+		"Fatal",
+		"Fatalf",
+		"Fatalln",
+		"Panic",
+		"Panicf",
+		"Panicln",
+		"SetOutput",
+		"SetFlags",
+		"SetPrefix",
 	}, "use the *slog.Logger you were given")...)
 }
 
 // acting are the standard packages that do something, know the machine, or guard
 // against others that do. net/netip and net/url only read and write text.
 var acting = []string{
-	"context", "os", "os/*", "net", "net/*", "database/sql", "database/sql/*", "log", "log/*", "sync", "sync/*", "syscall", "syscall/*",
-	"runtime", "runtime/*", "unsafe", "plugin", "testing", "testing/*", "flag", "expvar", "crypto/rand", "crypto/tls", "crypto/x509",
-	"math/rand", "io/ioutil", "path/filepath", "time/tzdata",
+	"context",
+	"os",
+	"os/*",
+	"net",
+	"net/*",
+	"database/sql",
+	"database/sql/*",
+	"log",
+	"log/*",
+	"sync",
+	"sync/*",
+	"syscall",
+	"syscall/*",
+	"runtime",
+	"runtime/*",
+	"unsafe",
+	"plugin",
+	"testing",
+	"testing/*",
+	"flag",
+	"expvar",
+	"crypto/rand",
+	"crypto/tls",
+	"crypto/x509",
+	"math/rand",
+	"io/ioutil",
+	"path/filepath",
+	"time/tzdata",
 }
 
 func checkPureImports(p *pkg) []string {
 	if !isPure(p.path) {
 		return nil
 	}
+
 	var found []string
 	for name, spec := range p.imports() {
 		first, _, _ := strings.Cut(name, "/")
@@ -431,6 +536,7 @@ func checkPureImports(p *pkg) []string {
 			found = append(found, p.at(spec, "%s is pure: it may not import %s", p.path, name))
 		}
 	}
+
 	return found
 }
 
@@ -438,9 +544,11 @@ func checkPureConcurrency(p *pkg) []string {
 	if !isPure(p.path) {
 		return nil
 	}
+
 	var found []string
 	p.each(func(n ast.Node) {
 		what := ""
+
 		switch n := n.(type) {
 		case *ast.GoStmt:
 			what = "starts a goroutine"
@@ -455,10 +563,12 @@ func checkPureConcurrency(p *pkg) []string {
 				what = "receives"
 			}
 		}
+
 		if what != "" {
 			found = append(found, p.at(n, "%s is pure, but %s", p.path, what))
 		}
 	})
+
 	return found
 }
 
@@ -468,6 +578,7 @@ func checkPureChance(p *pkg) []string {
 	if !isPure(p.path) {
 		return nil
 	}
+
 	found := p.uses("time", []string{"Local", "LoadLocation"}, "the time zone of the machine is no input of a decision")
 	constructors := []string{"New", "NewPCG", "NewChaCha8", "NewZipf", "Rand", "Source", "PCG", "ChaCha8", "Zipf"}
 	p.each(func(n ast.Node) {
@@ -477,6 +588,7 @@ func checkPureChance(p *pkg) []string {
 			}
 		}
 	})
+
 	return found
 }
 
@@ -487,19 +599,23 @@ type sideways []struct{ from, to string }
 // below internal/ unless it begins with cmd or test.
 func parseSideways(lines []string) (sideways, error) {
 	var all sideways
+
 	for _, line := range lines {
 		line, _, _ = strings.Cut(line, "#")
 		if strings.TrimSpace(line) == "" {
 			continue
 		}
+
 		from, to, ok := strings.Cut(strings.ReplaceAll(line, "→", "->"), "->")
 		if !ok {
 			return nil, fmt.Errorf("sideways imports: %q is not of the form: package -> package, package", line)
 		}
+
 		for one := range strings.SplitSeq(to, ",") {
 			all = append(all, struct{ from, to string }{full(from), full(one)})
 		}
 	}
+
 	return all, nil
 }
 
@@ -510,6 +626,7 @@ func full(name string) string {
 	if first == "internal" || first == "cmd" || first == "test" {
 		return name
 	}
+
 	return "internal/" + name
 }
 
@@ -523,16 +640,19 @@ func (s sideways) allow(from, to string) bool {
 func checkImports(p *pkg, allowed sideways) []string {
 	var found []string
 	from := layerOf(p.path)
+
 	imports := p.imports()
 	for _, name := range slices.Sorted(maps.Keys(imports)) {
 		target, ours := strings.CutPrefix(name, module+"/")
 		if !ours || from < 0 {
 			continue
 		}
+
 		if why := refused(p.path, target, from, allowed); why != "" {
 			found = append(found, p.at(imports[name], "%s imports %s: %s", p.path, target, why))
 		}
 	}
+
 	return found
 }
 
@@ -540,11 +660,13 @@ func checkImports(p *pkg, allowed sideways) []string {
 func refused(pkg, target string, from int, allowed sideways) string {
 	to := layerOf(target)
 	wiring := among(pkg, packagesOf("commands")) || isForTests(pkg)
+
 	for _, s := range strangers {
 		if among(pkg, s.from) && among(target, s.never) && !among(target, s.but) {
 			return "they do not know each other; talk over the API"
 		}
 	}
+
 	switch {
 	case to < 0:
 		return "it is in no layer"
@@ -557,6 +679,7 @@ func refused(pkg, target string, from int, allowed sideways) string {
 	case to == from && !isForTests(pkg) && !allowed.allow(pkg, target):
 		return "both are in the layer " + layers[from].name + ", and ARCHITECTURE.md does not list it under sideways imports"
 	}
+
 	return ""
 }
 
@@ -568,17 +691,24 @@ func staleSideways(pkgs []*pkg, allowed sideways) []string {
 			if !among(p.path, []string{entry.from}) {
 				return false
 			}
+
 			for name := range p.imports() {
 				if target, ours := strings.CutPrefix(name, module+"/"); ours && among(target, []string{entry.to}) {
 					return true
 				}
 			}
+
 			return false
 		})
+
 		if !used {
-			found = append(found, fmt.Sprintf("ARCHITECTURE.md: sideways import %s -> %s: nobody needs it", entry.from, entry.to))
+			found = append(
+				found,
+				fmt.Sprintf("ARCHITECTURE.md: sideways import %s -> %s: nobody needs it", entry.from, entry.to),
+			)
 		}
 	}
+
 	return found
 }
 
@@ -587,22 +717,28 @@ func staleSideways(pkgs []*pkg, allowed sideways) []string {
 func fencedBlock(text, title string) []string {
 	lines := strings.Split(text, "\n")
 	before := ""
+
 	for i := 0; i < len(lines); i++ {
 		info, fence := strings.CutPrefix(strings.TrimSpace(lines[i]), "```")
 		if !fence {
 			if strings.TrimSpace(lines[i]) != "" {
 				before = lines[i]
 			}
+
 			continue
 		}
+
 		body := []string{}
 		for i++; i < len(lines) && !strings.HasPrefix(strings.TrimSpace(lines[i]), "```"); i++ {
 			body = append(body, lines[i])
 		}
+
 		if strings.Contains(strings.ToLower(info+"\n"+before), title) {
 			return body
 		}
+
 		before = ""
 	}
+
 	return nil
 }

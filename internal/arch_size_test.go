@@ -17,6 +17,7 @@ func codeLines(source string) int {
 	s.Init(file, []byte(source), nil, 0) // without ScanComments, comments are skipped
 
 	lines := map[int]bool{}
+
 	for {
 		pos, tok, text := s.Scan()
 		if tok == token.EOF {

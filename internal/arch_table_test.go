@@ -131,6 +131,7 @@ func TestPackageTableIsMadeOfPackageComments(t *testing.T) {
 | ` + "`queue`" + ` | decisions | orders jobs, e.g. by age |
 | ` + "`cmd/trainyard`" + ` | commands | the yard: server \| agent |
 `
+
 	if got := packageTable(pkgs); got != want {
 		t.Errorf("table:\n%s\nwant:\n%s", got, want)
 	}

@@ -33,22 +33,84 @@ var layers = []struct {
 	pure     bool // no I/O, no clock, no chance, no goroutines
 	packages []string
 }{
-	{"words", true, []string{
-		"internal/fault", "internal/clock", "internal/id", "internal/suggest", "internal/humanize", "internal/quantile", "internal/atomicfile",
-	}},
-	{"nouns", true, []string{
-		"internal/job", "internal/fleet", "internal/tenant", "internal/dataset", "internal/gpuspec", "internal/metric", "internal/yamlfile",
-	}},
-	{"decisions", true, []string{
-		"internal/spec", "internal/quota", "internal/queue", "internal/place", "internal/place/*",
-		"internal/formula", "internal/forecast", "internal/forecast/*", "internal/provision", "internal/provision/*", "internal/ledger",
-	}},
+	{
+		"words",
+		true,
+		[]string{
+			"internal/fault",
+			"internal/clock",
+			"internal/id",
+			"internal/suggest",
+			"internal/humanize",
+			"internal/quantile",
+			"internal/atomicfile",
+		},
+	},
+	{
+		"nouns",
+		true,
+		[]string{
+			"internal/job",
+			"internal/fleet",
+			"internal/tenant",
+			"internal/dataset",
+			"internal/gpuspec",
+			"internal/metric",
+			"internal/yamlfile",
+		},
+	},
+	{
+		"decisions",
+		true,
+		[]string{
+			"internal/spec",
+			"internal/quota",
+			"internal/queue",
+			"internal/place",
+			"internal/place/*",
+			"internal/formula",
+			"internal/forecast",
+			"internal/forecast/*",
+			"internal/provision",
+			"internal/provision/*",
+			"internal/ledger",
+		},
+	},
 	{"yardmaster", true, []string{"internal/yardmaster", "internal/yardmaster/*"}},
-	{"ports and adapters", false, []string{
-		"internal/store", "internal/store/*", "internal/store/storetest/*", "internal/blob", "internal/logs", "internal/engine", "internal/engine/*",
-		"internal/cloud", "internal/cloud/*", "internal/solver",
-	}},
-	{"edges", false, []string{"internal/api", "internal/auth", "internal/workdir", "internal/logs/archive", "internal/server", "internal/server/*", "internal/agent", "internal/agent/*", "internal/agent/*/*", "internal/cli", "internal/cli/*", "sdk/python"}},
+	{
+		"ports and adapters",
+		false,
+		[]string{
+			"internal/store",
+			"internal/store/*",
+			"internal/store/storetest/*",
+			"internal/blob",
+			"internal/logs",
+			"internal/engine",
+			"internal/engine/*",
+			"internal/cloud",
+			"internal/cloud/*",
+			"internal/solver",
+		},
+	},
+	{
+		"edges",
+		false,
+		[]string{
+			"internal/api",
+			"internal/auth",
+			"internal/workdir",
+			"internal/logs/archive",
+			"internal/server",
+			"internal/server/*",
+			"internal/agent",
+			"internal/agent/*",
+			"internal/agent/*/*",
+			"internal/cli",
+			"internal/cli/*",
+			"sdk/python",
+		},
+	},
 	{"sim", false, []string{"internal/sim", "internal/sim/*", "internal/sim/*/*"}},
 	{"commands", false, []string{"cmd/*", "cmd/*/*"}},
 	{"tests and tools", false, []string{"test/*", "test/*/*", "tools/*"}},
@@ -67,12 +129,31 @@ var strangers = []struct {
 }{
 	{
 		from: []string{"internal/agent", "internal/agent/*", "internal/agent/*/*"},
-		never: append([]string{"internal/yardmaster", "internal/yardmaster/*", "internal/store", "internal/store/*", "internal/server", "internal/cli", "internal/cli/*"},
+		never: append(
+			[]string{
+				"internal/yardmaster",
+				"internal/yardmaster/*",
+				"internal/store",
+				"internal/store/*",
+				"internal/server",
+				"internal/cli",
+				"internal/cli/*",
+			},
 			packagesOf("decisions")...),
 	},
 	{
 		from: []string{"internal/cli", "internal/cli/*"},
-		never: append([]string{"internal/yardmaster", "internal/yardmaster/*", "internal/store", "internal/store/*", "internal/server", "internal/server/*", "internal/agent", "internal/agent/*"},
+		never: append(
+			[]string{
+				"internal/yardmaster",
+				"internal/yardmaster/*",
+				"internal/store",
+				"internal/store/*",
+				"internal/server",
+				"internal/server/*",
+				"internal/agent",
+				"internal/agent/*",
+			},
 			packagesOf("decisions")...),
 		but: []string{"internal/spec"}, // validate works without a server
 	},
@@ -81,7 +162,15 @@ var strangers = []struct {
 // Who may do what is otherwise forbidden.
 var (
 	readsClock   = []string{"internal/clock"}
-	readsEnviron = []string{"cmd/*", "cmd/*/*", "internal/cli", "internal/cli/*", "internal/agent", "internal/agent/*", "internal/agent/*/*"}
+	readsEnviron = []string{
+		"cmd/*",
+		"cmd/*/*",
+		"internal/cli",
+		"internal/cli/*",
+		"internal/agent",
+		"internal/agent/*",
+		"internal/agent/*/*",
+	}
 	// thirdParty lists, for pure packages, the modules they may use.
 	thirdParty = map[string][]string{
 		"internal/spec":              {"go.yaml.in/yaml/v3"},
@@ -90,7 +179,12 @@ var (
 		"internal/forecast/duration": {"gonum.org/v1/gonum/mat", "gonum.org/v1/gonum/stat"},
 	}
 	// hooks are variables of libraries that the library wants to be set.
-	hooks = map[string][]string{"internal/server": {"github.com/danielgtaylor/huma/v2.NewError", "github.com/danielgtaylor/huma/v2.DefaultArrayNullable"}}
+	hooks = map[string][]string{
+		"internal/server": {
+			"github.com/danielgtaylor/huma/v2.NewError",
+			"github.com/danielgtaylor/huma/v2.DefaultArrayNullable",
+		},
+	}
 	// notPure are the exceptions within the pure layers.
 	notPure = []string{"internal/clock", "internal/atomicfile"}
 )
@@ -106,6 +200,7 @@ func packagesOf(layer string) []string {
 			return l.packages
 		}
 	}
+
 	return nil
 }
 
@@ -150,6 +245,7 @@ func loadTree(t *testing.T) []*pkg {
 		if _, err := os.Stat(top); os.IsNotExist(err) {
 			continue
 		}
+
 		err := filepath.WalkDir(top, func(dir string, d fs.DirEntry, err error) error {
 			if err != nil || !d.IsDir() {
 				return err
@@ -157,25 +253,32 @@ func loadTree(t *testing.T) []*pkg {
 			if d.Name() == "testdata" || dir != top && strings.HasPrefix(d.Name(), ".") {
 				return filepath.SkipDir
 			}
+
 			sources, err := readSources(dir)
 			if err != nil || len(sources) == 0 {
 				return err
 			}
+
 			rel, err := filepath.Rel("..", dir)
 			if err != nil {
 				return err
 			}
+
 			p, err := load(filepath.ToSlash(rel), sources)
 			if err != nil {
 				return err
 			}
+
 			pkgs = append(pkgs, p)
+
 			return nil
 		})
+
 		if err != nil {
 			t.Fatalf("read the sources: %v", err)
 		}
 	}
+
 	return pkgs
 }
 
@@ -185,17 +288,21 @@ func readSources(dir string) (map[string]string, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	sources := map[string]string{}
 	for _, e := range entries {
 		if e.IsDir() || !strings.HasSuffix(e.Name(), ".go") || strings.HasSuffix(e.Name(), "_test.go") {
 			continue
 		}
+
 		text, err := os.ReadFile(filepath.Join(dir, e.Name()))
 		if err != nil {
 			return nil, err
 		}
+
 		sources[e.Name()] = string(text)
 	}
+
 	return sources, nil
 }
 
@@ -206,9 +313,11 @@ func architecture(t *testing.T) string {
 	if os.IsNotExist(err) {
 		return ""
 	}
+
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	return string(text)
 }
 
@@ -219,9 +328,11 @@ func TestHouseRules(t *testing.T) {
 	if len(pkgs) < 6 {
 		t.Fatalf("found only %d packages: the test looks in the wrong place", len(pkgs))
 	}
+
 	for _, r := range rules {
 		t.Run(r.name, func(t *testing.T) {
 			t.Parallel()
+
 			for _, p := range pkgs {
 				for _, finding := range r.check(p) {
 					t.Error(finding)
@@ -240,15 +351,18 @@ func TestImportsFollowTheLayers(t *testing.T) {
 	if lines == nil {
 		t.Fatal(`ARCHITECTURE.md has no fenced block titled "sideways imports"`)
 	}
+
 	allowed, err := parseSideways(lines)
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	for _, p := range pkgs {
 		for _, finding := range checkImports(p, allowed) {
 			t.Error(finding)
 		}
 	}
+
 	for _, finding := range staleSideways(pkgs, allowed) {
 		t.Error(finding)
 	}
@@ -350,6 +464,7 @@ func filesBelow(t *testing.T, top, suffix string) []string {
 
 		return nil
 	})
+
 	if err != nil {
 		t.Fatal(err)
 	}

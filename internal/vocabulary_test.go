@@ -53,7 +53,9 @@ var retired = []struct {
 // exempt are sentences in which a pattern above is good English.
 var exempt = []*regexp.Regexp{
 	regexp.MustCompile(`(?i)\bthere (is|are) no\b`),
-	regexp.MustCompile(`(?i)\b(is|are) no (longer|more|less|fewer|later|earlier|better|faster|cheaper|larger|other|different|effect)\b`),
+	regexp.MustCompile(
+		`(?i)\b(is|are) no (longer|more|less|fewer|later|earlier|better|faster|cheaper|larger|other|different|effect)\b`,
+	),
 	regexp.MustCompile(`(?i)\bwhere there (is|are) no\b`),
 }
 
@@ -84,9 +86,14 @@ func TestRetiredWordsAreGone(t *testing.T) {
 
 		rel := filepath.ToSlash(strings.TrimPrefix(path, root+string(filepath.Separator)))
 		if d.IsDir() {
-			if slices.Contains([]string{".git", "build", "node_modules", "testdata", "docs/adr", "internal/store/sql/migrations"}, rel) || d.Name() == "testdata" {
+			if slices.Contains(
+				[]string{".git", "build", "node_modules", "testdata", "docs/adr", "internal/store/sql/migrations"},
+				rel,
+			) ||
+				d.Name() == "testdata" {
 				return filepath.SkipDir
 			}
+
 			return nil
 		}
 
@@ -94,9 +101,11 @@ func TestRetiredWordsAreGone(t *testing.T) {
 		if err != nil {
 			return err
 		}
+
 		if texts != nil {
 			visited++
 		}
+
 		for _, v := range texts {
 			if name, instead, found := offence(v.text); found {
 				t.Errorf("%s:%d: %q is not a word of ours any more (write: %s): %s", rel, v.line, name, instead, v.text)
@@ -105,6 +114,7 @@ func TestRetiredWordsAreGone(t *testing.T) {
 
 		return nil
 	})
+
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -129,8 +139,17 @@ func visibleTexts(path, rel string) ([]visible, error) {
 		return literals(path)
 	case rel == "CHANGELOG.md" || rel == "docs/glossary.md":
 		return nil, nil // they name what was renamed
-	case strings.HasSuffix(rel, ".md"), strings.HasSuffix(rel, ".yard"), rel == "api/openapi.yaml", rel == "api/jobfile.schema.json",
-		strings.HasPrefix(rel, "deploy/"), strings.HasPrefix(rel, "examples/"), strings.HasPrefix(rel, "scripts/"), rel == "Makefile":
+	case strings.HasSuffix(rel, ".md"),
+		strings.HasSuffix(rel, ".yard"),
+		rel == "api/openapi.yaml",
+		rel == "api/jobfile.schema.json",
+		strings.HasPrefix(
+			rel,
+			"deploy/",
+		),
+		strings.HasPrefix(rel, "examples/"),
+		strings.HasPrefix(rel, "scripts/"),
+		rel == "Makefile":
 		return textLines(path)
 	}
 
@@ -172,6 +191,7 @@ func textLines(path string) ([]visible, error) {
 	texts := []visible{}
 	scanner := bufio.NewScanner(bytes.NewReader(data))
 	scanner.Buffer(nil, 1<<24)
+
 	for line := 1; scanner.Scan(); line++ {
 		texts = append(texts, visible{line, scanner.Text()})
 	}

@@ -28,7 +28,9 @@ func agentCommand(env cli.Env) *cobra.Command {
 		Use: "agent", Short: "Make this machine a node of a yard", GroupID: cli.GroupStart, Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
+
 	cmd.AddCommand(joinCommand(env), agentRunCommand(env))
+
 	return cmd
 }
 
@@ -49,7 +51,9 @@ mistake. The machine's key never leaves it. Runs outlive the agent: when it rest
 			return runAgent(cmd, env, settings, args[0])
 		},
 	}
+
 	register(cmd, settings)
+
 	return cmd
 }
 
@@ -65,7 +69,9 @@ func agentRunCommand(env cli.Env) *cobra.Command {
 			return runAgent(cmd, env, settings, "")
 		},
 	}
+
 	register(cmd, settings)
+
 	return cmd
 }
 
@@ -74,18 +80,22 @@ func runAgent(cmd *cobra.Command, env cli.Env, settings []setting, url string) e
 	if err != nil {
 		return err
 	}
+
 	c.server = url
 	log := c.logger(env)
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+
 	a, err := newAgent(c, log, registry, false)
 	if err != nil {
 		return err
 	}
+
 	stop, err := serveMetrics(cmd.Context(), c.metrics, registry, log)
 	if err != nil {
 		return err
 	}
+
 	return errors.Join(a.Run(cmd.Context()), stop())
 }
 
@@ -97,10 +107,25 @@ func newAgent(c *config, log *slog.Logger, registry prometheus.Registerer, stopR
 	if err != nil {
 		return nil, err
 	}
+
 	return agent.New(agent.Config{
-		SDK: agent.SDK{Name: wheel.Name, Data: wheel.Data},
-		Dir: dir, Server: c.server, JoinToken: c.token, Name: c.name, Address: c.address, FakeGPUs: c.fakeGPUs, Version: version, Probe: c.probe, ProbePython: c.probePython, OnLeaseEnd: c.onLeaseEnd, CPUs: c.cpus, Memory: c.memory,
-		Log: log, Clock: clock.Wall{}, Metrics: registry, StopRunsOnExit: stopRuns,
+		SDK:            agent.SDK{Name: wheel.Name, Data: wheel.Data},
+		Dir:            dir,
+		Server:         c.server,
+		JoinToken:      c.token,
+		Name:           c.name,
+		Address:        c.address,
+		FakeGPUs:       c.fakeGPUs,
+		Version:        version,
+		Probe:          c.probe,
+		ProbePython:    c.probePython,
+		OnLeaseEnd:     c.onLeaseEnd,
+		CPUs:           c.cpus,
+		Memory:         c.memory,
+		Log:            log,
+		Clock:          clock.Wall{},
+		Metrics:        registry,
+		StopRunsOnExit: stopRuns,
 		NewRuntime: func(files runtime.Materialise) (agent.Runtime, error) {
 			return runtime.New(runtime.Options{Dir: dir, Files: files, Log: log, Clock: clock.Wall{}})
 		},
@@ -108,14 +133,21 @@ func newAgent(c *config, log *slog.Logger, registry prometheus.Registerer, stopR
 }
 
 // serveMetrics serves the agent's metrics if an address is given, and returns how to stop.
-func serveMetrics(ctx context.Context, addr string, registry *prometheus.Registry, log *slog.Logger) (func() error, error) {
+func serveMetrics(
+	ctx context.Context,
+	addr string,
+	registry *prometheus.Registry,
+	log *slog.Logger,
+) (func() error, error) {
 	if addr == "" {
 		return func() error { return nil }, nil
 	}
+
 	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", addr)
 	if err != nil {
 		return nil, fault.New(fault.Unavailable, "listen", "cannot serve metrics on %s: %v", addr, err).WithField("metrics")
 	}
+
 	mux := http.NewServeMux()
 	mux.Handle("GET /metrics", promhttp.HandlerFor(registry, promhttp.HandlerOpts{}))
 	srv := &http.Server{Handler: mux, ReadHeaderTimeout: 10 * time.Second}
@@ -124,6 +156,8 @@ func serveMetrics(ctx context.Context, addr string, registry *prometheus.Registr
 			log.Error("metrics ended", "error", err)
 		}
 	}()
+
 	log.Info("metrics served", "address", fmt.Sprintf("http://%s/metrics", listener.Addr()))
+
 	return srv.Close, nil
 }

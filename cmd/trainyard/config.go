@@ -70,7 +70,10 @@ type config struct {
 }
 
 func text(target func(c *config) *string) func(*config, string) error {
-	return func(c *config, v string) error { *target(c) = v; return nil }
+	return func(c *config, v string) error {
+		*target(c) = v
+		return nil
+	}
 }
 
 func length(target func(c *config) *time.Duration, least time.Duration) func(*config, string) error {
@@ -79,7 +82,9 @@ func length(target func(c *config) *time.Duration, least time.Duration) func(*co
 		if err == nil && time.Duration(d) < least {
 			err = fmt.Errorf("it must be at least %s", job.Duration(least))
 		}
+
 		*target(c) = time.Duration(d)
+
 		return err
 	}
 }
@@ -87,9 +92,11 @@ func length(target func(c *config) *time.Duration, least time.Duration) func(*co
 func yesNo(target func(c *config) *bool) func(*config, string) error {
 	return func(c *config, v string) error {
 		*target(c) = v == "yes"
+
 		if v != "yes" && v != "no" {
 			return fmt.Errorf("must be yes or no, got %q", v)
 		}
+
 		return nil
 	}
 }
@@ -100,6 +107,7 @@ func number(target func(c *config) *int) func(*config, string) error {
 		if err != nil || *target(c) < 0 {
 			err = fmt.Errorf("must be a whole number of at least 0, got %q", v)
 		}
+
 		return err
 	}
 }
@@ -113,16 +121,28 @@ func size(target func(c *config) *int64) func(*config, string) error {
 }
 
 // dataSetting is shared by server and agent.
-var dataSetting = setting{"data", "", "folder that holds all data (default: trainyard in the user's data folder)", text(func(c *config) *string { return &c.data })}
+var dataSetting = setting{
+	"data",
+	"",
+	"folder that holds all data (default: trainyard in the user's data folder)",
+	text(func(c *config) *string { return &c.data }),
+}
 
 // logSettings are shared by server and agent.
 var logSettings = []setting{
-	{"log-level", "info", "how much to log: debug, info, warn or error", func(c *config, v string) error { return c.logLevel.UnmarshalText([]byte(v)) }},
+	{
+		"log-level",
+		"info",
+		"how much to log: debug, info, warn or error",
+		func(c *config, v string) error { return c.logLevel.UnmarshalText([]byte(v)) },
+	},
 	{"log-format", "text", "how to log: text or json", func(c *config, v string) error {
 		c.logFormat = v
+
 		if v != "text" && v != "json" {
 			return fmt.Errorf("must be text or json, got %q", v)
 		}
+
 		return nil
 	}},
 }
@@ -130,28 +150,94 @@ var logSettings = []setting{
 // serverSettings are those of a server.
 var serverSettings = []setting{
 	{"listen", "127.0.0.1:7443", "address to listen on", text(func(c *config) *string { return &c.listen })},
-	{"hosts", "", "names and addresses by which the server is reached, separated by commas, beside localhost and the listen address", func(c *config, v string) error {
-		c.hosts = nil
-		for h := range strings.SplitSeq(v, ",") {
-			h = strings.TrimSpace(h)
-			if h != "" {
-				c.hosts = append(c.hosts, h)
+	{
+		"hosts",
+		"",
+		"names and addresses by which the server is reached, separated by commas, beside localhost and the listen address",
+		func(c *config, v string) error {
+			c.hosts = nil
+			for h := range strings.SplitSeq(v, ",") {
+				h = strings.TrimSpace(h)
+				if h != "" {
+					c.hosts = append(c.hosts, h)
+				}
 			}
-		}
-		return nil
-	}},
-	{"store", "", "where the yard's record is kept: a file for SQLite (default: yard.db in the data folder) or postgres://…", text(func(c *config) *string { return &c.store })},
-	{"policy", "rules", "placement policy; list them with trainyard simulate --list-policies", text(func(c *config) *string { return &c.policy })},
-	{"tariff", "", "file with the cost of nodes: energy and hourly price by GPU model (default: none, and policies count GPU-hours)", text(func(c *config) *string { return &c.tariff })},
-	{"clouds", "", "file with the cloud providers and when to provision nodes (default: none)", text(func(c *config) *string { return &c.clouds })},
-	{"refuse-impossible", "yes", "refuse jobs that no node and no offer could ever run: yes or no", yesNo(func(c *config) *bool { return &c.refuse })},
-	{"metrics-by-user", "no", "show money and GPU time of every user in /metrics: yes or no", yesNo(func(c *config) *bool { return &c.byUser })},
-	{"round-limit", "50ms", "time limit of a planning round, for policies that search", length(func(c *config) *time.Duration { return &c.roundLimit }, time.Millisecond)},
-	{"report-every", "5s", "how often agents report", length(func(c *config) *time.Duration { return &c.reportEvery }, 10*time.Millisecond)},
-	{"suspect-after", "30s", "time without contact after which a node gets no new jobs", length(func(c *config) *time.Duration { return &c.suspectAfter }, 100*time.Millisecond)},
-	{"lost-after", "5m", "time without contact after which a node is lost and its jobs restart elsewhere", length(func(c *config) *time.Duration { return &c.lostAfter }, time.Second)},
-	{"retry-wait", "5s", "wait before a failed job is retried; doubles each time", length(func(c *config) *time.Duration { return &c.backoff }, 0)},
-	{"keep-final", "10m", "how long ended jobs stay in memory", length(func(c *config) *time.Duration { return &c.keepFinal }, time.Second)},
+
+			return nil
+		},
+	},
+	{
+		"store",
+		"",
+		"where the yard's record is kept: a file for SQLite (default: yard.db in the data folder) or postgres://…",
+		text(func(c *config) *string { return &c.store }),
+	},
+	{
+		"policy",
+		"rules",
+		"placement policy; list them with trainyard simulate --list-policies",
+		text(func(c *config) *string { return &c.policy }),
+	},
+	{
+		"tariff",
+		"",
+		"file with the cost of nodes: energy and hourly price by GPU model (default: none, and policies count GPU-hours)",
+		text(func(c *config) *string { return &c.tariff }),
+	},
+	{
+		"clouds",
+		"",
+		"file with the cloud providers and when to provision nodes (default: none)",
+		text(func(c *config) *string { return &c.clouds }),
+	},
+	{
+		"refuse-impossible",
+		"yes",
+		"refuse jobs that no node and no offer could ever run: yes or no",
+		yesNo(func(c *config) *bool { return &c.refuse }),
+	},
+	{
+		"metrics-by-user",
+		"no",
+		"show money and GPU time of every user in /metrics: yes or no",
+		yesNo(func(c *config) *bool { return &c.byUser }),
+	},
+	{
+		"round-limit",
+		"50ms",
+		"time limit of a planning round, for policies that search",
+		length(func(c *config) *time.Duration { return &c.roundLimit }, time.Millisecond),
+	},
+	{
+		"report-every",
+		"5s",
+		"how often agents report",
+		length(func(c *config) *time.Duration { return &c.reportEvery }, 10*time.Millisecond),
+	},
+	{
+		"suspect-after",
+		"30s",
+		"time without contact after which a node gets no new jobs",
+		length(func(c *config) *time.Duration { return &c.suspectAfter }, 100*time.Millisecond),
+	},
+	{
+		"lost-after",
+		"5m",
+		"time without contact after which a node is lost and its jobs restart elsewhere",
+		length(func(c *config) *time.Duration { return &c.lostAfter }, time.Second),
+	},
+	{
+		"retry-wait",
+		"5s",
+		"wait before a failed job is retried; doubles each time",
+		length(func(c *config) *time.Duration { return &c.backoff }, 0),
+	},
+	{
+		"keep-final",
+		"10m",
+		"how long ended jobs stay in memory",
+		length(func(c *config) *time.Duration { return &c.keepFinal }, time.Second),
+	},
 	{"max-jobs", "200000", "jobs of one user that have not ended", number(func(c *config) *int { return &c.maxJobs })},
 	{"log-limit", "1GB", "output kept of each rank of a run", size(func(c *config) *int64 { return &c.logLimit })},
 	{"max-file", "5GB", "largest file of a working directory", size(func(c *config) *int64 { return &c.maxFile })},
@@ -160,6 +246,7 @@ var serverSettings = []setting{
 		if err != nil || c.rate < 0 {
 			err = fmt.Errorf("must be a rate of at least 0, got %q", v)
 		}
+
 		return err
 	}},
 	{"burst", "1000", "requests of one token that may come at once", number(func(c *config) *int { return &c.burst })},
@@ -168,29 +255,72 @@ var serverSettings = []setting{
 // agentSettings are those of an agent.
 var agentSettings = []setting{
 	{"name", "", "name of the node (default: the host's name)", text(func(c *config) *string { return &c.name })},
-	{"address", "", "how other nodes reach this one (default: detected)", text(func(c *config) *string { return &c.address })},
-	{"fake-gpus", "", "declare GPUs that do not exist, for evaluation and tests, as in 8xA100:80GB; none for no GPUs, whatever the machine has", text(func(c *config) *string { return &c.fakeGPUs })},
-	{"cpus", "", "declare this many CPUs, whatever the machine has, for evaluation and tests (default: detected)", func(c *config, v string) (err error) {
-		if v != "" {
-			c.cpus, err = job.ParseCPUs(v)
-		}
-		return err
-	}},
-	{"memory", "", "declare this much memory, likewise, e.g. 64GB (default: detected)", func(c *config, v string) (err error) {
-		if v != "" {
-			c.memory, err = job.ParseBytes(v)
-		}
-		return err
-	}},
-	{"on-lease-end", "", "command that shuts this machine down when its lease expires, if it was provisioned; exit if ending the agent is enough", text(func(c *config) *string { return &c.onLeaseEnd })},
-	{"probe", "auto", "measure GPUs with PyTorch when the agent starts: auto or off", text(func(c *config) *string { return &c.probe })},
-	{"probe-python", "", "python that has PyTorch (default: python3)", text(func(c *config) *string { return &c.probePython })},
-	{"metrics", "", "address to serve the agent's metrics on, as in 127.0.0.1:9100; none if empty", text(func(c *config) *string { return &c.metrics })},
+	{
+		"address",
+		"",
+		"how other nodes reach this one (default: detected)",
+		text(func(c *config) *string { return &c.address }),
+	},
+	{
+		"fake-gpus",
+		"",
+		"declare GPUs that do not exist, for evaluation and tests, as in 8xA100:80GB; none for no GPUs, whatever the machine has",
+		text(func(c *config) *string { return &c.fakeGPUs }),
+	},
+	{
+		"cpus",
+		"",
+		"declare this many CPUs, whatever the machine has, for evaluation and tests (default: detected)",
+		func(c *config, v string) (err error) {
+			if v != "" {
+				c.cpus, err = job.ParseCPUs(v)
+			}
+
+			return err
+		},
+	},
+	{
+		"memory",
+		"",
+		"declare this much memory, likewise, e.g. 64GB (default: detected)",
+		func(c *config, v string) (err error) {
+			if v != "" {
+				c.memory, err = job.ParseBytes(v)
+			}
+
+			return err
+		},
+	},
+	{
+		"on-lease-end",
+		"",
+		"command that shuts this machine down when its lease expires, if it was provisioned; exit if ending the agent is enough",
+		text(func(c *config) *string { return &c.onLeaseEnd }),
+	},
+	{
+		"probe",
+		"auto",
+		"measure GPUs with PyTorch when the agent starts: auto or off",
+		text(func(c *config) *string { return &c.probe }),
+	},
+	{
+		"probe-python",
+		"",
+		"python that has PyTorch (default: python3)",
+		text(func(c *config) *string { return &c.probePython }),
+	},
+	{
+		"metrics",
+		"",
+		"address to serve the agent's metrics on, as in 127.0.0.1:9100; none if empty",
+		text(func(c *config) *string { return &c.metrics }),
+	},
 }
 
 // register adds the flags of the settings to a command.
 func register(cmd *cobra.Command, settings []setting) {
 	cmd.Flags().String("config", "", "configuration file (YAML); flags and TRAINYARD_ variables win over it")
+
 	for _, s := range settings {
 		cmd.Flags().String(s.name, s.standard, s.help)
 	}
@@ -202,32 +332,44 @@ func readConfig(cmd *cobra.Command, env cli.Env, settings []setting) (*config, e
 	if err != nil {
 		return nil, err
 	}
+
 	c := &config{}
 	var faults fault.List
+
 	for _, s := range settings {
 		value, origin := s.standard, "default"
 		if v, ok := file[s.key()]; ok {
 			value, origin = v, "key "+s.key()+" in "+path
 		}
+
 		if v, ok := env.LookupEnv(s.variable()); ok {
 			value, origin = v, s.variable()
 		}
+
 		if f := cmd.Flags().Lookup(s.name); f.Changed {
 			value, origin = f.Value.String(), "--"+s.name
 		}
+
 		if err := s.set(c, value); err != nil {
 			faults = append(faults, fault.New(fault.Invalid, "bad_setting", "%v", err).WithField(origin))
 		}
 	}
+
 	if c.lostAfter != 0 && c.lostAfter <= c.suspectAfter {
-		faults = append(faults, fault.New(fault.Invalid, "bad_setting", "must be longer than suspect-after (%s)", job.Duration(c.suspectAfter)).WithField("lost-after"))
+		faults = append(
+			faults,
+			fault.New(fault.Invalid, "bad_setting", "must be longer than suspect-after (%s)", job.Duration(c.suspectAfter)).
+				WithField("lost-after"),
+		)
 	}
+
 	if c.data == "" {
 		c.data, err = dataFolder(env)
 		if err != nil {
 			return nil, err
 		}
 	}
+
 	return c, faults.OrNil()
 }
 
@@ -237,24 +379,32 @@ func readFile(cmd *cobra.Command, env cli.Env, settings []setting) (map[string]s
 	if err != nil {
 		return nil, "", err
 	}
+
 	if v, ok := env.LookupEnv("TRAINYARD_CONFIG"); ok && path == "" {
 		path = v
 	}
+
 	if path == "" {
 		return nil, "", nil
 	}
+
 	raw, err := os.ReadFile(path)
 	if err != nil {
-		return nil, path, fault.New(fault.Invalid, "config_missing", "cannot read the configuration file: %v", err).WithField("--config")
+		return nil, path, fault.New(fault.Invalid, "config_missing", "cannot read the configuration file: %v", err).
+			WithField("--config")
 	}
+
 	values := map[string]string{}
 	if err := yaml.Unmarshal(raw, &values); err != nil {
-		return nil, path, fault.New(fault.Invalid, "config_invalid", "%s must be a list of keys and values: %v", path, err).WithField("--config")
+		return nil, path, fault.New(fault.Invalid, "config_invalid", "%s must be a list of keys and values: %v", path, err).
+			WithField("--config")
 	}
+
 	known := map[string]bool{}
 	for _, s := range settings {
 		known[s.key()] = true
 	}
+
 	var faults fault.List
 	for k := range values {
 		if !known[k] {
@@ -262,6 +412,7 @@ func readFile(cmd *cobra.Command, env cli.Env, settings []setting) (map[string]s
 				WithRemedy("see trainyard %s --help; keys are the flags with _ for -", cmd.Name()))
 		}
 	}
+
 	return values, path, faults.OrNil()
 }
 
@@ -270,10 +421,13 @@ func dataFolder(env cli.Env) (string, error) {
 	if dir, ok := env.LookupEnv("XDG_DATA_HOME"); ok && filepath.IsAbs(dir) {
 		return filepath.Join(dir, "trainyard"), nil
 	}
+
 	home, err := os.UserHomeDir()
 	if err != nil {
-		return "", fault.New(fault.Invalid, "no_home", "cannot find the user's home folder: %v", err).WithRemedy("say where data goes with --data")
+		return "", fault.New(fault.Invalid, "no_home", "cannot find the user's home folder: %v", err).
+			WithRemedy("say where data goes with --data")
 	}
+
 	return filepath.Join(home, ".local", "share", "trainyard"), nil
 }
 
@@ -283,5 +437,6 @@ func (c *config) logger(env cli.Env) *slog.Logger {
 	if c.logFormat == "json" {
 		return slog.New(slog.NewJSONHandler(env.Stderr, opts))
 	}
+
 	return slog.New(slog.NewTextHandler(env.Stderr, opts))
 }

@@ -17,13 +17,19 @@ import (
 // read parses args as the server command does, with these variables set.
 func read(t *testing.T, variables map[string]string, args ...string) (*config, error) {
 	t.Helper()
-	env := cli.Env{LookupEnv: func(k string) (string, bool) { v, ok := variables[k]; return v, ok }}
+	env := cli.Env{LookupEnv: func(k string) (string, bool) {
+		v, ok := variables[k]
+		return v, ok
+	}}
+
 	settings := append(append([]setting{dataSetting}, serverSettings...), logSettings...)
 	cmd := &cobra.Command{Use: "server"}
 	register(cmd, settings)
+
 	if err := cmd.ParseFlags(args); err != nil {
 		t.Fatal(err)
 	}
+
 	return readConfig(cmd, env, settings)
 }
 
@@ -33,6 +39,7 @@ func write(t *testing.T, text string) string {
 	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
+
 	return path
 }
 
@@ -52,6 +59,7 @@ func TestFlagWinsOverVariableOverFileOverDefault(t *testing.T) {
 		{"flag over variable", variable, []string{"--config", file, "--suspect-after", "13s"}, 13 * time.Second},
 		{"the file may be named by a variable", map[string]string{"TRAINYARD_CONFIG": file}, nil, 11 * time.Second},
 	}
+
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
@@ -59,6 +67,7 @@ func TestFlagWinsOverVariableOverFileOverDefault(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
+
 			if c.suspectAfter != tt.want {
 				t.Errorf("suspect-after = %v, want %v", c.suspectAfter, tt.want)
 			}
@@ -68,14 +77,28 @@ func TestFlagWinsOverVariableOverFileOverDefault(t *testing.T) {
 
 func TestAllMistakesOfTheConfigurationAreNamedAtOnce(t *testing.T) {
 	t.Parallel()
-	_, err := read(t, map[string]string{"TRAINYARD_RATE": "fast"}, "--data", "d", "--lost-after", "10s", "--log-format", "xml", "--log-limit", "big")
+	_, err := read(
+		t,
+		map[string]string{"TRAINYARD_RATE": "fast"},
+		"--data",
+		"d",
+		"--lost-after",
+		"10s",
+		"--log-format",
+		"xml",
+		"--log-limit",
+		"big",
+	)
+
 	want := `--log-limit: value must be a memory size, got "big"; write a number and a unit, e.g. 24GB or 512MB
 TRAINYARD_RATE: must be a rate of at least 0, got "fast"
 --log-format: must be text or json, got "xml"
 lost-after: must be longer than suspect-after (30s)`
+
 	if err == nil || fault.KindOf(err) != fault.Invalid {
 		t.Fatalf("error = %v, want an invalid one", err)
 	}
+
 	if diff := cmp.Diff(want, err.Error()); diff != "" {
 		t.Error(diff)
 	}
@@ -85,6 +108,7 @@ func TestUnknownKeyInTheFileIsAMistake(t *testing.T) {
 	t.Parallel()
 	path := write(t, "lissten: 1\n")
 	_, err := read(t, nil, "--config", path)
+
 	want := path + `: there is no setting "lissten" (see trainyard server --help; keys are the flags with _ for -)`
 	if err == nil || err.Error() != want {
 		t.Errorf("error = %v, want %s", err, want)
@@ -98,12 +122,14 @@ func TestGeneratedFilesAreCurrent(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	for name, want := range files {
 		got, err := os.ReadFile(filepath.Join("..", "..", filepath.FromSlash(name)))
 		if err != nil {
 			t.Error(err)
 			continue
 		}
+
 		if !bytes.Equal(got, want) {
 			t.Errorf("%s is not what the code makes: run make generate", name)
 		}

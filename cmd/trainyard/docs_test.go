@@ -24,6 +24,7 @@ func TestDocumentsNameCommandsThatExist(t *testing.T) {
 
 	root := fullTree()
 	checked := 0
+
 	for _, name := range markdownFiles(t) {
 		text, err := os.ReadFile(name)
 		if err != nil {
@@ -32,6 +33,7 @@ func TestDocumentsNameCommandsThatExist(t *testing.T) {
 
 		lines, findings := checkDocument(root, name, string(text))
 		checked += lines
+
 		for _, finding := range findings {
 			t.Error(finding)
 		}
@@ -58,6 +60,7 @@ func TestDeployNamesCommandsAndSettingsThatExist(t *testing.T) {
 	t.Parallel()
 
 	root := fullTree()
+
 	units, err := filepath.Glob("../../deploy/systemd/*.service")
 	if err != nil || len(units) < 2 {
 		t.Fatalf("found the units %q (%v), want those of server and agent", units, err)
@@ -96,6 +99,7 @@ func fullTree() *cobra.Command {
 // walkCommands visits a command and all below it.
 func walkCommands(c *cobra.Command, visit func(*cobra.Command)) {
 	visit(c)
+
 	for _, sub := range c.Commands() {
 		walkCommands(sub, visit)
 	}
@@ -122,6 +126,7 @@ func markdownFiles(t *testing.T) []string {
 
 			return nil
 		})
+
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -158,12 +163,14 @@ func checkDocument(root *cobra.Command, name, text string) (int, []string) {
 		}
 
 		checked++
+
 		if wrong := checkCall(root, arguments); wrong != "" {
 			findings = append(findings, fmt.Sprintf("%s:%d: %s: %s", name, line, strings.TrimSpace(code), wrong))
 		}
 	}
 
 	inside, shell := false, false
+
 	lines := strings.Split(text, "\n")
 	for i := 0; i < len(lines); i++ {
 		line := lines[i]
@@ -188,6 +195,7 @@ func checkDocument(root *cobra.Command, name, text string) (int, []string) {
 		}
 
 		first := i
+
 		for strings.HasSuffix(line, `\`) && i+1 < len(lines) {
 			i++
 			line = strings.TrimSuffix(line, `\`) + " " + strings.TrimSpace(lines[i])
@@ -240,6 +248,7 @@ func call(code string) ([]string, bool) {
 func checkCall(root *cobra.Command, arguments []string) string {
 	command := root
 	descending, isValue := true, false
+
 	for _, argument := range arguments {
 		if argument == "--" {
 			return ""
@@ -252,6 +261,7 @@ func checkCall(root *cobra.Command, arguments []string) string {
 			}
 
 			isValue = flag != nil && flag.NoOptDefVal == "" && !strings.Contains(argument, "=")
+
 			continue
 		}
 
@@ -303,6 +313,7 @@ func findFlag(command *cobra.Command, name string) *pflag.Flag {
 func checkUnit(root *cobra.Command, name, text string) []string {
 	var findings []string
 	started := false
+
 	for line := range strings.SplitSeq(text, "\n") {
 		exec, ok := strings.CutPrefix(line, "ExecStart=")
 		if !ok {
@@ -310,6 +321,7 @@ func checkUnit(root *cobra.Command, name, text string) []string {
 		}
 
 		started = true
+
 		arguments, ok := call(exec)
 		if !ok {
 			findings = append(findings, fmt.Sprintf("%s: %s does not start trainyard", name, line))
@@ -376,7 +388,11 @@ func TestUnknownCommandsAndFlagsAreFlagged(t *testing.T) {
 		{"a flag of all commands", "`trainyard --context lab nodes`", ""},
 		{"no arguments", "`trainyard submit`", ""},
 		{"a call within a call", "`trainyard submit $(trainyard nodes drain --reason a)`", ""},
-		{"an unknown flag within a call", "`trainyard submit $(trainyard nodes --dry-run)`", "trainyard nodes has no flag --dry-run"},
+		{
+			"an unknown flag within a call",
+			"`trainyard submit $(trainyard nodes --dry-run)`",
+			"trainyard nodes has no flag --dry-run",
+		},
 		{"what a job gets", "`trainyard submit -- python --epochs 3`", ""},
 		{"behind a comment", "```\ntrainyard nodes  # --all shows more\n```", ""},
 		{"behind a pipe", "```\ntrainyard nodes | grep --count a\n```", ""},
@@ -390,6 +406,7 @@ func TestUnknownCommandsAndFlagsAreFlagged(t *testing.T) {
 		{"by path and behind a variable", "```\nA=1 build/trainyard submit --fast\n```", "has no flag --fast"},
 		{"on a second line", "```\ntrainyard submit \\\n  --fast\n```", "has no flag --fast"},
 	}
+
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
@@ -407,6 +424,7 @@ func TestBadUnitsAreFlagged(t *testing.T) {
 	t.Parallel()
 
 	root := fullTree()
+
 	tests := []struct{ name, text, want string }{
 		{"good", "ExecStart=/usr/local/bin/trainyard server --data /x", ""},
 		{"a variable", "Environment=TRAINYARD_LISTEN=:1\nExecStart=/bin/trainyard agent run", ""},
@@ -414,8 +432,13 @@ func TestBadUnitsAreFlagged(t *testing.T) {
 		{"an unknown command", "ExecStart=/usr/local/bin/trainyard serve --data /x", "starts no command"},
 		{"another program", "ExecStart=/bin/sh", "does not start trainyard"},
 		{"nothing", "[Service]", "there is no ExecStart"},
-		{"an unknown variable", "Environment=TRAINYARD_PORT=1\nExecStart=/bin/trainyard server", "TRAINYARD_PORT is not a setting"},
+		{
+			"an unknown variable",
+			"Environment=TRAINYARD_PORT=1\nExecStart=/bin/trainyard server",
+			"TRAINYARD_PORT is not a setting",
+		},
 	}
+
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()

@@ -22,6 +22,7 @@ func generateCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
+
 			for name, content := range files {
 				path := filepath.Join(args[0], filepath.FromSlash(name))
 				if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil { //nolint:gosec // part of the sources
@@ -31,6 +32,7 @@ func generateCommand() *cobra.Command {
 					return fmt.Errorf("write %s: %w", name, err)
 				}
 			}
+
 			return nil
 		},
 	}
@@ -45,6 +47,7 @@ func generated(root *cobra.Command) (map[string][]byte, error) {
 	if err != nil {
 		return nil, fmt.Errorf("describe the API: %w", err)
 	}
+
 	return map[string][]byte{
 		"api/openapi.yaml":          openapi,
 		"api/jobfile.schema.json":   spec.Schema(),

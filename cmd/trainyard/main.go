@@ -25,18 +25,22 @@ func main() {
 	if len(os.Args) == 3 && os.Args[1] == rundir.Subcommand {
 		os.Exit(supervisor.Run(context.Background(), os.Args[2], os.Stderr))
 	}
+
 	// Nor before a machine of the process provider: it becomes the reaper of all that runs in it.
 	if len(os.Args) == 3 && os.Args[1] == process.Subcommand {
 		os.Exit(process.Machine(context.Background(), os.Stderr))
 	}
+
 	os.Exit(run())
 }
 
 func run() int {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
+
 	context.AfterFunc(ctx, stop) // a second Ctrl-C ends the program at once
 	env := systemEnv()
+
 	return cli.Execute(ctx, env, rootCommand(env), os.Args[1:])
 }
 
@@ -45,8 +49,10 @@ func rootCommand(env cli.Env) *cobra.Command {
 	root := cli.New(env)
 	root.AddCommand(upCommand(env), serverCommand(env), agentCommand(env), generateCommand())
 	root.AddCommand(simcli.Commands(env, policies())...)
+
 	if offers, _, err := root.Find([]string{"offers"}); err == nil && offers != root {
 		offers.AddCommand(clouds.ImportCommand(env)) // it needs the providers, which only the wiring knows
 	}
+
 	return root
 }

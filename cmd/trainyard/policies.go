@@ -23,5 +23,6 @@ func installedSolver() lp.Solve {
 	if err != nil {
 		return nil
 	}
+
 	return func(m *lp.Model) (*lp.Solution, error) { return p.Solve(context.Background(), m, solveFor) }
 }

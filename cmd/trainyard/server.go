@@ -58,26 +58,38 @@ logs in.`,
 			if err != nil {
 				return err
 			}
+
 			s, err := startServer(cmd.Context(), c, c.logger(env))
 			if err != nil {
 				return err
 			}
+
 			if anew && s.bootstrap == "" {
 				s.bootstrap, err = bootstrap(cmd.Context(), s)
 				if err != nil {
 					return errors.Join(err, s.stop())
 				}
 			}
+
 			if s.bootstrap != "" {
-				if _, err := fmt.Fprintf(env.Stdout, "Log in as admin with this bootstrap token; it is shown once and works once:\n\n  trainyard login %s --token %s\n\n", s.url, s.bootstrap); err != nil {
+				if _, err := fmt.Fprintf(
+					env.Stdout,
+					"Log in as admin with this bootstrap token; it is shown once and works once:\n\n  trainyard login %s --token %s\n\n",
+					s.url,
+					s.bootstrap,
+				); err != nil {
 					return errors.Join(err, s.stop())
 				}
 			}
+
 			return s.wait(cmd.Context())
 		},
 	}
+
 	register(cmd, settings)
-	cmd.Flags().BoolVar(&anew, "new-bootstrap-token", false, "print a bootstrap token for admin again, for one who is locked out")
+	cmd.Flags().
+		BoolVar(&anew, "new-bootstrap-token", false, "print a bootstrap token for admin again, for one who is locked out")
+
 	return cmd
 }
 
@@ -117,6 +129,7 @@ func startServer(ctx context.Context, c *config, log *slog.Logger) (_ *running, 
 	if err != nil {
 		return nil, err
 	}
+
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, st.Close())
@@ -135,6 +148,7 @@ func startServer(ctx context.Context, c *config, log *slog.Logger) (_ *running, 
 	if err != nil {
 		return nil, fmt.Errorf("load the yard: %w", err)
 	}
+
 	cfg, err := yardConfig(c, in, clk)
 	if err != nil {
 		return nil, err
@@ -145,6 +159,7 @@ func startServer(ctx context.Context, c *config, log *slog.Logger) (_ *running, 
 		return nil, fault.New(fault.Unavailable, "listen", "cannot listen on %s: %v", c.listen, err).
 			WithRemedy("is another server running there? choose another address with --listen")
 	}
+
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, listener.Close())
@@ -162,6 +177,7 @@ func startServer(ctx context.Context, c *config, log *slog.Logger) (_ *running, 
 		url: urlOf(listener.Addr()), ca: f.ca, clock: clk, store: st, log: log, runner: runner,
 		failed: make(chan error, 2), done: make(chan struct{}),
 	}
+
 	srv := r.newServer(c, serverParts{
 		config: cfg, state: state, folders: f, providers: in.clouds.Names(), provisioner: provisioner,
 		storeKind: kind, start: start,
@@ -171,6 +187,7 @@ func startServer(ctx context.Context, c *config, log *slog.Logger) (_ *running, 
 	if err != nil {
 		return nil, err
 	}
+
 	r.http = newHTTPServer(srv.Handler(), f.ca.ServerTLS(identity), log)
 	r.run(srv, listener)
 
@@ -282,9 +299,11 @@ func (r *running) newServer(c *config, p serverParts) *server.Server {
 		collector.Take,
 		func(b *yardmaster.Batch) { tell(directory, b) },
 	}
+
 	if r.runner != nil {
 		after = append(after, func(b *yardmaster.Batch) { r.runner.Take(b.Leases) })
 	}
+
 	r.loop = server.NewLoop(server.LoopConfig{
 		Yard: yard, Store: r.store, Engine: hub, Clock: r.clock, Log: r.log, After: after,
 	})
@@ -316,6 +335,7 @@ func (r *running) provision(p *clouds.Provisioner, collector *metrics.Collector,
 		_, err := r.loop.Do(ctx, m)
 		return err
 	}
+
 	r.runner.Watch = collector
 	r.runner.Take(leases)
 }
@@ -344,14 +364,18 @@ func (r *running) run(srv *server.Server, listener net.Listener) {
 	r.http.BaseContext = func(net.Listener) context.Context { return ctx }
 	go func() {
 		defer close(r.done)
+
 		if err := r.loop.Run(ctx); err != nil {
 			r.failed <- fmt.Errorf("the loop ended: %w", err)
 		}
 	}()
+
 	go srv.Run(ctx)
+
 	if r.runner != nil {
 		go r.runner.Run(ctx)
 	}
+
 	go func() {
 		if err := r.http.ServeTLS(listener, "", ""); err != nil && !errors.Is(err, http.ErrServerClosed) {
 			r.failed <- fmt.Errorf("serve: %w", err)
@@ -374,18 +398,23 @@ func (r *running) wait(ctx context.Context) error {
 func (r *running) stop() error {
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 	defer cancel()
+
 	r.http.SetKeepAlivesEnabled(false)
+
 	go func() {
 		if clock.Sleep(ctx, 200*time.Millisecond) {
 			r.cancel() // live feeds do not end by themselves
 		}
 	}()
+
 	err := r.http.Shutdown(ctx)
 	if errors.Is(err, context.DeadlineExceeded) {
 		err = r.http.Close()
 	}
+
 	r.cancel()
 	<-r.done
+
 	return errors.Join(err, r.store.Close())
 }
 
@@ -395,13 +424,16 @@ func openStore(ctx context.Context, c *config, log *slog.Logger) (store.Store, s
 	if url == "" {
 		url = filepath.Join(c.data, "yard.db")
 	}
+
 	if strings.HasPrefix(url, "postgres://") || strings.HasPrefix(url, "postgresql://") {
 		kind = "postgres"
 	}
+
 	st, err := sqlstore.Open(ctx, url, sqlstore.Options{Clock: clock.Wall{}, Log: log})
 	if err != nil {
 		return nil, "", fmt.Errorf("open store: %w", err)
 	}
+
 	return st, kind, nil
 }
 
@@ -409,16 +441,20 @@ func openStore(ctx context.Context, c *config, log *slog.Logger) (store.Store, s
 func acquire(ctx context.Context, st store.Store, holder string, log *slog.Logger) error {
 	done := make(chan struct{})
 	defer close(done)
+
 	waiting, cancel := context.WithCancel(ctx)
 	defer cancel()
+
 	go func() {
 		if clock.Wait(waiting, 2*time.Second, done) == clock.Passed {
 			log.Warn("another server holds the store; waiting until it is gone")
 		}
 	}()
+
 	if err := st.Acquire(ctx, holder); err != nil {
 		return fmt.Errorf("become the store's writer: %w", err)
 	}
+
 	return nil
 }
 
@@ -427,6 +463,7 @@ func tell(d *auth.Directory, b *yardmaster.Batch) {
 	for i := range b.Users {
 		d.PutUser(b.Users[i])
 	}
+
 	for i := range b.Tokens {
 		d.PutToken(b.Tokens[i])
 	}
@@ -440,6 +477,7 @@ func firstAdmin(ctx context.Context, r *running, users []tenant.User) (string, e
 	if len(users) > 0 {
 		return "", nil
 	}
+
 	return bootstrap(ctx, r)
 }
 
@@ -448,15 +486,25 @@ func bootstrap(ctx context.Context, r *running) (string, error) {
 	if _, err := r.loop.Do(ctx, yardmaster.PutUser{User: "admin", Role: tenant.Admin, By: "yard"}); err != nil {
 		return "", fmt.Errorf("make the first admin: %w", err)
 	}
+
 	secret, err := auth.Mint(tenant.BootstrapToken, rand.Reader, r.ca.Hash())
 	if err != nil {
 		return "", err
 	}
-	_, err = r.loop.Do(ctx, yardmaster.AddToken{By: "yard", Token: tenant.Token{ID: secret.ID, Kind: tenant.BootstrapToken, Owner: "admin", Hash: secret.Hash,
-		Scope: tenant.ScopeAdmin, UsesLeft: 1, Expires: r.clock.Now().Add(bootstrapLife)}})
+
+	_, err = r.loop.Do(
+		ctx,
+		yardmaster.AddToken{
+			By: "yard",
+			Token: tenant.Token{ID: secret.ID, Kind: tenant.BootstrapToken, Owner: "admin", Hash: secret.Hash,
+				Scope: tenant.ScopeAdmin, UsesLeft: 1, Expires: r.clock.Now().Add(bootstrapLife)},
+		},
+	)
+
 	if err != nil {
 		return "", fmt.Errorf("make the bootstrap token: %w", err)
 	}
+
 	return secret.Text, nil
 }
 
@@ -466,7 +514,9 @@ func hostsOf(c *config, addr net.Addr) []string {
 	if h, _, err := net.SplitHostPort(addr.String()); err == nil && !net.ParseIP(h).IsUnspecified() {
 		hosts = append(hosts, h)
 	}
+
 	slices.Sort(hosts)
+
 	return slices.Compact(hosts)
 }
 
@@ -476,9 +526,11 @@ func urlOf(addr net.Addr) string {
 	if err != nil {
 		return "https://" + addr.String()
 	}
+
 	if ip := net.ParseIP(host); ip != nil && ip.IsUnspecified() {
 		host = "127.0.0.1"
 	}
+
 	return "https://" + net.JoinHostPort(host, port)
 }
 
@@ -487,5 +539,6 @@ func randomHex() (string, error) {
 	if _, err := rand.Read(b[:]); err != nil {
 		return "", fmt.Errorf("name this start: %w", err)
 	}
+
 	return hex.EncodeToString(b[:]), nil
 }

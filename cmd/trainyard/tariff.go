@@ -16,10 +16,12 @@ func readTariff(path string) (*fleet.Tariff, error) {
 	if path == "" {
 		return nil, nil
 	}
+
 	text, err := os.ReadFile(path)
 	if err != nil {
 		return nil, badTariff(path, err)
 	}
+
 	return parseTariff(path, text)
 }
 
@@ -33,26 +35,35 @@ func parseTariff(path string, text []byte) (*fleet.Tariff, error) {
 	if len(t.Nodes) == 0 {
 		f.Fail("nodes", "must have at least one entry, got none", "add one, as in nodes: [{class: local, hourly: [1.50]}]")
 	}
+
 	checkAmounts(f, "energy", t.Energy)
 	checkAmounts(f, "pue", t.PUE)
+
 	for i, n := range t.Nodes {
 		at := fmt.Sprintf("nodes[%d].", i)
 		checkAmounts(f, at+"watts", n.Watts...)
 		checkAmounts(f, at+"hourly", n.Hourly...)
+
 		var kind job.GPUKind
 		if err := kind.UnmarshalText([]byte(n.GPU)); err != nil {
 			f.Fail(at+"gpu", err.Error(), "write it as in A100 or A100:80GB")
 		}
+
 		switch n.Class {
 		case "", fleet.Local, fleet.Reserved, fleet.OnDemand:
 		default:
-			f.Fail(at+"class", fmt.Sprintf("must be one of local, reserved, ondemand, got %q", n.Class), "write it as in class: local")
+			f.Fail(
+				at+"class",
+				fmt.Sprintf("must be one of local, reserved, ondemand, got %q", n.Class),
+				"write it as in class: local",
+			)
 		}
 	}
 
 	if err := f.Err(); err != nil {
 		return nil, badTariff(path, err)
 	}
+
 	return &t, nil
 }
 

@@ -43,11 +43,14 @@ Ctrl-C stops the yard: running jobs are stopped with their grace period and rest
 			if err != nil {
 				return err
 			}
+
 			return up(cmd.Context(), c, env, submit)
 		},
 	}
+
 	register(cmd, settings)
 	cmd.Flags().StringVar(&submit, "submit", "", "submit this job file at once and follow it")
+
 	return cmd
 }
 
@@ -60,30 +63,45 @@ func up(ctx context.Context, c *config, env cli.Env, submit string) error {
 	if err != nil {
 		return err
 	}
+
 	defer closeLog()
+
 	s, err := startServer(ctx, c, log)
 	if err != nil {
 		return err
 	}
+
 	agentDone := make(chan error, 1)
 	agentCtx, stopAgent := context.WithCancel(context.Background())
 	defer stopAgent()
+
 	if err := startAgent(agentCtx, ctx, c, s, log, agentDone); err != nil {
 		return errors.Join(err, s.stop())
 	}
+
 	if err := localLogin(ctx, s, env); err != nil {
 		stopAgent()
 		return errors.Join(err, <-agentDone, s.stop())
 	}
+
 	say(env.Stderr, "The yard is up at %s\n", s.url)
 	say(env.Stderr, "  data  %s\n  log   %s\n\n", c.data, filepath.Join(c.data, "yard.log"))
+
 	if submit != "" {
 		first := cli.New(env)
 		cli.Execute(ctx, env, first, []string{"--context", localContext, "submit", "--yes", submit})
 	}
+
 	if ctx.Err() == nil {
-		say(env.Stderr, "\nNext, in another terminal:\n  %s nodes\n  %s jobs\n  %s run -- echo hello\nCtrl-C stops the yard.\n", self(), self(), self())
+		say(
+			env.Stderr,
+			"\nNext, in another terminal:\n  %s nodes\n  %s jobs\n  %s run -- echo hello\nCtrl-C stops the yard.\n",
+			self(),
+			self(),
+			self(),
+		)
 	}
+
 	select {
 	case <-ctx.Done():
 		say(env.Stderr, "\nStopping the yard; what runs is stopped and starts again at the next up.\n")
@@ -92,8 +110,10 @@ func up(ctx context.Context, c *config, env cli.Env, submit string) error {
 		err = fmt.Errorf("the agent ended: %w", agentErr)
 		agentDone <- nil
 	}
+
 	// The agent first, so that its last reports and output are taken.
 	stopAgent()
+
 	return errors.Join(err, <-agentDone, s.stop())
 }
 
@@ -107,6 +127,7 @@ func self() string {
 	if strings.ContainsRune(os.Args[0], filepath.Separator) {
 		return os.Args[0]
 	}
+
 	return "trainyard"
 }
 
@@ -115,10 +136,12 @@ func upLog(c *config) (*slog.Logger, func(), error) {
 	if err := os.MkdirAll(c.data, 0o700); err != nil {
 		return nil, nil, fmt.Errorf("make data folder: %w", err)
 	}
+
 	f, err := os.OpenFile(filepath.Join(c.data, "yard.log"), os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o600)
 	if err != nil {
 		return nil, nil, fmt.Errorf("open log: %w", err)
 	}
+
 	return c.logger(cli.Env{Stderr: f}), func() { _ = f.Close() }, nil
 }
 
@@ -129,17 +152,27 @@ func startAgent(agentCtx, ctx context.Context, c *config, s *running, log *slog.
 	if err != nil {
 		return err
 	}
-	if _, err := s.loop.Do(ctx, yardmaster.AddToken{By: "yard", Token: tenant.Token{ID: secret.ID, Kind: tenant.JoinToken, Owner: "admin", Hash: secret.Hash,
-		Class: "local", UsesLeft: 1, Expires: s.clock.Now().Add(10 * time.Minute), Note: "made by up"}}); err != nil {
+
+	if _, err := s.loop.Do(
+		ctx,
+		yardmaster.AddToken{
+			By: "yard",
+			Token: tenant.Token{ID: secret.ID, Kind: tenant.JoinToken, Owner: "admin", Hash: secret.Hash,
+				Class: "local", UsesLeft: 1, Expires: s.clock.Now().Add(10 * time.Minute), Note: "made by up"},
+		},
+	); err != nil {
 		return fmt.Errorf("make join token: %w", err)
 	}
+
 	local := *c
 	local.server, local.token = s.url, secret.Text
 	a, err := newAgent(&local, log, nil, true)
 	if err != nil {
 		return err
 	}
+
 	go func() { done <- a.Run(agentCtx) }()
+
 	return nil
 }
 
@@ -149,24 +182,39 @@ func localLogin(ctx context.Context, s *running, env cli.Env) error {
 	if err != nil {
 		return err
 	}
+
 	name := userName()
+
 	if known, ok := file.Get(localContext); ok && known.Server == s.url && s.knows(ctx, known) {
 		file.Current = localContext
 		return file.Save()
 	}
+
 	if _, err := s.loop.Do(ctx, yardmaster.PutUser{User: name, Role: tenant.Admin, By: "yard"}); err != nil {
 		return fmt.Errorf("add user %s: %w", name, err)
 	}
+
 	secret, err := auth.Mint(tenant.AccessToken, rand.Reader, s.ca.Hash())
 	if err != nil {
 		return err
 	}
-	if _, err := s.loop.Do(ctx, yardmaster.AddToken{By: "yard", Token: tenant.Token{ID: secret.ID, Kind: tenant.AccessToken, Owner: name, Hash: secret.Hash,
-		Scope: tenant.ScopeAdmin, Expires: s.clock.Now().Add(90 * 24 * time.Hour), Note: "made by up"}}); err != nil {
+
+	if _, err := s.loop.Do(
+		ctx,
+		yardmaster.AddToken{
+			By: "yard",
+			Token: tenant.Token{ID: secret.ID, Kind: tenant.AccessToken, Owner: name, Hash: secret.Hash,
+				Scope: tenant.ScopeAdmin, Expires: s.clock.Now().Add(90 * 24 * time.Hour), Note: "made by up"},
+		},
+	); err != nil {
 		return fmt.Errorf("make access token: %w", err)
 	}
-	file.Put(contexts.Context{Name: localContext, Server: s.url, User: string(name), Token: secret.Text, CA: string(s.ca.PEM())})
+
+	file.Put(
+		contexts.Context{Name: localContext, Server: s.url, User: string(name), Token: secret.Text, CA: string(s.ca.PEM())},
+	)
 	file.Current = localContext
+
 	return file.Save()
 }
 
@@ -176,9 +224,12 @@ func (r *running) knows(ctx context.Context, c contexts.Context) bool {
 	if err != nil {
 		return false
 	}
+
 	client := api.NewClient(c.Server, c.Token, tls)
 	defer client.Close()
+
 	_, err = client.Whoami(ctx)
+
 	return fault.KindOf(err) == ""
 }
 
@@ -190,5 +241,6 @@ func userName() id.User {
 			return id.User(name)
 		}
 	}
+
 	return "admin"
 }

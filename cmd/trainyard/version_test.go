@@ -24,6 +24,7 @@ func TestCommitIsFoundInTheBuild(t *testing.T) {
 		{"built in a checkout", build(revision, debug.BuildSetting{Key: "vcs.modified", Value: "false"}), "abc"},
 		{"built with changes", build(revision, debug.BuildSetting{Key: "vcs.modified", Value: "true"}), "abc+"},
 	}
+
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()

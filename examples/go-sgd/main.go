@@ -30,10 +30,12 @@ func draw(rng *rand.Rand, n int) []sample {
 			samples[i].x[k] = rng.NormFloat64()
 			score += samples[i].x[k] * float64(k-3)
 		}
+
 		if score > 0 {
 			samples[i].y = 1
 		}
 	}
+
 	return samples
 }
 
@@ -49,6 +51,7 @@ func (m *model) probability(x *[inputs]float64) float64 {
 	for k, v := range x {
 		score += m.w[k] * v
 	}
+
 	return 1 / (1 + math.Exp(-score))
 }
 
@@ -58,6 +61,7 @@ func (m *model) learn(s *sample, rate float64) {
 	for k, v := range s.x {
 		m.w[k] += step * v
 	}
+
 	m.bias += step
 }
 
@@ -68,11 +72,14 @@ func (m *model) judge(samples []sample) (loss, accuracy float64) {
 		s := &samples[i]
 		p := min(max(m.probability(&s.x), 1e-12), 1-1e-12)
 		loss -= s.y*math.Log(p) + (1-s.y)*math.Log(1-p)
+
 		if (p > 0.5) == (s.y == 1) {
 			right++
 		}
 	}
+
 	n := float64(len(samples))
+
 	return loss / n, float64(right) / n
 }
 
@@ -83,12 +90,15 @@ func main() {
 
 	rng := rand.New(rand.NewPCG(1, 2)) // a fixed seed, so that every run gives the same numbers
 	train, valid := draw(rng, 20000), draw(rng, 4000)
+
 	var m model
 	for epoch := 1; epoch <= *epochs; epoch++ {
 		for _, i := range rng.Perm(len(train)) {
 			m.learn(&train[i], *rate)
 		}
+
 		loss, _ := m.judge(train)
+
 		valLoss, valAcc := m.judge(valid)
 		if _, err := fmt.Fprintf(os.Stdout, "step=%d lr=%g loss=%.4f val_loss=%.4f val_acc=%.3f\n",
 			epoch*len(train), *rate, loss, valLoss, valAcc); err != nil {

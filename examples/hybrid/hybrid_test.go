@@ -12,8 +12,8 @@ import (
 	"strings"
 	"testing"
 
-	"trainyard/internal/provision"
 	"trainyard/internal/job"
+	"trainyard/internal/provision"
 	"trainyard/internal/spec"
 )
 
@@ -25,14 +25,22 @@ func train(t *testing.T, folder string, args ...string) string {
 		if os.Getenv("CI") == "true" {
 			t.Fatalf("python3 is not installed: %v", err)
 		}
+
 		t.Skip("python3 is not installed")
 	}
+
 	cmd := exec.CommandContext(t.Context(), python, append([]string{"train.py", "--rate", "100000"}, args...)...)
-	cmd.Env = []string{"PATH=" + os.Getenv("PATH"), "TRAINYARD_CHECKPOINT_DIR=" + folder, "TRAINYARD_PROGRESS=" + filepath.Join(folder, "progress")}
+	cmd.Env = []string{
+		"PATH=" + os.Getenv("PATH"),
+		"TRAINYARD_CHECKPOINT_DIR=" + folder,
+		"TRAINYARD_PROGRESS=" + filepath.Join(folder, "progress"),
+	}
+
 	out, err := cmd.CombinedOutput()
 	if err != nil {
 		t.Fatalf("%v: %v\n%s", cmd.Args, err, out)
 	}
+
 	return string(out)
 }
 
@@ -45,20 +53,25 @@ func TestTheProgramLearnsAndGoesOnFromItsCheckpoint(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	last, err := strconv.ParseFloat(losses[len(losses)-1][1], 64)
 	if err != nil || last > first/2 || last > 0.3 { // chance is 0.69
 		t.Errorf("the loss went from %v to %v (%v)", first, last, err)
 	}
+
 	train(t, parts, "--steps", "250")
 	got := train(t, parts, "--steps", "600")
+
 	end := func(out string) string { return out[strings.LastIndex(out, "done="):] }
 	if !strings.HasPrefix(got, "resumed from step=250\n") || end(got) != end(want) {
 		t.Errorf("in two parts it ended with %q, in one with %q", end(got), end(want))
 	}
+
 	text, err := os.ReadFile(filepath.Join(parts, "progress"))
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	var told job.Progress
 	if err := json.Unmarshal(text, &told); err != nil || told.Done != 600 {
 		t.Errorf("it told %s (%v)", text, err)
@@ -71,25 +84,30 @@ func TestEveryFileIsValid(t *testing.T) {
 	if err != nil || len(jobs) != 12 {
 		t.Fatalf("%d jobs (%v), want 12", len(jobs), err)
 	}
+
 	for _, path := range append(jobs, "job.yaml") {
 		text, err := os.ReadFile(path)
 		if err != nil {
 			t.Fatal(err)
 		}
+
 		f, err := spec.Parse(text, spec.Options{})
 		if err != nil {
 			t.Errorf("%s: %v", path, err)
 			continue
 		}
+
 		if path != "job.yaml" && f.Jobs[0].Spec.Name != strings.TrimSuffix(filepath.Base(path), ".yaml") {
 			t.Errorf("%s is of job %s", path, f.Jobs[0].Spec.Name)
 		}
 	}
+
 	for path, offers := range map[string]int{"offers.yaml": 3, "offers-ec2.yaml": 3} {
 		text, err := os.ReadFile(path)
 		if err != nil {
 			t.Fatal(err)
 		}
+
 		if got, err := provision.ParseOffers(path, text); err != nil || len(got) != offers {
 			t.Errorf("%s has %d offers (%v), want %d", path, len(got), err, offers)
 		}

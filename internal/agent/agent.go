@@ -184,28 +184,48 @@ func New(cfg Config) (*Agent, error) {
 	if err := os.MkdirAll(cfg.Dir, 0o700); err != nil {
 		return nil, fmt.Errorf("create data directory: %w", err)
 	}
+
 	cfg.InventoryEvery = cmp.Or(cfg.InventoryEvery, 30*time.Second)
 	cfg.MetricsEvery = cmp.Or(cfg.MetricsEvery, 2*time.Second)
 	cfg.StoreLimit = cmp.Or(cfg.StoreLimit, 20<<30)
+
 	var boot [8]byte
 	if _, err := rand.Read(boot[:]); err != nil {
 		return nil, fmt.Errorf("generate boot id: %w", err)
 	}
+
 	a := &Agent{
-		cfg: cfg, log: cfg.Log, clk: cfg.Clock, boot: hex.EncodeToString(boot[:]), fakeGPUs: fake,
-		reconcileSoon: make(chan struct{}, 1), reportSoon: make(chan struct{}, 1), inventorySoon: make(chan struct{}, 1), uploads: make(chan struct{}, maxUploads),
-		startedRanks: map[key]bool{}, uploaders: map[key]*logUploader{}, problems: map[string]string{},
-		progressFiles: map[id.Run]*progressFile{}, curves: curves{runs: map[id.Run]*curve{}}, metricsComplete: map[id.Run]bool{},
+		cfg:      cfg,
+		log:      cfg.Log,
+		clk:      cfg.Clock,
+		boot:     hex.EncodeToString(boot[:]),
+		fakeGPUs: fake,
+		reconcileSoon: make(
+			chan struct{},
+			1,
+		),
+		reportSoon:      make(chan struct{}, 1),
+		inventorySoon:   make(chan struct{}, 1),
+		uploads:         make(chan struct{}, maxUploads),
+		startedRanks:    map[key]bool{},
+		uploaders:       map[key]*logUploader{},
+		problems:        map[string]string{},
+		progressFiles:   map[id.Run]*progressFile{},
+		curves:          curves{runs: map[id.Run]*curve{}},
+		metricsComplete: map[id.Run]bool{},
 	}
+
 	a.memory, err = loadMemory(cfg.Dir)
 	if err != nil {
 		return nil, err
 	}
+
 	a.cfg.Server = cmp.Or(cfg.Server, a.memory.Server)
 	if a.cfg.Server == "" {
 		return nil, fault.New(fault.Invalid, "server_missing", "server address is missing").
 			WithField("server").WithRemedy("write it as https://yard.example.org:7443")
 	}
+
 	if a.cfg.Inventory == nil {
 		a.cfg.Inventory = a.scanMachine
 		a.machine = inventory.Open(inventory.Options{
@@ -213,9 +233,11 @@ func New(cfg Config) (*Agent, error) {
 			FakeGPUs: a.fakeGPUs, NoGPUs: a.cfg.FakeGPUs == NoGPUs, Python: a.cfg.ProbePython, Clock: a.clk,
 		})
 	}
+
 	if a.cfg.Moment == nil {
 		a.cfg.Moment = func() (cloud.Moment, error) { return cloud.MomentOf(a.clk) }
 	}
+
 	return a, nil
 }
 
@@ -233,34 +255,45 @@ func (a *Agent) Run(ctx context.Context) (err error) {
 	if err := a.open(); err != nil {
 		return err
 	}
+
 	defer func() { err = errors.Join(err, a.close()) }()
+
 	found, err := a.cfg.Inventory(ctx)
 	if err != nil {
 		return fmt.Errorf("take inventory: %w", err)
 	}
+
 	a.noteInventory(found, nil)
 	a.noteProblem("inventory", errors.Join(found.Problems...))
 	a.probeGPUs(ctx)
+
 	if err := a.join(ctx); err != nil {
 		if !a.nodeLease.endedBy(err) && !a.nodeLease.expired() {
 			return err
 		}
+
 		a.log.Warn("node lease has ended, cannot join", "error", err)
 		a.shutDownMachine(ctx)
+
 		return nil
 	}
+
 	adopted, err := a.rt.Adopt()
 	if err != nil {
 		return fmt.Errorf("adopt runs: %w", err)
 	}
+
 	a.pruneIntake(adopted)
 	a.log.Info("agent started", "node", a.identity.Node(), "server", a.cfg.Server, "adopted", len(adopted))
+
 	// The loops outlive ctx for as long as the exit takes.
 	inner, cancel := context.WithCancel(context.WithoutCancel(ctx))
+
 	var loops sync.WaitGroup
 	for _, loop := range []func(context.Context){a.reconcileLoop, a.streamLoop, a.reportLoop, a.inventoryLoop, a.renewLoop, a.curvesLoop} {
 		loops.Go(func() { loop(inner) })
 	}
+
 	over := a.awaitShutdown(ctx)
 	switch {
 	case over:
@@ -268,13 +301,17 @@ func (a *Agent) Run(ctx context.Context) (err error) {
 	case a.cfg.StopRunsOnExit:
 		a.stopRuns(inner, math.MaxInt64)
 	}
+
 	cancel()
 	loops.Wait()
 	a.stopUploaders()
+
 	if over {
 		a.shutDownMachine(ctx)
 	}
+
 	a.log.Info("agent stopped", "node", a.identity.Node())
+
 	return nil
 }
 
@@ -286,33 +323,41 @@ func (a *Agent) open() error {
 	if err != nil {
 		return fmt.Errorf("open runtime: %w", err)
 	}
+
 	a.rt = rt
 	a.contents, err = workdir.OpenStore(a.path("contents"), int64(a.cfg.StoreLimit), a.clk)
 	if err != nil {
 		return errors.Join(err, rt.Close())
 	}
+
 	a.data, err = a.openData()
 	if err != nil {
 		return errors.Join(err, rt.Close())
 	}
+
 	a.nodeLease, err = openNodeLease(a.path(cloud.DeadlineFile), a.cfg.Moment)
 	if err != nil {
 		a.noteProblem("node lease", err)
 	}
+
 	a.fence, err = openFence(a.path("fence"))
 	if err != nil {
 		return errors.Join(err, rt.Close())
 	}
+
 	a.results, err = openResults(a.path("results"))
 	if err != nil {
 		return errors.Join(err, a.fence.close(), rt.Close())
 	}
+
 	a.metrics, err = a.register(a.cfg.Metrics)
 	if err != nil {
 		return errors.Join(err, a.fence.close(), rt.Close())
 	}
+
 	a.openIntake()
 	a.noteProblem("Python SDK installation", a.placeSDK())
+
 	return nil
 }
 
@@ -320,8 +365,10 @@ func (a *Agent) close() error {
 	if yard := a.client.Load(); yard != nil {
 		yard.Close()
 	}
+
 	a.metrics.unregister()
 	a.data.close()
+
 	return errors.Join(a.closeIntake(), a.closeMachine(), a.fence.close(), a.rt.Close())
 }
 
@@ -338,6 +385,7 @@ func notify(loop chan struct{}) {
 func pause(ctx context.Context, d time.Duration, woken <-chan struct{}) {
 	ctx, cancel := context.WithTimeout(ctx, d)
 	defer cancel()
+
 	select {
 	case <-ctx.Done():
 	case <-woken:

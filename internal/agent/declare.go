@@ -14,6 +14,7 @@ func declaredGPUs(text string) ([]fleet.GPU, error) {
 	if text == NoGPUs {
 		return nil, nil
 	}
+
 	return inventory.ParseFake(text)
 }
 
@@ -22,9 +23,11 @@ func (a *Agent) applyDeclared(found *inventory.Found) {
 	if a.cfg.CPUs > 0 {
 		found.Inventory.CPUs = a.cfg.CPUs
 	}
+
 	if a.cfg.Memory > 0 {
 		found.Inventory.Memory = a.cfg.Memory
 	}
+
 	if a.cfg.FakeGPUs == NoGPUs {
 		found.Inventory.GPUs, found.Busy = nil, nil
 	}

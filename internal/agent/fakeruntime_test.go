@@ -48,6 +48,7 @@ func newFakeRuntime() *fakeRuntime {
 func (f *fakeRuntime) change(fn func()) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
+
 	fn()
 	close(f.changed)
 	f.changed = make(chan struct{})
@@ -63,6 +64,7 @@ func (f *fakeRuntime) Adopt() ([]rundir.Status, error) {
 	f.mu.Lock()
 	f.adopted++
 	f.mu.Unlock()
+
 	return f.List(), nil
 }
 
@@ -72,13 +74,26 @@ func (f *fakeRuntime) Start(_ context.Context, s rundir.Spec) (err error) {
 			err = f.fail
 			return
 		}
+
 		k := rankKey{s.Run, s.Rank}
 		if _, known := f.ranks[k]; known {
 			return
 		}
+
 		f.starts[k]++
-		f.ranks[k] = &fakeRank{spec: s, status: rundir.Status{Run: s.Run, Rank: s.Rank, Job: s.Job, Epoch: s.Epoch, State: job.RunRunning, Started: time.Unix(1, 0).UTC()}}
+		f.ranks[k] = &fakeRank{
+			spec: s,
+			status: rundir.Status{
+				Run:     s.Run,
+				Rank:    s.Rank,
+				Job:     s.Job,
+				Epoch:   s.Epoch,
+				State:   job.RunRunning,
+				Started: time.Unix(1, 0).UTC(),
+			},
+		}
 	})
+
 	return err
 }
 
@@ -88,9 +103,11 @@ func (f *fakeRuntime) Stop(run id.Run, rank int, mode job.StopMode) error {
 		if r == nil || r.status.State == job.RunEnded {
 			return
 		}
+
 		f.stops = append(f.stops, fmt.Sprintf("%s %s", run, mode))
 		r.status.State, r.status.Signalled, r.status.Signal = job.RunEnded, true, strings.ToUpper("sig"+string(mode))
 	})
+
 	return nil
 }
 
@@ -101,20 +118,25 @@ func (f *fakeRuntime) Forget(run id.Run, rank int) (err error) {
 			err = fmt.Errorf("%s is not there or has not ended", run)
 			return
 		}
+
 		delete(f.ranks, k)
 		f.forgot = append(f.forgot, string(run))
 	})
+
 	return err
 }
 
 func (f *fakeRuntime) List() []rundir.Status {
 	f.mu.Lock()
 	defer f.mu.Unlock()
+
 	var all []rundir.Status
 	for _, r := range f.ranks {
 		all = append(all, r.status)
 	}
+
 	slices.SortFunc(all, func(a, b rundir.Status) int { return strings.Compare(string(a.Run), string(b.Run)) })
+
 	return all
 }
 
@@ -129,30 +151,36 @@ func (f *fakeRuntime) Close() error   { return nil }
 func (f *fakeRuntime) OpenLog(run id.Run, rank int, offset int64) (io.ReadCloser, int64, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
+
 	r := f.ranks[rankKey{run, rank}]
 	if r == nil {
 		return nil, 0, fmt.Errorf("no log of %s", run)
 	}
+
 	return &fakeLog{f: f, r: r, at: offset}, int64(len(r.log)), nil
 }
 
 func (f *fakeRuntime) ProgressFile(run id.Run, rank int) (string, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
+
 	r := f.ranks[rankKey{run, rank}]
 	if r == nil {
 		return "", fmt.Errorf("no progress of %s", run)
 	}
+
 	return filepath.Join(f.progress, fmt.Sprintf("%s.%d", run, rank)), r.mute
 }
 
 func (f *fakeRuntime) MetricSources(run id.Run, rank int) (runtime.MetricSources, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
+
 	r := f.ranks[rankKey{run, rank}]
 	if r == nil {
 		return runtime.MetricSources{}, fmt.Errorf("no places of %s", run)
 	}
+
 	return runtime.MetricSources{Work: f.work, Metrics: filepath.Join(f.work, "told.jsonl"), Launch: r.spec.Launch}, nil
 }
 
@@ -166,11 +194,14 @@ type fakeLog struct {
 func (l *fakeLog) Read(p []byte) (int, error) {
 	l.f.mu.Lock()
 	defer l.f.mu.Unlock()
+
 	if l.at >= int64(len(l.r.log)) {
 		return 0, io.EOF
 	}
+
 	n := copy(p, l.r.log[l.at:])
 	l.at += int64(n)
+
 	return n, nil
 }
 
@@ -180,6 +211,7 @@ func (l *fakeLog) Close() error { return nil }
 func (f *fakeRuntime) print(run id.Run, text string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
+
 	r := f.ranks[rankKey{run, 0}]
 	r.log = append(r.log, text...)
 }
@@ -197,13 +229,16 @@ func (f *fakeRuntime) wait(y *fakeYard, what string, ok func() bool) {
 	y.t.Helper()
 	limit, cancel := context.WithTimeout(y.t.Context(), 30*time.Second)
 	defer cancel()
+
 	for {
 		f.mu.Lock()
 		done, changed := ok(), f.changed
 		f.mu.Unlock()
+
 		if done {
 			return
 		}
+
 		select {
 		case <-changed:
 		case <-limit.Done():

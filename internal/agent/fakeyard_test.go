@@ -79,16 +79,28 @@ func newYard(t *testing.T) *fakeYard {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	secret, err := auth.Mint(tenant.JoinToken, rand.Reader, ca.Hash())
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	y := &fakeYard{
-		t: t, ca: ca, token: secret.Text, ttl: 24 * time.Hour, changed: make(chan struct{}), serverID: "s1", lease: time.Minute,
-		logs: map[rankKey]*shelf{}, files: map[string][]byte{}, fetches: map[string]int{},
+		t:        t,
+		ca:       ca,
+		token:    secret.Text,
+		ttl:      24 * time.Hour,
+		changed:  make(chan struct{}),
+		serverID: "s1",
+		lease:    time.Minute,
+		logs:     map[rankKey]*shelf{},
+		files:    map[string][]byte{},
+		fetches:  map[string]int{},
 	}
+
 	y.start("")
 	t.Cleanup(y.stop)
+
 	return y
 }
 
@@ -99,6 +111,7 @@ func (y *fakeYard) start(addr string) {
 	if err != nil {
 		y.t.Fatal(err)
 	}
+
 	mux := http.NewServeMux()
 	mux.HandleFunc("POST /agent/v1/join", y.join)
 	mux.HandleFunc("POST /agent/v1/renew", y.renew)
@@ -108,12 +121,15 @@ func (y *fakeYard) start(addr string) {
 	mux.HandleFunc("GET /agent/v1/files/{digest}", y.file)
 	mux.HandleFunc("POST /agent/v1/metrics", y.measure)
 	server := &http.Server{TLSConfig: y.ca.ServerTLS(identity), Handler: y.between(mux), ErrorLog: discardLog()}
+
 	listener, err := listen(addr)
 	if err != nil {
 		y.t.Fatal(err)
 	}
+
 	y.mu.Lock()
 	defer y.mu.Unlock()
+
 	y.server, y.addr = server, listener.Addr().String()
 	y.serving.Go(func() {
 		if err := server.ServeTLS(listener, "", ""); !errors.Is(err, http.ErrServerClosed) {
@@ -128,6 +144,7 @@ func listen(addr string) (net.Listener, error) {
 	if addr != "" {
 		return net.Listen("tcp", addr)
 	}
+
 	for tries := 0; ; tries++ {
 		listener, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", 15000+mathrand.IntN(15000)))
 		if err == nil || tries == 100 {
@@ -142,12 +159,15 @@ func (y *fakeYard) stop() {
 	server := y.server
 	y.server = nil
 	y.mu.Unlock()
+
 	if server == nil {
 		return
 	}
+
 	if err := server.Close(); err != nil {
 		y.t.Error(err)
 	}
+
 	y.serving.Wait()
 }
 
@@ -170,27 +190,35 @@ func (y *fakeYard) between(next http.Handler) http.Handler {
 		y.mu.Lock()
 		meddle, refuse, code := y.meddle, y.refuse, cmp.Or(y.code, "meddled")
 		y.mu.Unlock()
+
 		if refuse != nil {
 			if status := refuse(r.URL.Path); status != 0 {
 				kind := map[int]string{503: "unavailable", 403: "denied", 404: "not_found", 500: "internal", 429: "over_limit"}[status]
 				w.WriteHeader(status)
 				answer(w, api.Problem{Status: status, Kind: kind, Code: code, Detail: "refused by the test"})
+
 				return
 			}
 		}
+
 		if meddle != nil && meddle("before", r.URL.Path) {
 			panic(http.ErrAbortHandler)
 		}
+
 		if meddle != nil && r.Method == http.MethodPost {
 			// Carried out, and then perhaps the answer is lost.
 			held := &heldAnswer{header: http.Header{}}
 			next.ServeHTTP(held, r)
+
 			if meddle("after", r.URL.Path) {
 				panic(http.ErrAbortHandler)
 			}
+
 			held.copyTo(w)
+
 			return
 		}
+
 		next.ServeHTTP(w, r)
 	})
 }
@@ -208,6 +236,7 @@ func (h *heldAnswer) copyTo(w http.ResponseWriter) {
 	if h.status != 0 {
 		w.WriteHeader(h.status)
 	}
+
 	_, _ = io.WriteString(w, h.body.String())
 }
 
@@ -217,6 +246,7 @@ func answer(w io.Writer, v any) { _ = json.NewEncoder(w).Encode(v) }
 func (y *fakeYard) change(fn func()) {
 	y.mu.Lock()
 	defer y.mu.Unlock()
+
 	fn()
 	close(y.changed)
 	y.changed = make(chan struct{})
@@ -224,7 +254,10 @@ func (y *fakeYard) change(fn func()) {
 
 // assign sets what the node shall run.
 func (y *fakeYard) assign(runs ...api.Assignment) {
-	y.change(func() { y.gen++; y.runs = runs })
+	y.change(func() {
+		y.gen++
+		y.runs = runs
+	})
 }
 
 // await waits until ok holds; ok is called under the yard's lock.
@@ -232,13 +265,16 @@ func (y *fakeYard) await(what string, ok func() bool) {
 	y.t.Helper()
 	limit, cancel := context.WithTimeout(y.t.Context(), 30*time.Second)
 	defer cancel()
+
 	for {
 		y.mu.Lock()
 		done, changed := ok(), y.changed
 		y.mu.Unlock()
+
 		if done {
 			return
 		}
+
 		select {
 		case <-changed:
 		case <-limit.Done():
@@ -256,6 +292,7 @@ func (y *fakeYard) last(run id.Run) (api.RankReport, bool) {
 			}
 		}
 	}
+
 	return api.RankReport{}, false
 }
 
@@ -267,6 +304,7 @@ func (y *fakeYard) awaitState(run id.Run, state job.RunState) api.RankReport {
 		got = r
 		return ok && r.State == state
 	})
+
 	return got
 }
 
@@ -277,15 +315,31 @@ func (y *fakeYard) join(w http.ResponseWriter, r *http.Request) {
 		answer(w, api.Problem{Kind: "denied", Code: "token_invalid", Detail: "the token is not known here"})
 		return
 	}
+
 	cert, expires, err := y.ca.SignNode([]byte(req.CSR), id.Node(req.Name), y.ttl, time.Now())
 	if err != nil {
 		w.WriteHeader(http.StatusBadRequest)
 		answer(w, api.Problem{Kind: "invalid", Code: "csr", Detail: err.Error()})
 		return
 	}
+
 	var left *int64
-	y.change(func() { y.joins++; left = y.left })
-	answer(w, api.JoinReply{Capability: api.Capability, Node: id.Node(req.Name), Certificate: string(cert), CA: string(y.ca.PEM()), Expires: expires, LeaseLeft: left})
+	y.change(func() {
+		y.joins++
+		left = y.left
+	})
+
+	answer(
+		w,
+		api.JoinReply{
+			Capability:  api.Capability,
+			Node:        id.Node(req.Name),
+			Certificate: string(cert),
+			CA:          string(y.ca.PEM()),
+			Expires:     expires,
+			LeaseLeft:   left,
+		},
+	)
 }
 
 // known refuses callers without a node's certificate.
@@ -295,6 +349,7 @@ func (y *fakeYard) known(w http.ResponseWriter, r *http.Request) bool {
 		answer(w, api.Problem{Kind: "unknown_user", Code: "node", Detail: err.Error()})
 		return false
 	}
+
 	return true
 }
 
@@ -302,15 +357,18 @@ func (y *fakeYard) renew(w http.ResponseWriter, r *http.Request) {
 	if !y.known(w, r) {
 		return
 	}
+
 	var req api.RenewRequest
 	if err := json.NewDecoder(r.Body).Decode(&req); err != nil {
 		panic(http.ErrAbortHandler)
 	}
+
 	node, _ := y.ca.NodeOf(r.TLS, time.Now())
 	cert, expires, err := y.ca.SignNode([]byte(req.CSR), node, 24*time.Hour, time.Now())
 	if err != nil {
 		panic(http.ErrAbortHandler)
 	}
+
 	y.change(func() { y.renewals++ })
 	answer(w, api.RenewReply{Certificate: string(cert), Expires: expires})
 }
@@ -319,23 +377,28 @@ func (y *fakeYard) assignments(w http.ResponseWriter, r *http.Request) {
 	if !y.known(w, r) {
 		return
 	}
+
 	y.change(func() { y.streams++ })
 	control := http.NewResponseController(w)
+
 	for sent := uint64(0); ; {
 		y.mu.Lock()
 		as := api.Assignments{Server: y.serverID, Generation: y.gen, Runs: y.runs}
 		changed, silent := y.changed, y.silent
 		y.mu.Unlock()
+
 		if sent == 0 || as.Generation > sent && !silent {
 			sent = max(as.Generation, 1)
 			text, err := json.Marshal(as)
 			if err != nil {
 				panic(http.ErrAbortHandler)
 			}
+
 			if _, err := fmt.Fprintf(w, ": hello\ndata: %s\n\n", text); err != nil || control.Flush() != nil {
 				return
 			}
 		}
+
 		select {
 		case <-changed:
 		case <-r.Context().Done():
@@ -348,13 +411,24 @@ func (y *fakeYard) report(w http.ResponseWriter, r *http.Request) {
 	if !y.known(w, r) {
 		return
 	}
+
 	var req api.Report
 	if err := json.NewDecoder(r.Body).Decode(&req); err != nil {
 		panic(http.ErrAbortHandler)
 	}
+
 	y.change(func() { y.reports = append(y.reports, req) })
 	y.mu.Lock()
-	reply := api.ReportReply{Release: y.release, Purge: y.purge, Interval: job.Duration(50 * time.Millisecond), Lease: job.Duration(y.lease), Generation: y.gen, LeaseLeft: y.left}
+
+	reply := api.ReportReply{
+		Release:    y.release,
+		Purge:      y.purge,
+		Interval:   job.Duration(50 * time.Millisecond),
+		Lease:      job.Duration(y.lease),
+		Generation: y.gen,
+		LeaseLeft:  y.left,
+	}
+
 	y.mu.Unlock()
 	answer(w, reply)
 }
@@ -363,23 +437,30 @@ func (y *fakeYard) upload(w http.ResponseWriter, r *http.Request) {
 	if !y.known(w, r) {
 		return
 	}
+
 	var body io.Reader = r.Body
+
 	if r.Header.Get("Content-Encoding") == "gzip" {
 		packed, err := gzip.NewReader(r.Body)
 		if err != nil {
 			panic(http.ErrAbortHandler)
 		}
+
 		body = packed
 	}
+
 	data, err := io.ReadAll(body)
 	offset, err2 := strconv.ParseInt(r.URL.Query().Get("offset"), 10, 64)
+
 	rank, err3 := strconv.Atoi(r.PathValue("rank"))
 	if errors.Join(err, err2, err3) != nil {
 		panic(http.ErrAbortHandler)
 	}
+
 	if len(data) > api.MaxLogChunk {
 		y.t.Errorf("an upload of %d bytes", len(data))
 	}
+
 	k := rankKey{id.Run(r.PathValue("run")), rank}
 	var held int64
 	y.change(func() {
@@ -388,15 +469,19 @@ func (y *fakeYard) upload(w http.ResponseWriter, r *http.Request) {
 			s = &shelf{}
 			y.logs[k] = s
 		}
+
 		if offset == int64(len(s.data)) {
 			if s.final && len(data) > 0 {
 				y.t.Errorf("%v: output after the final piece", k)
 			}
+
 			s.data = append(s.data, data...)
 			s.final = s.final || r.URL.Query().Get("final") == "true"
 		}
+
 		held = int64(len(s.data))
 	})
+
 	answer(w, api.LogReply{Offset: held})
 }
 
@@ -404,15 +489,18 @@ func (y *fakeYard) file(w http.ResponseWriter, r *http.Request) {
 	if !y.known(w, r) {
 		return
 	}
+
 	digest := r.PathValue("digest")
 	y.mu.Lock()
 	data, ok := y.files[digest]
 	y.fetches[digest]++
 	y.mu.Unlock()
+
 	if !ok {
 		w.WriteHeader(http.StatusNotFound)
 		answer(w, api.Problem{Kind: "not_found", Code: "file", Detail: "no such file"})
 		return
 	}
+
 	_, _ = w.Write(data)
 }

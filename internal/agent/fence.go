@@ -35,10 +35,13 @@ func openFence(path string) (*fence, error) {
 	if err := f.load(); err != nil {
 		return nil, fmt.Errorf("read the run fence: %w", err)
 	}
+
 	f.trim()
+
 	if err := f.rewrite(); err != nil {
 		return nil, fmt.Errorf("write the run fence: %w", err)
 	}
+
 	return f, nil
 }
 
@@ -50,11 +53,14 @@ func (f *fence) load() error {
 	if err != nil {
 		return err
 	}
+
 	defer func() { _ = file.Close() }()
+
 	lines := bufio.NewScanner(file)
 	for lines.Scan() {
 		f.readLine(lines.Text())
 	}
+
 	return lines.Err()
 }
 
@@ -64,12 +70,15 @@ func (f *fence) readLine(line string) {
 	if len(fields) != 4 || fields[3] != "." {
 		return
 	}
+
 	run := id.Run(fields[1])
 	rank, err := strconv.Atoi(fields[2])
+
 	j, epoch, ok := run.Split()
 	if err != nil || !ok {
 		return
 	}
+
 	f.newestEpoch[j] = max(f.newestEpoch[j], epoch)
 	if fields[0] == "-" {
 		f.ended[key{run, rank}] = true
@@ -81,11 +90,17 @@ func (f *fence) trim() {
 	if len(f.newestEpoch) <= fenceKeeps {
 		return
 	}
+
 	jobs := make([]id.Job, 0, len(f.newestEpoch))
 	for j := range f.newestEpoch {
 		jobs = append(jobs, j)
 	}
-	number := func(j id.Job) uint64 { n, _ := j.Number(); return n }
+
+	number := func(j id.Job) uint64 {
+		n, _ := j.Number()
+		return n
+	}
+
 	slices.SortFunc(jobs, func(a, b id.Job) int {
 		switch x, y := number(a), number(b); {
 		case x < y:
@@ -93,11 +108,14 @@ func (f *fence) trim() {
 		case x > y:
 			return 1
 		}
+
 		return 0
 	})
+
 	for _, j := range jobs[:len(jobs)-fenceKeeps] {
 		delete(f.newestEpoch, j)
 	}
+
 	for k := range f.ended {
 		if j, _, _ := k.run.Split(); f.newestEpoch[j] == 0 {
 			delete(f.ended, k)
@@ -111,14 +129,18 @@ func (f *fence) rewrite() error {
 	for j, epoch := range f.newestEpoch {
 		text.WriteString(fenceLine("+", key{id.NewRun(j, epoch), 0}))
 	}
+
 	for k := range f.ended {
 		text.WriteString(fenceLine("-", k))
 	}
+
 	if err := replaceFile(f.path, []byte(text.String())); err != nil {
 		return err
 	}
+
 	file, err := os.OpenFile(f.path, os.O_WRONLY|os.O_APPEND, 0)
 	f.file = file
+
 	return err
 }
 
@@ -136,8 +158,15 @@ func (f *fence) check(k key) error {
 	case f.ended[k]:
 		return fault.New(fault.Conflict, "run_over", "run %s has already ended on this node", k.run)
 	case epoch < f.newestEpoch[j]:
-		return fault.New(fault.Conflict, "stale_epoch", "run %s is older than run %s, which this node has already run", k.run, id.NewRun(j, f.newestEpoch[j]))
+		return fault.New(
+			fault.Conflict,
+			"stale_epoch",
+			"run %s is older than run %s, which this node has already run",
+			k.run,
+			id.NewRun(j, f.newestEpoch[j]),
+		)
 	}
+
 	return nil
 }
 
@@ -150,7 +179,9 @@ func (f *fence) recordStart(k key) error {
 	if _, err := f.file.WriteString(fenceLine("+", k)); err != nil {
 		return fmt.Errorf("record start of run %s: %w", k.run, err)
 	}
+
 	f.newestEpoch[j] = max(f.newestEpoch[j], epoch)
+
 	return nil
 }
 
@@ -162,7 +193,9 @@ func (f *fence) recordEnd(k key) error {
 	if _, err := f.file.WriteString(fenceLine("-", k)); err != nil {
 		return fmt.Errorf("record end of run %s: %w", k.run, err)
 	}
+
 	f.ended[k] = true
+
 	return nil
 }
 

@@ -38,6 +38,7 @@ type fetchProgress struct {
 func (f *files) materialise(ctx context.Context, digest, dir string) error {
 	progress := f.begin(digest)
 	defer f.end(digest)
+
 	for damages, waits := 0, 0; ; {
 		err := f.try(ctx, digest, dir, progress)
 		var found *fault.Error
@@ -52,6 +53,7 @@ func (f *files) materialise(ctx context.Context, digest, dir string) error {
 			if damages == fetchTries {
 				return err
 			}
+
 			f.agent.log.Warn("downloaded content is corrupt, downloading it again", "manifest", digest, "error", err)
 		case found.Kind == fault.Unavailable:
 			waits++
@@ -68,19 +70,24 @@ func (f *files) try(ctx context.Context, digest, dir string, progress *fetchProg
 	if err != nil {
 		return fmt.Errorf("fetch the manifest: %w", err)
 	}
+
 	m, err := workdir.Decode(text)
 	if err := errors.Join(err, text.Close()); err != nil {
 		return fmt.Errorf("read the manifest: %w", err)
 	}
+
 	sizes := make(map[string]int64, len(m.Files))
+
 	var total int64
 	for _, file := range m.Files {
 		sizes[file.Digest] = file.Size
 		total += file.Size
 	}
+
 	f.mu.Lock()
 	progress.total = total
 	f.mu.Unlock()
+
 	return workdir.Materialise(ctx, m, dir, func(ctx context.Context, digest string) (io.ReadCloser, error) {
 		content, err := f.open(ctx, digest)
 		progress.done.Add(sizes[digest])
@@ -95,6 +102,7 @@ func (f *files) open(ctx context.Context, digest string) (io.ReadCloser, error) 
 		if err != nil {
 			return nil, err
 		}
+
 		return download{content}, nil
 	})
 }
@@ -109,27 +117,33 @@ func (d download) Read(p []byte) (int, error) {
 	if err != nil && !errors.Is(err, io.EOF) {
 		err = fault.New(fault.Unavailable, "unreachable", "connection to the server lost: %v", err).WithCause(err)
 	}
+
 	return n, err
 }
 
 func (f *files) begin(digest string) *fetchProgress {
 	f.mu.Lock()
 	defer f.mu.Unlock()
+
 	if f.copies == nil {
 		f.copies = map[string]*fetchProgress{}
 	}
+
 	c := f.copies[digest]
 	if c == nil {
 		c = &fetchProgress{}
 		f.copies[digest] = c
 	}
+
 	c.users++
+
 	return c
 }
 
 func (f *files) end(digest string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
+
 	if c := f.copies[digest]; c != nil {
 		c.users--
 		if c.users == 0 {
@@ -150,10 +164,13 @@ func (f *files) busy() bool {
 func (f *files) progress(digest string) string {
 	f.mu.Lock()
 	defer f.mu.Unlock()
+
 	c := f.copies[digest]
 	if c == nil || c.total == 0 {
 		return ""
 	}
+
 	total := c.total * int64(c.users)
+
 	return fmt.Sprintf("fetching files: %s of %s", job.Bytes(min(c.done.Load(), total)).Short(), job.Bytes(total).Short())
 }

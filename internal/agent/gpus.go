@@ -26,6 +26,7 @@ func checkProbe(probe string) error {
 		return fault.New(fault.Invalid, "bad_setting", "probe must be %s or %s, got %.40q", ProbeAuto, ProbeOff, probe).
 			WithField("probe")
 	}
+
 	return nil
 }
 
@@ -37,11 +38,14 @@ func (a *Agent) probeGPUs(ctx context.Context) {
 	if a.machine == nil || a.cfg.Probe == ProbeOff {
 		return
 	}
+
 	count, err := a.machine.Probe(ctx)
 	a.noteProblem("GPU probe", err)
+
 	if count == 0 {
 		return
 	}
+
 	a.log.Info("GPUs measured", "count", count)
 	a.refreshInventory(ctx)
 }
@@ -56,12 +60,15 @@ func (a *Agent) inventoryLoop(ctx context.Context) {
 func (a *Agent) refreshInventory(ctx context.Context) {
 	had := a.allocatedGPUsNow()
 	found, err := a.cfg.Inventory(ctx)
+
 	if ctx.Err() != nil {
 		return
 	}
+
 	if err == nil {
 		a.noteInventory(found, had)
 	}
+
 	a.noteProblem("inventory", errors.Join(append(found.Problems, err)...))
 }
 
@@ -71,6 +78,7 @@ func (a *Agent) noteInventory(found inventory.Found, had []int) {
 	found.Inventory.Limits = a.rt.Limits()
 	a.mu.Lock()
 	defer a.mu.Unlock()
+
 	a.scanGPUs = append(had, a.allocatedGPUs()...)
 	if a.latestScan == nil || !reflect.DeepEqual(*a.latestScan, found) {
 		a.latestScan = &found
@@ -84,6 +92,7 @@ func (a *Agent) allocatedGPUs() []int {
 	for _, r := range a.rankReports {
 		all = append(all, a.assignments.ranks[key{r.Run, r.Rank}].Launch.GPUs...)
 	}
+
 	return all
 }
 
@@ -102,6 +111,7 @@ func (a *Agent) foreignProcesses() (gpus []int, procs []api.ForeignProcess) {
 	if !a.assignments.known {
 		return nil, nil
 	}
+
 	held := a.allocatedGPUs()
 	ours := slices.Concat(held, a.scanGPUs)
 	for _, gpu := range a.latestScan.Busy {
@@ -109,20 +119,25 @@ func (a *Agent) foreignProcesses() (gpus []int, procs []api.ForeignProcess) {
 			gpus = append(gpus, gpu)
 		}
 	}
+
 	for _, p := range a.latestScan.Processes {
 		if slices.Contains(ours, p.GPU) {
 			if p.Ours || !p.Seen {
 				continue
 			}
+
 			if !slices.Contains(held, p.GPU) {
 				gpus = append(gpus, p.GPU)
 			}
 		}
+
 		if len(procs) < maxForeign {
 			procs = append(procs, api.ForeignProcess{GPU: p.GPU, PID: p.PID, User: p.User, Program: p.Program, Memory: p.Memory})
 		}
 	}
+
 	slices.Sort(gpus)
+
 	return slices.Compact(gpus), procs
 }
 
@@ -132,15 +147,18 @@ func (a *Agent) releaseGPUs(list []api.GPURelease) {
 	if a.machine == nil {
 		return
 	}
+
 	var errs []error
 	for _, r := range list {
 		news, err := a.machine.Release(r.UUID, r.At)
 		errs = append(errs, err)
+
 		if news {
 			a.log.Info("GPU released by an operator", "gpu", r.UUID)
 			notify(a.inventorySoon)
 		}
 	}
+
 	a.noteProblem("GPU release", errors.Join(errs...))
 }
 
@@ -148,5 +166,6 @@ func (a *Agent) closeMachine() error {
 	if a.machine == nil {
 		return nil
 	}
+
 	return a.machine.Close()
 }

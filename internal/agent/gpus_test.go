@@ -29,18 +29,36 @@ func smi(t *testing.T) (show func(uncorrected int, pid int)) {
 	answer := filepath.Join(dir, "answer.xml")
 	writeProgram(t, filepath.Join(dir, "nvidia-smi"), "cat "+answer)
 	t.Setenv("PATH", dir+":"+os.Getenv("PATH"))
+
 	return func(uncorrected, pid int) {
 		t.Helper()
 		gpu := func(n int, more string) string {
-			return `<gpu id="0000FFFF:0` + strconv.Itoa(n) + `:00.0"><product_name>NVIDIA A100-SXM4-80GB</product_name><uuid>GPU-` + strconv.Itoa(n) + `</uuid>
+			return `<gpu id="0000FFFF:0` + strconv.Itoa(
+				n,
+			) + `:00.0"><product_name>NVIDIA A100-SXM4-80GB</product_name><uuid>GPU-` + strconv.Itoa(
+				n,
+			) + `</uuid>
 				<fb_memory_usage><total>81920 MiB</total></fb_memory_usage>` + more + `</gpu>`
 		}
+
 		text := `<nvidia_smi_log><driver_version>550</driver_version>` +
-			gpu(0, `<processes><process_info><pid>`+strconv.Itoa(pid)+`</pid><type>C</type><used_memory>512 MiB</used_memory></process_info></processes>`) +
-			gpu(1, `<ecc_errors><aggregate><dram_uncorrectable>`+strconv.Itoa(uncorrected)+`</dram_uncorrectable></aggregate></ecc_errors>`) + `</nvidia_smi_log>`
+			gpu(
+				0,
+				`<processes><process_info><pid>`+strconv.Itoa(
+					pid,
+				)+`</pid><type>C</type><used_memory>512 MiB</used_memory></process_info></processes>`,
+			) +
+			gpu(
+				1,
+				`<ecc_errors><aggregate><dram_uncorrectable>`+strconv.Itoa(
+					uncorrected,
+				)+`</dram_uncorrectable></aggregate></ecc_errors>`,
+			) + `</nvidia_smi_log>`
+
 		if err := os.WriteFile(answer+".new", []byte(text), 0o600); err != nil {
 			t.Fatal(err)
 		}
+
 		if err := os.Rename(answer+".new", answer); err != nil {
 			t.Fatal(err)
 		}
@@ -49,6 +67,7 @@ func smi(t *testing.T) (show func(uncorrected int, pid int)) {
 
 func writeProgram(t *testing.T, path, text string) {
 	t.Helper()
+
 	if err := os.WriteFile(path, []byte("#!/bin/sh\n"+text+"\n"), 0o755); err != nil {
 		t.Fatal(err)
 	}
@@ -61,6 +80,7 @@ func (y *fakeYard) newest() *fleet.Inventory {
 			return y.reports[i].Inventory
 		}
 	}
+
 	return nil
 }
 
@@ -73,26 +93,37 @@ func TestGPUsFromJoiningToRelease(t *testing.T) {
 	cfg := config(t, y, rt)
 	cfg.Inventory, cfg.InventoryEvery = nil, 10*time.Millisecond
 	cfg.ProbePython = filepath.Join(t.TempDir(), "python")
-	writeProgram(t, cfg.ProbePython, `test "$CUDA_VISIBLE_DEVICES" = GPU-1 && echo '{"gpu": 0, "numbers": "bf16", "tflops": 250}'`)
+	writeProgram(
+		t,
+		cfg.ProbePython,
+		`test "$CUDA_VISIBLE_DEVICES" = GPU-1 && echo '{"gpu": 0, "numbers": "bf16", "tflops": 250}'`,
+	)
+
 	launch(t, cfg)
 	y.await("the GPUs", func() bool { return y.newest() != nil && len(y.newest().GPUs) == 2 })
 	y.mu.Lock()
 	gpus := y.newest().GPUs
 	y.mu.Unlock()
+
 	for i, measured := range []float64{0, 250} {
 		if g := gpus[i]; g.Peak != 312 || g.Bandwidth != 2039 || g.Watts != 400 || g.Measured != measured || g.Error != "" {
 			t.Errorf("GPU %d: %+v", i, g)
 		}
 	}
+
 	y.assign()
+
 	y.await("the stranger", func() bool {
 		r := y.reports[len(y.reports)-1]
 		return cmp.Equal(r.Foreign, []int{0}) && len(r.ForeignProcesses) == 1
 	})
+
 	y.mu.Lock()
 	who := y.reports[len(y.reports)-1].ForeignProcesses[0]
 	y.mu.Unlock()
-	if who.GPU != 0 || who.PID != os.Getpid() || who.User == "" || !strings.Contains(who.Program, "agent.test") || who.Memory != 512<<20 {
+
+	if who.GPU != 0 || who.PID != os.Getpid() || who.User == "" || !strings.Contains(who.Program, "agent.test") ||
+		who.Memory != 512<<20 {
 		t.Errorf("the stranger is %+v", who)
 	}
 
@@ -103,19 +134,27 @@ func TestGPUsFromJoiningToRelease(t *testing.T) {
 	y.mu.Lock()
 	y.release = []api.GPURelease{{UUID: "GPU-unknown", At: time.Now()}, {UUID: "GPU-1", At: time.Now()}}
 	y.mu.Unlock()
+
 	y.await("the release", func() bool {
 		g := y.newest().GPUs[1]
 		return g.Error == "" && strings.Contains(g.Health, "released by an operator")
 	})
+
 	// The release is told with every answer and heeded once.
 	show(6, os.Getpid())
-	y.await("the next fault", func() bool { return strings.HasPrefix(y.newest().GPUs[1].Error, "1 uncorrectable memory error") })
+
+	y.await(
+		"the next fault",
+		func() bool { return strings.HasPrefix(y.newest().GPUs[1].Error, "1 uncorrectable memory error") },
+	)
+
 	y.mu.Lock()
 	seen := len(y.reports)
 	y.mu.Unlock()
 	y.await("more answers", func() bool { return len(y.reports) >= seen+3 })
 	y.mu.Lock()
 	defer y.mu.Unlock()
+
 	if got := y.newest().GPUs[1].Error; got == "" {
 		t.Error("an old release undid a new fault")
 	}
@@ -133,6 +172,7 @@ func TestProbeCanBeTurnedOff(t *testing.T) {
 	y.await("the GPUs", func() bool { return y.newest() != nil && len(y.newest().GPUs) == 2 })
 	y.mu.Lock()
 	defer y.mu.Unlock()
+
 	if g := y.newest().GPUs[1]; g.Measured != 0 || g.Peak != 312 {
 		t.Errorf("%+v", g)
 	}
@@ -155,8 +195,10 @@ func TestWhoIsForeignOnTheGPUsOfARun(t *testing.T) {
 	cfg.InventoryEvery = 10 * time.Millisecond
 	cfg.Inventory = func(context.Context) (inventory.Found, error) {
 		return inventory.Found{
-			Inventory: fleet.Inventory{GPUs: []fleet.GPU{{Index: 0, UUID: "GPU-a"}, {Index: 1, UUID: "GPU-b"}, {Index: 2, UUID: "GPU-c"}}},
-			Busy:      []int{0, 1, 2},
+			Inventory: fleet.Inventory{
+				GPUs: []fleet.GPU{{Index: 0, UUID: "GPU-a"}, {Index: 1, UUID: "GPU-b"}, {Index: 2, UUID: "GPU-c"}},
+			},
+			Busy: []int{0, 1, 2},
 			Processes: []inventory.Process{
 				{GPU: 0, PID: 1, Program: "ours", Ours: true, Seen: true},
 				{GPU: 0, PID: 2, Program: "hidden"},
@@ -165,6 +207,7 @@ func TestWhoIsForeignOnTheGPUsOfARun(t *testing.T) {
 			},
 		}, nil
 	}
+
 	launch(t, cfg)
 	as := assignment("j1.1")
 	as.Launch.GPUs = []int{0, 1}

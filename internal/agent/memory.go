@@ -28,12 +28,15 @@ func loadMemory(dir string) (memory, error) {
 	if errors.Is(err, fs.ErrNotExist) {
 		return m, nil
 	}
+
 	if err == nil {
 		err = json.Unmarshal(text, &m)
 	}
+
 	if err != nil {
 		return m, fmt.Errorf("read the agent's state file: %w", err)
 	}
+
 	return m, nil
 }
 
@@ -43,14 +46,18 @@ func (a *Agent) saveMemory(lease job.Duration) error {
 	if m == a.memory {
 		return nil
 	}
+
 	text, err := json.Marshal(m)
 	if err == nil {
 		err = replaceFile(a.path(memoryFile), text)
 	}
+
 	if err != nil {
 		return fmt.Errorf("write the agent's state file: %w", err)
 	}
+
 	a.memory = m
+
 	return nil
 }
 
@@ -64,5 +71,6 @@ func removeIfThere(path string) error {
 	if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
+
 	return nil
 }

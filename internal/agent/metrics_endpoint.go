@@ -18,6 +18,7 @@ import (
 func (a *Agent) openIntake() {
 	in, err := intake.Open(context.Background(), a.path("intake"), a.clk, a.log)
 	a.noteProblem("metrics endpoint", err)
+
 	if err == nil {
 		a.intake = in
 	}
@@ -27,12 +28,14 @@ func (a *Agent) closeIntake() error {
 	if a.intake == nil {
 		return nil
 	}
+
 	return a.intake.Close()
 }
 
 // programEnv returns the variables by which a program finds the SDK and, if it is the first rank, the intake.
 func (a *Agent) programEnv(want api.Assignment) (map[string]string, error) {
 	env := map[string]string{}
+
 	if a.intake != nil && want.Rank == 0 {
 		mlflow := slices.ContainsFunc(want.Launch.Metrics, func(r job.MetricRule) bool { return r.MLflow })
 		var err error
@@ -41,9 +44,11 @@ func (a *Agent) programEnv(want api.Assignment) (map[string]string, error) {
 			return nil, err
 		}
 	}
+
 	if a.sdk != "" {
 		env[runtime.SDKVar] = a.sdk
 	}
+
 	return env, nil
 }
 
@@ -61,13 +66,16 @@ func (a *Agent) placeSDK() error {
 	if err := os.MkdirAll(a.path("sdk"), 0o700); err != nil {
 		return err
 	}
+
 	path := filepath.Join(a.path("sdk"), filepath.Base(a.cfg.SDK.Name))
 	if there, err := os.ReadFile(path); err != nil || !bytes.Equal(there, a.cfg.SDK.Data) {
 		if err := replaceFile(path, a.cfg.SDK.Data); err != nil {
 			return err
 		}
 	}
+
 	a.sdk = path
+
 	return nil
 }
 
@@ -76,6 +84,7 @@ func (a *Agent) forgetIntake(k key) error {
 	if a.intake == nil || k.rank != 0 {
 		return nil
 	}
+
 	return a.intake.Forget(k.run, k.rank)
 }
 
@@ -84,6 +93,7 @@ func (a *Agent) pruneIntake(here []rundir.Status) {
 	if a.intake == nil {
 		return
 	}
+
 	a.noteProblem("metrics cleanup", a.intake.Prune(func(name string) bool {
 		return slices.ContainsFunc(here, func(st rundir.Status) bool { return nameOf(key{st.Run, st.Rank}) == name })
 	}))

@@ -56,13 +56,17 @@ func openNodeLease(path string, moment func() (cloud.Moment, error)) (*nodeLease
 	if errors.Is(err, fs.ErrNotExist) {
 		return h, nil
 	}
+
 	if err == nil {
 		h.until, err = cloud.ParseDeadline(string(text))
 	}
+
 	if err != nil {
 		return h, fmt.Errorf("read the node lease: %w", err)
 	}
+
 	h.provisioned, h.written = true, h.until
+
 	return h, nil
 }
 
@@ -79,6 +83,7 @@ func (h *nodeLease) renewal() func(left *int64) error {
 		if err != nil {
 			return err
 		}
+
 		return h.set(sentAt.In(time.Duration(min(max(*left, 0), int64(maxNodeLease/time.Second))) * time.Second))
 	}
 }
@@ -92,6 +97,7 @@ func (h *nodeLease) expire() error {
 	if err != nil {
 		return err
 	}
+
 	return h.set(now.In(0))
 }
 
@@ -99,8 +105,12 @@ func (h *nodeLease) expire() error {
 func (h *nodeLease) clear() error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.provisioned, h.until, h.written = false, cloud.Deadline{}, cloud.Deadline{}
+
+	h.provisioned = false
+	h.until = cloud.Deadline{}
+	h.written = cloud.Deadline{}
 	notify(h.changed)
+
 	return removeIfThere(h.path)
 }
 
@@ -108,16 +118,20 @@ func (h *nodeLease) clear() error {
 func (h *nodeLease) set(d cloud.Deadline) error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
+
 	h.provisioned, h.until = true, d
 	notify(h.changed)
+
 	if moved := d.Until - h.written.Until; h.written.Boot == d.Boot && moved >= 0 && moved < time.Second {
 		return nil // the file has whole seconds, and may hold an earlier expiry but never a later one
 	}
 	if err := replaceFile(h.path, []byte(d.String())); err != nil {
 		return fmt.Errorf("write the node lease: %w", err)
 	}
+
 	h.written = d
 	h.written.Until = d.Until.Truncate(time.Second)
+
 	return nil
 }
 
@@ -125,13 +139,16 @@ func (h *nodeLease) set(d cloud.Deadline) error {
 func (h *nodeLease) remaining() (time.Duration, bool, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
+
 	if !h.provisioned {
 		return 0, false, nil
 	}
+
 	now, err := h.moment()
 	if err != nil {
 		return 0, true, err
 	}
+
 	return h.until.Left(now), true, nil
 }
 
@@ -146,12 +163,14 @@ func (h *nodeLease) awaitExpiry(ctx context.Context, failed func(error)) bool {
 	for {
 		left, provisioned, err := h.remaining()
 		failed(err)
+
 		switch {
 		case provisioned && err == nil && left <= 0:
 			return true
 		case !provisioned || err != nil:
 			left = nodeLeaseCheck
 		}
+
 		if clock.Wait(ctx, min(left, nodeLeaseCheck), h.changed) == clock.Ended {
 			return false
 		}
@@ -165,8 +184,10 @@ func (h *nodeLease) endedBy(err error) bool {
 	if !errors.As(err, &f) {
 		return false
 	}
+
 	h.mu.Lock()
 	defer h.mu.Unlock()
+
 	return f.Code == api.CodeLeaseOver || f.Code == api.CodeNodeRemoved && h.provisioned
 }
 
@@ -177,6 +198,7 @@ func (a *Agent) awaitShutdown(ctx context.Context) bool {
 	if over {
 		a.log.Warn("node lease expired: stopping all runs, then shutting down", "grace", nodeLeaseGrace)
 	}
+
 	return over
 }
 
@@ -186,11 +208,14 @@ func (a *Agent) shutDownMachine(ctx context.Context) {
 		a.log.Warn("node lease expired, agent exits")
 		return
 	}
+
 	for {
 		a.log.Warn("node lease expired, shutting down the machine", "command", a.cfg.OnLeaseEnd)
+
 		if err := runShell(ctx, a.cfg.OnLeaseEnd); err != nil {
 			a.log.Error("cannot shut down the machine", "error", err, "retry_in", shutdownRetry)
 		}
+
 		if !clock.Sleep(ctx, shutdownRetry) {
 			return
 		}
@@ -203,6 +228,7 @@ func (a *Agent) nodeLeaseLeft() float64 {
 	if !provisioned || err != nil {
 		return -1
 	}
+
 	return max(left.Seconds(), 0)
 }
 
@@ -210,9 +236,11 @@ func (a *Agent) nodeLeaseLeft() float64 {
 func runShell(ctx context.Context, line string) error {
 	ctx, cancel := context.WithTimeout(ctx, shutdownRetry)
 	defer cancel()
+
 	out, err := exec.CommandContext(ctx, "/bin/sh", "-c", line).CombinedOutput()
 	if err != nil {
 		return fmt.Errorf("%s: %w: %.500s", line, err, bytes.TrimSpace(out))
 	}
+
 	return nil
 }

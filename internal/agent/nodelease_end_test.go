@@ -25,6 +25,7 @@ func start(t *testing.T, cfg agent.Config) (ended func() error) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
 	go func() { done <- a.Run(ctx) }()
@@ -34,9 +35,15 @@ func start(t *testing.T, cfg agent.Config) (ended func() error) {
 		if !waited {
 			result, waited = <-done, true
 		}
+
 		return result
 	}
-	t.Cleanup(func() { cancel(); _ = wait() }) // its error is the test's, which has looked
+
+	t.Cleanup(func() {
+		cancel()
+		_ = wait()
+	}) // its error is the test's, which has looked
+
 	return wait
 }
 
@@ -48,19 +55,24 @@ func ending(t *testing.T) (command string, lines *bufio.Reader) {
 	if err := unix.Mkfifo(path, 0o600); err != nil {
 		t.Fatal(err)
 	}
+
 	pipe, err := os.OpenFile(path, os.O_RDWR, 0) // both ends, so that opening does not wait
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	t.Cleanup(func() { _ = pipe.Close() })
+
 	if err := pipe.SetReadDeadline(time.Now().Add(30 * time.Second)); err != nil {
 		t.Fatal(err)
 	}
+
 	return "echo over > " + path, bufio.NewReader(pipe)
 }
 
 func awaitLine(t *testing.T, lines *bufio.Reader) {
 	t.Helper()
+
 	if line, err := lines.ReadString('\n'); line != "over\n" || err != nil {
 		t.Fatalf("the machine was not ended: %q, %v", line, err)
 	}
@@ -86,12 +98,17 @@ func TestAProvisionedMachineThatHearsNothingStopsItsRunsAndEnds(t *testing.T) {
 	y.awaitState("j1.1", job.RunRunning)
 	y.change(func() { y.left = new(int64(1)) })
 	seen := 0
-	y.await("a count", func() bool { seen = len(y.reports); return true })
+	y.await("a count", func() bool {
+		seen = len(y.reports)
+		return true
+	})
+
 	y.await("an answer with a second left", func() bool { return len(y.reports) > seen+1 })
 	y.stop()
 	clk.ahead.Store(int64(time.Minute)) // it has been silent for so long that nobody waits for it
 	rt.wait(y, "the run to be stopped", func() bool { return len(rt.stops) > 0 })
 	awaitLine(t, lines)
+
 	if rt.stops[0] != "j1.1 term" {
 		t.Errorf("the run got %v, want its grace first", rt.stops)
 	}
@@ -107,6 +124,7 @@ func TestAProvisionedMachineWhoseAgentStartsAnewStillEnds(t *testing.T) {
 	y.await("a report", func() bool { return len(y.reports) > 0 })
 	stop()
 	y.stop() // the second agent never reaches it
+
 	if err := start(t, cfg)(); err != nil {
 		t.Errorf("agent: %v", err)
 	}
@@ -121,6 +139,7 @@ func TestAJoinThatIsRefusedBecauseTheLeaseIsOverEndsTheMachine(t *testing.T) {
 	if err := start(t, cfg)(); err != nil {
 		t.Errorf("agent: %v, want an end without an error", err)
 	}
+
 	command, lines := ending(t)
 	cfg.OnLeaseEnd = command
 	launch(t, cfg)
@@ -136,17 +155,22 @@ func TestAJoinThatFailsAfterTheEndOfTheLeaseEndsTheMachine(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	y.stop()
+
 	file := filepath.Join(cfg.Dir, cloud.DeadlineFile) // as the boot script left it
 	if err := os.WriteFile(file, []byte(now.In(time.Hour).String()), 0o600); err != nil {
 		t.Fatal(err)
 	}
+
 	if err := start(t, cfg)(); err == nil {
 		t.Error("the machine ends while its lease holds, because the yard is not there")
 	}
+
 	if err := os.WriteFile(file, []byte(now.In(0).String()), 0o600); err != nil {
 		t.Fatal(err)
 	}
+
 	if err := start(t, cfg)(); err != nil {
 		t.Errorf("agent: %v, want an end without an error", err)
 	}
@@ -154,6 +178,7 @@ func TestAJoinThatFailsAfterTheEndOfTheLeaseEndsTheMachine(t *testing.T) {
 
 func TestAProvisionedMachineThatIsNotWantedAnyMoreEnds(t *testing.T) {
 	t.Parallel()
+
 	for _, code := range []string{"lease_over", "node_removed"} {
 		t.Run(code, func(t *testing.T) {
 			t.Parallel()
@@ -164,6 +189,7 @@ func TestAProvisionedMachineThatIsNotWantedAnyMoreEnds(t *testing.T) {
 			ended := start(t, cfg)
 			y.await("a report", func() bool { return len(y.reports) > 0 })
 			y.change(func() { y.code, y.refuse = code, func(string) int { return http.StatusForbidden } })
+
 			if err := ended(); err != nil {
 				t.Errorf("agent: %v", err)
 			}
@@ -185,6 +211,7 @@ func TestANodeThatWasNotProvisionedStaysWhenItIsRemoved(t *testing.T) {
 			return http.StatusForbidden
 		}
 	})
+
 	y.await("refusals", func() bool { return refusals > 5 }) // it still asks
 	stop()
 }
@@ -198,8 +225,10 @@ func TestAMachineThatJoinsWithoutALeaseForgetsTheOldOne(t *testing.T) {
 	if err := os.WriteFile(file, []byte("another-boot 1 1 1\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
+
 	launch(t, cfg)
 	y.await("reports", func() bool { return len(y.reports) > 2 })
+
 	if _, err := os.Stat(file); !os.IsNotExist(err) {
 		t.Errorf("the file of the lease: %v, want none", err)
 	}
@@ -209,11 +238,15 @@ func TestDeclaredMachinesSayWhatWasDeclared(t *testing.T) {
 	t.Parallel()
 	y, rt := newYard(t), newFakeRuntime()
 	cfg := config(t, y, rt)
-	cfg.Inventory, cfg.CPUs, cfg.Memory, cfg.FakeGPUs = nil, 7000, 12<<30, agent.NoGPUs
+	cfg.Inventory = nil
+	cfg.CPUs = 7000
+	cfg.Memory = 12 << 30
+	cfg.FakeGPUs = agent.NoGPUs
 	launch(t, cfg)
 	y.await("the inventory", func() bool { return len(y.reports) > 0 && y.reports[0].Inventory != nil })
 	y.mu.Lock()
 	defer y.mu.Unlock()
+
 	if inv := y.reports[0].Inventory; inv.CPUs != 7000 || inv.Memory != 12<<30 || len(inv.GPUs) != 0 {
 		t.Errorf("the machine has %s, %s and %d GPUs", inv.CPUs, inv.Memory, len(inv.GPUs))
 	}

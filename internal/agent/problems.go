@@ -17,13 +17,17 @@ func (a *Agent) noteProblem(operation string, err error) {
 	} else if err != nil {
 		text = err.Error()
 	}
+
 	a.mu.Lock()
 	before := a.problems[operation]
+
 	a.problems[operation] = text
 	if text == "" {
 		delete(a.problems, operation)
 	}
+
 	a.mu.Unlock()
+
 	switch text {
 	case before:
 	case "":

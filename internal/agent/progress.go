@@ -35,22 +35,28 @@ type progressFile struct {
 func (a *Agent) addProgress(ranks []api.RankReport, server string) []api.RankReport {
 	ranks = slices.Clone(ranks)
 	seen := map[id.Run]bool{}
+
 	for i := range ranks {
 		r := &ranks[i]
 		if r.Rank != 0 || r.Started.IsZero() {
 			continue
 		}
+
 		seen[r.Run] = true
+
 		t := a.progressFiles[r.Run]
 		if t == nil {
 			t = &progressFile{}
 			a.progressFiles[r.Run] = t
 		}
+
 		a.noteProblem(progressTask(r.Run), a.readProgress(t, r))
+
 		if !t.delivered || t.server != server {
 			r.Progress = t.progress
 		}
 	}
+
 	for run := range a.progressFiles {
 		if !seen[run] {
 			delete(a.progressFiles, run)
@@ -59,6 +65,7 @@ func (a *Agent) addProgress(ranks []api.RankReport, server string) []api.RankRep
 			a.mu.Unlock()
 		}
 	}
+
 	return ranks
 }
 
@@ -75,6 +82,7 @@ func (a *Agent) readProgress(t *progressFile, r *api.RankReport) error {
 	if err != nil {
 		return err
 	}
+
 	text, at, err := readRegularFile(path, maxProgress)
 	if err != nil {
 		return err
@@ -82,14 +90,17 @@ func (a *Agent) readProgress(t *progressFile, r *api.RankReport) error {
 	if bytes.Equal(text, t.text) {
 		return t.err
 	}
+
 	*t = progressFile{text: text}
 	t.progress, t.err = parseProgress(text)
 	if t.progress != nil {
 		t.progress.At = at
 	}
+
 	if r.State != job.RunEnded {
 		return nil
 	}
+
 	return t.err
 }
 
@@ -106,7 +117,9 @@ func readRegularFile(path string, limit int64) (text []byte, at time.Time, err e
 	case err != nil:
 		return nil, at, err
 	}
+
 	defer func() { err = errors.Join(err, f.Close()) }()
+
 	info, err := f.Stat()
 	if err != nil {
 		return nil, at, err
@@ -114,6 +127,7 @@ func readRegularFile(path string, limit int64) (text []byte, at time.Time, err e
 	if !info.Mode().IsRegular() {
 		return nil, at, notRegular(path, nil)
 	}
+
 	text, err = io.ReadAll(io.LimitReader(f, limit+1))
 	if err != nil {
 		return nil, at, err
@@ -121,6 +135,7 @@ func readRegularFile(path string, limit int64) (text []byte, at time.Time, err e
 	if int64(len(text)) > limit {
 		return nil, at, fault.New(fault.Invalid, "too_large", "%s must not be larger than %d bytes", path, limit)
 	}
+
 	return text, info.ModTime(), nil
 }
 
@@ -133,21 +148,25 @@ func parseProgress(text []byte) (*job.Progress, error) {
 	if len(bytes.TrimSpace(text)) == 0 {
 		return nil, nil
 	}
+
 	var in struct {
 		Done  *float64   `json:"done"`
 		Work  float64    `json:"work"`
 		Rates []job.Rate `json:"rates"`
 	}
+
 	if err := json.Unmarshal(text, &in); err != nil {
 		return nil, fault.New(fault.Invalid, "bad_progress", "the progress file is not valid: %v", err).WithCause(err)
 	}
 	if in.Done == nil {
 		return nil, fault.New(fault.Invalid, "bad_progress", `the progress file lacks "done"`)
 	}
+
 	p := &job.Progress{Done: *in.Done, Work: in.Work, Rates: in.Rates}
 	if err := api.CheckProgress(p); err != nil {
 		return nil, err
 	}
+
 	return p, nil
 }
 

@@ -24,8 +24,10 @@ import (
 func (f *fakeRuntime) tell(run id.Run, text string, err error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
+
 	r := f.ranks[rankKey{run, 0}]
 	r.mute = err
+
 	if err := writeFile(f.progress, run, 0, text); err != nil {
 		panic(err)
 	}
@@ -40,6 +42,7 @@ func writeFile(dir string, run id.Run, rank int, text string) error {
 	if err := os.Chtimes(path+".new", time.Unix(5, 0), time.Unix(5, 0)); err != nil {
 		return err
 	}
+
 	return os.Rename(path+".new", path)
 }
 
@@ -48,6 +51,7 @@ func tellingRuntime(t *testing.T) *fakeRuntime {
 	t.Helper()
 	rt := newFakeRuntime()
 	rt.progress = t.TempDir()
+
 	return rt
 }
 
@@ -60,6 +64,7 @@ func (y *fakeYard) heardProgress(run id.Run) (all []job.Progress) {
 			}
 		}
 	}
+
 	return all
 }
 
@@ -78,6 +83,7 @@ func (y *fakeYard) awaitReports(run id.Run, n int) {
 	y.mu.Lock()
 	from := len(y.reports)
 	y.mu.Unlock()
+
 	y.await("more reports", func() bool {
 		seen := 0
 		for _, report := range y.reports[from:] {
@@ -87,6 +93,7 @@ func (y *fakeYard) awaitReports(run id.Run, n int) {
 				}
 			}
 		}
+
 		return seen >= n
 	})
 }
@@ -115,7 +122,13 @@ func TestProgressIsToldOnceAndAgainWhenItChanges(t *testing.T) {
 	launch(t, config(t, y, rt))
 	y.assign(assignment("j1.1"))
 	y.awaitState("j1.1", job.RunRunning)
-	rt.tell("j1.1", `{"done": 1234.5, "work": 1e6, "rates": [{"gpu": "A100", "gpus": 2, "per_second": 12.5}], "loss": 3}`, nil)
+
+	rt.tell(
+		"j1.1",
+		`{"done": 1234.5, "work": 1e6, "rates": [{"gpu": "A100", "gpus": 2, "per_second": 12.5}], "loss": 3}`,
+		nil,
+	)
+
 	y.awaitDone("j1.1", 1234.5)
 	y.awaitReports("j1.1", 3)
 	rt.tell("j1.1", `{"done": 2000}`, nil)
@@ -126,10 +139,19 @@ func TestProgressIsToldOnceAndAgainWhenItChanges(t *testing.T) {
 	y.awaitDone("j1.1", 3000)
 	y.mu.Lock()
 	defer y.mu.Unlock()
+
 	at := time.Unix(5, 0).UTC()
 	want := []job.Progress{
-		{Done: 1234.5, Work: 1e6, Rates: []job.Rate{{GPU: "A100", GPUs: 2, PerSecond: 12.5}}, At: at}, {Done: 2000, At: at}, {Done: 3000, At: at},
+		{
+			Done:  1234.5,
+			Work:  1e6,
+			Rates: []job.Rate{{GPU: "A100", GPUs: 2, PerSecond: 12.5}},
+			At:    at,
+		},
+		{Done: 2000, At: at},
+		{Done: 3000, At: at},
 	}
+
 	if diff := cmp.Diff(want, y.heardProgress("j1.1")); diff != "" {
 		t.Errorf("reported (-want +got):\n%s", diff)
 	}
@@ -142,21 +164,26 @@ func TestTheLastProgressComesWithTheEnd(t *testing.T) {
 	launch(t, config(t, y, rt))
 	y.assign(assignment("j1.1"))
 	y.awaitState("j1.1", job.RunRunning)
+
 	rt.change(func() {
 		if err := writeFile(rt.progress, "j1.1", 0, `{"done": 7}`); err != nil {
 			t.Error(err)
 		}
+
 		r := rt.ranks[rankKey{"j1.1", 0}]
 		r.status.State, r.status.Ended = job.RunEnded, time.Unix(2, 0).UTC()
 	})
+
 	y.awaitDone("j1.1", 7)
 	y.mu.Lock()
 	defer y.mu.Unlock()
+
 	for _, report := range y.reports {
 		for _, r := range report.Ranks {
 			if r.State == job.RunEnded && r.Progress == nil {
 				t.Errorf("the end was told without the progress first: %+v", r)
 			}
+
 			if r.State == job.RunEnded {
 				return
 			}
@@ -175,13 +202,16 @@ func TestProgressThatTheServerMayNotHaveIsToldAgain(t *testing.T) {
 		y.meddle = func(when, path string) bool {
 			y.mu.Lock()
 			defer y.mu.Unlock()
+
 			if when == "after" && path == "/agent/v1/reports" && len(y.heardProgress("j1.1")) > 0 && lost < 2 {
 				lost++
 				return true
 			}
+
 			return false
 		}
 	})
+
 	rt.tell("j1.1", `{"done": 1}`, nil)
 	y.await("the progress a third time, after two lost answers", func() bool { return len(y.heardProgress("j1.1")) == 3 })
 	y.change(func() { y.meddle = nil })
@@ -192,6 +222,7 @@ func TestProgressThatTheServerMayNotHaveIsToldAgain(t *testing.T) {
 
 func TestAProgressFileThatMakesNoSenseIsNotedOnceAndHarmsNothing(t *testing.T) {
 	t.Parallel()
+
 	for name, text := range map[string]string{
 		"half written":      `{"done": 12`,
 		"no JSON":           `step 12 of 40`,
@@ -214,17 +245,22 @@ func TestAProgressFileThatMakesNoSenseIsNotedOnceAndHarmsNothing(t *testing.T) {
 			y.awaitState("j1.1", job.RunRunning)
 			rt.tell("j1.1", text, nil)
 			y.awaitReports("j1.1", 4)
+
 			if n := log.count("progress of j1.1"); n != 1 {
 				t.Errorf("it was noted %d times, want once", n)
 			}
+
 			rt.tell("j1.1", `{"done": 5}`, nil)
 			y.awaitDone("j1.1", 5)
 			rt.end("j1.1", 0)
+
 			if end := y.awaitState("j1.1", job.RunEnded); end.ExitCode != 0 || end.Cause != "" {
 				t.Errorf("end %+v", end)
 			}
+
 			y.mu.Lock()
 			defer y.mu.Unlock()
+
 			if got := y.heardProgress("j1.1"); len(got) != 1 {
 				t.Errorf("reported %v, want only what made sense", got)
 			}
@@ -240,14 +276,17 @@ func TestAFileThatIsBeingWrittenIsNoTrouble(t *testing.T) {
 	launch(t, cfg)
 	y.assign(assignment("j1.1"))
 	y.awaitState("j1.1", job.RunRunning)
+
 	for i := range 5 {
 		// Each piece is seen by one report at most, as the file is changed at each.
 		y.meddleOnce(func() { rt.tell("j1.1", fmt.Sprintf(`{"done": %d`, i+1), nil) })
 		y.meddleOnce(func() { rt.tell("j1.1", fmt.Sprintf(`{"done": %d}`, i+1), nil) })
 		y.awaitDone("j1.1", float64(i+1))
 	}
+
 	rt.tell("j1.1", "", nil) // cut, and nothing written yet
 	y.awaitReports("j1.1", 3)
+
 	if n := log.count("progress of"); n != 0 {
 		t.Errorf("half a file was noted %d times", n)
 	}
@@ -262,11 +301,16 @@ func (y *fakeYard) meddleOnce(do func()) {
 	y.change(func() {
 		y.meddle = func(when, path string) bool {
 			if when == "after" && path == "/agent/v1/reports" {
-				once.Do(func() { do(); close(done) })
+				once.Do(func() {
+					do()
+					close(done)
+				})
 			}
+
 			return false
 		}
 	})
+
 	<-done
 }
 
@@ -280,6 +324,7 @@ func TestAProgressFileThatCannotBeReadIsNoted(t *testing.T) {
 	y.awaitState("j1.1", job.RunRunning)
 	rt.tell("j1.1", "", errors.New("the disk is gone"))
 	y.awaitReports("j1.1", 3)
+
 	if n := log.count("the disk is gone"); n != 1 {
 		t.Errorf("it was noted %d times, want once", n)
 	}
@@ -294,12 +339,15 @@ func TestOtherRanksAreNotAskedForProgress(t *testing.T) {
 	second.Rank = 1
 	y.assign(second)
 	y.awaitState("j1.1", job.RunRunning)
+
 	if err := writeFile(rt.progress, "j1.1", 1, `{"done": 1}`); err != nil {
 		t.Fatal(err)
 	}
+
 	y.awaitReports("j1.1", 3)
 	y.mu.Lock()
 	defer y.mu.Unlock()
+
 	if got := y.heardProgress("j1.1"); len(got) != 0 {
 		t.Errorf("rank 1 reported %v", got)
 	}
@@ -309,12 +357,14 @@ func TestARealProgramTellsItsProgress(t *testing.T) {
 	t.Parallel()
 	y := newYard(t)
 	launch(t, realConfig(t, y))
+
 	y.assign(realAssignment("j1.1", `
 test "$(dirname "$TRAINYARD_PROGRESS")" = "$TRAINYARD_RANK_DIR"
 echo '{"done": 1, "work": 4}' > "$TRAINYARD_PROGRESS"
 echo written
 trap 'echo "{\"done\": 3.5}" > "$TRAINYARD_PROGRESS.new"; mv "$TRAINYARD_PROGRESS.new" "$TRAINYARD_PROGRESS"; exit 0' TERM
 while true; do sleep 0.02; done`))
+
 	y.awaitDone("j1.1", 1)
 	stop := realAssignment("j1.1", "")
 	stop.Stop = job.StopTerm
@@ -323,6 +373,7 @@ while true; do sleep 0.02; done`))
 	y.awaitDone("j1.1", 3.5)
 	y.mu.Lock()
 	defer y.mu.Unlock()
+
 	got := y.heardProgress("j1.1")
 	if len(got) != 2 || got[0].Work != 4 || got[0].At.IsZero() || got[1].At.Before(got[0].At) {
 		t.Errorf("reported %+v", got)
@@ -346,7 +397,9 @@ func TestOddProgressFilesAreRefused(t *testing.T) {
 			if err != nil {
 				return err
 			}
+
 			defer func() { _ = unix.Close(fd) }()
+
 			return unix.Bind(fd, &unix.SockaddrUnix{Name: path})
 		}, "not a regular file"},
 		"a very large file": {func(path string) error { return os.WriteFile(path, make([]byte, most+1), 0o600) }, "larger than 65536 bytes"},
@@ -354,6 +407,7 @@ func TestOddProgressFilesAreRefused(t *testing.T) {
 			if err := os.WriteFile(path, nil, 0o600); err != nil {
 				return err
 			}
+
 			return os.Truncate(path, 1<<40)
 		}, "larger than 65536 bytes"},
 	} {
@@ -363,6 +417,7 @@ func TestOddProgressFilesAreRefused(t *testing.T) {
 			if err := tt.make(path); err != nil {
 				t.Fatal(err)
 			}
+
 			text, _, err := agent.ReadRegularFile(path, most)
 			if err == nil || !strings.Contains(err.Error(), tt.want) {
 				t.Errorf("got %d bytes and %v, want an error with %q", len(text), err, tt.want)
@@ -374,10 +429,12 @@ func TestOddProgressFilesAreRefused(t *testing.T) {
 func TestTheLargestProgressFileIsRead(t *testing.T) {
 	t.Parallel()
 	const most = 65536
+
 	path := t.TempDir() + "/progress.json"
 	if err := os.WriteFile(path, make([]byte, most), 0o600); err != nil {
 		t.Fatal(err)
 	}
+
 	if text, _, err := agent.ReadRegularFile(path, most); err != nil || len(text) != most {
 		t.Errorf("%d bytes, %v", len(text), err)
 	}

@@ -46,11 +46,14 @@ func decide(want *api.Assignment, have *rundir.Status, begun, delivered bool) ac
 		case delivered:
 			return doForget
 		}
+
 		return doNothing
 	}
+
 	if have != nil && have.State == job.RunEnded {
 		return doNothing
 	}
+
 	switch {
 	case want.Stop == job.StopNone && have != nil && (begun || have.State != job.RunPreparing):
 		return doNothing // one that prepares may be that of an agent that died over it
@@ -61,6 +64,7 @@ func decide(want *api.Assignment, have *rundir.Status, begun, delivered bool) ac
 	case want.Stop == job.StopKill:
 		return doKill
 	}
+
 	return doTerm
 }
 
@@ -68,27 +72,38 @@ func decide(want *api.Assignment, have *rundir.Status, begun, delivered bool) ac
 // changes.
 func (a *Agent) reconcileLoop(ctx context.Context) {
 	tries := map[key]int{}
+
 	for failures := 0; ; {
 		changed := a.rt.Watch()
 		err := a.reconcile(ctx, tries)
+
 		if ctx.Err() != nil {
 			return
 		}
+
 		a.noteProblem("assignments", err)
 		wait := time.Hour
+
 		failures++
 		if err != nil {
 			wait = job.Backoff(failures, retryMin, retryMax)
-		} else if failures = 0; a.files.busy() || a.data.busy() {
-			wait = progressEvery
+		} else {
+			failures = 0
+
+			if a.files.busy() || a.data.busy() {
+				wait = progressEvery
+			}
 		}
+
 		timeout, cancel := context.WithTimeout(ctx, wait)
 		select {
 		case <-timeout.Done():
 		case <-changed:
 		case <-a.reconcileSoon:
 		}
+
 		cancel()
+
 		if ctx.Err() != nil {
 			return
 		}
@@ -102,23 +117,33 @@ func (a *Agent) reconcile(ctx context.Context, tries map[key]int) error {
 	for i := range list {
 		have[key{list[i].Run, list[i].Rank}] = &list[i]
 	}
+
 	a.updateUploaders(ctx, list)
 	a.mu.Lock()
 	want := a.assignments
 	a.mu.Unlock()
 	var errs []error
+
 	if want.known {
 		for _, k := range sortedKeys(want.ranks, have) {
 			var assigned *api.Assignment
 			if w, ok := want.ranks[k]; ok {
 				assigned = &w
 			}
+
 			errs = append(errs, a.reconcileRank(ctx, k, assigned, have[k], tries))
 		}
-		errs = append(errs, a.results.keepOnly(func(k key) bool { _, ok := want.ranks[k]; return ok }))
+
+		errs = append(errs, a.results.keepOnly(func(k key) bool {
+			_, ok := want.ranks[k]
+			return ok
+		}))
+
 		errs = append(errs, a.data.keepOnly(a.liveRanks(want, have)))
 	}
+
 	a.publish(a.rt.List(), want)
+
 	return errors.Join(errs...)
 }
 
@@ -129,9 +154,11 @@ func (a *Agent) liveRanks(want assignments, have map[key]*rundir.Status) map[str
 		_, over := a.results.all[k]
 		live[nameOf(k)] = !over
 	}
+
 	for k, st := range have {
 		live[nameOf(k)] = st.State != job.RunEnded
 	}
+
 	return live
 }
 
@@ -142,17 +169,21 @@ func sortedKeys(want map[key]api.Assignment, have map[key]*rundir.Status) []key 
 	for k := range want {
 		all = append(all, k)
 	}
+
 	for k := range have {
 		if _, ok := want[k]; !ok {
 			all = append(all, k)
 		}
 	}
+
 	class := func(k key) int {
 		if _, ok := want[k]; ok {
 			return 1
 		}
+
 		return 0
 	}
+
 	slices.SortFunc(all, func(x, y key) int {
 		if c := class(x) - class(y); c != 0 {
 			return c
@@ -160,20 +191,30 @@ func sortedKeys(want map[key]api.Assignment, have map[key]*rundir.Status) []key 
 		if c := strings.Compare(string(x.run), string(y.run)); c != 0 {
 			return c
 		}
+
 		return x.rank - y.rank
 	})
+
 	return all
 }
 
 // reconcileRank does what decide says about one rank.
-func (a *Agent) reconcileRank(ctx context.Context, k key, want *api.Assignment, have *rundir.Status, tries map[key]int) error {
+func (a *Agent) reconcileRank(
+	ctx context.Context,
+	k key,
+	want *api.Assignment,
+	have *rundir.Status,
+	tries map[key]int,
+) error {
 	if _, over := a.results.all[k]; over && want != nil {
 		return nil
 	}
+
 	a.mu.Lock()
 	begun := a.startedRanks[k]
 	s := a.uploaders[k]
 	a.mu.Unlock()
+
 	switch decide(want, have, begun, s != nil && s.delivered.Load() && a.metricsDelivered(have)) {
 	case doStart:
 		return a.start(ctx, k, *want, have, tries)
@@ -182,11 +223,15 @@ func (a *Agent) reconcileRank(ctx context.Context, k key, want *api.Assignment, 
 	case doKill:
 		return a.rt.Stop(k.run, k.rank, job.StopKill)
 	case doCancel:
-		return a.recordResult(k, api.RankReport{Cause: job.CauseCancelled, Reason: "stopped on request before it was started", Signalled: true})
+		return a.recordResult(
+			k,
+			api.RankReport{Cause: job.CauseCancelled, Reason: "stopped on request before it was started", Signalled: true},
+		)
 	case doForget:
 		return a.forget(k)
 	case doNothing:
 	}
+
 	return nil
 }
 
@@ -195,12 +240,17 @@ func (a *Agent) start(ctx context.Context, k key, want api.Assignment, have *run
 	if have == nil { // one that the runtime has was let pass before
 		if err := a.fence.check(k); err != nil {
 			a.log.Warn("run rejected", "run", k.run, "rank", k.rank, "error", err)
-			return a.recordResult(k, api.RankReport{Cause: job.CauseLaunchFailed, Reason: "rejected by the node: " + err.Error()})
+			return a.recordResult(
+				k,
+				api.RankReport{Cause: job.CauseLaunchFailed, Reason: "rejected by the node: " + err.Error()},
+			)
 		}
+
 		if err := a.fence.recordStart(k); err != nil {
 			return a.startFailed(k, err, tries)
 		}
 	}
+
 	launch, ready, err := a.data.ready(k, want.Launch)
 	if err != nil {
 		return a.dataFailed(k, err)
@@ -208,12 +258,23 @@ func (a *Agent) start(ctx context.Context, k key, want api.Assignment, have *run
 	if !ready {
 		return nil
 	}
+
 	a.starting.Lock()
 	defer a.starting.Unlock()
+
 	if a.closing {
 		return nil
 	}
-	spec := rundir.Spec{Run: want.Run, Rank: want.Rank, Job: want.Job, Epoch: want.Epoch, Launch: launch, Devices: a.devices(want.Launch.GPUs)}
+
+	spec := rundir.Spec{
+		Run:     want.Run,
+		Rank:    want.Rank,
+		Job:     want.Job,
+		Epoch:   want.Epoch,
+		Launch:  launch,
+		Devices: a.devices(want.Launch.GPUs),
+	}
+
 	spec.ExtraEnv, err = a.programEnv(want)
 	if err != nil {
 		return a.startFailed(k, err, tries)
@@ -221,10 +282,12 @@ func (a *Agent) start(ctx context.Context, k key, want api.Assignment, have *run
 	if err := a.rt.Start(ctx, spec); err != nil {
 		return a.startFailed(k, err, tries)
 	}
+
 	a.mu.Lock()
 	a.startedRanks[k] = true
 	a.mu.Unlock()
 	delete(tries, k)
+
 	return nil
 }
 
@@ -234,13 +297,17 @@ func (a *Agent) startFailed(k key, err error, tries map[key]int) error {
 	if errors.As(err, &f) && f.Code == "lease_over" {
 		return err // the next report renews it
 	}
+
 	permanent := f != nil && (f.Kind == fault.Invalid || f.Kind == fault.Conflict)
+
 	tries[k]++
 	if !permanent && tries[k] < startTries {
 		return fmt.Errorf("start %s rank %d: %w", k.run, k.rank, err)
 	}
+
 	delete(tries, k)
 	a.log.Error("cannot start run", "run", k.run, "rank", k.rank, "error", err)
+
 	return a.recordResult(k, api.RankReport{Cause: job.CauseLaunchFailed, Reason: err.Error()})
 }
 
@@ -251,6 +318,7 @@ func (a *Agent) recordResult(k key, end api.RankReport) error {
 	if len(end.Reason) > maxReason {
 		end.Reason = strings.ToValidUTF8(end.Reason[:maxReason], "")
 	}
+
 	return a.results.put(end)
 }
 
@@ -262,13 +330,16 @@ func (a *Agent) forget(k key) error {
 	if err := a.rt.Forget(k.run, k.rank); err != nil {
 		return fmt.Errorf("forget %s rank %d: %w", k.run, k.rank, err)
 	}
+
 	a.mu.Lock()
 	delete(a.startedRanks, k)
 	delete(a.uploaders, k)
 	if k.rank == 0 {
 		delete(a.metricsComplete, k.run)
 	}
+
 	a.mu.Unlock()
+
 	return a.forgetIntake(k)
 }
 
@@ -282,7 +353,9 @@ func (a *Agent) devices(indices []int) []string {
 		if i < 0 || i >= len(inv.GPUs) || inv.GPUs[i].Fake || !strings.HasPrefix(inv.GPUs[i].UUID, "GPU-") {
 			return nil
 		}
+
 		names = append(names, inv.GPUs[i].UUID)
 	}
+
 	return names
 }

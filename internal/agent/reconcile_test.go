@@ -27,7 +27,14 @@ func TestDecide(t *testing.T) {
 		do        action
 	}{
 		{"assigned and not here is started", run(job.StopNone), nil, false, false, doStart},
-		{"assigned and lost by the runtime is started again if the fence lets it", run(job.StopNone), nil, true, false, doStart},
+		{
+			"assigned and lost by the runtime is started again if the fence lets it",
+			run(job.StopNone),
+			nil,
+			true,
+			false,
+			doStart,
+		},
 		{"assigned and running is left alone", run(job.StopNone), is(job.RunRunning), true, false, doNothing},
 		{"adopted and running is left alone", run(job.StopNone), is(job.RunRunning), false, false, doNothing},
 		{"adopted in preparation goes on", run(job.StopNone), is(job.RunPreparing), false, false, doStart},
@@ -45,9 +52,11 @@ func TestDecide(t *testing.T) {
 		{"not assigned, ended, all delivered is forgotten", nil, is(job.RunEnded), true, true, doForget},
 		{"nothing about nothing", nil, nil, false, false, doNothing},
 	}
+
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
+
 			if got := decide(tt.want, tt.have, tt.begun, tt.delivered); got != tt.do {
 				t.Errorf("decide = %s, want %s", got, tt.do)
 			}
@@ -60,33 +69,41 @@ func TestFence(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "fence")
 	reopen := func(f *fence) *fence {
 		t.Helper()
+
 		if f != nil {
 			if err := f.close(); err != nil {
 				t.Fatal(err)
 			}
 		}
+
 		f, err := openFence(path)
 		if err != nil {
 			t.Fatal(err)
 		}
+
 		return f
 	}
+
 	f := reopen(nil)
 	for _, k := range []key{{"j1.2", 0}, {"j2.1", 3}} {
 		if err := f.check(k); err != nil {
 			t.Errorf("%v: %v", k, err)
 		}
+
 		if err := f.recordStart(k); err != nil {
 			t.Fatal(err)
 		}
 	}
+
 	if err := f.recordEnd(key{"j2.1", 3}); err != nil {
 		t.Fatal(err)
 	}
+
 	// A crash in the middle of a line.
 	if _, err := f.file.WriteString("+ j1.3"); err != nil {
 		t.Fatal(err)
 	}
+
 	tests := []struct {
 		key  key
 		code string
@@ -95,20 +112,25 @@ func TestFence(t *testing.T) {
 		{key{"j2.1", 3}, "run_over"}, {key{"j2.1", 4}, ""}, {key{"j2.2", 3}, ""},
 		{key{"../x", 0}, "bad_rank"}, {key{"j1.01", 0}, "bad_rank"}, {key{"j1.1", -1}, "bad_rank"},
 	}
+
 	for range 2 {
 		for _, tt := range tests {
 			err := f.check(tt.key)
 			got := ""
+
 			var e *fault.Error
 			if errors.As(err, &e) {
 				got = e.Code
 			}
+
 			if got != tt.code {
 				t.Errorf("%v: %q, want %q", tt.key, got, tt.code)
 			}
 		}
+
 		f = reopen(f)
 	}
+
 	if err := f.close(); err != nil {
 		t.Fatal(err)
 	}
@@ -117,23 +139,29 @@ func TestFence(t *testing.T) {
 func TestFenceForgetsTheOldestJobs(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "fence")
+
 	text := ""
 	for n := 1; n <= fenceKeeps+5; n++ {
 		text += fmt.Sprintf("- %s 0 .\n", id.NewRun(id.NewJob(uint64(n)), 2))
 	}
+
 	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
+
 	f, err := openFence(path)
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	if len(f.newestEpoch) != fenceKeeps || len(f.ended) != fenceKeeps {
 		t.Errorf("%d jobs, %d ends, want %d", len(f.newestEpoch), len(f.ended), fenceKeeps)
 	}
+
 	if f.check(key{"j5.1", 0}) != nil || f.check(key{"j6.1", 0}) == nil {
 		t.Error("the newest must stay and the oldest go")
 	}
+
 	if err := f.close(); err != nil {
 		t.Fatal(err)
 	}
@@ -146,23 +174,28 @@ func TestResultsLastAndGo(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	for _, run := range []id.Run{"j1.1", "j2.1"} {
 		if err := r.put(api.RankReport{Run: run, Rank: 1, State: job.RunEnded, Reason: "refused"}); err != nil {
 			t.Fatal(err)
 		}
 	}
+
 	for name, text := range map[string]string{"j3.1.0.json.new": "{", "j4.1.0.json": "{"} {
 		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
 			t.Fatal(err)
 		}
 	}
+
 	if err := r.keepOnly(func(k key) bool { return k.run == "j2.1" }); err != nil {
 		t.Fatal(err)
 	}
+
 	again, err := openResults(dir)
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	if len(again.all) != 1 || again.all[key{"j2.1", 1}].Reason != "refused" {
 		t.Errorf("results %v", again.all)
 	}

@@ -26,32 +26,40 @@ const (
 // assignment.
 func (a *Agent) publish(list []rundir.Status, want assignments) {
 	var ranks []api.RankReport
+
 	for _, st := range list {
 		k := key{st.Run, st.Rank}
 		w, assigned := want.ranks[k]
+
 		_, given := a.results.all[k]
 		if given && assigned || st.State == job.RunEnded && want.known && !assigned {
 			continue
 		}
+
 		report := st.Report()
 		if st.State == job.RunPreparing && report.Reason == "" {
 			report.Reason = a.files.progress(w.Launch.Workdir)
 		}
+
 		ranks = append(ranks, report)
 	}
+
 	for _, report := range a.data.waiting() {
 		if !slices.ContainsFunc(list, func(st rundir.Status) bool { return st.Run == report.Run && st.Rank == report.Rank }) {
 			ranks = append(ranks, report)
 		}
 	}
+
 	for k, report := range a.results.all {
 		if _, assigned := want.ranks[k]; assigned {
 			ranks = append(ranks, report)
 		}
 	}
+
 	slices.SortFunc(ranks, compareReports)
 	a.mu.Lock()
 	defer a.mu.Unlock()
+
 	if !slices.Equal(ranks, a.rankReports) {
 		a.rankReports = ranks
 		notify(a.reportSoon)
@@ -65,6 +73,7 @@ func compareReports(x, y api.RankReport) int {
 	case x.Run > y.Run:
 		return 1
 	}
+
 	return x.Rank - y.Rank
 }
 
@@ -72,22 +81,30 @@ func compareReports(x, y api.RankReport) int {
 func (a *Agent) reportLoop(ctx context.Context) {
 	interval := reportEvery
 	failures := 0
+
 	for seq := uint64(1); ctx.Err() == nil; seq++ {
 		reply, err := a.report(ctx, seq)
+
 		if ctx.Err() != nil {
 			return
 		}
+
 		a.noteProblem("report to the server", err)
+
 		if err != nil {
 			a.metrics.reportFailures.Inc()
 			failures++
 			clock.Sleep(ctx, min(job.Backoff(failures, retryMin, retryMax), interval))
+
 			continue
 		}
+
 		failures = 0
+
 		if reply.Interval > 0 {
 			interval = time.Duration(reply.Interval)
 		}
+
 		pause(ctx, interval, a.reportSoon)
 	}
 }
@@ -98,46 +115,60 @@ func (a *Agent) report(ctx context.Context, seq uint64) (api.ReportReply, error)
 	a.mu.Lock()
 	ranks, server := a.rankReports, a.assignments.server
 	r.Foreign, r.ForeignProcesses = a.foreignProcesses()
+
 	inv := a.latestScan.Inventory
 	if a.acknowledgedInventory == nil || !reflect.DeepEqual(*a.acknowledgedInventory, inv) {
 		r.Inventory = &inv
 	}
+
 	a.mu.Unlock()
 	r.Ranks, r.Data = a.addProgress(ranks, server), a.data.cache.Copies()
 	call, cancel := context.WithTimeout(ctx, reportTimeout)
 	defer cancel()
+
 	renew := a.nodeLease.renewal()
+
 	reply, err := a.client.Load().Report(call, r)
 	if err != nil {
 		if a.nodeLease.endedBy(err) {
 			return reply, errors.Join(err, a.nodeLease.expire())
 		}
+
 		if ctx.Err() == nil && keepsContactLease(err) && a.memory.ContactLease > 0 {
 			err = errors.Join(err, a.rt.RenewContactLease(time.Duration(a.memory.ContactLease)))
 		}
+
 		return reply, err
 	}
+
 	a.markProgressDelivered(r.Ranks, server)
 	now := a.clk.Now()
 	a.mu.Lock()
+
 	if now.Sub(a.lastContact) > contactTimeout {
 		a.contactSince = now
 	}
+
 	a.lastContact, a.acknowledgedRanks = now, r.Ranks
 	if r.Inventory != nil {
 		a.acknowledgedInventory = r.Inventory
 	}
+
 	a.mu.Unlock()
+
 	if reply.Lease > 0 {
 		err = errors.Join(a.rt.RenewContactLease(time.Duration(reply.Lease)), a.saveMemory(reply.Lease))
 	}
+
 	err = errors.Join(err, renew(reply.LeaseLeft))
 	a.releaseGPUs(reply.Release)
 	a.data.purge(reply.Purge)
+
 	if a.streamHangs(reply.Generation, now) {
 		a.log.Warn("assignment stream is stale, reconnecting")
 		a.newStream()
 	}
+
 	return reply, err
 }
 
@@ -150,10 +181,12 @@ func keepsContactLease(err error) bool {
 	if errors.Is(err, syscall.ECONNREFUSED) {
 		return true
 	}
+
 	var f *fault.Error
 	if !errors.As(err, &f) || f.Code == "unreachable" {
 		return false
 	}
+
 	return f.Kind == fault.Unavailable || f.Kind == fault.OverLimit
 }
 
@@ -162,9 +195,11 @@ func (a *Agent) allEndsReported() bool {
 	list := a.rt.List()
 	a.mu.Lock()
 	defer a.mu.Unlock()
+
 	for _, st := range list {
 		k := key{st.Run, st.Rank}
 		_, assigned := a.assignments.ranks[k]
+
 		acknowledged := slices.ContainsFunc(a.acknowledgedRanks, func(r api.RankReport) bool {
 			return r.Run == k.run && r.Rank == k.rank && r.State == job.RunEnded
 		})
@@ -172,6 +207,7 @@ func (a *Agent) allEndsReported() bool {
 			return false
 		}
 	}
+
 	return true
 }
 

@@ -22,35 +22,44 @@ type results struct {
 
 func openResults(dir string) (*results, error) {
 	r := &results{dir: dir, all: map[key]api.RankReport{}}
+
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, fmt.Errorf("create results folder: %w", err)
 	}
+
 	entries, err := os.ReadDir(dir)
 	if err != nil {
 		return nil, fmt.Errorf("read results: %w", err)
 	}
+
 	for _, entry := range entries {
 		path := filepath.Join(dir, entry.Name())
 		if !strings.HasSuffix(entry.Name(), ".json") { // half written
 			if err := os.Remove(path); err != nil {
 				return nil, fmt.Errorf("clear results: %w", err)
 			}
+
 			continue
 		}
+
 		text, err := os.ReadFile(path)
 		if err != nil {
 			return nil, fmt.Errorf("read results: %w", err)
 		}
+
 		var report api.RankReport
 		if json.Unmarshal(text, &report) != nil {
 			// Cut short by a power cut: the rank was never begun, so it can be tried again.
 			if err := os.Remove(path); err != nil {
 				return nil, fmt.Errorf("clear results: %w", err)
 			}
+
 			continue
 		}
+
 		r.all[key{report.Run, report.Rank}] = report
 	}
+
 	return r, nil
 }
 
@@ -63,13 +72,16 @@ func (r *results) path(k key) string {
 func (r *results) put(report api.RankReport) error {
 	k := key{report.Run, report.Rank}
 	r.all[k] = report
+
 	text, err := json.Marshal(report)
 	if err == nil {
 		err = replaceFile(r.path(k), text)
 	}
+
 	if err != nil {
 		return fmt.Errorf("store result of %s rank %d: %w", k.run, k.rank, err)
 	}
+
 	return nil
 }
 
@@ -82,5 +94,6 @@ func (r *results) keepOnly(keep func(key) bool) error {
 			errs = append(errs, removeIfThere(r.path(k)))
 		}
 	}
+
 	return errors.Join(errs...)
 }

@@ -20,19 +20,25 @@ func (a *Agent) stopRuns(ctx context.Context, maxGrace time.Duration) {
 	a.starting.Unlock()
 	timeout := 10 * time.Second
 	a.mu.Lock()
+
 	for _, w := range a.assignments.ranks {
 		timeout = max(timeout, min(time.Duration(w.Launch.Grace), maxGrace)+10*time.Second)
 	}
+
 	a.mu.Unlock()
+
 	for _, mode := range []job.StopMode{job.StopTerm, job.StopKill} {
 		limited, cancel := context.WithTimeout(ctx, timeout)
 		done := a.stopAll(limited, mode)
 		cancel()
+
 		if done {
 			return
 		}
+
 		timeout = 10 * time.Second
 	}
+
 	a.log.Error("some runs were not stopped or their output was not uploaded in time")
 }
 
@@ -41,27 +47,33 @@ func (a *Agent) stopAll(ctx context.Context, mode job.StopMode) bool {
 	for {
 		changed := a.rt.Watch()
 		pending, running := 0, 0
+
 		for _, st := range a.rt.List() {
 			a.mu.Lock()
 			s := a.uploaders[key{st.Run, st.Rank}]
 			a.mu.Unlock()
+
 			// The last metrics are waited for while everything goes well only.
 			metricsDelivered := mode == job.StopKill || a.metricsDelivered(&st)
 			if st.State != job.RunEnded || s == nil || !s.delivered.Load() || !metricsDelivered {
 				pending++
 			}
+
 			if st.State != job.RunEnded {
 				running++
 				a.noteProblem("stop of runs", a.rt.Stop(st.Run, st.Rank, mode))
 			}
 		}
+
 		if pending == 0 && a.allEndsReported() {
 			return true
 		}
 		if running == 0 && a.contactAge() > contactTimeout.Seconds() {
 			return false // there is nobody to deliver to
 		}
+
 		pause(ctx, pollLog, changed)
+
 		if ctx.Err() != nil {
 			return false
 		}

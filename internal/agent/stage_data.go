@@ -33,15 +33,20 @@ type stagingTask struct {
 
 func (a *Agent) openData() (*data, error) {
 	soon := func() { notify(a.reconcileSoon) }
-	cache, err := staging.Open(staging.Options{Dir: a.path("datasets"), Limit: a.cfg.DataLimit, Log: a.log, Clock: a.clk, Changed: soon})
+	cache, err := staging.Open(
+		staging.Options{Dir: a.path("datasets"), Limit: a.cfg.DataLimit, Log: a.log, Clock: a.clk, Changed: soon},
+	)
+
 	return &data{cache: cache, notify: soon, ranks: map[key]*stagingTask{}}, err
 }
 
 func (d *data) close() {
 	d.mu.Lock()
+
 	for _, b := range d.ranks {
 		b.cancel()
 	}
+
 	d.mu.Unlock()
 	d.cache.Close()
 	d.tasks.Wait()
@@ -56,8 +61,10 @@ func (d *data) ready(k key, launch api.Launch) (api.Launch, bool, error) {
 	if len(launch.Data) == 0 {
 		return launch, true, nil
 	}
+
 	d.mu.Lock()
 	defer d.mu.Unlock()
+
 	b := d.ranks[k]
 	if b == nil {
 		ctx, cancel := context.WithCancel(context.Background())
@@ -65,6 +72,7 @@ func (d *data) ready(k key, launch api.Launch) (api.Launch, bool, error) {
 		d.ranks[k] = b
 		d.tasks.Go(func() {
 			defer cancel()
+
 			vars, err := d.cache.Stage(ctx, nameOf(k), launch.Data)
 			d.mu.Lock()
 			b.done, b.vars, b.err = true, vars, err
@@ -72,16 +80,21 @@ func (d *data) ready(k key, launch api.Launch) (api.Launch, bool, error) {
 			d.notify()
 		})
 	}
+
 	if !b.done {
 		return launch, false, nil
 	}
+
 	delete(d.ranks, k)
+
 	env := maps.Clone(launch.Env)
 	if env == nil {
 		env = map[string]string{}
 	}
+
 	maps.Copy(env, b.vars)
 	launch.Env = env
+
 	return launch, true, b.err
 }
 
@@ -89,10 +102,15 @@ func (d *data) ready(k key, launch api.Launch) (api.Launch, bool, error) {
 func (d *data) waiting() []api.RankReport {
 	d.mu.Lock()
 	defer d.mu.Unlock()
+
 	var list []api.RankReport
 	for k := range d.ranks {
-		list = append(list, api.RankReport{Run: k.run, Rank: k.rank, State: job.RunPreparing, Reason: d.cache.Progress(nameOf(k))})
+		list = append(
+			list,
+			api.RankReport{Run: k.run, Rank: k.rank, State: job.RunPreparing, Reason: d.cache.Progress(nameOf(k))},
+		)
 	}
+
 	return list
 }
 
@@ -106,13 +124,16 @@ func (d *data) busy() bool {
 // keepOnly lets go of the data of all ranks for which live is false.
 func (d *data) keepOnly(live map[string]bool) error {
 	d.mu.Lock()
+
 	for k, b := range d.ranks {
 		if !live[nameOf(k)] {
 			b.cancel()
 			delete(d.ranks, k)
 		}
 	}
+
 	d.mu.Unlock()
+
 	return d.cache.KeepOnly(func(rank string) bool { return live[rank] })
 }
 
@@ -129,6 +150,8 @@ func (a *Agent) dataFailed(k key, err error) error {
 	if errors.Is(err, context.Canceled) {
 		return nil // it is not wanted any more
 	}
+
 	a.log.Error("cannot stage data of a run", "run", k.run, "rank", k.rank, "error", err)
+
 	return a.recordResult(k, api.RankReport{Cause: job.CauseDataFailed, Reason: fmt.Sprint(err)})
 }

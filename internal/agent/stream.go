@@ -25,23 +25,29 @@ func (a *Agent) streamLoop(ctx context.Context) {
 		a.mu.Lock()
 		a.restream = cancel
 		a.mu.Unlock()
+
 		err := a.client.Load().Assignments(stream, func(as api.Assignments) error {
 			tries = 0
 			a.noteProblem("assignment stream", nil)
 			a.applyAssignments(as)
+
 			return nil
 		})
+
 		ended := stream.Err() != nil // by newStream, which is no trouble
 		cancel()
+
 		if ctx.Err() != nil {
 			return
 		}
 		if ended {
 			continue
 		}
+
 		if err != nil {
 			a.noteProblem("assignment stream", err)
 		}
+
 		clock.Sleep(ctx, job.Backoff(tries, retryMin, retryMax))
 	}
 }
@@ -50,6 +56,7 @@ func (a *Agent) streamLoop(ctx context.Context) {
 func (a *Agent) newStream() {
 	a.mu.Lock()
 	defer a.mu.Unlock()
+
 	a.behindSince = time.Time{}
 	if a.restream != nil {
 		a.restream()
@@ -61,15 +68,18 @@ func (a *Agent) newStream() {
 func (a *Agent) applyAssignments(as api.Assignments) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
+
 	a.behindSince = time.Time{}
 	w := &a.assignments
 	if w.known && as.Server == w.server && as.Generation <= w.generation {
 		return
 	}
+
 	ranks := make(map[key]api.Assignment, len(as.Runs))
 	for _, r := range as.Runs {
 		ranks[key{r.Run, r.Rank}] = r
 	}
+
 	*w = assignments{known: true, server: as.Server, generation: as.Generation, ranks: ranks}
 	notify(a.reconcileSoon)
 }
@@ -79,6 +89,7 @@ func (a *Agent) applyAssignments(as api.Assignments) {
 func (a *Agent) streamHangs(generation uint64, now time.Time) (hangs bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
+
 	switch {
 	case a.assignments.known && a.assignments.generation == generation:
 		a.behindSince = time.Time{}
@@ -87,5 +98,6 @@ func (a *Agent) streamHangs(generation uint64, now time.Time) (hangs bool) {
 	default:
 		return now.Sub(a.behindSince) >= streamTimeout
 	}
+
 	return false
 }

@@ -46,6 +46,7 @@ type logUploader struct {
 func (a *Agent) updateUploaders(ctx context.Context, list []rundir.Status) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
+
 	for _, st := range list {
 		k := key{st.Run, st.Rank}
 		s, ok := a.uploaders[k]
@@ -53,11 +54,14 @@ func (a *Agent) updateUploaders(ctx context.Context, list []rundir.Status) {
 			own, cancel := context.WithCancel(ctx) //nolint:gosec // called when the rank is forgotten
 			s = &logUploader{agent: a, key: k, ended: make(chan struct{}), cancel: cancel, done: make(chan struct{})}
 			a.uploaders[k] = s
+
 			go func() {
 				defer close(s.done)
+
 				s.run(own)
 			}()
 		}
+
 		if st.State == job.RunEnded {
 			s.endOnce.Do(func() { close(s.ended) })
 		}
@@ -71,7 +75,9 @@ func (a *Agent) stopUploaders() {
 	for _, s := range a.uploaders {
 		all = append(all, s)
 	}
+
 	a.mu.Unlock()
+
 	for _, s := range all {
 		s.cancel()
 		<-s.done
@@ -81,12 +87,15 @@ func (a *Agent) stopUploaders() {
 // run sends the output as it grows, to its end.
 func (s *logUploader) run(ctx context.Context) {
 	defer s.close()
+
 	buf := make([]byte, 64<<10)
+
 	for failures := 0; ctx.Err() == nil; {
 		// Asked before reading: what is read after the end is the whole rest.
 		complete := s.hasEnded()
 		data, err := s.read(&buf)
 		var final, moved bool
+
 		if err == nil {
 			// Alone, never with data: the answer to data that the server already
 			// held looks like success, and the end would not have been taken.
@@ -95,12 +104,16 @@ func (s *logUploader) run(ctx context.Context) {
 				pause(ctx, pollLog, s.ended)
 				continue
 			}
+
 			moved, err = s.upload(ctx, data, final)
 		}
+
 		if ctx.Err() != nil {
 			return
 		}
+
 		s.agent.noteProblem(fmt.Sprintf("log upload of %s rank %d", s.key.run, s.key.rank), err)
+
 		switch {
 		case err == nil && s.delivered.Load():
 			notify(s.agent.reconcileSoon)
@@ -132,12 +145,24 @@ func (s *logUploader) read(buf *[]byte) ([]byte, error) {
 		if err != nil {
 			return nil, err
 		}
+
 		s.log = log
 		if s.offset > size {
 			// A power cut took the end that was already delivered.
-			s.agent.log.Warn("server has more output than the node", "run", s.key.run, "rank", s.key.rank, "server", s.offset, "node", size)
+			s.agent.log.Warn(
+				"server has more output than the node",
+				"run",
+				s.key.run,
+				"rank",
+				s.key.rank,
+				"server",
+				s.offset,
+				"node",
+				size,
+			)
 		}
 	}
+
 	n := 0
 	for {
 		m, err := s.log.Read((*buf)[n:])
@@ -151,6 +176,7 @@ func (s *logUploader) read(buf *[]byte) ([]byte, error) {
 		if n == api.MaxLogChunk {
 			return (*buf)[:n], nil
 		}
+
 		if n == len(*buf) {
 			*buf = append(*buf, make([]byte, min(n, api.MaxLogChunk-n))...)
 		}
@@ -165,31 +191,39 @@ func (s *logUploader) upload(ctx context.Context, data []byte, final bool) (move
 	case <-ctx.Done():
 		return false, ctx.Err()
 	}
+
 	defer func() { <-s.agent.uploads }()
+
 	call, cancel := context.WithTimeout(ctx, uploadTimeout)
 	defer cancel()
+
 	reply, err := s.agent.client.Load().UploadLog(call, s.key.run, s.key.rank, s.offset, data, final)
 	if fault.KindOf(err) == fault.NotFound {
 		s.agent.log.Warn("run unknown to the server, dropping its output", "run", s.key.run, "rank", s.key.rank)
 		s.delivered.Store(true)
 		return true, nil
 	}
+
 	if err != nil {
 		return false, err
 	}
 	if reply.Offset < 0 {
 		return false, fmt.Errorf("server returned invalid offset %d", reply.Offset)
 	}
+
 	end := s.offset + int64(len(data))
 	if reply.Offset == end {
 		s.agent.metrics.logBytes.Add(float64(len(data)))
 		s.offset = end
 		s.delivered.Store(final)
+
 		return true, nil
 	}
+
 	moved = reply.Offset != s.offset
 	s.offset = reply.Offset
 	s.close()
+
 	return moved, nil
 }
 

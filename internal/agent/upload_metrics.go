@@ -54,12 +54,14 @@ func (a *Agent) curvesLoop(ctx context.Context) {
 		a.pollCurves(ctx)
 		a.metrics.pollSeconds.Add(a.clk.Now().Sub(begun).Seconds())
 		a.pushCurves(ctx)
+
 		// A change alone is no reason to look at once, but an end is: its record waits for us.
 		for wait, waiting := a.clk.Now().Add(a.cfg.MetricsEvery), true; waiting && ctx.Err() == nil; {
 			left := wait.Sub(a.clk.Now())
 			if left <= 0 {
 				break
 			}
+
 			pause(ctx, left, changed)
 			changed = a.rt.Watch()
 			waiting = !a.someEnded()
@@ -78,11 +80,14 @@ func (a *Agent) someEnded() bool {
 // pollCurves reads what is new of every run.
 func (a *Agent) pollCurves(ctx context.Context) {
 	here := map[id.Run]bool{}
+
 	for _, st := range a.rt.List() {
 		if st.Rank != 0 || st.Started.IsZero() || ctx.Err() != nil {
 			continue
 		}
+
 		here[st.Run] = true
+
 		c := a.curves.runs[st.Run]
 		if c == nil {
 			var err error
@@ -90,21 +95,27 @@ func (a *Agent) pollCurves(ctx context.Context) {
 			if err != nil {
 				a.noteProblem(metricsTask(st.Run), err)
 			}
+
 			if c == nil {
 				continue
 			}
+
 			a.curves.runs[st.Run] = c
 		}
+
 		if c.complete {
 			continue
 		}
+
 		c.ended = st.State == job.RunEnded // checked before reading, so that a read after the end gets all that is left
 		a.noteProblem(metricsTask(st.Run), a.readCurve(ctx, c))
+
 		if c.gatherer.Dropped() > 0 && !c.warned {
 			c.warned = true
 			a.log.Warn("run exceeds the limit on metrics", "run", st.Run, "kept", metric.MaxSeries)
 		}
 	}
+
 	for run := range a.curves.runs {
 		if !here[run] {
 			delete(a.curves.runs, run)
@@ -121,6 +132,7 @@ func (a *Agent) readCurve(ctx context.Context, c *curve) error {
 	if c.ended {
 		rounds = lastRounds
 	}
+
 	var errs []error
 	for more := true; more && rounds > 0 && ctx.Err() == nil; rounds-- {
 		var err error
@@ -128,6 +140,7 @@ func (a *Agent) readCurve(ctx context.Context, c *curve) error {
 		c.complete = c.ended && !more
 		errs = append(errs, err)
 	}
+
 	return errors.Join(errs...)
 }
 
@@ -140,15 +153,19 @@ func (a *Agent) follow(st rundir.Status) (*curve, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	run := gather.Run{
 		Run: st.Run, Epoch: st.Epoch, Started: st.Started, Rules: places.Launch.Metrics,
 		Roots: []string{places.Work, places.Checkpoints}, SDKFile: places.Metrics,
 		Output: func(offset int64) (io.ReadCloser, int64, error) { return a.rt.OpenLog(st.Run, st.Rank, offset) },
 	}
+
 	if a.intake != nil {
 		run.IntakeFile = a.intake.Received(st.Run, st.Rank)
 	}
+
 	g, err := gather.New(run)
+
 	return &curve{gatherer: g}, err
 }
 
@@ -158,23 +175,30 @@ func (a *Agent) pushCurves(ctx context.Context) {
 	if c.failures > 0 && a.clk.Now().Before(c.nextPush) {
 		return
 	}
+
 	for range pushRounds {
 		report, of, points := a.curvesReport()
 		if len(report.Runs) == 0 {
 			a.noteMetricsComplete()
 			return
 		}
+
 		err := a.pushReport(ctx, report, of)
+
 		if ctx.Err() != nil {
 			return
 		}
+
 		a.noteProblem("metrics upload", err)
+
 		if err != nil {
 			c.failures++
 			c.nextPush = a.clk.Now().Add(job.Backoff(c.failures, retryMin, retryMax))
 			a.metrics.pushFailures.Inc()
+
 			return
 		}
+
 		c.failures = 0
 		a.metrics.points.Add(float64(points))
 	}
@@ -187,22 +211,27 @@ func (a *Agent) curvesReport() (report api.MetricsReport, of []*curve, points in
 	for run := range a.curves.runs {
 		runs = append(runs, run)
 	}
+
 	slices.Sort(runs)
 	for _, run := range runs {
 		if remaining <= 0 || len(report.Runs) == api.MaxMetricRuns {
 			break
 		}
+
 		c := a.curves.runs[run]
 		news, any := c.gatherer.Unsent(remaining)
 		if !any {
 			continue
 		}
+
 		for _, s := range news.Series {
 			remaining -= len(s.Points)
 			points += len(s.Points)
 		}
+
 		report.Runs, of = append(report.Runs, news), append(of, c)
 	}
+
 	return report, of, points
 }
 
@@ -210,23 +239,29 @@ func (a *Agent) curvesReport() (report api.MetricsReport, of []*curve, points in
 func (a *Agent) pushReport(ctx context.Context, report api.MetricsReport, of []*curve) error {
 	call, cancel := context.WithTimeout(ctx, pushTimeout)
 	defer cancel()
+
 	reply, err := a.client.Load().PushMetrics(call, report)
 	if fault.KindOf(err) == fault.NotFound {
 		err = nil // a server of an older version, which wants none
 	}
+
 	if err != nil {
 		return err
 	}
+
 	for _, c := range of {
 		c.gatherer.MarkSent()
 	}
+
 	before := a.curves.server
+
 	a.curves.server = reply.Server
 	if before != "" && before != reply.Server {
 		for _, c := range a.curves.runs {
 			c.gatherer.ResendAll()
 		}
 	}
+
 	return nil
 }
 
@@ -234,12 +269,15 @@ func (a *Agent) pushReport(ctx context.Context, report api.MetricsReport, of []*
 func (a *Agent) noteMetricsComplete() {
 	noted := false
 	a.mu.Lock()
+
 	for run, c := range a.curves.runs {
 		if c.complete && !a.metricsComplete[run] {
 			a.metricsComplete[run], noted = true, true
 		}
 	}
+
 	a.mu.Unlock()
+
 	if noted {
 		notify(a.reconcileSoon)
 	}
@@ -251,12 +289,16 @@ func (a *Agent) metricsDelivered(st *rundir.Status) bool {
 	if st == nil || st.Rank != 0 || st.Started.IsZero() {
 		return true
 	}
+
 	now := a.clk.Now()
 	a.mu.Lock()
 	defer a.mu.Unlock()
+
 	if a.metricsComplete[st.Run] {
 		return true
 	}
+
 	there := now.Sub(a.lastContact) <= contactTimeout
+
 	return there && now.Sub(st.Ended) > metricsPatience && now.Sub(a.contactSince) > metricsPatience
 }

@@ -25,15 +25,22 @@ func (y *fakeYard) measure(w http.ResponseWriter, r *http.Request) {
 	if !y.known(w, r) {
 		return
 	}
+
 	var req api.MetricsReport
 	if err := json.NewDecoder(r.Body).Decode(&req); err != nil {
 		panic(http.ErrAbortHandler)
 	}
+
 	if err := req.Check(); err != nil {
 		y.t.Error(err)
 	}
+
 	var server string
-	y.change(func() { y.measured = append(y.measured, req); server = y.serverID })
+	y.change(func() {
+		y.measured = append(y.measured, req)
+		server = y.serverID
+	})
+
 	answer(w, api.MetricsReply{Server: server})
 }
 
@@ -46,13 +53,16 @@ func (y *fakeYard) curve(run id.Run, name string, from int) *metric.Series {
 				if r.Run != run || sp.Name != name {
 					continue
 				}
+
 				s.SetSource(1, sp.Source)
+
 				for _, p := range sp.Points {
 					s.Add(1, p.Point())
 				}
 			}
 		}
 	}
+
 	return s
 }
 
@@ -65,6 +75,7 @@ func (y *fakeYard) awaitCurve(run id.Run, name string, from int, want string) {
 		for _, p := range s.Points {
 			out = append(out, fmt.Sprintf("%g=%g", p.Step, p.Value))
 		}
+
 		return strings.Join(out, " ")+" from "+s.Source == want
 	})
 }
@@ -75,6 +86,7 @@ func measuringConfig(t *testing.T, y *fakeYard, rt *fakeRuntime) agent.Config {
 	rt.work = t.TempDir()
 	cfg := config(t, y, rt)
 	cfg.MetricsEvery = 20 * time.Millisecond
+
 	return cfg
 }
 
@@ -85,6 +97,7 @@ func (f *fakeRuntime) say(t *testing.T, run id.Run, text string) {
 	if err := logs.NewWriter(&frames, 0).Write(logs.Stdout, time.Now(), []byte(text)); err != nil {
 		t.Fatal(err)
 	}
+
 	f.print(run, frames.String())
 }
 
@@ -94,12 +107,14 @@ func TestMetricsReachTheYard(t *testing.T) {
 	rt := newFakeRuntime()
 	stop := launch(t, measuringConfig(t, y, rt))
 	defer stop()
+
 	y.assign(assignment("j1.1"))
 	y.awaitState("j1.1", job.RunRunning)
 	rt.say(t, "j1.1", "step 1/10 loss=5\nstep 2/10 loss=4\n")
 	y.awaitCurve("j1.1", "loss", 0, "1=5 2=4 from output (lines)")
 	rt.say(t, "j1.1", "step 3/10 loss=nan\n")
 	y.await("a value that is no number", func() bool { return y.curve("j1.1", "loss", 0).NonFinite == 1 })
+
 	y.await("how far it is", func() bool {
 		for _, report := range y.measured {
 			for _, r := range report.Runs {
@@ -108,6 +123,7 @@ func TestMetricsReachTheYard(t *testing.T) {
 				}
 			}
 		}
+
 		return false
 	})
 }
@@ -118,6 +134,7 @@ func TestAServerThatStartsAnewIsToldEverythingAgain(t *testing.T) {
 	rt := newFakeRuntime()
 	stop := launch(t, measuringConfig(t, y, rt))
 	defer stop()
+
 	y.assign(assignment("j1.1"))
 	y.awaitState("j1.1", job.RunRunning)
 	rt.say(t, "j1.1", "step 1 loss=5\nstep 2 loss=4\n")
@@ -137,6 +154,7 @@ func TestTheLastMetricsComeBeforeARunIsForgotten(t *testing.T) {
 	rt := newFakeRuntime()
 	stop := launch(t, measuringConfig(t, y, rt))
 	defer stop()
+
 	y.assign(assignment("j1.1"))
 	y.awaitState("j1.1", job.RunRunning)
 	tries := 0
@@ -146,24 +164,35 @@ func TestTheLastMetricsComeBeforeARunIsForgotten(t *testing.T) {
 				y.change(func() { tries++ })
 				return http.StatusServiceUnavailable
 			}
+
 			return 0
 		}
 	})
+
 	rt.say(t, "j1.1", "step 1 loss=5\n")
+
 	rt.change(func() {
 		r := rt.ranks[rankKey{"j1.1", 0}]
 		r.status.State, r.status.Ended = job.RunEnded, time.Now()
 	})
+
 	y.awaitState("j1.1", job.RunEnded)
 	y.assign() // the yard has the end, and drops the run
-	y.await("all of the output", func() bool { s := y.logs[rankKey{"j1.1", 0}]; return s != nil && s.final })
+
+	y.await("all of the output", func() bool {
+		s := y.logs[rankKey{"j1.1", 0}]
+		return s != nil && s.final
+	})
+
 	y.await("two tries", func() bool { return tries > 1 })
 	rt.mu.Lock()
 	forgot := len(rt.forgot)
 	rt.mu.Unlock()
+
 	if forgot > 0 {
 		t.Error("the run was forgotten before the yard had its metrics")
 	}
+
 	y.change(func() { y.refuse = nil })
 	y.awaitCurve("j1.1", "loss", 0, "1=5 from output (lines)")
 	rt.wait(y, "the run to be forgotten", func() bool { return len(rt.forgot) == 1 })
@@ -176,6 +205,7 @@ func TestTheLastMetricsOfARunThatEndedWhileTheYardWasAway(t *testing.T) {
 	rt := newFakeRuntime()
 	stop := launch(t, measuringConfig(t, y, rt))
 	defer stop()
+
 	y.assign(assignment("j1.1"))
 	y.awaitState("j1.1", job.RunRunning)
 	tries := 0
@@ -185,24 +215,35 @@ func TestTheLastMetricsOfARunThatEndedWhileTheYardWasAway(t *testing.T) {
 				y.change(func() { tries++ })
 				return http.StatusServiceUnavailable
 			}
+
 			return 0
 		}
 	})
+
 	rt.say(t, "j1.1", "step 1 loss=5\n")
+
 	rt.change(func() {
 		r := rt.ranks[rankKey{"j1.1", 0}]
 		r.status.State, r.status.Ended = job.RunEnded, time.Now().Add(-time.Hour)
 	})
+
 	y.awaitState("j1.1", job.RunEnded)
 	y.assign()
-	y.await("all of the output", func() bool { s := y.logs[rankKey{"j1.1", 0}]; return s != nil && s.final })
+
+	y.await("all of the output", func() bool {
+		s := y.logs[rankKey{"j1.1", 0}]
+		return s != nil && s.final
+	})
+
 	y.await("two tries", func() bool { return tries > 1 })
 	rt.mu.Lock()
 	forgot := len(rt.forgot)
 	rt.mu.Unlock()
+
 	if forgot > 0 {
 		t.Error("the run was forgotten before the yard had its metrics")
 	}
+
 	y.change(func() { y.refuse = nil })
 	y.awaitCurve("j1.1", "loss", 0, "1=5 from output (lines)")
 	rt.wait(y, "the run to be forgotten", func() bool { return len(rt.forgot) == 1 })
@@ -217,19 +258,24 @@ func TestAServerThatWantsNoMetrics(t *testing.T) {
 			if strings.HasSuffix(path, "/metrics") {
 				return http.StatusNotFound
 			}
+
 			return 0
 		}
 	})
+
 	rt := newFakeRuntime()
 	stop := launch(t, measuringConfig(t, y, rt))
 	defer stop()
+
 	y.assign(assignment("j1.1"))
 	y.awaitState("j1.1", job.RunRunning)
 	rt.say(t, "j1.1", "step 1 loss=5\n")
+
 	rt.change(func() {
 		r := rt.ranks[rankKey{"j1.1", 0}]
 		r.status.State, r.status.Ended = job.RunEnded, time.Now()
 	})
+
 	y.awaitState("j1.1", job.RunEnded)
 	y.assign()
 	rt.wait(y, "the run to be forgotten", func() bool { return len(rt.forgot) == 1 })
@@ -251,26 +297,39 @@ func TestProgramsSendMetricsToTheAgent(t *testing.T) {
 	rt.mu.Lock()
 	env, none := rt.ranks[rankKey{"j1.1", 0}].spec.ExtraEnv, rt.ranks[rankKey{"j2.1", 1}].spec.ExtraEnv
 	rt.mu.Unlock()
+
 	if env["MLFLOW_TRACKING_URI"] == "" || len(none) != 0 {
 		t.Errorf("offered %v, and to another rank %v", env, none)
 	}
+
 	send := func(body string) {
 		t.Helper()
-		req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, env["TRAINYARD_METRICS_URL"], strings.NewReader(body))
+		req, err := http.NewRequestWithContext(
+			t.Context(),
+			http.MethodPost,
+			env["TRAINYARD_METRICS_URL"],
+			strings.NewReader(body),
+		)
+
 		if err != nil {
 			t.Fatal(err)
 		}
+
 		req.Header.Set("Authorization", "Bearer "+env["TRAINYARD_METRICS_TOKEN"])
+
 		resp, err := (&http.Client{Transport: &http.Transport{DisableKeepAlives: true}}).Do(req)
 		if err != nil {
 			t.Fatal(err)
 		}
+
 		if err := resp.Body.Close(); err != nil || resp.StatusCode != http.StatusOK {
 			t.Fatalf("answered with %d, %v", resp.StatusCode, err)
 		}
 	}
+
 	send(`{"step": 1, "loss": 5}`)
 	y.awaitCurve("j1.1", "loss", 0, "1=5 from sent to the agent")
+
 	// The next agent listens at the same place and knows what was sent before.
 	stop()
 	y.mu.Lock()
@@ -278,6 +337,7 @@ func TestProgramsSendMetricsToTheAgent(t *testing.T) {
 	y.mu.Unlock()
 	stop = launch(t, cfg)
 	defer stop()
+
 	y.awaitCurve("j1.1", "loss", from, "1=5 from sent to the agent")
 	send(`{"step": 2, "loss": 4}`)
 	y.awaitCurve("j1.1", "loss", from, "1=5 2=4 from sent to the agent")
@@ -291,6 +351,7 @@ func TestARealProgramIsMeasured(t *testing.T) {
 	cfg.SDK = agent.SDK{Name: "trainyard-0-py3-none-any.whl", Data: []byte("wheel")}
 	stop := launch(t, cfg)
 	defer stop()
+
 	as := realAssignment("j1.1", `
 echo "step 1/4 loss=5"
 printf '{"step": 2, "at": %s, "metrics": {"acc": 0.5}}\n' "$(date +%s)" >> "$TRAINYARD_METRICS_FILE"
@@ -299,6 +360,7 @@ printf 'step,val_loss\n1,4\n2,3\n' > logs/metrics.csv
 cp "$TRAINYARD_SDK" sdk.whl
 echo "target $TRAINYARD_TARGET grace $TRAINYARD_GRACE path $PYTHONPATH"
 `)
+
 	most := 0.35
 	as.Launch.Target = &job.Target{Metric: "val_loss", AtMost: &most}
 	y.assign(as)
@@ -306,19 +368,31 @@ echo "target $TRAINYARD_TARGET grace $TRAINYARD_GRACE path $PYTHONPATH"
 	y.awaitCurve("j1.1", "acc", 0, "2=0.5 from SDK")
 	y.awaitCurve("j1.1", "val_loss", 0, "1=4 2=3 from table (logs/metrics.csv)")
 	y.awaitState("j1.1", job.RunEnded)
-	y.await("the output", func() bool { s := y.logs[rankKey{"j1.1", 0}]; return s != nil && s.final })
+
+	y.await("the output", func() bool {
+		s := y.logs[rankKey{"j1.1", 0}]
+		return s != nil && s.final
+	})
+
 	y.mu.Lock()
 	printed := strings.Join(lines(t, y.logs[rankKey{"j1.1", 0}].data), "\n")
 	series := y.curve("j1.1", "val_loss", 0)
 	y.mu.Unlock()
-	want := fmt.Sprintf(`target {"metric":"val_loss","at_most":0.35} grace 5 path %s`, filepath.Join(cfg.Dir, "sdk", cfg.SDK.Name))
+
+	want := fmt.Sprintf(
+		`target {"metric":"val_loss","at_most":0.35} grace 5 path %s`,
+		filepath.Join(cfg.Dir, "sdk", cfg.SDK.Name),
+	)
+
 	if !strings.Contains(printed, want) {
 		t.Errorf("printed %q, want %q", printed, want)
 	}
+
 	now := float64(time.Now().Unix())
 	if last, ok := series.Last(); !ok || math.Abs(last.At-now) > 3600 {
 		t.Errorf("heard at %f, now is %f", last.At, now)
 	}
+
 	if wheel, err := os.ReadFile(filepath.Join(cfg.Dir, "sdk", cfg.SDK.Name)); err != nil || string(wheel) != "wheel" {
 		t.Errorf("the wheel holds %q, %v", wheel, err)
 	}

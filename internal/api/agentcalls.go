@@ -44,10 +44,12 @@ func (c *Client) Assignments(ctx context.Context, fn func(Assignments) error) er
 		if item.Kind != "" {
 			return nil // a kind that a newer server knows
 		}
+
 		var a Assignments
 		if err := json.Unmarshal(item.Data, &a); err != nil {
 			return fmt.Errorf("read assignments: %w", err)
 		}
+
 		return fn(a)
 	})
 }
@@ -62,30 +64,44 @@ func (c *Client) Report(ctx context.Context, r Report) (ReportReply, error) {
 // UploadLog sends the bytes of a rank's output that begin at offset; final says
 // that none will follow. The reply says how much the server holds now, which is
 // less or more than was sent if it stood elsewhere.
-func (c *Client) UploadLog(ctx context.Context, run id.Run, rank int, offset int64, data []byte, final bool) (LogReply, error) {
+func (c *Client) UploadLog(
+	ctx context.Context,
+	run id.Run,
+	rank int,
+	offset int64,
+	data []byte,
+	final bool,
+) (LogReply, error) {
 	path := "/agent/v1/logs/" + url.PathEscape(string(run)) + "/" + strconv.Itoa(rank)
 	query := url.Values{"offset": {strconv.FormatInt(offset, 10)}}
 	if final {
 		query.Set("final", "true")
 	}
+
 	header := []string{"Content-Type", "application/octet-stream"}
+
 	if len(data) >= packFrom {
 		packed, err := pack(data)
 		if err != nil {
 			return LogReply{}, err
 		}
+
 		data = packed
 		header = append(header, "Content-Encoding", "gzip")
 	}
+
 	resp, err := c.send(ctx, c.http, http.MethodPost, path, query, bytes.NewReader(data), header...)
 	if err != nil {
 		return LogReply{}, err
 	}
+
 	defer func() { _ = resp.Body.Close() }()
+
 	var reply LogReply
 	if err := json.NewDecoder(resp.Body).Decode(&reply); err != nil {
 		return LogReply{}, fmt.Errorf("read answer to output of %s rank %d: %w", run, rank, err)
 	}
+
 	return reply, nil
 }
 
@@ -101,6 +117,7 @@ func pack(data []byte) ([]byte, error) {
 	if err := w.Close(); err != nil {
 		return nil, fmt.Errorf("compress: %w", err)
 	}
+
 	return out.Bytes(), nil
 }
 
@@ -111,5 +128,6 @@ func (c *Client) FetchFile(ctx context.Context, digest string) (io.ReadCloser, e
 	if err != nil {
 		return nil, err
 	}
+
 	return resp.Body, nil
 }

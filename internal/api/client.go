@@ -39,6 +39,7 @@ func NewClient(base, token string, tlsConfig *tls.Config) *Client {
 		// A connection that went silent is noticed by HTTP/2 pings.
 		HTTP2: &http.HTTP2Config{SendPingTimeout: 15 * time.Second, PingTimeout: 15 * time.Second},
 	}
+
 	return &Client{
 		base:   strings.TrimRight(base, "/"),
 		token:  token,
@@ -56,57 +57,79 @@ func (c *Client) Close() { c.http.CloseIdleConnections() }
 // call sends in as JSON and decodes the answer into out; either may be nil.
 func (c *Client) call(ctx context.Context, method, path string, query url.Values, in, out any, header ...string) error {
 	var body io.Reader
+
 	if in != nil {
 		text, err := json.Marshal(in)
 		if err != nil {
 			return fmt.Errorf("encode request: %w", err)
 		}
+
 		body = bytes.NewReader(text)
 		header = append(header, "Content-Type", "application/json")
 	}
+
 	resp, err := c.send(ctx, c.http, method, path, query, body, header...)
 	if err != nil {
 		return err
 	}
+
 	defer func() { _ = resp.Body.Close() }()
+
 	if out == nil {
 		_, err = io.Copy(io.Discard, resp.Body)
 		return err
 	}
+
 	if err := json.NewDecoder(resp.Body).Decode(out); err != nil {
 		return fmt.Errorf("read answer of %s %s: %w", method, path, err)
 	}
+
 	return nil
 }
 
 // send makes a request and turns every answer but success into an error.
-func (c *Client) send(ctx context.Context, with *http.Client, method, path string, query url.Values, body io.Reader, header ...string) (*http.Response, error) {
+func (c *Client) send(
+	ctx context.Context,
+	with *http.Client,
+	method, path string,
+	query url.Values,
+	body io.Reader,
+	header ...string,
+) (*http.Response, error) {
 	target := c.base + path
 	if len(query) > 0 {
 		target += "?" + query.Encode()
 	}
+
 	req, err := http.NewRequestWithContext(ctx, method, target, body)
 	if err != nil {
 		return nil, fmt.Errorf("make request: %w", err)
 	}
+
 	if c.token != "" {
 		req.Header.Set("Authorization", "Bearer "+c.token)
 	}
+
 	for i := 0; i+1 < len(header); i += 2 {
 		req.Header.Set(header[i], header[i+1])
 	}
+
 	resp, err := with.Do(req)
 	if err != nil {
 		if ctx.Err() != nil {
 			return nil, ctx.Err()
 		}
+
 		return nil, fault.New(fault.Unavailable, "unreachable", "cannot reach the server at %s: %v", c.base, rootCause(err)).
 			WithRemedy("is the server running, and is the address right?").WithCause(err)
 	}
+
 	if resp.StatusCode < 300 {
 		return resp, nil
 	}
+
 	defer func() { _ = resp.Body.Close() }()
+
 	return nil, problemError(resp)
 }
 
@@ -116,6 +139,7 @@ func rootCause(err error) error {
 	if errors.As(err, &u) {
 		return u.Err
 	}
+
 	return err
 }
 
@@ -125,24 +149,30 @@ func problemError(resp *http.Response) error {
 	if err != nil {
 		return fmt.Errorf("read error answer: %w", err)
 	}
+
 	var p Problem
 	if json.Unmarshal(text, &p) != nil || p.Detail == "" {
 		kind := fault.Internal // what stands between us and the server may answer in its own words
+
 		switch resp.StatusCode {
 		case http.StatusBadGateway, http.StatusServiceUnavailable, http.StatusGatewayTimeout:
 			kind = fault.Unavailable
 		case http.StatusTooManyRequests:
 			kind = fault.OverLimit
 		}
+
 		return fault.New(kind, "http_status", "the server answered %s", resp.Status)
 	}
+
 	if len(p.Errors) > 0 {
 		var list fault.List
 		for _, e := range p.Errors {
 			list = append(list, e.fault())
 		}
+
 		return list
 	}
+
 	return p.fault()
 }
 
@@ -151,7 +181,16 @@ func (p Problem) fault() *fault.Error {
 	if kind == "" {
 		kind = fault.Internal
 	}
-	return &fault.Error{Kind: kind, Code: p.Code, Message: p.Detail, Field: p.Field, Line: p.Line, Column: p.Column, Remedy: p.Remedy}
+
+	return &fault.Error{
+		Kind:    kind,
+		Code:    p.Code,
+		Message: p.Detail,
+		Field:   p.Field,
+		Line:    p.Line,
+		Column:  p.Column,
+		Remedy:  p.Remedy,
+	}
 }
 
 func put[T any](ctx context.Context, c *Client, path string, in any) (T, error) {
@@ -178,5 +217,6 @@ func at(segments ...string) string {
 	for _, s := range segments {
 		path += "/" + url.PathEscape(s)
 	}
+
 	return path
 }

@@ -19,14 +19,17 @@ func answering(t *testing.T, answer http.HandlerFunc) *Client {
 	t.Cleanup(server.Close)
 	c := NewClient(server.URL+"/", "ty_x", nil)
 	t.Cleanup(c.Close)
+
 	if strings.HasSuffix(c.Base(), "/") {
 		t.Errorf("the address is %q", c.Base())
 	}
+
 	return c
 }
 
 func TestAnswersThatAreNoneAreErrors(t *testing.T) {
 	t.Parallel()
+
 	for name, tt := range map[string]struct {
 		status int
 		body   string
@@ -49,6 +52,7 @@ func TestAnswersThatAreNoneAreErrors(t *testing.T) {
 				w.WriteHeader(tt.status)
 				_, _ = io.WriteString(w, tt.body)
 			})
+
 			_, err := c.Whoami(t.Context())
 			if fault.KindOf(err) != tt.kind || !strings.Contains(err.Error(), tt.say) {
 				t.Errorf("got %v of kind %s, want %q of kind %s", err, fault.KindOf(err), tt.say, tt.kind)
@@ -64,13 +68,18 @@ func TestAServerThatIsNotThereIsUnreachable(t *testing.T) {
 	server.Close()
 	c := NewClient(url, "", nil)
 	defer c.Close()
+
 	_, err := c.Info(t.Context())
+
 	var f *fault.Error
-	if !errors.As(err, &f) || f.Kind != fault.Unavailable || f.Code != "unreachable" || f.Remedy == "" || strings.Count(err.Error(), "api/v1/info") != 0 {
+	if !errors.As(err, &f) || f.Kind != fault.Unavailable || f.Code != "unreachable" || f.Remedy == "" ||
+		strings.Count(err.Error(), "api/v1/info") != 0 {
 		t.Errorf("got %v", err)
 	}
+
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
+
 	if _, err := c.Info(ctx); !errors.Is(err, context.Canceled) {
 		t.Errorf("got %v", err)
 	}
@@ -82,9 +91,11 @@ func TestAFeedThatIsRefusedIsAnError(t *testing.T) {
 		if r.Header.Get("Accept") != "text/event-stream" || r.Header.Get("Authorization") != "Bearer ty_x" {
 			t.Errorf("asked with %v", r.Header)
 		}
+
 		w.WriteHeader(http.StatusNotFound)
 		_, _ = io.WriteString(w, `{"detail":"there is no job j1","kind":"not_found","code":"job_not_found"}`)
 	})
+
 	err := c.FollowLogs(t.Context(), "j1", LogFilter{}, func(LogItem) error { return nil })
 	if fault.KindOf(err) != fault.NotFound {
 		t.Errorf("got %v", err)

@@ -49,10 +49,12 @@ func (c *Client) FollowEvents(ctx context.Context, f EventFilter, fn func(ev Eve
 		default:
 			return nil // of a newer server
 		}
+
 		var ev Event
 		if err := json.Unmarshal(item.Data, &ev); err != nil {
 			return fmt.Errorf("read event: %w", err)
 		}
+
 		return fn(ev, item.ID)
 	})
 }

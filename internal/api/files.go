@@ -44,12 +44,16 @@ func (c *Client) PutFile(ctx context.Context, digest, encoding string, body io.R
 	if encoding != "" {
 		header = append(header, "Content-Encoding", encoding)
 	}
+
 	// A large file on a slow line may take longer than any limit on a whole call.
 	resp, err := c.send(ctx, c.stream, http.MethodPut, at("files", digest), nil, body, header...)
 	if err != nil {
 		return err
 	}
+
 	defer func() { _ = resp.Body.Close() }()
+
 	_, err = io.Copy(io.Discard, resp.Body)
+
 	return err
 }

@@ -19,9 +19,11 @@ type Page struct {
 func (p Page) query() url.Values {
 	q := url.Values{}
 	set(q, "cursor", p.Cursor)
+
 	if p.Limit > 0 {
 		q.Set("limit", strconv.Itoa(p.Limit))
 	}
+
 	return q
 }
 
@@ -41,13 +43,16 @@ func (f JobFilter) query() url.Values {
 	for _, s := range f.States {
 		q.Add("state", string(s))
 	}
+
 	set(q, "owner", string(f.Owner))
 	set(q, "project", string(f.Project))
 	set(q, "name", f.Name)
 	set(q, "node", string(f.Node))
+
 	if !f.Since.IsZero() {
 		q.Set("since", f.Since.UTC().Format(time.RFC3339))
 	}
+
 	return q
 }
 
@@ -64,14 +69,18 @@ type LogFilter struct {
 func (f LogFilter) query() url.Values {
 	q := f.Page.query()
 	set(q, "run", string(f.Run))
+
 	if f.Rank != nil {
 		q.Set("rank", strconv.Itoa(*f.Rank))
 	}
+
 	set(q, "stream", f.Stream)
 	set(q, "grep", f.Grep)
+
 	if f.Tail > 0 {
 		q.Set("tail", strconv.Itoa(f.Tail))
 	}
+
 	return q
 }
 
@@ -91,12 +100,15 @@ func (f EventFilter) query() url.Values {
 	set(q, "kind", f.Kind)
 	set(q, "job", string(f.Job))
 	set(q, "node", string(f.Node))
+
 	if f.Tail > 0 {
 		q.Set("tail", strconv.Itoa(f.Tail))
 	}
+
 	if f.Specs {
 		q.Set("specs", "true")
 	}
+
 	return q
 }
 

@@ -28,7 +28,9 @@ func NewForecast(f *job.Forecast) *Forecast {
 	if f == nil {
 		return nil
 	}
+
 	early, late := f.Ends()
+
 	return &Forecast{Forecast: *f, End: f.End().UTC(), EndLow: early.UTC(), EndHigh: late.UTC()}
 }
 
@@ -37,21 +39,23 @@ func (f *Forecast) Brief() *Forecast {
 	if f == nil || f.Basis == job.BasisNone {
 		return nil
 	}
+
 	b := *f
 	b.Methods, b.Path, b.Elsewhere = nil, nil, nil
+
 	return &b
 }
 
 // Metric is what is known of one metric of a job.
 type Metric struct {
-	Name   string   `json:"name"`
-	Source string   `json:"source" doc:"where it is heard: stdout (tqdm), TensorBoard, the SDK"`
-	Step   float64  `json:"step" doc:"of the newest value"`
-	Value  float64  `json:"value" doc:"the newest"`
-	At     float64  `json:"at" doc:"when it was heard, in seconds of Unix time"`
-	Count  int      `json:"count" doc:"number of values reported"`
-	NonFinite    int      `json:"non_finite,omitempty" doc:"NaN or infinite values since the newest finite one"`
-	Goal   *float64 `json:"goal,omitempty" doc:"if it is the metric of the job's target"`
+	Name      string   `json:"name"`
+	Source    string   `json:"source" doc:"where it is heard: stdout (tqdm), TensorBoard, the SDK"`
+	Step      float64  `json:"step" doc:"of the newest value"`
+	Value     float64  `json:"value" doc:"the newest"`
+	At        float64  `json:"at" doc:"when it was heard, in seconds of Unix time"`
+	Count     int      `json:"count" doc:"number of values reported"`
+	NonFinite int      `json:"non_finite,omitempty" doc:"NaN or infinite values since the newest finite one"`
+	Goal      *float64 `json:"goal,omitempty" doc:"if it is the metric of the job's target"`
 }
 
 // MetricList lists the metrics of a job.
@@ -138,6 +142,7 @@ func (c *Client) Curve(ctx context.Context, j id.Job, name string, points int) (
 	var out Curve
 	err := c.call(ctx, http.MethodGet, "/api/v1/jobs/"+url.PathEscape(string(j))+"/curve",
 		url.Values{"metric": {name}, "points": {strconv.Itoa(points)}}, nil, &out)
+
 	return out, err
 }
 
@@ -157,14 +162,26 @@ type ImportReply struct {
 // ImportHistory hands in a table of jobs that ran before.
 func (c *Client) ImportHistory(ctx context.Context, format string, table []byte) (ImportReply, error) {
 	var reply ImportReply
-	resp, err := c.send(ctx, c.stream, http.MethodPost, "/api/v1/forecasts/history", url.Values{"format": {format}}, bytes.NewReader(table),
-		"Content-Type", "application/octet-stream")
+	resp, err := c.send(
+		ctx,
+		c.stream,
+		http.MethodPost,
+		"/api/v1/forecasts/history",
+		url.Values{"format": {format}},
+		bytes.NewReader(table),
+		"Content-Type",
+		"application/octet-stream",
+	)
+
 	if err != nil {
 		return reply, err
 	}
+
 	defer func() { _ = resp.Body.Close() }()
+
 	if err := json.NewDecoder(resp.Body).Decode(&reply); err != nil {
 		return reply, fmt.Errorf("read answer to the import of history: %w", err)
 	}
+
 	return reply, nil
 }

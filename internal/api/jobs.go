@@ -136,6 +136,7 @@ func (c *Client) Submit(ctx context.Context, in SubmitRequest, key string) (Subm
 	if key != "" {
 		header = []string{"Idempotency-Key", key}
 	}
+
 	return post[SubmitReply](ctx, c, at("jobs"), in, header...)
 }
 

@@ -74,11 +74,14 @@ func (f LeaseFilter) query() url.Values {
 	set(q, "owner", string(f.Owner))
 	set(q, "project", string(f.Project))
 	set(q, "job", string(f.Job))
+
 	if f.Live {
 		q.Set("live", "true")
 	}
+
 	setTime(q, "from", f.From)
 	setTime(q, "to", f.To)
+
 	return q
 }
 

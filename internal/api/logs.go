@@ -40,6 +40,7 @@ func feedFault(item FeedItem) error {
 	if err := json.Unmarshal(item.Data, &p); err != nil {
 		return fmt.Errorf("read why the feed ended: %w", err)
 	}
+
 	return p.fault()
 }
 
@@ -59,6 +60,7 @@ func (c *Client) FollowLogs(ctx context.Context, j id.Job, f LogFilter, fn func(
 	return c.follow(ctx, path, f.query(), func(item FeedItem) error {
 		out := LogItem{Cursor: item.ID}
 		var into any
+
 		switch item.Kind {
 		case "":
 			out.Line = new(LogLine)
@@ -71,9 +73,11 @@ func (c *Client) FollowLogs(ctx context.Context, j id.Job, f LogFilter, fn func(
 		default:
 			return nil // of a newer server
 		}
+
 		if err := json.Unmarshal(item.Data, into); err != nil {
 			return fmt.Errorf("read output of %s: %w", j, err)
 		}
+
 		return fn(out)
 	})
 }

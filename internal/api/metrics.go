@@ -65,6 +65,7 @@ func WirePoint(p metric.Point) MetricPoint {
 	if !math.IsNaN(p.Value) && !math.IsInf(p.Value, 0) {
 		out.Value = &p.Value
 	}
+
 	return out
 }
 
@@ -74,6 +75,7 @@ func (p MetricPoint) Point() metric.Point {
 	if p.Value != nil {
 		out.Value = *p.Value
 	}
+
 	return out
 }
 
@@ -83,15 +85,20 @@ func (r *MetricsReport) Check() error {
 	for i := range r.Runs {
 		for j := range r.Runs[i].Series {
 			s := &r.Runs[i].Series[j]
-			if points += len(s.Points); s.Name == "" {
+			points += len(s.Points)
+
+			if s.Name == "" {
 				return fault.New(fault.Invalid, "bad_metric", "a metric of %s has no name", r.Runs[i].Run).WithField("runs")
 			}
 		}
 	}
+
 	if points > MaxMetricPoints {
-		return fault.New(fault.Invalid, "too_large", "there are %d points, and may be %d", points, MaxMetricPoints).WithField("runs").
+		return fault.New(fault.Invalid, "too_large", "there are %d points, and may be %d", points, MaxMetricPoints).
+			WithField("runs").
 			WithRemedy("send them in several reports")
 	}
+
 	return nil
 }
 

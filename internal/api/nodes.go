@@ -61,8 +61,8 @@ type NodeRun struct {
 type Price struct {
 	NodeCost   float64 `json:"node_cost_usd" doc:"with all GPUs in use: to a provider, or what it was bought for, spread over its life"`
 	EnergyCost float64 `json:"energy_cost_usd" doc:"with all GPUs in use; 0 for a provisioned node, whose rent has that in it"`
-	Hourly float64 `json:"hourly_usd" doc:"both"`
-	Idle float64 `json:"idle_usd" doc:"both, while nothing uses it"`
+	Hourly     float64 `json:"hourly_usd" doc:"both"`
+	Idle       float64 `json:"idle_usd" doc:"both, while nothing uses it"`
 }
 
 // NodeLease is by what a node was provisioned.

@@ -41,9 +41,11 @@ func (f OfferFilter) query() url.Values {
 	set(q, "gpu", f.GPU)
 	set(q, "provider", f.Provider)
 	set(q, "region", f.Region)
+
 	if f.Spot != nil {
 		q.Set("spot", strconv.FormatBool(*f.Spot))
 	}
+
 	return q
 }
 

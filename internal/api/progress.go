@@ -33,6 +33,7 @@ func (r *Report) Check() error {
 			}
 		}
 	}
+
 	return nil
 }
 
@@ -49,9 +50,11 @@ func CheckProgress(p *job.Progress) error {
 	if len(p.Rates) > maxRates {
 		return badProgress("there are %d rates, and may be %d", len(p.Rates), maxRates)
 	}
+
 	kinds := map[string]bool{}
 	for i, r := range p.Rates {
 		kinds[r.GPU] = true
+
 		switch {
 		case len(r.GPU) > maxKind:
 			return badProgress("gpu of rate %d has %d bytes, and may have %d", i, len(r.GPU), maxKind)
@@ -63,9 +66,11 @@ func CheckProgress(p *job.Progress) error {
 			return badProgress("per_second of rate %d is %v, and must be a number above 0", i, r.PerSecond)
 		}
 	}
+
 	if len(kinds) > maxRateKinds {
 		return badProgress("the rates are of %d kinds of GPU, and may be of %d", len(kinds), maxRateKinds)
 	}
+
 	return nil
 }
 

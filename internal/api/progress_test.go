@@ -16,6 +16,7 @@ func TestWhatAProgramTellsIsChecked(t *testing.T) {
 	for i := range kinds {
 		kinds[i] = job.Rate{GPU: fmt.Sprint("k", i), GPUs: 1, PerSecond: 1}
 	}
+
 	for name, tt := range map[string]struct {
 		progress job.Progress
 		good     bool
@@ -46,9 +47,12 @@ func TestWhatAProgramTellsIsChecked(t *testing.T) {
 
 func TestPercentIsAHundredOnlyWhenAllIsDone(t *testing.T) {
 	t.Parallel()
+
 	for _, tt := range []struct{ done, work, want float64 }{{0, 3, 0}, {1, 3, 33.3}, {2.9999, 3, 99.9}, {3, 3, 100}, {4, 3, 100}} {
 		j := Job{Work: tt.work}
-		if j.SetDone(tt.done); *j.Percent != tt.want {
+		j.SetDone(tt.done)
+
+		if *j.Percent != tt.want {
 			t.Errorf("%v of %v is %v percent, want %v", tt.done, tt.work, *j.Percent, tt.want)
 		}
 	}

@@ -26,11 +26,15 @@ func (c *Client) follow(ctx context.Context, path string, query url.Values, fn f
 	if err != nil {
 		return err
 	}
+
 	defer func() { _ = resp.Body.Close() }()
+
 	err = ReadFeed(resp.Body, fn)
+
 	if ctx.Err() != nil {
 		return ctx.Err()
 	}
+
 	return err
 }
 
@@ -41,6 +45,7 @@ func ReadFeed(r io.Reader, fn func(FeedItem) error) error {
 	lines.Buffer(make([]byte, 0, 64<<10), maxFeedLine)
 	var item FeedItem
 	var data []byte
+
 	for lines.Scan() {
 		line := lines.Bytes()
 		if len(line) == 0 {
@@ -50,11 +55,15 @@ func ReadFeed(r io.Reader, fn func(FeedItem) error) error {
 					return err
 				}
 			}
+
 			item, data = FeedItem{}, nil
+
 			continue
 		}
+
 		name, value, _ := bytes.Cut(line, []byte(":"))
 		value = bytes.TrimPrefix(value, []byte(" "))
+
 		switch string(name) {
 		case "id":
 			item.ID = string(value)
@@ -66,11 +75,14 @@ func ReadFeed(r io.Reader, fn func(FeedItem) error) error {
 			} else {
 				data = []byte{}
 			}
+
 			data = append(data, value...)
 		}
 	}
+
 	if err := lines.Err(); err != nil {
 		return fmt.Errorf("read feed: %w", err)
 	}
+
 	return nil
 }

@@ -19,6 +19,7 @@ func readFeed(text string) ([]FeedItem, error) {
 		items = append(items, i)
 		return nil
 	})
+
 	return items, err
 }
 
@@ -48,6 +49,7 @@ func TestAFeedIsReadItemByItem(t *testing.T) {
 		if err != nil {
 			t.Errorf("%s: %v", name, err)
 		}
+
 		if diff := cmp.Diff(tt.want, got); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", name, diff)
 		}
@@ -58,21 +60,36 @@ func TestAFeedEndsWithItsFailure(t *testing.T) {
 	t.Parallel()
 	stop, broken := errors.New("stop"), errors.New("broken")
 	calls := 0
-	err := ReadFeed(strings.NewReader("data: a\n\ndata: b\n\n"), func(FeedItem) error { calls++; return stop })
+	err := ReadFeed(strings.NewReader("data: a\n\ndata: b\n\n"), func(FeedItem) error {
+		calls++
+		return stop
+	})
+
 	if !errors.Is(err, stop) || calls != 1 {
 		t.Errorf("after %d calls: %v", calls, err)
 	}
+
 	calls = 0
-	err = ReadFeed(iotest.TimeoutReader(strings.NewReader("data: a\n\n")), func(FeedItem) error { calls++; return nil })
+	err = ReadFeed(iotest.TimeoutReader(strings.NewReader("data: a\n\n")), func(FeedItem) error {
+		calls++
+		return nil
+	})
+
 	if !errors.Is(err, iotest.ErrTimeout) || calls != 1 {
 		t.Errorf("after %d calls: %v", calls, err)
 	}
+
 	if err := ReadFeed(iotest.ErrReader(broken), func(FeedItem) error { return nil }); !errors.Is(err, broken) {
 		t.Errorf("got %v", err)
 	}
-	if err := ReadFeed(strings.NewReader("data: "+strings.Repeat("x", maxFeedLine)+"\n\n"), func(FeedItem) error { return nil }); err == nil {
+
+	if err := ReadFeed(
+		strings.NewReader("data: "+strings.Repeat("x", maxFeedLine)+"\n\n"),
+		func(FeedItem) error { return nil },
+	); err == nil {
 		t.Error("a line past the limit was taken")
 	}
+
 	long := strings.Repeat("x", 1<<20)
 	if items, err := readFeed("data: " + long + "\n\n"); err != nil || len(items) != 1 || string(items[0].Data) != long {
 		t.Errorf("a long line: %v", err)
@@ -83,11 +100,13 @@ func FuzzFeedRoundTrip(f *testing.F) {
 	for _, s := range []string{"data: a\n\n", "id: 1\nevent: e\ndata: a\ndata: b\n\n", ": c\n\n", "\r\n\r\n", "data", "data\n\nid\n\n", "\x00: \xff\n\n", ":::\ndata:::\n\n"} {
 		f.Add(s)
 	}
+
 	f.Fuzz(func(t *testing.T, text string) {
 		items, err := readFeed(text)
 		if err != nil {
 			t.Fatal(err)
 		}
+
 		// What was read is written and read again as the same.
 		var again strings.Builder
 		for _, i := range items {
@@ -95,17 +114,21 @@ func FuzzFeedRoundTrip(f *testing.F) {
 			for line := range strings.SplitSeq(string(i.Data), "\n") {
 				fmt.Fprintf(&again, "data: %s\n", line)
 			}
+
 			again.WriteString("\n")
 		}
+
 		got, err := readFeed(again.String())
 		if err != nil {
 			t.Fatal(err)
 		}
+
 		for i := range items {
 			if strings.ContainsRune(items[i].ID+items[i].Kind+string(items[i].Data), '\r') {
 				return // a carriage return at the end of a line belongs to its end
 			}
 		}
+
 		if diff := cmp.Diff(items, got); diff != "" {
 			t.Errorf("(-first +again):\n%s", diff)
 		}

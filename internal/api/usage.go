@@ -115,9 +115,11 @@ func (b UsageQuery) query() url.Values {
 	setTime(q, "to", b.To)
 	set(q, "by", strings.Join(b.By, ","))
 	set(q, "researcher", string(b.Researcher))
+
 	for _, w := range b.Where {
 		q.Add("where", w)
 	}
+
 	return q
 }
 
@@ -134,13 +136,26 @@ func (c *Client) UsageReport(ctx context.Context, q UsageQuery) (UsageReport, er
 // CSV writes one of the reports, named by its path ("usage", "usage/report" or "savings"), as
 // comma-separated values.
 func (c *Client) CSV(ctx context.Context, report string, q UsageQuery, w io.Writer) error {
-	resp, err := c.send(ctx, c.http, http.MethodGet, at(strings.Split(report, "/")...), q.query(), nil, "Accept", "text/csv")
+	resp, err := c.send(
+		ctx,
+		c.http,
+		http.MethodGet,
+		at(strings.Split(report, "/")...),
+		q.query(),
+		nil,
+		"Accept",
+		"text/csv",
+	)
+
 	if err != nil {
 		return err
 	}
+
 	defer func() { _ = resp.Body.Close() }()
+
 	if _, err := io.Copy(w, resp.Body); err != nil {
 		return fmt.Errorf("read %s: %w", report, err)
 	}
+
 	return nil
 }

@@ -78,6 +78,7 @@ func WriteFrom(path string, content io.Reader, options ...Option) error {
 	if err == nil {
 		err = os.Rename(temp.Name(), path)
 	}
+
 	if err != nil {
 		return errors.Join(fmt.Errorf("write %s: %w", path, err), removeIfPresent(temp.Name()))
 	}
@@ -85,6 +86,7 @@ func WriteFrom(path string, content io.Reader, options ...Option) error {
 	if s.volatile {
 		return nil
 	}
+
 	return SyncDir(filepath.Dir(path))
 }
 
@@ -105,6 +107,7 @@ func (s *settings) create(path string) (*os.File, error) {
 	if err := removeIfPresent(name); err != nil {
 		return nil, err
 	}
+
 	return os.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, perm)
 }
 
@@ -116,6 +119,7 @@ func (s *settings) fill(temp *os.File, content io.Reader) error {
 	if err == nil && !s.volatile {
 		err = temp.Sync()
 	}
+
 	return errors.Join(err, temp.Close())
 }
 
@@ -133,6 +137,7 @@ func SyncDir(dir string) error {
 	if err := errors.Join(d.Sync(), d.Close()); err != nil {
 		return fmt.Errorf("sync directory %s: %w", dir, err)
 	}
+
 	return nil
 }
 
@@ -152,6 +157,7 @@ func RemoveLeftovers(path string) error {
 			return fmt.Errorf("remove half-written file: %w", err)
 		}
 	}
+
 	return nil
 }
 

@@ -27,6 +27,7 @@ func names(t *testing.T, dir string) []string {
 	for _, e := range entries {
 		list = append(list, e.Name())
 	}
+
 	return list
 }
 
@@ -36,6 +37,7 @@ func put(t *testing.T, path, text string, perm os.FileMode) {
 	if err := os.WriteFile(path, []byte(text), perm); err != nil {
 		t.Fatal(err)
 	}
+
 	if err := os.Chmod(path, perm); err != nil {
 		t.Fatal(err)
 	}
@@ -71,13 +73,16 @@ func TestAFileIsReplacedAndClosedToOthers(t *testing.T) {
 			if err := atomicfile.Write(path, []byte("first"), options...); err != nil {
 				t.Fatal(err)
 			}
+
 			wantFile(t, path, "first")
 
 			// A file that was open to all is not open to all afterwards.
 			put(t, path, "open", 0o644)
+
 			if err := atomicfile.Write(path, []byte("second"), options...); err != nil {
 				t.Fatal(err)
 			}
+
 			wantFile(t, path, "second")
 
 			if got := names(t, dir); len(got) != 1 {
@@ -98,6 +103,7 @@ func TestASingleWriterOverwritesWhatACrashLeft(t *testing.T) {
 	}
 
 	wantFile(t, path, "whole")
+
 	if got := names(t, dir); len(got) != 1 {
 		t.Errorf("the directory holds %v", got)
 	}
@@ -109,6 +115,7 @@ func TestASingleWriterDoesNotFollowALink(t *testing.T) {
 	path := filepath.Join(dir, "state")
 	other := filepath.Join(dir, "other")
 	put(t, other, "theirs", 0o600)
+
 	if err := os.Symlink(other, path+".new"); err != nil {
 		t.Fatal(err)
 	}
@@ -125,6 +132,7 @@ func TestLeftoversAreRemovedAndNothingElse(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	path := filepath.Join(dir, "ca.pem")
+
 	for _, name := range []string{"ca.pem", ".ca.pem.new-123", ".ca.pem.new-9", "ca.pem.new", ".other.new-1", "notes"} {
 		put(t, filepath.Join(dir, name), "x", 0o600)
 	}
@@ -151,6 +159,7 @@ func TestAReaderThatFailsChangesNothing(t *testing.T) {
 	}
 
 	wantFile(t, path, "old")
+
 	if got := names(t, dir); len(got) != 1 {
 		t.Errorf("the directory holds %v", got)
 	}
@@ -169,9 +178,11 @@ func TestAnErrorNamesTheFile(t *testing.T) {
 	if err := os.Mkdir(filepath.Join(dir, "folder"), 0o700); err != nil {
 		t.Fatal(err)
 	}
+
 	if err := atomicfile.Write(filepath.Join(dir, "folder"), nil); err == nil {
 		t.Error("a directory was replaced")
 	}
+
 	if got := names(t, dir); len(got) != 1 {
 		t.Errorf("the directory holds %v", got)
 	}
@@ -184,6 +195,7 @@ func TestTheTemporaryFileIsWhereItIsWanted(t *testing.T) {
 	if err := os.Mkdir(unfinished, 0o700); err != nil {
 		t.Fatal(err)
 	}
+
 	seen := 0
 	look := readerFunc(func([]byte) (int, error) {
 		seen = len(names(t, unfinished))
@@ -217,12 +229,14 @@ func TestConcurrentWritersLeaveOneWholeFile(t *testing.T) {
 			}
 		})
 	}
+
 	group.Wait()
 
 	got, err := os.ReadFile(path)
 	if err != nil || len(got) != 10000 || bytes.Count(got, got[:1]) != 10000 {
 		t.Errorf("%d bytes of a mix (%v)", len(got), err)
 	}
+
 	if got := names(t, dir); len(got) != 1 {
 		t.Errorf("the directory holds %v", got)
 	}

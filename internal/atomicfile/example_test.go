@@ -14,6 +14,7 @@ func ExampleWrite() {
 		fmt.Println(err)
 		return
 	}
+
 	defer func() { _ = os.RemoveAll(dir) }()
 
 	path := filepath.Join(dir, "agent.json")

@@ -35,6 +35,7 @@ func openCA(tb testing.TB, now time.Time) *auth.CA {
 	if err != nil {
 		tb.Fatal(err)
 	}
+
 	return ca
 }
 
@@ -45,7 +46,9 @@ func joined(tb testing.TB, ca *auth.CA, node id.Node, now time.Time) *auth.NodeI
 	if err != nil {
 		tb.Fatal(err)
 	}
+
 	install(tb, ca, n, node, now)
+
 	return n
 }
 
@@ -55,10 +58,12 @@ func install(tb testing.TB, ca *auth.CA, n *auth.NodeIdentity, node id.Node, now
 	if err != nil {
 		tb.Fatal(err)
 	}
+
 	cert, _, err := ca.SignNode(csr, node, 30*24*time.Hour, now)
 	if err != nil {
 		tb.Fatal(err)
 	}
+
 	if err := n.Install(cert); err != nil {
 		tb.Fatal(err)
 	}
@@ -72,6 +77,7 @@ func serve(t *testing.T, ca *auth.CA, cfg *tls.Config) string {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	srv := &http.Server{
 		TLSConfig: cfg,
 		ErrorLog:  log.New(io.Discard, "", 0), // refused handshakes are what the tests are about
@@ -81,19 +87,24 @@ func serve(t *testing.T, ca *auth.CA, cfg *tls.Config) string {
 				http.Error(w, codeOf(err), http.StatusUnauthorized)
 				return
 			}
+
 			_, _ = w.Write([]byte(r.Proto + " " + string(node)))
 		}),
 	}
+
 	done := make(chan error, 1)
 	go func() { done <- srv.ServeTLS(ln, "", "") }()
+
 	t.Cleanup(func() {
 		if err := srv.Close(); err != nil {
 			t.Error(err)
 		}
+
 		if err := <-done; !errors.Is(err, http.ErrServerClosed) {
 			t.Error(err)
 		}
 	})
+
 	return ln.Addr().String()
 }
 
@@ -103,6 +114,7 @@ func serverTLS(t *testing.T, ca *auth.CA, clk *fakeClock, hosts ...string) *tls.
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	return ca.ServerTLS(identity)
 }
 
@@ -111,6 +123,7 @@ func codeOf(err error) string {
 	if errors.As(err, &f) {
 		return f.Code
 	}
+
 	return ""
 }
 
@@ -121,12 +134,15 @@ func wantFault(t *testing.T, err error, kind fault.Kind, code string) {
 	if !errors.As(err, &f) {
 		t.Fatalf("error = %v, want a fault with code %s", err, code)
 	}
+
 	if f.Kind != kind || f.Code != code {
 		t.Errorf("error = %s %s (%v), want %s %s", f.Kind, f.Code, err, kind, code)
 	}
+
 	if f.Remedy == "" {
 		t.Errorf("error %s has no remedy", f.Code)
 	}
+
 	if strings.Contains(err.Error(), "%!") {
 		t.Errorf("error is badly formatted: %v", err)
 	}

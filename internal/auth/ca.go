@@ -63,26 +63,32 @@ func OpenCA(dir string, now time.Time) (*CA, error) {
 	if err := ownDir(dir); err != nil {
 		return nil, fmt.Errorf("open CA: %w", err)
 	}
+
 	path := filepath.Join(dir, caFile)
 	data, err := readPrivate(path)
 	if errors.Is(err, fs.ErrNotExist) {
-		if data, err = makeCA(now); err == nil {
+		data, err = makeCA(now)
+		if err == nil {
 			err = writeAtomic(path, data)
 		}
 	}
+
 	if err != nil {
 		return nil, fmt.Errorf("open CA: %w", err)
 	}
+
 	ca, err := parseCA(data)
 	if err != nil {
 		return nil, fault.New(fault.Internal, "ca_damaged", "the CA in %s is damaged: %v", path, err).
 			WithRemedy("restore the file from a backup; if you delete it, a new CA is made and every node and login must join again").
 			WithCause(err)
 	}
+
 	if !now.Before(ca.cert.NotAfter) {
 		return nil, fault.New(fault.Internal, "ca_expired", "the CA in %s expired on %s", path, ca.cert.NotAfter.Format(time.DateOnly)).
 			WithRemedy("check the machine's clock; if it is right, move the file away: a new CA is made and every node and login must join again")
 	}
+
 	return ca, nil
 }
 
@@ -104,10 +110,12 @@ func makeCA(now time.Time) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	serial, err := newSerial()
 	if err != nil {
 		return nil, err
 	}
+
 	template := &x509.Certificate{
 		SerialNumber:          serial,
 		Subject:               pkix.Name{CommonName: fmt.Sprintf("Trainyard CA %.8x", serial.Bytes())},
@@ -118,14 +126,17 @@ func makeCA(now time.Time) ([]byte, error) {
 		BasicConstraintsValid: true,
 		KeyUsage:              x509.KeyUsageCertSign | x509.KeyUsageCRLSign,
 	}
+
 	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
 	if err != nil {
 		return nil, fmt.Errorf("make CA certificate: %w", err)
 	}
+
 	keyPEM, err := encodeKey(key)
 	if err != nil {
 		return nil, err
 	}
+
 	return append(keyPEM, encodeCert(der)...), nil
 }
 
@@ -135,6 +146,7 @@ func parseCA(data []byte) (*CA, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	switch {
 	case parts.key == nil:
 		return nil, errors.New("it holds no private key")
@@ -143,9 +155,11 @@ func parseCA(data []byte) (*CA, error) {
 	case !parts.key.PublicKey.Equal(parts.ca.PublicKey):
 		return nil, errors.New("key and certificate do not belong together")
 	}
+
 	if err := parts.ca.CheckSignatureFrom(parts.ca); err != nil {
 		return nil, fmt.Errorf("check the certificate's signature: %w", err)
 	}
+
 	return &CA{key: parts.key, cert: parts.ca, pem: encodeCert(parts.ca.Raw), hash: HashOf(parts.ca)}, nil
 }
 
@@ -165,7 +179,9 @@ func parseBundle(data []byte) (bundle, error) {
 		if !bytes.HasPrefix(rest, []byte("-----BEGIN ")) {
 			return b, errors.New("it holds something that is not PEM")
 		}
+
 		block, after := pem.Decode(rest)
+
 		// Decode skips a block that is cut off and takes a later one.
 		if block == nil || bytes.Count(rest[:len(rest)-len(after)], []byte("-----BEGIN ")) != 1 {
 			return b, errors.New("it is cut off or is not PEM")
@@ -173,8 +189,10 @@ func parseBundle(data []byte) (bundle, error) {
 		if err := b.add(block); err != nil {
 			return b, err
 		}
+
 		rest = bytes.TrimSpace(after)
 	}
+
 	return b, nil
 }
 
@@ -187,6 +205,7 @@ func (b *bundle) add(block *pem.Block) error {
 			// The cause could quote what it read; a key is not for an error.
 			return errors.New("its private key cannot be read")
 		}
+
 		key, ok := parsed.(*ecdsa.PrivateKey)
 		if !ok || key.Curve != elliptic.P256() {
 			return errors.New("its private key is not an ECDSA P-256 key")
@@ -194,23 +213,28 @@ func (b *bundle) add(block *pem.Block) error {
 		if b.key != nil {
 			return errors.New("it holds two private keys")
 		}
+
 		b.key = key
 	case pemCert:
 		cert, err := x509.ParseCertificate(block.Bytes)
 		if err != nil {
 			return fmt.Errorf("parse certificate: %w", err)
 		}
+
 		place := &b.leaf
 		if cert.IsCA {
 			place = &b.ca
 		}
+
 		if *place != nil {
 			return errors.New("it holds two certificates of one kind")
 		}
+
 		*place = cert
 	default:
 		return fmt.Errorf("it holds a %.40q block", block.Type)
 	}
+
 	return nil
 }
 
@@ -219,6 +243,7 @@ func newKey() (*ecdsa.PrivateKey, error) {
 	if err != nil {
 		return nil, fmt.Errorf("make key: %w", err)
 	}
+
 	return key, nil
 }
 
@@ -227,6 +252,7 @@ func newSerial() (*big.Int, error) {
 	if err != nil {
 		return nil, fmt.Errorf("make serial number: %w", err)
 	}
+
 	return serial.Add(serial, big.NewInt(1)), nil // a serial number is positive
 }
 
@@ -235,6 +261,7 @@ func encodeKey(key *ecdsa.PrivateKey) ([]byte, error) {
 	if err != nil {
 		return nil, fmt.Errorf("encode key: %w", err)
 	}
+
 	return pem.EncodeToMemory(&pem.Block{Type: pemKey, Bytes: der}), nil
 }
 

@@ -23,6 +23,7 @@ func PinnedTLS(caPEM []byte) (*tls.Config, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	return &tls.Config{MinVersion: tls.VersionTLS13, RootCAs: poolOf(ca)}, nil
 }
 
@@ -32,10 +33,12 @@ func parseCACert(caPEM []byte) (*x509.Certificate, error) {
 	if err == nil && (parts.ca == nil || parts.leaf != nil || parts.key != nil) {
 		err = errors.New("it is not exactly one CA certificate")
 	}
+
 	if err != nil {
 		return nil, fault.New(fault.Invalid, "ca_invalid", "the pinned CA certificate cannot be used: %v", err).
 			WithRemedy("log in or join again to fetch it from the server").WithCause(err)
 	}
+
 	return parts.ca, nil
 }
 
@@ -50,15 +53,18 @@ func FetchCA(ctx context.Context, addr, wantHash string) (caPEM []byte, hash str
 		return nil, "", fault.New(fault.Invalid, "address_invalid", "%.80q is not a server address", addr).
 			WithRemedy("write host:port, such as yard.example.org:7443").WithCause(err)
 	}
+
 	wantHash = strings.ToLower(wantHash)
 	if wantHash != "" && !isHash(wantHash) {
 		return nil, "", fault.New(fault.Invalid, "ca_hash_invalid", "the CA hash is not %d hex digits", hashLen).
 			WithRemedy("copy it from the server's first output or from the token")
 	}
+
 	chain, err := presentedChain(ctx, addr, host)
 	if err != nil {
 		return nil, "", err
 	}
+
 	ca, err := chooseCA(chain, addr, wantHash)
 	if err != nil {
 		return nil, "", err
@@ -66,6 +72,7 @@ func FetchCA(ctx context.Context, addr, wantHash string) (caPEM []byte, hash str
 	if err := verifyServer(chain[0], ca, addr, host); err != nil {
 		return nil, "", err
 	}
+
 	return encodeCert(ca.Raw), HashOf(ca), nil
 }
 
@@ -78,6 +85,7 @@ func presentedChain(ctx context.Context, addr, host string) (chain []*x509.Certi
 		ServerName:         host,
 		InsecureSkipVerify: true, //nolint:gosec // FetchCA verifies against the CA it finds in the chain
 	}}
+
 	conn, err := dialer.DialContext(ctx, "tcp", addr)
 	if err != nil {
 		var notTLS tls.RecordHeaderError
@@ -85,14 +93,18 @@ func presentedChain(ctx context.Context, addr, host string) (chain []*x509.Certi
 			return nil, fault.New(fault.Unavailable, "server_not_tls", "the server at %s does not speak TLS", addr).
 				WithRemedy("check that this is the address and port of the yard").WithCause(err)
 		}
+
 		return nil, fault.New(fault.Unavailable, "server_unreachable", "the server at %s cannot be reached: %v", addr, err).
 			WithRemedy("check the address and that the server runs").WithCause(err)
 	}
+
 	defer func() { _ = conn.Close() }() // nothing was sent that could be lost
+
 	secure, ok := conn.(*tls.Conn)
 	if !ok {
 		return nil, fmt.Errorf("fetch CA from %s: the connection is a %T, not TLS", addr, conn)
 	}
+
 	return secure.ConnectionState().PeerCertificates, nil
 }
 
@@ -103,10 +115,12 @@ func chooseCA(chain []*x509.Certificate, addr, wantHash string) (*x509.Certifica
 		return nil, fault.New(fault.Denied, "ca_missing", "the server at %s presents no CA of its own", addr).
 			WithRemedy("connect to the yard itself, not to a proxy that ends TLS before it")
 	}
+
 	if hash := HashOf(ca); wantHash != "" && subtle.ConstantTimeCompare([]byte(hash), []byte(wantHash)) != 1 {
 		return nil, fault.New(fault.Denied, "ca_mismatch", "the server at %s has CA %s, not %s: this may be another server or someone in between", addr, hash, wantHash).
 			WithRemedy("check the address; if the server got a new CA, ask its admin for a new token")
 	}
+
 	return ca, nil
 }
 
@@ -118,16 +132,21 @@ func verifyServer(leaf, ca *x509.Certificate, addr, host string) error {
 		DNSName:   name,
 		KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
 	})
+
 	if err == nil {
 		return nil
 	}
+
 	var wrongName x509.HostnameError
 	if errors.As(err, &wrongName) {
 		return fault.New(fault.Denied, "server_name_mismatch", "the server at %s has no certificate for that host, only for %s", addr, hostsOf(leaf)).
-			WithRemedy("use one of those, or start the server with this host among its own").WithCause(err)
+			WithRemedy("use one of those, or start the server with this host among its own").
+			WithCause(err)
 	}
+
 	return fault.New(fault.Denied, "server_certificate_invalid", "the certificate of the server at %s is not good: %v", addr, err).
-		WithRemedy("check this machine's clock, then the server").WithCause(err)
+		WithRemedy("check this machine's clock, then the server").
+		WithCause(err)
 }
 
 // hostsOf lists what a server certificate is for, safe to print: it may come
@@ -137,11 +156,14 @@ func hostsOf(leaf *x509.Certificate) string {
 	for _, name := range leaf.DNSNames {
 		hosts = append(hosts, fmt.Sprintf("%.80q", name))
 	}
+
 	for _, ip := range leaf.IPAddresses {
 		hosts = append(hosts, ip.String())
 	}
+
 	if len(hosts) > 10 {
 		hosts = append(hosts[:10], "…")
 	}
+
 	return strings.Join(hosts, ", ")
 }

@@ -30,12 +30,15 @@ func (d *Directory) Set(users []tenant.User, tokens []tenant.Token) {
 	for _, u := range users {
 		byUser[u.ID] = u
 	}
+
 	byToken := make(map[id.Token]tenant.Token, len(tokens))
 	for _, t := range tokens {
 		byToken[t.ID] = t
 	}
+
 	d.mu.Lock()
 	defer d.mu.Unlock()
+
 	d.users, d.tokens = byUser, byToken
 }
 
@@ -44,6 +47,7 @@ func (d *Directory) Set(users []tenant.User, tokens []tenant.Token) {
 func (d *Directory) PutUser(u tenant.User) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
+
 	if known, ok := d.users[u.ID]; !ok || known.Seq <= u.Seq {
 		d.users[u.ID] = u
 	}
@@ -54,6 +58,7 @@ func (d *Directory) PutUser(u tenant.User) {
 func (d *Directory) PutToken(t tenant.Token) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
+
 	if known, ok := d.tokens[t.ID]; !ok || known.Seq <= t.Seq {
 		d.tokens[t.ID] = t
 	}
@@ -68,6 +73,7 @@ func (d *Directory) Authenticate(bearer string, now time.Time) (tenant.Caller, i
 	if err != nil {
 		return tenant.Caller{}, "", err
 	}
+
 	return tenant.Caller{User: u.ID, Role: u.Role, Scope: t.Scope}, t.ID, nil
 }
 
@@ -91,36 +97,46 @@ func (d *Directory) check(kind tenant.TokenKind, text string, now time.Time) (te
 	if p.Kind != kind {
 		return tenant.Token{}, tenant.User{}, wrongKind(kind, p.Kind)
 	}
+
 	t, known, u, hasOwner := d.find(p.ID)
 	if !known {
 		return tenant.Token{}, tenant.User{}, Matches(nil, p, now)
 	}
+
 	if err := Matches(&t, p, now); err != nil {
 		if !UsedUp(err) {
 			t = tenant.Token{}
 		}
+
 		return t, tenant.User{}, err
 	}
+
 	if kind != tenant.AccessToken {
 		return t, tenant.User{}, nil
 	}
+
 	if !hasOwner {
 		return tenant.Token{}, tenant.User{}, fault.New(fault.Unknown, "token_invalid", "the owner of the token is no longer known here").
 			WithRemedy("ask an admin for a new account")
 	}
+
 	if u.Disabled {
 		return tenant.Token{}, tenant.User{}, fault.New(fault.Denied, "user_disabled", "the account of %s is disabled", u.ID).
 			WithRemedy("ask an admin to enable it")
 	}
+
 	return t, u, nil
 }
 
 func (d *Directory) find(name id.Token) (t tenant.Token, known bool, u tenant.User, hasOwner bool) {
 	d.mu.RLock()
 	defer d.mu.RUnlock()
-	if t, known = d.tokens[name]; known {
+
+	t, known = d.tokens[name]
+	if known {
 		u, hasOwner = d.users[t.Owner]
 	}
+
 	return t, known, u, hasOwner
 }
 
@@ -128,7 +144,9 @@ func (d *Directory) find(name id.Token) (t tenant.Token, known bool, u tenant.Us
 func (d *Directory) Token(name id.Token) (tenant.Token, bool) {
 	d.mu.RLock()
 	defer d.mu.RUnlock()
+
 	t, ok := d.tokens[name]
+
 	return t, ok
 }
 
@@ -139,13 +157,16 @@ func asUnknown(err error) error {
 	if !errors.As(err, &f) {
 		return err
 	}
+
 	unknown := *f
 	unknown.Kind = fault.Unknown
+
 	return &unknown
 }
 
 func wrongKind(want, got tenant.TokenKind) error {
 	remedy := "use an access token"
+
 	switch got {
 	case tenant.BootstrapToken:
 		remedy = "exchange it for an access token with: trainyard login"
@@ -154,5 +175,7 @@ func wrongKind(want, got tenant.TokenKind) error {
 	case tenant.AccessToken:
 		remedy = "use a " + string(want) + " token"
 	}
-	return fault.New(fault.Unknown, "token_wrong_kind", "this call needs a token of kind %s, not %s", want, got).WithRemedy("%s", remedy)
+
+	return fault.New(fault.Unknown, "token_wrong_kind", "this call needs a token of kind %s, not %s", want, got).
+		WithRemedy("%s", remedy)
 }

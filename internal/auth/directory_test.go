@@ -18,13 +18,17 @@ func TestTheDirectoryKnowsWhoPresentsAToken(t *testing.T) {
 	_, _, err := d.Authenticate(s.Text, now)
 	wantFault(t, err, fault.Unknown, "token_invalid")
 	d.Set([]tenant.User{{ID: "ada", Role: tenant.Researcher}}, []tenant.Token{record(s, tenant.AccessToken, now)})
+
 	caller, token, err := d.Authenticate(s.Text, now)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if want := (tenant.Caller{User: "ada", Role: tenant.Researcher, Scope: tenant.ScopeSubmit}); caller != want || token != s.ID {
+
+	if want := (tenant.Caller{User: "ada", Role: tenant.Researcher, Scope: tenant.ScopeSubmit}); caller != want ||
+		token != s.ID {
 		t.Errorf("caller = %+v with token %s, want %+v with %s", caller, token, want, s.ID)
 	}
+
 	d.Set(nil, nil)
 	_, _, err = d.Authenticate(s.Text, now)
 	wantFault(t, err, fault.Unknown, "token_invalid")
@@ -33,7 +37,9 @@ func TestTheDirectoryKnowsWhoPresentsAToken(t *testing.T) {
 func TestTheDirectoryRefuses(t *testing.T) {
 	t.Parallel()
 	now := time.Date(2030, 1, 2, 3, 4, 5, 0, time.UTC)
-	access, boot, join := mint(t, tenant.AccessToken), mint(t, tenant.BootstrapToken), mint(t, tenant.JoinToken)
+	access := mint(t, tenant.AccessToken)
+	boot := mint(t, tenant.BootstrapToken)
+	join := mint(t, tenant.JoinToken)
 	tests := []struct {
 		name   string
 		change func(*tenant.User, *tenant.Token)
@@ -47,11 +53,36 @@ func TestTheDirectoryRefuses(t *testing.T) {
 		{"somebody else's token", nil, mint(t, tenant.AccessToken).Text, fault.Unknown, "token_invalid"},
 		{"a bootstrap token", nil, boot.Text, fault.Unknown, "token_wrong_kind"},
 		{"a join token", nil, join.Text, fault.Unknown, "token_wrong_kind"},
-		{"a disabled user", func(u *tenant.User, _ *tenant.Token) { u.Disabled = true }, access.Text, fault.Denied, "user_disabled"},
-		{"an unknown owner", func(_ *tenant.User, t *tenant.Token) { t.Owner = "bob" }, access.Text, fault.Unknown, "token_invalid"},
-		{"an expired token", func(_ *tenant.User, t *tenant.Token) { t.Expires = now }, access.Text, fault.Unknown, "token_expired"},
-		{"a revoked token", func(_ *tenant.User, t *tenant.Token) { t.Revoked = true }, access.Text, fault.Unknown, "token_revoked"},
+		{
+			"a disabled user",
+			func(u *tenant.User, _ *tenant.Token) { u.Disabled = true },
+			access.Text,
+			fault.Denied,
+			"user_disabled",
+		},
+		{
+			"an unknown owner",
+			func(_ *tenant.User, t *tenant.Token) { t.Owner = "bob" },
+			access.Text,
+			fault.Unknown,
+			"token_invalid",
+		},
+		{
+			"an expired token",
+			func(_ *tenant.User, t *tenant.Token) { t.Expires = now },
+			access.Text,
+			fault.Unknown,
+			"token_expired",
+		},
+		{
+			"a revoked token",
+			func(_ *tenant.User, t *tenant.Token) { t.Revoked = true },
+			access.Text,
+			fault.Unknown,
+			"token_revoked",
+		},
 	}
+
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
@@ -59,13 +90,17 @@ func TestTheDirectoryRefuses(t *testing.T) {
 			if tt.change != nil {
 				tt.change(&u, &rec)
 			}
+
 			d := auth.NewDirectory()
 			d.PutUser(u)
+
 			for _, r := range []tenant.Token{rec, record(boot, tenant.BootstrapToken, now), record(join, tenant.JoinToken, now)} {
 				d.PutToken(r)
 			}
+
 			caller, token, err := d.Authenticate(tt.bearer, now)
 			wantFault(t, err, tt.kind, tt.code)
+
 			if caller != (tenant.Caller{}) || token != "" {
 				t.Errorf("caller = %+v all the same", caller)
 			}
@@ -76,15 +111,18 @@ func TestTheDirectoryRefuses(t *testing.T) {
 func TestTheDirectoryChecksJoinAndBootstrapTokens(t *testing.T) {
 	t.Parallel()
 	now := time.Date(2030, 1, 2, 3, 4, 5, 0, time.UTC)
+
 	for _, kind := range []tenant.TokenKind{tenant.BootstrapToken, tenant.JoinToken} {
 		s := mint(t, kind)
 		rec := record(s, kind, now)
 		rec.Class, rec.Pool = "local", "lab"
 		d := auth.NewDirectory() // knows no user: such tokens need no owner
 		d.PutToken(rec)
+
 		if got, err := d.Check(kind, s.Text, now); err != nil || got != rec {
 			t.Errorf("%s: %+v, %v", kind, got, err)
 		}
+
 		_, err := d.Check(kind, mint(t, tenant.AccessToken).Text, now)
 		wantFault(t, err, fault.Unknown, "token_wrong_kind")
 		rec.Seq, rec.UsesLeft = rec.Seq+1, 0
@@ -126,6 +164,7 @@ func TestTheDirectoryMayBeUsedFromManySides(t *testing.T) {
 	users, tokens := []tenant.User{{ID: "ada", Role: tenant.Admin}}, []tenant.Token{record(s, tenant.AccessToken, now)}
 	d := auth.NewDirectory()
 	d.Set(users, tokens)
+
 	var wg sync.WaitGroup
 	for range 4 {
 		wg.Go(func() {
@@ -136,6 +175,7 @@ func TestTheDirectoryMayBeUsedFromManySides(t *testing.T) {
 				}
 			}
 		})
+
 		wg.Go(func() {
 			for range 100 {
 				d.PutUser(users[0])
@@ -144,6 +184,7 @@ func TestTheDirectoryMayBeUsedFromManySides(t *testing.T) {
 			}
 		})
 	}
+
 	wg.Wait()
 }
 
@@ -153,6 +194,7 @@ func BenchmarkAuthenticate(b *testing.B) {
 	d := auth.NewDirectory()
 	d.Set([]tenant.User{{ID: "ada", Role: tenant.Admin}}, []tenant.Token{record(s, tenant.AccessToken, now)})
 	b.ReportAllocs()
+
 	for b.Loop() {
 		if _, _, err := d.Authenticate(s.Text, now); err != nil {
 			b.Fatal(err)

@@ -20,6 +20,7 @@ func ownDir(dir string) error {
 	if err := os.Chmod(dir, 0o700); err != nil { //nolint:gosec // a folder needs its x bit
 		return fmt.Errorf("close folder to others: %w", err)
 	}
+
 	return nil
 }
 
@@ -31,19 +32,24 @@ func readPrivate(path string) (data []byte, err error) {
 	if err != nil {
 		return nil, fmt.Errorf("open key file: %w", err)
 	}
+
 	defer func() { _ = f.Close() }()
+
 	info, err := f.Stat()
 	if err != nil {
 		return nil, fmt.Errorf("look at key file: %w", err)
 	}
+
 	if info.Mode().Perm()&0o007 != 0 {
 		return nil, fault.New(fault.Internal, "key_exposed", "%s holds a key and is open to every user of this machine (mode %04o)", path, info.Mode().Perm()).
 			WithRemedy("chmod 600 %s, and consider the key known if others use this machine", path)
 	}
+
 	data, err = io.ReadAll(io.LimitReader(f, maxFile))
 	if err != nil {
 		return nil, fmt.Errorf("read key file: %w", err)
 	}
+
 	return data, nil
 }
 

@@ -40,15 +40,19 @@ func (ca *CA) ServerCertificate(hosts []string, now time.Time) (tls.Certificate,
 	if err := addHosts(template, hosts); err != nil {
 		return tls.Certificate{}, err
 	}
+
 	template.Subject = pkix.Name{CommonName: "trainyard server"}
+
 	key, err := newKey()
 	if err != nil {
 		return tls.Certificate{}, fmt.Errorf("issue server certificate: %w", err)
 	}
+
 	cert, err := ca.sign(template, key.Public(), serverLife, now)
 	if err != nil {
 		return tls.Certificate{}, fmt.Errorf("issue server certificate: %w", err)
 	}
+
 	return tls.Certificate{Certificate: [][]byte{cert.Raw, ca.cert.Raw}, PrivateKey: key, Leaf: cert}, nil
 }
 
@@ -58,22 +62,27 @@ func addHosts(template *x509.Certificate, hosts []string) error {
 		return fault.New(fault.Invalid, "host_invalid", "a server needs 1 to %d host names or addresses, not %d", maxHosts, len(hosts)).
 			WithRemedy("name the hosts under which the server is reached")
 	}
+
 	for _, host := range hosts {
 		if ip := net.ParseIP(host); ip != nil {
 			if !slices.ContainsFunc(template.IPAddresses, ip.Equal) {
 				template.IPAddresses = append(template.IPAddresses, ip)
 			}
+
 			continue
 		}
+
 		name := strings.ToLower(host)
 		if !hostName(name) {
 			return fault.New(fault.Invalid, "host_invalid", "%.80q is neither a host name nor an IP address", host).
 				WithRemedy("write names such as yard.example.org, without scheme, port or brackets")
 		}
+
 		if !slices.Contains(template.DNSNames, name) {
 			template.DNSNames = append(template.DNSNames, name)
 		}
 	}
+
 	return nil
 }
 
@@ -84,16 +93,19 @@ func hostName(s string) bool {
 	if len(s) > 253 {
 		return false
 	}
+
 	for label := range strings.SplitSeq(s, ".") {
 		if label == "" || len(label) > 63 || label[0] == '-' || label[len(label)-1] == '-' {
 			return false
 		}
+
 		for _, c := range []byte(label) {
 			if (c < 'a' || c > 'z') && (c < '0' || c > '9') && c != '-' && c != '_' {
 				return false
 			}
 		}
 	}
+
 	return true
 }
 
@@ -101,27 +113,37 @@ func hostName(s string) bool {
 // the time ttl but not beyond the CA's own end. Only the key is taken from the
 // request: who the node is, and that the certificate is for clients alone, is
 // said by us.
-func (ca *CA) SignNode(csrPEM []byte, node id.Node, ttl time.Duration, now time.Time) (certPEM []byte, expires time.Time, err error) {
+func (ca *CA) SignNode(
+	csrPEM []byte,
+	node id.Node,
+	ttl time.Duration,
+	now time.Time,
+) (certPEM []byte, expires time.Time, err error) {
 	if !id.Name(string(node)) {
 		return nil, time.Time{}, fault.New(fault.Invalid, "node_name_invalid", "%.80q cannot name a node", node).
 			WithRemedy("use up to %d lower-case letters, digits, '-', '_' and '.', with a letter or digit at both ends", id.MaxName)
 	}
+
 	if ttl <= 0 || ttl > MaxNodeLife {
 		return nil, time.Time{}, fault.New(fault.Invalid, "node_life_invalid", "a node certificate cannot be good for %s", ttl).
 			WithRemedy("choose a time up to %s", MaxNodeLife)
 	}
+
 	csr, err := parseCSR(csrPEM)
 	if err != nil {
 		return nil, time.Time{}, err
 	}
+
 	cert, err := ca.sign(&x509.Certificate{
 		Subject:     pkix.Name{CommonName: string(node)},
 		URIs:        []*url.URL{nodeURI(node)},
 		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth},
 	}, csr.PublicKey, ttl, now)
+
 	if err != nil {
 		return nil, time.Time{}, fmt.Errorf("sign certificate of node %s: %w", node, err)
 	}
+
 	return encodeCert(cert.Raw), cert.NotAfter, nil
 }
 
@@ -131,31 +153,41 @@ func nodeURI(node id.Node) *url.URL {
 }
 
 // sign fills in what all our certificates share and signs.
-func (ca *CA) sign(template *x509.Certificate, public any, life time.Duration, now time.Time) (*x509.Certificate, error) {
+func (ca *CA) sign(
+	template *x509.Certificate,
+	public any,
+	life time.Duration,
+	now time.Time,
+) (*x509.Certificate, error) {
 	if !now.Before(ca.cert.NotAfter) {
 		return nil, fault.New(fault.Unavailable, "ca_expired", "the yard's CA expired on %s and can sign nothing any more", ca.cert.NotAfter.Format(time.DateOnly)).
 			WithRemedy("an admin must make a new CA")
 	}
+
 	serial, err := newSerial()
 	if err != nil {
 		return nil, err
 	}
+
 	template.SerialNumber = serial
 	template.NotBefore = now.Add(-skew)
 	template.NotAfter = now.Add(life)
 	if template.NotAfter.After(ca.cert.NotAfter) {
 		template.NotAfter = ca.cert.NotAfter
 	}
+
 	template.KeyUsage = x509.KeyUsageDigitalSignature
 	template.BasicConstraintsValid = true // and no CA
 	der, err := x509.CreateCertificate(rand.Reader, template, ca.cert, public, ca.key)
 	if err != nil {
 		return nil, fmt.Errorf("sign certificate: %w", err)
 	}
+
 	cert, err := x509.ParseCertificate(der)
 	if err != nil {
 		return nil, fmt.Errorf("read signed certificate: %w", err)
 	}
+
 	return cert, nil
 }
 
@@ -166,24 +198,30 @@ func parseCSR(csrPEM []byte) (*x509.CertificateRequest, error) {
 		return fault.New(fault.Invalid, "csr_invalid", "the signing request "+format, args...).
 			WithRemedy("send one PEM block of type %s, signed with the node's own key", pemCSR)
 	}
+
 	if len(csrPEM) > maxCSR {
 		return nil, refuse("is longer than %d bytes", maxCSR)
 	}
+
 	block, rest := pem.Decode(csrPEM)
 	if block == nil || block.Type != pemCSR || len(bytes.TrimSpace(rest)) > 0 {
 		return nil, refuse("is not a single PEM block of that type")
 	}
+
 	csr, err := x509.ParseCertificateRequest(block.Bytes)
 	if err != nil {
 		return nil, refuse("cannot be read").WithCause(err)
 	}
+
 	if !strongKey(csr.PublicKey) {
 		return nil, fault.New(fault.Invalid, "csr_key_weak", "the key of the signing request is weak or of an unknown kind").
 			WithRemedy("use an ECDSA P-256, P-384 or P-521 key, Ed25519, or RSA with 2048 to 4096 bits")
 	}
+
 	if err := csr.CheckSignature(); err != nil {
 		return nil, refuse("is not signed with the key it names").WithCause(err)
 	}
+
 	return csr, nil
 }
 
@@ -198,5 +236,6 @@ func strongKey(public any) bool {
 	case *rsa.PublicKey:
 		return key.N.BitLen() >= 2048 && key.N.BitLen() <= 4096 && key.E >= 65537
 	}
+
 	return false
 }

@@ -27,9 +27,11 @@ func request(tb testing.TB, key crypto.Signer) []byte {
 		Subject:  pkix.Name{CommonName: "someone-else", Organization: []string{"admins"}},
 		DNSNames: []string{"yard.example.org"},
 	}, key)
+
 	if err != nil {
 		tb.Fatal(err)
 	}
+
 	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE REQUEST", Bytes: der})
 }
 
@@ -39,6 +41,7 @@ func ecKey(tb testing.TB, curve elliptic.Curve) *ecdsa.PrivateKey {
 	if err != nil {
 		tb.Fatal(err)
 	}
+
 	return key
 }
 
@@ -48,6 +51,7 @@ func rsaKey(tb testing.TB, bits int) *rsa.PrivateKey {
 	if err != nil {
 		tb.Fatal(err)
 	}
+
 	return key
 }
 
@@ -59,9 +63,12 @@ func parseCert(tb testing.TB, certPEM []byte) *x509.Certificate {
 		if err != nil {
 			tb.Fatal(err)
 		}
+
 		return cert
 	}
+
 	tb.Fatalf("not one PEM block: %q", certPEM)
+
 	return nil
 }
 
@@ -69,10 +76,12 @@ func TestANodeGetsOnlyTheNameWeGiveIt(t *testing.T) {
 	t.Parallel()
 	now := time.Now()
 	ca := openCA(t, now)
+
 	_, edKey, err := ed25519.GenerateKey(rand.Reader)
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	for name, key := range map[string]crypto.Signer{
 		"P-256": ecKey(t, elliptic.P256()), "P-384": ecKey(t, elliptic.P384()), "Ed25519": edKey, "RSA 2048": rsaKey(t, 2048),
 	} {
@@ -82,11 +91,14 @@ func TestANodeGetsOnlyTheNameWeGiveIt(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
+
 			cert := parseCert(t, certPEM)
 			checkNodeCert(t, ca, cert, "gpu-1.rack_2")
+
 			if !expires.Equal(cert.NotAfter) || expires.Sub(now) > 24*time.Hour || expires.Sub(now) < 24*time.Hour-time.Second {
 				t.Errorf("the certificate ends %s after it was asked for, want 24h", expires.Sub(now))
 			}
+
 			if cert.Subject.Organization != nil || cert.DNSNames != nil {
 				t.Errorf("wishes of the request were taken over: %v %v", cert.Subject, cert.DNSNames)
 			}
@@ -97,15 +109,20 @@ func TestANodeGetsOnlyTheNameWeGiveIt(t *testing.T) {
 // checkNodeCert checks all that must hold for any node certificate.
 func checkNodeCert(t *testing.T, ca *auth.CA, cert *x509.Certificate, node id.Node) {
 	t.Helper()
+
 	if cert.Subject.CommonName != string(node) {
 		t.Errorf("common name = %q, want %q", cert.Subject.CommonName, node)
 	}
+
 	if len(cert.URIs) != 1 || cert.URIs[0].String() != "trainyard://node/"+string(node) {
 		t.Errorf("URIs = %v", cert.URIs)
 	}
-	if len(cert.ExtKeyUsage) != 1 || cert.ExtKeyUsage[0] != x509.ExtKeyUsageClientAuth || cert.IsCA || cert.KeyUsage&x509.KeyUsageCertSign != 0 {
+
+	if len(cert.ExtKeyUsage) != 1 || cert.ExtKeyUsage[0] != x509.ExtKeyUsageClientAuth || cert.IsCA ||
+		cert.KeyUsage&x509.KeyUsageCertSign != 0 {
 		t.Error("the certificate is for more than clients")
 	}
+
 	if err := cert.CheckSignatureFrom(parseCert(t, ca.PEM())); err != nil {
 		t.Error(err)
 	}
@@ -128,16 +145,22 @@ func TestBadSigningRequestsAreRefused(t *testing.T) {
 		{"too long", append(bytes.Clone(good), bytes.Repeat([]byte("\n"), 20<<10)...), "csr_invalid"},
 		{"two requests", append(bytes.Clone(good), good...), "csr_invalid"},
 		{"a certificate", ca.PEM(), "csr_invalid"},
-		{"not a request inside", pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE REQUEST", Bytes: []byte{1, 2, 3}}), "csr_invalid"},
+		{
+			"not a request inside",
+			pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE REQUEST", Bytes: []byte{1, 2, 3}}),
+			"csr_invalid",
+		},
 		{"bad signature", pem.EncodeToMemory(block), "csr_invalid"},
 		{"short RSA key", request(t, rsaKey(t, 1024)), "csr_key_weak"},
 		{"weak curve", request(t, ecKey(t, elliptic.P224())), "csr_key_weak"},
 	}
+
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
 			cert, _, err := ca.SignNode(tt.csr, "n1", time.Hour, now)
 			wantFault(t, err, fault.Invalid, tt.code)
+
 			if cert != nil {
 				t.Error("a certificate was given all the same")
 			}
@@ -149,11 +172,13 @@ func TestABadNameOrLifeOfANodeIsRefused(t *testing.T) {
 	t.Parallel()
 	now := time.Now()
 	ca := openCA(t, now)
+
 	csr := request(t, ecKey(t, elliptic.P256()))
 	for _, node := range []id.Node{"", "Upper", "a/b", "../x", "a b", "node\n", id.Node(strings.Repeat("a", 64))} {
 		_, _, err := ca.SignNode(csr, node, time.Hour, now)
 		wantFault(t, err, fault.Invalid, "node_name_invalid")
 	}
+
 	for _, ttl := range []time.Duration{0, -time.Hour, auth.MaxNodeLife + 1} {
 		_, _, err := ca.SignNode(csr, "n1", ttl, now)
 		wantFault(t, err, fault.Invalid, "node_life_invalid")
@@ -170,10 +195,12 @@ func TestNoCertificateOutlivesTheCA(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	server, err := ca.ServerCertificate([]string{"localhost"}, late)
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	if !expires.Equal(end) || !server.Leaf.NotAfter.Equal(end) {
 		t.Errorf("node until %s, server until %s, CA until %s", expires, server.Leaf.NotAfter, end)
 	}
@@ -187,20 +214,25 @@ func TestAServerCertificateIsForItsHosts(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	for _, host := range []string{"yard.example.org", "127.0.0.1", "::1"} {
 		if err := cert.Leaf.VerifyHostname(host); err != nil {
 			t.Error(err)
 		}
 	}
+
 	if err := cert.Leaf.VerifyHostname("other.example.org"); err == nil {
 		t.Error("the certificate is good for a host it was not asked for")
 	}
+
 	if len(cert.Leaf.DNSNames) != 2 || len(cert.Leaf.IPAddresses) != 2 {
 		t.Errorf("names %v, addresses %v: want 2 and 2", cert.Leaf.DNSNames, cert.Leaf.IPAddresses)
 	}
+
 	if days := cert.Leaf.NotAfter.Sub(now).Hours() / 24; days < 89.9 || days > 90.1 {
 		t.Errorf("the certificate is good for %.1f days, want 90", days)
 	}
+
 	if len(cert.Certificate) != 2 || !bytes.Equal(cert.Certificate[1], parseCert(t, ca.PEM()).Raw) {
 		t.Error("the chain does not end with the CA")
 	}
@@ -214,6 +246,7 @@ func TestBadHostsAreRefused(t *testing.T) {
 	wantFault(t, err, fault.Invalid, "host_invalid")
 	_, err = ca.ServerCertificate(make([]string, 101), now)
 	wantFault(t, err, fault.Invalid, "host_invalid")
+
 	for _, host := range []string{"", "*.example.org", "a..b", "https://yard", "yard:443", "[::1]", "-a", "a-", "a b", "é", strings.Repeat("a", 64), strings.Repeat("a.", 127) + "a"} {
 		_, err := ca.ServerCertificate([]string{"localhost", host}, now)
 		wantFault(t, err, fault.Invalid, "host_invalid")
@@ -224,10 +257,12 @@ func FuzzSignNode(f *testing.F) {
 	now := time.Now()
 	ca := openCA(f, now)
 	good := request(f, ecKey(f, elliptic.P256()))
+
 	_, edKey, err := ed25519.GenerateKey(rand.Reader)
 	if err != nil {
 		f.Fatal(err)
 	}
+
 	f.Add(good)
 	f.Add(good[:len(good)/2])
 	f.Add(append(bytes.Clone(good), good...))
@@ -237,16 +272,20 @@ func FuzzSignNode(f *testing.F) {
 	f.Add(ca.PEM())
 	f.Add([]byte("-----BEGIN CERTIFICATE REQUEST-----\nAAAA\n-----END CERTIFICATE REQUEST-----\n"))
 	f.Add([]byte{})
+
 	f.Fuzz(func(t *testing.T, csr []byte) {
 		certPEM, expires, err := ca.SignNode(csr, "n1", time.Hour, now)
 		if err != nil {
 			if certPEM != nil || fault.KindOf(err) != fault.Invalid {
 				t.Fatalf("refused with %v of kind %s", err, fault.KindOf(err))
 			}
+
 			return
 		}
+
 		cert := parseCert(t, certPEM)
 		checkNodeCert(t, ca, cert, "n1")
+
 		if expires.After(now.Add(time.Hour)) {
 			t.Error("the certificate lives longer than asked for")
 		}

@@ -37,10 +37,12 @@ func NewNodeIdentity(caPEM []byte) (*NodeIdentity, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	key, err := newKey()
 	if err != nil {
 		return nil, fmt.Errorf("make node identity: %w", err)
 	}
+
 	return &NodeIdentity{key: key, ca: ca}, nil
 }
 
@@ -53,14 +55,17 @@ func LoadNodeIdentity(dir string) (*NodeIdentity, error) {
 		return nil, fault.New(fault.NotFound, "node_not_joined", "this machine has not joined a yard: there is no %s", path).
 			WithRemedy("join it with: trainyard agent join").WithCause(err)
 	}
+
 	if err != nil {
 		return nil, fmt.Errorf("load node identity: %w", err)
 	}
+
 	n, err := parseNode(data)
 	if err != nil {
 		return nil, fault.New(fault.Internal, "node_identity_damaged", "the node's identity in %s is damaged: %v", path, err).
 			WithRemedy("move the file away and join again with: trainyard agent join").WithCause(err)
 	}
+
 	return n, nil
 }
 
@@ -73,6 +78,7 @@ func parseNode(data []byte) (*NodeIdentity, error) {
 	if parts.key == nil || parts.ca == nil {
 		return nil, errors.New("key or CA certificate is missing")
 	}
+
 	n := &NodeIdentity{key: parts.key, ca: parts.ca}
 	if parts.leaf == nil {
 		return n, nil
@@ -80,6 +86,7 @@ func parseNode(data []byte) (*NodeIdentity, error) {
 	if err := n.use(parts.leaf); err != nil {
 		return nil, err
 	}
+
 	return n, nil
 }
 
@@ -89,17 +96,21 @@ func (n *NodeIdentity) Save(dir string) error {
 	if err := ownDir(dir); err != nil {
 		return fmt.Errorf("save node identity: %w", err)
 	}
+
 	data, err := encodeKey(n.key)
 	if err != nil {
 		return fmt.Errorf("save node identity: %w", err)
 	}
+
 	data = append(data, encodeCert(n.ca.Raw)...)
 	if cert := n.cert.Load(); cert != nil {
 		data = append(data, encodeCert(cert.Leaf.Raw)...)
 	}
+
 	if err := writeAtomic(filepath.Join(dir, nodeFile), data); err != nil {
 		return fmt.Errorf("save node identity: %w", err)
 	}
+
 	return nil
 }
 
@@ -113,8 +124,10 @@ func (n *NodeIdentity) CSR(name string) ([]byte, error) { return signingRequest(
 func (n *NodeIdentity) Install(certPEM []byte) error {
 	refuse := func(err error) error {
 		return fault.New(fault.Internal, "node_certificate_unusable", "the server answered with a certificate that this node cannot use: %v", err).
-			WithRemedy("check that the address is that of the yard this machine joined").WithCause(err)
+			WithRemedy("check that the address is that of the yard this machine joined").
+			WithCause(err)
 	}
+
 	parts, err := parseBundle(certPEM)
 	if err != nil {
 		return refuse(err)
@@ -125,6 +138,7 @@ func (n *NodeIdentity) Install(certPEM []byte) error {
 	if err := n.use(parts.leaf); err != nil {
 		return refuse(err)
 	}
+
 	return nil
 }
 
@@ -138,6 +152,7 @@ func (n *NodeIdentity) use(leaf *x509.Certificate) error {
 	if err := leaf.CheckSignatureFrom(n.ca); err != nil {
 		return fmt.Errorf("the certificate is not from the CA this node trusts: %w", err)
 	}
+
 	node, err := nodeIn(leaf)
 	if err != nil {
 		return errors.New("the certificate does not name a node")
@@ -145,7 +160,9 @@ func (n *NodeIdentity) use(leaf *x509.Certificate) error {
 	if old := n.Node(); old != "" && old != node {
 		return fmt.Errorf("the certificate is for node %s, and this is node %s", node, old)
 	}
+
 	n.cert.Store(&tls.Certificate{Certificate: [][]byte{leaf.Raw}, PrivateKey: n.key, Leaf: leaf})
+
 	return nil
 }
 
@@ -155,6 +172,7 @@ func (n *NodeIdentity) Node() id.Node {
 	if cert == nil {
 		return ""
 	}
+
 	return id.Node(cert.Leaf.Subject.CommonName)
 }
 
@@ -168,6 +186,7 @@ func (n *NodeIdentity) Expires() time.Time {
 	if cert == nil {
 		return time.Time{}
 	}
+
 	return cert.Leaf.NotAfter
 }
 
@@ -189,6 +208,7 @@ func (n *NodeIdentity) TLS() *tls.Config {
 			if cert := n.cert.Load(); cert != nil {
 				return cert, nil
 			}
+
 			return &tls.Certificate{}, nil
 		},
 	}
@@ -200,5 +220,6 @@ func signingRequest(key *ecdsa.PrivateKey, name string) ([]byte, error) {
 	if err != nil {
 		return nil, fmt.Errorf("write signing request: %w", err)
 	}
+
 	return pem.EncodeToMemory(&pem.Block{Type: pemCSR, Bytes: der}), nil
 }

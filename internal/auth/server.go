@@ -34,7 +34,9 @@ func (ca *CA) NewServerIdentity(hosts []string, clk clock.Clock) (*ServerIdentit
 	if err != nil {
 		return nil, err
 	}
+
 	s.current.Store(&cert)
+
 	return s, nil
 }
 
@@ -45,20 +47,25 @@ func (s *ServerIdentity) GetCertificate(*tls.ClientHelloInfo) (*tls.Certificate,
 	if cert := s.current.Load(); !due(cert.Leaf, now) {
 		return cert, nil
 	}
+
 	s.renewing.Lock()
 	defer s.renewing.Unlock()
+
 	old := s.current.Load()
 	if !due(old.Leaf, now) {
 		return old, nil // another handshake was faster
 	}
+
 	cert, err := s.ca.ServerCertificate(s.hosts, now)
 	if err == nil {
 		s.current.Store(&cert)
 		return &cert, nil
 	}
+
 	if now.After(old.Leaf.NotBefore) && now.Before(old.Leaf.NotAfter) {
 		return old, nil // still good: each further handshake tries again
 	}
+
 	return nil, err
 }
 
@@ -102,15 +109,18 @@ func (ca *CA) NodeOf(cs *tls.ConnectionState, now time.Time) (id.Node, error) {
 		return "", fault.New(fault.Unknown, "node_certificate_missing", "this call is for nodes, and the caller presented no node certificate").
 			WithRemedy("join the machine with: trainyard agent join")
 	}
+
 	if !slices.ContainsFunc(cs.VerifiedChains, ca.endsChain) {
 		return "", badNode(errors.New("no verified chain ends at this CA"))
 	}
+
 	leaf := cs.PeerCertificates[0]
 	if now.Before(leaf.NotBefore) || !now.Before(leaf.NotAfter) {
 		return "", fault.New(fault.Unknown, "node_certificate_expired", "the node certificate is good from %s to %s, not now",
 			leaf.NotBefore.UTC().Format(time.RFC3339), leaf.NotAfter.UTC().Format(time.RFC3339)).
 			WithRemedy("check the clocks; if they are right, join the machine again with: trainyard agent join")
 	}
+
 	return nodeIn(leaf)
 }
 
@@ -127,14 +137,17 @@ func nodeIn(leaf *x509.Certificate) (id.Node, error) {
 	if len(leaf.URIs) != 1 {
 		return "", badNode(errors.New("certificate does not hold exactly one URI"))
 	}
+
 	name, ok := strings.CutPrefix(leaf.URIs[0].String(), "trainyard://node/")
 	if !ok || !id.Name(name) || name != leaf.Subject.CommonName {
 		return "", badNode(errors.New("certificate does not name a node"))
 	}
+
 	return id.Node(name), nil
 }
 
 func badNode(cause error) error {
 	return fault.New(fault.Unknown, "node_certificate_invalid", "the certificate presented is not that of a node of this yard").
-		WithRemedy("join the machine again with: trainyard agent join").WithCause(cause)
+		WithRemedy("join the machine again with: trainyard agent join").
+		WithCause(cause)
 }

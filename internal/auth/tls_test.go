@@ -29,12 +29,16 @@ func get(t *testing.T, client *http.Client, addr string) (string, error) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	resp, err := client.Do(req)
 	if err != nil {
 		return "", err
 	}
+
 	defer func() { _ = resp.Body.Close() }()
+
 	body, err := io.ReadAll(resp.Body)
+
 	return strings.TrimSpace(string(body)), err
 }
 
@@ -42,6 +46,7 @@ func clientWith(t *testing.T, cfg *tls.Config) *http.Client {
 	t.Helper()
 	transport := &http.Transport{TLSClientConfig: cfg, ForceAttemptHTTP2: true}
 	t.Cleanup(transport.CloseIdleConnections)
+
 	return &http.Client{Transport: transport}
 }
 
@@ -51,6 +56,7 @@ func pinned(t *testing.T, ca *auth.CA) *tls.Config {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	return cfg
 }
 
@@ -70,10 +76,12 @@ func TestAClientWithoutCertificateIsServedButIsNoNode(t *testing.T) {
 	now := time.Now()
 	ca := openCA(t, now)
 	addr := serve(t, ca, serverTLS(t, ca, newClock(now), "127.0.0.1"))
+
 	unjoined, err := auth.NewNodeIdentity(ca.PEM())
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	for name, cfg := range map[string]*tls.Config{"person": pinned(t, ca), "node before its join": unjoined.TLS()} {
 		got, err := get(t, clientWith(t, cfg), addr)
 		if err != nil || got != "node_certificate_missing" {
@@ -93,6 +101,7 @@ func TestWrongCertificatesEndTheHandshake(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	asClient := pinned(t, ca)
 	asClient.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return &server, nil }
 	stranger := joined(t, other, "gpu-1", now).TLS()
@@ -109,6 +118,7 @@ func TestWrongCertificatesEndTheHandshake(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
+
 			if got, err := get(t, clientWith(t, cfg), addr); err == nil {
 				t.Errorf("the server answered %q", got)
 			}
@@ -125,6 +135,7 @@ func TestANodeCertificateCannotServe(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	rogue := *cert
 	rogue.Certificate = append(rogue.Certificate[:1:1], parseCert(t, ca.PEM()).Raw)
 	addr := serve(t, ca, &tls.Config{Certificates: []tls.Certificate{rogue}, Time: time.Now})
@@ -135,6 +146,7 @@ func TestANodeCertificateCannotServe(t *testing.T) {
 			t.Errorf("a client that wants %q believed the node and got %q", name, got)
 		}
 	}
+
 	_, _, err = auth.FetchCA(t.Context(), addr, ca.Hash())
 	wantFault(t, err, fault.Denied, "server_name_mismatch")
 }
@@ -149,10 +161,12 @@ func TestACertificateForClientsCannotServeEvenWithTheRightHost(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	signer, err := tls.LoadX509KeyPair(filepath.Join(dir, "ca.pem"), filepath.Join(dir, "ca.pem"))
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	key := ecKey(t, elliptic.P256())
 	der, err := x509.CreateCertificate(rand.Reader, &x509.Certificate{
 		SerialNumber: big.NewInt(1),
@@ -161,13 +175,21 @@ func TestACertificateForClientsCannotServeEvenWithTheRightHost(t *testing.T) {
 		IPAddresses:  []net.IP{net.IPv4(127, 0, 0, 1)},
 		ExtKeyUsage:  []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth},
 	}, parseCert(t, ca.PEM()), key.Public(), signer.PrivateKey)
+
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	chain := [][]byte{der, parseCert(t, ca.PEM()).Raw}
-	addr := serve(t, ca, &tls.Config{Certificates: []tls.Certificate{{Certificate: chain, PrivateKey: key}}, Time: time.Now})
+	addr := serve(
+		t,
+		ca,
+		&tls.Config{Certificates: []tls.Certificate{{Certificate: chain, PrivateKey: key}}, Time: time.Now},
+	)
+
 	_, _, err = auth.FetchCA(t.Context(), addr, ca.Hash())
 	wantFault(t, err, fault.Denied, "server_certificate_invalid")
+
 	if got, err := get(t, clientWith(t, pinned(t, ca)), addr); err == nil {
 		t.Errorf("a client believed it and got %q", got)
 	}
@@ -184,25 +206,31 @@ func TestNodeOfChecksTheConnectionAsItIsNow(t *testing.T) {
 			VerifiedChains:   [][]*x509.Certificate{{cert, root}},
 		}
 	}
+
 	leaf := func(ca *auth.CA) *x509.Certificate {
 		cert, err := joined(t, ca, "gpu-1", now).TLS().GetClientCertificate(nil)
 		if err != nil {
 			t.Fatal(err)
 		}
+
 		return cert.Leaf
 	}
+
 	server, err := ca.ServerCertificate([]string{"localhost"}, now)
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	renamed := *leaf(ca)
 	renamed.Subject.CommonName = "gpu-2"
 	good := state(ca, leaf(ca))
 	unverified := state(ca, leaf(ca))
 	unverified.VerifiedChains = nil
+
 	if node, err := ca.NodeOf(good, now); err != nil || node != "gpu-1" {
 		t.Errorf("node = %q, %v", node, err)
 	}
+
 	tests := []struct {
 		name string
 		cs   *tls.ConnectionState
@@ -218,11 +246,13 @@ func TestNodeOfChecksTheConnectionAsItIsNow(t *testing.T) {
 		{"expired since the handshake", good, now.Add(31 * 24 * time.Hour), "node_certificate_expired"},
 		{"clock before its start", good, now.Add(-2 * time.Hour), "node_certificate_expired"},
 	}
+
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
 			node, err := ca.NodeOf(tt.cs, tt.at)
 			wantFault(t, err, fault.Unknown, tt.code)
+
 			if node != "" {
 				t.Errorf("node = %q all the same", node)
 			}
@@ -239,20 +269,26 @@ func TestTheServerRenewsItsCertificate(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	current := func() *x509.Certificate {
 		cert, err := identity.GetCertificate(nil)
 		if err != nil {
 			t.Fatal(err)
 		}
+
 		return cert.Leaf
 	}
+
 	first := current()
 	clk.add(59 * 24 * time.Hour)
+
 	if !current().Equal(first) {
 		t.Error("renewed before two thirds of its life")
 	}
+
 	clk.add(2 * 24 * time.Hour)
 	var wg sync.WaitGroup
+
 	seen := make([]*x509.Certificate, 8)
 	for i := range seen {
 		wg.Go(func() {
@@ -261,20 +297,26 @@ func TestTheServerRenewsItsCertificate(t *testing.T) {
 			}
 		})
 	}
+
 	wg.Wait()
+
 	second := current()
 	if second.Equal(first) || !second.NotAfter.After(first.NotAfter) {
 		t.Error("not renewed after two thirds of its life")
 	}
+
 	for _, cert := range seen {
 		if cert == nil || !cert.Equal(second) {
 			t.Error("handshakes at one time got different certificates")
 		}
 	}
+
 	clk.add(-100 * 24 * time.Hour)
+
 	if third := current(); !third.NotBefore.Before(clk.Now()) {
 		t.Error("after the clock went back the certificate lies in the future")
 	}
+
 	clk.add(12 * 365 * 24 * time.Hour)
 	_, err = identity.GetCertificate(nil)
 	wantFault(t, err, fault.Unavailable, "ca_expired")
@@ -296,6 +338,7 @@ func TestFetchCA(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	foreign.Certificate[1] = parseCert(t, ca.PEM()).Raw
 	mixed := serve(t, ca, &tls.Config{Certificates: []tls.Certificate{foreign}, Time: time.Now})
 	lone := foreign
@@ -320,11 +363,13 @@ func TestFetchCA(t *testing.T) {
 		{"not TLS", plainServer(t), "", fault.Unavailable, "server_not_tls"},
 		{"nobody there", closedPort(t), "", fault.Unavailable, "server_unreachable"},
 	}
+
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
 			caPEM, hash, err := auth.FetchCA(t.Context(), tt.addr, tt.hash)
 			wantFault(t, err, tt.kind, tt.code)
+
 			if caPEM != nil || hash != "" {
 				t.Error("a CA was returned all the same")
 			}
@@ -338,7 +383,9 @@ func TestFetchCAStopsWithItsContext(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	defer func() { _ = ln.Close() }()
+
 	ctx, cancel := context.WithCancel(t.Context())
 	accepted := make(chan net.Conn, 1)
 	go func() { // a server that takes the connection and then says nothing
@@ -347,11 +394,14 @@ func TestFetchCAStopsWithItsContext(t *testing.T) {
 			cancel()
 		}
 	}()
+
 	_, _, err = auth.FetchCA(ctx, ln.Addr().String(), "")
 	wantFault(t, err, fault.Unavailable, "server_unreachable")
+
 	if !errors.Is(err, context.Canceled) {
 		t.Errorf("error = %v, want that of the context", err)
 	}
+
 	_ = (<-accepted).Close()
 	cancel()
 }
@@ -363,13 +413,16 @@ func plainServer(t *testing.T) string {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	srv := &http.Server{ErrorLog: log.New(io.Discard, "", 0)}
 	done := make(chan error, 1)
 	go func() { done <- srv.Serve(ln) }()
+
 	t.Cleanup(func() {
 		_ = srv.Close()
 		<-done
 	})
+
 	return ln.Addr().String()
 }
 
@@ -380,9 +433,11 @@ func closedPort(t *testing.T) string {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	if err := ln.Close(); err != nil {
 		t.Fatal(err)
 	}
+
 	return ln.Addr().String()
 }
 
@@ -395,6 +450,7 @@ func TestOnlyOneCACertificateCanBePinned(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	for name, data := range map[string][]byte{
 		"nothing":     nil,
 		"no PEM":      []byte("hello"),
@@ -404,6 +460,7 @@ func TestOnlyOneCACertificateCanBePinned(t *testing.T) {
 	} {
 		_, err := auth.PinnedTLS(data)
 		wantFault(t, err, fault.Invalid, "ca_invalid")
+
 		if _, err := auth.NewNodeIdentity(data); err == nil {
 			t.Errorf("%s: a node trusts it", name)
 		}

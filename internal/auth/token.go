@@ -60,22 +60,27 @@ func Mint(kind tenant.TokenKind, entropy io.Reader, caHash string) (Secret, erro
 		return Secret{}, fault.New(fault.Invalid, "token_kind_invalid", "there is no kind of token called %.40q", string(kind)).
 			WithRemedy("use %s, %s or %s", tenant.AccessToken, tenant.BootstrapToken, tenant.JoinToken)
 	}
+
 	if carries && !isHash(caHash) {
 		return Secret{}, fault.New(fault.Internal, "ca_hash_invalid", "a %s token needs the hash of the CA", kind)
 	}
+
 	var raw [idLen + secretBytes]byte
 	if _, err := io.ReadFull(entropy, raw[:]); err != nil {
 		return Secret{}, fmt.Errorf("mint %s token: %w", kind, err)
 	}
+
 	name := make([]byte, idLen)
 	for i := range name {
 		name[i] = alphabet[raw[i]%byte(len(alphabet))] // 32 divides 256: every letter is equally likely
 	}
+
 	secret := base32.NewEncoding(alphabet).WithPadding(base32.NoPadding).EncodeToString(raw[idLen:])
 	text := prefix + "_" + string(name) + "_" + secret
 	if carries {
 		text += "_" + caHash
 	}
+
 	return Secret{ID: id.Token(name), Text: text, Hash: HashSecret(secret)}, nil
 }
 
@@ -90,6 +95,7 @@ func prefixOf(kind tenant.TokenKind) (prefix string, carriesHash, ok bool) {
 	case tenant.JoinToken:
 		return "tyj", true, true
 	}
+
 	return "", false, false
 }
 
@@ -103,6 +109,7 @@ func kindOf(prefix string) (kind tenant.TokenKind, carriesHash, ok bool) {
 	case "tyj":
 		return tenant.JoinToken, true, true
 	}
+
 	return "", false, false
 }
 
@@ -117,15 +124,18 @@ func Parse(text string) (Parsed, error) {
 	if len(text) > maxToken {
 		return Parsed{}, malformed("is longer than a token can be")
 	}
+
 	prefix, rest, _ := strings.Cut(text, "_")
 	kind, carries, ok := kindOf(prefix)
 	if !ok {
 		return Parsed{}, malformed("does not begin with ty_, tyb_ or tyj_")
 	}
+
 	name, rest, _ := strings.Cut(rest, "_")
 	if len(name) != idLen || !isBase32(name) {
 		return Parsed{}, malformed("has an id that is not %d letters and digits", idLen)
 	}
+
 	secret, hash, more := strings.Cut(rest, "_")
 	if len(secret) != secretLen || !isBase32(secret) {
 		return Parsed{}, malformed("is incomplete or has characters that do not belong there")
@@ -136,6 +146,7 @@ func Parse(text string) (Parsed, error) {
 	if carries && !isHash(hash) {
 		return Parsed{}, malformed("has a CA hash that is not %d hex digits", hashLen)
 	}
+
 	return Parsed{Kind: kind, ID: id.Token(name), Secret: secret, CAHash: hash}, nil
 }
 
@@ -150,6 +161,7 @@ func isBase32(s string) bool {
 			return false
 		}
 	}
+
 	return true
 }
 
@@ -160,6 +172,7 @@ func isHash(s string) bool {
 			return false
 		}
 	}
+
 	return len(s) == hashLen
 }
 
@@ -180,6 +193,7 @@ func Matches(t *tenant.Token, p Parsed, now time.Time) error {
 		return fault.New(fault.Unknown, "token_invalid", "the token is not known here").
 			WithRemedy("check that it is complete and for this yard; if so, ask for a new one")
 	}
+
 	switch {
 	case t.Usable(now):
 		return nil
@@ -188,6 +202,7 @@ func Matches(t *tenant.Token, p Parsed, now time.Time) error {
 	case !now.Before(t.Expires):
 		return refusal(t, "token_expired", "expired at "+t.Expires.UTC().Format(time.RFC3339))
 	}
+
 	return refusal(t, codeUsedUp, "has been used as often as it may")
 }
 
@@ -203,6 +218,7 @@ func UsedUp(err error) bool {
 // refusal is the error for a token that is right but no longer good.
 func refusal(t *tenant.Token, code, what string) error {
 	var remedy string
+
 	switch t.Kind {
 	case tenant.AccessToken:
 		remedy = "make a new one with: trainyard tokens create"
@@ -211,6 +227,7 @@ func refusal(t *tenant.Token, code, what string) error {
 	case tenant.BootstrapToken:
 		remedy = "ask an admin for an access token, or look for a newer bootstrap token in the server's output"
 	}
+
 	return fault.New(fault.Unknown, code, "%s token %s %s", t.Kind, t.ID, what).WithRemedy("%s", remedy)
 }
 
@@ -219,6 +236,7 @@ func secretIs(secret, hash string) bool {
 	sum := sha256.Sum256([]byte(secret))
 	var text [hashLen]byte
 	hex.Encode(text[:], sum[:])
+
 	return subtle.ConstantTimeCompare(text[:], []byte(hash)) == 1
 }
 

@@ -31,6 +31,7 @@ func mint(tb testing.TB, kind tenant.TokenKind) auth.Secret {
 	if err != nil {
 		tb.Fatal(err)
 	}
+
 	return s
 }
 
@@ -40,6 +41,7 @@ func parse(tb testing.TB, text string) auth.Parsed {
 	if err != nil {
 		tb.Fatal(err)
 	}
+
 	return p
 }
 
@@ -49,7 +51,9 @@ func TestAMintedTokenHasThePublishedForm(t *testing.T) {
 	for i := range entropy {
 		entropy[i] = byte(i)
 	}
+
 	const name, secret = "abcdefghij", "bifqydiob4ibceqtcqkrmfyydenbwha5dypsaijcemsckjrhfauq"
+
 	for kind, want := range map[tenant.TokenKind]string{
 		tenant.AccessToken:    "ty_",
 		tenant.BootstrapToken: "tyb_",
@@ -59,15 +63,19 @@ func TestAMintedTokenHasThePublishedForm(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
+
 		p := parse(t, s.Text)
 		want += name + "_" + secret
+
 		wantCA := ""
 		if kind != tenant.AccessToken {
 			want, wantCA = want+"_"+caHash, caHash
 		}
+
 		if s.Text != want || s.ID != name {
 			t.Errorf("%s: text = %q, want %q", kind, s.Text, want)
 		}
+
 		if p.Kind != kind || p.ID != s.ID || p.CAHash != wantCA || p.Secret != secret || auth.HashSecret(p.Secret) != s.Hash {
 			t.Errorf("%s: what was parsed is not what was minted", kind)
 		}
@@ -86,16 +94,24 @@ func TestMintRefuses(t *testing.T) {
 	t.Parallel()
 	_, err := auth.Mint("master", rand.Reader, caHash)
 	wantFault(t, err, fault.Invalid, "token_kind_invalid")
+
 	if _, err := auth.Mint(tenant.JoinToken, rand.Reader, "abc"); codeOf(err) != "ca_hash_invalid" {
 		t.Errorf("with a bad CA hash: %v", err)
 	}
-	if s, err := auth.Mint(tenant.AccessToken, iotest.DataErrReader(bytes.NewReader(make([]byte, 41))), ""); err == nil || s.Text != "" {
+
+	if s, err := auth.Mint(
+		tenant.AccessToken,
+		iotest.DataErrReader(bytes.NewReader(make([]byte, 41))),
+		"",
+	); err == nil ||
+		s.Text != "" {
 		t.Error("a token was minted from too little entropy")
 	}
 }
 
 func TestHashSecretIsSHA256(t *testing.T) {
 	t.Parallel()
+
 	if got := auth.HashSecret("abc"); got != "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad" {
 		t.Errorf("hash = %s", got)
 	}
@@ -115,24 +131,39 @@ func TestMalformedTokensAreRefusedWithoutEcho(t *testing.T) {
 		{"bad id", "ty_abcde01890" + access[13:], "the token has an id that is not 10 letters and digits"},
 		{"cut secret", access[:len(access)-1], "the token is incomplete or has characters that do not belong there"},
 		{"longer secret", access + "a", "the token is incomplete or has characters that do not belong there"},
-		{"capital in the secret", access[:len(access)-1] + "A", "the token is incomplete or has characters that do not belong there"},
+		{
+			"capital in the secret",
+			access[:len(access)-1] + "A",
+			"the token is incomplete or has characters that do not belong there",
+		},
 		{"no secret", access[:14], "the token is incomplete or has characters that do not belong there"},
 		{"access with a hash", access + "_" + caHash, "the token has too many or too few parts for its kind"},
 		{"access with an end", access + "_", "the token has too many or too few parts for its kind"},
 		{"join without hash", join[:len(join)-65], "the token has too many or too few parts for its kind"},
 		{"join with a cut hash", join[:len(join)-1], "the token has a CA hash that is not 64 hex digits"},
 		{"join with more", join + "_x", "the token has a CA hash that is not 64 hex digits"},
-		{"space inside", access[:20] + " " + access[20:], "the token is incomplete or has characters that do not belong there"},
-		{"zero byte", access[:20] + "\x00" + access[21:], "the token is incomplete or has characters that do not belong there"},
+		{
+			"space inside",
+			access[:20] + " " + access[20:],
+			"the token is incomplete or has characters that do not belong there",
+		},
+		{
+			"zero byte",
+			access[:20] + "\x00" + access[21:],
+			"the token is incomplete or has characters that do not belong there",
+		},
 	}
+
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
 			p, err := auth.Parse(tt.text)
 			wantFault(t, err, fault.Invalid, "token_malformed")
+
 			if diff := cmp.Diff(tt.message+" (copy the whole token as it was printed)", err.Error()); diff != "" {
 				t.Error(diff)
 			}
+
 			if p != (auth.Parsed{}) {
 				t.Error("a refused token left something behind")
 			}
@@ -142,23 +173,29 @@ func TestMalformedTokensAreRefusedWithoutEcho(t *testing.T) {
 
 func TestSecretsAreHiddenWhereverTheyArePrinted(t *testing.T) {
 	t.Parallel()
+
 	for _, kind := range kinds() {
 		s := mint(t, kind)
 		p := parse(t, s.Text)
+
 		var out bytes.Buffer
 		for _, handler := range []slog.Handler{slog.NewTextHandler(&out, nil), slog.NewJSONHandler(&out, nil)} {
 			slog.New(handler).Info("token minted", "secret", s, "parsed", p, "pointers", []any{&s, &p},
 				"inside", struct{ S, P any }{s, p}, "list", []auth.Secret{s})
 		}
+
 		for _, verb := range []string{"%v", "%+v", "%#v", "%s", "%q", "%x"} {
 			fmt.Fprintf(&out, verb+verb+verb+verb+verb, s, p, &s, &p, []any{s, p})
 		}
+
 		if err := json.NewEncoder(&out).Encode(map[string]any{"s": s, "p": &p}); err != nil {
 			t.Fatal(err)
 		}
+
 		if !strings.Contains(out.String(), string(s.ID)) {
 			t.Error("the output does not even name the token")
 		}
+
 		for _, hidden := range []string{p.Secret, s.Hash, fmt.Sprintf("%x", p.Secret)} {
 			if strings.Contains(out.String(), hidden) {
 				t.Errorf("the output of a %s token shows what should be hidden", kind)
@@ -189,16 +226,42 @@ func TestMatches(t *testing.T) {
 		{"changed secret", func(_ *tenant.Token, p *auth.Parsed) { p.Secret = flip(p.Secret) }, kinds(), "token_invalid"},
 		{"empty secret", func(_ *tenant.Token, p *auth.Parsed) { p.Secret = "" }, kinds(), "token_invalid"},
 		{"hash instead of secret", func(t *tenant.Token, p *auth.Parsed) { p.Secret = t.Hash }, kinds(), "token_invalid"},
-		{"record without hash", func(t *tenant.Token, p *auth.Parsed) { t.Hash, p.Secret = "", "" }, kinds(), "token_invalid"},
+		{
+			"record without hash",
+			func(t *tenant.Token, p *auth.Parsed) { t.Hash, p.Secret = "", "" },
+			kinds(),
+			"token_invalid",
+		},
 		{"another id", func(_ *tenant.Token, p *auth.Parsed) { p.ID = "aaaaaaaaaa" }, kinds(), "token_invalid"},
 		{"another kind", func(t *tenant.Token, _ *auth.Parsed) { t.Kind = "other" }, kinds(), "token_invalid"},
-		{"wrong secret of a revoked one", func(t *tenant.Token, p *auth.Parsed) { t.Revoked, p.Secret = true, flip(p.Secret) }, kinds(), "token_invalid"},
+		{
+			"wrong secret of a revoked one",
+			func(t *tenant.Token, p *auth.Parsed) { t.Revoked, p.Secret = true, flip(p.Secret) },
+			kinds(),
+			"token_invalid",
+		},
 		{"expired", func(t *tenant.Token, _ *auth.Parsed) { t.Expires = now }, kinds(), "token_expired"},
 		{"revoked", func(t *tenant.Token, _ *auth.Parsed) { t.Revoked = true }, kinds(), "token_revoked"},
-		{"revoked and expired", func(t *tenant.Token, _ *auth.Parsed) { t.Revoked, t.Expires = true, now }, kinds(), "token_revoked"},
-		{"used up", func(t *tenant.Token, _ *auth.Parsed) { t.UsesLeft = 0 }, []tenant.TokenKind{tenant.BootstrapToken, tenant.JoinToken}, "token_used_up"},
-		{"uses do not count", func(t *tenant.Token, _ *auth.Parsed) { t.UsesLeft = 0 }, []tenant.TokenKind{tenant.AccessToken}, ""},
+		{
+			"revoked and expired",
+			func(t *tenant.Token, _ *auth.Parsed) { t.Revoked, t.Expires = true, now },
+			kinds(),
+			"token_revoked",
+		},
+		{
+			"used up",
+			func(t *tenant.Token, _ *auth.Parsed) { t.UsesLeft = 0 },
+			[]tenant.TokenKind{tenant.BootstrapToken, tenant.JoinToken},
+			"token_used_up",
+		},
+		{
+			"uses do not count",
+			func(t *tenant.Token, _ *auth.Parsed) { t.UsesLeft = 0 },
+			[]tenant.TokenKind{tenant.AccessToken},
+			"",
+		},
 	}
+
 	for _, tt := range tests {
 		for _, kind := range tt.kinds {
 			t.Run(tt.name+"/"+string(kind), func(t *testing.T) {
@@ -211,15 +274,19 @@ func TestMatches(t *testing.T) {
 					if err != nil {
 						t.Error(err)
 					}
+
 					return
 				}
+
 				wantFault(t, err, fault.Unknown, tt.code)
+
 				if p.Secret != "" && strings.Contains(err.Error(), p.Secret) {
 					t.Error("the error shows the secret")
 				}
 			})
 		}
 	}
+
 	wantFault(t, auth.Matches(nil, auth.Parsed{}, now), fault.Unknown, "token_invalid")
 }
 
@@ -229,6 +296,7 @@ func flip(secret string) string {
 	if secret[len(secret)-1] == last {
 		last = 'b'
 	}
+
 	return secret[:len(secret)-1] + string(last)
 }
 
@@ -241,30 +309,40 @@ func FuzzParse(f *testing.F) {
 		f.Add(text + "_")
 		f.Add(strings.ToUpper(text))
 	}
+
 	for _, text := range []string{"", "ty", "ty_", "tyb__", "tyj_abcdefghij_", "ty_\x00", "ty_é_é", strings.Repeat("_", 300)} {
 		f.Add(text)
 	}
+
 	f.Fuzz(func(t *testing.T, text string) {
 		p, err := auth.Parse(text)
 		if err != nil {
 			if fault.KindOf(err) != fault.Invalid || p != (auth.Parsed{}) {
 				t.Fatalf("refused with %v", err)
 			}
+
 			for part := range strings.SplitSeq(strings.TrimSpace(text), "_") {
 				if len(part) > 20 && strings.Contains(err.Error(), part) {
 					t.Fatalf("the error quotes the token: %v", err)
 				}
 			}
+
 			return
 		}
+
 		again := map[tenant.TokenKind]string{tenant.AccessToken: "ty", tenant.BootstrapToken: "tyb", tenant.JoinToken: "tyj"}[p.Kind] +
-			"_" + string(p.ID) + "_" + p.Secret
+			"_" + string(
+			p.ID,
+		) + "_" + p.Secret
+
 		if p.Kind != tenant.AccessToken {
 			again += "_" + p.CAHash
 		}
+
 		if again != strings.TrimSpace(text) {
 			t.Fatalf("the parts give another text")
 		}
+
 		if strings.Contains(fmt.Sprint(p), p.Secret) || !id.Name(string(p.ID)) {
 			t.Fatal("the secret shows, or the id is no name")
 		}

@@ -55,6 +55,7 @@ func OpenDir(root string) (*Dir, error) {
 	if err := os.MkdirAll(filepath.Join(root, unfinished), 0o700); err != nil {
 		return nil, fmt.Errorf("make blob folder: %w", err)
 	}
+
 	return &Dir{root}, nil
 }
 
@@ -62,9 +63,11 @@ func OpenDir(root string) (*Dir, error) {
 // would lead out of the folder is refused all the same.
 func (d *Dir) path(name string) (string, error) {
 	first, _, _ := strings.Cut(name, "/")
-	if !fs.ValidPath(name) || !filepath.IsLocal(name) || name == "." || first == unfinished || strings.ContainsRune(name, 0) {
+	if !fs.ValidPath(name) || !filepath.IsLocal(name) || name == "." || first == unfinished ||
+		strings.ContainsRune(name, 0) {
 		return "", fault.New(fault.Invalid, "blob_name", "%q cannot name a blob", name)
 	}
+
 	return filepath.Join(d.root, filepath.FromSlash(name)), nil
 }
 
@@ -75,6 +78,7 @@ func (d *Dir) Put(ctx context.Context, name string, r io.Reader) error {
 	if err != nil {
 		return err
 	}
+
 	dir := filepath.Dir(path)
 	if err := makeDir(dir); err != nil {
 		return unavailable("write", name, err)
@@ -84,6 +88,7 @@ func (d *Dir) Put(ctx context.Context, name string, r io.Reader) error {
 	if err := atomicfile.WriteFrom(path, readerUntil{ctx, r}, temp); err != nil {
 		return unavailable("write", name, err)
 	}
+
 	return nil
 }
 
@@ -97,6 +102,7 @@ func (u readerUntil) Read(p []byte) (int, error) {
 	if err := u.ctx.Err(); err != nil {
 		return 0, err
 	}
+
 	return u.r.Read(p)
 }
 
@@ -110,10 +116,12 @@ func makeDir(dir string) error {
 		if err := makeDir(filepath.Dir(dir)); err != nil {
 			return err
 		}
+
 		return makeDir(dir)
 	case err != nil:
 		return err
 	}
+
 	return atomicfile.SyncDir(filepath.Dir(dir))
 }
 
@@ -123,11 +131,13 @@ func (d *Dir) Get(_ context.Context, name string) (io.ReadCloser, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	if has, err := isFile(path); err != nil {
 		return nil, unavailable("look for", name, err)
 	} else if !has {
 		return nil, notFound(name)
 	}
+
 	f, err := os.Open(path)
 	if errors.Is(err, fs.ErrNotExist) { // deleted in between
 		return nil, notFound(name)
@@ -135,6 +145,7 @@ func (d *Dir) Get(_ context.Context, name string) (io.ReadCloser, error) {
 	if err != nil {
 		return nil, unavailable("read", name, err)
 	}
+
 	return f, nil
 }
 
@@ -148,6 +159,7 @@ func isFile(path string) (bool, error) {
 	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENOTDIR) { // a blob has the name that a folder would
 		return false, nil
 	}
+
 	return err == nil && info.Mode().IsRegular(), err
 }
 
@@ -157,10 +169,12 @@ func (d *Dir) Has(_ context.Context, name string) (bool, error) {
 	if err != nil {
 		return false, err
 	}
+
 	has, err := isFile(path)
 	if err != nil {
 		return false, unavailable("look for", name, err)
 	}
+
 	return has, nil
 }
 
@@ -176,42 +190,54 @@ func (d *Dir) Delete(_ context.Context, name string) error {
 	if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return unavailable("remove", name, err)
 	}
+
 	return nil
 }
 
 // List returns the names that begin with prefix.
 func (d *Dir) List(ctx context.Context, prefix string) ([]string, error) {
 	start := d.root
+
 	if end := strings.LastIndexByte(prefix, '/'); end >= 0 {
 		var err error
-		if start, err = d.path(prefix[:end]); err != nil {
+		start, err = d.path(prefix[:end])
+		if err != nil {
 			return nil, err
 		}
 	}
+
 	var names []string
 	err := filepath.WalkDir(start, func(file string, entry fs.DirEntry, err error) error {
 		if errors.Is(err, fs.ErrNotExist) {
 			return nil
 		}
+
 		if err != nil || entry.IsDir() {
 			if file == filepath.Join(d.root, unfinished) {
 				return fs.SkipDir
 			}
+
 			return errors.Join(err, ctx.Err())
 		}
+
 		rel, err := filepath.Rel(d.root, file)
 		if err != nil {
 			return err
 		}
+
 		if name := filepath.ToSlash(rel); strings.HasPrefix(name, prefix) {
 			names = append(names, name)
 		}
+
 		return nil
 	})
+
 	if err != nil {
 		return nil, unavailable("list", prefix, err)
 	}
+
 	slices.Sort(names)
+
 	return names, nil
 }
 

@@ -25,11 +25,13 @@ func open(t *testing.T, root string) *blob.Dir {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	return d
 }
 
 func put(t *testing.T, d *blob.Dir, name, text string) {
 	t.Helper()
+
 	if err := d.Put(t.Context(), name, strings.NewReader(text)); err != nil {
 		t.Fatalf("put %s: %v", name, err)
 	}
@@ -41,11 +43,14 @@ func get(t *testing.T, d *blob.Dir, name string) string {
 	if err != nil {
 		return string(fault.KindOf(err))
 	}
+
 	defer func() { _ = r.Close() }()
+
 	text, err := io.ReadAll(r)
 	if err != nil {
 		t.Fatalf("read %s: %v", name, err)
 	}
+
 	return string(text)
 }
 
@@ -55,6 +60,7 @@ func list(t *testing.T, d *blob.Dir, prefix string) []string {
 	if err != nil {
 		t.Fatalf("list %q: %v", prefix, err)
 	}
+
 	return names
 }
 
@@ -66,11 +72,14 @@ func files(t *testing.T, root string) []string {
 		if err == nil && !e.IsDir() {
 			names = append(names, strings.TrimPrefix(path, root+"/"))
 		}
+
 		return err
 	})
+
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	return names
 }
 
@@ -82,10 +91,12 @@ func TestBlobsAreKept(t *testing.T) {
 	put(t, d, "logs/j1.10/0", "")
 	put(t, d, "files/ab/cd", "x")
 	put(t, d, "logs/j1.1/0", "hello") // the same once more
+
 	for range 2 {
 		if got := get(t, d, "logs/j1.1/0"); got != "hello" {
 			t.Errorf("read %q, want hello", got)
 		}
+
 		for prefix, want := range map[string][]string{
 			"":           {"files/ab/cd", "logs/j1.1/0", "logs/j1.10/0"},
 			"logs/":      {"logs/j1.1/0", "logs/j1.10/0"},
@@ -100,14 +111,18 @@ func TestBlobsAreKept(t *testing.T) {
 				t.Errorf("list %q: %s", prefix, diff)
 			}
 		}
+
 		d = open(t, root) // and all is there after a restart
 	}
+
 	if err := d.Delete(t.Context(), "logs/j1.1/0"); err != nil {
 		t.Error(err)
 	}
+
 	if err := d.Delete(t.Context(), "logs/j1.1/0"); err != nil {
 		t.Errorf("deleting what is not there: %v", err)
 	}
+
 	if got := get(t, d, "logs/j1.1/0"); got != "not_found" {
 		t.Errorf("read %q after it was deleted", got)
 	}
@@ -117,18 +132,22 @@ func TestFoldersAreNoBlobs(t *testing.T) {
 	t.Parallel()
 	d := open(t, t.TempDir())
 	put(t, d, "a/b", "x")
+
 	for _, name := range []string{"a", "a/b/c", "c"} {
 		has, err := d.Has(t.Context(), name)
 		if err != nil || has || get(t, d, name) != "not_found" {
 			t.Errorf("%s: has %v, %v, read %q; want nothing there", name, has, err, get(t, d, name))
 		}
+
 		if err := d.Delete(t.Context(), name); err != nil {
 			t.Errorf("delete %s: %v", name, err)
 		}
 	}
+
 	if has, err := d.Has(t.Context(), "a/b"); err != nil || !has {
 		t.Errorf("a/b is gone: %v, %v", has, err)
 	}
+
 	if err := d.Put(t.Context(), "a/b/c", strings.NewReader("x")); fault.KindOf(err) != fault.Unavailable {
 		t.Errorf("a blob below a blob: %v", err)
 	}
@@ -139,17 +158,22 @@ func TestCrashLeavesNothingHalfWritten(t *testing.T) {
 	root := t.TempDir()
 	d := open(t, root)
 	put(t, d, "a", "kept")
+
 	// What a process that was killed in the middle of Put leaves behind.
 	if err := os.WriteFile(filepath.Join(root, ".unfinished", "123"), []byte("half"), 0o600); err != nil {
 		t.Fatal(err)
 	}
+
 	if diff := cmp.Diff([]string{"a"}, list(t, d, "")); diff != "" {
 		t.Errorf("the half is listed: %s", diff)
 	}
+
 	d = open(t, root)
+
 	if diff := cmp.Diff([]string{"a"}, files(t, root)); diff != "" {
 		t.Errorf("files after a restart: %s", diff)
 	}
+
 	put(t, d, "b", "still works")
 }
 
@@ -162,11 +186,14 @@ func TestReaderThatFailsLeavesNoTrace(t *testing.T) {
 	if !errors.Is(err, broken) || fault.KindOf(err) != fault.Unavailable {
 		t.Errorf("put = %v, want the reader's error", err)
 	}
+
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
+
 	if err := d.Put(ctx, "a/b", strings.NewReader("x")); !errors.Is(err, context.Canceled) {
 		t.Errorf("put = %v, want cancelled", err)
 	}
+
 	if got := files(t, root); len(got) > 0 {
 		t.Errorf("left behind: %v", got)
 	}
@@ -176,9 +203,11 @@ func TestNamesThatLeadAstrayAreRefused(t *testing.T) {
 	t.Parallel()
 	outer := t.TempDir()
 	d := open(t, filepath.Join(outer, "blobs"))
+
 	if err := os.WriteFile(filepath.Join(outer, "secret"), []byte("secret"), 0o600); err != nil {
 		t.Fatal(err)
 	}
+
 	for _, name := range []string{"", ".", "..", "../secret", "a/../../secret", "/etc/passwd", "a//b", "a/", "./a", "a/./b", "a\x00b", ".unfinished", ".unfinished/x"} {
 		_, getErr := d.Get(t.Context(), name)
 		_, hasErr := d.Has(t.Context(), name)
@@ -190,11 +219,13 @@ func TestNamesThatLeadAstrayAreRefused(t *testing.T) {
 			}
 		}
 	}
+
 	for _, prefix := range []string{"../", "/", "/etc/", "a/../../", ".unfinished/"} {
 		if names, err := d.List(t.Context(), prefix); fault.KindOf(err) != fault.Invalid {
 			t.Errorf("list %q: %v, %v, want it refused", prefix, names, err)
 		}
 	}
+
 	if diff := cmp.Diff([]string{"secret"}, files(t, outer)); diff != "" {
 		t.Errorf("files: %s", diff)
 	}
@@ -204,6 +235,7 @@ func TestManyAtOnce(t *testing.T) {
 	t.Parallel()
 	d := open(t, t.TempDir())
 	large := bytes.Repeat([]byte("0123456789"), 10_000)
+
 	var all sync.WaitGroup
 	for i := range 16 {
 		all.Go(func() {
@@ -211,18 +243,22 @@ func TestManyAtOnce(t *testing.T) {
 			if err := d.Put(t.Context(), name, bytes.NewReader(large)); err != nil {
 				t.Errorf("put %s: %v", name, err)
 			}
+
 			r, err := d.Get(t.Context(), name)
 			if err != nil {
 				t.Errorf("get %s: %v", name, err)
 				return
 			}
+
 			got, err := io.ReadAll(r)
 			if err := errors.Join(err, r.Close()); err != nil || !bytes.Equal(got, large) {
 				t.Errorf("%s has %d bytes, %v", name, len(got), err)
 			}
 		})
 	}
+
 	all.Wait()
+
 	if got := list(t, d, "x/"); len(got) != 4 {
 		t.Errorf("listed %v, want 4", got)
 	}

@@ -16,10 +16,12 @@ import (
 func (a *app) stateNotes(first api.Job) func(api.Job) {
 	shown := first.Status
 	reason := first.Reason
+
 	return func(j api.Job) {
 		if j.Status == shown && j.Reason == reason {
 			return
 		}
+
 		shown, reason = j.Status, j.Reason
 		a.Note("%s", a.stateLine(j))
 	}
@@ -31,23 +33,29 @@ func (a *app) stateLine(j api.Job) string {
 	if a.Color(a.Stderr) {
 		word = statusColor(j.Status).Paint(word)
 	}
+
 	text := string(j.ID)
 	if j.Name != "" {
 		text += " " + table.Plain(j.Name)
 	}
+
 	text += " " + word
 	if j.State.Final() && j.Started != nil && j.Ended != nil {
 		text += " after " + table.Duration(j.Ended.Sub(*j.Started))
 	}
+
 	if j.Reason != "" {
 		text += ": " + table.Plain(j.Reason)
 	}
+
 	if rest := forecasts.Line(&j, a.Clock.Now()); rest != "" {
 		text += ", " + rest
 	}
+
 	if j.FakeGPUs {
 		text += " (fake GPUs)"
 	}
+
 	return text
 }
 
@@ -61,8 +69,10 @@ func (a *app) attach(ctx context.Context, client *api.Client, jobs []api.Job) er
 		a.Note("The file has %d jobs; they are not followed. Watch them with: trainyard jobs -w", len(jobs))
 		return nil
 	}
+
 	p := &follow.Printer{Out: a.Stdout}
 	ends, errs := make([]api.Job, len(jobs)), make([]error, len(jobs))
+
 	var group sync.WaitGroup
 	for i, j := range jobs {
 		label := ""
@@ -72,12 +82,15 @@ func (a *app) attach(ctx context.Context, client *api.Client, jobs []api.Job) er
 				label = table.Plain(j.Name)
 			}
 		}
+
 		group.Go(func() {
 			ends[i], errs[i] = follow.Follower{Note: a.Note}.Job(ctx, client, j.ID, api.LogFilter{},
 				func(l api.LogLine) error { return p.Line(label, l) }, a.stateNotes(j))
 		})
 	}
+
 	group.Wait()
+
 	return a.followed(ctx, ids(jobs), ends, errs)
 }
 
@@ -86,6 +99,7 @@ func (a *app) followed(ctx context.Context, jobs []string, ends []api.Job, errs 
 	if ctx.Err() != nil {
 		return a.detached(jobs)
 	}
+
 	for i := range jobs {
 		if errs[i] != nil {
 			return errs[i]
@@ -94,6 +108,7 @@ func (a *app) followed(ctx context.Context, jobs []string, ends []api.Job, errs 
 			return exit.With(code)
 		}
 	}
+
 	return nil
 }
 
@@ -104,7 +119,15 @@ func (a *app) detached(jobs []string) error {
 	if len(jobs) > 1 {
 		goes = "go on"
 	}
-	a.Note("\nDetached; %s %s.\n  come back:  trainyard logs -f %s\n  end:        trainyard cancel %s", list, goes, jobs[0], list)
+
+	a.Note(
+		"\nDetached; %s %s.\n  come back:  trainyard logs -f %s\n  end:        trainyard cancel %s",
+		list,
+		goes,
+		jobs[0],
+		list,
+	)
+
 	return exit.With(exit.Interrupted)
 }
 
@@ -113,5 +136,6 @@ func ids(jobs []api.Job) []string {
 	for i, j := range jobs {
 		list[i] = string(j.ID)
 	}
+
 	return list
 }

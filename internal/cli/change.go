@@ -36,6 +36,7 @@ func (a *app) changeCommand(c jobChange) *cobra.Command {
 			return a.doChange(cmd.Context(), c, args)
 		},
 	}
+
 	a.OutputFlag(cmd)
 	a.QuietFlag(cmd)
 
@@ -48,28 +49,40 @@ func (a *app) doChange(ctx context.Context, c jobChange, jobs []string) error {
 	if err != nil {
 		return err
 	}
+
 	defer client.Close()
+
 	page := api.JobPage{Jobs: []api.Job{}}
 	var first error
+
 	for _, name := range jobs {
 		j, err := c.call(client, ctx, id.Job(name))
 		if err == nil {
 			page.Jobs = append(page.Jobs, j)
 			continue
 		}
+
 		err = fmt.Errorf("%s %s: %w", c.verb, name, err)
 		if kind := fault.KindOf(err); ctx.Err() != nil || kind == fault.Unavailable || kind == fault.Unknown {
 			return err // the others would fare no better
 		}
+
 		if first != nil {
 			exit.Show(a.Stderr, err, a.Output == console.JSON)
 			continue
 		}
+
 		first = err
 	}
-	if err := a.Show(page, func() []string { return ids(page.Jobs) }, func() error { return a.changed(c, page.Jobs) }); err != nil {
+
+	if err := a.Show(
+		page,
+		func() []string { return ids(page.Jobs) },
+		func() error { return a.changed(c, page.Jobs) },
+	); err != nil {
 		return err
 	}
+
 	return first
 }
 
@@ -79,12 +92,15 @@ func (a *app) changed(c jobChange, jobs []api.Job) error {
 		if j.Reason != "" {
 			text += ": " + table.Plain(j.Reason)
 		}
+
 		if _, err := fmt.Fprintln(a.Stdout, text); err != nil {
 			return err
 		}
+
 		if !j.State.Final() {
 			a.Note("  next: %s", c.next)
 		}
 	}
+
 	return nil
 }

@@ -45,6 +45,7 @@ type app struct {
 func New(env Env) *cobra.Command {
 	a := &app{Console: console.New(env)}
 	a.foresee = forecasts.New(a.Console, a.connect, a.completeJobs)
+
 	root := &cobra.Command{
 		Use:   "trainyard",
 		Short: "Run a research team's training jobs",
@@ -57,6 +58,7 @@ Submit a job file with submit, watch it with logs and jobs, and list the machine
 		Args:          exit.NoArgs,
 		RunE:          func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
+
 	root.SetIn(a.In)
 	root.SetOut(env.Stdout)
 	root.SetErr(env.Stderr)
@@ -64,6 +66,7 @@ Submit a job file with submit, watch it with logs and jobs, and list the machine
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
 		return exit.Usagef(cmd, "%v", err)
 	})
+
 	root.AddGroup(
 		&cobra.Group{ID: GroupStart, Title: "Start:"},
 		&cobra.Group{ID: GroupJobs, Title: "Jobs:"},
@@ -71,6 +74,7 @@ Submit a job file with submit, watch it with logs and jobs, and list the machine
 		&cobra.Group{ID: GroupUsage, Title: "Usage, quotas and data:"},
 		&cobra.Group{ID: GroupAccess, Title: "Access:"},
 	)
+
 	root.PersistentFlags().StringVar(&a.context, "context", "", "use this `login` instead of the current one")
 	root.PersistentFlags().BoolVar(&a.NoColor, "no-color", false, "disable colors, as the variable NO_COLOR does")
 	add(root, GroupStart, a.login(), a.validate(), a.version())
@@ -83,6 +87,7 @@ Submit a job file with submit, watch it with logs and jobs, and list the machine
 	root.AddCommand(exit.Topic())
 	root.SetHelpCommandGroupID(GroupStart)
 	root.SetCompletionCommandGroupID(GroupStart)
+
 	return root
 }
 
@@ -99,19 +104,24 @@ func Execute(ctx context.Context, env Env, root *cobra.Command, args []string) i
 	began := false
 	mark(root, &began)
 	root.SetArgs(append([]string{}, args...)) // cobra takes nil for the process's own arguments
+
 	cmd, err := root.ExecuteContextC(ctx)
 	if err == nil {
 		return exit.OK
 	}
+
 	err = exit.Clarify(err)
 	if !began {
 		err = exit.AsUsage(cmd, err)
 	}
+
 	asJSON := false
 	if f := cmd.Flags().Lookup("output"); f != nil {
 		asJSON = f.Value.String() == console.JSON
 	}
+
 	exit.Show(env.Stderr, err, asJSON)
+
 	return exit.Code(err)
 }
 
@@ -120,6 +130,7 @@ func mark(cmd *cobra.Command, began *bool) {
 	for _, c := range cmd.Commands() {
 		mark(c, began)
 	}
+
 	if run := cmd.RunE; run != nil {
 		cmd.RunE = func(cmd *cobra.Command, args []string) error {
 			*began = true

@@ -39,10 +39,12 @@ func newBuffer() *buffer { return &buffer{grew: make(chan struct{}, 1)} }
 func (b *buffer) Write(p []byte) (int, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
+
 	select {
 	case b.grew <- struct{}{}:
 	default:
 	}
+
 	return b.text.Write(p)
 }
 
@@ -55,6 +57,7 @@ func (b *buffer) String() string {
 // await waits until the buffer holds a text.
 func (b *buffer) await(t *testing.T, text string) {
 	t.Helper()
+
 	for !strings.Contains(b.String(), text) {
 		select {
 		case <-b.grew:
@@ -82,10 +85,12 @@ func newYard(t *testing.T) *yard {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	cert, err := ca.ServerCertificate([]string{"127.0.0.1", "localhost"}, time.Now())
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	y := &yard{ca: ca, mux: http.NewServeMux(), body: map[string][]byte{}, head: map[string]http.Header{}}
 	y.Server = httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		body, err := io.ReadAll(r.Body)
@@ -93,6 +98,7 @@ func newYard(t *testing.T) *yard {
 			http.Error(w, err.Error(), http.StatusBadRequest)
 			return
 		}
+
 		r.Body = io.NopCloser(bytes.NewReader(body))
 		y.mu.Lock()
 		y.calls = append(y.calls, r.Method+" "+r.URL.RequestURI())
@@ -100,11 +106,13 @@ func newYard(t *testing.T) *yard {
 		y.mu.Unlock()
 		y.mux.ServeHTTP(w, r)
 	}))
+
 	y.TLS = &tls.Config{Certificates: []tls.Certificate{cert}}
 	y.EnableHTTP2 = true
 	y.Config.ErrorLog = log.New(io.Discard, "", 0) // refused handshakes are what some tests are about
 	y.StartTLS()
 	t.Cleanup(y.Close)
+
 	return y
 }
 
@@ -121,6 +129,7 @@ func (y *yard) refuse(pattern string, status int, p api.Problem) {
 func reply(w http.ResponseWriter, status int, value any) {
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(status)
+
 	if err := json.NewEncoder(w).Encode(value); err != nil {
 		panic(err)
 	}
@@ -133,17 +142,21 @@ func (y *yard) feed(pattern string, serve func(r *http.Request, send func(kind, 
 		w.WriteHeader(http.StatusOK)
 		flush := w.(http.Flusher).Flush
 		flush()
+
 		serve(r, func(kind, id string, data any) {
 			text, err := json.Marshal(data)
 			if err != nil {
 				panic(err)
 			}
+
 			if kind != "" {
 				_, _ = fmt.Fprintf(w, "event: %s\n", kind)
 			}
+
 			if id != "" {
 				_, _ = fmt.Fprintf(w, "id: %s\n", id)
 			}
+
 			_, _ = fmt.Fprintf(w, "data: %s\n\n", text)
 			flush()
 		})
@@ -174,12 +187,23 @@ func newPerson(t *testing.T) *person {
 	t.Helper()
 	p := &person{stdout: newBuffer(), stderr: newBuffer(), vars: map[string]string{}}
 	p.env = Env{
-		Stdin: strings.NewReader(""), Stdout: p.stdout, Stderr: p.stderr,
-		LookupEnv: func(key string) (string, bool) { v, ok := p.vars[key]; return v, ok },
-		Clock:     still{now}, Entropy: rand.NewChaCha8([32]byte{1}),
-		Version: "1.2.3", Commit: "0123456789abcdef", GoVersion: "go1.26.0", ConfigDir: filepath.Join(t.TempDir(), "trainyard"),
-		IsTerminal: func(any) bool { return p.terminal }, Width: func() int { return 0 },
+		Stdin:  strings.NewReader(""),
+		Stdout: p.stdout,
+		Stderr: p.stderr,
+		LookupEnv: func(key string) (string, bool) {
+			v, ok := p.vars[key]
+			return v, ok
+		},
+		Clock:      still{now},
+		Entropy:    rand.NewChaCha8([32]byte{1}),
+		Version:    "1.2.3",
+		Commit:     "0123456789abcdef",
+		GoVersion:  "go1.26.0",
+		ConfigDir:  filepath.Join(t.TempDir(), "trainyard"),
+		IsTerminal: func(any) bool { return p.terminal },
+		Width:      func() int { return 0 },
 	}
+
 	return p
 }
 
@@ -190,10 +214,13 @@ func (p *person) at(t *testing.T, y *yard) *person {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	file.Put(contexts.Context{Name: "test", Server: y.URL, User: "ada", Token: accessToken(t), CA: string(y.ca.PEM())})
+
 	if err := file.Save(); err != nil {
 		t.Fatal(err)
 	}
+
 	return p
 }
 
@@ -213,6 +240,7 @@ func mint(t *testing.T, kind tenant.TokenKind, hash string) string {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	return secret.Text
 }
 

@@ -15,16 +15,19 @@ func (a *app) connect() (*api.Client, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	c, err := file.Choose(a.context, a.Getenv)
 	if err != nil {
 		return nil, err
 	}
+
 	return open(c)
 }
 
 // open returns a client for a yard. Without a pinned CA the machine's own authorities count.
 func open(c contexts.Context) (*api.Client, error) {
 	var config *tls.Config
+
 	if c.CA != "" {
 		var err error
 		config, err = auth.PinnedTLS([]byte(c.CA))
@@ -32,6 +35,7 @@ func open(c contexts.Context) (*api.Client, error) {
 			return nil, err
 		}
 	}
+
 	return api.NewClient(c.Server, c.Token, config), nil
 }
 
@@ -41,6 +45,7 @@ func (a *app) logins() (*contexts.File, error) {
 	if err == nil && file.Exposed() {
 		a.Note("warning: other users of this machine can read your tokens; fix it with: chmod 600 %s", file.Path())
 	}
+
 	return file, err
 }
 
@@ -50,6 +55,8 @@ func (a *app) withClient(fn func(*api.Client) error) error {
 	if err != nil {
 		return err
 	}
+
 	defer client.Close()
+
 	return fn(client)
 }

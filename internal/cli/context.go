@@ -17,6 +17,7 @@ for one command with --context.`,
 		Example: "  trainyard context\n  trainyard context use lab",
 		RunE:    func(*cobra.Command, []string) error { return a.listContexts() },
 	}
+
 	use := &cobra.Command{
 		Use: "use NAME", Short: "Make a login the current one", Args: exit.Args(1, 1, "login"),
 		Example: "  trainyard context use lab",
@@ -25,20 +26,26 @@ for one command with --context.`,
 			if err != nil {
 				return err
 			}
+
 			login, ok := file.Get(args[0])
 			if !ok {
 				return contexts.NotFound(args[0])
 			}
+
 			file.Current = login.Name
 			if err := file.Save(); err != nil {
 				return err
 			}
+
 			_, err = fmt.Fprintf(a.Stdout, "The current login is %s at %s.\n", login.Name, login.Server)
+
 			return err
 		},
 	}
+
 	cmd.AddCommand(use)
 	a.OutputFlag(cmd)
+
 	return cmd
 }
 
@@ -55,12 +62,14 @@ func (a *app) listContexts() error {
 	if err != nil {
 		return err
 	}
+
 	list := struct {
 		Contexts []shownContext `json:"contexts"`
 	}{[]shownContext{}}
 	for _, c := range file.Contexts {
 		list.Contexts = append(list.Contexts, shownContext{c.Name, c.Server, c.User, c.Name == file.Current})
 	}
+
 	return a.Show(list, nil, func() error {
 		t := a.NewTable("CURRENT", "NAME", "USER", "SERVER")
 		for _, c := range list.Contexts {
@@ -68,8 +77,10 @@ func (a *app) listContexts() error {
 			if c.Current {
 				star = "*"
 			}
+
 			t.Row(star, c.Name, c.User, c.Server)
 		}
+
 		return a.WriteTable(t, "no logins", "trainyard login https://HOST:7443")
 	})
 }

@@ -24,6 +24,7 @@ func (a *app) cordon() *cobra.Command {
 			})
 		},
 	}
+
 	a.OutputFlag(cmd)
 
 	return cmd
@@ -38,6 +39,7 @@ func (a *app) eachNode(names []string, change func(*api.Client, id.Node) (api.No
 			if err != nil {
 				return fmt.Errorf("node %s: %w", name, err)
 			}
+
 			page.Nodes = append(page.Nodes, n)
 		}
 

@@ -23,6 +23,7 @@ the jobs run to their end, cordon the node instead.`,
 			})
 		},
 	}
+
 	a.OutputFlag(cmd)
 
 	return cmd

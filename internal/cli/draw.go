@@ -17,6 +17,7 @@ func hours(seconds float64) string {
 	case size > 0 && size < 0.1:
 		return strconv.FormatFloat(h, 'f', 3, 64)
 	}
+
 	return strconv.FormatFloat(h, 'f', 1, 64)
 }
 
@@ -30,6 +31,7 @@ func bar(rate float64) string {
 	if rest := eighths % 8; rest > 0 {
 		text += string([]rune("▏▎▍▌▋▊▉")[rest-1])
 	}
+
 	return text + strings.Repeat("·", barWidth-len([]rune(text)))
 }
 
@@ -45,15 +47,20 @@ func spark(values []float64) string {
 			if i%each == 0 {
 				sums = append(sums, 0)
 			}
+
 			sums[len(sums)-1] += v
 		}
+
 		values = sums
 	}
+
 	most := 0.0
 	for _, v := range values {
 		most = max(most, v)
 	}
+
 	steps := []rune("▁▂▃▄▅▆▇█")
+
 	var out strings.Builder
 	for _, v := range values {
 		switch {
@@ -63,5 +70,6 @@ func spark(values []float64) string {
 			out.WriteRune(steps[min(int(v/most*float64(len(steps))), len(steps)-1)])
 		}
 	}
+
 	return out.String()
 }

@@ -9,6 +9,7 @@ import (
 
 func TestAmountsAreWrittenForPeople(t *testing.T) {
 	t.Parallel()
+
 	for got, want := range map[string]string{
 		hours(5400):                    "1.5",
 		hours(-7200):                   "-2.0",
@@ -37,6 +38,7 @@ func TestDrawingsHaveTheirWidth(t *testing.T) {
 		if got := utf8.RuneCountInString(bar(rapid.Float64Range(-2, 2).Draw(rt, "rate"))); got != barWidth {
 			rt.Fatalf("a bar of %d characters", got)
 		}
+
 		values := rapid.SliceOfN(rapid.Float64Range(0, 1e9), 0, 1000).Draw(rt, "values")
 		if got := utf8.RuneCountInString(spark(values)); got > sparkWidth || len(values) <= sparkWidth && got != len(values) {
 			rt.Fatalf("%d values make %d characters", len(values), got)

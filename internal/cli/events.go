@@ -37,15 +37,19 @@ one object a line.`,
 			if limit < 1 {
 				return exit.Usagef(cmd, "--limit must be 1 or more")
 			}
+
 			f.Job, f.Node = id.Job(j), id.Node(node)
+
 			return a.withClient(func(c *api.Client) error {
 				if follow {
 					return a.followEvents(cmd.Context(), c, f)
 				}
+
 				return a.listEvents(cmd.Context(), c, f, limit)
 			})
 		},
 	}
+
 	flags := cmd.Flags()
 	flags.BoolVarP(&follow, "follow", "f", false, "follow until Ctrl-C")
 	flags.StringVar(&f.Kind, "kind", "", "only entries of this `kind`, or of all kinds with this prefix")
@@ -55,6 +59,7 @@ one object a line.`,
 	flags.IntVar(&limit, "limit", 50, "`number` of entries to show at most")
 	flags.BoolVar(&f.Specs, "specs", false, "with -o json: add job specs to submissions")
 	a.OutputFlag(cmd)
+
 	return cmd
 }
 
@@ -63,12 +68,14 @@ func (a *app) listEvents(ctx context.Context, client *api.Client, f api.EventFil
 	if err != nil {
 		return err
 	}
+
 	return a.Show(all, nil, func() error {
 		now := a.Clock.Now()
 		t := a.NewTable("SEQ", "WHEN", "KIND", "ACTOR", "ABOUT", "CHANGE", "REASON")
 		for _, e := range all.Events {
 			t.Row(fmt.Sprint(e.Seq), table.Ago(e.At, now), e.Kind, e.Actor, about(e), changeOf(e), e.Reason)
 		}
+
 		return a.WriteTable(t, "no events")
 	})
 }
@@ -81,25 +88,31 @@ func collectEvents(ctx context.Context, client *api.Client, f api.EventFilter, l
 	if newest {
 		f.Tail = limit
 	}
+
 	all := api.EventPage{Events: []api.Event{}}
 	for newest || len(all.Events) < limit {
 		f.Limit = pageLimit
 		if !newest {
 			f.Limit = min(limit-len(all.Events), pageLimit)
 		}
+
 		page, err := client.Events(ctx, f)
 		if err != nil {
 			return page, err
 		}
+
 		all.Events, all.Next = append(all.Events, page.Events...), page.Next
 		if newest && len(all.Events) > limit {
 			all.Events = slices.Clone(all.Events[len(all.Events)-limit:])
 		}
+
 		if len(page.Events) == 0 || page.Next == "" {
 			break
 		}
+
 		f.Cursor, f.Tail = page.Next, 0
 	}
+
 	return all, nil
 }
 
@@ -109,15 +122,19 @@ func about(e api.Event) string {
 	if text == "" {
 		text = string(e.Job)
 	}
+
 	if e.Node != "" {
 		if text != "" {
 			text += " on "
 		}
+
 		text += string(e.Node)
 	}
+
 	if text == "" {
 		text = string(e.Owner)
 	}
+
 	return text
 }
 
@@ -128,6 +145,7 @@ func changeOf(e api.Event) string {
 	case e.To != "":
 		return e.To
 	}
+
 	return e.From
 }
 
@@ -138,24 +156,31 @@ func (a *app) followEvents(ctx context.Context, client *api.Client, f api.EventF
 	if f.Cursor == "" {
 		f.Tail = backlog
 	}
+
 	err := follow.Follower{Note: a.Note}.Persist(ctx, func(alive func()) (bool, error) {
 		over := false
 		err := client.FollowEvents(ctx, f, func(e api.Event, cursor string) error {
 			alive()
+
 			if cursor != "" {
 				f.Cursor, f.Tail = cursor, 0
 			}
+
 			if err := a.event(e); err != nil {
 				over = true
 				return fmt.Errorf("write event: %w", err)
 			}
+
 			return nil
 		})
+
 		return over, err
 	})
+
 	if ctx.Err() != nil {
 		return exit.With(exit.Interrupted) // the way to end it; there is nothing to say
 	}
+
 	return err
 }
 
@@ -170,15 +195,20 @@ func (a *app) event(e api.Event) error {
 		if _, err := fmt.Fprintln(a.Stdout, "---"); err != nil {
 			return err
 		}
+
 		return console.WriteYAML(a.Stdout, e)
 	}
+
 	line := fmt.Sprintf("%s  %-16s %-10s %-18s", e.At.UTC().Format("2006-01-02 15:04:05"), e.Kind, e.Actor, about(e))
 	if change := changeOf(e); change != "" {
 		line += "  " + change
 	}
+
 	if e.Reason != "" {
 		line += "  " + e.Reason
 	}
+
 	_, err := fmt.Fprintln(a.Stdout, table.Plain(line))
+
 	return err
 }

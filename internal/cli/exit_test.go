@@ -17,10 +17,30 @@ import (
 func TestErrorsAreToldWithRemedyAndCode(t *testing.T) {
 	t.Parallel()
 	y := newYard(t)
-	y.refuse("GET /api/v1/jobs/j404", http.StatusNotFound, api.Problem{Detail: "there is no job j404", Kind: "not_found", Code: "job_not_found", Remedy: "list them with: trainyard jobs"})
-	y.refuse("POST /api/v1/jobs/j1/cancel", http.StatusConflict, api.Problem{Detail: "job j1 has already succeeded and cannot be cancelled", Kind: "conflict", Code: "job_state"})
+	y.refuse(
+		"GET /api/v1/jobs/j404",
+		http.StatusNotFound,
+		api.Problem{
+			Detail: "there is no job j404",
+			Kind:   "not_found",
+			Code:   "job_not_found",
+			Remedy: "list them with: trainyard jobs",
+		},
+	)
+
+	y.refuse(
+		"POST /api/v1/jobs/j1/cancel",
+		http.StatusConflict,
+		api.Problem{Detail: "job j1 has already succeeded and cannot be cancelled", Kind: "conflict", Code: "job_state"},
+	)
+
 	y.refuse("GET /api/v1/nodes", http.StatusForbidden, api.Problem{Detail: "evil\x1b[2J", Kind: "denied", Code: "denied"})
-	y.mux.HandleFunc("GET /api/v1/users", func(w http.ResponseWriter, _ *http.Request) { http.Error(w, "<html>", http.StatusBadGateway) })
+
+	y.mux.HandleFunc(
+		"GET /api/v1/users",
+		func(w http.ResponseWriter, _ *http.Request) { http.Error(w, "<html>", http.StatusBadGateway) },
+	)
+
 	tests := []struct {
 		args []string
 		code int
@@ -33,18 +53,59 @@ func TestErrorsAreToldWithRemedyAndCode(t *testing.T) {
 		{[]string{"job"}, exit.Usage, "error: say which job\n  see: trainyard job --help\n"},
 		{[]string{"job", "a", "b"}, exit.Usage, "error: too many arguments from \"b\" on\n  see: trainyard job --help\n"},
 		{[]string{"jobs", "x"}, exit.Usage, "error: trainyard jobs takes no arguments\n  see: trainyard jobs --help\n"},
-		{[]string{"jbos"}, exit.Usage, "error: there is no command \"trainyard jbos\", did you mean job or jobs?\n  see: trainyard --help\n"},
-		{[]string{"tokens", "crate"}, exit.Usage, "error: there is no command \"trainyard tokens crate\", did you mean create?\n  see: trainyard tokens --help\n"},
+		{
+			[]string{"jbos"},
+			exit.Usage,
+			"error: there is no command \"trainyard jbos\", did you mean job or jobs?\n  see: trainyard --help\n",
+		},
+		{
+			[]string{"tokens", "crate"},
+			exit.Usage,
+			"error: there is no command \"trainyard tokens crate\", did you mean create?\n  see: trainyard tokens --help\n",
+		},
 		{[]string{"jobs", "--nope"}, exit.Usage, "error: unknown flag: --nope\n  see: trainyard jobs --help\n"},
-		{[]string{"jobs", "-o", "xml"}, exit.Usage, "error: invalid argument \"xml\" for \"-o, --output\" flag: there is no format \"xml\": choose table, wide, json, yaml\n  see: trainyard jobs --help\n"},
-		{[]string{"jobs", "--state", "sleeping"}, exit.Usage, "error: --state cannot be \"sleeping\": choose pending, starting, running, recovering, pausing, paused, cancelling, succeeded, failed, cancelled\n  see: trainyard jobs --help\n"},
-		{[]string{"jobs", "--since", "soon"}, exit.Usage, "error: --since: \"soon\" is no length of time: write a number and a unit, as in 90s, 10m, 6h or 2d\n  see: trainyard jobs --help\n"},
-		{[]string{"logs", "j1", "--grep", "("}, exit.Usage, "error: --grep must be a regular expression: error parsing regexp: missing closing ): `(`\n  see: trainyard logs --help\n"},
-		{[]string{"logs", "j1", "--run", "x"}, exit.Usage, "error: --run \"x\" is not a run of j1: write its number, e.g. --run 2\n  see: trainyard logs --help\n"},
-		{[]string{"tokens", "create", "--join", "--scope", "read"}, exit.Usage, "error: --class, --pool and --uses are for join tokens, --scope and --owner for others\n  see: trainyard tokens create --help\n"},
-		{[]string{"jobs", "--context", "none"}, exit.NotFound, "error: there is no login called \"none\"\n  list them with: trainyard context\n"},
-		{[]string{"submit", "/none/job.yaml"}, exit.NotFound, "error: the job file /none/job.yaml cannot be read: no such file or directory\n"},
+		{
+			[]string{"jobs", "-o", "xml"},
+			exit.Usage,
+			"error: invalid argument \"xml\" for \"-o, --output\" flag: there is no format \"xml\": choose table, wide, json, yaml\n  see: trainyard jobs --help\n",
+		},
+		{
+			[]string{"jobs", "--state", "sleeping"},
+			exit.Usage,
+			"error: --state cannot be \"sleeping\": choose pending, starting, running, recovering, pausing, paused, cancelling, succeeded, failed, cancelled\n  see: trainyard jobs --help\n",
+		},
+		{
+			[]string{"jobs", "--since", "soon"},
+			exit.Usage,
+			"error: --since: \"soon\" is no length of time: write a number and a unit, as in 90s, 10m, 6h or 2d\n  see: trainyard jobs --help\n",
+		},
+		{
+			[]string{"logs", "j1", "--grep", "("},
+			exit.Usage,
+			"error: --grep must be a regular expression: error parsing regexp: missing closing ): `(`\n  see: trainyard logs --help\n",
+		},
+		{
+			[]string{"logs", "j1", "--run", "x"},
+			exit.Usage,
+			"error: --run \"x\" is not a run of j1: write its number, e.g. --run 2\n  see: trainyard logs --help\n",
+		},
+		{
+			[]string{"tokens", "create", "--join", "--scope", "read"},
+			exit.Usage,
+			"error: --class, --pool and --uses are for join tokens, --scope and --owner for others\n  see: trainyard tokens create --help\n",
+		},
+		{
+			[]string{"jobs", "--context", "none"},
+			exit.NotFound,
+			"error: there is no login called \"none\"\n  list them with: trainyard context\n",
+		},
+		{
+			[]string{"submit", "/none/job.yaml"},
+			exit.NotFound,
+			"error: the job file /none/job.yaml cannot be read: no such file or directory\n",
+		},
 	}
+
 	for _, tt := range tests {
 		t.Run(strings.Join(tt.args, " "), func(t *testing.T) {
 			t.Parallel()
@@ -52,9 +113,11 @@ func TestErrorsAreToldWithRemedyAndCode(t *testing.T) {
 			if code := p.types(t.Context(), tt.args...); code != tt.code {
 				t.Errorf("exit code %d, want %d", code, tt.code)
 			}
+
 			if diff := cmp.Diff(tt.want, p.stderr.String()); diff != "" {
 				t.Errorf("stderr (-want +got):\n%s", diff)
 			}
+
 			if p.stdout.String() != "" {
 				t.Errorf("stdout %q", p.stdout)
 			}
@@ -65,16 +128,30 @@ func TestErrorsAreToldWithRemedyAndCode(t *testing.T) {
 func TestAnErrorIsJSONWhereJSONWasAskedFor(t *testing.T) {
 	t.Parallel()
 	y := newYard(t)
-	y.refuse("GET /api/v1/jobs/j404", http.StatusNotFound, api.Problem{Detail: "there is no job j404", Kind: "not_found", Code: "job_not_found", Remedy: "look"})
+	y.refuse(
+		"GET /api/v1/jobs/j404",
+		http.StatusNotFound,
+		api.Problem{Detail: "there is no job j404", Kind: "not_found", Code: "job_not_found", Remedy: "look"},
+	)
+
 	p := newPerson(t).at(t, y)
 	if code := p.types(t.Context(), "job", "j404", "-o", "json"); code != exit.NotFound {
 		t.Errorf("exit code %d", code)
 	}
-	want := exit.Document{Detail: "there is no job j404", Code: "job_not_found", Kind: "not_found", Remedy: "look", ExitCode: exit.NotFound}
+
+	want := exit.Document{
+		Detail:   "there is no job j404",
+		Code:     "job_not_found",
+		Kind:     "not_found",
+		Remedy:   "look",
+		ExitCode: exit.NotFound,
+	}
+
 	var got exit.Document
 	if err := json.Unmarshal([]byte(p.stderr.String()), &got); err != nil {
 		t.Fatalf("stderr %q: %v", p.stderr, err)
 	}
+
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
@@ -85,7 +162,12 @@ func TestAYardThatDoesNotAnswer(t *testing.T) {
 	y := newYard(t)
 	p := newPerson(t).at(t, y)
 	y.Close()
-	if code := p.types(t.Context(), "jobs"); code != exit.Unreachable || !strings.Contains(p.stderr.String(), "error: cannot reach the server at https://127.0.0.1") {
+
+	if code := p.types(
+		t.Context(),
+		"jobs",
+	); code != exit.Unreachable ||
+		!strings.Contains(p.stderr.String(), "error: cannot reach the server at https://127.0.0.1") {
 		t.Errorf("exit code %d: %s", code, p.stderr)
 	}
 }
@@ -98,19 +180,37 @@ func TestChangesOfJobsGoOnAfterOneThatFails(t *testing.T) {
 		"pause":  "it frees its resources once it has stopped",
 		"resume": "it is queued",
 	}
+
 	for verb, next := range changes {
 		y := newYard(t)
-		y.answer("POST /api/v1/jobs/j1/"+verb, api.Job{ID: "j1", State: job.Cancelling, Status: job.StatusCancelling, Reason: "ada asked"})
-		y.refuse("POST /api/v1/jobs/j2/"+verb, http.StatusConflict, api.Problem{Detail: "no", Kind: "conflict", Code: "job_state"})
-		y.refuse("POST /api/v1/jobs/j3/"+verb, http.StatusNotFound, api.Problem{Detail: "none", Kind: "not_found", Code: "job_not_found"})
+		y.answer(
+			"POST /api/v1/jobs/j1/"+verb,
+			api.Job{ID: "j1", State: job.Cancelling, Status: job.StatusCancelling, Reason: "ada asked"},
+		)
+
+		y.refuse(
+			"POST /api/v1/jobs/j2/"+verb,
+			http.StatusConflict,
+			api.Problem{Detail: "no", Kind: "conflict", Code: "job_state"},
+		)
+
+		y.refuse(
+			"POST /api/v1/jobs/j3/"+verb,
+			http.StatusNotFound,
+			api.Problem{Detail: "none", Kind: "not_found", Code: "job_not_found"},
+		)
+
 		y.answer("POST /api/v1/jobs/j4/"+verb, api.Job{ID: "j4", State: job.Cancelled, Status: job.StatusCancelled})
+
 		p := newPerson(t).at(t, y)
 		if code := p.types(t.Context(), verb, "j2", "j1", "j3", "j4"); code != exit.Refused {
 			t.Errorf("%s: exit code %d, want that of the first", verb, code)
 		}
+
 		if got, want := p.stdout.String(), "j1 CANCELLING: ada asked\nj4 CANCELLED\n"; got != want {
 			t.Errorf("%s: stdout %q, want %q", verb, got, want)
 		}
+
 		for _, want := range []string{"  next: " + next, "error: " + verb + " j2: no\n", "error: " + verb + " j3: none\n"} {
 			if !strings.Contains(p.stderr.String(), want) {
 				t.Errorf("%s: stderr lacks %q: %s", verb, want, p.stderr)
@@ -128,10 +228,21 @@ func TestAccountsAndNodesAreChangedAsAsked(t *testing.T) {
 	y.answer("POST /api/v1/nodes/box2/cordon", node)
 	y.mux.HandleFunc("DELETE /api/v1/nodes/{node}", noContent)
 	y.mux.HandleFunc("DELETE /api/v1/tokens/{token}", noContent)
-	y.refuse("GET /api/v1/users/new", http.StatusNotFound, api.Problem{Detail: "no", Kind: "not_found", Code: "user_not_found"})
+
+	y.refuse(
+		"GET /api/v1/users/new",
+		http.StatusNotFound,
+		api.Problem{Detail: "no", Kind: "not_found", Code: "user_not_found"},
+	)
+
 	y.answer("GET /api/v1/users/ada", api.User{ID: "ada", Role: tenant.Admin})
 	y.answer("PUT /api/v1/users/{user}", api.User{ID: "ada", Role: tenant.Researcher})
-	made := api.NewToken{Token: api.Token{ID: "abcdefghij", Kind: tenant.JoinToken, Expires: now.Add(3600e9)}, Text: "tyj_secret"}
+
+	made := api.NewToken{
+		Token: api.Token{ID: "abcdefghij", Kind: tenant.JoinToken, Expires: now.Add(3600e9)},
+		Text:  "tyj_secret",
+	}
+
 	y.answer("POST /api/v1/tokens", made)
 	token := accessToken(t)
 	tests := []struct {
@@ -148,33 +259,57 @@ func TestAccountsAndNodesAreChangedAsAsked(t *testing.T) {
 		{[]string{"users", "add", "ada"}, "", ``, exit.Refused},
 		{[]string{"users", "disable", "ada"}, "PUT /api/v1/users/ada", `{"role":"admin","disabled":true}`, exit.OK},
 		{[]string{"users", "role", "ada", "researcher"}, "PUT /api/v1/users/ada", `{"role":"researcher"}`, exit.OK},
-		{[]string{"tokens", "create", "--owner", "ada", "--scope", "read", "--ttl", "7d", "--note", "n"}, "POST /api/v1/tokens", `{"kind":"access","owner":"ada","scope":"read","note":"n","ttl":"7d"}`, exit.OK},
-		{[]string{"tokens", "create", "--join", "--class", "reserved", "--pool", "p", "--uses", "4"}, "POST /api/v1/tokens", `{"kind":"join","class":"reserved","pool":"p","uses":4}`, exit.OK},
+		{
+			[]string{"tokens", "create", "--owner", "ada", "--scope", "read", "--ttl", "7d", "--note", "n"},
+			"POST /api/v1/tokens",
+			`{"kind":"access","owner":"ada","scope":"read","note":"n","ttl":"7d"}`,
+			exit.OK,
+		},
+		{
+			[]string{"tokens", "create", "--join", "--class", "reserved", "--pool", "p", "--uses", "4"},
+			"POST /api/v1/tokens",
+			`{"kind":"join","class":"reserved","pool":"p","uses":4}`,
+			exit.OK,
+		},
 		{[]string{"tokens", "revoke", "abcdefghij"}, "DELETE /api/v1/tokens/abcdefghij", ``, exit.OK},
 		{[]string{"tokens", "revoke", token}, "DELETE /api/v1/tokens/" + strings.Split(token, "_")[1], ``, exit.OK},
 	}
+
 	for _, tt := range tests {
 		p := newPerson(t).at(t, y)
 		if code := p.types(t.Context(), tt.args...); code != tt.code {
 			t.Errorf("%v: exit code %d, want %d: %s", tt.args, code, tt.code, p.stderr)
 			continue
 		}
+
 		if body, _ := y.sent(tt.call); string(body) != tt.body {
 			t.Errorf("%v: sent %q, want %q", tt.args, body, tt.body)
 		}
+
 		if calls := y.called(); tt.call != "" && calls[len(calls)-1] != tt.call {
 			t.Errorf("%v: called %q, want %q", tt.args, calls[len(calls)-1], tt.call)
 		}
+
 		if strings.Contains(p.stdout.String()+p.stderr.String(), token) {
 			t.Errorf("%v: shows a secret", tt.args)
 		}
 	}
+
 	p := newPerson(t).at(t, y)
-	if code := p.types(t.Context(), "tokens", "create", "--join", "-q"); code != exit.OK || p.stdout.String() != "tyj_secret\n" {
+	if code := p.types(
+		t.Context(),
+		"tokens",
+		"create",
+		"--join",
+		"-q",
+	); code != exit.OK ||
+		p.stdout.String() != "tyj_secret\n" {
 		t.Errorf("tokens create -q: %d %q", code, p.stdout)
 	}
+
 	p = newPerson(t).at(t, y)
 	p.terminal, p.env.Stdin = true, strings.NewReader("n\n")
+
 	before := len(y.called())
 	if code := p.types(t.Context(), "nodes", "remove", "box1"); code != exit.Error || len(y.called()) != before {
 		t.Errorf("a declined removal: exit code %d, calls %v", code, y.called()[before:])

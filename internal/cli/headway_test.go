@@ -10,6 +10,7 @@ import (
 
 func TestHeadwaySaysWhatIsKnown(t *testing.T) {
 	t.Parallel()
+
 	for _, tt := range []struct {
 		name string
 		job  api.Job
@@ -33,8 +34,14 @@ func TestASharedGPUIsShownAsSuch(t *testing.T) {
 	d := detail()
 	d.Runs[0].Ranks[0].GPUs, d.Runs[0].Ranks[0].Share = []int{3}, 0.25
 	y.answer("GET /api/v1/jobs/j9", d)
+
 	p := newPerson(t).at(t, y)
-	if code := p.types(t.Context(), "job", "j9"); code != exit.OK || !strings.Contains(p.stdout.String(), " 3 (0.25 of it) ") {
+	if code := p.types(
+		t.Context(),
+		"job",
+		"j9",
+	); code != exit.OK ||
+		!strings.Contains(p.stdout.String(), " 3 (0.25 of it) ") {
 		t.Errorf("exit code %d:\n%s%s", code, p.stdout, p.stderr)
 	}
 }

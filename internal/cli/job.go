@@ -43,19 +43,24 @@ what it waits for, which jobs hold those resources, and what would start it soon
 			if err != nil {
 				return err
 			}
+
 			defer client.Close()
+
 			detail, err := client.Job(cmd.Context(), id.Job(args[0]))
 			if err != nil {
 				return err
 			}
+
 			return a.Show(detail, nil, func() error {
 				return a.jobDetail(detail, func() error { return a.foresee.Job(cmd.Context(), client, detail, show) })
 			})
 		},
 	}
+
 	show.Flags(cmd)
 	cmd.Flags().BoolVar(&show.Methods, "methods", false, "show the forecast of each method")
 	a.OutputFlag(cmd)
+
 	return cmd
 }
 
@@ -74,17 +79,21 @@ func (a *app) jobDetail(j api.JobDetail, foreseen func() error) error {
 	if err := a.jobRuns(j.Runs, now); err != nil {
 		return err
 	}
+
 	if len(j.Spec) > 0 {
 		text, err := jobFile(j.Spec)
 		if err != nil {
 			return err
 		}
+
 		lines := strings.TrimRight(string(text), "\n")
 		if _, err := io.WriteString(a.Stdout, "\nFile:\n  "+strings.ReplaceAll(lines, "\n", "\n  ")+"\n"); err != nil {
 			return err
 		}
 	}
+
 	a.nextForJob(j.Job)
+
 	return nil
 }
 
@@ -93,9 +102,11 @@ func jobFile(fields json.RawMessage) ([]byte, error) {
 	var s job.Spec
 	decoder := json.NewDecoder(bytes.NewReader(fields))
 	decoder.DisallowUnknownFields()
+
 	if decoder.Decode(&s) == nil {
 		return spec.Render(s)
 	}
+
 	return console.ToYAML(fields)
 }
 
@@ -104,14 +115,17 @@ func (a *app) jobFields(j api.Job, now time.Time) error {
 	if ago, ok := strings.CutSuffix(table.Ago(j.Since, now), " ago"); ok {
 		status.Value += " for " + ago
 	}
+
 	resources := j.Resources
 	if j.FakeGPUs {
 		resources += " (fake)"
 	}
+
 	var needs []string
 	for _, n := range j.Needs {
 		needs = append(needs, string(n))
 	}
+
 	fields := []console.Field{
 		{Name: "Job", Value: strings.TrimSpace(string(j.ID) + " " + j.Name)}, status, {Name: "Reason", Value: j.Reason},
 		{Name: "Owner", Value: string(j.Owner)}, {Name: "Project", Value: string(j.Project)},
@@ -123,9 +137,11 @@ func (a *app) jobFields(j api.Job, now time.Time) error {
 		{Name: "Deadline", Value: stamp(j.Deadline, now)}, {Name: "Late cost", Value: lateCost(j.LateCost)},
 		{Name: "Cost", Value: spent(j)},
 	}
+
 	if j.ExitCode != nil {
 		fields = append(fields, console.Field{Name: "Exit code", Value: strconv.Itoa(*j.ExitCode)})
 	}
+
 	return a.Fields(fields...)
 }
 
@@ -140,9 +156,11 @@ func headway(j api.Job) string {
 	case j.Work > 0:
 		text = "unknown of " + table.Amount(j.Work)
 	}
+
 	if p := percent(j); p != "" {
 		text += " (" + p + ")"
 	}
+
 	return text
 }
 
@@ -151,6 +169,7 @@ func percent(j api.Job) string {
 	if j.Percent == nil {
 		return ""
 	}
+
 	return strconv.FormatFloat(*j.Percent, 'f', -1, 64) + "%"
 }
 
@@ -158,6 +177,7 @@ func lateCost(m job.Money) string {
 	if m == 0 {
 		return ""
 	}
+
 	return m.String() + " per hour past the deadline"
 }
 
@@ -166,10 +186,12 @@ func spent(j api.Job) string {
 	if j.Cost == 0 && j.Budget == 0 {
 		return ""
 	}
+
 	text := fmt.Sprintf("$%.2f", j.Cost)
 	if j.Budget > 0 {
 		text += " of its budget of " + j.Budget.String()
 	}
+
 	return text
 }
 
@@ -178,17 +200,22 @@ func (a *app) jobWhy(why *api.Why, now time.Time) error {
 	if why == nil {
 		return nil
 	}
+
 	var out strings.Builder
 	_, _ = fmt.Fprintf(&out, "\nWhy: %s\n", table.Plain(why.Sentence))
+
 	if why.Position > 0 {
 		_, _ = fmt.Fprintf(&out, "  position %d in the queue\n", why.Position)
 	}
+
 	if why.Start != nil {
 		_, _ = fmt.Fprintf(&out, "  may start %s\n", inAbout(*why.Start, now))
 	}
+
 	if _, err := io.WriteString(a.Stdout, out.String()); err != nil {
 		return err
 	}
+
 	if len(why.Holders) > 0 {
 		t := a.NewTable("  HELD BY", "OWNER", "NODE", "GPUS", "CPUS", "UNTIL")
 		for _, h := range why.Holders {
@@ -196,17 +223,21 @@ func (a *app) jobWhy(why *api.Why, now time.Time) error {
 			if h.Until != nil {
 				until = inAbout(*h.Until, now)
 			}
+
 			t.Row("  "+string(h.Job), string(h.Owner), string(h.Node), strconv.Itoa(h.GPUs), h.CPUs.String(), until)
 		}
+
 		if err := t.Write(a.Stdout); err != nil {
 			return err
 		}
 	}
+
 	for _, r := range why.Remedies {
 		if _, err := fmt.Fprintf(a.Stdout, "  sooner: %s\n", table.Plain(r)); err != nil {
 			return err
 		}
 	}
+
 	return nil
 }
 
@@ -215,6 +246,7 @@ func inAbout(at, now time.Time) string {
 	if !at.After(now) {
 		return "any moment"
 	}
+
 	return "in " + table.Duration(at.Sub(now))
 }
 
@@ -223,36 +255,44 @@ func (a *app) jobRuns(runs []api.Run, now time.Time) error {
 	if len(runs) == 0 {
 		return nil
 	}
+
 	t := a.NewTable("RUN", "RANK", "NODE", "GPUS", "STATE", "STARTED", "DURATION", "EXIT", "REASON")
 	runs = slices.Clone(runs)
 	slices.SortFunc(runs, func(x, y api.Run) int { return y.Epoch - x.Epoch })
 	for _, r := range runs {
 		started, duration := "", ""
+
 		if r.Started != nil {
 			started = table.Ago(*r.Started, now)
 			end := now
 			if r.Ended != nil {
 				end = *r.Ended
 			}
+
 			duration = table.Duration(end.Sub(*r.Started))
 		}
+
 		for _, k := range r.Ranks {
 			exit := k.Signal
 			if exit == "" && k.ExitCode != nil {
 				exit = strconv.Itoa(*k.ExitCode)
 			}
+
 			reason := k.Reason
 			if reason == "" {
 				reason = r.Reason
 			}
+
 			t.Cells(table.Cell{Text: string(r.ID)}, table.Cell{Text: strconv.Itoa(k.Rank)}, table.Cell{Text: string(k.Node)},
 				table.Cell{Text: devices(k)}, table.Cell{Text: string(k.State), Color: rankColor(k)},
 				table.Cell{Text: started}, table.Cell{Text: duration}, table.Cell{Text: exit}, table.Cell{Text: reason})
 		}
 	}
+
 	if _, err := io.WriteString(a.Stdout, "\n"); err != nil {
 		return err
 	}
+
 	return t.Write(a.Stdout)
 }
 
@@ -262,6 +302,7 @@ func devices(k api.Rank) string {
 	if k.Share > 0 {
 		text += fmt.Sprintf(" (%g of it)", k.Share)
 	}
+
 	return text
 }
 
@@ -274,6 +315,7 @@ func rankColor(k api.Rank) table.Color {
 	case k.State == job.RunEnded:
 		return table.Green
 	}
+
 	return table.NoColor
 }
 
@@ -283,6 +325,7 @@ func indices(gpus []int) string {
 	for i, g := range gpus {
 		words[i] = strconv.Itoa(g)
 	}
+
 	return strings.Join(words, ",")
 }
 
@@ -295,7 +338,10 @@ func (a *app) nextForJob(j api.Job) {
 	case j.State == job.Paused:
 		a.Next(fmt.Sprintf("trainyard resume %s       requeue it", j.ID), show)
 	default:
-		a.Next(fmt.Sprintf("trainyard logs -f %s      follow it", j.ID), fmt.Sprintf("trainyard cancel %s       end it", j.ID))
+		a.Next(
+			fmt.Sprintf("trainyard logs -f %s      follow it", j.ID),
+			fmt.Sprintf("trainyard cancel %s       end it", j.ID),
+		)
 	}
 }
 
@@ -305,18 +351,23 @@ func (a *app) completeJobs(cmd *cobra.Command, _ []string, start string) ([]stri
 	if err != nil {
 		return nil, cobra.ShellCompDirectiveNoFileComp
 	}
+
 	defer client.Close()
+
 	ctx, cancel := context.WithTimeout(cmd.Context(), 2*time.Second)
 	defer cancel()
+
 	page, err := client.Jobs(ctx, api.JobFilter{Page: api.Page{Limit: 100}})
 	if err != nil {
 		return nil, cobra.ShellCompDirectiveError
 	}
+
 	var words []string
 	for _, j := range page.Jobs {
 		if strings.HasPrefix(string(j.ID), start) {
 			words = append(words, cobra.CompletionWithDesc(string(j.ID), table.Plain(string(j.Status)+" "+j.Name)))
 		}
 	}
+
 	return words, cobra.ShellCompDirectiveNoFileComp
 }

@@ -55,24 +55,31 @@ run time. "late" marks a job that will miss its deadline.`,
 				if err := oneOf(cmd, "state", s, job.States()); err != nil {
 					return err
 				}
+
 				q.filter.States = append(q.filter.States, job.State(s))
 			}
+
 			if all || len(states) > 0 {
 				q.recent = 0
 			}
+
 			if since != "" {
 				d, err := job.ParseDuration(since)
 				if err != nil {
 					return exit.Usagef(cmd, "--since: %v", err)
 				}
+
 				q.recent = time.Duration(d)
 			}
+
 			if limit < 1 {
 				return exit.Usagef(cmd, "--limit must be 1 or more")
 			}
+
 			return a.doJobs(cmd.Context(), q, watch)
 		},
 	}
+
 	flags := cmd.Flags()
 	flags.BoolVarP(&watch, "watch", "w", false, "refresh the list every two seconds")
 	flags.BoolVarP(&all, "all", "a", false, "also jobs that ended long ago")
@@ -85,6 +92,7 @@ run time. "late" marks a job that will miss its deadline.`,
 	flags.IntVar(&limit, "limit", 50, "`number` of jobs to show at most")
 	a.OutputFlag(cmd, console.Wide)
 	a.QuietFlag(cmd)
+
 	return cmd
 }
 
@@ -93,26 +101,38 @@ func (a *app) doJobs(ctx context.Context, q jobsQuery, watch bool) error {
 	if err != nil {
 		return err
 	}
+
 	defer client.Close()
+
 	if q.filter.Owner == "me" {
 		who, err := client.Whoami(ctx)
 		if err != nil {
 			return err
 		}
+
 		q.filter.Owner = who.User
 	}
+
 	if watch {
 		return a.watchJobs(ctx, client, q)
 	}
+
 	page, more, err := a.listJobs(ctx, client, q)
 	if err != nil {
 		return err
 	}
+
 	if more {
 		defer a.Note("The newest %d are shown; more with --limit.", len(page.Jobs))
 	}
+
 	return a.Show(page, func() []string { return ids(page.Jobs) }, func() error {
-		return a.WriteTable(a.jobTable(page.Jobs), "no jobs", "trainyard submit job.yaml", "trainyard jobs --all        also those that ended long ago")
+		return a.WriteTable(
+			a.jobTable(page.Jobs),
+			"no jobs",
+			"trainyard submit job.yaml",
+			"trainyard jobs --all        also those that ended long ago",
+		)
 	})
 }
 
@@ -123,6 +143,7 @@ func (a *app) listJobs(ctx context.Context, client *api.Client, q jobsQuery) (pa
 	if q.recent == 0 {
 		return collectJobs(ctx, client, q.filter, q.limit, nil)
 	}
+
 	active, ended := q.filter, q.filter
 	active.States, ended.States = nil, nil
 	for _, s := range job.States() {
@@ -134,9 +155,11 @@ func (a *app) listJobs(ctx context.Context, client *api.Client, q jobsQuery) (pa
 			active.States = append(active.States, s)
 		}
 	}
+
 	from := a.Clock.Now().Add(-q.recent)
 	ended.Since = from.Add(-longestLife)
 	recently := func(j api.Job) bool { return j.Ended != nil && !j.Ended.Before(from) }
+
 	all := api.JobPage{Jobs: []api.Job{}}
 	for _, part := range []struct {
 		filter api.JobFilter
@@ -145,20 +168,25 @@ func (a *app) listJobs(ctx context.Context, client *api.Client, q jobsQuery) (pa
 		if len(part.filter.States) == 0 {
 			continue
 		}
+
 		page, cut, err := collectJobs(ctx, client, part.filter, q.limit, part.keep)
 		if err != nil {
 			return page, false, err
 		}
+
 		all.Jobs, more = append(all.Jobs, page.Jobs...), more || cut
 	}
+
 	slices.SortStableFunc(all.Jobs, func(x, y api.Job) int {
 		m, _ := x.ID.Number()
 		n, _ := y.ID.Number()
 		return cmp.Compare(n, m)
 	})
+
 	if len(all.Jobs) > q.limit {
 		all.Jobs, more = all.Jobs[:q.limit], true
 	}
+
 	return all, more, nil
 }
 
@@ -172,28 +200,39 @@ const (
 
 // collectJobs fetches pages until there are as many jobs to keep as wanted, and
 // reports whether there may be more. A nil keep keeps all.
-func collectJobs(ctx context.Context, client *api.Client, f api.JobFilter, limit int, keep func(api.Job) bool) (all api.JobPage, more bool, err error) {
+func collectJobs(
+	ctx context.Context,
+	client *api.Client,
+	f api.JobFilter,
+	limit int,
+	keep func(api.Job) bool,
+) (all api.JobPage, more bool, err error) {
 	all.Jobs = []api.Job{}
+
 	for scanned := 0; ; {
 		f.Limit = pageLimit
 		if keep == nil {
 			f.Limit = min(limit-len(all.Jobs), pageLimit)
 		}
+
 		page, err := client.Jobs(ctx, f)
 		if err != nil {
 			return page, false, err
 		}
+
 		for _, j := range page.Jobs {
 			if keep == nil || keep(j) {
 				all.Jobs = append(all.Jobs, j)
 			}
 		}
+
 		scanned += len(page.Jobs)
 		if page.Next == "" || len(all.Jobs) >= limit || keep != nil && scanned >= mostScanned {
 			more = page.Next != "" && len(all.Jobs) >= limit || len(all.Jobs) > limit
 			all.Jobs = all.Jobs[:min(len(all.Jobs), limit)]
 			return all, more, nil
 		}
+
 		f.Cursor = page.Next
 	}
 }
@@ -205,31 +244,47 @@ func (a *app) jobTable(jobs []api.Job) *table.Table {
 	if wide {
 		head = append(head, "PROJECT", "PRIORITY", "RUNS", "EXIT", "DONE", "DEADLINE")
 	}
+
 	t := a.NewTable(append(head, "REASON")...)
+
 	for _, j := range jobs {
 		resources := j.Resources
 		if j.FakeGPUs {
 			resources += " (fake)"
 		}
+
 		row := []table.Cell{
-			{Text: string(j.ID)}, {Text: j.Name}, {Text: string(j.Owner)},
+			{Text: string(j.ID)},
+			{Text: j.Name},
+			{Text: string(j.Owner)},
 			{Text: string(j.Status), Color: statusColor(j.Status)},
-			{Text: resources}, {Text: table.Ago(j.Submitted, now)}, {Text: ranFor(j, now)}, forecasts.Left(&j, now), {Text: nodeList(j.Nodes)},
+			{
+				Text: resources,
+			},
+			{Text: table.Ago(j.Submitted, now)},
+			{Text: ranFor(j, now)},
+			forecasts.Left(&j, now),
+			{Text: nodeList(j.Nodes)},
 		}
+
 		if wide {
 			exit, due := "", ""
 			if j.Deadline != nil {
 				due = table.Ago(*j.Deadline, now)
 			}
+
 			if j.ExitCode != nil {
 				exit = strconv.Itoa(*j.ExitCode)
 			}
+
 			for _, text := range []string{string(j.Project), strconv.Itoa(j.Priority), strconv.Itoa(j.Epoch), exit, percent(j), due} {
 				row = append(row, table.Cell{Text: text})
 			}
 		}
+
 		t.Cells(append(row, table.Cell{Text: j.Reason})...)
 	}
+
 	return t
 }
 
@@ -238,9 +293,11 @@ func ranFor(j api.Job, now time.Time) string {
 	if j.Started == nil {
 		return ""
 	}
+
 	if j.Ended != nil {
 		now = *j.Ended
 	}
+
 	return table.Duration(now.Sub(*j.Started))
 }
 
@@ -252,7 +309,9 @@ func nodeList(nodes []id.Node) string {
 			names = append(names, "+"+strconv.Itoa(len(nodes)-2))
 			break
 		}
+
 		names = append(names, string(n))
 	}
+
 	return strings.Join(names, ",")
 }

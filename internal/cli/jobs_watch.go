@@ -21,6 +21,7 @@ func (a *app) watchJobs(ctx context.Context, client *api.Client, q jobsQuery) er
 	outer := ctx
 	ctx, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
+
 	inPlace := a.OnTerminal(a.Stdout)
 	var before []byte
 	clock.Every(ctx, a.Clock, watchEvery, func(now time.Time) {
@@ -38,18 +39,22 @@ func (a *app) watchJobs(ctx context.Context, client *api.Client, q jobsQuery) er
 		default:
 			before = text
 		}
+
 		if inPlace {
 			// From the top left, clearing the rest of each line and of the screen.
 			text = append([]byte("\x1b[H"), bytes.ReplaceAll(text, []byte("\n"), []byte("\x1b[K\n"))...)
 			text = append(text, "\x1b[J"...)
 		}
+
 		if _, err := a.Stdout.Write(text); err != nil {
 			stop(err)
 		}
 	})
+
 	if outer.Err() != nil {
 		return exit.With(exit.Interrupted) // the way to end it; there is nothing to say
 	}
+
 	return context.Cause(ctx)
 }
 
@@ -59,6 +64,7 @@ func (a *app) jobsScreen(ctx context.Context, client *api.Client, q jobsQuery, n
 	if err != nil {
 		return nil, err
 	}
+
 	var out bytes.Buffer
 	look := *a.Console
 	look.Stdout = &out
@@ -70,8 +76,10 @@ func (a *app) jobsScreen(ctx context.Context, client *api.Client, q jobsQuery, n
 			_, err := out.WriteString("no jobs\n")
 			return err
 		}
+
 		return screen.jobTable(page.Jobs).Write(&out)
 	})
+
 	return out.Bytes(), err
 }
 

@@ -37,13 +37,17 @@ Researchers see the nodes that were provisioned for them.`,
 					if err != nil {
 						return err
 					}
+
 					return a.Show(l, func() []string { return []string{string(l.ID)} }, func() error { return a.leaseDetail(&l) })
 				}
+
 				f.Live, f.Owner, f.Job = !all, id.User(owner), id.Job(job)
+
 				return a.listLeases(cmd.Context(), c, f)
 			})
 		},
 	}
+
 	flags := cmd.Flags()
 	flags.BoolVarP(&all, "all", "a", false, "also those that have ended")
 	flags.StringVar(&owner, "owner", "", "only nodes provisioned for this `user`")
@@ -51,6 +55,7 @@ Researchers see the nodes that were provisioned for them.`,
 	a.OutputFlag(cmd, console.Wide)
 	a.QuietFlag(cmd)
 	cmd.AddCommand(a.reaper())
+
 	return cmd
 }
 
@@ -60,18 +65,27 @@ func (a *app) listLeases(ctx context.Context, c *api.Client, f api.LeaseFilter) 
 		page, err := c.Leases(ctx, f)
 		return page.Leases, page.Next, err
 	})
+
 	if err != nil {
 		return err
 	}
+
 	names := func() []string {
 		var list []string
 		for i := range leases {
 			list = append(list, string(leases[i].ID))
 		}
+
 		return list
 	}
+
 	return a.Show(api.LeasePage{Leases: leases}, names, func() error {
-		return a.WriteTable(a.leaseTable(leases), "no leases", "trainyard leases --all      also those that have ended", "trainyard offers            what can be provisioned")
+		return a.WriteTable(
+			a.leaseTable(leases),
+			"no leases",
+			"trainyard leases --all      also those that have ended",
+			"trainyard offers            what can be provisioned",
+		)
 	})
 }
 
@@ -81,22 +95,43 @@ func (a *app) leaseTable(leases []api.Lease) *table.Table {
 	if wide {
 		head = append(head, "INSTANCE", "REQUESTED", "REASON")
 	}
+
 	t := a.NewTable(head...)
+
 	for i := range leases {
 		l := &leases[i]
 		ends := ""
 		if l.Ends != nil && !l.State.Final() {
 			ends = table.Ago(*l.Ends, now)
 		}
+
 		row := []table.Cell{
-			{Text: string(l.ID)}, {Text: leaseState(l), Color: leaseColor(l)}, {Text: table.Ago(l.Since, now)}, {Text: l.Offer.Name}, {Text: string(l.Node)},
-			{Text: string(l.Job)}, {Text: string(l.Owner)}, {Text: kept(l)}, {Text: table.Dollars(l.Cost)}, {Text: ends},
+			{
+				Text: string(l.ID),
+			},
+			{Text: leaseState(l), Color: leaseColor(l)},
+			{Text: table.Ago(l.Since, now)},
+			{Text: l.Offer.Name},
+			{Text: string(l.Node)},
+			{Text: string(l.Job)},
+			{Text: string(l.Owner)},
+			{Text: kept(l)},
+			{Text: table.Dollars(l.Cost)},
+			{Text: ends},
 		}
+
 		if wide {
-			row = append(row, table.Cell{Text: l.Instance}, table.Cell{Text: table.Ago(l.Requested, now)}, table.Cell{Text: l.Reason})
+			row = append(
+				row,
+				table.Cell{Text: l.Instance},
+				table.Cell{Text: table.Ago(l.Requested, now)},
+				table.Cell{Text: l.Reason},
+			)
 		}
+
 		t.Cells(row...)
 	}
+
 	return t
 }
 
@@ -104,6 +139,7 @@ func leaseState(l *api.Lease) string {
 	if l.Stray {
 		return string(l.State) + " (stray)"
 	}
+
 	return string(l.State)
 }
 
@@ -116,6 +152,7 @@ func leaseColor(l *api.Lease) table.Color {
 	case l.State == fleet.LeaseEnded:
 		return table.Gray
 	}
+
 	return table.Yellow
 }
 
@@ -123,6 +160,7 @@ func kept(l *api.Lease) string {
 	if l.Kept == 0 {
 		return ""
 	}
+
 	return table.Duration(time.Duration(l.Kept * float64(time.Second)))
 }
 
@@ -132,15 +170,41 @@ func (a *app) leaseDetail(l *api.Lease) error {
 	if l.Billed != nil {
 		cost += "; the provider charged " + table.Dollars(*l.Billed)
 	}
+
 	return a.Fields(
-		console.Field{Name: "Lease", Value: string(l.ID)}, console.Field{Name: "State", Value: since(leaseState(l), table.Ago(l.Since, now)), Color: leaseColor(l)},
-		console.Field{Name: "Reason", Value: l.Reason}, console.Field{Name: "Offer", Value: l.Offer.Name}, console.Field{Name: "Machine", Value: l.Instance},
-		console.Field{Name: "Node", Value: string(l.Node)}, console.Field{Name: "Job", Value: string(l.Job)}, console.Field{Name: "Owner", Value: string(l.Owner)},
-		console.Field{Name: "Project", Value: string(l.Project)}, console.Field{Name: "Gang", Value: l.Gang},
-		console.Field{Name: "Requested", Value: stamp(&l.Requested, now)}, console.Field{Name: "Granted", Value: stamp(l.Granted, now)},
-		console.Field{Name: "Joined", Value: stamp(l.Joined, now)}, console.Field{Name: "Ends", Value: stamp(l.Ends, now)},
-		console.Field{Name: "Released", Value: stamp(l.Released, now)}, console.Field{Name: "Ended", Value: stamp(l.Ended, now)},
-		console.Field{Name: "Kept", Value: kept(l)}, console.Field{Name: "Cost", Value: cost},
+		console.Field{
+			Name:  "Lease",
+			Value: string(l.ID),
+		},
+		console.Field{Name: "State", Value: since(leaseState(l), table.Ago(l.Since, now)), Color: leaseColor(l)},
+		console.Field{
+			Name:  "Reason",
+			Value: l.Reason,
+		},
+		console.Field{Name: "Offer", Value: l.Offer.Name},
+		console.Field{Name: "Machine", Value: l.Instance},
+		console.Field{
+			Name:  "Node",
+			Value: string(l.Node),
+		},
+		console.Field{Name: "Job", Value: string(l.Job)},
+		console.Field{Name: "Owner", Value: string(l.Owner)},
+		console.Field{Name: "Project", Value: string(l.Project)},
+		console.Field{Name: "Gang", Value: l.Gang},
+		console.Field{
+			Name:  "Requested",
+			Value: stamp(&l.Requested, now),
+		},
+		console.Field{Name: "Granted", Value: stamp(l.Granted, now)},
+		console.Field{Name: "Joined", Value: stamp(l.Joined, now)},
+		console.Field{Name: "Ends", Value: stamp(l.Ends, now)},
+		console.Field{
+			Name:  "Released",
+			Value: stamp(l.Released, now),
+		},
+		console.Field{Name: "Ended", Value: stamp(l.Ended, now)},
+		console.Field{Name: "Kept", Value: kept(l)},
+		console.Field{Name: "Cost", Value: cost},
 	)
 }
 
@@ -158,11 +222,14 @@ requests with an unknown outcome, leases past their end, and providers that do n
 				if err != nil {
 					return err
 				}
+
 				return a.Show(r, nil, func() error { return a.reaperText(&r) })
 			})
 		},
 	}
+
 	a.OutputFlag(cmd)
+
 	return cmd
 }
 
@@ -174,17 +241,26 @@ func (a *app) reaperText(r *api.ReaperReport) error {
 			states = append(states, fmt.Sprintf("%d %s", n, s))
 		}
 	}
+
 	if len(states) == 0 {
 		states = []string{"none"}
 	}
+
 	if err := a.Pairs("Leases", strings.Join(states, ", ")); err != nil {
 		return err
 	}
+
 	for _, f := range r.Failing {
-		if _, err := fmt.Fprintf(a.Stdout, "%s is not responding properly: %s\n", table.Plain(f.Provider), table.Plain(f.Why)); err != nil {
+		if _, err := fmt.Fprintf(
+			a.Stdout,
+			"%s is not responding properly: %s\n",
+			table.Plain(f.Provider),
+			table.Plain(f.Why),
+		); err != nil {
 			return err
 		}
 	}
+
 	if len(r.Overdue) > 0 {
 		if _, err := io.WriteString(a.Stdout, "\nPast their end:\n"); err != nil {
 			return err
@@ -193,18 +269,23 @@ func (a *app) reaperText(r *api.ReaperReport) error {
 			return err
 		}
 	}
+
 	events := slices.Concat(r.Strays, r.Unclear, r.Failures)
 	if len(events) == 0 {
 		_, err := io.WriteString(a.Stdout, "No instances without a lease; every provider answered.\n")
 		return err
 	}
+
 	slices.SortFunc(events, func(x, y api.Event) int { return int(x.Seq) - int(y.Seq) })
+
 	t := a.NewTable("WHEN", "WHAT", "LEASE", "REASON")
 	for _, e := range events {
 		t.Row(table.Ago(e.At, now), e.Kind, string(e.Lease), e.Reason)
 	}
+
 	if _, err := io.WriteString(a.Stdout, "\n"); err != nil {
 		return err
 	}
+
 	return t.Write(a.Stdout)
 }

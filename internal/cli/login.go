@@ -38,11 +38,13 @@ shown with the one that the server printed at its first start, or give it with
 			return a.doLogin(cmd.Context(), args[0], token, strings.ToLower(caHash), name)
 		},
 	}
+
 	cmd.Flags().StringVar(&token, "token", "", "bootstrap or access token; - reads it from standard input")
 	cmd.Flags().StringVar(&caHash, "ca-hash", "", "`hash` that the server's CA must have")
 	cmd.Flags().StringVar(&name, "name", "", "name of the login; the server's address if left out")
 	cmd.Flags().BoolVarP(&a.Yes, "yes", "y", false, "trust the CA that the server presents without asking")
 	a.OutputFlag(cmd)
+
 	return cmd
 }
 
@@ -51,45 +53,61 @@ func (a *app) doLogin(ctx context.Context, address, token, caHash, name string) 
 	if err != nil {
 		return err
 	}
+
 	token, err = a.readToken(ctx, token)
 	if err != nil {
 		return err
 	}
+
 	parsed, err := auth.Parse(token)
 	if err != nil {
 		return err
 	}
+
 	if parsed.Kind == tenant.JoinToken {
 		return fault.New(fault.Invalid, "token_kind", "this is a join token: it lets machines join, not people").
 			WithRemedy("log in with a bootstrap or access token")
 	}
+
 	file, err := a.logins()
 	if err != nil {
 		return err
 	}
+
 	known, _ := file.ByServer(server)
 	ca, err := a.pin(ctx, server, parsed.CAHash, caHash, known.CA)
 	if err != nil {
 		return err
 	}
+
 	login := contexts.Context{Name: name, Server: server, Token: token, CA: string(ca)}
 	who, err := a.identify(ctx, &login, parsed.Kind)
 	if err != nil {
 		return err
 	}
+
 	if login.Name == "" {
 		login.Name = known.Name
 	}
+
 	if login.Name == "" {
 		login.Name = strings.TrimPrefix(server, "https://")
 	}
+
 	file.Put(login)
+
 	if err := file.Save(); err != nil {
 		return err
 	}
+
 	return a.Show(who, nil, func() error {
 		_, err := fmt.Fprintf(a.Stdout, "Logged in to %s as %s (%s).\n", server, who.User, who.Role)
-		a.Next("trainyard nodes                list the nodes", "trainyard run -- hostname       a first job", "trainyard submit job.yaml       submit a job file")
+		a.Next(
+			"trainyard nodes                list the nodes",
+			"trainyard run -- hostname       a first job",
+			"trainyard submit job.yaml       submit a job file",
+		)
+
 		return err
 	})
 }
@@ -99,16 +117,19 @@ func (a *app) readToken(ctx context.Context, token string) (string, error) {
 	if token == "" {
 		token = a.Getenv(contexts.VarToken)
 	}
+
 	switch {
 	case token == "-", token == "" && !a.OnTerminal(a.Stdin):
 		text, err := a.In.ReadString('\n')
 		if err != nil && !errors.Is(err, io.EOF) {
 			return "", fmt.Errorf("read the token: %w", err)
 		}
+
 		return strings.TrimSpace(text), nil
 	case token != "":
 		return strings.TrimSpace(token), nil
 	}
+
 	return a.Secret(ctx, "Token: ")
 }
 
@@ -119,39 +140,53 @@ func (a *app) pin(ctx context.Context, server, tokenHash, flagHash, known string
 	if err != nil {
 		return nil, fmt.Errorf("read address: %w", err)
 	}
+
 	want := tokenHash
 	if flagHash != "" {
 		if want != "" && want != flagHash {
 			return nil, fault.New(fault.Denied, "ca_mismatch", "the token is for a yard with CA %s, not %s", want, flagHash).
 				WithRemedy("use the token of the yard that you mean to log in to")
 		}
+
 		want = flagHash
 	}
+
 	ca, hash, err := auth.FetchCA(ctx, u.Host, want)
 	if err != nil || want != "" || string(ca) == known {
 		return ca, err
 	}
+
 	if known != "" {
 		return nil, fault.New(fault.Denied, "ca_changed", "the server at %s has a different CA than at the last login: it may be another server, or someone in between", u.Host).
 			WithRemedy("ask its admin; if the new CA is right, log in with: --ca-hash %s", hash)
 	}
+
 	if a.Yes {
 		a.Note("Pinned the CA %s.", hash)
 		return ca, nil
 	}
+
 	if !a.OnTerminal(a.Stdin) || !a.OnTerminal(a.Stderr) {
 		return nil, fault.New(fault.Denied, "ca_unknown", "cannot verify the server at %s: unknown CA %s", server, hash).
 			WithRemedy("log in with a token that carries its fingerprint, or compare the hash with the one the server printed at its first start and use: --ca-hash %s", hash)
 	}
-	a.Note("The server at %s is not known yet. Its CA has the hash\n\n  %s\n\nThe server printed it at its first start.", u.Host, hash)
+
+	a.Note(
+		"The server at %s is not known yet. Its CA has the hash\n\n  %s\n\nThe server printed it at its first start.",
+		u.Host,
+		hash,
+	)
+
 	answer, err := a.Ask(ctx, "Is it the same? [y/N] ")
 	if err != nil {
 		return nil, err
 	}
+
 	answer = strings.ToLower(answer)
 	if answer != "y" && answer != "yes" {
 		return nil, fault.New(fault.Denied, "ca_refused", "the server's CA was not accepted; nothing was sent")
 	}
+
 	return ca, nil
 }
 
@@ -165,19 +200,26 @@ func (a *app) identify(ctx context.Context, login *contexts.Context, kind tenant
 		if err != nil {
 			return api.Whoami{}, err
 		}
+
 		defer client.Close()
+
 		given, err := client.Login(ctx, api.LoginRequest{Token: login.Token, Note: "login"})
 		if err != nil {
 			return api.Whoami{}, err
 		}
+
 		login.Token = given.Text
 	}
+
 	client, err := open(*login)
 	if err != nil {
 		return api.Whoami{}, err
 	}
+
 	defer client.Close()
+
 	who, err := client.Whoami(ctx)
 	login.User = string(who.User)
+
 	return who, err
 }

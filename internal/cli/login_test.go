@@ -23,6 +23,7 @@ func openYard(t *testing.T) *yard {
 	y.answer("GET /api/v1/whoami", api.Whoami{User: "ada", Role: tenant.Admin, Scope: tenant.ScopeAdmin, Expires: now})
 	y.answer("POST /api/v1/login", api.NewToken{Token: api.Token{ID: "x"}, Text: accessToken(t)})
 	y.answer("GET /api/v1/jobs", api.JobPage{})
+
 	return y
 }
 
@@ -33,32 +34,41 @@ func TestLoginWithABootstrapTokenPinsAndKeepsTheLogin(t *testing.T) {
 	if code := p.types(t.Context(), "login", y.URL, "--token", bootstrap, "--name", "lab"); code != exit.OK {
 		t.Fatalf("exit code %d: %s", code, p.stderr)
 	}
+
 	body, head := y.sent("POST /api/v1/login")
+
 	var request api.LoginRequest
 	if err := json.Unmarshal(body, &request); err != nil || request.Token != bootstrap {
 		t.Errorf("login sent %s (%v)", body, err)
 	}
+
 	if head.Get("Authorization") != "" {
 		t.Error("login sent a bearer token")
 	}
+
 	file, err := contexts.Load(p.env.ConfigDir)
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	want := contexts.Context{Name: "lab", Server: y.URL, User: "ada", Token: accessToken(t), CA: string(y.ca.PEM())}
 	if got, _ := file.Get(""); got != want {
 		t.Errorf("kept %+v, want %+v", got, want)
 	}
+
 	info, err := os.Stat(file.Path())
 	if err != nil || info.Mode().Perm() != 0o600 {
 		t.Errorf("the file has mode %v (%v)", info.Mode(), err)
 	}
+
 	if strings.Contains(p.stdout.String()+p.stderr.String(), "ty_") {
 		t.Error("the token was shown")
 	}
+
 	if code := p.types(t.Context(), "jobs"); code != exit.OK {
 		t.Errorf("jobs after login: exit code %d: %s", code, p.stderr)
 	}
+
 	if _, head := y.sent("GET /api/v1/jobs"); head.Get("Authorization") != "Bearer "+accessToken(t) {
 		t.Errorf("jobs sent %q", head.Get("Authorization"))
 	}
@@ -75,14 +85,33 @@ func TestLoginRefusesAYardThatNothingVouchesFor(t *testing.T) {
 		stdin    string
 		message  string
 	}{
-		{"the token's hash is another yard's", []string{"--token", mint(t, tenant.BootstrapToken, other.ca.Hash())}, false, "", "this may be another server or someone in between"},
-		{"the flag's hash is another yard's", []string{"--token", access, "--ca-hash", other.ca.Hash()}, false, "", "this may be another server"},
-		{"flag and token differ", []string{"--token", mint(t, tenant.BootstrapToken, y.ca.Hash()), "--ca-hash", other.ca.Hash()}, false, "", "the token is for a yard with CA"},
+		{
+			"the token's hash is another yard's",
+			[]string{"--token", mint(t, tenant.BootstrapToken, other.ca.Hash())},
+			false,
+			"",
+			"this may be another server or someone in between",
+		},
+		{
+			"the flag's hash is another yard's",
+			[]string{"--token", access, "--ca-hash", other.ca.Hash()},
+			false,
+			"",
+			"this may be another server",
+		},
+		{
+			"flag and token differ",
+			[]string{"--token", mint(t, tenant.BootstrapToken, y.ca.Hash()), "--ca-hash", other.ca.Hash()},
+			false,
+			"",
+			"the token is for a yard with CA",
+		},
 		{"nobody can be asked", []string{"--token", access}, false, "", "--ca-hash " + y.ca.Hash()},
 		{"the person says no", []string{"--token", access}, true, "\n", "not accepted"},
 		{"a join token", []string{"--token", mint(t, tenant.JoinToken, y.ca.Hash())}, false, "", "lets machines join"},
 		{"half a token", []string{"--token", access[:30]}, false, "", "copy the whole token"},
 	}
+
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
@@ -92,14 +121,17 @@ func TestLoginRefusesAYardThatNothingVouchesFor(t *testing.T) {
 			if code != exit.Denied && code != exit.Refused {
 				t.Errorf("exit code %d", code)
 			}
+
 			if !strings.Contains(p.stderr.String(), tt.message) {
 				t.Errorf("stderr %q lacks %q", p.stderr, tt.message)
 			}
+
 			if _, err := os.Stat(filepath.Join(p.env.ConfigDir, "config.yaml")); err == nil {
 				t.Error("a login was kept")
 			}
 		})
 	}
+
 	t.Cleanup(func() {
 		if calls := y.called(); len(calls) > 0 {
 			t.Errorf("something was sent to the yard: %v", calls)
@@ -115,30 +147,48 @@ func TestLoginAsksAboutTheCAAndForTheToken(t *testing.T) {
 	if code := p.types(t.Context(), "login", y.URL); code != exit.OK {
 		t.Fatalf("exit code %d: %s", code, p.stderr)
 	}
+
 	for _, want := range []string{"Token: ", y.ca.Hash(), "Is it the same?", "Next:"} {
 		if !strings.Contains(p.stderr.String(), want) {
 			t.Errorf("stderr lacks %q: %s", want, p.stderr)
 		}
 	}
+
 	// The second login to the same yard needs no question, one to an impostor at its address is refused.
 	p.terminal = false
 	if code := p.types(t.Context(), "login", y.URL, "--token", accessToken(t)); code != exit.OK {
 		t.Errorf("second login: exit code %d: %s", code, p.stderr)
 	}
+
 	file, err := contexts.Load(p.env.ConfigDir)
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	known, _ := file.Get("")
 	known.CA = string(newYard(t).ca.PEM())
 	file.Put(known)
+
 	if err := file.Save(); err != nil {
 		t.Fatal(err)
 	}
-	if code := p.types(t.Context(), "login", y.URL, "--token", accessToken(t)); code != exit.Denied || !strings.Contains(p.stderr.String(), "a different CA than at the last login") {
+
+	if code := p.types(
+		t.Context(),
+		"login",
+		y.URL,
+		"--token",
+		accessToken(t),
+	); code != exit.Denied ||
+		!strings.Contains(p.stderr.String(), "a different CA than at the last login") {
 		t.Errorf("impostor: exit code %d: %s", code, p.stderr)
 	}
-	if code := p.types(t.Context(), "jobs"); code != exit.Denied || !strings.Contains(p.stderr.String(), "not the server you logged in to") {
+
+	if code := p.types(
+		t.Context(),
+		"jobs",
+	); code != exit.Denied ||
+		!strings.Contains(p.stderr.String(), "not the server you logged in to") {
 		t.Errorf("call to impostor: exit code %d: %s", code, p.stderr)
 	}
 }
@@ -151,42 +201,55 @@ func TestContextsAreChosenByFlagEnvironmentAndFile(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	for name, y := range map[string]*yard{"one": one, "two": two} {
 		file.Put(contexts.Context{Name: name, Server: y.URL, User: "ada", Token: "ty_" + name, CA: string(y.ca.PEM())})
 	}
+
 	file.Current = "one"
 	if err := file.Save(); err != nil {
 		t.Fatal(err)
 	}
+
 	bearer := func(y *yard) string {
 		_, head := y.sent("GET /api/v1/jobs")
 		return head.Get("Authorization")
 	}
+
 	run := func(args ...string) {
 		t.Helper()
+
 		if code := p.types(t.Context(), args...); code != exit.OK {
 			t.Fatalf("%v: exit code %d: %s", args, code, p.stderr)
 		}
 	}
+
 	run("jobs", "--all")
 	run("jobs", "--all", "--context", "two")
+
 	if diff := cmp.Diff([]string{"Bearer ty_one", "Bearer ty_two"}, []string{bearer(one), bearer(two)}); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
+
 	p.vars[contexts.VarServer], p.vars[contexts.VarToken] = two.URL, "ty_env"
 	run("jobs", "--all")
+
 	if got := bearer(two); got != "Bearer ty_env" {
 		t.Errorf("the environment's token was not used: %q", got)
 	}
+
 	run("jobs", "--all", "--context", "one")
+
 	if got := bearer(one); got != "Bearer ty_one" || len(one.called()) != 2 {
 		t.Errorf("the flag did not win over the environment: %q, %v", got, one.called())
 	}
+
 	// A machine without logins has all from the environment.
 	caFile := filepath.Join(t.TempDir(), "ca.pem")
 	if err := os.WriteFile(caFile, two.ca.PEM(), 0o600); err != nil {
 		t.Fatal(err)
 	}
+
 	p.env.ConfigDir, p.vars[contexts.VarCA] = t.TempDir(), caFile
 	run("jobs", "--all")
 	p.vars[contexts.VarCA] = string(two.ca.PEM())
@@ -202,10 +265,13 @@ func TestContextCommands(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	file.Put(contexts.Context{Name: "other", Server: "https://other:7443", User: "grace", Token: "ty_secret"})
+
 	if err := file.Save(); err != nil {
 		t.Fatal(err)
 	}
+
 	for _, step := range []struct {
 		args []string
 		code int
@@ -222,11 +288,14 @@ func TestContextCommands(t *testing.T) {
 			t.Errorf("%v: exit code %d, want %d: %s", step.args, code, step.code, p.stderr)
 		}
 	}
+
 	golden(t, "contexts", strings.ReplaceAll(p.stdout.String(), y.URL, "https://yard"))
+
 	calls := y.called()
 	if len(calls) != 1 || !strings.HasPrefix(calls[0], "DELETE /api/v1/tokens/") || strings.Contains(calls[0], "ty_") {
 		t.Errorf("calls: %v", calls)
 	}
+
 	if strings.Contains(p.stdout.String()+p.stderr.String(), "ty_") {
 		t.Error("a token was shown")
 	}
@@ -238,6 +307,7 @@ func TestOthersReadingTheTokensAreWarnedOf(t *testing.T) {
 	if err := os.Chmod(filepath.Join(p.env.ConfigDir, "config.yaml"), 0o644); err != nil {
 		t.Fatal(err)
 	}
+
 	if code := p.types(t.Context(), "context"); code != exit.OK || !strings.Contains(p.stderr.String(), "chmod 600") {
 		t.Errorf("exit code %d: %s", code, p.stderr)
 	}

@@ -25,28 +25,37 @@ func (a *app) logout() *cobra.Command {
 			if err != nil {
 				return err
 			}
+
 			name := a.context
 			if len(args) > 0 {
 				name = args[0]
 			}
+
 			login, ok := file.Get(name)
 			if !ok {
 				return contexts.NotFound(name)
 			}
+
 			if revoke {
 				if err := revokeOwn(cmd.Context(), login); err != nil {
 					return fmt.Errorf("revoke the token (the login is kept): %w", err)
 				}
 			}
+
 			file.Remove(login.Name)
+
 			if err := file.Save(); err != nil {
 				return err
 			}
+
 			_, err = fmt.Fprintf(a.Stdout, "Logged out of %s.\n", login.Server)
+
 			return err
 		},
 	}
+
 	cmd.Flags().BoolVar(&revoke, "revoke", false, "also revoke the token")
+
 	return cmd
 }
 
@@ -55,10 +64,13 @@ func revokeOwn(ctx context.Context, login contexts.Context) error {
 	if err != nil {
 		return err
 	}
+
 	defer client.Close()
+
 	parsed, err := auth.Parse(login.Token)
 	if err != nil {
 		return err
 	}
+
 	return client.RevokeToken(ctx, parsed.ID)
 }

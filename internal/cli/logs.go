@@ -40,12 +40,15 @@ Ctrl-C stops following; the job goes on. -o json writes one object a line.`,
 			if err != nil {
 				return err
 			}
+
 			if cmd.Flags().Changed("rank") {
 				if rank < 0 {
 					return exit.Usagef(cmd, "--rank must be 0 or more")
 				}
+
 				f.Rank = &rank
 			}
+
 			if f.Tail < 0 {
 				return exit.Usagef(cmd, "--tail must be 0 or more")
 			}
@@ -55,9 +58,11 @@ Ctrl-C stops following; the job goes on. -o json writes one object a line.`,
 			if _, err := regexp.Compile(f.Grep); err != nil {
 				return exit.Usagef(cmd, "--grep must be a regular expression: %v", err)
 			}
+
 			return a.doLogs(cmd.Context(), j, f, follow, stamps)
 		},
 	}
+
 	flags := cmd.Flags()
 	flags.BoolVarP(&follow, "follow", "f", false, "follow until the job has ended")
 	flags.IntVar(&f.Tail, "tail", 0, "show only the last `number` of lines")
@@ -66,7 +71,14 @@ Ctrl-C stops following; the job goes on. -o json writes one object a line.`,
 	flags.StringVar(&f.Stream, "stream", "", "only this `stream`: stdout, stderr or yard (messages of Trainyard itself)")
 	flags.StringVar(&f.Grep, "grep", "", "only lines that match this regular `expression`")
 	flags.BoolVarP(&stamps, "timestamps", "t", false, "with the time of each line")
-	flags.VarP(console.Format{Into: &a.Output, Allowed: []string{console.Table, console.JSON}}, "output", "o", "table (plain lines) or json (one object a line)")
+
+	flags.VarP(
+		console.Format{Into: &a.Output, Allowed: []string{console.Table, console.JSON}},
+		"output",
+		"o",
+		"table (plain lines) or json (one object a line)",
+	)
+
 	return cmd
 }
 
@@ -76,20 +88,24 @@ func logTarget(cmd *cobra.Command, arg, run string, f *api.LogFilter) (id.Job, e
 	if of, _, ok := id.Run(arg).Split(); ok {
 		j, f.Run = of, id.Run(arg)
 	}
+
 	if run == "" {
 		return j, nil
 	}
 	if f.Run != "" {
 		return j, exit.Usagef(cmd, "give the run once: by its id or by --run")
 	}
+
 	f.Run = id.Run(run)
 	if of, _, ok := f.Run.Split(); ok && of == j {
 		return j, nil
 	}
+
 	f.Run = id.Run(string(j) + "." + run)
 	if _, _, ok := f.Run.Split(); !ok {
 		return j, exit.Usagef(cmd, "--run %q is not a run of %s: write its number, e.g. --run 2", run, j)
 	}
+
 	return j, nil
 }
 
@@ -98,20 +114,35 @@ func (a *app) doLogs(ctx context.Context, j id.Job, f api.LogFilter, toEnd, stam
 	if err != nil {
 		return err
 	}
+
 	defer client.Close()
+
 	detail, err := client.Job(ctx, j)
 	if err != nil {
 		return err
 	}
+
 	p := &follow.Printer{Out: a.Stdout, Stamps: stamps, JSON: a.Output == console.JSON, Ranks: manyRanks(detail)}
 	if !toEnd {
 		return a.pageLogs(ctx, client, j, f, p)
 	}
+
 	if detail.State.Waiting() || detail.State == job.Paused {
 		a.Note("%s", a.stateLine(detail.Job))
 	}
+
 	notes := a.stateNotes(detail.Job)
-	last, err := follow.Follower{Note: a.Note}.Job(ctx, client, j, f, func(l api.LogLine) error { return p.Line("", l) }, notes)
+	last, err := follow.Follower{
+		Note: a.Note,
+	}.Job(
+		ctx,
+		client,
+		j,
+		f,
+		func(l api.LogLine) error { return p.Line("", l) },
+		notes,
+	)
+
 	return a.followed(ctx, []string{string(j)}, []api.Job{last}, []error{err})
 }
 
@@ -121,6 +152,7 @@ func manyRanks(j api.JobDetail) bool {
 			return true
 		}
 	}
+
 	return len(j.Nodes) > 1
 }
 
@@ -134,16 +166,19 @@ func (a *app) pageLogs(ctx context.Context, client *api.Client, j id.Job, f api.
 		if err != nil {
 			return err
 		}
+
 		for _, l := range page.Lines {
 			if err := p.Line("", l); err != nil {
 				return fmt.Errorf("write output: %w", err)
 			}
 		}
+
 		caughtUp := len(page.Lines) == 0 && page.Next == f.Cursor ||
 			len(page.Lines) > 0 && page.Lines[len(page.Lines)-1].At.After(start)
 		if page.Ended || page.Next == "" || caughtUp {
 			return nil
 		}
+
 		f.Cursor, f.Tail = page.Next, 0
 	}
 }

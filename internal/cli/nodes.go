@@ -34,13 +34,16 @@ and the lease of a provisioned node. With a name, show one node and its GPUs in 
 				if len(args) == 1 {
 					return a.showNode(cmd.Context(), c, id.Node(args[0]))
 				}
+
 				return a.listNodes(cmd.Context(), c)
 			})
 		},
 	}
+
 	a.OutputFlag(cmd, console.Wide)
 	a.QuietFlag(cmd)
 	cmd.AddCommand(a.removeNode(), a.clearError())
+
 	return cmd
 }
 
@@ -49,18 +52,26 @@ func (a *app) listNodes(ctx context.Context, c *api.Client) error {
 		page, err := c.Nodes(ctx, p)
 		return page.Nodes, page.Next, err
 	})
+
 	if err != nil {
 		return err
 	}
+
 	names := func() []string {
 		list := make([]string, len(nodes))
 		for i, n := range nodes {
 			list[i] = string(n.ID)
 		}
+
 		return list
 	}
+
 	return a.Show(api.NodePage{Nodes: nodes}, names, func() error {
-		return a.WriteTable(a.nodeTable(nodes), "no nodes", "trainyard tokens create --join     then join a machine with what it prints")
+		return a.WriteTable(
+			a.nodeTable(nodes),
+			"no nodes",
+			"trainyard tokens create --join     then join a machine with what it prints",
+		)
 	})
 }
 
@@ -70,10 +81,13 @@ func (a *app) nodeTable(nodes []api.Node) *table.Table {
 	if wide {
 		head = append(head, "FREE CPUS", "FREE MEMORY", "SEEN", "POOL", "ADDRESS", "OS", "VERSION", "LIMITS", "REASON")
 	}
+
 	t := a.NewTable(head...)
+
 	for i := range nodes {
 		n := &nodes[i]
 		state := nodeState(n)
+
 		lease := ""
 		if n.Lease != nil {
 			lease = string(n.Lease.ID)
@@ -81,15 +95,31 @@ func (a *app) nodeTable(nodes []api.Node) *table.Table {
 				lease += ", ends " + table.Ago(*n.Lease.Ends, now)
 			}
 		}
+
 		row := []table.Cell{
-			{Text: string(n.ID)}, {Text: string(n.Class)}, {Text: state, Color: nodeColor(state)}, {Text: table.Ago(n.Since, now)}, {Text: gpuKinds(n)},
-			{Text: freeGPUs(n)}, {Text: speed(n.TFLOPS, n.Origin)}, {Text: power(n.Draw, n.Watts)}, {Text: price(n.Price)}, {Text: few(n.Jobs)}, {Text: lease},
+			{
+				Text: string(n.ID),
+			},
+			{Text: string(n.Class)},
+			{Text: state, Color: nodeColor(state)},
+			{Text: table.Ago(n.Since, now)},
+			{Text: gpuKinds(n)},
+			{
+				Text: freeGPUs(n),
+			},
+			{Text: speed(n.TFLOPS, n.Origin)},
+			{Text: power(n.Draw, n.Watts)},
+			{Text: price(n.Price)},
+			{Text: few(n.Jobs)},
+			{Text: lease},
 		}
+
 		if wide {
 			seen := ""
 			if n.LastSeen != nil {
 				seen = table.Ago(*n.LastSeen, now)
 			}
+
 			for _, text := range []string{
 				fmt.Sprintf("%s of %s", n.CPUsFree, n.CPUs), fmt.Sprintf("%s of %s", n.MemFree.Short(), n.Memory.Short()), seen,
 				n.Pool, n.Address, n.OS + "/" + n.Arch, n.Version, n.Limits, n.Reason,
@@ -97,8 +127,10 @@ func (a *app) nodeTable(nodes []api.Node) *table.Table {
 				row = append(row, table.Cell{Text: text})
 			}
 		}
+
 		t.Cells(row...)
 	}
+
 	return t
 }
 
@@ -110,6 +142,7 @@ func nodeState(n *api.Node) string {
 	if len(n.Jobs) > 0 {
 		return "running (cordoned)"
 	}
+
 	return "cordoned"
 }
 
@@ -126,6 +159,7 @@ func nodeColor(state string) table.Color {
 	case "removed":
 		return table.Gray
 	}
+
 	return table.NoColor
 }
 
@@ -134,10 +168,12 @@ func speed(tflops float64, origin string) string {
 	if tflops == 0 {
 		return ""
 	}
+
 	digits := 0
 	if tflops < 100 {
 		digits = 1
 	}
+
 	return fmt.Sprintf("%.*f (%s)", digits, tflops, origin)
 }
 
@@ -151,6 +187,7 @@ func power(draw, limit float64) string {
 	case draw > 0:
 		return fmt.Sprintf("%.0f W", draw)
 	}
+
 	return ""
 }
 
@@ -159,6 +196,7 @@ func price(p *api.Price) string {
 	if p == nil {
 		return ""
 	}
+
 	return table.Dollars(p.Hourly) + "/h"
 }
 
@@ -169,19 +207,24 @@ func gpuKinds(n *api.Node) string {
 		memory job.Bytes
 		fake   bool
 	}
+
 	var order []kind
+
 	count := map[kind]int{}
 	for _, g := range n.GPUs {
 		k := kind{g.Model, g.Memory, g.Fake || n.FakeGPUs}
 		if count[k] == 0 {
 			order = append(order, k)
 		}
+
 		count[k]++
 	}
+
 	words := make([]string, len(order))
 	for i, k := range order {
 		words[i] = table.GPUs(count[k], k.model, k.memory, k.fake)
 	}
+
 	return strings.Join(words, ", ")
 }
 
@@ -189,12 +232,14 @@ func freeGPUs(n *api.Node) string {
 	if len(n.GPUs) == 0 {
 		return ""
 	}
+
 	free := 0
 	for _, g := range n.GPUs {
 		if g.State == fleet.GPUIdle {
 			free++
 		}
 	}
+
 	return fmt.Sprintf("%d of %d", free, len(n.GPUs))
 }
 
@@ -211,6 +256,7 @@ elsewhere.`,
 				if err := a.sure(cmd.Context(), "Remove "+strings.Join(args, ", ")+" for good?"); err != nil {
 					return err
 				}
+
 				for _, name := range args {
 					if err := c.RemoveNode(cmd.Context(), id.Node(name)); err != nil {
 						return fmt.Errorf("remove %s: %w", name, err)
@@ -219,11 +265,14 @@ elsewhere.`,
 						return err
 					}
 				}
+
 				return nil
 			})
 		},
 	}
+
 	a.YesFlag(cmd)
+
 	return cmd
 }
 
@@ -239,13 +288,20 @@ it with its next report; if the GPU fails again it is quarantined again.`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			gpu, err := strconv.Atoi(args[1])
 			if err != nil || gpu < 0 {
-				return exit.Usagef(cmd, "GPU must be an index such as 3, got %q; list them with: trainyard nodes %s", args[1], args[0])
+				return exit.Usagef(
+					cmd,
+					"GPU must be an index such as 3, got %q; list them with: trainyard nodes %s",
+					args[1],
+					args[0],
+				)
 			}
+
 			return a.withClient(func(c *api.Client) error {
 				n, err := c.ClearGPUError(cmd.Context(), id.Node(args[0]), gpu)
 				if err != nil {
 					return err
 				}
+
 				return a.Show(n, nil, func() error {
 					_, err := fmt.Fprintf(a.Stdout, "GPU %d of %s is back in use as soon as its agent reports\n", gpu, n.ID)
 					return err
@@ -253,6 +309,8 @@ it with its next report; if the GPU fails again it is quarantined again.`,
 			})
 		},
 	}
+
 	a.OutputFlag(cmd)
+
 	return cmd
 }

@@ -19,6 +19,7 @@ func (a *app) showNode(ctx context.Context, c *api.Client, name id.Node) error {
 	if err != nil {
 		return err
 	}
+
 	return a.Show(n, func() []string { return []string{string(n.ID)} }, func() error { return a.nodeDetail(&n) })
 }
 
@@ -28,27 +29,61 @@ func (a *app) nodeDetail(n *api.Node) error {
 	now, state := a.Clock.Now(), nodeState(n)
 	cost, lease := "", ""
 	if p := n.Price; p != nil {
-		cost = fmt.Sprintf("%s per hour: node %s, energy %s; unused %s", table.Dollars(p.Hourly), table.Dollars(p.NodeCost), table.Dollars(p.EnergyCost), table.Dollars(p.Idle))
+		cost = fmt.Sprintf(
+			"%s per hour: node %s, energy %s; unused %s",
+			table.Dollars(p.Hourly),
+			table.Dollars(p.NodeCost),
+			table.Dollars(p.EnergyCost),
+			table.Dollars(p.Idle),
+		)
 	}
+
 	if l := n.Lease; l != nil {
 		lease = fmt.Sprintf("%s of %s, %s", l.ID, l.Offer, l.State)
 		if l.Ends != nil {
 			lease += ", ends " + stamp(l.Ends, now) + " unless it is renewed"
 		}
 	}
+
 	if err := a.Fields(
-		console.Field{Name: "Node", Value: string(n.ID)}, console.Field{Name: "State", Value: since(state, table.Ago(n.Since, now)), Color: nodeColor(state)},
-		console.Field{Name: "Reason", Value: n.Reason}, console.Field{Name: "Class", Value: string(n.Class)}, console.Field{Name: "Pool", Value: n.Pool},
-		console.Field{Name: "GPUs", Value: gpuKinds(n)}, console.Field{Name: "TFLOPS", Value: speed(n.TFLOPS, n.Origin)},
-		console.Field{Name: "Power", Value: power(n.Draw, n.Watts)}, console.Field{Name: "Price", Value: cost}, console.Field{Name: "Lease", Value: lease},
+		console.Field{
+			Name:  "Node",
+			Value: string(n.ID),
+		},
+		console.Field{Name: "State", Value: since(state, table.Ago(n.Since, now)), Color: nodeColor(state)},
+		console.Field{
+			Name:  "Reason",
+			Value: n.Reason,
+		},
+		console.Field{Name: "Class", Value: string(n.Class)},
+		console.Field{Name: "Pool", Value: n.Pool},
+		console.Field{Name: "GPUs", Value: gpuKinds(n)},
+		console.Field{Name: "TFLOPS", Value: speed(n.TFLOPS, n.Origin)},
+		console.Field{
+			Name:  "Power",
+			Value: power(n.Draw, n.Watts),
+		},
+		console.Field{Name: "Price", Value: cost},
+		console.Field{Name: "Lease", Value: lease},
 		console.Field{Name: "CPUs", Value: fmt.Sprintf("%s of %s free", n.CPUsFree, n.CPUs)},
 		console.Field{Name: "Memory", Value: fmt.Sprintf("%s of %s free", n.MemFree.Short(), n.Memory.Short())},
-		console.Field{Name: "Disk", Value: n.Disk.Short()}, console.Field{Name: "System", Value: strings.Trim(n.OS+" "+n.Arch, " ")},
-		console.Field{Name: "Address", Value: n.Address}, console.Field{Name: "Agent", Value: n.Version}, console.Field{Name: "Limits", Value: n.Limits},
-		console.Field{Name: "Seen", Value: stamp(n.LastSeen, now)}, console.Field{Name: "Jobs", Value: few(n.Jobs)},
+		console.Field{
+			Name:  "Disk",
+			Value: n.Disk.Short(),
+		},
+		console.Field{Name: "System", Value: strings.Trim(n.OS+" "+n.Arch, " ")},
+		console.Field{
+			Name:  "Address",
+			Value: n.Address,
+		},
+		console.Field{Name: "Agent", Value: n.Version},
+		console.Field{Name: "Limits", Value: n.Limits},
+		console.Field{Name: "Seen", Value: stamp(n.LastSeen, now)},
+		console.Field{Name: "Jobs", Value: few(n.Jobs)},
 	); err != nil {
 		return err
 	}
+
 	for _, part := range []*table.Table{a.gpuTable(n), a.runTable(n), a.foreignTable(n)} {
 		if part.Len() == 0 {
 			continue
@@ -60,6 +95,7 @@ func (a *app) nodeDetail(n *api.Node) error {
 			return err
 		}
 	}
+
 	return a.gpuNotes(n)
 }
 
@@ -68,44 +104,69 @@ func since(state, ago string) string {
 	if d, ok := strings.CutSuffix(ago, " ago"); ok {
 		return state + " for " + d
 	}
+
 	return state
 }
 
 func (a *app) gpuTable(n *api.Node) *table.Table {
 	now := a.Clock.Now()
 	t := a.NewTable("GPU", "MODEL", "MEMORY", "STATE", "SINCE", "JOB", "TFLOPS", "BANDWIDTH", "LIMIT", "DRIVER", "UUID")
+
 	for i := range n.GPUs {
 		g := &n.GPUs[i]
 		ago, bandwidth, watts := "", "", ""
 		if g.Since != nil {
 			ago = table.Ago(*g.Since, now)
 		}
+
 		if g.Bandwidth > 0 {
 			bandwidth = fmt.Sprintf("%.0f GB/s", g.Bandwidth)
 		}
+
 		if g.Watts > 0 {
 			watts = fmt.Sprintf("%.0f W", g.Watts)
 		}
-		t.Cells(table.Cell{Text: strconv.Itoa(g.Index)}, table.Cell{Text: table.Model(g.Model, g.Fake || n.FakeGPUs)}, table.Cell{Text: g.Memory.Short()},
-			table.Cell{Text: string(g.State), Color: nodeColor(string(g.State))}, table.Cell{Text: ago}, table.Cell{Text: string(g.Job)},
-			table.Cell{Text: speed(g.TFLOPS, g.Origin)}, table.Cell{Text: bandwidth}, table.Cell{Text: watts}, table.Cell{Text: g.Driver}, table.Cell{Text: g.UUID})
+
+		t.Cells(
+			table.Cell{Text: strconv.Itoa(g.Index)},
+			table.Cell{Text: table.Model(g.Model, g.Fake || n.FakeGPUs)},
+			table.Cell{Text: g.Memory.Short()},
+			table.Cell{
+				Text:  string(g.State),
+				Color: nodeColor(string(g.State)),
+			},
+			table.Cell{Text: ago},
+			table.Cell{Text: string(g.Job)},
+			table.Cell{
+				Text: speed(g.TFLOPS, g.Origin),
+			},
+			table.Cell{Text: bandwidth},
+			table.Cell{Text: watts},
+			table.Cell{Text: g.Driver},
+			table.Cell{Text: g.UUID},
+		)
 	}
+
 	return t
 }
 
 func (a *app) runTable(n *api.Node) *table.Table {
 	t := a.NewTable("RUN", "JOB", "GPUS", "SINCE")
+
 	for _, r := range n.Runs {
 		gpus := make([]string, len(r.GPUs))
 		for i, g := range r.GPUs {
 			gpus[i] = strconv.Itoa(g)
 		}
+
 		text := strings.Join(gpus, ",")
 		if r.Share > 0 {
 			text = table.Percent(r.Share) + " of " + text
 		}
+
 		t.Row(string(r.Run), string(r.Job), text, table.Ago(r.Since, a.Clock.Now()))
 	}
+
 	return t
 }
 
@@ -117,9 +178,11 @@ func (a *app) foreignTable(n *api.Node) *table.Table {
 			if p.Memory > 0 {
 				memory = p.Memory.Short()
 			}
+
 			t.Row(strconv.Itoa(p.PID), strconv.Itoa(p.GPU), p.User, p.Program, memory)
 		}
 	}
+
 	return t
 }
 
@@ -131,14 +194,18 @@ func (a *app) gpuNotes(n *api.Node) error {
 		switch {
 		case g.State == fleet.GPUError:
 			_, _ = fmt.Fprintf(&out, "\nGPU %d is quarantined: %s\n", g.Index, table.Plain(g.Error))
+
 			if g.Health != "" && g.Health != g.Error {
 				_, _ = fmt.Fprintf(&out, "  evidence: %s\n", table.Plain(g.Health))
 			}
+
 			_, _ = fmt.Fprintf(&out, "  once it is repaired: trainyard nodes clear-error %s %d\n", n.ID, g.Index)
 		case g.Health != "":
 			_, _ = fmt.Fprintf(&out, "\nGPU %d: %s\n", g.Index, table.Plain(g.Health))
 		}
 	}
+
 	_, err := io.WriteString(a.Stdout, out.String())
+
 	return err
 }

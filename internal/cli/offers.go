@@ -27,9 +27,11 @@ offer it is not requested again for a while: --closed lists those offers, and wh
 			if cmd.Flags().Changed("spot") {
 				f.Spot = &spot
 			}
+
 			return a.withClient(func(c *api.Client) error { return a.listOffers(cmd.Context(), c, f, closed) })
 		},
 	}
+
 	flags := cmd.Flags()
 	flags.StringVar(&f.GPU, "gpu", "", "only with this `model` of GPU: A100 or A100:80GB")
 	flags.StringVar(&f.Provider, "provider", "", "only of this `provider`")
@@ -38,6 +40,7 @@ offer it is not requested again for a while: --closed lists those offers, and wh
 	flags.BoolVar(&closed, "closed", false, "list offers that are not requested now, and why")
 	a.OutputFlag(cmd)
 	a.QuietFlag(cmd)
+
 	return cmd
 }
 
@@ -48,41 +51,60 @@ func (a *app) listOffers(ctx context.Context, c *api.Client, f api.OfferFilter, 
 		f.Page = p
 		page, err := c.Offers(ctx, f)
 		all.Closed = append(all.Closed, page.Closed...)
+
 		return page.Offers, page.Next, err
 	})
+
 	if err != nil {
 		return err
 	}
+
 	names := func() []string {
 		var list []string
 		for i := range all.Offers {
 			list = append(list, all.Offers[i].Name)
 		}
+
 		return list
 	}
+
 	return a.Show(all, names, func() error {
 		if closed {
 			return a.WriteTable(a.closedTable(all.Closed), "no offer is closed")
 		}
+
 		if n := len(all.Closed); n > 0 {
 			defer a.Note("Refused recently and not requested now: %s. See: trainyard offers --closed", table.Count(n, "offer"))
 		}
+
 		f.Page = api.Page{}
 		if f == (api.OfferFilter{}) && len(all.Closed) == 0 {
-			return a.WriteTable(a.offerTable(all.Offers), "no offers: the server has no cloud provider", "trainyard server --help     see --clouds")
+			return a.WriteTable(
+				a.offerTable(all.Offers),
+				"no offers: the server has no cloud provider",
+				"trainyard server --help     see --clouds",
+			)
 		}
+
 		return a.WriteTable(a.offerTable(all.Offers), "no matching offers", "trainyard offers            all offers")
 	})
 }
 
 func (a *app) offerTable(offers []fleet.Offer) *table.Table {
 	t := a.NewTable("OFFER", "GPUS", "CPUS", "MEMORY", "HOURLY", "PER GPU", "SPOT", "BILLED", "BOOT")
+
 	for i := range offers {
 		f := &offers[i]
-		gpus, each, spot, billed, boot := "", "", "", "by the second", ""
+		gpus := ""
+		each := ""
+		spot := ""
+		billed := "by the second"
+		boot := ""
+
 		if f.GPUs > 0 {
 			gpus, each = table.GPUs(f.GPUs, f.GPU, f.GPUMemory, f.Fake), table.Dollars(float64(f.Hourly)/1e6/float64(f.GPUs))
 		}
+
 		if f.Spot {
 			spot = "spot"
 			if f.LossRate > 0 {
@@ -92,14 +114,18 @@ func (a *app) offerTable(offers []fleet.Offer) *table.Table {
 				}
 			}
 		}
+
 		if f.BillingIncrement > 0 {
 			billed = "by " + table.Duration(time.Duration(f.BillingIncrement))
 		}
+
 		if f.Boot > 0 {
 			boot = table.Duration(time.Duration(f.Boot))
 		}
+
 		t.Row(f.Name, gpus, f.CPUs.String(), f.Memory.Short(), table.Dollars(float64(f.Hourly)/1e6), each, spot, billed, boot)
 	}
+
 	return t
 }
 
@@ -107,7 +133,15 @@ func (a *app) closedTable(list []api.Closing) *table.Table {
 	now := a.Clock.Now()
 	t := a.NewTable("NOT REQUESTED", "WHY", "REFUSED", "LAST", "RETRY", "OFFERS")
 	for _, c := range list {
-		t.Row(c.What, c.Why, table.Count(c.Times, "time"), table.Ago(c.Since, now), table.Ago(c.Until, now), fmt.Sprint(c.Offers))
+		t.Row(
+			c.What,
+			c.Why,
+			table.Count(c.Times, "time"),
+			table.Ago(c.Since, now),
+			table.Ago(c.Until, now),
+			fmt.Sprint(c.Offers),
+		)
 	}
+
 	return t
 }

@@ -29,20 +29,30 @@ recorded in the audit of each dataset.`,
 			if strings.TrimSpace(in.Why) == "" {
 				return exit.Usagef(cmd, "--why is required: it is recorded in the audit")
 			}
+
 			return a.withClient(func(c *api.Client) error {
 				j, err := c.Override(cmd.Context(), id.Job(args[0]), in)
 				if err != nil {
 					return err
 				}
+
 				return a.Show(j, nil, func() error {
-					_, err := fmt.Fprintf(a.Stdout, "%s may run on %s nodes despite the rules of its datasets; this was recorded\n", j.ID, in.Place)
+					_, err := fmt.Fprintf(
+						a.Stdout,
+						"%s may run on %s nodes despite the rules of its datasets; this was recorded\n",
+						j.ID,
+						in.Place,
+					)
+
 					return err
 				})
 			})
 		},
 	}
+
 	cmd.Flags().StringVar(&place, "place", "", "where it may run: local, cloud or `any`")
 	cmd.Flags().StringVar(&in.Why, "why", "", "the `reason`, for the record")
 	a.OutputFlag(cmd)
+
 	return cmd
 }

@@ -28,23 +28,29 @@ func (s *span) read(cmd *cobra.Command, now time.Time) (from, to time.Time, err 
 	if err != nil {
 		return from, to, exit.Usagef(cmd, "--to: %v", err)
 	}
+
 	if s.from != "" {
 		from, err = moment(s.from)
 		if err != nil {
 			return from, to, exit.Usagef(cmd, "--from: %v", err)
 		}
+
 		return from, to, nil
 	}
+
 	if s.last == "all" {
 		return from, to, nil
 	}
+
 	d, err := job.ParseDuration(s.last)
 	if err != nil || d <= 0 {
 		return from, to, exit.Usagef(cmd, "--last must be a duration such as 24h or 7d, or all; got %q", s.last)
 	}
+
 	if !to.IsZero() {
 		now = to
 	}
+
 	return now.Add(-time.Duration(d)), to, nil
 }
 
@@ -53,11 +59,13 @@ func moment(text string) (time.Time, error) {
 	if text == "" {
 		return time.Time{}, nil
 	}
+
 	for _, layout := range []string{time.DateOnly, "2006-01-02T15:04", "2006-01-02T15:04:05", time.RFC3339} {
 		if at, err := time.Parse(layout, text); err == nil {
 			return at.UTC(), nil
 		}
 	}
+
 	return time.Time{}, &badTime{text}
 }
 
@@ -95,8 +103,10 @@ func (a *app) period(from, to *time.Time) string {
 	if from != nil {
 		text = "from " + from.UTC().Format(layout) + " UTC"
 	}
+
 	if to == nil {
 		return text + " until now"
 	}
+
 	return text + " to " + to.UTC().Format(layout) + " UTC"
 }

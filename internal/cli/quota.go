@@ -33,6 +33,7 @@ end of the period if no further job starts. Researchers see their own.`,
 			return a.withClient(func(c *api.Client) error { return a.listQuotas(cmd.Context(), c) })
 		},
 	}
+
 	a.OutputFlag(cmd)
 	cmd.AddCommand(a.setQuota(), a.removeQuota())
 
@@ -63,6 +64,7 @@ func (a *app) listQuotas(ctx context.Context, c *api.Client) error {
 		for i := range all.Usage {
 			a.quotaUsageRow(t, &all.Usage[i])
 		}
+
 		for i := range all.Quotas {
 			if strings.HasPrefix(all.Quotas[i].Subject, "each/") {
 				eachQuotaRow(t, &all.Quotas[i])
@@ -100,10 +102,13 @@ func (a *app) quotaUsageRow(t *table.Table, u *api.QuotaUsage) {
 				gpus += " (may borrow)"
 			}
 		}
+
 		if q.Nodes > 0 {
 			nodes += " of " + strconv.Itoa(q.Nodes)
 		}
+
 		period = string(q.Period)
+
 		onExceeded = string(q.OnExceeded)
 		if q.Subject != u.Subject {
 			onExceeded += " (" + q.Subject + ")"
@@ -142,6 +147,7 @@ func outlook(u *api.QuotaUsage, now time.Time) (string, table.Color) {
 			return m.name + " used up " + table.Ago(*m.usage.UsedUp, now), table.Yellow
 		}
 	}
+
 	if u.Cost.Expected > u.Cost.Used {
 		return table.Dollars(u.Cost.Expected) + " expected", table.NoColor
 	}
@@ -174,6 +180,7 @@ When the budget or the GPU-hours of a period are used up, one of these happens:
 			return a.withClient(func(c *api.Client) error { return a.doSetQuota(cmd, c, args[0], &in) })
 		},
 	}
+
 	f := cmd.Flags()
 	f.IntVar(&in.GPUs, "gpus", 0, "`number` of GPUs at once")
 	f.IntVar(&in.Nodes, "nodes", 0, "`number` of on-demand nodes at once")
@@ -194,11 +201,14 @@ func (a *app) doSetQuota(cmd *cobra.Command, c *api.Client, subject string, in *
 	if err != nil {
 		return err
 	}
+
 	var request api.QuotaRequest
+
 	at := slices.IndexFunc(all.Quotas, func(q api.Quota) bool { return q.Subject == subject })
 	if at >= 0 {
 		request = all.Quotas[at].QuotaRequest
 	}
+
 	if err := in.apply(cmd, subject, &request); err != nil {
 		return err
 	}
@@ -225,35 +235,44 @@ func (in *quotaFlags) apply(cmd *cobra.Command, subject string, to *api.QuotaReq
 	if changed("gpus") {
 		to.GPUs = in.GPUs
 	}
+
 	if changed("nodes") {
 		to.Nodes = in.Nodes
 	}
+
 	if changed("gpu-hours") {
 		to.GPUHours = in.GPUHours
 	}
+
 	if changed("borrow") {
 		to.Borrow = in.Borrow
 	}
+
 	if changed("budget") {
 		budget, err := job.ParseMoney(in.budget)
 		if err != nil {
 			return exit.Usagef(cmd, "--budget: %v", err)
 		}
+
 		to.Budget = budget
 	}
+
 	if changed("warn-at") {
 		share, err := parseShare(in.warnAt)
 		if err != nil {
 			return exit.Usagef(cmd, "--warn-at must be a share such as 80%% or 0.8, got %q", in.warnAt)
 		}
+
 		to.WarnAt = share
 	}
+
 	if changed("period") {
 		to.Period = tenant.Period(in.period)
 		if !slices.Contains(tenant.Periods(), to.Period) {
 			return exit.Usagef(cmd, "--period must be day, week or month, got %q", in.period)
 		}
 	}
+
 	if changed("on-exceeded") {
 		to.OnExceeded = tenant.OnExceeded(in.onExceeded)
 		if !slices.Contains(tenant.ExceededActions(), to.OnExceeded) {
@@ -271,6 +290,7 @@ func parseShare(text string) (float64, error) {
 	if isPercent {
 		f /= 100
 	}
+
 	if err == nil && !(f > 0 && f <= 1) {
 		err = strconv.ErrRange
 	}
@@ -281,19 +301,24 @@ func parseShare(text string) (float64, error) {
 // quotaText writes a quota in one line.
 func quotaText(q *api.Quota) string {
 	var parts []string
+
 	if q.GPUs > 0 {
 		text := table.Count(q.GPUs, "GPU") + " at once"
 		if q.Borrow {
 			text += " (more while no other job is queued)"
 		}
+
 		parts = append(parts, text)
 	}
+
 	if q.Nodes > 0 {
 		parts = append(parts, table.Count(q.Nodes, "on-demand node")+" at once")
 	}
+
 	if q.Budget > 0 {
 		parts = append(parts, q.Budget.String()+" per "+string(q.Period))
 	}
+
 	if q.GPUHours > 0 {
 		parts = append(parts, table.Amount(q.GPUHours)+" GPU-hours per "+string(q.Period))
 	}
@@ -318,7 +343,9 @@ func (a *app) removeQuota() *cobra.Command {
 				if err := c.RemoveQuota(cmd.Context(), args[0]); err != nil {
 					return err
 				}
+
 				_, err := fmt.Fprintf(a.Stdout, "quota of %s removed\n", args[0])
+
 				return err
 			})
 		},

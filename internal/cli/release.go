@@ -33,6 +33,7 @@ period, and restart elsewhere.`,
 					if err != nil {
 						return fmt.Errorf("release %s: %w", name, err)
 					}
+
 					page.Leases = append(page.Leases, l)
 				}
 
@@ -40,6 +41,7 @@ period, and restart elsewhere.`,
 			})
 		},
 	}
+
 	a.YesFlag(cmd)
 	a.OutputFlag(cmd)
 

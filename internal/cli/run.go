@@ -24,6 +24,7 @@ following and the job goes on.`,
 			if len(args) == 0 {
 				return exit.Usagef(cmd, "a command is required after two dashes: trainyard run -- python train.py")
 			}
+
 			return nil
 		},
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -31,13 +32,16 @@ following and the job goes on.`,
 			if err != nil {
 				return err
 			}
+
 			draft, err := a.maker().Make(text, ".", f.changes(cmd))
 			if err != nil {
 				return jobfile.WithoutPlace(err)
 			}
+
 			return a.doSubmit(cmd.Context(), draft, f)
 		},
 	}
+
 	// What follows the command's name is the command's, dashes or not.
 	cmd.Flags().SetInterspersed(false)
 	flags := cmd.Flags()
@@ -51,5 +55,6 @@ following and the job goes on.`,
 	flags.StringVar(&r.MaxDuration, "max-duration", "", "stop the job after this `duration`, e.g. 6h")
 	flags.StringVar(&r.Place, "place", "", "`place` where it may run: local, cloud or any")
 	f.add(a, cmd)
+
 	return cmd
 }

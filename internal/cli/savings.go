@@ -27,21 +27,28 @@ Researchers see what was saved for them.`,
 			if err != nil {
 				return err
 			}
+
 			return a.withClient(func(c *api.Client) error {
 				if r.csv {
 					return c.CSV(cmd.Context(), "savings", q, a.Stdout)
 				}
+
 				s, err := c.Savings(cmd.Context(), q)
 				if err != nil {
 					return err
 				}
+
 				return a.Show(s, nil, func() error { return a.savingsText(&s) })
 			})
 		},
 	}
+
 	a.reportFlags(cmd, &r)
-	cmd.Flags().StringSliceVar(&r.by, "by", []string{"kind"}, "group rows by these `keys`: researcher, project, job, kind, hour, day, week, month")
-	cmd.Flags().StringArrayVar(&r.where, "where", nil, "only rows with this `key=value`, e.g. researcher=ann; may be given several times")
+	cmd.Flags().
+		StringSliceVar(&r.by, "by", []string{"kind"}, "group rows by these `keys`: researcher, project, job, kind, hour, day, week, month")
+	cmd.Flags().
+		StringArrayVar(&r.where, "where", nil, "only rows with this `key=value`, e.g. researcher=ann; may be given several times")
+
 	return cmd
 }
 
@@ -50,26 +57,43 @@ func (a *app) savingsText(s *api.Savings) error {
 	for _, k := range s.Group {
 		head = append(head, strings.ToUpper(k))
 	}
+
 	t := a.NewTable(append(head, "DECISIONS", "SAVED", "HOURS SAVED")...)
 	for i := range s.Rows {
 		r := &s.Rows[i]
 		t.Row(append(append([]string{}, r.Keys...), strconv.Itoa(r.Count), table.Dollars(r.Money), hours(r.Seconds))...)
 	}
+
 	if len(s.Rows) == 0 {
-		return a.WriteTable(t, "no decision saved anything "+a.period(s.From, s.To), "trainyard savings --last all     since the beginning")
+		return a.WriteTable(
+			t,
+			"no decision saved anything "+a.period(s.From, s.To),
+			"trainyard savings --last all     since the beginning",
+		)
 	}
-	if _, err := fmt.Fprintf(a.Stdout, "Saved %s: %s by %s\n\n", a.period(s.From, s.To), table.Dollars(s.Total.Money), table.Count(s.Total.Count, "decision")); err != nil {
+
+	if _, err := fmt.Fprintf(
+		a.Stdout,
+		"Saved %s: %s by %s\n\n",
+		a.period(s.From, s.To),
+		table.Dollars(s.Total.Money),
+		table.Count(s.Total.Count, "decision"),
+	); err != nil {
 		return err
 	}
+
 	if err := t.Write(a.Stdout); err != nil {
 		return err
 	}
+
 	why := a.NewTable("WHEN", "JOB", "OWNER", "SAVED", "INSTEAD OF")
 	for _, d := range s.Decisions {
 		why.Row(d.At.UTC().Format("2006-01-02 15:04"), string(d.Job), string(d.Owner), table.Dollars(d.Money), d.Reason)
 	}
+
 	if _, err := io.WriteString(a.Stdout, "\nLargest savings\n"); err != nil {
 		return err
 	}
+
 	return why.Write(a.Stdout)
 }

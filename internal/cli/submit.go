@@ -38,7 +38,13 @@ func (f *submitFlags) add(a *app, cmd *cobra.Command) {
 	flags.BoolVarP(&f.detach, "detach", "d", false, "submit without following the job")
 	flags.BoolVar(&f.dryRun, "dry-run", false, "show the plan and submit nothing")
 	flags.StringVarP(&f.name, "name", "n", "", "`name` of the job")
-	flags.StringArrayVar(&f.env, "env", nil, "variable for the job, `KEY=VALUE`; KEY alone takes its value from your environment; may be given several times")
+	flags.StringArrayVar(
+		&f.env,
+		"env",
+		nil,
+		"variable for the job, `KEY=VALUE`; KEY alone takes its value from your environment; may be given several times",
+	)
+
 	flags.StringVar(&f.envFile, "env-file", "", "`file` with lines of KEY=VALUE")
 	flags.IntVar(&f.priority, "priority", 0, "`priority` from 0 to 100; higher goes first")
 	flags.IntVar(&f.retry, "retry", 0, "`number` of times a failed run is retried")
@@ -53,9 +59,11 @@ func (f *submitFlags) changes(cmd *cobra.Command) jobfile.Changes {
 	if cmd.Flags().Changed("priority") {
 		ch.Priority = &f.priority
 	}
+
 	if cmd.Flags().Changed("retry") {
 		ch.Retry = &f.retry
 	}
+
 	return ch
 }
 
@@ -83,14 +91,18 @@ With -q or -o json|yaml the job is not followed. FILE may be - for standard inpu
 			if err != nil {
 				return err
 			}
+
 			draft, err := a.maker().Make(text, filepath.Dir(args[0]), f.changes(cmd)) // the folder of "-" is "."
 			if err != nil {
 				return err
 			}
+
 			return a.doSubmit(cmd.Context(), draft, f)
 		},
 	}
+
 	f.add(a, cmd)
+
 	return cmd
 }
 
@@ -100,11 +112,15 @@ func (a *app) doSubmit(ctx context.Context, draft *jobfile.Draft, f submitFlags)
 	if err != nil {
 		return err
 	}
+
 	defer client.Close()
+
 	plain := a.Output == console.Table && !a.Quiet
+
 	if f.dryRun {
 		return a.dryRun(ctx, client, draft)
 	}
+
 	if plain && a.OnTerminal(a.Stderr) {
 		plan, err := client.Submit(ctx, draft.Request(true), "")
 		if err != nil {
@@ -113,28 +129,35 @@ func (a *app) doSubmit(ctx context.Context, draft *jobfile.Draft, f submitFlags)
 		if err := a.plan(a.Stderr, plan); err != nil {
 			return err
 		}
+
 		ok, err := a.Confirm(ctx, "Submit "+table.Count(len(plan.Plan), "job")+"?")
 		if err != nil || !ok {
 			return a.declined(err)
 		}
 	}
+
 	if draft.Workdir != "" {
 		draft.Digest, err = a.upload(ctx, client, draft.Workdir)
 		if err != nil {
 			return err
 		}
 	}
+
 	reply, err := a.send(ctx, client, draft.Request(false))
 	if err != nil {
 		return err
 	}
+
 	a.notes(reply.Notes)
+
 	if !plain || f.detach {
 		return a.Show(reply, func() []string { return ids(reply.Jobs) }, func() error { return a.submitted(reply.Jobs) })
 	}
+
 	for _, j := range reply.Jobs {
 		a.Note("%s", a.stateLine(j))
 	}
+
 	return a.attach(ctx, client, reply.Jobs)
 }
 
@@ -143,11 +166,14 @@ func (a *app) dryRun(ctx context.Context, client *api.Client, draft *jobfile.Dra
 	if err != nil {
 		return err
 	}
+
 	return a.Show(plan, func() []string { return nil }, func() error {
 		if err := a.plan(a.Stdout, plan); err != nil {
 			return err
 		}
+
 		a.notes(plan.Notes)
+
 		return nil
 	})
 }
@@ -156,15 +182,18 @@ func (a *app) dryRun(ctx context.Context, client *api.Client, draft *jobfile.Dra
 func (a *app) plan(w io.Writer, plan api.SubmitReply) error {
 	t := a.NewTableFor(w, "JOB", "RESOURCES", "FITS ON", "START")
 	now := a.Clock.Now()
+
 	for i, p := range plan.Plan {
 		name := p.Name
 		if name == "" {
 			name = "#" + strconv.Itoa(i+1)
 		}
+
 		fits := table.Cell{Text: fmt.Sprintf("%s: %s", table.Count(p.FitCount, "node"), nodeList(p.Fits))}
 		if p.FitCount == 0 {
 			fits = table.Cell{Text: "no node now", Color: table.Yellow}
 		}
+
 		start := table.Cell{Text: "now", Color: table.Green}
 		if p.Why != nil && p.Why.Blocker != "none" {
 			start = table.Cell{Text: p.Why.Sentence, Color: table.Yellow}
@@ -172,16 +201,20 @@ func (a *app) plan(w io.Writer, plan api.SubmitReply) error {
 				start.Text = inAbout(*p.Why.Start, now) + ": " + start.Text
 			}
 		}
+
 		t.Cells(table.Cell{Text: name}, table.Cell{Text: p.Resources}, fits, start)
 	}
+
 	if err := t.Write(w); err != nil {
 		return err
 	}
+
 	for i := range plan.Plan {
 		if err := a.options(w, &plan.Plan[i]); err != nil {
 			return err
 		}
 	}
+
 	return nil
 }
 
@@ -190,32 +223,49 @@ func (a *app) options(w io.Writer, p *api.PlannedJob) error {
 	if len(p.Options) == 0 {
 		return nil
 	}
+
 	now := a.Clock.Now()
 	t := a.NewTableFor(w, "", "WHERE", "CLASS", "START", "DONE (80 %)", "COST", "WHY")
+
 	for i, o := range p.Options {
 		mark := table.Cell{}
 		if i == 0 {
 			mark = table.Cell{Text: "->", Color: table.Green}
 		}
+
 		start, done := "now", "unknown"
 		if o.Start != nil && o.Start.Sub(now) > time.Second {
 			start = inAbout(*o.Start, now)
 		}
+
 		if o.Finish != nil {
 			done = inAbout(*o.Finish, now)
 		}
+
 		if o.Earliest != nil && o.Latest != nil {
 			done += fmt.Sprintf(" (%s to %s)", length(*o.Earliest, now), length(*o.Latest, now))
 		}
+
 		cost := fmt.Sprintf("$%.2f", o.Cost)
 		if o.CostMost > o.Cost*1.005 {
 			cost += fmt.Sprintf(" (to $%.2f)", o.CostMost)
 		}
-		t.Cells(mark, table.Cell{Text: o.What}, table.Cell{Text: o.Class}, table.Cell{Text: start}, table.Cell{Text: done}, table.Cell{Text: cost}, table.Cell{Text: o.Verdict})
+
+		t.Cells(
+			mark,
+			table.Cell{Text: o.What},
+			table.Cell{Text: o.Class},
+			table.Cell{Text: start},
+			table.Cell{Text: done},
+			table.Cell{Text: cost},
+			table.Cell{Text: o.Verdict},
+		)
 	}
+
 	if _, err := fmt.Fprintf(w, "\nOptions; times rest on %s\n", p.Options[0].Basis); err != nil {
 		return err
 	}
+
 	return t.Write(w)
 }
 
@@ -225,6 +275,7 @@ func length(t, now time.Time) string {
 	if d >= time.Hour {
 		return job.Duration(d.Round(time.Minute)).String()
 	}
+
 	return job.Duration(d.Round(time.Second)).String()
 }
 
@@ -237,15 +288,23 @@ func (a *app) notes(notes []string) {
 // submitted tells of accepted jobs that are not followed.
 func (a *app) submitted(jobs []api.Job) error {
 	for _, j := range jobs {
-		if _, err := fmt.Fprintln(a.Stdout, strings.TrimSpace("Submitted "+string(j.ID)+" "+table.Plain(j.Name))); err != nil {
+		if _, err := fmt.Fprintln(
+			a.Stdout,
+			strings.TrimSpace("Submitted "+string(j.ID)+" "+table.Plain(j.Name)),
+		); err != nil {
 			return err
 		}
 	}
+
 	if len(jobs) > 0 {
 		first := jobs[0].ID
-		a.Next(fmt.Sprintf("trainyard logs -f %s      follow it", first), fmt.Sprintf("trainyard job %s          show its state and why", first),
-			fmt.Sprintf("trainyard cancel %s       end it", first))
+		a.Next(
+			fmt.Sprintf("trainyard logs -f %s      follow it", first),
+			fmt.Sprintf("trainyard job %s          show its state and why", first),
+			fmt.Sprintf("trainyard cancel %s       end it", first),
+		)
 	}
+
 	return nil
 }
 
@@ -259,22 +318,30 @@ func (a *app) send(ctx context.Context, client *api.Client, request api.SubmitRe
 	if _, err := io.ReadFull(a.Entropy, random[:]); err != nil {
 		return api.SubmitReply{}, fmt.Errorf("make idempotency key: %w", err)
 	}
+
 	key := hex.EncodeToString(random[:])
 	for attempt := 1; ; attempt++ {
 		reply, err := client.Submit(ctx, request, key)
 		if err == nil {
 			return reply, nil
 		}
+
 		if ctx.Err() != nil {
-			return reply, &exit.Result{Code: exit.Interrupted, Err: fault.New(fault.Unavailable, "interrupted", "interrupted while submitting; the job may have been accepted").
-				WithRemedy("see with: trainyard jobs")}
+			return reply, &exit.Result{
+				Code: exit.Interrupted,
+				Err: fault.New(fault.Unavailable, "interrupted", "interrupted while submitting; the job may have been accepted").
+					WithRemedy("see with: trainyard jobs"),
+			}
 		}
+
 		var told *fault.Error
 		lost := !errors.As(err, &told) || told.Kind == fault.Unavailable // a reply that broke off is not a fault
 		if !lost || attempt == submitAttempts {
 			return reply, err
 		}
+
 		a.Note("Server not responding, retrying (%d of %d).", attempt, submitAttempts-1)
+
 		if !follow.Backoff(ctx, attempt) {
 			return reply, ctx.Err()
 		}
@@ -285,21 +352,27 @@ func (a *app) send(ctx context.Context, client *api.Client, request api.SubmitRe
 func (a *app) upload(ctx context.Context, client *api.Client, dir string) (string, error) {
 	bar := a.NewProgress()
 	defer bar.Done()
+
 	tree, err := workdir.Scan(ctx, dir, workdir.Options{
 		CacheDir: a.CacheDir, Clock: a.Clock,
 		Progress: func(files int, bytes int64) {
 			bar.Set("reading %s: %s, %s", dir, table.Count(files, "file"), job.Bytes(bytes).Short())
 		},
 	})
+
 	if err != nil {
 		return "", err
 	}
+
 	a.notes(tree.Notes)
+
 	encoded, err := workdir.Encode(tree.Manifest)
 	if err != nil {
 		return "", err
 	}
+
 	content := upload.Content{Digest: tree.Digest, Manifest: tree.Manifest, Encoded: encoded, Open: tree.Open}
+
 	return tree.Digest, upload.Upload(ctx, client, content, func(files, of int, bytes int64) {
 		bar.Set("uploading: %d of %s, %s", files, table.Count(of, "file"), job.Bytes(bytes).Short())
 	})

@@ -19,17 +19,21 @@ import (
 func (a *app) tokens() *cobra.Command {
 	var owner string
 	cmd := &cobra.Command{
-		Use: "tokens", Short: "List, create or revoke tokens", Args: exit.NoArgs,
+		Use:     "tokens",
+		Short:   "List, create or revoke tokens",
+		Args:    exit.NoArgs,
 		Long:    `List tokens: your own, or for admins everybody's. Secrets are shown once, when a token is created.`,
 		Example: "  trainyard tokens\n  trainyard tokens create --scope read --ttl 7d --note dashboard\n  trainyard tokens create --join --uses 10\n  trainyard tokens revoke abcdefghij",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return a.withClient(func(c *api.Client) error { return a.listTokens(cmd.Context(), c, id.User(owner)) })
 		},
 	}
+
 	cmd.Flags().StringVar(&owner, "owner", "", "only tokens of this `user`")
 	a.OutputFlag(cmd)
 	a.QuietFlag(cmd)
 	cmd.AddCommand(a.createToken(), a.revokeToken())
+
 	return cmd
 }
 
@@ -40,21 +44,26 @@ func (a *app) listTokens(ctx context.Context, client *api.Client, owner id.User)
 		if err != nil {
 			return err
 		}
+
 		all.Tokens, all.Next = append(all.Tokens, page.Tokens...), page.Next
 		if page.Next == "" {
 			break
 		}
 	}
+
 	names := func() []string {
 		list := make([]string, len(all.Tokens))
 		for i, t := range all.Tokens {
 			list[i] = string(t.ID)
 		}
+
 		return list
 	}
+
 	return a.Show(all, names, func() error {
 		now := a.Clock.Now()
 		t := a.NewTable("ID", "KIND", "OWNER", "STATE", "FOR", "CREATED", "EXPIRES", "LAST USED", "NOTE")
+
 		for _, k := range all.Tokens {
 			state := table.Cell{Text: "valid", Color: table.Green}
 			switch {
@@ -65,14 +74,27 @@ func (a *app) listTokens(ctx context.Context, client *api.Client, owner id.User)
 			case k.Kind != tenant.AccessToken && k.UsesLeft == 0:
 				state = table.Cell{Text: "used up", Color: table.Gray}
 			}
+
 			used := ""
 			if k.LastUsed != nil {
 				used = table.Ago(*k.LastUsed, now)
 			}
-			t.Cells(table.Cell{Text: string(k.ID)}, table.Cell{Text: string(k.Kind)}, table.Cell{Text: string(k.Owner)}, state,
-				table.Cell{Text: tokenFor(k)}, table.Cell{Text: table.Ago(k.Created, now)}, table.Cell{Text: table.Ago(k.Expires, now)},
-				table.Cell{Text: used}, table.Cell{Text: k.Note})
+
+			t.Cells(
+				table.Cell{Text: string(k.ID)},
+				table.Cell{Text: string(k.Kind)},
+				table.Cell{Text: string(k.Owner)},
+				state,
+				table.Cell{
+					Text: tokenFor(k),
+				},
+				table.Cell{Text: table.Ago(k.Created, now)},
+				table.Cell{Text: table.Ago(k.Expires, now)},
+				table.Cell{Text: used},
+				table.Cell{Text: k.Note},
+			)
 		}
+
 		return a.WriteTable(t, "no tokens", "trainyard tokens create")
 	})
 }
@@ -82,10 +104,12 @@ func tokenFor(k api.Token) string {
 	if k.Kind != tenant.JoinToken {
 		return string(k.Scope)
 	}
+
 	text := table.Count(k.UsesLeft, "more "+k.Class+" node")
 	if k.Pool != "" {
 		text += " of pool " + k.Pool
 	}
+
 	return text
 }
 
@@ -94,15 +118,19 @@ func (a *app) createToken() *cobra.Command {
 	var scope, owner, class string
 	request := api.TokenRequest{Kind: tenant.AccessToken}
 	cmd := &cobra.Command{
-		Use: "create", Short: "Create a token for a person, a program, or nodes that join", Args: exit.NoArgs,
+		Use:   "create",
+		Short: "Create a token for a person, a program, or nodes that join",
+		Args:  exit.NoArgs,
 		Long: `Create a token. Its secret is shown only once. With --join it lets machines join as nodes, otherwise
 people and programs use it to call the API.`,
 		Example: "  trainyard tokens create --ttl 90d --note laptop\n  trainyard tokens create --owner ada\n  trainyard tokens create --join --class reserved --pool a100 --uses 8",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			given := cmd.Flags().Changed
+
 			if join {
 				request.Kind = tenant.JoinToken
 			}
+
 			if join && (given("scope") || given("owner")) || !join && (given("class") || given("pool") || given("uses")) {
 				return exit.Usagef(cmd, "--class, --pool and --uses are for join tokens, --scope and --owner for others")
 			}
@@ -115,10 +143,13 @@ people and programs use it to call the API.`,
 			if _, err := job.ParseDuration(request.TTL); err != nil && request.TTL != "" {
 				return exit.Usagef(cmd, "--ttl: %v", err)
 			}
+
 			request.Scope, request.Owner, request.Class = tenant.Scope(scope), id.User(owner), class
+
 			return a.withClient(func(c *api.Client) error { return a.doCreateToken(cmd.Context(), c, request) })
 		},
 	}
+
 	flags := cmd.Flags()
 	flags.BoolVar(&join, "join", false, "create a token with which machines join")
 	flags.StringVar(&scope, "scope", "", "`scope`: read, submit or admin (default submit)")
@@ -131,6 +162,7 @@ people and programs use it to call the API.`,
 	a.OutputFlag(cmd)
 	cmd.Flags().BoolVarP(&a.Quiet, "quiet", "q", false, "print the secret only")
 	cmd.MarkFlagsMutuallyExclusive("quiet", "output")
+
 	return cmd
 }
 
@@ -139,16 +171,20 @@ func (a *app) doCreateToken(ctx context.Context, client *api.Client, request api
 	if err != nil {
 		return err
 	}
+
 	return a.Show(made, func() []string { return []string{made.Text} }, func() error {
 		if _, err := fmt.Fprintln(a.Stdout, made.Text); err != nil {
 			return err
 		}
+
 		a.Note("The secret is shown only once. Token %s expires %s.", made.ID, table.Ago(made.Expires, a.Clock.Now()))
+
 		if made.Kind == tenant.JoinToken {
 			a.Next(fmt.Sprintf("trainyard agent join %s --token %s     on the machine", client.Base(), made.Text))
 		} else {
 			a.Next(fmt.Sprintf("trainyard login %s --token %s", client.Base(), made.Text))
 		}
+
 		return nil
 	})
 }
@@ -164,6 +200,7 @@ func (a *app) revokeToken() *cobra.Command {
 					if whole, err := auth.Parse(arg); err == nil {
 						name = whole.ID // somebody gave the secret itself; it is not repeated
 					}
+
 					if err := c.RevokeToken(cmd.Context(), name); err != nil {
 						return fmt.Errorf("revoke %s: %w", name, err)
 					}
@@ -171,6 +208,7 @@ func (a *app) revokeToken() *cobra.Command {
 						return err
 					}
 				}
+
 				return nil
 			})
 		},

@@ -22,6 +22,7 @@ func (a *app) uncordon() *cobra.Command {
 			})
 		},
 	}
+
 	a.OutputFlag(cmd)
 
 	return cmd

@@ -40,6 +40,7 @@ Running jobs count up to now. Researchers see their own rows.`,
 			if err != nil {
 				return err
 			}
+
 			q.Researcher = id.User(researcher)
 
 			grouped := len(r.by) > 0
@@ -59,10 +60,12 @@ Running jobs count up to now. Researchers see their own rows.`,
 				case grouped:
 					return a.usageReport(cmd.Context(), c, q)
 				}
+
 				return a.usageGroups(cmd.Context(), c, q)
 			})
 		},
 	}
+
 	a.reportFlags(cmd, &r)
 	cmd.Flags().StringVar(&researcher, "researcher", "", "only the usage of this `user`")
 	cmd.Flags().StringSliceVar(&r.by, "by", nil, "group rows by these `keys`, separated by commas")
@@ -86,18 +89,34 @@ func (a *app) usageGroups(ctx context.Context, c *api.Client, q api.UsageQuery) 
 func (a *app) usageText(u *api.Usage) error {
 	if len(u.UseRate)+len(u.Own)+len(u.OnDemandBy)+len(u.Unused) == 0 {
 		a.Note("no usage %s", a.period(u.From, u.To))
-		a.Next("trainyard usage --last all                    since the beginning", "trainyard tokens create --join                add a node with the token")
+		a.Next(
+			"trainyard usage --last all                    since the beginning",
+			"trainyard tokens create --join                add a node with the token",
+		)
+
 		return nil
 	}
+
 	gpu, money := make([]float64, len(u.Trend)), make([]float64, len(u.Trend))
+
 	used, spent := 0.0, 0.0
 	for i, t := range u.Trend {
 		gpu[i], money[i] = t.GPUSeconds, t.Cost
 		used, spent = used+t.GPUSeconds, spent+t.Cost
 	}
-	if _, err := fmt.Fprintf(a.Stdout, "Usage %s\n\nGPU-hours  %s  %s\nCost       %s  %s\n", a.period(u.From, u.To), spark(gpu), hours(used), spark(money), table.Dollars(spent)); err != nil {
+
+	if _, err := fmt.Fprintf(
+		a.Stdout,
+		"Usage %s\n\nGPU-hours  %s  %s\nCost       %s  %s\n",
+		a.period(u.From, u.To),
+		spark(gpu),
+		hours(used),
+		spark(money),
+		table.Dollars(spent),
+	); err != nil {
 		return err
 	}
+
 	for _, group := range []struct {
 		title string
 		table *table.Table
@@ -112,16 +131,20 @@ func (a *app) usageText(u *api.Usage) error {
 		if _, err := fmt.Fprintf(a.Stdout, "\n%s\n", group.title); err != nil {
 			return err
 		}
+
 		if group.table.Len() == 0 {
 			if _, err := io.WriteString(a.Stdout, group.none+"\n"); err != nil {
 				return err
 			}
+
 			continue
 		}
+
 		if err := group.table.Write(a.Stdout); err != nil {
 			return err
 		}
 	}
+
 	return nil
 }
 
@@ -129,6 +152,7 @@ func orAll(name string) string {
 	if name == "" {
 		return "(all)"
 	}
+
 	return name
 }
 
@@ -136,35 +160,61 @@ func orYard(u id.User) string {
 	if u == "" {
 		return "(the yard)"
 	}
+
 	return string(u)
 }
 
 func (a *app) rates(list []api.UseRate) *table.Table {
 	t := a.NewTable("CLASS", "NODE", "GPUS USED", "", "GPU-HOURS", "NODES USED", "NODE-HOURS")
 	of := func(busy, all float64) string { return hours(busy) + " of " + hours(all) }
+
 	for _, r := range list {
-		drawn, rate, gpuHours := bar(r.GPURate), table.Percent(r.GPURate), of(r.BusyGPU, r.AvailableGPU)
+		drawn := bar(r.GPURate)
+		rate := table.Percent(r.GPURate)
+
+		gpuHours := of(r.BusyGPU, r.AvailableGPU)
 		if r.AvailableGPU == 0 {
 			drawn, rate, gpuHours = bar(r.NodeRate), "no GPUs", ""
 		}
-		t.Row(string(r.Class), orAll(string(r.Node)), drawn, rate, gpuHours, table.Percent(r.NodeRate), of(r.BusyNode, r.AvailableNode))
+
+		t.Row(
+			string(r.Class),
+			orAll(string(r.Node)),
+			drawn,
+			rate,
+			gpuHours,
+			table.Percent(r.NodeRate),
+			of(r.BusyNode, r.AvailableNode),
+		)
 	}
+
 	return t
 }
 
 func (a *app) provisioned(list []api.Provisioned, head string, name func(*api.Provisioned) string) *table.Table {
 	t := a.NewTable(head, "CREATIONS", "NODE-HOURS", "GPU-HOURS", "ESTIMATED", "BILLED")
+
 	for i := range list {
 		h := &list[i]
 		if head == "OFFER" && len(list) == 1 && h.Creations == 0 && h.NodeSeconds == 0 {
 			continue // all of nothing
 		}
+
 		billed := ""
 		if h.BilledLeases > 0 {
 			billed = fmt.Sprintf("%s for %s", table.Dollars(h.Billed), table.Count(h.BilledLeases, "lease"))
 		}
-		t.Row(name(h), strconv.Itoa(h.Creations), hours(h.NodeSeconds), hours(h.GPUSeconds), table.Dollars(h.Estimated), billed)
+
+		t.Row(
+			name(h),
+			strconv.Itoa(h.Creations),
+			hours(h.NodeSeconds),
+			hours(h.GPUSeconds),
+			table.Dollars(h.Estimated),
+			billed,
+		)
 	}
+
 	return t
 }
 
@@ -173,6 +223,7 @@ func (a *app) own(list []api.OwnTime) *table.Table {
 	for _, x := range list {
 		t.Row(orYard(x.Researcher), string(x.Class), hours(x.NodeSeconds), hours(x.GPUSeconds), table.Dollars(x.Cost))
 	}
+
 	return t
 }
 
@@ -181,5 +232,6 @@ func (a *app) unused(list []api.Unused) *table.Table {
 	for _, x := range list {
 		t.Row(string(x.Class), x.Account, hours(x.NodeSeconds), hours(x.GPUSeconds), table.Dollars(x.Cost))
 	}
+
 	return t
 }

@@ -25,11 +25,13 @@ func (a *app) usageReportTable(b *api.UsageReport) error {
 	for _, k := range b.Group {
 		head = append(head, strings.ToUpper(k))
 	}
+
 	t := a.NewTable(append(head, "NODE-HOURS", "GPU-HOURS", "NODE COST", "ENERGY COST", "KWH", "COST")...)
 	add := func(keys []string, m *api.Amounts) {
 		t.Row(append(append([]string{}, keys...), hours(m.NodeSeconds), hours(m.GPUSeconds), table.Dollars(m.NodeCost),
 			table.Dollars(m.EnergyCost), strconv.FormatFloat(m.Energy, 'f', 2, 64), table.Dollars(m.Cost))...)
 	}
+
 	for i := range b.Rows {
 		keys := append([]string{}, b.Rows[i].Keys...)
 		for k, name := range b.Group {
@@ -37,18 +39,22 @@ func (a *app) usageReportTable(b *api.UsageReport) error {
 				keys[k] = "(the yard)"
 			}
 		}
+
 		add(keys, &b.Rows[i].Amounts)
 	}
+
 	if len(b.Rows) > 1 && len(b.Group) > 0 {
 		total := make([]string, len(b.Group))
 		total[0] = "TOTAL"
 		add(total, &b.Total)
 	}
+
 	if len(b.Rows) > 0 {
 		if _, err := fmt.Fprintf(a.Stdout, "Usage %s\n\n", a.period(b.From, b.To)); err != nil {
 			return err
 		}
 	}
+
 	return a.WriteTable(t, "no usage "+a.period(b.From, b.To),
 		"trainyard usage --last all       since the beginning", "trainyard nodes                  list the nodes")
 }

@@ -26,15 +26,25 @@ func (a *app) users() *cobra.Command {
 					if err != nil {
 						return err
 					}
+
 					return a.showUsers(user, user)
 				}
+
 				return a.listUsers(cmd.Context(), c)
 			})
 		},
 	}
+
 	a.OutputFlag(cmd)
 	a.QuietFlag(cmd)
-	cmd.AddCommand(a.addUser(), a.setRole(), a.able("disable", "Lock a user out; their jobs go on", true), a.able("enable", "Let a user in again", false))
+
+	cmd.AddCommand(
+		a.addUser(),
+		a.setRole(),
+		a.able("disable", "Lock a user out; their jobs go on", true),
+		a.able("enable", "Let a user in again", false),
+	)
+
 	return cmd
 }
 
@@ -45,6 +55,7 @@ func (a *app) listUsers(ctx context.Context, client *api.Client) error {
 		if err != nil {
 			return err
 		}
+
 		all.Users, all.Next = append(all.Users, page.Users...), page.Next
 		if page.Next == "" {
 			return a.showUsers(all, all.Users...)
@@ -59,8 +70,10 @@ func (a *app) showUsers(value any, users ...api.User) error {
 		for i, u := range users {
 			list[i] = string(u.ID)
 		}
+
 		return list
 	}
+
 	return a.Show(value, names, func() error {
 		now := a.Clock.Now()
 		t := a.NewTable("USER", "ROLE", "STATE", "USAGE", "CREATED")
@@ -69,9 +82,18 @@ func (a *app) showUsers(value any, users ...api.User) error {
 			if u.Disabled {
 				state = table.Cell{Text: "disabled", Color: table.Gray}
 			}
-			t.Cells(table.Cell{Text: string(u.ID)}, table.Cell{Text: string(u.Role)}, state,
-				table.Cell{Text: strconv.FormatFloat(u.Usage/3600, 'f', 1, 64) + " GPU-h"}, table.Cell{Text: table.Ago(u.Created, now)})
+
+			t.Cells(
+				table.Cell{Text: string(u.ID)},
+				table.Cell{Text: string(u.Role)},
+				state,
+				table.Cell{
+					Text: strconv.FormatFloat(u.Usage/3600, 'f', 1, 64) + " GPU-h",
+				},
+				table.Cell{Text: table.Ago(u.Created, now)},
+			)
 		}
+
 		return a.WriteTable(t, "no users")
 	})
 }
@@ -85,6 +107,7 @@ func (a *app) addUser() *cobra.Command {
 			if err := oneOf(cmd, "role", role, tenant.Roles()); err != nil {
 				return err
 			}
+
 			return a.withClient(func(c *api.Client) error {
 				name := id.User(args[0])
 				_, err := c.User(cmd.Context(), name)
@@ -92,9 +115,11 @@ func (a *app) addUser() *cobra.Command {
 					return fault.New(fault.Conflict, "user_exists", "user %s already exists", name).
 						WithRemedy("change the role with: trainyard users role %s ROLE", name)
 				}
+
 				if fault.KindOf(err) != fault.NotFound {
 					return err
 				}
+
 				user, err := c.PutUser(cmd.Context(), name, api.UserRequest{Role: tenant.Role(role)})
 				if err != nil {
 					return err
@@ -102,13 +127,17 @@ func (a *app) addUser() *cobra.Command {
 				if err := a.showUsers(user, user); err != nil {
 					return err
 				}
+
 				a.Next(fmt.Sprintf("trainyard tokens create --owner %s     a token for them to log in with", name))
+
 				return nil
 			})
 		},
 	}
+
 	cmd.Flags().StringVar(&role, "role", string(tenant.Researcher), "admin or researcher")
 	a.OutputFlag(cmd)
+
 	return cmd
 }
 
@@ -120,10 +149,13 @@ func (a *app) setRole() *cobra.Command {
 			if err := oneOf(cmd, "role", args[1], tenant.Roles()); err != nil {
 				return err
 			}
+
 			return a.changeUser(cmd.Context(), args[0], func(u *api.UserRequest) { u.Role = tenant.Role(args[1]) })
 		},
 	}
+
 	a.OutputFlag(cmd)
+
 	return cmd
 }
 
@@ -135,7 +167,9 @@ func (a *app) able(verb, short string, disabled bool) *cobra.Command {
 			return a.changeUser(cmd.Context(), args[0], func(u *api.UserRequest) { u.Disabled = disabled })
 		},
 	}
+
 	a.OutputFlag(cmd)
+
 	return cmd
 }
 
@@ -146,12 +180,14 @@ func (a *app) changeUser(ctx context.Context, name string, change func(*api.User
 		if err != nil {
 			return err
 		}
+
 		request := api.UserRequest{Role: user.Role, Disabled: user.Disabled}
 		change(&request)
 		user, err = c.PutUser(ctx, user.ID, request)
 		if err != nil {
 			return err
 		}
+
 		return a.showUsers(user, user)
 	})
 }

@@ -37,7 +37,9 @@ Variables that a file takes from your environment are listed, not checked.`,
 		Args: exit.Args(1, 0, "job file"),
 		RunE: func(_ *cobra.Command, args []string) error { return a.doValidate(args) },
 	}
+
 	a.OutputFlag(cmd)
+
 	return cmd
 }
 
@@ -55,11 +57,14 @@ func (a *app) doValidate(paths []string) error {
 				checked.Errors = []exit.Document{exit.DocumentOf(err, 0)}
 			}
 		}
+
 		result.Files = append(result.Files, checked)
 	}
+
 	if err := a.Show(result, nil, func() error { return a.showChecked(result.Files) }); err != nil {
 		return err
 	}
+
 	return exit.With(code)
 }
 
@@ -69,14 +74,17 @@ func (a *app) checkOne(path string) (checkedFile, error) {
 	if err != nil {
 		return checked, err
 	}
+
 	file, err := jobfile.Check(text, a.Clock.Now())
 	if err != nil {
 		return checked, err
 	}
+
 	checked.Valid = true
 	for _, e := range file.Jobs {
 		checked.Jobs = append(checked.Jobs, checkedJob{e.Spec.Name, e.Line, e.Required, e.Notes})
 	}
+
 	return checked, nil
 }
 
@@ -86,19 +94,24 @@ func (a *app) showChecked(files []checkedFile) error {
 		if f.Valid {
 			_, _ = fmt.Fprintf(&out, "%s: valid, %s\n", f.File, table.Count(len(f.Jobs), "job"))
 		}
+
 		for _, j := range f.Jobs {
 			if len(j.Required) > 0 {
 				_, _ = fmt.Fprintf(&out, "%s:%d: takes from your environment: %s\n", f.File, j.Line, strings.Join(j.Required, ", "))
 			}
+
 			for _, n := range j.Notes {
 				_, _ = fmt.Fprintf(&out, "%s:%d: note: %s\n", f.File, j.Line, table.Plain(n))
 			}
 		}
+
 		for _, e := range f.Errors {
 			_, _ = out.WriteString(place(f.File, e) + "\n")
 		}
 	}
+
 	_, err := fmt.Fprint(a.Stdout, out.String())
+
 	return err
 }
 
@@ -108,13 +121,16 @@ func place(file string, e exit.Document) string {
 	if e.Line > 0 {
 		text += fmt.Sprintf(":%d:%d", e.Line, e.Column)
 	}
+
 	text += ": "
 	if e.Field != "" {
 		text += e.Field + ": "
 	}
+
 	text += e.Detail
 	if e.Remedy != "" {
 		text += " (" + e.Remedy + ")"
 	}
+
 	return table.Plain(text)
 }

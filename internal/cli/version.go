@@ -31,10 +31,12 @@ func (a *app) version() *cobra.Command {
 					v.Server = &info
 					return err
 				})
+
 				if err != nil {
 					return err
 				}
 			}
+
 			return a.Show(v, nil, func() error {
 				pairs := []string{
 					"trainyard", v.Version, "commit", v.Commit, "go", v.GoVersion, "protocol", fmt.Sprint(v.Capability),
@@ -50,7 +52,9 @@ func (a *app) version() *cobra.Command {
 			})
 		},
 	}
+
 	cmd.Flags().BoolVar(&server, "server", false, "also show the server's version")
 	a.OutputFlag(cmd)
+
 	return cmd
 }

@@ -30,6 +30,7 @@ did not succeed (see: trainyard help exit-codes). Jobs that have not ended withi
 		ValidArgsFunction: a.completeJobs,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			var limit job.Duration
+
 			if timeout != "" {
 				var err error
 				limit, err = job.ParseDuration(timeout)
@@ -37,11 +38,14 @@ did not succeed (see: trainyard help exit-codes). Jobs that have not ended withi
 					return exit.Usagef(cmd, "--timeout: %v", err)
 				}
 			}
+
 			return a.doWait(cmd.Context(), args, time.Duration(limit))
 		},
 	}
+
 	cmd.Flags().StringVar(&timeout, "timeout", "", "give up after this `duration`, e.g. 90s or 2h")
 	a.OutputFlag(cmd)
+
 	return cmd
 }
 
@@ -50,39 +54,52 @@ func (a *app) doWait(ctx context.Context, jobs []string, limit time.Duration) er
 	if err != nil {
 		return err
 	}
+
 	defer client.Close()
+
 	bounded := ctx
+
 	if limit > 0 {
 		var cancel context.CancelFunc
 		bounded, cancel = context.WithTimeout(ctx, limit)
 		defer cancel()
 	}
+
 	ends, errs := make([]api.Job, len(jobs)), make([]error, len(jobs))
 	for i, j := range jobs {
 		ends[i], errs[i] = follow.Follower{Note: a.Note}.UntilEnded(bounded, client, id.Job(j), time.Second)
 		if errors.Is(errs[i], context.DeadlineExceeded) && ctx.Err() == nil {
-			errs[i] = &exit.Result{Code: exit.NotFinished, Err: fault.New(fault.Unavailable, "not_finished", "%s has not finished within %s", j, job.Duration(limit)).
-				WithRemedy("it is still running; see its state with: trainyard job %s", j)}
+			errs[i] = &exit.Result{
+				Code: exit.NotFinished,
+				Err: fault.New(fault.Unavailable, "not_finished", "%s has not finished within %s", j, job.Duration(limit)).
+					WithRemedy("it is still running; see its state with: trainyard job %s", j),
+			}
+
 			break
 		}
+
 		if errs[i] != nil {
 			break
 		}
 	}
+
 	result := a.followed(ctx, jobs, ends, errs)
 	if ctx.Err() != nil {
 		return result
 	}
+
 	page := api.JobPage{Jobs: []api.Job{}}
 	for _, j := range ends {
 		if j.ID != "" {
 			page.Jobs = append(page.Jobs, j)
 		}
 	}
+
 	return errors.Join(a.Show(page, func() []string { return ids(page.Jobs) }, func() error {
 		for _, j := range page.Jobs {
 			a.Note("%s", a.stateLine(j))
 		}
+
 		return nil
 	}), result)
 }

@@ -18,11 +18,14 @@ func (a *app) whoami() *cobra.Command {
 			if err != nil {
 				return err
 			}
+
 			defer client.Close()
+
 			who, err := client.Whoami(cmd.Context())
 			if err != nil {
 				return err
 			}
+
 			return a.Show(who, nil, func() error {
 				now := a.Clock.Now()
 				return a.Pairs("User", string(who.User), "Role", string(who.Role), "Scope", string(who.Scope),
@@ -30,6 +33,8 @@ func (a *app) whoami() *cobra.Command {
 			})
 		},
 	}
+
 	a.OutputFlag(cmd)
+
 	return cmd
 }

@@ -28,6 +28,7 @@ func statusColor(s job.Status) table.Color {
 	case job.StatusCancelled, job.StatusCancelling:
 		return table.Gray
 	}
+
 	return table.NoColor
 }
 
@@ -37,9 +38,11 @@ func oneOf[T ~string](cmd *cobra.Command, flag, value string, allowed []T) error
 	for i, w := range allowed {
 		words[i] = string(w)
 	}
+
 	if value == "" || slices.Contains(words, value) {
 		return nil
 	}
+
 	return exit.Usagef(cmd, "--%s cannot be %q: choose %s", flag, value, strings.Join(words, ", "))
 }
 
@@ -48,7 +51,9 @@ func (a *app) declined(err error) error {
 	if err != nil {
 		return err
 	}
+
 	a.Note("Nothing was changed.")
+
 	return exit.With(exit.Error)
 }
 
@@ -60,8 +65,10 @@ func few[T ~string](list []T) string {
 			words = append(words, "+"+strconv.Itoa(len(list)-2))
 			break
 		}
+
 		words = append(words, string(w))
 	}
+
 	return strings.Join(words, ",")
 }
 
@@ -71,6 +78,7 @@ func (a *app) sure(ctx context.Context, question string) error {
 	if err != nil || ok {
 		return err
 	}
+
 	return a.declined(nil)
 }
 
@@ -79,6 +87,7 @@ func stamp(at *time.Time, now time.Time) string {
 	if at == nil || at.IsZero() {
 		return ""
 	}
+
 	return at.UTC().Format("2006-01-02 15:04:05 UTC") + " (" + table.Ago(*at, now) + ")"
 }
 
@@ -86,5 +95,6 @@ func orNone(is bool, text string) string {
 	if !is {
 		return ""
 	}
+
 	return text
 }

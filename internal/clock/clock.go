@@ -25,8 +25,10 @@ func (Wall) Now() time.Time { return time.Now().UTC() }
 func Every(ctx context.Context, clk Clock, d time.Duration, fn func(now time.Time)) {
 	t := time.NewTicker(d)
 	defer t.Stop()
+
 	for {
 		fn(clk.Now())
+
 		select {
 		case <-ctx.Done():
 			return
@@ -39,6 +41,7 @@ func Every(ctx context.Context, clk Clock, d time.Duration, fn func(now time.Tim
 func Sleep(ctx context.Context, d time.Duration) bool {
 	t := time.NewTimer(d)
 	defer t.Stop()
+
 	select {
 	case <-ctx.Done():
 		return false
@@ -61,6 +64,7 @@ const (
 func Wait(ctx context.Context, d time.Duration, wake <-chan struct{}) Outcome {
 	t := time.NewTimer(d)
 	defer t.Stop()
+
 	select {
 	case <-wake:
 		return Woken

@@ -16,10 +16,12 @@ func TestEveryCallsAtOnceAndThenEachTime(t *testing.T) {
 		began := time.Now()
 		var at []time.Duration
 		clock.Every(ctx, clock.Wall{}, time.Minute, func(now time.Time) {
-			if at = append(at, now.Sub(began)); len(at) == 3 {
+			at = append(at, now.Sub(began))
+			if len(at) == 3 {
 				cancel()
 			}
 		})
+
 		if len(at) != 3 || at[0] != 0 || at[1] != time.Minute || at[2] != 2*time.Minute {
 			t.Errorf("called after %v, want 0, 1 and 2 minutes", at)
 		}
@@ -33,8 +35,10 @@ func TestSleepEndsWithItsContext(t *testing.T) {
 		if !clock.Sleep(t.Context(), time.Hour) || time.Since(began) != time.Hour {
 			t.Errorf("slept for %s, want an hour", time.Since(began))
 		}
+
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
+
 		began = time.Now()
 		if clock.Sleep(ctx, time.Hour) || time.Since(began) != time.Minute {
 			t.Errorf("slept for %s, want a minute, cut short", time.Since(began))
@@ -44,6 +48,7 @@ func TestSleepEndsWithItsContext(t *testing.T) {
 
 func TestWallIsUTC(t *testing.T) {
 	t.Parallel()
+
 	if now := (clock.Wall{}).Now(); now.Location() != time.UTC {
 		t.Errorf("the time is in %s, want UTC", now.Location())
 	}

@@ -36,10 +36,12 @@ func MomentOf(clk clock.Clock) (Moment, error) {
 	if err != nil {
 		return Moment{}, fmt.Errorf("read which boot this is: %w", err)
 	}
+
 	var since unix.Timespec
 	if err := unix.ClockGettime(unix.CLOCK_BOOTTIME, &since); err != nil {
 		return Moment{}, fmt.Errorf("read the time since boot: %w", err)
 	}
+
 	return Moment{Boot: strings.TrimSpace(string(boot)), Since: time.Duration(since.Nano()), Wall: clk.Now()}, nil
 }
 
@@ -64,6 +66,7 @@ func (d Deadline) Left(now Moment) time.Duration {
 	if d.Boot == now.Boot {
 		return d.Until - now.Since
 	}
+
 	return min(d.Wall.Sub(now.Wall), d.Given-now.Since)
 }
 
@@ -79,10 +82,13 @@ func ParseDeadline(text string) (Deadline, error) {
 	var d Deadline
 	var until, wall, given int64
 	n, err := fmt.Sscanf(text, "%s %d %d %d\n", &d.Boot, &until, &wall, &given)
+
 	const most = int64(1<<63-1) / int64(time.Second)
 	if err != nil || n != 4 || until < 0 || wall < 0 || given < 0 || until > most || given > most {
 		return Deadline{}, fmt.Errorf("%.80q does not say when this machine ends", text)
 	}
+
 	d.Until, d.Given, d.Wall = time.Duration(until)*time.Second, time.Duration(given)*time.Second, time.Unix(wall, 0).UTC()
+
 	return d, nil
 }

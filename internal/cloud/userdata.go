@@ -33,17 +33,21 @@ func UserData(r Request, asked time.Time) (string, error) {
 	if err := checkBoot(r.Boot); err != nil {
 		return "", err
 	}
+
 	settings := map[string]string{"token": r.Boot.Token, "on_lease_end": "shutdown -P now"}
 	if r.Name != "" {
 		settings["name"] = r.Name
 	}
+
 	text, err := json.Marshal(settings) // which is YAML too, as the agent reads it
 	if err != nil {
 		return "", fmt.Errorf("write the settings of the agent: %w", err)
 	}
+
 	seconds := func(d time.Duration) string { return strconv.FormatInt(max(int64(d/time.Second), 0), 10) }
 	var s strings.Builder
 	s.WriteString("#!/bin/sh\n# Makes this machine a node of a yard.\n")
+
 	for _, v := range []struct{ name, value string }{
 		{"root", ""}, // in front of every path that is written; for tests
 		{"lease", string(r.Lease)},
@@ -58,7 +62,9 @@ func UserData(r Request, asked time.Time) (string, error) {
 	} {
 		s.WriteString(v.name + "=" + quote(v.value) + "\n")
 	}
+
 	s.WriteString(bootScript)
+
 	return s.String(), nil
 }
 
@@ -77,6 +83,7 @@ func checkBoot(b Boot) error {
 	case strings.ContainsRune(b.Server+b.Token+b.AgentURL, 0):
 		return bad("boot", "a zero byte cannot stand in a script")
 	}
+
 	return nil
 }
 

@@ -41,29 +41,36 @@ func newComputer(t *testing.T, shell string) *computer {
 	if err != nil && os.Getenv("CI") == "true" {
 		t.Fatalf("%s is not installed", shell)
 	}
+
 	if err != nil {
 		t.Skipf("%s is not installed", shell)
 	}
+
 	c := &computer{t: t, root: t.TempDir(), bin: t.TempDir(), shell: real}
 	for _, tool := range tools {
 		path, err := exec.LookPath(tool)
 		if err != nil {
 			t.Fatal(err)
 		}
+
 		if err := os.Symlink(path, filepath.Join(c.bin, tool)); err != nil {
 			t.Fatal(err)
 		}
 	}
+
 	sleep, err := exec.LookPath("sleep")
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	c.stub("shutdown", "note shutdown \"$*\"")
 	c.stub("systemctl", "note systemctl \"$*\"")
 	c.stub("poweroff", "note poweroff \"$*\"")
+
 	// The switch looks every 15 seconds, the agent is started again after 5: both are
 	// made shorter, all else is only noted.
 	c.stub("sleep", `case $1 in 15|5) exec '`+sleep+`' 0.05;; *) note sleep "$1";; esac`)
+
 	return c
 }
 
@@ -82,6 +89,7 @@ func (c *computer) path(names ...string) string {
 
 func (c *computer) systemd() {
 	c.t.Helper()
+
 	for _, dir := range []string{"run/systemd/system", "etc/systemd/system"} {
 		if err := os.MkdirAll(c.path(dir), 0o700); err != nil {
 			c.t.Fatal(err)
@@ -93,19 +101,25 @@ func (c *computer) systemd() {
 // it leaves running ends with the test.
 func (c *computer) run(script string) (string, bool) {
 	c.t.Helper()
+
 	if !strings.Contains(script, "\nroot=''\n") {
 		c.t.Fatal("the script does not say where it writes")
 	}
+
 	script = strings.Replace(script, "\nroot=''\n", "\nroot='"+c.root+"'\n", 1)
+
 	path := c.path("user-data")
 	if err := os.WriteFile(path, []byte(script), 0o700); err != nil {
 		c.t.Fatal(err)
 	}
+
 	out, err := os.Create(c.path("output"))
 	if err != nil {
 		c.t.Fatal(err)
 	}
+
 	defer func() { _ = out.Close() }()
+
 	cmd := exec.CommandContext(context.Background(), c.shell, path)
 	cmd.Env = []string{"PATH=" + c.bin}
 	cmd.Dir, cmd.Stdout, cmd.Stderr = c.root, out, out
@@ -113,8 +127,10 @@ func (c *computer) run(script string) (string, bool) {
 	if err := cmd.Start(); err != nil {
 		c.t.Fatal(err)
 	}
+
 	c.t.Cleanup(func() { _ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }) // it may have left nothing
 	err = cmd.Wait()
+
 	return c.read("output"), err == nil
 }
 
@@ -124,6 +140,7 @@ func (c *computer) read(names ...string) string {
 	if err != nil {
 		c.t.Fatal(err)
 	}
+
 	return string(text)
 }
 
@@ -133,6 +150,7 @@ func (c *computer) steps() []string {
 	if err != nil {
 		return nil
 	}
+
 	return strings.Split(strings.TrimSuffix(string(text), "\n"), "\n")
 }
 
@@ -141,6 +159,7 @@ func (c *computer) await(what string, ok func(steps []string) bool) {
 	c.t.Helper()
 	ctx, cancel := context.WithTimeout(c.t.Context(), 30*time.Second)
 	defer cancel()
+
 	for !ok(c.steps()) {
 		if !clock.Sleep(ctx, 10*time.Millisecond) {
 			c.t.Fatalf("waited in vain for %s; steps:\n%s", what, strings.Join(c.steps(), "\n"))
@@ -160,8 +179,17 @@ func (c *computer) agent() (text, hash string) {
 func (c *computer) request(now time.Time) cloud.Request {
 	_, hash := c.agent()
 	return cloud.Request{
-		Yard: "y", Lease: "l7", Name: "node-7", Until: now.Add(time.Hour), Offer: fleet.Offer{Type: "t"},
-		Boot: cloud.Boot{Server: "https://yard.example:7443", Token: "tyj_secret", AgentURL: "https://yard.example:7443/agent", AgentHash: hash},
+		Yard:  "y",
+		Lease: "l7",
+		Name:  "node-7",
+		Until: now.Add(time.Hour),
+		Offer: fleet.Offer{Type: "t"},
+		Boot: cloud.Boot{
+			Server:    "https://yard.example:7443",
+			Token:     "tyj_secret",
+			AgentURL:  "https://yard.example:7443/agent",
+			AgentHash: hash,
+		},
 	}
 }
 
@@ -172,6 +200,7 @@ func (c *computer) serve(before string) {
 	if err := os.WriteFile(c.path("served"), []byte(text), 0o600); err != nil {
 		c.t.Fatal(err)
 	}
+
 	c.stub("curl", `while [ $# -gt 0 ]; do
 	case $1 in
 	--output) out=$2 ;;
@@ -190,14 +219,17 @@ func userData(t *testing.T, r cloud.Request, now time.Time) string {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	if len(script) > 16<<10 {
 		t.Errorf("the script has %d bytes, and some clouds take 16 KiB", len(script))
 	}
+
 	return script
 }
 
 func TestAMachineBecomesANodeStepByStep(t *testing.T) {
 	t.Parallel()
+
 	for _, shell := range []string{"dash", "bash"} {
 		t.Run(shell, func(t *testing.T) {
 			t.Parallel()
@@ -209,30 +241,48 @@ func TestAMachineBecomesANodeStepByStep(t *testing.T) {
 			if !ok {
 				t.Fatalf("failed: %s", out)
 			}
+
 			line := strings.TrimSpace(c.read("var/lib/trainyard/agent/lease-end"))
 			want := []string{
-				"systemctl daemon-reload", "systemctl enable trainyard-switch.service", "systemctl start --no-block trainyard-switch.service",
+				"systemctl daemon-reload",
+				"systemctl enable trainyard-switch.service",
+				"systemctl start --no-block trainyard-switch.service",
 				"fetch with " + line,
-				"systemctl daemon-reload", "systemctl enable trainyard-agent.service", "systemctl start --no-block trainyard-agent.service",
+				"systemctl daemon-reload",
+				"systemctl enable trainyard-agent.service",
+				"systemctl start --no-block trainyard-agent.service",
 			}
+
 			if diff := cmp.Diff(want, c.steps()); diff != "" {
 				t.Errorf("steps (-want +got):\n%s", diff)
 			}
+
 			d, err := cloud.ParseDeadline(line)
 			if err != nil {
 				t.Fatal(err)
 			}
+
 			moment, err := cloud.MomentOf(clock.Wall{})
 			if err != nil {
 				t.Fatal(err)
 			}
+
 			if left := d.Left(moment); left > time.Hour || left < 55*time.Minute || d.Given > time.Hour {
 				t.Errorf("the machine ends in %s, given %s; want an hour", left, d.Given)
 			}
+
 			unit := c.read("etc/systemd/system/trainyard-switch.service")
-			if want := "ExecStart=" + c.path("usr/local/bin/trainyard-switch") + " " + c.path("var/lib/trainyard/agent/lease-end") + " 300 " + line + "\n"; !strings.Contains(unit, want) {
+			if want := "ExecStart=" + c.path(
+				"usr/local/bin/trainyard-switch",
+			) + " " + c.path(
+				"var/lib/trainyard/agent/lease-end",
+			) + " 300 " + line + "\n"; !strings.Contains(
+				unit,
+				want,
+			) {
 				t.Errorf("the switch's service is\n%s\nwant %s", unit, want)
 			}
+
 			if text := c.read("usr/local/bin/trainyard"); text != c.read("served") {
 				t.Errorf("the program is %q", text)
 			}
@@ -245,6 +295,7 @@ const nasty = `'"$(touch pwned)` + "`touch pwned`" + `\ %s %d $HOME ${x} ;touch 
 
 func TestNothingInARequestIsTakenForShell(t *testing.T) {
 	t.Parallel()
+
 	for _, shell := range []string{"dash", "bash"} {
 		t.Run(shell, func(t *testing.T) {
 			t.Parallel()
@@ -252,42 +303,60 @@ func TestNothingInARequestIsTakenForShell(t *testing.T) {
 			c.serve("")
 			now := clock.Wall{}.Now()
 			r := c.request(now)
-			r.Boot.Token, r.Boot.Server, r.Boot.AgentURL, r.Name, r.Lease = "token"+nasty, "--server"+nasty, "url"+nasty, "name"+nasty, "lease"+nasty
+			r.Boot.Token = "token" + nasty
+			r.Boot.Server = "--server" + nasty
+			r.Boot.AgentURL = "url" + nasty
+			r.Name = "name" + nasty
+			r.Lease = "lease" + nasty
 			script := userData(t, r, now)
 			check := exec.CommandContext(t.Context(), c.shell, "-n")
 			check.Stdin = strings.NewReader(script)
 			if out, err := check.CombinedOutput(); err != nil {
 				t.Errorf("%s: %s", err, out)
 			}
+
 			out, ok := c.run(script)
 			if !ok {
 				t.Fatalf("failed: %s", out)
 			}
+
 			c.await("the agent to be started twice", func(steps []string) bool {
 				return len(steps) > 1 && strings.Count(strings.Join(steps, "\n"), "agent agent join") > 1
 			})
+
 			var settings map[string]string
 			if err := json.Unmarshal([]byte(c.read("etc/trainyard/agent.json")), &settings); err != nil {
 				t.Fatal(err)
 			}
+
 			want := map[string]string{"token": r.Boot.Token, "name": r.Name, "on_lease_end": "shutdown -P now"}
 			if diff := cmp.Diff(want, settings); diff != "" {
 				t.Errorf("settings (-want +got):\n%s", diff)
 			}
+
 			if got := c.read("url"); got != r.Boot.AgentURL {
 				t.Errorf("fetched from %q, want %q", got, r.Boot.AgentURL)
 			}
-			started := "agent agent join --data " + c.path("var/lib/trainyard") + " --config " + c.path("etc/trainyard/agent.json") + " -- " + r.Boot.Server + "\n"
+
+			started := "agent agent join --data " + c.path(
+				"var/lib/trainyard",
+			) + " --config " + c.path(
+				"etc/trainyard/agent.json",
+			) + " -- " + r.Boot.Server + "\n"
+
 			if steps := c.read("steps"); !strings.HasPrefix(steps, started+started) {
 				t.Errorf("the steps are\n%s\nwant\n%s", steps, started)
 			}
+
 			found, err := filepath.Glob(c.path("*pwned*"))
 			if err != nil || len(found) > 0 {
 				t.Errorf("a part of the request was carried out: %v, %v", found, err)
 			}
+
 			if logs := out + c.read("steps") + c.read("var/log/trainyard-agent.log"); strings.Contains(logs, "token'") {
 				t.Errorf("the token is in the logs:\n%s", logs)
 			}
+
 			if info, err := os.Stat(c.path("etc/trainyard/agent.json")); err != nil || info.Mode().Perm() != 0o600 {
 				t.Errorf("the settings: %v, %v; want root alone to read them", info, err)
 			}
@@ -301,11 +370,14 @@ func TestTheProgramIsFetchedUntilItIsTheRightOne(t *testing.T) {
 	c.serve(`note fetch
 if [ ! -e failed ]; then touch failed; exit 22; fi
 if [ ! -e forged ]; then touch forged; echo 'rm -rf /' >"$out"; exit 0; fi`)
+
 	now := clock.Wall{}.Now()
 	if out, ok := c.run(userData(t, c.request(now), now)); !ok {
 		t.Fatalf("failed: %s", out)
 	}
+
 	c.await("the agent", func(steps []string) bool { return len(steps) > 5 })
+
 	if diff := cmp.Diff([]string{"fetch", "sleep 1", "fetch", "sleep 2", "fetch"}, c.steps()[:5]); diff != "" {
 		t.Errorf("steps (-want +got):\n%s", diff)
 	}
@@ -314,15 +386,19 @@ if [ ! -e forged ]; then touch forged; echo 'rm -rf /' >"$out"; exit 0; fi`)
 func TestAnImageMayHaveTheProgram(t *testing.T) {
 	t.Parallel()
 	now := clock.Wall{}.Now()
+
 	install := func(c *computer, path string) {
 		text, _ := c.agent()
+
 		if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 			t.Fatal(err)
 		}
+
 		if err := os.WriteFile(path, []byte(text), 0o700); err != nil {
 			t.Fatal(err)
 		}
 	}
+
 	tests := []struct {
 		name    string
 		prepare func(c *computer, r *cloud.Request)
@@ -332,6 +408,7 @@ func TestAnImageMayHaveTheProgram(t *testing.T) {
 		{"at its place", func(c *computer, _ *cloud.Request) { install(c, c.path("usr/local/bin/trainyard")) }, true, false},
 		{"an older one", func(c *computer, _ *cloud.Request) {
 			install(c, c.path("usr/local/bin/trainyard"))
+
 			if err := os.WriteFile(c.path("usr/local/bin/trainyard"), []byte("old"), 0o700); err != nil {
 				t.Fatal(err)
 			}
@@ -350,6 +427,7 @@ func TestAnImageMayHaveTheProgram(t *testing.T) {
 		}, false, false},
 		{"not at all, and nothing to fetch", func(_ *computer, r *cloud.Request) { r.Boot.AgentURL = "" }, false, false},
 	}
+
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
@@ -361,9 +439,14 @@ func TestAnImageMayHaveTheProgram(t *testing.T) {
 			if ok != tt.ok {
 				t.Fatalf("succeeded: %v, want %v: %s", ok, tt.ok, out)
 			}
+
 			if ok {
-				c.await("the agent", func(steps []string) bool { return strings.Contains(strings.Join(steps, "\n"), "agent agent join") })
+				c.await(
+					"the agent",
+					func(steps []string) bool { return strings.Contains(strings.Join(steps, "\n"), "agent agent join") },
+				)
 			}
+
 			if fetched := slices.Contains(c.steps(), "fetch"); fetched != tt.fetched {
 				t.Errorf("fetched: %v, want %v", fetched, tt.fetched)
 			}
@@ -373,14 +456,17 @@ func TestAnImageMayHaveTheProgram(t *testing.T) {
 
 func TestTheSwitchHoldsWhenAllElseFails(t *testing.T) {
 	t.Parallel()
+
 	for _, broken := range []string{"mkdir", "mv", "curl"} {
 		t.Run(broken, func(t *testing.T) {
 			t.Parallel()
 			c := newComputer(t, "sh")
 			c.serve("")
+
 			if err := os.Remove(filepath.Join(c.bin, broken)); err != nil {
 				t.Fatal(err)
 			}
+
 			c.stub(broken, "exit 1")
 			now := clock.Wall{}.Now()
 			r := c.request(now)
@@ -388,11 +474,16 @@ func TestTheSwitchHoldsWhenAllElseFails(t *testing.T) {
 			if broken == "curl" {
 				r.Boot.AgentURL = "" // else it would be tried for ever
 			}
+
 			script := strings.Replace(userData(t, r, now), "lease_slack='300'", "lease_slack='0'", 1)
 			if out, ok := c.run(script); ok {
 				t.Fatalf("succeeded: %s", out)
 			}
-			c.await("the end of the machine", func(steps []string) bool { return len(steps) > 0 && steps[0] == "shutdown -P now" })
+
+			c.await(
+				"the end of the machine",
+				func(steps []string) bool { return len(steps) > 0 && steps[0] == "shutdown -P now" },
+			)
 		})
 	}
 }
@@ -400,6 +491,7 @@ func TestTheSwitchHoldsWhenAllElseFails(t *testing.T) {
 func TestTheWallClockOfAMachineCanOnlyShortenItsLease(t *testing.T) {
 	t.Parallel()
 	now := clock.Wall{}.Now()
+
 	tests := []struct {
 		name        string
 		skew        time.Duration // of the yard's clock against the machine's
@@ -410,19 +502,23 @@ func TestTheWallClockOfAMachineCanOnlyShortenItsLease(t *testing.T) {
 		{"the machine's is a day ahead", -24 * time.Hour, time.Hour, time.Hour},
 		{"the machine's is a day behind", 24 * time.Hour, time.Hour, time.Hour},
 	}
+
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
 			c := newComputer(t, "sh")
 			c.serve("")
+
 			yard := now.Add(tt.skew)
 			if out, ok := c.run(userData(t, c.request(yard), yard)); !ok {
 				t.Fatalf("failed: %s", out)
 			}
+
 			d, err := cloud.ParseDeadline(c.read("var/lib/trainyard/agent/lease-end"))
 			if err != nil {
 				t.Fatal(err)
 			}
+
 			if d.Given < tt.least-time.Minute || d.Given > tt.most {
 				t.Errorf("the machine gives itself %s, want about %s", d.Given, tt.most)
 			}
@@ -437,8 +533,14 @@ func TestTheSwitchReadsADeadlineAsTheAgentDoes(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	const slack = 300 * time.Second
-	other := func(d cloud.Deadline) cloud.Deadline { d.Boot = "another"; return d }
+
+	other := func(d cloud.Deadline) cloud.Deadline {
+		d.Boot = "another"
+		return d
+	}
+
 	past := func(d time.Duration) cloud.Deadline {
 		return cloud.Deadline{Boot: now.Boot, Until: max(now.Since-d, 0), Wall: now.Wall.Add(-d), Given: time.Hour}
 	}
@@ -461,32 +563,45 @@ func TestTheSwitchReadsADeadlineAsTheAgentDoes(t *testing.T) {
 		{"numbers that are too large", past(350 * time.Second), now.Boot + " 99999999999999999999 1 1\n", true},
 		{"another boot, time is left", other(now.In(24 * 365 * 10 * time.Hour)), "", false},
 		{"another boot, over by the wall clock", other(past(350 * time.Second)), "", true},
-		{"another boot, given for less than it runs", cloud.Deadline{Boot: "another", Wall: now.Wall.Add(time.Hour)}, "", now.Since > slack},
+		{
+			"another boot, given for less than it runs",
+			cloud.Deadline{Boot: "another", Wall: now.Wall.Add(time.Hour)},
+			"",
+			now.Since > slack,
+		},
 	}
+
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
 			c := newComputer(t, "sh")
 			c.stub("sleep", "kill $PPID") // after the first look
+
 			if tt.file != "" {
 				if err := os.WriteFile(c.path("lease-end"), []byte(tt.file), 0o600); err != nil {
 					t.Fatal(err)
 				}
 			}
-			args := append([]string{"switch.sh", c.path("lease-end"), fmt.Sprint(int(slack.Seconds()))}, strings.Fields(tt.first.String())...)
+
+			args := append(
+				[]string{"switch.sh", c.path("lease-end"), fmt.Sprint(int(slack.Seconds()))},
+				strings.Fields(tt.first.String())...)
 			cmd := exec.CommandContext(t.Context(), c.shell, args...)
 			cmd.Env = []string{"PATH=" + c.bin}
 			out, err := cmd.CombinedOutput()
 			if cmd.ProcessState == nil || cmd.ProcessState.Success() || strings.Contains(string(out), "rror") {
 				t.Errorf("it did not look and go on: %v: %s", err, out)
 			}
+
 			if ended := len(c.steps()) > 0; ended != tt.want {
 				t.Errorf("ended: %v, want %v: %s", ended, tt.want, out)
 			}
+
 			if d, err := cloud.ParseDeadline(tt.file); err == nil || tt.file == "" {
 				if tt.file == "" {
 					d = tt.first
 				}
+
 				if got := d.Left(now) <= -slack; got != tt.want {
 					t.Errorf("by Deadline it ended: %v, want %v", got, tt.want)
 				}
@@ -505,7 +620,11 @@ func TestMachinesThatCouldNeverJoinAreRefused(t *testing.T) {
 		"half digest": {Server: "s", Token: "t", AgentURL: "u", AgentHash: hash[1:]},
 		"zero byte":   {Server: "s\x00", Token: "t", AgentURL: "u", AgentHash: hash},
 	} {
-		if script, err := cloud.UserData(cloud.Request{Boot: boot}, time.Time{}); fault.KindOf(err) != fault.Invalid || script != "" {
+		if script, err := cloud.UserData(
+			cloud.Request{Boot: boot},
+			time.Time{},
+		); fault.KindOf(err) != fault.Invalid ||
+			script != "" {
 			t.Errorf("%s: error %v, script %q", name, err, script)
 		}
 	}

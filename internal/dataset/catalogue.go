@@ -55,7 +55,9 @@ func (c *Catalogue) List() []*Dataset {
 	for _, d := range c.byName {
 		list = append(list, d)
 	}
+
 	slices.SortFunc(list, func(a, b *Dataset) int { return strings.Compare(string(a.ID), string(b.ID)) })
+
 	return list
 }
 
@@ -102,7 +104,9 @@ func (c *Catalogue) Put(d Dataset) *Dataset {
 		delete(c.byName, d.ID)
 		return &d
 	}
+
 	c.byName[d.ID] = &d
+
 	return &d
 }
 
@@ -110,20 +114,25 @@ func (c *Catalogue) Put(d Dataset) *Dataset {
 // or which of them is unknown or keeps it from running anywhere.
 func (c *Catalogue) PlaceOf(place job.Place, names []string) (job.Place, error) {
 	who := "the job's place"
+
 	for _, name := range names {
 		d, ok := c.byName[id.Dataset(name)]
 		if !ok {
 			return place, c.unknown(name)
 		}
+
 		next, possible := Narrow(place, d.Rule)
 		if !possible {
 			return place, fault.New(fault.Invalid, "place_conflict", "dataset %s may only be used on %s nodes, but %s is %s", name, d.Rule, who, place).
-				WithField("data").WithRemedy("omit one of them, or ask the owner of the dataset to change its rule")
+				WithField("data").
+				WithRemedy("omit one of them, or ask the owner of the dataset to change its rule")
 		}
+
 		if next != place {
 			place, who = next, "the place of dataset "+name
 		}
 	}
+
 	return place, nil
 }
 
@@ -133,10 +142,12 @@ func (c *Catalogue) unknown(name string) error {
 	if len(known) == 0 {
 		return e.WithRemedy("register it first: trainyard data add %s --size 10GB --place local", name)
 	}
+
 	names := make([]string, 0, 5)
 	for _, d := range known[:min(len(known), 5)] {
 		names = append(names, string(d.ID))
 	}
+
 	return e.WithRemedy("known datasets: %s; register another with: trainyard data add", strings.Join(names, ", "))
 }
 
@@ -151,6 +162,7 @@ func (d *Dataset) near(s Spot, cloud func(id.Node) bool) bool {
 		if c.Node != "" {
 			return cloud(c.Node) == s.Cloud
 		}
+
 		return c.At == job.PlaceAny || c.At != "" && (c.At == job.PlaceCloud) == s.Cloud
 	})
 }
@@ -163,13 +175,16 @@ func (c *Catalogue) Stage(names []string, s Spot, cloud func(id.Node) bool) (d t
 		if !ok || set.Size == 0 || set.Has(s) {
 			continue
 		}
+
 		if set.near(s, cloud) {
 			d += travel(set.Size, c.roads.In)
 			continue
 		}
+
 		d += travel(set.Size, c.roads.Across)
 		money += float64(set.Size) / 1e9 * c.roads.PerGB
 	}
+
 	return d, money
 }
 
@@ -177,6 +192,7 @@ func travel(size, rate job.Bytes) time.Duration {
 	if rate <= 0 {
 		return 0
 	}
+
 	return job.Seconds(float64(size) / float64(rate))
 }
 
@@ -199,15 +215,19 @@ func (d *Dataset) Validate() error {
 		return fault.New(fault.Invalid, "dataset_name", "invalid dataset name %q", d.ID).WithField("name").
 			WithRemedy("use at most %d lower-case letters, digits, '-', '_' and '.'", id.MaxName)
 	case d.Rule != job.PlaceAny && d.Rule != job.PlaceLocal && d.Rule != job.PlaceCloud:
-		return fault.New(fault.Invalid, "dataset_place", "place must be local, cloud or any, got %q", d.Rule).WithField("place")
+		return fault.New(fault.Invalid, "dataset_place", "place must be local, cloud or any, got %q", d.Rule).
+			WithField("place")
 	case d.Size < 0:
 		return fault.New(fault.Invalid, "dataset_size", "size must not be negative, got %d", d.Size).WithField("size")
 	case len(d.Copies) > maxCopies:
-		return fault.New(fault.Invalid, "dataset_copies", "a dataset may have at most %d copies, got %d", maxCopies, len(d.Copies)).WithField("copies")
+		return fault.New(fault.Invalid, "dataset_copies", "a dataset may have at most %d copies, got %d", maxCopies, len(d.Copies)).
+			WithField("copies")
 	}
+
 	if _, err := ParseSource(d.Source); err != nil {
 		return err
 	}
+
 	for i, c := range d.Copies {
 		named := 0
 		for _, given := range []bool{c.Node != "", c.Pool != "", c.At != ""} {
@@ -215,13 +235,18 @@ func (d *Dataset) Validate() error {
 				named++
 			}
 		}
+
 		if named != 1 {
-			return fault.New(fault.Invalid, "dataset_copy", "a copy must have exactly one of node, pool and at").WithField(fmt.Sprintf("copies[%d]", i))
+			return fault.New(fault.Invalid, "dataset_copy", "a copy must have exactly one of node, pool and at").
+				WithField(fmt.Sprintf("copies[%d]", i))
 		}
+
 		if d.Rule != job.PlaceAny && (c.At == job.PlaceAny || c.At != "" && c.At != d.Rule) {
-			return fault.New(fault.Invalid, "dataset_copy", "a copy of a dataset with place %s cannot be at %s", d.Rule, c.At).WithField(fmt.Sprintf("copies[%d]", i))
+			return fault.New(fault.Invalid, "dataset_copy", "a copy of a dataset with place %s cannot be at %s", d.Rule, c.At).
+				WithField(fmt.Sprintf("copies[%d]", i))
 		}
 	}
+
 	return nil
 }
 

@@ -18,6 +18,7 @@ func (c *Catalogue) Ref(name string, s Spot) job.DataRef {
 	if !ok {
 		return job.DataRef{Name: name}
 	}
+
 	ref := job.DataRef{Name: name, Size: d.Size, Source: d.Source}
 	for _, held := range d.Copies {
 		// What the agent fetched itself it finds itself, and watches over.
@@ -26,6 +27,7 @@ func (c *Catalogue) Ref(name string, s Spot) job.DataRef {
 			break
 		}
 	}
+
 	return ref
 }
 
@@ -39,6 +41,7 @@ func (c Copy) reaches(s Spot) bool {
 	case c.At == job.PlaceAny:
 		return true
 	}
+
 	return c.At != "" && (c.At == job.PlaceCloud) == s.Cloud
 }
 
@@ -54,6 +57,7 @@ func (c *Catalogue) Hold(now time.Time, n id.Node, kept []job.DataCopy) []Datase
 		if at >= 0 {
 			want = &Copy{Node: n, Path: kept[at].Path, Staged: true, Since: now}
 		}
+
 		if next, differs := replaceStaged(d.Copies, n, want); differs {
 			set := *d
 			set.Copies = next
@@ -62,6 +66,7 @@ func (c *Catalogue) Hold(now time.Time, n id.Node, kept []job.DataCopy) []Datase
 			changed = append(changed, set)
 		}
 	}
+
 	return changed
 }
 
@@ -75,13 +80,16 @@ func replaceStaged(copies []Copy, n id.Node, want *Copy) ([]Copy, bool) {
 	case at < 0 && len(copies) >= maxCopies:
 		return copies, false // so many that one more or less is no news
 	}
+
 	next := slices.Clone(copies)
 	if at >= 0 {
 		next = slices.Delete(next, at, at+1)
 	}
+
 	if want != nil {
 		next = append(next, *want)
 	}
+
 	return next, true
 }
 
@@ -92,11 +100,13 @@ func (d *Dataset) Keep(given []Copy, source string) []Copy {
 	if source != d.Source {
 		return next // what lies on the nodes is something else
 	}
+
 	for _, c := range d.Copies {
 		if c.Staged && len(next) < maxCopies {
 			next = append(next, c)
 		}
 	}
+
 	return next
 }
 
@@ -109,17 +119,21 @@ func (c *Catalogue) Binds(place job.Place, names []string) string {
 				return fmt.Sprintf("dataset %s is no longer registered", name)
 			}
 		}
+
 		var f *fault.Error
 		if errors.As(err, &f) {
 			return f.Message
 		}
+
 		return err.Error()
 	}
+
 	for _, name := range names {
 		d := c.byName[id.Dataset(name)]
 		if next, _ := Narrow(place, d.Rule); next != place {
 			return fmt.Sprintf("dataset %s may only be used on %s nodes", name, d.Rule)
 		}
 	}
+
 	return ""
 }

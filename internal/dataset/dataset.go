@@ -46,5 +46,6 @@ func Narrow(a, b job.Place) (job.Place, bool) {
 	case a == job.PlaceAny || a == "":
 		return b, true
 	}
+
 	return a, false
 }

@@ -17,6 +17,7 @@ func catalogue() *dataset.Catalogue {
 	c.Put(dataset.Dataset{ID: "mri", Rule: job.PlaceLocal, Size: 10_000, Copies: []dataset.Copy{{At: job.PlaceLocal}}})
 	c.Put(dataset.Dataset{ID: "web", Rule: job.PlaceAny, Size: 5_000_000_000, Copies: []dataset.Copy{{Node: "n1"}}})
 	c.Put(dataset.Dataset{ID: "logs", Rule: job.PlaceCloud, Size: 1000})
+
 	return c
 }
 
@@ -39,13 +40,16 @@ func TestAJobRunsWhereItsPlaceAndAllItsDataAllow(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			got, err := c.PlaceOf(tc.place, tc.data)
+
 			var f *fault.Error
 			if tc.code != "" {
 				if !errors.As(err, &f) || f.Code != tc.code || f.Remedy == "" {
 					t.Errorf("error = %v, want one with code %s and a remedy", err, tc.code)
 				}
+
 				return
 			}
+
 			if err != nil || got != tc.want {
 				t.Errorf("place = %s, %v, want %s", got, err, tc.want)
 			}
@@ -56,6 +60,7 @@ func TestAJobRunsWhereItsPlaceAndAllItsDataAllow(t *testing.T) {
 func TestStagingIsFreeWhereACopyIsAndCostsMoreFromTheOtherSide(t *testing.T) {
 	t.Parallel()
 	c := catalogue()
+
 	cloud := func(n id.Node) bool { return n == "n1" }
 	for name, tc := range map[string]struct {
 		data  []string
@@ -86,6 +91,7 @@ func TestADatasetMustMakeSense(t *testing.T) {
 	if err := good.Validate(); err != nil {
 		t.Errorf("a good one is refused: %v", err)
 	}
+
 	for field, d := range map[string]dataset.Dataset{
 		"name":      {ID: "MRI scans", Rule: job.PlaceAny},
 		"place":     {ID: "mri", Rule: "moon"},
@@ -98,6 +104,7 @@ func TestADatasetMustMakeSense(t *testing.T) {
 			t.Errorf("error = %v, want one about %s", err, field)
 		}
 	}
+
 	many := good
 	many.Copies = make([]dataset.Copy, 20_000)
 	if err := many.Validate(); err == nil || !strings.Contains(err.Error(), "10000") {

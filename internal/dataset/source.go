@@ -38,6 +38,7 @@ func ParseSource(text string) (Source, error) {
 		return Source{}, fault.New(fault.Invalid, "dataset_source", format, args...).WithField("source").
 			WithRemedy("write a path such as /data/mri, or a URL such as file:///mnt/nas/mri or https://example.org/mri.tar#sha256=…")
 	}
+
 	switch {
 	case text == "":
 		return Source{}, nil
@@ -48,34 +49,42 @@ func ParseSource(text string) (Source, error) {
 	case strings.HasPrefix(text, "/"):
 		return Source{Kind: SourcePath, At: path.Clean(text), Base: base(text)}, nil
 	}
+
 	at, fragment, _ := strings.Cut(text, "#")
 	u, err := url.Parse(at)
 	if err != nil || !strings.Contains(at, "://") {
 		return bad("source must be a path or a URL, got %.100q", text)
 	}
+
 	s := Source{At: at, Base: base(u.Path)}
+
 	if fragment != "" {
 		digest, given := strings.CutPrefix(fragment, "sha256=")
 		sum, err := hex.DecodeString(digest)
 		if !given || err != nil || len(sum) != 32 {
 			return bad("digest must be sha256= and 64 hexadecimal digits, got %.100q", fragment)
 		}
+
 		s.SHA256 = strings.ToLower(digest)
 	}
+
 	switch u.Scheme {
 	case "http", "https":
 		if u.Host == "" {
 			return bad("source must name a host, got %.100q", text)
 		}
+
 		s.Kind = SourceHTTP
 	case "file":
 		if u.Host != "" || !strings.HasPrefix(u.Path, "/") {
 			return bad("source must be an absolute path with three slashes, e.g. file:///mnt/nas/mri, got %.100q", text)
 		}
+
 		s.Kind, s.At = SourceFile, path.Clean(u.Path)
 	default:
 		return bad("source must be a path or a file, http or https URL, got scheme %.20q", u.Scheme)
 	}
+
 	return s, nil
 }
 
@@ -85,5 +94,6 @@ func base(p string) string {
 	if b == "/" || len(b) > 200 {
 		return ""
 	}
+
 	return b
 }

@@ -50,12 +50,15 @@ func (e *Error) Error() string {
 	if e.Field != "" {
 		msg = e.Field + ": " + msg
 	}
+
 	if e.Line > 0 {
 		msg = fmt.Sprintf("line %d, column %d: %s", e.Line, e.Column, msg)
 	}
+
 	if e.Remedy != "" {
 		msg += " (" + e.Remedy + ")"
 	}
+
 	return msg
 }
 
@@ -68,7 +71,11 @@ func New(kind Kind, code, format string, args ...any) *Error {
 }
 
 // WithField returns a copy that names the field the error is about.
-func (e *Error) WithField(field string) *Error { c := *e; c.Field = field; return &c }
+func (e *Error) WithField(field string) *Error {
+	c := *e
+	c.Field = field
+	return &c
+}
 
 // WithRemedy returns a copy that says what to do about it.
 func (e *Error) WithRemedy(format string, args ...any) *Error {
@@ -78,17 +85,23 @@ func (e *Error) WithRemedy(format string, args ...any) *Error {
 }
 
 // WithCause returns a copy that keeps the cause for the log.
-func (e *Error) WithCause(err error) *Error { c := *e; c.Cause = err; return &c }
+func (e *Error) WithCause(err error) *Error {
+	c := *e
+	c.Cause = err
+	return &c
+}
 
 // KindOf returns the kind of err: "" for nil, Internal for an error that is no *Error.
 func KindOf(err error) Kind {
 	if err == nil {
 		return ""
 	}
+
 	var e *Error
 	if errors.As(err, &e) {
 		return e.Kind
 	}
+
 	return Internal
 }
 
@@ -102,8 +115,10 @@ func (l List) Error() string {
 		if i > 0 {
 			msg += "\n"
 		}
+
 		msg += e.Error()
 	}
+
 	return msg
 }
 
@@ -113,6 +128,7 @@ func (l List) Unwrap() []error {
 	for i, e := range l {
 		errs[i] = e
 	}
+
 	return errs
 }
 
@@ -121,5 +137,6 @@ func (l List) OrNil() error {
 	if len(l) == 0 {
 		return nil
 	}
+
 	return l
 }

@@ -25,6 +25,7 @@ func TestSentenceHasPlaceAndRemedy(t *testing.T) {
 			t.Errorf("sentence is %q, want %q", got, want)
 		}
 	}
+
 	if e.Field != "" || e.Remedy != "" || e.Cause != nil {
 		t.Errorf("the original was changed: %+v", e)
 	}
@@ -38,16 +39,20 @@ func TestKindIsFoundThroughWrapping(t *testing.T) {
 	if got := fault.KindOf(wrapped); got != fault.Unavailable || !errors.Is(wrapped, cause) {
 		t.Errorf("kind = %s, cause found: %v", got, errors.Is(wrapped, cause))
 	}
+
 	if got := fault.KindOf(cause); got != fault.Internal {
 		t.Errorf("kind of a plain error = %s, want internal", got)
 	}
+
 	if got := fault.KindOf(nil); got != "" {
 		t.Errorf("kind of nil = %q, want none", got)
 	}
+
 	list := fault.List{fault.New(fault.Invalid, "a", "a"), e}
 	if got := fault.KindOf(list); got != fault.Invalid || !errors.Is(list, cause) {
 		t.Errorf("kind of a list = %s; its causes are found: %v", got, errors.Is(list, cause))
 	}
+
 	if fault.List(nil).OrNil() != nil || list.OrNil() == nil {
 		t.Error("an empty list must be no error, and another one must be one")
 	}
@@ -60,8 +65,10 @@ func TestKindsAreListedOnce(t *testing.T) {
 		if seen[k] || k == "" {
 			t.Errorf("%q is listed twice or empty", k)
 		}
+
 		seen[k] = true
 	}
+
 	if len(seen) != 8 {
 		t.Errorf("%d kinds, want 8", len(seen))
 	}

@@ -40,9 +40,11 @@ func (a *arrangement) fill(rooms []Room) {
 	for i := range a.slots {
 		a.slots[i] = a.slots[i][:0]
 	}
+
 	if n := len(a.rank) * slotsOfGroup; n > len(a.slots) {
 		a.slots = append(a.slots, make([][]int32, n-len(a.slots))...)
 	}
+
 	a.slot = slices.Grow(a.slot[:0], len(rooms))[:len(rooms)]
 	for i := range rooms {
 		s := a.slotOf(&rooms[i])
@@ -57,6 +59,7 @@ func (a *arrangement) move(i int, r *Room) {
 	if from == to {
 		return
 	}
+
 	at, _ := slices.BinarySearch(a.slots[from], int32(i))
 	a.slots[from] = slices.Delete(a.slots[from], at, at+1)
 	at, _ = slices.BinarySearch(a.slots[to], int32(i))
@@ -71,6 +74,7 @@ func (a *arrangement) bands() []Band {
 			a.list = append(a.list, Band{Free: s % slotsOfGroup, Rooms: rooms})
 		}
 	}
+
 	return a.list
 }
 
@@ -82,10 +86,12 @@ func RankGroups(rooms []Room) []int32 {
 		if g >= len(first) {
 			first = append(first, make([]*Room, g+1-len(first))...)
 		}
+
 		if first[g] == nil {
 			first[g] = &rooms[i]
 		}
 	}
+
 	classes := Classes()
 	less := func(a, b *Room) bool {
 		if a == nil || b == nil { // a group that has no room any more
@@ -94,8 +100,10 @@ func RankGroups(rooms []Room) []int32 {
 		if x, z := slices.Index(classes, a.Node.Class), slices.Index(classes, b.Node.Class); x != z {
 			return x < z
 		}
+
 		return a.Node.GPUSize() < b.Node.GPUSize()
 	}
+
 	rank := make([]int32, len(first))
 	for i := range first {
 		for j := range first {
@@ -104,6 +112,7 @@ func RankGroups(rooms []Room) []int32 {
 			}
 		}
 	}
+
 	return rank
 }
 
@@ -115,6 +124,7 @@ func (t *Table) Bands() []Band {
 		t.order.fill(rooms)
 		t.arranged = true
 	}
+
 	return t.order.bands()
 }
 

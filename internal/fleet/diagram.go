@@ -9,6 +9,7 @@ import (
 func Diagram() string {
 	var out strings.Builder
 	out.WriteString("stateDiagram-v2\n    [*] --> " + string(Ready) + ": join\n")
+
 	for _, from := range States() {
 		for _, ev := range Events() {
 			if to, ok := transitions[from][ev]; ok {
@@ -16,18 +17,27 @@ func Diagram() string {
 			}
 		}
 	}
+
 	for _, s := range States() {
 		if len(transitions[s]) == 0 {
 			fmt.Fprintf(&out, "    %s --> [*]\n", s)
 		}
 	}
+
 	return out.String()
 }
 
 // LeaseDiagram returns the life of a lease as a Mermaid state diagram.
 func LeaseDiagram() string {
 	var out strings.Builder
-	out.WriteString("stateDiagram-v2\n    [*] --> " + string(LeaseRequested) + ": provision\n    [*] --> " + string(LeaseReleasing) + ": found without a lease\n")
+	out.WriteString(
+		"stateDiagram-v2\n    [*] --> " + string(
+			LeaseRequested,
+		) + ": provision\n    [*] --> " + string(
+			LeaseReleasing,
+		) + ": found without a lease\n",
+	)
+
 	for _, from := range LeaseStates() {
 		for _, ev := range LeaseEvents() {
 			if to, ok := leaseTransitions[from][ev]; ok && to != from {
@@ -35,10 +45,12 @@ func LeaseDiagram() string {
 			}
 		}
 	}
+
 	for _, s := range LeaseStates() {
 		if s.Final() {
 			fmt.Fprintf(&out, "    %s --> [*]\n", s)
 		}
 	}
+
 	return out.String()
 }

@@ -36,22 +36,27 @@ func TestLifeOfANode(t *testing.T) {
 			}
 		}
 	}
+
 	for _, s := range fleet.States() {
 		if !reached[s] {
 			t.Errorf("%s is never reached", s)
 		}
+
 		if to, err := s.After(fleet.EventRemove); s != fleet.Removed && (err != nil || to != fleet.Removed) {
 			t.Errorf("a node that is %s cannot be removed: %v", s, err)
 		}
+
 		if to, err := s.After(fleet.EventReport); s != fleet.Removed && (err != nil || to != fleet.Ready) {
 			t.Errorf("a node that is %s and reports is %s: %v", s, to, err)
 		}
+
 		for _, ev := range fleet.Events() {
 			if to, err := fleet.Removed.After(ev); err == nil {
 				t.Errorf("a node that was removed goes on to %s by %s", to, ev)
 			}
 		}
 	}
+
 	if to, err := fleet.Ready.After(fleet.EventLose); err == nil {
 		t.Errorf("a node that was just heard is %s at once: it must be suspect first", to)
 	}
@@ -69,6 +74,7 @@ func TestDiagramShowsTheTable(t *testing.T) {
 
 func TestClassAllowsPlace(t *testing.T) {
 	t.Parallel()
+
 	for place, want := range map[job.Place]string{job.PlaceAny: "local reserved ondemand", job.PlaceLocal: "local", job.PlaceCloud: "reserved ondemand", "": "", job.PlaceNowhere: "", "moon": ""} {
 		var got []string
 		for _, c := range fleet.Classes() {
@@ -76,6 +82,7 @@ func TestClassAllowsPlace(t *testing.T) {
 				got = append(got, string(c))
 			}
 		}
+
 		if strings.Join(got, " ") != want {
 			t.Errorf("place %q lets jobs onto %v, want %q", place, got, want)
 		}
@@ -89,6 +96,7 @@ func TestNeedOfASpec(t *testing.T) {
 		change(&s.Resources)
 		return s
 	}
+
 	for name, tc := range map[string]struct {
 		spec  *job.Spec
 		floor job.Floor
@@ -116,14 +124,18 @@ func TestSetsOfGPUs(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		set := rapid.Uint64().Draw(t, "set")
 		n := rapid.IntRange(0, 70).Draw(t, "n")
+
 		if got := fleet.Mask(fleet.Indices(set)); got != set {
 			t.Fatalf("%b lists as %v, which is %b", set, fleet.Indices(set), got)
 		}
+
 		taken := fleet.Take(set, n)
-		if taken&^set != 0 || bits.OnesCount64(taken) != min(n, bits.OnesCount64(set)) || bits.Len64(taken) > bits.TrailingZeros64(set&^taken) {
+		if taken&^set != 0 || bits.OnesCount64(taken) != min(n, bits.OnesCount64(set)) ||
+			bits.Len64(taken) > bits.TrailingZeros64(set&^taken) {
 			t.Fatalf("the %d lowest of %b are said to be %b", n, set, taken)
 		}
 	})
+
 	if got := fleet.Mask([]int{-1, 0, 63, 64, 1 << 40}); got != 1|1<<63 {
 		t.Errorf("mask = %b, want those that a node can have", got)
 	}
@@ -133,12 +145,21 @@ func TestMatcherSurvivesAbsurdInventories(t *testing.T) {
 	t.Parallel()
 	table := fleet.NewTable()
 	table.Put(&fleet.Node{ID: "a", Class: fleet.Local, State: fleet.Ready, Inventory: fleet.Inventory{GPUs: []fleet.GPU{
-		{Index: -1, Model: "A100"}, {Index: 64, Model: "L4"}, {Index: 2, Model: "A100"}, {Index: 2, Model: "L4"}, {Index: 3, Model: "A100", Error: "Xid 79"},
+		{
+			Index: -1,
+			Model: "A100",
+		},
+		{Index: 64, Model: "L4"},
+		{Index: 2, Model: "A100"},
+		{Index: 2, Model: "L4"},
+		{Index: 3, Model: "A100", Error: "Xid 79"},
 	}}}, 0)
+
 	room, _ := table.Get("a")
 	if room.Sound != 1<<2 {
 		t.Errorf("sound GPUs are %b, want only number 2", room.Sound)
 	}
+
 	m := fleet.NewMatcher(fleet.Need{Nodes: 1, MaxNodes: 1, GPUs: 1, MaxGPUs: 8, Kinds: "A100", Place: job.PlaceAny})
 	if gpus, ok := m.Fits(room); !ok || gpus != 1<<2 {
 		t.Errorf("fits with %b, %v, want GPU 2", gpus, ok)
@@ -147,9 +168,19 @@ func TestMatcherSurvivesAbsurdInventories(t *testing.T) {
 
 func TestMoreMemoryMeansAnotherSizeOfGPU(t *testing.T) {
 	t.Parallel()
+
 	for memory, want := range map[job.Bytes]bool{80 << 30: false, 81559 << 20: false, 94 << 30: true, 40 << 30: false} {
 		table := fleet.NewTable()
-		table.Put(&fleet.Node{ID: "a", Class: fleet.Local, State: fleet.Ready, Inventory: fleet.Inventory{GPUs: []fleet.GPU{{Model: "x", Memory: memory}}}}, 0)
+		table.Put(
+			&fleet.Node{
+				ID:        "a",
+				Class:     fleet.Local,
+				State:     fleet.Ready,
+				Inventory: fleet.Inventory{GPUs: []fleet.GPU{{Model: "x", Memory: memory}}},
+			},
+			0,
+		)
+
 		room, _ := table.Get("a")
 		_, got := fleet.NewMatcher(fleet.Need{GPUs: 1, MaxGPUs: 1, GPUOver: 79 << 30, Place: job.PlaceAny}).Fits(room)
 		if got != want {
@@ -167,19 +198,27 @@ func TestTableKeepsTheBooks(t *testing.T) {
 		nodes := map[id.Node]*fleet.Node{}
 		foreign := map[id.Node]uint64{}
 		holds := map[id.Node]map[id.Run]fleet.Hold{}
+
 		names := []id.Node{"d", "a", "c", "b"}
 		for range rapid.IntRange(1, 60).Draw(t, "operations") {
 			n := rapid.SampledFrom(names).Draw(t, "node")
 			run := id.NewRun("j1", rapid.IntRange(1, 4).Draw(t, "run"))
 			switch op := rapid.IntRange(0, 9).Draw(t, "operation"); {
 			case op < 3:
-				node := &fleet.Node{ID: n, State: rapid.SampledFrom(fleet.States()).Draw(t, "state"), Cordoned: rapid.Bool().Draw(t, "drained"),
-					Inventory: fleet.Inventory{CPUs: 64000, Memory: 1 << 40}}
+				node := &fleet.Node{
+					ID:        n,
+					State:     rapid.SampledFrom(fleet.States()).Draw(t, "state"),
+					Cordoned:  rapid.Bool().Draw(t, "drained"),
+					Inventory: fleet.Inventory{CPUs: 64000, Memory: 1 << 40},
+				}
+
 				for i := range rapid.IntRange(0, 4).Draw(t, "gpus") {
 					node.Inventory.GPUs = append(node.Inventory.GPUs, fleet.GPU{Index: i, Model: "x"})
 				}
+
 				nodes[n], foreign[n] = node, uint64(rapid.IntRange(0, 3).Draw(t, "foreign"))
 				table.Put(node, foreign[n])
+
 				if holds[n] == nil {
 					holds[n] = map[id.Run]fleet.Hold{}
 				}
@@ -188,7 +227,9 @@ func TestTableKeepsTheBooks(t *testing.T) {
 				if ends := rapid.IntRange(0, 3).Draw(t, "ends"); ends > 0 {
 					h.Ends = time.Unix(int64(ends), 0)
 				}
+
 				table.Book(n, h)
+
 				if nodes[n] != nil {
 					holds[n][run] = h
 				}
@@ -200,37 +241,56 @@ func TestTableKeepsTheBooks(t *testing.T) {
 				delete(nodes, n)
 				delete(holds, n)
 			}
+
 			compareRooms(t, table, nodes, foreign, holds)
 		}
 	})
 }
 
-func compareRooms(t *rapid.T, table *fleet.Table, nodes map[id.Node]*fleet.Node, foreign map[id.Node]uint64, holds map[id.Node]map[id.Run]fleet.Hold) {
+func compareRooms(
+	t *rapid.T,
+	table *fleet.Table,
+	nodes map[id.Node]*fleet.Node,
+	foreign map[id.Node]uint64,
+	holds map[id.Node]map[id.Run]fleet.Hold,
+) {
 	rooms := table.Rooms()
 	if len(rooms) != len(nodes) || table.Len() != len(nodes) {
 		t.Fatalf("the table has %d rooms, want %d", len(rooms), len(nodes))
 	}
-	if !slices.IsSortedFunc(rooms, func(a, b fleet.Room) int { return strings.Compare(string(a.Node.ID), string(b.Node.ID)) }) {
+
+	if !slices.IsSortedFunc(
+		rooms,
+		func(a, b fleet.Room) int { return strings.Compare(string(a.Node.ID), string(b.Node.ID)) },
+	) {
 		t.Fatal("rooms are not sorted")
 	}
+
 	for i := range rooms {
 		r := &rooms[i]
 		n := nodes[r.Node.ID]
 		sound := uint64(1)<<len(n.Inventory.GPUs) - 1
 		sound &^= foreign[n.ID]
-		free, cpus, memory := sound, n.Inventory.CPUs, n.Inventory.Memory
+		free := sound
+		cpus := n.Inventory.CPUs
+
+		memory := n.Inventory.Memory
 		for _, h := range holds[n.ID] {
 			free &^= h.GPUs
 			cpus -= h.CPUs
 			memory -= h.Memory
 		}
-		if r.Node != n || r.Sound != sound || r.Free != free || r.CPUs != cpus || r.Memory != memory || len(r.Holds) != len(holds[n.ID]) ||
+
+		if r.Node != n || r.Sound != sound || r.Free != free || r.CPUs != cpus || r.Memory != memory ||
+			len(r.Holds) != len(holds[n.ID]) ||
 			r.Open != (n.State == fleet.Ready && !n.Cordoned) {
 			t.Fatalf("room %+v, want sound %b, free %b, %s CPUs, %s, %d holds", r, sound, free, cpus, memory, len(holds[n.ID]))
 		}
+
 		if !slices.IsSortedFunc(r.Holds, fleet.CompareHolds) {
 			t.Fatalf("holds are not by their ends: %+v", r.Holds)
 		}
+
 		if got, ok := table.Get(n.ID); !ok || !cmp.Equal(*got, *r) {
 			t.Fatalf("Get(%s) = %+v, %v", n.ID, got, ok)
 		}
@@ -241,18 +301,23 @@ func TestHoldsWithoutAnEndComeLast(t *testing.T) {
 	t.Parallel()
 	table := fleet.NewTable()
 	table.Put(&fleet.Node{ID: "a", State: fleet.Ready}, 0)
+
 	for i, ends := range []int64{0, 30, 10, 0, 20} {
 		h := fleet.Hold{Run: id.NewRun("j1", i+1)}
 		if ends > 0 {
 			h.Ends = time.Unix(ends, 0)
 		}
+
 		table.Book("a", h)
 	}
+
 	room, _ := table.Get("a")
+
 	var got []string
 	for _, h := range room.Holds {
 		got = append(got, fmt.Sprint(h.Run))
 	}
+
 	if want := "j1.3 j1.5 j1.2 j1.1 j1.4"; strings.Join(got, " ") != want {
 		t.Errorf("holds are in the order %v, want %s", got, want)
 	}

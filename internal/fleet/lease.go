@@ -35,7 +35,12 @@ const (
 // leaseTransitions is the life cycle of a lease. The join of a machine may arrive before
 // the provider's answer to the call that requested it.
 var leaseTransitions = map[LeaseState]map[LeaseEvent]LeaseState{
-	LeaseRequested: {LeaseGrant: LeaseBooting, LeaseRefuse: LeaseRefused, LeaseJoin: LeaseActive, LeaseRelease: LeaseReleasing},
+	LeaseRequested: {
+		LeaseGrant:   LeaseBooting,
+		LeaseRefuse:  LeaseRefused,
+		LeaseJoin:    LeaseActive,
+		LeaseRelease: LeaseReleasing,
+	},
 	LeaseBooting:   {LeaseJoin: LeaseActive, LeaseRelease: LeaseReleasing, LeaseGone: LeaseEnded},
 	LeaseActive:    {LeaseGrant: LeaseActive, LeaseRelease: LeaseReleasing, LeaseGone: LeaseEnded},
 	LeaseReleasing: {LeaseGrant: LeaseReleasing, LeaseRefuse: LeaseEnded, LeaseGone: LeaseEnded},
@@ -59,6 +64,7 @@ func (s LeaseState) After(ev LeaseEvent) (LeaseState, error) {
 	if !ok {
 		return s, fault.New(fault.Conflict, "lease_state", "a lease in state %s cannot %s", s, ev)
 	}
+
 	return to, nil
 }
 
@@ -79,12 +85,12 @@ type Lease struct {
 	Project id.Project
 	Gang    string // leases that are useful only together share this; "" for a single one
 
-	Requested    time.Time
-	Granted  time.Time // the provider started the machine
-	Joined   time.Time
-	Ends     time.Time // not renewed, the node shuts itself down then
-	Released time.Time // it was released
-	Ended    time.Time
+	Requested time.Time
+	Granted   time.Time // the provider started the machine
+	Joined    time.Time
+	Ends      time.Time // not renewed, the node shuts itself down then
+	Released  time.Time // it was released
+	Ended     time.Time
 
 	Instance string // the provider's name for the machine, "" until it is known
 	Node     id.Node
@@ -106,8 +112,10 @@ func (l *Lease) Kept(now time.Time) time.Duration {
 	if from.IsZero() {
 		return 0
 	}
+
 	if !l.Ended.IsZero() && l.Ended.Before(now) {
 		now = l.Ended
 	}
+
 	return max(now.Sub(from), 0)
 }

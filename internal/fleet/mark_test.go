@@ -20,9 +20,11 @@ func TestMarksTellWhichRoomsHaveChanged(t *testing.T) {
 		name := rapid.Map(rapid.IntRange(0, 5), func(n int) id.Node { return id.Node(fmt.Sprint("n", n)) })
 		seen := map[*byte]bool{}
 		last := map[id.Node]*byte{}
+
 		for range rapid.IntRange(1, 40).Draw(t, "changes") {
 			n := name.Draw(t, "node")
 			_, there := table.Get(n)
+
 			run := id.Run(fmt.Sprint("j", rapid.IntRange(1, 3).Draw(t, "run"), ".1"))
 			switch what := rapid.IntRange(0, 3).Draw(t, "what"); {
 			case what == 0 || !there:
@@ -35,6 +37,7 @@ func TestMarksTellWhichRoomsHaveChanged(t *testing.T) {
 				table.Remove(n)
 				delete(last, n)
 			}
+
 			for _, r := range table.Rooms() {
 				switch {
 				case r.Node.ID == n && (r.Mark == nil || seen[r.Mark]):
@@ -42,6 +45,7 @@ func TestMarksTellWhichRoomsHaveChanged(t *testing.T) {
 				case r.Node.ID != n && r.Mark != last[r.Node.ID]:
 					t.Fatalf("%s has changed and the mark of %s is another", n, r.Node.ID)
 				}
+
 				seen[r.Mark], last[r.Node.ID] = true, r.Mark
 			}
 		}

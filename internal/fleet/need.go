@@ -35,28 +35,35 @@ func NeedOf(s *job.Spec, floor job.Floor, avoid []id.Node) Need {
 		GPUMin: r.GPUMemory.Min, GPUMax: r.GPUMemory.Max, GPUOver: floor.GPUMemory,
 		CPUs: r.CPUs, Memory: max(r.Memory, floor.Memory), Place: s.Place,
 	}
+
 	if r.GPUs.Min > 0 && r.GPUs.Max == 0 {
 		n.MaxGPUs = MaxGPUs
 	}
+
 	if r.Nodes.Min > 0 && r.Nodes.Max == 0 {
 		n.MaxNodes = 1 << 10
 	}
+
 	if len(r.GPU) > 0 {
 		kinds := make([]string, len(r.GPU))
 		for i, k := range r.GPU {
 			kinds[i] = k.String()
 		}
+
 		slices.Sort(kinds)
 		n.Kinds = strings.Join(slices.Compact(kinds), "|")
 	}
+
 	if len(avoid) > 0 {
 		names := make([]string, len(avoid))
 		for i, a := range avoid {
 			names[i] = string(a)
 		}
+
 		slices.Sort(names)
 		n.Avoid = "|" + strings.Join(names, "|") + "|"
 	}
+
 	return n
 }
 
@@ -74,13 +81,16 @@ func NewMatcher(n Need) *Matcher {
 	if n.Kinds != "" {
 		for k := range strings.SplitSeq(n.Kinds, "|") {
 			var kind job.GPUKind
+
 			// A kind that was checked at submission cannot fail here; if it does it matches by its text.
 			if kind.UnmarshalText([]byte(k)) != nil {
 				kind = job.GPUKind{Model: k}
 			}
+
 			m.kinds = append(m.kinds, kind)
 		}
 	}
+
 	return m
 }
 
@@ -88,6 +98,7 @@ func NewMatcher(n Need) *Matcher {
 func (m *Matcher) Eligible(r *Room) bool {
 	n := &m.Need
 	inv := &r.Node.Inventory
+
 	return r.Node.Class.Allows(n.Place) && inv.CPUs >= n.CPUs && inv.Memory >= n.Memory &&
 		bits.OnesCount64(m.gpus(r, r.Sound)) >= n.GPUs && !m.avoids(r)
 }
@@ -98,12 +109,14 @@ func (m *Matcher) Fits(r *Room) (gpus uint64, ok bool) {
 	if !r.Open || r.CPUs < n.CPUs || r.Memory < n.Memory || !r.Node.Class.Allows(n.Place) {
 		return 0, false
 	}
+
 	if n.MaxGPUs > 0 {
 		gpus = m.gpus(r, r.Free)
 		if bits.OnesCount64(gpus) < n.GPUs {
 			return 0, false
 		}
 	}
+
 	return gpus, !m.avoids(r)
 }
 
@@ -111,15 +124,19 @@ func (m *Matcher) Fits(r *Room) (gpus uint64, ok bool) {
 // others share and that have so much left, and the free ones.
 func (m *Matcher) FitsPart(r *Room, share float64) (shared, free uint64, ok bool) {
 	n := &m.Need
-	if !r.Open || r.CPUs < n.CPUs || r.Memory < n.Memory || !r.Node.Class.Allows(n.Place) || n.GPUs > 1 || n.Nodes > 1 || m.avoids(r) {
+	if !r.Open || r.CPUs < n.CPUs || r.Memory < n.Memory || !r.Node.Class.Allows(n.Place) || n.GPUs > 1 || n.Nodes > 1 ||
+		m.avoids(r) {
 		return 0, 0, false
 	}
+
 	for _, p := range r.Parts {
 		if p.Held+share <= 1+tiny {
 			shared |= p.GPU
 		}
 	}
+
 	shared, free = m.gpus(r, shared&r.Sound), m.gpus(r, r.Free)
+
 	return shared, free, shared|free != 0
 }
 
@@ -135,27 +152,33 @@ func (m *Matcher) gpus(r *Room, set uint64) uint64 {
 	if m.Need.MaxGPUs == 0 || set == 0 {
 		return 0
 	}
+
 	if r.Kind >= 0 {
 		for int(r.Kind) >= len(m.known) {
 			m.known = append(m.known, 0)
 		}
+
 		if m.known[r.Kind] == 0 {
 			m.known[r.Kind] = -1
 			if m.wants(&r.Node.Inventory.GPUs[0]) {
 				m.known[r.Kind] = 1
 			}
 		}
+
 		if m.known[r.Kind] < 0 {
 			return 0
 		}
+
 		return set
 	}
+
 	var wanted uint64
 	for i := range r.Node.Inventory.GPUs {
 		if g := &r.Node.Inventory.GPUs[i]; g.Index >= 0 && g.Index < MaxGPUs && m.wants(g) {
 			wanted |= 1 << g.Index
 		}
 	}
+
 	return set & wanted
 }
 
@@ -167,7 +190,9 @@ func (m *Matcher) wants(g *GPU) bool {
 		n.GPUOver > 0 && g.Memory <= n.GPUOver+n.GPUOver/100*7 {
 		return false
 	}
-	return len(m.kinds) == 0 || slices.ContainsFunc(m.kinds, func(k job.GPUKind) bool { return k.Matches(g.Model, g.Memory) })
+
+	return len(m.kinds) == 0 ||
+		slices.ContainsFunc(m.kinds, func(k job.GPUKind) bool { return k.Matches(g.Model, g.Memory) })
 }
 
 // Take returns the n lowest GPUs of a set.
@@ -178,6 +203,7 @@ func Take(set uint64, n int) uint64 {
 		taken |= low
 		set &^= low
 	}
+
 	return taken
 }
 
@@ -186,10 +212,12 @@ func Indices(set uint64) []int {
 	if set == 0 {
 		return nil
 	}
+
 	list := make([]int, 0, bits.OnesCount64(set))
 	for ; set != 0; set &= set - 1 {
 		list = append(list, bits.TrailingZeros64(set))
 	}
+
 	return list
 }
 
@@ -201,5 +229,6 @@ func Mask(indices []int) uint64 {
 			set |= 1 << i
 		}
 	}
+
 	return set
 }

@@ -37,6 +37,7 @@ func (c Class) Words() string {
 	case OnDemand:
 		return "an on-demand node"
 	}
+
 	return "a node"
 }
 
@@ -51,6 +52,7 @@ func (c Class) Allows(p job.Place) bool {
 		return true
 	case job.PlaceNowhere:
 	}
+
 	return false
 }
 
@@ -96,6 +98,7 @@ func (s State) After(ev Event) (State, error) {
 	if !ok {
 		return s, fault.New(fault.Conflict, "node_state", "a node in state %s cannot %s", s, ev)
 	}
+
 	return to, nil
 }
 
@@ -108,7 +111,7 @@ type Node struct {
 	State     State
 	Since     time.Time // in this state, drained or not, since
 	Reason    string    // why it is in this state
-	Cordoned   bool      // cordoned by an operator: nothing new is placed on it
+	Cordoned  bool      // cordoned by an operator: nothing new is placed on it
 	Joined    time.Time
 	Key       string   // names the machine's own key, so that joining twice makes one node
 	Lease     id.Lease // of a provisioned node, "" for others
@@ -120,6 +123,7 @@ func (n *Node) GPUSize() job.Bytes {
 	if len(n.Inventory.GPUs) == 0 {
 		return 0
 	}
+
 	return n.Inventory.GPUs[0].Memory
 }
 
@@ -146,11 +150,13 @@ func (inv *Inventory) GPU(index int) *GPU {
 	if index >= 0 && index < len(inv.GPUs) && inv.GPUs[index].Index == index { // as a rule
 		return &inv.GPUs[index]
 	}
+
 	for i := range inv.GPUs {
 		if inv.GPUs[i].Index == index {
 			return &inv.GPUs[i]
 		}
 	}
+
 	return nil
 }
 
@@ -192,6 +198,7 @@ func (g *GPU) TFLOPS() (speed float64, origin string) {
 	case g.Peak > 0:
 		return g.Peak * achievable, "table"
 	}
+
 	return 0, "unknown"
 }
 

@@ -9,25 +9,25 @@ import (
 
 // Offer is a kind of on-demand node that could be provisioned.
 type Offer struct {
-	Name      string       `json:"name"` // PROVIDER/TYPE/REGION, with /ZONE and /spot where they apply: names it to people and in plans
-	Provider  string       `json:"provider"`
-	Type      string       `json:"type"`
-	Region    string       `json:"region,omitempty"`
-	Zone      string       `json:"zone,omitempty"`
-	Spot      bool         `json:"spot,omitempty"` // cheaper, and taken back when the provider wants it
-	GPU       string       `json:"gpu,omitempty"`
-	GPUs      int          `json:"gpus,omitempty"`
-	GPUMemory job.Bytes    `json:"gpu_memory,omitempty"` // of one GPU
-	TFLOPS    float64      `json:"tflops,omitempty"`     // peak of one GPU; 0 to look it up by name
-	CPUs      job.CPUs     `json:"cpus"`
-	Memory    job.Bytes    `json:"memory"`
-	Hourly    job.Money    `json:"hourly"`           // rent for an hour
-	Boot      job.Duration `json:"boot,omitempty"`   // from the order until its agent reports
-	BillingIncrement     job.Duration `json:"billing_increment,omitempty"`  // rent is paid for whole stretches of this length; 0 by the second
-	MinBilling     job.Duration `json:"min_billing,omitempty"`  // and at least for this long
-	MaxNodes      int          `json:"max_nodes,omitempty"`   // at once; 0 for no limit of ours
-	LossRate    float64      `json:"loss_rate,omitempty"` // how often a spot node is taken back, per hour; 0 if unknown
-	Fake      bool         `json:"fake,omitempty"`   // its GPUs are declared, not real
+	Name             string       `json:"name"` // PROVIDER/TYPE/REGION, with /ZONE and /spot where they apply: names it to people and in plans
+	Provider         string       `json:"provider"`
+	Type             string       `json:"type"`
+	Region           string       `json:"region,omitempty"`
+	Zone             string       `json:"zone,omitempty"`
+	Spot             bool         `json:"spot,omitempty"` // cheaper, and taken back when the provider wants it
+	GPU              string       `json:"gpu,omitempty"`
+	GPUs             int          `json:"gpus,omitempty"`
+	GPUMemory        job.Bytes    `json:"gpu_memory,omitempty"` // of one GPU
+	TFLOPS           float64      `json:"tflops,omitempty"`     // peak of one GPU; 0 to look it up by name
+	CPUs             job.CPUs     `json:"cpus"`
+	Memory           job.Bytes    `json:"memory"`
+	Hourly           job.Money    `json:"hourly"`                      // rent for an hour
+	Boot             job.Duration `json:"boot,omitempty"`              // from the order until its agent reports
+	BillingIncrement job.Duration `json:"billing_increment,omitempty"` // rent is paid for whole stretches of this length; 0 by the second
+	MinBilling       job.Duration `json:"min_billing,omitempty"`       // and at least for this long
+	MaxNodes         int          `json:"max_nodes,omitempty"`         // at once; 0 for no limit of ours
+	LossRate         float64      `json:"loss_rate,omitempty"`         // how often a spot node is taken back, per hour; 0 if unknown
+	Fake             bool         `json:"fake,omitempty"`              // its GPUs are declared, not real
 }
 
 // NameOf returns the name of an offer by what makes it one.
@@ -36,12 +36,15 @@ func (o *Offer) NameOf() string {
 	if o.Region != "" {
 		name += "/" + o.Region
 	}
+
 	if o.Zone != "" {
 		name += "/" + o.Zone
 	}
+
 	if o.Spot {
 		name += "/spot"
 	}
+
 	return name
 }
 
@@ -50,8 +53,12 @@ func (o *Offer) Node() *Node {
 	n := &Node{ID: id.Node(o.Name), Class: OnDemand, State: Ready}
 	n.Inventory = Inventory{CPUs: o.CPUs, Memory: o.Memory}
 	for i := range o.GPUs {
-		n.Inventory.GPUs = append(n.Inventory.GPUs, GPU{Index: i, Model: o.GPU, Memory: o.GPUMemory, Peak: o.TFLOPS, Fake: o.Fake})
+		n.Inventory.GPUs = append(
+			n.Inventory.GPUs,
+			GPU{Index: i, Model: o.GPU, Memory: o.GPUMemory, Peak: o.TFLOPS, Fake: o.Fake},
+		)
 	}
+
 	return n
 }
 
@@ -73,5 +80,6 @@ func (o *Offer) Billed(d job.Duration) job.Duration {
 	if o.BillingIncrement > 0 && d%o.BillingIncrement != 0 {
 		d += o.BillingIncrement - d%o.BillingIncrement
 	}
+
 	return d
 }

@@ -76,6 +76,7 @@ func (t *Table) Put(n *Node, foreign uint64) {
 		t.index[n.ID] = i
 		t.unsorted, t.arranged = true, false
 	}
+
 	r := &t.rooms[i]
 	group := t.group(n)
 	t.arranged = t.arranged && r.Group == group
@@ -86,6 +87,7 @@ func (t *Table) Put(n *Node, foreign uint64) {
 			r.Sound |= 1 << g.Index
 		}
 	}
+
 	r.Sound &^= foreign
 	r.recount()
 	t.changed(i)
@@ -96,17 +98,20 @@ func (t *Table) kind(gpus []GPU) int32 {
 	if len(gpus) == 0 {
 		return -1
 	}
+
 	for _, g := range gpus[1:] {
 		if g.Model != gpus[0].Model || g.Memory != gpus[0].Memory {
 			return -1
 		}
 	}
+
 	name := fmt.Sprintf("%s/%d", gpus[0].Model, gpus[0].Memory)
 	k, ok := t.kinds[name]
 	if !ok {
 		k = int32(len(t.kinds))
 		t.kinds[name] = k
 	}
+
 	return k
 }
 
@@ -118,12 +123,16 @@ func (t *Table) group(n *Node) int32 {
 		k = int32(len(t.groups))
 		t.groups[g] = k
 	}
+
 	return k
 }
 
 // recount works out what is free from what is held.
 func (r *Room) recount() {
-	r.Free, r.CPUs, r.Memory, r.Parts = r.Sound, r.Node.Inventory.CPUs, r.Node.Inventory.Memory, nil
+	r.Free = r.Sound
+	r.CPUs = r.Node.Inventory.CPUs
+	r.Memory = r.Node.Inventory.Memory
+	r.Parts = nil
 	for i := range r.Holds {
 		h := &r.Holds[i]
 		r.Free &^= h.GPUs
@@ -139,12 +148,14 @@ func (r *Room) Share(gpu uint64, share float64) {
 	if share == 0 {
 		return
 	}
+
 	parts := slices.Clone(r.Parts)
 	at := slices.IndexFunc(parts, func(p Part) bool { return p.GPU == gpu })
 	if at < 0 {
 		parts = append(parts, Part{GPU: gpu})
 		at = len(parts) - 1
 	}
+
 	parts[at].Held += share
 	if parts[at].Held < tiny {
 		parts = slices.Delete(parts, at, at+1)
@@ -152,6 +163,7 @@ func (r *Room) Share(gpu uint64, share float64) {
 	} else {
 		r.Free &^= gpu
 	}
+
 	r.Parts = parts
 }
 
@@ -164,6 +176,7 @@ func (t *Table) Remove(n id.Node) {
 	if !ok {
 		return
 	}
+
 	t.rooms = slices.Delete(t.rooms, i, i+1)
 	t.reindex()
 	t.arranged = false
@@ -175,6 +188,7 @@ func (t *Table) Get(n id.Node) (*Room, bool) {
 	if !ok {
 		return nil, false
 	}
+
 	return &t.rooms[i], true
 }
 
@@ -187,6 +201,7 @@ func (t *Table) Book(n id.Node, h Hold) {
 	if !ok {
 		return
 	}
+
 	r := &t.rooms[at]
 	r.drop(h.Run)
 	where, _ := slices.BinarySearchFunc(r.Holds, h, CompareHolds)
@@ -212,10 +227,12 @@ func CompareHolds(a, b Hold) int {
 		if a.Ends.IsZero() {
 			return 1
 		}
+
 		return -1
 	case !a.Ends.Equal(b.Ends):
 		return a.Ends.Compare(b.Ends)
 	}
+
 	return strings.Compare(string(a.Run), string(b.Run))
 }
 
@@ -225,6 +242,7 @@ func (t *Table) Release(n id.Node, run id.Run) {
 	if !ok {
 		return
 	}
+
 	r := &t.rooms[at]
 	r.drop(run)
 	r.recount()
@@ -237,6 +255,7 @@ func (t *Table) Rooms() []Room {
 	for i := range rooms {
 		rooms[i].Holds = slices.Clone(rooms[i].Holds)
 	}
+
 	return rooms
 }
 
@@ -248,6 +267,7 @@ func (t *Table) Own() []Room {
 		t.reindex()
 		t.unsorted = false
 	}
+
 	return t.rooms
 }
 

@@ -14,13 +14,13 @@ type Tariff struct {
 
 // NodePrice is one line of a tariff.
 type NodePrice struct {
-	GPU    string       `json:"gpu,omitempty" yaml:"gpu"`       // kind of the node's GPUs; "" for any
-	Class  Class        `json:"class,omitempty" yaml:"class"`   // "" for any
-	Watts  []float64    `json:"watts,omitempty" yaml:"watts"`   // drawn by the node with 0, 1, 2, … GPUs in use
-	Hourly []float64    `json:"hourly,omitempty" yaml:"hourly"` // rent for an hour with 0, 1, 2, … GPUs in use
-	Off    bool         `json:"off,omitempty" yaml:"off"`       // a node that nothing uses is switched off and costs nothing
-	Boot   job.Duration `json:"boot,omitempty" yaml:"boot"`     // from off to ready
-	BillingIncrement  job.Duration `json:"billing_increment,omitempty" yaml:"billing_increment"`   // rent is paid for whole stretches of this length; 0 for what is used
+	GPU              string       `json:"gpu,omitempty" yaml:"gpu"`                             // kind of the node's GPUs; "" for any
+	Class            Class        `json:"class,omitempty" yaml:"class"`                         // "" for any
+	Watts            []float64    `json:"watts,omitempty" yaml:"watts"`                         // drawn by the node with 0, 1, 2, … GPUs in use
+	Hourly           []float64    `json:"hourly,omitempty" yaml:"hourly"`                       // rent for an hour with 0, 1, 2, … GPUs in use
+	Off              bool         `json:"off,omitempty" yaml:"off"`                             // a node that nothing uses is switched off and costs nothing
+	Boot             job.Duration `json:"boot,omitempty" yaml:"boot"`                           // from off to ready
+	BillingIncrement job.Duration `json:"billing_increment,omitempty" yaml:"billing_increment"` // rent is paid for whole stretches of this length; 0 for what is used
 }
 
 // Of returns the line for a node, nil if none matches.
@@ -28,6 +28,7 @@ func (t *Tariff) Of(n *Node) *NodePrice {
 	if t == nil {
 		return nil
 	}
+
 	for i := range t.Nodes {
 		p := &t.Nodes[i]
 		if p.Class != "" && p.Class != n.Class {
@@ -39,15 +40,19 @@ func (t *Tariff) Of(n *Node) *NodePrice {
 		if len(n.Inventory.GPUs) == 0 {
 			continue
 		}
+
 		g := &n.Inventory.GPUs[0]
+
 		var kind job.GPUKind
 		if kind.UnmarshalText([]byte(p.GPU)) != nil {
 			kind = job.GPUKind{Model: p.GPU}
 		}
+
 		if kind.Matches(g.Model, g.Memory) {
 			return p
 		}
 	}
+
 	return nil
 }
 
@@ -56,6 +61,7 @@ func (t *Tariff) Rate(p *NodePrice, used int) float64 {
 	if p == nil || used == 0 && p.Off {
 		return 0
 	}
+
 	return t.Rent(p, used) + t.Power(p, used)/1000*t.Energy
 }
 
@@ -67,10 +73,12 @@ func (t *Tariff) Power(p *NodePrice, used int) float64 {
 	if p == nil || used == 0 && p.Off {
 		return 0
 	}
+
 	pue := t.PUE
 	if pue == 0 {
 		pue = 1
 	}
+
 	return at(p.Watts, used) * pue
 }
 
@@ -79,5 +87,6 @@ func at(list []float64, n int) float64 {
 	if len(list) == 0 {
 		return 0
 	}
+
 	return list[min(n, len(list)-1)]
 }

@@ -14,13 +14,16 @@ func TestTariffChargesEnergyAndRent(t *testing.T) {
 		{GPU: "A100", Watts: []float64{200, 500, 800}},
 		{Class: fleet.Local, Watts: []float64{100}, Off: true},
 	}}
+
 	node := func(class fleet.Class, gpus ...string) *fleet.Node {
 		n := &fleet.Node{Class: class}
 		for i, model := range gpus {
 			n.Inventory.GPUs = append(n.Inventory.GPUs, fleet.GPU{Index: i, Model: model})
 		}
+
 		return n
 	}
+
 	for _, tc := range []struct {
 		name string
 		node *fleet.Node
@@ -39,6 +42,7 @@ func TestTariffChargesEnergyAndRent(t *testing.T) {
 			t.Errorf("%s: %g an hour, want %g", tc.name, got, tc.want)
 		}
 	}
+
 	var none *fleet.Tariff
 	if p := none.Of(node(fleet.Local)); p != nil {
 		t.Error("a yard without a tariff has prices")

@@ -80,6 +80,7 @@ func ask(c *Case, l *Library, r *calibrate.Record, before time.Time) Answer {
 	case own.Done > 0:
 		a.done = own.Done
 	}
+
 	if met(&own.Curve) {
 		a.Met = true
 		own.Curve.Goal = curve.Goal{}
@@ -87,6 +88,7 @@ func ask(c *Case, l *Library, r *calibrate.Record, before time.Time) Answer {
 
 	a.estimate(&own, l, before)
 	a.blend(r.Calibration(), &own)
+
 	return a
 }
 
@@ -98,6 +100,7 @@ func (a *Answer) estimate(c *Case, l *Library, before time.Time) {
 	a.points = len(c.Curve.X)
 	a.fewPoints = a.points > 0 && a.points < 3
 	earliest := 0.0 // no goal is reached before the next point
+
 	if a.points > 1 && c.Curve.Goal.Set {
 		last := c.Curve.X[a.points-1]
 		gap := last - c.Curve.X[a.points-2]
@@ -107,22 +110,27 @@ func (a *Answer) estimate(c *Case, l *Library, before time.Time) {
 	if c.Curve.Total > 0 {
 		a.add(calibrate.MethodSteps, max(c.Curve.Total-a.done, 0), 0)
 	}
+
 	if m := l.match(c, before); m != nil {
 		a.add(calibrate.MethodMatch, max(m.End-a.done, earliest), m.Never)
 		a.Similar = m.Neighbours
 		// A few jobs that agree may do so by chance.
 		a.spread = a.logRatio(m.Low, m.High) * (1 + 2/float64(max(len(m.Neighbours), 1)))
 	}
+
 	if a.points > 0 && c.Curve.Goal.Set {
 		e := curve.Best(&c.Curve)
 		a.add(calibrate.MethodCurve, max(e.End-a.done, earliest), e.Never)
+
 		if len(a.Similar) == 0 {
 			a.spread = a.logRatio(e.Low, e.High)
 		}
 	}
+
 	if c.Elapsed > 0 {
 		a.addDuration(c, l)
 	}
+
 	a.Class = a.classOf(c)
 }
 
@@ -132,10 +140,12 @@ func (a *Answer) addDuration(c *Case, l *Library) {
 	if err != nil {
 		return
 	}
+
 	perUnit := c.PerUnit
 	if perUnit <= 0 {
 		perUnit = c.Elapsed / a.done
 	}
+
 	a.add(calibrate.MethodDuration, (d.Mid-c.Elapsed)/perUnit, 0)
 }
 
@@ -149,6 +159,7 @@ func (a *Answer) classOf(c *Case) calibrate.Class {
 	case len(a.Similar) > 0:
 		return calibrate.ClassLike
 	}
+
 	return calibrate.ClassAlone
 }
 
@@ -159,6 +170,7 @@ func (a *Answer) logRatio(low, high float64) float64 {
 	if high <= low || math.IsInf(high, 0) {
 		return 0
 	}
+
 	return math.Log(high / low)
 }
 
@@ -168,7 +180,9 @@ func (a *Answer) add(method string, left, never float64) {
 	if math.IsNaN(never) {
 		never = 0
 	}
+
 	e := Estimate{Method: method, Left: left, Never: min(max(never, 0), 1), Error: -1}
+
 	at := calibrate.MethodIndex(method)
 	if math.IsNaN(left) || math.IsInf(left, 1) {
 		e.Left = math.Inf(1)
@@ -177,6 +191,7 @@ func (a *Answer) add(method string, left, never float64) {
 		e.Left = max(left, a.done*1e-4, 0)
 		a.logLeft[at] = math.Log(max(e.Left, math.SmallestNonzeroFloat64))
 	}
+
 	a.Estimates = append(a.Estimates, e)
 }
 
@@ -193,6 +208,7 @@ func (a *Answer) blend(calibration *calibrate.Calibration, c *Case) {
 			estimates[steps] = math.NaN()
 		}
 	}
+
 	if a.Class == calibrate.ClassSteps {
 		a.spread = 0 // what other jobs did is no reason to doubt what this one declares
 	}
@@ -205,24 +221,29 @@ func (a *Answer) blend(calibration *calibrate.Calibration, c *Case) {
 		Spread:    a.spread,
 		FewPoints: a.fewPoints,
 	})
+
 	if !ok {
 		return
 	}
+
 	bounds := blend.Bounds
 	if bounds.Guess && a.Class == calibrate.ClassAlone { // the first points of a curve say little of how it goes on
 		more := math.Log1p(5 / float64(max(a.points, 1)))
 		bounds.Low -= more
 		bounds.High += more
 	}
+
 	a.Left = bounds.Apply(blend.Left)
 	a.Guess = bounds.Guess
 	a.Records = bounds.Records
 	a.Covered, a.Checked = calibration.Coverage(a.Class)
 
 	a.blendNever(&blend.Weights)
+
 	if bounded {
 		a.boundBy(max(c.Curve.Total-a.done, 0))
 	}
+
 	for i := range a.Estimates {
 		at := calibrate.MethodIndex(a.Estimates[i].Method)
 		a.Estimates[i].Weight = blend.Weights[at]
@@ -237,6 +258,7 @@ func only(estimates *calibrate.PerMethod, at int) bool {
 			return false
 		}
 	}
+
 	return !math.IsNaN(estimates[at])
 }
 
@@ -249,10 +271,12 @@ func (a *Answer) blendNever(weights *calibrate.PerMethod) {
 		if e.Method == calibrate.MethodSteps || e.Method == calibrate.MethodDuration {
 			continue // they know nothing of goals
 		}
+
 		weight := max(weights[calibrate.MethodIndex(e.Method)], minWeight)
 		total += weight
 		never += weight * e.Never
 	}
+
 	if total > 0 {
 		a.Never = never / total
 	}
@@ -271,6 +295,7 @@ func (a *Answer) boundBy(left float64) {
 	case a.Never >= calibrate.TailProbability:
 		a.Left.High = left
 	}
+
 	a.Left.Low = min(a.Left.Low, left)
 	a.Left.High = min(a.Left.High, left)
 	a.Left.Mid = max(min(a.Left.Mid, left), a.Left.Low)

@@ -18,11 +18,13 @@ func falling(n int, goalAt float64) curve.Curve {
 		x := float64(i+1) * 10
 		c.X, c.Y = append(c.X, x), append(c.Y, 10/(1+x/100))
 	}
+
 	return c
 }
 
 func TestNothingToGoBy(t *testing.T) {
 	t.Parallel()
+
 	for name, c := range map[string]Case{
 		"nothing":                  {},
 		"a time":                   {Elapsed: 10},
@@ -37,6 +39,7 @@ func TestNothingToGoBy(t *testing.T) {
 
 func TestFromTheFirstPointThereIsAnAnswer(t *testing.T) {
 	t.Parallel()
+
 	for n := 1; n < 6; n++ {
 		a := Ask(&Case{Curve: falling(n, 200)}, nil, nil)
 		if !a.Known() || a.Left.Mid <= 0 || a.Class != calibrate.ClassAlone || !a.Guess {
@@ -58,6 +61,7 @@ func TestWorkDoneSinceTheLastPointCounts(t *testing.T) {
 	t.Parallel()
 	c := falling(40, 900)
 	at := Ask(&Case{Curve: c}, nil, nil)
+
 	later := Ask(&Case{Curve: c, Done: 450}, nil, nil)
 	if d := at.Estimates[0].Left - later.Estimates[0].Left; math.Abs(d-50) > 1e-6 {
 		t.Errorf("50 more are done, %g less are left", d)
@@ -71,7 +75,8 @@ func TestAnswersAreBoundedByTheProgramsEnd(t *testing.T) {
 		x := c.X[len(c.X)-1]
 		c.Total = x + rapid.Float64Range(0, 1e5).Draw(t, "rest")
 		a := Ask(&Case{Curve: c, Elapsed: rapid.Float64Range(0, 100).Draw(t, "elapsed")}, nil, nil)
-		if l := a.Left; l.Low < 0 || l.Low > l.Mid || l.Mid > l.High || l.High > (c.Total-x)*(1+1e-9)+1e-9 || math.IsNaN(a.Never) {
+		if l := a.Left; l.Low < 0 || l.Low > l.Mid || l.Mid > l.High || l.High > (c.Total-x)*(1+1e-9)+1e-9 ||
+			math.IsNaN(a.Never) {
 			t.Fatalf("%g are left at most: %+v, never %g", c.Total-x, l, a.Never)
 		}
 	})

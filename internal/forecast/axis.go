@@ -27,6 +27,7 @@ type view struct {
 func newView(in *Input) *view {
 	v := &view{steps: true}
 	v.chooseMetric(in)
+
 	toWork := v.axis(in)
 	if v.series != nil {
 		for _, p := range v.series.Points {
@@ -36,12 +37,16 @@ func newView(in *Input) *view {
 			}
 		}
 	}
+
 	v.curve.Goal = v.goal
 	v.collectMarks(in, toWork)
+
 	if done, _ := v.done(); done > v.curve.Total*1.001 {
 		v.curve.Total = 0 // it has done more than it declared
 	}
+
 	v.paces = paces(v.marks, in.Runs)
+
 	return v
 }
 
@@ -55,12 +60,15 @@ func (v *view) chooseMetric(in *Input) {
 		case t.AtLeast != nil:
 			v.goal = curve.Goal{Value: *t.AtLeast, Rising: true, Set: true}
 		}
+
 		v.series = findSeries(in.Series, t.Metric)
 		if v.series != nil {
 			return
 		}
+
 		v.missingMetric, v.goal = t.Metric, curve.Goal{}
 	}
+
 	best := 0
 	for i := range in.Series {
 		s := &in.Series[i]
@@ -68,6 +76,7 @@ func (v *view) chooseMetric(in *Input) {
 		if rank == 0 || len(s.Points) == 0 {
 			continue
 		}
+
 		if v.series == nil || rank > best || rank == best && s.Name < v.series.Name {
 			v.series, best = s, rank
 		}
@@ -87,6 +96,7 @@ func findSeries(all []metric.Series, name string) *metric.Series {
 			return &all[at]
 		}
 	}
+
 	return nil
 }
 
@@ -96,6 +106,7 @@ func plainMetric(name string) string {
 		if strings.ContainsRune("/.- :", c) {
 			return '_'
 		}
+
 		return c
 	}, strings.ToLower(name))
 }
@@ -118,6 +129,7 @@ func lossLike(name string) int {
 	case has("loss", "perplexity", "ppl"):
 		return 1
 	}
+
 	return 0
 }
 
@@ -131,10 +143,12 @@ func (v *view) axis(in *Input) func(float64) float64 {
 	if v.curve.Total == 0 && t.Done > 0 && in.Speed != nil {
 		v.curve.Total = in.Speed.Work
 	}
+
 	points := densest(in.Series, v.series)
 	if t.Done <= 0 || len(points) == 0 {
 		return same
 	}
+
 	var from, to []float64
 	for _, m := range append(slices.Clip(t.Marks), metric.Point{Step: t.Done, At: unix(t.At)}) {
 		step := stepAt(points, m.At)
@@ -142,13 +156,16 @@ func (v *view) axis(in *Input) func(float64) float64 {
 			from, to = append(from, step), append(to, m.Step)
 		}
 	}
+
 	if len(from) == 0 {
 		return same
 	}
 	if last := len(from) - 1; math.Abs(to[last]/from[last]-1) < 0.1 {
 		return same
 	}
+
 	v.steps = false
+
 	return func(step float64) float64 {
 		i, _ := slices.BinarySearch(from, step)
 		switch {
@@ -158,8 +175,10 @@ func (v *view) axis(in *Input) func(float64) float64 {
 			if i == 1 {
 				return step * to[0] / from[0]
 			}
+
 			return to[i-1] + (step-from[i-1])*(to[i-1]-to[i-2])/(from[i-1]-from[i-2])
 		}
+
 		return to[i-1] + (step-from[i-1])*(to[i]-to[i-1])/(from[i]-from[i-1])
 	}
 }
@@ -170,18 +189,22 @@ func stepAt(points []metric.Point, at float64) float64 {
 		if p.At < t {
 			return -1
 		}
+
 		return 1
 	})
+
 	switch {
 	case i == len(points):
 		return points[i-1].Step
 	case i == 0:
 		return points[0].Step
 	}
+
 	a, b := points[i-1], points[i]
 	if b.At <= a.At {
 		return b.Step
 	}
+
 	return a.Step + (b.Step-a.Step)*(at-a.At)/(b.At-a.At)
 }
 
@@ -192,11 +215,13 @@ func densest(all []metric.Series, like *metric.Series) []metric.Point {
 	if like != nil {
 		best = like.Points
 	}
+
 	for i := range all {
 		if p := all[i].Points; len(p) > len(best) && (like == nil || sameSteps(like.Points, p)) {
 			best = p
 		}
 	}
+
 	return best
 }
 
@@ -206,7 +231,9 @@ func sameSteps(a, b []metric.Point) bool {
 	if len(a) == 0 || len(b) == 0 {
 		return false
 	}
+
 	last := a[len(a)-1]
+
 	return last.Step > 0 && math.Abs(stepAt(b, last.At)/last.Step-1) < 0.1
 }
 
@@ -216,15 +243,19 @@ func (v *view) collectMarks(in *Input, toWork func(float64) float64) {
 	for _, p := range densest(in.Series, v.series) {
 		v.addMark(toWork(p.Step), p.At)
 	}
+
 	if len(v.marks) > 0 {
 		if t := &in.Progress; !t.At.IsZero() {
 			v.addMark(t.Done, unix(t.At))
 		}
+
 		return
 	}
+
 	for _, m := range in.Progress.Marks {
 		v.addMark(m.Step, m.At)
 	}
+
 	if t := &in.Progress; t.Done > 0 {
 		v.steps = false
 		v.addMark(t.Done, unix(t.At))
@@ -236,6 +267,7 @@ func (v *view) addMark(work, at float64) {
 	if math.IsNaN(work) || math.IsInf(work, 0) || work < 0 || math.IsNaN(at) || math.IsInf(at, 0) {
 		return
 	}
+
 	if n := len(v.marks); n == 0 || work > v.marks[n-1].Step && at >= v.marks[n-1].At {
 		v.marks = append(v.marks, metric.Point{Step: work, At: at})
 	}
@@ -246,6 +278,7 @@ func (v *view) done() (work, at float64) {
 	if n := len(v.marks); n > 0 {
 		return v.marks[n-1].Step, v.marks[n-1].At
 	}
+
 	return 0, 0
 }
 
@@ -254,6 +287,7 @@ func (v *view) unit() string {
 	if v.steps {
 		return "steps"
 	}
+
 	return "units"
 }
 
@@ -265,5 +299,6 @@ func targetOf(t *job.Target) string {
 	if t.AtMost != nil {
 		return t.Metric + " at most " + number(*t.AtMost)
 	}
+
 	return t.Metric
 }

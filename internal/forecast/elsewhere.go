@@ -36,6 +36,7 @@ func measuredSpeeds(in *Input, v *view) speeds {
 			s.add(sample{in.Runs[i].GPU, in.Runs[i].GPUs, p.perUnit})
 		}
 	}
+
 	return s
 }
 
@@ -46,6 +47,7 @@ func declaredSpeeds(speed *job.Speed) speeds {
 	if speed == nil {
 		return s
 	}
+
 	for _, spread := range []bool{true, false} {
 		for _, r := range speed.Rates {
 			if r.PerSecond > 0 && r.Share == 0 && r.GPUs > 0 && r.Spread == spread {
@@ -53,11 +55,16 @@ func declaredSpeeds(speed *job.Speed) speeds {
 			}
 		}
 	}
+
 	return s
 }
 
 func (s *speeds) add(one sample) {
-	s.samples = slices.DeleteFunc(s.samples, func(o sample) bool { return o.gpus == one.gpus && strings.EqualFold(o.gpu, one.gpu) })
+	s.samples = slices.DeleteFunc(
+		s.samples,
+		func(o sample) bool { return o.gpus == one.gpus && strings.EqualFold(o.gpu, one.gpu) },
+	)
+
 	s.samples = append(s.samples, one)
 }
 
@@ -69,7 +76,9 @@ func (s *speeds) of(model string) []sample {
 			found = append(found, o)
 		}
 	}
+
 	slices.SortFunc(found, func(a, b sample) int { return cmp.Compare(a.gpus, b.gpus) })
+
 	return found
 }
 
@@ -78,7 +87,9 @@ func sameKind(kind, model string) bool {
 	if kind == "" || strings.EqualFold(kind, model) {
 		return true
 	}
+
 	name, _, _ := strings.Cut(kind, ":")
+
 	return model != "" && job.GPUKind{Model: name}.Matches(model, 0)
 }
 
@@ -88,17 +99,21 @@ func sameKind(kind, model string) bool {
 func secondsPerUnit(samples []sample, n int) float64 {
 	n = max(n, 1)
 	n = min(n, maxExtrapolation*max(samples[len(samples)-1].gpus, 1))
+
 	var w, wu, wuu, wt, wut float64
 	for _, s := range samples {
 		if s.gpus == n {
 			return s.perUnit
 		}
+
 		// Weighted so that relative errors count.
 		weight, u := 1/(s.perUnit*s.perUnit), 1/float64(max(s.gpus, 1))
 		w, wu, wuu = w+weight, wu+weight*u, wuu+weight*u*u
 		wt, wut = wt+weight*s.perUnit, wut+weight*u*s.perUnit
 	}
+
 	det := w*wuu - wu*wu
+
 	a, b := 0.0, wut/wuu // GPUs share everything: all that one count can tell
 	if len(samples) > 1 && det > 1e-12*w*wuu {
 		a, b = (wuu*wt-wu*wut)/det, (w*wut-wu*wt)/det
@@ -109,6 +124,7 @@ func secondsPerUnit(samples []sample, n int) float64 {
 			a, b = wt/w, 0
 		}
 	}
+
 	return a + b/float64(n)
 }
 
@@ -130,6 +146,7 @@ func (w location) peak() float64 {
 	if spec, ok := gpuspec.Find(w.gpu, 0); ok {
 		return spec.Peak()
 	}
+
 	return 0
 }
 
@@ -145,6 +162,7 @@ func speedup(to, from location, sources ...speeds) (ratio float64, why string, o
 			return secondsPerUnit(here, from.gpus) / secondsPerUnit(there, to.gpus), why + limitNote(there, to.gpus), true
 		}
 	}
+
 	for i := range sources {
 		s := &sources[i]
 		here, there := s.of(from.gpu), s.of(to.gpu)
@@ -153,13 +171,16 @@ func speedup(to, from location, sources ...speeds) (ratio float64, why string, o
 			return secondsPerUnit(here, from.gpus) / secondsPerUnit(there, to.gpus), why + limitNote(there, to.gpus), true
 		}
 	}
+
 	a, b := from.peak(), to.peak()
 	if strings.EqualFold(from.gpu, to.gpu) {
 		a, b = 1, 1 // whatever it is, it is the same
 	}
+
 	if a == 0 || b == 0 || from.gpus == 0 || to.gpus == 0 {
 		return 0, "", false
 	}
+
 	for i := range sources {
 		s := &sources[i]
 		if here := s.of(from.gpu); len(here) > 1 {
@@ -167,7 +188,9 @@ func speedup(to, from location, sources ...speeds) (ratio float64, why string, o
 			return secondsPerUnit(here, from.gpus) / secondsPerUnit(here, to.gpus) * b / a, why + limitNote(here, to.gpus), true
 		}
 	}
+
 	seen := []sample{{from.gpu, from.gpus, 1}}
+
 	return b / a / secondsPerUnit(seen, to.gpus), "based on TFLOPS only" + limitNote(seen, to.gpus), true
 }
 
@@ -176,6 +199,7 @@ func limitNote(samples []sample, n int) string {
 	if limit := maxExtrapolation * max(samples[len(samples)-1].gpus, 1); n > limit {
 		return fmt.Sprintf("; no faster than on %d, twice the largest known count", limit)
 	}
+
 	return ""
 }
 
@@ -185,13 +209,16 @@ func list(samples []sample) string {
 	for _, s := range samples {
 		counts = append(counts, fmt.Sprint(s.gpus))
 	}
+
 	text := strings.Join(counts, ", ")
 	if n := len(counts); n > 1 {
 		text = strings.Join(counts[:n-1], ", ") + " and " + counts[n-1]
 	}
+
 	if model := samples[0].gpu; model != "" {
 		return text + "× " + model
 	}
+
 	return text + " GPUs"
 }
 
@@ -199,17 +226,21 @@ func list(samples []sample) string {
 // restored there is part of it.
 func elsewhere(in *Input, f *job.Forecast, from location, start float64, sources ...speeds) []job.Elsewhere {
 	var all []job.Elsewhere
+
 	for i := range in.Places {
 		p := &in.Places[i]
 		if p.GPUs == from.gpus && strings.EqualFold(p.GPU, from.gpu) {
 			continue
 		}
+
 		ratio, why, ok := speedup(p.location(), from, sources...)
 		if !ok || ratio <= 0 || math.IsInf(ratio, 0) || math.IsNaN(ratio) {
 			continue
 		}
+
 		rest := min(f.Remaining.Mid/ratio+start, maxSeconds)
 		all = append(all, job.Elsewhere{GPU: p.GPU, GPUs: p.GPUs, Remaining: rest, Cost: rest / 3600 * p.Hourly, Why: why})
 	}
+
 	return all
 }

@@ -15,6 +15,7 @@ func (m *maker) explain(a *Answer, done float64, p pace, paceWhy string) {
 	total := m.v.curve.Total
 	unit := m.v.unit()
 	end := number(done + a.Left.Mid)
+
 	ofTotal := fmt.Sprintf("%s of %s %s done", number(done), number(total), unit)
 	switch {
 	case a.Met && total > 0:
@@ -30,20 +31,24 @@ func (m *maker) explain(a *Answer, done float64, p pace, paceWhy string) {
 	default:
 		m.tell("Expected to end after about %s %s (%s done).", end, unit, number(done))
 	}
+
 	m.tell("%s", m.basis(a))
 
 	speed := fmt.Sprintf("One %s takes %s", strings.TrimSuffix(unit, "s"), span(p.perUnit))
 	if m.here.GPUs > 0 {
 		speed += " on " + gpus(m.here.GPUs, m.here.GPU)
 	}
+
 	if paceWhy != "" {
 		speed += ", " + paceWhy
 	}
+
 	m.tell("%s.", speed)
 
 	if m.v.missingMetric != "" {
 		m.tell("The target metric %s has not been reported yet.", m.v.missingMetric)
 	}
+
 	if a.Guess {
 		m.tell("The interval is a guess until %d similar jobs have finished (%d so far).", calibrate.MinJobs, a.Records)
 	}
@@ -52,6 +57,7 @@ func (m *maker) explain(a *Answer, done float64, p pace, paceWhy string) {
 // basis names what the answer is based on.
 func (m *maker) basis(a *Answer) string {
 	ownCurve := fmt.Sprintf("its own %s curve", m.f.Metric)
+
 	switch m.f.Basis {
 	case job.BasisSteps:
 		return "Based on the amount of work that the program declares."
@@ -61,18 +67,22 @@ func (m *maker) basis(a *Answer) string {
 		if len(a.Similar) > 0 {
 			return text + "similar jobs have been poor predictors so far."
 		}
+
 		return text + "no similar job has finished yet."
 	case job.BasisHistory, job.BasisBoth:
 		text := "Based on the durations of similar jobs"
 		if n := len(a.Similar); n > 0 {
 			text = fmt.Sprintf("Based on the %s of %d similar %s%s", plural(n, "curve"), n, plural(n, "job"), names(a.Similar))
 		}
+
 		if m.f.Basis == job.BasisBoth {
 			text += " and " + ownCurve
 		}
+
 		return text + "."
 	case job.BasisNone, job.BasisExpect: // they have sentences of their own
 	}
+
 	return ""
 }
 
@@ -80,5 +90,6 @@ func plural(n int, word string) string {
 	if n == 1 {
 		return word
 	}
+
 	return word + "s"
 }

@@ -21,10 +21,12 @@ func (m *maker) bySpeed() bool {
 	if speed == nil || speed.Work <= 0 {
 		return false
 	}
+
 	perUnit, ok := m.declaredPace()
 	if !ok {
 		return false
 	}
+
 	done := m.in.Progress.Done
 	if done <= 0 {
 		for i := range m.in.Runs {
@@ -32,13 +34,22 @@ func (m *maker) bySpeed() bool {
 			done += max(s.seconds(m.in.Now)-s.Setup, 0) / perUnit
 		}
 	}
+
 	left := speed.Work - done
 	if left <= 0 {
 		return false // it takes longer than declared
 	}
+
 	m.guess(job.BasisSteps, calibrate.ClassSteps, left*perUnit)
 	m.f.Done = done / speed.Work
-	m.tell("%s of %s units left; at the declared speed one takes %s on %s.", number(left), number(speed.Work), span(perUnit), gpus(m.here.GPUs, m.here.GPU))
+	m.tell(
+		"%s of %s units left; at the declared speed one takes %s on %s.",
+		number(left),
+		number(speed.Work),
+		span(perUnit),
+		gpus(m.here.GPUs, m.here.GPU),
+	)
+
 	return true
 }
 
@@ -48,11 +59,13 @@ func (m *maker) declaredPace() (float64, bool) {
 	if same := declared.of(m.here.GPU); len(same) > 0 {
 		return secondsPerUnit(same, m.here.GPUs), true
 	}
+
 	for _, s := range declared.samples {
 		if ratio, _, ok := speedup(m.here.location(), location{gpu: s.gpu, gpus: s.gpus}, declared); ok && ratio > 0 {
 			return s.perUnit / ratio, true
 		}
 	}
+
 	return 0, false
 }
 
@@ -63,18 +76,33 @@ func (m *maker) byDuration() bool {
 	if err != nil || d.Mid <= elapsed {
 		return false
 	}
+
 	f := m.f
 	f.Basis, f.Records = job.BasisHistory, m.in.Library.model.Records
 	f.Remaining = job.Band{Low: max(d.Low-elapsed, 0), Mid: d.Mid - elapsed, High: d.High - elapsed}
 	if elapsed > 0 {
 		a := Ask(&Case{Job: m.in.Job.ID, Features: m.features, Elapsed: elapsed}, m.in.Library, m.in.Record)
 		if a.Known() && !a.Guess {
-			f.Remaining, f.Records, f.Covered, f.Checked = a.Left, a.Records, a.Covered, a.Checked
+			f.Remaining = a.Left
+			f.Records = a.Records
+			f.Covered = a.Covered
+			f.Checked = a.Checked
 		}
 	}
+
 	f.Done = elapsed / (elapsed + f.Remaining.Mid)
-	f.Methods = append(f.Methods, job.MethodForecast{Method: calibrate.MethodDuration, Remaining: d.Mid - elapsed, Weight: 1, Error: m.in.Record.Calibration().MedianError(calibrate.MethodIndex(calibrate.MethodDuration))})
+	f.Methods = append(
+		f.Methods,
+		job.MethodForecast{
+			Method:    calibrate.MethodDuration,
+			Remaining: d.Mid - elapsed,
+			Weight:    1,
+			Error:     m.in.Record.Calibration().MedianError(calibrate.MethodIndex(calibrate.MethodDuration)),
+		},
+	)
+
 	m.tell("Similar jobs take %s in all, as learned from %d finished jobs.", span(d.Mid), m.in.Library.model.Records)
+
 	return true
 }
 
@@ -87,19 +115,24 @@ func (m *maker) byNamesakes() bool {
 			took = append(took, p.Seconds-elapsed) // the others are ruled out
 		}
 	}
+
 	if len(took) == 0 {
 		return false
 	}
+
 	slices.Sort(took)
 	mid := quantile.Linear(took, 0.5)
 	m.guess(job.BasisHistory, calibrate.ClassBefore, mid)
+
 	if len(took) >= calibrate.MinJobs {
 		m.f.Remaining = calibrate.ConformalBand(took)
 		m.f.Guess = false
 	}
+
 	m.f.Records = len(took)
 	m.f.Done = elapsed / (elapsed + mid)
 	m.tell("%s with the same name took %s (median).", jobs(len(took)), span(mid+elapsed))
+
 	return true
 }
 
@@ -109,8 +142,10 @@ func (m *maker) byExpectation() bool {
 	if expect <= 0 {
 		return false
 	}
+
 	left := expect - m.in.elapsed()
 	say := job.MethodForecast{Method: calibrate.MethodExpect, Remaining: max(left, 0), Error: -1}
+
 	decides := m.f.Basis == job.BasisNone && left > 0
 	if decides {
 		m.guess(job.BasisExpect, calibrate.ClassBefore, left)
@@ -119,7 +154,9 @@ func (m *maker) byExpectation() bool {
 		m.tell("Only the researcher's own estimate is known: %s (`expect`).", span(expect))
 		m.explainMissing()
 	}
+
 	m.f.Methods = append(m.f.Methods, say)
+
 	return decides
 }
 
@@ -130,6 +167,7 @@ func (m *maker) explainNothing() {
 	} else {
 		m.tell("Nothing is known yet.")
 	}
+
 	m.explainMissing()
 }
 
@@ -164,5 +202,6 @@ func jobs(n int) string {
 	if n == 1 {
 		return "One job"
 	}
+
 	return fmt.Sprintf("%d jobs", n)
 }

@@ -14,9 +14,25 @@ import (
 
 // Names under which programs take what everyone has a word for.
 var (
-	batchNames  = []string{"batch_size", "batch", "global_batch_size", "train_batch_size", "bs", "per_device_train_batch_size"}
+	batchNames = []string{
+		"batch_size",
+		"batch",
+		"global_batch_size",
+		"train_batch_size",
+		"bs",
+		"per_device_train_batch_size",
+	}
 	rateNames   = []string{"lr", "learning_rate", "base_lr", "rate"}
-	amountNames = []string{"max_steps", "total_steps", "steps", "iterations", "num_train_epochs", "epochs", "max_epochs", "num_epochs"}
+	amountNames = []string{
+		"max_steps",
+		"total_steps",
+		"steps",
+		"iterations",
+		"num_train_epochs",
+		"epochs",
+		"max_epochs",
+		"num_epochs",
+	}
 )
 
 // Features returns what is known of a job before it runs, and where it runs.
@@ -26,9 +42,13 @@ func Features(j *job.Job, s Stretch) history.Features {
 		Name: spec.Name, Owner: string(j.Owner), Command: spec.Run, Framework: spec.Framework,
 		GPU: s.GPU, TFLOPS: s.location().peak(), GPUs: float64(s.GPUs), Nodes: float64(s.Nodes),
 	}
+
 	if spec.Model != nil {
-		f.Task, f.Model, f.Params = spec.Model.Task, spec.Model.Kind, spec.Model.Params
+		f.Task = spec.Model.Task
+		f.Model = spec.Model.Kind
+		f.Params = spec.Model.Params
 	}
+
 	if t := spec.Target; t != nil {
 		f.Metric = t.Metric
 		switch {
@@ -38,6 +58,7 @@ func Features(j *job.Job, s Stretch) history.Features {
 			f.Target = *t.AtLeast
 		}
 	}
+
 	known := map[string]bool{}
 	take := func(names []string) float64 {
 		for _, name := range names {
@@ -46,17 +67,21 @@ func Features(j *job.Job, s Stretch) history.Features {
 				return v
 			}
 		}
+
 		return 0
 	}
+
 	f.Batch, f.Rate, f.Amount = take(batchNames), take(rateNames), take(amountNames)
 	for name, value := range spec.Params {
 		if v, ok := numeric(value); ok && !known[name] {
 			if f.Hyper == nil {
 				f.Hyper = map[string]float64{}
 			}
+
 			f.Hyper[name] = v
 		}
 	}
+
 	return f
 }
 
@@ -66,6 +91,7 @@ func (v *view) features(in *Input, s Stretch) history.Features {
 	if f.Metric == "" && v.series != nil {
 		f.Metric = v.series.Name
 	}
+
 	return f
 }
 
@@ -87,6 +113,7 @@ func numeric(v any) (float64, bool) {
 		f, err := strconv.ParseFloat(strings.TrimSpace(v), 64)
 		return f, err == nil && !math.IsNaN(f) && !math.IsInf(f, 0)
 	}
+
 	return 0, false
 }
 
@@ -99,12 +126,19 @@ func Finished(in *Input) (history.Past, bool) {
 	if len(in.Runs) == 0 || in.elapsed() <= 0 {
 		return history.Past{}, false
 	}
+
 	v := newView(in)
 	last := in.Runs[len(in.Runs)-1]
 	p := history.Past{
-		Job: in.Job.ID, Group: string(in.Job.Owner) + "/" + plainName(in.Job.Spec.Name), Features: v.features(in, last), Finished: in.Now,
-		Seconds: in.elapsed(), Wait: max(in.Runs[0].From.Sub(in.Job.Submitted).Seconds(), 0), Start: last.Setup,
+		Job:      in.Job.ID,
+		Group:    string(in.Job.Owner) + "/" + plainName(in.Job.Spec.Name),
+		Features: v.features(in, last),
+		Finished: in.Now,
+		Seconds:  in.elapsed(),
+		Wait:     max(in.Runs[0].From.Sub(in.Job.Submitted).Seconds(), 0),
+		Start:    last.Setup,
 	}
+
 	p.Curve = v.curve
 	p.Curve.X, p.Curve.Y, p.At = v.thin(in)
 	p.End, _ = v.done()
@@ -114,6 +148,7 @@ func Finished(in *Input) (history.Past, bool) {
 			break
 		}
 	}
+
 	return p, true
 }
 
@@ -124,10 +159,12 @@ func (v *view) thin(in *Input) (x, y, at []float64) {
 	goal := -1
 	for i := range points {
 		points[i] = metric.Point{Step: v.curve.X[i], Value: v.curve.Y[i], At: v.reportedAt[i]}
+
 		if goal < 0 && v.curve.Goal.Met(v.curve.Y[i]) {
 			goal = i
 		}
 	}
+
 	kept := metric.Downsample(points, pastPoints)
 	if goal >= 0 {
 		i, found := slices.BinarySearchFunc(kept, points[goal].Step, func(p metric.Point, s float64) int {
@@ -137,15 +174,19 @@ func (v *view) thin(in *Input) (x, y, at []float64) {
 			case p.Step > s:
 				return 1
 			}
+
 			return 0
 		})
+
 		if !found {
 			kept = slices.Insert(kept, i, points[goal])
 		}
 	}
+
 	for _, p := range kept {
 		x, y, at = append(x, p.Step), append(y, p.Value), append(at, runSeconds(in, p.At))
 	}
+
 	return x, y, at
 }
 
@@ -156,5 +197,6 @@ func runSeconds(in *Input, at float64) float64 {
 		s := &in.Runs[i]
 		sum += min(max(at-unix(s.From), 0), s.seconds(in.Now))
 	}
+
 	return sum
 }

@@ -72,6 +72,7 @@ func (in *Input) running() *Stretch {
 	if n := len(in.Runs); n > 0 && in.Runs[n-1].To.IsZero() {
 		return &in.Runs[n-1]
 	}
+
 	return nil
 }
 
@@ -81,6 +82,7 @@ func (in *Input) elapsed() float64 {
 	for i := range in.Runs {
 		sum += in.Runs[i].seconds(in.Now)
 	}
+
 	return sum
 }
 
@@ -90,5 +92,6 @@ func (s *Stretch) seconds(now time.Time) float64 {
 	if until.IsZero() {
 		until = now
 	}
+
 	return max(until.Sub(s.From).Seconds(), 0)
 }

@@ -37,6 +37,7 @@ func NewLibrary(past []history.Past, model *duration.Model) *Library {
 			l.named[name] = append(l.named[name], i)
 		}
 	}
+
 	return l
 }
 
@@ -46,12 +47,14 @@ func (l *Library) Without(skip func(*history.Past) bool) *Library {
 	if l == nil {
 		return nil
 	}
+
 	c := *l
 	if before := l.skip; before != nil {
 		c.skip = func(p *history.Past) bool { return before(p) || skip(p) }
 	} else {
 		c.skip = skip
 	}
+
 	return &c
 }
 
@@ -60,6 +63,7 @@ func (l *Library) Len() int {
 	if l == nil {
 		return 0
 	}
+
 	return len(l.past)
 }
 
@@ -69,10 +73,12 @@ func (l *Library) match(c *Case, before time.Time) *match.Match {
 	if l == nil || len(c.Curve.X) == 0 {
 		return nil
 	}
+
 	m, err := l.pool.Match(match.Query{Curve: &c.Curve, Features: c.Features, Job: c.Job, Before: before, Skip: l.skip})
 	if err != nil {
 		return nil // no similar job is a valid answer
 	}
+
 	return &m
 }
 
@@ -81,6 +87,7 @@ func (l *Library) duration(f history.Features, p duration.Progress) (duration.Du
 	if l == nil || l.model == nil {
 		return duration.Duration{}, errNoModel
 	}
+
 	return l.model.PredictAt(f, p)
 }
 
@@ -95,6 +102,7 @@ func (l *Library) namesakes(f *history.Features, self id.Job) []*history.Past {
 	if l == nil {
 		return nil
 	}
+
 	var own, others []*history.Past
 	for _, i := range l.named[plainName(f.Name)] {
 		switch p := &l.past[i]; {
@@ -105,9 +113,11 @@ func (l *Library) namesakes(f *history.Features, self id.Job) []*history.Past {
 			others = append(others, p)
 		}
 	}
+
 	if len(own) == 0 {
 		own = others
 	}
+
 	return own[:min(len(own), maxRecent)]
 }
 
@@ -120,7 +130,12 @@ func quantileBand(amounts []float64) job.Band {
 	if len(amounts) == 0 {
 		return job.Band{}
 	}
-	return job.Band{Low: quantile.Linear(amounts, calibrate.TailProbability), Mid: quantile.Linear(amounts, 0.5), High: quantile.Linear(amounts, 1-calibrate.TailProbability)}
+
+	return job.Band{
+		Low:  quantile.Linear(amounts, calibrate.TailProbability),
+		Mid:  quantile.Linear(amounts, 0.5),
+		High: quantile.Linear(amounts, 1-calibrate.TailProbability),
+	}
 }
 
 // start returns how long jobs like one are set up: those of its name, or all.
@@ -137,6 +152,7 @@ func (l *Library) recentAmounts(f *history.Features, self id.Job, of func(*histo
 	if l.Len() == 0 {
 		return job.Band{}, false
 	}
+
 	like := l.namesakes(f, self)
 	if len(like) < 3 {
 		like = nil
@@ -144,11 +160,13 @@ func (l *Library) recentAmounts(f *history.Features, self id.Job, of func(*histo
 			like = append(like, &l.past[i])
 		}
 	}
+
 	var amounts []float64
 	for _, p := range like {
 		if v := of(p); v >= 0 && !math.IsInf(v, 0) {
 			amounts = append(amounts, v)
 		}
 	}
+
 	return quantileBand(amounts), len(amounts) > 0
 }

@@ -21,14 +21,18 @@ func Make(in *Input) *job.Forecast {
 	if m.v.series != nil {
 		m.f.Metric, m.f.Source = m.v.series.Name, m.v.series.Source
 	}
+
 	m.speeds = []speeds{measuredSpeeds(in, m.v), declaredSpeeds(in.Speed)}
 	m.estimateStart()
+
 	known := m.byWork() || m.bySpeed() || m.byDuration() || m.byNamesakes()
 	if expected := m.byExpectation(); !known && !expected {
 		m.explainNothing()
 	}
+
 	m.complete()
 	m.f.Why = strings.Join(m.why, " ")
+
 	return m.f
 }
 
@@ -50,11 +54,13 @@ func (in *Input) here() Stretch {
 	if n := len(in.Runs); n > 0 {
 		return in.Runs[n-1]
 	}
+
 	r := &in.Job.Spec.Resources
 	s := Stretch{GPUs: r.GPUs.Min * max(r.Nodes.Min, 1), Nodes: max(r.Nodes.Min, 1)}
 	if len(r.GPU) > 0 {
 		s.GPU = r.GPU[0].Model
 	}
+
 	return s
 }
 
@@ -66,16 +72,19 @@ func (m *maker) estimateStart() {
 		s := max(float64(m.in.Speed.Start)/1e9, 0)
 		usual = job.Band{Low: s, Mid: s, High: s}
 	}
+
 	if n := len(m.in.Runs); n > 0 && m.in.Runs[n-1].Setup > 0 {
 		// It was set up before; that tells more than what others took.
 		s := m.in.Runs[n-1].Setup
 		usual = job.Band{Low: s / 2, Mid: s, High: 2 * s}
 	}
+
 	run := m.in.running()
 	if run == nil {
 		m.start = usual
 		return
 	}
+
 	if len(pointsDuring(m.v.marks, run)) == 0 && len(m.v.marks) > 0 {
 		gone := run.seconds(m.in.Now)
 		m.start = job.Band{Low: max(usual.Low-gone, 0), Mid: max(usual.Mid-gone, 0), High: max(usual.High-gone, 0)}
@@ -85,29 +94,45 @@ func (m *maker) estimateStart() {
 // byWork asks the methods on the axis of work, and turns work into seconds.
 func (m *maker) byWork() bool {
 	done, at := m.v.done()
+
 	if len(m.v.marks) == 0 {
 		return false
 	}
+
 	p, paceWhy := m.pace()
 	if p.perUnit <= 0 {
 		return false
 	}
-	c := Case{Job: m.in.Job.ID, Curve: m.v.curve, Features: m.features, Elapsed: m.in.elapsed(), PerUnit: p.perUnit, Done: done}
+
+	c := Case{
+		Job:      m.in.Job.ID,
+		Curve:    m.v.curve,
+		Features: m.features,
+		Elapsed:  m.in.elapsed(),
+		PerUnit:  p.perUnit,
+		Done:     done,
+	}
+
 	a := Ask(&c, m.in.Library, m.in.Record)
 	m.f.Never = a.Never
+
 	if !a.Known() {
 		return false
 	}
+
 	m.enterAnswer(&a, p.perUnit)
 	m.f.Remaining = calibrate.Widen(calibrate.Scale(a.Left, p.perUnit), p.spread)
 	if run := m.in.running(); run != nil && m.start == (job.Band{}) {
 		// Since the last point it has advanced, but not beyond the next, which would have been reported.
 		m.subtractElapsed(min(max(unix(m.in.Now)-at, 0), p.interval))
 	}
+
 	if left := done + a.Left.Mid; left > 0 {
 		m.f.Done = min(done/left, 1)
 	}
+
 	m.explain(&a, done, p, paceWhy)
+
 	return true
 }
 
@@ -127,18 +152,27 @@ func (m *maker) pace() (pace, string) {
 		if p.perUnit <= 0 {
 			continue
 		}
+
 		from := &m.in.Runs[i]
 		if i == last || from.GPUs == m.here.GPUs && strings.EqualFold(from.GPU, m.here.GPU) {
 			return p, ""
 		}
+
 		ratio, why, ok := speedup(m.here.location(), from.location(), m.speeds...)
 		if !ok || ratio <= 0 {
-			return p, fmt.Sprintf("as measured on %s (speed on %s unknown)", gpus(from.GPUs, from.GPU), gpus(m.here.GPUs, m.here.GPU))
+			return p, fmt.Sprintf(
+				"as measured on %s (speed on %s unknown)",
+				gpus(from.GPUs, from.GPU),
+				gpus(m.here.GPUs, m.here.GPU),
+			)
 		}
+
 		p.perUnit /= ratio
 		p.spread = math.Hypot(p.spread, 0.2) // what hardware promises is not what programs get
+
 		return p, fmt.Sprintf("scaled from %s, %s", gpus(from.GPUs, from.GPU), why)
 	}
+
 	return m.mean()
 }
 
@@ -152,21 +186,33 @@ func (m *maker) mean() (pace, string) {
 			worked -= s.Setup
 		}
 	}
+
 	if done <= 0 || worked < minFirstInterval {
 		return pace{}, ""
 	}
+
 	return pace{perUnit: worked / done, interval: worked, points: 1}, "averaged over all its runs"
 }
 
 // enterAnswer enters an answer in units of work into the forecast.
 func (m *maker) enterAnswer(a *Answer, perUnit float64) {
-	m.f.Guess, m.f.Records, m.f.Covered, m.f.Checked = a.Guess, a.Records, a.Covered, a.Checked
+	m.f.Guess = a.Guess
+	m.f.Records = a.Records
+	m.f.Covered = a.Covered
+	m.f.Checked = a.Checked
 	m.f.Basis = basisOf(a)
 	for _, s := range a.Estimates {
-		say := job.MethodForecast{Method: s.Method, Remaining: min(s.Left*perUnit, maxSeconds), Weight: s.Weight, Error: s.Error}
+		say := job.MethodForecast{
+			Method:    s.Method,
+			Remaining: min(s.Left*perUnit, maxSeconds),
+			Weight:    s.Weight,
+			Error:     s.Error,
+		}
+
 		if math.IsInf(s.Left, 1) {
 			say.Remaining = -1
 		}
+
 		m.f.Methods = append(m.f.Methods, say)
 	}
 }
@@ -184,6 +230,7 @@ func basisOf(a *Answer) job.Basis {
 			past += s.Weight
 		}
 	}
+
 	switch {
 	case a.Misses || steps >= 0.5:
 		return job.BasisSteps
@@ -192,6 +239,7 @@ func basisOf(a *Answer) job.Basis {
 	case past > own:
 		return job.BasisHistory
 	}
+
 	return job.BasisCurve
 }
 
@@ -200,28 +248,35 @@ func basisOf(a *Answer) job.Basis {
 func (m *maker) complete() {
 	in, f := m.in, m.f
 	known := f.Basis != job.BasisNone
+
 	if in.running() == nil {
 		wait := in.Wait
 		if wait == (job.Band{}) && len(in.Runs) == 0 {
 			wait, _ = in.Library.wait(&m.features, in.Job.ID)
 		}
+
 		f.Wait = calibrate.Add(wait, m.start)
 	} else if known {
 		f.Remaining = calibrate.Add(f.Remaining, m.start)
 	}
+
 	f.Remaining, f.Wait = calibrate.Clamp(f.Remaining, maxSeconds), calibrate.Clamp(f.Wait, maxSeconds)
+
 	if !known {
 		return
 	}
+
 	if in.Hourly > 0 || in.Spent > 0 {
 		paid := f.Remaining
 		if in.running() == nil {
 			paid = calibrate.Add(paid, m.start)
 		}
+
 		f.Cost = calibrate.Scale(paid, in.Hourly/3600)
 		f.Cost.Low, f.Cost.Mid, f.Cost.High = f.Cost.Low+in.Spent, f.Cost.Mid+in.Spent, f.Cost.High+in.Spent
 		f.Cost = calibrate.Clamp(f.Cost, math.MaxFloat64)
 	}
+
 	if f.Basis != job.BasisExpect {
 		f.Elsewhere = elsewhere(in, f, m.here.location(), m.restart(), m.speeds...)
 	}
@@ -235,6 +290,8 @@ func (m *maker) restart() float64 {
 	if m.here.Setup > 0 {
 		return m.here.Setup
 	}
+
 	usual, _ := m.in.Library.start(&m.features, m.in.Job.ID)
+
 	return usual.Mid
 }

@@ -25,11 +25,14 @@ func trained(until float64) *Input {
 		Job: &job.Job{ID: "j9", Owner: "ann", Submitted: noon, Spec: &job.Spec{Name: "resnet", Run: "python train.py"}},
 		Now: after(until), Runs: []Stretch{{Epoch: 1, GPU: "A100", GPUs: 2, Nodes: 1, From: noon}},
 	}
+
 	s := metric.Series{Name: "loss", Source: "stdout"}
 	for step := 10.0; step*0.5 <= until; step += 10 {
 		s.Add(1, metric.Point{Step: step, At: unix(after(step * 0.5)), Value: 10 / (1 + step/100)})
 	}
+
 	in.Series = []metric.Series{s}
+
 	return in
 }
 
@@ -43,11 +46,17 @@ func finished(n int, goal float64) []history.Past {
 	for i := range n {
 		slow := 0.9 + 0.2*float64(i)/float64(max(n-1, 1))
 		p := history.Past{
-			Job: id.Job("j" + string(rune('A'+i))), Group: string(rune('a' + i)), Finished: noon.Add(time.Duration(i-100) * time.Hour),
+			Job: id.Job(
+				"j" + string(rune('A'+i)),
+			),
+			Group:    string(rune('a' + i)),
+			Finished: noon.Add(time.Duration(i-100) * time.Hour),
 			Features: history.Features{Name: "resnet", Owner: "ann", Command: "python train.py", Metric: "loss", Target: goal},
 			Curve:    curve.Curve{Goal: curve.Goal{Value: goal, Set: true}},
-			Start:    30, Wait: 120,
+			Start:    30,
+			Wait:     120,
 		}
+
 		for step := 20.0; ; step += 20 {
 			y := 10 / (1 + step/slow/100)
 			p.Curve.X, p.Curve.Y, p.At = append(p.Curve.X, step), append(p.Curve.Y, y), append(p.At, step/2)
@@ -56,13 +65,16 @@ func finished(n int, goal float64) []history.Past {
 				break
 			}
 		}
+
 		past = append(past, p)
 	}
+
 	return past
 }
 
 func wants(t *testing.T, f *job.Forecast, parts ...string) {
 	t.Helper()
+
 	for _, p := range parts {
 		if !strings.Contains(f.Why, p) {
 			t.Errorf("%q does not say %q", f.Why, p)
@@ -72,6 +84,7 @@ func wants(t *testing.T, f *job.Forecast, parts ...string) {
 
 func near(t *testing.T, what string, got, want, within float64) {
 	t.Helper()
+
 	if math.Abs(got-want) > within*math.Abs(want) || math.IsNaN(got) {
 		t.Errorf("%s is %g, want %g", what, got, want)
 	}
@@ -102,6 +115,7 @@ func TestNothingKnownIsSaid(t *testing.T) {
 		if f.Basis != job.BasisNone || f.Remaining != (job.Band{}) || f.Cost != (job.Band{}) {
 			t.Errorf("%s: %+v", name, f)
 		}
+
 		wants(t, f, "Nothing is known yet", tt.says)
 	}
 }
@@ -115,19 +129,34 @@ func TestDeclaredStepsTimesStepTime(t *testing.T) {
 	if f.Basis != job.BasisSteps || !f.Guess {
 		t.Errorf("basis %q, guess %v", f.Basis, f.Guess)
 	}
+
 	near(t, "what remains", f.Remaining.Mid, 400, 0.01)
 	near(t, "what is done", f.Done, 0.2, 0.01)
 	near(t, "the cost", f.Cost.Mid, 1.4, 0.01)
 	near(t, "the width", f.Remaining.High/f.Remaining.Low, 2, 0.01)
-	wants(t, f, "200 of 1000 steps done.", "Based on the amount of work that the program declares.", "One step takes 0.5 s on 2× A100.",
-		"The interval is a guess until 20 similar jobs have finished (0 so far).")
+
+	wants(
+		t,
+		f,
+		"200 of 1000 steps done.",
+		"Based on the amount of work that the program declares.",
+		"One step takes 0.5 s on 2× A100.",
+		"The interval is a guess until 20 similar jobs have finished (0 so far).",
+	)
 }
 
 func TestUnitsOfTheProgramsOwnAreTakenForWork(t *testing.T) {
 	t.Parallel()
 	in := trained(100)
+
 	// 64 samples a step; it has to do 64,000.
-	in.Progress = Progress{Total: 64000, Done: 12800, At: after(100), Marks: []metric.Point{{Step: 6400, At: unix(after(50))}}}
+	in.Progress = Progress{
+		Total: 64000,
+		Done:  12800,
+		At:    after(100),
+		Marks: []metric.Point{{Step: 6400, At: unix(after(50))}},
+	}
+
 	f := Make(in)
 	near(t, "what remains", f.Remaining.Mid, 400, 0.01)
 	wants(t, f, "12,800 of 64,000 units done.")
@@ -144,8 +173,11 @@ func TestWorkIsNotStepsWhenTheBatchGrows(t *testing.T) {
 		in.Series[0].Add(2, metric.Point{Step: step, At: unix(at), Value: 10 / (1 + step/100)})
 		in.Progress.Marks = append(in.Progress.Marks, metric.Point{Step: 12800 + 256*(step-200), At: unix(at)})
 	}
+
 	in.Now = after(150)
-	in.Progress.Done, in.Progress.At, in.Progress.Total = 12800+25600, in.Now, 64000
+	in.Progress.Done = 12800 + 25600
+	in.Progress.At = in.Now
+	in.Progress.Total = 64000
 	f := Make(in)
 	near(t, "what remains", f.Remaining.Mid, 25600.0/256*0.5, 0.05)
 	v := newView(in)
@@ -160,10 +192,12 @@ func TestProgressWithoutMetricsIsEnough(t *testing.T) {
 	in.Progress = Progress{Total: 50, Done: 10, At: after(100)}
 	f := Make(in)
 	near(t, "with one mark, what remains", f.Remaining.Mid, 320, 0.01) // it is taken to have loaded for 20 s
+
 	in.Runs[0].Setup = 60
 	if f := Make(in); f.Basis != job.BasisNone {
 		t.Errorf("one mark after 40 s, of which loading may be half, makes %+v; want nothing yet", f.Remaining)
 	}
+
 	in.Progress.Marks = []metric.Point{{Step: 2, At: unix(after(68))}, {Step: 6, At: unix(after(84))}}
 	near(t, "with more marks, what remains", Make(in).Remaining.Mid, 160, 0.01)
 	in.Progress.Total = 0
@@ -192,10 +226,17 @@ func TestTheCurveAloneComesToTheTarget(t *testing.T) {
 	if f.Basis != job.BasisCurve || f.Metric != "loss" || f.Source != "stdout" || !f.Guess {
 		t.Errorf("%+v", f)
 	}
+
 	if f.Remaining.Low > 250 || f.Remaining.High < 250 {
 		t.Errorf("250 s are left; the forecast says %+v", f.Remaining)
 	}
-	wants(t, f, "Expected to reach loss at most 1 after about", "Based only on its own loss curve (40 points); no similar job has finished yet.")
+
+	wants(
+		t,
+		f,
+		"Expected to reach loss at most 1 after about",
+		"Based only on its own loss curve (40 points); no similar job has finished yet.",
+	)
 }
 
 func TestPastJobsComeToTheTarget(t *testing.T) {
@@ -207,8 +248,10 @@ func TestPastJobsComeToTheTarget(t *testing.T) {
 	if f.Basis != job.BasisHistory && f.Basis != job.BasisBoth {
 		t.Errorf("basis %q: %s", f.Basis, f.Why)
 	}
+
 	near(t, "what remains", f.Remaining.Mid, 350, 0.15)
 	wants(t, f, "similar jobs (j")
+
 	if len(f.Methods) != 2 || f.Methods[0].Method != calibrate.MethodMatch || f.Methods[0].Weight < 0.8 {
 		t.Errorf("methods: %+v", f.Methods)
 	}
@@ -223,6 +266,7 @@ func TestTheProgramsEndBoundsTheTarget(t *testing.T) {
 	if f.Never < 0.8 || f.Basis != job.BasisSteps {
 		t.Errorf("never %g, basis %q", f.Never, f.Basis)
 	}
+
 	near(t, "what remains", f.Remaining.Mid, 100, 0.01)
 	wants(t, f, "It will probably not reach loss at most 0.2 before the program ends; 400 of 600 steps done.")
 
@@ -241,6 +285,7 @@ func TestAfterTheTargetTheProgramGoesOn(t *testing.T) {
 	f := Make(in)
 	near(t, "what remains", f.Remaining.Mid, 300, 0.01)
 	wants(t, f, "Target loss at most 3 reached; the program continues: 400 of 1000 steps done.")
+
 	if f.Never != 0 {
 		t.Errorf("never %g", f.Never)
 	}
@@ -260,6 +305,7 @@ func TestTheStepTimeIsThatOfThePresentAllocation(t *testing.T) {
 	moved := func(points int) *Input {
 		in := trained(100)
 		in.Runs[0].To = after(100)
+
 		// It waited, and goes on with 8 GPUs at four times the speed after a set-up of 40 s.
 		in.Runs = append(in.Runs, Stretch{Epoch: 2, GPU: "A100", GPUs: 8, Nodes: 1, From: after(1000), Setup: 40})
 		s := &in.Series[0]
@@ -267,24 +313,39 @@ func TestTheStepTimeIsThatOfThePresentAllocation(t *testing.T) {
 			step := 210 + 10*float64(k)
 			s.Add(2, metric.Point{Step: step, At: unix(after(1040 + (step-200)/8)), Value: 10 / (1 + step/100)})
 		}
+
 		in.Now = after(1040 + float64(points)*10/8)
 		in.Progress = Progress{Total: 1000, Done: 200 + 10*float64(points), At: in.Now}
+
 		return in
 	}
+
 	f := Make(moved(20))
 	near(t, "by what was seen here", f.Remaining.Mid, 600.0/8, 0.02)
+
 	if len(f.Elsewhere) != 0 {
 		t.Errorf("nobody asked about elsewhere: %+v", f.Elsewhere)
 	}
+
 	in := moved(0)
 	f = Make(in)
+
 	// 800 steps at 0.125 s by the number of GPUs, bounded to twice as many as were seen: 0.25 s.
 	near(t, "by TFLOPS before anything was seen here", f.Remaining.Mid, 200, 0.02)
 	wants(t, f, "scaled from 2× A100, based on TFLOPS only; no faster than on 4")
-	in.Speed = job.NewSpeed(1000, 0, 0, job.Rate{GPU: "A100", GPUs: 2, PerSecond: 2}, job.Rate{GPU: "A100", GPUs: 8, PerSecond: 7})
+
+	in.Speed = job.NewSpeed(
+		1000,
+		0,
+		0,
+		job.Rate{GPU: "A100", GPUs: 2, PerSecond: 2},
+		job.Rate{GPU: "A100", GPUs: 8, PerSecond: 7},
+	)
+
 	f = Make(in)
 	near(t, "by what was told before anything was seen here", f.Remaining.Mid, 800*0.5/3.5, 0.02)
 	wants(t, f, "based on speeds declared on 2 and 8× A100")
+
 	// The run is being restored: that is still to come.
 	in.Now = after(1010)
 	f = Make(in)
@@ -303,6 +364,7 @@ func TestAPreemptedJobWaitsAndThenGoesOn(t *testing.T) {
 	near(t, "what remains", f.Remaining.Mid, 400, 0.05)
 	near(t, "the wait", f.Wait.Mid, 120, 0.001)
 	near(t, "the cost", f.Cost.Mid, f.Remaining.Mid+20, 0.001)
+
 	if f.End() != f.At.Add(job.Seconds(f.Wait.Mid+f.Remaining.Mid)) {
 		t.Error("its end is not after wait and run")
 	}
@@ -315,25 +377,40 @@ func TestAWaitingJobIsForecastByWhatIsKnownBefore(t *testing.T) {
 		in.Series, in.Runs = nil, nil
 		in.Job.Spec.Resources.GPUs = job.Range{Min: 2}
 		in.Job.Spec.Resources.GPU = []job.GPUKind{{Model: "A100"}}
+
 		return in
 	}
+
 	in := fresh()
 	in.Library = NewLibrary(finished(5, 1), nil)
 	f := Make(in)
 	if f.Basis != job.BasisHistory || !f.Guess {
 		t.Errorf("by its namesakes: %+v", f)
 	}
+
 	near(t, "by its namesakes", f.Remaining.Mid, 450, 0.05)
 	near(t, "its wait and start", f.Wait.Mid, 150, 0.001)
 	wants(t, f, "5 jobs with the same name took 7 min 30 s (median).")
 
-	f = Make(func() *Input { in := fresh(); in.Library = NewLibrary(finished(24, 1), nil); return in }())
+	f = Make(func() *Input {
+		in := fresh()
+		in.Library = NewLibrary(finished(24, 1), nil)
+		return in
+	}())
+
 	if f.Guess || f.Remaining.Low >= f.Remaining.Mid || f.Records != 24 {
 		t.Errorf("by 24 namesakes: %+v", f)
 	}
 
 	in = fresh()
-	in.Speed = job.NewSpeed(1000, 10*time.Second, 0, job.Rate{GPU: "A100", GPUs: 1, PerSecond: 2}, job.Rate{GPU: "A100", GPUs: 2, PerSecond: 4})
+	in.Speed = job.NewSpeed(
+		1000,
+		10*time.Second,
+		0,
+		job.Rate{GPU: "A100", GPUs: 1, PerSecond: 2},
+		job.Rate{GPU: "A100", GPUs: 2, PerSecond: 4},
+	)
+
 	f = Make(in)
 	near(t, "by the speed of the job file", f.Remaining.Mid, 250, 0.001)
 	near(t, "its start", f.Wait.Mid, 10, 0.001)
@@ -345,6 +422,7 @@ func TestAWaitingJobIsForecastByWhatIsKnownBefore(t *testing.T) {
 	if f.Basis != job.BasisExpect || !f.Guess || len(f.Methods) != 1 || f.Methods[0].Weight != 1 {
 		t.Errorf("by what is expected: %+v", f)
 	}
+
 	wants(t, f, "Only the researcher's own estimate is known: 6 h (`expect`).")
 }
 
@@ -365,13 +443,17 @@ func TestTheMetricIsTheTargetsOrAValidationLoss(t *testing.T) {
 	with := func(target *job.Target, names ...string) *Input {
 		in := trained(100)
 		points := in.Series[0].Points
+
 		in.Series = nil
 		for _, n := range names {
 			in.Series = append(in.Series, metric.Series{Name: n, Points: points})
 		}
+
 		in.Job.Spec.Target = target
+
 		return in
 	}
+
 	for _, tt := range []struct {
 		in   *Input
 		want string
@@ -394,17 +476,24 @@ func TestTheMetricIsTheTargetsOrAValidationLoss(t *testing.T) {
 func TestASparseMetricIsTimedByADenserOne(t *testing.T) {
 	t.Parallel()
 	in := trained(400)
+
 	val := metric.Series{Name: "val_loss"}
 	for _, step := range []float64{250, 500, 750} {
 		val.Add(1, metric.Point{Step: step, At: unix(after(step*0.5 + 1)), Value: 12 / (1 + step/100)})
 	}
+
 	in.Series = append(in.Series, val)
 	in.Job.Spec.Target = atMost("val_loss", 1)
 	v := newView(in)
 	if len(v.marks) != 80 || len(v.curve.X) != 3 {
 		t.Errorf("%d marks, %d points", len(v.marks), len(v.curve.X))
 	}
-	epochs := metric.Series{Name: "val_loss", Points: []metric.Point{{Step: 1, At: unix(after(100)), Value: 3}, {Step: 2, At: unix(after(200)), Value: 2}}}
+
+	epochs := metric.Series{
+		Name:   "val_loss",
+		Points: []metric.Point{{Step: 1, At: unix(after(100)), Value: 3}, {Step: 2, At: unix(after(200)), Value: 2}},
+	}
+
 	in.Series[1] = epochs
 	if v := newView(in); len(v.marks) != 2 {
 		t.Errorf("epochs are timed by steps: %d marks", len(v.marks))

@@ -58,11 +58,13 @@ func Compare(before, now *job.Forecast, w Watch) []Notice {
 	if before != nil {
 		now.Notices = slices.Clone(before.Notices)
 	}
+
 	n := notices{f: now}
 	n.checkLateness(&w)
 	n.checkTarget()
 	n.checkFinite(&w)
 	n.checkProgress(&w)
+
 	return n.all
 }
 
@@ -78,15 +80,18 @@ func (n *notices) toggle(on bool, code string, format string, args ...any) {
 	if !on {
 		key = beginning[code]
 	}
+
 	stands := slices.Contains(n.f.Notices, key)
 	if on == stands {
 		return
 	}
+
 	if on {
 		n.f.Notices = append(n.f.Notices, key)
 	} else {
 		n.f.Notices = slices.DeleteFunc(n.f.Notices, func(s string) bool { return s == key })
 	}
+
 	n.all = append(n.all, Notice{Code: code, Text: fmt.Sprintf(format, args...)})
 }
 
@@ -99,16 +104,27 @@ func (n *notices) checkLateness(w *Watch) {
 	if due := w.Submitted.Add(w.Expect); w.Expect > 0 && (limit.IsZero() || due.Before(limit)) {
 		limit, what = due, fmt.Sprintf("the expected %s", span(w.Expect.Seconds()))
 	}
+
 	if limit.IsZero() || n.f.Basis == job.BasisNone || n.f.Basis == job.BasisExpect {
 		return
 	}
+
 	late := n.f.End().Sub(limit).Seconds()
 	margin := lateTolerance * limit.Sub(w.Submitted).Seconds()
+
 	early, latest := n.f.Ends()
 	switch {
 	case late > margin:
-		n.toggle(true, Slipped, "Expected to finish %s later than %s: in %s (80 %% prediction interval: %s to %s).", span(late), what,
-			span(until(w.Now, n.f.End())), span(until(w.Now, early)), span(until(w.Now, latest)))
+		n.toggle(
+			true,
+			Slipped,
+			"Expected to finish %s later than %s: in %s (80 %% prediction interval: %s to %s).",
+			span(late),
+			what,
+			span(until(w.Now, n.f.End())),
+			span(until(w.Now, early)),
+			span(until(w.Now, latest)),
+		)
 	case late < -margin:
 		n.toggle(false, OnTime, "Expected to finish within %s again: in %s, %s early.",
 			what, span(until(w.Now, n.f.End())), span(-late))
@@ -121,10 +137,21 @@ func until(now, then time.Time) float64 { return max(then.Sub(now).Seconds(), 0)
 func (n *notices) checkTarget() {
 	switch percent := math.Floor(100 * n.f.Never); {
 	case n.f.Never >= missedProbability:
-		n.toggle(true, Misses, "It will probably not reach its target: the probability that %s gets there too late or never is %.0f %%.",
-			n.metric(), percent)
+		n.toggle(
+			true,
+			Misses,
+			"It will probably not reach its target: the probability that %s gets there too late or never is %.0f %%.",
+			n.metric(),
+			percent,
+		)
 	case n.f.Never < likelyProbability:
-		n.toggle(false, Reachable, "It may reach its target after all: the probability that %s does not is down to %.0f %%.", n.metric(), percent)
+		n.toggle(
+			false,
+			Reachable,
+			"It may reach its target after all: the probability that %s does not is down to %.0f %%.",
+			n.metric(),
+			percent,
+		)
 	}
 }
 
@@ -132,6 +159,7 @@ func (n *notices) metric() string {
 	if n.f.Metric == "" {
 		return "its metric"
 	}
+
 	return n.f.Metric
 }
 
@@ -142,13 +170,17 @@ func (n *notices) checkFinite(w *Watch) {
 		if s.NonFinite == 0 || s.Name != n.f.Metric && lossLike(s.Name) == 0 {
 			continue
 		}
+
 		last := ""
 		if p, ok := s.Last(); ok {
 			last = fmt.Sprintf("; last finite value %s at step %s", number(p.Value), number(p.Step))
 		}
+
 		n.toggle(true, NotNumber, "%s is NaN or infinite (%d %s)%s.", s.Name, s.NonFinite, plural(s.NonFinite, "value"), last)
+
 		return
 	}
+
 	n.toggle(false, Number, "Its losses are finite again.")
 }
 
@@ -156,29 +188,36 @@ func (n *notices) checkFinite(w *Watch) {
 // one that reports NaN does report.
 func (n *notices) checkProgress(w *Watch) {
 	reported, usual := 0.0, 0.0
+
 	for i := range w.Series {
 		s := &w.Series[i]
 		if s.NonFinite > 0 {
 			return
 		}
+
 		p, ok := s.Last()
 		if !ok {
 			continue
 		}
+
 		reported = max(reported, p.At)
+
 		if every := interval(s); usual == 0 || every < usual {
 			usual = every
 		}
 	}
+
 	if reported == 0 || w.Running.IsZero() {
 		n.toggle(false, Moving, "It is not running, so no progress is expected.")
 		return
 	}
+
 	quiet := unix(w.Now) - max(reported, unix(w.Running))
 	if bound := max(minSilence, silentIntervals*usual, w.Save.Seconds()); quiet > bound {
 		n.toggle(true, Stalled, "No progress for %s: the program usually reports every %s.", span(quiet), span(usual))
 		return
 	}
+
 	n.toggle(false, Moving, "It makes progress again.")
 }
 
@@ -188,10 +227,13 @@ func interval(s *metric.Series) float64 {
 	if len(s.Points) < 2 {
 		return 0
 	}
+
 	var gaps []float64
 	for i := 1; i < len(s.Points); i++ {
 		gaps = append(gaps, max(s.Points[i].At-s.Points[i-1].At, 0))
 	}
+
 	thinned := float64(len(s.Points)) / float64(max(s.Count, len(s.Points)))
+
 	return quantile.Median(gaps) * thinned
 }

@@ -16,18 +16,29 @@ func codes(all []Notice) []string {
 	for _, n := range all {
 		list = append(list, n.Code)
 	}
+
 	return list
 }
 
 // ending is a forecast of a job that ends so many seconds after noon.
 func ending(seconds float64) *job.Forecast {
-	return &job.Forecast{At: noon, Basis: job.BasisSteps, Remaining: job.Band{Low: seconds * 0.8, Mid: seconds, High: seconds * 1.5}}
+	return &job.Forecast{
+		At:        noon,
+		Basis:     job.BasisSteps,
+		Remaining: job.Band{Low: seconds * 0.8, Mid: seconds, High: seconds * 1.5},
+	}
 }
 
 func TestALateJobIsToldOfOnce(t *testing.T) {
 	t.Parallel()
-	w := Watch{Now: noon, Submitted: after(-1000), Expect: 2000 * time.Second} // due 1000 s after noon, with 100 s of slack
+	w := Watch{
+		Now:       noon,
+		Submitted: after(-1000),
+		Expect:    2000 * time.Second,
+	} // due 1000 s after noon, with 100 s of slack
+
 	var before *job.Forecast
+
 	for i, tt := range []struct {
 		ends float64
 		want []string
@@ -39,12 +50,14 @@ func TestALateJobIsToldOfOnce(t *testing.T) {
 		if diff := cmp.Diff(tt.want, codes(got)); diff != "" {
 			t.Errorf("forecast %d, of %g s: %s", i, tt.ends, diff)
 		}
+
 		if tt.ends == 1101 {
 			want := "Expected to finish 1 min 41 s later than the expected 33 min 20 s: in 18 min 21 s (80 % prediction interval: 14 min 41 s to 27 min 32 s)."
 			if got[0].Text != want {
 				t.Errorf("it says %q, want %q", got[0].Text, want)
 			}
 		}
+
 		before = now
 	}
 }
@@ -52,12 +65,19 @@ func TestALateJobIsToldOfOnce(t *testing.T) {
 func TestTheEarlierOfDeadlineAndExpectationCounts(t *testing.T) {
 	t.Parallel()
 	w := Watch{Now: noon, Submitted: noon, Expect: time.Hour, Deadline: after(600)}
-	if got := Compare(nil, ending(1000), w); len(got) != 1 || !strings.HasPrefix(got[0].Text, "Expected to finish 6 min 40 s later than its deadline: ") {
+	if got := Compare(
+		nil,
+		ending(1000),
+		w,
+	); len(got) != 1 ||
+		!strings.HasPrefix(got[0].Text, "Expected to finish 6 min 40 s later than its deadline: ") {
 		t.Errorf("%+v", got)
 	}
+
 	if got := Compare(nil, ending(1000), Watch{Now: noon, Submitted: noon}); got != nil {
 		t.Errorf("nothing is expected: %+v", got)
 	}
+
 	guess := ending(1000)
 	guess.Basis = job.BasisExpect
 	if got := Compare(nil, guess, w); got != nil {
@@ -77,23 +97,33 @@ func TestATargetOutOfReachIsToldOfOnce(t *testing.T) {
 		if diff := cmp.Diff(tt.want, codes(Compare(before, now, Watch{Now: noon}))); diff != "" {
 			t.Errorf("forecast %d, never %g: %s", i, tt.never, diff)
 		}
+
 		before = now
 	}
 }
 
 func TestALossThatIsNoNumberIsTold(t *testing.T) {
 	t.Parallel()
-	s := metric.Series{Name: "train_loss", Points: []metric.Point{{Step: 12000, Value: 2.5, At: unix(noon)}}, Count: 1, NonFinite: 3}
+	s := metric.Series{
+		Name:      "train_loss",
+		Points:    []metric.Point{{Step: 12000, Value: 2.5, At: unix(noon)}},
+		Count:     1,
+		NonFinite: 3,
+	}
+
 	w := Watch{Now: noon, Running: noon, Series: []metric.Series{{Name: "grad_norm", NonFinite: 1}, s}}
 	first := ending(10)
 	got := Compare(nil, first, w)
-	if len(got) != 1 || got[0] != (Notice{NotNumber, "train_loss is NaN or infinite (3 values); last finite value 2.5 at step 12,000."}) {
+	if len(got) != 1 ||
+		got[0] != (Notice{NotNumber, "train_loss is NaN or infinite (3 values); last finite value 2.5 at step 12,000."}) {
 		t.Errorf("%+v", got)
 	}
+
 	second := ending(10)
 	if got := Compare(first, second, w); got != nil {
 		t.Errorf("told twice: %+v", got)
 	}
+
 	w.Series[1].NonFinite = 0
 	if got := codes(Compare(second, ending(10), w)); !cmp.Equal(got, []string{Number}) {
 		t.Errorf("after it: %v", got)
@@ -107,8 +137,10 @@ func TestSilenceIsToldOfByWhatIsUsual(t *testing.T) {
 		for i := range n {
 			s.Points = append(s.Points, metric.Point{Step: float64(i + 1), At: unix(noon) - seconds*float64(n-1-i), Value: 1})
 		}
+
 		return []metric.Series{s}
 	}
+
 	for name, tt := range map[string]struct {
 		w    Watch
 		want []string
@@ -127,12 +159,14 @@ func TestSilenceIsToldOfByWhatIsUsual(t *testing.T) {
 			t.Errorf("%s: %s", name, diff)
 		}
 	}
+
 	w := Watch{Now: after(61), Running: after(-100), Series: every(1, 50, 50)}
 	f := ending(10)
 	got := Compare(nil, f, w)
 	if got[0].Text != "No progress for 1 min 1 s: the program usually reports every 1 s." {
 		t.Errorf("%q", got[0].Text)
 	}
+
 	w.Now = after(1)
 	if got := codes(Compare(f, ending(10), w)); !cmp.Equal(got, []string{Moving}) {
 		t.Errorf("after it: %v", got)

@@ -32,11 +32,13 @@ func measure(points []metric.Point) pace {
 	if len(points) < 2 {
 		return pace{points: len(points)}
 	}
+
 	window := points[max(0, min(len(points)/2, len(points)-minWindow)):]
 	blocks := blockTimes(window)
 	if len(blocks) == 0 {
 		return pace{points: len(points)}
 	}
+
 	middle := quantile.Median(blocks)
 	if worst := slices.Max(blocks); len(blocks) >= 4 && worst > 2*middle {
 		rest := slices.Clone(blocks)
@@ -45,15 +47,23 @@ func measure(points []metric.Point) pace {
 			blocks = rest
 		}
 	}
+
 	mean := sum(blocks) / float64(len(blocks))
-	p := pace{perUnit: mean, points: len(points), interval: (window[len(window)-1].At - window[0].At) / float64(len(window)-1)}
+	p := pace{
+		perUnit:  mean,
+		points:   len(points),
+		interval: (window[len(window)-1].At - window[0].At) / float64(len(window)-1),
+	}
+
 	if n := float64(len(blocks)); n > 1 {
 		var squares float64
 		for _, b := range blocks {
 			squares += (b/mean - 1) * (b/mean - 1)
 		}
+
 		p.spread = math.Sqrt(squares / (n - 1) / n)
 	}
+
 	return p
 }
 
@@ -65,7 +75,9 @@ func blockTimes(window []metric.Point) []float64 {
 	if width <= 0 {
 		return nil
 	}
+
 	var blocks []float64
+
 	from := first
 	for _, p := range window[1:] {
 		if work, took := p.Step-from.Step, p.At-from.At; took > 0 && work >= width*(1-1e-9) {
@@ -73,9 +85,11 @@ func blockTimes(window []metric.Point) []float64 {
 			from = p
 		}
 	}
+
 	if work, took := last.Step-from.Step, last.At-from.At; len(blocks) == 0 && took > 0 && work > 0 {
 		blocks = append(blocks, took/work)
 	}
+
 	return blocks
 }
 
@@ -86,15 +100,19 @@ func pointsDuring(points []metric.Point, s *Stretch) []metric.Point {
 	if at < 0 {
 		return nil
 	}
+
 	points = points[at:]
 	if s.To.IsZero() {
 		return points
 	}
+
 	until := unix(s.To)
+
 	end := len(points)
 	for end > 0 && points[end-1].At > until {
 		end--
 	}
+
 	return points[:end]
 }
 
@@ -107,8 +125,10 @@ func paces(points []metric.Point, runs []Stretch) []pace {
 			all[i] = sinceStart(reported[0], unix(runs[0].From)+runs[0].Setup)
 			continue
 		}
+
 		all[i] = measure(reported)
 	}
+
 	return all
 }
 
@@ -125,9 +145,11 @@ func sinceStart(p metric.Point, began float64) pace {
 	if took < minFirstInterval {
 		return pace{points: 1}
 	}
+
 	began += min(startupSeconds, took/2)
 	out := measure([]metric.Point{{At: began}, p})
 	out.spread = math.Log(took / (p.At - began))
+
 	return out
 }
 
@@ -139,5 +161,6 @@ func sum(values []float64) float64 {
 	for _, v := range values {
 		s += v
 	}
+
 	return s
 }

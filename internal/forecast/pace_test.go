@@ -17,6 +17,7 @@ func ticks(every float64, took ...float64) []metric.Point {
 		at += t
 		points = append(points, metric.Point{Step: every * float64(i+1), At: at})
 	}
+
 	return points
 }
 
@@ -29,6 +30,7 @@ func repeat(n int, usual float64, k int, other float64) []float64 {
 			all[i] = other
 		}
 	}
+
 	return all
 }
 
@@ -39,6 +41,7 @@ func TestStepTime(t *testing.T) {
 	compiled := repeat(12, 1, 0, 0)
 	compiled[0] = 60
 	faster := append(repeat(40, 2, 0, 0), repeat(40, 1, 0, 0)...)
+
 	bursts := repeat(64, 0, 8, 8)
 	for name, tt := range map[string]struct {
 		points []metric.Point
@@ -59,6 +62,7 @@ func TestStepTime(t *testing.T) {
 			t.Errorf("%s: a step takes %g s, want %g", name, got, tt.want)
 		}
 	}
+
 	if got := measure(nil); got != (pace{}) {
 		t.Errorf("of nothing: %+v", got)
 	}
@@ -69,14 +73,17 @@ func TestStepTimeFollowsTheClock(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		millis := rapid.SliceOfN(rapid.IntRange(0, 100_000), 2, 200).Draw(t, "millis")
 		by := math.Exp2(float64(rapid.IntRange(-6, 6).Draw(t, "by")))
+
 		took, slow := make([]float64, len(millis)), make([]float64, len(millis))
 		for i, ms := range millis {
 			took[i], slow[i] = float64(ms)/1000, float64(ms)/1000*by
 		}
+
 		a, b := measure(ticks(5, took...)), measure(ticks(5, slow...))
 		if a.perUnit < 0 || a.spread < 0 {
 			t.Fatalf("%+v", a)
 		}
+
 		if d := b.perUnit - a.perUnit*by; d > 1e-6*b.perUnit || d < -1e-6*b.perUnit {
 			t.Fatalf("with a clock %g times as slow a step takes %g s, and %g before", by, b.perUnit, a.perUnit)
 		}

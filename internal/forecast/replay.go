@@ -17,6 +17,7 @@ import (
 // neither is before the other; then the library must leave out what the job may not see.
 func Score(p *history.Past, before *Library, r *calibrate.Record) calibrate.JobScore {
 	s := calibrate.JobScore{Job: p.Job, Group: p.Group, Kind: kindOf(&p.Features), Finished: p.Finished}
+
 	if before != nil && before.model != nil && !p.Finished.IsZero() && !before.model.Newest.Before(p.Finished) {
 		untrained := *before // the model has learned from this very job, or later ones
 		untrained.model = nil
@@ -28,6 +29,7 @@ func Score(p *history.Past, before *Library, r *calibrate.Record) calibrate.JobS
 			s.Marks = append(s.Marks, m)
 		}
 	}
+
 	return s
 }
 
@@ -37,6 +39,7 @@ func scoreAt(p *history.Past, fraction float64, l *Library, r *calibrate.Record)
 	if !ok {
 		return calibrate.Mark{}, false
 	}
+
 	a := ask(&c, l, r, p.Finished)
 	m := calibrate.Mark{
 		Progress:  a.done / (a.done + left),
@@ -56,15 +59,19 @@ func scoreAt(p *history.Past, fraction float64, l *Library, r *calibrate.Record)
 				if name == calibrate.MethodSteps && a.Class != calibrate.ClassSteps {
 					continue // it bounded the others and was no estimate
 				}
+
 				estimate = min(estimate, math.Log(max(c.Curve.Total-a.done, math.SmallestNonzeroFloat64)))
 			}
+
 			m.Residuals[name] = math.Log(left) - estimate
 		}
 	}
+
 	if len(m.Residuals) > 0 && !a.Guess {
 		covered := a.Left.Low <= left && left <= a.Left.High
 		m.Covered = &covered
 	}
+
 	return m, len(m.Residuals)+len(m.NoEnd) > 0
 }
 
@@ -72,29 +79,38 @@ func scoreAt(p *history.Past, fraction float64, l *Library, r *calibrate.Record)
 // work, at the pace that it had until then, so that a change of pace counts as an error too.
 func cutAt(p *history.Past, fraction float64) (Case, float64, bool) {
 	c := Case{Job: p.Job, Features: p.Features, Curve: curve.Curve{Goal: p.Curve.Goal, Total: p.Curve.Total}}
+
 	if len(p.Curve.X) == 0 {
 		if p.Seconds <= 0 {
 			return c, 0, false
 		}
+
 		c.Elapsed = fraction * p.Seconds
+
 		return c, p.Seconds - c.Elapsed, true
 	}
+
 	if p.End <= 0 {
 		return c, 0, false
 	}
+
 	n := 0
 	for n < len(p.Curve.X) && p.Curve.X[n] <= fraction*p.End {
 		n++
 	}
+
 	if n == 0 {
 		return c, 0, false
 	}
+
 	c.Curve.X, c.Curve.Y = p.Curve.X[:n], p.Curve.Y[:n]
 	x := p.Curve.X[n-1]
 	if met(&c.Curve) || x >= p.End {
 		return c, 0, false
 	}
+
 	c.Elapsed = p.Seconds * x / p.End
+
 	left := p.End - x
 	if len(p.At) == len(p.Curve.X) {
 		if seconds, perUnit, ok := remainingTime(p, n); ok {
@@ -103,6 +119,7 @@ func cutAt(p *history.Past, fraction float64) (Case, float64, bool) {
 			left = seconds / perUnit
 		}
 	}
+
 	return c, left, true
 }
 
@@ -113,8 +130,10 @@ func remainingTime(p *history.Past, n int) (left, perUnit float64, ok bool) {
 	for i := range points {
 		points[i] = metric.Point{Step: p.Curve.X[i], At: p.At[i]}
 	}
+
 	perUnit = measure(points).perUnit
 	left = timeAt(p, p.End) - p.At[n-1]
+
 	return left, perUnit, perUnit > 0 && left > 0
 }
 
@@ -130,7 +149,9 @@ func timeAt(p *history.Past, work float64) float64 {
 	case i > last:
 		return p.At[last] * work / p.Curve.X[last]
 	}
+
 	fraction := (work - p.Curve.X[i-1]) / (p.Curve.X[i] - p.Curve.X[i-1])
+
 	return p.At[i-1] + fraction*(p.At[i]-p.At[i-1])
 }
 
@@ -141,5 +162,6 @@ func kindOf(f *history.Features) string {
 	if what == "/" {
 		what = "/" + plainName(f.Name)
 	}
+
 	return strings.ToLower(what + "/" + f.Metric)
 }

@@ -17,6 +17,7 @@ func number(v float64) string {
 	if a := math.Abs(v); a >= 100 && a < 1e12 {
 		return strconv.FormatFloat(math.Round(v), 'f', -1, 64)
 	}
+
 	return strconv.FormatFloat(v, 'g', 3, 64)
 }
 
@@ -27,6 +28,7 @@ func thousands(n int64) string {
 	if n < 1000 {
 		return strconv.FormatInt(n, 10)
 	}
+
 	return fmt.Sprintf("%s,%03d", thousands(n/1000), n%1000)
 }
 
@@ -42,6 +44,7 @@ func span(seconds float64) string {
 	case seconds < 86400:
 		return twoUnits(int64(math.Round(seconds/60)), 60, "h", "min")
 	}
+
 	return twoUnits(int64(math.Round(seconds/3600)), 24, "d", "h")
 }
 
@@ -51,6 +54,7 @@ func twoUnits(amount, great int64, greatName, smallName string) string {
 	if rest := amount % great; rest > 0 {
 		text += fmt.Sprintf(" %d %s", rest, smallName)
 	}
+
 	return text
 }
 
@@ -64,6 +68,7 @@ func gpus(n int, model string) string {
 	case model == "":
 		return fmt.Sprintf("%d GPUs", n)
 	}
+
 	return fmt.Sprintf("%d× %s", n, model)
 }
 
@@ -75,12 +80,15 @@ func names(like []match.Neighbour) string {
 			list = append(list, name)
 		}
 	}
+
 	if len(list) == 0 {
 		return ""
 	}
+
 	text := strings.Join(list, ", ")
 	if len(like) > len(list) {
 		text += " …"
 	}
+
 	return " (" + text + ")"
 }

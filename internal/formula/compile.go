@@ -15,26 +15,39 @@ func Compile(text string, names []string) (*Program, error) {
 	if len(text) > MaxText {
 		return nil, bad(text, 0, "a formula must have at most %d bytes, got %d", MaxText, len(text))
 	}
+
 	list, err := words(text)
 	if err != nil {
 		return nil, err
 	}
+
 	c := &compiler{text: text, words: list, names: names, uses: make([]bool, len(names))}
 	if c.peek().kind == tokenEnd {
 		return nil, bad(text, 0, "the formula is empty")
 	}
-	if c.choice(); c.err != nil {
+
+	c.choice()
+
+	if c.err != nil {
 		return nil, c.err
 	}
+
 	if t := c.peek(); t.kind != tokenEnd {
-		return nil, bad(text, t.at, "expected an operator, got %q", t.text).WithRemedy("put an operator before it, or close a parenthesis")
+		return nil, bad(
+			text,
+			t.at,
+			"expected an operator, got %q",
+			t.text,
+		).WithRemedy("put an operator before it, or close a parenthesis")
 	}
+
 	p := &Program{text: text, steps: c.steps, names: slices.Clone(names), uses: c.uses}
 	if !slices.Contains(p.uses, true) {
 		if v := p.work(nil, nil); math.IsNaN(v) || math.IsInf(v, 0) {
 			return nil, bad(text, 0, "the formula is a constant without a finite value")
 		}
 	}
+
 	return p, nil
 }
 
@@ -58,6 +71,7 @@ func (c *compiler) accept(sign string) bool {
 		c.at++
 		return true
 	}
+
 	return false
 }
 
@@ -81,6 +95,7 @@ func (c *compiler) push(s step) {
 	if len(c.steps) == MaxSteps {
 		c.fail(c.peek().at, "a formula must have at most %d parts, got more", MaxSteps)
 	}
+
 	if c.err == nil {
 		c.steps = append(c.steps, s)
 	}
@@ -88,9 +103,11 @@ func (c *compiler) push(s step) {
 
 // enter goes one level down, and reports whether that is allowed.
 func (c *compiler) enter() bool {
-	if c.depth++; c.depth > MaxDepth {
+	c.depth++
+	if c.depth > MaxDepth {
 		c.fail(c.peek().at, "the formula must be nested at most %d levels deep", MaxDepth)
 	}
+
 	return c.err == nil
 }
 
@@ -99,10 +116,13 @@ func (c *compiler) leave() { c.depth-- }
 // choice is c ? a : b, or what binds tighter.
 func (c *compiler) choice() {
 	c.between(1)
+
 	if !c.accept("?") || !c.enter() {
 		return
 	}
+
 	defer c.leave()
+
 	c.choice()
 	c.expect(":", "between the two sides of a conditional")
 	c.choice()
@@ -113,20 +133,24 @@ func (c *compiler) choice() {
 func (c *compiler) between(tier int) {
 	c.prefixed()
 	compared := false
+
 	for c.err == nil {
 		t := c.peek()
 		b, known := binary[t.text]
 		if t.kind != tokenSign || !known || b.tier < tier {
 			return
 		}
+
 		if b.tier == compares {
 			if compared {
 				c.fail(t.at, "comparisons cannot be chained")
 				c.err = c.err.WithRemedy("write a < b && b < c")
 				return
 			}
+
 			compared = true
 		}
+
 		c.at++
 		c.between(b.tier + 1)
 		c.emit(b.do, 2)
@@ -138,7 +162,9 @@ func (c *compiler) prefixed() {
 	if !c.enter() {
 		return
 	}
+
 	defer c.leave()
+
 	switch {
 	case c.accept("-"):
 		c.prefixed()
@@ -156,6 +182,7 @@ func (c *compiler) prefixed() {
 // power is a value, raised to another if ^ follows.
 func (c *compiler) power() {
 	c.value()
+
 	if c.accept("^") {
 		c.prefixed()
 		c.emit(power, 2)
@@ -193,10 +220,12 @@ func (c *compiler) name(t *token) {
 		c.push(step{name: at})
 		return
 	}
+
 	if _, known := functions[t.text]; known {
 		c.fail(t.at, "the function %s needs arguments in parentheses", t.text)
 		return
 	}
+
 	c.fail(t.at, "unknown name %q", t.text)
 	c.suggest(t.text, c.names)
 }
@@ -210,24 +239,32 @@ func (c *compiler) call(t *token) {
 		for name := range functions {
 			list = append(list, name)
 		}
+
 		slices.Sort(list)
 		c.suggest(t.text, list)
+
 		return
 	}
+
 	n := 0
 	for {
 		c.choice()
-		if n++; !c.accept(",") {
+		n++
+
+		if !c.accept(",") {
 			break
 		}
 	}
+
 	c.expect(")", "to close "+t.text+"(")
+
 	switch {
 	case f.more && n < 2:
 		c.fail(t.at, "%s takes two or more arguments", t.text)
 	case !f.more && n != 1:
 		c.fail(t.at, "%s takes one argument", t.text)
 	}
+
 	c.emit(f.do, n)
 }
 

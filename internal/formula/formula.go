@@ -60,6 +60,7 @@ func (p *Program) Uses(name string) bool {
 			return p.uses[i]
 		}
 	}
+
 	return false
 }
 
@@ -70,11 +71,13 @@ func (p *Program) Value(values []float64) (float64, bool) {
 	if len(values) != len(p.names) {
 		return 0, false
 	}
+
 	var small [16]float64
 	v := p.work(values, small[:0])
 	if math.IsNaN(v) || math.IsInf(v, 0) {
 		return 0, false
 	}
+
 	return v, true
 }
 
@@ -91,5 +94,6 @@ func (p *Program) work(values, stack []float64) float64 {
 			stack = append(stack, s.num)
 		}
 	}
+
 	return stack[0]
 }

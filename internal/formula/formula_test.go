@@ -58,9 +58,11 @@ func TestValues(t *testing.T) {
 			t.Errorf("%s: %v", text, err)
 			continue
 		}
+
 		if got, ok := p.Value(values); !ok || math.Abs(got-want) > 1e-12 {
 			t.Errorf("%s = %g, %v, want %g", text, got, ok, want)
 		}
+
 		if p.Text() != text {
 			t.Errorf("text of %q is %q", text, p.Text())
 		}
@@ -69,20 +71,24 @@ func TestValues(t *testing.T) {
 
 func TestWhatIsNoNumberIsSaid(t *testing.T) {
 	t.Parallel()
+
 	for _, text := range []string{"1/(n-4)", "log(0-n)", "log(n-4)", "exp(n*1000)", "sqrt(-n)", "(n-4)/(n-4)", "10^400^n", "min(n, log(-n))"} {
 		p, err := formula.Compile(text, names)
 		if err != nil {
 			t.Errorf("%s: %v", text, err)
 			continue
 		}
+
 		if got, ok := p.Value([]float64{4, 0, 0, 0}); ok || got != 0 {
 			t.Errorf("%s = %g, %v, want 0 and false", text, got, ok)
 		}
 	}
+
 	p, err := formula.Compile("n", names)
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	if _, ok := p.Value([]float64{1}); ok {
 		t.Error("a formula over four names was worked out with one value")
 	}
@@ -90,6 +96,7 @@ func TestWhatIsNoNumberIsSaid(t *testing.T) {
 
 func TestMistakesAreNamedWithTheirPlace(t *testing.T) {
 	t.Parallel()
+
 	for text, want := range map[string]string{
 		"":                              "line 1, column 1: the formula is empty",
 		"  ":                            "line 1, column 1: the formula is empty",
@@ -128,6 +135,7 @@ func TestMistakesAreNamedWithTheirPlace(t *testing.T) {
 			t.Errorf("%.40q: %v, want an invalid formula", text, err)
 			continue
 		}
+
 		if err.Error() != want {
 			t.Errorf("%.40q:\n got %s\nwant %s", text, err, want)
 		}
@@ -140,6 +148,7 @@ func TestUsesTellsWhichNamesAreLookedAt(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	for _, name := range append(names, "nobody") {
 		if got, want := p.Uses(name), name == "n" || name == "weight"; got != want {
 			t.Errorf("uses %s: %v", name, got)
@@ -153,17 +162,23 @@ func drawFormula(t *rapid.T, depth int, values []float64) (string, float64) {
 		if i := rapid.IntRange(0, len(names)).Draw(t, "leaf"); i < len(names) {
 			return names[i], values[i]
 		}
+
 		v := float64(rapid.IntRange(0, 9).Draw(t, "number"))
+
 		return fmt.Sprint(v), v
 	}
+
 	a, x := drawFormula(t, depth-1, values)
 	b, y := drawFormula(t, depth-1, values)
+
 	bit := func(is bool) float64 {
 		if is {
 			return 1
 		}
+
 		return 0
 	}
+
 	switch rapid.IntRange(0, 7).Draw(t, "operator") {
 	case 0:
 		return "(" + a + " + " + b + ")", x + y
@@ -183,6 +198,7 @@ func drawFormula(t *rapid.T, depth int, values []float64) (string, float64) {
 		if x > y {
 			return "(" + a + ">" + b + "?" + b + ":" + a + ")", y
 		}
+
 		return "(" + a + ">" + b + "?" + b + ":" + a + ")", x
 	}
 }
@@ -194,11 +210,13 @@ func TestComesToWhatItSays(t *testing.T) {
 		for i := range values {
 			values[i] = float64(rapid.IntRange(-5, 5).Draw(t, names[i]))
 		}
+
 		text, want := drawFormula(t, rapid.IntRange(0, 5).Draw(t, "depth"), values)
 		p, err := formula.Compile(text, names)
 		if err != nil {
 			t.Fatalf("%s: %v", text, err)
 		}
+
 		if got, ok := p.Value(values); !ok || got != want {
 			t.Errorf("%s = %g, %v, want %g", text, got, ok, want)
 		}
@@ -209,6 +227,7 @@ func FuzzCompile(f *testing.F) {
 	for _, s := range []string{"1", "n*weight/(1+served_gpu_h)", "n>3?min(1,2):-2^3", "((", "1e", "a&&b||!c", "n<n<n", "\xff", "max(n,,)"} {
 		f.Add(s, 1.0, -3.5)
 	}
+
 	f.Fuzz(func(t *testing.T, text string, a, b float64) {
 		p, err := formula.Compile(text, names)
 		if err != nil {
@@ -216,12 +235,15 @@ func FuzzCompile(f *testing.F) {
 			if !errors.As(err, &e) || e.Line < 1 || e.Column < 1 {
 				t.Errorf("%q: %v is no mistake with a place", text, err)
 			}
+
 			return
 		}
+
 		v, ok := p.Value([]float64{a, b, a, b})
 		if math.IsNaN(v) || math.IsInf(v, 0) || !ok && v != 0 {
 			t.Errorf("%q with %g and %g = %g, %v", text, a, b, v, ok)
 		}
+
 		if w, again := p.Value([]float64{a, b, a, b}); w != v || again != ok {
 			t.Errorf("%q is %g and then %g", text, v, w)
 		}

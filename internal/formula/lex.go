@@ -25,7 +25,27 @@ const (
 )
 
 // signs are the operators and brackets, longer ones before those they begin with.
-var signs = []string{"<=", ">=", "==", "!=", "&&", "||", "+", "-", "*", "/", "^", "<", ">", "!", "?", ":", "(", ")", ","}
+var signs = []string{
+	"<=",
+	">=",
+	"==",
+	"!=",
+	"&&",
+	"||",
+	"+",
+	"-",
+	"*",
+	"/",
+	"^",
+	"<",
+	">",
+	"!",
+	"?",
+	":",
+	"(",
+	")",
+	",",
+}
 
 // words splits a formula into tokens. The last is the end.
 func words(text string) ([]token, error) {
@@ -40,6 +60,7 @@ func words(text string) ([]token, error) {
 			if err != nil {
 				return nil, err
 			}
+
 			list = append(list, t)
 			i += len(t.text)
 		case letter(c):
@@ -47,6 +68,7 @@ func words(text string) ([]token, error) {
 			for end < len(text) && (letter(text[end]) || text[end] >= '0' && text[end] <= '9') {
 				end++
 			}
+
 			list = append(list, token{kind: tokenName, text: text[i:end], at: i})
 			i = end
 		default:
@@ -54,13 +76,16 @@ func words(text string) ([]token, error) {
 			if err != nil {
 				return nil, err
 			}
+
 			list = append(list, t)
 			i += len(t.text)
 		}
+
 		if len(list) > 3*MaxSteps {
 			return nil, bad(text, i, "a formula must have at most %d parts, got more", MaxSteps)
 		}
 	}
+
 	return append(list, token{kind: tokenEnd, at: len(text)}), nil
 }
 
@@ -75,18 +100,22 @@ func number(text string, at int) (token, error) {
 		if (c < '0' || c > '9') && c != '.' && !letter(c) && !exponent {
 			break
 		}
+
 		end++
 	}
+
 	word := text[at:end]
 	for _, c := range []byte(word) { // no hexadecimal, no underscores, no "inf"
 		if letter(c) && c != 'e' && c != 'E' {
 			return token{}, bad(text, at, "%q is not a decimal number", word)
 		}
 	}
+
 	v, err := strconv.ParseFloat(word, 64)
 	if err != nil {
 		return token{}, bad(text, at, "%q is not a number that can be represented", word)
 	}
+
 	return token{kind: tokenNumber, text: word, num: v, at: at}, nil
 }
 
@@ -96,14 +125,17 @@ func sign(text string, at int) (token, error) {
 			return token{kind: tokenSign, text: s, at: at}, nil
 		}
 	}
+
 	r, _ := utf8.DecodeRuneInString(text[at:])
 	err := bad(text, at, "unexpected %q", r)
+
 	switch r {
 	case '=':
 		err = err.WithRemedy("write == to compare")
 	case '&', '|':
 		err = err.WithRemedy("write %c%c", r, r)
 	}
+
 	return token{}, err
 }
 
@@ -115,9 +147,12 @@ func bad(text string, at int, format string, args ...any) *fault.Error {
 		if i >= at {
 			break
 		}
-		if e.Column++; r == '\n' {
+
+		e.Column++
+		if r == '\n' {
 			e.Line, e.Column = e.Line+1, 1
 		}
 	}
+
 	return e
 }

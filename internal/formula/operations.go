@@ -49,6 +49,7 @@ func choose(a []float64) float64 {
 	if holds(a[0]) {
 		return a[1]
 	}
+
 	return a[2]
 }
 
@@ -57,6 +58,7 @@ func fold(a []float64, two func(x, y float64) float64) float64 {
 	for _, x := range a[1:] {
 		v = two(v, x)
 	}
+
 	return v
 }
 
@@ -67,5 +69,6 @@ func truth(b bool) float64 {
 	if b {
 		return 1
 	}
+
 	return 0
 }

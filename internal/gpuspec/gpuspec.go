@@ -41,6 +41,7 @@ func (s Spec) Peak() float64 {
 	case s.FP16 > 0:
 		return s.FP16
 	}
+
 	return s.FP32
 }
 
@@ -77,6 +78,7 @@ func (r *row) called(name string) bool {
 			return true
 		}
 	}
+
 	return false
 }
 
@@ -90,6 +92,7 @@ func All() []Spec {
 			all = append(all, table[i].spec())
 		}
 	}
+
 	return all
 }
 
@@ -108,10 +111,12 @@ func Find(model string, memory job.Bytes) (Spec, bool) {
 	if spec, ok := find(name, memory); ok {
 		return spec, ok
 	}
+
 	// A cloud writes the memory behind any name.
 	if short, size, ok := cutMemory(model); ok && (memory == 0 || apart(memory, size) < otherMemory) {
 		return find(plain(short), size)
 	}
+
 	return Spec{}, false
 }
 
@@ -127,14 +132,17 @@ func find(name string, memory job.Bytes) (Spec, bool) {
 			if memory <= 0 {
 				return r.spec(), true
 			}
+
 			if d := apart(memory, job.Bytes(r.memory*(1<<30))); d < least {
 				best, least = r, d
 			}
 		}
 	}
+
 	if best == nil {
 		return Spec{}, false
 	}
+
 	return best.spec(), true
 }
 
@@ -149,16 +157,19 @@ func plain(model string) string {
 	for _, mark := range []string{"(r)", "(tm)"} {
 		model = strings.ReplaceAll(model, mark, "")
 	}
+
 	var b strings.Builder
 	for _, c := range []byte(model) {
 		if c >= 'a' && c <= 'z' || c >= '0' && c <= '9' || c == '.' || c == '+' {
 			b.WriteByte(c)
 		}
 	}
+
 	name := b.String()
 	for _, vendor := range []string{"nvidia", "amd", "intel"} {
 		name = strings.TrimPrefix(name, vendor)
 	}
+
 	return name
 }
 
@@ -168,12 +179,14 @@ func cutMemory(model string) (name string, memory job.Bytes, ok bool) {
 	if i < 0 {
 		return "", 0, false
 	}
+
 	digits := strings.TrimSuffix(strings.ToLower(model[i+1:]), "b")
 	digits, ok = strings.CutSuffix(digits, "g")
 	gb, err := strconv.ParseUint(digits, 10, 16)
 	if !ok || err != nil || gb == 0 {
 		return "", 0, false
 	}
+
 	return model[:i], job.Bytes(gb) << 30, true
 }
 
@@ -185,14 +198,18 @@ func Describe(g fleet.GPU) fleet.GPU {
 	if !ok {
 		return g
 	}
+
 	if g.Peak == 0 {
 		g.Peak, g.Achievable = spec.Peak(), spec.Achievable
 	}
+
 	if g.Bandwidth == 0 {
 		g.Bandwidth = spec.Bandwidth
 	}
+
 	if g.Watts == 0 {
 		g.Watts = spec.TDP
 	}
+
 	return g
 }

@@ -86,6 +86,7 @@ func TestFindByNameAndMemory(t *testing.T) {
 		{"-80GB", 0, ""},
 		{"", 0, ""},
 	}
+
 	for _, tt := range tests {
 		got, ok := Find(tt.model, tt.memory)
 		if got.Name != tt.want || ok != (tt.want != "") {
@@ -96,6 +97,7 @@ func TestFindByNameAndMemory(t *testing.T) {
 
 func TestPeakIsTheNumbersOneTrainsIn(t *testing.T) {
 	t.Parallel()
+
 	for model, want := range map[string]float64{"H100": 989.4, "T4": 65, "K80": 4.37, "P100": 18.7, "MI100": 92.3} {
 		spec, ok := Find(model, 0)
 		if !ok || spec.Peak() != want {
@@ -110,11 +112,13 @@ func TestDescribeKeepsWhatIsKnown(t *testing.T) {
 	if got.Peak != 312 || got.Bandwidth != 2039 || got.Watts != 400 || got.Achievable != 271.2 {
 		t.Errorf("a declared A100 is %+v", got)
 	}
+
 	limited := fleet.GPU{Model: "NVIDIA A100-SXM4-80GB", Memory: 80 * gb, Watts: 275, Measured: 250}
 	got = Describe(limited)
 	if got.Watts != 275 || got.Measured != 250 || got.Peak != 312 {
 		t.Errorf("an A100 held to 275 W is %+v", got)
 	}
+
 	unknown := fleet.GPU{Model: "Quantum 9000", Memory: gb}
 	if got := Describe(unknown); got != unknown {
 		t.Errorf("an unknown GPU became %+v", got)
@@ -127,7 +131,9 @@ func TestTableIsSound(t *testing.T) {
 		name   string
 		memory float64
 	}
+
 	seen := map[named]string{}
+
 	names := map[string]bool{}
 	for _, table := range tables {
 		for i := range table {
@@ -135,25 +141,33 @@ func TestTableIsSound(t *testing.T) {
 			if names[r.name] {
 				t.Errorf("%s is there twice", r.name)
 			}
+
 			names[r.name] = true
+
 			if r.memory <= 0 || r.bandwidth <= 0 || r.arch == "" {
 				t.Errorf("%s lacks memory, bandwidth or generation", r.name)
 			}
+
 			for n := range strings.SplitSeq(r.names, "|") {
 				if n == "" || plain(n) != n {
 					t.Errorf("%s: the name %q is not plain", r.name, n)
 				}
+
 				if other, ok := seen[named{n, r.memory}]; ok {
 					t.Errorf("%s and %s share the name %q and their memory", r.name, other, n)
 				}
+
 				seen[named{n, r.memory}] = r.name
+
 				if got, ok := find(n, r.spec().Memory); !ok || got.Name != r.name {
 					t.Errorf("%s is not found as %q: %q", r.name, n, got.Name)
 				}
 			}
+
 			checkRates(t, r.spec())
 		}
 	}
+
 	if len(All()) != len(names) || len(names) < 76 {
 		t.Errorf("%d kinds listed, %d in the tables", len(All()), len(names))
 	}
@@ -163,12 +177,15 @@ func TestTableIsSound(t *testing.T) {
 // width, twice the speed.
 func checkRates(t *testing.T, s Spec) {
 	t.Helper()
+
 	if s.TF32 > 0 && s.BF16 > 0 && math.Abs(s.BF16/s.TF32-2) > 0.06 {
 		t.Errorf("%s: bf16 %g is not twice tf32 %g", s.Name, s.BF16, s.TF32)
 	}
+
 	if s.FP8 > 0 && s.BF16 > 0 && s.Name != "Gaudi 3" && math.Abs(s.FP8/s.BF16-2) > 0.06 {
 		t.Errorf("%s: fp8 %g is not twice bf16 %g", s.Name, s.FP8, s.BF16)
 	}
+
 	if s.Achievable > s.BF16 {
 		t.Errorf("%s: %g was seen of a peak of %g", s.Name, s.Achievable, s.BF16)
 	}
@@ -183,6 +200,7 @@ func TestAnyNameIsAnswered(t *testing.T) {
 		if !ok && spec != (Spec{}) {
 			t.Fatalf("not found, and yet %+v", spec)
 		}
+
 		if ok && memory > 0 && apart(memory, spec.Memory) >= otherMemory {
 			t.Fatalf("%q of %s is taken for one of %s", model, memory, spec.Memory)
 		}
@@ -198,32 +216,41 @@ func TestTableAgreesWithTheData(t *testing.T) {
 	if errors.Is(err, fs.ErrNotExist) {
 		t.Skip("gpu-specs/gpus.csv is not there: set TRAINYARD_DATA to compare with it")
 	}
+
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	defer func() { _ = file.Close() }()
+
 	rows, err := csv.NewReader(file).ReadAll()
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	column := map[string]int{}
 	for i, name := range rows[0] {
 		column[name] = i
 	}
+
 	for _, line := range rows[1:] {
 		number := func(name string) float64 {
 			v, err := strconv.ParseFloat(line[column[name]], 64)
 			if err != nil {
 				return 0 // blank: not known
 			}
+
 			return v
 		}
+
 		for name := range strings.SplitSeq(line[column["match"]], "|") {
 			spec, ok := Find(name, job.Bytes(number("memory_gb")*(1<<30)))
-			if !ok || spec.Name != line[column["name"]] || spec.Vendor != line[column["vendor"]] || spec.Arch != line[column["arch"]] {
+			if !ok || spec.Name != line[column["name"]] || spec.Vendor != line[column["vendor"]] ||
+				spec.Arch != line[column["arch"]] {
 				t.Errorf("%s as %q: found %q of %s, %s", line[column["name"]], name, spec.Name, spec.Vendor, spec.Arch)
 				continue
 			}
+
 			for column, got := range map[string]float64{
 				"memory_gb": float64(spec.Memory / gb), "bandwidth_gbs": spec.Bandwidth, "fp32_tflops": spec.FP32, "tf32_tflops": spec.TF32,
 				"fp16_tflops": spec.FP16, "bf16_tflops": spec.BF16, "fp8_tflops": spec.FP8, "tdp_w": spec.TDP, "achievable_bf16_tflops": spec.Achievable,
@@ -234,6 +261,7 @@ func TestTableAgreesWithTheData(t *testing.T) {
 			}
 		}
 	}
+
 	if len(rows) < 50 {
 		t.Errorf("only %d rows were compared", len(rows)-1)
 	}

@@ -28,9 +28,11 @@ func GPU[T ~int64](model string, memory T) string {
 	if name == "" {
 		name = "GPU"
 	}
+
 	if memory <= 0 {
 		return name
 	}
+
 	return name + " " + strconv.FormatInt((int64(memory)+gib/2)/gib, 10) + "GB"
 }
 

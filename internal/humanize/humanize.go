@@ -88,6 +88,7 @@ func Dollars(amount float64) string {
 	if amount < 0 && text != "$0.00" {
 		text = "-" + text
 	}
+
 	return text
 }
 
@@ -112,6 +113,7 @@ func Rate(dollarsPerHour float64) string {
 	if dollarsPerHour < 0 {
 		sign = "-"
 	}
+
 	return sign + "$" + text + "/h"
 }
 
@@ -139,6 +141,7 @@ func Size[T ~int64](bytes T) string {
 func sizeParts(bytes int64) (number, unit string) {
 	units := []string{"B", "KB", "MB", "GB", "TB", "PB"}
 	amount := float64(bytes)
+
 	step := 0
 
 	// 1023.96 would be rounded to 1024.0 and belongs to the next unit.
@@ -200,6 +203,7 @@ func Time(at, now time.Time) string {
 	case at.YearDay() != now.YearDay():
 		return at.Format("Jan 2 15:04 MST")
 	}
+
 	return at.Format("15:04 MST")
 }
 
@@ -227,6 +231,7 @@ func Ago(at, now time.Time) string {
 	case past < 0:
 		return "in " + oneUnit(-past)
 	}
+
 	return oneUnit(past) + " ago"
 }
 
@@ -264,6 +269,7 @@ func Duration[T ~int64](length T) string {
 	case d.Round(time.Minute) < day:
 		return twoUnits(d, time.Hour, "h", time.Minute, "m")
 	}
+
 	return twoUnits(d, day, "d", time.Hour, "h")
 }
 
@@ -288,8 +294,10 @@ func twoUnits(d, large time.Duration, largeName string, small time.Duration, sma
 	if n := whole / large; n > 0 {
 		text = fmt.Sprintf("%d%s", n, largeName)
 	}
+
 	if n := whole % large / small; n > 0 || text == "" {
 		text += fmt.Sprintf("%d%s", n, smallName)
 	}
+
 	return text
 }

@@ -14,6 +14,7 @@ func TestWrites(t *testing.T) {
 	t.Parallel()
 
 	now := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
+
 	berlin := time.FixedZone("CET", 3600)
 
 	for _, c := range []struct{ got, want string }{

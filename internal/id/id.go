@@ -36,7 +36,9 @@ func number(s, letter string) (uint64, bool) {
 	if !ok || digits == "" || digits[0] == '0' || digits[0] == '+' {
 		return 0, false
 	}
+
 	n, err := strconv.ParseUint(digits, 10, 64)
+
 	return n, err == nil
 }
 
@@ -55,10 +57,12 @@ func (r Run) Split() (Job, int, bool) {
 	if !ok {
 		return "", 0, false
 	}
+
 	epoch, err := strconv.Atoi(right)
 	if _, isJob := Job(left).Number(); !isJob || err != nil || epoch < 1 || strconv.Itoa(epoch) != right {
 		return "", 0, false
 	}
+
 	return Job(left), epoch, true
 }
 
@@ -71,6 +75,7 @@ func Name(s string) bool {
 	if s == "" || len(s) > MaxName {
 		return false
 	}
+
 	for i, c := range []byte(s) {
 		alnum := c >= 'a' && c <= 'z' || c >= '0' && c <= '9'
 		edge := i == 0 || i == len(s)-1
@@ -78,5 +83,6 @@ func Name(s string) bool {
 			return false
 		}
 	}
+
 	return true
 }

@@ -9,6 +9,7 @@ import (
 
 func TestJobIDs(t *testing.T) {
 	t.Parallel()
+
 	for text, want := range map[id.Job]uint64{
 		"j1": 1, "j1041": 1041, "j18446744073709551615": 1<<64 - 1,
 		"": 0, "j": 0, "1": 0, "J1": 0, "j0": 0, "j01": 0, "j+1": 0, "j-1": 0, "j1.2": 0, "j1 ": 0, "j1_0": 0, "j18446744073709551616": 0, "jx": 0, "j١": 0,
@@ -22,6 +23,7 @@ func TestJobIDs(t *testing.T) {
 
 func TestRunIDs(t *testing.T) {
 	t.Parallel()
+
 	for text, want := range map[id.Run]int{
 		"j1.1": 1, "j1041.12": 12,
 		"": 0, "j1": 0, "j1.": 0, "j1.0": 0, "j1.01": 0, "j1.+1": 0, "j1.-1": 0, "j0.1": 0, ".1": 0, "j1.1.1": 0, "j1. 1": 0, "j1.99999999999999999999": 0,
@@ -35,6 +37,7 @@ func TestRunIDs(t *testing.T) {
 
 func TestNames(t *testing.T) {
 	t.Parallel()
+
 	for name, want := range map[string]bool{
 		"a": true, "0": true, "gpu-box-1": true, "a_b.c": true, "a--b": true, strings.Repeat("a", 63): true,
 		"": false, "-a": false, "a-": false, ".": false, "_a": false, "A": false, "a b": false, "a/b": false, "..": false, "ä": false, "a\x00": false,
@@ -50,14 +53,18 @@ func FuzzIDs(f *testing.F) {
 	for _, s := range []string{"j1", "j1.1", "j18446744073709551616.1", "gpu-1", "", "j+1", "j1.01"} {
 		f.Add(s)
 	}
+
 	f.Fuzz(func(t *testing.T, s string) {
 		if n, ok := id.Job(s).Number(); ok && string(id.NewJob(n)) != s {
 			t.Errorf("%q is job %d, which is written %q", s, n, id.NewJob(n))
 		}
+
 		if j, epoch, ok := id.Run(s).Split(); ok && string(id.NewRun(j, epoch)) != s {
 			t.Errorf("%q is run %d of %s, which is written %q", s, epoch, j, id.NewRun(j, epoch))
 		}
-		if id.Name(s) && (len(s) > id.MaxName || strings.ContainsAny(s, "/\\|: \x00\n") || strings.ToLower(s) != s || s == "." || s == "..") {
+
+		if id.Name(s) &&
+			(len(s) > id.MaxName || strings.ContainsAny(s, "/\\|: \x00\n") || strings.ToLower(s) != s || s == "." || s == "..") {
 			t.Errorf("%q may be a name", s)
 		}
 	})

@@ -73,6 +73,7 @@ func HandlingOf(c Cause) (Handling, bool) {
 			return h, true
 		}
 	}
+
 	return Handling{}, false
 }
 
@@ -82,6 +83,7 @@ func Backoff(n int, base, limit time.Duration) time.Duration {
 	for ; n > 1 && d < limit; n-- {
 		d *= 2
 	}
+
 	return min(d, limit)
 }
 
@@ -121,5 +123,6 @@ func StatusOf(s State, c Cause) Status {
 			return h.Status
 		}
 	}
+
 	return stateStatus[s]
 }

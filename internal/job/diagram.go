@@ -30,32 +30,40 @@ func diagram[S, E ~string](states []S, events []E, table map[S]map[E]S, begin st
 					by = append(by, string(ev))
 				}
 			}
+
 			if len(by) > 0 {
 				fmt.Fprintf(&out, "    %s --> %s: %s\n", from, to, strings.Join(by, ", "))
 			}
 		}
 	}
+
 	for _, s := range states {
 		if len(table[s]) == 0 {
 			fmt.Fprintf(&out, "    %s --> [*]\n", s)
 		}
 	}
+
 	return out.String()
 }
 
 // CatalogueTable returns the failure catalogue as a Markdown table.
 func CatalogueTable() string {
 	var out strings.Builder
-	out.WriteString("| cause | what it means | what happens next | shown when it is the end |\n| --- | --- | --- | --- |\n")
+	out.WriteString(
+		"| cause | what it means | what happens next | shown when it is the end |\n| --- | --- | --- | --- |\n",
+	)
+
 	for _, h := range Catalogue() {
 		fmt.Fprintf(&out, "| `%s` | %s | %s | `%s` |\n", h.Cause, h.Means, h.words(), h.Status)
 	}
+
 	return out.String()
 }
 
 // words says what happens next.
 func (h Handling) words() string {
 	var words string
+
 	switch h.Next {
 	case NextRetry:
 		words = "retried up to the job's `retry`"
@@ -68,9 +76,11 @@ func (h Handling) words() string {
 	case NextGiveUp:
 		words = "the job ends"
 	}
+
 	if h.Backoff {
 		words += ", with increasing delays"
 	}
+
 	return words
 }
 
@@ -78,6 +88,7 @@ func times(n int) string {
 	if n == 1 {
 		return "once"
 	}
+
 	return strconv.Itoa(n) + " times"
 }
 
@@ -85,9 +96,11 @@ func times(n int) string {
 func StatusTable() string {
 	var out strings.Builder
 	out.WriteString("| status | meaning | state |\n| --- | --- | --- |\n")
+
 	for _, w := range Words() {
 		fmt.Fprintf(&out, "| `%s` | %s | `%s` |\n", w.Status, w.Means, w.State)
 	}
+
 	return out.String()
 }
 
@@ -112,6 +125,7 @@ func Words() []Word {
 		Failed:     "failed for the cause in its reason and will not be retried",
 		Cancelled:  "was cancelled, or a job it depends on did not succeed",
 	}
+
 	var list []Word
 	seen := map[Status]bool{}
 	add := func(w Word) {
@@ -120,17 +134,21 @@ func Words() []Word {
 			list = append(list, w)
 		}
 	}
+
 	for _, s := range States() {
 		add(Word{stateStatus[s], s, means[s]})
+
 		if s != Failed {
 			continue
 		}
+
 		for _, h := range Catalogue() {
 			if h.Status != StatusCancelled {
 				add(Word{h.Status, s, "ended: " + meansOf(h.Status)})
 			}
 		}
 	}
+
 	return list
 }
 
@@ -142,5 +160,6 @@ func meansOf(s Status) string {
 			parts = append(parts, h.Means)
 		}
 	}
+
 	return strings.Join(parts, ", or ")
 }

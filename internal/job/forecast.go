@@ -21,14 +21,14 @@ type Forecast struct {
 	Covered   float64   `json:"covered,omitempty"` // share of intervals like this one into which the end fell
 	Checked   int       `json:"checked,omitempty"` // of how many that is a share
 	// Never is how likely the target is not reached, before the program ends by itself if it says when.
-	Never     float64     `json:"never,omitempty"`
-	Metric    string      `json:"metric,omitempty"` // whose curve it goes by
-	Source    string      `json:"source,omitempty"` // where that was heard
-	Done      float64     `json:"done,omitempty"`   // part of the work that is done, 0 to 1
+	Never     float64          `json:"never,omitempty"`
+	Metric    string           `json:"metric,omitempty"` // whose curve it goes by
+	Source    string           `json:"source,omitempty"` // where that was heard
+	Done      float64          `json:"done,omitempty"`   // part of the work that is done, 0 to 1
 	Methods   []MethodForecast `json:"methods,omitempty"`
-	Path      []id.Job    `json:"path,omitempty"` // of jobs that it needs, those that it waits for longest
-	Elsewhere []Elsewhere `json:"elsewhere,omitempty"`
-	Notices      []string    `json:"notices,omitempty"` // codes of what its owner has been told and still holds
+	Path      []id.Job         `json:"path,omitempty"` // of jobs that it needs, those that it waits for longest
+	Elsewhere []Elsewhere      `json:"elsewhere,omitempty"`
+	Notices   []string         `json:"notices,omitempty"` // codes of what its owner has been told and still holds
 }
 
 // Band is an estimate with its interval.

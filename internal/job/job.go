@@ -96,6 +96,7 @@ func (k *Rank) Whole() float64 {
 	if k.Share > 0 {
 		return k.Share
 	}
+
 	return float64(len(k.GPUs))
 }
 

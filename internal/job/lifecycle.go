@@ -41,8 +41,21 @@ const (
 var transitions = map[State]map[Event]State{
 	Pending:    {EventPlace: Starting, EventPause: Paused, EventCancel: Cancelled, EventFail: Failed},
 	Recovering: {EventPlace: Starting, EventPause: Paused, EventCancel: Cancelled, EventFail: Failed},
-	Starting:   {EventStart: Running, EventSucceed: Succeeded, EventRetry: Recovering, EventFail: Failed, EventPause: Pausing, EventCancel: Cancelling},
-	Running:    {EventSucceed: Succeeded, EventRetry: Recovering, EventFail: Failed, EventPause: Pausing, EventCancel: Cancelling},
+	Starting: {
+		EventStart:   Running,
+		EventSucceed: Succeeded,
+		EventRetry:   Recovering,
+		EventFail:    Failed,
+		EventPause:   Pausing,
+		EventCancel:  Cancelling,
+	},
+	Running: {
+		EventSucceed: Succeeded,
+		EventRetry:   Recovering,
+		EventFail:    Failed,
+		EventPause:   Pausing,
+		EventCancel:  Cancelling,
+	},
 	Pausing:    {EventStopped: Paused, EventSucceed: Succeeded, EventFail: Failed, EventCancel: Cancelling},
 	Paused:     {EventResume: Pending, EventCancel: Cancelled},
 	Cancelling: {EventStopped: Cancelled, EventSucceed: Succeeded, EventFail: Failed},
@@ -58,7 +71,17 @@ func States() []State {
 
 // Events lists every event.
 func Events() []Event {
-	return []Event{EventPlace, EventStart, EventSucceed, EventRetry, EventFail, EventPause, EventResume, EventCancel, EventStopped}
+	return []Event{
+		EventPlace,
+		EventStart,
+		EventSucceed,
+		EventRetry,
+		EventFail,
+		EventPause,
+		EventResume,
+		EventCancel,
+		EventStopped,
+	}
 }
 
 // Final reports whether a job in this state has ended.
@@ -78,6 +101,7 @@ func (s State) After(ev Event) (State, error) {
 	if !ok {
 		return s, fault.New(fault.Conflict, "job_state", "the job %s and cannot %s", stateClauses[s], eventClauses[ev])
 	}
+
 	return to, nil
 }
 
@@ -89,6 +113,7 @@ func (j *Job) After(ev Event) (State, error) {
 		return j.State, fault.New(fault.Conflict, "job_state", "job %s %s and cannot %s",
 			j.ID, stateClauses[j.State], eventClauses[ev])
 	}
+
 	return to, nil
 }
 
@@ -165,5 +190,6 @@ func (s RunState) After(ev RunEvent) (RunState, error) {
 	if !ok {
 		return s, fault.New(fault.Conflict, "run_state", "a run in state %s cannot %s", s, ev)
 	}
+
 	return to, nil
 }

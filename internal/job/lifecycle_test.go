@@ -28,6 +28,7 @@ func texts[T ~string](list []T) []string {
 	for _, v := range list {
 		out = append(out, string(v))
 	}
+
 	return out
 }
 
@@ -48,11 +49,13 @@ func walkPairs(t *testing.T, states, events []string, after after) map[string]bo
 					reached[to] = true
 				}
 			}
+
 			if _, err := after(s, "nonsense"); fault.KindOf(err) != fault.Conflict {
 				t.Fatalf("%s takes an event that is none: %v", s, err)
 			}
 		}
 	}
+
 	return reached
 }
 
@@ -69,6 +72,7 @@ func ends(states, events []string, after after, final func(string) bool) map[str
 			}
 		}
 	}
+
 	return can
 }
 
@@ -79,30 +83,41 @@ func TestLifeOfAJob(t *testing.T) {
 	reached := walkPairs(t, states, events, jobAfter)
 	can := ends(states, events, jobAfter, final)
 	finals := 0
+
 	for _, name := range states {
 		s := job.State(name)
 		if !reached[name] {
 			t.Errorf("%s is never reached", s)
 		}
+
 		if !can[name] {
 			t.Errorf("a job that is %s never ends", s)
 		}
+
 		if n := btoi(s.Final()) + btoi(s.Waiting()) + btoi(s.Live()) + btoi(s == job.Paused); n != 1 {
 			t.Errorf("%s is of %d of: ended, waiting, live, paused", s, n)
 		}
+
 		if s.Final() {
 			finals++
+
 			for _, ev := range events {
 				if to, err := jobAfter(name, ev); err == nil {
 					t.Errorf("a job that has %s goes on to %s by %s", s, to, ev)
 				}
 			}
+
 			continue
 		}
-		if to, err := s.After(job.EventCancel); s != job.Cancelling && (err != nil || to != job.Cancelling && to != job.Cancelled) {
+
+		if to, err := s.After(
+			job.EventCancel,
+		); s != job.Cancelling &&
+			(err != nil || to != job.Cancelling && to != job.Cancelled) {
 			t.Errorf("a job that is %s cannot be cancelled: %s, %v", s, to, err)
 		}
 	}
+
 	if finals != 3 {
 		t.Errorf("%d states are final, want 3", finals)
 	}
@@ -112,15 +127,21 @@ func TestLifeOfAJob(t *testing.T) {
 // job with a live run is doing, the run may end well or badly.
 func TestRunEndsWithTheJobsState(t *testing.T) {
 	t.Parallel()
+
 	for _, s := range job.States() {
 		for _, ev := range []job.Event{job.EventSucceed, job.EventFail} {
 			if to, err := s.After(ev); s.Live() && (err != nil || !to.Final()) {
 				t.Errorf("the run of a job that is %s ends by %s: %s, %v", s, ev, to, err)
 			}
 		}
-		if to, err := s.After(job.EventStopped); (err == nil) != (s == job.Pausing || s == job.Cancelling) || err == nil && to.Live() {
+
+		if to, err := s.After(
+			job.EventStopped,
+		); (err == nil) != (s == job.Pausing || s == job.Cancelling) ||
+			err == nil && to.Live() {
 			t.Errorf("the run of a job that is %s stops as asked: %s, %v", s, to, err)
 		}
+
 		if _, err := s.After(job.EventPlace); (err == nil) != s.Waiting() {
 			t.Errorf("a job that is %s is placed: %v", s, err)
 		}
@@ -131,6 +152,7 @@ func btoi(b bool) int {
 	if b {
 		return 1
 	}
+
 	return 0
 }
 
@@ -139,11 +161,13 @@ func TestLifeOfARun(t *testing.T) {
 	states, events := texts(job.RunStates()), texts(job.RunEvents())
 	final := func(s string) bool { return s == string(job.RunEnded) }
 	reached := walkPairs(t, states, events, runAfter)
+
 	can := ends(states, events, runAfter, final)
 	for _, s := range states {
 		if !reached[s] || !can[s] {
 			t.Errorf("%s is reached: %v, ends: %v", s, reached[s], can[s])
 		}
+
 		if _, err := runAfter(s, string(job.RunEnd)); (err == nil) == final(s) {
 			t.Errorf("a run that is %s ends: %v", s, err)
 		}
@@ -152,31 +176,51 @@ func TestLifeOfARun(t *testing.T) {
 
 func TestCatalogueHasEveryCauseOnce(t *testing.T) {
 	t.Parallel()
-	causes := []job.Cause{job.CauseUserCode, job.CauseHostOOM, job.CauseGPUOOM, job.CauseNodeLost, job.CauseSetupFailed, job.CauseImageFailed,
-		job.CauseDataFailed, job.CauseLaunchFailed, job.CauseCancelled, job.CauseTimedOut, job.CausePreempted, job.CauseNeedFailed}
+	causes := []job.Cause{
+		job.CauseUserCode,
+		job.CauseHostOOM,
+		job.CauseGPUOOM,
+		job.CauseNodeLost,
+		job.CauseSetupFailed,
+		job.CauseImageFailed,
+		job.CauseDataFailed,
+		job.CauseLaunchFailed,
+		job.CauseCancelled,
+		job.CauseTimedOut,
+		job.CausePreempted,
+		job.CauseNeedFailed,
+	}
+
 	lines := map[job.Cause]int{}
 	for _, h := range job.Catalogue() {
 		lines[h.Cause]++
+
 		if got, ok := job.HandlingOf(h.Cause); !ok || got != h {
 			t.Errorf("HandlingOf(%s) = %+v, want %+v", h.Cause, got, h)
 		}
+
 		if h.Means == "" || h.Status == "" {
 			t.Errorf("%s has no words: %+v", h.Cause, h)
 		}
+
 		limited := h.Next == job.NextElsewhere || h.Next == job.NextEscalate
 		if limited != (h.Limit > 0) {
 			t.Errorf("%s: %s at most %d times", h.Cause, h.Next, h.Limit)
 		}
 	}
+
 	for _, c := range causes {
 		if lines[c] != 1 {
 			t.Errorf("%s is in the catalogue %d times", c, lines[c])
 		}
+
 		delete(lines, c)
 	}
+
 	if len(lines) > 0 {
 		t.Errorf("causes that this test does not know: %v", lines)
 	}
+
 	if h, ok := job.HandlingOf(job.CauseNone); ok {
 		t.Errorf("no cause is handled as %+v", h)
 	}
@@ -189,22 +233,27 @@ func TestEveryStateHasAWord(t *testing.T) {
 		if _, twice := words[w.Status]; twice || w.Means == "" {
 			t.Errorf("%s: %+v", w.Status, w)
 		}
+
 		words[w.Status] = w
 	}
+
 	for _, s := range job.States() {
 		if w, ok := words[job.StatusOf(s, job.CauseNone)]; !ok || w.State != s {
 			t.Errorf("%s is shown as %q, which means %+v", s, job.StatusOf(s, job.CauseNone), w)
 		}
 	}
+
 	for _, h := range job.Catalogue() {
 		got := job.StatusOf(job.Failed, h.Cause)
 		if _, ok := words[got]; !ok || got != h.Status {
 			t.Errorf("a job that failed of %s is shown as %q", h.Cause, got)
 		}
+
 		if got := job.StatusOf(job.Running, h.Cause); got != job.StatusRunning {
 			t.Errorf("a job that runs after %s is shown as %q", h.Cause, got)
 		}
 	}
+
 	j := job.Job{State: job.Failed, Cause: job.CauseGPUOOM}
 	if got := j.Status(); got != job.StatusOutOfMemory {
 		t.Errorf("status = %s, want %s", got, job.StatusOutOfMemory)
@@ -213,6 +262,7 @@ func TestEveryStateHasAWord(t *testing.T) {
 
 func TestDiagramsShowTheTables(t *testing.T) {
 	t.Parallel()
+
 	for name, d := range map[string]struct {
 		text           string
 		states, events []string
@@ -228,21 +278,26 @@ func TestDiagramsShowTheTables(t *testing.T) {
 				arrows[head+": "+ev] = true
 			}
 		}
+
 		want := 1 + 1 // the heading and the begin
 		for _, s := range d.states {
 			out := 0
 			for _, ev := range d.events {
 				if to, err := d.after(s, ev); err == nil {
 					out++
+
 					if arrow := fmt.Sprintf("%s --> %s: %s", s, to, ev); !arrows[arrow] {
 						t.Errorf("%s: %q is not drawn", name, arrow)
 					}
 				}
 			}
-			if want += out; out == 0 {
+
+			want += out
+			if out == 0 {
 				want++
 			}
 		}
+
 		if len(arrows) != want {
 			t.Errorf("%s: %d arrows are drawn, want %d:\n%s", name, len(arrows), want, d.text)
 		}
@@ -262,9 +317,11 @@ func TestTablesOfTheDocumentation(t *testing.T) {
 			t.Errorf("the catalogue lacks %s in\n%s", want, table)
 		}
 	}
+
 	if got, want := strings.Count(table, "\n"), 2+len(job.Catalogue()); got != want {
 		t.Errorf("the catalogue has %d lines, want %d", got, want)
 	}
+
 	table = job.StatusTable()
 	for _, w := range job.Words() {
 		if !strings.Contains(table, fmt.Sprintf("| `%s` | %s | `%s` |\n", w.Status, w.Means, w.State)) {
@@ -279,6 +336,7 @@ func TestBackoffDoublesUpToItsMost(t *testing.T) {
 	for _, n := range []int{-1, 0, 1, 2, 3, 4, 5, 1 << 30} {
 		got = append(got, job.Duration(job.Backoff(n, 5e9, 30e9)).String())
 	}
+
 	if want := "5s 5s 5s 10s 20s 30s 30s 30s"; strings.Join(got, " ") != want {
 		t.Errorf("waits %v, want %s", got, want)
 	}

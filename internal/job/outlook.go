@@ -24,6 +24,7 @@ func (o *Outlook) Left() (float64, bool) {
 	if o.Speed == nil || o.Speed.Work <= 0 {
 		return 0, false
 	}
+
 	return max(o.Speed.Work-o.Done, 0), true
 }
 
@@ -34,21 +35,25 @@ func (o *Outlook) Takes(rate float64) (time.Duration, bool) {
 	if !known || rate <= 0 {
 		return 0, false
 	}
+
 	return time.Duration(o.Speed.Start) + Seconds(left/rate), true
 }
 
 // Declare replaces what was known of a job's speed by what its program says.
 func (o *Outlook) Declare(p *Progress) {
 	next := Speed{Work: p.Work, Rates: p.Rates}
+
 	if old := o.Speed; old != nil {
 		next.Start, next.Save = old.Start, old.Save
 		if next.Work == 0 {
 			next.Work = old.Work
 		}
+
 		if len(next.Rates) == 0 {
 			next.Rates = old.Rates
 		}
 	}
+
 	o.Speed = NewSpeed(next.Work, time.Duration(next.Start), time.Duration(next.Save), next.Rates...)
 }
 
@@ -59,6 +64,7 @@ func Seconds(s float64) time.Duration {
 	if s < most {
 		return time.Duration(s)
 	}
+
 	return 1<<63 - 1
 }
 

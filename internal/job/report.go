@@ -27,6 +27,7 @@ func (rep *RankReport) Of(run *Run, node id.Node) *Rank {
 	if rep.Rank < 0 || rep.Rank >= len(run.Ranks) || run.Ranks[rep.Rank].Node != node {
 		return nil
 	}
+
 	return &run.Ranks[rep.Rank]
 }
 
@@ -53,9 +54,11 @@ func (rep *RankReport) Take(k *Rank, now time.Time) RankStep {
 		k.Reason = rep.Reason // how far its preparation is
 		return RankPreparing
 	}
+
 	if rankOrder[rep.State] <= rankOrder[k.State] {
 		return RankUnchanged
 	}
+
 	switch rep.State {
 	case RunPreparing:
 		k.State, k.Reason = RunPreparing, rep.Reason
@@ -64,29 +67,39 @@ func (rep *RankReport) Take(k *Rank, now time.Time) RankStep {
 		if rep.State == RunStopping && rep.Started.IsZero() {
 			return RankUnchanged // stopped before it began: its end will be reported
 		}
+
 		k.State, k.Started, k.Reason = RunRunning, rep.Started, ""
 		if k.Started.IsZero() {
 			k.Started = now
 		}
+
 		return RankRunning
 	case RunEnded:
 		return RankEnded
 	case RunOrdered:
 	}
+
 	return RankUnchanged
 }
 
 // End records the end of a rank. A cause that the catalogue does not know counts as the
 // program's own failure, unless it was told to stop: its exit is the answer then.
 func (rep *RankReport) End(k *Rank, now time.Time) {
-	k.State, k.Ended, k.ExitCode, k.Signal = RunEnded, rep.Ended, rep.ExitCode, rep.Signal
-	k.Cause, k.Reason, k.Signalled = rep.Cause, rep.Reason, rep.Signalled
+	k.State = RunEnded
+	k.Ended = rep.Ended
+	k.ExitCode = rep.ExitCode
+	k.Signal = rep.Signal
+	k.Cause = rep.Cause
+	k.Reason = rep.Reason
+	k.Signalled = rep.Signalled
 	if k.Ended.IsZero() {
 		k.Ended = now
 	}
+
 	if k.Cause == CauseCancelled { // the agent's word for: stopped as told
 		k.Cause, k.Signalled = CauseNone, true
 	}
+
 	if _, known := HandlingOf(k.Cause); !known {
 		k.Cause = CauseNone
 		if !k.Signalled && (k.ExitCode != 0 || k.Signal != "") {

@@ -18,26 +18,32 @@ func at(minutes int) time.Time { return start.Add(time.Duration(minutes) * time.
 func TestReportsThatAreNotFurtherChangeNothing(t *testing.T) {
 	t.Parallel()
 	states := []job.RunState{job.RunOrdered, job.RunPreparing, job.RunRunning, job.RunEnded}
+
 	steps := []job.RankStep{job.RankUnchanged, job.RankPreparing, job.RankRunning, job.RankEnded}
 	for _, known := range job.RunStates() {
 		if known == job.RunStopping {
 			continue // a rank that was told to stop runs until it has ended
 		}
+
 		for _, told := range job.RunStates() {
 			k := job.Rank{State: known}
 			rep := job.RankReport{State: told, Started: at(1)}
+
 			further := told
 			if told == job.RunStopping {
 				further = job.RunRunning
 			}
+
 			want := job.RankUnchanged
 			if far := slices.Index(states, further); far > slices.Index(states, known) {
 				want = steps[far]
 			}
+
 			got := rep.Take(&k, at(2))
 			if got != want {
 				t.Errorf("a rank that is %s and told to be %s: step %d, want %d", known, told, got, want)
 			}
+
 			if got == job.RankUnchanged && k.State != known {
 				t.Errorf("a rank that is %s and told to be %s is %s", known, told, k.State)
 			}
@@ -47,6 +53,7 @@ func TestReportsThatAreNotFurtherChangeNothing(t *testing.T) {
 
 func TestWhatARankSaysOfItsStart(t *testing.T) {
 	t.Parallel()
+
 	for _, c := range []struct {
 		name  string
 		rank  job.Rank
@@ -73,9 +80,11 @@ func TestWhatARankSaysOfItsStart(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
+
 			if got := c.rep.Take(&c.rank, at(2)); got != c.step {
 				t.Errorf("step %d, want %d", got, c.step)
 			}
+
 			if diff := cmp.Diff(c.after, c.rank); diff != "" {
 				t.Errorf("the rank:\n%s", diff)
 			}
@@ -85,6 +94,7 @@ func TestWhatARankSaysOfItsStart(t *testing.T) {
 
 func TestTheCauseOfAnEnd(t *testing.T) {
 	t.Parallel()
+
 	for _, c := range []struct {
 		name      string
 		rep       job.RankReport
@@ -117,17 +127,21 @@ func TestARunBeginsWhenTheLastRankDoes(t *testing.T) {
 	if run.Begin(at(1)) {
 		t.Error("it began with one of two ranks")
 	}
+
 	run.Ranks[1].Started = at(2)
 	if !run.Begin(at(2)) || run.State != job.RunRunning || !run.Started.Equal(at(2)) {
 		t.Errorf("with both it is %s since %s", run.State, run.Started)
 	}
+
 	if run.Begin(at(3)) {
 		t.Error("it began twice")
 	}
+
 	run.Ranks[0].State = job.RunEnded
 	if run.Over() {
 		t.Error("it is over with one of two ranks")
 	}
+
 	run.Ranks[1].State = job.RunEnded
 	if !run.Over() {
 		t.Error("it is not over")

@@ -103,6 +103,7 @@ func (k GPUKind) String() string {
 	if k.Memory == 0 {
 		return k.Model
 	}
+
 	return k.Model + ":" + k.Memory.String()
 }
 
@@ -114,9 +115,11 @@ func (k GPUKind) MarshalText() ([]byte, error) { return []byte(k.String()), nil 
 func (k *GPUKind) UnmarshalText(text []byte) error {
 	model, memory, ok := strings.Cut(string(text), ":")
 	*k = GPUKind{Model: model}
+
 	if !ok {
 		return nil
 	}
+
 	return k.Memory.UnmarshalText([]byte(memory))
 }
 
@@ -132,12 +135,14 @@ func (k GPUKind) Matches(model string, memory Bytes) bool {
 			return false
 		}
 	}
+
 	wanted := words(k.Model)
 	for _, w := range words(model) {
 		if len(wanted) > 0 && strings.EqualFold(w, wanted[0]) {
 			wanted = wanted[1:]
 		}
 	}
+
 	return len(wanted) == 0
 }
 

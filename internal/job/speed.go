@@ -40,10 +40,13 @@ func NewSpeed(work float64, start, save time.Duration, rates ...Rate) *Speed {
 // UnmarshalJSON reads what was stored.
 func (s *Speed) UnmarshalJSON(text []byte) error {
 	type plain Speed
+
 	if err := json.Unmarshal(text, (*plain)(s)); err != nil {
 		return err
 	}
+
 	s.prepare()
+
 	return nil
 }
 
@@ -52,6 +55,7 @@ func (s *Speed) Equal(o *Speed) bool {
 	if s == nil || o == nil {
 		return s == o
 	}
+
 	return s.Work == o.Work && s.Start == o.Start && s.Save == o.Save && slices.Equal(s.Rates, o.Rates)
 }
 
@@ -60,10 +64,12 @@ func (s *Speed) Kinds() []string {
 	if s == nil {
 		return nil
 	}
+
 	kinds := make([]string, len(s.curves))
 	for i, c := range s.curves {
 		kinds[i] = c.Kind
 	}
+
 	return kinds
 }
 
@@ -73,11 +79,13 @@ func (s *Speed) On(model string, memory Bytes) *Curve {
 	if s == nil {
 		return nil
 	}
+
 	for _, c := range s.curves {
 		if c.Kind == "" || c.Kind == model || c.kind.Matches(model, memory) {
 			return c
 		}
 	}
+
 	return nil
 }
 
@@ -88,11 +96,14 @@ func (s *Speed) prepare() {
 		if slices.ContainsFunc(s.curves, func(c *Curve) bool { return c.Kind == r.GPU }) {
 			continue
 		}
+
 		c := &Curve{Kind: r.GPU}
+
 		// A kind that cannot be read matches by its text alone.
 		if c.kind.UnmarshalText([]byte(r.GPU)) != nil {
 			c.kind = GPUKind{Model: r.GPU}
 		}
+
 		var together, spread []Rate
 		for _, o := range s.Rates {
 			switch {
@@ -105,6 +116,7 @@ func (s *Speed) prepare() {
 				together = append(together, o)
 			}
 		}
+
 		slices.SortStableFunc(c.parts, func(a, b Part) int { return cmp.Compare(a.Share, b.Share) })
 		c.together, c.spread = draw(together), draw(spread)
 		s.curves = append(s.curves, c)
@@ -132,15 +144,19 @@ func draw(points []Rate) line {
 			l.points[n-1] = p
 			continue
 		}
+
 		l.points = append(l.points, p)
 	}
+
 	if len(points) > 0 {
 		rates := make([]float64, min(l.most(), few)+1)
 		for n := range rates {
 			rates[n] = l.at(n)
 		}
+
 		l.rates = rates
 	}
+
 	return l
 }
 
@@ -156,6 +172,7 @@ func (l *line) at(gpus int) float64 {
 	if gpus >= l.most() {
 		return l.points[len(l.points)-1].PerSecond
 	}
+
 	i, found := slices.BinarySearchFunc(l.points, gpus, func(p Rate, n int) int { return p.GPUs - n })
 	switch {
 	case found:
@@ -163,7 +180,9 @@ func (l *line) at(gpus int) float64 {
 	case i == 0:
 		return 0
 	}
+
 	from, to := l.points[i-1], l.points[i]
+
 	return from.PerSecond + (to.PerSecond-from.PerSecond)*float64(gpus-from.GPUs)/float64(to.GPUs-from.GPUs)
 }
 
@@ -183,6 +202,7 @@ func (c *Curve) Parts() []Part {
 	if c == nil {
 		return nil
 	}
+
 	return c.parts
 }
 
@@ -193,6 +213,7 @@ func (c *Curve) OnPart(share float64) float64 {
 			return p.PerSecond
 		}
 	}
+
 	return 0
 }
 
@@ -203,13 +224,16 @@ func (c *Curve) Rate(gpus, nodes int) float64 {
 	if c == nil || gpus < 0 {
 		return 0
 	}
+
 	l := &c.together
 	if len(c.spread.points) > 0 && (len(l.points) == 0 || nodes > 1 && gpus >= c.spread.least()) {
 		l = &c.spread
 	}
+
 	if len(l.points) == 0 {
 		return 0
 	}
+
 	return l.at(gpus)
 }
 
@@ -223,6 +247,7 @@ func (c *Curve) Least() int {
 	case len(c.spread.points) == 0:
 		return c.together.least()
 	}
+
 	return min(c.together.least(), c.spread.least())
 }
 
@@ -232,9 +257,11 @@ func (c *Curve) Most() int {
 	if c != nil && len(c.together.points) > 0 {
 		most = c.together.most()
 	}
+
 	if c != nil && len(c.spread.points) > 0 {
 		most = max(most, c.spread.most())
 	}
+
 	return most
 }
 
@@ -243,12 +270,14 @@ func (c *Curve) Best() float64 {
 	if c == nil {
 		return 0
 	}
+
 	best := 0.0
 	for _, l := range [][]Rate{c.together.points, c.spread.points} {
 		for _, p := range l {
 			best = math.Max(best, p.PerSecond)
 		}
 	}
+
 	return best
 }
 
@@ -265,6 +294,7 @@ func (s *Speed) Learned(seen Rate) *Speed {
 	} else {
 		rates[at].PerSecond = (rates[at].PerSecond + seen.PerSecond) / 2
 	}
+
 	return NewSpeed(s.Work, time.Duration(s.Start), time.Duration(s.Save), rates...)
 }
 

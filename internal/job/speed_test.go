@@ -13,10 +13,27 @@ import (
 
 func TestSpeedIsReadOffTheCurveOfTheGPU(t *testing.T) {
 	t.Parallel()
-	s := job.NewSpeed(1000, 20*time.Second, 5*time.Second,
-		job.Rate{GPU: "A100", GPUs: 2, PerSecond: 10}, job.Rate{GPU: "A100", GPUs: 4, PerSecond: 18}, job.Rate{GPU: "A100", GPUs: 8, PerSecond: 30},
-		job.Rate{GPU: "A100", GPUs: 4, Spread: true, PerSecond: 12}, job.Rate{GPU: "A100", GPUs: 16, Spread: true, PerSecond: 36},
-		job.Rate{GPU: "T4", GPUs: 1, PerSecond: 1})
+	s := job.NewSpeed(
+		1000,
+		20*time.Second,
+		5*time.Second,
+		job.Rate{
+			GPU:       "A100",
+			GPUs:      2,
+			PerSecond: 10,
+		},
+		job.Rate{GPU: "A100", GPUs: 4, PerSecond: 18},
+		job.Rate{GPU: "A100", GPUs: 8, PerSecond: 30},
+		job.Rate{
+			GPU:       "A100",
+			GPUs:      4,
+			Spread:    true,
+			PerSecond: 12,
+		},
+		job.Rate{GPU: "A100", GPUs: 16, Spread: true, PerSecond: 36},
+		job.Rate{GPU: "T4", GPUs: 1, PerSecond: 1},
+	)
+
 	for _, tc := range []struct {
 		name, model string
 		gpus, nodes int
@@ -35,6 +52,7 @@ func TestSpeedIsReadOffTheCurveOfTheGPU(t *testing.T) {
 			t.Errorf("%s: %d GPUs of %s on %d nodes do %g a second, want %g", tc.name, tc.gpus, tc.model, tc.nodes, got, tc.want)
 		}
 	}
+
 	c := s.On("A100", 0)
 	if c.Least() != 2 || c.Most() != 16 || c.Best() != 36 {
 		t.Errorf("the curve goes from %d to %d, best %g; want 2 to 16, best 36", c.Least(), c.Most(), c.Best())
@@ -48,6 +66,7 @@ func TestSpeedComesBackFromTheStore(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	var back job.Speed
 	if err := json.Unmarshal(text, &back); err != nil || !back.Equal(s) || back.On("T4", 0).Rate(1, 1) != 2 {
 		t.Errorf("%s came back as %+v, %v", text, back, err)
@@ -61,6 +80,7 @@ func TestWhatIsSeenMovesTheCurveHalfWay(t *testing.T) {
 	if c := l.On("T4", 0); c.Rate(1, 1) != 3 || c.Rate(2, 1) != 5 {
 		t.Errorf("it does %g on one and %g on two, want 3 and 5", c.Rate(1, 1), c.Rate(2, 1))
 	}
+
 	if s.On("T4", 0).Rate(1, 1) != 2 {
 		t.Error("learning changed the speed it came from")
 	}
@@ -76,6 +96,7 @@ func TestACurveNeverLeavesItsPoints(t *testing.T) {
 			least, most = math.Min(least, r.PerSecond), math.Max(most, r.PerSecond)
 			rates = append(rates, r)
 		}
+
 		c := job.NewSpeed(1, 0, 0, rates...).On("any", 0)
 		for n := range 60 {
 			switch got := c.Rate(n, 1); {
@@ -94,12 +115,15 @@ func TestOutlookTakesTheStartIntoAccount(t *testing.T) {
 	if d, known := o.Takes(2); !known || d != time.Minute {
 		t.Errorf("60 units at 2 a second take %v, %v; want a minute with the start", d, known)
 	}
+
 	if _, known := o.Takes(0); known {
 		t.Error("a job that does nothing is said to end")
 	}
+
 	if _, known := (&job.Outlook{}).Takes(2); known {
 		t.Error("a job of unknown work is said to end")
 	}
+
 	if job.Seconds(1e300) != 1<<63-1 {
 		t.Error("a time without end is not the longest there is")
 	}

@@ -51,12 +51,15 @@ func ParseBytes(s string) (Bytes, error) {
 		if !ok {
 			continue
 		}
+
 		f, err := parsePlain(number)
 		if err != nil || f*float64(u.size) >= math.MaxInt64 {
 			break
 		}
+
 		return Bytes(math.Round(f * float64(u.size))), nil
 	}
+
 	return 0, unitError("a memory size", s, "write a number and a unit, e.g. 24GB or 512MB")
 }
 
@@ -68,6 +71,7 @@ func parsePlain(s string) (float64, error) {
 			return 0, strconv.ErrSyntax
 		}
 	}
+
 	return strconv.ParseFloat(s, 64)
 }
 
@@ -81,6 +85,7 @@ func (b Bytes) String() string {
 			return strconv.FormatInt(int64(b/u.size), 10) + u.name
 		}
 	}
+
 	return strconv.FormatInt(int64(b), 10) + "B"
 }
 
@@ -95,6 +100,7 @@ func (b Bytes) Short() string {
 			return strings.TrimSuffix(s, ".0") + u.name
 		}
 	}
+
 	return b.String()
 }
 
@@ -117,24 +123,30 @@ func ParseDuration(s string) (Duration, error) {
 	if rest == "" {
 		return 0, badDuration(s)
 	}
+
 	var total Duration
+
 	for rest != "" {
 		n := strings.IndexFunc(rest, func(c rune) bool { return (c < '0' || c > '9') && c != '.' })
 		if n <= 0 {
 			return 0, badDuration(s)
 		}
+
 		f, err := parsePlain(rest[:n])
 		if err != nil {
 			return 0, badDuration(s)
 		}
+
 		size, after, ok := cutTimeUnit(rest[n:])
 		if !ok || f*float64(size)+float64(total) >= math.MaxInt64 {
 			return 0, badDuration(s)
 		}
+
 		whole, part := math.Modf(f) // converted separately, so that long durations stay exact
 		total += Duration(whole)*Duration(size) + Duration(math.Round(part*float64(size)))
 		rest = after
 	}
+
 	return total, nil
 }
 
@@ -149,6 +161,7 @@ func cutTimeUnit(s string) (size time.Duration, after string, ok bool) {
 			return u.size, after, true
 		}
 	}
+
 	return 0, "", false
 }
 
@@ -164,7 +177,9 @@ func (d Duration) String() string {
 	if d == 0 {
 		return "0s"
 	}
+
 	var out strings.Builder
+
 	rest := time.Duration(d)
 	for _, u := range []struct {
 		name string
@@ -175,9 +190,11 @@ func (d Duration) String() string {
 			rest -= n * u.size
 		}
 	}
+
 	if ms := rest.Milliseconds(); ms > 0 || out.Len() == 0 { // less than a millisecond is shown as 0ms
 		out.WriteString(strconv.FormatInt(ms, 10) + "ms")
 	}
+
 	return out.String()
 }
 
@@ -200,6 +217,7 @@ func ParseMoney(s string) (Money, error) {
 	if err != nil || f >= math.MaxInt64/1e6 {
 		return 0, unitError("an amount of money", s, "write it as $40 or $1.25")
 	}
+
 	return Money(math.Round(f * 1e6)), nil
 }
 
@@ -228,15 +246,19 @@ func ParseRange(s string) (Range, error) {
 	if n, ok := strings.CutSuffix(text, "+"); ok {
 		text = n + ".."
 	}
+
 	lo, hi, isRange := strings.Cut(text, "..")
 	lo, hi = strings.TrimSpace(lo), strings.TrimSpace(hi)
 	if !isRange {
 		hi = lo
 	}
+
 	if lo == "" && hi == "" {
 		return Range{}, badRange(s)
 	}
+
 	r := Range{Min: 1}
+
 	var err error
 	if lo != "" {
 		r.Min, err = parseCount(lo)
@@ -244,6 +266,7 @@ func ParseRange(s string) (Range, error) {
 			return Range{}, badRange(s)
 		}
 	}
+
 	if hi != "" {
 		r.Max, err = parseCount(hi)
 		if err != nil {
@@ -253,6 +276,7 @@ func ParseRange(s string) (Range, error) {
 			return Range{}, unitError("a range", s, "the first number must not be greater than the second")
 		}
 	}
+
 	return r, nil
 }
 
@@ -275,6 +299,7 @@ func (r Range) String() string {
 	case r.Min == r.Max:
 		return strconv.Itoa(r.Min)
 	}
+
 	return strconv.Itoa(r.Min) + ".." + strconv.Itoa(r.Max)
 }
 
@@ -298,15 +323,18 @@ func ParseByteRange(s string) (ByteRange, error) {
 	lo, hi = strings.TrimSpace(lo), strings.TrimSpace(hi)
 	var r ByteRange
 	var err error
+
 	if lo == "" && hi == "" {
 		return r, unitError("a range of memory sizes", s, "write it as 24GB.. or 24GB..80GB")
 	}
+
 	if lo != "" {
 		r.Min, err = ParseBytes(lo)
 		if err != nil {
 			return ByteRange{}, err
 		}
 	}
+
 	if hi != "" {
 		r.Max, err = ParseBytes(hi)
 		if err != nil {
@@ -316,6 +344,7 @@ func ParseByteRange(s string) (ByteRange, error) {
 			return ByteRange{}, unitError("a range", s, "the first size must not be greater than the second")
 		}
 	}
+
 	return r, nil
 }
 
@@ -324,6 +353,7 @@ func (r ByteRange) String() string {
 	if r.Max == 0 {
 		return r.Min.String() + ".."
 	}
+
 	return r.Min.String() + ".." + r.Max.String()
 }
 
@@ -346,6 +376,7 @@ func ParseCPUs(s string) (CPUs, error) {
 	if err != nil || f > 1e6 {
 		return 0, unitError("a number of CPUs", s, "write it as 8 or 0.5")
 	}
+
 	return CPUs(math.Round(f * 1000)), nil
 }
 

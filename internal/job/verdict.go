@@ -11,10 +11,12 @@ func (r *Run) Verdict() (Cause, *Rank) {
 	for i := range r.Ranks {
 		k := &r.Ranks[i]
 		signalled = signalled || k.Signalled
+
 		if k.Cause != CauseNone && !k.Signalled && (first == nil || k.Ended.Before(first.Ended)) {
 			first = k
 		}
 	}
+
 	switch {
 	case first != nil && (r.StopFor == CauseNone || r.StopFor == first.Cause):
 		return first.Cause, first
@@ -28,6 +30,7 @@ func (r *Run) Verdict() (Cause, *Rank) {
 		k := r.signalledRank()
 		return k.Unasked(), k
 	}
+
 	return CauseNone, &r.Ranks[0]
 }
 
@@ -39,6 +42,7 @@ func (r *Run) signalledRank() *Rank {
 			found = k
 		}
 	}
+
 	return found
 }
 
@@ -47,6 +51,7 @@ func (k *Rank) Unasked() Cause {
 	if k.Cause == CauseNone {
 		return CausePreempted
 	}
+
 	return k.Cause
 }
 
@@ -56,6 +61,7 @@ func (r *Run) allStarted() bool {
 			return false
 		}
 	}
+
 	return true
 }
 
@@ -64,6 +70,7 @@ func (k *Rank) Describe(c Cause) string {
 	if k.Reason != "" && k.Cause == c { // the rank's own story
 		return k.Reason
 	}
+
 	h, _ := HandlingOf(c)
 	switch {
 	case c == CauseUserCode && k.Signal != "":
@@ -73,5 +80,6 @@ func (k *Rank) Describe(c Cause) string {
 	case c == CauseNodeLost || c == CauseLaunchFailed:
 		return h.Means + ": " + string(k.Node)
 	}
+
 	return h.Means
 }

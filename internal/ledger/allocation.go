@@ -26,6 +26,7 @@ func HolderOf(h *fleet.Hold, project id.Project) Holder {
 	if h.Share > 0 {
 		holder.Share = milli(h.Share)
 	}
+
 	return holder
 }
 
@@ -49,6 +50,7 @@ func StatusOf(n *fleet.Node, foreign uint64, l *fleet.Lease) Status {
 			s.Error |= 1 << g.Index
 		}
 	}
+
 	switch {
 	case l != nil && (l.State == fleet.LeaseReleasing || l.State.Final()):
 		s.Rest = Releasing
@@ -59,6 +61,7 @@ func StatusOf(n *fleet.Node, foreign uint64, l *fleet.Lease) Status {
 	case n.Cordoned:
 		s.Rest = Cordoned
 	}
+
 	return s
 }
 
@@ -88,10 +91,12 @@ func (l *allocation) compute(gpus uint64, cpus job.CPUs, s *Status, holders []Ho
 	l.shares = l.shares[:0]
 	var wholes, some uint64
 	cpuRuns := int64(0) // weight of runs without GPUs
+
 	for i := range holders {
 		h := &holders[i]
 		mine := h.GPUs & gpus
 		some |= mine
+
 		of := share{account: Use, holder: i, busy: true}
 		switch {
 		case mine == 0:
@@ -104,25 +109,31 @@ func (l *allocation) compute(gpus uint64, cpus job.CPUs, s *Status, holders []Ho
 			of.gpus = 1000 * count(mine)
 			of.weight = of.gpus
 		}
+
 		l.shares = append(l.shares, of)
 	}
+
 	l.inUse, l.powerOff = len(holders) > 0, s.PowerOff
 	l.busy = l.inUse
+
 	if gpus == 0 {
 		l.gpusUsed = min(len(holders), 1)
 		l.addRest(s.Rest, 0, int64(cpus)-cpuRuns)
 		return
 	}
+
 	broken := gpus & s.Error
 	foreign := gpus & s.Foreign &^ broken
 	l.gpusUsed = int(count(some | foreign))
 	if rest := unallocated(broken, wholes, holders); rest > 0 {
 		l.shares = append(l.shares, share{account: Error, holder: -1, gpus: rest, weight: rest})
 	}
+
 	if rest := unallocated(foreign, wholes, holders); rest > 0 {
 		l.shares = append(l.shares, share{account: Foreign, holder: -1, gpus: rest, weight: rest, busy: true})
 		l.busy = true
 	}
+
 	rest := unallocated(gpus&^broken&^foreign, wholes, holders)
 	l.addRest(s.Rest, rest, rest-cpuRuns)
 }
@@ -133,9 +144,11 @@ func (l *allocation) addRest(account Account, gpus, weight int64) {
 	if len(l.shares) == 0 {
 		weight = max(weight, 1) // a node of which nothing is known is still somebody's
 	}
+
 	if gpus == 0 && weight == 0 {
 		return
 	}
+
 	l.shares = append(l.shares, share{account: account, holder: -1, gpus: gpus, weight: weight})
 }
 
@@ -146,11 +159,13 @@ func unallocated(set, wholes uint64, holders []Holder) int64 {
 	if rest == 0 {
 		return 0
 	}
+
 	for i := range holders {
 		if h := &holders[i]; h.Share > 0 && h.GPUs&set != 0 {
 			rest -= h.Share
 		}
 	}
+
 	return max(rest, 0)
 }
 
@@ -161,6 +176,7 @@ func cpuWeight(mine job.CPUs, gpus uint64, all job.CPUs) int64 {
 	if gpus != 0 && all > 0 {
 		weight = scale(1000*count(gpus), weight, int64(all))
 	}
+
 	return max(weight, 1)
 }
 
@@ -175,6 +191,7 @@ func (l *allocation) weights(nodes, gpus, all, users []int64) {
 		if l.inUse == (of.holder >= 0) {
 			nodes[i] = of.weight
 		}
+
 		if of.busy {
 			users[i] = of.weight
 		}
@@ -186,11 +203,13 @@ func equalHolders(known, reported []Holder) bool {
 	if len(known) != len(reported) {
 		return false
 	}
+
 	for i := range reported {
 		at, ok := slices.BinarySearchFunc(known, reported[i], byRun)
 		if !ok || known[at] != reported[i] {
 			return false
 		}
 	}
+
 	return true
 }

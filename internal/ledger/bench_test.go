@@ -20,17 +20,20 @@ func BenchmarkChange(b *testing.B) {
 		nodes[i] = newNode(fmt.Sprint("n", i), fleet.Reserved, 8)
 		meters[i] = ledger.NewMeter(nodes[i], prices, nil, monday)
 	}
+
 	var holders [2][]ledger.Holder
 	for i := range 8 {
 		h := gpus(i+1, "ann", 3<<(i%4*2))
 		h.Project = id.Project("vision")
 		holders[i/4] = append(holders[i/4], h)
 	}
+
 	idle := ledger.Status{Rest: ledger.Idle}
 	var books []ledger.Posting
 	now := monday
 	round := 0
 	b.ReportAllocs()
+
 	for b.Loop() {
 		now = now.Add(time.Minute)
 		books = books[:0]
@@ -38,8 +41,10 @@ func BenchmarkChange(b *testing.B) {
 			books = m.Change(books, now, nodes[i], prices, nil)
 			books = m.Set(books, now, idle, holders[round%2])
 		}
+
 		round++
 	}
+
 	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/float64(len(meters)), "ns/node")
 }
 
@@ -49,15 +54,30 @@ func BenchmarkSum(b *testing.B) {
 	for hour := range 24 {
 		for n := range 1000 {
 			from := monday.Add(time.Duration(hour) * time.Hour)
-			books = append(books,
-				stretch(fmt.Sprint(n), fmt.Sprint("u", n%50), ledger.Use, from, time.Hour), stretch(fmt.Sprint(n), "", ledger.Idle, from, time.Hour))
+			books = append(
+				books,
+				stretch(
+					fmt.Sprint(n),
+					fmt.Sprint("u", n%50),
+					ledger.Use,
+					from,
+					time.Hour,
+				),
+				stretch(fmt.Sprint(n), "", ledger.Idle, from, time.Hour),
+			)
 		}
 	}
+
 	b.ReportAllocs()
+
 	for b.Loop() {
-		if _, err := ledger.Sum(each(books), ledger.Query{Group: []ledger.Key{ledger.ByResearcher, ledger.ByClass}}); err != nil {
+		if _, err := ledger.Sum(
+			each(books),
+			ledger.Query{Group: []ledger.Key{ledger.ByResearcher, ledger.ByClass}},
+		); err != nil {
 			b.Fatal(err)
 		}
 	}
+
 	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/float64(len(books)), "ns/posting")
 }

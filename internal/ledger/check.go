@@ -33,36 +33,45 @@ func Check(postings iter.Seq[*Posting], nodes []NodeRecord, from, to time.Time) 
 	if err != nil {
 		return err
 	}
+
 	byPayer, err := NewSummary(Query{From: from, To: to, Group: []Key{ByResearcher, ByAccount}})
 	if err != nil {
 		return err
 	}
+
 	for p := range postings {
 		if err := p.check(); err != nil {
 			return err
 		}
+
 		byNode.Add(p)
 		byPayer.Add(p)
 	}
+
 	sums, err := byNode.Report()
 	if err != nil {
 		return err
 	}
+
 	payers, err := byPayer.Report()
 	if err != nil {
 		return err
 	}
+
 	all, err := checkNodes(sums, nodes)
 	if err != nil {
 		return err
 	}
+
 	var paid vector
 	for i := range payers.Rows {
 		paid, _ = paid.plus(payers.Rows[i].vector())
 	}
+
 	if paid != all {
 		return unbalanced("all nodes", paid.amounts(), all.amounts())
 	}
+
 	return nil
 }
 
@@ -73,6 +82,7 @@ func checkNodes(sums *Report, nodes []NodeRecord) (all vector, err error) {
 	for i := range sums.Rows {
 		posted[id.Node(sums.Rows[i].Keys[0])] = sums.Rows[i].vector()
 	}
+
 	for i := range nodes {
 		n := &nodes[i]
 		got := posted[n.Node]
@@ -83,28 +93,40 @@ func checkNodes(sums *Report, nodes []NodeRecord) (all vector, err error) {
 			want[inNodeTime] += ms
 			want[inGPUTime] += ms * int64(p.GPUs)
 		}
+
 		if n.Read != nil && sums.From.IsZero() && sums.To.IsZero() {
 			read := n.Read.vector()
 			want[inNodeCost], want[inEnergyCost], want[inEnergy] = read[inNodeCost], read[inEnergyCost], read[inEnergy]
 		}
+
 		if got != want {
 			return all, unbalanced("node "+string(n.Node), got.amounts(), want.amounts())
 		}
+
 		all, _ = all.plus(want)
 		delete(posted, n.Node)
 	}
+
 	for node := range posted {
 		if posted[node] == (vector{}) {
 			delete(posted, node)
 		}
 	}
+
 	if len(posted) > 0 {
 		names := make([]id.Node, 0, len(posted))
 		for node := range posted {
 			names = append(names, node)
 		}
-		return all, fault.New(fault.Internal, "ledger_unbalanced", "the ledger does not balance: postings of node %q, which did not exist", slices.Min(names))
+
+		return all, fault.New(
+			fault.Internal,
+			"ledger_unbalanced",
+			"the ledger does not balance: postings of node %q, which did not exist",
+			slices.Min(names),
+		)
 	}
+
 	return all, nil
 }
 
@@ -114,9 +136,11 @@ func overlap(p Present, from, to time.Time) int64 {
 	if begin.Before(from) {
 		begin = from
 	}
+
 	if !to.IsZero() && to.Before(end) {
 		end = to
 	}
+
 	return millis(end.Sub(begin))
 }
 
@@ -134,18 +158,34 @@ func (p *Posting) check() error {
 	case p.From.Equal(p.To) && (p.NodeTime != 0 || p.GPUTime != 0):
 		return p.wrong("has time but no duration")
 	}
+
 	for _, x := range p.vector() {
 		if x < 0 {
 			return p.wrong("has a negative amount")
 		}
 	}
+
 	return nil
 }
 
 func (p *Posting) wrong(what string) error {
-	return fault.New(fault.Internal, "ledger_unbalanced", "the ledger does not balance: posting %d of node %s %s", p.Seq, p.Node, what)
+	return fault.New(
+		fault.Internal,
+		"ledger_unbalanced",
+		"the ledger does not balance: posting %d of node %s %s",
+		p.Seq,
+		p.Node,
+		what,
+	)
 }
 
 func unbalanced(whose string, got, want Amounts) error {
-	return fault.New(fault.Internal, "ledger_unbalanced", "the ledger does not balance: %s: posted %+v, metered %+v", whose, got, want)
+	return fault.New(
+		fault.Internal,
+		"ledger_unbalanced",
+		"the ledger does not balance: %s: posted %+v, metered %+v",
+		whose,
+		got,
+		want,
+	)
 }

@@ -27,11 +27,14 @@ func (r *Report) WriteCSV(w io.Writer) error {
 	for _, k := range r.Group {
 		head = append(head, string(k))
 	}
+
 	out.row(append(head, amountColumns...))
+
 	for i := range r.Rows {
 		row := &r.Rows[i]
 		out.row(slices.Concat(row.Keys, row.columns()))
 	}
+
 	return out.end()
 }
 
@@ -39,34 +42,96 @@ func (r *Report) WriteCSV(w io.Writer) error {
 // front and a line of names of its own.
 func (u *Usage) WriteCSV(w io.Writer) error {
 	out := newTable(w)
-	out.row([]string{"group", "class", "node", "busy_node_seconds", "available_node_seconds", "node_rate", "busy_gpu_seconds", "available_gpu_seconds", "gpu_rate"})
+	out.row(
+		[]string{
+			"group",
+			"class",
+			"node",
+			"busy_node_seconds",
+			"available_node_seconds",
+			"node_rate",
+			"busy_gpu_seconds",
+			"available_gpu_seconds",
+			"gpu_rate",
+		},
+	)
+
 	for _, r := range u.UseRate {
 		out.row([]string{
 			"use_rate", string(r.Class), string(r.Node), r.BusyNode.String(), r.AvailableNode.String(), rate(r.NodeRate),
 			r.BusyGPU.String(), r.AvailableGPU.String(), rate(r.GPURate),
 		})
 	}
-	out.row([]string{"group", "offer", "creations", "node_seconds", "gpu_seconds", "estimated_usd", "billed_usd", "billed_leases"})
+
+	out.row(
+		[]string{
+			"group",
+			"offer",
+			"creations",
+			"node_seconds",
+			"gpu_seconds",
+			"estimated_usd",
+			"billed_usd",
+			"billed_leases",
+		},
+	)
+
 	for _, h := range u.OnDemand {
 		out.row(append([]string{"on_demand", h.Offer}, h.columns()...))
 	}
+
 	out.row([]string{"group", "researcher", "class", "node_seconds", "gpu_seconds", "cost_usd"})
+
 	for _, o := range u.Own {
-		out.row([]string{"own_by_researcher", string(o.Researcher), string(o.Class), o.NodeTime.String(), o.GPUTime.String(), o.Cost.String()})
+		out.row(
+			[]string{
+				"own_by_researcher",
+				string(o.Researcher),
+				string(o.Class),
+				o.NodeTime.String(),
+				o.GPUTime.String(),
+				o.Cost.String(),
+			},
+		)
 	}
-	out.row([]string{"group", "researcher", "creations", "node_seconds", "gpu_seconds", "estimated_usd", "billed_usd", "billed_leases"})
+
+	out.row(
+		[]string{
+			"group",
+			"researcher",
+			"creations",
+			"node_seconds",
+			"gpu_seconds",
+			"estimated_usd",
+			"billed_usd",
+			"billed_leases",
+		},
+	)
+
 	for _, h := range u.OnDemandBy {
 		out.row(append([]string{"on_demand_by_researcher", string(h.Researcher)}, h.columns()...))
 	}
+
 	out.row([]string{"group", "class", "account", "node_seconds", "gpu_seconds", "cost_usd"})
+
 	for _, x := range u.Unused {
-		out.row([]string{"unused", string(x.Class), string(x.Account), x.NodeTime.String(), x.GPUTime.String(), x.Cost.String()})
+		out.row(
+			[]string{"unused", string(x.Class), string(x.Account), x.NodeTime.String(), x.GPUTime.String(), x.Cost.String()},
+		)
 	}
+
 	return out.end()
 }
 
 func (h *OnDemandUsage) columns() []string {
-	return []string{strconv.Itoa(h.Creations), h.NodeTime.String(), h.GPUTime.String(), h.Estimated.String(), h.Billed.String(), strconv.Itoa(h.BilledLeases)}
+	return []string{
+		strconv.Itoa(h.Creations),
+		h.NodeTime.String(),
+		h.GPUTime.String(),
+		h.Estimated.String(),
+		h.Billed.String(),
+		strconv.Itoa(h.BilledLeases),
+	}
 }
 
 // WriteCSV writes the rows as text with commas, with a line of names at the top.
@@ -76,10 +141,13 @@ func (r *SavingsReport) WriteCSV(w io.Writer) error {
 	for _, k := range r.Group {
 		head = append(head, string(k))
 	}
+
 	out.row(append(head, "decisions", "saved_usd", "saved_seconds"))
+
 	for _, row := range r.Rows {
 		out.row(slices.Concat(row.Keys, []string{strconv.Itoa(row.Count), row.Money.String(), row.Time.String()}))
 	}
+
 	return out.end()
 }
 
@@ -97,20 +165,25 @@ func (t *table) row(cells []string) {
 	if t.err != nil {
 		return
 	}
+
 	for i := range cells {
 		cells[i] = escapeFormula(cells[i])
 	}
+
 	t.err = t.csv.Write(cells)
 }
 
 func (t *table) end() error {
 	t.csv.Flush()
+
 	if t.err == nil {
 		t.err = t.csv.Error()
 	}
+
 	if t.err != nil {
 		return fmt.Errorf("writing the table: %w", t.err)
 	}
+
 	return nil
 }
 
@@ -123,5 +196,6 @@ func escapeFormula(cell string) string {
 	if _, err := strconv.ParseFloat(cell, 64); err == nil {
 		return cell
 	}
+
 	return "'" + cell
 }

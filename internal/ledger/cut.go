@@ -23,6 +23,7 @@ func (c *cutter) add(p *Posting) {
 	if len(c.entry) > 0 && !p.same(&c.entry[0]) {
 		c.flush()
 	}
+
 	switch {
 	case !c.to.IsZero() && !p.From.Before(c.to):
 	case !c.from.IsZero() && p.From.Before(c.from) && !p.To.After(c.from):
@@ -42,18 +43,23 @@ func (c *cutter) flush() {
 	if len(c.entry) == 0 {
 		return
 	}
+
 	from, to := c.entry[0].From, c.entry[0].To
 	den := millis(to.Sub(from))
+
 	begin, end := from, to
 	if begin.Before(c.from) {
 		begin = c.from
 	}
+
 	if !c.to.IsZero() && c.to.Before(end) {
 		end = c.to
 	}
+
 	c.a = slices.Grow(c.a[:0], len(c.entry))[:len(c.entry)]
 	c.b = slices.Grow(c.b[:0], len(c.entry))[:len(c.entry)]
 	prefixOf(c.entry, millis(begin.Sub(from)), den, c.a)
+
 	for begin.Before(end) {
 		stop := end
 		if c.next != nil {
@@ -61,15 +67,19 @@ func (c *cutter) flush() {
 				stop = border
 			}
 		}
+
 		prefixOf(c.entry, millis(stop.Sub(from)), den, c.b)
+
 		for i := range c.entry {
 			if piece := c.b[i].minus(c.a[i]); piece != (vector{}) {
 				c.emit(&c.entry[i], begin, piece)
 			}
 		}
+
 		c.a, c.b = c.b, c.a
 		begin = stop
 	}
+
 	c.entry = c.entry[:0]
 }
 

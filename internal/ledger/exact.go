@@ -18,11 +18,23 @@ const (
 )
 
 func (a Amounts) vector() vector {
-	return vector{inNodeTime: int64(a.NodeTime), inGPUTime: int64(a.GPUTime), inNodeCost: int64(a.NodeCost), inEnergyCost: int64(a.EnergyCost), inEnergy: int64(a.Energy)}
+	return vector{
+		inNodeTime:   int64(a.NodeTime),
+		inGPUTime:    int64(a.GPUTime),
+		inNodeCost:   int64(a.NodeCost),
+		inEnergyCost: int64(a.EnergyCost),
+		inEnergy:     int64(a.Energy),
+	}
 }
 
 func (v vector) amounts() Amounts {
-	return Amounts{NodeTime: Span(v[inNodeTime]), GPUTime: Span(v[inGPUTime]), NodeCost: Nanos(v[inNodeCost]), EnergyCost: Nanos(v[inEnergyCost]), Energy: Millijoules(v[inEnergy])}
+	return Amounts{
+		NodeTime:   Span(v[inNodeTime]),
+		GPUTime:    Span(v[inGPUTime]),
+		NodeCost:   Nanos(v[inNodeCost]),
+		EnergyCost: Nanos(v[inEnergyCost]),
+		Energy:     Millijoules(v[inEnergy]),
+	}
 }
 
 // minus returns what is left of v after w was taken off.
@@ -30,6 +42,7 @@ func (v vector) minus(w vector) vector {
 	for i := range v {
 		v[i] -= w[i]
 	}
+
 	return v
 }
 
@@ -44,8 +57,10 @@ func (v vector) plus(w vector) (vector, bool) {
 		case v[i] < 0 && w[i] < 0 && sum >= 0:
 			sum, fits = math.MinInt64, false
 		}
+
 		v[i] = sum
 	}
+
 	return v, fits
 }
 
@@ -58,10 +73,12 @@ func accrue(rate, times, carry, per int64) (units, left int64) {
 	if hi >= uint64(per) {
 		return math.MaxInt64, 0
 	}
+
 	q, r := bits.Div64(hi, lo, uint64(per))
 	if q > math.MaxInt64 {
 		return math.MaxInt64, 0
 	}
+
 	return int64(q), int64(r)
 }
 
@@ -83,16 +100,19 @@ func split(total int64, weights, out []int64) {
 	for _, w := range weights {
 		sum += w
 	}
+
 	var few [smallEntry]int64
 	rests := few[:]
 	if len(weights) > smallEntry {
 		rests = make([]int64, len(weights))
 	}
+
 	left := total
 	for i, w := range weights {
 		out[i], rests[i] = accrue(w, total, 0, sum)
 		left -= out[i]
 	}
+
 	for ; left > 0; left-- {
 		at := 0
 		for i := range weights {
@@ -100,6 +120,7 @@ func split(total int64, weights, out []int64) {
 				at = i
 			}
 		}
+
 		out[at]++
 		rests[at] = -1
 	}
@@ -119,13 +140,16 @@ func prefixOf(lines []Posting, num, den int64, out []vector) {
 		out[i] = lines[i].vector()
 		total, _ = total.plus(out[i])
 	}
+
 	for k := range total {
 		in, all := scale(total[k], num, den), total[k]
+
 		for i := range out {
 			own := out[i][k]
 			if own == 0 {
 				continue
 			}
+
 			out[i][k] = scale(in, own, all)
 			in -= out[i][k]
 			all -= own

@@ -13,9 +13,11 @@ func Split(total int64, weights []int64) []int64 {
 func Until(lines []Posting, num, den int64) []Amounts {
 	out := make([]vector, len(lines))
 	prefixOf(lines, num, den, out)
+
 	list := make([]Amounts, len(lines))
 	for i := range out {
 		list[i] = out[i].amounts()
 	}
+
 	return list
 }

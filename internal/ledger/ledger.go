@@ -94,12 +94,15 @@ func (g *Ledger) Lease(now time.Time, l *fleet.Lease) {
 	case l.State == fleet.LeaseBooting || l.State == fleet.LeaseReleasing && l.Joined.IsZero() && l.Instance != "":
 		n := l.Offer.Node()
 		n.ID, n.Lease = bootName(l.ID), l.ID
+
 		if !booting {
 			g.booting[l.ID] = n.ID
 			g.meters[n.ID] = NewMeter(n, g.tariff, l, l.Granted)
 			g.dirty[n.ID] = true
+
 			return
 		}
+
 		g.set(now, n, 0, nil, l)
 	case l.State.Final() && booting:
 		delete(g.booting, l.ID)
@@ -121,10 +124,12 @@ func (g *Ledger) Node(now time.Time, n *fleet.Node, foreign uint64, holders []Ho
 			g.changes.Closed = append(g.changes.Closed, name)
 		}
 	}
+
 	if g.meters[n.ID] == nil {
 		g.meters[n.ID] = NewMeter(n, g.tariff, l, now)
 		g.dirty[n.ID] = true
 	}
+
 	g.set(now, n, foreign, holders, l)
 }
 
@@ -164,6 +169,7 @@ func (g *Ledger) close(now time.Time, n id.Node) {
 	if !ok {
 		return
 	}
+
 	from, before := len(g.changes.Postings), m.Since()
 	g.changes.Postings = m.Close(g.changes.Postings, now)
 	g.posted(n, from, before)
@@ -181,6 +187,7 @@ func (g *Ledger) Settle(now time.Time, selects func(*State) bool) {
 		if s := m.Save(); selects(&s) {
 			return m.Post(dst, now)
 		}
+
 		return dst
 	})
 }
@@ -189,6 +196,7 @@ func (g *Ledger) each(now time.Time, post func(*Meter, []Posting, time.Time) []P
 	for _, n := range slices.Sorted(maps.Keys(g.meters)) {
 		m := g.meters[n]
 		from, before := len(g.changes.Postings), m.Since()
+
 		g.changes.Postings = post(m, g.changes.Postings, now)
 		if len(g.changes.Postings) > from {
 			g.posted(n, from, before)
@@ -231,5 +239,6 @@ func (g *Ledger) Peek(now time.Time) []Posting {
 	for _, n := range slices.Sorted(maps.Keys(g.meters)) {
 		list = g.meters[n].Peek(list, now)
 	}
+
 	return list
 }

@@ -56,19 +56,23 @@ func NewMeter(n *fleet.Node, t *fleet.Tariff, l *fleet.Lease, now time.Time) *Me
 	m.describe(n, l)
 	m.s.Rates, m.inputs = ratesOf(n, t, l), priceInputsOf(n, t, l)
 	m.reallocate()
+
 	return m
 }
 
 // LoadMeter returns the meter of a stored state.
 func LoadMeter(s State) (*Meter, error) {
-	if s.Node == "" || s.Since.Before(s.Opened) || !slices.Contains(Accounts(), s.Status.Rest) || !s.Carry.sound() || !s.Rates.sound() {
+	if s.Node == "" || s.Since.Before(s.Opened) || !slices.Contains(Accounts(), s.Status.Rest) || !s.Carry.sound() ||
+		!s.Rates.sound() {
 		return nil, fault.New(fault.Internal, "meter_state", "the stored state of the meter of node %q is not valid", s.Node).
 			WithRemedy("restore the store from a copy, or remove the node and let it join again")
 	}
+
 	s.Holders = slices.Clone(s.Holders)
 	s.Opened, s.Since = wholeMillis(s.Opened), wholeMillis(s.Since)
 	m := &Meter{s: s}
 	m.reallocate()
+
 	return m, nil
 }
 
@@ -93,10 +97,12 @@ func (m *Meter) Set(dst []Posting, now time.Time, s Status, holders []Holder) []
 	if s == m.s.Status && equalHolders(m.s.Holders, holders) {
 		return dst
 	}
+
 	dst = m.post(dst, wholeMillis(now))
 	m.s.Status = s
 	m.s.Holders = append(m.s.Holders[:0], holders...)
 	m.reallocate()
+
 	return dst
 }
 
@@ -109,20 +115,26 @@ func (m *Meter) Set(dst []Posting, now time.Time, s Status, holders []Holder) []
 func (m *Meter) Change(dst []Posting, now time.Time, n *fleet.Node, t *fleet.Tariff, l *fleet.Lease) []Posting {
 	next := Meter{s: m.s, kind: m.kind}
 	next.describe(n, l)
+
 	if by := priceInputsOf(n, t, l); by != m.inputs {
 		next.s.Rates, m.inputs = ratesOf(n, t, l), by
 	}
+
 	m.kind = next.kind
 	if m.s.samePrices(&next.s) {
 		return dst
 	}
+
 	dst = m.post(dst, wholeMillis(now))
+
 	if n.ID != m.s.Node {
 		m.s.Read = Amounts{}
 	}
+
 	m.describe(n, l)
 	m.s.GPU, m.s.Rates = next.s.GPU, next.s.Rates
 	m.reallocate()
+
 	return dst
 }
 
@@ -145,20 +157,24 @@ func (m *Meter) Close(dst []Posting, now time.Time) []Posting {
 	if m.s.Closed {
 		return dst
 	}
+
 	dst = m.post(dst, wholeMillis(now))
 	m.s.Closed = true
 	over := m.s.Rates.unusedPaid(millis(m.s.Since.Sub(m.s.Opened)))
 	if over == 0 {
 		return dst
 	}
+
 	var paid vector
 	paid[inNodeCost], m.s.Carry[0] = accrue(at(m.s.Rates.Hourly, 0), over, m.s.Carry[0], msPerHour)
 	if paid == (vector{}) {
 		return dst
 	}
+
 	m.addReading(paid)
 	p := m.posting(&share{account: Waste, holder: -1}, m.s.Since)
 	p.Amounts = paid.amounts()
+
 	return append(dst, p)
 }
 
@@ -169,10 +185,20 @@ func (m *Meter) describe(n *fleet.Node, l *fleet.Lease) {
 	if k := kindOf(&n.Inventory); k != m.kind {
 		s.GPU, m.kind = k.name(), k
 	}
+
 	s.GPUs, s.CPUs = gpuSet(&n.Inventory), max(n.Inventory.CPUs, 0)
-	s.Lease, s.Offer, s.Owner, s.Project, s.Job = "", "", "", "", ""
+	s.Lease = ""
+	s.Offer = ""
+	s.Owner = ""
+	s.Project = ""
+	s.Job = ""
+
 	if l != nil {
-		s.Lease, s.Offer, s.Owner, s.Project, s.Job = l.ID, l.Offer.Name, l.Owner, l.Project, l.Job
+		s.Lease = l.ID
+		s.Offer = l.Offer.Name
+		s.Owner = l.Owner
+		s.Project = l.Project
+		s.Job = l.Job
 	}
 }
 
@@ -201,6 +227,7 @@ func (m *Meter) post(dst []Posting, to time.Time) []Posting {
 	if ms == 0 || m.s.Closed {
 		return dst
 	}
+
 	total, base := m.s.Rates.cost(ms, &m.allocation, &m.s.Carry)
 	total[inNodeTime], total[inGPUTime] = ms, ms*count(m.s.GPUs)
 	m.addReading(total)
@@ -210,16 +237,21 @@ func (m *Meter) post(dst []Posting, to time.Time) []Posting {
 	if n > smallEntry {
 		parts = make([]vector, n)
 	}
+
 	m.allocation.divide(total, base, parts)
+
 	for i := range parts {
 		if parts[i] == (vector{}) {
 			continue // too short to be anything
 		}
+
 		p := m.posting(&m.allocation.shares[i], to)
 		p.Amounts = parts[i].amounts()
 		dst = append(dst, p)
 	}
+
 	m.s.Since = to
+
 	return dst
 }
 
@@ -233,19 +265,29 @@ func (l *allocation) divide(total, base vector, parts []vector) {
 			lists[i] = make([]int64, n)
 		}
 	}
-	nodes, gpus, all, users, shares := lists[0][:n], lists[1][:n], lists[2][:n], lists[3][:n], lists[4][:n]
+
+	nodes := lists[0][:n]
+	gpus := lists[1][:n]
+	all := lists[2][:n]
+	users := lists[3][:n]
+	shares := lists[4][:n]
 	l.weights(nodes, gpus, all, users)
+
 	give := func(what int, amount int64, weights []int64) {
 		if amount == 0 {
 			return
 		}
+
 		split(amount, weights, shares)
+
 		for i := range parts {
 			parts[i][what] += shares[i]
 		}
 	}
+
 	give(inNodeTime, total[inNodeTime], nodes)
 	give(inGPUTime, total[inGPUTime], gpus)
+
 	for _, what := range [...]int{inNodeCost, inEnergyCost, inEnergy} {
 		give(what, base[what], all)
 		give(what, total[what]-base[what], users)
@@ -259,9 +301,14 @@ func (m *Meter) posting(of *share, to time.Time) Posting {
 		Node: s.Node, Class: s.Class, GPU: s.GPU, Lease: s.Lease, Offer: s.Offer, From: s.Since, To: to,
 		Account: of.account, Owner: s.Owner, Project: s.Project, Job: s.Job, GPUs: of.gpus,
 	}
+
 	if of.holder >= 0 {
 		h := &s.Holders[of.holder]
-		p.Owner, p.Project, p.Job, p.Run = h.Owner, h.Project, h.Job, h.Run
+		p.Owner = h.Owner
+		p.Project = h.Project
+		p.Job = h.Job
+		p.Run = h.Run
 	}
+
 	return p
 }

@@ -25,6 +25,7 @@ func newNode(name string, class fleet.Class, gpus int) *fleet.Node {
 	for i := range gpus {
 		n.Inventory.GPUs = append(n.Inventory.GPUs, fleet.GPU{Index: i, Model: "A100"})
 	}
+
 	return n
 }
 
@@ -40,13 +41,35 @@ func tariff() *fleet.Tariff {
 
 func newLease() *fleet.Lease {
 	return &fleet.Lease{
-		ID: "l1", State: fleet.LeaseBooting, Job: "j9", Owner: "zoe", Project: "vision", Granted: monday, Billed: -1,
-		Offer: fleet.Offer{Name: "aws/p4d/eu", Provider: "aws", Type: "p4d", Region: "eu", GPU: "A100", GPUs: 4, CPUs: 16_000, Hourly: 12_000_000, BillingIncrement: job.Duration(time.Hour)},
+		ID:      "l1",
+		State:   fleet.LeaseBooting,
+		Job:     "j9",
+		Owner:   "zoe",
+		Project: "vision",
+		Granted: monday,
+		Billed:  -1,
+		Offer: fleet.Offer{
+			Name:             "aws/p4d/eu",
+			Provider:         "aws",
+			Type:             "p4d",
+			Region:           "eu",
+			GPU:              "A100",
+			GPUs:             4,
+			CPUs:             16_000,
+			Hourly:           12_000_000,
+			BillingIncrement: job.Duration(time.Hour),
+		},
 	}
 }
 
 func gpus(n int, owner string, set uint64) ledger.Holder {
-	return ledger.Holder{Run: id.NewRun(id.NewJob(uint64(n)), 1), Job: id.NewJob(uint64(n)), Owner: id.User(owner), GPUs: set, CPUs: 2000}
+	return ledger.Holder{
+		Run:   id.NewRun(id.NewJob(uint64(n)), 1),
+		Job:   id.NewJob(uint64(n)),
+		Owner: id.User(owner),
+		GPUs:  set,
+		CPUs:  2000,
+	}
 }
 
 func share(n int, owner string, gpu uint64, milli int64) ledger.Holder {
@@ -60,8 +83,23 @@ func tell(postings []ledger.Posting) []string {
 	var list []string
 	for i := range postings {
 		p := &postings[i]
-		list = append(list, strings.TrimSpace(fmt.Sprintf("%s %s node %s gpu %s rent %s power %s J %s", p.Account, p.Owner, p.NodeTime, p.GPUTime, p.NodeCost, p.EnergyCost, p.Energy)))
+		list = append(
+			list,
+			strings.TrimSpace(
+				fmt.Sprintf(
+					"%s %s node %s gpu %s rent %s power %s J %s",
+					p.Account,
+					p.Owner,
+					p.NodeTime,
+					p.GPUTime,
+					p.NodeCost,
+					p.EnergyCost,
+					p.Energy,
+				),
+			),
+		)
 	}
+
 	return list
 }
 
@@ -137,6 +175,7 @@ func TestANodeIsSharedOutByItsSeats(t *testing.T) {
 			if early := m.Set(nil, monday, tc.status, tc.holders); len(early) > 0 {
 				t.Errorf("posted before anything passed: %v", tell(early))
 			}
+
 			got := m.Close(nil, monday.Add(time.Hour))
 			if diff := cmp.Diff(tc.want, tell(got)); diff != "" {
 				t.Error(diff)
@@ -160,6 +199,7 @@ func TestAProvisionedNodeIsPaidForByThoseItWasProvisionedFor(t *testing.T) {
 	books = m.Set(books, monday.Add(62*time.Minute), ledger.StatusOf(joined, 0, l), nil)
 	l.State, l.Ended = fleet.LeaseEnded, monday.Add(63*time.Minute)
 	books = m.Close(books, l.Ended)
+
 	want := []string{
 		"boot zoe node 360 gpu 1440 rent 1.2 power 0 J 0",
 		"use ann node 1800 gpu 1800 rent 6 power 0 J 0",
@@ -168,18 +208,25 @@ func TestAProvisionedNodeIsPaidForByThoseItWasProvisionedFor(t *testing.T) {
 		"releasing zoe node 60 gpu 240 rent 0.2 power 0 J 0",
 		"waste zoe node 0 gpu 0 rent 11.4 power 0 J 0",
 	}
+
 	if diff := cmp.Diff(want, tell(books)); diff != "" {
 		t.Error(diff)
 	}
-	if p := books[0]; p.Node != "aws/p4d/eu" || p.Lease != "l1" || p.Job != "j9" || p.Project != "vision" || p.Provider() != "aws" || p.GPU != "A100" {
+
+	if p := books[0]; p.Node != "aws/p4d/eu" || p.Lease != "l1" || p.Job != "j9" || p.Project != "vision" ||
+		p.Provider() != "aws" ||
+		p.GPU != "A100" {
 		t.Errorf("the node was booted as %+v", p)
 	}
+
 	if p := books[1]; p.Node != "cloud-1" || p.Run != "j1.1" || p.Project != "" || p.GPUs != 1000 {
 		t.Errorf("the node was used as %+v", p)
 	}
+
 	if got := ledger.Estimate(l, monday.Add(24*time.Hour)); got != ledger.NanosOf(24) {
 		t.Errorf("the lease is estimated at %s", got)
 	}
+
 	if more := m.Close(m.Roll(nil, monday.Add(9*time.Hour)), monday.Add(9*time.Hour)); len(more) > 0 {
 		t.Errorf("a closed meter posts %v", tell(more))
 	}
@@ -187,6 +234,7 @@ func TestAProvisionedNodeIsPaidForByThoseItWasProvisionedFor(t *testing.T) {
 
 func TestForecastsAgreeWithTheBooks(t *testing.T) {
 	t.Parallel()
+
 	for name, tc := range map[string]struct {
 		node  *fleet.Node
 		lease *fleet.Lease
@@ -206,6 +254,7 @@ func TestForecastsAgreeWithTheBooks(t *testing.T) {
 
 func TestTheRestOfAPaidStretchIsWaste(t *testing.T) {
 	t.Parallel()
+
 	for name, tc := range map[string]struct {
 		bills, least, kept time.Duration
 		want               ledger.Nanos // in all, at $12 an hour
@@ -220,23 +269,37 @@ func TestTheRestOfAPaidStretchIsWaste(t *testing.T) {
 		"not kept, but paid for anyway": {time.Hour, time.Minute, 0, ledger.NanosOf(12)},
 	} {
 		l := newLease()
-		l.Offer.BillingIncrement, l.Offer.MinBilling, l.Ended = job.Duration(tc.bills), job.Duration(tc.least), monday.Add(tc.kept)
+		l.Offer.BillingIncrement, l.Offer.MinBilling, l.Ended = job.Duration(
+			tc.bills,
+		), job.Duration(
+			tc.least,
+		), monday.Add(
+			tc.kept,
+		)
+
 		m := ledger.NewMeter(l.Offer.Node(), tariff(), l, monday)
+
 		var sum ledger.Nanos
 		for _, p := range m.Close(nil, l.Ended) {
 			sum += p.Cost()
 		}
+
 		if sum != tc.want || m.Read().Cost() != tc.want {
 			t.Errorf("%s: %s is posted and %s read, want %s", name, sum, m.Read().Cost(), tc.want)
 		}
+
 		if got := ledger.Estimate(l, monday.Add(24*time.Hour)); got != tc.want {
 			t.Errorf("%s: estimated at %s, want %s", name, got, tc.want)
 		}
 	}
+
 	t.Run("of a node without a lease", func(t *testing.T) {
 		t.Parallel()
-		prices := &fleet.Tariff{Nodes: []fleet.NodePrice{{Hourly: []float64{6}, BillingIncrement: job.Duration(10 * time.Minute)}}}
+		prices := &fleet.Tariff{
+			Nodes: []fleet.NodePrice{{Hourly: []float64{6}, BillingIncrement: job.Duration(10 * time.Minute)}},
+		}
 		m := ledger.NewMeter(newNode("n", fleet.OnDemand, 1), prices, nil, monday)
+
 		want := []string{"idle  node 240 gpu 240 rent 0.4 power 0 J 0", "waste  node 0 gpu 0 rent 0.6 power 0 J 0"}
 		if diff := cmp.Diff(want, tell(m.Close(nil, monday.Add(4*time.Minute)))); diff != "" {
 			t.Error(diff)
@@ -265,6 +328,7 @@ func TestStatusOfANode(t *testing.T) {
 	} {
 		n := newNode("n", fleet.Local, 4)
 		tc.change(n)
+
 		if diff := cmp.Diff(tc.want, ledger.StatusOf(n, 4, tc.lease)); diff != "" {
 			t.Errorf("%s: %s", name, diff)
 		}
@@ -290,11 +354,14 @@ func TestOneNameForOneKindOfGPU(t *testing.T) {
 		fresh := ledger.NewMeter(n, nil, nil, monday)
 		changed := ledger.NewMeter(newNode("n", fleet.Local, 1), nil, nil, monday)
 		changed.Change(nil, monday, n, nil, nil)
+
 		again, err := ledger.LoadMeter(ledger.NewMeter(newNode("n", fleet.Local, 1), nil, nil, monday).Save())
 		if err != nil {
 			t.Fatal(err)
 		}
+
 		again.Change(nil, monday, n, nil, nil)
+
 		for _, m := range []*ledger.Meter{fresh, changed, again} {
 			if got := m.Save().GPU; got != tc.want {
 				t.Errorf("%s: %q, want %q", name, got, tc.want)
@@ -306,10 +373,12 @@ func TestOneNameForOneKindOfGPU(t *testing.T) {
 func TestHolderOfAHold(t *testing.T) {
 	t.Parallel()
 	got := ledger.HolderOf(&fleet.Hold{Run: "j1.1", Job: "j1", Owner: "ann", GPUs: 2, Share: 0.3333, CPUs: 500}, "vision")
+
 	want := ledger.Holder{Run: "j1.1", Job: "j1", Owner: "ann", Project: "vision", GPUs: 2, Share: 333, CPUs: 500}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Error(diff)
 	}
+
 	if got := ledger.HolderOf(&fleet.Hold{GPUs: 1, Share: 1e-9}, ""); got.Share != 1 {
 		t.Errorf("the smallest share is %d thousandths", got.Share)
 	}
@@ -324,37 +393,44 @@ func TestTheMeterAndTheClock(t *testing.T) {
 		m.Set(nil, monday, idle, ann)
 		return m
 	}
+
 	t.Run("no news, no posting", func(t *testing.T) {
 		t.Parallel()
 		m := start()
 		if got := m.Set(nil, monday.Add(time.Minute), idle, []ledger.Holder{ann[1], ann[0]}); len(got) > 0 {
 			t.Errorf("posted %v", tell(got))
 		}
+
 		if got := m.Change(nil, monday.Add(time.Minute), newNode("n", fleet.Reserved, 2), tariff(), nil); len(got) > 0 {
 			t.Errorf("posted %v", tell(got))
 		}
 	})
+
 	t.Run("time never goes back", func(t *testing.T) {
 		t.Parallel()
 		m := start()
 		if got := m.Set(nil, monday.Add(-time.Hour), idle, nil); len(got) > 0 || !m.Since().Equal(monday) {
 			t.Errorf("posted %v, and goes on from %s", tell(got), m.Since())
 		}
+
 		got := m.Close(nil, monday.Add(time.Hour))
 		if len(got) != 1 || got[0].NodeTime != 3_600_000 || got[0].Account != ledger.Idle {
 			t.Errorf("posted %v", tell(got))
 		}
 	})
+
 	t.Run("less than a millisecond is nothing yet", func(t *testing.T) {
 		t.Parallel()
 		m := start()
 		if got := m.Set(nil, monday.Add(999*time.Microsecond), idle, ann[:1]); len(got) > 0 {
 			t.Errorf("posted %v", tell(got))
 		}
+
 		if got := m.Set(nil, monday.Add(1001*time.Microsecond), idle, nil); len(got) != 2 || got[0].NodeTime != 1 {
 			t.Errorf("posted %v", tell(got))
 		}
 	})
+
 	t.Run("a jump posts once, to the full hour", func(t *testing.T) {
 		t.Parallel()
 		m := start()
@@ -362,31 +438,42 @@ func TestTheMeterAndTheClock(t *testing.T) {
 		if len(got) != 2 || !got[0].To.Equal(monday.Add(26*time.Hour)) {
 			t.Errorf("posted %v", tell(got))
 		}
+
 		if got := m.Roll(nil, monday.Add(26*time.Hour+59*time.Minute)); len(got) > 0 {
 			t.Errorf("posted %v within the hour", tell(got))
 		}
 	})
+
 	t.Run("peeking changes nothing", func(t *testing.T) {
 		t.Parallel()
 		m := start()
 		before := m.Save()
+
 		if got := m.Peek(nil, monday.Add(90*time.Minute)); len(got) != 2 || got[1].NodeTime != 2_700_000 {
 			t.Errorf("saw %v", tell(got))
 		}
+
 		if diff := cmp.Diff(before, m.Save()); diff != "" {
 			t.Error(diff)
 		}
 	})
+
 	t.Run("centuries at the highest price do not wrap around", func(t *testing.T) {
 		t.Parallel()
-		dear := &fleet.Tariff{Energy: math.Inf(1), Nodes: []fleet.NodePrice{{Hourly: []float64{1e300}, Watts: []float64{math.NaN(), 1e300}}}}
+		dear := &fleet.Tariff{
+			Energy: math.Inf(1),
+			Nodes:  []fleet.NodePrice{{Hourly: []float64{1e300}, Watts: []float64{math.NaN(), 1e300}}},
+		}
+
 		m := ledger.NewMeter(newNode("n", fleet.Local, 1), dear, nil, monday)
 		m.Set(nil, monday, idle, ann[:1])
+
 		for _, p := range m.Close(nil, monday.AddDate(250, 0, 0)) {
 			if p.NodeCost < 0 || p.EnergyCost < 0 || p.Energy < 0 {
 				t.Errorf("posted %v", tell([]ledger.Posting{p}))
 			}
 		}
+
 		if m.Read().NodeCost != math.MaxInt64 {
 			t.Errorf("%s is read", m.Read().NodeCost)
 		}
@@ -401,6 +488,7 @@ func TestNothingIsLostBetweenStretches(t *testing.T) {
 	idle, drained := ledger.Status{Rest: ledger.Idle}, ledger.Status{Rest: ledger.Cordoned}
 	m := ledger.NewMeter(newNode("n", fleet.Local, 1), prices, nil, monday)
 	var books []ledger.Posting
+
 	at := monday
 	for i := range 10_000 {
 		at = at.Add(7 * time.Millisecond)
@@ -408,9 +496,12 @@ func TestNothingIsLostBetweenStretches(t *testing.T) {
 		if i%2 == 0 {
 			status = drained
 		}
+
 		books = m.Set(books, at, status, nil)
 	}
+
 	var sum ledger.Amounts
+
 	for i := range books {
 		p := &books[i]
 		sum.NodeTime += p.NodeTime
@@ -418,8 +509,15 @@ func TestNothingIsLostBetweenStretches(t *testing.T) {
 		sum.EnergyCost += p.EnergyCost
 		sum.Energy += p.Energy
 	}
+
 	// 70 s: 10,100,000 n$/h, 300 mW, 123,000,000 n$/kWh.
-	want := ledger.Amounts{NodeTime: 70_000, NodeCost: 10_100_000 * 70 / 3600, EnergyCost: 300 * 123_000_000 * 70 / 3_600_000_000, Energy: 21_000}
+	want := ledger.Amounts{
+		NodeTime:   70_000,
+		NodeCost:   10_100_000 * 70 / 3600,
+		EnergyCost: 300 * 123_000_000 * 70 / 3_600_000_000,
+		Energy:     21_000,
+	}
+
 	if diff := cmp.Diff(want, sum); diff != "" {
 		t.Error(diff)
 	}
@@ -429,27 +527,39 @@ func TestAMeterGoesOnFromItsStoredState(t *testing.T) {
 	t.Parallel()
 	l := newLease()
 	m := ledger.NewMeter(l.Offer.Node(), tariff(), l, monday)
-	m.Set(nil, monday.Add(time.Second), ledger.Status{Rest: ledger.Idle, Error: 2}, []ledger.Holder{gpus(1, "ann", 1), share(2, "bob", 4, 300)})
+	m.Set(
+		nil,
+		monday.Add(time.Second),
+		ledger.Status{Rest: ledger.Idle, Error: 2},
+		[]ledger.Holder{gpus(1, "ann", 1), share(2, "bob", 4, 300)},
+	)
+
 	m.Roll(nil, monday.Add(time.Hour))
+
 	text, err := json.Marshal(m.Save())
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	var state ledger.State
 	if err := json.Unmarshal(text, &state); err != nil {
 		t.Fatal(err)
 	}
+
 	again, err := ledger.LoadMeter(state)
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	end := monday.Add(77 * time.Minute)
 	if diff := cmp.Diff(m.Close(nil, end), again.Close(nil, end)); diff != "" {
 		t.Error(diff)
 	}
+
 	if diff := cmp.Diff(m.Save(), again.Save()); diff != "" {
 		t.Error(diff)
 	}
+
 	for name, spoil := range map[string]func(*ledger.State){
 		"no node":                   func(s *ledger.State) { s.Node = "" },
 		"posted before it was open": func(s *ledger.State) { s.Since = s.Opened.Add(-time.Hour) },

@@ -20,6 +20,7 @@ func (s Span) Duration() time.Duration {
 	if int64(s) > math.MaxInt64/int64(time.Millisecond) {
 		return math.MaxInt64
 	}
+
 	return time.Duration(s) * time.Millisecond
 }
 
@@ -37,6 +38,7 @@ func NanosOf(dollars float64) Nanos {
 	if dollars < 0 {
 		return -NanosOf(-dollars)
 	}
+
 	return Nanos(whole(dollars, 1e9, math.MaxInt64))
 }
 
@@ -45,6 +47,7 @@ func (n Nanos) Money() job.Money {
 	if n < 0 {
 		return -(-n).Money()
 	}
+
 	return job.Money(n/1000 + (n%1000+500)/1000)
 }
 
@@ -69,11 +72,14 @@ func decimal(n int64, digits int) string {
 	if n < 0 {
 		sign, text = "-", strconv.FormatUint(-uint64(n), 10)
 	}
+
 	if len(text) <= digits {
 		text = strings.Repeat("0", digits+1-len(text)) + text
 	}
+
 	point := len(text) - digits
 	text = text[:point] + "." + text[point:]
+
 	return sign + strings.TrimSuffix(strings.TrimRight(text, "0"), ".")
 }
 

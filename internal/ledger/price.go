@@ -18,6 +18,7 @@ func (g *Ledger) PeekNode(now time.Time, n id.Node) []Posting {
 	if !ok {
 		return nil
 	}
+
 	return m.Peek(nil, now)
 }
 
@@ -37,14 +38,22 @@ func (g *Ledger) Price(n *fleet.Node, l *fleet.Lease) *Price {
 
 		return &Price{NodeCost: hourly, IdleCost: hourly}
 	}
+
 	p := g.tariff.Of(n)
 	if p == nil {
 		return nil
 	}
+
 	all := len(n.Inventory.GPUs)
 	watts := g.tariff.Power(p, all)
 
 	return &Price{
-		NodeCost: g.tariff.Rent(p, all), EnergyCost: watts / 1000 * g.tariff.Energy, IdleCost: g.tariff.Rate(p, 0), Watts: watts,
+		NodeCost: g.tariff.Rent(
+			p,
+			all,
+		),
+		EnergyCost: watts / 1000 * g.tariff.Energy,
+		IdleCost:   g.tariff.Rate(p, 0),
+		Watts:      watts,
 	}
 }

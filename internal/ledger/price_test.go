@@ -23,20 +23,30 @@ func TestWhatRunsUpIsSeenBeforeItIsPosted(t *testing.T) {
 	b := ledger.New(tariff, func(*ledger.Posting) {})
 	b.Node(start, node("box1"), 0, []ledger.Holder{{Job: "j1", Run: "j1.1", Owner: "ada", GPUs: 0b11}}, nil)
 	b.Node(start, node("box2"), 0, nil, nil)
+
 	half := start.Add(30 * time.Minute)
-	if got := b.PeekNode(half, "box1"); len(got) != 1 || got[0].Job != "j1" || got[0].Cost().Dollars() != 1 || b.Posted() != 0 {
+	if got := b.PeekNode(
+		half,
+		"box1",
+	); len(got) != 1 || got[0].Job != "j1" || got[0].Cost().Dollars() != 1 ||
+		b.Posted() != 0 {
 		t.Errorf("half an hour of $2 is %+v, after posting %d", got, b.Posted())
 	}
+
 	if got := b.PeekNode(half, "box9"); got != nil {
 		t.Errorf("a node that is not there has %+v", got)
 	}
+
 	if got := b.Peek(half); len(got) != 2 {
 		t.Errorf("all nodes have %+v", got)
 	}
+
 	b.Gone(half, "box1")
+
 	if got := b.PeekNode(half, "box1"); got != nil || b.Posted() != 1 {
 		t.Errorf("when all is posted there is %+v left, after posting %d", got, b.Posted())
 	}
+
 	if out := b.Take(); len(out.Postings) != 1 || out.Postings[0].Seq != b.Posted() {
 		t.Errorf("posted was %+v", out.Postings)
 	}
@@ -44,7 +54,12 @@ func TestWhatRunsUpIsSeenBeforeItIsPosted(t *testing.T) {
 
 func TestThePriceOfANode(t *testing.T) {
 	t.Parallel()
-	tariff := &fleet.Tariff{Energy: 0.5, PUE: 2, Nodes: []fleet.NodePrice{{Class: fleet.Local, GPU: "L4", Watts: []float64{100, 400, 700}, Hourly: []float64{1}}}}
+	tariff := &fleet.Tariff{
+		Energy: 0.5,
+		PUE:    2,
+		Nodes:  []fleet.NodePrice{{Class: fleet.Local, GPU: "L4", Watts: []float64{100, 400, 700}, Hourly: []float64{1}}},
+	}
+
 	b := ledger.New(tariff, func(*ledger.Posting) {})
 	other := node("box1")
 	other.Class = fleet.Reserved

@@ -70,6 +70,7 @@ func (h *history) post(postings []ledger.Posting) {
 	for i := range postings {
 		postings[i].Seq = uint64(len(h.books) + i + 1)
 	}
+
 	h.books = append(h.books, postings...)
 }
 
@@ -77,15 +78,22 @@ func (h *history) post(postings []ledger.Posting) {
 func (h *history) prices() *fleet.Tariff {
 	money := rapid.Float64Range(0, 40)
 	list := func(label string) []float64 { return rapid.SliceOfN(money, 0, 5).Draw(h.t, label) }
-	t := &fleet.Tariff{Energy: rapid.Float64Range(0, 1).Draw(h.t, "energy"), PUE: rapid.SampledFrom([]float64{0, 1, 1.37}).Draw(h.t, "pue")}
+
+	t := &fleet.Tariff{
+		Energy: rapid.Float64Range(0, 1).Draw(h.t, "energy"),
+		PUE:    rapid.SampledFrom([]float64{0, 1, 1.37}).Draw(h.t, "pue"),
+	}
+
 	for _, class := range fleet.Classes() {
 		t.Nodes = append(t.Nodes, fleet.NodePrice{Class: class, Hourly: list("hourly"), Off: h.flip("off")})
 		watts := list("watts")
 		for i := range watts {
 			watts[i] *= 100
 		}
+
 		t.Nodes[len(t.Nodes)-1].Watts = watts
 	}
+
 	return t
 }
 
@@ -93,23 +101,30 @@ func (h *history) prices() *fleet.Tariff {
 func (h *history) open(s *slot) {
 	class := rapid.SampledFrom(fleet.Classes()).Draw(h.t, "class")
 	*s = slot{since: h.now, counted: h.now, rent: new(big.Int), power: new(big.Int), energy: new(big.Int)}
+
 	if class == fleet.OnDemand && h.flip("provisioned") {
 		s.lease = &fleet.Lease{
 			ID: id.NewLease(uint64(len(h.leases) + 1)), State: fleet.LeaseBooting, Granted: h.now, Billed: -1,
 			Owner: id.User(h.person()), Job: "j1", Project: "vision",
 			Offer: fleet.Offer{
-				Provider: "aws", Type: fmt.Sprint("t", h.number("type", 1, 2)), GPUs: h.number("gpus", 0, 4), GPU: "A100", CPUs: 8000,
-				Hourly: job.Money(rapid.Int64Range(0, 40e6).Draw(h.t, "price")),
-				BillingIncrement:  job.Duration(rapid.SampledFrom([]time.Duration{0, time.Second, time.Hour}).Draw(h.t, "bills")),
-				MinBilling:  job.Duration(rapid.SampledFrom([]time.Duration{0, time.Minute}).Draw(h.t, "least")),
+				Provider:         "aws",
+				Type:             fmt.Sprint("t", h.number("type", 1, 2)),
+				GPUs:             h.number("gpus", 0, 4),
+				GPU:              "A100",
+				CPUs:             8000,
+				Hourly:           job.Money(rapid.Int64Range(0, 40e6).Draw(h.t, "price")),
+				BillingIncrement: job.Duration(rapid.SampledFrom([]time.Duration{0, time.Second, time.Hour}).Draw(h.t, "bills")),
+				MinBilling:       job.Duration(rapid.SampledFrom([]time.Duration{0, time.Minute}).Draw(h.t, "least")),
 			},
 		}
+
 		s.lease.Offer.Name = s.lease.Offer.NameOf()
 		h.leases = append(h.leases, s.lease)
 		s.node = s.lease.Offer.Node()
 	} else {
 		s.node = newNode("", class, h.number("gpus", 0, 4))
 	}
+
 	s.node.ID = h.name()
 	s.status = ledger.StatusOf(s.node, 0, s.lease)
 	s.meter = ledger.NewMeter(s.node, h.tariff, s.lease, h.now)
@@ -146,15 +161,18 @@ func (h *history) rates(s *slot) (rent, watts, price int64) {
 	for _, holder := range s.holders {
 		inUse |= holder.GPUs
 	}
+
 	used := 0
 	for i := range s.node.Inventory.GPUs {
 		if inUse>>i&1 == 1 {
 			used++
 		}
 	}
+
 	if len(s.node.Inventory.GPUs) == 0 {
 		used = min(len(s.holders), 1)
 	}
+
 	line := *h.tariff.Of(s.node)
 	off := line.Off && used == 0 && len(s.holders) == 0
 	line.Off = false
@@ -167,9 +185,11 @@ func (h *history) rates(s *slot) (rent, watts, price int64) {
 	default:
 		rent, price = round(h.tariff.Rent(&line, used), 1e9), round(h.tariff.Energy, 1e9)
 	}
+
 	if s.status.PowerOff {
 		watts = 0
 	}
+
 	return rent, watts, price
 }
 
@@ -181,6 +201,7 @@ func (h *history) present(s *slot, until time.Time) {
 		b = &ledger.NodeRecord{Node: s.node.ID}
 		h.nodes[s.node.ID] = b
 	}
+
 	b.Present = append(b.Present, ledger.Present{From: s.since, To: until, GPUs: len(s.node.Inventory.GPUs)})
 	s.since = until
 }
@@ -191,6 +212,7 @@ func (h *history) read(s *slot, r ledger.Amounts) {
 	if b.Read == nil {
 		b.Read = &ledger.Amounts{}
 	}
+
 	*b.Read, s.read = plus(*b.Read, r), plus(s.read, r)
 }
 
@@ -205,6 +227,7 @@ func plus(a, b ledger.Amounts) ledger.Amounts {
 func (h *history) hold(s *slot) {
 	h.count(s)
 	kept := s.holders[:0:0]
+
 	var taken uint64
 	for _, holder := range s.holders {
 		if h.flip("stays") {
@@ -212,25 +235,39 @@ func (h *history) hold(s *slot) {
 			taken |= holder.GPUs
 		}
 	}
+
 	for range h.number("new runs", 0, 3) {
 		h.runs++
 		holder := ledger.Holder{
-			Run: id.NewRun(id.NewJob(uint64(h.runs%5+1)), h.runs), Job: id.NewJob(uint64(h.runs%5 + 1)), Owner: id.User(h.person()),
-			Project: rapid.SampledFrom([]id.Project{"", "vision", "speech"}).Draw(h.t, "project"), CPUs: job.CPUs(h.number("cpus", 0, 9000)),
+			Run: id.NewRun(
+				id.NewJob(uint64(h.runs%5+1)),
+				h.runs,
+			),
+			Job:   id.NewJob(uint64(h.runs%5 + 1)),
+			Owner: id.User(h.person()),
+			Project: rapid.SampledFrom([]id.Project{"", "vision", "speech"}).
+				Draw(h.t, "project"),
+			CPUs: job.CPUs(h.number("cpus", 0, 9000)),
 		}
+
 		free := uint64(1)<<len(s.node.Inventory.GPUs) - 1
-		switch free &^= taken; h.number("wants", 0, 2) {
+		free &^= taken
+
+		switch h.number("wants", 0, 2) {
 		case 0:
 		case 1:
 			holder.GPUs = free & uint64(h.number("gpus", 0, 15))
 			taken |= holder.GPUs
 		case 2: // of one that another may share: together more than all of it, now and then
-			if holder.GPUs = fleet.Take(free, 1); holder.GPUs != 0 {
+			holder.GPUs = fleet.Take(free, 1)
+			if holder.GPUs != 0 {
 				holder.Share = int64(h.number("share", 1, 700))
 			}
 		}
+
 		kept = append(kept, holder)
 	}
+
 	s.holders = kept
 	h.tell(s)
 }
@@ -241,12 +278,21 @@ func (h *history) tell(s *slot) { h.post(s.meter.Set(nil, h.now, s.status, s.hol
 func (h *history) stand(s *slot) {
 	h.count(s)
 	s.status = ledger.Status{
-		Rest:     rapid.SampledFrom([]ledger.Account{ledger.Idle, ledger.Cordoned, ledger.Error, ledger.Releasing}).Draw(h.t, "rest"),
-		PowerOff: h.number("dark", 0, 5) == 0, Error: uint64(h.number("error", 0, 15)), Foreign: uint64(h.number("foreign", 0, 15)),
+		Rest: rapid.SampledFrom([]ledger.Account{ledger.Idle, ledger.Cordoned, ledger.Error, ledger.Releasing}).
+			Draw(h.t, "rest"),
+		PowerOff: h.number(
+			"dark",
+			0,
+			5,
+		) == 0,
+		Error:   uint64(h.number("error", 0, 15)),
+		Foreign: uint64(h.number("foreign", 0, 15)),
 	}
+
 	if h.flip("sound") {
 		s.status = ledger.Status{Rest: ledger.Idle}
 	}
+
 	h.tell(s)
 }
 
@@ -257,9 +303,11 @@ func (h *history) change(s *slot) {
 			h.count(other)
 		}
 	}
+
 	switch h.number("what changes", 0, 2) {
 	case 0:
 		h.present(s, h.now)
+
 		// Runs go first: a GPU that is gone is held by nobody.
 		s.holders = nil
 		h.tell(s)
@@ -275,6 +323,7 @@ func (h *history) change(s *slot) {
 	case 2:
 		h.tariff = h.prices()
 	}
+
 	for _, other := range h.slots {
 		if other.meter != nil {
 			h.post(other.meter.Change(nil, h.now, other.node, h.tariff, other.lease))
@@ -288,16 +337,20 @@ func peeked(t *rapid.T, m *ledger.Meter, now time.Time) ledger.Amounts {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	twin.Set(nil, now, ledger.Status{Rest: ledger.Waste}, nil)
+
 	return twin.Read()
 }
 
 // end takes the node away, and holds what it took against price and time.
 func (h *history) end(s *slot) {
 	h.count(s)
+
 	if s.lease != nil {
 		s.lease.Ended = h.now
 	}
+
 	h.post(s.meter.Close(nil, h.now))
 	h.present(s, h.now)
 	h.read(s, s.meter.Read())
@@ -308,14 +361,17 @@ func (h *history) end(s *slot) {
 		EnergyCost: ledger.Nanos(quotient(s.power, 3_600_000_000_000)),
 		Energy:     ledger.Millijoules(quotient(s.energy, 1000)),
 	}
+
 	if l := s.lease; l != nil {
 		kept := job.Duration(l.Ended.UnixMilli()-l.Granted.UnixMilli()) * job.Duration(time.Millisecond)
 		paid := new(big.Int).Mul(big.NewInt(int64(l.Offer.Hourly)*1000), big.NewInt(int64(l.Offer.Billed(kept))/1e6))
 		want.NodeCost = ledger.Nanos(quotient(paid, 3_600_000))
 	}
+
 	if diff := cmp.Diff(want, s.read); diff != "" {
 		h.t.Fatalf("%s took (want -, read +): %s", s.node.ID, diff)
 	}
+
 	*s = slot{}
 }
 
@@ -325,15 +381,19 @@ func (h *history) restart() {
 		if s.meter == nil {
 			continue
 		}
+
 		text, err := json.Marshal(s.meter.Save())
 		if err != nil {
 			h.t.Fatal(err)
 		}
+
 		var state ledger.State
 		if err := json.Unmarshal(text, &state); err != nil {
 			h.t.Fatal(err)
 		}
-		if s.meter, err = ledger.LoadMeter(state); err != nil {
+
+		s.meter, err = ledger.LoadMeter(state)
+		if err != nil {
 			h.t.Fatal(err)
 		}
 	}
@@ -347,6 +407,7 @@ func (h *history) step() {
 		h.open(s)
 		return
 	}
+
 	switch h.number("what", 0, 9) {
 	case 0:
 		h.end(s)
@@ -361,6 +422,7 @@ func (h *history) step() {
 		if h.flip("at once") {
 			post = (*ledger.Meter).Post
 		}
+
 		for _, s := range h.slots {
 			if s.meter != nil {
 				h.post(post(s.meter, nil, h.now))
@@ -381,29 +443,38 @@ func (h *history) standing() ([]ledger.Posting, []ledger.NodeRecord) {
 			twin.Read = new(ledger.Amounts)
 			*twin.Read = *b.Read
 		}
+
 		nodes[name] = &twin
 	}
+
 	for _, s := range h.slots {
 		if s.meter == nil {
 			continue
 		}
+
 		books = s.meter.Peek(books, h.now)
+
 		b := nodes[s.node.ID]
 		if b == nil {
 			b = &ledger.NodeRecord{Node: s.node.ID}
 			nodes[s.node.ID] = b
 		}
+
 		b.Present = append(b.Present, ledger.Present{From: s.since, To: h.now, GPUs: len(s.node.Inventory.GPUs)})
+
 		sum := peeked(h.t, s.meter, h.now)
 		if b.Read != nil {
 			sum = plus(sum, *b.Read)
 		}
+
 		b.Read = &sum
 	}
+
 	var list []ledger.NodeRecord
 	for _, b := range nodes {
 		list = append(list, *b)
 	}
+
 	return books, list
 }
 
@@ -424,6 +495,7 @@ func (h *history) moment(label string) time.Time {
 	if h.flip("on the hour") {
 		at = at.Truncate(time.Hour)
 	}
+
 	return at
 }
 
@@ -439,21 +511,26 @@ func TestTheBooksBalance(t *testing.T) {
 		for range h.number("slots", 1, 3) {
 			h.slots = append(h.slots, &slot{})
 		}
+
 		for range h.number("steps", 1, 40) {
 			h.step()
 		}
+
 		books, nodes := h.standing()
 		if err := ledger.Check(each(books), nodes, time.Time{}, time.Time{}); err != nil {
 			t.Fatal(err)
 		}
+
 		for range 3 {
 			h.periods(books, nodes)
 		}
+
 		for _, s := range h.slots {
 			if s.meter != nil {
 				h.end(s)
 			}
 		}
+
 		h.provisions()
 	})
 }
@@ -466,28 +543,35 @@ func (h *history) periods(books []ledger.Posting, nodes []ledger.NodeRecord) {
 	if err := ledger.Check(each(books), nodes, ends[0], ends[2]); err != nil {
 		t.Fatal(err)
 	}
+
 	group := rapid.SliceOfNDistinct(rapid.SampledFrom(ledger.Keys()), 0, 3, rapid.ID[ledger.Key]).Draw(t, "group")
 	ask := func(from, to time.Time, group []ledger.Key) *ledger.Report {
 		r, err := ledger.Sum(each(books), ledger.Query{From: from, To: to, Group: group})
 		if err != nil {
 			t.Fatal(err)
 		}
+
 		var sum ledger.Amounts
 		for _, row := range r.Rows {
 			sum = plus(sum, row.Amounts)
+
 			if row.NodeTime < 0 || row.GPUTime < 0 || row.NodeCost < 0 || row.EnergyCost < 0 || row.Energy < 0 {
 				t.Fatalf("row %v is less than nothing: %+v", row.Keys, row.Amounts)
 			}
 		}
+
 		if sum != r.Total {
 			t.Fatalf("by %v rows are %+v, the total is %+v", group, sum, r.Total)
 		}
+
 		return r
 	}
+
 	all := ask(ends[0], ends[2], group)
 	if plain := ask(ends[0], ends[2], nil); plain.Total != all.Total {
 		t.Fatalf("by %v it is %+v, and ungrouped %+v", group, all.Total, plain.Total)
 	}
+
 	rows := map[string]ledger.Amounts{}
 	for _, r := range []*ledger.Report{ask(ends[0], ends[1], group), ask(ends[1], ends[2], group)} {
 		for _, row := range r.Rows {
@@ -495,13 +579,16 @@ func (h *history) periods(books []ledger.Posting, nodes []ledger.NodeRecord) {
 			rows[key] = plus(rows[key], row.Amounts)
 		}
 	}
+
 	for _, row := range all.Rows {
 		key := fmt.Sprintf("%q", row.Keys)
 		if rows[key] != row.Amounts {
 			t.Fatalf("row %s is %+v in two periods, and %+v in one", key, rows[key], row.Amounts)
 		}
+
 		delete(rows, key)
 	}
+
 	for key, left := range rows {
 		if left != (ledger.Amounts{}) {
 			t.Fatalf("row %s is %+v in two periods, and not there in one", key, left)
@@ -515,10 +602,12 @@ func (h *history) provisions() {
 	if err != nil {
 		h.t.Fatal(err)
 	}
+
 	posted := map[string]ledger.Nanos{}
 	for _, row := range r.Rows {
 		posted[row.Keys[0]] = row.Cost()
 	}
+
 	for _, l := range h.leases {
 		want := ledger.Estimate(l, h.now)
 		if got := posted[string(l.ID)]; got != want {

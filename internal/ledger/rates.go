@@ -27,13 +27,13 @@ const (
 
 // rates is what a node costs, in whole numbers.
 type rates struct {
-	Hourly      []int64 `json:"hourly,omitempty"`    // nanodollars an hour with 0, 1, 2, … GPUs in use
-	Watts       []int64 `json:"watts,omitempty"`     // milliwatts with 0, 1, 2, … GPUs in use, with the building's share
-	EnergyPrice int64   `json:"price,omitempty"`     // nanodollars for a kWh
-	OffWhenIdle bool    `json:"off,omitempty"`       // costs nothing while nothing uses it
-	OnDemand    bool    `json:"on_demand,omitempty"` // who uses it pays for all of it
-	BillingUnit int64   `json:"billing_unit,omitempty"`     // billed in whole units of so many milliseconds
-	MinBilled   int64   `json:"min_billed,omitempty"`     // and at least for so many
+	Hourly      []int64 `json:"hourly,omitempty"`       // nanodollars an hour with 0, 1, 2, … GPUs in use
+	Watts       []int64 `json:"watts,omitempty"`        // milliwatts with 0, 1, 2, … GPUs in use, with the building's share
+	EnergyPrice int64   `json:"price,omitempty"`        // nanodollars for a kWh
+	OffWhenIdle bool    `json:"off,omitempty"`          // costs nothing while nothing uses it
+	OnDemand    bool    `json:"on_demand,omitempty"`    // who uses it pays for all of it
+	BillingUnit int64   `json:"billing_unit,omitempty"` // billed in whole units of so many milliseconds
+	MinBilled   int64   `json:"min_billed,omitempty"`   // and at least for so many
 }
 
 // ratesOf reads what a node costs from its lease, or else from the tariff. The price
@@ -48,15 +48,18 @@ func ratesOf(n *fleet.Node, t *fleet.Tariff, l *fleet.Lease) rates {
 			r.Hourly = append(r.Hourly, whole(t.Rent(&on, used), 1e9, maxHourly))
 			r.Watts = append(r.Watts, whole(t.Power(&on, used), 1e3, maxWatts))
 		}
+
 		r.EnergyPrice = whole(t.Energy, 1e9, maxEnergyPrice)
 		r.OffWhenIdle, r.BillingUnit = p.Off, millis(time.Duration(p.BillingIncrement))
 	}
+
 	if l != nil {
 		o := &l.Offer
 		r.Hourly = []int64{min(max(int64(o.Hourly)*1000, 0), maxHourly)}
 		r.EnergyPrice, r.OffWhenIdle, r.OnDemand = 0, false, true
 		r.BillingUnit, r.MinBilled = millis(time.Duration(o.BillingIncrement)), millis(time.Duration(o.MinBilling))
 	}
+
 	return r
 }
 
@@ -78,15 +81,22 @@ func priceInputsOf(n *fleet.Node, t *fleet.Tariff, l *fleet.Lease) priceInputs {
 	if p.gpus > 0 {
 		p.model, p.memory = n.Inventory.GPUs[0].Model, n.Inventory.GPUs[0].Memory
 	}
+
 	if l != nil {
-		p.onDemand, p.hourly, p.billingUnit, p.minBilled = true, l.Offer.Hourly, l.Offer.BillingIncrement, l.Offer.MinBilling
+		p.onDemand = true
+		p.hourly = l.Offer.Hourly
+		p.billingUnit = l.Offer.BillingIncrement
+		p.minBilled = l.Offer.MinBilling
 	}
+
 	return p
 }
 
 func (r *rates) equal(s *rates) bool {
 	return slices.Equal(r.Hourly, s.Hourly) && slices.Equal(r.Watts, s.Watts) && r.EnergyPrice == s.EnergyPrice && r.OffWhenIdle == s.OffWhenIdle &&
-		r.OnDemand == s.OnDemand && r.BillingUnit == s.BillingUnit && r.MinBilled == s.MinBilled
+		r.OnDemand == s.OnDemand &&
+		r.BillingUnit == s.BillingUnit &&
+		r.MinBilled == s.MinBilled
 }
 
 // at returns the entry for a count, the last if there are fewer.
@@ -94,6 +104,7 @@ func at(list []int64, n int) int64 {
 	if len(list) == 0 {
 		return 0
 	}
+
 	return list[min(n, len(list)-1)]
 }
 
@@ -109,6 +120,7 @@ func (c *carry) sound() bool {
 			return false
 		}
 	}
+
 	return true
 }
 
@@ -117,7 +129,10 @@ func (r *rates) sound() bool {
 	within := func(list []int64, most int64) bool {
 		return !slices.ContainsFunc(list, func(x int64) bool { return x < 0 || x > most })
 	}
-	return within(r.Hourly, maxHourly) && within(r.Watts, maxWatts) && within([]int64{r.EnergyPrice}, maxEnergyPrice) && r.BillingUnit >= 0 && r.MinBilled >= 0
+
+	return within(r.Hourly, maxHourly) && within(r.Watts, maxWatts) && within([]int64{r.EnergyPrice}, maxEnergyPrice) &&
+		r.BillingUnit >= 0 &&
+		r.MinBilled >= 0
 }
 
 // cost returns node cost, energy cost and energy of ms milliseconds at these rates, and of them
@@ -127,16 +142,20 @@ func (r *rates) cost(ms int64, l *allocation, c *carry) (total, base vector) {
 	idleHourly, idleWatts := min(at(r.Hourly, 0), hourly), min(at(r.Watts, 0), watts)
 	if r.OffWhenIdle {
 		idleHourly, idleWatts = 0, 0
+
 		if !l.busy {
 			hourly, watts = 0, 0
 		}
 	}
+
 	if r.OnDemand && l.busy {
 		idleHourly, idleWatts = 0, 0
 	}
+
 	if l.powerOff {
 		watts, idleWatts = 0, 0
 	}
+
 	total[inNodeCost], c[0] = accrue(hourly, ms, c[0], msPerHour)
 	total[inEnergyCost], c[1] = accrue(watts*r.EnergyPrice, ms, c[1], perKWh)
 	total[inEnergy], c[2] = accrue(watts, ms, c[2], perJoule)
@@ -146,12 +165,15 @@ func (r *rates) cost(ms int64, l *allocation, c *carry) (total, base vector) {
 	if hourly == idleHourly { // then all is base, with what was carried over
 		base[inNodeCost] = total[inNodeCost]
 	}
+
 	if watts == idleWatts {
 		base[inEnergyCost], base[inEnergy] = total[inEnergyCost], total[inEnergy]
 	}
+
 	for i := range base {
 		base[i] = min(base[i], total[i])
 	}
+
 	return total, base
 }
 
@@ -161,6 +183,7 @@ func (r *rates) unusedPaid(kept int64) int64 {
 	if r.BillingUnit > 0 && paid%r.BillingUnit != 0 {
 		paid += r.BillingUnit - paid%r.BillingUnit
 	}
+
 	return paid - kept
 }
 
@@ -170,9 +193,11 @@ func Estimate(l *fleet.Lease, now time.Time) Nanos {
 	if l.Granted.IsZero() {
 		return 0
 	}
+
 	ms := millis(wholeMillis(l.Granted.Add(l.Kept(now))).Sub(wholeMillis(l.Granted)))
 	r := ratesOf(l.Offer.Node(), nil, l)
 	cost, _ := accrue(at(r.Hourly, 0), ms+r.unusedPaid(ms), 0, msPerHour)
+
 	return Nanos(cost)
 }
 
@@ -181,12 +206,14 @@ func Estimate(l *fleet.Lease, now time.Time) Nanos {
 func Hourly(n *fleet.Node, t *fleet.Tariff, l *fleet.Lease, h Holder) Nanos {
 	m := NewMeter(n, t, l, time.Unix(0, 0))
 	m.Set(nil, m.s.Since, Status{Rest: Idle}, []Holder{h})
+
 	var sum Nanos
 	for _, p := range m.Peek(nil, m.s.Since.Add(time.Hour)) {
 		if p.Account == Use {
 			sum += p.Cost()
 		}
 	}
+
 	return sum
 }
 
@@ -218,6 +245,7 @@ func kindOf(inv *fleet.Inventory) kind {
 			return kind{mixed: true, known: true}
 		}
 	}
+
 	return k
 }
 
@@ -230,6 +258,7 @@ func (k *kind) name() string {
 	if spec, ok := gpuspec.Find(k.model, k.memory); ok && k.memory > 0 {
 		return spec.Name
 	}
+
 	return k.model
 }
 
@@ -241,5 +270,6 @@ func gpuSet(inv *fleet.Inventory) uint64 {
 			set |= 1 << at
 		}
 	}
+
 	return set
 }

@@ -54,34 +54,43 @@ func SumSavings(savings []Saving, q Query) (*SavingsReport, error) {
 	if err := q.checkSavings(); err != nil {
 		return nil, err
 	}
+
 	from, to := period(q.From, q.To)
 	r := &SavingsReport{From: from, To: to, Group: append([]Key{}, q.Group...), Rows: []SavingsRow{}}
 	rows := map[string]int{}
 	var buf []byte
+
 	for i := range savings {
 		s := &savings[i]
 		if s.At.Before(from) || !to.IsZero() && !s.At.Before(to) || !s.chosen(q.Filter) {
 			continue
 		}
+
 		buf = buf[:0]
 		for _, k := range q.Group {
 			value := s.key(k)
 			buf = append(binary.AppendUvarint(buf, uint64(len(value))), value...)
 		}
+
 		at, ok := rows[string(buf)]
 		if !ok {
 			at = len(r.Rows)
 			rows[string(buf)] = at
+
 			row := SavingsRow{Keys: make([]string, len(q.Group))}
 			for i, k := range q.Group {
 				row.Keys[i] = s.key(k)
 			}
+
 			r.Rows = append(r.Rows, row)
 		}
+
 		r.Rows[at].add(s)
 		r.Total.add(s)
 	}
+
 	slices.SortFunc(r.Rows, func(a, b SavingsRow) int { return slices.Compare(a.Keys, b.Keys) })
+
 	return r, nil
 }
 
@@ -97,6 +106,7 @@ func (s *Saving) chosen(filters []Filter) bool {
 			return false
 		}
 	}
+
 	return true
 }
 
@@ -104,6 +114,7 @@ func (s *Saving) key(k Key) string {
 	if k == ByKind {
 		return s.Kind
 	}
+
 	return k.of(&Posting{Owner: s.Owner, Project: s.Project, Job: s.Job}, s.At)
 }
 
@@ -112,15 +123,18 @@ func (q *Query) checkSavings() error {
 	if err := plain.check(); err != nil {
 		return err
 	}
+
 	for _, k := range q.Group {
 		if !slices.Contains(SavingKeys(), k) {
 			return fault.New(fault.Invalid, "ledger_key", "savings cannot be grouped by %q", k).WithField("group")
 		}
 	}
+
 	for _, f := range q.Filter {
 		if !slices.Contains(SavingKeys(), f.Key) || f.Key.time() {
 			return fault.New(fault.Invalid, "ledger_key", "savings cannot be filtered by %q", f.Key).WithField("filter")
 		}
 	}
+
 	return nil
 }

@@ -90,10 +90,12 @@ func NewSummary(q Query) (*Summary, error) {
 	if err := q.check(); err != nil {
 		return nil, err
 	}
+
 	s := &Summary{q: q, rows: map[string]*sumRow{}}
 	s.q.Group = append([]Key{}, q.Group...)
 	s.q.From, s.q.To = period(q.From, q.To)
 	s.cutter = cutter{from: s.q.From, to: s.q.To, next: borders(q.Group), emit: s.take}
+
 	return s, nil
 }
 
@@ -103,9 +105,11 @@ func Sum(postings iter.Seq[*Posting], q Query) (*Report, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	for p := range postings {
 		s.Add(p)
 	}
+
 	return s.Report()
 }
 
@@ -115,15 +119,19 @@ func (s *Summary) Add(p *Posting) { s.cutter.add(p) }
 // Report returns the sums of what was added.
 func (s *Summary) Report() (*Report, error) {
 	s.cutter.flush()
+
 	if s.overflow {
 		return nil, fault.New(fault.OverLimit, "ledger_overflow", "the sum is too large to be exact").
 			WithRemedy("ask for a shorter period")
 	}
+
 	r := &Report{From: s.q.From, To: s.q.To, Group: s.q.Group, Rows: make([]Row, 0, len(s.rows)), Total: s.total.amounts()}
 	for _, row := range s.rows {
 		r.Rows = append(r.Rows, Row{Keys: row.keys, Amounts: row.sum.amounts()})
 	}
+
 	slices.SortFunc(r.Rows, func(a, b Row) int { return slices.Compare(a.Keys, b.Keys) })
+
 	return r, nil
 }
 
@@ -135,19 +143,23 @@ func (s *Summary) take(p *Posting, at time.Time, v vector) {
 			return
 		}
 	}
+
 	s.buf = s.buf[:0]
 	for _, k := range s.q.Group {
 		value := k.of(p, at)
 		s.buf = append(binary.AppendUvarint(s.buf, uint64(len(value))), value...)
 	}
+
 	row, ok := s.rows[string(s.buf)]
 	if !ok {
 		row = &sumRow{keys: make([]string, len(s.q.Group))}
 		for i, k := range s.q.Group {
 			row.keys[i] = k.of(p, at)
 		}
+
 		s.rows[string(s.buf)] = row
 	}
+
 	var fits, all bool
 	row.sum, fits = row.sum.plus(v)
 	s.total, all = s.total.plus(v)
@@ -183,12 +195,14 @@ func (k Key) of(p *Posting, at time.Time) string {
 		return k.label(at)
 	case ByKind: // of savings alone
 	}
+
 	return ""
 }
 
 // label names the stretch of time that a time is in.
 func (k Key) label(at time.Time) string {
 	at = at.UTC()
+
 	switch k { //nolint:exhaustive // those that are times
 	case ByHour:
 		return at.Format("2006-01-02T15")
@@ -200,6 +214,7 @@ func (k Key) label(at time.Time) string {
 	case ByMonth:
 		return at.Format("2006-01")
 	}
+
 	return ""
 }
 
@@ -217,6 +232,7 @@ func borders(group []Key) func(time.Time) time.Time {
 	case has(ByMonth):
 		return nextMonth
 	}
+
 	return nil
 }
 
@@ -225,9 +241,11 @@ func period(from, to time.Time) (begin, end time.Time) {
 	if !from.IsZero() {
 		begin = wholeMillis(from)
 	}
+
 	if !to.IsZero() {
 		end = wholeMillis(to)
 	}
+
 	return begin, end
 }
 
@@ -236,6 +254,7 @@ func (q *Query) check() error {
 	if !q.To.IsZero() && q.To.Before(q.From) {
 		return fault.New(fault.Invalid, "ledger_period", "the period ends before it begins").WithField("to")
 	}
+
 	for i, k := range q.Group {
 		if !slices.Contains(Keys(), k) {
 			return unknownKey(k).WithField("group")
@@ -244,15 +263,18 @@ func (q *Query) check() error {
 			return fault.New(fault.Invalid, "ledger_key", "duplicate key %q", k).WithField("group")
 		}
 	}
+
 	for _, f := range q.Filter {
 		if !slices.Contains(Keys(), f.Key) {
 			return unknownKey(f.Key).WithField("filter")
 		}
+
 		if f.Key.time() {
 			return fault.New(fault.Invalid, "ledger_key", "cannot filter by %q", f.Key).WithField("filter").
 				WithRemedy("set the start and the end of the period instead")
 		}
 	}
+
 	return nil
 }
 
@@ -263,6 +285,7 @@ func unknownKey(k Key) *fault.Error {
 	for _, known := range Keys() {
 		names = append(names, string(known))
 	}
+
 	return fault.New(fault.Invalid, "ledger_key", "unknown key %q", k).
 		WithRemedy("use one of %s", strings.Join(names, ", "))
 }
@@ -278,9 +301,11 @@ func Buckets(k Key, from, to time.Time) []string {
 	if next == nil || from.IsZero() || to.IsZero() {
 		return nil
 	}
+
 	var names []string
 	for at := from; at.Before(to) && len(names) < maxBuckets; at = next(at) {
 		names = append(names, k.label(at))
 	}
+
 	return names
 }

@@ -19,12 +19,26 @@ import (
 // stretch returns a line of an hour's worth of $1 for each hour it lasts.
 func stretch(node, owner string, account ledger.Account, from time.Time, lasts time.Duration) ledger.Posting {
 	p := ledger.Posting{
-		Node: id.Node("n" + node), Class: fleet.Reserved, GPU: "A100", From: from, To: from.Add(lasts), Account: account, Owner: id.User(owner),
-		Amounts: ledger.Amounts{NodeTime: ledger.Span(lasts.Milliseconds()), GPUTime: 2 * ledger.Span(lasts.Milliseconds()), NodeCost: ledger.Nanos(lasts.Hours() * 1e9)},
+		Node: id.Node(
+			"n" + node,
+		),
+		Class:   fleet.Reserved,
+		GPU:     "A100",
+		From:    from,
+		To:      from.Add(lasts),
+		Account: account,
+		Owner:   id.User(owner),
+		Amounts: ledger.Amounts{
+			NodeTime: ledger.Span(lasts.Milliseconds()),
+			GPUTime:  2 * ledger.Span(lasts.Milliseconds()),
+			NodeCost: ledger.Nanos(lasts.Hours() * 1e9),
+		},
 	}
+
 	if account == ledger.Use {
 		p.Job, p.Run = "j1", "j1.1"
 	}
+
 	return p
 }
 
@@ -34,19 +48,30 @@ func rowsOf(t *testing.T, books []ledger.Posting, q ledger.Query) []string {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	var rows []string
 	for _, row := range r.Rows {
 		rows = append(rows, strings.Join(append(row.Keys, row.NodeTime.String(), row.NodeCost.String()), " "))
 	}
+
 	return rows
 }
 
 func TestSumsByEveryKey(t *testing.T) {
 	t.Parallel()
 	provisioned := stretch("2", "bob", ledger.Use, monday.Add(time.Hour), time.Hour)
-	provisioned.Class, provisioned.GPU, provisioned.Lease, provisioned.Offer, provisioned.Project = fleet.OnDemand, "H100", "l7", "aws/p5/eu", "vision"
+	provisioned.Class = fleet.OnDemand
+	provisioned.GPU = "H100"
+	provisioned.Lease = "l7"
+	provisioned.Offer = "aws/p5/eu"
+	provisioned.Project = "vision"
 	provisioned.Job, provisioned.Run = "j2", "j2.3"
-	books := []ledger.Posting{stretch("1", "ann", ledger.Use, monday, 2*time.Hour), provisioned, stretch("1", "", ledger.Idle, monday.Add(2*time.Hour), time.Hour)}
+	books := []ledger.Posting{
+		stretch("1", "ann", ledger.Use, monday, 2*time.Hour),
+		provisioned,
+		stretch("1", "", ledger.Idle, monday.Add(2*time.Hour), time.Hour),
+	}
+
 	for _, tc := range []struct {
 		key  ledger.Key
 		want []string
@@ -71,7 +96,12 @@ func TestSumsByEveryKey(t *testing.T) {
 			t.Errorf("by %s: %s", tc.key, diff)
 		}
 	}
-	q := ledger.Query{Group: []ledger.Key{ledger.ByClass, ledger.ByAccount}, Filter: []ledger.Filter{{Key: ledger.ByResearcher, Values: []string{"ann", "bob"}}}}
+
+	q := ledger.Query{
+		Group:  []ledger.Key{ledger.ByClass, ledger.ByAccount},
+		Filter: []ledger.Filter{{Key: ledger.ByResearcher, Values: []string{"ann", "bob"}}},
+	}
+
 	if diff := cmp.Diff([]string{"ondemand use 3600 1", "reserved use 7200 2"}, rowsOf(t, books, q)); diff != "" {
 		t.Errorf("of two people: %s", diff)
 	}
@@ -82,7 +112,11 @@ func TestPostingsAreDividedAtBorders(t *testing.T) {
 	newYear := time.Date(2026, 12, 31, 22, 0, 0, 0, time.UTC) // a Thursday
 	long := []ledger.Posting{stretch("1", "ann", ledger.Use, newYear, 100*time.Hour)}
 	due := stretch("1", "ann", ledger.Use, newYear, time.Hour)
-	due.Account, due.Run, due.To, due.NodeTime, due.GPUTime = ledger.Waste, "", due.From, 0, 0
+	due.Account = ledger.Waste
+	due.Run = ""
+	due.To = due.From
+	due.NodeTime = 0
+	due.GPUTime = 0
 	for name, tc := range map[string]struct {
 		books []ledger.Posting
 		query ledger.Query
@@ -149,9 +183,11 @@ func TestBucketsNameTimesInWhichNothingHappened(t *testing.T) {
 			t.Errorf("by %s: %s", tc.key, diff)
 		}
 	}
+
 	if got := ledger.Buckets(ledger.ByHour, monday.Add(time.Minute), to); len(got) != 50 || got[0] != "2026-11-16T08" {
 		t.Errorf("hours: %v", got)
 	}
+
 	if got := ledger.Buckets(ledger.ByDay, time.Time{}, to); got != nil {
 		t.Errorf("a period without a begin has %d days", len(got))
 	}
@@ -160,30 +196,42 @@ func TestBucketsNameTimesInWhichNothingHappened(t *testing.T) {
 func TestReportsAsText(t *testing.T) {
 	t.Parallel()
 	odd := stretch("1", "", ledger.Idle, monday, 1500*time.Millisecond)
-	odd.GPU, odd.EnergyCost, odd.Energy = "=1+1, \"x\"", 250_000_000, 3_600_000_000
-	r, err := ledger.Sum(each([]ledger.Posting{stretch("1", "ann", ledger.Use, monday, time.Hour), odd}), ledger.Query{From: monday, Group: []ledger.Key{ledger.ByGPU, ledger.ByResearcher}})
+	odd.GPU = "=1+1, \"x\""
+	odd.EnergyCost = 250_000_000
+	odd.Energy = 3_600_000_000
+	r, err := ledger.Sum(
+		each([]ledger.Posting{stretch("1", "ann", ledger.Use, monday, time.Hour), odd}),
+		ledger.Query{From: monday, Group: []ledger.Key{ledger.ByGPU, ledger.ByResearcher}},
+	)
+
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	var out strings.Builder
 	if err := r.WriteCSV(&out); err != nil {
 		t.Fatal(err)
 	}
+
 	want := `gpu,researcher,node_seconds,gpu_seconds,rent_usd,power_usd,cost_usd,energy_kwh
 "'=1+1, ""x""",,1.5,3,0.000416666,0.25,0.250416666,1.000000
 A100,ann,3600,7200,1,0,1,0.000000
 `
+
 	if diff := cmp.Diff(want, out.String()); diff != "" {
 		t.Error(diff)
 	}
+
 	text, err := json.Marshal(r)
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	const part = `{"keys":["A100","ann"],"node_ms":3600000,"gpu_ms":7200000,"node_cost_nanodollars":1000000000,"energy_cost_nanodollars":0,"energy_mj":0}`
 	if !strings.Contains(string(text), part) {
 		t.Errorf("JSON is %s", text)
 	}
+
 	if err := r.WriteCSV(full{}); !errors.Is(err, errFull) {
 		t.Errorf("writing to a full disk: %v", err)
 	}

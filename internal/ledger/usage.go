@@ -97,13 +97,16 @@ func LeaseCostOf(l *fleet.Lease, now time.Time) (LeaseCost, bool) {
 	if l.Granted.IsZero() {
 		return LeaseCost{}, false
 	}
+
 	f := LeaseCost{
 		Lease: l.ID, Offer: l.Offer.Name, Owner: l.Owner, Project: l.Project, Job: l.Job, Created: l.Granted, Ended: l.Ended,
 		Kept: Span(millis(l.Kept(now))), Estimated: Estimate(l, now),
 	}
+
 	if !l.Ended.IsZero() && l.Billed >= 0 {
 		f.BillKnown, f.Billed = true, NanosOf(l.Billed)
 	}
+
 	return f, true
 }
 
@@ -114,18 +117,23 @@ func UsageOf(postings iter.Seq[*Posting], leases []LeaseCost, from, to time.Time
 	if err != nil {
 		return nil, err
 	}
+
 	f := usageSums{
 		rates: map[nodeKey]*UseRate{}, own: map[ownerKey]*OwnUsage{}, unused: map[accountKey]*Unused{},
 		offers: map[string]*OnDemandUsage{"": {}}, people: map[id.User]*OnDemandUsage{},
 	}
+
 	for i := range r.Rows {
 		f.row(&r.Rows[i])
 	}
+
 	for i := range leases {
 		f.lease(&leases[i], r.From, r.To)
 	}
+
 	u := f.usage()
 	u.From, u.To = r.From, r.To
+
 	return u, nil
 }
 
@@ -160,32 +168,41 @@ func cell[K comparable, V any](m map[K]*V, key K) *V {
 		v = new(V)
 		m[key] = v
 	}
+
 	return v
 }
 
 // row takes one sum: of a class, node, account, researcher and offer.
 func (f *usageSums) row(r *Row) {
-	class, node, account := fleet.Class(r.Keys[0]), id.Node(r.Keys[1]), Account(r.Keys[2])
+	class := fleet.Class(r.Keys[0])
+	node := id.Node(r.Keys[1])
+	account := Account(r.Keys[2])
 	researcher, offer := id.User(r.Keys[3]), r.Keys[4]
+
 	if account != Use {
 		x := cell(f.unused, accountKey{class, account})
 		x.NodeTime, x.GPUTime, x.Cost = x.NodeTime+r.NodeTime, x.GPUTime+r.GPUTime, x.Cost+r.Cost()
 	}
+
 	if class == fleet.OnDemand {
 		for _, h := range f.onDemand(offer, researcher) {
 			h.NodeTime, h.GPUTime, h.Estimated = h.NodeTime+r.NodeTime, h.GPUTime+r.GPUTime, h.Estimated+r.Cost()
 		}
+
 		return
 	}
+
 	for _, name := range []id.Node{"", node} {
 		x := cell(f.rates, nodeKey{class, name})
 		if account == Use {
 			x.BusyNode, x.BusyGPU = x.BusyNode+r.NodeTime, x.BusyGPU+r.GPUTime
 		}
+
 		if account == Use || account == Idle {
 			x.AvailableNode, x.AvailableGPU = x.AvailableNode+r.NodeTime, x.AvailableGPU+r.GPUTime
 		}
 	}
+
 	if account == Use {
 		x := cell(f.own, ownerKey{researcher, class})
 		x.NodeTime, x.GPUTime, x.Cost = x.NodeTime+r.NodeTime, x.GPUTime+r.GPUTime, x.Cost+r.Cost()
@@ -202,6 +219,7 @@ func (f *usageSums) lease(l *LeaseCost, from, to time.Time) {
 		if within(l.Created) {
 			h.Creations++
 		}
+
 		if l.BillKnown && within(l.Ended) {
 			h.Billed += l.Billed
 			h.BilledLeases++
@@ -216,36 +234,54 @@ func (f *usageSums) onDemand(offer string, researcher id.User) []*OnDemandUsage 
 	if offer != "" {
 		list = append(list, cell(f.offers, offer))
 	}
+
 	return list
 }
 
 // usage puts all in order.
 func (f *usageSums) usage() *Usage {
-	u := &Usage{UseRate: []UseRate{}, OnDemand: []OnDemandUsage{}, Own: []OwnUsage{}, OnDemandBy: []OnDemandUsage{}, Unused: []Unused{}}
+	u := &Usage{
+		UseRate:    []UseRate{},
+		OnDemand:   []OnDemandUsage{},
+		Own:        []OwnUsage{},
+		OnDemandBy: []OnDemandUsage{},
+		Unused:     []Unused{},
+	}
+
 	for key, x := range f.rates {
 		x.Class, x.Node = key.class, key.node
 		x.NodeRate, x.GPURate = ratio(x.BusyNode, x.AvailableNode), ratio(x.BusyGPU, x.AvailableGPU)
 		u.UseRate = append(u.UseRate, *x)
 	}
+
 	for key, x := range f.own {
 		x.Researcher, x.Class = key.researcher, key.class
 		u.Own = append(u.Own, *x)
 	}
+
 	for key, x := range f.unused {
 		x.Class, x.Account = key.class, key.account
 		u.Unused = append(u.Unused, *x)
 	}
+
 	for key, x := range f.offers {
 		x.Offer = key
 		u.OnDemand = append(u.OnDemand, *x)
 	}
+
 	for key, x := range f.people {
 		x.Researcher = key
 		u.OnDemandBy = append(u.OnDemandBy, *x)
 	}
+
 	slices.SortFunc(u.UseRate, func(a, b UseRate) int {
-		return cmp.Or(cmp.Compare(min(len(a.Node), 1), min(len(b.Node), 1)), cmp.Compare(a.Class, b.Class), cmp.Compare(a.Node, b.Node))
+		return cmp.Or(
+			cmp.Compare(min(len(a.Node), 1), min(len(b.Node), 1)),
+			cmp.Compare(a.Class, b.Class),
+			cmp.Compare(a.Node, b.Node),
+		)
 	})
+
 	slices.SortFunc(u.Own, func(a, b OwnUsage) int {
 		return cmp.Or(cmp.Compare(a.Researcher, b.Researcher), cmp.Compare(a.Class, b.Class))
 	})
@@ -254,6 +290,7 @@ func (f *usageSums) usage() *Usage {
 	})
 	slices.SortFunc(u.OnDemand, func(a, b OnDemandUsage) int { return cmp.Compare(a.Offer, b.Offer) })
 	slices.SortFunc(u.OnDemandBy, func(a, b OnDemandUsage) int { return cmp.Compare(a.Researcher, b.Researcher) })
+
 	return u
 }
 
@@ -262,5 +299,6 @@ func ratio(some, all Span) float64 {
 	if all == 0 {
 		return 0
 	}
+
 	return float64(some) / float64(all)
 }

@@ -34,6 +34,7 @@ func anHour() ([]ledger.Posting, *fleet.Lease) {
 	books = provisioned.Set(books, monday.Add(35*time.Minute), idle, []ledger.Holder{gpus(10, "bob", 0x03)})
 	l.Ended, l.State, l.Billed = end, fleet.LeaseEnded, 12.5
 	books = provisioned.Close(books, end)
+
 	return books, l
 }
 
@@ -44,34 +45,65 @@ func TestTheFourGroupsOfFigures(t *testing.T) {
 	if !ok {
 		t.Fatal("the lease has no facts")
 	}
+
 	if want := (ledger.LeaseCost{
 		Lease: "l1", Offer: "aws/p4d/eu", Owner: "zoe", Project: "vision", Job: "j9", Created: monday, Ended: monday.Add(time.Hour),
 		Kept: 3_600_000, Estimated: ledger.NanosOf(12), Billed: ledger.NanosOf(12.5), BillKnown: true,
 	}); facts != want {
 		t.Errorf("the lease: %s", cmp.Diff(want, facts))
 	}
+
 	u, err := ledger.UsageOf(each(books), []ledger.LeaseCost{facts}, monday, monday.Add(24*time.Hour))
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	const h, min = ledger.Span(3_600_000), ledger.Span(60_000)
 	d := ledger.NanosOf
 	want := &ledger.Usage{
-		From: monday, To: monday.Add(24 * time.Hour),
+		From: monday,
+		To:   monday.Add(24 * time.Hour),
 		UseRate: []ledger.UseRate{
 			{Class: fleet.Local, AvailableNode: h / 2, AvailableGPU: h / 2},
-			{Class: fleet.Reserved, BusyNode: h, AvailableNode: h, NodeRate: 1, BusyGPU: 4 * h, AvailableGPU: 8 * h, GPURate: 0.5},
+			{
+				Class:         fleet.Reserved,
+				BusyNode:      h,
+				AvailableNode: h,
+				NodeRate:      1,
+				BusyGPU:       4 * h,
+				AvailableGPU:  8 * h,
+				GPURate:       0.5,
+			},
 			{Class: fleet.Local, Node: "own", AvailableNode: h / 2, AvailableGPU: h / 2},
-			{Class: fleet.Reserved, Node: "big", BusyNode: h, AvailableNode: h, NodeRate: 1, BusyGPU: 4 * h, AvailableGPU: 8 * h, GPURate: 0.5},
+			{
+				Class:         fleet.Reserved,
+				Node:          "big",
+				BusyNode:      h,
+				AvailableNode: h,
+				NodeRate:      1,
+				BusyGPU:       4 * h,
+				AvailableGPU:  8 * h,
+				GPURate:       0.5,
+			},
 		},
 		OnDemand: []ledger.OnDemandUsage{
 			{Creations: 1, NodeTime: h, GPUTime: 4 * h, Estimated: d(12), Billed: d(12.5), BilledLeases: 1},
 			{Offer: "aws/p4d/eu", Creations: 1, NodeTime: h, GPUTime: 4 * h, Estimated: d(12), Billed: d(12.5), BilledLeases: 1},
 		},
-		Own: []ledger.OwnUsage{{Researcher: "ann", Class: fleet.Reserved, NodeTime: h, GPUTime: 4 * h, Cost: d(4 + 0.15 + 0.6)}},
+		Own: []ledger.OwnUsage{
+			{Researcher: "ann", Class: fleet.Reserved, NodeTime: h, GPUTime: 4 * h, Cost: d(4 + 0.15 + 0.6)},
+		},
 		OnDemandBy: []ledger.OnDemandUsage{
 			{Researcher: "bob", NodeTime: 25 * min, GPUTime: 50 * min, Estimated: d(5)},
-			{Researcher: "zoe", Creations: 1, NodeTime: 35 * min, GPUTime: 190 * min, Estimated: d(7), Billed: d(12.5), BilledLeases: 1},
+			{
+				Researcher:   "zoe",
+				Creations:    1,
+				NodeTime:     35 * min,
+				GPUTime:      190 * min,
+				Estimated:    d(7),
+				Billed:       d(12.5),
+				BilledLeases: 1,
+			},
 		},
 		Unused: []ledger.Unused{
 			{Class: fleet.Local, Account: ledger.Error, NodeTime: h / 2, GPUTime: h / 2, Cost: d(4.15)},
@@ -81,6 +113,7 @@ func TestTheFourGroupsOfFigures(t *testing.T) {
 			{Class: fleet.Reserved, Account: ledger.Idle, GPUTime: 4 * h, Cost: d(4.15)},
 		},
 	}
+
 	if diff := cmp.Diff(want, u); diff != "" {
 		t.Error(diff)
 	}
@@ -94,30 +127,37 @@ func TestUsageOfAnotherPeriod(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	// Created in it, and not ended: what was billed at its end is not of this period.
 	want := ledger.OnDemandUsage{Creations: 1, NodeTime: 1_800_000, GPUTime: 7_200_000, Estimated: ledger.NanosOf(6)}
 	if diff := cmp.Diff(want, half.OnDemand[0]); diff != "" {
 		t.Error(diff)
 	}
+
 	rest, err := ledger.UsageOf(each(books), []ledger.LeaseCost{facts}, monday.Add(30*time.Minute), time.Time{})
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	want.Creations, want.Billed, want.BilledLeases = 0, ledger.NanosOf(12.5), 1
 	if diff := cmp.Diff(want, rest.OnDemand[0]); diff != "" {
 		t.Error(diff)
 	}
+
 	none, err := ledger.UsageOf(each(nil), nil, monday, monday)
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	text, err := json.Marshal(none)
 	if err != nil || strings.Contains(string(text), "null") {
 		t.Errorf("no use at all is %s, %v", text, err)
 	}
+
 	if _, err := ledger.UsageOf(each(nil), nil, monday, monday.Add(-1)); fault.KindOf(err) != fault.Invalid {
 		t.Errorf("a period that ends before it begins: %v", err)
 	}
+
 	if _, ok := ledger.LeaseCostOf(&fleet.Lease{State: fleet.LeaseRefused}, monday); ok {
 		t.Error("a machine that was never given has facts")
 	}
@@ -131,10 +171,12 @@ func TestUsageAsCSV(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	var out strings.Builder
 	if err := u.WriteCSV(&out); err != nil {
 		t.Fatal(err)
 	}
+
 	want := `group,class,node,busy_node_seconds,available_node_seconds,node_rate,busy_gpu_seconds,available_gpu_seconds,gpu_rate
 use_rate,local,,0,1800,0.0000,0,1800,0.0000
 use_rate,reserved,,3600,3600,1.0000,14400,28800,0.5000
@@ -155,9 +197,11 @@ unused,ondemand,boot,300,1200,1
 unused,ondemand,idle,0,3000,0
 unused,reserved,idle,0,14400,4.15
 `
+
 	if diff := cmp.Diff(want, out.String()); diff != "" {
 		t.Error(diff)
 	}
+
 	if err := u.WriteCSV(full{}); !errors.Is(err, errFull) {
 		t.Errorf("writing to a full disk: %v", err)
 	}
@@ -166,21 +210,42 @@ unused,reserved,idle,0,14400,4.15
 func TestSavingsAddUp(t *testing.T) {
 	t.Parallel()
 	list := []ledger.Saving{
-		{At: monday, Job: "j1", Owner: "ann", Project: "vision", Kind: "wait", Money: ledger.NanosOf(3), Time: -60_000, Reason: "waited for n1 instead of provisioning"},
+		{
+			At:      monday,
+			Job:     "j1",
+			Owner:   "ann",
+			Project: "vision",
+			Kind:    "wait",
+			Money:   ledger.NanosOf(3),
+			Time:    -60_000,
+			Reason:  "waited for n1 instead of provisioning",
+		},
 		{At: monday.Add(time.Hour), Job: "j2", Owner: "bob", Kind: "place", Money: ledger.NanosOf(1.5)},
-		{At: monday.Add(25 * time.Hour), Job: "j1", Owner: "ann", Project: "vision", Kind: "place", Money: ledger.NanosOf(0.5), Time: 5000},
+		{
+			At:      monday.Add(25 * time.Hour),
+			Job:     "j1",
+			Owner:   "ann",
+			Project: "vision",
+			Kind:    "place",
+			Money:   ledger.NanosOf(0.5),
+			Time:    5000,
+		},
 	}
+
 	text := func(q ledger.Query) string {
 		r, err := ledger.SumSavings(list, q)
 		if err != nil {
 			t.Fatal(err)
 		}
+
 		var out strings.Builder
 		if err := r.WriteCSV(&out); err != nil {
 			t.Fatal(err)
 		}
+
 		return out.String()
 	}
+
 	for name, tc := range map[string]struct {
 		query ledger.Query
 		want  string
@@ -195,6 +260,7 @@ func TestSavingsAddUp(t *testing.T) {
 			t.Errorf("%s: %s", name, diff)
 		}
 	}
+
 	for name, q := range map[string]ledger.Query{
 		"by something they have not": {Group: []ledger.Key{ledger.ByNode}},
 		"chosen by time":             {Filter: []ledger.Filter{{Key: ledger.ByDay}}},

@@ -38,6 +38,7 @@ func slot(s Stream) int {
 		return 1
 	case Yard:
 	}
+
 	return 2
 }
 
@@ -47,19 +48,24 @@ func (a *Assembler) Add(f Frame) []Line {
 	open := &a.open[slot(f.Stream)]
 	data := f.Data
 	var out []Line
+
 	for len(data) > 0 {
 		if len(open.text) == 0 {
 			open.at = f.At
 		}
+
 		n := bytes.IndexByte(data, '\n')
 		ended := n >= 0
 		if !ended {
 			n = len(data)
 		}
+
 		if room := MaxLine - len(open.text); n > room {
 			n, ended = room, false
 		}
+
 		open.text = append(open.text, data[:n]...)
+
 		data = data[n:]
 		switch {
 		case ended:
@@ -69,9 +75,11 @@ func (a *Assembler) Add(f Frame) []Line {
 			out = append(out, open.take(f.Stream, true))
 		}
 	}
+
 	if f.Stream == Yard && len(open.text) > 0 {
 		out = append(out, open.take(f.Stream, false))
 	}
+
 	return out
 }
 
@@ -83,6 +91,7 @@ func (a *Assembler) Flush() []Line {
 			out = append(out, open.take(s, true))
 		}
 	}
+
 	return out
 }
 
@@ -112,15 +121,19 @@ func (l *Lines) Next() (Line, error) {
 		if l.err != nil {
 			return Line{}, l.err
 		}
+
 		f, err := l.d.Next()
 		if err != nil {
 			l.err, l.ready = err, l.a.Flush()
 			continue
 		}
+
 		l.ready = l.a.Add(f)
 	}
+
 	line := l.ready[0]
 	l.ready = l.ready[1:]
+
 	return line, nil
 }
 
@@ -131,5 +144,6 @@ func (a *Assembler) Empty() bool {
 			return false
 		}
 	}
+
 	return true
 }

@@ -30,8 +30,10 @@ func (d *Decoder) Next() (Frame, error) {
 	if d.err != nil {
 		return Frame{}, d.err
 	}
+
 	f, err := d.next()
 	d.err = err
+
 	return f, err
 }
 
@@ -40,11 +42,14 @@ func (d *Decoder) next() (Frame, error) {
 	if err != nil {
 		return Frame{}, err
 	}
+
 	h, why := parseHeader(line)
 	if why != "" {
 		return Frame{}, &DamageError{Offset: d.offset, Why: why}
 	}
+
 	taken := int64(len(line) + 1 + h.length + 1)
+
 	data := make([]byte, h.length+1)
 	if _, err := io.ReadFull(d.r, data); err != nil {
 		return Frame{}, torn(err)
@@ -52,7 +57,9 @@ func (d *Decoder) next() (Frame, error) {
 	if data[h.length] != '\n' {
 		return Frame{}, &DamageError{Offset: d.offset, Why: "a frame must end with a line end"}
 	}
+
 	d.offset += taken
+
 	return Frame{At: time.UnixMilli(h.at).UTC(), Stream: h.stream, Data: data[:h.length:h.length]}, nil
 }
 
@@ -70,8 +77,10 @@ func (d *Decoder) headerLine() ([]byte, error) {
 		case c == '\n':
 			return line, nil
 		}
+
 		line = append(line, c)
 	}
+
 	return nil, &DamageError{Offset: d.offset, Why: "a frame's header is too long"}
 }
 
@@ -80,5 +89,6 @@ func torn(err error) error {
 	if errors.Is(err, io.EOF) {
 		return io.ErrUnexpectedEOF
 	}
+
 	return err
 }

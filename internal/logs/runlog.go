@@ -42,6 +42,7 @@ func (s Stream) String() string {
 	case Yard:
 		return "yard"
 	}
+
 	return "stream " + strconv.QuoteRune(rune(s))
 }
 
@@ -79,6 +80,7 @@ func appendFrame(buf []byte, stream Stream, at time.Time, data []byte) []byte {
 	buf = strconv.AppendInt(buf, int64(len(data)), 10)
 	buf = append(buf, '\n')
 	buf = append(buf, data...)
+
 	return append(buf, '\n')
 }
 
@@ -95,27 +97,33 @@ func parseHeader(line []byte) (header, string) {
 	for i < len(line) && line[i] >= '0' && line[i] <= '9' {
 		i++
 	}
+
 	at, err := strconv.ParseInt(string(line[:i]), 10, 64)
 	if err != nil {
 		return header{}, "a frame must begin with its time in milliseconds"
 	}
+
 	rest := line[i:]
 	if len(rest) < 4 || rest[0] != ' ' || rest[2] != ' ' {
 		return header{}, "a frame's header must be its time, stream and length"
 	}
+
 	stream := Stream(rest[1])
 	if !stream.valid() {
 		return header{}, "unknown " + stream.String()
 	}
+
 	for _, c := range rest[3:] {
 		if c < '0' || c > '9' {
 			return header{}, "a frame's length must be a number"
 		}
 	}
+
 	length, err := strconv.Atoi(string(rest[3:]))
 	if err != nil || length > MaxFrame {
 		return header{}, "a frame's length must be at most " + strconv.Itoa(MaxFrame)
 	}
+
 	return header{at: at, stream: stream, length: length}, ""
 }
 
@@ -128,6 +136,7 @@ func Mend(torn []byte) []byte {
 	if len(torn) == 0 {
 		return nil
 	}
+
 	for i, c := range torn {
 		if c == '\n' {
 			return mendPayload(torn[:i], torn[i+1:])
@@ -136,6 +145,7 @@ func Mend(torn []byte) []byte {
 			return nil
 		}
 	}
+
 	// The shortest ends that make a whole frame out of a torn header.
 	for _, end := range []string{"\n", "0\n", " 0\n", "y 0\n", " y 0\n"} {
 		line := append(append([]byte(nil), torn...), end[:len(end)-1]...)
@@ -143,6 +153,7 @@ func Mend(torn []byte) []byte {
 			return append([]byte(end), padding(h.length)...)
 		}
 	}
+
 	return nil
 }
 
@@ -152,6 +163,7 @@ func mendPayload(line, payload []byte) []byte {
 	if why != "" || len(payload) > h.length {
 		return nil
 	}
+
 	return padding(h.length - len(payload))
 }
 
@@ -161,6 +173,8 @@ func padding(n int) []byte {
 	for i := range pad {
 		pad[i] = '?'
 	}
+
 	pad[n] = '\n'
+
 	return pad
 }

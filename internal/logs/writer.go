@@ -36,16 +36,20 @@ func NewWriter(w io.Writer, limit int64) *Writer {
 func (w *Writer) Write(stream Stream, at time.Time, data []byte) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
+
 	if !stream.valid() {
 		return fmt.Errorf("write to a log: unknown %v", stream)
 	}
+
 	if stream != Yard {
 		data = w.withinLimit(data)
 	}
+
 	if err := w.catchUp(at); err != nil {
 		w.miss(stream, len(data))
 		return err
 	}
+
 	for len(data) > 0 {
 		n := min(len(data), MaxFrame)
 		if err := w.frame(stream, at, data[:n]); err != nil {
@@ -53,8 +57,10 @@ func (w *Writer) Write(stream Stream, at time.Time, data []byte) error {
 			w.miss(stream, len(data)-n)
 			return err
 		}
+
 		data = data[n:]
 	}
+
 	return w.markCut(at)
 }
 
@@ -68,6 +74,7 @@ func (w *Writer) Remark(at time.Time, format string, args ...any) error {
 func (w *Writer) Close(at time.Time) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
+
 	if err := w.catchUp(at); err != nil {
 		return err
 	}
@@ -77,6 +84,7 @@ func (w *Writer) Close(at time.Time) error {
 	if w.dropped == 0 {
 		return nil
 	}
+
 	return w.frame(Yard, at, fmt.Appendf(nil, "%d bytes of output were dropped after the limit of %d", w.dropped, w.limit))
 }
 
@@ -85,11 +93,13 @@ func (w *Writer) withinLimit(data []byte) []byte {
 	if w.limit <= 0 {
 		return data
 	}
+
 	room := max(w.limit-w.kept-w.lost, 0)
 	if int64(len(data)) > room {
 		w.dropped += int64(len(data)) - room
 		data = data[:room]
 	}
+
 	return data
 }
 
@@ -98,8 +108,10 @@ func (w *Writer) markCut(at time.Time) error {
 	if w.cut || w.dropped == 0 {
 		return nil
 	}
+
 	err := w.frame(Yard, at, fmt.Appendf(nil, "output is cut here: the limit of %d bytes is reached", w.limit))
 	w.cut = err == nil || len(w.rest) > 0 // a begun frame will be finished
+
 	return err
 }
 
@@ -111,19 +123,23 @@ func (w *Writer) catchUp(at time.Time) error {
 		if err == nil && len(w.rest) > 0 {
 			err = io.ErrShortWrite
 		}
+
 		if err != nil {
 			return fmt.Errorf("write log: %w", err)
 		}
 	}
+
 	if w.lost == 0 {
 		return nil
 	}
+
 	lost := w.lost
 	err := w.frame(Yard, at, fmt.Appendf(nil, "%d bytes of output are missing here: they could not be written", lost))
 	if err == nil || len(w.rest) > 0 {
 		w.lost = 0
 		w.kept += lost // they count against the limit: the program wrote them
 	}
+
 	return err
 }
 
@@ -135,6 +151,7 @@ func (w *Writer) frame(stream Stream, at time.Time, data []byte) error {
 	if err == nil && n < len(w.buf) {
 		err = io.ErrShortWrite
 	}
+
 	switch {
 	case err != nil && n <= 0:
 		w.miss(stream, len(data))
@@ -145,9 +162,11 @@ func (w *Writer) frame(stream Stream, at time.Time, data []byte) error {
 	default:
 		err = nil
 	}
+
 	if stream != Yard {
 		w.kept += int64(len(data))
 	}
+
 	return err
 }
 

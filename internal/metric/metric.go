@@ -34,7 +34,9 @@ func (p *Point) UnmarshalJSON(text []byte) error {
 	if err := json.Unmarshal(text, &three); err != nil {
 		return err
 	}
+
 	p.Step, p.At, p.Value = three[0], three[1], three[2]
+
 	return nil
 }
 
@@ -60,10 +62,10 @@ type Series struct {
 	Epoch  int     `json:"epoch"` // of the run that the newest point is from
 	// From is the lowest step of that run: points before it are of earlier runs.
 	From           float64 `json:"from,omitempty"`
-	NonFinite      int     `json:"non_finite,omitempty"`    // NaN or infinite values since the last finite one
+	NonFinite      int     `json:"non_finite,omitempty"`       // NaN or infinite values since the last finite one
 	NonFiniteTotal int     `json:"non_finite_total,omitempty"` // over all runs
-	NonFiniteAt    float64 `json:"non_finite_at,omitempty"`  // time of the newest
-	Count          int     `json:"count"`            // points, including those removed by downsampling
+	NonFiniteAt    float64 `json:"non_finite_at,omitempty"`    // time of the newest
+	Count          int     `json:"count"`                      // points, including those removed by downsampling
 }
 
 // Last returns the newest point, and false if there is none.
@@ -71,6 +73,7 @@ func (s *Series) Last() (Point, bool) {
 	if len(s.Points) == 0 {
 		return Point{}, false
 	}
+
 	return s.Points[len(s.Points)-1], true
 }
 
@@ -80,10 +83,12 @@ func (s *Series) SetSource(epoch int, source string) {
 	if epoch < s.Epoch || source == s.Source {
 		return
 	}
+
 	if epoch == s.Epoch && s.Source != "" {
 		s.Points = s.Points[:s.find(s.From)]
 		s.From, s.NonFinite, s.NonFiniteAt = math.MaxFloat64, 0, 0
 	}
+
 	s.Source = source
 }
 
@@ -96,37 +101,50 @@ func (s *Series) Add(epoch int, p Point) Outcome {
 	if math.IsNaN(p.Step) || math.IsInf(p.Step, 0) || math.IsNaN(p.At) || math.IsInf(p.At, 0) {
 		return NonFinite
 	}
+
 	if epoch > s.Epoch {
-		s.Epoch, s.From, s.NonFinite, s.NonFiniteAt = epoch, math.MaxFloat64, 0, 0
+		s.Epoch = epoch
+		s.From = math.MaxFloat64
+		s.NonFinite = 0
+		s.NonFiniteAt = 0
 	}
+
 	if math.IsNaN(p.Value) || math.IsInf(p.Value, 0) {
 		if p.At > s.NonFiniteAt { // else it is a repetition
 			s.NonFinite++
 			s.NonFiniteTotal++
 			s.NonFiniteAt = p.At
 		}
+
 		return NonFinite
 	}
+
 	if p.At >= s.NonFiniteAt {
 		s.NonFinite = 0
 	}
+
 	outcome := Added
 	if p.Step < s.From && s.rewind(p.Step) {
 		outcome = Rewound
 	}
+
 	at := s.find(p.Step)
 	if at < len(s.Points) && s.Points[at].Step == p.Step {
 		if s.Points[at].Value == p.Value {
 			return Duplicate
 		}
+
 		s.Points[at] = p
+
 		return Replaced
 	}
+
 	s.Points = slices.Insert(s.Points, at, p)
 	s.Count++
 	if len(s.Points) > MaxPoints {
 		s.Points = Downsample(s.Points, keptPoints)
 	}
+
 	return outcome
 }
 
@@ -135,6 +153,7 @@ func (s *Series) rewind(step float64) bool {
 	from, to := s.find(step), s.find(s.From)
 	s.From = step
 	s.Points = slices.Delete(s.Points, from, to)
+
 	return to > from
 }
 
@@ -152,9 +171,11 @@ func Downsample(points []Point, n int) []Point {
 	if len(points) <= n || n < 3 {
 		return slices.Clone(points)
 	}
+
 	first, last := points[0], points[len(points)-1]
 	width := last.Step - first.Step
 	bounds := make([]int, 0, n-1) // where buckets begin; the last is the end
+
 	at := 1
 	for k := range n - 2 {
 		bounds = append(bounds, at)
@@ -164,15 +185,19 @@ func Downsample(points []Point, n int) []Point {
 			at++
 		}
 	}
+
 	bounds = append(bounds, len(points)-1)
+
 	out := append(make([]Point, 0, n), first)
 	for k := range n - 2 {
 		from, to := bounds[k], bounds[k+1]
 		if from == to {
 			continue
 		}
+
 		out = append(out, largestTriangle(out[len(out)-1], points[from:to], bucketMean(points, bounds, k+1)))
 	}
+
 	return append(out, last)
 }
 
@@ -185,9 +210,11 @@ func bucketMean(points []Point, bounds []int, k int) Point {
 				m.Step += p.Step / float64(len(bucket))
 				m.Value += p.Value / float64(len(bucket))
 			}
+
 			return m
 		}
 	}
+
 	return points[len(points)-1]
 }
 
@@ -199,5 +226,6 @@ func largestTriangle(a Point, bucket []Point, c Point) Point {
 			best, area = p, t
 		}
 	}
+
 	return best
 }

@@ -16,6 +16,7 @@ func added(epoch int, points ...Point) *Series {
 	for _, p := range points {
 		s.Add(epoch, p)
 	}
+
 	return s
 }
 
@@ -27,6 +28,7 @@ func steps(s *Series) []float64 {
 	for _, p := range s.Points {
 		out = append(out, p.Step)
 	}
+
 	return out
 }
 
@@ -59,6 +61,7 @@ func TestFatesOfPoints(t *testing.T) {
 			if got := s.Add(test.epoch, test.point); got != test.want {
 				t.Errorf("its fate is %d, want %d", got, test.want)
 			}
+
 			if diff := cmp.Diff(test.steps, steps(s)); diff != "" {
 				t.Error(diff)
 			}
@@ -73,15 +76,20 @@ func TestValuesThatAreNoNumbersAreCountedOnce(t *testing.T) {
 	s.Add(1, bad)
 	s.Add(1, bad)
 	s.Add(1, at(1, 10)) // told again
+
 	if s.NonFinite != 1 || s.NonFiniteTotal != 1 {
 		t.Errorf("told twice it counts %d, %d in all", s.NonFinite, s.NonFiniteTotal)
 	}
+
 	s.Add(1, Point{3, 30, math.Inf(-1)})
+
 	if s.NonFinite != 2 || s.NonFiniteTotal != 2 {
 		t.Errorf("after another: %d, %d in all", s.NonFinite, s.NonFiniteTotal)
 	}
+
 	s.Add(1, at(4, 5))
 	s.Add(1, bad)
+
 	if s.NonFinite != 0 || s.NonFiniteTotal != 2 {
 		t.Errorf("after a number: %d, %d in all", s.NonFinite, s.NonFiniteTotal)
 	}
@@ -97,20 +105,27 @@ func TestAnotherSourceBeginsTheRunAnew(t *testing.T) {
 	s.Add(2, at(4, 2))
 	s.Add(2, at(6, 2))
 	s.SetSource(2, "a") // the same as before
+
 	if diff := cmp.Diff([]float64{1, 4, 6}, steps(s)); diff != "" {
 		t.Fatal(diff)
 	}
+
 	s.SetSource(1, "late") // of an earlier run
 	s.SetSource(2, "b")
+
 	if diff := cmp.Diff([]float64{1}, steps(s)); diff != "" || s.Source != "b" {
 		t.Errorf("what the other source told is still there: %s, source %s", diff, s.Source)
 	}
+
 	s.Add(2, at(40, 2))
 	s.Add(2, at(30, 2))
+
 	if diff := cmp.Diff([]float64{1, 30, 40}, steps(s)); diff != "" {
 		t.Error(diff)
 	}
+
 	s.SetSource(3, "c")
+
 	if diff := cmp.Diff([]float64{1, 30, 40}, steps(s)); diff != "" {
 		t.Errorf("a new run has told nothing yet: %s", diff)
 	}
@@ -121,11 +136,17 @@ func drawPoints(t *rapid.T) []Point {
 	n := rapid.IntRange(0, 60).Draw(t, "n")
 	out := make([]Point, n)
 	for i := range out {
-		out[i] = Point{Step: float64(rapid.IntRange(0, 50).Draw(t, "step")), At: float64(i), Value: rapid.Float64Range(-1e6, 1e6).Draw(t, "value")}
+		out[i] = Point{
+			Step:  float64(rapid.IntRange(0, 50).Draw(t, "step")),
+			At:    float64(i),
+			Value: rapid.Float64Range(-1e6, 1e6).Draw(t, "value"),
+		}
+
 		if rapid.IntRange(0, 9).Draw(t, "bad") == 0 {
 			out[i].Value = math.NaN()
 		}
 	}
+
 	return out
 }
 
@@ -136,6 +157,7 @@ func TestPointsStayInOrder(t *testing.T) {
 		s := &Series{}
 		for i, p := range drawPoints(t) {
 			s.Add(1+i/20, p)
+
 			for j, q := range s.Points {
 				if math.IsNaN(q.Value) || j > 0 && q.Step <= s.Points[j-1].Step {
 					t.Fatalf("out of order: %+v", s.Points)
@@ -155,18 +177,22 @@ func TestHearingAgainChangesNothing(t *testing.T) {
 			seen[p.Step] = true
 			return again
 		})
+
 		s := added(3, points...)
 		before, err := json.Marshal(s)
 		if err != nil {
 			t.Fatal(err)
 		}
+
 		for _, p := range rapid.Permutation(points).Draw(t, "again") {
 			s.Add(3, p)
 		}
+
 		after, err := json.Marshal(s)
 		if err != nil {
 			t.Fatal(err)
 		}
+
 		if diff := cmp.Diff(string(before), string(after)); diff != "" {
 			t.Fatal(diff)
 		}
@@ -182,13 +208,16 @@ func TestOrderWithinARunDoesNotMatter(t *testing.T) {
 		points = slices.DeleteFunc(points, func(p Point) bool { return math.IsNaN(p.Value) })
 		slices.SortStableFunc(points, func(a, b Point) int { return int(a.Step - b.Step) })
 		points = slices.CompactFunc(points, func(a, b Point) bool { return a.Step == b.Step })
+
 		one, other := added(1, earlier...), added(1, earlier...)
 		for _, p := range points {
 			one.Add(2, p)
 		}
+
 		for _, p := range rapid.Permutation(points).Draw(t, "order") {
 			other.Add(2, p)
 		}
+
 		if diff := cmp.Diff(one.Points, other.Points); diff != "" {
 			t.Fatal(diff)
 		}
@@ -198,13 +227,16 @@ func TestOrderWithinARunDoesNotMatter(t *testing.T) {
 func TestASeriesOfAnyLengthTakesBoundedRoom(t *testing.T) {
 	t.Parallel()
 	s := &Series{}
+
 	const n = 50_000
 	for i := range n {
 		s.Add(1, at(float64(i), 1/math.Sqrt(float64(i+1))))
+
 		if len(s.Points) > MaxPoints {
 			t.Fatalf("%d points are kept", len(s.Points))
 		}
 	}
+
 	if s.Count != n || s.Points[0].Step != 0 || s.Points[len(s.Points)-1].Step != n-1 {
 		t.Errorf("heard %d, from %g to %g", s.Count, s.Points[0].Step, s.Points[len(s.Points)-1].Step)
 	}
@@ -216,22 +248,26 @@ func TestThinKeepsTheEndsAndTheOrder(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		n := rapid.IntRange(1, 300).Draw(t, "n")
 		points := make([]Point, n)
+
 		step := 0.0
 		for i := range points {
 			step += float64(rapid.IntRange(1, 100).Draw(t, "gap"))
 			points[i] = at(step, rapid.Float64Range(-1e3, 1e3).Draw(t, "value"))
 		}
+
 		most := rapid.IntRange(3, 100).Draw(t, "most")
 		got := Downsample(points, most)
 		if len(got) > most && len(got) != n || got[0] != points[0] || got[len(got)-1] != points[n-1] {
 			t.Fatalf("%d of %d points, at most %d", len(got), n, most)
 		}
+
 		from := 0
 		for _, p := range got {
 			at := slices.Index(points[from:], p)
 			if at < 0 {
 				t.Fatalf("%+v is not one of them, or out of order", p)
 			}
+
 			from += at + 1
 		}
 	})
@@ -245,12 +281,15 @@ func TestThinKeepsTheShape(t *testing.T) {
 		if step > 15_000 { // the learning rate drops
 			v -= 0.3
 		}
+
 		return v
 	}
+
 	s := &Series{}
 	for i := range 20_000 {
 		s.Add(1, at(float64(i), value(float64(i))))
 	}
+
 	for i := 1; i < len(s.Points); i++ {
 		a, b := s.Points[i-1], s.Points[i]
 		middle := (a.Step + b.Step) / 2

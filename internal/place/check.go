@@ -27,18 +27,23 @@ func Check(v *View, p Plan) (Checked, []error) {
 	var bad []error
 	stops := p.Stops
 	var first map[id.Job]error // what was wrong with starts that took a stop with them
+
 	for {
 		c := newChecker(v, &p)
 		var good Checked
+
 		var wrong []error
 		for i := range stops {
 			if err := c.stop(&stops[i]); err != nil {
 				wrong = append(wrong, err)
 				continue
 			}
+
 			good.Stops = append(good.Stops, stops[i])
 		}
+
 		good.Starts = slices.Grow(good.Starts, len(p.Starts))
+
 		var vain []id.Job // whose starts are wrong
 		for i := range p.Starts {
 			s := &p.Starts[i]
@@ -46,29 +51,39 @@ func Check(v *View, p Plan) (Checked, []error) {
 				if was, fell := first[s.Item.Job]; fell {
 					err = was
 				}
+
 				wrong = append(wrong, err)
 				vain = append(vain, s.Item.Job)
+
 				continue
 			}
+
 			good.Starts = append(good.Starts, *s)
 		}
+
 		kept := slices.DeleteFunc(slices.Clone(good.Stops), func(s Stop) bool {
-			return slices.Contains(vain, s.Running.Job) && !slices.ContainsFunc(good.Starts, func(o Start) bool { return o.Item.Job == s.Running.Job })
+			return slices.Contains(vain, s.Running.Job) &&
+				!slices.ContainsFunc(good.Starts, func(o Start) bool { return o.Item.Job == s.Running.Job })
 		})
+
 		if len(kept) == len(good.Stops) {
 			return good, append(bad, wrong...)
 		}
+
 		// Without these stops there is less room: look at the starts again.
 		faults := len(stops) - len(good.Stops)
 		bad = append(bad, wrong[:faults]...)
+
 		if first == nil {
 			first = map[id.Job]error{}
 		}
+
 		for i, j := range vain {
 			if _, fell := first[j]; !fell && c.stopped[j] != nil {
 				first[j] = wrong[faults+i]
 			}
 		}
+
 		stops = kept
 	}
 }
@@ -78,10 +93,13 @@ func newChecker(v *View, p *Plan) *checker {
 	for i := range p.Starts {
 		seats += len(p.Starts[i].Allocations)
 	}
+
 	for i := range p.Stops {
 		seats += len(p.Stops[i].Running.Allocations)
 	}
+
 	c := &checker{view: v}
+
 	if seats > manySeats {
 		c.rooms = slices.Clone(v.Rooms)
 		c.index = make(map[id.Node]int, len(v.Rooms))
@@ -89,12 +107,15 @@ func newChecker(v *View, p *Plan) *checker {
 			c.index[v.Rooms[i].Node.ID] = i
 		}
 	}
+
 	if len(p.Starts) > 1 {
 		c.placed = make(map[id.Job]bool, len(p.Starts))
 	}
+
 	if len(p.Stops) > 0 {
 		c.stopped = make(map[id.Job]*Running, len(p.Stops))
 	}
+
 	return c
 }
 
@@ -124,7 +145,9 @@ func (c *checker) find(n id.Node) (int, bool) {
 		at, found := c.index[n]
 		return at, found
 	}
+
 	at := sort.Search(len(c.view.Rooms), func(i int) bool { return c.view.Rooms[i].Node.ID >= n })
+
 	return at, at < len(c.view.Rooms) && c.view.Rooms[at].Node.ID == n
 }
 
@@ -133,11 +156,13 @@ func (c *checker) room(at int) fleet.Room {
 	if c.rooms != nil {
 		return c.rooms[at]
 	}
+
 	for i := range c.changed {
 		if c.changed[i].at == at {
 			return c.changed[i].room
 		}
 	}
+
 	return c.view.Rooms[at]
 }
 
@@ -154,12 +179,14 @@ func (c *checker) stop(s *Stop) error {
 	case !r.Outlook.Resumes:
 		return refuse(r.Job, "it saves no checkpoint and would lose what it has done")
 	}
+
 	c.stopped[r.Job] = r
 	for _, seat := range r.Allocations {
 		at, found := c.find(seat.Node)
 		if !found {
 			continue
 		}
+
 		room := c.room(at)
 		for i := range room.Holds {
 			if h := &room.Holds[i]; h.Run == r.Run {
@@ -168,18 +195,25 @@ func (c *checker) stop(s *Stop) error {
 				} else {
 					room.Free |= h.GPUs & room.Sound
 				}
+
 				room.CPUs += h.CPUs
 				room.Memory += h.Memory
 			}
 		}
+
 		c.put(at, room)
 	}
+
 	return nil
 }
 
 // running returns the place of a job among those that run.
 func (c *checker) running(number uint64) (int, bool) {
-	return slices.BinarySearchFunc(c.view.Running, number, func(o *Running, n uint64) int { return cmp.Compare(o.Number, n) })
+	return slices.BinarySearchFunc(
+		c.view.Running,
+		number,
+		func(o *Running, n uint64) int { return cmp.Compare(o.Number, n) },
+	)
 }
 
 func (c *checker) runs(number uint64) bool {
@@ -193,12 +227,14 @@ func (c *checker) put(at int, room fleet.Room) {
 		c.rooms[at] = room
 		return
 	}
+
 	for i := range c.changed {
 		if c.changed[i].at == at {
 			c.changed[i].room = room
 			return
 		}
 	}
+
 	c.changed = append(c.changed, taken{at, room})
 }
 
@@ -214,9 +250,11 @@ func (c *checker) start(s *Start) error {
 	case len(s.Allocations) < need.Nodes || len(s.Allocations) > need.MaxNodes:
 		return refuse(s.Item.Job, "it has %d nodes and asked for %d to %d", len(s.Allocations), need.Nodes, need.MaxNodes)
 	}
+
 	if c.matcher == nil || c.matcher.Need != need {
 		c.matcher = fleet.NewMatcher(need)
 	}
+
 	c.after = c.after[:0]
 	for _, seat := range s.Allocations {
 		at, found := c.find(seat.Node)
@@ -226,14 +264,19 @@ func (c *checker) start(s *Start) error {
 		if slices.ContainsFunc(c.after, func(t taken) bool { return t.at == at }) {
 			return refuse(s.Item.Job, "it has two ranks on node %s", seat.Node)
 		}
+
 		room := c.room(at)
+
 		if seat.Share != 0 {
 			if err := c.part(s, &room, seat); err != nil {
 				return err
 			}
+
 			c.after = append(c.after, taken{at, room})
+
 			continue
 		}
+
 		fits, ok := c.matcher.Fits(&room)
 		if !ok {
 			return refuse(s.Item.Job, "it does not fit on node %s", seat.Node)
@@ -241,17 +284,21 @@ func (c *checker) start(s *Start) error {
 		if n := bits.OnesCount64(seat.GPUs); n < need.GPUs || n > need.MaxGPUs || seat.GPUs&^fits != 0 {
 			return refuse(s.Item.Job, "it cannot have GPUs %v of node %s", fleet.Indices(seat.GPUs), seat.Node)
 		}
+
 		room.Free &^= seat.GPUs
 		room.CPUs -= need.CPUs
 		room.Memory -= need.Memory
 		c.after = append(c.after, taken{at, room})
 	}
+
 	for _, t := range c.after {
 		c.put(t.at, t.room)
 	}
+
 	if c.placed != nil {
 		c.placed[s.Item.Job] = true
 	}
+
 	return nil
 }
 
@@ -262,12 +309,16 @@ func (c *checker) part(s *Start, room *fleet.Room, seat Allocation) error {
 	if !ok || bits.OnesCount64(seat.GPUs) != 1 || seat.GPUs&^(shared|free) != 0 {
 		return refuse(s.Item.Job, "it cannot have %g of GPU %v of node %s", seat.Share, fleet.Indices(seat.GPUs), seat.Node)
 	}
-	if o := s.Item.Outlook; o == nil || RateOn(o.Speed, s.Allocations, func(id.Node) *fleet.Node { return room.Node }) <= 0 {
+
+	if o := s.Item.Outlook; o == nil ||
+		RateOn(o.Speed, s.Allocations, func(id.Node) *fleet.Node { return room.Node }) <= 0 {
 		return refuse(s.Item.Job, "nobody said that it can do with %g of a GPU of node %s", seat.Share, seat.Node)
 	}
+
 	room.Share(seat.GPUs, seat.Share)
 	room.CPUs -= need.CPUs
 	room.Memory -= need.Memory
+
 	return nil
 }
 

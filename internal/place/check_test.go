@@ -17,16 +17,25 @@ import (
 func TestCheckRefusesWhatCannotBeCarriedOut(t *testing.T) {
 	t.Parallel()
 	two := func(s *job.Spec) { s.Resources.Nodes = job.Range{Min: 2, Max: 2} }
-	seat := func(node string, gpus uint64) place.Allocation { return place.Allocation{Node: id.Node(node), GPUs: gpus} }
+	seat := func(node string, gpus uint64) place.Allocation {
+		return place.Allocation{Node: id.Node(node), GPUs: gpus}
+	}
+
 	starts := func(need fleet.Need, lists ...[]place.Allocation) []place.Start {
 		var p []place.Start
 		shape := &queue.Shape{Need: need}
 		for i, seats := range lists {
-			p = append(p, place.Start{Item: &queue.Item{Job: id.NewJob(uint64(i + 1)), Shape: shape}, Allocations: seats, Reason: "why not"})
+			p = append(
+				p,
+				place.Start{Item: &queue.Item{Job: id.NewJob(uint64(i + 1)), Shape: shape}, Allocations: seats, Reason: "why not"},
+			)
 		}
+
 		return p
 	}
+
 	one := func(node string, gpus uint64) []place.Allocation { return []place.Allocation{seat(node, gpus)} }
+
 	const cannot = "the plan for job j1 cannot be carried out: "
 	for name, tc := range map[string]struct {
 		plan []place.Start
@@ -62,25 +71,33 @@ func TestCheckRefusesWhatCannotBeCarriedOut(t *testing.T) {
 			y.node("b", 1, nil)
 			y.node("closed", 4, func(n *fleet.Node) { n.Cordoned = true })
 			good, bad := place.Check(y.view(), place.Plan{Starts: tc.plan})
+
 			var got []string
 			for _, err := range bad {
 				got = append(got, err.Error())
 			}
+
 			if diff := cmp.Diff(tc.want, got); diff != "" {
 				t.Error(diff)
 			}
+
 			if len(good.Starts)+len(bad) != len(tc.plan) {
 				t.Errorf("%d starts are good and %d bad, of %d", len(good.Starts), len(bad), len(tc.plan))
 			}
 		})
 	}
+
 	t.Run("a job placed twice", func(t *testing.T) {
 		t.Parallel()
 		y := newYard()
 		y.node("a", 4, nil)
 		p := starts(need(1, nil), one("a", 1), one("a", 2))
 		p[1].Item = p[0].Item
-		if _, bad := place.Check(y.view(), place.Plan{Starts: p}); len(bad) != 1 || bad[0].Error() != cannot+"it is placed twice" {
+		if _, bad := place.Check(
+			y.view(),
+			place.Plan{Starts: p},
+		); len(bad) != 1 ||
+			bad[0].Error() != cannot+"it is placed twice" {
 			t.Errorf("refused: %v", bad)
 		}
 	})
@@ -92,28 +109,48 @@ func TestCheckOfManyStarts(t *testing.T) {
 	t.Parallel()
 	y := newYard()
 	shape := &queue.Shape{Need: need(1, func(s *job.Spec) { s.Resources.CPUs = 0 })}
+
 	var p place.Plan
 	for twice := range 2 {
 		for n := range 60 {
 			node := fmt.Sprintf("n%02d", n)
 			y.node(node, 8, nil)
+
 			for g := range 8 {
 				it := &queue.Item{Job: id.NewJob(uint64(len(p.Starts) + 1)), Shape: shape}
-				p.Starts = append(p.Starts, place.Start{Item: it, Allocations: []place.Allocation{{Node: id.Node(node), GPUs: 1 << g}}, Reason: fmt.Sprint("try ", twice)})
+				p.Starts = append(
+					p.Starts,
+					place.Start{
+						Item:        it,
+						Allocations: []place.Allocation{{Node: id.Node(node), GPUs: 1 << g}},
+						Reason:      fmt.Sprint("try ", twice),
+					},
+				)
 			}
 		}
 	}
-	p.Starts = append(p.Starts, place.Start{Item: &queue.Item{Job: "j9999", Shape: shape}, Allocations: []place.Allocation{{Node: "x", GPUs: 1}}, Reason: "no such node"})
+
+	p.Starts = append(
+		p.Starts,
+		place.Start{
+			Item:        &queue.Item{Job: "j9999", Shape: shape},
+			Allocations: []place.Allocation{{Node: "x", GPUs: 1}},
+			Reason:      "no such node",
+		},
+	)
+
 	v := y.view()
 	good, bad := place.Check(v, p)
 	if len(good.Starts) != 480 || len(bad) != 481 {
 		t.Fatalf("%d starts are good and %d bad, want 480 and 481", len(good.Starts), len(bad))
 	}
+
 	for i, s := range good.Starts {
 		if s.Reason != "try 0" || s.Item.Job != id.NewJob(uint64(i+1)) {
 			t.Fatalf("start %d is %+v, want the first for each GPU", i, s)
 		}
 	}
+
 	if v.Rooms[0].Free != 0xff {
 		t.Errorf("the check changed its view: %b is free", v.Rooms[0].Free)
 	}

@@ -72,9 +72,9 @@ type Stop struct {
 
 // Start puts a job onto nodes: a waiting one, or a running one that the same plan stops.
 type Start struct {
-	Item   *queue.Item
-	Allocations  []Allocation // in rank order
-	Reason string // why here, in words a researcher understands
+	Item        *queue.Item
+	Allocations []Allocation // in rank order
+	Reason      string       // why here, in words a researcher understands
 	// Saves is the money that this costs less than what the job would have had
 	// instead, which Instead names. 0 if nothing else came into question.
 	Saves   float64

@@ -19,13 +19,21 @@ func newYard() yard { return yard{fleet.NewTable()} }
 
 // node adds a node with so many A100s, 16 CPUs and 64 GB; change makes it different.
 func (y yard) node(name string, gpus int, change func(*fleet.Node)) {
-	n := &fleet.Node{ID: id.Node(name), Class: fleet.Local, State: fleet.Ready, Inventory: fleet.Inventory{CPUs: 16000, Memory: 64 << 30}}
+	n := &fleet.Node{
+		ID:        id.Node(name),
+		Class:     fleet.Local,
+		State:     fleet.Ready,
+		Inventory: fleet.Inventory{CPUs: 16000, Memory: 64 << 30},
+	}
+
 	for i := range gpus {
 		n.Inventory.GPUs = append(n.Inventory.GPUs, fleet.GPU{Index: i, Model: "NVIDIA A100-SXM4-80GB", Memory: 80 << 30})
 	}
+
 	if change != nil {
 		change(n)
 	}
+
 	y.Put(n, 0)
 }
 
@@ -35,6 +43,7 @@ func (y yard) hold(node string, j id.Job, gpus uint64, cpus job.CPUs, lasts time
 	if lasts > 0 {
 		h.Ends = now.Add(lasts)
 	}
+
 	y.Book(id.Node(node), h)
 }
 
@@ -48,5 +57,6 @@ func need(gpus int, change func(*job.Spec)) fleet.Need {
 	if change != nil {
 		change(s)
 	}
+
 	return fleet.NeedOf(s, job.Floor{}, nil)
 }

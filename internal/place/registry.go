@@ -34,7 +34,9 @@ func (r Registry) Names() []string {
 	for i := range r {
 		names[i] = r[i].Name
 	}
+
 	slices.Sort(names)
+
 	return names
 }
 
@@ -45,6 +47,7 @@ func (r Registry) Find(name string) (Entry, error) {
 		return Entry{}, fault.New(fault.Invalid, "unknown_policy", "there is no policy %q", name).WithField("policy").
 			WithRemedy("use one of %s", strings.Join(r.Names(), ", "))
 	}
+
 	return r[at], nil
 }
 
@@ -56,29 +59,36 @@ func (r Registry) Make(text string) (func() Policy, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	e, err := r.Find(parts[0])
 	if err != nil {
 		return nil, err
 	}
+
 	given := map[string]string{}
 	for _, part := range parts[1:] {
 		key, value, ok := strings.Cut(part, "=")
 		if _, twice := given[key]; !ok || twice {
 			return nil, badParameter("%q is no parameter: write each once, as in ahead=2m", part)
 		}
+
 		given[key] = strings.Trim(value, `"`)
 	}
+
 	make := func() (Policy, error) {
 		s := &Settings{given: given}
 		p, err := e.New(s)
 		if err == nil {
 			err = s.settled(e.Name)
 		}
+
 		return p, err
 	}
+
 	if _, err := make(); err != nil {
 		return nil, err
 	}
+
 	return func() Policy {
 		p, _ := make() // it went well above, and the same settings make the same policy
 		return p
@@ -91,13 +101,16 @@ func (r Registry) List(texts string) (names []string, makers []func() Policy, er
 	if err != nil {
 		return nil, nil, err
 	}
+
 	for _, text := range names {
 		m, err := r.Make(text)
 		if err != nil {
 			return nil, nil, err
 		}
+
 		makers = append(makers, m)
 	}
+
 	return names, makers, nil
 }
 
@@ -107,8 +120,10 @@ func (r Registry) Params(name string) ([]Param, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	s := &Settings{}
 	_, err = e.New(s)
+
 	return s.asked, err
 }
 
@@ -125,9 +140,11 @@ func split(text string, at byte) ([]string, error) {
 			from = i + 1
 		}
 	}
+
 	if quoted {
 		return nil, badParameter("a quote is not closed in %q", text)
 	}
+
 	return append(parts, text[from:]), nil
 }
 
@@ -167,20 +184,25 @@ func (s *Settings) settled(policy string) error {
 	if s.err != nil {
 		return s.err
 	}
+
 	for _, key := range sortedKeys(s.given) {
 		if slices.ContainsFunc(s.asked, func(p Param) bool { return p.Name == key }) {
 			continue
 		}
+
 		e := badParameter("policy %s has no parameter %q", policy, key)
 		if len(s.asked) == 0 {
 			return e.WithRemedy("it has none")
 		}
+
 		names := make([]string, len(s.asked))
 		for i, p := range s.asked {
 			names[i] = p.Name
 		}
+
 		return e.WithRemedy("it has %s", strings.Join(names, ", "))
 	}
+
 	return nil
 }
 
@@ -189,7 +211,9 @@ func sortedKeys(m map[string]string) []string {
 	for k := range m {
 		keys = append(keys, k)
 	}
+
 	slices.SortFunc(keys, cmp.Compare)
+
 	return keys
 }
 
@@ -198,6 +222,7 @@ func (s *Settings) Text(name, standard, help string) string {
 	if text, ok := s.take(name, standard, help); ok {
 		return text
 	}
+
 	return standard
 }
 
@@ -207,10 +232,16 @@ func (s *Settings) Number(name string, standard, least, most float64, help strin
 	if !ok {
 		return standard
 	}
+
 	f, err := strconv.ParseFloat(text, 64)
 	if err != nil || !(f >= least && f <= most) {
-		s.wrong(name, text, "a number from "+strconv.FormatFloat(least, 'g', -1, 64)+" to "+strconv.FormatFloat(most, 'g', -1, 64))
+		s.wrong(
+			name,
+			text,
+			"a number from "+strconv.FormatFloat(least, 'g', -1, 64)+" to "+strconv.FormatFloat(most, 'g', -1, 64),
+		)
 	}
+
 	return f
 }
 
@@ -220,10 +251,12 @@ func (s *Settings) Count(name string, standard, least, most int, help string) in
 	if !ok {
 		return standard
 	}
+
 	n, err := strconv.Atoi(text)
 	if err != nil || n < least || n > most {
 		s.wrong(name, text, "a whole number from "+strconv.Itoa(least)+" to "+strconv.Itoa(most))
 	}
+
 	return n
 }
 
@@ -233,10 +266,12 @@ func (s *Settings) Time(name string, standard time.Duration, help string) time.D
 	if !ok {
 		return standard
 	}
+
 	d, err := job.ParseDuration(text)
 	if err != nil || d < 0 {
 		s.wrong(name, text, "a length of time, as 90s or 2m")
 	}
+
 	return time.Duration(d)
 }
 
@@ -246,8 +281,10 @@ func (s *Settings) Choice(name, help string, words ...string) string {
 	if !ok {
 		return words[0]
 	}
+
 	if !slices.Contains(words, text) {
 		s.wrong(name, text, "one of "+strings.Join(words, ", "))
 	}
+
 	return text
 }

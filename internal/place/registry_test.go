@@ -27,8 +27,17 @@ func registry() place.Registry {
 		place.Plain("plain", "does nothing", func() place.Policy { return tuned{} }),
 		{Name: "tuned", Rule: "does nothing, as it is told", New: func(s *place.Settings) (place.Policy, error) {
 			return tuned{
-				ahead: s.Time("ahead", 2*time.Minute, "how far it looks"), share: s.Number("share", 0.5, 0, 1, "how much"),
-				most: s.Count("most", 10, 1, 100, "how many"), value: s.Text("value", "throughput", "what counts"), how: s.Choice("how", "which way", "fast", "slow"),
+				ahead: s.Time("ahead", 2*time.Minute, "how far it looks"),
+				share: s.Number("share", 0.5, 0, 1, "how much"),
+				most: s.Count(
+					"most",
+					10,
+					1,
+					100,
+					"how many",
+				),
+				value: s.Text("value", "throughput", "what counts"),
+				how:   s.Choice("how", "which way", "fast", "slow"),
 			}, nil
 		}},
 	}
@@ -36,6 +45,7 @@ func registry() place.Registry {
 
 func TestAPolicyIsMadeByNameAndParameters(t *testing.T) {
 	t.Parallel()
+
 	for text, want := range map[string]tuned{
 		"tuned":                   {2 * time.Minute, 0.5, 10, "throughput", "fast"},
 		"tuned:ahead=90s:share=1": {90 * time.Second, 1, 10, "throughput", "fast"},
@@ -48,6 +58,7 @@ func TestAPolicyIsMadeByNameAndParameters(t *testing.T) {
 			t.Errorf("%s: %v", text, err)
 			continue
 		}
+
 		if got := make(); got != want {
 			t.Errorf("%s made %+v, want %+v", text, got, want)
 		}
@@ -56,6 +67,7 @@ func TestAPolicyIsMadeByNameAndParameters(t *testing.T) {
 
 func TestAPolicyThatCannotBeMadeSaysWhy(t *testing.T) {
 	t.Parallel()
+
 	for text, says := range map[string]string{
 		"nothing":             `no policy "nothing"`,
 		"tuned:ahead":         "no parameter",
@@ -81,8 +93,10 @@ func TestSeveralPoliciesAndTheirParameters(t *testing.T) {
 	if err != nil || !slices.Equal(names, []string{"plain", `tuned:value="min(a,b)"`}) || len(makers) != 2 {
 		t.Errorf("the list is %q with %d makers, %v", names, len(makers), err)
 	}
+
 	params, err := registry().Params("tuned")
-	if err != nil || len(params) != 5 || params[0] != (place.Param{Name: "ahead", Standard: "2m", Help: "how far it looks"}) {
+	if err != nil || len(params) != 5 ||
+		params[0] != (place.Param{Name: "ahead", Standard: "2m", Help: "how far it looks"}) {
 		t.Errorf("the parameters are %+v, %v", params, err)
 	}
 }

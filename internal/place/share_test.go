@@ -16,24 +16,42 @@ import (
 func sharing(t *testing.T) (*place.View, *place.Running, func(number uint64) *queue.Item) {
 	t.Helper()
 	table := fleet.NewTable()
-	table.Put(&fleet.Node{ID: "a", Class: fleet.Local, State: fleet.Ready, Inventory: fleet.Inventory{CPUs: 8000, Memory: 1 << 40,
-		GPUs: []fleet.GPU{{Index: 0, Model: "M60", Memory: 8 << 30}, {Index: 1, Model: "M60", Memory: 8 << 30}}}}, 0)
+	table.Put(
+		&fleet.Node{ID: "a", Class: fleet.Local, State: fleet.Ready, Inventory: fleet.Inventory{CPUs: 8000, Memory: 1 << 40,
+			GPUs: []fleet.GPU{{Index: 0, Model: "M60", Memory: 8 << 30}, {Index: 1, Model: "M60", Memory: 8 << 30}}}},
+		0,
+	)
+
 	table.Book("a", fleet.Hold{Run: "j1.1", Job: "j1", GPUs: 1, Share: 0.5, CPUs: 1000})
+
 	item := func(number uint64) *queue.Item {
 		return &queue.Item{Job: id.NewJob(number), Number: number,
 			Shape: &queue.Shape{Need: fleet.Need{Nodes: 1, MaxNodes: 1, GPUs: 1, MaxGPUs: 1, CPUs: 1000, Place: job.PlaceAny}},
 			Outlook: &job.Outlook{Resumes: true, Speed: job.NewSpeed(10, 0, 0, job.Rate{GPUs: 1, PerSecond: 2},
 				job.Rate{GPUs: 1, Share: 0.5, PerSecond: 1}, job.Rate{GPUs: 1, Share: 0.25, PerSecond: 0.5})}}
 	}
-	first := &place.Running{Item: item(1), Run: "j1.1", Allocations: []place.Allocation{{Node: "a", GPUs: 1, Share: 0.5}}, GPUs: 1, Rate: 1}
+
+	first := &place.Running{
+		Item:        item(1),
+		Run:         "j1.1",
+		Allocations: []place.Allocation{{Node: "a", GPUs: 1, Share: 0.5}},
+		GPUs:        1,
+		Rate:        1,
+	}
+
 	return &place.View{Now: time.Unix(0, 0), Rooms: table.Rooms(), Running: []*place.Running{first}}, first, item
 }
 
 func TestCheckOfShares(t *testing.T) {
 	t.Parallel()
 	start := func(it *queue.Item, gpus uint64, share float64) place.Start {
-		return place.Start{Item: it, Allocations: []place.Allocation{{Node: "a", GPUs: gpus, Share: share}}, Reason: "the test wants it"}
+		return place.Start{
+			Item:        it,
+			Allocations: []place.Allocation{{Node: "a", GPUs: gpus, Share: share}},
+			Reason:      "the test wants it",
+		}
 	}
+
 	for name, tc := range map[string]struct {
 		plan func(first *place.Running, item func(uint64) *queue.Item) place.Plan
 		good int
@@ -68,6 +86,7 @@ func TestCheckOfShares(t *testing.T) {
 			if len(got.Starts) != tc.good || (tc.says != "") != (len(bad) > 0) {
 				t.Fatalf("%d starts are good, faults %v; want %d and %q", len(got.Starts), bad, tc.good, tc.says)
 			}
+
 			if tc.says != "" && !strings.Contains(bad[len(bad)-1].Error(), tc.says) {
 				t.Errorf("refused with %v, want %q", bad, tc.says)
 			}

@@ -18,12 +18,19 @@ import (
 
 // runs lets a job that resumes run on seats, and returns it as the view shows it.
 func (y yard) runs(number uint64, n fleet.Need, seats ...place.Allocation) *place.Running {
-	it := &queue.Item{Job: id.NewJob(number), Number: number, Shape: &queue.Shape{Need: n}, Outlook: &job.Outlook{Resumes: true}}
+	it := &queue.Item{
+		Job:     id.NewJob(number),
+		Number:  number,
+		Shape:   &queue.Shape{Need: n},
+		Outlook: &job.Outlook{Resumes: true},
+	}
+
 	r := &place.Running{Item: it, Run: id.NewRun(it.Job, 1), Allocations: seats}
 	for _, s := range seats {
 		y.Book(s.Node, fleet.Hold{Run: r.Run, Job: it.Job, GPUs: s.GPUs, CPUs: n.CPUs, Memory: n.Memory})
 		r.GPUs += bits.OnesCount64(s.GPUs)
 	}
+
 	return r
 }
 
@@ -31,12 +38,16 @@ func (y yard) runs(number uint64, n fleet.Need, seats ...place.Allocation) *plac
 // checkpoint and j4 is being stopped.
 func TestCheckOfStops(t *testing.T) {
 	t.Parallel()
-	seat := func(node string, gpus uint64) place.Allocation { return place.Allocation{Node: id.Node(node), GPUs: gpus} }
+	seat := func(node string, gpus uint64) place.Allocation {
+		return place.Allocation{Node: id.Node(node), GPUs: gpus}
+	}
+
 	type world struct {
 		j1, j2, j3, j4 *place.Running
 		waiting        *queue.Item // wants 4 GPUs
 		small          *queue.Item // wants 1 GPU
 	}
+
 	why := "for the sake of others"
 	for name, tc := range map[string]struct {
 		plan   func(w *world) place.Plan
@@ -134,37 +145,49 @@ func TestCheckOfStops(t *testing.T) {
 			for _, n := range []string{"a", "b", "c", "d"} {
 				y.node(n, 4, nil)
 			}
+
 			w := &world{
 				j1: y.runs(1, need(4, nil), seat("a", 15)), j2: y.runs(2, need(4, nil), seat("b", 15)),
 				j3: y.runs(3, need(4, nil), seat("c", 15)), j4: y.runs(4, need(4, nil), seat("d", 15)),
 				waiting: &queue.Item{Job: "j9", Number: 9, Shape: &queue.Shape{Need: need(4, nil)}},
 				small:   &queue.Item{Job: "j10", Number: 10, Shape: &queue.Shape{Need: need(1, nil)}},
 			}
+
 			w.j3.Outlook.Resumes, w.j4.Stopping = false, true
 			v := y.view()
 			v.Running = []*place.Running{w.j1, w.j2, w.j3, w.j4}
 			before := slices.Clone(v.Rooms)
 			good, errs := place.Check(v, tc.plan(w))
+
 			var stops, starts []id.Job
 			for _, s := range good.Stops {
 				stops = append(stops, s.Running.Job)
 			}
+
 			for _, s := range good.Starts {
 				starts = append(starts, s.Item.Job)
 			}
+
 			var bad []string
 			for _, err := range errs {
-				bad = append(bad, strings.Replace(strings.TrimPrefix(err.Error(), "the plan for job "), " cannot be carried out:", "", 1))
+				bad = append(
+					bad,
+					strings.Replace(strings.TrimPrefix(err.Error(), "the plan for job "), " cannot be carried out:", "", 1),
+				)
 			}
+
 			if diff := cmp.Diff(tc.stops, stops); diff != "" {
 				t.Error("stops:", diff)
 			}
+
 			if diff := cmp.Diff(tc.starts, starts); diff != "" {
 				t.Error("starts:", diff)
 			}
+
 			if diff := cmp.Diff(tc.bad, bad); diff != "" {
 				t.Error(diff)
 			}
+
 			if !cmp.Equal(before, v.Rooms) {
 				t.Error("the check changed its view")
 			}
@@ -183,6 +206,7 @@ func TestCheckNeverOverbooks(t *testing.T) {
 		for _, n := range nodes {
 			y.node(n, 4, nil)
 		}
+
 		drawSeats := func(what string) []place.Allocation {
 			var seats []place.Allocation
 			for range rapid.IntRange(1, 2).Draw(t, what+" seats") {
@@ -191,18 +215,28 @@ func TestCheckNeverOverbooks(t *testing.T) {
 					GPUs: rapid.Uint64Range(0, 15).Draw(t, what+" GPUs"),
 				})
 			}
+
 			return seats
 		}
+
 		any14 := need(1, func(s *job.Spec) {
 			s.Resources.GPUs.Max, s.Resources.Nodes = 4, job.Range{Min: 1, Max: 2}
 		})
+
 		v := &place.View{Now: now, Queue: queue.New()}
 		for i := range nodes { // one job on each node
-			r := y.runs(uint64(i+1), any14, place.Allocation{Node: id.Node(nodes[i]), GPUs: rapid.Uint64Range(1, 15).Draw(t, "held")})
+			r := y.runs(
+				uint64(i+1),
+				any14,
+				place.Allocation{Node: id.Node(nodes[i]), GPUs: rapid.Uint64Range(1, 15).Draw(t, "held")},
+			)
+
 			r.Outlook.Resumes = rapid.IntRange(0, 3).Draw(t, "resumes") > 0
 			v.Running = append(v.Running, r)
 		}
+
 		v.Rooms = y.Rooms()
+
 		var p place.Plan
 		for _, r := range v.Running {
 			if rapid.Bool().Draw(t, "stop") {
@@ -212,28 +246,34 @@ func TestCheckNeverOverbooks(t *testing.T) {
 				}
 			}
 		}
+
 		for i := range rapid.IntRange(0, 4).Draw(t, "new") {
 			it := &queue.Item{Job: id.NewJob(uint64(i + 10)), Number: uint64(i + 10), Shape: &queue.Shape{Need: any14}}
 			p.Starts = append(p.Starts, place.Start{Item: it, Allocations: drawSeats("new"), Reason: "why not"})
 		}
+
 		good, bad := place.Check(v, p)
 		if len(good.Starts)+len(bad) < len(p.Starts) {
 			t.Fatalf("of %d starts %d pass and %d are refused", len(p.Starts), len(good.Starts), len(bad))
 		}
+
 		for _, s := range good.Stops {
 			for _, seat := range s.Running.Allocations {
 				y.Release(seat.Node, s.Running.Run)
 			}
 		}
+
 		for _, s := range good.Starts {
 			for _, seat := range s.Allocations {
 				r, _ := y.Get(seat.Node)
 				if seat.GPUs&^r.Free != 0 {
 					t.Fatalf("job %s is given GPUs %b of %s, where %b are free", s.Item.Job, seat.GPUs, seat.Node, r.Free)
 				}
+
 				y.Book(seat.Node, fleet.Hold{Run: id.NewRun(s.Item.Job, 2), GPUs: seat.GPUs, CPUs: 1000})
 			}
 		}
+
 		for _, s := range good.Stops { // a job that was to run elsewhere does so or stays
 			wanted := func(st place.Start) bool { return st.Item == s.Running.Item }
 			if slices.ContainsFunc(p.Starts, wanted) && !slices.ContainsFunc(good.Starts, wanted) {

@@ -23,7 +23,7 @@ type View struct {
 	Now     time.Time
 	Rooms   []fleet.Room // sorted by the nodes' names
 	Bands   []fleet.Band `json:",omitempty"` // the rooms in the order to fill them; nil if nobody arranged them
-	Queue    *queue.Queue
+	Queue   *queue.Queue
 	Running []*Running // jobs that hold nodes, by order of submission
 
 	// Usage is the decayed use of everyone who has jobs, in GPU-seconds, and
@@ -130,6 +130,7 @@ func (v *View) Clone() *View {
 // UnmarshalJSON reads a view that was written as JSON.
 func (v *View) UnmarshalJSON(text []byte) error {
 	type plain View
+
 	if err := json.Unmarshal(text, (*plain)(v)); err != nil {
 		return err
 	}
@@ -184,6 +185,7 @@ func recordAllowance(a tenant.Allowance) allowanceRecord {
 	if a.Money != unlimited.Money {
 		r.Money = &a.Money
 	}
+
 	if a.GPUHours != unlimited.GPUHours {
 		r.GPUHours = &a.GPUHours
 	}
@@ -200,6 +202,7 @@ func (r *allowanceRecord) allowance() tenant.Allowance {
 	if r.Money != nil {
 		a.Money = *r.Money
 	}
+
 	if r.GPUHours != nil {
 		a.GPUHours = *r.GPUHours
 	}
@@ -214,6 +217,7 @@ func (l *Limits) MarshalJSON() ([]byte, error) {
 	for who, p := range l.Payers {
 		r.Purses = append(r.Purses, purseRecord{who, recordAllowance(p.Allowance), p.Borrows})
 	}
+
 	slices.SortFunc(r.Purses, func(a, b purseRecord) int {
 		return cmp.Or(cmp.Compare(a.User, b.User), cmp.Compare(a.Project, b.Project))
 	})
@@ -236,6 +240,7 @@ func (l *Limits) UnmarshalJSON(text []byte) error {
 		p := &r.Purses[i]
 		l.Payers[p.Payer] = PayerLimit{p.Allowance.allowance(), p.Borrows}
 	}
+
 	for j, a := range r.Jobs {
 		l.Jobs[j] = a.allowance()
 	}

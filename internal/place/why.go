@@ -79,6 +79,7 @@ func ruled(v *View, need fleet.Need, w Why, rule string) Why {
 	elsewhere := need
 	elsewhere.Place = job.PlaceAny
 	m := fleet.NewMatcher(elsewhere)
+
 	allowed, room := false, id.Node("")
 	for i := range v.Rooms {
 		r := &v.Rooms[i]
@@ -88,38 +89,50 @@ func ruled(v *View, need fleet.Need, w Why, rule string) Why {
 			room = r.Node.ID
 		}
 	}
+
 	remedies := []string{"ask the owner of the data to change its rule, or an admin to override it for this job"}
 	switch {
 	case need.Place == job.PlaceNowhere:
 		return Why{Blocker: BlockData, Sentence: rule, Remedies: remedies}
 	case !allowed:
-		return Why{Blocker: BlockData, Sentence: fmt.Sprintf("%s, and the yard has no %s node", rule, need.Place), Remedies: append([]string{"add such a node"}, remedies...)}
+		return Why{
+			Blocker:  BlockData,
+			Sentence: fmt.Sprintf("%s, and the yard has no %s node", rule, need.Place),
+			Remedies: append([]string{"add such a node"}, remedies...),
+		}
 	case room != "":
 		w.Sentence += fmt.Sprintf("; %s has room, but %s", room, rule)
 		w.Remedies = append(w.Remedies, remedies...)
 	case w.Blocker == BlockNoFit:
 		w.Sentence += "; " + rule
 	}
+
 	return w
 }
 
 func explain(v *View, need fleet.Need, lasts time.Duration, self id.Job, held *Reservation) Why {
 	m := fleet.NewMatcher(need)
 	var eligible, open, fit []*fleet.Room
+
 	for i := range v.Rooms {
 		r := &v.Rooms[i]
 		if !m.Eligible(r) {
 			continue
 		}
+
 		eligible = append(eligible, r)
+
 		if !r.Open {
 			continue
 		}
+
 		open = append(open, r)
+
 		if _, ok := m.Fits(r); ok {
 			fit = append(fit, r)
 		}
 	}
+
 	switch {
 	case len(v.Rooms) == 0:
 		return Why{Blocker: BlockNoNode, Sentence: "no node has joined the yard",
@@ -131,14 +144,17 @@ func explain(v *View, need fleet.Need, lasts time.Duration, self id.Job, held *R
 	case len(open) < need.Nodes:
 		return closed(eligible, need)
 	}
+
 	free := slices.DeleteFunc(slices.Clone(fit), func(r *fleet.Room) bool { return keptFor(held, self, r.Node.ID) })
 	if len(free) >= need.Nodes {
 		return Why{Blocker: BlockNone, Sentence: fmt.Sprintf("it can start on %s now", free[0].Node.ID), Start: v.Now}
 	}
+
 	if len(fit) >= need.Nodes {
 		kept := slices.IndexFunc(fit, func(r *fleet.Room) bool { return keptFor(held, self, r.Node.ID) })
 		return reserved(v, held, fit[kept].Node.ID, lasts)
 	}
+
 	return occupied(m, open, len(fit), self, held)
 }
 
@@ -155,47 +171,71 @@ func couldRun(v *View, need fleet.Need) bool {
 			found++
 		}
 	}
+
 	return found >= need.Nodes
 }
 
 // avoided says that only nodes are left on which the job failed before.
 func avoided(need fleet.Need) Why {
 	names := strings.Split(strings.Trim(need.Avoid, "|"), "|")
-	return Why{Blocker: BlockBackoff, Sentence: fmt.Sprintf("it failed on %s and no other node could run it; it will be let back there after a while", humanize.List(names...)),
-		Remedies: []string{"add a node that could run it"}}
+	return Why{
+		Blocker: BlockBackoff,
+		Sentence: fmt.Sprintf(
+			"it failed on %s and no other node could run it; it will be let back there after a while",
+			humanize.List(names...),
+		),
+		Remedies: []string{"add a node that could run it"},
+	}
 }
 
 // noFit says what no node has, and what the best one has.
 func noFit(v *View, m *fleet.Matcher, found int) Why {
 	need := m.Need
 	w := Why{Blocker: BlockNoFit}
+
 	if found > 0 {
-		w.Sentence = fmt.Sprintf("it needs %d nodes with %s each, and the yard has %d of them", need.Nodes, NeedWords(need), found)
+		w.Sentence = fmt.Sprintf(
+			"it needs %d nodes with %s each, and the yard has %d of them",
+			need.Nodes,
+			NeedWords(need),
+			found,
+		)
+
 		w.Remedies = []string{fmt.Sprintf("ask for at most %s, or add nodes", humanize.Count(found, "node"))}
+
 		return w
 	}
+
 	w.Sentence = "no node of the yard has " + NeedWords(need)
 	gpus, cpus, memory := 0, job.CPUs(0), job.Bytes(0)
 	allowed := false
+
 	for i := range v.Rooms {
 		r := &v.Rooms[i]
 		if !r.Node.Class.Allows(need.Place) {
 			continue
 		}
+
 		allowed = true
 		gpus = max(gpus, bits.OnesCount64(r.Sound))
 		cpus, memory = max(cpus, r.Node.Inventory.CPUs), max(memory, r.Node.Inventory.Memory)
 	}
+
 	if !allowed {
 		w.Sentence = fmt.Sprintf("its place is %s, and the yard has no %s node", need.Place, need.Place)
 		w.Remedies = []string{"set place: any, or add such a node"}
 		return w
 	}
-	w.Remedies = []string{fmt.Sprintf("the most that one node has is %s, %s CPUs and %s of memory: ask for less, or add a node",
-		humanize.Count(gpus, "GPU"), cpus, humanize.Size(memory))}
+
+	w.Remedies = []string{
+		fmt.Sprintf("the most that one node has is %s, %s CPUs and %s of memory: ask for less, or add a node",
+			humanize.Count(gpus, "GPU"), cpus, humanize.Size(memory)),
+	}
+
 	if need.Kinds != "" || need.GPUMin > 0 {
 		w.Remedies = append(w.Remedies, "allow other GPUs: see trainyard nodes for what there is")
 	}
+
 	return w
 }
 
@@ -204,41 +244,59 @@ func closed(eligible []*fleet.Room, need fleet.Need) Why {
 	const most = 3
 	var parts []string
 	more := 0
+
 	for _, r := range eligible {
 		if r.Open {
 			continue
 		}
+
 		if len(parts) == most {
 			more++
 			continue
 		}
+
 		state := string(r.Node.State)
 		if r.Node.State == fleet.Ready {
 			state = "cordoned"
 			w.Remedies = append(w.Remedies, "trainyard uncordon "+string(r.Node.ID))
 		}
+
 		parts = append(parts, fmt.Sprintf("%s is %s", r.Node.ID, state))
 	}
+
 	if more > 0 {
 		parts = append(parts, fmt.Sprintf("%d more are closed too", more))
 	}
+
 	w.Sentence = fmt.Sprintf("%s could run it, but %s", humanize.Count(len(eligible), "node"), humanize.List(parts...))
 	if need.Nodes > 1 {
 		w.Sentence = fmt.Sprintf("it needs %d nodes; ", need.Nodes) + w.Sentence
 	}
+
 	return w
 }
 
 func reserved(v *View, held *Reservation, n id.Node, lasts time.Duration) Why {
-	w := Why{Blocker: BlockReserved, Sentence: fmt.Sprintf("%s has room but is kept for %s, which is ahead of it", n, held.Job)}
+	w := Why{
+		Blocker:  BlockReserved,
+		Sentence: fmt.Sprintf("%s has room but is kept for %s, which is ahead of it", n, held.Job),
+	}
+
 	if held.At.IsZero() {
 		w.Remedies = []string{"set expect for the jobs that run there, so that gaps can be used"}
 		return w
 	}
+
 	w.Sentence += fmt.Sprintf(" and is expected to start at %s", held.At.UTC().Format(time.RFC3339))
 	if gap := held.At.Sub(v.Now); gap > 0 && (lasts == 0 || lasts > gap) {
-		w.Remedies = []string{fmt.Sprintf("set expect or max_duration to at most %s, if it is that short", job.Duration(gap.Truncate(time.Second)))}
+		w.Remedies = []string{
+			fmt.Sprintf(
+				"set expect or max_duration to at most %s, if it is that short",
+				job.Duration(gap.Truncate(time.Second)),
+			),
+		}
 	}
+
 	return w
 }
 
@@ -337,6 +395,7 @@ func kept(nodes []id.Node) string {
 	if len(nodes) == 1 {
 		return string(nodes[0]) + " is kept"
 	}
+
 	return fmt.Sprintf("%s and %s are kept", nodes[0], humanize.Count(len(nodes)-1, "other node"))
 }
 
@@ -345,11 +404,13 @@ func mostFree(m *fleet.Matcher, open []*fleet.Room) int {
 	less := m.Need
 	less.GPUs = 1
 	lm := fleet.NewMatcher(less)
+
 	most := 0
 	for _, r := range open {
 		if gpus, ok := lm.Fits(r); ok {
 			most = max(most, bits.OnesCount64(gpus))
 		}
 	}
+
 	return most
 }

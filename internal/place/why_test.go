@@ -17,6 +17,7 @@ func TestExplain(t *testing.T) {
 	t.Parallel()
 	drained := func(n *fleet.Node) { n.Cordoned = true }
 	state := func(s fleet.State) func(*fleet.Node) { return func(n *fleet.Node) { n.State = s } }
+
 	gang := func(n int) func(*job.Spec) {
 		return func(s *job.Spec) { s.Resources.Nodes = job.Range{Min: n, Max: n} }
 	}
@@ -38,7 +39,10 @@ func TestExplain(t *testing.T) {
 			want: place.Why{Blocker: place.BlockNone, Sentence: "it can start on a now", Start: now},
 		},
 		"too many GPUs": {
-			yard: func(y yard) { y.node("a", 4, nil); y.node("b", 2, nil) }, need: need(8, nil),
+			yard: func(y yard) {
+				y.node("a", 4, nil)
+				y.node("b", 2, nil)
+			}, need: need(8, nil),
 			want: place.Why{Blocker: place.BlockNoFit, Sentence: "no node of the yard has 8 GPUs and 1 CPU",
 				Remedies: []string{"the most that one node has is 4 GPUs, 16 CPUs and 64 GB of memory: ask for less, or add a node"}},
 		},
@@ -67,7 +71,11 @@ func TestExplain(t *testing.T) {
 				Remedies: []string{"the most that one node has is 1 GPU, 16 CPUs and 64 GB of memory: ask for less, or add a node"}},
 		},
 		"too many nodes": {
-			yard: func(y yard) { y.node("a", 4, nil); y.node("b", 4, nil); y.node("c", 0, nil) }, need: need(4, gang(3)),
+			yard: func(y yard) {
+				y.node("a", 4, nil)
+				y.node("b", 4, nil)
+				y.node("c", 0, nil)
+			}, need: need(4, gang(3)),
 			want: place.Why{Blocker: place.BlockNoFit, Sentence: "it needs 3 nodes with 4 GPUs and 1 CPU each, and the yard has 2 of them",
 				Remedies: []string{"ask for at most 2 nodes, or add nodes"}},
 		},
@@ -77,7 +85,10 @@ func TestExplain(t *testing.T) {
 				Remedies: []string{"set place: any, or add such a node"}},
 		},
 		"only nodes it failed on": {
-			yard: func(y yard) { y.node("a", 4, nil); y.node("b", 4, nil) },
+			yard: func(y yard) {
+				y.node("a", 4, nil)
+				y.node("b", 4, nil)
+			},
 			need: fleet.NeedOf(&job.Spec{Place: job.PlaceAny}, job.Floor{}, []id.Node{"b", "a"}),
 			want: place.Why{Blocker: place.BlockBackoff, Sentence: "it failed on a and b and no other node could run it; it will be let back there after a while",
 				Remedies: []string{"add a node that could run it"}},
@@ -95,6 +106,7 @@ func TestExplain(t *testing.T) {
 				for _, n := range []string{"a", "b", "c", "d", "e"} {
 					y.node(n, 1, state(fleet.Lost))
 				}
+
 				y.node("f", 1, nil)
 			}, need: need(1, gang(2)),
 			want: place.Why{Blocker: place.BlockClosed,
@@ -113,14 +125,20 @@ func TestExplain(t *testing.T) {
 			by: []id.Job{"j2", "j1"},
 		},
 		"others hold the CPUs": {
-			yard: func(y yard) { y.node("a", 4, nil); y.hold("a", "j1", 0, 15000, time.Hour) },
+			yard: func(y yard) {
+				y.node("a", 4, nil)
+				y.hold("a", "j1", 0, 15000, time.Hour)
+			},
 			need: need(0, func(s *job.Spec) { s.Resources.CPUs = 2000 }),
 			want: place.Why{Blocker: place.BlockResources, Sentence: "it needs 2 CPUs; only a could run it and does not have that much free",
 				Nodes: []id.Node{"a"}, Remedies: []string{"it starts when jobs like j1 (bob, on a) end"}},
 			by: []id.Job{"j1"},
 		},
 		"it is next, and the time is known": {
-			yard: func(y yard) { y.node("a", 2, nil); y.hold("a", "j1", 1, 1000, time.Hour) }, need: need(2, nil),
+			yard: func(y yard) {
+				y.node("a", 2, nil)
+				y.hold("a", "j1", 1, 1000, time.Hour)
+			}, need: need(2, nil),
 			held: &place.Reservation{Job: "j9", Nodes: []id.Node{"a"}, At: now.Add(time.Hour)},
 			want: place.Why{Blocker: place.BlockResources, Start: now.Add(time.Hour), Nodes: []id.Node{"a"},
 				Sentence: "it needs 2 GPUs and 1 CPU; only a could run it and does not have that much free; it is next and expected to start at 2026-11-15T10:00:00Z",
@@ -142,7 +160,11 @@ func TestExplain(t *testing.T) {
 			by: []id.Job{"j1", "j2"},
 		},
 		"kept for another": {
-			yard: func(y yard) { y.node("a", 2, nil); y.node("b", 1, nil); y.hold("b", "j1", 1, 1000, 0) }, need: need(2, nil),
+			yard: func(y yard) {
+				y.node("a", 2, nil)
+				y.node("b", 1, nil)
+				y.hold("b", "j1", 1, 1000, 0)
+			}, need: need(2, nil),
 			held: &place.Reservation{Job: "j5", Nodes: []id.Node{"a"}},
 			want: place.Why{Blocker: place.BlockReserved, Sentence: "a has room but is kept for j5, which is ahead of it",
 				Remedies: []string{"set expect for the jobs that run there, so that gaps can be used"}},
@@ -155,13 +177,19 @@ func TestExplain(t *testing.T) {
 				Remedies: []string{"set expect or max_duration to at most 1h30m, if it is that short"}},
 		},
 		"a gang of which one node is kept": {
-			yard: func(y yard) { y.node("a", 1, nil); y.node("b", 1, nil) }, need: need(1, gang(2)),
+			yard: func(y yard) {
+				y.node("a", 1, nil)
+				y.node("b", 1, nil)
+			}, need: need(1, gang(2)),
 			held: &place.Reservation{Job: "j5", Nodes: []id.Node{"b"}},
 			want: place.Why{Blocker: place.BlockReserved, Sentence: "b has room but is kept for j5, which is ahead of it",
 				Remedies: []string{"set expect for the jobs that run there, so that gaps can be used"}},
 		},
 		"free GPUs that are kept are not offered": {
-			yard: func(y yard) { y.node("a", 2, nil); y.hold("a", "j1", 1, 1000, 0) }, need: need(2, nil),
+			yard: func(y yard) {
+				y.node("a", 2, nil)
+				y.hold("a", "j1", 1, 1000, 0)
+			}, need: need(2, nil),
 			held: &place.Reservation{Job: "j5", Nodes: []id.Node{"a"}},
 			want: place.Why{Blocker: place.BlockResources, Sentence: "it needs 2 GPUs and 1 CPU; only a could run it and does not have that much free",
 				Nodes: []id.Node{"a"}, Remedies: []string{"it starts when jobs like j1 (bob, on a) end"}},
@@ -173,14 +201,17 @@ func TestExplain(t *testing.T) {
 			y := newYard()
 			tc.yard(y)
 			got := place.Explain(y.view(), place.Waiting{Job: "j9", Need: tc.need, Lasts: tc.lasts}, tc.held)
+
 			var by []id.Job
 			for _, h := range got.Holders {
 				by = append(by, h.Job)
 			}
+
 			got.Holders = nil
 			if diff := cmp.Diff(tc.want, got); diff != "" {
 				t.Error(diff)
 			}
+
 			if diff := cmp.Diff(tc.by, by); diff != "" {
 				t.Errorf("holders: %s", diff)
 			}
@@ -194,6 +225,7 @@ func TestExplainNamesTheDataset(t *testing.T) {
 	const rule = "dataset mri may only be used on local nodes"
 	const ask = "ask the owner of the data to change its rule, or an admin to override it for this job"
 	cloud := func(n *fleet.Node) { n.Class = fleet.Reserved }
+
 	at := func(gpus int, p job.Place) fleet.Need { return need(gpus, func(s *job.Spec) { s.Place = p }) }
 	for name, tc := range map[string]struct {
 		yard func(y yard)
@@ -205,11 +237,17 @@ func TestExplainNamesTheDataset(t *testing.T) {
 			want: place.Why{Blocker: place.BlockData, Sentence: rule + ", and the yard has no local node", Remedies: []string{"add such a node", ask}},
 		},
 		"nowhere at all": {
-			yard: func(y yard) { y.node("a", 4, nil); y.node("c", 4, cloud) }, need: at(1, job.PlaceNowhere),
+			yard: func(y yard) {
+				y.node("a", 4, nil)
+				y.node("c", 4, cloud)
+			}, need: at(1, job.PlaceNowhere),
 			want: place.Why{Blocker: place.BlockData, Sentence: rule, Remedies: []string{ask}},
 		},
 		"too small where it may be": {
-			yard: func(y yard) { y.node("a", 1, nil); y.node("c", 8, cloud) }, need: at(8, job.PlaceLocal),
+			yard: func(y yard) {
+				y.node("a", 1, nil)
+				y.node("c", 8, cloud)
+			}, need: at(8, job.PlaceLocal),
 			want: place.Why{Blocker: place.BlockNoFit, Sentence: "no node of the yard has 8 GPUs and 1 CPU; c has room, but " + rule,
 				Remedies: []string{"the most that one node has is 1 GPU, 16 CPUs and 64 GB of memory: ask for less, or add a node", ask}},
 		},
@@ -219,7 +257,10 @@ func TestExplainNamesTheDataset(t *testing.T) {
 				Remedies: []string{"the most that one node has is 1 GPU, 16 CPUs and 64 GB of memory: ask for less, or add a node"}},
 		},
 		"closed where it may be": {
-			yard: func(y yard) { y.node("a", 1, func(n *fleet.Node) { n.State = fleet.Lost }); y.node("c", 1, cloud) }, need: at(1, job.PlaceLocal),
+			yard: func(y yard) {
+				y.node("a", 1, func(n *fleet.Node) { n.State = fleet.Lost })
+				y.node("c", 1, cloud)
+			}, need: at(1, job.PlaceLocal),
 			want: place.Why{Blocker: place.BlockClosed, Sentence: "1 node could run it, but a is lost; c has room, but " + rule, Remedies: []string{ask}},
 		},
 		"all busy: it is not the rule": {
@@ -231,7 +272,10 @@ func TestExplainNamesTheDataset(t *testing.T) {
 			want: place.Why{Blocker: place.BlockClosed, Sentence: "1 node could run it, but a is lost"},
 		},
 		"nothing blocks": {
-			yard: func(y yard) { y.node("a", 1, nil); y.node("c", 1, cloud) }, need: at(1, job.PlaceLocal),
+			yard: func(y yard) {
+				y.node("a", 1, nil)
+				y.node("c", 1, cloud)
+			}, need: at(1, job.PlaceLocal),
 			want: place.Why{Blocker: place.BlockNone, Sentence: "it can start on a now", Start: now},
 		},
 	} {
@@ -252,9 +296,11 @@ func TestHoldersAreBounded(t *testing.T) {
 	t.Parallel()
 	y := newYard()
 	y.node("a", 1, func(n *fleet.Node) { n.Inventory.CPUs = 100_000 })
+
 	for i := range uint64(100) {
 		y.hold("a", id.NewJob(i+1), 0, 1000, 0)
 	}
+
 	why := place.Explain(y.view(), place.Waiting{Job: "j200", Need: need(0, nil)}, nil)
 	if len(why.Holders) != 20 || len(why.Nodes) != 20 {
 		t.Errorf("%d holders on %d nodes are listed, want 20", len(why.Holders), len(why.Nodes))

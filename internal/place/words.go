@@ -12,11 +12,13 @@ import (
 // NeedWords says what one node must have.
 func NeedWords(n fleet.Need) string {
 	var parts []string
+
 	if n.GPUs > 0 {
 		what := humanize.Count(n.GPUs, "GPU")
 		if n.Kinds != "" {
 			what = humanize.Times(n.GPUs, strings.NewReplacer("|", " or ", ":", " ").Replace(n.Kinds))
 		}
+
 		switch {
 		case n.GPUMin > 0 && n.GPUMax > 0:
 			what += fmt.Sprintf(" with %s to %s", humanize.Size(n.GPUMin), humanize.Size(n.GPUMax))
@@ -25,19 +27,24 @@ func NeedWords(n fleet.Need) string {
 		case n.GPUMax > 0:
 			what += " with at most " + humanize.Size(n.GPUMax)
 		}
+
 		if n.GPUOver > 0 {
 			what += " with more than " + humanize.Size(n.GPUOver) + " of memory"
 		}
+
 		parts = append(parts, what)
 	}
+
 	if n.CPUs == 1000 {
 		parts = append(parts, "1 CPU")
 	} else if n.CPUs > 0 || n.GPUs == 0 && n.Memory == 0 {
 		parts = append(parts, n.CPUs.String()+" CPUs")
 	}
+
 	if n.Memory > 0 {
 		parts = append(parts, humanize.Size(n.Memory)+" of memory")
 	}
+
 	return humanize.List(parts...)
 }
 
@@ -50,17 +57,31 @@ func Largest(v *View, offers []fleet.Offer, p job.Place) string {
 			best = n
 		}
 	}
+
 	for i := range offers {
 		if n := offers[i].Node(); n.Class.Allows(p) && (best == nil || size(n) > size(best)) {
 			best = n
 		}
 	}
+
 	if best == nil {
 		return "there is no node that it may use"
 	}
+
 	if len(best.Inventory.GPUs) == 0 {
-		return fmt.Sprintf("the largest node is %s with %s CPUs and %s of memory", best.ID, best.Inventory.CPUs, humanize.Size(best.Inventory.Memory))
+		return fmt.Sprintf(
+			"the largest node is %s with %s CPUs and %s of memory",
+			best.ID,
+			best.Inventory.CPUs,
+			humanize.Size(best.Inventory.Memory),
+		)
 	}
+
 	g := &best.Inventory.GPUs[0]
-	return fmt.Sprintf("the largest node is %s with %s", best.ID, humanize.GPUs(len(best.Inventory.GPUs), g.Model, g.Memory))
+
+	return fmt.Sprintf(
+		"the largest node is %s with %s",
+		best.ID,
+		humanize.GPUs(len(best.Inventory.GPUs), g.Model, g.Memory),
+	)
 }

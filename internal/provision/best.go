@@ -62,12 +62,26 @@ type Option struct {
 func (o *Option) String() string {
 	s := fmt.Sprintf("%d × %s", o.Nodes, o.Offer.Name)
 	if o.Guessed {
-		return fmt.Sprintf("%s: starts %s, costs $%.2f an hour", s, o.Start.UTC().Format("Jan 2 15:04"), float64(o.Nodes)*float64(o.Offer.Hourly)/1e6)
+		return fmt.Sprintf(
+			"%s: starts %s, costs $%.2f an hour",
+			s,
+			o.Start.UTC().Format("Jan 2 15:04"),
+			float64(o.Nodes)*float64(o.Offer.Hourly)/1e6,
+		)
 	}
-	s = fmt.Sprintf("%s: starts %s, done %s, costs $%.2f", s, o.Start.UTC().Format("Jan 2 15:04"), o.Finish.UTC().Format("Jan 2 15:04"), o.Money)
+
+	s = fmt.Sprintf(
+		"%s: starts %s, done %s, costs $%.2f",
+		s,
+		o.Start.UTC().Format("Jan 2 15:04"),
+		o.Finish.UTC().Format("Jan 2 15:04"),
+		o.Money,
+	)
+
 	if o.Losses > 0.005 {
 		s += fmt.Sprintf(", with %.2f take-backs expected", o.Losses)
 	}
+
 	return s
 }
 
@@ -107,8 +121,10 @@ func NewCatalogue(offers []fleet.Offer, peak func(gpu string, memory job.Bytes) 
 		model string
 		size  job.Bytes
 	}
+
 	c := &Catalogue{}
 	index, kinds := map[shapeKey]int{}, map[gpu]int32{}
+
 	for i := range offers {
 		o := &offers[i]
 		key := shapeKey{o.GPU, o.GPUs, o.GPUMemory, o.TFLOPS, o.CPUs, o.Memory, o.Fake}
@@ -116,22 +132,28 @@ func NewCatalogue(offers []fleet.Offer, peak func(gpu string, memory job.Bytes) 
 		if !ok {
 			at = len(c.shapes)
 			index[key] = at
+
 			kind, known := kinds[gpu{o.GPU, o.GPUMemory}]
 			if !known {
 				kind = int32(len(kinds))
 				kinds[gpu{o.GPU, o.GPUMemory}] = kind
 			}
+
 			s := shape{room: roomOf(o, kind), tflops: o.TFLOPS}
 			if s.tflops == 0 && o.GPUs > 0 && peak != nil {
 				s.tflops = peak(o.GPU, o.GPUMemory)
 			}
+
 			c.shapes = append(c.shapes, s)
 		}
+
 		c.shapes[at].offers = append(c.shapes[at].offers, o)
 	}
+
 	for i := range c.shapes {
 		c.shapes[i].front = front(c.shapes[i].offers)
 	}
+
 	return c
 }
 
@@ -142,8 +164,10 @@ func roomOf(o *fleet.Offer, kind int32) fleet.Room {
 	if o.GPUs > 0 {
 		r.Kind = kind
 	}
+
 	r.Sound = ^uint64(0) >> (fleet.MaxGPUs - min(max(o.GPUs, 0), fleet.MaxGPUs))
 	r.Free = r.Sound
+
 	return r
 }
 
@@ -155,16 +179,19 @@ func front(offers []*fleet.Offer) []*fleet.Offer {
 		if slices.ContainsFunc(best, func(b *fleet.Offer) bool { return atLeastAsGood(b, o) }) {
 			continue
 		}
+
 		best = slices.DeleteFunc(best, func(b *fleet.Offer) bool { return atLeastAsGood(o, b) })
 		best = append(best, o)
 	}
+
 	return best
 }
 
 // atLeastAsGood reports whether nothing speaks for b against a, whose nodes are alike.
 func atLeastAsGood(a, b *fleet.Offer) bool {
 	return a.Hourly <= b.Hourly && a.Boot <= b.Boot && a.BillingIncrement == b.BillingIncrement && a.MinBilling <= b.MinBilling &&
-		(!a.Spot || b.Spot && a.LossRate <= b.LossRate) && (a.MaxNodes == 0 || b.MaxNodes != 0 && a.MaxNodes >= b.MaxNodes)
+		(!a.Spot || b.Spot && a.LossRate <= b.LossRate) &&
+		(a.MaxNodes == 0 || b.MaxNodes != 0 && a.MaxNodes >= b.MaxNodes)
 }
 
 // Fit is what of a catalogue a need fits on.
@@ -191,6 +218,7 @@ func (c *Catalogue) Fit(need fleet.Need) *Fit {
 			f.hosts = append(f.hosts, host{shape: s, gpus: used, speed: s.tflops * float64(used)})
 		}
 	}
+
 	return f
 }
 
@@ -205,7 +233,9 @@ func (f *Fit) Best(q Query) []Option {
 			q.options(o, &f.hosts[i], &f.need, func(opt Option) { list = append(list, opt) })
 		}
 	}
+
 	slices.SortFunc(list, func(a, b Option) int { return q.compare(&a, &b) })
+
 	return list
 }
 
@@ -215,12 +245,14 @@ func (f *Fit) Best(q Query) []Option {
 func (f *Fit) First(q Query) (Option, bool) {
 	q.settle(f)
 	var best Option
+
 	found := false
 	for i := range f.hosts {
 		offers := f.hosts[i].shape.front
 		if q.Stage != nil { // which knows where the data are
 			offers = f.hosts[i].shape.offers
 		}
+
 		for _, o := range offers {
 			q.options(o, &f.hosts[i], &f.need, func(opt Option) {
 				if !found || q.compare(&opt, &best) < 0 {
@@ -229,6 +261,7 @@ func (f *Fit) First(q Query) (Option, bool) {
 			})
 		}
 	}
+
 	return best, found
 }
 
@@ -238,10 +271,12 @@ func (q *Query) compare(a, b *Option) int {
 	if c := cmp.Compare(a.Score, b.Score); c != 0 {
 		return c
 	}
+
 	first, second := cmp.Compare(a.Money, b.Money), a.Finish.Compare(b.Finish)
 	if q.Objective == job.ObjectiveTime {
 		first, second = second, first
 	}
+
 	return cmp.Or(first, second, strings.Compare(a.Offer.Name, b.Offer.Name), a.Nodes-b.Nodes)
 }
 
@@ -250,6 +285,7 @@ func (q *Query) settle(f *Fit) {
 	if q.Takes != nil || q.Base > 0 && q.Run > 0 {
 		return
 	}
+
 	q.Base = f.Slowest() * float64(max(f.need.Nodes, 1))
 }
 
@@ -259,13 +295,16 @@ func (q *Query) runs(o *fleet.Offer, h *host, nodes int) (run time.Duration, gue
 		run, ok = q.Takes(o, nodes, h.gpus)
 		return run, false, ok
 	}
+
 	run, guessed = q.Run, q.Run <= 0
 	if guessed {
 		run = time.Hour
 	}
+
 	if h.speed > 0 && q.Base > 0 {
 		run = job.Seconds(run.Seconds() * q.Base / (h.speed * float64(nodes)))
 	}
+
 	return run, guessed, true
 }
 
@@ -274,21 +313,27 @@ func (q *Query) options(o *fleet.Offer, h *host, need *fleet.Need, tell func(Opt
 	if o.Spot && q.NoSpot {
 		return
 	}
+
 	most := max(need.MaxNodes, need.Nodes, 1)
 	if o.MaxNodes > 0 {
 		most = min(most, o.MaxNodes)
 	}
+
 	var last time.Duration
+
 	for n := max(need.Nodes, 1); n <= most; n *= 2 {
 		run, guessed, ok := q.runs(o, h, n)
 		if !ok || last > 0 && run >= last {
 			return
 		}
+
 		last = run
+
 		if opt, ok := q.price(o, h, n, run); ok {
 			opt.Guessed = guessed
 			tell(opt)
 		}
+
 		if guessed {
 			return // more nodes are worth their money only if that is known
 		}
@@ -314,23 +359,36 @@ func (q *Query) price(o *fleet.Offer, h *host, nodes int, run time.Duration) (Op
 	if q.Stage != nil {
 		stage, transfer = q.Stage(o)
 	}
+
 	ready := time.Duration(o.Boot) + q.Setup + stage
 	opt := Option{Offer: o, Nodes: nodes, GPUs: h.gpus, Run: run, Start: q.Now.Add(ready)}
 	works := run.Seconds()
+
 	if o.Spot && o.LossRate > 0 {
 		var ok bool
-		works, opt.Losses, ok = disturbed(run.Seconds(), q.Every.Seconds(), (ready + q.Restore).Seconds(), o.LossRate*float64(nodes)/3600)
+		works, opt.Losses, ok = disturbed(
+			run.Seconds(),
+			q.Every.Seconds(),
+			(ready + q.Restore).Seconds(),
+			o.LossRate*float64(nodes)/3600,
+		)
+
 		if !ok {
 			return Option{}, false
 		}
 	}
+
 	held := ready + job.Seconds(works)
 	if held < ready || held > longest {
 		return Option{}, false
 	}
+
 	opt.Finish = q.Now.Add(held)
 	hourly := float64(o.Hourly) / 1e6
-	opt.Money = float64(nodes)*(o.Rent(job.Duration(held))+transfer) + opt.Losses*(hourly*time.Duration(o.BillingIncrement).Hours()/2+transfer)
+	opt.Money = float64(
+		nodes,
+	)*(o.Rent(job.Duration(held))+transfer) + opt.Losses*(hourly*time.Duration(o.BillingIncrement).Hours()/2+transfer)
+
 	switch q.Objective {
 	case job.ObjectiveTime:
 		opt.Score = held.Seconds()
@@ -339,6 +397,7 @@ func (q *Query) price(o *fleet.Offer, h *host, nodes int, run time.Duration) (Op
 	case job.ObjectiveBalanced:
 		opt.Score = opt.Money + q.Value*held.Hours()
 	}
+
 	return opt, true
 }
 
@@ -351,13 +410,17 @@ func disturbed(work, every, again, rate float64) (takes, losses float64, ok bool
 	if every <= 0 || every > work {
 		every = work
 	}
+
 	if rate*every > 10 {
 		return 0, 0, false
 	}
+
 	whole := 0.0
 	if every > 0 {
 		whole = math.Floor(work / every)
 	}
+
 	losses = whole*math.Expm1(rate*every) + math.Expm1(rate*(work-whole*every))
+
 	return losses * (1/rate + again), losses, true
 }

@@ -29,8 +29,10 @@ func fleetOf(gpus ...fleet.Offer) []fleet.Offer {
 		if o.Spot && o.LossRate == 0 {
 			o.LossRate = 1e-9
 		}
+
 		o.Name = o.NameOf()
 	}
+
 	return gpus
 }
 
@@ -39,6 +41,7 @@ func optionNames(options []provision.Option) []string {
 	for i := range options {
 		all = append(all, options[i].Offer.Name)
 	}
+
 	return all
 }
 
@@ -49,6 +52,7 @@ func TestTheObjectiveDecides(t *testing.T) {
 		fleet.Offer{GPU: "fast", TFLOPS: 500, Hourly: 15e6}, // 1 h for $15
 		fleet.Offer{GPU: "mid", TFLOPS: 100, Hourly: 2.2e6}, // 5 h for $11
 	)
+
 	for name, c := range map[string]struct {
 		objective job.Objective
 		value     float64
@@ -62,7 +66,12 @@ func TestTheObjectiveDecides(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			got := provision.Best(offers, need(1), provision.Query{Now: noon, Objective: c.objective, Value: c.value, Run: 10 * time.Hour, Base: 50})
+			got := provision.Best(
+				offers,
+				need(1),
+				provision.Query{Now: noon, Objective: c.objective, Value: c.value, Run: 10 * time.Hour, Base: 50},
+			)
+
 			if !slices.Equal(optionNames(got), c.want) {
 				t.Errorf("got %v, want %v", optionNames(got), c.want)
 			}
@@ -73,9 +82,20 @@ func TestTheObjectiveDecides(t *testing.T) {
 func TestOnlyWhatFitsIsOffered(t *testing.T) {
 	t.Parallel()
 	offers := fleetOf(
-		fleet.Offer{GPU: "A100 80GB", GPUMemory: 80 * gib, Hourly: 3e6}, fleet.Offer{GPU: "A100 40GB", GPUMemory: 40 * gib, Hourly: 2e6},
-		fleet.Offer{GPU: "T4", GPUMemory: 16 * gib, Hourly: 1e6}, fleet.Offer{GPU: "V100", GPUs: 4, GPUMemory: 16 * gib, Hourly: 4e6},
+		fleet.Offer{
+			GPU:       "A100 80GB",
+			GPUMemory: 80 * gib,
+			Hourly:    3e6,
+		},
+		fleet.Offer{GPU: "A100 40GB", GPUMemory: 40 * gib, Hourly: 2e6},
+		fleet.Offer{
+			GPU:       "T4",
+			GPUMemory: 16 * gib,
+			Hourly:    1e6,
+		},
+		fleet.Offer{GPU: "V100", GPUs: 4, GPUMemory: 16 * gib, Hourly: 4e6},
 	)
+
 	for name, c := range map[string]struct {
 		need fleet.Need
 		want []string
@@ -137,25 +157,32 @@ func TestMoneyAndTimesOfAnOption(t *testing.T) {
 			case -1:
 				c.offer.TFLOPS = 0
 			}
+
 			n := need(1)
 			n.Nodes, n.MaxNodes = max(c.nodes, 1), max(c.nodes, 1)
 			if c.nodes == 0 {
 				n.GPUs, n.MaxGPUs = 0, 0
 			}
+
 			c.query.Now, c.query.Objective = noon, job.ObjectiveCost
+
 			peak := func(gpu string, _ job.Bytes) float64 {
 				if gpu == "known" {
 					return 50
 				}
+
 				return 0
 			}
+
 			got := provision.NewCatalogue(fleetOf(c.offer), peak).Fit(n).Best(c.query)
 			if len(got) != 1 {
 				t.Fatalf("got %d options", len(got))
 			}
+
 			o := &got[0]
 			late := o.Finish.Sub(noon) - c.finish
-			if o.Start.Sub(noon) != c.start || late.Abs() > time.Second || math.Abs(o.Money-c.money) > 0.001 || o.Guessed || o.Nodes != n.Nodes {
+			if o.Start.Sub(noon) != c.start || late.Abs() > time.Second || math.Abs(o.Money-c.money) > 0.001 || o.Guessed ||
+				o.Nodes != n.Nodes {
 				t.Errorf("got %+v, want start %s, finish %s, $%g", *o, c.start, c.finish, c.money)
 			}
 		})
@@ -169,28 +196,37 @@ func TestMoreNodesAreTriedAsFarAsTheyHelp(t *testing.T) {
 	takes := func(_ *fleet.Offer, nodes, _ int) (time.Duration, bool) {
 		return 8 * time.Hour / time.Duration(min(nodes, 4)), nodes <= 8
 	}
+
 	counts := func(o fleet.Offer, q provision.Query) []int {
 		var all []int
 		q.Now, q.Objective = noon, job.ObjectiveCost
 		for _, opt := range provision.Best(fleetOf(o), n, q) {
 			all = append(all, opt.Nodes)
 		}
+
 		slices.Sort(all)
+
 		return all
 	}
+
 	plain := fleet.Offer{GPU: "g", Hourly: 1e6}
 	few := plain
 	few.MaxNodes = 3
+
 	if got := counts(plain, provision.Query{Takes: takes}); !slices.Equal(got, []int{1, 2, 4}) {
 		t.Errorf("tried %v, want up to 4: more is not faster", got)
 	}
+
 	if got := counts(few, provision.Query{Takes: takes}); !slices.Equal(got, []int{1, 2}) {
 		t.Errorf("tried %v, want no more than there may be", got)
 	}
+
 	if got := counts(plain, provision.Query{}); !slices.Equal(got, []int{1}) {
 		t.Errorf("tried %v, want the least where nothing is known", got)
 	}
+
 	n.Nodes = 4
+
 	if got := counts(few, provision.Query{Takes: takes}); len(got) != 0 {
 		t.Errorf("tried %v, want nothing: there may be 3", got)
 	}
@@ -198,11 +234,16 @@ func TestMoreNodesAreTriedAsFarAsTheyHelp(t *testing.T) {
 
 func TestWithoutAnEstimateTheCheapestWorkComesFirst(t *testing.T) {
 	t.Parallel()
-	offers := fleetOf(fleet.Offer{GPU: "slow", TFLOPS: 50, Hourly: 1e6}, fleet.Offer{GPU: "fast", TFLOPS: 500, Hourly: 5e6})
+	offers := fleetOf(
+		fleet.Offer{GPU: "slow", TFLOPS: 50, Hourly: 1e6},
+		fleet.Offer{GPU: "fast", TFLOPS: 500, Hourly: 5e6},
+	)
+
 	got := provision.Best(offers, need(1), provision.Query{Now: noon, Objective: job.ObjectiveCost})
 	if !slices.Equal(optionNames(got), []string{"x/fast", "x/slow"}) || !got[0].Guessed {
 		t.Errorf("got %v", optionNames(got))
 	}
+
 	if want := "1 × x/fast: starts Mar 1 12:00, costs $5.00 an hour"; got[0].String() != want {
 		t.Errorf("got %q, want %q", got[0].String(), want)
 	}
@@ -210,20 +251,33 @@ func TestWithoutAnEstimateTheCheapestWorkComesFirst(t *testing.T) {
 
 func TestSpotIsWeighedWithWhatItLoses(t *testing.T) {
 	t.Parallel()
-	offers := fleetOf(fleet.Offer{GPU: "g", Hourly: 10e6}, fleet.Offer{GPU: "g", Hourly: 4e6, Spot: true, LossRate: 0.5, Boot: job.Duration(10 * time.Minute)})
+	offers := fleetOf(
+		fleet.Offer{GPU: "g", Hourly: 10e6},
+		fleet.Offer{GPU: "g", Hourly: 4e6, Spot: true, LossRate: 0.5, Boot: job.Duration(10 * time.Minute)},
+	)
+
 	ask := func(every time.Duration, noSpot bool) []provision.Option {
-		return provision.Best(offers, need(1), provision.Query{Now: noon, Objective: job.ObjectiveCost, Run: 10 * time.Hour, Every: every, NoSpot: noSpot})
+		return provision.Best(
+			offers,
+			need(1),
+			provision.Query{Now: noon, Objective: job.ObjectiveCost, Run: 10 * time.Hour, Every: every, NoSpot: noSpot},
+		)
 	}
+
 	if got := ask(30*time.Minute, false); got[0].Offer.Name != "x/g/spot" || got[0].Losses < 5 {
 		t.Errorf("with checkpoints the best is %s", &got[0])
 	}
+
 	if got := ask(0, false); got[0].Offer.Name != "x/g" {
 		t.Errorf("without checkpoints the best is %s", &got[0])
 	}
+
 	if got := ask(30*time.Minute, true); len(got) != 1 || got[0].Offer.Spot {
 		t.Errorf("spot was not wanted and came: %v", optionNames(got))
 	}
+
 	offers[1].LossRate = 20
+
 	if got := ask(0, false); len(got) != 1 {
 		t.Errorf("a job that would never get done on spot is offered it: %v", optionNames(got))
 	}
@@ -242,6 +296,7 @@ func TestTheFormulaOfSpotLossesIsRight(t *testing.T) {
 
 	chance := rand.New(rand.NewPCG(1, 2))
 	const lives = 200_000
+
 	var total, losses float64
 	for range lives {
 		total += boot
@@ -252,13 +307,16 @@ func TestTheFormulaOfSpotLossesIsRight(t *testing.T) {
 				losses++
 				continue
 			}
+
 			total += piece
 			done += piece
 		}
 	}
+
 	if want, is := total/lives, got.Finish.Sub(noon).Hours(); math.Abs(is/want-1) > 0.01 {
 		t.Errorf("it is expected to take %.3f h and takes %.3f h", is, want)
 	}
+
 	if want := losses / lives; math.Abs(got.Losses/want-1) > 0.01 {
 		t.Errorf("%.3f take-backs are expected and %.3f happen", got.Losses, want)
 	}
@@ -270,10 +328,17 @@ func TestBestIsSortedAndSteady(t *testing.T) {
 	offers := manyOffers(200)
 	rapid.Check(t, func(t *rapid.T) {
 		q := provision.Query{
-			Now: noon, Objective: rapid.SampledFrom([]job.Objective{job.ObjectiveTime, job.ObjectiveCost, job.ObjectiveBalanced}).Draw(t, "objective"),
-			Value: rapid.Float64Range(0, 20).Draw(t, "value"), Run: time.Duration(rapid.IntRange(1, 100_000).Draw(t, "run")) * time.Second,
-			Base: rapid.Float64Range(1, 5000).Draw(t, "base"), Every: time.Duration(rapid.IntRange(0, 7200).Draw(t, "every")) * time.Second,
+			Now: noon,
+			Objective: rapid.SampledFrom([]job.Objective{job.ObjectiveTime, job.ObjectiveCost, job.ObjectiveBalanced}).
+				Draw(t, "objective"),
+			Value: rapid.Float64Range(0, 20).
+				Draw(t, "value"),
+			Run: time.Duration(rapid.IntRange(1, 100_000).Draw(t, "run")) * time.Second,
+			Base: rapid.Float64Range(1, 5000).
+				Draw(t, "base"),
+			Every: time.Duration(rapid.IntRange(0, 7200).Draw(t, "every")) * time.Second,
 		}
+
 		n := need(rapid.IntRange(0, 8).Draw(t, "gpus"))
 		n.MaxNodes = rapid.IntRange(1, 4).Draw(t, "nodes")
 		got := provision.Best(offers, n, q)
@@ -282,24 +347,31 @@ func TestBestIsSortedAndSteady(t *testing.T) {
 			if o.Finish.Before(o.Start) || o.Money < 0 || o.GPUs != n.MaxGPUs {
 				t.Fatalf("%+v makes no sense", *o)
 			}
+
 			if i > 0 && o.Score < got[i-1].Score {
 				t.Fatalf("%s comes after %s", o, &got[i-1])
 			}
 		}
+
 		catalogue := provision.NewCatalogue(offers, nil).Fit(n)
 		if rapid.Bool().Draw(t, "data in one region") {
 			q.Stage = func(o *fleet.Offer) (time.Duration, float64) {
 				if o.Region == "r2" {
 					return 0, 0
 				}
+
 				return time.Hour, 5
 			}
+
 			got = catalogue.Best(q)
 		}
+
 		first, ok := catalogue.First(q)
-		if ok != (len(got) > 0) || ok && (first.Score != got[0].Score || first.Money != got[0].Money || !first.Finish.Equal(got[0].Finish)) {
+		if ok != (len(got) > 0) ||
+			ok && (first.Score != got[0].Score || first.Money != got[0].Money || !first.Finish.Equal(got[0].Finish)) {
 			t.Fatalf("the first is %s and the best of the list %s", &first, &got[0])
 		}
+
 		again := provision.Best(rapid.Permutation(offers).Draw(t, "order"), n, q)
 		for i := range got {
 			if *got[i].Offer != *again[i].Offer || got[i].Nodes != again[i].Nodes {
@@ -319,27 +391,50 @@ func TestTheFirstIsAsGoodAsAny(t *testing.T) {
 		var offers []fleet.Offer
 		for i := range rapid.IntRange(2, 3).Draw(t, "offers") {
 			o := fleet.Offer{
-				GPU: "g", TFLOPS: 100, Zone: string(rune('a' + i)), Spot: rapid.Bool().Draw(t, "spot"), Hourly: job.Money(rapid.IntRange(1, 4).Draw(t, "hourly")) * 1e6,
-				Boot: some("boot", 0, 0, 0, time.Hour), BillingIncrement: some("bills", 0, 0, 0, 3*time.Hour), MinBilling: some("least", 0, 0, 0, 5*time.Hour),
-				MaxNodes: rapid.SampledFrom([]int{0, 0, 0, 1, 2}).Draw(t, "most"),
+				GPU:    "g",
+				TFLOPS: 100,
+				Zone:   string(rune('a' + i)),
+				Spot:   rapid.Bool().Draw(t, "spot"),
+				Hourly: job.Money(rapid.IntRange(1, 4).Draw(t, "hourly")) * 1e6,
+				Boot: some(
+					"boot",
+					0,
+					0,
+					0,
+					time.Hour,
+				),
+				BillingIncrement: some("bills", 0, 0, 0, 3*time.Hour),
+				MinBilling:       some("least", 0, 0, 0, 5*time.Hour),
+				MaxNodes:         rapid.SampledFrom([]int{0, 0, 0, 1, 2}).Draw(t, "most"),
 			}
+
 			if o.Spot {
 				o.LossRate = rapid.SampledFrom([]float64{0.01, 0.3}).Draw(t, "losses")
 			}
+
 			offers = append(offers, o)
 		}
+
 		n := need(1)
 		n.Nodes = rapid.IntRange(1, 2).Draw(t, "nodes")
 		n.MaxNodes = n.Nodes + rapid.IntRange(0, 2).Draw(t, "more nodes")
+
 		q := provision.Query{
-			Now: noon, Objective: rapid.SampledFrom([]job.Objective{job.ObjectiveTime, job.ObjectiveCost, job.ObjectiveBalanced}).Draw(t, "objective"),
-			Value: rapid.SampledFrom([]float64{0, 1, 10}).Draw(t, "value"), Run: time.Duration(rapid.IntRange(1, 600).Draw(t, "run")) * time.Minute,
+			Now: noon,
+			Objective: rapid.SampledFrom([]job.Objective{job.ObjectiveTime, job.ObjectiveCost, job.ObjectiveBalanced}).
+				Draw(t, "objective"),
+			Value: rapid.SampledFrom([]float64{0, 1, 10}).
+				Draw(t, "value"),
+			Run:    time.Duration(rapid.IntRange(1, 600).Draw(t, "run")) * time.Minute,
 			NoSpot: rapid.IntRange(0, 3).Draw(t, "no spot") == 0,
 		}
+
 		fit := provision.NewCatalogue(fleetOf(offers...), nil).Fit(n)
 		all := fit.Best(q)
+
 		first, ok := fit.First(q)
-		if ok != (len(all) > 0) || ok && (first.Score != all[0].Score || first.Money != all[0].Money || !first.Finish.Equal(all[0].Finish)) {
+		if ok != (len(all) > 0) ||
+			ok && (first.Score != all[0].Score || first.Money != all[0].Money || !first.Finish.Equal(all[0].Finish)) {
 			t.Fatalf("the first is %v and the list %v", first, all)
 		}
 	})
@@ -347,28 +442,46 @@ func TestTheFirstIsAsGoodAsAny(t *testing.T) {
 
 func BenchmarkBest(b *testing.B) {
 	offers := manyOffers(500)
-	needs := []fleet.Need{need(1), need(2), need(8), {Nodes: 1, MaxNodes: 1, GPUs: 1, MaxGPUs: 1, Kinds: "A100|H100", GPUMin: 60 * gib, Place: job.PlaceAny}}
-	q := provision.Query{Now: noon, Objective: job.ObjectiveBalanced, Value: 1, Run: 5 * time.Hour, Base: 312, Every: 10 * time.Minute}
+	needs := []fleet.Need{
+		need(1),
+		need(2),
+		need(8),
+		{Nodes: 1, MaxNodes: 1, GPUs: 1, MaxGPUs: 1, Kinds: "A100|H100", GPUMin: 60 * gib, Place: job.PlaceAny},
+	}
+
+	q := provision.Query{
+		Now:       noon,
+		Objective: job.ObjectiveBalanced,
+		Value:     1,
+		Run:       5 * time.Hour,
+		Base:      312,
+		Every:     10 * time.Minute,
+	}
+
 	b.Run("catalogue", func(b *testing.B) {
 		for b.Loop() {
 			provision.NewCatalogue(offers, nil)
 		}
 	})
+
 	c := provision.NewCatalogue(offers, nil)
 	b.Run("fit", func(b *testing.B) {
 		for i := 0; b.Loop(); i++ {
 			c.Fit(needs[i%len(needs)])
 		}
 	})
+
 	var fits []*provision.Fit
 	for _, n := range needs {
 		fits = append(fits, c.Fit(n))
 	}
+
 	b.Run("list", func(b *testing.B) {
 		for i := 0; b.Loop(); i++ {
 			fits[i%len(fits)].Best(q)
 		}
 	})
+
 	b.Run("first", func(b *testing.B) {
 		for i := 0; b.Loop(); i++ {
 			fits[i%len(fits)].First(q)

@@ -40,9 +40,16 @@ func providerFields() []field {
 	own := []field{
 		{name: "provider", example: "aws", must: true, also: []string{"cloud", "name"},
 			read: text(func(e *entry) *string { return &e.offer.Provider }, badProvider)},
-		{name: "types", example: "[{type: g5.xlarge, cpus: 4, memory: 16GB, hourly: $1.006}]", must: true, late: true, list: typeFields(),
-			also: []string{"instances", "offers", "flavors"}},
+		{
+			name:    "types",
+			example: "[{type: g5.xlarge, cpus: 4, memory: 16GB, hourly: $1.006}]",
+			must:    true,
+			late:    true,
+			list:    typeFields(),
+			also:    []string{"instances", "offers", "flavors"},
+		},
 	}
+
 	return append(own, sharedFields()...)
 }
 
@@ -68,6 +75,7 @@ func typeFields() []field {
 		{name: "spot", example: "$0.43", also: []string{"spot_price", "preemptible"},
 			read: unit(func(e *entry) *job.Money { return &e.spot }, job.ParseMoney, 0, maxHourly)},
 	}
+
 	return append(own, sharedFields()...)
 }
 
@@ -79,12 +87,42 @@ func sharedFields() []field {
 	const year = 365 * 24 * time.Hour
 	return []field{
 		{name: "region", example: "us-east-1", read: text(func(e *entry) *string { return &e.offer.Region }, badPart)},
-		{name: "zone", example: "use1-az1", also: []string{"availability_zone"}, read: text(func(e *entry) *string { return &e.offer.Zone }, badPart)},
-		{name: "boot", example: "4m", also: []string{"startup", "provision"}, read: length(func(e *entry) *job.Duration { return &e.offer.Boot }, 24*time.Hour)},
-		{name: "billing_increment", example: "1h", also: []string{"billing", "granularity"}, read: length(func(e *entry) *job.Duration { return &e.offer.BillingIncrement }, year)},
-		{name: "min_billing", example: "1m", also: []string{"minimum", "min"}, read: length(func(e *entry) *job.Duration { return &e.offer.MinBilling }, year)},
-		{name: "loss_rate", example: "0.03", also: []string{"interruptions", "losses"}, read: number(func(e *entry) *float64 { return &e.offer.LossRate }, 3600)},
-		{name: "max_nodes", example: "8", also: []string{"max", "most", "limit", "quota"}, read: whole(func(e *entry) *int { return &e.offer.MaxNodes }, 1_000_000)},
+		{
+			name:    "zone",
+			example: "use1-az1",
+			also:    []string{"availability_zone"},
+			read:    text(func(e *entry) *string { return &e.offer.Zone }, badPart),
+		},
+		{
+			name:    "boot",
+			example: "4m",
+			also:    []string{"startup", "provision"},
+			read:    length(func(e *entry) *job.Duration { return &e.offer.Boot }, 24*time.Hour),
+		},
+		{
+			name:    "billing_increment",
+			example: "1h",
+			also:    []string{"billing", "granularity"},
+			read:    length(func(e *entry) *job.Duration { return &e.offer.BillingIncrement }, year),
+		},
+		{
+			name:    "min_billing",
+			example: "1m",
+			also:    []string{"minimum", "min"},
+			read:    length(func(e *entry) *job.Duration { return &e.offer.MinBilling }, year),
+		},
+		{
+			name:    "loss_rate",
+			example: "0.03",
+			also:    []string{"interruptions", "losses"},
+			read:    number(func(e *entry) *float64 { return &e.offer.LossRate }, 3600),
+		},
+		{
+			name:    "max_nodes",
+			example: "8",
+			also:    []string{"max", "most", "limit", "quota"},
+			read:    whole(func(e *entry) *int { return &e.offer.MaxNodes }, 1_000_000),
+		},
 		{name: "fake", example: "true", read: flag(func(e *entry) *bool { return &e.offer.Fake })},
 	}
 }
@@ -112,6 +150,7 @@ func (v value) word() (string, bool) {
 		v.fail("too_large", fmt.Sprintf("must have at most %d bytes, got %d", maxText, len(v.n.Value)), v.example())
 		return "", false
 	}
+
 	return v.n.Value, true
 }
 
@@ -122,10 +161,12 @@ func text(at func(*entry) *string, bad func(string) (string, string)) func(value
 		if !ok {
 			return
 		}
+
 		if problem, remedy := bad(s); problem != "" {
 			v.fail("bad_value", problem+", got "+strconv.Quote(s), remedy)
 			return
 		}
+
 		*at(v.e) = s
 	}
 }
@@ -134,6 +175,7 @@ func badProvider(s string) (problem, remedy string) {
 	if id.Name(s) {
 		return "", ""
 	}
+
 	return "must be a name", "use lower-case letters, digits, '-', '_' and '.', as in aws"
 }
 
@@ -146,6 +188,7 @@ func badPart(s string) (problem, remedy string) {
 	case strings.ContainsFunc(s, func(c rune) bool { return c == '/' || c == unicode.ReplacementChar || !unicode.IsPrint(c) }):
 		return "must not have a slash or a character that cannot be printed", "write it as the provider does"
 	}
+
 	return "", ""
 }
 
@@ -155,6 +198,7 @@ func badGPU(s string) (problem, remedy string) {
 	if strings.ContainsAny(s, ":|") {
 		return "must not have a colon or a bar", "write the model here, and its memory in gpu_memory"
 	}
+
 	return badPart(s)
 }
 
@@ -168,6 +212,7 @@ func unit[T interface {
 		if !ok {
 			return
 		}
+
 		got, err := parse(s)
 		switch {
 		case err != nil:
@@ -186,6 +231,7 @@ func length(at func(*entry) *job.Duration, most time.Duration) func(value) {
 		d, err := job.ParseDuration(s)
 		return d - d%job.Duration(time.Millisecond), err
 	}
+
 	return unit(at, parse, 0, job.Duration(most))
 }
 
@@ -196,11 +242,13 @@ func whole(at func(*entry) *int, most int) func(value) {
 		if !ok {
 			return
 		}
+
 		n, err := strconv.ParseUint(s, 10, 31)
 		if err != nil || int(n) > most {
 			v.fail("bad_value", fmt.Sprintf("must be an integer between 0 and %d, got %q", most, s), v.example())
 			return
 		}
+
 		*at(v.e) = int(n)
 	}
 }
@@ -212,11 +260,13 @@ func number(at func(*entry) *float64, most float64) func(value) {
 		if !ok {
 			return
 		}
+
 		f, err := strconv.ParseFloat(s, 64)
 		if err != nil || math.IsNaN(f) || f < 0 || f > most {
 			v.fail("bad_value", fmt.Sprintf("must be a number between 0 and %s, got %q", plain(most), s), v.example())
 			return
 		}
+
 		*at(v.e) = f + 0 // no negative zero
 	}
 }
@@ -229,6 +279,7 @@ func flag(at func(*entry) *bool) func(value) {
 				v.fail("bad_value", fmt.Sprintf("must be true or false, got %q", s), v.example())
 				return
 			}
+
 			*at(v.e) = s == "true"
 		}
 	}
@@ -242,6 +293,7 @@ func names(fields []field) []string {
 	for i, f := range fields {
 		all[i] = f.name
 	}
+
 	return all
 }
 
@@ -254,13 +306,16 @@ func (r *reader) instead(fields []field, key string) string {
 			return "did you mean " + f.name + "?"
 		}
 	}
+
 	if best := r.Finder.Closest(key, names(fields)); best != "" {
 		return "did you mean " + best + "?"
 	}
+
 	for _, other := range [][]field{providerFields(), typeFields()} {
 		if slices.Contains(names(other), key) {
 			return "write " + key + " beside " + other[0].name
 		}
 	}
+
 	return "the keys here are " + strings.Join(names(fields), ", ")
 }

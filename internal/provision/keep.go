@@ -56,8 +56,10 @@ func Keep(idle []Idle, now time.Time, cfg KeepConfig) []Verdict {
 			verdicts[i] = Verdict{Lease: idle[i].Lease.ID, Why: "kept ready: " + cfg.Warm[line].words()}
 			continue
 		}
+
 		verdicts[i] = judge(&idle[i], now, cfg)
 	}
+
 	return verdicts
 }
 
@@ -68,11 +70,14 @@ func judge(n *Idle, now time.Time, cfg KeepConfig) Verdict {
 	if since.After(now) { // of a clock that was set back
 		since = now
 	}
+
 	goes := since.Add(cfg.Idle)
+
 	paid := paidUntil(n.Lease, since, cfg)
 	if !paid.IsZero() {
 		goes = paid.Add(-cfg.Margin)
 	}
+
 	was := job.Duration(now.Sub(since).Truncate(time.Second))
 	switch {
 	case !now.Before(goes) && !paid.IsZero():
@@ -80,10 +85,19 @@ func judge(n *Idle, now time.Time, cfg KeepConfig) Verdict {
 	case !now.Before(goes):
 		v.Return, v.Why = true, fmt.Sprintf("idle for %s: given back", was)
 	case !paid.IsZero():
-		v.Again, v.Why = goes, fmt.Sprintf("idle for %s; it is paid until %s anyway and is given back just before that if nothing needs it", was, paid.UTC().Format("15:04:05"))
+		v.Again, v.Why = goes, fmt.Sprintf(
+			"idle for %s; it is paid until %s anyway and is given back just before that if nothing needs it",
+			was,
+			paid.UTC().Format("15:04:05"),
+		)
 	default:
-		v.Again, v.Why = goes, fmt.Sprintf("idle for %s; it is given back at %s if nothing needs it", was, goes.UTC().Format("15:04:05"))
+		v.Again, v.Why = goes, fmt.Sprintf(
+			"idle for %s; it is given back at %s if nothing needs it",
+			was,
+			goes.UTC().Format("15:04:05"),
+		)
 	}
+
 	return v
 }
 
@@ -93,21 +107,26 @@ func judge(n *Idle, now time.Time, cfg KeepConfig) Verdict {
 // because nothing is known of it.
 func paidUntil(l *fleet.Lease, since time.Time, cfg KeepConfig) time.Time {
 	o := &l.Offer
+
 	if l.Granted.IsZero() {
 		return time.Time{}
 	}
+
 	held, bills := max(since.Sub(l.Granted), 0), time.Duration(o.BillingIncrement)
 	if bills <= cfg.Margin {
 		least := l.Granted.Add(time.Duration(o.Billed(0)))
 		if least.Add(-cfg.Margin).After(since.Add(cfg.Idle)) {
 			return least
 		}
+
 		return time.Time{}
 	}
+
 	paid := time.Duration(o.Billed(job.Duration(held)))
 	if more := (held + cfg.Idle) / bills * bills; more > paid { // stretches that end within the idle time
 		paid = more
 	}
+
 	return l.Granted.Add(paid)
 }
 
@@ -118,12 +137,18 @@ func warmOnes(idle []Idle, lines []Warm) []int {
 	for i := range idle {
 		keeps[i], order[i] = -1, i
 	}
+
 	if len(lines) == 0 {
 		return keeps
 	}
+
 	slices.SortStableFunc(order, func(a, b int) int { // newest first
-		return cmp.Or(idle[b].Lease.Granted.Compare(idle[a].Lease.Granted), strings.Compare(string(idle[b].Lease.ID), string(idle[a].Lease.ID)))
+		return cmp.Or(
+			idle[b].Lease.Granted.Compare(idle[a].Lease.Granted),
+			strings.Compare(string(idle[b].Lease.ID), string(idle[a].Lease.ID)),
+		)
 	})
+
 	kept := make([]int, len(lines))
 	for _, i := range order {
 		line := slices.IndexFunc(lines, func(w Warm) bool { return w.matches(&idle[i].Lease.Offer) })
@@ -132,11 +157,13 @@ func warmOnes(idle []Idle, lines []Warm) []int {
 			keeps[i] = line
 		}
 	}
+
 	return keeps
 }
 
 func (w *Warm) matches(o *fleet.Offer) bool {
-	return (w.Offer == "" || w.Offer == o.Name) && (w.GPU == job.GPUKind{} || o.GPUs > 0 && w.GPU.Matches(o.GPU, o.GPUMemory))
+	return (w.Offer == "" || w.Offer == o.Name) &&
+		(w.GPU == job.GPUKind{} || o.GPUs > 0 && w.GPU.Matches(o.GPU, o.GPUMemory))
 }
 
 // words says what a line keeps.
@@ -145,11 +172,14 @@ func (w *Warm) words() string {
 	if w.Nodes == 1 {
 		what = "node"
 	}
+
 	if w.GPU != (job.GPUKind{}) {
 		what += " with " + w.GPU.String()
 	}
+
 	if w.Offer != "" {
 		what += " of " + w.Offer
 	}
+
 	return fmt.Sprintf("%d idle %s shall be there", w.Nodes, what)
 }

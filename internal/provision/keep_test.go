@@ -53,11 +53,18 @@ func TestWhenAnIdleNodeIsGivenBack(t *testing.T) {
 			if c.ungranted {
 				l.Granted = time.Time{}
 			}
-			got := provision.Keep([]provision.Idle{{Lease: l, Since: noon.Add(c.since)}}, noon.Add(c.now), provision.KeepConfig{Idle: 10 * m, Margin: 2 * m})
+
+			got := provision.Keep(
+				[]provision.Idle{{Lease: l, Since: noon.Add(c.since)}},
+				noon.Add(c.now),
+				provision.KeepConfig{Idle: 10 * m, Margin: 2 * m},
+			)
+
 			want := provision.Verdict{Lease: l.ID, Return: c.gone, Why: c.says}
 			if !c.gone {
 				want.Again = noon.Add(c.again)
 			}
+
 			if len(got) != 1 || got[0] != want {
 				t.Errorf("got  %+v\nwant %+v", got, want)
 			}
@@ -67,20 +74,44 @@ func TestWhenAnIdleNodeIsGivenBack(t *testing.T) {
 
 func TestTheNewestNodesAreKeptWarm(t *testing.T) {
 	t.Parallel()
-	h100, t4 := offer("aws", "big", "east", "", 8, 50e6, false), fleet.Offer{Name: "aws/t4", GPU: "T4", GPUs: 1, GPUMemory: 16 * gib}
+	h100, t4 := offer(
+		"aws",
+		"big",
+		"east",
+		"",
+		8,
+		50e6,
+		false,
+	), fleet.Offer{
+		Name:      "aws/t4",
+		GPU:       "T4",
+		GPUs:      1,
+		GPUMemory: 16 * gib,
+	}
+
 	cpu := fleet.Offer{Name: "aws/cpu"}
+
 	var idle []provision.Idle
 	for i, o := range []fleet.Offer{h100, h100, h100, t4, t4, cpu} {
 		l := provisioned(uint64(i+1), o)
 		l.Granted = noon.Add(time.Duration(i) * time.Minute)
 		idle = append(idle, provision.Idle{Lease: l, Since: noon.Add(10 * time.Minute)})
 	}
+
 	idle[4].Lease.Granted = idle[3].Lease.Granted // told apart by number
 	cfg := provision.KeepConfig{Idle: time.Minute, Warm: []provision.Warm{
 		{GPU: job.GPUKind{Model: "H100", Memory: 80 * gib}, Nodes: 2}, {Offer: "aws/t4", Nodes: 1}, {Nodes: 0}, {Nodes: 5},
 	}}
-	want := []string{"", "kept ready: 2 idle nodes with H100:80GB shall be there", "kept ready: 2 idle nodes with H100:80GB shall be there",
-		"", "kept ready: 1 idle node of aws/t4 shall be there", ""}
+
+	want := []string{
+		"",
+		"kept ready: 2 idle nodes with H100:80GB shall be there",
+		"kept ready: 2 idle nodes with H100:80GB shall be there",
+		"",
+		"kept ready: 1 idle node of aws/t4 shall be there",
+		"",
+	}
+
 	for i, v := range provision.Keep(idle, noon.Add(time.Hour), cfg) {
 		if v.Return != (want[i] == "") || !v.Return && (v.Why != want[i] || !v.Again.IsZero()) {
 			t.Errorf("node %d: %+v, want %q", i+1, v, want[i])
@@ -96,24 +127,34 @@ func TestNoStretchIsPaidForAnIdleNode(t *testing.T) {
 		seconds := func(name string, lo, hi int) time.Duration {
 			return time.Duration(rapid.IntRange(lo, hi).Draw(t, name)) * time.Second
 		}
-		o := fleet.Offer{BillingIncrement: job.Duration(seconds("bills", 0, 7200)), MinBilling: job.Duration(seconds("least", 0, 7200))}
+		o := fleet.Offer{
+			BillingIncrement: job.Duration(seconds("bills", 0, 7200)),
+			MinBilling:       job.Duration(seconds("least", 0, 7200)),
+		}
+
 		cfg := provision.KeepConfig{Idle: seconds("idle", 0, 7200), Margin: seconds("margin", 0, 300)}
 		node := provision.Idle{Lease: provisioned(1, o), Since: noon.Add(seconds("since", 0, 20_000))}
 		now := node.Since
+
 		var v provision.Verdict
 		for looks := 0; ; looks++ {
-			if v = provision.Keep([]provision.Idle{node}, now, cfg)[0]; v.Return {
+			v = provision.Keep([]provision.Idle{node}, now, cfg)[0]
+			if v.Return {
 				break
 			}
+
 			if looks > 2 || !v.Again.After(now) {
 				t.Fatalf("looked %d times, at %s again at %s", looks, now, v.Again)
 			}
+
 			now = v.Again
 		}
+
 		held := func(at time.Time) time.Duration { return time.Duration(o.Billed(job.Duration(at.Sub(noon)))) }
 		paidAnyway := held(node.Since)
 		tolerated := max(paidAnyway, node.Since.Add(cfg.Idle).Sub(noon))
 		gone := now.Add(cfg.Margin)
+
 		caught := time.Duration(o.BillingIncrement) > cfg.Margin
 		switch {
 		case now.Equal(node.Since): // there was no time to lose
@@ -122,10 +163,12 @@ func TestNoStretchIsPaidForAnIdleNode(t *testing.T) {
 		case !caught && now.After(node.Since.Add(cfg.Idle)) && gone.Sub(noon) > paidAnyway:
 			t.Fatalf("given back at %s, later than need be", now)
 		}
+
 		// And nothing that is paid is thrown away: it goes no earlier than it must.
 		if caught && gone.Add(time.Duration(o.BillingIncrement)).Sub(noon) <= paidAnyway {
 			t.Fatalf("given back at %s, though it is paid until %s", now, noon.Add(paidAnyway))
 		}
+
 		if !caught && now.Before(node.Since.Add(cfg.Idle)) {
 			t.Fatalf("given back at %s, before it was idle for %s", now, cfg.Idle)
 		}

@@ -18,25 +18,31 @@ func readInfo(text string) (gpuInfo, bool) {
 	p := &literal{text: text}
 	top, ok := p.value(0)
 	p.space()
+
 	all, isMap := top.(map[string]any)
 	if len(text) > longest || !ok || !isMap || p.at != len(text) {
 		return gpuInfo{}, false
 	}
+
 	gpus, _ := all["Gpus"].([]any)
 	info := gpuInfo{kinds: len(gpus)}
 	if len(gpus) == 0 {
 		return info, true
 	}
+
 	first, _ := gpus[0].(map[string]any)
 	memory, _ := first["MemoryInfo"].(map[string]any)
 	mib, _ := memory["SizeInMiB"].(float64)
 	if mib > 0 && mib < 1024 { // no GPU has less than a GiB: it was written in GiB
 		mib *= 1024
 	}
+
 	if mib < 0 || mib > 1<<30 {
 		return info, false
 	}
+
 	info.mib = math.Round(mib)
+
 	return info, true
 }
 
@@ -59,18 +65,22 @@ func (p *literal) space() {
 // next takes a character if it comes next.
 func (p *literal) next(c byte) bool {
 	p.space()
+
 	if p.at < len(p.text) && p.text[p.at] == c {
 		p.at++
 		return true
 	}
+
 	return false
 }
 
 func (p *literal) value(depth int) (any, bool) {
 	p.space()
+
 	if p.at >= len(p.text) || depth > deepest {
 		return nil, false
 	}
+
 	switch c := p.text[p.at]; c {
 	case '{':
 		return p.mapping(depth)
@@ -79,6 +89,7 @@ func (p *literal) value(depth int) (any, bool) {
 	case '\'', '"':
 		return p.quoted()
 	}
+
 	return p.word()
 }
 
@@ -92,15 +103,19 @@ func (p *literal) mapping(depth int) (any, bool) {
 		if p.next('}') { // a comma before it is allowed
 			break
 		}
+
 		key, ok := p.value(depth + 1)
 		name, isText := key.(string)
 		if !ok || !isText || !p.next(':') {
 			return nil, false
 		}
-		if all[name], ok = p.value(depth + 1); !ok {
+
+		all[name], ok = p.value(depth + 1)
+		if !ok {
 			return nil, false
 		}
 	}
+
 	return all, true
 }
 
@@ -114,12 +129,15 @@ func (p *literal) list(depth int) (any, bool) {
 		if p.next(']') {
 			break
 		}
+
 		v, ok := p.value(depth + 1)
 		if !ok {
 			return nil, false
 		}
+
 		all = append(all, v)
 	}
+
 	return all, true
 }
 
@@ -140,15 +158,18 @@ func (p *literal) quoted() (any, bool) {
 			out.WriteByte(c)
 		}
 	}
+
 	return nil, false
 }
 
 // word reads a number, or one of the words for nothing, yes and no.
 func (p *literal) word() (any, bool) {
 	from := p.at
+
 	for p.at < len(p.text) && strings.IndexByte(",:]} \t\r\n", p.text[p.at]) < 0 {
 		p.at++
 	}
+
 	switch w := p.text[from:p.at]; w {
 	case "None", "null", "nan", "NaN":
 		return nil, true

@@ -85,6 +85,7 @@ func (m *Market) Update(offers []fleet.Offer) {
 	for i := range m.offers {
 		m.index[m.offers[i].Name] = i
 	}
+
 	m.fresh = false
 }
 
@@ -94,8 +95,10 @@ func (m *Market) Offer(name string) (fleet.Offer, bool) {
 	if !ok {
 		return fleet.Offer{}, false
 	}
+
 	o := m.offers[i]
 	o.LossRate = m.losses(&o)
+
 	return o, true
 }
 
@@ -105,6 +108,7 @@ func (m *Market) Open(now time.Time) []fleet.Offer {
 	if m.fresh && (m.until.IsZero() || now.Before(m.until)) {
 		return m.open
 	}
+
 	m.open, m.until, m.fresh = make([]fleet.Offer, 0, len(m.offers)), time.Time{}, true
 	shut := m.shut(now)
 	for _, s := range shut {
@@ -112,6 +116,7 @@ func (m *Market) Open(now time.Time) []fleet.Offer {
 			m.until = end
 		}
 	}
+
 next:
 	for i := range m.offers {
 		for k := range shut {
@@ -119,10 +124,12 @@ next:
 				continue next
 			}
 		}
+
 		m.open = append(m.open, m.offers[i])
 		last := &m.open[len(m.open)-1]
 		last.LossRate = m.losses(last)
 	}
+
 	return m.open
 }
 
@@ -134,7 +141,9 @@ func (m *Market) shut(now time.Time) []scope {
 			shut = append(shut, s)
 		}
 	}
+
 	slices.SortFunc(shut, compareScopes)
+
 	return shut
 }
 
@@ -146,16 +155,19 @@ func (m *Market) Refused(offer, code string, now time.Time) {
 	if !ok {
 		return // it is offered no more
 	}
+
 	s := scopeOf(&m.offers[i], code)
 	c := m.closed[s]
 	if c != nil && now.Before(c.until) {
 		c.last = now
 		return
 	}
+
 	if c == nil || !now.Before(c.forgotten()) {
 		c = &closing{}
 		m.closed[s] = c
 	}
+
 	c.times++
 	c.from, c.last, c.until = now, now, now.Add(s.wait(c.times))
 	maps.DeleteFunc(m.closed, func(_ scope, c *closing) bool { return !now.Before(c.forgotten()) })
@@ -192,6 +204,7 @@ func (m *Market) reopen(now time.Time, about func(scope) bool) {
 			*c = closing{from: c.last, last: c.last, until: c.last.Add(s.wait(1)), times: 1}
 		}
 	}
+
 	m.fresh = false
 }
 
@@ -209,15 +222,18 @@ func (m *Market) observe(offer string, losses, hours float64, now time.Time) {
 	if _, ok := m.index[offer]; !ok {
 		return // it is offered no more
 	}
+
 	r := m.lost[offer]
 	if r == nil {
 		r = &record{at: now}
 		m.lost[offer] = r
 	}
+
 	if age := now.Sub(r.at); age > 0 {
 		keep := half(age.Hours() / halfLife.Hours())
 		r.losses, r.hours, r.at = r.losses*keep, r.hours*keep, now
 	}
+
 	r.losses, r.hours = r.losses+losses, r.hours+hours
 	m.fresh = false
 }
@@ -228,14 +244,17 @@ func (m *Market) losses(o *fleet.Offer) float64 {
 	if !o.Spot {
 		return 0
 	}
+
 	prior := o.LossRate
 	if prior <= 0 {
 		prior = usualLosses
 	}
+
 	r := m.lost[o.Name]
 	if r == nil {
 		return prior
 	}
+
 	return (prior*priorHours + r.losses) / (priorHours + r.hours)
 }
 
@@ -247,13 +266,16 @@ func (m *Market) Replay(leases []fleet.Lease) {
 		kind int
 		l    *fleet.Lease
 	}
+
 	const granted, refused, ended = 0, 1, 2
+
 	var events []event
 	for i := range leases {
 		l := &leases[i]
 		if !l.Granted.IsZero() {
 			events = append(events, event{l.Granted, granted, l})
 		}
+
 		switch {
 		case l.State == fleet.LeaseRefused:
 			events = append(events, event{l.Since, refused, l})
@@ -261,11 +283,13 @@ func (m *Market) Replay(leases []fleet.Lease) {
 			events = append(events, event{l.Ended, ended, l})
 		}
 	}
+
 	slices.SortStableFunc(events, func(a, b event) int {
 		first, _ := a.l.ID.Number()
 		second, _ := b.l.ID.Number()
 		return cmp.Or(a.at.Compare(b.at), cmp.Compare(a.kind, b.kind), cmp.Compare(first, second))
 	})
+
 	for _, e := range events {
 		switch e.kind {
 		case granted:
@@ -284,13 +308,16 @@ func (m *Market) Ended(l *fleet.Lease) {
 	if l.Granted.IsZero() {
 		return
 	}
+
 	name := l.Offer.Name
 	if l.Offer.Spot {
 		m.Exposed(name, l.Kept(l.Ended), l.Ended)
+
 		if l.Released.IsZero() {
 			m.Taken(name, l.Ended)
 		}
 	}
+
 	m.Returned(name, l.Ended)
 }
 
@@ -298,9 +325,13 @@ func (m *Market) Ended(l *fleet.Lease) {
 // "no_capacity: there is none of this type in us-east-1 now", and "" if there is none.
 func RefusalCode(reason string) string {
 	word, _, _ := strings.Cut(reason, ":")
-	if slices.Contains([]string{fleet.RefusedCapacity, fleet.RefusedQuota, fleet.RefusedPrice, fleet.RefusedInvalid, fleet.RefusedDenied}, word) {
+	if slices.Contains(
+		[]string{fleet.RefusedCapacity, fleet.RefusedQuota, fleet.RefusedPrice, fleet.RefusedInvalid, fleet.RefusedDenied},
+		word,
+	) {
 		return word
 	}
+
 	return ""
 }
 
@@ -320,6 +351,7 @@ func (c Closing) String() string {
 	if c.Times > 1 {
 		times = fmt.Sprintf("refused %d times in a row", c.Times)
 	}
+
 	return fmt.Sprintf("%s: %s; %s, last at %s; is asked for again at %s", c.What, c.Why, times,
 		c.Since.UTC().Format("15:04:05"), c.Until.UTC().Format("15:04:05"))
 }
@@ -335,8 +367,10 @@ func (m *Market) Closed(now time.Time) []Closing {
 				one.Offers++
 			}
 		}
+
 		all = append(all, one)
 	}
+
 	return all
 }
 

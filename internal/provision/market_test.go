@@ -21,13 +21,26 @@ var noon = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 // offer makes an offer of PROVIDER, TYPE, REGION and ZONE with H100s.
 func offer(provider, kind, region, zone string, gpus int, hourly job.Money, spot bool) fleet.Offer {
 	o := fleet.Offer{
-		Provider: provider, Type: kind, Region: region, Zone: zone, GPU: "H100 80GB", GPUs: gpus, GPUMemory: 80 * gib, TFLOPS: 989,
-		CPUs: job.CPUs(gpus) * 24_000, Memory: job.Bytes(gpus) * 256 * gib, Hourly: hourly, Spot: spot,
+		Provider:  provider,
+		Type:      kind,
+		Region:    region,
+		Zone:      zone,
+		GPU:       "H100 80GB",
+		GPUs:      gpus,
+		GPUMemory: 80 * gib,
+		TFLOPS:    989,
+		CPUs:      job.CPUs(gpus) * 24_000,
+		Memory:    job.Bytes(gpus) * 256 * gib,
+		Hourly:    hourly,
+		Spot:      spot,
 	}
+
 	if spot {
 		o.LossRate = 0.1
 	}
+
 	o.Name = o.NameOf()
+
 	return o
 }
 
@@ -49,6 +62,7 @@ func names(offers []fleet.Offer) []string {
 	for _, o := range offers {
 		all = append(all, o.Name)
 	}
+
 	return all
 }
 
@@ -58,10 +72,22 @@ func TestOpenListsTheCheapestFirst(t *testing.T) {
 	twin := offer("aaa", "big", "east", "", 8, 50e6, false)
 	offers = append(offers, twin)
 	m := provision.NewMarket(offers)
-	want := []string{"aws/small/east", "aws/big/east/spot", "aaa/big/east", "aws/big/east", "aws/big/east/a", "aws/big/east/b", "aws/big/west", "gcp/big/east"}
+
+	want := []string{
+		"aws/small/east",
+		"aws/big/east/spot",
+		"aaa/big/east",
+		"aws/big/east",
+		"aws/big/east/a",
+		"aws/big/east/b",
+		"aws/big/west",
+		"gcp/big/east",
+	}
+
 	if diff := cmp.Diff(want, names(m.Open(noon))); diff != "" {
 		t.Error(diff)
 	}
+
 	if offers[0].Name != "aws/big/east" {
 		t.Error("the caller's list was sorted")
 	}
@@ -69,6 +95,7 @@ func TestOpenListsTheCheapestFirst(t *testing.T) {
 
 func TestARefusalClosesWhatWouldBeRefusedToo(t *testing.T) {
 	t.Parallel()
+
 	for name, c := range map[string]struct {
 		offer, code string
 		closed      []string
@@ -116,17 +143,21 @@ func TestARefusalClosesWhatWouldBeRefusedToo(t *testing.T) {
 			m := provision.NewMarket(stalls())
 			all := names(m.Open(noon))
 			m.Refused(c.offer, c.code, noon)
+
 			want := slices.DeleteFunc(slices.Clone(all), func(n string) bool { return slices.Contains(c.closed, n) })
 			if diff := cmp.Diff(want, names(m.Open(noon))); diff != "" {
 				t.Error(diff)
 			}
+
 			closed := m.Closed(noon)
 			if len(closed) != 1 || closed[0].String() != c.says || closed[0].Offers != len(c.closed) {
 				t.Errorf("closed is %v, want %q", closed, c.says)
 			}
+
 			if diff := cmp.Diff(all, names(m.Open(closed[0].Until))); diff != "" {
 				t.Errorf("is not open again when the time is over: %s", diff)
 			}
+
 			if left := m.Closed(closed[0].Until); len(left) != 0 {
 				t.Errorf("still closed: %v", left)
 			}
@@ -142,27 +173,37 @@ func TestWaitingDoublesUntilSomethingIsGranted(t *testing.T) {
 		m.Refused("aws/big/west", code, now)
 		wait := m.Closed(now)[0].Until.Sub(now)
 		now = now.Add(wait)
+
 		return wait
 	}
+
 	for i, want := range []time.Duration{1, 2, 4, 8, 16, 32, 60, 60, 60} {
 		if got := refuse(fleet.RefusedCapacity); got != want*time.Minute {
 			t.Errorf("refusal %d closes for %s, want %d minutes", i+1, got, want)
 		}
 	}
+
 	m.Granted("aws/big/west", now)
+
 	if got := refuse(fleet.RefusedCapacity); got != time.Minute {
 		t.Errorf("after a success it closes for %s", got)
 	}
+
 	refuse(fleet.RefusedCapacity)
 	now = now.Add(59 * time.Minute)
+
 	if got := refuse(fleet.RefusedCapacity); got != 4*time.Minute {
 		t.Errorf("within an hour of being open it closes for %s", got)
 	}
+
 	now = now.Add(time.Hour)
+
 	if got := refuse(fleet.RefusedCapacity); got != time.Minute {
 		t.Errorf("after an hour of being open it closes for %s", got)
 	}
+
 	m = provision.NewMarket(stalls())
+
 	for i, want := range []time.Duration{10, 20, 40, 80, 160, 320, 360, 360} {
 		if got := refuse(fleet.RefusedQuota); got != want*time.Minute {
 			t.Errorf("refusal %d by the quota closes for %s, want %d minutes", i+1, got, want)
@@ -176,6 +217,7 @@ func TestRefusalsOfOneGangCountOnce(t *testing.T) {
 	for i := range 8 {
 		m.Refused("aws/big/west", fleet.RefusedCapacity, noon.Add(time.Duration(i)*time.Second))
 	}
+
 	closed := m.Closed(noon.Add(8 * time.Second))
 	if len(closed) != 1 || closed[0].Times != 1 || !closed[0].Until.Equal(noon.Add(time.Minute)) {
 		t.Errorf("closed is %v", closed)
@@ -190,10 +232,13 @@ func TestARoomInTheQuotaOpensIt(t *testing.T) {
 	later := noon.Add(time.Second)
 	m.Returned("aws/big/west", later) // another region's quota
 	m.Returned("gcp/big/east", later) // a machine that went back says nothing of capacity
+
 	if closed := m.Closed(noon); len(closed) != 2 {
 		t.Errorf("closed is %v, want both", closed)
 	}
+
 	m.Returned("aws/small/east", later)
+
 	if closed := m.Closed(noon); len(closed) != 1 || closed[0].What != "gcp big on demand in east" {
 		t.Errorf("closed is %v, want gcp alone", closed)
 	}
@@ -205,10 +250,13 @@ func TestASmallNodeThatIsGrantedSaysNothingOfLargerOnes(t *testing.T) {
 	m.Refused("aws/big/east", fleet.RefusedQuota, noon)
 	later := noon.Add(time.Second)
 	m.Granted("aws/small/east", later)
+
 	if closed := m.Closed(noon); len(closed) != 1 {
 		t.Errorf("closed is %v, want the quota for 8 GPUs", closed)
 	}
+
 	m.Granted("aws/big/east/a", later)
+
 	if closed := m.Closed(noon); len(closed) != 0 {
 		t.Errorf("closed is %v, want nothing", closed)
 	}
@@ -223,19 +271,24 @@ func TestAnUpdateKeepsWhatWasLearned(t *testing.T) {
 	offers := stalls()
 	offers[4].Hourly = 1e6
 	m.Update(offers)
+
 	after, ok := m.Offer("aws/big/east/spot")
 	if !ok || after.LossRate != before.LossRate || len(m.Closed(noon)) != 1 {
 		t.Errorf("losses are %g and were %g; closed is %v", after.LossRate, before.LossRate, m.Closed(noon))
 	}
+
 	if first := m.Open(noon.Add(time.Hour))[0]; first.Name != "aws/big/west" {
 		t.Errorf("the cheapest is %s", first.Name)
 	}
+
 	m.Update(offers[:1])
 	m.Refused("aws/big/west", fleet.RefusedCapacity, noon.Add(time.Hour))
 	m.Taken("aws/big/east/spot", noon)
+
 	if got := m.Closed(noon.Add(time.Hour)); len(got) != 0 {
 		t.Errorf("what is offered no more was closed: %v", got)
 	}
+
 	if _, ok := m.Offer("aws/big/west"); ok {
 		t.Error("an offer that is no more is still there")
 	}
@@ -251,36 +304,48 @@ func TestLossesMoveFromWhatWasToldToWhatIsSeen(t *testing.T) {
 		if open[i].LossRate != o.LossRate {
 			t.Errorf("Open says %g and Offer %g", open[i].LossRate, o.LossRate)
 		}
+
 		return o.LossRate
 	}
+
 	m := provision.NewMarket(stalls())
 	if got := losses(m); got != 0.1 {
 		t.Errorf("before anything was seen: %g, want what the price file says", got)
 	}
+
 	m.Exposed(name, 24*time.Hour, noon)
+
 	if got := losses(m); math.Abs(got-0.05) > 1e-9 {
 		t.Errorf("after a day without a loss: %g, want half", got)
 	}
+
 	m.Taken(name, noon)
+
 	if got := losses(m); got <= 0.05 {
 		t.Errorf("after a loss: %g, want more than before", got)
 	}
+
 	for range 1000 { // one every two hours
 		m.Exposed(name, 2*time.Hour, noon)
 		m.Taken(name, noon)
 	}
+
 	if got := losses(m); math.Abs(got-0.5) > 0.02 {
 		t.Errorf("after much was seen: %g, want 0.5", got)
 	}
+
 	m.Exposed(name, 0, noon.AddDate(1, 0, 0))
+
 	if got := losses(m); math.Abs(got-0.1) > 0.01 {
 		t.Errorf("a year later: %g, want what the price file says", got)
 	}
+
 	unknown := offer("x", "y", "", "", 1, 1e6, true)
 	unknown.LossRate = 0
 	if o, _ := provision.NewMarket([]fleet.Offer{unknown}).Offer(unknown.Name); o.LossRate <= 0 {
 		t.Error("a spot node of which nothing is known is thought to be never taken back")
 	}
+
 	if o, _ := m.Offer("aws/big/east"); o.LossRate != 0 {
 		t.Error("a node on demand is thought to be taken back")
 	}
@@ -289,15 +354,23 @@ func TestLossesMoveFromWhatWasToldToWhatIsSeen(t *testing.T) {
 func TestOfARefusalAndAGrantAtOnceTheRefusalCounts(t *testing.T) {
 	t.Parallel()
 	const name = "aws/big/west"
+
 	later := noon.Add(time.Hour)
 	for order, tell := range map[string]func(m *provision.Market){
-		"granted first": func(m *provision.Market) { m.Granted(name, later); m.Refused(name, fleet.RefusedCapacity, later) },
-		"refused first": func(m *provision.Market) { m.Refused(name, fleet.RefusedCapacity, later); m.Granted(name, later) },
+		"granted first": func(m *provision.Market) {
+			m.Granted(name, later)
+			m.Refused(name, fleet.RefusedCapacity, later)
+		},
+		"refused first": func(m *provision.Market) {
+			m.Refused(name, fleet.RefusedCapacity, later)
+			m.Granted(name, later)
+		},
 	} {
 		for _, before := range []time.Time{noon, later.Add(-time.Second)} {
 			m := provision.NewMarket(stalls())
 			m.Refused(name, fleet.RefusedCapacity, before)
 			tell(m)
+
 			closed := m.Closed(later)
 			if len(closed) != 1 || closed[0].Times != 1 || !closed[0].Until.Equal(later.Add(time.Minute)) {
 				t.Errorf("%s, refused before at %s: closed is %v", order, before, closed)
@@ -320,10 +393,12 @@ func TestALeaseThatEndedTellsWhetherItsNodeWasTakenBack(t *testing.T) {
 	} {
 		m := provision.NewMarket(stalls())
 		m.Refused(spot.Name, fleet.RefusedQuota, noon)
+
 		m.Ended(&c.lease)
 		if o, _ := m.Offer(spot.Name); math.Abs(o.LossRate-c.want) > 1e-12 {
 			t.Errorf("%s: losses are %g, want %g", name, o.LossRate, c.want)
 		}
+
 		if open := len(m.Closed(noon)) == 0; open != (c.lease.Offer.Spot && !c.lease.Granted.IsZero()) {
 			t.Errorf("%s: closed is %v", name, m.Closed(noon))
 		}
@@ -347,31 +422,39 @@ func TestReplayRemembersTheSame(t *testing.T) {
 				if what == 0 {
 					l.Released = now.Add(-time.Second)
 				}
+
 				live.Ended(l)
 			default:
 				o := rapid.SampledFrom(stalls()).Draw(t, "offer")
 				l := fleet.Lease{ID: id.NewLease(uint64(i + 1)), Seq: 1, Offer: o, Requested: now, Since: now}
+
 				if what == 2 {
-					code := rapid.SampledFrom([]string{fleet.RefusedCapacity, fleet.RefusedQuota, fleet.RefusedPrice, fleet.RefusedInvalid, fleet.RefusedDenied, ""}).Draw(t, "code")
+					code := rapid.SampledFrom([]string{fleet.RefusedCapacity, fleet.RefusedQuota, fleet.RefusedPrice, fleet.RefusedInvalid, fleet.RefusedDenied, ""}).
+						Draw(t, "code")
 					l.State, l.Reason = fleet.LeaseRefused, "out of luck"
 					if code != "" {
 						l.Reason = code + ": out of luck"
 					}
+
 					live.Refused(o.Name, code, now)
 				} else {
 					l.State, l.Granted = fleet.LeaseActive, now
 					live.Granted(o.Name, now)
 				}
+
 				leases = append(leases, l)
 			}
 		}
+
 		again := provision.NewMarket(stalls())
 		shuffled := rapid.Permutation(leases).Draw(t, "stored order")
 		again.Replay(shuffled)
+
 		for _, at := range []time.Time{now, now.Add(time.Minute), now.Add(3 * time.Hour)} {
 			if diff := cmp.Diff(live.Closed(at), again.Closed(at)); diff != "" {
 				t.Fatalf("at %s: %s", at, diff)
 			}
+
 			if diff := cmp.Diff(live.Open(at), again.Open(at)); diff != "" {
 				t.Fatalf("at %s: %s", at, diff)
 			}
@@ -387,27 +470,36 @@ func TestNothingIsOpenAndClosed(t *testing.T) {
 		for range rapid.IntRange(1, 30).Draw(t, "steps") {
 			now = now.Add(time.Duration(rapid.IntRange(0, 4000).Draw(t, "seconds")) * time.Second)
 			o := rapid.SampledFrom(stalls()).Draw(t, "offer")
+
 			switch rapid.IntRange(0, 3).Draw(t, "what") {
 			case 0:
 				m.Granted(o.Name, now)
 			case 1:
 				m.Returned(o.Name, now)
 			default:
-				m.Refused(o.Name, rapid.SampledFrom([]string{fleet.RefusedCapacity, fleet.RefusedQuota, fleet.RefusedPrice}).Draw(t, "code"), now)
+				m.Refused(
+					o.Name,
+					rapid.SampledFrom([]string{fleet.RefusedCapacity, fleet.RefusedQuota, fleet.RefusedPrice}).Draw(t, "code"),
+					now,
+				)
+
 				if slices.Contains(names(m.Open(now)), o.Name) {
 					t.Fatalf("%s was refused and is open", o.Name)
 				}
 			}
+
 			closed := m.Closed(now)
 			if (len(closed) == 0) != (len(m.Open(now)) == len(stalls())) {
 				t.Fatalf("%d are open and closed is %v", len(m.Open(now)), closed)
 			}
+
 			for _, c := range closed {
 				if wait := c.Until.Sub(c.Since); wait < time.Minute || wait > 6*time.Hour || !now.Before(c.Until) {
 					t.Fatalf("%v is closed for %s", c, wait)
 				}
 			}
 		}
+
 		if open := m.Open(now.Add(6 * time.Hour)); len(open) != len(stalls()) {
 			t.Fatalf("%d are open after the longest wait", len(open))
 		}
@@ -416,6 +508,7 @@ func TestNothingIsOpenAndClosed(t *testing.T) {
 
 func TestReasonsOfRefusedLeasesBeginWithTheirCode(t *testing.T) {
 	t.Parallel()
+
 	for reason, want := range map[string]string{
 		"no_capacity: none left": fleet.RefusedCapacity, "no_quota": fleet.RefusedQuota, "spot_price: $3": fleet.RefusedPrice,
 		"bad_offer: what": fleet.RefusedInvalid, "denied: you": fleet.RefusedDenied, "we have no_capacity": "", "": "",
@@ -432,8 +525,10 @@ func BenchmarkOpen(b *testing.B) {
 	for i := range 20 {
 		m.Refused(offers[i*7].Name, fleet.RefusedCapacity, noon)
 	}
+
 	for b.Loop() {
 		m.Exposed(offers[1].Name, time.Second, noon) // so that it has to look again
+
 		if len(m.Open(noon)) == 0 {
 			b.Fatal("nothing is open")
 		}
@@ -448,24 +543,41 @@ func manyOffers(n int) []fleet.Offer {
 		tflops float64
 		price  float64
 	}{{"H100 80GB", 80, 989, 6.9}, {"A100 80GB", 80, 312, 3.4}, {"L40S", 48, 362, 1.9}, {"A10G", 24, 70, 1.0}, {"T4", 16, 65, 0.5}}
+
 	var offers []fleet.Offer
+
 	for i := range n {
 		g := models[i%len(models)]
 		gpus := 1 << (i / len(models) % 4)
 		kind := i / len(models) / 4 % 3
 		spot := i%2 == 1
+
 		price := g.price * float64(gpus) * (1 + float64(i%11)/20)
 		if spot {
 			price *= 0.35
 		}
+
 		o := fleet.Offer{
-			Provider: "aws", Type: fmt.Sprintf("t%d.%d.%d", i%len(models), gpus, kind), Region: fmt.Sprintf("r%d", i/60), Zone: fmt.Sprintf("z%d", i%60),
-			Spot: spot, GPU: g.name, GPUs: gpus, GPUMemory: g.size * gib, TFLOPS: g.tflops, CPUs: job.CPUs(gpus) * 8000 << kind, Memory: job.Bytes(gpus) * 64 * gib << kind,
-			Hourly: job.Money(price * 1e6), Boot: job.Duration(3 * time.Minute), MinBilling: job.Duration(time.Minute),
+			Provider:   "aws",
+			Type:       fmt.Sprintf("t%d.%d.%d", i%len(models), gpus, kind),
+			Region:     fmt.Sprintf("r%d", i/60),
+			Zone:       fmt.Sprintf("z%d", i%60),
+			Spot:       spot,
+			GPU:        g.name,
+			GPUs:       gpus,
+			GPUMemory:  g.size * gib,
+			TFLOPS:     g.tflops,
+			CPUs:       job.CPUs(gpus) * 8000 << kind,
+			Memory:     job.Bytes(gpus) * 64 * gib << kind,
+			Hourly:     job.Money(price * 1e6),
+			Boot:       job.Duration(3 * time.Minute),
+			MinBilling: job.Duration(time.Minute),
 		}
+
 		if spot {
 			o.LossRate = 0.02 * float64(1+i%3)
 		}
+
 		switch i % 7 { // some differ in their terms
 		case 1:
 			o.Boot = job.Duration(time.Minute)
@@ -476,8 +588,10 @@ func manyOffers(n int) []fleet.Offer {
 		case 4:
 			o.MinBilling = job.Duration(time.Hour)
 		}
+
 		o.Name = o.NameOf()
 		offers = append(offers, o)
 	}
+
 	return offers
 }

@@ -60,6 +60,7 @@ const (
 func ParseOffers(name string, text []byte) ([]fleet.Offer, error) {
 	r := &reader{seen: map[string]int{}}
 	offers := r.file(text)
+
 	if err := r.Sorted().OrNil(); err != nil {
 		return nil, fmt.Errorf("%s: %w", name, err)
 	}
@@ -83,6 +84,7 @@ func (r *reader) file(text []byte) []fleet.Offer {
 			"leave out the regions and types that you would never provision")
 		return nil
 	}
+
 	roots, complete := r.Documents(text, 2)
 	switch {
 	case !complete:
@@ -91,15 +93,34 @@ func (r *reader) file(text []byte) []fleet.Offer {
 		r.Fail(nil, "empty_file", "", "the price file is empty", "write at least the line providers: []")
 		return nil
 	case len(roots) > 1:
-		r.Fail(roots[0], "too_many_documents", "", "the price file must have one document, got several", "remove the lines --- and put all providers into one list")
+		r.Fail(
+			roots[0],
+			"too_many_documents",
+			"",
+			"the price file must have one document, got several",
+			"remove the lines --- and put all providers into one list",
+		)
+
 		return nil
 	}
+
 	root := roots[0]
 	if !r.Structure(root) {
 		return nil
 	}
-	top := []field{{name: "providers", list: providerFields(), example: "[{provider: aws, types: []}]", also: []string{"offers", "clouds"}, must: true}}
+
+	top := []field{
+		{
+			name:    "providers",
+			list:    providerFields(),
+			example: "[{provider: aws, types: []}]",
+			also:    []string{"offers", "clouds"},
+			must:    true,
+		},
+	}
+
 	r.mapping(&entry{}, root, "", top)
+
 	return r.offers
 }
 
@@ -107,10 +128,19 @@ func (r *reader) file(text []byte) []fleet.Offer {
 // It returns the place of each value that was given.
 func (r *reader) mapping(e *entry, n *yaml.Node, path string, fields []field) map[string]*yaml.Node {
 	given := map[string]*yaml.Node{}
+
 	if n.Kind != yaml.MappingNode {
-		r.Fail(n, "wrong_type", path, "must be lines of key: value, got "+yamlfile.Describe(n), "the keys here are "+strings.Join(names(fields), ", "))
+		r.Fail(
+			n,
+			"wrong_type",
+			path,
+			"must be lines of key: value, got "+yamlfile.Describe(n),
+			"the keys here are "+strings.Join(names(fields), ", "),
+		)
+
 		return nil
 	}
+
 	for i := 0; i+1 < len(n.Content); i += 2 {
 		key, val := n.Content[i], n.Content[i+1]
 		at := slices.IndexFunc(fields, func(f field) bool { return key.Kind == yaml.ScalarNode && f.name == key.Value })
@@ -120,11 +150,20 @@ func (r *reader) mapping(e *entry, n *yaml.Node, path string, fields []field) ma
 				r.Skip() // its suggestion would be work for nothing
 				continue
 			}
-			r.Fail(key, "unknown_key", yamlfile.Join(path, yamlfile.Shown(key.Value)), "unknown key", r.instead(fields, key.Value))
+
+			r.Fail(
+				key,
+				"unknown_key",
+				yamlfile.Join(path, yamlfile.Shown(key.Value)),
+				"unknown key",
+				r.instead(fields, key.Value),
+			)
+
 			continue
 		case given[key.Value] != nil:
 			continue // reported with the structure of the file
 		}
+
 		given[key.Value] = val
 		f := &fields[at]
 		v := value{r: r, e: e, n: val, f: f, path: yamlfile.Join(path, f.name)}
@@ -137,6 +176,7 @@ func (r *reader) mapping(e *entry, n *yaml.Node, path string, fields []field) ma
 			r.list(v)
 		}
 	}
+
 	for i := range fields {
 		f := &fields[i]
 		if val := given[f.name]; f.must && val == nil {
@@ -145,6 +185,7 @@ func (r *reader) mapping(e *entry, n *yaml.Node, path string, fields []field) ma
 			r.list(value{r: r, e: e, n: val, f: f, path: yamlfile.Join(path, f.name)})
 		}
 	}
+
 	return given
 }
 
@@ -154,10 +195,12 @@ func (r *reader) list(v value) {
 		v.fail("wrong_type", "must be a list, got "+yamlfile.Describe(v.n), v.example())
 		return
 	}
+
 	for i, n := range v.n.Content {
 		path := fmt.Sprintf("%s[%d]", v.path, i)
 		e := *v.e
 		before := r.Len()
+
 		given := r.mapping(&e, n, path, v.f.list)
 		if v.f.late && r.Len() == before {
 			r.offer(&e, n, path, given)
@@ -172,21 +215,45 @@ func (r *reader) offer(e *entry, n *yaml.Node, path string, given map[string]*ya
 	case o.GPU != "" && given["gpus"] == nil:
 		o.GPUs = 1
 	case o.GPU != "" && o.GPUs == 0:
-		r.Fail(given["gpus"], "bad_value", yamlfile.Join(path, "gpus"), "must be at least 1 with a gpu, got 0", "remove gpu, or write how many it has")
+		r.Fail(
+			given["gpus"],
+			"bad_value",
+			yamlfile.Join(path, "gpus"),
+			"must be at least 1 with a gpu, got 0",
+			"remove gpu, or write how many it has",
+		)
+
 		return
 	case o.GPU == "" && (o.GPUs > 0 || o.GPUMemory > 0 || o.TFLOPS > 0):
-		r.Fail(n, "missing_key", yamlfile.Join(path, "gpu"), "is required with gpus, gpu_memory and tflops", "add a line such as gpu: H100")
+		r.Fail(
+			n,
+			"missing_key",
+			yamlfile.Join(path, "gpu"),
+			"is required with gpus, gpu_memory and tflops",
+			"add a line such as gpu: H100",
+		)
+
 		return
 	}
+
 	if given["hourly"] == nil && given["spot"] == nil {
-		r.Fail(n, "missing_key", yamlfile.Join(path, "hourly"), "is required unless there is a spot price", "add a line such as hourly: $1.006, or spot: $0.43")
+		r.Fail(
+			n,
+			"missing_key",
+			yamlfile.Join(path, "hourly"),
+			"is required unless there is a spot price",
+			"add a line such as hourly: $1.006, or spot: $0.43",
+		)
+
 		return
 	}
+
 	if given["hourly"] != nil {
 		onDemand := o
 		onDemand.Hourly, onDemand.LossRate = e.hourly, 0
 		r.add(onDemand, n, path)
 	}
+
 	if given["spot"] != nil {
 		spot := o
 		spot.Spot, spot.Hourly = true, e.spot
@@ -202,13 +269,22 @@ func (r *reader) add(o fleet.Offer, n *yaml.Node, path string) {
 			"remove one of them, or give them different regions or zones")
 		return
 	}
+
 	if len(r.offers) >= maxOffers {
 		if !r.full {
 			r.full = true
-			r.Fail(n, "too_large", path, fmt.Sprintf("the price file must have at most %d offers, got more", maxOffers), "leave out the regions and types that you would never provision")
+			r.Fail(
+				n,
+				"too_large",
+				path,
+				fmt.Sprintf("the price file must have at most %d offers, got more", maxOffers),
+				"leave out the regions and types that you would never provision",
+			)
 		}
+
 		return
 	}
+
 	r.seen[o.Name] = n.Line
 	r.offers = append(r.offers, o)
 }

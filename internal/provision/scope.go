@@ -19,6 +19,7 @@ import (
 // told apart everywhere: providers keep them in pools and quotas of their own.
 func scopeOf(o *fleet.Offer, code string) scope {
 	s := scope{code: code, provider: o.Provider, spot: o.Spot}
+
 	switch code {
 	case fleet.RefusedCapacity:
 		s.region, s.zone, s.kind = o.Region, o.Zone, o.Type
@@ -28,6 +29,7 @@ func scopeOf(o *fleet.Offer, code string) scope {
 	default: // the price of this offer, a type that is unknown there, or nobody knows
 		s.kind = o.Name
 	}
+
 	return s
 }
 
@@ -38,6 +40,7 @@ func family(gpu string) string {
 			return strings.ToUpper(w)
 		}
 	}
+
 	return strings.ToUpper(gpu)
 }
 
@@ -46,6 +49,7 @@ func (s *scope) covers(o *fleet.Offer) bool {
 	if s.provider != o.Provider || s.spot != o.Spot {
 		return false
 	}
+
 	switch s.code {
 	case fleet.RefusedCapacity:
 		return s.kind == o.Type && s.region == o.Region && (s.zone == "" || s.zone == o.Zone)
@@ -54,6 +58,7 @@ func (s *scope) covers(o *fleet.Offer) bool {
 	case fleet.RefusedDenied:
 		return true
 	}
+
 	return s.kind == o.Name
 }
 
@@ -63,9 +68,11 @@ func (s *scope) wait(times int) time.Duration {
 	if s.code == fleet.RefusedCapacity || s.code == fleet.RefusedPrice {
 		first, most = firstWait, mostWait
 	}
+
 	if times > 16 { // where doubling would not fit any more
 		return most
 	}
+
 	return min(first<<max(times-1, 0), most)
 }
 
@@ -74,10 +81,22 @@ func compareScopes(a, b scope) int {
 		if s.spot {
 			return 1
 		}
+
 		return 0
 	}
-	return cmp.Or(strings.Compare(a.provider, b.provider), strings.Compare(a.region, b.region), strings.Compare(a.zone, b.zone),
-		strings.Compare(a.kind, b.kind), cmp.Compare(a.gpus, b.gpus), cmp.Compare(spot(a), spot(b)), strings.Compare(a.code, b.code))
+
+	return cmp.Or(
+		strings.Compare(a.provider, b.provider),
+		strings.Compare(a.region, b.region),
+		strings.Compare(a.zone, b.zone),
+		strings.Compare(
+			a.kind,
+			b.kind,
+		),
+		cmp.Compare(a.gpus, b.gpus),
+		cmp.Compare(spot(a), spot(b)),
+		strings.Compare(a.code, b.code),
+	)
 }
 
 // what names the scope for people.
@@ -86,13 +105,16 @@ func (s *scope) what() string {
 	if s.spot {
 		how = "on spot"
 	}
+
 	where := ""
 	if s.region != "" {
 		where = " in " + s.region
 	}
+
 	if s.zone != "" {
 		where += ", zone " + s.zone
 	}
+
 	switch s.code {
 	case fleet.RefusedCapacity:
 		return fmt.Sprintf("%s %s %s%s", s.provider, s.kind, how, where)
@@ -101,10 +123,12 @@ func (s *scope) what() string {
 		if s.gpus > 0 {
 			what = fmt.Sprintf("nodes with %d or more GPUs of %s", s.gpus, s.kind)
 		}
+
 		return fmt.Sprintf("%s %s %s%s", s.provider, what, how, where)
 	case fleet.RefusedDenied:
 		return fmt.Sprintf("everything of %s %s", s.provider, how)
 	}
+
 	return s.kind
 }
 
@@ -122,6 +146,7 @@ func (s *scope) why() string {
 	case fleet.RefusedDenied:
 		return "the account may not provision there"
 	}
+
 	return "the provider refused it"
 }
 

@@ -38,6 +38,7 @@ func (s Skipped) Total() int {
 	for _, n := range s {
 		sum += n
 	}
+
 	return sum
 }
 
@@ -47,11 +48,14 @@ func (s Skipped) String() string {
 		if s[a] != s[b] {
 			return s[b] - s[a]
 		}
+
 		return strings.Compare(a, b)
 	})
+
 	for i, why := range reasons {
 		reasons[i] = fmt.Sprintf("%d: %s", s[why], why)
 	}
+
 	return strings.Join(reasons, "; ")
 }
 
@@ -87,34 +91,43 @@ func SkyPilot(cloud string, r io.Reader, opt Import) ([]fleet.Offer, Skipped, er
 		return nil, nil, fault.New(fault.Invalid, "bad_value", "%q is no name of a provider", cloud).
 			WithRemedy("use lower-case letters and digits, as in aws")
 	}
+
 	rows, skipped, err := readCatalogue(cloud, r)
 	if err != nil {
 		return nil, nil, err
 	}
+
 	together := grows(rows)
 	seen := map[string]bool{}
 	var offers []fleet.Offer
+
 	for i := range rows {
 		row := &rows[i]
 		if together {
 			row.memory /= float64(max(row.offer.GPUs, 1))
 		}
+
 		why := row.finish(opt)
 		before := len(offers)
+
 		for spot, price := range []job.Money{row.price, row.spot} {
 			if why != "" || price == 0 {
 				continue
 			}
+
 			o := row.offer
 			o.Spot, o.Hourly = spot == 1, price
 			if o.Spot {
 				o.LossRate = opt.Losses
 			}
-			if o.Name = o.NameOf(); !seen[o.Name] {
+
+			o.Name = o.NameOf()
+			if !seen[o.Name] {
 				seen[o.Name] = true
 				offers = append(offers, o)
 			}
 		}
+
 		switch {
 		case why != "":
 			skipped[why]++
@@ -122,6 +135,7 @@ func SkyPilot(cloud string, r io.Reader, opt Import) ([]fleet.Offer, Skipped, er
 			skipped[saidBefore]++
 		}
 	}
+
 	return offers, skipped, nil
 }
 
@@ -139,10 +153,14 @@ func (r *row) finish(opt Import) string {
 	if o.GPUMemory == 0 {
 		o.GPUMemory = sizeInName(o.GPU)
 	}
+
 	if o.GPUMemory == 0 && opt.Memory != nil {
 		o.GPUMemory = opt.Memory(o.GPU)
 	}
-	o.Boot, o.BillingIncrement, o.MinBilling = opt.Boot, opt.Bills, opt.Least
+
+	o.Boot = opt.Boot
+	o.BillingIncrement = opt.Bills
+	o.MinBilling = opt.Least
 	matches := func(k job.GPUKind) bool { return k.Matches(o.GPU, o.GPUMemory) }
 	switch {
 	case len(opt.Regions) > 0 && !slices.Contains(opt.Regions, o.Region):
@@ -150,11 +168,22 @@ func (r *row) finish(opt Import) string {
 	case len(opt.GPUs) > 0 && !slices.ContainsFunc(opt.GPUs, matches):
 		return otherGPU
 	}
+
 	return ""
 }
 
 // columns are those that a catalogue must have; AvailabilityZone may be missing.
-var columns = []string{"InstanceType", "AcceleratorName", "AcceleratorCount", "vCPUs", "MemoryGiB", "GpuInfo", "Price", "SpotPrice", "Region"}
+var columns = []string{
+	"InstanceType",
+	"AcceleratorName",
+	"AcceleratorCount",
+	"vCPUs",
+	"MemoryGiB",
+	"GpuInfo",
+	"Price",
+	"SpotPrice",
+	"Region",
+}
 
 // readCatalogue reads all rows and counts those that say too little.
 func readCatalogue(cloud string, r io.Reader) ([]row, Skipped, error) {
@@ -162,19 +191,24 @@ func readCatalogue(cloud string, r io.Reader) ([]row, Skipped, error) {
 	in.ReuseRecord = true
 	head, err := in.Read()
 	if err != nil {
-		return nil, nil, fault.New(fault.Invalid, "bad_catalogue", "the catalogue of %s has no line of column names", cloud).WithCause(err)
+		return nil, nil, fault.New(fault.Invalid, "bad_catalogue", "the catalogue of %s has no line of column names", cloud).
+			WithCause(err)
 	}
+
 	at := map[string]int{}
 	for i, name := range head {
 		at[strings.Clone(strings.TrimSpace(name))] = i
 	}
+
 	for _, name := range columns {
 		if _, ok := at[name]; !ok {
 			return nil, nil, fault.New(fault.Invalid, "bad_catalogue", "the catalogue of %s has no column %s", cloud, name).
 				WithRemedy("its first line must name the columns %s", strings.Join(columns, ", "))
 		}
 	}
+
 	var rows []row
+
 	skipped := Skipped{}
 	for n := 0; ; n++ {
 		record, err := in.Read()
@@ -182,16 +216,20 @@ func readCatalogue(cloud string, r io.Reader) ([]row, Skipped, error) {
 		case errors.Is(err, io.EOF):
 			return rows, skipped, nil
 		case err != nil:
-			return nil, nil, fault.New(fault.Invalid, "bad_catalogue", "the catalogue of %s cannot be read: %v", cloud, err).WithCause(err)
+			return nil, nil, fault.New(fault.Invalid, "bad_catalogue", "the catalogue of %s cannot be read: %v", cloud, err).
+				WithCause(err)
 		case n >= maxRows:
 			return nil, nil, fault.New(fault.Invalid, "too_large", "the catalogue of %s has more than %d rows", cloud, maxRows)
 		}
+
 		get := func(name string) string {
 			if i, ok := at[name]; ok && i < len(record) {
 				return strings.TrimSpace(record[i])
 			}
+
 			return ""
 		}
+
 		if got, why := readRow(cloud, get); why == "" {
 			rows = append(rows, got)
 		} else {
@@ -207,12 +245,14 @@ func readRow(cloud string, get func(column string) string) (row, string) {
 	o.Provider, o.Type = cloud, strings.Clone(get("InstanceType"))
 	o.Region, o.Zone = place(get("Region")), place(get("AvailabilityZone"))
 	name, about := get("AcceleratorName"), get("GpuInfo")
+
 	if o.Type == "" {
 		return r, noHost
 	}
 	if about == "" || strings.HasPrefix(name, "tpu-") {
 		return r, noGPU
 	}
+
 	count, err := strconv.ParseFloat(get("AcceleratorCount"), 64)
 	switch {
 	case err != nil || !(count > 0) || count > fleet.MaxGPUs:
@@ -220,15 +260,18 @@ func readRow(cloud string, get func(column string) string) (row, string) {
 	case count != float64(int(count)):
 		return r, partOfGPU
 	}
+
 	o.GPUs, o.GPU = int(count), modelName(name)
 	for _, part := range []string{o.Type, o.Region, o.Zone} {
 		if problem, _ := badPart(part); problem != "" && part != "" {
 			return r, badRow
 		}
 	}
+
 	if problem, _ := badGPU(o.GPU); problem != "" {
 		return r, badRow
 	}
+
 	if strings.HasPrefix(about, "{") {
 		info, ok := readInfo(about)
 		switch {
@@ -237,11 +280,14 @@ func readRow(cloud string, get func(column string) string) (row, string) {
 		case info.kinds > 1:
 			return r, mixedGPUs
 		}
+
 		r.memory = info.mib
 	}
+
 	if why := r.machine(get("vCPUs"), get("MemoryGiB")); why != "" {
 		return r, why
 	}
+
 	return r, r.prices(get("Price"), get("SpotPrice"))
 }
 
@@ -250,15 +296,19 @@ func (r *row) machine(cpus, memory string) string {
 	if cpus == "" || memory == "" {
 		return noMachine
 	}
+
 	c, cpuErr := strconv.ParseFloat(cpus, 64)
+
 	m, memErr := strconv.ParseFloat(memory, 64)
 	if cpuErr != nil || memErr != nil || !(c >= 0) || !(m >= 0) || c > 1e5 || m > 1e6 {
 		return badRow
 	}
+
 	r.offer.CPUs, r.offer.Memory = job.CPUs(c*1000), job.Bytes(m*1024)<<20
 	if r.offer.CPUs == 0 || r.offer.Memory == 0 {
 		return noMachine
 	}
+
 	return ""
 }
 
@@ -271,15 +321,19 @@ func (r *row) prices(price, spot string) string {
 		if p.text == "" {
 			continue
 		}
+
 		m, err := job.ParseMoney(p.text)
 		if err != nil || m > maxHourly {
 			return badRow
 		}
+
 		*p.at = m
 	}
+
 	if r.price == 0 && r.spot == 0 {
 		return noPrice
 	}
+
 	return ""
 }
 
@@ -294,6 +348,7 @@ func grows(rows []row) bool {
 		gpus int
 		mib  float64
 	}
+
 	sizes := map[string][]size{}
 	for i := range rows {
 		r := &rows[i]
@@ -301,6 +356,7 @@ func grows(rows []row) bool {
 			sizes[r.offer.GPU] = append(sizes[r.offer.GPU], s)
 		}
 	}
+
 	together, each := 0, 0
 	for _, all := range sizes {
 		for i, a := range all[:min(len(all), 64)] { // a catalogue made to be slow stays fast
@@ -309,9 +365,11 @@ func grows(rows []row) bool {
 				if few.gpus > many.gpus {
 					few, many = many, few
 				}
+
 				if few.gpus == many.gpus {
 					continue
 				}
+
 				switch more := many.mib / few.mib; {
 				case alike(more, 1):
 					each++
@@ -321,6 +379,7 @@ func grows(rows []row) bool {
 			}
 		}
 	}
+
 	return together > each
 }
 
@@ -343,6 +402,7 @@ func modelName(s string) string {
 			out = append(out, m[1]+"GB")
 			continue
 		}
+
 		if m := rtxWord.FindStringSubmatch(w); m != nil {
 			out = append(out, "RTX")
 			for i, part := range []string{"PRO", strings.ToUpper(m[2]), "Ada"} {
@@ -350,8 +410,10 @@ func modelName(s string) string {
 					out = append(out, part)
 				}
 			}
+
 			continue
 		}
+
 		switch upper := strings.ToUpper(w); {
 		case len(out) == 0 && workWord.MatchString(w):
 			out = append(out, "RTX", upper)
@@ -360,6 +422,7 @@ func modelName(s string) string {
 			out = append(out, w)
 		}
 	}
+
 	return strings.Join(out, " ")
 }
 
@@ -372,5 +435,6 @@ func sizeInName(name string) job.Bytes {
 			}
 		}
 	}
+
 	return 0
 }

@@ -26,18 +26,41 @@ const header = "InstanceType,AcceleratorName,AcceleratorCount,vCPUs,MemoryGiB,Gp
 func TestACatalogueRowBecomesOffers(t *testing.T) {
 	t.Parallel()
 	text := header + `p5.48xlarge,H100-SXM,8.0,192.0,2048.0,"{'Gpus': [{'Name': 'H100', 'Manufacturer': None, 'Count': 8, 'Ok': True, 'MemoryInfo': {'SizeInMiB': 81920}}], 'TotalGpuMemoryInMiB': 655360}",55.04,20.284900,us-east-1,use1-az1` + "\n"
-	opt := provision.Import{Boot: job.Duration(time.Minute), Bills: job.Duration(time.Second), Least: job.Duration(time.Hour), Losses: 0.1}
+
+	opt := provision.Import{
+		Boot:   job.Duration(time.Minute),
+		Bills:  job.Duration(time.Second),
+		Least:  job.Duration(time.Hour),
+		Losses: 0.1,
+	}
+
 	got, skipped, err := provision.SkyPilot("aws", strings.NewReader(text), opt)
 	if err != nil || skipped.Total() != 0 {
 		t.Fatalf("skipped %v, error %v", skipped, err)
 	}
+
 	onDemand := fleet.Offer{
-		Name: "aws/p5.48xlarge/us-east-1/use1-az1", Provider: "aws", Type: "p5.48xlarge", Region: "us-east-1", Zone: "use1-az1",
-		GPU: "H100", GPUs: 8, GPUMemory: 80 * gib, CPUs: 192_000, Memory: 2048 * gib, Hourly: 55_040_000,
-		Boot: opt.Boot, BillingIncrement: opt.Bills, MinBilling: opt.Least,
+		Name:             "aws/p5.48xlarge/us-east-1/use1-az1",
+		Provider:         "aws",
+		Type:             "p5.48xlarge",
+		Region:           "us-east-1",
+		Zone:             "use1-az1",
+		GPU:              "H100",
+		GPUs:             8,
+		GPUMemory:        80 * gib,
+		CPUs:             192_000,
+		Memory:           2048 * gib,
+		Hourly:           55_040_000,
+		Boot:             opt.Boot,
+		BillingIncrement: opt.Bills,
+		MinBilling:       opt.Least,
 	}
+
 	spot := onDemand
-	spot.Name, spot.Spot, spot.Hourly, spot.LossRate = onDemand.Name+"/spot", true, 20_284_900, 0.1
+	spot.Name = onDemand.Name + "/spot"
+	spot.Spot = true
+	spot.Hourly = 20_284_900
+	spot.LossRate = 0.1
 	if diff := cmp.Diff([]fleet.Offer{onDemand, spot}, got); diff != "" {
 		t.Error(diff)
 	}
@@ -70,22 +93,27 @@ func TestRowsThatCannotBeProvisionedAreCounted(t *testing.T) {
 		`x,L4,1,4,8,L4,1,0.5,r,z`,
 		`x,L4,1,4,8,L4,1,0.5,r,z`,
 	}
+
 	opt := provision.Import{Regions: []string{"r"}, GPUs: []job.GPUKind{{Model: "L4"}}}
 	got, skipped, err := provision.SkyPilot("aws", strings.NewReader(header+strings.Join(rows, "\n")), opt)
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	want := provision.Skipped{
 		"an accelerator without a machine around it": 1, "its accelerators are no GPUs": 2, "it has a part of a GPU": 1,
 		"it cannot be read": 10, "its CPUs or memory are not told": 2, "it has no price": 2, "it has several kinds of GPU": 1,
 		"its region was not asked for": 1, "its GPU was not asked for": 1, "the same was said by an earlier row": 1,
 	}
+
 	if diff := cmp.Diff(want, skipped); diff != "" {
 		t.Error(diff)
 	}
+
 	if len(got) != 2 || skipped.Total()+1 != len(rows) {
 		t.Errorf("got %d offers and %d of %d rows skipped", len(got), skipped.Total(), len(rows))
 	}
+
 	if words := skipped.String(); !strings.HasPrefix(words, "10: it cannot be read; 2: ") {
 		t.Errorf("the words are %q", words)
 	}
@@ -97,8 +125,10 @@ func TestMemoryOfOneGPUIsFoundWhateverTheCatalogueMeans(t *testing.T) {
 		if model == "K80" {
 			return 12 * gib
 		}
+
 		return 0
 	}
+
 	for name, c := range map[string]struct {
 		rows string
 		want job.Bytes // of the last row's GPU
@@ -120,6 +150,7 @@ func TestMemoryOfOneGPUIsFoundWhateverTheCatalogueMeans(t *testing.T) {
 			if err != nil || skipped.Total() > 0 || len(got) == 0 {
 				t.Fatalf("got %d offers, skipped %v, error %v", len(got), skipped, err)
 			}
+
 			if last := got[len(got)-1]; last.GPUMemory != c.want {
 				t.Errorf("got %s, want %s", last.GPUMemory, c.want)
 			}
@@ -129,6 +160,7 @@ func TestMemoryOfOneGPUIsFoundWhateverTheCatalogueMeans(t *testing.T) {
 
 func TestGPUsAreNamedAsTheirDriversDo(t *testing.T) {
 	t.Parallel()
+
 	for name, want := range map[string]string{
 		"H100": "H100", "H100-SXM": "H100", "H100-NVLINK": "H100", "H100-MEGA": "H100", "H100-NVL": "H100 NVL",
 		"A100-80GB": "A100 80GB", "A100-80GB-SXM": "A100 80GB", "A100-80G-PCIe": "A100 80GB PCIe", "V100-32GB": "V100 32GB",
@@ -140,6 +172,7 @@ func TestGPUsAreNamedAsTheirDriversDo(t *testing.T) {
 		if err != nil || len(got) != 1 {
 			t.Fatalf("%s: got %d offers, %v", name, len(got), err)
 		}
+
 		if got[0].GPU != want {
 			t.Errorf("%s is %q, want %q", name, got[0].GPU, want)
 		}
@@ -148,6 +181,7 @@ func TestGPUsAreNamedAsTheirDriversDo(t *testing.T) {
 
 func TestACatalogueThatIsNoneIsRefused(t *testing.T) {
 	t.Parallel()
+
 	for name, c := range map[string]struct{ cloud, text, code string }{
 		"a name that is none":  {"A WS", header, "bad_value"},
 		"nothing":              {"aws", "", "bad_catalogue"},
@@ -158,6 +192,7 @@ func TestACatalogueThatIsNoneIsRefused(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			_, _, err := provision.SkyPilot(c.cloud, strings.NewReader(c.text), provision.Import{})
+
 			var e *fault.Error
 			if !errors.As(err, &e) || e.Code != c.code || e.Kind != fault.Invalid {
 				t.Errorf("got %v, want %s", err, c.code)
@@ -173,10 +208,12 @@ func catalogues(t *testing.T) string {
 	if root == "" {
 		root = "../../../shared/data"
 	}
+
 	dir := filepath.Join(root, "cloud-prices")
 	if _, err := os.Stat(dir); err != nil {
 		t.Skipf("the shared data are not there: %v", err)
 	}
+
 	return dir
 }
 
@@ -187,39 +224,49 @@ func catalogue(t *testing.T, path string) string {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	var r io.Reader = bytes.NewReader(packed)
 	if strings.HasSuffix(path, ".gz") {
-		if r, err = gzip.NewReader(r); err != nil {
+		r, err = gzip.NewReader(r)
+		if err != nil {
 			t.Fatal(err)
 		}
 	}
+
 	text, err := io.ReadAll(r)
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	return string(text)
 }
 
 // metadata returns what common_metadata.csv says of the memory of GPUs.
 func metadata(t *testing.T) map[string]job.Bytes {
 	t.Helper()
-	rows, err := csv.NewReader(strings.NewReader(catalogue(t, filepath.Join(catalogues(t), "common_metadata.csv")))).ReadAll()
+	rows, err := csv.NewReader(strings.NewReader(catalogue(t, filepath.Join(catalogues(t), "common_metadata.csv")))).
+		ReadAll()
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	known := map[string]job.Bytes{}
+
 	for _, row := range rows[1:] {
 		gb, err := strconv.Atoi(row[1])
 		if err != nil {
 			t.Fatal(err)
 		}
+
 		// The same names as in offers: one row tells how a model is written there.
 		got, _, err := provision.SkyPilot("x", strings.NewReader(header+"a,"+row[0]+",1,1,1,bare,1,,r,"), provision.Import{})
 		if err != nil || len(got) != 1 {
 			t.Fatalf("%s: %v", row[0], err)
 		}
+
 		known[got[0].GPU] = job.Bytes(gb) << 30
 	}
+
 	return known
 }
 
@@ -229,14 +276,37 @@ func TestEveryRowOfTheSharedCataloguesIsAccountedFor(t *testing.T) {
 	if err != nil || len(files) != 24 {
 		t.Fatalf("found %d catalogues, want 24: %v", len(files), err)
 	}
+
 	known := metadata(t)
+
 	// The table says 80 GB of these, which is too little; and these clouds sell another card, or one with
 	// more memory, under a name that is in the table.
-	wrong := map[string]bool{"B200": true, "GH200": true, "H200": true, "H100 NVL": true,
-		"cudo/A100": true, "mithril/A100": true, "seeweb/A100": true, "vast/A100": true, "vast/H100": true, "vast/RTX 3060": true, "nebius/RTX 6000": true}
+	wrong := map[string]bool{
+		"B200":            true,
+		"GH200":           true,
+		"H200":            true,
+		"H100 NVL":        true,
+		"cudo/A100":       true,
+		"mithril/A100":    true,
+		"seeweb/A100":     true,
+		"vast/A100":       true,
+		"vast/H100":       true,
+		"vast/RTX 3060":   true,
+		"nebius/RTX 6000": true,
+	}
+
 	// What is known of a few clouds: rows, offers, skipped.
-	want := map[string][3]int{"aws": {2457, 3769, 375 + 155 + 5 + 1}, "gcp": {2508, 0, 2508}, "vast": {64, 64, 0}, "mithril": {6, 12, 0}, "runpod": {11376, 22752, 0}, "verda": {15, 22, 0}}
+	want := map[string][3]int{
+		"aws":     {2457, 3769, 375 + 155 + 5 + 1},
+		"gcp":     {2508, 0, 2508},
+		"vast":    {64, 64, 0},
+		"mithril": {6, 12, 0},
+		"runpod":  {11376, 22752, 0},
+		"verda":   {15, 22, 0},
+	}
+
 	compared := 0
+
 	for _, file := range files {
 		cloud, _, _ := strings.Cut(filepath.Base(file), "_")
 		text := catalogue(t, file)
@@ -244,36 +314,58 @@ func TestEveryRowOfTheSharedCataloguesIsAccountedFor(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		offers, skipped, err := provision.SkyPilot(cloud, strings.NewReader(text), provision.Import{Memory: func(m string) job.Bytes { return known[m] }})
+
+		offers, skipped, err := provision.SkyPilot(
+			cloud,
+			strings.NewReader(text),
+			provision.Import{Memory: func(m string) job.Bytes { return known[m] }},
+		)
+
 		if err != nil {
 			t.Fatalf("%s: %v", cloud, err)
 		}
+
 		provisioned, seen := map[string]bool{}, map[string]bool{}
 		for _, o := range offers {
 			provisioned[strings.TrimSuffix(o.Name, "/spot")] = true
+
 			if seen[o.Name] || o.Hourly <= 0 || o.GPUs < 1 || o.CPUs < 1 || o.Memory < 1 {
 				t.Errorf("%s: %+v is twice or says too little", cloud, o)
 			}
+
 			seen[o.Name] = true
+
 			if o.GPUMemory == 0 {
 				t.Errorf("%s: the memory of %s is not known", cloud, o.GPU)
 			}
+
 			if size := known[o.GPU]; size > 0 && !wrong[o.GPU] && !wrong[cloud+"/"+o.GPU] {
 				compared++
+
 				if ratio := float64(o.GPUMemory) / float64(size); ratio < 0.9 || ratio > 1.1 {
 					t.Errorf("%s: %s has %s, want about %s", cloud, o.Name, o.GPUMemory.Short(), size)
 				}
 			}
 		}
+
 		if got := len(provisioned) + skipped.Total(); got != len(rows)-1 {
-			t.Errorf("%s: %d rows are offers and %d are skipped (%s), want %d in all", cloud, len(provisioned), skipped.Total(), skipped, len(rows)-1)
+			t.Errorf(
+				"%s: %d rows are offers and %d are skipped (%s), want %d in all",
+				cloud,
+				len(provisioned),
+				skipped.Total(),
+				skipped,
+				len(rows)-1,
+			)
 		}
+
 		if w, ok := want[cloud]; ok {
 			if diff := cmp.Diff(w, [3]int{len(rows) - 1, len(offers), skipped.Total()}); diff != "" {
 				t.Errorf("%s: %s %s", cloud, diff, skipped)
 			}
 		}
 	}
+
 	if compared < 10_000 {
 		t.Errorf("only %d offers were compared with what is known of their memory", compared)
 	}
@@ -284,14 +376,21 @@ func TestKnownPricesOfTheSharedCatalogues(t *testing.T) {
 	offers := map[string]fleet.Offer{}
 	for _, name := range []string{"aws_gpu_vms.csv.gz", "vast_gpu_vms.csv", "primeintellect_gpu_vms.csv", "lambda_gpu_vms.csv", "nebius_gpu_vms.csv"} {
 		cloud, _, _ := strings.Cut(name, "_")
-		got, _, err := provision.SkyPilot(cloud, strings.NewReader(catalogue(t, filepath.Join(catalogues(t), name))), provision.Import{})
+		got, _, err := provision.SkyPilot(
+			cloud,
+			strings.NewReader(catalogue(t, filepath.Join(catalogues(t), name))),
+			provision.Import{},
+		)
+
 		if err != nil {
 			t.Fatal(err)
 		}
+
 		for _, o := range got {
 			offers[o.Name] = o
 		}
 	}
+
 	for name, want := range map[string]struct {
 		gpu  string
 		gpus int
@@ -310,6 +409,7 @@ func TestKnownPricesOfTheSharedCatalogues(t *testing.T) {
 			t.Errorf("there is no offer %s", name)
 			continue
 		}
+
 		if o.GPU != want.gpu || o.GPUs != want.gpus || o.GPUMemory != want.size || o.Hourly != want.rent {
 			t.Errorf("%s has %d x %s of %s for %s", name, o.GPUs, o.GPU, o.GPUMemory, o.Hourly)
 		}
@@ -317,24 +417,33 @@ func TestKnownPricesOfTheSharedCatalogues(t *testing.T) {
 }
 
 func FuzzSkyPilot(f *testing.F) {
-	f.Add(header + "p5,H100,8.0,192.0,2048.0,\"{'Gpus': [{'MemoryInfo': {'SizeInMiB': 81920}}]}\",55.04,20.28,us-east-1,z\n")
-	f.Add(header + "a,L4,1,1,1,\"{\"\"Gpus\"\":[{\"\"Name\"\":\"\"L\\\\4\"\",\"\"MemoryInfo\"\":{\"\"SizeInMiB\"\":24}},]}\",1,,r,\n")
+	f.Add(
+		header + "p5,H100,8.0,192.0,2048.0,\"{'Gpus': [{'MemoryInfo': {'SizeInMiB': 81920}}]}\",55.04,20.28,us-east-1,z\n",
+	)
+	f.Add(
+		header + "a,L4,1,1,1,\"{\"\"Gpus\"\":[{\"\"Name\"\":\"\"L\\\\4\"\",\"\"MemoryInfo\"\":{\"\"SizeInMiB\"\":24}},]}\",1,,r,\n",
+	)
 	f.Add(header + ",A100,1,,,{'Gpus': [{'MemoryInfo': {'SizeInMiB': nan}}]},1e3,-1,\", CA\",\n")
+
 	f.Fuzz(func(t *testing.T, text string) {
 		offers, skipped, err := provision.SkyPilot("x", strings.NewReader(text), provision.Import{})
 		if err != nil {
 			if len(offers) > 0 || skipped != nil {
 				t.Fatal("an error came with offers")
 			}
+
 			return
 		}
+
 		if len(offers) > 5000 {
 			return
 		}
+
 		again, err := provision.ParseOffers("x", provision.WriteOffers(offers))
 		if err != nil {
 			t.Fatalf("what was imported is no price file: %v\n%s", err, provision.WriteOffers(offers))
 		}
+
 		if diff := cmp.Diff(offers, again); diff != "" && len(offers) > 0 {
 			t.Fatal(diff)
 		}

@@ -9,5 +9,6 @@ func (f *Fit) Slowest() float64 {
 			least = s
 		}
 	}
+
 	return least
 }

@@ -16,10 +16,13 @@ import (
 // after it are one line.
 func WriteOffers(offers []fleet.Offer) []byte {
 	var out bytes.Buffer
+
 	if len(offers) == 0 {
 		return []byte("providers: []\n")
 	}
+
 	out.WriteString("providers:\n")
+
 	var group terms
 	for i := 0; i < len(offers); i++ {
 		o := &offers[i]
@@ -27,17 +30,20 @@ func WriteOffers(offers []fleet.Offer) []byte {
 			group = t
 			t.write(&out)
 		}
+
 		if next := i + 1; next < len(offers) && twins(o, &offers[next]) {
 			writeType(&out, o, &offers[next])
 			i = next
 			continue
 		}
+
 		if o.Spot {
 			writeType(&out, nil, o)
 		} else {
 			writeType(&out, o, nil)
 		}
 	}
+
 	return out.Bytes()
 }
 
@@ -58,6 +64,7 @@ func (t terms) write(out *bytes.Buffer) {
 			out.WriteString("    " + key + ": " + val + "\n")
 		}
 	}
+
 	out.WriteString("  - provider: " + scalar(t.provider) + "\n")
 	line("region", scalar(t.region), t.region != "")
 	line("boot", t.boot.String(), t.boot != 0)
@@ -73,8 +80,13 @@ func twins(a, b *fleet.Offer) bool {
 	if a.Spot || !b.Spot {
 		return false
 	}
+
 	same := *b
-	same.Name, same.Spot, same.Hourly, same.LossRate = a.Name, false, a.Hourly, 0
+	same.Name = a.Name
+	same.Spot = false
+	same.Hourly = a.Hourly
+	same.LossRate = 0
+
 	return same == *a
 }
 
@@ -84,6 +96,7 @@ func writeType(out *bytes.Buffer, onDemand, spot *fleet.Offer) {
 	if o == nil {
 		o = spot
 	}
+
 	sep := "      - {"
 	put := func(key, val string, given bool) {
 		if given {
@@ -91,6 +104,7 @@ func writeType(out *bytes.Buffer, onDemand, spot *fleet.Offer) {
 			sep = ", "
 		}
 	}
+
 	put("type", scalar(o.Type), true)
 	put("zone", scalar(o.Zone), o.Zone != "")
 	put("gpu", scalar(o.GPU), o.GPU != "")
@@ -99,13 +113,16 @@ func writeType(out *bytes.Buffer, onDemand, spot *fleet.Offer) {
 	put("tflops", plain(o.TFLOPS), o.TFLOPS != 0)
 	put("cpus", o.CPUs.String(), true)
 	put("memory", o.Memory.String(), true)
+
 	if onDemand != nil {
 		put("hourly", onDemand.Hourly.String(), true)
 	}
+
 	if spot != nil {
 		put("spot", spot.Hourly.String(), true)
 		put("loss_rate", plain(spot.LossRate), spot.LossRate != 0)
 	}
+
 	put("max_nodes", strconv.Itoa(o.MaxNodes), o.MaxNodes != 0)
 	out.WriteString("}\n")
 }
@@ -118,5 +135,6 @@ func scalar(s string) string {
 	if bare.MatchString(s) && !strings.EqualFold(s, "null") {
 		return s
 	}
+
 	return strconv.Quote(s)
 }

@@ -30,12 +30,14 @@ func Linear(sorted []float64, p float64) float64 {
 	below := min(int(rank), len(sorted)-1)
 	above := min(below+1, len(sorted)-1)
 	fraction := rank - float64(below)
+
 	low, high := sorted[below], sorted[above]
 
 	// Not low + fraction·(high-low): the difference of two large values may overflow.
 	if fraction == 0 || low == high {
 		return low
 	}
+
 	return (1-fraction)*low + fraction*high
 }
 
@@ -46,7 +48,9 @@ func NearestRank[T cmp.Ordered](sorted []T, p float64) T {
 		var zero T
 		return zero
 	}
+
 	rank := int(math.Ceil(p * float64(len(sorted))))
+
 	return sorted[min(max(rank, 1), len(sorted))-1]
 }
 
@@ -63,6 +67,7 @@ func Weighted(sorted []WeightedValue, p float64) float64 {
 	}
 
 	previous, cumulative := sorted[0], 0.0
+
 	previousMidpoint := math.Inf(-1)
 	for _, v := range sorted {
 		midpoint := (cumulative + v.Weight/2) / total
@@ -70,10 +75,13 @@ func Weighted(sorted []WeightedValue, p float64) float64 {
 			if math.IsInf(previousMidpoint, -1) || midpoint == previousMidpoint {
 				return v.Value
 			}
+
 			return previous.Value + (v.Value-previous.Value)*(p-previousMidpoint)/(midpoint-previousMidpoint)
 		}
+
 		previous, previousMidpoint = v, midpoint
 		cumulative += v.Weight
 	}
+
 	return previous.Value
 }

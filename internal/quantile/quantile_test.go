@@ -14,6 +14,7 @@ import (
 
 func TestMedian(t *testing.T) {
 	t.Parallel()
+
 	for name, tc := range map[string]struct {
 		values []float64
 		want   float64
@@ -26,13 +27,16 @@ func TestMedian(t *testing.T) {
 		"beside infinite one": {[]float64{1, 2, math.Inf(1)}, 2},
 	} {
 		before := slices.Clone(tc.values)
+
 		if got := quantile.Median(tc.values); got != tc.want {
 			t.Errorf("%s: %g, want %g", name, got, tc.want)
 		}
+
 		if !slices.Equal(before, tc.values) {
 			t.Errorf("%s: the values were reordered", name)
 		}
 	}
+
 	if got := quantile.Median(nil); !math.IsNaN(got) {
 		t.Errorf("of nothing it is %g, want NaN", got)
 	}
@@ -56,6 +60,7 @@ func TestNearestRankReturnsAMeasuredValue(t *testing.T) {
 			t.Errorf("at %g it is %d, want %d", p, got, want)
 		}
 	}
+
 	if got := quantile.NearestRank([]float64(nil), 0.5); got != 0 {
 		t.Errorf("of nothing it is %g, want 0", got)
 	}
@@ -72,7 +77,9 @@ func TestQuantilesRiseAndLieBetweenTheValues(t *testing.T) {
 				Weight: rapid.Float64Range(1e-6, 1).Draw(t, "weight"),
 			}
 		}
+
 		slices.SortFunc(weighted, func(a, b quantile.WeightedValue) int { return cmp.Compare(a.Value, b.Value) })
+
 		plain := make([]float64, n)
 		for i := range weighted {
 			plain[i] = weighted[i].Value
@@ -89,6 +96,7 @@ func TestQuantilesRiseAndLieBetweenTheValues(t *testing.T) {
 				if v < last-1e-12 || v < plain[0] || v > plain[n-1] {
 					t.Fatalf("%s at %g is %g after %g", name, p, v, last)
 				}
+
 				last = v
 			}
 		}

@@ -25,6 +25,7 @@ func (a *Aside) Put(p Payer, number uint64) {
 	if a.purses == nil {
 		a.purses = map[Payer][]uint64{}
 	}
+
 	if at, found := slices.BinarySearch(a.purses[p], number); !found {
 		a.purses[p] = slices.Insert(a.purses[p], at, number)
 		a.length++
@@ -37,8 +38,10 @@ func (a *Aside) Remove(p Payer, number uint64) {
 	if !found {
 		return
 	}
+
 	a.length--
-	if a.purses[p] = slices.Delete(a.purses[p], at, at+1); len(a.purses[p]) == 0 {
+	a.purses[p] = slices.Delete(a.purses[p], at, at+1)
+	if len(a.purses[p]) == 0 {
 		delete(a.purses, p)
 	}
 }
@@ -48,6 +51,7 @@ func (a *Aside) First(p Payer) (uint64, bool) {
 	if len(a.purses[p]) == 0 {
 		return 0, false
 	}
+
 	return a.purses[p][0], true
 }
 
@@ -57,21 +61,26 @@ func (a *Aside) Purses() []Payer {
 	for p := range a.purses {
 		list = append(list, p)
 	}
+
 	slices.SortFunc(list, func(x, z Payer) int {
 		if x.User != z.User {
 			if x.User < z.User {
 				return -1
 			}
+
 			return 1
 		}
+
 		if x.Project < z.Project {
 			return -1
 		}
 		if x.Project > z.Project {
 			return 1
 		}
+
 		return 0
 	})
+
 	return list
 }
 

@@ -105,6 +105,7 @@ func (p *Past) MarshalJSON() ([]byte, error) {
 		runs := slices.Concat(s.order[s.next:], s.order[:s.next])
 		list = append(list, pastRecord{k.user, k.gpus, runs})
 	}
+
 	slices.SortFunc(list, func(a, b pastRecord) int {
 		return cmp.Or(cmp.Compare(a.User, b.User), cmp.Compare(a.GPUs, b.GPUs))
 	})
@@ -125,6 +126,7 @@ func (p *Past) UnmarshalJSON(text []byte) error {
 		for _, ran := range r.Runs {
 			s.add(ran)
 		}
+
 		p.runs[kin{r.User, r.GPUs}] = s
 	}
 

@@ -43,14 +43,17 @@ func (p *Past) Add(u id.User, gpus int, ran time.Duration) {
 	if ran <= 0 {
 		return
 	}
+
 	if p.runs == nil {
 		p.runs = map[kin]*sample{}
 	}
+
 	for _, k := range kins(u, gpus) {
 		s := p.runs[k]
 		if s == nil {
 			s = &sample{}
 		}
+
 		s = s.own()
 		s.add(ran)
 		p.runs[k] = s
@@ -68,6 +71,7 @@ func (s *sample) add(ran time.Duration) {
 		s.sorted = slices.Delete(s.sorted, at, at+1)
 		s.sum -= old
 	}
+
 	at, _ := slices.BinarySearch(s.sorted, ran)
 	s.sorted = slices.Insert(s.sorted, at, ran)
 	s.sum += ran
@@ -79,11 +83,13 @@ func (p *Past) Expect(u id.User, gpus int) (mean time.Duration, of int) {
 	if p == nil {
 		return 0, 0
 	}
+
 	for _, k := range kins(u, gpus) {
 		if s := p.runs[k]; s != nil && len(s.sorted) >= enoughRuns {
 			return s.sum / time.Duration(len(s.sorted)), len(s.sorted)
 		}
 	}
+
 	return 0, 0
 }
 
@@ -94,6 +100,7 @@ func (p *Past) Span(u id.User, gpus int) (low, high time.Duration) {
 			return s.sorted[len(s.sorted)/10], s.sorted[len(s.sorted)*9/10]
 		}
 	}
+
 	return 0, 0
 }
 
@@ -103,15 +110,18 @@ func (p *Past) Left(u id.User, gpus int, age time.Duration) time.Duration {
 	if p == nil {
 		return 0
 	}
+
 	for _, k := range kins(u, gpus) {
 		s := p.runs[k]
 		if s == nil {
 			continue
 		}
+
 		at, _ := slices.BinarySearch(s.sorted, age+1)
 		if older := len(s.sorted) - at; older >= enoughOld {
 			return max(s.sorted[at+older/2]-age, time.Second)
 		}
 	}
+
 	return 0
 }

@@ -28,11 +28,14 @@ func (p *Portions[K]) Join(k K) *Portion[K] {
 		if p.of == nil {
 			p.of = map[K]*Portion[K]{}
 		}
+
 		x = &Portion[K]{name: k}
 		p.of[k] = x
 		p.list = slices.Insert(p.list, p.find(k), x)
 	}
+
 	x.jobs++
+
 	return x
 }
 
@@ -42,7 +45,9 @@ func (p *Portions[K]) Leave(k K) {
 	if !ok {
 		return
 	}
-	if x.jobs--; x.jobs == 0 {
+
+	x.jobs--
+	if x.jobs == 0 {
 		delete(p.of, k)
 		at := p.find(k)
 		p.list = slices.Delete(p.list, at, at+1)
@@ -65,13 +70,16 @@ func (p *Portions[K]) Weigh(usage func(K) float64) {
 			sum += x.used
 		}
 	}
+
 	p.none = 0
 	if usage == nil || len(p.list) < 2 || sum <= 0 {
 		return
 	}
+
 	for _, x := range p.list {
 		x.Over = x.used*float64(len(p.list))/sum - 1
 	}
+
 	p.none = -1
 }
 
@@ -80,5 +88,6 @@ func (p *Portions[K]) Of(k K) *Portion[K] {
 	if x, ok := p.of[k]; ok {
 		return x
 	}
+
 	return &Portion[K]{name: k, Over: p.none}
 }

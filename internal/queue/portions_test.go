@@ -18,7 +18,9 @@ func TestPortionsAreOfThoseWhoHaveJobs(t *testing.T) {
 		for _, n := range names {
 			usage[n] = float64(rapid.IntRange(0, 4).Draw(t, "usage"))
 		}
+
 		var p queue.Portions[string]
+
 		jobs := map[string]int{}
 		for range rapid.IntRange(0, 30).Draw(t, "operations") {
 			n := rapid.SampledFrom(names).Draw(t, "who")
@@ -30,13 +32,16 @@ func TestPortionsAreOfThoseWhoHaveJobs(t *testing.T) {
 				p.Join(n)
 			}
 		}
+
 		p.Weigh(func(n string) float64 { return usage[n] })
+
 		count, sum := 0.0, 0.0
 		for _, n := range names {
 			if jobs[n] > 0 {
 				count, sum = count+1, sum+usage[n]
 			}
 		}
+
 		for _, n := range names {
 			want := 0.0
 			switch {
@@ -46,11 +51,14 @@ func TestPortionsAreOfThoseWhoHaveJobs(t *testing.T) {
 			default:
 				want = usage[n]*count/sum - 1
 			}
+
 			if got := p.Of(n).Over; got != want {
 				t.Fatalf("%s has had %g shares too many, want %g: %v of %v", n, got, want, jobs, usage)
 			}
 		}
+
 		p.Weigh(nil)
+
 		if got := p.Of("ada").Over; got != 0 {
 			t.Fatalf("nobody told what was used, and ada has had %g too many", got)
 		}

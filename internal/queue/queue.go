@@ -48,6 +48,7 @@ func (s *Shape) Shortest() time.Duration {
 			least = d
 		}
 	}
+
 	return least
 }
 
@@ -98,13 +99,18 @@ func (l *Queue) Add(it *Item, need fleet.Need) {
 	if found {
 		return
 	}
+
 	if len(q.items) == 0 {
 		l.hollow--
 	}
+
 	q.items = slices.Insert(q.items, at, it)
-	if s.Count++; s.Count == 1 {
+
+	s.Count++
+	if s.Count == 1 {
 		l.kinds++
 	}
+
 	s.lasts[it.Lasts]++
 	l.length++
 	l.roll.enter(it)
@@ -116,28 +122,38 @@ func (l *Queue) Remove(it *Item) {
 	if q == nil {
 		return
 	}
+
 	at, found := search(q.items, it.Number)
 	if !found {
 		return
 	}
+
 	if at == 0 && len(q.items) > 1 { // the common case; the array is moved only when it is half empty
 		q.items[0] = nil
 		q.items = q.items[1:]
 	} else {
 		q.items = slices.Delete(q.items, at, at+1)
 	}
+
 	l.length--
 	l.roll.leave(it)
-	if it.Shape.lasts[it.Lasts]--; it.Shape.lasts[it.Lasts] == 0 {
+
+	it.Shape.lasts[it.Lasts]--
+	if it.Shape.lasts[it.Lasts] == 0 {
 		delete(it.Shape.lasts, it.Lasts)
 	}
-	if it.Shape.Count--; it.Shape.Count == 0 {
+
+	it.Shape.Count--
+	if it.Shape.Count == 0 {
 		l.kinds--
 	}
+
 	if len(q.items) > 0 {
 		return
 	}
-	if l.hollow++; l.hollow > l.kinds+maxHollow {
+
+	l.hollow++
+	if l.hollow > l.kinds+maxHollow {
 		l.sweep()
 	}
 }
@@ -149,6 +165,7 @@ func search(items []*Item, number uint64) (int, bool) {
 	if len(items) > 0 && items[0].Number == number { // mostly the first is asked for
 		return 0, true
 	}
+
 	return slices.BinarySearchFunc(items, number, func(it *Item, n uint64) int {
 		switch {
 		case it.Number < n:
@@ -156,6 +173,7 @@ func search(items []*Item, number uint64) (int, bool) {
 		case it.Number > n:
 			return 1
 		}
+
 		return 0
 	})
 }
@@ -167,32 +185,39 @@ func (l *Queue) queue(it *Item, create bool) *shapeQueue {
 		if !create {
 			return nil
 		}
+
 		lv = &level{users: map[id.User]*userLine{}}
 		l.levels[it.Priority] = lv
 		l.order = append(l.order, it.Priority)
 		slices.SortFunc(l.order, func(a, b int) int { return b - a })
 	}
+
 	u, ok := lv.users[it.User]
 	if !ok {
 		if !create {
 			return nil
 		}
+
 		u = &userLine{user: it.User}
 		lv.users[it.User] = u
 		at, _ := slices.BinarySearchFunc(lv.order, it.User, compareUsers)
 		lv.order = slices.Insert(lv.order, at, u)
 	}
+
 	for _, q := range u.queues {
 		if q.shape == it.Shape {
 			return q
 		}
 	}
+
 	if !create {
 		return nil
 	}
+
 	q := &shapeQueue{shape: it.Shape}
 	u.queues = append(u.queues, q)
 	l.hollow++
+
 	return q
 }
 
@@ -203,6 +228,7 @@ func compareUsers(u *userLine, name id.User) int {
 	case u.user > name:
 		return 1
 	}
+
 	return 0
 }
 
@@ -214,17 +240,21 @@ func (l *Queue) sweep() {
 			if len(u.queues) == 0 {
 				delete(lv.users, u.user)
 			}
+
 			return len(u.queues) == 0
 		})
+
 		if len(lv.order) == 0 {
 			delete(l.levels, p)
 			l.order = slices.DeleteFunc(l.order, func(o int) bool { return o == p })
 		}
 	}
+
 	for need, s := range l.shapes {
 		if s.Count == 0 {
 			delete(l.shapes, need)
 		}
 	}
+
 	l.hollow = 0
 }

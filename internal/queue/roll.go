@@ -27,13 +27,16 @@ func (r *roll) find(number uint64) int {
 	if n := len(r.list); n == 0 || r.list[n-1].number < number { // mostly it is new
 		return n
 	}
+
 	at, _ := slices.BinarySearchFunc(r.list, number, func(e entry, n uint64) int { return cmp.Compare(e.number, n) })
+
 	return at
 }
 
 func (r *roll) enter(it *Item) {
 	r.last++
 	e := entry{it.Number, r.last, it}
+
 	at := r.find(it.Number)
 	switch {
 	case at < len(r.list) && r.list[at].item == nil:
@@ -50,15 +53,19 @@ func (r *roll) enter(it *Item) {
 func (r *roll) leave(it *Item) {
 	at := r.find(it.Number)
 	for at < len(r.list) && r.list[at].item != it { // numbers are different, but nobody here says so
-		if at++; at == len(r.list) || r.list[at].number > it.Number {
+		at++
+		if at == len(r.list) || r.list[at].number > it.Number {
 			return
 		}
 	}
+
 	if at == len(r.list) {
 		return
 	}
+
 	r.list[at].item = nil
-	if r.gaps++; r.gaps > len(r.list)/2+maxGaps {
+	r.gaps++
+	if r.gaps > len(r.list)/2+maxGaps {
 		r.list = slices.DeleteFunc(r.list, func(e entry) bool { return e.item == nil })
 		r.gaps = 0
 	}
@@ -69,10 +76,12 @@ func (l *Queue) Items() []*Item {
 	if l.length == 0 {
 		return nil
 	}
+
 	items := make([]*Item, 0, l.length)
 	for _, it := range l.Stays {
 		items = append(items, it)
 	}
+
 	return items
 }
 

@@ -16,8 +16,10 @@ func Decayed(use, rate float64, passed time.Duration) float64 {
 	if passed <= 0 {
 		return use
 	}
+
 	// Expm1, because over a short time almost nothing is forgotten.
 	forgotten := -math.Expm1(-passed.Seconds() / HalfLife.Seconds() * math.Ln2)
+
 	return use*(1-forgotten) + rate*HalfLife.Seconds()/math.Ln2*forgotten
 }
 
@@ -53,6 +55,7 @@ func Worth(tflops, hourly float64) float64 {
 	case hourly <= 0:
 		return speed
 	}
+
 	return (speed + price) / 2
 }
 
@@ -89,9 +92,11 @@ func (s *Shares) get(p id.Project) *share {
 		if s.of == nil {
 			s.of = map[id.Project]*share{}
 		}
+
 		r = &share{Share: Share{Project: p}}
 		s.of[p] = r
 	}
+
 	return r
 }
 
@@ -101,6 +106,7 @@ func (s *Shares) Use(now time.Time, p id.Project) float64 {
 	if !ok {
 		return 0
 	}
+
 	return Decayed(r.Share.Use, r.rate, now.Sub(r.At))
 }
 
@@ -119,6 +125,7 @@ func (s *Shares) Rate(p id.Project) float64 {
 	if r, ok := s.of[p]; ok {
 		return r.rate
 	}
+
 	return 0
 }
 
@@ -127,13 +134,16 @@ func (s *Shares) Charge(now time.Time, p id.Project, delta float64) {
 	if p == "" {
 		return
 	}
+
 	use := s.Use(now, p)
 	r := s.get(p)
 	r.Share.Use, r.At = use, now
 	r.Seq++
-	if r.rate += delta; r.rate < tiny {
+	r.rate += delta
+	if r.rate < tiny {
 		r.rate = 0
 	}
+
 	if !r.dirty {
 		r.dirty = true
 		s.changed = append(s.changed, r)
@@ -154,7 +164,9 @@ func (s *Shares) Take() []Share {
 		r.dirty = false
 		list = append(list, r.Share)
 	}
+
 	s.changed = s.changed[:0]
+
 	return list
 }
 

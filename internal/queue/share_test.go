@@ -14,6 +14,7 @@ import (
 
 func TestAGPUIsWorthItsSpeedAndItsPrice(t *testing.T) {
 	t.Parallel()
+
 	for _, tc := range []struct {
 		name           string
 		tflops, hourly float64
@@ -30,6 +31,7 @@ func TestAGPUIsWorthItsSpeedAndItsPrice(t *testing.T) {
 			t.Errorf("%s: it is worth %g, want %g", tc.name, got, tc.want)
 		}
 	}
+
 	if got := queue.Weight(4, 2, 16, 2); got != 18 {
 		t.Errorf("2 nodes with 4 GPUs worth 2 each and 16 CPUs weigh %g, want 18", got)
 	}
@@ -45,6 +47,7 @@ func TestProjectsAreChargedForWhatTheyUse(t *testing.T) {
 		shares := &queue.Shares{}
 		kept := map[id.Project]queue.Share{}
 		rates, uses := map[id.Project]float64{}, map[id.Project]float64{}
+
 		for range rapid.IntRange(1, 20).Draw(t, "steps") {
 			p := rapid.SampledFrom(projects).Draw(t, "project")
 			delta := float64(rapid.IntRange(-4, 8).Draw(t, "delta"))
@@ -52,21 +55,28 @@ func TestProjectsAreChargedForWhatTheyUse(t *testing.T) {
 				rates[p] += delta
 				shares.Charge(now, p, delta)
 			}
+
 			shares.Charge(now, "", 5) // of no project
+
 			for _, s := range shares.Take() {
 				if s.Seq <= kept[s.Project].Seq {
 					t.Fatalf("%s is kept with number %d after %d", s.Project, s.Seq, kept[s.Project].Seq)
 				}
+
 				kept[s.Project] = s
 			}
+
 			if again := shares.Take(); again != nil {
 				t.Fatalf("nothing changed and %v is to be kept", again)
 			}
+
 			passed := time.Duration(rapid.IntRange(0, 100).Draw(t, "hours")) * time.Hour
 			now = now.Add(passed)
+
 			for _, p := range projects {
 				uses[p] = queue.Decayed(uses[p], rates[p], passed)
 			}
+
 			if rapid.IntRange(0, 3).Draw(t, "restart") == 0 {
 				shares = &queue.Shares{}
 				var list []queue.Share
@@ -75,23 +85,29 @@ func TestProjectsAreChargedForWhatTheyUse(t *testing.T) {
 						list = append(list, s)
 					}
 				}
+
 				shares.Load(list)
+
 				for p, rate := range rates {
 					shares.Resume(p, rate)
 				}
 			}
+
 			for _, p := range projects {
 				if got := shares.Use(now, p); math.Abs(got-uses[p]) > 1e-6*max(1, uses[p]) {
 					t.Fatalf("%s has used %g, want %g", p, got, uses[p])
 				}
+
 				if got := shares.Rate(p); got != rates[p] {
 					t.Fatalf("%s uses %g, want %g", p, got, rates[p])
 				}
 			}
 		}
+
 		if got := shares.Use(now, ""); got != 0 {
 			t.Fatalf("no project has used %g", got)
 		}
+
 		if diff := cmp.Diff(0.0, shares.Use(now, "nobody")); diff != "" {
 			t.Fatal(diff)
 		}

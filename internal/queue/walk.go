@@ -43,17 +43,21 @@ func (w *Walk) Next(open func(*Shape) bool) *Item {
 		if len(w.users) == 0 && !w.enter(open) {
 			return nil
 		}
+
 		u := w.users[0]
 		if !u.settle(open) {
 			heap.Pop(&w.users)
 			continue
 		}
+
 		qw := &u.queues[u.best]
+
 		// Settling may have moved on to a later job, behind another user's.
 		if len(w.users) > 1 && w.behind() {
 			heap.Fix(&w.users, 0)
 			continue
 		}
+
 		it := qw.q.items[qw.at]
 		qw.at++
 		u.charged += it.Cost
@@ -63,6 +67,7 @@ func (w *Walk) Next(open func(*Shape) bool) *Item {
 		} else {
 			heap.Pop(&w.users)
 		}
+
 		return it
 	}
 }
@@ -78,16 +83,24 @@ func (w *Walk) enter(open func(*Shape) bool) bool {
 		lv := w.line.levels[w.line.order[w.next]]
 		w.next++
 		for _, ul := range lv.order {
-			u := &userWalk{user: ul.user, charged: w.usage(ul.user) + w.spent[ul.user], queues: make([]queueWalk, len(ul.queues))}
+			u := &userWalk{
+				user:    ul.user,
+				charged: w.usage(ul.user) + w.spent[ul.user],
+				queues:  make([]queueWalk, len(ul.queues)),
+			}
+
 			for i, q := range ul.queues {
 				u.queues[i].q = q
 			}
+
 			if u.settle(open) {
 				w.users = append(w.users, u)
 			}
 		}
+
 		heap.Init(&w.users)
 	}
+
 	return len(w.users) > 0
 }
 
@@ -101,17 +114,23 @@ func (u *userWalk) settle(open func(*Shape) bool) bool {
 			u.queues[i] = u.queues[last]
 			u.queues = u.queues[:last]
 			i--
+
 			continue
 		}
+
 		if u.best < 0 || qw.q.items[qw.at].Number < u.first() {
 			u.best = i
 		}
 	}
+
 	return u.best >= 0
 }
 
 // first returns the number of the user's earliest job.
-func (u *userWalk) first() uint64 { qw := &u.queues[u.best]; return qw.q.items[qw.at].Number }
+func (u *userWalk) first() uint64 {
+	qw := &u.queues[u.best]
+	return qw.q.items[qw.at].Number
+}
 
 // userHeap has the user to go first in front: least charged, then earliest submission.
 type userHeap []*userWalk
@@ -121,6 +140,7 @@ func (h userHeap) Less(i, j int) bool {
 	if h[i].charged != h[j].charged {
 		return h[i].charged < h[j].charged
 	}
+
 	return h[i].first() < h[j].first()
 }
 func (h userHeap) Swap(i, j int) { h[i], h[j] = h[j], h[i] }
@@ -138,5 +158,6 @@ func (h *userHeap) Pop() any {
 	last := old[len(old)-1]
 	old[len(old)-1] = nil
 	*h = old[:len(old)-1]
+
 	return last
 }

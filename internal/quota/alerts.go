@@ -46,19 +46,23 @@ func (t *Tracker) Alerts(now time.Time) []Alert {
 			if limited := r != nil && r.amounts[m] > 0; !limited && !a.notices[m].held {
 				continue
 			}
+
 			s := a.situation(r, m, now)
 			all = t.appendAlerts(all, &a.notices[m], noticeKey{account: a, measure: m}, &s)
 		}
 	}
+
 	for _, w := range t.budgetedJobs() {
 		n, ok := t.budgetNotices[w.Job]
 		if !ok {
 			n = &notice{}
 			t.budgetNotices[w.Job] = n
 		}
+
 		s := t.jobs[w].situation(w, now)
 		all = t.appendAlerts(all, n, noticeKey{job: w.Job}, &s)
 	}
+
 	return all
 }
 
@@ -96,7 +100,13 @@ func (a *account) situation(r *limit, m measure, now time.Time) situation {
 	if r == nil || r.amounts[m] == 0 {
 		return s
 	}
-	s.period, s.limit, s.used, s.warnAt, s.action, s.mark = r.Period, r.amounts[m], a.used(m, r.Period, now), r.WarnAt, r.OnExceeded, r.marks[m]
+
+	s.period, s.limit, s.used, s.warnAt, s.action, s.mark = r.Period, r.amounts[m], a.used(
+		m,
+		r.Period,
+		now,
+	), r.WarnAt, r.OnExceeded, r.marks[m]
+
 	s.begin, s.reset = r.Period.Begin(now), r.Period.End(now)
 	rest := s.reset.Sub(now)
 	if after, ok := a.exhaustedWithin(m, rest, s.limit-s.used); ok {
@@ -104,6 +114,7 @@ func (a *account) situation(r *limit, m measure, now time.Time) situation {
 		sum, _ := a.project(m, rest, 0)
 		s.expected = m.value(s.used) + sum
 	}
+
 	return s
 }
 
@@ -114,11 +125,13 @@ func (s *jobUsage) situation(w Payer, now time.Time) situation {
 	if s.budget == 0 {
 		return out
 	}
+
 	out.mark = budgetMark(s.budget)
 	if rate := float64(s.rate[money]); s.predictable(money) && s.cost+s.remaining[money] > s.budget {
 		out.due = now.Add(hoursDuration(float64(s.budget-s.cost) / rate))
 		out.expected = money.value(s.cost + s.remaining[money])
 	}
+
 	return out
 }
 
@@ -135,7 +148,9 @@ func (t *Tracker) budgetedJobs() []Payer {
 			all = append(all, w)
 		}
 	}
+
 	slices.SortFunc(all, comparePayers)
+
 	return all
 }
 
@@ -143,7 +158,15 @@ func (t *Tracker) budgetedJobs() []Payer {
 func (t *Tracker) appendAlerts(all []Alert, n *notice, key noticeKey, s *situation) []Alert {
 	before := *n
 	for _, k := range n.update(s) {
-		a := Alert{Kind: k, Subject: s.subject, Job: s.job, Measure: s.measure.name(), Action: tenant.ExceededWarn, Sentence: s.sentence(k, &before)}
+		a := Alert{
+			Kind:     k,
+			Subject:  s.subject,
+			Job:      s.job,
+			Measure:  s.measure.name(),
+			Action:   tenant.ExceededWarn,
+			Sentence: s.sentence(k, &before),
+		}
+
 		switch k {
 		case UsedUp:
 			a.Action = s.action
@@ -151,11 +174,14 @@ func (t *Tracker) appendAlerts(all []Alert, n *notice, key noticeKey, s *situati
 			a.Due = s.due
 		case Near, Lifted:
 		}
+
 		all = append(all, a)
 	}
+
 	if *n != before {
 		t.changedNotices[key] = true
 	}
+
 	return all
 }
 
@@ -166,9 +192,11 @@ func (t *notice) update(s *situation) []Kind {
 		t.held, t.usedUp = false, false
 		news = append(news, Lifted)
 	}
+
 	if t.mark != s.mark || !t.begin.Equal(s.begin) {
 		*t = notice{mark: s.mark, begin: s.begin}
 	}
+
 	switch {
 	case s.limit == 0:
 	case s.exhausted():
@@ -181,10 +209,12 @@ func (t *notice) update(s *situation) []Kind {
 			t.near = true
 			news = append(news, Near)
 		}
+
 		if !t.forecast && !s.due.IsZero() {
 			t.forecast = true
 			news = append(news, Overrun)
 		}
 	}
+
 	return news
 }

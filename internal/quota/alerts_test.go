@@ -78,13 +78,16 @@ func TestForecast(t *testing.T) {
 			b := trackerWith(t, tenant.Quota{Subject: anyone, Budget: 40 * dollar, Period: tenant.Day})
 			c.before(b)
 			c.want.Limit = 40
+
 			all := b.Statuses(evening)
 			if len(all) != 1 || all[0].Subject != ann {
 				t.Fatalf("the forecast is %+v", all)
 			}
+
 			if diff := cmp.Diff(c.want, all[0].Cost); diff != "" {
 				t.Error(diff)
 			}
+
 			if diff := cmp.Diff(all[0], b.Status(evening, ann)); diff != "" {
 				t.Error(diff)
 			}
@@ -102,11 +105,27 @@ func TestStanding(t *testing.T) {
 	b.Spend(noon, noon, annsJ1, 3600, 7)
 	month := time.Date(2026, 11, 1, 0, 0, 0, 0, time.UTC)
 	monday := time.Date(2026, 11, 9, 0, 0, 0, 0, time.UTC)
-	want := quota.Status{Subject: ann, Local: 2, Reserved: 0.5, OnDemand: 4, Nodes: 3, Hourly: 10.5, Begin: month, End: month.AddDate(0, 1, 0),
-		Cost: quota.Projection{Used: 7, Expected: 7 + 10.5*15.5*24}, GPUHours: quota.Projection{Used: 1, Expected: 1 + 6.5*15.5*24}}
+
+	want := quota.Status{
+		Subject:  ann,
+		Local:    2,
+		Reserved: 0.5,
+		OnDemand: 4,
+		Nodes:    3,
+		Hourly:   10.5,
+		Begin:    month,
+		End:      month.AddDate(0, 1, 0),
+		Cost: quota.Projection{
+			Used:     7,
+			Expected: 7 + 10.5*15.5*24,
+		},
+		GPUHours: quota.Projection{Used: 1, Expected: 1 + 6.5*15.5*24},
+	}
+
 	if diff := cmp.Diff(want, b.Status(noon, ann)); diff != "" {
 		t.Error("of who is not limited:", diff)
 	}
+
 	limit, _ := b.Of(vision)
 	want.Subject, want.Quota, want.Begin, want.End = vision, limit, monday, monday.AddDate(0, 0, 7)
 	want.Cost.Expected = 7 + 10.5*12
@@ -114,7 +133,11 @@ func TestStanding(t *testing.T) {
 	if diff := cmp.Diff(want, b.Status(noon, vision)); diff != "" {
 		t.Error("of a project:", diff)
 	}
-	if diff := cmp.Diff(quota.Status{Subject: tenant.Subject{User: "bob"}, Begin: month, End: month.AddDate(0, 1, 0)}, b.Status(noon, tenant.Subject{User: "bob"})); diff != "" {
+
+	if diff := cmp.Diff(
+		quota.Status{Subject: tenant.Subject{User: "bob"}, Begin: month, End: month.AddDate(0, 1, 0)},
+		b.Status(noon, tenant.Subject{User: "bob"}),
+	); diff != "" {
 		t.Error("of who has never come:", diff)
 	}
 }
@@ -132,8 +155,10 @@ func TestAlertsTellOnce(t *testing.T) {
 			}
 		}
 	}
+
 	now := noon
 	spend := func(cost float64) func() { return func() { b.Spend(now, now, jobOf("j1"), 0, cost) } }
+
 	nothing := func() {}
 	for _, step := range []struct {
 		what string
@@ -154,7 +179,10 @@ func TestAlertsTellOnce(t *testing.T) {
 		{"at the limit something else is done", put(func(l *tenant.Quota) { l.OnExceeded = tenant.ExceededDowngrade }), []string{
 			"used_up downgrade: ann has used $41.12 of $40.00 this month; jobs on on-demand nodes (GPUs: 1) checkpoint and move to local or reserved nodes; resets on 1 Dec; an admin can raise it: trainyard quota set user/ann --money $60"}},
 		{"the job ends", func() { b.Use(now, jobOf("j1"), fleet.OnDemand, -1, -1) }, nil},
-		{"the limit is raised a little", put(func(l *tenant.Quota) { l.Budget = 45 * dollar; l.OnExceeded = tenant.ExceededAsk }), []string{
+		{"the limit is raised a little", put(func(l *tenant.Quota) {
+			l.Budget = 45 * dollar
+			l.OnExceeded = tenant.ExceededAsk
+		}), []string{
 			"free warn: ann has used $41.12 of $45.00 this month; ann may continue",
 			"near warn: ann has used $41.12 of $45.00 this month (91 %); resets on 1 Dec"}},
 		{"it is used up again", spend(3.88), []string{
@@ -163,13 +191,20 @@ func TestAlertsTellOnce(t *testing.T) {
 		{"and once more", spend(1), []string{
 			"used_up ask: ann has used $45.00 of $45.00 this month; running jobs continue, new jobs stay queued; resets on 1 Dec; an admin can raise it: trainyard quota set user/ann --money $68"}},
 		{"a new month", func() { now = time.Date(2026, 12, 1, 0, 0, 0, 0, time.UTC) }, []string{"free warn: ann may continue: a new month has begun, $0.00 of $45.00 used"}},
-		{"all at once", func() { now = now.Add(time.Hour); spend(50)() }, []string{
+		{"all at once", func() {
+			now = now.Add(time.Hour)
+			spend(50)()
+		}, []string{
 			"used_up ask: ann has used $50.00 of $45.00 this month; running jobs continue, new jobs stay queued; resets on 1 Jan 2027; an admin can raise it: trainyard quota set user/ann --money $68"}},
 		{"the limit only warns", put(func(l *tenant.Quota) { l.OnExceeded = tenant.ExceededWarn }), []string{
 			"free warn: ann has used $50.00 of $45.00 this month; ann may continue: the quota only warns now",
 			"used_up warn: ann has used $50.00 of $45.00 this month; jobs continue; resets on 1 Jan 2027; an admin can raise it: trainyard quota set user/ann --money $68"}},
 		{"a new year, and nothing was held", func() { now = now.AddDate(0, 1, 0) }, nil}, // 1 Jan
-		{"GPU-hours too", put(func(l *tenant.Quota) { l.GPUHours, l.OnExceeded, l.WarnAt = 2, tenant.ExceededDowngrade, 0.5 }), nil},
+		{"GPU-hours too", put(func(l *tenant.Quota) {
+			l.GPUHours = 2
+			l.OnExceeded = tenant.ExceededDowngrade
+			l.WarnAt = 0.5
+		}), nil},
 		{"half of them", func() { b.Spend(now, now, jobOf("j1"), 4000, 0) }, []string{"near warn: ann has used 1.1 of 2 GPU-hours this month (55 %); resets on 1 Feb"}},
 		{"all of them", func() { b.Spend(now, now, jobOf("j1"), 4000, 0) }, []string{
 			"used_up downgrade: ann has used 2.2 of 2 GPU-hours this month; from now on jobs run only on local and reserved nodes; resets on 1 Feb; an admin can raise it: trainyard quota set user/ann --gpu-hours 3"}},
@@ -177,9 +212,11 @@ func TestAlertsTellOnce(t *testing.T) {
 		{"nothing is left to tell", nothing, nil},
 	} {
 		step.do()
+
 		if diff := cmp.Diff(step.want, notice(b.Alerts(now))); diff != "" {
 			t.Errorf("%s: %s", step.what, diff)
 		}
+
 		held := b.Allow(now, jobOf("j1"), 0, 0)
 		for _, a := range b.Notices() {
 			if want := held.Hold != "" || held.NoRent; a.Held != want {
@@ -195,19 +232,27 @@ func notice(all []quota.Alert) []string {
 	for _, a := range all {
 		out = append(out, string(a.Kind)+" "+string(a.Action)+": "+a.Sentence)
 	}
+
 	return out
 }
 
 func TestALimitForEachTellsOfEveryone(t *testing.T) {
 	t.Parallel()
-	b := trackerWith(t, tenant.Quota{Subject: anyone, Budget: 10 * dollar}, tenant.Quota{Subject: anyPro, Budget: 15 * dollar})
+	b := trackerWith(
+		t,
+		tenant.Quota{Subject: anyone, Budget: 10 * dollar},
+		tenant.Quota{Subject: anyPro, Budget: 15 * dollar},
+	)
+
 	for _, u := range []id.User{"cyd", "ann", "bob"} {
 		b.Spend(noon, noon, quota.Payer{Owner: u, Project: "vision", Job: "j1"}, 0, 8)
 	}
+
 	var got []string
 	for _, a := range b.Alerts(noon) {
 		got = append(got, a.Subject.String()+" "+string(a.Kind)+" "+string(a.Measure))
 	}
+
 	want := []string{"project/vision used_up money", "user/ann near money", "user/bob near money", "user/cyd near money"}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Error(diff)
@@ -223,6 +268,7 @@ func TestBudgetsOfJobs(t *testing.T) {
 	outlay := quota.Commitment{RemainingCost: 25, RemainingGPUHours: -1, Budget: 40 * dollar, CostSoFar: 10}
 	b.Commit(two, outlay)
 	b.Commit(ten, quota.Commitment{RemainingCost: 25, RemainingGPUHours: -1, Budget: 20 * dollar, CostSoFar: 10})
+
 	for _, step := range []struct {
 		what string
 		do   func()
@@ -232,10 +278,16 @@ func TestBudgetsOfJobs(t *testing.T) {
 			"forecast warn: j10 has used $10.00 of its budget of $20.00; estimated total cost $35.00; at the current rate the budget is used up on 15 Nov at 17:00 UTC"}},
 		{"it is told once", func() {}, nil},
 		{"the other has nearly used it up", func() { b.Spend(noon, noon, two, 0, 23) }, []string{"near warn: j2 has used $33.00 of its budget of $40.00 (82 %)"}},
-		{"and then has", func() { b.Spend(noon, noon, two, 0, 7); b.Spend(noon, noon, ten, 0, 10.5) }, []string{
+		{"and then has", func() {
+			b.Spend(noon, noon, two, 0, 7)
+			b.Spend(noon, noon, ten, 0, 10.5)
+		}, []string{
 			"used_up stop: j2 has used $40.00 of its budget of $40.00; it checkpoints and stops; submit it again with a higher budget to continue",
 			"used_up stop: j10 has used $20.50 of its budget of $20.00; it checkpoints and stops; submit it again with a higher budget to continue"}},
-		{"the budget is raised", func() { outlay.Budget, outlay.CostSoFar = 60*dollar, 40; b.Commit(two, outlay) }, []string{
+		{"the budget is raised", func() {
+			outlay.Budget, outlay.CostSoFar = 60*dollar, 40
+			b.Commit(two, outlay)
+		}, []string{
 			"free warn: j2 has used $40.00 of its budget of $60.00; j2 may continue",
 			"forecast warn: j2 has used $40.00 of its budget of $60.00; estimated total cost $65.00; at the current rate the budget is used up on 15 Nov at 22:00 UTC"}},
 		{"the other is without one", func() { b.Commit(ten, quota.Commitment{RemainingCost: -1, RemainingGPUHours: -1}) }, []string{"free warn: j10 may continue: no budget is set any more"}},
@@ -247,10 +299,12 @@ func TestBudgetsOfJobs(t *testing.T) {
 		}, nil},
 	} {
 		step.do()
+
 		if diff := cmp.Diff(step.want, notice(b.Alerts(noon))); diff != "" {
 			t.Errorf("%s: %s", step.what, diff)
 		}
 	}
+
 	if left := b.Notices(); len(left) > 0 {
 		t.Errorf("of jobs that have ended is kept: %+v", left)
 	}
@@ -264,30 +318,48 @@ func TestChangedListsWhatMustBeWrittenDown(t *testing.T) {
 	b.Alerts(noon)
 	day := time.Date(2026, 11, 15, 0, 0, 0, 0, time.UTC)
 	totals, said := b.Changed()
+
 	wantTotals := []quota.Usage{
 		{Subject: ann, Period: tenant.Day, Begin: day, GPUSeconds: 60, Cost: 9},
 		{Subject: ann, Period: tenant.Week, Begin: day.AddDate(0, 0, -6), GPUSeconds: 60, Cost: 9},
 		{Subject: ann, Period: tenant.Month, Begin: day.AddDate(0, 0, -14), GPUSeconds: 60, Cost: 9},
 	}
+
 	wantSaid := []quota.Notice{
-		{Subject: ann, Measure: quota.Money, Mark: "$10 a month, ask, warned at 0.8", Begin: day.AddDate(0, 0, -14), Near: true},
+		{
+			Subject: ann,
+			Measure: quota.Money,
+			Mark:    "$10 a month, ask, warned at 0.8",
+			Begin:   day.AddDate(0, 0, -14),
+			Near:    true,
+		},
 		{Job: "j1", Measure: quota.Money, Mark: "the job's budget of $9", Near: true, UsedUp: true, Held: true},
 	}
+
 	if diff := cmp.Diff(wantTotals, totals) + cmp.Diff(wantSaid, said); diff != "" {
 		t.Error(diff)
 	}
+
 	if diff := cmp.Diff(b.Usage(), totals) + cmp.Diff(b.Notices(), said); diff != "" {
 		t.Error("Totals and Told list something else:", diff)
 	}
+
 	b.Allow(noon, jobOf("j1"), 0, 0)
-	if totals, said = b.Changed(); len(totals) > 0 || len(said) > 0 {
+
+	totals, said = b.Changed()
+	if len(totals) > 0 || len(said) > 0 {
 		t.Errorf("nothing changed, and is to be written down: %+v %+v", totals, said)
 	}
+
 	b.Done(jobOf("j1"))
-	if totals, said = b.Changed(); len(totals) > 0 || len(said) != 1 || said[0].Job != "j1" || said[0].Sent() {
+
+	totals, said = b.Changed()
+	if len(totals) > 0 || len(said) != 1 || said[0].Job != "j1" || said[0].Sent() {
 		t.Errorf("the job ended, and is to be written down: %+v %+v", totals, said)
 	}
+
 	b.Spend(noon.AddDate(0, 0, 1), noon.AddDate(0, 0, 1), jobOf("j2"), 0, 0.5) // Monday
+
 	totals, _ = b.Changed()
 	if len(totals) != 3 || totals[0].Cost != 0.5 || totals[1].Cost != 0.5 || totals[2].Cost != 9.5 {
 		t.Errorf("after a day: %+v", totals)

@@ -17,21 +17,31 @@ import (
 // When GPU-hours or money are used up, the quota says what happens: warn allows everything,
 // ask and stop allow nothing, downgrade allows only nodes that are paid for anyway.
 func (t *Tracker) Allow(now time.Time, w Payer, budget job.Money, spent float64) tenant.Allowance {
-	q := allowanceQuery{now: t.latest(now), allowance: tenant.Unlimited(), freeGPUs: math.MaxInt64, ceilingGPUs: math.MaxInt64}
+	q := allowanceQuery{
+		now:         t.latest(now),
+		allowance:   tenant.Unlimited(),
+		freeGPUs:    math.MaxInt64,
+		ceilingGPUs: math.MaxInt64,
+	}
+
 	if w.Job != "" {
 		q.job = t.jobs[w]
 	}
+
 	if w.Owner != "" {
 		a := t.users[w.Owner]
 		q.addLimit(a, a.limitOr(t.eachUser))
 	}
+
 	if w.Project != "" {
 		a := t.projects[w.Project]
 		q.addLimit(a, a.limitOr(t.eachProject))
 	}
+
 	if budget > 0 {
 		q.addBudget(w, budget, spent)
 	}
+
 	return q.result()
 }
 
@@ -40,6 +50,7 @@ func (a *account) limitOr(each *limit) *limit {
 	if a != nil && a.own != nil {
 		return a.own
 	}
+
 	return each
 }
 
@@ -67,30 +78,37 @@ func (q *allowanceQuery) addLimit(a *account, r *limit) {
 	if r == nil {
 		return
 	}
+
 	if r.gpus > 0 {
 		left := r.gpus
 		if a != nil {
 			left = max(left-a.gpusInUse(), 0)
 		}
+
 		if left < q.freeGPUs {
 			q.freeGPUs, q.allowance.By.GPUs = left, r.names.GPUs
 		}
+
 		if !r.Borrow {
 			q.ceilingGPUs = min(q.ceilingGPUs, left)
 		}
 	}
+
 	if r.Nodes > 0 {
 		left := r.Nodes
 		if a != nil {
 			left = max(left-a.nodes, 0)
 		}
+
 		if left < q.allowance.Nodes {
 			q.allowance.Nodes, q.allowance.By.Nodes = left, r.names.Nodes
 		}
 	}
+
 	if r.OnExceeded == tenant.ExceededWarn {
 		return
 	}
+
 	for m := range measures {
 		if r.amounts[m] > 0 {
 			q.addPeriod(a, r, m)
@@ -104,13 +122,16 @@ func (q *allowanceQuery) addPeriod(a *account, r *limit, m measure) {
 	if a != nil {
 		left -= a.used(m, r.Period, q.now)
 	}
+
 	if left <= 0 {
 		q.addExhausted(a, r, m)
 		return
 	}
+
 	if a != nil && a.expected[m].remaining > 0 {
 		left = max(left-a.pledgedByOthers(m, a.periodEnd(r.Period, q.now).Sub(q.now), q.job), 0)
 	}
+
 	q.tighten(m, m.value(left), r.names)
 }
 
@@ -132,9 +153,12 @@ func (q *allowanceQuery) addExhausted(a *account, r *limit, m measure) {
 		} else if q.downgradedBy == "" {
 			q.downgradedBy = r.names.GPUHours
 		}
+
 		return
 	}
+
 	q.tighten(m, 0, r.names)
+
 	reset := a.periodEnd(r.Period, q.now)
 	if q.longest.account == nil || reset.After(q.longest.reset) {
 		q.longest = exhaustedLimit{a, r, m, reset}
@@ -150,6 +174,7 @@ func (a *account) pledgedByOthers(m measure, rest time.Duration, asking *jobUsag
 		l.remaining -= asking.remaining[m]
 		l.rate -= asking.rate[m]
 	}
+
 	return int64(math.Min(float64(l.remaining), float64(l.rate)*rest.Hours()))
 }
 
@@ -160,6 +185,7 @@ func (q *allowanceQuery) addBudget(w Payer, budget job.Money, spent float64) {
 		left = 0
 		q.allowance.Hold = budgetExhausted(w.Job, budget, spent)
 	}
+
 	if left < q.allowance.Money {
 		q.allowance.Money = left
 		if q.job != nil && q.job.budget == int64(budget)*(nano/micro) {
@@ -176,17 +202,22 @@ func (q *allowanceQuery) result() tenant.Allowance {
 	if q.freeGPUs < math.MaxInt64 {
 		o.GPUs, o.Part = int(q.freeGPUs/micro), float64(q.freeGPUs%micro)/micro
 	}
+
 	if q.ceilingGPUs < math.MaxInt64 {
 		o.Ceiling = int(q.ceilingGPUs / micro)
 	}
+
 	o.Borrow = o.Ceiling > o.GPUs
 	if q.downgradedBy != "" {
 		o.NoRent, o.By.Money = true, q.downgradedBy
 	}
+
 	if o.Hold == "" && q.longest.account != nil {
 		o.Hold = q.longest.sentence(q.now)
 	}
+
 	o.Bound = bindingQuota(o)
+
 	return *o
 }
 
@@ -202,11 +233,13 @@ func bindingQuota(o *tenant.Allowance) string {
 	case o.By.Nodes != "" && o.Nodes == 0:
 		return o.By.Nodes
 	}
+
 	for _, words := range []string{o.By.GPUs, o.By.Nodes, o.By.Money} {
 		if words != "" {
 			return words
 		}
 	}
+
 	return o.By.GPUHours
 }
 
@@ -221,6 +254,7 @@ func (t *Tracker) Borrowed(w Payer) float64 {
 			borrowed = max(borrowed, a.gpusInUse()-r.gpus)
 		}
 	}
+
 	if a, ok := t.users[w.Owner]; ok {
 		add(a)
 	}
@@ -237,5 +271,6 @@ func (a *account) periodEnd(p tenant.Period, now time.Time) time.Time {
 	if w := &a.windows[periodIndex(p)]; now.Before(w.end) {
 		return w.end
 	}
+
 	return p.End(now)
 }

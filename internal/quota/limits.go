@@ -10,5 +10,6 @@ func (t *Tracker) Binds(w Payer) bool {
 			return true
 		}
 	}
+
 	return w.Project != "" && t.projects[w.Project].limitOr(t.eachProject) != nil
 }

@@ -41,7 +41,14 @@ type model struct {
 }
 
 func newModel() *model {
-	return &model{now: noon, limits: map[tenant.Subject]tenant.Quota{}, outlays: map[quota.Payer]quota.Commitment{}, held: map[string]bool{}, marks: map[string]string{}, said: map[string]bool{}}
+	return &model{
+		now:     noon,
+		limits:  map[tenant.Subject]tenant.Quota{},
+		outlays: map[quota.Payer]quota.Commitment{},
+		held:    map[string]bool{},
+		marks:   map[string]string{},
+		said:    map[string]bool{},
+	}
 }
 
 // of returns the entries of a user or project.
@@ -56,11 +63,14 @@ func (m *model) limit(s tenant.Subject) (tenant.Quota, bool) {
 	if l, ok := m.limits[s]; ok {
 		return l, true
 	}
+
 	each := anyone
 	if s.Project != "" {
 		each = anyPro
 	}
+
 	l, ok := m.limits[each]
+
 	return l, ok
 }
 
@@ -73,6 +83,7 @@ func (m *model) live(s tenant.Subject) (gpus, hourly float64, nodes int, jobs ma
 		j.gpus, j.hourly = j.gpus+e.gpus, j.hourly+e.hourly
 		jobs[e.who] = j
 	}
+
 	return gpus, hourly, nodes, jobs
 }
 
@@ -83,12 +94,15 @@ func (m *model) used(s tenant.Subject, p tenant.Period) (money, hours float64) {
 		if !e.at.After(begin) {
 			continue
 		}
+
 		part := 1.0
 		if e.from.Before(begin) {
 			part = e.at.Sub(begin).Seconds() / e.at.Sub(e.from).Seconds()
 		}
+
 		money, hours = money+math.Round(e.sum*part*1e9)/1e9, hours+math.Round(e.seconds*part*1e6)/3.6e9
 	}
+
 	return money, hours
 }
 
@@ -103,30 +117,38 @@ func (m *model) usedUp(s tenant.Subject) (money, hours bool) {
 func (m *model) allow(w quota.Payer, budget job.Money, spent float64) (a tenant.Allowance, hold bool) {
 	a = tenant.Unlimited()
 	left, hard := math.Inf(1), math.Inf(1)
+
 	for _, s := range []tenant.Subject{{User: w.Owner}, {Project: w.Project}} {
 		l, ok := m.limit(s)
 		if s == (tenant.Subject{}) || !ok {
 			continue
 		}
+
 		gpus, _, nodes, jobs := m.live(s)
 		if l.GPUs > 0 {
 			left = min(left, max(float64(l.GPUs)-gpus, 0))
+
 			if !l.Borrow {
 				hard = min(hard, max(float64(l.GPUs)-gpus, 0))
 			}
 		}
+
 		if l.Nodes > 0 {
 			a.Nodes = min(a.Nodes, max(l.Nodes-nodes, 0))
 		}
+
 		if l.OnExceeded == tenant.ExceededWarn {
 			continue
 		}
+
 		dollars, gpuHours := m.used(s, l.Period)
+
 		noMoney, noHours := m.usedUp(s)
 		if noMoney || noHours {
 			a.NoRent = a.NoRent || l.OnExceeded == tenant.ExceededDowngrade
 			hold = hold || l.OnExceeded != tenant.ExceededDowngrade
 		}
+
 		rest := l.Period.End(m.now).Sub(m.now).Hours()
 		pledged := func(rate func(entry) float64, expect func(quota.Commitment) float64) float64 {
 			var sum, rates float64
@@ -135,26 +157,34 @@ func (m *model) allow(w quota.Payer, budget job.Money, spent float64) (a tenant.
 					sum, rates = sum+expect(o), rates+rate(e)
 				}
 			}
+
 			return min(sum, rates*rest)
 		}
+
 		if l.Budget > 0 && (l.OnExceeded != tenant.ExceededDowngrade || !noMoney) {
 			a.Money = min(a.Money, max(float64(l.Budget)/1e6-max(dollars, -1e9)-pledged(hourlyOf, moneyOf), 0))
 		}
+
 		if l.GPUHours > 0 && (l.OnExceeded != tenant.ExceededDowngrade || !noHours) {
 			a.GPUHours = min(a.GPUHours, max(l.GPUHours-gpuHours-pledged(gpusOf, hoursOf), 0))
 		}
 	}
+
 	if budget > 0 {
 		a.Money = min(a.Money, max(float64(budget)/1e6-spent, 0))
 		hold = hold || spent >= float64(budget)/1e6
 	}
+
 	if !math.IsInf(left, 1) {
 		a.GPUs, a.Part = int(left), left-math.Floor(left)
 	}
+
 	if !math.IsInf(hard, 1) {
 		a.Ceiling = int(hard)
 	}
+
 	a.Borrow = a.Ceiling > a.GPUs
+
 	return a, hold
 }
 
@@ -167,6 +197,7 @@ func subjects() (all []tenant.Subject) {
 	for _, u := range []id.User{"ann", "bob", "cyd"} {
 		all = append(all, tenant.Subject{User: u})
 	}
+
 	return append(all, tenant.Subject{Project: "vision"}, tenant.Subject{Project: "speech"})
 }
 
@@ -174,6 +205,7 @@ func subjects() (all []tenant.Subject) {
 // and then starts the tracker anew from what they have to keep.
 func TestTrackerMatchesTheModel(t *testing.T) {
 	t.Parallel()
+
 	for i := range 8 {
 		t.Run(fmt.Sprint(i), func(t *testing.T) {
 			t.Parallel()
@@ -186,11 +218,14 @@ func trackerAreLikeTheModel(t *rapid.T) {
 	b, m := quota.New(), newModel()
 	for range rapid.IntRange(1, 40).Draw(t, "steps") {
 		step(t, b, m)
+
 		if rapid.IntRange(0, 9).Draw(t, "restart") == 0 {
 			b = restarted(t, b, m)
 		}
+
 		compareAllowances(t, b, m)
 		compareForecast(t, b, m)
+
 		if rapid.Bool().Draw(t, "alerts") {
 			checkAlerts(t, b, m)
 		}
@@ -200,10 +235,15 @@ func trackerAreLikeTheModel(t *rapid.T) {
 // drawWho draws a job, and seldom none. A job has one owner and one project.
 func drawWho(t *rapid.T) quota.Payer {
 	n := rapid.IntRange(0, 11).Draw(t, "job")
-	w := quota.Payer{Owner: []id.User{"ann", "bob", "cyd"}[n%3], Project: []id.Project{"vision", "", "speech", "vision"}[n%4]}
+	w := quota.Payer{
+		Owner:   []id.User{"ann", "bob", "cyd"}[n%3],
+		Project: []id.Project{"vision", "", "speech", "vision"}[n%4],
+	}
+
 	if n > 1 {
 		w.Job = id.NewJob(uint64(n))
 	}
+
 	return w
 }
 
@@ -214,25 +254,38 @@ func eighths(t *rapid.T, most int, what string) float64 {
 
 // step does one thing to the tracker and to the model.
 func step(t *rapid.T, b *quota.Tracker, m *model) {
-	told := m.now.Add(time.Duration(rapid.SampledFrom([]int{0, 0, 0, 1, 10, 60, 600, 5000, -30}).Draw(t, "minutes")) * time.Minute)
+	told := m.now.Add(
+		time.Duration(rapid.SampledFrom([]int{0, 0, 0, 1, 10, 60, 600, 5000, -30}).Draw(t, "minutes")) * time.Minute,
+	)
 	if told.After(m.now) {
 		m.now = told
 	}
+
 	w := drawWho(t)
 	b.Nodes(told, quota.Payer{}, 0) // whatever is done, it is now
-	switch rapid.SampledFrom([]string{"limit", "remove", "use", "use", "end", "nodes", "spend", "spend", "spend", "commit", "done"}).Draw(t, "what") {
+
+	switch rapid.SampledFrom([]string{"limit", "remove", "use", "use", "end", "nodes", "spend", "spend", "spend", "commit", "done"}).
+		Draw(t, "what") {
 	case "limit":
 		l := drawLimit(t)
 		if err := b.Put(l); err != nil {
 			t.Fatal(err)
 		}
+
 		m.limits[l.Subject] = l
 	case "remove":
 		s := rapid.SampledFrom(append(subjects(), anyone, anyPro)).Draw(t, "of")
 		b.Remove(s)
 		delete(m.limits, s)
 	case "use":
-		e := entry{at: m.now, who: w, class: rapid.SampledFrom(fleet.Classes()).Draw(t, "class"), gpus: eighths(t, 4, "gpus"), hourly: eighths(t, 4, "hourly")}
+		e := entry{
+			at:     m.now,
+			who:    w,
+			class:  rapid.SampledFrom(fleet.Classes()).Draw(t, "class"),
+			gpus:   eighths(t, 4, "gpus"),
+			hourly: eighths(t, 4, "hourly"),
+		}
+
 		b.Use(told, w, e.class, e.gpus, e.hourly)
 		m.entries = append(m.entries, e)
 	case "end":
@@ -242,31 +295,48 @@ func step(t *rapid.T, b *quota.Tracker, m *model) {
 				m.entries = append(m.entries, entry{at: m.now, who: w, class: e.class, gpus: -e.gpus, hourly: -e.hourly})
 			}
 		}
+
 		m.entries = settled(m.entries, w)
 	case "nodes":
 		n := rapid.IntRange(0, 2).Draw(t, "nodes")
 		b.Nodes(told, w, n)
 		m.entries = append(m.entries, entry{at: m.now, who: w, nodes: n})
 	case "spend":
-		e := entry{from: m.now, at: m.now, who: w, seconds: float64(rapid.IntRange(0, 8).Draw(t, "halves")) * 1800, sum: eighths(t, 8, "money")}
+		e := entry{
+			from:    m.now,
+			at:      m.now,
+			who:     w,
+			seconds: float64(rapid.IntRange(0, 8).Draw(t, "halves")) * 1800,
+			sum:     eighths(t, 8, "money"),
+		}
+
 		if back := rapid.SampledFrom([]time.Duration{0, time.Hour, 40 * time.Hour}).Draw(t, "over"); back > 0 {
 			e.from = e.at.Add(-back)
 		}
 
 		b.Spend(e.from, e.at, w, e.seconds, e.sum)
+
 		m.entries = append(m.entries, e)
 		if o, ok := m.outlays[w]; ok {
 			o.CostSoFar += e.sum
 			if o.RemainingCost >= 0 {
 				o.RemainingCost = max(o.RemainingCost-e.sum, 0)
 			}
+
 			if o.RemainingGPUHours >= 0 {
 				o.RemainingGPUHours = max(o.RemainingGPUHours-e.seconds/3600, 0)
 			}
+
 			m.outlays[w] = o
 		}
 	case "commit":
-		o := quota.Commitment{RemainingCost: eighths(t, 40, "left") - 1, RemainingGPUHours: eighths(t, 40, "hours left") - 1, Budget: job.Money(rapid.IntRange(0, 20).Draw(t, "budget")) * dollar, CostSoFar: eighths(t, 10, "spent")}
+		o := quota.Commitment{
+			RemainingCost:     eighths(t, 40, "left") - 1,
+			RemainingGPUHours: eighths(t, 40, "hours left") - 1,
+			Budget:            job.Money(rapid.IntRange(0, 20).Draw(t, "budget")) * dollar,
+			CostSoFar:         eighths(t, 10, "spent"),
+		}
+
 		if w.Job != "" {
 			b.Commit(w, o)
 			m.outlays[w] = o
@@ -287,9 +357,18 @@ func settled(all []entry, w quota.Payer) []entry {
 func drawLimit(t *rapid.T) tenant.Quota {
 	return tenant.Quota{
 		Subject: rapid.SampledFrom(append(subjects(), anyone, anyPro)).Draw(t, "subject"),
-		GPUs:    rapid.IntRange(0, 8).Draw(t, "most gpus"), Nodes: rapid.IntRange(0, 3).Draw(t, "most nodes"), Borrow: rapid.Bool().Draw(t, "borrow"),
-		Budget: job.Money(rapid.IntRange(0, 30).Draw(t, "most money")) * dollar, GPUHours: float64(rapid.IntRange(0, 20).Draw(t, "most hours")) / 2,
-		Period: rapid.SampledFrom(tenant.Periods()).Draw(t, "period"), OnExceeded: rapid.SampledFrom(tenant.ExceededActions()).Draw(t, "at"), WarnAt: 0.8,
+		GPUs: rapid.IntRange(0, 8).
+			Draw(t, "most gpus"),
+		Nodes:  rapid.IntRange(0, 3).Draw(t, "most nodes"),
+		Borrow: rapid.Bool().Draw(t, "borrow"),
+		Budget: job.Money(
+			rapid.IntRange(0, 30).Draw(t, "most money"),
+		) * dollar,
+		GPUHours: float64(rapid.IntRange(0, 20).Draw(t, "most hours")) / 2,
+		Period: rapid.SampledFrom(tenant.Periods()).
+			Draw(t, "period"),
+		OnExceeded: rapid.SampledFrom(tenant.ExceededActions()).Draw(t, "at"),
+		WarnAt:     0.8,
 	}
 }
 
@@ -301,45 +380,77 @@ func restarted(t *rapid.T, b *quota.Tracker, m *model) *quota.Tracker {
 			t.Fatal(err)
 		}
 	}
+
 	if err := again.Load(b.Usage(), b.Notices()); err != nil {
 		t.Fatal(err)
 	}
+
 	for _, e := range m.entries {
 		again.Use(m.now, e.who, e.class, e.gpus, e.hourly)
 		again.Nodes(m.now, e.who, e.nodes)
 	}
+
 	for w, o := range m.outlays {
 		again.Commit(w, o)
 	}
-	if diff := cmp.Diff(b.Quotas(), again.Quotas()) + cmp.Diff(b.Usage(), again.Usage()) + cmp.Diff(b.Notices(), again.Notices()) +
-		cmp.Diff(b.Statuses(m.now), again.Statuses(m.now)); diff != "" {
+
+	if diff := cmp.Diff(
+		b.Quotas(),
+		again.Quotas(),
+	) + cmp.Diff(
+		b.Usage(),
+		again.Usage(),
+	) + cmp.Diff(
+		b.Notices(),
+		again.Notices(),
+	) +
+		cmp.Diff(
+			b.Statuses(m.now),
+			again.Statuses(m.now),
+		); diff != "" {
 		t.Fatal("after a restart:", diff)
 	}
+
 	for n := range 12 {
-		w := quota.Payer{Owner: []id.User{"ann", "bob", "cyd"}[n%3], Project: []id.Project{"vision", "", "speech", "vision"}[n%4], Job: id.NewJob(uint64(n))}
+		w := quota.Payer{
+			Owner:   []id.User{"ann", "bob", "cyd"}[n%3],
+			Project: []id.Project{"vision", "", "speech", "vision"}[n%4],
+			Job:     id.NewJob(uint64(n)),
+		}
+
 		if diff := cmp.Diff(b.Allow(m.now, w, 0, 0), again.Allow(m.now, w, 0, 0)); diff != "" {
 			t.Fatalf("after a restart %+v may: %s", w, diff)
 		}
 	}
+
 	for _, s := range subjects() {
 		if diff := cmp.Diff(b.Status(m.now, s), again.Status(m.now, s)); diff != "" {
 			t.Fatal("after a restart:", diff)
 		}
 	}
+
 	return again
 }
 
 func compareAllowances(t *rapid.T, b *quota.Tracker, m *model) {
-	w, budget, spent := drawWho(t), job.Money(rapid.IntRange(0, 9).Draw(t, "own budget"))*dollar, eighths(t, 9, "own cost")
+	w := drawWho(t)
+	budget := job.Money(rapid.IntRange(0, 9).Draw(t, "own budget")) * dollar
+	spent := eighths(t, 9, "own cost")
 	got := b.Allow(m.now, w, budget, spent)
+
 	want, hold := m.allow(w, budget, spent)
 	if got.GPUs != want.GPUs || !near(got.Part, want.Part) || got.Nodes != want.Nodes || got.Ceiling != want.Ceiling || got.Borrow != want.Borrow ||
-		got.NoRent != want.NoRent || !near(got.Money, want.Money) || !near(got.GPUHours, want.GPUHours) || (got.Hold != "") != hold {
+		got.NoRent != want.NoRent || !near(got.Money, want.Money) ||
+		!near(got.GPUHours, want.GPUHours) ||
+		(got.Hold != "") != hold {
 		t.Fatalf("%+v may\n%+v, want\n%+v, held: %t", w, got, want, hold)
 	}
-	if bound := got.GPUs < tenant.NoLimit || got.Nodes < tenant.NoLimit || got.NoRent || !math.IsInf(got.Money, 1) || !math.IsInf(got.GPUHours, 1); bound != (got.Bound != "") {
+
+	if bound := got.GPUs < tenant.NoLimit || got.Nodes < tenant.NoLimit || got.NoRent || !math.IsInf(got.Money, 1) ||
+		!math.IsInf(got.GPUHours, 1); bound != (got.Bound != "") {
 		t.Fatalf("%+v may %+v", w, got)
 	}
+
 	var over float64
 	for _, s := range []tenant.Subject{{User: w.Owner}, {Project: w.Project}} {
 		if l, ok := m.limit(s); ok && l.GPUs > 0 && s != (tenant.Subject{}) {
@@ -347,6 +458,7 @@ func compareAllowances(t *rapid.T, b *quota.Tracker, m *model) {
 			over = max(over, gpus-float64(l.GPUs))
 		}
 	}
+
 	if got := b.Borrowed(w); !near(got, over) {
 		t.Fatalf("%+v has borrowed %g, want %g", w, got, over)
 	}
@@ -359,11 +471,15 @@ func compareForecast(t *rapid.T, b *quota.Tracker, m *model) {
 		if !ok {
 			t.Fatalf("%s has a forecast and no limit", s.Subject)
 		}
+
 		dollars, gpuHours := m.used(s.Subject, l.Period)
+
 		_, hourly, nodes, jobs := m.live(s.Subject)
-		if !near(s.Hourly, hourly) || s.Nodes != nodes || !s.End.Equal(l.Period.End(m.now)) || !s.Begin.Equal(l.Period.Begin(m.now)) {
+		if !near(s.Hourly, hourly) || s.Nodes != nodes || !s.End.Equal(l.Period.End(m.now)) ||
+			!s.Begin.Equal(l.Period.Begin(m.now)) {
 			t.Fatalf("%s stands at %+v, want %g an hour, %d nodes", s.Subject, s, hourly, nodes)
 		}
+
 		check := func(c quota.Projection, used, limit float64, rate func(entry) float64, expect func(quota.Commitment) float64) {
 			after := func(hours float64) float64 {
 				sum := used
@@ -372,14 +488,18 @@ func compareForecast(t *rapid.T, b *quota.Tracker, m *model) {
 					if o, known := m.outlays[w]; known && expect(o) >= 0 {
 						uses = min(uses, expect(o))
 					}
+
 					sum += uses
 				}
+
 				return sum
 			}
+
 			most := after(s.End.Sub(m.now).Hours())
 			if !near(c.Used, used) || !near(c.Limit, limit) || !near(c.Expected, most) {
 				t.Fatalf("%s: %+v, want %g used and %g expected of %g", s.Subject, c, used, most, limit)
 			}
+
 			switch {
 			case c.Exhausted.IsZero():
 				if limit > 0 && most > limit+1e-6 {
@@ -397,6 +517,7 @@ func compareForecast(t *rapid.T, b *quota.Tracker, m *model) {
 				}
 			}
 		}
+
 		check(s.Cost, dollars, float64(l.Budget)/1e6, hourlyOf, moneyOf)
 		check(s.GPUHours, gpuHours, l.GPUHours, gpusOf, hoursOf)
 	}
@@ -409,6 +530,7 @@ func (m *model) mark(key, mark string) {
 			delete(m.said, key+" "+string(k))
 		}
 	}
+
 	m.marks[key] = mark
 }
 
@@ -420,10 +542,12 @@ func (m *model) markAll() {
 		if l.Budget > 0 {
 			m.mark(s.String()+" money", l.Budget.String()+terms)
 		}
+
 		if l.GPUHours > 0 {
 			m.mark(s.String()+" gpu_hours", fmt.Sprint(l.GPUHours, terms))
 		}
 	}
+
 	for w, o := range m.outlays {
 		if o.Budget > 0 {
 			m.mark(string(w.Job)+" money", o.Budget.String())
@@ -435,32 +559,43 @@ func (m *model) markAll() {
 // goes by them alone knows exactly what is held.
 func checkAlerts(t *rapid.T, b *quota.Tracker, m *model) {
 	m.markAll()
+
 	for _, a := range b.Alerts(m.now) {
 		key := a.Subject.String() + " " + string(a.Measure)
 		if a.Job != "" {
 			key = string(a.Job) + " money"
 		}
+
 		if a.Kind == quota.Lifted {
 			if !m.held[key] {
 				t.Fatalf("%+v, and it was not held", a)
 			}
+
 			delete(m.held, key)
 			delete(m.said, key+" "+string(quota.UsedUp))
+
 			continue
 		}
+
 		if a.Kind == quota.UsedUp && a.Action != tenant.ExceededWarn {
 			m.held[key] = true
 		}
-		if a.Kind != quota.UsedUp && a.Action != tenant.ExceededWarn || (a.Kind == quota.Overrun) == a.Due.IsZero() || a.Sentence == "" {
+
+		if a.Kind != quota.UsedUp && a.Action != tenant.ExceededWarn || (a.Kind == quota.Overrun) == a.Due.IsZero() ||
+			a.Sentence == "" {
 			t.Fatalf("%+v", a)
 		}
+
 		about := key + " " + string(a.Kind)
 		if m.said[about] {
 			t.Fatalf("%+v, and it was told before", a)
 		}
+
 		m.said[about] = true
 	}
+
 	checkNothingIsKeptBack(t, b, m)
+
 	want := map[string]bool{}
 	for _, s := range subjects() {
 		if l, ok := m.limit(s); ok && l.OnExceeded != tenant.ExceededWarn {
@@ -469,13 +604,16 @@ func checkAlerts(t *rapid.T, b *quota.Tracker, m *model) {
 			}
 		}
 	}
+
 	for w, o := range m.outlays {
 		want[string(w.Job)+" money"] = o.Budget > 0 && o.CostSoFar >= float64(o.Budget)/1e6
 	}
+
 	maps.DeleteFunc(want, func(_ string, held bool) bool { return !held })
 	if diff := cmp.Diff(want, m.held); diff != "" {
 		t.Fatal("by the alerts is held: ", diff)
 	}
+
 	if again := b.Alerts(m.now); len(again) > 0 {
 		t.Fatalf("told twice: %+v", again)
 	}
@@ -491,9 +629,11 @@ func checkNothingIsKeptBack(t *rapid.T, b *quota.Tracker, m *model) {
 			if told := m.said[key+string(quota.UsedUp)]; used && !told {
 				t.Fatalf("%sis used up and nobody was told: %+v", key, c)
 			}
+
 			if told := m.said[key+string(quota.Near)]; c.Limit > 0 && !used && told != most {
 				t.Fatalf("%speople were told that little is left: %t, and %+v", key, told, c)
 			}
+
 			if told := m.said[key+string(quota.Overrun)]; !used && !c.Exhausted.IsZero() && !told {
 				t.Fatalf("%swill be used up and nobody was told: %+v", key, c)
 			}

@@ -22,6 +22,7 @@ func (m measure) name() Measure {
 	if m == money {
 		return Money
 	}
+
 	return GPUHours
 }
 
@@ -29,6 +30,7 @@ func measureOf(m Measure) measure {
 	if m == GPUHours {
 		return gpuHours
 	}
+
 	return money
 }
 
@@ -66,6 +68,7 @@ func (t *Tracker) Statuses(now time.Time) []Status {
 			all = append(all, a.status(r, now))
 		}
 	}
+
 	return all
 }
 
@@ -80,14 +83,18 @@ func (t *Tracker) Status(now time.Time, s tenant.Subject) Status {
 	if s.User == "" {
 		a = t.projects[s.Project]
 	}
+
 	if a == nil {
 		a = &account{subject: s}
 	}
+
 	if r := t.limitOf(a); r != nil {
 		return a.status(r, t.latest(now))
 	}
+
 	out := a.status(&limit{Quota: tenant.Quota{Period: tenant.Month}}, t.latest(now))
 	out.Quota = tenant.Quota{}
+
 	return out
 }
 
@@ -114,6 +121,7 @@ func (a *account) projection(r *limit, m measure, now time.Time) Projection {
 	case after < rest:
 		c.Exhausted = now.Add(after)
 	}
+
 	return c
 }
 
@@ -124,7 +132,9 @@ func (a *account) exhaustedWithin(m measure, rest time.Duration, left int64) (ti
 	if a.rate[m] <= 0 || float64(a.rate[m])*rest.Hours() <= float64(left) {
 		return 0, false
 	}
+
 	_, after := a.project(m, rest, left)
+
 	return after, after < rest
 }
 
@@ -144,26 +154,36 @@ func (a *account) project(m measure, rest time.Duration, left int64) (sum float6
 		if s.rate[m] <= 0 {
 			continue
 		}
+
 		hours := rest.Hours()
 		if s.remainingKnown[m] {
 			hours = min(hours, float64(s.remaining[m])/float64(s.rate[m]))
 		}
+
 		stretches = append(stretches, stretch{hours, s.rate[m], who})
 		rate += s.rate[m]
 	}
+
 	// A fixed order makes the floating-point sum the same each time.
-	slices.SortFunc(stretches, func(x, y stretch) int { return cmp.Or(cmp.Compare(x.hours, y.hours), comparePayers(x.who, y.who)) })
+	slices.SortFunc(
+		stretches,
+		func(x, y stretch) int { return cmp.Or(cmp.Compare(x.hours, y.hours), comparePayers(x.who, y.who)) },
+	)
+
 	at, used := 0.0, 0.0
 	after = rest
+
 	for _, s := range stretches {
 		step := float64(rate) * (s.hours - at)
 		if after == rest && used+step > float64(left) {
 			after = min(rest, hoursDuration(at+(float64(left)-used)/float64(rate)))
 		}
+
 		used += step
 		at = s.hours
 		rate -= s.rate
 	}
+
 	return used / m.scale(), after
 }
 
@@ -172,6 +192,7 @@ func hoursDuration(hours float64) time.Duration {
 	if d >= math.MaxInt64 {
 		return math.MaxInt64
 	}
+
 	return time.Duration(max(d, 0))
 }
 

@@ -69,6 +69,7 @@ func (t *Tracker) usageOf(accounts []*account) []Usage {
 			}
 		}
 	}
+
 	return all
 }
 
@@ -82,11 +83,13 @@ func (t *Tracker) Notices() []Notice {
 			}
 		}
 	}
+
 	for _, j := range slices.SortedFunc(maps.Keys(t.budgetNotices), compareJobs) {
 		if n := t.budgetNotices[j].stored(noticeKey{job: j}); n.Sent() {
 			all = append(all, n)
 		}
 	}
+
 	return all
 }
 
@@ -107,9 +110,11 @@ func (t *Tracker) Changed() ([]Usage, []Notice) {
 			notices = append(notices, Notice{Job: k.job, Measure: Money})
 		}
 	}
+
 	for _, a := range t.changedAccounts {
 		a.changed = false
 	}
+
 	t.changedAccounts = nil
 	clear(t.changedNotices)
 
@@ -126,23 +131,28 @@ func (t *Tracker) Load(usage []Usage, notices []Notice) error {
 		if !slices.Contains(tenant.Periods(), n.Period) {
 			return fmt.Errorf("stored usage of %s has the unknown period %q", n.Subject, n.Period)
 		}
+
 		w := &a.windows[periodIndex(n.Period)]
 		*w = window{begin: n.Period.Begin(n.Begin), end: n.Period.End(n.Begin)}
 		w.used[money], w.used[gpuHours] = toUnits(n.Cost, nano), toUnits(n.GPUSeconds, micro)
 		t.advance(w.begin)
 	}
+
 	for _, n := range notices {
 		row := notice{mark: n.Mark, begin: n.Begin.UTC(), near: n.Near, usedUp: n.UsedUp, forecast: n.Forecast, held: n.Held}
 		if n.Job != "" {
 			t.budgetNotices[n.Job] = &row
 			continue
 		}
+
 		a, err := t.accountOf(n.Subject)
 		if err != nil {
 			return err
 		}
+
 		a.notices[measureOf(n.Measure)] = row
 	}
+
 	return nil
 }
 
@@ -153,6 +163,7 @@ func (t *Tracker) accountOf(s tenant.Subject) (*account, error) {
 	case s.Project != "":
 		return t.projectAccount(s.Project), nil
 	}
+
 	return nil, fmt.Errorf("stored usage of %s, which is neither a user nor a project", s)
 }
 
@@ -162,9 +173,11 @@ func (n *notice) stored(k noticeKey) Notice {
 		Job: k.job, Measure: k.measure.name(),
 		Mark: n.mark, Begin: n.begin, Near: n.near, UsedUp: n.usedUp, Forecast: n.forecast, Held: n.held,
 	}
+
 	if k.account != nil {
 		row.Subject = k.account.subject
 	}
+
 	return row
 }
 
@@ -179,6 +192,7 @@ func compareNoticeKeys(x, y noticeKey) int {
 	case y.account != nil:
 		return 1
 	}
+
 	return compareJobs(x.job, y.job)
 }
 

@@ -91,6 +91,7 @@ func (e *exhaustedLimit) sentence(now time.Time) string {
 			"resets on "+date(e.reset, l.Period.Begin(now)),
 			raiseHint(a.subject, m, used, l.amounts[m]),
 		)
+
 		*cached = holdReason{limit: l, measure: m, used: used, reset: e.reset, text: text}
 	}
 
@@ -262,6 +263,7 @@ func (m measure) text(x float64) string {
 	if m == money {
 		return dollars(x)
 	}
+
 	return hours(number(x))
 }
 
@@ -288,12 +290,16 @@ func number(x float64) string {
 	if x > 0 && x < 1 {
 		return small(x)
 	}
+
 	return strings.TrimSuffix(strconv.FormatFloat(max(x, 0), 'f', 1, 64), ".0")
 }
 
 // small writes a number below one with two significant digits.
 func small(x float64) string {
-	return strings.TrimRight(strings.TrimRight(strconv.FormatFloat(x, 'f', 1-int(math.Floor(math.Log10(x))), 64), "0"), ".")
+	return strings.TrimRight(
+		strings.TrimRight(strconv.FormatFloat(x, 'f', 1-int(math.Floor(math.Log10(x))), 64), "0"),
+		".",
+	)
 }
 
 // exact writes a number with as many decimals as it needs.
@@ -303,6 +309,7 @@ func hours(n string) string {
 	if n == "1" {
 		return "1 GPU-hour"
 	}
+
 	return n + " GPU-hours"
 }
 
@@ -310,6 +317,7 @@ func count(n int, what string) string {
 	if n == 1 {
 		return "1 " + what
 	}
+
 	return fmt.Sprintf("%d %ss", n, what)
 }
 
@@ -319,6 +327,7 @@ func date(t, now time.Time) string {
 	if t.Year() != now.UTC().Year() {
 		return t.Format("2 Jan 2006")
 	}
+
 	return t.Format("2 Jan")
 }
 
@@ -332,7 +341,9 @@ func join(parts ...string) string {
 		if p != "" && out.Len() > 0 {
 			out.WriteString("; ")
 		}
+
 		out.WriteString(p)
 	}
+
 	return out.String()
 }

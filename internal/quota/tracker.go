@@ -72,19 +72,25 @@ func (t *Tracker) Put(l tenant.Quota) error {
 		t.Remove(l.Subject)
 		return nil
 	}
+
 	if err := check(&l); err != nil {
 		return err
 	}
+
 	if l.Period == "" {
 		l.Period = tenant.Month
 	}
+
 	if l.OnExceeded == "" {
 		l.OnExceeded = tenant.ExceededAsk
 	}
+
 	if l.WarnAt == 0 {
 		l.WarnAt = warnAt
 	}
+
 	t.set(l.Subject, newRule(l))
+
 	return nil
 }
 
@@ -102,6 +108,7 @@ func (t *Tracker) set(s tenant.Subject, r *limit) {
 	} else {
 		t.quotas[s] = r
 	}
+
 	switch {
 	case s.User != "" && (r != nil || t.users[s.User] != nil):
 		t.userAccount(s.User).own = r
@@ -126,7 +133,9 @@ func (t *Tracker) Quotas() []tenant.Quota {
 	for _, r := range t.quotas {
 		all = append(all, r.Quota)
 	}
+
 	slices.SortFunc(all, func(x, y tenant.Quota) int { return strings.Compare(x.Subject.String(), y.Subject.String()) })
+
 	return all
 }
 
@@ -136,6 +145,7 @@ func (t *Tracker) Own(s tenant.Subject) (tenant.Quota, bool) {
 	if !ok {
 		return tenant.Quota{}, false
 	}
+
 	return r.Quota, true
 }
 
@@ -149,9 +159,11 @@ func (t *Tracker) Of(s tenant.Subject) (tenant.Quota, bool) {
 	case s.Project != "":
 		r = t.eachProject
 	}
+
 	if r == nil {
 		return tenant.Quota{}, false
 	}
+
 	return r.Quota, true
 }
 
@@ -163,6 +175,7 @@ func (t *Tracker) limitOf(a *account) *limit {
 	case a.subject.User != "":
 		return t.eachUser
 	}
+
 	return t.eachProject
 }
 
@@ -172,12 +185,14 @@ func check(l *tenant.Quota) error {
 		return fault.New(fault.Invalid, "bad_quota", format, args...).WithField(field)
 	}
 	s := l.Subject
+
 	named := 0
 	for _, part := range []string{string(s.User), string(s.Project), s.Each} {
 		if part != "" {
 			named++
 		}
 	}
+
 	switch {
 	case named != 1, s.User != "" && !id.Name(string(s.User)), s.Project != "" && !id.Name(string(s.Project)),
 		s.Each != "" && s.Each != eachUser && s.Each != eachProject:
@@ -200,6 +215,7 @@ func check(l *tenant.Quota) error {
 	case !(l.WarnAt >= 0 && l.WarnAt <= 1):
 		return bad("warn_at", "the warning threshold must be between 0 and 1, got %g", l.WarnAt)
 	}
+
 	return nil
 }
 
@@ -219,7 +235,9 @@ func newRule(l tenant.Quota) *limit {
 			r.marks[m] = mark(m, r)
 		}
 	}
+
 	r.names = boundNames(r)
+
 	return r
 }
 
@@ -228,6 +246,7 @@ func (t *Tracker) latest(now time.Time) time.Time {
 	if now.Before(t.now) {
 		return t.now
 	}
+
 	return now
 }
 
@@ -279,6 +298,7 @@ func (m measure) scale() float64 {
 	if m == money {
 		return nano
 	}
+
 	return hour * micro
 }
 

@@ -36,12 +36,14 @@ func trackerWith(t *testing.T, limits ...tenant.Quota) *quota.Tracker {
 			t.Fatal(err)
 		}
 	}
+
 	return b
 }
 
 // same fails unless both are alike but for less than a billionth.
 func same(t *testing.T, what string, got, want float64) {
 	t.Helper()
+
 	if got != want && !(math.Abs(got-want) < 1e-9) {
 		t.Errorf("%s is %v, want %v", what, got, want)
 	}
@@ -49,36 +51,50 @@ func same(t *testing.T, what string, got, want float64) {
 
 func TestLimitsAreListedByNameAndFilledIn(t *testing.T) {
 	t.Parallel()
-	b := trackerWith(t, tenant.Quota{Subject: ann, GPUs: 4}, tenant.Quota{Subject: anyone, Budget: 5 * dollar, OnExceeded: tenant.ExceededStop, Period: tenant.Day, WarnAt: 0.5},
-		tenant.Quota{Subject: vision, Nodes: 2}, tenant.Quota{Subject: tenant.Subject{User: "bob"}, GPUs: 1})
+	b := trackerWith(
+		t,
+		tenant.Quota{Subject: ann, GPUs: 4},
+		tenant.Quota{Subject: anyone, Budget: 5 * dollar, OnExceeded: tenant.ExceededStop, Period: tenant.Day, WarnAt: 0.5},
+		tenant.Quota{Subject: vision, Nodes: 2},
+		tenant.Quota{Subject: tenant.Subject{User: "bob"}, GPUs: 1},
+	)
+
 	if err := b.Put(tenant.Quota{Subject: tenant.Subject{User: "bob"}, Removed: true}); err != nil {
 		t.Fatal(err)
 	}
+
 	want := []tenant.Quota{
 		{Subject: anyone, Budget: 5 * dollar, OnExceeded: tenant.ExceededStop, Period: tenant.Day, WarnAt: 0.5},
 		{Subject: vision, Nodes: 2, Period: tenant.Month, OnExceeded: tenant.ExceededAsk, WarnAt: 0.8},
 		{Subject: ann, GPUs: 4, Period: tenant.Month, OnExceeded: tenant.ExceededAsk, WarnAt: 0.8},
 	}
+
 	if diff := cmp.Diff(want, b.Quotas()); diff != "" {
 		t.Error(diff)
 	}
+
 	for s, own := range map[tenant.Subject]tenant.Subject{ann: ann, {User: "bob"}: anyone, vision: vision} {
 		if l, ok := b.Of(s); !ok || l.Subject != own {
 			t.Errorf("%s is bound by %s", s, l.Subject)
 		}
 	}
+
 	if l, ok := b.Of(tenant.Subject{Project: "speech"}); ok {
 		t.Errorf("project speech is bound by %s", l.Subject)
 	}
+
 	if l, ok := b.Own(ann); !ok || l.GPUs != 4 {
 		t.Errorf("ann's own limit is %+v", l)
 	}
+
 	if l, ok := b.Own(tenant.Subject{User: "bob"}); ok {
 		t.Errorf("bob has an own limit, of %s", l.Subject)
 	}
+
 	if !b.Any() || quota.New().Any() {
 		t.Error("there is a limit if one was entered")
 	}
+
 	for w, want := range map[quota.Payer]bool{{Owner: "bob"}: true, {Project: "vision"}: true, {Project: "speech"}: false, {}: false} {
 		if got := b.Binds(w); got != want {
 			t.Errorf("a limit binds %+v: %t", w, got)
@@ -88,6 +104,7 @@ func TestLimitsAreListedByNameAndFilledIn(t *testing.T) {
 
 func TestBadLimitsAreRefusedByField(t *testing.T) {
 	t.Parallel()
+
 	for name, c := range map[string]struct {
 		limit tenant.Quota
 		field string
@@ -110,10 +127,15 @@ func TestBadLimitsAreRefusedByField(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			b := quota.New()
+
 			var f *fault.Error
-			if err := b.Put(c.limit); !errors.As(err, &f) || f.Field != c.field || f.Code != "bad_quota" || f.Kind != fault.Invalid {
+			if err := b.Put(
+				c.limit,
+			); !errors.As(err, &f) || f.Field != c.field || f.Code != "bad_quota" ||
+				f.Kind != fault.Invalid {
 				t.Errorf("answered with %v, want field %s", err, c.field)
 			}
+
 			if len(b.Quotas()) > 0 {
 				t.Error("it was entered")
 			}
@@ -123,6 +145,7 @@ func TestBadLimitsAreRefusedByField(t *testing.T) {
 
 func TestAllowTakesTheTightest(t *testing.T) {
 	t.Parallel()
+
 	for name, c := range map[string]struct {
 		limits []tenant.Quota
 		before func(*quota.Tracker)
@@ -134,7 +157,9 @@ func TestAllowTakesTheTightest(t *testing.T) {
 		"an own limit wins over that for each, even if it is wider": {
 			limits: []tenant.Quota{{Subject: anyone, GPUs: 2}, {Subject: ann, GPUs: 8}},
 			want: func(a *tenant.Allowance) {
-				a.GPUs, a.Ceiling, a.By.GPUs = 8, 8, "ann may use 8 GPUs at a time"
+				a.GPUs = 8
+				a.Ceiling = 8
+				a.By.GPUs = "ann may use 8 GPUs at a time"
 			},
 		},
 		"an own limit without numbers frees of that for each": {
@@ -148,7 +173,10 @@ func TestAllowTakesTheTightest(t *testing.T) {
 				b.Nodes(noon, quota.Payer{Owner: "bob", Project: "vision"}, 1)
 			},
 			want: func(a *tenant.Allowance) {
-				a.GPUs, a.Ceiling, a.Part, a.By.GPUs = 1, 1, 0.5, "each project may use 6 GPUs at a time"
+				a.GPUs = 1
+				a.Ceiling = 1
+				a.Part = 0.5
+				a.By.GPUs = "each project may use 6 GPUs at a time"
 				a.Nodes, a.By.Nodes = 0, "the quota of 1 on-demand node for each project"
 				a.Bound = a.By.Nodes
 			},
@@ -156,27 +184,39 @@ func TestAllowTakesTheTightest(t *testing.T) {
 		"of equal limits the user's is named": {
 			limits: []tenant.Quota{{Subject: ann, GPUs: 4}, {Subject: vision, GPUs: 4}},
 			want: func(a *tenant.Allowance) {
-				a.GPUs, a.Ceiling, a.By.GPUs = 4, 4, "ann may use 4 GPUs at a time"
+				a.GPUs = 4
+				a.Ceiling = 4
+				a.By.GPUs = "ann may use 4 GPUs at a time"
 			},
 		},
 		"GPUs of a user may be borrowed up to the project's limit": {
 			limits: []tenant.Quota{{Subject: ann, GPUs: 2, Borrow: true}, {Subject: vision, GPUs: 8}},
 			before: func(b *quota.Tracker) { b.Use(noon, annsJ1, fleet.Local, 3, 0) },
 			want: func(a *tenant.Allowance) {
-				a.GPUs, a.Ceiling, a.Borrow, a.By.GPUs = 0, 5, true, "ann may use 2 GPUs at a time"
+				a.GPUs = 0
+				a.Ceiling = 5
+				a.Borrow = true
+				a.By.GPUs = "ann may use 2 GPUs at a time"
 			},
 		},
 		"nothing is borrowed beyond a firm limit": {
 			limits: []tenant.Quota{{Subject: ann, GPUs: 2}, {Subject: vision, GPUs: 8, Borrow: true}},
 			want: func(a *tenant.Allowance) {
-				a.GPUs, a.Ceiling, a.By.GPUs = 2, 2, "ann may use 2 GPUs at a time"
+				a.GPUs = 2
+				a.Ceiling = 2
+				a.By.GPUs = "ann may use 2 GPUs at a time"
 			},
 		},
 		"GPUs at once are firm even where money only warns": {
 			limits: []tenant.Quota{{Subject: ann, GPUs: 1, Budget: dollar, GPUHours: 1, OnExceeded: tenant.ExceededWarn}},
-			before: func(b *quota.Tracker) { b.Spend(noon, noon, annsJ1, 7200, 2); b.Use(noon, annsJ1, fleet.Local, 1, 0) },
+			before: func(b *quota.Tracker) {
+				b.Spend(noon, noon, annsJ1, 7200, 2)
+				b.Use(noon, annsJ1, fleet.Local, 1, 0)
+			},
 			want: func(a *tenant.Allowance) {
-				a.GPUs, a.Ceiling, a.By.GPUs = 0, 0, "ann may use 1 GPU at a time"
+				a.GPUs = 0
+				a.Ceiling = 0
+				a.By.GPUs = "ann may use 1 GPU at a time"
 			},
 		},
 		"what is left of money and GPU-hours": {
@@ -203,7 +243,9 @@ func TestAllowTakesTheTightest(t *testing.T) {
 			limits: []tenant.Quota{{Subject: ann, Budget: 40 * dollar, OnExceeded: tenant.ExceededDowngrade}, {Subject: vision, Budget: 100 * dollar}},
 			before: func(b *quota.Tracker) { b.Spend(noon, noon, annsJ1, 0, 40) },
 			want: func(a *tenant.Allowance) {
-				a.Money, a.NoRent, a.By.Money = 60, true, "ann's budget of $40.00 per month"
+				a.Money = 60
+				a.NoRent = true
+				a.By.Money = "ann's budget of $40.00 per month"
 			},
 		},
 		"so do used up GPU-hours": {
@@ -243,10 +285,12 @@ func TestAllowTakesTheTightest(t *testing.T) {
 			if c.before != nil {
 				c.before(b)
 			}
+
 			want := tenant.Unlimited()
 			if c.want != nil {
 				c.want(&want)
 			}
+
 			if want.Bound == "" {
 				for _, words := range []string{want.By.GPUs, want.By.Nodes, want.By.Money, want.By.GPUHours} {
 					if want.Bound == "" {
@@ -254,6 +298,7 @@ func TestAllowTakesTheTightest(t *testing.T) {
 					}
 				}
 			}
+
 			if diff := cmp.Diff(want, b.Allow(noon, annsJ1, c.budget, c.spent)); diff != "" {
 				t.Error(diff)
 			}
@@ -263,6 +308,7 @@ func TestAllowTakesTheTightest(t *testing.T) {
 
 func TestHoldIsASentence(t *testing.T) {
 	t.Parallel()
+
 	for name, c := range map[string]struct {
 		limits      []tenant.Quota
 		now         time.Time
@@ -304,11 +350,14 @@ func TestHoldIsASentence(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			b := trackerWith(t, c.limits...)
+
 			now := noon
 			if !c.now.IsZero() {
 				now = c.now
 			}
+
 			b.Spend(now, now, annsJ1, c.hours*3600, c.cost)
+
 			for range 2 { // the second time it is known
 				if got := b.Allow(now, annsJ1, 0, 0).Hold; got != c.want {
 					t.Errorf("got  %q\nwant %q", got, c.want)
@@ -326,8 +375,10 @@ func TestPeriodsStartAnew(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
+
 		return v
 	}
+
 	for name, c := range map[string]struct {
 		period      tenant.Period
 		spent, then string
@@ -352,13 +403,16 @@ func TestPeriodsStartAnew(t *testing.T) {
 			t.Parallel()
 			b := trackerWith(t, tenant.Quota{Subject: ann, Budget: 10 * dollar, Period: c.period})
 			b.Spend(at(c.spent), at(c.spent), annsJ1, 0, 10)
+
 			if b.Allow(at(c.spent), annsJ1, 0, 0).Hold == "" {
 				t.Error("used up, and nothing is held")
 			}
+
 			want := 0.0
 			if c.anew {
 				want = 10
 			}
+
 			same(t, "what is left", b.Allow(at(c.then), annsJ1, 0, 0).Money, want)
 			b.Spend(at(c.then), at(c.then), annsJ1, 0, 1) // has ended by then, and is of the time before
 			later := at(c.then).Add(time.Millisecond)
@@ -377,16 +431,20 @@ func TestWhatRunsOverMidnightIsDivided(t *testing.T) {
 	b.Spend(midnight, midnight, annsJ1, 0, 3)
 	b.Spend(midnight.Add(time.Hour), midnight.Add(time.Hour), annsJ1, 0, 1)
 	want := map[tenant.Period]float64{tenant.Day: 3, tenant.Week: 3, tenant.Month: 17}
+
 	hours := map[tenant.Period]float64{tenant.Day: 1, tenant.Week: 1, tenant.Month: 5}
 	for _, total := range b.Usage() {
 		same(t, "money by "+string(total.Period), total.Cost, want[total.Period])
 		same(t, "GPU-hours by "+string(total.Period), total.GPUSeconds/3600, hours[total.Period])
 	}
+
 	if n := len(b.Usage()); n != 6 {
 		t.Errorf("there are %d totals", n)
 	}
+
 	b = quota.New()
 	b.Spend(midnight, midnight, annsJ1, 0, 1)
+
 	if all := b.Usage(); len(all) != 2 || all[0].Period != tenant.Month || all[1].Period != tenant.Month {
 		t.Errorf("what ended at midnight, a week's end, counts for %+v", all)
 	}
@@ -399,6 +457,7 @@ func TestTheClockDoesNotGoBack(t *testing.T) {
 	october := noon.AddDate(0, -1, 0)
 	same(t, "what is left", b.Allow(october, annsJ1, 0, 0).Money, 6)
 	same(t, "what is left", b.Allow(noon, annsJ1, 0, 0).Money, 6)
+
 	if s := b.Status(october, ann); !s.Begin.Equal(time.Date(2026, 11, 1, 0, 0, 0, 0, time.UTC)) {
 		t.Errorf("the period began on %s", s.Begin)
 	}
@@ -407,7 +466,9 @@ func TestTheClockDoesNotGoBack(t *testing.T) {
 	if err := again.Load(b.Usage(), nil); err != nil {
 		t.Fatal(err)
 	}
+
 	same(t, "what is left after a restart with a clock that is wrong", again.Allow(october, annsJ1, 0, 0).Money, 6)
+
 	if s := again.Status(october, ann); !s.Begin.Equal(time.Date(2026, 11, 1, 0, 0, 0, 0, time.UTC)) {
 		t.Errorf("after a restart the period began on %s", s.Begin)
 	}
@@ -416,18 +477,22 @@ func TestTheClockDoesNotGoBack(t *testing.T) {
 func TestSharesLeaveNothingBehind(t *testing.T) {
 	t.Parallel()
 	b := trackerWith(t, tenant.Quota{Subject: ann, GPUs: 2})
+
 	shares := []float64{0.1, 1.0 / 3, 0.7, 0.2, 1.0 / 7}
 	for range 1000 {
 		for _, s := range shares {
 			b.Use(noon, annsJ1, fleet.Local, s, s/3)
 		}
+
 		for _, s := range shares {
 			b.Use(noon, annsJ1, fleet.Local, -s, -s/3)
 		}
 	}
+
 	if a := b.Allow(noon, annsJ1, 0, 0); a.GPUs != 2 || a.Part != 0 {
 		t.Errorf("%d and %g GPUs are left of 2 and nothing runs", a.GPUs, a.Part)
 	}
+
 	if s := b.Status(noon, ann); s.Hourly != 0 || s.Local != 0 {
 		t.Errorf("nothing runs and uses %+v", s)
 	}
@@ -443,9 +508,11 @@ func TestBorrowed(t *testing.T) {
 	b.Use(noon, elsewhere, fleet.Reserved, 1.5, 0)
 	same(t, "borrowed", b.Borrowed(annsJ1), 1.5)
 	same(t, "borrowed by other jobs of hers", b.Borrowed(elsewhere), 1.5)
+
 	if err := b.Put(tenant.Quota{Subject: vision, GPUs: 1}); err != nil { // lowered below what runs
 		t.Fatal(err)
 	}
+
 	same(t, "borrowed by bob, whose project has too many", b.Borrowed(quota.Payer{Owner: "bob", Project: "vision"}), 1)
 	b.Remove(ann)
 	same(t, "borrowed by who has no limit", b.Borrowed(elsewhere), 0)
@@ -453,6 +520,7 @@ func TestBorrowed(t *testing.T) {
 
 func TestLoadRefusesBadUsage(t *testing.T) {
 	t.Parallel()
+
 	for want, total := range map[string]quota.Usage{
 		"neither a user nor a project": {Subject: anyone, Period: tenant.Day, Begin: noon},
 		"unknown period":               {Subject: ann, Period: "year", Begin: noon},
@@ -461,6 +529,7 @@ func TestLoadRefusesBadUsage(t *testing.T) {
 			t.Errorf("%+v: %v", total, err)
 		}
 	}
+
 	if err := quota.New().Load(nil, []quota.Notice{{Subject: anyone}}); err == nil {
 		t.Error("what was told to nobody was loaded")
 	}

@@ -59,6 +59,7 @@ func classOf(c fleet.Class) int {
 		return 1
 	case fleet.Local:
 	}
+
 	return 0
 }
 
@@ -68,6 +69,7 @@ func (t *Tracker) userAccount(u id.User) *account {
 		a = t.openAccount(tenant.Subject{User: u})
 		t.users[u] = a
 	}
+
 	return a
 }
 
@@ -77,14 +79,21 @@ func (t *Tracker) projectAccount(p id.Project) *account {
 		a = t.openAccount(tenant.Subject{Project: p})
 		t.projects[p] = a
 	}
+
 	return a
 }
 
 // openAccount makes an account and inserts it by name.
 func (t *Tracker) openAccount(s tenant.Subject) *account {
 	a := &account{subject: s, name: s.String(), jobs: map[Payer]*jobUsage{}}
-	at, _ := slices.BinarySearchFunc(t.accounts, a.name, func(o *account, name string) int { return strings.Compare(o.name, name) })
+	at, _ := slices.BinarySearchFunc(
+		t.accounts,
+		a.name,
+		func(o *account, name string) int { return strings.Compare(o.name, name) },
+	)
+
 	t.accounts = slices.Insert(t.accounts, at, a)
+
 	return a
 }
 
@@ -93,6 +102,7 @@ func (t *Tracker) eachAccount(w Payer, do func(*account)) {
 	if w.Owner != "" {
 		do(t.userAccount(w.Owner))
 	}
+
 	if w.Project != "" {
 		do(t.projectAccount(w.Project))
 	}
@@ -110,6 +120,7 @@ func (t *Tracker) Use(now time.Time, w Payer, class fleet.Class, gpus, hourly fl
 			s.rate[m] += delta[m]
 		}
 	})
+
 	t.eachAccount(w, func(a *account) {
 		a.gpus[classOf(class)] += devices
 		for m := range measures {
@@ -134,11 +145,14 @@ func (t *Tracker) Spend(from, to time.Time, w Payer, gpuSeconds, cost float64) {
 		for i, p := range tenant.Periods() {
 			a.windows[i].add(p, from, to, used)
 		}
+
 		t.markChanged(a)
 	})
+
 	if _, ok := t.jobs[w]; !ok {
 		return
 	}
+
 	t.updateJob(w, func(s *jobUsage) {
 		s.cost += used[money]
 		for m := range measures {
@@ -162,9 +176,13 @@ func (t *Tracker) Commit(w Payer, o Commitment) {
 		if budget := int64(o.Budget) * (nano / micro); budget != s.budget {
 			s.budget, s.budgetName = budget, budgetName(o.Budget)
 		}
+
 		s.committed, s.cost = true, toUnits(o.CostSoFar, nano)
 		s.remainingKnown[money], s.remaining[money] = o.RemainingCost >= 0, toUnits(max(o.RemainingCost, 0), nano)
-		s.remainingKnown[gpuHours], s.remaining[gpuHours] = o.RemainingGPUHours >= 0, toUnits(max(o.RemainingGPUHours, 0), hour*micro)
+		s.remainingKnown[gpuHours], s.remaining[gpuHours] = o.RemainingGPUHours >= 0, toUnits(
+			max(o.RemainingGPUHours, 0),
+			hour*micro,
+		)
 	})
 }
 
@@ -173,6 +191,7 @@ func (t *Tracker) Done(w Payer) {
 	if _, ok := t.jobs[w]; ok {
 		t.updateJob(w, func(s *jobUsage) { *s = jobUsage{rate: s.rate} })
 	}
+
 	if _, ok := t.budgetNotices[w.Job]; ok {
 		delete(t.budgetNotices, w.Job)
 		t.changedNotices[noticeKey{job: w.Job}] = true
@@ -186,17 +205,20 @@ func (t *Tracker) updateJob(w Payer, change func(*jobUsage)) {
 		s = &jobUsage{}
 		t.jobs[w] = s
 	}
+
 	t.eachAccount(w, func(a *account) { a.addExpected(s, -1) })
 	change(s)
 	live := s.rate != [measures]int64{}
 	t.eachAccount(w, func(a *account) {
 		a.addExpected(s, 1)
+
 		if live {
 			a.jobs[w] = s
 		} else {
 			delete(a.jobs, w)
 		}
 	})
+
 	if !live && !s.committed {
 		delete(t.jobs, w)
 	}
@@ -222,14 +244,17 @@ func (w *window) add(p tenant.Period, from, to time.Time, used [measures]int64) 
 		last := to.Add(-1)
 		*w = window{begin: p.Begin(last), end: p.End(last)}
 	}
+
 	if !to.After(w.begin) {
 		return
 	}
+
 	for m := range measures {
 		n := used[m]
 		if from.Before(w.begin) {
 			n = int64(math.Round(float64(n) * (float64(to.Sub(w.begin)) / float64(to.Sub(from)))))
 		}
+
 		w.used[m] += n
 	}
 }
@@ -239,6 +264,7 @@ func (a *account) used(m measure, p tenant.Period, now time.Time) int64 {
 	if w := &a.windows[periodIndex(p)]; now.Before(w.end) {
 		return w.used[m]
 	}
+
 	return 0
 }
 
@@ -251,6 +277,7 @@ func periodIndex(p tenant.Period) int {
 		return 1
 	case tenant.Month:
 	}
+
 	return 2
 }
 
@@ -260,5 +287,6 @@ func (a *account) gpusInUse() int64 {
 	for _, n := range a.gpus {
 		sum += n
 	}
+
 	return sum
 }

@@ -31,7 +31,15 @@ type node struct {
 }
 
 func someInventory() fleet.Inventory {
-	return fleet.Inventory{Address: "127.0.0.1", OS: "linux", Arch: "amd64", Version: "test", CPUs: 8000, Memory: 16 << 30, Disk: 100 << 30}
+	return fleet.Inventory{
+		Address: "127.0.0.1",
+		OS:      "linux",
+		Arch:    "amd64",
+		Version: "test",
+		CPUs:    8000,
+		Memory:  16 << 30,
+		Disk:    100 << 30,
+	}
 }
 
 // join makes a machine a node, with its own key and a certificate of the yard.
@@ -49,14 +57,19 @@ func (y *yard) joinWith(name, token string) *node {
 	n.identity = identity
 	csr, err := identity.CSR(name)
 	y.must(err)
-	reply, err := y.client("").Join(y.t.Context(), api.JoinRequest{Capability: api.Capability, Token: token, Name: name, CSR: string(csr), Inventory: someInventory()})
+	reply, err := y.client("").
+		Join(y.t.Context(), api.JoinRequest{Capability: api.Capability, Token: token, Name: name, CSR: string(csr), Inventory: someInventory()})
 	y.must(err)
 	y.must(identity.Install([]byte(reply.Certificate)))
 	n.name = reply.Node
 	n.Client = api.NewClient(y.url, "", identity.TLS())
 	transport := &http.Transport{TLSClientConfig: identity.TLS(), ForceAttemptHTTP2: true}
 	n.http = &http.Client{Transport: transport}
-	y.t.Cleanup(func() { n.Close(); transport.CloseIdleConnections() })
+	y.t.Cleanup(func() {
+		n.Close()
+		transport.CloseIdleConnections()
+	})
+
 	return n
 }
 
@@ -66,30 +79,40 @@ func (n *node) listen() {
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
+
 		_ = n.Assignments(ctx, func(a api.Assignments) error {
 			n.mu.Lock()
 			defer n.mu.Unlock()
+
 			n.seen = append(n.seen, a)
 			close(n.changed)
 			n.changed = make(chan struct{})
+
 			return nil
 		})
 	}()
-	n.y.t.Cleanup(func() { cancel(); <-done })
+
+	n.y.t.Cleanup(func() {
+		cancel()
+		<-done
+	})
 }
 
 // await returns the first assignments, seen or still to come, of which ok is true.
 func (n *node) await(ok func(api.Assignments) bool) api.Assignments {
 	n.y.t.Helper()
+
 	for at := 0; ; {
 		n.mu.Lock()
 		seen, changed := n.seen, n.changed
 		n.mu.Unlock()
+
 		for ; at < len(seen); at++ {
 			if ok(seen[at]) {
 				return seen[at]
 			}
 		}
+
 		select {
 		case <-changed:
 		case <-time.After(30 * time.Second):
@@ -105,6 +128,7 @@ func (n *node) awaitRun(j id.Job, epoch int) id.Run {
 	n.await(func(a api.Assignments) bool {
 		return slices.ContainsFunc(a.Runs, func(r api.Assignment) bool { return r.Run == run })
 	})
+
 	return run
 }
 
@@ -124,7 +148,16 @@ func (n *node) starts(run id.Run, rank int) {
 // ends reports that a rank has ended with an exit code.
 func (n *node) ends(run id.Run, rank, code int) {
 	n.y.t.Helper()
-	n.tell(api.RankReport{Run: run, Rank: rank, State: job.RunEnded, Started: n.y.clock.Now(), Ended: n.y.clock.Now(), ExitCode: code})
+	n.tell(
+		api.RankReport{
+			Run:      run,
+			Rank:     rank,
+			State:    job.RunEnded,
+			Started:  n.y.clock.Now(),
+			Ended:    n.y.clock.Now(),
+			ExitCode: code,
+		},
+	)
 }
 
 // upload sends output and returns how much the server has.
@@ -132,6 +165,7 @@ func (n *node) upload(run id.Run, rank int, offset int64, data []byte, final boo
 	n.y.t.Helper()
 	reply, err := n.UploadLog(n.y.t.Context(), run, rank, offset, data, final)
 	n.y.must(err)
+
 	return reply.Offset
 }
 
@@ -141,6 +175,7 @@ func (n *node) started(c *api.Client) (id.Job, id.Run) {
 	j := n.y.submit(c, "run: train")[0].ID
 	run := n.awaitRun(j, 1)
 	n.starts(run, 0)
+
 	return j, run
 }
 
@@ -154,5 +189,6 @@ func output(t testing.TB, frames ...string) []byte {
 			t.Fatal(err)
 		}
 	}
+
 	return out.Bytes()
 }

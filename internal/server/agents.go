@@ -28,18 +28,84 @@ import (
 )
 
 func (s *Server) agentRoutes() {
-	huma.Register(s.api, huma.Operation{OperationID: "join", Method: http.MethodPost, Path: "/agent/v1/join", Summary: "Join the yard as a node", Tags: []string{"agent"}}, s.join)
-	huma.Register(s.api, huma.Operation{OperationID: "renew", Method: http.MethodPost, Path: "/agent/v1/renew", Summary: "Renew a node's certificate",
-		Security: byNode, Tags: []string{"agent"}}, s.renew)
-	huma.Register(s.api, huma.Operation{OperationID: "report", Method: http.MethodPost, Path: "/agent/v1/reports", Summary: "Report a node's heartbeat and the state of its runs",
-		Security: byNode, Tags: []string{"agent"}, MaxBodyBytes: 16 << 20}, s.report)
-	huma.Register(s.api, streaming(huma.Operation{OperationID: "follow-assignments", Method: http.MethodGet, Path: "/agent/v1/assignments",
-		Summary: "Follow the assignments of a node", Description: "Each item is the complete desired state of the node (Assignments).",
-		Security: byNode, Tags: []string{"agent"}}), s.assignments)
-	huma.Register(s.api, huma.Operation{OperationID: "push-metrics", Method: http.MethodPost, Path: "/agent/v1/metrics", Summary: "Push training metrics",
-		Security: byNode, Tags: []string{"agent"}, MaxBodyBytes: 16 << 20}, s.pushMetrics)
-	s.plain(huma.Operation{OperationID: "put-log", Method: http.MethodPost, Path: "/agent/v1/logs/{run}/{rank}", Summary: "Add to the output of a rank",
-		Security: byNode, Tags: []string{"agent"}}, s.putLog)
+	huma.Register(
+		s.api,
+		huma.Operation{
+			OperationID: "join",
+			Method:      http.MethodPost,
+			Path:        "/agent/v1/join",
+			Summary:     "Join the yard as a node",
+			Tags:        []string{"agent"},
+		},
+		s.join,
+	)
+
+	huma.Register(
+		s.api,
+		huma.Operation{
+			OperationID: "renew",
+			Method:      http.MethodPost,
+			Path:        "/agent/v1/renew",
+			Summary:     "Renew a node's certificate",
+			Security:    byNode,
+			Tags:        []string{"agent"},
+		},
+		s.renew,
+	)
+
+	huma.Register(
+		s.api,
+		huma.Operation{
+			OperationID:  "report",
+			Method:       http.MethodPost,
+			Path:         "/agent/v1/reports",
+			Summary:      "Report a node's heartbeat and the state of its runs",
+			Security:     byNode,
+			Tags:         []string{"agent"},
+			MaxBodyBytes: 16 << 20,
+		},
+		s.report,
+	)
+
+	huma.Register(
+		s.api,
+		streaming(huma.Operation{
+			OperationID: "follow-assignments",
+			Method:      http.MethodGet,
+			Path:        "/agent/v1/assignments",
+			Summary:     "Follow the assignments of a node",
+			Description: "Each item is the complete desired state of the node (Assignments).",
+			Security:    byNode,
+			Tags:        []string{"agent"},
+		}),
+		s.assignments,
+	)
+
+	huma.Register(
+		s.api,
+		huma.Operation{
+			OperationID:  "push-metrics",
+			Method:       http.MethodPost,
+			Path:         "/agent/v1/metrics",
+			Summary:      "Push training metrics",
+			Security:     byNode,
+			Tags:         []string{"agent"},
+			MaxBodyBytes: 16 << 20,
+		},
+		s.pushMetrics,
+	)
+
+	s.plain(
+		huma.Operation{
+			OperationID: "put-log",
+			Method:      http.MethodPost,
+			Path:        "/agent/v1/logs/{run}/{rank}",
+			Summary:     "Add to the output of a rank",
+			Security:    byNode,
+			Tags:        []string{"agent"},
+		},
+		s.putLog,
+	)
 }
 
 func (s *Server) join(ctx context.Context, in *body[api.JoinRequest]) (*body[api.JoinReply], error) {
@@ -48,6 +114,7 @@ func (s *Server) join(ctx context.Context, in *body[api.JoinRequest]) (*body[api
 	if refused != nil && !auth.UsedUp(refused) { // used up perhaps by this very machine, whose answer was lost
 		return nil, s.fail(ctx, refused)
 	}
+
 	key, err := keyOf(in.Body.CSR)
 	if err != nil {
 		return nil, s.fail(ctx, err)
@@ -55,30 +122,45 @@ func (s *Server) join(ctx context.Context, in *body[api.JoinRequest]) (*body[api
 	if err := checkInventory(&in.Body.Inventory); err != nil {
 		return nil, toProblem(err)
 	}
+
 	name := nodeName(in.Body.Name)
+
 	// What the CA will not sign must not cost a use of the token, so it is tried first.
 	if _, _, err := s.CA.SignNode([]byte(in.Body.CSR), id.Node(name), s.NodeCertTTL, now); err != nil {
 		return nil, s.fail(ctx, err)
 	}
+
 	answer, err := s.do(ctx, yardmaster.Join{Token: t.ID, Name: name, Key: key, Inventory: in.Body.Inventory})
 	if err != nil {
 		if auth.UsedUp(err) && refused != nil {
 			err = refused // says which token
 		}
+
 		return nil, s.fail(ctx, err)
 	}
+
 	n, _ := answer.(fleet.Node)
 	cert, expires, err := s.CA.SignNode([]byte(in.Body.CSR), n.ID, s.NodeCertTTL, now)
 	if err != nil {
 		return nil, s.fail(ctx, err)
 	}
+
 	s.Log.InfoContext(ctx, "node joined", "node", n.ID, "class", n.Class)
-	reply := api.JoinReply{Capability: api.Capability, Node: n.ID, Certificate: string(cert), CA: string(s.CA.PEM()), Expires: expires}
+
+	reply := api.JoinReply{
+		Capability:  api.Capability,
+		Node:        n.ID,
+		Certificate: string(cert),
+		CA:          string(s.CA.PEM()),
+		Expires:     expires,
+	}
+
 	err = s.Loop.Query(ctx, func(y *yardmaster.Yard) {
 		if l := y.Lease(n.Lease); l != nil {
 			reply.LeaseLeft = wholeSeconds(l.Ends.Sub(now))
 		}
 	})
+
 	return &body[api.JoinReply]{reply}, err
 }
 
@@ -89,11 +171,16 @@ func keyOf(csr string) (string, error) {
 	if block == nil {
 		return "", fault.New(fault.Invalid, "bad_csr", "the certificate request is not PEM").WithField("csr")
 	}
+
 	pub, err := publicKey(block.Bytes)
 	if err != nil {
-		return "", fault.New(fault.Invalid, "bad_csr", "the certificate request cannot be read").WithField("csr").WithCause(err)
+		return "", fault.New(fault.Invalid, "bad_csr", "the certificate request cannot be read").
+			WithField("csr").
+			WithCause(err)
 	}
+
 	sum := sha256.Sum256(pub)
+
 	return hex.EncodeToString(sum[:]), nil
 }
 
@@ -107,11 +194,13 @@ func nodeName(s string) string {
 			out.WriteByte('-')
 		}
 	}
+
 	name := strings.Trim(out.String(), "-._")
 	name = strings.Trim(name[:min(len(name), id.MaxName)], "-._")
 	if name == "" {
 		return "node"
 	}
+
 	return name
 }
 
@@ -126,13 +215,16 @@ func checkInventory(inv *fleet.Inventory) error {
 	if len(inv.GPUs) > fleet.MaxGPUs {
 		return bad("a node can have at most %d GPUs", fleet.MaxGPUs)
 	}
+
 	seen := map[int]bool{}
 	for _, g := range inv.GPUs {
 		if g.Index < 0 || g.Index >= fleet.MaxGPUs || seen[g.Index] || g.Memory < 0 {
 			return bad("GPU %d is listed twice or out of range", g.Index)
 		}
+
 		seen[g.Index] = true
 	}
+
 	return nil
 }
 
@@ -142,33 +234,45 @@ func (s *Server) renew(ctx context.Context, in *body[api.RenewRequest]) (*body[a
 	if err != nil {
 		return nil, s.fail(ctx, err)
 	}
+
 	return &body[api.RenewReply]{api.RenewReply{Certificate: string(cert), Expires: expires}}, nil
 }
 
 func (s *Server) report(ctx context.Context, in *body[api.Report]) (*body[api.ReportReply], error) {
 	n := nodeOf(ctx)
+
 	if in.Body.Inventory != nil {
 		if err := checkInventory(in.Body.Inventory); err != nil {
 			return nil, toProblem(err)
 		}
 	}
+
 	if err := in.Body.Check(); err != nil {
 		return nil, toProblem(err)
 	}
+
 	heard, err := s.do(ctx, fromReport(n, &in.Body))
 	if err != nil {
 		return nil, s.fail(ctx, err)
 	}
-	reply := api.ReportReply{Interval: job.Duration(s.Interval), Lease: job.Duration(s.Lease), Generation: s.Assignments.Generation(n),
-		Release: s.noteReport(n, &in.Body)}
+
+	reply := api.ReportReply{
+		Interval:   job.Duration(s.Interval),
+		Lease:      job.Duration(s.Lease),
+		Generation: s.Assignments.Generation(n),
+		Release:    s.noteReport(n, &in.Body),
+	}
+
 	if h, ok := heard.(yardmaster.LeaseRenewal); ok {
 		reply.LeaseLeft = wholeSeconds(h.LeaseLeft)
 	}
+
 	if len(in.Body.Data) > 0 {
 		if err := s.query(ctx, func(y *yardmaster.Yard) { reply.Purge = y.Misplaced(n, in.Body.Data) }); err != nil {
 			return nil, s.fail(ctx, err)
 		}
 	}
+
 	return &body[api.ReportReply]{reply}, nil
 }
 
@@ -182,12 +286,14 @@ func (s *Server) assignments(ctx context.Context, _ *struct{}) (*huma.StreamResp
 	return &huma.StreamResponse{Body: func(hc huma.Context) {
 		req, w := humago.Unwrap(hc)
 		out := newStream(w)
+
 		for {
 			removed, err := s.roster.admit(n)
 			if err != nil {
 				out.send("", "error", toProblem(err))
 				return
 			}
+
 			orders, generation, changed := s.Assignments.Desired(n)
 			if !out.send(strconv.FormatUint(generation, 10), "", s.toAssignments(orders, generation)) {
 				return
@@ -204,14 +310,17 @@ func (s *Server) pushMetrics(ctx context.Context, in *body[api.MetricsReport]) (
 	if err := in.Body.Check(); err != nil {
 		return nil, toProblem(err)
 	}
+
 	for i := range in.Body.Runs {
 		if err := s.mayWriteLog(ctx, in.Body.Runs[i].Run, 0); err != nil {
 			return nil, s.fail(ctx, err)
 		}
 	}
+
 	if err := s.seer.Take(ctx, &in.Body); err != nil {
 		return nil, s.fail(ctx, err)
 	}
+
 	return &body[api.MetricsReply]{api.MetricsReply{Server: s.start}}, nil
 }
 
@@ -221,10 +330,12 @@ const maxLogPart = 8 << 20
 func (s *Server) putLog(w http.ResponseWriter, r *http.Request) error {
 	ctx := r.Context()
 	rank, err := strconv.Atoi(r.PathValue("rank"))
+
 	run := id.Run(r.PathValue("run"))
 	if _, _, ok := run.Split(); !ok || err != nil {
 		return fault.New(fault.NotFound, "run_not_found", "there is no such run")
 	}
+
 	offset, err := strconv.ParseInt(r.URL.Query().Get("offset"), 10, 64)
 	if err != nil || offset < 0 {
 		return fault.New(fault.Invalid, "bad_offset", "the offset must be a number").WithField("offset")
@@ -232,10 +343,12 @@ func (s *Server) putLog(w http.ResponseWriter, r *http.Request) error {
 	if err := s.mayWriteLog(ctx, run, rank); err != nil {
 		return err
 	}
+
 	content, err := uncompressed(w, r, maxLogPart)
 	if err != nil {
 		return err
 	}
+
 	data, err := io.ReadAll(io.LimitReader(content, maxLogPart+1))
 	if err != nil {
 		return fault.New(fault.Invalid, "broken_upload", "the upload broke off").WithCause(err)
@@ -243,10 +356,12 @@ func (s *Server) putLog(w http.ResponseWriter, r *http.Request) error {
 	if len(data) > maxLogPart {
 		return fault.New(fault.OverLimit, tooLarge, "an upload may have at most %d bytes", maxLogPart)
 	}
+
 	size, err := s.Logbook.Append(ctx, run, rank, offset, data, r.URL.Query().Get("final") == "true")
 	if err != nil {
 		return err
 	}
+
 	return writeJSON(w, api.LogReply{Offset: size})
 }
 
@@ -257,6 +372,7 @@ func (s *Server) mayWriteLog(ctx context.Context, run id.Run, rank int) error {
 	if s.writers.is(key, n) {
 		return nil
 	}
+
 	r, err := s.Store.Run(ctx, run)
 	if err != nil {
 		return err
@@ -264,7 +380,9 @@ func (s *Server) mayWriteLog(ctx context.Context, run id.Run, rank int) error {
 	if rank < 0 || rank >= len(r.Ranks) || r.Ranks[rank].Node != n {
 		return fault.New(fault.Denied, "not_your_run", "rank %d of run %s is not on node %s", rank, run, n)
 	}
+
 	s.writers.set(key, n)
+
 	return nil
 }
 
@@ -283,9 +401,11 @@ func (w *writers) is(key string, n id.Node) bool {
 func (w *writers) set(key string, n id.Node) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
+
 	if w.by == nil || len(w.by) >= maxWriters {
 		w.by = map[string]id.Node{}
 	}
+
 	w.by[key] = n
 }
 
@@ -295,6 +415,7 @@ func publicKey(der []byte) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	return x509.MarshalPKIXPublicKey(csr.PublicKey)
 }
 

@@ -33,13 +33,16 @@ func says(p *api.Problem) string {
 	if p.Field != "" {
 		text += " " + p.Field
 	}
+
 	if p.Line > 0 {
 		text += fmt.Sprintf(" line %d", p.Line)
 	}
+
 	text += ": " + p.Detail
 	for i := range p.Errors {
 		text += "\n" + says(&p.Errors[i])
 	}
+
 	return text
 }
 
@@ -56,28 +59,55 @@ func badYard(t *testing.T) (*yard, *node, map[string]string) {
 		return y.newToken(tenant.Token{Kind: kind, Owner: "ada", Scope: scope, UsesLeft: 1, Expires: y.clock.Now().Add(d)})
 	}
 	tokens := map[string]string{
-		"ada": y.token("ada", tenant.Researcher, tenant.ScopeSubmit), "bob": y.token("bob", tenant.Researcher, tenant.ScopeSubmit),
-		"root": y.token("root", tenant.Admin, tenant.ScopeAdmin), "reader": life(tenant.AccessToken, tenant.ScopeRead, time.Hour),
-		"expired": life(tenant.AccessToken, tenant.ScopeSubmit, 0), "revoked": life(tenant.AccessToken, tenant.ScopeSubmit, time.Hour),
-		"bootstrap": life(tenant.BootstrapToken, "", time.Hour), "disabled": y.token("eve", tenant.Researcher, tenant.ScopeSubmit),
-		"used up": y.newToken(tenant.Token{Kind: tenant.JoinToken, Owner: "ada", Class: "local", Expires: y.clock.Now().Add(time.Hour)}),
-		"join":    y.joinToken(5),
+		"ada": y.token(
+			"ada",
+			tenant.Researcher,
+			tenant.ScopeSubmit,
+		),
+		"bob": y.token("bob", tenant.Researcher, tenant.ScopeSubmit),
+		"root": y.token(
+			"root",
+			tenant.Admin,
+			tenant.ScopeAdmin,
+		),
+		"reader": life(tenant.AccessToken, tenant.ScopeRead, time.Hour),
+		"expired": life(
+			tenant.AccessToken,
+			tenant.ScopeSubmit,
+			0,
+		),
+		"revoked": life(tenant.AccessToken, tenant.ScopeSubmit, time.Hour),
+		"bootstrap": life(
+			tenant.BootstrapToken,
+			"",
+			time.Hour,
+		),
+		"disabled": y.token("eve", tenant.Researcher, tenant.ScopeSubmit),
+		"used up": y.newToken(
+			tenant.Token{Kind: tenant.JoinToken, Owner: "ada", Class: "local", Expires: y.clock.Now().Add(time.Hour)},
+		),
+		"join": y.joinToken(5),
 	}
+
 	revoked, err := auth.Parse(tokens["revoked"])
 	y.must(err)
 	y.do(yardmaster.RevokeToken{Token: revoked.ID, By: "test"})
 	y.do(yardmaster.PutUser{User: "eve", Role: tenant.Researcher, Disabled: true, By: "test"})
 	n := y.join("n1")
 	n.listen()
+
 	ada := y.client(tokens["ada"])
 	if j, _ := n.started(ada); j != "j1" {
 		t.Fatalf("the first job is %s", j)
 	}
+
 	_, err = ada.Submit(t.Context(), api.SubmitRequest{File: "run: a"}, "used")
 	y.must(err)
+
 	for _, content := range []string{"no manifest", `{"files":[{"path":"a","mode":420,"size":1,"digest":"` + digestOf("absent") + `"}]}`} {
 		y.must(ada.PutFile(t.Context(), digestOf(content), "", strings.NewReader(content)))
 	}
+
 	return y, n, tokens
 }
 
@@ -93,10 +123,12 @@ func TestBadRequestsOfPeople(t *testing.T) {
 			if !ok {
 				token = tt.as
 			}
+
 			var headers []string
 			if tt.header != "" {
 				headers = strings.Split(tt.header, "|")
 			}
+
 			got := y.raw(y.http, tt.method, tt.path, token, tt.body, headers...)
 			if text := tokenName.ReplaceAllString(says(&got.p), "access token T"); text != tt.want {
 				t.Errorf("got\n%s\nwant\n%s", text, tt.want)

@@ -22,26 +22,45 @@ func timeOrNil(t time.Time) *time.Time {
 	if t.IsZero() {
 		return nil
 	}
+
 	u := shown(t)
+
 	return &u
 }
 
 func toJob(j *job.Job) api.Job {
 	out := api.Job{
-		ID: j.ID, Seq: j.Seq, Owner: j.Owner, Project: j.Project, State: j.State, Status: j.Status(), Cause: j.Cause, Reason: j.Reason,
-		Submitted: shown(j.Submitted), Since: shown(j.Since), Started: timeOrNil(j.Started), Ended: timeOrNil(j.Ended),
-		Epoch: j.Epoch, Needs: j.Needs, Pipeline: j.Pipeline, Cost: j.Cost,
+		ID:        j.ID,
+		Seq:       j.Seq,
+		Owner:     j.Owner,
+		Project:   j.Project,
+		State:     j.State,
+		Status:    j.Status(),
+		Cause:     j.Cause,
+		Reason:    j.Reason,
+		Submitted: shown(j.Submitted),
+		Since:     shown(j.Since),
+		Started:   timeOrNil(j.Started),
+		Ended:     timeOrNil(j.Ended),
+		Epoch:     j.Epoch,
+		Needs:     j.Needs,
+		Pipeline:  j.Pipeline,
+		Cost:      j.Cost,
 	}
+
 	if j.Spec != nil {
 		addSpec(&out, j.Spec)
 	}
+
 	if j.Done > 0 || out.Work > 0 {
 		out.SetDone(j.Done)
 	}
+
 	if j.State.Final() && j.Epoch > 0 {
 		code := j.ExitCode
 		out.ExitCode = &code
 	}
+
 	return out
 }
 
@@ -51,6 +70,7 @@ func addSpec(out *api.Job, s *job.Spec) {
 	if s.Deadline != nil {
 		out.Deadline = timeOrNil(*s.Deadline)
 	}
+
 	out.Budget, out.Expect = s.Budget, s.Expect
 	if s.Speed != nil {
 		out.Work = s.Speed.Work
@@ -72,35 +92,45 @@ func addBrief(out *api.Job, b *yardmaster.Brief) {
 // resourcesText says what a job asks for: "2 nodes of 8x A100:80GB".
 func resourcesText(r *job.Resources) string {
 	var parts []string
+
 	if r.GPUs.Min > 0 || r.GPUs.Max > 0 {
 		what := "GPU"
+
 		if len(r.GPU) > 0 {
 			kinds := make([]string, len(r.GPU))
 			for i, k := range r.GPU {
 				kinds[i] = k.String()
 			}
+
 			what = strings.Join(kinds, " or ")
 		}
+
 		text := fmt.Sprintf("%sx %s", r.GPUs, what)
 		if r.GPUMemory != (job.ByteRange{}) {
 			text += " " + r.GPUMemory.String()
 		}
+
 		parts = append(parts, text)
 	}
+
 	if len(parts) == 0 || r.CPUs > 1000 {
 		cpus := r.CPUs.String() + " CPUs"
 		if r.CPUs == 1000 {
 			cpus = "1 CPU"
 		}
+
 		parts = append(parts, cpus)
 	}
+
 	if r.Memory > 0 {
 		parts = append(parts, r.Memory.Short())
 	}
+
 	text := strings.Join(parts, ", ")
 	if r.Nodes.Min > 1 || r.Nodes.Max > 1 {
 		text = fmt.Sprintf("%s nodes of %s", r.Nodes, text)
 	}
+
 	return text
 }
 
@@ -109,21 +139,50 @@ func toRun(r *job.Run) api.Run {
 		Started: timeOrNil(r.Started), Ended: timeOrNil(r.Ended), Ranks: make([]api.Rank, len(r.Ranks))}
 	for i := range r.Ranks {
 		k := &r.Ranks[i]
-		out.Ranks[i] = api.Rank{Rank: k.Rank, Node: k.Node, GPUs: k.GPUs, Share: k.Share, State: k.State, Signal: k.Signal, Cause: k.Cause, Reason: k.Reason}
+		out.Ranks[i] = api.Rank{
+			Rank:   k.Rank,
+			Node:   k.Node,
+			GPUs:   k.GPUs,
+			Share:  k.Share,
+			State:  k.State,
+			Signal: k.Signal,
+			Cause:  k.Cause,
+			Reason: k.Reason,
+		}
+
 		if k.State == job.RunEnded {
 			code := k.ExitCode
 			out.Ranks[i].ExitCode = &code
 		}
 	}
+
 	return out
 }
 
 func toWhy(w *yardmaster.WhyReport) *api.Why {
-	out := &api.Why{Blocker: string(w.Blocker), Sentence: w.Sentence, Position: w.Position, Start: timeOrNil(w.Start), Remedies: w.Remedies}
+	out := &api.Why{
+		Blocker:  string(w.Blocker),
+		Sentence: w.Sentence,
+		Position: w.Position,
+		Start:    timeOrNil(w.Start),
+		Remedies: w.Remedies,
+	}
+
 	for i := range w.Holders {
 		h := &w.Holders[i]
-		out.Holders = append(out.Holders, api.Holder{Job: h.Job, Owner: h.Owner, Node: w.Nodes[i], GPUs: len(fleet.Indices(h.GPUs)), CPUs: h.CPUs, Until: timeOrNil(h.Ends)})
+		out.Holders = append(
+			out.Holders,
+			api.Holder{
+				Job:   h.Job,
+				Owner: h.Owner,
+				Node:  w.Nodes[i],
+				GPUs:  len(fleet.Indices(h.GPUs)),
+				CPUs:  h.CPUs,
+				Until: timeOrNil(h.Ends),
+			},
+		)
 	}
+
 	return out
 }
 
@@ -132,12 +191,37 @@ func toUser(u *tenant.User, usage float64) api.User {
 }
 
 func (s *Server) toToken(t *tenant.Token) api.Token {
-	return api.Token{ID: t.ID, Kind: t.Kind, Owner: t.Owner, Scope: t.Scope, Note: t.Note, Class: t.Class, Pool: t.Pool, UsesLeft: t.UsesLeft,
-		Created: shown(t.Created), Expires: shown(t.Expires), Revoked: t.Revoked, LastUsed: s.used.get(t.ID)}
+	return api.Token{
+		ID:       t.ID,
+		Kind:     t.Kind,
+		Owner:    t.Owner,
+		Scope:    t.Scope,
+		Note:     t.Note,
+		Class:    t.Class,
+		Pool:     t.Pool,
+		UsesLeft: t.UsesLeft,
+		Created:  shown(t.Created),
+		Expires:  shown(t.Expires),
+		Revoked:  t.Revoked,
+		LastUsed: s.used.get(t.ID),
+	}
 }
 
 func toEvent(e *yardmaster.Event) api.Event {
-	return api.Event{Seq: e.Seq, At: shown(e.At), Kind: e.Kind, Actor: e.Actor, Owner: e.Owner, Job: e.Job, Run: e.Run, Node: e.Node, Lease: e.Lease, From: e.From, To: e.To, Reason: e.Reason}
+	return api.Event{
+		Seq:    e.Seq,
+		At:     shown(e.At),
+		Kind:   e.Kind,
+		Actor:  e.Actor,
+		Owner:  e.Owner,
+		Job:    e.Job,
+		Run:    e.Run,
+		Node:   e.Node,
+		Lease:  e.Lease,
+		From:   e.From,
+		To:     e.To,
+		Reason: e.Reason,
+	}
 }
 
 // toAssignments is what an agent is told of the orders for its node.
@@ -145,15 +229,31 @@ func (s *Server) toAssignments(orders []yardmaster.Order, generation uint64) api
 	out := api.Assignments{Server: s.start, Generation: generation, Runs: make([]api.Assignment, len(orders))}
 	for i := range orders {
 		o := &orders[i]
-		out.Runs[i] = api.Assignment{Run: o.Run, Job: o.Job, Epoch: o.Epoch, Rank: o.Rank, Stop: o.Stop, Launch: api.Launch(o.Launch)}
+		out.Runs[i] = api.Assignment{
+			Run:    o.Run,
+			Job:    o.Job,
+			Epoch:  o.Epoch,
+			Rank:   o.Rank,
+			Stop:   o.Stop,
+			Launch: api.Launch(o.Launch),
+		}
 	}
+
 	return out
 }
 
 func fromReport(n id.Node, r *api.Report) yardmaster.NodeReport {
-	out := yardmaster.NodeReport{Node: n, Inventory: r.Inventory, Foreign: r.Foreign, Data: r.Data, Ranks: make([]yardmaster.RankReport, len(r.Ranks))}
+	out := yardmaster.NodeReport{
+		Node:      n,
+		Inventory: r.Inventory,
+		Foreign:   r.Foreign,
+		Data:      r.Data,
+		Ranks:     make([]yardmaster.RankReport, len(r.Ranks)),
+	}
+
 	for i := range r.Ranks {
 		out.Ranks[i] = yardmaster.RankReport(r.Ranks[i])
 	}
+
 	return out
 }

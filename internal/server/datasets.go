@@ -20,11 +20,39 @@ import (
 
 func (s *Server) datasetRoutes() {
 	const tag, path = "data", "/api/v1/datasets/{dataset}"
-	huma.Register(s.api, s.op("list-datasets", http.MethodGet, "/api/v1/datasets", "List datasets by name", tag), s.listDatasets)
+	huma.Register(
+		s.api,
+		s.op("list-datasets", http.MethodGet, "/api/v1/datasets", "List datasets by name", tag),
+		s.listDatasets,
+	)
+
 	huma.Register(s.api, s.op("get-dataset", http.MethodGet, path, "Show a dataset", tag), s.getDataset)
 	huma.Register(s.api, s.op("put-dataset", http.MethodPut, path, "Register a dataset or change it", tag), s.putDataset)
-	huma.Register(s.api, s.op("audit-dataset", http.MethodGet, path+"/audit", "Answer whether a dataset ever left the building, and list its uses", tag), s.auditDataset)
-	huma.Register(s.api, s.op("override-place", http.MethodPost, "/api/v1/jobs/{job}/override", "Let a job run where its datasets may not be used; recorded in the audit", tag), s.override)
+
+	huma.Register(
+		s.api,
+		s.op(
+			"audit-dataset",
+			http.MethodGet,
+			path+"/audit",
+			"Answer whether a dataset ever left the building, and list its uses",
+			tag,
+		),
+		s.auditDataset,
+	)
+
+	huma.Register(
+		s.api,
+		s.op(
+			"override-place",
+			http.MethodPost,
+			"/api/v1/jobs/{job}/override",
+			"Let a job run where its datasets may not be used; recorded in the audit",
+			tag,
+		),
+		s.override,
+	)
+
 	remove := s.op("remove-dataset", http.MethodDelete, path, "Remove a dataset; its uses stay on record", tag)
 	remove.DefaultStatus = http.StatusNoContent
 	huma.Register(s.api, remove, s.removeDataset)
@@ -34,29 +62,41 @@ func (s *Server) listDatasets(ctx context.Context, in *struct{ Paging }) (*body[
 	if err := allow(ctx, tenant.ReadData, ""); err != nil {
 		return nil, s.fail(ctx, err)
 	}
+
 	var list []dataset.Dataset
 	if err := s.query(ctx, func(y *yardmaster.Yard) { list = y.Datasets() }); err != nil {
 		return nil, s.fail(ctx, err)
 	}
+
 	page := api.DatasetPage{Datasets: []api.Dataset{}}
 	for i := range list {
 		if string(list[i].ID) <= in.Cursor {
 			continue
 		}
+
 		if len(page.Datasets) == in.Limit {
 			page.Next = string(page.Datasets[in.Limit-1].ID)
 			break
 		}
+
 		page.Datasets = append(page.Datasets, toDataset(&list[i]))
 	}
+
 	return &body[api.DatasetPage]{page}, nil
 }
 
 func toDataset(d *dataset.Dataset) api.Dataset {
-	out := api.Dataset{ID: d.ID, Owner: d.Owner, Created: shown(d.Created), DatasetRequest: api.DatasetRequest{Place: d.Rule, Size: d.Size, Source: d.Source}}
+	out := api.Dataset{
+		ID:             d.ID,
+		Owner:          d.Owner,
+		Created:        shown(d.Created),
+		DatasetRequest: api.DatasetRequest{Place: d.Rule, Size: d.Size, Source: d.Source},
+	}
+
 	for _, c := range d.Copies {
 		out.Copies = append(out.Copies, toCopy(c))
 	}
+
 	return out
 }
 
@@ -74,10 +114,12 @@ func (s *Server) findDataset(ctx context.Context, name string) (dataset.Dataset,
 	if err := s.query(ctx, func(y *yardmaster.Yard) { list = y.Datasets() }); err != nil {
 		return dataset.Dataset{}, err
 	}
+
 	at := slices.IndexFunc(list, func(d dataset.Dataset) bool { return string(d.ID) == name })
 	if at < 0 {
 		return dataset.Dataset{}, fault.New(fault.NotFound, "no_dataset", "there is no dataset %s", name)
 	}
+
 	return list[at], nil
 }
 
@@ -85,10 +127,12 @@ func (s *Server) getDataset(ctx context.Context, in *datasetInput) (*body[api.Da
 	if err := allow(ctx, tenant.ReadData, ""); err != nil {
 		return nil, s.fail(ctx, err)
 	}
+
 	d, err := s.findDataset(ctx, in.Dataset)
 	if err != nil {
 		return nil, s.fail(ctx, err)
 	}
+
 	return &body[api.Dataset]{toDataset(&d)}, nil
 }
 
@@ -102,15 +146,19 @@ func (s *Server) putDataset(ctx context.Context, in *putDatasetInput) (*body[api
 	if err != nil && fault.KindOf(err) != fault.NotFound {
 		return nil, s.fail(ctx, err)
 	}
+
 	d := dataset.Dataset{ID: id.Dataset(in.Dataset), Size: in.Body.Size, Rule: in.Body.Place, Source: in.Body.Source}
 	for _, c := range in.Body.Copies {
 		d.Copies = append(d.Copies, fromCopy(c, old.Copies, s.Clock.Now()))
 	}
+
 	answer, err := s.do(ctx, yardmaster.PutDataset{Dataset: d, By: callerOf(ctx).User})
 	if err != nil {
 		return nil, s.fail(ctx, err)
 	}
+
 	changed, _ := answer.(dataset.Dataset)
+
 	return &body[api.Dataset]{toDataset(&changed)}, nil
 }
 
@@ -121,6 +169,7 @@ func fromCopy(c api.Copy, old []dataset.Copy, now time.Time) dataset.Copy {
 			return known
 		}
 	}
+
 	return dataset.Copy{Node: c.Node, Pool: c.Pool, At: c.At, Path: c.Path, Since: now}
 }
 
@@ -132,9 +181,11 @@ func (s *Server) mayChange(ctx context.Context, name string) (dataset.Dataset, e
 	if fault.KindOf(err) == fault.NotFound {
 		owner = callerOf(ctx).User
 	}
+
 	if denied := allow(ctx, tenant.ManageData, owner); denied != nil {
 		return d, denied
 	}
+
 	return d, err
 }
 
@@ -144,9 +195,11 @@ func (s *Server) removeDataset(ctx context.Context, in *datasetInput) (*struct{}
 		d.Removed = true
 		_, err = s.do(ctx, yardmaster.PutDataset{Dataset: d, By: callerOf(ctx).User})
 	}
+
 	if err != nil {
 		return nil, s.fail(ctx, err)
 	}
+
 	return nil, nil
 }
 
@@ -160,17 +213,26 @@ func (s *Server) override(ctx context.Context, in *overrideInput) (*body[api.Job
 	if err == nil {
 		err = allow(ctx, tenant.OverridePlace, "")
 	}
+
 	if err != nil {
 		return nil, s.fail(ctx, err)
 	}
-	answer, err := s.do(ctx, yardmaster.Override{Job: j.ID, Place: in.Body.Place, By: callerOf(ctx).User, Why: in.Body.Why})
+
+	answer, err := s.do(
+		ctx,
+		yardmaster.Override{Job: j.ID, Place: in.Body.Place, By: callerOf(ctx).User, Why: in.Body.Why},
+	)
+
 	if fault.KindOf(err) == fault.NotFound && j.State.Final() {
 		err = fault.New(fault.Conflict, "job_state", "job %s is %s and cannot be changed any more", j.ID, j.State)
 	}
+
 	if err != nil {
 		return nil, s.fail(ctx, err)
 	}
+
 	changed, _ := answer.(job.Job)
+
 	return &body[api.Job]{toJob(&changed)}, nil
 }
 
@@ -192,46 +254,65 @@ func (s *Server) auditDataset(ctx context.Context, in *auditInput) (*body[api.Au
 	if err := allow(ctx, tenant.ReadUsage, d.Owner); err != nil {
 		return nil, s.fail(ctx, err)
 	}
+
 	uses, err := s.Store.Uses(ctx, id.Dataset(in.Dataset), maxUses+1)
 	if err == nil && len(uses) == 0 {
 		err = missing
 	}
+
 	if err != nil {
 		return nil, s.fail(ctx, err)
 	}
+
 	a := auditOf(&d, uses)
 	a.Dataset = id.Dataset(in.Dataset)
 	a.Uses = a.Uses[:min(len(a.Uses), in.Limit)]
+
 	return &body[api.Audit]{a}, nil
 }
 
 // auditOf says where a dataset was used. Uses are newest first.
 func auditOf(d *dataset.Dataset, uses []dataset.Use) api.Audit {
 	a := api.Audit{Place: d.Rule, Copies: []api.Copy{}, Uses: []api.DatasetUse{}, Complete: len(uses) <= maxUses}
+
 	for i := range uses {
 		u := &uses[i]
-		use := api.DatasetUse{At: shown(u.At), Run: u.Run, Job: u.Job, Owner: u.Owner, Node: u.Node, Outside: u.Cloud, Override: u.Override}
+		use := api.DatasetUse{
+			At:       shown(u.At),
+			Run:      u.Run,
+			Job:      u.Job,
+			Owner:    u.Owner,
+			Node:     u.Node,
+			Outside:  u.Cloud,
+			Override: u.Override,
+		}
+
 		a.Uses = append(a.Uses, use)
 		if u.Override != "" {
 			a.Against++
 		}
+
 		if !u.Cloud {
 			a.Inside++
 			continue
 		}
+
 		a.Outside++
 		a.First = &use
 		if a.Last == nil {
 			a.Last = &use
 		}
 	}
+
 	for _, c := range d.Copies {
 		if c.At == job.PlaceCloud || c.At == job.PlaceAny {
 			a.Copies = append(a.Copies, toCopy(c))
 		}
 	}
+
 	a.Left = a.Outside > 0 || len(a.Copies) > 0
 	a.Answer = auditAnswer(&a)
+
 	return a
 }
 
@@ -239,13 +320,22 @@ func auditOf(d *dataset.Dataset, uses []dataset.Use) api.Audit {
 func auditAnswer(a *api.Audit) string {
 	switch {
 	case a.Outside > 0:
-		text := fmt.Sprintf("Yes: first on %s, by %s of %s on node %s", a.First.At.Format("2006-01-02 15:04 UTC"), a.First.Run, a.First.Owner, a.First.Node)
+		text := fmt.Sprintf(
+			"Yes: first on %s, by %s of %s on node %s",
+			a.First.At.Format("2006-01-02 15:04 UTC"),
+			a.First.Run,
+			a.First.Owner,
+			a.First.Node,
+		)
+
 		if a.First.Override != "" {
 			text += ", let by " + a.First.Override
 		}
+
 		if a.Outside > 1 {
 			text += fmt.Sprintf("; %d uses outside in all", a.Outside)
 		}
+
 		return text + "."
 	case len(a.Copies) > 0:
 		return "Yes: no run used it outside the building, but a copy is said to be there."
@@ -254,5 +344,6 @@ func auditAnswer(a *api.Audit) string {
 	case a.Inside == 0:
 		return "No: it was never used, and no copy is said to be outside."
 	}
+
 	return "No: every use was on a node in the building."
 }

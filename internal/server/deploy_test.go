@@ -33,20 +33,49 @@ func scrape(t *testing.T) string {
 	y := newYard(t)
 	y.do(yardmaster.PutUser{User: "ann", Role: tenant.Researcher, By: "test"})
 	y.do(yardmaster.PutUser{User: "root", Role: tenant.Admin, By: "test"})
-	y.do(yardmaster.AddToken{By: "test", Token: tenant.Token{ID: "join", Kind: tenant.JoinToken, Owner: "root", Class: "local", UsesLeft: 9, Expires: y.clock.Now().Add(time.Hour)}})
-	y.do(yardmaster.PutQuota{By: "root", Quota: tenant.Quota{Subject: tenant.Subject{User: "ann"}, Budget: 100_000_000, GPUHours: 100}})
+
+	y.do(
+		yardmaster.AddToken{
+			By: "test",
+			Token: tenant.Token{
+				ID:       "join",
+				Kind:     tenant.JoinToken,
+				Owner:    "root",
+				Class:    "local",
+				UsesLeft: 9,
+				Expires:  y.clock.Now().Add(time.Hour),
+			},
+		},
+	)
+
+	y.do(
+		yardmaster.PutQuota{
+			By:    "root",
+			Quota: tenant.Quota{Subject: tenant.Subject{User: "ann"}, Budget: 100_000_000, GPUHours: 100},
+		},
+	)
+
 	y.do(yardmaster.Join{Token: "join", Name: "a", Inventory: fleet.Inventory{
 		Address: "a", CPUs: 8000, Memory: 8 << 30, GPUs: []fleet.GPU{{UUID: "g", Model: "L4", Memory: 24 << 30}},
 	}})
-	y.do(yardmaster.Submit{Owner: "ann", Jobs: []yardmaster.NewJob{{Spec: &job.Spec{Run: "true", Place: job.PlaceAny, Resources: job.Resources{
-		GPUs: job.Range{Min: 1, Max: 1}, Nodes: job.Range{Min: 1, Max: 1}, CPUs: 1000,
-	}}}}})
+
+	y.do(
+		yardmaster.Submit{
+			Owner: "ann",
+			Jobs: []yardmaster.NewJob{{Spec: &job.Spec{Run: "true", Place: job.PlaceAny, Resources: job.Resources{
+				GPUs: job.Range{Min: 1, Max: 1}, Nodes: job.Range{Min: 1, Max: 1}, CPUs: 1000,
+			}}}},
+		},
+	)
+
 	y.board.Called("testcloud", "list", time.Second, nil)
 	y.clock.advance(time.Minute)
+
 	got := y.raw(y.http, http.MethodGet, "/metrics", "", "")
 	if got.status != http.StatusOK {
 		t.Fatalf("/metrics answers %d: %s", got.status, got.body)
 	}
+
 	return string(got.body)
 }
 
@@ -61,6 +90,7 @@ func families(text string) map[string]string {
 	for _, m := range typeLine.FindAllStringSubmatch(text, -1) {
 		all[m[1]] = m[2]
 	}
+
 	return all
 }
 
@@ -75,10 +105,12 @@ func unknown(expr string, known map[string]string) []string {
 				base = cut
 			}
 		}
+
 		if known[base] == "" || known[base] == "histogram" && base == name {
 			missing = append(missing, name)
 		}
 	}
+
 	return missing
 }
 
@@ -106,10 +138,12 @@ func readDashboard(t *testing.T) *dashboard {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	var d dashboard
 	if err := json.Unmarshal(text, &d); err != nil {
 		t.Fatal(err)
 	}
+
 	return &d
 }
 
@@ -136,10 +170,12 @@ func readRules(t *testing.T) *rules {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	var r rules
 	if err := yaml.Unmarshal(text, &r); err != nil {
 		t.Fatal(err)
 	}
+
 	return &r
 }
 
@@ -150,37 +186,47 @@ func TestDashboardAndAlertsAskForMetricsThatExist(t *testing.T) {
 	asked := 0
 	look := func(where, expr string) {
 		asked++
+
 		for _, name := range unknown(expr, known) {
 			t.Errorf("%s asks for %s, which the server does not have: %s", where, name, expr)
 		}
+
 		if !metricName.MatchString(expr) && !strings.HasPrefix(expr, "up{") {
 			t.Errorf("%s asks for nothing of ours: %s", where, expr)
 		}
 	}
+
 	d := readDashboard(t)
+
 	ids := map[int]bool{}
 	for _, p := range d.Panels {
 		if ids[p.ID] || p.GridPos.X+p.GridPos.W > 24 {
 			t.Errorf("panel %q has a number that is taken, or lies beyond the edge", p.Title)
 		}
+
 		ids[p.ID] = true
+
 		if (len(p.Targets) == 0) != (p.Type == "row") {
 			t.Errorf("panel %q shows nothing", p.Title)
 		}
+
 		for _, target := range p.Targets {
 			look("panel "+p.Title, target.Expr)
 		}
 	}
+
 	for _, v := range d.Templating.List {
 		for _, name := range unknown(string(v.Query), known) {
 			t.Errorf("variable %s asks for %s, which the server does not have", v.Name, name)
 		}
 	}
+
 	for _, g := range readRules(t).Groups {
 		for _, r := range g.Rules {
 			look("alert "+r.Alert, r.Expr)
 		}
 	}
+
 	if asked < 60 {
 		t.Errorf("only %d expressions were found: the files are read wrongly", asked)
 	}
@@ -193,16 +239,20 @@ func TestEveryMetricIsDescribed(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	known, described := families(scrape(t)), map[string]bool{}
 	for _, m := range regexp.MustCompile("(?m)^\\| `(trainyard_[a-z0-9_]+)").FindAllStringSubmatch(string(text), -1) {
 		if described[m[1]] {
 			t.Errorf("%s is described twice", m[1])
 		}
+
 		described[m[1]] = true
+
 		if known[m[1]] == "" {
 			t.Errorf("%s is described, and the server does not have it", m[1])
 		}
 	}
+
 	for name := range known {
 		if !described[name] {
 			t.Errorf("%s is not described", name)
@@ -217,6 +267,7 @@ func TestEveryAlertHasATest(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	var file struct {
 		Tests []struct {
 			Cases []struct {
@@ -225,9 +276,11 @@ func TestEveryAlertHasATest(t *testing.T) {
 			} `yaml:"alert_rule_test"`
 		}
 	}
+
 	if err := yaml.Unmarshal(text, &file); err != nil {
 		t.Fatal(err)
 	}
+
 	silent, firing := map[string]bool{}, map[string]bool{}
 	for _, test := range file.Tests {
 		for _, c := range test.Cases {
@@ -235,11 +288,13 @@ func TestEveryAlertHasATest(t *testing.T) {
 			firing[c.Alert] = firing[c.Alert] || len(c.Want) > 0
 		}
 	}
+
 	for _, g := range readRules(t).Groups {
 		for _, r := range g.Rules {
 			if !silent[r.Alert] || !firing[r.Alert] {
 				t.Errorf("alert %s is not shown both silent and firing", r.Alert)
 			}
+
 			if r.Annotations["summary"] == "" || r.Annotations["description"] == "" || r.Labels["severity"] == "" {
 				t.Errorf("alert %s says too little", r.Alert)
 			}
@@ -251,9 +306,11 @@ func TestEveryAlertHasATest(t *testing.T) {
 // scripts/setup-promtool.sh puts it.
 func promtool(t *testing.T) string {
 	t.Helper()
+
 	if found, err := exec.LookPath("promtool"); err == nil {
 		return found
 	}
+
 	cache, err := os.UserCacheDir()
 	if err == nil {
 		found := filepath.Join(cache, "trainyard", "tools", "promtool")
@@ -262,11 +319,14 @@ func promtool(t *testing.T) string {
 			return found
 		}
 	}
+
 	why := fmt.Sprintf("needs promtool, which scripts/setup-promtool.sh installs: %v", err)
 	if os.Getenv("CI") == "true" {
 		t.Fatal(why)
 	}
+
 	t.Skip(why)
+
 	return ""
 }
 
@@ -279,6 +339,7 @@ func check(t *testing.T, dir, input string, args ...string) error {
 	if err != nil {
 		return fmt.Errorf("promtool %s: %w\n%s", strings.Join(args, " "), err, out)
 	}
+
 	return nil
 }
 
@@ -292,33 +353,44 @@ func TestPromtoolIsContent(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
+
 			if err := check(t, dir, "", args...); err != nil {
 				t.Error(err)
 			}
 		})
 	}
+
 	t.Run("the names of metrics follow the conventions", func(t *testing.T) {
 		t.Parallel()
+
 		if err := check(t, ".", scrape(t), "check", "metrics"); err != nil {
 			t.Error(err)
 		}
 	})
+
 	t.Run("what the dashboard asks is PromQL", func(t *testing.T) {
 		t.Parallel()
 		dir := t.TempDir()
 		if err := writeExprs(filepath.Join(dir, "exprs.yml"), readDashboard(t)); err != nil {
 			t.Fatal(err)
 		}
+
 		if err := check(t, dir, "", "check", "rules", "--lint=none", "exprs.yml"); err != nil {
 			t.Error(err)
 		}
 	})
+
 	t.Run("a rule that is none is found", func(t *testing.T) {
 		t.Parallel()
 		dir := t.TempDir()
-		if err := os.WriteFile(filepath.Join(dir, "bad.yml"), []byte("groups: [{name: g, rules: [{alert: A, expr: 'sum(('}]}]\n"), 0o600); err != nil {
+		if err := os.WriteFile(
+			filepath.Join(dir, "bad.yml"),
+			[]byte("groups: [{name: g, rules: [{alert: A, expr: 'sum(('}]}]\n"),
+			0o600,
+		); err != nil {
 			t.Fatal(err)
 		}
+
 		var exit *exec.ExitError
 		if err := check(t, dir, "", "check", "rules", "bad.yml"); !errors.As(err, &exit) {
 			t.Errorf("promtool takes a broken rule: %v", err)
@@ -334,13 +406,18 @@ func writeExprs(path string, d *dashboard) error {
 	r.Groups[0].Name = "dashboard"
 	for _, p := range d.Panels {
 		for i, target := range p.Targets {
-			r.Groups[0].Rules = append(r.Groups[0].Rules, rule{Record: fmt.Sprintf("panel:%d:%d", p.ID, i), Expr: fill.Replace(target.Expr)})
+			r.Groups[0].Rules = append(
+				r.Groups[0].Rules,
+				rule{Record: fmt.Sprintf("panel:%d:%d", p.ID, i), Expr: fill.Replace(target.Expr)},
+			)
 		}
 	}
+
 	var text bytes.Buffer
 	if err := yaml.NewEncoder(&text).Encode(&r); err != nil {
 		return err
 	}
+
 	return os.WriteFile(path, text.Bytes(), 0o600)
 }
 
@@ -348,11 +425,18 @@ func writeExprs(path string, d *dashboard) error {
 func TestFiguresSurviveARestart(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
+
 	wants := []string{
-		`trainyard_jobs{state="pending"} 1`, `trainyard_jobs{state="starting"} 1`, "trainyard_queued_jobs 1", "trainyard_live_runs 1", "trainyard_open_orders 1",
-		`trainyard_nodes{class="local",state="ready"} 1`, `trainyard_gpus{class="local",model="L4",state="running"} 1`,
+		`trainyard_jobs{state="pending"} 1`,
+		`trainyard_jobs{state="starting"} 1`,
+		"trainyard_queued_jobs 1",
+		"trainyard_live_runs 1",
+		"trainyard_open_orders 1",
+		`trainyard_nodes{class="local",state="ready"} 1`,
+		`trainyard_gpus{class="local",model="L4",state="running"} 1`,
 		`trainyard_budget_limit_dollars{period="month",subject="user/ann"} 100`,
 	}
+
 	look := func(t *testing.T, y *yard) {
 		t.Helper()
 		got := string(y.raw(y.http, http.MethodGet, "/metrics", "", "").body)
@@ -362,10 +446,25 @@ func TestFiguresSurviveARestart(t *testing.T) {
 			}
 		}
 	}
+
 	t.Run("before", func(t *testing.T) {
 		y := startYard(t, dir)
 		y.do(yardmaster.PutUser{User: "ann", Role: tenant.Admin, By: "test"})
-		y.do(yardmaster.AddToken{By: "test", Token: tenant.Token{ID: "join", Kind: tenant.JoinToken, Owner: "ann", Class: "local", UsesLeft: 9, Expires: y.clock.Now().Add(time.Hour)}})
+
+		y.do(
+			yardmaster.AddToken{
+				By: "test",
+				Token: tenant.Token{
+					ID:       "join",
+					Kind:     tenant.JoinToken,
+					Owner:    "ann",
+					Class:    "local",
+					UsesLeft: 9,
+					Expires:  y.clock.Now().Add(time.Hour),
+				},
+			},
+		)
+
 		y.do(yardmaster.PutQuota{By: "root", Quota: tenant.Quota{Subject: tenant.Subject{User: "ann"}, Budget: 100_000_000}})
 		y.do(yardmaster.Join{Token: "join", Name: "a", Inventory: fleet.Inventory{
 			Address: "a", CPUs: 8000, Memory: 8 << 30, GPUs: []fleet.GPU{{UUID: "g", Model: "L4", Memory: 24 << 30}},
@@ -377,5 +476,6 @@ func TestFiguresSurviveARestart(t *testing.T) {
 		y.do(yardmaster.Submit{Owner: "ann", Jobs: []yardmaster.NewJob{one}})
 		look(t, y)
 	})
+
 	t.Run("after", func(t *testing.T) { look(t, startYard(t, dir)) })
 }

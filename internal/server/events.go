@@ -18,11 +18,32 @@ import (
 )
 
 func (s *Server) eventRoutes() {
-	huma.Register(s.api, huma.Operation{OperationID: "list-events", Method: http.MethodGet, Path: "/api/v1/events", Summary: "Read the feed, oldest first",
-		Security: byToken, Tags: []string{"events"}}, s.listEvents)
-	huma.Register(s.api, streaming(huma.Operation{OperationID: "follow-events", Method: http.MethodGet, Path: "/api/v1/events/follow", Summary: "Follow the feed live",
-		Description: "Each item is an Event; its id is its number. With a cursor the feed goes on after it and leaves nothing out.",
-		Security:    byToken, Tags: []string{"events"}}), s.followEvents)
+	huma.Register(
+		s.api,
+		huma.Operation{
+			OperationID: "list-events",
+			Method:      http.MethodGet,
+			Path:        "/api/v1/events",
+			Summary:     "Read the feed, oldest first",
+			Security:    byToken,
+			Tags:        []string{"events"},
+		},
+		s.listEvents,
+	)
+
+	huma.Register(
+		s.api,
+		streaming(huma.Operation{
+			OperationID: "follow-events",
+			Method:      http.MethodGet,
+			Path:        "/api/v1/events/follow",
+			Summary:     "Follow the feed live",
+			Description: "Each item is an Event; its id is its number. With a cursor the feed goes on after it and leaves nothing out.",
+			Security:    byToken,
+			Tags:        []string{"events"},
+		}),
+		s.followEvents,
+	)
 }
 
 type eventInput struct {
@@ -43,16 +64,20 @@ func (s *Server) eventFilter(ctx context.Context, in *eventInput) (store.EventFi
 	if !who.May(tenant.ReadEvents, "") {
 		f.Owner = who.User
 	}
+
 	if err := allow(ctx, tenant.ReadEvents, f.Owner); err != nil {
 		return f, err
 	}
+
 	if in.Cursor == "" && in.Tail > 0 {
 		after, err := s.eventTail(ctx, f, in.Tail)
 		f.After = after
 		return f, err
 	}
+
 	after, err := parseSeq(in.Cursor)
 	f.After = after
+
 	return f, err
 }
 
@@ -63,6 +88,7 @@ func (s *Server) eventTail(ctx context.Context, f store.EventFilter, n int) (uin
 	if err != nil || len(events) == 0 {
 		return 0, err
 	}
+
 	return events[0].Seq - 1, nil
 }
 
@@ -71,10 +97,12 @@ func (s *Server) listEvents(ctx context.Context, in *eventInput) (*body[api.Even
 	if err != nil {
 		return nil, s.fail(ctx, err)
 	}
+
 	events, err := s.Store.Events(ctx, f)
 	if err != nil {
 		return nil, s.fail(ctx, err)
 	}
+
 	page := api.EventPage{Events: []api.Event{}, Next: strconv.FormatUint(f.After, 10)}
 	for i := range events {
 		e := toEvent(&events[i])
@@ -83,14 +111,17 @@ func (s *Server) listEvents(ctx context.Context, in *eventInput) (*body[api.Even
 			if err != nil {
 				return nil, s.fail(ctx, err)
 			}
+
 			e.Spec, err = json.Marshal(j.Spec)
 			if err != nil {
 				return nil, s.fail(ctx, err)
 			}
 		}
+
 		page.Events = append(page.Events, e)
 		page.Next = strconv.FormatUint(events[i].Seq, 10)
 	}
+
 	return &body[api.EventPage]{page}, nil
 }
 
@@ -99,10 +130,13 @@ func (s *Server) followEvents(ctx context.Context, in *eventInput) (*huma.Stream
 	if err != nil {
 		return nil, s.fail(ctx, err)
 	}
+
 	if in.Cursor == "" && in.Tail == 0 {
 		f.After = s.Feed.Last()
 	}
+
 	f.Limit = followBatch
+
 	return &huma.StreamResponse{Body: func(hc huma.Context) {
 		req, w := humago.Unwrap(hc)
 		out := newStream(w)
@@ -119,17 +153,20 @@ func (s *Server) sendEvents(ctx context.Context, f store.EventFilter, out *strea
 		last := s.Feed.Last()
 		events, changed, ok := s.Feed.After(f.After)
 		upTo := uint64(0) // all events up to this one have been looked at
+
 		if !ok {
 			var err error
 			events, err = s.Store.Events(ctx, f)
 			if err != nil {
 				return err
 			}
+
 			ok = len(events) < f.Limit
 			if ok {
 				upTo = last
 			}
 		}
+
 		for i := range events {
 			e := &events[i]
 			f.After = e.Seq
@@ -137,7 +174,9 @@ func (s *Server) sendEvents(ctx context.Context, f store.EventFilter, out *strea
 				return nil
 			}
 		}
+
 		f.After = max(f.After, upTo)
+
 		if ok && !s.waitAny(ctx, out, []<-chan struct{}{changed}) {
 			return nil
 		}
@@ -147,5 +186,6 @@ func (s *Server) sendEvents(ctx context.Context, f store.EventFilter, out *strea
 // lets reports whether a filter lets an event through, as the store does.
 func lets(f *store.EventFilter, e *yardmaster.Event) bool {
 	kind := f.Kind == "" || e.Kind == f.Kind || strings.HasPrefix(e.Kind, f.Kind+".")
-	return kind && (f.Owner == "" || e.Owner == f.Owner) && (f.Job == "" || e.Job == f.Job) && (f.Node == "" || e.Node == f.Node)
+	return kind && (f.Owner == "" || e.Owner == f.Owner) && (f.Job == "" || e.Job == f.Job) &&
+		(f.Node == "" || e.Node == f.Node)
 }

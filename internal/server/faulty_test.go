@@ -24,6 +24,7 @@ type testStore struct {
 func (s *testStore) fail(err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+
 	s.err = err
 }
 
@@ -31,7 +32,9 @@ func (s *testStore) fail(err error) {
 func (s *testStore) hang() <-chan struct{} {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+
 	s.gate, s.arrived = make(chan struct{}), make(chan struct{}, 1000)
+
 	return s.arrived
 }
 
@@ -39,6 +42,7 @@ func (s *testStore) hang() <-chan struct{} {
 func (s *testStore) mend() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+
 	s.err = nil
 	if s.gate != nil {
 		close(s.gate)
@@ -50,12 +54,15 @@ func (s *testStore) wait(commit bool) error {
 	s.mu.Lock()
 	gate, arrived, err := s.gate, s.arrived, s.err
 	s.mu.Unlock()
+
 	if gate != nil {
 		if commit {
 			arrived <- struct{}{}
 		}
+
 		<-gate
 	}
+
 	return err
 }
 
@@ -63,10 +70,13 @@ func (s *testStore) Commit(ctx context.Context, batches ...*yardmaster.Batch) er
 	if err := s.wait(true); err != nil {
 		return err
 	}
+
 	s.commits.Add(1)
+
 	for _, b := range batches {
 		s.rows.Add(int64(len(b.Jobs)))
 	}
+
 	return s.Store.Commit(ctx, batches...)
 }
 
@@ -74,5 +84,6 @@ func (s *testStore) Ping(ctx context.Context) error {
 	if err := s.wait(false); err != nil {
 		return err
 	}
+
 	return s.Store.Ping(ctx)
 }

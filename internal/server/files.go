@@ -19,10 +19,29 @@ import (
 )
 
 func (s *Server) fileRoutes() {
-	huma.Register(s.api, huma.Operation{OperationID: "missing-files", Method: http.MethodPost, Path: "/api/v1/files/missing",
-		Summary: "Say which files the server lacks", Security: byToken, Tags: []string{"files"}, MaxBodyBytes: 2 << 20}, s.missingFiles)
-	s.plain(huma.Operation{OperationID: "put-file", Method: http.MethodPut, Path: "/api/v1/files/{digest}",
-		Summary: "Upload a file, or the manifest of a working directory, under the SHA-256 of its content", Security: byToken, Tags: []string{"files"}}, s.putFile)
+	huma.Register(
+		s.api,
+		huma.Operation{
+			OperationID:  "missing-files",
+			Method:       http.MethodPost,
+			Path:         "/api/v1/files/missing",
+			Summary:      "Say which files the server lacks",
+			Security:     byToken,
+			Tags:         []string{"files"},
+			MaxBodyBytes: 2 << 20,
+		},
+		s.missingFiles,
+	)
+
+	s.plain(huma.Operation{
+		OperationID: "put-file",
+		Method:      http.MethodPut,
+		Path:        "/api/v1/files/{digest}",
+		Summary:     "Upload a file, or the manifest of a working directory, under the SHA-256 of its content",
+		Security:    byToken,
+		Tags:        []string{"files"},
+	}, s.putFile)
+
 	s.plain(huma.Operation{OperationID: "get-file", Method: http.MethodGet, Path: "/agent/v1/files/{digest}",
 		Summary: "Fetch a file of a working directory", Security: byNode, Tags: []string{"agent"}}, s.getFile)
 }
@@ -31,15 +50,24 @@ func (s *Server) fileRoutes() {
 // it to the description.
 func (s *Server) plain(op huma.Operation, handle func(w http.ResponseWriter, r *http.Request) error) {
 	for _, name := range pathNames(op.Path) {
-		op.Parameters = append(op.Parameters, &huma.Param{Name: name, In: "path", Required: true, Schema: &huma.Schema{Type: "string"}})
+		op.Parameters = append(
+			op.Parameters,
+			&huma.Param{Name: name, In: "path", Required: true, Schema: &huma.Schema{Type: "string"}},
+		)
 	}
+
 	op.Responses = map[string]*huma.Response{
 		"200":     {Description: "OK", Content: map[string]*huma.MediaType{"application/octet-stream": {}}},
 		"default": {Description: "Error", Content: map[string]*huma.MediaType{"application/problem+json": {}}},
 	}
+
 	if op.Method != http.MethodGet {
-		op.RequestBody = &huma.RequestBody{Required: true, Content: map[string]*huma.MediaType{"application/octet-stream": {}}}
+		op.RequestBody = &huma.RequestBody{
+			Required: true,
+			Content:  map[string]*huma.MediaType{"application/octet-stream": {}},
+		}
 	}
+
 	s.api.OpenAPI().AddOperation(&op)
 	_, forNode := op.Security[0]["node"]
 	s.mux.HandleFunc(op.Method+" "+op.Path, func(w http.ResponseWriter, r *http.Request) {
@@ -52,13 +80,16 @@ func (s *Server) plain(op huma.Operation, handle func(w http.ResponseWriter, r *
 			c, callerErr := s.person(r)
 			ctx, err = context.WithValue(ctx, callerKey{}, c), callerErr
 		}
+
 		if err == nil {
 			err = handle(w, r.WithContext(ctx))
 		}
+
 		if err != nil {
 			if k := fault.KindOf(err); (k == fault.Internal || k == fault.Unavailable) && !left(ctx) {
 				s.Log.ErrorContext(ctx, "request failed", "path", r.URL.Path, "error", err, "cause", errors.Unwrap(err))
 			}
+
 			writeProblem(w, err)
 		}
 	})
@@ -71,12 +102,16 @@ func pathNames(path string) []string {
 		if path[i] != '{' {
 			continue
 		}
+
 		start := i + 1
+
 		for path[i] != '}' {
 			i++
 		}
+
 		names = append(names, path[start:i])
 	}
+
 	return names
 }
 
@@ -86,8 +121,10 @@ const digestLen = 64
 func checkDigest(d, field string) error {
 	raw, err := hex.DecodeString(d)
 	if err != nil || len(d) != digestLen || hex.EncodeToString(raw) != d {
-		return fault.New(fault.Invalid, "bad_digest", "digest must be a SHA-256 in lower-case hex, got %q", d).WithField(field)
+		return fault.New(fault.Invalid, "bad_digest", "digest must be a SHA-256 in lower-case hex, got %q", d).
+			WithField(field)
 	}
+
 	return nil
 }
 
@@ -98,19 +135,23 @@ func (s *Server) missingFiles(ctx context.Context, in *body[api.MissingRequest])
 	if err := allow(ctx, tenant.SubmitJob, callerOf(ctx).User); err != nil {
 		return nil, toProblem(err)
 	}
+
 	reply := api.MissingReply{Digests: []string{}}
 	for _, d := range in.Body.Digests {
 		if err := checkDigest(d, "digests"); err != nil {
 			return nil, toProblem(err)
 		}
+
 		ok, err := s.Blobs.Has(ctx, fileBlob(d))
 		if err != nil {
 			return nil, s.fail(ctx, err)
 		}
+
 		if !ok {
 			reply.Digests = append(reply.Digests, d)
 		}
 	}
+
 	return &body[api.MissingReply]{reply}, nil
 }
 
@@ -122,18 +163,23 @@ func (s *Server) putFile(w http.ResponseWriter, r *http.Request) error {
 	if err := allow(r.Context(), tenant.SubmitJob, callerOf(r.Context()).User); err != nil {
 		return err
 	}
+
 	content, err := uncompressed(w, r, s.MaxFile)
 	if err != nil {
 		return err
 	}
+
 	sum := &summed{r: content, hash: sha256.New(), want: digest, limit: s.MaxFile}
 	if err := s.Blobs.Put(r.Context(), fileBlob(digest), sum); err != nil {
 		if sum.fault != nil {
 			return sum.fault
 		}
+
 		return err
 	}
+
 	w.WriteHeader(http.StatusNoContent)
+
 	return nil
 }
 
@@ -143,10 +189,12 @@ func uncompressed(w http.ResponseWriter, r *http.Request, limit int64) (io.Reade
 	if r.Header.Get("Content-Encoding") != "gzip" {
 		return in, nil
 	}
+
 	z, err := gzip.NewReader(in)
 	if err != nil {
 		return nil, fault.New(fault.Invalid, "bad_gzip", "the body is not gzip as its header says").WithCause(err)
 	}
+
 	return z, nil
 }
 
@@ -170,19 +218,23 @@ func (s *summed) Read(p []byte) (int, error) {
 	if _, werr := s.hash.Write(p[:n]); werr != nil {
 		return n, werr
 	}
+
 	var tooBig *http.MaxBytesError
 	switch {
 	case s.n > s.limit || errors.As(err, &tooBig):
 		s.fault = fault.New(fault.OverLimit, tooLarge, "a file may have at most %d bytes", s.limit)
 	case errors.Is(err, io.EOF) && hex.EncodeToString(s.hash.Sum(nil)) != s.want:
-		s.fault = fault.New(fault.Invalid, "wrong_digest", "what was sent does not have the SHA-256 it was announced with").WithField("digest").
+		s.fault = fault.New(fault.Invalid, "wrong_digest", "what was sent does not have the SHA-256 it was announced with").
+			WithField("digest").
 			WithRemedy("send it again; was the file changed meanwhile?")
 	case err != nil && !errors.Is(err, io.EOF):
 		s.fault = fault.New(fault.Invalid, "broken_upload", "the upload broke off").WithCause(err)
 	}
+
 	if s.fault != nil {
 		return n, s.fault
 	}
+
 	return n, err
 }
 
@@ -191,6 +243,7 @@ func (s *Server) getFile(w http.ResponseWriter, r *http.Request) error {
 	if err := checkDigest(digest, "digest"); err != nil {
 		return err
 	}
+
 	f, err := s.Blobs.Get(r.Context(), fileBlob(digest))
 	if fault.KindOf(err) == fault.NotFound {
 		return fault.New(fault.NotFound, "file_not_found", "there is no file %s", digest)
@@ -198,12 +251,16 @@ func (s *Server) getFile(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
+
 	defer func() { _ = f.Close() }()
+
 	w.Header().Set("Content-Type", "application/octet-stream")
+
 	if _, err := io.Copy(w, f); err != nil {
 		s.Log.WarnContext(r.Context(), "sending a file broke off", "digest", digest, "error", err)
 		panic(http.ErrAbortHandler) // the answer has begun; the only way to say that it is not whole
 	}
+
 	return nil
 }
 
@@ -218,6 +275,7 @@ func (s *Server) checkWorkdir(ctx context.Context, digest string) error {
 	if err := checkDigest(digest, "workdir"); err != nil {
 		return err
 	}
+
 	f, err := s.Blobs.Get(ctx, fileBlob(digest))
 	if fault.KindOf(err) == fault.NotFound {
 		return missingUpload("the manifest")
@@ -225,11 +283,16 @@ func (s *Server) checkWorkdir(ctx context.Context, digest string) error {
 	if err != nil {
 		return err
 	}
+
 	defer func() { _ = f.Close() }()
+
 	var m api.Manifest
 	if err := json.NewDecoder(io.LimitReader(f, maxManifest)).Decode(&m); err != nil {
-		return fault.New(fault.Invalid, "bad_manifest", "the uploaded manifest is not valid").WithField("workdir").WithCause(err)
+		return fault.New(fault.Invalid, "bad_manifest", "the uploaded manifest is not valid").
+			WithField("workdir").
+			WithCause(err)
 	}
+
 	for _, file := range m.Files {
 		if file.Digest == "" {
 			continue
@@ -237,6 +300,7 @@ func (s *Server) checkWorkdir(ctx context.Context, digest string) error {
 		if err := checkDigest(file.Digest, "workdir"); err != nil {
 			return err
 		}
+
 		ok, err := s.Blobs.Has(ctx, fileBlob(file.Digest))
 		if err != nil {
 			return err
@@ -245,10 +309,12 @@ func (s *Server) checkWorkdir(ctx context.Context, digest string) error {
 			return missingUpload(fmt.Sprintf("the file %s", file.Path))
 		}
 	}
+
 	return nil
 }
 
 func missingUpload(what string) error {
-	return fault.New(fault.Invalid, "workdir_missing", "%s of the working directory was not uploaded", what).WithField("workdir").
+	return fault.New(fault.Invalid, "workdir_missing", "%s of the working directory was not uploaded", what).
+		WithField("workdir").
 		WithRemedy("upload it first with PUT /api/v1/files/{digest}, or use trainyard submit")
 }

@@ -31,9 +31,14 @@ func watch(t *testing.T, c *api.Client, j id.Job, f api.LogFilter) *watcher {
 	ctx, cancel := context.WithCancel(t.Context())
 	w := &watcher{t: t, items: make(chan api.LogItem, 100_000), done: make(chan error, 1), cancel: cancel}
 	go func() {
-		w.done <- c.FollowLogs(ctx, j, f, func(i api.LogItem) error { w.items <- i; return nil })
+		w.done <- c.FollowLogs(ctx, j, f, func(i api.LogItem) error {
+			w.items <- i
+			return nil
+		})
 	}()
+
 	t.Cleanup(cancel)
+
 	return w
 }
 
@@ -47,12 +52,15 @@ func (w *watcher) until(ok func(api.LogItem) bool) []string {
 			if i.Cursor != "" {
 				w.cursor = i.Cursor
 			}
+
 			if i.Line != nil {
 				lines = append(lines, fmt.Sprintf("%s %d %s %s", i.Line.Run, i.Line.Rank, i.Line.Stream, i.Line.Text))
 			}
+
 			if i.Job != nil {
 				w.states = append(w.states, i.Job.State)
 			}
+
 			if ok(i) {
 				return lines
 			}
@@ -70,9 +78,11 @@ func (w *watcher) line(text string) []string {
 func (w *watcher) end() []string {
 	w.t.Helper()
 	lines := w.until(func(i api.LogItem) bool { return i.End })
+
 	if err := <-w.done; err != nil {
 		w.t.Errorf("after the end: %v", err)
 	}
+
 	return lines
 }
 
@@ -87,19 +97,28 @@ func TestFollowingAJobFromItsLineToItsEnd(t *testing.T) {
 	n.starts(run, 0)
 	first := output(t, "o:one\n", "e:two\nthree\n")
 	n.upload(run, 0, 0, first, false)
-	if diff := cmp.Diff([]string{"j1.1 0 stdout one", "j1.1 0 stderr two", "j1.1 0 stderr three"}, w.line("three")); diff != "" {
+
+	if diff := cmp.Diff(
+		[]string{"j1.1 0 stdout one", "j1.1 0 stderr two", "j1.1 0 stderr three"},
+		w.line("three"),
+	); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
+
 	if err := y.srv.Logbook.Sweep(); err != nil { // nothing is to be swept
 		t.Error(err)
 	}
+
 	y.clock.advance(time.Hour)
+
 	if err := y.srv.Logbook.Sweep(); err != nil {
 		t.Error(err)
 	}
+
 	second := output(t, "o:four\n")
 	n.upload(run, 0, int64(len(first)), second, false)
 	w.line("four")
+
 	// The run fails and is followed by another; its last words come late.
 	n.ends(run, 0, 1)
 	n.upload(run, 0, int64(len(first)+len(second)), output(t, "o:five\n"), true)
@@ -109,24 +128,34 @@ func TestFollowingAJobFromItsLineToItsEnd(t *testing.T) {
 	again := n.awaitRun(j, 2)
 	n.starts(again, 0)
 	n.upload(again, 0, 0, output(t, "o:once more\n"), false)
+
 	if got := w.line("once more"); got[len(got)-1] != "j1.2 0 stdout once more" {
 		t.Errorf("got %q", got)
 	}
+
 	n.ends(again, 0, 0)
 	n.upload(again, 0, int64(len(output(t, "o:once more\n"))), output(t, "o:bye"), true)
+
 	if diff := cmp.Diff([]string{"j1.2 0 stdout bye"}, w.end()); diff != "" {
 		t.Errorf("at the end (-want +got):\n%s", diff)
 	}
-	if got := slices.Compact(w.states); got[len(got)-1] != job.Succeeded || !slices.Contains(got, job.Running) || !slices.Contains(got, job.Recovering) {
+
+	if got := slices.Compact(
+		w.states,
+	); got[len(got)-1] != job.Succeeded || !slices.Contains(got, job.Running) ||
+		!slices.Contains(got, job.Recovering) {
 		t.Errorf("the states were %v", got)
 	}
+
 	// Who comes later sees the same, all of it or from a cursor on.
 	if late := watch(t, c, j, api.LogFilter{}).end(); len(late) != 7 {
 		t.Errorf("later there are %q", late)
 	}
+
 	if rest := watch(t, c, j, api.LogFilter{Page: api.Page{Cursor: w.cursor}}).end(); len(rest) != 0 {
 		t.Errorf("after the last cursor there are %q", rest)
 	}
+
 	if one := watch(t, c, j, api.LogFilter{Run: "j1.1", Tail: 2}).end(); len(one) != 2 || one[1] != "j1.1 0 stdout five" {
 		t.Errorf("the tail of the first run is %q", one)
 	}
@@ -154,6 +183,7 @@ func loseNodes(t *testing.T, y *yard) {
 		y.do(yardmaster.Tick{})
 		page, err := root.Nodes(t.Context(), api.Page{})
 		y.must(err)
+
 		return !slices.ContainsFunc(page.Nodes, func(n api.Node) bool { return n.State != "lost" })
 	})
 }
@@ -181,9 +211,11 @@ func TestAJobThatNeverRanEndsTheFollowing(t *testing.T) {
 	w.until(func(i api.LogItem) bool { return i.Job != nil })
 	_, err := c.CancelJob(t.Context(), waits)
 	y.must(err)
+
 	if lines := w.end(); len(lines) != 0 {
 		t.Errorf("it printed %q", lines)
 	}
+
 	// One that was placed and stopped before it began has no log.
 	n.listen()
 	placed := y.submit(c, "run: a")[0].ID
@@ -193,6 +225,7 @@ func TestAJobThatNeverRanEndsTheFollowing(t *testing.T) {
 	y.must(err)
 	n.tell(api.RankReport{Run: run, State: job.RunEnded, Cause: job.CauseCancelled, Signalled: true})
 	w.end()
+
 	// What a failed set-up printed is waited for.
 	failed := y.submit(c, "setup: x\nrun: a")[0].ID
 	run = n.awaitRun(failed, 1)
@@ -200,6 +233,7 @@ func TestAJobThatNeverRanEndsTheFollowing(t *testing.T) {
 	n.tell(api.RankReport{Run: run, State: job.RunEnded, Cause: job.CauseSetupFailed, ExitCode: 1})
 	w.until(func(i api.LogItem) bool { return i.Job != nil && i.Job.State == job.Failed })
 	n.upload(run, 0, 0, output(t, "e:no such package\n"), true)
+
 	if lines := w.end(); len(lines) != 1 {
 		t.Errorf("it printed %q", lines)
 	}
@@ -219,20 +253,30 @@ func TestOutputOfSeveralRanks(t *testing.T) {
 	w := watch(t, c, j, api.LogFilter{})
 	one := 1
 	only := watch(t, c, j, api.LogFilter{Rank: &one, Stream: "stdout", Grep: "^[a-z]"})
+
 	var sizes [2]int64
 	for i := range 20 {
 		for rank, n := range []*node{a, b} {
-			sizes[rank] = n.upload(run, rank, sizes[rank], output(t, fmt.Sprintf("o:r%d line %d\n", rank, i), "e:other\n", "o:7\n"), false)
+			sizes[rank] = n.upload(
+				run,
+				rank,
+				sizes[rank],
+				output(t, fmt.Sprintf("o:r%d line %d\n", rank, i), "e:other\n", "o:7\n"),
+				false,
+			)
 		}
 	}
+
 	a.upload(run, 0, sizes[0], nil, true)
 	b.upload(run, 1, sizes[1], nil, true)
 	a.ends(run, 0, 0)
 	b.ends(run, 1, 0)
+
 	got := w.end()
 	if len(got) != 2*20*3 {
 		t.Errorf("there were %d lines", len(got))
 	}
+
 	for rank := range 2 {
 		at := 0
 		for _, l := range got {
@@ -240,30 +284,40 @@ func TestOutputOfSeveralRanks(t *testing.T) {
 				if !strings.HasSuffix(l, fmt.Sprintf(" line %d", at)) {
 					t.Fatalf("rank %d: %q came when line %d was due", rank, l, at)
 				}
+
 				at++
 			}
 		}
 	}
+
 	if lines := only.end(); len(lines) != 20 || lines[19] != "j1.1 1 stdout r1 line 19" {
 		t.Errorf("of rank 1 there were %q", lines)
 	}
+
 	// The same in pages.
 	var paged []string
+
 	for f := (api.LogFilter{Page: api.Page{Limit: 7}}); ; {
 		page, err := c.Logs(t.Context(), j, f)
 		y.must(err)
+
 		for _, l := range page.Lines {
 			paged = append(paged, fmt.Sprintf("%s %d %s %s", l.Run, l.Rank, l.Stream, l.Text))
 		}
+
 		if page.Ended != (page.Next == "") {
 			t.Fatalf("it ended is %v and the next page is %q", page.Ended, page.Next)
 		}
+
 		f.Cursor = page.Next
+
 		if page.Ended {
 			break
 		}
 	}
+
 	slices.Sort(got)
+
 	slices.Sort(paged)
 	if diff := cmp.Diff(got, paged); diff != "" {
 		t.Errorf("(-followed +paged):\n%s", diff)

@@ -40,6 +40,7 @@ func (s *Server) authenticate(ctx huma.Context, next func(huma.Context)) {
 	if len(ctx.Operation().Security) == 0 && !s.limiter.allow(addressOf(r)) {
 		err = tooOften()
 	}
+
 	for _, scheme := range ctx.Operation().Security {
 		if _, ok := scheme["token"]; ok {
 			var c caller
@@ -48,6 +49,7 @@ func (s *Server) authenticate(ctx huma.Context, next func(huma.Context)) {
 				ctx = huma.WithValue(ctx, callerKey{}, c)
 			}
 		}
+
 		if _, ok := scheme["node"]; ok {
 			var n id.Node
 			n, err = s.node(r)
@@ -56,10 +58,12 @@ func (s *Server) authenticate(ctx huma.Context, next func(huma.Context)) {
 			}
 		}
 	}
+
 	if err != nil {
 		writeProblem(w, err)
 		return
 	}
+
 	next(ctx)
 }
 
@@ -70,6 +74,7 @@ func (s *Server) person(r *http.Request) (caller, error) {
 		return caller{}, fault.New(fault.Unknown, "token_missing", "this call needs an access token").
 			WithRemedy("trainyard login, or send the header Authorization: Bearer TOKEN")
 	}
+
 	now := s.Clock.Now()
 	who, token, err := s.Directory.Authenticate(bearer, now)
 	if err != nil {
@@ -78,7 +83,9 @@ func (s *Server) person(r *http.Request) (caller, error) {
 	if !s.limiter.allow(string(token)) {
 		return caller{}, tooOften()
 	}
+
 	s.used.set(token, now)
+
 	return caller{who, token}, nil
 }
 
@@ -88,6 +95,7 @@ func addressOf(r *http.Request) string {
 	if err != nil {
 		host = r.RemoteAddr
 	}
+
 	return "from " + host
 }
 
@@ -96,15 +104,18 @@ func (s *Server) node(r *http.Request) (id.Node, error) {
 	if r.TLS == nil {
 		return "", fault.New(fault.Unknown, "certificate_missing", "agents must connect with TLS and a node certificate")
 	}
+
 	n, err := s.CA.NodeOf(r.TLS, s.Clock.Now())
 	if err == nil {
 		_, err = s.roster.admit(n)
 	}
+
 	return n, err
 }
 
 func tooOften() error {
-	return fault.New(fault.OverLimit, "too_often", "too many requests").WithRemedy("wait a second, or ask an admin for a higher limit")
+	return fault.New(fault.OverLimit, "too_often", "too many requests").
+		WithRemedy("wait a second, or ask an admin for a higher limit")
 }
 
 // callerOf returns who makes the request; authenticate has put it there.
@@ -152,6 +163,7 @@ func allowTo(ctx context.Context, phrase string, a tenant.Action, owner id.User)
 	if owner != "" && owner != c.User {
 		phrase += " of " + string(owner)
 	}
+
 	denied := fault.New(fault.Denied, "not_allowed", "permission denied: %s cannot %s", c.User, phrase)
 
 	wider := c
@@ -186,16 +198,19 @@ func newLastUsed() *lastUsed { return &lastUsed{times: map[id.Token]time.Time{}}
 func (u *lastUsed) set(t id.Token, at time.Time) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
+
 	u.times[t] = at
 }
 
 func (u *lastUsed) get(t id.Token) *time.Time {
 	u.mu.Lock()
 	defer u.mu.Unlock()
+
 	at, ok := u.times[t]
 	if !ok {
 		return nil
 	}
+
 	return &at
 }
 

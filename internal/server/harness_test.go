@@ -82,11 +82,13 @@ func startYard(t testing.TB, dir string, settings ...setting) *yard {
 	t.Helper()
 	y := &yard{t: t, clock: &handClock{}, ended: make(chan error, 1)}
 	cfg := yardmaster.Defaults(ordered.FIFO{})
+
 	config := Config{Version: "test", PolicyName: "fifo", StoreKind: "sqlite", Interval: time.Second, Lease: time.Minute,
 		NodeCertTTL: 30 * 24 * time.Hour, Burst: 1, MaxFile: 1 << 20, Timeout: 20 * time.Second}
 	for _, set := range settings {
 		set(&config, &cfg)
 	}
+
 	ctx, cancel := context.WithCancel(context.Background())
 	y.cancel = cancel
 	ca, err := auth.OpenCA(filepath.Join(dir, "ca"), y.clock.Now())
@@ -110,19 +112,29 @@ func startYard(t testing.TB, dir string, settings ...setting) *yard {
 	board := metrics.New(y.clock, metrics.Options{Providers: []string{"testcloud"}, ByUser: true})
 	board.Load(&state)
 	y.board = board
-	hub, events, log := agents.New(core.Orders()), feed.New(state.LastEvent), slog.New(slog.DiscardHandler)
+	hub := agents.New(core.Orders())
+	events := feed.New(state.LastEvent)
+	log := slog.New(slog.DiscardHandler)
 	y.loop = NewLoop(LoopConfig{Yard: core, Store: y.store, Engine: hub, Clock: y.clock, Log: log,
 		After: []func(*yardmaster.Batch){events.Add, board.Take, func(b *yardmaster.Batch) {
 			for i := range b.Users {
 				directory.PutUser(b.Users[i])
 			}
+
 			for i := range b.Tokens {
 				directory.PutToken(b.Tokens[i])
 			}
 		}}})
-	y.srv = New(config, Deps{Loop: y.loop, Store: y.store, Blobs: y.blobs, Logbook: book, Assignments: hub, CA: ca, Directory: directory,
-		Feed: events, Clock: y.clock, Log: log, Registry: prometheus.NewRegistry(), Metrics: board}, "start-1")
+
+	y.srv = New(
+		config,
+		Deps{Loop: y.loop, Store: y.store, Blobs: y.blobs, Logbook: book, Assignments: hub, CA: ca, Directory: directory,
+			Feed: events, Clock: y.clock, Log: log, Registry: prometheus.NewRegistry(), Metrics: board},
+		"start-1",
+	)
+
 	y.serve(ctx, st)
+
 	return y
 }
 
@@ -133,12 +145,25 @@ func (y *yard) serve(ctx context.Context, st store.Store) {
 	y.must(err)
 	identity, err := y.ca.NewServerIdentity([]string{"127.0.0.1"}, y.clock)
 	y.must(err)
-	web := &http.Server{Handler: y.srv.Handler(), TLSConfig: y.ca.ServerTLS(identity), ErrorLog: slog.NewLogLogger(slog.DiscardHandler, slog.LevelDebug),
-		BaseContext: func(net.Listener) context.Context { return ctx }, ReadHeaderTimeout: 10 * time.Second}
+
+	web := &http.Server{
+		Handler:           y.srv.Handler(),
+		TLSConfig:         y.ca.ServerTLS(identity),
+		ErrorLog:          slog.NewLogLogger(slog.DiscardHandler, slog.LevelDebug),
+		BaseContext:       func(net.Listener) context.Context { return ctx },
+		ReadHeaderTimeout: 10 * time.Second,
+	}
+
 	y.url = "https://" + listener.Addr().String()
 	served, watched := make(chan error, 1), make(chan struct{})
 	go func() { y.ended <- y.loop.Run(ctx) }()
-	go func() { defer close(watched); y.srv.Run(ctx) }()
+
+	go func() {
+		defer close(watched)
+
+		y.srv.Run(ctx)
+	}()
+
 	go func() { served <- web.ServeTLS(listener, "", "") }()
 	pinned, err := auth.PinnedTLS(y.ca.PEM())
 	y.must(err)
@@ -147,13 +172,16 @@ func (y *yard) serve(ctx context.Context, st store.Store) {
 	y.t.Cleanup(func() {
 		y.store.mend() // whatever hangs goes on
 		y.cancel()
+
 		err := web.Close()
 		if serving := <-served; !errors.Is(serving, http.ErrServerClosed) {
 			err = errors.Join(err, serving)
 		}
+
 		<-y.loop.over
 		<-watched
 		transport.CloseIdleConnections()
+
 		err = errors.Join(err, st.Close())
 		if err != nil {
 			y.t.Errorf("stop the server: %v", err)
@@ -164,6 +192,7 @@ func (y *yard) serve(ctx context.Context, st store.Store) {
 // must fails the test at once.
 func (y *yard) must(err error) {
 	y.t.Helper()
+
 	if err != nil {
 		y.t.Fatal(err)
 	}
@@ -173,6 +202,7 @@ func (y *yard) do(m yardmaster.Message) any {
 	y.t.Helper()
 	answer, err := y.loop.Do(y.t.Context(), m)
 	y.must(err)
+
 	return answer
 }
 
@@ -180,7 +210,10 @@ func (y *yard) do(m yardmaster.Message) any {
 func (y *yard) token(user id.User, role tenant.Role, scope tenant.Scope) string {
 	y.t.Helper()
 	y.do(yardmaster.PutUser{User: user, Role: role, By: "test"})
-	return y.newToken(tenant.Token{Kind: tenant.AccessToken, Owner: user, Scope: scope, Expires: y.clock.Now().Add(20 * 24 * time.Hour)})
+
+	return y.newToken(
+		tenant.Token{Kind: tenant.AccessToken, Owner: user, Scope: scope, Expires: y.clock.Now().Add(20 * 24 * time.Hour)},
+	)
 }
 
 // newToken hands out any token.
@@ -190,6 +223,7 @@ func (y *yard) newToken(t tenant.Token) string {
 	y.must(err)
 	t.ID, t.Hash = secret.ID, secret.Hash
 	y.do(yardmaster.AddToken{Token: t, By: "test"})
+
 	return secret.Text
 }
 
@@ -197,7 +231,16 @@ func (y *yard) newToken(t tenant.Token) string {
 func (y *yard) joinToken(uses int) string {
 	y.t.Helper()
 	y.do(yardmaster.PutUser{User: "root", Role: tenant.Admin, By: "test"})
-	return y.newToken(tenant.Token{Kind: tenant.JoinToken, Owner: "root", Class: "local", UsesLeft: uses, Expires: y.clock.Now().Add(time.Hour)})
+
+	return y.newToken(
+		tenant.Token{
+			Kind:     tenant.JoinToken,
+			Owner:    "root",
+			Class:    "local",
+			UsesLeft: uses,
+			Expires:  y.clock.Now().Add(time.Hour),
+		},
+	)
 }
 
 // client calls the API with a token; "" for none.
@@ -207,6 +250,7 @@ func (y *yard) client(token string) *api.Client {
 	y.must(err)
 	c := api.NewClient(y.url, token, pinned)
 	y.t.Cleanup(c.Close)
+
 	return c
 }
 
@@ -226,6 +270,7 @@ func (y *yard) submit(c *api.Client, file string) []api.Job {
 	y.t.Helper()
 	reply, err := c.Submit(y.t.Context(), api.SubmitRequest{File: file}, "")
 	y.must(err)
+
 	return reply.Jobs
 }
 
@@ -242,30 +287,38 @@ func (y *yard) raw(with *http.Client, method, path, token, body string, headers 
 	y.t.Helper()
 	req, err := http.NewRequestWithContext(y.t.Context(), method, y.url+path, strings.NewReader(body))
 	y.must(err)
+
 	if token != "" {
 		req.Header.Set("Authorization", "Bearer "+token)
 	}
+
 	if body != "" {
 		req.Header.Set("Content-Type", "application/json")
 	}
+
 	for _, h := range headers {
 		name, value, _ := strings.Cut(h, ": ")
 		req.Header.Set(name, value)
 	}
+
 	resp, err := with.Do(req)
 	y.must(err)
 	defer func() { _ = resp.Body.Close() }()
+
 	out := reply{status: resp.StatusCode, header: resp.Header}
 	if out.status == http.StatusOK && resp.Header.Get("Content-Type") == "text/event-stream" {
 		return out // it has no end
 	}
+
 	out.body, err = io.ReadAll(resp.Body)
 	y.must(err)
+
 	if out.status >= 400 {
 		if err := out.readProblem(); err != nil {
 			y.t.Errorf("%s %s: %v", method, path, err)
 		}
 	}
+
 	return out
 }
 
@@ -274,14 +327,17 @@ func (a *reply) readProblem() error {
 	if got := a.header.Get("Content-Type"); got != "application/problem+json" {
 		return fmt.Errorf("status %d has content type %q: %s", a.status, got, a.body)
 	}
+
 	d := json.NewDecoder(bytes.NewReader(a.body))
 	d.DisallowUnknownFields()
+
 	if err := d.Decode(&a.p); err != nil {
 		return fmt.Errorf("%w: %s", err, a.body)
 	}
 	if a.p.Status != a.status || a.p.Detail == "" || a.p.Code == "" || a.p.Kind == "" || a.p.Title == "" {
 		return fmt.Errorf("status %d with an incomplete problem: %s", a.status, a.body)
 	}
+
 	return nil
 }
 

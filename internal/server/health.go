@@ -30,16 +30,20 @@ func (h *health) run(ctx context.Context) {
 	clock.Every(ctx, h.clock, checkEvery, func(time.Time) {
 		bounded, cancel := context.WithTimeout(ctx, checkTimeout)
 		defer cancel()
+
 		err := h.store.Ping(bounded)
 		if err == nil {
 			err = h.loop.Query(bounded, func(*yardmaster.Yard) {})
 		}
+
 		h.mu.Lock()
 		defer h.mu.Unlock()
+
 		if err != nil {
 			h.fault = err.Error()
 			return
 		}
+
 		h.fault, h.good = "", h.clock.Now()
 	})
 }
@@ -49,11 +53,14 @@ func (h *health) why() string {
 	if why := h.loop.Stuck(); why != "" {
 		return why
 	}
+
 	h.mu.Lock()
 	defer h.mu.Unlock()
+
 	if h.fault == "" && h.clock.Now().Sub(h.good) > 2*checkTimeout {
 		return "the last check has not come back"
 	}
+
 	return h.fault
 }
 
@@ -63,6 +70,7 @@ func (s *Server) ready(w http.ResponseWriter, _ *http.Request) {
 		answerText(w, http.StatusServiceUnavailable, "not ready: "+why+"\n")
 		return
 	}
+
 	answerText(w, http.StatusOK, "ready\n")
 }
 

@@ -15,32 +15,58 @@ import (
 )
 
 func (s *Server) infoRoutes() {
-	huma.Register(s.api, huma.Operation{OperationID: "info", Method: http.MethodGet, Path: "/api/v1/info", Summary: "Say what this server is", Tags: []string{"server"}}, s.info)
+	huma.Register(
+		s.api,
+		huma.Operation{
+			OperationID: "info",
+			Method:      http.MethodGet,
+			Path:        "/api/v1/info",
+			Summary:     "Say what this server is",
+			Tags:        []string{"server"},
+		},
+		s.info,
+	)
+
 	s.mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { answerText(w, http.StatusOK, "ok\n") })
 	s.mux.HandleFunc("GET /readyz", s.ready)
+
 	s.mux.HandleFunc("GET /api/v1/openapi.yaml", func(w http.ResponseWriter, r *http.Request) {
 		text, err := s.OpenAPI()
 		if err != nil {
 			writeProblem(w, s.fail(r.Context(), err))
 			return
 		}
+
 		answerText(w, http.StatusOK, string(text))
 	})
-	s.mux.HandleFunc("GET /api/v1/jobfile.schema.json", func(w http.ResponseWriter, _ *http.Request) { answerText(w, http.StatusOK, string(spec.Schema())) })
+
+	s.mux.HandleFunc(
+		"GET /api/v1/jobfile.schema.json",
+		func(w http.ResponseWriter, _ *http.Request) { answerText(w, http.StatusOK, string(spec.Schema())) },
+	)
+
 	s.mux.Handle("GET /metrics", promhttp.HandlerFor(s.Registry, promhttp.HandlerOpts{}))
+
 	s.mux.HandleFunc("GET /{$}", func(w http.ResponseWriter, _ *http.Request) {
-		answerText(w, http.StatusOK, "This is a Trainyard server, version "+s.Version+".\nUse the command line: trainyard login, trainyard jobs.\nThe API is described at /api/v1/openapi.yaml.\n")
+		answerText(
+			w,
+			http.StatusOK,
+			"This is a Trainyard server, version "+s.Version+".\nUse the command line: trainyard login, trainyard jobs.\nThe API is described at /api/v1/openapi.yaml.\n",
+		)
 	})
+
 	s.mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) { writeProblem(w, noSuchPath(r)) })
 	s.Registry.MustRegister(s.Loop.metrics)
 	s.Registry.MustRegister(metrics.Health(s.health.why, s.Loop.Stuck)...)
+
 	if s.Metrics != nil {
 		s.Registry.MustRegister(s.Metrics)
 	}
 }
 
 func noSuchPath(r *http.Request) error {
-	return fault.New(fault.NotFound, "no_such_path", "there is no %s %s", r.Method, r.URL.Path).WithRemedy("the API is described at /api/v1/openapi.yaml")
+	return fault.New(fault.NotFound, "no_such_path", "there is no %s %s", r.Method, r.URL.Path).
+		WithRemedy("the API is described at /api/v1/openapi.yaml")
 }
 
 func answerText(w http.ResponseWriter, status int, text string) {
@@ -56,6 +82,15 @@ func writeJSON(w http.ResponseWriter, v any) error {
 }
 
 func (s *Server) info(context.Context, *struct{}) (*body[api.Info], error) {
-	return &body[api.Info]{api.Info{Version: s.Version, Capability: api.Capability, CAHash: s.CA.Hash(), Policy: s.PolicyName, Store: s.StoreKind,
-		Started: s.started, Now: s.Clock.Now()}}, nil
+	return &body[api.Info]{
+		api.Info{
+			Version:    s.Version,
+			Capability: api.Capability,
+			CAHash:     s.CA.Hash(),
+			Policy:     s.PolicyName,
+			Store:      s.StoreKind,
+			Started:    s.started,
+			Now:        s.Clock.Now(),
+		},
+	}, nil
 }

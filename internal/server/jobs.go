@@ -29,12 +29,41 @@ type Paging struct {
 type body[T any] struct{ Body T }
 
 func (s *Server) jobRoutes() {
-	huma.Register(s.api, huma.Operation{OperationID: "submit-jobs", Method: http.MethodPost, Path: "/api/v1/jobs", Summary: "Submit a job file",
-		DefaultStatus: http.StatusCreated, Security: byToken, MaxBodyBytes: 4 << 20, Tags: []string{"jobs"}}, s.submit)
-	huma.Register(s.api, huma.Operation{OperationID: "list-jobs", Method: http.MethodGet, Path: "/api/v1/jobs", Summary: "List jobs, newest first",
-		Security: byToken, Tags: []string{"jobs"}}, s.listJobs)
-	huma.Register(s.api, huma.Operation{OperationID: "get-job", Method: http.MethodGet, Path: "/api/v1/jobs/{job}", Summary: "Show a job",
-		Security: byToken, Tags: []string{"jobs"}}, s.getJob)
+	huma.Register(
+		s.api,
+		huma.Operation{
+			OperationID:   "submit-jobs",
+			Method:        http.MethodPost,
+			Path:          "/api/v1/jobs",
+			Summary:       "Submit a job file",
+			DefaultStatus: http.StatusCreated,
+			Security:      byToken,
+			MaxBodyBytes:  4 << 20,
+			Tags:          []string{"jobs"},
+		},
+		s.submit,
+	)
+
+	huma.Register(
+		s.api,
+		huma.Operation{
+			OperationID: "list-jobs",
+			Method:      http.MethodGet,
+			Path:        "/api/v1/jobs",
+			Summary:     "List jobs, newest first",
+			Security:    byToken,
+			Tags:        []string{"jobs"},
+		},
+		s.listJobs,
+	)
+
+	huma.Register(
+		s.api,
+		huma.Operation{OperationID: "get-job", Method: http.MethodGet, Path: "/api/v1/jobs/{job}", Summary: "Show a job",
+			Security: byToken, Tags: []string{"jobs"}},
+		s.getJob,
+	)
+
 	for _, verb := range []struct {
 		name, summary string
 		message       func(j id.Job, by id.User) yardmaster.Message
@@ -44,8 +73,12 @@ func (s *Server) jobRoutes() {
 		{"pause", "Stop a job until it is resumed", func(j id.Job, by id.User) yardmaster.Message { return yardmaster.Pause{Job: j, By: by} }},
 		{"resume", "Requeue a paused job", func(j id.Job, by id.User) yardmaster.Message { return yardmaster.Resume{Job: j, By: by} }},
 	} {
-		huma.Register(s.api, huma.Operation{OperationID: verb.name + "-job", Method: http.MethodPost, Path: "/api/v1/jobs/{job}/" + verb.name,
-			Summary: verb.summary, Security: byToken, Tags: []string{"jobs"}}, s.changeJob(verb.name, verb.message))
+		huma.Register(
+			s.api,
+			huma.Operation{OperationID: verb.name + "-job", Method: http.MethodPost, Path: "/api/v1/jobs/{job}/" + verb.name,
+				Summary: verb.summary, Security: byToken, Tags: []string{"jobs"}},
+			s.changeJob(verb.name, verb.message),
+		)
 	}
 }
 
@@ -73,50 +106,74 @@ type listJobsInput struct {
 }
 
 func (s *Server) listJobs(ctx context.Context, in *listJobsInput) (*body[api.JobPage], error) {
-	f := store.JobFilter{Owner: id.User(in.Owner), Project: id.Project(in.Project), Name: in.Name, Node: id.Node(in.Node), Since: in.Since, Limit: in.Limit + 1}
+	f := store.JobFilter{
+		Owner:   id.User(in.Owner),
+		Project: id.Project(in.Project),
+		Name:    in.Name,
+		Node:    id.Node(in.Node),
+		Since:   in.Since,
+		Limit:   in.Limit + 1,
+	}
+
 	who := callerOf(ctx)
 	if f.Owner == "" && !who.May(tenant.ReadJob, "") {
 		f.Owner = who.User
 	}
+
 	if err := allow(ctx, tenant.ReadJob, f.Owner); err != nil {
 		return nil, toProblem(err)
 	}
+
 	for _, st := range in.State {
 		if !slices.Contains(job.States(), job.State(st)) {
-			return nil, toProblem(fault.New(fault.Invalid, "unknown_state", "unknown job state %q", st).WithField("state").WithRemedy("use one of %v", job.States()))
+			return nil, toProblem(
+				fault.New(fault.Invalid, "unknown_state", "unknown job state %q", st).
+					WithField("state").
+					WithRemedy("use one of %v", job.States()),
+			)
 		}
+
 		f.States = append(f.States, job.State(st))
 	}
+
 	if in.Cursor != "" {
 		before, ok := id.Job(in.Cursor).Number()
 		if !ok {
 			return nil, toProblem(badCursor(in.Cursor))
 		}
+
 		f.Before = before
 	}
+
 	jobs, err := s.Store.Jobs(ctx, f)
 	if err != nil {
 		return nil, s.fail(ctx, err)
 	}
+
 	page := api.JobPage{Jobs: []api.Job{}}
 	if len(jobs) > in.Limit {
 		jobs = jobs[:in.Limit]
 		page.Next = string(jobs[len(jobs)-1].ID)
 	}
+
 	for i := range jobs {
 		page.Jobs = append(page.Jobs, toJob(&jobs[i]))
 	}
+
 	// While nothing can be stored the loop does not answer; a list of what is stored is of use then too.
 	if err := s.addBriefs(ctx, page.Jobs); err != nil && fault.KindOf(err) != fault.Unavailable {
 		return nil, s.fail(ctx, err)
 	}
+
 	foreseen, err := s.seer.Waiting(ctx, jobs)
 	if err != nil && fault.KindOf(err) != fault.Unavailable {
 		return nil, s.fail(ctx, err)
 	}
+
 	for i := range foreseen {
 		page.Jobs[i].Forecast = api.NewForecast(foreseen[i]).Brief()
 	}
+
 	return &body[api.JobPage]{page}, nil
 }
 
@@ -126,6 +183,7 @@ func (s *Server) addBriefs(ctx context.Context, jobs []api.Job) error {
 	for i := range jobs {
 		ids[i] = jobs[i].ID
 	}
+
 	var briefs []yardmaster.Brief // written by the loop, perhaps after we gave up on it
 	err := s.query(ctx, func(y *yardmaster.Yard) {
 		briefs = y.Briefs(s.Clock.Now(), ids)
@@ -133,6 +191,7 @@ func (s *Server) addBriefs(ctx context.Context, jobs []api.Job) error {
 	if err != nil {
 		return err
 	}
+
 	for i, b := range briefs {
 		j := &jobs[i]
 		addBrief(j, &b)
@@ -140,6 +199,7 @@ func (s *Server) addBriefs(ctx context.Context, jobs []api.Job) error {
 			j.Reason = b.Waits
 		}
 	}
+
 	return nil
 }
 
@@ -161,6 +221,7 @@ func (s *Server) readJob(ctx context.Context, name string) (job.Job, error) {
 	if !callerOf(ctx).May(tenant.ReadJob, j.Owner) {
 		return job.Job{}, fault.New(fault.NotFound, "job_not_found", "there is no job %s", name)
 	}
+
 	return j, nil
 }
 
@@ -169,38 +230,50 @@ func (s *Server) getJob(ctx context.Context, in *jobInput) (*body[api.JobDetail]
 	if err != nil {
 		return nil, s.fail(ctx, err)
 	}
+
 	runs, err := s.Store.Runs(ctx, j.ID)
 	if err != nil {
 		return nil, s.fail(ctx, err)
 	}
+
 	d := api.JobDetail{Job: toJob(&j), Runs: make([]api.Run, len(runs))}
 	for i := range runs {
 		d.Runs[i] = toRun(&runs[i])
 	}
+
 	d.Spec, err = json.Marshal(j.Spec)
 	if err != nil {
 		return nil, s.fail(ctx, err)
 	}
+
 	err = s.query(ctx, func(y *yardmaster.Yard) {
 		if why, ok := y.Why(s.Clock.Now(), j.ID); ok {
 			d.Why = toWhy(&why)
 		}
+
 		addBrief(&d.Job, &y.Briefs(s.Clock.Now(), []id.Job{j.ID})[0])
 	})
+
 	if err != nil {
 		return nil, s.fail(ctx, err)
 	}
+
 	if !j.State.Final() {
 		made, err := s.seer.Forecast(ctx, &j)
 		if err != nil {
 			return nil, s.fail(ctx, err)
 		}
+
 		d.Forecast = api.NewForecast(made)
 	}
+
 	return &body[api.JobDetail]{d}, nil
 }
 
-func (s *Server) changeJob(verb string, message func(id.Job, id.User) yardmaster.Message) func(context.Context, *jobInput) (*body[api.Job], error) {
+func (s *Server) changeJob(
+	verb string,
+	message func(id.Job, id.User) yardmaster.Message,
+) func(context.Context, *jobInput) (*body[api.Job], error) {
 	return func(ctx context.Context, in *jobInput) (*body[api.Job], error) {
 		j, err := s.readJob(ctx, in.Job)
 		if err != nil {
@@ -209,14 +282,18 @@ func (s *Server) changeJob(verb string, message func(id.Job, id.User) yardmaster
 		if err := allowTo(ctx, verb+" jobs", tenant.ChangeJob, j.Owner); err != nil {
 			return nil, toProblem(err)
 		}
+
 		answer, err := s.do(ctx, message(j.ID, callerOf(ctx).User))
 		if fault.KindOf(err) == fault.NotFound && j.State.Final() {
 			err = fault.New(fault.Conflict, "job_state", "job %s is %s and cannot be changed any more", j.ID, j.State)
 		}
+
 		if err != nil {
 			return nil, s.fail(ctx, err)
 		}
+
 		changed, _ := answer.(job.Job)
+
 		return &body[api.Job]{toJob(&changed)}, nil
 	}
 }
@@ -226,6 +303,7 @@ func (s *Server) fail(ctx context.Context, err error) error {
 	if k := fault.KindOf(err); (k == fault.Internal || k == fault.Unavailable) && !left(ctx) {
 		s.Log.ErrorContext(ctx, "request failed", "error", err, "kind", k)
 	}
+
 	return toProblem(err)
 }
 
@@ -236,9 +314,11 @@ func parseSeq(cursor string) (uint64, error) {
 	if cursor == "" {
 		return 0, nil
 	}
+
 	n, err := strconv.ParseUint(cursor, 10, 64)
 	if err != nil {
 		return 0, badCursor(cursor)
 	}
+
 	return n, nil
 }

@@ -28,6 +28,7 @@ func TestJobsAreListedByWhatIsAsked(t *testing.T) {
 	y.clock.advance(time.Hour)
 	later := y.clock.Now()
 	y.submit(ada, "name: late_x\nrun: d\nresources: {memory: 900GB}") // j4
+
 	for name, tt := range map[string]struct {
 		c    *api.Client
 		f    api.JobFilter
@@ -51,15 +52,19 @@ func TestJobsAreListedByWhatIsAsked(t *testing.T) {
 	} {
 		page, err := tt.c.Jobs(t.Context(), tt.f)
 		y.must(err)
+
 		if diff := cmp.Diff(tt.want, ids(page.Jobs)); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", name, diff)
 		}
+
 		if (page.Next != "") != (tt.f.Limit == 1) {
 			t.Errorf("%s: the next page is %q", name, page.Next)
 		}
 	}
+
 	page, err := ada.Jobs(t.Context(), api.JobFilter{States: []job.State{job.Running}})
 	y.must(err)
+
 	if diff := cmp.Diff([]id.Node{"n1"}, page.Jobs[0].Nodes); diff != "" {
 		t.Errorf("where it runs (-want +got):\n%s", diff)
 	}
@@ -69,10 +74,12 @@ func TestPagesHoldEveryJobOnceWhileNewOnesArrive(t *testing.T) {
 	t.Parallel()
 	y := newYard(t)
 	c := y.researcher("ada")
+
 	const before = 95
 	for range before {
 		y.submit(c, "run: a")
 	}
+
 	stop := make(chan struct{})
 	var wg sync.WaitGroup
 	wg.Go(func() {
@@ -88,28 +95,35 @@ func TestPagesHoldEveryJobOnceWhileNewOnesArrive(t *testing.T) {
 			}
 		}
 	})
+
 	for _, limit := range []int{1, 7, 50} {
 		seen := map[id.Job]int{}
+
 		for cursor, pages := "", 0; ; pages++ {
 			page, err := c.Jobs(t.Context(), api.JobFilter{Page: api.Page{Cursor: cursor, Limit: limit}})
 			y.must(err)
+
 			if len(page.Jobs) > limit {
 				t.Fatalf("a page of %d has %d", limit, len(page.Jobs))
 			}
+
 			for _, j := range page.Jobs {
 				seen[j.ID]++
 			}
+
 			cursor = page.Next
 			if cursor == "" {
 				break
 			}
 		}
+
 		for i := 1; i <= before; i++ {
 			if n := seen[id.NewJob(uint64(i))]; n != 1 {
 				t.Errorf("with pages of %d job %d came %d times", limit, i, n)
 			}
 		}
 	}
+
 	close(stop)
 	wg.Wait()
 }
@@ -118,15 +132,19 @@ func TestPagesHoldEveryJobOnceWhileNewOnesArrive(t *testing.T) {
 func walk(t *testing.T, read func(api.Page) ([]string, string, error)) []string {
 	t.Helper()
 	var all []string
+
 	for cursor := ""; ; {
 		names, next, err := read(api.Page{Cursor: cursor, Limit: 2})
 		if err != nil {
 			t.Fatal(err)
 		}
+
 		if len(names) > 2 {
 			t.Errorf("a page of 2 has %d", len(names))
 		}
+
 		all = append(all, names...)
+
 		cursor = next
 		if cursor == "" {
 			return all
@@ -138,39 +156,49 @@ func TestUsersTokensAndNodesArePaged(t *testing.T) {
 	t.Parallel()
 	y := newYard(t)
 	root := y.admin()
+
 	var users, nodes []string
 	for i := range 5 {
 		y.researcher(id.User(fmt.Sprintf("u%d", i)))
 		users = append(users, fmt.Sprintf("u%d", i))
 		nodes = append(nodes, string(y.join(fmt.Sprintf("n%d", i)).name))
 	}
+
 	got := walk(t, func(p api.Page) (names []string, next string, err error) {
 		page, err := root.Users(t.Context(), p)
 		for _, u := range page.Users {
 			names = append(names, string(u.ID))
 		}
+
 		return names, page.Next, err
 	})
+
 	if diff := cmp.Diff(append([]string{"root"}, users...), got); diff != "" {
 		t.Errorf("users (-want +got):\n%s", diff)
 	}
+
 	got = walk(t, func(p api.Page) (names []string, next string, err error) {
 		page, err := root.Nodes(t.Context(), p)
 		for _, n := range page.Nodes {
 			names = append(names, string(n.ID))
 		}
+
 		return names, page.Next, err
 	})
+
 	if diff := cmp.Diff(nodes, got); diff != "" {
 		t.Errorf("nodes (-want +got):\n%s", diff)
 	}
+
 	got = walk(t, func(p api.Page) (names []string, next string, err error) {
 		page, err := root.Tokens(t.Context(), "", p)
 		for _, token := range page.Tokens {
 			names = append(names, string(token.ID))
 		}
+
 		return names, page.Next, err
 	})
+
 	if !slices.IsSorted(got) || len(got) != len(slices.Compact(slices.Clone(got))) || len(got) != 1+5+5 {
 		t.Errorf("tokens: %v", got)
 	}
@@ -180,23 +208,33 @@ func TestATokenIsWorthNothingOnceItIsRevoked(t *testing.T) {
 	t.Parallel()
 	y := newYard(t)
 	root := y.admin()
-	made, err := root.CreateToken(t.Context(), api.TokenRequest{Kind: "access", Owner: "root", Scope: "read", TTL: "2h", Note: "for\u0000the night"})
+	made, err := root.CreateToken(
+		t.Context(),
+		api.TokenRequest{Kind: "access", Owner: "root", Scope: "read", TTL: "2h", Note: "for\u0000the night"},
+	)
+
 	y.must(err)
+
 	if left := made.Expires.Sub(y.clock.Now()); left > 2*time.Hour || left < time.Hour {
 		t.Errorf("it is good for %s", left)
 	}
+
 	c := y.client(made.Text)
 	who, err := c.Whoami(t.Context())
 	y.must(err)
+
 	if who.User != "root" || who.Scope != "read" || who.Token != made.ID || who.Expires.IsZero() {
 		t.Errorf("it stands for %+v", who)
 	}
+
 	list, err := root.Tokens(t.Context(), "root", api.Page{})
 	y.must(err)
+
 	i := slices.IndexFunc(list.Tokens, func(k api.Token) bool { return k.ID == made.ID })
 	if i < 0 || list.Tokens[i].LastUsed == nil || list.Tokens[i].Revoked {
 		t.Fatalf("the list says %+v", list.Tokens)
 	}
+
 	y.must(root.RevokeToken(t.Context(), made.ID))
 	_, err = c.Whoami(t.Context())
 	wantFault(t, err, "unknown_user", "token_revoked")
@@ -209,6 +247,7 @@ func TestABootstrapTokenLogsInOnce(t *testing.T) {
 	y.admin()
 	boot := y.newToken(tokenOf("bootstrap", "root", y.clock.Now().Add(time.Hour)))
 	var wg sync.WaitGroup
+
 	texts := make([]string, 8)
 	for i := range texts {
 		wg.Go(func() {
@@ -217,13 +256,17 @@ func TestABootstrapTokenLogsInOnce(t *testing.T) {
 			}
 		})
 	}
+
 	wg.Wait()
+
 	texts = slices.DeleteFunc(texts, func(s string) bool { return s == "" })
 	if len(texts) != 1 {
 		t.Fatalf("%d logins succeeded", len(texts))
 	}
+
 	who, err := y.client(texts[0]).Whoami(t.Context())
 	y.must(err)
+
 	if who.User != "root" || who.Role != "admin" || who.Scope != "admin" {
 		t.Errorf("it stands for %+v", who)
 	}

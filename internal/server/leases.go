@@ -21,11 +21,21 @@ import (
 
 func (s *Server) leaseRoutes() {
 	const tag = "provisioning"
-	huma.Register(s.api, s.op("list-leases", http.MethodGet, "/api/v1/leases", "List leases, newest first", tag), s.listLeases)
+	huma.Register(
+		s.api,
+		s.op("list-leases", http.MethodGet, "/api/v1/leases", "List leases, newest first", tag),
+		s.listLeases,
+	)
+
 	huma.Register(s.api, s.op("get-lease", http.MethodGet, "/api/v1/leases/{lease}", "Show a lease", tag), s.getLease)
 	huma.Register(s.api, s.op("release-lease", http.MethodPost, "/api/v1/leases/{lease}/release",
 		"Release a provisioned node; its jobs restart elsewhere", tag), s.releaseLease)
-	huma.Register(s.api, s.op("reaper", http.MethodGet, "/api/v1/reaper", "Report instances without a lease", tag), s.reaper)
+
+	huma.Register(
+		s.api,
+		s.op("reaper", http.MethodGet, "/api/v1/reaper", "Report instances without a lease", tag),
+		s.reaper,
+	)
 }
 
 type leasesInput struct {
@@ -43,26 +53,41 @@ func (s *Server) listLeases(ctx context.Context, in *leasesInput) (*body[api.Lea
 	if err != nil {
 		return nil, s.fail(ctx, err)
 	}
-	f := store.LeaseFilter{Owner: owner, Project: id.Project(in.Project), Job: id.Job(in.Job), Live: in.Live, From: in.From, To: in.To, Limit: in.Limit + 1}
+
+	f := store.LeaseFilter{
+		Owner:   owner,
+		Project: id.Project(in.Project),
+		Job:     id.Job(in.Job),
+		Live:    in.Live,
+		From:    in.From,
+		To:      in.To,
+		Limit:   in.Limit + 1,
+	}
+
 	if in.Cursor != "" {
 		before, ok := id.Lease(in.Cursor).Number()
 		if !ok {
 			return nil, s.fail(ctx, badCursor(in.Cursor))
 		}
+
 		f.Before = before
 	}
+
 	leases, err := s.Store.Leases(ctx, f)
 	if err != nil {
 		return nil, s.fail(ctx, err)
 	}
+
 	page := api.LeasePage{Leases: []api.Lease{}}
 	if len(leases) > in.Limit {
 		leases = leases[:in.Limit]
 		page.Next = string(leases[len(leases)-1].ID)
 	}
+
 	for i := range leases {
 		page.Leases = append(page.Leases, s.toLease(&leases[i]))
 	}
+
 	return &body[api.LeasePage]{page}, nil
 }
 
@@ -79,6 +104,7 @@ func (s *Server) readLease(ctx context.Context, name string) (fleet.Lease, error
 	if !callerOf(ctx).May(tenant.ReadUsage, l.Owner) {
 		return l, fault.New(fault.NotFound, "lease_not_found", "there is no lease %s", name)
 	}
+
 	return l, nil
 }
 
@@ -87,6 +113,7 @@ func (s *Server) getLease(ctx context.Context, in *leaseInput) (*body[api.Lease]
 	if err != nil {
 		return nil, s.fail(ctx, err)
 	}
+
 	return &body[api.Lease]{s.toLease(&l)}, nil
 }
 
@@ -95,32 +122,57 @@ func (s *Server) releaseLease(ctx context.Context, in *leaseInput) (*body[api.Le
 	if err == nil {
 		err = allow(ctx, tenant.ManageLeases, l.Owner)
 	}
+
 	if err == nil && l.State.Final() {
 		err = fault.New(fault.Conflict, "lease_state", "lease %s is already %s", l.ID, l.State)
 	}
+
 	if err != nil {
 		return nil, s.fail(ctx, err)
 	}
+
 	answer, err := s.do(ctx, yardmaster.ReleaseLease{Lease: l.ID, By: callerOf(ctx).User})
 	if err != nil {
 		return nil, s.fail(ctx, err)
 	}
+
 	changed, _ := answer.(fleet.Lease)
+
 	return &body[api.Lease]{s.toLease(&changed)}, nil
 }
 
 func (s *Server) toLease(l *fleet.Lease) api.Lease {
 	now := s.Clock.Now()
 	out := api.Lease{
-		ID: l.ID, Offer: l.Offer, State: l.State, Since: shown(l.Since), Reason: l.Reason, Job: l.Job, Owner: l.Owner, Project: l.Project, Gang: l.Gang,
-		Requested: shown(l.Requested), Granted: timeOrNil(l.Granted), Joined: timeOrNil(l.Joined), Ends: timeOrNil(l.Ends), Released: timeOrNil(l.Released),
-		Ended: timeOrNil(l.Ended), Instance: l.Instance, Node: l.Node, Stray: l.Stray,
-		Kept: l.Kept(now).Seconds(), Cost: ledger.Estimate(l, now).Dollars(),
+		ID:      l.ID,
+		Offer:   l.Offer,
+		State:   l.State,
+		Since:   shown(l.Since),
+		Reason:  l.Reason,
+		Job:     l.Job,
+		Owner:   l.Owner,
+		Project: l.Project,
+		Gang:    l.Gang,
+		Requested: shown(
+			l.Requested,
+		),
+		Granted:  timeOrNil(l.Granted),
+		Joined:   timeOrNil(l.Joined),
+		Ends:     timeOrNil(l.Ends),
+		Released: timeOrNil(l.Released),
+		Ended:    timeOrNil(l.Ended),
+		Instance: l.Instance,
+		Node:     l.Node,
+		Stray:    l.Stray,
+		Kept:     l.Kept(now).Seconds(),
+		Cost:     ledger.Estimate(l, now).Dollars(),
 	}
+
 	if l.State.Final() && l.Billed >= 0 && !l.Granted.IsZero() {
 		billed := l.Billed
 		out.Billed = &billed
 	}
+
 	return out
 }
 
@@ -134,12 +186,20 @@ func (s *Server) reaper(ctx context.Context, _ *struct{}) (*body[api.ReaperRepor
 	if err := allow(ctx, tenant.ReadUsage, ""); err != nil {
 		return nil, s.fail(ctx, err)
 	}
+
 	now := s.Clock.Now()
-	r := api.ReaperReport{At: shown(now), Overdue: []api.Lease{}, Failing: []api.FailingProvider{}, States: map[string]int{}}
+	r := api.ReaperReport{
+		At:      shown(now),
+		Overdue: []api.Lease{},
+		Failing: []api.FailingProvider{},
+		States:  map[string]int{},
+	}
+
 	live, err := s.Store.Leases(ctx, store.LeaseFilter{Live: true, Limit: maxLive})
 	if err != nil {
 		return nil, s.fail(ctx, err)
 	}
+
 	r.Live = len(live)
 	for i := range live {
 		l := &live[i]
@@ -148,20 +208,25 @@ func (s *Server) reaper(ctx context.Context, _ *struct{}) (*body[api.ReaperRepor
 			r.Overdue = append(r.Overdue, s.toLease(l))
 		}
 	}
+
 	for kind, into := range map[string]*[]api.Event{"lease.stray": &r.Strays, "lease.unclear": &r.Unclear, "provider": &r.Failures} {
 		*into, err = s.newestEvents(ctx, kind)
 		if err != nil {
 			return nil, s.fail(ctx, err)
 		}
 	}
+
 	var failing map[string]string
 	if err := s.query(ctx, func(y *yardmaster.Yard) { failing = y.Failing() }); err != nil {
 		return nil, s.fail(ctx, err)
 	}
+
 	for provider, why := range failing {
 		r.Failing = append(r.Failing, api.FailingProvider{Provider: provider, Why: why})
 	}
+
 	slices.SortFunc(r.Failing, func(a, b api.FailingProvider) int { return strings.Compare(a.Provider, b.Provider) })
+
 	return &body[api.ReaperReport]{r}, nil
 }
 
@@ -172,5 +237,6 @@ func (s *Server) newestEvents(ctx context.Context, kind string) ([]api.Event, er
 	for i := range events {
 		list[i] = toEvent(&events[i])
 	}
+
 	return list, err
 }

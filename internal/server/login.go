@@ -16,8 +16,18 @@ import (
 func (s *Server) loginRoutes() {
 	huma.Register(s.api, huma.Operation{OperationID: "login", Method: http.MethodPost, Path: "/api/v1/login",
 		Summary: "Exchange a bootstrap token for an access token", Tags: []string{"access"}}, s.login)
-	huma.Register(s.api, huma.Operation{OperationID: "whoami", Method: http.MethodGet, Path: "/api/v1/whoami", Summary: "Say who the caller is",
-		Security: byToken, Tags: []string{"access"}}, s.whoami)
+	huma.Register(
+		s.api,
+		huma.Operation{
+			OperationID: "whoami",
+			Method:      http.MethodGet,
+			Path:        "/api/v1/whoami",
+			Summary:     "Say who the caller is",
+			Security:    byToken,
+			Tags:        []string{"access"},
+		},
+		s.whoami,
+	)
 }
 
 func (s *Server) login(ctx context.Context, in *body[api.LoginRequest]) (*body[api.NewToken], error) {
@@ -26,13 +36,21 @@ func (s *Server) login(ctx context.Context, in *body[api.LoginRequest]) (*body[a
 	if err != nil {
 		return nil, s.fail(ctx, err)
 	}
+
 	secret, err := auth.Mint(tenant.AccessToken, rand.Reader, s.CA.Hash())
 	if err != nil {
 		return nil, s.fail(ctx, err)
 	}
+
 	answer, err := s.do(ctx, yardmaster.Exchange{Bootstrap: boot.ID, Token: tenant.Token{
-		ID: secret.ID, Kind: tenant.AccessToken, Hash: secret.Hash, Scope: tenant.ScopeAdmin, Note: in.Body.Note, Expires: now.Add(adminLife),
+		ID:      secret.ID,
+		Kind:    tenant.AccessToken,
+		Hash:    secret.Hash,
+		Scope:   tenant.ScopeAdmin,
+		Note:    in.Body.Note,
+		Expires: now.Add(adminLife),
 	}})
+
 	return s.newToken(ctx, answer, secret, err)
 }
 
@@ -42,5 +60,6 @@ func (s *Server) whoami(ctx context.Context, _ *struct{}) (*body[api.Whoami], er
 	if t, ok := s.Directory.Token(c.token); ok {
 		who.Expires = t.Expires.UTC()
 	}
+
 	return &body[api.Whoami]{who}, nil
 }

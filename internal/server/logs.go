@@ -17,12 +17,32 @@ import (
 )
 
 func (s *Server) logRoutes() {
-	huma.Register(s.api, huma.Operation{OperationID: "read-logs", Method: http.MethodGet, Path: "/api/v1/jobs/{job}/logs", Summary: "Read or search a job's output",
-		Security: byToken, Tags: []string{"logs"}}, s.readLogs)
-	huma.Register(s.api, streaming(huma.Operation{OperationID: "follow-logs", Method: http.MethodGet, Path: "/api/v1/jobs/{job}/logs/follow",
-		Summary:     "Follow a job's output live",
-		Description: "Lines as LogLine; kind state with the Job when its state changes; kind end with the Job when it has ended and all was sent.",
-		Security:    byToken, Tags: []string{"logs"}}), s.followLogs)
+	huma.Register(
+		s.api,
+		huma.Operation{
+			OperationID: "read-logs",
+			Method:      http.MethodGet,
+			Path:        "/api/v1/jobs/{job}/logs",
+			Summary:     "Read or search a job's output",
+			Security:    byToken,
+			Tags:        []string{"logs"},
+		},
+		s.readLogs,
+	)
+
+	huma.Register(
+		s.api,
+		streaming(huma.Operation{
+			OperationID: "follow-logs",
+			Method:      http.MethodGet,
+			Path:        "/api/v1/jobs/{job}/logs/follow",
+			Summary:     "Follow a job's output live",
+			Description: "Lines as LogLine; kind state with the Job when its state changes; kind end with the Job when it has ended and all was sent.",
+			Security:    byToken,
+			Tags:        []string{"logs"},
+		}),
+		s.followLogs,
+	)
 }
 
 type logInput struct {
@@ -54,35 +74,43 @@ func (s *Server) openLogs(ctx context.Context, in *logInput) (*logReader, error)
 	if err != nil {
 		return nil, err
 	}
+
 	r := &logReader{s: s, job: j, rank: in.Rank, filter: archive.Filter{Stream: in.Stream}, at: archive.Cursor{Epoch: 1}}
 	if in.Grep != "" {
 		r.filter.Grep, err = regexp.Compile(in.Grep)
 		if err != nil {
-			return nil, fault.New(fault.Invalid, "bad_pattern", "invalid regular expression %q: %v", in.Grep, err).WithField("grep")
+			return nil, fault.New(fault.Invalid, "bad_pattern", "invalid regular expression %q: %v", in.Grep, err).
+				WithField("grep")
 		}
 	}
+
 	if in.Run != "" {
 		owner, epoch, ok := id.Run(in.Run).Split()
 		if !ok || owner != j.ID {
 			return nil, fault.New(fault.NotFound, "run_not_found", "job %s has no run %s", j.ID, in.Run).WithField("run")
 		}
+
 		r.only, r.at.Epoch = true, epoch
 	} else if in.Tail > 0 {
 		r.at.Epoch = max(j.Epoch, 1)
 	}
+
 	if in.Cursor != "" {
 		at, err := archive.ParseCursor(in.Cursor)
 		if err != nil || r.only && at.Epoch != r.at.Epoch {
 			return nil, badCursor(in.Cursor)
 		}
+
 		r.at = at
 	}
+
 	if err := r.load(ctx); err != nil && (r.only || fault.KindOf(err) != fault.NotFound) {
 		return nil, err
 	}
 	if in.Tail > 0 && in.Cursor == "" {
 		return r, r.toTail(ctx, in.Tail)
 	}
+
 	return r, nil
 }
 
@@ -92,11 +120,14 @@ func (r *logReader) load(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+
 	r.run = run
 	for len(r.at.Ranks) < len(run.Ranks) {
 		r.at.Ranks = append(r.at.Ranks, archive.Mark{})
 	}
+
 	r.at.Ranks = r.at.Ranks[:len(run.Ranks)]
+
 	return nil
 }
 
@@ -106,19 +137,25 @@ func (r *logReader) toTail(ctx context.Context, n int) error {
 		if r.rank >= 0 && r.rank != rank {
 			continue
 		}
+
 		at, err := r.s.Logbook.Tail(ctx, r.run.ID, rank, &r.filter, n)
 		if err != nil {
 			return err
 		}
+
 		r.at.Ranks[rank] = at
 	}
+
 	return nil
 }
 
 // next returns up to most lines that are here and have not been read, and
 // channels that tell when there may be more. done is true when the job has
 // ended and all of its output has been read.
-func (r *logReader) next(ctx context.Context, most int) (lines []api.LogLine, wait []<-chan struct{}, done bool, err error) {
+func (r *logReader) next(
+	ctx context.Context,
+	most int,
+) (lines []api.LogLine, wait []<-chan struct{}, done bool, err error) {
 	r.marks = r.marks[:0]
 	for {
 		if r.run.ID == "" {
@@ -126,44 +163,62 @@ func (r *logReader) next(ctx context.Context, most int) (lines []api.LogLine, wa
 				if fault.KindOf(err) == fault.NotFound {
 					return lines, nil, r.job.State.Final(), nil
 				}
+
 				return nil, nil, false, err
 			}
 		}
+
 		allEnded := true
 		wait = wait[:0]
+
 		for rank := range r.run.Ranks {
 			if r.rank >= 0 && r.rank != rank {
 				continue
 			}
+
 			// Looked at before reading: what comes in between closes the channel.
 			st, err := r.s.Logbook.State(ctx, r.run.ID, rank)
 			if err != nil {
 				return nil, nil, false, err
 			}
+
 			for more := true; more && len(lines) < most; {
 				var got []api.LogLine
 				var after []archive.Mark
 				var next archive.Mark
-				got, after, next, more, err = r.s.Logbook.ReadLines(ctx, r.run.ID, rank, r.at.Ranks[rank], &r.filter, most-len(lines))
+				got, after, next, more, err = r.s.Logbook.ReadLines(
+					ctx,
+					r.run.ID,
+					rank,
+					r.at.Ranks[rank],
+					&r.filter,
+					most-len(lines),
+				)
+
 				if err != nil {
 					return nil, nil, false, err
 				}
+
 				lines = append(lines, got...)
 				r.mark(rank, after)
 				r.at.Ranks[rank] = next
 			}
+
 			if len(lines) >= most {
 				return lines, nil, false, nil
 			}
+
 			allEnded = allEnded && r.complete(rank, st)
 			wait = append(wait, st.Changed)
 		}
+
 		if !allEnded {
 			return lines, wait, false, nil
 		}
 		if r.only || r.at.Epoch >= r.job.Epoch {
 			return lines, wait, r.only || r.job.State.Final(), nil
 		}
+
 		r.at = archive.Cursor{Epoch: r.at.Epoch + 1}
 		r.run = job.Run{}
 	}
@@ -175,6 +230,7 @@ func (r *logReader) mark(rank int, after []archive.Mark) {
 	if !r.marking {
 		return
 	}
+
 	for _, c := range after {
 		r.at.Ranks[rank] = c
 		r.marks = append(r.marks, r.at.String())
@@ -189,8 +245,10 @@ func (r *logReader) complete(rank int, st archive.State) bool {
 	if st.Ended || k.State != job.RunEnded {
 		return st.Ended
 	}
+
 	// One that never began has no log, unless its set-up was what failed.
 	none := k.Started.IsZero() && st.Size == 0 && k.Cause != job.CauseSetupFailed
+
 	return none || k.Cause == job.CauseNodeLost || r.s.roster.gone(k.Node)
 }
 
@@ -200,14 +258,17 @@ func (r *logReader) refresh(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+
 	r.job = j
 	if r.run.ID == "" {
 		return nil
 	}
+
 	run, err := r.s.Store.Run(ctx, r.run.ID)
 	if err == nil {
 		r.run = run
 	}
+
 	return err
 }
 
@@ -216,17 +277,21 @@ func (s *Server) readLogs(ctx context.Context, in *logInput) (*body[api.LogPage]
 	if err != nil {
 		return nil, s.fail(ctx, err)
 	}
+
 	lines, _, done, err := r.next(ctx, in.Limit)
 	if err != nil {
 		return nil, s.fail(ctx, err)
 	}
+
 	page := api.LogPage{Lines: lines, Ended: done}
 	if page.Lines == nil {
 		page.Lines = []api.LogLine{}
 	}
+
 	if !done {
 		page.Next = r.at.String()
 	}
+
 	return &body[api.LogPage]{page}, nil
 }
 
@@ -235,6 +300,7 @@ func (s *Server) followLogs(ctx context.Context, in *logInput) (*huma.StreamResp
 	if err != nil {
 		return nil, s.fail(ctx, err)
 	}
+
 	return &huma.StreamResponse{Body: func(hc huma.Context) {
 		req, w := humago.Unwrap(hc)
 		out := newStream(w)
@@ -252,31 +318,40 @@ func (s *Server) sendLogs(ctx context.Context, r *logReader, out *stream) error 
 	if !out.send("", "state", toJob(&r.job)) {
 		return nil
 	}
+
 	defer s.Feed.Leave(r.job.ID)
+
 	for {
 		feed, lost := s.Feed.OfJob(r.job.ID), s.roster.waitLost() // before looking, so that nothing is missed
+
 		if err := r.refresh(ctx); err != nil {
 			return err
 		}
+
 		lines, wait, done, err := r.next(ctx, followBatch)
 		if err != nil {
 			return err
 		}
+
 		for i := range lines {
 			if !out.send(r.marks[i], "", lines[i]) {
 				return nil
 			}
 		}
+
 		if r.job.Seq != seen {
 			seen = r.job.Seq
+
 			if !out.send("", "state", toJob(&r.job)) {
 				return nil
 			}
 		}
+
 		if done {
 			out.send("", "end", toJob(&r.job))
 			return nil
 		}
+
 		if len(lines) >= followBatch {
 			continue
 		}

@@ -88,6 +88,7 @@ func (l *Loop) ask(ctx context.Context, r request) (any, error) {
 	if why := l.stuck.Load(); why != nil {
 		return nil, storeDown(*why)
 	}
+
 	r.done = make(chan answer, 1)
 	select {
 	case l.in <- r:
@@ -96,6 +97,7 @@ func (l *Loop) ask(ctx context.Context, r request) (any, error) {
 	case <-ctx.Done():
 		return nil, fault.New(fault.Unavailable, "busy", "the yard is too busy to take this now").WithCause(ctx.Err())
 	}
+
 	select {
 	case a := <-r.done:
 		return a.reply, a.err
@@ -108,12 +110,14 @@ func (l *Loop) ask(ctx context.Context, r request) (any, error) {
 		}
 	case <-ctx.Done():
 		return nil, fault.New(fault.Unavailable, "no_answer", "the yard did not answer in time; it is not known whether the request took effect").
-			WithRemedy("ask again; with the same idempotency key a submission is accepted once").WithCause(ctx.Err())
+			WithRemedy("ask again; with the same idempotency key a submission is accepted once").
+			WithCause(ctx.Err())
 	}
 }
 
 func storeDown(why string) error {
-	return fault.New(fault.Unavailable, "store_down", "the yard cannot store anything now: %s", why).WithRemedy("try again later")
+	return fault.New(fault.Unavailable, "store_down", "the yard cannot store anything now: %s", why).
+		WithRemedy("try again later")
 }
 
 func ended() error {
@@ -125,6 +129,7 @@ func (l *Loop) Stuck() string {
 	if why := l.stuck.Load(); why != nil {
 		return *why
 	}
+
 	return ""
 }
 
@@ -156,6 +161,7 @@ func (l *Loop) Run(ctx context.Context) error {
 		default:
 		}
 	})
+
 	batch := make([]request, 0, maxBatch)
 	for {
 		batch = batch[:0]
@@ -168,10 +174,12 @@ func (l *Loop) Run(ctx context.Context) error {
 					continue
 				}
 			}
+
 			batch = append(batch, request{message: yardmaster.Tick{}})
 		case r := <-l.in:
 			batch = append(batch, r)
 		}
+
 		if err := l.handle(ctx, l.gather(batch)); err != nil {
 			return err
 		}
@@ -188,6 +196,7 @@ func (l *Loop) gather(batch []request) []request {
 			return batch
 		}
 	}
+
 	return batch
 }
 
@@ -200,29 +209,38 @@ func (l *Loop) handle(ctx context.Context, batch []request) error {
 			answers[i].reply, answers[i].err = l.yard.Step(l.clock.Now(), batch[i].message)
 		}
 	}
+
 	l.round(ctx)
+
 	for i := range batch {
 		if batch[i].query != nil {
 			answers[i].err = l.look(batch[i].query)
 		}
 	}
+
 	b := l.yard.Take()
 	if !b.Empty() {
 		if err := l.commit(ctx, b); err != nil {
 			for i := range batch {
 				batch[i].answer(answer{err: storeDown(err.Error())})
 			}
+
 			return err
 		}
+
 		l.engine.Carry(b.Orders, b.Closed)
+
 		for _, tell := range l.after {
 			tell(b)
 		}
 	}
+
 	for i := range batch {
 		batch[i].answer(answers[i])
 	}
+
 	l.metrics.Batch(len(batch), l.clock.Now().Sub(began))
+
 	return nil
 }
 
@@ -305,7 +323,9 @@ func (l *Loop) look(query func(*yardmaster.Yard)) (err error) {
 			err = errInternal()
 		}
 	}()
+
 	query(l.yard)
+
 	return nil
 }
 
@@ -326,15 +346,19 @@ func (l *Loop) commit(ctx context.Context, b *yardmaster.Batch) error {
 			if l.stuck.Swap(nil) != nil {
 				l.log.InfoContext(ctx, "store works again")
 			}
+
 			return nil
 		}
+
 		var f *fault.Error
 		if errors.As(err, &f) && f.Code == "not_writer" {
 			return fmt.Errorf("commit: %w", err)
 		}
+
 		why := err.Error()
 		l.stuck.Store(&why)
 		l.log.ErrorContext(ctx, "commit failed, trying again", "error", err, "cause", errors.Unwrap(err), "wait", wait)
+
 		if !clock.Sleep(ctx, wait) {
 			return fmt.Errorf("commit: %w", err)
 		}

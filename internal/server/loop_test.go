@@ -26,8 +26,10 @@ func readiness(y *yard) string {
 	resp, err := y.http.Do(req)
 	y.must(err)
 	defer func() { _ = resp.Body.Close() }()
+
 	body := make([]byte, 500)
 	n, _ := resp.Body.Read(body)
+
 	return fmt.Sprintf("%d %s", resp.StatusCode, strings.TrimSpace(string(body[:n])))
 }
 
@@ -37,22 +39,35 @@ func TestAStoreThatFailsIsNotReadyAndNothingIsAcknowledged(t *testing.T) {
 	c := y.researcher("ada")
 	y.submit(c, "run: before")
 	awaitReady(t, y)
+
 	if got := readiness(y); got != "200 ready" {
 		t.Errorf("it says %q", got)
 	}
+
 	y.store.fail(fault.New(fault.Unavailable, "store_unavailable", "the disk is full"))
 	var waiting sync.WaitGroup
 	var reply api.SubmitReply
 	var err error
 	waiting.Go(func() { reply, err = c.Submit(t.Context(), api.SubmitRequest{File: "run: during"}, "k") })
 	eventually(t, "the loop is stuck", func() bool { return y.loop.Stuck() != "" })
+
 	if got := readiness(y); got != "503 not ready: the disk is full" {
 		t.Errorf("it says %q", got)
 	}
+
 	for _, call := range []func() error{
-		func() error { _, err := c.Submit(t.Context(), api.SubmitRequest{File: "run: x"}, ""); return err },
-		func() error { _, err := c.CancelJob(t.Context(), "j1"); return err },
-		func() error { _, err := c.Nodes(t.Context(), api.Page{}); return err },
+		func() error {
+			_, err := c.Submit(t.Context(), api.SubmitRequest{File: "run: x"}, "")
+			return err
+		},
+		func() error {
+			_, err := c.CancelJob(t.Context(), "j1")
+			return err
+		},
+		func() error {
+			_, err := c.Nodes(t.Context(), api.Page{})
+			return err
+		},
 		func() error {
 			_, err := c.Submit(t.Context(), api.SubmitRequest{File: "run: x", DryRun: true}, "")
 			return err
@@ -60,26 +75,33 @@ func TestAStoreThatFailsIsNotReadyAndNothingIsAcknowledged(t *testing.T) {
 	} {
 		wantFault(t, call(), fault.Unavailable, "store_down")
 	}
+
 	if page, err := c.Jobs(t.Context(), api.JobFilter{}); err != nil || len(page.Jobs) != 1 {
 		t.Errorf("meanwhile the list has %d jobs, %v", len(page.Jobs), err)
 	}
+
 	metrics := y.raw(y.http, http.MethodGet, "/metrics", "", "")
 	if !strings.Contains(string(metrics.body), "\ntrainyard_ready 0\n") {
 		t.Errorf("the metrics do not say that it is not ready:\n%s", metrics.body)
 	}
+
 	// It goes on with what it was at, and only then answers.
 	y.store.mend()
 	waiting.Wait()
 	y.must(err)
+
 	if reply.Jobs[0].ID != "j2" || reply.Replay {
 		t.Errorf("got %+v", reply)
 	}
+
 	awaitReady(t, y)
 	detail, err := c.Job(t.Context(), "j2")
 	y.must(err)
+
 	if detail.State != job.Pending {
 		t.Errorf("got %+v", detail)
 	}
+
 	if again, err := c.Submit(t.Context(), api.SubmitRequest{File: "run: during"}, "k"); err != nil || !again.Replay {
 		t.Errorf("asked again: %+v, %v", again, err)
 	}
@@ -94,19 +116,25 @@ func TestAStoreThatHangsIsNotReady(t *testing.T) {
 	_, err := c.Submit(t.Context(), api.SubmitRequest{File: "run: a"}, "k")
 	wantFault(t, err, fault.Unavailable, "no_answer")
 	<-arrived
+
 	eventually(t, "it says that it is not ready", func() bool {
 		// The check hangs as well; that it has not come back is what tells.
 		if why := y.srv.health.why(); why != "" {
 			return true
 		}
+
 		y.clock.advance(checkTimeout / 10)
+
 		return false
 	})
+
 	if got := readiness(y); !strings.HasPrefix(got, "503 not ready: ") {
 		t.Errorf("it says %q", got)
 	}
+
 	y.store.mend()
 	awaitReady(t, y)
+
 	eventually(t, "what hung is stored", func() bool {
 		reply, err := c.Submit(t.Context(), api.SubmitRequest{File: "run: a"}, "k")
 		return err == nil && reply.Replay
@@ -120,15 +148,18 @@ func TestALoopWhoseStoreHasAnotherWriterEnds(t *testing.T) {
 	y.store.fail(fault.New(fault.Conflict, "not_writer", "another server has taken over"))
 	_, err := c.Submit(t.Context(), api.SubmitRequest{File: "run: a"}, "")
 	wantFault(t, err, fault.Unavailable, "store_down")
+
 	var f *fault.Error
 	if err := <-y.ended; !errors.As(err, &f) || f.Code != "not_writer" {
 		t.Errorf("the loop ended with %v", err)
 	}
+
 	// Whoever comes later is not left to wait.
 	_, err = c.Submit(t.Context(), api.SubmitRequest{File: "run: a"}, "")
 	wantFault(t, err, fault.Unavailable, "stopping")
 	_, err = c.Nodes(t.Context(), api.Page{})
 	wantFault(t, err, fault.Unavailable, "stopping")
+
 	if page, err := c.Jobs(t.Context(), api.JobFilter{}); err != nil || len(page.Jobs) != 0 {
 		t.Errorf("there are %d jobs, %v", len(page.Jobs), err)
 	}
@@ -146,10 +177,12 @@ func TestAHandlerThatPanicsFailsAlone(t *testing.T) {
 	t.Parallel()
 	y := newYard(t)
 	y.srv.mux.HandleFunc("GET /oh", func(http.ResponseWriter, *http.Request) { panic("oh") })
+
 	got := y.raw(y.http, http.MethodGet, "/oh", "", "")
 	if text := says(&got.p); text != "500 internal: internal server error" {
 		t.Errorf("got %q", text)
 	}
+
 	y.submit(y.researcher("ada"), "run: a")
 }
 
@@ -158,27 +191,37 @@ func TestManySubmissionsShareACommit(t *testing.T) {
 	y := newYard(t)
 	y.token("ada", tenant.Researcher, tenant.ScopeSubmit)
 	const many = 1000
+
 	submit := func(i int) {
 		spec := &job.Spec{Run: "a", Resources: job.Resources{Nodes: job.Range{Min: 1, Max: 1}, CPUs: 1000}}
-		answer, err := y.loop.Do(t.Context(), yardmaster.Submit{Owner: "ada", Key: fmt.Sprint(i), Jobs: []yardmaster.NewJob{{Spec: spec}}})
+		answer, err := y.loop.Do(
+			t.Context(),
+			yardmaster.Submit{Owner: "ada", Key: fmt.Sprint(i), Jobs: []yardmaster.NewJob{{Spec: spec}}},
+		)
+
 		if got, ok := answer.(yardmaster.Submitted); err != nil || !ok || len(got.Jobs) != 1 {
 			t.Errorf("got %+v, %v", answer, err)
 		}
 	}
+
 	var wg sync.WaitGroup
 	arrived := y.store.hang()
 	wg.Go(func() { submit(0) })
 	<-arrived // while one commit is under way the others gather
+
 	for i := range many {
 		wg.Go(func() { submit(i + 1) })
 	}
+
 	eventually(t, "all have gathered", func() bool { return len(y.loop.in) >= many })
 	before := y.store.commits.Load()
 	y.store.mend()
 	wg.Wait()
+
 	if commits := y.store.commits.Load() - before; commits > 5 { // the one, theirs, and what time brings
 		t.Errorf("%d submissions took %d commits", many, commits)
 	}
+
 	if got := y.store.rows.Load(); got <= many {
 		t.Errorf("%d jobs were committed", got)
 	}
@@ -202,15 +245,19 @@ func TestARoundThatWasPutOffIsMadeUpFor(t *testing.T) {
 	policy := &slow{}
 	y := newYard(t, withYard(func(c *yardmaster.Config) { c.Policy = policy }))
 	ada := y.researcher("ada")
+
 	const jobs = 20
 	for range jobs {
 		y.submit(ada, "run: a")
 	}
+
 	for range 500 { // nothing more is said to the yard
 		if policy.seen.Load() == jobs {
 			return
 		}
+
 		time.Sleep(10 * time.Millisecond)
 	}
+
 	t.Errorf("the policy was last shown %d of %d jobs", policy.seen.Load(), jobs)
 }

@@ -91,7 +91,11 @@ var matrix = map[string]matrixRow{
 	"missing-files": {"/api/v1/files/missing", `{"digests":[]}`, "13yyyy1"},
 	"put-file":      {"/api/v1/files/" + digestOf("x"), "x", "13yyyy1"},
 
-	"join":               {"/agent/v1/join", `{"capability":1,"token":"JOIN","name":"n2","csr":"CSR","inventory":{"address":"a","os":"o","arch":"a","version":"v","cpus":"1","memory":"1GB","disk":"1GB"}}`, "yyyyyyy"},
+	"join": {
+		"/agent/v1/join",
+		`{"capability":1,"token":"JOIN","name":"n2","csr":"CSR","inventory":{"address":"a","os":"o","arch":"a","version":"v","cpus":"1","memory":"1GB","disk":"1GB"}}`,
+		"yyyyyyy",
+	},
 	"renew":              {"/agent/v1/renew", `{"csr":"CSR"}`, "111111y"},
 	"report":             {"/agent/v1/reports", `{"capability":1,"boot":"b","seq":1}`, "111111y"},
 	"follow-assignments": {"/agent/v1/assignments", "", "111111y"},
@@ -118,6 +122,7 @@ func describeYard(y *yard) description {
 	got := y.raw(y.http, http.MethodGet, "/api/v1/openapi.yaml", "", "")
 	var d description
 	y.must(yaml.Unmarshal(got.body, &d))
+
 	return d
 }
 
@@ -125,10 +130,21 @@ func TestWhoMayDoWhat(t *testing.T) {
 	t.Parallel()
 	y := newYard(t, provisioning)
 	tokens := map[string]string{
-		"ada to read": y.token("ada", tenant.Researcher, tenant.ScopeRead), "ada to submit": y.token("ada", tenant.Researcher, tenant.ScopeSubmit),
-		"ada as admin": y.token("ada", tenant.Researcher, tenant.ScopeAdmin), "bob": y.token("bob", tenant.Researcher, tenant.ScopeSubmit),
+		"ada to read": y.token(
+			"ada",
+			tenant.Researcher,
+			tenant.ScopeRead,
+		),
+		"ada to submit": y.token("ada", tenant.Researcher, tenant.ScopeSubmit),
+		"ada as admin": y.token(
+			"ada",
+			tenant.Researcher,
+			tenant.ScopeAdmin,
+		),
+		"bob":  y.token("bob", tenant.Researcher, tenant.ScopeSubmit),
 		"root": y.token("root", tenant.Admin, tenant.ScopeAdmin),
 	}
+
 	n := y.join("n1")
 	n.listen()
 	ada := y.client(tokens["ada to submit"])
@@ -139,12 +155,30 @@ func TestWhoMayDoWhat(t *testing.T) {
 	y.do(yardmaster.PutDataset{Dataset: dataset.Dataset{ID: "cats", Rule: job.PlaceLocal}, By: "ada"})
 	y.do(yardmaster.PutDataset{Dataset: dataset.Dataset{ID: "dogs", Rule: job.PlaceLocal}, By: "root"})
 	y.must(ada.PutFile(t.Context(), digestOf("x"), "", strings.NewReader("x")))
-	victim, err := auth.Parse(y.newToken(tenant.Token{Kind: tenant.AccessToken, Owner: "ada", Scope: tenant.ScopeRead, Expires: y.clock.Now().Add(time.Hour)}))
+
+	victim, err := auth.Parse(
+		y.newToken(
+			tenant.Token{Kind: tenant.AccessToken, Owner: "ada", Scope: tenant.ScopeRead, Expires: y.clock.Now().Add(time.Hour)},
+		),
+	)
+
 	y.must(err)
 	csr, err := n.identity.CSR("n1")
 	y.must(err)
-	fill := strings.NewReplacer("TOKEN", string(victim.ID), "JOIN", y.joinToken(100), "CSR", strings.ReplaceAll(string(csr), "\n", `\n`),
-		"BOOTSTRAP", y.newToken(tenant.Token{Kind: tenant.BootstrapToken, Owner: "root", UsesLeft: 100, Expires: y.clock.Now().Add(time.Hour)}))
+
+	fill := strings.NewReplacer(
+		"TOKEN",
+		string(victim.ID),
+		"JOIN",
+		y.joinToken(100),
+		"CSR",
+		strings.ReplaceAll(string(csr), "\n", `\n`),
+		"BOOTSTRAP",
+		y.newToken(
+			tenant.Token{Kind: tenant.BootstrapToken, Owner: "root", UsesLeft: 100, Expires: y.clock.Now().Add(time.Hour)},
+		),
+	)
+
 	seen := map[string]bool{}
 	for path, methods := range describeYard(y).Paths {
 		for method, op := range methods {
@@ -153,7 +187,9 @@ func TestWhoMayDoWhat(t *testing.T) {
 				t.Errorf("%s %s (%s) has no row in the matrix: say who may do it", method, path, op.ID)
 				continue
 			}
+
 			seen[op.ID] = true
+
 			t.Run(op.ID, func(t *testing.T) {
 				var got strings.Builder
 				for _, who := range callers {
@@ -161,22 +197,28 @@ func TestWhoMayDoWhat(t *testing.T) {
 					if who == "node" {
 						client = n.http
 					}
+
 					a := y.raw(client, strings.ToUpper(method), fill.Replace(row.path), tokens[who], fill.Replace(row.body))
 					switch a.status {
 					case http.StatusUnauthorized, http.StatusForbidden, http.StatusNotFound:
 						got.WriteByte('0' + byte(a.status%10))
-					case http.StatusInternalServerError, http.StatusServiceUnavailable, http.StatusUnprocessableEntity, http.StatusBadRequest:
+					case http.StatusInternalServerError,
+						http.StatusServiceUnavailable,
+						http.StatusUnprocessableEntity,
+						http.StatusBadRequest:
 						t.Errorf("%s: %d %s", who, a.status, a.body)
 					default:
 						got.WriteByte('y')
 					}
 				}
+
 				if got.String() != row.want {
 					t.Errorf("answers to %s are %s, want %s", strings.Join(callers, ", "), got.String(), row.want)
 				}
 			})
 		}
 	}
+
 	for name := range matrix {
 		if !seen[name] {
 			t.Errorf("the matrix has a row for %s, which is no operation", name)
@@ -191,6 +233,7 @@ func TestTheDescriptionIsComplete(t *testing.T) {
 	if !strings.HasPrefix(d.OpenAPI, "3.") {
 		t.Errorf("it is of version %q", d.OpenAPI)
 	}
+
 	var ids []string
 	for path, methods := range d.Paths {
 		for method, op := range methods {
@@ -198,10 +241,13 @@ func TestTheDescriptionIsComplete(t *testing.T) {
 			if op.ID == "" || op.Summary == "" || len(op.Tags) != 1 || len(op.Answers) == 0 {
 				t.Errorf("%s lacks an operationId, a summary, a tag or answers", what)
 			}
+
 			if slices.Contains(ids, op.ID) {
 				t.Errorf("%s has the operationId %s, which another has", what, op.ID)
 			}
+
 			ids = append(ids, op.ID)
+
 			for _, scheme := range op.Security {
 				_, person := scheme["token"]
 				_, node := scheme["node"]
@@ -209,25 +255,40 @@ func TestTheDescriptionIsComplete(t *testing.T) {
 					t.Errorf("%s is guarded by %v", what, scheme)
 				}
 			}
+
 			if open := len(op.Security) == 0; open != slices.Contains([]string{"login", "info", "join"}, op.ID) {
 				t.Errorf("%s: open to everybody is %v", what, open)
 			}
 		}
 	}
+
 	if len(ids) < 30 {
 		t.Errorf("it has %d operations only", len(ids))
 	}
+
 	for path, want := range map[string]string{
 		"/healthz": "ok\n", "/readyz": "ready\n", "/api/v1/jobfile.schema.json": "{", "/": "This is a Trainyard server", "/metrics": "# HELP",
 	} {
 		awaitReady(t, y)
-		if got := y.raw(y.http, http.MethodGet, path, "", ""); got.status != http.StatusOK || !strings.HasPrefix(string(got.body), want) {
+
+		if got := y.raw(
+			y.http,
+			http.MethodGet,
+			path,
+			"",
+			"",
+		); got.status != http.StatusOK ||
+			!strings.HasPrefix(string(got.body), want) {
 			t.Errorf("GET %s: %d %.60s", path, got.status, got.body)
 		}
 	}
+
 	info, err := y.client("").Info(t.Context())
 	y.must(err)
-	if info.Version != "test" || info.Store != "sqlite" || info.CAHash != y.ca.Hash() || info.Capability != api.Capability || info.Policy != "fifo" {
+
+	if info.Version != "test" || info.Store != "sqlite" || info.CAHash != y.ca.Hash() ||
+		info.Capability != api.Capability ||
+		info.Policy != "fifo" {
 		t.Errorf("the server says of itself %+v", info)
 	}
 }
@@ -241,6 +302,7 @@ func awaitReady(t *testing.T, y *yard) {
 // eventually asks again and again. It bounds a hang; it measures nothing.
 func eventually(t *testing.T, what string, ok func() bool) {
 	t.Helper()
+
 	for end := time.Now().Add(30 * time.Second); !ok(); time.Sleep(5 * time.Millisecond) {
 		if time.Now().After(end) {
 			t.Fatalf("it never came true: %s", what)

@@ -53,23 +53,29 @@ func (s *Server) noteReport(n id.Node, r *api.Report) []api.GPURelease {
 	seen := s.seen
 	seen.mu.Lock()
 	defer seen.mu.Unlock()
+
 	old := seen.nodes[n]
 	next := sighting{at: now, processes: map[int][]api.ForeignProcess{}, foreign: map[int]time.Time{}, failed: old.failed}
 	for _, p := range r.ForeignProcesses {
 		next.processes[p.GPU] = append(next.processes[p.GPU], p)
 	}
+
 	for _, g := range r.Foreign {
 		next.foreign[g] = since(old.foreign, g, now)
 	}
+
 	if r.Inventory != nil {
 		next.failed = failures(old.failed, r.Inventory.GPUs, now)
 	}
+
 	seen.nodes[n] = next
 	seen.sweep(now)
+
 	var list []api.GPURelease
 	for _, uuid := range slices.Sorted(maps.Keys(seen.released[n])) {
 		list = append(list, api.GPURelease{UUID: uuid, At: seen.released[n][uuid]})
 	}
+
 	return list
 }
 
@@ -78,6 +84,7 @@ func (s *sightings) sweep(now time.Time) {
 	if now.Sub(s.swept) < forgetAfter {
 		return
 	}
+
 	s.swept = now
 	maps.DeleteFunc(s.nodes, func(_ id.Node, seen sighting) bool { return now.Sub(seen.at) > forgetAfter })
 	maps.DeleteFunc(s.released, func(n id.Node, _ map[string]time.Time) bool {
@@ -93,6 +100,7 @@ func failures(old map[int]time.Time, gpus []fleet.GPU, now time.Time) map[int]ti
 			next[gpus[i].Index] = since(old, gpus[i].Index, now)
 		}
 	}
+
 	return next
 }
 
@@ -104,9 +112,11 @@ func since(old map[int]time.Time, key int, now time.Time) time.Time {
 func (s *sightings) release(e *yardmaster.Event) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+
 	if s.released[e.Node] == nil {
 		s.released[e.Node] = map[string]time.Time{}
 	}
+
 	if e.At.After(s.released[e.Node][e.To]) {
 		s.released[e.Node][e.To] = e.At
 	}
@@ -122,5 +132,6 @@ func (s *Server) recallReleases(ctx context.Context) error {
 	for i := range events {
 		s.seen.release(&events[i])
 	}
+
 	return err
 }

@@ -33,6 +33,7 @@ func (s *Server) listNodes(ctx context.Context, in *struct{ Paging }) (*body[api
 	if err := allow(ctx, tenant.ReadNodes, ""); err != nil {
 		return nil, s.fail(ctx, err)
 	}
+
 	page := api.NodePage{Nodes: []api.Node{}}
 	err := s.query(ctx, func(y *yardmaster.Yard) {
 		infos := y.Nodes(id.Node(in.Cursor), in.Limit+1)
@@ -40,13 +41,16 @@ func (s *Server) listNodes(ctx context.Context, in *struct{ Paging }) (*body[api
 			infos = infos[:in.Limit]
 			page.Next = string(infos[len(infos)-1].ID)
 		}
+
 		for i := range infos {
 			page.Nodes = append(page.Nodes, s.toNode(&infos[i]))
 		}
 	})
+
 	if err != nil {
 		return nil, s.fail(ctx, err)
 	}
+
 	return &body[api.NodePage]{page}, nil
 }
 
@@ -62,9 +66,11 @@ func (s *Server) readNode(ctx context.Context, name string) (*body[api.Node], er
 	if err == nil {
 		err = missing
 	}
+
 	if err != nil {
 		return nil, s.fail(ctx, err)
 	}
+
 	return &body[api.Node]{s.toNode(&info)}, nil
 }
 
@@ -72,6 +78,7 @@ func (s *Server) getNode(ctx context.Context, in *NodeInput) (*body[api.Node], e
 	if err := allow(ctx, tenant.ReadNodes, ""); err != nil {
 		return nil, s.fail(ctx, err)
 	}
+
 	return s.readNode(ctx, in.Node)
 }
 
@@ -96,6 +103,7 @@ func (s *Server) changeNode(ctx context.Context, name string, m yardmaster.Messa
 	if _, err := s.do(ctx, m); err != nil {
 		return nil, s.fail(ctx, err)
 	}
+
 	return s.readNode(ctx, name)
 }
 
@@ -106,6 +114,7 @@ func (s *Server) removeNode(ctx context.Context, in *NodeInput) (*struct{}, erro
 	if _, err := s.do(ctx, yardmaster.RemoveNode{Node: id.Node(in.Node), By: callerOf(ctx).User}); err != nil {
 		return nil, s.fail(ctx, err)
 	}
+
 	return nil, nil
 }
 
@@ -119,12 +128,15 @@ func (s *Server) clearGPUError(ctx context.Context, in *gpuInput) (*body[api.Nod
 	if err := allow(ctx, tenant.ChangeNodes, ""); err != nil {
 		return nil, s.fail(ctx, err)
 	}
+
 	answer, err := s.do(ctx, yardmaster.ClearGPUError{Node: id.Node(in.Node), GPU: in.GPU, By: callerOf(ctx).User})
 	if err != nil {
 		return nil, s.fail(ctx, err)
 	}
+
 	if e, ok := answer.(yardmaster.Event); ok {
 		s.seen.release(&e)
 	}
+
 	return s.readNode(ctx, in.Node)
 }

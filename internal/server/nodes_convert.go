@@ -19,26 +19,34 @@ func (s *Server) toNode(n *yardmaster.NodeInfo) api.Node {
 		Disk: inv.Disk, OS: inv.OS, Arch: inv.Arch, Address: inv.Address, Version: inv.Version,
 		Limits: inv.Limits, Jobs: n.Jobs, Runs: []api.NodeRun{}, GPUs: make([]api.GPU, len(inv.GPUs)),
 	}
+
 	if out.Jobs == nil {
 		out.Jobs = []id.Job{}
 	}
+
 	seen := s.seen.of(n.ID)
 	for i := range inv.GPUs {
 		out.GPUs[i] = toGPU(n, &inv.GPUs[i], &seen)
 		out.FakeGPUs = out.FakeGPUs || inv.GPUs[i].Fake
 	}
+
 	for i := range n.Runs {
 		r := &n.Runs[i]
 		for k := range r.Ranks {
 			if rank := &r.Ranks[k]; rank.Node == n.ID {
-				out.Runs = append(out.Runs, api.NodeRun{Run: r.ID, Job: r.Job, GPUs: rank.GPUs, Share: rank.Share, Since: shown(r.Ordered)})
+				out.Runs = append(
+					out.Runs,
+					api.NodeRun{Run: r.ID, Job: r.Job, GPUs: rank.GPUs, Share: rank.Share, Since: shown(r.Ordered)},
+				)
 			}
 		}
 	}
+
 	out.State = nodeState(n)
 	out.Since = shown(nodeSince(n, out.State, &seen))
 	addPower(&out, inv)
 	addPrice(&out, n)
+
 	return out
 }
 
@@ -46,24 +54,42 @@ func (s *Server) toNode(n *yardmaster.NodeInfo) api.Node {
 func toGPU(n *yardmaster.NodeInfo, g *fleet.GPU, seen *sighting) api.GPU {
 	speed, origin := g.TFLOPS()
 	out := api.GPU{
-		Index: g.Index, UUID: g.UUID, Model: g.Model, Memory: g.Memory, Driver: g.Driver, Fake: g.Fake, Error: g.Error, State: fleet.GPUIdle,
-		TFLOPS: speed, Origin: origin, Peak: g.Peak, Measured: g.Measured, Bandwidth: g.Bandwidth, Watts: g.Watts, Health: g.Health,
-		Foreign: seen.processes[g.Index],
+		Index:     g.Index,
+		UUID:      g.UUID,
+		Model:     g.Model,
+		Memory:    g.Memory,
+		Driver:    g.Driver,
+		Fake:      g.Fake,
+		Error:     g.Error,
+		State:     fleet.GPUIdle,
+		TFLOPS:    speed,
+		Origin:    origin,
+		Peak:      g.Peak,
+		Measured:  g.Measured,
+		Bandwidth: g.Bandwidth,
+		Watts:     g.Watts,
+		Health:    g.Health,
+		Foreign:   seen.processes[g.Index],
 	}
+
 	if len(n.Runs) == 0 {
 		out.Since = timeOrNil(n.Idle)
 	}
+
 	for i := range n.Room.Holds {
 		if h := &n.Room.Holds[i]; h.GPUs&fleet.Mask([]int{g.Index}) != 0 {
 			out.State, out.Job, out.Since = fleet.GPURunning, h.Job, runSince(n, h.Job)
 		}
 	}
+
 	if out.State == fleet.GPUIdle && slices.Contains(n.Foreign, g.Index) {
 		out.State, out.Since = fleet.GPUForeign, timeOrNil(seen.foreign[g.Index])
 	}
+
 	if g.Error != "" {
 		out.State, out.Since = fleet.GPUError, timeOrNil(seen.failed[g.Index])
 	}
+
 	return out
 }
 
@@ -74,6 +100,7 @@ func runSince(n *yardmaster.NodeInfo, j id.Job) *time.Time {
 			return timeOrNil(n.Runs[i].Ordered)
 		}
 	}
+
 	return nil
 }
 
@@ -97,6 +124,7 @@ func nodeState(n *yardmaster.NodeInfo) string {
 	case len(n.Foreign) > 0:
 		return stateForeign
 	}
+
 	return stateIdle
 }
 
@@ -108,6 +136,7 @@ func nodeSince(n *yardmaster.NodeInfo, state string, seen *sighting) time.Time {
 			since = t
 		}
 	}
+
 	switch state {
 	case stateRunning:
 		var first time.Time
@@ -116,6 +145,7 @@ func nodeSince(n *yardmaster.NodeInfo, state string, seen *sighting) time.Time {
 				first = at
 			}
 		}
+
 		if !first.IsZero() {
 			return first
 		}
@@ -126,6 +156,7 @@ func nodeSince(n *yardmaster.NodeInfo, state string, seen *sighting) time.Time {
 	case stateError:
 		later(earliest(seen.failed))
 	}
+
 	return since
 }
 
@@ -136,12 +167,14 @@ func earliest(times map[int]time.Time) time.Time {
 			first = t
 		}
 	}
+
 	return first
 }
 
 // addPower adds up what the GPUs reach and draw.
 func addPower(out *api.Node, inv *fleet.Inventory) {
 	used := 0
+
 	for i := range out.GPUs {
 		g := &out.GPUs[i]
 		out.TFLOPS += g.TFLOPS
@@ -151,10 +184,12 @@ func addPower(out *api.Node, inv *fleet.Inventory) {
 		} else if out.Origin != g.Origin {
 			out.Origin = "mixed"
 		}
+
 		if g.State == fleet.GPURunning || g.State == fleet.GPUForeign {
 			used++
 		}
 	}
+
 	if used < len(inv.Draw) {
 		out.Draw = inv.Draw[used]
 	}
@@ -163,8 +198,14 @@ func addPower(out *api.Node, inv *fleet.Inventory) {
 // addPrice says what a node costs, and the lease by which it was provisioned.
 func addPrice(out *api.Node, n *yardmaster.NodeInfo) {
 	if p := n.Price; p != nil {
-		out.Price = &api.Price{NodeCost: p.NodeCost, EnergyCost: p.EnergyCost, Hourly: p.NodeCost + p.EnergyCost, Idle: p.IdleCost}
+		out.Price = &api.Price{
+			NodeCost:   p.NodeCost,
+			EnergyCost: p.EnergyCost,
+			Hourly:     p.NodeCost + p.EnergyCost,
+			Idle:       p.IdleCost,
+		}
 	}
+
 	if l := &n.Provisioned; l.ID != "" {
 		out.Lease = &api.NodeLease{ID: l.ID, Offer: l.Offer.Name, State: l.State, Ends: timeOrNil(l.Ends)}
 	}

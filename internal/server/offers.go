@@ -33,39 +33,63 @@ func (s *Server) listOffers(ctx context.Context, in *offersInput) (*body[api.Off
 	if err := allow(ctx, tenant.ReadOffers, ""); err != nil {
 		return nil, s.fail(ctx, err)
 	}
+
 	var kind job.GPUKind
 	if in.GPU != "" {
 		if err := kind.UnmarshalText([]byte(in.GPU)); err != nil {
-			return nil, s.fail(ctx, fault.New(fault.Invalid, "gpu_kind", "%v", err).WithField("gpu").WithRemedy("write A100 or A100:80GB"))
+			return nil, s.fail(
+				ctx,
+				fault.New(fault.Invalid, "gpu_kind", "%v", err).WithField("gpu").WithRemedy("write A100 or A100:80GB"),
+			)
 		}
 	}
+
 	var offers []fleet.Offer
+
 	var closed []provision.Closing
 	if err := s.query(ctx, func(y *yardmaster.Yard) { offers, closed = y.Offers(s.Clock.Now()) }); err != nil {
 		return nil, s.fail(ctx, err)
 	}
+
 	page := api.OfferPage{Offers: []fleet.Offer{}, Closed: []api.Closing{}}
+
 	if in.Cursor != "" {
 		at := slices.IndexFunc(offers, func(f fleet.Offer) bool { return f.Name == in.Cursor })
 		if at < 0 {
 			return nil, s.fail(ctx, badCursor(in.Cursor))
 		}
+
 		offers, closed = offers[at+1:], nil
 	}
+
 	for i := range offers {
 		f := &offers[i]
 		if in.GPU != "" && !kind.Matches(f.GPU, f.GPUMemory) || in.Provider != "" && f.Provider != in.Provider ||
 			in.Region != "" && f.Region != in.Region || in.Spot != "" && f.Spot != (in.Spot == "true") {
 			continue
 		}
+
 		if len(page.Offers) == in.Limit {
 			page.Next = page.Offers[in.Limit-1].Name
 			break
 		}
+
 		page.Offers = append(page.Offers, *f)
 	}
+
 	for _, c := range closed {
-		page.Closed = append(page.Closed, api.Closing{What: c.What, Why: c.Why, Since: shown(c.Since), Until: shown(c.Until), Times: c.Times, Offers: c.Offers})
+		page.Closed = append(
+			page.Closed,
+			api.Closing{
+				What:   c.What,
+				Why:    c.Why,
+				Since:  shown(c.Since),
+				Until:  shown(c.Until),
+				Times:  c.Times,
+				Offers: c.Offers,
+			},
+		)
 	}
+
 	return &body[api.OfferPage]{page}, nil
 }

@@ -50,6 +50,7 @@ func (p *thinker) Search(v *place.View, enough func() bool) place.Plan {
 		case <-time.After(time.Millisecond):
 		}
 	}
+
 	p.cut <- struct{}{}
 
 	return place.Plan{}
@@ -67,6 +68,7 @@ func TestTheLoopGoesOnWhileASlowPolicyThinks(t *testing.T) {
 	n.listen()
 
 	first := y.submit(c, "run: a")[0].ID
+
 	if v := <-policy.begun; v.Queue.Len() != 1 {
 		t.Fatalf("the policy sees %d jobs, want 1", v.Queue.Len())
 	}
@@ -75,6 +77,7 @@ func TestTheLoopGoesOnWhileASlowPolicyThinks(t *testing.T) {
 	second := y.submit(c, "run: b")[0].ID
 	_, err := c.CancelJob(t.Context(), first)
 	y.must(err)
+
 	select {
 	case <-policy.begun:
 		t.Fatal("another plan was begun before the first was there")
@@ -83,10 +86,12 @@ func TestTheLoopGoesOnWhileASlowPolicyThinks(t *testing.T) {
 
 	// Its plan is stale: it starts what was cancelled.
 	policy.goOn <- struct{}{}
+
 	v := <-policy.begun
 	if items := v.Queue.Items(); len(items) != 1 || items[0].Job != second {
 		t.Errorf("the second plan is made for %+v, want %s alone", items, second)
 	}
+
 	dropped := allEvents(t, y.admin(), api.EventFilter{Kind: "plan.dropped"})
 	if len(dropped) != 1 || dropped[0].Job != first {
 		t.Errorf("what was dropped: %+v, want the start of %s", dropped, first)
@@ -129,6 +134,7 @@ func TestAPlanArrivesAlthoughCommitsFailMeanwhile(t *testing.T) {
 		_, err := c.Submit(context.Background(), api.SubmitRequest{File: "run: b"}, "")
 		submitted <- err
 	}()
+
 	eventually(t, "the loop is stuck", func() bool { return y.loop.Stuck() != "" })
 	policy.goOn <- struct{}{}
 	y.store.mend()
@@ -150,6 +156,7 @@ func TestAJobThatAQuotaBlocksIsAnsweredWithThat(t *testing.T) {
 	if told.State != job.Pending || !strings.Contains(told.Reason, "8 needed, 4 left") {
 		t.Errorf("the reply is %s: %q, want the quota", told.State, told.Reason)
 	}
+
 	if told.Reason != detail.Reason || told.Seq != detail.Seq {
 		t.Errorf("the reply says %q (%d), the yard stored %q (%d)", told.Reason, told.Seq, detail.Reason, detail.Seq)
 	}
@@ -158,6 +165,7 @@ func TestAJobThatAQuotaBlocksIsAnsweredWithThat(t *testing.T) {
 func TestTheAPIListsEveryBlocker(t *testing.T) {
 	t.Parallel()
 	field, _ := reflect.TypeFor[api.Why]().FieldByName("Blocker")
+
 	var want []string
 	for _, b := range place.Blockers() {
 		want = append(want, string(b))

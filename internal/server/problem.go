@@ -41,6 +41,7 @@ var _ = func() bool {
 // frameworkProblem turns an error of the framework into one of ours.
 func frameworkProblem(status int, msg string, errs ...error) huma.StatusError {
 	kind, code := fault.Invalid, "bad_request"
+
 	switch status {
 	case http.StatusNotFound:
 		kind, code = fault.NotFound, "not_found"
@@ -49,6 +50,7 @@ func frameworkProblem(status int, msg string, errs ...error) huma.StatusError {
 	case http.StatusInternalServerError:
 		kind, code = fault.Internal, "internal"
 	}
+
 	p := &api.Problem{Title: http.StatusText(status), Status: status, Detail: msg, Code: code, Kind: string(kind)}
 	for _, err := range errs {
 		one := api.Problem{Title: p.Title, Status: status, Detail: err.Error(), Code: code, Kind: string(kind)}
@@ -57,11 +59,14 @@ func frameworkProblem(status int, msg string, errs ...error) huma.StatusError {
 			detail := d.ErrorDetail()
 			one.Detail, one.Field = detail.Message, fieldOf(detail.Location)
 		}
+
 		p.Errors = append(p.Errors, one)
 	}
+
 	if len(p.Errors) == 1 {
 		p.Detail, p.Field, p.Errors = p.Errors[0].Detail, p.Errors[0].Field, nil
 	}
+
 	return p
 }
 
@@ -72,6 +77,7 @@ func fieldOf(location string) string {
 	case "body", "query", "path", "header":
 		return field
 	}
+
 	return location
 }
 
@@ -85,16 +91,20 @@ func toProblem(err error) *api.Problem {
 		for _, e := range list {
 			p.Errors = append(p.Errors, *toProblem(e))
 		}
+
 		return p
 	}
+
 	var f *fault.Error
 	if !errors.As(err, &f) {
 		f = fault.New(fault.Internal, "internal", "internal server error").WithRemedy("see the server's log")
 	}
+
 	status := statuses[f.Kind]
 	if f.Code == tooLarge { // waiting does not help
 		status = http.StatusRequestEntityTooLarge
 	}
+
 	return &api.Problem{
 		Title: http.StatusText(status), Status: status, Detail: f.Message, Code: f.Code, Kind: string(f.Kind),
 		Field: f.Field, Line: f.Line, Column: f.Column, Remedy: f.Remedy,
@@ -105,10 +115,13 @@ func toProblem(err error) *api.Problem {
 func writeProblem(w http.ResponseWriter, err error) {
 	p := toProblem(err)
 	w.Header().Set("Content-Type", "application/problem+json")
+
 	if p.Status == http.StatusTooManyRequests || p.Status == http.StatusServiceUnavailable {
 		w.Header().Set("Retry-After", "1")
 	}
+
 	w.WriteHeader(p.Status)
+
 	// The caller is gone if this fails; there is nobody left to tell.
 	_ = json.NewEncoder(w).Encode(p)
 }

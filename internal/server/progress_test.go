@@ -20,9 +20,11 @@ func progressShown(j api.Job) shownProgress {
 	if j.Done != nil {
 		p.Done = *j.Done
 	}
+
 	if j.Percent != nil {
 		p.Percent = *j.Percent
 	}
+
 	return p
 }
 
@@ -31,11 +33,14 @@ func (y *yard) wantProgress(c *api.Client, j id.Job, when string, want shownProg
 	y.t.Helper()
 	d, err := c.Job(y.t.Context(), j)
 	y.must(err)
+
 	if diff := cmp.Diff(want, progressShown(d.Job)); diff != "" {
 		y.t.Errorf("%s (-want +got):\n%s", when, diff)
 	}
+
 	page, err := c.Jobs(y.t.Context(), api.JobFilter{})
 	y.must(err)
+
 	for _, listed := range page.Jobs {
 		if listed.ID == j {
 			if diff := cmp.Diff(want, progressShown(listed)); diff != "" {
@@ -64,6 +69,7 @@ func TestProgressIsShownFromSubmissionToEnd(t *testing.T) {
 	tell(job.RunEnded, &job.Progress{Done: 400})
 	d, err := ada.Job(t.Context(), j)
 	y.must(err)
+
 	if d.State != job.Succeeded || d.Done == nil || *d.Done != 400 {
 		t.Errorf("at the end it is %s and has done %v, want 400", d.State, d.Done)
 	}
@@ -90,13 +96,18 @@ func TestDeadlineCostAndSpeedAreShownAsSubmitted(t *testing.T) {
 	j := y.submit(ada, file)[0]
 	d, err := ada.Job(t.Context(), j.ID)
 	y.must(err)
+
 	for name, got := range map[string]api.Job{"the answer": j, "the job": d.Job} {
-		if got.Deadline == nil || !got.Deadline.Equal(due) || got.LateCost != 2_500_000 || got.Work != 130e6 || got.Done == nil || *got.Done != 0 {
+		if got.Deadline == nil || !got.Deadline.Equal(due) || got.LateCost != 2_500_000 || got.Work != 130e6 ||
+			got.Done == nil ||
+			*got.Done != 0 {
 			t.Errorf("%s says deadline %v, late cost %v, work %v, done %v", name, got.Deadline, got.LateCost, got.Work, got.Done)
 		}
 	}
+
 	var spec job.Spec
 	y.must(json.Unmarshal(d.Spec, &spec))
+
 	want := job.NewSpeed(130e6, 45*time.Second, 0, job.Rate{GPU: "A100", GPUs: 2, Spread: true, PerSecond: 12.5})
 	if !spec.Speed.Equal(want) {
 		t.Errorf("the spec's speed is %+v", spec.Speed)

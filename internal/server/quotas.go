@@ -17,7 +17,12 @@ import (
 
 func (s *Server) quotaRoutes() {
 	const tag, path = "quotas", "/api/v1/quotas/{kind}/{name}"
-	huma.Register(s.api, s.op("list-quotas", http.MethodGet, "/api/v1/quotas", "List quotas and what is used of them", tag), s.listQuotas)
+	huma.Register(
+		s.api,
+		s.op("list-quotas", http.MethodGet, "/api/v1/quotas", "List quotas and what is used of them", tag),
+		s.listQuotas,
+	)
+
 	huma.Register(s.api, s.op("put-quota", http.MethodPut, path, "Set the quota of a user or project", tag), s.putQuota)
 	remove := s.op("remove-quota", http.MethodDelete, path, "Remove a quota", tag)
 	remove.DefaultStatus = http.StatusNoContent
@@ -31,32 +36,43 @@ func (s *Server) listQuotas(ctx context.Context, in *struct{ Paging }) (*body[ap
 	if err != nil {
 		return nil, s.fail(ctx, err)
 	}
+
 	var limits []tenant.Quota
 	var bound []quota.Status
+
 	var own quota.Status
-	if err := s.query(ctx, func(y *yardmaster.Yard) { limits, bound, own = y.Quotas(s.Clock.Now(), who.User) }); err != nil {
+	if err := s.query(
+		ctx,
+		func(y *yardmaster.Yard) { limits, bound, own = y.Quotas(s.Clock.Now(), who.User) },
+	); err != nil {
 		return nil, s.fail(ctx, err)
 	}
+
 	page := api.QuotaPage{Quotas: []api.Quota{}, Usage: []api.QuotaUsage{}}
 	for i := range limits {
 		if l := &limits[i]; in.Cursor == "" && (owner == "" || l.Subject.Each != "" || l.Subject.User == owner) {
 			page.Quotas = append(page.Quotas, *toQuota(l))
 		}
 	}
+
 	if owner != "" {
 		bound = []quota.Status{own}
 	}
+
 	for i := range bound {
 		one := toQuotaUsage(&bound[i])
 		if one.Subject <= in.Cursor {
 			continue
 		}
+
 		if len(page.Usage) == in.Limit {
 			page.Next = page.Usage[in.Limit-1].Subject
 			break
 		}
+
 		page.Usage = append(page.Usage, one)
 	}
+
 	return &body[api.QuotaPage]{page}, nil
 }
 
@@ -69,12 +85,23 @@ func toQuota(l *tenant.Quota) *api.Quota {
 
 func toQuotaUsage(s *quota.Status) api.QuotaUsage {
 	out := api.QuotaUsage{
-		Subject: s.Subject.String(), GPUs: s.Local + s.Reserved + s.OnDemand, Local: s.Local, Reserved: s.Reserved, OnDemand: s.OnDemand,
-		Nodes: s.Nodes, Hourly: s.Hourly, Begin: s.Begin, Ends: s.End, Cost: toPeriodUsage(&s.Cost), GPUHours: toPeriodUsage(&s.GPUHours),
+		Subject:  s.Subject.String(),
+		GPUs:     s.Local + s.Reserved + s.OnDemand,
+		Local:    s.Local,
+		Reserved: s.Reserved,
+		OnDemand: s.OnDemand,
+		Nodes:    s.Nodes,
+		Hourly:   s.Hourly,
+		Begin:    s.Begin,
+		Ends:     s.End,
+		Cost:     toPeriodUsage(&s.Cost),
+		GPUHours: toPeriodUsage(&s.GPUHours),
 	}
+
 	if s.Quota.Subject != (tenant.Subject{}) {
 		out.Quota = toQuota(&s.Quota)
 	}
+
 	return out
 }
 
@@ -94,6 +121,7 @@ func (in *subjectInput) subject() tenant.Subject {
 	case "project":
 		return tenant.Subject{Project: id.Project(in.Name)}
 	}
+
 	return tenant.Subject{Each: in.Name}
 }
 
@@ -107,22 +135,27 @@ func (s *Server) putQuota(ctx context.Context, in *quotaInput) (*body[api.Quota]
 	if err := allow(ctx, tenant.ManageQuotas, ""); err != nil {
 		return nil, s.fail(ctx, err)
 	}
+
 	subject := (&subjectInput{Kind: in.Kind, Name: in.Name}).subject()
 	if err := s.knownUser(ctx, subject.User); err != nil {
 		return nil, s.fail(ctx, err)
 	}
+
 	r := &in.Body
 	if r.GPUs == 0 && r.Nodes == 0 && r.GPUHours == 0 && r.Budget == 0 {
 		return nil, s.fail(ctx, fault.New(fault.Invalid, "empty_quota", "the quota limits nothing").
 			WithRemedy("set at least one of gpus, nodes, gpu_hours and budget, or remove the quota"))
 	}
+
 	l := tenant.Quota{
 		Subject: subject, GPUs: r.GPUs, Nodes: r.Nodes, GPUHours: r.GPUHours, Budget: r.Budget, Period: r.Period,
 		OnExceeded: r.OnExceeded, Borrow: r.Borrow, WarnAt: r.WarnAt,
 	}
+
 	if _, err := s.do(ctx, yardmaster.PutQuota{Quota: l, By: string(callerOf(ctx).User)}); err != nil {
 		return nil, s.fail(ctx, err)
 	}
+
 	var out *api.Quota
 	err := s.query(ctx, func(y *yardmaster.Yard) {
 		limits, _, _ := y.Quotas(s.Clock.Now(), "")
@@ -132,12 +165,15 @@ func (s *Server) putQuota(ctx context.Context, in *quotaInput) (*body[api.Quota]
 			}
 		}
 	})
+
 	if err == nil && out == nil {
 		err = noQuota(subject) // removed by someone else since
 	}
+
 	if err != nil {
 		return nil, s.fail(ctx, err)
 	}
+
 	return &body[api.Quota]{*out}, nil
 }
 
@@ -150,20 +186,27 @@ func (s *Server) knownUser(ctx context.Context, u id.User) error {
 	if u == "" {
 		return nil
 	}
+
 	known := false
 	if err := s.query(ctx, func(y *yardmaster.Yard) { _, known = y.User(u) }); err != nil || known {
 		return err
 	}
+
 	return fault.New(fault.NotFound, "user_not_found", "there is no user %s", strings.TrimSpace(string(u)))
 }
 
 func (s *Server) removeQuota(ctx context.Context, in *subjectInput) (*struct{}, error) {
 	err := allow(ctx, tenant.ManageQuotas, "")
 	if err == nil {
-		_, err = s.do(ctx, yardmaster.PutQuota{Quota: tenant.Quota{Subject: in.subject(), Removed: true}, By: string(callerOf(ctx).User)})
+		_, err = s.do(
+			ctx,
+			yardmaster.PutQuota{Quota: tenant.Quota{Subject: in.subject(), Removed: true}, By: string(callerOf(ctx).User)},
+		)
 	}
+
 	if err != nil {
 		return nil, s.fail(ctx, err)
 	}
+
 	return nil, nil
 }

@@ -15,7 +15,16 @@ import (
 func TestWhoAsksTooOftenIsToldSo(t *testing.T) {
 	t.Parallel()
 	y := newYard(t, withConfig(func(c *Config) { c.Rate, c.Burst = 0.001, 3 }))
-	ada, bob := y.token("ada", tenant.Researcher, tenant.ScopeSubmit), y.token("bob", tenant.Researcher, tenant.ScopeSubmit)
+	ada, bob := y.token(
+		"ada",
+		tenant.Researcher,
+		tenant.ScopeSubmit,
+	), y.token(
+		"bob",
+		tenant.Researcher,
+		tenant.ScopeSubmit,
+	)
+
 	for _, try := range []struct{ name, method, path, token, body string }{
 		{"a token", http.MethodGet, "/api/v1/whoami", ada, ""},
 		{"an upload", http.MethodPut, "/api/v1/files/" + digestOf("x"), bob, "x"},
@@ -26,11 +35,16 @@ func TestWhoAsksTooOftenIsToldSo(t *testing.T) {
 				t.Errorf("%s: the burst is not let through", try.name)
 			}
 		}
+
 		got := y.raw(y.http, try.method, try.path, try.token, try.body)
-		if text := says(&got.p); text != "429 too_often: too many requests" || got.header.Get("Retry-After") == "" || got.p.Remedy == "" {
+		if text := says(
+			&got.p,
+		); text != "429 too_often: too many requests" || got.header.Get("Retry-After") == "" ||
+			got.p.Remedy == "" {
 			t.Errorf("%s: %s, retry after %q", try.name, text, got.header.Get("Retry-After"))
 		}
 	}
+
 	// The probes are not limited.
 	for range 10 {
 		if got := y.raw(y.http, http.MethodGet, "/healthz", "", ""); got.status != http.StatusOK {
@@ -41,22 +55,30 @@ func TestWhoAsksTooOftenIsToldSo(t *testing.T) {
 
 func TestEveryKindOfFailureHasAStatus(t *testing.T) {
 	t.Parallel()
+
 	for _, k := range fault.Kinds() {
 		p := toProblem(fault.New(k, "c", "m"))
 		if p.Status < 400 || p.Title == "" || p.Kind != string(k) {
 			t.Errorf("%s: %+v", k, p)
 		}
 	}
+
 	if p := toProblem(fmt.Errorf("secret detail")); p.Status != 500 || strings.Contains(p.Detail, "secret") {
 		t.Errorf("what is not meant for people is shown: %+v", p)
 	}
-	if p := toProblem(fmt.Errorf("load: %w", fault.New(fault.NotFound, "c", "m").WithCause(fmt.Errorf("secret")))); p.Status != 404 || p.Detail != "m" {
+
+	if p := toProblem(
+		fmt.Errorf("load: %w", fault.New(fault.NotFound, "c", "m").WithCause(fmt.Errorf("secret"))),
+	); p.Status != 404 ||
+		p.Detail != "m" {
 		t.Errorf("got %+v", p)
 	}
+
 	list := fault.List{fault.New(fault.Invalid, "a", "first"), fault.New(fault.Invalid, "b", "second")}
 	if p := toProblem(list); p.Detail != "first" || len(p.Errors) != 2 || p.Errors[1].Code != "b" {
 		t.Errorf("got %+v", p)
 	}
+
 	if p := toProblem(fault.List{list[0]}); len(p.Errors) != 0 || p.Code != "a" {
 		t.Errorf("got %+v", p)
 	}
@@ -65,6 +87,7 @@ func TestEveryKindOfFailureHasAStatus(t *testing.T) {
 func FuzzSubmitBody(f *testing.F) {
 	y := newYard(f)
 	token := y.token("ada", tenant.Researcher, tenant.ScopeSubmit)
+
 	for _, body := range []string{
 		`{"file":"run: a"}`, `{"file":"run: a","env":{"A":"b"},"dry_run":true}`, `{}`, `null`, `[`, `{"file":"name: a\nrun: b\nneeds: [a]"}`,
 		`{"file":"run: a\nresources: {gpus: 1.., gpu: A100:80GB}"}`, `{"file":"run: a","workdir":"` + digestOf("x") + `"}`, `{"file":"\u0000"}`, "\xff",
@@ -73,16 +96,20 @@ func FuzzSubmitBody(f *testing.F) {
 		f.Add([]byte(body), "key")
 		f.Add([]byte(body), "")
 	}
+
 	handler := y.srv.Handler()
 	f.Fuzz(func(t *testing.T, body []byte, key string) {
 		req := httptest.NewRequestWithContext(t.Context(), http.MethodPost, "/api/v1/jobs", strings.NewReader(string(body)))
 		req.Header.Set("Authorization", "Bearer "+token)
 		req.Header.Set("Content-Type", "application/json")
+
 		if key != "" && !strings.ContainsFunc(key, func(c rune) bool { return c < ' ' || c == 0x7f }) {
 			req.Header.Set("Idempotency-Key", key)
 		}
+
 		w := httptest.NewRecorder()
 		handler.ServeHTTP(w, req)
+
 		switch {
 		case w.Code == http.StatusCreated:
 			if !json.Valid(w.Body.Bytes()) {

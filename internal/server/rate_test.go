@@ -21,8 +21,10 @@ func TestTheLimiterLetsABurstThroughAndThenTheRate(t *testing.T) {
 				let++
 			}
 		}
+
 		return let
 	}
+
 	for i, step := range []struct {
 		wait time.Duration
 		key  string
@@ -35,19 +37,25 @@ func TestTheLimiterLetsABurstThroughAndThenTheRate(t *testing.T) {
 		{time.Second, "a", 5},
 	} {
 		clk.now = clk.now.Add(step.wait)
+
 		if got := take(step.key, 100); got != step.want {
 			t.Errorf("step %d: %d were let through, want %d", i, got, step.want)
 		}
 	}
+
 	l.sweep()
+
 	if len(l.keys) != 1 {
 		t.Errorf("it remembers %d keys; that of b is full again", len(l.keys))
 	}
+
 	clk.now = clk.now.Add(time.Hour)
 	l.sweep()
+
 	if len(l.keys) != 0 {
 		t.Errorf("it remembers %d keys", len(l.keys))
 	}
+
 	if free := newRateLimiter(0, 0, clk); !free.allow("x") || len(free.keys) != 0 {
 		t.Error("no limit is one")
 	}

@@ -34,16 +34,25 @@ func (p provisionFIFO) Plan(v *place.View) place.Plan {
 		placed := slices.ContainsFunc(plan.Starts, func(s place.Start) bool { return s.Item == it })
 		provisioned := slices.ContainsFunc(v.Leases, func(l *fleet.Lease) bool { return l.Job == it.Job })
 		if !placed && !provisioned && len(v.Offers) > 0 {
-			plan.Provisions = append(plan.Provisions, place.Provision{Item: it, Offer: v.Offers[0].Name, Count: 1, Cost: 1, Reason: "nothing is free"})
+			plan.Provisions = append(
+				plan.Provisions,
+				place.Provision{Item: it, Offer: v.Offers[0].Name, Count: 1, Cost: 1, Reason: "nothing is free"},
+			)
 		}
 	}
+
 	return plan
 }
 
 // provisioning is a yard that provisions, has prices, and takes silence for nothing.
 func provisioning(_ *Config, c *yardmaster.Config) {
 	c.Policy, c.SuspectAfter = provisionFIFO{}, 0
-	c.Tariff = &fleet.Tariff{Energy: 0.5, PUE: 2, Nodes: []fleet.NodePrice{{Class: fleet.Local, Watts: []float64{100, 400, 700}, Hourly: []float64{1}}}}
+	c.Tariff = &fleet.Tariff{
+		Energy: 0.5,
+		PUE:    2,
+		Nodes:  []fleet.NodePrice{{Class: fleet.Local, Watts: []float64{100, 400, 700}, Hourly: []float64{1}}},
+	}
+
 	for _, o := range []fleet.Offer{
 		{Type: "big", GPU: "A100", GPUs: 8, GPUMemory: 80 << 30, Hourly: 20_000_000},
 		{Type: "small", GPU: "L4", GPUs: 1, GPUMemory: 24 << 30, Hourly: 1_000_000, BillingIncrement: job.Duration(time.Hour)},
@@ -63,12 +72,15 @@ func TestOffersAreListedByPriceAndWhatIsClosedIsExplained(t *testing.T) {
 	names := func(f api.OfferFilter) string {
 		page, err := ada.Offers(t.Context(), f)
 		y.must(err)
+
 		var list []string
 		for _, o := range page.Offers {
 			list = append(list, o.Name)
 		}
+
 		return strings.Join(list, " ") + " > " + page.Next
 	}
+
 	yes := true
 	for want, f := range map[string]api.OfferFilter{
 		"testcloud/small testcloud/small/spot testcloud/mid/north testcloud/big > ": {},
@@ -84,6 +96,7 @@ func TestOffersAreListedByPriceAndWhatIsClosedIsExplained(t *testing.T) {
 			t.Errorf("%+v lists %q, want %q", f, got, want)
 		}
 	}
+
 	_, err := ada.Offers(t.Context(), api.OfferFilter{Page: api.Page{Cursor: "nothing"}})
 	wantFault(t, err, fault.Invalid, "bad_cursor")
 
@@ -91,10 +104,14 @@ func TestOffersAreListedByPriceAndWhatIsClosedIsExplained(t *testing.T) {
 	y.do(yardmaster.Refused{Lease: "l1", Code: fleet.RefusedCapacity, Why: "there is none"})
 	page, err := ada.Offers(t.Context(), api.OfferFilter{})
 	y.must(err)
-	if len(page.Closed) != 1 || page.Closed[0].Times != 1 || page.Closed[0].Offers != 1 || !page.Closed[0].Until.After(y.clock.Now()) ||
-		!strings.Contains(page.Closed[0].What, "small") || page.Closed[0].Why == "" {
+
+	if len(page.Closed) != 1 || page.Closed[0].Times != 1 || page.Closed[0].Offers != 1 ||
+		!page.Closed[0].Until.After(y.clock.Now()) ||
+		!strings.Contains(page.Closed[0].What, "small") ||
+		page.Closed[0].Why == "" {
 		t.Errorf("closed is %+v", page.Closed)
 	}
+
 	if len(page.Offers) != 3 || page.Offers[0].Name != "testcloud/small/spot" {
 		t.Errorf("open are %+v", page.Offers)
 	}
@@ -103,21 +120,36 @@ func TestOffersAreListedByPriceAndWhatIsClosedIsExplained(t *testing.T) {
 func TestALeaseIsSeenByWhoPaysAndReturnedByAnAdmin(t *testing.T) {
 	t.Parallel()
 	y := newYard(t, provisioning)
-	ada, bob, root := y.researcher("ada"), y.researcher("bob"), y.admin()
+	ada := y.researcher("ada")
+	bob := y.researcher("bob")
+	root := y.admin()
+
 	for _, c := range []*api.Client{ada, bob, ada} {
 		y.submit(c, "run: a\nresources: {memory: 900GB}")
 	}
-	y.do(yardmaster.Granted{Lease: "l1", Provider: "testcloud", Machine: fleet.Instance{ID: "i-1", Lease: "l1", State: fleet.InstanceUp, Billed: -1}})
+
+	y.do(
+		yardmaster.Granted{
+			Lease:    "l1",
+			Provider: "testcloud",
+			Machine:  fleet.Instance{ID: "i-1", Lease: "l1", State: fleet.InstanceUp, Billed: -1},
+		},
+	)
+
 	y.clock.advance(5 * time.Minute)
+
 	list := func(c *api.Client, f api.LeaseFilter) string {
 		page, err := c.Leases(t.Context(), f)
 		y.must(err)
+
 		var all []string
 		for _, l := range page.Leases {
 			all = append(all, string(l.ID))
 		}
+
 		return strings.Join(all, " ") + " > " + page.Next
 	}
+
 	for _, tt := range []struct {
 		who  *api.Client
 		f    api.LeaseFilter
@@ -132,11 +164,18 @@ func TestALeaseIsSeenByWhoPaysAndReturnedByAnAdmin(t *testing.T) {
 			t.Errorf("%+v lists %q, want %q", tt.f, got, tt.want)
 		}
 	}
+
 	l, err := ada.Lease(t.Context(), "l1")
 	y.must(err)
-	if l.State != fleet.LeaseBooting || l.Instance != "i-1" || l.Kept < 300 || l.Kept > 500 || l.Cost != 1 || l.Job != "j1" || l.Granted == nil || l.Reason == "" || l.Billed != nil {
+
+	if l.State != fleet.LeaseBooting || l.Instance != "i-1" || l.Kept < 300 || l.Kept > 500 || l.Cost != 1 ||
+		l.Job != "j1" ||
+		l.Granted == nil ||
+		l.Reason == "" ||
+		l.Billed != nil {
 		t.Errorf("the lease is %+v: five minutes of what is billed by the hour cost $1", l)
 	}
+
 	_, err = bob.Lease(t.Context(), "l1")
 	wantFault(t, err, fault.NotFound, "lease_not_found")
 	_, err = root.Lease(t.Context(), "l99")
@@ -145,9 +184,11 @@ func TestALeaseIsSeenByWhoPaysAndReturnedByAnAdmin(t *testing.T) {
 	wantFault(t, err, fault.Denied, "not_allowed")
 	back, err := root.ReleaseLease(t.Context(), "l1")
 	y.must(err)
+
 	if back.State != fleet.LeaseReleasing || !strings.Contains(back.Reason, "root") {
 		t.Errorf("given back: %+v", back)
 	}
+
 	y.do(yardmaster.MachineGone{Lease: "l1"})
 	_, err = root.ReleaseLease(t.Context(), "l1")
 	wantFault(t, err, fault.Conflict, "lease_state")
@@ -159,27 +200,44 @@ func TestTheReaperSaysWhatItFound(t *testing.T) {
 	root := y.admin()
 	r, err := root.Reaper(t.Context())
 	y.must(err)
+
 	if r.Live != 0 || r.Strays == nil || len(r.Strays)+len(r.Unclear)+len(r.Failures)+len(r.Failing)+len(r.Overdue) != 0 {
 		t.Errorf("with nothing provisioned it says %+v", r)
 	}
+
 	y.submit(y.researcher("ada"), "run: a\nresources: {memory: 900GB}")
 	y.do(yardmaster.OutcomeUnknown{Lease: "l1", Why: "timed out"})
-	y.do(yardmaster.InstancesListed{Provider: "testcloud", Asked: y.clock.Now(), Machines: []fleet.Instance{{ID: "i-9", Type: "small", State: fleet.InstanceUp, Billed: -1}}})
+
+	y.do(
+		yardmaster.InstancesListed{
+			Provider: "testcloud",
+			Asked:    y.clock.Now(),
+			Machines: []fleet.Instance{{ID: "i-9", Type: "small", State: fleet.InstanceUp, Billed: -1}},
+		},
+	)
+
 	y.do(yardmaster.ProviderFailed{Provider: "testcloud", Why: "503"})
 	r, err = root.Reaper(t.Context())
 	y.must(err)
-	if len(r.Strays) != 1 || r.Strays[0].Lease != "l2" || len(r.Unclear) != 1 || r.Unclear[0].Lease != "l1" || len(r.Failures) != 1 {
+
+	if len(r.Strays) != 1 || r.Strays[0].Lease != "l2" || len(r.Unclear) != 1 || r.Unclear[0].Lease != "l1" ||
+		len(r.Failures) != 1 {
 		t.Errorf("it found %+v", r)
 	}
+
 	if diff := cmp.Diff([]api.FailingProvider{{Provider: "testcloud", Why: "503"}}, r.Failing); diff != "" {
 		t.Errorf("failing (-want +got):\n%s", diff)
 	}
-	if r.Live != 2 || r.States["requested"] != 1 || r.States["releasing"] != 1 || len(r.Overdue) != 1 || r.Overdue[0].ID != "l2" {
+
+	if r.Live != 2 || r.States["requested"] != 1 || r.States["releasing"] != 1 || len(r.Overdue) != 1 ||
+		r.Overdue[0].ID != "l2" {
 		t.Errorf("live leases: %+v", r)
 	}
+
 	y.do(yardmaster.InstancesListed{Provider: "testcloud", Asked: y.clock.Now()})
 	y.clock.advance(time.Minute)
 	y.do(yardmaster.Tick{})
+
 	r, err = root.Reaper(t.Context())
 	if err != nil || len(r.Failing) != 0 || len(r.Failures) != 2 {
 		t.Errorf("when it answers again: %+v, %v", r, err)
@@ -189,13 +247,33 @@ func TestTheReaperSaysWhatItFound(t *testing.T) {
 func TestLimitsAreSetByAdminsAndSeenByWhomTheyBind(t *testing.T) {
 	t.Parallel()
 	y := newYard(t, provisioning)
-	ada, bob, root := y.researcher("ada"), y.researcher("bob"), y.admin()
-	l, err := root.PutQuota(t.Context(), "user/ada", api.QuotaRequest{GPUs: 8, Budget: 500_000_000, OnExceeded: tenant.ExceededDowngrade, Borrow: true})
+	ada := y.researcher("ada")
+	bob := y.researcher("bob")
+	root := y.admin()
+	l, err := root.PutQuota(
+		t.Context(),
+		"user/ada",
+		api.QuotaRequest{GPUs: 8, Budget: 500_000_000, OnExceeded: tenant.ExceededDowngrade, Borrow: true},
+	)
+
 	y.must(err)
-	want := api.Quota{Subject: "user/ada", QuotaRequest: api.QuotaRequest{GPUs: 8, Budget: 500_000_000, Period: tenant.Month, OnExceeded: tenant.ExceededDowngrade, Borrow: true, WarnAt: 0.8}}
+
+	want := api.Quota{
+		Subject: "user/ada",
+		QuotaRequest: api.QuotaRequest{
+			GPUs:       8,
+			Budget:     500_000_000,
+			Period:     tenant.Month,
+			OnExceeded: tenant.ExceededDowngrade,
+			Borrow:     true,
+			WarnAt:     0.8,
+		},
+	}
+
 	if diff := cmp.Diff(want, l); diff != "" {
 		t.Errorf("the limit (-want +got):\n%s", diff)
 	}
+
 	_, err = root.PutQuota(t.Context(), "each/user", api.QuotaRequest{GPUHours: 100, Period: tenant.Week})
 	y.must(err)
 	_, err = root.PutQuota(t.Context(), "project/vision", api.QuotaRequest{Nodes: 2})
@@ -212,20 +290,25 @@ func TestLimitsAreSetByAdminsAndSeenByWhomTheyBind(t *testing.T) {
 	show := func(c *api.Client, p api.Page) string {
 		page, err := c.Quotas(t.Context(), p)
 		y.must(err)
+
 		var all []string
 		for _, l := range page.Quotas {
 			all = append(all, l.Subject)
 		}
+
 		all = append(all, "|")
 		for _, s := range page.Usage {
 			word := s.Subject
 			if s.Quota != nil {
 				word += "<" + s.Quota.Subject
 			}
+
 			all = append(all, word)
 		}
+
 		return strings.Join(append(all, ">", page.Next), " ")
 	}
+
 	for _, tt := range []struct {
 		who  *api.Client
 		p    api.Page
@@ -241,26 +324,41 @@ func TestLimitsAreSetByAdminsAndSeenByWhomTheyBind(t *testing.T) {
 			t.Errorf("%+v shows %q, want %q", tt.p, got, tt.want)
 		}
 	}
+
 	y.must(root.RemoveQuota(t.Context(), "each/user"))
+
 	if got := show(bob, api.Page{}); got != "| user/bob > " {
 		t.Errorf("who is not limited sees %q", got)
 	}
+
 	wantFault(t, root.RemoveQuota(t.Context(), "each/user"), fault.NotFound, "quota_not_found")
 }
 
 func TestDatasetsBelongToWhoRegisteredThem(t *testing.T) {
 	t.Parallel()
 	y := newYard(t)
-	ada, bob, root := y.researcher("ada"), y.researcher("bob"), y.admin()
-	in := api.DatasetRequest{Place: job.PlaceLocal, Size: 10 << 30, Source: "/data/cats", Copies: []api.Copy{{Node: "box1", Path: "/data/cats"}}}
+	ada := y.researcher("ada")
+	bob := y.researcher("bob")
+	root := y.admin()
+
+	in := api.DatasetRequest{
+		Place:  job.PlaceLocal,
+		Size:   10 << 30,
+		Source: "/data/cats",
+		Copies: []api.Copy{{Node: "box1", Path: "/data/cats"}},
+	}
+
 	d, err := ada.PutDataset(t.Context(), "cats", in)
 	y.must(err)
+
 	if d.Owner != "ada" || d.Created.IsZero() {
 		t.Errorf("registered as %+v", d)
 	}
+
 	if diff := cmp.Diff(in, d.DatasetRequest); diff != "" {
 		t.Errorf("registered (-want +got):\n%s", diff)
 	}
+
 	in.Place = job.PlaceAny
 	_, err = bob.PutDataset(t.Context(), "cats", in)
 	wantFault(t, err, fault.Denied, "not_allowed")
@@ -269,9 +367,11 @@ func TestDatasetsBelongToWhoRegisteredThem(t *testing.T) {
 	wantFault(t, err, fault.Denied, "not_allowed")
 	d, err = root.PutDataset(t.Context(), "cats", in)
 	y.must(err)
+
 	if d.Owner != "ada" || d.Place != job.PlaceAny {
 		t.Errorf("an admin made it %+v: it is ada's still", d)
 	}
+
 	_, err = ada.PutDataset(t.Context(), "Bad Name", in)
 	wantFault(t, err, fault.Invalid, "dataset_name")
 	_, err = bob.PutDataset(t.Context(), "ants", api.DatasetRequest{Place: job.PlaceCloud})
@@ -280,9 +380,13 @@ func TestDatasetsBelongToWhoRegisteredThem(t *testing.T) {
 	y.must(err)
 	rest, err := bob.Datasets(t.Context(), api.Page{Limit: 1, Cursor: page.Next})
 	y.must(err)
-	if len(page.Datasets) != 1 || page.Datasets[0].ID != "ants" || page.Next != "ants" || len(rest.Datasets) != 1 || rest.Datasets[0].ID != "cats" || rest.Next != "" {
+
+	if len(page.Datasets) != 1 || page.Datasets[0].ID != "ants" || page.Next != "ants" || len(rest.Datasets) != 1 ||
+		rest.Datasets[0].ID != "cats" ||
+		rest.Next != "" {
 		t.Errorf("pages %+v and %+v", page, rest)
 	}
+
 	y.must(ada.RemoveDataset(t.Context(), "cats"))
 	_, err = ada.Dataset(t.Context(), "cats")
 	wantFault(t, err, fault.NotFound, "no_dataset")
@@ -295,24 +399,43 @@ func TestTheAuditSaysWhetherDataLeftTheBuilding(t *testing.T) {
 	ada, root := y.researcher("ada"), y.admin()
 	_, err := ada.PutDataset(t.Context(), "cats", api.DatasetRequest{Place: job.PlaceLocal})
 	y.must(err)
+
 	says := func() api.Audit {
 		a, err := ada.AuditDataset(t.Context(), "cats", 1)
 		y.must(err)
 		return a
 	}
+
 	if a := says(); a.Left || !a.Complete || a.Answer != "No: it was never used, and no copy is said to be outside." {
 		t.Errorf("unused: %+v", a)
 	}
+
 	n := y.join("box1")
 	n.listen()
 	j := y.using("ada", "cats")
 	n.ends(n.awaitRun(j, 1), 0, 0)
-	if a := says(); a.Left || a.Inside != 1 || a.Uses[0].Node != "box1" || a.Uses[0].Outside || a.Answer != "No: every use was on a node in the building." {
+
+	if a := says(); a.Left || a.Inside != 1 || a.Uses[0].Node != "box1" || a.Uses[0].Outside ||
+		a.Answer != "No: every use was on a node in the building." {
 		t.Errorf("used inside: %+v", a)
 	}
+
 	_, err = root.CordonNode(t.Context(), "box1")
 	y.must(err)
-	cloud := y.joinWith("cloud1", y.newToken(tenant.Token{Kind: tenant.JoinToken, Owner: "root", Class: "reserved", UsesLeft: 1, Expires: y.clock.Now().Add(time.Hour)}))
+
+	cloud := y.joinWith(
+		"cloud1",
+		y.newToken(
+			tenant.Token{
+				Kind:     tenant.JoinToken,
+				Owner:    "root",
+				Class:    "reserved",
+				UsesLeft: 1,
+				Expires:  y.clock.Now().Add(time.Hour),
+			},
+		),
+	)
+
 	cloud.listen()
 	j = y.using("ada", "cats")
 	_, err = ada.Override(t.Context(), j, api.OverrideRequest{Place: job.PlaceAny, Why: "I want to"})
@@ -321,23 +444,37 @@ func TestTheAuditSaysWhetherDataLeftTheBuilding(t *testing.T) {
 	wantFault(t, err, fault.Invalid, "bad_request")
 	over, err := root.Override(t.Context(), j, api.OverrideRequest{Place: job.PlaceCloud, Why: "the paper is due"})
 	y.must(err)
+
 	if over.ID != j {
 		t.Errorf("the answer is %+v", over)
 	}
+
 	cloud.ends(cloud.awaitRun(j, 1), 0, 0)
+
 	a := says()
-	if !a.Left || a.Outside != 1 || a.Against != 1 || len(a.Uses) != 1 || a.First == nil || a.First.Node != "cloud1" || a.First.Override != "root: the paper is due" {
+	if !a.Left || a.Outside != 1 || a.Against != 1 || len(a.Uses) != 1 || a.First == nil || a.First.Node != "cloud1" ||
+		a.First.Override != "root: the paper is due" {
 		t.Errorf("used outside: %+v", a)
 	}
-	if !strings.HasPrefix(a.Answer, "Yes: first on ") || !strings.HasSuffix(a.Answer, fmt.Sprintf("by %s.1 of ada on node cloud1, let by root: the paper is due.", j)) {
+
+	if !strings.HasPrefix(a.Answer, "Yes: first on ") ||
+		!strings.HasSuffix(a.Answer, fmt.Sprintf("by %s.1 of ada on node cloud1, let by root: the paper is due.", j)) {
 		t.Errorf("it says %q", a.Answer)
 	}
+
 	_, err = root.Override(t.Context(), j, api.OverrideRequest{Place: job.PlaceAny, Why: "late"})
 	wantFault(t, err, fault.Conflict, "job_state")
 	y.must(ada.RemoveDataset(t.Context(), "cats"))
-	if gone, err := root.AuditDataset(t.Context(), "cats", 0); err != nil || gone.Outside != 1 || gone.Inside != 1 || gone.Place != "" {
+
+	if gone, err := root.AuditDataset(
+		t.Context(),
+		"cats",
+		0,
+	); err != nil || gone.Outside != 1 || gone.Inside != 1 ||
+		gone.Place != "" {
 		t.Errorf("the record of what was removed: %+v, %v", gone, err)
 	}
+
 	_, err = root.AuditDataset(t.Context(), "never", 0)
 	wantFault(t, err, fault.NotFound, "no_dataset")
 }
@@ -345,56 +482,83 @@ func TestTheAuditSaysWhetherDataLeftTheBuilding(t *testing.T) {
 func TestTheBooksHaveWhatRunsNow(t *testing.T) {
 	t.Parallel()
 	y := newYard(t, provisioning)
-	ada, bob, root := y.researcher("ada"), y.researcher("bob"), y.admin()
+	ada := y.researcher("ada")
+	bob := y.researcher("bob")
+	root := y.admin()
 	n := y.join("box1")
 	inv := someInventory()
-	inv.GPUs = []fleet.GPU{{Index: 0, UUID: "GPU-a", Model: "L4", Memory: 24 << 30}, {Index: 1, UUID: "GPU-b", Model: "L4", Memory: 24 << 30}}
+	inv.GPUs = []fleet.GPU{
+		{Index: 0, UUID: "GPU-a", Model: "L4", Memory: 24 << 30},
+		{Index: 1, UUID: "GPU-b", Model: "L4", Memory: 24 << 30},
+	}
+
 	_, err := n.Report(t.Context(), api.Report{Capability: api.Capability, Boot: "b", Inventory: &inv})
 	y.must(err)
 	n.listen()
 	began := y.clock.Now()
+
 	for _, c := range []*api.Client{ada, bob} {
 		j := y.submit(c, "run: a\nresources: {gpus: 1}")[0].ID
 		n.starts(n.awaitRun(j, 1), 0)
 	}
+
 	y.clock.advance(2 * time.Hour)
 
 	near := func(what string, got, want float64) {
 		t.Helper()
+
 		if got < want || got > want*1.05 {
 			t.Errorf("%s is %v, want %v", what, got, want)
 		}
 	}
-	all, err := root.UsageReport(t.Context(), api.UsageQuery{From: began.Add(-time.Minute), By: []string{"researcher", "account"}})
+
+	all, err := root.UsageReport(
+		t.Context(),
+		api.UsageQuery{From: began.Add(-time.Minute), By: []string{"researcher", "account"}},
+	)
+
 	y.must(err)
 	rows := map[string]api.UsageRow{}
+
 	sum := api.Amounts{}
 	for _, r := range all.Rows {
 		rows[strings.Join(r.Keys, "/")] = r
 		sum.Cost, sum.NodeSeconds = sum.Cost+r.Cost, sum.NodeSeconds+r.NodeSeconds
 	}
+
 	near("ada's GPU time", rows["ada/use"].GPUSeconds, 7200)
 	near("bob's GPU time", rows["bob/use"].GPUSeconds, 7200)
 	near("all", all.Total.Cost, 2*(1+0.7*2*0.5)) // two hours of rent and 700 W, twice that for the building, at $0.50
 	near("energy", all.Total.Energy, 2*1.4)
+
 	if d := sum.Cost - all.Total.Cost; d > 1e-6 || d < -1e-6 {
 		t.Errorf("the rows come to $%v and the total is $%v", sum.Cost, all.Total.Cost)
 	}
+
 	mine, err := ada.UsageReport(t.Context(), api.UsageQuery{By: []string{"researcher"}})
 	y.must(err)
+
 	if len(mine.Rows) != 1 || mine.Rows[0].Keys[0] != "ada" || mine.Total != mine.Rows[0].Amounts {
 		t.Errorf("ada sees %+v", mine)
 	}
+
 	d, err := ada.Job(t.Context(), "j1")
 	y.must(err)
 	near("the job's cost", d.Cost, mine.Total.Cost*0.99)
 	_, err = ada.UsageReport(t.Context(), api.UsageQuery{Where: []string{"researcher=bob"}})
 	wantFault(t, err, fault.Denied, "not_allowed")
+
 	for _, where := range []string{"class", "sort=x", "day=monday"} {
-		if _, err := root.UsageReport(t.Context(), api.UsageQuery{Where: []string{where}}); fault.KindOf(err) != fault.Invalid {
+		if _, err := root.UsageReport(
+			t.Context(),
+			api.UsageQuery{Where: []string{where}},
+		); fault.KindOf(
+			err,
+		) != fault.Invalid {
 			t.Errorf("where=%s: %v", where, err)
 		}
 	}
+
 	_, err = root.UsageReport(t.Context(), api.UsageQuery{By: []string{"colour"}})
 	wantFault(t, err, fault.Invalid, "ledger_key")
 
@@ -410,14 +574,33 @@ func TestTheBooksHaveWhatRunsNow(t *testing.T) {
 	y.must(root.CSV(t.Context(), "usage/report", api.UsageQuery{By: []string{"researcher"}}, &text))
 	table, err := csv.NewReader(strings.NewReader(text.String())).ReadAll()
 	y.must(err)
+
 	if len(table) < 3 || table[0][0] != "researcher" || table[0][5] != "cost_usd" {
 		t.Errorf("as CSV: %s", text.String())
 	}
+
 	token := y.token("root", tenant.Admin, tenant.ScopeAdmin)
-	if got := y.raw(y.http, http.MethodGet, "/api/v1/usage?format=csv", token, ""); got.header.Get("Content-Type") != "text/csv; charset=utf-8" || !strings.HasPrefix(string(got.body), "group,class,node,") {
+	if got := y.raw(
+		y.http,
+		http.MethodGet,
+		"/api/v1/usage?format=csv",
+		token,
+		"",
+	); got.header.Get("Content-Type") != "text/csv; charset=utf-8" ||
+		!strings.HasPrefix(string(got.body), "group,class,node,") {
 		t.Errorf("usage as CSV: %v %.200s", got.header, got.body)
 	}
-	if got := y.raw(y.http, http.MethodGet, "/api/v1/usage?format=json", token, "", "Accept: text/csv"); got.header.Get("Content-Type") != "application/json" {
+
+	if got := y.raw(
+		y.http,
+		http.MethodGet,
+		"/api/v1/usage?format=json",
+		token,
+		"",
+		"Accept: text/csv",
+	); got.header.Get(
+		"Content-Type",
+	) != "application/json" {
 		t.Errorf("the format that was asked for counts: %v", got.header)
 	}
 }
@@ -431,37 +614,62 @@ func TestUsageHasTheFourGroups(t *testing.T) {
 	n.started(ada)
 	y.submit(y.researcher("bob"), "run: b\nresources: {memory: 900GB}")
 	began := y.clock.Now()
-	y.do(yardmaster.Granted{Lease: "l1", Provider: "testcloud", Machine: fleet.Instance{ID: "i-1", Lease: "l1", State: fleet.InstanceUp, Billed: -1}})
+
+	y.do(
+		yardmaster.Granted{
+			Lease:    "l1",
+			Provider: "testcloud",
+			Machine:  fleet.Instance{ID: "i-1", Lease: "l1", State: fleet.InstanceUp, Billed: -1},
+		},
+	)
+
 	y.clock.advance(time.Hour)
 	u, err := root.Usage(t.Context(), api.UsageQuery{From: began.Add(-time.Hour)})
 	y.must(err)
-	if len(u.UseRate) != 2 || u.UseRate[0].Class != fleet.Local || u.UseRate[0].Node != "" || u.UseRate[1].Node != "box1" || u.UseRate[0].NodeRate < 0.99 {
+
+	if len(u.UseRate) != 2 || u.UseRate[0].Class != fleet.Local || u.UseRate[0].Node != "" ||
+		u.UseRate[1].Node != "box1" ||
+		u.UseRate[0].NodeRate < 0.99 {
 		t.Errorf("use rates: %+v", u.UseRate)
 	}
-	if len(u.OnDemand) != 2 || u.OnDemand[0].Creations != 1 || u.OnDemand[1].Offer != "testcloud/small" || u.OnDemand[0].Estimated < 1 {
+
+	if len(u.OnDemand) != 2 || u.OnDemand[0].Creations != 1 || u.OnDemand[1].Offer != "testcloud/small" ||
+		u.OnDemand[0].Estimated < 1 {
 		t.Errorf("on-demand: %+v", u.OnDemand)
 	}
+
 	if len(u.Own) != 1 || u.Own[0].Researcher != "ada" || u.Own[0].NodeSeconds < 3600 {
 		t.Errorf("own time: %+v", u.Own)
 	}
+
 	if len(u.OnDemandBy) != 1 || u.OnDemandBy[0].Researcher != "bob" || u.OnDemandBy[0].Creations != 1 {
 		t.Errorf("on-demand by researcher: %+v", u.OnDemandBy)
 	}
-	if !slices.ContainsFunc(u.Unused, func(x api.Unused) bool { return x.Account == "boot" && x.Class == fleet.OnDemand }) {
+
+	if !slices.ContainsFunc(
+		u.Unused,
+		func(x api.Unused) bool { return x.Account == "boot" && x.Class == fleet.OnDemand },
+	) {
 		t.Errorf("unused: %+v", u.Unused)
 	}
+
 	cost := 0.0
 	for _, x := range u.Trend {
 		cost += x.Cost
 	}
+
 	if len(u.Trend) < 2 || len(u.Trend) > 4 || cost < 2 || u.To == nil {
 		t.Errorf("the trend of two hours: %+v", u.Trend)
 	}
+
 	mine, err := ada.Usage(t.Context(), api.UsageQuery{})
 	y.must(err)
-	if len(mine.UseRate) != 2 || len(mine.Own) != 1 || mine.OnDemand[0].Creations != 0 || len(mine.OnDemandBy) != 0 || len(mine.Unused) != 0 {
+
+	if len(mine.UseRate) != 2 || len(mine.Own) != 1 || mine.OnDemand[0].Creations != 0 || len(mine.OnDemandBy) != 0 ||
+		len(mine.Unused) != 0 {
 		t.Errorf("ada sees %+v", mine)
 	}
+
 	_, err = root.Usage(t.Context(), api.UsageQuery{From: began, To: began.Add(-time.Hour)})
 	wantFault(t, err, fault.Invalid, "ledger_period")
 }
@@ -476,16 +684,24 @@ func TestSavingsAreTheOwnOnesUnlessAnAdminAsks(t *testing.T) {
 	n.started(y.researcher("bob"))
 	all, err := root.Savings(t.Context(), api.UsageQuery{})
 	y.must(err)
-	if all.Total.Count != 2 || all.Total.Money != 5 || len(all.Rows) != 1 || all.Rows[0].Keys[0] != "place" || len(all.Decisions) != 2 || all.Decisions[0].Reason != "an A100 in the cloud" {
+
+	if all.Total.Count != 2 || all.Total.Money != 5 || len(all.Rows) != 1 || all.Rows[0].Keys[0] != "place" ||
+		len(all.Decisions) != 2 ||
+		all.Decisions[0].Reason != "an A100 in the cloud" {
 		t.Errorf("all: %+v", all)
 	}
+
 	mine, err := ada.Savings(t.Context(), api.UsageQuery{By: []string{"researcher", "job"}})
 	y.must(err)
-	if mine.Total.Count != 1 || mine.Total.Money != 2.5 || len(mine.Decisions) != 1 || mine.Decisions[0].Owner != "ada" || mine.Rows[0].Keys[1] != "j1" {
+
+	if mine.Total.Count != 1 || mine.Total.Money != 2.5 || len(mine.Decisions) != 1 || mine.Decisions[0].Owner != "ada" ||
+		mine.Rows[0].Keys[1] != "j1" {
 		t.Errorf("ada sees %+v", mine)
 	}
+
 	var text strings.Builder
 	y.must(root.CSV(t.Context(), "savings", api.UsageQuery{}, &text))
+
 	if !strings.HasPrefix(text.String(), "kind,decisions,saved_usd,saved_seconds\nplace,2,5,") {
 		t.Errorf("as CSV: %s", text.String())
 	}
@@ -499,6 +715,7 @@ func (p thrifty) Plan(v *place.View) place.Plan {
 	for i := range plan.Starts {
 		plan.Starts[i].Saves, plan.Starts[i].Instead = 2.5, "an A100 in the cloud"
 	}
+
 	return plan
 }
 
@@ -512,26 +729,35 @@ func TestTheResourceTableTellsOfGPUsPricesAndLeases(t *testing.T) {
 		{Index: 0, UUID: "GPU-a", Model: "NVIDIA L4", Memory: 24 << 30, Measured: 60, Peak: 121, Bandwidth: 300, Watts: 72},
 		{Index: 1, UUID: "GPU-b", Model: "NVIDIA L4", Memory: 24 << 30, Peak: 120, Watts: 72},
 	}
+
 	inv.Draw = []float64{30, 80, 130}
+
 	report := func(r api.Report) api.ReportReply {
 		r.Capability, r.Boot = api.Capability, "b"
 		reply, err := n.Report(t.Context(), r)
 		y.must(err)
+
 		return reply
 	}
+
 	see := func() api.Node {
 		got, err := ada.Node(t.Context(), "box1")
 		y.must(err)
 		return got
 	}
+
 	report(api.Report{Inventory: &inv})
+
 	got := see()
-	if got.State != "idle" || got.TFLOPS != 150 || got.Origin != "mixed" || got.Watts != 144 || got.Draw != 30 || got.Lease != nil {
+	if got.State != "idle" || got.TFLOPS != 150 || got.Origin != "mixed" || got.Watts != 144 || got.Draw != 30 ||
+		got.Lease != nil {
 		t.Errorf("idle: %+v", got)
 	}
+
 	if diff := cmp.Diff(&api.Price{NodeCost: 1, EnergyCost: 0.7, Hourly: 1.7, Idle: 1.1}, got.Price); diff != "" {
 		t.Errorf("its price (-want +got):\n%s", diff)
 	}
+
 	if g := got.GPUs[0]; g.Origin != "measured" || g.TFLOPS != 60 || g.Bandwidth != 300 || g.Peak != 121 || g.Watts != 72 {
 		t.Errorf("GPU 0: %+v", g)
 	}
@@ -541,19 +767,28 @@ func TestTheResourceTableTellsOfGPUsPricesAndLeases(t *testing.T) {
 	report(api.Report{Foreign: []int{1}, ForeignProcesses: []api.ForeignProcess{seen}})
 	y.clock.advance(time.Minute)
 	report(api.Report{Foreign: []int{1}, ForeignProcesses: []api.ForeignProcess{seen}})
+
 	got = see()
-	if got.State != "foreign" || got.Since.Before(before.Truncate(time.Second)) || got.Since.After(before.Add(30*time.Second)) || got.Draw != 80 {
+	if got.State != "foreign" || got.Since.Before(before.Truncate(time.Second)) ||
+		got.Since.After(before.Add(30*time.Second)) ||
+		got.Draw != 80 {
 		t.Errorf("used by another since %s: %+v", before, got)
 	}
-	if g := got.GPUs[1]; g.State != fleet.GPUForeign || g.Since == nil || !g.Since.Equal(got.Since) || len(g.Foreign) != 1 || g.Foreign[0] != seen {
+
+	if g := got.GPUs[1]; g.State != fleet.GPUForeign || g.Since == nil || !g.Since.Equal(got.Since) ||
+		len(g.Foreign) != 1 ||
+		g.Foreign[0] != seen {
 		t.Errorf("GPU 1: %+v", g)
 	}
 
 	n.listen()
 	j := y.submit(ada, "run: a\nresources: {gpus: 1}")[0].ID
 	n.starts(n.awaitRun(j, 1), 0)
+
 	got = see()
-	if got.State != "running" || len(got.Runs) != 1 || got.Runs[0].Job != j || len(got.Runs[0].GPUs) != 1 || !got.Since.Equal(got.Runs[0].Since) || got.GPUs[0].Job != j {
+	if got.State != "running" || len(got.Runs) != 1 || got.Runs[0].Job != j || len(got.Runs[0].GPUs) != 1 ||
+		!got.Since.Equal(got.Runs[0].Since) ||
+		got.GPUs[0].Job != j {
 		t.Errorf("running: %+v", got)
 	}
 }
@@ -565,17 +800,26 @@ func TestABrokenGPUIsReleasedByAnAdminAndItsAgentIsTold(t *testing.T) {
 	root := y.admin()
 	n := y.join("box1")
 	inv := someInventory()
-	inv.GPUs = []fleet.GPU{{Index: 0, UUID: "GPU-a", Model: "L4", Error: "Xid 79: it fell off the bus", Health: "Xid 79"}, {Index: 1, UUID: "GPU-b", Model: "L4"}}
+	inv.GPUs = []fleet.GPU{
+		{Index: 0, UUID: "GPU-a", Model: "L4", Error: "Xid 79: it fell off the bus", Health: "Xid 79"},
+		{Index: 1, UUID: "GPU-b", Model: "L4"},
+	}
+
 	first, err := n.Report(t.Context(), api.Report{Capability: api.Capability, Boot: "b", Inventory: &inv})
 	y.must(err)
+
 	if len(first.Release) != 0 {
 		t.Errorf("nothing was released, and it is told %+v", first.Release)
 	}
+
 	got, err := root.Node(t.Context(), "box1")
 	y.must(err)
-	if got.State != "error" || got.GPUs[0].State != fleet.GPUError || got.GPUs[0].Since == nil || got.GPUs[0].Health != "Xid 79" {
+
+	if got.State != "error" || got.GPUs[0].State != fleet.GPUError || got.GPUs[0].Since == nil ||
+		got.GPUs[0].Health != "Xid 79" {
 		t.Errorf("broken: %+v", got)
 	}
+
 	_, err = root.ClearGPUError(t.Context(), "box1", 1)
 	wantFault(t, err, fault.Conflict, "gpu_in_order")
 	_, err = root.ClearGPUError(t.Context(), "box1", 9)
@@ -586,18 +830,24 @@ func TestABrokenGPUIsReleasedByAnAdminAndItsAgentIsTold(t *testing.T) {
 	y.must(err)
 	told, err := n.Report(t.Context(), api.Report{Capability: api.Capability, Boot: "b"})
 	y.must(err)
+
 	if len(told.Release) != 1 || told.Release[0].UUID != "GPU-a" || told.Release[0].At.IsZero() {
 		t.Errorf("its agent is told %+v", told.Release)
 	}
+
 	events, err := root.Events(t.Context(), api.EventFilter{Kind: "gpu"})
 	y.must(err)
-	if len(events.Events) != 1 || events.Events[0].Actor != "root" || !strings.Contains(events.Events[0].Reason, "fell off the bus") {
+
+	if len(events.Events) != 1 || events.Events[0].Actor != "root" ||
+		!strings.Contains(events.Events[0].Reason, "fell off the bus") {
 		t.Errorf("the feed has %+v", events.Events)
 	}
+
 	// A server that starts again has not forgotten what it may not have told.
 	if err := y.srv.recallReleases(t.Context()); err != nil {
 		t.Fatal(err)
 	}
+
 	again := y.srv.noteReport("box1", &api.Report{})
 	if diff := cmp.Diff(told.Release[0].UUID, again[0].UUID); diff != "" || len(again) != 1 {
 		t.Errorf("after a start it tells %+v", again)
@@ -607,11 +857,18 @@ func TestABrokenGPUIsReleasedByAnAdminAndItsAgentIsTold(t *testing.T) {
 // using makes a job that uses a dataset.
 func (y *yard) using(owner id.User, data string) id.Job {
 	y.t.Helper()
-	s := &job.Spec{Run: "a", Place: job.PlaceAny, Data: []string{data}, Resources: job.Resources{Nodes: job.Range{Min: 1, Max: 1}, CPUs: 1000}}
+	s := &job.Spec{
+		Run:       "a",
+		Place:     job.PlaceAny,
+		Data:      []string{data},
+		Resources: job.Resources{Nodes: job.Range{Min: 1, Max: 1}, CPUs: 1000},
+	}
+
 	done, ok := y.do(yardmaster.Submit{Owner: owner, Jobs: []yardmaster.NewJob{{Spec: s}}}).(yardmaster.Submitted)
 	if !ok {
 		y.t.Fatal("it was not submitted")
 	}
+
 	return done.Jobs[0]
 }
 
@@ -640,9 +897,11 @@ func TestNothingCountsTwiceWhileItIsPosted(t *testing.T) {
 		y.clock.advance(time.Hour)
 		b, err := root.UsageReport(t.Context(), api.UsageQuery{})
 		y.must(err)
+
 		if got, most := b.Total.NodeSeconds, y.clock.Now().Sub(start).Seconds(); got > most || got < last+3600 {
 			t.Fatalf("the books have %v s of one node that was there for %v s; an hour before they had %v", got, most, last)
 		}
+
 		last = b.Total.NodeSeconds
 	}
 }

@@ -30,21 +30,26 @@ func newRoster(l *Loop) *roster {
 			r.states[n.ID] = n.State
 		}
 	}
+
 	l.after = append([]func(*yardmaster.Batch){r.update}, l.after...)
+
 	return r
 }
 
 func (r *roster) update(b *yardmaster.Batch) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+
 	for i := range b.Nodes {
 		n := &b.Nodes[i]
 		r.states[n.ID] = n.State
+
 		if n.State == fleet.Removed {
 			delete(r.states, n.ID)
 			close(r.removed)
 			r.removed = make(chan struct{})
 		}
+
 		if n.State == fleet.Removed || n.State == fleet.Lost {
 			close(r.lost)
 			r.lost = make(chan struct{})
@@ -57,10 +62,12 @@ func (r *roster) update(b *yardmaster.Batch) {
 func (r *roster) admit(n id.Node) (<-chan struct{}, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+
 	if _, ok := r.states[n]; !ok {
 		return nil, fault.New(fault.Denied, "node_removed", "node %s was removed from the yard", n).
 			WithRemedy("join again with a new join token")
 	}
+
 	return r.removed, nil
 }
 
@@ -68,7 +75,9 @@ func (r *roster) admit(n id.Node) (<-chan struct{}, error) {
 func (r *roster) gone(n id.Node) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+
 	state, ok := r.states[n]
+
 	return !ok || state == fleet.Lost
 }
 

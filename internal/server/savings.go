@@ -13,7 +13,11 @@ import (
 )
 
 func (s *Server) savingsRoutes() {
-	huma.Register(s.api, s.reportOp("savings", "/savings", "Report what decisions saved", reflect.TypeFor[api.Savings]()), s.savings)
+	huma.Register(
+		s.api,
+		s.reportOp("savings", "/savings", "Report what decisions saved", reflect.TypeFor[api.Savings]()),
+		s.savings,
+	)
 }
 
 type savingsInput struct {
@@ -31,35 +35,49 @@ func (s *Server) savings(ctx context.Context, in *savingsInput) (*written, error
 	if len(ask.By) == 0 {
 		ask.By = []string{string(ledger.ByKind)}
 	}
+
 	q, err := ask.question()
 	if err == nil {
 		err = s.confine(ctx, &q)
 	}
+
 	if err != nil {
 		return nil, s.fail(ctx, err)
 	}
+
 	list, err := s.Store.Savings(ctx, q.From, q.To)
 	if err != nil {
 		return nil, s.fail(ctx, err)
 	}
+
 	report, err := ledger.SumSavings(list, q)
 	if err != nil {
 		return nil, s.fail(ctx, err)
 	}
+
 	value := toSavings(report)
 	value.Decisions = greatest(list, q)
 	out, err := in.write(value, report.WriteCSV)
 	if err != nil {
 		return nil, s.fail(ctx, err)
 	}
+
 	return out, nil
 }
 
 func toSavings(r *ledger.SavingsReport) api.Savings {
-	out := api.Savings{From: timeOrNil(r.From), To: timeOrNil(r.To), Group: keyNames(r.Group), Rows: make([]api.SavingRow, len(r.Rows)), Total: toSaving(&r.Total)}
+	out := api.Savings{
+		From:  timeOrNil(r.From),
+		To:    timeOrNil(r.To),
+		Group: keyNames(r.Group),
+		Rows:  make([]api.SavingRow, len(r.Rows)),
+		Total: toSaving(&r.Total),
+	}
+
 	for i := range r.Rows {
 		out.Rows[i] = toSaving(&r.Rows[i])
 	}
+
 	return out
 }
 
@@ -77,10 +95,24 @@ func greatest(list []ledger.Saving, q ledger.Query) []api.SavingReason {
 		if err != nil || one.Total.Count == 0 {
 			continue // the question was found to be sound before
 		}
-		out = append(out, api.SavingReason{At: shown(s.At), Job: s.Job, Owner: s.Owner, Kind: s.Kind, Money: s.Money.Dollars(), Seconds: seconds(s.Time), Reason: s.Reason})
+
+		out = append(
+			out,
+			api.SavingReason{
+				At:      shown(s.At),
+				Job:     s.Job,
+				Owner:   s.Owner,
+				Kind:    s.Kind,
+				Money:   s.Money.Dollars(),
+				Seconds: seconds(s.Time),
+				Reason:  s.Reason,
+			},
+		)
+
 		if len(out) == maxReasons {
 			break
 		}
 	}
+
 	return out
 }

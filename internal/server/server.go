@@ -99,6 +99,7 @@ func New(c Config, d Deps, start string) *Server {
 	s.seer = forecaster.New(forecaster.Deps{Store: d.Store, Clock: d.Clock, Log: d.Log, Do: s.do, Query: s.query})
 	d.Loop.Tell(s.seer.Follow)
 	s.routes()
+
 	return s
 }
 
@@ -128,16 +129,20 @@ func (s *Server) Run(ctx context.Context) {
 	seer := make(chan struct{})
 	go func() {
 		defer close(seer)
+
 		s.seer.Run(ctx)
 	}()
 	defer func() { <-seer }() // its last curves are written
+
 	if err := s.recallReleases(ctx); err != nil && ctx.Err() == nil {
 		s.Log.ErrorContext(ctx, "reading releases of GPUs failed; release them again", "error", err)
 	}
+
 	clock.Every(ctx, s.Clock, time.Minute, func(time.Time) {
 		if err := s.Logbook.Sweep(); err != nil {
 			s.Log.ErrorContext(ctx, "closing idle logs failed", "error", err)
 		}
+
 		s.limiter.sweep()
 	})
 }
@@ -153,10 +158,12 @@ func (s *Server) recovered(next http.Handler) http.Handler {
 				if p == http.ErrAbortHandler { //nolint:errorlint // a sentinel value, compared as net/http does
 					panic(p)
 				}
+
 				s.Log.ErrorContext(r.Context(), "handler panicked", "path", r.URL.Path, "panic", p, "stack", stack())
 				writeProblem(w, errInternal())
 			}
 		}()
+
 		next.ServeHTTP(w, r)
 	})
 }
@@ -172,6 +179,7 @@ func describe(version string) huma.Config {
 		"token": {Type: "http", Scheme: "bearer", Description: "an access token"},
 		"node":  {Type: "mutualTLS", Description: "a node's certificate"},
 	}
+
 	return c
 }
 
@@ -187,12 +195,15 @@ func (s *Server) op(name, method, path, summary, tag string) huma.Operation {
 // with their package in front, because both have a GPU.
 func schemaName(t reflect.Type, hint string) string {
 	name := huma.DefaultSchemaNamer(t, hint)
+
 	for t.Kind() == reflect.Pointer || t.Kind() == reflect.Slice {
 		t = t.Elem()
 	}
+
 	if pkg := path.Base(t.PkgPath()); t.Name() != "" && pkg != "api" && pkg != "server" && pkg != "." {
 		return strings.ToUpper(pkg[:1]) + pkg[1:] + name
 	}
+
 	return name
 }
 

@@ -43,6 +43,7 @@ func (s *stream) send(cursor, kind string, v any) bool {
 	if cursor != "" {
 		head += "id: " + cursor + "\n"
 	}
+
 	if kind != "" {
 		head += "event: " + kind + "\n"
 	}
@@ -71,6 +72,7 @@ func streaming(op huma.Operation) huma.Operation {
 		Description: "Server-sent events; each item's id is the cursor to go on after it.",
 		Content:     map[string]*huma.MediaType{"text/event-stream": {Schema: &huma.Schema{Type: "string"}}},
 	}}
+
 	return op
 }
 
@@ -82,6 +84,7 @@ func (s *Server) waitAny(ctx context.Context, out *stream, channels []<-chan str
 	woken := make(chan struct{}, 1)
 	waiting, stop := context.WithCancel(ctx)
 	defer stop()
+
 	for _, c := range channels {
 		go func() {
 			select {
@@ -94,6 +97,7 @@ func (s *Server) waitAny(ctx context.Context, out *stream, channels []<-chan str
 			}
 		}()
 	}
+
 	for {
 		switch clock.Wait(ctx, keepAlive, woken) {
 		case clock.Woken:

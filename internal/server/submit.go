@@ -28,37 +28,49 @@ func (s *Server) submit(ctx context.Context, in *submitInput) (*body[api.SubmitR
 	if err := allow(ctx, tenant.SubmitJob, who.User); err != nil {
 		return nil, toProblem(err)
 	}
+
 	file, err := spec.Parse([]byte(in.Body.File), spec.Options{
-		Env: func(k string) (string, bool) { v, ok := in.Body.Env[k]; return v, ok }, Now: s.Clock.Now(), Location: time.UTC,
+		Env: func(k string) (string, bool) {
+			v, ok := in.Body.Env[k]
+			return v, ok
+		}, Now: s.Clock.Now(), Location: time.UTC,
 	})
+
 	if err != nil {
 		return nil, toProblem(err)
 	}
+
 	reply := api.SubmitReply{Jobs: []api.Job{}}
+
 	msg := yardmaster.Submit{Owner: who.User, Key: in.Key, Jobs: make([]yardmaster.NewJob, len(file.Jobs))}
 	for i := range file.Jobs {
 		e := &file.Jobs[i]
 		overrideEnv(&e.Spec, in.Body.Env)
 		msg.Jobs[i] = yardmaster.NewJob{Spec: &e.Spec, Workdir: in.Body.Workdir}
+
 		for _, n := range e.Notes {
 			if !slices.Contains(reply.Notes, n) {
 				reply.Notes = append(reply.Notes, n)
 			}
 		}
 	}
+
 	if in.Body.DryRun {
 		reply.Plan, err = s.preview(ctx, who.User, file)
 		return &body[api.SubmitReply]{reply}, problemOrNil(err)
 	}
+
 	if err := s.checkWorkdir(ctx, in.Body.Workdir); err != nil {
 		return nil, toProblem(err)
 	}
+
 	if in.Key != "" {
 		msg.KeyHash = hashOf(&in.Body)
 		if done, err := s.submittedBefore(ctx, &msg, &reply); done || err != nil {
 			return &body[api.SubmitReply]{reply}, problemOrNil(err)
 		}
 	}
+
 	answer, err := s.do(ctx, msg)
 	if err != nil {
 		return nil, toProblem(err)
@@ -81,6 +93,7 @@ func problemOrNil(err error) error {
 	if err == nil {
 		return nil
 	}
+
 	return toProblem(err)
 }
 
@@ -99,7 +112,9 @@ func hashOf(r *api.SubmitRequest) string {
 	if err != nil { // strings and maps of strings always encode
 		return err.Error()
 	}
+
 	sum := sha256.Sum256(text)
+
 	return hex.EncodeToString(sum[:])
 }
 
@@ -115,16 +130,20 @@ func (s *Server) submittedBefore(ctx context.Context, m *yardmaster.Submit, repl
 	if first.KeyHash != m.KeyHash {
 		return true, yardmaster.KeyReused(first.ID)
 	}
+
 	jobs := []job.Job{first}
 	if first.Pipeline != "" {
-		if jobs, err = s.Store.Pipeline(ctx, first.Pipeline); err != nil {
+		jobs, err = s.Store.Pipeline(ctx, first.Pipeline)
+		if err != nil {
 			return true, err
 		}
 	}
+
 	reply.Replay = true
 	for i := range jobs {
 		reply.Jobs = append(reply.Jobs, toJob(&jobs[i]))
 	}
+
 	return true, nil
 }
 
@@ -132,14 +151,17 @@ func (s *Server) submittedBefore(ctx context.Context, m *yardmaster.Submit, repl
 func (s *Server) preview(ctx context.Context, owner id.User, file *spec.File) ([]api.PlannedJob, error) {
 	var plan []api.PlannedJob
 	var refused error
+
 	jobs := make([]job.Job, len(file.Jobs))
 	for i := range jobs {
 		jobs[i] = job.Job{Owner: owner, Spec: &file.Jobs[i].Spec, State: job.Pending, Submitted: s.Clock.Now()}
 	}
+
 	foreseen, err := s.seer.Waiting(ctx, jobs)
 	if err != nil {
 		return nil, err
 	}
+
 	err = s.query(ctx, func(y *yardmaster.Yard) {
 		for i := range file.Jobs {
 			sp := &file.Jobs[i].Spec
@@ -148,23 +170,34 @@ func (s *Server) preview(ctx context.Context, owner id.User, file *spec.File) ([
 				refused = err
 				return
 			}
-			p := api.PlannedJob{Name: sp.Name, Resources: resourcesText(&sp.Resources), Fits: append([]id.Node{}, v.Fits[:min(len(v.Fits), 20)]...), FitCount: len(v.Fits),
-				Why: toWhy(&yardmaster.WhyReport{Why: v.Why}), Options: toOptions(v.Options)}
+
+			p := api.PlannedJob{
+				Name:      sp.Name,
+				Resources: resourcesText(&sp.Resources),
+				Fits:      append([]id.Node{}, v.Fits[:min(len(v.Fits), 20)]...),
+				FitCount:  len(v.Fits),
+				Why:       toWhy(&yardmaster.WhyReport{Why: v.Why}),
+				Options:   toOptions(v.Options),
+			}
+
 			if len(sp.Needs) > 0 {
 				p.Why = &api.Why{
 					Blocker:  string(place.BlockNeeds),
 					Sentence: "waits until the jobs it needs have succeeded",
 				}
 			}
+
 			plan = append(plan, p)
 		}
 	})
+
 	if err != nil { // the loop may still be at it
 		return nil, err
 	}
 	if refused != nil {
 		return nil, refused
 	}
+
 	return plan, nil
 }
 
@@ -173,9 +206,23 @@ func toOptions(list []place.Option) []api.Option {
 	out := make([]api.Option, len(list))
 	for i, o := range list {
 		out[i] = api.Option{
-			What: o.What, Class: string(o.Class), Nodes: o.Nodes, Offer: o.Offer, Count: o.Count, Start: timeOrNil(o.Start), Finish: timeOrNil(o.Finish),
-			Earliest: timeOrNil(o.Earliest), Latest: timeOrNil(o.Latest), Cost: o.Cost, CostMost: o.CostMost, Basis: o.Basis, Verdict: o.Verdict,
+			What:   o.What,
+			Class:  string(o.Class),
+			Nodes:  o.Nodes,
+			Offer:  o.Offer,
+			Count:  o.Count,
+			Start:  timeOrNil(o.Start),
+			Finish: timeOrNil(o.Finish),
+			Earliest: timeOrNil(
+				o.Earliest,
+			),
+			Latest:   timeOrNil(o.Latest),
+			Cost:     o.Cost,
+			CostMost: o.CostMost,
+			Basis:    o.Basis,
+			Verdict:  o.Verdict,
 		}
 	}
+
 	return out
 }

@@ -19,12 +19,33 @@ import (
 )
 
 func (s *Server) tokenRoutes() {
-	huma.Register(s.api, huma.Operation{OperationID: "list-tokens", Method: http.MethodGet, Path: "/api/v1/tokens", Summary: "List tokens",
-		Security: byToken, Tags: []string{"access"}}, s.listTokens)
-	huma.Register(s.api, huma.Operation{OperationID: "add-token", Method: http.MethodPost, Path: "/api/v1/tokens", Summary: "Create a token",
-		DefaultStatus: http.StatusCreated, Security: byToken, Tags: []string{"access"}}, s.addToken)
-	huma.Register(s.api, huma.Operation{OperationID: "revoke-token", Method: http.MethodDelete, Path: "/api/v1/tokens/{token}", Summary: "Revoke a token",
-		DefaultStatus: http.StatusNoContent, Security: byToken, Tags: []string{"access"}}, s.revokeToken)
+	huma.Register(
+		s.api,
+		huma.Operation{OperationID: "list-tokens", Method: http.MethodGet, Path: "/api/v1/tokens", Summary: "List tokens",
+			Security: byToken, Tags: []string{"access"}},
+		s.listTokens,
+	)
+
+	huma.Register(
+		s.api,
+		huma.Operation{OperationID: "add-token", Method: http.MethodPost, Path: "/api/v1/tokens", Summary: "Create a token",
+			DefaultStatus: http.StatusCreated, Security: byToken, Tags: []string{"access"}},
+		s.addToken,
+	)
+
+	huma.Register(
+		s.api,
+		huma.Operation{
+			OperationID:   "revoke-token",
+			Method:        http.MethodDelete,
+			Path:          "/api/v1/tokens/{token}",
+			Summary:       "Revoke a token",
+			DefaultStatus: http.StatusNoContent,
+			Security:      byToken,
+			Tags:          []string{"access"},
+		},
+		s.revokeToken,
+	)
 }
 
 // The lives of tokens where nothing else is asked for, and the longest.
@@ -39,7 +60,9 @@ func (s *Server) newToken(ctx context.Context, answer any, secret auth.Secret, e
 	if err != nil {
 		return nil, s.fail(ctx, err)
 	}
+
 	t, _ := answer.(tenant.Token)
+
 	return &body[api.NewToken]{api.NewToken{Token: s.toToken(&t), Text: secret.Text}}, nil
 }
 
@@ -54,6 +77,7 @@ func (s *Server) listTokens(ctx context.Context, in *listTokensInput) (*body[api
 	if owner == "" && !who.May(tenant.ManageUsers, "") {
 		owner = who.User
 	}
+
 	if owner == who.User {
 		if err := allow(ctx, tenant.OwnTokens, owner); err != nil {
 			return nil, toProblem(err)
@@ -61,18 +85,22 @@ func (s *Server) listTokens(ctx context.Context, in *listTokensInput) (*body[api
 	} else if err := allow(ctx, tenant.ManageUsers, ""); err != nil {
 		return nil, toProblem(err)
 	}
+
 	tokens, err := s.Store.Tokens(ctx, owner, id.Token(in.Cursor), in.Limit+1)
 	if err != nil {
 		return nil, s.fail(ctx, err)
 	}
+
 	page := api.TokenPage{Tokens: []api.Token{}}
 	if len(tokens) > in.Limit {
 		tokens = tokens[:in.Limit]
 		page.Next = string(tokens[len(tokens)-1].ID)
 	}
+
 	for i := range tokens {
 		page.Tokens = append(page.Tokens, s.toToken(&tokens[i]))
 	}
+
 	return &body[api.TokenPage]{page}, nil
 }
 
@@ -81,12 +109,15 @@ func (s *Server) addToken(ctx context.Context, in *body[api.TokenRequest]) (*bod
 	if err != nil {
 		return nil, s.fail(ctx, err)
 	}
+
 	secret, err := auth.Mint(t.Kind, rand.Reader, s.CA.Hash())
 	if err != nil {
 		return nil, s.fail(ctx, err)
 	}
+
 	t.ID, t.Hash = secret.ID, secret.Hash
 	answer, err := s.do(ctx, yardmaster.AddToken{Token: t, By: string(callerOf(ctx).User)})
+
 	return s.newToken(ctx, answer, secret, err)
 }
 
@@ -98,12 +129,14 @@ func (s *Server) wantedToken(ctx context.Context, r *api.TokenRequest) (tenant.T
 	if t.Owner == "" {
 		t.Owner = who.User
 	}
+
 	life := accessLife
 	switch {
 	case r.Kind == tenant.JoinToken:
 		if err := allow(ctx, tenant.ChangeNodes, ""); err != nil {
 			return t, err
 		}
+
 		life, t.Class, t.Pool, t.UsesLeft = joinLife, r.Class, r.Pool, max(r.Uses, 1)
 		if t.Class == "" {
 			t.Class = string(fleet.Local)
@@ -117,23 +150,32 @@ func (s *Server) wantedToken(ctx context.Context, r *api.TokenRequest) (tenant.T
 			return t, err
 		}
 	}
+
 	if r.Kind == tenant.AccessToken {
 		t.Scope = r.Scope
 		if t.Scope == "" {
 			t.Scope = tenant.ScopeSubmit
 		}
+
 		if !who.Scope.Includes(t.Scope) {
-			return t, fault.New(fault.Denied, "wider_scope", "a token of scope %s cannot hand out one of scope %s", who.Scope, t.Scope).WithField("scope")
+			return t, fault.New(fault.Denied, "wider_scope", "a token of scope %s cannot hand out one of scope %s", who.Scope, t.Scope).
+				WithField("scope")
 		}
 	}
+
 	if r.TTL != "" {
 		d, err := job.ParseDuration(r.TTL)
 		if err != nil || d <= 0 || time.Duration(d) > longest {
-			return t, fault.New(fault.Invalid, "bad_ttl", "invalid token lifetime %q", r.TTL).WithField("ttl").WithRemedy("write it as in 12h or 30d, at most 366d")
+			return t, fault.New(fault.Invalid, "bad_ttl", "invalid token lifetime %q", r.TTL).
+				WithField("ttl").
+				WithRemedy("write it as in 12h or 30d, at most 366d")
 		}
+
 		life = time.Duration(d)
 	}
+
 	t.Expires = s.Clock.Now().Add(life)
+
 	return t, nil
 }
 
@@ -151,5 +193,6 @@ func (s *Server) revokeToken(ctx context.Context, in *tokenInput) (*struct{}, er
 	if _, err := s.do(ctx, yardmaster.RevokeToken{Token: t.ID, By: string(who.User)}); err != nil {
 		return nil, s.fail(ctx, err)
 	}
+
 	return nil, nil
 }

@@ -26,18 +26,22 @@ func (s *Server) usage(ctx context.Context, in *usageInput) (*written, error) {
 	if err != nil {
 		return nil, s.fail(ctx, err)
 	}
+
 	q := ledger.Query{From: in.From, To: in.To}
 	if _, err := ledger.NewSummary(q); err != nil { // before anything is read
 		return nil, s.fail(ctx, err)
 	}
+
 	u, trend, err := s.figures(ctx, q, owner)
 	if err != nil {
 		return nil, s.fail(ctx, err)
 	}
+
 	out, err := in.write(toUsage(u, trend), u.WriteCSV)
 	if err != nil {
 		return nil, s.fail(ctx, err)
 	}
+
 	return out, nil
 }
 
@@ -47,50 +51,64 @@ func (s *Server) figures(ctx context.Context, q ledger.Query, owner id.User) (*l
 	if err != nil {
 		return nil, nil, err
 	}
+
 	leases, err := s.leaseFacts(ctx, q, owner)
 	if err != nil {
 		return nil, nil, err
 	}
+
 	by := q
 	by.Group = []ledger.Key{step(q.From, cmp.Or(q.To, s.Clock.Now())), ledger.ByAccount}
 	if owner != "" {
 		by.Filter = []ledger.Filter{{Key: ledger.ByResearcher, Values: []string{string(owner)}}}
 	}
+
 	trend, err := ledger.NewSummary(by)
 	if err != nil {
 		return nil, nil, err
 	}
+
 	var mine []ledger.Posting // of a researcher: what they pay for
 	all, err := ledger.UsageOf(func(yield func(*ledger.Posting) bool) {
 		for p := range r.postings() {
 			trend.Add(p)
+
 			if p.Owner == owner && owner != "" {
 				mine = append(mine, *p)
 			}
+
 			if !yield(p) {
 				return
 			}
 		}
 	}, leases, q.From, q.To)
+
 	if r.err != nil {
 		err = r.err
 	}
+
 	if err != nil {
 		return nil, nil, err
 	}
+
 	u := all
+
 	if owner != "" {
 		u, err = ledger.UsageOf(pointers(mine), leases, q.From, q.To)
 		if err != nil {
 			return nil, nil, err
 		}
+
 		u.UseRate = all.UseRate
 	}
+
 	sums, err := trend.Report()
 	if err != nil {
 		return nil, nil, err
 	}
+
 	u.To = cmp.Or(u.To, s.Clock.Now())
+
 	return u, toTrend(sums, by.Group[0], u.To), nil
 }
 
@@ -112,6 +130,7 @@ func step(from, to time.Time) ledger.Key {
 	case length > 72*time.Hour:
 		return ledger.ByDay
 	}
+
 	return ledger.ByHour
 }
 
@@ -121,12 +140,14 @@ func toTrend(r *ledger.Report, by ledger.Key, to time.Time) []api.Trend {
 	for i := range r.Rows {
 		labels = append(labels, r.Rows[i].Keys[0])
 	}
+
 	slices.Sort(labels)
 	labels = slices.Compact(labels)
 	list := make([]api.Trend, len(labels))
 	for i, label := range labels {
 		list[i].Label = label
 	}
+
 	for i := range r.Rows {
 		at, _ := slices.BinarySearch(labels, r.Rows[i].Keys[0])
 		list[at].Cost += r.Rows[i].Cost().Dollars()
@@ -134,6 +155,7 @@ func toTrend(r *ledger.Report, by ledger.Key, to time.Time) []api.Trend {
 			list[at].GPUSeconds += seconds(r.Rows[i].GPUTime)
 		}
 	}
+
 	return list
 }
 
@@ -145,44 +167,90 @@ func (s *Server) leaseFacts(ctx context.Context, q ledger.Query, owner id.User) 
 	var facts []ledger.LeaseCost
 	f := store.LeaseFilter{Owner: owner, From: q.From, To: q.To, Limit: leasePage}
 	now := s.Clock.Now()
+
 	for {
 		leases, err := s.Store.Leases(ctx, f)
 		if err != nil {
 			return nil, err
 		}
+
 		for i := range leases {
 			if fact, ok := ledger.LeaseCostOf(&leases[i], now); ok {
 				facts = append(facts, fact)
 			}
 		}
+
 		if len(leases) < leasePage {
 			return facts, nil
 		}
+
 		f.Before, _ = leases[len(leases)-1].ID.Number()
 	}
 }
 
 func toUsage(u *ledger.Usage, trend []api.Trend) api.Usage {
-	out := api.Usage{From: timeOrNil(u.From), To: timeOrNil(u.To), UseRate: []api.UseRate{}, OnDemand: toProvisioned(u.OnDemand), Own: []api.OwnTime{},
-		OnDemandBy: toProvisioned(u.OnDemandBy), Unused: []api.Unused{}, Trend: trend}
+	out := api.Usage{
+		From:       timeOrNil(u.From),
+		To:         timeOrNil(u.To),
+		UseRate:    []api.UseRate{},
+		OnDemand:   toProvisioned(u.OnDemand),
+		Own:        []api.OwnTime{},
+		OnDemandBy: toProvisioned(u.OnDemandBy),
+		Unused:     []api.Unused{},
+		Trend:      trend,
+	}
+
 	for _, r := range u.UseRate {
-		out.UseRate = append(out.UseRate, api.UseRate{Class: r.Class, Node: r.Node, BusyNode: seconds(r.BusyNode), AvailableNode: seconds(r.AvailableNode),
-			NodeRate: r.NodeRate, BusyGPU: seconds(r.BusyGPU), AvailableGPU: seconds(r.AvailableGPU), GPURate: r.GPURate})
+		out.UseRate = append(
+			out.UseRate,
+			api.UseRate{Class: r.Class, Node: r.Node, BusyNode: seconds(r.BusyNode), AvailableNode: seconds(r.AvailableNode),
+				NodeRate: r.NodeRate, BusyGPU: seconds(r.BusyGPU), AvailableGPU: seconds(r.AvailableGPU), GPURate: r.GPURate},
+		)
 	}
+
 	for _, r := range u.Own {
-		out.Own = append(out.Own, api.OwnTime{Researcher: r.Researcher, Class: r.Class, NodeSeconds: seconds(r.NodeTime), GPUSeconds: seconds(r.GPUTime), Cost: r.Cost.Dollars()})
+		out.Own = append(
+			out.Own,
+			api.OwnTime{
+				Researcher:  r.Researcher,
+				Class:       r.Class,
+				NodeSeconds: seconds(r.NodeTime),
+				GPUSeconds:  seconds(r.GPUTime),
+				Cost:        r.Cost.Dollars(),
+			},
+		)
 	}
+
 	for _, r := range u.Unused {
-		out.Unused = append(out.Unused, api.Unused{Class: r.Class, Account: string(r.Account), NodeSeconds: seconds(r.NodeTime), GPUSeconds: seconds(r.GPUTime), Cost: r.Cost.Dollars()})
+		out.Unused = append(
+			out.Unused,
+			api.Unused{
+				Class:       r.Class,
+				Account:     string(r.Account),
+				NodeSeconds: seconds(r.NodeTime),
+				GPUSeconds:  seconds(r.GPUTime),
+				Cost:        r.Cost.Dollars(),
+			},
+		)
 	}
+
 	return out
 }
 
 func toProvisioned(list []ledger.OnDemandUsage) []api.Provisioned {
 	out := make([]api.Provisioned, len(list))
 	for i, h := range list {
-		out[i] = api.Provisioned{Offer: h.Offer, Researcher: h.Researcher, Creations: h.Creations, NodeSeconds: seconds(h.NodeTime), GPUSeconds: seconds(h.GPUTime),
-			Estimated: h.Estimated.Dollars(), Billed: h.Billed.Dollars(), BilledLeases: h.BilledLeases}
+		out[i] = api.Provisioned{
+			Offer:        h.Offer,
+			Researcher:   h.Researcher,
+			Creations:    h.Creations,
+			NodeSeconds:  seconds(h.NodeTime),
+			GPUSeconds:   seconds(h.GPUTime),
+			Estimated:    h.Estimated.Dollars(),
+			Billed:       h.Billed.Dollars(),
+			BilledLeases: h.BilledLeases,
+		}
 	}
+
 	return out
 }

@@ -21,9 +21,23 @@ import (
 )
 
 func (s *Server) usageRoutes() {
-	huma.Register(s.api, s.reportOp("usage", "/usage", "Report use rates, on-demand nodes, time and cost by researcher", reflect.TypeFor[api.Usage]()), s.usage)
-	huma.Register(s.api, s.reportOp("usage-report", "/usage/report", "Report usage and cost of a period, grouped by any keys",
-		reflect.TypeFor[api.UsageReport]()), s.usageReport)
+	huma.Register(
+		s.api,
+		s.reportOp(
+			"usage",
+			"/usage",
+			"Report use rates, on-demand nodes, time and cost by researcher",
+			reflect.TypeFor[api.Usage](),
+		),
+		s.usage,
+	)
+
+	huma.Register(
+		s.api,
+		s.reportOp("usage-report", "/usage/report", "Report usage and cost of a period, grouped by any keys",
+			reflect.TypeFor[api.UsageReport]()),
+		s.usageReport,
+	)
 }
 
 // reportOp describes an operation whose answer is JSON, or CSV where that is asked for.
@@ -33,6 +47,7 @@ func (s *Server) reportOp(name, path, summary string, t reflect.Type) huma.Opera
 		"application/json": {Schema: s.api.OpenAPI().Components.Schemas.Schema(t, true, t.Name())},
 		csvType:            {Schema: &huma.Schema{Type: "string"}},
 	}}}
+
 	return op
 }
 
@@ -55,10 +70,12 @@ func (f *Form) write(value any, csv func(io.Writer) error) (*written, error) {
 	if f.Format != "csv" && (f.Format != "" || !strings.HasPrefix(f.Accept, csvType)) {
 		return &written{"application/json", value}, nil
 	}
+
 	var out bytes.Buffer
 	if err := csv(&out); err != nil {
 		return nil, err
 	}
+
 	return &written{csvType + "; charset=utf-8", out.Bytes()}, nil
 }
 
@@ -81,13 +98,18 @@ func (in *usageReportInput) question() (ledger.Query, error) {
 	for _, by := range in.By {
 		q.Group = append(q.Group, ledger.Key(strings.TrimSpace(by)))
 	}
+
 	for _, text := range in.Where {
 		key, value, ok := strings.Cut(text, "=")
 		if !ok {
-			return q, fault.New(fault.Invalid, "bad_filter", "invalid filter %q", text).WithField("where").WithRemedy("write KEY=VALUE: class=ondemand")
+			return q, fault.New(fault.Invalid, "bad_filter", "invalid filter %q", text).
+				WithField("where").
+				WithRemedy("write KEY=VALUE: class=ondemand")
 		}
+
 		q.Filter = with(q.Filter, ledger.Key(key), value)
 	}
+
 	return q, nil
 }
 
@@ -99,6 +121,7 @@ func with(list []ledger.Filter, key ledger.Key, value string) []ledger.Filter {
 			return list
 		}
 	}
+
 	return append(list, ledger.Filter{Key: key, Values: []string{value}})
 }
 
@@ -109,17 +132,21 @@ func (s *Server) confine(ctx context.Context, q *ledger.Query) error {
 	if who.May(tenant.ReadUsage, "") {
 		return nil
 	}
+
 	for _, f := range q.Filter {
 		if f.Key != ledger.ByResearcher {
 			continue
 		}
+
 		for _, name := range f.Values {
 			if err := allow(ctx, tenant.ReadUsage, id.User(name)); err != nil {
 				return err
 			}
 		}
 	}
+
 	q.Filter = append(q.Filter, ledger.Filter{Key: ledger.ByResearcher, Values: []string{string(who.User)}})
+
 	return allow(ctx, tenant.ReadUsage, who.User)
 }
 
@@ -128,31 +155,39 @@ func (s *Server) usageReport(ctx context.Context, in *usageReportInput) (*writte
 	if err == nil {
 		err = s.confine(ctx, &q)
 	}
+
 	if err != nil {
 		return nil, s.fail(ctx, err)
 	}
+
 	sum, err := ledger.NewSummary(q) // before anything is read
 	if err != nil {
 		return nil, s.fail(ctx, err)
 	}
+
 	r, err := s.readLedger(ctx, q.From, q.To)
 	if err == nil {
 		for p := range r.postings() {
 			sum.Add(p)
 		}
+
 		err = r.err
 	}
+
 	if err != nil {
 		return nil, s.fail(ctx, err)
 	}
+
 	report, err := sum.Report()
 	if err != nil {
 		return nil, s.fail(ctx, err)
 	}
+
 	out, err := in.write(toUsageReport(report), report.WriteCSV)
 	if err != nil {
 		return nil, s.fail(ctx, err)
 	}
+
 	return out, nil
 }
 
@@ -183,15 +218,19 @@ func (r *reading) postings() iter.Seq[*ledger.Posting] {
 				done = true
 				return io.EOF
 			}
+
 			return nil
 		})
+
 		if done {
 			return
 		}
+
 		r.err = err
 		if err != nil {
 			return
 		}
+
 		for i := range r.open {
 			if !yield(&r.open[i]) {
 				return
@@ -201,10 +240,18 @@ func (r *reading) postings() iter.Seq[*ledger.Posting] {
 }
 
 func toUsageReport(r *ledger.Report) api.UsageReport {
-	out := api.UsageReport{From: timeOrNil(r.From), To: timeOrNil(r.To), Group: keyNames(r.Group), Rows: make([]api.UsageRow, len(r.Rows)), Total: toAmounts(&r.Total)}
+	out := api.UsageReport{
+		From:  timeOrNil(r.From),
+		To:    timeOrNil(r.To),
+		Group: keyNames(r.Group),
+		Rows:  make([]api.UsageRow, len(r.Rows)),
+		Total: toAmounts(&r.Total),
+	}
+
 	for i := range r.Rows {
 		out.Rows[i] = api.UsageRow{Keys: r.Rows[i].Keys, Amounts: toAmounts(&r.Rows[i].Amounts)}
 	}
+
 	return out
 }
 
@@ -213,12 +260,19 @@ func keyNames(keys []ledger.Key) []string {
 	for i, k := range keys {
 		names[i] = string(k)
 	}
+
 	return names
 }
 
 func toAmounts(a *ledger.Amounts) api.Amounts {
-	return api.Amounts{NodeSeconds: seconds(a.NodeTime), GPUSeconds: seconds(a.GPUTime), NodeCost: a.NodeCost.Dollars(), EnergyCost: a.EnergyCost.Dollars(),
-		Cost: a.Cost().Dollars(), Energy: a.Energy.KWh()}
+	return api.Amounts{
+		NodeSeconds: seconds(a.NodeTime),
+		GPUSeconds:  seconds(a.GPUTime),
+		NodeCost:    a.NodeCost.Dollars(),
+		EnergyCost:  a.EnergyCost.Dollars(),
+		Cost:        a.Cost().Dollars(),
+		Energy:      a.Energy.KWh(),
+	}
 }
 
 func seconds(s ledger.Span) float64 { return float64(s) / 1000 }

@@ -14,35 +14,66 @@ import (
 )
 
 func (s *Server) userRoutes() {
-	huma.Register(s.api, huma.Operation{OperationID: "list-users", Method: http.MethodGet, Path: "/api/v1/users", Summary: "List users by name",
-		Security: byToken, Tags: []string{"access"}}, s.listUsers)
-	huma.Register(s.api, huma.Operation{OperationID: "get-user", Method: http.MethodGet, Path: "/api/v1/users/{user}", Summary: "Show a user",
-		Security: byToken, Tags: []string{"access"}}, s.getUser)
-	huma.Register(s.api, huma.Operation{OperationID: "put-user", Method: http.MethodPut, Path: "/api/v1/users/{user}", Summary: "Add or change a user",
-		Security: byToken, Tags: []string{"access"}}, s.putUser)
+	huma.Register(
+		s.api,
+		huma.Operation{
+			OperationID: "list-users",
+			Method:      http.MethodGet,
+			Path:        "/api/v1/users",
+			Summary:     "List users by name",
+			Security:    byToken,
+			Tags:        []string{"access"},
+		},
+		s.listUsers,
+	)
+
+	huma.Register(
+		s.api,
+		huma.Operation{OperationID: "get-user", Method: http.MethodGet, Path: "/api/v1/users/{user}", Summary: "Show a user",
+			Security: byToken, Tags: []string{"access"}},
+		s.getUser,
+	)
+
+	huma.Register(
+		s.api,
+		huma.Operation{
+			OperationID: "put-user",
+			Method:      http.MethodPut,
+			Path:        "/api/v1/users/{user}",
+			Summary:     "Add or change a user",
+			Security:    byToken,
+			Tags:        []string{"access"},
+		},
+		s.putUser,
+	)
 }
 
 func (s *Server) listUsers(ctx context.Context, in *struct{ Paging }) (*body[api.UserPage], error) {
 	if err := allow(ctx, tenant.ManageUsers, ""); err != nil {
 		return nil, toProblem(err)
 	}
+
 	users, err := s.Store.Users(ctx, id.User(in.Cursor), in.Limit+1)
 	if err != nil {
 		return nil, s.fail(ctx, err)
 	}
+
 	page := api.UserPage{Users: []api.User{}}
 	if len(users) > in.Limit {
 		users = users[:in.Limit]
 		page.Next = string(users[len(users)-1].ID)
 	}
+
 	err = s.query(ctx, func(y *yardmaster.Yard) {
 		for i := range users {
 			page.Users = append(page.Users, toUser(&users[i], y.Usage(s.Clock.Now(), users[i].ID)))
 		}
 	})
+
 	if err != nil {
 		return nil, s.fail(ctx, err)
 	}
+
 	return &body[api.UserPage]{page}, nil
 }
 
@@ -57,6 +88,7 @@ func (s *Server) getUser(ctx context.Context, in *UserInput) (*body[api.User], e
 			return nil, toProblem(err)
 		}
 	}
+
 	var out *api.User
 	err := s.query(ctx, func(y *yardmaster.Yard) {
 		if u, ok := y.User(id.User(in.User)); ok {
@@ -64,12 +96,15 @@ func (s *Server) getUser(ctx context.Context, in *UserInput) (*body[api.User], e
 			out = &shown
 		}
 	})
+
 	if err == nil && out == nil {
 		err = fault.New(fault.NotFound, "user_not_found", "there is no user %s", in.User)
 	}
+
 	if err != nil {
 		return nil, s.fail(ctx, err)
 	}
+
 	return &body[api.User]{*out}, nil
 }
 
@@ -82,14 +117,27 @@ func (s *Server) putUser(ctx context.Context, in *putUserInput) (*body[api.User]
 	if err := allow(ctx, tenant.ManageUsers, ""); err != nil {
 		return nil, toProblem(err)
 	}
+
 	if !id.Name(in.User) {
 		return nil, toProblem(fault.New(fault.Invalid, "bad_name", "%q cannot name a user", in.User).WithField("user").
 			WithRemedy("use lower-case letters, digits, '-', '_' and '.', at most %d", id.MaxName))
 	}
-	answer, err := s.do(ctx, yardmaster.PutUser{User: id.User(in.User), Role: in.Body.Role, Disabled: in.Body.Disabled, By: string(callerOf(ctx).User)})
+
+	answer, err := s.do(
+		ctx,
+		yardmaster.PutUser{
+			User:     id.User(in.User),
+			Role:     in.Body.Role,
+			Disabled: in.Body.Disabled,
+			By:       string(callerOf(ctx).User),
+		},
+	)
+
 	if err != nil {
 		return nil, s.fail(ctx, err)
 	}
+
 	u, _ := answer.(tenant.User)
+
 	return &body[api.User]{toUser(&u, u.Usage)}, nil
 }

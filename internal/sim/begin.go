@@ -17,38 +17,48 @@ func (s *simulation) takeOver(b *Beginning, state *yardmaster.State) {
 		if n.State == fleet.Removed {
 			continue
 		}
+
 		s.addHost(n)
 		h := s.hosts[n.ID]
-		if h.dead = n.State == fleet.Lost; h.dead || n.Cordoned {
+		h.dead = n.State == fleet.Lost
+		if h.dead || n.Cordoned {
 			h.meter.open = false
 			s.tally.size(s.now, -len(n.Inventory.GPUs))
 		}
+
 		state.Nodes = append(state.Nodes, n)
 	}
+
 	state.Users = append(state.Users, b.State.Users...)
 	for _, u := range b.State.Users {
 		s.users[u.ID] = true
 	}
+
 	state.Jobs, state.Needs = slices.Clone(b.State.Jobs), b.State.Needs // the yard sorts them
 	state.LastJob, state.LastEvent = b.State.LastJob, b.State.LastEvent
+
 	for _, j := range b.State.Jobs {
 		if j.State.Final() {
 			continue
 		}
+
 		l := &life{job: b.Truth(j), id: j.ID, did: j.Done}
 		l.share = enough(l.job)
 		l.Outcome = Outcome{Job: l.job, ID: j.ID, Started: NotStarted, Served: j.Served}
 		s.jobs[j.ID] = l
 		s.tally.submitted(s.now)
 	}
+
 	for _, run := range b.State.Runs {
 		if _, alive := s.jobs[run.Job]; !alive || run.State == job.RunEnded {
 			continue
 		}
+
 		run.Ranks = slices.Clone(run.Ranks) // the yard changes them
 		state.Runs = append(state.Runs, run)
 		state.Orders = append(state.Orders, ordersOf(&run)...)
 	}
+
 	slices.SortFunc(state.Runs, func(a, b job.Run) int { return strings.Compare(string(a.ID), string(b.ID)) })
 }
 
@@ -60,9 +70,14 @@ func ordersOf(run *job.Run) []yardmaster.Order {
 		if k.State == job.RunEnded {
 			continue
 		}
-		orders = append(orders, yardmaster.Order{Run: run.ID, Job: run.Job, Epoch: run.Epoch, Rank: i, Node: k.Node, Stop: run.Stop,
-			Launch: job.Launch{GPUs: k.GPUs, CPUs: k.CPUs, Memory: k.Memory, Nodes: make([]string, len(run.Ranks))}})
+
+		orders = append(
+			orders,
+			yardmaster.Order{Run: run.ID, Job: run.Job, Epoch: run.Epoch, Rank: i, Node: k.Node, Stop: run.Stop,
+				Launch: job.Launch{GPUs: k.GPUs, CPUs: k.CPUs, Memory: k.Memory, Nodes: make([]string, len(run.Ranks))}},
+		)
 	}
+
 	return orders
 }
 
@@ -72,6 +87,7 @@ func (s *simulation) goOn(state *yardmaster.State) {
 		run := &state.Runs[i]
 		l := s.jobs[run.Job]
 		m := &model{run: run.ID, life: l, did: l.did, ran: l.ran, ordered: run.Ordered.Sub(s.epoch)}
+
 		for k := range run.Ranks {
 			rank := &run.Ranks[k]
 			h := s.hosts[rank.Node]
@@ -83,13 +99,16 @@ func (s *simulation) goOn(state *yardmaster.State) {
 				m.left++
 			}
 		}
+
 		s.runs[run.ID] = m
 		s.seat(m)
+
 		if run.Started.IsZero() {
 			s.start(m)
 		} else {
 			s.resume(m, run.Started.Sub(s.epoch))
 		}
+
 		if run.Stop != job.StopNone {
 			s.stop(m, run.Stop)
 		}
@@ -103,22 +122,28 @@ func (s *simulation) seat(m *model) (boot time.Duration) {
 		if m.ended[i] {
 			continue
 		}
+
 		boot = max(boot, h.meter.boot())
 		var more int
 		m.share[i], m.watts[i], more = h.meter.join(s.now, m.seats[i])
 		h.runs = append(h.runs, m)
 		s.tally.use(s.now, more)
 	}
+
 	return boot
 }
 
 // resume takes up a run that began before the simulation.
 func (s *simulation) resume(m *model, began time.Duration) {
-	m.runs, m.began, m.since, m.works = true, began, began, began
+	m.runs = true
+	m.began = began
+	m.since = began
+	m.works = began
 	if t := m.life.truth(m.did); t != nil {
 		m.works += time.Duration(t.Start)
 		m.rate = s.rateOf(m, t)
 	}
+
 	m.life.last = m
 	m.advance(s)
 	s.foresee(m)

@@ -25,24 +25,57 @@ func TestAYardInTheMidstOfItsWorkGoesOn(t *testing.T) {
 		Begin: &sim.Beginning{
 			Now: now,
 			State: yardmaster.State{
-				Nodes: []fleet.Node{node}, Users: []tenant.User{{ID: "ada", Role: tenant.Researcher, Created: now}}, LastJob: 2,
+				Nodes:   []fleet.Node{node},
+				Users:   []tenant.User{{ID: "ada", Role: tenant.Researcher, Created: now}},
+				LastJob: 2,
 				Jobs: []job.Job{
-					{ID: "j1", Owner: "ada", Spec: spec, State: job.Running, Epoch: 1, Submitted: now.Add(-200 * time.Second), Started: now.Add(-100 * time.Second), Reason: "runs"},
+					{
+						ID:        "j1",
+						Owner:     "ada",
+						Spec:      spec,
+						State:     job.Running,
+						Epoch:     1,
+						Submitted: now.Add(-200 * time.Second),
+						Started:   now.Add(-100 * time.Second),
+						Reason:    "runs",
+					},
 					{ID: "j2", Owner: "ada", Spec: spec, State: job.Pending, Submitted: now.Add(-50 * time.Second), Reason: "waits"},
 				},
-				Runs: []job.Run{{ID: "j1.1", Job: "j1", Epoch: 1, State: job.RunRunning, Ordered: now.Add(-100 * time.Second), Started: now.Add(-100 * time.Second),
-					Ranks: []job.Rank{{Node: "a", GPUs: []int{0, 1}, State: job.RunRunning, Started: now.Add(-100 * time.Second)}}}},
+				Runs: []job.Run{
+					{
+						ID:      "j1.1",
+						Job:     "j1",
+						Epoch:   1,
+						State:   job.RunRunning,
+						Ordered: now.Add(-100 * time.Second),
+						Started: now.Add(-100 * time.Second),
+						Ranks:   []job.Rank{{Node: "a", GPUs: []int{0, 1}, State: job.RunRunning, Started: now.Add(-100 * time.Second)}},
+					},
+				},
 			},
 			Truth: func(j job.Job) *sim.Job {
-				return &sim.Job{Name: string(j.ID), At: j.Submitted.Sub(now), Owner: j.Owner, Spec: j.Spec, Lasts: 300 * time.Second}
+				return &sim.Job{
+					Name:  string(j.ID),
+					At:    j.Submitted.Sub(now),
+					Owner: j.Owner,
+					Spec:  j.Spec,
+					Lasts: 300 * time.Second,
+				}
 			},
 		},
 		Done: func(o *sim.Outcome) { ends[o.ID] = *o },
 	})
+
 	if o := ends["j1"]; o.Ended != 200*time.Second || o.Started != -100*time.Second {
 		t.Errorf("the running job ended at %v, started %v; want 200 s and 100 s before the beginning", o.Ended, o.Started)
 	}
+
 	if o := ends["j2"]; o.Started != 200*time.Second || o.Ended != 500*time.Second || o.Wait() != 250*time.Second {
-		t.Errorf("the waiting job started at %v, ended at %v, waited %v; want 200 s, 500 s, 250 s", o.Started, o.Ended, o.Wait())
+		t.Errorf(
+			"the waiting job started at %v, ended at %v, waited %v; want 200 s, 500 s, 250 s",
+			o.Started,
+			o.Ended,
+			o.Wait(),
+		)
 	}
 }

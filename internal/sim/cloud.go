@@ -53,12 +53,21 @@ func (s *simulation) provision(l fleet.Lease) {
 			s.at(s.now, func(s *simulation) {
 				s.step(yardmaster.Refused{Lease: l.ID, Code: r.Code, Why: "the provider has none of " + r.Offer + " now"})
 			})
+
 			return
 		}
 	}
+
 	s.at(s.now, func(s *simulation) {
-		s.step(yardmaster.Granted{Lease: l.ID, Provider: l.Offer.Provider, Machine: fleet.Instance{ID: "i-" + string(l.ID), Lease: l.ID, State: fleet.InstancePending, Billed: -1}})
+		s.step(
+			yardmaster.Granted{
+				Lease:    l.ID,
+				Provider: l.Offer.Provider,
+				Machine:  fleet.Instance{ID: "i-" + string(l.ID), Lease: l.ID, State: fleet.InstancePending, Billed: -1},
+			},
+		)
 	})
+
 	n := *l.Offer.Node()
 	n.ID, n.Lease = id.Node("cloud-"+string(l.ID)), l.ID
 	h := &host{node: n, meter: newLeaseMeter(&l.Offer, s.now)}
@@ -67,11 +76,18 @@ func (s *simulation) provision(l fleet.Lease) {
 		if s.machines[l.ID] != h {
 			return // given back meanwhile
 		}
+
 		s.hosts[n.ID] = h
 		s.tally.size(s.now, len(n.Inventory.GPUs))
 		token := id.Token("lease-" + string(l.ID))
-		s.step(yardmaster.AddToken{By: "sim", Token: tenant.Token{ID: token, Kind: tenant.JoinToken, Owner: l.Owner, Class: string(fleet.OnDemand), Lease: l.ID,
-			UsesLeft: 1, Expires: s.time().Add(time.Hour)}})
+		s.step(
+			yardmaster.AddToken{
+				By: "sim",
+				Token: tenant.Token{ID: token, Kind: tenant.JoinToken, Owner: l.Owner, Class: string(fleet.OnDemand), Lease: l.ID,
+					UsesLeft: 1, Expires: s.time().Add(time.Hour)},
+			},
+		)
+
 		s.step(yardmaster.Join{Token: token, Name: string(n.ID), Inventory: n.Inventory})
 	})
 }
@@ -85,6 +101,7 @@ func newLeaseMeter(o *fleet.Offer, now time.Duration) meter {
 	m.tariff = &fleet.Tariff{}
 	m.price = &fleet.NodePrice{Hourly: rent, BillingIncrement: o.BillingIncrement}
 	m.least = time.Duration(o.MinBilling)
+
 	return m
 }
 
@@ -94,13 +111,16 @@ func (s *simulation) giveBack(l *fleet.Lease) {
 	if !there {
 		return
 	}
+
 	delete(s.machines, l.ID)
 	h.meter.close(s.now)
+
 	if _, joined := s.hosts[h.node.ID]; joined {
 		s.tally.size(s.now, -len(h.node.Inventory.GPUs))
 	} else {
 		s.hosts[h.node.ID] = h // so that it is paid for
 	}
+
 	name := l.ID
 	s.at(s.now, func(s *simulation) { s.step(yardmaster.MachineGone{Lease: name}) })
 }
@@ -115,9 +135,11 @@ func (s *simulation) takeBack() {
 			oldest, found = n, h
 		}
 	}
+
 	if found == nil {
 		return
 	}
+
 	lease := id.NewLease(oldest)
 	delete(s.machines, lease)
 	for _, m := range slices.Clone(found.runs) {
@@ -127,9 +149,11 @@ func (s *simulation) takeBack() {
 			m.halted, m.broken = true, true
 			m.gen++
 		}
+
 		m.life.did, m.life.ran = m.did, m.ran
 		s.rankGone(m, slices.Index(m.hosts, found))
 	}
+
 	found.dead = true
 	found.meter.close(s.now)
 	s.tally.size(s.now, -len(found.node.Inventory.GPUs))

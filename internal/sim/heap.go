@@ -17,6 +17,7 @@ func (h eventHeap) before(i, j int) bool {
 	if h[i].at != h[j].at {
 		return h[i].at < h[j].at
 	}
+
 	return h[i].seq < h[j].seq
 }
 
@@ -27,6 +28,7 @@ func (h *eventHeap) push(e event) {
 		if !h.before(i, up) {
 			break
 		}
+
 		(*h)[i], (*h)[up] = (*h)[up], (*h)[i]
 		i = up
 	}
@@ -38,6 +40,7 @@ func (h *eventHeap) pop() event {
 	list[0] = list[last]
 	list[last] = event{}
 	*h = list[:last]
+
 	for i := 0; ; {
 		least, left := i, 2*i+1
 		for _, c := range [2]int{left, left + 1} {
@@ -45,9 +48,11 @@ func (h *eventHeap) pop() event {
 				least = c
 			}
 		}
+
 		if least == i {
 			return first
 		}
+
 		list[i], list[least] = list[least], list[i]
 		i = least
 	}

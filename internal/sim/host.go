@@ -26,19 +26,24 @@ func (s *simulation) addHost(n fleet.Node) {
 // apply lets something happen to a node.
 func (s *simulation) apply(c *Change) error {
 	h, known := s.hosts[c.ID]
+
 	if c.Kind == NodeJoins {
 		if known || c.Node == nil {
 			return fmt.Errorf("at %s: node %s cannot join", c.At, c.ID)
 		}
+
 		n := *c.Node
 		n.ID = c.ID
 		s.addHost(n)
 		s.step(yardmaster.Join{Token: tokenOf(n.Class), Name: string(c.ID), Inventory: n.Inventory})
+
 		return nil
 	}
+
 	if !known {
 		return fmt.Errorf("at %s: there is no node %s", c.At, c.ID)
 	}
+
 	switch c.Kind {
 	case NodeTaken:
 		s.step(yardmaster.Cordon{Node: c.ID, By: "its owner", On: true})
@@ -57,14 +62,17 @@ func (s *simulation) apply(c *Change) error {
 	default:
 		return fmt.Errorf("at %s: %q cannot happen to a node", c.At, c.Kind)
 	}
+
 	if open := c.Kind == NodeOpens || c.Kind == NodeHeals; open != h.meter.open {
 		s.tally.size(s.now, len(h.node.Inventory.GPUs)*sign(open))
+
 		if open {
 			h.meter.reopen(s.now)
 		} else {
 			h.meter.close(s.now)
 		}
 	}
+
 	return nil
 }
 
@@ -72,6 +80,7 @@ func sign(open bool) int {
 	if open {
 		return 1
 	}
+
 	return -1
 }
 
@@ -85,15 +94,19 @@ func (s *simulation) cut(h *host) {
 			m.halted, m.broken = true, true
 			m.gen++
 		}
+
 		rank := slices.Index(m.hosts, h)
 		m.life.did, m.life.ran = m.did, m.ran
+
 		r := yardmaster.RankReport{State: job.RunEnded, Signalled: true, Cause: job.CausePreempted, Ended: s.time()}
 		if m.runs {
 			r.Started = s.epoch.Add(m.began)
 		}
+
 		if m.life.job.Spec.Speed != nil {
 			r.Progress = &job.Progress{Done: m.did}
 		}
+
 		s.rankGone(m, rank)
 		s.tell(m, rank, r)
 	}
@@ -111,13 +124,18 @@ func (s *simulation) die(h *host) {
 			m.gen++
 		}
 	}
+
 	s.at(s.now+s.cfg.Detect, func(s *simulation) {
 		if !h.dead {
 			return
 		}
+
 		for _, m := range slices.Clone(h.runs) {
 			s.rankGone(m, slices.Index(m.hosts, h))
 		}
-		s.step(yardmaster.NodeGone{Node: h.node.ID, By: "sim", Reason: fmt.Sprintf("not heard for %s", job.Duration(s.cfg.Detect))})
+
+		s.step(
+			yardmaster.NodeGone{Node: h.node.ID, By: "sim", Reason: fmt.Sprintf("not heard for %s", job.Duration(s.cfg.Detect))},
+		)
 	})
 }

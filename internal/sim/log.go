@@ -16,6 +16,7 @@ func (s *simulation) write(events []yardmaster.Event) {
 		if who == "" {
 			continue
 		}
+
 		s.line = fmt.Appendf(s.line[:0], "%14s  %-14s %-22s (%s)\n", job.Duration(e.At.Sub(s.epoch)), who, turn(e), e.Reason)
 		if _, err := s.cfg.Log.Write(s.line); err != nil && s.failed == nil {
 			s.failed = fmt.Errorf("write the log of decisions: %w", err)
@@ -37,10 +38,12 @@ func (s *simulation) subject(e *yardmaster.Event) string {
 		if l, alive := s.jobs[e.Job]; alive {
 			return label(l)
 		}
+
 		return string(e.Job)
 	case e.Node != "":
 		return "node " + string(e.Node)
 	}
+
 	return kind
 }
 
@@ -55,5 +58,6 @@ func turn(e *yardmaster.Event) string {
 	case kind == "job" || kind == "lease" && what == e.To:
 		return "-> " + e.To
 	}
+
 	return what
 }

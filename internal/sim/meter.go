@@ -38,6 +38,7 @@ func (m *meter) read(now time.Duration) {
 	if m.price == nil || hours <= 0 {
 		return
 	}
+
 	money, energy := m.tariff.Rate(m.price, m.used)*hours, m.tariff.Power(m.price, m.used)/1000*hours
 	switch {
 	case m.used > 0:
@@ -64,11 +65,13 @@ func (m *meter) close(now time.Duration) {
 	if m.price == nil {
 		return
 	}
+
 	kept := now - m.opened
 	rest := max(m.least-kept, 0)
 	if bills := time.Duration(m.price.BillingIncrement); bills > 0 && (kept+rest)%bills > 0 {
 		rest += bills - (kept+rest)%bills
 	}
+
 	m.idleMoney += rest.Hours() * m.tariff.Rent(m.price, 0)
 }
 
@@ -77,6 +80,7 @@ func (m *meter) boot() time.Duration {
 	if m.price == nil || !m.price.Off || m.used > 0 {
 		return 0
 	}
+
 	return time.Duration(m.price.Boot)
 }
 
@@ -84,13 +88,17 @@ func (m *meter) boot() time.Duration {
 // GPUs are in use that were not.
 func (m *meter) join(now time.Duration, seat place.Allocation) (money, energy float64, more int) {
 	m.read(now)
+
 	for set := seat.GPUs; set != 0; set &= set - 1 {
 		i := bits.TrailingZeros64(set)
-		if m.users[i]++; m.users[i] == 1 {
+		m.users[i]++
+		if m.users[i] == 1 {
 			more++
 		}
 	}
+
 	m.used += more
+
 	return m.money, m.energy, more
 }
 
@@ -98,17 +106,22 @@ func (m *meter) join(now time.Duration, seat place.Allocation) (money, energy fl
 // longer in use. Who shares a GPU pays for a share of it.
 func (m *meter) leave(now time.Duration, seat place.Allocation, money, energy float64) (cost, kwh float64, fewer int) {
 	m.read(now)
+
 	for set := seat.GPUs; set != 0; set &= set - 1 {
 		i := bits.TrailingZeros64(set)
-		if m.users[i]--; m.users[i] == 0 {
+		m.users[i]--
+		if m.users[i] == 0 {
 			fewer++
 		}
 	}
+
 	m.used -= fewer
+
 	held := float64(bitsOf(seat))
 	if seat.Share > 0 {
 		held = seat.Share
 	}
+
 	return (m.money - money) * held, (m.energy - energy) * held, fewer
 }
 

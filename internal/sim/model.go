@@ -43,14 +43,17 @@ func (l *life) truth(did float64) *job.Speed {
 	if s == nil {
 		s = l.job.Spec.Speed
 	}
+
 	if l.job.Lasts > 0 {
 		return nil
 	}
+
 	for _, p := range l.job.Phases {
 		if did >= p.From {
 			s = p.Speed
 		}
 	}
+
 	return s
 }
 
@@ -60,9 +63,11 @@ func (l *life) work() float64 {
 	if s == nil {
 		s = l.job.Spec.Speed
 	}
+
 	if s == nil {
 		return 0
 	}
+
 	return s.Work * l.share
 }
 
@@ -72,6 +77,7 @@ func enough(j *Job) float64 {
 	if t == nil || t.AtMost == nil {
 		return 1
 	}
+
 	for i, p := range j.Error {
 		if p.Y > *t.AtMost {
 			continue
@@ -79,9 +85,12 @@ func enough(j *Job) float64 {
 		if i == 0 || j.Error[i-1].Y == p.Y {
 			return math.Min(p.X, 1)
 		}
+
 		from := j.Error[i-1]
+
 		return math.Min(from.X+(p.X-from.X)*(from.Y-*t.AtMost)/(from.Y-p.Y), 1)
 	}
+
 	return 1
 }
 
@@ -93,18 +102,23 @@ func (s *simulation) order(o *yardmaster.Order) {
 		if !alive || o.Stop != job.StopNone {
 			return
 		}
+
 		m = &model{run: o.Run, life: l, ordered: s.now, did: l.did, ran: l.ran}
 		s.runs[o.Run] = m
 	}
+
 	if o.Stop != job.StopNone {
 		if o.Rank < len(m.ended) && !m.ended[o.Rank] {
 			s.stop(m, o.Stop)
 		}
+
 		return
 	}
+
 	if o.Rank != len(m.seats) { // told again
 		return
 	}
+
 	h := s.hosts[o.Node]
 	m.seats = append(m.seats, place.Allocation{Node: o.Node, GPUs: fleet.Mask(o.Launch.GPUs), Share: o.Launch.Share})
 	m.hosts = append(m.hosts, h)
@@ -126,8 +140,10 @@ func (s *simulation) begin(m *model) {
 				s.start(m)
 			}
 		})
+
 		return
 	}
+
 	s.start(m)
 }
 
@@ -136,16 +152,20 @@ func (s *simulation) start(m *model) {
 	if slices.ContainsFunc(m.hosts, func(h *host) bool { return h.dead }) {
 		return // the yard will learn of the node's death
 	}
+
 	m.runs, m.began, m.since = true, s.now, s.now
 	m.works = s.now
 	if t := m.life.truth(m.did); t != nil {
 		m.works += time.Duration(t.Start)
 		m.rate = s.rateOf(m, t)
 	}
+
 	s.tally.started(m)
+
 	for i := range m.seats {
 		s.tell(m, i, yardmaster.RankReport{State: job.RunRunning, Started: s.time()})
 	}
+
 	m.life.last = m
 	s.foresee(m)
 }
@@ -156,6 +176,7 @@ func (s *simulation) rateOf(m *model, t *job.Speed) float64 {
 		if h, ok := s.hosts[n]; ok {
 			return &h.node
 		}
+
 		return nil
 	})
 }
@@ -176,6 +197,7 @@ func (s *simulation) foresee(m *model) {
 		s.foreseeLasting(m)
 		return
 	}
+
 	work := l.work()
 	goal, turn := work, s.finish
 	if l.fails < len(l.job.Fails) {
@@ -183,15 +205,18 @@ func (s *simulation) foresee(m *model) {
 			goal, turn = max(at, m.did), s.fail
 		}
 	}
+
 	for _, p := range l.job.Phases {
 		if p.From > m.did && p.From < goal {
 			goal, turn = p.From, s.turn
 			break
 		}
 	}
+
 	if m.rate <= 0 {
 		return // it does nothing there, and holds its nodes until it is stopped
 	}
+
 	from := max(m.works, s.now)
 	s.foreseen(m, from+job.Seconds((goal-m.did)/m.rate), turn)
 }
@@ -203,6 +228,7 @@ func (s *simulation) foreseeLasting(m *model) {
 			goal, turn = max(at, m.ran), s.fail
 		}
 	}
+
 	s.foreseen(m, max(m.works, s.now)+goal-m.ran, turn)
 }
 
@@ -221,37 +247,45 @@ func (m *model) advance(s *simulation) {
 	if !m.runs || m.halted || s.now <= from {
 		return
 	}
+
 	passed := s.now - from
+
 	m.since = s.now
 	if m.life.job.Lasts > 0 {
 		m.ran += passed
 		return
 	}
+
 	m.did = min(m.did+m.rate*passed.Seconds(), m.life.work())
 }
 
 // turn enters another phase of the job.
 func (s *simulation) turn(m *model) {
 	m.advance(s)
+
 	for _, p := range m.life.job.Phases { // past the rounding of the time it took
 		if p.From > m.did && p.From-m.did < 1e-6*math.Max(1, p.From) {
 			m.did = p.From
 		}
 	}
+
 	t := m.life.truth(m.did)
 	m.rate = s.rateOf(m, t)
 	if m.life.job.Tells {
 		s.tell(m, 0, yardmaster.RankReport{State: job.RunRunning, Progress: &job.Progress{Done: m.did, Rates: t.Rates}})
 	}
+
 	s.foresee(m)
 }
 
 // finish ends a run that has done all its work.
 func (s *simulation) finish(m *model) {
 	m.advance(s)
+
 	if m.life.job.Lasts == 0 {
 		m.did = m.life.work()
 	}
+
 	s.endRanks(m, yardmaster.RankReport{State: job.RunEnded})
 }
 
@@ -272,17 +306,21 @@ func (m *model) lose() {
 		m.did, m.ran = 0, 0
 		return
 	}
+
 	worked := m.since - m.works
 	if worked <= 0 {
 		return
 	}
+
 	lost := worked
 	if every := time.Duration(c.Every); every > 0 {
 		lost = worked % every
 	}
+
 	if l.job.Lost > 0 {
 		lost = min(lost, l.job.Lost)
 	}
+
 	// What was done in earlier runs is safe.
 	m.ran = max(m.ran-lost, l.ran)
 	before := m.did
@@ -296,7 +334,9 @@ func (s *simulation) stop(m *model, mode job.StopMode) {
 	if m.halted && !m.broken && mode != job.StopKill {
 		return
 	}
+
 	m.advance(s)
+
 	var save time.Duration
 	switch {
 	case m.broken:
@@ -309,6 +349,7 @@ func (s *simulation) stop(m *model, mode job.StopMode) {
 			save = time.Duration(t.Save)
 		}
 	}
+
 	m.halted = true
 	m.gen++
 	gen := m.gen
@@ -317,6 +358,7 @@ func (s *simulation) stop(m *model, mode job.StopMode) {
 			s.endRanks(m, yardmaster.RankReport{State: job.RunEnded, Signalled: true, Cause: job.CausePreempted})
 		}
 	}
+
 	s.at(s.now+save, end)
 }
 
@@ -328,17 +370,21 @@ func (s *simulation) endRanks(m *model, r yardmaster.RankReport) {
 	if !m.broken || m.runs {
 		r.Progress = &job.Progress{Done: m.did}
 	}
+
 	if m.life.job.Spec.Speed == nil || r.Cause == job.CauseNone && !r.Signalled {
 		r.Progress = nil
 	}
+
 	r.Ended = s.time()
 	if m.runs {
 		r.Started = s.epoch.Add(m.began)
 	}
+
 	for i := range m.seats {
 		if m.ended[i] || m.hosts[i].dead {
 			continue
 		}
+
 		s.rankGone(m, i)
 		s.tell(m, i, r)
 	}
@@ -354,6 +400,7 @@ func (s *simulation) rankGone(m *model, rank int) {
 	m.life.Energy += energy
 	h.runs = slices.DeleteFunc(h.runs, func(o *model) bool { return o == m })
 	s.tally.use(s.now, -fewer)
+
 	if m.left == 0 {
 		s.tally.account(m)
 		delete(s.runs, m.run)

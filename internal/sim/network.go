@@ -28,6 +28,7 @@ func (s *simulation) bring(m *model) time.Duration {
 	if n == nil {
 		return 0
 	}
+
 	var ready time.Duration
 	if l.job.Data > 0 {
 		for _, seat := range m.seats {
@@ -37,14 +38,17 @@ func (s *simulation) bring(m *model) time.Duration {
 			}
 		}
 	}
+
 	if l.last == nil || l.job.Saved == 0 || l.last.seats[0].Node == m.seats[0].Node {
 		return ready
 	}
 	if inCloud(l.last.hosts[0]) == inCloud(m.hosts[0]) {
 		return max(ready, s.carryOver(&s.ways.inside, n.Inside, l.job.Saved))
 	}
+
 	l.Cost += n.Price * float64(l.job.Saved) / 1e9
 	s.tally.out.Money += n.Price * float64(l.job.Saved) / 1e9
+
 	return max(ready, s.carryOver(&s.ways.across, n.Across, l.job.Saved))
 }
 
@@ -55,6 +59,8 @@ func (s *simulation) carryOver(free *time.Duration, speed, size job.Bytes) time.
 	if speed <= 0 {
 		return 0
 	}
+
 	*free = max(*free, s.now) + job.Seconds(float64(size)/float64(speed))
+
 	return *free - s.now
 }

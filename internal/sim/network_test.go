@@ -23,10 +23,12 @@ func TestDataAndCheckpointsTakeTimeToTravel(t *testing.T) {
 		Network: &sim.Network{Storage: 1 << 30, Inside: 1 << 30, Across: 100 << 20, Price: 0.01},
 		Jobs:    &list{jobs: []*sim.Job{j}}, Done: func(o *sim.Outcome) { out = *o },
 	})
+
 	// 100 s for the data; 200 units until 200 s; the data takes 100 s again, its checkpoint 102.4 s; 800 units at 4 a second.
 	if want := 200*time.Second + 102400*time.Millisecond + 200*time.Second; out.Ended != want {
 		t.Errorf("ended at %v, want %v", out.Ended, want)
 	}
+
 	if want := 0.01 * float64(10<<30) / 1e9; math.Abs(r.Money-want) > 1e-9 {
 		t.Errorf("it cost %g, want %g for what went across", r.Money, want)
 	}
@@ -42,6 +44,7 @@ func TestTwoTransfersShareAWay(t *testing.T) {
 		Policy: ordered.FIFO{}, Nodes: []fleet.Node{box("a", 2)}, Network: &sim.Network{Storage: 1 << 30},
 		Jobs: &list{jobs: []*sim.Job{a, b}}, Done: func(o *sim.Outcome) { ends = append(ends, o.Ended) },
 	})
+
 	if len(ends) != 2 || ends[0] != 110*time.Second || ends[1] != 120*time.Second {
 		t.Errorf("they ended at %v, want 110 s and 120 s: the second waits for the first one's data", ends)
 	}
@@ -55,7 +58,16 @@ func TestAJobEndsWhenItsErrorIsWhatItIsToBe(t *testing.T) {
 	j.Spec.Resources.GPUs.Max = 1
 	j.Error = []sim.Point{{X: 0, Y: 1}, {X: 0.5, Y: 0.4}, {X: 0.75, Y: 0.2}, {X: 1, Y: 0.1}}
 	var out sim.Outcome
-	run(t, sim.Config{Policy: ordered.FIFO{}, Nodes: []fleet.Node{box("a", 1)}, Jobs: &list{jobs: []*sim.Job{j}}, Done: func(o *sim.Outcome) { out = *o }})
+	run(
+		t,
+		sim.Config{
+			Policy: ordered.FIFO{},
+			Nodes:  []fleet.Node{box("a", 1)},
+			Jobs:   &list{jobs: []*sim.Job{j}},
+			Done:   func(o *sim.Outcome) { out = *o },
+		},
+	)
+
 	if want := 625 * time.Second; out.Ended.Round(time.Millisecond) != want || out.State != job.Succeeded {
 		t.Errorf("%s at %v, want it to have succeeded at %v, after five eighths of its work", out.State, out.Ended, want)
 	}
@@ -66,12 +78,18 @@ func TestRentIsPaidForTheHourThatWasBegun(t *testing.T) {
 	n := box("a", 1)
 	n.Class = fleet.OnDemand
 	r := run(t, sim.Config{
-		Policy: ordered.FIFO{}, Nodes: []fleet.Node{n},
-		Tariff:  &fleet.Tariff{Nodes: []fleet.NodePrice{{Class: fleet.OnDemand, Hourly: []float64{2, 2}, BillingIncrement: job.Duration(time.Hour)}}},
+		Policy: ordered.FIFO{},
+		Nodes:  []fleet.Node{n},
+		Tariff: &fleet.Tariff{
+			Nodes: []fleet.NodePrice{
+				{Class: fleet.OnDemand, Hourly: []float64{2, 2}, BillingIncrement: job.Duration(time.Hour)},
+			},
+		},
 		Jobs:    &list{jobs: []*sim.Job{lasting(0, 30*time.Minute, 1)}},
 		Changes: &happenings{list: []sim.Change{{At: 75 * time.Minute, Kind: sim.NodeDrains, ID: "a"}}},
 		Until:   3 * time.Hour,
 	})
+
 	if math.Abs(r.Money+r.IdleMoney-4) > 1e-9 || math.Abs(r.Money-1) > 1e-9 {
 		t.Errorf("%g were paid for use and %g for nothing, want 1 and 3: two hours in all", r.Money, r.IdleMoney)
 	}

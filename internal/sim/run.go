@@ -24,11 +24,13 @@ func Run(cfg Config) (*Result, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	if cfg.Begin != nil { // what waits may start at once
 		if err := s.pass(0); err != nil {
 			return nil, err
 		}
 	}
+
 	for {
 		at, more := s.next()
 		if !more || cfg.Until > 0 && at > cfg.Until || cfg.Stop != nil && cfg.Stop() {
@@ -41,9 +43,11 @@ func Run(cfg Config) (*Result, error) {
 			break
 		}
 	}
+
 	if cfg.Until > 0 {
 		s.now = max(s.now, cfg.Until)
 	}
+
 	return s.result(), s.failed
 }
 
@@ -88,45 +92,68 @@ type life struct {
 
 func newSimulation(cfg Config) (*simulation, error) {
 	s := &simulation{
-		cfg: cfg, epoch: Epoch(), jobs: map[id.Job]*life{}, runs: map[id.Run]*model{}, hosts: map[id.Node]*host{}, users: map[id.User]bool{},
-		machines: map[id.Lease]*host{}, asked: map[id.Lease]bool{},
+		cfg:      cfg,
+		epoch:    Epoch(),
+		jobs:     map[id.Job]*life{},
+		runs:     map[id.Run]*model{},
+		hosts:    map[id.Node]*host{},
+		users:    map[id.User]bool{},
+		machines: map[id.Lease]*host{},
+		asked:    map[id.Lease]bool{},
 	}
+
 	if cfg.Begin != nil {
 		s.epoch = cfg.Begin.Now
 	}
+
 	yc := yardmaster.Defaults(cfg.Policy)
-	yc.SuspectAfter, yc.MaxJobs, yc.KeepFinal, yc.Tariff = 0, math.MaxInt, 0, cfg.Tariff
+	yc.SuspectAfter = 0
+	yc.MaxJobs = math.MaxInt
+	yc.KeepFinal = 0
+	yc.Tariff = cfg.Tariff
 	yc.Provision.Term, yc.Unmetered = simulatedTerm, true
 	if cfg.Cloud != nil {
 		yc.Offers = cfg.Cloud.Offers
+
 		for _, at := range cfg.Cloud.Takes {
 			s.at(at, (*simulation).takeBack)
 		}
 	}
+
 	if cfg.Yard != nil {
 		cfg.Yard(&yc)
 	}
+
 	s.yard = yardmaster.New(yc)
 	s.tally = newTally(&s.cfg)
+
 	state := yardmaster.State{}
 	for _, class := range fleet.Classes() {
 		state.Tokens = append(state.Tokens, tenant.Token{ID: tokenOf(class), Kind: tenant.JoinToken, Class: string(class),
 			UsesLeft: math.MaxInt, Expires: s.epoch.AddDate(1000, 0, 0)})
 	}
+
 	for _, n := range cfg.Nodes {
-		n.State, n.Joined, n.Since, n.Reason = fleet.Ready, s.epoch, s.epoch, "there from the beginning"
+		n.State = fleet.Ready
+		n.Joined = s.epoch
+		n.Since = s.epoch
+		n.Reason = "there from the beginning"
 		state.Nodes = append(state.Nodes, n)
 		s.addHost(n)
 	}
+
 	state.Datasets, state.Quotas = cfg.Data, cfg.Limits
 	if cfg.Begin != nil {
 		s.takeOver(cfg.Begin, &state)
 	}
+
 	s.yard.Load(s.epoch, state)
 	s.goOn(&state)
+
 	if err := s.nextJob(); err != nil {
 		return nil, err
 	}
+
 	return s, s.nextChange()
 }
 
@@ -140,18 +167,22 @@ func (s *simulation) nextJob() error {
 	if s.cfg.Jobs == nil {
 		return nil
 	}
+
 	j, err := s.cfg.Jobs.Next()
 	if errors.Is(err, io.EOF) {
 		s.arrival = nil
 		return nil
 	}
+
 	if err != nil {
 		return err
 	}
 	if s.arrival != nil && j.At < s.arrival.At {
 		return fmt.Errorf("the workload is out of order: %s was submitted at %s, after one of %s", j.Name, j.At, s.arrival.At)
 	}
+
 	s.arrival = j
+
 	return nil
 }
 
@@ -159,15 +190,19 @@ func (s *simulation) nextChange() error {
 	if s.cfg.Changes == nil {
 		return nil
 	}
+
 	c, err := s.cfg.Changes.Next()
 	if errors.Is(err, io.EOF) {
 		s.change = nil
 		return nil
 	}
+
 	if err != nil {
 		return err
 	}
+
 	s.change = &c
+
 	return nil
 }
 
@@ -177,17 +212,21 @@ func (s *simulation) next() (at time.Duration, more bool) {
 	if len(s.events) > 0 {
 		at, more = s.events[0].at, true
 	}
+
 	if s.arrival != nil && (!more || s.arrival.At < at) {
 		at, more = s.arrival.At, true
 	}
+
 	if s.change != nil && (!more || s.change.At < at) {
 		at, more = s.change.At, true
 	}
+
 	if t := s.yard.NextTimer(); !t.IsZero() {
 		if d := t.Sub(s.epoch); !more || d < at {
 			at, more = d, true
 		}
 	}
+
 	return max(at, s.now), more
 }
 
@@ -201,13 +240,16 @@ func (s *simulation) over() bool {
 		s.idle = 0
 		return false
 	}
+
 	if len(s.jobs) == 0 {
 		return s.change == nil || s.cfg.Until == 0
 	}
 	if s.change != nil {
 		return false
 	}
+
 	s.idle++
+
 	return s.idle > stuckAfter
 }
 
@@ -218,23 +260,29 @@ func (s *simulation) pass(at time.Duration) error {
 		if err := s.happen(); err != nil {
 			return err
 		}
+
 		s.carry()
+
 		if s.due() {
 			continue
 		}
 		if !s.yard.Wanted() {
 			break
 		}
+
 		s.yard.Round(s.time())
 		s.tally.rounds++
 		s.carry()
+
 		if !s.due() {
 			break
 		}
 	}
+
 	if s.cfg.Step != nil {
 		s.cfg.Step(s.now, s.tally.ended)
 	}
+
 	return nil
 }
 
@@ -242,7 +290,8 @@ func (s *simulation) time() time.Time { return s.epoch.Add(s.now) }
 
 // due reports whether something is left that happens now.
 func (s *simulation) due() bool {
-	return len(s.events) > 0 && s.events[0].at <= s.now || s.arrival != nil && s.arrival.At <= s.now || s.change != nil && s.change.At <= s.now
+	return len(s.events) > 0 && s.events[0].at <= s.now || s.arrival != nil && s.arrival.At <= s.now ||
+		s.change != nil && s.change.At <= s.now
 }
 
 // happen lets everything happen that is due: what nodes and runs do, then what
@@ -251,11 +300,13 @@ func (s *simulation) happen() error {
 	if t := s.yard.NextTimer(); !t.IsZero() && !t.After(s.time()) {
 		s.step(yardmaster.Tick{})
 	}
+
 	for len(s.events) > 0 && s.events[0].at <= s.now {
 		e := s.events.pop()
 		s.tally.events++
 		e.do(s)
 	}
+
 	for s.change != nil && s.change.At <= s.now {
 		s.tally.events++
 		if err := s.apply(s.change); err != nil {
@@ -265,6 +316,7 @@ func (s *simulation) happen() error {
 			return err
 		}
 	}
+
 	for s.arrival != nil && s.arrival.At <= s.now {
 		s.tally.events++
 		if err := s.submit(s.arrival); err != nil {
@@ -274,6 +326,7 @@ func (s *simulation) happen() error {
 			return err
 		}
 	}
+
 	return nil
 }
 
@@ -284,6 +337,7 @@ func (s *simulation) step(m yardmaster.Message) any {
 	if err != nil && s.failed == nil {
 		s.failed = fmt.Errorf("at %s: %w", s.now, err)
 	}
+
 	return reply
 }
 
@@ -295,20 +349,24 @@ func (s *simulation) submit(j *Job) error {
 	if s.cfg.Shares && j.Owner != "" {
 		owner = j.Owner
 	}
+
 	if !s.users[owner] {
 		s.users[owner] = true
 		s.step(yardmaster.PutUser{User: owner, Role: tenant.Researcher, By: "sim"})
 	}
+
 	s.tally.messages++
 	reply, err := s.yard.Step(s.time(), yardmaster.Submit{Owner: owner, Jobs: []yardmaster.NewJob{{Spec: j.Spec}}})
 	if err != nil {
 		return s.refused(j, err)
 	}
+
 	sub, _ := reply.(yardmaster.Submitted)
 	l := &life{job: j, id: sub.Jobs[0], share: enough(j)}
 	l.Outcome = Outcome{Job: j, ID: l.id, Started: NotStarted}
 	s.jobs[l.id] = l
 	s.tally.submitted(s.now)
+
 	if j.Cancel > 0 {
 		s.at(s.now+j.Cancel, func(s *simulation) {
 			if _, alive := s.jobs[l.id]; alive {
@@ -316,6 +374,7 @@ func (s *simulation) submit(j *Job) error {
 			}
 		})
 	}
+
 	return nil
 }
 
@@ -326,12 +385,14 @@ func (s *simulation) refused(j *Job, err error) error {
 	if !errors.As(err, &f) || f.Code != "nothing_fits" && f.Code != "place_conflict" {
 		return fmt.Errorf("job %s at %s: %w", j.Name, j.At, err)
 	}
+
 	s.tally.out.Refused++
 	if s.cfg.Log != nil {
 		s.line = fmt.Appendf(s.line[:0], "%14s  %-14s %-22s (%s)\n", job.Duration(s.now), j.Name, "refused", f.Error())
 		_, err := s.cfg.Log.Write(s.line)
 		return err
 	}
+
 	return nil
 }
 
@@ -339,21 +400,27 @@ func (s *simulation) refused(j *Job, err error) error {
 func (s *simulation) carry() {
 	b := &s.batch
 	s.yard.TakeInto(b)
+
 	if s.cfg.Log != nil {
 		s.write(b.Events)
 	}
+
 	s.tally.decided(b.Events)
+
 	for i := range b.Orders {
 		s.order(&b.Orders[i])
 	}
+
 	if s.cfg.Leased != nil {
 		for i := range b.Leases {
 			s.cfg.Leased(&b.Leases[i])
 		}
 	}
+
 	if len(b.Leases) > 0 && s.cfg.Cloud != nil {
 		s.provisionAll(b.Leases)
 	}
+
 	for i := range b.Jobs {
 		if j := &b.Jobs[i]; j.State.Final() {
 			s.end(j)
@@ -367,18 +434,25 @@ func (s *simulation) end(j *job.Job) {
 	if !ok {
 		return
 	}
+
 	delete(s.jobs, j.ID)
-	l.State, l.Ended, l.Stops, l.Runs = j.State, s.now, j.Stops, j.Epoch
+	l.State = j.State
+	l.Ended = s.now
+	l.Stops = j.Stops
+	l.Runs = j.Epoch
 	if !j.Started.IsZero() {
 		l.Started = j.Started.Sub(s.epoch)
 	}
+
 	if d := l.job.Spec.Deadline; d != nil {
 		if late := s.time().Sub(*d); late > 0 {
 			l.Late = late
 			l.LateCost = float64(l.job.Spec.LateCost) / 1e6 / 3600 * late.Seconds()
 		}
 	}
+
 	s.tally.done(l)
+
 	if s.cfg.Done != nil {
 		s.cfg.Done(&l.Outcome)
 	}
@@ -391,17 +465,21 @@ func (s *simulation) result() *Result {
 		m.advance(s)
 		s.tally.account(m)
 	}
+
 	for _, j := range slices.Sorted(maps.Keys(s.jobs)) {
 		s.tally.out.Work += s.jobs[j].did
 	}
+
 	hosts := slices.Sorted(maps.Keys(s.hosts))
 	for _, n := range hosts {
 		h := s.hosts[n]
 		if h.meter.open {
 			h.meter.close(s.now)
 		}
+
 		h.meter.read(s.now)
 		s.tally.host(h)
 	}
+
 	return s.tally.result(s.cfg.Policy.Name(), s.now, len(s.jobs))
 }

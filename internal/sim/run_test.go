@@ -28,7 +28,9 @@ func (l *list) Next() (*sim.Job, error) {
 	if l.at == len(l.jobs) {
 		return nil, io.EOF
 	}
+
 	l.at++
+
 	return l.jobs[l.at-1], nil
 }
 
@@ -42,7 +44,9 @@ func (h *happenings) Next() (sim.Change, error) {
 	if h.at == len(h.list) {
 		return sim.Change{}, io.EOF
 	}
+
 	h.at++
+
 	return h.list[h.at-1], nil
 }
 
@@ -51,6 +55,7 @@ func box(name string, gpus int) fleet.Node {
 	for i := range gpus {
 		n.Inventory.GPUs = append(n.Inventory.GPUs, fleet.GPU{Index: i, Model: "V100", Memory: 16 << 30})
 	}
+
 	return n
 }
 
@@ -68,9 +73,16 @@ func working(at time.Duration, work, perGPU float64, start, save time.Duration) 
 	for n := 1; n <= 8; n++ {
 		rates = append(rates, job.Rate{GPUs: n, PerSecond: perGPU * float64(n)})
 	}
+
 	return &sim.Job{At: at, Spec: &job.Spec{
-		Run: "simulated", Place: job.PlaceAny, Resources: job.Resources{GPUs: job.Range{Min: 1, Max: 8}},
-		Checkpoint: &job.Checkpoint{Dir: "c", Every: job.Duration(10 * time.Second)}, Speed: job.NewSpeed(work, start, save, rates...),
+		Run:       "simulated",
+		Place:     job.PlaceAny,
+		Resources: job.Resources{GPUs: job.Range{Min: 1, Max: 8}},
+		Checkpoint: &job.Checkpoint{
+			Dir:   "c",
+			Every: job.Duration(10 * time.Second),
+		},
+		Speed: job.NewSpeed(work, start, save, rates...),
 	}}
 }
 
@@ -80,6 +92,7 @@ func run(t *testing.T, cfg sim.Config) *sim.Result {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	return r
 }
 
@@ -87,16 +100,27 @@ func TestJobsTakeTurnsOnOneNode(t *testing.T) {
 	t.Parallel()
 	var ends []time.Duration
 	r := run(t, sim.Config{
-		Policy: ordered.FIFO{}, Nodes: []fleet.Node{box("a", 2)},
-		Jobs: &list{jobs: []*sim.Job{lasting(0, 100*time.Second, 2), lasting(10*time.Second, 50*time.Second, 1), lasting(20*time.Second, 70*time.Second, 1)}},
+		Policy: ordered.FIFO{},
+		Nodes:  []fleet.Node{box("a", 2)},
+		Jobs: &list{
+			jobs: []*sim.Job{
+				lasting(0, 100*time.Second, 2),
+				lasting(10*time.Second, 50*time.Second, 1),
+				lasting(20*time.Second, 70*time.Second, 1),
+			},
+		},
 		Done: func(o *sim.Outcome) { ends = append(ends, o.Ended) },
 	})
+
 	if want := []time.Duration{100 * time.Second, 150 * time.Second, 170 * time.Second}; !slices.Equal(ends, want) {
 		t.Errorf("jobs ended at %v, want %v", ends, want)
 	}
-	if want := (100.0 + 140 + 150) / 3; math.Abs(r.Completion.Mean-want) > 1e-9 || r.Succeeded != 3 || r.Makespan != 170*time.Second {
+
+	if want := (100.0 + 140 + 150) / 3; math.Abs(r.Completion.Mean-want) > 1e-9 || r.Succeeded != 3 ||
+		r.Makespan != 170*time.Second {
 		t.Errorf("mean completion %v, want %v; %d succeeded, makespan %v", r.Completion.Mean, want, r.Succeeded, r.Makespan)
 	}
+
 	if want := (200.0 + 50 + 70) / 340; math.Abs(r.Utilisation-want) > 1e-9 {
 		t.Errorf("utilisation %v, want %v", r.Utilisation, want)
 	}
@@ -110,6 +134,7 @@ func TestSpeedDecidesHowLongAJobTakes(t *testing.T) {
 		Jobs: &list{jobs: []*sim.Job{working(0, 1000, 2, 30*time.Second, 0)}}, // takes all four GPUs: 8 a second
 		Done: func(o *sim.Outcome) { end = o.Ended },
 	})
+
 	if want := 155 * time.Second; end != want {
 		t.Errorf("ended at %v, want %v: 30 s of start and 1,000 units at 8 a second", end, want)
 	}
@@ -127,18 +152,27 @@ func (shifter) Revises() bool { return true }
 func (p shifter) Plan(v *place.View) place.Plan {
 	plan := place.Plan{WakeAt: p.at}
 	for _, it := range v.Queue.Items() {
-		plan.Starts = append(plan.Starts, place.Start{Item: it, Allocations: []place.Allocation{{Node: v.Rooms[0].Node.ID, GPUs: 1}}, Reason: "first"})
+		plan.Starts = append(
+			plan.Starts,
+			place.Start{Item: it, Allocations: []place.Allocation{{Node: v.Rooms[0].Node.ID, GPUs: 1}}, Reason: "first"},
+		)
 	}
+
 	if v.Now.Before(p.at) {
 		return plan
 	}
+
 	plan.WakeAt = time.Time{}
 	for _, r := range v.Running {
 		if r.Allocations[0].Node != p.to && !r.Stopping {
 			plan.Stops = append(plan.Stops, place.Stop{Running: r, Reason: "moves"})
-			plan.Starts = append(plan.Starts, place.Start{Item: r.Item, Allocations: []place.Allocation{{Node: p.to, GPUs: 3}}, Reason: "twice as fast there"})
+			plan.Starts = append(
+				plan.Starts,
+				place.Start{Item: r.Item, Allocations: []place.Allocation{{Node: p.to, GPUs: 3}}, Reason: "twice as fast there"},
+			)
 		}
 	}
+
 	return plan
 }
 
@@ -150,9 +184,17 @@ func TestAMovedJobPaysForSavingAndStartingAndLosesNothing(t *testing.T) {
 		Jobs: &list{jobs: []*sim.Job{working(0, 1000, 2, 10*time.Second, 5*time.Second)}},
 		Done: func(o *sim.Outcome) { out = *o },
 	})
+
 	// 10 s start, 100 s at 2 a second = 200 units; 5 s save; 10 s start; 800 units at 4 a second = 200 s.
 	if want := 325 * time.Second; out.Ended != want || out.Runs != 2 || out.Stops != 1 || r.Rescales != 1 {
-		t.Errorf("ended at %v after %d runs, %d stops and %d rescales; want %v after 2 runs, 1 stop, 1 rescale", out.Ended, out.Runs, out.Stops, r.Rescales, want)
+		t.Errorf(
+			"ended at %v after %d runs, %d stops and %d rescales; want %v after 2 runs, 1 stop, 1 rescale",
+			out.Ended,
+			out.Runs,
+			out.Stops,
+			r.Rescales,
+			want,
+		)
 	}
 }
 
@@ -160,11 +202,18 @@ func TestANodeThatIsTakenCostsTheWorkSinceTheLastCheckpoint(t *testing.T) {
 	t.Parallel()
 	var out sim.Outcome
 	r := run(t, sim.Config{
-		Policy: ordered.FIFO{}, Nodes: []fleet.Node{box("a", 1)},
-		Jobs:    &list{jobs: []*sim.Job{working(0, 1000, 10, 0, 0)}},
-		Changes: &happenings{list: []sim.Change{{At: 27 * time.Second, Kind: sim.NodeTaken, ID: "a"}, {At: 100 * time.Second, Kind: sim.NodeOpens, ID: "a"}}},
-		Done:    func(o *sim.Outcome) { out = *o },
+		Policy: ordered.FIFO{},
+		Nodes:  []fleet.Node{box("a", 1)},
+		Jobs:   &list{jobs: []*sim.Job{working(0, 1000, 10, 0, 0)}},
+		Changes: &happenings{
+			list: []sim.Change{
+				{At: 27 * time.Second, Kind: sim.NodeTaken, ID: "a"},
+				{At: 100 * time.Second, Kind: sim.NodeOpens, ID: "a"},
+			},
+		},
+		Done: func(o *sim.Outcome) { out = *o },
 	})
+
 	// 200 units are saved at 20 s; the other 800 take 80 s from 100 s on.
 	if want := 180 * time.Second; out.Ended != want || math.Abs(r.LostWork-70) > 1e-6 {
 		t.Errorf("ended at %v with %v units lost, want %v and 70", out.Ended, r.LostWork, want)
@@ -180,6 +229,7 @@ func TestADeadNodeIsNoticedLaterAndItsJobGoesOnElsewhere(t *testing.T) {
 		Changes: &happenings{list: []sim.Change{{At: 27 * time.Second, Kind: sim.NodeFails, ID: "a"}}},
 		Done:    func(o *sim.Outcome) { out = *o },
 	})
+
 	// Given up at 87 s, tried again after 5 s of back-off with 200 units saved.
 	if want := 172 * time.Second; out.Ended != want || out.State != job.Succeeded {
 		t.Errorf("%s at %v, want it to succeed at %v", out.State, out.Ended, want)
@@ -190,11 +240,15 @@ func TestEnergyIsPaidByThoseWhoUseTheNode(t *testing.T) {
 	t.Parallel()
 	costs := map[id.Job]float64{}
 	r := run(t, sim.Config{
-		Policy: ordered.FIFO{}, Nodes: []fleet.Node{box("a", 2)},
+		Policy: ordered.FIFO{},
+		Nodes:  []fleet.Node{box("a", 2)},
 		Tariff: &fleet.Tariff{Energy: 0.5, PUE: 2, Nodes: []fleet.NodePrice{{GPU: "V100", Watts: []float64{100, 400, 600}}}},
-		Jobs:   &list{jobs: []*sim.Job{lasting(0, 2*time.Hour, 1), lasting(time.Hour, time.Hour, 1), lasting(3*time.Hour, time.Hour, 1)}},
-		Done:   func(o *sim.Outcome) { costs[o.ID] = o.Cost },
+		Jobs: &list{
+			jobs: []*sim.Job{lasting(0, 2*time.Hour, 1), lasting(time.Hour, time.Hour, 1), lasting(3*time.Hour, time.Hour, 1)},
+		},
+		Done: func(o *sim.Outcome) { costs[o.ID] = o.Cost },
 	})
+
 	// One GPU: 400 W × 2 × 0.5 = 0.4 an hour. Two: 0.6 an hour, half for each. Unused: 0.1 an hour.
 	want := map[id.Job]float64{"j1": 0.7, "j2": 0.3, "j3": 0.4}
 	for j, c := range want {
@@ -202,6 +256,7 @@ func TestEnergyIsPaidByThoseWhoUseTheNode(t *testing.T) {
 			t.Errorf("job %s cost %v, want %v", j, costs[j], c)
 		}
 	}
+
 	if math.Abs(r.Money-1.4) > 1e-9 || math.Abs(r.IdleMoney-0.1) > 1e-9 || math.Abs(r.Energy-2.8) > 1e-9 {
 		t.Errorf("money %v, idle %v, energy %v; want 1.4, 0.1 and 2.8 kWh", r.Money, r.IdleMoney, r.Energy)
 	}
@@ -218,13 +273,19 @@ func mixed(n int) *list {
 			l.jobs = append(l.jobs, lasting(at, time.Duration(20+i*53%400)*time.Second, 1+i%4))
 		}
 	}
+
 	slices.SortStableFunc(l.jobs, func(a, b *sim.Job) int { return int(a.At - b.At) })
+
 	return l
 }
 
 func mixedConfig(log io.Writer) sim.Config {
 	return sim.Config{
-		Policy: ordered.FIFO{}, Nodes: []fleet.Node{box("a", 4), box("b", 8), box("c", 2)}, Jobs: mixed(300), Log: log, Detect: time.Minute,
+		Policy: ordered.FIFO{},
+		Nodes:  []fleet.Node{box("a", 4), box("b", 8), box("c", 2)},
+		Jobs:   mixed(300),
+		Log:    log,
+		Detect: time.Minute,
 		Changes: &happenings{list: []sim.Change{
 			{At: 5 * time.Minute, Kind: sim.NodeTaken, ID: "b"}, {At: 9 * time.Minute, Kind: sim.NodeOpens, ID: "b"},
 			{At: 20 * time.Minute, Kind: sim.NodeFails, ID: "a"}, {At: 40 * time.Minute, Kind: sim.NodeHeals, ID: "a"},
@@ -235,15 +296,20 @@ func mixedConfig(log io.Writer) sim.Config {
 func TestTheSameInputGivesTheSameBytes(t *testing.T) {
 	var first bytes.Buffer
 	run(t, mixedConfig(&first))
+
 	if first.Len() == 0 {
 		t.Fatal("nothing was decided")
 	}
+
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(0))
+
 	for _, procs := range []int{1, 2, 8} {
 		runtime.GOMAXPROCS(procs)
+
 		for range 17 {
 			var again bytes.Buffer
 			run(t, mixedConfig(&again))
+
 			if !bytes.Equal(first.Bytes(), again.Bytes()) {
 				t.Fatalf("with GOMAXPROCS=%d two runs differ", procs)
 			}
@@ -257,11 +323,14 @@ func BenchmarkFIFO(b *testing.B) {
 	for i := range jobs {
 		l.jobs = append(l.jobs, lasting(time.Duration(i)*10*time.Second, time.Duration(100+i*7919%3000)*time.Second, 1+i%3))
 	}
+
 	var nodes []fleet.Node
 	for i := range 100 {
 		nodes = append(nodes, box(fmt.Sprintf("n%03d", i), 8))
 	}
+
 	b.ReportAllocs()
+
 	for range b.N {
 		l.at = 0
 		r, err := sim.Run(sim.Config{Policy: ordered.FIFO{}, Nodes: nodes, Jobs: l})
@@ -269,5 +338,6 @@ func BenchmarkFIFO(b *testing.B) {
 			b.Fatal(err, r)
 		}
 	}
+
 	b.ReportMetric(float64(jobs*b.N)/b.Elapsed().Seconds(), "jobs/s")
 }

@@ -159,6 +159,7 @@ func (o *Outcome) Wait() time.Duration {
 	if o.Started == NotStarted {
 		return o.Ended - o.Job.At
 	}
+
 	return o.Started - o.Job.At
 }
 

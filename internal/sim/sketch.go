@@ -27,10 +27,12 @@ func (k *sketch) add(v float64) {
 		k.counts = make([]uint32, int(math.Log(sketchMost/sketchLeast)/sketchLog)+2)
 		k.least = v
 	}
+
 	at := 0
 	if v > sketchLeast {
 		at = min(int(math.Log(v/sketchLeast)/sketchLog)+1, len(k.counts)-1)
 	}
+
 	k.counts[at]++
 	k.n++
 	k.sum += v
@@ -43,17 +45,23 @@ func (k *sketch) quantile(q float64) float64 {
 	if k.n == 0 {
 		return 0
 	}
+
 	rank := int(math.Ceil(q * float64(k.n)))
+
 	seen := 0
 	for i, c := range k.counts {
-		if seen += int(c); seen >= rank && c > 0 {
+		seen += int(c)
+		if seen >= rank && c > 0 {
 			if i == 0 {
 				return math.Min(k.least, sketchLeast)
 			}
+
 			middle := sketchLeast * math.Pow(sketchStep, float64(i)-0.5)
+
 			return math.Min(math.Max(middle, k.least), k.most)
 		}
 	}
+
 	return k.most
 }
 
@@ -61,6 +69,7 @@ func (k *sketch) mean() float64 {
 	if k.n == 0 {
 		return 0
 	}
+
 	return k.sum / float64(k.n)
 }
 
@@ -69,6 +78,7 @@ func (k *sketch) jain() float64 {
 	if k.sum2 == 0 {
 		return 1
 	}
+
 	return k.sum * k.sum / (float64(k.n) * k.sum2)
 }
 
@@ -87,17 +97,21 @@ func (k *sketch) bins(n int) []Point {
 	if k.n == 0 {
 		return nil
 	}
+
 	points := make([]Point, 0, n)
+
 	seen, every := 0, max(1, len(k.counts)/n)
 	for i, c := range k.counts {
 		seen += int(c)
 		if c > 0 && (len(points) == 0 || i%every == 0 || seen == k.n) || i%every == 0 && seen > 0 && seen < k.n {
 			points = append(points, Point{X: sketchLeast * math.Pow(sketchStep, float64(i)), Y: float64(seen) / float64(k.n)})
 		}
+
 		if seen == k.n {
 			break
 		}
 	}
+
 	return points
 }
 

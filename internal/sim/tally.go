@@ -57,6 +57,7 @@ func (r *Result) of(s job.State) *int {
 			return end.count
 		}
 	}
+
 	return nil
 }
 
@@ -99,6 +100,7 @@ func (t *tally) pass(now time.Duration) {
 	if d <= 0 {
 		return
 	}
+
 	t.thereTime += d * float64(t.there)
 	t.usedTime += d * float64(t.used)
 	t.series.add(t.since, now, t.used, t.there)
@@ -106,15 +108,22 @@ func (t *tally) pass(now time.Duration) {
 }
 
 // size changes how many GPUs there are.
-func (t *tally) size(now time.Duration, gpus int) { t.pass(now); t.there += gpus }
+func (t *tally) size(now time.Duration, gpus int) {
+	t.pass(now)
+	t.there += gpus
+}
 
 // use changes how many are in use.
-func (t *tally) use(now time.Duration, gpus int) { t.pass(now); t.used += gpus }
+func (t *tally) use(now time.Duration, gpus int) {
+	t.pass(now)
+	t.used += gpus
+}
 
 func (t *tally) submitted(now time.Duration) {
 	if t.first < 0 {
 		t.first = now
 	}
+
 	t.out.Jobs++
 }
 
@@ -124,6 +133,7 @@ func (t *tally) started(m *model) {
 	if s := m.life.truth(m.did); s != nil {
 		t.out.StartTime += time.Duration(s.Start).Seconds() * float64(m.gpus)
 	}
+
 	last := m.life.last
 	switch {
 	case last == nil:
@@ -154,13 +164,21 @@ func (t *tally) account(m *model) {
 		m.life.Served += served
 		t.out.Served += served
 	}
+
 	if t.cfg.Keep > 0 && len(t.out.Spans) < t.cfg.Keep {
 		for i, seat := range m.seats {
 			t.out.Spans = append(t.out.Spans, Span{
-				Job: label(m.life), Node: string(m.hosts[i].node.ID), From: m.ordered.Seconds(), To: t.since.Seconds(), GPUs: bitsOf(seat),
+				Job: label(
+					m.life,
+				),
+				Node: string(m.hosts[i].node.ID),
+				From: m.ordered.Seconds(),
+				To:   t.since.Seconds(),
+				GPUs: bitsOf(seat),
 			})
 		}
 	}
+
 	if m.left > 0 { // has not ended: what it did is counted here, not with its job
 		t.out.Work += m.did
 		m.life.did = 0
@@ -172,6 +190,7 @@ func (m *model) whole() float64 {
 	if share := m.seats[0].Share; share > 0 {
 		return share
 	}
+
 	return float64(m.gpus)
 }
 
@@ -182,6 +201,7 @@ func label(l *life) string {
 	if l.job.Name != "" {
 		return l.job.Name
 	}
+
 	return string(l.id)
 }
 
@@ -196,6 +216,7 @@ func (t *tally) done(l *life) {
 	if count := t.out.of(l.State); count != nil {
 		*count++
 	}
+
 	completion, wait := l.Completion(), l.Wait()
 	t.completion.add(completion.Seconds())
 	t.waiting.add(wait.Seconds())
@@ -203,11 +224,14 @@ func (t *tally) done(l *life) {
 	slow := math.Max(1, completion.Seconds()/math.Max(run.Seconds(), boundedRun.Seconds()))
 	t.slowdown.add(slow)
 	t.fair.add(slow)
+
 	if wait > time.Hour && wait > 10*run {
 		t.out.Starved++
 	}
+
 	t.out.Stops += l.Stops
 	t.out.Work += l.did
+
 	if l.Late > 0 {
 		t.out.Late++
 		t.out.Lateness += l.Late
@@ -220,13 +244,16 @@ func (l *life) alone() time.Duration {
 	if l.job.Lasts > 0 {
 		return l.job.Lasts
 	}
+
 	best, s := 0.0, l.truth(0)
 	for _, kind := range s.Kinds() {
 		best = math.Max(best, s.On(kind, 0).Best())
 	}
+
 	if best <= 0 {
 		return l.Ended - max(l.Started, l.job.At)
 	}
+
 	return time.Duration(s.Start) + job.Seconds(l.work()/best)
 }
 
@@ -244,22 +271,30 @@ func (t *tally) result(policy string, now time.Duration, left int) *Result {
 	r := &t.out
 	r.Policy, r.Left = policy, left
 	r.Completion, r.Waiting, r.Slowdown, r.Fairness = t.completion.summary(), t.waiting.summary(), t.slowdown.mean(), t.fair.jain()
-	if r.Makespan = t.last - max(t.first, 0); r.Makespan < 0 {
+	r.Makespan = t.last - max(t.first, 0)
+	if r.Makespan < 0 {
 		r.Makespan = 0
 	}
+
 	there, used := t.tillThere, t.tillUsed
 	if left > 0 {
 		there, used = t.thereTime, t.usedTime
 	}
+
 	if there > 0 {
 		r.Utilisation = used / there
 	}
-	r.Events, r.Messages, r.Rounds = t.events, t.messages, t.rounds
+
+	r.Events = t.events
+	r.Messages = t.messages
+	r.Rounds = t.rounds
 	r.Use = t.series.points()
 	if t.cfg.Keep > 0 {
 		r.Distribution = t.completion.bins(200)
 	}
+
 	slices.SortStableFunc(r.Spans, func(a, b Span) int { return strings.Compare(a.Node, b.Node) })
+
 	return r
 }
 
@@ -277,15 +312,18 @@ func (s *series) add(from, to time.Duration, used, there int) {
 	if s.most == 0 {
 		return
 	}
+
 	for from < to {
 		at := int(from / s.every)
 		for at >= s.most {
 			s.halve()
 			at = int(from / s.every)
 		}
+
 		for len(s.cells) <= at {
 			s.cells = append(s.cells, cell{})
 		}
+
 		until := min(to, time.Duration(at+1)*s.every)
 		d := (until - from).Seconds()
 		s.cells[at].used += d * float64(used)
@@ -302,8 +340,10 @@ func (s *series) halve() {
 			c.used += s.cells[2*i+1].used
 			c.there += s.cells[2*i+1].there
 		}
+
 		s.cells[i] = c
 	}
+
 	s.cells = s.cells[:(len(s.cells)+1)/2]
 }
 
@@ -314,5 +354,6 @@ func (s *series) points() []Point {
 			points = append(points, Point{X: (time.Duration(i) * s.every).Seconds(), Y: c.used / c.there})
 		}
 	}
+
 	return points
 }

@@ -17,6 +17,7 @@ func (p Program) read(r io.Reader, vars int) (*lp.Solution, error) {
 	sc := bufio.NewScanner(r)
 	sc.Buffer(nil, 1<<20)
 	var err error
+
 	switch p.Name {
 	case "cbc":
 		err = readCBC(sc, s)
@@ -25,6 +26,7 @@ func (p Program) read(r io.Reader, vars int) (*lp.Solution, error) {
 	default:
 		err = readHiGHS(sc, s)
 	}
+
 	return s, errors.Join(err, sc.Err())
 }
 
@@ -36,6 +38,7 @@ func readCBC(sc *bufio.Scanner, s *lp.Solution) error {
 	if !sc.Scan() {
 		return errNone
 	}
+
 	status := sc.Text()
 	switch {
 	case strings.HasPrefix(status, "Optimal"):
@@ -47,11 +50,13 @@ func readCBC(sc *bufio.Scanner, s *lp.Solution) error {
 	case !strings.HasPrefix(status, "Stopped"):
 		return fmt.Errorf("it answered %q", status)
 	}
+
 	for sc.Scan() {
 		fields := strings.Fields(sc.Text())
 		if len(fields) > 0 && fields[0] == "**" { // marks what is out of bounds; the check will tell
 			fields = fields[1:]
 		}
+
 		if len(fields) < 3 {
 			return fmt.Errorf("the line %q is no value", sc.Text())
 		}
@@ -59,6 +64,7 @@ func readCBC(sc *bufio.Scanner, s *lp.Solution) error {
 			return err
 		}
 	}
+
 	return nil
 }
 
@@ -73,9 +79,11 @@ func readGLPK(sc *bufio.Scanner, s *lp.Solution) error {
 		switch {
 		case len(fields) >= 5 && fields[0] == "s":
 			known = true
+
 			if len(fields) == 6 && fields[1] == "bas" { // nothing had to be whole
 				fields[4] = fields[5][:1]
 			}
+
 			switch fields[4] {
 			case "o":
 				s.Proven = true
@@ -95,9 +103,11 @@ func readGLPK(sc *bufio.Scanner, s *lp.Solution) error {
 			}
 		}
 	}
+
 	if !known {
 		return errNone
 	}
+
 	return nil
 }
 
@@ -128,6 +138,7 @@ func readHiGHS(sc *bufio.Scanner, s *lp.Solution) error {
 			}
 		}
 	}
+
 	return verdict(status, any, s)
 }
 
@@ -138,7 +149,9 @@ func verdict(status string, any bool, s *lp.Solution) error {
 	case !any:
 		return errNone
 	}
+
 	s.Proven = status == "Optimal"
+
 	return nil
 }
 
@@ -148,10 +161,13 @@ func put(s *lp.Solution, name, value string) error {
 	if err != nil || i < 0 || i >= len(s.Values) {
 		return fmt.Errorf("there is no variable %q", name)
 	}
+
 	v, err := strconv.ParseFloat(value, 64)
 	if err != nil {
 		return fmt.Errorf("the value of %s: %w", name, err)
 	}
+
 	s.Values[i] = v
+
 	return nil
 }

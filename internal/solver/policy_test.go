@@ -20,6 +20,7 @@ func TestThePolicyKeepsConditionsAcrossJobs(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, p solver.Program) {
 		t.Helper()
+
 		for name, tc := range map[string]struct {
 			conditions []harvest.Constraint
 			right      func(n [3]int) bool
@@ -35,15 +36,18 @@ func TestThePolicyKeepsConditionsAcrossJobs(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
+
 			v := eight()
 			plan := h.Plan(v)
 			if _, bad := place.Check(v, plan); len(bad) > 0 {
 				t.Fatalf("%s: %v", name, bad)
 			}
+
 			var n [3]int
 			for _, s := range plan.Starts {
 				n[s.Item.Number-1] = len(s.Allocations)
 			}
+
 			if !tc.right(n) {
 				t.Errorf("%s: the jobs get %v nodes", name, n)
 			}
@@ -55,15 +59,29 @@ func eight() *place.View {
 	now := time.Date(2026, 11, 15, 9, 0, 0, 0, time.UTC)
 	table, line := fleet.NewTable(), queue.New()
 	for i := range 8 {
-		table.Put(&fleet.Node{ID: id.Node(fmt.Sprint("n", i)), Class: fleet.Local, State: fleet.Ready, Since: now, Inventory: fleet.Inventory{
-			CPUs: 64_000, Memory: 1 << 40, GPUs: []fleet.GPU{{Model: "V100", Memory: 16 << 30}},
-		}}, 0)
+		table.Put(
+			&fleet.Node{
+				ID:    id.Node(fmt.Sprint("n", i)),
+				Class: fleet.Local,
+				State: fleet.Ready,
+				Since: now,
+				Inventory: fleet.Inventory{
+					CPUs: 64_000, Memory: 1 << 40, GPUs: []fleet.GPU{{Model: "V100", Memory: 16 << 30}},
+				},
+			},
+			0,
+		)
 	}
+
 	for i, user := range []id.User{"ada", "ada", "bob"} {
 		it := &queue.Item{Job: id.NewJob(uint64(i + 1)), Number: uint64(i + 1), User: user, Outlook: &job.Outlook{
-			Submitted: now, Resumes: true, Speed: job.NewSpeed(1e9, time.Second, 0, job.Rate{GPUs: 1, PerSecond: 10}, job.Rate{GPUs: 8, PerSecond: 60}),
+			Submitted: now,
+			Resumes:   true,
+			Speed:     job.NewSpeed(1e9, time.Second, 0, job.Rate{GPUs: 1, PerSecond: 10}, job.Rate{GPUs: 8, PerSecond: 60}),
 		}}
+
 		line.Add(it, fleet.Need{Nodes: 1, MaxNodes: 8, GPUs: 1, MaxGPUs: 1, Place: job.PlaceAny})
 	}
+
 	return &place.View{Now: now, Rooms: table.Rooms(), Queue: line}
 }

@@ -45,6 +45,7 @@ func All() []Program {
 			found = append(found, Program{name, path})
 		}
 	}
+
 	return found
 }
 
@@ -55,10 +56,12 @@ func Find(name string) (Program, error) {
 			return p, nil
 		}
 	}
+
 	what := name
 	if name == "" {
 		what = "highs, cbc or glpsol"
 	}
+
 	return Program{}, fault.New(fault.Unavailable, "no_solver", "no solver is installed: %s is not to be found", what).
 		WithRemedy("install one, as in: apt-get install coinor-cbc")
 }
@@ -70,7 +73,9 @@ func (p Program) Solve(ctx context.Context, m *lp.Model, limit time.Duration) (*
 	if err != nil {
 		return nil, fmt.Errorf("make a folder for the solver: %w", err)
 	}
+
 	s, err := p.solveIn(ctx, dir, m, limit)
+
 	return s, errors.Join(err, os.RemoveAll(dir))
 }
 
@@ -78,19 +83,23 @@ func (p Program) solveIn(ctx context.Context, dir string, m *lp.Model, limit tim
 	if len(m.Vars) == 0 {
 		return &lp.Solution{Proven: true}, nil
 	}
+
 	in, out := filepath.Join(dir, "model.lp"), filepath.Join(dir, "answer")
 	var text bytes.Buffer
 	writeLP(&text, m)
 	if err := os.WriteFile(in, text.Bytes(), 0o600); err != nil {
 		return nil, fmt.Errorf("write the model: %w", err)
 	}
+
 	args, err := p.arguments(dir, in, out, limit)
 	if err != nil {
 		return nil, err
 	}
+
 	// The programs look at the clock now and then; one that does not stop by itself is stopped.
 	ctx, cancel := context.WithTimeout(ctx, limit+grace)
 	defer cancel()
+
 	cmd := exec.CommandContext(ctx, p.Path, args...)
 	cmd.Dir = dir
 	said, err := cmd.CombinedOutput()
@@ -98,12 +107,15 @@ func (p Program) solveIn(ctx context.Context, dir string, m *lp.Model, limit tim
 		if ctx.Err() != nil {
 			err = ctx.Err()
 		}
+
 		return nil, fmt.Errorf("%s did not solve the model: %w: %s", p.Name, err, tail(said))
 	}
+
 	answer, err := os.Open(out)
 	if err != nil {
 		return nil, fmt.Errorf("%s left no answer: %w: %s", p.Name, err, tail(said))
 	}
+
 	s, err := p.read(answer, len(m.Vars))
 	if err = errors.Join(err, answer.Close()); err != nil {
 		return nil, fmt.Errorf("%s: %w", p.Name, err)
@@ -111,6 +123,7 @@ func (p Program) solveIn(ctx context.Context, dir string, m *lp.Model, limit tim
 	if err := m.Check(s.Values); err != nil {
 		return nil, fmt.Errorf("%s gave an answer that does not keep to the model: %w", p.Name, err)
 	}
+
 	return s, nil
 }
 
@@ -121,6 +134,7 @@ const grace = 5 * time.Second
 func (p Program) arguments(dir, in, out string, limit time.Duration) ([]string, error) {
 	seconds := strconv.Itoa(max(1, int(limit.Seconds())))
 	gap := strconv.FormatFloat(Gap, 'g', -1, 64)
+
 	switch p.Name {
 	case "cbc":
 		return []string{in, "-seconds", seconds, "-ratioGap", gap, "-solve", "-solution", out}, nil
@@ -131,8 +145,10 @@ func (p Program) arguments(dir, in, out string, limit time.Duration) ([]string, 
 		if err := os.WriteFile(options, []byte("mip_rel_gap = "+gap+"\n"), 0o600); err != nil {
 			return nil, fmt.Errorf("write the solver's options: %w", err)
 		}
+
 		return []string{"--model_file", in, "--solution_file", out, "--options_file", options, "--time_limit", seconds}, nil
 	}
+
 	return nil, fmt.Errorf("nobody knows how to run the solver %q", p.Name)
 }
 
@@ -143,5 +159,6 @@ func tail(said []byte) string {
 	if len(text) > most {
 		text = "…" + strings.ToValidUTF8(text[len(text)-most:], "")
 	}
+
 	return text
 }

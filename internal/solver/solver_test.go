@@ -23,19 +23,24 @@ import (
 // each runs a test with every solver that is installed. CBC and GLPK are there in CI.
 func each(t *testing.T, test func(t *testing.T, p solver.Program)) {
 	t.Helper()
+
 	for _, name := range solver.Names() {
 		p, err := solver.Find(name)
 		if err != nil && name == "highs" { // Debian has none: it is tried where somebody installed it
 			continue
 		}
+
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
+
 			if err != nil {
 				if os.Getenv("CI") == "true" {
 					t.Fatal(err)
 				}
+
 				t.Skipf("%s is not installed: %v", name, err)
 			}
+
 			test(t, p)
 		})
 	}
@@ -69,6 +74,7 @@ func TestSolvesToTheBest(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
+
 		if got := m.Gain(s.Values); math.Abs(got-12.5) > 1e-6 || !s.Proven {
 			t.Errorf("gain %g with %v, proven %v; want 12.5", got, s.Values, s.Proven)
 		}
@@ -91,6 +97,7 @@ func TestSolvesAModelWithoutVariables(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, p solver.Program) {
 		t.Helper()
+
 		if s, err := p.Solve(t.Context(), &lp.Model{}, time.Second); err != nil || len(s.Values) > 0 {
 			t.Errorf("%+v, %v", s, err)
 		}
@@ -103,6 +110,7 @@ func summit() []knapsack.Choice {
 	for i, rate := range []float64{2831, 5259, 9988, 20379.2, 38895.3, 74125.1, 145081.5} {
 		points = append(points, knapsack.Choice{Count: 1 << i, Value: rate})
 	}
+
 	return points
 }
 
@@ -110,15 +118,26 @@ func summit() []knapsack.Choice {
 func nodes(seed uint64, jobs, count int) *harvest.NodeInstance {
 	r := rand.New(rand.NewPCG(seed, 3))
 	in := &harvest.NodeInstance{Nodes: count, LookAhead: 120}
+
 	free := r.Perm(count)
 	for range jobs {
-		j := harvest.NodeJob{Holds: make([]bool, count), Least: 1 + r.IntN(2), Most: 8 + r.IntN(57), Points: summit(), Up: 18, Down: 12}
+		j := harvest.NodeJob{
+			Holds:  make([]bool, count),
+			Least:  1 + r.IntN(2),
+			Most:   8 + r.IntN(57),
+			Points: summit(),
+			Up:     18,
+			Down:   12,
+		}
+
 		for range min(r.IntN(2*count/jobs), len(free), j.Most) {
 			j.Holds[free[0]] = true
 			free = free[1:]
 		}
+
 		in.Jobs = append(in.Jobs, j)
 	}
+
 	return in
 }
 
@@ -126,6 +145,7 @@ func TestCountsAndNodesAndTheAllocatorAgree(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, p solver.Program) {
 		t.Helper()
+
 		for seed := range uint64(2) {
 			in := nodes(seed, 3, 10)
 			counts := in.Counts()
@@ -133,17 +153,29 @@ func TestCountsAndNodesAndTheAllocatorAgree(t *testing.T) {
 			if !ok {
 				t.Fatal("the allocator found nothing")
 			}
+
 			s, err := p.Solve(t.Context(), counts.Model(), 20*time.Second)
 			if err != nil {
 				t.Fatal(err)
 			}
+
 			if d := counts.Read(s); math.Abs(d.Value-exact.Value) > 1e-5*exact.Value {
-				t.Errorf("seed %d: over counts %g with %v, the allocator has %g with %v", seed, d.Value, d.Count, exact.Value, exact.Count)
+				t.Errorf(
+					"seed %d: over counts %g with %v, the allocator has %g with %v",
+					seed,
+					d.Value,
+					d.Count,
+					exact.Value,
+					exact.Count,
+				)
 			}
+
 			m := in.Model()
-			if s, err = p.Solve(t.Context(), m, 20*time.Second); err != nil {
+			s, err = p.Solve(t.Context(), m, 20*time.Second)
+			if err != nil {
 				t.Fatal(err)
 			}
+
 			if got := m.Gain(s.Values); s.Proven && math.Abs(got-exact.Value) > 1e-5*exact.Value {
 				t.Errorf("seed %d: over nodes %g, the allocator has %g", seed, got, exact.Value)
 			}
@@ -155,18 +187,27 @@ func TestThePublishedConstantForbidsLargeChanges(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, p solver.Program) {
 		t.Helper()
+
 		// One job has nothing, and twenty nodes are free: it should get all of them.
-		in := &harvest.NodeInstance{Nodes: 20, LookAhead: 120, Jobs: []harvest.NodeJob{{Holds: make([]bool, 20), Least: 1, Most: 64, Points: summit(), Up: 18, Down: 12}}}
+		in := &harvest.NodeInstance{
+			Nodes:     20,
+			LookAhead: 120,
+			Jobs:      []harvest.NodeJob{{Holds: make([]bool, 20), Least: 1, Most: 64, Points: summit(), Up: 18, Down: 12}},
+		}
+
 		gain := func() float64 {
 			m := in.Model()
 			s, err := p.Solve(t.Context(), m, 20*time.Second)
 			if err != nil {
 				t.Fatal(err)
 			}
+
 			return m.Gain(s.Values)
 		}
+
 		right := gain()
 		in.BigM = 21
+
 		if wrong := gain(); wrong > 0.6*right {
 			t.Errorf("with the published constant %g, with the right one %g", wrong, right)
 		}
@@ -181,8 +222,10 @@ func TestSeveralKindsAndConditionsAcrossJobs(t *testing.T) {
 			for n := 1; n <= most; n++ {
 				list = append(list, knapsack.Choice{Count: n, Value: each * float64(n)})
 			}
+
 			return list
 		}
+
 		in := &harvest.Instance{
 			Nodes: []int{4, 3},
 			Jobs: []harvest.Sizes{
@@ -193,14 +236,17 @@ func TestSeveralKindsAndConditionsAcrossJobs(t *testing.T) {
 			// The first and the third have at most four nodes between them.
 			Rows: []harvest.SideRow{{PerNode: [][]float64{{1, 1}, {0, 0}, {1, 1}}, PerJob: make([]float64, 3), AtMost: 4}},
 		}
+
 		s, err := p.Solve(t.Context(), in.Model(), 10*time.Second)
 		if err != nil {
 			t.Fatal(err)
 		}
+
 		d := in.Read(s)
 		if want := []int{4, 3, 0}; !slices.Equal(d.Count, want) || !slices.Equal(d.Kind, []int{0, 1, -1}) || d.Value != 23.5 {
 			t.Errorf("%+v, want %v on kinds 0, 1 and none, worth 23.5", d, want)
 		}
+
 		found, ok := in.Decide(knapsack.Effort{})
 		if !ok || math.Abs(found.Value-d.Value) > 1e-9 {
 			t.Errorf("the search found %+v", found)
@@ -214,6 +260,7 @@ func TestStopsWhenCancelled(t *testing.T) {
 		t.Helper()
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel()
+
 		if _, err := p.Solve(ctx, nodes(1, 5, 60).Model(), time.Minute); !errors.Is(err, context.Canceled) {
 			t.Errorf("%v, want that it was cancelled", err)
 		}
@@ -222,12 +269,14 @@ func TestStopsWhenCancelled(t *testing.T) {
 
 func TestNoSolverIsAClearError(t *testing.T) {
 	t.Setenv("PATH", t.TempDir())
+
 	for _, name := range []string{"", "cbc"} {
 		_, err := solver.Find(name)
 		if fault.KindOf(err) != fault.Unavailable || !strings.Contains(err.Error(), "install one") {
 			t.Errorf("%q: %v", name, err)
 		}
 	}
+
 	if got := solver.All(); len(got) > 0 {
 		t.Errorf("found %v on an empty path", got)
 	}
@@ -239,12 +288,15 @@ func pretend(t *testing.T, name, answer string) solver.Program {
 	dir := t.TempDir()
 	file, path := filepath.Join(dir, "canned"), filepath.Join(dir, name)
 	script := "#!/bin/sh\nwhile [ $# -gt 0 ]; do case $1 in -solution|-w|--solution_file) out=$2;; esac; shift; done\ncp '" + file + "' \"$out\"\n"
+
 	if err := os.WriteFile(file, []byte(answer), 0o600); err != nil {
 		t.Fatal(err)
 	}
+
 	if err := os.WriteFile(path, []byte(script), 0o700); err != nil {
 		t.Fatal(err)
 	}
+
 	return solver.Program{Name: name, Path: path}
 }
 
@@ -302,6 +354,7 @@ func TestAProgramThatFailsIsQuoted(t *testing.T) {
 	if err := os.WriteFile(path, []byte("#!/bin/sh\necho licence expired\nexit 3\n"), 0o700); err != nil {
 		t.Fatal(err)
 	}
+
 	_, err := solver.Program{Name: "cbc", Path: path}.Solve(t.Context(), smallModel(), time.Second)
 	if err == nil || !strings.Contains(err.Error(), "licence expired") || !strings.Contains(err.Error(), "exit status 3") {
 		t.Errorf("%v", err)
@@ -312,20 +365,24 @@ func TestTheSearchIsNearTheBestAndItsBoundHolds(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, p solver.Program) {
 		t.Helper()
+
 		for seed := range uint64(3) {
 			in := kinds(seed)
 			found, ok := in.Decide(knapsack.Effort{})
 			if !ok {
 				t.Fatal("the search found nothing")
 			}
+
 			s, err := p.Solve(t.Context(), in.Model(), 20*time.Second)
 			if err != nil {
 				t.Fatal(err)
 			}
+
 			best := in.Read(s).Value
 			if found.Bound < best*(1-1e-5) {
 				t.Errorf("seed %d: bound %g, but %g can be reached", seed, found.Bound, best)
 			}
+
 			if s.Proven && (found.Value < 0.99*best || found.Value > best*(1+1e-5)) {
 				t.Errorf("seed %d: found %g, the best is %g", seed, found.Value, best)
 			}
@@ -339,6 +396,7 @@ func kinds(seed uint64) *harvest.Instance {
 	in := &harvest.Instance{Nodes: []int{24, 16, 12}}
 	price := []float64{1, 1.8, 3}
 	row := harvest.SideRow{Name: "budget", AtMost: 60}
+
 	for range 8 {
 		s := harvest.Sizes{Kinds: make([][]knapsack.Choice, 3)}
 		points := summit()
@@ -349,10 +407,13 @@ func kinds(seed uint64) *harvest.Instance {
 				s.Kinds[k] = append(s.Kinds[k], knapsack.Choice{Count: n, Value: rate.Rate(n, n)})
 			}
 		}
+
 		in.Jobs = append(in.Jobs, s)
 		row.PerNode, row.PerJob = append(row.PerNode, price), append(row.PerJob, 0)
 	}
+
 	in.Rows = []harvest.SideRow{row}
+
 	return in
 }
 
@@ -361,5 +422,6 @@ func rates(points []knapsack.Choice, factor float64) []job.Rate {
 	for _, p := range points[1:] {
 		list = append(list, job.Rate{GPUs: p.Count, PerSecond: p.Value * factor})
 	}
+
 	return list
 }

@@ -25,6 +25,7 @@ func envKind() kind {
 			if len(s.Env) == 0 {
 				return nil, nil
 			}
+
 			return sortedNode(s.Env, func(value string) (*yaml.Node, error) { return stringNode(value) })
 		},
 	}
@@ -38,12 +39,14 @@ func badVariable(name string) (string, string) {
 			return "must be letters, digits and '_', and must not start with a digit", "write it as in LEARNING_RATE"
 		}
 	}
+
 	switch {
 	case name == "":
 		return "must be a variable name", "write KEY=VALUE"
 	case strings.HasPrefix(name, reserved):
 		return "must not start with " + reserved + ", which is reserved", "use another name"
 	}
+
 	return "", ""
 }
 
@@ -60,20 +63,24 @@ func readEnv(v value) {
 					"write - KEY=VALUE, or KEY: VALUE without the dashes")
 				continue
 			}
+
 			name, text, assigned := strings.Cut(n.Value, "=")
 			if !assigned {
 				v.variable(n, name, nil)
 				continue
 			}
+
 			v.variable(n, name, &yaml.Node{Kind: yaml.ScalarNode, Tag: "!!str", Value: text, Line: n.Line, Column: n.Column})
 		}
 	default:
 		v.wrongType()
 	}
+
 	total := 0
 	for name, text := range v.d.entry.Spec.Env {
 		total += len(name) + len(text)
 	}
+
 	if total > maxEnv {
 		v.fail("too_large", fmt.Sprintf("must have at most %d bytes in total, got %d", maxEnv, total),
 			"put long values into files of the working directory")
@@ -87,14 +94,17 @@ func (v value) variable(at *yaml.Node, name string, val *yaml.Node) {
 		v.r.Fail(at, "bad_value", v.path, problem+got(name), remedy)
 		return
 	}
+
 	env := &v.d.entry.Spec.Env
 	if *env == nil {
 		*env = map[string]string{}
 	}
+
 	if _, twice := (*env)[name]; twice && v.n.Kind == yaml.SequenceNode {
 		v.r.Fail(at, "duplicate_key", path, "must be given once, got it twice", "remove one of them")
 		return
 	}
+
 	switch {
 	case val == nil || yamlfile.IsNull(val):
 		(*env)[name] = v.required(at, path, name)
@@ -112,15 +122,25 @@ func (v value) required(at *yaml.Node, path, name string) string {
 	if !slices.Contains(v.d.entry.Required, name) {
 		v.d.entry.Required = append(v.d.entry.Required, name)
 	}
+
 	if v.r.opts.Env != nil {
 		if text, ok := v.r.opts.Env(name); ok {
 			if !utf8.ValidString(text) || strings.ContainsRune(text, 0) {
-				v.r.Fail(at, "bad_value", path, "must be UTF-8 text, got other bytes from your environment", "set the variable to text")
+				v.r.Fail(
+					at,
+					"bad_value",
+					path,
+					"must be UTF-8 text, got other bytes from your environment",
+					"set the variable to text",
+				)
 			}
+
 			return text
 		}
 	}
+
 	v.r.Fail(at, "missing_env", path, "must be set in your environment, got no variable "+name,
 		"set it where you submit, as in export "+name+"=…, or write its value here")
+
 	return ""
 }

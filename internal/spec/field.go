@@ -37,6 +37,7 @@ func (f field) words() string {
 	case f.fields != nil:
 		return "a mapping"
 	}
+
 	return f.kind.words
 }
 
@@ -61,36 +62,78 @@ func makeFields() []field {
 	all = append(all, workFields()...)
 	all = append(all, resourceFields())
 	all = append(all, aimFields()...)
+
 	return append(all, careFields()...)
 }
 
 // workFields say what the job is.
 func workFields() []field {
 	return []field{
-		{name: "name", kind: nameKind(func(s *job.Spec) *string { return &s.Name }), example: "resnet50-cifar", also: []string{"job_name"},
-			doc: "The name of the job. In a file with several jobs each must have its own."},
-		{name: "project", kind: nameKind(func(s *job.Spec) *string { return &s.Project }), example: "vision", also: []string{"workspace", "account"},
-			doc: "The project that the job belongs to. Default: the project of the submitting user."},
-		{name: "workdir", kind: pathKind(func(s *job.Spec) *string { return &s.Workdir }), example: ".", also: []string{"working_dir", "repo", "repos"},
-			doc: "The directory that is uploaded and in which the job runs, relative to the job file. Without it nothing is uploaded."},
-		{name: "setup", kind: commandKind(func(s *job.Spec) *string { return &s.Setup }), example: "pip install -r requirements.txt",
-			also: []string{"prerequisites", "init", "install"},
-			doc:  "Shell commands that prepare the node before the job. They run once per node for the same commands and files."},
-		{name: "run", kind: commandKind(func(s *job.Spec) *string { return &s.Run }), example: "python train.py --lr 0.1", must: true,
-			also: []string{"command", "commands", "cmd", "entrypoint", "script"},
-			doc:  "The shell commands of the job. They are started once on each node."},
+		{
+			name:    "name",
+			kind:    nameKind(func(s *job.Spec) *string { return &s.Name }),
+			example: "resnet50-cifar",
+			also:    []string{"job_name"},
+			doc:     "The name of the job. In a file with several jobs each must have its own.",
+		},
+		{
+			name:    "project",
+			kind:    nameKind(func(s *job.Spec) *string { return &s.Project }),
+			example: "vision",
+			also:    []string{"workspace", "account"},
+			doc:     "The project that the job belongs to. Default: the project of the submitting user.",
+		},
+		{
+			name:    "workdir",
+			kind:    pathKind(func(s *job.Spec) *string { return &s.Workdir }),
+			example: ".",
+			also:    []string{"working_dir", "repo", "repos"},
+			doc:     "The directory that is uploaded and in which the job runs, relative to the job file. Without it nothing is uploaded.",
+		},
+		{
+			name:    "setup",
+			kind:    commandKind(func(s *job.Spec) *string { return &s.Setup }),
+			example: "pip install -r requirements.txt",
+			also:    []string{"prerequisites", "init", "install"},
+			doc:     "Shell commands that prepare the node before the job. They run once per node for the same commands and files.",
+		},
+		{
+			name:    "run",
+			kind:    commandKind(func(s *job.Spec) *string { return &s.Run }),
+			example: "python train.py --lr 0.1",
+			must:    true,
+			also:    []string{"command", "commands", "cmd", "entrypoint", "script"},
+			doc:     "The shell commands of the job. They are started once on each node.",
+		},
 		{name: "image", kind: lineKind(func(s *job.Spec) *string { return &s.Image }), example: "pytorch/pytorch:2.6.0",
 			also: []string{"image_id", "docker_image", "container"}, doc: "The container image to run in.",
 			refuse:  "containers are not supported yet, and the program would run outside the image",
 			instead: "remove it and install what the job needs in setup"},
-		{name: "framework", kind: lineKind(func(s *job.Spec) *string { return &s.Framework }), example: "pytorch",
-			doc: "The framework that the program uses. Forecasts are based on past jobs with the same framework, model and params."},
+		{
+			name:    "framework",
+			kind:    lineKind(func(s *job.Spec) *string { return &s.Framework }),
+			example: "pytorch",
+			doc:     "The framework that the program uses. Forecasts are based on past jobs with the same framework, model and params.",
+		},
 		{name: "model", fields: modelFields(), example: "{kind: cnn, task: vision, params: 25.6M}",
 			doc: "The model that is trained. Forecasts compare the job with past jobs by it."},
-		{name: "params", kind: paramsKind(), example: "{lr: 0.1, batch_size: 128}", also: []string{"hyperparameters", "parameters"},
-			doc: "The hyperparameters of the job. Forecasts compare the job with past jobs by them; they are not passed to the program."},
-		{name: "data", kind: namesKind("a dataset or a list of datasets", func(s *job.Spec) *[]string { return &s.Data }), example: "[cifar10]",
-			also: []string{"datasets", "dataset"}, doc: "The named datasets that the job reads. It runs only where the place rules of all of them allow it; the path of each is in TRAINYARD_DATA_NAME."},
+		{
+			name:    "params",
+			kind:    paramsKind(),
+			example: "{lr: 0.1, batch_size: 128}",
+			also:    []string{"hyperparameters", "parameters"},
+			doc:     "The hyperparameters of the job. Forecasts compare the job with past jobs by them; they are not passed to the program.",
+		},
+		{
+			name:    "data",
+			kind:    namesKind("a dataset or a list of datasets", func(s *job.Spec) *[]string { return &s.Data }),
+			example: "[cifar10]",
+			also: []string{
+				"datasets",
+				"dataset",
+			},
+			doc: "The named datasets that the job reads. It runs only where the place rules of all of them allow it; the path of each is in TRAINYARD_DATA_NAME.",
+		},
 	}
 }
 
@@ -99,65 +142,155 @@ func model(s *job.Spec) *job.Model {
 	if s.Model == nil {
 		s.Model = &job.Model{}
 	}
+
 	return s.Model
 }
 
 func modelFields() []field {
 	return []field{
-		{name: "kind", kind: lineKind(func(s *job.Spec) *string { return &model(s).Kind }), example: "cnn", doc: "The architecture of the model."},
-		{name: "task", kind: lineKind(func(s *job.Spec) *string { return &model(s).Task }), example: "vision", doc: "What it is trained for."},
-		{name: "params", kind: amountKind("number of parameters", 1, func(s *job.Spec) *float64 { return &model(s).Params }), example: "25.6M",
-			also: []string{"size", "parameters"}, doc: "The number of parameters."},
+		{
+			name:    "kind",
+			kind:    lineKind(func(s *job.Spec) *string { return &model(s).Kind }),
+			example: "cnn",
+			doc:     "The architecture of the model.",
+		},
+		{
+			name:    "task",
+			kind:    lineKind(func(s *job.Spec) *string { return &model(s).Task }),
+			example: "vision",
+			doc:     "What it is trained for.",
+		},
+		{
+			name:    "params",
+			kind:    amountKind("number of parameters", 1, func(s *job.Spec) *float64 { return &model(s).Params }),
+			example: "25.6M",
+			also:    []string{"size", "parameters"},
+			doc:     "The number of parameters.",
+		},
 	}
 }
 
 // resourceFields say what each node of a run must give.
 func resourceFields() field {
-	return field{name: "resources", example: "{gpus: 1, memory: 32GB}", doc: "What each node of a run must provide.", fields: []field{
-		{name: "gpus", kind: countKind(func(s *job.Spec) *job.Range { return &s.Resources.GPUs }, 0, maxGPUs), example: "4",
-			def: "0, or 1 if another field asks for a GPU", also: []string{"num_gpus", "slots", "slots_per_trial", "gpu_count"},
-			doc: "GPUs per node. With a range a run takes as many as are free when it starts."},
-		{name: "gpu", kind: gpuKind(), example: "[A100:80GB, H100]", also: []string{"accelerators", "accelerator", "gpu_type"},
-			doc: "Acceptable GPU models. A model may carry its memory and the number of GPUs, as in A100:80GB:8."},
-		{name: "gpu_memory", kind: gpuMemoryKind(), example: "24GB..",
-			doc: "Memory of each GPU. 24GB means at least 24GB."},
-		{name: "gpu_share", kind: shareKind(func(s *job.Spec) *float64 { return &s.Resources.GPUShare }, 0.01, 1), example: "0.5", doc: "A fraction of one GPU.",
-			refuse: "shares of a GPU are not supported yet, and the job would take a whole one", instead: "remove it, or write gpus: 1"},
-		{name: "nodes", kind: countKind(func(s *job.Spec) *job.Range { return &s.Resources.Nodes }, 1, maxNodes), example: "2", def: "1",
-			also: []string{"num_nodes", "instances", "replicas"},
-			doc:  "Number of nodes. With a range a run takes as many as are free when it starts."},
-		{name: "cpus", kind: cpusKind(), example: "8", def: "1", also: []string{"cpu", "vcpus"}, doc: "CPU cores per node; 0.5 is half a core."},
-		{name: "memory", kind: memoryKind(), example: "32GB", also: []string{"mem", "ram"},
-			doc: "Memory per node, such as 32GB or 512MB. A run that uses more is stopped. Without it there is no limit."},
-	}}
+	return field{
+		name:    "resources",
+		example: "{gpus: 1, memory: 32GB}",
+		doc:     "What each node of a run must provide.",
+		fields: []field{
+			{name: "gpus", kind: countKind(func(s *job.Spec) *job.Range { return &s.Resources.GPUs }, 0, maxGPUs), example: "4",
+				def: "0, or 1 if another field asks for a GPU", also: []string{"num_gpus", "slots", "slots_per_trial", "gpu_count"},
+				doc: "GPUs per node. With a range a run takes as many as are free when it starts."},
+			{
+				name:    "gpu",
+				kind:    gpuKind(),
+				example: "[A100:80GB, H100]",
+				also:    []string{"accelerators", "accelerator", "gpu_type"},
+				doc:     "Acceptable GPU models. A model may carry its memory and the number of GPUs, as in A100:80GB:8.",
+			},
+			{name: "gpu_memory", kind: gpuMemoryKind(), example: "24GB..",
+				doc: "Memory of each GPU. 24GB means at least 24GB."},
+			{
+				name:    "gpu_share",
+				kind:    shareKind(func(s *job.Spec) *float64 { return &s.Resources.GPUShare }, 0.01, 1),
+				example: "0.5",
+				doc:     "A fraction of one GPU.",
+				refuse:  "shares of a GPU are not supported yet, and the job would take a whole one",
+				instead: "remove it, or write gpus: 1",
+			},
+			{
+				name:    "nodes",
+				kind:    countKind(func(s *job.Spec) *job.Range { return &s.Resources.Nodes }, 1, maxNodes),
+				example: "2",
+				def:     "1",
+				also:    []string{"num_nodes", "instances", "replicas"},
+				doc:     "Number of nodes. With a range a run takes as many as are free when it starts.",
+			},
+			{
+				name:    "cpus",
+				kind:    cpusKind(),
+				example: "8",
+				def:     "1",
+				also:    []string{"cpu", "vcpus"},
+				doc:     "CPU cores per node; 0.5 is half a core.",
+			},
+			{name: "memory", kind: memoryKind(), example: "32GB", also: []string{"mem", "ram"},
+				doc: "Memory per node, such as 32GB or 512MB. A run that uses more is stopped. Without it there is no limit."},
+		},
+	}
 }
 
 // aimFields say what the researcher wants of the job.
 func aimFields() []field {
 	return []field{
-		{name: "place", kind: choiceKind(func(s *job.Spec) *job.Place { return &s.Place }, job.PlaceAny, job.PlaceLocal, job.PlaceCloud),
-			example: "local", def: "any", also: []string{"where", "location", "infra"},
-			doc: "Where the job may run: on the team's own nodes (local), on reserved and on-demand cloud nodes (cloud), or any."},
-		{name: "objective", kind: choiceKind(func(s *job.Spec) *job.Objective { return &s.Objective }, job.ObjectiveTime, job.ObjectiveCost, job.ObjectiveBalanced),
-			example: "time", def: "balanced", also: []string{"goal", "optimize"}, doc: "What to optimize for: time, cost, or a balance of both."},
-		{name: "priority", kind: wholeKind(func(s *job.Spec) *int { return &s.Priority }, 0, maxRank), example: "10", def: "0", also: []string{"prio"},
-			doc: "From 0 to 100; jobs with a higher priority go first."},
-		{name: "expect", kind: durationKind(func(s *job.Spec) *job.Duration { return &s.Expect }, minTime, maxTime), example: "6h",
-			also: []string{"expected", "estimate", "estimated_duration"},
+		{
+			name:    "place",
+			kind:    choiceKind(func(s *job.Spec) *job.Place { return &s.Place }, job.PlaceAny, job.PlaceLocal, job.PlaceCloud),
+			example: "local",
+			def:     "any",
+			also:    []string{"where", "location", "infra"},
+			doc:     "Where the job may run: on the team's own nodes (local), on reserved and on-demand cloud nodes (cloud), or any.",
+		},
+		{
+			name: "objective",
+			kind: choiceKind(
+				func(s *job.Spec) *job.Objective { return &s.Objective },
+				job.ObjectiveTime,
+				job.ObjectiveCost,
+				job.ObjectiveBalanced,
+			),
+			example: "time",
+			def:     "balanced",
+			also:    []string{"goal", "optimize"},
+			doc:     "What to optimize for: time, cost, or a balance of both.",
+		},
+		{
+			name:    "priority",
+			kind:    wholeKind(func(s *job.Spec) *int { return &s.Priority }, 0, maxRank),
+			example: "10",
+			def:     "0",
+			also:    []string{"prio"},
+			doc:     "From 0 to 100; jobs with a higher priority go first.",
+		},
+		{
+			name:    "expect",
+			kind:    durationKind(func(s *job.Spec) *job.Duration { return &s.Expect }, minTime, maxTime),
+			example: "6h",
+			also:    []string{"expected", "estimate", "estimated_duration"},
 			doc: "How long you expect a run to take, from the start of its program, on the slowest node that fits; faster nodes are assumed to take less. " +
 				"The schedule uses it until the running job has a forecast of its own; max_duration, if given, takes its place. " +
-				"The job is reported as late when its estimated finish is later than this long after it was submitted."},
-		{name: "max_duration", kind: durationKind(func(s *job.Spec) *job.Duration { return &s.MaxDuration }, minTime, maxTime), example: "12h",
-			also: []string{"timeout", "time_limit", "walltime", "time"}, doc: "A run that takes longer is stopped. Without it there is no limit."},
+				"The job is reported as late when its estimated finish is later than this long after it was submitted.",
+		},
+		{
+			name:    "max_duration",
+			kind:    durationKind(func(s *job.Spec) *job.Duration { return &s.MaxDuration }, minTime, maxTime),
+			example: "12h",
+			also: []string{
+				"timeout",
+				"time_limit",
+				"walltime",
+				"time",
+			},
+			doc: "A run that takes longer is stopped. Without it there is no limit.",
+		},
 		{name: "deadline", kind: deadlineKind(), example: "2026-12-01T09:00", also: []string{"due"},
 			doc:   "When the job should be finished. Without a zone it is in the time zone of the submitter.",
 			later: "used by the policies rules, edf and andreas; others only store and show it."},
-		{name: "late_cost", kind: moneyKind(func(s *job.Spec) *job.Money { return &s.LateCost }, 1), example: "$2.50", also: []string{"penalty", "tardiness_cost"},
-			doc:   "The cost of each hour past the deadline. Requires a deadline.",
-			later: "used by the policies rules and andreas; others only store and show it."},
+		{
+			name:    "late_cost",
+			kind:    moneyKind(func(s *job.Spec) *job.Money { return &s.LateCost }, 1),
+			example: "$2.50",
+			also:    []string{"penalty", "tardiness_cost"},
+			doc:     "The cost of each hour past the deadline. Requires a deadline.",
+			later:   "used by the policies rules and andreas; others only store and show it.",
+		},
 		speedField(),
-		{name: "budget", kind: moneyKind(func(s *job.Spec) *job.Money { return &s.Budget }, 10_000), example: "$40", also: []string{"max_cost", "max_price"},
-			doc: "What all runs of the job together may cost. When it is used up the run is stopped and the job is paused until its owner decides: trainyard resume lets it spend the same amount again."},
+		{
+			name:    "budget",
+			kind:    moneyKind(func(s *job.Spec) *job.Money { return &s.Budget }, 10_000),
+			example: "$40",
+			also:    []string{"max_cost", "max_price"},
+			doc:     "What all runs of the job together may cost. When it is used up the run is stopped and the job is paused until its owner decides: trainyard resume lets it spend the same amount again.",
+		},
 		{name: "target", fields: targetFields(), example: "{metric: val_loss, at_most: 0.35}",
 			doc: "The metric value that the job should reach; exactly one of at_most and at_least. " +
 				"Trainyard forecasts when it is reached and records when it was; the job is not stopped then: the program finds the target in TRAINYARD_TARGET and may stop itself."},
@@ -170,16 +303,33 @@ func target(s *job.Spec) *job.Target {
 	if s.Target == nil {
 		s.Target = &job.Target{}
 	}
+
 	return s.Target
 }
 
 func targetFields() []field {
 	return []field{
-		{name: "metric", kind: lineKind(func(s *job.Spec) *string { return &target(s).Metric }), example: "val_loss", must: true, doc: "The name of the metric."},
-		{name: "at_most", kind: numberKind(func(s *job.Spec) **float64 { return &target(s).AtMost }), example: "0.35", also: []string{"max", "below"},
-			doc: "Reached when the metric is this or less."},
-		{name: "at_least", kind: numberKind(func(s *job.Spec) **float64 { return &target(s).AtLeast }), example: "0.9", also: []string{"min", "above"},
-			doc: "Reached when the metric is this or more."},
+		{
+			name:    "metric",
+			kind:    lineKind(func(s *job.Spec) *string { return &target(s).Metric }),
+			example: "val_loss",
+			must:    true,
+			doc:     "The name of the metric.",
+		},
+		{
+			name:    "at_most",
+			kind:    numberKind(func(s *job.Spec) **float64 { return &target(s).AtMost }),
+			example: "0.35",
+			also:    []string{"max", "below"},
+			doc:     "Reached when the metric is this or less.",
+		},
+		{
+			name:    "at_least",
+			kind:    numberKind(func(s *job.Spec) **float64 { return &target(s).AtLeast }),
+			example: "0.9",
+			also:    []string{"min", "above"},
+			doc:     "Reached when the metric is this or more.",
+		},
 	}
 }
 
@@ -188,29 +338,77 @@ func checkpoint(s *job.Spec) *job.Checkpoint {
 	if s.Checkpoint == nil {
 		s.Checkpoint = &job.Checkpoint{}
 	}
+
 	return s.Checkpoint
 }
 
 // careFields say how the job is looked after.
 func careFields() []field {
 	return []field{
-		{name: "checkpoint", example: "{dir: ckpt, every: 10m}", doc: "Where and how often the program writes checkpoints. Only jobs with this field are preempted by policies that do so.", fields: []field{
-			{name: "dir", kind: insideKind(func(s *job.Spec) *string { return &checkpoint(s).Dir }), example: "ckpt", also: []string{"path", "folder"},
-				doc: "A directory in the working directory. Its path is in TRAINYARD_CHECKPOINT_DIR; it is kept on the node for the next run."},
-			{name: "every", kind: durationKind(func(s *job.Spec) *job.Duration { return &checkpoint(s).Every }, minTime, maxTime), example: "10m",
-				also: []string{"interval"}, doc: "How often the program writes a checkpoint. It is used to estimate how much work a failed run has saved."},
-		}},
-		{name: "grace", kind: durationKind(func(s *job.Spec) *job.Duration { return &s.Grace }, minTime, maxGrace), example: "1m", def: "30s",
-			also: []string{"stop_duration", "grace_period"}, doc: "How long a program may take to stop (SIGTERM) before it is killed (SIGKILL), from 1s to 1h."},
+		{
+			name:    "checkpoint",
+			example: "{dir: ckpt, every: 10m}",
+			doc:     "Where and how often the program writes checkpoints. Only jobs with this field are preempted by policies that do so.",
+			fields: []field{
+				{
+					name:    "dir",
+					kind:    insideKind(func(s *job.Spec) *string { return &checkpoint(s).Dir }),
+					example: "ckpt",
+					also:    []string{"path", "folder"},
+					doc:     "A directory in the working directory. Its path is in TRAINYARD_CHECKPOINT_DIR; it is kept on the node for the next run.",
+				},
+				{
+					name:    "every",
+					kind:    durationKind(func(s *job.Spec) *job.Duration { return &checkpoint(s).Every }, minTime, maxTime),
+					example: "10m",
+					also: []string{
+						"interval",
+					},
+					doc: "How often the program writes a checkpoint. It is used to estimate how much work a failed run has saved.",
+				},
+			},
+		},
+		{
+			name:    "grace",
+			kind:    durationKind(func(s *job.Spec) *job.Duration { return &s.Grace }, minTime, maxGrace),
+			example: "1m",
+			def:     "30s",
+			also: []string{
+				"stop_duration",
+				"grace_period",
+			},
+			doc: "How long a program may take to stop (SIGTERM) before it is killed (SIGKILL), from 1s to 1h.",
+		},
 		{name: "retry", kind: wholeKind(func(s *job.Spec) *int { return &s.Retry }, 0, maxRetry), example: "3", def: "0",
 			also: []string{"retries", "max_retries", "max_restarts", "job_recovery"},
 			doc:  "How often the job is retried after its program failed. Runs lost to a node failure are always retried."},
-		{name: "needs", kind: namesKind("the name of a job or a list of names", func(s *job.Spec) *[]string { return &s.Needs }), example: "[prepare-data]",
-			also: []string{"depends_on", "depends", "dependencies", "after"}, doc: "Jobs of the same file that must have succeeded first."},
-		{name: "env", kind: envKind(), example: "{SEED: 1}", also: []string{"envs", "environment", "environment_variables"},
-			doc: "Environment variables, as a mapping or as a list of KEY=VALUE. A value of null, or a list entry KEY, takes the value from the submitter's environment."},
-		{name: "secrets", kind: secretsKind(), example: "[WANDB_API_KEY]", also: []string{"secret"}, doc: "Names of stored secrets that are passed to the program as environment variables.",
+		{
+			name:    "needs",
+			kind:    namesKind("the name of a job or a list of names", func(s *job.Spec) *[]string { return &s.Needs }),
+			example: "[prepare-data]",
+			also: []string{
+				"depends_on",
+				"depends",
+				"dependencies",
+				"after",
+			},
+			doc: "Jobs of the same file that must have succeeded first.",
+		},
+		{
+			name:    "env",
+			kind:    envKind(),
+			example: "{SEED: 1}",
+			also:    []string{"envs", "environment", "environment_variables"},
+			doc:     "Environment variables, as a mapping or as a list of KEY=VALUE. A value of null, or a list entry KEY, takes the value from the submitter's environment.",
+		},
+		{
+			name:    "secrets",
+			kind:    secretsKind(),
+			example: "[WANDB_API_KEY]",
+			also:    []string{"secret"},
+			doc:     "Names of stored secrets that are passed to the program as environment variables.",
 			refuse:  "stored secrets are not supported yet, and the program would not find them",
-			instead: "write env: {KEY: null} to pass a variable from your shell; its value is then kept with the job"},
+			instead: "write env: {KEY: null} to pass a variable from your shell; its value is then kept with the job",
+		},
 	}
 }

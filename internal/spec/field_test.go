@@ -31,18 +31,35 @@ func TestEveryFieldIsRead(t *testing.T) {
 		{"setup: |\n  one\n  two\n", func(s *job.Spec) { s.Setup = "one\ntwo\n" }},
 		{"setup: true", func(s *job.Spec) { s.Setup = "true" }},
 		{"framework: pytorch", func(s *job.Spec) { s.Framework = "pytorch" }},
-		{"model: {kind: cnn, task: vision, params: 25.6M}", func(s *job.Spec) { s.Model = &job.Model{Kind: "cnn", Task: "vision", Params: 25.6e6} }},
+		{
+			"model: {kind: cnn, task: vision, params: 25.6M}",
+			func(s *job.Spec) { s.Model = &job.Model{Kind: "cnn", Task: "vision", Params: 25.6e6} },
+		},
 		{"model: {params: 7b}", func(s *job.Spec) { s.Model = &job.Model{Params: 7e9} }},
 		{"model: {params: 350 K}", func(s *job.Spec) { s.Model = &job.Model{Params: 350e3} }},
 		{"model: {params: 1.5T}", func(s *job.Spec) { s.Model = &job.Model{Params: 1.5e12} }},
 		{"model: {params: 1e6}", func(s *job.Spec) { s.Model = &job.Model{Params: 1e6} }},
 		{"model: {}", nil},
 		{"params: {}", nil},
-		{`params: {lr: 1e-3, n: 128, big: 1_000, hex: 0x10, zero: 010, neg: -0, opt: adam, on: true, off: ~, when: 2026-12-01, quoted: "1", list: [1, {a: b}]}`,
+		{
+			`params: {lr: 1e-3, n: 128, big: 1_000, hex: 0x10, zero: 010, neg: -0, opt: adam, on: true, off: ~, when: 2026-12-01, quoted: "1", list: [1, {a: b}]}`,
 			func(s *job.Spec) {
-				s.Params = map[string]any{"lr": 1e-3, "n": 128.0, "big": 1000.0, "hex": 16.0, "zero": 10.0, "neg": 0.0, "opt": "adam",
-					"on": true, "off": nil, "when": "2026-12-01", "quoted": "1", "list": []any{1.0, map[string]any{"a": "b"}}}
-			}},
+				s.Params = map[string]any{
+					"lr":     1e-3,
+					"n":      128.0,
+					"big":    1000.0,
+					"hex":    16.0,
+					"zero":   10.0,
+					"neg":    0.0,
+					"opt":    "adam",
+					"on":     true,
+					"off":    nil,
+					"when":   "2026-12-01",
+					"quoted": "1",
+					"list":   []any{1.0, map[string]any{"a": "b"}},
+				}
+			},
+		},
 		{"data: [cifar10, mri.2026]", func(s *job.Spec) { s.Data = []string{"cifar10", "mri.2026"} }},
 		{"data: cifar10", func(s *job.Spec) { s.Data = []string{"cifar10"} }},
 		{"budget: $40", func(s *job.Spec) { s.Budget = 40_000_000 }},
@@ -55,7 +72,10 @@ func TestEveryFieldIsRead(t *testing.T) {
 		{"resources: {gpus: 0}", nil},
 		{"resources: {gpus: 64}", res(func(r *job.Resources) { r.GPUs = job.Range{Min: 64, Max: 64} })},
 		{"resources: {gpu: A100}", res(func(r *job.Resources) { r.GPUs, r.GPU = one, []job.GPUKind{{Model: "A100"}} })},
-		{"resources: {gpu: RTX 4090}", res(func(r *job.Resources) { r.GPUs, r.GPU = one, []job.GPUKind{{Model: "RTX 4090"}} })},
+		{
+			"resources: {gpu: RTX 4090}",
+			res(func(r *job.Resources) { r.GPUs, r.GPU = one, []job.GPUKind{{Model: "RTX 4090"}} }),
+		},
 		{"resources: {gpu: [A100:80GB, H100]}", res(func(r *job.Resources) {
 			r.GPUs, r.GPU = one, []job.GPUKind{{Model: "A100", Memory: 80 * gb}, {Model: "H100"}}
 		})},
@@ -72,7 +92,10 @@ func TestEveryFieldIsRead(t *testing.T) {
 		{"resources: {gpu: 24GB..80GB:2}", res(func(r *job.Resources) {
 			r.GPUs, r.GPUMemory = job.Range{Min: 2, Max: 2}, job.ByteRange{Min: 24 * gb, Max: 80 * gb}
 		})},
-		{"resources: {gpu_memory: 24GB}", res(func(r *job.Resources) { r.GPUs, r.GPUMemory = one, job.ByteRange{Min: 24 * gb} })},
+		{
+			"resources: {gpu_memory: 24GB}",
+			res(func(r *job.Resources) { r.GPUs, r.GPUMemory = one, job.ByteRange{Min: 24 * gb} }),
+		},
 		{"resources: {gpu_memory: ..80GB, gpus: 2}", res(func(r *job.Resources) {
 			r.GPUs, r.GPUMemory = job.Range{Min: 2, Max: 2}, job.ByteRange{Max: 80 * gb}
 		})},
@@ -87,8 +110,14 @@ func TestEveryFieldIsRead(t *testing.T) {
 		{"max_duration: 2d", func(s *job.Spec) { s.MaxDuration = job.Duration(48 * time.Hour) }},
 		{"grace: 1h", func(s *job.Spec) { s.Grace = job.Duration(time.Hour) }},
 		{"deadline: 2026-12-01T09:00", func(s *job.Spec) { s.Deadline = new(time.Date(2026, 12, 1, 8, 0, 0, 0, time.UTC)) }},
-		{"deadline: 2026-12-01 09:00:30", func(s *job.Spec) { s.Deadline = new(time.Date(2026, 12, 1, 8, 0, 30, 0, time.UTC)) }},
-		{"deadline: 2026-12-01T09:00:00Z", func(s *job.Spec) { s.Deadline = new(time.Date(2026, 12, 1, 9, 0, 0, 0, time.UTC)) }},
+		{
+			"deadline: 2026-12-01 09:00:30",
+			func(s *job.Spec) { s.Deadline = new(time.Date(2026, 12, 1, 8, 0, 30, 0, time.UTC)) },
+		},
+		{
+			"deadline: 2026-12-01T09:00:00Z",
+			func(s *job.Spec) { s.Deadline = new(time.Date(2026, 12, 1, 9, 0, 0, 0, time.UTC)) },
+		},
 		{"late_cost: $2.50\ndeadline: 2026-12-01T09:00:00Z", func(s *job.Spec) {
 			s.LateCost, s.Deadline = 2_500_000, new(time.Date(2026, 12, 1, 9, 0, 0, 0, time.UTC))
 		}},
@@ -114,11 +143,24 @@ resources: {gpus: 1..4, nodes: 1..2}`, func(s *job.Spec) {
 				job.Rate{GPU: "A100:80GB", GPUs: 8, Spread: true, PerSecond: 5200}, job.Rate{GPUs: 2, PerSecond: 800},
 				job.Rate{GPUs: 1, Share: 0.25, PerSecond: 70})
 		}},
-		{"target: {metric: val_loss, at_most: 0.35}", func(s *job.Spec) { s.Target = &job.Target{Metric: "val_loss", AtMost: new(0.35)} }},
-		{"target: {metric: acc, at_least: -1e-2}", func(s *job.Spec) { s.Target = &job.Target{Metric: "acc", AtLeast: new(-0.01)} }},
-		{`metrics: [{match: 'it (?P<step>\d+) err (?P<val_loss>\S+)'}, {file: logs/*.csv}, {mlflow: true}]`, func(s *job.Spec) {
-			s.Metrics = []job.MetricRule{{Match: `it (?P<step>\d+) err (?P<val_loss>\S+)`}, {File: "logs/*.csv"}, {MLflow: true}}
-		}},
+		{
+			"target: {metric: val_loss, at_most: 0.35}",
+			func(s *job.Spec) { s.Target = &job.Target{Metric: "val_loss", AtMost: new(0.35)} },
+		},
+		{
+			"target: {metric: acc, at_least: -1e-2}",
+			func(s *job.Spec) { s.Target = &job.Target{Metric: "acc", AtLeast: new(-0.01)} },
+		},
+		{
+			`metrics: [{match: 'it (?P<step>\d+) err (?P<val_loss>\S+)'}, {file: logs/*.csv}, {mlflow: true}]`,
+			func(s *job.Spec) {
+				s.Metrics = []job.MetricRule{
+					{Match: `it (?P<step>\d+) err (?P<val_loss>\S+)`},
+					{File: "logs/*.csv"},
+					{MLflow: true},
+				}
+			},
+		},
 		{"checkpoint: {dir: out/ckpt, every: 10m}", func(s *job.Spec) {
 			s.Checkpoint = &job.Checkpoint{Dir: "out/ckpt", Every: job.Duration(10 * time.Minute)}
 		}},
@@ -131,7 +173,13 @@ resources: {gpus: 1..4, nodes: 1..2}`, func(s *job.Spec) {
 		{"env: {HOME: null, A: 1}", func(s *job.Spec) { s.Env = map[string]string{"HOME": "/h", "A": "1"} }},
 		{"env: [HOME]", func(s *job.Spec) { s.Env = map[string]string{"HOME": "/h"} }},
 	}
-	opts := Options{Now: now, Location: time.FixedZone("CET", 3600), Env: func(key string) (string, bool) { return "/h", key == "HOME" }}
+
+	opts := Options{
+		Now:      now,
+		Location: time.FixedZone("CET", 3600),
+		Env:      func(key string) (string, bool) { return "/h", key == "HOME" },
+	}
+
 	covered := map[string]bool{}
 	for _, tt := range tests {
 		t.Run(tt.text, func(t *testing.T) {
@@ -140,13 +188,16 @@ resources: {gpus: 1..4, nodes: 1..2}`, func(s *job.Spec) {
 			if err != nil {
 				t.Fatal(err)
 			}
+
 			if diff := cmp.Diff(basic(tt.want), file.Jobs[0].Spec); diff != "" {
 				t.Errorf("(-want +got)\n%s", diff)
 			}
 		})
+
 		key, _, _ := strings.Cut(tt.text, ":")
 		covered[key] = true
 	}
+
 	for _, f := range jobFields() {
 		if f.refuse == "" && f.name != "run" && f.name != "needs" && !covered[f.name] {
 			t.Errorf("no test reads %s", f.name)
@@ -162,8 +213,17 @@ func TestSpeedThatIsReadHasCurves(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	curve := file.Jobs[0].Spec.Speed.On("NVIDIA A100-SXM4-80GB", 80<<30)
-	if got := []float64{curve.Rate(1, 1), curve.Rate(2, 1), curve.Rate(3, 1), curve.Rate(4, 1)}; !slices.Equal(got, []float64{0, 4, 5, 6}) {
+	if got := []float64{
+		curve.Rate(1, 1),
+		curve.Rate(2, 1),
+		curve.Rate(3, 1),
+		curve.Rate(4, 1),
+	}; !slices.Equal(
+		got,
+		[]float64{0, 4, 5, 6},
+	) {
 		t.Errorf("rates with 1 to 4 GPUs = %v, want 0, 4, 5, 6", got)
 	}
 }
@@ -175,9 +235,11 @@ func TestRequiredVariablesAreListed(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	if diff := cmp.Diff([]string{"Z", "A"}, file.Jobs[0].Required); diff != "" {
 		t.Error(diff)
 	}
+
 	bad := func(string) (string, bool) { return "\xff", true }
 	if _, err := Parse([]byte("run: a\nenv: [A]\n"), Options{Env: bad}); err == nil || codes(err)[0] != "bad_value" {
 		t.Errorf("a value that is no text: %v", err)
@@ -197,19 +259,23 @@ late_cost: $1
 target: {metric: loss, at_most: 1}
 checkpoint: {dir: ckpt, every: 10m}
 `
+
 	file, err := Parse([]byte(text), Options{Now: now})
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	want := []string{
 		"deadline: used by the policies rules, edf and andreas; others only store and show it.",
 		"late_cost: used by the policies rules and andreas; others only store and show it.",
 		"resources.gpus: a run takes as many of 1..8 as are free when it starts; only policies for elastic jobs change that later.",
 		"resources.nodes: a run takes as many of 2.. as are free when it starts; only policies for elastic jobs change that later.",
 	}
+
 	if diff := cmp.Diff(want, file.Jobs[0].Notes); diff != "" {
 		t.Errorf("(-want +got)\n%s", diff)
 	}
+
 	file, err = Parse([]byte("run: a\nresources: {gpus: 2, cpus: 1}\nexpect: 1h\ncheckpoint: {dir: c}\n"), Options{})
 	if err != nil || len(file.Jobs[0].Notes) != 0 {
 		t.Errorf("a plain job has notes: %v, %v", file, err)
@@ -219,11 +285,24 @@ checkpoint: {dir: ckpt, every: 10m}
 // exampleText writes the example of a field with what the fields around it ask for.
 func exampleText(at []field) string {
 	beside := map[string]string{
-		"needs": "name: train", "late_cost": "deadline: 2026-12-01T09:00", "metric": "at_most: 1", "at_most": "metric: m", "at_least": "metric: m",
-		"speed": "resources: {gpus: 1..4}", "rates": "work: 1", "start": "work: 1", "save": "work: 1",
-		"share": "gpus: 1, per_second: 1", "gpu": "gpus: 2, per_second: 1", "gpus": "per_second: 1", "spread": "gpus: 2, per_second: 1", "per_second": "gpus: 2",
+		"needs":      "name: train",
+		"late_cost":  "deadline: 2026-12-01T09:00",
+		"metric":     "at_most: 1",
+		"at_most":    "metric: m",
+		"at_least":   "metric: m",
+		"speed":      "resources: {gpus: 1..4}",
+		"rates":      "work: 1",
+		"start":      "work: 1",
+		"save":       "work: 1",
+		"share":      "gpus: 1, per_second: 1",
+		"gpu":        "gpus: 2, per_second: 1",
+		"gpus":       "per_second: 1",
+		"spread":     "gpus: 2, per_second: 1",
+		"per_second": "gpus: 2",
 	}
+
 	inRates := len(at) == 3
+
 	text := ""
 	for i := len(at) - 1; i >= 0; i-- {
 		f := at[i]
@@ -235,20 +314,25 @@ func exampleText(at []field) string {
 		default:
 			text = f.name + ": {" + text + "}"
 		}
+
 		if extra := beside[f.name]; extra != "" && (f.name != "gpu" && f.name != "gpus" || inRates) {
 			separator := ", "
 			if i == 0 {
 				separator = "\n"
 			}
+
 			text += separator + extra
 		}
 	}
+
 	if at[0].name != "run" {
 		text += "\nrun: a"
 	}
+
 	if at[0].name == "needs" {
 		text += "\n---\nname: prepare-data\nrun: a"
 	}
+
 	return text + "\n"
 }
 
@@ -267,11 +351,15 @@ func TestExamplesOfTheTableCanBeWritten(t *testing.T) {
 			} else if err != nil {
 				t.Errorf("%q: %v", text, err)
 			}
-			if f.doc == "" || f.example == "" || f.fields == nil && (f.kind.words == "" || f.kind.schema == nil || f.kind.read == nil || f.kind.write == nil) {
+
+			if f.doc == "" || f.example == "" ||
+				f.fields == nil && (f.kind.words == "" || f.kind.schema == nil || f.kind.read == nil || f.kind.write == nil) {
 				t.Errorf("%s: incomplete", f.name)
 			}
+
 			check(at, f.fields)
 		}
 	}
+
 	check(nil, jobFields())
 }

@@ -27,6 +27,7 @@ func gpuKind() kind {
 			for _, k := range s.Resources.GPU {
 				kinds = append(kinds, k.String())
 			}
+
 			return textsNode(kinds)
 		},
 	}
@@ -39,15 +40,20 @@ func readGPUs(v value) {
 		if !ok {
 			continue
 		}
+
 		g, problem, remedy := parseGPU(s)
 		if problem != "" {
 			i.bad(problem, remedy)
 			continue
 		}
+
 		res := &v.d.entry.Spec.Resources
 		switch {
 		case g.memory && len(items) > 1:
-			i.bad("must be a GPU model, got the memory "+yamlfile.Quote(s)+" beside other entries", "write it as gpu_memory, which applies to all of them")
+			i.bad(
+				"must be a GPU model, got the memory "+yamlfile.Quote(s)+" beside other entries",
+				"write it as gpu_memory, which applies to all of them",
+			)
 		case g.memory:
 			v.d.gpuMemory, res.GPUMemory = true, g.atLeast
 		case slices.Contains(res.GPU, g.kind):
@@ -55,6 +61,7 @@ func readGPUs(v value) {
 		default:
 			res.GPU = append(res.GPU, g.kind)
 		}
+
 		if g.count != nil && v.d.gpuCount != nil && *g.count != *v.d.gpuCount {
 			i.fail("conflict", fmt.Sprintf("must ask for %s GPUs like the entry before it, got %s", v.d.gpuCount, g.count),
 				"write the number once, in gpus")
@@ -86,11 +93,14 @@ func parseGPU(s string) (g gpu, problem, remedy string) {
 		if problem := badGPUMemory(r); problem != "" {
 			return g, "must be " + problem + got(s), "write it as in 24GB.. or 24GB..80GB"
 		}
+
 		g.memory, g.atLeast = true, r
 	} else if !modelName(first) {
 		return g, constraint + got(s), howto
 	}
+
 	g.kind.Model = first
+
 	for _, part := range parts[1:] {
 		part = strings.TrimSpace(part)
 		count, err := job.ParseRange(part)
@@ -99,15 +109,20 @@ func parseGPU(s string) (g gpu, problem, remedy string) {
 				return g, fmt.Sprintf("must ask for 1 to %d GPUs, got %s in %s", maxGPUs, count, yamlfile.Quote(s)),
 					"write a memory with its unit, as in A100:80GB, or another number of GPUs"
 			}
+
 			g.count = &count
+
 			continue
 		}
+
 		memory, err := job.ParseBytes(part)
 		if err != nil || g.memory || g.kind.Memory != 0 || g.count != nil || memory < minMemory || memory > maxGPUMemory {
 			return g, constraint + got(s), howto
 		}
+
 		g.kind.Memory = memory
 	}
+
 	return g, "", ""
 }
 
@@ -123,18 +138,26 @@ func modelName(s string) bool {
 			return false
 		}
 	}
+
 	return s != ""
 }
 
 func gpuMemoryKind() kind {
-	return unitKind("an amount of memory or a range of amounts", "24GB, 24GB.. or 24GB..80GB (a range goes up)", `^[0-9.]*[0-9kKmMgGtTiIbB. ]*\+?$`,
-		func(s *job.Spec) *job.ByteRange { return &s.Resources.GPUMemory }, job.ParseByteRange, badGPUMemory)
+	return unitKind(
+		"an amount of memory or a range of amounts",
+		"24GB, 24GB.. or 24GB..80GB (a range goes up)",
+		`^[0-9.]*[0-9kKmMgGtTiIbB. ]*\+?$`,
+		func(s *job.Spec) *job.ByteRange { return &s.Resources.GPUMemory },
+		job.ParseByteRange,
+		badGPUMemory,
+	)
 }
 
 func badGPUMemory(r job.ByteRange) string {
 	if max(r.Min, r.Max) < minMemory || max(r.Min, r.Max) > maxGPUMemory {
 		return "a GPU memory between " + minMemory.String() + " and " + maxGPUMemory.String()
 	}
+
 	return ""
 }
 
@@ -147,23 +170,41 @@ func (r *reader) resources(d *draft) {
 			return // reported when it was read
 		}
 	}
+
 	if n, both := d.at["resources.gpu_memory"]; both && d.gpuMemory {
 		r.Fail(n, "conflict", "resources.gpu_memory", "must be given once, got a memory in gpu as well", "remove one of them")
 	}
+
 	if d.gpuCount != nil {
 		if given && res.GPUs != *d.gpuCount {
-			r.Fail(gpus, "conflict", "resources.gpus", fmt.Sprintf("must be the number in gpu, %s, got %s", d.gpuCount, res.GPUs), "write the number once")
+			r.Fail(
+				gpus,
+				"conflict",
+				"resources.gpus",
+				fmt.Sprintf("must be the number in gpu, %s, got %s", d.gpuCount, res.GPUs),
+				"write the number once",
+			)
 		}
+
 		res.GPUs = *d.gpuCount
+
 		return
 	}
+
 	if len(res.GPU) == 0 && res.GPUMemory == (job.ByteRange{}) && res.GPUShare == 0 {
 		return
 	}
+
 	switch {
 	case !given:
 		res.GPUs = job.Range{Min: 1, Max: 1}
 	case res.GPUs == job.Range{}:
-		r.Fail(gpus, "conflict", "resources.gpus", "must be at least 1 because other fields describe the GPU, got 0", "ask for at least 1, or remove the other fields")
+		r.Fail(
+			gpus,
+			"conflict",
+			"resources.gpus",
+			"must be at least 1 because other fields describe the GPU, got 0",
+			"ask for at least 1, or remove the other fields",
+		)
 	}
 }

@@ -37,7 +37,12 @@ type unit interface {
 
 // unitKind reads a quantity with parse and checks it. Form says how one is written, for "must
 // be …"; check returns what a quantity must be that this one is not, "" if it is all right.
-func unitKind[T unit](words, form, pattern string, at func(*job.Spec) *T, parse func(string) (T, error), check func(T) string) kind {
+func unitKind[T unit](
+	words, form, pattern string,
+	at func(*job.Spec) *T,
+	parse func(string) (T, error),
+	check func(T) string,
+) kind {
 	return kind{
 		words:  words,
 		schema: func() schema { return schema{"type": []string{"string", "number"}, "pattern": pattern} },
@@ -46,15 +51,18 @@ func unitKind[T unit](words, form, pattern string, at func(*job.Spec) *T, parse 
 			if !ok {
 				return
 			}
+
 			quantity, err := parse(s)
 			if err != nil {
 				v.bad("must be "+words+" such as "+form+got(s), v.example())
 				return
 			}
+
 			if constraint := check(quantity); constraint != "" {
 				v.bad("must be "+constraint+got(s), v.example())
 				return
 			}
+
 			*at(&v.d.entry.Spec) = quantity
 		},
 		write: func(s *job.Spec) (*yaml.Node, error) {
@@ -62,6 +70,7 @@ func unitKind[T unit](words, form, pattern string, at func(*job.Spec) *T, parse 
 			if quantity := *at(s); quantity != zero {
 				return word(quantity.String()), nil
 			}
+
 			return nil, nil
 		},
 	}
@@ -76,6 +85,7 @@ func between[T interface {
 		if quantity < lo || quantity > hi {
 			return "between " + lo.String() + " and " + hi.String()
 		}
+
 		return ""
 	}
 }
@@ -85,7 +95,15 @@ func durationKind(at func(*job.Spec) *job.Duration, lo, hi time.Duration) kind {
 		d, err := job.ParseDuration(s)
 		return d - d%job.Duration(time.Millisecond), err // what String can write
 	}
-	return unitKind("a duration", "90s, 10m, 6h or 2d", `^([0-9.]+ *(ms|s|m|h|d|w) *)+$`, at, parse, between(job.Duration(lo), job.Duration(hi)))
+
+	return unitKind(
+		"a duration",
+		"90s, 10m, 6h or 2d",
+		`^([0-9.]+ *(ms|s|m|h|d|w) *)+$`,
+		at,
+		parse,
+		between(job.Duration(lo), job.Duration(hi)),
+	)
 }
 
 func memoryKind() kind {
@@ -99,7 +117,14 @@ func cpusKind() kind {
 }
 
 func moneyKind(at func(*job.Spec) *job.Money, least job.Money) kind {
-	return unitKind("an amount of money", "$40 or $1.25", `^\$?[0-9.]+$`, at, job.ParseMoney, between(least, job.Money(1e15)))
+	return unitKind(
+		"an amount of money",
+		"$40 or $1.25",
+		`^\$?[0-9.]+$`,
+		at,
+		job.ParseMoney,
+		between(least, job.Money(1e15)),
+	)
 }
 
 // errZeroRange is for a range that starts from 0.
@@ -113,9 +138,18 @@ func countKind(at func(*job.Spec) *job.Range, lo, hi int) kind {
 		if err == nil && r.Min == 0 && strings.ContainsAny(s, ".+") {
 			err = errZeroRange
 		}
+
 		return r, err
 	}
-	return unitKind("a count or a range of counts", "4, 1..8 or 2.. (a range starts from 1 or more and goes up)", `^([0-9]+|[0-9]*\.\.[0-9]+|[0-9]+(\.\.|\+))$`, at, parse, counts(lo, hi))
+
+	return unitKind(
+		"a count or a range of counts",
+		"4, 1..8 or 2.. (a range starts from 1 or more and goes up)",
+		`^([0-9]+|[0-9]*\.\.[0-9]+|[0-9]+(\.\.|\+))$`,
+		at,
+		parse,
+		counts(lo, hi),
+	)
 }
 
 // counts checks that a range of counts lies in an interval.
@@ -124,6 +158,7 @@ func counts(lo, hi int) func(job.Range) string {
 		if r.Min < lo || r.Min > hi || r.Max > hi {
 			return fmt.Sprintf("a count between %d and %d, or a range within it", lo, hi)
 		}
+
 		return ""
 	}
 }
@@ -138,11 +173,13 @@ func wholeKind(at func(*job.Spec) *int, lo, hi int) kind {
 			if !ok {
 				return
 			}
+
 			n, err := strconv.Atoi(s)
 			if err != nil || n < lo || n > hi {
 				v.bad(fmt.Sprintf("must be an integer between %d and %d", lo, hi)+got(s), v.example())
 				return
 			}
+
 			*at(&v.d.entry.Spec) = n
 		},
 		write: func(s *job.Spec) (*yaml.Node, error) { return word(strconv.Itoa(*at(s))), nil },
@@ -155,6 +192,7 @@ func choiceKind[T ~string](at func(*job.Spec) *T, choices ...T) kind {
 	for _, c := range choices {
 		words = append(words, string(c))
 	}
+
 	return kind{
 		words:  "one of " + strings.Join(words, ", "),
 		schema: func() schema { return schema{"enum": words} },
@@ -163,16 +201,19 @@ func choiceKind[T ~string](at func(*job.Spec) *T, choices ...T) kind {
 			if !ok {
 				return
 			}
+
 			for _, c := range choices {
 				if s == string(c) {
 					*at(&v.d.entry.Spec) = c
 					return
 				}
 			}
+
 			remedy := v.example()
 			if closest := v.r.Finder.Closest(s, words); closest != "" {
 				remedy = "did you mean " + closest + "?"
 			}
+
 			v.bad("must be one of "+strings.Join(words, ", ")+got(s), remedy)
 		},
 		write: func(s *job.Spec) (*yaml.Node, error) { return textNode(string(*at(s))) },
@@ -189,10 +230,12 @@ func stringKind(words string, at func(*job.Spec) *string, check func(string) (st
 			if !ok {
 				return
 			}
+
 			if constraint, remedy := check(s); constraint != "" {
 				v.bad(constraint+got(s), remedy)
 				return
 			}
+
 			*at(&v.d.entry.Spec) = s
 		},
 		write: func(s *job.Spec) (*yaml.Node, error) { return textNode(*at(s)) },
@@ -204,6 +247,7 @@ func lineKind(at func(*job.Spec) *string) kind {
 		if strings.TrimSpace(s) == "" {
 			return "must not be blank", "write something, or remove the line"
 		}
+
 		return "", ""
 	})
 }
@@ -219,10 +263,16 @@ func badName(s string) (string, string) {
 	if id.Name(s) {
 		return "", ""
 	}
-	constraint := fmt.Sprintf("must be up to %d lower-case letters, digits, '-', '_' and '.', with a letter or digit at both ends", id.MaxName)
+
+	constraint := fmt.Sprintf(
+		"must be up to %d lower-case letters, digits, '-', '_' and '.', with a letter or digit at both ends",
+		id.MaxName,
+	)
+
 	if fixed := fixName(s); fixed != "" {
 		return constraint, "write it as in " + fixed
 	}
+
 	return constraint, "write it as in resnet50-cifar"
 }
 
@@ -233,12 +283,15 @@ func fixName(s string) string {
 		case c >= 'a' && c <= 'z', c >= '0' && c <= '9', c == '-', c == '_', c == '.':
 			return c
 		}
+
 		return '-'
 	}, strings.ToLower(s))
+
 	fixed = strings.TrimLeft(fixed, "-_.")
 	if len(fixed) > id.MaxName {
 		fixed = fixed[:id.MaxName]
 	}
+
 	return strings.TrimRight(fixed, "-_.")
 }
 
@@ -247,6 +300,7 @@ func pathKind(at func(*job.Spec) *string) kind {
 		if path.IsAbs(s) || strings.HasPrefix(s, "~") || strings.Contains(s, "://") {
 			return "must be a path relative to the job file", "write it as in . or ../code"
 		}
+
 		return "", ""
 	})
 }
@@ -258,6 +312,7 @@ func insideKind(at func(*job.Spec) *string) kind {
 		if path.IsAbs(s) || strings.HasPrefix(s, "~") || clean == "." || clean == ".." || strings.HasPrefix(clean, "../") {
 			return "must be a directory inside the working directory", "write it as in ckpt or out/ckpt"
 		}
+
 		return "", ""
 	})
 }
@@ -268,28 +323,42 @@ func namesKind(words string, at func(*job.Spec) *[]string) kind {
 }
 
 func secretsKind() kind {
-	return listKind("a name or a list of names", func(s *job.Spec) *[]string { return &s.Secrets }, badVariable, variableSchema)
+	return listKind(
+		"a name or a list of names",
+		func(s *job.Spec) *[]string { return &s.Secrets },
+		badVariable,
+		variableSchema,
+	)
 }
 
-func listKind(words string, at func(*job.Spec) *[]string, check func(string) (string, string), item func() schema) kind {
+func listKind(
+	words string,
+	at func(*job.Spec) *[]string,
+	check func(string) (string, string),
+	item func() schema,
+) kind {
 	return kind{
 		words:  words,
 		schema: func() schema { return oneOrMany(item()) },
 		read: func(v value) {
 			seen := map[string]bool{}
+
 			for _, i := range v.items() {
 				s, ok := i.line()
 				if !ok {
 					continue
 				}
+
 				if constraint, remedy := check(s); constraint != "" {
 					i.bad(constraint+got(s), remedy)
 					continue
 				}
+
 				if seen[s] {
 					i.bad("must be listed once, got "+yamlfile.Quote(s)+" twice", "remove one of them")
 					continue
 				}
+
 				seen[s] = true
 				list := at(&v.d.entry.Spec)
 				*list = append(*list, s)

@@ -21,23 +21,42 @@ func metricRule(s *job.Spec) *job.MetricRule {
 	if len(s.Metrics) == 0 {
 		s.Metrics = append(s.Metrics, job.MetricRule{})
 	}
+
 	return &s.Metrics[len(s.Metrics)-1]
 }
 
 // metricsField says where metrics are found that the yard would not find by itself.
 func metricsField() field {
-	return field{name: "metrics", example: `[{match: 'it (?P<step>\d+) err (?P<val_loss>\S+)'}]`, also: []string{"metric", "log_patterns"},
-		list: &list{most: maxMetricRules, add: func(s *job.Spec) { s.Metrics = append(s.Metrics, job.MetricRule{}) }, each: eachMetricRule},
+	return field{
+		name:    "metrics",
+		example: `[{match: 'it (?P<step>\d+) err (?P<val_loss>\S+)'}]`,
+		also:    []string{"metric", "log_patterns"},
+		list: &list{
+			most: maxMetricRules,
+			add:  func(s *job.Spec) { s.Metrics = append(s.Metrics, job.MetricRule{}) },
+			each: eachMetricRule,
+		},
 		doc: "Additional metric sources. The output of common tools, TensorBoard files, Lightning's CSV and Hugging Face's reports are found without it; " +
 			"each entry adds one source, which takes precedence over what is found automatically.",
 		fields: []field{
-			{name: "match", kind: matchKind(), example: `'it (?P<step>\d+) err (?P<val_loss>\S+)'`, also: []string{"regex", "regexp", "pattern"},
-				doc: "A regular expression for lines of output. Named groups are metrics; step, total, epoch and epochs are progress."},
-			{name: "file", kind: insideKind(func(s *job.Spec) *string { return &metricRule(s).File }), example: "logs/*.csv", also: []string{"path", "glob"},
-				doc: "Files in the working directory that hold metrics: TensorBoard events, CSV with a header, JSON lines. * matches any name."},
+			{
+				name:    "match",
+				kind:    matchKind(),
+				example: `'it (?P<step>\d+) err (?P<val_loss>\S+)'`,
+				also:    []string{"regex", "regexp", "pattern"},
+				doc:     "A regular expression for lines of output. Named groups are metrics; step, total, epoch and epochs are progress.",
+			},
+			{
+				name:    "file",
+				kind:    insideKind(func(s *job.Spec) *string { return &metricRule(s).File }),
+				example: "logs/*.csv",
+				also:    []string{"path", "glob"},
+				doc:     "Files in the working directory that hold metrics: TensorBoard events, CSV with a header, JSON lines. * matches any name.",
+			},
 			{name: "mlflow", kind: mlflowKind(), example: "true",
 				doc: "Whether the program's MLflow client reports to Trainyard. It then does not report elsewhere."},
-		}}
+		},
+	}
 }
 
 // eachMetricRule returns a spec for each rule that has this rule alone.
@@ -46,25 +65,33 @@ func eachMetricRule(s *job.Spec) []*job.Spec {
 	for _, r := range s.Metrics {
 		all = append(all, &job.Spec{Metrics: []job.MetricRule{r}})
 	}
+
 	return all
 }
 
 // matchKind reads a regular expression with at least one named group.
 func matchKind() kind {
-	return stringKind("a regular expression", func(s *job.Spec) *string { return &metricRule(s).Match }, func(s string) (string, string) {
-		const example = `write it as in 'step (?P<step>\d+) loss (?P<loss>\S+)'`
-		if len(s) > maxMatch {
-			return fmt.Sprintf("must have at most %d bytes", maxMatch), "shorten it"
-		}
-		re, err := regexp.Compile(s)
-		switch {
-		case err != nil:
-			return "must be a regular expression (" + err.Error() + ")", example
-		case !slices.ContainsFunc(re.SubexpNames(), func(n string) bool { return n != "" }):
-			return "must have a named group", example
-		}
-		return "", ""
-	})
+	return stringKind(
+		"a regular expression",
+		func(s *job.Spec) *string { return &metricRule(s).Match },
+		func(s string) (string, string) {
+			const example = `write it as in 'step (?P<step>\d+) loss (?P<loss>\S+)'`
+
+			if len(s) > maxMatch {
+				return fmt.Sprintf("must have at most %d bytes", maxMatch), "shorten it"
+			}
+
+			re, err := regexp.Compile(s)
+			switch {
+			case err != nil:
+				return "must be a regular expression (" + err.Error() + ")", example
+			case !slices.ContainsFunc(re.SubexpNames(), func(n string) bool { return n != "" }):
+				return "must have a named group", example
+			}
+
+			return "", ""
+		},
+	)
 }
 
 // mlflowKind reads true; an entry that says false says nothing.
@@ -75,8 +102,10 @@ func mlflowKind() kind {
 		if !metricRule(s).MLflow {
 			return nil, nil
 		}
+
 		return write(s)
 	}
+
 	return k
 }
 
@@ -87,14 +116,22 @@ func (r *reader) metrics(d *draft) {
 		if !good {
 			continue // reported when it was read
 		}
+
 		said := 0
 		for _, given := range []bool{rule.Match != "", rule.File != "", rule.MLflow} {
 			if given {
 				said++
 			}
 		}
+
 		if said != 1 {
-			r.Fail(at, "bad_value", metricPath(i), "must have exactly one of match, file and mlflow: true, got "+strconv.Itoa(said), "write a separate entry for each")
+			r.Fail(
+				at,
+				"bad_value",
+				metricPath(i),
+				"must have exactly one of match, file and mlflow: true, got "+strconv.Itoa(said),
+				"write a separate entry for each",
+			)
 		}
 	}
 }

@@ -11,29 +11,52 @@ import (
 // needs is looked up only if the whole file could be read.
 func (r *reader) together(drafts []*draft, complete bool) {
 	byName := map[string]*draft{}
+
 	for _, d := range drafts {
 		name := d.entry.Spec.Name
 		n, given := d.at["name"]
 		if !given && len(drafts) > 1 {
-			r.Fail(d.at[""], "missing_name", "name", "is required in a file with several jobs", "add a line such as name: prepare-data")
+			r.Fail(
+				d.at[""],
+				"missing_name",
+				"name",
+				"is required in a file with several jobs",
+				"add a line such as name: prepare-data",
+			)
 		}
+
 		if name == "" {
 			continue
 		}
+
 		if first, taken := byName[name]; taken {
-			r.Fail(n, "duplicate_name", "name",
-				fmt.Sprintf("must be unique within the file, got %s, the name of the job in line %d", name, first.entry.Line), "give each job of the file its own name")
+			r.Fail(
+				n,
+				"duplicate_name",
+				"name",
+				fmt.Sprintf(
+					"must be unique within the file, got %s, the name of the job in line %d",
+					name,
+					first.entry.Line,
+				),
+				"give each job of the file its own name",
+			)
+
 			continue
 		}
+
 		byName[name] = d
 	}
+
 	if !complete {
 		return
 	}
+
 	w := &walk{r: r, byName: byName, state: map[*draft]int{}}
 	for _, d := range drafts {
 		w.unknown(d)
 	}
+
 	for _, d := range drafts {
 		w.visit(d)
 	}
@@ -60,6 +83,7 @@ func needNode(d *draft, need string) *yaml.Node {
 			return item
 		}
 	}
+
 	return n
 }
 
@@ -69,16 +93,19 @@ func (w *walk) unknown(d *draft) {
 		if _, ok := w.byName[need]; ok {
 			continue
 		}
+
 		var names []string
 		for name := range w.byName {
 			if name != d.entry.Spec.Name {
 				names = append(names, name)
 			}
 		}
+
 		remedy := "name a job of the same file; jobs are separated by a line ---"
 		if closest := w.r.Finder.Closest(need, names); closest != "" {
 			remedy = "did you mean " + closest + "?"
 		}
+
 		w.r.Fail(needNode(d, need), "unknown_need", "needs", "must be names of jobs in this file, got "+need, remedy)
 	}
 }
@@ -88,6 +115,7 @@ func (w *walk) visit(d *draft) {
 	if w.state[d] != 0 {
 		return
 	}
+
 	w.state[d] = open
 	w.path = append(w.path, d)
 	for _, need := range d.entry.Spec.Needs {
@@ -97,11 +125,18 @@ func (w *walk) visit(d *draft) {
 		case next == d:
 			w.r.Fail(needNode(d, need), "cycle", "needs", "must not include the job itself, got "+need, "remove "+need)
 		case w.state[next] == open:
-			w.r.Fail(needNode(d, need), "cycle", "needs", "must not form a cycle, got "+w.circle(next), "remove one of these needs")
+			w.r.Fail(
+				needNode(d, need),
+				"cycle",
+				"needs",
+				"must not form a cycle, got "+w.circle(next),
+				"remove one of these needs",
+			)
 		default:
 			w.visit(next)
 		}
 	}
+
 	w.path = w.path[:len(w.path)-1]
 	w.state[d] = done
 }
@@ -114,5 +149,6 @@ func (w *walk) circle(from *draft) string {
 			steps = append(steps, d.entry.Spec.Name)
 		}
 	}
+
 	return strings.Join(append(steps, from.entry.Spec.Name), " needs ")
 }

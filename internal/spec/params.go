@@ -22,6 +22,7 @@ func paramsKind() kind {
 				v.wrongType()
 				return
 			}
+
 			if m, ok := v.plain().(map[string]any); ok && len(m) > 0 {
 				v.d.entry.Spec.Params = m
 			}
@@ -30,6 +31,7 @@ func paramsKind() kind {
 			if len(s.Params) == 0 {
 				return nil, nil
 			}
+
 			return sortedNode(s.Params, plainNode)
 		},
 	}
@@ -38,6 +40,7 @@ func paramsKind() kind {
 // plain returns what a node holds as nil, bool, float64, string, []any or map[string]any.
 func (v value) plain() any {
 	inside := v
+
 	switch v.n.Kind {
 	case yaml.MappingNode:
 		m := map[string]any{}
@@ -46,6 +49,7 @@ func (v value) plain() any {
 			inside.n, inside.path = v.n.Content[i+1], yamlfile.Join(v.path, yamlfile.Shown(key))
 			m[key] = inside.plain()
 		}
+
 		return m
 	case yaml.SequenceNode:
 		list := []any{}
@@ -53,8 +57,10 @@ func (v value) plain() any {
 			inside.n, inside.path = n, fmt.Sprintf("%s[%d]", v.path, i)
 			list = append(list, inside.plain())
 		}
+
 		return list
 	}
+
 	switch v.n.ShortTag() {
 	case "!!null":
 		return nil
@@ -63,6 +69,7 @@ func (v value) plain() any {
 	case "!!int", "!!float":
 		return v.plainNumber()
 	}
+
 	return v.n.Value
 }
 
@@ -76,15 +83,19 @@ func (v value) plainNumber() any {
 			v.bad("must be a number of at most 64 bits"+got(v.n.Value), "put it in quotes to keep it as a string")
 			return nil
 		}
+
 		f, text = float64(n), strconv.FormatInt(n, 10)
 	}
+
 	if strings.Trim(text, "+-0123456789") == "" && strconv.FormatFloat(f, 'f', 0, 64) != wholeText(text) {
 		v.bad("must be a number that a 64-bit float stores exactly"+got(v.n.Value), "put it in quotes to keep it as a string")
 		return nil
 	}
+
 	if f == 0 {
 		return 0.0 // never -0
 	}
+
 	return f
 }
 
@@ -94,9 +105,11 @@ func wholeText(s string) string {
 	if digits == "" {
 		digits = "0"
 	}
+
 	if strings.HasPrefix(s, "-") {
 		return "-" + digits
 	}
+
 	return digits
 }
 
@@ -118,6 +131,7 @@ func plainNode(x any) (*yaml.Node, error) {
 		if n != nil {
 			n.Style = yaml.FlowStyle
 		}
+
 		return n, err
 	case []any:
 		list := &yaml.Node{Kind: yaml.SequenceNode, Style: yaml.FlowStyle}
@@ -126,9 +140,12 @@ func plainNode(x any) (*yaml.Node, error) {
 			if err != nil {
 				return nil, err
 			}
+
 			list.Content = append(list.Content, n)
 		}
+
 		return list, nil
 	}
+
 	return nil, fmt.Errorf("a %T cannot be written in a job file", x)
 }

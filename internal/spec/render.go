@@ -26,15 +26,18 @@ func Render(s job.Spec) ([]byte, error) {
 	if root == nil {
 		return nil, fmt.Errorf("render job file: the spec says nothing")
 	}
+
 	var out bytes.Buffer
 	enc := yaml.NewEncoder(&out)
 	enc.SetIndent(2)
+
 	if err := enc.Encode(root); err != nil {
 		return nil, fmt.Errorf("render job file: %w", err)
 	}
 	if err := enc.Close(); err != nil {
 		return nil, fmt.Errorf("render job file: %w", err)
 	}
+
 	return out.Bytes(), nil
 }
 
@@ -49,11 +52,14 @@ func mappingNode(fields []field, s *job.Spec) (*yaml.Node, error) {
 		if n == nil || f.def != "" && n.Value == f.def {
 			continue
 		}
+
 		m.Content = append(m.Content, word(f.name), n)
 	}
+
 	if len(m.Content) == 0 {
 		return nil, nil
 	}
+
 	return m, nil
 }
 
@@ -64,12 +70,14 @@ func fieldNode(f field, s *job.Spec) (*yaml.Node, error) {
 	case f.fields != nil:
 		return mappingNode(f.fields, s)
 	}
+
 	return f.kind.write(s)
 }
 
 // listNode writes a list of mappings, each on a line; nil if it is empty.
 func listNode(f field, s *job.Spec) (*yaml.Node, error) {
 	seq := &yaml.Node{Kind: yaml.SequenceNode}
+
 	for _, one := range f.list.each(s) {
 		n, err := mappingNode(f.fields, one)
 		if err != nil {
@@ -78,12 +86,15 @@ func listNode(f field, s *job.Spec) (*yaml.Node, error) {
 		if n == nil {
 			continue
 		}
+
 		n.Style = yaml.FlowStyle
 		seq.Content = append(seq.Content, n)
 	}
+
 	if len(seq.Content) == 0 {
 		return nil, nil
 	}
+
 	return seq, nil
 }
 
@@ -95,6 +106,7 @@ func textNode(s string) (*yaml.Node, error) {
 	if s == "" {
 		return nil, nil
 	}
+
 	return stringNode(s)
 }
 
@@ -103,8 +115,10 @@ func stringNode(s string) (*yaml.Node, error) {
 	if !utf8.ValidString(s) {
 		return nil, fmt.Errorf("%s is not UTF-8 text", yamlfile.Quote(s))
 	}
+
 	n := &yaml.Node{Kind: yaml.ScalarNode, Tag: "!!str", Value: s}
 	odd := strings.ContainsFunc(s, func(c rune) bool { return c != '\n' && c != '\t' && (c < ' ' || c > '~') })
+
 	lines := strings.Contains(s, "\n")
 	switch {
 	case s == "<<", odd, lines && !block(s), strings.Contains(s, "\t") && !lines:
@@ -112,6 +126,7 @@ func stringNode(s string) (*yaml.Node, error) {
 	case lines:
 		n.Style = yaml.LiteralStyle
 	}
+
 	return n, nil
 }
 
@@ -130,30 +145,37 @@ func textsNode(list []string) (*yaml.Node, error) {
 	case 1:
 		return stringNode(list[0])
 	}
+
 	seq := &yaml.Node{Kind: yaml.SequenceNode, Style: yaml.FlowStyle}
 	for _, s := range list {
 		n, err := stringNode(s)
 		if err != nil {
 			return nil, err
 		}
+
 		seq.Content = append(seq.Content, n)
 	}
+
 	return seq, nil
 }
 
 // sortedNode writes a map in the order of its keys.
 func sortedNode[T any](m map[string]T, write func(T) (*yaml.Node, error)) (*yaml.Node, error) {
 	out := &yaml.Node{Kind: yaml.MappingNode}
+
 	for _, key := range slices.Sorted(maps.Keys(m)) {
 		k, err := stringNode(key)
 		if err != nil {
 			return nil, err
 		}
+
 		n, err := write(m[key])
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", yamlfile.Shown(key), err)
 		}
+
 		out.Content = append(out.Content, k, n)
 	}
+
 	return out, nil
 }

@@ -31,7 +31,8 @@ func specs() *rapid.Generator[job.Spec] {
 		s.Run, s.Setup = text.Draw(t, "run"), opt(text, "setup")
 		s.Workdir = opt(rapid.StringMatching(`[a-z.]{1,5}(/[a-zA-Z .]{1,5}){0,2}`), "workdir")
 		s.Place = rapid.SampledFrom([]job.Place{job.PlaceAny, job.PlaceLocal, job.PlaceCloud}).Draw(t, "place")
-		s.Objective = rapid.SampledFrom([]job.Objective{job.ObjectiveTime, job.ObjectiveCost, job.ObjectiveBalanced}).Draw(t, "objective")
+		s.Objective = rapid.SampledFrom([]job.Objective{job.ObjectiveTime, job.ObjectiveCost, job.ObjectiveBalanced}).
+			Draw(t, "objective")
 		s.Priority, s.Retry = rapid.IntRange(0, maxRank).Draw(t, "priority"), rapid.IntRange(0, maxRetry).Draw(t, "retry")
 		s.Expect, s.MaxDuration = span.Draw(t, "expect"), span.Draw(t, "max_duration")
 		s.Grace = job.Duration(time.Duration(rapid.IntRange(1, 3600).Draw(t, "grace")) * time.Second)
@@ -39,24 +40,30 @@ func specs() *rapid.Generator[job.Spec] {
 		if m := (job.Model{Kind: opt(line, "kind"), Params: rapid.SampledFrom([]float64{0, 1, 25.6e6, 7e9, 1234567.5, 1e18}).Draw(t, "size")}); m != (job.Model{}) {
 			s.Model = &m
 		}
+
 		if rapid.Bool().Draw(t, "has target") {
 			s.Target = &job.Target{Metric: line.Draw(t, "metric"), AtMost: new(rapid.Float64().Draw(t, "at_most"))}
 		}
+
 		if rapid.Bool().Draw(t, "has checkpoint") {
 			s.Checkpoint = &job.Checkpoint{Dir: "a b/c", Every: span.Draw(t, "every")}
 		}
+
 		if rapid.Bool().Draw(t, "has deadline") {
 			s.Deadline = new(now.Add(time.Duration(rapid.Int64Range(0, 1e17).Draw(t, "deadline"))))
 			s.LateCost = job.Money(rapid.Int64Range(0, 1e15).Draw(t, "late_cost"))
 		}
+
 		s.Speed = drawSpeed(t, s.Resources)
 		if env := rapid.MapOf(rapid.StringMatching(`[A-Z_a-z][A-Z_a-z0-9]{0,8}`),
 			rapid.String().Filter(func(s string) bool { return !strings.Contains(s, "\x00") })).Draw(t, "env"); len(env) > 0 {
 			s.Env = env
 		}
+
 		if params := rapid.MapOf(rapid.String(), drawPlain(2)).Draw(t, "params"); len(params) > 0 {
 			s.Params = params
 		}
+
 		return s
 	})
 }
@@ -67,22 +74,31 @@ func drawResources(t *rapid.T) job.Resources {
 		if rapid.Bool().Draw(t, label+" bounded") {
 			r.Max = rapid.IntRange(r.Min, most).Draw(t, label+" most")
 		}
+
 		return r
 	}
+
 	r := job.Resources{Nodes: count("nodes", 1, maxNodes), CPUs: job.CPUs(rapid.Int64Range(100, 4096000).Draw(t, "cpus"))}
 	if rapid.Bool().Draw(t, "has memory") {
 		r.Memory = job.Bytes(rapid.Int64Range(1<<20, 1<<50).Draw(t, "memory"))
 	}
+
 	if !rapid.Bool().Draw(t, "has gpus") {
 		return r
 	}
+
 	r.GPUs = count("gpus", 1, maxGPUs)
 	for _, model := range rapid.SliceOfNDistinct(rapid.SampledFrom([]string{"A100", "H100", "RTX 4090", "n/a", "No"}), 0, 3, rapid.ID).Draw(t, "gpu") {
-		r.GPU = append(r.GPU, job.GPUKind{Model: model, Memory: rapid.SampledFrom([]job.Bytes{0, 1 << 20, 80 << 30}).Draw(t, "memory")})
+		r.GPU = append(
+			r.GPU,
+			job.GPUKind{Model: model, Memory: rapid.SampledFrom([]job.Bytes{0, 1 << 20, 80 << 30}).Draw(t, "memory")},
+		)
 	}
+
 	if rapid.Bool().Draw(t, "has gpu_memory") {
 		r.GPUMemory = job.ByteRange{Min: job.Bytes(rapid.Int64Range(1<<20, 1<<40).Draw(t, "least")), Max: 1 << 41}
 	}
+
 	return r
 }
 
@@ -91,14 +107,25 @@ func drawSpeed(t *rapid.T, res job.Resources) *job.Speed {
 	if !rapid.Bool().Draw(t, "has speed") {
 		return nil
 	}
-	amount := rapid.OneOf(rapid.SampledFrom([]float64{1e-6, 0.5, 1, 999.5, 1e3, 130e6, 1.28e12, 1e18}), rapid.Float64Range(1e-6, 1e18))
-	span := rapid.Map(rapid.Int64Range(0, maxStart.Milliseconds()), func(ms int64) time.Duration { return time.Duration(ms) * time.Millisecond })
+
+	amount := rapid.OneOf(
+		rapid.SampledFrom([]float64{1e-6, 0.5, 1, 999.5, 1e3, 130e6, 1.28e12, 1e18}),
+		rapid.Float64Range(1e-6, 1e18),
+	)
+
+	span := rapid.Map(
+		rapid.Int64Range(0, maxStart.Milliseconds()),
+		func(ms int64) time.Duration { return time.Duration(ms) * time.Millisecond },
+	)
+
 	gpus, kinds := rapid.Just(0), rapid.Just("")
 	if res.GPUs.Min > 0 {
 		gpus = rapid.IntRange(1, 300)
 		kinds = rapid.SampledFrom([]string{"", "A100", "A100:80GB", "RTX 4090", "No"})
 	}
+
 	var rates []job.Rate
+
 	least := map[string]int{}
 	for _, key := range rapid.SliceOfNDistinct(rapid.Custom(func(t *rapid.T) job.Rate {
 		r := job.Rate{GPU: kinds.Draw(t, "gpu"), GPUs: gpus.Draw(t, "gpus"), Spread: rapid.Bool().Draw(t, "spread")}
@@ -106,29 +133,39 @@ func drawSpeed(t *rapid.T, res job.Resources) *job.Speed {
 		if r.GPUs == 1 && res.GPUs.Min == 1 && res.Nodes.Min == 1 {
 			r.Share = rapid.SampledFrom([]float64{0, 0.01, 0.5, 0.99}).Draw(t, "share")
 		}
+
 		return r
 	}), 0, 6, rapid.ID).Draw(t, "rates") {
 		key.PerSecond = amount.Draw(t, "per_second")
 		rates = append(rates, key)
+
 		if had, ok := least[key.GPU]; key.Share == 0 && (!ok || key.GPUs < had) {
 			least[key.GPU] = key.GPUs
 		}
 	}
+
 	for _, n := range least {
 		if most := res.GPUs.Max * res.Nodes.Max; most > 0 && n > most {
 			return job.NewSpeed(amount.Draw(t, "work"), 0, 0)
 		}
 	}
+
 	return job.NewSpeed(amount.Draw(t, "work"), span.Draw(t, "start"), span.Draw(t, "save"), rates...)
 }
 
 // drawPlain draws what params may hold.
 func drawPlain(depth int) *rapid.Generator[any] {
 	kinds := []*rapid.Generator[any]{
-		rapid.Just[any](nil), rapid.Bool().AsAny(), rapid.String().AsAny(), rapid.Float64().AsAny(),
+		rapid.Just[any](nil),
+		rapid.Bool().AsAny(),
+		rapid.String().AsAny(),
+		rapid.Float64().AsAny(),
 		rapid.Map(rapid.IntRange(-1<<53, 1<<53), func(i int) any { return float64(i) }),
-		rapid.SampledFrom([]any{"", "null", "~", "1", "1e3", "yes", "<<", "2026-12-01", "0x1", "- a", "a: b", "=", "|", "\n", " a\n b\n"}),
+		rapid.SampledFrom(
+			[]any{"", "null", "~", "1", "1e3", "yes", "<<", "2026-12-01", "0x1", "- a", "a: b", "=", "|", "\n", " a\n b\n"},
+		),
 	}
+
 	key := rapid.OneOf(rapid.String(), rapid.SampledFrom([]string{"<<", "", "null", "1", "a: b", "?"}))
 	if depth > 0 {
 		inside := drawPlain(depth - 1)
@@ -136,6 +173,7 @@ func drawPlain(depth int) *rapid.Generator[any] {
 			rapid.Map(rapid.SliceOfN(inside, 0, 3), func(l []any) any { return append([]any{}, l...) }),
 			rapid.Map(rapid.MapOfN(key, inside, 0, 3), func(m map[string]any) any { return m }))
 	}
+
 	return rapid.OneOf(kinds...)
 }
 
@@ -147,22 +185,28 @@ func TestWhatIsWrittenIsReadBack(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
+
 		file, err := Parse(text, Options{})
 		if err != nil {
 			t.Fatalf("%v in\n%s", err, text)
 		}
+
 		if diff := cmp.Diff(want, file.Jobs[0].Spec); diff != "" {
 			t.Fatalf("(-written +read)\n%s\n%s", diff, text)
 		}
+
 		// What is stored as JSON must be what was read.
 		var stored job.Spec
+
 		blob, err := json.Marshal(want)
 		if err != nil {
 			t.Fatal(err)
 		}
+
 		if err := json.Unmarshal(blob, &stored); err != nil {
 			t.Fatal(err)
 		}
+
 		if again, err := Render(stored); err != nil || !bytes.Equal(again, text) {
 			t.Fatalf("after storing (%v):\n%s\nbefore:\n%s", err, again, text)
 		}
@@ -188,6 +232,7 @@ speed:
   work: 130000000
 deadline: 2026-12-01T09:00
 `
+
 	want := `name: train
 run: |
   python prepare.py
@@ -217,14 +262,17 @@ env:
   NOTE: 'a: b'
   SEED: "1"
 `
+
 	file, err := Parse([]byte(in), Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	got, err := Render(file.Jobs[0].Spec)
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	if diff := cmp.Diff(want, string(got)); diff != "" {
 		t.Errorf("(-want +got)\n%s", diff)
 	}
@@ -233,13 +281,18 @@ env:
 func TestFieldsThatAreRefusedAreWrittenAllTheSame(t *testing.T) {
 	t.Parallel()
 	s := basic(func(s *job.Spec) {
-		s.Image, s.Data, s.Budget, s.Secrets = "img:1", []string{"d1", "d2"}, 40e6, []string{"KEY"}
+		s.Image = "img:1"
+		s.Data = []string{"d1", "d2"}
+		s.Budget = 40e6
+		s.Secrets = []string{"KEY"}
 		s.Resources.GPUShare, s.Resources.GPUs = 0.5, job.Range{Min: 1, Max: 1}
 	})
+
 	got, err := Render(s)
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	want := "run: a\nimage: img:1\ndata: [d1, d2]\nresources:\n  gpus: 1\n  gpu_share: 0.5\nbudget: $40\nsecrets: KEY\n"
 	if diff := cmp.Diff(want, string(got)); diff != "" {
 		t.Errorf("(-want +got)\n%s", diff)
@@ -248,6 +301,7 @@ func TestFieldsThatAreRefusedAreWrittenAllTheSame(t *testing.T) {
 
 func TestRenderRefusesWhatYAMLCannotHold(t *testing.T) {
 	t.Parallel()
+
 	for name, change := range map[string]func(*job.Spec){
 		"text that is no UTF-8": func(s *job.Spec) { s.Run = "\xff" },
 		"odd parameter":         func(s *job.Spec) { s.Params = map[string]any{"c": make(chan int)} },
@@ -268,6 +322,7 @@ func FuzzParse(f *testing.F) {
 	for _, c := range cases {
 		f.Add([]byte(c.text))
 	}
+
 	for _, text := range []string{
 		"run: a\n", "name: a\nrun: [a, b]\nenv: {A: 1, B: '', C: \"x\\ty\"}\n---\nname: b\nrun: |\n  x\n\n   y\nneeds: a\n",
 		"run: >-\n  a\n  b\nresources: {gpus: 1..8, gpu: [A100:80GB, 'RTX 4090'], gpu_memory: 24GB.., nodes: 2+, cpus: 0.5, memory: 1.5gb}\n",
@@ -278,31 +333,39 @@ func FuzzParse(f *testing.F) {
 	} {
 		f.Add([]byte(text))
 	}
+
 	f.Fuzz(func(t *testing.T, text []byte) {
 		file, err := Parse(text, Options{})
 		if err != nil {
 			if file != nil {
 				t.Error("both a file and an error")
 			}
+
 			checkErrors(t, err)
+
 			return
 		}
+
 		var rendered [][]byte
 		for _, e := range file.Jobs {
 			one, err := Render(e.Spec)
 			if err != nil {
 				t.Fatal(err)
 			}
+
 			rendered = append(rendered, one)
 		}
+
 		all := bytes.Join(rendered, []byte("---\n"))
 		again, err := Parse(all, Options{})
 		if err != nil {
 			t.Fatalf("%v in\n%s", err, all)
 		}
+
 		if len(again.Jobs) != len(file.Jobs) {
 			t.Fatalf("%d jobs became %d", len(file.Jobs), len(again.Jobs))
 		}
+
 		for i := range file.Jobs {
 			if diff := cmp.Diff(file.Jobs[i].Spec, again.Jobs[i].Spec); diff != "" {
 				t.Fatalf("(-read +read again)\n%s\n%s", diff, all)
@@ -312,7 +375,9 @@ func FuzzParse(f *testing.F) {
 }
 
 func BenchmarkParse(b *testing.B) {
-	text := []byte("name: train\nworkdir: .\nsetup: pip install -r requirements.txt\nrun: python train.py\nresources: {gpus: 1, cpus: 8, memory: 32GB}\nexpect: 6h\nenv: {SEED: 1}\n")
+	text := []byte(
+		"name: train\nworkdir: .\nsetup: pip install -r requirements.txt\nrun: python train.py\nresources: {gpus: 1, cpus: 8, memory: 32GB}\nexpect: 6h\nenv: {SEED: 1}\n",
+	)
 	for b.Loop() {
 		if _, err := Parse(text, Options{}); err != nil {
 			b.Fatal(err)

@@ -20,12 +20,14 @@ func Schema() []byte {
 	if err != nil {
 		panic("spec: the schema is made of maps, lists and words and can always be written: " + err.Error())
 	}
+
 	return append(text, '\n')
 }
 
 func mappingSchema(fields []field) schema {
 	properties := schema{}
 	var must []string
+
 	for _, f := range fields {
 		var s schema
 		switch {
@@ -36,19 +38,24 @@ func mappingSchema(fields []field) schema {
 		default:
 			s = f.kind.schema()
 		}
+
 		s["description"] = f.meaning()
 		if f.def != "" {
 			s["description"] = f.meaning() + " Default: " + f.def + "."
 		}
+
 		properties[f.name] = s
+
 		if f.must {
 			must = append(must, f.name)
 		}
 	}
+
 	m := schema{"type": "object", "properties": properties, "additionalProperties": false}
 	if must != nil {
 		m["required"] = must
 	}
+
 	return m
 }
 
@@ -83,9 +90,11 @@ func (f field) meaning() string {
 	if f.refuse != "" {
 		return text + " Not supported yet: " + f.refuse + "."
 	}
+
 	if f.later != "" {
 		text += " Currently " + f.later
 	}
+
 	return text
 }
 
@@ -106,7 +115,9 @@ have one too, such as 90s, 10m, 1h30m or 2d. A count may be a range, such as
 | field | value | example | default | meaning |
 | --- | --- | --- | --- | --- |
 `)
+
 	referenceRows(&out, "", jobFields())
+
 	return []byte(out.String())
 }
 
@@ -117,17 +128,22 @@ func referenceRows(out *strings.Builder, prefix string, fields []field) {
 		if def == "" {
 			def = "none"
 		}
+
 		if f.must {
 			def = "required"
 		}
+
 		cells := []string{"`" + path + "`", f.words(), "`" + f.example + "`", def, f.meaning()}
 		for i, c := range cells {
 			cells[i] = strings.ReplaceAll(c, "|", `\|`)
 		}
+
 		out.WriteString("| " + strings.Join(cells, " | ") + " |\n")
+
 		if f.list != nil {
 			path += "[]"
 		}
+
 		referenceRows(out, path, f.fields)
 	}
 }

@@ -68,30 +68,39 @@ func Parse(text []byte, opts Options) (*File, error) {
 			WithRemedy("put long scripts and data into files of the working directory"))
 		return nil, r.Sorted()
 	}
+
 	roots, complete := r.documents(text)
+
 	var drafts []*draft
 	for _, root := range roots {
 		if root.Kind == yaml.ScalarNode && root.ShortTag() == "!!null" {
 			continue // nothing between two lines of ---
 		}
+
 		if !r.Structure(root) {
 			complete = false
 			continue
 		}
+
 		drafts = append(drafts, r.job(root))
 	}
+
 	if len(drafts) == 0 && r.Len() == 0 {
 		r.Add(fault.New(fault.Invalid, "empty_file", "the job file contains no job").
 			WithRemedy("write at least one line, such as run: python train.py"))
 	}
+
 	r.together(drafts, complete)
+
 	if err := r.Sorted().OrNil(); err != nil {
 		return nil, err
 	}
+
 	file := &File{}
 	for _, d := range drafts {
 		file.Jobs = append(file.Jobs, d.entry)
 	}
+
 	return file, nil
 }
 
@@ -119,25 +128,31 @@ func (r *reader) job(root *yaml.Node) *draft {
 		Place: job.PlaceAny, Objective: job.ObjectiveBalanced, Grace: job.Duration(defaultGrace),
 		Resources: job.Resources{Nodes: job.Range{Min: 1, Max: 1}, CPUs: 1000},
 	}
+
 	if root.Kind != yaml.MappingNode {
 		r.Fail(root, "wrong_type", "", "a job must be lines of key: value, got "+yamlfile.Describe(root),
 			"write at least one line, such as run: python train.py")
 		return d
 	}
+
 	before := r.Len()
 	r.mapping(d, root, "", r.fields)
+
 	if _, given := d.at["run"]; !given {
 		r.Fail(root, "missing_run", "run", "is required", "add a line such as run: python train.py")
 	}
+
 	r.resources(d)
 	r.target(d)
 	r.metrics(d)
 	r.late(d)
 	r.speed(d)
+
 	if r.Len() == before {
 		r.ranges(d)
 		r.measured(d)
 	}
+
 	return d
 }
 
@@ -151,19 +166,25 @@ func (r *reader) mapping(d *draft, n *yaml.Node, prefix string, fields []field) 
 				r.Skip() // its suggestion would be work for nothing
 				continue
 			}
+
 			meant, remedy := r.intended(prefix, fields, key.Value)
 			r.Fail(key, "unknown_key", yamlfile.Join(prefix, yamlfile.Shown(key.Value)), "unknown key", remedy)
+
 			if meant == "run" {
 				d.at[meant] = val // so that it is not reported as missing too
 			}
+
 			continue
 		}
+
 		f := &fields[at]
 		v := value{r: r, d: d, n: val, f: f, path: yamlfile.Join(prefix, f.name)}
 		d.at[v.path] = val
+
 		if f.refuse != "" {
 			r.Fail(key, "not_supported", v.path, f.refuse, f.instead)
 		}
+
 		v.read()
 	}
 }
@@ -195,18 +216,22 @@ func (r *reader) target(d *draft) {
 	if !given || n.Kind != yaml.MappingNode {
 		return
 	}
+
 	const example = "write it as in target: {metric: val_loss, at_most: 0.35}"
 	_, metric := d.at["target.metric"]
 	_, most := d.at["target.at_most"]
 	_, least := d.at["target.at_least"]
+
 	if !metric {
 		r.Fail(n, "missing_value", "target.metric", "is required", example)
 	}
+
 	if most == least {
 		given := "neither"
 		if most {
 			given = "both"
 		}
+
 		r.Fail(n, "bad_value", "target", "must have exactly one of at_most and at_least, got "+given, example)
 	}
 }
@@ -226,5 +251,6 @@ func got(s string) string {
 	if _, isNumber := parseNumber(s); isNumber {
 		return ", got " + s
 	}
+
 	return ", got " + yamlfile.Quote(s)
 }

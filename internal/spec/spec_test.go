@@ -27,6 +27,7 @@ func badCases(t testing.TB) (head string, cases []badCase) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	var body strings.Builder
 	flush := func() {
 		if len(cases) == 0 {
@@ -39,17 +40,22 @@ func badCases(t testing.TB) (head string, cases []badCase) {
 				c.text += "\n"
 			}
 		}
+
 		body.Reset()
 	}
+
 	for line := range strings.Lines(string(text)) {
 		if name, ok := strings.CutPrefix(line, "-- "); ok && strings.HasSuffix(name, " --\n") {
 			flush()
 			cases = append(cases, badCase{name: strings.TrimSuffix(name, " --\n")})
 			continue
 		}
+
 		body.WriteString(line)
 	}
+
 	flush()
+
 	return head, cases
 }
 
@@ -59,20 +65,26 @@ func TestBadFilesAreToldExactly(t *testing.T) {
 	if len(cases) < 60 {
 		t.Errorf("there are %d bad files, and should be 60 at least", len(cases))
 	}
+
 	var renewed strings.Builder
 	renewed.WriteString(head)
+
 	for _, c := range cases {
 		file, err := Parse([]byte(c.text), Options{Now: now})
 		if err == nil || file != nil {
 			t.Errorf("%s: is no bad file: %v, %v", c.name, file, err)
 			continue
 		}
+
 		checkErrors(t, err)
+
 		if got := err.Error() + "\n"; got != c.want && !golden.Update() {
 			t.Errorf("%s: (-want +got)\n%s", c.name, cmp.Diff(c.want, got))
 		}
+
 		fmt.Fprintf(&renewed, "-- %s --\n%s==>\n%s\n", c.name, c.text, err)
 	}
+
 	if golden.Update() {
 		golden.Write(t, "testdata/bad.txt", renewed.String())
 	}
@@ -85,13 +97,17 @@ func checkErrors(t *testing.T, err error) {
 	if !errors.As(err, &list) || len(list) == 0 {
 		t.Fatalf("error is a %T, want a fault.List with mistakes", err)
 	}
+
 	for i, e := range list {
-		if e.Kind != fault.Invalid || e.Code == "" || e.Message == "" || e.Remedy == "" || e.Line < 0 || (e.Line > 0) != (e.Column > 0) {
+		if e.Kind != fault.Invalid || e.Code == "" || e.Message == "" || e.Remedy == "" || e.Line < 0 ||
+			(e.Line > 0) != (e.Column > 0) {
 			t.Errorf("incomplete error %+v", e)
 		}
+
 		if strings.ContainsAny(e.Error(), "\n\x00") || len(e.Error()) > 100_000 {
 			t.Errorf("error is not one short line: %q", e.Error())
 		}
+
 		if i > 0 && e.Line < list[i-1].Line && e.Code != "too_many_errors" {
 			t.Errorf("error of line %d comes after one of line %d", e.Line, list[i-1].Line)
 		}
@@ -107,6 +123,7 @@ func codes(err error) []string {
 			codes = append(codes, e.Code)
 		}
 	}
+
 	return codes
 }
 
@@ -117,5 +134,6 @@ func basic(change func(*job.Spec)) job.Spec {
 	if change != nil {
 		change(&s)
 	}
+
 	return s
 }

@@ -24,12 +24,15 @@ func commandKind(at func(*job.Spec) *string) kind {
 					i.fail("wrong_type", "must be a string, got a mapping", "put a command that contains ': ' in quotes")
 					return
 				}
+
 				s, ok := i.text()
 				if !ok {
 					return
 				}
+
 				lines = append(lines, s)
 			}
+
 			s := strings.Join(lines, "\n")
 			switch {
 			case v.n.Kind == yaml.MappingNode: // reported by items
@@ -55,13 +58,17 @@ func deadlineKind() kind {
 	return kind{
 		words: "a time",
 		schema: func() schema {
-			return schema{"type": "string", "pattern": `^[0-9]{4}-[0-9]{2}-[0-9]{2}[T ][0-9]{2}:[0-9]{2}(:[0-9]{2}(\.[0-9]+)?)?(Z|[+-][0-9]{2}:[0-9]{2})?$`}
+			return schema{
+				"type":    "string",
+				"pattern": `^[0-9]{4}-[0-9]{2}-[0-9]{2}[T ][0-9]{2}:[0-9]{2}(:[0-9]{2}(\.[0-9]+)?)?(Z|[+-][0-9]{2}:[0-9]{2})?$`,
+			}
 		},
 		read: func(v value) {
 			s, ok := v.line()
 			if !ok {
 				return
 			}
+
 			at, ok := parseTime(s, v.r.opts.Location)
 			switch now := v.r.opts.Now; {
 			case !ok:
@@ -76,6 +83,7 @@ func deadlineKind() kind {
 			if s.Deadline == nil {
 				return nil, nil
 			}
+
 			return word(s.Deadline.UTC().Format(time.RFC3339Nano)), nil
 		},
 	}
@@ -86,14 +94,18 @@ func parseTime(s string, where *time.Location) (time.Time, bool) {
 	if where == nil {
 		where = time.UTC
 	}
+
 	at, err := time.Parse(time.RFC3339, s)
 	for _, layout := range deadlineLayouts() {
 		if err == nil {
 			break
 		}
+
 		at, err = time.ParseInLocation(layout, s, where)
 	}
+
 	at = at.UTC()
+
 	return at, err == nil && at.Year() >= 2000 && at.Year() < 3000
 }
 
@@ -113,6 +125,7 @@ func amountKind(what string, least float64, at func(*job.Spec) *float64) kind {
 	if strings.HasPrefix(what, "a") {
 		article = "an "
 	}
+
 	return kind{
 		words: article + what,
 		schema: func() schema {
@@ -123,13 +136,18 @@ func amountKind(what string, least float64, at func(*job.Spec) *float64) kind {
 			if !ok {
 				return
 			}
+
 			for _, a := range amounts() {
 				number, ok := strings.CutSuffix(strings.ToUpper(s), a.letter)
-				if f, isNumber := parseNumber(strings.TrimSpace(number)); ok && isNumber && f*a.size >= least && f*a.size <= maxAmount {
+				if f, isNumber := parseNumber(
+					strings.TrimSpace(number),
+				); ok && isNumber && f*a.size >= least &&
+					f*a.size <= maxAmount {
 					*at(&v.d.entry.Spec) = f * a.size
 					return
 				}
 			}
+
 			v.bad(fmt.Sprintf("must be %s%s between %g and %g", article, what, least, maxAmount)+got(s), v.example())
 		},
 		write: func(s *job.Spec) (*yaml.Node, error) {
@@ -137,11 +155,13 @@ func amountKind(what string, least float64, at func(*job.Spec) *float64) kind {
 			if f == 0 {
 				return nil, nil
 			}
+
 			for _, a := range amounts() {
 				if q := f / a.size; q >= 1 && q*a.size == f {
 					return word(strconv.FormatFloat(q, 'f', -1, 64) + a.letter), nil
 				}
 			}
+
 			return numberNode(f)
 		},
 	}
@@ -152,7 +172,9 @@ func parseNumber(s string) (float64, bool) {
 	if strings.Trim(s, "0123456789+-.eE") != "" {
 		return 0, false
 	}
+
 	f, err := strconv.ParseFloat(s, 64)
+
 	return f, err == nil
 }
 
@@ -166,11 +188,13 @@ func numberKind(at func(*job.Spec) **float64) kind {
 			if !ok {
 				return
 			}
+
 			f, ok := parseNumber(s)
 			if !ok {
 				v.bad("must be a number"+got(s), v.example())
 				return
 			}
+
 			*at(&v.d.entry.Spec) = &f
 		},
 		write: func(s *job.Spec) (*yaml.Node, error) {
@@ -178,6 +202,7 @@ func numberKind(at func(*job.Spec) **float64) kind {
 			if f == nil {
 				return nil, nil
 			}
+
 			return numberNode(*f)
 		},
 	}
@@ -192,17 +217,20 @@ func shareKind(at func(*job.Spec) *float64, least, most float64) kind {
 			if !ok {
 				return
 			}
+
 			f, ok := parseNumber(s)
 			if !ok || f < least || f > most {
 				v.bad(fmt.Sprintf("must be a fraction of one GPU between %v and %v", least, most)+got(s), v.example())
 				return
 			}
+
 			*at(&v.d.entry.Spec) = f
 		},
 		write: func(s *job.Spec) (*yaml.Node, error) {
 			if *at(s) == 0 {
 				return nil, nil
 			}
+
 			return numberNode(*at(s))
 		},
 	}
@@ -216,5 +244,6 @@ func numberNode(f float64) (*yaml.Node, error) {
 	if f == math.Trunc(f) && math.Abs(f) < 1e15 {
 		return word(strconv.FormatFloat(f, 'f', 0, 64)), nil
 	}
+
 	return word(strconv.FormatFloat(f, 'g', -1, 64)), nil
 }

@@ -30,6 +30,7 @@ func (r *reader) intended(prefix string, here []field, key string) (meant, remed
 	if closest := r.Finder.Closest(key, names(here)); closest != "" {
 		return yamlfile.Join(prefix, closest), "did you mean " + yamlfile.Join(prefix, closest) + "?"
 	}
+
 	return "", all
 }
 
@@ -40,10 +41,13 @@ func within(fields []field, prefix, here, key string) (group, name string) {
 		if inside := called(f.fields, key); inside != nil && path != here {
 			return path, inside.name
 		}
-		if group, name = within(f.fields, path, here, key); group != "" {
+
+		group, name = within(f.fields, path, here, key)
+		if group != "" {
 			return group, name
 		}
 	}
+
 	return "", ""
 }
 
@@ -61,6 +65,7 @@ func called(fields []field, key string) *field {
 			}
 		}
 	}
+
 	return nil
 }
 
@@ -74,5 +79,6 @@ func names(fields []field) []string {
 	for _, f := range fields {
 		names = append(names, f.name)
 	}
+
 	return names
 }

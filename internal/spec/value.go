@@ -24,6 +24,7 @@ func (v value) read() {
 		v.fail("missing_value", "must have a value, got nothing", v.example()+", or remove the line")
 		return
 	}
+
 	switch {
 	case v.f.list != nil:
 		v.mappings()
@@ -35,6 +36,7 @@ func (v value) read() {
 		v.wrongType()
 		return
 	}
+
 	if v.f.later != "" {
 		v.d.note(v.path + ": " + v.f.later)
 	}
@@ -46,10 +48,12 @@ func (v value) mappings() {
 		v.wrongType()
 		return
 	}
+
 	if most := v.f.list.most; len(v.n.Content) > most {
 		v.fail("too_large", fmt.Sprintf("must have at most %d entries, got %d", most, len(v.n.Content)), "shorten it")
 		return
 	}
+
 	for i, n := range v.n.Content {
 		path := fmt.Sprintf("%s[%d]", v.path, i)
 		v.f.list.add(&v.d.entry.Spec)
@@ -57,8 +61,10 @@ func (v value) mappings() {
 			v.r.Fail(n, "wrong_type", path, "must be a mapping, got "+yamlfile.Describe(n), v.example())
 			continue
 		}
+
 		before := v.r.Len()
 		v.r.mapping(v.d, n, path, v.f.fields)
+
 		if v.r.Len() == before {
 			v.d.at[path] = n // what has a mistake already is not looked at again
 		}
@@ -96,6 +102,7 @@ func (v value) text() (string, bool) {
 	default:
 		return v.n.Value, true
 	}
+
 	return "", false
 }
 
@@ -105,14 +112,22 @@ func (v value) line() (string, bool) {
 	if !ok {
 		return "", false
 	}
+
 	if len(s) > maxLine {
-		v.fail("too_large", fmt.Sprintf("must have at most %d bytes, got %d: %s", maxLine, len(s), yamlfile.Quote(s)), v.example())
+		v.fail(
+			"too_large",
+			fmt.Sprintf("must have at most %d bytes, got %d: %s", maxLine, len(s), yamlfile.Quote(s)),
+			v.example(),
+		)
+
 		return "", false
 	}
+
 	if strings.ContainsAny(s, "\n\r") {
 		v.bad("must be on one line"+got(s), v.example())
 		return "", false
 	}
+
 	return s, true
 }
 
@@ -122,19 +137,23 @@ func (v value) items() []value {
 	if v.n.Kind == yaml.ScalarNode {
 		return []value{v}
 	}
+
 	if v.n.Kind != yaml.SequenceNode {
 		v.wrongType()
 		return nil
 	}
+
 	if len(v.n.Content) > maxItems {
 		v.fail("too_large", fmt.Sprintf("must have at most %d entries, got %d", maxItems, len(v.n.Content)), "shorten it")
 		return nil
 	}
+
 	var items []value
 	for i, n := range v.n.Content {
 		item := v
 		item.n, item.path = n, fmt.Sprintf("%s[%d]", v.path, i)
 		items = append(items, item)
 	}
+
 	return items
 }

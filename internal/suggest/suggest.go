@@ -43,11 +43,13 @@ func (f *Finder) Closest(word string, known []string) string {
 	if length > maxRunes {
 		return ""
 	}
+
 	word = strings.ToLower(word)
 	limit := min(maxDistance, (length+2)/3)
 
 	best := ""
 	bestDistance := limit + 1
+
 	for _, candidate := range known {
 		size := utf8.RuneCountInString(candidate)
 		if size-length > maxDistance || length-size > maxDistance {
@@ -57,12 +59,14 @@ func (f *Finder) Closest(word string, known []string) string {
 		if f.comparisons >= maxComparisons {
 			return ""
 		}
+
 		f.comparisons++
 
 		d := distance(word, strings.ToLower(candidate))
 		if d >= size || d > bestDistance || d > limit {
 			continue
 		}
+
 		if d < bestDistance || better(candidate, best, length) {
 			best = candidate
 			bestDistance = d
@@ -103,6 +107,7 @@ func distance(from, to string) int {
 			if a[i-1] == b[j-1] {
 				change = 0
 			}
+
 			row[j] = min(last[j]+1, row[j-1]+1, last[j-1]+change)
 
 			if i > 1 && j > 1 && a[i-1] == b[j-2] && a[i-2] == b[j-1] {

@@ -39,6 +39,7 @@ func TestDistanceIsTheSameBothWaysAndNoneOnlyBetweenEqualWords(t *testing.T) {
 		b := word.Draw(t, "b")
 
 		there := distance(a, b)
+
 		back := distance(b, a)
 		if there != back || (there == 0) != (a == b) {
 			t.Fatalf("%q and %q: %d there, %d back", a, b, there, back)
@@ -75,6 +76,7 @@ func TestTheOrderOfTheKnownWordsDoesNotMatter(t *testing.T) {
 		letters := rapid.StringOfN(rapid.RuneFrom([]rune("abc")), 1, 5, -1)
 		known := rapid.SliceOfN(letters, 1, 8).Draw(t, "known")
 		word := letters.Draw(t, "word")
+
 		other := rapid.Permutation(known).Draw(t, "other")
 
 		if a, b := Closest(word, known), Closest(word, other); a != b {
@@ -91,6 +93,7 @@ func TestTheWorkForAFileOfMistakesIsBounded(t *testing.T) {
 	}
 
 	var f Finder
+
 	suggested := 0
 	for i := range 60_000 {
 		if f.Closest(fmt.Sprintf("knwon_key%05d", i), known) != "" {
@@ -105,6 +108,7 @@ func TestTheWorkForAFileOfMistakesIsBounded(t *testing.T) {
 	// Long words cost no comparison at all.
 	var long Finder
 	long.Closest(strings.Repeat("known_key", 10_000), known)
+
 	if long.comparisons != 0 {
 		t.Errorf("%d comparisons of a long word", long.comparisons)
 	}
@@ -117,6 +121,7 @@ func TestDidYouMean(t *testing.T) {
 	if got := DidYouMean("gpsu", known); got != "did you mean gpus?" {
 		t.Error(got)
 	}
+
 	if got := DidYouMean("something", known); got != "use one of cpus, gpus" {
 		t.Error(got)
 	}

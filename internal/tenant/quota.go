@@ -24,6 +24,7 @@ func (s Subject) String() string {
 	case s.Project != "":
 		return "project/" + string(s.Project)
 	}
+
 	return "each/" + s.Each
 }
 
@@ -44,6 +45,7 @@ func Periods() []Period { return []Period{Day, Week, Month} }
 func (p Period) Begin(t time.Time) time.Time {
 	t = t.UTC()
 	year, month, day := t.Date()
+
 	switch p {
 	case Week:
 		day -= (int(t.Weekday()) + 6) % 7
@@ -51,12 +53,14 @@ func (p Period) Begin(t time.Time) time.Time {
 		day = 1
 	case Day:
 	}
+
 	return time.Date(year, month, day, 0, 0, 0, 0, time.UTC)
 }
 
 // End returns when that period ends.
 func (p Period) End(t time.Time) time.Time {
 	begin := p.Begin(t)
+
 	switch p {
 	case Week:
 		return begin.AddDate(0, 0, 7)
@@ -64,6 +68,7 @@ func (p Period) End(t time.Time) time.Time {
 		return begin.AddDate(0, 1, 0)
 	case Day:
 	}
+
 	return begin.AddDate(0, 0, 1)
 }
 

@@ -87,6 +87,7 @@ func (t *Token) Usable(now time.Time) bool {
 	if t.Revoked || !now.Before(t.Expires) {
 		return false
 	}
+
 	return t.Kind == AccessToken || t.UsesLeft > 0
 }
 
@@ -160,11 +161,13 @@ func (c Caller) May(a Action, owner id.User) bool {
 	if !ok || !c.Scope.Includes(rule.scope) {
 		return false
 	}
+
 	switch c.Role {
 	case Admin:
 		return true
 	case Researcher:
 		return rule.any || rule.own && owner == c.User
 	}
+
 	return false
 }

@@ -14,6 +14,7 @@ import (
 // TestMay has every role, scope and action, on one's own things and on those of others.
 func TestMay(t *testing.T) {
 	t.Parallel()
+
 	// For each action: the scopes that suffice, and whether a researcher may do it to own and to others' things.
 	want := map[tenant.Action]struct{ scopes, researcher string }{
 		tenant.ReadJob:     {"read submit admin", "own"},
@@ -33,12 +34,14 @@ func TestMay(t *testing.T) {
 		tenant.ManageData:    {"submit admin", "own"},
 		tenant.OverridePlace: {"admin", ""},
 	}
+
 	owners := map[string]id.User{"own": "ada", "others": "bob", "nobody": ""}
 	for _, a := range tenant.Actions() {
 		rule, ok := want[a]
 		if !ok {
 			t.Errorf("%s is not in this table", a)
 		}
+
 		for _, role := range append(tenant.Roles(), "", "guest") {
 			for _, scope := range append(tenant.Scopes(), "", "root") {
 				for whose, owner := range owners {
@@ -52,9 +55,11 @@ func TestMay(t *testing.T) {
 			}
 		}
 	}
+
 	if (tenant.Caller{User: "ada", Role: tenant.Admin, Scope: tenant.ScopeAdmin}).May("fly", "ada") {
 		t.Error("an admin may do what is no action")
 	}
+
 	if len(want) != len(tenant.Actions()) {
 		t.Errorf("%d actions are listed, want %d", len(tenant.Actions()), len(want))
 	}
@@ -70,6 +75,7 @@ func TestScopesIncludeNarrowerOnes(t *testing.T) {
 			}
 		}
 	}
+
 	if want := "read>read submit>read submit>submit admin>read admin>submit admin>admin"; strings.Join(got, " ") != want {
 		t.Errorf("scopes include: %v, want %s", got, want)
 	}

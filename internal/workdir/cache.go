@@ -38,14 +38,17 @@ func openCache(dir, root string, now time.Time) *cache {
 	if dir == "" {
 		return c
 	}
+
 	c.file = filepath.Join(dir, "workdir-"+sumHex([]byte(root))[:32]+".json")
 	text, err := os.ReadFile(c.file)
 	if err == nil {
 		err = json.Unmarshal(text, &c.old)
 	}
+
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		c.old, c.err = nil, fmt.Errorf("read %s: %w", c.file, err)
 	}
+
 	return c
 }
 
@@ -54,7 +57,9 @@ func (c *cache) get(name string, mark stamp) (string, bool) {
 	if !ok || e.stamp != mark || !isDigest(e.Digest) {
 		return "", false
 	}
+
 	c.new[name] = e
+
 	return e.Digest, true
 }
 
@@ -70,6 +75,7 @@ func (c *cache) save() error {
 	if c.file == "" {
 		return nil
 	}
+
 	text, err := json.Marshal(c.new)
 	if err != nil {
 		return fmt.Errorf("encode digests: %w", err)
@@ -77,9 +83,11 @@ func (c *cache) save() error {
 	if err := os.MkdirAll(filepath.Dir(c.file), 0o700); err != nil {
 		return fmt.Errorf("create cache folder: %w", err)
 	}
+
 	// A cache that a power cut empties costs one scan, less than a sync on every submit.
 	if err := atomicfile.Write(c.file, text, atomicfile.Volatile()); err != nil {
 		return fmt.Errorf("write digests: %w", err)
 	}
+
 	return c.err
 }

@@ -16,6 +16,7 @@ func cancellable(ctx context.Context, r io.Reader) io.Reader {
 		if err := ctx.Err(); err != nil {
 			return 0, err
 		}
+
 		return r.Read(p)
 	})
 }

@@ -13,19 +13,24 @@ func matchPart(pattern, name string) bool {
 			p++
 			continue
 		}
+
 		if width, ok := matchOne(pattern[p:], name[n]); ok {
 			p, n = p+width, n+1
 			continue
 		}
+
 		if starP < 0 {
 			return false
 		}
+
 		starN++
 		p, n = starP+1, starN
 	}
+
 	for p < len(pattern) && pattern[p] == '*' {
 		p++
 	}
+
 	return p == len(pattern)
 }
 
@@ -35,6 +40,7 @@ func matchOne(pattern string, c byte) (width int, ok bool) {
 	if pattern == "" {
 		return 0, false
 	}
+
 	switch pattern[0] {
 	case '?':
 		return 1, true
@@ -44,8 +50,10 @@ func matchOne(pattern string, c byte) (width int, ok bool) {
 		if len(pattern) < 2 {
 			return 0, false
 		}
+
 		return 2, pattern[1] == c
 	}
+
 	return 1, pattern[0] == c
 }
 
@@ -57,16 +65,20 @@ func matchClass(pattern string, c byte) (width int, ok bool) {
 	if negated {
 		i++
 	}
+
 	found := false
 	for first := true; i < len(pattern); first = false {
 		if pattern[i] == ']' && !first {
 			return i + 1, found != negated
 		}
+
 		lo, next, good := classByte(pattern, i)
 		if !good {
 			return 0, false
 		}
+
 		i = next
+
 		hi := lo
 		if i+1 < len(pattern) && pattern[i] == '-' && pattern[i+1] != ']' {
 			hi, i, good = classByte(pattern, i+1)
@@ -74,8 +86,10 @@ func matchClass(pattern string, c byte) (width int, ok bool) {
 				return 0, false
 			}
 		}
+
 		found = found || lo <= c && c <= hi
 	}
+
 	return 0, false
 }
 
@@ -84,8 +98,10 @@ func classByte(pattern string, i int) (c byte, next int, ok bool) {
 	if pattern[i] == '\\' {
 		i++
 	}
+
 	if i >= len(pattern) {
 		return 0, i, false
 	}
+
 	return pattern[i], i + 1, true
 }

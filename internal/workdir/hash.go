@@ -30,6 +30,7 @@ func (s *scanner) file(ctx context.Context, name string) error {
 		if err := ctx.Err(); err != nil {
 			return err
 		}
+
 		f, steady, err := s.readFile(ctx, name)
 		if err != nil {
 			return err
@@ -38,6 +39,7 @@ func (s *scanner) file(ctx context.Context, name string) error {
 			return s.add(f)
 		}
 	}
+
 	return fault.New(fault.Conflict, "workdir_file_changing", "%s changed while it was read", name).
 		WithField("workdir").WithRemedy("stop the program that writes it, or leave it out with a line in %s", ownIgnoreName)
 }
@@ -49,38 +51,50 @@ func (s *scanner) readFile(ctx context.Context, name string) (line api.ManifestF
 	if err != nil {
 		return line, false, unreadable(name, err)
 	}
+
 	defer func() { _ = f.Close() }()
+
 	before, err := f.Stat()
 	if err != nil {
 		return line, false, unreadable(name, err)
 	}
+
 	if before.Size() > s.opts.MaxFile {
 		return line, false, fault.New(fault.OverLimit, "workdir_file_too_large", "%s has %s; files of a working directory must not be larger than %s",
 			name, job.Bytes(before.Size()).Short(), job.Bytes(s.opts.MaxFile).Short()).
-			WithField("workdir").WithRemedy("leave it out with a line in %s, or put it in a place that the nodes can read", ownIgnoreName)
+			WithField("workdir").
+			WithRemedy("leave it out with a line in %s, or put it in a place that the nodes can read", ownIgnoreName)
 	}
+
 	mark := stampOf(before)
+
 	line = api.ManifestFile{Path: name, Mode: uint32(before.Mode().Perm()), Size: before.Size()}
 	if digest, ok := s.cache.get(name, mark); ok {
 		line.Digest = digest
 		return line, true, nil
 	}
+
 	hash := sha256.New()
+
 	// One byte more than there was tells that the file grows.
 	n, err := io.Copy(hash, io.LimitReader(cancellable(ctx, f), before.Size()+1))
 	if err != nil {
 		if ctx.Err() != nil {
 			return line, false, ctx.Err()
 		}
+
 		return line, false, unreadable(name, err)
 	}
+
 	after, err := os.Lstat(s.real(name))
 	if err != nil || n != before.Size() || stampOf(after) != mark {
 		return line, false, nil
 	}
+
 	line.Digest = hex.EncodeToString(hash.Sum(nil))
 	s.tree.Hashed++
 	s.cache.put(name, mark, line.Digest)
+
 	return line, true, nil
 }
 
@@ -90,5 +104,6 @@ func DigestOf(r io.Reader) (string, error) {
 	if _, err := io.Copy(hash, r); err != nil {
 		return "", fmt.Errorf("compute digest: %w", err)
 	}
+
 	return hex.EncodeToString(hash.Sum(nil)), nil
 }

@@ -46,10 +46,12 @@ func (l *ignoreList) within(dir, real string) (*ignoreList, error) {
 	if info.Size() > maxIgnoreFile {
 		return nil, errors.New("ignore file is too large")
 	}
+
 	text, err := os.ReadFile(real)
 	if err != nil {
 		return nil, err
 	}
+
 	return &ignoreList{above: l, dir: dir, rules: parseIgnore(string(text))}, nil
 }
 
@@ -62,6 +64,7 @@ func (l *ignoreList) ignores(name string, isDir bool) bool {
 		if l.dir != "" {
 			inside = strings.TrimPrefix(name, l.dir+"/")
 		}
+
 		parts := strings.Split(inside, "/")
 		for i := len(l.rules) - 1; i >= 0; i-- {
 			if l.rules[i].matches(parts, isDir) {
@@ -69,6 +72,7 @@ func (l *ignoreList) ignores(name string, isDir bool) bool {
 			}
 		}
 	}
+
 	return false
 }
 
@@ -81,6 +85,7 @@ func parseIgnore(text string) []ignoreRule {
 			rules = append(rules, rule)
 		}
 	}
+
 	return rules
 }
 
@@ -89,18 +94,23 @@ func parseRule(line string) (ignoreRule, bool) {
 	if line == "" || line[0] == '#' {
 		return ignoreRule{}, false
 	}
+
 	var r ignoreRule
 	if line[0] == '!' {
 		r.keep, line = true, line[1:]
 	}
+
 	if rest, ok := strings.CutSuffix(line, "/"); ok {
 		r.dirOnly, line = true, rest
 	}
+
 	if line == "" {
 		return ignoreRule{}, false
 	}
+
 	r.anchored = strings.Contains(line, "/")
 	r.parts = strings.Split(strings.TrimPrefix(line, "/"), "/")
+
 	return r, true
 }
 
@@ -112,8 +122,10 @@ func trimTrailingSpace(s string) string {
 		if slashes%2 == 1 {
 			return s
 		}
+
 		s = cut
 	}
+
 	return s
 }
 
@@ -124,6 +136,7 @@ func (r ignoreRule) matches(name []string, isDir bool) bool {
 	if !r.anchored {
 		return matchPart(r.parts[0], name[len(name)-1])
 	}
+
 	return matchParts(r.parts, name)
 }
 
@@ -147,7 +160,9 @@ func matchParts(pattern, name []string) bool {
 				next[j+1] = reach[j] && matchPart(part, name[j])
 			}
 		}
+
 		reach = next
 	}
+
 	return reach[len(name)]
 }

@@ -52,10 +52,12 @@ func TestIgnorePatterns(t *testing.T) {
 		{"a*b*c*d", "axxbxxcxx", false},
 		{"", "x", false},
 	}
+
 	for _, tt := range tests {
 		t.Run(fmt.Sprintf("%q on %q", tt.rules, tt.name), func(t *testing.T) {
 			t.Parallel()
 			list := &ignoreList{rules: parseIgnore(tt.rules)}
+
 			name, isDir := strings.CutSuffix(tt.name, "/")
 			if got := list.ignores(name, isDir); got != tt.want {
 				t.Errorf("ignored = %v, want %v", got, tt.want)
@@ -67,45 +69,56 @@ func TestIgnorePatterns(t *testing.T) {
 // TestIgnoreAgreesWithGit asks Git itself about random patterns.
 func TestIgnoreAgreesWithGit(t *testing.T) {
 	t.Parallel()
+
 	if _, err := exec.LookPath("git"); err != nil {
 		if os.Getenv("CI") == "true" {
 			t.Fatal("git is needed here")
 		}
+
 		t.Skip("git is not installed")
 	}
+
 	const seed = 7
 	t.Logf("seed %d", seed)
 	rng := rand.New(rand.NewPCG(seed, seed))
 	names := []string{"a", "b", "ab", "a.c", "b.c", "abc"}
+
 	for range 100 {
 		root := t.TempDir()
 		git(t, root, nil, "init", "-q")
+
 		var all []string
 		for range 12 {
 			name := names[rng.IntN(len(names))]
 			for range rng.IntN(3) {
 				name = names[rng.IntN(len(names))] + "/" + name
 			}
+
 			full := filepath.Join(root, name)
 			if os.MkdirAll(filepath.Dir(full), 0o755) == nil && os.WriteFile(full, nil, 0o644) == nil {
 				all = append(all, name)
 			}
 		}
+
 		var rules strings.Builder
 		for range 1 + rng.IntN(4) {
 			rules.WriteString(randomRule(rng) + "\n")
 		}
+
 		if err := os.WriteFile(filepath.Join(root, ".gitignore"), []byte(rules.String()), 0o644); err != nil {
 			t.Fatal(err)
 		}
+
 		tree, err := Scan(t.Context(), root, Options{})
 		if err != nil {
 			t.Fatal(err)
 		}
+
 		var got []string
 		for _, f := range tree.Manifest.Files {
 			got = append(got, f.Path)
 		}
+
 		out := git(t, root, nil, "ls-files", "-z", "--others", "--exclude-standard")
 		want := strings.FieldsFunc(string(out), func(c rune) bool { return c == 0 })
 		slices.Sort(want)
@@ -124,6 +137,7 @@ func randomRule(rng *rand.Rand) string {
 		for range 1 + rng.IntN(4) {
 			rule += pieces[rng.IntN(len(pieces))]
 		}
+
 		odd := slices.ContainsFunc(strings.Split(rule, "/"), func(part string) bool {
 			return strings.Contains(part, "**") && strings.Trim(part, "*") != ""
 		})
@@ -141,6 +155,7 @@ func git(t *testing.T, dir string, input []byte, args ...string) []byte {
 	if err != nil {
 		t.Fatalf("git %v: %v", args, err)
 	}
+
 	return out
 }
 
@@ -150,9 +165,11 @@ func FuzzIgnore(f *testing.F) {
 	f.Add(strings.Repeat("*a", 50), strings.Repeat("a", 100), false)
 	f.Add("[", "[", false)
 	f.Add("\\", "\\", false)
+
 	f.Fuzz(func(t *testing.T, rules, name string, isDir bool) {
 		list := &ignoreList{rules: parseIgnore(rules)}
 		got := list.ignores(name, isDir)
+
 		// A rule that keeps everything, put last, decides against any other.
 		list.rules = append(list.rules, parseIgnore("!*")...)
 		if list.ignores(name, isDir) {

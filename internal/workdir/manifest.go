@@ -30,13 +30,16 @@ func Encode(m api.Manifest) ([]byte, error) {
 	if m.Files == nil {
 		m.Files = []api.ManifestFile{}
 	}
+
 	if err := Check(m); err != nil {
 		return nil, err
 	}
+
 	text, err := json.Marshal(m)
 	if err != nil {
 		return nil, fmt.Errorf("encode manifest: %w", err)
 	}
+
 	return text, nil
 }
 
@@ -47,6 +50,7 @@ func Digest(m api.Manifest) (string, error) {
 	if err != nil {
 		return "", err
 	}
+
 	return sumHex(text), nil
 }
 
@@ -59,7 +63,9 @@ func Decode(r io.Reader) (api.Manifest, error) {
 	if len(text) > MaxManifest {
 		return api.Manifest{}, badManifest("", "is larger than %d bytes", MaxManifest)
 	}
+
 	var m api.Manifest
+
 	dec := json.NewDecoder(bytes.NewReader(text))
 	if err := dec.Decode(&m); err != nil {
 		return api.Manifest{}, badManifest("", "is not valid JSON").WithCause(err)
@@ -70,6 +76,7 @@ func Decode(r io.Reader) (api.Manifest, error) {
 	if err := Check(m); err != nil {
 		return api.Manifest{}, err
 	}
+
 	return m, nil
 }
 
@@ -86,9 +93,11 @@ func Check(m api.Manifest) error {
 		if i > 0 && f.Path <= last {
 			return badManifest(f.Path, "is out of order or a duplicate")
 		}
+
 		last = f.Path
 		leaves[f.Path] = true
 	}
+
 	for _, f := range m.Files {
 		for parent := path.Dir(f.Path); parent != "."; parent = path.Dir(parent) {
 			if leaves[parent] {
@@ -96,6 +105,7 @@ func Check(m api.Manifest) error {
 			}
 		}
 	}
+
 	return nil
 }
 
@@ -114,6 +124,7 @@ func checkFile(f api.ManifestFile) error {
 	case f.Link != "" && (f.Size != 0 || !insideLink(f.Path, f.Link)):
 		return badManifest(f.Path, "is a link that points outside")
 	}
+
 	return nil
 }
 
@@ -123,21 +134,26 @@ func safePath(p string) bool {
 	if p == "" || len(p) > maxPath || !utf8.ValidString(p) || strings.ContainsRune(p, 0) {
 		return false
 	}
+
 	for element := range strings.SplitSeq(p, "/") {
 		if element == "" || element == "." || element == ".." || len(element) > maxElement {
 			return false
 		}
 	}
+
 	return true
 }
 
 // insideLink reports whether a link at name with this target stays inside, as
 // far as its text tells.
 func insideLink(name, target string) bool {
-	if target == "" || len(target) > maxLink || !utf8.ValidString(target) || strings.ContainsRune(target, 0) || path.IsAbs(target) {
+	if target == "" || len(target) > maxLink || !utf8.ValidString(target) || strings.ContainsRune(target, 0) ||
+		path.IsAbs(target) {
 		return false
 	}
+
 	end := path.Join(path.Dir(name), target)
+
 	return end != ".." && !strings.HasPrefix(end, "../")
 }
 
@@ -147,6 +163,7 @@ func isDigest(s string) bool {
 			return false
 		}
 	}
+
 	return len(s) == 2*sha256.Size
 }
 
@@ -160,5 +177,6 @@ func badManifest(name, format string, args ...any) *fault.Error {
 	if name != "" {
 		what = fmt.Sprintf("the manifest's file %.200q ", name)
 	}
+
 	return fault.New(fault.Invalid, "manifest_invalid", "%s", what+fmt.Sprintf(format, args...)).WithField("workdir")
 }

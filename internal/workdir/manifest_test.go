@@ -47,6 +47,7 @@ func TestManifestRefuses(t *testing.T) {
 		{"set-user-id", []api.ManifestFile{{Path: "a", Digest: d, Mode: 0o4755}}},
 		{"a size below zero", []api.ManifestFile{{Path: "a", Digest: d, Size: -1}}},
 	}
+
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
@@ -54,6 +55,7 @@ func TestManifestRefuses(t *testing.T) {
 			if code := codeOf(workdir.Check(m)); code != "manifest_invalid" {
 				t.Errorf("code = %q, want manifest_invalid", code)
 			}
+
 			err := workdir.Materialise(t.Context(), m, filepath.Join(t.TempDir(), "w"), nil)
 			if code := codeOf(err); code != "manifest_invalid" {
 				t.Errorf("Materialise: %v, want manifest_invalid", err)
@@ -72,22 +74,27 @@ func FuzzManifest(f *testing.F) {
 	} {
 		f.Add([]byte(seed))
 	}
+
 	f.Fuzz(func(t *testing.T, text []byte) {
 		m, err := workdir.Decode(bytes.NewReader(text))
 		if err != nil {
 			return
 		}
+
 		canonical, err := workdir.Encode(m)
 		if err != nil {
 			t.Fatalf("an accepted manifest cannot be encoded: %v", err)
 		}
+
 		again, err := workdir.Decode(bytes.NewReader(canonical))
 		if err != nil {
 			t.Fatalf("its canonical form is refused: %v", err)
 		}
+
 		if second, err := workdir.Encode(again); err != nil || !bytes.Equal(canonical, second) {
 			t.Fatalf("the canonical form changes: %s then %s (%v)", canonical, second, err)
 		}
+
 		materialiseInside(t, m)
 	})
 }
@@ -100,6 +107,7 @@ func materialiseInside(t *testing.T, m api.Manifest) {
 	if err := os.Mkdir(filepath.Dir(dir), 0o755); err != nil {
 		t.Fatal(err)
 	}
+
 	// The contents are unknown, so only links and folders can be made.
 	var links api.Manifest
 	for _, f := range m.Files {
@@ -107,15 +115,19 @@ func materialiseInside(t *testing.T, m api.Manifest) {
 			links.Files = append(links.Files, f)
 		}
 	}
+
 	fetch := func(context.Context, string) (io.ReadCloser, error) { return nil, errors.New("no content") }
+
 	// Names that the file system refuses are an error, never a write elsewhere.
 	made := workdir.Materialise(t.Context(), links, dir, fetch) == nil
 	err := filepath.WalkDir(outer, func(name string, _ fs.DirEntry, err error) error {
 		if err == nil && name != outer && name != filepath.Dir(dir) && (!made || !strings.HasPrefix(name, dir)) {
 			t.Errorf("%s was made", name)
 		}
+
 		return err
 	})
+
 	if err != nil {
 		t.Fatal(err)
 	}

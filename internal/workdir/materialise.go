@@ -32,27 +32,34 @@ func Materialise(ctx context.Context, m api.Manifest, dir string, fetch Fetch) (
 	if err := Check(m); err != nil {
 		return err
 	}
+
 	tmp, err := os.MkdirTemp(filepath.Dir(dir), ".materialise-*")
 	if err != nil {
 		return fmt.Errorf("create working directory: %w", err)
 	}
+
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, os.RemoveAll(tmp))
 		}
 	}()
+
 	if err := os.Chmod(tmp, 0o755); err != nil { //nolint:gosec // the program may run as another user
 		return fmt.Errorf("create working directory: %w", err)
 	}
+
 	// A Root refuses every name that leads outside, whatever the manifest says.
 	root, err := os.OpenRoot(tmp)
 	if err != nil {
 		return fmt.Errorf("create working directory: %w", err)
 	}
+
 	defer func() { _ = root.Close() }()
+
 	if err := writeFiles(ctx, root, m.Files, fetch); err != nil {
 		return err
 	}
+
 	for _, f := range m.Files {
 		if f.Link == "" {
 			continue
@@ -61,6 +68,7 @@ func Materialise(ctx context.Context, m api.Manifest, dir string, fetch Fetch) (
 			return err
 		}
 	}
+
 	// os.Rename refuses a folder that is there, even an empty one.
 	if err := os.Remove(dir); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("rename working directory: %w", err)
@@ -68,6 +76,7 @@ func Materialise(ctx context.Context, m api.Manifest, dir string, fetch Fetch) (
 	if err := os.Rename(tmp, dir); err != nil {
 		return fmt.Errorf("rename working directory: %w", err)
 	}
+
 	return nil
 }
 
@@ -78,6 +87,7 @@ func makeLink(root *os.Root, f api.ManifestFile) error {
 	if err := root.Symlink(f.Link, f.Path); err != nil {
 		return fmt.Errorf("create link %s: %w", f.Path, err)
 	}
+
 	return nil
 }
 
@@ -86,7 +96,9 @@ func makeLink(root *os.Root, f api.ManifestFile) error {
 func writeFiles(ctx context.Context, root *os.Root, files []api.ManifestFile, fetch Fetch) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
+
 	work := make(chan api.ManifestFile)
+
 	var all sync.WaitGroup
 	for range fetchers {
 		all.Go(func() {
@@ -98,12 +110,15 @@ func writeFiles(ctx context.Context, root *os.Root, files []api.ManifestFile, fe
 			}
 		})
 	}
+
 	func() {
 		defer close(work)
+
 		for _, f := range files {
 			if f.Link != "" {
 				continue
 			}
+
 			select {
 			case work <- f:
 			case <-ctx.Done():
@@ -111,7 +126,9 @@ func writeFiles(ctx context.Context, root *os.Root, files []api.ManifestFile, fe
 			}
 		}
 	}()
+
 	all.Wait()
+
 	return context.Cause(ctx)
 }
 
@@ -122,31 +139,39 @@ func writeFile(ctx context.Context, root *os.Root, f api.ManifestFile, fetch Fet
 			err = fmt.Errorf("write %s: %w", f.Path, err)
 		}
 	}()
+
 	content, err := fetch(ctx, f.Digest)
 	if err != nil {
 		return err
 	}
+
 	defer func() { err = errors.Join(err, content.Close()) }()
+
 	if dir := path.Dir(f.Path); dir != "." {
 		if err := root.MkdirAll(dir, 0o755); err != nil {
 			return err
 		}
 	}
+
 	out, err := root.OpenFile(f.Path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
 	if err != nil {
 		return err
 	}
+
 	hash := sha256.New()
 	_, err = io.Copy(io.MultiWriter(out, hash), cancellable(ctx, content))
 	if err == nil {
 		err = out.Chmod(fs.FileMode(f.Mode).Perm())
 	}
+
 	if closeErr := out.Close(); err == nil {
 		err = closeErr
 	}
+
 	if err == nil && hex.EncodeToString(hash.Sum(nil)) != f.Digest {
 		err = damaged(f.Digest)
 	}
+
 	return err
 }
 

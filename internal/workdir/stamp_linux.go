@@ -12,5 +12,6 @@ func stampOf(info fs.FileInfo) stamp {
 	if sys, ok := info.Sys().(*syscall.Stat_t); ok {
 		s.Inode, s.CTime = sys.Ino, sys.Ctim.Nano()
 	}
+
 	return s
 }

@@ -46,7 +46,15 @@ type content struct {
 // are still there; what was half written is removed. Contents are not forced to
 // disk: one that a power cut damaged is noticed by its digest when it is used.
 func OpenStore(dir string, limit int64, clk clock.Clock) (*Store, error) {
-	s := &Store{dir: dir, limit: limit, clk: clk, byUse: list.New(), known: map[string]*list.Element{}, pending: map[string]chan struct{}{}}
+	s := &Store{
+		dir:     dir,
+		limit:   limit,
+		clk:     clk,
+		byUse:   list.New(),
+		known:   map[string]*list.Element{},
+		pending: map[string]chan struct{}{},
+	}
+
 	if err := os.RemoveAll(s.tmp()); err != nil {
 		return nil, fmt.Errorf("clear content cache: %w", err)
 	}
@@ -56,6 +64,7 @@ func OpenStore(dir string, limit int64, clk clock.Clock) (*Store, error) {
 	if err := s.load(); err != nil {
 		return nil, fmt.Errorf("open content cache: %w", err)
 	}
+
 	return s, nil
 }
 
@@ -65,26 +74,33 @@ func (s *Store) load() error {
 		content
 		used time.Time
 	}
+
 	var all []found
 	err := filepath.WalkDir(s.dir, func(name string, entry fs.DirEntry, err error) error {
 		if err != nil || entry.IsDir() || !isDigest(entry.Name()) {
 			return err
 		}
+
 		info, err := entry.Info()
 		if err != nil {
 			return err
 		}
+
 		all = append(all, found{content{entry.Name(), info.Size()}, info.ModTime()})
+
 		return nil
 	})
+
 	if err != nil {
 		return err
 	}
+
 	slices.SortFunc(all, func(a, b found) int { return a.used.Compare(b.used) })
 	for _, f := range all {
 		s.known[f.digest] = s.byUse.PushFront(&content{f.digest, f.size})
 		s.size += f.size
 	}
+
 	return s.shrink()
 }
 
@@ -106,11 +122,13 @@ func (s *Store) Open(ctx context.Context, digest string, fetch Fetch) (io.ReadCl
 	if !isDigest(digest) {
 		return nil, badManifest("", "has an invalid digest %.80q", digest)
 	}
+
 	for {
 		f, wait, err := s.find(digest)
 		if err != nil || f != nil {
 			return f, err
 		}
+
 		if wait != nil {
 			select {
 			case <-wait:
@@ -119,7 +137,9 @@ func (s *Store) Open(ctx context.Context, digest string, fetch Fetch) (io.ReadCl
 				return nil, ctx.Err()
 			}
 		}
+
 		f, err = s.bring(ctx, digest, fetch)
+
 		return f, err
 	}
 }
@@ -129,9 +149,11 @@ func (s *Store) Open(ctx context.Context, digest string, fetch Fetch) (io.ReadCl
 func (s *Store) find(digest string) (io.ReadCloser, <-chan struct{}, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+
 	if wait, ok := s.pending[digest]; ok {
 		return nil, wait, nil
 	}
+
 	if e, ok := s.known[digest]; ok {
 		f, err := s.use(e)
 		if err == nil {
@@ -140,9 +162,12 @@ func (s *Store) find(digest string) (io.ReadCloser, <-chan struct{}, error) {
 		if !errors.Is(err, fs.ErrNotExist) {
 			return nil, nil, fmt.Errorf("open cached content: %w", err)
 		}
+
 		s.drop(e) // someone cleared the folder behind our back
 	}
+
 	s.pending[digest] = make(chan struct{})
+
 	return nil, nil, nil
 }
 
@@ -153,12 +178,15 @@ func (s *Store) use(e *list.Element) (io.ReadCloser, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	now := s.clk.Now()
 	if err := os.Chtimes(s.path(digest), now, now); err != nil {
 		_ = f.Close() // nothing was written
 		return nil, err
 	}
+
 	s.byUse.MoveToFront(e)
+
 	return &checked{f: f, hash: sha256.New(), digest: digest, store: s}, nil
 }
 
@@ -167,23 +195,29 @@ func (s *Store) bring(ctx context.Context, digest string, fetch Fetch) (f io.Rea
 	size, err := s.download(ctx, digest, fetch)
 	s.mu.Lock()
 	defer s.mu.Unlock()
+
 	close(s.pending[digest])
 	delete(s.pending, digest)
+
 	if err != nil {
 		return nil, err
 	}
+
 	e := s.byUse.PushFront(&content{digest, size})
 	s.known[digest] = e
 	s.size += size
+
 	// Opened before the others are shrunk away, so that it cannot go itself.
 	f, err = s.use(e)
 	if err != nil {
 		return nil, fmt.Errorf("open cached content: %w", err)
 	}
+
 	if err := s.shrink(); err != nil {
 		_ = f.Close() // nothing was written
 		return nil, fmt.Errorf("shrink content cache: %w", err)
 	}
+
 	return f, nil
 }
 
@@ -193,29 +227,37 @@ func (s *Store) download(ctx context.Context, digest string, fetch Fetch) (size 
 	if err != nil {
 		return 0, err
 	}
+
 	defer func() { _ = in.Close() }() // the digest tells whether all was read
+
 	out, err := os.CreateTemp(s.tmp(), "content-*")
 	if err != nil {
 		return 0, fmt.Errorf("cache content: %w", err)
 	}
+
 	sum := sha256.New()
 	size, err = io.Copy(io.MultiWriter(out, sum), cancellable(ctx, in))
 	if closeErr := out.Close(); err == nil {
 		err = closeErr
 	}
+
 	if err == nil && hex.EncodeToString(sum.Sum(nil)) != digest {
 		err = damaged(digest)
 	}
+
 	if err == nil {
 		err = os.MkdirAll(filepath.Dir(s.path(digest)), 0o700)
 	}
+
 	if err == nil {
 		err = os.Rename(out.Name(), s.path(digest))
 	}
+
 	if err != nil {
 		_ = os.Remove(out.Name()) // the first error is the one that counts
 		return 0, fmt.Errorf("cache content: %w", err)
 	}
+
 	return size, nil
 }
 
@@ -228,8 +270,10 @@ func (s *Store) shrink() error {
 		if err := os.Remove(s.path(e.Value.(*content).digest)); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return err
 		}
+
 		s.drop(e)
 	}
+
 	return nil
 }
 
@@ -243,10 +287,12 @@ func (s *Store) drop(e *list.Element) {
 func (s *Store) forget(digest string) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+
 	if e, ok := s.known[digest]; ok {
 		s.drop(e)
 		return os.Remove(s.path(digest))
 	}
+
 	return nil
 }
 
@@ -261,9 +307,11 @@ type checked struct {
 func (c *checked) Read(p []byte) (int, error) {
 	n, err := c.f.Read(p)
 	c.hash.Write(p[:n])
+
 	if err == io.EOF && hex.EncodeToString(c.hash.Sum(nil)) != c.digest {
 		return n, errors.Join(damaged(c.digest), c.store.forget(c.digest))
 	}
+
 	return n, err
 }
 

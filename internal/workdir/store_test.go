@@ -42,17 +42,21 @@ func newSource(texts ...string) *source {
 	for _, text := range texts {
 		s.texts[digestOf(text)] = text
 	}
+
 	return s
 }
 
 func (s *source) fetch(_ context.Context, digest string) (io.ReadCloser, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+
 	text, ok := s.texts[digest]
 	if !ok {
 		return nil, fmt.Errorf("no such content")
 	}
+
 	s.count[text]++
+
 	return io.NopCloser(strings.NewReader(text)), nil
 }
 
@@ -62,6 +66,7 @@ func open(t *testing.T, s *workdir.Store, from *source, text string) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	got, err := io.ReadAll(f)
 	if err := errors.Join(err, f.Close()); err != nil || string(got) != text {
 		t.Fatalf("read %q (%v), want %q", got, err, text)
@@ -74,19 +79,23 @@ func newStore(t *testing.T, dir string, limit int64) *workdir.Store {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	return s
 }
 
 func TestStoreDropsWhatWasNotUsedLongest(t *testing.T) {
 	t.Parallel()
 	from := newSource("aaaa", "bbbb", "cccc")
+
 	s := newStore(t, t.TempDir(), 8)
 	for _, text := range []string{"aaaa", "bbbb", "aaaa", "cccc", "aaaa", "bbbb"} {
 		open(t, s, from, text)
 	}
+
 	if diff := cmp.Diff(map[string]int{"aaaa": 1, "bbbb": 2, "cccc": 1}, from.count); diff != "" {
 		t.Errorf("fetches (-want +got):\n%s", diff)
 	}
+
 	if s.Size() != 8 {
 		t.Errorf("size %d, want 8", s.Size())
 	}
@@ -100,16 +109,20 @@ func TestStoreRemembersUseOverARestart(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	for _, text := range []string{"aaaa", "bbbb", "aaaa"} {
 		open(t, first, from, text)
 	}
+
 	second, err := workdir.OpenStore(dir, 8, clk)
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	for _, text := range []string{"cccc", "aaaa"} {
 		open(t, second, from, text)
 	}
+
 	if diff := cmp.Diff(map[string]int{"aaaa": 1, "bbbb": 1, "cccc": 1}, from.count); diff != "" {
 		t.Errorf("fetches (-want +got):\n%s", diff)
 	}
@@ -118,6 +131,7 @@ func TestStoreRemembersUseOverARestart(t *testing.T) {
 func TestStoreFetchesOnceForManyAtATime(t *testing.T) {
 	t.Parallel()
 	from, s := newSource("text"), newStore(t, t.TempDir(), 100)
+
 	var all sync.WaitGroup
 	for range 16 {
 		all.Go(func() {
@@ -126,12 +140,15 @@ func TestStoreFetchesOnceForManyAtATime(t *testing.T) {
 				t.Error(err)
 				return
 			}
+
 			if err := f.Close(); err != nil {
 				t.Error(err)
 			}
 		})
 	}
+
 	all.Wait()
+
 	if from.count["text"] != 1 {
 		t.Errorf("%d fetches, want 1", from.count["text"])
 	}
@@ -150,6 +167,7 @@ func TestStoreLetsTheNextTryAfterAFailure(t *testing.T) {
 			t.Errorf("%s: no error", name)
 		}
 	}
+
 	open(t, s, from, "text")
 }
 
@@ -158,22 +176,28 @@ func TestStoreNoticesDamageOnTheDisk(t *testing.T) {
 	dir, from := t.TempDir(), newSource("text")
 	s := newStore(t, dir, 100)
 	open(t, s, from, "text")
+
 	file := filepath.Join(dir, digestOf("text")[:2], digestOf("text"))
 	if err := os.WriteFile(file, []byte("tixt"), 0o600); err != nil {
 		t.Fatal(err)
 	}
+
 	f, err := s.Open(t.Context(), digestOf("text"), from.fetch)
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	_, err = io.ReadAll(f)
 	if code := codeOf(err); code != "workdir_content_damaged" {
 		t.Errorf("code %q, want workdir_content_damaged (%v)", code, err)
 	}
+
 	if err := f.Close(); err != nil {
 		t.Error(err)
 	}
+
 	open(t, s, from, "text")
+
 	if from.count["text"] != 2 {
 		t.Errorf("%d fetches, want 2", from.count["text"])
 	}

@@ -55,15 +55,19 @@ func (o Options) withDefaults() Options {
 	if o.MaxFiles == 0 {
 		o.MaxFiles = DefaultMaxFiles
 	}
+
 	if o.MaxTotal == 0 {
 		o.MaxTotal = DefaultMaxTotal
 	}
+
 	if o.MaxFile == 0 {
 		o.MaxFile = DefaultMaxFile
 	}
+
 	if o.Clock == nil {
 		o.Clock = clock.Wall{}
 	}
+
 	return o
 }
 
@@ -83,12 +87,19 @@ type Tree struct {
 func (t *Tree) Open(digest string) (io.ReadCloser, error) {
 	name, ok := t.paths[digest]
 	if !ok {
-		return nil, fault.New(fault.NotFound, "workdir_file_unknown", "no file in the working directory with digest %.80s", digest)
+		return nil, fault.New(
+			fault.NotFound,
+			"workdir_file_unknown",
+			"no file in the working directory with digest %.80s",
+			digest,
+		)
 	}
+
 	f, err := os.Open(filepath.Join(t.Root, filepath.FromSlash(name)))
 	if err != nil {
 		return nil, fmt.Errorf("open file of working directory: %w", err)
 	}
+
 	return f, nil
 }
 
@@ -98,7 +109,9 @@ func (t *Tree) Digests() []string {
 	for digest := range t.paths {
 		all = append(all, digest)
 	}
+
 	slices.Sort(all)
+
 	return all
 }
 
@@ -118,28 +131,39 @@ func Scan(ctx context.Context, root string, opts Options) (*Tree, error) {
 	if err == nil {
 		real, err = filepath.Abs(real)
 	}
+
 	if err != nil {
-		return nil, fault.New(fault.Invalid, "workdir_unreadable", "cannot read the working directory %s: %v", root, err).WithField("workdir").WithCause(err)
+		return nil, fault.New(fault.Invalid, "workdir_unreadable", "cannot read the working directory %s: %v", root, err).
+			WithField("workdir").
+			WithCause(err)
 	}
+
 	if info, err := os.Stat(real); err != nil || !info.IsDir() {
-		return nil, fault.New(fault.Invalid, "workdir_not_folder", "the working directory %s is not a folder", root).WithField("workdir").WithCause(err)
+		return nil, fault.New(fault.Invalid, "workdir_not_folder", "the working directory %s is not a folder", root).
+			WithField("workdir").
+			WithCause(err)
 	}
+
 	s := &scanner{opts: opts, root: real, name: gitIgnoreName, tree: &Tree{Root: real, paths: map[string]string{}}}
 	if _, err := os.Lstat(filepath.Join(real, ownIgnoreName)); err == nil {
 		s.name = ownIgnoreName
 	}
+
 	s.cache = openCache(opts.CacheDir, real, opts.Clock.Now())
 	if err := s.folder(ctx, "", nil); err != nil {
 		return nil, err
 	}
+
 	slices.SortFunc(s.tree.Manifest.Files, func(a, b api.ManifestFile) int { return strings.Compare(a.Path, b.Path) })
 	s.tree.Digest, err = Digest(s.tree.Manifest)
 	if err != nil {
 		return nil, err
 	}
+
 	if err := s.cache.save(); err != nil {
 		s.tree.Notes = append(s.tree.Notes, fmt.Sprintf("cannot cache file digests: %v", err))
 	}
+
 	return s.tree, nil
 }
 
@@ -148,14 +172,17 @@ func (s *scanner) folder(ctx context.Context, dir string, rules *ignoreList) err
 	if err := ctx.Err(); err != nil {
 		return err
 	}
+
 	entries, err := os.ReadDir(s.real(dir))
 	if err != nil {
 		return unreadable(dir, err)
 	}
+
 	rules, err = rules.within(dir, s.real(path.Join(dir, s.name)))
 	if err != nil {
 		return unreadable(path.Join(dir, s.name), err)
 	}
+
 	for _, entry := range entries {
 		name := path.Join(dir, entry.Name())
 		if entry.Name() == ".git" || rules.ignores(name, entry.IsDir()) {
@@ -165,6 +192,7 @@ func (s *scanner) folder(ctx context.Context, dir string, rules *ignoreList) err
 			return err
 		}
 	}
+
 	return nil
 }
 
@@ -173,6 +201,7 @@ func (s *scanner) entry(ctx context.Context, name string, entry fs.DirEntry, rul
 		return fault.New(fault.Invalid, "workdir_bad_name", "the file name %.80q is not UTF-8 or is too long", name).
 			WithField("workdir").WithRemedy("rename it, or leave it out with a line in %s", ownIgnoreName)
 	}
+
 	switch {
 	case entry.IsDir():
 		return s.folder(ctx, name, rules)
@@ -181,7 +210,9 @@ func (s *scanner) entry(ctx context.Context, name string, entry fs.DirEntry, rul
 	case entry.Type().IsRegular():
 		return s.file(ctx, name)
 	}
+
 	s.tree.Notes = append(s.tree.Notes, fmt.Sprintf("%s skipped: neither a file nor a folder", name))
+
 	return nil
 }
 
@@ -190,15 +221,22 @@ func (s *scanner) link(name string) error {
 	if err != nil {
 		return unreadable(name, err)
 	}
+
 	refuse := fault.New(fault.Invalid, "workdir_link_outside", "the link %s points outside the working directory, to %.200q", name, target).
-		WithField("workdir").WithRemedy("replace it by what it points to, or leave it out with a line in %s", ownIgnoreName)
+		WithField("workdir").
+		WithRemedy("replace it by what it points to, or leave it out with a line in %s", ownIgnoreName)
 	if !insideLink(name, target) {
 		return refuse
 	}
+
 	// The text may look harmless and still lead out through a second link.
-	if real, err := filepath.EvalSymlinks(s.real(name)); err == nil && real != s.root && !strings.HasPrefix(real, s.root+string(filepath.Separator)) {
+	if real, err := filepath.EvalSymlinks(
+		s.real(name),
+	); err == nil && real != s.root &&
+		!strings.HasPrefix(real, s.root+string(filepath.Separator)) {
 		return refuse
 	}
+
 	return s.add(api.ManifestFile{Path: name, Mode: 0o777, Link: target})
 }
 
@@ -210,18 +248,24 @@ func (s *scanner) add(f api.ManifestFile) error {
 	t.Size += f.Size
 	if len(t.Manifest.Files) > s.opts.MaxFiles {
 		return fault.New(fault.OverLimit, "workdir_too_many_files", "the working directory has more than %d files", s.opts.MaxFiles).
-			WithField("workdir").WithRemedy(remedy, ownIgnoreName)
+			WithField("workdir").
+			WithRemedy(remedy, ownIgnoreName)
 	}
+
 	if t.Size > s.opts.MaxTotal {
 		return fault.New(fault.OverLimit, "workdir_too_large", "the working directory is larger than %s", job.Bytes(s.opts.MaxTotal).Short()).
-			WithField("workdir").WithRemedy(remedy, ownIgnoreName)
+			WithField("workdir").
+			WithRemedy(remedy, ownIgnoreName)
 	}
+
 	if f.Digest != "" {
 		t.paths[f.Digest] = f.Path
 	}
+
 	if s.opts.Progress != nil {
 		s.opts.Progress(len(t.Manifest.Files), t.Size)
 	}
+
 	return nil
 }
 
@@ -229,5 +273,7 @@ func (s *scanner) real(name string) string { return filepath.Join(s.root, filepa
 
 func unreadable(name string, err error) error {
 	return fault.New(fault.Invalid, "workdir_unreadable", "cannot read %s in the working directory: %v", cmp.Or(name, "the top folder"), err).
-		WithField("workdir").WithRemedy("make it readable, or leave it out with a line in %s", ownIgnoreName).WithCause(err)
+		WithField("workdir").
+		WithRemedy("make it readable, or leave it out with a line in %s", ownIgnoreName).
+		WithCause(err)
 }

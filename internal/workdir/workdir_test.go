@@ -33,16 +33,19 @@ func build(t *testing.T, files map[string]string) string {
 		if err := os.MkdirAll(filepath.Dir(full), 0o755); err != nil {
 			t.Fatal(err)
 		}
+
 		var err error
 		if target, ok := strings.CutPrefix(text, "->"); ok {
 			err = os.Symlink(target, full)
 		} else {
 			err = os.WriteFile(full, []byte(text), 0o644)
 		}
+
 		if err != nil {
 			t.Fatal(err)
 		}
 	}
+
 	return root
 }
 
@@ -51,6 +54,7 @@ func paths(m api.Manifest) []string {
 	for _, f := range m.Files {
 		all = append(all, f.Path)
 	}
+
 	return all
 }
 
@@ -61,15 +65,41 @@ func TestScanListsFiles(t *testing.T) {
 		files map[string]string
 		want  []string
 	}{
-		{"everything without an ignore file, sorted by bytes", map[string]string{"b": "1", "a/x": "2", "a.b": "3", "a-": "4"}, []string{"a-", "a.b", "a/x", "b"}},
+		{
+			"everything without an ignore file, sorted by bytes",
+			map[string]string{"b": "1", "a/x": "2", "a.b": "3", "a-": "4"},
+			[]string{"a-", "a.b", "a/x", "b"},
+		},
 		{"never .git", map[string]string{".git/config": "1", "sub/.git": "gitdir: x", "a": "1"}, []string{"a"}},
-		{"gitignore holds", map[string]string{".gitignore": "*.pyc\n/data/\n", "a.pyc": "1", "sub/b.pyc": "1", "data/x": "1", "sub/data/x": "1"}, []string{".gitignore", "sub/data/x"}},
-		{"trainyardignore replaces gitignore files", map[string]string{".gitignore": "*.bin\n", ".trainyardignore": "*.tmp\n", "a.bin": "1", "a.tmp": "1", "s/.gitignore": "*\n", "s/x": "1"},
-			[]string{".gitignore", ".trainyardignore", "a.bin", "s/.gitignore", "s/x"}},
-		{"a nested file stands above the outer", map[string]string{".gitignore": "*.log\n", "keep/.gitignore": "!*.log\n", "a.log": "1", "keep/b.log": "1"},
-			[]string{".gitignore", "keep/.gitignore", "keep/b.log"}},
-		{"links inside are kept", map[string]string{"a/file": "1", "a/link": "->file", "up": "->a/../a", "dangling": "->nothing"}, []string{"a/file", "a/link", "dangling", "up"}},
+		{
+			"gitignore holds",
+			map[string]string{".gitignore": "*.pyc\n/data/\n", "a.pyc": "1", "sub/b.pyc": "1", "data/x": "1", "sub/data/x": "1"},
+			[]string{".gitignore", "sub/data/x"},
+		},
+		{
+			"trainyardignore replaces gitignore files",
+			map[string]string{
+				".gitignore":       "*.bin\n",
+				".trainyardignore": "*.tmp\n",
+				"a.bin":            "1",
+				"a.tmp":            "1",
+				"s/.gitignore":     "*\n",
+				"s/x":              "1",
+			},
+			[]string{".gitignore", ".trainyardignore", "a.bin", "s/.gitignore", "s/x"},
+		},
+		{
+			"a nested file stands above the outer",
+			map[string]string{".gitignore": "*.log\n", "keep/.gitignore": "!*.log\n", "a.log": "1", "keep/b.log": "1"},
+			[]string{".gitignore", "keep/.gitignore", "keep/b.log"},
+		},
+		{
+			"links inside are kept",
+			map[string]string{"a/file": "1", "a/link": "->file", "up": "->a/../a", "dangling": "->nothing"},
+			[]string{"a/file", "a/link", "dangling", "up"},
+		},
 	}
+
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
@@ -77,6 +107,7 @@ func TestScanListsFiles(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
+
 			if diff := cmp.Diff(tt.want, paths(tree.Manifest)); diff != "" {
 				t.Errorf("paths (-want +got):\n%s", diff)
 			}
@@ -87,6 +118,7 @@ func TestScanListsFiles(t *testing.T) {
 func TestScanRefuses(t *testing.T) {
 	t.Parallel()
 	small := workdir.Options{MaxFiles: 2, MaxTotal: 10, MaxFile: 6}
+
 	tests := []struct {
 		name  string
 		files map[string]string
@@ -99,6 +131,7 @@ func TestScanRefuses(t *testing.T) {
 		{"too large a whole", map[string]string{"a": "123456", "b": "123456"}, "workdir_too_large"},
 		{"too large a file", map[string]string{"a": "1234567"}, "workdir_file_too_large"},
 	}
+
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
@@ -112,11 +145,13 @@ func TestScanRefuses(t *testing.T) {
 
 func TestScanSeesALinkThatLeadsOutThroughAnother(t *testing.T) {
 	t.Parallel()
+
 	// By its text x is s/t/y; the file system goes through l to the root's parent.
 	root := build(t, map[string]string{"s/t/l": "->../..", "x": "->s/t/l/../out"})
 	if err := os.WriteFile(filepath.Join(filepath.Dir(root), "out"), nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
+
 	if _, err := workdir.Scan(t.Context(), root, workdir.Options{}); codeOf(err) != "workdir_link_outside" {
 		t.Errorf("err = %v, want workdir_link_outside", err)
 	}
@@ -127,6 +162,7 @@ func codeOf(err error) string {
 	if errorsAs(err, &e) {
 		return e.Code
 	}
+
 	return ""
 }
 
@@ -136,10 +172,12 @@ func TestScanNotesWhatIsNoFile(t *testing.T) {
 	if err := syscall.Mkfifo(filepath.Join(root, "pipe"), 0o600); err != nil {
 		t.Fatal(err)
 	}
+
 	tree, err := workdir.Scan(t.Context(), root, workdir.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	if diff := cmp.Diff([]string{"pipe skipped: neither a file nor a folder"}, tree.Notes); diff != "" {
 		t.Error(diff)
 	}
@@ -155,23 +193,29 @@ func TestScanReadsUnchangedFilesOnce(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
+
 		return tree
 	}
+
 	first, second := scan(), scan()
 	if first.Hashed != 2 || second.Hashed != 0 || first.Digest != second.Digest {
 		t.Errorf("hashed %d then %d, digests %s and %s", first.Hashed, second.Hashed, first.Digest, second.Digest)
 	}
+
 	// The same size and the same time of change, as some tools restore it.
 	info, err := os.Stat(filepath.Join(root, "a"))
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	if err := os.WriteFile(filepath.Join(root, "a"), []byte("ONE"), 0o644); err != nil {
 		t.Fatal(err)
 	}
+
 	if err := os.Chtimes(filepath.Join(root, "a"), info.ModTime(), info.ModTime()); err != nil {
 		t.Fatal(err)
 	}
+
 	if third := scan(); third.Hashed != 1 || third.Digest == first.Digest {
 		t.Errorf("a changed file was taken for the old one: hashed %d", third.Hashed)
 	}
@@ -180,6 +224,7 @@ func TestScanReadsUnchangedFilesOnce(t *testing.T) {
 func TestScanDoesNotRememberWhatChangedJustNow(t *testing.T) {
 	t.Parallel()
 	root := build(t, map[string]string{"a": "one"})
+
 	opts := workdir.Options{CacheDir: t.TempDir()}
 	for range 2 {
 		tree, err := workdir.Scan(t.Context(), root, opts)
@@ -196,13 +241,16 @@ func TestScanGoesOnWithoutAReadableCache(t *testing.T) {
 	if _, err := workdir.Scan(t.Context(), root, opts); err != nil {
 		t.Fatal(err)
 	}
+
 	files, err := filepath.Glob(filepath.Join(cache, "*.json"))
 	if err != nil || len(files) != 1 {
 		t.Fatalf("cache files %v (%v)", files, err)
 	}
+
 	if err := os.WriteFile(files[0], []byte("{"), 0o600); err != nil {
 		t.Fatal(err)
 	}
+
 	tree, err := workdir.Scan(t.Context(), root, opts)
 	if err != nil || tree.Hashed != 1 || len(tree.Notes) != 1 {
 		t.Errorf("hashed %d, notes %q, err %v", tree.Hashed, tree.Notes, err)
@@ -211,14 +259,17 @@ func TestScanGoesOnWithoutAReadableCache(t *testing.T) {
 
 func TestScanNoticesAFileThatChanges(t *testing.T) {
 	t.Parallel()
+
 	// The kernel makes these files' content when they are read: it never is what their size says.
 	const ever = "/proc/sys/kernel/random"
 	if _, err := os.Stat(ever); err != nil {
 		if os.Getenv("CI") == "true" {
 			t.Fatalf("needs Linux's %s: %v", ever, err)
 		}
+
 		t.Skipf("needs Linux's %s: %v", ever, err)
 	}
+
 	if _, err := workdir.Scan(t.Context(), ever, workdir.Options{}); codeOf(err) != "workdir_file_changing" {
 		t.Errorf("err = %v, want workdir_file_changing", err)
 	}
@@ -226,40 +277,61 @@ func TestScanNoticesAFileThatChanges(t *testing.T) {
 
 func TestRoundTrip(t *testing.T) {
 	t.Parallel()
-	root := build(t, map[string]string{"train.py": "print(1)", "empty": "", "pkg/a.py": "a", "pkg/same.py": "print(1)", "pkg/link": "->a.py", "latest": "->pkg"})
+	root := build(
+		t,
+		map[string]string{
+			"train.py":    "print(1)",
+			"empty":       "",
+			"pkg/a.py":    "a",
+			"pkg/same.py": "print(1)",
+			"pkg/link":    "->a.py",
+			"latest":      "->pkg",
+		},
+	)
+
 	if err := os.Chmod(filepath.Join(root, "train.py"), 0o755); err != nil {
 		t.Fatal(err)
 	}
+
 	tree, err := workdir.Scan(t.Context(), root, workdir.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	text, err := workdir.Encode(tree.Manifest)
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	m, err := workdir.Decode(bytes.NewReader(text))
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	dir := filepath.Join(t.TempDir(), "work")
+
 	fetch := func(_ context.Context, digest string) (io.ReadCloser, error) { return tree.Open(digest) }
 	if err := workdir.Materialise(t.Context(), m, dir, fetch); err != nil {
 		t.Fatal(err)
 	}
+
 	again, err := workdir.Scan(t.Context(), dir, workdir.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	if diff := cmp.Diff(tree.Manifest, again.Manifest); diff != "" || tree.Digest != again.Digest {
 		t.Errorf("the copy differs (-sent +made):\n%s", diff)
 	}
+
 	if got, want := len(tree.Digests()), 3; got != want {
 		t.Errorf("%d different contents, want %d", got, want)
 	}
+
 	if err := workdir.Materialise(t.Context(), m, dir, fetch); err == nil {
 		t.Error("a folder that is there was overwritten")
 	}
+
 	left, err := filepath.Glob(filepath.Join(filepath.Dir(dir), ".materialise-*"))
 	if err != nil || len(left) != 0 {
 		t.Errorf("left behind: %v (%v)", left, err)
@@ -282,6 +354,7 @@ func TestMaterialiseLeavesNothingWhenItFails(t *testing.T) {
 			if err := workdir.Materialise(t.Context(), m, filepath.Join(parent, "work"), fetch); err == nil {
 				t.Fatal("no error")
 			}
+
 			entries, err := os.ReadDir(parent)
 			if err != nil || len(entries) != 0 {
 				t.Errorf("left behind: %v (%v)", entries, err)

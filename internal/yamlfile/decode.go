@@ -28,14 +28,23 @@ func Decode(text []byte, into any) *File {
 		f.mistakes.Fail(nil, "empty_file", "", "the file is empty", "write at least one line of key: value")
 		return f
 	case len(roots) > 1:
-		f.mistakes.Fail(roots[1], "too_many_documents", "", "the file must have one document, got several", "remove the line ---")
+		f.mistakes.Fail(
+			roots[1],
+			"too_many_documents",
+			"",
+			"the file must have one document, got several",
+			"remove the line ---",
+		)
+
 		return f
 	}
 
 	if !f.mistakes.Structure(roots[0]) {
 		return f
 	}
+
 	f.check(roots[0], reflect.TypeOf(into).Elem(), "")
+
 	if f.mistakes.Len() > 0 {
 		return f
 	}
@@ -43,6 +52,7 @@ func Decode(text []byte, into any) *File {
 	if err := roots[0].Decode(into); err != nil {
 		f.mistakes.Fail(roots[0], "bad_value", "", err.Error(), "check the values of the file")
 	}
+
 	return f
 }
 
@@ -57,6 +67,7 @@ func (f *File) Err() error { return f.mistakes.Sorted().OrNil() }
 // check compares a node with the type that it is decoded into.
 func (f *File) check(n *yaml.Node, t reflect.Type, path string) {
 	f.places[path] = n
+
 	for t.Kind() == reflect.Pointer {
 		t = t.Elem()
 	}
@@ -103,15 +114,18 @@ func (f *File) structure(n *yaml.Node, t reflect.Type, path string) {
 
 	types := map[string]reflect.Type{}
 	var names []string
+
 	for i := range t.NumField() {
 		field := t.Field(i)
 		name, _, _ := strings.Cut(field.Tag.Get("yaml"), ",")
 		if !field.IsExported() || name == "-" {
 			continue
 		}
+
 		if name == "" {
 			name = strings.ToLower(field.Name)
 		}
+
 		types[name] = field.Type
 		names = append(names, name)
 	}
@@ -137,6 +151,7 @@ func (f *File) scalar(n *yaml.Node, t reflect.Type, path string) {
 		reflect.Bool: "true or false", reflect.String: "a string", reflect.Float64: "a number",
 		reflect.Int: "an integer", reflect.Int64: "an integer", reflect.Uint64: "an integer of at least 0",
 	}[t.Kind()]
+
 	if !f.is(n, yaml.ScalarNode, orWord(words), path) {
 		return
 	}
@@ -146,6 +161,7 @@ func (f *File) scalar(n *yaml.Node, t reflect.Type, path string) {
 		if err := text.UnmarshalText([]byte(n.Value)); err != nil {
 			f.mistakes.Fail(n, "bad_value", path, err.Error(), "correct the value")
 		}
+
 		return
 	}
 

@@ -49,7 +49,9 @@ func decode(text []byte, limit int) (roots []*yaml.Node, err error) {
 			err = fmt.Errorf("yaml: %v", p)
 		}
 	}()
+
 	dec := yaml.NewDecoder(bytes.NewReader(text))
+
 	for len(roots) < limit {
 		var doc yaml.Node
 		err := dec.Decode(&doc)
@@ -59,16 +61,19 @@ func decode(text []byte, limit int) (roots []*yaml.Node, err error) {
 		if err != nil {
 			return roots, err
 		}
+
 		if len(doc.Content) == 1 {
 			roots = append(roots, doc.Content[0])
 		}
 	}
+
 	return roots, nil
 }
 
 // unreadable reports the first byte that no YAML file may hold.
 func unreadable(text []byte) *fault.Error {
 	line, column := 1, 1
+
 	for i := 0; i < len(text); {
 		c, size := utf8.DecodeRune(text[i:])
 		problem := ""
@@ -78,15 +83,18 @@ func unreadable(text []byte) *fault.Error {
 		case c < ' ' && c != '\t' && c != '\n' && c != '\r', c >= 0x7f && c < 0xa0 && c != 0x85, c == 0xfffe, c == 0xffff:
 			problem = fmt.Sprintf("the file contains the control character U+%04X", c)
 		}
+
 		if problem != "" {
 			return &fault.Error{Kind: fault.Invalid, Code: "yaml_syntax", Message: problem, Line: line, Column: column,
 				Remedy: "save it as plain UTF-8 text"}
 		}
+
 		i, column = i+size, column+1
 		if c == '\n' {
 			line, column = line+1, 1
 		}
 	}
+
 	return nil
 }
 
@@ -123,14 +131,19 @@ func syntaxError(text []byte, err error) *fault.Error {
 			break
 		}
 	}
+
 	lines := strings.SplitAfter(string(text), "\n")
 	e.Line = min(locate(lines, problem, reported), len(lines))
 	line := lines[e.Line-1]
 	indent := line[:len(line)-len(strings.TrimLeft(line, " \t"))]
 	e.Column = len(indent) + 1
+
 	if tab := strings.IndexByte(indent, '\t'); tab >= 0 {
-		e.Message, e.Remedy, e.Column = "the line is indented with a tab", "indent with spaces", tab+1
+		e.Message = "the line is indented with a tab"
+		e.Remedy = "indent with spaces"
+		e.Column = tab + 1
 	}
+
 	return e
 }
 
@@ -144,6 +157,7 @@ func splitSyntax(err error) (int, string) {
 			}
 		}
 	}
+
 	return 1, problem
 }
 
@@ -155,17 +169,22 @@ func locate(lines []string, problem string, reported int) int {
 	for _, l := range lines {
 		total += len(l)
 	}
+
 	if total > 32<<10 {
 		return reported // it would take too long
 	}
+
 	broken := func(n int) bool {
 		_, err := decode([]byte(strings.Join(lines[:n], "")), maxDocuments)
 		if err == nil {
 			return false
 		}
+
 		_, p := splitSyntax(err)
+
 		return p == problem
 	}
+
 	bad, good, step := len(lines), 0, 1
 	for bad > 1 { // steps back that double, because further up other lines may look broken when cut there
 		n := max(bad-step, 0)
@@ -173,8 +192,10 @@ func locate(lines []string, problem string, reported int) int {
 			good = n
 			break
 		}
+
 		bad, step = n, step*2
 	}
+
 	for bad-good > 1 {
 		if mid := (bad + good) / 2; broken(mid) {
 			bad = mid
@@ -182,6 +203,7 @@ func locate(lines []string, problem string, reported int) int {
 			good = mid
 		}
 	}
+
 	return max(bad, 1)
 }
 
@@ -204,10 +226,13 @@ func (m *Mistakes) structure(n *yaml.Node, path string, depth int) bool {
 		m.Fail(n, "too_large", path, "the file is nested too deeply", fmt.Sprintf("use at most %d levels", maxDepth))
 		return false
 	}
+
 	if n.Kind == yaml.ScalarNode {
 		return true
 	}
+
 	good := true
+
 	seen := map[string]int{}
 	for i, c := range n.Content {
 		switch {
@@ -219,6 +244,7 @@ func (m *Mistakes) structure(n *yaml.Node, path string, depth int) bool {
 			good = m.structure(c, fmt.Sprintf("%s[%d]", path, i), depth+1) && good
 		}
 	}
+
 	return good
 }
 
@@ -236,12 +262,15 @@ func (m *Mistakes) key(k *yaml.Node, path string, seen map[string]int) bool {
 		m.Fail(k, "not_supported", path, "a key has an anchor or a tag", "write the key alone")
 		return false
 	}
+
 	if first, ok := seen[k.Value]; ok {
 		m.Fail(k, "duplicate_key", Join(path, Shown(k.Value)),
 			fmt.Sprintf("must be given once, got it twice, first in line %d", first), "remove one of them")
 		return true
 	}
+
 	seen[k.Value] = k.Line
+
 	return true
 }
 
@@ -250,5 +279,6 @@ func clip(s string) string {
 	if runes := []rune(s); len(runes) > 40 {
 		return string(runes[:40]) + "…"
 	}
+
 	return s
 }

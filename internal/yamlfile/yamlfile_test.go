@@ -116,6 +116,7 @@ func TestManyMistakesAreCounted(t *testing.T) {
 	if !errors.As(err, &list) || len(list) != yamlfile.MaxMistakes+1 {
 		t.Fatalf("%d mistakes", len(list))
 	}
+
 	if last := list[len(list)-1].Message; last != "59900 more errors not shown" {
 		t.Error(last)
 	}

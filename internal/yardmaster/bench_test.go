@@ -16,6 +16,7 @@ import (
 // benchSpecs are 40 different needs, as a team's jobs have them.
 func benchSpecs() []*job.Spec {
 	var specs []*job.Spec
+
 	for i := range 40 {
 		s := spec([]int{1, 1, 1, 2, 4, 8, 0, 1}[i%8])
 		s.Resources.CPUs = job.CPUs(1+i/8) * 1000
@@ -23,14 +24,18 @@ func benchSpecs() []*job.Spec {
 		if i%10 == 9 {
 			s.Resources.Nodes = job.Range{Min: 2, Max: 2}
 		}
+
 		if i%3 == 0 {
 			s.Expect = job.Duration(time.Duration(1+i) * time.Hour)
 		}
+
 		if i%7 == 0 {
 			s.Resources.GPUMemory = job.ByteRange{Min: 40 << 30}
 		}
+
 		specs = append(specs, s)
 	}
+
 	return specs
 }
 
@@ -41,14 +46,18 @@ func benchYard(tb testing.TB, nodes, jobs int) *yard {
 	for i := range 100 {
 		y.ok(yardmaster.PutUser{User: id.User(fmt.Sprintf("user%02d", i)), Role: tenant.Researcher, By: "test"})
 	}
+
 	for i := range nodes {
 		y.node(fmt.Sprintf("node%05d", i), 8)
 	}
+
 	specs := benchSpecs()
 	for i := range jobs {
 		y.submit(id.User(fmt.Sprintf("user%02d", i%100)), specs[i*7%len(specs)])
 	}
+
 	y.Take()
+
 	return y
 }
 
@@ -72,16 +81,20 @@ func BenchmarkRoundFull(b *testing.B) {
 				y.Round(y.now)
 				y.Take()
 			}
+
 			reportMS(b)
 		})
+
 		b.Run("full/"+name, func(b *testing.B) {
 			y := benchYard(b, size.nodes, size.jobs+size.nodes*4)
 			y.Round(y.now)
 			y.Take()
 			b.ResetTimer()
+
 			for range b.N {
 				y.Round(y.now)
 			}
+
 			reportMS(b)
 		})
 	}
@@ -98,8 +111,10 @@ func BenchmarkRoundIncremental(b *testing.B) {
 			y.Round(y.now)
 			y.Take()
 			b.ResetTimer()
+
 			return y
 		}
+
 		b.Run("submit/"+name, func(b *testing.B) {
 			y := full(b)
 			specs := benchSpecs()
@@ -108,18 +123,28 @@ func BenchmarkRoundIncremental(b *testing.B) {
 				y.Round(y.now)
 				y.Take()
 			}
+
 			reportMS(b)
 		})
+
 		b.Run("end/"+name, func(b *testing.B) {
 			y := full(b)
 			orders := y.Orders()
 			b.ResetTimer()
+
 			for i := range b.N {
 				o := &orders[i%len(orders)]
-				y.ok(yardmaster.NodeReport{Node: o.Node, Ranks: []yardmaster.RankReport{{Run: o.Run, Rank: o.Rank, State: job.RunEnded, Started: y.now, Ended: y.now}}})
+				y.ok(
+					yardmaster.NodeReport{
+						Node:  o.Node,
+						Ranks: []yardmaster.RankReport{{Run: o.Run, Rank: o.Rank, State: job.RunEnded, Started: y.now, Ended: y.now}},
+					},
+				)
+
 				y.Round(y.now)
 				y.Take()
 			}
+
 			reportMS(b)
 		})
 	}
@@ -137,43 +162,56 @@ func BenchmarkMessages(b *testing.B) {
 		if _, err := y.Step(y.now, m); err != nil {
 			b.Fatal(err)
 		}
-		if sent++; sent%share == 0 {
+
+		sent++
+		if sent%share == 0 {
 			y.Round(y.now)
 			y.Take()
 		}
 	}
+
 	users := make([]id.User, 100)
 	for i := range users {
 		users[i] = id.User(fmt.Sprintf("user%02d", i))
 	}
+
 	names := make([]id.Node, nodes)
 	for i := range names {
 		names[i] = id.Node(fmt.Sprintf("node%05d", i))
 	}
+
 	b.ResetTimer()
+
 	for i := 0; sent < b.N; i++ {
 		y.now = y.now.Add(time.Millisecond)
+
 		if i%share == 0 {
 			send(yardmaster.Tick{})
 		}
+
 		const wave = 64
 		for k := range wave {
 			send(yardmaster.Submit{Owner: users[k%len(users)], Jobs: []yardmaster.NewJob{{Spec: s}}})
 			send(yardmaster.NodeReport{Node: names[(i+k)%nodes]})
 		}
+
 		y.Round(y.now)
+
 		for _, o := range y.Take().Orders {
 			for _, state := range []job.RunState{job.RunPreparing, job.RunRunning, job.RunEnded} {
 				rep := yardmaster.RankReport{Run: o.Run, State: state}
 				if state != job.RunPreparing {
 					rep.Started = y.now
 				}
+
 				send(yardmaster.NodeReport{Node: o.Node, Ranks: []yardmaster.RankReport{rep}})
 				send(yardmaster.NodeReport{Node: names[(i+o.Epoch)%nodes]})
 			}
 		}
 	}
+
 	b.ReportMetric(float64(sent)/b.Elapsed().Seconds(), "messages/s")
+
 	if y.Counts().Jobs[job.Succeeded] == 0 && b.N > 1000 {
 		b.Fatal("no job came to its end")
 	}
@@ -182,6 +220,7 @@ func BenchmarkMessages(b *testing.B) {
 // BenchmarkMemory is how much a waiting job takes.
 func BenchmarkMemory(b *testing.B) {
 	const jobs = 100_000
+
 	for range b.N {
 		var before, after runtime.MemStats
 		runtime.GC()
@@ -199,23 +238,30 @@ func BenchmarkLoad(b *testing.B) {
 	y := benchYard(b, 1000, 0)
 	specs := benchSpecs()
 	store := newRecord()
+
 	for i := range 100_000 {
 		y.submit(id.User(fmt.Sprintf("user%02d", i%100)), specs[i%len(specs)])
 	}
+
 	for _, j := range y.Take().Jobs {
 		store.jobs[j.ID] = j
 	}
+
 	state := yardmaster.State{LastJob: 100_000}
 	for _, j := range store.jobs {
 		state.Jobs = append(state.Jobs, j)
 	}
+
 	for i := range 1000 {
 		state.Nodes = append(state.Nodes, fleet.Node{ID: id.Node(fmt.Sprintf("node%05d", i)), State: fleet.Ready})
 	}
+
 	b.ResetTimer()
+
 	for range b.N {
 		again := yardmaster.New((&driver{}).config())
 		again.Load(y.now, state)
 	}
+
 	b.ReportMetric(float64(b.Elapsed().Milliseconds())/float64(b.N), "ms/100k")
 }

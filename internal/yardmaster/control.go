@@ -18,23 +18,29 @@ func (m Cancel) handle(y *Yard) (any, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	mode, words := job.StopTerm, "cancelled by "+string(m.By)
 	if m.Kill {
 		mode, words = job.StopKill, "killed by "+string(m.By)
 	}
+
 	if r.State == job.Cancelling { // asking again changes nothing but may hurry it
 		y.stop(r.run, mode, job.CauseCancelled)
 		return r.Job, nil
 	}
+
 	if r.State.Waiting() || r.State == job.Paused {
 		r.Cause = job.CauseCancelled
 	}
+
 	if err := y.moveJob(r, job.EventCancel, string(m.By), words); err != nil {
 		return nil, explainConflict(r, "cancelled")
 	}
+
 	if r.run != nil {
 		y.stop(r.run, mode, job.CauseCancelled)
 	}
+
 	return r.Job, nil
 }
 
@@ -55,10 +61,13 @@ func (m Pause) handle(y *Yard) (any, error) {
 	if err := y.moveJob(r, job.EventPause, string(m.By), "paused by "+string(m.By)); err != nil {
 		return nil, explainConflict(r, "paused")
 	}
+
 	y.dequeue(r)
+
 	if r.run != nil {
 		y.stop(r.run, job.StopTerm, job.CausePreempted)
 	}
+
 	return r.Job, nil
 }
 
@@ -76,20 +85,27 @@ func (m Resume) handle(y *Yard) (any, error) {
 	if r.State.Waiting() || r.State == job.Starting || r.State == job.Running {
 		return r.Job, nil
 	}
+
 	if r.State == job.Pausing {
-		return nil, fault.New(fault.Conflict, "job_state", "job %s is still stopping", r.ID).WithRemedy("resume it when it is paused")
+		return nil, fault.New(fault.Conflict, "job_state", "job %s is still stopping", r.ID).
+			WithRemedy("resume it when it is paused")
 	}
+
 	waits := "queued"
 	if len(r.pendingNeeds) > 0 {
 		waits = waitsFor(r.pendingNeeds)
 	}
+
 	if b := float64(r.Spec.Budget) / 1e6; b > 0 && r.Cost-r.Paid >= b {
 		r.Paid = r.Cost // its owner lets it spend as much again
 	}
+
 	if err := y.moveJob(r, job.EventResume, string(m.By), "resumed by "+string(m.By)+"; "+waits); err != nil {
 		return nil, explainConflict(r, "resumed")
 	}
+
 	y.wake(r)
+
 	return r.Job, nil
 }
 
@@ -99,6 +115,7 @@ func (y *Yard) find(j id.Job) (*jobRecord, error) {
 		// Ended jobs leave memory after a while; the store still has them.
 		return nil, fault.New(fault.NotFound, "job_not_found", "there is no job %s that could still be changed", j)
 	}
+
 	return r, nil
 }
 

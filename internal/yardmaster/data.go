@@ -24,9 +24,11 @@ func (m PutDataset) handle(y *Yard) (any, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	if words != "" {
 		y.applyDataRule(&d, words)
 	}
+
 	return d, nil
 }
 
@@ -39,16 +41,39 @@ func (y *Yard) applyDataRule(d *dataset.Dataset, words string) {
 		if r.State.Final() || !slices.Contains(r.Spec.Data, string(d.ID)) {
 			continue
 		}
+
 		y.requeue(r)
+
 		if r.run == nil || d.Removed || r.run.Stop != job.StopNone {
 			continue
 		}
+
 		if at := y.forbidden(r, d); at != nil {
-			r.run.stopReason = fmt.Sprintf("dataset %s may only be used on %s nodes (%s), and %s is a %s node", d.ID, d.Rule, words, at.ID, at.Class)
+			r.run.stopReason = fmt.Sprintf(
+				"dataset %s may only be used on %s nodes (%s), and %s is a %s node",
+				d.ID,
+				d.Rule,
+				words,
+				at.ID,
+				at.Class,
+			)
+
 			y.stop(r.run, job.StopTerm, job.CausePreempted)
-			y.event(Event{Kind: "run.stopping", Actor: theYard, Owner: r.Owner, Job: r.ID, Run: r.run.ID, Node: at.ID, Reason: r.run.stopReason})
+
+			y.event(
+				Event{
+					Kind:   "run.stopping",
+					Actor:  theYard,
+					Owner:  r.Owner,
+					Job:    r.ID,
+					Run:    r.run.ID,
+					Node:   at.ID,
+					Reason: r.run.stopReason,
+				},
+			)
 		}
 	}
+
 	y.freed = y.freed || len(y.promises) > 0
 }
 
@@ -62,7 +87,8 @@ func (y *Yard) requeue(r *jobRecord) {
 	case r.entry != nil:
 		entry := *r.entry
 		entry.Shape = &queue.Shape{Need: y.need(r)}
-		if r.entry = &entry; r.running != nil {
+		r.entry = &entry
+		if r.running != nil {
 			r.running.Item = r.entry
 		}
 	}
@@ -75,6 +101,7 @@ func (y *Yard) forbidden(r *jobRecord, d *dataset.Dataset) *fleet.Node {
 			return n
 		}
 	}
+
 	return nil
 }
 
@@ -95,15 +122,19 @@ func (m Override) handle(y *Yard) (any, error) {
 	if r.State.Final() {
 		return nil, explainConflict(r, "let run elsewhere")
 	}
+
 	if m.Why == "" {
-		return nil, fault.New(fault.Invalid, "no_reason", "say why the job may run against the rules of its data").WithField("why")
+		return nil, fault.New(fault.Invalid, "no_reason", "say why the job may run against the rules of its data").
+			WithField("why")
 	}
+
 	r.Override = job.Override{Place: m.Place, By: m.By, Why: m.Why, At: y.now}
 	y.changedJob(r)
 	y.event(Event{Kind: "data.override", Actor: string(m.By), Owner: r.Owner, Job: r.ID, To: string(m.Place),
 		Reason: fmt.Sprintf("%s lets it run on %s nodes whatever the rules of its data: %s", m.By, m.Place, m.Why)})
 	y.requeue(r)
 	y.freed = y.freed || len(y.promises) > 0
+
 	return r.Job, nil
 }
 
@@ -125,5 +156,6 @@ func (y *Yard) Misplaced(name id.Node, kept []job.DataCopy) []job.DataCopy {
 	if n == nil {
 		return nil
 	}
+
 	return y.data.Misplaced(n, kept)
 }

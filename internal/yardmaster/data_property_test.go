@@ -32,6 +32,7 @@ var (
 // let, and every use is written down.
 func TestDataIsNeverWhereItMayNotBe(t *testing.T) {
 	t.Parallel()
+
 	for name, policy := range map[string]place.Policy{"fifo": ordered.FIFO{}, "restless": restless{}} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -39,6 +40,7 @@ func TestDataIsNeverWhereItMayNotBe(t *testing.T) {
 				y := ruledYard{yard: newYard(t), audit: map[string]bool{}}
 				y.Yard = yardmaster.New(yardmaster.Defaults(policy))
 				seedYard(y.yard)
+
 				for i, n := range ruledNodes {
 					if i%2 == 0 {
 						y.node(string(n), 2)
@@ -46,15 +48,18 @@ func TestDataIsNeverWhereItMayNotBe(t *testing.T) {
 						y.reserved(string(n), 2)
 					}
 				}
+
 				for _, d := range ruledSets {
 					y.rule(d, job.PlaceAny)
 				}
+
 				for range rapid.IntRange(1, 60).Draw(rt, "steps") {
 					y.act(rt)
 					y.now = y.now.Add(time.Second)
 					if y.Wanted() {
 						y.Round(y.now)
 					}
+
 					if err := y.sound(); err != nil {
 						rt.Fatal(err)
 					}
@@ -70,10 +75,14 @@ func (y *ruledYard) act(t *rapid.T) {
 	aim := placeAt(rapid.IntRange(0, 2).Draw(t, "place"))
 	node := rapid.SampledFrom(ruledNodes).Draw(t, "node")
 	var m yardmaster.Message
+
 	switch rapid.IntRange(0, 9).Draw(t, "what") {
 	case 0, 1:
 		d := rapid.SampledFrom(ruledSets).Draw(t, "data")
-		m = yardmaster.PutDataset{By: "alice", Dataset: dataset.Dataset{ID: d, Rule: aim, Removed: rapid.IntRange(0, 4).Draw(t, "removed") == 0}}
+		m = yardmaster.PutDataset{
+			By:      "alice",
+			Dataset: dataset.Dataset{ID: d, Rule: aim, Removed: rapid.IntRange(0, 4).Draw(t, "removed") == 0},
+		}
 	case 2, 3:
 		s := using()
 		for _, d := range ruledSets {
@@ -81,6 +90,7 @@ func (y *ruledYard) act(t *rapid.T) {
 				s.Data = append(s.Data, string(d))
 			}
 		}
+
 		s.Place = placeAt(rapid.IntRange(0, 5).Draw(t, "asked"))
 		m = yardmaster.Submit{Owner: "alice", Jobs: []yardmaster.NewJob{{Spec: s}}}
 	case 4:
@@ -92,6 +102,7 @@ func (y *ruledYard) act(t *rapid.T) {
 	default:
 		m = y.news(rapid.Bool().Draw(t, "ends"))
 	}
+
 	if m != nil {
 		_, _ = y.Step(y.now, m)
 	}
@@ -105,6 +116,7 @@ func placeAt(i int) job.Place {
 	case 1:
 		return job.PlaceCloud
 	}
+
 	return job.PlaceAny
 }
 
@@ -114,14 +126,18 @@ func (y *ruledYard) news(ends bool) yardmaster.Message {
 	if len(orders) == 0 {
 		return nil
 	}
+
 	o := orders[0]
 	rep := yardmaster.RankReport{Run: o.Run, Rank: o.Rank, State: job.RunRunning, Started: y.now}
+
 	if ends || o.Stop != job.StopNone {
 		rep.State, rep.Ended = job.RunEnded, y.now
-		if rep.Signalled = o.Stop != job.StopNone; !rep.Signalled {
+		rep.Signalled = o.Stop != job.StopNone
+		if !rep.Signalled {
 			rep.Cause, rep.Reason = job.CauseDataFailed, "it cannot be had"
 		}
 	}
+
 	return yardmaster.NodeReport{Node: o.Node, Ranks: []yardmaster.RankReport{rep}}
 }
 
@@ -130,29 +146,41 @@ func (y *ruledYard) sound() error {
 	if err := yardmaster.CheckInvariants(y.Yard, nil); err != nil {
 		return err
 	}
+
 	b := y.Take()
 	for _, u := range b.Uses {
 		y.audit[fmt.Sprint(u.Dataset, u.Run, u.Node)] = true
 		d := y.ruleOf(u.Dataset)
+
 		class := fleet.Local
 		if u.Cloud {
 			class = fleet.Reserved
 		}
+
 		if !class.Allows(d) && u.Override == "" { // also if nobody knows its rule
-			return fmt.Errorf("%s, which may be used on %s nodes, was given to %s on %s and nobody let that", u.Dataset, d, u.Run, u.Node)
+			return fmt.Errorf(
+				"%s, which may be used on %s nodes, was given to %s on %s and nobody let that",
+				u.Dataset,
+				d,
+				u.Run,
+				u.Node,
+			)
 		}
 	}
+
 	for _, e := range b.Events {
 		if e.Kind == "yard.bug" {
 			return fmt.Errorf("event %+v", e)
 		}
 	}
+
 	for _, o := range y.Orders() {
 		j, _ := yardmaster.JobOf(y.Yard, o.Job)
 		n, err := y.NodeByName(o.Node)
 		if err != nil {
 			return err
 		}
+
 		for _, d := range j.Spec.Data {
 			rule := y.ruleOf(id.Dataset(d))
 			if o.Stop == job.StopNone && j.Override.Place == "" && rule != "" && !n.Class.Allows(rule) {
@@ -163,6 +191,7 @@ func (y *ruledYard) sound() error {
 			}
 		}
 	}
+
 	return nil
 }
 
@@ -172,5 +201,6 @@ func (y *ruledYard) ruleOf(name id.Dataset) job.Place {
 			return d.Rule
 		}
 	}
+
 	return ""
 }

@@ -18,37 +18,56 @@ import (
 func (d *driver) join(great bool) error {
 	classes := fleet.Classes()
 	class := classes[d.rng.IntN(len(classes))]
-	inv := fleet.Inventory{CPUs: job.CPUs(1+d.rng.IntN(16)) * 1000, Memory: job.Bytes(8<<d.rng.IntN(5)) << 30, Version: "1"}
-	models := []fleet.GPU{{Model: "NVIDIA A100-SXM4-80GB", Memory: 80 << 30}, {Model: "NVIDIA L4", Memory: 24 << 30}, {Model: "NVIDIA H100 NVL", Memory: 94 << 30}}
+
+	inv := fleet.Inventory{
+		CPUs:    job.CPUs(1+d.rng.IntN(16)) * 1000,
+		Memory:  job.Bytes(8<<d.rng.IntN(5)) << 30,
+		Version: "1",
+	}
+
+	models := []fleet.GPU{
+		{Model: "NVIDIA A100-SXM4-80GB", Memory: 80 << 30},
+		{Model: "NVIDIA L4", Memory: 24 << 30},
+		{Model: "NVIDIA H100 NVL", Memory: 94 << 30},
+	}
+
 	gpus := []int{0, 1, 2, 4, 8}[d.rng.IntN(5)]
+
 	if great {
 		class, gpus = classes[d.joins%2], 8
 		inv.CPUs, inv.Memory = 64000, 1<<42
 		models = models[2:]
 	}
+
 	for i := range gpus {
 		g := models[d.rng.IntN(len(models))]
 		if !d.chance(4) { // mostly all of one kind
 			g = models[d.joins%len(models)]
 		}
+
 		g.Index, g.UUID = i, fmt.Sprint(d.joins, "/", i)
 		inv.GPUs = append(inv.GPUs, g)
 	}
+
 	d.joins++
 	inv.Address = fmt.Sprint("10.0.0.", d.joins)
 	reply, err := d.step(yardmaster.Join{Token: id.Token("join-" + class), Name: fmt.Sprint("n", d.joins), Inventory: inv})
 	if err != nil {
 		return err
 	}
+
 	n, ok := reply.(fleet.Node)
 	if !ok {
 		return fmt.Errorf("join answered %+v", reply)
 	}
+
 	// It is a node only when that is stored; a machine whose join was lost asks again.
 	if err := d.settleQuietly(); err != nil {
 		return err
 	}
+
 	d.agents = append(d.agents, newAgent(n.ID, inv, d.now))
+
 	return nil
 }
 
@@ -58,6 +77,7 @@ func (d *driver) settleQuietly() error {
 	d.calm = true
 	err := d.settle()
 	d.calm = calm
+
 	return err
 }
 
@@ -80,10 +100,13 @@ func (d *driver) submit() error {
 	default:
 		m.Jobs = []yardmaster.NewJob{{Spec: d.spec()}}
 	}
+
 	if wantErr == "" && d.chance(3) {
 		m.Key, m.KeyHash = fmt.Sprint("key", d.sent), fmt.Sprint("hash", d.sent)
 	}
+
 	reply, err := d.send(m)
+
 	var f *fault.Error
 	switch sub, ok := reply.(yardmaster.Submitted); {
 	case errors.As(err, &f) && (f.Code == wantErr || f.Code == "user_disabled" || f.Code == "too_many_jobs"):
@@ -93,6 +116,7 @@ func (d *driver) submit() error {
 	default:
 		d.pending = append(d.pending, submission{m, sub.Jobs})
 	}
+
 	return nil
 }
 
@@ -105,19 +129,24 @@ func (d *driver) submitAgain() error {
 	if _, ok := yardmaster.JobOf(d.yard, s.jobs[0]); !ok {
 		return nil // left memory; the server finds it in the store
 	}
+
 	wrong := d.chance(4)
 	if wrong {
 		s.msg.KeyHash = "another"
 	}
+
 	reply, err := d.send(s.msg)
+
 	var f *fault.Error
 	if errors.As(err, &f) && (f.Code == "user_disabled" || wrong && f.Code == "key_reused") {
 		return nil
 	}
+
 	sub, ok := reply.(yardmaster.Submitted)
 	if err != nil || wrong || !ok || !sub.Replay || sub.Jobs[0] != s.jobs[0] {
 		return fmt.Errorf("submitted again as %+v: %+v, %w", s, reply, err)
 	}
+
 	return nil
 }
 
@@ -127,10 +156,13 @@ func (d *driver) spec() *job.Spec {
 		Run: "true", Place: job.PlaceAny, Priority: []int{0, 0, 0, 10, 100}[r.IntN(5)], Retry: r.IntN(4),
 		Resources: job.Resources{CPUs: job.CPUs(r.IntN(9)) * 500, Nodes: job.Range{Min: 1, Max: 1}},
 	}
+
 	res := &s.Resources
+
 	if d.chance(2) {
 		n := 1 + r.IntN(4)
 		res.GPUs = job.Range{Min: n, Max: n + r.IntN(2)*r.IntN(5)}
+
 		switch r.IntN(6) {
 		case 0:
 			res.GPU = []job.GPUKind{{Model: "A100"}, {Model: "H100"}}
@@ -140,33 +172,41 @@ func (d *driver) spec() *job.Spec {
 			res.GPUs.Max = 0 // no upper end
 		}
 	}
+
 	if d.chance(3) {
 		res.Memory = job.Bytes(1+r.IntN(8)) << 30
 	}
+
 	if d.chance(2) {
 		s.Checkpoint = &job.Checkpoint{Dir: "ckpt", Every: job.Duration(r.IntN(3)) * job.Duration(time.Minute)}
 	}
+
 	if d.chance(3) {
 		s.Speed = job.NewSpeed(float64(1+r.IntN(1000)), time.Duration(r.IntN(20))*time.Second, 0,
 			job.Rate{GPUs: 0, PerSecond: 1}, job.Rate{GPUs: 1, PerSecond: 2}, job.Rate{GPUs: 4, PerSecond: 1 + 6*r.Float64()},
 			job.Rate{GPUs: 1, Share: 0.5, PerSecond: 1})
 	}
+
 	if d.chance(8) {
 		n := 2 + r.IntN(2)
 		res.Nodes = job.Range{Min: n, Max: n + r.IntN(2)}
 	}
+
 	switch r.IntN(10) {
 	case 0:
 		s.Place = job.PlaceLocal
 	case 1:
 		s.Place = job.PlaceCloud
 	}
+
 	if d.chance(3) {
 		s.Expect = job.Duration(time.Duration(1+r.IntN(60)) * time.Second)
 	}
+
 	if d.chance(4) {
 		s.MaxDuration = job.Duration(time.Duration(5+r.IntN(60)) * time.Second)
 	}
+
 	return s
 }
 
@@ -181,8 +221,10 @@ func (d *driver) pipeline() []yardmaster.NewJob {
 				s.Needs = append(s.Needs, fmt.Sprint("step", k))
 			}
 		}
+
 		jobs[i].Spec = s
 	}
+
 	return jobs
 }
 
@@ -192,7 +234,9 @@ func (d *driver) people() error {
 	if jobs := yardmaster.JobsInMemory(d.yard); len(jobs) > 0 && !d.chance(20) {
 		j = jobs[d.rng.IntN(len(jobs))]
 	}
+
 	var m yardmaster.Message
+
 	switch d.rng.IntN(8) {
 	case 0:
 		m = yardmaster.Cancel{Job: j, By: "ada"}
@@ -205,7 +249,9 @@ func (d *driver) people() error {
 	default:
 		m = yardmaster.Resume{Job: j, By: "ada"}
 	}
+
 	before, known := yardmaster.JobOf(d.yard, j)
+
 	reply, err := d.send(m)
 	switch kind := fault.KindOf(err); {
 	case !known && kind != fault.NotFound, known && kind != "" && kind != fault.Conflict:
@@ -213,6 +259,7 @@ func (d *driver) people() error {
 	case known && before.State.Final() && kind != fault.Conflict:
 		return fmt.Errorf("%T of a job that has ended: %+v, %w", m, reply, err)
 	}
+
 	return nil
 }
 
@@ -222,31 +269,41 @@ func (d *driver) forge() error {
 	if a.gone || !a.up {
 		return nil
 	}
+
 	causes := []job.Cause{job.CauseNone, job.CauseCancelled, job.CauseUserCode, job.CauseNodeLost, "nonsense"}
 	states := append(job.RunStates(), "nonsense", "")
+
 	m := yardmaster.NodeReport{Node: a.node, Foreign: append([]int{-1, 64, 1 << 40}, a.foreign...)}
 	for range 1 + d.rng.IntN(4) {
 		rep := yardmaster.RankReport{
 			Run: id.NewRun(id.NewJob(d.rng.Uint64N(d.store.lastJob+2)), 1+d.rng.IntN(4)), Rank: d.rng.IntN(7) - 2,
 			State: states[d.rng.IntN(len(states))], Cause: causes[d.rng.IntN(len(causes))],
 		}
+
 		if _, live := d.store.orders[fmt.Sprintf("%s/%d", rep.Run, rep.Rank)]; live && d.hosts(a.node, rep) {
 			continue
 		}
+
 		m.Ranks = append(m.Ranks, rep)
 	}
+
 	_, err := d.send(m)
+
 	return refused(err, fault.Denied) // taken out, and not told yet
 }
 
 // hosts reports whether the yard may have given this rank to the node.
 func (d *driver) hosts(n id.Node, rep yardmaster.RankReport) bool {
-	return slices.ContainsFunc(d.yard.Orders(), func(o yardmaster.Order) bool { return o.Run == rep.Run && o.Rank == rep.Rank && o.Node == n })
+	return slices.ContainsFunc(
+		d.yard.Orders(),
+		func(o yardmaster.Order) bool { return o.Run == rep.Run && o.Rank == rep.Rank && o.Node == n },
+	)
 }
 
 // operate drains, opens, removes and adds nodes, and changes their hardware.
 func (d *driver) operate() error {
 	a := d.agents[d.rng.IntN(len(d.agents))]
+
 	switch d.rng.IntN(8) {
 	case 0:
 		_, err := d.send(yardmaster.Cordon{Node: a.node, By: "root", On: true, Stop: d.chance(2)})
@@ -270,14 +327,17 @@ func (d *driver) operate() error {
 		a.inv.Version = fmt.Sprint(d.sent)
 		a.inv.GPUs = slices.Clone(a.inv.GPUs)
 		for i := range a.inv.GPUs {
-			if a.inv.GPUs[i].Error = ""; d.chance(8) {
+			a.inv.GPUs[i].Error = ""
+			if d.chance(8) {
 				a.inv.GPUs[i].Error = "Xid 79"
 			}
 		}
+
 		if d.chance(4) {
 			a.inv.Memory /= 2
 		}
 	}
+
 	return nil
 }
 
@@ -286,6 +346,7 @@ func refused(err error, kinds ...fault.Kind) error {
 	if slices.Contains(kinds, fault.KindOf(err)) {
 		return nil
 	}
+
 	return err
 }
 
@@ -309,28 +370,34 @@ func (d *driver) outage() error {
 			}
 		}
 	}
+
 	if !d.chance(4) {
 		return nil
 	}
+
 	for range 8 + d.rng.IntN(40) { // a while in which the yard listens and only some are heard
 		if err := d.tick(10 * time.Second); err != nil {
 			return err
 		}
+
 		for _, a := range d.agents {
 			if err := d.heartbeat(a); err != nil {
 				return err
 			}
 		}
+
 		if err := d.settle(); err != nil {
 			return err
 		}
 	}
+
 	return nil
 }
 
 // account changes users and tokens.
 func (d *driver) account() error {
 	u := users[d.rng.IntN(len(users))]
+
 	switch d.rng.IntN(5) {
 	case 0:
 		_, err := d.step(yardmaster.PutUser{User: u, Role: tenant.Researcher, Disabled: true, By: "root"})
@@ -339,20 +406,33 @@ func (d *driver) account() error {
 		_, err := d.step(yardmaster.PutUser{User: u, Role: tenant.Researcher, By: "root"})
 		return err
 	case 3:
-		if _, err := d.send(yardmaster.PutUser{User: "root", Role: tenant.Researcher, By: "root"}); fault.KindOf(err) != fault.Conflict {
+		if _, err := d.send(
+			yardmaster.PutUser{User: "root", Role: tenant.Researcher, By: "root"},
+		); fault.KindOf(
+			err,
+		) != fault.Conflict {
 			return fmt.Errorf("the last admin could be made a researcher: %w", err)
 		}
 	case 4:
-		t := tenant.Token{ID: id.Token(fmt.Sprint("t", d.sent)), Kind: tenant.AccessToken, Owner: u, Expires: d.wall().Add(time.Hour)}
+		t := tenant.Token{
+			ID:      id.Token(fmt.Sprint("t", d.sent)),
+			Kind:    tenant.AccessToken,
+			Owner:   u,
+			Expires: d.wall().Add(time.Hour),
+		}
+
 		if _, err := d.step(yardmaster.AddToken{Token: t, By: string(u)}); err != nil {
 			return err
 		}
 		if _, err := d.send(yardmaster.Join{Token: t.ID, Name: "x"}); fault.KindOf(err) != fault.Unknown {
 			return fmt.Errorf("joined with an access token: %w", err)
 		}
+
 		_, err := d.step(yardmaster.RevokeToken{Token: t.ID, By: string(u)})
+
 		return err
 	}
+
 	return nil
 }
 
@@ -364,35 +444,42 @@ func (d *driver) comeToRest() error {
 			return err
 		}
 	}
+
 	for range 8 {
 		if err := d.join(true); err != nil {
 			return err
 		}
 	}
+
 	for _, a := range d.alive() {
 		a.up, a.foreign = true, nil
 		for i := range a.inv.GPUs {
 			a.inv.GPUs[i].Error = ""
 		}
+
 		if _, err := d.send(yardmaster.Cordon{Node: a.node, By: "root"}); refused(err, fault.NotFound) != nil {
 			return err
 		}
 	}
+
 	for _, j := range yardmaster.JobsInMemory(d.yard) {
 		if _, err := d.send(yardmaster.Resume{Job: j, By: "root"}); refused(err, fault.Conflict) != nil {
 			return err
 		}
 	}
+
 	const most = 6 * 3600 / 4
 	for range most {
 		if err := d.tick(4 * time.Second); err != nil {
 			return err
 		}
+
 		for _, a := range d.agents {
 			if err := d.heartbeat(a); err != nil {
 				return err
 			}
 		}
+
 		if err := d.settle(); err != nil {
 			return err
 		}
@@ -400,6 +487,7 @@ func (d *driver) comeToRest() error {
 			return nil
 		}
 	}
+
 	for _, j := range yardmaster.JobsInMemory(d.yard) {
 		if d.unfinished(j) {
 			r, _ := yardmaster.JobOf(d.yard, j)
@@ -407,6 +495,7 @@ func (d *driver) comeToRest() error {
 			return fmt.Errorf("job %s never ended: %+v, why: %+v", j, r, why)
 		}
 	}
+
 	return nil
 }
 
@@ -416,5 +505,6 @@ func (d *driver) unfinished(j id.Job) bool {
 	if ok && r.State == job.Paused {
 		_, _ = d.yard.Step(d.wall(), yardmaster.Resume{Job: j, By: "root"})
 	}
+
 	return ok && !r.State.Final()
 }

@@ -58,7 +58,11 @@ func newAgent(node id.Node, inv fleet.Inventory, now time.Time) *agent {
 // sync takes over what the node shall run: new runs begin, runs that are no
 // longer wanted are gone, runs that shall stop begin to.
 func (a *agent) sync(rng *rand.Rand, wanted map[string]yardmaster.Order, now time.Time, calm bool) {
-	maps.DeleteFunc(a.procs, func(key string, _ *proc) bool { _, ok := wanted[key]; return !ok })
+	maps.DeleteFunc(a.procs, func(key string, _ *proc) bool {
+		_, ok := wanted[key]
+		return !ok
+	})
+
 	for _, key := range slices.Sorted(maps.Keys(wanted)) {
 		o := wanted[key]
 		p, ok := a.procs[key]
@@ -66,10 +70,12 @@ func (a *agent) sync(rng *rand.Rand, wanted map[string]yardmaster.Order, now tim
 			p = a.begin(rng, o, now, calm)
 			a.procs[key] = p
 		}
+
 		p.order.Stop = o.Stop
 		if o.Stop == job.StopNone || !p.alive() {
 			continue
 		}
+
 		if o.Stop == job.StopKill || p.started.IsZero() {
 			p.end(now, job.CauseCancelled, 137, true)
 		} else if !p.stopped { // SIGTERM, and some grace
@@ -86,9 +92,11 @@ func (a *agent) begin(rng *rand.Rand, o yardmaster.Order, now time.Time, calm bo
 	if rng.IntN(50) == 0 {
 		p.over = p.over.Add(time.Duration(rng.IntN(600)) * time.Second)
 	}
+
 	if calm && rng.IntN(3) > 0 {
 		return p
 	}
+
 	switch n := rng.IntN(100); {
 	case n < 12:
 		p.ends = job.CauseUserCode
@@ -103,9 +111,11 @@ func (a *agent) begin(rng *rand.Rand, o yardmaster.Order, now time.Time, calm bo
 	case n < 29:
 		p.ends = job.CauseImageFailed
 	}
+
 	if p.ends == job.CauseSetupFailed || p.ends == job.CauseLaunchFailed || p.ends == job.CauseImageFailed {
 		p.over = p.ready // before it runs
 	}
+
 	return p
 }
 
@@ -117,15 +127,19 @@ func (a *agent) progress(now time.Time) {
 			p.end(now, job.CauseNodeLost, 143, true)
 			continue
 		}
+
 		if p.state == job.RunPreparing && !p.ready.After(now) && p.over.After(p.ready) {
 			p.state, p.started = job.RunRunning, p.ready
 		}
+
 		if !p.alive() || p.over.After(now) {
 			continue
 		}
+
 		if p.state == job.RunPreparing && p.ends == job.CauseNone {
 			p.started = p.ready // it ran and ended since we last looked
 		}
+
 		switch {
 		case p.stopped:
 			p.end(now, job.CauseCancelled, 143, true)
@@ -150,15 +164,22 @@ func (a *agent) crash(now time.Time) {
 // report tells the yard of everything the agent has.
 func (a *agent) report() yardmaster.NodeReport {
 	m := yardmaster.NodeReport{Node: a.node, Foreign: a.foreign, Inventory: &a.inv}
+
 	for _, key := range slices.Sorted(maps.Keys(a.procs)) {
 		p := a.procs[key]
 		rep := p.rep
-		rep.Run, rep.Rank, rep.State, rep.Started, rep.Ended = p.order.Run, p.order.Rank, p.state, p.started, p.ended
+		rep.Run = p.order.Run
+		rep.Rank = p.order.Rank
+		rep.State = p.state
+		rep.Started = p.started
+		rep.Ended = p.ended
 		if p.state == job.RunRunning && p.stopped {
 			rep.State = job.RunStopping
 		}
+
 		m.Ranks = append(m.Ranks, rep)
 	}
+
 	return m
 }
 
@@ -173,8 +194,10 @@ func checkOverlap(agents []*agent) error {
 			if o, ok := running[p.order.Job]; ok && o.Run != p.order.Run {
 				return fmt.Errorf("%s on %s and %s on %s are alive at the same time", o.Run, o.Node, p.order.Run, p.order.Node)
 			}
+
 			running[p.order.Job] = p.order
 		}
 	}
+
 	return nil
 }

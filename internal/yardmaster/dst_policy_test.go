@@ -21,16 +21,22 @@ func (restless) Revises() bool { return true }
 func (restless) Plan(v *place.View) place.Plan {
 	plan := ordered.FIFO{}.Plan(v)
 	rng := rand.New(rand.NewPCG(uint64(v.Now.UnixNano()), uint64(len(v.Running))))
+
 	plan.WakeAt = v.Now.Add(1 + v.Now.Sub(start)%7e9)
 	if len(v.Running) == 0 {
 		return plan
 	}
+
 	for range rng.IntN(3) {
 		r := v.Running[rng.IntN(len(v.Running))]
 		plan.Stops = append(plan.Stops, place.Stop{Running: r, Reason: "by chance"})
+
 		switch rng.IntN(5) {
 		case 0: // moves to some node, whatever is there
-			plan.Starts = append(plan.Starts, place.Start{Item: r.Item, Allocations: anywhere(v, r.Item, rng), Reason: "moves by chance"})
+			plan.Starts = append(
+				plan.Starts,
+				place.Start{Item: r.Item, Allocations: anywhere(v, r.Item, rng), Reason: "moves by chance"},
+			)
 		case 1: // stays with what it has, or with less
 			plan.Starts = append(plan.Starts, place.Start{Item: r.Item, Allocations: shrink(r), Reason: "shrinks by chance"})
 		case 4: // shares a GPU with whoever is there
@@ -44,15 +50,28 @@ func (restless) Plan(v *place.View) place.Plan {
 			}
 		}
 	}
+
 	// And some that wait share the first GPU of some node.
-	items := slices.DeleteFunc(v.Queue.Items(), func(it *queue.Item) bool { return it.Outlook.Speed == nil || it.Shape.Need.MaxGPUs == 0 })
+	items := slices.DeleteFunc(
+		v.Queue.Items(),
+		func(it *queue.Item) bool { return it.Outlook.Speed == nil || it.Shape.Need.MaxGPUs == 0 },
+	)
+
 	if len(items) > 0 && rng.IntN(2) == 0 {
 		plan.Starts = nil
 		room := &v.Rooms[rng.IntN(len(v.Rooms))]
 		for _, it := range items {
-			plan.Starts = append(plan.Starts, place.Start{Item: it, Allocations: []place.Allocation{{Node: room.Node.ID, GPUs: fleet.Take(room.Sound, 1), Share: 0.5}}, Reason: "shares by chance"})
+			plan.Starts = append(
+				plan.Starts,
+				place.Start{
+					Item:        it,
+					Allocations: []place.Allocation{{Node: room.Node.ID, GPUs: fleet.Take(room.Sound, 1), Share: 0.5}},
+					Reason:      "shares by chance",
+				},
+			)
 		}
 	}
+
 	return plan
 }
 
@@ -62,6 +81,7 @@ func anywhere(v *place.View, it *queue.Item, rng *rand.Rand) []place.Allocation 
 		room := &v.Rooms[at]
 		seats = append(seats, place.Allocation{Node: room.Node.ID, GPUs: fleet.Take(room.Sound, it.Shape.Need.GPUs)})
 	}
+
 	return seats
 }
 
@@ -70,5 +90,6 @@ func shrink(r *place.Running) []place.Allocation {
 	for i, s := range r.Allocations {
 		seats[i] = place.Allocation{Node: s.Node, GPUs: fleet.Take(s.GPUs, r.Shape.Need.GPUs)}
 	}
+
 	return seats
 }

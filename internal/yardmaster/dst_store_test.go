@@ -34,8 +34,14 @@ type record struct {
 
 func newRecord() *record {
 	return &record{
-		jobs: map[id.Job]job.Job{}, runs: map[id.Run]job.Run{}, nodes: map[id.Node]fleet.Node{}, users: map[id.User]tenant.User{},
-		tokens: map[id.Token]tenant.Token{}, shares: map[id.Project]queue.Share{}, orders: map[string]yardmaster.Order{}, events: map[string]int{},
+		jobs:   map[id.Job]job.Job{},
+		runs:   map[id.Run]job.Run{},
+		nodes:  map[id.Node]fleet.Node{},
+		users:  map[id.User]tenant.User{},
+		tokens: map[id.Token]tenant.Token{},
+		shares: map[id.Project]queue.Share{},
+		orders: map[string]yardmaster.Order{},
+		events: map[string]int{},
 	}
 }
 
@@ -44,46 +50,59 @@ func (s *record) commit(b *yardmaster.Batch) error {
 	if err := s.checkEvents(b); err != nil {
 		return err
 	}
+
 	for _, j := range b.Jobs {
 		if err := s.commitJob(b, j); err != nil {
 			return err
 		}
 	}
+
 	for _, r := range b.Runs {
 		if err := s.commitRun(r); err != nil {
 			return err
 		}
 	}
+
 	for _, n := range b.Nodes {
 		if old, ok := s.nodes[n.ID]; ok && (n.Seq <= old.Seq || old.State == fleet.Removed) {
 			return fmt.Errorf("node %s changed from %+v to %+v", n.ID, old, n)
 		}
+
 		s.nodes[n.ID] = n
 	}
+
 	for _, u := range b.Users {
 		if old, ok := s.users[u.ID]; ok && u.Seq <= old.Seq {
 			return fmt.Errorf("user %s has number %d after %d", u.ID, u.Seq, old.Seq)
 		}
+
 		s.users[u.ID] = u
 	}
+
 	for _, t := range b.Tokens {
 		if old, ok := s.tokens[t.ID]; ok && t.Seq <= old.Seq {
 			return fmt.Errorf("token %s has number %d after %d", t.ID, t.Seq, old.Seq)
 		}
+
 		s.tokens[t.ID] = t
 	}
+
 	for _, h := range b.Shares {
 		if old, ok := s.shares[h.Project]; ok && h.Seq <= old.Seq {
 			return fmt.Errorf("the share of %s has number %d after %d", h.Project, h.Seq, old.Seq)
 		}
+
 		s.shares[h.Project] = h
 	}
+
 	for _, o := range b.Orders {
 		s.orders[o.Key()] = o
 	}
+
 	for _, key := range b.Closed {
 		delete(s.orders, key)
 	}
+
 	return s.checkTouched(b)
 }
 
@@ -101,8 +120,10 @@ func (s *record) checkEvents(b *yardmaster.Batch) error {
 		case e.Kind == "yard.bug" || e.Kind == "plan.dropped" && !s.drops:
 			return fmt.Errorf("event %+v", e)
 		}
+
 		s.lastAt = e.At
 	}
+
 	return nil
 }
 
@@ -120,7 +141,9 @@ func (s *record) commitJob(b *yardmaster.Batch, j job.Job) error {
 	case j.Epoch < old.Epoch:
 		return fmt.Errorf("job %s went from epoch %d to %d", j.ID, old.Epoch, j.Epoch)
 	}
+
 	s.lastJob = max(s.lastJob, number)
+
 	at := old.State
 	for _, e := range b.Events {
 		if e.Job != j.ID || e.To == "" || e.Kind == "run.ended" {
@@ -129,12 +152,16 @@ func (s *record) commitJob(b *yardmaster.Batch, j job.Job) error {
 		if e.Kind != "job.submitted" && (e.From != string(at) || !leads(at, job.State(e.To))) {
 			return fmt.Errorf("event %+v of a job that was %s", e, at)
 		}
+
 		at = job.State(e.To)
 	}
+
 	if at != j.State {
 		return fmt.Errorf("events leave job %s %q and it is %q", j.ID, at, j.State)
 	}
+
 	s.jobs[j.ID] = j
+
 	return nil
 }
 
@@ -158,12 +185,15 @@ func (s *record) commitRun(r job.Run) error {
 	case r.State == job.RunEnded && (r.Ended.IsZero() || r.Reason == ""):
 		return fmt.Errorf("run %s ended and does not say when and why", r.ID)
 	}
+
 	for i := range old.Ranks {
 		if old.Ranks[i].State == job.RunEnded && r.Ranks[i].State != job.RunEnded {
 			return fmt.Errorf("rank %d of run %s had ended and is %s", i, r.ID, r.Ranks[i].State)
 		}
 	}
+
 	s.runs[r.ID] = r
+
 	return nil
 }
 
@@ -178,12 +208,14 @@ func (s *record) checkTouched(b *yardmaster.Batch) error {
 			}
 		}
 	}
+
 	for _, j := range b.Jobs {
 		run, ok := s.runs[id.NewRun(j.ID, j.Epoch)]
 		if j.State.Live() != (ok && run.State != job.RunEnded) {
 			return fmt.Errorf("stored: job %s is %s and its run %+v", j.ID, j.State, run)
 		}
 	}
+
 	return nil
 }
 
@@ -194,6 +226,7 @@ func (s *record) load(recent time.Time) (yardmaster.State, error) {
 		if j.State.Final() && j.Ended.Before(recent) {
 			continue
 		}
+
 		state.Jobs = append(state.Jobs, j)
 		for _, n := range j.Needs {
 			if need := s.jobs[n]; !j.State.Final() && need.State.Final() {
@@ -201,24 +234,29 @@ func (s *record) load(recent time.Time) (yardmaster.State, error) {
 			}
 		}
 	}
+
 	for _, r := range s.runs {
 		if r.State != job.RunEnded {
 			state.Runs = append(state.Runs, r)
 		}
 	}
+
 	state.Nodes = slices.Collect(maps.Values(s.nodes))
 	state.Users = slices.Collect(maps.Values(s.users))
 	state.Tokens = slices.Collect(maps.Values(s.tokens))
 	state.Shares = slices.Collect(maps.Values(s.shares))
 	state.Orders = slices.Collect(maps.Values(s.orders))
+
 	// What is kept is text: nothing may depend on pointers that are shared in memory.
 	text, err := json.Marshal(state)
 	if err != nil {
 		return state, err
 	}
+
 	var copied yardmaster.State
 	err = json.Unmarshal(text, &copied)
 	s.lastAt = time.Time{}
+
 	return copied, err
 }
 
@@ -230,5 +268,6 @@ func (s *record) ordersOf(n id.Node) map[string]yardmaster.Order {
 			mine[key] = o
 		}
 	}
+
 	return mine
 }

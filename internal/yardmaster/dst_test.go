@@ -39,6 +39,7 @@ func messages() int {
 	case underRace:
 		return 30_000
 	}
+
 	return 100_000
 }
 
@@ -47,41 +48,62 @@ func messages() int {
 // TestInvariantsHold -seed N.
 func TestInvariantsHoldAfterEveryMessage(t *testing.T) {
 	t.Parallel()
+
 	for i := range uint64(yards) {
 		seed := *seedFlag + i
 		t.Run(fmt.Sprint("seed", seed), func(t *testing.T) {
 			t.Parallel()
 			began := time.Now()
 			d := newDriver(seed)
-			if d.restless = i%2 == 1; d.restless {
+			d.restless = i%2 == 1
+			if d.restless {
 				d.store.drops = true
 				d.yard = yardmaster.New(d.config())
 			}
+
 			if err := d.run(messages() / yards); err != nil {
 				t.Fatalf("seed %d, message %d: %v", seed, d.sent, err)
 			}
+
 			quick := time.Since(began)
+
 			if err := d.comeToRest(); err != nil {
 				t.Fatalf("seed %d, message %d, at rest: %v", seed, d.sent, err)
 			}
+
 			for _, kind := range d.mustSee([]string{"job.succeeded", "job.failed", "job.cancelled", "job.paused", "job.recovering", "job.pausing",
 				"job.cancelling", "node.suspect", "node.lost", "node.removed", "node.cordoned", "node.ready", "run.timed_out", "user.changed"}) {
 				if d.store.events[kind] == 0 {
 					t.Errorf("seed %d never saw %s: it tests too little", seed, kind)
 				}
 			}
+
 			shares := 0
 			for _, run := range d.store.runs {
 				if run.Ranks[0].Share > 0 {
 					shares++
 				}
 			}
+
 			if d.restless && (d.store.events["run.stopping"] == 0 || d.promised == 0 || shares == 0) {
 				t.Errorf("seed %d never stopped a run, kept a seat or shared a GPU: it tests too little", seed)
 			}
-			t.Logf("%d runs stopped by plans, %d times seats were kept, %d runs shared a GPU", d.store.events["run.stopping"], d.promised, shares)
-			t.Logf("%d messages, %d restarts, %d jobs, %d runs, %.0f messages/s with all checks", d.sent, d.restarts, len(d.store.jobs), len(d.store.runs),
-				float64(d.sent)/quick.Seconds())
+
+			t.Logf(
+				"%d runs stopped by plans, %d times seats were kept, %d runs shared a GPU",
+				d.store.events["run.stopping"],
+				d.promised,
+				shares,
+			)
+
+			t.Logf(
+				"%d messages, %d restarts, %d jobs, %d runs, %.0f messages/s with all checks",
+				d.sent,
+				d.restarts,
+				len(d.store.jobs),
+				len(d.store.runs),
+				float64(d.sent)/quick.Seconds(),
+			)
 		})
 	}
 }
@@ -91,6 +113,7 @@ func (d *driver) mustSee(kinds []string) []string {
 	if d.sent < 5000 {
 		return nil
 	}
+
 	return kinds
 }
 
@@ -102,8 +125,10 @@ func TestSameSeedGivesTheSameBytes(t *testing.T) {
 		if err := d.run(messages() / 20); err != nil {
 			t.Fatalf("seed %d, message %d: %v", *seedFlag, d.sent, err)
 		}
+
 		return hex.EncodeToString(d.hash.Sum(nil))
 	}
+
 	if first, second := digest(), digest(); first != second {
 		t.Errorf("seed %d gave %s and then %s", *seedFlag, first, second)
 	}
@@ -145,8 +170,16 @@ type driver struct {
 }
 
 func newDriver(seed uint64) *driver {
-	d := &driver{rng: rand.New(rand.NewPCG(seed, 42)), store: newRecord(), now: start, shrunk: map[id.Node]bool{}, cancelled: map[id.Job]bool{}}
+	d := &driver{
+		rng:       rand.New(rand.NewPCG(seed, 42)),
+		store:     newRecord(),
+		now:       start,
+		shrunk:    map[id.Node]bool{},
+		cancelled: map[id.Job]bool{},
+	}
+
 	d.yard = yardmaster.New(d.config())
+
 	return d
 }
 
@@ -155,8 +188,10 @@ func (d *driver) config() yardmaster.Config {
 	if d.restless {
 		cfg.Policy = restless{}
 	}
+
 	cfg.MaxJobs = 15
 	cfg.KeepFinal = time.Minute
+
 	return cfg
 }
 
@@ -169,10 +204,12 @@ func (d *driver) chance(n int) bool { return d.rng.IntN(n) == 0 }
 func (d *driver) send(m yardmaster.Message) (any, error) {
 	d.sent++
 	reply, err := d.yard.Step(d.wall(), m)
+
 	d.promised += yardmaster.PromiseCount(d.yard)
 	if broken := yardmaster.CheckInvariants(d.yard, d.shrunk); broken != nil {
 		return nil, fmt.Errorf("after %T %+v: %w", m, m, broken)
 	}
+
 	return reply, err
 }
 
@@ -182,6 +219,7 @@ func (d *driver) step(m yardmaster.Message) (any, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%T %+v: %w", m, m, err)
 	}
+
 	return reply, nil
 }
 
@@ -190,16 +228,19 @@ func (d *driver) run(n int) error {
 	if err := d.open(); err != nil {
 		return err
 	}
+
 	for d.sent < n {
 		for range 1 + d.rng.IntN(6) {
 			if err := d.act(); err != nil {
 				return err
 			}
 		}
+
 		if err := d.settle(); err != nil {
 			return err
 		}
 	}
+
 	return nil
 }
 
@@ -209,20 +250,27 @@ func (d *driver) open() error {
 	for _, u := range users {
 		msgs = append(msgs, yardmaster.PutUser{User: u, Role: tenant.Researcher, By: "root"})
 	}
+
 	for _, c := range fleet.Classes() {
-		msgs = append(msgs, yardmaster.AddToken{By: "root", Token: tenant.Token{ID: id.Token("join-" + c), Kind: tenant.JoinToken, Owner: "root",
-			Class: string(c), UsesLeft: 1 << 30, Expires: start.AddDate(50, 0, 0)}})
+		msgs = append(
+			msgs,
+			yardmaster.AddToken{By: "root", Token: tenant.Token{ID: id.Token("join-" + c), Kind: tenant.JoinToken, Owner: "root",
+				Class: string(c), UsesLeft: 1 << 30, Expires: start.AddDate(50, 0, 0)}},
+		)
 	}
+
 	for _, m := range msgs {
 		if _, err := d.step(m); err != nil {
 			return err
 		}
 	}
+
 	for range 6 {
 		if err := d.join(false); err != nil {
 			return err
 		}
 	}
+
 	return d.settle()
 }
 
@@ -235,8 +283,10 @@ func (d *driver) settle() error {
 		d.pending = nil
 		return d.restart() // what was not stored never happened
 	}
+
 	if d.yard.Wanted() {
 		d.yard.Round(d.wall())
+
 		if err := yardmaster.CheckInvariants(d.yard, d.shrunk); err != nil {
 			return fmt.Errorf("after a round: %w", err)
 		}
@@ -244,12 +294,14 @@ func (d *driver) settle() error {
 			return err
 		}
 	}
+
 	b := d.yard.Take()
 	if d.hash != nil {
 		if err := json.NewEncoder(d.hash).Encode(b); err != nil {
 			return err
 		}
 	}
+
 	if err := d.store.commit(b); err != nil {
 		return fmt.Errorf("commit: %w", err)
 	}
@@ -259,11 +311,13 @@ func (d *driver) settle() error {
 	if err := d.checkTruth(b); err != nil {
 		return err
 	}
+
 	d.keyed = append(d.keyed, d.pending...)
 	d.pending = nil
 	if !d.calm && d.chance(300) {
 		return d.restart()
 	}
+
 	return nil
 }
 
@@ -276,11 +330,13 @@ func (d *driver) checkTruth(b *yardmaster.Batch) error {
 		if j.State != job.Succeeded {
 			continue
 		}
+
 		for _, n := range j.Needs {
 			if d.store.jobs[n].State != job.Succeeded {
 				return fmt.Errorf("job %s succeeded before %s, which it needs", j.ID, n)
 			}
 		}
+
 		run := d.store.runs[id.NewRun(j.ID, j.Epoch)]
 		for _, k := range run.Ranks {
 			a := d.agents[slices.IndexFunc(d.agents, func(a *agent) bool { return a.node == k.Node })]
@@ -289,6 +345,7 @@ func (d *driver) checkTruth(b *yardmaster.Batch) error {
 			}
 		}
 	}
+
 	return nil
 }
 
@@ -298,10 +355,12 @@ func (d *driver) checkNothingCouldStart() error {
 	if len(jobs) == 0 {
 		return nil
 	}
+
 	j := jobs[d.rng.IntN(len(jobs))]
 	if why, waits := d.yard.Why(d.wall(), j); waits && (why.Blocker == place.BlockNone || why.Sentence == "") {
 		return fmt.Errorf("job %s was not started and %+v", j, why)
 	}
+
 	return nil
 }
 
@@ -312,20 +371,24 @@ func (d *driver) restart() error {
 	if err != nil {
 		return err
 	}
+
 	d.yard = yardmaster.New(d.config())
 	d.yard.Load(d.wall(), state)
+
 	if err := yardmaster.CheckInvariants(d.yard, d.shrunk); err != nil {
 		return fmt.Errorf("after a restart: %w", err)
 	}
 	if b := d.yard.Take(); !b.Empty() {
 		return fmt.Errorf("loading changed something: %+v", b)
 	}
+
 	for _, j := range state.Jobs {
 		got, ok := yardmaster.JobOf(d.yard, j.ID)
 		if diff := cmp.Diff(j, got); !ok || diff != "" {
 			return fmt.Errorf("job %s came back differently: %s", j.ID, diff)
 		}
 	}
+
 	for _, s := range d.keyed {
 		for _, j := range s.jobs {
 			if _, ok := d.store.jobs[j]; !ok {
@@ -333,10 +396,12 @@ func (d *driver) restart() error {
 			}
 		}
 	}
+
 	orders := d.yard.Orders()
 	if len(orders) != len(d.store.orders) {
 		return fmt.Errorf("%d orders came back and %d were open", len(orders), len(d.store.orders))
 	}
+
 	return nil
 }
 
@@ -375,7 +440,9 @@ func (d *driver) tick(by time.Duration) error {
 	for _, a := range d.agents {
 		a.progress(d.now)
 	}
+
 	_, err := d.step(yardmaster.Tick{})
+
 	return err
 }
 
@@ -386,8 +453,10 @@ func (d *driver) stepClock() error {
 	if d.chance(2) {
 		step = -step
 	}
+
 	d.offset = min(max(d.offset+step, -time.Hour), time.Hour)
 	_, err := d.step(yardmaster.Tick{})
+
 	return err
 }
 
@@ -397,20 +466,26 @@ func (d *driver) heartbeat(a *agent) error {
 	if !a.up {
 		return nil
 	}
+
 	if d.calm || !d.chance(5) {
 		a.sync(d.rng, d.store.ordersOf(a.node), d.now, d.calm)
 	}
+
 	a.progress(d.now)
+
 	if err := checkOverlap(d.agents); err != nil {
 		return err
 	}
+
 	f := flight{a, d.now, a.report()}
 	if d.calm {
 		return d.land(f)
 	}
+
 	if d.chance(8) { // order of its entries means nothing
 		d.rng.Shuffle(len(f.msg.Ranks), func(i, j int) { f.msg.Ranks[i], f.msg.Ranks[j] = f.msg.Ranks[j], f.msg.Ranks[i] })
 	}
+
 	switch d.rng.IntN(12) {
 	case 0:
 		return nil // lost
@@ -420,6 +495,7 @@ func (d *driver) heartbeat(a *agent) error {
 		d.flights = append(d.flights, f) // late
 		return nil
 	}
+
 	return d.land(f)
 }
 
@@ -428,9 +504,11 @@ func (d *driver) deliver() error {
 	if len(d.flights) == 0 {
 		return nil
 	}
+
 	i := d.rng.IntN(len(d.flights))
 	f := d.flights[i]
 	d.flights = slices.Delete(d.flights, i, i+1)
+
 	return d.land(f)
 }
 
@@ -439,6 +517,7 @@ func (d *driver) land(f flight) error {
 	if less(&f.msg.Inventory.CPUs, &node.Inventory.CPUs) || less(&f.msg.Inventory.Memory, &node.Inventory.Memory) {
 		d.shrunk[f.from.node] = true
 	}
+
 	_, err := d.send(f.msg)
 	switch {
 	case err == nil && f.sent.After(f.from.contact):
@@ -449,6 +528,7 @@ func (d *driver) land(f flight) error {
 	case err != nil:
 		return err
 	}
+
 	return nil
 }
 

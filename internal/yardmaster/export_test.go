@@ -24,6 +24,7 @@ func CheckInvariants(y *Yard, shrunk map[id.Node]bool) error {
 			return err
 		}
 	}
+
 	return checkRooms(y, shrunk)
 }
 
@@ -33,6 +34,7 @@ func JobOf(y *Yard, j id.Job) (job.Job, bool) {
 	if !ok {
 		return job.Job{}, false
 	}
+
 	return r.Job, true
 }
 
@@ -50,6 +52,7 @@ func RateOf(y *Yard, u id.User) float64 {
 			rate = used
 		}
 	})
+
 	return rate
 }
 
@@ -64,6 +67,7 @@ func HeldJob(y *Yard) id.Job {
 	if y.held == nil {
 		return ""
 	}
+
 	return y.held.Job
 }
 
@@ -72,16 +76,19 @@ func Settled(y *Yard) error {
 	if b := y.Take(); !b.Empty() {
 		return fmt.Errorf("a second Take returned %+v", b)
 	}
+
 	for _, r := range y.jobs {
 		if r.Marked() {
 			return fmt.Errorf("job %s is still marked after Take", r.ID)
 		}
 	}
+
 	for _, r := range y.runs {
 		if r.Marked() {
 			return fmt.Errorf("run %s is still marked after Take", r.ID)
 		}
 	}
+
 	return nil
 }
 
@@ -106,6 +113,7 @@ func checkJobs(y *Yard) error {
 			return fmt.Errorf("job %s succeeded with cause %s", r.ID, r.Cause)
 		}
 	}
+
 	return nil
 }
 
@@ -114,6 +122,7 @@ func checkNeeds(y *Yard) error {
 		if r.State.Final() {
 			continue
 		}
+
 		for _, n := range r.pendingNeeds {
 			d, ok := y.jobs[n]
 			if !ok || d.State.Final() {
@@ -124,11 +133,13 @@ func checkNeeds(y *Yard) error {
 			}
 		}
 	}
+
 	for n := range y.needed {
 		if d, ok := y.jobs[n]; !ok || d.State.Final() {
 			return fmt.Errorf("jobs still wait for %s, which has ended", n)
 		}
 	}
+
 	return nil
 }
 
@@ -139,8 +150,10 @@ func checkLine(y *Yard) error {
 		if inLine[it.Job] != nil {
 			return fmt.Errorf("job %s is in line twice", it.Job)
 		}
+
 		inLine[it.Job] = it
 	}
+
 	for _, r := range y.jobs {
 		if r.item != inLine[r.ID] {
 			return fmt.Errorf("job %s has item %v and the line has %v", r.ID, r.item, inLine[r.ID])
@@ -148,11 +161,14 @@ func checkLine(y *Yard) error {
 		if r.item != nil && r.item.Shape.Need != y.need(r) {
 			return fmt.Errorf("job %s is in line with the need %+v", r.ID, r.item.Shape.Need)
 		}
+
 		delete(inLine, r.ID)
 	}
+
 	if len(inLine) > 0 {
 		return fmt.Errorf("the line has %v, which are not there", inLine)
 	}
+
 	return nil
 }
 
@@ -169,6 +185,7 @@ func checkRuns(y *Yard) error {
 		case (run.Stop != job.StopNone) != (run.State == job.RunStopping):
 			return fmt.Errorf("run %s is %s and told to stop by %q", run.ID, run.State, run.Stop)
 		}
+
 		left := 0
 		for i := range run.Ranks {
 			if k := &run.Ranks[i]; k.State != job.RunEnded {
@@ -182,10 +199,12 @@ func checkRuns(y *Yard) error {
 				}
 			}
 		}
+
 		if left == 0 {
 			return fmt.Errorf("run %s is live and all its ranks have ended", run.ID)
 		}
 	}
+
 	return nil
 }
 
@@ -202,27 +221,36 @@ func checkOrders(y *Yard) error {
 			if !ok {
 				continue
 			}
+
 			want++
+
 			if o.Node != k.Node || o.Epoch != run.Epoch || o.Rank != i || o.Stop != run.Stop || o.Job != run.Job {
 				return fmt.Errorf("order %s does not agree with its run: %+v, %+v", o.Key(), *o, run.Run)
 			}
 		}
 	}
+
 	if want != y.orders.Len() {
 		return fmt.Errorf("%d orders are open for %d ranks", y.orders.Len(), want)
 	}
+
 	return nil
 }
 
 func checkUsers(y *Yard) error {
-	rates, alive, projects := map[id.User]float64{}, map[id.User]int{}, map[id.Project]float64{}
+	rates := map[id.User]float64{}
+	alive := map[id.User]int{}
+
+	projects := map[id.Project]float64{}
 	for _, r := range y.jobs {
 		if !r.State.Final() {
 			alive[r.Owner]++
 		}
+
 		if r.run == nil {
 			continue
 		}
+
 		for _, k := range r.run.Ranks {
 			if k.State != job.RunEnded {
 				rates[r.Owner] += k.Weight
@@ -230,11 +258,13 @@ func checkUsers(y *Yard) error {
 			}
 		}
 	}
+
 	for p, rate := range projects {
 		if p != "" && math.Abs(y.people.ProjectRate(p)-rate) > 1e-6 {
 			return fmt.Errorf("project %s is charged for %g GPUs and uses %g", p, y.people.ProjectRate(p), rate)
 		}
 	}
+
 	var err error
 	y.people.InUse(func(u id.User, counted int, rate float64) {
 		switch usage := y.usage(u); {
@@ -246,6 +276,7 @@ func checkUsers(y *Yard) error {
 			err = fmt.Errorf("user %s has used %g", u, usage)
 		}
 	})
+
 	return err
 }
 
@@ -255,6 +286,7 @@ func checkKeys(y *Yard) error {
 			return fmt.Errorf("key %v is kept for %v, which does not have it", key, ids)
 		}
 	}
+
 	return nil
 }
 
@@ -262,6 +294,7 @@ func checkTimers(y *Yard) error {
 	if most := 64 + 2*y.nodes.Len() + 8*len(y.jobs); y.timers.Len() > most {
 		return fmt.Errorf("%d timers are set for %d nodes and %d jobs", y.timers.Len(), y.nodes.Len(), len(y.jobs))
 	}
+
 	return nil
 }
 
@@ -272,8 +305,10 @@ func checkRooms(y *Yard, shrunk map[id.Node]bool) error {
 			if ok || len(n.Runs) > 0 {
 				return fmt.Errorf("node %s was removed and is still in the table", n.ID)
 			}
+
 			continue
 		}
+
 		if !ok {
 			return fmt.Errorf("node %s is not in the table", n.ID)
 		}
@@ -281,9 +316,11 @@ func checkRooms(y *Yard, shrunk map[id.Node]bool) error {
 			return err
 		}
 	}
+
 	if y.nodes.Rooms.Len() > y.nodes.Len() {
 		return fmt.Errorf("the table has %d rooms for %d nodes", y.nodes.Rooms.Len(), y.nodes.Len())
 	}
+
 	return nil
 }
 
@@ -291,24 +328,30 @@ func checkRoom(y *Yard, n *nodes.Node, room *fleet.Room, shrunk bool) error {
 	if room.Open != (n.State == fleet.Ready && !n.Cordoned) {
 		return fmt.Errorf("node %s is %s, drained %v, and open is %v", n.ID, n.State, n.Cordoned, room.Open)
 	}
+
 	var gpus, held uint64 // by runs, and by promises too
 	runs := 0
 	shared := map[uint64]float64{} // of GPUs that are shared, by their bit
 	cpus, memory := n.Inventory.CPUs, n.Inventory.Memory
 	left, leftMemory := cpus, memory // with what is promised
+
 	for _, h := range room.Holds {
 		held |= h.GPUs
 		left -= h.CPUs
 		leftMemory -= h.Memory
+
 		run := y.runs[h.Run]
 		if run == nil && isPromised(y, n.ID, &h) {
 			continue
 		}
+
 		runs++
+
 		rank, here := n.Runs[h.Run]
 		if !here || run == nil {
 			return fmt.Errorf("node %s is held by %s, which does not run there", n.ID, h.Run)
 		}
+
 		k := &run.Ranks[rank]
 		if k.Node != n.ID || fleet.Mask(k.GPUs) != h.GPUs || k.Share != h.Share || k.CPUs != h.CPUs || k.Memory != h.Memory {
 			return fmt.Errorf("node %s: hold %+v does not agree with rank %+v", n.ID, h, k)
@@ -316,32 +359,41 @@ func checkRoom(y *Yard, n *nodes.Node, room *fleet.Room, shrunk bool) error {
 		if gpus&h.GPUs != 0 || h.Share == 0 && shared[h.GPUs] > 0 {
 			return fmt.Errorf("node %s: run %s has GPUs that another one has too", n.ID, h.Run)
 		}
-		if shared[h.GPUs] += h.Share; shared[h.GPUs] > 1+1e-6 {
+
+		shared[h.GPUs] += h.Share
+		if shared[h.GPUs] > 1+1e-6 {
 			return fmt.Errorf("node %s: run %s has a share of a GPU that is given away %g times", n.ID, h.Run, shared[h.GPUs])
 		}
+
 		if h.Share == 0 {
 			gpus |= h.GPUs
 		}
+
 		cpus -= h.CPUs
 		memory -= h.Memory
 	}
+
 	if runs != len(n.Runs) {
 		return fmt.Errorf("node %s has %d runs and %d holds of runs", n.ID, len(n.Runs), runs)
 	}
+
 	if room.Free != room.Sound&^held || room.CPUs != left || room.Memory != leftMemory {
 		return fmt.Errorf("node %s: free is %b, %s and %s, and should be %b, %s and %s", n.ID,
 			room.Free, room.CPUs, room.Memory, room.Sound&^held, left, leftMemory)
 	}
+
 	if !shrunk && (cpus < 0 || memory < 0) {
 		return fmt.Errorf("node %s is overbooked: %s CPUs and %s are left", n.ID, cpus, memory)
 	}
+
 	return nil
 }
 
 // isPromised reports whether a hold is that of a promise.
 func isPromised(y *Yard, n id.Node, h *fleet.Hold) bool {
 	return slices.ContainsFunc(y.promises, func(p *promise) bool {
-		return p.run == h.Run && slices.ContainsFunc(p.start.Allocations, func(s place.Allocation) bool { return s.Node == n && s.GPUs == h.GPUs })
+		return p.run == h.Run &&
+			slices.ContainsFunc(p.start.Allocations, func(s place.Allocation) bool { return s.Node == n && s.GPUs == h.GPUs })
 	})
 }
 
@@ -362,9 +414,11 @@ func checkRunning(y *Yard) error {
 			return fmt.Errorf("%s is shown with another outlook", rn.Run)
 		}
 	}
+
 	if len(y.running) != len(y.runs) {
 		return fmt.Errorf("%d jobs are shown to run and %d do", len(y.running), len(y.runs))
 	}
+
 	return nil
 }
 
@@ -380,17 +434,23 @@ func checkPromises(y *Yard) error {
 		case r.item != nil:
 			return fmt.Errorf("%s is promised seats while its job is in line", p.run)
 		}
+
 		for _, s := range p.start.Allocations {
-			if room, ok := y.nodes.Rooms.Get(s.Node); !ok || !slices.ContainsFunc(room.Holds, func(h fleet.Hold) bool { return h.Run == p.run && h.GPUs == s.GPUs }) {
+			if room, ok := y.nodes.Rooms.Get(
+				s.Node,
+			); !ok ||
+				!slices.ContainsFunc(room.Holds, func(h fleet.Hold) bool { return h.Run == p.run && h.GPUs == s.GPUs }) {
 				return fmt.Errorf("%s is promised a seat on %s that is not held", p.run, s.Node)
 			}
 		}
 	}
+
 	for _, r := range y.jobs {
 		if r.promise != nil && !slices.Contains(y.promises, r.promise) {
 			return fmt.Errorf("job %s has a promise that nobody keeps", r.ID)
 		}
 	}
+
 	return nil
 }
 

@@ -22,22 +22,29 @@ func (y *Yard) finish(r *jobRecord, run *runRecord) {
 	default:
 		run.Reason = rank.Describe(cause)
 	}
+
 	if !run.Started.IsZero() && r.running != nil && (cause == job.CauseNone || cause == job.CauseUserCode) {
 		y.past.Add(r.Owner, r.running.GPUs, y.now.Sub(run.Started))
 	}
+
 	recordWork(y.now, &r.Job, &run.Run, r.running, cause, run.stopOrdered)
 	y.running.remove(r.running)
+
 	r.running = nil
 	if y.limited() {
 		y.commit(r)
 		y.requeueHeld()
 	}
+
 	y.changedRun(run)
 	delete(y.runs, run.ID)
 	y.timers.Stop(run.timeout)
 	r.ExitCode = rank.ExitCode
-	y.event(Event{Kind: "run.ended", Actor: "node/" + string(rank.Node), Owner: r.Owner, Job: r.ID, Run: run.ID, Node: rank.Node,
-		To: string(cause), Reason: run.Reason})
+	y.event(
+		Event{Kind: "run.ended", Actor: "node/" + string(rank.Node), Owner: r.Owner, Job: r.ID, Run: run.ID, Node: rank.Node,
+			To: string(cause), Reason: run.Reason},
+	)
+
 	y.next(r, run, cause, rank)
 	r.run = nil
 }
@@ -62,27 +69,41 @@ func (y *Yard) next(r *jobRecord, run *runRecord, cause job.Cause, rank *job.Ran
 		y.must(y.moveJob(r, job.EventFail, theYard, run.Reason))
 		return
 	}
+
 	h, _ := job.HandlingOf(cause)
 	r.Tried = bump(r.Tried, cause)
+
 	limit := h.Limit
 	if h.Next == job.NextRetry {
 		limit = r.Spec.Retry
 	}
+
 	again := h.Next == job.NextRequeue || h.Next != job.NextGiveUp && r.Tried[cause] <= limit
+
 	reason := run.Reason
 	if again && h.Next == job.NextEscalate {
 		again, reason = y.escalate(r, cause, rank, reason)
 	}
+
 	if again && h.Next == job.NextElsewhere {
 		y.avoid(r, rank.Node)
 	}
+
 	if !again {
 		if r.Tried[cause] > 1 {
-			reason = fmt.Sprintf("%s (run %d; given up after %s)", reason, run.Epoch, humanize.Count(r.Tried[cause], "such failure"))
+			reason = fmt.Sprintf(
+				"%s (run %d; given up after %s)",
+				reason,
+				run.Epoch,
+				humanize.Count(r.Tried[cause], "such failure"),
+			)
 		}
+
 		y.must(y.moveJob(r, job.EventFail, theYard, reason))
+
 		return
 	}
+
 	y.retry(r, h, cause, reason, run.stoppedByPlan && cause == job.CausePreempted)
 }
 
@@ -93,10 +114,12 @@ func (y *Yard) ended(r *jobRecord) {
 	y.countJob(r, -1)
 	y.quotas.Done(r.payer())
 	y.settleNeeds(r)
+
 	if y.cfg.KeepFinal == 0 {
 		y.expired = append(y.expired, r.ID)
 		return
 	}
+
 	j := r.ID
 	y.after(y.now.Add(y.cfg.KeepFinal), func() { y.forget(j) })
 }
@@ -110,19 +133,25 @@ func (y *Yard) settleNeeds(r *jobRecord) {
 		if !ok || d.State.Final() {
 			continue
 		}
+
 		if r.State != job.Succeeded {
 			d.Cause = job.CauseNeedFailed
 			y.must(y.moveJob(d, job.EventCancel, theYard,
 				fmt.Sprintf("%s, which it needs, ended as %s", r.label(), strings.ToLower(string(r.Status())))))
+
 			continue
 		}
+
 		d.pendingNeeds = slices.DeleteFunc(slices.Clone(d.pendingNeeds), func(n id.Job) bool { return n == r.ID })
 		if !d.State.Waiting() {
 			continue
 		}
-		if d.Reason = "queued"; len(d.pendingNeeds) > 0 {
+
+		d.Reason = "queued"
+		if len(d.pendingNeeds) > 0 {
 			d.Reason = waitsFor(d.pendingNeeds)
 		}
+
 		y.changedJob(d)
 		y.wake(d)
 	}
@@ -133,6 +162,7 @@ func (r *jobRecord) label() string {
 	if r.Spec.Name != "" {
 		return fmt.Sprintf("%s (%s)", r.ID, r.Spec.Name)
 	}
+
 	return string(r.ID)
 }
 
@@ -142,6 +172,7 @@ func (y *Yard) forget(j id.Job) {
 	if !ok || !r.State.Final() {
 		return
 	}
+
 	delete(y.jobs, j)
 	if r.Key != "" {
 		delete(y.keys, submitKey{r.Owner, r.Key})

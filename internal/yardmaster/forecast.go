@@ -33,17 +33,21 @@ func (m PutForecasts) handle(y *Yard) (any, error) { //nolint:unparam // the for
 		if !ok || r.State.Final() {
 			continue
 		}
+
 		if f := m.Jobs[i].Forecast; f != nil {
 			y.foreseen(r, f)
 		}
+
 		for _, n := range m.Jobs[i].Notices {
 			e := Event{Kind: n.Kind, Actor: theYard, Owner: r.Owner, Job: r.ID, Reason: n.Reason}
 			if r.run != nil {
 				e.Run = r.run.ID
 			}
+
 			y.event(e)
 		}
 	}
+
 	return nil, nil
 }
 
@@ -55,9 +59,11 @@ func (y *Yard) foreseen(r *jobRecord, f *job.Forecast) {
 	if r.item != nil && r.Epoch == 0 && r.item.Lasts == 0 && f.Informed() {
 		y.requeue(r) // with how long it will take, once: that does not change while it waits
 	}
+
 	if r.running == nil || r.run == nil || !moved(before, f) {
 		return
 	}
+
 	y.hold(r, r.run)
 	y.round = true
 }
@@ -68,7 +74,9 @@ func moved(before, now *job.Forecast) bool {
 	if before == nil || !before.Informed() || !now.Informed() {
 		return now.Informed()
 	}
+
 	by := now.End().Sub(before.End()).Abs()
+
 	return by > 30*time.Second && by.Seconds() > now.Remaining.Mid/20
 }
 
@@ -83,20 +91,24 @@ type JobStatus struct {
 // Stands tells where jobs stand; of one that is not in memory it is empty.
 func (y *Yard) JobStatuses(jobs []id.Job) []JobStatus {
 	list := make([]JobStatus, len(jobs))
+
 	for i, j := range jobs {
 		r, ok := y.jobs[j]
 		if !ok {
 			continue
 		}
+
 		s := &list[i]
 		s.Cost, s.Speed = y.costOf(r), r.outlook.Speed
 		if !r.State.Final() {
 			s.Progress = progressOf(y.now, r.outlook, r.running)
 		}
+
 		if y.held != nil && y.held.Job == j {
 			s.Start = y.held.At
 		}
 	}
+
 	return list
 }
 

@@ -26,6 +26,7 @@ func (y *yard) waitsUntil(j id.Job) time.Time {
 	if !ok {
 		y.t.Fatalf("%s does not wait", j)
 	}
+
 	return why.Start
 }
 
@@ -39,27 +40,35 @@ func TestForecastSaysWhenANodeIsFree(t *testing.T) {
 	y.round()
 	y.running(first, 0)
 	y.round()
+
 	began := y.now
 	if got := y.waitsUntil(second); !got.Equal(began.Add(time.Hour)) {
 		t.Errorf("without a forecast it waits until %v, want what the owner expects, %v", got, began.Add(time.Hour))
 	}
+
 	y.pass(time.Minute, "a")
 	y.foresee(first, 3*time.Hour, job.BasisCurve)
 	y.round()
+
 	if got, want := y.waitsUntil(second), y.now.Add(3*time.Hour); !got.Equal(want) {
 		t.Errorf("with a forecast it waits until %v, want %v", got, want)
 	}
+
 	before := y.now
 	y.pass(time.Minute, "a")
 	y.foresee(first, 3*time.Hour-70*time.Second, job.BasisCurve) // ten seconds sooner than it was: nothing that matters
+
 	if y.Wanted() {
 		t.Error("a forecast that hardly changed asks the policy again")
 	}
+
 	if got, want := y.waitsUntil(second), before.Add(3*time.Hour); !got.Equal(want) {
 		t.Errorf("after a forecast that hardly changed it waits until %v, want %v", got, want)
 	}
+
 	y.foresee(first, 10*time.Minute, job.BasisExpect)
 	y.round()
+
 	if got, want := y.waitsUntil(second), before.Add(3*time.Hour); !got.Equal(want) {
 		t.Errorf("after a forecast by what the owner expects it waits until %v, want %v", got, want)
 	}
@@ -78,6 +87,7 @@ func TestForecastNeverOutlivesWhatARunMayTake(t *testing.T) {
 	y.pass(time.Minute, "a")
 	y.foresee(first, 9*time.Hour, job.BasisSteps)
 	y.round()
+
 	if got, want := y.waitsUntil(second), began.Add(time.Hour); !got.Equal(want) {
 		t.Errorf("it waits until %v, want %v: the run is stopped then", got, want)
 	}
@@ -91,23 +101,31 @@ func TestNoticesGoIntoTheFeedOfTheirJob(t *testing.T) {
 	y.round()
 	y.running(j, 0)
 	y.Take()
+
 	say := func() []yardmaster.Event {
 		y.ok(yardmaster.PutForecasts{Jobs: []yardmaster.JobForecast{
 			{Job: "j99", Notices: []yardmaster.Notice{{Kind: "forecast.slipped", Reason: "nobody's"}}},
 			{Job: j, Notices: []yardmaster.Notice{{Kind: "forecast.nan", Reason: "loss is NaN"}}},
 		}})
+
 		events := y.Take().Events
 		for i := range events {
 			events[i].Seq, events[i].At = 0, time.Time{}
 		}
+
 		return events
 	}
-	want := []yardmaster.Event{{Kind: "forecast.nan", Actor: "yard", Owner: "alice", Job: j, Run: id.NewRun(j, 1), Reason: "loss is NaN"}}
+
+	want := []yardmaster.Event{
+		{Kind: "forecast.nan", Actor: "yard", Owner: "alice", Job: j, Run: id.NewRun(j, 1), Reason: "loss is NaN"},
+	}
 	if diff := cmp.Diff(want, say()); diff != "" {
 		t.Errorf("events (-want +got):\n%s", diff)
 	}
+
 	y.ends(j, 0, yardmaster.RankReport{})
 	y.Take()
+
 	if events := say(); len(events) != 0 {
 		t.Errorf("a job that has ended is still told of: %+v", events)
 	}
@@ -124,13 +142,16 @@ func TestStandsTellCostProgressAndStart(t *testing.T) {
 	y.running(first, 0)
 	y.round()
 	y.pass(100*time.Second, "a")
+
 	stands := y.JobStatuses([]id.Job{first, second, "j99"})
 	if p := stands[0].Progress; p == nil || p.Work != 100 || p.Done < 9 || p.Done > 11 {
 		t.Errorf("progress = %+v, want about 10 of 100", p)
 	}
+
 	if got := stands[1].Start; got.Sub(y.now).Round(time.Minute) != 15*time.Minute {
 		t.Errorf("the second starts at %v, want 15 minutes from %v", got, y.now)
 	}
+
 	if diff := cmp.Diff(yardmaster.JobStatus{}, stands[2], cmp.AllowUnexported(job.Speed{})); diff != "" {
 		t.Errorf("a job that is not there stands somewhere: %s", diff)
 	}
@@ -142,22 +163,28 @@ func TestAJobThatWaitsLastsAsLongAsIsForeseen(t *testing.T) {
 	owned := spec(2)
 	owned.Expect = job.Duration(time.Hour)
 	silent, said := y.submit("alice", spec(2)), y.submit("alice", owned)
+
 	lasts := func() map[id.Job]time.Duration {
 		all := map[id.Job]time.Duration{}
 		for _, it := range y.View(y.now).Queue.Items() {
 			all[it.Job] = it.Lasts
 		}
+
 		return all
 	}
+
 	for _, j := range []id.Job{silent, said} {
 		y.foresee(j, 10*time.Minute, job.BasisExpect)
 	}
+
 	if diff := cmp.Diff(map[id.Job]time.Duration{silent: 0, said: time.Hour}, lasts()); diff != "" {
 		t.Errorf("by what the owner expects (-want +got):\n%s", diff)
 	}
+
 	for _, j := range []id.Job{silent, said} {
 		y.foresee(j, 10*time.Minute, job.BasisHistory)
 	}
+
 	if diff := cmp.Diff(map[id.Job]time.Duration{silent: 10 * time.Minute, said: time.Hour}, lasts()); diff != "" {
 		t.Errorf("by history (-want +got):\n%s", diff)
 	}

@@ -19,30 +19,44 @@ func (y *Yard) launch(r *jobRecord, s *place.Start) {
 		ID: id.NewRun(r.ID, r.Epoch), Job: r.ID, Epoch: r.Epoch, State: job.RunOrdered, Reason: s.Reason, Ordered: y.now,
 		Ranks: make([]job.Rank, len(s.Allocations)),
 	}}
+
 	addresses := make([]string, len(s.Allocations))
 	for i, seat := range s.Allocations {
 		run.Ranks[i] = job.Rank{
-			Rank: i, Node: seat.Node, GPUs: fleet.Indices(seat.GPUs), Share: seat.Share, CPUs: need.CPUs, Memory: need.Memory, State: job.RunOrdered,
+			Rank:   i,
+			Node:   seat.Node,
+			GPUs:   fleet.Indices(seat.GPUs),
+			Share:  seat.Share,
+			CPUs:   need.CPUs,
+			Memory: need.Memory,
+			State:  job.RunOrdered,
 		}
+
 		addresses[i] = y.nodes.Of(seat.Node).Inventory.Address
 	}
+
 	y.runs[run.ID] = run
 	r.run, r.Last = run, s.Allocations[0].Node
 	r.running = y.running.add(r.entry, &run.Run, s.Allocations, y.nodes.Of)
 	y.hold(r, run)
+
 	for i := range run.Ranks {
 		y.use(r, &run.Ranks[i], 1)
 	}
+
 	y.people.Charge(y.now, r.Owner, r.Project, y.nodes.Weigh(&run.Run))
 	y.recordDataUse(r, run)
 	y.changedRun(run)
+
 	if first, ok := y.nodes.Get(run.Ranks[0].Node); ok {
 		number, _ := run.Job.Number()
 		run.port = first.Port(run.ID, number+uint64(run.Epoch))
 	}
+
 	for i := range run.Ranks {
 		y.open(r, run, i, addresses)
 	}
+
 	// The tables allow placing every waiting job, and apply checked that it waits.
 	if err := y.moveJob(r, job.EventPlace, theYard, s.Reason); err != nil {
 		y.event(Event{Kind: "yard.bug", Actor: theYard, Job: r.ID, Reason: err.Error()})
@@ -52,19 +66,32 @@ func (y *Yard) launch(r *jobRecord, s *place.Start) {
 // hold books what the run's ranks take, with the expected end as far as it is known.
 func (y *Yard) hold(r *jobRecord, run *runRecord) {
 	ends := expectedEnd(y.now, r.Spec, &run.Run, r.running)
+
 	for i := range run.Ranks {
 		k := &run.Ranks[i]
 		if k.State == job.RunEnded {
 			continue
 		}
+
 		y.nodes.Rooms.Book(k.Node, fleet.Hold{
-			Run: run.ID, Job: r.ID, Owner: r.Owner, GPUs: fleet.Mask(k.GPUs), Share: k.Share, CPUs: k.CPUs, Memory: k.Memory, Since: run.Ordered, Ends: ends,
+			Run:    run.ID,
+			Job:    r.ID,
+			Owner:  r.Owner,
+			GPUs:   fleet.Mask(k.GPUs),
+			Share:  k.Share,
+			CPUs:   k.CPUs,
+			Memory: k.Memory,
+			Since:  run.Ordered,
+			Ends:   ends,
 		})
+
 		if n, ok := y.nodes.Get(k.Node); ok {
 			n.Enter(run.ID, i)
 		}
+
 		y.meterChanged(k.Node)
 	}
+
 	if y.limited() {
 		y.commit(r)
 		y.watchQuotas()
@@ -82,12 +109,15 @@ func (y *Yard) open(r *jobRecord, run *runRecord, rank int, addresses []string) 
 			Nodes: addresses, MasterPort: run.port, Metrics: r.Spec.Metrics, Target: r.Spec.Target,
 		},
 	}
+
 	if c := r.Spec.Checkpoint; c != nil {
 		o.Launch.Checkpoint = c.Dir
 	}
+
 	for _, name := range r.Spec.Data {
 		o.Launch.Data = append(o.Launch.Data, y.data.Ref(name, place.SpotOf(y.nodes.Of(k.Node))))
 	}
+
 	y.orders.Open(&o)
 }
 
@@ -97,15 +127,19 @@ func (y *Yard) stop(run *runRecord, mode job.StopMode, why job.Cause) {
 	if run.Stop == job.StopNone {
 		run.StopFor, run.stopOrdered = why, y.now
 	}
+
 	if r := y.jobs[run.Job]; r.running != nil {
 		r.running.Stopping = true
 	}
+
 	if run.Stop == mode || run.Stop == job.StopKill {
 		return
 	}
+
 	run.Stop = mode
 	run.Advance(job.RunStop)
 	y.changedRun(run)
+
 	for i := range run.Ranks {
 		y.orders.Stop(run.ID, i, mode)
 	}

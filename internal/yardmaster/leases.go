@@ -29,12 +29,15 @@ func (m ReleaseLease) handle(y *Yard) (any, error) {
 	if !ok {
 		return y.leases.Return(y.now, m.Lease, "")
 	}
+
 	reason := "released by " + string(m.By)
 	fellows := y.leases.GangOf(l)
 	y.releaseLease(l, reason)
+
 	for _, o := range fellows {
 		y.releaseLease(o, fmt.Sprintf("lease %s, without which it is of no use, was %s", l.ID, reason))
 	}
+
 	return *l, nil
 }
 
@@ -44,16 +47,19 @@ func (y *Yard) releaseLease(l *fleet.Lease, reason string) {
 		y.vacate(n, reason)
 		return
 	}
+
 	y.leases.Release(y.now, l.ID, reason)
 }
 
 // vacate gives a provisioned node back when nothing runs there any more.
 func (y *Yard) vacate(n *nodes.Node, reason string) {
 	y.nodes.Cordon(y.now, n, reason)
+
 	if len(n.Runs) == 0 {
 		y.leases.Release(y.now, n.Lease, reason)
 		return
 	}
+
 	for _, run := range sortedKeys(n.Runs) {
 		y.stop(y.runs[run], job.StopTerm, job.CausePreempted)
 	}
@@ -86,12 +92,15 @@ func (y *Yard) provision(h *place.Provision) (why string) {
 	if why := y.provisionQuotaReached(r, h); why != "" {
 		return why
 	}
+
 	wish := lifecycle.Wish{Offer: offer, Count: h.Count, Job: r.ID, Owner: r.Owner, Project: r.Project, Reason: h.Reason}
 	if err := y.leases.Provision(y.now, wish, r.commitment(h.Cost, -1)); err != nil {
 		return err.Error()
 	}
+
 	r.committed = true
 	y.setApart(r)
+
 	return ""
 }
 
@@ -100,15 +109,18 @@ func (y *Yard) provision(h *place.Provision) (why string) {
 func (y *Yard) settleLeases() {
 	gone, changed := y.leases.Settle(y.now, func(l *fleet.Lease) {
 		y.leaseChanged(l)
+
 		if n, ok := y.nodes.Get(l.Node); ok && !l.Live() && n.State != fleet.Removed {
 			y.nodes.Cordon(y.now, n, l.Reason)
 		}
 	})
+
 	for _, l := range gone {
 		if n, ok := y.nodes.Get(l.Node); ok && n.State != fleet.Removed {
 			y.loseMachine(n, l)
 		}
 	}
+
 	y.leases.Watch(y.now)
 	y.round = y.round || changed
 }
@@ -118,6 +130,7 @@ func (y *Yard) loseMachine(n *nodes.Node, l *fleet.Lease) {
 	if n.State != fleet.Lost {
 		y.moveNode(n, fleet.EventGone, theYard, l.Reason)
 	}
+
 	y.giveUp(n, job.CauseNodeLost, fmt.Sprintf("node %s is gone: %s", n.ID, l.Reason))
 	y.moveNode(n, fleet.EventRemove, theYard, l.Reason)
 }
@@ -128,18 +141,22 @@ func (y *Yard) checkIdle(name id.Node) {
 	if !ok || n.Lease == "" || len(n.Runs) > 0 || n.State == fleet.Removed {
 		return
 	}
+
 	l := y.Lease(n.Lease)
 	if l == nil || l.State != fleet.LeaseActive {
 		return
 	}
+
 	if n.Cordoned {
 		y.leases.Release(y.now, l.ID, n.Reason)
 		return
 	}
+
 	if at := y.leases.KeepUntil(y.now, l); !at.IsZero() {
 		y.recheckIdle(n, at)
 		return
 	}
+
 	for _, k := range provision.Keep(y.idleNodes(), y.now, y.cfg.Keep) {
 		switch {
 		case k.Lease != l.ID:
@@ -165,5 +182,6 @@ func (y *Yard) idleNodes() []provision.Idle {
 			list = append(list, provision.Idle{Lease: l, Since: n.Idle})
 		}
 	}
+
 	return list
 }

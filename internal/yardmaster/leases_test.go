@@ -29,14 +29,25 @@ func (gangHirer) Plan(v *place.View) place.Plan {
 	for i := range plan.Starts {
 		served[plan.Starts[i].Item.Job] = true
 	}
+
 	for _, l := range v.Leases {
 		served[l.Job] = served[l.Job] || l.Live()
 	}
+
 	for _, it := range v.Queue.Items() {
 		if !served[it.Job] && it.Shape.Need.Nodes > 1 {
-			plan.Provisions = append(plan.Provisions, place.Provision{Item: it, Offer: v.Offers[0].Name, Count: it.Shape.Need.Nodes, Reason: "it waits and nothing is free"})
+			plan.Provisions = append(
+				plan.Provisions,
+				place.Provision{
+					Item:   it,
+					Offer:  v.Offers[0].Name,
+					Count:  it.Shape.Need.Nodes,
+					Reason: "it waits and nothing is free",
+				},
+			)
 		}
 	}
+
 	return plan
 }
 
@@ -45,14 +56,30 @@ func (gangHirer) Plan(v *place.View) place.Plan {
 func provisioningYard(t *testing.T) *yard {
 	t.Helper()
 	cfg := yardmaster.Defaults(gangHirer{})
-	cfg.Offers = []fleet.Offer{{Name: "p/small/north", Provider: "p", Type: "small", Region: "north", GPU: "NVIDIA L4", GPUs: 1, GPUMemory: 24 << 30, CPUs: 8000, Memory: 32 << 30, Hourly: 1e6}}
+	cfg.Offers = []fleet.Offer{
+		{
+			Name:      "p/small/north",
+			Provider:  "p",
+			Type:      "small",
+			Region:    "north",
+			GPU:       "NVIDIA L4",
+			GPUs:      1,
+			GPUMemory: 24 << 30,
+			CPUs:      8000,
+			Memory:    32 << 30,
+			Hourly:    1e6,
+		},
+	}
+
 	y := &yard{Yard: yardmaster.New(cfg), t: t, now: start}
 	y.ok(yardmaster.PutUser{User: "alice", Role: tenant.Admin, By: "test"})
 	y.submit("alice", gang(3))
 	y.round()
+
 	if got, want := y.leases(), "l1 asked, l2 asked, l3 asked"; got != want {
 		t.Fatalf("the leases are %q, want %q", got, want)
 	}
+
 	return y
 }
 
@@ -64,15 +91,37 @@ func (y *yard) leases() string {
 			words = append(words, fmt.Sprint(l.ID, " ", l.State))
 		}
 	}
+
 	return strings.Join(words, ", ")
 }
 
 // joins lets the machine of a lease be made and become a node.
 func (y *yard) joins(l id.Lease) {
 	y.t.Helper()
-	y.ok(yardmaster.Granted{Lease: l, Provider: "p", Machine: fleet.Instance{ID: "i-" + string(l), Lease: l, State: fleet.InstanceUp, Billed: -1}})
+	y.ok(
+		yardmaster.Granted{
+			Lease:    l,
+			Provider: "p",
+			Machine:  fleet.Instance{ID: "i-" + string(l), Lease: l, State: fleet.InstanceUp, Billed: -1},
+		},
+	)
+
 	token := id.Token("boot-" + l)
-	y.ok(yardmaster.AddToken{By: "alice", Token: tenant.Token{ID: token, Kind: tenant.JoinToken, Owner: "alice", Class: string(fleet.OnDemand), Lease: l, UsesLeft: 1, Expires: start.AddDate(1, 0, 0)}})
+	y.ok(
+		yardmaster.AddToken{
+			By: "alice",
+			Token: tenant.Token{
+				ID:       token,
+				Kind:     tenant.JoinToken,
+				Owner:    "alice",
+				Class:    string(fleet.OnDemand),
+				Lease:    l,
+				UsesLeft: 1,
+				Expires:  start.AddDate(1, 0, 0),
+			},
+		},
+	)
+
 	offer := y.Lease(l).Offer
 	node := offer.Node()
 	y.ok(yardmaster.Join{Token: token, Name: "cloud-" + string(l), Key: "key-" + string(l), Inventory: node.Inventory})
@@ -83,6 +132,7 @@ func (y *yard) joins(l id.Lease) {
 // the others are of no use to it, and once it runs they are what it runs on.
 func TestOneOfAGangIsGivenBackByHand(t *testing.T) {
 	t.Parallel()
+
 	for name, tc := range map[string]struct {
 		before func(y *yard)
 		want   string
@@ -102,6 +152,7 @@ func TestOneOfAGangIsGivenBackByHand(t *testing.T) {
 			for _, l := range []id.Lease{"l1", "l2", "l3"} {
 				y.joins(l)
 			}
+
 			y.running("j1", 0, 1, 2)
 		}, "l1 active, l2 active, l3 active"},
 	} {
@@ -111,13 +162,16 @@ func TestOneOfAGangIsGivenBackByHand(t *testing.T) {
 			tc.before(y)
 			y.ok(yardmaster.ReleaseLease{Lease: "l1", By: "alice"})
 			y.check()
+
 			if got := y.leases(); got != tc.want {
 				t.Errorf("the leases are %q, want %q", got, tc.want)
 			}
+
 			stops := map[id.Node]bool{}
 			for _, o := range y.Orders() {
 				stops[o.Node] = o.Stop != job.StopNone
 			}
+
 			for node, stopped := range stops {
 				if !stopped {
 					t.Errorf("what runs on %s is not stopped", node)
@@ -132,6 +186,7 @@ func TestAGangIsProvisionedAnewAfterOneWasGivenBack(t *testing.T) {
 	y := provisioningYard(t)
 	y.ok(yardmaster.ReleaseLease{Lease: "l2", By: "alice"})
 	y.round()
+
 	if got, want := y.leases(), "l1 returning, l2 returning, l3 returning, l4 asked, l5 asked, l6 asked"; got != want {
 		t.Errorf("the leases are %q, want %q", got, want)
 	}
@@ -143,27 +198,34 @@ func TestAProviderIsBackWhenItHasAnsweredForAWhile(t *testing.T) {
 	y := newYard(t)
 	fails, answers := yardmaster.ProviderFailed{Provider: "p", Why: "503"}, yardmaster.InstancesListed{Provider: "p"}
 	y.Take()
+
 	step := func(d time.Duration, m yardmaster.Message, failing bool, want ...string) {
 		t.Helper()
 		y.pass(d)
 		y.ok(m)
+
 		var got []string
 		for _, e := range y.Take().Events {
 			got = append(got, e.Kind)
 		}
+
 		if diff := cmp.Diff(want, got); diff != "" {
 			t.Errorf("after %s it is said:\n%s", y.now.Sub(start), diff)
 		}
+
 		if _, ok := y.Failing()["p"]; ok != failing {
 			t.Errorf("after %s it fails: %v, want %v", y.now.Sub(start), ok, failing)
 		}
 	}
+
 	step(0, fails, true, "provider.failed")
+
 	for range 5 {
 		step(5*time.Second, answers, true)
 		step(30*time.Second, answers, true)
 		step(25*time.Second, fails, true)
 	}
+
 	step(time.Hour, answers, true) // nobody has heard of it in between
 	step(time.Minute-time.Second, yardmaster.Tick{}, true)
 	step(time.Second, yardmaster.Tick{}, false, "provider.back")
@@ -176,21 +238,27 @@ func TestANodeThatFallsSilentAgainIsSuspectAgain(t *testing.T) {
 	t.Parallel()
 	y := newYard(t)
 	y.node("a", 1)
+
 	state := func() fleet.State {
 		n, _ := y.NodeByName("a")
 		return n.State
 	}
+
 	after := yardmaster.Defaults(nil).SuspectAfter
 	for _, wait := range []time.Duration{after, after + after/2, 2*after - 5*time.Second, 3 * after} {
 		y.ok(yardmaster.NodeReport{Node: "a"})
 		y.pass(after - 5*time.Second)
+
 		if got := state(); got != fleet.Ready {
 			t.Fatalf("it is %s before it was silent for %s", got, after)
 		}
+
 		y.pass(5 * time.Second)
+
 		if got := state(); got != fleet.Suspect {
 			t.Fatalf("it is %s after it was silent for %s, want suspect", got, after)
 		}
+
 		y.pass(wait - after)
 	}
 }
@@ -199,10 +267,12 @@ func TestAJobSaysWhichNodeIsBeingProvisionedForIt(t *testing.T) {
 	t.Parallel()
 	y := provisioningYard(t)
 	want := "a node is being provisioned for it: p/small/north, lease l1 is asked"
+
 	w, waits := y.Why(y.now, "j1")
 	if !waits || w.Blocker != place.BlockProvisioning || w.Sentence != want {
 		t.Errorf("why it waits: %+v, want %q", w, want)
 	}
+
 	if b := y.Briefs(y.now, []id.Job{"j1"}); b[0].Waits != want {
 		t.Errorf("the list says %q, want %q", b[0].Waits, want)
 	}

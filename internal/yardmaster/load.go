@@ -29,33 +29,42 @@ func (y *Yard) Load(now time.Time, s State) {
 	for _, n := range s.Nodes {
 		y.nodes.Load(y.now, n)
 	}
+
 	y.orders.Load(s.Orders)
+
 	slices.SortFunc(s.Jobs, func(a, b job.Job) int {
 		x, _ := a.ID.Number()
 		z, _ := b.ID.Number()
 		if x < z {
 			return -1
 		}
+
 		return 1
 	})
+
 	pipelines := map[string][]id.Job{}
 	for i := range s.Jobs {
 		r := &jobRecord{Job: s.Jobs[i]}
 		r.outlook = job.NewOutlook(&r.Job)
 		y.jobs[r.ID] = r
+
 		if r.Pipeline != "" {
 			pipelines[r.Pipeline] = append(pipelines[r.Pipeline], r.ID)
 		}
 	}
+
 	for _, run := range s.Runs {
 		y.loadRun(run)
 	}
+
 	for i := range s.Jobs {
 		y.loadJob(y.jobs[s.Jobs[i].ID], s.Needs, pipelines)
 	}
+
 	for _, n := range s.Nodes {
 		y.checkIdle(n.ID)
 	}
+
 	y.round = true
 }
 
@@ -79,6 +88,7 @@ func (y *Yard) loadRun(run job.Run) {
 	if !ok || run.State == job.RunEnded {
 		return
 	}
+
 	rec := &runRecord{Run: run}
 	if o := y.orders.Get(run.ID, 0); o != nil {
 		rec.port = o.Launch.MasterPort
@@ -86,22 +96,27 @@ func (y *Yard) loadRun(run job.Run) {
 			n.Listen(run.ID, rec.port)
 		}
 	}
+
 	y.runs[run.ID] = rec
 	r.run = rec
 	need := y.describeItem(r)
 	r.entry.Shape = &queue.Shape{Need: need}
+
 	seats := make([]place.Allocation, len(run.Ranks))
 	for i := range run.Ranks {
 		seats[i] = place.Allocation{Node: run.Ranks[i].Node, GPUs: fleet.Mask(run.Ranks[i].GPUs), Share: run.Ranks[i].Share}
 	}
+
 	r.running = y.running.add(r.entry, &rec.Run, seats, y.nodes.Of)
 	y.hold(r, rec)
 	y.people.Resume(r.Owner, r.Project, y.nodes.Weigh(&rec.Run))
+
 	for i := range rec.Ranks {
 		if k := rec.Ranks[i]; k.State != job.RunEnded {
 			y.use(r, &k, 1)
 		}
 	}
+
 	if d := time.Duration(r.Spec.MaxDuration); d > 0 && !run.Started.IsZero() {
 		y.setTimeout(run.ID, d)
 	}
@@ -113,24 +128,30 @@ func (y *Yard) loadJob(r *jobRecord, needs map[id.Job]job.State, pipelines map[s
 		if r.Pipeline == "" {
 			ids = []id.Job{r.ID}
 		}
+
 		y.keys[submitKey{r.Owner, r.Key}] = ids
 	}
+
 	if r.State.Final() {
 		j := r.ID
 		y.after(r.Ended.Add(y.cfg.KeepFinal), func() { y.forget(j) })
 		return
 	}
+
 	y.countJob(r, 1)
+
 	for _, n := range r.Needs {
 		state := needs[n]
 		if d, ok := y.jobs[n]; ok {
 			state = d.State
 		}
+
 		if state != job.Succeeded {
 			r.pendingNeeds = append(r.pendingNeeds, n)
 			y.needed[n] = append(y.needed[n], r.ID)
 		}
 	}
+
 	if r.State.Waiting() {
 		y.wake(r)
 	}

@@ -29,24 +29,33 @@ func (m Join) handle(y *Yard) (any, error) {
 		return nil, fault.New(fault.Invalid, "node_name", "%q cannot name a node", m.Name).WithField("name").
 			WithRemedy("use lower-case letters, digits, '-', '_' and '.', at most %d", id.MaxName)
 	}
+
 	// A machine whose first answer was lost joins again with the same key.
 	if n := y.nodes.ByKey(m.Key); n != nil {
 		return n.Node, nil
 	}
+
 	t, err := y.people.Use(y.now, m.Token)
 	if err != nil {
 		return nil, err
 	}
+
 	name := y.nodes.FreeName(m.Name)
 	if t.Lease != "" {
 		if err := y.leases.Join(y.now, t.Lease, name); err != nil {
 			return nil, err
 		}
 	}
-	n := y.nodes.Join(y.now, fleet.Node{ID: name, Class: fleet.Class(t.Class), Pool: t.Pool, Key: m.Key, Lease: t.Lease, Inventory: m.Inventory})
+
+	n := y.nodes.Join(
+		y.now,
+		fleet.Node{ID: name, Class: fleet.Class(t.Class), Pool: t.Pool, Key: m.Key, Lease: t.Lease, Inventory: m.Inventory},
+	)
+
 	y.event(Event{Kind: "node.joined", Actor: "token/" + string(m.Token), Node: name, To: string(n.State),
 		Reason: "joined as " + n.Class.Words()})
 	y.checkIdle(name)
+
 	return n.Node, nil
 }
 
@@ -71,14 +80,18 @@ func (m NodeReport) handle(y *Yard) (any, error) {
 		return nil, fault.New(fault.Denied, "node_removed", "node %s was taken out of the yard", m.Node).
 			WithRemedy("join again with a new join token")
 	}
+
 	y.nodes.Report(y.now, n, m.Foreign, m.Inventory)
+
 	y.round = y.data.Keeps(y.now, n.ID, m.Data) || y.round
 	for i := range m.Ranks {
 		y.watch(m.Node, &m.Ranks[i])
 	}
+
 	if l := y.Lease(n.Lease); l != nil {
 		return LeaseRenewal{LeaseLeft: l.Ends.Sub(y.now)}, nil
 	}
+
 	return nil, nil
 }
 
@@ -87,6 +100,7 @@ func (y *Yard) moveNode(n *nodes.Node, ev fleet.Event, actor, reason string) {
 	if to, err := n.State.After(ev); err == nil && (to == fleet.Lost || to == fleet.Removed) {
 		y.round = y.data.Lost(y.now, n.ID) || y.round
 	}
+
 	y.nodes.Move(y.now, n, ev, actor, reason)
 }
 
@@ -110,10 +124,12 @@ func (m NodeGone) handle(y *Yard) (any, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	if n.State != fleet.Lost {
 		y.moveNode(n, fleet.EventGone, m.By, m.Reason)
 		y.giveUp(n, job.CauseNodeLost, fmt.Sprintf("node %s is gone: %s", n.ID, m.Reason))
 	}
+
 	return n.Node, nil
 }
 
@@ -140,12 +156,15 @@ func (m Cordon) handle(y *Yard) (any, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	y.nodes.SetCordon(y.now, n, m.On, m.By)
+
 	if m.On && m.Stop {
 		for _, runID := range sortedKeys(n.Runs) {
 			y.stop(y.runs[runID], job.StopTerm, job.CausePreempted)
 		}
 	}
+
 	return n.Node, nil
 }
 
@@ -161,15 +180,19 @@ func (m RemoveNode) handle(y *Yard) (any, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	if y.Lease(n.Lease) != nil {
 		return nil, fault.New(fault.Conflict, "node_provisioned", "node %s is provisioned and would be paid for without being used", n.ID).
 			WithRemedy("release it first: trainyard release %s", n.Lease)
 	}
+
 	if len(n.Runs) > 0 {
 		return nil, fault.New(fault.Conflict, "node_busy", "node %s has %s on it", n.ID, humanize.Count(len(n.Runs), "run")).
 			WithRemedy("drain it first: trainyard drain %s", n.ID)
 	}
+
 	y.moveNode(n, fleet.EventRemove, string(m.By), "removed by "+string(m.By))
+
 	return n.Node, nil
 }
 

@@ -26,17 +26,21 @@ func (y *Yard) apply(now time.Time, p place.Plan) {
 	y.setNow(now)
 	y.held = p.Reservation
 	y.askAgain(p.WakeAt)
+
 	if len(p.Provisions) > 0 {
 		y.provisionAll(p.Provisions)
 		y.settleLeases()
 	}
+
 	if len(p.Starts) == 0 && len(p.Stops) == 0 {
 		return
 	}
+
 	good, bad := place.Check(y.glance(now), p)
 	for _, err := range bad {
 		y.drop(Event{Reason: err.Error()})
 	}
+
 	for i := range good.Stops {
 		s := &good.Stops[i]
 		r, ok := y.jobs[s.Running.Job]
@@ -44,18 +48,24 @@ func (y *Yard) apply(now time.Time, p place.Plan) {
 			y.drop(Event{Job: s.Running.Job, Reason: "the job no longer runs there"})
 			continue
 		}
+
 		y.stopPlanned(r, s)
 	}
+
 	y.expect(len(good.Starts))
+
 	for i := range good.Starts {
 		y.start(&good.Starts[i])
 	}
+
 	if y.leases.Pending() {
 		y.settleLeases()
 	}
+
 	if y.freed {
 		y.fulfil()
 	}
+
 	y.updateMeters()
 }
 
@@ -69,6 +79,7 @@ func (y *Yard) start(s *place.Start) {
 			y.holdBack(r, why)
 			return
 		}
+
 		if y.nodes.Vacant(s) {
 			y.saved(r, s)
 			y.launch(r, s)
@@ -79,6 +90,7 @@ func (y *Yard) start(s *place.Start) {
 		y.drop(Event{Job: s.Item.Job, Reason: noLongerWaits})
 		return
 	}
+
 	y.promise(r, s)
 }
 
@@ -106,16 +118,30 @@ func (y *Yard) moveJob(r *jobRecord, ev job.Event, actor, reason string) error {
 	if err != nil {
 		return err
 	}
+
 	from := r.State
 	r.State, r.Since, r.Reason = to, y.now, reason
 	y.changedJob(r)
-	e := Event{Kind: "job." + string(to), Actor: actor, Owner: r.Owner, Job: r.ID, From: string(from), To: string(to), Reason: reason}
+
+	e := Event{
+		Kind:   "job." + string(to),
+		Actor:  actor,
+		Owner:  r.Owner,
+		Job:    r.ID,
+		From:   string(from),
+		To:     string(to),
+		Reason: reason,
+	}
+
 	if r.run != nil {
 		e.Run = r.run.ID
 	}
+
 	y.event(e)
+
 	if to.Final() {
 		y.ended(r)
 	}
+
 	return nil
 }

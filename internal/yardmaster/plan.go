@@ -80,6 +80,7 @@ func (y *Yard) bind(p place.Plan) place.Plan {
 			y.drop(Event{Job: s.Running.Job, Reason: "the job no longer runs there"})
 			continue
 		}
+
 		s.Running = r.running
 		bound.Stops = append(bound.Stops, s)
 	}
@@ -90,6 +91,7 @@ func (y *Yard) bind(p place.Plan) place.Plan {
 			y.drop(Event{Job: s.Item.Job, Reason: noLongerWaits})
 			continue
 		}
+
 		s.Item = it
 		bound.Starts = append(bound.Starts, s)
 	}
@@ -100,6 +102,7 @@ func (y *Yard) bind(p place.Plan) place.Plan {
 			y.drop(Event{Job: h.Item.Job, Reason: noLongerWaits})
 			continue
 		}
+
 		h.Item = it
 		bound.Provisions = append(bound.Provisions, h)
 	}

@@ -71,18 +71,22 @@ func TestStaleParts(t *testing.T) {
 			y.submit("alice", spec(4))
 
 			p := y.Begin(y.now)
+
 			if y.Wanted() {
 				t.Error("another plan is wanted while one is made")
 			}
+
 			tc.happens(y)
 			y.Take()
 			applied := y.ok(yardmaster.PlanReady{Plan: p.Plan(never)})
 
 			b := y.Take()
+
 			var runs []id.Job
 			for i := range b.Runs {
 				runs = append(runs, b.Runs[i].Job)
 			}
+
 			slices.Sort(runs)
 			if !slices.Equal(runs, tc.runs) {
 				t.Errorf("%v run, want %v", runs, tc.runs)
@@ -94,9 +98,11 @@ func TestStaleParts(t *testing.T) {
 					dropped = append(dropped, b.Events[i].Reason)
 				}
 			}
+
 			if want := (yardmaster.PlanApplied{Dropped: len(dropped)}); applied != want {
 				t.Errorf("the answer is %+v, want %+v", applied, want)
 			}
+
 			if !slices.Equal(dropped, tc.dropped) {
 				t.Errorf("dropped: %q, want %q", dropped, tc.dropped)
 			}
@@ -131,9 +137,11 @@ func TestAViewStaysAsItIs(t *testing.T) {
 	y := newYard(t)
 	y.node("a", 4)
 	y.node("b", 4)
+
 	for range 4 {
 		y.submit("alice", spec(2))
 	}
+
 	y.Round(y.now)
 	y.submit("alice", spec(8))
 
@@ -147,6 +155,7 @@ func TestAViewStaysAsItIs(t *testing.T) {
 	for _, r := range y.View(y.now).Running {
 		y.runs(r.Allocations[0].Node, r.Run)
 	}
+
 	y.ok(yardmaster.Cancel{Job: "j1", By: "alice", Kill: true})
 	y.ok(yardmaster.Cancel{Job: "j5", By: "alice"})
 	y.ok(yardmaster.Cordon{Node: "b", By: "alice", On: true})
@@ -162,6 +171,7 @@ func TestAViewStaysAsItIs(t *testing.T) {
 	if err := json.Unmarshal(before, &read); err != nil {
 		t.Fatal(err)
 	}
+
 	if read.Queue.Len() != 1 || len(read.Running) != 4 {
 		t.Errorf("read back: %d wait and %d run; want 1 and 4", read.Queue.Len(), len(read.Running))
 	}
@@ -181,15 +191,18 @@ func TestAPlanIsMadeBesideTheYard(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
+
 			y := newYard(t)
 			y.Yard = yardmaster.New(yardmaster.Defaults(newPolicy()))
 			y.ok(yardmaster.PutUser{User: "alice", Role: tenant.Admin, By: "test"})
 			y.ok(yardmaster.AddToken{By: "test", Token: tenant.Token{
 				ID: "join", Kind: tenant.JoinToken, Owner: "alice", Class: "local", UsesLeft: 10, Expires: start.AddDate(1, 0, 0),
 			}})
+
 			if !y.Slow() {
 				t.Fatal("it does not say that it is slow")
 			}
+
 			y.node("a", 4)
 			y.node("b", 4)
 
@@ -204,6 +217,7 @@ func TestAPlanIsMadeBesideTheYard(t *testing.T) {
 				for _, r := range y.View(y.now).Running {
 					y.runs(r.Allocations[0].Node, r.Run)
 				}
+
 				y.ok(yardmaster.Cancel{Job: y.submit("alice", spec(1)), By: "alice"})
 				y.ok(yardmaster.PutDataset{By: "alice", Dataset: dataset.Dataset{ID: "films", Rule: job.PlaceAny, Size: 1}})
 				y.ok(yardmaster.PutQuota{By: "alice", Quota: tenant.Quota{Subject: tenant.Subject{User: "alice"}, GPUs: 64}})
@@ -212,6 +226,7 @@ func TestAPlanIsMadeBesideTheYard(t *testing.T) {
 				y.ok(yardmaster.PlanReady{Plan: <-plans})
 				y.Take()
 			}
+
 			if len(y.View(y.now).Running) == 0 {
 				t.Error("nothing runs")
 			}

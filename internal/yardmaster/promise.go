@@ -23,10 +23,23 @@ type promise struct {
 func (y *Yard) promise(r *jobRecord, s *place.Start) {
 	y.dequeue(r)
 	need := &s.Item.Shape.Need
+
 	p := &promise{job: r, start: *s, run: id.NewRun(r.ID, r.Epoch+1)}
 	for _, seat := range s.Allocations {
-		y.nodes.Rooms.Book(seat.Node, fleet.Hold{Run: p.run, Job: r.ID, Owner: r.Owner, GPUs: seat.GPUs, Share: seat.Share, CPUs: need.CPUs, Memory: need.Memory})
+		y.nodes.Rooms.Book(
+			seat.Node,
+			fleet.Hold{
+				Run:    p.run,
+				Job:    r.ID,
+				Owner:  r.Owner,
+				GPUs:   seat.GPUs,
+				Share:  seat.Share,
+				CPUs:   need.CPUs,
+				Memory: need.Memory,
+			},
+		)
 	}
+
 	r.promise = p
 	y.promises = append(y.promises, p)
 	y.freed = true
@@ -38,6 +51,7 @@ func (y *Yard) unpromise(r *jobRecord) {
 	if p == nil {
 		return
 	}
+
 	r.promise = nil
 	y.promises = slices.DeleteFunc(y.promises, func(o *promise) bool { return o == p })
 	for _, seat := range p.start.Allocations {
@@ -49,13 +63,16 @@ func (y *Yard) unpromise(r *jobRecord) {
 func (y *Yard) fulfil() {
 	for again := true; again; {
 		again = false
+
 		for _, p := range y.promises {
 			ready, possible := y.ready(p)
 			if possible && !ready {
 				continue
 			}
+
 			y.unpromise(p.job)
 			again = true
+
 			if ready {
 				y.launch(p.job, &p.start)
 			} else {
@@ -64,15 +81,22 @@ func (y *Yard) fulfil() {
 					y.wake(p.job)
 				}
 			}
+
 			break // the list has changed
 		}
 	}
+
 	y.freed = false
 }
 
 // ready reports whether a promised start can be launched, and whether it may ever be.
 func (y *Yard) ready(p *promise) (ready, possible bool) {
-	ready, possible = y.nodes.Awaits(&p.start, y.data.Place(&p.job.Job), func(run id.Run) bool { return y.runs[run] != nil })
+	ready, possible = y.nodes.Awaits(
+		&p.start,
+		y.data.Place(&p.job.Job),
+		func(run id.Run) bool { return y.runs[run] != nil },
+	)
+
 	return ready && p.job.State.Waiting(), possible
 }
 
@@ -85,5 +109,16 @@ func (y *Yard) stopPlanned(r *jobRecord, s *place.Stop) {
 	r.outlook.Stops = r.Stops
 	y.changedJob(r)
 	y.stop(run, job.StopTerm, job.CausePreempted)
-	y.event(Event{Kind: "run.stopping", Actor: theYard, Owner: r.Owner, Job: r.ID, Run: run.ID, Node: run.Ranks[0].Node, Reason: s.Reason})
+
+	y.event(
+		Event{
+			Kind:   "run.stopping",
+			Actor:  theYard,
+			Owner:  r.Owner,
+			Job:    r.ID,
+			Run:    run.ID,
+			Node:   run.Ranks[0].Node,
+			Reason: s.Reason,
+		},
+	)
 }

@@ -35,9 +35,12 @@ func (y *Yard) Why(now time.Time, j id.Job) (WhyReport, bool) {
 	if !ok {
 		return WhyReport{}, false
 	}
+
 	switch {
 	case r.State == job.Paused:
-		return WhyReport{Why: place.Why{Blocker: place.BlockPaused, Sentence: r.Reason, Remedies: []string{"trainyard resume " + string(j)}}}, true
+		return WhyReport{
+			Why: place.Why{Blocker: place.BlockPaused, Sentence: r.Reason, Remedies: []string{"trainyard resume " + string(j)}},
+		}, true
 	case !r.State.Waiting():
 		return WhyReport{}, false
 	case len(r.pendingNeeds) > 0:
@@ -47,16 +50,19 @@ func (y *Yard) Why(now time.Time, j id.Job) (WhyReport, bool) {
 				w.Remedies = append(w.Remedies, "trainyard resume "+string(n))
 			}
 		}
+
 		return WhyReport{Why: w}, true
 	case r.NotBefore.After(y.now):
 		return WhyReport{Why: place.Why{Blocker: place.BlockBackoff, Sentence: r.Reason, Start: r.NotBefore}}, true
 	}
+
 	if r.overQuota != "" {
 		return WhyReport{Why: place.Why{Blocker: place.BlockLimit, Sentence: r.overQuota}}, true
 	}
 	if s := y.leases.Arriving(j); s != "" {
 		return WhyReport{Why: place.Why{Blocker: place.BlockProvisioning, Sentence: s}}, true
 	}
+
 	need := y.need(r)
 	waiting := place.Waiting{Job: j, Need: need, Lasts: r.Spec.DeclaredDuration(), Rule: y.data.Rule(&r.Job)}
 	w := WhyReport{Why: place.Explain(y.glance(now), waiting, y.held), Position: y.position(j)}
@@ -68,9 +74,11 @@ func (y *Yard) Why(now time.Time, j id.Job) (WhyReport, bool) {
 			}
 		}
 	}
+
 	if w.Position > 1 {
 		w.Sentence += fmt.Sprintf("; %s ahead of it in line", humanize.Count(w.Position-1, "job"))
 	}
+
 	return w, true
 }
 
@@ -89,13 +97,16 @@ type Brief struct {
 func (y *Yard) Briefs(now time.Time, jobs []id.Job) []Brief {
 	v := y.glance(now)
 	list := make([]Brief, len(jobs))
+
 	for i, j := range jobs {
 		r, ok := y.jobs[j]
 		if !ok {
 			continue
 		}
+
 		b := &list[i]
 		b.Cost = y.costOf(r)
+
 		if r.item != nil {
 			waiting := place.Waiting{Job: j, Need: r.item.Shape.Need, Lasts: r.item.Lasts, Rule: y.data.Rule(&r.Job)}
 			b.Waits = place.Explain(v, waiting, y.held).Sentence
@@ -103,18 +114,22 @@ func (y *Yard) Briefs(now time.Time, jobs []id.Job) []Brief {
 				b.Waits = s
 			}
 		}
+
 		if !r.State.Final() {
 			b.Progress = progressOf(y.now, r.outlook, r.running)
 		}
+
 		if r.run == nil {
 			continue
 		}
+
 		for k := range r.run.Ranks {
 			rank := &r.run.Ranks[k]
 			b.Nodes = append(b.Nodes, rank.Node)
 			b.FakeGPUs = b.FakeGPUs || y.nodes.Fake(rank)
 		}
 	}
+
 	return list
 }
 
@@ -124,6 +139,7 @@ func (y *Yard) costOf(r *jobRecord) float64 {
 	if r.run == nil {
 		return cost
 	}
+
 	for k := range r.run.Ranks {
 		for _, p := range y.ledger.PeekNode(y.now, r.run.Ranks[k].Node) {
 			if p.Job == r.ID {
@@ -131,6 +147,7 @@ func (y *Yard) costOf(r *jobRecord) float64 {
 			}
 		}
 	}
+
 	return cost
 }
 
@@ -147,6 +164,7 @@ func (y *Yard) position(j id.Job) int {
 			return n
 		}
 	}
+
 	return 0
 }
 
@@ -161,21 +179,36 @@ type Preview struct {
 // why it would be refused. f is what is expected of it, nil if nothing is.
 func (y *Yard) Preview(now time.Time, owner id.User, s *job.Spec, f *job.Forecast) (Preview, error) {
 	y.setNow(now)
-	r := &jobRecord{Job: job.Job{ID: id.NewJob(y.lastJob + 1), Owner: owner, Project: id.Project(s.Project), Spec: s, State: job.Pending, Submitted: y.now, Since: y.now}}
+	r := &jobRecord{
+		Job: job.Job{
+			ID:        id.NewJob(y.lastJob + 1),
+			Owner:     owner,
+			Project:   id.Project(s.Project),
+			Spec:      s,
+			State:     job.Pending,
+			Submitted: y.now,
+			Since:     y.now,
+		},
+	}
+
 	r.outlook = job.NewOutlook(&r.Job)
 	r.outlook.Forecast = f
+
 	if _, err := y.data.PlaceOf(s.Place, s.Data); err != nil {
 		return Preview{}, err
 	}
 	if err := y.possible(r); err != nil {
 		return Preview{}, err
 	}
+
 	need := y.describeItem(r)
 	r.entry.Shape = &queue.Shape{Need: need, Count: 1}
+
 	v := y.view(now)
 	if v.Limits == nil && s.Budget > 0 {
 		v.Limits = &place.Limits{Jobs: map[id.Job]tenant.Allowance{}}
 	}
+
 	if v.Limits != nil {
 		v.Limits.Jobs[r.ID] = y.allowance(r)
 	}
@@ -184,15 +217,18 @@ func (y *Yard) Preview(now time.Time, owner id.User, s *job.Spec, f *job.Forecas
 	if why := y.quotaReached(r, need.GPUs*need.Nodes); why != "" {
 		p.Why = place.Why{Blocker: place.BlockLimit, Sentence: why}
 	}
+
 	m := fleet.NewMatcher(need)
 	for i := range v.Rooms {
 		if m.Eligible(&v.Rooms[i]) {
 			p.Fits = append(p.Fits, v.Rooms[i].Node.ID)
 		}
 	}
+
 	if adviser, ok := y.cfg.Policy.(place.Adviser); ok {
 		p.Options = adviser.Options(v, r.entry)
 	}
+
 	return p, nil
 }
 
@@ -219,8 +255,10 @@ func (y *Yard) Nodes(after id.Node, limit int) []NodeInfo {
 		if len(list) == limit {
 			break
 		}
+
 		list = append(list, y.nodeInfo(n))
 	}
+
 	return list
 }
 
@@ -230,6 +268,7 @@ func (y *Yard) NodeByName(name id.Node) (NodeInfo, error) {
 	if err != nil {
 		return NodeInfo{}, err
 	}
+
 	return y.nodeInfo(n), nil
 }
 
@@ -239,14 +278,17 @@ func (y *Yard) nodeInfo(n *nodes.Node) NodeInfo {
 	if l != nil {
 		info.Provisioned = *l
 	}
+
 	info.Price = y.ledger.Price(&n.Node, l)
 	if room, ok := y.nodes.Rooms.Get(n.ID); ok {
 		info.Room = *room
 	}
+
 	for _, run := range sortedKeys(n.Runs) {
 		info.Jobs = append(info.Jobs, y.runs[run].Job)
 		info.Runs = append(info.Runs, y.runs[run].Run)
 	}
+
 	return info
 }
 
@@ -264,10 +306,18 @@ type Counts struct {
 
 // Counts counts.
 func (y *Yard) Counts() Counts {
-	c := Counts{Waiting: y.line.Len(), Jobs: map[job.State]int{}, Runs: len(y.runs), Nodes: y.nodes.Counts(), Orders: y.orders.Len()}
+	c := Counts{
+		Waiting: y.line.Len(),
+		Jobs:    map[job.State]int{},
+		Runs:    len(y.runs),
+		Nodes:   y.nodes.Counts(),
+		Orders:  y.orders.Len(),
+	}
+
 	for _, r := range y.jobs {
 		c.Jobs[r.State]++
 	}
+
 	return c
 }
 

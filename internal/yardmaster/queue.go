@@ -31,6 +31,7 @@ func (y *Yard) addToQueue(r *jobRecord, need fleet.Need) {
 	r.item = r.entry
 	y.line.Add(r.item, need)
 	y.setApart(r)
+
 	y.round = true
 	if len(r.Avoid) > 0 {
 		y.forgive(r.item)
@@ -46,11 +47,13 @@ func (y *Yard) describeItem(r *jobRecord) fleet.Need {
 	if charge == 0 {
 		charge = defaultLast
 	}
+
 	r.entry = &queue.Item{
 		Job: r.ID, Number: number, User: r.Owner, Project: r.Project, Priority: r.Spec.Priority, Lasts: lasts,
 		Cost: weight(&need, need.GPUs, need.Nodes) * charge.Seconds(), Prefer: r.Last, Outlook: r.outlook,
 		Spec: r.Spec, Since: y.now,
 	}
+
 	return need
 }
 
@@ -62,6 +65,7 @@ func (y *Yard) forgive(it *queue.Item) {
 		if !ok || r.item != it {
 			return
 		}
+
 		r.Avoid = nil
 		y.changedJob(r)
 		y.dequeue(r)
@@ -73,17 +77,21 @@ func (y *Yard) forgive(it *queue.Item) {
 func (y *Yard) dequeue(r *jobRecord) {
 	y.unpromise(r)
 	y.unhold(r)
+
 	if r.item == nil {
 		return
 	}
+
 	y.line.Remove(r.item)
 	r.item = nil
 	y.setApart(r)
 	y.leases.Abandon(y.now, r.ID)
+
 	// The nodes kept for the first in line are free for others if it was this one.
 	if y.held != nil && y.held.Job == r.ID {
 		y.held = nil
 	}
+
 	y.round = true
 }
 

@@ -177,6 +177,7 @@ func (y *Yard) watchQuotas() {
 	}
 
 	y.timers.Stop(y.quotaCheck)
+
 	y.quotaCheck = y.after(y.nextQuotaCheck(), func() {
 		y.ledger.Roll(y.now)
 

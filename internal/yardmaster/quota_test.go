@@ -34,6 +34,7 @@ func (y *yard) startFirst(s *job.Spec) {
 
 	y.submit("alice", s)
 	y.round()
+
 	y.ok(yardmaster.NodeReport{
 		Node:  "a",
 		Ranks: []yardmaster.RankReport{{Run: "j1.1", State: job.RunRunning, Started: y.now}},
@@ -47,7 +48,13 @@ func TestQuotasAreNumberedAndAnnounced(t *testing.T) {
 	y.Take()
 
 	var f *fault.Error
-	if _, err := y.Step(y.now, yardmaster.PutQuota{Quota: tenant.Quota{Subject: alice, Removed: true}, By: "root"}); !errors.As(err, &f) ||
+	if _, err := y.Step(
+		y.now,
+		yardmaster.PutQuota{Quota: tenant.Quota{Subject: alice, Removed: true}, By: "root"},
+	); !errors.As(
+		err,
+		&f,
+	) ||
 		f.Code != "quota_not_found" {
 		t.Errorf("removed a quota that is not there: %v", err)
 	}
@@ -68,6 +75,7 @@ func TestQuotasAreNumberedAndAnnounced(t *testing.T) {
 		"2: 4 GPUs, quota of user/alice set by root",
 		"3: 0 GPUs, quota of user/alice removed by root",
 	}
+
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("quotas and events:\n%s", diff)
 	}
@@ -84,7 +92,9 @@ func TestJobsOverQuotaAreHeldBackAndRequeuedInOrder(t *testing.T) {
 	first := y.submit("alice", spec(2))
 	y.round()
 
-	large, small, other := y.submit("alice", spec(2)), y.submit("alice", spec(1)), y.submit("bob", spec(1))
+	large := y.submit("alice", spec(2))
+	small := y.submit("alice", spec(1))
+	other := y.submit("bob", spec(1))
 	y.round()
 
 	reasons := func() []string {
@@ -136,7 +146,11 @@ func TestBudgetsAreCheckedWhenTheyAreUsedUp(t *testing.T) {
 	y.now = start.Add(11 * time.Second)
 	y.ok(yardmaster.Tick{})
 
-	if j, _ := yardmaster.JobOf(y.Yard, "j1"); j.State != job.Pausing || !strings.Contains(j.Reason, "of its budget of $1.00") {
+	if j, _ := yardmaster.JobOf(
+		y.Yard,
+		"j1",
+	); j.State != job.Pausing ||
+		!strings.Contains(j.Reason, "of its budget of $1.00") {
 		t.Errorf("the job is %s: %s", j.State, j.Reason)
 	}
 }

@@ -16,6 +16,7 @@ func (y *Yard) retry(r *jobRecord, h job.Handling, cause job.Cause, reason strin
 	if !planned {
 		y.unpromise(r)
 	}
+
 	if h.Backoff {
 		wait := job.Backoff(r.Tried[cause], y.cfg.BackoffBase, y.cfg.BackoffMost)
 		r.NotBefore = y.now.Add(wait)
@@ -23,9 +24,11 @@ func (y *Yard) retry(r *jobRecord, h job.Handling, cause job.Cause, reason strin
 	} else {
 		reason += "; runs again"
 	}
+
 	y.must(y.moveJob(r, job.EventRetry, theYard, reason))
 	news := y.round
 	y.wake(r)
+
 	if planned {
 		y.round = news
 	}
@@ -36,10 +39,12 @@ func (y *Yard) wake(r *jobRecord) {
 	if len(r.pendingNeeds) > 0 || r.promise != nil {
 		return
 	}
+
 	if !r.NotBefore.After(y.now) {
 		y.enqueue(r)
 		return
 	}
+
 	j := r.ID
 	y.after(r.NotBefore, func() {
 		r, ok := y.jobs[j]
@@ -54,7 +59,9 @@ func bump(tried map[job.Cause]int, c job.Cause) map[job.Cause]int {
 	if tried == nil {
 		tried = map[job.Cause]int{}
 	}
+
 	tried[c]++
+
 	return tried
 }
 
@@ -63,9 +70,11 @@ func (y *Yard) avoid(r *jobRecord, n id.Node) {
 	if slices.Contains(r.Avoid, n) {
 		return
 	}
+
 	avoid := append(slices.Clone(r.Avoid), n)
 	need := y.need(r)
-	if need.Avoid = fleet.NeedOf(r.Spec, r.Floor, avoid).Avoid; y.nodes.Fits(need) {
+	need.Avoid = fleet.NeedOf(r.Spec, r.Floor, avoid).Avoid
+	if y.nodes.Fits(need) {
 		r.Avoid = avoid
 	} else {
 		r.Avoid = nil // better a node that failed it once than none
@@ -76,6 +85,7 @@ func (y *Yard) avoid(r *jobRecord, n id.Node) {
 func (y *Yard) escalate(r *jobRecord, cause job.Cause, rank *job.Rank, reason string) (bool, string) {
 	floor := r.Floor
 	var more string
+
 	if cause == job.CauseHostOOM {
 		had := max(rank.Memory, floor.Memory)
 		if had == 0 {
@@ -83,19 +93,25 @@ func (y *Yard) escalate(r *jobRecord, cause job.Cause, rank *job.Rank, reason st
 				had = n.Inventory.Memory / 2
 			}
 		}
+
 		floor.Memory = 2 * had
 		more = floor.Memory.Short() + " of memory"
 	} else {
 		floor.GPUMemory = max(floor.GPUMemory, y.nodes.GPUMemory(rank))
 		more = "GPUs of more than " + floor.GPUMemory.Short()
 	}
+
 	if floor == r.Floor { // it had no GPU, or its node is unknown
 		return false, reason
 	}
+
 	need := fleet.NeedOf(r.Spec, floor, r.Avoid)
-	if need.Place = y.data.Place(&r.Job); !y.nodes.Fits(need) {
+	need.Place = y.data.Place(&r.Job)
+	if !y.nodes.Fits(need) {
 		return false, fmt.Sprintf("%s; no node that it may use has %s", reason, more)
 	}
+
 	r.Floor = floor
+
 	return true, fmt.Sprintf("%s; it will be given %s", reason, more)
 }

@@ -21,18 +21,24 @@ func expectedEnd(now time.Time, s *job.Spec, run *job.Run, rn *place.Running) ti
 		if latest := run.Started.Add(time.Duration(s.MaxDuration)); s.MaxDuration > 0 && latest.Before(end) {
 			end = latest
 		}
+
 		if end.Before(now) {
 			end = now
 		}
+
 		return end
 	}
+
 	if d := s.DeclaredDuration(); d > 0 {
 		if !run.Started.IsZero() {
 			return run.Started.Add(d)
 		}
+
 		return run.Ordered.Add(d)
 	}
+
 	at, _ := rn.Ends(now)
+
 	return at
 }
 
@@ -42,6 +48,7 @@ func progressOf(now time.Time, o *job.Outlook, rn *place.Running) *job.Progress 
 	if o.Speed != nil {
 		p.Work = o.Speed.Work
 	}
+
 	known := o.Done > 0 || !o.At.IsZero()
 	if rn != nil {
 		p.Done = rn.Done(now)
@@ -49,9 +56,11 @@ func progressOf(now time.Time, o *job.Outlook, rn *place.Running) *job.Progress 
 	} else {
 		known = known || o.Speed != nil // of one that does not run, what it has saved
 	}
+
 	if known {
 		p.At = now
 	}
+
 	return p
 }
 
@@ -61,9 +70,11 @@ func progressOf(now time.Time, o *job.Outlook, rn *place.Running) *job.Progress 
 // last checkpoint.
 func recordWork(now time.Time, j *job.Job, run *job.Run, rn *place.Running, cause job.Cause, stopOrdered time.Time) {
 	o := rn.Outlook
+
 	if !run.Started.IsZero() {
 		j.Served += now.Sub(run.Started).Seconds() * rn.Whole()
 	}
+
 	switch {
 	case cause == job.CauseNone:
 		if o.Speed != nil {
@@ -78,24 +89,36 @@ func recordWork(now time.Time, j *job.Job, run *job.Run, rn *place.Running, caus
 	default:
 		j.Done = rn.Kept(now, run.Started, j.Done)
 	}
-	o.Done, o.At, o.Served, o.Ran = j.Done, time.Time{}, j.Served, rn.GPUs
+
+	o.Done = j.Done
+	o.At = time.Time{}
+	o.Served = j.Served
+	o.Ran = rn.GPUs
 }
 
 // runningJobs is the jobs that hold nodes, by number.
 type runningJobs []*place.Running
 
 // add adds a job that was queued as an item.
-func (l *runningJobs) add(it *queue.Item, run *job.Run, seats []place.Allocation, node func(id.Node) *fleet.Node) *place.Running {
+func (l *runningJobs) add(
+	it *queue.Item,
+	run *job.Run,
+	seats []place.Allocation,
+	node func(id.Node) *fleet.Node,
+) *place.Running {
 	rn := &place.Running{
 		Item: it, Run: run.ID, Allocations: seats, Rate: place.RateOn(it.Outlook.Speed, seats, node),
 		Ordered: run.Ordered, Began: run.Started, Stopping: run.Stop != job.StopNone,
 	}
+
 	for _, s := range seats {
 		rn.GPUs += bits.OnesCount64(s.GPUs)
 	}
+
 	if at, found := l.find(rn.Number); !found {
 		*l = slices.Insert(*l, at, rn)
 	}
+
 	return rn
 }
 
@@ -111,5 +134,6 @@ func (l *runningJobs) find(number uint64) (int, bool) {
 	if n := len(list); n == 0 || list[n-1].Number < number { // mostly the newest
 		return n, false
 	}
+
 	return slices.BinarySearchFunc(list, number, func(o *place.Running, n uint64) int { return cmp.Compare(o.Number, n) })
 }

@@ -20,6 +20,7 @@ var begin = time.Date(2026, 3, 1, 8, 0, 0, 0, time.UTC)
 func TestWhatAnEndedRunLeavesBehind(t *testing.T) {
 	t.Parallel()
 	speed := job.NewSpeed(6000, 0, 0, job.Rate{GPUs: 1, PerSecond: 1})
+
 	every := &job.Checkpoint{Every: job.Duration(10 * time.Minute)}
 	for _, c := range []struct {
 		name  string
@@ -40,8 +41,15 @@ func TestWhatAnEndedRunLeavesBehind(t *testing.T) {
 			o := job.NewOutlook(j)
 			run := &job.Run{ID: "j1.1", Started: begin}
 			var list runningJobs
-			rn := list.add(&queue.Item{Job: "j1", Number: 1, Outlook: o}, run, []place.Allocation{{Node: "a", GPUs: 1}}, someNode)
+			rn := list.add(
+				&queue.Item{Job: "j1", Number: 1, Outlook: o},
+				run,
+				[]place.Allocation{{Node: "a", GPUs: 1}},
+				someNode,
+			)
+
 			recordWork(begin.Add(25*time.Minute), j, run, rn, c.cause, c.told)
+
 			if math.Abs(j.Done-c.done) > 1 || o.Done != j.Done || j.Served != 25*60 {
 				t.Errorf("it has done %g with %g GPU-seconds, and is expected to have done %g", j.Done, j.Served, o.Done)
 			}
@@ -67,9 +75,12 @@ func TestRunningJobsAreInOrder(t *testing.T) {
 			} else {
 				runs[number] = list.add(&queue.Item{Number: number, Outlook: &job.Outlook{}}, &job.Run{}, nil, someNode)
 			}
-			if len(list) != len(runs) || !slices.IsSortedFunc(list, func(a, b *place.Running) int { return int(a.Number) - int(b.Number) }) {
+
+			if len(list) != len(runs) ||
+				!slices.IsSortedFunc(list, func(a, b *place.Running) int { return int(a.Number) - int(b.Number) }) {
 				t.Fatalf("%d of %d run, in order %v", len(list), len(runs), list)
 			}
+
 			for _, rn := range list {
 				if runs[rn.Number] != rn {
 					t.Fatalf("%d is among them and should not be", rn.Number)

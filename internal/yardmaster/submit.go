@@ -41,65 +41,92 @@ func (m Submit) handle(y *Yard) (any, error) {
 	if len(m.Jobs) == 0 {
 		return nil, fault.New(fault.Invalid, "no_jobs", "the submission has no job")
 	}
+
 	key := submitKey{m.Owner, m.Key}
 	if m.Key != "" {
 		if ids, seen := y.keys[key]; seen {
 			return y.replay(ids, m.KeyHash)
 		}
 	}
+
 	if alive := y.people.Alive(m.Owner); alive+len(m.Jobs) > y.cfg.MaxJobs {
 		return nil, fault.New(fault.OverLimit, "too_many_jobs", "%s has %d jobs that have not ended and the limit is %d", m.Owner, alive, y.cfg.MaxJobs).
 			WithRemedy("wait until some have ended, or cancel some")
 	}
+
 	ids := make([]id.Job, len(m.Jobs))
+
 	var byName map[string]id.Job
 	if len(m.Jobs) > 1 {
 		byName = make(map[string]id.Job, len(m.Jobs))
 	}
+
 	for i := range m.Jobs {
 		ids[i] = id.NewJob(y.lastJob + 1 + uint64(i))
 		if byName != nil {
 			byName[m.Jobs[i].Spec.Name] = ids[i]
 		}
 	}
+
 	pipeline := ""
 	if len(ids) > 1 {
 		pipeline = string(ids[0])
 	}
+
 	records := make([]*jobRecord, len(ids))
+
 	for i, nj := range m.Jobs {
 		r := &jobRecord{Job: job.Job{
 			ID: ids[i], Owner: m.Owner, Project: id.Project(nj.Spec.Project), Spec: nj.Spec, Workdir: nj.Workdir,
 			Pipeline: pipeline, State: job.Pending, Submitted: y.now, Since: y.now,
 		}}
+
 		r.outlook = job.NewOutlook(&r.Job)
+
 		if _, err := y.data.PlaceOf(nj.Spec.Place, nj.Spec.Data); err != nil {
 			return nil, err
 		}
 		if err := y.possible(r); err != nil {
 			return nil, err
 		}
+
 		for _, name := range nj.Spec.Needs {
 			need, known := byName[name]
 			if !known {
-				return nil, fault.New(fault.Invalid, "unknown_need", "job %q needs %q, which is not in the same file", nj.Spec.Name, name).WithField("needs")
+				return nil, fault.New(fault.Invalid, "unknown_need", "job %q needs %q, which is not in the same file", nj.Spec.Name, name).
+					WithField("needs")
 			}
+
 			r.Needs = append(r.Needs, need)
 		}
+
 		records[i] = r
 	}
+
 	if m.Key != "" {
 		records[0].Key, records[0].KeyHash = m.Key, m.KeyHash
 		y.keys[key] = ids
 	}
+
 	y.lastJob += uint64(len(ids))
 	for _, r := range records {
 		y.jobs[r.ID] = r
 		y.countJob(r, 1)
 		y.accept(r)
 		y.changedJob(r)
-		y.event(Event{Kind: "job.submitted", Actor: string(m.Owner), Owner: m.Owner, Job: r.ID, To: string(r.State), Reason: r.Reason})
+
+		y.event(
+			Event{
+				Kind:   "job.submitted",
+				Actor:  string(m.Owner),
+				Owner:  m.Owner,
+				Job:    r.ID,
+				To:     string(r.State),
+				Reason: r.Reason,
+			},
+		)
 	}
+
 	sub := Submitted{Jobs: ids, Stored: make([]job.Job, len(records))}
 	for i, r := range records {
 		sub.Stored[i] = r.Job
@@ -114,10 +141,13 @@ func (y *Yard) possible(r *jobRecord) error {
 	if !y.cfg.Refuse || y.nodes.Rooms.Len() == 0 && len(y.cfg.Offers) == 0 {
 		return nil
 	}
+
 	need := y.need(r)
-	if y.nodes.Fits(need) || fleet.OnDemand.Allows(need.Place) && len(provision.Best(y.cfg.Offers, need, provision.Query{Now: y.now})) > 0 {
+	if y.nodes.Fits(need) ||
+		fleet.OnDemand.Allows(need.Place) && len(provision.Best(y.cfg.Offers, need, provision.Query{Now: y.now})) > 0 {
 		return nil
 	}
+
 	v := y.glance(y.now)
 	w := place.Explain(v, place.Waiting{Need: need, Rule: y.data.Binds(r.Spec.Place, r.Spec.Data)}, nil)
 	err := fault.New(fault.Invalid, "nothing_fits", "%s", w.Sentence).WithField("resources")
@@ -127,6 +157,7 @@ func (y *Yard) possible(r *jobRecord) error {
 	case hirable:
 		err.Message += ", nor does any offer that could be provisioned"
 	}
+
 	return err.WithRemedy("%s", strings.Join(append(w.Remedies, place.Largest(v, y.cfg.Offers, need.Place)), "; "))
 }
 
@@ -144,6 +175,7 @@ func (y *Yard) replay(ids []id.Job, hash string) (any, error) {
 	if first, ok := y.jobs[ids[0]]; ok && first.KeyHash != hash {
 		return nil, KeyReused(ids[0])
 	}
+
 	return Submitted{Jobs: ids, Replay: true}, nil
 }
 
@@ -153,10 +185,12 @@ func (y *Yard) accept(r *jobRecord) {
 	for _, n := range r.Needs {
 		y.needed[n] = append(y.needed[n], r.ID)
 	}
+
 	if len(r.pendingNeeds) > 0 {
 		r.Reason = waitsFor(r.pendingNeeds)
 		return
 	}
+
 	r.Reason = "queued"
 	y.enqueue(r)
 }
@@ -165,5 +199,6 @@ func waitsFor(needs []id.Job) string {
 	if len(needs) > 1 {
 		return fmt.Sprintf("waits for %s and %s it needs", needs[0], humanize.Count(len(needs)-1, "more job"))
 	}
+
 	return fmt.Sprintf("waits for %s, which it needs", needs[0])
 }

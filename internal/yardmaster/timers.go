@@ -18,10 +18,12 @@ func (Tick) handle(y *Yard) (any, error) { //nolint:unparam // the form of Messa
 	if y.cfg.SuspectAfter > 0 && !y.lastTick.IsZero() && y.now.Sub(y.lastTick) > y.cfg.SuspectAfter/2 {
 		y.nodes.ResetSilence(y.now)
 	}
+
 	y.lastTick = y.now
 	for due, ok := y.timers.Due(y.now); ok; due, ok = y.timers.Due(y.now) {
 		due(y.now)
 	}
+
 	return nil, nil
 }
 

@@ -52,5 +52,6 @@ func answer[T any](value T, err error) (any, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	return value, nil
 }

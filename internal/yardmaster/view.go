@@ -38,7 +38,7 @@ func (y *Yard) glance(now time.Time) *place.View {
 		Now:     y.now,
 		Rooms:   y.nodes.Rooms.Own(),
 		Bands:   y.nodes.Rooms.Bands(),
-		Queue:    y.line,
+		Queue:   y.line,
 		Running: y.running,
 	}
 }
@@ -53,6 +53,7 @@ func (y *Yard) limitsOf() *place.Limits {
 		Payers: make(map[queue.Payer]place.PayerLimit, len(y.purses)),
 		Jobs:   make(map[id.Job]tenant.Allowance, len(y.apart)),
 	}
+
 	for p := range y.purses {
 		payer := quota.Payer{Owner: p.User, Project: p.Project}
 		l.Payers[p] = place.PayerLimit{
@@ -60,6 +61,7 @@ func (y *Yard) limitsOf() *place.Limits {
 			Borrows:   y.quotas.Any() && y.quotas.Borrowed(payer) > 0,
 		}
 	}
+
 	for j, r := range y.apart {
 		l.Jobs[j] = y.allowance(r)
 	}

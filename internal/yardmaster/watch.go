@@ -19,14 +19,17 @@ func (y *Yard) watch(node id.Node, rep *RankReport) {
 	if !ok {
 		return
 	}
+
 	k := rep.Of(&run.Run, node)
 	if k == nil {
 		return
 	}
+
 	r := y.jobs[run.Job]
 	if rep.Progress != nil && rep.Rank == 0 {
 		y.recordProgress(r, run, rep.Progress, rep.State != job.RunEnded)
 	}
+
 	switch rep.Take(k, y.now) {
 	case job.RankUnchanged:
 	case job.RankPreparing:
@@ -40,6 +43,7 @@ func (y *Yard) watch(node id.Node, rep *RankReport) {
 			k.Started = rep.Started
 			y.started(r, run) // the report of its start was lost; it did start
 		}
+
 		y.rankEnded(r, run, k, rep)
 	}
 }
@@ -57,18 +61,23 @@ func (y *Yard) started(r *jobRecord, run *runRecord) {
 	if !run.Begin(y.now) {
 		return
 	}
+
 	y.changedRun(run)
+
 	r.running.Began = y.now
 	if r.Spec.DeclaredDuration() > 0 || r.running.Rate > 0 {
 		y.hold(r, run) // the expected end counts from the start
 	}
+
 	if d := time.Duration(r.Spec.MaxDuration); d > 0 {
 		y.setTimeout(run.ID, d)
 	}
+
 	if r.Started.IsZero() {
 		r.Started = y.now
 		y.changedJob(r)
 	}
+
 	if r.State == job.Starting {
 		y.must(y.moveJob(r, job.EventStart, theYard, "runs on "+nodesOf(run)))
 	}
@@ -92,9 +101,11 @@ func nodesOf(run *runRecord) string {
 	if gpus := run.Ranks[0].GPUs; len(gpus) > 0 {
 		first = fmt.Sprintf("%s with %s", first, humanize.Count(len(gpus), "GPU"))
 	}
+
 	if n := len(run.Ranks); n > 1 {
 		return fmt.Sprintf("%s and %s", first, humanize.Count(n-1, "more node"))
 	}
+
 	return first
 }
 
@@ -105,10 +116,12 @@ func (y *Yard) rankEnded(r *jobRecord, run *runRecord, k *job.Rank, rep *RankRep
 	y.orders.Close(run.ID, k.Rank)
 	y.release(run, k)
 	y.changedRun(run)
+
 	if run.Over() {
 		y.finish(r, run)
 		return
 	}
+
 	if k.Cause != job.CauseNone || k.Signalled {
 		y.stop(run, job.StopTerm, k.Unasked())
 	}
@@ -120,14 +133,18 @@ func (y *Yard) release(run *runRecord, k *job.Rank) {
 	y.meterChanged(k.Node)
 	r := y.jobs[run.Job]
 	y.use(r, k, -1)
+
 	if n, ok := y.nodes.Get(k.Node); ok {
 		n.Leave(run.ID, run.port)
+
 		if n.Lease != "" && len(n.Runs) == 0 {
 			n.Idle = y.now
 			y.checkIdle(n.ID)
 		}
 	}
+
 	y.people.Charge(y.now, r.Owner, r.Project, -k.Weight)
+
 	y.freed = y.freed || len(y.promises) > 0
 	if !run.stoppedByPlan { // else the plan knew
 		y.round = true

@@ -170,12 +170,14 @@ func New(cfg Config) *Yard {
 
 		changedMeters: map[id.Node]bool{},
 	}
+
 	y.people = people.New(&y.feed)
 	y.data = datasets.New(cfg.Roads, &y.feed)
 	y.nodes = nodes.New(nodes.Patience{SuspectAfter: cfg.SuspectAfter, LostAfter: cfg.LostAfter}, &y.feed, &y.timers,
 		nodes.Watcher{Changed: y.nodeChanged, Lost: y.lose})
 	y.ledger = ledger.New(cfg.Tariff, y.charge)
 	y.leases = leases.New(cfg.Provision, cfg.Offers, y.quotas, &y.feed, &y.timers, y.nodes.RecentlySeen)
+
 	return y
 }
 
@@ -190,13 +192,17 @@ type Message interface {
 func (y *Yard) Step(now time.Time, m Message) (any, error) {
 	y.setNow(now)
 	reply, err := m.handle(y)
+
 	if y.leases.Pending() {
 		y.settleLeases()
 	}
+
 	if y.freed {
 		y.fulfil()
 	}
+
 	y.updateMeters()
+
 	return reply, err
 }
 
@@ -223,6 +229,7 @@ func (y *Yard) TakeInto(b *Batch) {
 		*to = r.Run
 		to.Ranks = ranks
 	})
+
 	y.nodes.Take(b)
 	y.people.Take(b)
 	b.Quotas, y.changedQuotas = y.changedQuotas, nil
@@ -232,9 +239,11 @@ func (y *Yard) TakeInto(b *Batch) {
 	y.data.Take(b)
 	y.orders.Take(b)
 	y.feed.Take(b)
+
 	for _, j := range y.expired {
 		y.forget(j)
 	}
+
 	y.expired = y.expired[:0]
 }
 

@@ -35,7 +35,21 @@ func newYardOf(t testing.TB, cfg yardmaster.Config) *yard {
 
 	y := &yard{Yard: yardmaster.New(cfg), t: t, now: start}
 	y.ok(yardmaster.PutUser{User: "alice", Role: tenant.Admin, By: "test"})
-	y.ok(yardmaster.AddToken{By: "test", Token: tenant.Token{ID: "join", Kind: tenant.JoinToken, Owner: "alice", Class: "local", UsesLeft: 1 << 20, Expires: start.AddDate(10, 0, 0)}})
+
+	y.ok(
+		yardmaster.AddToken{
+			By: "test",
+			Token: tenant.Token{
+				ID:       "join",
+				Kind:     tenant.JoinToken,
+				Owner:    "alice",
+				Class:    "local",
+				UsesLeft: 1 << 20,
+				Expires:  start.AddDate(10, 0, 0),
+			},
+		},
+	)
+
 	return y
 }
 
@@ -46,6 +60,7 @@ func (y *yard) ok(m yardmaster.Message) any {
 	if err != nil {
 		y.t.Fatalf("%T: %v", m, err)
 	}
+
 	return reply
 }
 
@@ -53,8 +68,12 @@ func (y *yard) node(name string, gpus int) {
 	y.t.Helper()
 	inv := fleet.Inventory{Address: name, CPUs: 64000, Memory: 256 << 30}
 	for i := range gpus {
-		inv.GPUs = append(inv.GPUs, fleet.GPU{Index: i, UUID: fmt.Sprint(name, i), Model: "NVIDIA A100-SXM4-80GB", Memory: 80 << 30})
+		inv.GPUs = append(
+			inv.GPUs,
+			fleet.GPU{Index: i, UUID: fmt.Sprint(name, i), Model: "NVIDIA A100-SXM4-80GB", Memory: 80 << 30},
+		)
 	}
+
 	y.ok(yardmaster.Join{Token: "join", Name: name, Inventory: inv})
 }
 
@@ -76,20 +95,24 @@ func TestSubmittedJobRunsAndSucceeds(t *testing.T) {
 	y.node("a", 8)
 	j := y.submit("alice", spec(2))
 	y.Round(y.now)
+
 	b := y.Take()
 	if len(b.Orders) != 1 || b.Orders[0].Node != "a" || len(b.Orders[0].Launch.GPUs) != 2 {
 		t.Fatalf("orders = %+v, want one on node a with 2 GPUs", b.Orders)
 	}
+
 	run := id.NewRun(j, 1)
 	report := func(r yardmaster.RankReport) {
 		y.ok(yardmaster.NodeReport{Node: "a", Ranks: []yardmaster.RankReport{r}})
 	}
 	report(yardmaster.RankReport{Run: run, State: job.RunRunning, Started: y.now})
 	report(yardmaster.RankReport{Run: run, State: job.RunEnded, Started: y.now, Ended: y.now})
+
 	b = y.Take()
 	if got := b.Jobs[0].State; got != job.Succeeded {
 		t.Errorf("state = %s, want succeeded", got)
 	}
+
 	if len(b.Closed) != 1 {
 		t.Errorf("closed orders = %v, want one", b.Closed)
 	}

@@ -45,14 +45,17 @@ func build(from fs.FS) (Wheel, error) {
 	if err != nil {
 		return Wheel{}, fmt.Errorf("make the wheel of the Python SDK: %w", err)
 	}
+
 	files, err := p.files(from)
 	if err != nil {
 		return Wheel{}, fmt.Errorf("make the wheel of the Python SDK: %w", err)
 	}
+
 	data, err := pack(files)
 	if err != nil {
 		return Wheel{}, fmt.Errorf("make the wheel of the Python SDK: %w", err)
 	}
+
 	return Wheel{Name: fmt.Sprintf("%s-%s-py3-none-any.whl", p.name, p.version), Version: p.version, Data: data}, nil
 }
 
@@ -64,6 +67,7 @@ func readProject(from fs.FS) (p project, err error) {
 	if err != nil {
 		return p, err
 	}
+
 	p.readme = string(readme)
 	for _, f := range []struct {
 		into      *string
@@ -79,12 +83,15 @@ func readProject(from fs.FS) (p project, err error) {
 		if err != nil {
 			return p, err
 		}
+
 		line := regexp.MustCompile(`(?m)^` + f.key + ` = "([^"]+)"$`).FindSubmatch(text)
 		if line == nil {
 			return p, fmt.Errorf("%s does not set %s", f.file, f.key)
 		}
+
 		*f.into = string(line[1])
 	}
+
 	return p, nil
 }
 
@@ -102,23 +109,29 @@ func (p project) files(from fs.FS) ([]file, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	for _, e := range entries {
 		data, err := fs.ReadFile(from, packageDir+"/"+e.Name())
 		if err != nil {
 			return nil, err
 		}
+
 		out = append(out, file{p.name + "/" + e.Name(), data})
 	}
+
 	info := fmt.Sprintf("%s-%s.dist-info/", p.name, p.version)
 	out = append(out,
 		file{info + "METADATA", []byte(p.metadata())},
 		file{info + "WHEEL", []byte("Wheel-Version: 1.0\nGenerator: trainyard\nRoot-Is-Purelib: true\nTag: py3-none-any\n")})
+
 	var record strings.Builder
 	for _, f := range out {
 		sum := sha256.Sum256(f.data)
 		fmt.Fprintf(&record, "%s,sha256=%s,%d\n", f.name, base64.RawURLEncoding.EncodeToString(sum[:]), len(f.data))
 	}
+
 	fmt.Fprintf(&record, "%sRECORD,,\n", info)
+
 	return append(out, file{info + "RECORD", []byte(record.String())}), nil
 }
 
@@ -132,9 +145,11 @@ func (p project) metadata() string {
 func pack(files []file) ([]byte, error) {
 	var out bytes.Buffer
 	archive := zip.NewWriter(&out)
+
 	for _, f := range files {
 		header := &zip.FileHeader{Name: f.name, Method: zip.Store, Modified: time.Date(1980, 1, 1, 0, 0, 0, 0, time.UTC)}
 		header.SetMode(0o644)
+
 		w, err := archive.CreateHeader(header)
 		if err != nil {
 			return nil, err
@@ -143,8 +158,10 @@ func pack(files []file) ([]byte, error) {
 			return nil, err
 		}
 	}
+
 	if err := archive.Close(); err != nil {
 		return nil, err
 	}
+
 	return out.Bytes(), nil
 }

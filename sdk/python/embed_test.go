@@ -26,23 +26,28 @@ func TestTheWheelHoldsAllSources(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	want := map[string]string{}
 	for _, path := range onDisk {
 		if filepath.Base(path) == "__pycache__" {
 			continue
 		}
+
 		text, err := os.ReadFile(path)
 		if err != nil {
 			t.Fatal(err)
 		}
+
 		want["trainyard/"+filepath.Base(path)] = string(text)
 	}
+
 	got := map[string]string{}
 	for name, text := range unpack(t, wheel(t)) {
 		if strings.HasPrefix(name, "trainyard/") {
 			got[name] = text
 		}
 	}
+
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("the wheel differs from the sources (-sources +wheel):\n%s", diff)
 	}
@@ -54,12 +59,15 @@ func TestTheWheelIsNamedByItsVersion(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	if !strings.Contains(string(version), `"`+w.Version+`"`) {
 		t.Errorf("the wheel has version %q, _version.py is\n%s", w.Version, version)
 	}
+
 	if want := "trainyard-" + w.Version + "-py3-none-any.whl"; w.Name != want {
 		t.Errorf("the wheel is named %s, want %s", w.Name, want)
 	}
+
 	info := unpack(t, w)["trainyard-"+w.Version+".dist-info/METADATA"]
 	for _, line := range []string{"Name: trainyard", "Version: " + w.Version, "Requires-Python: >=3.9"} {
 		if !strings.Contains(info, line+"\n") {
@@ -71,16 +79,20 @@ func TestTheWheelIsNamedByItsVersion(t *testing.T) {
 func TestSourcesThatDoNotSayWhatTheyAreMakeNoWheel(t *testing.T) {
 	whole := func() fstest.MapFS {
 		return fstest.MapFS{
-			"README.md":                    {Data: []byte("# readme\n")},
-			"pyproject.toml":               {Data: []byte("name = \"a\"\ndescription = \"b\"\nrequires-python = \"c\"\nlicense = \"d\"\n")},
+			"README.md": {Data: []byte("# readme\n")},
+			"pyproject.toml": {
+				Data: []byte("name = \"a\"\ndescription = \"b\"\nrequires-python = \"c\"\nlicense = \"d\"\n"),
+			},
 			"src/trainyard/_version.py":    {Data: []byte("__version__ = \"1\"\n")},
 			"src/trainyard/__init__.py":    {Data: []byte("")},
 			"src/trainyard/unrelated.data": {Data: []byte("x")},
 		}
 	}
+
 	if _, err := build(whole()); err != nil {
 		t.Fatalf("whole sources: %v", err)
 	}
+
 	for name, spoil := range map[string]func(fstest.MapFS){
 		"no version":           func(f fstest.MapFS) { f["src/trainyard/_version.py"] = &fstest.MapFile{Data: []byte("version = 1\n")} },
 		"no project":           func(f fstest.MapFS) { delete(f, "pyproject.toml") },
@@ -90,6 +102,7 @@ func TestSourcesThatDoNotSayWhatTheyAreMakeNoWheel(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			files := whole()
 			spoil(files)
+
 			if w, err := build(files); err == nil {
 				t.Errorf("made %s", w.Name)
 			}
@@ -101,19 +114,29 @@ func TestPythonImportsTheWheelAsItIs(t *testing.T) {
 	python := needPython(t)
 	path := write(t, wheel(t))
 	metrics := filepath.Join(t.TempDir(), "metrics.jsonl")
-	cmd := exec.CommandContext(t.Context(), python, "-c", "import trainyard; trainyard.log(3, loss=0.5); print(trainyard.__file__)")
+
+	cmd := exec.CommandContext(
+		t.Context(),
+		python,
+		"-c",
+		"import trainyard; trainyard.log(3, loss=0.5); print(trainyard.__file__)",
+	)
+
 	cmd.Env = append(os.Environ(), "PYTHONPATH="+path, "TRAINYARD_JOB_ID=j1", "TRAINYARD_METRICS_FILE="+metrics)
 	out, err := cmd.CombinedOutput()
 	if err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}
+
 	if !strings.HasPrefix(string(out), path) {
 		t.Errorf("imported from %s, want from %s", out, path)
 	}
+
 	line, err := os.ReadFile(metrics)
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	if !strings.Contains(string(line), `"metrics":{"loss":0.5}`) {
 		t.Errorf("told %s", line)
 	}
@@ -124,11 +147,25 @@ func TestPipInstallsTheWheel(t *testing.T) {
 	if out, err := exec.CommandContext(t.Context(), python, "-m", "pip", "--version").CombinedOutput(); err != nil {
 		skip(t, "this Python has no pip: "+string(out))
 	}
+
 	into := t.TempDir()
-	cmd := exec.CommandContext(t.Context(), python, "-m", "pip", "install", "--no-index", "--no-deps", "--target", into, write(t, wheel(t)))
+	cmd := exec.CommandContext(
+		t.Context(),
+		python,
+		"-m",
+		"pip",
+		"install",
+		"--no-index",
+		"--no-deps",
+		"--target",
+		into,
+		write(t, wheel(t)),
+	)
+
 	if out, err := cmd.CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}
+
 	if _, err := os.Stat(filepath.Join(into, "trainyard", "py.typed")); err != nil {
 		t.Error(err)
 	}
@@ -140,6 +177,7 @@ func wheel(t *testing.T) Wheel {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	return w
 }
 
@@ -149,6 +187,7 @@ func write(t *testing.T, w Wheel) string {
 	if err := os.WriteFile(path, w.Data, 0o600); err != nil {
 		t.Fatal(err)
 	}
+
 	return path
 }
 
@@ -158,18 +197,23 @@ func unpack(t *testing.T, w Wheel) map[string]string {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	out := map[string]string{}
+
 	for _, f := range archive.File {
 		r, err := f.Open()
 		if err != nil {
 			t.Fatal(err)
 		}
+
 		text, err := io.ReadAll(r)
 		if err != nil {
 			t.Fatal(err)
 		}
+
 		out[f.Name] = string(text)
 	}
+
 	return out
 }
 
@@ -180,13 +224,16 @@ func needPython(t *testing.T) string {
 	if err != nil {
 		skip(t, "python3 is not installed")
 	}
+
 	return python
 }
 
 func skip(t *testing.T, why string) {
 	t.Helper()
+
 	if os.Getenv("CI") == "true" {
 		t.Fatal(why)
 	}
+
 	t.Skip(why)
 }

@@ -37,6 +37,7 @@ func newYard(start time.Time, nodes int, keep time.Duration) *theYard {
 	cfg.MaxJobs, cfg.KeepFinal = 10_000_000, keep
 	y.Yard = yardmaster.New(cfg)
 	y.Load(y.now, yardmaster.State{Users: y.scene.People(), Nodes: y.scene.Nodes(nodes)})
+
 	return y
 }
 
@@ -47,6 +48,7 @@ func (y *theYard) submission(make func(n int) (*job.Spec, error)) (yardmaster.Me
 	if err != nil {
 		return nil, err
 	}
+
 	return yardmaster.Submit{Owner: y.scene.Owner(), Jobs: []yardmaster.NewJob{{Spec: sp}}}, nil
 }
 
@@ -61,7 +63,9 @@ func (y *theYard) fill(jobs int, make func(n int) (*job.Spec, error)) error {
 			return err
 		}
 	}
+
 	y.Take()
+
 	return nil
 }
 
@@ -71,6 +75,7 @@ func (y *theYard) report(o *yardmaster.Order, state job.RunState) yardmaster.Mes
 	if state == job.RunEnded {
 		r.Ended = y.now
 	}
+
 	return yardmaster.NodeReport{Node: o.Node, Ranks: []yardmaster.RankReport{r}}
 }
 
@@ -90,22 +95,38 @@ func (s memorySection) Run(context.Context) ([]figure, error) {
 	if s.quick {
 		jobs = 2_000
 	}
+
 	y := newYard(s.clock.Now(), 100, time.Minute)
 	before := heap()
+
 	if err := y.fill(jobs, y.scene.Spec); err != nil {
 		return nil, err
 	}
+
 	after := heap()
 	runtime.KeepAlive(y)
-	return []figure{{"bytes_per_queued_job", float64(after-before) / float64(jobs), "bytes",
-		fmt.Sprintf("heap after collection with %d queued jobs less without, each with its own job file of about 450 bytes", jobs)}}, nil
+
+	return []figure{
+		{
+			"bytes_per_queued_job",
+			float64(after-before) / float64(jobs),
+			"bytes",
+			fmt.Sprintf(
+				"heap after collection with %d queued jobs less without, each with its own job file of about 450 bytes",
+				jobs,
+			),
+		},
+	}, nil
 }
 
 func heap() int64 {
 	var m runtime.MemStats
+
 	for range 2 { // finalisers of the first collection are freed by the second
 		runtime.GC()
 	}
+
 	runtime.ReadMemStats(&m)
+
 	return int64(m.HeapAlloc)
 }

@@ -27,15 +27,22 @@ type load struct {
 // push lets each client call its own function again and again, and returns how many
 // calls were answered and how many per second. A single failed call ends the
 // measurement: a rate with failures in it means nothing.
-func (l load) push(ctx context.Context, clk clock.Clock, client func(i int) func(context.Context) error) (int, float64, error) {
+func (l load) push(
+	ctx context.Context,
+	clk clock.Clock,
+	client func(i int) func(context.Context) error,
+) (int, float64, error) {
 	calls := make([]func(context.Context) error, l.clients)
 	for i := range calls {
 		calls[i] = client(i)
 	}
+
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
+
 	var begun, done atomic.Int64
 	var group sync.WaitGroup
+
 	start := clk.Now()
 	for _, call := range calls {
 		group.Go(func() {
@@ -44,15 +51,19 @@ func (l load) push(ctx context.Context, clk clock.Clock, client func(i int) func
 					cancel(err)
 					return
 				}
+
 				done.Add(1)
 			}
 		})
 	}
+
 	group.Wait()
 	took := clk.Now().Sub(start)
+
 	if ctx.Err() != nil {
 		return 0, 0, fmt.Errorf("after %d calls: %w", done.Load(), context.Cause(ctx))
 	}
+
 	return int(done.Load()), float64(done.Load()) / took.Seconds(), nil
 }
 
@@ -76,11 +87,13 @@ func newBell(clk clock.Clock, dir string) (*bell, error) {
 	if err := syscall.Mkfifo(path, 0o600); err != nil {
 		return nil, fmt.Errorf("make the pipe %s: %w", path, err)
 	}
+
 	// Opened for both, so that the pipe neither blocks here nor ends when a job closes it.
 	pipe, err := os.OpenFile(path, os.O_RDWR, 0)
 	if err != nil {
 		return nil, fmt.Errorf("open the pipe %s: %w", path, err)
 	}
+
 	return &bell{path: path, pipe: pipe, clock: clk}, nil
 }
 
@@ -88,13 +101,19 @@ func newBell(clk clock.Clock, dir string) (*bell, error) {
 func (b *bell) line() string { return "echo >" + b.path }
 
 // latency calls submit and returns the time from before the call until the job rang.
-func (b *bell) latency(ctx context.Context, patience time.Duration, submit func(context.Context) error) (time.Duration, error) {
+func (b *bell) latency(
+	ctx context.Context,
+	patience time.Duration,
+	submit func(context.Context) error,
+) (time.Duration, error) {
 	start := b.clock.Now()
 	if err := b.pipe.SetReadDeadline(start.Add(patience)); err != nil {
 		return 0, fmt.Errorf("limit the wait for a job: %w", err)
 	}
+
 	stop := context.AfterFunc(ctx, func() { _ = b.pipe.SetReadDeadline(start) })
 	defer stop()
+
 	rang := make(chan error, 1)
 	var at time.Time
 	go func() {
@@ -102,17 +121,21 @@ func (b *bell) latency(ctx context.Context, patience time.Duration, submit func(
 		at = b.clock.Now()
 		rang <- err
 	}()
+
 	if err := submit(ctx); err != nil {
 		_ = b.pipe.SetReadDeadline(start)
 		<-rang
 		return 0, err
 	}
+
 	if err := <-rang; err != nil {
 		if ctx.Err() != nil {
 			return 0, context.Cause(ctx)
 		}
+
 		return 0, fmt.Errorf("the job did not start within %s: %w", patience, err)
 	}
+
 	return at.Sub(start), nil
 }
 

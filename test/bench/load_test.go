@@ -15,12 +15,25 @@ import (
 func TestPushStopsAtTheNumberOfCalls(t *testing.T) {
 	t.Parallel()
 	var calls atomic.Int64
-	n, rate, err := load{clients: 4, span: time.Hour, calls: 100}.push(t.Context(), clock.Wall{}, func(int) func(context.Context) error {
-		return func(context.Context) error { calls.Add(1); return nil }
-	})
+	n, rate, err := load{
+		clients: 4,
+		span:    time.Hour,
+		calls:   100,
+	}.push(
+		t.Context(),
+		clock.Wall{},
+		func(int) func(context.Context) error {
+			return func(context.Context) error {
+				calls.Add(1)
+				return nil
+			}
+		},
+	)
+
 	if err != nil || n != 100 || calls.Load() != 100 {
 		t.Errorf("push = %d calls, %v; %d were made, want 100", n, err, calls.Load())
 	}
+
 	if rate <= 0 {
 		t.Errorf("rate = %v, want more than 0", rate)
 	}
@@ -29,15 +42,26 @@ func TestPushStopsAtTheNumberOfCalls(t *testing.T) {
 func TestPushReportsAFailedCallAndNoRate(t *testing.T) {
 	t.Parallel()
 	refused := errors.New("refused")
-	n, rate, err := load{clients: 3, span: time.Hour, calls: 100}.push(t.Context(), clock.Wall{}, func(i int) func(context.Context) error {
-		return func(ctx context.Context) error {
-			if i == 0 {
-				return refused
+	n, rate, err := load{
+		clients: 3,
+		span:    time.Hour,
+		calls:   100,
+	}.push(
+		t.Context(),
+		clock.Wall{},
+		func(i int) func(context.Context) error {
+			return func(ctx context.Context) error {
+				if i == 0 {
+					return refused
+				}
+
+				<-ctx.Done() // one failure ends the others
+
+				return ctx.Err()
 			}
-			<-ctx.Done() // one failure ends the others
-			return ctx.Err()
-		}
-	})
+		},
+	)
+
 	if !errors.Is(err, refused) || n != 0 || rate != 0 {
 		t.Errorf("push = %d, %v, %v; want 0, 0, %v", n, rate, err, refused)
 	}
@@ -49,6 +73,7 @@ func TestPercentile(t *testing.T) {
 	for i := range hundred {
 		hundred[i] = time.Duration(100 - i)
 	}
+
 	tests := []struct {
 		name    string
 		samples []time.Duration
@@ -61,9 +86,11 @@ func TestPercentile(t *testing.T) {
 		{"99 of 100", hundred, 99, 99},
 		{"the last percentile is the largest", hundred, 100, 100},
 	}
+
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
+
 			if got := percentile(tt.samples, tt.p); got != tt.want {
 				t.Errorf("percentile(%v) = %d, want %d", tt.p, got, tt.want)
 			}
@@ -77,6 +104,7 @@ func TestBell(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	shell := func(line string) func(context.Context) error {
 		return func(ctx context.Context) error { return exec.CommandContext(ctx, "/bin/sh", "-c", line).Run() }
 	}
@@ -86,17 +114,36 @@ func TestBell(t *testing.T) {
 			t.Fatalf("latency = %s, %v", took, err)
 		}
 	}
-	if _, err := ring.latency(t.Context(), time.Millisecond, shell("true")); err == nil || !strings.Contains(err.Error(), "did not start") {
+
+	if _, err := ring.latency(
+		t.Context(),
+		time.Millisecond,
+		shell("true"),
+	); err == nil ||
+		!strings.Contains(err.Error(), "did not start") {
 		t.Errorf("a job that never rings: error %v", err)
 	}
+
 	refused := errors.New("refused")
-	if _, err := ring.latency(t.Context(), time.Minute, func(context.Context) error { return refused }); !errors.Is(err, refused) {
+	if _, err := ring.latency(
+		t.Context(),
+		time.Minute,
+		func(context.Context) error { return refused },
+	); !errors.Is(
+		err,
+		refused,
+	) {
 		t.Errorf("a refused submission: error %v, want %v", err, refused)
 	}
+
 	ctx, cancel := context.WithCancel(t.Context())
-	if _, err := ring.latency(ctx, time.Minute, func(context.Context) error { cancel(); return nil }); !errors.Is(err, context.Canceled) {
+	if _, err := ring.latency(ctx, time.Minute, func(context.Context) error {
+		cancel()
+		return nil
+	}); !errors.Is(err, context.Canceled) {
 		t.Errorf("an interrupt: error %v, want %v", err, context.Canceled)
 	}
+
 	if err := ring.close(); err != nil {
 		t.Error(err)
 	}

@@ -31,6 +31,7 @@ func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
 	err := run(ctx, os.Args[1:], os.Stdout, os.Stderr)
 	stop()
+
 	switch {
 	case errors.Is(err, flag.ErrHelp):
 		os.Exit(2)
@@ -76,7 +77,13 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	only := flags.String("only", "", "run only these `sections`, separated by commas")
 	quick := flags.Bool("quick", false, "short runs: to try the benchmark, not to quote its figures")
 	table := flags.String("table", "", "measure nothing; print the figures in `file` as a table in Markdown")
-	profile := flags.String("cpuprofile", "", "write a processor profile of this process to `file`: what runs in it are the core and the clients")
+
+	profile := flags.String(
+		"cpuprofile",
+		"",
+		"write a processor profile of this process to `file`: what runs in it are the core and the clients",
+	)
+
 	if err := flags.Parse(args); err != nil {
 		return err
 	}
@@ -86,25 +93,31 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	if *table != "" {
 		return printMarkdown(stdout, *table)
 	}
+
 	s := settings{clock: clock.Wall{}, quick: *quick, notes: stderr}
 	chosen, err := choose(sections(s), *only)
 	if err != nil {
 		return err
 	}
+
 	machine := describeMachine(s.clock.Now())
 	if err := writeLine(stdout, machine); err != nil {
 		return err
 	}
+
 	stopProfile, err := startProfile(*profile)
 	if err != nil {
 		return err
 	}
+
 	figures, failures := measure(ctx, s, chosen)
 	failures = errors.Join(failures, stopProfile())
 	if len(figures) == 0 { // an earlier run's file is better than an empty one
 		return failures
 	}
+
 	figures = append(figures, factors(figures)...)
+
 	return errors.Join(failures, printTable(stdout, figures), writeJSON(*out, figures))
 }
 
@@ -113,6 +126,7 @@ func startProfile(path string) (func() error, error) {
 	if path == "" {
 		return func() error { return nil }, nil
 	}
+
 	file, err := os.Create(path)
 	if err != nil {
 		return nil, fmt.Errorf("make the profile: %w", err)
@@ -120,6 +134,7 @@ func startProfile(path string) (func() error, error) {
 	if err := pprof.StartCPUProfile(file); err != nil {
 		return nil, errors.Join(fmt.Errorf("start the profile: %w", err), file.Close())
 	}
+
 	return func() error {
 		pprof.StopCPUProfile()
 		return file.Close()
@@ -135,13 +150,16 @@ func measure(ctx context.Context, s settings, chosen []section) ([]figure, error
 		if ctx.Err() != nil {
 			return figures, errors.Join(failures, errors.New("interrupted"))
 		}
+
 		_, _ = fmt.Fprintf(s.notes, "== %s\n", sec.Name())
 		got, err := sec.Run(ctx)
 		figures = append(figures, got...)
+
 		if err != nil {
 			failures = errors.Join(failures, fmt.Errorf("section %s: %w", sec.Name(), err))
 		}
 	}
+
 	return figures, failures
 }
 
@@ -150,16 +168,19 @@ func choose(all []section, only string) ([]section, error) {
 	if only == "" {
 		return all, nil
 	}
+
 	names := make([]string, 0, len(all))
 	for _, sec := range all {
 		names = append(names, sec.Name())
 	}
+
 	wanted := strings.Split(only, ",")
 	for _, name := range wanted {
 		if !slices.Contains(names, name) {
 			return nil, fmt.Errorf("no section %q; there are: %s", name, strings.Join(names, ", "))
 		}
 	}
+
 	return slices.DeleteFunc(slices.Clone(all), func(sec section) bool {
 		return !slices.Contains(wanted, sec.Name())
 	}), nil

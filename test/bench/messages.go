@@ -38,14 +38,17 @@ func flows() []flow {
 // Run measures each flow.
 func (s messagesSection) Run(ctx context.Context) ([]figure, error) {
 	defer collectAsServer()()
+
 	var out []figure
 	for _, f := range flows() {
 		got, err := s.measure(ctx, f)
 		if err != nil {
 			return out, fmt.Errorf("%s: %w", f.name, err)
 		}
+
 		out = append(out, got)
 	}
+
 	return out, nil
 }
 
@@ -56,65 +59,96 @@ func (s messagesSection) measure(ctx context.Context, f flow) (figure, error) {
 	if s.quick {
 		messages = 10_000
 	}
+
 	y := newYard(s.clock.Now(), f.nodes, time.Second)
 	var busy time.Duration
+
 	counted, handled := 0, 0
 	for tick := y.now; counted < messages; {
 		if ctx.Err() != nil {
 			return figure{}, context.Cause(ctx)
 		}
+
 		batch, err := y.mixed(f)
 		if err != nil {
 			return figure{}, err
 		}
+
 		y.now = y.now.Add(time.Duration(f.batch) * 3 * time.Microsecond)
 		if y.now.Sub(tick) > 50*time.Millisecond { // the server's tick, by which ended jobs are forgotten
 			tick = y.now
 			batch = append(batch, yardmaster.Tick{})
 		}
+
 		began := s.clock.Now()
+
 		for _, m := range batch {
 			if _, err := y.Step(y.now, m); err != nil {
 				return figure{}, err
 			}
 		}
+
 		if y.Wanted() {
 			y.Round(y.now)
 		}
+
 		out := y.Take()
 		took := s.clock.Now().Sub(began)
-		if handled += len(batch); handled > messages/10 { // a tenth to warm up
+
+		handled += len(batch)
+		if handled > messages/10 { // a tenth to warm up
 			busy += took
 			counted += len(batch)
 		}
+
 		y.ready = append(y.ready, out.Orders...)
 	}
-	return figure{f.name, float64(counted) / busy.Seconds(), "messages/s", fmt.Sprintf(
-		"of %d messages that share a commit and a round %d are submissions, %d runs, %d ends, the others heartbeats; %d messages, %d nodes, %d jobs",
-		f.batch, f.jobs, f.jobs, f.jobs, counted, f.nodes, y.jobs)}, nil
+
+	return figure{
+		f.name,
+		float64(counted) / busy.Seconds(),
+		"messages/s",
+		fmt.Sprintf(
+			"of %d messages that share a commit and a round %d are submissions, %d runs, %d ends, the others heartbeats; %d messages, %d nodes, %d jobs",
+			f.batch,
+			f.jobs,
+			f.jobs,
+			f.jobs,
+			counted,
+			f.nodes,
+			y.jobs,
+		),
+	}, nil
 }
 
 // mixed makes up the next batch. Where there is nothing to report yet, a heartbeat comes instead.
 func (y *theYard) mixed(f flow) ([]yardmaster.Message, error) {
 	batch := make([]yardmaster.Message, 0, f.batch+1)
 	starting, running := min(len(y.ready), f.jobs), min(len(y.runs), f.jobs)
+
 	for range f.jobs {
 		m, err := y.submission(y.scene.Small)
 		if err != nil {
 			return nil, err
 		}
+
 		batch = append(batch, m)
 	}
+
 	for i := range starting {
 		batch = append(batch, y.report(&y.ready[i], job.RunRunning))
 	}
+
 	for i := range running {
 		batch = append(batch, y.report(&y.runs[i], job.RunEnded))
 	}
+
 	for len(batch) < f.batch {
 		batch = append(batch, y.heartbeat(f.nodes))
 	}
+
 	y.runs = append(y.runs[running:], y.ready[:starting]...)
 	y.ready = y.ready[starting:]
+
 	return batch, nil
 }

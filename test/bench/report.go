@@ -32,9 +32,11 @@ func printTable(w io.Writer, figures []figure) error {
 			return fmt.Errorf("print figures: %w", err)
 		}
 	}
+
 	if err := tw.Flush(); err != nil {
 		return fmt.Errorf("print figures: %w", err)
 	}
+
 	for _, f := range figures {
 		if f.note == "" {
 			continue
@@ -43,6 +45,7 @@ func printTable(w io.Writer, figures []figure) error {
 			return err
 		}
 	}
+
 	return nil
 }
 
@@ -68,8 +71,10 @@ func writeJSON(path string, figures []figure) error {
 		if math.IsNaN(f.value) || math.IsInf(f.value, 0) {
 			return fmt.Errorf("figure %s is not a number", f.name)
 		}
+
 		numbers[f.name] = math.Round(f.value*1000) / 1000
 	}
+
 	text, err := json.MarshalIndent(numbers, "", "  ")
 	if err != nil {
 		return fmt.Errorf("encode figures: %w", err)
@@ -80,6 +85,7 @@ func writeJSON(path string, figures []figure) error {
 	if err := os.WriteFile(path, append(text, '\n'), 0o600); err != nil {
 		return fmt.Errorf("write figures: %w", err)
 	}
+
 	return nil
 }
 
@@ -90,18 +96,21 @@ func factors(figures []figure) []figure {
 	for _, f := range figures {
 		value[f.name] = f.value
 	}
+
 	pairs := []struct{ name, over, under string }{
 		{"ahead_submit_1", "submit_per_s_sqlite_1", "slurm_submit_per_s_1"},
 		{"ahead_submit_64", "submit_per_s_sqlite_64", "slurm_submit_per_s_64"},
 		{"ahead_start_p50", "slurm_start_ms_p50", "start_ms_p50"},
 		{"ahead_start_p99", "slurm_start_ms_p99", "start_ms_p99"},
 	}
+
 	var out []figure
 	for _, p := range pairs {
 		if value[p.over] > 0 && value[p.under] > 0 {
 			out = append(out, figure{p.name, value[p.over] / value[p.under], "times", p.over + " / " + p.under})
 		}
 	}
+
 	return out
 }
 
@@ -113,9 +122,11 @@ func describeMachine(at time.Time) string {
 		bytes := info.Totalram * uint64(info.Unit)
 		memory = fmt.Sprintf("%.0f GiB", float64(bytes)/(1<<30))
 	}
+
 	if text, err := os.ReadFile("/proc/sys/kernel/osrelease"); err == nil {
 		kernel = "kernel " + strings.TrimSpace(string(text))
 	}
+
 	return fmt.Sprintf("%d cores, %s, %s, %s, %s",
 		runtime.NumCPU(), memory, kernel, runtime.Version(), at.Format("2006-01-02 15:04 MST"))
 }
@@ -124,5 +135,6 @@ func writeLine(w io.Writer, line string) error {
 	if _, err := fmt.Fprintln(w, line); err != nil {
 		return fmt.Errorf("print: %w", err)
 	}
+
 	return nil
 }

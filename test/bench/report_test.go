@@ -22,10 +22,12 @@ func TestJSONIsFlatSortedAndRounded(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	got, err := os.ReadFile(path)
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	if diff := cmp.Diff("{\n  \"a_per_s\": 5000,\n  \"b_ms\": 1.235\n}\n", string(got)); diff != "" {
 		t.Errorf("file (-want +got):\n%s", diff)
 	}
@@ -33,6 +35,7 @@ func TestJSONIsFlatSortedAndRounded(t *testing.T) {
 
 func TestJSONRefusesWhatWouldMislead(t *testing.T) {
 	t.Parallel()
+
 	for name, figures := range map[string][]figure{
 		"two figures of one name": {{"a", 1, "", ""}, {"a", 2, "", ""}},
 		"not a number":            {{"a", math.NaN(), "", ""}},
@@ -42,6 +45,7 @@ func TestJSONRefusesWhatWouldMislead(t *testing.T) {
 		if err := writeJSON(path, figures); err == nil {
 			t.Errorf("%s: no error", name)
 		}
+
 		if _, err := os.Stat(path); !errors.Is(err, os.ErrNotExist) {
 			t.Errorf("%s: a file was written", name)
 		}
@@ -55,6 +59,7 @@ func TestTable(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	want := "  long_name  12346   jobs/s\n          b   1.23       ms\nlong_name: how\n"
 	if diff := cmp.Diff(want, got.String()); diff != "" {
 		t.Errorf("table (-want +got):\n%s", diff)
@@ -68,10 +73,12 @@ func TestFactorsOnlyWhereBothWereMeasured(t *testing.T) {
 		{"start_ms_p50", 20, "", ""}, {"slurm_start_ms_p50", 400, "", ""},
 		{"slurm_start_ms_p99", 900, "", ""},
 	})
+
 	values := map[string]float64{}
 	for _, f := range got {
 		values[f.name] = f.value
 	}
+
 	if diff := cmp.Diff(map[string]float64{"ahead_submit_64": 12, "ahead_start_p50": 20}, values); diff != "" {
 		t.Errorf("factors (-want +got):\n%s", diff)
 	}
@@ -96,9 +103,11 @@ func TestChooseSections(t *testing.T) {
 	if err != nil || len(got) != 2 || got[0].Name() != "a" || got[1].Name() != "c" {
 		t.Errorf("choose = %v, %v; want a and c in their own order", got, err)
 	}
+
 	if got, err := choose(all, ""); err != nil || len(got) != 3 {
 		t.Errorf("choose nothing = %v, %v; want all", got, err)
 	}
+
 	if _, err := choose(all, "a,d"); err == nil || !strings.Contains(err.Error(), `no section "d"; there are: a, b, c`) {
 		t.Errorf("choose d: error %v", err)
 	}
@@ -112,8 +121,10 @@ func TestAFailedSectionKeepsTheOthersFigures(t *testing.T) {
 	if !errors.Is(err, broken) || len(got) != 2 {
 		t.Errorf("measure = %v, %v; want both figures and the error", got, err)
 	}
+
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
+
 	got, err = measure(ctx, s, []section{fixed{"a", nil}})
 	if err == nil || len(got) != 0 {
 		t.Errorf("measure after an interrupt = %v, %v; want none and an error", got, err)

@@ -28,9 +28,12 @@ func (s restartSection) Run(ctx context.Context) (out []figure, err error) {
 		if err != nil {
 			return err
 		}
+
 		out = append(out, sqlite...)
+
 		return s.postgres(ctx, &out, binary)
 	})
+
 	return out, err
 }
 
@@ -39,13 +42,17 @@ func (s restartSection) postgres(ctx context.Context, out *[]figure, binary stri
 	if err != nil {
 		return err
 	}
+
 	defer func() { err = errors.Join(err, server.Stop()) }()
+
 	url, err := server.NewDatabase("restart")
 	if err != nil {
 		return err
 	}
+
 	figures, err := s.measure(ctx, "restart_s_1m_postgres", yard.Options{Binary: binary, Store: url})
 	*out = append(*out, figures...)
+
 	return err
 }
 
@@ -55,26 +62,36 @@ func (s restartSection) measure(ctx context.Context, name string, o yard.Options
 	if s.quick {
 		finished, queued = 2_000, 200
 	}
+
 	y, err := yard.Start(ctx, o)
 	if err != nil {
 		return nil, err
 	}
+
 	defer func() { err = errors.Join(err, y.Stop()) }()
+
 	if err := y.Halt(); err != nil {
 		return nil, err
 	}
+
 	began := s.clock.Now()
+
 	if err := s.fill(ctx, y.Database(), finished, queued); err != nil {
 		return nil, fmt.Errorf("fill the store: %w", err)
 	}
+
 	_, _ = fmt.Fprintf(s.notes, "   %s: store filled in %s\n", name, s.clock.Now().Sub(began).Round(time.Second))
 	var samples []time.Duration
+
 	for range 3 {
 		began := s.clock.Now()
+
 		if err := y.Run(ctx); err != nil {
 			return nil, err
 		}
+
 		samples = append(samples, s.clock.Now().Sub(began))
+
 		waiting, err := y.Metric(ctx, "trainyard_queued_jobs")
 		if err != nil {
 			return nil, err
@@ -82,17 +99,32 @@ func (s restartSection) measure(ctx context.Context, name string, o yard.Options
 		if int(waiting) != queued {
 			return nil, fmt.Errorf("the yard has %.0f waiting jobs, want %d", waiting, queued)
 		}
+
 		memory, err := y.Memory()
 		if err != nil {
 			return nil, err
 		}
+
 		_, _ = fmt.Fprintf(s.notes, "   %s: %s, %d MiB\n", name, samples[len(samples)-1].Round(time.Millisecond), memory>>20)
+
 		if err := y.Kill(); err != nil {
 			return nil, err
 		}
 	}
-	return []figure{{name, percentile(samples, 50).Seconds(), "s",
-		fmt.Sprintf("%d finished and %d queued jobs; from the process's start until /readyz says yes; median of %d, after kill -9, files in the page cache", finished, queued, len(samples))}}, nil
+
+	return []figure{
+		{
+			name,
+			percentile(samples, 50).Seconds(),
+			"s",
+			fmt.Sprintf(
+				"%d finished and %d queued jobs; from the process's start until /readyz says yes; median of %d, after kill -9, files in the page cache",
+				finished,
+				queued,
+				len(samples),
+			),
+		},
+	}, nil
 }
 
 // history is how far back the finished jobs go. They are spread evenly, so that
@@ -108,28 +140,42 @@ func (s restartSection) fill(ctx context.Context, url string, finished, queued i
 	if err != nil {
 		return err
 	}
+
 	defer func() { err = errors.Join(err, st.Close()) }()
+
 	if err := st.Acquire(ctx, "bench"); err != nil {
 		return err
 	}
+
 	state, err := st.Load(ctx, s.clock.Now())
 	if err != nil {
 		return err
 	}
-	f := filler{scene: scene.New(s.clock.Now()), now: s.clock.Now(), job: state.LastJob, event: state.LastEvent, batch: &yardmaster.Batch{}}
+
+	f := filler{
+		scene: scene.New(s.clock.Now()),
+		now:   s.clock.Now(),
+		job:   state.LastJob,
+		event: state.LastEvent,
+		batch: &yardmaster.Batch{},
+	}
+
 	f.batch.Users = f.scene.People()
 	for i := range finished + queued {
 		ended := f.now.Add(-history + history*time.Duration(i)/time.Duration(finished))
 		if err := f.add(i, ended, i >= finished); err != nil {
 			return err
 		}
+
 		if len(f.batch.Jobs) == fillBatch || i == finished+queued-1 {
 			if err := st.Commit(ctx, f.batch); err != nil {
 				return err
 			}
+
 			f.batch = &yardmaster.Batch{}
 		}
 	}
+
 	return nil
 }
 
@@ -149,31 +195,62 @@ func (f *filler) add(n int, ended time.Time, waits bool) error {
 	if err != nil {
 		return err
 	}
+
 	j := job.Job{
 		ID: id.NewJob(f.job), Seq: 1, Owner: f.scene.Owner(), Spec: sp, State: job.Pending, Reason: "queued",
 		Submitted: f.now, Since: f.now,
 	}
+
 	if waits {
 		f.log(&j, "job.submitted", j.Submitted)
 		f.batch.Jobs = append(f.batch.Jobs, j)
 		return nil
 	}
+
 	j.Submitted, j.Started, j.Ended, j.Since = ended.Add(-3*time.Hour), ended.Add(-2*time.Hour), ended, ended
-	j.State, j.Reason, j.Seq, j.Epoch = job.Succeeded, "it succeeded", 4, 1
+	j.State = job.Succeeded
+	j.Reason = "it succeeded"
+	j.Seq = 4
+	j.Epoch = 1
 	run := job.Run{
-		ID: id.NewRun(j.ID, 1), Job: j.ID, Epoch: 1, Seq: 4, State: job.RunEnded, Reason: "it succeeded",
-		Ordered: j.Started, Started: j.Started, Ended: ended,
-		Ranks: []job.Rank{{Node: id.Node(fmt.Sprintf("node-%05d", n%1000)), GPUs: []int{0}, CPUs: 8000, State: job.RunEnded, Started: j.Started, Ended: ended}},
+		ID:      id.NewRun(j.ID, 1),
+		Job:     j.ID,
+		Epoch:   1,
+		Seq:     4,
+		State:   job.RunEnded,
+		Reason:  "it succeeded",
+		Ordered: j.Started,
+		Started: j.Started,
+		Ended:   ended,
+		Ranks: []job.Rank{
+			{
+				Node:    id.Node(fmt.Sprintf("node-%05d", n%1000)),
+				GPUs:    []int{0},
+				CPUs:    8000,
+				State:   job.RunEnded,
+				Started: j.Started,
+				Ended:   ended,
+			},
+		},
 	}
+
 	f.batch.Jobs, f.batch.Runs = append(f.batch.Jobs, j), append(f.batch.Runs, run)
 	f.log(&j, "job.submitted", j.Submitted)
 	f.log(&j, "job.succeeded", ended)
+
 	return nil
 }
 
 func (f *filler) log(j *job.Job, kind string, at time.Time) {
 	f.event++
 	f.batch.Events = append(f.batch.Events, yardmaster.Event{
-		Seq: f.event, At: at, Kind: kind, Actor: string(j.Owner), Owner: j.Owner, Job: j.ID, To: string(j.State), Reason: j.Reason,
+		Seq:    f.event,
+		At:     at,
+		Kind:   kind,
+		Actor:  string(j.Owner),
+		Owner:  j.Owner,
+		Job:    j.ID,
+		To:     string(j.State),
+		Reason: j.Reason,
 	})
 }

@@ -20,6 +20,7 @@ func (roundsSection) Name() string { return "rounds" }
 // Run measures on each size of yard.
 func (s roundsSection) Run(ctx context.Context) ([]figure, error) {
 	defer collectAsServer()()
+
 	var out []figure
 	for _, size := range []struct {
 		name        string
@@ -28,12 +29,14 @@ func (s roundsSection) Run(ctx context.Context) ([]figure, error) {
 		if s.quick {
 			size.nodes, size.jobs = size.nodes/100, size.jobs/100
 		}
+
 		figures, err := s.measure(ctx, size.name, size.nodes, size.jobs)
 		out = append(out, figures...)
 		if err != nil {
 			return out, fmt.Errorf("rounds at %s: %w", size.name, err)
 		}
 	}
+
 	return out, nil
 }
 
@@ -42,30 +45,51 @@ func (s roundsSection) measure(ctx context.Context, name string, nodes, jobs int
 	var full time.Duration
 	var y *theYard
 	starts := 0
+
 	for range s.rounds() {
 		if ctx.Err() != nil {
 			return nil, context.Cause(ctx)
 		}
+
 		y = newYard(s.clock.Now(), nodes, time.Minute)
 		if err := y.fill(jobs, y.scene.Any); err != nil {
 			return nil, err
 		}
+
 		runtime.GC() // what filling left behind is not the round's
 		began := s.clock.Now()
 		y.Round(y.now)
+
 		if took := s.clock.Now().Sub(began); full == 0 || took < full {
 			full = took
 		}
+
 		y.ready = y.Take().Orders
 		starts = y.started()
 	}
+
 	// As many jobs wait again as before, and the nodes are full.
 	if err := y.fill(starts, y.scene.Any); err != nil {
 		return nil, err
 	}
-	out := []figure{{"round_full_ms_" + name, milliseconds(full), "ms",
-		fmt.Sprintf("%d empty nodes, %d queued jobs, %d of them started; planned, checked and carried out; best of %d", nodes, jobs, starts, s.rounds())}}
+
+	out := []figure{
+		{
+			"round_full_ms_" + name,
+			milliseconds(full),
+			"ms",
+			fmt.Sprintf(
+				"%d empty nodes, %d queued jobs, %d of them started; planned, checked and carried out; best of %d",
+				nodes,
+				jobs,
+				starts,
+				s.rounds(),
+			),
+		},
+	}
+
 	changes, err := s.changes(ctx, y, name)
+
 	return append(out, changes...), err
 }
 
@@ -75,6 +99,7 @@ func (y *theYard) started() int {
 	for i := range y.ready {
 		jobs[y.ready[i].Job] = true
 	}
+
 	return len(jobs)
 }
 
@@ -85,50 +110,71 @@ func (s roundsSection) changes(ctx context.Context, y *theYard, name string) ([]
 	if s.quick {
 		times = 5
 	}
+
 	var still, added, freed []time.Duration
+
 	for i := range times {
 		if ctx.Err() != nil {
 			return nil, context.Cause(ctx)
 		}
+
 		y.now = y.now.Add(time.Second)
 		took, err := s.timed(y)
 		if err != nil {
 			return nil, err
 		}
+
 		still = append(still, took)
+
 		m, err := y.submission(y.scene.Any)
 		if err != nil {
 			return nil, err
 		}
-		if took, err = s.timed(y, m); err != nil {
+
+		took, err = s.timed(y, m)
+		if err != nil {
 			return nil, err
 		}
+
 		added = append(added, took)
-		if took, err = s.timed(y, y.endOf(i)...); err != nil {
+
+		took, err = s.timed(y, y.endOf(i)...)
+		if err != nil {
 			return nil, err
 		}
+
 		freed = append(freed, took)
 	}
+
 	jobMS, nodeMS := milliseconds(percentile(added, 50)), milliseconds(percentile(freed, 50))
+
 	return []figure{
 		{"round_saturated_ms_" + name, milliseconds(percentile(still, 50)), "ms", ""},
 		{"round_job_added_ms_" + name, jobMS, "ms", ""},
 		{"round_node_freed_ms_" + name, nodeMS, "ms", ""},
-		{"round_incremental_ms_" + name, max(jobMS, nodeMS), "ms", fmt.Sprintf("the slower of one job added and one node freed; medians of %d, each with its message", times)},
+		{
+			"round_incremental_ms_" + name,
+			max(jobMS, nodeMS),
+			"ms",
+			fmt.Sprintf("the slower of one job added and one node freed; medians of %d, each with its message", times),
+		},
 	}, nil
 }
 
 // timed hands in the messages and plans; the time is that of both.
 func (s roundsSection) timed(y *theYard, messages ...yardmaster.Message) (time.Duration, error) {
 	began := s.clock.Now()
+
 	for _, m := range messages {
 		if _, err := y.Step(y.now, m); err != nil {
 			return 0, err
 		}
 	}
+
 	y.Round(y.now)
 	took := s.clock.Now().Sub(began)
 	y.ready = append(y.ready, y.Take().Orders...)
+
 	return took, nil
 }
 
@@ -142,5 +188,6 @@ func (y *theYard) endOf(i int) []yardmaster.Message {
 			return []yardmaster.Message{m}
 		}
 	}
+
 	return nil
 }

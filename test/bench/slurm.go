@@ -35,6 +35,7 @@ func (s slurmSection) Run(ctx context.Context) ([]figure, error) {
 				if err != nil {
 					return out, fmt.Errorf("submit by %s with %d clients: %w", way, clients, err)
 				}
+
 				if rate > best.value {
 					best.value, best.note = rate, fmt.Sprintf("%d held jobs, all in squeue; best of %d rounds", n, len(restThreads()))
 					if way == "rest" {
@@ -42,14 +43,19 @@ func (s slurmSection) Run(ctx context.Context) ([]figure, error) {
 					}
 				}
 			}
+
 			out = append(out, best)
+
 			if best.value > better.value {
 				better.value, better.note = best.value, "by "+way+", the better way; not durable at the answer, no accounting"
 			}
 		}
+
 		out = append(out, better)
 	}
+
 	latencies, err := s.latencies(ctx)
+
 	return append(out, latencies...), err
 }
 
@@ -59,6 +65,7 @@ func (s slurmSection) rate(ctx context.Context, way string, clients, threads int
 	if err != nil {
 		return 0, 0, err
 	}
+
 	defer func() { err = errors.Join(err, cluster.Stop()) }()
 
 	submits := make([]slurm.Submit, clients)
@@ -68,22 +75,27 @@ func (s slurmSection) rate(ctx context.Context, way string, clients, threads int
 		} else {
 			submits[i], err = cluster.Batch("true", true)
 		}
+
 		if err != nil {
 			return 0, 0, err
 		}
+
 		// One each beforehand: connections and caches are no part of a rate.
 		if err := submits[i](ctx); err != nil {
 			return 0, 0, err
 		}
 	}
+
 	push := load{clients: clients, span: 6 * time.Second, calls: 50_000}
 	if s.quick {
 		push.span = time.Second
 	}
+
 	n, rate, err = push.push(ctx, s.clock, func(i int) func(context.Context) error { return submits[i] })
 	if err != nil {
 		return 0, 0, err
 	}
+
 	queued, err := cluster.Pending(ctx)
 	if err != nil {
 		return 0, 0, err
@@ -91,6 +103,7 @@ func (s slurmSection) rate(ctx context.Context, way string, clients, threads int
 	if queued != n+clients {
 		return 0, 0, fmt.Errorf("slurm acknowledged %d jobs and has %d", n+clients, queued)
 	}
+
 	return n, rate, nil
 }
 
@@ -102,44 +115,60 @@ func (s slurmSection) latencies(ctx context.Context) (out []figure, err error) {
 	if err != nil {
 		return nil, err
 	}
+
 	defer func() { err = errors.Join(err, cluster.Stop()) }()
+
 	dir, err := os.MkdirTemp("", "trainyard-bench-")
 	if err != nil {
 		return nil, fmt.Errorf("make a folder: %w", err)
 	}
+
 	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
+
 	ring, err := newBell(s.clock, dir)
 	if err != nil {
 		return nil, err
 	}
+
 	defer func() { err = errors.Join(err, ring.close()) }()
 
 	batch, err := cluster.Batch(ring.line(), false)
 	if err != nil {
 		return nil, err
 	}
+
 	rest, err := cluster.REST(ring.line(), false)
 	if err != nil {
 		return nil, err
 	}
+
 	ways := []struct {
 		name   string
 		submit slurm.Submit
 	}{{"sbatch", batch}, {"rest", rest}, {"srun", cluster.Interactive(ring.line())}}
+
 	best := [2]figure{{name: "slurm_start_ms_p50", unit: "ms"}, {name: "slurm_start_ms_p99", unit: "ms"}}
+
 	for _, way := range ways {
 		samples, err := s.starts(ctx, ring, way.submit)
 		if err != nil {
 			return out, fmt.Errorf("start by %s: %w", way.name, err)
 		}
+
 		p50, p99 := milliseconds(percentile(samples, 50)), milliseconds(percentile(samples, 99))
 		note := fmt.Sprintf("%d jobs, one at a time", len(samples))
-		out = append(out, figure{"slurm_" + way.name + "_start_ms_p50", p50, "ms", note}, figure{"slurm_" + way.name + "_start_ms_p99", p99, "ms", ""})
+		out = append(
+			out,
+			figure{"slurm_" + way.name + "_start_ms_p50", p50, "ms", note},
+			figure{"slurm_" + way.name + "_start_ms_p99", p99, "ms", ""},
+		)
+
 		if way.name != "srun" && (best[0].value == 0 || p50 < best[0].value) {
 			best[0].value, best[1].value = p50, p99
 			best[0].note = "by " + way.name + ", the better way of submitting to the queue"
 		}
 	}
+
 	return append(out, best[:]...), nil
 }
 
@@ -151,17 +180,21 @@ func (s slurmSection) starts(ctx context.Context, ring *bell, submit slurm.Submi
 	if s.quick {
 		jobs = 8
 	}
+
 	samples := make([]time.Duration, 0, jobs)
 	for len(samples) < jobs {
 		if !clock.Sleep(ctx, time.Duration(chance.Int64N(int64(time.Second)))) {
 			return nil, context.Cause(ctx)
 		}
+
 		took, err := ring.latency(ctx, 20*time.Second, submit)
 		if err != nil {
 			return nil, err
 		}
+
 		samples = append(samples, took)
 	}
+
 	return samples, nil
 }
 

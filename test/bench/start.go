@@ -29,17 +29,23 @@ func (s startSection) Run(ctx context.Context) (out []figure, err error) {
 		if err != nil {
 			return err
 		}
+
 		defer func() { err = errors.Join(err, y.Stop()) }()
+
 		if err := y.RunAgent(ctx); err != nil {
 			return err
 		}
+
 		ring, err := newBell(s.clock, dir)
 		if err != nil {
 			return err
 		}
+
 		defer func() { err = errors.Join(err, ring.close()) }()
+
 		return s.ways(ctx, &out, y, binary, ring)
 	})
+
 	return out, err
 }
 
@@ -48,24 +54,30 @@ func (s startSection) ways(ctx context.Context, out *[]figure, y *yard.Yard, bin
 	if err != nil {
 		return err
 	}
+
 	defer client.Close()
+
 	file := fmt.Sprintf("run: %q\n", ring.line())
 	byAPI := func(ctx context.Context) error {
 		_, err := client.Submit(ctx, api.SubmitRequest{File: file}, "")
 		return err
 	}
+
 	path := filepath.Join(filepath.Dir(ring.path), "job.yaml")
 	if err := os.WriteFile(path, []byte(file), 0o600); err != nil {
 		return fmt.Errorf("write the job file: %w", err)
 	}
+
 	byCLI := func(ctx context.Context) error {
 		cmd := exec.CommandContext(ctx, binary, "submit", "--detach", "--quiet", path)
 		cmd.Env = y.Environment()
 		if text, err := cmd.CombinedOutput(); err != nil {
 			return fmt.Errorf("run trainyard submit: %w: %.300s", err, text)
 		}
+
 		return nil
 	}
+
 	for _, way := range []struct {
 		prefix, note string
 		submit       func(context.Context) error
@@ -74,32 +86,43 @@ func (s startSection) ways(ctx context.Context, out *[]figure, y *yard.Yard, bin
 		if err != nil {
 			return fmt.Errorf("start %s: %w", way.note, err)
 		}
+
 		note := fmt.Sprintf("%s; %d jobs, one at a time", way.note, len(samples))
 		*out = append(*out,
 			figure{way.prefix + "_ms_p50", milliseconds(percentile(samples, 50)), "ms", note},
 			figure{way.prefix + "_ms_p99", milliseconds(percentile(samples, 99)), "ms", ""})
 	}
+
 	return y.AwaitIdle(ctx)
 }
 
 // starts takes the latencies of one way, with the pauses that Slurm gets. The
 // first job is not counted: it opens connections and makes folders.
-func (s startSection) starts(ctx context.Context, ring *bell, submit func(context.Context) error) ([]time.Duration, error) {
+func (s startSection) starts(
+	ctx context.Context,
+	ring *bell,
+	submit func(context.Context) error,
+) ([]time.Duration, error) {
 	jobs, pause := 120, time.Second
 	if s.quick {
 		jobs, pause = 5, 50*time.Millisecond
 	}
+
 	chance := rand.New(rand.NewPCG(1, 2))
+
 	samples := make([]time.Duration, 0, jobs+1)
 	for len(samples) <= jobs {
 		took, err := ring.latency(ctx, 20*time.Second, submit)
 		if err != nil {
 			return nil, err
 		}
+
 		samples = append(samples, took)
+
 		if !clock.Sleep(ctx, time.Duration(chance.Int64N(int64(pause)))) {
 			return nil, context.Cause(ctx)
 		}
 	}
+
 	return samples[1:], nil
 }

@@ -29,6 +29,7 @@ func (s settings) rounds() int {
 	if s.quick {
 		return 1
 	}
+
 	return 3
 }
 
@@ -38,11 +39,14 @@ func (s settings) bench(ctx context.Context, work func(dir, binary string) error
 	if err != nil {
 		return fmt.Errorf("make a folder: %w", err)
 	}
+
 	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
+
 	binary, err := yard.Build(ctx, dir)
 	if err != nil {
 		return err
 	}
+
 	return work(dir, binary)
 }
 
@@ -57,8 +61,10 @@ func (s submitSection) Run(ctx context.Context) (out []figure, err error) {
 				}
 			}
 		}
+
 		return s.postgres(ctx, &out, binary)
 	})
+
 	return out, err
 }
 
@@ -68,38 +74,57 @@ func (s submitSection) postgres(ctx context.Context, out *[]figure, binary strin
 	if err != nil {
 		return err
 	}
+
 	defer func() { err = errors.Join(err, server.Stop()) }()
+
 	for _, clients := range []int{1, 64} {
 		if err := s.best(ctx, out, binary, "postgres", server.NewDatabase, clients, false); err != nil {
 			return err
 		}
 	}
+
 	return nil
 }
 
 // best adds the best of some rounds. A submission with an idempotency key is a
 // figure beside: it asks the store first whether the key is known.
-func (s submitSection) best(ctx context.Context, out *[]figure, binary, engine string, database func(name string) (string, error), clients int, keyed bool) error {
+func (s submitSection) best(
+	ctx context.Context,
+	out *[]figure,
+	binary, engine string,
+	database func(name string) (string, error),
+	clients int,
+	keyed bool,
+) error {
 	best := figure{name: fmt.Sprintf("submit_per_s_%s_%d", engine, clients), unit: "jobs/s"}
 	if keyed {
 		best.name = fmt.Sprintf("submit_keyed_per_s_%s_%d", engine, clients)
 	}
+
 	for round := range s.rounds() {
 		store, err := database(fmt.Sprintf("%s_%d", best.name, round))
 		if err != nil {
 			return err
 		}
+
 		got, err := s.rate(ctx, yard.Options{Binary: binary, Store: store}, clients, keyed)
 		if err != nil {
 			return fmt.Errorf("submit to %s with %d clients: %w", engine, clients, err)
 		}
+
 		if got.rate > best.value {
 			best.value = got.rate
-			best.note = fmt.Sprintf("%d jobs, one to a request; %s of the server's processor time each; all there after kill -9 and restart; best of %d rounds",
-				got.jobs, (got.cpu / time.Duration(got.jobs)).Round(time.Microsecond), s.rounds())
+			best.note = fmt.Sprintf(
+				"%d jobs, one to a request; %s of the server's processor time each; all there after kill -9 and restart; best of %d rounds",
+				got.jobs,
+				(got.cpu / time.Duration(got.jobs)).Round(time.Microsecond),
+				s.rounds(),
+			)
 		}
 	}
+
 	*out = append(*out, best)
+
 	return nil
 }
 
@@ -117,38 +142,50 @@ func (s submitSection) rate(ctx context.Context, o yard.Options, clients int, ke
 	if err != nil {
 		return round{}, err
 	}
+
 	defer func() { err = errors.Join(err, y.Stop()) }()
+
 	submits := make([]*submitter, clients)
 	for i := range submits {
-		if submits[i], err = newSubmitter(y, i, keyed); err != nil {
+		submits[i], err = newSubmitter(y, i, keyed)
+		if err != nil {
 			return round{}, err
 		}
+
 		defer submits[i].client.Close()
+
 		// One each beforehand: connections and caches are no part of a rate.
 		if err := submits[i].submit(ctx); err != nil {
 			return round{}, err
 		}
 	}
+
 	push := load{clients: clients, span: 6 * time.Second, calls: 100_000}
 	if s.quick {
 		push.span, push.calls = time.Second, 500
 	}
+
 	before, err := y.CPU()
 	if err != nil {
 		return round{}, err
 	}
+
 	got.jobs, got.rate, err = push.push(ctx, s.clock, func(i int) func(context.Context) error { return submits[i].submit })
 	if err != nil {
 		return round{}, err
 	}
+
 	after, err := y.CPU()
 	if err != nil {
 		return round{}, err
 	}
+
 	got.cpu = after - before
+
 	if err := crash(ctx, y, submits); err != nil {
 		return round{}, err
 	}
+
 	return got, s.verify(ctx, y, submits)
 }
 
@@ -173,6 +210,7 @@ func (s *submitter) submit(ctx context.Context) error {
 	if s.keyed {
 		key = fmt.Sprintf("client-%d-job-%d", s.name, len(s.acked))
 	}
+
 	reply, err := s.client.Submit(ctx, api.SubmitRequest{File: jobFile}, key)
 	if err != nil {
 		return err
@@ -180,7 +218,9 @@ func (s *submitter) submit(ctx context.Context) error {
 	if len(reply.Jobs) != 1 || reply.Replay {
 		return fmt.Errorf("submitted one new job and was told of %d", len(reply.Jobs))
 	}
+
 	s.acked = append(s.acked, reply.Jobs[0].ID)
+
 	return nil
 }
 
@@ -193,9 +233,11 @@ func crash(ctx context.Context, y *yard.Yard, submits []*submitter) error {
 			}
 		})
 	}
+
 	clock.Sleep(ctx, 200*time.Millisecond)
 	err := y.Kill()
 	group.Wait()
+
 	return err
 }
 
@@ -204,10 +246,12 @@ func (submitSection) verify(ctx context.Context, y *yard.Yard, submits []*submit
 	if err := y.Run(ctx); err != nil {
 		return fmt.Errorf("start again after the kill: %w", err)
 	}
+
 	found, err := y.Jobs(ctx, job.Pending)
 	if err != nil {
 		return err
 	}
+
 	acked := 0
 	for _, s := range submits {
 		for _, j := range s.acked {
@@ -215,12 +259,15 @@ func (submitSection) verify(ctx context.Context, y *yard.Yard, submits []*submit
 				return fmt.Errorf("the server acknowledged %s and lost it", j)
 			}
 		}
+
 		acked += len(s.acked)
 	}
+
 	// What it stored and could not answer any more is at most one job of each client.
 	if len(found) > acked+len(submits) {
 		return fmt.Errorf("the server acknowledged %d jobs and has %d", acked, len(found))
 	}
+
 	waiting, err := y.Metric(ctx, "trainyard_queued_jobs")
 	if err != nil {
 		return err
@@ -228,5 +275,6 @@ func (submitSection) verify(ctx context.Context, y *yard.Yard, submits []*submit
 	if int(waiting) != len(found) {
 		return fmt.Errorf("the store has %d waiting jobs and the yard %.0f", len(found), waiting)
 	}
+
 	return nil
 }

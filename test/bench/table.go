@@ -62,35 +62,42 @@ func printMarkdown(w io.Writer, path string) error {
 	if err != nil {
 		return fmt.Errorf("read figures: %w", err)
 	}
+
 	var numbers map[string]float64
 	if err := json.Unmarshal(text, &numbers); err != nil {
 		return fmt.Errorf("read figures of %s: %w", path, err)
 	}
+
 	info, err := os.Stat(path)
 	if err != nil {
 		return fmt.Errorf("read figures: %w", err)
 	}
+
 	lines := []string{
 		describeMachine(info.ModTime().UTC()), "",
 		"| figure | value | aim | key |", "| --- | ---: | --- | --- |",
 	}
+
 	for _, r := range rows() {
 		if v, ok := numbers[r.name]; ok {
 			lines = append(lines, fmt.Sprintf("| %s | %s %s | %s | `%s` |", r.words, grouped(v), r.unit, r.aim, r.name))
 			delete(numbers, r.name)
 		}
 	}
+
 	if len(numbers) > 0 {
 		lines = append(lines, "", "Further figures of the same run:", "", "| key | value |", "| --- | ---: |")
 		for _, name := range slices.Sorted(maps.Keys(numbers)) {
 			lines = append(lines, fmt.Sprintf("| `%s` | %s |", name, grouped(numbers[name])))
 		}
 	}
+
 	for _, line := range lines {
 		if err := writeLine(w, line); err != nil {
 			return err
 		}
 	}
+
 	return nil
 }
 
@@ -100,13 +107,16 @@ func grouped(v float64) string {
 	if v < 1000 {
 		return text
 	}
+
 	n, err := strconv.Atoi(text)
 	if err != nil {
 		return text
 	}
+
 	out := fmt.Sprintf("%03d", n%1000)
 	for n /= 1000; n >= 1000; n /= 1000 {
 		out = fmt.Sprintf("%03d,%s", n%1000, out)
 	}
+
 	return fmt.Sprintf("%d,%s", n, out)
 }

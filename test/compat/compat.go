@@ -159,6 +159,7 @@ func (c *comparison) contents(where string, before, now object, s side) {
 // schema compares what a value may be.
 func (c *comparison) schema(where string, before, now object, s side) {
 	pair := fmt.Sprintf("%v %v %d", before["$ref"], now["$ref"], s)
+
 	if before["$ref"] != nil || now["$ref"] != nil {
 		if slices.Contains(c.open, pair) {
 			return
@@ -170,6 +171,7 @@ func (c *comparison) schema(where string, before, now object, s side) {
 
 	before = resolve(c.before, before)
 	now = resolve(c.now, now)
+
 	if len(before) == 0 {
 		return // it said nothing, so nothing was promised
 	}
@@ -246,6 +248,7 @@ func (c *comparison) limits(where string, before, now object, s side) {
 	for _, name := range []string{"maximum", "maxLength", "maxItems", "minimum", "minLength", "minItems"} {
 		limit, limited := asNumber(now[name])
 		old, wasLimited := asNumber(before[name])
+
 		upper := strings.HasPrefix(name, "max")
 
 		switch {
@@ -271,6 +274,7 @@ func (c *comparison) fields(where string, before, now object, s side) {
 	}
 
 	required, wasRequired := asList(now["required"]), asList(before["required"])
+
 	switch s {
 	case request:
 		for _, name := range required {
@@ -287,6 +291,7 @@ func (c *comparison) fields(where string, before, now object, s side) {
 	}
 
 	values, isMap := before["additionalProperties"].(object)
+
 	nowValues, nowMap := now["additionalProperties"].(object)
 	switch {
 	case isMap && nowMap:
@@ -308,6 +313,7 @@ func (c *comparison) variants(where string, before, now object, s side) {
 
 				return len(trial.found) == 0
 			})
+
 			if !fits {
 				c.add(where, "variant %d of %s is gone or has changed", i+1, kind)
 			}

@@ -69,6 +69,7 @@ func TestEditsOfADocument(t *testing.T) {
 		get  = "GET /jobs: "
 		post = "POST /jobs: "
 	)
+
 	tests := []struct {
 		name     string
 		from, to string // an edit of the document
@@ -83,8 +84,18 @@ func TestEditsOfADocument(t *testing.T) {
 
 		{"a parameter is gone", "name: state", "name: status", get + "query parameter state is gone"},
 		{"a parameter moves", "name: state, in: query", "name: state, in: header", get + "query parameter state is gone"},
-		{"a parameter becomes required", "name: state, in: query", "name: state, required: true, in: query", get + "query parameter state is required now"},
-		{"a new required parameter", "      parameters:\n", "      parameters:\n        - {name: who, in: query, required: true}\n", get + "query parameter who is required now"},
+		{
+			"a parameter becomes required",
+			"name: state, in: query",
+			"name: state, required: true, in: query",
+			get + "query parameter state is required now",
+		},
+		{
+			"a new required parameter",
+			"      parameters:\n",
+			"      parameters:\n        - {name: who, in: query, required: true}\n",
+			get + "query parameter who is required now",
+		},
 		{"a new optional parameter", "      parameters:\n", "      parameters:\n        - {name: who, in: query}\n", ""},
 		{"a parameter's value is gone", "enum: [running, ended]", "enum: [running]", "the value ended is gone"},
 		{"a parameter's new value", "enum: [running, ended]", "enum: [running, ended, queued]", ""},
@@ -96,39 +107,105 @@ func TestEditsOfADocument(t *testing.T) {
 
 		{"a response is gone", `"201"`, `"202"`, post + "response 201 is gone"},
 		{"an error's status is gone", `"404"`, `"410"`, ""},
-		{"a media type is gone", "application/json: {schema: {$ref: \"#/components/schemas/JobList\"", "text/csv: {schema: {$ref: \"#/components/schemas/JobList\"", "the media type application/json is gone"},
+		{
+			"a media type is gone",
+			"application/json: {schema: {$ref: \"#/components/schemas/JobList\"",
+			"text/csv: {schema: {$ref: \"#/components/schemas/JobList\"",
+			"the media type application/json is gone",
+		},
 		{"a response's field is gone", "        id: {type: string}\n", "", "field id: it is gone"},
 		{"a response's field is renamed", "        jobs: {", "        items: {", "field jobs: it is gone"},
-		{"a response's new field", "        id: {type: string}\n", "        id: {type: string}\n        owner: {type: string}\n", ""},
+		{
+			"a response's new field",
+			"        id: {type: string}\n",
+			"        id: {type: string}\n        owner: {type: string}\n",
+			"",
+		},
 		{"a response's field may be absent", "required: [id, state]", "required: [id]", "field state: it may be absent now"},
 		{"a response's field is always there", "required: [id, state]", "required: [id, state, note]", ""},
-		{"a response's type changes", "        id: {type: string}", "        id: {type: integer}", "field id: the type was string and is integer"},
-		{"a response's type is wider", "        id: {type: string}", "        id: {type: [string, \"null\"]}", "field id: the type was string and is string or null"},
+		{
+			"a response's type changes",
+			"        id: {type: string}",
+			"        id: {type: integer}",
+			"field id: the type was string and is integer",
+		},
+		{
+			"a response's type is wider",
+			"        id: {type: string}",
+			"        id: {type: [string, \"null\"]}",
+			"field id: the type was string and is string or null",
+		},
 		{"a response's type is narrower", "type: [string, \"null\"]", "type: string", ""},
-		{"a response's type is not said", "        id: {type: string}", "        id: {}", "field id: the type was string and is not said any more"},
+		{
+			"a response's type is not said",
+			"        id: {type: string}",
+			"        id: {}",
+			"field id: the type was string and is not said any more",
+		},
 		{"a response's value is gone", "enum: [RUNNING, ENDED]", "enum: [RUNNING]", "field state: the value ENDED is gone"},
 		{"a response's new value", "enum: [RUNNING, ENDED]", "enum: [RUNNING, ENDED, LOST]", ""},
-		{"a map's type changes", "additionalProperties: {type: string}", "additionalProperties: {type: integer}", "field labels{}: the type was string and is integer"},
-		{"a map becomes an object", "additionalProperties: {type: string}", "properties: {}", "field labels: it has no entries by name any more"},
-		{"a list becomes an object", "type: array, items: {$ref: \"#/components/schemas/Job\"}", "type: object", "field jobs: the type was array and is object"},
-		{"a variant changes", "{kind: {type: string}}", "{kind: {type: integer}}", "variant 1 of oneOf is gone or has changed"},
+		{
+			"a map's type changes",
+			"additionalProperties: {type: string}",
+			"additionalProperties: {type: integer}",
+			"field labels{}: the type was string and is integer",
+		},
+		{
+			"a map becomes an object",
+			"additionalProperties: {type: string}",
+			"properties: {}",
+			"field labels: it has no entries by name any more",
+		},
+		{
+			"a list becomes an object",
+			"type: array, items: {$ref: \"#/components/schemas/Job\"}",
+			"type: object",
+			"field jobs: the type was array and is object",
+		},
+		{
+			"a variant changes",
+			"{kind: {type: string}}",
+			"{kind: {type: integer}}",
+			"variant 1 of oneOf is gone or has changed",
+		},
 		{"a variant is gone", ", {properties: {at: {type: integer}}}", "", "variant 2 of oneOf is gone"},
 		{"a new variant", "oneOf: [", "oneOf: [{type: string}, ", ""},
 
 		{"a request's field is gone", "        when: {type: string}\n", "", "field when: it is gone"},
 		{"a request's new required field", "required: [name]", "required: [name, gpus]", "field gpus: it is required now"},
 		{"a request's required field becomes optional", "required: [name]", "required: []", ""},
-		{"a request's new optional field", "        when: {type: string}\n", "        when: {type: string}\n        who: {type: string}\n", ""},
-		{"a request's type changes", "        when: {type: string}\n", "        when: {type: number}\n", "field when: the type was string and is number"},
+		{
+			"a request's new optional field",
+			"        when: {type: string}\n",
+			"        when: {type: string}\n        who: {type: string}\n",
+			"",
+		},
+		{
+			"a request's type changes",
+			"        when: {type: string}\n",
+			"        when: {type: number}\n",
+			"field when: the type was string and is number",
+		},
 		{"a request's type is wider", "        when: {type: string}\n", "        when: {type: [string, number]}\n", ""},
 		{"a request's text is shorter", "maxLength: 64", "maxLength: 32", "maxLength was 64 and is 32"},
 		{"a request's number is larger", "minimum: 0", "minimum: 1", "minimum was 0 and is 1"},
-		{"a request's value is restricted", "        when: {type: string}\n", "        when: {type: string, enum: [now]}\n", "only certain values are allowed now"},
-		{"a request's further fields are allowed", "NewJob:\n      type: object\n      additionalProperties: false\n", "NewJob:\n      type: object\n", ""},
+		{
+			"a request's value is restricted",
+			"        when: {type: string}\n",
+			"        when: {type: string, enum: [now]}\n",
+			"only certain values are allowed now",
+		},
+		{
+			"a request's further fields are allowed",
+			"NewJob:\n      type: object\n      additionalProperties: false\n",
+			"NewJob:\n      type: object\n",
+			"",
+		},
 
 		{"a schema is renamed", "schemas/NewJob\"}}}", "schemas/Job2\"}}}", post + "request: field name: it is gone"},
 		{"a description", "        id: {type: string}", "        id: {type: string, description: what it is called}", ""},
 	}
+
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
@@ -164,6 +241,7 @@ func TestRequestsThatBecomeStricter(t *testing.T) {
 		{"a body", "        required: true\n", "", "optional", "required", "the request body is required now"},
 		{"further fields", "      additionalProperties: false\n", "", "allowed", "refused", "further fields are refused now"},
 	}
+
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()

@@ -29,6 +29,7 @@ func newYard(t *testing.T, sc scene) *yard {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	y := &yard{scene: sc, shared: filepath.Join(folder, "shared"), agents: map[string]*yardtest.Process{}}
 	y.Yard = &yardtest.Yard{Binary: filepath.Join(binaries, "trainyard"), Folder: folder, Store: sc.store, Flags: []string{
 		"--rate", "0", "--report-every", "250ms", "--retry-wait", "50ms", "--suspect-after", "20s", "--lost-after", "2m",
@@ -38,7 +39,9 @@ func newYard(t *testing.T, sc scene) *yard {
 			t.Fatal(err)
 		}
 	}
+
 	t.Cleanup(func() { y.clear(t) })
+
 	return y
 }
 
@@ -50,15 +53,19 @@ func (y *yard) open(t *testing.T) {
 	if err == nil {
 		err = y.LogIn(ctx)
 	}
+
 	if err == nil {
 		y.token, err = y.JoinToken(ctx, len(agentNames))
 	}
+
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	for _, name := range agentNames {
 		y.startAgent(t, name)
 	}
+
 	for _, name := range agentNames {
 		if err := y.AwaitAgent(ctx, name); err != nil {
 			t.Fatal(err)
@@ -72,6 +79,7 @@ func (y *yard) startAgent(t *testing.T, name string) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	y.agents[name] = p
 }
 
@@ -79,17 +87,22 @@ func (y *yard) startAgent(t *testing.T, name string) {
 func (y *yard) clear(t *testing.T) {
 	t.Helper()
 	t.Helper()
+
 	if err := yardtest.KillAll(y.Folder); err != nil {
 		t.Errorf("clean up: %v", err)
 	}
+
 	if !t.Failed() {
 		if err := os.RemoveAll(y.Folder); err != nil {
 			t.Errorf("clean up: %v", err)
 		}
+
 		return
 	}
+
 	t.Logf("seed %d; all of the yard is kept in %s", y.seed, y.Folder)
 	t.Logf("end of the server's log:\n%s", yardtest.Tail(y.ServerLog(), 15))
+
 	for _, name := range agentNames {
 		t.Logf("end of the log of agent %s:\n%s", name, yardtest.Tail(y.AgentLog(name), 15))
 	}
@@ -99,35 +112,45 @@ func (y *yard) clear(t *testing.T) {
 // everything running.
 func (y *yard) torment(t *testing.T, rng *rand.Rand, l *load) {
 	t.Helper()
+
 	for range y.kills {
 		if t.Failed() {
 			t.FailNow()
 		}
+
 		y.awaitMoment(t, rng, l)
+
 		if y.agent && rng.IntN(5) == 0 {
 			y.restartAgent(t, agentNames[rng.IntN(len(agentNames))]) // and then the kill
 		}
+
 		server, agents := y.choose(rng)
 		if server {
 			y.kill(t, "server", y.Server())
 		}
+
 		for _, name := range agents {
 			y.kill(t, "agent "+name, y.agents[name])
 		}
+
 		if rng.IntN(2) == 0 {
 			time.Sleep(time.Duration(rng.IntN(300)) * time.Millisecond)
 		}
+
 		serverFirst := rng.IntN(2) == 0
 		if server && serverFirst {
 			y.startServer(t)
 		}
+
 		for _, name := range agents {
 			y.startAgent(t, name)
 		}
+
 		if server && !serverFirst {
 			y.startServer(t)
 		}
 	}
+
 	if err := y.AwaitReady(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -138,14 +161,17 @@ func (y *yard) torment(t *testing.T, rng *rand.Rand, l *load) {
 // than to be ended by the signal.
 func (y *yard) restartAgent(t *testing.T, name string) {
 	t.Helper()
+
 	if _, err := y.agents[name].Stop(drainTime); err != nil {
 		t.Errorf("agent %s does not end when asked to: %v", name, err)
 	}
+
 	y.startAgent(t, name)
 }
 
 func (y *yard) startServer(t *testing.T) {
 	t.Helper()
+
 	if err := y.StartServer(); err != nil {
 		t.Fatal(err)
 	}
@@ -155,11 +181,13 @@ func (y *yard) startServer(t *testing.T) {
 // defect of its own.
 func (y *yard) kill(t *testing.T, what string, p *yardtest.Process) {
 	t.Helper()
+
 	select {
 	case <-p.Gone():
 		t.Fatalf("the %s ended by itself", what)
 	default:
 	}
+
 	if err := p.Kill(); err != nil {
 		t.Fatal(err)
 	}
@@ -170,10 +198,12 @@ func (y *yard) choose(rng *rand.Rand) (server bool, agents []string) {
 	if !y.agent {
 		return true, nil
 	}
+
 	agents = []string{agentNames[rng.IntN(len(agentNames))]}
 	if rng.IntN(4) == 0 {
 		agents = agentNames
 	}
+
 	return y.server, agents
 }
 
@@ -186,20 +216,26 @@ func (y *yard) awaitMoment(t *testing.T, rng *rand.Rand, l *load) {
 		time.Sleep(time.Duration(delay) * time.Millisecond / 8)
 		return
 	}
+
 	if err := y.AwaitReady(t.Context()); err != nil {
 		t.Fatal(err)
 	}
+
 	if kind > 1 {
 		time.Sleep(time.Duration(50+delay) * time.Millisecond)
 		return
 	}
+
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
 	defer cancel()
+
 	moment := l.acked
 	if !y.server {
 		moment = l.watch.starting
 	}
+
 	drain(moment)
+
 	select {
 	case <-moment:
 		time.Sleep(time.Duration(delay) * time.Millisecond / 50)
@@ -226,9 +262,11 @@ func (y *yard) died(t *testing.T) bool {
 			return false
 		}
 	}
+
 	died := ended("server", y.Server())
 	for name, p := range y.agents {
 		died = ended("agent "+name, p) || died
 	}
+
 	return died
 }

@@ -35,6 +35,7 @@ func number(variable string) int {
 	if err != nil {
 		return 0
 	}
+
 	return n
 }
 
@@ -45,14 +46,18 @@ func TestMain(m *testing.M) {
 
 func run(m *testing.M) int {
 	var err error
-	if binaries, err = os.MkdirTemp("", "crash-bin-"); err == nil {
+	binaries, err = os.MkdirTemp("", "crash-bin-")
+	if err == nil {
 		defer func() { _ = os.RemoveAll(binaries) }() // it is in a folder that is cleared anyhow
+
 		err = yardtest.Build(binaries, "trainyard/cmd/trainyard", "trainyard/test/crash/program")
 	}
+
 	if err != nil {
 		_, _ = fmt.Fprintln(os.Stderr, err)
 		return 1
 	}
+
 	return m.Run()
 }
 
@@ -72,10 +77,13 @@ func TestCrash(t *testing.T) {
 			kills = 200
 		}
 	}
+
 	if seed == 0 {
 		seed = uint64(time.Now().UnixNano()) % 1_000_000
 	}
+
 	t.Logf("seed %d, %d kills; the same again: KILLS=%d SEED=%d make test-crash", seed, kills, kills, seed)
+
 	parts := []victims{
 		{"server", true, false, 50}, {"agent", false, true, 30}, {"both", true, true, 20},
 	}
@@ -86,9 +94,13 @@ func TestCrash(t *testing.T) {
 			if store == "postgres" {
 				database = storetest.StartPostgres(t)
 			}
+
 			for n, part := range parts {
 				t.Run(part.name, func(t *testing.T) {
-					play(t, scene{victims: part, kills: max(1, kills*part.share/200), seed: seed*100 + uint64(s*10+n), store: database(t)})
+					play(
+						t,
+						scene{victims: part, kills: max(1, kills*part.share/200), seed: seed*100 + uint64(s*10+n), store: database(t)},
+					)
 				})
 			}
 		})

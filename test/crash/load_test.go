@@ -77,18 +77,22 @@ func newLoad(y *yard, rng *rand.Rand) *load {
 // start begins to submit.
 func (l *load) start(t *testing.T) {
 	t.Helper()
+
 	for range clients {
 		c, err := l.y.Client(l.y.Admin())
 		if err != nil {
 			t.Fatal(err)
 		}
+
 		t.Cleanup(c.Close)
 		l.clients = append(l.clients, c)
 	}
+
 	ctx, stop := context.WithCancel(t.Context())
 	l.stop = stop
 	t.Cleanup(stop)
 	go l.watch.follow(ctx, l.clients[0])
+
 	for n := range inFlight {
 		l.tasks.Go(func() {
 			for {
@@ -99,6 +103,7 @@ func (l *load) start(t *testing.T) {
 					return
 				default:
 				}
+
 				p := l.next()
 				if err := l.perform(ctx, l.clients[n%clients], p); err != nil && (ctx.Err() == nil || !t.Failed()) {
 					t.Errorf("%s %s (%s): %v", p.kind, p.jobs[0].name, p.jobs[0].id, err)
@@ -118,15 +123,18 @@ func (l *load) finish(t *testing.T) {
 		l.tasks.Wait()
 		close(done)
 	}()
+
 	for end := time.Now().Add(drainTime); ; {
 		select {
 		case <-done:
 			if t.Failed() {
 				t.FailNow()
 			}
+
 			return
 		case <-time.After(100 * time.Millisecond):
 		}
+
 		if late := time.Now().After(end); late || t.Failed() || l.y.died(t) {
 			l.stop()
 			<-done
@@ -141,6 +149,7 @@ func (l *load) perform(ctx context.Context, client *api.Client, p *plan) error {
 	if err := l.submit(ctx, client, p); err != nil {
 		return err
 	}
+
 	followed := make(chan error, 1)
 	if p.follow {
 		first := p.jobs[0]
@@ -152,47 +161,60 @@ func (l *load) perform(ctx context.Context, client *api.Client, p *plan) error {
 	} else {
 		followed <- nil
 	}
+
 	sleep(ctx, p.wait)
+
 	if err := l.control(ctx, client, p); err != nil {
 		return err
 	}
+
 	for _, a := range p.jobs {
 		if err := l.watch.await(ctx, a.id, job.State.Final); err != nil {
 			return err
 		}
 	}
+
 	if p.twice { // by now the server was perhaps started again
 		if err := l.submit(ctx, client, p); err != nil {
 			return err
 		}
 	}
+
 	return <-followed
 }
 
 func (l *load) submit(ctx context.Context, client *api.Client, p *plan) error {
 	key := "key-" + p.jobs[0].name
 	req := api.SubmitRequest{File: l.file(p)}
+
 	if p.files {
 		digest, err := l.ship(ctx, client, p.jobs[0].name)
 		if err != nil {
 			return fmt.Errorf("ship: %w", err)
 		}
+
 		req.Workdir = digest
 	}
+
 	reply, err := try(ctx, l, func() (api.SubmitReply, error) { return client.Submit(ctx, req, key) })
 	if err != nil {
 		return fmt.Errorf("submit: %w", err)
 	}
+
 	poke(l.acked)
+
 	if len(reply.Jobs) != len(p.jobs) {
 		return fmt.Errorf("%d jobs were acknowledged, %d submitted", len(reply.Jobs), len(p.jobs))
 	}
+
 	for i, a := range p.jobs {
 		if a.id != "" && a.id != reply.Jobs[i].ID {
 			return fmt.Errorf("acknowledged as %s and then as %s", a.id, reply.Jobs[i].ID)
 		}
+
 		a.id = reply.Jobs[i].ID
 	}
+
 	return nil
 }
 
@@ -202,15 +224,18 @@ func (l *load) ship(ctx context.Context, client *api.Client, text string) (strin
 	if err != nil {
 		return "", err
 	}
+
 	m := api.Manifest{Files: []api.ManifestFile{{Path: "name.txt", Mode: 0o644, Size: int64(len(text)), Digest: digest}}}
 	encoded, err := workdir.Encode(m)
 	if err != nil {
 		return "", err
 	}
+
 	whole, err := workdir.Digest(m)
 	if err != nil {
 		return "", err
 	}
+
 	for _, part := range []struct{ digest, text string }{{digest, text}, {whole, string(encoded)}} {
 		_, err := try(ctx, l, func() (struct{}, error) {
 			return struct{}{}, client.PutFile(ctx, part.digest, "", bytes.NewReader([]byte(part.text)))
@@ -219,6 +244,7 @@ func (l *load) ship(ctx context.Context, client *api.Client, text string) (strin
 			return "", err
 		}
 	}
+
 	return whole, nil
 }
 
@@ -226,15 +252,20 @@ func (l *load) ship(ctx context.Context, client *api.Client, text string) (strin
 func (l *load) file(p *plan) string {
 	docs := make([]string, 0, len(p.jobs))
 	for _, a := range p.jobs {
-		docs = append(docs, fmt.Sprintf("name: %s\nrun: exec %s -dir %s -name %s -lines %d %s\nresources: {cpus: 0.1, nodes: %d}\n%s",
-			a.name, filepath.Join(binaries, "program"), l.y.shared, a.name, a.lines, a.flags, a.ranks, a.keys))
+		docs = append(
+			docs,
+			fmt.Sprintf("name: %s\nrun: exec %s -dir %s -name %s -lines %d %s\nresources: {cpus: 0.1, nodes: %d}\n%s",
+				a.name, filepath.Join(binaries, "program"), l.y.shared, a.name, a.lines, a.flags, a.ranks, a.keys),
+		)
 	}
+
 	return strings.Join(docs, "---\n")
 }
 
 // control does to a plan what it says.
 func (l *load) control(ctx context.Context, client *api.Client, p *plan) error {
 	first := p.jobs[0].id
+
 	switch p.control {
 	case "cancel":
 		return l.change(ctx, first, client.CancelJob, job.Cancelling, job.Cancelled)
@@ -250,28 +281,39 @@ func (l *load) control(ctx context.Context, client *api.Client, p *plan) error {
 		if err := os.WriteFile(filepath.Join(l.y.shared, "go", p.jobs[0].name), nil, 0o600); err != nil {
 			return err
 		}
+
 		return l.change(ctx, first, client.ResumeJob, job.Pending, job.Starting, job.Running, job.Succeeded)
 	}
+
 	return nil
 }
 
 // change asks for a change of a job until that is acknowledged, or refused
 // because an earlier call, whose answer was lost, has done it.
-func (l *load) change(ctx context.Context, j id.Job, ask func(context.Context, id.Job) (api.Job, error), good ...job.State) error {
+func (l *load) change(
+	ctx context.Context,
+	j id.Job,
+	ask func(context.Context, id.Job) (api.Job, error),
+	good ...job.State,
+) error {
 	reply, err := try(ctx, l, func() (api.Job, error) { return ask(ctx, j) })
 	if fault.KindOf(err) == fault.Conflict {
 		detail, derr := try(ctx, l, func() (api.JobDetail, error) { return l.clients[0].Job(ctx, j) })
 		if derr != nil {
 			return derr
 		}
+
 		reply = detail.Job
 	} else if err != nil {
 		return err
 	}
+
 	poke(l.acked)
+
 	if !slices.Contains(good, reply.State) {
 		return fmt.Errorf("after the change job %s is %s (%s)", j, reply.State, reply.Reason)
 	}
+
 	return nil
 }
 
@@ -282,6 +324,7 @@ func try[T any](ctx context.Context, l *load, call func() (T, error)) (T, error)
 		if err == nil || !passing(err) || ctx.Err() != nil {
 			return reply, err
 		}
+
 		l.again.Add(1)
 		sleep(ctx, 20*time.Millisecond)
 	}
@@ -294,6 +337,7 @@ func passing(err error) bool {
 	if !errors.As(err, &f) {
 		return true // broke off in the middle of an answer
 	}
+
 	return f.Kind == fault.Unavailable
 }
 
@@ -305,9 +349,11 @@ func (l *load) tally() string {
 		kinds[p.kind] += len(p.jobs)
 		jobs += len(p.jobs)
 	}
+
 	parts := make([]string, 0, len(kinds))
 	for _, k := range slices.Sorted(maps.Keys(kinds)) {
 		parts = append(parts, fmt.Sprintf("%d %s", kinds[k], k))
 	}
+
 	return fmt.Sprintf("%d jobs (%s)", jobs, strings.Join(parts, ", "))
 }

@@ -12,16 +12,20 @@ import (
 func (l *load) next() *plan {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+
 	name := fmt.Sprintf("p%d", len(l.plans)+1)
 	p := l.draw(name)
 	p.follow = l.rng.IntN(4) == 0
 	p.twice = l.rng.IntN(4) == 0
 	p.wait = time.Duration(l.rng.IntN(300)) * time.Millisecond
-	if p.files = p.files && len(p.jobs) == 1; p.files {
+	p.files = p.files && len(p.jobs) == 1
+	if p.files {
 		p.jobs[0].flags += " -file name.txt"
 		p.jobs[0].keys += "workdir: .\n"
 	}
+
 	l.plans = append(l.plans, p)
+
 	return p
 }
 
@@ -29,6 +33,7 @@ func (l *load) next() *plan {
 func (l *load) draw(name string) *plan {
 	a := l.asked(name)
 	p := &plan{kind: "quick", jobs: []*asked{a}, files: l.rng.IntN(4) == 0}
+
 	switch l.rng.IntN(14) {
 	case 0:
 		p.kind, a.flags, a.keys = "failing", a.flags+" -exit 3", "retry: 2\n"
@@ -36,13 +41,22 @@ func (l *load) draw(name string) *plan {
 	case 1:
 		p.kind, a.flags, a.keys, a.runs = "flaky", a.flags+" -failing 1", "retry: 2\n", 2
 	case 2, 3:
-		p.kind, p.control, a.want, a.runs = "cancelled", "cancel", job.Cancelled, 0
+		p.kind = "cancelled"
+		p.control = "cancel"
+		a.want = job.Cancelled
+		a.runs = 0
 		a.flags += " -until never"
 	case 4:
-		p.kind, p.control, a.want, a.runs = "deaf", "cancel", job.Cancelled, 0
+		p.kind = "deaf"
+		p.control = "cancel"
+		a.want = job.Cancelled
+		a.runs = 0
 		a.flags, a.keys = a.flags+" -until never -deaf", "grace: 1s\n"
 	case 5:
-		p.kind, p.control, a.want, a.runs = "killed", "kill", job.Cancelled, 0
+		p.kind = "killed"
+		p.control = "kill"
+		a.want = job.Cancelled
+		a.runs = 0
 		a.flags += " -until never"
 	case 6:
 		p.kind, p.control, a.runs = "paused", "pause", 0
@@ -58,6 +72,7 @@ func (l *load) draw(name string) *plan {
 	case 9, 10:
 		p.kind, a.ranks, a.flags = "gang", 2, a.flags+" -meet"
 	}
+
 	return p
 }
 

@@ -37,12 +37,14 @@ func readRecord(t *testing.T, folder string) *record {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	r := &record{executions: map[string]*execution{}, byName: map[string][]*execution{}}
 	for n, line := range strings.Split(strings.TrimSuffix(string(text), "\n"), "\n") {
 		if err := r.take(n, strings.Fields(line)); err != nil {
 			t.Errorf("line %d of the record, %q: %v", n+1, line, err)
 		}
 	}
+
 	return r
 }
 
@@ -51,34 +53,44 @@ func (r *record) take(n int, f []string) error {
 	if len(f) < 4 {
 		return fmt.Errorf("is cut short")
 	}
+
 	rank, err := strconv.Atoi(f[3])
 	if err != nil {
 		return err
 	}
+
 	k := rankOf(id.Run(f[2]), rank)
 	e := r.executions[k]
+
 	switch f[0] {
 	case "start":
 		if e != nil {
 			return fmt.Errorf("the rank was started before, at line %d", e.start+1)
 		}
+
 		e = &execution{name: f[1], run: id.Run(f[2]), rank: rank, start: n, end: -1}
 		r.executions[k] = e
 		r.byName[e.name] = append(r.byName[e.name], e)
+
 		return nil
 	case "end", "term":
 		if e == nil || e.end >= 0 || len(f) != 6 {
 			return fmt.Errorf("ends what has not begun")
 		}
+
 		e.end, e.how = n, f[0]
-		if e.lines, err = strconv.Atoi(f[4]); err != nil {
+		e.lines, err = strconv.Atoi(f[4])
+		if err != nil {
 			return err
 		}
+
 		e.code, err = strconv.Atoi(f[5])
+
 		return err
 	case "twice":
 		return fmt.Errorf("another run of the same rank was there")
 	}
+
 	return fmt.Errorf("the program complains")
 }
 

@@ -40,6 +40,7 @@ func (w *watch) follow(ctx context.Context, client *api.Client) {
 			w.take(ev)
 			return nil
 		})
+
 		sleep(ctx, 20*time.Millisecond)
 	}
 }
@@ -47,12 +48,15 @@ func (w *watch) follow(ctx context.Context, client *api.Client) {
 func (w *watch) take(ev api.Event) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
+
 	w.events = append(w.events, ev)
+
 	if to, ok := jobState(ev); ok {
 		w.state[ev.Job] = to
 		if to == job.Starting {
 			poke(w.starting)
 		}
+
 		close(w.changed)
 		w.changed = make(chan struct{})
 	}
@@ -70,9 +74,11 @@ func (w *watch) await(ctx context.Context, j id.Job, want func(job.State) bool) 
 		w.mu.Lock()
 		state, changed := w.state[j], w.changed
 		w.mu.Unlock()
+
 		if state != "" && want(state) {
 			return nil
 		}
+
 		select {
 		case <-changed:
 		case <-ctx.Done():
@@ -85,9 +91,11 @@ func (w *watch) await(ctx context.Context, j id.Job, want func(job.State) bool) 
 func (w *watch) last() uint64 {
 	w.mu.Lock()
 	defer w.mu.Unlock()
+
 	if len(w.events) == 0 {
 		return 0
 	}
+
 	return w.events[len(w.events)-1].Seq
 }
 
@@ -111,22 +119,28 @@ func followOutput(ctx context.Context, client *api.Client, j id.Job) (output, er
 			if item.Cursor != "" {
 				cursor = item.Cursor
 			}
+
 			if item.Line != nil {
 				got.add(item.Line)
 			}
+
 			ended = ended || item.End
+
 			return nil
 		})
+
 		if ctx.Err() != nil {
 			return nil, fmt.Errorf("follow the output of %s: %w", j, ctx.Err())
 		}
 		if err != nil && !passing(err) {
 			return nil, fmt.Errorf("follow the output of %s: %w", j, err)
 		}
+
 		if !ended {
 			sleep(ctx, 20*time.Millisecond)
 		}
 	}
+
 	return got, nil
 }
 
@@ -140,19 +154,24 @@ func readOutput(t *testing.T, client *api.Client, j id.Job) output {
 		if err != nil {
 			t.Fatalf("read the output of %s: %v", j, err)
 		}
+
 		for i := range page.Lines {
 			got.add(&page.Lines[i])
 		}
+
 		if page.Next == "" {
 			return got
 		}
+
 		if page.Next == cursor {
 			if time.Now().After(end) {
 				t.Errorf("the output of %s has no end: the page after %q has no lines and is not the last", j, cursor)
 				return got
 			}
+
 			time.Sleep(20 * time.Millisecond)
 		}
+
 		cursor = page.Next
 	}
 }

@@ -30,6 +30,7 @@ func run(m *testing.M) int {
 	folder, err := os.MkdirTemp("", "docs-bin-")
 	if err == nil {
 		defer func() { _ = os.RemoveAll(folder) }() // it is in a folder that is cleared anyhow
+
 		err = yardtest.Build(folder, "trainyard/cmd/trainyard")
 	}
 
@@ -64,11 +65,13 @@ func pages(t *testing.T) []string {
 			if err != nil {
 				return err
 			}
+
 			list = append(list, rel)
 		}
 
 		return nil
 	})
+
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -98,6 +101,7 @@ func TestEveryCommandInTheDocumentationRuns(t *testing.T) {
 			for _, s := range page.Skipped {
 				t.Logf("%s:%d is not run: %s", name, s.Line, s.Reason)
 			}
+
 			if len(page.Steps) > 0 {
 				play(t, name, page)
 			}
@@ -120,10 +124,12 @@ func play(t *testing.T, name string, page *Page) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	t.Cleanup(func() {
 		if err := yardtest.KillAll(home); err != nil {
 			t.Errorf("end what %s started: %v", name, err)
 		}
+
 		if !t.Failed() {
 			_ = os.RemoveAll(home) // it is in a folder that is cleared anyhow
 		}
@@ -133,9 +139,11 @@ func play(t *testing.T, name string, page *Page) {
 	if err := os.MkdirAll(s.folder, 0o700); err != nil {
 		t.Fatal(err)
 	}
+
 	if err := os.CopyFS(filepath.Join(s.folder, "examples"), os.DirFS(filepath.Join(root, "examples"))); err != nil {
 		t.Fatal(err)
 	}
+
 	if err := os.CopyFS(filepath.Join(s.folder, "scenarios"), os.DirFS(filepath.Join(root, "scenarios"))); err != nil {
 		t.Fatal(err)
 	}
@@ -144,6 +152,7 @@ func play(t *testing.T, name string, page *Page) {
 
 	for _, step := range page.Steps {
 		s.do(t, name, step)
+
 		if t.Failed() {
 			return // what follows would only fail because of this
 		}
@@ -160,8 +169,14 @@ func environment(t *testing.T, home string) []string {
 	}
 
 	return []string{
-		"HOME=" + home, "XDG_CONFIG_HOME=" + filepath.Join(home, ".config"), "XDG_CACHE_HOME=" + filepath.Join(home, ".cache"),
-		"PATH=" + binaries + ":" + os.Getenv("PATH"), "LANG=C.UTF-8", "TZ=UTC", "NO_COLOR=1", "REPOSITORY=" + absolute,
+		"HOME=" + home,
+		"XDG_CONFIG_HOME=" + filepath.Join(home, ".config"),
+		"XDG_CACHE_HOME=" + filepath.Join(home, ".cache"),
+		"PATH=" + binaries + ":" + os.Getenv("PATH"),
+		"LANG=C.UTF-8",
+		"TZ=UTC",
+		"NO_COLOR=1",
+		"REPOSITORY=" + absolute,
 	}
 }
 
@@ -179,11 +194,22 @@ func (s *session) open(t *testing.T, home, kind string) {
 			t.Fatal(err)
 		}
 
-		command := fmt.Sprintf("exec trainyard up --data %q --listen %s --report-every 200ms %s", filepath.Join(home, "yard"), address, flags)
+		command := fmt.Sprintf(
+			"exec trainyard up --data %q --listen %s --report-every 200ms %s",
+			filepath.Join(home, "yard"),
+			address,
+			flags,
+		)
+
 		s.start(t, command, filepath.Join(home, "yard.log"))
 		s.await(t, "trainyard nodes -o json | grep -q '\"state\": *\"idle\"'", filepath.Join(home, "yard.log"))
 	case "server":
-		yard := &yardtest.Yard{Folder: home, Binary: filepath.Join(binaries, "trainyard"), Flags: append(strings.Fields(flags), "--report-every", "200ms")}
+		yard := &yardtest.Yard{
+			Folder: home,
+			Binary: filepath.Join(binaries, "trainyard"),
+			Flags:  append(strings.Fields(flags), "--report-every", "200ms"),
+		}
+
 		if err := yard.Open(t.Context()); err != nil {
 			t.Fatal(err)
 		}
@@ -239,9 +265,13 @@ func (s *session) do(t *testing.T, name string, step Step) {
 
 	if step.File != "" {
 		path := filepath.Join(s.folder, step.File)
-		if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o700), os.WriteFile(path, []byte(step.Content), 0o600)); err != nil {
+		if err := errors.Join(
+			os.MkdirAll(filepath.Dir(path), 0o700),
+			os.WriteFile(path, []byte(step.Content), 0o600),
+		); err != nil {
 			t.Fatal(err)
 		}
+
 		return
 	}
 
@@ -261,6 +291,7 @@ func (s *session) do(t *testing.T, name string, step Step) {
 	err := cmd.Run()
 
 	var failed *exec.ExitError
+
 	status := 0
 	if errors.As(err, &failed) {
 		status = failed.ExitCode()
@@ -269,10 +300,27 @@ func (s *session) do(t *testing.T, name string, step Step) {
 	}
 
 	if status != step.Status {
-		t.Errorf("%s:%d: $ %s\nexit status %d, the page says %d; it printed:\n%s", name, step.Line, step.Command, status, step.Status, out.String())
+		t.Errorf(
+			"%s:%d: $ %s\nexit status %d, the page says %d; it printed:\n%s",
+			name,
+			step.Line,
+			step.Command,
+			status,
+			step.Status,
+			out.String(),
+		)
+
 		return
 	}
+
 	if step.Output != nil && !Matches(step.Output, out.String()) {
-		t.Errorf("%s:%d: $ %s\nprinted:\n%s\nthe page shows:\n%s", name, step.Line, step.Command, out.String(), strings.Join(step.Output, "\n"))
+		t.Errorf(
+			"%s:%d: $ %s\nprinted:\n%s\nthe page shows:\n%s",
+			name,
+			step.Line,
+			step.Command,
+			out.String(),
+			strings.Join(step.Output, "\n"),
+		)
 	}
 }

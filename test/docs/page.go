@@ -80,10 +80,12 @@ func Parse(text string) (*Page, error) {
 		}
 
 		language, _, _ := strings.Cut(strings.TrimPrefix(line, "```"), " ")
+
 		end := i + 1
 		for end < len(lines) && strings.TrimSpace(lines[end]) != "```" {
 			end++
 		}
+
 		if end == len(lines) {
 			return nil, fmt.Errorf("line %d: the block does not end", i+1)
 		}
@@ -125,7 +127,10 @@ func (p *Page) block(line int, language string, body []string, pending map[strin
 	}
 
 	if language != "console" {
-		return fmt.Errorf("line %d: mark the block as console, as the content of a file, as text, or say why it is not run", line)
+		return fmt.Errorf(
+			"line %d: mark the block as console, as the content of a file, as text, or say why it is not run",
+			line,
+		)
 	}
 
 	_, background := pending["background"]

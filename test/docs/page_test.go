@@ -34,6 +34,7 @@ func TestParse(t *testing.T) {
 		"print()",
 		"```",
 	}, "\n"))
+
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -47,6 +48,7 @@ func TestParse(t *testing.T) {
 		},
 		Skipped: []Skip{{Line: 17, Reason: "needs a cloud account"}},
 	}
+
 	if diff := cmp.Diff(want, page); diff != "" {
 		t.Errorf("page:\n%s", diff)
 	}

@@ -42,17 +42,22 @@ func run(m *testing.M) int {
 	folder, err := os.MkdirTemp("", "e2e-bin-")
 	if err == nil {
 		defer func() { _ = os.RemoveAll(folder) }() // it is in a folder that is cleared anyhow
+
 		err = yardtest.Build(folder, "trainyard/cmd/trainyard")
 	}
+
 	if err == nil {
 		// The tests mostly wait, so more of them than there are cores can go on at once.
 		err = flag.Set("test.parallel", "6")
 	}
+
 	if err != nil {
 		_, _ = fmt.Fprintln(os.Stderr, err)
 		return 1
 	}
+
 	binary = filepath.Join(folder, "trainyard")
+
 	return m.Run()
 }
 
@@ -83,18 +88,22 @@ func newFolder(t *testing.T) string {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	t.Cleanup(func() {
 		if err := yardtest.KillAll(folder); err != nil {
 			t.Errorf("clean up: %v", err)
 		}
+
 		if t.Failed() {
 			t.Logf("all of the yard is kept in %s", folder)
 			return
 		}
+
 		if err := os.RemoveAll(folder); err != nil {
 			t.Errorf("clean up: %v", err)
 		}
 	})
+
 	return folder
 }
 
@@ -107,7 +116,9 @@ func newYard(t *testing.T, flags ...string) *yard {
 	if err := y.Open(t.Context()); err != nil {
 		t.Fatal(err)
 	}
+
 	y.succeed(t, "login", y.URL(), "--token", y.Bootstrap())
+
 	return y
 }
 
@@ -117,7 +128,9 @@ func newPerson(t *testing.T, folder, name string) person {
 	if err := os.MkdirAll(p.home, 0o700); err != nil {
 		t.Fatal(err)
 	}
+
 	p.env = []string{"PATH=" + os.Getenv("PATH"), "HOME=" + p.home, "XDG_CONFIG_HOME=" + filepath.Join(p.home, "config")}
+
 	return p
 }
 
@@ -130,17 +143,21 @@ func (y *yard) join(t *testing.T, names []string, flags ...string) {
 		if err != nil {
 			t.Fatal(err)
 		}
+
 		y.agents[name] = p
 	}
+
 	y.await(t, fmt.Sprintf("%v are idle", names), func() bool {
 		var page api.NodePage
 		y.decode(t, &page, "nodes", "-o", "json")
+
 		idle := 0
 		for _, n := range page.Nodes {
 			if n.State == "idle" {
 				idle++
 			}
 		}
+
 		return idle >= len(names)
 	})
 }
@@ -167,6 +184,7 @@ func (p person) run(t *testing.T, args ...string) result {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
+
 	var out, errs bytes.Buffer
 	cmd := p.command(ctx, args...)
 	cmd.Stdout, cmd.Stderr = &out, &errs
@@ -174,6 +192,7 @@ func (p person) run(t *testing.T, args ...string) result {
 	if cmd.ProcessState == nil || ctx.Err() != nil {
 		t.Fatalf("trainyard %s: %v %v\n%s%s", strings.Join(args, " "), err, ctx.Err(), &out, &errs)
 	}
+
 	return result{out.String(), errs.String(), cmd.ProcessState.ExitCode()}
 }
 
@@ -184,6 +203,7 @@ func (p person) exits(t *testing.T, code int, args ...string) result {
 	if r.code != code {
 		t.Fatalf("trainyard %s: want code %d, got %s", strings.Join(args, " "), code, r)
 	}
+
 	return r
 }
 
@@ -210,6 +230,7 @@ func (p person) submit(t *testing.T, file string, args ...string) string {
 	if id == "" || strings.ContainsAny(id, " \n") {
 		t.Fatalf("submit -q printed %q, not one id", id)
 	}
+
 	return id
 }
 
@@ -220,6 +241,7 @@ func (p person) write(t *testing.T, text string) string {
 	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
+
 	return path
 }
 
@@ -233,6 +255,7 @@ func (p person) job(t *testing.T, id string) api.JobDetail {
 	t.Helper()
 	var d api.JobDetail
 	p.decode(t, &d, "job", id, "-o", "json")
+
 	return d
 }
 
@@ -245,8 +268,10 @@ func (p person) awaitState(t *testing.T, id string, want job.State) api.JobDetai
 		if d.State.Final() && d.State != want {
 			t.Fatalf("job %s ended as %s (%s), want %s", id, d.State, d.Reason, want)
 		}
+
 		return d.State == want
 	})
+
 	return d
 }
 
@@ -261,6 +286,7 @@ func (p person) awaitOutput(t *testing.T, id, text string) {
 // await asks again and again until something is true.
 func (p person) await(t *testing.T, what string, true func() bool) {
 	t.Helper()
+
 	for end := time.Now().Add(patience); !true(); time.Sleep(30 * time.Millisecond) {
 		if time.Now().After(end) {
 			t.Fatalf("it never came true: %s", what)
@@ -271,10 +297,12 @@ func (p person) await(t *testing.T, what string, true func() bool) {
 // awaitFile waits until a file is there.
 func awaitFile(t *testing.T, path string) string {
 	t.Helper()
+
 	for end := time.Now().Add(patience); ; time.Sleep(10 * time.Millisecond) {
 		if text, err := os.ReadFile(path); err == nil {
 			return string(text)
 		}
+
 		if time.Now().After(end) {
 			t.Fatalf("%s never came", path)
 		}

@@ -16,6 +16,7 @@ import (
 // declared GPUs.
 func TestExamples(t *testing.T) {
 	t.Parallel()
+
 	for _, tool := range []string{"python3", "go"} {
 		if _, err := exec.LookPath(tool); err != nil && os.Getenv("CI") != "true" {
 			t.Skipf("%s is not installed", tool)
@@ -23,10 +24,12 @@ func TestExamples(t *testing.T) {
 			t.Fatalf("%s is not installed: %v", tool, err)
 		}
 	}
+
 	y := newYard(t)
 	y.join(t, []string{"north", "south"}, "--fake-gpus", "2xA100:80GB")
 	shared := filepath.Join(y.Folder, "shared")
 	y.env = append(y.env, "SHARED_DIR="+shared)
+
 	tests := []struct {
 		folder string
 		jobs   int
@@ -43,10 +46,12 @@ func TestExamples(t *testing.T) {
 		{"gpus", 1, 1, "workers=1"},
 		{"two-nodes", 1, 1, "same_on_all_ranks=True"},
 	}
+
 	folders, err := filepath.Glob(filepath.Join("..", "..", "examples", "*", "job.yaml"))
 	if err != nil || len(folders) != len(tests) {
 		t.Fatalf("%d examples (%v), the table has %d", len(folders), err, len(tests))
 	}
+
 	for _, tt := range tests {
 		t.Run(tt.folder, func(t *testing.T) {
 			t.Parallel()
@@ -54,26 +59,33 @@ func TestExamples(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
+
 			ids := strings.Fields(y.succeed(t, "submit", "-y", "-q", file).out)
 			if len(ids) != tt.jobs {
 				t.Fatalf("%d jobs, want %d", len(ids), tt.jobs)
 			}
+
 			y.succeed(t, append([]string{"wait"}, ids...)...)
 			output, falls := "", 0
+
 			for n, id := range ids {
 				d := y.job(t, id)
 				if d.State != job.Succeeded || n == 0 && len(d.Runs) < tt.runs {
 					t.Errorf("%s is %s after %d runs (%s)", id, d.State, len(d.Runs), d.Reason)
 				}
+
 				out := y.succeed(t, "logs", id).out
 				output += out
+
 				if fell(t, out) {
 					falls++
 				}
 			}
+
 			if !strings.Contains(output, tt.says) {
 				t.Errorf("the output does not say %q:\n%s", tt.says, output)
 			}
+
 			if falls == 0 {
 				t.Errorf("the loss of no job fell:\n%s", output)
 			}
@@ -90,12 +102,15 @@ func fell(t *testing.T, out string) bool {
 	if len(found) < 2 {
 		return false
 	}
+
 	value := func(n int) float64 {
 		v, err := strconv.ParseFloat(found[n][1], 64)
 		if err != nil {
 			t.Fatal(err)
 		}
+
 		return v
 	}
+
 	return value(len(found)-1) < value(0)
 }

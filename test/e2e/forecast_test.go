@@ -28,10 +28,12 @@ func trainingPython(t *testing.T) string {
 	if err != nil && os.Getenv("CI") != "true" {
 		t.Skipf("needs PyTorch, transformers and tensorboard: %s", &errs)
 	}
+
 	path, _, _ := strings.Cut(string(out), "\n")
 	if err != nil || path == "" {
 		t.Fatalf("needs PyTorch, transformers and tensorboard: %v %s", err, &errs)
 	}
+
 	return path
 }
 
@@ -47,13 +49,17 @@ func newSeer(t *testing.T, flags ...string) *seer {
 	if err := s.Trust(t.Context()); err != nil {
 		t.Fatal(err)
 	}
+
 	token := strings.TrimSpace(s.succeed(t, "tokens", "create", "--scope", "admin", "-q").out)
 	var err error
-	if s.client, err = s.Client(token); err != nil {
+	s.client, err = s.Client(token)
+	if err != nil {
 		t.Fatal(err)
 	}
+
 	t.Cleanup(s.client.Close)
 	s.join(t, []string{"north"})
+
 	return s
 }
 
@@ -65,15 +71,18 @@ func (s *seer) train(t *testing.T, name, python, args string) id.Job {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	text, err := os.ReadFile(filepath.Join(examples, name))
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	folder := t.TempDir()
 	seen, err := filepath.Rel(folder, examples)
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	var out strings.Builder
 	for line := range strings.Lines(string(text)) {
 		if command, runs := strings.CutPrefix(strings.TrimSpace(line), "run: python3 "); runs {
@@ -81,12 +90,15 @@ func (s *seer) train(t *testing.T, name, python, args string) id.Job {
 		} else if strings.HasPrefix(line, "workdir: .") {
 			line = fmt.Sprintf("workdir: %s\n", seen)
 		}
+
 		out.WriteString(line)
 	}
+
 	file := filepath.Join(folder, name)
 	if err := os.WriteFile(file, []byte(out.String()), 0o600); err != nil {
 		t.Fatal(err)
 	}
+
 	return id.Job(strings.TrimSpace(s.succeed(t, "submit", "-y", "-q", file).out))
 }
 
@@ -101,11 +113,14 @@ type training struct {
 // ask takes down what is foretold of trainings now, and returns how many have not ended.
 func (s *seer) ask(t *testing.T, all []*training) (left int) {
 	t.Helper()
+
 	for _, tr := range all {
 		if !tr.end.IsZero() {
 			continue
 		}
+
 		left++
+
 		f, err := s.client.Forecast(t.Context(), tr.id)
 		switch n := len(tr.said); {
 		case ended(err):
@@ -116,7 +131,9 @@ func (s *seer) ask(t *testing.T, all []*training) (left int) {
 			tr.said = append(tr.said, f)
 		}
 	}
+
 	time.Sleep(300 * time.Millisecond)
+
 	return left
 }
 
@@ -133,9 +150,11 @@ func (s *seer) endOf(t *testing.T, j id.Job) time.Time {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	if d.State != job.Succeeded || len(d.Runs) != 1 || d.Runs[0].Ended == nil {
 		t.Fatalf("%s is %s after %d runs (%s):\n%s", j, d.State, len(d.Runs), d.Reason, s.succeed(t, "logs", string(j)).out)
 	}
+
 	return *d.Runs[0].Ended
 }
 
@@ -161,6 +180,7 @@ func (tr *training) at(part float64) (api.Forecast, bool) {
 			return f, true
 		}
 	}
+
 	return api.Forecast{}, false
 }
 
@@ -170,6 +190,7 @@ func TestForecastsOfRealTrainings(t *testing.T) {
 	t.Parallel()
 	python := trainingPython(t)
 	s := newSeer(t)
+
 	kinds := []struct {
 		file, metric, source string
 		basis                job.Basis
@@ -180,12 +201,19 @@ func TestForecastsOfRealTrainings(t *testing.T) {
 		{"sdk.yaml", "val_loss", "SDK", job.BasisSteps},
 		{"job.yaml", "val_loss", "output (lines)", job.BasisSteps},
 	}
+
 	const seeds = 4
+
 	var all []*training
 	for i, k := range kinds {
 		if i == 2 { // the first two have heavy imports, which would slow the others down
-			s.await(t, "all of them train", func() bool { return s.ask(t, all) == 0 || !slices.ContainsFunc(all, (*training).silent) })
+			s.await(
+				t,
+				"all of them train",
+				func() bool { return s.ask(t, all) == 0 || !slices.ContainsFunc(all, (*training).silent) },
+			)
 		}
+
 		for seed := range seeds {
 			tr := &training{kind: k.file, seed: fmt.Sprint(seed + 1)}
 			tr.id = s.train(t, k.file, python, "--seed "+tr.seed)
@@ -193,13 +221,27 @@ func TestForecastsOfRealTrainings(t *testing.T) {
 			s.ask(t, all)
 		}
 	}
+
 	s.await(t, "all trainings have ended", func() bool { return s.ask(t, all) == 0 })
+
 	for _, tr := range all {
 		tr.began = s.firstOf(t, tr.id)
 	}
 
 	held := 0
-	table := fmt.Sprintf("%-12s %4s %6s %5s %6s %6s %6s %6s\n", "training", "seed", "took", "part", "low", "mid", "high", "truth")
+
+	table := fmt.Sprintf(
+		"%-12s %4s %6s %5s %6s %6s %6s %6s\n",
+		"training",
+		"seed",
+		"took",
+		"part",
+		"low",
+		"mid",
+		"high",
+		"truth",
+	)
+
 	for i, tr := range all {
 		k := kinds[i/seeds]
 		f, ok := tr.at(0.3)
@@ -207,18 +249,51 @@ func TestForecastsOfRealTrainings(t *testing.T) {
 			t.Errorf("%s with seed %s: nothing was foretold from 30 %% on, in %d forecasts", tr.kind, tr.seed, len(tr.said))
 			continue
 		}
+
 		if f.Source != k.source || f.Basis != k.basis || f.Metric != k.metric {
-			t.Errorf("%s with seed %s is foretold by %s of %s from %q (%s), want %s from %q", tr.kind, tr.seed, f.Basis, f.Metric, f.Source, f.Why, k.basis, k.source)
+			t.Errorf(
+				"%s with seed %s is foretold by %s of %s from %q (%s), want %s from %q",
+				tr.kind,
+				tr.seed,
+				f.Basis,
+				f.Metric,
+				f.Source,
+				f.Why,
+				k.basis,
+				k.source,
+			)
 		}
-		took, truth, mark := tr.end.Sub(tr.began).Seconds(), tr.end.Sub(f.At).Seconds(), "missed"
+
+		took := tr.end.Sub(tr.began).Seconds()
+		truth := tr.end.Sub(f.At).Seconds()
+
+		mark := "missed"
 		if f.Remaining.Low <= truth && truth <= f.Remaining.High {
 			held++
 			mark = ""
 		}
-		table += fmt.Sprintf("%-12s %4s %5.1fs %4.0f%% %5.1fs %5.1fs %5.1fs %5.1fs %s\n", strings.TrimSuffix(tr.kind, ".yaml"), tr.seed, took,
-			100*(took-truth)/took, f.Remaining.Low, f.Remaining.Mid, f.Remaining.High, truth, mark)
+
+		table += fmt.Sprintf(
+			"%-12s %4s %5.1fs %4.0f%% %5.1fs %5.1fs %5.1fs %5.1fs %s\n",
+			strings.TrimSuffix(tr.kind, ".yaml"),
+			tr.seed,
+			took,
+			100*(took-truth)/took,
+			f.Remaining.Low,
+			f.Remaining.Mid,
+			f.Remaining.High,
+			truth,
+			mark,
+		)
 	}
-	t.Logf("%d of %d intervals held what was left (part: of the time since the first point, when it was foretold):\n%s", held, len(all), table)
+
+	t.Logf(
+		"%d of %d intervals held what was left (part: of the time since the first point, when it was foretold):\n%s",
+		held,
+		len(all),
+		table,
+	)
+
 	if 10*held < 7*len(all) {
 		t.Errorf("%d of %d intervals held what was left, want 70 %%", held, len(all))
 	}

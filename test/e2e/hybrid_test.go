@@ -41,27 +41,38 @@ func newHybrid(t *testing.T, c yardtest.Cloud, flags ...string) *hybrid {
 	if c.Boot == "" {
 		c.Boot = "300ms"
 	}
+
 	provisions, err := c.Flags()
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	h := &hybrid{cloud: &c}
 	h.yard = newYard(t, append(provisions, flags...)...)
 	if err := h.Trust(t.Context()); err != nil {
 		t.Fatal(err)
 	}
+
 	token := strings.TrimSpace(h.succeed(t, "tokens", "create", "--scope", "admin", "-q").out)
-	if h.client, err = h.Client(token); err != nil {
+	h.client, err = h.Client(token)
+	if err != nil {
 		t.Fatal(err)
 	}
+
 	t.Cleanup(h.client.Close)
+
 	return h
 }
 
 // onGPU is a job file that runs a shell script on one GPU. What it expects to take is
 // long enough for a machine to be worth provisioning.
 func onGPU(more string, lines ...string) string {
-	return strings.Replace(script(lines...), "resources: {cpus: 0.5}", "resources: {cpus: 0.5, gpus: 1}", 1) + "objective: time\nexpect: 10m\n" + more
+	return strings.Replace(
+		script(lines...),
+		"resources: {cpus: 0.5}",
+		"resources: {cpus: 0.5, gpus: 1}",
+		1,
+	) + "objective: time\nexpect: 10m\n" + more
 }
 
 // books are what the cloud itself has written down.
@@ -71,12 +82,14 @@ func (h *hybrid) books(t *testing.T) []process.Entry {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	return entries
 }
 
 // machines counts the machines that the cloud has started and that have ended.
 func (h *hybrid) machines(t *testing.T) (launched, ended int) {
 	t.Helper()
+
 	for _, e := range h.books(t) {
 		switch e.Event {
 		case process.EventLaunched:
@@ -85,6 +98,7 @@ func (h *hybrid) machines(t *testing.T) (launched, ended int) {
 			ended++
 		}
 	}
+
 	return launched, ended
 }
 
@@ -95,7 +109,9 @@ func (h *hybrid) leases(t *testing.T) []api.Lease {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	slices.Reverse(page.Leases)
+
 	return page.Leases
 }
 
@@ -106,16 +122,20 @@ func (h *hybrid) awaitEmpty(t *testing.T) {
 	h.await(t, "every lease has ended", func() bool {
 		return !slices.ContainsFunc(h.leases(t), func(l api.Lease) bool { return !l.State.Final() })
 	})
+
 	if launched, ended := h.machines(t); launched != ended || launched == 0 {
 		t.Errorf("the cloud started %d machines and ended %d", launched, ended)
 	}
+
 	h.await(t, "no process of a machine is left", func() bool {
 		left, err := yardtest.Processes(h.cloud.Dir())
 		if err != nil {
 			t.Fatal(err)
 		}
+
 		return len(left) == 0
 	})
+
 	var page api.NodePage
 	h.decode(t, &page, "nodes", "-o", "json")
 	for _, n := range page.Nodes {
@@ -123,6 +143,7 @@ func (h *hybrid) awaitEmpty(t *testing.T) {
 			t.Errorf("node %s is still in the yard: %s (%s)", n.ID, n.State, n.Reason)
 		}
 	}
+
 	report, err := h.client.Reaper(t.Context())
 	if err != nil || report.Live != 0 || len(report.Overdue)+len(report.Strays) != 0 {
 		t.Errorf("the reaper's report: %+v, %v", report, err)
@@ -136,12 +157,14 @@ func (h *hybrid) eventsOf(t *testing.T, kind string) []api.Event {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	return page.Events
 }
 
 // open makes the file that a job waits for.
 func open(t *testing.T, gate string) {
 	t.Helper()
+
 	if err := os.WriteFile(gate, nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -152,23 +175,34 @@ func TestAMachineIsProvisionedForAJobAndGoesBackWhenItIsIdle(t *testing.T) {
 	h := newHybrid(t, yardtest.Cloud{Provision: soon, Offers: oneA100})
 	id := h.submit(t, onGPU("", "echo on $TRAINYARD_NODE", "sleep 0.5"))
 	h.succeed(t, "wait", id)
+
 	d := h.job(t, id)
 	if len(d.Runs) != 1 || !strings.HasPrefix(nodeOf(t, d, 1), "cloud-") {
 		t.Errorf("the job ran %d times, first on %s", len(d.Runs), nodeOf(t, d, 1))
 	}
+
 	h.awaitEmpty(t)
+
 	all := h.leases(t)
 	if len(all) != 1 {
 		t.Fatalf("%d leases, want 1: %+v", len(all), all)
 	}
+
 	l := all[0]
-	if l.State != fleet.LeaseEnded || l.Job != d.ID || l.Owner != "admin" || l.Offer.Name != yardtest.Provider+"/big" || string(l.Node) != nodeOf(t, d, 1) {
+	if l.State != fleet.LeaseEnded || l.Job != d.ID || l.Owner != "admin" || l.Offer.Name != yardtest.Provider+"/big" ||
+		string(l.Node) != nodeOf(t, d, 1) {
 		t.Errorf("the lease is %+v", l)
 	}
+
 	if !strings.Contains(l.Reason, "idle") && !strings.Contains(l.Reason, "given back") {
 		t.Errorf("the lease does not say why it ended: %q", l.Reason)
 	}
-	if provisioned := h.eventsOf(t, "lease.requested"); len(provisioned) != 1 || provisioned[0].Reason == "" || provisioned[0].Job != d.ID {
+
+	if provisioned := h.eventsOf(
+		t,
+		"lease.requested",
+	); len(provisioned) != 1 || provisioned[0].Reason == "" ||
+		provisioned[0].Job != d.ID {
 		t.Errorf("the feed tells of the provisioning: %+v", provisioned)
 	}
 }
@@ -186,30 +220,52 @@ func TestTheServerDiesWhileAMachineBootsOrRunsAndNothingHappensTwice(t *testing.
 				return len(all) == 1 && all[0].State == fleet.LeaseBooting
 			})
 		}},
-		{"while its job runs", "300ms", func(t *testing.T, h *hybrid, job string) { t.Helper(); h.awaitOutput(t, job, "begun") }},
+		{"while its job runs", "300ms", func(t *testing.T, h *hybrid, job string) {
+			t.Helper()
+			h.awaitOutput(t, job, "begun")
+		}},
 	}
+
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
 			h := newHybrid(t, yardtest.Cloud{Provision: soon, Boot: tt.boot, Offers: oneA100})
 			record := filepath.Join(h.Folder, "record")
-			name := h.submit(t, onGPU("", "echo begun", "echo begun $TRAINYARD_EPOCH >> "+record, "sleep 2", "echo ended $TRAINYARD_EPOCH >> "+record))
+			name := h.submit(
+				t,
+				onGPU(
+					"",
+					"echo begun",
+					"echo begun $TRAINYARD_EPOCH >> "+record,
+					"sleep 2",
+					"echo ended $TRAINYARD_EPOCH >> "+record,
+				),
+			)
+
 			tt.until(t, h, name)
+
 			if err := h.Server().Signal(syscall.SIGKILL); err != nil {
 				t.Fatal(err)
 			}
+
 			<-h.Server().Gone()
+
 			if err := h.StartServer(); err != nil {
 				t.Fatal(err)
 			}
+
 			if err := h.AwaitReady(t.Context()); err != nil {
 				t.Fatal(err)
 			}
+
 			h.succeed(t, "wait", name)
+
 			if got := awaitFile(t, record); got != "begun 1\nended 1\n" {
 				t.Errorf("the job did this: %q", got)
 			}
+
 			h.awaitEmpty(t)
+
 			if launched, _ := h.machines(t); launched != 1 || len(h.leases(t)) != 1 {
 				t.Errorf("%d machines and leases %+v, want one of each", launched, h.leases(t))
 			}
@@ -219,38 +275,66 @@ func TestTheServerDiesWhileAMachineBootsOrRunsAndNothingHappensTwice(t *testing.
 
 func TestAMachineEndsItselfWhenTheServerIsDeadForLongerThanItsLease(t *testing.T) {
 	t.Parallel()
-	h := newHybrid(t, yardtest.Cloud{Provision: "{term: 5s, idle: 1s, margin: 200ms, list_every: 500ms, settle: 2s}", Offers: oneA100})
+	h := newHybrid(
+		t,
+		yardtest.Cloud{Provision: "{term: 5s, idle: 1s, margin: 200ms, list_every: 500ms, settle: 2s}", Offers: oneA100},
+	)
+
 	record := filepath.Join(h.Folder, "record")
-	name := h.submit(t, "retry: 2\n"+onGPU("",
-		"trap 'echo stopped $TRAINYARD_EPOCH >> "+record+"; exit 1' TERM", "echo begun", "echo begun $TRAINYARD_EPOCH >> "+record,
-		"if test $TRAINYARD_EPOCH -gt 1; then exit 0; fi", "while true; do sleep 0.05; done"))
+	name := h.submit(t, "retry: 2\n"+onGPU(
+		"",
+		"trap 'echo stopped $TRAINYARD_EPOCH >> "+record+"; exit 1' TERM",
+		"echo begun",
+		"echo begun $TRAINYARD_EPOCH >> "+record,
+		"if test $TRAINYARD_EPOCH -gt 1; then exit 0; fi",
+		"while true; do sleep 0.05; done",
+	))
+
 	h.awaitOutput(t, name, "begun")
+
 	if err := h.Server().Kill(); err != nil {
 		t.Fatal(err)
 	}
+
 	died := time.Now()
-	h.await(t, "the machine has ended itself", func() bool { _, ended := h.machines(t); return ended == 1 })
-	t.Logf("the machine ended itself %s after the server died; its lease is 5s", time.Since(died).Round(100*time.Millisecond))
+
+	h.await(t, "the machine has ended itself", func() bool {
+		_, ended := h.machines(t)
+		return ended == 1
+	})
+
+	t.Logf(
+		"the machine ended itself %s after the server died; its lease is 5s",
+		time.Since(died).Round(100*time.Millisecond),
+	)
+
 	entries := h.books(t)
 	if last := entries[len(entries)-1]; last.Why != "agent" && last.Why != "deadline" {
 		t.Errorf("the cloud says that it ended because of %q", last.Why)
 	}
+
 	if got := awaitFile(t, record); got != "begun 1\nstopped 1\n" {
 		t.Errorf("what ran there did this: %q", got)
 	}
+
 	if err := h.StartServer(); err != nil {
 		t.Fatal(err)
 	}
+
 	if err := h.AwaitReady(t.Context()); err != nil {
 		t.Fatal(err)
 	}
+
 	back := time.Now()
 	h.succeed(t, "wait", name)
 	t.Logf("the job was done %s after the server was back", time.Since(back).Round(100*time.Millisecond))
+
 	if got := awaitFile(t, record); got != "begun 1\nstopped 1\nbegun 2\n" {
 		t.Errorf("after the server was back: %q", got)
 	}
+
 	h.awaitEmpty(t)
+
 	if launched, _ := h.machines(t); launched != 2 {
 		t.Errorf("%d machines, want one for each of the two runs", launched)
 	}
@@ -259,6 +343,7 @@ func TestAMachineEndsItselfWhenTheServerIsDeadForLongerThanItsLease(t *testing.T
 // limit sets what admin may have.
 func (h *hybrid) limit(t *testing.T, l api.QuotaRequest) {
 	t.Helper()
+
 	if _, err := h.client.PutQuota(t.Context(), "user/admin", l); err != nil {
 		t.Fatal(err)
 	}
@@ -277,17 +362,22 @@ func TestASecondJobWaitsWhileTheQuotaOfProvisionedNodesIsUsed(t *testing.T) {
 		d = h.job(t, second)
 		return d.Why != nil
 	})
+
 	if launched, _ := h.machines(t); d.State != job.Pending || launched != 1 {
 		t.Errorf("the second job is %s (%s, %+v) and there are %d machines", d.State, d.Reason, d.Why, launched)
 	}
+
 	h.limit(t, api.QuotaRequest{Nodes: 2})
 	h.succeed(t, "wait", second)
+
 	if d := h.job(t, first); d.State != job.Running {
 		t.Errorf("the first job, whose node was not to be had, is %s (%s)", d.State, d.Reason)
 	}
+
 	open(t, gate)
 	h.succeed(t, "wait", first)
 	h.awaitEmpty(t)
+
 	if launched, _ := h.machines(t); launched != 2 {
 		t.Errorf("%d machines, want one for each job", launched)
 	}
@@ -299,46 +389,73 @@ func TestDataOfTheBuildingStaysThereUnlessSomebodyWritesDownWhyNot(t *testing.T)
 	h.join(t, []string{"north"}, "--fake-gpus", "1xV100:16GB")
 	source := filepath.Join(h.Folder, "patients.csv")
 	open(t, source)
-	if _, err := h.client.PutDataset(t.Context(), "patients", api.DatasetRequest{Place: job.PlaceLocal, Size: 1 << 20, Source: source}); err != nil {
+
+	if _, err := h.client.PutDataset(
+		t.Context(),
+		"patients",
+		api.DatasetRequest{Place: job.PlaceLocal, Size: 1 << 20, Source: source},
+	); err != nil {
 		t.Fatal(err)
 	}
+
 	gate := filepath.Join(h.Folder, "gate")
 	first := h.submit(t, onGPU("data: [patients]\n", "echo begun", "while ! test -e "+gate+"; do sleep 0.05; done"))
 	h.awaitOutput(t, first, "begun")
 	waits := h.submit(t, onGPU("data: [patients]\n", "echo over"))
+
 	// A job that may go anywhere is provisioned for meanwhile, so the cloud has what the other one wants.
 	anywhere := h.submit(t, onGPU("", "echo over"))
 	h.succeed(t, "wait", anywhere)
+
 	if got := nodeOf(t, h.job(t, anywhere), 1); !strings.HasPrefix(got, "cloud-") {
 		t.Fatalf("the job without data ran on %s", got)
 	}
+
 	if d := h.job(t, waits); d.State != job.Pending || len(d.Runs) != 0 {
 		t.Errorf("the job with data of the building is %s with %d runs (%s)", d.State, len(d.Runs), d.Reason)
 	}
+
 	audit := func() api.Audit {
 		a, err := h.client.AuditDataset(t.Context(), "patients", 0)
 		if err != nil {
 			t.Fatal(err)
 		}
+
 		return a
 	}
+
 	if a := audit(); a.Left || a.Inside != 1 || a.Outside != 0 {
 		t.Errorf("before the override the audit says %+v", a)
 	}
-	if _, err := h.client.Override(t.Context(), id.Job(waits), api.OverrideRequest{Place: job.PlaceAny, Why: "the ethics board agreed"}); err != nil {
+
+	if _, err := h.client.Override(
+		t.Context(),
+		id.Job(waits),
+		api.OverrideRequest{Place: job.PlaceAny, Why: "the ethics board agreed"},
+	); err != nil {
 		t.Fatal(err)
 	}
+
 	h.succeed(t, "wait", waits)
+
 	if got := nodeOf(t, h.job(t, waits), 1); !strings.HasPrefix(got, "cloud-") {
 		t.Errorf("with the override it ran on %s", got)
 	}
+
 	a := audit()
-	if !a.Left || a.Outside != 1 || a.Against != 1 || a.Last == nil || a.Last.Job != id.Job(waits) || !strings.Contains(a.Last.Override, "the ethics board agreed") {
+	if !a.Left || a.Outside != 1 || a.Against != 1 || a.Last == nil || a.Last.Job != id.Job(waits) ||
+		!strings.Contains(a.Last.Override, "the ethics board agreed") {
 		t.Errorf("after the override the audit says %+v", a)
 	}
-	if told := h.eventsOf(t, "data.override"); len(told) != 1 || told[0].Actor != "admin" || !strings.Contains(told[0].Reason, "the ethics board agreed") {
+
+	if told := h.eventsOf(
+		t,
+		"data.override",
+	); len(told) != 1 || told[0].Actor != "admin" ||
+		!strings.Contains(told[0].Reason, "the ethics board agreed") {
 		t.Errorf("the feed tells of the override: %+v", told)
 	}
+
 	open(t, gate)
 	h.succeed(t, "wait", first)
 	h.awaitEmpty(t)

@@ -30,12 +30,15 @@ func elsewhere(record string) string {
 // nodeOf returns the node on which a run of a job is or was.
 func nodeOf(t *testing.T, d api.JobDetail, epoch int) string {
 	t.Helper()
+
 	for _, r := range d.Runs {
 		if r.Epoch == epoch {
 			return string(r.Ranks[0].Node)
 		}
 	}
+
 	t.Fatalf("job %s has no run %d", d.ID, epoch)
+
 	return ""
 }
 
@@ -48,26 +51,34 @@ func TestACordonedNodeGetsNothingNewAndADrainedOneGivesUpItsJobs(t *testing.T) {
 	y.awaitOutput(t, id, "line 1")
 	first := nodeOf(t, y.job(t, id), 1)
 	y.succeed(t, "cordon", first)
+
 	for range 4 {
 		other := y.submit(t, script("echo hi"))
 		y.succeed(t, "wait", other)
+
 		if got := nodeOf(t, y.job(t, other), 1); got == first {
 			t.Errorf("%s was placed on the cordoned node", other)
 		}
 	}
+
 	if d := y.job(t, id); d.State != job.Running || len(d.Runs) != 1 {
 		t.Errorf("the job that ran there is %s after %d runs (%s)", d.State, len(d.Runs), d.Reason)
 	}
+
 	y.succeed(t, "drain", first)
 	y.succeed(t, "wait", id)
+
 	d := y.job(t, id)
 	if len(d.Runs) != 2 || nodeOf(t, d, 2) == first {
 		t.Errorf("the job did not move: %+v", d.Runs)
 	}
+
 	if got := awaitFile(t, record); got != "begun 1\nstopped 1\nbegun 2\n" {
 		t.Errorf("what happened: %q", got)
 	}
+
 	y.succeed(t, "uncordon", first)
+
 	if r := y.succeed(t, "nodes", first); strings.Contains(r.out, "cordoned") {
 		t.Errorf("the node is still cordoned: %s", r)
 	}
@@ -80,28 +91,35 @@ func TestAJobOfALostNodeStartsElsewhere(t *testing.T) {
 	record := filepath.Join(y.Folder, "record")
 	id := y.submit(t, elsewhere(record))
 	y.awaitOutput(t, id, "line 3")
+
 	first := nodeOf(t, y.job(t, id), 1)
 	if err := yardtest.KillAll(y.AgentData(first)); err != nil { // agent, supervisor and program: the machine dies
 		t.Fatal(err)
 	}
+
 	y.succeed(t, "wait", id)
+
 	d := y.job(t, id)
 	if len(d.Runs) != 2 || d.Runs[0].Cause != job.CauseNodeLost || nodeOf(t, d, 2) == first {
 		t.Errorf("the runs are %+v", d.Runs)
 	}
+
 	lines := strings.Split(strings.TrimSpace(y.succeed(t, "logs", id+".1", "--stream", "stdout").out), "\n")
 	if len(lines) < 5 || lines[0] != "run 1" {
 		t.Fatalf("what the lost node had sent is gone: %q", lines)
 	}
+
 	for n, line := range lines[1:] {
 		if line != fmt.Sprintf("line %d", n) {
 			t.Errorf("line %d of the lost run is %q", n, line)
 			break
 		}
 	}
+
 	if got := y.succeed(t, "logs", id+".2").out; got != "run 2\n" {
 		t.Errorf("the second run printed %q", got)
 	}
+
 	if got := awaitFile(t, record); got != "begun 1\nbegun 2\n" {
 		t.Errorf("what happened: %q", got)
 	}
@@ -119,26 +137,33 @@ func TestANodeThatIsCutOffStopsItsRunsBeforeTheyStartElsewhere(t *testing.T) {
 	if err := agent.Signal(syscall.SIGSTOP); err != nil {
 		t.Fatal(err)
 	}
+
 	y.succeed(t, "wait", id)
+
 	if got := awaitFile(t, record); got != "begun 1\nstopped 1\nbegun 2\n" {
 		t.Errorf("what happened while the agent stood still: %q", got)
 	}
+
 	if err := agent.Signal(syscall.SIGCONT); err != nil {
 		t.Fatal(err)
 	}
+
 	y.await(t, "the node is back", func() bool {
 		var n api.Node
 		y.decode(t, &n, "nodes", first, "-o", "json")
 		return n.State == "idle"
 	})
+
 	if d := y.job(t, id); d.State != job.Succeeded || len(d.Runs) != 2 {
 		t.Errorf("when the node was back the job became %s with %d runs", d.State, len(d.Runs))
 	}
+
 	y.await(t, "the node has forgotten the run", func() bool {
 		entries, err := os.ReadDir(filepath.Join(y.AgentData(first), "agent", "runs"))
 		if err != nil {
 			t.Fatal(err)
 		}
+
 		return len(entries) == 0
 	})
 }
@@ -151,9 +176,11 @@ func TestANodeIsTakenOut(t *testing.T) {
 	y.await(t, "the agent says that its node was taken out", func() bool {
 		return strings.Contains(yardtest.Tail(y.AgentLog("north"), 20), "was removed from the yard")
 	})
+
 	waits := y.submit(t, script("echo hi"))
 	if d := y.job(t, waits); d.State != job.Pending || d.Why == nil || d.Why.Blocker != "no_node" {
 		t.Errorf("with no node left the job is %s: %+v", d.State, d.Why)
 	}
+
 	y.exits(t, 102, "drain", "north")
 }

@@ -18,16 +18,21 @@ func (y *yard) blobs(t *testing.T) map[string]int64 {
 		if err != nil || d.IsDir() || strings.Contains(path, "/logs/") {
 			return err
 		}
+
 		info, err := d.Info()
 		if err != nil {
 			return err
 		}
+
 		all[path] = info.ModTime().UnixNano()
+
 		return nil
 	})
+
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	return all
 }
 
@@ -42,10 +47,12 @@ func TestOnlyChangedFilesAreShipped(t *testing.T) {
 		if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 			t.Fatal(err)
 		}
+
 		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
 			t.Fatal(err)
 		}
 	}
+
 	put("job.yaml", "workdir: .\nrun: find . -type f | sort | xargs head -n 1\nresources: {cpus: 0.1}\n")
 	put("a.txt", "first a\n")
 	put("sub/b.txt", "first b\n")
@@ -59,22 +66,28 @@ func TestOnlyChangedFilesAreShipped(t *testing.T) {
 			t.Errorf("the run did not have %q: %s", want, first)
 		}
 	}
+
 	if strings.Contains(first, "not to be shipped") {
 		t.Errorf("what is ignored was shipped: %s", first)
 	}
+
 	before := y.blobs(t)
 	put("sub/b.txt", "second b\n")
+
 	second := y.succeed(t, "submit", "-y", file).out
 	if !strings.Contains(second, "first a") || !strings.Contains(second, "second b") {
 		t.Errorf("the second run had other files: %s", second)
 	}
+
 	after := y.blobs(t)
 	for path, at := range before {
 		if after[path] != at {
 			t.Errorf("%s was sent again", path)
 		}
+
 		delete(after, path)
 	}
+
 	if len(after) != 2 { // the changed file and the list
 		t.Errorf("%d files were sent for one change: %v", len(after), slices.Collect(maps.Keys(after)))
 	}
@@ -91,9 +104,11 @@ func TestASetUpIsMadeOnce(t *testing.T) {
 			t.Errorf("the run does not have its set-up: %s", r)
 		}
 	}
+
 	if got := awaitFile(t, count); got != "made\n" {
 		t.Errorf("the set-up was made more or less than once: %q", got)
 	}
+
 	r := y.run(t, "submit", "-y", y.write(t, "setup: echo cannot; exit 3\nrun: echo never\nresources: {cpus: 0.1}\n"))
 	if r.code == 0 || strings.Contains(r.out, "never") || !strings.Contains(r.out+r.err, "FAILED_SETUP") {
 		t.Errorf("a set-up that fails: %s", r)

@@ -19,11 +19,13 @@ func TestTheBootstrapTokenWorksOnce(t *testing.T) {
 	if who.User != "admin" || who.Role != "admin" {
 		t.Errorf("logged in as %+v", who)
 	}
+
 	other := newPerson(t, y.Folder, "other")
 	r := other.exits(t, 106, "login", y.URL(), "--token", y.Bootstrap())
 	if !strings.Contains(r.err, "used") {
 		t.Errorf("the second login does not say that the token is used up: %s", r)
 	}
+
 	other.exits(t, 106, "jobs")
 }
 
@@ -38,14 +40,17 @@ func TestAResearcherSeesAndTouchesTheirOwnJobsAlone(t *testing.T) {
 	mine := y.submit(t, script("sleep 60"))
 	hers := ada.submit(t, script("echo hello"))
 	ada.succeed(t, "wait", hers)
+
 	if got := strings.TrimSpace(ada.succeed(t, "jobs", "-q").out); got != hers {
 		t.Errorf("ada sees the jobs %q, want %q", got, hers)
 	}
+
 	for _, args := range [][]string{{"job", mine}, {"logs", mine}, {"cancel", mine}} {
 		if r := ada.run(t, args...); r.code != 102 && r.code != 106 {
 			t.Errorf("ada may %v: %s", args, r)
 		}
 	}
+
 	for _, args := range [][]string{{"users", "add", "eve"}, {"drain", "north"}, {"tokens", "create", "--join"}, {"tokens", "create", "--owner", "admin"}} {
 		ada.exits(t, 106, args...)
 	}
@@ -59,20 +64,29 @@ func TestAJoinTokenLetsAsManyMachinesInAsItSays(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	y.await(t, "north is a node", func() bool { return strings.Contains(y.succeed(t, "nodes", "-q").out, "north") })
+
 	second, err := y.StartAgent("south", token)
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	if code, err := second.Wait(patience); err != nil || code != 106 {
 		t.Errorf("the second machine ended with code %d (%v), want 106", code, err)
 	}
-	if text, err := os.ReadFile(y.AgentLog("south")); err != nil || !strings.Contains(string(text), "used as often as it may") {
+
+	if text, err := os.ReadFile(
+		y.AgentLog("south"),
+	); err != nil ||
+		!strings.Contains(string(text), "used as often as it may") {
 		t.Errorf("the second machine says %s (%v)", text, err)
 	}
+
 	if got := strings.Fields(y.succeed(t, "nodes", "-q").out); len(got) != 1 {
 		t.Errorf("nodes: %v", got)
 	}
+
 	if code, err := first.Stop(patience); err != nil || code != 0 {
 		t.Errorf("the agent ended with code %d (%v) when asked to", code, err)
 	}
@@ -84,6 +98,7 @@ func TestEveryListIsGoodJSON(t *testing.T) {
 	y.join(t, []string{"north"})
 	id := y.submit(t, "name: hello\n"+script("echo hello"))
 	y.succeed(t, "wait", id)
+
 	for _, line := range []string{
 		"jobs", "jobs --all", "job " + id, "logs " + id, "nodes", "nodes north", "users", "users admin", "tokens", "events", "whoami",
 		"version", "context", "cordon north", "drain north", "uncordon north", "quota", "usage", "usage --by researcher", "tokens create", "users add ada",
@@ -96,16 +111,24 @@ func TestEveryListIsGoodJSON(t *testing.T) {
 				break
 			}
 		}
+
 		if strings.TrimSpace(r.out) == "" {
 			t.Errorf("trainyard %s -o json prints nothing", line)
 		}
 	}
+
 	r := y.exits(t, 102, "job", "j999", "-o", "json")
+
 	var problem struct {
 		Code     string `json:"code"`
 		ExitCode int    `json:"exit_code"`
 	}
-	if err := json.Unmarshal([]byte(r.err), &problem); err != nil || problem.Code != "job_not_found" || problem.ExitCode != 102 {
+
+	if err := json.Unmarshal(
+		[]byte(r.err),
+		&problem,
+	); err != nil || problem.Code != "job_not_found" ||
+		problem.ExitCode != 102 {
 		t.Errorf("the error as JSON is %s (%v)", r.err, err)
 	}
 }
@@ -137,15 +160,18 @@ func TestExitCodes(t *testing.T) {
 		{y.person, 7, "submit -y " + failing, ""},
 		{y.person, 0, "run -y --cpus 0.1 -- echo hi", ""},
 	}
+
 	for _, tt := range tests {
 		r := tt.who.run(t, strings.Fields(tt.args)...)
 		if r.code != tt.code || !strings.Contains(r.out+r.err, tt.says) {
 			t.Errorf("trainyard %s: want code %d and %q, got %s", tt.args, tt.code, tt.says, r)
 		}
 	}
+
 	if err := y.Server().Kill(); err != nil {
 		t.Fatal(err)
 	}
+
 	r := y.exits(t, 105, "jobs")
 	if !strings.Contains(r.err, "cannot reach the server") {
 		t.Errorf("with no server: %s", r)
@@ -160,19 +186,25 @@ func TestWhyAJobWaits(t *testing.T) {
 	y.awaitState(t, holder, job.Running)
 	waits := y.submit(t, "name: waits\nrun: echo hi\nresources: {gpus: 1, cpus: 0.1}\n")
 	never := y.submit(t, "name: never\nrun: echo hi\nresources: {gpus: 8, cpus: 0.1}\n")
+
 	d := y.job(t, waits)
-	if d.State != job.Pending || d.Why == nil || d.Why.Blocker != "resources" || len(d.Why.Holders) != 1 || string(d.Why.Holders[0].Job) != holder {
+	if d.State != job.Pending || d.Why == nil || d.Why.Blocker != "resources" || len(d.Why.Holders) != 1 ||
+		string(d.Why.Holders[0].Job) != holder {
 		t.Errorf("why it waits: %s %+v", d.State, d.Why)
 	}
+
 	if d := y.job(t, never); d.Why == nil || d.Why.Blocker != "no_fit" || d.Why.Sentence == "" {
 		t.Errorf("why it will never start: %+v", d.Why)
 	}
+
 	if r := y.succeed(t, "job", waits); !strings.Contains(r.out, holder) {
 		t.Errorf("job does not say who holds the GPU: %s", r)
 	}
+
 	if r := y.succeed(t, "nodes"); !strings.Contains(r.out, "fake") {
 		t.Errorf("the list of nodes does not say that its GPUs are fake: %s", r)
 	}
+
 	y.succeed(t, "cancel", holder)
 	y.succeed(t, "wait", waits)
 	y.succeed(t, "cancel", never)
@@ -183,12 +215,15 @@ func TestAJobThatNothingCouldEverRunIsRefused(t *testing.T) {
 	t.Parallel()
 	y := newYard(t)
 	y.join(t, []string{"north"}, "--fake-gpus", "1xA100:80GB")
+
 	file := filepath.Join(t.TempDir(), "job.yaml")
 	if err := os.WriteFile(file, []byte("run: echo hi\nresources: {gpus: 8, cpus: 0.1}\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
+
 	r := y.exits(t, 104, "submit", "-y", "-q", file)
-	if !strings.Contains(r.err, "no node of the yard has 8 GPUs") || !strings.Contains(r.err, "the largest that would fit is north") {
+	if !strings.Contains(r.err, "no node of the yard has 8 GPUs") ||
+		!strings.Contains(r.err, "the largest that would fit is north") {
 		t.Errorf("it does not say why, and what would fit: %s", r)
 	}
 }
@@ -197,15 +232,18 @@ func TestADryRunChangesNothing(t *testing.T) {
 	t.Parallel()
 	y := newYard(t)
 	y.join(t, []string{"north"})
+
 	r := y.succeed(t, "submit", "--dry-run", y.write(t, script("echo hi")))
 	if !strings.Contains(r.out+r.err, "north") {
 		t.Errorf("the plan does not say where the job would run: %s", r)
 	}
+
 	var page api.JobPage
 	y.decode(t, &page, "jobs", "--all", "-o", "json")
 	if len(page.Jobs) != 0 {
 		t.Errorf("there are jobs: %+v", page.Jobs)
 	}
+
 	if entries, err := os.ReadDir(filepath.Join(y.AgentData("north"), "agent", "runs")); err != nil || len(entries) != 0 {
 		t.Errorf("there are runs: %v (%v)", entries, err)
 	}

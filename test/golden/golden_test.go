@@ -54,6 +54,7 @@ func TestCompareReportsADifferenceAndUpdateRemovesIt(t *testing.T) {
 	*update = true
 	failures := compare(t, path, "one\n")
 	*update = false
+
 	if len(failures) > 0 {
 		t.Errorf("with -update: %q, want nothing", failures)
 	}

@@ -40,6 +40,7 @@ func histories() int {
 	case underRace:
 		return 100
 	}
+
 	return 500
 }
 
@@ -67,23 +68,30 @@ func TestLeaseChaos(t *testing.T) {
 		seen       = map[string]int{}
 		sum        struct{ machines, leases, crashes, writes, failed int }
 	)
+
 	for range runtime.GOMAXPROCS(0) {
 		crew.Go(func() {
 			for seed := range work {
 				w := history(seed, troubleOf(seed), nil)
 				lock.Lock()
+
 				if w.broken != nil {
-					if sum.failed++; sum.failed <= 5 {
+					sum.failed++
+					if sum.failed <= 5 {
 						t.Errorf("seed %d: %v", seed, w.broken)
 					}
 				}
+
 				worst, raw = max(worst, w.worst), max(raw, w.raw)
+
 				for k, n := range w.seen {
 					seen[k] += n
 				}
+
 				for k, n := range w.store.events {
 					seen["event "+k] += n
 				}
+
 				sum.machines += w.store.machines
 				sum.leases += len(w.store.leases)
 				sum.crashes += w.crashes
@@ -92,19 +100,37 @@ func TestLeaseChaos(t *testing.T) {
 			}
 		})
 	}
+
 	for i := range uint64(histories()) {
 		work <- *seedFlag + i
 	}
+
 	close(work)
 	crew.Wait()
+
 	if sum.failed > 0 {
 		t.Errorf("%d histories failed", sum.failed)
 	}
-	t.Logf("%d histories: %d leases, %d machines, %d writes, %d crashes", histories(), sum.leases, sum.machines, sum.writes, sum.crashes)
-	t.Logf("a machine outlived its lease by %s at most while it could be ended, and by %s with the time in which it could not", worst.Round(time.Second), raw.Round(time.Second))
+
+	t.Logf(
+		"%d histories: %d leases, %d machines, %d writes, %d crashes",
+		histories(),
+		sum.leases,
+		sum.machines,
+		sum.writes,
+		sum.crashes,
+	)
+
+	t.Logf(
+		"a machine outlived its lease by %s at most while it could be ended, and by %s with the time in which it could not",
+		worst.Round(time.Second),
+		raw.Round(time.Second),
+	)
+
 	for _, k := range slices.Sorted(maps.Keys(seen)) {
 		t.Logf("%8d %s", seen[k], k)
 	}
+
 	for _, k := range mustHappen {
 		if seen[k] == 0 && histories() >= 200 {
 			t.Errorf("it never happened: %s", k)
@@ -114,13 +140,47 @@ func TestLeaseChaos(t *testing.T) {
 
 // mustHappen is what so many histories cannot miss unless the model is wrong.
 var mustHappen = []string{
-	"crash", "dead for a day", "provider down", "call while down", "answer lost", "call carried out late", "call delivered twice", "list that lags",
-	"machine without a tag", "tag that comes late", "machine with a wrong clock", "machine that never boots", "machine that joins late", "agent that never joins",
-	"spot machine taken back", "machine that ended itself", "join after the lease", "join with a used token", "answer to a join lost", "second join with a token",
-	"agent that dies", "agent that falls silent", "second machine for a lease", "terminate of an unknown machine",
-	"refused " + fleet.RefusedCapacity, "refused " + fleet.RefusedQuota, "refused " + fleet.RefusedPrice, "refused " + fleet.RefusedInvalid, "refused " + fleet.RefusedDenied,
-	"event lease.stray", "event lease.unclear", "event lease.refused", "event lease.booting", "event lease.active", "event lease.releasing", "event lease.ended",
-	"event provider.failed", "event provider.back", "event job.succeeded", "event job.cancelled", "event job.recovering",
+	"crash",
+	"dead for a day",
+	"provider down",
+	"call while down",
+	"answer lost",
+	"call carried out late",
+	"call delivered twice",
+	"list that lags",
+	"machine without a tag",
+	"tag that comes late",
+	"machine with a wrong clock",
+	"machine that never boots",
+	"machine that joins late",
+	"agent that never joins",
+	"spot machine taken back",
+	"machine that ended itself",
+	"join after the lease",
+	"join with a used token",
+	"answer to a join lost",
+	"second join with a token",
+	"agent that dies",
+	"agent that falls silent",
+	"second machine for a lease",
+	"terminate of an unknown machine",
+	"refused " + fleet.RefusedCapacity,
+	"refused " + fleet.RefusedQuota,
+	"refused " + fleet.RefusedPrice,
+	"refused " + fleet.RefusedInvalid,
+	"refused " + fleet.RefusedDenied,
+	"event lease.stray",
+	"event lease.unclear",
+	"event lease.refused",
+	"event lease.booting",
+	"event lease.active",
+	"event lease.releasing",
+	"event lease.ended",
+	"event provider.failed",
+	"event provider.back",
+	"event job.succeeded",
+	"event job.cancelled",
+	"event job.recovering",
 }
 
 // TestACrashAtEveryWrite runs one history again and again, and ends the server at each
@@ -132,17 +192,27 @@ func TestACrashAtEveryWrite(t *testing.T) {
 	if calmly.broken != nil {
 		t.Fatalf("without any trouble: %v", calmly.broken)
 	}
+
 	t.Logf("%d writes", calmly.writes)
+
 	stride := 1
 	if underRace {
 		stride = 7 // what races shows with some of them
 	}
+
 	for _, faults := range []int{0, 25} {
 		writes := history(seed, trouble{faults: faults}, nil).writes
 		for n := 1; n <= writes; n += stride {
 			for _, after := range []bool{false, true} {
 				if w := history(seed, trouble{faults: faults, crashAt: n, after: after}, nil); w.broken != nil {
-					t.Fatalf("crash at write %d of %d, after it was stored: %v, with %d faults in a hundred calls: %v", n, writes, after, faults, w.broken)
+					t.Fatalf(
+						"crash at write %d of %d, after it was stored: %v, with %d faults in a hundred calls: %v",
+						n,
+						writes,
+						after,
+						faults,
+						w.broken,
+					)
 				}
 			}
 		}
@@ -157,6 +227,7 @@ func TestTheSameSeedIsTheSameHistory(t *testing.T) {
 		history(*seedFlag, trouble{crash: 20, faults: 30, days: true}, func(w *world) { w.hash = sum })
 		return hex.EncodeToString(sum.Sum(nil))
 	}
+
 	if first, second := digest(), digest(); first != second {
 		t.Errorf("seed %d gave %s and then %s", *seedFlag, first, second)
 	}
@@ -178,18 +249,22 @@ func history(seed uint64, t trouble, set func(*world)) *world {
 	if set != nil {
 		set(w)
 	}
+
 	w.calm = true
 	w.boot()
+
 	for _, m := range []yardmaster.Message{yardmaster.PutUser{User: "root", Role: tenant.Admin, By: "test"}, yardmaster.PutUser{User: "ada", Role: tenant.Researcher, By: "root"}} {
 		if _, stored, err := w.send(m); err != nil || !stored {
 			w.fail("%T: %w", m, err)
 		}
 	}
+
 	w.calm = false
 	w.todo = 1 + w.rng.IntN(5)
 	for range w.todo {
 		w.after(w.upTo(2*time.Hour), w.submit)
 	}
+
 	for _, p := range w.providers {
 		for range w.rng.IntN(3) {
 			w.after(w.upTo(4*time.Hour), func() {
@@ -199,11 +274,14 @@ func history(seed uint64, t trouble, set func(*world)) *world {
 			})
 		}
 	}
+
 	for range w.rng.IntN(3) {
 		w.after(w.upTo(4*time.Hour), w.meddle)
 	}
+
 	w.until(2*time.Hour+w.upTo(3*time.Hour), func() bool { return false })
 	w.comeToRest()
+
 	return w
 }
 
@@ -214,10 +292,12 @@ func (w *world) submit() {
 		Name: "train", Run: "train", Place: job.PlaceCloud, Retry: 20,
 		Resources: job.Resources{GPUs: job.Range{Min: 1, Max: 1}, Nodes: job.Range{Min: nodes, Max: nodes}, CPUs: 1000},
 	}
+
 	lasts := time.Minute + w.upTo(40*time.Minute)
 	if w.chance(6) {
 		lasts += 2 * time.Hour
 	}
+
 	reply, stored, err := w.send(yardmaster.Submit{Owner: "ada", Jobs: []yardmaster.NewJob{{Spec: spec}}})
 	if !stored {
 		// Nobody has heard of a job by this name, or the one that was stored runs like any other.
@@ -226,14 +306,18 @@ func (w *world) submit() {
 				w.store.lasts[j] = lasts
 			}
 		}
+
 		w.after(time.Minute, w.submit)
+
 		return
 	}
+
 	sub, ok := reply.(yardmaster.Submitted)
 	if err != nil || !ok {
 		w.fail("submit answered %+v, %w", reply, err)
 		return
 	}
+
 	w.todo--
 	w.store.lasts[sub.Jobs[0]] = lasts
 	if w.chance(4) {
@@ -254,6 +338,7 @@ func (w *world) meddle() {
 	if len(held) == 0 || w.calm {
 		return
 	}
+
 	l := held[w.rng.IntN(len(held))].ID
 	if _, _, err := w.send(yardmaster.ReleaseLease{Lease: l, By: "root"}); err != nil {
 		w.fail("give %s back: %w", l, err)
@@ -269,15 +354,19 @@ func (w *world) comeToRest() {
 			p.outages[len(p.outages)-1].to = w.now
 		}
 	}
+
 	w.until(25*time.Hour, func() bool { return w.yard != nil })
+
 	if !w.until(20*time.Hour, func() bool { return w.todo == 0 && len(w.store.unfinished()) == 0 }) {
 		w.fail("jobs %v never get done; leases: %+v", w.store.unfinished(), w.store.held())
 		return
 	}
+
 	if !w.until(3*time.Hour, func() bool { return len(w.store.held()) == 0 && len(w.alive()) == 0 && w.rested() }) {
 		w.fail("left are machines %v and leases %+v", w.alive(), w.store.held())
 		return
 	}
+
 	w.checkBooks()
 }
 
@@ -296,5 +385,6 @@ func (w *world) alive() []string {
 			}
 		}
 	}
+
 	return list
 }

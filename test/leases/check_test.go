@@ -28,6 +28,7 @@ func (s *record) checkBatch(b *yardmaster.Batch) error {
 	for i := range b.Leases {
 		l := &b.Leases[i]
 		old, known := s.leases[l.ID]
+
 		number, _ := l.ID.Number()
 		switch {
 		case known && old.State.Final():
@@ -43,12 +44,14 @@ func (s *record) checkBatch(b *yardmaster.Batch) error {
 		case l.State.Final() && l.Ended.IsZero() || l.Reason == "":
 			return fmt.Errorf("lease %s does not say when or why: %+v", l.ID, l)
 		}
+
 		if !known && !l.Stray {
 			if err := s.checkNeed(b, l); err != nil {
 				return err
 			}
 		}
 	}
+
 	return nil
 }
 
@@ -59,9 +62,11 @@ func (s *record) checkNeed(b *yardmaster.Batch, l *fleet.Lease) error {
 	if at := slices.IndexFunc(b.Jobs, func(j job.Job) bool { return j.ID == l.Job }); at >= 0 {
 		j = b.Jobs[at]
 	}
+
 	if !j.State.Waiting() {
 		return fmt.Errorf("lease %s was written for job %q, which is %q and does not wait", l.ID, l.Job, j.State)
 	}
+
 	return nil
 }
 
@@ -70,6 +75,7 @@ func (s *record) check() error {
 	held := s.held()
 	machines := map[string]id.Lease{}
 	live := map[id.Job]int{}
+
 	for i := range held {
 		l := &held[i]
 		if l.Instance != "" {
@@ -77,15 +83,27 @@ func (s *record) check() error {
 			if other, taken := machines[key]; taken {
 				return fmt.Errorf("leases %s and %s both have machine %s", other, l.ID, l.Instance)
 			}
+
 			machines[key] = l.ID
 		}
+
 		if !l.Live() {
 			continue
 		}
+
 		if other := s.missing(l); other != nil {
-			return fmt.Errorf("lease %s is %s, and %s, without which it is of no use, is %s: %s", l.ID, l.State, other.ID, other.State, other.Reason)
+			return fmt.Errorf(
+				"lease %s is %s, and %s, without which it is of no use, is %s: %s",
+				l.ID,
+				l.State,
+				other.ID,
+				other.State,
+				other.Reason,
+			)
 		}
+
 		live[l.Job]++
+
 		j := s.jobs[l.Job]
 		if l.State != fleet.LeaseActive && !j.State.Waiting() {
 			return fmt.Errorf("lease %s is %s for job %s, which is %s and does not wait for it", l.ID, l.State, l.Job, j.State)
@@ -94,6 +112,7 @@ func (s *record) check() error {
 			return fmt.Errorf("%d nodes are held for job %s, which asked for %d", live[l.Job], l.Job, want)
 		}
 	}
+
 	return s.checkRuns()
 }
 
@@ -105,11 +124,13 @@ func (s *record) missing(live *fleet.Lease) *fleet.Lease {
 		if live.Gang == "" || l.Gang != live.Gang || !l.Joined.IsZero() {
 			continue
 		}
+
 		nothing := l.State == fleet.LeaseRefused || l.State == fleet.LeaseEnded && l.Released.IsZero()
 		if nothing || !l.Released.IsZero() && live.State != fleet.LeaseActive {
 			return &l
 		}
 	}
+
 	return nil
 }
 
@@ -121,10 +142,20 @@ func (s *record) checkRuns() error {
 		if !provisioned || o.Stop != job.StopNone || run.State == job.RunEnded {
 			continue
 		}
+
 		if l.State == fleet.LeaseReleasing && run.Ordered.After(l.Released) || l.State.Final() {
-			return fmt.Errorf("order %s of %s is on node %s, whose lease %s is %s since %s", key, run.Ordered, o.Node, l.ID, l.State, l.Since)
+			return fmt.Errorf(
+				"order %s of %s is on node %s, whose lease %s is %s since %s",
+				key,
+				run.Ordered,
+				o.Node,
+				l.ID,
+				l.State,
+				l.Since,
+			)
 		}
 	}
+
 	return nil
 }
 
@@ -162,10 +193,12 @@ func (w *world) checkWritten(provider string, known []fleet.Instance) {
 		if known[i].State == fleet.InstanceGone {
 			continue
 		}
+
 		found := false
 		for _, l := range w.store.leases {
 			found = found || l.Offer.Provider == provider && l.Instance == known[i].ID
 		}
+
 		if !found {
 			w.fail("machine %s of %s is known and no lease was written for it", known[i].ID, provider)
 		}
@@ -177,6 +210,7 @@ func (w *world) checkWritten(provider string, known []fleet.Instance) {
 func (w *world) checkAsked(l *fleet.Lease) {
 	h := &w.heard
 	listed, once := h.listed[l.Offer.Provider]
+
 	stored, ok := w.store.leases[l.ID]
 	switch {
 	case !ok || stored.Offer.Name != l.Offer.Name:
@@ -190,7 +224,11 @@ func (w *world) checkAsked(l *fleet.Lease) {
 	case slices.ContainsFunc(h.shown[l.ID], func(m string) bool { return !w.isStray(l.Offer.Provider, m) }):
 		w.fail("a machine is asked for again, for lease %s, of which one was just listed", l.ID)
 	case listed.Before(h.unclear[l.ID]):
-		w.fail("a machine is asked for again, for lease %s, and %s was not listed since nobody knows whether there is one", l.ID, l.Offer.Provider)
+		w.fail(
+			"a machine is asked for again, for lease %s, and %s was not listed since nobody knows whether there is one",
+			l.ID,
+			l.Offer.Provider,
+		)
 	case len(h.shown[l.ID]) > 0:
 		w.seen["asked for again because the first is taken for a stray"]++
 	}
@@ -205,6 +243,7 @@ func (w *world) isStray(provider, machine string) bool {
 			return w.bare[machine]
 		}
 	}
+
 	return false
 }
 
@@ -227,6 +266,7 @@ func (w *world) over(m *machine) time.Time {
 	case l.State.Final():
 		return later(l.Ended, m.created)
 	}
+
 	return later(l.Ends, m.created)
 }
 
@@ -234,6 +274,7 @@ func later(a, b time.Time) time.Time {
 	if a.After(b) {
 		return a
 	}
+
 	return b
 }
 
@@ -250,13 +291,27 @@ func (w *world) checkEnded(m *machine) {
 			bound += perRestart
 		}
 	}
+
 	if could > bound {
-		w.fail("machine %s outlived lease %s by %s, of which it could have been ended for %s: the bound is %s", m.id, m.lease.ID, raw, could, bound)
+		w.fail(
+			"machine %s outlived lease %s by %s, of which it could have been ended for %s: the bound is %s",
+			m.id,
+			m.lease.ID,
+			raw,
+			could,
+			bound,
+		)
 	}
+
 	if m.booted.IsZero() {
 		return // only its provider can end it
 	}
-	own := later(w.store.leases[m.lease.ID].Ends, m.booted.Add(m.lease.Ends.Sub(m.lease.Requested))).Add(cloud.Slack + endMost)
+
+	own := later(
+		w.store.leases[m.lease.ID].Ends,
+		m.booted.Add(m.lease.Ends.Sub(m.lease.Requested)),
+	).Add(cloud.Slack + endMost)
+
 	if m.ended.After(own) {
 		w.fail("machine %s ended at %s and should have ended itself by %s", m.id, m.ended, own)
 	}
@@ -270,15 +325,18 @@ func covered(from, to time.Time, spans []span, now time.Time) time.Duration {
 		if s.to.IsZero() {
 			s.to = now
 		}
+
 		s.from = later(s.from, from)
 		if s.to.After(to) {
 			s.to = to
 		}
+
 		if s.to.After(s.from) {
 			sum += s.to.Sub(s.from)
 			from = s.to
 		}
 	}
+
 	return sum
 }
 
@@ -291,25 +349,32 @@ func (w *world) checkBooks() {
 		lease id.Lease
 		node  id.Node
 	}
+
 	paid := map[string][]entry{}
 	rent := map[id.Lease]float64{}
 	opened := map[id.Lease]time.Time{}
+
 	for i := range w.store.postings {
 		p := &w.store.postings[i]
 		if p.Lease == "" {
 			w.fail("posting %d is of a provisioned node and names no lease: %+v", p.Seq, p)
 			return
 		}
+
 		l := w.store.leases[p.Lease]
 		e := entry{span{p.From, p.To}, l.ID, p.Node}
+
 		if at, ok := opened[l.ID]; !ok || p.From.Before(at) {
 			opened[l.ID] = p.From
 		}
+
 		rent[l.ID] += p.NodeCost.Dollars()
+
 		if key := w.machineOf(&l); p.NodeCost > 0 && p.To.After(p.From) && !slices.Contains(paid[key], e) {
 			paid[key] = append(paid[key], e)
 		}
 	}
+
 	for key, list := range paid {
 		slices.SortFunc(list, func(a, b entry) int { return a.from.Compare(b.from) })
 		for i := 1; i < len(list); i++ {
@@ -318,11 +383,25 @@ func (w *world) checkBooks() {
 			}
 		}
 	}
+
 	for name, dollars := range rent {
 		l := w.store.leases[name]
-		least, most := l.Offer.Rent(job.Duration(l.Ended.Sub(opened[name]))), l.Offer.Rent(job.Duration(l.Since.Sub(opened[name])))
+		least, most := l.Offer.Rent(
+			job.Duration(l.Ended.Sub(opened[name])),
+		), l.Offer.Rent(
+			job.Duration(l.Since.Sub(opened[name])),
+		)
+
 		if dollars < least-cent/10 || dollars > most+cent/10 {
-			w.fail("$%.4f of rent were posted for lease %s, which was held from %s to %s for $%.4f, and $%.4f when that was heard", dollars, name, opened[name], l.Ended, least, most)
+			w.fail(
+				"$%.4f of rent were posted for lease %s, which was held from %s to %s for $%.4f, and $%.4f when that was heard",
+				dollars,
+				name,
+				opened[name],
+				l.Ended,
+				least,
+				most,
+			)
 		}
 	}
 }
@@ -337,6 +416,7 @@ func (w *world) machineOf(l *fleet.Lease) string {
 			return m.id
 		}
 	}
+
 	return "of lease " + string(l.ID)
 }
 
@@ -345,6 +425,7 @@ func (w *world) digest(b *yardmaster.Batch) {
 	if w.hash == nil {
 		return
 	}
+
 	if err := json.NewEncoder(w.hash).Encode(b); err != nil {
 		w.fail("encode: %w", err)
 	}

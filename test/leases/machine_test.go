@@ -49,8 +49,19 @@ func newMachine(p *provider, l *fleet.Lease) *machine {
 	w := p.w
 	w.store.machines++
 	m := &machine{
-		id: fmt.Sprintf("i-%d", w.store.machines), p: p, lease: *l, offer: l.Offer, created: w.now, tagged: w.now, procs: map[string]time.Time{}, first: map[string]time.Time{},
+		id: fmt.Sprintf(
+			"i-%d",
+			w.store.machines,
+		),
+		p:       p,
+		lease:   *l,
+		offer:   l.Offer,
+		created: w.now,
+		tagged:  w.now,
+		procs:   map[string]time.Time{},
+		first:   map[string]time.Time{},
 	}
+
 	switch {
 	case w.chance(15):
 		m.tagged = time.Time{}
@@ -59,11 +70,14 @@ func newMachine(p *provider, l *fleet.Lease) *machine {
 		m.tagged = w.now.Add(w.upTo(2 * time.Minute))
 		w.seen["tag that comes late"]++
 	}
+
 	if w.chance(6) {
 		m.skew = w.upTo(96*time.Hour) - 48*time.Hour
 		w.seen["machine with a wrong clock"]++
 	}
+
 	boot := time.Duration(m.offer.Boot)
+
 	if w.chance(15) {
 		w.seen["machine that never boots"]++
 	} else {
@@ -77,23 +91,36 @@ func newMachine(p *provider, l *fleet.Lease) *machine {
 			w.seen["agent that never joins"]++
 			joins, m.dead = 0, true
 		}
+
 		if !m.dead {
 			w.after(joins, m.join)
 		}
 	}
+
 	if m.offer.Spot && w.chance(2) {
 		w.after(w.upTo(3*time.Hour), func() { m.end(w.upTo(endMost), "spot") })
 		w.seen["spot machine taken back"]++
 	}
+
 	return m
 }
 
 // shown is the machine as its provider shows it.
 func (m *machine) shown(at time.Time) fleet.Instance {
-	i := fleet.Instance{ID: m.id, Region: m.offer.Region, Type: m.offer.Type, Spot: m.offer.Spot, State: fleet.InstancePending, Launched: m.created, Billed: m.p.bill(m, at)}
+	i := fleet.Instance{
+		ID:       m.id,
+		Region:   m.offer.Region,
+		Type:     m.offer.Type,
+		Spot:     m.offer.Spot,
+		State:    fleet.InstancePending,
+		Launched: m.created,
+		Billed:   m.p.bill(m, at),
+	}
+
 	if !m.tagged.IsZero() && !at.Before(m.tagged) {
 		i.Lease = m.lease.ID
 	}
+
 	switch {
 	case !m.ended.IsZero() && !at.Before(m.ended):
 		i.State, i.Why, i.Ended = fleet.InstanceGone, m.why, m.ended
@@ -102,6 +129,7 @@ func (m *machine) shown(at time.Time) fleet.Instance {
 	case !m.booted.IsZero() && !at.Before(m.booted):
 		i.State = fleet.InstanceUp
 	}
+
 	return i
 }
 
@@ -110,6 +138,7 @@ func (m *machine) end(in time.Duration, why string) {
 	if !m.ending.IsZero() {
 		return
 	}
+
 	w := m.p.w
 	m.ending, m.why = w.now, why
 	w.after(in, func() {
@@ -126,6 +155,7 @@ func (m *machine) arm() {
 	if byWall := m.lease.Ends.Sub(w.now.Add(m.skew)); byWall > 0 && byWall < left {
 		left = byWall
 	}
+
 	m.booted, m.deadline = w.now, w.now.Add(left)
 	m.guard()
 }
@@ -138,6 +168,7 @@ func (m *machine) guard() {
 	if m.dead || m.node == "" {
 		at = at.Add(cloud.Slack)
 	}
+
 	w.after(at.Sub(w.now), func() {
 		switch {
 		case !m.ending.IsZero():
@@ -157,10 +188,13 @@ func (m *machine) join() {
 		if m.booted.IsZero() && m.ending.IsZero() {
 			w.after(10*time.Second, m.join)
 		}
+
 		return
 	}
+
 	m.tries++
 	reply, stored, err := w.send(m.wantsToJoin(m.id))
+
 	var f *fault.Error
 	switch n, ok := reply.(fleet.Node); {
 	case !stored:
@@ -181,13 +215,19 @@ func (m *machine) join() {
 		if w.chance(20) {
 			w.after(w.upTo(10*time.Minute), m.intrude)
 		}
+
 		w.after(w.upTo(reportEvery), m.report)
 	}
 }
 
 func (m *machine) wantsToJoin(key string) yardmaster.Join {
 	node := m.offer.Node()
-	return yardmaster.Join{Token: tokenOf(m.lease.ID), Name: "cloud-" + string(m.lease.ID), Key: key, Inventory: node.Inventory}
+	return yardmaster.Join{
+		Token:     tokenOf(m.lease.ID),
+		Name:      "cloud-" + string(m.lease.ID),
+		Key:       key,
+		Inventory: node.Inventory,
+	}
 }
 
 // intrude lets another machine join with the same token.
@@ -195,16 +235,20 @@ func (m *machine) intrude() {
 	if _, stored, err := m.p.w.send(m.wantsToJoin("another of " + m.id)); stored && err == nil {
 		m.p.w.fail("two machines joined with the token of lease %s", m.lease.ID)
 	}
+
 	m.p.w.seen["second join with a token"]++
 }
 
 // report lets the agent report, and obey the answer.
 func (m *machine) report() {
 	w := m.p.w
+
 	if !m.ending.IsZero() || m.dead {
 		return
 	}
+
 	w.after(reportEvery, m.report)
+
 	switch {
 	case w.now.Before(m.silent):
 		return
@@ -217,10 +261,12 @@ func (m *machine) report() {
 		m.silent = w.now.Add(w.upTo(time.Hour))
 		return
 	}
+
 	reply, stored, err := w.send(m.tells())
 	if stored {
 		m.reported = w.now
 	}
+
 	switch heard, ok := reply.(yardmaster.LeaseRenewal); {
 	case !stored || w.chance(20):
 	case err != nil: // it is no node any more
@@ -237,19 +283,30 @@ func (m *machine) tells() yardmaster.NodeReport {
 	w := m.p.w
 	rep := yardmaster.NodeReport{Node: m.node}
 	orders := w.store.ordersOf(m.node)
-	maps.DeleteFunc(m.procs, func(key string, _ time.Time) bool { _, ok := orders[key]; return !ok })
+	maps.DeleteFunc(m.procs, func(key string, _ time.Time) bool {
+		_, ok := orders[key]
+		return !ok
+	})
+
 	for _, key := range slices.Sorted(maps.Keys(orders)) {
 		o := orders[key]
 		if _, ok := m.procs[key]; !ok {
 			m.first[key], m.procs[key] = w.now, w.now.Add(w.store.lasts[o.Job])
 		}
+
 		r := yardmaster.RankReport{Run: o.Run, Rank: o.Rank, State: job.RunRunning, Started: m.first[key]}
+
 		if over := m.procs[key]; o.Stop != job.StopNone {
-			r.State, r.Ended, r.Cause, r.Signalled = job.RunEnded, w.now, job.CauseCancelled, true
+			r.State = job.RunEnded
+			r.Ended = w.now
+			r.Cause = job.CauseCancelled
+			r.Signalled = true
 		} else if !w.now.Before(over) {
 			r.State, r.Ended = job.RunEnded, over
 		}
+
 		rep.Ranks = append(rep.Ranks, r)
 	}
+
 	return rep
 }

@@ -21,9 +21,11 @@ func (greedy) Plan(v *place.View) place.Plan {
 	for i := range plan.Starts {
 		busy[plan.Starts[i].Item.Job] = true
 	}
+
 	for _, l := range v.Leases {
 		busy[l.Job] = busy[l.Job] || l.Live()
 	}
+
 	for _, it := range v.Queue.Items() {
 		switch {
 		case busy[it.Job]:
@@ -31,8 +33,12 @@ func (greedy) Plan(v *place.View) place.Plan {
 			plan.WakeAt = v.Now.Add(time.Minute)
 		default:
 			o := &v.Offers[int(it.Number+uint64(v.Now.Unix()/60))%len(v.Offers)]
-			plan.Provisions = append(plan.Provisions, place.Provision{Item: it, Offer: o.Name, Count: it.Shape.Need.Nodes, Reason: "it waits and nothing is free"})
+			plan.Provisions = append(
+				plan.Provisions,
+				place.Provision{Item: it, Offer: o.Name, Count: it.Shape.Need.Nodes, Reason: "it waits and nothing is free"},
+			)
 		}
 	}
+
 	return plan
 }

@@ -55,14 +55,17 @@ func (p *provider) fate() fate {
 		w.seen["call while down"]++
 		return broken
 	}
+
 	if w.calm || p.failed >= inARow || w.rng.IntN(100) >= w.trouble.faults {
 		p.failed = 0
 		return fine
 	}
+
 	f := fate(1 + w.rng.IntN(int(doubled)))
 	if f != doubled {
 		p.failed++
 	}
+
 	return f
 }
 
@@ -76,6 +79,7 @@ func (p *provider) travel() time.Duration {
 	if p.w.chance(10) {
 		return p.w.upTo(20 * time.Second)
 	}
+
 	return p.w.upTo(500 * time.Millisecond)
 }
 
@@ -85,13 +89,16 @@ var errUnclear = fault.New(fault.Unavailable, "provider_failed", "the connection
 func (p *provider) refusal() error {
 	code := []string{fleet.RefusedCapacity, fleet.RefusedCapacity, fleet.RefusedQuota, fleet.RefusedPrice, fleet.RefusedInvalid, fleet.RefusedDenied}[p.w.rng.IntN(6)]
 	kind := fault.OverLimit
+
 	switch code {
 	case fleet.RefusedInvalid:
 		kind = fault.Invalid
 	case fleet.RefusedDenied:
 		kind = fault.Denied
 	}
+
 	p.w.seen["refused "+code]++
+
 	return fmt.Errorf("create: %w", fault.New(kind, code, "there is none to be had"))
 }
 
@@ -103,6 +110,7 @@ func (p *provider) unclear() error {
 	case 1:
 		return errors.New("unexpected end of file")
 	}
+
 	return fault.New(fault.Internal, "odd", "the server answered with something that is no answer")
 }
 
@@ -116,10 +124,13 @@ func (p *provider) carry(limit time.Duration, act func() (answer func()), fail f
 			then(act())
 		})
 	}
+
 	unheard := func(func()) {}
+
 	switch f := p.fate(); f {
 	case fine, doubled:
 		arrives(p.travel(), func(answer func()) { w.after(p.travel(), answer) })
+
 		if f == doubled {
 			w.seen["call delivered twice"]++
 			arrives(p.travel()+w.upTo(lateMost), unheard)
@@ -135,6 +146,7 @@ func (p *provider) carry(limit time.Duration, act func() (answer func()), fail f
 			w.seen["call carried out late"]++
 			arrives(w.upTo(limit+lateMost), unheard)
 		}
+
 		w.after(limit, func() { fail(errors.New("context deadline exceeded")) })
 	}
 }
@@ -147,6 +159,7 @@ func (p *provider) create(l *fleet.Lease, answer func(fleet.Instance, error)) {
 		w.after(p.travel(), func() { answer(fleet.Instance{}, err) })
 		return
 	}
+
 	p.carry(reconcile.DefaultTimeouts().Create, func() func() {
 		m := p.build(l)
 		return func() { answer(m.shown(w.now), nil) }
@@ -158,12 +171,15 @@ func (p *provider) build(l *fleet.Lease) *machine {
 	if m, ok := p.made[l.ID]; ok && p.once {
 		return m
 	}
+
 	if _, ok := p.made[l.ID]; ok {
 		p.w.seen["second machine for a lease"]++
 	}
+
 	m := newMachine(p, l)
 	p.made[l.ID] = m
 	p.machines = append(p.machines, m)
+
 	return m
 }
 
@@ -177,7 +193,9 @@ func (p *provider) terminate(instance string, answer func(error)) {
 			w.seen["terminate of an unknown machine"]++
 			return func() { answer(fault.New(fault.NotFound, "no_machine", "there is no machine %s", instance)) }
 		}
+
 		p.machines[at].end(w.upTo(endMost), "")
+
 		return func() { answer(nil) }
 	}, answer)
 }
@@ -191,12 +209,14 @@ func (p *provider) list(answer func([]fleet.Instance, error)) {
 			asOf = asOf.Add(-w.upTo(lagMost))
 			w.seen["list that lags"]++
 		}
+
 		var list []fleet.Instance
 		for _, m := range p.machines {
 			if i := m.shown(asOf); !m.created.After(asOf) && (i.State != fleet.InstanceGone || asOf.Sub(m.ended) < p.shows) {
 				list = append(list, i)
 			}
 		}
+
 		return func() { answer(list, nil) }
 	}, func(err error) { answer(nil, err) })
 }
@@ -206,10 +226,12 @@ func (p *provider) goDown() {
 	if p.w.calm || p.down() {
 		return
 	}
+
 	long := time.Minute + p.w.upTo(10*time.Minute)
 	if p.w.chance(2) {
 		long = time.Hour
 	}
+
 	p.w.seen["provider down"]++
 	p.outages = append(p.outages, span{p.w.now, p.w.now.Add(long)})
 }
@@ -219,9 +241,11 @@ func (p *provider) bill(m *machine, asOf time.Time) float64 {
 	if !p.once {
 		return -1
 	}
+
 	end := asOf
 	if !m.ended.IsZero() && m.ended.Before(end) {
 		end = m.ended
 	}
+
 	return m.offer.Rent(job.Duration(max(end.Sub(m.created), 0)))
 }

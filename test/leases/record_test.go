@@ -40,9 +40,17 @@ type record struct {
 
 func newRecord() *record {
 	return &record{
-		jobs: map[id.Job]job.Job{}, runs: map[id.Run]job.Run{}, nodes: map[id.Node]fleet.Node{}, users: map[id.User]tenant.User{}, tokens: map[id.Token]tenant.Token{},
-		orders: map[string]yardmaster.Order{}, leases: map[id.Lease]fleet.Lease{}, meters: map[id.Node]ledger.State{}, totals: map[string]quota.Usage{},
-		events: map[string]int{}, lasts: map[id.Job]time.Duration{},
+		jobs:   map[id.Job]job.Job{},
+		runs:   map[id.Run]job.Run{},
+		nodes:  map[id.Node]fleet.Node{},
+		users:  map[id.User]tenant.User{},
+		tokens: map[id.Token]tenant.Token{},
+		orders: map[string]yardmaster.Order{},
+		leases: map[id.Lease]fleet.Lease{},
+		meters: map[id.Node]ledger.State{},
+		totals: map[string]quota.Usage{},
+		events: map[string]int{},
+		lasts:  map[id.Job]time.Duration{},
 	}
 }
 
@@ -51,44 +59,57 @@ func (s *record) commit(b *yardmaster.Batch) error {
 	if err := s.checkBatch(b); err != nil {
 		return err
 	}
+
 	for _, e := range b.Events {
 		s.lastEvent = e.Seq
 		s.events[e.Kind]++
+
 		if e.Kind == "yard.bug" {
 			return fmt.Errorf("event %+v", e)
 		}
 	}
+
 	for _, j := range b.Jobs {
 		number, _ := j.ID.Number()
 		s.jobs[j.ID], s.lastJob = j, max(s.lastJob, number)
 	}
+
 	for _, r := range b.Runs {
 		s.runs[r.ID] = r
 	}
+
 	for _, n := range b.Nodes {
 		s.nodes[n.ID] = n
 	}
+
 	for _, u := range b.Users {
 		s.users[u.ID] = u
 	}
+
 	for _, t := range b.Tokens {
 		s.tokens[t.ID] = t
 	}
+
 	for _, o := range b.Orders {
 		s.orders[o.Key()] = o
 	}
+
 	for _, key := range b.Closed {
 		delete(s.orders, key)
 	}
+
 	for i := range b.Leases {
 		l := &b.Leases[i]
 		number, _ := l.ID.Number()
 		s.leases[l.ID], s.lastLease = *l, max(s.lastLease, number)
 	}
+
 	s.book(b)
+
 	if len(b.Leases)+len(b.Jobs)+len(b.Runs) == 0 {
 		return nil
 	}
+
 	return s.check()
 }
 
@@ -97,28 +118,39 @@ func (s *record) book(b *yardmaster.Batch) {
 	for _, n := range b.Ledger.Closed {
 		delete(s.meters, n)
 	}
+
 	for _, m := range b.Ledger.Meters {
 		s.meters[m.Node] = m
 	}
+
 	for _, t := range b.Usage {
 		s.totals[fmt.Sprint(t.Subject, t.Period, t.Begin)] = t
 	}
+
 	s.postings = append(s.postings, b.Ledger.Postings...)
 }
 
 // load returns what the store promises at a restart.
 func (s *record) load() (yardmaster.State, error) {
-	state := yardmaster.State{LastJob: s.lastJob, LastEvent: s.lastEvent, LastLease: s.lastLease, Needs: map[id.Job]job.State{}}
+	state := yardmaster.State{
+		LastJob:   s.lastJob,
+		LastEvent: s.lastEvent,
+		LastLease: s.lastLease,
+		Needs:     map[id.Job]job.State{},
+	}
+
 	for _, k := range slices.Sorted(maps.Keys(s.jobs)) {
 		if j := s.jobs[k]; !j.State.Final() {
 			state.Jobs = append(state.Jobs, j)
 		}
 	}
+
 	for _, k := range slices.Sorted(maps.Keys(s.runs)) {
 		if r := s.runs[k]; r.State != job.RunEnded {
 			state.Runs = append(state.Runs, r)
 		}
 	}
+
 	state.Nodes = slices.Collect(maps.Values(s.nodes))
 	state.Users = slices.Collect(maps.Values(s.users))
 	state.Tokens = slices.Collect(maps.Values(s.tokens))
@@ -128,18 +160,22 @@ func (s *record) load() (yardmaster.State, error) {
 			state.Leases = append(state.Leases, l)
 		}
 	}
+
 	state.Ledger.Meters = slices.Collect(maps.Values(s.meters))
 	state.Usage = slices.Collect(maps.Values(s.totals))
 	if n := len(s.postings); n > 0 {
 		state.Ledger.LastPosting = s.postings[n-1].Seq
 	}
+
 	// What is kept is text: nothing may depend on pointers that are shared in memory.
 	text, err := json.Marshal(state)
 	if err != nil {
 		return state, err
 	}
+
 	var copied yardmaster.State
 	err = json.Unmarshal(text, &copied)
+
 	return copied, err
 }
 
@@ -151,6 +187,7 @@ func (s *record) ordersOf(n id.Node) map[string]yardmaster.Order {
 			mine[key] = o
 		}
 	}
+
 	return mine
 }
 
@@ -162,6 +199,7 @@ func (s *record) unfinished() []id.Job {
 			list = append(list, j)
 		}
 	}
+
 	return list
 }
 
@@ -173,5 +211,6 @@ func (s *record) held() []fleet.Lease {
 			list = append(list, l)
 		}
 	}
+
 	return list
 }

@@ -33,6 +33,7 @@ func (a agenda) Less(i, j int) bool {
 	if !a[i].at.Equal(a[j].at) {
 		return a[i].at.Before(a[j].at)
 	}
+
 	return a[i].seq < a[j].seq
 }
 func (a agenda) Swap(i, j int) { a[i], a[j] = a[j], a[i] }
@@ -50,6 +51,7 @@ func (a *agenda) Pop() any {
 	e := (*a)[last]
 	(*a)[last] = event{}
 	*a = (*a)[:last]
+
 	return e
 }
 
@@ -110,11 +112,20 @@ func newAnswers() answers {
 type span struct{ from, to time.Time }
 
 func newWorld(seed uint64, t trouble) *world {
-	w := &world{rng: rand.New(rand.NewPCG(seed, 7)), trouble: t, now: start, store: newRecord(), bare: map[string]bool{}, seen: map[string]int{}}
+	w := &world{
+		rng:     rand.New(rand.NewPCG(seed, 7)),
+		trouble: t,
+		now:     start,
+		store:   newRecord(),
+		bare:    map[string]bool{},
+		seen:    map[string]int{},
+	}
+
 	w.providers = []*provider{
 		{name: "once", w: w, once: true, shows: time.Hour, made: map[id.Lease]*machine{}},
 		{name: "twice", w: w, made: map[id.Lease]*machine{}},
 	}
+
 	return w
 }
 
@@ -125,6 +136,7 @@ func (w *world) config() yardmaster.Config {
 	cfg.SuspectAfter = time.Minute
 	cfg.Keep = provision.KeepConfig{Idle: 5 * time.Minute, Margin: time.Minute}
 	cfg.Offers = offers()
+
 	return cfg
 }
 
@@ -141,6 +153,7 @@ func offers() []fleet.Offer {
 		o.Hourly = job.Money(i+1) * 1e6
 		list = append(list, o)
 	}
+
 	return list
 }
 
@@ -150,6 +163,7 @@ func (w *world) provider(name string) *provider {
 			return p
 		}
 	}
+
 	panic("no provider " + name)
 }
 
@@ -190,13 +204,17 @@ func (w *world) until(most time.Duration, done func() bool) bool {
 			heap.Push(&w.agenda, e)
 			break
 		}
+
 		w.now = e.at
 		e.do()
 	}
+
 	if w.broken == nil && done() {
 		return true
 	}
+
 	w.now = end
+
 	return false
 }
 
@@ -208,6 +226,7 @@ func (w *world) boot() {
 		w.fail("load: %w", err)
 		return
 	}
+
 	w.yard = yardmaster.New(w.config())
 	w.yard.Load(w.now, state)
 	w.desk = reconcile.NewDesk(reconcile.DefaultTiming(), "once", "twice")
@@ -215,6 +234,7 @@ func (w *world) boot() {
 	if n := len(w.outages); n > 0 {
 		w.outages[n-1].to = w.now
 	}
+
 	w.desk.Take(w.now, state.Leases) // before it lists for the first time
 	w.tick()
 	w.pump()
@@ -233,10 +253,12 @@ func (w *world) crash() {
 	case w.chance(8):
 		down = w.upTo(time.Hour)
 	}
+
 	w.seen["crash"]++
 	if down >= 24*time.Hour {
 		w.seen["dead for a day"]++
 	}
+
 	w.after(down, w.boot)
 }
 
@@ -246,6 +268,7 @@ func (w *world) crashesHere(after bool) bool {
 	if t.crashAt > 0 {
 		return !w.calm && w.writes == t.crashAt && after == t.after
 	}
+
 	return t.crash > 0 && w.crashes < 12 && w.chance(2*t.crash)
 }
 
@@ -255,7 +278,9 @@ func (w *world) send(m yardmaster.Message) (reply any, stored bool, refused erro
 	if w.yard == nil {
 		return nil, false, nil
 	}
+
 	reply, refused = w.yard.Step(w.now, m)
+
 	return reply, w.commit(), refused
 }
 
@@ -264,26 +289,34 @@ func (w *world) commit() bool {
 	if w.yard.Wanted() {
 		w.yard.Round(w.now)
 	}
+
 	b := w.yard.Take()
 	if b.Empty() {
 		return true
 	}
+
 	w.writes++
 	if w.crashesHere(false) {
 		w.crash() // what was not stored never happened
 		return false
 	}
+
 	w.checkChanges(b)
+
 	if err := w.store.commit(b); err != nil {
 		w.fail("write %d: %w", w.writes, err)
 		return false
 	}
+
 	w.digest(b)
+
 	if w.crashesHere(true) {
 		w.crash() // it is stored, and nobody is told
 		return false
 	}
+
 	w.hand(b.Leases)
+
 	return true
 }
 
@@ -292,14 +325,18 @@ func (w *world) tick() {
 	if _, _, err := w.send(yardmaster.Tick{}); err != nil {
 		w.fail("tick: %w", err)
 	}
+
 	if w.yard == nil {
 		return
 	}
+
 	w.checkOverdue()
+
 	wait := 25 * time.Second
 	if next := w.yard.NextTimer(); !next.IsZero() {
 		wait = min(wait, max(next.Sub(w.now), 100*time.Millisecond))
 	}
+
 	w.soon(wait, w.tick)
 }
 
@@ -308,11 +345,14 @@ func (w *world) hand(leases []fleet.Lease) {
 	if len(leases) == 0 {
 		return
 	}
+
 	w.inbox = append(w.inbox, leases...)
+
 	var wait time.Duration
 	if w.chance(10) {
 		wait = w.upTo(8 * time.Second)
 	}
+
 	w.soon(wait, func() {
 		w.desk.Take(w.now, w.inbox)
 		w.inbox = nil
@@ -325,13 +365,16 @@ func (w *world) pump() {
 	if w.yard == nil {
 		return
 	}
+
 	calls, next := w.desk.Due(w.now)
 	for _, c := range calls {
 		w.call(c)
+
 		if w.yard == nil {
 			return
 		}
 	}
+
 	w.pumps++
 	turn := w.pumps
 	w.soon(max(next.Sub(w.now), time.Millisecond), func() {
@@ -347,16 +390,19 @@ func (w *world) tell(messages []yardmaster.Message, known []fleet.Instance, prov
 	if w.chance(10) {
 		wait = w.upTo(8 * time.Second)
 	}
+
 	w.soon(wait, func() {
 		for _, m := range messages {
 			_, stored, err := w.send(m)
 			if err != nil {
 				w.fail("%T: %w", m, err)
 			}
+
 			if !stored {
 				return
 			}
 		}
+
 		w.checkWritten(provider, known)
 		w.pump()
 	})
@@ -371,6 +417,7 @@ func (w *world) call(c reconcile.Call) {
 			do()
 		}
 	}
+
 	switch c.Kind {
 	case reconcile.CallList:
 		p.list(func(machines []fleet.Instance, err error) {
@@ -379,6 +426,7 @@ func (w *world) call(c reconcile.Call) {
 					w.heard.list(p, c.Asked, machines)
 					w.sawBare(machines)
 				}
+
 				w.tell(w.desk.Listed(w.now, c, machines, err), machines, p.name)
 			})
 		})
@@ -386,6 +434,7 @@ func (w *world) call(c reconcile.Call) {
 		if !w.prepare(&c.Lease) {
 			return
 		}
+
 		w.checkAsked(&c.Lease)
 		p.create(&c.Lease, func(m fleet.Instance, err error) {
 			answered(func() {
@@ -395,6 +444,7 @@ func (w *world) call(c reconcile.Call) {
 				} else if !certain {
 					w.heard.unclear[c.Lease.ID] = w.now
 				}
+
 				w.tell(w.desk.Created(w.now, c, m, err), known, p.name)
 			})
 		})
@@ -411,6 +461,7 @@ func (a *answers) list(p *provider, asked time.Time, machines []fleet.Instance) 
 	for l := range p.made {
 		delete(a.shown, l)
 	}
+
 	for i := range machines {
 		if m := &machines[i]; m.State == fleet.InstancePending || m.State == fleet.InstanceUp {
 			a.shown[m.Lease] = append(a.shown[m.Lease], m.ID)
@@ -432,11 +483,19 @@ func (w *world) prepare(l *fleet.Lease) bool {
 	if _, ok := w.store.tokens[tokenOf(l.ID)]; ok {
 		return true
 	}
-	_, stored, err := w.send(yardmaster.AddToken{By: "root", Token: tenant.Token{ID: tokenOf(l.ID), Kind: tenant.JoinToken, Owner: "root", Class: string(fleet.OnDemand),
-		Lease: l.ID, UsesLeft: 1, Expires: start.AddDate(1, 0, 0)}})
+
+	_, stored, err := w.send(
+		yardmaster.AddToken{
+			By: "root",
+			Token: tenant.Token{ID: tokenOf(l.ID), Kind: tenant.JoinToken, Owner: "root", Class: string(fleet.OnDemand),
+				Lease: l.ID, UsesLeft: 1, Expires: start.AddDate(1, 0, 0)},
+		},
+	)
+
 	if err != nil {
 		w.fail("token of %s: %w", l.ID, err)
 	}
+
 	return stored
 }
 

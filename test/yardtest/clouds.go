@@ -26,12 +26,29 @@ const Provider = "lab"
 
 // Flags writes the files that a server reads and returns its flags.
 func (c *Cloud) Flags() ([]string, error) {
-	terms := fmt.Sprintf("yard: %s\nhire: %s\nproviders:\n  - {name: %s, kind: process, dir: machines, boot: %s, offers: offers.yaml}\n", c.Yard(), c.Provision, Provider, c.Boot)
-	prices := fmt.Sprintf("providers:\n  - provider: %s\n    boot: %s\n    types:\n      - %s\n", Provider, c.Boot, strings.Join(strings.Split(strings.TrimSpace(c.Offers), "\n"), "\n      - "))
+	terms := fmt.Sprintf(
+		"yard: %s\nhire: %s\nproviders:\n  - {name: %s, kind: process, dir: machines, boot: %s, offers: offers.yaml}\n",
+		c.Yard(),
+		c.Provision,
+		Provider,
+		c.Boot,
+	)
+
+	prices := fmt.Sprintf(
+		"providers:\n  - provider: %s\n    boot: %s\n    types:\n      - %s\n",
+		Provider,
+		c.Boot,
+		strings.Join(strings.Split(strings.TrimSpace(c.Offers), "\n"), "\n      - "),
+	)
+
 	file := filepath.Join(c.Folder, "clouds.yaml")
-	if err := errors.Join(os.WriteFile(file, []byte(terms), 0o600), os.WriteFile(filepath.Join(c.Folder, "offers.yaml"), []byte(prices), 0o600)); err != nil {
+	if err := errors.Join(
+		os.WriteFile(file, []byte(terms), 0o600),
+		os.WriteFile(filepath.Join(c.Folder, "offers.yaml"), []byte(prices), 0o600),
+	); err != nil {
 		return nil, fmt.Errorf("write what can be provisioned: %w", err)
 	}
+
 	return []string{"--clouds", file}, nil
 }
 
@@ -50,6 +67,8 @@ func (y *Yard) Trust(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+
 	y.ca, _, err = auth.FetchCA(ctx, y.Address, token.CAHash)
+
 	return err
 }

@@ -29,22 +29,29 @@ func Start(cmd *exec.Cmd, log string) (*Process, error) {
 	if err != nil {
 		return nil, fmt.Errorf("open the log of a process: %w", err)
 	}
+
 	defer func() { _ = out.Close() }() // the process holds its own descriptor
+
 	if cmd.Stdout == nil {
 		cmd.Stdout = out
 	}
+
 	if cmd.Stderr == nil {
 		cmd.Stderr = out
 	}
+
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
 	if err := cmd.Start(); err != nil {
 		return nil, fmt.Errorf("start %s: %w", filepath.Base(cmd.Path), err)
 	}
+
 	p := &Process{cmd: cmd, log: log, gone: make(chan struct{})}
 	go func() {
 		defer close(p.gone)
+
 		_ = cmd.Wait() // its state says how it ended
 	}()
+
 	return p, nil
 }
 
@@ -59,6 +66,7 @@ func (p *Process) Signal(sig syscall.Signal) error {
 	if err := p.cmd.Process.Signal(sig); err != nil && !errors.Is(err, os.ErrProcessDone) {
 		return fmt.Errorf("signal %s: %w", filepath.Base(p.cmd.Path), err)
 	}
+
 	return nil
 }
 
@@ -85,6 +93,7 @@ func (p *Process) Stop(patience time.Duration) (int, error) {
 	if err := p.Signal(syscall.SIGTERM); err != nil {
 		return 0, err
 	}
+
 	return p.Wait(patience)
 }
 
@@ -95,6 +104,7 @@ func NewFolder(prefix string) (string, error) {
 	if err != nil {
 		return "", fmt.Errorf("make a folder for a yard: %w", err)
 	}
+
 	return folder, nil
 }
 
@@ -104,7 +114,9 @@ func Tail(path string, lines int) string {
 	if err != nil {
 		return err.Error()
 	}
+
 	all := strings.Split(strings.TrimRight(string(text), "\n"), "\n")
+
 	return strings.Join(all[max(0, len(all)-lines):], "\n")
 }
 
@@ -121,19 +133,24 @@ func Processes(folder string) ([]Found, error) {
 	if err != nil {
 		return nil, fmt.Errorf("look for processes: %w", err)
 	}
+
 	var found []Found
+
 	for _, e := range entries {
 		pid, err := strconv.Atoi(e.Name())
 		if err != nil || pid == os.Getpid() {
 			continue
 		}
+
 		// A process that ends meanwhile, or is not ours to look at, is none of ours.
 		line, _ := os.ReadFile(filepath.Join("/proc", e.Name(), "cmdline"))
+
 		environ, _ := os.ReadFile(filepath.Join("/proc", e.Name(), "environ"))
 		if strings.Contains(string(line)+string(environ), folder) {
 			found = append(found, Found{pid, strings.ReplaceAll(strings.TrimRight(string(line), "\x00"), "\x00", " ")})
 		}
 	}
+
 	return found, nil
 }
 
@@ -145,13 +162,16 @@ func KillAll(folder string) error {
 		if err != nil || len(found) == 0 {
 			return err
 		}
+
 		for _, p := range found {
 			if err := syscall.Kill(p.PID, syscall.SIGKILL); err != nil && !errors.Is(err, syscall.ESRCH) {
 				return fmt.Errorf("kill %s: %w", p.Command, err)
 			}
 		}
+
 		time.Sleep(5 * time.Millisecond)
 	}
+
 	return fmt.Errorf("processes of %s do not end", folder)
 }
 
@@ -161,17 +181,21 @@ func FreeAddress(ctx context.Context) (string, error) {
 	if err != nil {
 		return "", fmt.Errorf("find a free port: %w", err)
 	}
+
 	return l.Addr().String(), l.Close()
 }
 
 // Build compiles commands of this module, by their paths below the test's own
 // folder or module, into a folder.
 func Build(folder string, packages ...string) error {
-	args := append([]string{"build", "-trimpath", "-ldflags", "-s -w", "-o", folder + string(filepath.Separator)}, packages...)
+	args := append(
+		[]string{"build", "-trimpath", "-ldflags", "-s -w", "-o", folder + string(filepath.Separator)},
+		packages...)
 	cmd := exec.CommandContext(context.Background(), "go", args...)
 	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
 	if out, err := cmd.CombinedOutput(); err != nil {
 		return fmt.Errorf("go build: %w: %s", err, out)
 	}
+
 	return nil
 }

@@ -63,27 +63,34 @@ func (y *Yard) AgentData(name string) string { return filepath.Join(y.Folder, na
 func (y *Yard) Open(ctx context.Context) error {
 	var err error
 	if y.Address == "" {
-		if y.Address, err = FreeAddress(ctx); err != nil {
+		y.Address, err = FreeAddress(ctx)
+		if err != nil {
 			return err
 		}
 	}
+
 	if err := y.StartServer(); err != nil {
 		return err
 	}
 	if err := y.AwaitReady(ctx); err != nil {
 		return err
 	}
+
 	printed := regexp.MustCompile(`--token (tyb_\S+)`)
+
 	return y.await(ctx, "the bootstrap token", func() error {
 		text, err := os.ReadFile(y.ServerLog())
 		if err != nil {
 			return err
 		}
+
 		m := printed.FindSubmatch(text)
 		if m == nil {
 			return errors.New("the server has not printed it")
 		}
+
 		y.bootstrap = string(m[1])
+
 		return nil
 	})
 }
@@ -94,16 +101,22 @@ func (y *Yard) LogIn(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if y.ca, _, err = auth.FetchCA(ctx, y.Address, token.CAHash); err != nil {
+
+	y.ca, _, err = auth.FetchCA(ctx, y.Address, token.CAHash)
+	if err != nil {
 		return err
 	}
+
 	client, err := y.Client("")
 	if err != nil {
 		return err
 	}
+
 	defer client.Close()
+
 	reply, err := client.Login(ctx, api.LoginRequest{Token: y.bootstrap})
 	y.admin = reply.Text
+
 	return err
 }
 
@@ -113,6 +126,7 @@ func (y *Yard) Client(token string) (*api.Client, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	return api.NewClient(y.URL(), token, tls), nil
 }
 
@@ -122,8 +136,11 @@ func (y *Yard) JoinToken(ctx context.Context, uses int) (string, error) {
 	if err != nil {
 		return "", err
 	}
+
 	defer client.Close()
+
 	reply, err := client.CreateToken(ctx, api.TokenRequest{Kind: tenant.JoinToken, Uses: uses})
+
 	return reply.Text, err
 }
 
@@ -133,15 +150,20 @@ func (y *Yard) StartServer() error {
 	if y.Store != "" {
 		args = append(args, "--store", y.Store)
 	}
+
 	var err error
 	y.server, err = Start(exec.CommandContext(context.Background(), y.Binary, append(args, y.Flags...)...), y.ServerLog())
+
 	return err
 }
 
 // StartAgent starts an agent with the name and does not wait for it. The token
 // is used the first time only.
 func (y *Yard) StartAgent(name, token string, flags ...string) (*Process, error) {
-	args := append([]string{"agent", "join", y.URL(), "--data", y.AgentData(name), "--name", name, "--token", token}, flags...)
+	args := append(
+		[]string{"agent", "join", y.URL(), "--data", y.AgentData(name), "--name", name, "--token", token},
+		flags...)
+
 	return Start(exec.CommandContext(context.Background(), y.Binary, args...), y.AgentLog(name))
 }
 
@@ -149,19 +171,24 @@ func (y *Yard) StartAgent(name, token string, flags ...string) (*Process, error)
 func (y *Yard) AwaitReady(ctx context.Context) error {
 	transport := &http.Transport{DisableKeepAlives: true, TLSClientConfig: trustAny()}
 	client := &http.Client{Transport: transport, Timeout: 5 * time.Second}
+
 	return y.await(ctx, "the server", func() error {
 		req, err := http.NewRequestWithContext(ctx, http.MethodGet, y.URL()+"/readyz", nil)
 		if err != nil {
 			return err
 		}
+
 		resp, err := client.Do(req)
 		if err != nil {
 			return err
 		}
+
 		defer func() { _ = resp.Body.Close() }()
+
 		if resp.StatusCode != http.StatusOK {
 			return errors.New("readyz answers " + resp.Status)
 		}
+
 		return nil
 	})
 }
@@ -173,6 +200,7 @@ func (y *Yard) AwaitAgent(ctx context.Context, name string) error {
 		if err == nil && !strings.Contains(string(text), "agent started") {
 			err = errors.New("it has not said that it works")
 		}
+
 		return err
 	})
 }
@@ -188,6 +216,7 @@ func (y *Yard) await(ctx context.Context, what string, ask func() error) error {
 		if err == nil {
 			return nil
 		}
+
 		select {
 		case <-ctx.Done():
 			return ctx.Err()
@@ -195,6 +224,7 @@ func (y *Yard) await(ctx context.Context, what string, ask func() error) error {
 			return fmt.Errorf("wait for %s: the server has ended: %s", what, Tail(y.ServerLog(), 5))
 		case <-time.After(10 * time.Millisecond):
 		}
+
 		if time.Now().After(end) {
 			return fmt.Errorf("wait for %s: %w", what, err)
 		}

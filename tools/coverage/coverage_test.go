@@ -60,9 +60,15 @@ func TestLossBeyondTheToleranceFails(t *testing.T) {
 		{"within the tolerance", `{"total": 87.5, "packages": {"internal/job": 77, "internal/id": 100}}`, "-2.0", false},
 		{"a package lost more", `{"total": 87.5, "packages": {"internal/job": 80, "internal/id": 100}}`, "LOST", true},
 		{"the whole lost more", `{"total": 99, "packages": {"internal/job": 75, "internal/id": 100}}`, "LOST", true},
-		{"a package was not measured", `{"total": 99, "packages": {"internal/job": 75, "internal/x": 100}}`, "not in the profile: internal/x", false},
+		{
+			"a package was not measured",
+			`{"total": 99, "packages": {"internal/job": 75, "internal/x": 100}}`,
+			"not in the profile: internal/x",
+			false,
+		},
 		{"more than before", `{"total": 50, "packages": {"internal/job": 10, "internal/id": 100}}`, "+65.0", false},
 	}
+
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()

@@ -65,6 +65,7 @@ func run(args []string, stdout, stderr io.Writer) error {
 	stored := flags.String("baseline", "docs/baseline/coverage.json", "stored coverage")
 	tolerance := flags.Float64("tolerance", 2, "percentage points that a package may lose")
 	store := flags.Bool("store", false, "store the coverage instead of comparing it")
+
 	if err := flags.Parse(args); err != nil {
 		return err
 	}
@@ -73,6 +74,7 @@ func run(args []string, stdout, stderr io.Writer) error {
 	if err != nil {
 		return fmt.Errorf("read the profile: %w", err)
 	}
+
 	defer func() { _ = f.Close() }()
 
 	packages, err := parse(f)
@@ -98,6 +100,7 @@ func parse(r io.Reader) (map[string]share, error) {
 		statements int
 		covered    bool
 	}
+
 	blocks := map[string]block{}
 
 	lines := bufio.NewScanner(r)
@@ -131,6 +134,7 @@ func parse(r io.Reader) (map[string]share, error) {
 	}
 
 	packages := map[string]share{}
+
 	for at, b := range blocks {
 		file, _, _ := strings.Cut(at, ":")
 		name := strings.TrimPrefix(path.Dir(file), "trainyard/")
@@ -140,6 +144,7 @@ func parse(r io.Reader) (map[string]share, error) {
 		if b.covered {
 			s.covered += b.statements
 		}
+
 		packages[name] = s
 	}
 
@@ -175,11 +180,13 @@ func report(w io.Writer, packages map[string]share, before *baseline, tolerance 
 		}
 
 		mark := ""
+
 		delta := s.percent() - old
 		if delta < -tolerance {
 			lost = true
 			mark = "LOST"
 		}
+
 		_, _ = fmt.Fprintf(table, "%s\t%d\t%.1f %%\t%.1f %%\t%+.1f\t%s\t\n", name, s.all, s.percent(), old, delta, mark)
 	}
 
@@ -196,6 +203,7 @@ func report(w io.Writer, packages map[string]share, before *baseline, tolerance 
 	}
 
 	line("total", total(packages), before.Total, len(missing) == 0 && len(before.Packages) == len(packages))
+
 	if err := table.Flush(); err != nil {
 		return err
 	}

@@ -80,6 +80,7 @@ func (r *release) buildPlatform(ctx context.Context, p platform, stderr io.Write
 	if err != nil {
 		return nil, fmt.Errorf("make a folder to work in: %w", err)
 	}
+
 	defer func() { _ = os.RemoveAll(work) }()
 
 	command := filepath.Base(r.Package)
@@ -89,6 +90,7 @@ func (r *release) buildPlatform(ctx context.Context, p platform, stderr io.Write
 	}
 
 	base := fmt.Sprintf("%s-%s-%s-%s", command, r.Version, p.OS, p.Arch)
+
 	bill, err := sbomOf(binary, r)
 	if err != nil {
 		return nil, err
@@ -151,6 +153,7 @@ func (r *release) pack(folder string, files []file) ([]byte, error) {
 	slices.SortFunc(sorted, func(a, b file) int { return strings.Compare(a.name, b.name) })
 
 	archive := tar.NewWriter(zipped)
+
 	for _, f := range sorted {
 		content, err := os.ReadFile(f.path)
 		if err != nil {
@@ -161,6 +164,7 @@ func (r *release) pack(folder string, files []file) ([]byte, error) {
 			Typeflag: tar.TypeReg, Name: folder + "/" + f.name, Mode: f.mode, Size: int64(len(content)),
 			ModTime: r.Time, Uname: "root", Gname: "root", Format: tar.FormatPAX,
 		}
+
 		if err := archive.WriteHeader(header); err != nil {
 			return nil, fmt.Errorf("pack %s: %w", f.name, err)
 		}

@@ -86,6 +86,7 @@ func parse(args []string, stderr io.Writer) (*release, error) {
 	flags.StringVar(&r.Out, "out", "", "folder for the archives; it must be empty or absent")
 	epoch := flags.Int64("epoch", 0, "date of the contents in Unix seconds: SOURCE_DATE_EPOCH")
 	platforms := flags.String("platforms", defaultPlatforms, "platforms to build for, separated by commas")
+
 	if err := flags.Parse(args); err != nil {
 		return nil, err
 	}

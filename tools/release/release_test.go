@@ -22,6 +22,7 @@ func smallModule(t *testing.T) string {
 	t.Helper()
 
 	dir := t.TempDir()
+
 	files := map[string]string{
 		"go.mod":         "module small\n\ngo 1.24\n",
 		"cmd/yard/a.go":  "package main\n\nvar version, commit string\n\nfunc main() { println(version, commit) }\n",
@@ -30,6 +31,7 @@ func smallModule(t *testing.T) string {
 		"CHANGELOG.md":   "# Changelog\n\n## [Unreleased]\n\n## [0.1.0] - 2026-01-01\n",
 		"not-in-archive": "x\n",
 	}
+
 	for name, text := range files {
 		path := filepath.Join(dir, name)
 		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
@@ -54,6 +56,7 @@ func releaseOf(t *testing.T) string {
 		"-version", "0.1.0", "-commit", "abc", "-epoch", "1767225600", "-source", smallModule(t), "-package", "./cmd/yard",
 		"-platforms", runtime.GOOS + "/" + runtime.GOARCH, "-out", out,
 	}, io.Discard, &stderr)
+
 	if err != nil {
 		t.Fatalf("%v\n%s", err, stderr.String())
 	}
@@ -71,6 +74,7 @@ func TestTwoFoldersGiveTheSameBytes(t *testing.T) {
 	}
 
 	base := "yard-0.1.0-" + runtime.GOOS + "-" + runtime.GOARCH
+
 	var names []string
 	for _, e := range entries {
 		names = append(names, e.Name())
@@ -105,6 +109,7 @@ func checkArchive(t *testing.T, path, base string) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	defer func() { _ = f.Close() }()
 
 	unzipped, err := gzip.NewReader(f)
@@ -113,16 +118,19 @@ func checkArchive(t *testing.T, path, base string) {
 	}
 
 	var names []string
+
 	for archive := tar.NewReader(unzipped); ; {
 		h, err := archive.Next()
 		if errors.Is(err, io.EOF) {
 			break
 		}
+
 		if err != nil {
 			t.Fatal(err)
 		}
 
 		names = append(names, h.Name)
+
 		if h.ModTime.Unix() != 1767225600 || h.Uname != "root" || h.Uid != 0 {
 			t.Errorf("%s: date %v, owner %s (%d), want the commit's date and root", h.Name, h.ModTime, h.Uname, h.Uid)
 		}
@@ -149,6 +157,7 @@ func TestSBOMListsWhatIsLinked(t *testing.T) {
 		},
 		Settings: []debug.BuildSetting{{Key: "GOOS", Value: "linux"}, {Key: "GOARCH", Value: "arm64"}},
 	}
+
 	raw, err := encodeSBOM(info, "ff", &release{Version: "0.1.0", Commit: "abc", Time: time.Unix(1767225600, 0).UTC()})
 	if err != nil {
 		t.Fatal(err)
@@ -188,6 +197,7 @@ func TestBadArgumentsAreRefused(t *testing.T) {
 
 		return append(args, changes...)
 	}
+
 	full := t.TempDir()
 	if err := os.WriteFile(filepath.Join(full, "old.tar.gz"), nil, 0o600); err != nil {
 		t.Fatal(err)
@@ -207,6 +217,7 @@ func TestBadArgumentsAreRefused(t *testing.T) {
 		{"no architecture", good("-platforms", "linux"), "os/arch"},
 		{"a package that does not compile", good("-platforms", "linux/amd64", "-package", "./cmd/none"), "go build"},
 	}
+
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()

@@ -121,12 +121,14 @@ func encodeSBOM(info *debug.BuildInfo, digest string, r *release) ([]byte, error
 	for _, c := range bill.Components {
 		all.DependsOn = append(all.DependsOn, c.Ref)
 	}
+
 	bill.Dependencies = []dependency{all}
 
 	var out bytes.Buffer
 	encoder := json.NewEncoder(&out)
 	encoder.SetEscapeHTML(false)
 	encoder.SetIndent("", "  ")
+
 	if err := encoder.Encode(bill); err != nil {
 		return nil, fmt.Errorf("encode the SBOM: %w", err)
 	}

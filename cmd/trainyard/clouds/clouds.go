@@ -109,7 +109,8 @@ type cloudProvider struct {
 }
 
 func badClouds(path, format string, args ...any) error {
-	return fault.New(fault.Invalid, "bad_clouds", "%s cannot be used: %s", path, fmt.Sprintf(format, args...)).WithField("clouds")
+	return fault.New(fault.Invalid, "bad_clouds", "%s cannot be used: %s", path, fmt.Sprintf(format, args...)).
+		WithField("clouds")
 }
 
 // ReadClouds reads the file, if one is named, and all price files that it names.
@@ -117,10 +118,12 @@ func ReadClouds(path string) (*Clouds, []fleet.Offer, error) {
 	if path == "" {
 		return nil, nil, nil
 	}
+
 	text, err := os.ReadFile(path)
 	if err != nil {
 		return nil, nil, badClouds(path, "%v", err)
 	}
+
 	c := &Clouds{folder: filepath.Dir(path)}
 	if err := yamlfile.Decode(text, c).Err(); err != nil {
 		return nil, nil, badClouds(path, "%v", err)
@@ -128,23 +131,30 @@ func ReadClouds(path string) (*Clouds, []fleet.Offer, error) {
 	if len(c.Providers) == 0 {
 		return nil, nil, badClouds(path, "it names no provider")
 	}
+
 	var offers []fleet.Offer
 	seen := map[string]bool{}
+
 	for i := range c.Providers {
 		p := &c.Providers[i]
 		if p.Name == "" {
 			p.Name = p.Kind
 		}
+
 		if seen[p.Name] {
 			return nil, nil, badClouds(path, "two providers are called %s", p.Name)
 		}
+
 		seen[p.Name] = true
+
 		list, err := c.offers(p)
 		if err != nil {
 			return nil, nil, err
 		}
+
 		offers = append(offers, list...)
 	}
+
 	return c, offers, nil
 }
 
@@ -152,27 +162,36 @@ func ReadClouds(path string) (*Clouds, []fleet.Offer, error) {
 func (c *Clouds) offers(p *cloudProvider) ([]fleet.Offer, error) {
 	path := p.Offers
 	if path == "" {
-		return nil, badClouds("provider "+p.Name, "it has no price file: write one and name it as offers, or import one with trainyard offers import")
+		return nil, badClouds(
+			"provider "+p.Name,
+			"it has no price file: write one and name it as offers, or import one with trainyard offers import",
+		)
 	}
+
 	if !filepath.IsAbs(path) {
 		path = filepath.Join(c.folder, path)
 	}
+
 	text, err := os.ReadFile(path)
 	if err != nil {
 		return nil, badClouds(path, "%v", err)
 	}
+
 	list, err := provision.ParseOffers(path, text)
 	if err != nil {
 		return nil, err
 	}
+
 	for i := range list {
 		if list[i].Provider != p.Name {
 			return nil, badClouds(path, "it has offers of %s and belongs to %s", list[i].Provider, p.Name)
 		}
+
 		if list[i].TFLOPS == 0 && list[i].GPU != "" {
 			list[i].TFLOPS = gpuspec.Describe(fleet.GPU{Model: list[i].GPU, Memory: list[i].GPUMemory}).Peak
 		}
 	}
+
 	return list, nil
 }
 
@@ -181,10 +200,12 @@ func (c *Clouds) Names() []string {
 	if c == nil {
 		return nil
 	}
+
 	list := make([]string, len(c.Providers))
 	for i := range c.Providers {
 		list[i] = c.Providers[i].Name
 	}
+
 	return list
 }
 
@@ -193,6 +214,7 @@ func (c *Clouds) Terms(y *yardmaster.Config) error {
 	if c == nil {
 		return nil
 	}
+
 	h := &c.Provision
 	for _, d := range []struct {
 		from job.Duration
@@ -202,17 +224,21 @@ func (c *Clouds) Terms(y *yardmaster.Config) error {
 			*d.to = time.Duration(d.from)
 		}
 	}
+
 	y.Provision.Most = h.MaxNodes
 	for _, w := range h.Warm {
 		line := provision.Warm{Offer: w.Offer, Nodes: w.Nodes}
 		if err := line.GPU.UnmarshalText([]byte(w.GPU)); err != nil {
 			return badClouds("warm", "%v", err)
 		}
+
 		y.Keep.Warm = append(y.Keep.Warm, line)
 	}
+
 	if r := c.Roads; r != (roads{}) {
 		y.Roads = dataset.Roads{In: r.In, Across: r.Across, PerGB: r.PerGB}
 	}
+
 	return nil
 }
 
@@ -231,6 +257,7 @@ func (p *Provisioner) provider(ctx context.Context, c *cloudProvider) (cloud.Pro
 	case "process":
 		return p.processProvider(c)
 	}
+
 	return nil, badClouds("provider "+c.Name, "there is no kind %q: use aws, openstack or process", c.Kind)
 }
 
@@ -258,6 +285,7 @@ func (p *Provisioner) processProvider(c *cloudProvider) (cloud.Provider, error) 
 	if err != nil {
 		return nil, fmt.Errorf("find this program: %w", err)
 	}
+
 	dir := c.Dir
 	if !filepath.IsAbs(dir) {
 		dir = filepath.Join(p.Clouds.folder, dir)
@@ -301,6 +329,7 @@ func NewRunner(ctx context.Context, o Options) (*reconcile.Runner, *Provisioner,
 	if p.yard == "" {
 		p.yard = "yard-" + o.CA.Hash()[:12]
 	}
+
 	if p.server == "" {
 		p.server = o.URL
 	}
@@ -310,22 +339,30 @@ func NewRunner(ctx context.Context, o Options) (*reconcile.Runner, *Provisioner,
 	if err != nil {
 		return nil, nil, err
 	}
+
 	p.program, err = hashProgram()
 	if err != nil {
 		return nil, nil, err
 	}
 
 	r := &reconcile.Runner{
-		Timing: reconcile.DefaultTiming(), Timeouts: reconcile.DefaultTimeouts(), Prepare: p.prepare, Clock: o.Clock, Log: o.Log,
+		Timing:   reconcile.DefaultTiming(),
+		Timeouts: reconcile.DefaultTimeouts(),
+		Prepare:  p.prepare,
+		Clock:    o.Clock,
+		Log:      o.Log,
 	}
+
 	if c.Provision.List > 0 {
 		r.Timing.List = time.Duration(c.Provision.List)
 	}
+
 	for i := range c.Providers {
 		provider, err := p.provider(ctx, &c.Providers[i])
 		if err != nil {
 			return nil, nil, fmt.Errorf("provider %s: %w", c.Providers[i].Name, err)
 		}
+
 		r.Providers = append(r.Providers, provider)
 	}
 
@@ -342,10 +379,12 @@ func leaseKey(path string) ([]byte, error) {
 	if err != nil && !errors.Is(err, os.ErrNotExist) {
 		return nil, fmt.Errorf("read the key of provisioned machines: %w", err)
 	}
+
 	key = make([]byte, sha256.Size)
 	if _, err := rand.Read(key); err != nil {
 		return nil, fmt.Errorf("make the key of provisioned machines: %w", err)
 	}
+
 	return key, os.WriteFile(path, key, 0o600)
 }
 
@@ -367,10 +406,12 @@ func (s *stream) Read(p []byte) (int, error) {
 			s.left = m.Sum(nil)
 			s.n++
 		}
+
 		c := copy(p[n:], s.left)
 		s.left = s.left[c:]
 		n += c
 	}
+
 	return len(p), nil
 }
 
@@ -381,19 +422,41 @@ func (p *Provisioner) prepare(ctx context.Context, l *fleet.Lease) (cloud.Reques
 	if err != nil {
 		return cloud.Request{}, err
 	}
+
 	_, err = p.Loop.Do(ctx, yardmaster.AddToken{By: "yard", Token: tenant.Token{
-		ID: secret.ID, Kind: tenant.JoinToken, Owner: "admin", Hash: secret.Hash, Class: string(fleet.OnDemand), Pool: l.Offer.Provider, Lease: l.ID,
-		Note: "for the machine of lease " + string(l.ID), UsesLeft: 1, Expires: l.Ends.Add(time.Hour),
+		ID:       secret.ID,
+		Kind:     tenant.JoinToken,
+		Owner:    "admin",
+		Hash:     secret.Hash,
+		Class:    string(fleet.OnDemand),
+		Pool:     l.Offer.Provider,
+		Lease:    l.ID,
+		Note:     "for the machine of lease " + string(l.ID),
+		UsesLeft: 1,
+		Expires:  l.Ends.Add(time.Hour),
 	}})
+
 	var f *fault.Error
 	if err != nil && (!errors.As(err, &f) || f.Code != "token_exists") {
 		return cloud.Request{}, err
 	}
+
 	r := cloud.Request{
-		Yard: p.yard, Lease: l.ID, Offer: l.Offer, Name: "cloud-" + string(l.ID), Until: l.Requested.Add(time.Duration(l.Offer.Boot)*3/2 + p.Config.Patience),
-		Boot: cloud.Boot{Server: p.server, Token: secret.Text, AgentURL: strings.TrimSuffix(p.server, "/") + programPath, AgentHash: p.program},
+		Yard:  p.yard,
+		Lease: l.ID,
+		Offer: l.Offer,
+		Name:  "cloud-" + string(l.ID),
+		Until: l.Requested.Add(time.Duration(l.Offer.Boot)*3/2 + p.Config.Patience),
+		Boot: cloud.Boot{
+			Server:    p.server,
+			Token:     secret.Text,
+			AgentURL:  strings.TrimSuffix(p.server, "/") + programPath,
+			AgentHash: p.program,
+		},
 	}
+
 	r.Boot.Script, err = cloud.UserData(r, l.Requested)
+
 	return r, err
 }
 
@@ -405,12 +468,15 @@ func hashProgram() (string, error) {
 	if err != nil {
 		return "", fmt.Errorf("find this program: %w", err)
 	}
+
 	f, err := os.Open(path)
 	if err != nil {
 		return "", fmt.Errorf("read this program: %w", err)
 	}
+
 	sum := sha256.New()
 	_, err = io.Copy(sum, f)
+
 	return hex.EncodeToString(sum.Sum(nil)), errors.Join(err, f.Close())
 }
 
@@ -423,9 +489,12 @@ func WithProgram(next http.Handler) http.Handler {
 			http.Error(w, "the program cannot be found", http.StatusInternalServerError)
 			return
 		}
+
 		w.Header().Set("Content-Type", "application/octet-stream")
 		http.ServeFile(w, r, path)
 	})
+
 	mux.Handle("/", next)
+
 	return mux
 }

@@ -40,22 +40,33 @@ Review the file before you use it: every offer in it may be provisioned.`,
 			if err != nil {
 				return err
 			}
+
 			if note != "" {
 				if _, err := fmt.Fprintln(env.Stderr, "note: "+note); err != nil {
 					return err
 				}
 			}
+
 			_, err = env.Stdout.Write(provision.WriteOffers(offers))
+
 			return err
 		},
 	}
+
 	flags := cmd.Flags()
 	flags.StringVar(&from.catalogue, "skypilot", "", "file of SkyPilot's catalogue")
 	flags.BoolVar(&from.amazon, "aws", false, "ask Amazon, with the credentials of this machine")
-	flags.StringVar(&from.provider, "provider", "", "name of the provider in the price file (default: the first part of the file's name, or aws)")
+	flags.StringVar(
+		&from.provider,
+		"provider",
+		"",
+		"name of the provider in the price file (default: the first part of the file's name, or aws)",
+	)
+
 	flags.StringSliceVar(&from.regions, "region", nil, "only these regions")
 	flags.StringSliceVar(&from.gpus, "gpu", nil, "only these GPUs")
 	flags.StringVar(&from.boot, "boot", "4m", "from the order of a node until it can run something")
+
 	return cmd
 }
 
@@ -71,12 +82,15 @@ func (f *imports) read(ctx context.Context) ([]fleet.Offer, string, error) {
 	if err != nil {
 		return nil, "", fault.New(fault.Invalid, "bad_flag", "%v", err).WithField("--boot")
 	}
+
 	switch {
 	case f.amazon == (f.catalogue != ""):
-		return nil, "", fault.New(fault.Invalid, "bad_flag", "name one source of offers").WithRemedy("use --skypilot FILE, or --aws")
+		return nil, "", fault.New(fault.Invalid, "bad_flag", "name one source of offers").
+			WithRemedy("use --skypilot FILE, or --aws")
 	case f.amazon:
 		return f.ask(ctx, boot)
 	}
+
 	return f.parse(boot)
 }
 
@@ -86,17 +100,21 @@ func (f *imports) ask(ctx context.Context, boot job.Duration) ([]fleet.Offer, st
 	if name == "" {
 		name = "aws"
 	}
+
 	if len(f.regions) == 0 {
 		return nil, "", fault.New(fault.Invalid, "bad_flag", "say in which regions").WithField("--region")
 	}
+
 	p, err := aws.New(ctx, aws.Config{Name: name, Yard: "import", Regions: f.regions})
 	if err != nil {
 		return nil, "", err
 	}
+
 	offers, err := p.Offers(ctx, aws.Wanted{Regions: f.regions, At: clock.Wall{}.Now()})
 	for i := range offers {
 		offers[i].Boot = boot
 	}
+
 	return f.only(offers), "", err
 }
 
@@ -108,6 +126,7 @@ func (f *imports) kinds() []job.GPUKind {
 			list[i].Model = g
 		}
 	}
+
 	return list
 }
 
@@ -116,6 +135,7 @@ func (f *imports) only(offers []fleet.Offer) []fleet.Offer {
 	if len(f.gpus) == 0 {
 		return offers
 	}
+
 	var kept []fleet.Offer
 	for _, o := range offers {
 		for _, g := range f.kinds() {
@@ -125,6 +145,7 @@ func (f *imports) only(offers []fleet.Offer) []fleet.Offer {
 			}
 		}
 	}
+
 	return kept
 }
 
@@ -132,28 +153,40 @@ func (f *imports) only(offers []fleet.Offer) []fleet.Offer {
 func (f *imports) parse(boot job.Duration) (offers []fleet.Offer, note string, err error) {
 	file, err := os.Open(f.catalogue)
 	if err != nil {
-		return nil, "", fault.New(fault.Invalid, "no_catalogue", "the catalogue cannot be read: %v", err).WithField("--skypilot")
+		return nil, "", fault.New(fault.Invalid, "no_catalogue", "the catalogue cannot be read: %v", err).
+			WithField("--skypilot")
 	}
+
 	defer func() { err = errors.Join(err, file.Close()) }()
+
 	name := f.provider
 	if name == "" {
 		name, _, _ = strings.Cut(filepath.Base(f.catalogue), "_")
 	}
+
 	var text io.Reader = file
 	if strings.HasSuffix(f.catalogue, ".gz") {
 		text, err = gzip.NewReader(file)
 		if err != nil {
-			return nil, "", fault.New(fault.Invalid, "no_catalogue", "%s cannot be unpacked: %v", f.catalogue, err).WithField("--skypilot")
+			return nil, "", fault.New(fault.Invalid, "no_catalogue", "%s cannot be unpacked: %v", f.catalogue, err).
+				WithField("--skypilot")
 		}
 	}
+
 	offers, skipped, err := provision.SkyPilot(name, text, provision.Import{
-		Regions: f.regions, GPUs: f.kinds(), Boot: boot, Memory: func(model string) job.Bytes { s, _ := gpuspec.Find(model, 0); return s.Memory },
+		Regions: f.regions, GPUs: f.kinds(), Boot: boot, Memory: func(model string) job.Bytes {
+			s, _ := gpuspec.Find(model, 0)
+			return s.Memory
+		},
 	})
+
 	if err != nil {
 		return nil, "", err
 	}
+
 	if skipped.Total() > 0 {
 		note = skipped.String()
 	}
+
 	return offers, note, nil
 }

@@ -21,6 +21,7 @@ func cpus(root string, affinity int) job.CPUs {
 			most = granted
 		}
 	}
+
 	return max(most, 1)
 }
 
@@ -33,11 +34,14 @@ func cpuQuota(dir string) (job.CPUs, bool) {
 		quota = strings.TrimSpace(readText(filepath.Join(dir, "cpu.cfs_quota_us")))
 		period = strings.TrimSpace(readText(filepath.Join(dir, "cpu.cfs_period_us")))
 	}
+
 	q, err1 := strconv.ParseFloat(quota, 64)
+
 	p, err2 := strconv.ParseFloat(period, 64)
 	if err1 != nil || err2 != nil || q <= 0 || p <= 0 || q/p > 1e6 {
 		return 0, false
 	}
+
 	return job.CPUs(math.Floor(q / p * 1000)), true
 }
 
@@ -48,6 +52,7 @@ func memory(root string) (job.Bytes, error) {
 	if err != nil {
 		return 0, err
 	}
+
 	for _, dir := range cgroupDirs(root, "memory") {
 		for _, name := range []string{"memory.max", "memory.limit_in_bytes"} {
 			if n, err := strconv.ParseInt(strings.TrimSpace(readText(filepath.Join(dir, name))), 10, 64); err == nil && n > 0 {
@@ -55,6 +60,7 @@ func memory(root string) (job.Bytes, error) {
 			}
 		}
 	}
+
 	return most, nil
 }
 
@@ -66,9 +72,11 @@ func memTotal(meminfo string) (job.Bytes, error) {
 			if err != nil || kb <= 0 {
 				return 0, fmt.Errorf("read MemTotal: %q", line)
 			}
+
 			return job.Bytes(kb) << 10, nil
 		}
 	}
+
 	return 0, errors.New("no MemTotal in /proc/meminfo")
 }
 
@@ -77,27 +85,34 @@ func memTotal(meminfo string) (job.Bytes, error) {
 func cgroupDirs(root, controller string) []string {
 	mount := filepath.Join(root, "sys/fs/cgroup")
 	var dirs []string
+
 	for line := range strings.Lines(readText(filepath.Join(root, "proc/self/cgroup"))) {
 		parts := strings.SplitN(strings.TrimSpace(line), ":", 3)
 		if len(parts) != 3 {
 			continue
 		}
+
 		base := mount
+
 		if parts[0] != "0" || parts[1] != "" { // version 1: one hierarchy for each controller
 			named := false
 			for name := range strings.SplitSeq(parts[1], ",") {
 				named = named || name == controller
 			}
+
 			if !named {
 				continue
 			}
+
 			base = filepath.Join(mount, parts[1])
 			if _, err := os.Stat(base); err != nil {
 				base = filepath.Join(mount, controller)
 			}
 		}
+
 		dirs = append(dirs, upwards(base, parts[2])...)
 	}
+
 	return dirs
 }
 
@@ -110,9 +125,11 @@ func upwards(base, path string) []string {
 		if element == "" || element == ".." {
 			continue
 		}
+
 		at = filepath.Join(at, element)
 		dirs = append(dirs, at)
 	}
+
 	return dirs
 }
 
@@ -123,5 +140,6 @@ func readText(path string) string {
 	if err != nil {
 		return ""
 	}
+
 	return string(text)
 }

@@ -76,14 +76,17 @@ func busName(s string) string {
 	if len(parts) != 3 {
 		return ""
 	}
+
 	for i, width := range []int{4, 2, 2} {
 		n, err := strconv.ParseUint(parts[i], 16, 32)
 		if err != nil {
 			return ""
 		}
+
 		parts[i] = strconv.FormatUint(n, 16)
 		parts[i] = strings.Repeat("0", max(0, width-len(parts[i]))) + parts[i]
 	}
+
 	return strings.Join(parts, ":")
 }
 
@@ -93,5 +96,6 @@ func word(s string) string {
 	if len(s) > maxWord {
 		s = strings.ToValidUTF8(s[:maxWord], "")
 	}
+
 	return s
 }

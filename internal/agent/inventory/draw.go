@@ -28,6 +28,7 @@ func (m *meter) add(used int, watts float64) {
 	for len(m.mean) <= used {
 		m.mean, m.count = append(m.mean, 0), append(m.count, 0)
 	}
+
 	m.count[used] = min(m.count[used]+1, drawWeight)
 	m.mean[used] += (watts - m.mean[used]) / float64(m.count[used])
 }
@@ -39,10 +40,13 @@ func (m *meter) draw(now time.Time) []float64 {
 	for i, w := range m.mean {
 		fresh[i] = math.Round(w)
 	}
+
 	if slices.Equal(fresh, m.told) || !m.news(fresh) && now.Sub(m.at) < drawEvery {
 		return slices.Clone(m.told)
 	}
+
 	m.told, m.at = fresh, now
+
 	return slices.Clone(fresh)
 }
 
@@ -51,10 +55,12 @@ func (m *meter) news(fresh []float64) bool {
 	if len(fresh) != len(m.told) {
 		return true
 	}
+
 	for i, w := range fresh {
 		if math.Abs(w-m.told[i]) > drawStep*math.Max(m.told[i], 1) {
 			return true
 		}
 	}
+
 	return false
 }

@@ -13,10 +13,13 @@ func TestDrawIsTheMeanByGPUsInUse(t *testing.T) {
 	if got := m.draw(start); len(got) != 0 {
 		t.Errorf("before any reading: %v", got)
 	}
+
 	for _, watts := range []float64{90, 110, 100} {
 		m.add(0, watts)
 	}
+
 	m.add(2, 700)
+
 	if diff := cmp.Diff([]float64{100, 0, 700}, m.draw(start)); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
@@ -25,6 +28,7 @@ func TestDrawIsTheMeanByGPUsInUse(t *testing.T) {
 func TestDrawIsToldAnewSeldom(t *testing.T) {
 	t.Parallel()
 	var m meter
+
 	steps := []struct {
 		after time.Duration
 		watts float64
@@ -39,8 +43,10 @@ func TestDrawIsToldAnewSeldom(t *testing.T) {
 		{14 * time.Minute, 2000, 389},  // a jump
 		{15 * time.Minute, 389.4, 389}, // unchanged in whole watts
 	}
+
 	for i, s := range steps {
 		m.add(0, s.watts)
+
 		if got := m.draw(start.Add(s.after)); got[0] != s.want {
 			t.Errorf("step %d: %g, want %g (mean %g)", i, got[0], s.want, m.mean[0])
 		}
@@ -53,9 +59,11 @@ func TestDrawForgetsOldReadings(t *testing.T) {
 	for range 1000 {
 		m.add(1, 100)
 	}
+
 	for range 1000 {
 		m.add(1, 300)
 	}
+
 	if m.mean[1] < 299 {
 		t.Errorf("the mean is %g long after the change", m.mean[1])
 	}

@@ -21,16 +21,20 @@ func ParseFake(text string) ([]fleet.GPU, error) {
 	if strings.TrimSpace(text) == "" {
 		return nil, nil
 	}
+
 	var all []fleet.GPU
 	for part := range strings.SplitSeq(text, ",") {
 		count, kind, err := parseFakePart(strings.TrimSpace(part))
 		if err == nil && len(all)+count > maxFake {
 			err = fmt.Errorf("more than %d GPUs", maxFake)
 		}
+
 		if err != nil {
 			return nil, fault.New(fault.Invalid, "fake_gpus_invalid", "fake-gpus must be a list such as 8xA100:80GB, got %.80q: %v", text, err).
-				WithField("fake-gpus").WithRemedy("write count, model and memory, e.g. 8xA100:80GB")
+				WithField("fake-gpus").
+				WithRemedy("write count, model and memory, e.g. 8xA100:80GB")
 		}
+
 		for range count {
 			index := len(all)
 			all = append(all, gpuspec.Describe(fleet.GPU{
@@ -39,6 +43,7 @@ func ParseFake(text string) ([]fleet.GPU, error) {
 			}))
 		}
 	}
+
 	return all, nil
 }
 
@@ -48,6 +53,7 @@ func parseFakePart(part string) (int, job.GPUKind, error) {
 	if !ok || err != nil || count < 1 || count > maxFake {
 		return 0, job.GPUKind{}, fmt.Errorf("%.40q does not start with a count and an x", part)
 	}
+
 	var kind job.GPUKind
 	if err := kind.UnmarshalText([]byte(text)); err != nil {
 		return 0, kind, err
@@ -58,6 +64,7 @@ func parseFakePart(part string) (int, job.GPUKind, error) {
 	if !gpuName(kind.Model) {
 		return 0, kind, fmt.Errorf("%.40q is not a GPU model", kind.Model)
 	}
+
 	return count, kind, nil
 }
 
@@ -69,5 +76,6 @@ func gpuName(s string) bool {
 			return false
 		}
 	}
+
 	return len(s) <= 40
 }

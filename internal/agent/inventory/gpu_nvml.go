@@ -34,6 +34,7 @@ func (l *library) devices(ctx context.Context) ([]device, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
+
 	if !l.open {
 		ret := l.lib.Init()
 		if ret == nvml.ERROR_LIBRARY_NOT_FOUND || ret == nvml.ERROR_DRIVER_NOT_LOADED {
@@ -42,13 +43,16 @@ func (l *library) devices(ctx context.Context) ([]device, error) {
 		if ret != nvml.SUCCESS {
 			return nil, fmt.Errorf("open NVML: %w", ret)
 		}
+
 		l.open = true
 		l.listen()
 	}
+
 	all, err := l.list()
 	if err != nil { // a driver that was replaced needs a new start
 		err = errors.Join(err, l.close())
 	}
+
 	return all, err
 }
 
@@ -59,7 +63,9 @@ func (l *library) listen() {
 	if ret != nvml.SUCCESS {
 		return
 	}
+
 	heard := 0
+
 	count, ret := l.lib.DeviceGetCount()
 	for i := 0; i < count && ret == nvml.SUCCESS; i++ {
 		handle, found := l.lib.DeviceGetHandleByIndex(i)
@@ -67,6 +73,7 @@ func (l *library) listen() {
 			heard++
 		}
 	}
+
 	if heard > 0 || set.Free() != nvml.SUCCESS {
 		l.set = set // it is freed, or tried again to be, when the library is closed
 	}
@@ -80,11 +87,13 @@ func (l *library) xids() []xid {
 		if ret != nvml.SUCCESS {
 			break // none is left, or a device was lost, which the list shows
 		}
+
 		uuid, ret := event.Device.GetUUID()
 		if ret == nvml.SUCCESS && event.EventType == nvml.EventTypeXidCriticalError {
 			all = append(all, xid{uuid: word(uuid), code: int(event.EventData)})
 		}
 	}
+
 	return all
 }
 
@@ -94,14 +103,18 @@ func (l *library) close() error {
 		if ret := l.set.Free(); ret != nvml.SUCCESS {
 			errs = append(errs, fmt.Errorf("close NVML events: %w", ret))
 		}
+
 		l.set = nil
 	}
+
 	if l.open {
 		if ret := l.lib.Shutdown(); ret != nvml.SUCCESS {
 			errs = append(errs, fmt.Errorf("close NVML: %w", ret))
 		}
+
 		l.open = false
 	}
+
 	return errors.Join(errs...)
 }
 
@@ -110,10 +123,12 @@ func (l *library) list() ([]device, error) {
 	if ret != nvml.SUCCESS {
 		return nil, fmt.Errorf("count GPUs: %w", ret)
 	}
+
 	driver, ret := l.lib.SystemGetDriverVersion()
 	if ret != nvml.SUCCESS {
 		driver = ""
 	}
+
 	var all []device
 	for i := range min(count, maxGPUs) {
 		d := device{gpu: fleet.GPU{Index: i, UUID: unnamedID(i), Driver: word(driver)}, draw: -1, uncorrected: -1}
@@ -123,8 +138,10 @@ func (l *library) list() ([]device, error) {
 		} else {
 			d.read(handle)
 		}
+
 		all = append(all, d)
 	}
+
 	return all, nil
 }
 
@@ -133,26 +150,33 @@ func (d *device) read(handle nvml.Device) {
 	if name, ret := handle.GetName(); ret == nvml.SUCCESS {
 		d.gpu.Model = word(name)
 	}
+
 	if uuid, ret := handle.GetUUID(); ret == nvml.SUCCESS {
 		d.gpu.UUID = word(uuid)
 	} else {
 		d.gpu.Error = "cannot read UUID: " + word(ret.Error())
 	}
+
 	if pci, ret := handle.GetPciInfo(); ret == nvml.SUCCESS {
 		d.bus = fmt.Sprintf("%04x:%02x:%02x", pci.Domain, pci.Bus, pci.Device)
 	}
+
 	used, problem := d.readMemory(handle)
 	if problem != "" {
 		d.gpu.Error = "cannot read memory size: " + problem
 	}
+
 	d.readErrors(handle)
 	d.readHeat(handle)
+
 	if limit, ret := handle.GetEnforcedPowerLimit(); ret == nvml.SUCCESS {
 		d.gpu.Watts = float64(limit) / 1000
 	}
+
 	if draw, ret := handle.GetPowerUsage(); ret == nvml.SUCCESS {
 		d.draw = float64(draw) / 1000
 	}
+
 	mig, _, ret := handle.GetMigMode()
 	d.use(d.readProcesses(handle), used, ret == nvml.SUCCESS && mig == nvml.DEVICE_MIG_ENABLE)
 }
@@ -165,11 +189,14 @@ func (d *device) readMemory(handle nvml.Device) (used job.Bytes, problem string)
 		d.gpu.Memory = job.Bytes(memory.Total)
 		return job.Bytes(memory.Used), ""
 	}
+
 	memory, ret := handle.GetMemoryInfo()
 	if ret != nvml.SUCCESS {
 		return 0, word(ret.Error())
 	}
+
 	d.gpu.Memory = job.Bytes(memory.Total)
+
 	return 0, ""
 }
 
@@ -178,16 +205,20 @@ func (d *device) readErrors(handle nvml.Device) {
 		if pending {
 			d.gpu.Error = remapPending
 		}
+
 		if failed {
 			d.gpu.Error = remapFailed
 		}
 	}
+
 	if pending, ret := handle.GetRetiredPagesPendingStatus(); ret == nvml.SUCCESS && pending == nvml.FEATURE_ENABLED {
 		d.gpu.Error = retiring
 	}
+
 	if n, ret := handle.GetTotalEccErrors(nvml.MEMORY_ERROR_TYPE_UNCORRECTED, nvml.AGGREGATE_ECC); ret == nvml.SUCCESS {
 		d.uncorrected = int64(n)
 	}
+
 	fields := []nvml.FieldValue{{FieldId: nvml.FI_DEV_GET_GPU_RECOVERY_ACTION}}
 	if ret := handle.GetFieldValues(fields); ret == nvml.SUCCESS && nvml.Return(fields[0].NvmlReturn) == nvml.SUCCESS {
 		d.recovery = recoveryName(binary.NativeEndian.Uint32(fields[0].Value[:]))
@@ -208,6 +239,7 @@ func recoveryName(action uint32) string {
 	case 4:
 		return "drain and reset"
 	}
+
 	return fmt.Sprintf("action %d", action)
 }
 
@@ -218,6 +250,7 @@ func (d *device) readHeat(handle nvml.Device) {
 		d.hot = fmt.Sprintf("at %d °C", slow)
 		return
 	}
+
 	const thermal = 0x40 // the clock is held down by hardware for heat
 	if reasons, ret := handle.GetCurrentClocksEventReasons(); ret == nvml.SUCCESS && reasons&thermal != 0 {
 		d.hot = "reported by the driver"
@@ -230,20 +263,25 @@ func (d *device) readProcesses(handle nvml.Device) []Process {
 		if ret != nvml.SUCCESS {
 			return
 		}
+
 		for _, p := range list {
 			if slices.ContainsFunc(all, func(o Process) bool { return o.PID == int(p.Pid) }) {
 				continue // it computes and draws
 			}
+
 			memory := p.UsedGpuMemory
 			if memory > 1<<50 { // not told
 				memory = 0
 			}
+
 			all = append(all, Process{GPU: d.gpu.Index, PID: int(p.Pid), Memory: job.Bytes(memory), paints: paints})
 		}
 	}
+
 	computes, ret := handle.GetComputeRunningProcesses()
 	add(computes, ret, false)
 	paints, ret := handle.GetGraphicsRunningProcesses()
 	add(paints, ret, true)
+
 	return all
 }

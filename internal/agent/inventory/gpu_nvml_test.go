@@ -48,11 +48,14 @@ func nvmlLibrary(events *[]nvml.EventData, devices ...*mock.Device) *library {
 			if len(*events) == 0 {
 				return nvml.EventData{}, nvml.ERROR_TIMEOUT
 			}
+
 			first := (*events)[0]
 			*events = (*events)[1:]
+
 			return first, nvml.SUCCESS
 		},
 	}
+
 	return &library{lib: &mock.Interface{
 		InitFunc:                   func() nvml.Return { return nvml.SUCCESS },
 		ShutdownFunc:               func() nvml.Return { return nvml.SUCCESS },
@@ -63,6 +66,7 @@ func nvmlLibrary(events *[]nvml.EventData, devices ...*mock.Device) *library {
 			if devices[i] == nil {
 				return nil, nvml.ERROR_GPU_IS_LOST
 			}
+
 			return devices[i], nvml.SUCCESS
 		},
 	}}
@@ -79,9 +83,12 @@ func TestNVMLTellsWhatADeviceSupports(t *testing.T) {
 		if v[0].FieldId != nvml.FI_DEV_GET_GPU_RECOVERY_ACTION {
 			t.Errorf("asked for field %d", v[0].FieldId)
 		}
+
 		binary.NativeEndian.PutUint32(v[0].Value[:], 2)
+
 		return nvml.SUCCESS
 	}
+
 	full.GetTemperatureFunc = func(nvml.TemperatureSensors) (uint32, nvml.Return) { return 93, nvml.SUCCESS }
 	full.GetTemperatureThresholdFunc = func(nvml.TemperatureThresholds) (uint32, nvml.Return) { return 92, nvml.SUCCESS }
 	full.GetEnforcedPowerLimitFunc = func() (uint32, nvml.Return) { return 275_000, nvml.SUCCESS }
@@ -99,6 +106,7 @@ func TestNVMLTellsWhatADeviceSupports(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	gpu := func(index int, uuid string) fleet.GPU {
 		return fleet.GPU{Index: index, UUID: uuid, Model: "NVIDIA A100-SXM4-80GB", Memory: 80 << 30, Driver: "550"}
 	}
@@ -107,13 +115,24 @@ func TestNVMLTellsWhatADeviceSupports(t *testing.T) {
 			procs: []Process{{PID: 7, Memory: 2 << 30}, {PID: 8}}},
 		{gpu: gpu(1, "GPU-bare"), bus: "0000:3b:00", draw: -1, uncorrected: -1},
 		{gpu: gpu(2, "GPU-remap"), bus: "0000:3b:00", draw: -1, uncorrected: -1},
-		{gpu: fleet.GPU{Index: 3, UUID: "index-3", Driver: "550", Error: "the driver cannot reach it: " + word(nvml.ERROR_GPU_IS_LOST.Error())}, draw: -1, uncorrected: -1},
+		{
+			gpu: fleet.GPU{
+				Index:  3,
+				UUID:   "index-3",
+				Driver: "550",
+				Error:  "the driver cannot reach it: " + word(nvml.ERROR_GPU_IS_LOST.Error()),
+			},
+			draw:        -1,
+			uncorrected: -1,
+		},
 	}
+
 	want[0].gpu.Watts = 275
 	want[2].gpu.Error = remapPending
 	if diff := cmp.Diff(want, got, cmp.AllowUnexported(device{}, Process{})); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
+
 	if err := l.close(); err != nil {
 		t.Error(err)
 	}
@@ -127,17 +146,21 @@ func TestNVMLTellsOfXids(t *testing.T) {
 		{Device: a, EventType: nvml.EventTypeClock, EventData: 79},
 		{Device: a, EventType: nvml.EventTypeXidCriticalError, EventData: 31},
 	}
+
 	l := nvmlLibrary(&events, a, b)
 	if got := l.xids(); len(got) != 0 {
 		t.Errorf("before it was opened: %+v", got)
 	}
+
 	if _, err := l.devices(t.Context()); err != nil {
 		t.Fatal(err)
 	}
+
 	want := []xid{{uuid: "GPU-b", code: 79}, {uuid: "GPU-a", code: 31}}
 	if diff := cmp.Diff(want, l.xids(), cmp.AllowUnexported(xid{})); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
+
 	if len(a.RegisterEventsCalls()) != 1 || len(b.RegisterEventsCalls()) != 1 {
 		t.Error("not every device was listened to once")
 	}
@@ -150,16 +173,22 @@ func TestNVMLThatIsNotThere(t *testing.T) {
 	if !ok {
 		t.Fatal("not the mock")
 	}
+
 	lib.InitFunc = func() nvml.Return { return nvml.ERROR_LIBRARY_NOT_FOUND }
+
 	if got, err := l.devices(t.Context()); len(got) != 0 || err != nil {
 		t.Errorf("without a library: %v, %v", got, err)
 	}
+
 	lib.InitFunc = func() nvml.Return { return nvml.ERROR_UNKNOWN }
+
 	if _, err := l.devices(t.Context()); err == nil {
 		t.Error("a library that does not open is no error")
 	}
+
 	lib.InitFunc = func() nvml.Return { return nvml.SUCCESS }
 	lib.DeviceGetCountFunc = func() (int, nvml.Return) { return 0, nvml.ERROR_UNKNOWN }
+
 	if _, err := l.devices(t.Context()); err == nil || l.open {
 		t.Errorf("a driver that fails: %v, open %v", err, l.open)
 	}

@@ -85,23 +85,28 @@ func openHealth(path, boot string) (*health, error) {
 	} else if err == nil {
 		err = json.Unmarshal(text, &h.state)
 	}
+
 	if err != nil {
 		h.state, err = healthState{}, fmt.Errorf("read GPU health history: %w", err)
 	}
+
 	for id, p := range h.state.GPUs {
 		if p == nil {
 			delete(h.state.GPUs, id)
 		}
 	}
+
 	if h.state.GPUs == nil {
 		h.state.GPUs = map[string]*history{}
 	}
+
 	if h.state.Boot != boot { // devices may have been taken out or have moved
 		h.state.Boot, h.state.Log = boot, 0
 		for _, p := range h.state.GPUs {
 			p.Listed = false
 		}
 	}
+
 	return h, err
 }
 
@@ -114,9 +119,11 @@ func (h *health) save() error {
 			h.saved = string(text)
 		}
 	}
+
 	if err != nil {
 		return fmt.Errorf("write GPU health history: %w", err)
 	}
+
 	return nil
 }
 
@@ -127,6 +134,7 @@ func (h *health) knows() bool {
 			return true
 		}
 	}
+
 	return false
 }
 
@@ -144,9 +152,12 @@ func (h *health) settle(devices []device) []device {
 				}
 			}
 		}
+
 		listed[d.gpu.UUID] = true
 	}
+
 	missing := 0
+
 	taken := map[int]bool{}
 	for id, p := range h.state.GPUs {
 		switch {
@@ -159,13 +170,16 @@ func (h *health) settle(devices []device) []device {
 			missing++
 		}
 	}
+
 	devices = slices.DeleteFunc(devices, func(d device) bool {
 		stands := !d.named() && missing > 0
 		if stands {
 			missing--
 		}
+
 		return stands
 	})
+
 	for i := range devices {
 		d := &devices[i]
 		if p := h.state.GPUs[d.gpu.UUID]; p != nil && p.Listed {
@@ -174,12 +188,15 @@ func (h *health) settle(devices []device) []device {
 			for taken[d.gpu.Index] {
 				d.gpu.Index++
 			}
+
 			taken[d.gpu.Index] = true
 		}
+
 		for j := range d.procs {
 			d.procs[j].GPU = d.gpu.Index
 		}
 	}
+
 	return devices
 }
 
@@ -188,6 +205,7 @@ func (h *health) settle(devices []device) []device {
 func (h *health) judge(now time.Time, devices []device, errs []xid) []fleet.GPU {
 	h.silent = 0
 	listed := map[string]bool{}
+
 	for i := range devices {
 		d := &devices[i]
 		p := h.state.GPUs[d.gpu.UUID]
@@ -195,15 +213,19 @@ func (h *health) judge(now time.Time, devices []device, errs []xid) []fleet.GPU 
 			p = &history{Uncorrected: -1}
 			h.state.GPUs[d.gpu.UUID] = p
 		}
+
 		p.observe(now, d)
 		listed[d.gpu.UUID] = true
 	}
+
 	for id, p := range h.state.GPUs {
 		if p.Listed && !listed[id] {
 			p.hold(now, "fell off the bus: no longer listed by the driver")
 		}
 	}
+
 	h.suffer(now, errs)
+
 	return h.verdicts(now)
 }
 
@@ -217,6 +239,7 @@ func (h *health) unanswered(now time.Time) []fleet.GPU {
 			}
 		}
 	}
+
 	return h.verdicts(now)
 }
 
@@ -229,11 +252,13 @@ func (h *health) suffer(now time.Time, errs []xid) {
 			}
 		}
 	}
+
 	for _, x := range mergeXids(errs) {
 		p := h.state.GPUs[x.uuid]
 		if p == nil {
 			continue // a device that is not ours to use
 		}
+
 		if x.fatal() && now.Sub(x.at) < Quarantine {
 			p.mark(x.at, x.evidence())
 		} else {
@@ -250,7 +275,9 @@ func (h *health) verdicts(now time.Time) []fleet.GPU {
 			all = append(all, p.verdict(now))
 		}
 	}
+
 	slices.SortFunc(all, func(a, b fleet.GPU) int { return a.Index - b.Index })
+
 	return all
 }
 
@@ -264,11 +291,13 @@ func (h *health) release(now time.Time, uuid string, at time.Time) (news bool, e
 	if !at.After(p.Released) {
 		return false, nil
 	}
+
 	p.Released = at
 	if p.Fault != "" {
 		p.Fault, p.Hot, p.holds = "", 0, false
 		p.note(now, "released by an operator, "+moment(now))
 	}
+
 	return true, h.save()
 }
 
@@ -279,24 +308,30 @@ func (p *history) observe(now time.Time, d *device) {
 	if p.Listed && kept.Memory == 0 { // it told more when it was well
 		kept.Model, kept.Memory = p.GPU.Model, p.GPU.Memory
 	}
+
 	p.GPU, p.Listed, p.holds = kept, true, false
 	if d.bus != "" {
 		p.Bus = d.bus
 	}
+
 	if d.uncorrected >= 0 {
 		if more := d.uncorrected - p.Uncorrected; p.Uncorrected >= 0 && more > 0 {
 			what := "1 uncorrectable memory error"
 			if more > 1 {
 				what = fmt.Sprintf("%d uncorrectable memory errors", more)
 			}
+
 			p.mark(now, what+", "+moment(now))
 		}
+
 		p.Uncorrected = d.uncorrected
 	}
+
 	p.Hot++
 	if d.hot == "" {
 		p.Hot = 0
 	}
+
 	switch {
 	case d.gpu.Error != "":
 		p.hold(now, d.gpu.Error)
@@ -312,12 +347,15 @@ func (p *history) mark(at time.Time, evidence string) {
 	if p.Fault == "" {
 		p.Since = at
 	}
+
 	if !p.holds || p.Fault == "" { // what still holds says more than what happened
 		p.Fault = evidence
 	}
+
 	if at.After(p.Bad) {
 		p.Bad = at
 	}
+
 	p.note(at, evidence)
 }
 
@@ -327,6 +365,7 @@ func (p *history) hold(now time.Time, what string) {
 	if strings.HasPrefix(p.Fault, what+", since ") {
 		return
 	}
+
 	p.Since = now
 	p.Fault = what + ", since " + moment(now)
 	p.note(now, p.Fault)
@@ -337,6 +376,7 @@ func (p *history) note(at time.Time, text string) {
 	if slices.ContainsFunc(p.Notes, func(n note) bool { return n.Text == text }) {
 		return
 	}
+
 	p.Notes = append(p.Notes, note{at, text})
 	slices.SortStableFunc(p.Notes, func(a, b note) int { return a.At.Compare(b.At) })
 	p.Notes = p.Notes[max(0, len(p.Notes)-maxNotes):]
@@ -348,6 +388,7 @@ func (p *history) verdict(now time.Time) fleet.GPU {
 		p.Fault = ""
 		p.note(now, "no faults, back in use, "+moment(now))
 	}
+
 	p.Notes = slices.DeleteFunc(p.Notes, func(n note) bool { return now.Sub(n.At) > noteFor })
 	gpu := p.GPU
 	switch {
@@ -357,10 +398,13 @@ func (p *history) verdict(now time.Time) fleet.GPU {
 	default:
 		gpu.Error = p.Fault + "; in quarantine until " + moment(p.Bad.Add(Quarantine)) + " if no new fault occurs"
 	}
+
 	texts := make([]string, len(p.Notes))
 	for i, n := range p.Notes {
 		texts[i] = n.Text
 	}
+
 	gpu.Health = strings.Join(texts, "; ")
+
 	return gpu
 }

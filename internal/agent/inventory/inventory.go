@@ -83,17 +83,21 @@ func Open(opts Options) *Machine {
 	if opts.Root == "" {
 		opts.Root = "/"
 	}
+
 	if opts.Clock == nil {
 		opts.Clock = clock.Wall{}
 	}
+
 	if dir, err := filepath.Abs(opts.DataDir); err == nil {
 		opts.DataDir = dir
 	}
+
 	m := &Machine{opts: opts, driver: newDriver(), log: &kernelLog{root: opts.Root, fd: -1}}
 	var err1, err2 error
 	m.health, err1 = openHealth(filepath.Join(opts.DataDir, "gpu-health.json"), bootID(opts.Root))
 	m.measures, err2 = openMeasures(filepath.Join(opts.DataDir, "gpu-speed.json"))
 	m.problem = errors.Join(err1, err2)
+
 	return m
 }
 
@@ -110,32 +114,45 @@ func (m *Machine) Close() error {
 func (m *Machine) Look(ctx context.Context, held []int) (Found, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
+
 	opts := &m.opts
-	inv := fleet.Inventory{OS: osName(opts.Root), Arch: goruntime.GOARCH, Version: opts.Version, Limits: opts.Limits, Address: opts.Address}
+	inv := fleet.Inventory{
+		OS:      osName(opts.Root),
+		Arch:    goruntime.GOARCH,
+		Version: opts.Version,
+		Limits:  opts.Limits,
+		Address: opts.Address,
+	}
+
 	found := Found{}
 	if m.problem != nil {
 		found.Problems, m.problem = []error{m.problem}, nil
 	}
+
 	var err error
 	inv.Memory, err = memory(opts.Root)
 	if err != nil {
 		return Found{}, fmt.Errorf("find memory: %w", err)
 	}
+
 	inv.Disk, err = disk(opts.DataDir)
 	if err != nil {
 		return Found{}, fmt.Errorf("find disk: %w", err)
 	}
+
 	inv.CPUs = cpus(opts.Root, goruntime.NumCPU())
 	inv.Kernel, err = kernel()
 	if err != nil {
 		found.Problems = append(found.Problems, err)
 	}
+
 	if inv.Address == "" {
 		inv.Address, err = addressTo(ctx, opts.Server)
 		if err != nil {
 			found.Problems = append(found.Problems, err)
 		}
 	}
+
 	switch {
 	case len(opts.FakeGPUs) > 0:
 		inv.GPUs = slices.Clone(opts.FakeGPUs)
@@ -144,10 +161,13 @@ func (m *Machine) Look(ctx context.Context, held []int) (Found, error) {
 		inv.GPUs, inv.Draw = slices.Clone(m.gpus), m.meter.draw(opts.Clock.Now())
 		found.Busy, found.Processes = slices.Clone(m.busy), slices.Clone(m.procs)
 	}
+
 	if ctx.Err() != nil {
 		return Found{}, ctx.Err()
 	}
+
 	found.Inventory = inv
+
 	return found, nil
 }
 
@@ -155,9 +175,11 @@ func (m *Machine) Look(ctx context.Context, held []int) (Found, error) {
 // what it said last stands for a while.
 func (m *Machine) lookAtGPUs(ctx context.Context, held []int) (problems []error) {
 	devices, err := m.driver.devices(ctx)
+
 	if ctx.Err() != nil {
 		return nil // the agent ends; that says nothing about the driver
 	}
+
 	now := m.opts.Clock.Now()
 	switch {
 	case err != nil:
@@ -174,16 +196,20 @@ func (m *Machine) lookAtGPUs(ctx context.Context, held []int) (problems []error)
 		if err != nil {
 			problems = append(problems, err)
 		}
+
 		m.gpus = m.health.judge(now, devices, errs)
 		m.observeUse(devices, held)
 	}
+
 	for i := range m.gpus {
 		m.gpus[i] = gpuspec.Describe(m.gpus[i])
 		m.gpus[i].Measured = m.measures.of(&m.gpus[i])
 	}
+
 	if err := m.health.save(); err != nil {
 		problems = append(problems, err)
 	}
+
 	return problems
 }
 
@@ -191,28 +217,34 @@ func (m *Machine) lookAtGPUs(ctx context.Context, held []int) (problems []error)
 func (m *Machine) observeUse(devices []device, held []int) {
 	m.busy, m.procs = nil, nil
 	used, watts := 0, 0.0
+
 	for i := range devices {
 		d := &devices[i]
 		if d.busy() {
 			m.busy = append(m.busy, d.gpu.Index)
 		}
+
 		for _, p := range d.procs {
 			p.introduce(m.opts.Root, m.opts.DataDir)
 			m.procs = append(m.procs, p)
 		}
+
 		if d.busy() || slices.Contains(held, d.gpu.Index) {
 			used++
 		}
+
 		if d.draw < 0 || watts < 0 {
 			watts = -1 // one that does not tell spoils the sum
 		} else {
 			watts += d.draw
 		}
 	}
+
 	slices.Sort(m.busy)
 	if watts >= 0 && !m.warm {
 		m.meter.add(used, watts)
 	}
+
 	m.warm = false
 }
 
@@ -222,13 +254,16 @@ func (m *Machine) xids(now time.Time) ([]xid, error) {
 	for i := range all {
 		all[i].at = now // the driver does not say when
 	}
+
 	up, err := uptime(m.opts.Root)
 	if err != nil {
 		return all, err
 	}
+
 	messages, err := m.log.since(m.health.state.Log)
 	for _, msg := range messages {
 		m.health.state.Log = max(m.health.state.Log, msg.seq)
+
 		if x, ok := parseXid(msg.text); ok {
 			// The kernel's count stands still while a machine sleeps, and then a message
 			// seems older than the last look, at which it was not there yet.
@@ -236,12 +271,15 @@ func (m *Machine) xids(now time.Time) ([]xid, error) {
 			if x.at.Before(m.read) {
 				x.at = now
 			}
+
 			all = append(all, x)
 		}
 	}
+
 	if err == nil {
 		m.read = now
 	}
+
 	return all, err
 }
 
@@ -261,18 +299,22 @@ func (m *Machine) Release(uuid string, at time.Time) (news bool, err error) {
 func (m *Machine) Probe(ctx context.Context) (int, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
+
 	idle := slices.DeleteFunc(slices.Clone(m.gpus), func(g fleet.GPU) bool {
 		return g.Error != "" || g.Measured > 0 || slices.Contains(m.busy, g.Index)
 	})
 	if len(idle) == 0 {
 		return 0, nil
 	}
+
 	m.warm = true
 	found, err := probe(ctx, pythons(m.opts.Python), idle, m.opts.Clock.Now())
 	if len(found) == 0 {
 		return 0, err
 	}
+
 	maps.Copy(m.measures.all, found)
+
 	return len(found), errors.Join(err, m.measures.save())
 }
 
@@ -282,6 +324,7 @@ func disk(dir string) (job.Bytes, error) {
 	if err := unix.Statfs(dir, &st); err != nil {
 		return 0, fmt.Errorf("stat file system of %s: %w", dir, err)
 	}
+
 	return job.Bytes(int64(st.Blocks) * st.Bsize), nil
 }
 
@@ -290,6 +333,7 @@ func kernel() (string, error) {
 	if err := unix.Uname(&u); err != nil {
 		return "", fmt.Errorf("find kernel: %w", err)
 	}
+
 	return unix.ByteSliceToString(u.Release[:]), nil
 }
 
@@ -299,14 +343,17 @@ func osName(root string) string {
 	if err != nil {
 		return goruntime.GOOS // a machine without that file
 	}
+
 	for line := range strings.Lines(string(text)) {
 		if name, ok := strings.CutPrefix(strings.TrimSpace(line), "PRETTY_NAME="); ok {
 			if plain, err := strconv.Unquote(name); err == nil {
 				return plain
 			}
+
 			return name
 		}
 	}
+
 	return goruntime.GOOS
 }
 
@@ -317,18 +364,23 @@ func addressTo(ctx context.Context, server string) (string, error) {
 	if err != nil || u.Hostname() == "" {
 		return "", fmt.Errorf("find own address: invalid server address %.80q", server)
 	}
+
 	port := u.Port()
 	if port == "" {
 		port = "443"
 	}
+
 	conn, err := (&net.Dialer{}).DialContext(ctx, "udp", net.JoinHostPort(u.Hostname(), port))
 	if err != nil {
 		return "", fmt.Errorf("find own address: %w", err)
 	}
+
 	defer func() { _ = conn.Close() }() // nothing was sent
+
 	addr, ok := conn.LocalAddr().(*net.UDPAddr)
 	if !ok {
 		return "", errors.New("find own address: not an IP network")
 	}
+
 	return addr.IP.String(), nil
 }

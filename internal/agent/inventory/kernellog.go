@@ -45,9 +45,12 @@ func (k *kernelLog) since(after uint64) ([]kernelMessage, error) {
 		if err != nil {
 			return nil, fmt.Errorf("open the kernel log: %w", err)
 		}
+
 		k.fd = fd
 	}
+
 	var all []kernelMessage
+
 	buffer := make([]byte, maxRecord)
 	for range maxRecords {
 		n, err := unix.Read(k.fd, buffer)
@@ -59,8 +62,10 @@ func (k *kernelLog) since(after uint64) ([]kernelMessage, error) {
 		case err != nil:
 			return all, fmt.Errorf("read the kernel log: %w", err)
 		}
+
 		all = append(all, k.split(string(buffer[:n]), after)...)
 	}
+
 	return all, nil
 }
 
@@ -74,9 +79,12 @@ func (k *kernelLog) split(text string, after uint64) []kernelMessage {
 			if len(k.rest) > maxRecord {
 				k.rest = ""
 			}
+
 			return all
 		}
+
 		k.rest = rest
+
 		if m, ok := parseKernelMessage(line); ok && m.seq > after {
 			all = append(all, m)
 		}
@@ -92,12 +100,15 @@ func parseKernelMessage(line string) (kernelMessage, bool) {
 	if !ok || len(fields) < 4 {
 		return kernelMessage{}, false
 	}
+
 	priority, err1 := strconv.ParseUint(fields[0], 10, 32)
 	seq, err2 := strconv.ParseUint(fields[1], 10, 64)
+
 	micros, err3 := strconv.ParseInt(fields[2], 10, 52)
 	if err1 != nil || err2 != nil || err3 != nil || micros < 0 || priority>>3 != 0 {
 		return kernelMessage{}, false
 	}
+
 	return kernelMessage{seq: seq, at: time.Duration(micros) * time.Microsecond, text: text}, true
 }
 
@@ -105,8 +116,10 @@ func (k *kernelLog) close() error {
 	if k.fd < 0 {
 		return nil
 	}
+
 	err := unix.Close(k.fd)
 	k.fd = -1
+
 	return err
 }
 
@@ -118,6 +131,7 @@ func uptime(root string) (time.Duration, error) {
 	if err != nil || seconds < 0 || seconds > 1e10 {
 		return 0, fmt.Errorf("read boot time: %.40q", text)
 	}
+
 	return time.Duration(seconds * float64(time.Second)), nil
 }
 

@@ -50,12 +50,15 @@ func openMeasures(path string) (*measures, error) {
 	if errors.Is(err, fs.ErrNotExist) {
 		return m, nil
 	}
+
 	if err == nil {
 		err = json.Unmarshal(text, &m.all)
 	}
+
 	if err != nil {
 		m.all, err = map[string]measure{}, fmt.Errorf("read GPU probe results: %w", err)
 	}
+
 	return m, err
 }
 
@@ -64,6 +67,7 @@ func (m *measures) of(g *fleet.GPU) float64 {
 	if found := m.all[g.UUID]; found.Driver == g.Driver {
 		return found.TFLOPS
 	}
+
 	return 0
 }
 
@@ -72,9 +76,11 @@ func (m *measures) save() error {
 	if err == nil {
 		err = replaceFile(m.path, text)
 	}
+
 	if err != nil {
 		return fmt.Errorf("write GPU probe results: %w", err)
 	}
+
 	return nil
 }
 
@@ -84,6 +90,7 @@ func pythons(named string) []string {
 	if named != "" {
 		return []string{named}
 	}
+
 	return []string{"python3", "/usr/bin/python3"}
 }
 
@@ -92,20 +99,24 @@ func pythons(named string) []string {
 func probe(ctx context.Context, interpreters []string, gpus []fleet.GPU, now time.Time) (map[string]measure, error) {
 	ctx, cancel := context.WithTimeout(ctx, probeTimeout)
 	defer cancel()
+
 	for _, name := range interpreters {
 		path, err := exec.LookPath(name)
 		if err != nil {
 			continue // not on this machine
 		}
+
 		text, err := runProbe(ctx, path, gpus)
 		if err != nil {
 			return nil, fmt.Errorf("probe GPUs with %s: %w", path, err)
 		}
+
 		found, missing, err := parseProbe(text, gpus, now)
 		if err != nil || !missing {
 			return found, err
 		}
 	}
+
 	return nil, nil
 }
 
@@ -114,6 +125,7 @@ func runProbe(ctx context.Context, python string, gpus []fleet.GPU) ([]byte, err
 	for i := range gpus {
 		names[i] = gpus[i].UUID
 	}
+
 	// The helper ends itself if it outlives the agent.
 	cmd := exec.CommandContext(ctx, python, "-c", probeScript, strconv.Itoa(int(probeTimeout.Seconds())))
 	cmd.Dir = "/" // python looks for modules where it is started
@@ -126,13 +138,17 @@ func runProbe(ctx context.Context, python string, gpus []fleet.GPU) ([]byte, err
 	if err := cmd.Start(); err != nil {
 		return nil, err
 	}
+
 	text, readErr := io.ReadAll(io.LimitReader(out, probeOutput))
+
 	if err := cmd.Wait(); err != nil {
 		if errors.Is(ctx.Err(), context.DeadlineExceeded) {
 			err = fmt.Errorf("no result within %s", probeTimeout)
 		}
+
 		return nil, err
 	}
+
 	return text, readErr
 }
 
@@ -149,9 +165,11 @@ func parseProbe(text []byte, gpus []fleet.GPU, now time.Time) (found map[string]
 			Error   string  `json:"error"`
 			Missing string  `json:"missing"`
 		}
+
 		if !strings.HasPrefix(line, "{") || json.Unmarshal([]byte(line), &said) != nil {
 			continue
 		}
+
 		switch {
 		case said.Missing != "":
 			missing = true
@@ -160,11 +178,15 @@ func parseProbe(text []byte, gpus []fleet.GPU, now time.Time) (found map[string]
 		case said.Error != "":
 			errs = append(errs, fmt.Errorf("probe GPU %d: %s", gpus[said.GPU].Index, word(said.Error)))
 		case said.TFLOPS <= 0 || said.TFLOPS > 1e6 || !slices.Contains([]string{"bf16", "fp16", "fp32"}, said.Numbers):
-			errs = append(errs, fmt.Errorf("probe GPU %d: implausible result %g TFLOPS in %.10q", gpus[said.GPU].Index, said.TFLOPS, said.Numbers))
+			errs = append(
+				errs,
+				fmt.Errorf("probe GPU %d: implausible result %g TFLOPS in %.10q", gpus[said.GPU].Index, said.TFLOPS, said.Numbers),
+			)
 		default:
 			gpu := &gpus[said.GPU]
 			found[gpu.UUID] = measure{Driver: gpu.Driver, Numbers: said.Numbers, TFLOPS: said.TFLOPS, At: now}
 		}
 	}
+
 	return found, missing, errors.Join(errs...)
 }

@@ -92,8 +92,10 @@ func viaSMI(ctx context.Context, command string) ([]device, error) {
 	if err != nil {
 		return nil, fmt.Errorf("find %s: %w", command, err)
 	}
+
 	ctx, cancel := context.WithTimeout(ctx, smiTimeout)
 	defer cancel()
+
 	cmd := exec.CommandContext(ctx, path, "-q", "-x")
 	cmd.WaitDelay = time.Second // a child of a killed script may hold the pipe
 	out, err := cmd.StdoutPipe()
@@ -103,16 +105,20 @@ func viaSMI(ctx context.Context, command string) ([]device, error) {
 	if err := cmd.Start(); err != nil {
 		return nil, fmt.Errorf("run %s: %w", command, err)
 	}
+
 	text, readErr := io.ReadAll(io.LimitReader(out, smiOutput))
 	if err := cmd.Wait(); err != nil {
 		if ctx.Err() != nil {
 			err = fmt.Errorf("no response within %s", smiTimeout)
 		}
+
 		return nil, fmt.Errorf("query GPUs with %s: %w: %.200s", command, err, firstLine(text))
 	}
+
 	if readErr != nil {
 		return nil, fmt.Errorf("query GPUs with %s: %w", command, readErr)
 	}
+
 	return parseSMI(text)
 }
 
@@ -125,10 +131,12 @@ func parseSMI(text []byte) ([]device, error) {
 	if len(log.GPUs) > maxGPUs {
 		return nil, fmt.Errorf("parse output of nvidia-smi: %d GPUs reported", len(log.GPUs))
 	}
+
 	var all []device
 	for i := range log.GPUs {
 		all = append(all, log.GPUs[i].device(i, log.Driver))
 	}
+
 	return all, nil
 }
 
@@ -139,9 +147,11 @@ func (g *smiGPU) device(index int, driver string) device {
 		gpu: fleet.GPU{Index: index, UUID: word(g.UUID), Model: word(g.Name), Driver: word(driver)},
 		bus: busName(g.ID), draw: -1, uncorrected: g.Aggregate.uncorrected(), hot: g.hot(),
 	}
+
 	if needsRecovery(g.Recovery) {
 		d.recovery = word(g.Recovery)
 	}
+
 	memory, err := job.ParseBytes(strings.TrimSpace(g.Memory))
 	switch {
 	case err != nil || memory <= 0:
@@ -157,25 +167,31 @@ func (g *smiGPU) device(index int, driver string) device {
 	case yes(g.Retiring):
 		d.gpu.Error = retiring
 	}
+
 	if err == nil {
 		d.gpu.Memory = memory
 	}
+
 	if !strings.HasPrefix(d.gpu.UUID, "GPU-") {
 		d.gpu.UUID = unnamedID(index)
 	}
+
 	for _, p := range []smiPower{g.PowerOld, g.Power} {
 		for _, limit := range []string{p.LimitOld, p.Limit} {
 			if w, ok := amount(limit); ok && w > 0 {
 				d.gpu.Watts = w
 			}
 		}
+
 		for _, draw := range []string{p.Draw, p.Average, p.Instant} {
 			if w, ok := amount(draw); ok && w >= 0 {
 				d.draw = w
 			}
 		}
 	}
+
 	d.use(g.processes(index), bytes(g.Used), strings.EqualFold(strings.TrimSpace(g.MIG), "enabled"))
+
 	return d
 }
 
@@ -186,11 +202,13 @@ func (g *smiGPU) processes(index int) []Process {
 		if err != nil || pid <= 0 {
 			continue // a row without a process
 		}
+
 		all = append(all, Process{
 			GPU: index, PID: int(pid), Program: word(p.Name), Memory: bytes(p.Memory),
 			paints: strings.TrimSpace(p.Type) == "G",
 		})
 	}
+
 	return all
 }
 
@@ -201,7 +219,9 @@ func (g *smiGPU) hot() string {
 	if ok1 && ok2 && slow > 0 && now >= slow {
 		return fmt.Sprintf("at %.0f °C", slow)
 	}
+
 	left, ok1 := amount(g.Heat.Left)
+
 	slow, ok2 = amount(g.Heat.SlowsLeft)
 	if ok1 && ok2 && left <= slow {
 		return "at the temperature limit"
@@ -209,6 +229,7 @@ func (g *smiGPU) hot() string {
 	if active(g.Slowed) || active(g.SlowedOld) {
 		return "reported by the driver"
 	}
+
 	return ""
 }
 
@@ -220,6 +241,7 @@ func (e *smiErrors) uncorrected() int64 {
 			sum = max(sum, 0) + n
 		}
 	}
+
 	return sum
 }
 
@@ -228,6 +250,7 @@ func needsRecovery(action string) bool {
 	case "", "none", "n/a":
 		return false
 	}
+
 	return true
 }
 
@@ -247,6 +270,7 @@ func bytes(s string) job.Bytes {
 	if err != nil {
 		return 0
 	}
+
 	return b
 }
 

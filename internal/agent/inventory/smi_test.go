@@ -22,10 +22,12 @@ func parseFile(t *testing.T, path string) []device {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	all, err := parseSMI(text)
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	return all
 }
 
@@ -33,31 +35,65 @@ func TestSMIAnswerIsRead(t *testing.T) {
 	t.Parallel()
 	all := parseFile(t, "testdata/smi.xml")
 	var got []fleet.GPU
+
 	var busy []int
 	for i := range all {
 		got = append(got, all[i].gpu)
+
 		if all[i].busy() {
 			busy = append(busy, i)
 		}
 	}
+
 	want := []fleet.GPU{
-		{Index: 0, UUID: "GPU-00000000-0000-0000-0000-000000000000", Model: "NVIDIA H200", Memory: 143771 << 20, Driver: "580.159.04", Watts: 650},
-		{Index: 1, UUID: "GPU-11111111-1111-1111-1111-111111111111", Model: "NVIDIA A100-SXM4-80GB", Memory: 80 << 30, Driver: "580.159.04"},
-		{Index: 2, UUID: "GPU-22222222-2222-2222-2222-222222222222", Model: "NVIDIA A100-SXM4-80GB", Driver: "580.159.04", Error: "cannot read memory size: [Unknown Error]"},
-		{Index: 3, UUID: "GPU-33333333-3333-3333-3333-333333333333", Model: "NVIDIA A100-SXM4-80GB", Memory: 80 << 30, Driver: "580.159.04", Error: remapFailed},
+		{
+			Index:  0,
+			UUID:   "GPU-00000000-0000-0000-0000-000000000000",
+			Model:  "NVIDIA H200",
+			Memory: 143771 << 20,
+			Driver: "580.159.04",
+			Watts:  650,
+		},
+		{
+			Index:  1,
+			UUID:   "GPU-11111111-1111-1111-1111-111111111111",
+			Model:  "NVIDIA A100-SXM4-80GB",
+			Memory: 80 << 30,
+			Driver: "580.159.04",
+		},
+		{
+			Index:  2,
+			UUID:   "GPU-22222222-2222-2222-2222-222222222222",
+			Model:  "NVIDIA A100-SXM4-80GB",
+			Driver: "580.159.04",
+			Error:  "cannot read memory size: [Unknown Error]",
+		},
+		{
+			Index:  3,
+			UUID:   "GPU-33333333-3333-3333-3333-333333333333",
+			Model:  "NVIDIA A100-SXM4-80GB",
+			Memory: 80 << 30,
+			Driver: "580.159.04",
+			Error:  remapFailed,
+		},
 	}
+
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("GPUs (-want +got):\n%s", diff)
 	}
+
 	if diff := cmp.Diff([]int{1}, busy); diff != "" {
 		t.Errorf("busy (-want +got):\n%s", diff)
 	}
+
 	if d := all[0]; d.bus != "0000:00:06" || d.draw != 78.12 || d.uncorrected != 3 || d.hot != "" || d.recovery != "" {
 		t.Errorf("readings of the first: %+v", d)
 	}
+
 	if d := all[1]; d.draw != -1 || d.uncorrected != -1 {
 		t.Errorf("readings that are not there: %+v", d)
 	}
+
 	if all[3].recovery != "Reset" {
 		t.Errorf("recovery %q", all[3].recovery)
 	}
@@ -70,10 +106,12 @@ func TestSMITellsOfFaults(t *testing.T) {
 		uncorrected              int64
 		watts                    float64
 	}
+
 	var got []reading
 	for _, d := range parseFile(t, "testdata/smi-faults.xml") {
 		got = append(got, reading{d.gpu.UUID, d.gpu.Error, d.recovery, d.hot, d.uncorrected, d.gpu.Watts})
 	}
+
 	want := []reading{
 		{"GPU-00000000", remapPending, "", "", -1, 0},
 		{"GPU-11111111", "", "Drain and Reset", "", -1, 0},
@@ -84,6 +122,7 @@ func TestSMITellsOfFaults(t *testing.T) {
 		{"index-6", "cannot read UUID", "", "", -1, 0},
 		{"GPU-77777777", retiring, "", "", -1, 250},
 	}
+
 	if diff := cmp.Diff(want, got, cmp.AllowUnexported(reading{})); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
@@ -92,15 +131,18 @@ func TestSMITellsOfFaults(t *testing.T) {
 func TestSMITellsWhoComputes(t *testing.T) {
 	t.Parallel()
 	all := parseFile(t, "testdata/smi-users.xml")
+
 	var busy []bool
 	for i := range all {
 		busy = append(busy, all[i].busy())
 	}
+
 	// A desktop; a training beside it; a game; memory that no visible process has;
 	// the same on a GPU that is cut into slices; a row without a process.
 	if diff := cmp.Diff([]bool{false, true, true, true, false, false}, busy); diff != "" {
 		t.Errorf("busy (-want +got):\n%s", diff)
 	}
+
 	want := []Process{{GPU: 1, PID: 1201, Program: "/usr/bin/python3", Memory: 2 << 30}}
 	if diff := cmp.Diff(want, all[1].procs, cmp.AllowUnexported(Process{})); diff != "" {
 		t.Errorf("processes (-want +got):\n%s", diff)
@@ -114,15 +156,27 @@ func TestSMIOfARealMachine(t *testing.T) {
 	if os.Getenv("TRAINYARD_DATA") == "" {
 		path = filepath.Join("..", "..", "..", "..", "shared", "data", "gpu-specs", "nvidia-smi-q-h200.xml")
 	}
+
 	if _, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) {
 		t.Skip("gpu-specs/nvidia-smi-q-h200.xml is not there: set TRAINYARD_DATA to read it")
 	}
+
 	all := parseFile(t, path)
-	want := fleet.GPU{UUID: "GPU-00000000-0000-0000-0000-000000000000", Model: "NVIDIA H200", Memory: 143771 << 20, Driver: "580.159.04", Watts: 700}
+
+	want := fleet.GPU{
+		UUID:   "GPU-00000000-0000-0000-0000-000000000000",
+		Model:  "NVIDIA H200",
+		Memory: 143771 << 20,
+		Driver: "580.159.04",
+		Watts:  700,
+	}
+
 	if len(all) != 1 || all[0].gpu != want {
 		t.Fatalf("%+v", all)
 	}
-	if d := all[0]; d.draw != 78.12 || d.uncorrected != 0 || d.hot != "" || d.recovery != "" || d.busy() || d.bus != "0000:00:06" {
+
+	if d := all[0]; d.draw != 78.12 || d.uncorrected != 0 || d.hot != "" || d.recovery != "" || d.busy() ||
+		d.bus != "0000:00:06" {
 		t.Errorf("readings %+v", d)
 	}
 }
@@ -134,6 +188,7 @@ func script(t *testing.T, text string) string {
 	if err := os.WriteFile(path, []byte("#!/bin/sh\n"+text), 0o755); err != nil {
 		t.Fatal(err)
 	}
+
 	return path
 }
 
@@ -143,6 +198,7 @@ func TestSMICommand(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	tests := []struct {
 		name, command string
 		gpus          int
@@ -153,6 +209,7 @@ func TestSMICommand(t *testing.T) {
 		{"a driver that does not work", script(t, "echo Failed to initialize NVML; exit 9"), 0, "Failed to initialize NVML"},
 		{"an answer that is no XML", script(t, "echo hello"), 0, "parse output of nvidia-smi"},
 	}
+
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
@@ -160,6 +217,7 @@ func TestSMICommand(t *testing.T) {
 			if len(got) != tt.gpus {
 				t.Errorf("%d GPUs, want %d", len(got), tt.gpus)
 			}
+
 			if (err == nil) != (tt.problem == "") || err != nil && !strings.Contains(err.Error(), tt.problem) {
 				t.Errorf("err = %v, want %q", err, tt.problem)
 			}
@@ -170,20 +228,25 @@ func TestSMICommand(t *testing.T) {
 func TestSMIThatHangsIsEnded(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithCancel(t.Context())
+
 	started := filepath.Join(t.TempDir(), "started")
 	if out, err := exec.Command("mkfifo", started).CombinedOutput(); err != nil {
 		t.Fatalf("mkfifo: %v %s", err, out)
 	}
+
 	command := script(t, "echo > "+started+"; exec sleep 1000")
 	result := make(chan error, 1)
 	go func() {
 		_, err := viaSMI(ctx, command)
 		result <- err
 	}()
+
 	if _, err := os.ReadFile(started); err != nil { // until the script runs
 		t.Fatal(err)
 	}
+
 	cancel()
+
 	if err := <-result; err == nil {
 		t.Error("no error")
 	}
@@ -194,36 +257,52 @@ func FuzzSMI(f *testing.F) {
 	if err != nil {
 		f.Fatal(err)
 	}
+
 	f.Add(text)
+
 	for _, name := range []string{"testdata/smi-faults.xml", "testdata/smi-users.xml"} {
-		if text, err = os.ReadFile(name); err != nil {
+		text, err = os.ReadFile(name)
+		if err != nil {
 			f.Fatal(err)
 		}
+
 		f.Add(text)
 	}
+
 	f.Add([]byte("<nvidia_smi_log><gpu/></nvidia_smi_log>"))
-	f.Add([]byte("<nvidia_smi_log><gpu><uuid>GPU-1</uuid><fb_memory_usage><total>9999999999 TiB</total></fb_memory_usage></gpu></nvidia_smi_log>"))
+
+	f.Add(
+		[]byte(
+			"<nvidia_smi_log><gpu><uuid>GPU-1</uuid><fb_memory_usage><total>9999999999 TiB</total></fb_memory_usage></gpu></nvidia_smi_log>",
+		),
+	)
+
 	f.Add([]byte("No devices were found\n"))
+
 	f.Fuzz(func(t *testing.T, text []byte) {
 		all, err := parseSMI(text)
 		if err != nil {
 			return
 		}
+
 		for i, d := range all {
 			gpu := d.gpu
 			if gpu.Index != i || gpu.UUID == "" || gpu.Memory < 0 || gpu.Error == "" && gpu.Memory == 0 {
 				t.Errorf("GPU %d: %+v", i, gpu)
 			}
+
 			for _, s := range []string{gpu.UUID, gpu.Model, gpu.Driver} {
 				if len(s) > maxWord || !utf8.ValidString(s) || strings.ContainsAny(s, "\n\r") {
 					t.Errorf("GPU %d has the text %q", i, s)
 				}
 			}
 		}
+
 		for i, d := range all {
 			if d.draw < -1 || d.uncorrected < -1 || d.gpu.Watts < 0 || d.named() != strings.HasPrefix(d.gpu.UUID, "GPU-") {
 				t.Errorf("readings of GPU %d: %+v", i, d)
 			}
+
 			for _, p := range d.procs {
 				if p.GPU != i || p.PID <= 0 || len(p.Program) > maxWord {
 					t.Errorf("process of GPU %d: %+v", i, p)

@@ -38,13 +38,16 @@ func (p *Process) introduce(root, dir string) {
 	if err != nil {
 		return
 	}
+
 	p.Seen = true
 	if st, ok := info.Sys().(*syscall.Stat_t); ok {
 		p.User = userName(st.Uid)
 	}
+
 	if name := programName(readText(filepath.Join(proc, "cmdline"))); name != "" {
 		p.Program = name
 	}
+
 	for pid, n := p.PID, 0; pid > 1 && n < maxAncestors && !p.Ours; n++ {
 		p.Ours = ofRun(root, pid, dir)
 		pid = parent(root, pid)
@@ -60,6 +63,7 @@ func ofRun(root string, pid int, dir string) bool {
 			return err == nil && filepath.IsLocal(rel)
 		}
 	}
+
 	return false
 }
 
@@ -69,15 +73,18 @@ const rankDirVar = "TRAINYARD_RANK_DIR="
 // parent returns the parent of a process, 0 if it cannot be told.
 func parent(root string, pid int) int {
 	stat := readText(filepath.Join(root, "proc", strconv.Itoa(pid), "stat"))
+
 	// The name in parentheses may hold anything.
 	fields := strings.Fields(stat[strings.LastIndexByte(stat, ')')+1:])
 	if len(fields) < 2 {
 		return 0
 	}
+
 	up, err := strconv.Atoi(fields[1])
 	if err != nil {
 		return 0
 	}
+
 	return up
 }
 
@@ -86,9 +93,11 @@ func parent(root string, pid int) int {
 func programName(cmdline string) string {
 	args := strings.Split(strings.TrimRight(cmdline, "\x00"), "\x00")
 	name := path.Base(args[0])
+
 	if args[0] == "" {
 		return ""
 	}
+
 	if strings.HasPrefix(name, "python") {
 		for _, arg := range args[1:] {
 			if strings.HasSuffix(arg, ".py") {
@@ -96,6 +105,7 @@ func programName(cmdline string) string {
 			}
 		}
 	}
+
 	return word(name)
 }
 
@@ -106,5 +116,6 @@ func userName(uid uint32) string {
 	if err != nil {
 		return "user " + number
 	}
+
 	return word(u.Username)
 }

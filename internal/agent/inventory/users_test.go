@@ -37,9 +37,11 @@ func TestWhoUsesAGPU(t *testing.T) {
 		{PID: 30, User: me, Program: "/opt/jupyter", Seen: true},
 		{PID: 99, Program: "/opt/jupyter"},
 	}
+
 	for _, w := range want {
 		p := Process{PID: w.PID, Program: "/opt/jupyter"}
 		p.introduce(root, "/data/agent")
+
 		if diff := cmp.Diff(w, p, cmp.AllowUnexported(Process{})); diff != "" {
 			t.Errorf("process %d (-want +got):\n%s", w.PID, diff)
 		}
@@ -48,6 +50,7 @@ func TestWhoUsesAGPU(t *testing.T) {
 
 func TestUsersWithoutNameAreNumbered(t *testing.T) {
 	t.Parallel()
+
 	if got := userName(3999999999); got != "user 3999999999" {
 		t.Errorf("got %q", got)
 	}

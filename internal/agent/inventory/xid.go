@@ -31,14 +31,31 @@ func (x *xid) fatal() bool { return !x.settled && !slices.Contains(blameless, x.
 
 // meanings says in a few words what an Xid means.
 var meanings = map[int]string{
-	8: "GPU stopped processing", 13: "graphics engine exception", 31: "GPU memory page fault",
-	32: "corrupted push buffer stream", 38: "driver firmware error", 43: "GPU stopped processing a program", 45: "preemptive cleanup of a program",
-	48: "uncorrectable memory error", 61: "internal micro-controller halt", 62: "internal micro-controller halt",
-	63: "memory page retired or row remapped", 64: "memory page retirement or row remapping failed",
-	68: "video processor exception", 69: "graphics engine class error", 74: "NVLink error", 79: "fell off the bus",
-	92: "high rate of corrected memory errors", 94: "contained memory error", 95: "uncontained memory error",
-	109: "context switch timeout", 119: "GSP RPC timeout", 120: "GSP error",
-	140: "unrecovered memory error", 143: "GPU initialization failed", 154: "GPU recovery action changed",
+	8:   "GPU stopped processing",
+	13:  "graphics engine exception",
+	31:  "GPU memory page fault",
+	32:  "corrupted push buffer stream",
+	38:  "driver firmware error",
+	43:  "GPU stopped processing a program",
+	45:  "preemptive cleanup of a program",
+	48:  "uncorrectable memory error",
+	61:  "internal micro-controller halt",
+	62:  "internal micro-controller halt",
+	63:  "memory page retired or row remapped",
+	64:  "memory page retirement or row remapping failed",
+	68:  "video processor exception",
+	69:  "graphics engine class error",
+	74:  "NVLink error",
+	79:  "fell off the bus",
+	92:  "high rate of corrected memory errors",
+	94:  "contained memory error",
+	95:  "uncontained memory error",
+	109: "context switch timeout",
+	119: "GSP RPC timeout",
+	120: "GSP error",
+	140: "unrecovered memory error",
+	143: "GPU initialization failed",
+	154: "GPU recovery action changed",
 }
 
 // evidence says what happened, to whom and when.
@@ -47,11 +64,13 @@ func (x *xid) evidence() string {
 	if m := meanings[x.code]; m != "" {
 		text += ": " + m
 	}
+
 	if x.pid > 0 && x.program != "" {
 		text += fmt.Sprintf(" (%s, process %d)", x.program, x.pid)
 	} else if x.pid > 0 {
 		text += fmt.Sprintf(" (process %d)", x.pid)
 	}
+
 	return text + ", " + moment(x.at)
 }
 
@@ -73,24 +92,31 @@ func parseXid(line string) (xid, bool) {
 	if m == nil {
 		return xid{}, false
 	}
+
 	code, err := strconv.Atoi(m[2])
+
 	bus := busName(m[1])
 	if err != nil || bus == "" {
 		return xid{}, false
 	}
+
 	x := xid{bus: bus, code: code}
 	if p := xidPID.FindStringSubmatch(m[3]); p != nil {
 		if pid, err := strconv.ParseInt(p[1], 10, 32); err == nil {
 			x.pid = int(pid)
 		}
 	}
+
 	if p := xidName.FindStringSubmatch(m[3]); p != nil {
 		x.program = word(p[1])
 	}
+
 	if strings.Contains(x.program, "<unknown>") {
 		x.program = ""
 	}
+
 	x.settled = code == 154 && strings.Contains(m[3], "to 0x0 ")
+
 	return x, true
 }
 
@@ -105,8 +131,10 @@ func mergeXids(all []xid) []xid {
 	var out []xid
 	for _, x := range all {
 		i := slices.IndexFunc(out, func(o xid) bool {
-			return o.code == x.code && o.uuid == x.uuid && x.at.Sub(o.at) < sameXid && (o.pid == 0 || x.pid == 0 || o.pid == x.pid)
+			return o.code == x.code && o.uuid == x.uuid && x.at.Sub(o.at) < sameXid &&
+				(o.pid == 0 || x.pid == 0 || o.pid == x.pid)
 		})
+
 		switch {
 		case i < 0:
 			out = append(out, x)
@@ -114,5 +142,6 @@ func mergeXids(all []xid) []xid {
 			out[i].pid, out[i].program = x.pid, x.program
 		}
 	}
+
 	return out
 }

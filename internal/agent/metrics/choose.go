@@ -68,13 +68,17 @@ func (g *Gatherer) take(from *origin, r reading.Reading, at float64) {
 	if r.At > 0 && r.At > g.started-slack && r.At < g.now+slack {
 		at = r.At
 	}
+
 	if r.Step.Known && !(math.Abs(r.Step.Value) <= maxStep) {
 		r.Step = reading.Number{}
 	}
+
 	for _, v := range r.Values {
 		g.add(from, v, r.Step, at)
 	}
+
 	g.advance(from, r)
+
 	if r.Note.Kind != "" && len(g.notes) < maxNotes {
 		g.notes = append(g.notes, note{r.Note, r.Step.Value, at})
 	}
@@ -86,10 +90,12 @@ func (g *Gatherer) add(from *origin, v reading.Value, step reading.Number, at fl
 	if s == nil {
 		return
 	}
+
 	s.count++
 	if !step.Known {
 		step.Value = s.count
 	}
+
 	p := metric.Point{Step: step.Value, At: at, Value: v.Value}
 	switch s.Add(g.run.Epoch, p) {
 	case metric.Added, metric.Replaced, metric.Rewound:
@@ -107,6 +113,7 @@ func (s *series) queue(p metric.Point) {
 		s.unsent[n-1] = p
 		return
 	}
+
 	s.unsent = append(s.unsent, p)
 	if len(s.unsent) >= 2*maxUnsent {
 		sortPoints(s.unsent)
@@ -121,6 +128,7 @@ func (g *Gatherer) choose(from *origin, v reading.Value) *series {
 	if name == "" || len(name) > metric.MaxName {
 		return nil
 	}
+
 	s := g.series[name]
 	switch {
 	case s == nil:
@@ -133,20 +141,28 @@ func (g *Gatherer) choose(from *origin, v reading.Value) *series {
 		return nil
 	case s.origin.trust < from.trust:
 		s.SetSource(g.run.Epoch, from.label)
-		s.origin, s.count, s.unsent, s.lastInvalid = from, 0, nil, nil
+		s.origin = from
+		s.count = 0
+		s.unsent = nil
+		s.lastInvalid = nil
+
 		return s
 	}
+
 	// Two of the same kind, such as the logs of two models: the second has its own names.
 	if from.short == "" || len(from.short)+1+len(name) > metric.MaxName {
 		return nil
 	}
+
 	name = from.short + "/" + name
 	if s := g.series[name]; s != nil {
 		if s.Source == from.label {
 			return s
 		}
+
 		return nil
 	}
+
 	return g.begin(from, name)
 }
 
@@ -156,10 +172,12 @@ func (g *Gatherer) begin(from *origin, name string) *series {
 		g.dropped++
 		return nil
 	}
+
 	s := &series{Series: metric.Series{Name: name}, origin: from}
 	s.SetSource(g.run.Epoch, from.label)
 	g.series[name] = s
 	g.order = append(g.order, name)
+
 	return s
 }
 
@@ -169,18 +187,23 @@ func (g *Gatherer) advance(from *origin, r reading.Reading) {
 	if !r.Done.Known && !r.Total.Known || from.trust < p.trust {
 		return
 	}
+
 	// To count is not to know how far to go: who knows that is not silenced by who does not.
 	if from.trust > p.trust && p.total.Value > 0 && !(r.Total.Value > 0) {
 		return
 	}
+
 	before := *p
+
 	p.trust = from.trust
 	if plausible(r.Done) {
 		p.done = r.Done
 	}
+
 	if plausible(r.Total) {
 		p.total = r.Total
 	}
+
 	p.unsent = before.unsent || before.done != p.done || before.total != p.total
 }
 

@@ -51,6 +51,7 @@ func newWatchedFile(full, rel string, kind format, ruled bool) *watchedFile {
 	if base := path.Base(dir); kind == events && slices.Contains(parts, strings.ToLower(base)) {
 		w.prefix, dir = base+"/", path.Dir(dir)
 	}
+
 	switch kind {
 	case events:
 		w.origin = &origin{byEvents, in("TensorBoard", dir), path.Base(dir)}
@@ -67,10 +68,13 @@ func newWatchedFile(full, rel string, kind format, ruled bool) *watchedFile {
 	case unknown, noFormat:
 		w.origin = &origin{byRule, in("file", rel), path.Base(rel)}
 	}
+
 	if ruled {
 		w.origin.trust = byRule
 	}
+
 	w.reset()
+
 	return w
 }
 
@@ -105,10 +109,12 @@ func (w *watchedFile) skip(info fs.FileInfo) {
 		w.tail.state = fileState{}
 		return
 	}
+
 	w.tail.offset = info.Size()
 	if head, err := headOf(w.tail.path); err == nil {
 		w.tail.head = head
 	}
+
 	if t, ok := w.reader.(*tableReader); ok { // its names are in the first line
 		t.header(w.tail.head)
 	}
@@ -120,7 +126,9 @@ func headOf(path string) (head []byte, err error) {
 	if err != nil {
 		return nil, err
 	}
+
 	defer func() { err = errors.Join(err, f.Close()) }()
+
 	return readAt(f, 0, headSize)
 }
 
@@ -130,6 +138,7 @@ func (g *Gatherer) pollFiles() error {
 	var errs []error
 	names := slices.Sorted(maps.Keys(g.files))
 	first, _ := slices.BinarySearch(names, g.nextFile)
+
 	g.nextFile = ""
 	for names = slices.Concat(names[first:], names[:first]); len(names) > 0; {
 		var behind []string
@@ -138,16 +147,20 @@ func (g *Gatherer) pollFiles() error {
 				g.nextFile = name
 				return errors.Join(errs...)
 			}
+
 			more, err := g.files[name].poll(g)
 			if err != nil {
 				errs = append(errs, fmt.Errorf("read %s: %w", g.files[name].rel, err))
 			}
+
 			if more {
 				behind = append(behind, name)
 			}
 		}
+
 		names = behind
 	}
+
 	return errors.Join(errs...)
 }
 
@@ -156,33 +169,43 @@ func (w *watchedFile) poll(g *Gatherer) (more bool, err error) {
 	if w.abandoned {
 		return false, nil
 	}
+
 	limit := maxPiece
 	if w.tail.whole {
 		limit = maxWhole
 	}
+
 	p, err := w.tail.read(limit, g.started)
 	if err != nil || p == nil {
 		w.abandoned = os.IsPermission(err) // it would be so at every poll
 		return false, err
 	}
+
 	g.budget -= len(p.data)
+
 	if p.restarted {
 		w.reset()
 	}
+
 	if w.reader == nil && !w.detectFormat(p.data) {
 		return false, nil
 	}
+
 	readings, used, err := w.reader.decode(p.data)
 	w.deliver(g, p, readings)
+
 	var damaged damagedError
 	if err != nil && !errors.As(err, &damaged) {
 		w.abandoned = true
 		return false, err
 	}
+
 	if used == 0 && p.rest {
 		used = len(p.data) // a line or record longer than is looked at
 	}
+
 	w.tail.used(used)
+
 	return p.rest && !w.tail.whole, err
 }
 
@@ -193,9 +216,11 @@ func (w *watchedFile) deliver(g *Gatherer, p *piece, readings []reading.Reading)
 		if dated && r.At > 0 && r.At < g.started-slack {
 			continue // of an earlier run
 		}
+
 		if w.format == events {
 			r.Values = slices.DeleteFunc(r.Values, func(v reading.Value) bool { return lines.IsCount(v.Name) })
 		}
+
 		if w.prefix != "" {
 			for j := range r.Values {
 				if !strings.HasPrefix(r.Values[j].Name, w.prefix) {
@@ -203,6 +228,7 @@ func (w *watchedFile) deliver(g *Gatherer, p *piece, readings []reading.Reading)
 				}
 			}
 		}
+
 		g.take(w.origin, r, p.at(i+1, len(readings)))
 	}
 }
@@ -220,6 +246,7 @@ func (w *watchedFile) detectFormat(data []byte) bool {
 	default:
 		w.reader = newLinesReader(false)
 	}
+
 	return true
 }
 

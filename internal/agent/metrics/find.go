@@ -21,7 +21,20 @@ const (
 )
 
 // skippedFolders are folders in which nobody's metrics are.
-var skippedFolders = []string{".git", "node_modules", "venv", ".venv", "env", "__pycache__", "site-packages", ".cache", ".tox", ".mypy_cache", "conda", "dist-packages"}
+var skippedFolders = []string{
+	".git",
+	"node_modules",
+	"venv",
+	".venv",
+	"env",
+	"__pycache__",
+	"site-packages",
+	".cache",
+	".tox",
+	".mypy_cache",
+	"conda",
+	"dist-packages",
+}
 
 // format says how a file is read.
 type format int
@@ -64,6 +77,7 @@ func formatOf(rel string) format {
 	case ext == "" && strings.HasPrefix(rel, "mlruns/") && strings.Contains(rel, "/metrics/"):
 		return mlruns
 	}
+
 	return noFormat
 }
 
@@ -74,10 +88,12 @@ func (g *Gatherer) find() error {
 	for _, root := range g.run.Roots {
 		errs = append(errs, g.search(root, "", 0, &left))
 	}
+
 	g.scanInterval = scanEvery
 	if left < maxEntries-bigSearch {
 		g.scanInterval = 6 * scanEvery
 	}
+
 	return errors.Join(errs...)
 }
 
@@ -87,12 +103,16 @@ func entriesOf(path string) (entries []fs.DirEntry, err error) {
 	if err != nil {
 		return nil, err
 	}
+
 	defer func() { err = errors.Join(err, f.Close()) }()
+
 	entries, err = f.ReadDir(maxFolder)
 	if errors.Is(err, io.EOF) {
 		err = nil
 	}
+
 	slices.SortFunc(entries, func(a, b fs.DirEntry) int { return strings.Compare(a.Name(), b.Name()) })
+
 	return entries, err
 }
 
@@ -103,14 +123,17 @@ func (g *Gatherer) search(root, rel string, depth int, left *int) error {
 		if errors.Is(err, fs.ErrNotExist) || errors.Is(err, fs.ErrPermission) {
 			return nil // what a program keeps to itself is no trouble
 		}
+
 		return err
 	}
+
 	var errs []error
 	for _, e := range entries {
 		*left--
 		if *left < 0 || len(g.files) >= maxFiles {
 			break
 		}
+
 		name := path.Join(rel, e.Name())
 		switch {
 		case e.IsDir():
@@ -121,6 +144,7 @@ func (g *Gatherer) search(root, rel string, depth int, left *int) error {
 			g.consider(root, name)
 		}
 	}
+
 	return errors.Join(errs...)
 }
 
@@ -130,21 +154,30 @@ func (g *Gatherer) consider(root, rel string) {
 	if _, known := g.files[full]; known {
 		return
 	}
+
 	kind, ruled := formatOf(rel), false
-	if slices.ContainsFunc(g.globs, func(glob string) bool { ok, err := path.Match(glob, rel); return ok && err == nil || within(glob, rel) }) {
+	if slices.ContainsFunc(g.globs, func(glob string) bool {
+		ok, err := path.Match(glob, rel)
+		return ok && err == nil || within(glob, rel)
+	}) {
 		ruled = true
+
 		if kind == noFormat {
 			kind = unknown
 		}
 	}
+
 	if kind == noFormat {
 		return
 	}
+
 	w := newWatchedFile(full, rel, kind, ruled)
+
 	// What was there before the program started was shipped with it, or is of an earlier run: only what is added counts.
 	if info, err := os.Lstat(full); err == nil && !info.ModTime().After(g.run.Started) {
 		w.skip(info)
 	}
+
 	g.files[full] = w
 }
 
@@ -154,14 +187,17 @@ func within(glob, rel string) bool {
 	if !ok || !strings.HasPrefix(rel, before) {
 		return false
 	}
+
 	for rest := rel[len(before):]; ; {
 		if ok, err := path.Match(after, rest); ok && err == nil {
 			return true
 		}
+
 		_, next, more := strings.Cut(rest, "/")
 		if !more {
 			return false
 		}
+
 		rest = next
 	}
 }

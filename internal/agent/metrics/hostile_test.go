@@ -16,16 +16,19 @@ func TestAFileWithoutEndDoesNotKeepOthersWaiting(t *testing.T) {
 	p.now = p.now.Add(time.Second)
 	for _, name := range []string{"a_train.jsonl", "events.out.tfevents.0", "train_log.csv"} {
 		p.write("work/"+name, "")
+
 		if err := os.Truncate(filepath.Join(p.work, "work", name), 1<<30); err != nil {
 			t.Fatal(err)
 		}
 	}
+
 	p.write("work/progress.csv", "step,loss\n1,5\n2,4\n")
 	p.now = p.now.Add(scanEvery)
 	more, err := p.g.Poll(p.now, false)
 	if !more {
 		t.Errorf("all of it was read at once: %v", err)
 	}
+
 	p.expect("loss", "1=5 2=4 from table (progress.csv)")
 }
 
@@ -33,11 +36,17 @@ func TestAllFilesHaveTheirTurn(t *testing.T) {
 	t.Parallel()
 	p := start(t)
 	p.now = p.now.Add(time.Second)
+
 	const files = 30
 	for i := range files { // each as long as a piece: not all of them fit into one poll
-		p.write(fmt.Sprintf("work/log%02d.jsonl", i), fmt.Sprintf("{\"step\": 1, \"m%d_loss\": 5}\n", i)+strings.Repeat(strings.Repeat("x", 99)+"\n", 5000))
+		p.write(
+			fmt.Sprintf("work/log%02d.jsonl", i),
+			fmt.Sprintf("{\"step\": 1, \"m%d_loss\": 5}\n", i)+strings.Repeat(strings.Repeat("x", 99)+"\n", 5000),
+		)
 	}
+
 	p.poll()
+
 	for i := range files {
 		p.expect(fmt.Sprintf("m%d_loss", i), fmt.Sprintf("1=5 from JSON lines (log%02d.jsonl)", i))
 	}
@@ -62,21 +71,27 @@ func TestWhatIsNoPlainFileIsLetBe(t *testing.T) {
 	outside := filepath.Join(p.work, "outside.csv")
 	p.write("outside.csv", "step,secret\n1,5\n")
 	p.write("work/metrics.csv/inner.txt", "step,secret\n1,5\n")
+
 	if err := os.Symlink(outside, filepath.Join(p.work, "work", "train.csv")); err != nil {
 		t.Fatal(err)
 	}
+
 	if err := os.Symlink("/", filepath.Join(p.work, "work", "logs")); err != nil {
 		t.Fatal(err)
 	}
+
 	if err := syscall.Mkfifo(filepath.Join(p.work, "work", "events.out.tfevents.1"), 0o600); err != nil {
 		t.Fatal(err)
 	}
+
 	p.write("work/events.out.tfevents.2", strings.Repeat("garbage", 1000))
 	p.write("work/loss.csv", "step,loss\n1,5\n")
+
 	p.now = p.now.Add(scanEvery)
 	if _, err := p.g.Poll(p.now, true); err == nil {
 		t.Error("nothing is said about a file of garbage")
 	}
+
 	p.expect("loss", "1=5 from table (loss.csv)")
 	p.expect("secret", "")
 }
@@ -86,7 +101,11 @@ func TestJSONOfPythonInFiles(t *testing.T) {
 	t.Parallel()
 	p := start(t)
 	p.now = p.now.Add(time.Second)
-	p.write("work/trainer_state.json", `{"global_step": 3, "max_steps": 10, "log_history": [{"step": 1, "loss": 5.0}, {"step": 2, "loss": NaN}, {"step": 3, "loss": 4.0}]`)
+	p.write(
+		"work/trainer_state.json",
+		`{"global_step": 3, "max_steps": 10, "log_history": [{"step": 1, "loss": 5.0}, {"step": 2, "loss": NaN}, {"step": 3, "loss": 4.0}]`,
+	)
+
 	p.poll() // half written
 	p.expect("loss", "")
 	p.add("work/trainer_state.json", "}")
@@ -94,6 +113,7 @@ func TestJSONOfPythonInFiles(t *testing.T) {
 	p.poll()
 	p.expect("loss", "1=5 3=4 from trainer_state.json")
 	p.expect("acc", "1=0.5 from JSON lines (metrics.jsonl)")
+
 	if s := p.g.Series("val_loss"); s == nil || s.NonFinite != 1 {
 		t.Errorf("a value that is no number: %+v", s)
 	}
@@ -111,6 +131,7 @@ func TestTheLastBarHasATime(t *testing.T) {
 	p.poll()
 	p.pollEnded(true)
 	p.expect("loss", "1=5 2=4 from output (tqdm)")
+
 	if last, ok := p.g.Series("loss").Last(); !ok || last.At != printed {
 		t.Errorf("the last point is of %f, want %f", last.At, printed)
 	}
@@ -124,9 +145,11 @@ func TestWhatIsNoNumberDoesNotTakeACurveOver(t *testing.T) {
 	p.write("told.jsonl", "{\"step\": 3, \"metrics\": {\"loss\": \"NaN\"}}\n")
 	p.poll()
 	p.expect("loss", "1=5 2=4 from output (lines)")
+
 	if s := p.g.Series("loss"); s.NonFinite != 1 {
 		t.Errorf("it was no number %d times", s.NonFinite)
 	}
+
 	p.add("told.jsonl", "{\"step\": 30, \"metrics\": {\"loss\": 3}}\n")
 	p.poll()
 	p.expect("loss", "30=3 from SDK")

@@ -32,6 +32,7 @@ func start(t testing.TB, rules ...job.MetricRule) *program {
 	p := &program{t: t, work: t.TempDir(), now: begun}
 	p.log = logs.NewWriter(&p.output, 0)
 	p.follow(rules...)
+
 	return p
 }
 
@@ -39,12 +40,20 @@ func start(t testing.TB, rules ...job.MetricRule) *program {
 func (p *program) follow(rules ...job.MetricRule) {
 	p.t.Helper()
 	g, err := New(Run{
-		Run: "j1.1", Epoch: 1, Started: begun, Roots: []string{filepath.Join(p.work, "work"), filepath.Join(p.work, "checkpoints")}, Rules: rules,
-		SDKFile: filepath.Join(p.work, "told.jsonl"), IntakeFile: filepath.Join(p.work, "received.jsonl"), Output: p.open,
+		Run:        "j1.1",
+		Epoch:      1,
+		Started:    begun,
+		Roots:      []string{filepath.Join(p.work, "work"), filepath.Join(p.work, "checkpoints")},
+		Rules:      rules,
+		SDKFile:    filepath.Join(p.work, "told.jsonl"),
+		IntakeFile: filepath.Join(p.work, "received.jsonl"),
+		Output:     p.open,
 	})
+
 	if err != nil {
 		p.t.Fatal(err)
 	}
+
 	p.g = g
 }
 
@@ -57,6 +66,7 @@ func (p *program) print(text string) { p.printTo(logs.Stdout, text) }
 
 func (p *program) printTo(stream logs.Stream, text string) {
 	p.t.Helper()
+
 	if err := p.log.Write(stream, p.now, []byte(text)); err != nil {
 		p.t.Fatal(err)
 	}
@@ -69,9 +79,11 @@ func (p *program) write(name, text string) {
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 		p.t.Fatal(err)
 	}
+
 	if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
 		p.t.Fatal(err)
 	}
+
 	p.touch(path)
 }
 
@@ -83,17 +95,21 @@ func (p *program) add(name, text string) {
 	if err != nil {
 		p.t.Fatal(err)
 	}
+
 	if _, err := f.WriteString(text); err != nil {
 		p.t.Fatal(err)
 	}
+
 	if err := f.Close(); err != nil {
 		p.t.Fatal(err)
 	}
+
 	p.touch(path)
 }
 
 func (p *program) touch(path string) {
 	p.t.Helper()
+
 	if err := os.Chtimes(path, p.now, p.now); err != nil {
 		p.t.Fatal(err)
 	}
@@ -106,6 +122,7 @@ func (p *program) real(from, name string) {
 	if err != nil {
 		p.t.Fatal(err)
 	}
+
 	p.write(name, string(text))
 }
 
@@ -123,10 +140,12 @@ func (p *program) pollEnded(ended bool) {
 		if err != nil {
 			p.t.Fatal(err)
 		}
+
 		if !more {
 			return
 		}
 	}
+
 	p.t.Fatal("there is always more")
 }
 
@@ -136,16 +155,19 @@ func (p *program) curve(name string) string {
 	if s == nil {
 		return ""
 	}
+
 	var out []string
 	for _, point := range s.Points {
 		out = append(out, fmt.Sprintf("%g=%.4g", point.Step, point.Value))
 	}
+
 	return strings.Join(out, " ") + " from " + s.Source
 }
 
 // expect compares a metric.
 func (p *program) expect(name, want string) {
 	p.t.Helper()
+
 	if got := p.curve(name); got != want {
 		p.t.Errorf("%s is\n%s, want\n%s", name, got, want)
 	}

@@ -34,22 +34,29 @@ func (t *lineFile) poll(g *Gatherer) (more bool, err error) {
 	if t.tail.path == "" {
 		return false, nil
 	}
+
 	for range 4 {
 		p, err := t.tail.read(maxRead, g.started)
 		if err != nil || p == nil {
 			return false, err
 		}
+
 		n := wholeLines(p.data)
 		for line := range bytes.Lines(p.data[:n]) {
 			t.take(g, bytes.TrimSpace(line), p.until)
 		}
+
 		if n == 0 && p.rest {
 			n = len(p.data) // a line that never ends
 		}
-		if t.tail.used(n); !p.rest {
+
+		t.tail.used(n)
+
+		if !p.rest {
 			return false, nil
 		}
 	}
+
 	return true, nil
 }
 
@@ -59,16 +66,20 @@ func (t *lineFile) take(g *Gatherer, line []byte, at float64) {
 	if len(line) == 0 || json.Unmarshal(line, &in) != nil {
 		return
 	}
+
 	from := fromSDK
+
 	if !t.sdk {
 		from = sources[in.Source]
 		if from == nil {
 			return
 		}
+
 		if in.Source == reading.ViaStatus {
 			t.dropRepeats(&in)
 		}
 	}
+
 	g.take(from, in.Reading(), at)
 }
 
@@ -79,8 +90,10 @@ func (t *lineFile) dropRepeats(in *reading.Line) {
 			delete(in.Metrics, name)
 			continue
 		}
+
 		t.lastValues[name] = v
 	}
+
 	if in.Step != nil {
 		t.step = *in.Step
 	} else {

@@ -81,7 +81,9 @@ func New(run Run) (*Gatherer, error) {
 		run: run, started: seconds(run.Started),
 		files: map[string]*watchedFile{}, series: map[string]*series{},
 	}
+
 	var rules []string
+
 	var errs []error
 	for _, r := range run.Rules {
 		switch {
@@ -90,16 +92,19 @@ func New(run Run) (*Gatherer, error) {
 				errs = append(errs, err)
 				continue
 			}
+
 			rules = append(rules, r.Match)
 		case r.File != "":
 			g.globs = append(g.globs, path.Clean(r.File))
 		}
 	}
+
 	parser, err := lines.New(rules)
 	errs = append(errs, err)
 	g.output = &output{open: run.Output, parser: parser, ruled: len(rules) > 0}
 	g.sdkFile = newLineFile(run.SDKFile, true)
 	g.intakeFile = newLineFile(run.IntakeFile, false)
+
 	return g, errors.Join(errs...)
 }
 
@@ -115,11 +120,14 @@ func (g *Gatherer) Poll(now time.Time, ended bool) (more bool, err error) {
 		behind = behind || rest
 		errs = append(errs, err)
 	}
+
 	if ended || g.scanned.IsZero() || now.Sub(g.scanned) >= g.scanInterval {
 		g.scanned = now
 		errs = append(errs, g.find())
 	}
+
 	errs = append(errs, g.pollFiles())
+
 	return behind || g.budget <= 0, errors.Join(errs...)
 }
 
@@ -131,6 +139,7 @@ func (g *Gatherer) Series(name string) *metric.Series {
 	if s := g.series[name]; s != nil {
 		return &s.Series
 	}
+
 	return nil
 }
 
@@ -139,5 +148,6 @@ func seconds(t time.Time) float64 {
 	if t.IsZero() {
 		return 0
 	}
+
 	return float64(t.UnixNano()) / 1e9
 }

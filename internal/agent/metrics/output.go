@@ -44,43 +44,54 @@ func (o *output) poll(g *Gatherer, ended bool) (more bool, err error) {
 	if err != nil {
 		return false, err
 	}
+
 	defer func() { err = errors.Join(err, log.Close()) }()
+
 	emit := func(kind lines.Kind, r reading.Reading) { g.take(outputs[kind], r, o.at) }
 	begun := o.offset
 	decoder := logs.NewDecoder(io.LimitReader(log, outputRead))
 	share := o.share(size - begun)
 	looked := 0
+
 	for {
 		frame, ferr := decoder.Next()
 		if ferr != nil {
 			err = torn(ferr)
 			break
 		}
+
 		o.at = seconds(frame.At)
 		o.parser.At = o.at
+
 		if frame.Stream == logs.Yard {
 			continue
 		}
+
 		s := &o.streams[0]
 		if frame.Stream == logs.Stderr {
 			s = &o.streams[1]
 		}
+
 		if float64(looked) > share*float64(decoder.Offset()) {
 			s.Skip()
 			continue
 		}
+
 		looked += len(frame.Data)
 		s.Add(frame.Data, func(line []byte) { o.parser.Line(line, emit) })
 	}
+
 	o.offset = begun + decoder.Offset()
 	o.idle++
 	if o.offset > begun {
 		o.idle = 0
 	}
+
 	more = size-o.offset > 0 && o.offset > begun
 	if ended && !more || o.idle == 2 {
 		o.flush(g, emit, ended)
 	}
+
 	return more, err
 }
 
@@ -90,10 +101,12 @@ func (o *output) share(size int64) float64 {
 	if o.ruled {
 		look = outputRuled
 	}
+
 	size = min(size, outputRead)
 	if size <= look {
 		return 2 // all of it
 	}
+
 	return float64(look) / float64(size)
 }
 
@@ -104,6 +117,7 @@ func (o *output) flush(g *Gatherer, emit lines.Emit, ended bool) {
 			o.streams[i].Flush(func(line []byte) { o.parser.Line(line, emit) })
 		}
 	}
+
 	o.parser.Flush(func(kind lines.Kind, r reading.Reading) { g.take(outputs[kind], r, g.now) })
 }
 
@@ -112,5 +126,6 @@ func torn(err error) error {
 	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
 		return nil
 	}
+
 	return err
 }

@@ -26,6 +26,7 @@ func orDamaged(err error, now, before int) error {
 	if err == nil && now > before {
 		return damagedError{now}
 	}
+
 	return err
 }
 
@@ -57,6 +58,7 @@ func (r *linesReader) decode(data []byte) (out []reading.Reading, used int, err 
 			}
 		})
 	}
+
 	return out, used, nil
 }
 
@@ -84,6 +86,7 @@ func (r *tableReader) decode(data []byte) (out []reading.Reading, used int, err 
 			}
 		}
 	}
+
 	return out, used, nil
 }
 
@@ -94,17 +97,21 @@ func (r *tableReader) header(line []byte) bool {
 	if len(names) < 2 || len(names) > 1000 {
 		return false
 	}
+
 	known := false
 	for i := range names {
 		names[i] = strings.TrimSpace(names[i])
 		if _, number := reading.Parse(names[i]); number {
 			return false
 		}
+
 		known = known || lines.IsCount(names[i])
 	}
+
 	if known || r.ruled {
 		r.names = names
 	}
+
 	return r.names != nil
 }
 
@@ -114,13 +121,16 @@ func (r *tableReader) row(line []byte) (reading.Reading, bool) {
 	if len(cells) != len(r.names) {
 		return reading.Reading{}, false
 	}
+
 	r.rows++
+
 	var values []reading.Value
 	for i, cell := range cells {
 		if v, ok := reading.Parse(strings.TrimSpace(cell)); ok {
 			values = append(values, reading.Value{Name: r.names[i], Value: v})
 		}
 	}
+
 	o, _ := lines.FromValues(values)
 	if !o.Step.Known {
 		o.Step = o.Epoch
@@ -128,6 +138,7 @@ func (r *tableReader) row(line []byte) (reading.Reading, bool) {
 			o.Step = reading.Known(r.rows)
 		}
 	}
+
 	return o.Reading, !o.Empty()
 }
 
@@ -139,6 +150,7 @@ func fieldsOf(line []byte) []string {
 	if err != nil {
 		return nil
 	}
+
 	return cells
 }
 
@@ -152,16 +164,20 @@ func (r *mlrunsReader) decode(data []byte) (out []reading.Reading, used int, err
 		if len(cells) != 3 {
 			continue
 		}
+
 		at, ok1 := reading.Parse(cells[0])
 		value, ok2 := reading.Parse(cells[1])
+
 		step, ok3 := reading.Parse(cells[2])
 		if !ok1 || !ok2 || !ok3 {
 			continue
 		}
+
 		got := reading.Reading{At: at / 1000, Step: reading.Known(step)}
 		got.Add(r.name, value)
 		out = append(out, got)
 	}
+
 	return out, used, nil
 }
 
@@ -174,17 +190,21 @@ func (stateReader) decode(data []byte) (out []reading.Reading, used int, err err
 		MaxSteps   float64                      `json:"max_steps"`
 		History    []map[string]json.RawMessage `json:"log_history"`
 	}
+
 	if err := reading.Unmarshal(data, &in); err != nil {
 		return nil, len(data), nil //nolint:nilerr // half written: it is read again when it changes
 	}
+
 	for _, entry := range in.History {
 		if o, ok := lines.FromMap(entry); ok {
 			out = append(out, o.Reading)
 		}
 	}
+
 	last := reading.Reading{Done: reading.Known(in.GlobalStep)}
 	if in.MaxSteps > 0 {
 		last.Total = reading.Known(in.MaxSteps)
 	}
+
 	return append(out, last), len(data), nil
 }

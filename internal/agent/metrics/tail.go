@@ -51,36 +51,47 @@ func (t *tail) read(limit int, since float64) (p *piece, err error) {
 		if errors.Is(err, fs.ErrNotExist) {
 			return nil, nil
 		}
+
 		return nil, err
 	}
+
 	if !info.Mode().IsRegular() {
 		return nil, notRegular(t.path, nil)
 	}
+
 	state := stateOf(info)
 	if state == t.state && (t.whole || t.offset >= state.size) {
 		return nil, nil
 	}
+
 	f, err := openRegular(t.path)
 	if err != nil {
 		return nil, err
 	}
+
 	defer func() { err = errors.Join(err, f.Close()) }()
+
 	p = &piece{from: max(t.lastRead, since), until: seconds(state.mtime)}
+
 	if t.whole {
 		t.offset = 0
 	} else if t.state.size > 0 && (state.inode != t.state.inode || state.size < t.offset || !t.sameHead(f)) {
 		t.offset, t.head, p.restarted = 0, nil, true
 	}
+
 	t.state = state
 	p.data, err = readAt(f, t.offset, int(min(int64(limit), state.size-t.offset)))
 	if err != nil {
 		return nil, err
 	}
+
 	if t.offset == 0 {
 		t.head = bytes.Clone(p.data[:min(len(p.data), headSize)])
 	}
+
 	p.rest = t.offset+int64(len(p.data)) < state.size
 	t.lastRead = p.until
+
 	return p, nil
 }
 
@@ -92,7 +103,9 @@ func (t *tail) sameHead(f *os.File) bool {
 	if len(t.head) == 0 {
 		return true
 	}
+
 	now, err := readAt(f, 0, len(t.head))
+
 	return err == nil && bytes.Equal(now, t.head)
 }
 
@@ -101,6 +114,7 @@ func (p *piece) at(n, all int) float64 {
 	if p.until <= p.from || all < 1 {
 		return p.until
 	}
+
 	return p.from + (p.until-p.from)*float64(n)/float64(all)
 }
 
@@ -109,6 +123,7 @@ func stateOf(info fs.FileInfo) fileState {
 	if sys, ok := info.Sys().(*syscall.Stat_t); ok {
 		s.inode = sys.Ino
 	}
+
 	return s
 }
 
@@ -119,13 +134,16 @@ func openRegular(path string) (*os.File, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	info, err := f.Stat()
 	if err == nil && !info.Mode().IsRegular() {
 		err = notRegular(path, nil)
 	}
+
 	if err != nil {
 		return nil, errors.Join(err, f.Close())
 	}
+
 	return f, nil
 }
 
@@ -140,5 +158,6 @@ func readAt(f *os.File, offset int64, limit int) ([]byte, error) {
 	if err != nil && !errors.Is(err, io.EOF) {
 		return nil, err
 	}
+
 	return data[:n], nil
 }

@@ -26,34 +26,44 @@ func (g *Gatherer) Unsent(limit int) (api.RunMetrics, bool) {
 	for _, name := range g.order {
 		s := g.series[name]
 		n := min(len(s.unsent), limit)
+
 		sp := api.SeriesPoints{Name: name, Source: clip(s.Source, 200)}
 		for _, p := range s.unsent[:n] {
 			sp.Points = append(sp.Points, api.WirePoint(p))
 		}
+
 		g.inFlight.points[name] = n
+
 		limit -= n
 		if s.lastInvalid != nil && limit > 0 {
 			limit--
 			sp.Points = append(sp.Points, api.WirePoint(*s.lastInvalid))
 			g.inFlight.bad[name] = *s.lastInvalid
 		}
+
 		if len(sp.Points) > 0 {
 			out.Series = append(out.Series, sp)
 		}
 	}
+
 	if p := &g.progress; p.unsent {
 		g.inFlight.progress = true
+
 		if p.done.Known {
 			out.Done = &p.done.Value
 		}
+
 		if p.total.Known {
 			out.Total = &p.total.Value
 		}
 	}
+
 	for _, n := range g.notes[:min(len(g.notes), api.MaxMetricNotes)] {
 		out.Notes = append(out.Notes, api.MetricNote{Kind: n.Kind, Step: n.step, At: n.at, Text: clip(n.Text, 500)})
 	}
+
 	g.inFlight.notes = len(out.Notes)
+
 	return out, len(out.Series) > 0 || g.inFlight.progress || len(out.Notes) > 0
 }
 
@@ -66,9 +76,11 @@ func (g *Gatherer) MarkSent() {
 			s.lastInvalid = nil
 		}
 	}
+
 	if g.inFlight.progress {
 		g.progress.unsent = false
 	}
+
 	g.notes = slices.Delete(g.notes, 0, g.inFlight.notes)
 	g.inFlight = batch{}
 }
@@ -78,6 +90,7 @@ func (g *Gatherer) ResendAll() {
 	for _, s := range g.series {
 		s.unsent = slices.Clone(s.Points)
 	}
+
 	g.progress.unsent = g.progress.done.Known || g.progress.total.Known
 }
 
@@ -91,5 +104,6 @@ func clip(text string, limit int) string {
 	if len(text) <= limit && utf8.ValidString(text) {
 		return text
 	}
+
 	return strings.ToValidUTF8(text[:min(len(text), limit)], "")
 }

@@ -30,23 +30,28 @@ func (r *Runtime) Adopt() ([]rundir.Status, error) {
 	if err != nil {
 		return nil, fmt.Errorf("list runs: %w", err)
 	}
+
 	for _, e := range entries {
 		if strings.HasPrefix(e.Name(), ".") { // begun and not finished, or removed and not yet gone
 			if err := rundir.RemoveTree(filepath.Join(runs, e.Name())); err != nil {
 				return nil, fmt.Errorf("clean up: %w", err)
 			}
+
 			continue
 		}
+
 		if err := r.adopt(e.Name()); err != nil {
 			return nil, err
 		}
 	}
+
 	r.mu.Lock()
 	r.adopted = true
 	r.announce()
 	r.mu.Unlock()
 	r.tasks.Go(r.pruneSetups)
 	r.tasks.Go(r.pruneCheckpoints)
+
 	return r.List(), nil
 }
 
@@ -59,22 +64,27 @@ func (r *Runtime) adopt(name string) error {
 		r.log.Error("cannot read a run directory, skipping it", "dir", rk.dir, "error", err)
 		return nil
 	}
+
 	rk.state.Status = rundir.NewStatus(rk.rec.Spec)
 	rk.begun, err = rundir.ReadJSON(filepath.Join(rk.dir, rundir.StateFile), &rk.state)
 	if err != nil {
 		return err
 	}
+
 	holder, err := rundir.LockHolder(rk.dir)
 	if err != nil {
 		return err
 	}
+
 	r.mu.Lock()
 	defer r.mu.Unlock()
+
 	r.ranks[name] = rk
 	if rk.state.State != job.RunEnded && (rk.begun || holder != 0) {
 		rk.begun, rk.monitored = true, true
 		r.tasks.Go(func() { r.monitor(rk) })
 	}
+
 	return nil
 }
 
@@ -87,24 +97,31 @@ func (r *Runtime) monitor(rk *rank) {
 			if !r.awaitExit(holder) {
 				return // closed
 			}
+
 			continue
 		}
+
 		var lock *os.File
+
 		var mine bool
 		if err == nil {
 			lock, mine, err = rundir.TakeLock(rk.dir)
 		}
+
 		if mine {
 			r.ensureEnd(rk)
 			err = lock.Close()
 		}
+
 		if err != nil {
 			r.log.Error("cannot monitor a rank", "rank", rk.name, "error", err)
 		}
+
 		if r.ctx.Err() != nil || err != nil && !clock.Sleep(r.ctx, time.Second) {
 			return
 		}
 	}
+
 	if rk.rec.Setup != nil {
 		r.pruneSetups() // it may have been the last to use one
 		r.pruneCheckpoints()
@@ -125,12 +142,20 @@ func (r *Runtime) ensureEnd(rk *rank) {
 	r.mu.Lock()
 	st, begun := rk.state, rk.begun
 	r.mu.Unlock()
+
 	switch {
 	case st.State == job.RunEnded:
 	case begun:
 		r.bury(rk, st)
 	default: // what it begins it records first, so it began nothing
-		r.writeEnd(rk, st, rundir.Ending{Cause: job.CauseLaunchFailed, Reason: "the supervisor exited without starting the program" + r.supervisorLogTail(rk)})
+		r.writeEnd(
+			rk,
+			st,
+			rundir.Ending{
+				Cause:  job.CauseLaunchFailed,
+				Reason: "the supervisor exited without starting the program" + r.supervisorLogTail(rk),
+			},
+		)
 	}
 }
 
@@ -141,15 +166,19 @@ func (r *Runtime) awaitExit(pid int) bool {
 	if errors.Is(err, unix.ESRCH) {
 		return true
 	}
+
 	if err == nil {
 		err = r.awaitReadable(fd, pid)
 	}
+
 	for err != nil && r.ctx.Err() == nil { // an old kernel
 		if p, ok := process.Read(pid); !ok || p.Dead {
 			return true
 		}
+
 		clock.Sleep(r.ctx, 100*time.Millisecond)
 	}
+
 	return r.ctx.Err() == nil
 }
 
@@ -159,10 +188,12 @@ func (r *Runtime) awaitReadable(fd, pid int) error {
 	f := os.NewFile(uintptr(fd), "process "+strconv.Itoa(pid))
 	defer func() { _ = f.Close() }()
 	defer context.AfterFunc(r.ctx, func() { _ = f.SetReadDeadline(time.Unix(1, 0)) })()
+
 	conn, err := f.SyscallConn()
 	if err != nil {
 		return err
 	}
+
 	return conn.Read(func(fd uintptr) bool {
 		n, perr := unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}, 0)
 		return perr == nil && n > 0
@@ -175,18 +206,22 @@ func (r *Runtime) endUnstarted(rk *rank, e rundir.Ending) {
 	if err != nil {
 		r.log.Error("cannot lock a rank", "rank", rk.name, "error", err)
 	}
+
 	if mine {
 		r.refresh(rk)
 		r.mu.Lock()
 		st, begun := rk.state, rk.begun
 		r.mu.Unlock()
+
 		if !begun {
 			r.writeEnd(rk, st, e)
 		}
+
 		if err := lock.Close(); err != nil {
 			r.log.Error("cannot unlock a rank", "rank", rk.name, "error", err)
 		}
 	}
+
 	r.monitor(rk)
 }
 
@@ -197,22 +232,29 @@ func (r *Runtime) Forget(run id.Run, n int) error {
 	if err != nil {
 		return err
 	}
+
 	r.mu.Lock()
+
 	st := rk.state
 	if st.State != job.RunEnded {
 		r.mu.Unlock()
 		return fault.New(fault.Conflict, "rank_running", "rank %d of run %s has not ended", n, run)
 	}
+
 	gone := filepath.Join(r.dir, rundir.RunsDir, ".gone-"+rk.name)
 	err = os.Rename(rk.dir, gone)
 	if err == nil {
 		delete(r.ranks, rk.name)
 		r.announce()
 	}
+
 	r.mu.Unlock()
+
 	if err != nil {
 		return fmt.Errorf("forget rank %s: %w", rk.name, err)
 	}
+
 	r.pruneCheckpoint(rk.rec.Job)
+
 	return errors.Join(st.Group.Remove(), rundir.RemoveTree(gone))
 }

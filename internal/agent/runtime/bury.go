@@ -25,26 +25,36 @@ func (r *Runtime) bury(rk *rank, st rundir.State) {
 		if err != nil {
 			r.log.Error("cannot end processes that a rank left behind", "rank", rk.name, "error", err)
 		}
+
 		if n == 0 && err == nil {
 			break
 		}
+
 		if sig == unix.SIGTERM {
 			r.awaitGone(q, rundir.LeftoverGrace)
 			sig = unix.SIGKILL
 			continue
 		}
+
 		wait = min(2*wait, 100*time.Millisecond)
 		if !clock.Sleep(r.ctx, wait) {
 			return // closed: the next agent goes on
 		}
 	}
+
 	if err := mendLog(filepath.Join(rk.dir, rundir.OutputFile), r.clk); err != nil {
 		r.log.Error("cannot repair the log of a rank", "rank", rk.name, "error", err)
 	}
+
 	if err := st.Group.Remove(); err != nil {
 		r.log.Warn("cannot remove a cgroup", "rank", rk.name, "error", err)
 	}
-	r.writeEnd(rk, st, rundir.Ending{Cause: job.CauseNodeLost, Reason: "the supervisor was killed, so all processes of the rank were ended"})
+
+	r.writeEnd(
+		rk,
+		st,
+		rundir.Ending{Cause: job.CauseNodeLost, Reason: "the supervisor was killed, so all processes of the rank were ended"},
+	)
 }
 
 // awaitGone waits until the processes are gone, for at most d.
@@ -65,25 +75,32 @@ func mendLog(path string, clk clock.Clock) (err error) {
 	if err != nil {
 		return err
 	}
+
 	defer func() { err = errors.Join(err, f.Sync(), f.Close()) }()
+
 	d := logs.NewDecoder(f)
+
 	var derr error
 	for derr == nil {
 		_, derr = d.Next()
 	}
+
 	if errors.Is(derr, io.ErrUnexpectedEOF) {
 		torn, rerr := io.ReadAll(io.NewSectionReader(f, d.Offset(), 2*logs.MaxFrame))
 		if rerr != nil {
 			return rerr
 		}
+
 		_, derr = io.Copy(f, bytes.NewReader(logs.Mend(torn)))
 		if derr == nil {
 			derr = io.EOF
 		}
 	}
+
 	if !errors.Is(derr, io.EOF) {
 		return derr
 	}
+
 	return logs.NewWriter(f, 0).Remark(clk.Now(), "the supervisor of this run was killed; output may be missing")
 }
 
@@ -93,6 +110,7 @@ func (r *Runtime) supervisorLogTail(rk *rank) string {
 	if err != nil {
 		return ""
 	}
+
 	return rundir.QuoteLastLine(rundir.LastLine(data))
 }
 
@@ -105,5 +123,6 @@ func (r *Runtime) writeEnd(rk *rank, st rundir.State, e rundir.Ending) {
 	if err != nil {
 		return // closed: the next agent does it
 	}
+
 	r.refresh(rk)
 }

@@ -27,14 +27,18 @@ func environment(base map[string]string, s rundir.Spec, data, setupDir string) [
 	if setupDir != "" {
 		env["TRAINYARD_SETUP_DIR"] = setupDir
 	}
+
 	bypassProxy(env)
+
 	if sdk := env[SDKVar]; sdk != "" {
 		env["PYTHONPATH"] = strings.TrimPrefix(env["PYTHONPATH"]+":"+sdk, ":")
 	}
+
 	out := make([]string, 0, len(env))
 	for _, key := range slices.Sorted(maps.Keys(env)) {
 		out = append(out, key+"="+env[key])
 	}
+
 	return out
 }
 
@@ -45,6 +49,7 @@ func rankEnv(s rundir.Spec, data string) map[string]string {
 	if s.Launch.Share > 0 {
 		share = strconv.FormatFloat(s.Launch.Share, 'g', -1, 64)
 	}
+
 	env := map[string]string{
 		"TRAINYARD_JOB_ID":         string(s.Job),
 		"TRAINYARD_JOB_NAME":       s.Launch.Name,
@@ -60,8 +65,10 @@ func rankEnv(s rundir.Spec, data string) map[string]string {
 		"CUDA_VISIBLE_DEVICES":   gpus,
 		"NVIDIA_VISIBLE_DEVICES": gpus,
 	}
+
 	if goal := targetJSON(s.Launch.Target); goal != "" {
 		env["TRAINYARD_TARGET"] = goal
 	}
+
 	return env
 }

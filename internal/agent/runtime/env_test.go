@@ -11,11 +11,15 @@ import (
 
 func TestWhatIsInherited(t *testing.T) {
 	t.Parallel()
-	got := inheritedEnv([]string{"HOME=/root", "LC_ALL=C", "NCCL_DEBUG=INFO", "SLURM_JOB_ID=1", "SECRET=x", "odd", "A=b=c", "http_proxy=p=q"})
+	got := inheritedEnv(
+		[]string{"HOME=/root", "LC_ALL=C", "NCCL_DEBUG=INFO", "SLURM_JOB_ID=1", "SECRET=x", "odd", "A=b=c", "http_proxy=p=q"},
+	)
+
 	want := map[string]string{
 		"PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
 		"HOME": "/root", "LC_ALL": "C", "NCCL_DEBUG": "INFO", "http_proxy": "p=q",
 	}
+
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Error(diff)
 	}
@@ -46,6 +50,7 @@ func TestTheRanksMeetAtTheFirst(t *testing.T) {
 			t.Errorf("%s is %q, want %q", name, got[name], want)
 		}
 	}
+
 	if got := distributedEnv(0, 1, nil, 29500); got["MASTER_ADDR"] != "127.0.0.1" || got["WORLD_SIZE"] != "1" {
 		t.Errorf("alone: %v", got)
 	}

@@ -19,6 +19,7 @@ import (
 // play is a program that has processes of its own. It writes to $READY when it may be stopped.
 func play(part string) int {
 	told := make(chan os.Signal, 10)
+
 	switch part {
 	case "training": // saves itself, for which it needs its workers
 		signal.Notify(told, unix.SIGTERM)
@@ -26,17 +27,21 @@ func play(part string) int {
 		for range 2 {
 			workers = append(workers, begin("sleep", "1000"))
 		}
+
 		ready()
 		<-told
 		time.Sleep(200 * time.Millisecond)
+
 		left := 0
 		for _, w := range workers {
 			if p, ok := process.Read(w.Process.Pid); ok && !p.Dead {
 				left++
 			}
+
 			_ = w.Process.Kill()
 			_ = w.Wait()
 		}
+
 		fmt.Printf("saved with %d workers\n", left)
 	case "child": // saves itself and says how often it was told to end
 		signal.Notify(told, unix.SIGTERM)
@@ -54,12 +59,14 @@ func play(part string) int {
 				_ = child.Process.Signal(unix.SIGTERM)
 			}
 		}()
+
 		_ = child.Wait()
 	case "deaf": // starts another program and hears nothing
 		signal.Ignore(unix.SIGTERM)
 		_ = begin(os.Args[0], "play", "child").Wait()
 		time.Sleep(time.Hour)
 	}
+
 	return 0
 }
 
@@ -70,6 +77,7 @@ func begin(name string, args ...string) *exec.Cmd {
 	if err := cmd.Start(); err != nil {
 		panic(err)
 	}
+
 	return cmd
 }
 
@@ -85,6 +93,7 @@ func TestAStopLeavesAProgramItsOwnProcesses(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	for _, test := range []struct {
 		name, script string
 		grace        time.Duration
@@ -105,15 +114,25 @@ func TestAStopLeavesAProgramItsOwnProcesses(t *testing.T) {
 			t.Parallel()
 			y := newYard(t)
 			started := pipe(t)
-			run := y.start(api.Launch{Command: test.script, Env: map[string]string{"READY": started, "PLAY": self + " play"}, Grace: job.Duration(test.grace)})
+			run := y.start(
+				api.Launch{
+					Command: test.script,
+					Env:     map[string]string{"READY": started, "PLAY": self + " play"},
+					Grace:   job.Duration(test.grace),
+				},
+			)
+
 			receive(t, started)
+
 			if err := y.Stop(run, 0, job.StopTerm); err != nil {
 				t.Fatal(err)
 			}
+
 			s := y.end(run)
 			if got := y.output(run)[logs.Stdout]; got != test.output {
 				t.Errorf("it wrote %q, want %q (%s; %q)", got, test.output, s.Reason, y.output(run)[logs.Stderr])
 			}
+
 			if s.ExitCode != test.code || !s.Signalled {
 				t.Errorf("it ended with %d: %s", s.ExitCode, s.Reason)
 			}

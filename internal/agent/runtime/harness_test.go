@@ -31,9 +31,11 @@ func TestMain(m *testing.M) {
 	if len(os.Args) == 3 && os.Args[1] == rundir.Subcommand {
 		os.Exit(supervisor.Run(context.Background(), os.Args[2], os.Stderr))
 	}
+
 	if len(os.Args) == 3 && os.Args[1] == "play" {
 		os.Exit(play(os.Args[2]))
 	}
+
 	os.Exit(m.Run())
 }
 
@@ -53,24 +55,30 @@ func newYard(t testing.TB, change ...func(*Options)) *yard {
 	for _, c := range change {
 		c(&opts)
 	}
+
 	y := &yard{t: t, opts: opts}
 	y.open()
+
 	t.Cleanup(func() {
 		for _, s := range y.List() {
 			if s.State != job.RunEnded {
 				if err := y.Stop(s.Run, s.Rank, job.StopKill); err != nil {
 					t.Error(err)
 				}
+
 				y.await(s.Run, job.RunEnded)
 			}
+
 			if err := y.Forget(s.Run, s.Rank); err != nil {
 				t.Error(err)
 			}
 		}
+
 		if err := y.Close(); err != nil {
 			t.Error(err)
 		}
 	})
+
 	return y
 }
 
@@ -81,6 +89,7 @@ func (y *yard) open() {
 	if err != nil {
 		y.t.Fatal(err)
 	}
+
 	y.Runtime = r
 	if _, err := r.Adopt(); err != nil {
 		y.t.Fatal(err)
@@ -90,9 +99,11 @@ func (y *yard) open() {
 // reopen does what a restart of the agent does.
 func (y *yard) reopen() {
 	y.t.Helper()
+
 	if err := y.Close(); err != nil {
 		y.t.Fatal(err)
 	}
+
 	y.open()
 }
 
@@ -100,9 +111,11 @@ func (y *yard) reopen() {
 func (y *yard) spec(l api.Launch) rundir.Spec {
 	y.next++
 	j := id.NewJob(y.next)
+
 	if l.Grace == 0 {
 		l.Grace = job.Duration(time.Minute)
 	}
+
 	return rundir.Spec{Run: id.NewRun(j, 1), Job: j, Epoch: 1, Launch: l}
 }
 
@@ -113,6 +126,7 @@ func (y *yard) start(l api.Launch) id.Run {
 	if err := y.Start(y.t.Context(), s); err != nil {
 		y.t.Fatal(err)
 	}
+
 	return s.Run
 }
 
@@ -127,18 +141,22 @@ func (y *yard) await(run id.Run, want job.RunState) rundir.Status {
 	y.t.Helper()
 	patience, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
+
 	for {
 		changed := y.Watch()
 		s, ok := y.Status(run, 0)
 		if !ok {
 			y.t.Fatalf("run %s is not known", run)
 		}
+
 		if s.State == want {
 			return s
 		}
+
 		if s.State == job.RunEnded {
 			y.t.Fatalf("run %s has ended, want %s: %+v", run, want, s)
 		}
+
 		select {
 		case <-changed:
 		case <-patience.Done():
@@ -160,8 +178,11 @@ func (y *yard) output(run id.Run) map[logs.Stream]string {
 	if err != nil {
 		y.t.Fatal(err)
 	}
+
 	defer func() { _ = f.Close() }()
+
 	out := map[logs.Stream]string{}
+
 	d := logs.NewDecoder(f)
 	for {
 		fr, err := d.Next()
@@ -171,9 +192,11 @@ func (y *yard) output(run id.Run) map[logs.Stream]string {
 		if s, _ := y.Status(run, 0); errors.Is(err, io.ErrUnexpectedEOF) && s.State != job.RunEnded {
 			return out // more is on its way
 		}
+
 		if err != nil {
 			y.t.Fatalf("log of %s: %v", run, err)
 		}
+
 		out[fr.Stream] += string(fr.Data)
 	}
 }
@@ -181,10 +204,12 @@ func (y *yard) output(run id.Run) map[logs.Stream]string {
 // follow waits until a running program's standard output begins with want.
 func (y *yard) follow(run id.Run, want string) {
 	y.t.Helper()
+
 	for !strings.HasPrefix(y.output(run)[logs.Stdout], want) {
 		if s, _ := y.Status(run, 0); s.State == job.RunEnded {
 			y.t.Fatalf("run %s ended without writing %q: %+v", run, want, s)
 		}
+
 		if !clock.Sleep(y.t.Context(), time.Millisecond) {
 			y.t.Fatal("the test was ended")
 		}
@@ -203,6 +228,7 @@ func pipe(t *testing.T) string {
 	if err := unix.Mkfifo(path, 0o600); err != nil {
 		t.Fatal(err)
 	}
+
 	return path
 }
 
@@ -213,6 +239,7 @@ func receive(t *testing.T, path string) string {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	return strings.TrimSpace(string(data))
 }
 
@@ -223,9 +250,11 @@ func release(t *testing.T, path string) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	if _, err := f.WriteString("go\n"); err != nil {
 		t.Error(err)
 	}
+
 	if err := f.Close(); err != nil {
 		t.Error(err)
 	}
@@ -239,7 +268,9 @@ func alive(t *testing.T, pid string) bool {
 	if err != nil {
 		t.Fatalf("%q is no process id", pid)
 	}
+
 	p, ok := process.Read(n)
+
 	return ok && !p.Dead
 }
 
@@ -250,15 +281,18 @@ func count(t *testing.T, path string) int {
 	if err != nil && !errors.Is(err, os.ErrNotExist) {
 		t.Fatal(err)
 	}
+
 	return bytes.Count(data, []byte("\n"))
 }
 
 // lacking skips a test that needs something which is not there; in CI it must be.
 func lacking(t *testing.T, why string) {
 	t.Helper()
+
 	if os.Getenv("CI") == "true" {
 		t.Fatal(why)
 	}
+
 	t.Skip(why)
 }
 
@@ -272,9 +306,11 @@ func check(t *testing.T, got rundir.Status, code int, signal string, cause job.C
 	if g != w {
 		t.Errorf("got  %s (%s)\nwant %s", g, got.Reason, w)
 	}
+
 	if !strings.Contains(got.Reason, reason) {
 		t.Errorf("reason = %q, want %q in it", got.Reason, reason)
 	}
+
 	if got.Ended.IsZero() || got.PID != 0 {
 		t.Errorf("an ended rank has no end or still a process: %+v", got)
 	}

@@ -34,11 +34,13 @@ func inheritedEnv(environ []string) map[string]string {
 		if !ok {
 			continue
 		}
+
 		hasPrefix := func(p string) bool { return strings.HasPrefix(key, p) }
 		if slices.Contains(inherited, key) || slices.ContainsFunc(inheritedPrefixes, hasPrefix) {
 			env[key] = value
 		}
 	}
+
 	return env
 }
 
@@ -48,11 +50,13 @@ func bypassProxy(env map[string]string) {
 	if !slices.ContainsFunc([]string{"HTTP_PROXY", "http_proxy", "ALL_PROXY", "all_proxy"}, has) {
 		return
 	}
+
 	// Programs read only one of the two spellings, so none is added beside another that is set.
 	names := slices.DeleteFunc([]string{"NO_PROXY", "no_proxy"}, func(name string) bool { return !has(name) })
 	if len(names) == 0 {
 		names = []string{"NO_PROXY", "no_proxy"}
 	}
+
 	for _, name := range names {
 		if list := env[name]; list == "" {
 			env[name] = agentAddress
@@ -69,7 +73,12 @@ func distributedEnv(rank, perNode int, nodes []string, port int) map[string]stri
 	if len(nodes) > 0 && nodes[0] != "" {
 		first = nodes[0]
 	}
-	n, count, each, at := strconv.Itoa(rank), strconv.Itoa(max(1, len(nodes))), strconv.Itoa(perNode), strconv.Itoa(port)
+
+	n := strconv.Itoa(rank)
+	count := strconv.Itoa(max(1, len(nodes)))
+	each := strconv.Itoa(perNode)
+	at := strconv.Itoa(port)
+
 	return map[string]string{
 		"NODE_RANK": n, "RANK": n, "WORLD_SIZE": count, "NNODES": count, "NPROC_PER_NODE": each,
 		"MASTER_ADDR": first, "MASTER_PORT": at,
@@ -83,9 +92,11 @@ func targetJSON(t *job.Target) string {
 	if t == nil {
 		return ""
 	}
+
 	text, err := json.Marshal(t)
 	if err != nil {
 		return "" // NaN or infinite: nothing can reach it
 	}
+
 	return string(text)
 }

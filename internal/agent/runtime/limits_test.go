@@ -26,16 +26,32 @@ func TestTooMuchMemoryIsNamedAsTheCause(t *testing.T) {
 	if !y.limits.Usable() {
 		lacking(t, y.Limits())
 	}
+
 	// The shell is in its cgroup before tail begins to fill the memory.
 	const hog = `while ! grep -q trainyard /proc/$$/cgroup; do :; done
 head -c 300000000 /dev/zero | tail > /dev/null`
 	run := y.start(api.Launch{Command: hog, Memory: 64 << 20, CPUs: 500})
 	s := y.end(run)
-	check(t, s, s.ExitCode, s.Signal, job.CauseHostOOM, false, "exceeded its memory limit of 64MB and was killed by the kernel")
+	check(
+		t,
+		s,
+		s.ExitCode,
+		s.Signal,
+		job.CauseHostOOM,
+		false,
+		"exceeded its memory limit of 64MB and was killed by the kernel",
+	)
+
 	if s.ExitCode == 0 {
 		t.Error("exit code 0")
 	}
-	if _, err := os.Stat(filepath.Join(y.limits.Memory, rundir.GroupName(y.runDir(run)))); !errors.Is(err, os.ErrNotExist) {
+
+	if _, err := os.Stat(
+		filepath.Join(y.limits.Memory, rundir.GroupName(y.runDir(run))),
+	); !errors.Is(
+		err,
+		os.ErrNotExist,
+	) {
 		t.Errorf("its cgroup is left: %v", err)
 	}
 }
@@ -46,22 +62,27 @@ func TestAllProcessesAreLimited(t *testing.T) {
 	if !y.limits.Usable() {
 		lacking(t, y.Limits())
 	}
+
 	ready, hold := pipe(t), pipe(t)
 	run := y.start(api.Launch{
 		Command: "env -i sleep 1000 & setsid sleep 1000 & echo > $READY; read x < $HOLD", CPUs: 2000, Memory: 1 << 30,
 		Env: map[string]string{"READY": ready, "HOLD": hold},
 	})
+
 	receive(t, ready)
 	y.await(run, job.RunRunning)
+
 	g := y.ranks[rundir.RankName(run, 0)].state.Group
 	if g == nil {
 		t.Fatal("it has no cgroup")
 	}
+
 	for len(g.Procs()) < 3 { // on an old kind of cgroup they are moved right after the start
 		if s, _ := y.Status(run, 0); s.State == job.RunEnded {
 			t.Fatal("it ended")
 		}
 	}
+
 	if !g.V2 {
 		for file, want := range map[string]string{
 			filepath.Join(g.CPU, "cpu.shares"):               "2048\n",
@@ -72,16 +93,21 @@ func TestAllProcessesAreLimited(t *testing.T) {
 			}
 		}
 	}
+
 	// Even what has neither the environment nor the session of the run is found by its cgroup.
 	supervisor, err := rundir.LockHolder(y.runDir(run))
 	if err != nil || supervisor == 0 {
 		t.Fatalf("supervisor = %d, %v", supervisor, err)
 	}
+
 	pids := g.Procs()
+
 	if err := unix.Kill(supervisor, unix.SIGKILL); err != nil {
 		t.Fatal(err)
 	}
+
 	y.end(run)
+
 	for pid := range pids {
 		if p, ok := process.Read(pid); ok && !p.Dead {
 			t.Errorf("process %d is left", pid)
@@ -91,35 +117,91 @@ func TestAllProcessesAreLimited(t *testing.T) {
 
 func TestEnvironment(t *testing.T) {
 	t.Parallel()
-	base := inheritedEnv([]string{"PATH=/bin", "HOME=/root", "LC_ALL=C", "NCCL_DEBUG=INFO", "SLURM_JOB_ID=1", "TRAINYARD_TOKEN=secret", "odd"})
+	base := inheritedEnv(
+		[]string{"PATH=/bin", "HOME=/root", "LC_ALL=C", "NCCL_DEBUG=INFO", "SLURM_JOB_ID=1", "TRAINYARD_TOKEN=secret", "odd"},
+	)
+
 	s := rundir.Spec{Run: "j4.2", Job: "j4", Epoch: 2, Rank: 1, Launch: api.Launch{
-		Name: "train", GPUs: []int{2, 5}, Nodes: []string{"10.0.0.1", "10.0.0.2"}, MasterPort: 29500, Grace: job.Duration(90 * time.Second),
-		Env: map[string]string{"HOME": "/home/ada", "LR": "0.1", "PYTHONUNBUFFERED": "0", "RANK": "77", "CUDA_VISIBLE_DEVICES": "0"},
+		Name:       "train",
+		GPUs:       []int{2, 5},
+		Nodes:      []string{"10.0.0.1", "10.0.0.2"},
+		MasterPort: 29500,
+		Grace:      job.Duration(90 * time.Second),
+		Env: map[string]string{
+			"HOME":                 "/home/ada",
+			"LR":                   "0.1",
+			"PYTHONUNBUFFERED":     "0",
+			"RANK":                 "77",
+			"CUDA_VISIBLE_DEVICES": "0",
+		},
 	}}
+
 	want := []string{
-		"CUDA_VISIBLE_DEVICES=2,5", "HOME=/home/ada", "LC_ALL=C", "LR=0.1", "MASTER_ADDR=10.0.0.1", "MASTER_PORT=29500",
-		"NCCL_DEBUG=INFO", "NNODES=2", "NODE_RANK=1", "NPROC_PER_NODE=2", "NVIDIA_VISIBLE_DEVICES=2,5", "PATH=/bin",
-		"PET_MASTER_ADDR=10.0.0.1", "PET_MASTER_PORT=29500", "PET_NNODES=2", "PET_NODE_RANK=1", "PET_NPROC_PER_NODE=2",
-		"PYTHONUNBUFFERED=0", "RANK=1", "TRAINYARD_CHECKPOINT_DIR=/data/checkpoints/j4", "TRAINYARD_EPOCH=2", "TRAINYARD_GPU_SHARE=", "TRAINYARD_GRACE=90", "TRAINYARD_JOB_ID=j4",
-		"TRAINYARD_JOB_NAME=train", "TRAINYARD_METRICS_FILE=/data/runs/j4.2.1/metrics.jsonl", "TRAINYARD_PROGRESS=/data/runs/j4.2.1/progress.json", "TRAINYARD_RANK_DIR=/data/runs/j4.2.1", "TRAINYARD_RUN=j4.2",
-		"TRAINYARD_SETUP_DIR=/s", "WORLD_SIZE=2",
+		"CUDA_VISIBLE_DEVICES=2,5",
+		"HOME=/home/ada",
+		"LC_ALL=C",
+		"LR=0.1",
+		"MASTER_ADDR=10.0.0.1",
+		"MASTER_PORT=29500",
+		"NCCL_DEBUG=INFO",
+		"NNODES=2",
+		"NODE_RANK=1",
+		"NPROC_PER_NODE=2",
+		"NVIDIA_VISIBLE_DEVICES=2,5",
+		"PATH=/bin",
+		"PET_MASTER_ADDR=10.0.0.1",
+		"PET_MASTER_PORT=29500",
+		"PET_NNODES=2",
+		"PET_NODE_RANK=1",
+		"PET_NPROC_PER_NODE=2",
+		"PYTHONUNBUFFERED=0",
+		"RANK=1",
+		"TRAINYARD_CHECKPOINT_DIR=/data/checkpoints/j4",
+		"TRAINYARD_EPOCH=2",
+		"TRAINYARD_GPU_SHARE=",
+		"TRAINYARD_GRACE=90",
+		"TRAINYARD_JOB_ID=j4",
+		"TRAINYARD_JOB_NAME=train",
+		"TRAINYARD_METRICS_FILE=/data/runs/j4.2.1/metrics.jsonl",
+		"TRAINYARD_PROGRESS=/data/runs/j4.2.1/progress.json",
+		"TRAINYARD_RANK_DIR=/data/runs/j4.2.1",
+		"TRAINYARD_RUN=j4.2",
+		"TRAINYARD_SETUP_DIR=/s",
+		"WORLD_SIZE=2",
 	}
+
 	if diff := cmp.Diff(want, environment(base, s, "/data", "/s")); diff != "" {
 		t.Error(diff)
 	}
+
 	most := 0.5
 	s.Launch.Target = &job.Target{Metric: "val_loss", AtMost: &most}
-	if got := strings.Join(environment(base, s, "/data", ""), "\n"); !strings.Contains(got, `TRAINYARD_TARGET={"metric":"val_loss","at_most":0.5}`+"\n") {
+	if got := strings.Join(
+		environment(base, s, "/data", ""),
+		"\n",
+	); !strings.Contains(
+		got,
+		`TRAINYARD_TARGET={"metric":"val_loss","at_most":0.5}`+"\n",
+	) {
 		t.Errorf("the target is not told:\n%s", got)
 	}
+
 	s.Devices = []string{"GPU-a", "GPU-b"}
-	if got := strings.Join(environment(base, s, "/data", ""), "\n"); !strings.Contains(got, "CUDA_VISIBLE_DEVICES=GPU-a,GPU-b\n") {
+	if got := strings.Join(
+		environment(base, s, "/data", ""),
+		"\n",
+	); !strings.Contains(
+		got,
+		"CUDA_VISIBLE_DEVICES=GPU-a,GPU-b\n",
+	) {
 		t.Errorf("devices are not named as given:\n%s", got)
 	}
+
 	s.Launch.Share = 0.25
 	if got := strings.Join(environment(base, s, "/data", ""), "\n"); !strings.Contains(got, "TRAINYARD_GPU_SHARE=0.25\n") {
 		t.Errorf("the share is not told:\n%s", got)
 	}
+
 	s.Launch.GPUs, s.Devices, s.Launch.Nodes = nil, nil, nil
 	got := strings.Join(environment(base, s, "/data", ""), "\n") + "\n"
 	for _, e := range []string{"CUDA_VISIBLE_DEVICES=\n", "NPROC_PER_NODE=1\n", "WORLD_SIZE=1\n", "MASTER_ADDR=127.0.0.1\n"} {
@@ -131,7 +213,13 @@ func TestEnvironment(t *testing.T) {
 
 func TestWhatTheAgentOffersIsBelowWhatTheJobSets(t *testing.T) {
 	t.Parallel()
-	s := rundir.Spec{Run: "j4.2", Job: "j4", Epoch: 2, ExtraEnv: map[string]string{"A": "offered", "B": "offered", SDKVar: "/sdk.whl", "TRAINYARD_RUN": "j9.9"}}
+	s := rundir.Spec{
+		Run:      "j4.2",
+		Job:      "j4",
+		Epoch:    2,
+		ExtraEnv: map[string]string{"A": "offered", "B": "offered", SDKVar: "/sdk.whl", "TRAINYARD_RUN": "j9.9"},
+	}
+
 	for _, test := range []struct {
 		name      string
 		base, job map[string]string
@@ -157,7 +245,9 @@ func TestWhatTheAgentOffersIsBelowWhatTheJobSets(t *testing.T) {
 					t.Errorf("%q is not in %q", want, got)
 				}
 			}
-			if test.base["no_proxy"] != "" && slices.ContainsFunc(got, func(e string) bool { return strings.HasPrefix(e, "NO_PROXY=") }) {
+
+			if test.base["no_proxy"] != "" &&
+				slices.ContainsFunc(got, func(e string) bool { return strings.HasPrefix(e, "NO_PROXY=") }) {
 				t.Errorf("a second list hides the first: %q", got)
 			}
 		})
@@ -170,26 +260,33 @@ func TestAFullDiskDoesNotEndTheRun(t *testing.T) {
 	if err := unix.Mount("tmpfs", dir, "tmpfs", 0, "size=1m"); err != nil {
 		lacking(t, "a full disk needs the right to mount: "+err.Error())
 	}
+
 	t.Cleanup(func() {
 		if err := unix.Unmount(dir, unix.MNT_DETACH); err != nil {
 			t.Error(err)
 		}
 	})
+
 	y := newYard(t, func(o *Options) { o.Dir = dir })
 	filled, hold := pipe(t), pipe(t)
 	run := y.start(api.Launch{
 		Command: "head -c 3000000 /dev/zero | tr '\\0' x; echo > $FILLED; read x < $HOLD; echo after; exit 5",
 		Env:     map[string]string{"FILLED": filled, "HOLD": hold},
 	})
+
 	receive(t, filled)
+
 	// The disk is full and the program goes on. Now it gets some room again.
 	if err := unix.Mount("tmpfs", dir, "tmpfs", unix.MS_REMOUNT, "size=8m"); err != nil {
 		t.Fatal(err)
 	}
+
 	release(t, hold)
 	check(t, y.end(run), 5, "", job.CauseUserCode, false, "exit code 5")
+
 	got := y.output(run)
-	if !strings.HasSuffix(got[logs.Stdout], "xafter\n") || !strings.Contains(got[logs.Yard], "bytes of output are missing here") {
+	if !strings.HasSuffix(got[logs.Stdout], "xafter\n") ||
+		!strings.Contains(got[logs.Yard], "bytes of output are missing here") {
 		t.Errorf("%d bytes of output, remarks %q", len(got[logs.Stdout]), got[logs.Yard])
 	}
 }

@@ -31,14 +31,17 @@ type cachedSetup struct {
 func (r *Runtime) pruneSetups() {
 	r.prune.Lock()
 	defer r.prune.Unlock()
+
 	root := filepath.Join(r.dir, rundir.SetupsDir)
 	entries, err := os.ReadDir(root)
 	if err != nil {
 		r.log.Error("cannot list the set-ups", "error", err)
 		return
 	}
+
 	now := r.clk.Now()
 	var kept []cachedSetup
+
 	var total job.Bytes
 	for _, e := range entries {
 		dir := filepath.Join(root, e.Name())
@@ -46,6 +49,7 @@ func (r *Runtime) pruneSetups() {
 			r.logRemoval(dir, rundir.RemoveTree(dir))
 			continue
 		}
+
 		c, done, err := readSetup(dir)
 		switch age := now.Sub(c.used); {
 		case errors.Is(err, fs.ErrNotExist): // removed meanwhile
@@ -58,13 +62,16 @@ func (r *Runtime) pruneSetups() {
 			total += c.size
 		}
 	}
+
 	slices.SortFunc(kept, func(a, b cachedSetup) int { return a.used.Compare(b.used) })
 	for _, c := range kept {
 		if total <= r.opt.SetupBytes {
 			return
 		}
+
 		err := removeSetup(c.dir)
 		r.logRemoval(c.dir, err)
+
 		if err == nil {
 			total -= c.size
 		}
@@ -88,16 +95,21 @@ func readSetup(dir string) (cachedSetup, bool, error) {
 	if err != nil {
 		return c, false, err
 	}
+
 	c.size = made.Size
+
 	path := dir
 	if done {
 		path = filepath.Join(dir, rundir.SetupResultFile)
 	}
+
 	info, err := os.Stat(path)
 	if err != nil {
 		return c, false, err
 	}
+
 	c.used = info.ModTime()
+
 	return c, done, nil
 }
 
@@ -110,7 +122,9 @@ func removeSetup(dir string) error {
 	if lock == nil {
 		return errInUse
 	}
+
 	defer func() { _ = lock.Close() }()
+
 	gone := filepath.Join(filepath.Dir(dir), ".gone-"+filepath.Base(dir))
 	if err := rundir.RemoveTree(gone); err != nil {
 		return err
@@ -118,6 +132,7 @@ func removeSetup(dir string) error {
 	if err := os.Rename(dir, gone); err != nil {
 		return err
 	}
+
 	return rundir.RemoveTree(gone)
 }
 
@@ -131,8 +146,10 @@ func (r *Runtime) pruneCheckpoints() {
 		if !errors.Is(err, fs.ErrNotExist) {
 			r.log.Error("cannot list the checkpoints", "error", err)
 		}
+
 		return
 	}
+
 	for _, e := range entries {
 		r.pruneCheckpoint(id.Job(e.Name()))
 	}
@@ -145,6 +162,7 @@ func (r *Runtime) pruneCheckpoint(j id.Job) {
 	if err == nil && (empty || r.clk.Now().Sub(touched) > r.opt.CheckpointAge) {
 		err = r.dropCheckpoints(j, dir, empty)
 	}
+
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		r.log.Error("cannot remove checkpoints", "dir", dir, "error", err)
 	}
@@ -155,14 +173,17 @@ func (r *Runtime) pruneCheckpoint(j id.Job) {
 func (r *Runtime) dropCheckpoints(j id.Job, dir string, empty bool) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+
 	for _, rk := range r.ranks {
 		if rk.rec.Job == j {
 			return nil
 		}
 	}
+
 	if empty {
 		return os.Remove(dir)
 	}
+
 	return rundir.RemoveTree(dir)
 }
 
@@ -172,12 +193,15 @@ func lastTouched(dir string) (at time.Time, empty bool, err error) {
 	if err != nil {
 		return at, false, err
 	}
+
 	at = info.ModTime()
+
 	entries, err := os.ReadDir(dir)
 	for _, e := range entries {
 		if inner, err := e.Info(); err == nil && inner.ModTime().After(at) {
 			at = inner.ModTime()
 		}
 	}
+
 	return at, len(entries) == 0, err
 }

@@ -88,25 +88,31 @@ func New(opt Options) (*Runtime, error) {
 	if err := opt.fill(); err != nil {
 		return nil, err
 	}
+
 	for _, d := range []string{rundir.RunsDir, rundir.SetupsDir, rundir.CheckpointsDir} {
 		if err := os.MkdirAll(filepath.Join(opt.Dir, d), 0o700); err != nil {
 			return nil, fmt.Errorf("create the data directory: %w", err)
 		}
 	}
+
 	r := &Runtime{
 		opt: opt, dir: opt.Dir, log: opt.Log, clk: opt.Clock, base: inheritedEnv(opt.Environ),
 		ranks: map[string]*rank{}, changed: make(chan struct{}),
 	}
+
 	limits, err := cgroup.Find()
 	if err != nil {
 		r.limitsProblem = err.Error()
 	}
+
 	r.limits = limits
 	if err := r.open(); err != nil {
 		return nil, err
 	}
+
 	r.ctx, r.cancel = context.WithCancel(context.Background())
 	r.tasks.Go(r.readEvents)
+
 	return r, nil
 }
 
@@ -116,24 +122,31 @@ func (o *Options) fill() (err error) {
 	if err != nil {
 		return err
 	}
+
 	if o.Exe == "" {
 		o.Exe = "/proc/self/exe"
 	}
+
 	if o.Args == nil {
 		o.Args = []string{rundir.Subcommand}
 	}
+
 	if o.Environ == nil {
 		o.Environ = os.Environ()
 	}
+
 	if o.SetupBytes == 0 {
 		o.SetupBytes = 20 << 30
 	}
+
 	if o.CheckpointAge == 0 {
 		o.CheckpointAge = 30 * 24 * time.Hour
 	}
+
 	if o.SetupAge == 0 {
 		o.SetupAge = 30 * 24 * time.Hour
 	}
+
 	return nil
 }
 
@@ -143,20 +156,25 @@ func (r *Runtime) open() error {
 	if err != nil {
 		return fmt.Errorf("open the data directory: %w", err)
 	}
+
 	if err := lockSoon(lock); err != nil {
 		err = fault.New(fault.Conflict, "agent_running", "another agent is using the data directory %s", r.dir).
 			WithRemedy("stop it first, or use another directory").WithCause(err)
 		return errors.Join(err, lock.Close())
 	}
+
 	path := filepath.Join(r.dir, rundir.EventsPipe)
 	if err := rundir.MakePipe(path); err != nil {
 		return errors.Join(err, lock.Close())
 	}
+
 	events, err := os.OpenFile(path, os.O_RDWR|unix.O_NONBLOCK, 0)
 	if err != nil {
 		return errors.Join(fmt.Errorf("open the events pipe: %w", err), lock.Close())
 	}
+
 	r.lock, r.events = lock, events
+
 	return nil
 }
 
@@ -168,6 +186,7 @@ func lockSoon(f *os.File) error {
 		if err == nil || !errors.Is(err, unix.EWOULDBLOCK) || try == 10 {
 			return err
 		}
+
 		clock.Sleep(context.Background(), 20*time.Millisecond)
 	}
 }
@@ -178,6 +197,7 @@ func (r *Runtime) Close() error {
 	r.cancel()
 	err := r.events.Close()
 	r.tasks.Wait()
+
 	// Closing alone is not enough: a process that is being started has a copy.
 	return errors.Join(err, unix.Flock(int(r.lock.Fd()), unix.LOCK_UN), r.lock.Close())
 }
@@ -188,6 +208,7 @@ func (r *Runtime) Limits() string {
 	if r.limitsProblem != "" {
 		return r.limitsProblem
 	}
+
 	return r.limits.String()
 }
 
@@ -195,21 +216,26 @@ func (r *Runtime) Limits() string {
 func (r *Runtime) readEvents() {
 	buf := make([]byte, 4096)
 	rest := ""
+
 	for {
 		n, err := r.events.Read(buf)
 		if err != nil {
 			return // closed
 		}
+
 		names := strings.Split(rest+string(buf[:n]), "\n")
 		rest = names[len(names)-1]
+
 		names = slices.Compact(names[:len(names)-1])
 		if n == len(buf) { // so much news that some may not have fitted in
 			names = r.names()
 		}
+
 		for _, name := range names {
 			r.mu.Lock()
 			rk := r.ranks[name]
 			r.mu.Unlock()
+
 			if rk != nil {
 				r.refresh(rk)
 			}
@@ -228,15 +254,18 @@ func (r *Runtime) names() []string {
 func (r *Runtime) refresh(rk *rank) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+
 	var st rundir.State
 	ok, err := rundir.ReadJSON(filepath.Join(rk.dir, rundir.StateFile), &st)
 	if err != nil {
 		r.log.Error("cannot read the state of a rank", "rank", rk.name, "error", err)
 		return
 	}
+
 	if ok && rk.state.State != job.RunEnded {
 		rk.state, rk.begun = st, true
 	}
+
 	r.announce()
 }
 
@@ -258,10 +287,12 @@ func (r *Runtime) Watch() <-chan struct{} {
 func (r *Runtime) Status(run id.Run, n int) (rundir.Status, bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+
 	rk, ok := r.ranks[rundir.RankName(run, n)]
 	if !ok {
 		return rundir.Status{}, false
 	}
+
 	return rk.state.Status, true
 }
 
@@ -269,16 +300,20 @@ func (r *Runtime) Status(run id.Run, n int) (rundir.Status, bool) {
 func (r *Runtime) List() []rundir.Status {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+
 	out := make([]rundir.Status, 0, len(r.ranks))
 	for _, rk := range r.ranks {
 		out = append(out, rk.state.Status)
 	}
+
 	slices.SortFunc(out, func(a, b rundir.Status) int {
 		if c := strings.Compare(string(a.Run), string(b.Run)); c != 0 {
 			return c
 		}
+
 		return a.Rank - b.Rank
 	})
+
 	return out
 }
 
@@ -286,9 +321,11 @@ func (r *Runtime) List() []rundir.Status {
 func (r *Runtime) lookup(run id.Run, n int) (*rank, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+
 	rk, ok := r.ranks[rundir.RankName(run, n)]
 	if !ok {
 		return nil, fault.New(fault.NotFound, "rank_not_found", "rank %d of run %s is not on this node", n, run)
 	}
+
 	return rk, nil
 }

@@ -16,15 +16,19 @@ func planSetup(data string, l api.Launch, base map[string]string) (*rundir.Setup
 	if l.Setup == "" {
 		return nil, nil
 	}
+
 	// Maps are written in the order of their keys, so the text is always the same.
 	text, err := json.Marshal(struct {
 		Owner, Setup, Files string
 		Base, Env           map[string]string
 	}{string(l.Owner), l.Setup, l.Workdir, base, l.Env})
+
 	if err != nil {
 		return nil, fmt.Errorf("plan the set-up: %w", err)
 	}
+
 	sum := sha256.Sum256(text)
 	key := hex.EncodeToString(sum[:12])
+
 	return &rundir.SetupPlan{Key: key, Dir: filepath.Join(data, rundir.SetupsDir, key)}, nil
 }

@@ -18,6 +18,7 @@ func (r *Runtime) ProgressFile(run id.Run, n int) (string, error) {
 	if err != nil {
 		return "", err
 	}
+
 	return filepath.Join(rk.dir, rundir.ProgressFile), nil
 }
 
@@ -35,8 +36,14 @@ func (r *Runtime) MetricSources(run id.Run, n int) (MetricSources, error) {
 	if err != nil {
 		return MetricSources{}, err
 	}
+
 	return MetricSources{
-		Work: filepath.Join(rk.dir, rundir.WorkDir), Checkpoints: filepath.Join(r.dir, rundir.CheckpointsDir, string(rk.rec.Job)),
-		Metrics: filepath.Join(rk.dir, rundir.MetricsFile), Launch: rk.rec.Launch,
+		Work: filepath.Join(
+			rk.dir,
+			rundir.WorkDir,
+		),
+		Checkpoints: filepath.Join(r.dir, rundir.CheckpointsDir, string(rk.rec.Job)),
+		Metrics:     filepath.Join(rk.dir, rundir.MetricsFile),
+		Launch:      rk.rec.Launch,
 	}, nil
 }

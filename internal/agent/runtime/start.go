@@ -27,67 +27,92 @@ func (r *Runtime) Start(ctx context.Context, s rundir.Spec) error {
 	if err := r.check(s); err != nil {
 		return err
 	}
+
 	r.mu.Lock()
 	defer r.mu.Unlock()
+
 	if !r.adopted {
 		return errors.New("start a rank: Adopt has not been called")
 	}
+
 	rk, known := r.ranks[s.Name()]
 	if !known {
 		if err := ctx.Err(); err != nil {
 			return err
 		}
+
 		for _, other := range r.ranks {
 			if other.rec.Job == s.Job && other.rec.Epoch > s.Epoch {
 				return fault.New(fault.Conflict, "stale_epoch",
 					"run %s is older than run %s, which this node has already seen", s.Run, other.rec.Run)
 			}
 		}
+
 		var err error
 		rk, err = r.createRunDir(s)
 		if err != nil {
 			return err
 		}
+
 		r.ranks[rk.name] = rk
 		r.announce()
 	}
+
 	if rk.begun || rk.monitored || rk.state.State == job.RunEnded {
 		return nil
 	}
+
 	rk.monitored = true
 	prep, abort := context.WithCancel(r.ctx) //nolint:gosec // begin calls it
 	rk.abort = abort
 	r.tasks.Go(func() { r.prepareAndSupervise(prep, rk) })
+
 	return nil
 }
 
 // check refuses what cannot be carried out.
 func (r *Runtime) check(s rundir.Spec) error {
 	if j, epoch, ok := s.Run.Split(); !ok || j != s.Job || epoch != s.Epoch || s.Rank < 0 {
-		return fault.New(fault.Invalid, "bad_rank", "rank %d, run %q, job %q and epoch %d are inconsistent", s.Rank, s.Run, s.Job, s.Epoch)
+		return fault.New(
+			fault.Invalid,
+			"bad_rank",
+			"rank %d, run %q, job %q and epoch %d are inconsistent",
+			s.Rank,
+			s.Run,
+			s.Job,
+			s.Epoch,
+		)
 	}
+
 	if c := s.Launch.Checkpoint; c != "" && (!filepath.IsLocal(c) || filepath.Clean(c) == ".") {
-		return fault.New(fault.Invalid, "bad_checkpoint", "checkpoint.dir must be a folder inside the working directory, got %q", c).WithField("checkpoint.dir")
+		return fault.New(fault.Invalid, "bad_checkpoint", "checkpoint.dir must be a folder inside the working directory, got %q", c).
+			WithField("checkpoint.dir")
 	}
+
 	if s.Launch.Workdir != "" && r.opt.Files == nil {
 		return fault.New(fault.Unavailable, "no_files", "this node has no content store to fetch files from")
 	}
+
 	for key, value := range s.Launch.Env {
 		if key == "" || strings.ContainsAny(key, "=\x00") || strings.ContainsRune(value, 0) {
 			return fault.New(fault.Invalid, "bad_env", "%q is not a valid environment variable", key).WithField("env")
 		}
 	}
+
 	if strings.ContainsRune(s.Launch.Command+s.Launch.Setup, 0) {
 		return fault.New(fault.Invalid, "bad_script", "scripts must not contain NUL bytes")
 	}
+
 	l, left, ok, err := rundir.ReadContactLease(r.dir)
 	if err != nil {
 		return err
 	}
+
 	if ok && left <= 0 {
 		return fault.New(fault.Unavailable, "lease_over",
 			"this node has had no contact with the server for %v and starts no runs", job.Duration(l.Valid))
 	}
+
 	return nil
 }
 
@@ -95,26 +120,33 @@ func (r *Runtime) check(s rundir.Spec) error {
 func (r *Runtime) createRunDir(s rundir.Spec) (*rank, error) {
 	runs := filepath.Join(r.dir, rundir.RunsDir)
 	rk := &rank{name: s.Name(), dir: filepath.Join(runs, s.Name())}
+
 	plan, err := planSetup(r.dir, s.Launch, r.base)
 	if err != nil {
 		return nil, err
 	}
+
 	rk.rec = rundir.Record{Spec: s, Setup: plan, Limits: r.limits, Env: environment(r.base, s, r.dir, plan.OutputDir())}
 	rk.state.Status = rundir.NewStatus(s)
+
 	tmp, err := os.MkdirTemp(runs, ".new-")
 	if err != nil {
 		return nil, fmt.Errorf("create a run directory: %w", err)
 	}
+
 	err = fillRunDir(tmp, rk.rec)
 	if err == nil {
 		err = os.Rename(tmp, rk.dir)
 	}
+
 	if err == nil {
 		err = atomicfile.SyncDir(runs)
 	}
+
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("create the directory of rank %s: %w", rk.name, err), os.RemoveAll(tmp))
 	}
+
 	return rk, nil
 }
 
@@ -125,6 +157,7 @@ func fillRunDir(dir string, rec rundir.Record) error {
 	if err := rundir.MakePipe(filepath.Join(dir, rundir.ControlPipe)); err != nil {
 		return err
 	}
+
 	return os.WriteFile(filepath.Join(dir, rundir.OutputFile), nil, 0o600)
 }
 
@@ -135,31 +168,39 @@ func (r *Runtime) prepareAndSupervise(ctx context.Context, rk *rank) {
 	rk.abort() // frees its context
 	rk.abort = nil
 	r.mu.Unlock()
+
 	if r.ctx.Err() != nil {
 		return // closed: the next agent goes on
 	}
+
 	if errors.Is(err, errTaken) {
 		r.monitor(rk)
 		return
 	}
+
 	if stop, serr := rundir.ReadStop(rk.dir); serr == nil && stop != job.StopNone {
 		r.endUnstarted(rk, stoppedEarly())
 		return
 	}
+
 	var child *exec.Cmd
 	if err == nil {
 		child, err = r.spawn(rk)
 	}
+
 	if err != nil {
 		r.endUnstarted(rk, rundir.Ending{Cause: job.CauseLaunchFailed, Reason: fmt.Sprintf("cannot start the run: %v", err)})
 		return
 	}
+
 	if !r.awaitExit(child.Process.Pid) {
 		return // closed: the next agent adopts it, whether it has taken the rank yet or not
 	}
+
 	if err := child.Wait(); err != nil {
 		r.log.Warn("supervisor failed", "rank", rk.name, "error", err)
 	}
+
 	r.monitor(rk)
 }
 
@@ -182,11 +223,14 @@ func (r *Runtime) prepareAlone(ctx context.Context, rk *rank) (err error) {
 	if !mine {
 		return errTaken
 	}
+
 	defer func() { err = errors.Join(err, lock.Close()) }()
+
 	var st rundir.State
 	if begun, err := rundir.ReadJSON(filepath.Join(rk.dir, rundir.StateFile), &st); err != nil || begun {
 		return errors.Join(err, errTaken)
 	}
+
 	return r.prepare(ctx, rk)
 }
 
@@ -195,6 +239,7 @@ func (r *Runtime) prepare(ctx context.Context, rk *rank) error {
 	if err := r.stopOlderEpochs(ctx, rk); err != nil {
 		return err
 	}
+
 	work := filepath.Join(rk.dir, rundir.WorkDir)
 	if err := rundir.RemoveTree(work); err != nil { // of an agent that did not finish
 		return err
@@ -202,11 +247,13 @@ func (r *Runtime) prepare(ctx context.Context, rk *rank) error {
 	if err := os.Mkdir(work, 0o750); err != nil {
 		return err
 	}
+
 	if digest := rk.rec.Launch.Workdir; digest != "" {
 		if err := r.opt.Files(ctx, digest, work); err != nil {
 			return fmt.Errorf("fetch the files: %w", err)
 		}
 	}
+
 	return nil
 }
 
@@ -219,11 +266,13 @@ func (r *Runtime) stopOlderEpochs(ctx context.Context, rk *rank) error {
 		if len(older) == 0 {
 			return nil
 		}
+
 		for _, o := range older {
 			if err := r.Stop(o.Run, o.Rank, job.StopTerm); err != nil {
 				return err
 			}
 		}
+
 		select {
 		case <-changed:
 		case <-ctx.Done():
@@ -235,12 +284,14 @@ func (r *Runtime) stopOlderEpochs(ctx context.Context, rk *rank) error {
 func (r *Runtime) olderThan(s rundir.Spec) []rundir.Spec {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+
 	var older []rundir.Spec
 	for _, rk := range r.ranks {
 		if rk.rec.Job == s.Job && rk.rec.Epoch < s.Epoch && rk.state.State != job.RunEnded {
 			older = append(older, rk.rec.Spec)
 		}
 	}
+
 	return older
 }
 
@@ -250,7 +301,9 @@ func (r *Runtime) spawn(rk *rank) (*exec.Cmd, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	defer func() { _ = log.Close() }()
+
 	// No context ends it: it outlives the agent.
 	cmd := exec.CommandContext(context.Background(), r.opt.Exe, append(append([]string(nil), r.opt.Args...), rk.dir)...)
 	cmd.Args[0] = "trainyard"
@@ -260,6 +313,7 @@ func (r *Runtime) spawn(rk *rank) (*exec.Cmd, error) {
 	if err := cmd.Start(); err != nil {
 		return nil, fmt.Errorf("start the supervisor: %w", err)
 	}
+
 	return cmd, nil
 }
 
@@ -270,25 +324,31 @@ func (r *Runtime) Stop(run id.Run, n int, mode job.StopMode) error {
 	if mode != job.StopTerm && mode != job.StopKill {
 		return fault.New(fault.Invalid, "bad_stop", "stop mode must be term or kill, got %q", mode)
 	}
+
 	rk, err := r.lookup(run, n)
 	if err != nil {
 		return err
 	}
+
 	r.mu.Lock()
 	defer r.mu.Unlock()
+
 	if rk.state.State == job.RunEnded {
 		return nil
 	}
 	if err := rundir.RequestStop(rk.dir, mode); err != nil {
 		return fmt.Errorf("stop rank %s: %w", rk.name, err)
 	}
+
 	if rk.abort != nil {
 		rk.abort()
 	}
+
 	if !rk.monitored {
 		rk.monitored = true
 		r.tasks.Go(func() { r.endUnstarted(rk, stoppedEarly()) })
 	}
+
 	return nil
 }
 
@@ -300,16 +360,20 @@ func (r *Runtime) OpenLog(run id.Run, n int, offset int64) (io.ReadCloser, int64
 	if err != nil {
 		return nil, 0, err
 	}
+
 	f, err := os.Open(filepath.Join(rk.dir, rundir.OutputFile))
 	if err != nil {
 		return nil, 0, fmt.Errorf("open the log of rank %s: %w", rk.name, err)
 	}
+
 	info, err := f.Stat()
 	if err == nil {
 		_, err = f.Seek(offset, io.SeekStart)
 	}
+
 	if err != nil {
 		return nil, 0, errors.Join(fmt.Errorf("open the log of rank %s: %w", rk.name, err), f.Close())
 	}
+
 	return f, info.Size(), nil
 }

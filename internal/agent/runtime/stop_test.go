@@ -32,8 +32,15 @@ func TestStop(t *testing.T) {
 			time.Minute, []job.StopMode{job.StopTerm}, 143, "SIGTERM", "exited after SIGTERM with killed by SIGTERM"},
 		{"SIGTERM is ignored until the grace is over", deaf + `echo > $READY; while :; do sleep 0.01; done`,
 			50 * time.Millisecond, []job.StopMode{job.StopTerm}, 137, "SIGKILL", "still running 50ms after SIGTERM, killed"},
-		{"who writes through a pipe can do so until it has ended", `(trap 'sleep 0.3; echo saved; exit' TERM; echo > $READY; while :; do sleep 0.01; done) | cat`,
-			time.Minute, []job.StopMode{job.StopTerm}, 143, "SIGTERM", "exited after SIGTERM"},
+		{
+			"who writes through a pipe can do so until it has ended",
+			`(trap 'sleep 0.3; echo saved; exit' TERM; echo > $READY; while :; do sleep 0.01; done) | cat`,
+			time.Minute,
+			[]job.StopMode{job.StopTerm},
+			143,
+			"SIGTERM",
+			"exited after SIGTERM",
+		},
 		{"a kill comes at once", deaf + `echo > $READY; while :; do sleep 0.01; done`,
 			time.Hour, []job.StopMode{job.StopKill}, 137, "SIGKILL", "stopped on request: killed at once"},
 		{"a kill overrides a term", deaf + `echo > $READY; while :; do sleep 0.01; done`,
@@ -41,6 +48,7 @@ func TestStop(t *testing.T) {
 		{"a stopped process is stopped", `(kill -STOP $BASHPID) & echo > $READY; wait`,
 			time.Minute, []job.StopMode{job.StopTerm}, 143, "SIGTERM", "exited after SIGTERM"},
 	}
+
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
@@ -48,16 +56,20 @@ func TestStop(t *testing.T) {
 			ready := pipe(t)
 			run := y.start(api.Launch{Command: tt.script, Env: map[string]string{"READY": ready}, Grace: job.Duration(tt.grace)})
 			receive(t, ready)
+
 			for i, mode := range tt.modes {
 				if i > 0 {
 					y.await(run, job.RunStopping)
 				}
+
 				if err := y.Stop(run, 0, mode); err != nil {
 					t.Fatal(err)
 				}
 			}
+
 			s := y.end(run)
 			check(t, s, tt.code, tt.signal, job.CauseCancelled, true, tt.reason)
+
 			if strings.Contains(tt.script, "saved") && y.output(run)[logs.Stdout] != "saved\n" {
 				t.Errorf("output = %q: what the program wrote after SIGTERM is missing", y.output(run)[logs.Stdout])
 			}
@@ -75,13 +87,17 @@ func TestStopBeforeTheStartPreventsIt(t *testing.T) {
 			return ctx.Err()
 		}
 	})
+
 	run := y.start(api.Launch{Command: "echo never", Workdir: "sha256:x"})
 	<-fetching
+
 	if err := y.Stop(run, 0, job.StopTerm); err != nil {
 		t.Fatal(err)
 	}
+
 	s := y.end(run)
 	check(t, s, 0, "", job.CauseCancelled, true, "before it was started")
+
 	if !s.Started.IsZero() || len(y.output(run)) != 0 {
 		t.Errorf("it was started: %+v", s)
 	}
@@ -94,22 +110,28 @@ func TestSupervisorHeedsAStopThatCameFirst(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	if err := rundir.RequestStop(rk.dir, job.StopKill); err != nil {
 		t.Fatal(err)
 	}
+
 	if err := rundir.RequestStop(rk.dir, job.StopTerm); err != nil { // does not take the kill back
 		t.Fatal(err)
 	}
+
 	if mode, err := rundir.ReadStop(rk.dir); mode != job.StopKill || err != nil {
 		t.Errorf("stop = %q, %v", mode, err)
 	}
+
 	cmd, err := y.spawn(rk)
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	if err := cmd.Wait(); err != nil {
 		t.Error(err)
 	}
+
 	y.reopen()
 	s := y.end(rk.rec.Run)
 	check(t, s, 0, "", job.CauseCancelled, true, "stopped on request before it was started")
@@ -121,20 +143,25 @@ func TestStopOfWhatIsNotThereOrHasEnded(t *testing.T) {
 	if kind := fault.KindOf(y.Stop("j9.1", 0, job.StopTerm)); kind != fault.NotFound {
 		t.Errorf("kind = %q for an unknown run", kind)
 	}
+
 	run := y.script("exit 3")
 	y.end(run)
+
 	if kind := fault.KindOf(y.Stop(run, 0, "gently")); kind != fault.Invalid {
 		t.Errorf("kind = %q for an unknown mode", kind)
 	}
+
 	if err := y.Stop(run, 0, job.StopKill); err != nil {
 		t.Error(err)
 	}
+
 	s, _ := y.Status(run, 0)
 	check(t, s, 3, "", job.CauseUserCode, false, "")
 }
 
 func TestNoProcessIsLeft(t *testing.T) {
 	t.Parallel()
+
 	// Each script writes the id of a process to $PIDS that would outlive it.
 	scripts := map[string]string{
 		"in the background": `sleep 1000 & echo $! > $PIDS`,
@@ -142,6 +169,7 @@ func TestNoProcessIsLeft(t *testing.T) {
 		"forked twice into its own session, environment cleared": `env -i P=$PIDS setsid bash -c '(echo $BASHPID > $P; exec sleep 1000) & disown' &`,
 		"with other output": `setsid sleep 1000 < /dev/null > /dev/null 2>&1 & echo $! > $PIDS`,
 	}
+
 	for name, script := range scripts {
 		for _, how := range []string{"by itself", "when stopped"} {
 			t.Run(name+" "+how, func(t *testing.T) {
@@ -152,19 +180,24 @@ func TestNoProcessIsLeft(t *testing.T) {
 					Command: script + "\nread x < $HOLD", Env: map[string]string{"PIDS": pids, "HOLD": hold},
 					Grace: job.Duration(100 * time.Millisecond),
 				})
+
 				pid := receive(t, pids)
 				if !alive(t, pid) {
 					t.Fatal("the process is not there before the end")
 				}
+
 				if how == "by itself" {
 					release(t, hold)
 				} else if err := y.Stop(run, 0, job.StopTerm); err != nil {
 					t.Fatal(err)
 				}
+
 				s := y.end(run)
+
 				if alive(t, pid) {
 					t.Error("a process is left")
 				}
+
 				if s.Signalled != (how == "when stopped") {
 					t.Errorf("signalled = %v: %s", s.Signalled, s.Reason)
 				}
@@ -179,19 +212,33 @@ func TestLeaseThatIsOverStopsTheRun(t *testing.T) {
 	if err := y.RenewContactLease(time.Hour); err != nil {
 		t.Fatal(err)
 	}
+
 	run := y.script("sleep 1000")
 	y.await(run, job.RunRunning)
+
 	if err := y.RenewContactLease(20 * time.Millisecond); err != nil {
 		t.Fatal(err)
 	}
+
 	s := y.end(run)
-	check(t, s, 143, "SIGTERM", job.CauseNodeLost, true, "no contact with the server for 20ms; the job may be restarted elsewhere")
+	check(
+		t,
+		s,
+		143,
+		"SIGTERM",
+		job.CauseNodeLost,
+		true,
+		"no contact with the server for 20ms; the job may be restarted elsewhere",
+	)
+
 	if kind := fault.KindOf(y.Start(t.Context(), y.spec(api.Launch{Command: "true"}))); kind != fault.Unavailable {
 		t.Errorf("kind = %q for a start without a lease", kind)
 	}
+
 	if err := y.RenewContactLease(time.Hour); err != nil {
 		t.Fatal(err)
 	}
+
 	check(t, y.end(y.script("exit 2")), 2, "", job.CauseUserCode, false, "")
 }
 
@@ -202,18 +249,22 @@ func TestOlderEpochsGiveWay(t *testing.T) {
 	if err := y.Start(t.Context(), first); err != nil {
 		t.Fatal(err)
 	}
+
 	y.await(first.Run, job.RunRunning)
 	second := first
 	second.Run, second.Epoch, second.Launch.Command = id.NewRun(first.Job, 2), 2, "exit 6"
 	if err := y.Start(t.Context(), second); err != nil {
 		t.Fatal(err)
 	}
+
 	s := y.end(second.Run)
 	check(t, s, 6, "", job.CauseUserCode, false, "")
+
 	old := y.end(first.Run)
 	if old.Ended.After(s.Started) {
 		t.Errorf("the new run started at %v, before the old one ended at %v", s.Started, old.Ended)
 	}
+
 	stale := first
 	stale.Rank = 1
 	if err := y.Start(t.Context(), stale); fault.KindOf(err) != fault.Conflict {

@@ -17,10 +17,12 @@ func (c *Cache) copyFrom(ctx context.Context, f *fetch) error {
 	if err := f.discard(); err != nil {
 		return failed(f.ref.Name, "%v", err)
 	}
+
 	root, err := filepath.EvalSymlinks(f.src.At)
 	if err != nil {
 		return failed(f.ref.Name, "%v", err)
 	}
+
 	total, err := measure(ctx, root)
 	if err != nil {
 		return failed(f.ref.Name, "%v", err)
@@ -28,26 +30,33 @@ func (c *Cache) copyFrom(ctx context.Context, f *fetch) error {
 	if err := f.sized(total); err != nil {
 		return err
 	}
+
 	f.total.Store(total)
+
 	if err := c.reserve(f, total); err != nil {
 		return err
 	}
+
 	err = filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
 		if err != nil || ctx.Err() != nil {
 			return errors.Join(err, ctx.Err())
 		}
+
 		inside, err := filepath.Rel(root, path)
 		if err != nil {
 			return err
 		}
+
 		return f.copyOne(ctx, path, filepath.Join(f.target(), inside), d)
 	})
+
 	switch {
 	case ctx.Err() != nil:
 		return ctx.Err()
 	case err != nil:
 		return errors.Join(failed(f.ref.Name, "%v", err), f.discard())
 	}
+
 	return f.checkCopy()
 }
 
@@ -57,15 +66,19 @@ func measure(ctx context.Context, root string) (total int64, err error) {
 		if err != nil || ctx.Err() != nil {
 			return errors.Join(err, ctx.Err())
 		}
+
 		if d.Type().IsRegular() {
 			info, err := d.Info()
 			if err != nil {
 				return err
 			}
+
 			total += info.Size()
 		}
+
 		return nil
 	})
+
 	return total, err
 }
 
@@ -79,20 +92,31 @@ func (f *fetch) copyOne(ctx context.Context, from, to string, d fs.DirEntry) err
 		if err != nil {
 			return err
 		}
+
 		return os.Symlink(link, to)
 	case !d.Type().IsRegular():
 		return &fs.PathError{Op: "copy", Path: from, Err: errors.New("not a file, folder or symbolic link")}
 	}
+
 	in, err := os.Open(from)
 	if err != nil {
 		return err
 	}
+
 	defer func() { _ = in.Close() }()
-	out, err := os.OpenFile(to, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o444) //nolint:gosec // programs that run as others may read it
+
+	out, err := os.OpenFile(
+		to,
+		os.O_WRONLY|os.O_CREATE|os.O_EXCL,
+		0o444,
+	) //nolint:gosec // programs that run as others may read it
+
 	if err != nil {
 		return err
 	}
+
 	_, err = io.Copy(out, &counted{in, ctx, f})
+
 	return errors.Join(err, out.Close())
 }
 
@@ -108,8 +132,10 @@ func (c *counted) Read(p []byte) (int, error) {
 	if err := c.ctx.Err(); err != nil {
 		return 0, err
 	}
+
 	n, err := c.Reader.Read(p)
 	c.f.got.Add(int64(n))
+
 	return n, err
 }
 
@@ -118,11 +144,14 @@ func (f *fetch) checkCopy() error {
 	if f.src.SHA256 == "" {
 		return nil
 	}
+
 	in, err := os.Open(f.target())
 	if err != nil {
 		return failed(f.ref.Name, "%v", err)
 	}
+
 	defer func() { _ = in.Close() }()
+
 	sum := sha256.New()
 	if _, err := io.Copy(sum, in); err != nil {
 		return errors.Join(failed(f.ref.Name, "cannot compute SHA-256: %v", err), f.discard())
@@ -130,5 +159,6 @@ func (f *fetch) checkCopy() error {
 	if got := hex.EncodeToString(sum.Sum(nil)); got != f.src.SHA256 {
 		return errors.Join(failed(f.ref.Name, "SHA-256 of %s is not the registered one: got %s", f.src.At, got), f.discard())
 	}
+
 	return nil
 }

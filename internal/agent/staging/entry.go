@@ -78,26 +78,34 @@ func (c *Cache) locate(ref job.DataRef) (located, error) {
 			return p, failed(ref.Name, "registered copy not found at %s: %v", ref.Path, err)
 		}
 	}
+
 	src, err := dataset.ParseSource(ref.Source)
 	if err != nil {
 		return p, failed(ref.Name, "%v", err)
 	}
+
 	p.src = src
 	switch src.Kind {
 	case dataset.SourceNone:
-		return p, failed(ref.Name, "no copy on this node and no source to fetch it from").WithRemedy("set a source: trainyard data add %s --source …", ref.Name)
+		return p, failed(
+			ref.Name,
+			"no copy on this node and no source to fetch it from",
+		).WithRemedy("set a source: trainyard data add %s --source …", ref.Name)
 	case dataset.SourcePath:
 		if _, err := os.Stat(src.At); err != nil {
 			return p, failed(ref.Name, "%v", err)
 		}
+
 		p.path = src.At
 	case dataset.SourceFile, dataset.SourceHTTP:
 		p.key, p.base = keyOf(ref.Name, ref.Source), src.Base
 		if p.base == "" {
 			p.base = ref.Name
 		}
+
 		p.path = contentPath(filepath.Join(c.opt.Dir, p.key), p.base)
 	}
+
 	return p, nil
 }
 
@@ -107,6 +115,7 @@ func (c *Cache) loadEntries() error {
 	if err != nil {
 		return err
 	}
+
 	for _, f := range list {
 		dir := filepath.Join(c.opt.Dir, f.Name())
 		if strings.HasPrefix(f.Name(), goneDir) {
@@ -114,21 +123,26 @@ func (c *Cache) loadEntries() error {
 				return err
 			}
 		}
+
 		if strings.HasPrefix(f.Name(), ".") || !f.IsDir() {
 			continue
 		}
+
 		e, err := loadEntry(dir)
 		if err != nil {
 			// It is of no use as it is; that a run needs it does not depend on it.
 			c.opt.Log.Warn("cannot read a cached dataset, fetching it again", "dir", dir, "error", err)
+
 			if err := os.RemoveAll(filepath.Join(dir, dataDir)); err != nil {
 				return err
 			}
 		}
+
 		if e != nil {
 			c.entries[f.Name()] = e
 		}
 	}
+
 	return nil
 }
 
@@ -142,6 +156,7 @@ func loadEntry(dir string) (*entry, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	e := &entry{dir: dir, used: info.ModTime()}
 	if err := readJSON(path, &e.about); err != nil {
 		return nil, err
@@ -149,12 +164,18 @@ func loadEntry(dir string) (*entry, error) {
 	if _, err := os.Lstat(e.path()); err != nil {
 		return nil, err
 	}
+
 	return e, nil
 }
 
 // finish makes what was fetched whole: from here on it is there or it is not.
 func (c *Cache) finish(p located, size job.Bytes) (*entry, error) {
-	e := &entry{dir: filepath.Join(c.opt.Dir, p.key), used: c.opt.Clock.Now(), about: about{Name: p.ref.Name, Source: p.ref.Source, Base: p.base, Size: size}}
+	e := &entry{
+		dir:   filepath.Join(c.opt.Dir, p.key),
+		used:  c.opt.Clock.Now(),
+		about: about{Name: p.ref.Name, Source: p.ref.Source, Base: p.base, Size: size},
+	}
+
 	part := filepath.Join(e.dir, partDir)
 	if err := writeJSON(filepath.Join(part, aboutFile), e.about); err != nil {
 		return nil, err
@@ -165,6 +186,7 @@ func (c *Cache) finish(p located, size job.Bytes) (*entry, error) {
 	if err := settle(part); err != nil {
 		return nil, err
 	}
+
 	return e, os.Rename(part, filepath.Join(e.dir, dataDir))
 }
 
@@ -176,6 +198,7 @@ func settle(path string) error {
 	if err != nil {
 		return err
 	}
+
 	return errors.Join(unix.Syncfs(int(f.Fd())), f.Close())
 }
 
@@ -192,9 +215,11 @@ func readJSON(path string, v any) error {
 	if err == nil {
 		err = json.Unmarshal(text, v)
 	}
+
 	if err != nil {
 		return fmt.Errorf("read %s: %w", path, err)
 	}
+
 	return nil
 }
 
@@ -204,6 +229,7 @@ func writeJSON(path string, v any) error {
 	if err != nil {
 		return err
 	}
+
 	// Staged data is fetched again if a power cut takes its records.
 	return atomicfile.Write(path, text, atomicfile.SingleWriter(), atomicfile.Volatile())
 }

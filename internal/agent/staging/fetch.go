@@ -33,11 +33,18 @@ type fetch struct {
 func (f *fetch) words() string {
 	text := fmt.Sprintf("fetching dataset %s: %s so far", f.ref.Name, job.Bytes(f.got.Load()).Short())
 	if total := f.total.Load(); total > 0 {
-		text = fmt.Sprintf("fetching dataset %s: %s of %s", f.ref.Name, job.Bytes(min(f.got.Load(), total)).Short(), job.Bytes(total).Short())
+		text = fmt.Sprintf(
+			"fetching dataset %s: %s of %s",
+			f.ref.Name,
+			job.Bytes(min(f.got.Load(), total)).Short(),
+			job.Bytes(total).Short(),
+		)
 	}
+
 	if why := f.trouble.Load(); why != nil {
 		text += "; " + *why
 	}
+
 	return text
 }
 
@@ -45,25 +52,31 @@ func (f *fetch) words() string {
 func (c *Cache) bring(ctx context.Context, h *hold, p located) error {
 	for {
 		c.mu.Lock()
+
 		if e := c.entries[p.key]; e != nil {
 			c.touch(e)
 			c.mu.Unlock()
 			return nil
 		}
+
 		f := c.fetches[p.key]
 		if f == nil {
 			f = c.begin(p)
 		}
+
 		joined := !f.dying
 		if joined {
 			f.users++
 			h.waits = f
 		}
+
 		c.mu.Unlock()
+
 		select {
 		case <-f.done:
 		case <-ctx.Done():
 		}
+
 		if joined {
 			return c.leave(ctx, h, f)
 		}
@@ -77,17 +90,21 @@ func (c *Cache) bring(ctx context.Context, h *hold, p located) error {
 func (c *Cache) leave(ctx context.Context, h *hold, f *fetch) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+
 	h.waits = nil
+
 	f.users--
 	select {
 	case <-f.done:
 		return f.err
 	default:
 	}
+
 	if f.users == 0 {
 		f.dying = true
 		f.cancel()
 	}
+
 	return ctx.Err()
 }
 
@@ -98,43 +115,56 @@ func (c *Cache) begin(p located) *fetch {
 	c.fetches[p.key] = f
 	c.tasks.Go(func() {
 		defer cancel()
+
 		e, err := c.obtain(ctx, f)
 		c.mu.Lock()
 		delete(c.fetches, p.key)
+
 		f.err = err
 		if err == nil {
 			c.entries[p.key] = e
 		}
+
 		close(f.done)
 		c.mu.Unlock()
+
 		if err == nil {
 			c.opt.Log.Info("dataset fetched", "dataset", p.ref.Name, "size", e.Size)
 		} else if ctx.Err() == nil {
 			c.opt.Log.Warn("dataset cannot be fetched", "dataset", p.ref.Name, "error", err)
 		}
+
 		c.opt.Changed()
 	})
+
 	return f
 }
 
 // obtain fetches a dataset into its entry.
 func (c *Cache) obtain(ctx context.Context, f *fetch) (*entry, error) {
-	if err := os.MkdirAll(filepath.Join(f.dir, partDir, contentDir), 0o755); err != nil { //nolint:gosec // programs that run as others may read it
+	if err := os.MkdirAll(
+		filepath.Join(f.dir, partDir, contentDir),
+		0o755,
+	); err != nil { //nolint:gosec // programs that run as others may read it
 		return nil, failed(f.ref.Name, "%v", err)
 	}
+
 	var err error
 	if f.src.Kind == dataset.SourceFile {
 		err = c.copyFrom(ctx, f)
 	} else {
 		err = c.download(ctx, f)
 	}
+
 	if err != nil {
 		return nil, err
 	}
+
 	e, err := c.finish(f.located, job.Bytes(f.got.Load()))
 	if err != nil {
 		return nil, failed(f.ref.Name, "%v", err)
 	}
+
 	return e, nil
 }
 
@@ -147,6 +177,7 @@ func (f *fetch) from() string {
 	if err != nil {
 		return f.src.At
 	}
+
 	return u.Redacted()
 }
 
@@ -166,6 +197,13 @@ func (f *fetch) sized(size int64) error {
 	if want == 0 || float64(size) <= want*(1+slack) && float64(size) >= want*(1-slack) {
 		return nil
 	}
-	return failed(f.ref.Name, "registered size is %s but %s has %s", f.ref.Size.Short(), f.from(), job.Bytes(size).Short()).
+
+	return failed(
+		f.ref.Name,
+		"registered size is %s but %s has %s",
+		f.ref.Size.Short(),
+		f.from(),
+		job.Bytes(size).Short(),
+	).
 		WithRemedy("correct its size or its source")
 }

@@ -27,19 +27,25 @@ func (c *Cache) loadHolds() error {
 	if err != nil {
 		return err
 	}
+
 	for _, f := range list {
 		h := &hold{rank: f.Name()}
+
 		if strings.HasSuffix(f.Name(), ".new") {
 			if err := os.Remove(c.holdPath(f.Name())); err != nil {
 				return err
 			}
+
 			continue
 		}
+
 		if err := readJSON(c.holdPath(f.Name()), h); err != nil {
 			return err
 		}
+
 		c.holds[h.rank] = h
 	}
+
 	return nil
 }
 
@@ -47,10 +53,13 @@ func (c *Cache) loadHolds() error {
 func (c *Cache) take(h *hold) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+
 	if err := writeJSON(c.holdPath(h.rank), h); err != nil {
 		return err
 	}
+
 	c.holds[h.rank] = h
+
 	return nil
 }
 
@@ -58,23 +67,28 @@ func (c *Cache) take(h *hold) error {
 func (c *Cache) Drop(rank string) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+
 	h := c.holds[rank]
 	if h == nil {
 		return nil
 	}
+
 	delete(c.holds, rank)
 	for _, key := range h.Keys {
 		if e := c.entries[key]; e != nil {
 			c.touch(e) // it was in use until now
 		}
 	}
+
 	errs := []error{os.Remove(c.holdPath(rank))}
 	if !c.viewUsed(h.View) {
 		errs = append(errs, os.RemoveAll(filepath.Join(c.opt.Dir, viewsDir, h.View)))
 	}
+
 	if err := errors.Join(errs...); err != nil {
 		return fmt.Errorf("release the data of %s: %w", rank, err)
 	}
+
 	return nil
 }
 
@@ -87,12 +101,15 @@ func (c *Cache) KeepOnly(live func(rank string) bool) error {
 			over = append(over, rank)
 		}
 	}
+
 	c.mu.Unlock()
 	slices.Sort(over)
+
 	var errs []error
 	for _, rank := range over {
 		errs = append(errs, c.Drop(rank))
 	}
+
 	return errors.Join(errs...)
 }
 
@@ -103,6 +120,7 @@ func (c *Cache) held(key string) bool {
 			return true
 		}
 	}
+
 	return false
 }
 
@@ -112,6 +130,7 @@ func (c *Cache) viewUsed(view string) bool {
 			return true
 		}
 	}
+
 	return false
 }
 
@@ -122,7 +141,9 @@ func viewName(places []located) string {
 	for _, p := range places {
 		fmt.Fprintf(&text, "%q %q\n", p.ref.Name, p.path)
 	}
+
 	sum := sha256.Sum256([]byte(text.String()))
+
 	return hex.EncodeToString(sum[:16])
 }
 
@@ -132,27 +153,34 @@ func (c *Cache) makeView(name string, places []located) (string, error) {
 	dir := filepath.Join(c.opt.Dir, viewsDir, name)
 	c.mu.Lock() // another rank may be about to make or to remove the same
 	defer c.mu.Unlock()
+
 	if _, err := os.Stat(dir); err == nil {
 		return dir, nil
 	}
+
 	tmp, err := os.MkdirTemp(filepath.Dir(dir), ".new-")
 	if err != nil {
 		return "", err
 	}
+
 	for _, p := range places {
 		if err == nil {
 			err = os.Symlink(p.path, filepath.Join(tmp, p.ref.Name))
 		}
 	}
+
 	if err == nil {
 		err = os.Chmod(tmp, 0o755) //nolint:gosec // programs that run as others may read it
 	}
+
 	if err == nil {
 		err = os.Rename(tmp, dir)
 	}
+
 	if err != nil {
 		return "", errors.Join(err, os.RemoveAll(tmp))
 	}
+
 	return dir, nil
 }
 
@@ -169,5 +197,6 @@ func variables(view string, places []located) map[string]string {
 			vars[name] = p.path
 		}
 	}
+
 	return vars
 }

@@ -42,6 +42,7 @@ func passed(format string, args ...any) error { return passing{fmt.Errorf(format
 func (c *Cache) download(ctx context.Context, f *fetch) error {
 	d := &getting{fetch: f, cache: c, sum: sha256.New()}
 	best := int64(0)
+
 	for failures := 0; ; {
 		err := d.attempt(ctx)
 		var soon passing
@@ -53,13 +54,16 @@ func (c *Cache) download(ctx context.Context, f *fetch) error {
 		case !errors.As(err, &soon):
 			return err
 		}
+
 		if got := f.got.Load(); got > best {
 			best, failures = got, 0
 		}
+
 		failures++
 		if failures >= c.opt.Tries {
 			return failed(f.ref.Name, "%v, %d times in a row", err, failures)
 		}
+
 		c.opt.Log.Warn("fetching of a dataset broke off", "dataset", f.ref.Name, "error", err)
 		why := err.Error() + ", trying again"
 		f.trouble.Store(&why)
@@ -82,6 +86,7 @@ func (d *getting) attempt(ctx context.Context) (err error) {
 	var watch sync.WaitGroup
 	defer watch.Wait()
 	defer stop(nil)
+
 	came := make(chan struct{}, 1)
 	watch.Go(func() {
 		for stall := d.cache.opt.Stall; ; {
@@ -95,30 +100,44 @@ func (d *getting) attempt(ctx context.Context) (err error) {
 			}
 		}
 	})
-	if err := os.Chmod(d.target(), 0o644); err != nil && !errors.Is(err, fs.ErrNotExist) { //nolint:gosec // one that was whole but for its name
+
+	if err := os.Chmod(
+		d.target(),
+		0o644,
+	); err != nil &&
+		!errors.Is(err, fs.ErrNotExist) { //nolint:gosec // one that was whole but for its name
 		return failed(d.ref.Name, "%v", err)
 	}
-	if d.part, err = os.OpenFile(d.target(), os.O_RDWR|os.O_CREATE, 0o644); err != nil { //nolint:gosec // programs that run as others may read it
+
+	d.part, err = os.OpenFile(d.target(), os.O_RDWR|os.O_CREATE, 0o644)
+	if err != nil { //nolint:gosec // programs that run as others may read it
 		return failed(d.ref.Name, "%v", err)
 	}
+
 	defer func() { err = errors.Join(err, d.part.Close()) }()
+
 	offset, validator, err := d.resumes()
 	if err != nil {
 		return failed(d.ref.Name, "%v", err)
 	}
+
 	resp, err := d.ask(ctx, offset, validator)
 	if err != nil {
 		return err
 	}
+
 	defer func() { _ = resp.Body.Close() }()
+
 	offset, err = d.answered(resp, offset)
 	if err != nil {
 		return err
 	}
+
 	err = d.take(ctx, &lively{resp.Body, came}, offset)
 	if err == nil {
 		err = d.whole()
 	}
+
 	return err
 }
 
@@ -137,6 +156,7 @@ func (l *lively) Read(p []byte) (int, error) {
 		default:
 		}
 	}
+
 	return n, err
 }
 
@@ -147,6 +167,7 @@ func (d *getting) resumes() (offset int64, validator string, err error) {
 	if err != nil || info.Size() == 0 {
 		return 0, "", err
 	}
+
 	var v version
 	if err := readJSON(filepath.Join(d.dir, fromFile), &v); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return 0, "", nil // half written: begin anew
@@ -154,6 +175,7 @@ func (d *getting) resumes() (offset int64, validator string, err error) {
 	if v.Validator == "" && d.src.SHA256 == "" {
 		return 0, "", nil
 	}
+
 	return info.Size(), v.Validator, nil
 }
 
@@ -163,18 +185,23 @@ func (d *getting) ask(ctx context.Context, offset int64, validator string) (*htt
 	if err != nil {
 		return nil, failed(d.ref.Name, "%v", err)
 	}
+
 	req.Header.Set("Accept-Encoding", "identity") // ranges and sizes are those of the file
 	req.Header.Set("User-Agent", "trainyard-agent")
+
 	if offset > 0 {
 		req.Header.Set("Range", fmt.Sprintf("bytes=%d-", offset))
+
 		if validator != "" {
 			req.Header.Set("If-Range", validator)
 		}
 	}
+
 	resp, err := d.cache.opt.Client.Do(req)
 	if err != nil {
 		return nil, d.brokeOff(ctx, err)
 	}
+
 	return resp, nil
 }
 
@@ -183,6 +210,7 @@ func (d *getting) brokeOff(ctx context.Context, err error) error {
 	if cause := context.Cause(ctx); cause != nil && ctx.Err() != nil {
 		err = cause
 	}
+
 	return passed("%s: %w", d.from(), err)
 }
 
@@ -195,29 +223,36 @@ func (d *getting) answered(resp *http.Response, asked int64) (offset int64, err 
 		if !ok || start != asked {
 			return 0, errors.Join(passed("%s sent a different range than requested", d.from()), d.restart())
 		}
+
 		offset, total = start, size
 	case resp.StatusCode == http.StatusOK:
 	case resp.StatusCode == http.StatusRequestedRangeNotSatisfiable:
 		return 0, errors.Join(passed("%s is smaller than what was already fetched", d.from()), d.restart())
-	case resp.StatusCode >= 500, resp.StatusCode == http.StatusRequestTimeout, resp.StatusCode == http.StatusTooManyRequests:
+	case resp.StatusCode >= 500,
+		resp.StatusCode == http.StatusRequestTimeout,
+		resp.StatusCode == http.StatusTooManyRequests:
 		return 0, passed("%s answered %s", d.from(), resp.Status)
 	default:
 		return 0, failed(d.ref.Name, "%s answered %s", d.from(), resp.Status)
 	}
+
 	d.trouble.Store(nil)
 	d.got.Store(offset)
 	d.total.Store(max(total, 0))
+
 	if total >= 0 {
 		if err := d.sized(total); err != nil {
 			return 0, err
 		}
 	}
+
 	if err := d.cache.reserve(d.fetch, max(total, offset)); err != nil {
 		return 0, err
 	}
 	if err := writeJSON(filepath.Join(d.dir, fromFile), version{Validator: validatorOf(resp.Header)}); err != nil {
 		return 0, failed(d.ref.Name, "%v", err)
 	}
+
 	return offset, nil
 }
 
@@ -239,7 +274,9 @@ func contentRange(text string) (start, size int64, ok bool) {
 	if all == "*" {
 		return start, -1, true
 	}
+
 	size, err = strconv.ParseInt(all, 10, 64)
+
 	return start, size, err == nil
 }
 
@@ -248,6 +285,7 @@ func validatorOf(h http.Header) string {
 	if tag := h.Get("ETag"); tag != "" && !strings.HasPrefix(tag, "W/") {
 		return tag
 	}
+
 	return h.Get("Last-Modified")
 }
 
@@ -262,6 +300,7 @@ func (d *getting) take(ctx context.Context, body io.Reader, offset int64) error 
 	if _, err := d.part.Seek(offset, io.SeekStart); err != nil {
 		return failed(d.ref.Name, "%v", err)
 	}
+
 	buf := make([]byte, 256<<10)
 	for {
 		n, err := body.Read(buf)
@@ -270,6 +309,7 @@ func (d *getting) take(ctx context.Context, body io.Reader, offset int64) error 
 				return werr
 			}
 		}
+
 		if errors.Is(err, io.EOF) {
 			break
 		}
@@ -277,9 +317,11 @@ func (d *getting) take(ctx context.Context, body io.Reader, offset int64) error 
 			return d.brokeOff(ctx, err)
 		}
 	}
+
 	if total, got := d.total.Load(), d.got.Load(); total > 0 && got < total {
 		return passed("%s: connection closed after %d of %d bytes", d.from(), got, total)
 	}
+
 	return nil
 }
 
@@ -292,19 +334,24 @@ func (d *getting) write(p []byte) error {
 	if limit := float64(d.ref.Size) * (1 + slack); limit > 0 && float64(next) > limit {
 		return d.sized(next)
 	}
+
 	if next > d.reserved.Load() {
 		if err := d.cache.reserve(d.fetch, next+step); err != nil {
 			return err
 		}
 	}
+
 	if _, err := d.part.Write(p); err != nil {
 		return failed(d.ref.Name, "%v", err)
 	}
+
 	if d.src.SHA256 != "" {
 		d.sum.Write(p)
 		d.summed = next
 	}
+
 	d.got.Store(next)
+
 	return nil
 }
 
@@ -314,9 +361,11 @@ func (d *getting) catchUp(offset int64) error {
 	if d.src.SHA256 == "" || d.summed == offset {
 		return nil
 	}
+
 	d.sum.Reset()
 	d.summed = offset
 	_, err := io.Copy(d.sum, io.NewSectionReader(d.part, 0, offset))
+
 	return err
 }
 
@@ -331,5 +380,6 @@ func (d *getting) whole() error {
 	if err := d.part.Chmod(0o444); err != nil {
 		return failed(d.ref.Name, "%v", err)
 	}
+
 	return nil
 }

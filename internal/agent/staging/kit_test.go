@@ -47,7 +47,9 @@ func serve(t *testing.T, handle func(w http.ResponseWriter, r *http.Request, n i
 		s.mu.Unlock()
 		handle(w, r, n)
 	}))
+
 	t.Cleanup(s.Close)
+
 	return s
 }
 
@@ -67,7 +69,10 @@ func whole(content []byte, tag string) func(http.ResponseWriter, *http.Request, 
 }
 
 // cut lets a handler send that many bytes only, and then the connection breaks.
-func cut(after int, handle func(http.ResponseWriter, *http.Request, int)) func(http.ResponseWriter, *http.Request, int) {
+func cut(
+	after int,
+	handle func(http.ResponseWriter, *http.Request, int),
+) func(http.ResponseWriter, *http.Request, int) {
 	return func(w http.ResponseWriter, r *http.Request, n int) {
 		handle(&cutting{w, after}, r, n)
 		panic(http.ErrAbortHandler)
@@ -81,12 +86,15 @@ type cutting struct {
 
 func (c *cutting) Write(p []byte) (int, error) {
 	n, err := c.ResponseWriter.Write(p[:min(len(p), c.left)])
-	if c.left -= n; err == nil && c.left == 0 {
+	c.left -= n
+	if err == nil && c.left == 0 {
 		if err := http.NewResponseController(c.ResponseWriter).Flush(); err != nil {
 			return n, err
 		}
+
 		panic(http.ErrAbortHandler)
 	}
+
 	return n, err
 }
 
@@ -106,6 +114,7 @@ func content(n int) []byte {
 	for i := range data {
 		data[i] = byte(random.Uint32())
 	}
+
 	return data
 }
 
@@ -126,11 +135,14 @@ func (d disk) free(dir string) (free, total job.Bytes, err error) {
 				used += job.Bytes(info.Size())
 			}
 		}
+
 		if errors.Is(err, fs.ErrNotExist) {
 			return nil // renamed or removed meanwhile
 		}
+
 		return err
 	})
+
 	return d.size - used, d.size, err
 }
 
@@ -149,7 +161,9 @@ func open(t *testing.T, opt staging.Options) *staging.Cache {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	t.Cleanup(c.Close)
+
 	return c
 }
 
@@ -160,6 +174,7 @@ func stage(t *testing.T, c *staging.Cache, rank string, refs ...job.DataRef) map
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	return vars
 }
 
@@ -170,6 +185,7 @@ func has(t *testing.T, path string, want []byte) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	if !bytes.Equal(got, want) {
 		t.Errorf("%s has %d bytes with digest %s, want %d with %s", path, len(got), digest(got), len(want), digest(want))
 	}
@@ -177,9 +193,11 @@ func has(t *testing.T, path string, want []byte) {
 
 func write(t *testing.T, path string, data []byte) {
 	t.Helper()
+
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 		t.Fatal(err)
 	}
+
 	if err := os.WriteFile(path, data, 0o644); err != nil {
 		t.Fatal(err)
 	}
@@ -190,6 +208,7 @@ func soon(t *testing.T, what string, ok func() bool) {
 	t.Helper()
 	limit, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 	defer cancel()
+
 	for !ok() {
 		if !clock.Sleep(limit, time.Millisecond) {
 			t.Fatalf("waited in vain for: %s", what)

@@ -23,6 +23,7 @@ func noVersion(data []byte) func(http.ResponseWriter, *http.Request, int) {
 func TestABrokenFetchGoesOn(t *testing.T) {
 	t.Parallel()
 	data, other := content(1_000_000), content(1_000_001)[:1_000_000]
+
 	const cutAt = 300_000
 	for name, tc := range map[string]struct {
 		handle func(http.ResponseWriter, *http.Request, int)
@@ -55,7 +56,9 @@ func TestABrokenFetchGoesOn(t *testing.T) {
 			if tc.digest {
 				ref.Source += "#sha256=" + digest(tc.want)
 			}
+
 			has(t, stage(t, open(t, options(t)), "j1.1.0", ref)["TRAINYARD_DATA_MRI"], tc.want)
+
 			if diff := cmp.Diff(tc.asked, s.asked()); diff != "" {
 				t.Errorf("ranges (-want +got):\n%s", diff)
 			}
@@ -73,13 +76,20 @@ func TestAnotherAgentGoesOnWithAFetch(t *testing.T) {
 	c := open(t, opt)
 	ref := job.DataRef{Name: "mri", Source: s.URL + "#sha256=" + digest(data), Size: 1_000_000}
 	ended := make(chan error, 1)
-	go func() { _, err := c.Stage(t.Context(), "j1.1.0", []job.DataRef{ref}); ended <- err }()
+	go func() {
+		_, err := c.Stage(t.Context(), "j1.1.0", []job.DataRef{ref})
+		ended <- err
+	}()
+
 	soon(t, "a part", func() bool { return c.Progress("j1.1.0") == "fetching dataset mri: 390.6KB of 976.6KB" })
 	c.Close()
+
 	if err := <-ended; err == nil {
 		t.Error("it was staged")
 	}
+
 	has(t, stage(t, open(t, opt), "j1.1.0", ref)["TRAINYARD_DATA_MRI"], data)
+
 	if diff := cmp.Diff([]string{"", "bytes=400000-"}, s.asked()); diff != "" {
 		t.Errorf("ranges (-want +got):\n%s", diff)
 	}
@@ -94,12 +104,14 @@ type holding struct {
 
 func (h *holding) Write(p []byte) (int, error) {
 	n, err := h.ResponseWriter.Write(p[:min(len(p), h.left)])
-	if h.left -= n; h.left == 0 && err == nil {
+	h.left -= n
+	if h.left == 0 && err == nil {
 		if err = http.NewResponseController(h.ResponseWriter).Flush(); err == nil {
 			<-h.r.Context().Done()
 			panic(http.ErrAbortHandler)
 		}
 	}
+
 	return n, err
 }
 
@@ -110,9 +122,11 @@ func TestASourceThatFallsSilentIsAskedAgain(t *testing.T) {
 		func(_ http.ResponseWriter, r *http.Request, _ int) { <-r.Context().Done() },
 		func(w http.ResponseWriter, r *http.Request, n int) { whole(data, "v1")(&holding{w, r, 200_000}, r, n) },
 		whole(data, "v1")))
+
 	opt := options(t)
 	opt.Stall = 300 * time.Millisecond
 	has(t, stage(t, open(t, opt), "j1.1.0", job.DataRef{Name: "mri", Source: s.URL})["TRAINYARD_DATA_MRI"], data)
+
 	if asked := s.asked(); len(asked) < 3 { // more on a machine that is itself slow
 		t.Errorf("the source was asked %d times, want 3", len(asked))
 	}
@@ -125,17 +139,22 @@ func TestWhatIsWrongMeanwhileIsTold(t *testing.T) {
 		<-let
 		whole([]byte("x"), "v1")(w, r, n)
 	}))
+
 	c := open(t, options(t))
 	ended := make(chan error, 1)
 	go func() {
 		_, err := c.Stage(t.Context(), "j1.1.0", []job.DataRef{{Name: "mri", Source: s.URL}})
 		ended <- err
 	}()
+
 	soon(t, "the second request", func() bool { return len(s.asked()) == 2 })
+
 	if words := c.Progress("j1.1.0"); !strings.Contains(words, "answered 503 Service Unavailable, trying again") {
 		t.Errorf("told %q", words)
 	}
+
 	close(let)
+
 	if err := <-ended; err != nil {
 		t.Error(err)
 	}

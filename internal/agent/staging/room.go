@@ -28,7 +28,9 @@ func diskFree(dir string) (free, total job.Bytes, err error) {
 	if err := unix.Statfs(dir, &s); err != nil {
 		return 0, 0, fmt.Errorf("get free space of %s: %w", dir, err)
 	}
+
 	size := job.Bytes(s.Bsize)
+
 	return job.Bytes(s.Bavail) * size, job.Bytes(s.Blocks) * size, nil
 }
 
@@ -37,21 +39,29 @@ func diskFree(dir string) (free, total job.Bytes, err error) {
 func (c *Cache) reserve(f *fetch, size int64) error {
 	c.space.Lock()
 	defer c.space.Unlock()
+
 	for {
 		lacks, err := c.lacks(f, size)
 		if err != nil {
 			return failed(f.ref.Name, "%v", err)
 		}
+
 		if lacks == "" {
 			f.reserved.Store(size)
 			return nil
 		}
+
 		removed, err := c.evict()
 		if err != nil {
 			return failed(f.ref.Name, "%s, and the cache cannot be cleared: %v", lacks, err)
 		}
+
 		if !removed {
-			return failed(f.ref.Name, "%s, and all cached datasets are in use", lacks).WithRemedy("free some space, or run the job on a node with more")
+			return failed(
+				f.ref.Name,
+				"%s, and all cached datasets are in use",
+				lacks,
+			).WithRemedy("free some space, or run the job on a node with more")
 		}
 	}
 }
@@ -62,26 +72,42 @@ func (c *Cache) lacks(f *fetch, size int64) (string, error) {
 	if err != nil {
 		return "", err
 	}
+
 	c.mu.Lock()
 	defer c.mu.Unlock()
+
 	need := job.Bytes(size - f.got.Load())
 	spare := min(total/sparePart, spareMost)
+
 	var kept, coming job.Bytes
 	for _, e := range c.entries {
 		kept += e.Size
 	}
+
 	for _, o := range c.fetches {
 		if o != f {
 			kept += job.Bytes(max(o.reserved.Load(), o.got.Load()))
 			coming += job.Bytes(max(0, o.reserved.Load()-o.got.Load()))
 		}
 	}
+
 	switch {
 	case need+coming+spare > free:
-		return fmt.Sprintf("%s needed, %s free on disk, %s of that reserved", need.Short(), free.Short(), (coming + spare).Short()), nil
+		return fmt.Sprintf(
+			"%s needed, %s free on disk, %s of that reserved",
+			need.Short(),
+			free.Short(),
+			(coming + spare).Short(),
+		), nil
 	case c.opt.Limit > 0 && kept+job.Bytes(size) > c.opt.Limit:
-		return fmt.Sprintf("%s needed, %s of the %s dataset cache in use", job.Bytes(size).Short(), kept.Short(), c.opt.Limit.Short()), nil
+		return fmt.Sprintf(
+			"%s needed, %s of the %s dataset cache in use",
+			job.Bytes(size).Short(),
+			kept.Short(),
+			c.opt.Limit.Short(),
+		), nil
 	}
+
 	return "", nil
 }
 
@@ -92,6 +118,7 @@ func (c *Cache) evict() (bool, error) {
 	if gone == "" || err != nil {
 		return false, err
 	}
+
 	return true, os.RemoveAll(gone)
 }
 
@@ -100,27 +127,34 @@ func (c *Cache) evict() (bool, error) {
 func (c *Cache) retire() (string, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+
 	oldest, when := "", time.Time{}
+
 	list, err := os.ReadDir(c.opt.Dir)
 	if err != nil {
 		return "", err
 	}
+
 	for _, d := range list {
 		key := d.Name()
 		if strings.HasPrefix(key, ".") || !d.IsDir() || c.fetches[key] != nil || c.held(key) {
 			continue
 		}
+
 		used := time.Time{} // a part goes first
 		if e := c.entries[key]; e != nil {
 			used = e.used
 		}
+
 		if oldest == "" || used.Before(when) {
 			oldest, when = key, used
 		}
 	}
+
 	if oldest == "" {
 		return "", nil
 	}
+
 	return c.unname(oldest)
 }
 
@@ -134,8 +168,10 @@ func (c *Cache) unname(key string) (string, error) {
 	if err := os.Rename(filepath.Join(c.opt.Dir, key), filepath.Join(gone, key)); err != nil {
 		return "", errors.Join(err, os.Remove(gone))
 	}
+
 	c.opt.Log.Info("dataset removed", "entry", key)
 	delete(c.entries, key)
+
 	return gone, nil
 }
 
@@ -145,14 +181,17 @@ func (c *Cache) Remove(name, source string) {
 	key := keyOf(name, source)
 	c.mu.Lock()
 	defer c.mu.Unlock()
+
 	if c.entries[key] == nil || c.held(key) || c.ctx.Err() != nil {
 		return
 	}
+
 	gone, err := c.unname(key)
 	if err != nil {
 		c.opt.Log.Error("cannot remove a dataset", "dataset", name, "error", err)
 		return
 	}
+
 	c.tasks.Go(func() {
 		if err := os.RemoveAll(gone); err != nil { // what is left goes at the next start
 			c.opt.Log.Error("cannot remove a dataset", "dataset", name, "error", err)

@@ -27,11 +27,13 @@ func kept(c *staging.Cache) []string {
 	for _, d := range c.Copies() {
 		names = append(names, d.Name)
 	}
+
 	return names
 }
 
 func TestWhatWasUsedLongestAgoMakesRoom(t *testing.T) {
 	t.Parallel()
+
 	for name, change := range map[string]func(*staging.Options){
 		"on the disk":      func(o *staging.Options) { o.Free = disk{3_400_000}.free }, // of which 170,000 are left to others
 		"within the limit": func(o *staging.Options) { o.Limit = 3_200_000 },
@@ -45,6 +47,7 @@ func TestWhatWasUsedLongestAgoMakesRoom(t *testing.T) {
 			change(&opt)
 			c := open(t, opt)
 			ref := func(name string) job.DataRef { return job.DataRef{Name: name, Source: s.URL + "/" + name} }
+
 			drop := func(ranks ...string) {
 				for _, r := range ranks {
 					if err := c.Drop(r); err != nil {
@@ -52,36 +55,48 @@ func TestWhatWasUsedLongestAgoMakesRoom(t *testing.T) {
 					}
 				}
 			}
+
 			stage(t, c, "j1", ref("a"))
 			stage(t, c, "j2", ref("b"))
 			stage(t, c, "j3", ref("c"))
+
 			_, err := c.Stage(t.Context(), "j4", []job.DataRef{ref("d")})
 			if err == nil || !strings.Contains(err.Error(), "all cached datasets are in use") {
 				t.Fatalf("with all in use: %v", err)
 			}
+
 			drop("j2", "j1") // b was used until before a was
 			stage(t, c, "j4", ref("d"))
+
 			if diff := cmp.Diff([]string{"a", "c", "d"}, kept(c)); diff != "" {
 				t.Errorf("kept (-want +got):\n%s", diff)
 			}
+
 			stage(t, c, "j5", ref("a"))
 			drop("j3")
 			stage(t, c, "j6", ref("e"))
+
 			if diff := cmp.Diff([]string{"a", "d", "e"}, kept(c)); diff != "" {
 				t.Errorf("kept (-want +got):\n%s", diff)
 			}
+
 			c.Close()
+
 			next := open(t, opt)
 			if diff := cmp.Diff([]string{"a", "d", "e"}, kept(next)); diff != "" {
 				t.Errorf("kept by the next agent (-want +got):\n%s", diff)
 			}
+
 			if _, err := next.Stage(t.Context(), "j7", []job.DataRef{ref("f")}); err == nil {
 				t.Error("the next agent removed what runs use")
 			}
+
 			if err := next.KeepOnly(func(rank string) bool { return rank != "j4" }); err != nil {
 				t.Fatal(err)
 			}
+
 			stage(t, next, "j7", ref("f"))
+
 			if diff := cmp.Diff([]string{"a", "e", "f"}, kept(next)); diff != "" {
 				t.Errorf("kept (-want +got):\n%s", diff)
 			}
@@ -98,13 +113,17 @@ func TestAPartThatNobodyWantsMakesRoomFirst(t *testing.T) {
 	opt.Free = disk{2_400_000}.free
 	c := open(t, opt)
 	stage(t, c, "j1", job.DataRef{Name: "a", Source: s.URL})
+
 	if err := c.Drop("j1"); err != nil {
 		t.Fatal(err)
 	}
+
 	if _, err := c.Stage(t.Context(), "j2", []job.DataRef{{Name: "b", Source: broken.URL}}); err == nil {
 		t.Fatal("it was staged")
 	}
+
 	stage(t, c, "j3", job.DataRef{Name: "c", Source: s.URL})
+
 	if diff := cmp.Diff([]string{"a", "c"}, kept(c)); diff != "" {
 		t.Errorf("kept (-want +got):\n%s", diff)
 	}
@@ -120,6 +139,7 @@ func TestDataThatCannotFitIsRefusedBeforeItIsFetched(t *testing.T) {
 	if err == nil || !strings.Contains(err.Error(), "4.8MB needed, 3.8MB free on disk") {
 		t.Errorf("told %v", err)
 	}
+
 	if free, _, err := opt.Free(opt.Dir); err != nil || free < 3_999_000 {
 		t.Errorf("%s are free (%v): something was written", free, err)
 	}
@@ -133,20 +153,27 @@ func TestWhatMustNotBeHereGoesWhenNobodyUsesIt(t *testing.T) {
 	path := stage(t, c, "j1", job.DataRef{Name: "mri", Source: s.URL})["TRAINYARD_DATA_MRI"]
 	c.Remove("mri", s.URL)
 	has(t, path, content(1000))
+
 	if err := c.Drop("j1"); err != nil {
 		t.Fatal(err)
 	}
+
 	c.Remove("mri", "http://another.example.org")
 	c.Remove("mri", s.URL)
+
 	if list := kept(c); len(list) > 0 {
 		t.Errorf("kept %v", list)
 	}
+
 	c.Close()
+
 	list, err := os.ReadDir(opt.Dir)
 	if err != nil || len(list) != 2 {
 		t.Errorf("left on the disk: %v (%v), want .holds and .views", list, err)
 	}
+
 	stage(t, open(t, opt), "j2", job.DataRef{Name: "mri", Source: s.URL})
+
 	if asked := s.asked(); len(asked) != 2 {
 		t.Errorf("the source was asked %d times, want 2", len(asked))
 	}
@@ -160,16 +187,19 @@ func TestDroppedRanksLeaveNoTrace(t *testing.T) {
 	for i := range 3 {
 		stage(t, c, fmt.Sprintf("j%d", i), job.DataRef{Name: "mri", Source: root})
 	}
+
 	for i := range 3 {
 		if i == 2 {
 			if list, err := os.ReadDir(filepath.Join(opt.Dir, ".views")); err != nil || len(list) != 1 {
 				t.Errorf("a run that goes on sees %v (%v)", list, err)
 			}
 		}
+
 		if err := c.Drop(fmt.Sprintf("j%d", i)); err != nil {
 			t.Fatal(err)
 		}
 	}
+
 	for _, dir := range []string{".holds", ".views"} {
 		if list, err := os.ReadDir(filepath.Join(opt.Dir, dir)); err != nil || len(list) > 0 {
 			t.Errorf("%s has %v (%v)", dir, list, err)

@@ -78,27 +78,37 @@ func Open(opt Options) (*Cache, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	opt.Dir = dir
 	opt.Wait, opt.Stall, opt.Tries = cmp.Or(opt.Wait, time.Second), cmp.Or(opt.Stall, time.Minute), cmp.Or(opt.Tries, 6)
 	if opt.Free == nil {
 		opt.Free = diskFree
 	}
+
 	if opt.Changed == nil {
 		opt.Changed = func() {}
 	}
+
 	if opt.Client == nil {
-		opt.Client = &http.Client{Transport: &http.Transport{Proxy: http.ProxyFromEnvironment, ForceAttemptHTTP2: true, IdleConnTimeout: time.Minute}}
+		opt.Client = &http.Client{
+			Transport: &http.Transport{Proxy: http.ProxyFromEnvironment, ForceAttemptHTTP2: true, IdleConnTimeout: time.Minute},
+		}
 	}
+
 	c := &Cache{opt: opt, entries: map[string]*entry{}, fetches: map[string]*fetch{}, holds: map[string]*hold{}}
+
 	for _, d := range []string{dir, filepath.Join(dir, holdsDir), filepath.Join(dir, viewsDir)} {
 		if err := os.MkdirAll(d, 0o700); err != nil {
 			return nil, fmt.Errorf("create the dataset cache: %w", err)
 		}
 	}
+
 	if err := errors.Join(c.loadEntries(), c.loadHolds()); err != nil {
 		return nil, fmt.Errorf("read the dataset cache: %w", err)
 	}
+
 	c.ctx, c.cancel = context.WithCancel(context.Background())
+
 	return c, nil
 }
 
@@ -121,20 +131,24 @@ func (c *Cache) Stage(ctx context.Context, rank string, refs []job.DataRef) (var
 			return nil, err
 		}
 	}
+
 	h := &hold{rank: rank, View: viewName(places)}
 	for _, p := range places {
 		if p.key != "" {
 			h.Keys = append(h.Keys, p.key)
 		}
 	}
+
 	if err := c.take(h); err != nil {
 		return nil, fmt.Errorf("record the data in use by %s: %w", rank, err)
 	}
+
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, c.Drop(rank))
 		}
 	}()
+
 	for _, p := range places {
 		if p.key == "" {
 			continue
@@ -143,10 +157,12 @@ func (c *Cache) Stage(ctx context.Context, rank string, refs []job.DataRef) (var
 			return nil, err
 		}
 	}
+
 	view, err := c.makeView(h.View, places)
 	if err != nil {
 		return nil, fmt.Errorf("create the data folder of %s: %w", rank, err)
 	}
+
 	return variables(view, places), nil
 }
 
@@ -154,10 +170,12 @@ func (c *Cache) Stage(ctx context.Context, rank string, refs []job.DataRef) (var
 func (c *Cache) Progress(rank string) string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+
 	h := c.holds[rank]
 	if h == nil || h.waits == nil {
 		return ""
 	}
+
 	return h.waits.words()
 }
 
@@ -165,13 +183,16 @@ func (c *Cache) Progress(rank string) string {
 func (c *Cache) Copies() []job.DataCopy {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+
 	var list []job.DataCopy
 	for _, e := range c.entries {
 		list = append(list, job.DataCopy{Name: e.Name, Source: e.Source, Path: e.path()})
 	}
+
 	slices.SortFunc(list, func(a, b job.DataCopy) int {
 		return cmp.Or(strings.Compare(a.Name, b.Name), strings.Compare(a.Source, b.Source))
 	})
+
 	return list
 }
 

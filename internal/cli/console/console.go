@@ -57,18 +57,22 @@ func System(version string) Env {
 			if err != nil {
 				return 0
 			}
+
 			return width
 		},
 		ReadSecret: readSecret,
 	}
+
 	if dir := os.Getenv("XDG_CONFIG_HOME"); filepath.IsAbs(dir) { // also where the system itself does not know it
 		env.ConfigDir = filepath.Join(dir, "trainyard")
 	} else if dir, err := os.UserConfigDir(); err == nil {
 		env.ConfigDir = filepath.Join(dir, "trainyard")
 	}
+
 	if dir, err := os.UserCacheDir(); err == nil {
 		env.CacheDir = filepath.Join(dir, "trainyard")
 	}
+
 	return env
 }
 
@@ -80,13 +84,16 @@ func readSecret(ctx context.Context) (string, error) {
 	if err != nil {
 		return "", err
 	}
+
 	text, err := line(ctx, func() (string, error) {
 		text, err := term.ReadPassword(fd)
 		return string(text), err
 	})
+
 	if ctx.Err() != nil {
 		return "", errors.Join(ctx.Err(), term.Restore(fd, before))
 	}
+
 	return text, err
 }
 
@@ -115,7 +122,9 @@ func (c *Console) Getenv(key string) string {
 	if c.LookupEnv == nil {
 		return ""
 	}
+
 	value, _ := c.LookupEnv(key)
+
 	return value
 }
 
@@ -134,6 +143,7 @@ func (c *Console) Columns(stream any) int {
 	if n := c.Width(); n > 0 {
 		return n
 	}
+
 	return usual
 }
 
@@ -143,11 +153,13 @@ func (c *Console) UTF8() bool {
 	if term := c.Getenv("TERM"); term == "linux" || term == "dumb" {
 		return false
 	}
+
 	for _, key := range []string{"LC_ALL", "LC_CTYPE", "LANG"} { // the first that is set counts
 		if value := strings.ToUpper(c.Getenv(key)); value != "" {
 			return strings.Contains(value, "UTF-8") || strings.Contains(value, "UTF8")
 		}
 	}
+
 	return false
 }
 
@@ -156,6 +168,7 @@ func (c *Console) Here(at time.Time) time.Time {
 	if c.Zone == nil {
 		return at.UTC()
 	}
+
 	return at.In(c.Zone)
 }
 
@@ -169,6 +182,7 @@ func (c *Console) NewTableFor(stream any, head ...string) *table.Table {
 	if c.Output != Wide && c.OnTerminal(stream) && c.Width != nil {
 		width = c.Width()
 	}
+
 	return table.New(c.Color(stream), width, head...)
 }
 
@@ -183,6 +197,7 @@ func (c *Console) Next(commands ...string) {
 	if !c.OnTerminal(c.Stderr) || c.Quiet || c.Output == JSON || c.Output == YAML {
 		return
 	}
+
 	c.Note("\nNext:\n  %s", strings.Join(commands, "\n  "))
 }
 
@@ -192,14 +207,17 @@ func (c *Console) Confirm(ctx context.Context, question string) (bool, error) {
 	if c.Yes || !c.OnTerminal(c.Stdin) || !c.OnTerminal(c.Stderr) {
 		return true, nil
 	}
+
 	answer, err := c.Ask(ctx, question+" [Y/n] ")
 	if err != nil {
 		return false, err
 	}
+
 	switch strings.ToLower(answer) {
 	case "", "y", "yes":
 		return true, nil
 	}
+
 	return false, nil
 }
 
@@ -214,8 +232,10 @@ func (c *Console) Secret(ctx context.Context, question string) (string, error) {
 	if c.ReadSecret == nil {
 		return c.Ask(ctx, question)
 	}
+
 	_, _ = fmt.Fprint(c.Stderr, question)
 	defer c.Note("") // the line end that was not shown either
+
 	return c.ReadSecret(ctx)
 }
 
@@ -226,11 +246,13 @@ func line(ctx context.Context, read func() (string, error)) (string, error) {
 		text string
 		err  error
 	}
+
 	done := make(chan result, 1)
 	go func() {
 		text, err := read()
 		done <- result{text, err}
 	}()
+
 	select {
 	case <-ctx.Done():
 		return "", ctx.Err()
@@ -239,9 +261,11 @@ func line(ctx context.Context, read func() (string, error)) (string, error) {
 		if errors.Is(r.err, io.EOF) && text != "" {
 			r.err = nil
 		}
+
 		if r.err != nil {
 			return "", fmt.Errorf("read the answer: %w", r.err)
 		}
+
 		return text, nil
 	}
 }

@@ -8,6 +8,7 @@ import (
 
 func TestTheLocaleSaysWhatCanBeShown(t *testing.T) {
 	t.Parallel()
+
 	for name, tt := range map[string]struct {
 		vars map[string]string
 		want bool
@@ -20,7 +21,11 @@ func TestTheLocaleSaysWhatCanBeShown(t *testing.T) {
 		"another character set": {map[string]string{"LANG": "de_DE.ISO-8859-1"}, false},
 		"the bare console":      {map[string]string{"LANG": "en_US.UTF-8", "TERM": "linux"}, false},
 	} {
-		c := New(Env{Stdin: strings.NewReader(""), LookupEnv: func(key string) (string, bool) { v, ok := tt.vars[key]; return v, ok }})
+		c := New(Env{Stdin: strings.NewReader(""), LookupEnv: func(key string) (string, bool) {
+			v, ok := tt.vars[key]
+			return v, ok
+		}})
+
 		if got := c.UTF8(); got != tt.want {
 			t.Errorf("%s: %v", name, got)
 		}
@@ -29,6 +34,7 @@ func TestTheLocaleSaysWhatCanBeShown(t *testing.T) {
 
 func TestLinesAreAsWideAsTheTerminal(t *testing.T) {
 	t.Parallel()
+
 	for name, tt := range map[string]struct {
 		terminal bool
 		width    func() int
@@ -49,9 +55,13 @@ func TestLinesAreAsWideAsTheTerminal(t *testing.T) {
 func TestTimesAreOfTheMachinesZone(t *testing.T) {
 	t.Parallel()
 	at := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
-	if got := New(Env{Stdin: strings.NewReader(""), Zone: time.FixedZone("CET", 3600)}).Here(at).Format("15:04 MST"); got != "13:00 CET" {
+	if got := New(
+		Env{Stdin: strings.NewReader(""), Zone: time.FixedZone("CET", 3600)},
+	).Here(at).
+		Format("15:04 MST"); got != "13:00 CET" {
 		t.Error(got)
 	}
+
 	if got := New(Env{Stdin: strings.NewReader("")}).Here(at).Format("15:04 MST"); got != "12:00 UTC" {
 		t.Error(got)
 	}

@@ -33,6 +33,7 @@ func (f Format) String() string {
 	if f.Into == nil {
 		return ""
 	}
+
 	return *f.Into
 }
 
@@ -44,7 +45,9 @@ func (f Format) Set(s string) error {
 	if !slices.Contains(f.Allowed, s) {
 		return fmt.Errorf("there is no format %q: choose %s", s, strings.Join(f.Allowed, ", "))
 	}
+
 	*f.Into = s
+
 	return nil
 }
 
@@ -81,8 +84,10 @@ func (c *Console) Show(value any, ids func() []string, people func() error) erro
 				return err
 			}
 		}
+
 		return nil
 	}
+
 	return people()
 }
 
@@ -91,6 +96,7 @@ func WriteJSON(w io.Writer, value any) error {
 	encoder := json.NewEncoder(w)
 	encoder.SetIndent("", "  ")
 	encoder.SetEscapeHTML(false)
+
 	return encoder.Encode(value)
 }
 
@@ -100,7 +106,9 @@ func WriteYAML(w io.Writer, value any) error {
 	if err != nil {
 		return err
 	}
+
 	_, err = w.Write(text)
+
 	return err
 }
 
@@ -110,17 +118,21 @@ func ToYAML(value any) ([]byte, error) {
 	if err != nil {
 		return nil, fmt.Errorf("encode answer: %w", err)
 	}
+
 	var node yaml.Node // JSON is YAML; a node keeps the order of the keys
 	if err := yaml.Unmarshal(text, &node); err != nil {
 		return nil, fmt.Errorf("encode answer: %w", err)
 	}
+
 	unflow(&node)
 	var out bytes.Buffer
 	encoder := yaml.NewEncoder(&out)
 	encoder.SetIndent(2)
+
 	if err := encoder.Encode(&node); err != nil {
 		return nil, fmt.Errorf("encode answer: %w", err)
 	}
+
 	return out.Bytes(), encoder.Close()
 }
 
@@ -129,6 +141,7 @@ func unflow(n *yaml.Node) {
 	if len(n.Content) > 0 || n.Kind == yaml.ScalarNode {
 		n.Style = 0
 	}
+
 	for _, c := range n.Content {
 		unflow(c)
 	}
@@ -147,6 +160,7 @@ func (c *Console) Pairs(namesAndValues ...string) error {
 	for i := 0; i+1 < len(namesAndValues); i += 2 {
 		fields = append(fields, Field{Name: namesAndValues[i], Value: namesAndValues[i+1]})
 	}
+
 	return c.Fields(fields...)
 }
 
@@ -158,26 +172,33 @@ func (c *Console) Fields(fields ...Field) error {
 			width = max(width, len(f.Name))
 		}
 	}
+
 	var out strings.Builder
+
 	for _, f := range fields {
 		value := table.Plain(f.Value)
 		if value == "" {
 			continue
 		}
+
 		lines := []string{value}
 		if f.Wrap {
 			lines = table.Wrap(value, c.Columns(c.Stdout)-width-len(":  "))
 		}
+
 		head := f.Name + ":"
 		for _, line := range lines {
 			if c.Color(c.Stdout) {
 				line = f.Color.Paint(line)
 			}
+
 			_, _ = fmt.Fprintf(&out, "%-*s  %s\n", width+1, head, line)
 			head = ""
 		}
 	}
+
 	_, err := io.WriteString(c.Stdout, out.String())
+
 	return err
 }
 
@@ -188,5 +209,6 @@ func (c *Console) WriteTable(t *table.Table, empty string, hints ...string) erro
 		c.Next(hints...)
 		return nil
 	}
+
 	return t.Write(c.Stdout)
 }

@@ -27,6 +27,7 @@ func (c *Console) NewProgress() *Progress {
 	if c.OnTerminal(c.Stderr) && c.Getenv("TERM") != "dumb" && !c.Quiet && c.Output == Table {
 		p.w = c.Stderr
 	}
+
 	return p
 }
 
@@ -34,6 +35,7 @@ func (c *Console) NewProgress() *Progress {
 func (p *Progress) Set(format string, args ...any) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+
 	if now := p.clock.Now(); p.w != nil && now.Sub(p.last) >= progressEvery {
 		_, _ = fmt.Fprintf(p.w, "\r\x1b[K"+format, args...)
 		p.last = now
@@ -44,8 +46,10 @@ func (p *Progress) Set(format string, args ...any) {
 func (p *Progress) Done() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+
 	if p.w != nil && !p.last.IsZero() {
 		_, _ = io.WriteString(p.w, "\r\x1b[K")
 	}
+
 	p.w = nil
 }

@@ -28,30 +28,38 @@ func (f *File) Choose(name string, getenv func(key string) string) (Context, err
 		if !ok {
 			return c, NotFound(name)
 		}
+
 		return c, nil
 	}
+
 	c, ok := f.Get("")
+
 	if server := getenv(VarServer); server != "" {
 		address, err := ServerURL(server)
 		if err != nil {
 			return c, err
 		}
+
 		c, ok = f.ByServer(address)
 		if !ok {
 			c, ok = Context{Server: address}, true
 		}
+
 		c.CA, err = environCA(getenv(VarCA), c.CA)
 		if err != nil {
 			return c, err
 		}
 	}
+
 	if !ok {
 		return c, fault.New(fault.Unknown, "not_logged_in", "you are not logged in to a yard").
 			WithRemedy("log in with: trainyard login https://HOST:%s, or start a yard here with: trainyard up", DefaultPort)
 	}
+
 	if token := getenv(VarToken); token != "" {
 		c.Token = strings.TrimSpace(token)
 	}
+
 	return c, nil
 }
 
@@ -64,10 +72,13 @@ func environCA(value, pinned string) (string, error) {
 	if strings.HasPrefix(value, "-----BEGIN") {
 		return value, nil
 	}
+
 	text, err := os.ReadFile(value)
 	if err != nil {
-		return "", fault.New(fault.Invalid, "ca_unreadable", "the CA that %s names cannot be read: %v", VarCA, err).WithCause(err)
+		return "", fault.New(fault.Invalid, "ca_unreadable", "the CA that %s names cannot be read: %v", VarCA, err).
+			WithCause(err)
 	}
+
 	return string(text), nil
 }
 
@@ -81,19 +92,25 @@ func NotFound(name string) error {
 func ServerURL(text string) (string, error) {
 	bad := fault.New(fault.Invalid, "address_invalid", "%.80q is not the address of a yard", text).
 		WithRemedy("write it as in https://yard.example.org:%s", DefaultPort)
+
 	if !strings.Contains(text, "://") {
 		text = "https://" + text
 	}
+
 	u, err := url.Parse(text)
-	if err != nil || u.Hostname() == "" || u.User != nil || strings.Trim(u.Path, "/") != "" || u.RawQuery != "" || u.Fragment != "" {
+	if err != nil || u.Hostname() == "" || u.User != nil || strings.Trim(u.Path, "/") != "" || u.RawQuery != "" ||
+		u.Fragment != "" {
 		return "", bad
 	}
+
 	if u.Scheme != "https" {
 		return "", bad.WithRemedy("a yard speaks https only")
 	}
+
 	port := u.Port()
 	if port == "" {
 		port = DefaultPort
 	}
+
 	return "https://" + net.JoinHostPort(u.Hostname(), port), nil
 }

@@ -50,11 +50,13 @@ func Load(dir string) (*File, error) {
 	if err != nil {
 		return nil, fmt.Errorf("read logins: %w", err)
 	}
+
 	if err := yaml.NewDecoder(bytes.NewReader(text)).Decode(f); err != nil && len(bytes.TrimSpace(text)) > 0 {
 		// The YAML package quotes what it cannot read, and that may be a secret.
 		return nil, fault.New(fault.Invalid, "config_invalid", "%s is not a list of logins", f.Path()).
 			WithRemedy("mend it, or remove it and log in again")
 	}
+
 	return f, nil
 }
 
@@ -72,11 +74,13 @@ func (f *File) Get(name string) (Context, bool) {
 	if name == "" {
 		name = f.Current
 	}
+
 	for _, c := range f.Contexts {
 		if c.Name == name {
 			return c, true
 		}
 	}
+
 	return Context{}, false
 }
 
@@ -85,11 +89,13 @@ func (f *File) ByServer(server string) (Context, bool) {
 	if c, ok := f.Get(""); ok && c.Server == server {
 		return c, true
 	}
+
 	for _, c := range f.Contexts {
 		if c.Server == server {
 			return c, true
 		}
 	}
+
 	return Context{}, false
 }
 
@@ -121,5 +127,6 @@ func (f *File) Save() error {
 	if err := atomicfile.Write(f.Path(), text); err != nil {
 		return fmt.Errorf("save logins: %w", err)
 	}
+
 	return nil
 }

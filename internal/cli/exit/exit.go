@@ -78,6 +78,7 @@ func Code(err error) int {
 	case errors.Is(err, context.Canceled):
 		return Interrupted
 	}
+
 	return kindExit[fault.KindOf(err)]
 }
 
@@ -93,6 +94,7 @@ func OfJob(j api.Job) int {
 	case j.ExitCode != nil && *j.ExitCode >= 1 && *j.ExitCode <= 125:
 		return *j.ExitCode
 	}
+
 	return JobFailed
 }
 
@@ -108,6 +110,7 @@ func (e *Result) Error() string {
 	if e.Err != nil {
 		return e.Err.Error()
 	}
+
 	return fmt.Sprintf("exit code %d", e.Code)
 }
 
@@ -119,6 +122,7 @@ func With(code int) error {
 	if code == OK {
 		return nil
 	}
+
 	return &Result{Code: code}
 }
 
@@ -141,6 +145,7 @@ func AsUsage(cmd *cobra.Command, err error) error {
 	if errors.As(err, &wrong) || fault.KindOf(err) != fault.Internal {
 		return err
 	}
+
 	return Usagef(cmd, "%v", err)
 }
 
@@ -149,14 +154,17 @@ func NoArgs(cmd *cobra.Command, args []string) error {
 	if len(args) == 0 {
 		return nil
 	}
+
 	if cmd.HasSubCommands() {
 		message := fmt.Sprintf("there is no command %q", cmd.CommandPath()+" "+args[0])
 		cmd.SuggestionsMinimumDistance = 2
 		if near := cmd.SuggestionsFor(args[0]); len(near) > 0 {
 			message += ", did you mean " + strings.Join(near, " or ") + "?"
 		}
+
 		return Usagef(cmd, "%s", table.Plain(message))
 	}
+
 	return Usagef(cmd, "%s takes no arguments", cmd.CommandPath())
 }
 
@@ -169,6 +177,7 @@ func Args(least, most int, what string) cobra.PositionalArgs {
 		if most > 0 && len(args) > most {
 			return Usagef(cmd, "too many arguments from %q on", args[most])
 		}
+
 		return nil
 	}
 }
@@ -179,6 +188,7 @@ func Clarify(err error) error {
 	if !errors.As(err, &wrong) {
 		return err
 	}
+
 	return fault.New(fault.Denied, "ca_mismatch", "this is not the server you logged in to: %v", wrong.Err).
 		WithRemedy("check the address and this machine's clock; if the server is a new one, log in again").WithCause(err)
 }
@@ -203,18 +213,23 @@ func Show(w io.Writer, err error, asJSON bool) {
 	if errors.As(err, &result) && result.Err == nil {
 		return
 	}
+
 	if errors.Is(err, context.Canceled) && result == nil {
 		_, _ = fmt.Fprintln(w, "interrupted")
 		return
 	}
+
 	if asJSON {
 		encoder := json.NewEncoder(w)
 		encoder.SetEscapeHTML(false)
 		_ = encoder.Encode(DocumentOf(err, code)) // there is no other place to complain
+
 		return
 	}
+
 	var list fault.List
 	var one *fault.Error
+
 	var wrong *usageError
 	switch {
 	case errors.As(err, &list):
@@ -237,14 +252,17 @@ func errorText(err error, e *fault.Error) string {
 	if e.Field != "" {
 		text = e.Field + ": " + text
 	}
+
 	if e.Line > 0 {
 		text = fmt.Sprintf("line %d, column %d: %s", e.Line, e.Column, text)
 	}
+
 	before, _, _ := strings.Cut(err.Error(), e.Error())
 	text = "error: " + table.Plain(before+text) + "\n"
 	if e.Remedy != "" {
 		text += "  " + table.Plain(e.Remedy) + "\n"
 	}
+
 	return text
 }
 
@@ -260,6 +278,7 @@ func DocumentOf(err error, code int) Document {
 		for _, e := range list {
 			doc.Errors = append(doc.Errors, DocumentOf(e, 0))
 		}
+
 		return doc
 	case errors.As(err, &one):
 		return Document{
@@ -269,6 +288,7 @@ func DocumentOf(err error, code int) Document {
 	case code == Usage:
 		return Document{Detail: err.Error(), Code: "usage", Kind: string(fault.Invalid), ExitCode: code}
 	}
+
 	return Document{Detail: err.Error(), Code: "internal", Kind: string(fault.Internal), ExitCode: code}
 }
 
@@ -276,10 +296,13 @@ func DocumentOf(err error, code int) Document {
 func Topic() *cobra.Command {
 	var text strings.Builder
 	text.WriteString("Exit codes of all commands:\n\n")
+
 	for _, e := range exitTable {
 		_, _ = fmt.Fprintf(&text, "  %3d  %s\n", e.code, e.means)
 	}
+
 	text.WriteString("\nsubmit, run, logs -f and wait follow a job and end with the job's own exit code\n" +
 		"where it failed with one from 1 to 125. Of several jobs the first that did not succeed counts.")
+
 	return &cobra.Command{Use: "exit-codes", Short: "What the exit codes mean", Long: text.String()}
 }

@@ -17,15 +17,18 @@ func TestEveryKindOfFailureHasADocumentedCode(t *testing.T) {
 	for _, e := range exitTable {
 		documented[e.code] = true
 	}
+
 	for _, kind := range fault.Kinds() {
 		code, ok := kindExit[kind]
 		if !ok || !documented[code] || code == OK {
 			t.Errorf("%s has exit code %d (mapped %v, documented %v)", kind, code, ok, documented[code])
 		}
+
 		if got := Code(fmt.Errorf("while testing: %w", fault.New(kind, "x", "y"))); got != code {
 			t.Errorf("a wrapped error of kind %s gives %d, want %d", kind, got, code)
 		}
 	}
+
 	for err, want := range map[error]int{
 		nil: OK, errors.New("plain"): Error, context.Canceled: Interrupted, &usageError{}: Usage,
 		With(7): 7, error(fault.List{fault.New(fault.Denied, "a", "b")}[0]): Denied,
@@ -43,11 +46,13 @@ func TestEveryStateOfAJobHasAnCode(t *testing.T) {
 		job.Pausing: NotFinished, job.Paused: NotFinished, job.Cancelling: NotFinished,
 		job.Succeeded: OK, job.Cancelled: Cancelled, job.Failed: JobFailed,
 	}
+
 	for _, s := range job.States() {
 		want, known := codes[s]
 		if !known {
 			t.Errorf("what exit code has a job that is %s?", s)
 		}
+
 		if got := OfJob(api.Job{State: s}); got != want {
 			t.Errorf("%s: %d, want %d", s, got, want)
 		}

@@ -42,30 +42,38 @@ type Printer struct {
 func (p *Printer) Line(label string, l api.LogLine) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+
 	if p.JSON {
 		encoder := json.NewEncoder(p.Out)
 		encoder.SetEscapeHTML(false)
 		return encoder.Encode(l)
 	}
+
 	source := fmt.Sprintf("%s %s %d %s", label, l.Run, l.Rank, l.Stream)
+
 	var head, end string
 	if p.open != source {
 		if p.open != "" {
 			head = "\n"
 		}
+
 		head += p.prefix(label, l)
 	}
+
 	p.open = ""
 	if l.Partial {
 		p.open = source
 	} else {
 		end = "\n"
 	}
+
 	text := []byte(l.Text)
 	if l.Raw != nil {
 		text = l.Raw
 	}
+
 	_, err := p.Out.Write(append(append([]byte(head), text...), end...))
+
 	return err
 }
 
@@ -74,16 +82,20 @@ func (p *Printer) prefix(label string, l api.LogLine) string {
 	if p.Stamps {
 		out.WriteString(l.At.UTC().Format("2006-01-02T15:04:05.000Z") + " ")
 	}
+
 	if label != "" {
 		out.WriteString("[" + label + "] ")
 	}
+
 	p.Ranks = p.Ranks || l.Rank > 0
 	if p.Ranks {
 		_, _ = fmt.Fprintf(&out, "[rank %d] ", l.Rank)
 	}
+
 	if l.Stream == "yard" {
 		out.WriteString("[yard] ")
 	}
+
 	return out.String()
 }
 
@@ -108,21 +120,26 @@ func (f Follower) Persist(ctx context.Context, open func(alive func()) (over boo
 		if told {
 			f.Note("Connection restored.")
 		}
+
 		failures, told = 0, false
 	}
+
 	for {
 		over, err := open(alive)
 		if over || ctx.Err() != nil {
 			return errors.Join(err, ctx.Err())
 		}
+
 		failures++
 		if !Retries(err) || failures > maxAttempts {
 			return err
 		}
+
 		if err != nil && !told && failures > 1 {
 			f.Note("Server not responding, retrying. Jobs keep running.")
 			told = true
 		}
+
 		if !Backoff(ctx, failures) {
 			return ctx.Err()
 		}
@@ -131,30 +148,43 @@ func (f Follower) Persist(ctx context.Context, open func(alive func()) (over boo
 
 // Job follows a job's output and state until it has ended, over lost
 // connections and restarts of the server, and returns the job as it ended.
-func (f Follower) Job(ctx context.Context, client *api.Client, j id.Job, filter api.LogFilter, line func(api.LogLine) error, state func(api.Job)) (api.Job, error) {
+func (f Follower) Job(
+	ctx context.Context,
+	client *api.Client,
+	j id.Job,
+	filter api.LogFilter,
+	line func(api.LogLine) error,
+	state func(api.Job),
+) (api.Job, error) {
 	var last api.Job
 	err := f.Persist(ctx, func(alive func()) (bool, error) {
 		over := false
 		err := client.FollowLogs(ctx, j, filter, func(item api.LogItem) error {
 			alive()
+
 			if item.Line != nil {
 				if err := line(*item.Line); err != nil {
 					over = true
 					return fmt.Errorf("write output: %w", err)
 				}
 			}
+
 			if item.Cursor != "" {
 				filter.Cursor, filter.Tail = item.Cursor, 0 // every line has one, so none is told twice
 			}
+
 			if item.Job != nil {
 				last = *item.Job
 				state(last)
 				over = item.End
 			}
+
 			return nil
 		})
+
 		return over, err
 	})
+
 	return last, err
 }
 
@@ -167,7 +197,9 @@ func (f Follower) UntilEnded(ctx context.Context, client *api.Client, j id.Job, 
 			if err != nil {
 				return false, err
 			}
+
 			alive()
+
 			last = detail.Job
 			if last.State.Final() {
 				return true, nil
@@ -177,6 +209,7 @@ func (f Follower) UntilEnded(ctx context.Context, client *api.Client, j id.Job, 
 			}
 		}
 	})
+
 	return last, err
 }
 
@@ -188,5 +221,6 @@ func Backoff(ctx context.Context, n int) bool {
 	for ; n > 1 && d < most; n-- {
 		d *= 2
 	}
+
 	return clock.Sleep(ctx, min(d, most))
 }

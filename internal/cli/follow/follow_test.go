@@ -29,6 +29,7 @@ func TestInterruptedLinesOfSeveralRanksStayApart(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+
 	if want := "[rank 0] half \n[rank 1] other\n[rank 0] rest\n"; out.String() != want {
 		t.Errorf("got %q, want %q", out.String(), want)
 	}
@@ -45,30 +46,41 @@ func TestAFeedThatBreaksOffIsTakenUpAfterTheLastLine(t *testing.T) {
 				t.Error(err)
 			}
 		}
+
 		for n := from + 1; n <= min(from+each, all); n++ {
 			text, err := json.Marshal(api.LogLine{Run: "j1.1", Text: fmt.Sprint(n)})
 			if err != nil {
 				t.Error(err)
 			}
+
 			_, _ = fmt.Fprintf(w, "id: %d\ndata: %s\n\n", n, text)
 		}
+
 		if from+each >= all {
 			text, err := json.Marshal(api.Job{ID: "j1", State: job.Succeeded})
 			if err != nil {
 				t.Error(err)
 			}
+
 			_, _ = fmt.Fprintf(w, "event: end\ndata: %s\n\n", text)
 		}
 	}))
 	defer server.Close()
+
 	client := api.NewClient(server.URL, "", nil)
 	defer client.Close()
+
 	var lines []string
 	last, err := Follower{Note: t.Logf}.Job(t.Context(), client, "j1", api.LogFilter{},
-		func(l api.LogLine) error { lines = append(lines, l.Text); return nil }, func(api.Job) {})
+		func(l api.LogLine) error {
+			lines = append(lines, l.Text)
+			return nil
+		}, func(api.Job) {})
+
 	if err != nil || last.State != job.Succeeded {
 		t.Fatalf("ended with %v, %v", last.State, err)
 	}
+
 	if diff := cmp.Diff([]string{"1", "2", "3", "4", "5", "6", "7"}, lines); diff != "" {
 		t.Errorf("lines (-want +got):\n%s", diff)
 	}
@@ -77,12 +89,27 @@ func TestAFeedThatBreaksOffIsTakenUpAfterTheLastLine(t *testing.T) {
 func TestWhatTheServerSaysAtTheEndOfAFeedCounts(t *testing.T) {
 	t.Parallel()
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-		_, _ = fmt.Fprint(w, "event: error\ndata: {\"detail\":\"the job is gone\",\"kind\":\"not_found\",\"code\":\"job_not_found\"}\n\n")
+		_, _ = fmt.Fprint(
+			w,
+			"event: error\ndata: {\"detail\":\"the job is gone\",\"kind\":\"not_found\",\"code\":\"job_not_found\"}\n\n",
+		)
 	}))
 	defer server.Close()
+
 	client := api.NewClient(server.URL, "", nil)
 	defer client.Close()
-	_, err := Follower{Note: t.Logf}.Job(t.Context(), client, "j1", api.LogFilter{}, func(api.LogLine) error { return nil }, func(api.Job) {})
+
+	_, err := Follower{
+		Note: t.Logf,
+	}.Job(
+		t.Context(),
+		client,
+		"j1",
+		api.LogFilter{},
+		func(api.LogLine) error { return nil },
+		func(api.Job) {},
+	)
+
 	if fault.KindOf(err) != fault.NotFound {
 		t.Errorf("got %v", err)
 	}
@@ -93,11 +120,14 @@ func TestAFeedIsGivenUpWhenNobodyCares(t *testing.T) {
 	ctx, stop := context.WithCancel(t.Context())
 	calls := 0
 	err := Follower{Note: t.Logf}.Persist(ctx, func(func()) (bool, error) {
-		if calls++; calls == 2 {
+		calls++
+		if calls == 2 {
 			stop()
 		}
+
 		return false, fault.New(fault.Unavailable, "down", "down")
 	})
+
 	if err == nil || calls != 2 {
 		t.Errorf("got %v after %d calls", err, calls)
 	}

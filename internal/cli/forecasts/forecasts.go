@@ -75,14 +75,18 @@ finished, intervals are guesses and marked with "~".`,
 				if o.Metric != "" || o.NoPlot {
 					return exit.Usagef(cmd, "--metric and --no-plot need a job")
 				}
+
 				return f.call(func(c *api.Client) error { return f.showRecord(cmd.Context(), c) })
 			}
+
 			return f.call(func(c *api.Client) error { return f.showForecast(cmd.Context(), c, id.Job(args[0]), o) })
 		},
 	}
+
 	o.Flags(cmd)
 	f.OutputFlag(cmd)
 	cmd.AddCommand(f.importTable())
+
 	return cmd
 }
 
@@ -92,7 +96,9 @@ func (f *Forecasts) call(fn func(*api.Client) error) error {
 	if err != nil {
 		return err
 	}
+
 	defer client.Close()
+
 	return fn(client)
 }
 
@@ -102,13 +108,16 @@ func (f *Forecasts) showForecast(ctx context.Context, c *api.Client, j id.Job, o
 	if err != nil {
 		return err
 	}
+
 	return f.Show(made, nil, func() error {
 		detail, err := c.Job(ctx, j)
 		if err != nil {
 			return err
 		}
+
 		detail.Forecast = &made
 		name := strings.TrimSpace(string(j) + " " + table.Plain(detail.Name))
+
 		return f.job(ctx, c, &detail, "Forecast of "+name, o)
 	})
 }
@@ -123,15 +132,18 @@ func (f *Forecasts) job(ctx context.Context, c *api.Client, j *api.JobDetail, he
 	if err := f.section(j, head, o.Methods); err != nil || o.NoPlot {
 		return err
 	}
+
 	curve, err := f.curve(ctx, c, j, o.Metric)
 	if err != nil && o.Metric == "" && ctx.Err() == nil {
 		// The rest of the job is worth seeing without its curve.
 		f.Note("no curve: %v", err)
 		return nil
 	}
+
 	if err != nil || curve == nil {
 		return err
 	}
+
 	return f.draw(curve, j.Forecast, "\n")
 }
 

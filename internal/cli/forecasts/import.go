@@ -44,24 +44,30 @@ its jobs. Requires the admin role.`,
 			if err != nil {
 				return err
 			}
+
 			return f.call(func(c *api.Client) error {
 				reply, err := c.ImportHistory(cmd.Context(), format, text)
 				if err != nil {
 					return err
 				}
+
 				return f.Show(reply, nil, func() error {
 					words := fmt.Sprintf("%d jobs imported", reply.Read)
 					if reply.Kept < reply.Read {
 						words = fmt.Sprintf("%d jobs read, the newest %d imported", reply.Read, reply.Kept)
 					}
+
 					_, err := fmt.Fprintln(cmd.OutOrStdout(), words)
+
 					return err
 				})
 			})
 		},
 	}
+
 	cmd.Flags().StringVar(&format, "format", format, "`format` of the table: csv or mlperf")
 	f.OutputFlag(cmd)
+
 	return cmd
 }
 
@@ -72,15 +78,21 @@ func readTable(in io.Reader, path string) ([]byte, error) {
 		if err != nil {
 			return nil, fault.New(fault.Invalid, "bad_file", "%v", err).WithCause(err)
 		}
+
 		defer func() { _ = file.Close() }()
+
 		in = file
 	}
+
 	text, err := io.ReadAll(io.LimitReader(in, maxTable+1))
 	if err != nil {
 		return nil, fault.New(fault.Invalid, "bad_file", "cannot read %s: %v", path, err).WithCause(err)
 	}
+
 	if len(text) > maxTable {
-		return nil, fault.New(fault.Invalid, "too_large", "%s is larger than %d MB", path, maxTable>>20).WithRemedy("keep the newest jobs, or compress it")
+		return nil, fault.New(fault.Invalid, "too_large", "%s is larger than %d MB", path, maxTable>>20).
+			WithRemedy("keep the newest jobs, or compress it")
 	}
+
 	return text, nil
 }

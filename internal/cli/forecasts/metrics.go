@@ -46,23 +46,29 @@ their shape.`,
 			if points < 2 || points > mostPoints {
 				return exit.Usagef(cmd, "--points must be from 2 to %d", mostPoints)
 			}
+
 			if len(args) == 1 {
 				if f.Output == formatPlot || f.Output == formatCSV || cmd.Flags().Changed("points") {
 					return exit.Usagef(cmd, "--points and this output format need a METRIC")
 				}
+
 				return f.call(func(c *api.Client) error { return f.listMetrics(cmd.Context(), c, id.Job(args[0])) })
 			}
+
 			if !cmd.Flags().Changed("output") {
 				f.Output = formatCSV
 				if f.OnTerminal(f.Stdout) {
 					f.Output = formatPlot
 				}
 			}
+
 			return f.call(func(c *api.Client) error { return f.showMetric(cmd.Context(), c, id.Job(args[0]), args[1], points) })
 		},
 	}
+
 	f.OutputFlag(cmd, formatPlot, formatCSV)
 	cmd.Flags().IntVar(&points, "points", mostPoints, "downsample the curve to at most `n` points")
+
 	return cmd
 }
 
@@ -72,26 +78,45 @@ func (f *Forecasts) listMetrics(ctx context.Context, c *api.Client, j id.Job) er
 	if err != nil {
 		return err
 	}
+
 	return f.Show(list, nil, func() error {
 		now := f.now()
 		t := f.NewTable("METRIC", "VALUE", "STEP", "TARGET", "POINTS", "LAST", "SOURCE")
+
 		for i := range list.Metrics {
 			m := &list.Metrics[i]
-			value, step, goal := table.Cell{Text: number(m.Value)}, table.Amount(m.Step), ""
+			value := table.Cell{Text: number(m.Value)}
+			step := table.Amount(m.Step)
+			goal := ""
+
 			if m.Count == 0 {
 				value.Text, step = "", ""
 			}
+
 			if m.NonFinite > 0 {
-				value = table.Cell{Text: strings.TrimPrefix(fmt.Sprintf("%s, then NaN %s", value.Text, times(m.NonFinite)), ", then "), Color: table.Red}
+				value = table.Cell{
+					Text:  strings.TrimPrefix(fmt.Sprintf("%s, then NaN %s", value.Text, times(m.NonFinite)), ", then "),
+					Color: table.Red,
+				}
 			}
+
 			if m.Goal != nil {
 				goal = number(*m.Goal)
 			}
+
 			t.Cells(table.Cell{Text: m.Name}, value, table.Cell{Text: step}, table.Cell{Text: goal},
 				table.Cell{Text: table.Amount(float64(m.Count))}, table.Cell{Text: heardAgo(m.At, now)}, table.Cell{Text: m.Source})
 		}
-		return f.WriteTable(t, fmt.Sprintf("%s has reported no metrics yet", j),
-			fmt.Sprintf("trainyard logs -f %s       output lines such as \"step=100 loss=2.3\" are parsed", j), fmt.Sprintf("trainyard forecast %s      the forecast without metrics", j))
+
+		return f.WriteTable(
+			t,
+			fmt.Sprintf("%s has reported no metrics yet", j),
+			fmt.Sprintf(
+				"trainyard logs -f %s       output lines such as \"step=100 loss=2.3\" are parsed",
+				j,
+			),
+			fmt.Sprintf("trainyard forecast %s      the forecast without metrics", j),
+		)
 	})
 }
 
@@ -100,6 +125,7 @@ func times(n int) string {
 	if n == 1 {
 		return "once"
 	}
+
 	return strconv.Itoa(n) + " times"
 }
 
@@ -111,6 +137,7 @@ func heardAgo(at float64, now time.Time) string {
 	if at <= 0 {
 		return ""
 	}
+
 	return table.Ago(unix(at), now)
 }
 
@@ -125,10 +152,12 @@ func (f *Forecasts) showMetric(ctx context.Context, c *api.Client, j id.Job, nam
 	if f.Output == formatPlot {
 		points = min(points, plotPoints)
 	}
+
 	curve, err := c.Curve(ctx, j, name, points)
 	if err != nil {
 		return err
 	}
+
 	return f.Show(curve, nil, func() error {
 		switch f.Output {
 		case formatCSV:
@@ -138,16 +167,20 @@ func (f *Forecasts) showMetric(ctx context.Context, c *api.Client, j id.Job, nam
 				f.Note("%s has no value of %q yet", j, name)
 				return nil
 			}
+
 			detail, err := c.Job(ctx, j)
 			if err != nil {
 				return err
 			}
+
 			return f.draw(&curve, detail.Forecast, "")
 		}
+
 		t := f.NewTable("STEP", "TIME", "VALUE")
 		for _, p := range curve.Points {
 			t.Row(cells(&p)...)
 		}
+
 		return f.WriteTable(t, fmt.Sprintf("%s has no value of %q yet", j, name))
 	})
 }
@@ -158,6 +191,7 @@ func cells(p *api.MetricPoint) []string {
 	if p.Value != nil {
 		value = exact(*p.Value)
 	}
+
 	return []string{exact(p.Step), unix(p.At).Format("2006-01-02T15:04:05.000Z"), value}
 }
 
@@ -169,6 +203,7 @@ func (f *Forecasts) writeCSV(c *api.Curve) error {
 	for i := range c.Points {
 		rows = append(rows, cells(&c.Points[i]))
 	}
+
 	return w.WriteAll(rows)
 }
 
@@ -178,17 +213,21 @@ func (f *Forecasts) curve(ctx context.Context, c *api.Client, j *api.JobDetail, 
 	if name == "" && j.Forecast != nil {
 		name = j.Forecast.Metric
 	}
+
 	if name == "" {
 		list, err := c.Metrics(ctx, j.ID)
 		if err != nil {
 			return nil, err
 		}
+
 		name = choose(list.Metrics)
 		if name == "" {
 			return nil, nil //nolint:nilnil // nothing was measured, which is no mistake
 		}
 	}
+
 	curve, err := c.Curve(ctx, j.ID, name, plotPoints)
+
 	return &curve, err
 }
 
@@ -199,11 +238,13 @@ func choose(metrics []api.Metric) string {
 			return strings.Contains(strings.ToLower(m.Name), word)
 		})
 	}
+
 	for _, fits := range []func(api.Metric) bool{func(m api.Metric) bool { return m.Goal != nil }, loss, func(api.Metric) bool { return true }} {
 		if at := slices.IndexFunc(metrics, fits); at >= 0 {
 			return metrics[at].Name
 		}
 	}
+
 	return ""
 }
 
@@ -217,18 +258,23 @@ func (f *Forecasts) draw(c *api.Curve, made *api.Forecast, before string) error 
 		if point.Value != nil {
 			value = *point.Value
 		}
+
 		p.X, p.Y = append(p.X, point.Step), append(p.Y, value)
 	}
+
 	if c.Fit != nil {
 		p.Fit = &plot.Fit{X: c.Fit.Step, Mid: c.Fit.Mid, Low: c.Fit.Low, High: c.Fit.High}
 	}
+
 	if made != nil && made.Metric == c.Name && made.Done > 0 && made.Done < 1 && len(p.X) > 0 {
 		p.End = new(p.X[len(p.X)-1] / made.Done)
 	}
+
 	lines := p.Lines()
 	if len(lines) == 0 {
 		return nil
 	}
+
 	return f.write("%s%s\n%s\n", before, table.Cut(table.Plain(f.title(&c.Metric)), p.Width), strings.Join(lines, "\n"))
 }
 
@@ -238,37 +284,50 @@ func (f *Forecasts) title(m *api.Metric) string {
 	if ago := heardAgo(m.At, f.now()); ago != "" {
 		text += ", " + ago
 	}
+
 	if m.Source != "" {
 		text += ", from " + m.Source
 	}
+
 	if m.NonFinite > 0 {
 		text += "; then NaN " + times(m.NonFinite)
 	}
+
 	return text
 }
 
 // completeMetrics suggests jobs to the shell, and then the job's metrics.
-func (f *Forecasts) completeMetrics(cmd *cobra.Command, args []string, start string) ([]string, cobra.ShellCompDirective) {
+func (f *Forecasts) completeMetrics(
+	cmd *cobra.Command,
+	args []string,
+	start string,
+) ([]string, cobra.ShellCompDirective) {
 	if len(args) == 0 {
 		return f.complete(cmd, args, start)
 	}
+
 	var words []string
 	if len(args) > 1 {
 		return words, cobra.ShellCompDirectiveNoFileComp
 	}
+
 	err := f.call(func(c *api.Client) error {
 		ctx, cancel := context.WithTimeout(cmd.Context(), 2*time.Second)
 		defer cancel()
+
 		list, err := c.Metrics(ctx, id.Job(args[0]))
 		for _, m := range list.Metrics {
 			if strings.HasPrefix(m.Name, start) {
 				words = append(words, table.Plain(m.Name))
 			}
 		}
+
 		return err
 	})
+
 	if err != nil {
 		return nil, cobra.ShellCompDirectiveError
 	}
+
 	return words, cobra.ShellCompDirectiveNoFileComp
 }

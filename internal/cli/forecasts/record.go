@@ -14,32 +14,49 @@ func (f *Forecasts) showRecord(ctx context.Context, c *api.Client) error {
 	if err != nil {
 		return err
 	}
+
 	return f.Show(r, nil, func() error {
 		if err := f.write("%s", summary(&r)); err != nil {
 			return err
 		}
+
 		if t := f.accuracyTable(r.Methods); t.Len() > 0 {
-			if err := f.write("\nMedian error of remaining time by job progress (n = forecasts; none = no estimate)\n"); err != nil {
+			if err := f.write(
+				"\nMedian error of remaining time by job progress (n = forecasts; none = no estimate)\n",
+			); err != nil {
 				return err
 			}
+
 			if err := t.Write(f.Stdout); err != nil {
 				return err
 			}
 		}
+
 		return f.model(&r)
 	})
 }
 
 // summary says how many finished jobs forecasts are based on, and their coverage.
 func summary(r *api.ForecastRecord) string {
-	text := fmt.Sprintf("History: %s that succeeded; forecasts of %d of them were checked.\n", table.Count(r.Jobs, "job"), r.Scored)
+	text := fmt.Sprintf(
+		"History: %s that succeeded; forecasts of %d of them were checked.\n",
+		table.Count(r.Jobs, "job"),
+		r.Scored,
+	)
+
 	if r.Scored < r.Wanted {
-		return fmt.Sprintf("No history yet: %d of %d finished jobs; until then intervals are guesses, marked with \"~\".\n", r.Scored, r.Wanted) + text
+		return fmt.Sprintf(
+			"No history yet: %d of %d finished jobs; until then intervals are guesses, marked with \"~\".\n",
+			r.Scored,
+			r.Wanted,
+		) + text
 	}
+
 	if r.CoveredOf > 0 {
 		text += fmt.Sprintf("Coverage of the 80%% prediction interval: %s of %s.\n",
 			table.Percent(r.Covered), table.Count(r.CoveredOf, "forecast"))
 	}
+
 	return text
 }
 
@@ -55,8 +72,10 @@ func (f *Forecasts) accuracyTable(methods []api.MethodAccuracy) *table.Table {
 				row[1+e.Quarter] = errorOf(&e)
 			}
 		}
+
 		t.Row(row...)
 	}
+
 	return t
 }
 
@@ -68,6 +87,7 @@ func errorOf(e *api.Accuracy) string {
 	case e.Failed > 0:
 		return fmt.Sprintf("%s (n=%d, %d none)", table.Percent(e.Median), e.Count, e.Failed)
 	}
+
 	return fmt.Sprintf("%s (n=%d)", table.Percent(e.Median), e.Count)
 }
 
@@ -78,8 +98,10 @@ func (f *Forecasts) model(r *api.ForecastRecord) error {
 		if r.NoModel == "" {
 			return nil
 		}
+
 		return f.write("\nNo duration model: %s\n", table.Plain(r.NoModel))
 	}
+
 	err := f.write("\nDuration model %d, trained %s on %s (%.12s)\n",
 		m.Version, table.Ago(m.Trained, f.now()), table.Count(m.Records, "job"), table.Plain(m.Digest))
 	if err != nil {
@@ -88,9 +110,11 @@ func (f *Forecasts) model(r *api.ForecastRecord) error {
 	if len(m.Validation) == 0 {
 		return nil
 	}
+
 	t := f.NewTable("LEARNER", "MEDIAN ERROR", "P80 ERROR", "WITHIN 25%", "WEIGHT")
 	for _, v := range m.Validation {
 		t.Row(v.Learner, table.Percent(v.Median), table.Percent(v.P80), table.Percent(v.Within25), table.Percent(v.Weight))
 	}
+
 	return t.Write(f.Stdout)
 }

@@ -25,6 +25,7 @@ func wishesOf(j *api.JobDetail) wishes {
 	if len(j.Spec) == 0 || json.Unmarshal(j.Spec, &w) != nil {
 		return wishes{}
 	}
+
 	return w
 }
 
@@ -40,20 +41,24 @@ func (f *Forecasts) section(j *api.JobDetail, head string, methods bool) error {
 	if err := f.write("%s:\n", head); err != nil {
 		return err
 	}
+
 	now, w := f.now(), wishesOf(j)
 	fields := append(f.times(j, &w, now), f.grounds(j, &w)...)
 	for _, e := range made.Elsewhere {
 		fields = append(fields, console.Field{Name: "On " + table.GPUs(e.GPUs, e.GPU, 0, false), Value: elsewhere(&e)})
 	}
+
 	for i := range fields {
 		fields[i].Name = "  " + fields[i].Name
 	}
+
 	if err := f.Fields(fields...); err != nil || !methods || len(made.Methods) == 0 {
 		return err
 	}
 	if err := f.write("\n"); err != nil {
 		return err
 	}
+
 	return f.methodTable(made).Write(f.Stdout)
 }
 
@@ -61,16 +66,20 @@ func (f *Forecasts) section(j *api.JobDetail, head string, methods bool) error {
 func (f *Forecasts) times(j *api.JobDetail, w *wishes, now time.Time) []console.Field {
 	made := j.Forecast
 	rest := left(&j.Job, now)
+
 	label := "80% prediction interval: "
 	if made.Guess {
 		label = "guess: "
 	}
+
 	takes := console.Field{Name: "Duration", Value: length(rest.Mid) + interval(rest, label, length)}
 	if made.Guess && rest.Low == rest.High {
 		takes.Value += " (guess)"
 	}
+
 	starts := ""
 	end := f.ends(made, now)
+
 	switch {
 	case runs(j.State):
 		takes.Name = "Remaining"
@@ -80,6 +89,7 @@ func (f *Forecasts) times(j *api.JobDetail, w *wishes, now time.Time) []console.
 	case j.Started != nil:
 		takes.Name = "Remaining"
 	}
+
 	if !runs(j.State) {
 		if made.Wait == (job.Band{}) {
 			end = length(rest.Mid) + " after it starts (start time unknown)"
@@ -87,15 +97,18 @@ func (f *Forecasts) times(j *api.JobDetail, w *wishes, now time.Time) []console.
 			starts = "in " + length(made.Wait.Mid) + interval(made.Wait, "", length)
 		}
 	}
+
 	if never(made) {
 		takes.Value = "unknown: it will probably not reach its target"
 		takes.Color = table.Red
 		end = ""
 	}
+
 	fields := []console.Field{{Name: "Estimated start", Value: starts}, takes, {Name: "Estimated finish", Value: end}}
 	if !never(made) {
 		fields = append(fields, late(made, j, w))
 	}
+
 	return append(fields, cost(made, j.Budget))
 }
 
@@ -106,10 +119,12 @@ func late(made *api.Forecast, j *api.JobDetail, w *wishes) console.Field {
 	if at.IsZero() {
 		return field
 	}
+
 	than := "its deadline"
 	if j.Deadline == nil || at.Before(*j.Deadline) {
 		than = "expected (" + w.Expect.String() + " after submission)"
 	}
+
 	expected, worst := lateness(made, at)
 	switch {
 	case expected > 0:
@@ -119,6 +134,7 @@ func late(made *api.Forecast, j *api.JobDetail, w *wishes) console.Field {
 	default:
 		field.Value, field.Color = "yes: "+table.Duration(at.Sub(made.End))+" earlier than "+than, table.Green
 	}
+
 	return field
 }
 
@@ -128,16 +144,19 @@ func cost(made *api.Forecast, budget job.Money) console.Field {
 	if b == (job.Band{}) {
 		return console.Field{}
 	}
+
 	field := console.Field{Name: "Cost", Value: table.Dollars(b.Mid) + interval(b, "", table.Dollars)}
 	if budget <= 0 {
 		return field
 	}
+
 	switch limit := float64(budget) / 1e6; {
 	case b.Mid > limit:
 		field.Value, field.Color = field.Value+", exceeds its budget of "+budget.String(), table.Red
 	case b.High > limit:
 		field.Value, field.Color = field.Value+", may exceed its budget of "+budget.String(), table.Yellow
 	}
+
 	return field
 }
 
@@ -148,14 +167,17 @@ func (f *Forecasts) grounds(j *api.JobDetail, w *wishes) []console.Field {
 	for _, n := range made.Path {
 		path = append(path, string(n))
 	}
+
 	done := ""
 	if made.Done > 0 {
 		done = table.Percent(made.Done)
 	}
+
 	metric := made.Metric
 	if metric != "" && made.Source != "" {
 		metric += ", from " + made.Source
 	}
+
 	return []console.Field{
 		{Name: "Done", Value: done},
 		target(made, w.Target),
@@ -186,13 +208,16 @@ func target(made *api.Forecast, t *job.Target) console.Field {
 	case t.AtLeast != nil:
 		field.Value = fmt.Sprintf("%s at least %g", t.Metric, *t.AtLeast)
 	}
+
 	const worthSaying = 0.005
 	if made.Never < worthSaying {
 		return field
 	}
+
 	if field.Value != "" {
 		field.Value += ": "
 	}
+
 	field.Value += table.Percent(made.Never) + " probability of missing it"
 	switch {
 	case made.Never >= likelyNever:
@@ -200,6 +225,7 @@ func target(made *api.Forecast, t *job.Target) console.Field {
 	case made.Never >= 0.1:
 		field.Color = table.Yellow
 	}
+
 	return field
 }
 
@@ -208,9 +234,14 @@ func accuracy(made *api.Forecast) string {
 	if made.Guess || made.Records == 0 {
 		return ""
 	}
+
 	if made.Checked == 0 {
-		return fmt.Sprintf("based on %s of finished jobs; no such interval has been checked yet", table.Count(made.Records, "forecast"))
+		return fmt.Sprintf(
+			"based on %s of finished jobs; no such interval has been checked yet",
+			table.Count(made.Records, "forecast"),
+		)
 	}
+
 	return fmt.Sprintf("%s of %s contained the actual finish",
 		table.Percent(made.Covered), table.Count(made.Checked, "such interval"))
 }
@@ -221,26 +252,33 @@ func elsewhere(e *job.Elsewhere) string {
 	if e.Cost > 0 {
 		text += ", " + table.Dollars(e.Cost)
 	}
+
 	if e.Why != "" {
 		text += " (" + e.Why + ")"
 	}
+
 	return text
 }
 
 // methodTable lists what each method says.
 func (f *Forecasts) methodTable(made *api.Forecast) *table.Table {
 	t := f.NewTable("  METHOD", "REMAINING", "WEIGHT", "MEDIAN ERROR")
+
 	for _, m := range made.Methods {
 		rest := "no estimate"
 		usual := ""
+
 		if m.Remaining >= 0 {
 			rest = length(m.Remaining)
 		}
+
 		if m.Error >= 0 {
 			usual = table.Percent(m.Error)
 		}
+
 		t.Row("  "+m.Method, rest, table.Percent(m.Weight), usual)
 	}
+
 	return t
 }
 
@@ -248,5 +286,6 @@ func orElse(text, other string) string {
 	if text == "" {
 		return other
 	}
+
 	return text
 }

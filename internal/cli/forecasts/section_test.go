@@ -44,19 +44,24 @@ func TestASectionSaysWhatIsKnown(t *testing.T) {
 			t.Parallel()
 			var out strings.Builder
 			f := New(console.New(console.Env{Stdin: strings.NewReader(""), Stdout: &out, Clock: at(noon)}), nil, nil)
+
 			j := api.JobDetail{Job: api.Job{State: tt.state}, Spec: json.RawMessage(tt.spec)}
 			if tt.started {
 				j.Started = new(noon.Add(-2 * time.Hour))
 			}
+
 			if tt.forecast != nil {
 				if tt.forecast.At.IsZero() {
 					tt.forecast.At = noon
 				}
+
 				j.Forecast = api.NewForecast(tt.forecast)
 			}
+
 			if err := f.section(&j, "Forecast", false); err != nil {
 				t.Fatal(err)
 			}
+
 			if diff := cmp.Diff(tt.want, out.String()); diff != "" {
 				t.Errorf("differs (-want +got):\n%s", diff)
 			}
@@ -68,16 +73,25 @@ func TestLongReasonsGoOnInTheNextLine(t *testing.T) {
 	t.Parallel()
 	var out strings.Builder
 	f := New(console.New(console.Env{Stdin: strings.NewReader(""), Stdout: &out, Clock: at(noon)}), nil, nil)
-	made := &job.Forecast{At: noon, Remaining: job.Band{Low: 60, Mid: 60, High: 60}, Basis: job.BasisCurve, Why: strings.Repeat("It goes by its curve. ", 8)}
+
+	made := &job.Forecast{
+		At:        noon,
+		Remaining: job.Band{Low: 60, Mid: 60, High: 60},
+		Basis:     job.BasisCurve,
+		Why:       strings.Repeat("It goes by its curve. ", 8),
+	}
+
 	j := api.JobDetail{Job: api.Job{State: job.Running, Forecast: api.NewForecast(made)}}
 	if err := f.section(&j, "Forecast", false); err != nil {
 		t.Fatal(err)
 	}
+
 	for line := range strings.Lines(out.String()) {
 		if len(line) > 81 {
 			t.Errorf("%d characters: %q", len(line), line)
 		}
 	}
+
 	if want := "\n                     It goes"; strings.Count(out.String(), "\n                     ") < 2 {
 		t.Errorf("lines are not indented as in %q:\n%s", want, &out)
 	}

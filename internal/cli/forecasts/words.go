@@ -23,6 +23,7 @@ func Left(j *api.Job, now time.Time) table.Cell {
 	if text == "" {
 		return table.Cell{}
 	}
+
 	f := j.Forecast
 	switch late, perhaps := lateness(f, due(j, j.Expect)); {
 	case never(f):
@@ -32,6 +33,7 @@ func Left(j *api.Job, now time.Time) table.Cell {
 	case perhaps > 0 || f.Never >= likelyNever:
 		return table.Cell{Text: text, Color: table.Yellow}
 	}
+
 	return table.Cell{Text: text}
 }
 
@@ -44,6 +46,7 @@ func Line(j *api.Job, now time.Time) string {
 	case text == "" || never(j.Forecast) || !runs(j.State):
 		return text
 	}
+
 	return text + " left"
 }
 
@@ -52,10 +55,12 @@ func brief(j *api.Job, now time.Time) string {
 	if f == nil || f.Basis == job.BasisNone || j.State.Final() || j.State == job.Cancelling {
 		return ""
 	}
+
 	mark := ""
 	if f.Guess {
 		mark = "~"
 	}
+
 	seconds := left(j, now).Mid
 	rest := mark + length(seconds)
 	switch {
@@ -68,6 +73,7 @@ func brief(j *api.Job, now time.Time) string {
 	case j.Started == nil:
 		return "takes " + rest
 	}
+
 	return rest + " more"
 }
 
@@ -87,6 +93,7 @@ func left(j *api.Job, now time.Time) job.Band {
 		gone := max(now.Sub(f.At).Seconds(), 0)
 		b = job.Band{Low: b.Low + f.Wait.Low - gone, Mid: b.Mid + f.Wait.Mid - gone, High: b.High + f.Wait.High - gone}
 	}
+
 	return job.Band{Low: max(b.Low, 0), Mid: max(b.Mid, 0), High: max(b.High, 0)}
 }
 
@@ -97,9 +104,11 @@ func due(j *api.Job, expect job.Duration) time.Time {
 	if j.Deadline != nil {
 		at = *j.Deadline
 	}
+
 	if expected := j.Submitted.Add(time.Duration(expect)); expect > 0 && (at.IsZero() || expected.Before(at)) {
 		at = expected
 	}
+
 	return at
 }
 
@@ -108,6 +117,7 @@ func lateness(f *api.Forecast, due time.Time) (expected, perhaps time.Duration) 
 	if due.IsZero() {
 		return 0, 0
 	}
+
 	return max(f.End.Sub(due), 0), max(f.EndHigh.Sub(due), 0)
 }
 
@@ -117,6 +127,7 @@ func length(seconds float64) string {
 	if seconds >= 2*year {
 		return "over 2 years"
 	}
+
 	return table.Duration(job.Seconds(seconds))
 }
 
@@ -125,6 +136,7 @@ func interval(b job.Band, label string, write func(float64) string) string {
 	if b.Low == b.High {
 		return ""
 	}
+
 	return " (" + label + write(b.Low) + " to " + write(b.High) + ")"
 }
 
@@ -139,6 +151,7 @@ func (f *Forecasts) day(at, now time.Time) string {
 		y, m, d := t.Date()
 		return time.Date(y, m, d, 0, 0, 0, 0, time.UTC)
 	}
+
 	const hours = 24 * time.Hour
 	switch days := date(at).Sub(date(now)) / hours; {
 	case days == 0:
@@ -148,20 +161,26 @@ func (f *Forecasts) day(at, now time.Time) string {
 	case at.Year() != now.Year():
 		return at.Format("Mon 2 Jan 2006 ")
 	}
+
 	return at.Format("Mon 2 Jan ")
 }
 
 // ends writes when a job will be done, and the interval of that.
 func (f *Forecasts) ends(made *api.Forecast, now time.Time) string {
 	now = f.Here(now)
-	end, low, high := f.Here(made.End), f.Here(made.EndLow), f.Here(made.EndHigh)
+	end := f.Here(made.End)
+	low := f.Here(made.EndLow)
+	high := f.Here(made.EndHigh)
+
 	text := f.moment(end, now)
 	if low.Equal(high) {
 		return text
 	}
+
 	early, late := f.day(low, now)+low.Format("15:04"), f.day(high, now)+high.Format("15:04")
 	if f.day(low, now) == f.day(end, now) && f.day(high, now) == f.day(end, now) {
 		early, late = low.Format("15:04"), high.Format("15:04")
 	}
+
 	return fmt.Sprintf("%s (%s to %s)", text, early, late)
 }

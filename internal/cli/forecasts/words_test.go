@@ -32,6 +32,7 @@ func TestTimesAreToldByTheClockOfTheMachine(t *testing.T) {
 
 func TestLatenessIsMeasuredByTheEarlierWish(t *testing.T) {
 	t.Parallel()
+
 	for name, tt := range map[string]struct {
 		deadline time.Duration // from noon; 0 for none
 		expect   time.Duration
@@ -49,6 +50,7 @@ func TestLatenessIsMeasuredByTheEarlierWish(t *testing.T) {
 		if tt.deadline > 0 {
 			j.Deadline = new(noon.Add(tt.deadline))
 		}
+
 		made := &api.Forecast{End: noon.Add(2 * time.Hour), EndHigh: noon.Add(3 * time.Hour)}
 		if got := late(made, j, &wishes{Expect: job.Duration(tt.expect)}).Value; got != tt.want {
 			t.Errorf("%s: %q, want %q", name, got, tt.want)
@@ -58,6 +60,7 @@ func TestLatenessIsMeasuredByTheEarlierWish(t *testing.T) {
 
 func TestTheMetricThatMattersMostIsDrawn(t *testing.T) {
 	t.Parallel()
+
 	for want, metrics := range map[string][]api.Metric{
 		"":         nil,
 		"lr":       {{Name: "lr"}, {Name: "accuracy"}},
@@ -72,6 +75,7 @@ func TestTheMetricThatMattersMostIsDrawn(t *testing.T) {
 
 func TestAccuracyIsNotClaimedForGuesses(t *testing.T) {
 	t.Parallel()
+
 	for name, tt := range map[string]struct {
 		forecast job.Forecast
 		want     string
@@ -90,6 +94,7 @@ func TestAccuracyIsNotClaimedForGuesses(t *testing.T) {
 
 func TestLengthsBeyondReasonAreNotSpelledOut(t *testing.T) {
 	t.Parallel()
+
 	for want, seconds := range map[string]float64{"0s": 0, "2h10m": 7800, "12d3h": 12*86400 + 3*3600, "over 2 years": 3.2e9} {
 		if got := length(seconds); got != want {
 			t.Errorf("%g seconds are %q, want %q", seconds, got, want)

@@ -17,16 +17,29 @@ type Command struct {
 // written as they were given: what is wrong with them is for spec to say.
 func (r Command) File(command string) ([]byte, error) {
 	resources := mapping(
-		"gpus", scalar(r.GPUs), "gpu", words(r.GPU), "cpus", scalar(r.CPUs), "memory", scalar(r.Memory), "nodes", scalar(r.Nodes))
+		"gpus",
+		scalar(r.GPUs),
+		"gpu",
+		words(r.GPU),
+		"cpus",
+		scalar(r.CPUs),
+		"memory",
+		scalar(r.Memory),
+		"nodes",
+		scalar(r.Nodes),
+	)
+
 	if len(resources.Content) == 0 {
 		resources = nil
 	}
+
 	root := mapping("workdir", quoted(r.Workdir), "setup", quoted(r.Setup), "run", quoted(command),
 		"resources", resources, "place", scalar(r.Place), "max_duration", scalar(r.MaxDuration))
 	out, err := yaml.Marshal(root)
 	if err != nil {
 		return nil, fmt.Errorf("write job file: %w", err)
 	}
+
 	return out, nil
 }
 
@@ -40,6 +53,7 @@ func mapping(keysAndValues ...any) *yaml.Node {
 			m.Content = append(m.Content, quoted(key), value)
 		}
 	}
+
 	return m
 }
 
@@ -48,6 +62,7 @@ func scalar(text string) *yaml.Node {
 	if text == "" {
 		return nil
 	}
+
 	return &yaml.Node{Kind: yaml.ScalarNode, Value: text}
 }
 
@@ -56,6 +71,7 @@ func quoted(text string) *yaml.Node {
 	if text == "" {
 		return nil
 	}
+
 	return &yaml.Node{Kind: yaml.ScalarNode, Tag: "!!str", Value: text}
 }
 
@@ -64,10 +80,12 @@ func words(text string) *yaml.Node {
 	if text == "" {
 		return nil
 	}
+
 	list := &yaml.Node{Kind: yaml.SequenceNode}
 	for word := range strings.SplitSeq(text, ",") {
 		list.Content = append(list.Content, quoted(strings.TrimSpace(word)))
 	}
+
 	return list
 }
 
@@ -77,10 +95,12 @@ func CommandLine(args []string) string {
 	if len(args) == 1 {
 		return args[0]
 	}
+
 	quoted := make([]string, len(args))
 	for i, arg := range args {
 		quoted[i] = shellQuote(arg)
 	}
+
 	return strings.Join(quoted, " ")
 }
 
@@ -92,5 +112,6 @@ func shellQuote(word string) string {
 	if word != "" && strings.IndexFunc(word, func(c rune) bool { return !plain(c) }) < 0 {
 		return word
 	}
+
 	return "'" + strings.ReplaceAll(word, "'", `'\''`) + "'"
 }

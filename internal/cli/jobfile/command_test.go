@@ -17,8 +17,10 @@ func TestShellReadsQuotedWordsAsTheyAre(t *testing.T) {
 		if os.Getenv("CI") == "true" {
 			t.Fatal("no shell")
 		}
+
 		t.Skip("no shell here")
 	}
+
 	rapid.Check(t, func(rt *rapid.T) {
 		words := rapid.SliceOfN(rapid.StringMatching(`[ -~\n\té]{0,12}`), 2, 5).Draw(rt, "words")
 		line := CommandLine(append([]string{"printf", `%s\0`}, words...))
@@ -26,10 +28,12 @@ func TestShellReadsQuotedWordsAsTheyAre(t *testing.T) {
 		if err != nil {
 			rt.Fatalf("%q: %v", line, err)
 		}
+
 		if want := strings.Join(words, "\x00") + "\x00"; string(out) != want {
 			rt.Fatalf("%q gives %q, want %q", line, out, want)
 		}
 	})
+
 	if got := CommandLine([]string{"a | b"}); got != "a | b" {
 		t.Errorf("a single word is a line: %q", got)
 	}

@@ -61,17 +61,22 @@ func Read(path string, stdin io.Reader) ([]byte, error) {
 		if err != nil {
 			return nil, fmt.Errorf("read standard input: %w", err)
 		}
+
 		return text, nil
 	}
+
 	f, err := os.Open(path)
 	if err != nil {
 		return nil, unreadable("the job file", path, err)
 	}
+
 	defer func() { _ = f.Close() }()
+
 	text, err := io.ReadAll(io.LimitReader(f, maxSize))
 	if err != nil {
 		return nil, unreadable("the job file", path, err)
 	}
+
 	return text, nil
 }
 
@@ -80,10 +85,12 @@ func unreadable(what, path string, err error) error {
 	if errors.Is(err, fs.ErrNotExist) {
 		kind = fault.NotFound
 	}
+
 	short := err
 	if e, ok := errors.AsType[*fs.PathError](err); ok {
 		short = e.Err // the message names the path already
 	}
+
 	return fault.New(kind, "file_unreadable", "%s %s cannot be read: %v", what, path, short).WithCause(err)
 }
 
@@ -93,7 +100,9 @@ func Check(text []byte, now time.Time) (*spec.File, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	_, err = shipped(file, ".")
+
 	return file, err
 }
 
@@ -103,36 +112,45 @@ func (m Maker) Make(text []byte, dir string, ch Changes) (*Draft, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	lookup := func(key string) (string, bool) {
 		if value, ok := given[key]; ok {
 			return value, true
 		}
+
 		return m.LookupEnv(key)
 	}
+
 	file, err := spec.Parse(text, spec.Options{Env: lookup, Now: m.Now, Location: m.Now.Local().Location()})
 	if err != nil {
 		return nil, err
 	}
+
 	d := &Draft{Text: text, Env: map[string]string{}}
 	d.Workdir, err = shipped(file, dir)
 	if err != nil {
 		return nil, err
 	}
+
 	for _, e := range file.Jobs {
 		for _, key := range e.Required {
 			d.Env[key] = e.Spec.Env[key]
 		}
 	}
+
 	changed, err := ch.apply(file, given)
 	if err != nil || !changed {
 		return d, err
 	}
+
 	d.Env = nil // the values are in the text now
 	d.Text, err = render(file)
 	if err != nil {
 		return nil, err
 	}
+
 	_, err = spec.Parse(d.Text, spec.Options{Now: m.Now})
+
 	return d, WithoutPlace(err)
 }
 
@@ -144,26 +162,34 @@ func (ch Changes) apply(file *spec.File, given map[string]string) (bool, error) 
 		return false, fault.New(fault.Invalid, "name_of_many", "a name can be given to one job, and this file has %d", len(file.Jobs)).
 			WithRemedy("write the names into the file")
 	}
+
 	changed := len(given) > 0 || ch.Name != "" || ch.Priority != nil || ch.Retry != nil
+
 	for i := range file.Jobs {
 		s := &file.Jobs[i].Spec
 		for key, value := range given {
 			if s.Env == nil {
 				s.Env = map[string]string{}
 			}
+
 			s.Env[key] = value
 		}
+
 		if ch.Name != "" {
 			s.Name = ch.Name
 		}
+
 		if ch.Priority != nil {
 			s.Priority = *ch.Priority
 		}
+
 		if ch.Retry != nil {
 			s.Retry = *ch.Retry
 		}
+
 		changed = changed || s.Deadline != nil
 	}
+
 	return changed, nil
 }
 
@@ -175,8 +201,10 @@ func render(file *spec.File) ([]byte, error) {
 		if err != nil {
 			return nil, fmt.Errorf("write job file: %w", err)
 		}
+
 		parts = append(parts, part)
 	}
+
 	return bytes.Join(parts, []byte("---\n")), nil
 }
 
@@ -186,42 +214,60 @@ func WithoutPlace(err error) error {
 	if !ok {
 		return err
 	}
+
 	var plain fault.List
 	for _, e := range list {
 		c := *e
 		c.Line, c.Column = 0, 0
 		plain = append(plain, &c)
 	}
+
 	return plain
 }
 
 // shipped returns the folder to ship: one for all jobs of a file.
 func shipped(file *spec.File, dir string) (string, error) {
 	found, written := "", ""
+
 	for _, e := range file.Jobs {
 		if e.Spec.Workdir == "" {
 			continue
 		}
+
 		folder := e.Spec.Workdir
 		if !filepath.IsAbs(folder) {
 			folder = filepath.Join(dir, folder)
 		}
+
 		folder = filepath.Clean(folder)
 		if found != "" && folder != found {
-			return "", fault.List{{
-				Kind: fault.Invalid, Code: "workdirs_differ", Field: "workdir", Line: e.Line, Column: 1,
-				Message: fmt.Sprintf("the jobs of one file share one working directory, and this one has %q beside %q", e.Spec.Workdir, written),
-				Remedy:  "use a folder that holds both, or one file for each",
-			}}
+			return "", fault.List{
+				{
+					Kind:   fault.Invalid,
+					Code:   "workdirs_differ",
+					Field:  "workdir",
+					Line:   e.Line,
+					Column: 1,
+					Message: fmt.Sprintf(
+						"the jobs of one file share one working directory, and this one has %q beside %q",
+						e.Spec.Workdir,
+						written,
+					),
+					Remedy: "use a folder that holds both, or one file for each",
+				},
+			}
 		}
+
 		found, written = folder, e.Spec.Workdir
 	}
+
 	return found, nil
 }
 
 // variables returns what the file of variables and the entries give; the latter win.
 func (m Maker) variables(ch Changes) (map[string]string, error) {
 	given := map[string]string{}
+
 	if ch.EnvFile != "" {
 		text, err := os.ReadFile(ch.EnvFile)
 		if err != nil {
@@ -231,6 +277,7 @@ func (m Maker) variables(ch Changes) (map[string]string, error) {
 			return nil, err
 		}
 	}
+
 	for _, entry := range ch.Env {
 		key, value, assigned := strings.Cut(entry, "=")
 		if !assigned {
@@ -241,8 +288,10 @@ func (m Maker) variables(ch Changes) (map[string]string, error) {
 					WithRemedy("set it, or write --env %s=VALUE", key)
 			}
 		}
+
 		given[key] = value
 	}
+
 	return given, nil
 }
 
@@ -251,11 +300,13 @@ func (m Maker) variables(ch Changes) (map[string]string, error) {
 func envLines(text []byte, path string, into map[string]string) error {
 	lines := bufio.NewScanner(bytes.NewReader(text))
 	lines.Buffer(nil, maxSize)
+
 	for n := 1; lines.Scan(); n++ {
 		line := strings.TrimSpace(lines.Text())
 		if line == "" || line[0] == '#' {
 			continue
 		}
+
 		key, value, assigned := strings.Cut(strings.TrimPrefix(line, "export "), "=")
 		if !assigned {
 			return &fault.Error{
@@ -263,10 +314,13 @@ func envLines(text []byte, path string, into map[string]string) error {
 				Message: "the file of variables " + path + " has a line that is not KEY=VALUE",
 			}
 		}
+
 		if size := len(value); size >= 2 && (value[0] == '"' || value[0] == '\'') && value[size-1] == value[0] {
 			value = value[1 : size-1]
 		}
+
 		into[strings.TrimSpace(key)] = value
 	}
+
 	return lines.Err()
 }

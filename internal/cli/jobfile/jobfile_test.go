@@ -15,8 +15,11 @@ import (
 func maker() Maker {
 	vars := map[string]string{"SEED": "7", "HOST": "h"}
 	return Maker{
-		LookupEnv: func(key string) (string, bool) { v, ok := vars[key]; return v, ok },
-		Now:       time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC),
+		LookupEnv: func(key string) (string, bool) {
+			v, ok := vars[key]
+			return v, ok
+		},
+		Now: time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC),
 	}
 }
 
@@ -27,6 +30,7 @@ func TestAFileWithoutChangesIsHandedInAsItIs(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	want := &Draft{Text: []byte(text), Env: map[string]string{"SEED": "7"}, Workdir: "code"}
 	if diff := cmp.Diff(want, d); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
@@ -39,10 +43,12 @@ func TestADeadlineIsMeantWhereThePersonIs(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	file, err := Check(d.Text, maker().Now)
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	if want := time.Date(2026, 12, 1, 9, 0, 0, 0, time.Local); !file.Jobs[0].Spec.Deadline.Equal(want) {
 		t.Errorf("the server reads %v, want %v", file.Jobs[0].Spec.Deadline, want)
 	}
@@ -54,6 +60,7 @@ func TestBadChangesAreRefused(t *testing.T) {
 	if err := os.WriteFile(path, []byte("A=1\n\nnonsense\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
+
 	two, high := "name: a\nrun: a\n---\nname: b\nrun: b\n", 1000
 	for name, tt := range map[string]struct {
 		text string
@@ -74,6 +81,7 @@ func TestBadChangesAreRefused(t *testing.T) {
 			if err == nil || !strings.Contains(err.Error(), tt.want) {
 				t.Errorf("got %v, want %q", err, tt.want)
 			}
+
 			if kind := fault.KindOf(err); kind != fault.Invalid && kind != fault.NotFound {
 				t.Errorf("kind %s", kind)
 			}
@@ -88,6 +96,7 @@ func FuzzEnvLines(f *testing.F) {
 		if err := envLines(text, "vars", into); err != nil {
 			return
 		}
+
 		for key := range into {
 			if strings.ContainsAny(key, "=\n") {
 				t.Errorf("the name %q", key)

@@ -16,6 +16,7 @@ func (s *span) take(v float64) {
 	if !s.any {
 		*s = span{v, v, true}
 	}
+
 	s.low, s.high = min(s.low, v), max(s.high, v)
 }
 
@@ -37,8 +38,10 @@ func newAxis(s span) axis {
 		if pad < 1e-300 {
 			pad = 1
 		}
+
 		s.low, s.high = max(s.low-pad, -math.MaxFloat64), min(s.high+pad, math.MaxFloat64)
 	}
+
 	return axis{span: s}
 }
 
@@ -48,9 +51,12 @@ func (a *axis) part(v float64) float64 {
 		if v <= 0 {
 			return 0
 		}
+
 		low := math.Log(a.low)
+
 		return (math.Log(v) - low) / (math.Log(a.high) - low)
 	}
+
 	return (v/2 - a.low/2) / (a.high/2 - a.low/2) // halves, since the whole may be too large for a number
 }
 
@@ -64,6 +70,7 @@ func (a *axis) at(v float64, n int, turned bool) int {
 	if turned {
 		p = 1 - p
 	}
+
 	return index(p, n)
 }
 
@@ -80,6 +87,7 @@ func (a *axis) ticks(n int) (values []float64, labels []string) {
 	} else {
 		values = rounds(a.low, a.high, n, a.whole)
 	}
+
 	return values, write(values)
 }
 
@@ -88,19 +96,23 @@ func (a *axis) ticks(n int) (values []float64, labels []string) {
 func rounds(low, high float64, n int, whole bool) []float64 {
 	raw := 2 * ((high/2 - low/2) / float64(n))
 	size := math.Pow(10, math.Floor(math.Log10(raw)))
+
 	best := []float64{low}
 	for _, f := range []float64{10, 5, 2, 1, 0.5} {
 		step := f * size
 		if !finite(step) || step <= 0 || whole && step < 1 {
 			continue
 		}
+
 		if all := multiples(low, high, step, 3*n); len(all) > 0 {
 			best = all
 		}
+
 		if 3*len(best) >= 2*n {
 			break
 		}
 	}
+
 	return best
 }
 
@@ -113,8 +125,10 @@ func multiples(low, high, step float64, most int) []float64 {
 		if !finite(v) || v > high+step*1e-9 {
 			break
 		}
+
 		all = append(all, v)
 	}
+
 	return all
 }
 
@@ -122,10 +136,12 @@ func multiples(low, high, step float64, most int) []float64 {
 func powers(low, high float64, n int) []float64 {
 	first, last := math.Ceil(math.Log10(low)-1e-9), math.Floor(math.Log10(high)+1e-9)
 	every := max(math.Ceil((last-first+1)/float64(n)), 1)
+
 	var all []float64
 	for p := first; p <= last; p += every {
 		all = append(all, math.Pow(10, p))
 	}
+
 	return all
 }
 
@@ -140,10 +156,12 @@ func write(values []float64) []string {
 			seen[text] = true
 			labels = append(labels, text)
 		}
+
 		if len(seen) == len(values) {
 			break
 		}
 	}
+
 	return labels
 }
 
@@ -162,6 +180,7 @@ func number(v float64, digits int) string {
 	case size >= 1e3:
 		v, letter = v/1e3, "K"
 	}
+
 	return strconv.FormatFloat(shorten(v, digits), 'f', -1, 64) + letter
 }
 
@@ -171,6 +190,7 @@ func shorten(v float64, digits int) float64 {
 	if err != nil {
 		return v // rounded up it is too large for a number
 	}
+
 	return short
 }
 
@@ -178,6 +198,7 @@ func shorten(v float64, digits int) float64 {
 func level(labels []string) []string {
 	const letters = "KMBT"
 	suffix, decimals := "", -1
+
 	for _, l := range labels {
 		if strings.ContainsRune(l, 'e') {
 			return labels
@@ -185,14 +206,17 @@ func level(labels []string) []string {
 		if l == "0" {
 			continue
 		}
+
 		bare := strings.TrimRight(l, letters)
 		if decimals >= 0 && l[len(bare):] != suffix {
 			return labels
 		}
+
 		suffix = l[len(bare):]
 		_, fraction, _ := strings.Cut(bare, ".")
 		decimals = max(decimals, len(fraction))
 	}
+
 	for i, l := range labels {
 		bare := strings.TrimRight(l, letters)
 		whole, fraction, _ := strings.Cut(bare, ".")
@@ -200,5 +224,6 @@ func level(labels []string) []string {
 			labels[i] = whole + "." + fraction + strings.Repeat("0", decimals-len(fraction)) + suffix
 		}
 	}
+
 	return labels
 }

@@ -13,6 +13,7 @@ func (d *drawing) left(row int) string {
 	if text != "" {
 		line = d.pick("┤", "+")
 	}
+
 	return strings.Repeat(" ", d.tickWidth-len(text)) + text + " " + line
 }
 
@@ -20,6 +21,7 @@ func (d *drawing) pick(letter, ascii string) string {
 	if d.ASCII {
 		return ascii
 	}
+
 	return letter
 }
 
@@ -29,8 +31,10 @@ func (d *drawing) bottom() (rule, labels string) {
 	for i := range line {
 		line[i] = d.pick("─", "-")
 	}
+
 	text := []rune(strings.Repeat(" ", d.tickWidth+2+d.columns))
 	free := 0 // where the next label may begin
+
 	steps, names := d.x.ticks(d.columns / 12)
 	for i, v := range steps {
 		column := d.x.at(v, d.columns, false)
@@ -38,17 +42,33 @@ func (d *drawing) bottom() (rule, labels string) {
 		if from < free {
 			continue
 		}
+
 		line[column] = d.pick("┬", "+")
 		copy(text[from:], []rune(names[i]))
 		free = from + len(names[i]) + 2
 	}
+
 	if mark, column := d.endMark(); mark != "" {
 		line[column] = d.paint(colors[fit], mark)
 	}
+
 	if word := "step"; free+len(word) <= len(text) {
 		copy(text[len(text)-len(word):], []rune(word))
 	}
-	return strings.Repeat(" ", d.tickWidth+1) + d.pick("└", "+") + strings.Join(line, ""), strings.TrimRight(string(text), " ")
+
+	return strings.Repeat(
+			" ",
+			d.tickWidth+1,
+		) + d.pick(
+			"└",
+			"+",
+		) + strings.Join(
+			line,
+			"",
+		), strings.TrimRight(
+			string(text),
+			" ",
+		)
 }
 
 // endMark returns how the expected end is marked, and where; "" if it is not.
@@ -59,6 +79,7 @@ func (d *drawing) endMark() (mark string, column int) {
 	case d.endBeyond:
 		return d.pick("►", ">"), d.columns - 1
 	}
+
 	return d.pick("▲", "^"), d.x.at(*d.End, d.columns, false)
 }
 
@@ -68,27 +89,39 @@ func (d *drawing) legend() []string {
 		sign, word string
 		color      table.Color
 	}
+
 	var items []item
 	if d.Fit != nil {
-		items = append(items, item{d.pick("⠒⠒", "**"), "measured", colors[measured]}, item{d.pick("⠐⠐", "++"), "expected", colors[fit]}, item{d.pick("··", ".."), "interval", colors[band]})
+		items = append(
+			items,
+			item{d.pick("⠒⠒", "**"), "measured", colors[measured]},
+			item{d.pick("⠐⠐", "++"), "expected", colors[fit]},
+			item{d.pick("··", ".."), "interval", colors[band]},
+		)
 	}
+
 	if d.goalInside {
 		items = append(items, item{d.pick("╌╌", "- -"), "target " + number(*d.Goal, 4), colors[goal]})
 	}
+
 	switch mark, _ := d.endMark(); {
 	case mark != "" && d.endBeyond:
 		items = append(items, item{mark, "end (farther on)", colors[fit]})
 	case mark != "":
 		items = append(items, item{mark, "end", colors[fit]})
 	}
+
 	if d.first != nil {
 		items = append(items, item{"", "begins at " + number(*d.first, 4), table.NoColor})
 	}
+
 	if d.y.log {
 		items = append(items, item{"", "logarithmic", table.NoColor})
 	}
+
 	var out []string
 	used := 0
+
 	for _, it := range items {
 		text := strings.TrimSpace(d.paint(it.color, it.sign) + " " + it.word)
 		long := table.Width(strings.TrimSpace(it.sign + " " + it.word))
@@ -97,8 +130,10 @@ func (d *drawing) legend() []string {
 			used += 2 + long
 			continue
 		}
+
 		indent := min(d.tickWidth+2, max(d.Width, leastWidth)-long)
 		out, used = append(out, strings.Repeat(" ", indent)+text), indent+long
 	}
+
 	return out
 }

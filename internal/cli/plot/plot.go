@@ -92,16 +92,20 @@ func (p *Plot) Lines() []string {
 	if !d.frame() {
 		return nil
 	}
+
 	d.drawBand()
 	d.drawGoal()
 	d.drawFit()
 	d.drawPoints()
+
 	out := make([]string, 0, len(d.cells)+3)
 	for row := range d.cells {
 		out = append(out, strings.TrimRight(d.left(row)+d.row(row), " "))
 	}
+
 	rule, labels := d.bottom()
 	out = append(out, rule, labels)
+
 	return append(out, d.legend()...)
 }
 
@@ -115,12 +119,15 @@ func (d *drawing) frame() bool {
 			d.points++
 		}
 	}
+
 	if d.points == 0 {
 		return false
 	}
+
 	if log := ys.low > 0 && ys.high/ys.low > decades; !log {
 		d.cutStart(xs, &ys)
 	}
+
 	d.wide(&xs)
 	d.high(&xs, &ys)
 	d.x = newAxis(xs)
@@ -133,17 +140,20 @@ func (d *drawing) frame() bool {
 	if !d.y.log {
 		labels = level(labels)
 	}
+
 	for i, v := range values {
 		if row := d.y.at(v, rows, true); d.ticks[row] == "" {
 			d.ticks[row] = labels[i]
 			d.tickWidth = max(d.tickWidth, len(labels[i]))
 		}
 	}
+
 	d.columns = max(d.Width, leastWidth) - d.tickWidth - len(" |")
 	d.cells = make([][]cell, rows)
 	for row := range d.cells {
 		d.cells[row] = make([]cell, d.columns)
 	}
+
 	return true
 }
 
@@ -158,9 +168,11 @@ func (d *drawing) cutStart(xs span, ys *span) {
 			n++
 		}
 	}
+
 	if n < manyLater || later.high/2-later.low/2 > (ys.high/2-ys.low/2)/2 || later.high == later.low {
 		return
 	}
+
 	at := slices.IndexFunc(d.Y, func(y float64) bool { return finite(y) })
 	if y := d.Y[at]; y < later.low || y > later.high {
 		*ys, d.first = later, &y
@@ -171,10 +183,12 @@ func (d *drawing) cutStart(xs span, ys *span) {
 func (d *drawing) wide(xs *span) {
 	if xs.low == xs.high { // a single step: from the beginning to it
 		xs.take(0)
+
 		if xs.low == xs.high {
 			xs.take(1)
 		}
 	}
+
 	limit := xs.low/2 + beyond*(xs.high/2-xs.low/2)
 	farthest := min(2*limit, math.MaxFloat64)
 	if d.Fit != nil {
@@ -184,6 +198,7 @@ func (d *drawing) wide(xs *span) {
 			}
 		}
 	}
+
 	if d.End != nil && finite(*d.End) && *d.End >= xs.low {
 		d.endBeyond = *d.End > farthest
 		xs.take(min(*d.End, farthest))
@@ -196,9 +211,11 @@ func (d *drawing) high(xs, ys *span) {
 		ys.take(*d.Goal)
 		d.goalInside = true
 	}
+
 	if d.Fit == nil {
 		return
 	}
+
 	f := d.Fit
 	inside := func(i int) bool { return finite(f.X[i]) && f.X[i] >= xs.low && f.X[i] <= xs.high }
 	for i := range min(len(f.X), len(f.Mid)) {
@@ -206,6 +223,7 @@ func (d *drawing) high(xs, ys *span) {
 			ys.take(f.Mid[i])
 		}
 	}
+
 	most := span{}
 	for i := range min(len(f.X), len(f.Low), len(f.High)) {
 		if inside(i) && finite(f.Low[i], f.High[i]) {
@@ -213,17 +231,21 @@ func (d *drawing) high(xs, ys *span) {
 			most.take(f.High[i])
 		}
 	}
+
 	if !most.any {
 		return
 	}
+
 	add := 2 * above * (ys.high/2 - ys.low/2)
 	if ys.low == ys.high {
 		add = math.Inf(1) // of a constant the interval is all there is to see
 	}
+
 	low, high := max(most.low, ys.low-add), min(most.high, ys.high+add)
 	if ys.low > 0 && low <= 0 {
 		low = ys.low // a metric that is always above zero keeps that, and its decades
 	}
+
 	ys.take(low)
 	ys.take(high)
 }
@@ -233,12 +255,14 @@ func (d *drawing) drawBand() {
 	if d.Fit == nil {
 		return
 	}
+
 	for column := range d.columns {
 		x := d.x.value((float64(column) + 0.5) / float64(d.columns))
 		low, high, ok := d.Fit.at(x)
 		if !ok || high < d.y.low || low > d.y.high {
 			continue
 		}
+
 		top, bottom := d.y.at(high, len(d.cells)*down, true)/down, d.y.at(low, len(d.cells)*down, true)/down
 		for row := top; row <= bottom; row++ {
 			d.put(row, column, band, 0)
@@ -254,13 +278,17 @@ func (f *Fit) at(x float64) (low, high float64, ok bool) {
 		if !finite(a, b) || x < a || x > b {
 			continue
 		}
+
 		part := 0.0
 		if b > a {
 			part = (x - a) / (b - a)
 		}
+
 		low, high = between(f.Low[i-1], f.Low[i], part), between(f.High[i-1], f.High[i], part)
+
 		return low, high, finite(low, high) && low <= high
 	}
+
 	return 0, 0, false
 }
 
@@ -270,6 +298,7 @@ func (d *drawing) drawGoal() {
 	if !d.goalInside {
 		return
 	}
+
 	row := d.y.at(*d.Goal, len(d.cells), true)
 	for column := range d.columns {
 		if column%2 == 0 || !d.ASCII {
@@ -282,6 +311,7 @@ func (d *drawing) drawFit() {
 	if d.Fit == nil {
 		return
 	}
+
 	f := d.Fit
 	for i := 1; i < min(len(f.X), len(f.Mid)); i++ {
 		d.line(f.X[i-1], f.Mid[i-1], f.X[i], f.Mid[i], func(x, y int) {
@@ -295,14 +325,17 @@ func (d *drawing) drawFit() {
 func (d *drawing) drawPoints() {
 	n := min(len(d.X), len(d.Y))
 	few := d.points <= d.columns/4
+
 	known := func(i int) bool { return i >= 0 && i < n && finite(d.X[i], d.Y[i]) }
 	for i := range n {
 		if !known(i) {
 			continue
 		}
+
 		if known(i - 1) {
 			d.line(d.X[i-1], d.Y[i-1], d.X[i], d.Y[i], func(x, y int) { d.dot(x, y, measured) })
 		}
+
 		if d.Y[i] >= d.y.low && d.Y[i] <= d.y.high && (few || !known(i-1) && !known(i+1)) {
 			d.put(d.y.at(d.Y[i], len(d.cells), true), d.x.at(d.X[i], d.columns, false), marker, 0)
 		}
@@ -311,11 +344,15 @@ func (d *drawing) drawPoints() {
 
 // line calls dot for every dot between two points that is within what is shown.
 func (d *drawing) line(x0, y0, x1, y1 float64, dot func(x, y int)) {
-	ax, ay, bx, by := d.x.part(x0), d.y.part(y0), d.x.part(x1), d.y.part(y1)
+	ax := d.x.part(x0)
+	ay := d.y.part(y0)
+	bx := d.x.part(x1)
+	by := d.y.part(y1)
 	from, to, ok := clip(ax, ay, bx-ax, by-ay)
 	if !ok {
 		return
 	}
+
 	wide, high := d.columns*across, len(d.cells)*down
 	place := func(t float64) (x, y int) {
 		return index(ax+(bx-ax)*t, wide), index(1-ay-(by-ay)*t, high)
@@ -333,6 +370,7 @@ func clip(x, y, dx, dy float64) (from, to float64, ok bool) {
 	if !finite(x, y, dx, dy) {
 		return 0, 0, false
 	}
+
 	from, to = 0, 1
 	for _, side := range [...]struct{ at, slope float64 }{{x, dx}, {1 - x, -dx}, {y, dy}, {1 - y, -dy}} {
 		// Along the line at+t*slope must not be below zero.
@@ -345,6 +383,7 @@ func clip(x, y, dx, dy float64) (from, to float64, ok bool) {
 			to = min(to, -side.at/side.slope)
 		}
 	}
+
 	return from, to, from <= to
 }
 
@@ -366,6 +405,7 @@ func (d *drawing) put(row, column int, l layer, dots uint8) {
 	if row < 0 || row >= len(d.cells) || column < 0 || column >= d.columns {
 		return
 	}
+
 	c := &d.cells[row][column]
 	switch {
 	case l > c.layer:
@@ -382,6 +422,7 @@ func finite(values ...float64) bool {
 			return false
 		}
 	}
+
 	return true
 }
 
@@ -390,11 +431,13 @@ func (d *drawing) letter(c cell) rune {
 	if d.ASCII {
 		return [...]rune{blank: ' ', band: '.', goal: '-', fit: '+', measured: '*', marker: 'o'}[c.layer]
 	}
+
 	switch c.layer {
 	case fit, measured:
 		return rune(0x2800) + rune(c.dots)
 	case blank, band, goal, marker:
 	}
+
 	return [...]rune{blank: ' ', band: '·', goal: '╌', fit: ' ', measured: ' ', marker: '•'}[c.layer]
 }
 
@@ -406,14 +449,18 @@ func (d *drawing) row(row int) string {
 		out.WriteString(d.paint(colors[was], run.String()))
 		run.Reset()
 	}
+
 	for _, c := range d.cells[row] {
 		if colors[c.layer] != colors[was] {
 			flush()
 			was = c.layer
 		}
+
 		run.WriteRune(d.letter(c))
 	}
+
 	flush()
+
 	return out.String()
 }
 
@@ -421,5 +468,6 @@ func (d *drawing) paint(c table.Color, text string) string {
 	if !d.Color {
 		return text
 	}
+
 	return c.Paint(text)
 }

@@ -21,6 +21,7 @@ func falling(n int, last, from, floor float64) (x, y []float64) {
 		x = append(x, step)
 		y = append(y, floor+(from-floor)/math.Sqrt(1+40*step/last))
 	}
+
 	return x, y
 }
 
@@ -36,6 +37,7 @@ func goesOn(from, to, high, low float64) *Fit {
 		f.Low = append(f.Low, mid-part*0.3*math.Abs(high-low))
 		f.High = append(f.High, mid+part*0.6*math.Abs(high-low))
 	}
+
 	return f
 }
 
@@ -44,6 +46,7 @@ func noisy(y []float64, by float64) []float64 {
 	for i := range out {
 		out[i] *= 1 + by*math.Sin(float64(i)*2.4)
 	}
+
 	return out
 }
 
@@ -52,26 +55,35 @@ func plots() map[string]*Plot {
 	whole := func() *Plot {
 		return &Plot{X: x, Y: noisy(y, 0.01), Fit: goesOn(12_400, 31_000, 2.42, 2.18), Goal: new(2.2), End: new(30_000.0)}
 	}
+
 	gap := noisy(y, 0.01)
 	for i := 60; i < 110; i++ {
 		gap[i] = math.NaN()
 	}
+
 	gap[150], gap[152] = math.Inf(1), math.NaN()
-	ascii, colored, narrow, far := whole(), whole(), whole(), whole()
+	ascii := whole()
+	colored := whole()
+	narrow := whole()
+	far := whole()
 	ascii.ASCII, colored.Color, narrow.Width, far.End = true, true, 60, new(4e9)
 	narrow.Fit, narrow.End = goesOn(12_400, 31_000, 2.42, 2.18), new(31_000.0)
 	far.Fit = goesOn(12_400, 4e9, 2.42, 2.18)
+
 	lx, ly := falling(120, 8e6, 900, 0)
 	for i := range ly {
 		ly[i] *= math.Exp(-float64(i) / 12)
 	}
+
 	ax, ay := falling(80, 3000, 0.95, 0.1)
 	for i := range ay {
 		ay[i] = 1 - ay[i]
 	}
+
 	rises := goesOn(3000, 9000, ay[79], 0.9)
 	nx, ny := falling(60, 500, -1.5, -7.2)
 	hx, hy := falling(60, 5e12, 3.2e306, 1.1e306)
+
 	return map[string]*Plot{
 		"whole": whole(), "ascii": ascii, "color": colored, "narrow": narrow, "far-end": far,
 		"gaps":         {X: x, Y: gap},
@@ -91,6 +103,7 @@ func plots() map[string]*Plot {
 
 func TestPlotsLookAsTheyAreDrawn(t *testing.T) {
 	t.Parallel()
+
 	for name, p := range plots() {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -98,6 +111,7 @@ func TestPlotsLookAsTheyAreDrawn(t *testing.T) {
 			if p.Width == 0 {
 				p.Width = 80
 			}
+
 			got := strings.Join(p.Lines(), "\n") + "\n"
 			golden.Compare(t, filepath.Join("testdata", name+".golden"), got)
 		})
@@ -106,6 +120,7 @@ func TestPlotsLookAsTheyAreDrawn(t *testing.T) {
 
 func TestNothingMeasuredDrawsNothing(t *testing.T) {
 	t.Parallel()
+
 	for name, p := range map[string]*Plot{
 		"no points":  {Width: 80, Rows: 12, Goal: new(1.0)},
 		"no numbers": {X: []float64{1, 2}, Y: []float64{math.NaN(), math.Inf(-1)}, Width: 80, Rows: 12},
@@ -125,29 +140,47 @@ func TestEveryPlotFits(t *testing.T) {
 			math.NaN(), math.Inf(1), math.Inf(-1), math.MaxFloat64, -math.MaxFloat64, math.SmallestNonzeroFloat64, 0,
 		}))
 		list := func(name string) []float64 { return rapid.SliceOfN(value, 0, 20).Draw(rt, name) }
-		steps := func(name string) []float64 { s := list(name); slices.Sort(s); return s }
-		p := Plot{X: steps("x"), Y: list("y"), Width: rapid.IntRange(0, 130).Draw(rt, "width"), Rows: rapid.IntRange(0, 20).Draw(rt, "rows"), ASCII: rapid.Bool().Draw(rt, "ascii")}
+		steps := func(name string) []float64 {
+			s := list(name)
+			slices.Sort(s)
+			return s
+		}
+
+		p := Plot{
+			X:     steps("x"),
+			Y:     list("y"),
+			Width: rapid.IntRange(0, 130).Draw(rt, "width"),
+			Rows:  rapid.IntRange(0, 20).Draw(rt, "rows"),
+			ASCII: rapid.Bool().Draw(rt, "ascii"),
+		}
+
 		if rapid.Bool().Draw(rt, "fit") {
 			p.Fit = &Fit{X: steps("fit"), Mid: list("mid"), Low: list("low"), High: list("high")}
 		}
+
 		if rapid.Bool().Draw(rt, "goal") {
 			p.Goal = new(value.Draw(rt, "target"))
 		}
+
 		if rapid.Bool().Draw(rt, "ends") {
 			p.End = new(value.Draw(rt, "end"))
 		}
+
 		lines := p.Lines()
 		if diff := cmp.Diff(lines, p.Lines()); diff != "" {
 			rt.Fatalf("drawn again it differs:\n%s", diff)
 		}
+
 		for _, l := range lines {
 			if n := utf8.RuneCountInString(l); n > max(p.Width, leastWidth) {
 				rt.Fatalf("%d characters for a width of %d: %q", n, p.Width, l)
 			}
+
 			if p.ASCII && strings.ContainsFunc(l, func(c rune) bool { return c > '~' }) {
 				rt.Fatalf("not ASCII: %q", l)
 			}
 		}
+
 		if len(lines) > 0 && len(lines) < max(p.Rows, leastRows)+2 {
 			rt.Fatalf("%d lines for %d rows", len(lines), p.Rows)
 		}
@@ -156,6 +189,7 @@ func TestEveryPlotFits(t *testing.T) {
 
 func TestNumbersAreShortAndTellApart(t *testing.T) {
 	t.Parallel()
+
 	for want, values := range map[string][]float64{
 		"0 500 1K 1.5K":       {0, 500, 1000, 1500},
 		"1 1.5 2":             {1, 1.5, 2},
@@ -176,6 +210,7 @@ func TestNumbersAreShortAndTellApart(t *testing.T) {
 
 func TestLabelsOfOneSizeHaveTheSameDecimals(t *testing.T) {
 	t.Parallel()
+
 	for want, labels := range map[string][]string{
 		"0 0.5 1.0": {"0", "0.5", "1"}, "1.50K 2.25K 3.00K": {"1.5K", "2.25K", "3K"}, "500 1K": {"500", "1K"}, "1e-06 0.5": {"1e-06", "0.5"}, "-1 0 1": {"-1", "0", "1"},
 	} {

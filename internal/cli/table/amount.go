@@ -25,9 +25,11 @@ func Amount(f float64) string {
 			break
 		}
 	}
+
 	if math.Abs(f) >= 1000 {
 		return strconv.FormatFloat(f, 'f', 0, 64) + letter
 	}
+
 	return strconv.FormatFloat(f, 'g', 4, 64) + letter
 }
 
@@ -52,6 +54,7 @@ func Model(name string, fake bool) string {
 	if fake {
 		name += fakeLabel
 	}
+
 	return name
 }
 
@@ -61,6 +64,7 @@ func GPUs(n int, model string, memory job.Bytes, fake bool) string {
 	if fake {
 		text += fakeLabel
 	}
+
 	return text
 }
 

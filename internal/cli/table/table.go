@@ -37,6 +37,7 @@ func (c Color) Paint(text string) string {
 	if c == NoColor || text == "" {
 		return text
 	}
+
 	return "\x1b[" + string(c) + "m" + text + "\x1b[0m"
 }
 
@@ -60,6 +61,7 @@ func (t *Table) Row(texts ...string) {
 	for i, s := range texts {
 		cells[i].Text = s
 	}
+
 	t.Cells(cells...)
 }
 
@@ -72,6 +74,7 @@ func (t *Table) Cells(cells ...Cell) {
 			cells[i].Text = "-"
 		}
 	}
+
 	t.rows = append(t.rows, cells)
 }
 
@@ -84,21 +87,27 @@ func (t *Table) Write(w io.Writer) error {
 	for i, h := range t.head {
 		widths[i] = Width(h)
 	}
+
 	for _, row := range t.rows {
 		for i, c := range row {
 			widths[i] = max(widths[i], Width(c.Text))
 		}
 	}
+
 	var out strings.Builder
+
 	head := make([]Cell, len(t.head))
 	for i, h := range t.head {
 		head[i].Text = h
 	}
+
 	t.line(&out, head, widths)
 	for _, row := range t.rows {
 		t.line(&out, row, widths)
 	}
+
 	_, err := io.WriteString(w, out.String())
+
 	return err
 }
 
@@ -107,23 +116,29 @@ const gap = "  "
 // line writes one line; what does not fit into the width is cut.
 func (t *Table) line(out *strings.Builder, cells []Cell, widths []int) {
 	left := t.width
+
 	for i, c := range cells {
 		text, last := c.Text, i == len(cells)-1
 		if t.width > 0 {
 			text = Cut(text, left)
 		}
+
 		pad := widths[i] - Width(text)
+
 		if t.color {
 			out.WriteString(c.Color.Paint(text))
 		} else {
 			out.WriteString(text)
 		}
+
 		left -= widths[i] + len(gap)
 		if last || t.width > 0 && left <= 0 {
 			break
 		}
+
 		out.WriteString(strings.Repeat(" ", pad) + gap)
 	}
+
 	out.WriteByte('\n')
 }
 
@@ -135,6 +150,7 @@ func Cut(text string, most int) string {
 	if most <= 0 {
 		return ""
 	}
+
 	return (&runewidth.Condition{}).Truncate(text, most, "…")
 }
 
@@ -144,6 +160,7 @@ func Wrap(text string, most int) []string {
 	const least = 20
 	most = max(most, least)
 	var lines []string
+
 	used := 0 // of the last line
 	for word := range strings.FieldsSeq(text) {
 		long := Width(word)
@@ -152,8 +169,10 @@ func Wrap(text string, most int) []string {
 			used += 1 + long
 			continue
 		}
+
 		lines, used = append(lines, word), long
 	}
+
 	return lines
 }
 
@@ -169,6 +188,7 @@ func Plain(text string) string {
 			c >= 0x202a && c <= 0x202e, c >= 0x2066 && c <= 0x2069, c == 0x200e, c == 0x200f, c == 0xfeff:
 			return -1
 		}
+
 		return c
 	}, text)
 }

@@ -57,11 +57,14 @@ func TestNothingThatActsOnTheTerminalGetsThrough(t *testing.T) {
 		text := rapid.String().Draw(rt, "text") + "\x1b[2J\u202e\u009b"
 		tbl := New(false, 0, "NAME", "REASON")
 		tbl.Row("x", text)
+
 		var out strings.Builder
 		if err := tbl.Write(&out); err != nil {
 			rt.Fatal(err)
 		}
-		if strings.Count(out.String(), "\n") != 2 || strings.ContainsAny(strings.ReplaceAll(out.String(), "\n", ""), "\x1b\r\t\x07\u202e\u009b") {
+
+		if strings.Count(out.String(), "\n") != 2 ||
+			strings.ContainsAny(strings.ReplaceAll(out.String(), "\n", ""), "\x1b\r\t\x07\u202e\u009b") {
 			rt.Fatalf("%q", out.String())
 		}
 	})
@@ -76,10 +79,12 @@ func TestLinesFitTheWidth(t *testing.T) {
 			word := rapid.StringMatching(`[a-zé ]{0,30}`)
 			tbl.Row(word.Draw(rt, "id"), word.Draw(rt, "name"), word.Draw(rt, "reason"))
 		}
+
 		var out strings.Builder
 		if err := tbl.Write(&out); err != nil {
 			rt.Fatal(err)
 		}
+
 		for line := range strings.SplitSeq(strings.TrimSuffix(out.String(), "\n"), "\n") {
 			if got := len([]rune(strings.TrimRight(line, " "))); got > width {
 				rt.Fatalf("a line of %d for a width of %d: %q", got, width, line)
@@ -90,6 +95,7 @@ func TestLinesFitTheWidth(t *testing.T) {
 
 func TestTextIsBrokenAtBlanks(t *testing.T) {
 	t.Parallel()
+
 	for name, tt := range map[string]struct {
 		text string
 		most int
@@ -114,10 +120,12 @@ func TestColourDoesNotShiftColumns(t *testing.T) {
 	tbl := New(true, 0, "A", "B")
 	tbl.Cells(Cell{"x", Red}, Cell{"y", NoColor})
 	tbl.Cells(Cell{"long", NoColor}, Cell{Text: ""})
+
 	var out strings.Builder
 	if err := tbl.Write(&out); err != nil {
 		t.Fatal(err)
 	}
+
 	if want := "A     B\n\x1b[31mx\x1b[0m     y\nlong  -\n"; out.String() != want {
 		t.Errorf("got %q, want %q", out.String(), want)
 	}
@@ -125,19 +133,24 @@ func TestColourDoesNotShiftColumns(t *testing.T) {
 
 func TestWideCharactersTakeTwoCells(t *testing.T) {
 	t.Parallel()
+
 	if got := Width("訓練 é"); got != 6 {
 		t.Errorf("the width is %d", got)
 	}
+
 	if got := Cut("訓練job", 4); got != "訓…" {
 		t.Errorf("cut to %q", got)
 	}
+
 	var out strings.Builder
 	rows := New(false, 0, "NAME", "STATE")
 	rows.Row("訓練", "RUNNING")
 	rows.Row("a", "PENDING")
+
 	if err := rows.Write(&out); err != nil {
 		t.Fatal(err)
 	}
+
 	if want := "NAME  STATE\n訓練  RUNNING\na     PENDING\n"; out.String() != want {
 		t.Errorf("got\n%s", out.String())
 	}

@@ -47,16 +47,20 @@ func Upload(ctx context.Context, client *api.Client, content Content, progress P
 			digests = append(digests, f.Digest)
 		}
 	}
+
 	slices.Sort(digests)
 	digests = slices.Compact(digests)
+
 	var missing []string
 	for part := range slices.Chunk(digests, maxDigests) {
 		lacks, err := client.MissingFiles(ctx, part)
 		if err != nil {
 			return fmt.Errorf("ask which files are needed: %w", err)
 		}
+
 		missing = append(missing, lacks...)
 	}
+
 	files := slices.DeleteFunc(slices.Clone(missing), func(d string) bool { return d == content.Digest })
 	if err := uploadFiles(ctx, client, content, files, progress); err != nil {
 		return err
@@ -67,6 +71,7 @@ func Upload(ctx context.Context, client *api.Client, content Content, progress P
 	if err := put(ctx, client, content.Digest, int64(len(content.Encoded)), bytes.NewReader(content.Encoded)); err != nil {
 		return fmt.Errorf("upload the list of files: %w", err)
 	}
+
 	return nil
 }
 
@@ -76,12 +81,15 @@ func uploadFiles(ctx context.Context, client *api.Client, content Content, files
 	for _, f := range content.Manifest.Files {
 		found[f.Digest] = f
 	}
+
 	ctx, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
+
 	work := make(chan string)
 	var group sync.WaitGroup
 	var mu sync.Mutex
 	var sentFiles int
+
 	var sentBytes int64
 	for range min(uploaders, len(files)) {
 		group.Go(func() {
@@ -91,6 +99,7 @@ func uploadFiles(ctx context.Context, client *api.Client, content Content, files
 					stop(fmt.Errorf("upload %s: %w", f.Path, err))
 					return
 				}
+
 				mu.Lock()
 				sentFiles, sentBytes = sentFiles+1, sentBytes+f.Size
 				progress(sentFiles, len(files), sentBytes)
@@ -98,16 +107,20 @@ func uploadFiles(ctx context.Context, client *api.Client, content Content, files
 			}
 		})
 	}
+
 	for _, digest := range files {
 		select {
 		case work <- digest:
 			continue
 		case <-ctx.Done():
 		}
+
 		break
 	}
+
 	close(work)
 	group.Wait()
+
 	return context.Cause(ctx)
 }
 
@@ -128,11 +141,14 @@ func uploadOnce(ctx context.Context, client *api.Client, content Content, f api.
 	if err != nil {
 		return err
 	}
+
 	defer func() { _ = body.Close() }()
+
 	err = put(ctx, client, f.Digest, f.Size, body)
 	if kind := fault.KindOf(err); kind == fault.Invalid || kind == fault.Conflict {
 		return fmt.Errorf("it may have changed while it was read, submit again: %w", err)
 	}
+
 	return err
 }
 
@@ -141,6 +157,7 @@ func put(ctx context.Context, client *api.Client, digest string, length int64, b
 	if length < packFrom {
 		return client.PutFile(ctx, digest, "", body)
 	}
+
 	read, write := io.Pipe()
 	var group sync.WaitGroup
 	group.Go(func() {
@@ -151,10 +168,13 @@ func put(ctx context.Context, client *api.Client, digest string, length int64, b
 				err = packer.Close()
 			}
 		}
+
 		write.CloseWithError(err) // nil ends the body as it should
 	})
+
 	err := client.PutFile(ctx, digest, "gzip", read)
 	_ = read.Close() // lets the packer go where the server refused early; its error is the packer's
 	group.Wait()
+
 	return err
 }

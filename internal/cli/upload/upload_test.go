@@ -25,8 +25,12 @@ func digestOf(text string) string {
 func folder(contents ...string) Content {
 	c := Content{Digest: digestOf("manifest"), Encoded: []byte("manifest")}
 	for i, text := range contents {
-		c.Manifest.Files = append(c.Manifest.Files, api.ManifestFile{Path: string(rune('a' + i)), Size: int64(len(text)), Digest: digestOf(text)})
+		c.Manifest.Files = append(
+			c.Manifest.Files,
+			api.ManifestFile{Path: string(rune('a' + i)), Size: int64(len(text)), Digest: digestOf(text)},
+		)
 	}
+
 	c.Manifest.Files = append(c.Manifest.Files, api.ManifestFile{Path: "link", Link: "a"})
 	c.Open = func(digest string) (io.ReadCloser, error) {
 		for _, text := range contents {
@@ -34,8 +38,10 @@ func folder(contents ...string) Content {
 				return io.NopCloser(strings.NewReader(text)), nil
 			}
 		}
+
 		return nil, errors.New("no such file")
 	}
+
 	return c
 }
 
@@ -50,21 +56,26 @@ func yard(t *testing.T, put func(digest string) (int, string)) (client *api.Clie
 			t.Error(err)
 		}
 	})
+
 	mux.HandleFunc("PUT /api/v1/files/{digest}", func(w http.ResponseWriter, r *http.Request) {
 		if _, err := io.Copy(io.Discard, r.Body); err != nil {
 			return // the client broke it off, because another was refused
 		}
+
 		mu.Lock()
 		defer mu.Unlock()
+
 		got = append(got, r.PathValue("digest"))
 		status, body := put(r.PathValue("digest"))
 		w.WriteHeader(status)
 		_, _ = io.WriteString(w, body)
 	})
+
 	server := httptest.NewServer(mux)
 	t.Cleanup(server.Close)
 	client = api.NewClient(server.URL, "", nil)
 	t.Cleanup(client.Close)
+
 	return client, func() []string {
 		mu.Lock()
 		defer mu.Unlock()
@@ -78,10 +89,17 @@ func TestTheSameContentIsSentOnceAndTheManifestLast(t *testing.T) {
 	t.Parallel()
 	client, uploads := yard(t, func(string) (int, string) { return http.StatusNoContent, "" })
 	told := 0
-	err := Upload(t.Context(), client, folder("one", "two", "one", strings.Repeat("x", 5000)), func(files, of int, _ int64) { told = max(told, files*10+of) })
+	err := Upload(
+		t.Context(),
+		client,
+		folder("one", "two", "one", strings.Repeat("x", 5000)),
+		func(files, of int, _ int64) { told = max(told, files*10+of) },
+	)
+
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	got := uploads()
 	if len(got) != 4 || got[3] != digestOf("manifest") || told != 33 {
 		t.Errorf("uploads %v, progress %d", got, told)
@@ -96,11 +114,14 @@ func TestAFileIsSentAgainWhenTheYardIsBusy(t *testing.T) {
 			first = false
 			return http.StatusServiceUnavailable, `{"detail":"busy","kind":"unavailable","code":"busy"}`
 		}
+
 		return http.StatusNoContent, ""
 	})
+
 	if err := Upload(t.Context(), client, folder("one"), ignore); err != nil {
 		t.Fatal(err)
 	}
+
 	if got := uploads(); len(got) != 3 || got[0] != got[1] {
 		t.Errorf("uploads %v", got)
 	}
@@ -112,12 +133,16 @@ func TestARefusedFileEndsTheUpload(t *testing.T) {
 		if digest == digestOf("bad") {
 			return http.StatusUnprocessableEntity, `{"detail":"wrong digest","kind":"invalid","code":"wrong_digest"}`
 		}
+
 		return http.StatusNoContent, ""
 	})
+
 	err := Upload(t.Context(), client, folder("good", "bad"), ignore)
-	if fault.KindOf(err) != fault.Invalid || !strings.Contains(err.Error(), "upload b: it may have changed while it was read") {
+	if fault.KindOf(err) != fault.Invalid ||
+		!strings.Contains(err.Error(), "upload b: it may have changed while it was read") {
 		t.Errorf("got %v", err)
 	}
+
 	if slices.Contains(uploads(), digestOf("manifest")) {
 		t.Error("the manifest was sent although a file is missing")
 	}

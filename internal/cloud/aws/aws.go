@@ -93,9 +93,11 @@ func New(ctx context.Context, cfg Config) (*Provider, error) {
 	if cfg.Name == "" {
 		cfg.Name = "aws"
 	}
+
 	if err := cfg.check(); err != nil {
 		return nil, err
 	}
+
 	options := []func(*config.LoadOptions) error{
 		config.WithRegion(cfg.Regions[0]),
 		config.WithRetryer(func() sdk.Retryer {
@@ -104,17 +106,21 @@ func New(ctx context.Context, cfg Config) (*Provider, error) {
 			})
 		}),
 	}
+
 	if cfg.Profile != "" {
 		options = append(options, config.WithSharedConfigProfile(cfg.Profile))
 	}
+
 	if cfg.Credentials != nil {
 		options = append(options, config.WithCredentialsProvider(cfg.Credentials))
 	}
+
 	base, err := config.LoadDefaultConfig(ctx, options...)
 	if err != nil {
 		return nil, fault.New(fault.Invalid, "aws_config", "the settings for AWS cannot be read: %v", err).
 			WithRemedy("look at the profile %q in ~/.aws", cfg.Profile).WithCause(err)
 	}
+
 	return &Provider{
 		cfg: cfg, base: base, regions: map[string]*region{},
 		plain: func(o *ec2.Options) { o.Retryer = sdk.NopRetryer{} },
@@ -130,9 +136,11 @@ func (c *Config) check() error {
 		// Amazon takes these signs in a filter for any text: machines of others would be listed.
 		return bad("yard", "%q is no name of a yard: one without *, ? and \\ is needed", c.Yard)
 	}
+
 	if len(c.Regions) == 0 {
 		return bad("regions", "no region is named, such as us-east-1")
 	}
+
 	for i, r := range c.Regions {
 		if r == "" || slices.Contains(c.Regions[:i], r) {
 			return bad("regions", "the region %q is named twice, or not at all", r)
@@ -141,25 +149,30 @@ func (c *Config) check() error {
 			return bad("images", "no image is named for %s, and no name to look for", r)
 		}
 	}
+
 	if c.ImageName != "" && c.ImageOwner == "" {
 		return bad("image_owner", "whose image is %q? Anyone can publish one under any name", c.ImageName)
 	}
+
 	for field, address := range map[string]string{"endpoint": c.Endpoint, "price_endpoint": c.PriceEndpoint, "quota_endpoint": c.QuotaEndpoint} {
 		if u, err := url.Parse(address); address != "" && (err != nil || u.Host == "") {
 			return bad(field, "%q is no address, such as http://127.0.0.1:5000", address)
 		}
 	}
+
 	for tag := range c.Tags {
 		if strings.HasPrefix(tag, "trainyard-") || strings.HasPrefix(tag, "aws:") || tag == "Name" {
 			return bad("tags", "the tag %s is not for you to set", tag)
 		}
 	}
+
 	if c.SpotMax < 0 {
 		return bad("spot_max", "%g is no limit: 1.5 allows half as much again as the offer's price", c.SpotMax)
 	}
 	if c.DiskGB < 0 {
 		return bad("disk_gb", "%d is no size of a disk", c.DiskGB)
 	}
+
 	return nil
 }
 
@@ -171,6 +184,7 @@ func (p *Provider) Name() string { return p.cfg.Name }
 func (p *Provider) region(name string) *region {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+
 	r, ok := p.regions[name]
 	if !ok {
 		r = &region{
@@ -182,8 +196,10 @@ func (p *Provider) region(name string) *region {
 				}
 			}),
 		}
+
 		p.regions[name] = r
 	}
+
 	return r
 }
 

@@ -22,14 +22,20 @@ func TestSettingsAreChecked(t *testing.T) {
 		change func(*Config)
 	}{
 		{"", func(*Config) {}},
-		{"", func(c *Config) { c.ImageName, c.ImageOwner, c.Images = "", "", map[string]string{"us-east-1": "ami-1"} }},
+		{"", func(c *Config) {
+			c.ImageName = ""
+			c.ImageOwner = ""
+			c.Images = map[string]string{"us-east-1": "ami-1"}
+		}},
 		{"yard", func(c *Config) { c.Yard = "" }},
 		{"yard", func(c *Config) { c.Yard = "lab*" }},
 		{"regions", func(c *Config) { c.Regions = nil }},
 		{"regions", func(c *Config) { c.Regions = []string{"us-east-1", "us-east-1"} }},
 		{"images", func(c *Config) { c.ImageName = "" }},
 		{"images", func(c *Config) {
-			c.ImageName, c.Images, c.Regions = "", map[string]string{"us-east-1": "ami-1"}, []string{"us-east-1", "us-west-2"}
+			c.ImageName = ""
+			c.Images = map[string]string{"us-east-1": "ami-1"}
+			c.Regions = []string{"us-east-1", "us-west-2"}
 		}},
 		{"image_owner", func(c *Config) { c.ImageOwner = "" }},
 		{"endpoint", func(c *Config) { c.Endpoint = "localhost" }},
@@ -47,17 +53,21 @@ func TestSettingsAreChecked(t *testing.T) {
 			if err != nil {
 				t.Errorf("%+v: %v", cfg, err)
 			}
+
 			continue
 		}
+
 		f, ok := err.(*fault.Error) //nolint:errorlint // check makes it itself
 		if !ok || f.Kind != fault.Invalid || f.Field != c.field {
 			t.Errorf("error = %v, want one about %s", err, c.field)
 		}
 	}
+
 	p, err := New(t.Context(), good())
 	if err != nil || p.Name() != "aws" {
 		t.Errorf("a provider called %q, %v", p.Name(), err)
 	}
+
 	bad := good()
 	bad.Profile = "no-such-profile"
 	if _, err := New(t.Context(), bad); fault.KindOf(err) != fault.Invalid {
@@ -69,13 +79,30 @@ func TestMachinesAreReadAsAmazonShowsThem(t *testing.T) {
 	t.Parallel()
 	launched := time.Date(2026, 11, 15, 7, 0, 0, 0, time.UTC)
 	base := types.Instance{
-		InstanceId: sdk.String("i-1"), InstanceType: "g5.xlarge", LaunchTime: &launched, PrivateIpAddress: sdk.String("10.0.0.7"),
-		Placement: &types.Placement{AvailabilityZone: sdk.String("us-east-1d")},
-		Tags:      []types.Tag{{Key: sdk.String("Name"), Value: sdk.String("x")}, {Key: sdk.String(cloud.TagLease), Value: sdk.String("l7")}},
+		InstanceId: sdk.String(
+			"i-1",
+		),
+		InstanceType:     "g5.xlarge",
+		LaunchTime:       &launched,
+		PrivateIpAddress: sdk.String("10.0.0.7"),
+		Placement:        &types.Placement{AvailabilityZone: sdk.String("us-east-1d")},
+		Tags: []types.Tag{
+			{Key: sdk.String("Name"), Value: sdk.String("x")},
+			{Key: sdk.String(cloud.TagLease), Value: sdk.String("l7")},
+		},
 	}
+
 	want := cloud.Instance{
-		ID: "i-1", Lease: "l7", Region: "us-east-1", Zone: "us-east-1d", Type: "g5.xlarge", Address: "10.0.0.7", Launched: launched, Billed: -1,
+		ID:       "i-1",
+		Lease:    "l7",
+		Region:   "us-east-1",
+		Zone:     "us-east-1d",
+		Type:     "g5.xlarge",
+		Address:  "10.0.0.7",
+		Launched: launched,
+		Billed:   -1,
 	}
+
 	for _, c := range []struct {
 		name   string
 		change func(*types.Instance)
@@ -114,6 +141,7 @@ func TestMachinesAreReadAsAmazonShowsThem(t *testing.T) {
 	} {
 		from, to := base, want
 		c.change(&from)
+
 		c.want(&to)
 		if diff := cmp.Diff(to, instance(&from, "us-east-1")); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", c.name, diff)
@@ -130,21 +158,30 @@ func TestNewestSpotPriceOfAZoneHolds(t *testing.T) {
 	at := time.Date(2026, 11, 15, 7, 0, 0, 0, time.UTC)
 	price := func(zone, amount string, hours int) types.SpotPrice {
 		since := at.Add(time.Duration(hours) * time.Hour)
-		return types.SpotPrice{InstanceType: "g5.xlarge", AvailabilityZone: sdk.String(zone), SpotPrice: sdk.String(amount), Timestamp: &since}
+		return types.SpotPrice{
+			InstanceType:     "g5.xlarge",
+			AvailabilityZone: sdk.String(zone),
+			SpotPrice:        sdk.String(amount),
+			Timestamp:        &since,
+		}
 	}
+
 	got, err := newest([]types.SpotPrice{
 		price("us-east-1a", "0.40", -2), price("us-east-1a", "0.4321", -1), price("us-east-1a", "0.39", -5),
 		price("us-east-1b", "0.5", 0), price("us-east-1c", "0.0", 0), price("", "0.1", 0),
 	})
+
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	want := map[string]map[string]quote{"g5.xlarge": {
 		"us-east-1a": {432_100, at.Add(-time.Hour)}, "us-east-1b": {500_000, at},
 	}}
 	if diff := cmp.Diff(want, got, cmp.AllowUnexported(quote{})); diff != "" {
 		t.Errorf("prices (-want +got):\n%s", diff)
 	}
+
 	if _, err := newest([]types.SpotPrice{price("us-east-1a", "cheap", 0)}); err == nil {
 		t.Error("a price that is no number was taken")
 	}

@@ -17,6 +17,7 @@ func TestProviderKeepsTheContract(t *testing.T) {
 		t.Helper()
 		env := newWorld(t, true).env()
 		env.Once = cloudtest.Always
+
 		return env
 	})
 }
@@ -28,7 +29,10 @@ func TestProviderKeepsTheContractWhereTokensAreIgnored(t *testing.T) {
 	cloudtest.Run(t, func(t *testing.T) cloudtest.Env {
 		t.Helper()
 		env := newWorld(t, false).env()
-		env.Cannot = map[string]string{"the list goes on after a hundred machines": "it was, with tokens, where it is the same"}
+		env.Cannot = map[string]string{
+			"the list goes on after a hundred machines": "it was, with tokens, where it is the same",
+		}
+
 		return env
 	})
 }
@@ -43,21 +47,50 @@ func (w *world) env() cloudtest.Env {
 	next := func(trouble cloudtest.Trouble) func(*testing.T) {
 		return func(*testing.T) { w.Next(action("RunInstances"), trouble) }
 	}
+
 	return cloudtest.Env{
-		Provider: w.provider(), Yard: w.yard, Offer: plain, Spot: spot, Unknown: unknown, Many: 200, Machines: w.machines,
+		Provider: w.provider(),
+		Yard:     w.yard,
+		Offer:    plain,
+		Spot:     spot,
+		Unknown:  unknown,
+		Many:     200,
+		Machines: w.machines,
 		// A shortage is a failure on Amazon's side by its status, and a refusal by its code.
-		NoCapacity: next(refuse(http.StatusInternalServerError, "InsufficientInstanceCapacity", "We currently do not have sufficient g5.xlarge capacity")),
-		NoQuota:    next(refuse(http.StatusBadRequest, "VcpuLimitExceeded", "You have requested more vCPU capacity than your current vCPU limit of 0 allows")),
-		LowPrice:   next(refuse(http.StatusBadRequest, "SpotMaxPriceTooLow", "Your Spot request price of 0.01 is lower than the minimum required price")),
-		LoseReply:  func(*testing.T) { w.Next(changing, w.loseAny) },
-		Cut:        func(*testing.T) { w.Next(changing, cloudtest.Cut) },
+		NoCapacity: next(
+			refuse(
+				http.StatusInternalServerError,
+				"InsufficientInstanceCapacity",
+				"We currently do not have sufficient g5.xlarge capacity",
+			),
+		),
+		NoQuota: next(
+			refuse(
+				http.StatusBadRequest,
+				"VcpuLimitExceeded",
+				"You have requested more vCPU capacity than your current vCPU limit of 0 allows",
+			),
+		),
+		LowPrice: next(
+			refuse(
+				http.StatusBadRequest,
+				"SpotMaxPriceTooLow",
+				"Your Spot request price of 0.01 is lower than the minimum required price",
+			),
+		),
+		LoseReply: func(*testing.T) { w.Next(changing, w.loseAny) },
+		Cut:       func(*testing.T) { w.Next(changing, cloudtest.Cut) },
 		Down: func(*testing.T) func() {
 			return w.While(cloudtest.Any, refuse(http.StatusServiceUnavailable, "Unavailable", "The server is overloaded"))
 		},
 		Hang: func(*testing.T) func() {
 			until := make(chan struct{})
 			stop := w.While(cloudtest.Any, cloudtest.Hang(until))
-			return func() { stop(); close(until) }
+
+			return func() {
+				stop()
+				close(until)
+			}
 		},
 		Lag: func(*testing.T) func() { return w.lag() },
 		Impostor: func(*testing.T) cloud.Provider {
@@ -82,5 +115,6 @@ func (w *world) loseAny(rw http.ResponseWriter, a *cloudtest.Asked) {
 	} else {
 		w.terminate(httptest.NewRecorder(), a)
 	}
+
 	cloudtest.Cut(rw, a)
 }

@@ -38,24 +38,35 @@ func (p *Provider) Create(ctx context.Context, r cloud.Request) (cloud.Instance,
 	if err := p.accepts(r); err != nil {
 		return cloud.Instance{}, err
 	}
+
 	reg := p.region(r.Offer.Region)
 	in, err := p.order(ctx, reg, r)
 	if err != nil {
 		return cloud.Instance{}, translate(ctx, doing, err)
 	}
+
 	out, err := reg.client.RunInstances(ctx, in, p.plain)
 	switch {
 	case codeOf(err) == "IdempotentParameterMismatch":
 		return p.provisioned(ctx, reg, r.Lease, err)
 	case err != nil && reg.forget(ctx, err):
-		return cloud.Instance{}, fault.New(fault.Unavailable, "provider_changed", "%s: %v; it is looked up again", doing, err).WithCause(err)
+		return cloud.Instance{}, fault.New(fault.Unavailable, "provider_changed", "%s: %v; it is looked up again", doing, err).
+			WithCause(err)
 	case err != nil:
 		return cloud.Instance{}, translate(ctx, doing, err)
 	case len(out.Instances) != 1:
-		return cloud.Instance{}, fault.New(fault.Internal, "provider_answer", "%s: asked for one machine, was given %d", doing, len(out.Instances))
+		return cloud.Instance{}, fault.New(
+			fault.Internal,
+			"provider_answer",
+			"%s: asked for one machine, was given %d",
+			doing,
+			len(out.Instances),
+		)
 	}
+
 	made := instance(&out.Instances[0], reg.name)
 	made.Lease = r.Lease
+
 	return made, nil
 }
 
@@ -68,10 +79,15 @@ func (p *Provider) accepts(r cloud.Request) error {
 	case r.Lease == "":
 		return bad("a machine is provisioned for a lease, and there is none")
 	case !slices.Contains(p.cfg.Regions, r.Offer.Region):
-		return bad("machines are not provisioned in the region %q, only in %s", r.Offer.Region, strings.Join(p.cfg.Regions, ", "))
+		return bad(
+			"machines are not provisioned in the region %q, only in %s",
+			r.Offer.Region,
+			strings.Join(p.cfg.Regions, ", "),
+		)
 	case len(r.Boot.Script) > longestScript:
 		return bad("the boot script has %d bytes, and Amazon takes %d", len(r.Boot.Script), longestScript)
 	}
+
 	return nil
 }
 
@@ -82,11 +98,13 @@ func (p *Provider) order(ctx context.Context, reg *region, r cloud.Request) (*ec
 	if err != nil {
 		return nil, err
 	}
+
 	subnet := p.subnet(r.Offer.Region, r.Offer.Zone, r.Lease)
 	group, err := p.group(ctx, reg, subnet)
 	if err != nil {
 		return nil, err
 	}
+
 	in := &ec2.RunInstancesInput{
 		ClientToken:      sdk.String(token(r.Yard, r.Lease)),
 		ImageId:          sdk.String(img.id),
@@ -99,31 +117,45 @@ func (p *Provider) order(ctx context.Context, reg *region, r cloud.Request) (*ec
 		InstanceInitiatedShutdownBehavior: types.ShutdownBehaviorTerminate,
 		// Without a token of its own a job could be tricked into reading the machine's credentials.
 		MetadataOptions: &types.InstanceMetadataOptionsRequest{
-			HttpTokens: types.HttpTokensStateRequired, HttpEndpoint: types.InstanceMetadataEndpointStateEnabled, HttpPutResponseHopLimit: sdk.Int32(1),
+			HttpTokens:              types.HttpTokensStateRequired,
+			HttpEndpoint:            types.InstanceMetadataEndpointStateEnabled,
+			HttpPutResponseHopLimit: sdk.Int32(1),
 		},
 		TagSpecifications: p.tags(r),
 	}
+
 	switch {
 	case subnet != "":
 		in.SubnetId = sdk.String(subnet)
 	case r.Offer.Zone != "":
 		in.Placement = &types.Placement{AvailabilityZone: sdk.String(r.Offer.Zone)}
 	}
+
 	if p.cfg.KeyName != "" {
 		in.KeyName = sdk.String(p.cfg.KeyName)
 	}
+
 	if p.cfg.InstanceProfile != "" {
 		in.IamInstanceProfile = &types.IamInstanceProfileSpecification{Name: sdk.String(p.cfg.InstanceProfile)}
 	}
+
 	if p.cfg.DiskGB > 0 {
-		in.BlockDeviceMappings = []types.BlockDeviceMapping{{
-			DeviceName: sdk.String(img.device),
-			Ebs:        &types.EbsBlockDevice{VolumeSize: sdk.Int32(int32(p.cfg.DiskGB)), VolumeType: types.VolumeTypeGp3, DeleteOnTermination: sdk.Bool(true)},
-		}}
+		in.BlockDeviceMappings = []types.BlockDeviceMapping{
+			{
+				DeviceName: sdk.String(img.device),
+				Ebs: &types.EbsBlockDevice{
+					VolumeSize:          sdk.Int32(int32(p.cfg.DiskGB)),
+					VolumeType:          types.VolumeTypeGp3,
+					DeleteOnTermination: sdk.Bool(true),
+				},
+			},
+		}
 	}
+
 	if r.Offer.Spot {
 		in.InstanceMarketOptions = p.market(r)
 	}
+
 	return in, nil
 }
 
@@ -131,11 +163,14 @@ func (p *Provider) order(ctx context.Context, reg *region, r cloud.Request) (*ec
 // its job elsewhere, and a stopped machine would still cost its disk.
 func (p *Provider) market(r cloud.Request) *types.InstanceMarketOptionsRequest {
 	spot := &types.SpotMarketOptions{
-		SpotInstanceType: types.SpotInstanceTypeOneTime, InstanceInterruptionBehavior: types.InstanceInterruptionBehaviorTerminate,
+		SpotInstanceType:             types.SpotInstanceTypeOneTime,
+		InstanceInterruptionBehavior: types.InstanceInterruptionBehaviorTerminate,
 	}
+
 	if p.cfg.SpotMax > 0 && r.Offer.Hourly > 0 {
 		spot.MaxPrice = sdk.String(strconv.FormatFloat(p.cfg.SpotMax*float64(r.Offer.Hourly)/1e6, 'f', 6, 64))
 	}
+
 	return &types.InstanceMarketOptionsRequest{MarketType: types.MarketTypeSpot, SpotOptions: spot}
 }
 
@@ -145,22 +180,27 @@ func (p *Provider) tags(r cloud.Request) []types.TagSpecification {
 	if all == nil {
 		all = map[string]string{}
 	}
+
 	all["Name"] = r.Name
 	all[cloud.TagYard] = r.Yard
 	all[cloud.TagLease] = string(r.Lease)
 	all[cloud.TagUntil] = r.Until.UTC().Format(time.RFC3339)
+
 	var list []types.Tag
 	for _, key := range slices.Sorted(maps.Keys(all)) {
 		list = append(list, types.Tag{Key: sdk.String(key), Value: sdk.String(all[key])})
 	}
+
 	on := []types.ResourceType{types.ResourceTypeInstance, types.ResourceTypeVolume}
 	if r.Offer.Spot {
 		on = append(on, types.ResourceTypeSpotInstancesRequest)
 	}
+
 	var specs []types.TagSpecification
 	for _, kind := range on {
 		specs = append(specs, types.TagSpecification{ResourceType: kind, Tags: list})
 	}
+
 	return specs
 }
 
@@ -170,22 +210,31 @@ func token(yard string, lease id.Lease) string {
 	if len(name) <= longestToken {
 		return name
 	}
+
 	sum := sha256.Sum256([]byte(name))
+
 	return hex.EncodeToString(sum[:])
 }
 
 // provisioned looks the machine of a lease up, after Amazon said that it had given one.
-func (p *Provider) provisioned(ctx context.Context, reg *region, lease id.Lease, mismatch error) (cloud.Instance, error) {
+func (p *Provider) provisioned(
+	ctx context.Context,
+	reg *region,
+	lease id.Lease,
+	mismatch error,
+) (cloud.Instance, error) {
 	doing := "look for the machine of " + string(lease) + " in " + reg.name
 	all, err := reg.list(ctx, filter(cloud.TagYard, p.cfg.Yard), filter(cloud.TagLease, string(lease)))
 	if err != nil {
 		return cloud.Instance{}, unclear(ctx, doing, err)
 	}
+
 	// The list may lag, and then nothing is known; of several the one that lives is meant.
 	slices.SortStableFunc(all, func(a, b cloud.Instance) int { return ended(a) - ended(b) })
 	if len(all) == 0 {
 		return cloud.Instance{}, unclear(ctx, doing, mismatch)
 	}
+
 	return all[0], nil
 }
 
@@ -193,5 +242,6 @@ func ended(i cloud.Instance) int {
 	if i.State == cloud.Gone || i.State == cloud.Ending {
 		return 1
 	}
+
 	return 0
 }

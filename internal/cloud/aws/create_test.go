@@ -45,6 +45,7 @@ func (w *world) record(name string, then cloudtest.Trouble) func() []url.Values 
 		mu.Unlock()
 		then(rw, a)
 	})
+
 	return func() []url.Values {
 		mu.Lock()
 		defer mu.Unlock()
@@ -58,6 +59,7 @@ func (w *world) create(p cloud.Provider, r cloud.Request) cloud.Instance {
 	if err != nil {
 		w.t.Fatalf("%v (%v)", err, errors.Unwrap(err))
 	}
+
 	return got
 }
 
@@ -81,14 +83,27 @@ func TestMachineIsOrderedSoThatItEndsForGoodAndLetsNothingIn(t *testing.T) {
 	for _, varies := range []string{"ImageId", "SecurityGroupId.1", "Version", "UserData"} {
 		got.Del(varies)
 	}
+
 	want := url.Values{
-		"Action": {"RunInstances"}, "ClientToken": {w.yard + "-l1"}, "InstanceType": {"g5.xlarge"}, "MinCount": {"1"}, "MaxCount": {"1"},
+		"Action": {
+			"RunInstances",
+		},
+		"ClientToken":                       {w.yard + "-l1"},
+		"InstanceType":                      {"g5.xlarge"},
+		"MinCount":                          {"1"},
+		"MaxCount":                          {"1"},
 		"InstanceInitiatedShutdownBehavior": {"terminate"},
-		"MetadataOptions.HttpTokens":        {"required"}, "MetadataOptions.HttpEndpoint": {"enabled"}, "MetadataOptions.HttpPutResponseHopLimit": {"1"},
+		"MetadataOptions.HttpTokens": {
+			"required",
+		},
+		"MetadataOptions.HttpEndpoint":            {"enabled"},
+		"MetadataOptions.HttpPutResponseHopLimit": {"1"},
 	}
+
 	for i, kind := range []string{"instance", "volume"} {
 		spec := fmt.Sprintf("TagSpecification.%d.", i+1)
 		want.Set(spec+"ResourceType", kind)
+
 		for n, tag := range [][2]string{
 			{"Name", w.yard + "-l1"}, {"cost-centre", "lab 7"}, {cloud.TagLease, "l1"}, {cloud.TagUntil, "2026-11-15T08:30:00Z"}, {cloud.TagYard, w.yard},
 		} {
@@ -96,14 +111,20 @@ func TestMachineIsOrderedSoThatItEndsForGoodAndLetsNothingIn(t *testing.T) {
 			want.Set(fmt.Sprintf("%sTag.%d.Value", spec, n+1), tag[1])
 		}
 	}
+
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("the order (-want +got):\n%s", diff)
 	}
 
-	groups, err := w.raw[home].DescribeSecurityGroups(t.Context(), &ec2.DescribeSecurityGroupsInput{GroupIds: []string{forms()[0].Get("SecurityGroupId.1")}})
+	groups, err := w.raw[home].DescribeSecurityGroups(
+		t.Context(),
+		&ec2.DescribeSecurityGroupsInput{GroupIds: []string{forms()[0].Get("SecurityGroupId.1")}},
+	)
+
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	g := groups.SecurityGroups[0]
 	if len(g.IpPermissions) != 0 || sdk.ToString(g.GroupName) != "trainyard-"+w.yard {
 		t.Errorf("%s is in the group %+v, want one that lets nothing in", made.ID, g)
@@ -112,6 +133,7 @@ func TestMachineIsOrderedSoThatItEndsForGoodAndLetsNothingIn(t *testing.T) {
 
 func TestSettingsReachTheOrder(t *testing.T) {
 	t.Parallel()
+
 	for _, c := range []struct {
 		name   string
 		set    func(*aws.Config)
@@ -155,21 +177,27 @@ func TestSettingsReachTheOrder(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
 			w := newWorld(t, true)
+
 			// Not all that is set exists at moto: the order is refused once it has been seen.
 			forms := w.record("RunInstances", refuse(http.StatusBadRequest, "Unsupported", "seen"))
+
 			var change []func(*aws.Config)
 			if c.set != nil {
 				change = append(change, c.set)
 			}
+
 			r := w.request(1)
 			if c.change != nil {
 				c.change(&r)
 			}
+
 			_, err := w.provider(change...).Create(t.Context(), r)
 			wantFault(t, err, fault.Invalid, "bad_offer")
+
 			if len(forms()) != 1 {
 				t.Fatalf("asked %d times, want once", len(forms()))
 			}
+
 			for field, want := range c.want {
 				if got := forms()[0].Get(field); got != want {
 					t.Errorf("%s = %q, want %q", field, got, want)
@@ -211,10 +239,12 @@ func TestErrorCodesSayWhatIsKnown(t *testing.T) {
 		w.Next(action("RunInstances"), refuse(c.status, c.code, "says the test."))
 		_, err := p.Create(t.Context(), w.request(1))
 		wantFault(t, err, c.kind, c.want)
+
 		if err != nil && !strings.Contains(err.Error(), "g5.xlarge in us-east-1 for l1") {
 			t.Errorf("%s: %q does not say what was being done", c.code, err)
 		}
 	}
+
 	if left := w.machines(t); len(left) != 0 {
 		t.Errorf("refusals have left %+v", left)
 	}
@@ -230,6 +260,7 @@ func TestCreateIsAskedOnceAndReadsAreTriedAgain(t *testing.T) {
 	made := w.create(p, w.request(1))
 
 	w.Next(action("DescribeInstances"), busy)
+
 	all, err := p.List(t.Context())
 	if err != nil || len(all) != 1 || all[0].ID != made.ID {
 		t.Errorf("list = %+v, %v, want %s after a second try", all, err, made.ID)
@@ -240,6 +271,7 @@ func TestCreateIsAskedOnceAndReadsAreTriedAgain(t *testing.T) {
 	_, err = p.Create(t.Context(), w.request(2))
 	wantFault(t, err, fault.Unavailable, "provider_busy")
 	wantFault(t, p.Terminate(t.Context(), home, made.ID), fault.Unavailable, "provider_busy")
+
 	if len(creates()) != 1 || len(ends()) != 1 {
 		t.Errorf("asked to create %d times and to end %d times, want once each", len(creates()), len(ends()))
 	}
@@ -264,6 +296,7 @@ func TestSameLeaseInOtherWordsIsTheSameMachine(t *testing.T) {
 	_, err := p.Create(t.Context(), r)
 	wantFault(t, err, fault.Unavailable, "provider_unreachable") // there is one, and it is not shown yet
 	catchup()
+
 	if again := w.create(p, r); again.ID != made.ID {
 		t.Errorf("asked again in other words, got %+v, want %s", again, made.ID)
 	}
@@ -271,6 +304,7 @@ func TestSameLeaseInOtherWordsIsTheSameMachine(t *testing.T) {
 
 func TestRequestThatArrivesTwice(t *testing.T) {
 	t.Parallel()
+
 	for _, c := range []struct {
 		name   string
 		tokens bool
@@ -280,15 +314,19 @@ func TestRequestThatArrivesTwice(t *testing.T) {
 			t.Parallel()
 			w := newWorld(t, c.tokens)
 			p := w.provider()
+
 			w.Next(action("RunInstances"), func(rw http.ResponseWriter, a *cloudtest.Asked) {
 				w.runs(httptest.NewRecorder(), a)
 				w.runs(rw, a)
 			})
+
 			w.create(p, w.request(1))
+
 			all, err := p.List(t.Context())
 			if err != nil {
 				t.Fatal(err)
 			}
+
 			if len(all) != c.want || slices.ContainsFunc(all, func(i cloud.Instance) bool { return i.Lease != "l1" }) {
 				t.Errorf("the list is %+v, want %d of l1", all, c.want)
 			}
@@ -301,6 +339,7 @@ func TestRequestsThatCannotWorkAreNotSent(t *testing.T) {
 	w := newWorld(t, true)
 	p := w.provider()
 	forms := w.record("RunInstances", w.runs)
+
 	for name, change := range map[string]func(*cloud.Request){
 		"another yard":     func(r *cloud.Request) { r.Yard = "elsewhere" },
 		"no lease":         func(r *cloud.Request) { r.Lease = "" },
@@ -314,6 +353,7 @@ func TestRequestsThatCannotWorkAreNotSent(t *testing.T) {
 			t.Errorf("%s: %v, want it to be refused", name, err)
 		}
 	}
+
 	if len(forms()) != 0 {
 		t.Errorf("%d requests were sent", len(forms()))
 	}

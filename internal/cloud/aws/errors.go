@@ -33,7 +33,11 @@ var meanings = map[string]meaning{
 	"InsufficientReservedInstanceCapacity": {fault.OverLimit, cloud.CodeCapacity, ""},
 	"InsufficientCapacityOnHost":           {fault.OverLimit, cloud.CodeCapacity, ""},
 	"UnfulfillableCapacity":                {fault.OverLimit, cloud.CodeCapacity, ""},
-	"InsufficientFreeAddressesInSubnet":    {fault.OverLimit, cloud.CodeCapacity, "name a larger subnet, or one in another zone"},
+	"InsufficientFreeAddressesInSubnet": {
+		fault.OverLimit,
+		cloud.CodeCapacity,
+		"name a larger subnet, or one in another zone",
+	},
 
 	"SpotMaxPriceTooLow": {fault.OverLimit, cloud.CodePrice, ""},
 
@@ -45,7 +49,11 @@ var meanings = map[string]meaning{
 	"NetworkInterfaceLimitExceeded":    {fault.OverLimit, cloud.CodeQuota, askForMore},
 	"SecurityGroupLimitExceeded":       {fault.OverLimit, cloud.CodeQuota, askForMore},
 	"SecurityGroupsPerVpcLimitReached": {fault.OverLimit, cloud.CodeQuota, askForMore},
-	"PendingVerification":              {fault.OverLimit, cloud.CodeQuota, "Amazon is still checking the account; this may take hours"},
+	"PendingVerification": {
+		fault.OverLimit,
+		cloud.CodeQuota,
+		"Amazon is still checking the account; this may take hours",
+	},
 
 	"UnauthorizedOperation":       {fault.Denied, "denied", seeRights},
 	"AccessDenied":                {fault.Denied, "denied", seeRights},
@@ -85,14 +93,17 @@ func translate(ctx context.Context, doing string, err error) error {
 	if err == nil {
 		return nil
 	}
+
 	var ours *fault.Error
 	if errors.As(err, &ours) {
 		return err
 	}
+
 	var api smithy.APIError
 	if !errors.As(err, &api) {
 		return unclear(ctx, doing, err)
 	}
+
 	m, known := meanings[api.ErrorCode()]
 	switch {
 	case known:
@@ -103,12 +114,14 @@ func translate(ctx context.Context, doing string, err error) error {
 	default:
 		return unclear(ctx, doing, err)
 	}
+
 	// What follows is a kilobyte that only Amazon can read.
 	message, _, _ := strings.Cut(api.ErrorMessage(), " Encoded authorization failure message")
 	f := fault.New(m.kind, m.code, "%s: %s: %s", doing, api.ErrorCode(), strings.TrimSuffix(message, "."))
 	if m.remedy != "" {
 		f = f.WithRemedy("%s", m.remedy)
 	}
+
 	return f.WithCause(err)
 }
 
@@ -118,6 +131,7 @@ func unclear(ctx context.Context, doing string, err error) error {
 	if ended := ctx.Err(); ended != nil && !errors.Is(err, ended) {
 		err = errors.Join(ended, err)
 	}
+
 	return fault.New(fault.Unavailable, "provider_unreachable", "%s: %v", doing, err).WithCause(err)
 }
 
@@ -127,5 +141,6 @@ func codeOf(err error) string {
 	if errors.As(err, &api) {
 		return api.ErrorCode()
 	}
+
 	return ""
 }

@@ -29,10 +29,25 @@ func (p *Provider) Terminate(ctx context.Context, region, instance string) error
 	if err := ctx.Err(); err != nil {
 		return unclear(ctx, doing, err)
 	}
+
 	if region == "" || instance == "" {
-		return fault.New(fault.Invalid, "no_such_machine", "a machine has a region and a name; these are %q and %q", region, instance)
+		return fault.New(
+			fault.Invalid,
+			"no_such_machine",
+			"a machine has a region and a name; these are %q and %q",
+			region,
+			instance,
+		)
 	}
-	_, err := p.region(region).client.TerminateInstances(ctx, &ec2.TerminateInstancesInput{InstanceIds: []string{instance}}, p.plain)
+
+	_, err := p.region(
+		region,
+	).client.TerminateInstances(
+		ctx,
+		&ec2.TerminateInstancesInput{InstanceIds: []string{instance}},
+		p.plain,
+	)
+
 	return translate(ctx, doing, err)
 }
 
@@ -43,8 +58,10 @@ func (p *Provider) List(ctx context.Context) ([]cloud.Instance, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, unclear(ctx, "list machines", err)
 	}
+
 	lists := make([][]cloud.Instance, len(p.cfg.Regions))
 	errs := make([]error, len(p.cfg.Regions))
+
 	var wg sync.WaitGroup
 	for i, name := range p.cfg.Regions {
 		wg.Go(func() {
@@ -52,16 +69,20 @@ func (p *Provider) List(ctx context.Context) ([]cloud.Instance, error) {
 			errs[i] = translate(ctx, "list machines in "+name, errs[i])
 		})
 	}
+
 	wg.Wait()
+
 	for _, err := range errs {
 		if err != nil {
 			return nil, err
 		}
 	}
+
 	all := slices.Concat(lists...)
 	slices.SortFunc(all, func(a, b cloud.Instance) int {
 		return cmp.Or(strings.Compare(a.Region, b.Region), strings.Compare(a.ID, b.ID))
 	})
+
 	return all, nil
 }
 
@@ -72,18 +93,24 @@ func filter(tag, value string) types.Filter {
 // list returns the machines of a region that have these tags, in whatever state.
 func (r *region) list(ctx context.Context, filters ...types.Filter) ([]cloud.Instance, error) {
 	var all []cloud.Instance
-	pages := ec2.NewDescribeInstancesPaginator(r.client, &ec2.DescribeInstancesInput{Filters: filters, MaxResults: sdk.Int32(page)})
+	pages := ec2.NewDescribeInstancesPaginator(
+		r.client,
+		&ec2.DescribeInstancesInput{Filters: filters, MaxResults: sdk.Int32(page)},
+	)
+
 	for pages.HasMorePages() {
 		out, err := pages.NextPage(ctx)
 		if err != nil {
 			return nil, err
 		}
+
 		for _, reservation := range out.Reservations {
 			for i := range reservation.Instances {
 				all = append(all, instance(&reservation.Instances[i], r.name))
 			}
 		}
 	}
+
 	return all, nil
 }
 
@@ -97,22 +124,27 @@ func instance(from *types.Instance, region string) cloud.Instance {
 		Address: cmp.Or(sdk.ToString(from.PublicIpAddress), sdk.ToString(from.PrivateIpAddress)),
 		Billed:  -1, // Amazon's bill comes a day later and in another place
 	}
+
 	for _, tag := range from.Tags {
 		if sdk.ToString(tag.Key) == cloud.TagLease {
 			to.Lease = id.Lease(sdk.ToString(tag.Value))
 		}
 	}
+
 	if from.Placement != nil {
 		to.Zone = sdk.ToString(from.Placement.AvailabilityZone)
 	}
+
 	if from.LaunchTime != nil {
 		to.Launched = from.LaunchTime.UTC()
 	}
+
 	to.State = state(from.State)
 	if to.State == cloud.Ending || to.State == cloud.Gone {
 		to.Why = why(from)
 		to.Ended = endOf(sdk.ToString(from.StateTransitionReason))
 	}
+
 	return to
 }
 
@@ -122,6 +154,7 @@ func state(s *types.InstanceState) cloud.State {
 	if s == nil {
 		return cloud.Pending
 	}
+
 	switch s.Name {
 	case types.InstanceStateNameRunning, types.InstanceStateNameStopping, types.InstanceStateNameStopped:
 		return cloud.Up
@@ -131,6 +164,7 @@ func state(s *types.InstanceState) cloud.State {
 		return cloud.Gone
 	case types.InstanceStateNamePending:
 	}
+
 	return cloud.Pending
 }
 
@@ -141,8 +175,10 @@ func why(i *types.Instance) string {
 		if strings.HasPrefix(sdk.ToString(i.StateReason.Code), "Server.SpotInstance") {
 			return "spot"
 		}
+
 		reason = cmp.Or(sdk.ToString(i.StateReason.Message), reason)
 	}
+
 	return reason
 }
 
@@ -154,9 +190,11 @@ func endOf(reason string) time.Time {
 	if found == nil {
 		return time.Time{}
 	}
+
 	at, err := time.ParseInLocation(time.DateTime, found[1], time.UTC)
 	if err != nil {
 		return time.Time{} // no time that exists: not told
 	}
+
 	return at
 }

@@ -34,19 +34,24 @@ func (p *Provider) Offers(ctx context.Context, w Wanted) ([]fleet.Offer, error) 
 	if err := w.check(); err != nil {
 		return nil, err
 	}
+
 	regions := w.Regions
 	if len(regions) == 0 {
 		regions = p.cfg.Regions
 	}
+
 	var all []fleet.Offer
 	for _, name := range regions {
 		offers, err := p.offersIn(ctx, p.region(name), w)
 		if err != nil {
 			return nil, translate(ctx, "read the offers in "+name, err)
 		}
+
 		all = append(all, offers...)
 	}
+
 	slices.SortFunc(all, func(a, b fleet.Offer) int { return strings.Compare(a.Name, b.Name) })
+
 	return all, nil
 }
 
@@ -54,11 +59,13 @@ func (w *Wanted) check() error {
 	if w.At.IsZero() {
 		return fault.New(fault.Invalid, "bad_time", "spot prices are those of some time, and none is named")
 	}
+
 	for _, pattern := range w.Types {
 		if pattern == "" || strings.ContainsAny(pattern, `[]\`) {
 			return fault.New(fault.Invalid, "bad_pattern", "%q is no pattern of types, such as g5.*", pattern)
 		}
 	}
+
 	return nil
 }
 
@@ -73,36 +80,44 @@ func (p *Provider) offersIn(ctx context.Context, reg *region, w Wanted) ([]fleet
 	if err != nil {
 		return nil, err
 	}
+
 	kinds, err := reg.types(ctx, w)
 	if err != nil || len(kinds) == 0 {
 		return nil, err
 	}
+
 	names := make([]types.InstanceType, len(kinds))
 	for i := range kinds {
 		names[i] = kinds[i].InstanceType
 	}
+
 	spot, err := reg.spotPrices(ctx, names, w.At)
 	if err != nil {
 		return nil, err
 	}
+
 	var offers []fleet.Offer
 	for i := range kinds {
 		base := p.offer(&kinds[i], reg.name)
 		if hourly, ok := prices[base.Type]; ok {
 			offers = append(offers, priced(base, "", false, hourly))
 		}
+
 		zones := spot[base.Type]
 		for _, zone := range slices.Sorted(maps.Keys(zones)) {
 			offers = append(offers, priced(base, zone, true, zones[zone].hourly))
 		}
 	}
+
 	if w.Quotas {
 		limits, err := p.limits(ctx, reg.name, offers)
 		if err != nil {
 			return nil, err
 		}
+
 		offers = within(offers, limits)
 	}
+
 	return offers, nil
 }
 
@@ -112,19 +127,23 @@ func (r *region) types(ctx context.Context, w Wanted) ([]types.InstanceTypeInfo,
 	if len(w.Types) > 0 {
 		in.Filters = []types.Filter{{Name: sdk.String("instance-type"), Values: w.Types}}
 	}
+
 	var all []types.InstanceTypeInfo
+
 	pages := ec2.NewDescribeInstanceTypesPaginator(r.client, in)
 	for pages.HasMorePages() {
 		out, err := pages.NextPage(ctx)
 		if err != nil {
 			return nil, err
 		}
+
 		for i := range out.InstanceTypes {
 			if t := &out.InstanceTypes[i]; w.takes(t) && runsAgents(t) {
 				all = append(all, *t)
 			}
 		}
 	}
+
 	return all, nil
 }
 
@@ -140,9 +159,11 @@ func (p *Provider) offer(t *types.InstanceTypeInfo, region string) fleet.Offer {
 	if t.VCpuInfo != nil {
 		o.CPUs = job.CPUs(sdk.ToInt32(t.VCpuInfo.DefaultVCpus)) * 1000
 	}
+
 	if t.MemoryInfo != nil {
 		o.Memory = job.Bytes(sdk.ToInt64(t.MemoryInfo.SizeInMiB)) << 20
 	}
+
 	return o
 }
 
@@ -157,13 +178,16 @@ func gpuOf(t *types.InstanceTypeInfo) (name string, count int, memory job.Bytes)
 	if t.GpuInfo == nil || len(t.GpuInfo.Gpus) != 1 {
 		return "", 0, 0
 	}
+
 	g := t.GpuInfo.Gpus[0]
 	if g.GpuPartitionSize != nil && *g.GpuPartitionSize < 1 || sdk.ToInt32(g.Count) < 1 {
 		return "", 0, 0
 	}
+
 	if g.MemoryInfo != nil {
 		memory = job.Bytes(sdk.ToInt32(g.MemoryInfo.SizeInMiB)) << 20
 	}
+
 	return sdk.ToString(g.Name), int(*g.Count), memory
 }
 
@@ -177,39 +201,61 @@ type quote struct {
 var linux = []string{string(types.RIProductDescriptionLinuxUnix), string(types.RIProductDescriptionLinuxUnixAmazonVpc)}
 
 // spotPrices returns the newest spot price by type and zone at a time.
-func (r *region) spotPrices(ctx context.Context, names []types.InstanceType, at time.Time) (map[string]map[string]quote, error) {
+func (r *region) spotPrices(
+	ctx context.Context,
+	names []types.InstanceType,
+	at time.Time,
+) (map[string]map[string]quote, error) {
 	// What holds at a time is told, although it began before.
-	in := &ec2.DescribeSpotPriceHistoryInput{InstanceTypes: names, ProductDescriptions: linux, StartTime: &at, EndTime: &at}
+	in := &ec2.DescribeSpotPriceHistoryInput{
+		InstanceTypes:       names,
+		ProductDescriptions: linux,
+		StartTime:           &at,
+		EndTime:             &at,
+	}
+
 	var history []types.SpotPrice
+
 	pages := ec2.NewDescribeSpotPriceHistoryPaginator(r.client, in)
 	for pages.HasMorePages() {
 		out, err := pages.NextPage(ctx)
 		if err != nil {
 			return nil, err
 		}
+
 		history = append(history, out.SpotPriceHistory...)
 	}
+
 	return newest(history)
 }
 
 // newest keeps the last price of each type in each zone. A price of nothing is none.
 func newest(history []types.SpotPrice) (map[string]map[string]quote, error) {
 	found := map[string]map[string]quote{}
+
 	for _, h := range history {
 		hourly, err := job.ParseMoney(sdk.ToString(h.SpotPrice))
 		if err != nil {
-			return nil, fault.New(fault.Internal, "provider_answer", "the spot price of %s: %v", h.InstanceType, err).WithCause(err)
+			return nil, fault.New(fault.Internal, "provider_answer", "the spot price of %s: %v", h.InstanceType, err).
+				WithCause(err)
 		}
-		kind, zone, since := string(h.InstanceType), sdk.ToString(h.AvailabilityZone), sdk.ToTime(h.Timestamp)
+
+		kind := string(h.InstanceType)
+		zone := sdk.ToString(h.AvailabilityZone)
+		since := sdk.ToTime(h.Timestamp)
+
 		if hourly <= 0 || zone == "" {
 			continue
 		}
+
 		if found[kind] == nil {
 			found[kind] = map[string]quote{}
 		}
+
 		if known, ok := found[kind][zone]; !ok || known.since.Before(since) {
 			found[kind][zone] = quote{hourly, since}
 		}
 	}
+
 	return found, nil
 }

@@ -32,34 +32,46 @@ func (p *Provider) prices(ctx context.Context, region string) (map[string]job.Mo
 		return nil, fault.New(fault.Invalid, "aws_config", "machines come from %s, and it is not said where their prices do", p.cfg.Endpoint).
 			WithField("price_endpoint")
 	}
+
 	client := pricing.NewFromConfig(p.base, func(o *pricing.Options) {
 		o.Region = priceRegion
 		if p.cfg.PriceEndpoint != "" {
 			o.BaseEndpoint = sdk.String(p.cfg.PriceEndpoint)
 		}
 	})
-	in := &pricing.GetProductsInput{ServiceCode: sdk.String("AmazonEC2"), FormatVersion: sdk.String("aws_v1"), MaxResults: sdk.Int32(page)}
+
+	in := &pricing.GetProductsInput{
+		ServiceCode:   sdk.String("AmazonEC2"),
+		FormatVersion: sdk.String("aws_v1"),
+		MaxResults:    sdk.Int32(page),
+	}
+
 	in.Filters = append(in.Filters, match("regionCode", region))
 	for _, field := range []string{"operatingSystem", "tenancy", "preInstalledSw", "capacitystatus"} {
 		in.Filters = append(in.Filters, match(field, shelf[field]))
 	}
+
 	found := map[string]job.Money{}
+
 	pages := pricing.NewGetProductsPaginator(client, in)
 	for pages.HasMorePages() {
 		out, err := pages.NextPage(ctx)
 		if err != nil {
 			return nil, err
 		}
+
 		for _, document := range out.PriceList {
 			kind, hourly, err := readPrice(document, region)
 			if err != nil {
 				return nil, err
 			}
+
 			if hourly > 0 {
 				found[kind] = hourly
 			}
 		}
 	}
+
 	return found, nil
 }
 
@@ -87,8 +99,10 @@ type product struct {
 func readPrice(document, region string) (kind string, hourly job.Money, err error) {
 	var p product
 	if err := json.Unmarshal([]byte(document), &p); err != nil {
-		return "", 0, fault.New(fault.Internal, "provider_answer", "a document of the price list cannot be read: %v", err).WithCause(err)
+		return "", 0, fault.New(fault.Internal, "provider_answer", "a document of the price list cannot be read: %v", err).
+			WithCause(err)
 	}
+
 	has := p.Product.Attributes
 	for field, want := range shelf {
 		// Not every document has every field; one that has another value is of something else.
@@ -96,22 +110,28 @@ func readPrice(document, region string) (kind string, hourly job.Money, err erro
 			return "", 0, nil
 		}
 	}
+
 	if has["instanceType"] == "" || has["regionCode"] != region {
 		return "", 0, nil
 	}
+
 	for _, term := range p.Terms.OnDemand {
 		for _, d := range term.PriceDimensions {
 			text, dollars := d.PricePerUnit["USD"]
 			if d.Unit != "Hrs" || !dollars {
 				continue
 			}
+
 			amount, err := job.ParseMoney(text)
 			if err != nil {
-				return "", 0, fault.New(fault.Internal, "provider_answer", "the price of %s: %v", has["instanceType"], err).WithCause(err)
+				return "", 0, fault.New(fault.Internal, "provider_answer", "the price of %s: %v", has["instanceType"], err).
+					WithCause(err)
 			}
+
 			// Of several prices the highest is taken: nothing costs more than it was said to.
 			hourly = max(hourly, amount)
 		}
 	}
+
 	return has["instanceType"], hourly, nil
 }

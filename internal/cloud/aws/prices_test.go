@@ -29,6 +29,7 @@ const document = `{
 
 func TestPriceListEntries(t *testing.T) {
 	t.Parallel()
+
 	for _, c := range []struct {
 		name     string
 		old, new string
@@ -55,14 +56,17 @@ func TestPriceListEntries(t *testing.T) {
 			t.Parallel()
 			text := document
 			if c.old != "" {
-				if text = strings.Replace(document, c.old, c.new, 1); text == document {
+				text = strings.Replace(document, c.old, c.new, 1)
+				if text == document {
 					t.Fatalf("%q is not in the document", c.old)
 				}
 			}
+
 			kind, got, err := readPrice(text, "eu-west-1")
 			if (err != nil) != c.fails || got != c.want {
 				t.Errorf("price = %s of %q, %v, want %s", got, kind, err, c.want)
 			}
+
 			if got > 0 && kind != "g4dn.xlarge" {
 				t.Errorf("it is the price of %q", kind)
 			}

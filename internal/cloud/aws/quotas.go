@@ -28,12 +28,15 @@ func quotaOf(o *fleet.Offer) string {
 	if digit < 0 {
 		return ""
 	}
+
 	pick := func(plain, spot string) string {
 		if o.Spot {
 			return spot
 		}
+
 		return plain
 	}
+
 	switch o.Type[:digit] {
 	case "g", "gr", "vt":
 		return pick(quotaG, quotaGSpot)
@@ -44,10 +47,12 @@ func quotaOf(o *fleet.Offer) string {
 		case '5':
 			return pick(quotaP, quotaP5Spot)
 		}
+
 		return pick(quotaP, "")
 	case "a", "c", "d", "h", "i", "im", "is", "m", "r", "t", "z":
 		return pick(quotaStandard, quotaStandardSpot)
 	}
+
 	return ""
 }
 
@@ -58,20 +63,29 @@ func (p *Provider) limits(ctx context.Context, region string, offers []fleet.Off
 		return nil, fault.New(fault.Invalid, "aws_config", "machines come from %s, and it is not said where the quotas are read", p.cfg.Endpoint).
 			WithField("quota_endpoint")
 	}
+
 	client := servicequotas.NewFromConfig(p.base, func(o *servicequotas.Options) {
 		o.Region = region
 		if p.cfg.QuotaEndpoint != "" {
 			o.BaseEndpoint = sdk.String(p.cfg.QuotaEndpoint)
 		}
 	})
+
 	found, asked := map[string]float64{}, map[string]bool{"": true}
+
 	for i := range offers {
 		code := quotaOf(&offers[i])
 		if asked[code] {
 			continue
 		}
+
 		asked[code] = true
-		out, err := client.GetServiceQuota(ctx, &servicequotas.GetServiceQuotaInput{ServiceCode: sdk.String("ec2"), QuotaCode: sdk.String(code)})
+
+		out, err := client.GetServiceQuota(
+			ctx,
+			&servicequotas.GetServiceQuotaInput{ServiceCode: sdk.String("ec2"), QuotaCode: sdk.String(code)},
+		)
+
 		switch {
 		case codeOf(err) == "NoSuchResourceException":
 		case err != nil:
@@ -80,6 +94,7 @@ func (p *Provider) limits(ctx context.Context, region string, offers []fleet.Off
 			found[code] = *out.Quota.Value
 		}
 	}
+
 	return found, nil
 }
 
@@ -95,7 +110,9 @@ func within(offers []fleet.Offer, limits map[string]float64) []fleet.Offer {
 				continue
 			}
 		}
+
 		kept = append(kept, o)
 	}
+
 	return kept
 }

@@ -11,6 +11,7 @@ import (
 
 func TestOffersCountAgainstTheLimitOfTheirFamily(t *testing.T) {
 	t.Parallel()
+
 	for kind, want := range map[string][2]string{
 		"g5.xlarge":        {quotaG, quotaGSpot},
 		"gr6.4xlarge":      {quotaG, quotaGSpot},
@@ -44,7 +45,14 @@ func TestLimitSaysHowManyThereCanBe(t *testing.T) {
 		offer("g5.xlarge", 4, 0), offer("g5.48xlarge", 192, 0), offer("g5.16xlarge", 64, 0),
 		offer("p5.48xlarge", 192, 0), offer("inf2.xlarge", 4, 0), offer("m5.large", 2, 0),
 	}, map[string]float64{quotaG: 64, quotaP: 0})
-	want := []fleet.Offer{offer("g5.xlarge", 4, 16), offer("g5.16xlarge", 64, 1), offer("inf2.xlarge", 4, 0), offer("m5.large", 2, 0)}
+
+	want := []fleet.Offer{
+		offer("g5.xlarge", 4, 16),
+		offer("g5.16xlarge", 64, 1),
+		offer("inf2.xlarge", 4, 0),
+		offer("m5.large", 2, 0),
+	}
+
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("offers (-want +got):\n%s", diff)
 	}

@@ -29,10 +29,13 @@ func (p *Provider) image(ctx context.Context, reg *region) (image, error) {
 	if err != nil {
 		return image{}, err
 	}
+
 	defer unlock()
+
 	if reg.image.id != "" {
 		return reg.image, nil
 	}
+
 	in := &ec2.DescribeImagesInput{
 		Owners: []string{p.cfg.ImageOwner},
 		Filters: []types.Filter{
@@ -41,25 +44,31 @@ func (p *Provider) image(ctx context.Context, reg *region) (image, error) {
 			{Name: sdk.String("architecture"), Values: []string{string(types.ArchitectureValuesX8664)}},
 		},
 	}
+
 	what := "named " + p.cfg.ImageName + " of " + p.cfg.ImageOwner
 	if named := p.cfg.Images[reg.name]; named != "" {
 		in = &ec2.DescribeImagesInput{ImageIds: []string{named}}
 		what = named
 	}
+
 	out, err := reg.client.DescribeImages(ctx, in)
 	if err != nil {
 		return image{}, err
 	}
+
 	if len(out.Images) == 0 {
 		return image{}, fault.New(fault.Invalid, "bad_image", "there is no image %s in %s", what, reg.name).
 			WithRemedy("name one under images, or correct image_owner and image_name")
 	}
+
 	// Dates are written so that their order is that of their letters.
 	newest := slices.MaxFunc(out.Images, func(a, b types.Image) int {
 		return cmp.Or(strings.Compare(sdk.ToString(a.CreationDate), sdk.ToString(b.CreationDate)),
 			strings.Compare(sdk.ToString(a.ImageId), sdk.ToString(b.ImageId)))
 	})
+
 	reg.image = image{id: sdk.ToString(newest.ImageId), device: cmp.Or(sdk.ToString(newest.RootDeviceName), "/dev/sda1")}
+
 	return reg.image, nil
 }
 
@@ -72,6 +81,7 @@ func (p *Provider) subnet(region, zone string, lease id.Lease) string {
 	if whole := p.cfg.Subnets[region]; whole != "" {
 		return whole
 	}
+
 	var zones []string
 	for _, name := range slices.Sorted(maps.Keys(p.cfg.Subnets)) {
 		// us-east-1a is a zone of us-east-1.
@@ -79,10 +89,13 @@ func (p *Provider) subnet(region, zone string, lease id.Lease) string {
 			zones = append(zones, name)
 		}
 	}
+
 	if len(zones) == 0 {
 		return ""
 	}
+
 	n, _ := lease.Number()
+
 	return p.cfg.Subnets[zones[n%uint64(len(zones))]]
 }
 
@@ -92,26 +105,34 @@ func (p *Provider) group(ctx context.Context, reg *region, subnet string) (strin
 	if strings.HasPrefix(name, "sg-") {
 		return name, nil
 	}
+
 	unlock, err := reg.lock(ctx)
 	if err != nil {
 		return "", err
 	}
+
 	defer unlock()
+
 	if known := reg.groups[subnet]; known != "" {
 		return known, nil
 	}
+
 	vpc, err := reg.network(ctx, subnet)
 	if err != nil {
 		return "", err
 	}
+
 	group, err := reg.findGroup(ctx, name, vpc)
 	if err == nil && group == "" {
 		group, err = p.makeGroup(ctx, reg, name, vpc)
 	}
+
 	if err != nil {
 		return "", err
 	}
+
 	reg.groups[subnet] = group
+
 	return group, nil
 }
 
@@ -125,18 +146,22 @@ func (r *region) network(ctx context.Context, subnet string) (string, error) {
 		if len(out.Subnets) != 1 {
 			return "", fault.New(fault.Invalid, "bad_subnet", "there is no subnet %s in %s", subnet, r.name)
 		}
+
 		return sdk.ToString(out.Subnets[0].VpcId), nil
 	}
+
 	out, err := r.client.DescribeVpcs(ctx, &ec2.DescribeVpcsInput{
 		Filters: []types.Filter{{Name: sdk.String("is-default"), Values: []string{"true"}}},
 	})
 	if err != nil {
 		return "", err
 	}
+
 	if len(out.Vpcs) == 0 {
 		return "", fault.New(fault.Invalid, "bad_subnet", "the region %s has no default network", r.name).
 			WithRemedy("name a subnet of the region under subnets")
 	}
+
 	return sdk.ToString(out.Vpcs[0].VpcId), nil
 }
 
@@ -148,6 +173,7 @@ func (r *region) findGroup(ctx context.Context, name, vpc string) (string, error
 	if err != nil || len(out.SecurityGroups) == 0 {
 		return "", err
 	}
+
 	return sdk.ToString(out.SecurityGroups[0].GroupId), nil
 }
 
@@ -162,16 +188,24 @@ func (p *Provider) makeGroup(ctx context.Context, reg *region, name, vpc string)
 			Tags:         []types.Tag{{Key: sdk.String(cloud.TagYard), Value: sdk.String(p.cfg.Yard)}},
 		}},
 	}, p.plain)
+
 	switch {
 	case codeOf(err) == "InvalidGroup.Duplicate":
 		group, err := reg.findGroup(ctx, name, vpc)
 		if err == nil && group == "" {
-			err = fault.New(fault.Unavailable, "provider_busy", "the security group %s was made just now and is not shown yet", name)
+			err = fault.New(
+				fault.Unavailable,
+				"provider_busy",
+				"the security group %s was made just now and is not shown yet",
+				name,
+			)
 		}
+
 		return group, err
 	case err != nil:
 		return "", err
 	}
+
 	return sdk.ToString(out.GroupId), nil
 }
 
@@ -181,20 +215,26 @@ func (p *Provider) makeGroup(ctx context.Context, reg *region, name, vpc string)
 func (r *region) forget(ctx context.Context, err error) bool {
 	code := codeOf(err)
 	ofImage := strings.HasPrefix(code, "InvalidAMIID")
+
 	ofGroup := strings.HasPrefix(code, "InvalidGroup") || strings.HasPrefix(code, "InvalidSecurityGroup")
 	if !ofImage && !ofGroup {
 		return false
 	}
+
 	unlock, err := r.lock(ctx)
 	if err != nil {
 		return true // whoever comes next is told the same and has the time
 	}
+
 	defer unlock()
+
 	dropped := ofImage && r.image.id != "" || ofGroup && len(r.groups) > 0
+
 	if ofImage {
 		r.image = image{}
 	} else {
 		clear(r.groups)
 	}
+
 	return dropped
 }

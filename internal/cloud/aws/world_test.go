@@ -52,6 +52,7 @@ func TestMain(m *testing.M) {
 			code = 1
 		}
 	}
+
 	os.Exit(code)
 }
 
@@ -86,24 +87,31 @@ func newWorld(t *testing.T, withTokens bool) *world {
 	if err != nil {
 		cloudtest.SkipMoto(t, err)
 	}
+
 	w := &world{
 		Proxy: cloudtest.NewProxy(t, server.URL), t: t, yard: fmt.Sprintf("yard%d", yards.Add(1)),
 		raw: map[string]*ec2.Client{}, tokens: map[string]*tokenUse{}, hidden: map[string]bool{}, taken: map[string]bool{},
 	}
+
 	for _, r := range []string{home, elsewhere} {
 		w.raw[r] = ec2.New(ec2.Options{Region: r, BaseEndpoint: sdk.String(server.URL), Credentials: keys("AKIAWORLD")})
 	}
+
 	w.While(action("DescribeInstances"), w.describe)
 	w.While(action("TerminateInstances"), w.terminate)
+
 	w.runs = w.run
 	if withTokens {
 		w.runs = w.runOnce
 	}
+
 	w.While(action("RunInstances"), w.runs)
+
 	w.While(func(a *cloudtest.Asked) bool {
 		return !strings.Contains(a.Header.Get("Authorization"), "Credential="+keyID+"/")
 	},
 		refuse(http.StatusUnauthorized, "AuthFailure", "AWS was not able to validate the provided access credentials"))
+
 	return w
 }
 
@@ -125,10 +133,12 @@ func (w *world) provider(change ...func(*aws.Config)) *aws.Provider {
 	for _, c := range change {
 		c(&cfg)
 	}
+
 	p, err := aws.New(w.t.Context(), cfg)
 	if err != nil {
 		w.t.Fatal(err)
 	}
+
 	return p
 }
 
@@ -141,7 +151,9 @@ func action(names ...string) func(*cloudtest.Asked) bool {
 func refuse(status int, code, message string) cloudtest.Trouble {
 	return cloudtest.Say(status, "text/xml", fmt.Sprintf(
 		`<?xml version="1.0" encoding="UTF-8"?><Response><Errors><Error><Code>%s</Code><Message>%s</Message></Error></Errors><RequestID>r-1</RequestID></Response>`,
-		code, message))
+		code,
+		message,
+	))
 }
 
 // run creates a machine at moto and hides it while lists lag.
@@ -157,13 +169,16 @@ func (w *world) forwardRun(rw http.ResponseWriter, a *cloudtest.Asked) *cloudtes
 		http.Error(rw, err.Error(), http.StatusBadGateway)
 		return nil
 	}
+
 	w.mu.Lock()
 	defer w.mu.Unlock()
+
 	if w.lagging {
 		for _, one := range instanceIDs(answer.Body) {
 			w.hidden[one] = true
 		}
 	}
+
 	return answer
 }
 
@@ -176,22 +191,33 @@ func (w *world) runOnce(rw http.ResponseWriter, a *cloudtest.Asked) {
 		use = &tokenUse{}
 		w.tokens[a.Form.Get("ClientToken")] = use
 	}
+
 	w.mu.Unlock()
 	use.mu.Lock()
 	defer use.mu.Unlock()
+
 	switch asked := a.Form.Encode(); {
 	case use.answer != nil && use.asked == asked:
 		use.answer.Write(rw)
 	case use.answer != nil:
-		refuse(http.StatusBadRequest, "IdempotentParameterMismatch", "The client token has been used with other parameters")(rw, a)
+		refuse(
+			http.StatusBadRequest,
+			"IdempotentParameterMismatch",
+			"The client token has been used with other parameters",
+		)(
+			rw,
+			a,
+		)
 	default:
 		answer := w.forwardRun(rw, a)
 		if answer == nil {
 			return
 		}
+
 		if answer.Status == http.StatusOK {
 			use.asked, use.answer = asked, answer
 		}
+
 		answer.Write(rw)
 	}
 }
@@ -201,10 +227,20 @@ func (w *world) terminate(rw http.ResponseWriter, a *cloudtest.Asked) {
 	w.mu.Lock()
 	hidden := w.hidden[a.Form.Get("InstanceId.1")]
 	w.mu.Unlock()
+
 	if hidden {
-		refuse(http.StatusBadRequest, "InvalidInstanceID.NotFound", "The instance ID '"+a.Form.Get("InstanceId.1")+"' does not exist")(rw, a)
+		refuse(
+			http.StatusBadRequest,
+			"InvalidInstanceID.NotFound",
+			"The instance ID '"+a.Form.Get("InstanceId.1")+"' does not exist",
+		)(
+			rw,
+			a,
+		)
+
 		return
 	}
+
 	w.Through(rw, a)
 }
 
@@ -215,20 +251,29 @@ func (w *world) describe(rw http.ResponseWriter, a *cloudtest.Asked) {
 		http.Error(rw, err.Error(), http.StatusBadGateway)
 		return
 	}
+
 	w.mu.Lock()
 	hidden, taken := maps.Clone(w.hidden), maps.Clone(w.taken)
 	w.mu.Unlock()
+
 	answer.Body = eachReservation(answer.Body, func(text []byte) []byte {
 		for _, one := range instanceIDs(text) {
 			if hidden[one] {
 				return nil
 			}
+
 			if taken[one] {
-				return withReason(text, "Server.SpotInstanceTermination", "Server.SpotInstanceTermination: Spot instance termination")
+				return withReason(
+					text,
+					"Server.SpotInstanceTermination",
+					"Server.SpotInstanceTermination: Spot instance termination",
+				)
 			}
 		}
+
 		return text
 	})
+
 	answer.Write(rw)
 }
 
@@ -239,6 +284,7 @@ func eachReservation(body []byte, rewrite func([]byte) []byte) []byte {
 	var out bytes.Buffer
 	var path []string
 	var kept, began int64
+
 	for {
 		at := d.InputOffset()
 		tok, err := d.Token()
@@ -248,6 +294,7 @@ func eachReservation(body []byte, rewrite func([]byte) []byte) []byte {
 		if err != nil {
 			return body // no XML: an error of the server, passed on as it is
 		}
+
 		switch tok := tok.(type) {
 		case xml.StartElement:
 			path = append(path, tok.Name.Local)
@@ -260,10 +307,13 @@ func eachReservation(body []byte, rewrite func([]byte) []byte) []byte {
 				out.Write(rewrite(body[began:d.InputOffset()]))
 				kept = d.InputOffset()
 			}
+
 			path = path[:len(path)-1]
 		}
 	}
+
 	out.Write(body[kept:])
+
 	return out.Bytes()
 }
 
@@ -278,7 +328,9 @@ func instanceIDs(text []byte) []string {
 		name, _, _ := strings.Cut(part, "<")
 		ids = append(ids, name)
 	}
+
 	slices.Sort(ids)
+
 	return slices.Compact(ids)
 }
 
@@ -290,6 +342,7 @@ func withReason(text []byte, code, message string) []byte {
 		_, after, _ := strings.Cut(rest, "</stateReason>")
 		return []byte(before + reason + after)
 	}
+
 	return []byte(strings.Replace(string(text), "<instanceType>", reason+"<instanceType>", 1))
 }
 
@@ -297,10 +350,13 @@ func withReason(text []byte, code, message string) []byte {
 func (w *world) lag() (catchup func()) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
+
 	w.lagging = true
+
 	return func() {
 		w.mu.Lock()
 		defer w.mu.Unlock()
+
 		w.lagging = false
 		clear(w.hidden)
 	}
@@ -309,11 +365,17 @@ func (w *world) lag() (catchup func()) {
 // takeBack ends a spot machine as Amazon does.
 func (w *world) takeBack(t *testing.T, instance string) {
 	t.Helper()
-	if _, err := w.raw[home].TerminateInstances(t.Context(), &ec2.TerminateInstancesInput{InstanceIds: []string{instance}}); err != nil {
+
+	if _, err := w.raw[home].TerminateInstances(
+		t.Context(),
+		&ec2.TerminateInstancesInput{InstanceIds: []string{instance}},
+	); err != nil {
 		t.Fatal(err)
 	}
+
 	w.mu.Lock()
 	defer w.mu.Unlock()
+
 	w.taken[instance] = true
 }
 
@@ -324,13 +386,16 @@ func (w *world) put(t *testing.T, tags map[string]string) string {
 	for key, value := range tags {
 		spec.Tags = append(spec.Tags, types.Tag{Key: sdk.String(key), Value: sdk.String(value)})
 	}
+
 	out, err := w.raw[home].RunInstances(t.Context(), &ec2.RunInstancesInput{
 		ImageId: sdk.String("ami-1e749f67"), InstanceType: "t3.micro", MinCount: sdk.Int32(1), MaxCount: sdk.Int32(1),
 		TagSpecifications: []types.TagSpecification{spec},
 	})
+
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	return sdk.ToString(out.Instances[0].InstanceId)
 }
 
@@ -338,6 +403,7 @@ func (w *world) put(t *testing.T, tags map[string]string) string {
 func (w *world) instances(t *testing.T, region string) []types.Instance {
 	t.Helper()
 	var all []types.Instance
+
 	pages := ec2.NewDescribeInstancesPaginator(w.raw[region], &ec2.DescribeInstancesInput{
 		Filters: []types.Filter{{Name: sdk.String("tag:" + cloud.TagYard), Values: []string{w.yard}}},
 	})
@@ -346,10 +412,12 @@ func (w *world) instances(t *testing.T, region string) []types.Instance {
 		if err != nil {
 			t.Fatal(err)
 		}
+
 		for _, r := range out.Reservations {
 			all = append(all, r.Instances...)
 		}
 	}
+
 	return all
 }
 
@@ -359,15 +427,22 @@ func (w *world) machines(t *testing.T) []cloudtest.Machine {
 	var all []cloudtest.Machine
 	for _, i := range slices.Concat(w.instances(t, home), w.instances(t, elsewhere)) {
 		m := cloudtest.Machine{
-			ID: sdk.ToString(i.InstanceId), Tags: map[string]string{}, Spot: i.InstanceLifecycle == types.InstanceLifecycleTypeSpot,
+			ID: sdk.ToString(
+				i.InstanceId,
+			),
+			Tags:  map[string]string{},
+			Spot:  i.InstanceLifecycle == types.InstanceLifecycleTypeSpot,
 			Ended: i.State.Name == types.InstanceStateNameTerminated,
 		}
+
 		for _, tag := range i.Tags {
 			m.Tags[sdk.ToString(tag.Key)] = sdk.ToString(tag.Value)
 		}
+
 		m.UserData = w.userData(t, m.ID)
 		all = append(all, m)
 	}
+
 	return all
 }
 
@@ -379,13 +454,16 @@ func (w *world) userData(t *testing.T, instance string) string {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	if out.UserData == nil {
 		return ""
 	}
+
 	text, err := base64.StdEncoding.DecodeString(sdk.ToString(out.UserData.Value))
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	return string(text)
 }
 

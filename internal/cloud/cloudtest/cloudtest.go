@@ -99,9 +99,11 @@ func Run(t *testing.T, open func(t *testing.T) Env) {
 					t.Errorf("Env.Cannot names %q, which is no clause", name)
 				}
 			}
+
 			if why, ok := h.Cannot[c.name]; ok {
 				t.Skip("this provider's world cannot be asked: ", why)
 			}
+
 			c.test(h)
 		})
 	}
@@ -140,6 +142,7 @@ func (h *harness) context() context.Context {
 // needs ends the clause if the world lacks a knob and does not say why.
 func (h *harness) needs(there bool, knob string) {
 	h.Helper()
+
 	if !there {
 		h.Fatalf("Env.%s is missing: set it, or say in Env.Cannot[%q] why this world has no such thing", knob, h.clause)
 	}
@@ -153,7 +156,11 @@ func (h *harness) request(n uint64, o fleet.Offer) cloud.Request {
 		Lease: lease,
 		Offer: o,
 		Name:  h.Yard + "-" + string(lease),
-		Boot:  cloud.Boot{Server: "https://yard.example:7070", Token: "join-" + string(lease), Script: script + string(lease)},
+		Boot: cloud.Boot{
+			Server: "https://yard.example:7070",
+			Token:  "join-" + string(lease),
+			Script: script + string(lease),
+		},
 		Until: clock.Wall{}.Now().Add(time.Hour).Truncate(time.Second),
 	}
 }
@@ -164,6 +171,7 @@ func (h *harness) create(n uint64, o fleet.Offer) cloud.Instance {
 	r := h.request(n, o)
 	got, err := h.Provider.Create(h.context(), r)
 	h.must(err)
+
 	switch {
 	case got.ID == "":
 		h.Fatalf("a machine without a name: %+v", got)
@@ -174,11 +182,13 @@ func (h *harness) create(n uint64, o fleet.Offer) cloud.Instance {
 	case o.Region != "" && got.Region != o.Region:
 		h.Errorf("asked for one in %s, got one in %s", o.Region, got.Region)
 	}
+
 	return got
 }
 
 func (h *harness) must(err error) {
 	h.Helper()
+
 	if err != nil {
 		h.Fatalf("unexpected error: %v (%v)", err, errors.Unwrap(err))
 	}
@@ -196,6 +206,7 @@ func (h *harness) refused(err error, kind fault.Kind, code string) {
 // unknown checks that an error says nothing about whether the call was carried out.
 func (h *harness) unknown(err error) {
 	h.Helper()
+
 	switch kind := fault.KindOf(err); kind {
 	case "":
 		h.Error("no error, although it is not known what happened")
@@ -210,6 +221,7 @@ func (h *harness) list() []cloud.Instance {
 	h.Helper()
 	got, err := h.Provider.List(h.context())
 	h.must(err)
+
 	return got
 }
 
@@ -223,6 +235,7 @@ func (h *harness) eventually(what string, ok func([]cloud.Instance) bool) []clou
 		if ok(got) {
 			return got
 		}
+
 		if !clock.Sleep(ctx, look) {
 			h.Fatalf("never so: %s; the list is %+v", what, got)
 		}
@@ -236,7 +249,9 @@ func (h *harness) shown(instance string) cloud.Instance {
 		one, ok := find(all, instance)
 		return ok && one.State != cloud.Gone
 	})
+
 	one, _ := find(all, instance)
+
 	return one
 }
 
@@ -247,6 +262,7 @@ func (h *harness) over(instance string) {
 		one, ok := find(all, instance)
 		return !ok || one.State == cloud.Gone
 	})
+
 	for _, m := range h.Machines(h.T) {
 		if m.ID == instance && !m.Ended {
 			h.Errorf("%s is listed as gone, and the world still has it", instance)
@@ -262,6 +278,7 @@ func (h *harness) world() []Machine {
 // empty checks that the world holds no machine of this yard.
 func (h *harness) empty() {
 	h.Helper()
+
 	if left := h.world(); len(left) > 0 {
 		h.Errorf("the world holds %+v, want nothing", left)
 	}
@@ -272,6 +289,7 @@ func find(all []cloud.Instance, instance string) (cloud.Instance, bool) {
 	if i < 0 {
 		return cloud.Instance{}, false
 	}
+
 	return all[i], true
 }
 
@@ -283,6 +301,8 @@ func names(all []cloud.Instance) []string {
 			ids = append(ids, one.ID)
 		}
 	}
+
 	slices.SortFunc(ids, strings.Compare)
+
 	return ids
 }

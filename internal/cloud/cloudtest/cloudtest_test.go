@@ -30,22 +30,26 @@ func TestBroken(t *testing.T) {
 	if broken == "" {
 		return // asked for by nobody: the test below is the one that counts
 	}
+
 	cloudtest.Run(t, func(t *testing.T) cloudtest.Env {
 		t.Helper()
 		env := newMemory(broken)
 		env.Patience = time.Second // what never comes is not waited for long
+
 		switch broken {
 		case "has no knob for a full account":
 			env.NoQuota = nil
 		case "excuses itself from what is no clause":
 			env.Cannot = map[string]string{"no such clause": "made up"}
 		}
+
 		return env
 	})
 }
 
 func TestContractFindsWhatBreaksIt(t *testing.T) {
 	t.Parallel()
+
 	for broken, clause := range map[string]string{
 		"lists no leases":                       "a machine is listed with its lease",
 		"loses the tag of the end":              "a machine carries yard, lease and end as tags from its first moment",

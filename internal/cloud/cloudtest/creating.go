@@ -27,14 +27,21 @@ func listsCreated(h *harness) {
 	made := h.create(1, h.Offer)
 	got := h.shown(made.ID)
 	want := made
+
 	// What changes while a machine boots, and what the world may know only later.
-	want.State, want.Address, want.Launched, want.Zone, want.Billed = got.State, got.Address, got.Launched, got.Zone, got.Billed
+	want.State = got.State
+	want.Address = got.Address
+	want.Launched = got.Launched
+	want.Zone = got.Zone
+	want.Billed = got.Billed
 	if got != want {
 		h.Errorf("listed as %+v, created as %+v", got, want)
 	}
+
 	if h.Offer.Zone != "" && got.Zone != h.Offer.Zone {
 		h.Errorf("asked for one in %s, got one in %q", h.Offer.Zone, got.Zone)
 	}
+
 	h.eventually("the machine is up, and since when", func(all []cloud.Instance) bool {
 		one, ok := find(all, made.ID)
 		return ok && one.State == cloud.Up && !one.Launched.IsZero() && one.Ended.IsZero()
@@ -45,11 +52,13 @@ func carriesTags(h *harness) {
 	r := h.request(1, h.Offer)
 	made, err := h.Provider.Create(h.context(), r)
 	h.must(err)
+
 	for _, m := range h.Machines(h.T) {
 		if m.ID != made.ID {
 			h.Errorf("the world holds %s, which nobody asked for", m.ID)
 			continue
 		}
+
 		for tag, want := range map[string]string{
 			cloud.TagYard: r.Yard, cloud.TagLease: string(r.Lease), cloud.TagUntil: r.Until.UTC().Format(time.RFC3339),
 		} {
@@ -64,10 +73,12 @@ func deliversScript(h *harness) {
 	r := h.request(1, h.Offer)
 	_, err := h.Provider.Create(h.context(), r)
 	h.must(err)
+
 	all := h.Machines(h.T)
 	if len(all) != 1 {
 		h.Fatalf("the world holds %d machines, want 1", len(all))
 	}
+
 	if all[0].UserData != r.Boot.Script {
 		h.Errorf("the machine got\n%q\nwant\n%q", all[0].UserData, r.Boot.Script)
 	}
@@ -80,10 +91,12 @@ func createsOnce(h *harness) {
 	h.shown(first.ID)
 	second, err := h.Provider.Create(h.context(), r)
 	h.must(err)
+
 	if h.Once == Twice {
 		h.pair(r.Lease, first.ID, second.ID)
 		return
 	}
+
 	if first.ID != second.ID || len(h.world()) != 1 {
 		h.Errorf("got %s and then %s; the world holds %d machines, want 1", first.ID, second.ID, len(h.world()))
 	}
@@ -92,9 +105,11 @@ func createsOnce(h *harness) {
 // pair checks that two machines of one lease are both listed with it: then one of them is given back.
 func (h *harness) pair(lease id.Lease, first, second string) {
 	h.Helper()
+
 	if first == second {
 		h.Fatalf("both are %s, although this world has no memory of requests: Env.Once is wrong", first)
 	}
+
 	h.eventually("both machines are listed with their lease", func(all []cloud.Instance) bool {
 		a, _ := find(all, first)
 		b, _ := find(all, second)
@@ -110,22 +125,27 @@ func createsOnceAtOnce(h *harness) {
 		made, err := h.Provider.Create(h.context(), r)
 		mu.Lock()
 		defer mu.Unlock()
+
 		if err != nil {
 			// A world may refuse the second while it carries out the first, but not for good.
 			h.unknown(err)
 			return
 		}
+
 		ids[made.ID] = true
 	})
+
 	if len(ids) == 0 {
 		h.Fatal("none of four was given a machine")
 	}
+
 	for one := range ids {
 		h.eventually("every machine is listed with its lease", func(all []cloud.Instance) bool {
 			got, ok := find(all, one)
 			return ok && got.Lease == r.Lease
 		})
 	}
+
 	if h.Once == Always && (len(ids) != 1 || len(h.world()) != 1) {
 		h.Errorf("four that asked for one lease got %d machines, and the world holds %d, want 1", len(ids), len(h.world()))
 	}
@@ -136,8 +156,10 @@ func createsTwo(h *harness) {
 	if first.ID == second.ID {
 		h.Fatalf("both leases got %s", first.ID)
 	}
+
 	h.shown(first.ID)
 	h.shown(second.ID)
+
 	if n := len(h.world()); n != 2 {
 		h.Errorf("the world holds %d machines, want 2", n)
 	}
@@ -148,10 +170,12 @@ func createsAtOnce(h *harness) {
 	h.needs(h.Many >= gang, "Many")
 	made := make([]string, gang)
 	h.atOnce(gang, func(i int) { made[i] = h.create(uint64(i+1), h.Offer).ID })
+
 	slices.Sort(made)
 	if len(slices.Compact(slices.Clone(made))) != gang {
 		h.Fatalf("%d leases got %v", gang, made)
 	}
+
 	h.eventually("all are listed", func(all []cloud.Instance) bool { return slices.Equal(names(all), made) })
 }
 
@@ -161,7 +185,9 @@ func (h *harness) atOnce(n int, fn func(i int)) {
 	for i := range n {
 		wg.Go(func() { fn(i) })
 	}
+
 	wg.Wait()
+
 	if h.Failed() {
 		h.FailNow()
 	}
@@ -173,14 +199,17 @@ func losesReply(h *harness) {
 	h.LoseReply(h.T)
 	_, err := h.Provider.Create(h.context(), r)
 	h.unknown(err)
+
 	all := h.eventually("the machine is listed with its lease", func(all []cloud.Instance) bool {
 		return slices.ContainsFunc(all, func(one cloud.Instance) bool { return one.Lease == r.Lease })
 	})
 	if len(all) != 1 || len(h.world()) != 1 {
 		h.Fatalf("one call made %d machines (%d listed)", len(h.world()), len(all))
 	}
+
 	again, err := h.Provider.Create(h.context(), r)
 	h.must(err)
+
 	if h.Once == Twice {
 		h.pair(r.Lease, all[0].ID, again.ID)
 	} else if again.ID != all[0].ID {
@@ -194,9 +223,11 @@ func marksSpot(h *harness) {
 	if got := h.shown(made.ID); !got.Spot {
 		h.Errorf("a spot machine is listed as %+v", got)
 	}
+
 	if got := h.shown(plain.ID); got.Spot {
 		h.Errorf("a machine that is not spot is listed as %+v", got)
 	}
+
 	for _, m := range h.world() {
 		if m.Spot != (m.ID == made.ID) {
 			h.Errorf("%s: spot is %t in the world", m.ID, m.Spot)

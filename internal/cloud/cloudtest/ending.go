@@ -23,9 +23,11 @@ func ends(h *harness) {
 	h.shown(second.ID)
 	h.must(h.Provider.Terminate(h.context(), first.Region, first.ID))
 	h.over(first.ID)
+
 	if got := h.shown(second.ID); got.State != cloud.Pending && got.State != cloud.Up {
 		h.Errorf("the other machine is %s", got.State)
 	}
+
 	if left := h.world(); len(left) != 1 || left[0].ID != second.ID {
 		h.Errorf("the world holds %+v, want %s alone", left, second.ID)
 	}
@@ -35,6 +37,7 @@ func ends(h *harness) {
 // a machine says fault.NotFound, and the caller knows whether it is old enough for that.
 func (h *harness) done(err error) {
 	h.Helper()
+
 	if err != nil && fault.KindOf(err) != fault.NotFound {
 		h.Errorf("error = %v (kind %s), want none, or one of kind %s", err, fault.KindOf(err), fault.NotFound)
 	}
@@ -62,8 +65,10 @@ func endsUnknown(h *harness) {
 	} else {
 		*last = '0'
 	}
+
 	h.done(h.Provider.Terminate(h.context(), made.Region, string(name)))
 	h.shown(made.ID)
+
 	if n := len(h.world()); n != 1 {
 		h.Errorf("the world holds %d machines, want 1", n)
 	}
@@ -74,13 +79,16 @@ func endsAtOnce(h *harness) {
 	for _, one := range made {
 		h.shown(one.ID)
 	}
+
 	h.atOnce(2*len(made), func(i int) {
 		one := made[i%len(made)]
 		h.done(h.Provider.Terminate(h.context(), one.Region, one.ID))
 	})
+
 	for _, one := range made {
 		h.over(one.ID)
 	}
+
 	h.empty()
 }
 
@@ -89,10 +97,12 @@ func endsUnanswered(h *harness) {
 	made := h.create(1, h.Offer)
 	h.shown(made.ID)
 	h.LoseReply(h.T)
+
 	// Ending a machine again is harmless, so a provider may ask a second time by itself.
 	if err := h.Provider.Terminate(h.context(), made.Region, made.ID); err != nil {
 		h.unknown(err)
 	}
+
 	h.over(made.ID)
 	h.done(h.Provider.Terminate(h.context(), made.Region, made.ID))
 }
@@ -103,11 +113,13 @@ func endsEarly(h *harness) {
 	made := h.create(1, h.Offer)
 	err := h.Provider.Terminate(h.context(), made.Region, made.ID)
 	catchup()
+
 	if err != nil {
 		h.unknown(err)
 		h.shown(made.ID)
 		h.must(h.Provider.Terminate(h.context(), made.Region, made.ID))
 	}
+
 	h.over(made.ID)
 	h.empty()
 }
@@ -118,6 +130,7 @@ func tellsTakenBack(h *harness) {
 	made := h.create(1, h.Spot)
 	h.shown(made.ID)
 	h.TakeBack(h.T, made.ID)
+
 	h.eventually("it is gone because it was taken back", func(all []cloud.Instance) bool {
 		one, ok := find(all, made.ID)
 		return ok && one.State == cloud.Gone && one.Why == "spot"

@@ -28,6 +28,7 @@ func listsOwn(h *harness) {
 	foreign := h.Foreign(h.T)
 	made := h.create(1, h.Offer)
 	h.shown(made.ID)
+
 	if all := h.list(); len(all) != 1 || all[0].ID != made.ID {
 		h.Errorf("the list is %+v, want %s alone; %s is of another yard", all, made.ID, foreign)
 	}
@@ -40,6 +41,7 @@ func listsStray(h *harness) {
 	if got.Lease != "" {
 		h.Errorf("a machine without a lease is listed as %+v", got)
 	}
+
 	h.must(h.Provider.Terminate(h.context(), got.Region, got.ID))
 	h.over(stray)
 }
@@ -54,7 +56,9 @@ func listsMany(h *harness) {
 			made[i] = h.create(uint64(i+1), h.Offer).ID
 		}
 	})
+
 	slices.Sort(made)
+
 	all := h.eventually("all are listed", func(all []cloud.Instance) bool { return len(all) >= many })
 	if got := names(all); !slices.Equal(got, made) {
 		h.Errorf("%d machines are listed: %v\nwant %v", len(got), got, made)

@@ -47,10 +47,12 @@ func StartMoto() (*Moto, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	port, err := freePort()
 	if err != nil {
 		return nil, err
 	}
+
 	m := &Moto{URL: "http://127.0.0.1:" + port, exited: make(chan struct{}), output: new(bytes.Buffer)}
 	m.cmd = exec.CommandContext(context.Background(), python, "-c", serveMoto, port)
 	m.cmd.Env = append(os.Environ(), "MOTO_EC2_ENABLE_INSTANCE_TYPE_VALIDATION=true", "MOTO_ENABLE_AMI_VALIDATION=true")
@@ -59,13 +61,17 @@ func StartMoto() (*Moto, error) {
 	if err := m.cmd.Start(); err != nil {
 		return nil, fmt.Errorf("start moto: %w", err)
 	}
+
 	go func() {
 		defer close(m.exited)
+
 		_ = m.cmd.Wait() // how it ended is in its output
 	}()
+
 	if err := m.awaitReady(); err != nil {
 		return nil, errors.Join(err, m.Stop())
 	}
+
 	return m, nil
 }
 
@@ -73,25 +79,30 @@ func StartMoto() (*Moto, error) {
 func (m *Moto) Stop() error {
 	err := m.cmd.Process.Kill()
 	<-m.exited
+
 	if err != nil && !errors.Is(err, os.ErrProcessDone) {
 		return fmt.Errorf("stop moto: %w", err)
 	}
+
 	return nil
 }
 
 func (m *Moto) awaitReady() error {
 	ctx, cancel := context.WithTimeout(context.Background(), motoTimeout)
 	defer cancel()
+
 	for {
 		err := get(ctx, m.URL+"/moto-api/")
 		if err == nil {
 			return nil
 		}
+
 		select {
 		case <-m.exited:
 			return fmt.Errorf("moto ended at once: %s", m.output)
 		default:
 		}
+
 		if !clock.Sleep(ctx, 50*time.Millisecond) {
 			return fmt.Errorf("moto did not answer: %w", err)
 		}
@@ -103,19 +114,23 @@ func get(ctx context.Context, address string) error {
 	if err != nil {
 		return err
 	}
+
 	res, err := http.DefaultClient.Do(r)
 	if err != nil {
 		return err
 	}
+
 	return res.Body.Close()
 }
 
 // SkipMoto skips tb because moto did not start, or fails it where it must be there.
 func SkipMoto(tb testing.TB, err error) {
 	tb.Helper()
+
 	if errors.Is(err, ErrNoMoto) && os.Getenv("CI") != "true" {
 		tb.Skip("needs moto: ", err)
 	}
+
 	tb.Fatal("needs moto: ", err)
 }
 
@@ -127,22 +142,29 @@ func motoPython() (string, error) {
 	if err != nil {
 		return "", err
 	}
+
 	text, err := os.ReadFile(filepath.Join(root, "scripts", "setup-moto.sh"))
 	if err != nil {
 		return "", fmt.Errorf("which moto is wanted: %w", err)
 	}
+
 	version := motoVersion.FindSubmatch(text)
 	if version == nil {
 		return "", errors.New("scripts/setup-moto.sh has no line MOTO_VERSION=")
 	}
+
 	cache, err := os.UserCacheDir()
 	if err != nil {
 		return "", fmt.Errorf("%w (%w)", ErrNoMoto, err)
 	}
+
 	folder := filepath.Join(cache, "trainyard", "moto-"+string(version[1]))
-	if _, err := os.Stat(filepath.Join(folder, ".complete")); err != nil { //nolint:gosec // G703: the cache folder is the user's own to choose
+	if _, err := os.Stat(
+		filepath.Join(folder, ".complete"),
+	); err != nil { //nolint:gosec // G703: the cache folder is the user's own to choose
 		return "", fmt.Errorf("%w (%w)", ErrNoMoto, err)
 	}
+
 	return filepath.Join(folder, "bin", "python"), nil
 }
 
@@ -152,14 +174,17 @@ func repository() (string, error) {
 	if err != nil {
 		return "", err
 	}
+
 	for {
 		if _, err := os.Stat(filepath.Join(folder, "go.mod")); err == nil {
 			return folder, nil
 		}
+
 		up := filepath.Dir(folder)
 		if up == folder {
 			return "", errors.New("no go.mod above this folder")
 		}
+
 		folder = up
 	}
 }
@@ -170,6 +195,8 @@ func freePort() (string, error) {
 	if err != nil {
 		return "", fmt.Errorf("find a free port: %w", err)
 	}
+
 	_, port, err := net.SplitHostPort(l.Addr().String())
+
 	return port, errors.Join(err, l.Close())
 }

@@ -56,6 +56,7 @@ func NewProxy(t *testing.T, target string) *Proxy {
 	if err != nil {
 		t.Fatalf("address of the API server: %v", err)
 	}
+
 	p := &Proxy{target: u, client: &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 16}}}
 	server := httptest.NewServer(http.HandlerFunc(p.serve))
 	p.URL = server.URL
@@ -64,6 +65,7 @@ func NewProxy(t *testing.T, target string) *Proxy {
 		server.Close()
 		p.client.CloseIdleConnections()
 	})
+
 	return p
 }
 
@@ -76,9 +78,11 @@ func (p *Proxy) Next(match func(*Asked) bool, do Trouble) {
 func (p *Proxy) While(match func(*Asked) bool, do Trouble) (stop func()) {
 	r := &rule{match: match, do: do}
 	p.add(r)
+
 	return func() {
 		p.mu.Lock()
 		defer p.mu.Unlock()
+
 		p.rules = slices.DeleteFunc(p.rules, func(other *rule) bool { return other == r })
 	}
 }
@@ -86,6 +90,7 @@ func (p *Proxy) While(match func(*Asked) bool, do Trouble) (stop func()) {
 func (p *Proxy) add(r *rule) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+
 	p.rules = append(p.rules, r)
 }
 
@@ -93,14 +98,17 @@ func (p *Proxy) add(r *rule) {
 func (p *Proxy) take(a *Asked) Trouble {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+
 	for i, r := range slices.Backward(p.rules) {
 		if r.match(a) {
 			if r.once {
 				p.rules = slices.Delete(p.rules, i, i+1)
 			}
+
 			return r.do
 		}
 	}
+
 	return nil
 }
 
@@ -110,17 +118,21 @@ func (p *Proxy) serve(w http.ResponseWriter, r *http.Request) {
 		Cut(w, nil)
 		return
 	}
+
 	a := &Asked{Request: r, Body: body}
 	if strings.HasPrefix(r.Header.Get("Content-Type"), "application/x-www-form-urlencoded") {
-		if a.Form, err = url.ParseQuery(string(body)); err != nil {
+		a.Form, err = url.ParseQuery(string(body))
+		if err != nil {
 			http.Error(w, err.Error(), http.StatusBadRequest)
 			return
 		}
 	}
+
 	if do := p.take(a); do != nil {
 		do(w, a)
 		return
 	}
+
 	p.Through(w, a)
 }
 
@@ -132,19 +144,24 @@ func (p *Proxy) Forward(a *Asked) (*Answer, error) {
 	if err != nil {
 		return nil, fmt.Errorf("pass a request on: %w", err)
 	}
+
 	r.Header = a.Header.Clone()
 	r.Header.Del("Accept-Encoding") // the transport undoes what it asked for itself
+
 	res, err := p.client.Do(r)
 	if err != nil {
 		return nil, fmt.Errorf("pass a request on: %w", err)
 	}
+
 	body, err := io.ReadAll(res.Body)
 	if closed := res.Body.Close(); err == nil {
 		err = closed
 	}
+
 	if err != nil {
 		return nil, fmt.Errorf("read the API server's answer: %w", err)
 	}
+
 	return &Answer{Status: res.StatusCode, Header: res.Header, Body: body}, nil
 }
 
@@ -163,6 +180,7 @@ func (p *Proxy) Lose(w http.ResponseWriter, a *Asked) {
 		http.Error(w, err.Error(), http.StatusBadGateway)
 		return
 	}
+
 	Cut(w, a)
 }
 
@@ -173,6 +191,7 @@ func (answer *Answer) Write(w http.ResponseWriter) {
 			w.Header()[name] = values
 		}
 	}
+
 	w.WriteHeader(answer.Status)
 	_, _ = w.Write(answer.Body) // whoever asked may be gone
 }
@@ -196,6 +215,7 @@ func Hang(until <-chan struct{}) Trouble {
 		case <-until:
 		case <-a.Context().Done():
 		}
+
 		Cut(w, a)
 	}
 }

@@ -20,35 +20,45 @@ func TestProxyMakesTheTroubleItWasToldTo(t *testing.T) {
 		if err != nil {
 			t.Error(err)
 		}
+
 		w.Header().Set("X-Served-By", "api")
 		w.WriteHeader(http.StatusTeapot)
 		_, _ = w.Write([]byte(r.Method + " " + r.URL.RequestURI() + " " + string(body)))
 	}))
+
 	t.Cleanup(api.Close)
 	p := cloudtest.NewProxy(t, api.URL)
+
 	// ask returns the answer's text, "cut" if there is none, and how often the API was asked for it.
 	ask := func(form string) (string, int64) {
 		t.Helper()
 		before := served.Load()
+
 		res, err := http.Post(p.URL+"/path?q=1", "application/x-www-form-urlencoded", strings.NewReader(form))
 		if err != nil {
 			return "cut", served.Load() - before
 		}
+
 		body, err := io.ReadAll(res.Body)
 		if err != nil || res.Body.Close() != nil {
 			t.Fatal(err)
 		}
+
 		return string(body), served.Load() - before
 	}
+
 	is := func(action string) func(*cloudtest.Asked) bool {
 		return func(a *cloudtest.Asked) bool { return a.Form.Get("Action") == action }
 	}
+
 	check := func(form, want string, asked int64) {
 		t.Helper()
+
 		if got, n := ask(form); got != want || n != asked {
 			t.Errorf("%s: %q after %d calls of the API, want %q after %d", form, got, n, want, asked)
 		}
 	}
+
 	check("Action=A", "POST /path?q=1 Action=A", 1)
 
 	p.Next(is("A"), cloudtest.Say(http.StatusBadRequest, "text/plain", "no"))
@@ -71,6 +81,7 @@ func TestProxyMakesTheTroubleItWasToldTo(t *testing.T) {
 	check("Action=A", "cut", 0)
 
 	api.Close()
+
 	if got, _ := ask("Action=A"); !strings.Contains(got, "pass a request on") {
 		t.Errorf("an API that is gone: %q", got)
 	}

@@ -93,11 +93,14 @@ func downIsUnknown(h *harness) {
 	_, err := h.Provider.Create(h.context(), h.request(2, h.Offer))
 	h.unknown(err)
 	h.unknown(h.Provider.Terminate(h.context(), made.Region, made.ID))
+
 	if all, err := h.Provider.List(h.context()); err == nil {
 		h.Errorf("a world that is down gave the list %+v", all)
 	}
+
 	up()
 	h.shown(made.ID)
+
 	if n := len(h.world()); n != 1 {
 		h.Errorf("the world holds %d machines, want the one that was there before", n)
 	}
@@ -109,6 +112,7 @@ func endsWithContext(h *harness) {
 	h.shown(made.ID)
 	release := h.Hang(h.T)
 	defer release()
+
 	for _, call := range []struct {
 		name string
 		do   func(ctx context.Context) error
@@ -127,6 +131,7 @@ func endsWithContext(h *harness) {
 		err := call.do(ctx) // would hang until the test is given up
 		cancel()
 		h.unknown(err)
+
 		if !errors.Is(err, context.DeadlineExceeded) {
 			h.Errorf("%s: %v, want an error that says that its time was over", call.name, err)
 		}
@@ -138,11 +143,14 @@ func asksNothingLate(h *harness) {
 	cancel()
 	_, err := h.Provider.Create(ctx, h.request(1, h.Offer))
 	h.unknown(err)
+
 	if !errors.Is(err, context.Canceled) {
 		h.Errorf("error = %v, want one that says that it was cancelled", err)
 	}
+
 	if _, err := h.Provider.List(ctx); !errors.Is(err, context.Canceled) {
 		h.Errorf("list: %v, want an error that says that it was cancelled", err)
 	}
+
 	h.empty()
 }

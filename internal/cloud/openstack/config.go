@@ -40,15 +40,26 @@ type Config struct {
 // Environ returns the part of a configuration that the usual OS_ variables hold.
 func Environ(get func(string) string) Config {
 	c := Config{
-		Cloud: get("OS_CLOUD"), File: get("OS_CLIENT_CONFIG_FILE"),
-		AuthURL: get("OS_AUTH_URL"), Username: get("OS_USERNAME"), Password: get("OS_PASSWORD"), UserDomain: get("OS_USER_DOMAIN_NAME"),
-		Project: get("OS_PROJECT_NAME"), ProjectID: get("OS_PROJECT_ID"), ProjectDomain: get("OS_PROJECT_DOMAIN_NAME"),
-		CredentialID: get("OS_APPLICATION_CREDENTIAL_ID"), CredentialSecret: get("OS_APPLICATION_CREDENTIAL_SECRET"),
-		Interface: get("OS_INTERFACE"),
+		Cloud: get("OS_CLOUD"),
+		File:  get("OS_CLIENT_CONFIG_FILE"),
+		AuthURL: get(
+			"OS_AUTH_URL",
+		),
+		Username:         get("OS_USERNAME"),
+		Password:         get("OS_PASSWORD"),
+		UserDomain:       get("OS_USER_DOMAIN_NAME"),
+		Project:          get("OS_PROJECT_NAME"),
+		ProjectID:        get("OS_PROJECT_ID"),
+		ProjectDomain:    get("OS_PROJECT_DOMAIN_NAME"),
+		CredentialID:     get("OS_APPLICATION_CREDENTIAL_ID"),
+		CredentialSecret: get("OS_APPLICATION_CREDENTIAL_SECRET"),
+		Interface:        get("OS_INTERFACE"),
 	}
+
 	if region := get("OS_REGION_NAME"); region != "" {
 		c.Regions = []string{region}
 	}
+
 	return c
 }
 
@@ -57,6 +68,7 @@ func (c *Config) session() (*session, error) {
 	if c.Cloud != "" {
 		return c.fromFile()
 	}
+
 	auth := gophercloud.AuthOptions{IdentityEndpoint: c.AuthURL, AllowReauth: true}
 	switch {
 	case c.AuthURL == "":
@@ -72,10 +84,12 @@ func (c *Config) session() (*session, error) {
 	default:
 		auth.Username, auth.Password = c.Username, c.Password
 		auth.DomainName = cmp.Or(c.UserDomain, "Default")
-		if auth.Scope = (&gophercloud.AuthScope{ProjectID: c.ProjectID}); c.ProjectID == "" {
+		auth.Scope = (&gophercloud.AuthScope{ProjectID: c.ProjectID})
+		if c.ProjectID == "" {
 			auth.Scope = &gophercloud.AuthScope{ProjectName: c.Project, DomainName: cmp.Or(c.ProjectDomain, auth.DomainName)}
 		}
 	}
+
 	return c.start(auth, cmp.Or(c.Interface, string(gophercloud.AvailabilityPublic)), "", nil)
 }
 
@@ -84,15 +98,26 @@ func (c *Config) fromFile() (*session, error) {
 	if c.File != "" {
 		options = append(options, clouds.WithLocations(c.File))
 	}
+
 	if c.Interface != "" {
 		options = append(options, clouds.WithEndpointType(c.Interface))
 	}
+
 	auth, endpoint, secure, err := clouds.Parse(options...)
 	if err != nil {
-		return nil, fault.New(fault.Invalid, "openstack_config", "cloud %q: %s", c.Cloud, err).WithRemedy("look at clouds.yaml").WithCause(err)
+		return nil, fault.New(fault.Invalid, "openstack_config", "cloud %q: %s", c.Cloud, err).
+			WithRemedy("look at clouds.yaml").
+			WithCause(err)
 	}
+
 	auth.AllowReauth = true
-	return c.start(auth, cmp.Or(string(endpoint.Availability), string(gophercloud.AvailabilityPublic)), endpoint.Region, secure)
+
+	return c.start(
+		auth,
+		cmp.Or(string(endpoint.Availability), string(gophercloud.AvailabilityPublic)),
+		endpoint.Region,
+		secure,
+	)
 }
 
 func (c *Config) start(auth gophercloud.AuthOptions, access, region string, secure *tls.Config) (*session, error) {
@@ -102,15 +127,19 @@ func (c *Config) start(auth gophercloud.AuthOptions, access, region string, secu
 		return nil, fault.New(fault.Invalid, "openstack_config", "%q is no interface", access).
 			WithField("interface").WithRemedy("use public, internal or admin")
 	}
+
 	s := &session{auth: auth, access: gophercloud.Availability(access), region: region, turn: make(chan struct{}, 1)}
+
 	if secure != nil {
 		transport, ok := http.DefaultTransport.(*http.Transport)
 		if !ok {
 			return nil, fault.New(fault.Internal, "openstack_config", "the standard HTTP transport was replaced")
 		}
+
 		transport = transport.Clone()
 		transport.TLSClientConfig = secure
 		s.http.Transport = transport
 	}
+
 	return s, nil
 }

@@ -22,10 +22,12 @@ func answer(err error) (status int, message string) {
 	if errors.As(err, &reauth) {
 		err = reauth.ErrReauth
 	}
+
 	var got gophercloud.ErrUnexpectedResponseCode
 	if !errors.As(err, &got) {
 		return 0, ""
 	}
+
 	// Nova: {"forbidden": {"code": 403, "message": …}}; Keystone: {"error": {…}}; Neutron: {"NeutronError": {…}}.
 	var body map[string]struct {
 		Message string `json:"message"`
@@ -35,6 +37,7 @@ func answer(err error) (status int, message string) {
 			return got.Actual, part.Message
 		}
 	}
+
 	return got.Actual, fmt.Sprintf("%.200s", got.Body)
 }
 
@@ -45,6 +48,7 @@ func callFault(ctx context.Context, doing string, err error) error {
 	if errors.As(err, &known) {
 		return err
 	}
+
 	status, message := answer(err)
 	switch {
 	case ctx.Err() != nil:
@@ -54,10 +58,13 @@ func callFault(ctx context.Context, doing string, err error) error {
 		return fault.New(fault.Denied, "openstack_denied", "OpenStack does not let us %s: %s", doing, message).
 			WithRemedy("look at the credentials and at the roles that they have in the project").WithCause(err)
 	case status == http.StatusNotAcceptable:
-		return fault.New(fault.Invalid, "openstack_too_old", "this OpenStack is too old: its compute API lacks version %s", Microversion).WithCause(err)
+		return fault.New(fault.Invalid, "openstack_too_old", "this OpenStack is too old: its compute API lacks version %s", Microversion).
+			WithCause(err)
 	case status != 0:
-		return fault.New(fault.Unavailable, "openstack_failed", "OpenStack failed to %s: %d %s", doing, status, message).WithCause(err)
+		return fault.New(fault.Unavailable, "openstack_failed", "OpenStack failed to %s: %d %s", doing, status, message).
+			WithCause(err)
 	}
+
 	return fault.New(fault.Unavailable, "openstack_failed", "OpenStack gave no answer: %s", doing).WithCause(err)
 }
 
@@ -67,6 +74,7 @@ func buildFault(s *servers.Server, r *cloud.Request) error {
 	if quota(s.Fault.Message) {
 		code = cloud.CodeQuota
 	}
+
 	return fault.New(fault.OverLimit, code, "no server of %s was built: %s", r.Offer.Type, why(s))
 }
 
@@ -83,9 +91,12 @@ func createFault(ctx context.Context, err error) error {
 	case (status == http.StatusForbidden || status == http.StatusRequestEntityTooLarge) && quota(message):
 		return fault.New(fault.OverLimit, cloud.CodeQuota, "the project may not have more: %s", message).WithCause(err)
 	case status == http.StatusForbidden:
-		return fault.New(fault.Denied, "openstack_denied", "OpenStack does not let us create a server: %s", message).WithCause(err)
+		return fault.New(fault.Denied, "openstack_denied", "OpenStack does not let us create a server: %s", message).
+			WithCause(err)
 	case status == http.StatusBadRequest, status == http.StatusNotFound, status == http.StatusConflict:
-		return fault.New(fault.Invalid, "openstack_refused", "OpenStack cannot create such a server: %s", message).WithCause(err)
+		return fault.New(fault.Invalid, "openstack_refused", "OpenStack cannot create such a server: %s", message).
+			WithCause(err)
 	}
+
 	return callFault(ctx, "create a server", err)
 }

@@ -34,7 +34,9 @@ func loggedIn() Exchange {
 		{"type": "image", "endpoints": [{"interface": "public", "region": "lab", "region_id": "lab", "url": "http://glance.test"}]},
 		{"type": "network", "endpoints": [{"interface": "public", "region": "lab", "region_id": "lab", "url": "http://neutron.test"}]}]}}`).
 		ask(`{"auth": {"identity": {"methods": ["application_credential"], "application_credential": {"id": "me", "secret": "SECRET"}}}}`)
+
 	e.Token = true
+
 	return e
 }
 
@@ -43,7 +45,13 @@ func prelude() []Exchange {
 	return []Exchange{
 		loggedIn(),
 		say("nova", "GET", "/v2.1/servers/detail?tags=trainyard-lease%3Dl1", http.StatusOK, `{"servers": []}`),
-		say("nova", "GET", "/v2.1/flavors/detail", http.StatusOK, `{"flavors": [{"id": "7", "name": "plain", "vcpus": 2, "ram": 2048, "swap": ""}]}`),
+		say(
+			"nova",
+			"GET",
+			"/v2.1/flavors/detail",
+			http.StatusOK,
+			`{"flavors": [{"id": "7", "name": "plain", "vcpus": 2, "ram": 2048, "swap": ""}]}`,
+		),
 	}
 }
 
@@ -68,13 +76,15 @@ func handConfig() openstack.Config {
 func want(t *testing.T, err error, kind fault.Kind, code, words string) {
 	t.Helper()
 	var got *fault.Error
-	if !errors.As(err, &got) || got.Kind != kind || code != "" && got.Code != code || !strings.Contains(got.Message, words) {
+	if !errors.As(err, &got) || got.Kind != kind || code != "" && got.Code != code ||
+		!strings.Contains(got.Message, words) {
 		t.Errorf("error = %v (kind %s), want kind %s, code %q and the words %q", err, fault.KindOf(err), kind, code, words)
 	}
 }
 
 func TestAnswersToCreate(t *testing.T) {
 	t.Parallel()
+
 	for name, tt := range map[string]struct {
 		status int
 		answer string
@@ -116,6 +126,7 @@ func TestAnswersToCreate(t *testing.T) {
 
 func TestServerThatCannotBeBuiltIsRemovedAndRefused(t *testing.T) {
 	t.Parallel()
+
 	for name, tt := range map[string]struct {
 		message string
 		deleted int
@@ -142,6 +153,7 @@ func TestServerThatCannotBeBuiltIsRemovedAndRefused(t *testing.T) {
 				get(`"status": "ERROR", "fault": {"code": 500, "message": "`+tt.message+`"}`),
 				say("nova", "DELETE", "/v2.1/servers/"+server, tt.deleted, ``),
 			), handConfig())
+
 			_, err := p.Create(t.Context(), request(1, "plain"))
 			want(t, err, tt.kind, tt.code, tt.message)
 		})
@@ -153,13 +165,18 @@ func TestServerThatCannotBeSeenYetIsGiven(t *testing.T) {
 	get := func(status int, answer string) Exchange {
 		return say("nova", "GET", "/v2.1/servers/"+server, status, answer)
 	}
-	p := recorded(t, append(prelude(),
+	p := recorded(t, append(
+		prelude(),
 		post(http.StatusAccepted, `{"server": {"id": "`+server+`"}}`),
 		get(http.StatusNotFound, `{"itemNotFound": {"code": 404, "message": "Instance could not be found."}}`),
 		get(http.StatusInternalServerError, `{}`),
-		get(http.StatusOK, `{"server": {"id": "`+server+`", "status": "BUILD", "OS-EXT-STS:task_state": "spawning", "flavor": {"original_name": "plain"},
-			"metadata": {"trainyard-yard": "yard", "trainyard-lease": "l1"}}}`),
+		get(
+			http.StatusOK,
+			`{"server": {"id": "`+server+`", "status": "BUILD", "OS-EXT-STS:task_state": "spawning", "flavor": {"original_name": "plain"},
+			"metadata": {"trainyard-yard": "yard", "trainyard-lease": "l1"}}}`,
+		),
 	), handConfig())
+
 	created(t.Context(), t, p, request(1, "plain"))
 }
 
@@ -169,13 +186,37 @@ func TestLeaseThatHasSeveralServersKeepsTheOldest(t *testing.T) {
 		return `{"id": "` + id + `", "status": "ACTIVE", "created": "` + created + `", "flavor": {"original_name": "plain"},
 			"metadata": {"trainyard-yard": "` + yard + `", "trainyard-lease": "l1"}}`
 	}
+
 	p := recorded(t, []Exchange{
 		loggedIn(),
-		say("nova", "GET", "/v2.1/servers/detail?tags=trainyard-lease%3Dl1", http.StatusOK,
-			`{"servers": [`+one("younger", "yard", "2026-05-01T10:00:09Z")+`], "servers_links": [{"rel": "next", "href": "http://nova.test/v2.1/servers/detail?marker=younger"}]}`),
-		say("nova", "GET", "/v2.1/servers/detail?marker=younger", http.StatusOK,
-			`{"servers": [`+one("of another yard", "other", "2026-05-01T10:00:00Z")+`,`+one("older", "yard", "2026-05-01T10:00:05Z")+`]}`),
+		say(
+			"nova",
+			"GET",
+			"/v2.1/servers/detail?tags=trainyard-lease%3Dl1",
+			http.StatusOK,
+			`{"servers": [`+one(
+				"younger",
+				"yard",
+				"2026-05-01T10:00:09Z",
+			)+`], "servers_links": [{"rel": "next", "href": "http://nova.test/v2.1/servers/detail?marker=younger"}]}`,
+		),
+		say(
+			"nova",
+			"GET",
+			"/v2.1/servers/detail?marker=younger",
+			http.StatusOK,
+			`{"servers": [`+one(
+				"of another yard",
+				"other",
+				"2026-05-01T10:00:00Z",
+			)+`,`+one(
+				"older",
+				"yard",
+				"2026-05-01T10:00:05Z",
+			)+`]}`,
+		),
 	}, handConfig())
+
 	if got := created(t.Context(), t, p, request(1, "plain")); got.ID != "older" {
 		t.Errorf("got %s, want the older one", got.ID)
 	}
@@ -198,6 +239,7 @@ func TestWhatNovaWillNotTakeIsNotAskedFor(t *testing.T) {
 
 func TestLogin(t *testing.T) {
 	t.Parallel()
+
 	for name, tt := range map[string]struct {
 		status int
 		answer string
@@ -211,8 +253,14 @@ func TestLogin(t *testing.T) {
 			t.Parallel()
 			failed := loggedIn()
 			failed.Status, failed.Answer, failed.Token = tt.status, json.RawMessage(tt.answer), false
+
 			// What failed is not kept: the next call logs in.
-			p := recorded(t, []Exchange{failed, loggedIn(), say("nova", "GET", "/v2.1/servers/detail", http.StatusOK, `{"servers": []}`)}, handConfig())
+			p := recorded(
+				t,
+				[]Exchange{failed, loggedIn(), say("nova", "GET", "/v2.1/servers/detail", http.StatusOK, `{"servers": []}`)},
+				handConfig(),
+			)
+
 			_, err := p.List(t.Context())
 			want(t, err, tt.kind, "", "log in")
 			listed(t.Context(), t, p)
@@ -222,12 +270,26 @@ func TestLogin(t *testing.T) {
 
 func TestTokenIsRenewedOnceAndThenDenied(t *testing.T) {
 	t.Parallel()
-	expired := say("nova", "GET", "/v2.1/servers/detail", http.StatusUnauthorized, `{"error": {"code": 401, "message": "expired"}}`)
+	expired := say(
+		"nova",
+		"GET",
+		"/v2.1/servers/detail",
+		http.StatusUnauthorized,
+		`{"error": {"code": 401, "message": "expired"}}`,
+	)
+
 	fine := say("nova", "GET", "/v2.1/servers/detail", http.StatusOK, `{"servers": []}`)
 	refusedLogin := loggedIn()
-	refusedLogin.Status, refusedLogin.Answer, refusedLogin.Token = http.StatusUnauthorized, json.RawMessage(`{"error": {"message": "disabled"}}`), false
+	refusedLogin.Status, refusedLogin.Answer, refusedLogin.Token = http.StatusUnauthorized, json.RawMessage(
+		`{"error": {"message": "disabled"}}`,
+	), false
 
-	p := recorded(t, []Exchange{loggedIn(), expired, loggedIn(), fine, expired, loggedIn(), expired, expired, refusedLogin}, handConfig())
+	p := recorded(
+		t,
+		[]Exchange{loggedIn(), expired, loggedIn(), fine, expired, loggedIn(), expired, expired, refusedLogin},
+		handConfig(),
+	)
+
 	listed(t.Context(), t, p)
 	_, err := p.List(t.Context())
 	want(t, err, fault.Denied, "openstack_denied", "expired")
@@ -237,8 +299,17 @@ func TestTokenIsRenewedOnceAndThenDenied(t *testing.T) {
 
 func TestListWithHolesIsNoList(t *testing.T) {
 	t.Parallel()
-	p := recorded(t, []Exchange{loggedIn(), say("nova", "GET", "/v2.1/servers/detail", http.StatusOK,
-		`{"servers": [{"id": "`+server+`", "status": "UNKNOWN", "tenant_id": "p", "created": "2026-05-01T10:00:00Z"}]}`)}, handConfig())
+	p := recorded(t, []Exchange{
+		loggedIn(),
+		say(
+			"nova",
+			"GET",
+			"/v2.1/servers/detail",
+			http.StatusOK,
+			`{"servers": [{"id": "`+server+`", "status": "UNKNOWN", "tenant_id": "p", "created": "2026-05-01T10:00:00Z"}]}`,
+		),
+	}, handConfig())
+
 	_, err := p.List(t.Context())
 	want(t, err, fault.Unavailable, "openstack_partial", server)
 }
@@ -250,8 +321,10 @@ func TestNetworkIsFoundByItsName(t *testing.T) {
 		for _, one := range ids {
 			all = append(all, `{"id": "`+one+`", "name": "lab net"}`)
 		}
+
 		return `{"networks": [` + strings.Join(all, ",") + `]}`
 	}
+
 	for name, tt := range map[string]struct {
 		networks []string
 		code     string
@@ -263,15 +336,34 @@ func TestNetworkIsFoundByItsName(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			config := handConfig()
-			config.Network, config.KeyPair, config.SecurityGroups, config.ConfigDrive = "lab net", "key", []string{"ssh"}, true
+			config.Network = "lab net"
+			config.KeyPair = "key"
+			config.SecurityGroups = []string{"ssh"}
+			config.ConfigDrive = true
+
 			said := append(prelude(), say("neutron", "GET", "/v2.0/networks?name=lab+net", http.StatusOK, net(tt.networks...)))
 			if tt.code == "" {
-				body := strings.Replace(createBody, `"networks": "none"`,
-					`"networks": [{"uuid": "n1"}], "key_name": "key", "security_groups": [{"name": "ssh"}], "config_drive": true, "availability_zone": "z"`, 1)
-				said = append(said, post(http.StatusAccepted, `{"server": {"id": "`+server+`"}}`).ask(body),
-					say("nova", "GET", "/v2.1/servers/"+server, http.StatusOK, `{"server": {"id": "`+server+`", "status": "ACTIVE", "flavor": {"original_name": "plain"},
-						"metadata": {"trainyard-lease": "l1"}}}`))
+				body := strings.Replace(
+					createBody,
+					`"networks": "none"`,
+					`"networks": [{"uuid": "n1"}], "key_name": "key", "security_groups": [{"name": "ssh"}], "config_drive": true, "availability_zone": "z"`,
+					1,
+				)
+
+				said = append(
+					said,
+					post(http.StatusAccepted, `{"server": {"id": "`+server+`"}}`).ask(body),
+					say(
+						"nova",
+						"GET",
+						"/v2.1/servers/"+server,
+						http.StatusOK,
+						`{"server": {"id": "`+server+`", "status": "ACTIVE", "flavor": {"original_name": "plain"},
+						"metadata": {"trainyard-lease": "l1"}}}`,
+					),
+				)
 			}
+
 			p := recorded(t, said, config)
 			r := request(1, "plain")
 			r.Offer.Zone = "z"
@@ -279,6 +371,7 @@ func TestNetworkIsFoundByItsName(t *testing.T) {
 			if tt.code == "" && err != nil {
 				t.Errorf("create: %v", err)
 			}
+
 			if tt.code != "" {
 				want(t, err, fault.Invalid, tt.code, "lab net")
 			}

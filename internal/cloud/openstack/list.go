@@ -16,22 +16,31 @@ import (
 )
 
 // each calls fn for every server of the project that the options let through, page by page.
-func each(ctx context.Context, nova *gophercloud.ServiceClient, opts servers.ListOpts, fn func(*servers.Server) error) error {
+func each(
+	ctx context.Context,
+	nova *gophercloud.ServiceClient,
+	opts servers.ListOpts,
+	fn func(*servers.Server) error,
+) error {
 	err := servers.List(nova, opts).EachPage(ctx, func(_ context.Context, page pagination.Page) (bool, error) {
 		all, err := servers.ExtractServers(page)
 		if err != nil {
 			return false, err
 		}
+
 		for i := range all {
 			if err := fn(&all[i]); err != nil {
 				return false, err
 			}
 		}
+
 		return true, nil
 	})
+
 	if err != nil {
 		return callFault(ctx, "list servers", err)
 	}
+
 	return nil
 }
 
@@ -48,27 +57,34 @@ func (p *Provider) List(ctx context.Context) ([]cloud.Instance, error) {
 		if err != nil {
 			return nil, err
 		}
+
 		err = each(ctx, nova, servers.ListOpts{}, func(s *servers.Server) error {
 			if s.Status == "UNKNOWN" && s.Metadata == nil {
 				return fault.New(fault.Unavailable, "openstack_partial",
 					"a part of region %s does not answer, and nothing but its name is known of server %s", region, s.ID)
 			}
+
 			if s.Metadata[cloud.TagYard] != p.yard {
 				return nil
 			}
+
 			s = p.explained(ctx, nova, s)
 			one := p.instance(region, s)
 			if one.State == cloud.Gone && failed(s) && remove(ctx, nova, s.ID) != nil {
 				// It is there still, and the next list tries again; Why tells what is wrong with it.
 				one.State, one.Ended = cloud.Ending, time.Time{}
 			}
+
 			found = append(found, one)
+
 			return nil
 		})
+
 		if err != nil {
 			return nil, err
 		}
 	}
+
 	return found, nil
 }
 
@@ -80,10 +96,12 @@ func (p *Provider) instance(region string, s *servers.Server) cloud.Instance {
 		ID: s.ID, Lease: id.Lease(s.Metadata[cloud.TagLease]), Region: region, Zone: s.AvailabilityZone,
 		State: cloud.Up, Address: address(s), Launched: s.LaunchedAt, Billed: -1,
 	}
+
 	one.Type, _ = s.Flavor["original_name"].(string)
 	if one.Launched.IsZero() {
 		one.Launched = s.Created
 	}
+
 	switch s.Status {
 	case "ACTIVE":
 	case "BUILD":
@@ -93,12 +111,14 @@ func (p *Provider) instance(region string, s *servers.Server) cloud.Instance {
 	default:
 		one.Why = why(s)
 	}
+
 	switch {
 	case s.TaskState == "deleting" || s.TaskState == "soft-deleting":
 		one.State = cloud.Ending
 	case failed(s):
 		one.State, one.Ended = cloud.Gone, s.Updated
 	}
+
 	return one
 }
 
@@ -115,6 +135,7 @@ func (p *Provider) explained(ctx context.Context, nova *gophercloud.ServiceClien
 	if again, err := servers.Get(ctx, nova, s.ID).Extract(); err == nil && failed(again) {
 		return again
 	}
+
 	return s // without the reason it has failed nevertheless
 }
 
@@ -127,6 +148,7 @@ func why(s *servers.Server) string {
 	if s.Fault.Message != "" {
 		text += ": " + s.Fault.Message
 	}
+
 	return text
 }
 
@@ -135,6 +157,7 @@ func address(s *servers.Server) string {
 	if s.AccessIPv4 != "" {
 		return s.AccessIPv4
 	}
+
 	fixed := ""
 	for _, nics := range s.Addresses {
 		list, _ := nics.([]any)
@@ -144,11 +167,13 @@ func address(s *servers.Server) string {
 			if kind, _ := a["OS-EXT-IPS:type"].(string); kind == "floating" {
 				return addr
 			}
+
 			// The least, because they come in no order and the same server must look the same twice.
 			if fixed == "" || addr < fixed {
 				fixed = addr
 			}
 		}
 	}
+
 	return fixed
 }

@@ -22,7 +22,9 @@ type keystone struct {
 func (k *keystone) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
+
 	w.Header().Set("Content-Type", "application/json")
+
 	answer := `{"servers": []}`
 	switch {
 	case r.Method == http.MethodPost:
@@ -35,6 +37,7 @@ func (k *keystone) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		w.WriteHeader(http.StatusUnauthorized)
 		answer = `{"error": {"code": 401, "message": "expired"}}`
 	}
+
 	_, _ = io.WriteString(w, answer) // whoever asked may be gone
 }
 
@@ -43,11 +46,16 @@ func TestManyShareOneLogin(t *testing.T) {
 	world := &keystone{}
 	server := httptest.NewServer(world)
 	t.Cleanup(server.Close)
+
 	p, err := openstack.New("yard", handConfig())
 	if err != nil {
 		t.Fatal(err)
 	}
-	p.Through(hosts{base: server.Client().Transport, to: func(string) string { return strings.TrimPrefix(server.URL, "http://") }})
+
+	p.Through(
+		hosts{base: server.Client().Transport, to: func(string) string { return strings.TrimPrefix(server.URL, "http://") }},
+	)
+
 	for round := 1; round <= 3; round++ {
 		var wg sync.WaitGroup
 		for range 16 {
@@ -57,11 +65,14 @@ func TestManyShareOneLogin(t *testing.T) {
 				}
 			})
 		}
+
 		wg.Wait()
 		world.mu.Lock()
+
 		if world.logins != round {
 			t.Errorf("%d logins after %d tokens ran out, want %d", world.logins, round-1, round)
 		}
+
 		world.valid = "none: it has run out"
 		world.mu.Unlock()
 	}

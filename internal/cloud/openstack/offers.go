@@ -27,26 +27,32 @@ const (
 // Offers returns a kind of node for every flavor of every region.
 func (p *Provider) Offers(ctx context.Context) ([]fleet.Offer, error) {
 	var offers []fleet.Offer
+
 	for _, region := range p.config.Regions {
 		nova, err := p.compute(ctx, region)
 		if err != nil {
 			return nil, err
 		}
+
 		all, err := allFlavors(ctx, nova)
 		if err != nil {
 			return nil, err
 		}
+
 		for i := range all {
 			o, err := offer(&all[i])
 			if err != nil {
 				return nil, err
 			}
+
 			o.Provider, o.Region = p.Name(), region
 			o.Name = o.NameOf()
 			offers = append(offers, o)
 		}
 	}
+
 	slices.SortFunc(offers, func(a, b fleet.Offer) int { return cmp.Compare(a.Name, b.Name) })
+
 	return offers, nil
 }
 
@@ -57,17 +63,28 @@ func offer(f *flavors.Flavor) (fleet.Offer, error) {
 	if err != nil {
 		return o, err
 	}
+
 	o.GPUs = count
 	if o.GPUs > 0 {
 		o.GPU = cmp.Or(f.ExtraSpecs[keyGPU], alias)
 	}
+
 	for _, field := range []struct {
 		key string
 		set func(text string) error
 	}{
-		{keyMemory, func(text string) (err error) { o.GPUMemory, err = job.ParseBytes(text); return err }},
-		{keyTFLOPS, func(text string) (err error) { o.TFLOPS, err = strconv.ParseFloat(text, 64); return err }},
-		{keyHourly, func(text string) (err error) { o.Hourly, err = job.ParseMoney(text); return err }},
+		{keyMemory, func(text string) (err error) {
+			o.GPUMemory, err = job.ParseBytes(text)
+			return err
+		}},
+		{keyTFLOPS, func(text string) (err error) {
+			o.TFLOPS, err = strconv.ParseFloat(text, 64)
+			return err
+		}},
+		{keyHourly, func(text string) (err error) {
+			o.Hourly, err = job.ParseMoney(text)
+			return err
+		}},
 	} {
 		if text, ok := f.ExtraSpecs[field.key]; ok {
 			if err := field.set(text); err != nil {
@@ -75,6 +92,7 @@ func offer(f *flavors.Flavor) (fleet.Offer, error) {
 			}
 		}
 	}
+
 	return o, nil
 }
 
@@ -91,8 +109,10 @@ func devices(f *flavors.Flavor) (count int, alias string, err error) {
 		if err != nil {
 			return 0, "", badSpec(f, keyGPUs, text).WithCause(err)
 		}
+
 		return int(n), "", nil
 	}
+
 	for key, text := range f.ExtraSpecs {
 		switch {
 		case key == "pci_passthrough:alias": // NAME:COUNT,NAME:COUNT
@@ -102,6 +122,7 @@ func devices(f *flavors.Flavor) (count int, alias string, err error) {
 				if err != nil {
 					return 0, "", badSpec(f, key, text).WithCause(err)
 				}
+
 				count += int(n)
 				alias = cmp.Or(alias, name)
 			}
@@ -110,11 +131,14 @@ func devices(f *flavors.Flavor) (count int, alias string, err error) {
 			if err != nil {
 				return 0, "", badSpec(f, key, text).WithCause(err)
 			}
+
 			count += int(n)
 		}
 	}
+
 	if count == 0 && f.ExtraSpecs[keyGPU] != "" {
 		count = 1
 	}
+
 	return count, alias, nil
 }

@@ -53,19 +53,27 @@ func New(yard string, c Config) (*Provider, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	if c.Name == "" {
 		c.Name = "openstack"
 	}
+
 	if len(c.Regions) == 0 {
 		c.Regions = []string{s.region}
 	}
+
 	switch {
 	case yard == "":
-		return nil, fault.New(fault.Invalid, "openstack_config", "the yard has no name, so its servers could not be told from others")
+		return nil, fault.New(
+			fault.Invalid,
+			"openstack_config",
+			"the yard has no name, so its servers could not be told from others",
+		)
 	case c.Image == "":
 		return nil, fault.New(fault.Invalid, "openstack_config", "no image is named from which servers boot").
 			WithField("image").WithRemedy("name one of `openstack image list`")
 	}
+
 	return &Provider{yard: yard, config: c, session: s, settle: 20 * time.Second, poll: time.Second}, nil
 }
 
@@ -87,11 +95,13 @@ func (p *Provider) Create(ctx context.Context, r cloud.Request) (cloud.Instance,
 	if err != nil {
 		return cloud.Instance{}, err
 	}
+
 	r.Offer.Region = cmp.Or(r.Offer.Region, p.config.Regions[0])
 	nova, err := p.compute(ctx, r.Offer.Region)
 	if err != nil {
 		return cloud.Instance{}, err
 	}
+
 	have, err := p.ofLease(ctx, nova, &r)
 	if err != nil {
 		return cloud.Instance{}, err
@@ -99,20 +109,29 @@ func (p *Provider) Create(ctx context.Context, r cloud.Request) (cloud.Instance,
 	if have != nil {
 		return p.settled(ctx, nova, &r, have)
 	}
+
 	opts, err := p.options(ctx, nova, &r, script)
 	if err != nil {
 		return cloud.Instance{}, err
 	}
+
 	made, err := servers.Create(ctx, nova, opts, nil).Extract()
 	if err != nil {
 		return cloud.Instance{}, createFault(ctx, err)
 	}
+
 	if made.ID == "" {
-		return cloud.Instance{}, fault.New(fault.Unavailable, "openstack_failed", "OpenStack accepted a server and did not say which")
+		return cloud.Instance{}, fault.New(
+			fault.Unavailable,
+			"openstack_failed",
+			"OpenStack accepted a server and did not say which",
+		)
 	}
+
 	// Nova answers with little more than the name; the rest is known from what was asked.
 	made.Status, made.TaskState, made.Metadata = "BUILD", "scheduling", p.metadata(&r)
 	made.Flavor = map[string]any{"original_name": r.Offer.Type}
+
 	return p.settled(ctx, nova, &r, made)
 }
 
@@ -122,87 +141,122 @@ func (p *Provider) compute(ctx context.Context, region string) (*gophercloud.Ser
 		return nil, fault.New(fault.Invalid, "openstack_region", "%s is not set up for region %q", p.Name(), region).
 			WithRemedy("it has %s", strings.Join(p.config.Regions, ", "))
 	}
+
 	return p.session.service(ctx, "compute", region)
 }
 
 // ofLease returns the server that the lease has, the oldest if there are several, nil if none.
-func (p *Provider) ofLease(ctx context.Context, nova *gophercloud.ServiceClient, r *cloud.Request) (*servers.Server, error) {
+func (p *Provider) ofLease(
+	ctx context.Context,
+	nova *gophercloud.ServiceClient,
+	r *cloud.Request,
+) (*servers.Server, error) {
 	var oldest *servers.Server
 	err := each(ctx, nova, servers.ListOpts{Tags: leaseTag(r)}, func(s *servers.Server) error {
 		if s.Metadata[cloud.TagYard] != p.yard || s.Metadata[cloud.TagLease] != string(r.Lease) {
 			return nil // another yard counts its leases too
 		}
+
 		if oldest == nil || s.Created.Before(oldest.Created) {
 			oldest = s
 		}
+
 		return nil
 	})
+
 	return oldest, err
 }
 
 // settled looks at a new server until a host was found for it or none: Nova accepts a
 // request before it has looked for one. What could not be built is removed, because Nova
 // keeps it, and it counts against the quota.
-func (p *Provider) settled(ctx context.Context, nova *gophercloud.ServiceClient, r *cloud.Request, s *servers.Server) (cloud.Instance, error) {
+func (p *Provider) settled(
+	ctx context.Context,
+	nova *gophercloud.ServiceClient,
+	r *cloud.Request,
+	s *servers.Server,
+) (cloud.Instance, error) {
 	wait, cancel := context.WithTimeout(ctx, p.settle)
 	defer cancel()
+
 	for undecided(s) {
 		now, err := servers.Get(wait, nova, s.ID).Extract()
 		if err == nil {
 			s = now
 		}
+
 		// The server is there, whatever else goes wrong now: what becomes of it is told by List.
 		if undecided(s) && !clock.Sleep(wait, p.poll) {
 			break
 		}
 	}
+
 	if !failed(s) {
 		return p.instance(r.Offer.Region, s), nil
 	}
+
 	s = p.explained(ctx, nova, s)
 	if err := remove(ctx, nova, s.ID); err != nil {
 		return cloud.Instance{}, fault.New(fault.Unavailable, "openstack_failed",
 			"server %s could not be built (%s), and it could not be removed either", s.ID, why(s)).WithCause(err)
 	}
+
 	return cloud.Instance{}, buildFault(s, r)
 }
 
 // userData returns the boot script as Nova wants it, and refuses what need not be asked for.
 func userData(r *cloud.Request) ([]byte, error) {
 	if r.Offer.Spot {
-		return nil, fault.New(fault.Invalid, "openstack_spot", "OpenStack has no spot servers, and %s is an offer of one", r.Offer.Name)
+		return nil, fault.New(
+			fault.Invalid,
+			"openstack_spot",
+			"OpenStack has no spot servers, and %s is an offer of one",
+			r.Offer.Name,
+		)
 	}
+
 	// Encoded here, because the library takes a script that could be base64 for one that is.
 	data := base64.StdEncoding.AppendEncode(nil, []byte(r.Boot.Script))
 	if len(data) > maxUserData {
 		return nil, fault.New(fault.Invalid, "openstack_user_data", "the boot script has %d bytes, and Nova takes %d",
 			len(r.Boot.Script), maxUserData/4*3)
 	}
+
 	return data, nil
 }
 
 // options says what the new server is.
-func (p *Provider) options(ctx context.Context, nova *gophercloud.ServiceClient, r *cloud.Request, script []byte) (servers.CreateOptsBuilder, error) {
+func (p *Provider) options(
+	ctx context.Context,
+	nova *gophercloud.ServiceClient,
+	r *cloud.Request,
+	script []byte,
+) (servers.CreateOptsBuilder, error) {
 	flavor, err := p.flavor(ctx, nova, r.Offer.Type)
 	if err != nil {
 		return nil, err
 	}
+
 	image, err := p.image(ctx, r.Offer.Region)
 	if err != nil {
 		return nil, err
 	}
+
 	network, err := p.network(ctx, r.Offer.Region)
 	if err != nil {
 		return nil, err
 	}
+
 	opts := servers.CreateOpts{
 		Name: r.Name, FlavorRef: flavor, ImageRef: image, Networks: network,
 		SecurityGroups: p.config.SecurityGroups, AvailabilityZone: r.Offer.Zone,
 		Metadata: p.metadata(r), Tags: []string{leaseTag(r)}, UserData: script,
 	}
+
 	if p.config.ConfigDrive {
 		opts.ConfigDrive = &p.config.ConfigDrive
 	}
+
 	return keypairs.CreateOptsExt{CreateOptsBuilder: opts, KeyName: p.config.KeyPair}, nil
 }
 
@@ -222,6 +276,7 @@ func (p *Provider) Terminate(ctx context.Context, region, instance string) error
 	if err != nil {
 		return err
 	}
+
 	err = servers.Delete(ctx, nova, instance).ExtractErr()
 	if gophercloud.ResponseCodeIs(err, http.StatusNotFound) {
 		return fault.New(fault.NotFound, "openstack_no_server", "%s has no server %s", p.Name(), instance).WithCause(err)
@@ -229,6 +284,7 @@ func (p *Provider) Terminate(ctx context.Context, region, instance string) error
 	if err != nil {
 		return callFault(ctx, fmt.Sprintf("end server %s", instance), err)
 	}
+
 	return nil
 }
 
@@ -238,5 +294,6 @@ func remove(ctx context.Context, nova *gophercloud.ServiceClient, server string)
 	if gophercloud.ResponseCodeIs(err, http.StatusNotFound) {
 		return nil
 	}
+
 	return err
 }

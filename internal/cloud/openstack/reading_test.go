@@ -21,6 +21,7 @@ func TestServersAsInstances(t *testing.T) {
 		ID: server, Lease: "l7", Region: "lab", Zone: "z1", Type: "gpu", State: cloud.Up, Billed: -1,
 		Launched: time.Date(2026, 5, 1, 10, 0, 30, 0, time.UTC),
 	}
+
 	const common = `"id": "` + server + `", "created": "2026-05-01T10:00:00Z", "updated": "2026-05-01T11:00:00Z", "flavor": {"original_name": "gpu"},
 		"OS-EXT-AZ:availability_zone": "z1", "metadata": {"trainyard-yard": "yard", "trainyard-lease": "l7"}`
 	const ran = common + `, "OS-SRV-USG:launched_at": "2026-05-01T10:00:30.000000"`
@@ -71,7 +72,15 @@ func TestServersAsInstances(t *testing.T) {
 
 func TestFlavorsAsOffers(t *testing.T) {
 	t.Parallel()
-	base := fleet.Offer{Name: "openstack/f/lab", Provider: "openstack", Type: "f", Region: "lab", CPUs: 8000, Memory: 4 << 30}
+	base := fleet.Offer{
+		Name:     "openstack/f/lab",
+		Provider: "openstack",
+		Type:     "f",
+		Region:   "lab",
+		CPUs:     8000,
+		Memory:   4 << 30,
+	}
+
 	for name, tt := range map[string]struct {
 		specs string
 		want  func(*fleet.Offer)
@@ -86,7 +95,11 @@ func TestFlavorsAsOffers(t *testing.T) {
 		"price alone":        {`{"trainyard:hourly": "$0.125"}`, func(o *fleet.Offer) { o.Hourly = 125_000 }, ""},
 		"all": {`{"trainyard:gpu": "X", "trainyard:gpus": "8", "trainyard:gpu_memory": "80GB", "trainyard:tflops": "312.5", "trainyard:hourly": "20"}`,
 			func(o *fleet.Offer) {
-				o.GPU, o.GPUs, o.GPUMemory, o.TFLOPS, o.Hourly = "X", 8, 80<<30, 312.5, 20_000_000
+				o.GPU = "X"
+				o.GPUs = 8
+				o.GPUMemory = 80 << 30
+				o.TFLOPS = 312.5
+				o.Hourly = 20_000_000
 			}, ""},
 		"bad price":  {`{"trainyard:hourly": "cheap"}`, nil, "trainyard:hourly"},
 		"bad count":  {`{"trainyard:gpus": "-1"}`, nil, "trainyard:gpus"},
@@ -97,13 +110,23 @@ func TestFlavorsAsOffers(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			p := recorded(t, []Exchange{loggedIn(), say("nova", "GET", "/v2.1/flavors/detail", http.StatusOK,
-				`{"flavors": [{"id": "1", "name": "f", "vcpus": 8, "ram": 4096, "swap": 0, "extra_specs": `+tt.specs+`}]}`)}, handConfig())
+			p := recorded(t, []Exchange{
+				loggedIn(),
+				say(
+					"nova",
+					"GET",
+					"/v2.1/flavors/detail",
+					http.StatusOK,
+					`{"flavors": [{"id": "1", "name": "f", "vcpus": 8, "ram": 4096, "swap": 0, "extra_specs": `+tt.specs+`}]}`,
+				),
+			}, handConfig())
+
 			got, err := p.Offers(t.Context())
 			if tt.bad != "" {
 				want(t, err, fault.Invalid, "openstack_flavor", tt.bad)
 				return
 			}
+
 			expected := base
 			tt.want(&expected)
 			if diff := cmp.Diff([]fleet.Offer{expected}, got); diff != "" || err != nil {
@@ -119,6 +142,7 @@ func TestConfigurationsThatCannotWork(t *testing.T) {
 	if _, err := openstack.New("yard", fine); err != nil {
 		t.Fatalf("a good configuration: %v", err)
 	}
+
 	for name, spoil := range map[string]func(*openstack.Config){
 		"no address":    func(c *openstack.Config) { c.AuthURL = "" },
 		"no user":       func(c *openstack.Config) { c.Username = "" },
@@ -135,6 +159,7 @@ func TestConfigurationsThatCannotWork(t *testing.T) {
 			t.Errorf("%s: %v, want an error of kind invalid", name, err)
 		}
 	}
+
 	if _, err := openstack.New("", fine); fault.KindOf(err) != fault.Invalid {
 		t.Errorf("a yard without a name: %v, want an error of kind invalid", err)
 	}
@@ -143,6 +168,7 @@ func TestConfigurationsThatCannotWork(t *testing.T) {
 func TestCloudsFile(t *testing.T) {
 	t.Parallel()
 	file := filepath.Join(t.TempDir(), "clouds.yaml")
+
 	text := `clouds:
   lab:
     auth_type: v3applicationcredential
@@ -152,29 +178,56 @@ func TestCloudsFile(t *testing.T) {
       application_credential_secret: SECRET
     region_name: lab
 `
+
 	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
+
 	p := recorded(t, []Exchange{loggedIn(), say("nova", "GET", "/v2.1/servers/detail", http.StatusOK, `{"servers": []}`)},
 		openstack.Config{Name: "lab-cloud", Cloud: "lab", File: file, Image: "debian"})
 	if p.Name() != "lab-cloud" {
 		t.Errorf("its name is %s", p.Name())
 	}
+
 	listed(t.Context(), t, p)
 }
 
 func TestEnvironmentVariables(t *testing.T) {
 	t.Parallel()
 	vars := map[string]string{
-		"OS_AUTH_URL": "http://keystone.test/v3", "OS_USERNAME": "u", "OS_PASSWORD": "p", "OS_USER_DOMAIN_NAME": "d",
-		"OS_PROJECT_ID": "42", "OS_PROJECT_NAME": "x", "OS_PROJECT_DOMAIN_NAME": "e", "OS_INTERFACE": "internal", "OS_REGION_NAME": "lab",
-		"OS_APPLICATION_CREDENTIAL_ID": "me", "OS_APPLICATION_CREDENTIAL_SECRET": "SECRET", "OS_CLOUD": "c", "OS_CLIENT_CONFIG_FILE": "f",
+		"OS_AUTH_URL":                      "http://keystone.test/v3",
+		"OS_USERNAME":                      "u",
+		"OS_PASSWORD":                      "p",
+		"OS_USER_DOMAIN_NAME":              "d",
+		"OS_PROJECT_ID":                    "42",
+		"OS_PROJECT_NAME":                  "x",
+		"OS_PROJECT_DOMAIN_NAME":           "e",
+		"OS_INTERFACE":                     "internal",
+		"OS_REGION_NAME":                   "lab",
+		"OS_APPLICATION_CREDENTIAL_ID":     "me",
+		"OS_APPLICATION_CREDENTIAL_SECRET": "SECRET",
+		"OS_CLOUD":                         "c",
+		"OS_CLIENT_CONFIG_FILE":            "f",
 	}
+
 	got := openstack.Environ(func(key string) string { return vars[key] })
+
 	want := openstack.Config{
-		Cloud: "c", File: "f", AuthURL: "http://keystone.test/v3", Username: "u", Password: "p", UserDomain: "d", Project: "x", ProjectID: "42",
-		ProjectDomain: "e", CredentialID: "me", CredentialSecret: "SECRET", Interface: "internal", Regions: []string{"lab"},
+		Cloud:            "c",
+		File:             "f",
+		AuthURL:          "http://keystone.test/v3",
+		Username:         "u",
+		Password:         "p",
+		UserDomain:       "d",
+		Project:          "x",
+		ProjectID:        "42",
+		ProjectDomain:    "e",
+		CredentialID:     "me",
+		CredentialSecret: "SECRET",
+		Interface:        "internal",
+		Regions:          []string{"lab"},
 	}
+
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("from the environment (-want +got):\n%s", diff)
 	}

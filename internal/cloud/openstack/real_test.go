@@ -46,11 +46,13 @@ func newContract(t *testing.T) *contract {
 		if err != nil {
 			t.Fatal(err)
 		}
+
 		c.proxies[u.Host] = cloudtest.NewProxy(t, "http://"+u.Host)
 		if name == "NOVA_URL" {
 			c.compute = c.proxies[u.Host]
 		}
 	}
+
 	return c
 }
 
@@ -61,12 +63,14 @@ func (c *contract) provider(t *testing.T, config openstack.Config) *openstack.Pr
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	transport := http.DefaultTransport.(*http.Transport).Clone()
 	t.Cleanup(transport.CloseIdleConnections)
 	p.Through(hosts{base: transport, to: func(host string) string {
 		return strings.TrimPrefix(c.proxies[host].URL, "http://")
 	}})
 	p.Patience(20*time.Second, 100*time.Millisecond)
+
 	return p
 }
 
@@ -82,6 +86,7 @@ func (c *contract) env(t *testing.T) cloudtest.Env {
 	offer := fleet.Offer{Name: "openstack/plain/lab", Provider: "openstack", Type: "plain", Region: "lab", Zone: "nova"}
 	unknown := offer
 	unknown.Type = "no-such-flavor"
+
 	return cloudtest.Env{
 		Provider: c.provider(t, c.config()), Yard: "yard", Offer: offer, Unknown: unknown, Once: cloudtest.InTurn, Many: 8,
 		Machines:   c.machines,
@@ -96,13 +101,18 @@ func (c *contract) env(t *testing.T) cloudtest.Env {
 		Hang: func(*testing.T) func() {
 			until := make(chan struct{})
 			stop := c.all(cloudtest.Hang(until))
-			return func() { stop(); close(until) }
+
+			return func() {
+				stop()
+				close(until)
+			}
 		},
 		Lag: c.lag,
 		Impostor: func(t *testing.T) cloud.Provider {
 			t.Helper()
 			config := c.config()
 			config.Password = "wrong"
+
 			return c.provider(t, config)
 		},
 		Stray: func(t *testing.T) string {
@@ -128,6 +138,7 @@ func (c *contract) all(do cloudtest.Trouble) (stop func()) {
 	for _, p := range c.proxies {
 		stops = append(stops, p.While(cloudtest.Any, do))
 	}
+
 	return func() {
 		for _, stop := range stops {
 			stop()
@@ -138,22 +149,27 @@ func (c *contract) all(do cloudtest.Trouble) (stop func()) {
 func (c *contract) machines(t *testing.T) []cloudtest.Machine {
 	t.Helper()
 	var all []cloudtest.Machine
+
 	for _, s := range c.servers(t) {
 		m := cloudtest.Machine{ID: dig[string](s, "id"), Tags: map[string]string{}}
 		for key, value := range dig[map[string]any](s, "metadata") {
 			m.Tags[key], _ = value.(string)
 		}
+
 		if m.Tags[cloud.TagYard] != "yard" {
 			continue
 		}
+
 		script, err := base64.StdEncoding.DecodeString(dig[string](s, "OS-EXT-SRV-ATTR:user_data"))
 		if err != nil {
 			t.Fatalf("user data of %s: %v", m.ID, err)
 		}
+
 		m.UserData = string(script)
 		m.Ended = dig[string](s, "status") == "DELETED" // shown for a moment
 		all = append(all, m)
 	}
+
 	return all
 }
 
@@ -173,7 +189,9 @@ func (c *contract) noQuota(t *testing.T) {
 		if err := c.quota(0); err != nil {
 			t.Errorf("take the quota away: %v", err)
 		}
+
 		c.compute.Through(w, a)
+
 		if err := c.quota(10); err != nil {
 			t.Errorf("give the quota back: %v", err)
 		}
@@ -187,28 +205,44 @@ func (c *contract) lag(t *testing.T) func() {
 	for _, s := range c.servers(t) {
 		known[dig[string](s, "id")] = true
 	}
-	return c.compute.While(func(a *cloudtest.Asked) bool { return !isCreate(a) }, func(w http.ResponseWriter, a *cloudtest.Asked) {
-		_, server, _ := strings.Cut(a.URL.Path, "/servers/")
-		if server != "" && server != "detail" && !known[server] {
-			cloudtest.Say(http.StatusNotFound, "application/json", `{"itemNotFound": {"code": 404, "message": "Instance could not be found."}}`)(w, a)
-			return
-		}
-		answer, err := c.compute.Forward(a)
-		if err != nil {
-			t.Errorf("forward: %v", err)
-			return
-		}
-		var body map[string]any
-		if server == "detail" && json.Unmarshal(answer.Body, &body) == nil {
-			body["servers"] = slices.DeleteFunc(dig[[]any](body, "servers"), func(s any) bool {
-				return !known[dig[string](s.(map[string]any), "id")]
-			})
-			if answer.Body, err = json.Marshal(body); err != nil {
-				t.Errorf("hide servers: %v", err)
+
+	return c.compute.While(
+		func(a *cloudtest.Asked) bool { return !isCreate(a) },
+		func(w http.ResponseWriter, a *cloudtest.Asked) {
+			_, server, _ := strings.Cut(a.URL.Path, "/servers/")
+			if server != "" && server != "detail" && !known[server] {
+				cloudtest.Say(
+					http.StatusNotFound,
+					"application/json",
+					`{"itemNotFound": {"code": 404, "message": "Instance could not be found."}}`,
+				)(
+					w,
+					a,
+				)
+
+				return
 			}
-		}
-		answer.Write(w)
-	})
+
+			answer, err := c.compute.Forward(a)
+			if err != nil {
+				t.Errorf("forward: %v", err)
+				return
+			}
+
+			var body map[string]any
+			if server == "detail" && json.Unmarshal(answer.Body, &body) == nil {
+				body["servers"] = slices.DeleteFunc(dig[[]any](body, "servers"), func(s any) bool {
+					return !known[dig[string](s.(map[string]any), "id")]
+				})
+				answer.Body, err = json.Marshal(body)
+				if err != nil {
+					t.Errorf("hide servers: %v", err)
+				}
+			}
+
+			answer.Write(w)
+		},
+	)
 }
 
 // direct returns a provider without proxies.
@@ -218,16 +252,23 @@ func direct(t *testing.T, config openstack.Config) *openstack.Provider {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	p.Patience(20*time.Second, 100*time.Millisecond)
+
 	return p
 }
 
 func TestApplicationCredentialIsEnough(t *testing.T) {
 	t.Parallel()
 	p := direct(t, openstack.Config{
-		AuthURL: theLab.vars["OS_AUTH_URL"], CredentialID: theLab.vars["APPLICATION_CREDENTIAL_ID"],
-		CredentialSecret: theLab.vars["APPLICATION_CREDENTIAL_SECRET"], Regions: []string{"lab"}, Image: "debian", Network: "none",
+		AuthURL:          theLab.vars["OS_AUTH_URL"],
+		CredentialID:     theLab.vars["APPLICATION_CREDENTIAL_ID"],
+		CredentialSecret: theLab.vars["APPLICATION_CREDENTIAL_SECRET"],
+		Regions:          []string{"lab"},
+		Image:            "debian",
+		Network:          "none",
 	})
+
 	if _, err := p.List(t.Context()); err != nil {
 		t.Errorf("list: %v (%v)", err, errors.Unwrap(err))
 	}
@@ -258,6 +299,7 @@ func (k *tokens) RoundTrip(r *http.Request) (*http.Response, error) {
 		k.last = token
 		k.mu.Unlock()
 	}
+
 	return k.base.RoundTrip(r)
 }
 
@@ -269,17 +311,22 @@ func TestTokenThatRanOutIsRenewed(t *testing.T) {
 	p.Through(seen)
 	listed(t.Context(), t, p)
 	old := seen.last
+
 	r, err := http.NewRequest(http.MethodDelete, c.vars["OS_AUTH_URL"]+"/auth/tokens", nil)
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	r.Header.Set("X-Auth-Token", old)
 	r.Header.Set("X-Subject-Token", old)
+
 	res, err := http.DefaultClient.Do(r)
 	if err != nil || res.Body.Close() != nil || res.StatusCode != http.StatusNoContent {
 		t.Fatalf("revoke a token: %v %v", res, err)
 	}
+
 	created(t.Context(), t, p, request(1, "plain"))
+
 	if seen.last == old {
 		t.Error("the old token is still used")
 	}
@@ -294,6 +341,7 @@ func TestRegionWithoutComputeIsRefused(t *testing.T) {
 	r := request(1, "plain")
 	r.Offer.Region = "empty"
 	refused(t.Context(), t, p, r, fault.Invalid, "openstack_region")
+
 	if all, err := p.List(t.Context()); err == nil {
 		t.Errorf("a region that cannot be asked gave the list %+v", all)
 	}
@@ -306,11 +354,21 @@ func TestServerThatFailsLateIsRemovedAndGone(t *testing.T) {
 	p.Patience(0, time.Millisecond) // as if the scheduler needed longer than Create waits
 	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
 	defer cancel()
+
 	made := created(ctx, t, p, request(1, "huge"))
-	gone := becomes(ctx, t, p, 500*time.Millisecond, made.ID, func(one cloud.Instance) bool { return one.State == cloud.Gone })
+	gone := becomes(
+		ctx,
+		t,
+		p,
+		500*time.Millisecond,
+		made.ID,
+		func(one cloud.Instance) bool { return one.State == cloud.Gone },
+	)
+
 	if !strings.Contains(gone.Why, "No valid host") || gone.Lease != id.NewLease(1) || gone.Ended.IsZero() {
 		t.Errorf("it is gone as %+v", gone)
 	}
+
 	if left := c.servers(t); len(left) > 0 {
 		t.Errorf("the project still holds %v", left)
 	}
@@ -325,6 +383,7 @@ func TestScenario(t *testing.T) {
 	p.Through(rec)
 	p.Patience(time.Minute, 300*time.Millisecond)
 	scenario(t, p, 500*time.Millisecond, c)
+
 	if *record && !t.Failed() {
 		rec.write(t, "testdata/exchange.json")
 	}

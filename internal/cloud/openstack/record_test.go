@@ -30,60 +30,80 @@ func newRecorder(vars map[string]string) *recorder {
 			rec.names[u.Host] = name
 		}
 	}
+
 	return rec
 }
 
 func (rec *recorder) RoundTrip(r *http.Request) (*http.Response, error) {
 	var asked []byte
+
 	if r.Body != nil {
 		var err error
-		if asked, err = io.ReadAll(r.Body); err != nil {
+		asked, err = io.ReadAll(r.Body)
+		if err != nil {
 			return nil, err
 		}
+
 		r = r.Clone(r.Context())
 		r.Body = io.NopCloser(bytes.NewReader(asked))
 	}
+
 	res, err := http.DefaultTransport.RoundTrip(r)
 	if err != nil {
 		return nil, err
 	}
+
 	body, err := io.ReadAll(res.Body)
 	if closed := res.Body.Close(); err == nil {
 		err = closed
 	}
+
 	if err != nil {
 		return nil, err
 	}
+
 	res.Body = io.NopCloser(bytes.NewReader(body))
 	rec.mu.Lock()
 	defer rec.mu.Unlock()
+
 	rec.said = append(rec.said, Exchange{
 		Service: rec.names[r.URL.Host], Method: r.Method, Path: r.URL.RequestURI(), Asked: rec.trimmed(asked),
 		Status: res.StatusCode, Token: res.Header.Get("X-Subject-Token") != "", Answer: rec.trimmed(body),
 	})
+
 	return res, nil
 }
 
 // left out: nobody reads them, or nobody may.
 var boring = map[string]bool{
-	"links": true, "adminPass": true, "hostId": true, "audit_ids": true, "issued_at": true, "details": true, "schema": true,
+	"links":     true,
+	"adminPass": true,
+	"hostId":    true,
+	"audit_ids": true,
+	"issued_at": true,
+	"details":   true,
+	"schema":    true,
 }
 
 func (rec *recorder) trimmed(body []byte) json.RawMessage {
 	if len(bytes.TrimSpace(body)) == 0 {
 		return nil
 	}
+
 	text := string(body)
 	for host, name := range rec.names {
 		text = strings.ReplaceAll(text, host, name+".test")
 	}
+
 	var tree any
 	if json.Unmarshal([]byte(text), &tree) != nil {
 		quoted, _ := json.Marshal(text) // a string always has a JSON form
 		return quoted
 	}
+
 	trim(tree)
 	data, _ := json.Marshal(tree) // it was JSON a moment ago
+
 	return data
 }
 
@@ -95,10 +115,12 @@ func trim(tree any) {
 				v[key] = "PASSWORD"
 				continue
 			}
+
 			if boring[key] {
 				delete(v, key)
 				continue
 			}
+
 			trim(value)
 		}
 	case []any:
@@ -112,20 +134,27 @@ func (rec *recorder) write(t *testing.T, path string) {
 	t.Helper()
 	rec.mu.Lock()
 	defer rec.mu.Unlock()
+
 	var out bytes.Buffer
 	out.WriteString("[\n")
+
 	for i, e := range rec.said {
 		line, err := json.Marshal(e)
 		if err != nil {
 			t.Fatal(err)
 		}
+
 		out.Write(line)
+
 		if i < len(rec.said)-1 {
 			out.WriteString(",")
 		}
+
 		out.WriteString("\n")
 	}
+
 	out.WriteString("]\n")
+
 	if err := os.WriteFile(path, out.Bytes(), 0o644); err != nil {
 		t.Fatal(err)
 	}

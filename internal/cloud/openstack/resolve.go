@@ -28,9 +28,11 @@ func allFlavors(ctx context.Context, nova *gophercloud.ServiceClient) ([]flavors
 		all = append(all, some...)
 		return true, err
 	})
+
 	if err != nil {
 		return nil, callFault(ctx, "list flavors", err)
 	}
+
 	return all, nil
 }
 
@@ -40,11 +42,13 @@ func (p *Provider) flavor(ctx context.Context, nova *gophercloud.ServiceClient, 
 	if err != nil {
 		return "", err
 	}
+
 	for i := range all {
 		if all[i].Name == name {
 			return all[i].ID, nil
 		}
 	}
+
 	return "", fault.New(fault.Invalid, "openstack_no_flavor", "%s has no flavor %q for this project", p.Name(), name).
 		WithRemedy("see `openstack flavor list`")
 }
@@ -55,10 +59,12 @@ func (p *Provider) image(ctx context.Context, region string) (string, error) {
 	if uuid.MatchString(name) {
 		return name, nil
 	}
+
 	glance, err := p.session.service(ctx, "image", region)
 	if err != nil {
 		return "", err
 	}
+
 	// Newest first: the name of an image that is built anew every week stays with the old ones.
 	var found []images.Image
 	err = images.List(glance, images.ListOpts{Name: name, Status: images.ImageStatusActive, Sort: "created_at:desc", Limit: 1}).
@@ -67,13 +73,17 @@ func (p *Provider) image(ctx context.Context, region string) (string, error) {
 			found, err = images.ExtractImages(page)
 			return false, err
 		})
+
 	if err != nil {
 		return "", callFault(ctx, fmt.Sprintf("look for the image %s", name), err)
 	}
+
 	if len(found) == 0 {
 		return "", fault.New(fault.Invalid, "openstack_no_image", "%s has no image %q that this project may use in region %s", p.Name(), name, region).
-			WithField("image").WithRemedy("see `openstack image list`")
+			WithField("image").
+			WithRemedy("see `openstack image list`")
 	}
+
 	return found[0].ID, nil
 }
 
@@ -88,25 +98,32 @@ func (p *Provider) network(ctx context.Context, region string) (any, error) {
 	case uuid.MatchString(name):
 		return []servers.Network{{UUID: name}}, nil
 	}
+
 	neutron, err := p.session.service(ctx, "network", region)
 	if err != nil {
 		return nil, err
 	}
+
 	var found []networks.Network
-	err = networks.List(neutron, networks.ListOpts{Name: name}).EachPage(ctx, func(_ context.Context, page pagination.Page) (bool, error) {
-		some, err := networks.ExtractNetworks(page)
-		found = append(found, some...)
-		return true, err
-	})
+	err = networks.List(neutron, networks.ListOpts{Name: name}).
+		EachPage(ctx, func(_ context.Context, page pagination.Page) (bool, error) {
+			some, err := networks.ExtractNetworks(page)
+			found = append(found, some...)
+			return true, err
+		})
+
 	switch {
 	case err != nil:
 		return nil, callFault(ctx, fmt.Sprintf("look for the network %s", name), err)
 	case len(found) == 0:
 		return nil, fault.New(fault.Invalid, "openstack_no_network", "%s has no network %q that this project sees in region %s", p.Name(), name, region).
-			WithField("network").WithRemedy("see `openstack network list`; \"none\" and \"auto\" are possible too")
+			WithField("network").
+			WithRemedy("see `openstack network list`; \"none\" and \"auto\" are possible too")
 	case len(found) > 1:
 		return nil, fault.New(fault.Invalid, "openstack_two_networks", "%s has %d networks %q in region %s", p.Name(), len(found), name, region).
-			WithField("network").WithRemedy("give its id")
+			WithField("network").
+			WithRemedy("give its id")
 	}
+
 	return []servers.Network{{UUID: found[0].ID}}, nil
 }

@@ -32,27 +32,36 @@ func (s *session) login(ctx context.Context) (*gophercloud.ProviderClient, *toke
 	case <-ctx.Done():
 		return nil, nil, callFault(ctx, "log in", context.Cause(ctx))
 	}
+
 	if s.client != nil {
 		return s.client, s.catalog, nil
 	}
+
 	client, err := openstack.NewClient(s.auth.IdentityEndpoint)
 	if err != nil {
-		return nil, nil, fault.New(fault.Invalid, "openstack_config", "%q is no address of Keystone", s.auth.IdentityEndpoint).WithCause(err)
+		return nil, nil, fault.New(fault.Invalid, "openstack_config", "%q is no address of Keystone", s.auth.IdentityEndpoint).
+			WithCause(err)
 	}
+
 	client.HTTPClient = s.http
 	client.UserAgent.Prepend("trainyard")
+
 	if err := openstack.AuthenticateV3(ctx, client, &s.auth, gophercloud.EndpointOpts{}); err != nil {
 		return nil, nil, callFault(ctx, "log in", err)
 	}
+
 	result, ok := client.GetAuthResult().(tokens.CreateResult)
 	if !ok {
 		return nil, nil, fault.New(fault.Internal, "openstack_failed", "Keystone's answer is of an unknown kind")
 	}
+
 	catalog, err := result.ExtractServiceCatalog()
 	if err != nil {
 		return nil, nil, callFault(ctx, "read which services there are", err)
 	}
+
 	s.client, s.catalog = client, catalog
+
 	return client, catalog, nil
 }
 
@@ -66,23 +75,29 @@ func (s *session) service(ctx context.Context, kind, region string) (*gopherclou
 	if err != nil {
 		return nil, err
 	}
+
 	opts := gophercloud.EndpointOpts{Region: region, Availability: s.access}
 	opts.ApplyDefaults(kind)
 	address, err := openstack.V3Endpoint(ctx, client, catalog, opts)
+
 	var missing *gophercloud.ErrEndpointNotFound
 	if errors.As(err, &missing) {
 		return nil, fault.New(fault.Invalid, "openstack_region", "the cloud has no %s service in region %q", kind, region).
 			WithRemedy("see `openstack catalog list` for the regions and interfaces that it has").WithCause(err)
 	}
+
 	if err != nil {
 		return nil, callFault(ctx, "find the "+kind+" service", err)
 	}
+
 	service := &gophercloud.ServiceClient{ProviderClient: client, Endpoint: address, Type: kind}
 	if kind == "compute" {
 		service.Microversion = Microversion
 	}
+
 	if v, ok := versions[kind]; ok {
 		service.ResourceBase = address + v
 	}
+
 	return service, nil
 }

@@ -52,24 +52,29 @@ func (a *account) lock(ctx context.Context) (unlock func(), err error) {
 			return nil, ctx.Err()
 		}
 	}
+
 	f, err := os.OpenFile(a.path(lockFile), os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {
 		a.mu.Unlock()
 		return nil, fmt.Errorf("lock the cloud: %w", err)
 	}
+
 	unlock = func() {
 		_ = free(f) // nothing was written that could be lost
 		a.mu.Unlock()
 	}
+
 	for {
 		taken, err := tryLock(f)
 		if err != nil {
 			unlock()
 			return nil, fmt.Errorf("lock the cloud: %w", err)
 		}
+
 		if taken {
 			return unlock, nil
 		}
+
 		if !clock.Sleep(ctx, lockLook) {
 			unlock()
 			return nil, ctx.Err()
@@ -103,16 +108,20 @@ func (a *account) number() (uint64, error) {
 	if errors.Is(err, fs.ErrNotExist) {
 		text, err = []byte("1"), nil
 	}
+
 	var n uint64
 	if err == nil {
 		n, err = strconv.ParseUint(strings.TrimSpace(string(text)), 10, 64)
 	}
+
 	if err == nil {
 		err = atomicfile.Write(a.path(nextFile), strconv.AppendUint(nil, n+1, 10))
 	}
+
 	if err != nil {
 		return 0, fmt.Errorf("number a machine: %w", err)
 	}
+
 	return n, nil
 }
 
@@ -122,19 +131,23 @@ func (a *account) machines() ([]*machine, error) {
 	if err != nil {
 		return nil, fmt.Errorf("look for machines: %w", err)
 	}
+
 	var all []*machine
 	for _, e := range entries {
 		m, err := a.machine(e.Name())
 		if err != nil {
 			return nil, err
 		}
+
 		if m != nil {
 			all = append(all, m)
 		}
 	}
+
 	slices.SortFunc(all, func(x, y *machine) int {
 		return cmp.Or(cmp.Compare(len(x.ID), len(y.ID)), strings.Compare(x.ID, y.ID))
 	})
+
 	return all, nil
 }
 
@@ -143,6 +156,7 @@ func (a *account) machine(name string) (*machine, error) {
 	if !id.Name(name) { // such as that of a folder that is being made or removed
 		return nil, nil
 	}
+
 	return readMachine(a.path(machinesDir, name))
 }
 
@@ -176,18 +190,23 @@ func Books(dir string) ([]Entry, error) {
 	if err != nil {
 		return nil, fmt.Errorf("read the cloud's books: %w", err)
 	}
+
 	var all []Entry
+
 	lines := bufio.NewScanner(bytes.NewReader(text))
 	for lines.Scan() {
 		var e Entry
 		if err := json.Unmarshal(lines.Bytes(), &e); err != nil {
 			return nil, fmt.Errorf("read the cloud's books, line %d: %w", len(all)+1, err)
 		}
+
 		all = append(all, e)
 	}
+
 	if err := lines.Err(); err != nil {
 		return nil, fmt.Errorf("read the cloud's books: %w", err)
 	}
+
 	return all, nil
 }
 
@@ -197,18 +216,22 @@ func (a *account) enter(e Entry) error {
 	if err != nil || slices.ContainsFunc(all, func(x Entry) bool { return x.Machine == e.Machine && x.Event == e.Event }) {
 		return err
 	}
+
 	line, err := json.Marshal(e)
 	if err != nil {
 		return err
 	}
+
 	f, err := os.OpenFile(a.path(logFile), os.O_WRONLY|os.O_APPEND|os.O_CREATE, 0o600)
 	if err != nil {
 		return fmt.Errorf("write the cloud's books: %w", err)
 	}
+
 	_, err = f.Write(append(line, '\n'))
 	if err := errors.Join(err, f.Sync(), f.Close()); err != nil {
 		return fmt.Errorf("write the cloud's books: %w", err)
 	}
+
 	return nil
 }
 
@@ -228,19 +251,24 @@ func (a *account) end(m *machine, at time.Time, why string) error {
 	if err := a.launched(m); err != nil { // who started it may have died before that
 		return err
 	}
+
 	kept := max(at.Sub(m.Launched), 0)
 	e := m.entry(EventEnded)
 	e.At, e.Why, e.Kept = m.Launched.Add(kept), why, kept.Seconds()
 	if why != whyNeverStarted {
 		e.Billed, e.Bill = m.Offer.Billed(job.Duration(kept)), m.Offer.Rent(job.Duration(kept))
 	}
+
 	if err := a.enter(e); err != nil {
 		return err
 	}
+
 	ended := &end{At: e.At, Why: e.Why, Bill: e.Bill}
 	if err := writeJSON(filepath.Join(m.dir, endedFile), ended); err != nil {
 		return fmt.Errorf("write the end of machine %s: %w", m.ID, err)
 	}
+
 	m.ended = ended
+
 	return nil
 }

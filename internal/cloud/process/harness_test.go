@@ -24,6 +24,7 @@ func TestMain(m *testing.M) {
 	if len(os.Args) == 3 && os.Args[1] == Subcommand {
 		os.Exit(Machine(context.Background(), os.Stderr))
 	}
+
 	os.Exit(m.Run())
 }
 
@@ -39,11 +40,14 @@ func program(t *testing.T, agent string) string {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	path := filepath.Join(t.TempDir(), "trainyard")
+
 	text := "#!/bin/sh\nif [ \"$1\" = " + Subcommand + " ]; then exec '" + self + "' \"$@\"; fi\n" + agent + "\n"
 	if err := os.WriteFile(path, []byte(text), 0o700); err != nil {
 		t.Fatal(err)
 	}
+
 	return path
 }
 
@@ -51,20 +55,29 @@ func program(t *testing.T, agent string) string {
 func config(t *testing.T, agent string) Config {
 	t.Helper()
 	cfg := Config{
-		Yard: yard, Dir: t.TempDir(), Program: program(t, agent), Environ: []string{"TRAINYARD_DATA=/nowhere", "MARK=this"},
-		Boot: time.Millisecond, Grace: 5 * time.Second, Clock: clock.Wall{}, Log: slog.New(slog.NewTextHandler(t.Output(), nil)),
+		Yard:    yard,
+		Dir:     t.TempDir(),
+		Program: program(t, agent),
+		Environ: []string{"TRAINYARD_DATA=/nowhere", "MARK=this"},
+		Boot:    time.Millisecond,
+		Grace:   5 * time.Second,
+		Clock:   clock.Wall{},
+		Log:     slog.New(slog.NewTextHandler(t.Output(), nil)),
 	}
+
 	t.Cleanup(func() {
 		all, err := (&account{dir: cfg.Dir}).machines()
 		if err != nil {
 			t.Error(err)
 		}
+
 		for _, m := range all {
 			if err := killAll(m.dir); err != nil {
 				t.Error(err)
 			}
 		}
 	})
+
 	return cfg
 }
 
@@ -75,18 +88,22 @@ func open(t *testing.T, cfg Config) *Provider {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	t.Cleanup(func() {
 		all, err := p.account.machines()
 		if err != nil {
 			t.Error(err)
 		}
+
 		for _, m := range all {
 			if err := killAll(m.dir); err != nil {
 				t.Error(err)
 			}
 		}
+
 		p.Wait()
 	})
+
 	return p
 }
 
@@ -103,8 +120,14 @@ func spot() fleet.Offer {
 
 func request(n uint64, o fleet.Offer) cloud.Request {
 	lease := id.NewLease(n)
-	return cloud.Request{Yard: yard, Lease: lease, Offer: o, Name: "node-" + string(lease), Until: clock.Wall{}.Now().Add(time.Hour),
-		Boot: cloud.Boot{Server: "https://127.0.0.1:1", Token: "tyj_secret", Script: "#!/bin/sh\n"}}
+	return cloud.Request{
+		Yard:  yard,
+		Lease: lease,
+		Offer: o,
+		Name:  "node-" + string(lease),
+		Until: clock.Wall{}.Now().Add(time.Hour),
+		Boot:  cloud.Boot{Server: "https://127.0.0.1:1", Token: "tyj_secret", Script: "#!/bin/sh\n"},
+	}
 }
 
 func create(t *testing.T, p *Provider, r cloud.Request) cloud.Instance {
@@ -113,6 +136,7 @@ func create(t *testing.T, p *Provider, r cloud.Request) cloud.Instance {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	return made
 }
 
@@ -121,16 +145,19 @@ func await(t *testing.T, p *Provider, instance string, ok func(cloud.Instance) b
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
+
 	for {
 		all, err := p.List(ctx)
 		if err != nil {
 			t.Fatal(err)
 		}
+
 		for _, one := range all {
 			if one.ID == instance && ok(one) {
 				return one
 			}
 		}
+
 		if !clock.Sleep(ctx, 20*time.Millisecond) {
 			t.Fatalf("waited in vain; the list is %+v; it says: %s", all, said(p, instance))
 		}
@@ -143,6 +170,7 @@ func said(p *Provider, instance string) string {
 	if err != nil {
 		return err.Error()
 	}
+
 	return string(text)
 }
 
@@ -156,10 +184,12 @@ func pidOf(t *testing.T, p *Provider, instance string) int {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	pid, err := strconv.Atoi(string(text))
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	return pid
 }
 
@@ -171,6 +201,7 @@ func processes(t *testing.T, dir string) []int {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	var found []int
 	for _, pid := range all {
 		environ, _ := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/environ")
@@ -179,6 +210,7 @@ func processes(t *testing.T, dir string) []int {
 			found = append(found, pid)
 		}
 	}
+
 	return found
 }
 
@@ -197,6 +229,7 @@ func (c *stepClock) Now() time.Time {
 func (c *stepClock) step(d time.Duration) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+
 	c.add += d
 }
 

@@ -86,11 +86,13 @@ func readMachine(dir string) (*machine, error) {
 	if ok, err := readJSON(filepath.Join(dir, recordFile), &m.record); err != nil || !ok {
 		return nil, err
 	}
+
 	var ended end
 	ok, err := readJSON(filepath.Join(dir, endedFile), &ended)
 	if ok {
 		m.ended = &ended
 	}
+
 	return m, err
 }
 
@@ -101,18 +103,23 @@ func (m *machine) write(script string, settings map[string]string) error {
 	if err == nil {
 		err = os.MkdirAll(filepath.Join(tmp, dataDir), 0o700)
 	}
+
 	if err == nil {
 		err = os.WriteFile(filepath.Join(tmp, userDataFile), []byte(script), 0o600)
 	}
+
 	if err == nil {
 		err = writeJSON(filepath.Join(tmp, agentFile), settings)
 	}
+
 	if err == nil {
 		err = writeJSON(filepath.Join(tmp, recordFile), m.record)
 	}
+
 	if err == nil {
 		err = os.Rename(tmp, m.dir)
 	}
+
 	return err
 }
 
@@ -125,6 +132,7 @@ func (m *machine) remove() error {
 	if err := os.RemoveAll(tmp); err != nil {
 		return fmt.Errorf("forget machine %s: %w", m.ID, err)
 	}
+
 	return nil
 }
 
@@ -146,10 +154,12 @@ func (m *machine) openLock() (*os.File, bool, error) {
 	if err != nil {
 		return nil, false, fmt.Errorf("look at machine %s: %w", m.ID, err)
 	}
+
 	mine, err := tryLock(f)
 	if err != nil {
 		return nil, false, errors.Join(fmt.Errorf("look at machine %s: %w", m.ID, err), f.Close())
 	}
+
 	return f, mine, nil
 }
 
@@ -162,6 +172,7 @@ func (m *machine) alive() (bool, error) {
 	if mine {
 		return false, free(f)
 	}
+
 	return true, f.Close()
 }
 
@@ -178,6 +189,7 @@ func (p *Provider) start(ctx context.Context, m *machine) error {
 	if err := p.spawn(ctx, m, lock); err != nil {
 		return errors.Join(err, free(lock))
 	}
+
 	return lock.Close() // the machine has its own descriptor of it
 }
 
@@ -187,23 +199,31 @@ func (p *Provider) spawn(ctx context.Context, m *machine, lock *os.File) error {
 	if err != nil {
 		return err
 	}
+
 	defer func() { _ = out.Close() }() // the machine has its own descriptor of it
+
 	// The folder is among the arguments for people who look at the list of processes.
 	cmd := exec.CommandContext(context.WithoutCancel(ctx), p.cfg.Program, Subcommand, m.dir)
-	cmd.Dir, cmd.Stdout, cmd.Stderr, cmd.ExtraFiles = m.dir, out, out, []*os.File{lock}
+	cmd.Dir = m.dir
+	cmd.Stdout = out
+	cmd.Stderr = out
+	cmd.ExtraFiles = []*os.File{lock}
 	cmd.Env = append(environ(p.cfg.Environ), machineVar+"="+m.dir)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
 	if err := cmd.Start(); err != nil {
 		return err
 	}
+
 	p.children.Go(func() {
 		if err := cmd.Wait(); err != nil {
 			p.cfg.Log.Warn("machine ended badly", "machine", m.ID, "error", err)
 		}
 	})
+
 	if err := m.writePID(cmd.Process.Pid); err != nil { // it does so itself
 		p.cfg.Log.Warn("cannot write down the process of a machine", "machine", m.ID, "error", err)
 	}
+
 	return nil
 }
 
@@ -215,6 +235,7 @@ func environ(all []string) []string {
 			env = append(env, e) // of two the last counts
 		}
 	}
+
 	return env
 }
 
@@ -228,6 +249,7 @@ func (p *Provider) end(m *machine, why string) error {
 	if m.ended != nil {
 		return nil
 	}
+
 	now := p.cfg.Clock.Now()
 	path := filepath.Join(m.dir, endingFile)
 	asked := order{Since: now, Why: why}
@@ -235,17 +257,21 @@ func (p *Provider) end(m *machine, why string) error {
 	if err == nil && !told {
 		err = writeJSON(path, asked)
 	}
+
 	if err != nil {
 		return fmt.Errorf("end machine %s: %w", m.ID, err)
 	}
+
 	sig := unix.SIGTERM
 	if now.Sub(asked.Since) > m.Grace+overdue {
 		sig = unix.SIGKILL
 	}
+
 	alive, err := m.signal(sig)
 	if err != nil || alive && sig == unix.SIGTERM {
 		return err
 	}
+
 	return p.bury(m)
 }
 
@@ -258,13 +284,16 @@ func (m *machine) signal(sig unix.Signal) (alive bool, err error) {
 	if errors.Is(err, fs.ErrNotExist) {
 		return m.alive() // it is being started and writes it soon
 	}
+
 	var pid int
 	if err == nil {
 		pid, err = strconv.Atoi(strings.TrimSpace(string(text)))
 	}
+
 	if err != nil {
 		return false, fmt.Errorf("find the process of machine %s: %w", m.ID, err)
 	}
+
 	fd, err := unix.PidfdOpen(pid, 0)
 	if errors.Is(err, unix.ESRCH) {
 		return m.alive()
@@ -272,14 +301,18 @@ func (m *machine) signal(sig unix.Signal) (alive bool, err error) {
 	if err != nil {
 		return false, fmt.Errorf("find the process of machine %s: %w", m.ID, err)
 	}
+
 	defer func() { _ = unix.Close(fd) }()
+
 	// While the lock is held the number belongs to the machine: so does the descriptor.
-	if alive, err = m.alive(); err != nil || !alive {
+	alive, err = m.alive()
+	if err != nil || !alive {
 		return false, err
 	}
 	if err := unix.PidfdSendSignal(fd, sig, nil, 0); err != nil && !errors.Is(err, unix.ESRCH) {
 		return true, fmt.Errorf("signal machine %s: %w", m.ID, err)
 	}
+
 	return true, nil
 }
 
@@ -289,14 +322,19 @@ func (p *Provider) bury(m *machine) error {
 	if err := killAll(m.dir); err != nil {
 		return fmt.Errorf("end what machine %s left running: %w", m.ID, err)
 	}
+
 	fresh, err := readMachine(m.dir) // it may have said so meanwhile
 	if err != nil {
 		return err
 	}
-	if m.ended = fresh.ended; m.ended != nil {
+
+	m.ended = fresh.ended
+	if m.ended != nil {
 		return nil
 	}
+
 	why, at := whyCrashed, p.cfg.Clock.Now()
+
 	asked := order{}
 	switch told, err := readJSON(filepath.Join(m.dir, endingFile), &asked); {
 	case err != nil:
@@ -306,7 +344,9 @@ func (p *Provider) bury(m *machine) error {
 	case told:
 		why = asked.Why
 	}
+
 	p.cfg.Log.Warn("machine is gone", "provider", p.cfg.Name, "machine", m.ID, "lease", m.Lease, "why", why)
+
 	return p.account.end(m, at, why)
 }
 
@@ -316,12 +356,15 @@ func readJSON(path string, into any) (bool, error) {
 	if errors.Is(err, fs.ErrNotExist) {
 		return false, nil
 	}
+
 	if err == nil {
 		err = json.Unmarshal(text, into)
 	}
+
 	if err != nil {
 		return false, fmt.Errorf("read %s: %w", path, err)
 	}
+
 	return true, nil
 }
 
@@ -331,5 +374,6 @@ func writeJSON(path string, v any) error {
 	if err != nil {
 		return err
 	}
+
 	return atomicfile.Write(path, append(text, '\n'))
 }

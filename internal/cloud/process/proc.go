@@ -32,12 +32,14 @@ func pids() ([]int, error) {
 	if err != nil {
 		return nil, fmt.Errorf("list processes: %w", err)
 	}
+
 	var all []int
 	for _, e := range entries {
 		if pid, err := strconv.Atoi(e.Name()); err == nil {
 			all = append(all, pid)
 		}
 	}
+
 	return all, nil
 }
 
@@ -47,6 +49,7 @@ func procFile(pid int, name string) string {
 	if err != nil {
 		return ""
 	}
+
 	return string(text)
 }
 
@@ -58,8 +61,10 @@ func belongs(pid int, dir string) bool {
 			return true
 		}
 	}
+
 	// The supervisor of a run has an environment of its own, but is told the run's folder.
 	args := strings.Split(procFile(pid, "cmdline"), "\x00")
+
 	return len(args) > 2 && args[0] == "trainyard" && strings.HasPrefix(args[2], dir+"/")
 }
 
@@ -70,6 +75,7 @@ func killAll(dir string) error {
 		if err != nil {
 			return err
 		}
+
 		left := 0
 		for _, pid := range all {
 			if pid != os.Getpid() && belongs(pid, dir) {
@@ -77,11 +83,14 @@ func killAll(dir string) error {
 				kill(pid, unix.SIGKILL)
 			}
 		}
+
 		if left == 0 {
 			return nil
 		}
+
 		clock.Sleep(context.Background(), killLook)
 	}
+
 	return errors.New("processes do not end")
 }
 
@@ -96,18 +105,21 @@ func descendants() ([]int, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	children := map[int][]int{}
 	for _, pid := range all {
 		if parent, ok := parentOf(pid); ok {
 			children[parent] = append(children[parent], pid)
 		}
 	}
+
 	var found []int
 	for queue := []int{os.Getpid()}; len(queue) > 0; queue = queue[1:] {
 		below := children[queue[0]]
 		found = append(found, below...)
 		queue = append(queue, below...)
 	}
+
 	return found, nil
 }
 
@@ -119,6 +131,8 @@ func parentOf(pid int) (int, bool) {
 	if len(fields) < 2 || string(fields[0]) == "Z" || string(fields[0]) == "X" {
 		return 0, false
 	}
+
 	parent, err := strconv.Atoi(string(fields[1]))
+
 	return parent, err == nil
 }

@@ -122,16 +122,20 @@ func New(cfg Config) (*Provider, error) {
 	cfg.Slack = cmp.Or(cfg.Slack, cloud.Slack)
 	cfg.Keep = cmp.Or(cfg.Keep, time.Hour)
 	var err error
-	if cfg.Dir, err = filepath.Abs(cfg.Dir); err != nil {
+	cfg.Dir, err = filepath.Abs(cfg.Dir)
+	if err != nil {
 		return nil, fmt.Errorf("find the cloud's folder: %w", err)
 	}
 	if err := os.MkdirAll(filepath.Join(cfg.Dir, machinesDir), 0o700); err != nil {
 		return nil, fmt.Errorf("make the cloud's folder: %w", err)
 	}
+
 	// By its true name, as machines see it: processes are found by it.
-	if cfg.Dir, err = filepath.EvalSymlinks(cfg.Dir); err != nil {
+	cfg.Dir, err = filepath.EvalSymlinks(cfg.Dir)
+	if err != nil {
 		return nil, fmt.Errorf("find the cloud's folder: %w", err)
 	}
+
 	return &Provider{cfg: cfg, account: &account{dir: cfg.Dir}}, nil
 }
 
@@ -145,21 +149,27 @@ func (p *Provider) Create(ctx context.Context, r cloud.Request) (made cloud.Inst
 		if err != nil {
 			return err
 		}
+
 		for _, m := range all {
 			if m.Yard == r.Yard && m.Lease == r.Lease && r.Lease != "" {
 				made, err = p.show(m)
 				return err
 			}
 		}
+
 		if err := p.refuse(r, all); err != nil {
 			return err
 		}
+
 		made, err = p.launch(ctx, r)
+
 		return err
 	})
+
 	if err != nil {
 		return cloud.Instance{}, err
 	}
+
 	return made, nil
 }
 
@@ -169,6 +179,7 @@ func (p *Provider) call(ctx context.Context, c Call, do func(f Fault) error) err
 	if p.cfg.Faults != nil {
 		f = p.cfg.Faults(c)
 	}
+
 	if err := ctx.Err(); err != nil {
 		return fmt.Errorf("%s: %w", c.Method, err)
 	}
@@ -178,15 +189,19 @@ func (p *Provider) call(ctx context.Context, c Call, do func(f Fault) error) err
 	if f.Refuse != nil {
 		return f.Refuse
 	}
+
 	unlock, err := p.account.lock(ctx)
 	if err != nil {
 		return fmt.Errorf("%s: %w", c.Method, err)
 	}
+
 	err = do(f)
 	unlock()
+
 	if err == nil && f.Lose {
 		err = fault.New(fault.Unavailable, "reply_lost", "the answer to %s was lost", c.Method)
 	}
+
 	return err
 }
 
@@ -200,31 +215,39 @@ func (p *Provider) refuse(r cloud.Request, all []*machine) error {
 		return fault.New(fault.Invalid, "type_unknown", "there are no machines of type %.80q here", o.Type).
 			WithRemedy("there are: %s", strings.Join(p.cfg.Types, ", "))
 	}
+
 	if o.GPUs < 0 || o.GPUs > fleet.MaxGPUs || o.GPUs > 0 && (o.GPUMemory <= 0 || !gpuModel.MatchString(o.GPU)) {
 		return fault.New(fault.Invalid, "gpus_unclear", "offer %s does not say which GPUs, how many and with how much memory", o.Name).
 			WithRemedy("give gpu, gpus and gpu_memory in the price file")
 	}
+
 	total, alike, inRegion := 0, 0, 0
 	for _, m := range all {
 		if m.ended != nil {
 			continue
 		}
+
 		total++
+
 		if m.Offer.Type == o.Type {
 			alike++
+
 			if m.Offer.Region == o.Region {
 				inRegion++
 			}
 		}
 	}
+
 	if p.cfg.Quota > 0 && total >= p.cfg.Quota {
 		return fault.New(fault.OverLimit, cloud.CodeQuota, "the account may have %d machines, and has them", p.cfg.Quota)
 	}
+
 	for name, have := range map[string]int{o.Type: alike, o.Type + "/" + o.Region: inRegion} {
 		if most, limited := p.cfg.Capacity[name]; limited && have >= most {
 			return fault.New(fault.OverLimit, cloud.CodeCapacity, "there are no more machines of %s now", name)
 		}
 	}
+
 	return nil
 }
 
@@ -234,25 +257,59 @@ func (p *Provider) launch(ctx context.Context, r cloud.Request) (cloud.Instance,
 	if err != nil {
 		return cloud.Instance{}, err
 	}
+
 	m := &machine{record: record{
-		ID: "m" + strconv.FormatUint(number, 10), Yard: r.Yard, Lease: r.Lease, Name: r.Name, Offer: r.Offer, Server: r.Boot.Server,
-		Program: p.cfg.Program, Until: r.Until, Launched: p.cfg.Clock.Now(), Boot: cmp.Or(p.cfg.Boot, time.Duration(r.Offer.Boot)),
-		Grace: p.cfg.Grace, Slack: p.cfg.Slack,
+		ID: "m" + strconv.FormatUint(
+			number,
+			10,
+		),
+		Yard:     r.Yard,
+		Lease:    r.Lease,
+		Name:     r.Name,
+		Offer:    r.Offer,
+		Server:   r.Boot.Server,
+		Program:  p.cfg.Program,
+		Until:    r.Until,
+		Launched: p.cfg.Clock.Now(),
+		Boot:     cmp.Or(p.cfg.Boot, time.Duration(r.Offer.Boot)),
+		Grace:    p.cfg.Grace,
+		Slack:    p.cfg.Slack,
 	}}
+
 	m.dir = p.account.path(machinesDir, m.ID)
 	if r.Offer.Spot && r.Offer.LossRate > 0 {
 		m.Taken = m.Launched.Add(lifetime(p.cfg.Seed, number, r.Offer.LossRate))
 	}
+
 	if err := m.write(r.Boot.Script, agentSettings(m, r.Boot.Token)); err != nil {
 		return cloud.Instance{}, fmt.Errorf("write down machine %s: %w", m.ID, err)
 	}
 	if err := p.account.launched(m); err != nil {
 		return cloud.Instance{}, err
 	}
+
 	if err := p.start(ctx, m); err != nil {
-		return cloud.Instance{}, errors.Join(fmt.Errorf("start machine %s: %w", m.ID, err), p.account.end(m, m.Launched, whyNeverStarted))
+		return cloud.Instance{}, errors.Join(
+			fmt.Errorf("start machine %s: %w", m.ID, err),
+			p.account.end(m, m.Launched, whyNeverStarted),
+		)
 	}
-	p.cfg.Log.InfoContext(ctx, "machine started", "provider", p.cfg.Name, "machine", m.ID, "lease", m.Lease, "type", m.Offer.Type, "boot", m.Boot)
+
+	p.cfg.Log.InfoContext(
+		ctx,
+		"machine started",
+		"provider",
+		p.cfg.Name,
+		"machine",
+		m.ID,
+		"lease",
+		m.Lease,
+		"type",
+		m.Offer.Type,
+		"boot",
+		m.Boot,
+	)
+
 	return p.show(m)
 }
 
@@ -270,17 +327,26 @@ func agentSettings(m *machine, token string) map[string]string {
 	if o.GPUs > 0 {
 		gpus = fmt.Sprintf("%dx%s:%s", o.GPUs, o.GPU, o.GPUMemory)
 	}
+
 	settings := map[string]string{
-		"token": token, "name": m.Name, "data": filepath.Join(m.dir, dataDir), "address": address, "fake_gpus": gpus, "on_lease_end": "exit",
-		"probe": "off", // what the host has is not the machine's
+		"token":        token,
+		"name":         m.Name,
+		"data":         filepath.Join(m.dir, dataDir),
+		"address":      address,
+		"fake_gpus":    gpus,
+		"on_lease_end": "exit",
+		"probe":        "off", // what the host has is not the machine's
 	}
+
 	maps.DeleteFunc(settings, func(_, value string) bool { return value == "" })
 	if o.CPUs > 0 {
 		settings["cpus"] = o.CPUs.String()
 	}
+
 	if o.Memory > 0 {
 		settings["memory"] = o.Memory.String()
 	}
+
 	return settings
 }
 
@@ -296,6 +362,7 @@ func (p *Provider) Terminate(ctx context.Context, region, instance string) error
 		if err != nil || m == nil || m.Yard != p.cfg.Yard || m.Offer.Region != region {
 			return err
 		}
+
 		return p.end(m, whyTerminated)
 	})
 }
@@ -306,14 +373,18 @@ func (p *Provider) TakeBack(ctx context.Context, instance string) error {
 	if err != nil {
 		return err
 	}
+
 	defer unlock()
+
 	m, err := p.account.machine(instance)
 	if err == nil && (m == nil || !m.Offer.Spot) {
 		err = fault.New(fault.NotFound, "spot_machine_not_found", "there is no spot machine %.80q", instance)
 	}
+
 	if err != nil {
 		return err
 	}
+
 	return p.end(m, whySpot)
 }
 
@@ -324,31 +395,40 @@ func (p *Provider) List(ctx context.Context) (list []cloud.Instance, err error) 
 		if err != nil {
 			return err
 		}
+
 		now := p.cfg.Clock.Now()
+
 		for _, m := range all {
 			one, err := p.show(m)
 			if err != nil {
 				return err
 			}
+
 			if m.ended != nil && now.Sub(m.ended.At) > p.cfg.Keep+f.Lag {
 				if err := m.remove(); err != nil {
 					return err
 				}
+
 				continue
 			}
+
 			known := true
 			if f.Lag > 0 {
 				one, known = lagging(one, now.Add(-f.Lag))
 			}
+
 			if known && m.Yard == p.cfg.Yard {
 				list = append(list, one)
 			}
 		}
+
 		return nil
 	})
+
 	if err != nil {
 		return nil, err
 	}
+
 	return list, nil
 }
 
@@ -357,9 +437,14 @@ func lagging(one cloud.Instance, at time.Time) (cloud.Instance, bool) {
 	if one.Launched.After(at) {
 		return one, false
 	}
+
 	if one.State == cloud.Gone && one.Ended.After(at) {
-		one.State, one.Ended, one.Why, one.Billed = cloud.Up, time.Time{}, "", -1
+		one.State = cloud.Up
+		one.Ended = time.Time{}
+		one.Why = ""
+		one.Billed = -1
 	}
+
 	return one, true
 }
 
@@ -370,19 +455,27 @@ func (p *Provider) show(m *machine) (cloud.Instance, error) {
 		ID: m.ID, Lease: m.Lease, Region: m.Offer.Region, Zone: m.Offer.Zone, Type: m.Offer.Type, Spot: m.Offer.Spot,
 		Address: address, Launched: m.Launched,
 	}
+
 	alive, err := m.alive()
 	if err == nil && !alive && m.ended == nil {
 		err = p.bury(m)
 	}
+
 	if err != nil {
 		return one, err
 	}
+
 	now := p.cfg.Clock.Now()
+
 	switch {
 	case m.ended != nil && alive: // has written its end, and is about to be gone
 		one.State = cloud.Ending
 	case m.ended != nil:
-		one.State, one.Ended, one.Why, one.Billed = cloud.Gone, m.ended.At, m.ended.Why, m.ended.Bill
+		one.State = cloud.Gone
+		one.Ended = m.ended.At
+		one.Why = m.ended.Why
+		one.Billed = m.ended.Bill
+
 		return one, nil
 	case m.has(endingFile):
 		one.State = cloud.Ending
@@ -391,7 +484,9 @@ func (p *Provider) show(m *machine) (cloud.Instance, error) {
 	default:
 		one.State = cloud.Pending
 	}
+
 	one.Billed = m.Offer.Rent(job.Duration(max(now.Sub(m.Launched), 0)))
+
 	return one, nil
 }
 

@@ -43,21 +43,26 @@ const (
 func Machine(ctx context.Context, stderr io.Writer) int {
 	log := slog.New(slog.NewTextHandler(stderr, nil))
 	dir, err := os.Getwd()
+
 	var b *box
 	if err == nil {
 		b, err = power(dir, log)
 	}
+
 	if err == nil {
 		why := b.live(ctx)
 		log.Info("machine ends", "why", why)
+
 		if err = b.clear(ctx); err == nil {
 			err = b.signOff(ctx, why)
 		}
 	}
+
 	if err != nil {
 		log.Error("machine failed", "error", err)
 		return 1
 	}
+
 	return 0
 }
 
@@ -87,6 +92,7 @@ func power(dir string, log *slog.Logger) (*box, error) {
 	if m == nil {
 		return nil, fmt.Errorf("there is no machine in %s", dir)
 	}
+
 	lock, err := bornWith(filepath.Join(dir, lockFile))
 	if err != nil {
 		return nil, err
@@ -97,14 +103,17 @@ func power(dir string, log *slog.Logger) (*box, error) {
 	if err := m.writePID(os.Getpid()); err != nil {
 		return nil, err
 	}
+
 	b := &box{machine: m, clk: clock.Wall{}, log: log, lock: lock, woken: make(chan struct{}, 1)}
 	now, err := cloud.MomentOf(b.clk)
 	if err != nil {
 		return nil, err
 	}
+
 	b.first = now.In(m.Until.Sub(now.Wall))
 	b.next = now.Since + min(max(m.Boot-now.Wall.Sub(m.Launched), 0), m.Boot)
 	b.listen()
+
 	return b, nil
 }
 
@@ -117,7 +126,9 @@ func bornWith(path string) (*os.File, error) {
 	if err := unix.Fstat(lockFD, &mine); err != nil || mine.Ino != there.Ino || mine.Dev != there.Dev {
 		return nil, errors.New("only a provider starts a machine")
 	}
+
 	unix.CloseOnExec(lockFD) // else the agent would have it too
+
 	return os.NewFile(lockFD, path), nil
 }
 
@@ -125,11 +136,13 @@ func bornWith(path string) (*os.File, error) {
 func (b *box) listen() {
 	signals := make(chan os.Signal, 8)
 	signal.Notify(signals, unix.SIGCHLD, unix.SIGTERM, unix.SIGINT)
+
 	go func() {
 		for sig := range signals {
 			if sig != unix.SIGCHLD {
 				b.told.Store(true)
 			}
+
 			select {
 			case b.woken <- struct{}{}:
 			default:
@@ -147,16 +160,20 @@ func (b *box) live(ctx context.Context) string {
 			b.log.Error("machine has no clock", "error", err)
 			return whyCrashed
 		}
+
 		if why := b.end(now); why != "" {
 			return why
 		}
+
 		wait := lookEvery
 		if b.agent == 0 {
-			if wait = min(wait, b.next-now.Since); wait <= 0 {
+			wait = min(wait, b.next-now.Since)
+			if wait <= 0 {
 				b.boot(ctx, now)
 				continue
 			}
 		}
+
 		clock.Wait(ctx, wait, b.woken)
 	}
 }
@@ -168,6 +185,7 @@ func (b *box) end(now cloud.Moment) string {
 	if err != nil {
 		b.log.Error("machine was told something that it cannot read", "error", err)
 	}
+
 	switch {
 	case b.told.Load() || ordered: // a signal may have come before it was listened for
 		return asked.Why
@@ -180,6 +198,7 @@ func (b *box) end(now cloud.Moment) string {
 	case b.deadline().Left(now) <= -b.Slack:
 		return whyDeadline
 	}
+
 	return ""
 }
 
@@ -189,10 +208,12 @@ func (b *box) deadline() cloud.Deadline {
 	if err != nil {
 		return b.first
 	}
+
 	d, err := cloud.ParseDeadline(string(text))
 	if err != nil {
 		return b.first
 	}
+
 	return d
 }
 
@@ -200,16 +221,20 @@ func (b *box) deadline() cloud.Deadline {
 func (b *box) boot(ctx context.Context, now cloud.Moment) {
 	args := []string{"agent", "join", b.Server, "--config", filepath.Join(b.dir, agentFile)}
 	cmd := exec.CommandContext(context.WithoutCancel(ctx), b.Program, args...)
-	cmd.Dir, cmd.Stdout, cmd.Stderr = b.dir, os.Stdout, os.Stderr
+	cmd.Dir = b.dir
+	cmd.Stdout = os.Stdout
+	cmd.Stderr = os.Stderr
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: unix.SIGKILL}
 	err := cmd.Start()
 	if err == nil {
 		b.agent = cmd.Process.Pid
 		err = cmd.Process.Release() // reap waits for it
 	}
+
 	if err == nil {
 		err = os.WriteFile(filepath.Join(b.dir, upFile), nil, 0o600)
 	}
+
 	if err != nil {
 		b.failed(now, err.Error())
 	}
@@ -236,6 +261,7 @@ func (b *box) reap() bool {
 		case pid == 0:
 			return false
 		}
+
 		if pid == b.agent {
 			b.agentEnded(status)
 		}
@@ -253,6 +279,7 @@ func (b *box) agentEnded(status syscall.WaitStatus) {
 		b.over = true
 		return
 	}
+
 	b.failed(now, fmt.Sprintf("exit status %d", status.ExitStatus()))
 }
 
@@ -263,10 +290,12 @@ func (b *box) clear(ctx context.Context) error {
 		if gone > b.Grace+killMost {
 			return errors.New("processes of the machine do not end")
 		}
+
 		all, err := descendants()
 		if err != nil {
 			return err
 		}
+
 		for _, pid := range all {
 			switch {
 			case gone > b.Grace:
@@ -275,8 +304,10 @@ func (b *box) clear(ctx context.Context) error {
 				kill(pid, unix.SIGTERM)
 			}
 		}
+
 		clock.Sleep(ctx, killLook)
 	}
+
 	return nil
 }
 
@@ -286,11 +317,14 @@ func (b *box) signOff(ctx context.Context, why string) error {
 	at := b.clk.Now()
 	ctx, cancel := context.WithTimeout(ctx, signOffMost)
 	defer cancel()
+
 	a := &account{dir: filepath.Dir(filepath.Dir(b.dir))}
 	unlock, err := a.lock(ctx)
 	if err != nil {
 		return err
 	}
+
 	defer unlock()
+
 	return a.end(b.machine, at, why)
 }

@@ -84,6 +84,7 @@ func NewDesk(t Timing, names ...string) *Desk {
 	for _, n := range names {
 		d.providers[n] = &counter{name: n}
 	}
+
 	return d
 }
 
@@ -102,7 +103,9 @@ func (d *Desk) Take(now time.Time, leases []fleet.Lease) {
 		case e.lease.State != l.State:
 			e.next, e.fails = now, 0
 		}
+
 		e.lease = *l
+
 		if c := d.providers[l.Offer.Provider]; c != nil && !known {
 			c.next = earlier(c.next, now.Add(d.timing.List))
 		}
@@ -113,6 +116,7 @@ func earlier(a, b time.Time) time.Time {
 	if b.Before(a) {
 		return b
 	}
+
 	return a
 }
 
@@ -126,6 +130,7 @@ func (e *errand) wants(now time.Time) CallKind {
 	case e.lease.State == fleet.LeaseReleasing && e.lease.Instance != "":
 		return CallTerminate
 	}
+
 	return ""
 }
 
@@ -142,6 +147,7 @@ func (d *Desk) Due(now time.Time) (calls []Call, next time.Time) {
 			calls = append(calls, Call{Kind: CallList, Provider: c.name, Asked: now})
 		}
 	}
+
 	for _, e := range d.errands() {
 		c, served := d.providers[e.lease.Offer.Provider]
 		kind := e.wants(now)
@@ -154,6 +160,7 @@ func (d *Desk) Due(now time.Time) (calls []Call, next time.Time) {
 			calls = append(calls, Call{Kind: kind, Provider: e.lease.Offer.Provider, Lease: e.lease, Asked: now})
 		}
 	}
+
 	return calls, next
 }
 
@@ -165,7 +172,9 @@ func (d *Desk) sorted() []*counter {
 	for _, c := range d.providers {
 		list = append(list, c)
 	}
+
 	slices.SortFunc(list, func(a, b *counter) int { return strings.Compare(a.name, b.name) })
+
 	return list
 }
 
@@ -175,11 +184,13 @@ func (d *Desk) errands() []*errand {
 	for _, e := range d.leases {
 		list = append(list, e)
 	}
+
 	slices.SortFunc(list, func(a, b *errand) int {
 		x, _ := a.lease.ID.Number()
 		z, _ := b.lease.ID.Number()
 		return cmp.Compare(x, z)
 	})
+
 	return list
 }
 
@@ -189,6 +200,7 @@ func (t *Timing) wait(fails int) time.Duration {
 	for ; fails > 1 && d < t.Most; fails-- {
 		d *= 2
 	}
+
 	return min(d, t.Most)
 }
 
@@ -197,11 +209,13 @@ func (d *Desk) Listed(now time.Time, call Call, machines []fleet.Instance, err e
 	c := d.providers[call.Provider]
 	hurry := c.hurry
 	c.listing, c.hurry = false, false
+
 	if err != nil {
 		c.fails++
 		c.next = now.Add(d.timing.wait(c.fails))
 		return []yardmaster.Message{yardmaster.ProviderFailed{Provider: call.Provider, Why: err.Error()}}
 	}
+
 	c.asked, c.fails = call.Asked, 0
 	c.next = now.Add(d.timing.Idle)
 	for _, e := range d.leases {
@@ -210,15 +224,19 @@ func (d *Desk) Listed(now time.Time, call Call, machines []fleet.Instance, err e
 			break
 		}
 	}
+
 	if hurry {
 		c.next = now
 	}
+
 	for i := range machines {
 		m := &machines[i]
-		if e, ok := d.leases[m.Lease]; ok && e.wants(now) == CallCreate && (m.State == fleet.InstancePending || m.State == fleet.InstanceUp) {
+		if e, ok := d.leases[m.Lease]; ok && e.wants(now) == CallCreate &&
+			(m.State == fleet.InstancePending || m.State == fleet.InstanceUp) {
 			d.rest(now, e)
 		}
 	}
+
 	return []yardmaster.Message{yardmaster.InstancesListed{Provider: call.Provider, Asked: call.Asked, Machines: machines}}
 }
 
@@ -229,14 +247,18 @@ func (d *Desk) Created(now time.Time, call Call, m fleet.Instance, err error) []
 		d.rest(now, e)
 		return []yardmaster.Message{yardmaster.Granted{Lease: call.Lease.ID, Provider: call.Provider, Machine: m}}
 	}
+
 	if code, certain := Refusal(err); certain {
 		d.rest(now, e)
 		return []yardmaster.Message{yardmaster.Refused{Lease: call.Lease.ID, Code: code, Why: err.Error()}}
 	}
+
 	e.doubt = now // look whether there is one before asking again
+
 	if c := d.providers[call.Provider]; c != nil {
 		c.next, c.hurry = now, c.listing
 	}
+
 	return []yardmaster.Message{yardmaster.OutcomeUnknown{Lease: call.Lease.ID, Why: err.Error()}}
 }
 
@@ -250,8 +272,11 @@ func (d *Desk) Terminated(now time.Time, call Call, err error) []yardmaster.Mess
 	case err == nil:
 		d.rest(now, e) // again, if the machine is still listed by then
 	case !unknown(call, err):
-		return []yardmaster.Message{yardmaster.ProviderFailed{Provider: call.Provider, Lease: call.Lease.ID, Why: err.Error()}}
+		return []yardmaster.Message{
+			yardmaster.ProviderFailed{Provider: call.Provider, Lease: call.Lease.ID, Why: err.Error()},
+		}
 	}
+
 	return []yardmaster.Message{yardmaster.Accepted{Lease: call.Lease.ID}}
 }
 
@@ -267,13 +292,16 @@ func (d *Desk) done(now time.Time, call Call, err error) *errand {
 	if !ok {
 		return &errand{}
 	}
+
 	e.busy = false
 	if err == nil {
 		e.fails = 0
 		return e
 	}
+
 	e.fails++
 	e.next = now.Add(d.timing.wait(e.fails))
+
 	return e
 }
 
@@ -288,6 +316,7 @@ func Refusal(err error) (code string, certain bool) {
 	if !errors.As(err, &f) {
 		return "", false
 	}
+
 	switch f.Kind {
 	case fault.OverLimit:
 		return f.Code, true
@@ -297,5 +326,6 @@ func Refusal(err error) (code string, certain bool) {
 		return fleet.RefusedDenied, true
 	case fault.NotFound, fault.Conflict, fault.Unknown, fault.Unavailable, fault.Internal:
 	}
+
 	return "", false
 }

@@ -33,7 +33,13 @@ func newClerk(providers ...string) *clerk {
 func (c *clerk) pass(d time.Duration) { c.now = c.now.Add(d) }
 
 func lease(name id.Lease, state fleet.LeaseState, machine string) fleet.Lease {
-	return fleet.Lease{ID: name, State: state, Instance: machine, Offer: fleet.Offer{Provider: "p", Name: "p/small"}, Ends: start.Add(time.Hour)}
+	return fleet.Lease{
+		ID:       name,
+		State:    state,
+		Instance: machine,
+		Offer:    fleet.Offer{Provider: "p", Name: "p/small"},
+		Ends:     start.Add(time.Hour),
+	}
 }
 
 func (c *clerk) take(leases ...fleet.Lease) { c.Take(c.now, leases) }
@@ -45,6 +51,7 @@ func (c *clerk) due() ([]reconcile.Call, string) {
 	for _, call := range calls {
 		words = append(words, strings.TrimSpace(fmt.Sprint(call.Kind, " ", call.Lease.ID)))
 	}
+
 	return calls, strings.Join(words, ", ")
 }
 
@@ -55,11 +62,13 @@ func (c *clerk) one(t *testing.T, want string) reconcile.Call {
 	if words != want || len(calls) != 1 {
 		t.Fatalf("after %s the calls that are due are %q, want %q", c.now.Sub(start), words, want)
 	}
+
 	return calls[0]
 }
 
 func (c *clerk) none(t *testing.T) {
 	t.Helper()
+
 	if _, words := c.due(); words != "" {
 		t.Fatalf("after %s the calls that are due are %q, want none", c.now.Sub(start), words)
 	}
@@ -75,10 +84,12 @@ func TestNothingIsCreatedBeforeTheFirstList(t *testing.T) {
 	t.Parallel()
 	c := newClerk("p")
 	c.take(lease("l1", fleet.LeaseRequested, ""), lease("l2", fleet.LeaseReleasing, "i-2"))
+
 	calls, words := c.due()
 	if words != "list, terminate l2" {
 		t.Fatalf("due are %q, want the list and what is certain", words)
 	}
+
 	c.Listed(c.now, calls[0], nil, errLost)
 	c.pass(5 * time.Second)
 	list := c.one(t, "list")
@@ -94,6 +105,7 @@ func TestACallThatFailedIsMadeAgainLaterAndLater(t *testing.T) {
 	c.open(t)
 	c.take(lease("l1", fleet.LeaseReleasing, "i-1"))
 	var waits []time.Duration
+
 	var last time.Time
 	for len(waits) < 7 {
 		calls, _ := c.due()
@@ -103,6 +115,7 @@ func TestACallThatFailedIsMadeAgainLaterAndLater(t *testing.T) {
 				if !last.IsZero() {
 					waits = append(waits, c.now.Sub(last))
 				}
+
 				last = c.now
 				c.Terminated(c.now, call, errLost)
 			case reconcile.CallList:
@@ -111,8 +124,10 @@ func TestACallThatFailedIsMadeAgainLaterAndLater(t *testing.T) {
 				t.Fatal("created")
 			}
 		}
+
 		c.pass(time.Second)
 	}
+
 	s := time.Second
 	if diff := cmp.Diff([]time.Duration{5 * s, 10 * s, 20 * s, 40 * s, 80 * s, 120 * s, 120 * s}, waits); diff != "" {
 		t.Errorf("waits between attempts:\n%s", diff)
@@ -124,16 +139,20 @@ func TestAnOrderToEndThatWasTakenIsGivenAgainIfNothingComesOfIt(t *testing.T) {
 	c := newClerk("p")
 	c.open(t)
 	c.take(lease("l1", fleet.LeaseReleasing, "i-1"))
+
 	got := c.Terminated(c.now, c.one(t, "terminate l1"), nil)
 	if diff := cmp.Diff([]yardmaster.Message{yardmaster.Accepted{Lease: "l1"}}, got); diff != "" {
 		t.Errorf("told:\n%s", diff)
 	}
+
 	c.pass(30 * time.Second)
 	c.Listed(c.now, c.one(t, "list"), nil, nil)
 	c.pass(90*time.Second - 1)
+
 	if _, words := c.due(); words != "list" {
 		t.Fatalf("due are %q, want the list alone", words)
 	}
+
 	c.pass(1)
 	c.one(t, "terminate l1")
 }
@@ -146,15 +165,18 @@ func TestAMachineThatTheProviderDoesNotKnowIsNoFailure(t *testing.T) {
 	c := newClerk("p")
 	c.open(t)
 	c.take(lease("l1", fleet.LeaseReleasing, "i-1"))
+
 	for _, wait := range []time.Duration{5 * time.Second, 10 * time.Second} {
 		got := c.Terminated(c.now, c.one(t, "terminate l1"), missing)
 		if diff := cmp.Diff([]yardmaster.Message{yardmaster.Accepted{Lease: "l1"}}, got); diff != "" {
 			t.Errorf("told:\n%s", diff)
 		}
+
 		c.pass(wait - 1)
 		c.none(t)
 		c.pass(1)
 	}
+
 	c.Terminated(c.now, c.one(t, "terminate l1"), missing)
 	c.take(lease("l1", fleet.LeaseEnded, "i-1")) // it was not listed for long enough
 	c.pass(15 * time.Second)
@@ -194,13 +216,16 @@ func TestAMachineThatIsListedAndNotTakenIsAskedForAgain(t *testing.T) {
 	c.Listed(c.now, list, []fleet.Instance{{ID: "i-1", Lease: "l1", State: fleet.InstancePending}}, nil)
 	c.take(lease("l2", fleet.LeaseReleasing, "i-1"))
 	c.Terminated(c.now, c.one(t, "terminate l2"), nil)
+
 	for range 3 {
 		c.pass(30 * time.Second)
 		c.Listed(c.now, c.one(t, "list"), nil, nil)
 	}
+
 	c.pass(30*time.Second - 1)
 	c.none(t)
 	c.pass(1)
+
 	if _, words := c.due(); words != "list, create l1, terminate l2" {
 		t.Errorf("due are %q, want that l1 is asked for and l2 given back again", words)
 	}
@@ -215,10 +240,15 @@ func TestAfterAnUnclearCallTheProviderIsListedBeforeItIsAskedAgain(t *testing.T)
 	c.pass(30 * time.Second)
 	old := c.one(t, "list")
 	c.pass(time.Second)
+
 	got := c.Created(c.now, create, fleet.Instance{}, errLost)
-	if diff := cmp.Diff([]yardmaster.Message{yardmaster.OutcomeUnknown{Lease: "l1", Why: "connection reset"}}, got); diff != "" {
+	if diff := cmp.Diff(
+		[]yardmaster.Message{yardmaster.OutcomeUnknown{Lease: "l1", Why: "connection reset"}},
+		got,
+	); diff != "" {
 		t.Errorf("told:\n%s", diff)
 	}
+
 	c.pass(time.Second)
 	c.none(t)
 	c.Listed(c.now, old, nil, nil) // asked for before the call ended: it shows nothing
@@ -292,22 +322,40 @@ func TestWhatTheYardIsTold(t *testing.T) {
 		err  error
 		want []yardmaster.Message
 	}{
-		{"a machine", nil, []yardmaster.Message{yardmaster.Granted{Lease: "l1", Provider: "p", Machine: fleet.Instance{ID: "i-1"}}}},
+		{
+			"a machine",
+			nil,
+			[]yardmaster.Message{yardmaster.Granted{Lease: "l1", Provider: "p", Machine: fleet.Instance{ID: "i-1"}}},
+		},
 		{"no capacity", fault.New(fault.OverLimit, fleet.RefusedCapacity, "none"), refused(fleet.RefusedCapacity, "none")},
-		{"no quota", fmt.Errorf("create: %w", fault.New(fault.OverLimit, fleet.RefusedQuota, "full")), refused(fleet.RefusedQuota, "create: full")},
+		{
+			"no quota",
+			fmt.Errorf("create: %w", fault.New(fault.OverLimit, fleet.RefusedQuota, "full")),
+			refused(fleet.RefusedQuota, "create: full"),
+		},
 		{"too cheap", fault.New(fault.OverLimit, fleet.RefusedPrice, "bid"), refused(fleet.RefusedPrice, "bid")},
 		{"unknown type", fault.New(fault.Invalid, "type", "what"), refused(fleet.RefusedInvalid, "what")},
 		{"not allowed", fault.New(fault.Denied, "key", "no"), refused(fleet.RefusedDenied, "no")},
-		{"unavailable", fault.New(fault.Unavailable, "down", "down"), []yardmaster.Message{yardmaster.OutcomeUnknown{Lease: "l1", Why: "down"}}},
-		{"not found", fault.New(fault.NotFound, "image", "gone"), []yardmaster.Message{yardmaster.OutcomeUnknown{Lease: "l1", Why: "gone"}}},
+		{
+			"unavailable",
+			fault.New(fault.Unavailable, "down", "down"),
+			[]yardmaster.Message{yardmaster.OutcomeUnknown{Lease: "l1", Why: "down"}},
+		},
+		{
+			"not found",
+			fault.New(fault.NotFound, "image", "gone"),
+			[]yardmaster.Message{yardmaster.OutcomeUnknown{Lease: "l1", Why: "gone"}},
+		},
 		{"anything else", errLost, []yardmaster.Message{yardmaster.OutcomeUnknown{Lease: "l1", Why: "connection reset"}}},
 	}
+
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
 			c := newClerk("p")
 			c.open(t)
 			c.take(lease("l1", fleet.LeaseRequested, ""))
+
 			got := c.Created(c.now, c.one(t, "create l1"), fleet.Instance{ID: "i-1"}, tt.err)
 			if diff := cmp.Diff(tt.want, got); diff != "" {
 				t.Errorf("told:\n%s", diff)
@@ -323,24 +371,29 @@ func TestProvidersWithLeasesAreListedOften(t *testing.T) {
 	if words != "list, list" || calls[0].Provider != "p" || calls[1].Provider != "q" {
 		t.Fatalf("due are %q of %v", words, calls)
 	}
+
 	for _, call := range calls {
 		c.Listed(c.now, call, nil, nil)
 	}
+
 	c.pass(time.Minute)
 	c.take(lease("l1", fleet.LeaseBooting, "i-1"))
 	c.none(t)
 	c.pass(30 * time.Second)
+
 	if call := c.one(t, "list"); call.Provider != "p" {
 		t.Fatalf("%s is listed, want p, which has a lease", call.Provider)
 	} else {
 		c.Listed(c.now, call, nil, nil)
 	}
+
 	c.take(lease("l1", fleet.LeaseEnded, "i-1"))
 	c.pass(30 * time.Second)
 	c.Listed(c.now, c.one(t, "list"), nil, nil)
 	c.pass(8*time.Minute - 1)
 	c.none(t)
 	c.pass(1)
+
 	if call := c.one(t, "list"); call.Provider != "q" {
 		t.Fatalf("%s is listed, want q, ten minutes after its last", call.Provider)
 	}
@@ -361,11 +414,14 @@ func TestALeaseThatEndsDuringItsCallIsForgotten(t *testing.T) {
 	c.take(lease("l1", fleet.LeaseRequested, ""))
 	create := c.one(t, "create l1")
 	c.take(lease("l1", fleet.LeaseEnded, ""))
+
 	got := c.Created(c.now, create, fleet.Instance{ID: "i-1"}, nil)
 	if len(got) != 1 {
 		t.Errorf("the yard is told %v, want that there is a machine", got)
 	}
+
 	c.pass(5 * time.Minute)
+
 	if calls, words := c.due(); words != "list" {
 		t.Errorf("due are %q %v, want the list alone", words, calls)
 	}

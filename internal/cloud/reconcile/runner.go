@@ -59,6 +59,7 @@ func (r *Runner) init() {
 			names[i] = p.Name()
 			r.byName[p.Name()] = p
 		}
+
 		r.desk = NewDesk(r.Timing, names...)
 		r.wake = make(chan struct{}, 1)
 	})
@@ -69,6 +70,7 @@ func (r *Runner) Take(leases []fleet.Lease) {
 	if len(leases) == 0 {
 		return
 	}
+
 	r.init()
 	r.mu.Lock()
 	r.inbox = append(r.inbox, leases...)
@@ -87,11 +89,13 @@ func (r *Runner) nudge() {
 func (r *Runner) Run(ctx context.Context) {
 	r.init()
 	defer r.calls.Wait()
+
 	for {
 		calls, next := r.due()
 		for _, c := range calls {
 			r.calls.Go(func() { r.call(ctx, c) })
 		}
+
 		if clock.Wait(ctx, max(next.Sub(r.Clock.Now()), time.Millisecond), r.wake) == clock.Ended {
 			return
 		}
@@ -101,24 +105,40 @@ func (r *Runner) Run(ctx context.Context) {
 func (r *Runner) due() ([]Call, time.Time) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+
 	now := r.Clock.Now()
 	r.desk.Take(now, r.inbox)
 	r.inbox = nil
+
 	return r.desk.Due(now)
 }
 
 // call makes one call and tells the answer.
 func (r *Runner) call(ctx context.Context, c Call) {
 	messages := r.make(ctx, c)
+
 	if ctx.Err() != nil {
 		return // the next server asks again
 	}
+
 	for _, m := range messages {
 		if err := r.Tell(ctx, m); err != nil {
 			// What was said is not lost: leases are compared with the next list.
-			r.Log.WarnContext(ctx, "an answer of a provider was not taken", "provider", c.Provider, "call", c.Kind, "lease", c.Lease.ID, "error", err)
+			r.Log.WarnContext(
+				ctx,
+				"an answer of a provider was not taken",
+				"provider",
+				c.Provider,
+				"call",
+				c.Kind,
+				"lease",
+				c.Lease.ID,
+				"error",
+				err,
+			)
 		}
 	}
+
 	r.nudge()
 }
 
@@ -131,47 +151,62 @@ func (r *Runner) make(ctx context.Context, c Call) []yardmaster.Message {
 			log.InfoContext(ctx, "the provider does not know the machine that is given back", "machine", c.Lease.Instance)
 			err = nil
 		}
+
 		if r.Watch != nil {
 			r.Watch.Called(c.Provider, string(c.Kind), r.Clock.Now().Sub(began), err)
 		}
+
 		if err != nil {
 			log.WarnContext(ctx, "a call to a provider failed", "error", err)
 		}
+
 		r.mu.Lock()
 		defer r.mu.Unlock()
+
 		return take(r.Clock.Now())
 	}
+
 	switch c.Kind {
 	case CallList:
 		bounded, cancel := context.WithTimeout(ctx, r.Timeouts.List)
 		defer cancel()
+
 		machines, err := p.List(bounded)
+
 		return answer(func(now time.Time) []yardmaster.Message { return r.desk.Listed(now, c, machines, err) }, err)
 	case CallCreate:
 		bounded, cancel := context.WithTimeout(ctx, r.Timeouts.Create)
 		defer cancel()
+
 		m, err := r.create(bounded, p, &c.Lease)
 		if err == nil {
 			log.InfoContext(ctx, "provisioned", "machine", m.ID, "offer", c.Lease.Offer.Name)
 		}
+
 		return answer(func(now time.Time) []yardmaster.Message { return r.desk.Created(now, c, m, err) }, err)
 	case CallTerminate:
 		bounded, cancel := context.WithTimeout(ctx, r.Timeouts.Terminate)
 		defer cancel()
+
 		err := p.Terminate(bounded, c.Lease.Offer.Region, c.Lease.Instance)
+
 		return answer(func(now time.Time) []yardmaster.Message { return r.desk.Terminated(now, c, err) }, err)
 	}
+
 	return nil
 }
 
 func (r *Runner) create(ctx context.Context, p cloud.Provider, l *fleet.Lease) (fleet.Instance, error) {
 	request, err := r.Prepare(ctx, l)
 	if err != nil {
-		return fleet.Instance{}, fault.New(fault.Unavailable, "not_prepared", "the machine's boot could not be prepared: %v", err).WithCause(err)
+		return fleet.Instance{}, fault.New(fault.Unavailable, "not_prepared", "the machine's boot could not be prepared: %v", err).
+			WithCause(err)
 	}
+
 	m, err := p.Create(ctx, request)
 	if err != nil {
 		return fleet.Instance{}, fmt.Errorf("create for lease %s: %w", l.ID, err)
 	}
+
 	return m, nil
 }

@@ -41,10 +41,12 @@ func (f *fake) enter(ctx context.Context, call string) error {
 	f.calls = append(f.calls, call)
 	hang := f.hang
 	f.mu.Unlock()
+
 	if hang {
 		<-ctx.Done()
 		return ctx.Err()
 	}
+
 	return nil
 }
 
@@ -52,15 +54,19 @@ func (f *fake) Create(ctx context.Context, r cloud.Request) (cloud.Instance, err
 	if err := f.enter(ctx, fmt.Sprintf("create %s until %s", r.Lease, r.Until.Format("15:04"))); err != nil {
 		return cloud.Instance{}, err
 	}
+
 	time.Sleep(f.slow)
 	f.mu.Lock()
 	defer f.mu.Unlock()
+
 	if err := f.err; err != nil {
 		f.err = nil
 		return cloud.Instance{}, err
 	}
+
 	m := fleet.Instance{ID: "i-" + string(r.Lease), Lease: r.Lease, State: cloud.Up, Billed: -1}
 	f.machines = append(f.machines, m)
+
 	return m, nil
 }
 
@@ -68,12 +74,16 @@ func (f *fake) Terminate(ctx context.Context, _, instance string) error {
 	if err := f.enter(ctx, "terminate "+instance); err != nil {
 		return err
 	}
+
 	f.mu.Lock()
 	defer f.mu.Unlock()
+
 	if f.unknown {
 		return fault.New(fault.NotFound, "no_such_machine", "what is %s", instance)
 	}
+
 	f.machines = slices.DeleteFunc(f.machines, func(m fleet.Instance) bool { return m.ID == instance })
+
 	return nil
 }
 
@@ -81,8 +91,10 @@ func (f *fake) List(ctx context.Context) ([]cloud.Instance, error) {
 	if err := f.enter(ctx, "list"); err != nil {
 		return nil, err
 	}
+
 	f.mu.Lock()
 	defer f.mu.Unlock()
+
 	return slices.Clone(f.machines), nil
 }
 
@@ -107,6 +119,7 @@ type yard struct {
 func (y *yard) Called(_, _ string, _ time.Duration, err error) {
 	y.mu.Lock()
 	defer y.mu.Unlock()
+
 	y.calls++
 	if err != nil {
 		y.failed++
@@ -123,9 +136,11 @@ func (y *yard) tell(_ context.Context, m yardmaster.Message) error {
 	time.Sleep(y.slow)
 	y.mu.Lock()
 	defer y.mu.Unlock()
+
 	if _, list := m.(yardmaster.InstancesListed); !list {
 		y.told = append(y.told, fmt.Sprintf("%T", m))
 	}
+
 	return y.err
 }
 
@@ -139,20 +154,32 @@ func (y *yard) heard() []string {
 func begin(t *testing.T, f *fake, y *yard) (r *reconcile.Runner, end func()) {
 	t.Helper()
 	r = &reconcile.Runner{
-		Providers: []cloud.Provider{f}, Timing: reconcile.DefaultTiming(), Timeouts: reconcile.DefaultTimeouts(), Tell: y.tell, Watch: y, Clock: clock.Wall{}, Log: slog.New(slog.DiscardHandler),
+		Providers: []cloud.Provider{
+			f,
+		},
+		Timing:   reconcile.DefaultTiming(),
+		Timeouts: reconcile.DefaultTimeouts(),
+		Tell:     y.tell,
+		Watch:    y,
+		Clock:    clock.Wall{},
+		Log:      slog.New(slog.DiscardHandler),
 		Prepare: func(_ context.Context, l *fleet.Lease) (cloud.Request, error) {
 			if l.Owner == "nobody" {
 				return cloud.Request{}, errors.New("no token")
 			}
+
 			return cloud.Request{Lease: l.ID, Offer: l.Offer, Until: l.Ends}, nil
 		},
 	}
+
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
+
 		r.Run(ctx)
 	}()
+
 	return r, func() {
 		cancel()
 		<-done
@@ -171,6 +198,7 @@ func TestRunnerProvisionsAndGivesBack(t *testing.T) {
 		f, y := &fake{}, &yard{}
 		r, end := begin(t, f, y)
 		defer end()
+
 		r.Take([]fleet.Lease{asked()})
 		time.Sleep(time.Second)
 		r.Take([]fleet.Lease{lease("l1", fleet.LeaseBooting, "i-l1")})
@@ -179,9 +207,11 @@ func TestRunnerProvisionsAndGivesBack(t *testing.T) {
 		time.Sleep(time.Second)
 		r.Take([]fleet.Lease{lease("l1", fleet.LeaseEnded, "i-l1")})
 		time.Sleep(time.Hour)
+
 		if got, want := f.took(), []string{"create l1 until 08:16", "terminate i-l1"}; !slices.Equal(got, want) {
 			t.Errorf("the provider was asked to %v, want %v", got, want)
 		}
+
 		if got, want := y.heard(), []string{"yardmaster.Granted", "yardmaster.Accepted"}; !slices.Equal(got, want) {
 			t.Errorf("the yard was told %v, want %v", got, want)
 		}
@@ -196,9 +226,11 @@ func TestRunnerTakesAMachineThatIsNotKnownForGivenBack(t *testing.T) {
 		r.Take([]fleet.Lease{lease("l1", fleet.LeaseReleasing, "i-l1")})
 		time.Sleep(6 * time.Second)
 		end()
+
 		if got, want := y.heard(), []string{"yardmaster.Accepted", "yardmaster.Accepted"}; !slices.Equal(got, want) {
 			t.Errorf("the yard was told %v, want %v", got, want)
 		}
+
 		if calls, failed := y.watched(); calls != 3 || failed != 0 {
 			t.Errorf("%d of %d calls are said to have failed, want none of a list and two orders to end", failed, calls)
 		}
@@ -213,11 +245,14 @@ func TestRunnerAsksOnceWhileTheYardIsSlow(t *testing.T) {
 		f, y := &fake{}, &yard{slow: 20 * time.Second}
 		r, end := begin(t, f, y)
 		defer end()
+
 		r.Take([]fleet.Lease{asked()})
+
 		for range 15 {
 			time.Sleep(time.Second)
 			r.Take([]fleet.Lease{lease("l2", fleet.LeaseActive, "i-l2")})
 		}
+
 		if got := f.took(); len(got) != 1 {
 			t.Errorf("the provider was asked to %v, want once", got)
 		}
@@ -230,19 +265,24 @@ func TestRunnerDoesNotWaitForACallThatHangs(t *testing.T) {
 		f, y := &fake{}, &yard{}
 		r, end := begin(t, f, y)
 		defer end()
+
 		time.Sleep(time.Second) // listed
 		f.mu.Lock()
 		f.hang = true
 		f.mu.Unlock()
 		r.Take([]fleet.Lease{asked()})
 		time.Sleep(119 * time.Second)
+
 		if got := y.heard(); slices.Contains(got, "yardmaster.Unclear") {
 			t.Errorf("told after 119 s: %v", got)
 		}
+
 		time.Sleep(2 * time.Second)
+
 		if got := y.heard(); !slices.Contains(got, "yardmaster.Unclear") {
 			t.Errorf("told after 121 s: %v, want that nobody knows", got)
 		}
+
 		if _, failed := y.watched(); failed == 0 {
 			t.Error("no call is said to have failed")
 		}
@@ -258,9 +298,11 @@ func TestRunnerTellsNothingWhenItIsEnded(t *testing.T) {
 		time.Sleep(time.Second)
 		began := time.Now()
 		end()
+
 		if waited := time.Since(began); waited != 59*time.Second {
 			t.Errorf("it ended after %s, want when the call had", waited)
 		}
+
 		if got := y.heard(); len(got) != 0 {
 			t.Errorf("the yard was told %v: the next server asks for itself", got)
 		}
@@ -270,11 +312,18 @@ func TestRunnerTellsNothingWhenItIsEnded(t *testing.T) {
 func TestRunnerAsksAgainWhenTheYardWasNotTold(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		f, y := &fake{err: fault.New(fault.OverLimit, fleet.RefusedCapacity, "none")}, &yard{err: errors.New("the store is full")}
+		f, y := &fake{
+			err: fault.New(fault.OverLimit, fleet.RefusedCapacity, "none"),
+		}, &yard{
+			err: errors.New("the store is full"),
+		}
+
 		r, end := begin(t, f, y)
 		defer end()
+
 		r.Take([]fleet.Lease{asked()})
 		time.Sleep(reconcile.DefaultTiming().Most + time.Second)
+
 		if got := f.took(); len(got) != 2 {
 			t.Errorf("the provider was asked to %v, want twice", got)
 		}
@@ -287,13 +336,16 @@ func TestRunnerDoesNotAskForWhatCannotBePrepared(t *testing.T) {
 		f, y := &fake{}, &yard{}
 		r, end := begin(t, f, y)
 		defer end()
+
 		l := asked()
 		l.Owner = "nobody"
 		r.Take([]fleet.Lease{l})
 		time.Sleep(time.Second)
+
 		if got := f.took(); len(got) != 0 {
 			t.Errorf("the provider was asked to %v", got)
 		}
+
 		if got := y.heard(); !slices.Equal(got, []string{"yardmaster.Unclear"}) {
 			t.Errorf("the yard was told %v", got)
 		}

@@ -42,7 +42,9 @@ func New(open []yardmaster.Order) *Hub {
 func (h *Hub) Carry(orders []yardmaster.Order, closed []string) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
+
 	touched := map[*desired]bool{}
+
 	for i := range orders {
 		key := orders[i].Key()
 		d := h.node(orders[i].Node)
@@ -50,16 +52,19 @@ func (h *Hub) Carry(orders []yardmaster.Order, closed []string) {
 		h.where[key] = orders[i].Node
 		touched[d] = true
 	}
+
 	for _, key := range closed {
 		node, ok := h.where[key]
 		if !ok {
 			continue
 		}
+
 		delete(h.where, key)
 		d := h.node(node)
 		delete(d.orders, key)
 		touched[d] = true
 	}
+
 	for d := range touched {
 		d.generation++
 		close(d.changed)
@@ -73,6 +78,7 @@ func (h *Hub) node(n id.Node) *desired {
 		d = &desired{generation: 1, orders: map[string]yardmaster.Order{}, changed: make(chan struct{})}
 		h.nodes[n] = d
 	}
+
 	return d
 }
 
@@ -81,11 +87,14 @@ func (h *Hub) node(n id.Node) *desired {
 func (h *Hub) Desired(n id.Node) (orders []yardmaster.Order, generation uint64, changed <-chan struct{}) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
+
 	d := h.node(n)
 	for _, o := range d.orders {
 		orders = append(orders, o)
 	}
+
 	slices.SortFunc(orders, func(a, b yardmaster.Order) int { return strings.Compare(a.Key(), b.Key()) })
+
 	return orders, d.generation, d.changed
 }
 

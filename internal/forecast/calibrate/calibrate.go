@@ -57,6 +57,7 @@ func (t tally) rate() float64 {
 	if t.n == 0 {
 		return 0
 	}
+
 	return float64(t.hits) / float64(t.n)
 }
 
@@ -100,6 +101,7 @@ func (s *residualsByQuarter) add(r weightedResidual, job, quarter int) {
 	if quarter != fewPoints {
 		s.all.add(r, job)
 	}
+
 	s.quarter[quarter].add(r, job)
 }
 
@@ -139,6 +141,7 @@ func newCalibration(jobs []JobScore) *Calibration {
 	for i := range jobs {
 		fold[i] = foldOf(&jobs[i])
 	}
+
 	for f := range folds {
 		others := slices.DeleteFunc(slices.Clone(c.replays), func(r replay) bool { return fold[r.job] == f })
 		fitted := fitErrors(others)
@@ -151,12 +154,14 @@ func newCalibration(jobs []JobScore) *Calibration {
 	}
 
 	c.collect(jobs)
+
 	for m := range methods {
 		c.medianErrors[m] = -1
 		if rows := c.methodAccuracy(m); len(rows) > 0 {
 			c.medianErrors[m] = rows[0].Median
 		}
 	}
+
 	return c
 }
 
@@ -184,6 +189,7 @@ func replaysOf(jobs []JobScore) []replay {
 			}
 		}
 	}
+
 	return all
 }
 
@@ -196,16 +202,19 @@ func (m *Mark) replay(job int) replay {
 		fewPoints: m.FewPoints,
 		spread:    m.Spread,
 	}
+
 	for name, residual := range m.Residuals {
 		if at := MethodIndex(name); at >= 0 && !math.IsNaN(residual) && !math.IsInf(residual, 0) {
 			r.residuals[at] = residual
 		}
 	}
+
 	for _, name := range m.NoEnd {
 		if at := MethodIndex(name); at >= 0 {
 			r.noEnd[at] = true
 		}
 	}
+
 	return r
 }
 
@@ -225,18 +234,23 @@ func (c *Calibration) collect(jobs []JobScore) {
 		if c.kinds[key] == nil {
 			c.kinds[key] = &residualsByQuarter{}
 		}
+
 		normalised := c.residuals[i] / difficulty(r.spread)
+
 		quarter := predictedQuarter(r.progress, c.residuals[i])
 		if r.fewPoints {
 			quarter = fewPoints
 		}
+
 		weight := min(1, float64(MinJobs*len(ReplayPoints))/count[key])
 		c.kinds[key].add(weightedResidual{normalised, 1}, r.job, quarter)
 		c.classes[r.class].add(weightedResidual{normalised, weight}, r.job, quarter)
 	}
+
 	for class := range c.classes {
 		c.classes[class].sort()
 	}
+
 	for _, s := range c.kinds {
 		s.sort()
 	}
@@ -278,12 +292,14 @@ func (c *Calibration) Blend(q *Case) (Blend, bool) {
 	if !answered(&weights) {
 		return Blend{}, false
 	}
+
 	left := math.Exp(weightedMean(&weights, &q.Estimates))
 
 	at = q.quarter(left)
 	if q.FewPoints {
 		at = fewPoints
 	}
+
 	return Blend{Left: left, Weights: weights, Bounds: c.bounds(class, q.Kind, at, difficulty(q.Spread))}, true
 }
 
@@ -327,9 +343,11 @@ func (c *Calibration) bounds(class int, kind string, quarter int, difficulty flo
 		guess.Records = from.all.jobs
 		return guess
 	}
+
 	if own := c.kinds[kindClass{kind, class}]; own != nil && own.all.jobs >= MinJobs {
 		from = own
 	}
+
 	set := &from.all
 	if q := &from.quarter[quarter]; q.jobs >= MinJobs {
 		set = q
@@ -337,6 +355,7 @@ func (c *Calibration) bounds(class int, kind string, quarter int, difficulty flo
 
 	low, mid, high := conformalQuantiles(set.residuals, c.tailProbability(class))
 	mid *= float64(set.jobs) / float64(set.jobs+MinJobs) // shrunk towards no bias
+
 	return Bounds{
 		Low:     difficulty * low,
 		Mid:     difficulty * min(max(mid, low), high),
@@ -352,6 +371,7 @@ func (c *Calibration) tailProbability(class int) float64 {
 	n := float64(c.coverage[class].n)
 	excess := c.coverage[class].rate() - (1 - 2*TailProbability)
 	adapted := TailProbability + excess*n/(n+MinJobs*float64(len(ReplayPoints)))
+
 	return min(max(adapted, TailProbability/2), 2*TailProbability)
 }
 
@@ -362,7 +382,9 @@ func ConformalBand(sorted []float64) job.Band {
 	for i, amount := range sorted {
 		residuals[i] = weightedResidual{amount, 1}
 	}
+
 	low, _, high := conformalQuantiles(residuals, TailProbability)
+
 	return job.Band{Low: low, Mid: quantile.Linear(sorted, 0.5), High: high}
 }
 
@@ -374,6 +396,7 @@ func conformalQuantiles(sorted []weightedResidual, tail float64) (low, mid, high
 	for _, r := range sorted {
 		total += r.weight
 	}
+
 	n := float64(len(sorted))
 
 	// orderStatistic returns the last residual, counted from one end, before the cumulative weight exceeds rank.
@@ -385,8 +408,10 @@ func conformalQuantiles(sorted []weightedResidual, tail float64) (low, mid, high
 				return sorted[index(max(i-1, 0))].residual
 			}
 		}
+
 		return sorted[index(len(sorted)-1)].residual
 	}
+
 	ascending := func(i int) int { return i }
 	descending := func(i int) int { return len(sorted) - 1 - i }
 
@@ -394,6 +419,7 @@ func conformalQuantiles(sorted []weightedResidual, tail float64) (low, mid, high
 	low = orderStatistic(ascending, rank)
 	mid = (orderStatistic(ascending, total/2) + orderStatistic(descending, total/2)) / 2
 	high = orderStatistic(descending, rank)
+
 	return low, mid, high
 }
 
@@ -403,7 +429,9 @@ func (c *Calibration) table() []Accuracy {
 	for m := range methods {
 		rows = append(rows, c.methodAccuracy(m)...)
 	}
+
 	blend := func(i int) (float64, bool) { return c.residuals[i], false }
+
 	return append(rows, c.accuracy(MethodBlend, blend)...)
 }
 
@@ -432,18 +460,23 @@ func (c *Calibration) accuracy(name string, of func(i int) (residual float64, no
 	}
 
 	var rows []Accuracy
+
 	for q, sorted := range errors {
 		if len(sorted)+failed[q] == 0 {
 			continue
 		}
+
 		row := Accuracy{Method: name, Quarter: q, Failed: failed[q], Forecasts: len(sorted) + failed[q]}
+
 		for range failed[q] {
 			sorted = append(sorted, math.Exp(noEndPenalty))
 		}
+
 		slices.Sort(sorted)
 		row.Median = quantile.Linear(sorted, 0.5)
 		row.P80 = quantile.Linear(sorted, 0.8)
 		rows = append(rows, row)
 	}
+
 	return rows
 }

@@ -24,6 +24,7 @@ func CDF(b job.Band, v float64) float64 {
 	case b.Low <= 0:
 		return normalCDF(v-b.Mid, b.Mid)
 	}
+
 	return normalCDF(math.Log(v/b.Mid), math.Log(b.Mid/b.Low))
 }
 
@@ -32,6 +33,7 @@ func normalCDF(v, q90 float64) float64 {
 	if q90 <= 0 || math.IsNaN(q90) {
 		return indicator(v >= 0)
 	}
+
 	return 0.5 * math.Erfc(-v/q90*z90/math.Sqrt2)
 }
 
@@ -39,6 +41,7 @@ func indicator(yes bool) float64 {
 	if yes {
 		return 1
 	}
+
 	return 0
 }
 
@@ -62,11 +65,13 @@ func Widen(b job.Band, deviation float64) job.Band {
 	if b.Mid <= 0 || deviation <= 0 {
 		return b
 	}
+
 	more := deviation * z90
 	wider := job.Band{Mid: b.Mid, High: b.Mid * math.Exp(math.Hypot(math.Log(max(b.High, b.Mid)/b.Mid), more))}
 	if b.Low > 0 {
 		wider.Low = b.Mid * math.Exp(-math.Hypot(math.Log(b.Mid/min(b.Low, b.Mid)), more))
 	}
+
 	return wider
 }
 
@@ -76,9 +81,12 @@ func Clamp(b job.Band, limit float64) job.Band {
 		if math.IsNaN(v) {
 			return 0
 		}
+
 		return min(max(v, 0), limit)
 	}
+
 	b = job.Band{Low: fix(b.Low), Mid: fix(b.Mid), High: fix(b.High)}
 	b.Low, b.High = min(b.Low, b.Mid), max(b.High, b.Mid)
+
 	return b
 }

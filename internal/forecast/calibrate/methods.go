@@ -52,6 +52,7 @@ func NoEstimates() PerMethod {
 	for i := range none {
 		none[i] = math.NaN()
 	}
+
 	return none
 }
 
@@ -89,5 +90,6 @@ func classIndex(c Class) int {
 			return i
 		}
 	}
+
 	return len(classes) - 1
 }

@@ -46,6 +46,7 @@ func (r *Record) Jobs() int {
 	if r == nil {
 		return 0
 	}
+
 	return len(r.jobs)
 }
 
@@ -55,13 +56,16 @@ func (r *Record) Add(jobs ...JobScore) {
 		if len(s.Marks) == 0 {
 			continue
 		}
+
 		r.jobs = slices.DeleteFunc(r.jobs, func(o JobScore) bool { return o.Job == s.Job })
 		at, _ := slices.BinarySearchFunc(r.jobs, s, inOrder)
 		r.jobs = slices.Insert(r.jobs, at, s)
 	}
+
 	if over := len(r.jobs) - MaxJobs; over > 0 {
 		r.jobs = slices.Delete(r.jobs, 0, over)
 	}
+
 	r.calibration = newCalibration(r.jobs)
 }
 
@@ -86,8 +90,10 @@ func (r *Record) UnmarshalJSON(text []byte) error {
 	if err := json.Unmarshal(text, &jobs); err != nil {
 		return err
 	}
+
 	*r = Record{}
 	r.Add(jobs...)
+
 	return nil
 }
 
@@ -96,6 +102,7 @@ func (r *Record) Calibration() *Calibration {
 	if r == nil || r.calibration == nil {
 		return newCalibration(nil)
 	}
+
 	return r.calibration
 }
 
@@ -105,7 +112,9 @@ func (r *Record) Coverage() (rate float64, forecasts int) {
 	if r == nil || r.calibration == nil {
 		return 0, 0
 	}
+
 	all := r.calibration.coverage[len(classes)]
+
 	return all.rate(), all.n
 }
 
@@ -124,5 +133,6 @@ func (r *Record) Table() []Accuracy {
 	if r == nil || r.calibration == nil {
 		return nil
 	}
+
 	return r.calibration.table()
 }

@@ -55,6 +55,7 @@ func (e *expectedErrors) weights(class, quarter int, estimates *PerMethod) PerMe
 			weights[m] /= total
 		}
 	}
+
 	return weights
 }
 
@@ -66,6 +67,7 @@ func weightedMean(weights, estimates *PerMethod) float64 {
 			mean += weights[m] * estimates[m]
 		}
 	}
+
 	return mean
 }
 
@@ -84,6 +86,7 @@ func priorErrors() *expectedErrors {
 			}
 		}
 	}
+
 	return &prior
 }
 
@@ -99,6 +102,7 @@ func fitErrors(replays []replay) *expectedErrors {
 			if r.noEnd[m] {
 				e = noEndPenalty
 			}
+
 			if !math.IsNaN(e) {
 				errors[r.class][r.quarter] = append(errors[r.class][r.quarter], e)
 			}
@@ -111,6 +115,7 @@ func fitErrors(replays []replay) *expectedErrors {
 			}
 		}
 	}
+
 	return fitted
 }
 
@@ -120,8 +125,10 @@ func shrinkTowards(prior float64, errors []float64) float64 {
 	if len(errors) == 0 {
 		return prior
 	}
+
 	n := float64(len(errors)) / float64(len(ReplayPoints))
 	median := max(quantile.Median(errors), minError)
+
 	return math.Exp((n*math.Log(median) + priorJobs*math.Log(prior)) / (n + priorJobs))
 }
 
@@ -136,5 +143,6 @@ func groupOf(s *JobScore) string {
 	if s.Group != "" {
 		return s.Group
 	}
+
 	return string(s.Job)
 }

@@ -50,14 +50,18 @@ func (v *view) slope() slope {
 	if n < 2 {
 		return last
 	}
+
 	var sx, sy, sxx, sxy float64
 	least, next := max(3, int(minTail*float64(n))), 3
+
 	for m := 1; m <= n; m++ {
 		x, e := v.x[n-m], v.e[n-m]
 		sx, sy, sxx, sxy = sx+x, sy+e, sxx+x*x, sxy+x*e
+
 		if m < n && (m < next || m < least) {
 			continue
 		}
+
 		next = max(m+1, m*5/4)
 		k := float64(m)
 		spread := sxx - sx*sx/k
@@ -68,9 +72,11 @@ func (v *view) slope() slope {
 			break
 		}
 	}
+
 	if n == 2 {
 		last.stdErr = math.Abs(last.fall)
 	}
+
 	return last
 }
 
@@ -84,38 +90,49 @@ type posterior struct {
 // posterior returns the distribution of the log work left, for an error that has a distance to fall.
 func (v *view) posterior(s slope, distance float64) *posterior {
 	b := &posterior{}
+
 	// The grid begins at the next point, or at a quarter of what the present slope predicts, whichever is earlier.
 	least := v.step / 2
 	if soon := distance / s.fall / 4; soon > 0 {
 		least = min(least, soon)
 	}
+
 	least = min(max(least, 1e-4), maxLogWork/2)
 	ratio := math.Pow(maxLogWork/least, 1/float64(cells))
+
 	var steps, weights [slopeNodes]float64
 	for k := range steps {
 		z := -2 + 4*float64(k)/(slopeNodes-1)
 		steps[k], weights[k] = math.Exp(-slopeDrift-slopeStdDev*z), math.Exp(-z*z/2)
 	}
+
 	var total, sum float64
+
 	low := least
 	for i := range cells {
 		high := low * ratio
 		l := (low + high) / 2
+
 		var likelihood float64
 		for k := range steps {
 			likelihood += weights[k] * s.likelihood(distance/l*steps[k])
 		}
+
 		total += likelihood * math.Exp(-l) * (high - low)
 		b.bound[i], b.cdf[i] = high, total
 		low = high
 	}
+
 	for k := range weights {
 		sum += weights[k]
 	}
+
 	for i := range b.cdf {
 		b.cdf[i] /= total
 	}
+
 	b.never = s.neverProbability(distance, total/sum)
+
 	return b
 }
 
@@ -125,9 +142,11 @@ func (s slope) likelihood(actual float64) float64 {
 	if math.IsInf(s.stdErr, 1) {
 		return 1
 	}
+
 	sd := math.Hypot(s.stdErr, actual*nodeHalfWidth)
 	q := (s.fall - actual) / sd
 	f := 1 / (1 + q*q/4)
+
 	return 0.375 * f * f * math.Sqrt(f) / sd
 }
 
@@ -137,12 +156,14 @@ func (s slope) neverProbability(distance, reached float64) float64 {
 	if math.IsInf(s.stdErr, 1) {
 		return priorNever
 	}
+
 	edge := distance / maxLogWork
 	sd := max(s.stdErr, edge*nodeHalfWidth)
 	never := priorNever * (studentCDF((edge-s.fall)/sd) - studentCDF((-edge-s.fall)/sd)) / (2 * edge)
 	if p := never / (never + (1-priorNever)*reached); p >= 0 {
 		return p
 	}
+
 	return priorNever
 }
 
@@ -158,15 +179,19 @@ func (b *posterior) quantile(p float64) float64 {
 		if s < p {
 			continue
 		}
+
 		low, before := b.bound[0]*b.bound[0]/b.bound[1], 0.0
 		if i > 0 {
 			low, before = b.bound[i-1], b.cdf[i-1]
 		}
+
 		if s <= before {
 			return b.bound[i]
 		}
+
 		return low + (b.bound[i]-low)*(p-before)/(s-before)
 	}
+
 	return b.bound[cells-1]
 }
 
@@ -177,8 +202,10 @@ func (b *posterior) probability(l float64) float64 {
 		if l < at {
 			return before + (b.cdf[i]-before)*max(0, l-low)/(at-low)
 		}
+
 		before, low = b.cdf[i], at
 	}
+
 	return 1
 }
 
@@ -190,6 +217,7 @@ func (v *view) distance(s slope) float64 {
 		tries := max(1, 1/(max(1, s.fall/s.noise)*v.step))
 		distance -= s.noise * math.Sqrt(2*math.Log(tries)) // expected minimum of so many
 	}
+
 	return max(distance, 0.3*s.noise, 1e-9*math.Abs(v.goal), 1e-12)
 }
 
@@ -203,6 +231,7 @@ func Best(c *Curve) Estimate {
 	case met(c):
 		return Estimate{End: v.done, Low: v.done, High: v.done}
 	}
+
 	v.removeJumps()
 	s := v.slope()
 	b := v.posterior(s, v.distance(s))
@@ -211,6 +240,7 @@ func Best(c *Curve) Estimate {
 	if c.Total > 0 {
 		e.Never += (1 - e.Never) * (1 - b.probability(math.Log(max(c.Total, v.done)/v.done)+v.step/2))
 	}
+
 	return e
 }
 

@@ -32,6 +32,7 @@ func (g Goal) Met(v float64) bool {
 	case g.Rising:
 		return v >= g.Value
 	}
+
 	return v <= g.Value
 }
 

@@ -17,6 +17,7 @@ func trace(n int, goal Goal, f func(x float64) float64) *Curve {
 		x := 10 * float64(i)
 		c.X, c.Y = append(c.X, x), append(c.Y, f(x))
 	}
+
 	return c
 }
 
@@ -26,6 +27,7 @@ func rises(to float64) Goal { return Goal{Value: to, Rising: true, Set: true} }
 // within reports whether an end is about where it should be.
 func within(t *testing.T, what string, got, want, share float64) {
 	t.Helper()
+
 	if !(math.Abs(got-want) <= share*want) {
 		t.Errorf("%s: the end is seen at %.4g, want %.4g", what, got, want)
 	}
@@ -51,6 +53,7 @@ func TestEachMethodFindsTheEndOfItsOwnFamily(t *testing.T) {
 		if !ok {
 			t.Fatalf("there is no %s", c.method)
 		}
+
 		within(t, c.method, m.Estimate(c.curve).End, c.end, 0.1)
 	}
 }
@@ -63,6 +66,7 @@ func TestPublishedMethodsSeeNoEndOnAFlatStretch(t *testing.T) {
 			t.Errorf("%s sees an end at %v", name, e.End)
 		}
 	}
+
 	for _, name := range []string{"families", "nohistory"} {
 		m, _ := ByName(name)
 		if e := m.Estimate(flat); e.Fails() {
@@ -101,6 +105,7 @@ func TestBestAnswersWhateverThereIs(t *testing.T) {
 		if !(got.End >= c.low && got.End <= c.high) {
 			t.Errorf("%s: the end is seen at %v, want %v to %v", c.name, got.End, c.low, c.high)
 		}
+
 		if !(got.Low <= got.End && got.End <= got.High) || !(got.Never >= 0 && got.Never <= 1) {
 			t.Errorf("%s: %+v", c.name, got)
 		}
@@ -112,6 +117,7 @@ func TestBestOfACurveThatNeedsNone(t *testing.T) {
 	if diff := cmp.Diff(Estimate{End: 3, Low: 3, High: 3}, Best(&done)); diff != "" {
 		t.Errorf("a goal that is met:\n%s", diff)
 	}
+
 	for _, c := range []Curve{{Goal: falls(1)}, {X: []float64{1, 2}, Y: []float64{2, 1}}, {X: []float64{0, -1}, Y: []float64{2, 1}, Goal: falls(0.5)}} {
 		if e := Best(&c); !e.Fails() {
 			t.Errorf("%v has an end at %v", c, e.End)
@@ -127,16 +133,20 @@ func TestJumpsAreNotSlopes(t *testing.T) {
 			if x > 300 {
 				return slow(x) + jump
 			}
+
 			return slow(x)
 		})
+
 		v := newView(jumps)
 		if since := v.removeJumps(); since != 30-(40-len(v.x)) {
 			t.Errorf("%s is seen at point %d", name, since)
 		}
+
 		was := newView(plain)
 		if since := was.removeJumps(); since != 0 {
 			t.Errorf("there is a jump at %d of a smooth curve", since)
 		}
+
 		a, b := v.slope().fall, was.slope().fall
 		if !(a > 0.5*b && a < 2*b) {
 			t.Errorf("%s: the slope is %.4g, without it %.4g", name, a, b)
@@ -147,6 +157,7 @@ func TestJumpsAreNotSlopes(t *testing.T) {
 func TestOneWildPointDoesNoHarm(t *testing.T) {
 	c := trace(40, falls(1), func(x float64) float64 { return 4 - 0.4*math.Log(x) })
 	calm := Best(c).End
+
 	c.Y[37] = 40
 	if wild := Best(c).End; !(math.Abs(math.Log(wild/calm)) < 0.2) {
 		t.Errorf("the end moves from %v to %v", calm, wild)
@@ -158,17 +169,21 @@ func TestNeverTellsHopeFromNone(t *testing.T) {
 		r := rand.New(rand.NewPCG(1, 2))
 		return func(x float64) float64 { return f(x) + 0.003*r.NormFloat64() }
 	}
+
 	flat := trace(200, falls(1), noisy(func(float64) float64 { return 2 }))
 	worse := trace(200, falls(1), noisy(func(x float64) float64 { return 2 + x/1e4 }))
 	fine := trace(200, falls(1), noisy(func(x float64) float64 { return 5 - 0.5*math.Log(x) }))
+
 	for name, c := range map[string]*Curve{"flat": flat, "worse": worse} {
 		if p := Best(c).Never; p < 0.8 {
 			t.Errorf("%s: never is %.2f", name, p)
 		}
 	}
+
 	if p := Best(fine).Never; p > 0.1 {
 		t.Errorf("on its way: never is %.2f", p)
 	}
+
 	end := Best(fine).End
 	for _, total := range []struct{ at, low, high float64 }{{1.02 * 2000, 0.8, 1}, {end, 0.4, 0.6}, {20 * end, 0, 0.1}} {
 		fine.Total = total.at
@@ -182,33 +197,42 @@ func TestFitDrawsTheCurveAndItsWayToTheGoal(t *testing.T) {
 	c := trace(100, falls(0.1), func(x float64) float64 { return 5 / math.Sqrt(x) })
 	e := Best(c)
 	d := Fit(c, e.End, 60)
-	if len(d.X) != 60 || d.X[0] != c.X[2] && d.X[0] != c.X[0] && d.X[0] != c.X[1] || d.X[59] != e.End || d.Past < 10 || d.Past > 59 {
+	if len(d.X) != 60 || d.X[0] != c.X[2] && d.X[0] != c.X[0] && d.X[0] != c.X[1] || d.X[59] != e.End || d.Past < 10 ||
+		d.Past > 59 {
 		t.Fatalf("%d points from %v to %v, %d past", len(d.X), d.X[0], d.X[len(d.X)-1], d.Past)
 	}
+
 	for i, x := range d.X {
 		if !(d.Low[i] <= d.Mid[i] && d.Mid[i] <= d.High[i]) {
 			t.Errorf("at %v: %v is not between %v and %v", x, d.Mid[i], d.Low[i], d.High[i])
 		}
+
 		if want := 5 / math.Sqrt(x); i < d.Past && math.Abs(d.Mid[i]-want) > 0.05*want {
 			t.Errorf("at %v: %v, the curve is at %v", x, d.Mid[i], want)
 		}
 	}
+
 	if got := d.Mid[59]; math.Abs(got-0.1) > 0.01 {
 		t.Errorf("the drawing ends at %v, the goal is 0.1", got)
 	}
+
 	other := FitTo(c, Estimate{End: 4000, Low: 3000, High: 6000}, 4000, 60)
-	if mid, low, high := other.Mid[59], other.Low[59], other.High[59]; math.Abs(mid-0.1) > 0.01 || !(low < 0.095 && high > 0.105) {
+	if mid, low, high := other.Mid[59], other.Low[59], other.High[59]; math.Abs(mid-0.1) > 0.01 ||
+		!(low < 0.095 && high > 0.105) {
 		t.Errorf("with an end that others expect the drawing ends at %v, %v to %v", mid, low, high)
 	}
+
 	without := *c
 	without.Goal = Goal{}
 	if d := Fit(&without, 2000, 10); len(d.X) != 10 || d.Past >= 10 || !(d.Mid[9] < d.Mid[d.Past-1]) {
 		t.Errorf("without a goal: %+v", d)
 	}
+
 	single := Curve{X: []float64{5}, Y: []float64{1}}
 	if d := Fit(&single, 10, 10); d.Past != len(d.X) {
 		t.Errorf("something is foretold from a single point: %+v", d)
 	}
+
 	if d := Fit(&Curve{}, 10, 10); len(d.X) != 0 {
 		t.Errorf("nothing is drawn as %+v", d)
 	}
@@ -218,12 +242,20 @@ func TestFitDrawsTheCurveAndItsWayToTheGoal(t *testing.T) {
 func anyCurve(t *rapid.T) *Curve {
 	n := rapid.IntRange(1, 150).Draw(t, "points")
 	size := math.Pow(10, rapid.Float64Range(-12, 12).Draw(t, "size"))
-	c := &Curve{Goal: Goal{Value: size * rapid.Float64Range(-2, 2).Draw(t, "goal"), Rising: rapid.Bool().Draw(t, "rising"), Set: true}}
+	c := &Curve{
+		Goal: Goal{
+			Value:  size * rapid.Float64Range(-2, 2).Draw(t, "goal"),
+			Rising: rapid.Bool().Draw(t, "rising"),
+			Set:    true,
+		},
+	}
+
 	x := 0.0
 	for range n {
 		x += rapid.Float64Range(0.01, 10).Draw(t, "step")
 		c.X, c.Y = append(c.X, x), append(c.Y, size*rapid.Float64Range(-3, 3).Draw(t, "value"))
 	}
+
 	return c
 }
 
@@ -231,19 +263,23 @@ func TestEveryMethodSaysSomethingSound(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		c := anyCurve(t)
 		was := Curve{X: slices.Clone(c.X), Y: slices.Clone(c.Y), Goal: c.Goal}
+
 		last := c.X[len(c.X)-1]
 		for _, m := range Methods() {
 			if len(c.X) < m.Points || met(c) {
 				continue
 			}
+
 			e := m.Estimate(c)
 			if math.IsNaN(e.End) || e.End < last || !(e.Never >= 0 && e.Never <= 1) || math.IsNaN(e.Low) || math.IsNaN(e.High) {
 				t.Fatalf("%s: %+v after %v", m.Name, e, last)
 			}
+
 			if m.Name == "nohistory" && (e.Fails() || !(e.Low <= e.End && e.End <= e.High)) {
 				t.Fatalf("nohistory: %+v", e)
 			}
 		}
+
 		if diff := cmp.Diff(&was, c); diff != "" {
 			t.Fatalf("a method changed the curve:\n%s", diff)
 		}
@@ -253,15 +289,21 @@ func TestEveryMethodSaysSomethingSound(t *testing.T) {
 func TestUnitsOfWorkDoNotMatter(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		c := anyCurve(t)
-		times := math.Pow(2, float64(rapid.IntRange(-20, 20).Draw(t, "times"))) // exact, so that comparisons fall the same way
+		times := math.Pow(
+			2,
+			float64(rapid.IntRange(-20, 20).Draw(t, "times")),
+		) // exact, so that comparisons fall the same way
+
 		other := Curve{Y: c.Y, Goal: c.Goal}
 		for _, x := range c.X {
 			other.X = append(other.X, times*x)
 		}
+
 		for _, m := range Methods() {
 			if len(c.X) < m.Points || met(c) {
 				continue
 			}
+
 			a, b := m.Estimate(c), m.Estimate(&other)
 			if a.Fails() != b.Fails() || !a.Fails() && math.Abs(b.End/times/a.End-1) > 1e-6 {
 				t.Fatalf("%s: %v, and %v in other units", m.Name, a.End, b.End/times)
@@ -273,12 +315,18 @@ func TestUnitsOfWorkDoNotMatter(t *testing.T) {
 func TestUnitsOfALossDoNotMatter(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		r := rand.New(rand.NewPCG(rapid.Uint64().Draw(t, "seed"), 1))
-		a := trace(rapid.IntRange(3, 60).Draw(t, "points"), falls(0.4), func(x float64) float64 { return 0.5 + (3+0.1*r.Float64())/math.Sqrt(x) })
+		a := trace(
+			rapid.IntRange(3, 60).Draw(t, "points"),
+			falls(0.4),
+			func(x float64) float64 { return 0.5 + (3+0.1*r.Float64())/math.Sqrt(x) },
+		)
+
 		times := math.Pow(2, float64(rapid.IntRange(-9, 9).Draw(t, "times")))
 		b := &Curve{X: a.X, Goal: falls(0.4 * times)}
 		for _, y := range a.Y {
 			b.Y = append(b.Y, y*times)
 		}
+
 		if x, y := Best(a).End, Best(b).End; math.Abs(x/y-1) > 1e-3 {
 			t.Fatalf("the end is %v, and %v in other units", x, y)
 		}
@@ -289,6 +337,7 @@ func FuzzBest(f *testing.F) {
 	f.Add(uint64(1), 5, 1.0, 1.0, false)
 	f.Add(uint64(2), 1, -1e300, 1e300, true)
 	f.Add(uint64(3), 400, 1e-320, 0.0, false)
+
 	f.Fuzz(func(t *testing.T, seed uint64, n int, size, goal float64, rising bool) {
 		r := rand.New(rand.NewPCG(seed, 0))
 		c := &Curve{Goal: Goal{Value: goal, Rising: rising, Set: true}}
@@ -296,15 +345,19 @@ func FuzzBest(f *testing.F) {
 			x += r.ExpFloat64() * math.Pow(10, 6*r.Float64()-3)
 			c.X, c.Y = append(c.X, x), append(c.Y, size*math.Pow(r.NormFloat64(), float64(1+r.IntN(3))))
 		}
+
 		e := Best(c)
 		d := Fit(c, e.End, 20)
 		usable, _ := clean(c)
+
 		if math.IsNaN(goal) || math.IsInf(goal, 0) {
 			return // refused where job files are read
 		}
+
 		if len(usable) > 0 && (e.Fails() || e.End < usable[len(usable)-1] || math.IsNaN(e.Never)) {
 			t.Fatalf("%+v of %d points", e, len(c.X))
 		}
+
 		for i := range d.X {
 			if math.IsNaN(d.Mid[i]) || math.IsNaN(d.X[i]) {
 				t.Fatalf("%v at %v", d.Mid[i], d.X[i])

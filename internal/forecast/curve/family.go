@@ -61,6 +61,7 @@ func grid(a []float64, b ...float64) [][2]float64 {
 			out = append(out, [2]float64{x, y})
 		}
 	}
+
 	return out
 }
 
@@ -78,31 +79,39 @@ func newProblem(c *Curve, bound bool) (problem, bool) {
 	if len(u) < 3 {
 		return problem{}, false
 	}
+
 	p := problem{now: u[len(u)-1]}
 	u, y = thin(u, y, maxPoints)
 	v := &view{}
 	ends := slices.Clone(y)
 	v.toError(c.Goal, ends)
+
 	logs := v.logs
 	for i := range ends {
 		if logs {
 			ends[i] = math.Exp(ends[i])
 		}
+
 		u[i] /= p.now
 	}
+
 	median3(ends)
 	p.u, p.e, p.goal = u, ends, v.goal
 	first, last := slices.Max(ends), slices.Min(ends)
+
 	if logs {
 		p.goal = math.Exp(v.goal)
 		p.low, p.high = 0, 0.9*p.goal
 	} else {
 		p.low, p.high = p.goal-10*(first-min(last, p.goal)), p.goal-0.1*(first-min(last, p.goal))
 	}
+
 	if !bound {
 		p.high = math.Inf(1)
 	}
+
 	p.setWeights(logs)
+
 	return p, true
 }
 
@@ -123,6 +132,7 @@ func (p *problem) setWeights(relative bool) {
 func (p *problem) end(s shape) float64 {
 	least, end := math.Inf(1), math.Inf(1)
 	phi := make([]float64, len(p.u))
+
 	for _, q := range s.grid {
 		var sw, sp, se, spp, spe float64
 		for i, u := range p.u {
@@ -130,6 +140,7 @@ func (p *problem) end(s shape) float64 {
 			phi[i] = f
 			sw, sp, se, spp, spe = sw+w, sp+w*f, se+w*p.e[i], spp+w*f*f, spe+w*f*p.e[i]
 		}
+
 		a := (sw*spe - sp*se) / (sw*spp - sp*sp)
 		c := (se - a*sp) / sw
 		if !(c >= p.low) {
@@ -139,14 +150,17 @@ func (p *problem) end(s shape) float64 {
 			c = p.high
 			a = (spe - c*sp) / spp
 		}
+
 		if !(a > 0) {
 			continue
 		}
+
 		var loss float64
 		for i, f := range phi {
 			r := p.e[i] - c - a*f
 			loss += p.w[i] * r * r
 		}
+
 		if loss < least {
 			least, end = loss, math.Inf(1)
 			if p.goal > c {
@@ -154,6 +168,7 @@ func (p *problem) end(s shape) float64 {
 			}
 		}
 	}
+
 	return end
 }
 
@@ -163,6 +178,7 @@ func unbounded(c *Curve, s shape) Estimate {
 	if !ok {
 		return noEnd()
 	}
+
 	return endAt(p.now, p.end(s))
 }
 
@@ -172,5 +188,6 @@ func bounded(c *Curve, s shape) Estimate {
 	if !ok {
 		return noEnd()
 	}
+
 	return endAt(p.now, max(1, p.end(s)))
 }

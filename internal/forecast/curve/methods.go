@@ -35,6 +35,7 @@ func ByName(name string) (Method, bool) {
 	if i < 0 {
 		return Method{}, false
 	}
+
 	return all[i], true
 }
 
@@ -46,6 +47,7 @@ func endAt(now, u float64) Estimate {
 	if !(u >= 1) || u > horizon {
 		return noEnd()
 	}
+
 	return Estimate{End: now * u}
 }
 
@@ -55,18 +57,23 @@ func normalized(c *Curve) (u, y []float64, now, goal float64) {
 	if len(u) == 0 {
 		return nil, nil, 0, 0
 	}
+
 	now = u[len(u)-1]
+
 	size := math.Abs(c.Goal.Value)
 	for _, v := range y {
 		size = max(size, math.Abs(v))
 	}
+
 	if size == 0 {
 		size = 1
 	}
+
 	for i := range u {
 		u[i] /= now
 		y[i] /= size
 	}
+
 	return u, y, now, c.Goal.Value / size
 }
 
@@ -91,31 +98,39 @@ func extrapolate(c *Curve, terms int, fill func(u float64, row []float64)) Estim
 	if len(u) < terms {
 		return noEnd()
 	}
+
 	row := make([]float64, terms)
+
 	m := newNormal(terms)
 	for i := range u {
 		fill(u[i], row)
 		m.add(row, y[i])
 	}
+
 	beta, ok := m.solve()
 	if !ok {
 		return noEnd()
 	}
+
 	value := func(u float64) float64 {
 		fill(u, row)
 		var sum float64
 		for k, b := range beta {
 			sum += b * row[k]
 		}
+
 		return sum
 	}
+
 	good := func(u float64) bool {
 		v := value(u)
 		return v <= goal && !c.Goal.Rising || v >= goal && c.Goal.Rising
 	}
+
 	if good(1) {
 		return endAt(now, 1)
 	}
+
 	// Steps of half a percent: finer than any method's error.
 	for low := 1.0; low < horizon; {
 		high := low * 1.005
@@ -127,10 +142,13 @@ func extrapolate(c *Curve, terms int, fill func(u float64, row []float64)) Estim
 					low = mid
 				}
 			}
+
 			return endAt(now, high)
 		}
+
 		low = high
 	}
+
 	return noEnd()
 }
 
@@ -145,6 +163,7 @@ func newNormal(n int) *normal {
 	for i := range m.a {
 		m.a[i] = make([]float64, n+1)
 	}
+
 	return m
 }
 
@@ -153,6 +172,7 @@ func (m *normal) add(row []float64, y float64) {
 		for k, s := range row {
 			m.a[i][k] += r * s
 		}
+
 		m.a[i][m.n] += r * y
 	}
 }
@@ -166,10 +186,12 @@ func (m *normal) solve() ([]float64, bool) {
 				p = k
 			}
 		}
+
 		m.a[i], m.a[p] = m.a[p], m.a[i]
 		if !(math.Abs(m.a[i][i]) > 1e-13) {
 			return nil, false
 		}
+
 		for k := i + 1; k < m.n; k++ {
 			f := m.a[k][i] / m.a[i][i]
 			for j := i; j <= m.n; j++ {
@@ -177,14 +199,17 @@ func (m *normal) solve() ([]float64, bool) {
 			}
 		}
 	}
+
 	out := make([]float64, m.n)
 	for i := m.n - 1; i >= 0; i-- {
 		sum := m.a[i][m.n]
 		for k := i + 1; k < m.n; k++ {
 			sum -= m.a[i][k] * out[k]
 		}
+
 		out[i] = sum / m.a[i][i]
 	}
+
 	return out, true
 }
 
@@ -205,15 +230,18 @@ func lineThroughTail(u, y []float64, now, goal float64, f, back func(float64) fl
 	if n < 2 {
 		return noEnd()
 	}
+
 	var k, sx, sy, sxx, sxy float64
 	for i := n - min(n, max(3, (n+2)/3)); i < n; i++ {
 		x := f(u[i])
 		k, sx, sy, sxx, sxy = k+1, sx+x, sy+y[i], sxx+x*x, sxy+x*y[i]
 	}
+
 	slope := (k*sxy - sx*sy) / (k*sxx - sx*sx)
 	if !((goal-y[n-1])*slope > 0) {
 		return noEnd()
 	}
+
 	// The line may have passed the goal already though no point has: then it is met now.
 	return endAt(now, max(1, back((goal-(sy-slope*sx)/k)/slope)))
 }
@@ -228,6 +256,7 @@ func mean(c *Curve) Estimate {
 	case b.Fails():
 		return a
 	}
+
 	return Estimate{End: math.Sqrt(a.End) * math.Sqrt(b.End)}
 }
 
@@ -237,5 +266,6 @@ func families(c *Curve) Estimate {
 	for _, s := range []shape{power(), hyperbola(), exponential(), weibull(), logistic()} {
 		ends = append(ends, bounded(c, s).End)
 	}
+
 	return Estimate{End: quantile.Median(ends)}
 }

@@ -34,21 +34,27 @@ func newView(c *Curve) *view {
 	if n == 0 {
 		return nil
 	}
+
 	v := &view{done: x[n-1]}
+
 	from := 0
 	for from < n-minPoints && x[from] < warmup*v.done {
 		from++
 	}
+
 	v.toError(c.Goal, y)
+
 	for i := range x {
 		x[i] = math.Log(x[i] / v.done)
 	}
+
 	x, y = x[from:], y[from:]
 	v.step = math.Log1p(gap(x))
 	v.chordResiduals = chordResiduals(x, y)
 	v.x, v.e = thin(x, y, maxPoints)
 	v.pointsPerMean = float64(len(x)) / float64(len(v.x))
 	median3(v.e)
+
 	return v
 }
 
@@ -62,6 +68,7 @@ func clean(c *Curve) (x, y []float64) {
 			x, y = append(x, c.X[i]), append(y, c.Y[i])
 		}
 	}
+
 	return x, y
 }
 
@@ -72,10 +79,13 @@ func (v *view) toError(g Goal, y []float64) {
 	if !g.Set {
 		g.Value = y[len(y)-1]
 	}
+
 	low, high := min(slices.Min(y), g.Value), max(slices.Max(y), g.Value)
+
 	bound, sign := 0.0, 1.0
 	if g.Rising {
 		sign = -1
+
 		switch {
 		case low >= 0 && high < 1:
 			bound = 1
@@ -83,23 +93,31 @@ func (v *view) toError(g Goal, y []float64) {
 			bound = 100
 		}
 	}
+
 	if bound > 0 || !g.Rising && low > 0 {
 		v.logs = true
 		v.goal = math.Log(bound + sign*g.Value)
+
 		for i := range y {
 			y[i] = math.Log(bound + sign*y[i])
 		}
+
 		v.toMetric = func(e float64) float64 { return (math.Exp(e) - bound) * sign }
+
 		return
 	}
+
 	size := max(math.Abs(low), math.Abs(high))
 	if size == 0 {
 		size = 1
 	}
+
 	v.goal = sign * (g.Value / size)
+
 	for i := range y {
 		y[i] = sign * (y[i] / size)
 	}
+
 	v.toMetric = func(e float64) float64 { return e * sign * size }
 }
 
@@ -110,10 +128,12 @@ func gap(logs []float64) float64 {
 	if n < 2 {
 		return 1
 	}
+
 	d := make([]float64, 0, 64)
 	for i := max(1, n-64); i < n; i++ {
 		d = append(d, math.Exp(logs[i])-math.Exp(logs[i-1]))
 	}
+
 	return quantile.Median(d)
 }
 
@@ -127,6 +147,7 @@ func chordResiduals(x, y []float64) []float64 {
 		off := y[i-1] - (1-t)*y[i-2] - t*y[i]
 		d = append(d, math.Abs(off)/math.Sqrt(1+t*t+(1-t)*(1-t)))
 	}
+
 	return d
 }
 
@@ -138,6 +159,7 @@ func (v *view) noise(points int) float64 {
 	if n == 0 {
 		return 0
 	}
+
 	return 1.4826 * quantile.Median(v.chordResiduals[len(v.chordResiduals)-n:])
 }
 
@@ -147,6 +169,7 @@ func thin(x, y []float64, most int) ([]float64, []float64) {
 	if n <= most {
 		return x, y
 	}
+
 	tx, ty := make([]float64, most), make([]float64, most)
 	for k := range most {
 		from, to := k*n/most, (k+1)*n/most
@@ -155,6 +178,7 @@ func thin(x, y []float64, most int) ([]float64, []float64) {
 			ty[k] += y[i] / float64(to-from)
 		}
 	}
+
 	return tx, ty
 }
 
@@ -164,6 +188,7 @@ func median3(y []float64) {
 	if len(y) < 3 {
 		return
 	}
+
 	before := y[0]
 	for i := 1; i+1 < len(y); i++ {
 		a, b, c := before, y[i], y[i+1]
@@ -180,10 +205,12 @@ func (v *view) removeJumps() (since int) {
 	if n < 8 {
 		return 0
 	}
+
 	d := make([]float64, n)
 	for i := 1; i < n; i++ {
 		d[i] = v.e[i] - v.e[i-1]
 	}
+
 	expected := robustStdDev(d[1:])
 	for i := 3; i < n-2; i++ {
 		around := max(math.Abs(d[i-2]), math.Abs(d[i-1]), math.Abs(d[i+1]), math.Abs(d[i+2]))
@@ -192,9 +219,11 @@ func (v *view) removeJumps() (since int) {
 			for k := range i {
 				v.e[k] += off
 			}
+
 			since = i
 		}
 	}
+
 	return since
 }
 
@@ -212,5 +241,6 @@ func robustStdDev(d []float64) float64 {
 	for i := range s {
 		s[i] = math.Abs(s[i] - mid)
 	}
+
 	return 1.4826 * quantile.Median(s)
 }

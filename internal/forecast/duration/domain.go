@@ -54,6 +54,7 @@ func learnDomain(records []*history.Past) *domain {
 		Tasks: map[string]int{}, Models: map[string]int{}, GPUs: map[string]int{}, Names: map[string]int{},
 		Ranges: map[string]interval{}, Kinds: map[string]kindRanges{}, Count: len(records),
 	}
+
 	for _, r := range records {
 		f := &r.Features
 		k.Tasks[history.Normalize(f.Task)]++
@@ -62,12 +63,15 @@ func learnDomain(records []*history.Past) *domain {
 		for _, w := range history.NameWords(f.Name) {
 			k.Names[w]++
 		}
+
 		kind := k.Kinds[history.Kind(f)]
 		if kind.Amounts == nil {
 			kind.Amounts = map[string]interval{}
 		}
+
 		kind.Count++
 		k.Kinds[history.Kind(f)] = kind
+
 		have := amounts(f, Progress{})
 		for _, name := range checkedAmounts {
 			if v, ok := have[name]; ok {
@@ -76,6 +80,7 @@ func learnDomain(records []*history.Past) *domain {
 			}
 		}
 	}
+
 	return k
 }
 
@@ -84,6 +89,7 @@ func widen(ranges map[string]interval, name string, v float64) {
 	if !ok {
 		r = interval{v, v}
 	}
+
 	ranges[name] = interval{min(r.Low, v), max(r.High, v)}
 }
 
@@ -98,13 +104,16 @@ func (k *domain) check(f *history.Features) error {
 	if f.TFLOPS <= 0 { // a GPU of known speed need not have been seen
 		why = append(why, k.unseenWord("GPU", f.GPU, k.GPUs)...)
 	}
+
 	if f.Model == "" && f.Task == "" && !k.knownName(f) {
 		why = append(why, "it does not declare what it trains, and no finished job has a similar name")
 	}
+
 	why = append(why, k.outOfRange(f)...)
 	if len(why) == 0 {
 		return nil
 	}
+
 	return fault.New(fault.NotFound, "outside_history", "no similar job has finished: %s", strings.Join(why, "; "))
 }
 
@@ -117,12 +126,14 @@ func (k *domain) unseenWord(what, word string, seen map[string]int) []string {
 	if seen[""] == k.Count {
 		return []string{fmt.Sprintf("no finished job declares its %s, this one is %s", what, word)}
 	}
+
 	words := slices.DeleteFunc(slices.Collect(maps.Keys(seen)), func(s string) bool { return s == "" })
 	slices.SortFunc(words, func(a, b string) int { return cmp.Or(cmp.Compare(seen[b], seen[a]), cmp.Compare(a, b)) })
 	list := strings.Join(words[:min(len(words), 5)], ", ")
 	if len(words) > 5 {
 		list += ", …"
 	}
+
 	return []string{fmt.Sprintf("%s %s has not been seen, only %s", what, word, list)}
 }
 
@@ -132,13 +143,16 @@ func (k *domain) knownName(f *history.Features) bool {
 	if k.Tasks[""] == k.Count && k.Models[""] == k.Count && len(k.Names) == 0 {
 		return true
 	}
+
 	list := history.NameWords(f.Name)
+
 	have := 0
 	for _, w := range list {
 		if k.Names[w] > 0 {
 			have++
 		}
 	}
+
 	return have > 0 && 2*have >= len(list)
 }
 
@@ -147,12 +161,15 @@ func (k *domain) outOfRange(f *history.Features) []string {
 	have := amounts(f, Progress{})
 	kind := k.Kinds[history.Kind(f)]
 	var why []string
+
 	for _, name := range checkedAmounts {
 		v, present := have[name]
 		if !present {
 			continue
 		}
+
 		r, ok := k.Ranges[name]
+
 		margin := math.Log(rangeFactor)
 		if in, sure := kind.Amounts[name]; sure && kind.Count >= minKindJobs {
 			low, high := in.Low-math.Log(kindRangeFactor), in.High+math.Log(kindRangeFactor)
@@ -160,10 +177,21 @@ func (k *domain) outOfRange(f *history.Features) []string {
 				r, margin = in, math.Log(kindRangeFactor)
 			}
 		}
+
 		if ok && (v < r.Low-margin || v > r.High+margin) {
-			why = append(why, fmt.Sprintf("%s %s is far outside the range of finished jobs, %s to %s", name, figure(v), figure(r.Low), figure(r.High)))
+			why = append(
+				why,
+				fmt.Sprintf(
+					"%s %s is far outside the range of finished jobs, %s to %s",
+					name,
+					figure(v),
+					figure(r.Low),
+					figure(r.High),
+				),
+			)
 		}
 	}
+
 	return why
 }
 
@@ -182,11 +210,23 @@ var optionalFeatures = []struct {
 	{"amount", func(f *history.Features) bool { return f.Amount > 0 }, func(f *history.Features) { f.Amount = 0 }},
 	{"gpus", func(f *history.Features) bool { return f.GPUs > 0 }, func(f *history.Features) { f.GPUs = 0 }},
 	{"nodes", func(f *history.Features) bool { return f.Nodes > 0 }, func(f *history.Features) { f.Nodes = 0 }},
-	{"gpu", func(f *history.Features) bool { return f.GPU != "" || f.TFLOPS > 0 }, func(f *history.Features) { f.GPU, f.TFLOPS = "", 0 }},
-	{"framework", func(f *history.Features) bool { return f.Framework != "" }, func(f *history.Features) { f.Framework = "" }},
+	{
+		"gpu",
+		func(f *history.Features) bool { return f.GPU != "" || f.TFLOPS > 0 },
+		func(f *history.Features) { f.GPU, f.TFLOPS = "", 0 },
+	},
+	{
+		"framework",
+		func(f *history.Features) bool { return f.Framework != "" },
+		func(f *history.Features) { f.Framework = "" },
+	},
 	{"task", func(f *history.Features) bool { return f.Task != "" }, func(f *history.Features) { f.Task = "" }},
 	{"model", func(f *history.Features) bool { return f.Model != "" }, func(f *history.Features) { f.Model = "" }},
-	{"target", func(f *history.Features) bool { return f.Target != 0 }, func(f *history.Features) { f.Target, f.Metric = 0, "" }},
+	{
+		"target",
+		func(f *history.Features) bool { return f.Target != 0 },
+		func(f *history.Features) { f.Target, f.Metric = 0, "" },
+	},
 }
 
 // missingVariances measures by how much predictions move if a feature that nearly all finished jobs have is removed.
@@ -199,20 +239,25 @@ func (m *Model) missingVariances(records []*history.Past) map[string]float64 {
 			if !part.present(&r.Features) {
 				continue
 			}
+
 			present++
+
 			if i%max(len(records)/probed, 1) != 0 {
 				continue
 			}
+
 			less := r.Features
 			part.clear(&less)
 			d := m.learners.predict(&less, Progress{}) - m.learners.predict(&r.Features, Progress{})
 			sum += d * d
 			n++
 		}
+
 		if n > 0 && present*10 >= len(records)*9 {
 			doubt[part.name] = sum / float64(n)
 		}
 	}
+
 	return doubt
 }
 
@@ -224,5 +269,6 @@ func (k *domain) missing(f *history.Features) (names []string, doubt float64) {
 			doubt += d
 		}
 	}
+
 	return names, doubt
 }

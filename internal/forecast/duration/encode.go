@@ -62,23 +62,28 @@ func amounts(f *history.Features, p Progress) map[string]float64 {
 		"tflops in all": f.TFLOPS * f.GPUs,
 		"samples":       f.Batch * f.Amount,
 	}
+
 	if p.known() {
 		all["elapsed"] = p.Elapsed
 		all["done"] = p.Done
 		all["pace"] = p.Elapsed / p.Done
 	}
+
 	for name, v := range f.Hyper {
 		all["hyper "+name] = math.Abs(v)
 	}
+
 	out := make(map[string]float64, len(all))
 	for name, v := range all {
 		if finite(v) && v > 0 {
 			out[name] = math.Log(v)
 		}
 	}
+
 	if finite(f.Target) && f.Target != 0 {
 		out["target"] = math.Asinh(f.Target * 100)
 	}
+
 	return out
 }
 
@@ -86,6 +91,7 @@ func ratio(a, b float64) float64 {
 	if a <= 0 || b <= 0 {
 		return 0
 	}
+
 	return a / b
 }
 
@@ -104,39 +110,50 @@ func fitEncoder(past []sample) *encoder {
 	values := map[string][]float64{}
 	seen := map[wordColumn]int{}
 	groups := map[wordColumn]map[string]bool{} // that have it
+
 	all := map[string]bool{}
 	for _, s := range past {
 		p := s.record
 		all[groupOf(p)] = true
+
 		for name, v := range amounts(&p.Features, s.progress) {
 			values[name] = append(values[name], v)
 		}
+
 		for column := range wordsOf(&p.Features) {
 			seen[column]++
+
 			if groups[column] == nil {
 				groups[column] = map[string]bool{}
 			}
+
 			groups[column][groupOf(p)] = true
 		}
 	}
+
 	few := max(2, len(past)/200)
 	hypers := 0
+
 	for _, name := range slices.Sorted(maps.Keys(values)) {
 		v := values[name]
 		if strings.HasPrefix(name, "hyper ") {
 			if hypers == maxHyper || len(v) < len(past)/20 {
 				continue
 			}
+
 			hypers++
 		}
+
 		mean, deviation := stat.PopMeanStdDev(v, nil)
 		if deviation > 1e-9 {
 			e.Amounts = append(e.Amounts, amountColumn{Name: name, Mean: mean, Scale: deviation})
 		}
+
 		if missing := len(past) - len(v); missing >= few && len(v) >= few {
 			e.Words = append(e.Words, wordColumn{name, "?"})
 		}
 	}
+
 	var common []wordColumn
 	for column, n := range seen {
 		// What one group alone has says who it is, not what it does.
@@ -144,11 +161,13 @@ func fitEncoder(past []sample) *encoder {
 			common = append(common, column)
 		}
 	}
+
 	slices.SortFunc(common, func(a, b wordColumn) int {
 		return cmp.Or(cmp.Compare(seen[b], seen[a]), cmp.Compare(a.Field, b.Field), cmp.Compare(a.Word, b.Word))
 	})
 	e.Words = append(e.Words, common[:min(len(common), maxWords)]...)
 	e.prepare()
+
 	return e
 }
 
@@ -162,6 +181,7 @@ func wordsOf(f *history.Features) map[wordColumn]bool {
 			}
 		}
 	}
+
 	return set
 }
 
@@ -182,17 +202,21 @@ func (e *encoder) encode(f *history.Features, p Progress) example {
 			x.amounts[i] = min(max((v-c.Mean)/c.Scale, -maxStandardized), maxStandardized)
 		}
 	}
+
 	for i, w := range e.Words {
 		if _, present := have[w.Field]; w.Word == "?" && !present {
 			x.words = append(x.words, i)
 		}
 	}
+
 	for w := range wordsOf(f) {
 		if i, ok := e.index[w]; ok {
 			x.words = append(x.words, i)
 		}
 	}
+
 	slices.Sort(x.words)
+
 	return x
 }
 

@@ -102,6 +102,7 @@ func (m *Model) PredictAt(f history.Features, p Progress) (Duration, error) {
 	if err := m.learners.Domain.check(&f); err != nil {
 		return Duration{}, err
 	}
+
 	d := Duration{Similar: m.learners.Domain.countKind(&f)}
 	var doubt float64
 	d.Missing, doubt = m.learners.Domain.missing(&f)
@@ -110,6 +111,7 @@ func (m *Model) PredictAt(f history.Features, p Progress) (Duration, error) {
 	} else {
 		m.learners.Begin.interval(&d, m.learners.predict(&f, Progress{}), doubt, p.Elapsed)
 	}
+
 	return d, nil
 }
 
@@ -120,22 +122,28 @@ func (p *learners) predict(f *history.Features, at Progress) float64 {
 	if at.known() {
 		w = p.Run.Weights
 	}
+
 	words := len(p.Encoder.Words)
 	var way activations
 	sum := 0.0
+
 	for k := range p.Ridges {
 		part := 0.0
 		if w[0] > 0 {
 			part += w[0] * p.Networks[k].predict(&x, words, &way)
 		}
+
 		if w[1] > 0 {
 			part += w[1] * p.Forests[k].predict(&x, words)
 		}
+
 		if w[2] > 0 {
 			part += w[2] * p.Ridges[k].predict(&x, words)
 		}
+
 		sum += part / float64(len(p.Ridges))
 	}
+
 	return p.Mean + p.Scale*sum
 }
 
@@ -151,6 +159,7 @@ func (v *calibration) interval(d *Duration, mid, doubt, elapsed float64) {
 	at := func(k int) float64 {
 		return math.Exp(min(mid+wider*r[min(max(k, 0), len(r)-1)], maxLogSeconds))
 	}
+
 	first := 0 // of the residuals by which the job would not be done yet
 	if elapsed > 0 && finite(elapsed) {
 		first = len(r)
@@ -161,11 +170,13 @@ func (v *calibration) interval(d *Duration, mid, doubt, elapsed float64) {
 			}
 		}
 	}
+
 	left := len(r) - first
 	if left < max(5, len(r)/50) {
 		v.overdue(d, elapsed, wider)
 		return
 	}
+
 	// Order statistics at (n+1)α from each end, so that one more job falls between with the stated coverage.
 	n := float64(left + 1)
 	d.Low = at(first + int(math.Floor(0.1*n)) - 1)
@@ -204,29 +215,40 @@ func (m *Model) MarshalJSON() ([]byte, error) {
 func (m *Model) UnmarshalJSON(text []byte) error {
 	var s storedModel
 	if err := json.Unmarshal(text, &s); err != nil {
-		return fault.New(fault.Invalid, "bad_model", "the duration model cannot be read").WithRemedy("train it again").WithCause(err)
+		return fault.New(fault.Invalid, "bad_model", "the duration model cannot be read").
+			WithRemedy("train it again").
+			WithCause(err)
 	}
+
 	bad := func(why string) error {
 		return fault.New(fault.Invalid, "bad_model", "the duration model %s", why).WithRemedy("train it again")
 	}
 	if s.Parts.Format != format {
 		return bad(fmt.Sprintf("has format %d, want %d", s.Parts.Format, format))
 	}
+
 	read := Model{Card: s.Card, learners: s.Parts}
 	if !read.learners.valid() || read.digest() != read.Digest {
 		return bad("is damaged")
 	}
+
 	read.learners.Encoder.prepare()
 	*m = read
+
 	return nil
 }
 
 // valid reports whether all learners are present and have matching dimensions.
 func (p *learners) valid() bool {
 	if p.Encoder == nil || p.Domain == nil || len(p.Begin.Residuals) == 0 || len(p.Ridges) == 0 ||
-		len(p.Networks) != len(p.Ridges) || len(p.Forests) != len(p.Ridges) || !slices.IsSorted(p.Begin.Residuals) || !slices.IsSorted(p.Run.Residuals) {
+		len(
+			p.Networks,
+		) != len(
+			p.Ridges,
+		) || len(p.Forests) != len(p.Ridges) || !slices.IsSorted(p.Begin.Residuals) || !slices.IsSorted(p.Run.Residuals) {
 		return false
 	}
+
 	inputs := p.Encoder.width()
 	for k := range p.Ridges {
 		n, f, l := p.Networks[k], p.Forests[k], p.Ridges[k]
@@ -234,6 +256,7 @@ func (p *learners) valid() bool {
 			return false
 		}
 	}
+
 	return true
 }
 
@@ -244,6 +267,8 @@ func (m *Model) digest() string {
 	if err != nil {
 		return ""
 	}
+
 	sum := sha256.Sum256(text)
+
 	return hex.EncodeToString(sum[:8])
 }

@@ -28,8 +28,10 @@ func newNetwork(inputs int, rng *rand.Rand) *network {
 		for i := range w {
 			w[i] = float32(rng.NormFloat64() * math.Sqrt(2/fanIn))
 		}
+
 		return w
 	}
+
 	return &network{
 		W1:   draw(inputs*hiddenUnits, 24), // about as many inputs of an example are set
 		B1:   make(weights, hiddenUnits),
@@ -57,17 +59,21 @@ func (n *network) predict(x *example, words int, p *activations) float64 {
 		addScaled(p.first[:], n.W1[i*hiddenUnits:], 1)
 		out += n.Skip[i]
 	}
+
 	for i, z := range x.amounts {
 		addScaled(p.first[:], n.W1[(words+i)*hiddenUnits:], float32(z))
 		out += n.Skip[words+i] * float32(z)
 	}
+
 	for i, v := range p.first {
 		p.first[i] = max(v, 0)
 	}
+
 	for j := range p.second {
 		p.second[j] = max(n.B2[j]+dot(n.W2[j*hiddenUnits:(j+1)*hiddenUnits], &p.first), 0)
 		out += n.W3[j] * p.second[j]
 	}
+
 	return float64(out)
 }
 
@@ -89,6 +95,7 @@ func dot(row weights, layer *[hiddenUnits]float32) float32 {
 		s2 += row[i+2] * layer[i+2]
 		s3 += row[i+3] * layer[i+3]
 	}
+
 	return s0 + s1 + s2 + s3
 }
 
@@ -97,11 +104,14 @@ func dot(row weights, layer *[hiddenUnits]float32) float32 {
 func (n *network) backpropagate(g *network, x *example, words int, p *activations, residual float32) {
 	g.B3[0] += residual
 	var da [hiddenUnits]float32
+
 	for j, b := range p.second {
 		g.W3[j] += residual * b
+
 		if b <= 0 {
 			continue
 		}
+
 		d := residual * n.W3[j]
 		g.B2[j] += d
 		row, grad := n.W2[j*hiddenUnits:(j+1)*hiddenUnits], g.W2[j*hiddenUnits:(j+1)*hiddenUnits]
@@ -110,16 +120,20 @@ func (n *network) backpropagate(g *network, x *example, words int, p *activation
 			da[i] += d * row[i]
 		}
 	}
+
 	for i, a := range p.first {
 		if a <= 0 {
 			da[i] = 0
 		}
+
 		g.B1[i] += da[i]
 	}
+
 	for _, i := range x.words {
 		g.Skip[i] += residual
 		addScaled(g.W1[i*hiddenUnits:], da[:], 1)
 	}
+
 	for i, z := range x.amounts {
 		g.Skip[words+i] += residual * float32(z)
 		addScaled(g.W1[(words+i)*hiddenUnits:], da[:], float32(z))
@@ -150,6 +164,7 @@ func newAdam(n *network) *adam {
 	for _, w := range n.parameters() {
 		a.m, a.v = append(a.m, make(weights, len(w))), append(a.v, make(weights, len(w)))
 	}
+
 	return a
 }
 
@@ -167,6 +182,7 @@ func (a *adam) step(n, g *network, rate float64, batch int) {
 	for k, w := range n.parameters() {
 		m := a.m[k][:len(w)]
 		v := a.v[k][:len(w)]
+
 		gradient := gradients[k][:len(w)]
 		for i, d := range gradient {
 			d *= perExample
@@ -186,13 +202,16 @@ func trainNetwork(xs []example, ys []float64, inputs, words int, rng *rand.Rand)
 	for _, w := range gradient.parameters() {
 		clear(w)
 	}
+
 	optimizer := newAdam(n)
 
 	epochs := min(max(maxExamples/len(xs), minEpochs), maxEpochs)
+
 	order := make([]int, len(xs))
 	for i := range order {
 		order[i] = i
 	}
+
 	var snapshots []*network
 	var dropped example
 	var p activations
@@ -201,6 +220,7 @@ func trainNetwork(xs []example, ys []float64, inputs, words int, rng *rand.Rand)
 
 	for epoch := range epochs {
 		rng.Shuffle(len(order), func(i, j int) { order[i], order[j] = order[j], order[i] })
+
 		for at := 0; at < len(order); at += batchSize {
 			batch := order[at:min(at+batchSize, len(order))]
 			for _, i := range batch {
@@ -208,13 +228,16 @@ func trainNetwork(xs []example, ys []float64, inputs, words int, rng *rand.Rand)
 				residual := n.predict(x, words, &p) - ys[i]
 				n.backpropagate(gradient, x, words, &p, float32(min(max(residual, -huberDelta), huberDelta)))
 			}
+
 			rate := learningRate * 0.5 * (1 + math.Cos(math.Pi*float64(optimizer.t)/float64(steps)))
 			optimizer.step(n, gradient, rate, len(batch))
 		}
+
 		if (epoch+1)*checkpoints/epochs > len(snapshots) {
 			snapshots = append(snapshots, n.clone())
 		}
 	}
+
 	return snapshots
 }
 
@@ -241,6 +264,7 @@ func dropWords(x, into *example, rng *rand.Rand) *example {
 			into.words = append(into.words, w)
 		}
 	}
+
 	return into
 }
 

@@ -33,14 +33,18 @@ func FractionDone(c *curve.Curve) float64 {
 	if !c.Goal.Set || n < 2 {
 		return 0
 	}
+
 	first, goal := c.Y[0], c.Goal.Value
+
 	now := quantile.Median([]float64{c.Y[n-1], c.Y[max(n-2, 1)], c.Y[max(n-3, 1)]})
 	if first > 0 && goal > 0 && now > 0 {
 		first, goal, now = math.Log(first), math.Log(goal), math.Log(now)
 	}
+
 	if first == goal {
 		return 0
 	}
+
 	return clampFraction((now - first) / (goal - first))
 }
 
@@ -49,6 +53,7 @@ func clampFraction(v float64) float64 {
 	if math.IsNaN(v) {
 		return 0
 	}
+
 	return min(max(v, 0.01), 1)
 }
 
@@ -59,20 +64,24 @@ var sampleTimes = []float64{0.3, 0.7}
 func progressSamples(p *history.Past) []Progress {
 	n := min(len(p.Curve.X), len(p.Curve.Y), len(p.At))
 	var out []Progress
+
 	for _, moment := range sampleTimes {
 		k := 0
 		for k < n && p.At[k] <= moment*p.Seconds {
 			k++
 		}
+
 		if k < 2 {
 			continue
 		}
+
 		c := p.Curve
 		c.X, c.Y = c.X[:k], c.Y[:k]
 		if s := (Progress{Elapsed: p.At[k-1], Done: FractionDone(&c)}); s.known() {
 			out = append(out, s)
 		}
 	}
+
 	return out
 }
 
@@ -89,11 +98,13 @@ func samples(records []*history.Past) []sample {
 	for i, r := range records {
 		list = append(list, sample{index: i, record: r})
 	}
+
 	for i, r := range records {
 		for _, p := range progressSamples(r) {
 			list = append(list, sample{index: i, record: r, progress: p})
 		}
 	}
+
 	return list
 }
 

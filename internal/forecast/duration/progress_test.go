@@ -26,6 +26,7 @@ func shape(f func(u float64) float64, end, until float64, n int) curve.Curve {
 			c.X, c.Y = append(c.X, u*end), append(c.Y, f(u))
 		}
 	}
+
 	return c
 }
 
@@ -42,11 +43,14 @@ func hiddenUnits(n int) []history.Past {
 			Job: id.NewJob(uint64(i + 1)), Group: fmt.Sprintf("g%d", i%10), Features: gpt, Finished: day,
 			Seconds: seconds, Curve: c, End: 500,
 		}
+
 		for k := range c.X {
 			p.At = append(p.At, seconds*float64(k+1)/20)
 		}
+
 		past[i] = p
 	}
+
 	return past
 }
 
@@ -57,15 +61,19 @@ func TestPredictGoesByProgressWhereFeaturesTellNothing(t *testing.T) {
 	if len(trained.Running) != len(trained.Validation) {
 		t.Fatalf("judged on running jobs: %+v", trained.Running)
 	}
+
 	text, err := json.Marshal(trained)
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	var m duration.Model
 	if err := json.Unmarshal(text, &m); err != nil {
 		t.Fatal(err)
 	}
+
 	var before, after float64
+
 	for _, p := range past[60:] {
 		c := p.Curve
 		c.X, c.Y = c.X[:8], c.Y[:8]
@@ -74,16 +82,20 @@ func TestPredictGoesByProgressWhereFeaturesTellNothing(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
+
 		seen, err := m.PredictAt(p.Features, progress)
 		if err != nil {
 			t.Fatal(err)
 		}
+
 		if !(seen.Low >= 0 && seen.Low <= seen.Mid && seen.Mid <= seen.High && seen.Mid >= progress.Elapsed) {
 			t.Errorf("after %.0f s it says %+v", progress.Elapsed, seen)
 		}
+
 		before += math.Abs(math.Log(blind.Mid/p.Seconds)) / 10
 		after += math.Abs(math.Log(seen.Mid/p.Seconds)) / 10
 	}
+
 	if after > before/2 {
 		t.Errorf("without progress it is wrong by a factor of %.2f, with it by %.2f", math.Exp(before), math.Exp(after))
 	}

@@ -14,9 +14,11 @@ func (r *ridge) predict(x *example, words int) float64 {
 	for _, i := range x.words {
 		sum += r.Weights[i]
 	}
+
 	for i, z := range x.amounts {
 		sum += r.Weights[words+i] * float32(z)
 	}
+
 	return float64(sum)
 }
 
@@ -29,6 +31,7 @@ func trainRidge(xs []example, ys []float64, inputs, words int) *ridge {
 	gram := mat.NewSymDense(n, nil)
 	moment := mat.NewVecDense(n, nil)
 	accumulate(gram, moment, xs, ys, words)
+
 	for i := range n {
 		gram.SetSym(i, i, gram.At(i, i)+ridgeLambda)
 	}
@@ -36,6 +39,7 @@ func trainRidge(xs []example, ys []float64, inputs, words int) *ridge {
 	// The penalty makes the matrix positive definite, so that neither step can fail but for inputs that are not
 	// finite, which the encoder does not produce. Then the model predicts the mean.
 	var solution mat.VecDense
+
 	var cholesky mat.Cholesky
 	if !cholesky.Factorize(gram) || cholesky.SolveVecTo(&solution, moment) != nil {
 		return &ridge{Weights: make(weights, inputs)}
@@ -45,6 +49,7 @@ func trainRidge(xs []example, ys []float64, inputs, words int) *ridge {
 	for i := range r.Weights {
 		r.Weights[i] = float32(solution.AtVec(i))
 	}
+
 	return r
 }
 
@@ -54,21 +59,27 @@ func accumulate(gram *mat.SymDense, moment *mat.VecDense, xs []example, ys []flo
 	row := make([]float64, moment.Len())
 	raw := gram.RawSymmetric()
 	rhs := moment.RawVector().Data
+
 	var set []int
 	for k := range xs {
 		set = append(set[:0], xs[k].words...)
+
 		for _, i := range xs[k].words {
 			row[i] = 1
 		}
+
 		for i, z := range xs[k].amounts {
 			row[words+i] = z
 			set = append(set, words+i)
 		}
+
 		row[bias] = 1
+
 		set = append(set, bias)
 
 		for at, i := range set { // set is ascending: the upper triangle
 			rhs[i] += row[i] * ys[k]
+
 			for _, j := range set[at:] {
 				raw.Data[i*raw.Stride+j] += row[i] * row[j]
 			}

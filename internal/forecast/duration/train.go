@@ -29,8 +29,15 @@ const (
 func Train(past []history.Past, seed uint64) (*Model, error) {
 	records := usable(past)
 	if len(records) < MinRecords {
-		return nil, fault.New(fault.NotFound, "no_history", "no history yet: %d of %d finished jobs", len(records), MinRecords)
+		return nil, fault.New(
+			fault.NotFound,
+			"no_history",
+			"no history yet: %d of %d finished jobs",
+			len(records),
+			MinRecords,
+		)
 	}
+
 	t := &training{records: records, seed: seed, samples: samples(records)}
 	t.encoder = fitEncoder(t.samples)
 	t.splitFolds()
@@ -42,6 +49,7 @@ func Train(past []history.Past, seed uint64) (*Model, error) {
 	m.learners.Domain = learnDomain(records)
 	m.learners.Domain.Variance = m.missingVariances(records)
 	m.Digest = m.digest()
+
 	return m, nil
 }
 
@@ -54,7 +62,9 @@ func usable(past []history.Past) []*history.Past {
 			out = append(out, &past[i])
 		}
 	}
+
 	slices.SortStableFunc(out, history.Compare)
+
 	return out[:min(len(out), MaxRecords)]
 }
 
@@ -80,25 +90,31 @@ func (t *training) splitFolds() {
 	for i, r := range t.records {
 		members[groupOf(r)] = append(members[groupOf(r)], i)
 	}
+
 	names := slices.Sorted(maps.Keys(members))
 	t.groups = len(names)
 	t.fold = make([]int, len(t.records))
+
 	if len(names) < folds {
 		t.groups = 0
 		for i := range t.records {
 			t.fold[i] = i % folds
 		}
+
 		return
 	}
+
 	rng := rand.New(rand.NewPCG(t.seed, 1))
 	rng.Shuffle(len(names), func(i, j int) { names[i], names[j] = names[j], names[i] })
 	slices.SortStableFunc(names, func(a, b string) int { return cmp.Compare(len(members[b]), len(members[a])) })
+
 	var size [folds]int
 	for _, name := range names {
 		smallest := slices.Index(size[:], slices.Min(size[:]))
 		for _, i := range members[name] {
 			t.fold[i] = smallest
 		}
+
 		size[smallest] += len(members[name])
 	}
 }
@@ -108,10 +124,12 @@ func groupOf(p *history.Past) string {
 	if p.Group != "" {
 		return "group " + p.Group
 	}
+
 	name := "owner " + p.Features.Owner + " name"
 	for _, w := range history.NameWords(p.Features.Name) {
 		name += " " + w
 	}
+
 	return name
 }
 
@@ -121,6 +139,7 @@ func (t *training) encode() {
 		t.xs = append(t.xs, t.encoder.encode(&s.record.Features, s.progress))
 		t.ys = append(t.ys, math.Log(s.record.Seconds))
 	}
+
 	t.mean, t.scale = stat.PopMeanStdDev(t.ys, nil)
 	t.scale = max(t.scale, 1e-6) // all took the same time
 	for i, y := range t.ys {
@@ -139,8 +158,10 @@ func (t *training) selectValidation() {
 				others = append(others, r)
 			}
 		}
+
 		domains[k] = learnDomain(others)
 	}
+
 	var all []int
 	for i, s := range t.samples {
 		refused := domains[t.fold[s.index]].check(&s.record.Features) != nil
@@ -149,15 +170,19 @@ func (t *training) selectValidation() {
 			if !refused {
 				t.running = append(t.running, i)
 			}
+
 			continue
 		case !refused:
 			t.beforeStart = append(t.beforeStart, i)
 		}
+
 		all = append(all, i)
 	}
+
 	if len(t.beforeStart) < MinRecords { // no two are similar: then all count
 		t.beforeStart = all
 	}
+
 	if len(t.running) < MinRecords {
 		t.running = nil
 	}
@@ -168,10 +193,12 @@ func (t *training) trainLearners(m *Model) {
 	words, inputs := len(t.encoder.Words), t.encoder.width()
 	var networks [folds][]*network
 	outOfFold := map[string][]float64{mlp: nil, trees: make([]float64, len(t.xs)), linear: make([]float64, len(t.xs))}
+
 	atCheckpoint := make([][]float64, checkpoints)
 	for s := range atCheckpoint {
 		atCheckpoint[s] = make([]float64, len(t.xs))
 	}
+
 	for k := range folds {
 		xs, ys, out := t.leaveOut(k)
 		networks[k] = trainNetwork(xs, ys, inputs, words, rand.New(rand.NewPCG(t.seed, uint64(10+k))))
@@ -185,10 +212,12 @@ func (t *training) trainLearners(m *Model) {
 			for s, n := range networks[k] {
 				atCheckpoint[s][i] = n.predict(&t.xs[i], words, &p)
 			}
+
 			outOfFold[trees][i] = f.predict(&t.xs[i], words)
 			outOfFold[linear][i] = l.predict(&t.xs[i], words)
 		}
 	}
+
 	// Early stopping, at the checkpoint with the least out-of-fold error over all folds.
 	best := 0
 	for s := range atCheckpoint {
@@ -196,10 +225,13 @@ func (t *training) trainLearners(m *Model) {
 			best = s
 		}
 	}
+
 	outOfFold[mlp] = atCheckpoint[best]
+
 	for k := range folds {
 		m.learners.Networks = append(m.learners.Networks, networks[k][best])
 	}
+
 	m.Validation, m.learners.Begin = t.evaluate(outOfFold, t.beforeStart)
 	if t.running != nil {
 		m.Running, m.learners.Run = t.evaluate(outOfFold, t.running)
@@ -213,8 +245,10 @@ func (t *training) leaveOut(fold int) (xs []example, ys []float64, out []int) {
 			out = append(out, i)
 			continue
 		}
+
 		xs, ys = append(xs, t.xs[i]), append(ys, t.ys[i])
 	}
+
 	return xs, ys, out
 }
 
@@ -227,27 +261,35 @@ func (t *training) evaluate(outOfFold map[string][]float64, samples []int) ([]Sc
 			blend[i] = w[0]*outOfFold[mlp][i] + w[1]*outOfFold[trees][i] + w[2]*outOfFold[linear][i]
 		}
 	}
+
 	best, least := [3]float64{}, math.Inf(1)
+
 	const quarters = 4
 	for a := range quarters + 1 {
 		for b := range quarters + 1 - a {
 			w := [3]float64{float64(a) / quarters, float64(b) / quarters, float64(quarters-a-b) / quarters}
 			mix(w)
+
 			if e := t.meanError(blend, samples); e < least {
 				best, least = w, e
 			}
 		}
 	}
+
 	mix(best)
+
 	var scores []Score
 	for i, name := range []string{mlp, trees, linear} {
 		scores = append(scores, t.score(name, outOfFold[name], samples, best[i]))
 	}
+
 	scores = append(scores, t.score(Blend, blend, samples, 1))
+
 	residuals := make([]float64, 0, len(samples))
 	for _, i := range samples {
 		residuals = append(residuals, (t.ys[i]-blend[i])*t.scale)
 	}
+
 	return scores, calibration{Weights: best, Residuals: subsampleSorted(residuals)}
 }
 
@@ -258,10 +300,12 @@ func subsampleSorted(r []float64) []float64 {
 	if len(r) <= limit {
 		return r
 	}
+
 	out := make([]float64, limit)
 	for i := range out {
 		out[i] = r[i*(len(r)-1)/(limit-1)]
 	}
+
 	return out
 }
 
@@ -272,6 +316,7 @@ func (t *training) meanError(predictions []float64, samples []int) float64 {
 	for _, i := range samples {
 		sum += min(math.Abs(predictions[i]-t.ys[i])*t.scale, 0.5)
 	}
+
 	return sum / float64(len(samples))
 }
 
@@ -284,9 +329,12 @@ func (t *training) score(name string, predictions []float64, samples []int, weig
 		if e <= 0.25 {
 			within++
 		}
+
 		errs = append(errs, e)
 	}
+
 	slices.Sort(errs)
+
 	return Score{
 		Learner: name, Weight: weight, Records: len(errs),
 		Median: errs[len(errs)/2], P80: errs[len(errs)*4/5], Within25: float64(within) / float64(len(errs)),

@@ -32,18 +32,40 @@ func yard(n int, noise float64) []history.Past {
 	models := []string{"resnet", "bert", "unet"}
 	work := map[string]float64{"resnet": 40, "bert": 300, "unet": 90}
 	gpus := map[string]float64{"A100": 312, "H100": 989, "T4": 65}
+
 	past := make([]history.Past, n)
 	for i := range past {
 		model := models[rng.IntN(len(models))]
 		gpu := []string{"A100", "H100", "T4"}[rng.IntN(3)]
 		f := history.Features{
-			Name: fmt.Sprintf("%s-%d", model, i), Owner: fmt.Sprintf("u%d", i%8), Task: "task-" + model, Model: model, Framework: "pytorch",
-			Batch: float64(int(32) << rng.IntN(5)), Amount: float64(1+rng.IntN(50)) * 100, GPU: gpu, TFLOPS: gpus[gpu],
-			GPUs: float64(int(1) << rng.IntN(4)), Rate: 0.1, Hyper: map[string]float64{"dropout": 0.1 * float64(1+rng.IntN(3))},
+			Name: fmt.Sprintf(
+				"%s-%d",
+				model,
+				i,
+			),
+			Owner:     fmt.Sprintf("u%d", i%8),
+			Task:      "task-" + model,
+			Model:     model,
+			Framework: "pytorch",
+			Batch:     float64(int(32) << rng.IntN(5)),
+			Amount:    float64(1+rng.IntN(50)) * 100,
+			GPU:       gpu,
+			TFLOPS:    gpus[gpu],
+			GPUs:      float64(int(1) << rng.IntN(4)),
+			Rate:      0.1,
+			Hyper:     map[string]float64{"dropout": 0.1 * float64(1+rng.IntN(3))},
 		}
+
 		seconds := work[model] * f.Batch * f.Amount / (f.TFLOPS * math.Pow(f.GPUs, 0.9)) * math.Exp(noise*rng.NormFloat64())
-		past[i] = history.Past{Job: id.NewJob(uint64(i + 1)), Group: fmt.Sprintf("g%d", i%11), Features: f, Seconds: seconds, Finished: day.Add(time.Duration(i) * time.Minute)}
+		past[i] = history.Past{
+			Job:      id.NewJob(uint64(i + 1)),
+			Group:    fmt.Sprintf("g%d", i%11),
+			Features: f,
+			Seconds:  seconds,
+			Finished: day.Add(time.Duration(i) * time.Minute),
+		}
 	}
+
 	return past
 }
 
@@ -53,6 +75,7 @@ func train(t *testing.T, past []history.Past) *duration.Model {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	return m
 }
 
@@ -65,6 +88,7 @@ func usualModel(t *testing.T) (*duration.Model, []history.Past) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	return m, yard(120, 0.1)
 }
 
@@ -74,48 +98,69 @@ func TestTrainLearnsWhatDurationsFollowFrom(t *testing.T) {
 	if underRace {
 		n, most = 120, 0.5
 	}
+
 	past := yard(n, 0.1)
 	asked := past[n-60:]
 	past = past[:n-60]
 	m := train(t, past)
-	if diff := cmp.Diff(duration.Card{Seed: 1, Records: len(past), Groups: 11, Newest: past[len(past)-1].Finished}, m.Card, cmp.FilterPath(func(p cmp.Path) bool {
-		return p.String() == "Digest" || p.String() == "Validation"
-	}, cmp.Ignore())); diff != "" {
+	if diff := cmp.Diff(
+		duration.Card{Seed: 1, Records: len(past), Groups: 11, Newest: past[len(past)-1].Finished},
+		m.Card,
+		cmp.FilterPath(func(p cmp.Path) bool {
+			return p.String() == "Digest" || p.String() == "Validation"
+		}, cmp.Ignore()),
+	); diff != "" {
 		t.Errorf("the card (-want +got)\n%s", diff)
 	}
+
 	var names []string
+
 	weight := 0.0
 	for _, s := range m.Validation {
 		names = append(names, s.Learner)
+
 		if s.Learner != duration.Blend {
 			weight += s.Weight
 		}
+
 		if s.Median <= 0 || s.P80 < s.Median || s.Within25 < 0 || s.Within25 > 1 || s.Records == 0 {
 			t.Errorf("score %+v", s)
 		}
 	}
-	if diff := cmp.Diff([]string{"mlp", "trees", "linear", duration.Blend}, names); diff != "" || math.Abs(weight-1) > 1e-9 {
+
+	if diff := cmp.Diff(
+		[]string{"mlp", "trees", "linear", duration.Blend},
+		names,
+	); diff != "" ||
+		math.Abs(weight-1) > 1e-9 {
 		t.Errorf("learners (-want +got)\n%s\nwith %g of the weight", diff, weight)
 	}
+
 	var errs []float64
 	held := 0
+
 	for _, p := range asked {
 		d, err := m.Predict(p.Features, 0)
 		if err != nil {
 			t.Fatal(err)
 		}
+
 		errs = append(errs, math.Abs(d.Mid/p.Seconds-1))
+
 		if d.Low <= p.Seconds && p.Seconds <= d.High {
 			held++
 		}
+
 		if d.Similar == 0 || len(d.Missing) > 0 {
 			t.Errorf("of a usual job it says %+v", d)
 		}
 	}
+
 	slices.Sort(errs)
 	if middle := errs[len(errs)/2]; middle > most {
 		t.Errorf("noise is 10 %%, the median error %.0f %%", 100*middle)
 	}
+
 	if held < 35 || held == 60 {
 		t.Errorf("the interval held for %d of 60", held)
 	}
@@ -125,21 +170,27 @@ func TestTrainDependsOnNothingButJobsAndSeed(t *testing.T) {
 	t.Parallel()
 	past := yard(30, 0.1)
 	want := train(t, past)
+
 	rng := rand.New(rand.NewPCG(1, 1))
 	for range 2 {
 		rng.Shuffle(len(past), func(i, j int) { past[i], past[j] = past[j], past[i] })
+
 		if got := train(t, past); got.Digest != want.Digest {
 			t.Error("another order of past jobs gives another model")
 		}
 	}
+
 	other, err := duration.Train(past, 2)
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	if other.Digest == want.Digest {
 		t.Error("another seed gives the same model")
 	}
-	if past[0].Seconds *= 2; train(t, past).Digest == want.Digest {
+
+	past[0].Seconds *= 2
+	if train(t, past).Digest == want.Digest {
 		t.Error("another past gives the same model")
 	}
 }
@@ -150,7 +201,9 @@ func TestTrainNeedsAHistory(t *testing.T) {
 	for i := range past[7:] {
 		past[7+i].Seconds = []float64{0, -1, math.NaN(), math.Inf(1)}[i%4]
 	}
+
 	_, err := duration.Train(past, 1)
+
 	var e *fault.Error
 	if !errors.As(err, &e) || e.Code != "no_history" || e.Message != "no history yet: 7 of 20 finished jobs" {
 		t.Errorf("it says %v", err)
@@ -188,8 +241,10 @@ func TestPredictRefusesWhatItHasNotSeen(t *testing.T) {
 			if err != nil || !(d.Low > 0 && d.Low <= d.Mid && d.Mid <= d.High) || math.IsInf(d.High, 0) {
 				t.Errorf("%s: it says %+v, %v", name, d, err)
 			}
+
 			continue
 		}
+
 		var e *fault.Error
 		if !errors.As(err, &e) || e.Code != "outside_history" || !strings.Contains(e.Error(), tc.want) {
 			t.Errorf("%s: it says %v, want %q", name, err, tc.want)
@@ -205,16 +260,25 @@ func TestPredictIsLessSureOfAJobThatTellsLess(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	f.Amount, f.Batch = 0, 0
 	unsure, err := m.Predict(f, 0)
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	if diff := cmp.Diff([]string{"batch", "amount"}, unsure.Missing); diff != "" {
 		t.Errorf("unknown (-want +got)\n%s", diff)
 	}
+
 	if sure.High/sure.Low*1.5 > unsure.High/unsure.Low {
-		t.Errorf("knowing how much it does: %.0f to %.0f s; not knowing: %.0f to %.0f s", sure.Low, sure.High, unsure.Low, unsure.High)
+		t.Errorf(
+			"knowing how much it does: %.0f to %.0f s; not knowing: %.0f to %.0f s",
+			sure.Low,
+			sure.High,
+			unsure.Low,
+			unsure.High,
+		)
 	}
 }
 
@@ -226,19 +290,25 @@ func TestPredictNeverSaysLessThanHasRun(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	last := before
+
 	for _, factor := range []float64{0.01, 0.5, 0.9, 1, 1.1, 1.5, 2, 3, 10, 1000, 1e6} {
 		elapsed := before.Mid * factor
 		d, err := m.Predict(f, elapsed)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if !(d.Low >= min(elapsed, before.Low) && d.Mid > elapsed && d.Low <= d.Mid && d.Mid <= d.High) || math.IsInf(d.High, 0) {
+
+		if !(d.Low >= min(elapsed, before.Low) && d.Mid > elapsed && d.Low <= d.Mid && d.Mid <= d.High) ||
+			math.IsInf(d.High, 0) {
 			t.Errorf("after %.0f s it says %.0f (%.0f to %.0f)", elapsed, d.Mid, d.Low, d.High)
 		}
+
 		if factor < 1 && d.Mid < last.Mid-1e-9 {
 			t.Errorf("after %.0f s it says %.0f, earlier it said %.0f", elapsed, d.Mid, last.Mid)
 		}
+
 		last = d
 	}
 }
@@ -246,20 +316,24 @@ func TestPredictNeverSaysLessThanHasRun(t *testing.T) {
 func TestTrainTakesAnyHistory(t *testing.T) {
 	t.Parallel()
 	repeated := slices.Repeat(yard(1, 0), 25)
+
 	constant := yard(40, 0)
 	for i := range constant {
 		constant[i].Seconds = 600
 	}
+
 	bare := yard(40, 0)
 	for i := range bare {
 		bare[i].Features, bare[i].Group = history.Features{}, ""
 	}
+
 	wild := yard(40, 0)
 	for i := range wild {
 		wild[i].Features.Batch = []float64{math.NaN(), math.Inf(1), -1, 1e300, 1e-300}[i%5]
 		wild[i].Features.Hyper = map[string]float64{"a": math.NaN(), "b": float64(i)}
 		wild[i].Seconds *= math.Exp(20 * math.Sin(float64(i)))
 	}
+
 	for name, past := range map[string][]history.Past{"one record repeated": repeated, "all took as long": constant, "nothing is known": bare, "wild": wild} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -268,11 +342,13 @@ func TestTrainTakesAnyHistory(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
+
 			for _, v := range []float64{d.Low, d.Mid, d.High} {
 				if math.IsNaN(v) || math.IsInf(v, 0) || v <= 0 {
 					t.Errorf("it says %+v", d)
 				}
 			}
+
 			if (name == "one record repeated" || name == "all took as long") && math.Abs(d.Mid/past[0].Seconds-1) > 0.05 {
 				t.Errorf("all took %.0f s, it says %.0f", past[0].Seconds, d.Mid)
 			}
@@ -290,26 +366,32 @@ func TestModelSurvivesBeingWritten(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	var back duration.Model
 	if err := json.Unmarshal(text, &back); err != nil {
 		t.Fatal(err)
 	}
+
 	if diff := cmp.Diff(m.Card, back.Card); diff != "" {
 		t.Errorf("the card (-want +got)\n%s", diff)
 	}
+
 	for _, p := range past {
 		want, err := m.Predict(p.Features, 1)
 		if err != nil {
 			t.Fatal(err)
 		}
+
 		got, err := back.Predict(p.Features, 1)
 		if err != nil {
 			t.Fatal(err)
 		}
+
 		if diff := cmp.Diff(want, got); diff != "" {
 			t.Fatalf("another answer (-want +got)\n%s", diff)
 		}
 	}
+
 	for name, bad := range map[string]string{
 		"no JSON":        "{",
 		"nothing":        "{}",
@@ -318,6 +400,7 @@ func TestModelSurvivesBeingWritten(t *testing.T) {
 		"a part gone":    strings.Replace(string(text), `"forests":[`, `"forests":[null,`, 1),
 	} {
 		var e *fault.Error
+
 		if err := json.Unmarshal([]byte(bad), &back); err == nil {
 			t.Errorf("%s: it was read", name)
 		} else if name != "no JSON" && (!errors.As(err, &e) || e.Code != "bad_model") {
@@ -333,10 +416,12 @@ func TestModelOfManyJobsIsSmall(t *testing.T) {
 	if underRace {
 		n = 100
 	}
+
 	text, err := json.Marshal(train(t, yard(n, 0.1)))
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	if len(text) > 4<<20 {
 		t.Errorf("the model of %d jobs takes %d bytes", n, len(text))
 	}
@@ -347,10 +432,12 @@ func TestModelOfManyJobsIsSmall(t *testing.T) {
 func TestDurationsOfUnseenOrganisations(t *testing.T) {
 	t.Parallel()
 	var learned, asked []history.Past
+
 	each, most, least := 1, 0.15, 0.65
 	if underRace { // learning from all takes minutes there; from a part it is learned worse
 		each, most, least = 8, 0.6, 0.4
 	}
+
 	for i, p := range mlperf(t) {
 		switch {
 		case p.Group[0]%3 == 0:
@@ -359,8 +446,10 @@ func TestDurationsOfUnseenOrganisations(t *testing.T) {
 			learned = append(learned, p)
 		}
 	}
+
 	m := train(t, learned)
 	var errs []float64
+
 	held, refused := 0, 0
 	for _, p := range asked {
 		d, err := m.Predict(p.Features, 0)
@@ -368,21 +457,34 @@ func TestDurationsOfUnseenOrganisations(t *testing.T) {
 			refused++
 			continue
 		}
+
 		errs = append(errs, math.Abs(d.Mid/p.Seconds-1))
+
 		if d.Low <= p.Seconds && p.Seconds <= d.High {
 			held++
 		}
 	}
+
 	slices.Sort(errs)
 	middle, share := errs[len(errs)/2], float64(held)/float64(len(errs))
-	t.Logf("%d learned, %d asked: median error %.1f %%, 80th percentile %.1f %%, the interval held for %.0f %%, %d refused",
-		len(learned), len(asked), 100*middle, 100*errs[len(errs)*4/5], 100*share, refused)
+	t.Logf(
+		"%d learned, %d asked: median error %.1f %%, 80th percentile %.1f %%, the interval held for %.0f %%, %d refused",
+		len(learned),
+		len(asked),
+		100*middle,
+		100*errs[len(errs)*4/5],
+		100*share,
+		refused,
+	)
+
 	if middle > most {
 		t.Errorf("the median error is %.1f %%, want at most %.0f %%", 100*middle, 100*most)
 	}
+
 	if share < least || share > 0.97 {
 		t.Errorf("the interval held for %.0f %%, it claims 80 %%", 100*share)
 	}
+
 	if refused > len(asked)/2 {
 		t.Errorf("it refused %d of %d", refused, len(asked))
 	}
@@ -395,21 +497,26 @@ func mlperf(t *testing.T) []history.Past {
 	if dir == "" {
 		dir = filepath.Join("..", "..", "..", "..", "shared", "data")
 	}
+
 	file, err := os.Open(filepath.Join(dir, "mlperf-training", "runs.csv.gz"))
 	if errors.Is(err, os.ErrNotExist) {
 		t.Skipf("the MLPerf table is not here: %v", err)
 	}
+
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	defer func() {
 		if err := file.Close(); err != nil {
 			t.Error(err)
 		}
 	}()
+
 	past, err := importer.ReadMLPerf(file)
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	return past
 }

@@ -45,8 +45,10 @@ func (f *forest) predict(x *example, words int) float64 {
 				at++
 			}
 		}
+
 		sum += float64(f.Value[at])
 	}
+
 	return sum
 }
 
@@ -55,7 +57,9 @@ func (f *forest) goesRight(at int32, x *example, words int) bool {
 	if feature >= words {
 		return float32(x.amounts[feature-words]) > f.Threshold[at]
 	}
+
 	_, present := slices.BinarySearch(x.words, feature)
+
 	return present
 }
 
@@ -85,25 +89,31 @@ func trainForest(xs []example, ys []float64, words int, rng *rand.Rand) *forest 
 		residuals: make([]float64, len(ys)),
 		gradients: make([]float64, len(ys)),
 	}
+
 	g.forest.Base = float32(base)
 	for i, y := range ys {
 		g.residuals[i] = y - float64(g.forest.Base)
 	}
+
 	g.binAmounts()
 	rows := make([]int, 0, len(xs))
+
 	for range treeCount {
 		for i, e := range g.residuals {
 			g.gradients[i] = min(max(e, -treeHuberDelta), treeHuberDelta)
 		}
+
 		rows = rows[:0]
 		for i := range xs {
 			if rng.Float64() < subsample {
 				rows = append(rows, i)
 			}
 		}
+
 		for c := range g.featureUsed {
 			g.featureUsed[c] = rng.Float64() < colsample
 		}
+
 		root := int32(len(g.forest.Feature))
 		g.forest.Roots = append(g.forest.Roots, root)
 		g.grow(rows, treeDepth)
@@ -115,6 +125,7 @@ func trainForest(xs []example, ys []float64, words int, rng *rand.Rand) *forest 
 			g.residuals[i] -= tree.predict(&xs[i], words)
 		}
 	}
+
 	return &g.forest
 }
 
@@ -124,15 +135,18 @@ func (g *booster) binAmounts() {
 	if len(g.xs) > 0 {
 		amounts = len(g.xs[0].amounts)
 	}
+
 	g.thresholds = make([][]float32, amounts)
 	for a := range amounts {
 		values := make([]float32, len(g.xs))
 		for i := range g.xs {
 			values[i] = float32(g.xs[i].amounts[a])
 		}
+
 		slices.SortFunc(values, cmp.Compare[float32])
 		g.thresholds[a] = thresholdsOf(values)
 	}
+
 	g.binOf = make([][]uint8, len(g.xs))
 	for i := range g.xs {
 		g.binOf[i] = make([]uint8, amounts)
@@ -141,6 +155,7 @@ func (g *booster) binAmounts() {
 			g.binOf[i][a] = uint8(sort.Search(len(g.thresholds[a]), func(k int) bool { return v <= g.thresholds[a][k] }))
 		}
 	}
+
 	g.featureUsed = make([]bool, g.words+amounts)
 	g.wordGradients, g.wordCounts = make([]float64, g.words), make([]float64, g.words)
 	g.binGradients, g.binCounts = make([]float64, amounts*bins), make([]float64, amounts*bins)
@@ -155,11 +170,14 @@ func thresholdsOf(values []float32) []float32 {
 			distinct++
 		}
 	}
+
 	minInBin := 1
 	if distinct >= bins {
 		minInBin = len(values)/bins + 1
 	}
+
 	var thresholds []float32
+
 	inBin := 0
 	for i := 1; i < len(values) && len(thresholds) < bins-1; i++ {
 		inBin++
@@ -168,6 +186,7 @@ func thresholdsOf(values []float32) []float32 {
 			inBin = 0
 		}
 	}
+
 	return thresholds
 }
 
@@ -175,23 +194,29 @@ func thresholdsOf(values []float32) []float32 {
 func (g *booster) grow(rows []int, depth int) {
 	f := &g.forest
 	at := len(f.Feature)
+
 	sum := 0.0
 	for _, i := range rows {
 		sum += g.gradients[i]
 	}
+
 	f.Feature = append(f.Feature, -1)
 	f.Threshold = append(f.Threshold, 0)
 	f.Right = append(f.Right, 0)
 	f.Value = append(f.Value, float32(treeLearningRate*sum/(float64(len(rows))+treeLambda)))
+
 	if depth == 0 || len(rows) < 2*minLeafSize {
 		return
 	}
+
 	feature, threshold, ok := g.split(rows, sum)
 	if !ok {
 		return
 	}
+
 	f.Feature[at] = int16(feature)
 	f.Threshold[at] = threshold
+
 	left := 0
 	for k, i := range rows {
 		if !f.goesRight(int32(at), &g.xs[i], g.words) {
@@ -199,6 +224,7 @@ func (g *booster) grow(rows []int, depth int) {
 			left++
 		}
 	}
+
 	g.grow(rows[:left], depth-1)
 	f.Right[at] = int32(len(f.Feature))
 	g.grow(rows[left:], depth-1)
@@ -213,20 +239,27 @@ func (g *booster) split(rows []int, sum float64) (feature int, threshold float32
 		if count < minLeafSize || n-count < minLeafSize {
 			return
 		}
+
 		left := sum - right
 		if gain := right*right/(count+treeLambda) + left*left/(n-count+treeLambda); gain > best {
-			best, feature, threshold, ok = gain, candidate, at, true
+			best = gain
+			feature = candidate
+			threshold = at
+			ok = true
 		}
 	}
+
 	for c := range g.words {
 		if g.featureUsed[c] {
 			consider(c, 0, g.wordGradients[c], g.wordCounts[c])
 		}
 	}
+
 	for a, thresholds := range g.thresholds {
 		if !g.featureUsed[g.words+a] {
 			continue
 		}
+
 		right, count := sum, n
 		for b, at := range thresholds {
 			right -= g.binGradients[a*bins+b]
@@ -234,6 +267,7 @@ func (g *booster) split(rows []int, sum float64) (feature int, threshold float32
 			consider(g.words+a, at, right, count)
 		}
 	}
+
 	return feature, threshold, ok
 }
 
@@ -249,6 +283,7 @@ func (g *booster) accumulate(rows []int) {
 			g.wordGradients[w] += gradient
 			g.wordCounts[w]++
 		}
+
 		for a, b := range g.binOf[i] {
 			g.binGradients[a*bins+int(b)] += gradient
 			g.binCounts[a*bins+int(b)]++
@@ -262,6 +297,7 @@ func (f *forest) valid(inputs int) bool {
 	if len(f.Threshold) != n || len(f.Right) != n || len(f.Value) != n || !finite(float64(f.Base)) {
 		return false
 	}
+
 	for i, feature := range f.Feature {
 		right := int(f.Right[i])
 		badSplit := right <= i+1 || right >= n || math.IsNaN(float64(f.Threshold[i]))
@@ -269,5 +305,6 @@ func (f *forest) valid(inputs int) bool {
 			return false
 		}
 	}
+
 	return !slices.ContainsFunc(f.Roots, func(r int32) bool { return r < 0 || int(r) >= n })
 }

@@ -18,6 +18,7 @@ func (w weights) MarshalJSON() ([]byte, error) {
 	for _, v := range w {
 		raw = binary.LittleEndian.AppendUint32(raw, math.Float32bits(v))
 	}
+
 	return json.Marshal(base64.StdEncoding.EncodeToString(raw))
 }
 
@@ -27,17 +28,21 @@ func (w *weights) UnmarshalJSON(text []byte) error {
 	if err := json.Unmarshal(text, &s); err != nil {
 		return fmt.Errorf("read weights: %w", err)
 	}
+
 	raw, err := base64.StdEncoding.DecodeString(s)
 	if err != nil || len(raw)%4 != 0 {
 		return fmt.Errorf("read weights: not a list of numbers")
 	}
+
 	*w = make(weights, len(raw)/4)
 	for i := range *w {
 		v := math.Float32frombits(binary.LittleEndian.Uint32(raw[4*i:]))
 		if !finite(float64(v)) {
 			return fmt.Errorf("read weights: number %d is not finite", i)
 		}
+
 		(*w)[i] = v
 	}
+
 	return nil
 }

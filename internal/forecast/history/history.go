@@ -52,17 +52,25 @@ type Past struct {
 // Compare puts past jobs in order: the newest first.
 func Compare(a, b *Past) int {
 	if c := cmp.Or(
-		b.Finished.Compare(a.Finished), cmp.Compare(a.Job, b.Job), cmp.Compare(a.Group, b.Group), cmp.Compare(a.Seconds, b.Seconds),
+		b.Finished.Compare(
+			a.Finished,
+		),
+		cmp.Compare(a.Job, b.Job),
+		cmp.Compare(a.Group, b.Group),
+		cmp.Compare(a.Seconds, b.Seconds),
 	); c != 0 {
 		return c
 	}
+
 	// Two records of one name: whatever tells them apart. Marshal cannot fail for finite numbers, and
 	// others compare as equal.
 	x, errX := json.Marshal(a.Features)
+
 	y, errY := json.Marshal(b.Features)
 	if errX != nil || errY != nil {
 		return 0
 	}
+
 	return cmp.Compare(string(x), string(y))
 }
 
@@ -71,5 +79,6 @@ func Kind(f *Features) string {
 	if f.Model != "" {
 		return "model " + Normalize(f.Model)
 	}
+
 	return "task " + Normalize(f.Task)
 }

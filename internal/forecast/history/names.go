@@ -22,10 +22,12 @@ func NameWords(s string) []string {
 	if len(s) > maxName {
 		s = s[:maxName]
 	}
+
 	list := slices.DeleteFunc(Words(s), func(w string) bool {
 		return strings.IndexFunc(w, unicode.IsLetter) < 0
 	})
 	slices.Sort(list)
+
 	return slices.Compact(list)
 }
 

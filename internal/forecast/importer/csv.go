@@ -33,6 +33,7 @@ func ReadCSV(r io.Reader) ([]history.Past, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	var past []history.Past
 	for {
 		switch err := t.next(); {
@@ -41,10 +42,12 @@ func ReadCSV(r io.Reader) ([]history.Past, error) {
 		case err != nil:
 			return nil, err
 		}
+
 		p, err := t.past()
 		if err != nil {
 			return nil, err
 		}
+
 		if p.Seconds > 0 {
 			past = append(past, p)
 		}
@@ -57,6 +60,7 @@ func (t *table) past() (history.Past, error) {
 	if p.Job == "" {
 		p.Job = id.Job(fmt.Sprintf("row-%d", t.line))
 	}
+
 	f := &p.Features
 	f.Name = t.text("name")
 	f.Owner = t.text("owner")
@@ -82,35 +86,44 @@ func (t *table) past() (history.Past, error) {
 		{"gpus", &f.GPUs},
 		{"nodes", &f.Nodes},
 	}
+
 	for _, c := range cells {
 		if err := t.into(c.column, c.into); err != nil {
 			return history.Past{}, err
 		}
 	}
+
 	for column := range t.columns {
 		name, ok := strings.CutPrefix(column, "hyper.")
 		if !ok || name == "" || t.text(column) == "" {
 			continue
 		}
+
 		var v float64
 		if err := t.into(column, &v); err != nil {
 			return history.Past{}, err
 		}
+
 		if f.Hyper == nil {
 			f.Hyper = map[string]float64{}
 		}
+
 		f.Hyper[name] = v
 	}
+
 	if text := t.text("finished"); text != "" {
 		at, err := time.Parse(time.RFC3339, text)
 		if err != nil {
 			at, err = time.Parse(time.DateOnly, text)
 		}
+
 		if err != nil {
 			return history.Past{}, t.bad("finished", "is not a time such as 2026-03-01 or 2026-03-01T12:00:00Z")
 		}
+
 		p.Finished = at
 	}
+
 	return p, nil
 }
 
@@ -119,10 +132,13 @@ func (t *table) into(column string, v *float64) error {
 	if t.text(column) == "" {
 		return nil
 	}
+
 	x, ok := t.number(column)
 	if !ok {
 		return t.bad(column, "is not a number")
 	}
+
 	*v = x
+
 	return nil
 }

@@ -31,40 +31,84 @@ func TestReadMLPerfMakesAJobOfEachConfiguration(t *testing.T) {
 		{
 			Job: "mlperf-1", Group: "dell", Seconds: 31 * 60, Finished: time.Date(2022, 6, 1, 0, 0, 0, 0, time.UTC),
 			Features: history.Features{
-				Name: "resnet", Owner: "Dell", Task: "vision", Model: "resnet", Params: 25.6e6, Framework: "mxnet", Metric: "top1_accuracy", Target: 0.759,
-				Batch: 3264, Rate: 10.5, Hyper: map[string]float64{"weight_decay": 5e-5}, GPU: "A100 SXM4 80GB", TFLOPS: 312, GPUs: 8, Nodes: 2,
+				Name:      "resnet",
+				Owner:     "Dell",
+				Task:      "vision",
+				Model:     "resnet",
+				Params:    25.6e6,
+				Framework: "mxnet",
+				Metric:    "top1_accuracy",
+				Target:    0.759,
+				Batch:     3264,
+				Rate:      10.5,
+				Hyper:     map[string]float64{"weight_decay": 5e-5},
+				GPU:       "A100 SXM4 80GB",
+				TFLOPS:    312,
+				GPUs:      8,
+				Nodes:     2,
 			},
 		},
 		{
-			Job: "mlperf-4", Group: "dell", Seconds: 3600, Finished: time.Date(2022, 6, 1, 0, 0, 0, 0, time.UTC),
-			Features: history.Features{Name: "ssd", Owner: "DellEMC", Task: "detection", Model: "ssd", Metric: "map", Target: 0.34, Nodes: 1},
+			Job:      "mlperf-4",
+			Group:    "dell",
+			Seconds:  3600,
+			Finished: time.Date(2022, 6, 1, 0, 0, 0, 0, time.UTC),
+			Features: history.Features{
+				Name:   "ssd",
+				Owner:  "DellEMC",
+				Task:   "detection",
+				Model:  "ssd",
+				Metric: "map",
+				Target: 0.34,
+				Nodes:  1,
+			},
 		},
 		{
-			Job: "mlperf-5", Group: "google", Seconds: 690, Finished: time.Date(2021, 12, 1, 0, 0, 0, 0, time.UTC),
-			Features: history.Features{Name: "ssd", Owner: "Google", Task: "detection", Model: "ssd", Framework: "tensorflow", Metric: "map", Target: 0.23, Batch: 256, GPU: "TPU v3", GPUs: 8},
+			Job:      "mlperf-5",
+			Group:    "google",
+			Seconds:  690,
+			Finished: time.Date(2021, 12, 1, 0, 0, 0, 0, time.UTC),
+			Features: history.Features{
+				Name:      "ssd",
+				Owner:     "Google",
+				Task:      "detection",
+				Model:     "ssd",
+				Framework: "tensorflow",
+				Metric:    "map",
+				Target:    0.23,
+				Batch:     256,
+				GPU:       "TPU v3",
+				GPUs:      8,
+			},
 		},
 	}
+
 	var packed bytes.Buffer
 	z := gzip.NewWriter(&packed)
 	if _, err := z.Write([]byte(runs)); err != nil {
 		t.Fatal(err)
 	}
+
 	if err := z.Close(); err != nil {
 		t.Fatal(err)
 	}
+
 	for name, text := range map[string]string{"plain": runs, "compressed": packed.String()} {
 		got, err := importer.ReadMLPerf(strings.NewReader(text))
 		if err != nil {
 			t.Fatalf("%s: %v", name, err)
 		}
+
 		if diff := cmp.Diff(want, got); diff != "" {
 			t.Errorf("%s (-want +got)\n%s", name, diff)
 		}
 	}
+
 	all, err := importer.ReadMLPerfRuns(strings.NewReader(runs))
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	if len(all) != 5 || all[2].Success || all[4].Goal != (curve.Goal{Value: 0.23, Rising: true, Set: true}) {
 		t.Errorf("run by run it is %+v", all)
 	}
@@ -76,14 +120,22 @@ func TestReadCSVReadsATeamsOldJobs(t *testing.T) {
 		"old1,120.5,2026-03-01,ada,cnn,32,0.1,red\n" +
 		",60,2026-03-01T12:00:00Z,,,,,\n" +
 		"failed,0,,,,,,\n"
+
 	want := []history.Past{
-		{Job: "old1", Seconds: 120.5, Finished: time.Date(2026, 3, 1, 0, 0, 0, 0, time.UTC), Features: history.Features{Owner: "ada", Model: "cnn", Batch: 32, Hyper: map[string]float64{"dropout": 0.1}}},
+		{
+			Job:      "old1",
+			Seconds:  120.5,
+			Finished: time.Date(2026, 3, 1, 0, 0, 0, 0, time.UTC),
+			Features: history.Features{Owner: "ada", Model: "cnn", Batch: 32, Hyper: map[string]float64{"dropout": 0.1}},
+		},
 		{Job: "row-2", Seconds: 60, Finished: time.Date(2026, 3, 1, 0, 0, 0, 0, time.UTC).Add(12 * time.Hour)},
 	}
+
 	got, err := importer.ReadCSV(strings.NewReader(table))
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("(-want +got)\n%s", diff)
 	}
@@ -91,6 +143,7 @@ func TestReadCSVReadsATeamsOldJobs(t *testing.T) {
 
 func TestTablesThatCannotBeReadAreRefused(t *testing.T) {
 	t.Parallel()
+
 	for name, tc := range map[string]struct{ text, want string }{
 		"empty":            {"", "has no header line"},
 		"no seconds":       {"job,owner\na,b\n", `has no column "seconds"`},
@@ -108,6 +161,7 @@ func TestTablesThatCannotBeReadAreRefused(t *testing.T) {
 			t.Errorf("%s: it says %v, want %q", name, err, tc.want)
 		}
 	}
+
 	if _, err := importer.ReadMLPerf(strings.NewReader(strings.Replace(runs, "\n4,", "\nfour,", 1))); err == nil {
 		t.Error("a run without a number was read")
 	}
@@ -116,11 +170,13 @@ func TestTablesThatCannotBeReadAreRefused(t *testing.T) {
 func FuzzReadCSV(f *testing.F) {
 	f.Add("job,seconds,finished,hyper.x\na,1,2026-03-01,2\n")
 	f.Add(runs)
+
 	f.Fuzz(func(t *testing.T, text string) {
 		past, err := importer.ReadCSV(strings.NewReader(text))
 		if err != nil {
 			return
 		}
+
 		for _, p := range past {
 			if p.Seconds <= 0 || p.Job == "" {
 				t.Errorf("it read %+v", p)

@@ -63,22 +63,27 @@ func ReadMLPerf(r io.Reader) ([]history.Past, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	type key struct{ round, org, system, benchmark string }
 	seconds := map[key][]float64{}
 	first := map[key]*MLPerfRun{}
 	var order []key
+
 	for i := range runs {
 		run := &runs[i]
 		if !run.Success {
 			continue
 		}
+
 		k := key{run.Round, run.Org, run.System, run.Benchmark}
 		if first[k] == nil {
 			first[k] = run
 			order = append(order, k)
 		}
+
 		seconds[k] = append(seconds[k], run.Seconds)
 	}
+
 	past := make([]history.Past, len(order))
 	for i, k := range order {
 		run := first[k]
@@ -87,6 +92,7 @@ func ReadMLPerf(r io.Reader) ([]history.Past, error) {
 			Finished: rounds[run.Round], Seconds: quantile.Median(seconds[k]),
 		}
 	}
+
 	return past, nil
 }
 
@@ -110,9 +116,11 @@ func canonicalOrg(org string) string {
 			return strings.Replace(family, "habana", "intel", 1)
 		}
 	}
+
 	if org == "gigacomputing" { // the new name of a part of the same house
 		return "gigabyte"
 	}
+
 	return org
 }
 
@@ -122,6 +130,7 @@ func ReadMLPerfRuns(r io.Reader) ([]MLPerfRun, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	var runs []MLPerfRun
 	for {
 		switch err := t.next(); {
@@ -130,18 +139,22 @@ func ReadMLPerfRuns(r io.Reader) ([]MLPerfRun, error) {
 		case err != nil:
 			return nil, err
 		}
+
 		number, err := strconv.Atoi(t.text("run_id"))
 		if err != nil {
 			return nil, t.bad("run_id", "is not a number")
 		}
+
 		minutes, ok := t.number("minutes")
 		if !ok || minutes <= 0 {
 			continue // a run that has no duration tells nothing
 		}
+
 		run := MLPerfRun{
 			ID: number, Round: t.text("round"), Org: t.text("org"), System: t.text("system"), Benchmark: t.text("benchmark"),
 			Success: t.text("status") == "success", Seconds: minutes * 60,
 		}
+
 		run.Features = mlperfFeatures(t, &run)
 		runs = append(runs, run)
 	}
@@ -150,38 +163,53 @@ func ReadMLPerfRuns(r io.Reader) ([]MLPerfRun, error) {
 // mlperfFeatures puts the columns of a run into the words of a job file.
 func mlperfFeatures(t *table, run *MLPerfRun) history.Features {
 	f := history.Features{
-		Name: run.Benchmark, Owner: run.Org, Model: run.Benchmark, Framework: oneFramework(t.text("framework")), GPU: t.text("accelerator"),
+		Name:      run.Benchmark,
+		Owner:     run.Org,
+		Model:     run.Benchmark,
+		Framework: oneFramework(t.text("framework")),
+		GPU:       t.text("accelerator"),
 	}
+
 	for _, b := range mlperf {
 		if b.benchmark != run.Benchmark {
 			continue
 		}
+
 		run.Goal = curve.Goal{Value: b.goal, Rising: b.rising, Set: true}
 		if b.since != "" && run.Round >= b.since {
 			run.Goal.Value = b.later
 		}
-		f.Task, f.Metric, f.Params, f.Target = b.task, b.metric, b.params, run.Goal.Value
+
+		f.Task = b.task
+		f.Metric = b.metric
+		f.Params = b.params
+		f.Target = run.Goal.Value
 	}
+
 	f.Batch, _ = t.number("global_batch_size")
 	f.Rate, _ = t.number("base_lr")
 	f.Nodes, _ = t.number("nodes")
 	if per, ok := t.number("accel_per_node"); ok && per > 0 {
 		f.GPUs = per * max(f.Nodes, 1)
 	}
+
 	// Submitters add power limits to the name, and forget generations.
 	f.GPU, _, _ = strings.Cut(strings.TrimPrefix(f.GPU, "N/A"), "(")
 	f.GPU = strings.TrimSpace(strings.TrimSuffix(strings.TrimSpace(f.GPU), "CTS"))
 	if spec, ok := gpuspec.Find(f.GPU, 0); ok {
 		f.GPU, f.TFLOPS = spec.Name, spec.Peak()
 	}
+
 	for _, name := range []string{"warmup", "weight_decay"} {
 		if v, ok := t.number(name); ok {
 			if f.Hyper == nil {
 				f.Hyper = map[string]float64{}
 			}
+
 			f.Hyper[name] = v
 		}
 	}
+
 	return f
 }
 
@@ -197,7 +225,9 @@ func oneFramework(text string) string {
 		if found != "" {
 			return ""
 		}
+
 		found = name
 	}
+
 	return found
 }

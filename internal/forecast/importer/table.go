@@ -33,26 +33,33 @@ func openTable(r io.Reader, need ...string) (*table, error) {
 		if err != nil {
 			return nil, fault.New(fault.Invalid, "bad_table", "the table is damaged: %v", err).WithCause(err)
 		}
+
 		in = bufio.NewReader(unpacked)
 	}
+
 	t := &table{csv: csv.NewReader(in), columns: map[string]int{}}
 	t.csv.ReuseRecord = true
 	heading, err := t.csv.Read()
 	if err != nil {
 		return nil, fault.New(fault.Invalid, "bad_table", "the table has no header line").WithCause(err)
 	}
+
 	for i, name := range heading {
 		name = strings.ToLower(strings.TrimSpace(strings.TrimPrefix(name, "\ufeff")))
 		if _, twice := t.columns[name]; twice {
 			return nil, fault.New(fault.Invalid, "bad_table", "the table has two columns named %q", name)
 		}
+
 		t.columns[name] = i
 	}
+
 	for _, name := range need {
 		if _, ok := t.columns[name]; !ok {
-			return nil, fault.New(fault.Invalid, "bad_table", "the table has no column %q", name).WithRemedy("it needs %s", strings.Join(need, ", "))
+			return nil, fault.New(fault.Invalid, "bad_table", "the table has no column %q", name).
+				WithRemedy("it needs %s", strings.Join(need, ", "))
 		}
 	}
+
 	return t, nil
 }
 
@@ -65,10 +72,13 @@ func (t *table) next() error {
 	if err != nil {
 		return fault.New(fault.Invalid, "bad_table", "the table cannot be read: %v", err).WithCause(err)
 	}
+
 	t.row = row
-	if t.line++; t.line > maxRows {
+	t.line++
+	if t.line > maxRows {
 		return fault.New(fault.Invalid, "bad_table", "the table has more than %d rows", maxRows)
 	}
+
 	return nil
 }
 
@@ -78,6 +88,7 @@ func (t *table) text(column string) string {
 	if !ok {
 		return ""
 	}
+
 	return strings.TrimSpace(t.row[i])
 }
 
@@ -87,6 +98,7 @@ func (t *table) number(column string) (float64, bool) {
 	if err != nil || math.IsNaN(v) || math.IsInf(v, 0) {
 		return 0, false
 	}
+
 	return v, true
 }
 

@@ -56,6 +56,7 @@ func (f *alignment) sqrtGoalOrEnd() float64 {
 	if f.sqrtGoal == 0 {
 		return 1
 	}
+
 	return f.sqrtGoal
 }
 
@@ -64,12 +65,14 @@ func (s *runningCurve) alignAll(neighbours []neighbour, w kernel) []alignment {
 	alignments := make([]alignment, len(neighbours))
 	squaredErrors := make([][gridSize]float64, len(neighbours))
 	bests := make([]float64, len(neighbours))
+
 	grid := s.scales()
 	for i := range neighbours {
 		f := &alignments[i]
 		f.neighbour, f.sqrtGoal = &neighbours[i], s.goalReachedAt(&neighbours[i])
 		bests[i] = s.tryScales(f, grid, &squaredErrors[i])
 	}
+
 	// The error of the better ones is the noise to expect; few points always fit.
 	slices.Sort(bests)
 	n := float64(len(s.sqrtWork))
@@ -78,8 +81,13 @@ func (s *runningCurve) alignAll(neighbours []neighbour, w kernel) []alignment {
 	for i := range alignments {
 		s.refine(&alignments[i], grid, &squaredErrors[i], penalty)
 	}
+
 	// An alignment of a less similar job has to be that much better.
-	slices.SortStableFunc(alignments, func(a, b alignment) int { return cmp.Compare(a.cost/a.similarity, b.cost/b.similarity) })
+	slices.SortStableFunc(
+		alignments,
+		func(a, b alignment) int { return cmp.Compare(a.cost/a.similarity, b.cost/b.similarity) },
+	)
+
 	return alignments
 }
 
@@ -97,7 +105,9 @@ func (s *runningCurve) scales() *scaleGrid {
 		g.logEnd[k] = now - 2*math.Log(g.sqrtProgress[k])
 		root *= g.ratio
 	}
+
 	g.sqrtProgress[gridSize-1], g.logEnd[gridSize-1] = 1, now
+
 	return g
 }
 
@@ -105,11 +115,13 @@ func (s *runningCurve) scales() *scaleGrid {
 func (s *runningCurve) tryScales(f *alignment, grid *scaleGrid, squaredErrors *[gridSize]float64) float64 {
 	c := s.pairWith(f.template)
 	sqrtEnd := f.sqrtGoalOrEnd()
+
 	best := math.Inf(1)
 	for k := range gridSize {
 		squaredErrors[k] = s.meanSquaredError(&c, grid.sqrtProgress[k]*sqrtEnd)
 		best = min(best, squaredErrors[k])
 	}
+
 	return best
 }
 
@@ -123,14 +135,18 @@ func (s *runningCurve) refine(f *alignment, grid *scaleGrid, squaredErrors *[gri
 		z := (end - past) / scaleUnit
 		cost := squaredError + penalty*1.5*math.Log1p(z*z/2) // a Student-t prior: outliers are hardly worse than far
 		if cost < f.cost {
-			f.sqrtProgress, f.squaredError, f.cost = root, squaredError, cost
+			f.sqrtProgress = root
+			f.squaredError = squaredError
+			f.cost = cost
 		}
 	}
+
 	for k := range gridSize {
 		if squaredErrors[k] < f.cost { // the scale only adds to it
 			take(grid.sqrtProgress[k], grid.logEnd[k], squaredErrors[k])
 		}
 	}
+
 	ratio, now := grid.ratio, grid.logEnd[gridSize-1]
 	for range 4 {
 		ratio = math.Sqrt(ratio)
@@ -155,8 +171,17 @@ func (s *runningCurve) pairWith(h *template) curvePair {
 	if s.logs != nil && h.logs != nil {
 		return curvePair{s.logs, h.logs, h.firstCell, 1, missingPenalty * missingPenalty, 1 / (outlierScale * outlierScale)}
 	}
+
 	unit := s.valueRange * s.valueRange
-	return curvePair{s.values, h.values, h.firstCell, unit, missingPenalty * missingPenalty * unit, 1 / (outlierScale * outlierScale * unit)}
+
+	return curvePair{
+		s.values,
+		h.values,
+		h.firstCell,
+		unit,
+		missingPenalty * missingPenalty * unit,
+		1 / (outlierScale * outlierScale * unit),
+	}
 }
 
 // goalReachedAt returns the square root of the fraction of a past job's work at which it reached the goal; 0 if it never
@@ -165,20 +190,26 @@ func (s *runningCurve) goalReachedAt(h *neighbour) float64 {
 	if !s.goal.Set || h.goal.Set && math.Abs(h.goal.Value-s.goal.Value) <= 0.001*h.valueRange {
 		return 1
 	}
+
 	for k := 1; k <= cells; k++ {
 		if !s.goal.Met(h.values[k]) {
 			continue
 		}
+
 		from, to := h.values[k-1], h.values[k]
+
 		part := 1.0
 		if from != to {
 			part = min(max((s.goal.Value-from)/(to-from), 0), 1)
 		}
+
 		return (float64(k-1) + part) / cells
 	}
+
 	if math.Abs(h.values[cells]-s.goal.Value) <= 0.01*h.valueRange {
 		return 1 // within a hundredth of its range
 	}
+
 	return 0
 }
 
@@ -192,12 +223,15 @@ func (s *runningCurve) meanSquaredError(c *curvePair, root float64) float64 {
 		at := r * root
 		k := min(int(at), cells-1)
 		d := c.running[i] - c.template[k] - (at-float64(k))*(c.template[k+1]-c.template[k])
+
 		if at < c.firstCell {
 			sum += s.weights[i] * c.missingPenalty
 		}
+
 		d *= d
 		sum += s.weights[i] * d / (1 + d*c.robustness) // outliers do not decide
 	}
+
 	return sum / c.unit
 }
 
@@ -208,6 +242,7 @@ func (s *runningCurve) predict(alignments []alignment, w kernel) Match {
 	var ends []quantile.WeightedValue
 	sum, never, squaredError := 0.0, 0.0, 0.0
 	floor := s.done + s.step/2 // the goal is met at a later point than the last
+
 	for i := range alignments {
 		f := &alignments[i]
 		weight := f.similarity * math.Exp(-min(w.decay*(f.cost-alignments[0].cost)/scale, 500)) // never zero
@@ -215,20 +250,25 @@ func (s *runningCurve) predict(alignments []alignment, w kernel) Match {
 			if f.fellShort(s) {
 				never += weight
 			}
+
 			continue
 		}
+
 		if len(ends) == w.maxNeighbours {
 			break
 		}
+
 		end := max(f.predictedEnd(s), floor)
 		m.Neighbours = append(m.Neighbours, Neighbour{
 			Job: f.past.Job, Name: f.past.Features.Name, End: end,
 			Scale: f.predictedEnd(s) / (f.sqrtGoal * f.sqrtGoal * f.end), Error: math.Sqrt(f.squaredError), Weight: weight,
 		})
+
 		ends = append(ends, quantile.WeightedValue{Value: end, Weight: weight})
 		sum += weight
 		squaredError += weight * f.squaredError
 	}
+
 	m.Never = never / (never + sum)
 	m.Fit = math.Sqrt(squaredError / sum)
 	slices.SortFunc(ends, func(a, b quantile.WeightedValue) int { return cmp.Compare(a.Value, b.Value) })
@@ -238,8 +278,10 @@ func (s *runningCurve) predict(alignments []alignment, w kernel) Match {
 	for i := range m.Neighbours {
 		m.Neighbours[i].Weight /= sum
 	}
+
 	slices.SortStableFunc(m.Neighbours, func(a, b Neighbour) int { return cmp.Compare(b.Weight, a.Weight) })
 	m.Neighbours = m.Neighbours[:min(len(m.Neighbours), maxShown)]
+
 	return m
 }
 

@@ -61,6 +61,7 @@ func (p *Pool) Match(q Query) (Match, error) {
 	if !ok {
 		w = defaultKernel
 	}
+
 	return p.predict(&q, w)
 }
 
@@ -70,17 +71,24 @@ func (p *Pool) predict(q *Query, w kernel) (Match, error) {
 	if len(running.sqrtWork) == 0 {
 		return Match{}, fault.New(fault.NotFound, "nothing_alike", "the job has no points yet")
 	}
+
 	neighbours := p.neighbours(q, &running)
 	if len(neighbours) == 0 {
 		return Match{}, p.nothingAlike(q)
 	}
+
 	alignments := running.alignAll(neighbours, w)
 	switch {
 	case !slices.ContainsFunc(alignments, func(f alignment) bool { return f.sqrtGoal > 0 }):
 		return Match{}, fault.New(fault.NotFound, "nothing_alike", "no similar job that has finished reached this goal")
 	case alignments[0].squaredError > maxError*maxError:
-		return Match{}, fault.New(fault.NotFound, "nothing_alike", "similar jobs have finished, but none has a curve like this one")
+		return Match{}, fault.New(
+			fault.NotFound,
+			"nothing_alike",
+			"similar jobs have finished, but none has a curve like this one",
+		)
 	}
+
 	return running.predict(alignments, w), nil
 }
 
@@ -93,6 +101,7 @@ func (p *Pool) nothingAlike(q *Query) error {
 	if q.Features.Model == "" && q.Features.Task == "" {
 		return e.WithRemedy("declare in the job file what it trains: model: {kind: …, task: …}")
 	}
+
 	return e
 }
 
@@ -116,11 +125,14 @@ func (p *Pool) neighbours(q *Query, s *runningCurve) []neighbour {
 			q.Skip != nil && q.Skip(h.past):
 			continue
 		}
+
 		if k := similarity(&mine, &h.traits); k > 0.05 {
 			list = append(list, neighbour{h, k})
 		}
 	}
+
 	slices.SortStableFunc(list, func(a, b neighbour) int { return cmp.Compare(b.similarity, a.similarity) })
+
 	return list[:min(len(list), maxCandidates)]
 }
 
@@ -142,41 +154,52 @@ func newRunningCurve(c *curve.Curve) runningCurve {
 	if c == nil {
 		return runningCurve{}
 	}
+
 	x, y := clean(c.X, c.Y)
 	for len(x) > 0 && x[0] <= 0 {
 		x, y = x[1:], y[1:]
 	}
+
 	if len(x) == 0 {
 		return runningCurve{}
 	}
+
 	s := runningCurve{done: x[len(x)-1], goal: c.Goal, rising: c.Goal.Rising}
 	if len(x) > 1 {
 		s.step = s.done - x[len(x)-2]
 	}
+
 	if !c.Goal.Set {
 		s.rising = y[len(y)-1] > y[0]
 	}
+
 	x, y = thin(x, y)
 	low, high := y[0], y[0]
+
 	positive := !c.Goal.Set || c.Goal.Value > 0
 	for i := range x {
 		s.sqrtWork = append(s.sqrtWork, math.Sqrt(x[i]/s.done))
 		positive = positive && y[i] > 0
 		low, high = min(low, y[i]), max(high, y[i])
 	}
+
 	s.values, s.valueRange = y, high-low
 	if c.Goal.Set {
 		s.valueRange = max(s.valueRange, math.Abs(y[0]-c.Goal.Value))
 	}
+
 	if s.valueRange < 1e-100 {
 		s.valueRange = max(math.Abs(y[0]), 1e-100)
 	}
+
 	if positive {
 		for _, v := range y {
 			s.logs = append(s.logs, math.Log(v))
 		}
 	}
+
 	s.setWeights()
+
 	return s
 }
 
@@ -189,6 +212,7 @@ func (s *runningCurve) setWeights() {
 		s.weights = append(s.weights, w)
 		sum += w
 	}
+
 	for i := range s.weights {
 		s.weights[i] /= sum
 	}
@@ -199,20 +223,25 @@ func thin(x, y []float64) (tx, ty []float64) {
 	if len(x) <= maxPoints {
 		return x, y
 	}
+
 	last := x[len(x)-1]
 	i := 0
+
 	for k := range maxPoints {
 		part := float64(k+1) / maxPoints
 		until := last * part * part
 		from := i
+
 		sx, sy := 0.0, 0.0
 		for i < len(x) && (x[i] <= until || k == maxPoints-1) {
 			sx, sy = sx+x[i], sy+y[i]
 			i++
 		}
+
 		if n := float64(i - from); n > 0 {
 			tx, ty = append(tx, sx/n), append(ty, sy/n)
 		}
 	}
+
 	return tx, ty
 }

@@ -30,6 +30,7 @@ func drop(u float64) float64 {
 	if u > 0.65 {
 		v -= 1.2 * (u - 0.65)
 	}
+
 	return v
 }
 
@@ -41,6 +42,7 @@ func shape(f func(u float64) float64, end, until float64, n int) curve.Curve {
 			c.X, c.Y = append(c.X, u*end), append(c.Y, f(u))
 		}
 	}
+
 	return c
 }
 
@@ -58,6 +60,7 @@ func family(n int, f func(u float64) float64, goal curve.Goal, features history.
 			Finished: day.Add(time.Duration(i) * time.Hour), Seconds: end, Curve: c, End: end,
 		}
 	}
+
 	return past
 }
 
@@ -66,6 +69,7 @@ var gpt = history.Features{Name: "gpt-small", Owner: "ada", Task: "language", Mo
 func TestMatchSeesTheDropThatIsStillToCome(t *testing.T) {
 	t.Parallel()
 	rising := func(u float64) float64 { return 4 - drop(u) }
+
 	negative := func(u float64) float64 { return drop(u) - 5 }
 	for name, tc := range map[string]struct {
 		f    func(u float64) float64
@@ -88,6 +92,7 @@ func TestMatchSeesTheDropThatIsStillToCome(t *testing.T) {
 					if err != nil {
 						t.Fatal(err)
 					}
+
 					if math.Abs(m.End/end-1) > 0.15 || m.Low > m.End || m.End > m.High {
 						t.Errorf("at %g of %g it says %.0f (%.0f to %.0f)", part, end, m.End, m.Low, m.High)
 					}
@@ -106,6 +111,7 @@ func TestMatchOfAnotherTargetGoesByWherePastCurvesPassedIt(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	if math.Abs(m.End/700-1) > 0.15 {
 		t.Errorf("it says %.0f, past curves had come so far at 0.7 of about 1000", m.End)
 	}
@@ -131,16 +137,20 @@ func TestMatchLeavesOutWhomItIsTold(t *testing.T) {
 		if err != nil {
 			t.Fatalf("%s: %v", name, err)
 		}
+
 		var got []string
+
 		sum := 0.0
 		for _, l := range m.Neighbours {
 			got = append(got, string(l.Job))
 			sum += l.Weight
 		}
+
 		slices.Sort(got)
 		if diff := cmp.Diff(tc.want, got); diff != "" {
 			t.Errorf("%s: matched (-want +got)\n%s", name, diff)
 		}
+
 		if math.Abs(sum-1) > 1e-9 {
 			t.Errorf("%s: weights add up to %g", name, sum)
 		}
@@ -153,7 +163,13 @@ func TestMatchRefusesWithASentence(t *testing.T) {
 	pool := match.NewPool(family(12, drop, goal, gpt))
 	half := shape(drop, 1000, 0.5, 60)
 	half.Goal = goal
-	change := func(f func(*history.Features)) history.Features { c := gpt; f(&c); return c }
+
+	change := func(f func(*history.Features)) history.Features {
+		c := gpt
+		f(&c)
+		return c
+	}
+
 	beyond := half
 	beyond.Goal.Value = 0.5
 	strange := shape(func(u float64) float64 { return 40 + 20*math.Sin(20*u) }, 1000, 0.5, 60)
@@ -185,10 +201,12 @@ func TestMatchSeesTheShapeBehindTheNoise(t *testing.T) {
 	t.Parallel()
 	chance := rand.New(rand.NewPCG(9, 9))
 	noisy := func(u float64) float64 { return drop(u) * (1 + 0.03*chance.NormFloat64()) }
+
 	past := family(24, drop, curve.Goal{}, gpt)
 	for i := range past {
 		past[i].Curve = shape(noisy, past[i].End, 1, 900)
 	}
+
 	pool := match.NewPool(past)
 	for _, part := range []float64{0.4, 0.6, 0.8} {
 		c := shape(noisy, 1000, part, 900)
@@ -196,6 +214,7 @@ func TestMatchSeesTheShapeBehindTheNoise(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
+
 		if math.Abs(m.End/1000-1) > 0.15 {
 			t.Errorf("at %g it says %.0f (%.0f to %.0f), want 1000", part, m.End, m.Low, m.High)
 		}
@@ -216,7 +235,10 @@ func TestMatchKnowsJobsByNameAndCommandWhereNothingElseIsSaid(t *testing.T) {
 			t.Errorf("by its %s: %v", name, err)
 		}
 	}
-	if _, err := pool.Match(match.Query{Curve: &c, Features: history.Features{Name: "speech", Command: "./run speech.sh"}}); err == nil {
+
+	if _, err := pool.Match(
+		match.Query{Curve: &c, Features: history.Features{Name: "speech", Command: "./run speech.sh"}},
+	); err == nil {
 		t.Error("a job of another name was matched")
 	}
 }
@@ -229,12 +251,14 @@ func TestMatchSaysHowManyOfItsLikeNeverGotThere(t *testing.T) {
 		full[i].Curve.X, full[i].Curve.Y = full[i].Curve.X[:n], full[i].Curve.Y[:n]
 		full[i].End = full[i].Curve.X[n-1]
 	}
+
 	c := shape(drop, 1000, 0.4, 60)
 	c.Goal = curve.Goal{Value: drop(0.98), Set: true}
 	m, err := match.NewPool(full).Match(match.Query{Curve: &c, Features: gpt})
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	if m.Never < 0.3 || m.Never >= 1 || m.Fails() {
 		t.Errorf("three of four of its like ended without reaching the goal, it says %.2f and %g", m.Never, m.End)
 	}
@@ -251,18 +275,22 @@ func TestMatchDoesNotDependOnTheOrderOfPastJobs(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
+
 		got, err := match.NewPool(shuffled).Match(query)
 		if err != nil {
 			t.Fatal(err)
 		}
+
 		if diff := cmp.Diff(want, got); diff != "" {
 			t.Fatalf("another order gives (-want +got)\n%s", diff)
 		}
 	}
+
 	few := family(7, drop, goal, gpt)
 	rapid.Check(t, func(t *rapid.T) {
 		check(t, few, rapid.Permutation(few).Draw(t, "past"), rapid.Float64Range(0.05, 0.95).Draw(t, "part"))
 	})
+
 	// From so many it is learned how they are best compared.
 	many := family(20, drop, goal, gpt)
 	backward := slices.Clone(many)
@@ -286,14 +314,17 @@ func TestMatchScalesWithTheUnitOfWork(t *testing.T) {
 					scaled[i].Curve.X[k] *= unit
 				}
 			}
+
 			c := shape(drop, 1000*unit, part, 60)
 			c.Goal = goal
 			m, err := match.NewPool(scaled).Match(match.Query{Curve: &c, Features: gpt})
 			if err != nil {
 				t.Fatal(err)
 			}
+
 			return m
 		}
+
 		if a, b := ask(1).End, ask(unit).End/unit; math.Abs(a/b-1) > 0.03 { // two scales may fit equally well
 			t.Fatalf("in units of %g it says %g, else %g", unit, b, a)
 		}
@@ -303,33 +334,61 @@ func TestMatchScalesWithTheUnitOfWork(t *testing.T) {
 // TestMatchAlwaysSaysANumber asks about curves of any form.
 func TestMatchAlwaysSaysANumber(t *testing.T) {
 	t.Parallel()
-	value := rapid.OneOf(rapid.Float64Range(-10, 10), rapid.Float64Range(-1e9, 1e9), rapid.Just(0.0), rapid.Just(math.NaN()), rapid.Just(math.Inf(1)), rapid.Just(1e-300))
+	value := rapid.OneOf(
+		rapid.Float64Range(-10, 10),
+		rapid.Float64Range(-1e9, 1e9),
+		rapid.Just(0.0),
+		rapid.Just(math.NaN()),
+		rapid.Just(math.Inf(1)),
+		rapid.Just(1e-300),
+	)
+
 	draw := func(t *rapid.T, name string) curve.Curve {
 		n := rapid.IntRange(0, 80).Draw(t, name+" points")
-		c := curve.Curve{Goal: curve.Goal{Value: rapid.Float64Range(-10, 10).Draw(t, name+" goal"), Rising: rapid.Bool().Draw(t, name+" rising"), Set: rapid.Bool().Draw(t, name+" set")}}
+		c := curve.Curve{
+			Goal: curve.Goal{
+				Value:  rapid.Float64Range(-10, 10).Draw(t, name+" goal"),
+				Rising: rapid.Bool().Draw(t, name+" rising"),
+				Set:    rapid.Bool().Draw(t, name+" set"),
+			},
+		}
+
 		x := 0.0
 		for range n {
 			x += rapid.OneOf(rapid.Float64Range(0, 10), rapid.Just(1e12), rapid.Just(-1.0)).Draw(t, "step")
 			c.X, c.Y = append(c.X, x), append(c.Y, value.Draw(t, "value"))
 		}
+
 		return c
 	}
+
 	rapid.Check(t, func(t *rapid.T) {
 		var past []history.Past
 		for i := range rapid.IntRange(0, 12).Draw(t, "past") {
 			c := draw(t, "past")
-			past = append(past, history.Past{Job: id.NewJob(uint64(i + 1)), Features: gpt, Curve: c, End: rapid.OneOf(rapid.Float64Range(-1, 1000), rapid.Just(math.NaN())).Draw(t, "end")})
+			past = append(
+				past,
+				history.Past{
+					Job:      id.NewJob(uint64(i + 1)),
+					Features: gpt,
+					Curve:    c,
+					End:      rapid.OneOf(rapid.Float64Range(-1, 1000), rapid.Just(math.NaN())).Draw(t, "end"),
+				},
+			)
 		}
+
 		c := draw(t, "curve")
 		m, err := match.NewPool(past).Match(match.Query{Curve: &c, Features: gpt})
 		if err != nil {
 			return
 		}
+
 		for _, v := range []float64{m.End, m.Low, m.High, m.Fit, m.Never} {
 			if math.IsNaN(v) || math.IsInf(v, 0) {
 				t.Fatalf("it says %+v", m)
 			}
 		}
+
 		if m.Low > m.End || m.End > m.High || m.Never < 0 || m.Never > 1 || m.End < 0 || len(m.Neighbours) == 0 {
 			t.Fatalf("it says %+v", m)
 		}

@@ -42,9 +42,11 @@ func NewPool(past []history.Past) *Pool {
 			p.all = append(p.all, q)
 		}
 	}
+
 	// The order in which jobs are given must not matter.
 	slices.SortStableFunc(p.all, func(a, b template) int { return history.Compare(a.past, b.past) })
 	p.kernels = p.tuneKernels()
+
 	return p
 }
 
@@ -58,29 +60,35 @@ func newTemplate(p *history.Past) (template, bool) {
 	if len(x) < 3 {
 		return template{}, false
 	}
+
 	end := p.End
 	if math.IsNaN(end) || end <= 0 || end > x[len(x)-1]*1.5 {
 		end = x[len(x)-1]
 	}
+
 	q := template{past: p, traits: traitsOf(&p.Features), goal: p.Curve.Goal, end: end, values: make([]float64, cells+1)}
 	q.firstCell = cells * math.Sqrt(min(x[0]/end, 1))
 	positive := true
+
 	at := 0
 	for k := range q.values {
 		q.values[k] = cellMean(x, y, end, k, &at)
 		positive = positive && q.values[k] > 0
 	}
+
 	if positive {
 		q.logs = make([]float64, len(q.values))
 		for k, v := range q.values {
 			q.logs[k] = math.Log(v)
 		}
 	}
+
 	q.valueRange = slices.Max(q.values) - slices.Min(q.values)
 	q.rising = p.Curve.Goal.Rising
 	if !p.Curve.Goal.Set {
 		q.rising = q.values[cells] > q.values[cells/8]
 	}
+
 	return q, true
 }
 
@@ -97,13 +105,16 @@ func clean(xs, ys []float64) (x, y []float64) {
 			x, y = append(x, xs[i]), append(y, ys[i])
 		}
 	}
+
 	if len(y) < 5 {
 		return x, y
 	}
+
 	smooth := slices.Clone(y)
 	for i := 1; i+1 < len(y); i++ {
 		smooth[i] = max(min(y[i-1], y[i]), min(max(y[i-1], y[i]), y[i+1]))
 	}
+
 	return x, smooth
 }
 
@@ -112,18 +123,22 @@ func clean(xs, ys []float64) (x, y []float64) {
 func cellMean(x, y []float64, end float64, k int, at *int) float64 {
 	part := float64(k) / cells
 	before, after := max(part-0.5/cells, 0), part+0.5/cells
+
 	first := *at
 	for first < len(x) && x[first] < end*before*before {
 		first++
 	}
+
 	sum, n := 0.0, 0
 	for i := first; i < len(x) && x[i] < end*after*after; i++ {
 		sum += y[i]
 		n++
 	}
+
 	if n >= 3 {
 		return sum / float64(n)
 	}
+
 	return interpolate(x, y, end*part*part, at)
 }
 
@@ -134,6 +149,7 @@ func interpolate(x, y []float64, place float64, at *int) float64 {
 	for *at+1 < len(x) && x[*at+1] < place {
 		*at++
 	}
+
 	i := *at
 	switch {
 	case place <= x[0]:
@@ -141,6 +157,8 @@ func interpolate(x, y []float64, place float64, at *int) float64 {
 	case i+1 >= len(x):
 		return y[len(y)-1]
 	}
+
 	part := (place - x[i]) / (x[i+1] - x[i])
+
 	return y[i] + part*(y[i+1]-y[i])
 }

@@ -13,7 +13,9 @@ func similarity(a, b *traits) float64 {
 	if differ(a.metric, b.metric) || differ(a.task, b.task) && differ(a.model, b.model) {
 		return 0
 	}
+
 	nameOverlap := max(overlap(a.name, b.name), 0.8*overlap(a.command, b.command))
+
 	var neighbours float64
 	switch {
 	case same(a.model, b.model):
@@ -30,15 +32,19 @@ func similarity(a, b *traits) float64 {
 	case same(a.metric, b.metric) && a.target != 0 && a.target == b.target:
 		neighbours = 0.25
 	}
+
 	if differ(a.task, b.task) {
 		neighbours *= otherTaskFactor
 	}
+
 	if neighbours > 0 && a.owner != "" && a.owner != b.owner {
 		neighbours *= 0.9
 	}
+
 	if a.target != 0 && b.target != 0 && math.Abs(a.target-b.target) > 0.01*max(math.Abs(a.target), math.Abs(b.target)) {
 		neighbours *= otherTargetFactor
 	}
+
 	return neighbours * math.Exp(-hyperparameterDistance(a, b))
 }
 
@@ -58,6 +64,7 @@ func hyperparameterDistance(a, b *traits) float64 {
 			sum += min(math.Abs(math.Log(x/y)), 2)
 		}
 	}
+
 	return distanceWeight * sum
 }
 
@@ -74,9 +81,16 @@ type traits struct {
 
 func traitsOf(f *history.Features) traits {
 	return traits{
-		metric: history.Normalize(f.Metric), task: history.Normalize(f.Task), model: history.Normalize(f.Model), owner: history.Normalize(f.Owner),
-		name: history.NameWords(f.Name), command: history.NameWords(f.Command),
-		target: f.Target, hyperparameters: [3]float64{f.Batch, f.Rate, f.Params},
+		metric: history.Normalize(
+			f.Metric,
+		),
+		task:            history.Normalize(f.Task),
+		model:           history.Normalize(f.Model),
+		owner:           history.Normalize(f.Owner),
+		name:            history.NameWords(f.Name),
+		command:         history.NameWords(f.Command),
+		target:          f.Target,
+		hyperparameters: [3]float64{f.Batch, f.Rate, f.Params},
 	}
 }
 
@@ -88,14 +102,17 @@ func overlap(a, b []string) float64 {
 	if len(a) == 0 || len(b) == 0 {
 		return 0
 	}
+
 	both, j := 0, 0
 	for _, w := range a {
 		for j < len(b) && b[j] < w {
 			j++
 		}
+
 		if j < len(b) && b[j] == w {
 			both++
 		}
 	}
+
 	return float64(both) / float64(len(a)+len(b)-both)
 }

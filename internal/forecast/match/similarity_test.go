@@ -8,8 +8,22 @@ import (
 
 func TestKinshipIsGreatestOfTheSameKind(t *testing.T) {
 	t.Parallel()
-	me := history.Features{Name: "gpt-7", Owner: "ada", Task: "language", Model: "gpt2", Metric: "val_loss", Target: 3.28, Batch: 64}
-	with := func(change func(*history.Features)) history.Features { f := me; change(&f); return f }
+	me := history.Features{
+		Name:   "gpt-7",
+		Owner:  "ada",
+		Task:   "language",
+		Model:  "gpt2",
+		Metric: "val_loss",
+		Target: 3.28,
+		Batch:  64,
+	}
+
+	with := func(change func(*history.Features)) history.Features {
+		f := me
+		change(&f)
+		return f
+	}
+
 	// From the most alike to the least.
 	order := []history.Features{
 		me,
@@ -19,7 +33,9 @@ func TestKinshipIsGreatestOfTheSameKind(t *testing.T) {
 		with(func(f *history.Features) { f.Model, f.Name, f.Target = "llama", "run", 2.9 }),
 		with(func(f *history.Features) { f.Metric = "accuracy" }),
 	}
+
 	mine := traitsOf(&me)
+
 	last := 2.0
 	for i := range order {
 		theirs := traitsOf(&order[i])
@@ -27,8 +43,10 @@ func TestKinshipIsGreatestOfTheSameKind(t *testing.T) {
 		if k > 1 || k >= last {
 			t.Errorf("%+v is %.3f alike, the one before %.3f", order[i], k, last)
 		}
+
 		last = k
 	}
+
 	if last != 0 {
 		t.Errorf("with another metric it is %.3f alike", last)
 	}

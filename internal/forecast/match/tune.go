@@ -25,6 +25,7 @@ func (p *Pool) tuneKernels() map[string]kernel {
 		kind := kindOf(&p.all[i].past.Features)
 		kinds[kind] = append(kinds[kind], &p.all[i])
 	}
+
 	best := make(map[string]kernel, len(kinds))
 	for kind, list := range kinds {
 		best[kind] = defaultKernel
@@ -32,12 +33,14 @@ func (p *Pool) tuneKernels() map[string]kernel {
 			best[kind] = p.bestKernel(list)
 		}
 	}
+
 	return best
 }
 
 // bestKernel returns the kernel with the least validation error on past jobs of a kind.
 func (p *Pool) bestKernel(list []*template) kernel {
 	best, least := defaultKernel, math.Inf(1)
+
 	for _, w := range kernels {
 		var errs []float64
 		for k := range min(maxProbes, len(list)) {
@@ -48,15 +51,18 @@ func (p *Pool) bestKernel(list []*template) kernel {
 				}
 			}
 		}
+
 		// The median and the 80 % quantile: neither alone is what people notice.
 		if len(errs) < minJobs {
 			continue
 		}
+
 		slices.Sort(errs)
 		if e := errs[len(errs)/2] + 0.5*errs[len(errs)*4/5]; e < least {
 			best, least = w, e
 		}
 	}
+
 	return best
 }
 
@@ -67,13 +73,16 @@ func (p *Pool) probe(h *template, part float64, w kernel) (float64, bool) {
 	for n < len(c.X) && n < len(c.Y) && c.X[n] <= part*h.end {
 		n++
 	}
+
 	if n < 3 {
 		return 0, false
 	}
+
 	c.X, c.Y = c.X[:n], c.Y[:n]
 	m, err := p.predict(&Query{Curve: &c, Features: h.past.Features, Job: h.past.Job, Group: h.past.Group}, w)
 	if err != nil || m.Fails() {
 		return 0, false
 	}
+
 	return math.Abs(math.Log(m.End / h.end)), true
 }

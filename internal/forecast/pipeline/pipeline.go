@@ -37,17 +37,27 @@ type Span struct {
 // Simulate returns when each job finishes, in the order of the nodes. A job's wait begins when all its dependencies have
 // finished. It returns an error if the dependencies form a cycle.
 func Simulate(nodes []Node, seed uint64) ([]Span, error) {
-	p := simulation{nodes: nodes, at: map[id.Job]int{}, ends: make([][]float64, len(nodes)), lastNeed: make([][]int, len(nodes)), spans: make([]Span, len(nodes))}
+	p := simulation{
+		nodes:    nodes,
+		at:       map[id.Job]int{},
+		ends:     make([][]float64, len(nodes)),
+		lastNeed: make([][]int, len(nodes)),
+		spans:    make([]Span, len(nodes)),
+	}
+
 	for i := range nodes {
 		p.at[nodes[i].Job] = i
 	}
+
 	order, err := p.order()
 	if err != nil {
 		return nil, err
 	}
+
 	for _, i := range order {
 		p.simulate(i, rand.New(rand.NewPCG(seed, uint64(i))))
 	}
+
 	return p.spans, nil
 }
 
@@ -72,7 +82,9 @@ func (p *simulation) order() ([]int, error) {
 		case 2:
 			return nil
 		}
+
 		state[i] = 1
+
 		for _, need := range p.nodes[i].Needs {
 			if n, ok := p.at[need]; ok {
 				if err := visit(n); err != nil {
@@ -80,15 +92,19 @@ func (p *simulation) order() ([]int, error) {
 				}
 			}
 		}
+
 		state[i] = 2
 		order = append(order, i)
+
 		return nil
 	}
+
 	for i := range p.nodes {
 		if err := visit(i); err != nil {
 			return nil, err
 		}
 	}
+
 	return order, nil
 }
 
@@ -98,13 +114,16 @@ func (p *simulation) simulate(i int, rng *rand.Rand) {
 	s := &p.spans[i]
 	s.Job = n.Job
 	p.ends[i], p.lastNeed[i] = make([]float64, numDraws), make([]int, len(n.Needs))
+
 	if n.Forecast == nil {
 		s.Path = []id.Job{n.Job}
 		return
 	}
+
 	if n.Forecast.Basis == job.BasisNone {
 		s.Unknown = n.Job
 	}
+
 	for d := range numDraws {
 		ready, last := 0.0, -1
 		for k, need := range n.Needs {
@@ -112,11 +131,14 @@ func (p *simulation) simulate(i int, rng *rand.Rand) {
 				ready, last = p.ends[at][d], k
 			}
 		}
+
 		if last >= 0 {
 			p.lastNeed[i][last]++
 		}
+
 		p.ends[i][d] = ready + draw(n.Forecast.Wait, rng) + draw(n.Forecast.Remaining, rng)
 	}
+
 	p.summarize(i)
 }
 
@@ -128,15 +150,18 @@ func (p *simulation) summarize(i int) {
 			s.Unknown = p.spans[at].Unknown
 		}
 	}
+
 	most := -1
 	for k, times := range p.lastNeed[i] {
 		if times > 0 && (most < 0 || times > p.lastNeed[i][most]) {
 			most = k
 		}
 	}
+
 	if most >= 0 {
 		s.Path = slices.Clone(p.spans[p.at[n.Needs[most]]].Path)
 	}
+
 	s.Path = append(s.Path, n.Job)
 	if s.Unknown == "" {
 		sorted := slices.Sorted(slices.Values(p.ends[i]))
@@ -160,5 +185,6 @@ func draw(b job.Band, rng *rand.Rand) float64 {
 	case b.Low <= 0:
 		return max(0, b.Mid*(1+z))
 	}
+
 	return b.Mid * math.Pow(b.Mid/min(b.Low, b.Mid), z)
 }

@@ -30,20 +30,25 @@ func (b *Book) archive(ctx context.Context, f *logFile, run id.Run, rank int) er
 			return err
 		}
 	}
+
 	for at := int64(0); at < f.size; at += segmentSize {
 		if err := b.pack(ctx, f, run, rank, at, min(at+segmentSize, f.size)); err != nil {
 			return err
 		}
 	}
+
 	if f.file == nil {
 		f.ended = true
 		return nil
 	}
+
 	if err := os.Remove(f.file.Name()); err != nil {
 		return fmt.Errorf("remove log file of %s: %w", run, err)
 	}
+
 	err := f.file.Close()
 	f.file, f.ended = nil, true
+
 	return err
 }
 
@@ -54,6 +59,7 @@ func (b *Book) pack(ctx context.Context, f *logFile, run id.Run, rank int, start
 	if done, err := b.blobs.Has(ctx, name); done || err != nil {
 		return err
 	}
+
 	var packed bytes.Buffer
 	z := gzip.NewWriter(&packed)
 	if _, err := io.Copy(z, io.NewSectionReader(f.file, start, end-start)); err != nil {
@@ -62,6 +68,7 @@ func (b *Book) pack(ctx context.Context, f *logFile, run id.Run, rank int, start
 	if err := z.Close(); err != nil {
 		return fmt.Errorf("compress log of %s: %w", run, err)
 	}
+
 	return b.blobs.Put(ctx, name, &packed)
 }
 
@@ -80,17 +87,22 @@ func (b *Book) segments(ctx context.Context, run id.Run, rank int) ([]segment, e
 	if err != nil {
 		return nil, err
 	}
+
 	list := make([]segment, 0, len(names))
+
 	for _, name := range names {
 		text := strings.TrimSuffix(name[strings.LastIndexByte(name, '/')+1:], ".gz")
 		first, last, _ := strings.Cut(text, "-")
 		start, err1 := strconv.ParseInt(first, 10, 64)
+
 		end, err2 := strconv.ParseInt(last, 10, 64)
 		if err1 != nil || err2 != nil {
 			return nil, fmt.Errorf("blob %s is no log segment", name)
 		}
+
 		list = append(list, segment{name, start, end})
 	}
+
 	return list, nil
 }
 
@@ -99,17 +111,21 @@ func (b *Book) readArchived(ctx context.Context, run id.Run, rank int, offset, l
 	if err != nil {
 		return nil, err
 	}
+
 	var out []byte
 	for _, s := range segments {
 		if s.end <= offset || s.end == 0 || int64(len(out)) >= limit {
 			continue
 		}
+
 		raw, err := b.unpack(ctx, s.name)
 		if err != nil {
 			return nil, err
 		}
+
 		out = append(out, raw[max(0, offset-s.start):]...)
 	}
+
 	return out[:min(int64(len(out)), limit)], nil
 }
 
@@ -118,14 +134,18 @@ func (b *Book) unpack(ctx context.Context, name string) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	defer func() { _ = r.Close() }()
+
 	z, err := gzip.NewReader(r)
 	if err != nil {
 		return nil, fmt.Errorf("open %s: %w", name, err)
 	}
+
 	raw, err := io.ReadAll(io.LimitReader(z, segmentSize))
 	if err != nil {
 		return nil, fmt.Errorf("read %s: %w", name, err)
 	}
+
 	return raw, nil
 }

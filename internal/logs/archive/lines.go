@@ -34,9 +34,11 @@ type Mark struct {
 func (c Cursor) String() string {
 	var out strings.Builder
 	out.WriteString(strconv.Itoa(c.Epoch))
+
 	for _, r := range c.Ranks {
 		fmt.Fprintf(&out, "/%d+%d", r.Offset, r.Skip)
 	}
+
 	return out.String()
 }
 
@@ -51,16 +53,21 @@ func ParseCursor(s string) (Cursor, error) {
 	if err != nil || epoch < 1 || len(parts) > maxRanks {
 		return Cursor{}, bad
 	}
+
 	c := Cursor{Epoch: epoch}
+
 	for _, p := range parts[1:] {
 		left, right, ok := strings.Cut(p, "+")
 		offset, err1 := strconv.ParseInt(left, 10, 64)
+
 		skip, err2 := strconv.Atoi(right)
 		if !ok || err1 != nil || err2 != nil || offset < 0 || skip < 0 {
 			return Cursor{}, bad
 		}
+
 		c.Ranks = append(c.Ranks, Mark{offset, skip})
 	}
+
 	return c, nil
 }
 
@@ -86,38 +93,55 @@ const chunk = 1 << 20
 // after each, and the cursor after all. more is false when all that is here has been read. A line
 // that has no end yet is returned as partial when nothing follows it; if both
 // streams have one, they come together, though that be one line too many.
-func (b *Book) ReadLines(ctx context.Context, run id.Run, rank int, at Mark, f *Filter, most int) (lines []api.LogLine, after []Mark, next Mark, more bool, err error) {
+func (b *Book) ReadLines(
+	ctx context.Context,
+	run id.Run,
+	rank int,
+	at Mark,
+	f *Filter,
+	most int,
+) (lines []api.LogLine, after []Mark, next Mark, more bool, err error) {
 	raw, err := b.Read(ctx, run, rank, at.Offset, chunk)
 	if err != nil || len(raw) == 0 {
 		return nil, nil, at, false, err
 	}
+
 	full := false
 	var last Mark // before the last line
 	end, err := eachLine(raw, at.Offset, func(before Mark, l *logs.Line) bool {
 		if before.Offset == at.Offset && before.Skip < at.Skip || !f.lets(l) {
 			return true
 		}
-		if full = len(lines) >= most && before != last; full {
+
+		full = len(lines) >= most && before != last
+		if full {
 			return false
 		}
+
 		if len(lines) > 0 {
 			after = append(after, before) // after the line before
 		}
+
 		last = before
 		lines = append(lines, toLogLine(run, rank, l))
+
 		return true
 	})
+
 	if err != nil {
 		return nil, nil, at, false, damaged(err, run, rank, at)
 	}
+
 	if end.Offset == at.Offset && !full {
 		end, more = at, false // the first frame is not whole yet
 	} else {
 		more = full || len(raw) == chunk
 	}
+
 	if len(lines) > 0 {
 		after = append(after, end)
 	}
+
 	return lines, after, end, more, nil
 }
 
@@ -134,30 +158,37 @@ func eachLine(raw []byte, base int64, fn func(before Mark, l *logs.Line) bool) (
 			if !fn(at, &lines[i]) {
 				return false
 			}
+
 			at.Skip++
 		}
+
 		return true
 	}
+
 	for {
 		frame, err := dec.Next()
 		if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
 			if len(raw) == chunk && at.Offset > base {
 				return at, nil
 			}
+
 			open := asm.Flush()
 			for i := range open {
 				if !fn(at, &open[i]) {
 					return at, nil
 				}
 			}
+
 			return Mark{Offset: base + dec.Offset()}, nil
 		}
+
 		if err != nil {
 			return at, err
 		}
 		if !give(asm.Add(frame)) {
 			return at, nil
 		}
+
 		if asm.Empty() {
 			at = Mark{Offset: base + dec.Offset()}
 		}
@@ -171,6 +202,7 @@ func damaged(err error, run id.Run, rank int, at Mark) error {
 	if errors.As(err, &d) && d.Offset == 0 && at.Offset > 0 {
 		return badCursor(fmt.Sprintf("%d+%d", at.Offset, at.Skip))
 	}
+
 	return fmt.Errorf("log of %s rank %d: %w", run, rank, err)
 }
 
@@ -182,6 +214,7 @@ func toLogLine(run id.Run, rank int, l *logs.Line) api.LogLine {
 		out.Raw = l.Text
 		out.Text = strings.ToValidUTF8(string(l.Text), "\uFFFD")
 	}
+
 	return out
 }
 
@@ -192,28 +225,35 @@ func (b *Book) Tail(ctx context.Context, run id.Run, rank int, f *Filter, n int)
 	if err != nil {
 		return Mark{}, err
 	}
+
 	for back := 1; ; back *= 4 {
 		first := max(0, len(starts)-back)
 		var before []Mark
+
 		at := Mark{Offset: starts[first]}
 		for more := true; more; {
 			raw, err := b.Read(ctx, run, rank, at.Offset, chunk)
 			if err != nil {
 				return Mark{}, err
 			}
+
 			skip := at
 			end, err := eachLine(raw, at.Offset, func(c Mark, l *logs.Line) bool {
 				if (c.Offset != skip.Offset || c.Skip >= skip.Skip) && f.lets(l) {
 					before = append(before, c)
 				}
+
 				return true
 			})
+
 			if err != nil {
 				return Mark{}, fmt.Errorf("log of %s rank %d: %w", run, rank, err)
 			}
+
 			more = len(raw) == chunk && end != at
 			at = end
 		}
+
 		// The first one may be the end of a line that began further back.
 		if len(before) > n || first == 0 && len(before) == n {
 			return before[len(before)-n], nil
@@ -233,13 +273,16 @@ func (b *Book) frameStarts(ctx context.Context, run id.Run, rank int) ([]int64, 
 		if err != nil || len(raw) < chunk {
 			return starts, err
 		}
+
 		dec := logs.NewDecoder(bytes.NewReader(raw))
 		for err == nil {
 			_, err = dec.Next()
 		}
+
 		if !errors.Is(err, io.EOF) && !errors.Is(err, io.ErrUnexpectedEOF) {
 			return nil, fmt.Errorf("log of %s rank %d: %w", run, rank, err)
 		}
+
 		starts = append(starts, at+dec.Offset())
 	}
 }

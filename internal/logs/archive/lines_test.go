@@ -22,11 +22,14 @@ func texts(lines []api.LogLine) map[string]string {
 		if l.Raw != nil {
 			text = string(l.Raw)
 		}
+
 		if !l.Partial {
 			text += "\n"
 		}
+
 		out[l.Stream] = append(out[l.Stream], text...)
 	}
+
 	return asText(out)
 }
 
@@ -35,6 +38,7 @@ func asText(all map[string][]byte) map[string]string {
 	for name, text := range all {
 		out[name] = string(text)
 	}
+
 	return out
 }
 
@@ -49,10 +53,12 @@ func (f frames) texts() map[string]string {
 		if one.Stream == logs.Yard && !strings.HasSuffix(text, "\n") && text != "" {
 			text += "\n"
 		}
+
 		if text != "" {
 			out[one.Stream.String()] = append(out[one.Stream.String()], text...)
 		}
 	}
+
 	return asText(out)
 }
 
@@ -65,6 +71,7 @@ func (f frames) bytes(t testing.TB) []byte {
 			t.Fatal(err)
 		}
 	}
+
 	return out.Bytes()
 }
 
@@ -87,18 +94,28 @@ func drawFrames(t *rapid.T) frames {
 			return []byte(rapid.StringMatching(`[a-zé]{0,12}\n`).Draw(t, "line"))
 		}
 	})
+
 	var out frames
+
 	for range rapid.IntRange(0, 30).Draw(t, "frames") {
 		stream := rapid.SampledFrom([]logs.Stream{logs.Stdout, logs.Stderr, logs.Yard}).Draw(t, "stream")
 		data := piece.Draw(t, "data")
 		if stream == logs.Yard {
 			data = data[:min(len(data), 1000)] // a remark is short
 		}
+
 		out = append(out, logs.Frame{Stream: stream, Data: data})
 		if stream != logs.Yard && rapid.IntRange(0, 30).Draw(t, "fills up") == 30 { // about a chunk, of one stream alone
-			out = append(out, logs.Frame{Stream: stream, Data: bytes.Repeat([]byte(strings.Repeat("x", 999)+"\n"), rapid.IntRange(1000, 1060).Draw(t, "kilobytes"))})
+			out = append(
+				out,
+				logs.Frame{
+					Stream: stream,
+					Data:   bytes.Repeat([]byte(strings.Repeat("x", 999)+"\n"), rapid.IntRange(1000, 1060).Draw(t, "kilobytes")),
+				},
+			)
 		}
 	}
+
 	return out
 }
 
@@ -110,9 +127,19 @@ func diffTexts(want, got map[string]string) error {
 			for at < min(len(w), len(g)) && w[at] == g[at] {
 				at++
 			}
-			return fmt.Errorf("%s differs from byte %d on: %d bytes %.40q, want %d bytes %.40q", stream, at, len(g), g[at:], len(w), w[at:])
+
+			return fmt.Errorf(
+				"%s differs from byte %d on: %d bytes %.40q, want %d bytes %.40q",
+				stream,
+				at,
+				len(g),
+				g[at:],
+				len(w),
+				w[at:],
+			)
 		}
 	}
+
 	return nil
 }
 
@@ -121,9 +148,11 @@ func TestPagesOfOutputHoldEveryByteOnce(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		s := newShelf(t)
 		defer s.empty()
+
 		want := drawFrames(rt)
 		raw := want.bytes(t)
 		var got []api.LogLine
+
 		at, sent := Mark{}, 0
 		for page := 0; ; page++ {
 			// It may grow between any two pages, and in the middle of a frame.
@@ -132,34 +161,44 @@ func TestPagesOfOutputHoldEveryByteOnce(t *testing.T) {
 				s.append(int64(sent), string(raw[sent:next]), false)
 				sent = next
 			}
+
 			if sent == len(raw) && !s.state().Ended && rapid.Bool().Draw(rt, "ends") {
 				s.append(int64(sent), "", true)
 			}
+
 			most := rapid.SampledFrom([]int{1, 2, 3, 50, 500, 100_000}).Draw(rt, "most")
 			if page > 30 { // each page reads all that is open again
 				most = 1 << 30
 			}
+
 			lines, next, more, err := s.lines(at, &Filter{}, most)
 			if err != nil {
 				rt.Fatal(err)
 			}
+
 			if len(lines) > most+1 {
 				rt.Fatalf("a page of %d has %d lines", most, len(lines))
 			}
+
 			if more && len(lines) == 0 && next == at {
 				rt.Fatal("there is more, and no way to it")
 			}
+
 			got = append(got, lines...)
+
 			// The cursor survives its way over the wire.
 			parsed, err := ParseCursor(Cursor{1, []Mark{next}}.String())
 			if err != nil {
 				rt.Fatal(err)
 			}
+
 			at = parsed.Ranks[0]
+
 			if !more && sent == len(raw) {
 				break
 			}
 		}
+
 		if err := diffTexts(want.texts(), texts(got)); err != nil {
 			rt.Fatal(err)
 		}
@@ -171,12 +210,14 @@ func TestTheTailIsTheEndOfTheOutput(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		s := newShelf(t)
 		defer s.empty()
+
 		want := drawFrames(rt)
 		if rapid.Bool().Draw(rt, "one stream") {
 			for i := range want {
 				want[i].Stream = logs.Stdout
 			}
 		}
+
 		raw := want.bytes(t)
 		s.append(0, string(raw), rapid.Bool().Draw(rt, "ended"))
 		all := readAll(rt, s, Mark{})
@@ -185,10 +226,12 @@ func TestTheTailIsTheEndOfTheOutput(t *testing.T) {
 		if err != nil {
 			rt.Fatal(err)
 		}
+
 		got := readAll(rt, s, at)
 		if len(got) < min(n, len(all)) || len(got) > n+2 {
 			rt.Fatalf("the last %d of %d lines are %d", n, len(all), len(got))
 		}
+
 		whole := texts(all)
 		for stream, text := range texts(got) {
 			if !strings.HasSuffix(whole[stream], text) {
@@ -204,19 +247,24 @@ func (s *shelf) lines(at Mark, f *Filter, most int) (lines []api.LogLine, next M
 	if len(after) != len(lines) || len(after) > 0 && after[len(after)-1] != next {
 		s.t.Errorf("%d lines have %d cursors, the last of which is not %v", len(lines), len(after), next)
 	}
+
 	return lines, next, more, err
 }
 
 // readAll reads a log to its end.
 func readAll(t interface{ Fatal(...any) }, s *shelf, at Mark) []api.LogLine {
 	var all []api.LogLine
+
 	for more := true; more; {
 		var lines []api.LogLine
 		var err error
-		if lines, at, more, err = s.lines(at, &Filter{}, 700); err != nil {
+		lines, at, more, err = s.lines(at, &Filter{}, 700)
+		if err != nil {
 			t.Fatal(err)
 		}
+
 		all = append(all, lines...)
 	}
+
 	return all
 }

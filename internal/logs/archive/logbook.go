@@ -53,6 +53,7 @@ func Open(dir string, blobs blob.Store, clk clock.Clock) (*Book, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, fmt.Errorf("make log folder: %w", err)
 	}
+
 	return &Book{dir: dir, blobs: blobs, clock: clk, open: map[string]*logFile{}}, nil
 }
 
@@ -66,11 +67,14 @@ func (b *Book) lock(ctx context.Context, run id.Run, rank int) (*logFile, error)
 		if err != nil {
 			return nil, err
 		}
+
 		f.mu.Lock()
+
 		if !f.gone {
 			f.used = b.clock.Now()
 			return f, nil
 		}
+
 		f.mu.Unlock()
 	}
 }
@@ -79,10 +83,13 @@ func (b *Book) get(ctx context.Context, run id.Run, rank int) (*logFile, error) 
 	name := Name(run, rank)
 	b.mu.Lock()
 	defer b.mu.Unlock()
+
 	if f, ok := b.open[name]; ok {
 		return f, nil
 	}
+
 	f := &logFile{changed: make(chan struct{})}
+
 	file, err := os.OpenFile(filepath.Join(b.dir, name), os.O_RDWR, 0o600)
 	switch {
 	case err == nil:
@@ -90,12 +97,14 @@ func (b *Book) get(ctx context.Context, run id.Run, rank int) (*logFile, error) 
 		if err != nil {
 			return nil, errors.Join(fmt.Errorf("look at log %s: %w", name, err), file.Close())
 		}
+
 		f.file, f.size = file, info.Size()
 	case errors.Is(err, fs.ErrNotExist):
 		segments, err := b.segments(ctx, run, rank)
 		if err != nil {
 			return nil, err
 		}
+
 		if n := len(segments); n > 0 { // archived: nothing will change, so nobody need share it
 			f.size, f.ended = segments[n-1].end, true
 			return f, nil
@@ -103,7 +112,9 @@ func (b *Book) get(ctx context.Context, run id.Run, rank int) (*logFile, error) 
 	default:
 		return nil, fault.New(fault.Unavailable, "log_store", "cannot open the log of %s", run).WithCause(err)
 	}
+
 	b.open[name] = f
+
 	return f, nil
 }
 
@@ -114,21 +125,27 @@ func (b *Book) Append(ctx context.Context, run id.Run, rank int, offset int64, d
 	if err != nil {
 		return 0, err
 	}
+
 	defer f.mu.Unlock()
+
 	if f.ended || offset > f.size {
 		return f.size, nil
 	}
+
 	defer f.wake() // also when archiving fails: what came is there to be read
+
 	if known := f.size - offset; known < int64(len(data)) {
 		if err := b.write(f, run, rank, data[known:]); err != nil {
 			return f.size, err
 		}
 	}
+
 	if final && offset+int64(len(data)) == f.size {
 		if err := b.archive(ctx, f, run, rank); err != nil {
 			return f.size, err
 		}
 	}
+
 	return f.size, nil
 }
 
@@ -144,14 +161,18 @@ func (b *Book) write(f *logFile, run id.Run, rank int, data []byte) error {
 		if err != nil {
 			return fault.New(fault.Unavailable, "log_store", "cannot make the log of %s", run).WithCause(err)
 		}
+
 		f.file = file
 	}
+
 	// A disk that is full may take a part. What it took is not counted and is
 	// written over when the agent sends it again.
 	if _, err := f.file.WriteAt(data, f.size); err != nil {
 		return fault.New(fault.Unavailable, "log_store", "cannot write the log of %s", run).WithCause(err)
 	}
+
 	f.size += int64(len(data))
+
 	return nil
 }
 
@@ -168,7 +189,9 @@ func (b *Book) State(ctx context.Context, run id.Run, rank int) (State, error) {
 	if err != nil {
 		return State{}, err
 	}
+
 	defer f.mu.Unlock()
+
 	return State{f.size, f.ended, f.changed}, nil
 }
 
@@ -178,7 +201,9 @@ func (b *Book) Read(ctx context.Context, run id.Run, rank int, offset, limit int
 	if err != nil {
 		return nil, err
 	}
+
 	defer f.mu.Unlock()
+
 	limit = min(limit, f.size-offset)
 	if limit <= 0 {
 		return nil, nil
@@ -186,11 +211,13 @@ func (b *Book) Read(ctx context.Context, run id.Run, rank int, offset, limit int
 	if f.file == nil {
 		return b.readArchived(ctx, run, rank, offset, limit)
 	}
+
 	out := make([]byte, limit)
 	n, err := f.file.ReadAt(out, offset)
 	if err != nil && !errors.Is(err, io.EOF) {
 		return nil, fault.New(fault.Unavailable, "log_store", "cannot read the log of %s", run).WithCause(err)
 	}
+
 	return out[:n], nil
 }
 
@@ -202,20 +229,25 @@ const keepOpen = 10 * time.Minute
 func (b *Book) Sweep() error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
+
 	var errs []error
 	for name, f := range b.open {
 		if !f.mu.TryLock() {
 			continue
 		}
+
 		if f.ended || b.clock.Now().Sub(f.used) > keepOpen {
 			delete(b.open, name)
 			f.gone = true
 			f.wake()
+
 			if f.file != nil {
 				errs = append(errs, f.file.Close())
 			}
 		}
+
 		f.mu.Unlock()
 	}
+
 	return errors.Join(errs...)
 }

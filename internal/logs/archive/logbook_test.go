@@ -29,14 +29,18 @@ func newShelf(t testing.TB) *shelf {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	s := &shelf{t: t, blobs: &testBlobs{Store: dir}, clock: &handClock{}}
 	s.reopen(filepath.Join(t.TempDir(), "logs"))
+
 	t.Cleanup(func() {
 		s.clock.advance(2 * keepOpen)
+
 		if err := s.Sweep(); err != nil {
 			t.Error(err)
 		}
 	})
+
 	return s
 }
 
@@ -47,6 +51,7 @@ func (s *shelf) reopen(dir string) {
 	if err != nil {
 		s.t.Fatal(err)
 	}
+
 	s.Book = book
 }
 
@@ -54,6 +59,7 @@ func (s *shelf) reopen(dir string) {
 func (s *shelf) empty() {
 	s.t.Helper()
 	s.clock.advance(2 * keepOpen)
+
 	if err := errors.Join(s.Sweep(), os.RemoveAll(s.dir)); err != nil {
 		s.t.Error(err)
 	}
@@ -67,6 +73,7 @@ func (s *shelf) append(offset int64, data string, final bool) int64 {
 	if err != nil {
 		s.t.Fatal(err)
 	}
+
 	return size
 }
 
@@ -77,6 +84,7 @@ func (s *shelf) content() string {
 	if err != nil {
 		s.t.Fatal(err)
 	}
+
 	return string(raw)
 }
 
@@ -86,6 +94,7 @@ func (s *shelf) state() State {
 	if err != nil {
 		s.t.Fatal(err)
 	}
+
 	return st
 }
 
@@ -97,6 +106,7 @@ func TestOutputIsTakenExactlyOnce(t *testing.T) {
 		final  bool
 		want   int64
 	}
+
 	tests := []struct {
 		name  string
 		parts []part
@@ -107,7 +117,12 @@ func TestOutputIsTakenExactlyOnce(t *testing.T) {
 		{"the same again", []part{{0, "abc", false, 3}, {0, "abc", false, 3}, {3, "d", false, 4}}, "abcd", false},
 		{"overlapping", []part{{0, "abc", false, 3}, {1, "bcde", false, 5}}, "abcde", false},
 		{"within what is there", []part{{0, "abcdef", false, 6}, {2, "c", false, 6}}, "abcdef", false},
-		{"a gap", []part{{0, "abc", false, 3}, {5, "fgh", false, 3}, {3, "de", false, 5}, {5, "fgh", false, 8}}, "abcdefgh", false},
+		{
+			"a gap",
+			[]part{{0, "abc", false, 3}, {5, "fgh", false, 3}, {3, "de", false, 5}, {5, "fgh", false, 8}},
+			"abcdefgh",
+			false,
+		},
 		{"the last first", []part{{3, "def", true, 0}, {0, "abc", false, 3}, {3, "def", true, 6}}, "abcdef", true},
 		{"the end twice", []part{{0, "abc", true, 3}, {0, "abc", true, 3}, {3, "", true, 3}}, "abc", true},
 		{"the end apart", []part{{0, "abc", false, 3}, {3, "", true, 3}}, "abc", true},
@@ -117,6 +132,7 @@ func TestOutputIsTakenExactlyOnce(t *testing.T) {
 		{"an end that is behind", []part{{0, "abcdef", false, 6}, {0, "abc", true, 6}}, "abcdef", false},
 		{"an end past a gap", []part{{0, "abc", false, 3}, {9, "", true, 3}}, "abc", false},
 	}
+
 	for _, tt := range tests {
 		for _, again := range []bool{false, true} {
 			t.Run(fmt.Sprintf("%s, started anew %v", tt.name, again), func(t *testing.T) {
@@ -126,17 +142,22 @@ func TestOutputIsTakenExactlyOnce(t *testing.T) {
 					if got := s.append(p.offset, p.data, p.final); got != p.want {
 						t.Fatalf("part %d: it has %d bytes, want %d", i, got, p.want)
 					}
+
 					if again {
 						s.clock.advance(2 * keepOpen)
+
 						if err := s.Sweep(); err != nil {
 							t.Fatal(err)
 						}
+
 						s.reopen(s.dir)
 					}
 				}
+
 				if got := s.content(); got != tt.want {
 					t.Errorf("it holds %q, want %q", got, tt.want)
 				}
+
 				if st := s.state(); st.Ended != tt.ended || st.Size != int64(len(tt.want)) {
 					t.Errorf("its state is %+v, want it ended %v", st, tt.ended)
 				}
@@ -151,28 +172,34 @@ func randomBytes(seed uint64, n int) []byte {
 	key[0] = byte(seed)
 	out := make([]byte, n)
 	_, _ = rand.NewChaCha8(key).Read(out) // never fails
+
 	return out
 }
 
 func TestAnArchivedLogIsReadAcrossItsSegments(t *testing.T) {
 	t.Parallel()
 	s := newShelf(t)
+
 	data := randomBytes(1, 2*segmentSize+12345)
 	for at := 0; at < len(data); at += 8 << 20 {
 		s.append(int64(at), string(data[at:min(at+8<<20, len(data))]), at+8<<20 >= len(data))
 	}
+
 	if n := s.blobs.puts.Load(); n != 3 {
 		t.Errorf("it is in %d blobs, want 3", n)
 	}
+
 	if entries, err := os.ReadDir(s.dir); err != nil || len(entries) != 0 {
 		t.Errorf("the folder still has %v (%v)", entries, err)
 	}
+
 	for _, span := range [][2]int{{0, 10}, {segmentSize - 5, 10}, {segmentSize, 1}, {segmentSize - 1, 1}, {2*segmentSize - 7, 7}, {10, 2 * segmentSize},
 		{2*segmentSize + 12344, 100}, {2*segmentSize + 12345, 1}, {3 * segmentSize, 5}, {0, 3 * segmentSize}} {
 		got, err := s.Read(t.Context(), theRun, 0, int64(span[0]), int64(span[1]))
 		if err != nil {
 			t.Fatal(err)
 		}
+
 		start := min(span[0], len(data))
 		if want := data[start:min(start+span[1], len(data))]; !bytes.Equal(got, want) {
 			t.Errorf("%d bytes from %d on: got %d bytes that are not those", span[1], span[0], len(got))
@@ -189,21 +216,27 @@ func TestArchivingGoesOnWhereItFailed(t *testing.T) {
 	changed := s.state().Changed
 	_, err := s.Append(t.Context(), theRun, 0, int64(len(data)), []byte("end"), true)
 	wantFault(t, err, fault.Unavailable, "blob_store")
+
 	select {
 	case <-changed:
 	default:
 		t.Error("who follows was not told of what came before archiving failed")
 	}
+
 	if st := s.state(); st.Ended || st.Size != int64(len(data))+3 {
 		t.Errorf("after the failure its state is %+v", st)
 	}
+
 	s.blobs.failAfter(0, nil)
+
 	if got := s.append(int64(len(data)), "end", true); got != int64(len(data))+3 {
 		t.Errorf("it has %d bytes", got)
 	}
+
 	if n := s.blobs.puts.Load(); n != 2 {
 		t.Errorf("%d blobs were written, want each of 2 once", n)
 	}
+
 	if s.content() != string(data)+"end" || !s.state().Ended {
 		t.Error("the archived log is not what was sent")
 	}
@@ -215,30 +248,40 @@ func TestAFullDiskLosesNothing(t *testing.T) {
 	s.append(0, "abc", false)
 	f := s.open[Name(theRun, 0)]
 	good := f.file
+
 	// A file that cannot be written stands in for a disk that is full ...
 	broken, err := os.Open(good.Name())
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	defer func() { _ = broken.Close() }()
+
 	f.file = broken
 	size, err := s.Append(t.Context(), theRun, 0, 3, []byte("def"), true)
 	wantFault(t, err, fault.Unavailable, "log_store")
+
 	if size != 3 || s.state().Ended {
 		t.Errorf("%d bytes were acknowledged", size)
 	}
+
 	// ... and this for the part that it took.
 	if _, err := good.WriteAt([]byte("d?"), 3); err != nil {
 		t.Fatal(err)
 	}
+
 	if got := s.content(); got != "abc" {
 		t.Errorf("readers see %q, which was not acknowledged", got)
 	}
+
 	f.file = good
+
 	if got := s.append(3, "def", false); got != 6 || s.content() != "abcdef" {
 		t.Errorf("it holds %q", s.content())
 	}
+
 	s.append(6, "", true)
+
 	if s.content() != "abcdef" {
 		t.Errorf("it holds %q", s.content())
 	}
@@ -250,6 +293,7 @@ func TestALogThatCannotBeOpenedIsUnavailable(t *testing.T) {
 	if err := os.Mkdir(filepath.Join(s.dir, Name(theRun, 0)), 0o700); err != nil {
 		t.Fatal(err)
 	}
+
 	_, err := s.Append(t.Context(), theRun, 0, 0, []byte("a"), false)
 	wantFault(t, err, fault.Unavailable, "log_store")
 }
@@ -260,11 +304,14 @@ func TestAnEmptyFileThatACrashLeftIsArchived(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(s.dir, Name(theRun, 0)), nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
+
 	s.append(0, "", true)
 	s.reopen(s.dir)
+
 	if st := s.state(); !st.Ended || st.Size != 0 {
 		t.Errorf("started anew its state is %+v", st)
 	}
+
 	if _, err := os.Stat(filepath.Join(s.dir, Name(theRun, 0))); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("the file is still there: %v", err)
 	}
@@ -276,18 +323,23 @@ func TestSweepingWakesAndForgets(t *testing.T) {
 	s.append(0, "abc", false)
 	st := s.state()
 	s.clock.advance(keepOpen - time.Second)
+
 	if err := s.Sweep(); err != nil || len(s.open) != 1 {
 		t.Fatalf("%d logs are open, %v", len(s.open), err)
 	}
+
 	s.clock.advance(2 * time.Second)
+
 	if err := s.Sweep(); err != nil || len(s.open) != 0 {
 		t.Fatalf("%d logs are open, %v", len(s.open), err)
 	}
+
 	select {
 	case <-st.Changed:
 	default:
 		t.Error("who follows was not woken")
 	}
+
 	if got := s.append(3, "def", false); got != 6 || s.content() != "abcdef" {
 		t.Errorf("afterwards it holds %q", s.content())
 	}

@@ -15,16 +15,20 @@ import (
 func aligned(t *testing.T, n int) []byte {
 	t.Helper()
 	line := func(length int) []byte { return output(t, "o:"+strings.Repeat("x", length)+"\n") }
+
 	var out []byte
 	for usual := line(1000); n-len(out) > 2*len(usual); {
 		out = append(out, usual...)
 	}
+
 	for length := range 4000 {
 		if last := line(length); len(out)+len(last) == n {
 			return append(out, last...)
 		}
 	}
+
 	t.Fatalf("no line fills up %d bytes", n)
+
 	return nil
 }
 
@@ -33,10 +37,12 @@ func TestTheTailOfALogThatEndsWithAChunk(t *testing.T) {
 	s := newShelf(t)
 	data := aligned(t, chunk)
 	s.append(0, string(data), false)
+
 	at, err := s.Tail(t.Context(), theRun, 0, &Filter{}, 3)
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	if got := readAll(t, s, at); len(got) != 3 {
 		t.Errorf("the last 3 lines are %d", len(got))
 	}
@@ -47,15 +53,19 @@ func TestTwoOpenLinesAtTheEndOfAPage(t *testing.T) {
 	s := newShelf(t)
 	first, rest := output(t, "o:1\n", "o:abc", "e:xyz"), output(t, "e:!\n", "o:def\n")
 	s.append(0, string(first), false)
+
 	lines, at, _, err := s.lines(Mark{}, &Filter{}, 2)
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	s.append(int64(len(first)), string(rest), false)
+
 	more, _, _, err := s.lines(at, &Filter{}, 10)
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	got := texts(append(lines, more...))
 	if got["stdout"] != "1\nabcdef\n" || got["stderr"] != "xyz!\n" {
 		t.Errorf("got %q", got)
@@ -68,13 +78,16 @@ func TestACursorThatPointsIntoAFrame(t *testing.T) {
 	s.append(0, string(output(t, "o:hello\n", "o:world\n")), false)
 	_, _, _, err := s.lines(Mark{Offset: 5}, &Filter{}, 10)
 	wantFault(t, err, fault.Invalid, "bad_cursor")
+
 	lines, _, _, err := s.lines(Mark{Offset: 1 << 40}, &Filter{}, 10)
 	if err != nil || len(lines) != 0 {
 		t.Errorf("past the end: %v, %v", lines, err)
 	}
+
 	damagedShelf := newShelf(t)
 	damagedShelf.append(0, "this is no log\n", false)
 	_, _, _, err = damagedShelf.lines(Mark{}, &Filter{}, 10)
+
 	var d *logs.DamageError
 	if !errors.As(err, &d) {
 		t.Errorf("a damaged log: %v", err)
@@ -84,7 +97,12 @@ func TestACursorThatPointsIntoAFrame(t *testing.T) {
 func TestLinesAreChosen(t *testing.T) {
 	t.Parallel()
 	s := newShelf(t)
-	s.append(0, string(output(t, "o:loss 0.5\nepoch 1\n", "e:warning: loss\n", "y:loss of a node", "o:\xff\xfe loss\n")), false)
+	s.append(
+		0,
+		string(output(t, "o:loss 0.5\nepoch 1\n", "e:warning: loss\n", "y:loss of a node", "o:\xff\xfe loss\n")),
+		false,
+	)
+
 	for _, tt := range []struct {
 		f    Filter
 		want int
@@ -95,19 +113,24 @@ func TestLinesAreChosen(t *testing.T) {
 	} {
 		for most := 1; most <= 6; most++ {
 			var got []api.LogLine
+
 			for at, more := (Mark{}), true; more; {
 				var lines []api.LogLine
 				var err error
-				if lines, at, more, err = s.lines(at, &tt.f, most); err != nil {
+				lines, at, more, err = s.lines(at, &tt.f, most)
+				if err != nil {
 					t.Fatal(err)
 				}
+
 				got = append(got, lines...)
 			}
+
 			if len(got) != tt.want {
 				t.Errorf("%+v in pages of %d: %d lines, want %d", tt.f, most, len(got), tt.want)
 			}
 		}
 	}
+
 	lines := readAll(t, s, Mark{})
 	if last := lines[4]; string(last.Raw) != "\xff\xfe loss" || last.Text != "\uFFFD loss" || lines[0].Raw != nil {
 		t.Errorf("binary is shown as %+v", last)
@@ -118,23 +141,28 @@ func FuzzLogCursor(f *testing.F) {
 	for _, s := range []string{"1", "1/0+0", "2/100+3/0+0", "1/21+0", "0/0+0", "1/-1+0", "1/+", "99999999999999999999", "1/9223372036854775807+9223372036854775807", "//"} {
 		f.Add(s)
 	}
+
 	s := newShelf(f)
 	s.append(0, string(output(f, "o:hello\nworld\n", "e:open", "o:!\n")), false)
+
 	f.Fuzz(func(t *testing.T, text string) {
 		c, err := ParseCursor(text)
 		if err != nil {
 			wantFault(t, err, fault.Invalid, "bad_cursor")
 			return
 		}
+
 		again, err := ParseCursor(c.String())
 		if err != nil || again.String() != c.String() {
 			t.Fatalf("%q became %q and then %q, %v", text, c.String(), again.String(), err)
 		}
+
 		for _, at := range c.Ranks {
 			lines, _, _, err := s.lines(at, &Filter{}, 10)
 			if err != nil {
 				wantFault(t, err, fault.Invalid, "bad_cursor")
 			}
+
 			if len(lines) > 4 {
 				t.Fatalf("%q gave %d lines", text, len(lines))
 			}

@@ -34,6 +34,7 @@ type testBlobs struct {
 func (b *testBlobs) failAfter(n int, err error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
+
 	b.left, b.err = n, err
 }
 
@@ -44,11 +45,15 @@ func (b *testBlobs) Put(ctx context.Context, name string, r io.Reader) error {
 	if b.left >= 0 {
 		err = nil
 	}
+
 	b.mu.Unlock()
+
 	if err != nil {
 		return err
 	}
+
 	b.puts.Add(1)
+
 	return b.Store.Put(ctx, name, r)
 }
 
@@ -71,5 +76,6 @@ func output(t testing.TB, frames ...string) []byte {
 			t.Fatal(err)
 		}
 	}
+
 	return out.Bytes()
 }

@@ -37,8 +37,8 @@ type Request struct {
 // Allocation is what a job gets.
 type Allocation struct {
 	Seats     []place.Allocation // in rank order; nil for nothing
-	GPUs      int          // in all, or nodes if it asks for no GPUs; less than requested if there is no more
-	Unchanged bool         // it runs on just these seats and need not be stopped
+	GPUs      int                // in all, or nodes if it asks for no GPUs; less than requested if there is no more
+	Unchanged bool               // it runs on just these seats and need not be stopped
 }
 
 // Options say what Assign may do.
@@ -67,17 +67,21 @@ func Assign(v *place.View, requests []Request, o Options) []Allocation {
 			order = append(order, i)
 		}
 	}
+
 	slices.SortStableFunc(order, func(a, b int) int { return cmp.Compare(requests[b].GPUs, requests[a].GPUs) })
 	for _, i := range order {
 		al.serve(i)
+
 		if o.Move && al.allocations[i].count < requests[i].GPUs {
 			al.makeRoom(i)
 		}
 	}
+
 	results := make([]Allocation, len(requests))
 	for i := range requests {
 		results[i] = al.result(i)
 	}
+
 	return results
 }
 
@@ -85,19 +89,23 @@ func Assign(v *place.View, requests []Request, o Options) []Allocation {
 // before are stopped and started again. why returns the reason for the change of a request.
 func Plan(requests []Request, results []Allocation, why func(i int) string) place.Plan {
 	var p place.Plan
+
 	for i := range requests {
 		w, g := &requests[i], &results[i]
 		if g.Unchanged || w.Running == nil && len(g.Seats) == 0 {
 			continue
 		}
+
 		reason := why(i)
 		if w.Running != nil {
 			p.Stops = append(p.Stops, place.Stop{Running: w.Running, Reason: reason})
 		}
+
 		if len(g.Seats) > 0 {
 			p.Starts = append(p.Starts, place.Start{Item: w.Item, Allocations: g.Seats, Reason: reason})
 		}
 	}
+
 	return p
 }
 
@@ -124,24 +132,30 @@ func Kinds(v *place.View) []Kind { return KindsOf(Vacant(v)) }
 // KindsOf returns what there is to allocate in vacant rooms.
 func KindsOf(vacant []fleet.Room) []Kind {
 	var kinds []Kind
+
 	for i := range vacant {
 		r := &vacant[i]
 		if !r.Open {
 			continue
 		}
+
 		at, found := slices.BinarySearchFunc(kinds, r.Kind, func(k Kind, id int32) int { return cmp.Compare(k.ID, id) })
 		if !found {
 			kinds = slices.Insert(kinds, at, Kind{ID: r.Kind})
 		}
+
 		k, n := &kinds[at], count(r.Free)
 		if k.GPU == nil && len(r.Node.Inventory.GPUs) > 0 {
 			k.GPU = &r.Node.Inventory.GPUs[0]
 		}
+
 		if n > 0 || r.Sound == 0 {
 			k.Nodes++
 		}
+
 		k.GPUs += n
 		k.Largest = max(k.Largest, n)
 	}
+
 	return kinds
 }

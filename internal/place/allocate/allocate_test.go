@@ -31,13 +31,21 @@ func newYard() *yard { return &yard{table: fleet.NewTable(), line: queue.New()} 
 
 // node adds a node with so many GPUs of a model.
 func (y *yard) node(name, model string, gpus int, change func(*fleet.Node)) {
-	n := &fleet.Node{ID: id.Node(name), Class: fleet.Local, State: fleet.Ready, Inventory: fleet.Inventory{CPUs: 64000, Memory: 1 << 40}}
+	n := &fleet.Node{
+		ID:        id.Node(name),
+		Class:     fleet.Local,
+		State:     fleet.Ready,
+		Inventory: fleet.Inventory{CPUs: 64000, Memory: 1 << 40},
+	}
+
 	for i := range gpus {
 		n.Inventory.GPUs = append(n.Inventory.GPUs, fleet.GPU{Index: i, Model: model, Memory: 16 << 30})
 	}
+
 	if change != nil {
 		change(n)
 	}
+
 	y.table.Put(n, 0)
 }
 
@@ -51,6 +59,7 @@ func (y *yard) item(r job.Resources) *queue.Item {
 	y.number++
 	it := &queue.Item{Job: id.NewJob(y.number), Number: y.number, User: "ada", Outlook: &job.Outlook{Resumes: true}}
 	y.line.Add(it, fleet.NeedOf(&job.Spec{Resources: r, Place: job.PlaceAny}, job.Floor{}, nil))
+
 	return it
 }
 
@@ -60,14 +69,24 @@ func (y *yard) run(it *queue.Item, text string) *place.Running {
 	r := &place.Running{Item: it, Run: id.NewRun(it.Job, 1), Allocations: parse(text)}
 	for _, s := range r.Allocations {
 		r.GPUs += bits.OnesCount64(s.GPUs)
-		y.table.Book(s.Node, fleet.Hold{Run: r.Run, Job: it.Job, GPUs: s.GPUs, CPUs: it.Shape.Need.CPUs, Memory: it.Shape.Need.Memory})
+		y.table.Book(
+			s.Node,
+			fleet.Hold{Run: r.Run, Job: it.Job, GPUs: s.GPUs, CPUs: it.Shape.Need.CPUs, Memory: it.Shape.Need.Memory},
+		)
 	}
+
 	y.running = append(y.running, r)
+
 	return r
 }
 
 func (y *yard) view() *place.View {
-	return &place.View{Now: time.Date(2026, 11, 15, 9, 0, 0, 0, time.UTC), Rooms: y.table.Rooms(), Queue: y.line, Running: y.running}
+	return &place.View{
+		Now:     time.Date(2026, 11, 15, 9, 0, 0, 0, time.UTC),
+		Rooms:   y.table.Rooms(),
+		Queue:   y.line,
+		Running: y.running,
+	}
 }
 
 func parse(text string) []place.Allocation {
@@ -80,8 +99,10 @@ func parse(text string) []place.Allocation {
 				s.GPUs |= 1 << (g[0] - '0')
 			}
 		}
+
 		list = append(list, s)
 	}
+
 	return list
 }
 
@@ -92,8 +113,10 @@ func text(list []place.Allocation) string {
 		for _, g := range fleet.Indices(s.GPUs) {
 			gpus = append(gpus, fmt.Sprint(g))
 		}
+
 		parts[i] = string(s.Node) + ":" + strings.Join(gpus, ",")
 	}
+
 	return strings.Join(parts, " ")
 }
 
@@ -101,20 +124,25 @@ func text(list []place.Allocation) string {
 func TestDeal(t *testing.T) {
 	t.Parallel()
 	elastic := ask(1, 16, 1, 4)
+
 	boxes := func(names ...string) *yard {
 		y := newYard()
 		for _, n := range names {
 			y.node(n, "A100", 4, nil)
 		}
+
 		return y
 	}
+
 	waits := func(y *yard, r job.Resources, n int) allocate.Request {
 		return allocate.Request{Item: y.item(r), GPUs: n}
 	}
+
 	runs := func(y *yard, r job.Resources, at string, n int) allocate.Request {
 		it := y.item(r)
 		return allocate.Request{Item: it, Running: y.run(it, at), GPUs: n}
 	}
+
 	for name, tc := range map[string]struct {
 		deal func() (*yard, []allocate.Request)
 		move bool
@@ -210,6 +238,7 @@ func TestDeal(t *testing.T) {
 				y := boxes("a", "b")
 				one, two := runs(y, elastic, "a:0,1,2", 0), runs(y, elastic, "b:0,1,2", 1)
 				one.Item.Outlook.Resumes, two.Running.Stopping = false, true
+
 				return y, []allocate.Request{one, two, waits(y, elastic, 4)}
 			},
 			want: []string{"=a:0,1,2", "=b:0,1,2", "a:3 b:3"},
@@ -226,6 +255,7 @@ func TestDeal(t *testing.T) {
 				y := boxes("a")
 				w := waits(y, elastic, 4)
 				w.Min = 3
+
 				return y, []allocate.Request{runs(y, elastic, "a:0,1", 2), w}
 			},
 			want: []string{"=a:0,1", ""},
@@ -235,6 +265,7 @@ func TestDeal(t *testing.T) {
 				y := boxes("a")
 				w := runs(y, elastic, "a:0", 4)
 				w.Min = 4
+
 				return y, []allocate.Request{runs(y, elastic, "a:1,2", 2), w}
 			},
 			want: []string{"=a:1,2", "=a:0"},
@@ -272,6 +303,7 @@ func TestDeal(t *testing.T) {
 				y := newYard()
 				y.node("a", "A100", 4, func(n *fleet.Node) { n.Cordoned = true })
 				y.node("b", "A100", 4, nil)
+
 				return y, []allocate.Request{runs(y, elastic, "a:0", 1), runs(y, elastic, "a:1", 2), waits(y, elastic, 3)}
 			},
 			want: []string{"=a:0", "b:3", "b:0,1,2"},
@@ -281,6 +313,7 @@ func TestDeal(t *testing.T) {
 				y := newYard()
 				y.node("a", "A100", 2, nil)
 				y.node("b", "V100", 4, nil)
+
 				return y, []allocate.Request{waits(y, elastic, 6)}
 			},
 			want: []string{"b:0,1,2,3"},
@@ -293,6 +326,7 @@ func TestDeal(t *testing.T) {
 				w, v := waits(y, elastic, 2), runs(y, elastic, "b:0,1", 2)
 				rooms := y.table.Rooms()
 				w.Kinds, v.Kinds = []int32{rooms[1].Kind}, []int32{rooms[0].Kind}
+
 				return y, []allocate.Request{w, v}
 			},
 			want: []string{"b:2,3", "a:0,1"},
@@ -336,13 +370,16 @@ func TestDeal(t *testing.T) {
 			given := allocate.Assign(v, wants, allocate.Options{Move: tc.move})
 			got := make([]string, len(given))
 			for i, g := range given {
-				if got[i] = text(g.Seats); g.Unchanged {
+				got[i] = text(g.Seats)
+				if g.Unchanged {
 					got[i] = "=" + got[i]
 				}
 			}
+
 			if diff := cmp.Diff(tc.want, got); diff != "" {
 				t.Error(diff)
 			}
+
 			p := allocate.Plan(wants, given, func(int) string { return "why not" })
 			if _, bad := place.Check(v, p); len(bad) > 0 {
 				t.Error(bad)
@@ -361,15 +398,23 @@ func TestKinds(t *testing.T) {
 	y.node("e", "", 0, nil)
 	y.run(y.item(ask(1, 1, 2, 2)), "a:0,1")
 	y.run(y.item(ask(1, 1, 2, 2)), "c:0,1").Outlook.Resumes = false
+
 	var got []string
 	for _, k := range allocate.Kinds(y.view()) {
 		model := "none"
 		if k.GPU != nil {
 			model = k.GPU.Model
 		}
+
 		got = append(got, fmt.Sprintf("%d %s: %d GPUs on %d nodes, at most %d", k.ID, model, k.GPUs, k.Nodes, k.Largest))
 	}
-	want := []string{"-1 none: 0 GPUs on 1 nodes, at most 0", "0 A100: 6 GPUs on 2 nodes, at most 4", "1 V100: 6 GPUs on 1 nodes, at most 6"}
+
+	want := []string{
+		"-1 none: 0 GPUs on 1 nodes, at most 0",
+		"0 A100: 6 GPUs on 2 nodes, at most 4",
+		"1 V100: 6 GPUs on 1 nodes, at most 6",
+	}
+
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Error(diff)
 	}
@@ -379,30 +424,48 @@ func TestKinds(t *testing.T) {
 func drawDeal(t *rapid.T) (*yard, []allocate.Request) {
 	y := newYard()
 	for i := range rapid.IntRange(1, 5).Draw(t, "nodes") {
-		y.node(fmt.Sprintf("n%d", i), rapid.SampledFrom([]string{"A100", "A100", "V100"}).Draw(t, "model"), rapid.IntRange(0, 4).Draw(t, "GPUs"), func(n *fleet.Node) {
-			n.Cordoned = rapid.IntRange(0, 5).Draw(t, "drained") == 0
-			n.Inventory.CPUs = job.CPUs(rapid.IntRange(1, 8).Draw(t, "CPUs")) * 1000
-		})
+		y.node(
+			fmt.Sprintf("n%d", i),
+			rapid.SampledFrom([]string{"A100", "A100", "V100"}).Draw(t, "model"),
+			rapid.IntRange(0, 4).Draw(t, "GPUs"),
+			func(n *fleet.Node) {
+				n.Cordoned = rapid.IntRange(0, 5).Draw(t, "drained") == 0
+				n.Inventory.CPUs = job.CPUs(rapid.IntRange(1, 8).Draw(t, "CPUs")) * 1000
+			},
+		)
 	}
+
 	var wants []allocate.Request
+
 	for range rapid.IntRange(1, 6).Draw(t, "jobs") {
 		lo, nodes := rapid.IntRange(0, 3).Draw(t, "lo"), rapid.IntRange(1, 2).Draw(t, "nodes")
 		r := ask(nodes, nodes+rapid.IntRange(0, 3).Draw(t, "more nodes"), lo, 0)
-		if r.GPUs.Max = lo; lo > 0 {
+		r.GPUs.Max = lo
+		if lo > 0 {
 			r.GPUs.Max += rapid.IntRange(0, 2).Draw(t, "hi")
 		}
+
 		w := allocate.Request{Item: y.item(r)}
+
 		// What it holds comes from a deal of its own, with the others as they are.
-		if g := allocate.Assign(y.view(), []allocate.Request{{Item: w.Item, GPUs: rapid.IntRange(0, 6).Draw(t, "held")}}, allocate.Options{}); len(g[0].Seats) > 0 {
+		if g := allocate.Assign(
+			y.view(),
+			[]allocate.Request{{Item: w.Item, GPUs: rapid.IntRange(0, 6).Draw(t, "held")}},
+			allocate.Options{},
+		); len(
+			g[0].Seats,
+		) > 0 {
 			w.Running = y.run(w.Item, text(g[0].Seats))
 			w.Item.Outlook.Resumes = rapid.IntRange(0, 4).Draw(t, "resumes") > 0
 		}
+
 		w.GPUs = rapid.IntRange(0, 8).Draw(t, "wanted")
 		w.Min = rapid.IntRange(0, w.GPUs).Draw(t, "least")
 		if rapid.IntRange(0, 2).Draw(t, "asked") > 0 || len(wants) == 0 {
 			wants = append(wants, w)
 		}
 	}
+
 	return y, wants
 }
 
@@ -415,15 +478,22 @@ func TestDealCanBeCarriedOut(t *testing.T) {
 		o := allocate.Options{Move: rapid.Bool().Draw(t, "move")}
 		given := allocate.Assign(v, wants, o)
 		p := allocate.Plan(wants, given, func(int) string { return "why not" })
-		if good, bad := place.Check(v, p); len(bad) > 0 || len(good.Starts) != len(p.Starts) || len(good.Stops) != len(p.Stops) {
+		if good, bad := place.Check(
+			v,
+			p,
+		); len(bad) > 0 || len(good.Starts) != len(p.Starts) ||
+			len(good.Stops) != len(p.Stops) {
 			t.Fatalf("the plan does not pass the check: %v", bad)
 		}
+
 		if !cmp.Equal(before, v.Rooms) {
 			t.Fatal("the deal changed its view")
 		}
+
 		if again := allocate.Assign(v, wants, o); !cmp.Equal(given, again) {
 			t.Fatalf("same wants, another deal: %s", cmp.Diff(given, again))
 		}
+
 		for i, g := range given {
 			soundGiven(t, y, &wants[i], &g, o)
 		}
@@ -440,12 +510,15 @@ func soundGiven(t *rapid.T, y *yard, w *allocate.Request, g *allocate.Allocation
 			n += bits.OnesCount64(s.GPUs)
 		}
 	}
+
 	held := 0
 	if w.Running != nil {
-		if held = w.Running.GPUs; need.MaxGPUs == 0 {
+		held = w.Running.GPUs
+		if need.MaxGPUs == 0 {
 			held = len(w.Running.Allocations)
 		}
 	}
+
 	loose := w.Running != nil && allocate.Movable(w.Running)
 	switch {
 	case g.GPUs != n:
@@ -485,13 +558,16 @@ func TestEverythingFitsThatIsFine(t *testing.T) {
 			total += n
 			y.node(fmt.Sprintf("n%d", i), "A100", n, nil)
 		}
+
 		var wants []allocate.Request
+
 		left := total
 		for left > 0 && len(wants) < 8 {
 			n := rapid.IntRange(1, left).Draw(t, "count")
 			wants = append(wants, allocate.Request{Item: y.item(ask(1, 16, 1, 4)), GPUs: n})
 			left -= n
 		}
+
 		for range 3 { // and again with other counts, as they run
 			given := allocate.Assign(y.view(), wants, allocate.Options{})
 			for i, g := range given {
@@ -499,6 +575,7 @@ func TestEverythingFitsThatIsFine(t *testing.T) {
 					t.Fatalf("%s gets %d of %d", wants[i].Item.Job, g.GPUs, wants[i].GPUs)
 				}
 			}
+
 			for i := range wants {
 				if r := wants[i].Running; r != nil {
 					for _, s := range r.Allocations {
@@ -506,10 +583,12 @@ func TestEverythingFitsThatIsFine(t *testing.T) {
 					}
 				}
 			}
+
 			y.running = nil
 			for i := range wants {
 				wants[i].Running = y.run(wants[i].Item, text(given[i].Seats))
 			}
+
 			i, j := rapid.IntRange(0, len(wants)-1).Draw(t, "from"), rapid.IntRange(0, len(wants)-1).Draw(t, "to")
 			n := rapid.IntRange(0, wants[i].GPUs-1).Draw(t, "moved")
 			wants[i].GPUs -= n
@@ -525,18 +604,23 @@ func BenchmarkDeal(b *testing.B) {
 	for i := range 1024 {
 		y.node(fmt.Sprintf("n%04d", i), "V100", 6, nil)
 	}
+
 	var wants []allocate.Request
 	for range 30 {
 		wants = append(wants, allocate.Request{Item: y.item(ask(1, 64, 6, 6)), GPUs: 6 * 34})
 	}
+
 	for i, g := range allocate.Assign(y.view(), wants, allocate.Options{}) {
 		wants[i].Running = y.run(wants[i].Item, text(g.Seats))
 	}
+
 	for i := range 5 {
 		wants[i].GPUs, wants[i+5].GPUs = 6*30, 6*38
 	}
+
 	v := y.view()
 	b.ReportAllocs()
+
 	for b.Loop() {
 		allocate.Assign(v, wants, allocate.Options{})
 	}

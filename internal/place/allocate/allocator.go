@@ -40,13 +40,16 @@ func newAllocator(v *place.View, requests []Request) *allocator {
 	al := &allocator{view: v, rooms: slices.Clone(v.Rooms), matchers: map[fleet.Need]*fleet.Matcher{},
 		requests: requests, allocations: make([]allocation, len(requests)), seatIn: make([]int32, len(v.Rooms))}
 	al.rank = fleet.RankGroups(v.Rooms)
+
 	running := make([]*place.Running, 0, len(requests))
 	for i := range requests {
 		if requests[i].Running != nil {
 			running = append(running, requests[i].Running)
 		}
 	}
+
 	al.vacate(running)
+
 	return al
 }
 
@@ -59,19 +62,25 @@ func (al *allocator) vacate(running []*place.Running) {
 		if !Movable(r) {
 			continue
 		}
+
 		loose[r.Run] = true
+
 		for _, s := range r.Allocations {
 			if at, found := al.find(s.Node); found {
 				touched[at] = true
 			}
 		}
 	}
+
 	for i := range al.rooms {
 		if !touched[i] {
 			continue
 		}
+
 		r := &al.rooms[i]
-		r.Free, r.CPUs, r.Memory = r.Sound, r.Node.Inventory.CPUs, r.Node.Inventory.Memory
+		r.Free = r.Sound
+		r.CPUs = r.Node.Inventory.CPUs
+		r.Memory = r.Node.Inventory.Memory
 		for k := range r.Holds {
 			if h := &r.Holds[k]; !loose[h.Run] {
 				r.Free &^= h.GPUs
@@ -89,8 +98,10 @@ func (al *allocator) find(n id.Node) (int32, bool) {
 	if al.last < len(al.rooms) && al.rooms[al.last].Node.ID == n {
 		return int32(al.last), true
 	}
+
 	at := sort.Search(len(al.rooms), func(i int) bool { return al.rooms[i].Node.ID >= n })
 	al.last = at
+
 	return int32(at), at < len(al.rooms) && al.rooms[at].Node.ID == n
 }
 
@@ -102,6 +113,7 @@ func (al *allocator) matcher(w *Request) *fleet.Matcher {
 		m = fleet.NewMatcher(need)
 		al.matchers[need] = m
 	}
+
 	return m
 }
 
@@ -113,12 +125,15 @@ func (al *allocator) keep(i int) bool {
 	if r == nil {
 		return w.GPUs > 0
 	}
+
 	h := &al.allocations[i]
 	h.fixed = !Movable(r)
 	if !h.fixed && w.GPUs == 0 {
 		return false
 	}
+
 	gone := false // the nodes of some of its seats are gone
+
 	own := make([]seat, 0, len(r.Allocations))
 	for _, s := range r.Allocations {
 		at, found := al.find(s.Node)
@@ -126,27 +141,35 @@ func (al *allocator) keep(i int) bool {
 			gone = true
 			continue
 		}
+
 		own = append(own, seat{at, s.GPUs})
 	}
+
 	if h.fixed || al.unitsOf(w, own) == w.GPUs && !gone && al.kindAllowed(w, own) {
 		h.seats, h.count, h.fixed = own, al.unitsOf(w, own), true
+
 		if Movable(r) {
 			al.book(i)
 		}
+
 		return false
 	}
+
 	own = slices.DeleteFunc(own, func(c seat) bool {
 		return !al.rooms[c.room].Open ||
 			c.gpus&^al.rooms[c.room].Sound != 0
 	})
+
 	if al.kindAllowed(w, own) {
 		h.seats = own
 		if al.unitsOf(w, own) > w.GPUs {
 			h.seats = al.shrink(w, own)
 		}
+
 		h.count = al.unitsOf(w, h.seats)
 		al.book(i)
 	}
+
 	return true
 }
 
@@ -155,10 +178,12 @@ func (al *allocator) unitsOf(w *Request, cards []seat) int {
 	if w.Item.Shape.Need.MaxGPUs == 0 {
 		return len(cards)
 	}
+
 	n := 0
 	for _, c := range cards {
 		n += count(c.gpus)
 	}
+
 	return n
 }
 
@@ -167,12 +192,14 @@ func (al *allocator) kindAllowed(w *Request, cards []seat) bool {
 	if w.Item.Shape.Need.MaxGPUs == 0 {
 		return true
 	}
+
 	for _, c := range cards {
 		k := al.rooms[c.room].Kind
 		if k != al.rooms[cards[0].room].Kind || w.Kinds != nil && !slices.Contains(w.Kinds, k) {
 			return false
 		}
 	}
+
 	return true
 }
 
@@ -186,6 +213,7 @@ func (al *allocator) change(i int, sign int) {
 	need := &al.requests[i].Item.Shape.Need
 	for _, c := range al.allocations[i].seats {
 		r := &al.rooms[c.room]
+
 		if sign < 0 {
 			r.Free &^= c.gpus
 			r.CPUs -= need.CPUs
@@ -206,14 +234,18 @@ func (al *allocator) result(i int) Allocation {
 		g.Seats = r.Allocations
 		return g
 	}
+
 	if len(h.seats) == 0 {
 		return g
 	}
+
 	g.Seats = make([]place.Allocation, len(h.seats))
 	for k, c := range h.seats {
 		g.Seats[k] = place.Allocation{Node: al.rooms[c.room].Node.ID, GPUs: c.gpus}
 	}
+
 	g.Unchanged = r != nil && slices.Equal(g.Seats, r.Allocations)
+
 	return g
 }
 

@@ -31,8 +31,10 @@ func boundsOf(w *Request) bounds {
 	if !b.gpus {
 		b.minPerNode, b.maxPerNode = 1, 1
 	}
+
 	b.minPerNode = max(b.minPerNode, 1)
 	b.min = max(w.Min, b.minNodes*b.minPerNode)
+
 	return b
 }
 
@@ -42,10 +44,12 @@ func (al *allocator) serve(i int) {
 	w, h := &al.requests[i], &al.allocations[i]
 	b := boundsOf(w)
 	al.unbook(i)
+
 	var best allocation
 	if len(h.seats) > 0 {
 		best = al.extend(w, b, h.seats)
 	}
+
 	// If all seats are on as few nodes as possible, no others can be better.
 	if best.count < w.GPUs || len(best.seats) > max(b.minNodes, (w.GPUs+b.maxPerNode-1)/b.maxPerNode) {
 		if fresh := al.fromScratch(w, b, h.seats); fresh.count > best.count || fresh.count == best.count &&
@@ -53,9 +57,11 @@ func (al *allocator) serve(i int) {
 			best = fresh
 		}
 	}
+
 	if best.count < b.min {
 		best = al.unserved(i)
 	}
+
 	*h = best
 	al.book(i)
 }
@@ -68,15 +74,19 @@ func (al *allocator) unserved(i int) allocation {
 	if r == nil || w.GPUs < al.currentCount(w) {
 		return allocation{}
 	}
+
 	h := allocation{fixed: true}
 	for _, s := range r.Allocations {
 		at, found := al.find(s.Node)
 		if !found || !al.available(at, s.GPUs, &w.Item.Shape.Need) {
 			return allocation{}
 		}
+
 		h.seats = append(h.seats, seat{at, s.GPUs})
 	}
+
 	h.count = al.unitsOf(w, h.seats)
+
 	return h
 }
 
@@ -91,6 +101,7 @@ func (al *allocator) currentCount(w *Request) int {
 	if w.Item.Shape.Need.MaxGPUs == 0 {
 		return len(w.Running.Allocations)
 	}
+
 	return w.Running.GPUs
 }
 
@@ -102,9 +113,12 @@ func (al *allocator) shrink(w *Request, own []seat) []seat {
 		if c.gpus != 0 {
 			n = count(c.gpus)
 		}
+
 		list = append(list, candidate{room: c.room, fits: c.gpus, capacity: n, own: c.gpus})
 	}
+
 	slices.SortStableFunc(list, func(a, b candidate) int { return cmp.Compare(b.capacity, a.capacity) })
+
 	return split(list, w.GPUs, boundsOf(w)).seats
 }
 
@@ -114,29 +128,35 @@ func (al *allocator) extend(w *Request, b bounds, own []seat) allocation {
 	m := al.matcher(w)
 	list := make([]candidate, 0, len(own))
 	total := 0
+
 	for _, c := range own {
 		r := &al.rooms[c.room]
 		fits, ok := m.Fits(r)
 		if !ok || c.gpus&^fits != 0 {
 			return allocation{}
 		}
+
 		k := candidate{room: c.room, fits: fits, capacity: 1, own: c.gpus,
 			occupied: fits &^ c.gpus &^ al.view.Rooms[c.room].Free}
 		if b.gpus {
 			k.capacity = min(b.maxPerNode, count(fits))
 		}
+
 		if al.unitsOf(w, own) >= w.GPUs && b.gpus {
 			k.capacity = count(c.gpus) // it has enough: it takes nothing more on its nodes
 		}
+
 		list = append(list, k)
 		total += k.capacity
 	}
+
 	if total < w.GPUs && len(list) < b.maxNodes {
 		others := al.candidates(w, b, al.rooms[own[0].room].Kind, own)
 		others = slices.DeleteFunc(others, func(c candidate) bool { return c.current })
 		list = append(list, pick(others, w.GPUs-total, bounds{minPerNode: 1, maxPerNode: b.maxPerNode,
 			maxNodes: b.maxNodes - len(list), gpus: b.gpus})...)
 	}
+
 	return split(list, w.GPUs, b)
 }
 
@@ -148,10 +168,12 @@ func (al *allocator) fromScratch(w *Request, b bounds, own []seat) allocation {
 		if got.count > best.count {
 			best = got
 		}
+
 		if best.count == w.GPUs {
 			break
 		}
 	}
+
 	return best
 }
 
@@ -161,6 +183,7 @@ func (al *allocator) kinds(w *Request, own []seat) []int32 {
 	if w.Item.Shape.Need.MaxGPUs == 0 {
 		return []int32{-1} // any will do
 	}
+
 	list := slices.Clone(w.Kinds)
 	if list == nil {
 		var first []int32 // rank of each kind
@@ -173,21 +196,25 @@ func (al *allocator) kinds(w *Request, own []seat) []int32 {
 				first[at] = min(first[at], al.rank[r.Group])
 			}
 		}
+
 		place := map[int32]int32{}
 		for i, k := range list {
 			place[k] = first[i]
 		}
+
 		slices.SortFunc(list, func(a, b int32) int {
 			return cmp.Or(cmp.Compare(place[a], place[b]),
 				cmp.Compare(a, b))
 		})
 	}
+
 	if len(own) > 0 {
 		if at := slices.Index(list, al.rooms[own[0].room].Kind); at > 0 {
 			k := list[at]
 			list = slices.Insert(slices.Delete(list, at, at+1), 0, k)
 		}
 	}
+
 	return list
 }
 
@@ -198,31 +225,39 @@ func (al *allocator) kinds(w *Request, own []seat) []int32 {
 func (al *allocator) candidates(w *Request, b bounds, kind int32, own []seat) []candidate {
 	m := al.matcher(w)
 	list := al.candidateSpace[:0]
+
 	for k := range own {
 		al.seatIn[own[k].room] = int32(k + 1)
 	}
+
 	for i := range al.rooms {
 		r := &al.rooms[i]
 		if b.gpus && (r.Kind != kind || count(r.Free) < b.minPerNode) {
 			continue
 		}
+
 		fits, ok := m.Fits(r)
 		if !ok || b.gpus && count(fits) < b.minPerNode {
 			continue
 		}
+
 		c := candidate{room: int32(i), fits: fits, capacity: 1}
 		if b.gpus {
 			c.capacity = min(b.maxPerNode, count(fits))
 		}
+
 		if k := al.seatIn[i]; k > 0 {
 			c.current, c.own = true, own[k-1].gpus&fits
 		}
+
 		c.occupied = fits &^ c.own &^ al.view.Rooms[i].Free
 		list = append(list, c)
 	}
+
 	for k := range own {
 		al.seatIn[own[k].room] = 0
 	}
+
 	al.candidateSpace = list
 	prefer := w.Item.Prefer
 	slices.SortFunc(list, func(a, c candidate) int {
@@ -233,6 +268,7 @@ func (al *allocator) candidates(w *Request, b bounds, kind int32, own []seat) []
 			cmp.Compare(al.rank[x.Group], al.rank[y.Group]), cmp.Compare(count(x.Free), count(y.Free)),
 			cmp.Compare(a.room, c.room))
 	})
+
 	return list
 }
 
@@ -245,6 +281,7 @@ func trueFirst(a, b bool) int {
 	case a:
 		return -1
 	}
+
 	return 1
 }
 
@@ -256,14 +293,18 @@ func pick(list []candidate, want int, b bounds) []candidate {
 		sum += list[k].capacity
 		k++
 	}
+
 	if k == 0 {
 		return nil
 	}
+
 	picked := list[:k:k]
 	if sum < want || k == len(list) {
 		return picked
 	}
+
 	rest := max(want-(sum-list[k-1].capacity), b.minPerNode, 1)
+
 	last := k - 1
 	for i := k; i < len(list) && list[i].capacity >= rest; i++ { // the list is sorted by capacity, the largest first
 		x, y := list[i].free(b) >= rest, list[last].free(b) >= rest
@@ -271,8 +312,10 @@ func pick(list []candidate, want int, b bounds) []candidate {
 			last = i
 		}
 	}
+
 	picked = slices.Clone(picked)
 	picked[k-1] = list[last]
+
 	return picked
 }
 
@@ -281,6 +324,7 @@ func (c *candidate) free(b bounds) int {
 	if !b.gpus {
 		return c.capacity
 	}
+
 	return count(c.fits &^ c.occupied)
 }
 
@@ -293,23 +337,29 @@ func split(list []candidate, want int, b bounds) allocation {
 			list = list[:k]
 			break
 		}
+
 		sum += list[k].capacity
 	}
+
 	for len(list) > b.minNodes && len(list)*b.minPerNode > min(want, sum) { // too many nodes for the minimum on each
 		sum -= list[len(list)-1].capacity
 		list = list[:len(list)-1]
 	}
+
 	left := min(want, sum)
 	if len(list) == 0 || len(list) < b.minNodes || len(list)*b.minPerNode > left {
 		return allocation{}
 	}
+
 	h := allocation{seats: make([]seat, 0, len(list)), count: left}
 	for k, c := range list {
 		n := min(c.capacity, left-(len(list)-1-k)*b.minPerNode)
 		left -= n
 		h.seats = append(h.seats, seat{c.room, c.take(n, b)})
 	}
+
 	h.count -= left
+
 	return h
 }
 
@@ -318,7 +368,9 @@ func (c *candidate) take(n int, b bounds) uint64 {
 	if !b.gpus {
 		return 0
 	}
+
 	got := fleet.Take(c.own, n)
 	got |= fleet.Take(c.fits&^got&^c.occupied, n-count(got))
+
 	return got | fleet.Take(c.fits&^got, n-count(got))
 }

@@ -27,14 +27,17 @@ func (y *yard) allocate() {
 			rest = append(rest, int32(i))
 		}
 	}
+
 	slices.SortStableFunc(rest, func(a, b int32) int {
 		x, z := &y.tasks[a], &y.tasks[b]
 		p, q := &x.candidates[x.assigned], &z.candidates[z.assigned]
 		return cmp.Or(cmp.Compare(q.on(0), p.on(0)), cmp.Compare(q.gain, p.gain))
 	})
+
 	for _, i := range rest {
 		y.allocateTask(i)
 	}
+
 	y.consolidate()
 }
 
@@ -76,6 +79,7 @@ func (y *yard) occupy(i int32, room int32, seat place.Allocation) {
 func (y *yard) removeSeats(i int32) (seats []place.Allocation, rooms []int32) {
 	t := &y.tasks[i]
 	need := &t.item.Shape.Need
+
 	seats, rooms = t.seats, slices.Clone(t.positions)
 	for k, room := range rooms {
 		r, sp := &y.rooms[room], y.positions[room]
@@ -84,12 +88,15 @@ func (y *yard) removeSeats(i int32) (seats []place.Allocation, rooms []int32) {
 		} else {
 			r.Free |= seats[k].GPUs
 		}
+
 		r.CPUs += need.CPUs
 		r.Memory += need.Memory
 		y.indexes[sp.kind].move(sp.at, -bits.OnesCount64(seats[k].GPUs&r.Free))
 		y.tasksIn[room] = slices.DeleteFunc(y.tasksIn[room], func(o int32) bool { return o == i })
 	}
+
 	t.seats, t.positions = nil, t.positions[:0]
+
 	return seats, rooms
 }
 
@@ -98,6 +105,7 @@ func (y *yard) restoreSeats(i int32, seats []place.Allocation, rooms []int32) {
 	for k, room := range rooms {
 		y.occupy(i, room, seats[k])
 	}
+
 	t := &y.tasks[i]
 	t.seats, t.positions = seats, append(t.positions[:0], rooms...)
 }
@@ -107,9 +115,11 @@ func (y *yard) restoreSeats(i int32, seats []place.Allocation, rooms []int32) {
 // that runs and finds nothing else stays where it is if it still can.
 func (y *yard) allocateTask(i int32) {
 	t := &y.tasks[i]
+
 	if y.tryAllocate(i, nil) || y.makeRoom(i) {
 		return
 	}
+
 	for {
 		best := -1
 		for k := range t.candidates {
@@ -117,10 +127,13 @@ func (y *yard) allocateTask(i int32) {
 				best = k
 			}
 		}
+
 		t.assigned = best
+
 		if best < 0 || y.tryAllocate(i, nil) {
 			return
 		}
+
 		t.candidates[best].gain = math.Inf(-1) // no room for it
 	}
 }
@@ -132,10 +145,12 @@ func (y *yard) fits(i int32, at int) bool {
 	if math.IsInf(o.gain, -1) {
 		return false
 	}
+
 	if o.share > 0 {
 		_, _, ok := y.sharing(t, o, nil)
 		return ok
 	}
+
 	return y.indexes[o.kind].countWith(o.on(0)) >= int(o.nodes)
 }
 
@@ -144,29 +159,37 @@ func (y *yard) fits(i int32, at int) bool {
 func (y *yard) tryAllocate(i int32, avoid []int32) bool {
 	t := &y.tasks[i]
 	o := &t.candidates[t.assigned]
+
 	if avoid == nil && t.running != nil && t.assigned == t.current && y.keepSeats(i) {
 		return true
 	}
+
 	if o.share > 0 {
 		room, gpu, ok := y.sharing(t, o, avoid)
 		if ok {
 			y.addSeat(i, room, place.Allocation{Node: y.rooms[room].Node.ID, GPUs: gpu, Share: o.share})
 		}
+
 		return ok
 	}
+
 	rooms := make([]int32, 0, o.nodes)
 	masks := make([]uint64, 0, o.nodes)
+
 	match := y.shapeOf(t.item.Shape).match
 	for n := range int(o.nodes) {
 		room, mask := y.tightest(t, match, o, o.on(n), append(rooms, avoid...))
 		if room < 0 {
 			return false
 		}
+
 		rooms, masks = append(rooms, room), append(masks, mask)
 	}
+
 	for n, room := range rooms {
 		y.addSeat(i, room, place.Allocation{Node: y.rooms[room].Node.ID, GPUs: masks[n]})
 	}
+
 	return true
 }
 
@@ -180,6 +203,7 @@ func (y *yard) sharing(t *task, o *candidate, avoid []int32) (room int32, gpu ui
 		if len(r.Parts) == 0 || slices.Contains(avoid, at) {
 			continue
 		}
+
 		shared, _, _ := match.FitsPart(r, o.share)
 		for _, p := range r.Parts {
 			if p.GPU&shared != 0 && p.Held > most {
@@ -187,10 +211,13 @@ func (y *yard) sharing(t *task, o *candidate, avoid []int32) (room int32, gpu ui
 			}
 		}
 	}
+
 	if most >= 0 {
 		return room, gpu, true
 	}
+
 	room, gpu = y.tightest(t, match, o, 1, avoid)
+
 	return room, gpu, room >= 0
 }
 
@@ -204,7 +231,9 @@ func (y *yard) keepSeats(i int32) bool {
 			return false
 		}
 	}
+
 	y.restoreSeats(i, t.running.Allocations, t.currentRooms)
+
 	return true
 }
 
@@ -213,6 +242,7 @@ func isFree(r *fleet.Room, s place.Allocation) bool {
 	if s.Share == 0 || s.GPUs&r.Free != 0 {
 		return s.GPUs&^r.Free == 0
 	}
+
 	return slices.ContainsFunc(r.Parts, func(p fleet.Part) bool {
 		return p.GPU == s.GPUs &&
 			p.Held+s.Share <= 1+epsilon
@@ -227,9 +257,12 @@ func (y *yard) tightest(t *task, match *fleet.Matcher, o *candidate, gpus int, s
 		if slices.Contains(skip, room) {
 			return 0, false
 		}
+
 		fits, ok := match.Fits(&y.rooms[room])
+
 		return fleet.Take(fits, gpus), ok && bits.OnesCount64(fits) >= gpus
 	}
+
 	s, rooms := &y.indexes[o.kind], y.kinds[o.kind].rooms
 	if at := y.lastRoom(t); at >= 0 && y.positions[at].kind == o.kind &&
 		(s.used[y.positions[at].at] > 0 || !y.kinds[o.kind].powersOff) {
@@ -237,6 +270,7 @@ func (y *yard) tightest(t *task, match *fleet.Matcher, o *candidate, gpus int, s
 			return at, mask
 		}
 	}
+
 	for _, rows := range [2][][]uint64{s.inUse, s.idle} {
 		for n := gpus; n < len(rows); n++ {
 			for w, word := range rows[n] {
@@ -249,6 +283,7 @@ func (y *yard) tightest(t *task, match *fleet.Matcher, o *candidate, gpus int, s
 			}
 		}
 	}
+
 	return -1, 0
 }
 
@@ -260,5 +295,6 @@ func (y *yard) lastRoom(t *task) int32 {
 	case t.item.Prefer != "":
 		return int32(y.find(t.item.Prefer))
 	}
+
 	return -1
 }

@@ -21,17 +21,28 @@ const hour = time.Hour
 func TestWhatAJobIsGiven(t *testing.T) {
 	t.Parallel()
 	tesla := func(c *cluster) { c.node("t1", "TESLA", 4) }
-	both := func(c *cluster) { c.node("t1", "TESLA", 4); c.node("u1", "TURING", 2) }
+
+	both := func(c *cluster) {
+		c.node("t1", "TESLA", 4)
+		c.node("u1", "TURING", 2)
+	}
+
 	for name, tc := range map[string]struct {
 		yard func(c *cluster)
 		want map[id.Job]string
 	}{
 		"with time to spare the cheapest": {
-			func(c *cluster) { both(c); c.wait(want{speed: lstm(0, 0), due: 12 * hour, late: 1}) },
+			func(c *cluster) {
+				both(c)
+				c.wait(want{speed: lstm(0, 0), due: 12 * hour, late: 1})
+			},
 			map[id.Job]string{"j1": "1 TESLA"},
 		},
 		"with little time the one that is in time": {
-			func(c *cluster) { both(c); c.wait(want{speed: lstm(0, 0), due: 5*hour + 10*time.Minute, late: 1}) },
+			func(c *cluster) {
+				both(c)
+				c.wait(want{speed: lstm(0, 0), due: 5*hour + 10*time.Minute, late: 1})
+			},
 			map[id.Job]string{"j1": "2 TESLA"},
 		},
 		"in an empty yard a long start is no reason to take a slow GPU": {
@@ -40,24 +51,33 @@ func TestWhatAJobIsGiven(t *testing.T) {
 					c.node(fmt.Sprintf("t%d", i), "TESLA", 4)
 					c.node(fmt.Sprintf("u%d", i), "TURING", 2)
 				}
+
 				c.wait(want{speed: lstm(time.Minute, time.Minute), due: 12 * hour, late: 1})
 			},
 			map[id.Job]string{"j1": "1 TESLA"},
 		},
 		"late, and being late costs less than more GPUs": {
-			func(c *cluster) { tesla(c); c.wait(want{speed: lstm(0, 0), due: -hour, late: 0.01}) },
+			func(c *cluster) {
+				tesla(c)
+				c.wait(want{speed: lstm(0, 0), due: -hour, late: 0.01})
+			},
 			map[id.Job]string{"j1": "1 TESLA"},
 		},
 		"a kind that is too slow is taken if there is no other": {
-			func(c *cluster) { c.node("u1", "TURING", 2); c.wait(want{speed: lstm(0, 0), due: 6 * hour, late: 1}) },
+			func(c *cluster) {
+				c.node("u1", "TURING", 2)
+				c.wait(want{speed: lstm(0, 0), due: 6 * hour, late: 1})
+			},
 			map[id.Job]string{"j1": "1 TURING"},
 		},
 		"whose deadline is far waits for GPUs that suit it": {
 			func(c *cluster) {
 				both(c)
+
 				for range 2 {
 					c.run(want{speed: lstm(0, 0), due: 5 * hour, late: 10, fixed: true, done: 3 * 3600}, seat("t1", 3<<(c.jobs*2)))
 				}
+
 				c.wait(want{speed: lstm(0, 0), due: 200 * hour, late: 1})
 			},
 			map[id.Job]string{"j1": "stays", "j2": "stays", "j3": ""},
@@ -65,6 +85,7 @@ func TestWhatAJobIsGiven(t *testing.T) {
 		"late jobs share GPUs that would make one of them hardly faster": {
 			func(c *cluster) {
 				c.node("k1", "K80", 8)
+
 				for range 8 {
 					c.wait(want{speed: alexnet(), due: hour, late: 30})
 				}
@@ -72,7 +93,10 @@ func TestWhatAJobIsGiven(t *testing.T) {
 			map[id.Job]string{"j1": "1 K80", "j2": "1 K80", "j3": "1 K80", "j4": "1 K80", "j5": "1 K80", "j6": "1 K80", "j7": "1 K80", "j8": "1 K80"},
 		},
 		"a late job takes them when nobody else wants them": {
-			func(c *cluster) { c.node("k1", "K80", 8); c.wait(want{speed: alexnet(), due: hour, late: 30}) },
+			func(c *cluster) {
+				c.node("k1", "K80", 8)
+				c.wait(want{speed: alexnet(), due: hour, late: 30})
+			},
 			map[id.Job]string{"j1": "8 K80"},
 		},
 		"of two late jobs the one with less work goes first": {
@@ -103,11 +127,13 @@ func TestWhatAJobIsGiven(t *testing.T) {
 			func(c *cluster) {
 				c.node("t1", "TESLA", 4)
 				c.node("t2", "TESLA", 4, func(n *fleet.Node) { n.Class = fleet.Reserved })
+
 				c.node("u1", "TURING", 2, func(n *fleet.Node) {
 					for i := range n.Inventory.GPUs {
 						n.Inventory.GPUs[i].Memory = 48 << 30
 					}
 				})
+
 				c.wait(want{speed: lstm(0, 0), due: 12 * hour, late: 1, spec: job.Resources{GPUs: job.Range{Min: 1, Max: 2}, GPUMemory: job.ByteRange{Min: 40 << 30}}})
 				c.wait(want{speed: lstm(0, 0), due: 12 * hour, late: 1, place: job.PlaceCloud})
 			},
@@ -150,6 +176,7 @@ func TestWhatAJobIsGiven(t *testing.T) {
 			t.Parallel()
 			c := newCluster()
 			tc.yard(c)
+
 			if diff := cmp.Diff(tc.want, c.given(c.plan(t, policy()))); diff != "" {
 				t.Error(diff)
 			}
@@ -164,13 +191,17 @@ func TestWhatRuns(t *testing.T) {
 		c.node("k1", "K80", 1)
 		c.run(w, seat("k1", 1))
 	}
+
 	urgent := want{speed: alexnet(), due: 23*hour + time.Minute, late: 30}
 	for name, tc := range map[string]struct {
 		yard func(c *cluster)
 		want map[id.Job]string
 	}{
 		"it makes way for one that would be late": {
-			func(c *cluster) { full(c, want{speed: alexnet(), due: 300 * hour, late: 30}); c.wait(urgent) },
+			func(c *cluster) {
+				full(c, want{speed: alexnet(), due: 300 * hour, late: 30})
+				c.wait(urgent)
+			},
 			map[id.Job]string{"j1": "", "j2": "1 K80"},
 		},
 		"it stays if it cannot go on later": {
@@ -233,9 +264,11 @@ func TestWhatRuns(t *testing.T) {
 			func(c *cluster) {
 				c.node("t1", "TESLA", 4)
 				c.node("t2", "TESLA", 4)
+
 				for i := range 3 {
 					c.run(want{speed: lstm(time.Minute, 0), due: 20 * hour, late: 1}, seat("t1", 1<<i))
 				}
+
 				c.run(want{speed: lstm(time.Minute, 0), due: 20 * hour, late: 1}, seat("t2", 1))
 			},
 			map[id.Job]string{"j1": "stays", "j2": "stays", "j3": "stays", "j4": "1 TESLA"},
@@ -245,6 +278,7 @@ func TestWhatRuns(t *testing.T) {
 				for i := range c.tariff.Nodes {
 					c.tariff.Nodes[i].Off = false
 				}
+
 				c.node("t1", "TESLA", 4)
 				c.node("t2", "TESLA", 4)
 				c.run(want{speed: lstm(time.Minute, 0), due: 20 * hour, late: 1}, seat("t1", 1))
@@ -295,6 +329,7 @@ func TestWhatRuns(t *testing.T) {
 			t.Parallel()
 			c := newCluster()
 			tc.yard(c)
+
 			if diff := cmp.Diff(tc.want, c.given(c.plan(t, policy()))); diff != "" {
 				t.Error(diff)
 			}
@@ -311,22 +346,26 @@ func TestWithoutDeadlines(t *testing.T) {
 		c.node("t1", "TESLA", 2)
 		c.wait(want{spec: job.Resources{GPUs: job.Range{Min: 2, Max: 2}}})
 		c.wait(want{spec: job.Resources{GPUs: job.Range{Min: 1, Max: 1}}})
+
 		p := c.plan(t, policy())
 		if len(p.Starts) != 1 || p.Starts[0].Item.Job != "j1" || !strings.Contains(p.Starts[0].Reason, "first in the queue") {
 			t.Errorf("starts %+v, want j1 as fifo would", p.Starts)
 		}
 	})
+
 	t.Run("users take turns", func(t *testing.T) {
 		t.Parallel()
 		c := newCluster()
 		c.node("t1", "TESLA", 1)
 		c.wait(want{speed: lstm(0, 0), user: "ada"})
 		c.wait(want{speed: lstm(0, 0), user: "bob"})
+
 		c.usage["ada"] = 1e6
 		if diff := cmp.Diff(map[id.Job]string{"j1": "", "j2": "1 TESLA"}, c.given(c.plan(t, policy()))); diff != "" {
 			t.Error(diff)
 		}
 	})
+
 	t.Run("they do not push each other aside", func(t *testing.T) {
 		t.Parallel()
 		c := newCluster()
@@ -341,26 +380,31 @@ func TestWithoutDeadlines(t *testing.T) {
 			}
 		}
 	})
+
 	t.Run("one that would be late goes before them", func(t *testing.T) {
 		t.Parallel()
 		c := newCluster()
 		c.node("t1", "TESLA", 1)
 		c.run(want{speed: lstm(0, 0)}, seat("t1", 1))
 		c.wait(want{speed: lstm(0, 0), due: 7 * hour, late: 1})
+
 		if diff := cmp.Diff(map[id.Job]string{"j1": "", "j2": "1 TESLA"}, c.given(c.plan(t, policy()))); diff != "" {
 			t.Error(diff)
 		}
 	})
+
 	t.Run("the old one goes before one that has much time", func(t *testing.T) {
 		t.Parallel()
 		c := newCluster()
 		c.node("t1", "TESLA", 1)
 		c.wait(want{speed: lstm(0, 0), due: 700 * hour, late: 1})
 		c.wait(want{speed: lstm(0, 0), waited: 48 * hour})
+
 		if diff := cmp.Diff(map[id.Job]string{"j1": "", "j2": "1 TESLA"}, c.given(c.plan(t, policy()))); diff != "" {
 			t.Error(diff)
 		}
 	})
+
 	t.Run("alone they have what makes them fast, together less", func(t *testing.T) {
 		t.Parallel()
 		linear := job.NewSpeed(3600, 0, 0, job.Rate{GPUs: 1, PerSecond: 1}, job.Rate{GPUs: 4, PerSecond: 3.9})
@@ -368,13 +412,19 @@ func TestWithoutDeadlines(t *testing.T) {
 		c.tariff = nil
 		c.node("t1", "TESLA", 4)
 		c.wait(want{speed: linear})
+
 		if diff := cmp.Diff(map[id.Job]string{"j1": "4 TESLA"}, c.given(c.plan(t, policy()))); diff != "" {
 			t.Error(diff)
 		}
+
 		for range 3 {
 			c.wait(want{speed: linear})
 		}
-		if diff := cmp.Diff(map[id.Job]string{"j1": "1 TESLA", "j2": "1 TESLA", "j3": "1 TESLA", "j4": "1 TESLA"}, c.given(c.plan(t, policy()))); diff != "" {
+
+		if diff := cmp.Diff(
+			map[id.Job]string{"j1": "1 TESLA", "j2": "1 TESLA", "j3": "1 TESLA", "j4": "1 TESLA"},
+			c.given(c.plan(t, policy())),
+		); diff != "" {
 			t.Error(diff)
 		}
 	})
@@ -390,19 +440,25 @@ func TestWaitingByChoiceEnds(t *testing.T) {
 	c.run(want{speed: lstm(0, 0), due: hour, late: 10, fixed: true}, seat("t1", 1))
 	c.wait(want{speed: lstm(0, 0), due: 40 * hour, late: 1})
 	waits := 0
+
 	for {
 		p := c.plan(t, policy())
 		if len(p.Starts) > 0 {
 			break
 		}
+
 		if !p.WakeAt.After(c.now) {
 			t.Fatalf("it waits since %v and does not ask to be asked again: %v", start, p.WakeAt)
 		}
+
 		c.now = p.WakeAt
-		if waits++; waits > 100 {
+
+		waits++
+		if waits > 100 {
 			t.Fatal("it waits for ever")
 		}
 	}
+
 	if waited := c.now.Sub(start); waits == 0 || waited < hour || waited > 40*hour {
 		t.Errorf("it waited %v, in %d steps", waited, waits)
 	}
@@ -411,6 +467,7 @@ func TestWaitingByChoiceEnds(t *testing.T) {
 // TestNodesThatMustBootFirst lets a node in use and one that is off be the choice.
 func TestNodesThatMustBootFirst(t *testing.T) {
 	t.Parallel()
+
 	for name, tc := range map[string]struct {
 		boot time.Duration
 		want string
@@ -422,8 +479,17 @@ func TestNodesThatMustBootFirst(t *testing.T) {
 			c.node("t1", "TESLA", 4)
 			c.node("u1", "TURING", 2)
 			c.run(want{speed: lstm(0, 0), due: 20 * hour, late: 10, fixed: true}, seat("u1", 1))
-			even := job.NewSpeed(3600, 0, 0, job.Rate{GPU: "TESLA", GPUs: 1, PerSecond: 1}, job.Rate{GPU: "TURING", GPUs: 1, PerSecond: 0.9})
+
+			even := job.NewSpeed(
+				3600,
+				0,
+				0,
+				job.Rate{GPU: "TESLA", GPUs: 1, PerSecond: 1},
+				job.Rate{GPU: "TURING", GPUs: 1, PerSecond: 0.9},
+			)
+
 			c.wait(want{speed: even, due: 2 * hour, late: 10})
+
 			if got := c.given(c.plan(t, policy()))["j2"]; got != tc.want {
 				t.Errorf("it gets %s, want %s", got, tc.want)
 			}
@@ -452,6 +518,7 @@ func TestJobsThatMayEndEarlyStartSmall(t *testing.T) {
 			c := newCluster()
 			c.node("t1", "TESLA", 4)
 			c.wait(want{speed: lstm(0, 0), due: tc.due, late: 0.3, done: tc.done})
+
 			if got := c.given(c.plan(t, tc.policy))["j1"]; got != tc.want {
 				t.Errorf("it gets %s, want %s", got, tc.want)
 			}
@@ -463,8 +530,15 @@ func TestJobsThatMayEndEarlyStartSmall(t *testing.T) {
 func TestSharedGPUs(t *testing.T) {
 	t.Parallel()
 	half := func(rate float64) *job.Speed {
-		return job.NewSpeed(3600, 0, 0, job.Rate{GPU: "TESLA", GPUs: 1, PerSecond: 1}, job.Rate{GPU: "TESLA", GPUs: 1, Share: 0.5, PerSecond: rate})
+		return job.NewSpeed(
+			3600,
+			0,
+			0,
+			job.Rate{GPU: "TESLA", GPUs: 1, PerSecond: 1},
+			job.Rate{GPU: "TESLA", GPUs: 1, Share: 0.5, PerSecond: rate},
+		)
 	}
+
 	part := func(node string, gpu uint64) place.Allocation {
 		return place.Allocation{Node: id.Node(node), GPUs: gpu, Share: 0.5}
 	}
@@ -525,11 +599,14 @@ func TestSharedGPUs(t *testing.T) {
 			t.Parallel()
 			c := newCluster()
 			tc.yard(c)
+
 			p := c.plan(t, policy())
 			if diff := cmp.Diff(tc.want, c.given(p)); diff != "" {
 				t.Error(diff)
 			}
+
 			c.carryOut(p)
+
 			if room, _ := c.table.Get("t1"); room.Sound&^room.Free != tc.on {
 				t.Errorf("GPUs %b are in use, want %b", room.Sound&^room.Free, tc.on)
 			}
@@ -540,12 +617,16 @@ func TestSharedGPUs(t *testing.T) {
 // TestReasons has the words that a researcher reads.
 func TestReasons(t *testing.T) {
 	t.Parallel()
+
 	for name, tc := range map[string]struct {
 		yard func(c *cluster)
 		want []string
 	}{
 		"the cheapest in time": {
-			func(c *cluster) { c.node("t1", "TESLA", 4); c.wait(want{speed: lstm(0, 0), due: 12 * hour, late: 1}) },
+			func(c *cluster) {
+				c.node("t1", "TESLA", 4)
+				c.wait(want{speed: lstm(0, 0), due: 12 * hour, late: 1})
+			},
 			[]string{"t1: 1× TESLA, est. cost $0.36, est. finish 5h before the deadline"},
 		},
 		"more to be in time": {
@@ -557,7 +638,11 @@ func TestReasons(t *testing.T) {
 				"alternative: 1× TESLA, est. cost $0.36, est. finish 1h40m after the deadline (late cost $1.67)"},
 		},
 		"without a deadline and a tariff": {
-			func(c *cluster) { c.tariff = nil; c.node("t1", "TESLA", 1); c.wait(want{speed: lstm(0, 0)}) },
+			func(c *cluster) {
+				c.tariff = nil
+				c.node("t1", "TESLA", 1)
+				c.wait(want{speed: lstm(0, 0)})
+			},
 			[]string{"t1: 1× TESLA, est. cost 7.00 GPU-hours, est. finish in 7h"},
 		},
 		"it gives way": {
@@ -582,16 +667,20 @@ func TestReasons(t *testing.T) {
 			c := newCluster()
 			tc.yard(c)
 			p := c.plan(t, policy())
+
 			var got []string
 			for _, s := range p.Stops {
 				got = append(got, s.Reason)
 			}
+
 			for _, s := range p.Starts {
 				if len(got) > 0 && got[len(got)-1] == s.Reason {
 					s.Reason = ""
 				}
+
 				got = append(got, s.Reason)
 			}
+
 			if diff := cmp.Diff(tc.want, got); diff != "" {
 				t.Error(diff)
 			}

@@ -42,25 +42,45 @@ func newCluster() *cluster {
 
 // node adds a ready local node with so many GPUs; change makes it different.
 func (c *cluster) node(name, model string, gpus int, change ...func(*fleet.Node)) {
-	n := &fleet.Node{ID: id.Node(name), Class: fleet.Local, State: fleet.Ready, Inventory: fleet.Inventory{CPUs: 64000, Memory: 1 << 40}}
+	n := &fleet.Node{
+		ID:        id.Node(name),
+		Class:     fleet.Local,
+		State:     fleet.Ready,
+		Inventory: fleet.Inventory{CPUs: 64000, Memory: 1 << 40},
+	}
+
 	for i := range gpus {
 		n.Inventory.GPUs = append(n.Inventory.GPUs, fleet.GPU{Index: i, Model: model, Memory: 16 << 30})
 	}
+
 	for _, f := range change {
 		f(n)
 	}
+
 	c.table.Put(n, 0)
 }
 
 // lstm is a published speed: 7 h on one TESLA, 5 h on two, 18 h on one TURING.
 func lstm(start, save time.Duration) *job.Speed {
-	return job.NewSpeed(7*3600, start, save, job.Rate{GPU: "TESLA", GPUs: 1, PerSecond: 1}, job.Rate{GPU: "TESLA", GPUs: 2, PerSecond: 1.4},
-		job.Rate{GPU: "TURING", GPUs: 1, PerSecond: 0.39})
+	return job.NewSpeed(
+		7*3600,
+		start,
+		save,
+		job.Rate{GPU: "TESLA", GPUs: 1, PerSecond: 1},
+		job.Rate{GPU: "TESLA", GPUs: 2, PerSecond: 1.4},
+		job.Rate{GPU: "TURING", GPUs: 1, PerSecond: 0.39},
+	)
 }
 
 // alexnet is hardly faster on many GPUs: 23 h on one K80, 17 h on eight.
 func alexnet() *job.Speed {
-	return job.NewSpeed(23*3600, 0, 0, job.Rate{GPU: "K80", GPUs: 1, PerSecond: 1}, job.Rate{GPU: "K80", GPUs: 8, PerSecond: 1.35})
+	return job.NewSpeed(
+		23*3600,
+		0,
+		0,
+		job.Rate{GPU: "K80", GPUs: 1, PerSecond: 1},
+		job.Rate{GPU: "K80", GPUs: 8, PerSecond: 1.35},
+	)
 }
 
 // want is one job of a test.
@@ -79,20 +99,33 @@ type want struct {
 
 func (c *cluster) item(w want) (*queue.Item, fleet.Need) {
 	c.jobs++
+
 	if w.place == "" {
 		w.place = job.PlaceAny
 	}
+
 	if w.spec.GPUs.Max == 0 {
 		w.spec.GPUs = job.Range{Min: 1, Max: 8}
 	}
+
 	if w.user == "" {
 		w.user = "ada"
 	}
-	o := &job.Outlook{Submitted: c.now.Add(-w.waited), LateCost: w.late / 3600, Speed: w.speed, Done: w.done, Resumes: !w.fixed}
+
+	o := &job.Outlook{
+		Submitted: c.now.Add(-w.waited),
+		LateCost:  w.late / 3600,
+		Speed:     w.speed,
+		Done:      w.done,
+		Resumes:   !w.fixed,
+	}
+
 	if w.due != 0 {
 		o.Deadline = c.now.Add(w.due)
 	}
+
 	need := fleet.NeedOf(&job.Spec{Resources: w.spec, Place: w.place}, job.Floor{}, nil)
+
 	return &queue.Item{Job: id.NewJob(c.jobs), Number: c.jobs, User: w.user, Lasts: w.lasts, Cost: 3600, Outlook: o}, need
 }
 
@@ -116,17 +149,22 @@ func (c *cluster) launch(it *queue.Item, began time.Time, seats []place.Allocati
 		r.GPUs += bits.OnesCount64(s.GPUs)
 		c.table.Book(s.Node, fleet.Hold{Run: r.Run, Job: it.Job, GPUs: s.GPUs, Share: s.Share, CPUs: it.Shape.Need.CPUs})
 	}
+
 	it.Outlook.At = c.now // what is done is known as of now
 	r.Rate = place.RateOn(it.Outlook.Speed, seats, func(n id.Node) *fleet.Node {
 		room, _ := c.table.Get(n)
 		return room.Node
 	})
+
 	c.running = append(c.running, r)
 	slices.SortFunc(c.running, func(a, b *place.Running) int { return int(a.Number) - int(b.Number) })
+
 	return r
 }
 
-func seat(node string, gpus uint64) place.Allocation { return place.Allocation{Node: id.Node(node), GPUs: gpus} }
+func seat(node string, gpus uint64) place.Allocation {
+	return place.Allocation{Node: id.Node(node), GPUs: gpus}
+}
 
 func (c *cluster) view() *place.View {
 	return &place.View{
@@ -143,6 +181,7 @@ func (c *cluster) plan(t *testing.T, p place.Policy) place.Plan {
 	if _, bad := place.Check(v, plan); len(bad) > 0 {
 		t.Fatalf("the plan cannot be carried out: %v", bad)
 	}
+
 	return plan
 }
 
@@ -155,30 +194,39 @@ func (c *cluster) given(p place.Plan) map[id.Job]string {
 	for _, it := range c.line.Items() {
 		got[it.Job] = ""
 	}
+
 	for _, r := range c.running {
 		got[r.Job] = "stays"
 	}
+
 	for _, s := range p.Stops {
 		got[s.Running.Job] = ""
 	}
+
 	for _, s := range p.Starts {
 		text := ""
+
 		for _, seat := range s.Allocations {
 			room, _ := c.table.Get(seat.Node)
 			model := "CPU"
 			if len(room.Node.Inventory.GPUs) > 0 {
 				model = room.Node.Inventory.GPUs[0].Model
 			}
+
 			if text != "" {
 				text += " + "
 			}
+
 			if seat.Share > 0 {
 				text += fmt.Sprintf("%g ", seat.Share) + model
 				continue
 			}
+
 			text += fmt.Sprintf("%d ", bits.OnesCount64(seat.GPUs)) + model
 		}
+
 		got[s.Item.Job] = text
 	}
+
 	return got
 }

@@ -23,6 +23,7 @@ func (y *yard) undo(list []moved) {
 			y.removeSeats(m.task)
 		}
 	}
+
 	for _, m := range list {
 		y.restoreSeats(m.task, m.seats, m.rooms)
 	}
@@ -36,9 +37,11 @@ func (y *yard) restartCost(i int32) float64 {
 	if t.running == nil || t.assigned != t.current || !slices.Equal(t.seats, t.running.Allocations) {
 		return 0
 	}
+
 	o := &t.candidates[t.assigned]
 	later := y.lateCostAt(t, o.duration+t.restartTime, o.duration)
 	now := y.lateCostAt(t, o.duration, o.duration)
+
 	return y.costPerSecond(o)*t.restartTime + later - now
 }
 
@@ -51,16 +54,19 @@ func (y *yard) makeRoom(i int32) bool {
 	if !o.plain() {
 		return false
 	}
+
 	other := 0.0
 	for k := range t.candidates {
 		if k != t.assigned && y.fits(i, k) {
 			other = max(other, t.candidates[k].gain)
 		}
 	}
+
 	worth := (o.gain - other) * y.horizon(t)
 	if t.hasDeadline {
 		worth *= t.candidates[t.leanest].duration / y.meanDuration
 	}
+
 	s := &y.indexes[o.kind]
 	for _, room := range y.kinds[o.kind].rooms {
 		free := int(s.free[y.positions[room].at])
@@ -68,13 +74,16 @@ func (y *yard) makeRoom(i int32) bool {
 		if list == nil || cost >= worth {
 			continue
 		}
+
 		if y.relocate(list, []int32{room}) {
 			if y.tryAllocate(i, nil) {
 				return true
 			}
+
 			y.undo(list)
 		}
 	}
+
 	return false
 }
 
@@ -93,9 +102,11 @@ func (y *yard) smaller(room int32, gpus, below int) (list []moved, cost float64)
 			gpus -= int(n)
 		}
 	}
+
 	if gpus > 0 {
 		return nil, 0
 	}
+
 	return list, cost
 }
 
@@ -106,12 +117,14 @@ func (y *yard) relocate(list []moved, avoid []int32) bool {
 		m := &list[k]
 		m.seats, m.rooms = y.removeSeats(m.task)
 	}
+
 	for k := range list {
 		if !y.tryAllocate(list[k].task, avoid) {
 			y.undo(list)
 			return false
 		}
 	}
+
 	return true
 }
 
@@ -133,17 +146,21 @@ const maxVacated = 3
 func (y *yard) vacateOne(k int) bool {
 	s := &y.indexes[k]
 	var list []int32
+
 	free := 0
 	for _, room := range y.kinds[k].rooms {
 		at := y.positions[room].at
 		if s.used[at] == 0 {
 			continue
 		}
+
 		free += int(s.free[at])
+
 		if y.movable(room) {
 			list = append(list, room)
 		}
 	}
+
 	used := func(room int32) int8 { return s.used[y.positions[room].at] }
 	slices.SortStableFunc(list, func(a, b int32) int { return cmp.Compare(used(a), used(b)) })
 	for _, room := range list[:min(len(list), maxVacated)] {
@@ -151,6 +168,7 @@ func (y *yard) vacateOne(k int) bool {
 			return true
 		}
 	}
+
 	return false
 }
 
@@ -163,32 +181,40 @@ const stayShare = 0.5
 func (y *yard) vacate(k int, room int32) bool {
 	before := y.power(k)
 	list := make([]moved, 0, len(y.tasksIn[room]))
+
 	cost := 0.0
 	for _, i := range y.tasksIn[room] {
 		list = append(list, moved{task: i})
 		cost += y.restartCost(i)
 	}
+
 	lasts := y.busy(room)
+
 	slices.SortStableFunc(list, func(a, b moved) int {
 		return cmp.Compare(bits.OnesCount64(y.tasks[b.task].seats[0].GPUs),
 			bits.OnesCount64(y.tasks[a.task].seats[0].GPUs))
 	})
+
 	until := make([]float64, len(y.kinds[k].rooms)) // of the others
 	for at, other := range y.kinds[k].rooms {
 		until[at] = y.busy(other)
 	}
+
 	if !y.relocate(list, y.excluded(k, room)) {
 		return false
 	}
+
 	// It saves something only as long as both nodes would have been in use.
 	others := 0.0
 	for _, m := range list {
 		others = max(others, until[y.positions[y.tasks[m.task].positions[0]].at])
 	}
+
 	if (before-y.power(k))*min(lasts, others)*stayShare <= cost {
 		y.undo(list)
 		return false
 	}
+
 	return true
 }
 
@@ -201,9 +227,11 @@ func (y *yard) busy(room int32) float64 {
 		longest = max(longest, t.candidates[t.assigned].duration)
 		gpus += bits.OnesCount64(t.seats[slices.Index(t.positions, room)].GPUs)
 	}
+
 	if gpus < int(y.indexes[sp.kind].used[sp.at]) {
 		return math.Inf(1)
 	}
+
 	return longest
 }
 
@@ -215,9 +243,12 @@ func (y *yard) movable(room int32) bool {
 		if !t.candidates[t.assigned].plain() {
 			return false
 		}
+
 		gpus += int8(t.candidates[t.assigned].gpus)
 	}
+
 	sp := y.positions[room]
+
 	return gpus > 0 && gpus == y.indexes[sp.kind].used[sp.at]
 }
 
@@ -230,6 +261,7 @@ func (y *yard) excluded(k int, room int32) []int32 {
 			list = append(list, at)
 		}
 	}
+
 	return list
 }
 
@@ -239,5 +271,6 @@ func (y *yard) power(k int) float64 {
 	for _, u := range y.indexes[k].used {
 		sum += y.kinds[k].cost[u]
 	}
+
 	return sum
 }

@@ -25,6 +25,7 @@ func (y *yard) price() {
 	for i := range y.tasks {
 		t := &y.tasks[i]
 		y.setLateCost(t)
+
 		for k := range t.candidates {
 			o := &t.candidates[k]
 			o.cost = y.costPerSecond(o) * o.duration
@@ -32,8 +33,10 @@ func (y *yard) price() {
 				t.cheapest = k
 			}
 		}
+
 		y.gains(t)
 	}
+
 	y.computeUrgency()
 }
 
@@ -51,6 +54,7 @@ func (y *yard) rateKinds() {
 				best = max(best, each[d.kind])
 			}
 		}
+
 		for k, r := range each {
 			if r > 0 {
 				sum[k] += r / best
@@ -58,12 +62,14 @@ func (y *yard) rateKinds() {
 			}
 		}
 	}
+
 	y.capacity = 0
 	for k := range y.kinds {
 		y.kinds[k].relativeSpeed = 1
 		if count[k] > 0 {
 			y.kinds[k].relativeSpeed = sum[k] / count[k]
 		}
+
 		y.capacity += float64(y.kinds[k].gpus) * y.kinds[k].relativeSpeed
 	}
 }
@@ -81,21 +87,26 @@ func (y *yard) summarize() (work float64) {
 			if k == 0 || o.usage*o.duration < t.candidates[t.leanest].usage*t.candidates[t.leanest].duration {
 				t.leanest = k
 			}
+
 			if k == 0 || o.duration < t.candidates[t.fastest].duration {
 				t.fastest = k
 			}
 		}
+
 		if len(t.candidates) == 0 {
 			continue
 		}
+
 		b := &t.candidates[t.leanest]
 		work += b.usage * b.duration
 		used += b.usage
 		y.meanDuration += b.duration
 		tasks++
 	}
+
 	y.meanDuration /= max(float64(tasks), 1)
 	y.occupancy = min(1, y.o.Crowd*used/max(y.capacity, 1))
+
 	return work
 }
 
@@ -108,6 +119,7 @@ func (y *yard) setLateCost(t *task) {
 		t.lateCost = o.LateCost
 		return
 	}
+
 	least := 0.0
 	for k := range t.candidates {
 		f := &t.candidates[k]
@@ -115,10 +127,12 @@ func (y *yard) setLateCost(t *task) {
 			least = rent
 		}
 	}
+
 	if t.hasDeadline {
 		t.lateCost = least * y.o.Late
 		return
 	}
+
 	age := max(y.now.Sub(o.Submitted).Seconds(), 0)
 	t.lateCost = least * y.o.Wait * (1 + age/max(y.o.Patience.Seconds(), 1))
 }
@@ -129,17 +143,20 @@ func (y *yard) gains(t *task) {
 	if len(t.candidates) == 0 {
 		return
 	}
+
 	h := y.horizon(t)
 	scale := 1 / h
 	if t.hasDeadline {
 		scale *= y.meanDuration / t.candidates[t.leanest].duration
 	}
+
 	for _, e := range y.endings(t) {
 		waits := y.remainingCost(t, e.share, h)
 		if t.running != nil { // it would have to start again
 			rent := y.costPerSecond(&t.candidates[t.current]) * t.restartTime
 			waits = y.remainingCost(t, e.share, h+t.restartTime) + rent
 		}
+
 		for k := range t.candidates {
 			o := &t.candidates[k]
 			gain := (waits - y.costWith(t, o, e.share, h)) * scale * e.chance
@@ -149,9 +166,11 @@ func (y *yard) gains(t *task) {
 				late.startup, late.duration = o.startup+boot, o.duration+boot
 				gain = (waits - y.costWith(t, &late, e.share, h)) * scale * e.chance
 			}
+
 			o.coldGain += gain
 		}
 	}
+
 	if !t.hasDeadline {
 		t.startValue = y.startValueOf(t)
 	}
@@ -167,6 +186,7 @@ func (y *yard) horizon(t *task) float64 {
 	for k := range t.candidates {
 		lost = max(lost, t.candidates[k].startup+y.kinds[t.candidates[k].kind].boot)
 	}
+
 	return max(y.lookahead, minLookahead*lost)
 }
 
@@ -179,7 +199,9 @@ func (y *yard) costWith(t *task, o *candidate, share, ahead float64) float64 {
 	if end := o.startup + (o.duration-o.startup)*share; end <= ahead {
 		return y.costPerSecond(o)*end + y.lateCostAt(t, end, 0)
 	}
+
 	done := max(ahead-o.startup, 0) / (o.duration - o.startup)
+
 	return y.costPerSecond(o)*ahead + y.remainingCost(t, share-done, ahead)
 }
 
@@ -192,8 +214,10 @@ func (y *yard) remainingCost(t *task, share, from float64) float64 {
 	if y.occupancy == 1 || t.fastest == t.cheapest {
 		return full
 	}
+
 	f := &t.candidates[t.fastest]
 	free := f.cost*share + y.lateCostAt(t, from+f.duration*share, f.duration*share)
+
 	return y.occupancy*full + (1-y.occupancy)*min(full, free)
 }
 
@@ -203,6 +227,7 @@ func (y *yard) lateCostAt(t *task, end, planned float64) float64 {
 	if !t.hasDeadline {
 		return t.lateCost * end
 	}
+
 	return t.lateCost * expectedLateness(end-t.slack, y.o.Hedge*planned)
 }
 
@@ -216,6 +241,7 @@ func expectedLateness(by, spread float64) float64 {
 	case by < 0:
 		return spread * math.Exp(by/spread)
 	}
+
 	return by + spread
 }
 
@@ -227,6 +253,7 @@ func (y *yard) startValueOf(t *task) float64 {
 	if t.running != nil {
 		return 2 * worth
 	}
+
 	return worth * (1 - float64(t.queueRank)/float64(2*(y.view.Queue.Len()+1)))
 }
 
@@ -244,14 +271,18 @@ func (y *yard) computeUrgency() {
 			t.urgency = math.Inf(1)
 		}
 	}
+
 	scarce := false
 	for k := range sum {
 		scarce = scarce || sum[k] > float64(y.kinds[k].gpus)
 	}
+
 	if !scarce || y.o.Dare <= 0 {
 		return
 	}
+
 	clear(sum)
+
 	slices.SortFunc(order, func(a, b int32) int {
 		return cmp.Or(cmp.Compare(y.tasks[a].slack, y.tasks[b].slack), cmp.Compare(a, b))
 	})

@@ -20,6 +20,7 @@ func (y *yard) stepBefore(a, b step) bool {
 	if a.worth != b.worth {
 		return a.worth > b.worth
 	}
+
 	return y.tasks[a.task].item.Number < y.tasks[b.task].item.Number
 }
 
@@ -40,18 +41,23 @@ func (y *yard) climb(chance func() float64) {
 		if chance != nil {
 			t.randomFactor = chance()
 		}
+
 		if s, ok := y.bestStep(int32(i)); ok {
 			y.heap = append(y.heap, s)
 		}
 	}
+
 	for i := len(y.heap)/2 - 1; i >= 0; i-- {
 		y.siftDown(i)
 	}
+
 	for len(y.heap) > 0 {
 		s := y.heap[0]
 		t := &y.tasks[s.task]
+
 		// What is free has changed since the step was thought of.
 		ok := !y.hasRoom(t, int(s.to)) || y.reassign(t, int(s.to))
+
 		again, more := y.bestStep(s.task)
 		if !ok || !more {
 			last := len(y.heap) - 1
@@ -60,6 +66,7 @@ func (y *yard) climb(chance func() float64) {
 		} else {
 			y.heap[0] = again
 		}
+
 		if len(y.heap) > 0 {
 			y.siftDown(0)
 		}
@@ -69,17 +76,21 @@ func (y *yard) climb(chance func() float64) {
 // siftDown puts a step of the heap into its place below those that go before it.
 func (y *yard) siftDown(i int) {
 	h := y.heap
+
 	for {
 		best := 2*i + 1
 		if best >= len(h) {
 			return
 		}
+
 		if best+1 < len(h) && y.stepBefore(h[best+1], h[best]) {
 			best++
 		}
+
 		if !y.stepBefore(h[best], h[i]) {
 			return
 		}
+
 		h[i], h[best] = h[best], h[i]
 		i = best
 	}
@@ -94,27 +105,34 @@ func (y *yard) bestStep(i int32) (best step, found bool) {
 	if t.assigned >= 0 {
 		had = &t.candidates[t.assigned]
 	}
+
 	for k := range t.candidates {
 		o := &t.candidates[k]
+
 		if k == t.assigned || t.assigned < 0 && y.declines(t, k) || !y.hasRoom(t, k) {
 			continue
 		}
+
 		gain := o.gain
 		if o.coldGain < gain && y.needsBoot(t, o) {
 			gain = o.coldGain
 		}
+
 		if t.assigned >= 0 && gain <= had.gain+1e-9*math.Abs(had.gain) {
 			continue
 		}
+
 		s := step{task: i, to: int32(k), worth: (gain - had.gain) / max(o.usage-had.usage, 1e-3)}
 		if t.assigned < 0 && !t.hasDeadline {
 			s.worth = t.startValue * gain / max(t.candidates[t.leanest].gain, 1e-12)
 		}
+
 		s.worth *= t.randomFactor
 		if !found || s.worth > best.worth || s.worth == best.worth && o.usage < t.candidates[best.to].usage {
 			best, found = s, true
 		}
 	}
+
 	return best, found
 }
 
@@ -124,12 +142,14 @@ func (y *yard) needsBoot(t *task, o *candidate) bool {
 	if t.running != nil && y.positions[t.currentRooms[0]].kind == o.kind {
 		return false
 	}
+
 	rows := y.indexes[o.kind].inUse
 	for n := o.on(0); n < len(rows); n++ {
 		if firstOf(rows[n], nil) >= 0 {
 			return false
 		}
 	}
+
 	return true
 }
 
@@ -138,20 +158,24 @@ func (y *yard) needsBoot(t *task, o *candidate) bool {
 func (y *yard) hasRoom(t *task, at int) bool {
 	o := &t.candidates[at]
 	s := &y.indexes[o.kind]
+
 	had := o // of the same kind
 	if t.assigned >= 0 {
 		had = &t.candidates[t.assigned]
 	}
+
 	own := t.assigned >= 0 && had.kind == o.kind && had.share == 0
 	if o.share > 0 {
 		return own || s.findShared(o.share, -1) >= 0 || s.fit(1, nil) >= 0
 	}
+
 	nodes := s.countWith(o.on(0))
 	for i := 0; own && i < len(t.positions) && nodes < int(o.nodes); i++ {
 		if free := int(s.free[t.positions[i]]); free < o.on(0) && free+had.on(i) >= o.on(0) {
 			nodes++
 		}
 	}
+
 	return nodes >= int(o.nodes)
 }
 
@@ -161,6 +185,7 @@ func (y *yard) value() float64 {
 	for i := range y.tasks {
 		sum += y.tasks[i].gain(y.tasks[i].assigned)
 	}
+
 	return sum
 }
 
@@ -170,6 +195,7 @@ func (t *task) gain(at int) float64 {
 	if at < 0 {
 		return 0
 	}
+
 	return max(t.candidates[at].gain, 1e-15)
 }
 
@@ -186,6 +212,7 @@ func (y *yard) snapshot() solution {
 	for i := range y.tasks {
 		a.assigned[i], a.positions[i] = y.tasks[i].assigned, slices.Clone(y.tasks[i].positions)
 	}
+
 	return a
 }
 
@@ -194,6 +221,7 @@ func (y *yard) restore(a *solution) {
 	for i := range y.tasks {
 		y.unassign(&y.tasks[i])
 	}
+
 	for i := range y.tasks {
 		t := &y.tasks[i]
 		t.positions = append(t.positions[:0], a.positions[i]...)

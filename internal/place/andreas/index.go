@@ -32,11 +32,13 @@ func newNodeIndex(nodes, size int) nodeIndex {
 		free: make([]int8, nodes), used: make([]int8, nodes), count: make([]int32, size+1),
 		inUse: make([][]uint64, size+1), idle: make([][]uint64, size+1),
 	}
+
 	all := make([]uint64, 2*words*(size+1))
 	for n := range s.inUse {
 		s.inUse[n], s.idle[n] = all[:words:words], all[words:2*words:2*words]
 		all = all[2*words:]
 	}
+
 	return s
 }
 
@@ -45,6 +47,7 @@ func (s *nodeIndex) row(at int32) []uint64 {
 	if s.used[at] > 0 {
 		return s.inUse[s.free[at]]
 	}
+
 	return s.idle[s.free[at]]
 }
 
@@ -75,6 +78,7 @@ func (s *nodeIndex) fit(gpus int, skip []int32) int32 {
 			}
 		}
 	}
+
 	return -1
 }
 
@@ -83,6 +87,7 @@ func (s *nodeIndex) countWith(gpus int) (nodes int) {
 	for n := gpus; n < len(s.count); n++ {
 		nodes += int(s.count[n])
 	}
+
 	return nodes
 }
 
@@ -95,6 +100,7 @@ func firstOf(set []uint64, skip []int32) int32 {
 			}
 		}
 	}
+
 	return -1
 }
 
@@ -109,6 +115,7 @@ func (s *nodeIndex) findShared(part float64, node int32) int {
 			best = i
 		}
 	}
+
 	return best
 }
 
@@ -121,22 +128,28 @@ func (s *nodeIndex) share(part float64, node int32) int {
 		s.shared[i].tasks++
 		return i
 	}
+
 	switch {
 	case node < 0:
 		node = s.fit(1, nil)
 	case s.free[node] < 1:
 		node = -1
 	}
+
 	if node < 0 {
 		return -1
 	}
+
 	s.move(node, 1)
+
 	at := slices.IndexFunc(s.shared, func(c sharedGPU) bool { return c.tasks == 0 })
 	if at < 0 {
 		s.shared = append(s.shared, sharedGPU{})
 		at = len(s.shared) - 1
 	}
+
 	s.shared[at] = sharedGPU{node, 1 - part, 1}
+
 	return at
 }
 
@@ -160,11 +173,13 @@ func (y *yard) newIndexes() []nodeIndex {
 			r := &y.rooms[room]
 			free := bits.OnesCount64(r.Free)
 			list[k].put(int32(at), free, bits.OnesCount64(r.Sound)-free)
+
 			for _, p := range r.Parts {
 				list[k].shared = append(list[k].shared, sharedGPU{int32(at), 1 - p.Held, 1})
 			}
 		}
 	}
+
 	return list
 }
 
@@ -173,25 +188,32 @@ func (y *yard) assign(t *task, at int) bool {
 	o := &t.candidates[at]
 	s := &y.indexes[o.kind]
 	pos := t.positions[:0]
+
 	if o.share > 0 {
 		t.sharedGPU = s.share(o.share, -1)
 		if t.sharedGPU >= 0 {
 			t.positions, t.assigned = append(pos, s.shared[t.sharedGPU].node), at
 		}
+
 		return t.sharedGPU >= 0
 	}
+
 	for i := range int(o.nodes) {
 		node := s.fit(o.on(i), pos)
 		if node < 0 {
 			for k, p := range pos {
 				s.move(p, -o.on(k))
 			}
+
 			return false
 		}
+
 		s.move(node, o.on(i))
 		pos = append(pos, node)
 	}
+
 	t.positions, t.assigned = pos, at
+
 	return true
 }
 
@@ -200,12 +222,15 @@ func (y *yard) unassign(t *task) {
 	if t.assigned < 0 {
 		return
 	}
+
 	o := &t.candidates[t.assigned]
+
 	t.assigned = -1
 	if o.share > 0 {
 		y.indexes[o.kind].unshare(o.share, t.sharedGPU)
 		return
 	}
+
 	for i, p := range t.positions {
 		y.indexes[o.kind].move(p, -o.on(i))
 	}
@@ -217,11 +242,14 @@ func (y *yard) reassign(t *task, to int) bool {
 	from := t.assigned
 	y.previous = append(y.previous[:0], t.positions...)
 	y.unassign(t)
+
 	if to < 0 || y.assign(t, to) {
 		return true
 	}
+
 	t.positions = append(t.positions[:0], y.previous...)
 	y.assignAt(t, from)
+
 	return false
 }
 
@@ -230,17 +258,21 @@ func (y *yard) reassign(t *task, to int) bool {
 // order; then it waits.
 func (y *yard) assignAt(t *task, at int) {
 	t.assigned = at
+
 	if at < 0 {
 		return
 	}
+
 	o := &t.candidates[at]
 	if o.share > 0 {
 		t.sharedGPU = y.indexes[o.kind].share(o.share, t.positions[0])
 		if t.sharedGPU < 0 {
 			t.assigned = -1
 		}
+
 		return
 	}
+
 	for i, p := range t.positions {
 		y.indexes[o.kind].move(p, o.on(i))
 	}

@@ -17,6 +17,7 @@ func TestTheShelfFindsTheTightestNode(t *testing.T) {
 			free := rapid.IntRange(0, size).Draw(t, "free")
 			s.put(int32(i), free, rapid.IntRange(0, size-free).Draw(t, "used"))
 		}
+
 		for range 20 {
 			gpus := rapid.IntRange(1, size).Draw(t, "gpus")
 			got, want := s.fit(gpus, nil), int32(-1)
@@ -27,9 +28,11 @@ func TestTheShelfFindsTheTightestNode(t *testing.T) {
 					want = at
 				}
 			}
+
 			if got != want {
 				t.Fatalf("%d GPUs: found node %d, want %d", gpus, got, want)
 			}
+
 			if got >= 0 {
 				s.move(got, gpus)
 			}
@@ -45,31 +48,39 @@ func TestPartsOfGPUs(t *testing.T) {
 		for i := range 3 {
 			s.put(int32(i), 2, 0)
 		}
+
 		type held struct {
 			part float64
 			at   int
 		}
+
 		var all []held
+
 		for range rapid.IntRange(1, 30).Draw(t, "parts") {
 			part := rapid.SampledFrom([]float64{0.25, 0.5, 0.75}).Draw(t, "part")
 			if at := s.share(part, -1); at >= 0 {
 				all = append(all, held{part, at})
 			}
+
 			sum := 0.0
 			for _, h := range all {
 				sum += h.part
 			}
+
 			used := 0
 			for i := range s.used {
 				used += int(s.used[i])
 			}
+
 			if sum > float64(used)+epsilon {
 				t.Fatalf("%g GPUs are held of %d in use", sum, used)
 			}
 		}
+
 		for _, i := range rapid.Permutation(all).Draw(t, "order") {
 			s.unshare(i.part, i.at)
 		}
+
 		for i := range s.free {
 			if s.free[i] != 2 || s.used[i] != 0 {
 				t.Fatalf("node %d has %d free and %d in use", i, s.free[i], s.used[i])
@@ -80,6 +91,7 @@ func TestPartsOfGPUs(t *testing.T) {
 
 func TestOverdue(t *testing.T) {
 	t.Parallel()
+
 	for _, tc := range []struct{ by, spread, want float64 }{
 		{10, 0, 10}, {-10, 0, 0}, {10, 5, 15}, {0, 5, 5}, {-5, 5, 5 / math.E}, {-1e6, 5, 0},
 	} {
@@ -102,6 +114,7 @@ func TestEndings(t *testing.T) {
 
 func TestMoney(t *testing.T) {
 	t.Parallel()
+
 	for f, want := range map[float64]string{0: "$0.00", 12.345: "$12.35", 0.42: "$0.42", 0.0312: "$0.031", 0.000123: "$0.00012", -0.5: "$-0.50"} {
 		if got := money(f); got != want {
 			t.Errorf("%g is written %s, want %s", f, got, want)

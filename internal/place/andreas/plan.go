@@ -12,19 +12,23 @@ import (
 // plan says what must change for the tasks to have what they were given.
 func (y *yard) plan(why func(*task) string) place.Plan {
 	var p place.Plan
+
 	for i := range y.tasks {
 		t := &y.tasks[i]
 		if t.running != nil && slices.Equal(t.seats, t.running.Allocations) || t.running == nil && len(t.seats) == 0 {
 			continue
 		}
+
 		reason := why(t)
 		if t.running != nil {
 			p.Stops = append(p.Stops, place.Stop{Running: t.running, Reason: reason})
 		}
+
 		if len(t.seats) > 0 {
 			p.Starts = append(p.Starts, place.Start{Item: t.item, Allocations: t.seats, Reason: reason})
 		}
 	}
+
 	return p
 }
 
@@ -41,6 +45,7 @@ func (y *yard) wakeAt() time.Time {
 		if t.assigned >= 0 || !t.hasDeadline {
 			continue
 		}
+
 		for k := range t.candidates {
 			if b := &t.candidates[t.leanest]; y.declines(t, k) && y.fits(int32(i), k) {
 				// When what it would cost more is what the rush will be worth.
@@ -49,8 +54,10 @@ func (y *yard) wakeAt() time.Time {
 			}
 		}
 	}
+
 	if math.IsInf(soonest, 1) {
 		return time.Time{}
 	}
+
 	return y.now.Add(job.Seconds(max(soonest, y.lookahead/maxWakes)))
 }

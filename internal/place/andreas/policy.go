@@ -114,6 +114,7 @@ func (p *Policy) Search(v *place.View, enough func() bool) place.Plan {
 	if !y.hasEstimates {
 		return ordered.FIFO{}.Plan(v)
 	}
+
 	y.listCandidates()
 	y.price()
 	y.greedy()
@@ -121,5 +122,6 @@ func (p *Policy) Search(v *place.View, enough func() bool) place.Plan {
 	y.allocate()
 	plan := y.plan(y.reason)
 	plan.WakeAt = y.wakeAt()
+
 	return plan
 }

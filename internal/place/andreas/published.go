@@ -64,31 +64,39 @@ func (p *Published) Search(v *place.View, enough func() bool) place.Plan {
 	if !y.hasEstimates {
 		return ordered.FIFO{}.Plan(v)
 	}
+
 	y.listCandidates()
 	r := newRule(y)
 	r.sortByPressure()
 	r.assign(nil)
 	best, cost := y.snapshot(), r.cost(p.o.Worst)
 	rng := newRand(p.o.Seed, y.now)
+
 	first := slices.Clone(r.order)
 	for range p.rounds(y) {
 		copy(r.order, first)
 		r.swap(rng, p.o.Swap)
+
 		r.assign(func(n int) int {
 			if most := int(math.Round(float64(n) * p.o.Choice)); most > 1 {
 				return rng.IntN(most)
 			}
+
 			return 0
 		})
+
 		if c := r.cost(p.o.Worst); c < cost {
 			best, cost = y.snapshot(), c
 		}
+
 		if enough != nil && enough() {
 			break
 		}
 	}
+
 	y.restore(&best)
 	y.relabel()
+
 	return y.plan(func(t *task) string { return r.reason(t) })
 }
 
@@ -96,10 +104,12 @@ func (p *Published) rounds(y *yard) int {
 	if p.o.Rounds != 0 {
 		return max(p.o.Rounds, 0)
 	}
+
 	counts := 0
 	for k := range y.kinds {
 		counts += y.kinds[k].size * (y.kinds[k].size + 1) / 2
 	}
+
 	return min(1000, len(y.rooms)*len(y.tasks)*counts)
 }
 
@@ -127,28 +137,35 @@ func newRule(y *yard) *rule {
 		y: y, order: make([]int32, len(y.tasks)), pressure: make([]float64, len(y.tasks)),
 		lists: make([][]int32, len(y.tasks)), slowest: make([]float64, len(y.tasks)),
 	}
+
 	y.indexes = y.newIndexes()
 	for i := range y.tasks {
 		t := &y.tasks[i]
 		y.setLateCost(t)
+
 		if !t.hasDeadline {
 			t.slack = math.Inf(1)
 		}
+
 		least := math.Inf(1)
+
 		for k := range t.candidates {
 			o := &t.candidates[k]
 			if o.rate > 0 && t.remainingWork > 0 {
 				o.duration = t.remainingWork / o.rate // it knows nothing of starts
 			}
+
 			o.cost = 0
 			for n := range int(o.nodes) {
 				o.cost += y.kinds[o.kind].cost[o.on(n)] * o.duration
 			}
+
 			least, r.slowest[i] = min(least, o.duration), max(r.slowest[i], o.duration)
 			if o.share == 0 { // it gives whole GPUs
 				r.lists[i] = append(r.lists[i], int32(k))
 			}
 		}
+
 		slices.SortStableFunc(r.lists[i], func(a, b int32) int {
 			p, q := &t.candidates[a], &t.candidates[b]
 			switch {
@@ -156,17 +173,21 @@ func newRule(y *yard) *rule {
 				if p.duration <= t.slack {
 					return -1
 				}
+
 				return 1
 			case p.duration <= t.slack:
 				return cmp.Compare(p.cost, q.cost)
 			}
+
 			return cmp.Compare(p.duration, q.duration)
 		})
+
 		r.pressure[i] = least - t.slack
 		if r.pressure[i] > 0 {
 			r.pressure[i] *= t.lateCost
 		}
 	}
+
 	return r
 }
 
@@ -175,6 +196,7 @@ func (r *rule) sortByPressure() {
 	for i := range r.order {
 		r.order[i] = int32(i)
 	}
+
 	slices.SortStableFunc(r.order, func(a, b int32) int { return cmp.Compare(r.pressure[b], r.pressure[a]) })
 }
 
@@ -185,6 +207,7 @@ func (r *rule) swap(rng *rand.Rand, by float64) {
 		if r.y.tasks[r.order[i]].lateCost > r.y.tasks[r.order[i+1]].lateCost {
 			likely = 0.5 + by
 		}
+
 		if rng.Float64() < likely {
 			r.order[i], r.order[i+1] = r.order[i+1], r.order[i]
 		}
@@ -198,12 +221,14 @@ func (r *rule) assign(draw func(n int) int) {
 	for i := range y.tasks {
 		y.unassign(&y.tasks[i])
 	}
+
 	for _, i := range r.order {
 		t, list := &y.tasks[i], r.lists[i]
 		from := 0
 		if draw != nil && len(list) > 0 {
 			from = draw(len(list))
 		}
+
 		for k := range list {
 			if y.assign(t, int(list[(from+k)%len(list)])) {
 				break
@@ -222,13 +247,16 @@ func (r *rule) cost(worst float64) float64 {
 			until = min(until, t.candidates[t.assigned].duration)
 		}
 	}
+
 	if math.IsInf(until, 1) {
 		until = 0
 	}
+
 	sum := 0.0
 	for k := range y.kinds {
 		sum += y.power(k) * until
 	}
+
 	for i := range y.tasks {
 		t := &y.tasks[i]
 		if t.assigned >= 0 {
@@ -237,6 +265,7 @@ func (r *rule) cost(worst float64) float64 {
 			sum += worst * t.lateCost * max(r.slowest[i]-t.slack, 0)
 		}
 	}
+
 	return sum
 }
 
@@ -246,7 +275,12 @@ func (r *rule) reason(t *task) string {
 	case t.assigned < 0:
 		return "preempted: jobs under more pressure get all GPUs that it could use"
 	case t.candidates[t.assigned].duration <= t.slack:
-		return r.y.where(t) + ", est. cost " + money(t.candidates[t.assigned].cost) + "; cheapest configuration that meets the deadline"
+		return r.y.where(
+			t,
+		) + ", est. cost " + money(
+			t.candidates[t.assigned].cost,
+		) + "; cheapest configuration that meets the deadline"
 	}
+
 	return r.y.where(t) + "; late in any case, fastest free configuration"
 }

@@ -41,13 +41,17 @@ func (p First) Plan(v *place.View) place.Plan {
 	if !y.hasEstimates {
 		return ordered.FIFO{}.Plan(v)
 	}
+
 	y.listCandidates()
+
 	r := newRule(y)
 	for i := range r.order {
 		r.order[i] = int32(i)
 	}
+
 	slices.SortStableFunc(r.order, func(a, b int32) int {
 		s, t := &y.tasks[a], &y.tasks[b]
+
 		switch p.by {
 		case EDF:
 			return cmp.Or(cmp.Compare(s.slack, t.slack), cmp.Compare(s.item.Number, t.item.Number))
@@ -55,9 +59,12 @@ func (p First) Plan(v *place.View) place.Plan {
 			return cmp.Or(cmp.Compare(t.lateCost, s.lateCost), cmp.Compare(s.item.Number, t.item.Number))
 		case FIFO:
 		}
+
 		return cmp.Compare(s.item.Number, t.item.Number)
 	})
+
 	r.assign(nil)
 	y.relabel()
+
 	return y.plan(func(t *task) string { return r.reason(t) })
 }

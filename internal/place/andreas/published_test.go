@@ -22,13 +22,17 @@ func greedy() place.Policy {
 // TestThePublishedRule has its choices, also those that ours would not make.
 func TestThePublishedRule(t *testing.T) {
 	t.Parallel()
+
 	for name, tc := range map[string]struct {
 		yard func(c *cluster)
 		want map[id.Job]string
 	}{
 		"the cheapest as if it were alone on its node": {
 			// An LSTM alone on two GPUs of a node costs less than alone on one.
-			func(c *cluster) { c.node("t1", "TESLA", 4); c.wait(want{speed: lstm(0, 0), due: 12 * hour, late: 1}) },
+			func(c *cluster) {
+				c.node("t1", "TESLA", 4)
+				c.wait(want{speed: lstm(0, 0), due: 12 * hour, late: 1})
+			},
 			map[id.Job]string{"j1": "2 TESLA"},
 		},
 		"a late job takes the fastest whatever it costs others": {
@@ -56,7 +60,10 @@ func TestThePublishedRule(t *testing.T) {
 			map[id.Job]string{"j1": "", "j2": "1 K80"},
 		},
 		"what does not fit falls through to the next": {
-			func(c *cluster) { c.node("t1", "TESLA", 1); c.wait(want{speed: lstm(0, 0), due: 12 * hour, late: 1}) },
+			func(c *cluster) {
+				c.node("t1", "TESLA", 1)
+				c.wait(want{speed: lstm(0, 0), due: 12 * hour, late: 1})
+			},
 			map[id.Job]string{"j1": "1 TESLA"},
 		},
 		"like nodes are not exchanged": {
@@ -73,6 +80,7 @@ func TestThePublishedRule(t *testing.T) {
 			t.Parallel()
 			c := newCluster()
 			tc.yard(c)
+
 			if diff := cmp.Diff(tc.want, c.given(c.plan(t, greedy()))); diff != "" {
 				t.Error(diff)
 			}
@@ -83,11 +91,19 @@ func TestThePublishedRule(t *testing.T) {
 // TestDrawnOrdersAreComparedByThePublishedMeasure has two late jobs and one GPU.
 func TestDrawnOrdersAreComparedByThePublishedMeasure(t *testing.T) {
 	t.Parallel()
+
 	// Both are late at once; put off, each may have to take the slowest, and that
 	// counts a hundred times. The first is under more pressure, the second loses more.
 	slow := func(on float64) *job.Speed {
-		return job.NewSpeed(3600, 0, 0, job.Rate{GPU: "K80", GPUs: 1, PerSecond: 1}, job.Rate{GPU: "TURING", GPUs: 1, PerSecond: on})
+		return job.NewSpeed(
+			3600,
+			0,
+			0,
+			job.Rate{GPU: "K80", GPUs: 1, PerSecond: 1},
+			job.Rate{GPU: "TURING", GPUs: 1, PerSecond: on},
+		)
 	}
+
 	yard := func() *cluster {
 		c := newCluster()
 		c.node("k1", "K80", 1)
@@ -95,15 +111,24 @@ func TestDrawnOrdersAreComparedByThePublishedMeasure(t *testing.T) {
 		c.wait(want{speed: slow(0.01), due: -hour, late: 5})
 		c.node("u1", "TURING", 1, func(n *fleet.Node) { n.Class = fleet.OnDemand })
 		c.run(want{speed: lstm(0, 0), due: hour, late: 1, fixed: true}, seat("u1", 1))
+
 		return c
 	}
+
 	first, drawn := yard(), yard()
-	if diff := cmp.Diff(map[id.Job]string{"j1": "1 K80", "j2": "", "j3": "stays"}, first.given(first.plan(t, greedy()))); diff != "" {
+	if diff := cmp.Diff(
+		map[id.Job]string{"j1": "1 K80", "j2": "", "j3": "stays"},
+		first.given(first.plan(t, greedy())),
+	); diff != "" {
 		t.Errorf("without chance: %s", diff)
 	}
+
 	o := andreas.PublishedDefaults()
 	o.Seed = 7
-	if diff := cmp.Diff(map[id.Job]string{"j1": "", "j2": "1 K80", "j3": "stays"}, drawn.given(drawn.plan(t, andreas.NewPublished(o)))); diff != "" {
+	if diff := cmp.Diff(
+		map[id.Job]string{"j1": "", "j2": "1 K80", "j3": "stays"},
+		drawn.given(drawn.plan(t, andreas.NewPublished(o))),
+	); diff != "" {
 		t.Errorf("with chance: %s", diff)
 	}
 }
@@ -111,6 +136,7 @@ func TestDrawnOrdersAreComparedByThePublishedMeasure(t *testing.T) {
 // TestFirstPrinciples has the orders, and that what runs is left alone.
 func TestFirstPrinciples(t *testing.T) {
 	t.Parallel()
+
 	for by, want1 := range map[andreas.Order]map[id.Job]string{
 		andreas.FIFO:     {"j1": "stays", "j2": "1 K80", "j3": "", "j4": ""},
 		andreas.EDF:      {"j1": "stays", "j2": "", "j3": "1 K80", "j4": ""},
@@ -124,15 +150,18 @@ func TestFirstPrinciples(t *testing.T) {
 			c.wait(want{speed: alexnet(), due: 100 * hour, late: 2})
 			c.wait(want{speed: alexnet(), due: 50 * hour, late: 2})
 			c.wait(want{speed: alexnet(), due: 100 * hour, late: 3})
+
 			p := andreas.NewFirst(by)
 			if diff := cmp.Diff(want1, c.given(c.plan(t, p))); diff != "" {
 				t.Error(diff)
 			}
+
 			if p.Revises() || p.Name() != "andreas-"+string(by) {
 				t.Errorf("%s revises: %v", p.Name(), p.Revises())
 			}
 		})
 	}
+
 	t.Run("jobs behind one that does not fit may start", func(t *testing.T) {
 		t.Parallel()
 		c := newCluster()
@@ -141,7 +170,11 @@ func TestFirstPrinciples(t *testing.T) {
 		four := job.NewSpeed(3600, 0, 0, job.Rate{GPU: "K80", GPUs: 4, PerSecond: 1})
 		c.wait(want{speed: four, due: time.Hour, late: 2, spec: job.Resources{GPU: []job.GPUKind{{Model: "K80"}}}})
 		c.wait(want{speed: lstm(0, 0), due: time.Hour, late: 2})
-		if diff := cmp.Diff(map[id.Job]string{"j1": "", "j2": "1 TESLA"}, c.given(c.plan(t, andreas.NewFirst(andreas.FIFO)))); diff != "" {
+
+		if diff := cmp.Diff(
+			map[id.Job]string{"j1": "", "j2": "1 TESLA"},
+			c.given(c.plan(t, andreas.NewFirst(andreas.FIFO))),
+		); diff != "" {
 			t.Error(diff)
 		}
 	})

@@ -14,23 +14,28 @@ func (y *yard) reason(t *task) string {
 	if t.assigned < 0 {
 		return y.stopped(t)
 	}
+
 	text := y.where(t) + ", " + y.costs(t, t.assigned)
 	if t.running != nil {
 		text = y.changed(t) + text
 	}
+
 	best := t.assigned
 	for k := range t.candidates {
 		if t.candidates[k].gain > t.candidates[best].gain {
 			best = k
 		}
 	}
+
 	if best != t.assigned {
 		return fmt.Sprintf("%s; its best configuration, %s (%s), goes to other jobs",
 			text, y.gpus(&t.candidates[best]), y.costs(t, best))
 	}
+
 	if other := y.other(t); other >= 0 {
 		return fmt.Sprintf("%s; alternative: %s, %s", text, y.gpus(&t.candidates[other]), y.costs(t, other))
 	}
+
 	return text
 }
 
@@ -40,10 +45,12 @@ func (y *yard) stopped(t *task) string {
 	if !t.hasDeadline {
 		return text
 	}
+
 	o := &t.candidates[t.cheapest]
 	if spare := t.slack - o.duration - t.restartTime; spare > 0 {
 		return fmt.Sprintf("%s: it can wait %s and still meet its deadline", text, span(spare))
 	}
+
 	return fmt.Sprintf("%s: each hour of delay costs %s", text, money(t.lateCost*3600))
 }
 
@@ -58,6 +65,7 @@ func (y *yard) changed(t *task) string {
 	case t.assigned == t.current:
 		return fmt.Sprintf("moved from %s to make room or to switch a node off; ", t.running.Allocations[0].Node)
 	}
+
 	return fmt.Sprintf("moved from %s; ", y.gpus(was))
 }
 
@@ -67,6 +75,7 @@ func (y *yard) where(t *task) string {
 	if len(t.seats) == 1 {
 		return string(t.seats[0].Node) + ": " + gpus
 	}
+
 	return fmt.Sprintf("%d nodes: %s", len(t.seats), gpus)
 }
 
@@ -79,6 +88,7 @@ func (y *yard) gpus(o *candidate) string {
 	if o.share > 0 {
 		return fmt.Sprintf("%g of a %s", o.share, g.Model)
 	}
+
 	return fmt.Sprintf("%d× %s", o.gpus, g.Model)
 }
 
@@ -89,10 +99,12 @@ func (y *yard) costs(t *task, at int) string {
 	if !t.hasDeadline {
 		return text + ", est. finish in " + span(o.duration)
 	}
+
 	spare := t.slack - o.duration
 	if spare >= 0 {
 		return fmt.Sprintf("%s, est. finish %s before the deadline", text, span(spare))
 	}
+
 	return fmt.Sprintf("%s, est. finish %s after the deadline (late cost %s)", text, span(-spare),
 		money(-spare*t.lateCost))
 }
@@ -102,6 +114,7 @@ func (y *yard) bill(f float64) string {
 	if y.view.Tariff == nil {
 		return strconv.FormatFloat(f, 'f', 2, 64) + " GPU-hours"
 	}
+
 	return money(f)
 }
 
@@ -114,6 +127,7 @@ func (y *yard) other(t *task) int {
 	case t.hasDeadline && t.assigned != t.fastest && t.candidates[t.assigned].duration > t.slack:
 		return t.fastest
 	}
+
 	return -1
 }
 
@@ -123,6 +137,7 @@ func money(f float64) string {
 	for a := math.Abs(f); a > 0 && a < 0.095 && places < 6; a *= 10 {
 		places++
 	}
+
 	return "$" + strconv.FormatFloat(f, 'f', places, 64)
 }
 
@@ -137,5 +152,6 @@ func span(seconds float64) string {
 	default:
 		d = d.Round(time.Second)
 	}
+
 	return job.Duration(d).String()
 }

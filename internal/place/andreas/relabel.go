@@ -19,7 +19,9 @@ func (y *yard) relabel() {
 	for k := range y.kinds {
 		left[k] = y.rename(int32(k))
 	}
+
 	y.clearSeats()
+
 	var rest []int32
 	for i := range y.tasks {
 		t := &y.tasks[i]
@@ -32,6 +34,7 @@ func (y *yard) relabel() {
 			rest = append(rest, int32(i))
 		}
 	}
+
 	for _, i := range rest {
 		t := &y.tasks[i]
 		if t.candidates[t.assigned].nodes == 1 {
@@ -42,6 +45,7 @@ func (y *yard) relabel() {
 				}
 			}
 		}
+
 		y.claim(i)
 	}
 }
@@ -58,7 +62,9 @@ func (y *yard) takePlace(left [][]int32, t *task, room int32) bool {
 	if sp.kind != o.kind || left[o.kind][at] == 0 {
 		return false
 	}
+
 	left[o.kind][at]--
+
 	return true
 }
 
@@ -77,7 +83,9 @@ func (y *yard) claim(i int32) {
 			return
 		}
 	}
+
 	t.positions = t.positions[:0]
+
 	for n, room := range rooms {
 		y.addSeat(i, room, place.Allocation{Node: y.rooms[room].Node.ID, GPUs: masks[n]})
 	}
@@ -90,31 +98,39 @@ func (y *yard) rename(k int32) []int32 {
 	kd := &y.kinds[k]
 	sizes := kd.size + 1
 	wanted, held := make([]int32, len(kd.rooms)*sizes), make([]int32, len(kd.rooms)*sizes)
+
 	for i := range y.tasks {
 		t := &y.tasks[i]
 		if t.assigned < 0 || t.candidates[t.assigned].kind != k || t.candidates[t.assigned].nodes > 1 {
 			continue
 		}
+
 		g := int(t.candidates[t.assigned].gpus)
 		wanted[int(t.positions[0])*sizes+g]++
+
 		if t.keepsAssignment() {
 			held[int(y.positions[t.currentRooms[0]].at)*sizes+g]++
 		}
 	}
+
 	real := matched(wanted, held, sizes, &y.newIndexes()[k])
+
 	places := make([]int32, len(wanted))
 	for p, q := range real {
 		copy(places[int(q)*sizes:int(q+1)*sizes], wanted[p*sizes:(p+1)*sizes])
 	}
+
 	for i := range y.tasks {
 		t := &y.tasks[i]
 		if t.assigned < 0 || t.candidates[t.assigned].kind != k {
 			continue
 		}
+
 		for n, p := range t.positions {
 			t.positions[n] = kd.rooms[real[p]]
 		}
 	}
+
 	return places
 }
 
@@ -127,20 +143,26 @@ func matched(wanted, held []int32, sizes int, s *nodeIndex) []int32 {
 	for p := range real {
 		real[p] = -1
 	}
+
 	keep := func(p, q int) (gpus int32) {
 		for g := 1; g < sizes; g++ {
 			gpus += int32(g) * min(wanted[p*sizes+g], held[q*sizes+g])
 		}
+
 		return gpus
 	}
+
 	order := make([]int, nodes)
+
 	total := make([]int32, nodes)
 	for q := range order {
 		order[q] = q
+
 		for g := 1; g < sizes; g++ {
 			total[q] += int32(g) * held[q*sizes+g]
 		}
 	}
+
 	slices.SortStableFunc(order, func(a, b int) int { return cmp.Compare(total[b], total[a]) })
 	for _, q := range order {
 		best, most := -1, int32(0)
@@ -148,13 +170,16 @@ func matched(wanted, held []int32, sizes int, s *nodeIndex) []int32 {
 			if real[p] >= 0 || s.free[p] != s.free[q] || s.used[p] != s.used[q] {
 				continue
 			}
+
 			if n := keep(p, q); best < 0 || n > most || n == most && p == q {
 				best, most = p, n
 			}
 		}
+
 		if best >= 0 && !taken[q] {
 			real[best], taken[q] = int32(q), true
 		}
 	}
+
 	return real
 }

@@ -10,6 +10,7 @@ func (s *search) relink() {
 		if !s.nextRound() {
 			return
 		}
+
 		s.restore(&s.pool[0])
 		if a := s.walk(&s.pool[i]); a != nil && a.value > s.pool[0].value {
 			s.pool[0] = *a
@@ -26,8 +27,10 @@ func (s *search) walk(to *solution) *solution {
 			left = append(left, int32(i))
 		}
 	}
+
 	value := s.value()
 	var best *solution
+
 	for highest := value; len(left) > 0; {
 		at, most := -1, math.Inf(-1)
 		for k, i := range left {
@@ -37,11 +40,14 @@ func (s *search) walk(to *solution) *solution {
 				at, most = k, d
 			}
 		}
+
 		if at < 0 || !s.reassign(&s.tasks[left[at]], to.assigned[left[at]]) {
 			return best
 		}
+
 		left[at] = left[len(left)-1]
 		left = left[:len(left)-1]
+
 		value += most
 		if value > highest*(1+1e-9) {
 			highest = value
@@ -49,5 +55,6 @@ func (s *search) walk(to *solution) *solution {
 			best = &a
 		}
 	}
+
 	return best
 }

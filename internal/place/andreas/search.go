@@ -27,6 +27,7 @@ func (y *yard) improve() {
 	if y.o.Search == Greedy || y.o.Search == "" || len(y.tasks) < 2 {
 		return
 	}
+
 	s := &search{yard: y, roundsLeft: y.o.Rounds}
 	if s.roundsLeft == 0 {
 		s.roundsLeft = usualRounds
@@ -34,20 +35,25 @@ func (y *yard) improve() {
 			s.roundsLeft = noLimit
 		}
 	}
+
 	if y.o.Search == Local { // what it does only makes the solution better
 		s.local()
 		return
 	}
+
 	s.addToPool(y.snapshot())
 	s.random()
+
 	if y.o.Search == Relink {
 		for i := range s.pool {
 			y.restore(&s.pool[i])
 			s.local()
 			s.pool[i] = y.snapshot()
 		}
+
 		s.relink()
 	}
+
 	best := slices.MaxFunc(s.pool, func(a, b solution) int { return cmp.Compare(a.value, b.value) })
 	y.restore(&best)
 }
@@ -64,6 +70,7 @@ func (s *search) addToPool(a solution) {
 	if at >= poolSize || at < len(s.pool) && slices.Equal(s.pool[at].assigned, a.assigned) {
 		return
 	}
+
 	s.pool = slices.Insert(s.pool, at, a)
 	s.pool = s.pool[:min(len(s.pool), poolSize)]
 }
@@ -83,7 +90,9 @@ func (s *search) random() {
 		for i := range s.tasks {
 			s.unassign(&s.tasks[i])
 		}
+
 		s.climb(func() float64 { return math.Exp(noise * rng.NormFloat64()) })
+
 		if len(s.pool) < poolSize || s.value() > s.pool[len(s.pool)-1].value {
 			s.addToPool(s.snapshot())
 		}
@@ -97,13 +106,16 @@ func (s *search) local() {
 	if len(list) == 0 {
 		return
 	}
+
 	s.indexTasks()
+
 	for better := true; better; list = s.improvable() {
 		better = false
 		for _, i := range list {
 			if !s.nextRound() {
 				return
 			}
+
 			better = s.displace(i) || better
 		}
 	}
@@ -115,6 +127,7 @@ func (s *search) indexTasks() {
 	for k := range s.kinds {
 		s.tasksOn[k] = make([][]int32, len(s.kinds[k].rooms))
 	}
+
 	for i := range s.tasks {
 		s.updateIndex(int32(i), true)
 	}
@@ -126,6 +139,7 @@ func (s *search) updateIndex(i int32, in bool) {
 	if t.assigned < 0 {
 		return
 	}
+
 	crew := s.tasksOn[t.candidates[t.assigned].kind]
 	for _, p := range t.positions {
 		if in {
@@ -145,17 +159,21 @@ const minImprovement = 1e-4
 func (s *search) improvable() []int32 {
 	var list []int32
 	improvement := make([]float64, len(s.tasks))
+
 	least := minImprovement * s.value()
 	for i := range s.tasks {
 		t := &s.tasks[i]
 		for k := range t.candidates {
 			improvement[i] = max(improvement[i], t.gain(k)-t.gain(t.assigned))
 		}
+
 		if improvement[i] > least {
 			list = append(list, int32(i))
 		}
 	}
+
 	slices.SortStableFunc(list, func(a, b int32) int { return cmp.Compare(improvement[b], improvement[a]) })
+
 	return list
 }
 
@@ -167,12 +185,14 @@ func (s *search) assignedTo(i int32) *candidate { return &s.tasks[i].candidates[
 func (s *search) displace(i int32) bool {
 	t := &s.tasks[i]
 	now := t.gain(t.assigned)
+
 	better := make([]int, 0, len(t.candidates))
 	for k := range t.candidates {
 		if o := &t.candidates[k]; o.plain() && t.gain(k) > now && (t.assigned < 0 || t.candidates[t.assigned].plain()) {
 			better = append(better, k)
 		}
 	}
+
 	slices.SortStableFunc(better, func(a, b int) int { return cmp.Compare(t.candidates[b].gain, t.candidates[a].gain) })
 	for _, k := range better {
 		for _, p := range s.targets(i, k) {
@@ -181,6 +201,7 @@ func (s *search) displace(i int32) bool {
 			}
 		}
 	}
+
 	return false
 }
 
@@ -192,6 +213,7 @@ const maxTargets = 4
 func (s *search) targets(i int32, at int) []int32 {
 	o := &s.tasks[i].candidates[at]
 	var list []int32
+
 	loss := make([]float64, len(s.tasksOn[o.kind]))
 	for p, crew := range s.tasksOn[o.kind] {
 		free := int32(s.indexes[o.kind].free[p])
@@ -200,16 +222,21 @@ func (s *search) targets(i int32, at int) []int32 {
 			if !c.plain() {
 				continue
 			}
+
 			if j != i && free < o.gpus {
 				loss[p] += c.gain * min(1, float64(o.gpus-free)/float64(c.gpus))
 			}
+
 			free += c.gpus
 		}
+
 		if free >= o.gpus {
 			list = append(list, int32(p))
 		}
 	}
+
 	slices.SortStableFunc(list, func(a, b int32) int { return cmp.Compare(loss[a], loss[b]) })
+
 	return list[:min(len(list), maxTargets)]
 }
 
@@ -236,25 +263,32 @@ func (s *search) try(i int32, at int, node int32) bool {
 		if s.indexes[o.kind].free[node] >= int8(o.gpus) {
 			break
 		}
+
 		before += s.tasks[j].gain(s.tasks[j].assigned)
 		was = append(was, s.leave(j))
 	}
+
 	s.join(i, at, node)
+
 	after := t.gain(at)
 	for k := len(was) - 1; k > 0; k-- {
 		after += s.rejoin(was[k].task)
 	}
+
 	if after > before*(1+1e-9) {
 		return true
 	}
+
 	for _, h := range was {
 		s.leave(h.task)
 	}
+
 	for _, h := range was {
 		if h.at >= 0 {
 			s.join(h.task, h.at, h.node)
 		}
 	}
+
 	return false
 }
 
@@ -264,9 +298,11 @@ func (s *search) leave(i int32) removed {
 	if t.assigned < 0 {
 		return removed{i, -1, -1}
 	}
+
 	l := removed{i, t.assigned, t.positions[0]}
 	s.updateIndex(i, false)
 	s.unassign(t)
+
 	return l
 }
 
@@ -288,9 +324,11 @@ func (s *search) rejoin(i int32) float64 {
 			best = k
 		}
 	}
+
 	if best >= 0 {
 		s.assign(t, best)
 		s.updateIndex(i, true)
 	}
+
 	return t.gain(t.assigned)
 }

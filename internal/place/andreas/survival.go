@@ -19,29 +19,36 @@ func (y *yard) endings(t *task) []ending {
 	if len(sv) == 0 || speed == nil || speed.Work <= 0 || t.remainingWork <= 0 {
 		return toTheEnd
 	}
+
 	done := max(1-t.remainingWork/speed.Work, 0)
 	alive := y.survival(done)
 	if alive <= 0 {
 		return toTheEnd
 	}
+
 	list := make([]ending, 0, maxEndings)
 	before := alive
+
 	for i := 1; i <= maxEndings; i++ {
 		share := float64(i) / maxEndings
 		now := 0.0
 		if i < maxEndings {
 			now = y.survival(done + (1-done)*share)
 		}
+
 		if p := (before - now) / alive; p > 0 {
 			// Those that end in a stretch do so in its middle, those at the end at the end.
 			at := share - 0.5/maxEndings
 			if i == maxEndings {
 				at = 1
 			}
+
 			list = append(list, ending{at, p})
 		}
+
 		before = now
 	}
+
 	return list
 }
 
@@ -54,9 +61,11 @@ func (y *yard) survival(done float64) float64 {
 	if i >= len(sv) {
 		return sv[len(sv)-1]
 	}
+
 	from := 1.0
 	if i > 0 {
 		from = sv[i-1]
 	}
+
 	return from + (sv[i]-from)*(at-float64(i))
 }

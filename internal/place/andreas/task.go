@@ -39,8 +39,8 @@ type task struct {
 	assigned     int     // the candidate, -1 if it waits
 	positions    []int32 // its nodes, by their positions in the kind's index; once seats are allocated, its rooms
 	onePosition  [1]int32
-	sharedGPU    int          // the shared GPU that it has a part of, in the kind's index
-	randomFactor float64      // multiplies the value of its steps in a randomised search
+	sharedGPU    int                // the shared GPU that it has a part of, in the kind's index
+	randomFactor float64            // multiplies the value of its steps in a randomised search
 	seats        []place.Allocation // once seats are allocated
 }
 
@@ -73,18 +73,21 @@ const unknownLasts = time.Hour
 
 // enter makes tasks of the jobs that are queued and of those that may be stopped.
 func (y *yard) enter(waiting []*queue.Item) {
-	y.shapes, y.needs, y.configurations = map[*queue.Shape]*shape{}, map[fleet.Need]*shape{},
-		map[configurationKey][]configuration{}
+	y.shapes = map[*queue.Shape]*shape{}
+	y.needs = map[fleet.Need]*shape{}
+	y.configurations = map[configurationKey][]configuration{}
 	y.tasks = make([]task, 0, len(waiting)+len(y.preemptible))
 	for _, l := range y.preemptible {
 		y.tasks = append(y.tasks, task{item: l.run.Item, running: l.run, currentRooms: l.rooms, current: -1,
 			assigned: -1})
 	}
+
 	undated := false
 	for _, it := range waiting {
 		y.tasks = append(y.tasks, task{item: it, current: -1, assigned: -1})
 		undated = undated || it.Outlook.Deadline.IsZero()
 	}
+
 	if undated {
 		y.rank()
 	}
@@ -94,10 +97,12 @@ func (y *yard) enter(waiting []*queue.Item) {
 func (y *yard) rank() {
 	ranks := make(map[*queue.Item]int, y.view.Queue.Len())
 	walk := y.view.Queue.Walk(y.view.UsageOf)
+
 	every := func(*queue.Shape) bool { return true }
 	for it := walk.Next(every); it != nil; it = walk.Next(every) {
 		ranks[it] = len(ranks)
 	}
+
 	for i := range y.tasks {
 		if t := &y.tasks[i]; t.running == nil {
 			t.queueRank = ranks[t.item]
@@ -112,6 +117,7 @@ func (y *yard) listCandidates() {
 	for i := range y.tasks {
 		total += len(y.configurationsOf(&y.tasks[i])) + 1
 	}
+
 	y.candidateSpace = make([]candidate, 0, total)
 	for i := range y.tasks {
 		t := &y.tasks[i]
@@ -119,11 +125,13 @@ func (y *yard) listCandidates() {
 		o := t.item.Outlook
 		t.restartTime = y.restartTime(t.item).Seconds() * y.o.Margin
 		from := len(y.candidateSpace)
+
 		if t.running == nil {
 			y.queuedCandidates(t)
 		} else {
 			y.runningCandidates(t)
 		}
+
 		t.candidates = y.candidateSpace[from:len(y.candidateSpace):len(y.candidateSpace)]
 		t.hasDeadline = !o.Deadline.IsZero()
 		if t.hasDeadline {
@@ -135,13 +143,16 @@ func (y *yard) listCandidates() {
 func (y *yard) queuedCandidates(t *task) {
 	o := t.item.Outlook
 	left, known := o.Left()
+
 	start := 0.0
 	if o.Speed != nil {
 		start = time.Duration(o.Speed.Start).Seconds()
 	}
+
 	if !known {
 		left = y.lasts(t.item).Seconds()
 	}
+
 	t.remainingWork = left
 	for _, d := range y.configurationsOf(t) {
 		y.candidateSpace = append(y.candidateSpace, candidate{configuration: d, duration: start + max(left/d.rate, 1),
@@ -155,12 +166,14 @@ func (y *yard) runningCandidates(t *task) {
 	if !known {
 		ends = y.endOf(r)
 	}
+
 	t.current = len(y.candidateSpace)
 	y.candidateSpace = append(y.candidateSpace, candidate{
 		configuration: configuration{kind: y.positions[t.currentRooms[0]].kind, gpus: int32(r.GPUs),
 			nodes: int32(len(r.Allocations)), share: r.Allocations[0].Share, rate: r.Rate},
 		duration: max(ends.Sub(y.now).Seconds(), 1),
 	})
+
 	t.remainingWork, _ = r.Left(y.now)
 	if known {
 		for _, d := range y.configurationsOf(t) {
@@ -172,6 +185,7 @@ func (y *yard) runningCandidates(t *task) {
 			}
 		}
 	}
+
 	t.current = 0
 }
 
@@ -180,6 +194,7 @@ func (y *yard) lasts(it *queue.Item) time.Duration {
 	if it.Lasts > 0 {
 		return it.Lasts
 	}
+
 	return unknownLasts
 }
 
@@ -190,10 +205,12 @@ func (y *yard) endOf(r *place.Running) time.Time {
 	if from.IsZero() {
 		from = y.now
 	}
+
 	end := from.Add(y.lasts(r.Item))
 	if late := y.now.Sub(end); late > 0 {
 		return y.now.Add(late)
 	}
+
 	return end
 }
 
@@ -206,8 +223,10 @@ func (y *yard) configurationsOf(t *task) []configuration {
 			list = y.listConfigurations(t.item)
 			y.configurations[key] = list
 		}
+
 		t.configurations = list
 	}
+
 	return t.configurations
 }
 
@@ -220,6 +239,7 @@ func (y *yard) listConfigurations(it *queue.Item) []configuration {
 			return list
 		}
 	}
+
 	return y.enumerate(it, sh, func(_ int, c count) float64 { return y.guess(it, c) })
 }
 
@@ -231,14 +251,17 @@ func (y *yard) measured(it *queue.Item, sh *shape) []configuration {
 	if n := &it.Shape.Need; n.GPUs > 1 || n.Nodes > 1 || n.MaxGPUs == 0 {
 		return list
 	}
+
 	for k := range y.kinds {
 		if sh.most[k] < 1 || y.kinds[k].id < 0 { // on a node of several kinds it is not said which GPU it gets
 			continue
 		}
+
 		for _, p := range y.curve(speed, k).Parts() {
 			list = append(list, configuration{kind: int32(k), gpus: 1, nodes: 1, share: p.Share, rate: p.PerSecond})
 		}
 	}
+
 	return list
 }
 
@@ -248,15 +271,18 @@ func (y *yard) enumerate(it *queue.Item, sh *shape, rate func(k int, c count) fl
 		if sh.most[k] < 0 {
 			continue
 		}
+
 		from := len(list)
 		for _, c := range y.counts(it, k, sh.most[k]) {
 			d := configuration{kind: int32(k), gpus: int32(c.gpus), nodes: int32(c.nodes), rate: rate(k, c)}
+
 			// More GPUs that are not faster are no candidate.
 			if d.rate > 0 && (len(list) == from || d.rate > list[len(list)-1].rate) {
 				list = append(list, d)
 			}
 		}
 	}
+
 	return list
 }
 
@@ -273,22 +299,28 @@ func (y *yard) counts(it *queue.Item, k, perNode int) []count {
 	if n.MaxGPUs == 0 {
 		return []count{{0, n.Nodes}}
 	}
+
 	most := min(n.MaxNodes, len(y.kinds[k].rooms)) * perNode
+
 	least := n.Nodes * max(n.GPUs, 1)
 	if c := y.curve(it.Outlook.Speed, k); c != nil {
 		least, most = max(least, c.Least()), min(most, c.Most())
 	}
+
 	var list []count
+
 	step := func(g int) int { return max(1, g/(maxCounts/4)) }
 	if most-least < maxCounts {
 		step = func(int) int { return 1 }
 	}
+
 	for g := least; g <= most; g += step(g) {
 		nodes := max(n.Nodes, (g+perNode-1)/perNode)
 		if nodes <= n.MaxNodes && nodes*n.GPUs <= g {
 			list = append(list, count{g, nodes})
 		}
 	}
+
 	return list
 }
 
@@ -296,6 +328,7 @@ func (y *yard) curve(s *job.Speed, k int) *job.Curve {
 	if g := y.kinds[k].gpu; g != nil {
 		return s.On(g.Model, g.Memory)
 	}
+
 	return s.On("", 0)
 }
 
@@ -311,9 +344,11 @@ func (y *yard) guess(it *queue.Item, c count) float64 {
 	if least := n.GPUs * n.Nodes; c.gpus > least {
 		rate = math.Pow(float64(c.gpus)/max(float64(least), 1), unknownGain)
 	}
+
 	if s := it.Outlook.Speed; s != nil && s.Work > 0 {
 		rate *= s.Work / y.lasts(it).Seconds()
 	}
+
 	return rate
 }
 
@@ -322,6 +357,7 @@ func (d *configuration) amount() float64 {
 	if d.share > 0 {
 		return d.share
 	}
+
 	return float64(d.gpus)
 }
 
@@ -335,5 +371,6 @@ func (d *configuration) on(i int) int {
 	if int32(i) < d.gpus%d.nodes {
 		each++
 	}
+
 	return int(each)
 }

@@ -69,16 +69,20 @@ func newYard(v *place.View, o *Options, fixed bool) *yard {
 	for _, it := range waiting {
 		y.hasEstimates = y.hasEstimates || hasEstimate(it)
 	}
+
 	if !fixed {
 		y.listPreemptible()
 	}
+
 	if !y.hasEstimates {
 		return y
 	}
+
 	y.rooms = slices.Clone(v.Rooms)
 	y.free()
 	y.groupRooms()
 	y.enter(waiting)
+
 	return y
 }
 
@@ -105,12 +109,15 @@ func (y *yard) listPreemptible() {
 			y.now.Sub(r.Ordered).Seconds() < y.o.Rest*y.restartTime(r.Item).Seconds() {
 			continue
 		}
+
 		from := len(all)
+
 		for _, s := range r.Allocations {
 			if at := y.find(s.Node); at >= 0 && mayStay(&y.rooms[at], r, s) {
 				all = append(all, int32(at))
 			}
 		}
+
 		if len(all)-from == len(r.Allocations) {
 			y.preemptible = append(y.preemptible, preemptible{r, all[from:len(all):len(all)]})
 			y.hasEstimates = y.hasEstimates || hasEstimate(r.Item)
@@ -124,6 +131,7 @@ func (y *yard) restartTime(it *queue.Item) time.Duration {
 	if s := it.Outlook.Speed; s != nil {
 		again = max(again, time.Duration(s.Start+s.Save))
 	}
+
 	return again
 }
 
@@ -146,6 +154,7 @@ func (y *yard) free() {
 			} else {
 				r.Free |= s.GPUs
 			}
+
 			r.CPUs += need.CPUs
 			r.Memory += need.Memory
 		}
@@ -158,6 +167,7 @@ func (y *yard) find(n id.Node) int {
 	if at < len(y.rooms) && y.rooms[at].Node.ID == n {
 		return at
 	}
+
 	return -1
 }
 
@@ -171,6 +181,7 @@ func (y *yard) groupRooms() {
 			y.positions[i] = position{-1, -1}
 			continue
 		}
+
 		k := y.kindOf(r)
 		y.positions[i] = position{int32(k), int32(len(y.kinds[k].rooms))}
 		y.kinds[k].rooms = append(y.kinds[k].rooms, int32(i))
@@ -188,12 +199,15 @@ func (y *yard) kindOf(r *fleet.Room) int {
 			return i
 		}
 	}
+
 	k := kind{id: r.Kind, class: r.Node.Class}
 	if len(r.Node.Inventory.GPUs) > 0 {
 		k.gpu = &r.Node.Inventory.GPUs[0]
 	}
+
 	y.priceOf(&k, r.Node)
 	y.kinds = append(y.kinds, k)
+
 	return len(y.kinds) - 1
 }
 
@@ -202,6 +216,7 @@ func (y *yard) kindOf(r *fleet.Room) int {
 func (y *yard) priceOf(k *kind, n *fleet.Node) {
 	t := y.view.Tariff
 	p := t.Of(n)
+
 	k.cost = make([]float64, fleet.MaxGPUs+1)
 	for u := range k.cost {
 		if t == nil {
@@ -210,13 +225,16 @@ func (y *yard) priceOf(k *kind, n *fleet.Node) {
 			k.cost[u] = t.Rate(p, u) * perHour
 		}
 	}
+
 	if p != nil && p.Off {
 		k.powersOff, k.boot = true, time.Duration(p.Boot).Seconds()
 	}
+
 	on := k.cost[0]
 	for u := range k.cost {
 		k.cost[u] = max(k.cost[u]-on, 0)
 	}
+
 	k.gpuRate = math.Inf(1)
 	for u := 1; u <= max(len(n.Inventory.GPUs), 1); u++ {
 		k.gpuRate = min(k.gpuRate, k.cost[u]/float64(u))
@@ -236,12 +254,15 @@ func (y *yard) shapeOf(s *queue.Shape) *shape {
 	if known {
 		return sh
 	}
+
 	sh, known = y.needs[s.Need]
 	if !known {
 		sh = y.newShape(&s.Need)
 		y.needs[s.Need] = sh
 	}
+
 	y.shapes[s] = sh
+
 	return sh
 }
 
@@ -255,11 +276,13 @@ func (y *yard) newShape(need *fleet.Need) *shape {
 			if !sh.match.Eligible(r) {
 				continue
 			}
+
 			sh.most[k] = max(sh.most[k], min(bits.OnesCount64(sh.match.Wanted(r)), need.MaxGPUs))
 			if sh.most[k] == min(need.MaxGPUs, kd.size) {
 				break
 			}
 		}
 	}
+
 	return sh
 }

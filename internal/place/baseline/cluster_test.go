@@ -30,7 +30,13 @@ type cluster struct {
 }
 
 func newCluster() *cluster {
-	return &cluster{now: start, table: fleet.NewTable(), line: queue.New(), items: map[id.Job]*queue.Item{}, usage: map[id.User]float64{}}
+	return &cluster{
+		now:   start,
+		table: fleet.NewTable(),
+		line:  queue.New(),
+		items: map[id.Job]*queue.Item{},
+		usage: map[id.User]float64{},
+	}
 }
 
 // node adds a node that is ready.
@@ -38,7 +44,16 @@ func (c *cluster) node(name string, class fleet.Class, cpus job.CPUs, memory job
 	for i := range gpus {
 		gpus[i].Index = i
 	}
-	c.table.Put(&fleet.Node{ID: id.Node(name), Class: class, State: fleet.Ready, Inventory: fleet.Inventory{CPUs: cpus, Memory: memory, GPUs: gpus}}, 0)
+
+	c.table.Put(
+		&fleet.Node{
+			ID:        id.Node(name),
+			Class:     class,
+			State:     fleet.Ready,
+			Inventory: fleet.Inventory{CPUs: cpus, Memory: memory, GPUs: gpus},
+		},
+		0,
+	)
 }
 
 func a100(n int) []fleet.GPU {
@@ -68,18 +83,30 @@ func (c *cluster) add(w want) *queue.Item {
 	if w.place == "" {
 		w.place = job.PlaceAny
 	}
+
 	if w.user == "" {
 		w.user = "ada"
 	}
+
 	n := uint64(len(c.items) + 1)
 	need := fleet.NeedOf(&job.Spec{Resources: w.spec, Place: w.place}, job.Floor{}, w.avoid)
-	it := &queue.Item{Job: id.NewJob(n), Number: n, User: w.user, Priority: w.prio, Lasts: w.lasts, Cost: float64(max(need.GPUs, 1)) * 3600}
+	it := &queue.Item{
+		Job:      id.NewJob(n),
+		Number:   n,
+		User:     w.user,
+		Priority: w.prio,
+		Lasts:    w.lasts,
+		Cost:     float64(max(need.GPUs, 1)) * 3600,
+	}
+
 	it.Outlook = &job.Outlook{Submitted: c.now, Speed: w.speed, Resumes: !w.stuck}
 	if w.due > 0 {
 		it.Outlook.Deadline = c.now.Add(w.due)
 	}
+
 	c.items[it.Job] = it
 	c.line.Add(it, need)
+
 	return it
 }
 
@@ -94,15 +121,24 @@ func (c *cluster) plan() place.Plan { return ordered.FIFO{}.Plan(c.view()) }
 // book lets a start of a plan run.
 func (c *cluster) book(s place.Start) {
 	c.line.Remove(s.Item)
-	r := &place.Running{Item: s.Item, Run: id.NewRun(s.Item.Job, 1), Allocations: s.Allocations, Ordered: c.now, Began: c.now}
+	r := &place.Running{
+		Item:        s.Item,
+		Run:         id.NewRun(s.Item.Job, 1),
+		Allocations: s.Allocations,
+		Ordered:     c.now,
+		Began:       c.now,
+	}
+
 	for _, seat := range s.Allocations {
 		c.table.Book(seat.Node, c.holdOf(s, seat))
 		r.GPUs += bits.OnesCount64(seat.GPUs)
 	}
+
 	r.Rate = place.RateOn(s.Item.Outlook.Speed, s.Allocations, func(n id.Node) *fleet.Node {
 		room, _ := c.table.Get(n)
 		return room.Node
 	})
+
 	c.runs = append(c.runs, r)
 	slices.SortFunc(c.runs, func(a, b *place.Running) int { return cmp.Compare(a.Number, b.Number) })
 }
@@ -112,6 +148,7 @@ func (c *cluster) leave(r *place.Running) {
 	for _, seat := range r.Allocations {
 		c.table.Release(seat.Node, r.Run)
 	}
+
 	o := r.Outlook
 	o.Done, o.Served, o.Ran = r.Done(c.now), r.Served(c.now), r.GPUs
 	c.runs = slices.DeleteFunc(c.runs, func(o *place.Running) bool { return o == r })
@@ -125,10 +162,19 @@ func (c *cluster) stop(r *place.Running) {
 }
 
 func (c *cluster) holdOf(s place.Start, seat place.Allocation) fleet.Hold {
-	h := fleet.Hold{Run: id.NewRun(s.Item.Job, 1), Job: s.Item.Job, Owner: s.Item.User, GPUs: seat.GPUs, CPUs: s.Item.Shape.Need.CPUs, Memory: s.Item.Shape.Need.Memory}
+	h := fleet.Hold{
+		Run:    id.NewRun(s.Item.Job, 1),
+		Job:    s.Item.Job,
+		Owner:  s.Item.User,
+		GPUs:   seat.GPUs,
+		CPUs:   s.Item.Shape.Need.CPUs,
+		Memory: s.Item.Shape.Need.Memory,
+	}
+
 	if s.Item.Lasts > 0 {
 		h.Ends = c.now.Add(s.Item.Lasts)
 	}
+
 	return h
 }
 
@@ -138,6 +184,7 @@ func started(p place.Plan) []id.Job {
 	for _, s := range p.Starts {
 		jobs = append(jobs, s.Item.Job)
 	}
+
 	return jobs
 }
 
@@ -151,6 +198,7 @@ func where(p place.Plan, j id.Job) []id.Node {
 			}
 		}
 	}
+
 	return nodes
 }
 
@@ -160,6 +208,7 @@ func drawCluster(t *rapid.T) *cluster {
 	for i := range rapid.IntRange(1, 5).Draw(t, "nodes") {
 		drawNode(t, c, fmt.Sprintf("n%d", i))
 	}
+
 	return c
 }
 
@@ -167,14 +216,22 @@ func drawNode(t *rapid.T, c *cluster, name string) {
 	models := []fleet.GPU{{Model: "NVIDIA A100-SXM4-80GB", Memory: 80 << 30}, {Model: "NVIDIA L4", Memory: 24 << 30}}
 	list := make([]fleet.GPU, rapid.IntRange(0, 4).Draw(t, name+" gpus"))
 	mixed := rapid.IntRange(0, 4).Draw(t, name+" mixed") == 0
+
 	model := rapid.IntRange(0, 1).Draw(t, name+" model")
 	for i := range list {
-		if list[i] = models[model]; mixed {
+		list[i] = models[model]
+		if mixed {
 			list[i] = models[i%2]
 		}
 	}
+
 	class := rapid.SampledFrom(fleet.Classes()).Draw(t, name+" class")
-	c.node(name, class, job.CPUs(rapid.IntRange(1, 8).Draw(t, name+" cpus"))*1000, job.Bytes(rapid.IntRange(1, 8).Draw(t, name+" memory"))<<30, list...)
+	c.node(
+		name,
+		class,
+		job.CPUs(rapid.IntRange(1, 8).Draw(t, name+" cpus"))*1000,
+		job.Bytes(rapid.IntRange(1, 8).Draw(t, name+" memory"))<<30,
+		list...)
 }
 
 // drawWant draws a job; with exact its run time is known.
@@ -185,9 +242,11 @@ func drawWant(t *rapid.T, exact bool) want {
 	if n > 0 && rapid.IntRange(0, 3).Draw(t, "range") == 0 {
 		w.spec.GPUs.Max = n + rapid.IntRange(0, 3).Draw(t, "more")
 	}
+
 	if rapid.IntRange(0, 5).Draw(t, "kind") == 0 && n > 0 {
 		w.spec.GPU = []job.GPUKind{{Model: "L4"}}
 	}
+
 	nodes := max(1, rapid.IntRange(-3, 3).Draw(t, "job nodes"))
 	w.spec.Nodes = job.Range{Min: nodes, Max: nodes}
 	w.spec.CPUs = job.CPUs(rapid.IntRange(0, 6).Draw(t, "cpus")) * 500
@@ -195,8 +254,10 @@ func drawWant(t *rapid.T, exact bool) want {
 	if rapid.IntRange(0, 6).Draw(t, "place") == 0 {
 		w.place = rapid.SampledFrom([]job.Place{job.PlaceLocal, job.PlaceCloud}).Draw(t, "where")
 	}
+
 	if exact || rapid.Bool().Draw(t, "known") {
 		w.lasts = time.Duration(rapid.IntRange(1, 20).Draw(t, "lasts")) * time.Minute
 	}
+
 	return w
 }

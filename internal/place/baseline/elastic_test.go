@@ -30,13 +30,16 @@ func TestCounts(t *testing.T) {
 	good, bad := elasticJob(8, 1000, linear...), elasticJob(8, 1000, poor...)
 	long := elasticJob(8, 9000, linear...)
 	rigid := func(n int) want { return want{spec: gpus(n), lasts: time.Hour} }
+
 	atLeast := func(n int) want { // runs on n to 8 GPUs
 		rates := make([]float64, 8)
 		for i := n - 1; i < 8; i++ {
 			rates[i] = float64(i + 1)
 		}
+
 		return elasticJob(8, 1000, rates...)
 	}
+
 	for name, tc := range map[string]struct {
 		policy string
 		jobs   []want
@@ -64,10 +67,13 @@ func TestCounts(t *testing.T) {
 			c := newCluster()
 			c.box("a", 8)
 			w := newWorld(c, policy(tc.policy))
+
 			for _, j := range tc.jobs {
 				c.add(j)
 			}
+
 			w.round(t)
+
 			if diff := cmp.Diff(tc.want, w.counts()); diff != "" {
 				t.Error(diff)
 			}
@@ -87,24 +93,31 @@ func TestGrowingAndShrinking(t *testing.T) {
 			w := newWorld(c, policy(name))
 			c.add(elasticJob(4, 7200, linear...))
 			w.round(t)
+
 			for w.step(t, start.Add(10*time.Minute)) {
 				continue
 			}
+
 			c.add(elasticJob(4, 600, linear...))
 			w.round(t)
+
 			if got := w.counts(); got[0]+got[1] != 4 || got[1] == 0 || got[0] == 0 && name != "afs-l" {
 				t.Errorf("when the second has come they have %v", got)
 			}
+
 			w.live(t)
+
 			if len(w.ended) != 2 {
 				t.Fatalf("%d jobs ended", len(w.ended))
 			}
+
 			// Nothing is lost by growing and shrinking: 7,800 units at 4 a second take 1,950 s
 			// if all four GPUs are busy all the time. Some are not for half a minute after
 			// somebody came or something was changed.
 			if took := w.ended["j1"].Sub(start); took < 1950*time.Second || took > 2010*time.Second {
 				t.Errorf("the first ended after %v", took)
 			}
+
 			if w.stops > 4 {
 				t.Errorf("%d stops for two changes", w.stops)
 			}
@@ -126,15 +139,19 @@ func TestRunningJobsAreLeftAloneForAWhile(t *testing.T) {
 	c.add(elasticJob(4, 1e6, linear...))
 	w.round(t) // the first shrinks
 	stops := w.stops
+
 	for range 3 {
 		w.step(t, c.now.Add(5*time.Second))
 		c.add(elasticJob(4, 1e6, linear...))
 		w.round(t)
 	}
+
 	if w.stops != stops {
 		t.Errorf("%d more stops within 15 seconds", w.stops-stops)
 	}
+
 	w.step(t, c.now.Add(15*time.Second))
+
 	if got := w.counts(); !slices.Equal(got, []int{1, 1, 1, 1, 0}) {
 		t.Errorf("half a minute later they have %v", got)
 	}
@@ -150,20 +167,27 @@ func TestEDLWithAPeriod(t *testing.T) {
 	c.now = c.now.Add(10 * time.Second)
 	c.add(elasticJob(4, 1e6, linear...))
 	w.round(t)
+
 	if got := w.counts(); !slices.Equal(got, []int{1}) {
 		t.Errorf("between two looks it has %v, want its least", got)
 	}
+
 	w.step(t, start.Add(time.Hour))
+
 	if got := w.counts(); !slices.Equal(got, []int{4}) || !c.now.Equal(start.Add(30*time.Second)) {
 		t.Errorf("at %s it has %v", c.now.Sub(start), got)
 	}
+
 	c.now = c.now.Add(time.Second)
 	c.add(elasticJob(4, 1e6, linear...))
 	w.round(t)
+
 	if got := w.counts(); !slices.Equal(got, []int{4, 0}) {
 		t.Errorf("before the next look they have %v", got)
 	}
+
 	w.step(t, start.Add(time.Hour))
+
 	if got := w.counts(); !slices.Equal(got, []int{3, 1}) || !c.now.Equal(start.Add(time.Minute)) {
 		t.Errorf("at %s they have %v", c.now.Sub(start), got)
 	}
@@ -178,6 +202,7 @@ func TestEDLBringsJobsToTheSameFulfilment(t *testing.T) {
 	c.add(elasticJob(8, 9, 1, 2, 3, 4))
 	c.add(elasticJob(8, 9, 1, 2, 3, 4, 5, 6, 7, 8))
 	w.round(t)
+
 	if got := w.counts(); !slices.Equal(got, []int{3, 5}) { // 2/3 and 4/7
 		t.Errorf("they have %v", got)
 	}
@@ -191,30 +216,39 @@ func TestEDLKeepsRoomForWhoKeepsComing(t *testing.T) {
 	for _, n := range []string{"a", "b", "c", "d"} {
 		c.box(n, 8)
 	}
+
 	w := newWorld(c, policy("edl"))
+
 	linear := make([]float64, 16)
 	for i := range linear {
 		linear[i] = float64(i + 1)
 	}
+
 	for i := range 10 {
 		c.add(elasticJob(8, 1e6, linear...))
 		w.round(t)
+
 		if len(c.runs) != i+1 {
 			t.Fatalf("job %d waits: they have %v", i+1, w.counts())
 		}
+
 		if kept := 32 - sum(w.counts()); kept < min(i, 5) { // six come in a minute, one after the other
 			t.Fatalf("when job %d has come %d GPUs are kept: they have %v", i+1, kept, w.counts())
 		}
+
 		for until := c.now.Add(10 * time.Second); w.step(t, until); {
 			continue
 		}
 	}
+
 	for until := c.now.Add(5 * time.Minute); w.step(t, until); {
 		continue
 	}
+
 	if got := w.counts(); sum(got) < 31 {
 		t.Errorf("of 32 GPUs they have %v", got)
 	}
+
 	if w.stops > 20 {
 		t.Errorf("%d stops for ten jobs", w.stops)
 	}
@@ -225,6 +259,7 @@ func sum(list []int) int {
 	for _, k := range list {
 		n += k
 	}
+
 	return n
 }
 
@@ -240,19 +275,24 @@ func TestTiresiasPromotesWhoHasWaitedLong(t *testing.T) {
 			turns = append(turns, s.Item.Job)
 		}
 	}
+
 	w.round(t)
+
 	// A new job of half an hour comes as often as one ends: the first has had its
 	// hour and would wait for ever.
 	for i := range 40 {
 		c.add(lasting(30*time.Minute, 1))
+
 		for until := start.Add(time.Hour + time.Duration(i+1)*30*time.Minute); w.step(t, until); {
 			continue
 		}
 	}
+
 	again := slices.Index(turns[1:], "j1")
 	if again < 0 {
 		t.Fatalf("the first job never had another turn: %v", turns)
 	}
+
 	// It is in the first queue again after eight hours of waiting, for one more hour.
 	if again < 15 || again > 18 {
 		t.Errorf("it had another turn after %d others", again)
@@ -268,23 +308,29 @@ func TestFfDLIsOptimal(t *testing.T) {
 		total := rapid.IntRange(1, 8).Draw(t, "GPUs")
 		c.box("a", total)
 		w := newWorld(c, policy("ffdl"))
+
 		var rates [][]float64
 		for range rapid.IntRange(1, min(3, total)).Draw(t, "jobs") {
 			list := make([]float64, rapid.IntRange(1, 6).Draw(t, "most"))
 			for i := range list {
 				list[i] = rapid.Float64Range(0.1, 10).Draw(t, "rate")
 			}
+
 			rates = append(rates, list)
 			c.add(elasticJob(8, 100, list...))
 		}
+
 		w.round(t)
+
 		sum := 0.0
 		for i, n := range w.counts() {
 			if n == 0 {
 				t.Fatalf("job %d has nothing", i+1)
 			}
+
 			sum += rates[i][n-1] / rates[i][0]
 		}
+
 		if best := bestSum(rates, total); math.Abs(sum-best) > 1e-9*best {
 			t.Fatalf("the speed-ups add up to %g, and could to %g", sum, best)
 		}
@@ -295,10 +341,12 @@ func bestSum(rates [][]float64, gpus int) float64 {
 	if len(rates) == 0 {
 		return 0
 	}
+
 	best := math.Inf(-1)
 	for n := 1; n <= len(rates[0]) && n <= gpus-(len(rates)-1); n++ {
 		best = max(best, rates[0][n-1]/rates[0][0]+bestSum(rates[1:], gpus-n))
 	}
+
 	return best
 }
 
@@ -315,13 +363,16 @@ func TestKindsAreSharedOut(t *testing.T) {
 	c.add(want{spec: upTo(2), speed: only})
 	c.add(want{spec: upTo(2)})
 	c.add(want{spec: job.Resources{CPUs: 1000}}) // wants no GPU and is not in anybody's way
+
 	p := w.round(t)
 	if diff := cmp.Diff([]id.Node{"b"}, where(p, "j1")); diff != "" {
 		t.Error(diff)
 	}
+
 	if diff := cmp.Diff([]id.Node{"a"}, where(p, "j2")); diff != "" {
 		t.Error(diff)
 	}
+
 	if got := w.counts(); !slices.Equal(got, []int{2, 2, 0}) || len(where(p, "j3")) != 1 {
 		t.Errorf("they have %v", got)
 	}
@@ -335,12 +386,15 @@ func TestAJobThatFindsNoNodeIsInNobodysWay(t *testing.T) {
 	c.box("a", 2)
 	c.box("b", 2)
 	w := newWorld(c, policy("elastic-fifo"))
+
 	for _, n := range []id.Node{"a", "b"} {
 		it := c.add(want{spec: gpus(1), stuck: true})
 		c.book(place.Start{Item: it, Allocations: []place.Allocation{{Node: n, GPUs: 1}}})
 	}
+
 	c.add(want{spec: gpus(2)})
 	c.add(want{spec: gpus(1)})
+
 	if diff := cmp.Diff([]id.Job{"j4"}, started(w.round(t))); diff != "" {
 		t.Error(diff)
 	}
@@ -354,12 +408,15 @@ func TestBitsHereAndThereAreOfNoUse(t *testing.T) {
 	c.box("a", 3)
 	c.box("b", 3)
 	w := newWorld(c, policy("edl"))
+
 	for _, n := range []id.Node{"a", "b"} {
 		it := c.add(elasticJob(2, 1e6, 1, 2))
 		c.book(place.Start{Item: it, Allocations: []place.Allocation{{Node: n, GPUs: 3}}})
 	}
+
 	c.now = c.now.Add(10 * time.Minute)
 	c.add(want{spec: gpus(2)})
+
 	if p := w.round(t); !slices.Contains(started(p), "j3") || len(p.Stops) == 0 {
 		t.Errorf("it starts %v: they have %v", started(p), w.counts())
 	}
@@ -376,11 +433,13 @@ func TestReasonsOfElasticPolicies(t *testing.T) {
 	c.add(elasticJob(2, 1000, 1, 2))
 	second := w.round(t)
 	got := []string{first.Starts[0].Reason, second.Stops[0].Reason, second.Starts[1].Reason}
+
 	want := []string{
 		"starts on 2 GPUs: every job gets the same number of GPUs",
 		"resized from 2 to 1 GPU: every job gets the same number of GPUs",
 		"starts on 1 GPU: every job gets the same number of GPUs",
 	}
+
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Error(diff)
 	}

@@ -17,9 +17,11 @@ func TestUsersTakeTurns(t *testing.T) {
 	t.Parallel()
 	c := newCluster()
 	c.box("a", 8)
+
 	for _, u := range []id.User{"ada", "ada", "ada", "ada", "bob", "bob", "bob"} {
 		c.add(want{user: u, spec: gpus(1)})
 	}
+
 	if got, want := started(c.plan()), []id.Job{"j1", "j5", "j2", "j6", "j3", "j7", "j4"}; !cmp.Equal(got, want) {
 		t.Errorf("started %v, want %v", got, want)
 	}
@@ -29,10 +31,12 @@ func TestHeavyUserGoesAfterLightOne(t *testing.T) {
 	t.Parallel()
 	c := newCluster()
 	c.box("a", 2)
+
 	c.usage["ada"] = 100 * 3600
 	for _, u := range []id.User{"ada", "ada", "bob", "bob", "bob"} {
 		c.add(want{user: u, spec: gpus(1)})
 	}
+
 	if got, want := started(c.plan()), []id.Job{"j3", "j4"}; !cmp.Equal(got, want) {
 		t.Errorf("started %v, want %v: bob has used nothing yet", got, want)
 	}
@@ -45,6 +49,7 @@ func TestPriorityGoesBeforeFairShare(t *testing.T) {
 	c.usage["ada"] = 100 * 3600
 	c.add(want{user: "bob", spec: gpus(1)})
 	c.add(want{user: "ada", prio: 1, spec: gpus(1)})
+
 	if got, want := started(c.plan()), []id.Job{"j2"}; !cmp.Equal(got, want) {
 		t.Errorf("started %v, want %v", got, want)
 	}
@@ -58,10 +63,13 @@ func TestGangStartsWholeOrNotAtAll(t *testing.T) {
 	r := gpus(4)
 	r.Nodes = job.Range{Min: 3, Max: 3}
 	j := c.add(want{spec: r}).Job
+
 	if p := c.plan(); len(p.Starts) > 0 || p.Reservation != nil {
 		t.Errorf("plan = %+v, want nothing started and nothing kept: the yard has 2 nodes and 3 are needed", p)
 	}
+
 	c.box("c", 4)
+
 	if got := where(c.plan(), j); len(got) != 3 {
 		t.Errorf("runs on %v, want 3 nodes", got)
 	}
@@ -69,6 +77,7 @@ func TestGangStartsWholeOrNotAtAll(t *testing.T) {
 
 func TestRangeTakesWhatIsFree(t *testing.T) {
 	t.Parallel()
+
 	for _, tc := range []struct {
 		ask  string
 		want []int // GPUs of each seat
@@ -78,20 +87,25 @@ func TestRangeTakesWhatIsFree(t *testing.T) {
 		c := newCluster()
 		c.box("a", 8)
 		c.table.Book("a", fleet.Hold{Run: "j99.1", Job: "j99", GPUs: 0b1001})
+
 		r, err := job.ParseRange(tc.ask)
 		if err != nil {
 			t.Fatal(err)
 		}
+
 		c.add(want{spec: job.Resources{GPUs: r, CPUs: 1000}})
+
 		var got []int
 		for _, s := range c.plan().Starts {
 			for _, seat := range s.Allocations {
 				got = append(got, len(fleet.Indices(seat.GPUs)))
+
 				if seat.GPUs&0b1001 != 0 {
 					t.Errorf("gpus: %s is given %b, of which 1001 are held", tc.ask, seat.GPUs)
 				}
 			}
 		}
+
 		if !cmp.Equal(got, tc.want) {
 			t.Errorf("gpus: %s gets %v, want %v", tc.ask, got, tc.want)
 		}
@@ -100,8 +114,18 @@ func TestRangeTakesWhatIsFree(t *testing.T) {
 
 func TestNodesThatMatch(t *testing.T) {
 	t.Parallel()
-	kinds := func(k ...job.GPUKind) job.Resources { r := gpus(1); r.GPU = k; return r }
-	memory := func(m job.ByteRange) job.Resources { r := gpus(1); r.GPUMemory = m; return r }
+	kinds := func(k ...job.GPUKind) job.Resources {
+		r := gpus(1)
+		r.GPU = k
+		return r
+	}
+
+	memory := func(m job.ByteRange) job.Resources {
+		r := gpus(1)
+		r.GPUMemory = m
+		return r
+	}
+
 	for name, tc := range map[string]struct {
 		want want
 		on   []id.Node
@@ -131,6 +155,7 @@ func TestNodesThatMatch(t *testing.T) {
 			c.box("a100", 4)
 			c.node("l4", fleet.Local, 8000, 32<<30, l4)
 			c.node("rented", fleet.Reserved, 8000, 32<<30, l4)
+
 			j := c.add(tc.want).Job
 			if got := where(c.plan(), j); !cmp.Equal(got, tc.on) {
 				t.Errorf("runs on %v, want %v", got, tc.on)
@@ -141,40 +166,50 @@ func TestNodesThatMatch(t *testing.T) {
 
 func TestLargeJobIsNotStarvedBySmallOnes(t *testing.T) {
 	t.Parallel()
+
 	for _, known := range []bool{false, true} {
 		t.Run(fmt.Sprint("run times known ", known), func(t *testing.T) {
 			t.Parallel()
 			c := newCluster()
 			c.box("a", 4)
 			c.box("b", 4)
+
 			small := want{user: "bob", spec: gpus(1)}
 			if known {
 				small.lasts = time.Minute // wrongly: each will take ten
 			}
+
 			for range 8 {
 				c.add(small)
 			}
+
 			var ends []*queue.Item
 			run := func() bool {
 				for _, s := range c.plan().Starts {
 					c.book(s)
 					ends = append(ends, s.Item)
+
 					if s.Item.Shape.Need.GPUs == 4 {
 						return true
 					}
 				}
+
 				return false
 			}
+
 			run()
 			large := c.add(want{user: "ada", lasts: time.Hour, spec: gpus(4)})
+
 			for range 100 { // one small job ends and another comes, again and again
 				c.now = c.now.Add(10 * time.Minute / 8)
 				c.add(small)
 				over := ends[0]
 				ends = ends[1:]
+
 				for _, n := range []id.Node{"a", "b"} {
 					c.table.Release(n, id.NewRun(over.Job, 1))
 				}
+
 				if run() {
 					return
 				}
@@ -182,6 +217,7 @@ func TestLargeJobIsNotStarvedBySmallOnes(t *testing.T) {
 					break
 				}
 			}
+
 			t.Errorf("%s never started", large.Job)
 		})
 	}
@@ -195,8 +231,10 @@ func TestJobThatFitsNowhereDoesNotHoldUpTheNext(t *testing.T) {
 	c.add(want{spec: gpus(16)})
 	second := c.add(want{lasts: time.Hour, spec: gpus(4)})
 	c.add(want{lasts: 2 * time.Hour, spec: gpus(1)})
+
 	p := c.plan()
-	if len(p.Starts) > 0 || p.Reservation == nil || p.Reservation.Job != second.Job || !p.Reservation.At.Equal(c.now.Add(time.Hour)) {
+	if len(p.Starts) > 0 || p.Reservation == nil || p.Reservation.Job != second.Job ||
+		!p.Reservation.At.Equal(c.now.Add(time.Hour)) {
 		t.Errorf("plan = %+v, want node a kept for %s from 10:00", p, second.Job)
 	}
 }
@@ -210,11 +248,14 @@ func TestEndsOfWhatThisRoundStartsCount(t *testing.T) {
 	c.add(want{lasts: 10 * time.Minute, spec: gpus(4)}) // starts on a, and ends first
 	head := c.add(want{lasts: time.Hour, spec: gpus(8)})
 	c.add(want{lasts: 24 * time.Hour, spec: gpus(4)}) // would sit on a for a day
+
 	p := c.plan()
 	if got, want := started(p), []id.Job{"j1"}; !cmp.Equal(got, want) {
 		t.Errorf("started %v, want %v", got, want)
 	}
-	if p.Reservation == nil || p.Reservation.Job != head.Job || !cmp.Equal(p.Reservation.Nodes, []id.Node{"a"}) || !p.Reservation.At.Equal(c.now.Add(10*time.Minute)) {
+
+	if p.Reservation == nil || p.Reservation.Job != head.Job || !cmp.Equal(p.Reservation.Nodes, []id.Node{"a"}) ||
+		!p.Reservation.At.Equal(c.now.Add(10*time.Minute)) {
 		t.Errorf("held %+v, want node a for %s in 10 minutes", p.Reservation, head.Job)
 	}
 }
@@ -231,16 +272,19 @@ func TestReasonsSayWhyHere(t *testing.T) {
 	c.add(want{lasts: 30 * time.Minute, spec: gpus(1)})      // elsewhere or in time
 	c.add(want{lasts: 30 * time.Minute, spec: gpus(3)})      // in time on b
 	c.add(want{lasts: 2 * time.Hour, spec: job.Resources{}}) // room to spare
+
 	got := map[id.Job]string{}
 	for _, s := range c.plan().Starts {
 		got[s.Item.Job] = s.Reason
 	}
+
 	want := map[id.Job]string{
 		"j1": "a: first in the queue and fits",
 		"j3": "a: fits; cannot be used by j2, which is ahead in the queue",
 		"j4": "b: reserved for j2 from Nov 15 10:00 UTC; this job is expected to end before that",
 		"j5": "a: fits; cannot be used by j2, which is ahead in the queue",
 	}
+
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Error(diff)
 	}

@@ -16,6 +16,7 @@ func TestOrders(t *testing.T) {
 	t.Parallel()
 	m := time.Minute
 	one := gpus(1)
+
 	cpus := func(n int) job.Resources { return job.Resources{CPUs: job.CPUs(n) * 1000} }
 	for name, tc := range map[string]struct {
 		jobs []want
@@ -40,14 +41,18 @@ func TestOrders(t *testing.T) {
 			c := newCluster()
 			c.box("a", 1)
 			w := newWorld(c, policy(name))
+
 			// It holds the GPU and all CPUs, so that nothing else fits.
 			c.add(want{lasts: time.Hour, spec: job.Resources{GPUs: job.Range{Min: 1, Max: 1}, CPUs: 8000}})
 			w.round(t)
+
 			for _, j := range tc.jobs {
 				c.add(j)
 				c.now = c.now.Add(tc.gap)
 			}
+
 			started := []id.Job{}
+
 			c.now = start.Add(time.Hour)
 			for range tc.jobs { // the first of each plan runs and ends, then the next is asked for
 				c.leave(c.runs[0])
@@ -55,9 +60,11 @@ func TestOrders(t *testing.T) {
 				if len(p.Starts) == 0 {
 					t.Fatalf("nothing starts after %v", started)
 				}
+
 				c.book(p.Starts[0])
 				started = append(started, p.Starts[0].Item.Job)
 			}
+
 			if diff := cmp.Diff(tc.want, started); diff != "" {
 				t.Error(diff)
 			}
@@ -70,6 +77,7 @@ func TestOrders(t *testing.T) {
 // that is too large now.
 func TestBehindTheFirst(t *testing.T) {
 	t.Parallel()
+
 	for name, want := range map[string][]id.Job{
 		"fifo": {"j3"}, "fifo-strict": nil, "fifo-fit": {"j3", "j4"}, "conservative": {"j3"},
 		"priority": nil, "priority-easy": {"j3"},
@@ -81,7 +89,9 @@ func TestBehindTheFirst(t *testing.T) {
 			if diff := cmp.Diff(want, started(p)); diff != "" {
 				t.Error(diff)
 			}
-			if held := p.Reservation != nil && p.Reservation.Job == "j2" && p.Reservation.At.Equal(start.Add(time.Hour)); held == (name == "fifo-fit") {
+
+			if held := p.Reservation != nil && p.Reservation.Job == "j2" &&
+				p.Reservation.At.Equal(start.Add(time.Hour)); held == (name == "fifo-fit") {
 				t.Errorf("kept is %+v", p.Reservation)
 			}
 		})
@@ -92,13 +102,16 @@ func fourBusy() *cluster {
 	c := newCluster()
 	c.box("a", 4)
 	c.add(want{lasts: time.Hour, spec: gpus(1)})
+
 	for _, s := range c.plan().Starts {
 		c.book(s)
 	}
+
 	c.add(want{lasts: time.Hour, spec: gpus(4)})
 	c.add(want{lasts: 30 * time.Minute, spec: gpus(1)})
 	c.add(want{lasts: 2 * time.Hour, spec: gpus(1)})
 	c.add(want{lasts: time.Minute, spec: gpus(4)})
+
 	return c
 }
 
@@ -106,18 +119,22 @@ func fourBusy() *cluster {
 // that delays the second in line, and not the first, does not start.
 func TestConservativeKeepsTheSecondToo(t *testing.T) {
 	t.Parallel()
+
 	for name, want := range map[string][]id.Job{"fifo": {"j5"}, "conservative": nil} {
 		c := newCluster()
 		c.box("a", 4)
 		c.box("b", 4)
 		c.add(lasting(time.Hour, 4))   // runs on a
 		c.add(lasting(2*time.Hour, 2)) // runs on b
+
 		for _, s := range c.plan().Starts {
 			c.book(s)
 		}
+
 		c.add(lasting(5*time.Hour, 4)) // on a, in an hour
 		c.add(lasting(time.Hour, 4))   // on b, in two hours
 		c.add(lasting(3*time.Hour, 2)) // fits on b now, and would be in the way there
+
 		if diff := cmp.Diff(want, started(policy(name).Plan(c.view()))); diff != "" {
 			t.Errorf("%s: %s", name, diff)
 		}

@@ -24,6 +24,7 @@ func stoppedBy(p place.Plan) []id.Job {
 	for _, s := range p.Stops {
 		jobs = append(jobs, s.Running.Job)
 	}
+
 	return jobs
 }
 
@@ -63,15 +64,19 @@ func TestWhoRuns(t *testing.T) {
 			w := newWorld(c, policy(tc.policy))
 			c.add(tc.runs)
 			w.round(t)
+
 			if len(c.runs) != 1 {
 				t.Fatalf("%d jobs run", len(c.runs))
 			}
+
 			c.now = c.now.Add(tc.after)
 			c.add(tc.comes)
+
 			p := w.policy.Plan(w.view())
 			if diff := cmp.Diff(tc.stops, stoppedBy(p)); diff != "" {
 				t.Error("stopped:", diff)
 			}
+
 			if diff := cmp.Diff(tc.starts, started(p)); diff != "" {
 				t.Error("started:", diff)
 			}
@@ -88,28 +93,42 @@ func TestPreemptionStopsNoMoreThanItMust(t *testing.T) {
 	c.box("b", 2)
 	c.box("c", 2)
 	w := newWorld(c, policy("srtf"))
+
 	for _, d := range []time.Duration{4, 3, 6, 5, 2} { // by what is left: j5 and j2 on a, j1 and j4 on b, j3 on c
 		c.add(lasting(d*time.Hour, 1))
 	}
+
 	w.round(t)
+
 	if len(c.runs) != 5 {
 		t.Fatalf("%d jobs run", len(c.runs))
 	}
+
 	c.items["j3"].Outlook.Resumes = false
 	c.add(lasting(time.Hour, 2)) // wants two of one node: those on b have more left than those on a
+
 	p := w.round(t)
 	if diff := cmp.Diff([]id.Job{"j1", "j4"}, stoppedBy(p)); diff != "" {
 		t.Fatal("stopped:", diff)
 	}
+
 	// One of them goes to the GPU that is free on c; the other, which has more left, waits.
 	if diff := cmp.Diff([]id.Job{"j6", "j1"}, started(p)); diff != "" {
 		t.Error("started:", diff)
 	}
+
 	if diff := cmp.Diff([]id.Node{"c"}, where(p, "j1")); diff != "" {
 		t.Error(diff)
 	}
+
 	got := []string{p.Stops[0].Reason, p.Stops[1].Reason}
-	if want := []string{"moved to make room for j6, which has less time remaining", "preempted for j6, which has less time remaining"}; !slices.Equal(got, want) {
+	if want := []string{
+		"moved to make room for j6, which has less time remaining",
+		"preempted for j6, which has less time remaining",
+	}; !slices.Equal(
+		got,
+		want,
+	) {
 		t.Errorf("j1 and j4 are stopped because each %q, want %q", got, want)
 	}
 }
@@ -119,19 +138,24 @@ func TestLeastAttainedServiceTakesTurnsAtItsThresholds(t *testing.T) {
 	c := newCluster()
 	c.box("a", 1)
 	w := newWorld(c, policy("las"))
+
 	for range 3 {
 		c.add(lasting(2*time.Hour, 1))
 	}
+
 	var ends []time.Duration
 	w.live(t)
+
 	for _, j := range []id.Job{"j1", "j2", "j3"} {
 		ends = append(ends, w.ended[j].Sub(start).Round(time.Second))
 	}
+
 	// Each runs 3,250 s. Then the one that runs stays until it is done, and the others follow.
 	want := []time.Duration{(3*3250 + 2*3950) * time.Second, 3 * 7200 * time.Second, (3*3250 + 3950) * time.Second}
 	if !slices.Equal(ends, want) {
 		t.Errorf("they end after %v, want %v", ends, want)
 	}
+
 	if w.stops != 2 {
 		t.Errorf("%d stops, want 2: the first two at their first threshold", w.stops)
 	}
@@ -143,26 +167,34 @@ func TestFairShareGivesUsersEqualParts(t *testing.T) {
 	c := newCluster()
 	c.box("a", 4)
 	w := newWorld(c, policy("fairshare"))
+
 	for range 6 {
 		c.add(want{user: "ada", lasts: time.Hour, spec: gpus(1)})
 	}
+
 	w.round(t)
+
 	c.now = c.now.Add(time.Minute)
 	for range 3 {
 		c.add(want{user: "bob", lasts: time.Hour, spec: gpus(1)})
 	}
+
 	p := w.round(t)
 	if diff := cmp.Diff([]id.Job{"j3", "j4"}, stoppedBy(p)); diff != "" {
 		t.Error("stopped:", diff)
 	}
+
 	if diff := cmp.Diff([]id.Job{"j7", "j8"}, started(p)); diff != "" {
 		t.Error("started:", diff)
 	}
+
 	if p := w.round(t); len(p.Stops)+len(p.Starts) > 0 {
 		t.Errorf("and then it changes its mind: %+v", p)
 	}
+
 	c.add(want{user: "eve", lasts: time.Hour, spec: gpus(8)}) // fits nowhere, and is not held against eve
 	c.add(want{user: "eve", lasts: time.Hour, spec: gpus(1)})
+
 	if diff := cmp.Diff([]id.Job{"j11"}, started(w.round(t))); diff != "" {
 		t.Error("started:", diff)
 	}
@@ -172,6 +204,7 @@ func TestFairShareGivesUsersEqualParts(t *testing.T) {
 func drawWorld(t *rapid.T, p place.Policy) *world {
 	c := drawCluster(t)
 	w := newWorld(c, p)
+
 	draw := func(n int) {
 		for range n {
 			j := drawWant(t, rapid.IntRange(0, 3).Draw(t, "exact") > 0)
@@ -182,22 +215,28 @@ func drawWorld(t *rapid.T, p place.Policy) *world {
 				j.spec.GPUs, j.spec.Nodes = job.Range{Min: 1, Max: 4}, job.Range{Min: 1, Max: 3}
 				j.speed = curve(1000, 1, 1.8, 2.4, 2.8, 3, 3.1)
 			}
+
 			c.add(j)
 		}
 	}
+
 	draw(rapid.IntRange(0, 6).Draw(t, "first"))
 	w.round(t)
+
 	c.now = c.now.Add(time.Duration(rapid.IntRange(0, 90).Draw(t, "minutes")) * time.Minute)
 	for _, r := range c.runs {
 		r.Stopping = rapid.IntRange(0, 9).Draw(t, "stopping") == 0
 	}
+
 	draw(rapid.IntRange(1, 8).Draw(t, "then"))
+
 	return w
 }
 
 // TestEveryPlanCanBeCarriedOut looks at plans of every policy over yards of all kinds.
 func TestEveryPlanCanBeCarriedOut(t *testing.T) {
 	t.Parallel()
+
 	for _, e := range baseline.Policies() {
 		t.Run(e.Name, func(t *testing.T) {
 			t.Parallel()
@@ -205,24 +244,30 @@ func TestEveryPlanCanBeCarriedOut(t *testing.T) {
 				w := drawWorld(t, policy(e.Name))
 				v := w.view()
 				before := slices.Clone(v.Rooms)
+
 				p := policy(e.Name).Plan(v)
 				if again := policy(e.Name).Plan(v); !cmp.Equal(p, again, comparable) {
 					t.Fatalf("same view, another plan: %s", cmp.Diff(p, again, comparable))
 				}
+
 				if !cmp.Equal(before, v.Rooms) {
 					t.Fatal("the plan changed its view")
 				}
+
 				if len(p.Stops) > 0 && !policy(e.Name).Revises() {
 					t.Fatal("it stops jobs and says that it does not")
 				}
+
 				if !p.WakeAt.IsZero() && !p.WakeAt.After(v.Now) {
 					t.Fatalf("it wants to be asked again at %s, and now is %s", p.WakeAt, v.Now)
 				}
+
 				// A plan takes what it has just started for settled, and the next one does
 				// not. So a second may make better use of the same; but it must come to rest.
 				for range 6 {
 					p = w.round(t) // passes the check
 				}
+
 				if len(p.Stops) > 0 {
 					t.Fatalf("asked for the sixth time at once it stops %v", stoppedBy(p))
 				}
@@ -235,6 +280,7 @@ func TestEveryPlanCanBeCarriedOut(t *testing.T) {
 // policy starves a job for ever that the nodes can run, and none runs in circles.
 func TestEverythingEndsThatCan(t *testing.T) {
 	t.Parallel()
+
 	for _, e := range baseline.Policies() {
 		t.Run(e.Name, func(t *testing.T) {
 			t.Parallel()
@@ -243,6 +289,7 @@ func TestEverythingEndsThatCan(t *testing.T) {
 				for _, r := range w.runs {
 					r.Stopping = false
 				}
+
 				// Nobody asks the policy while a job runs that never ends and nothing else
 				// happens. That one had the nodes for the whole year, also if the last plan,
 				// at the very end, gives them to another.
@@ -252,7 +299,9 @@ func TestEverythingEndsThatCan(t *testing.T) {
 						held = endless(w)
 					}
 				}
+
 				w.live(t)
+
 				for _, it := range w.line.Items() {
 					if onOneKind(w.table.Rooms(), it.Shape.Need) && held+endless(w) == 0 {
 						t.Fatalf("%s never ran", it.Job)
@@ -270,11 +319,13 @@ func onOneKind(rooms []fleet.Room, need fleet.Need) bool {
 	for _, r := range rooms {
 		byKind[r.Kind] = append(byKind[r.Kind], r)
 	}
+
 	for _, list := range byKind {
 		if feasible(list, need) {
 			return true
 		}
 	}
+
 	return need.MaxGPUs == 0 && feasible(rooms, need)
 }
 
@@ -286,6 +337,7 @@ func endless(w *world) int {
 			n++
 		}
 	}
+
 	return n
 }
 
@@ -303,6 +355,7 @@ func TestConservativeNeverDelaysAnybody(t *testing.T) {
 					t.Fatalf("%s was to start at %s and does at %s", s.Item.Job, at, c.now)
 				}
 			}
+
 			for j, at := range ordered.Reservations(c.view()) {
 				if first, known := given[j]; !known {
 					given[j] = at
@@ -311,16 +364,20 @@ func TestConservativeNeverDelaysAnybody(t *testing.T) {
 				}
 			}
 		}
+
 		for range rapid.IntRange(2, 10).Draw(t, "jobs") {
 			j := drawWant(t, true)
 			j.spec.GPUs.Max = j.spec.GPUs.Min // a range may take more than it was given a time for
 			c.add(j)
+
 			if rapid.Bool().Draw(t, "later") {
 				w.round(t)
 				w.step(t, c.now.Add(time.Duration(rapid.IntRange(1, 10).Draw(t, "minutes"))*time.Minute))
 			}
 		}
+
 		w.live(t)
+
 		for _, it := range c.line.Items() {
 			if feasible(c.table.Rooms(), it.Shape.Need) {
 				t.Fatalf("%s never ran", it.Job)

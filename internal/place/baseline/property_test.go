@@ -20,8 +20,12 @@ import (
 // check tries a property often; rapid tries it a hundred times by itself.
 func check(t *testing.T, prop func(*rapid.T)) {
 	t.Helper()
+
 	for i := range 8 {
-		t.Run(fmt.Sprint(i), func(t *testing.T) { t.Parallel(); rapid.Check(t, prop) })
+		t.Run(fmt.Sprint(i), func(t *testing.T) {
+			t.Parallel()
+			rapid.Check(t, prop)
+		})
 	}
 }
 
@@ -33,6 +37,7 @@ func fits(rooms []fleet.Room, need fleet.Need, without []id.Node) bool {
 			found++
 		}
 	}
+
 	return found >= need.Nodes
 }
 
@@ -44,6 +49,7 @@ func feasible(rooms []fleet.Room, need fleet.Need) bool {
 			found++
 		}
 	}
+
 	return found >= need.Nodes
 }
 
@@ -55,6 +61,7 @@ func take(t *rapid.T, rooms []fleet.Room, s place.Start) {
 		if seat.GPUs&^r.Free != 0 {
 			t.Fatalf("job %s is given GPUs %b of %s, where %b are free", s.Item.Job, seat.GPUs, seat.Node, r.Free)
 		}
+
 		r.Free &^= seat.GPUs
 		r.CPUs -= s.Item.Shape.Need.CPUs
 		r.Memory -= s.Item.Shape.Need.Memory
@@ -73,27 +80,34 @@ func TestPlanIsSound(t *testing.T) {
 		for range rapid.IntRange(0, 6).Draw(t, "rounds before") { // so that rooms are partly held
 			c.add(drawWant(t, false))
 		}
+
 		for _, s := range c.plan().Starts {
 			c.book(s)
 		}
+
 		c.now = c.now.Add(time.Duration(rapid.IntRange(0, 25).Draw(t, "minutes")) * time.Minute)
 		for range rapid.IntRange(1, 12).Draw(t, "jobs") {
 			w := drawWant(t, false)
 			w.prio = rapid.SampledFrom([]int{0, 0, 50}).Draw(t, "priority")
 			c.add(w)
 		}
+
 		v := c.view()
 		before := slices.Clone(v.Rooms)
+
 		p := c.plan()
 		if good, bad := place.Check(v, p); len(bad) > 0 || len(good.Starts) != len(p.Starts) {
 			t.Fatalf("plan does not pass the check: %v", bad)
 		}
+
 		if again := c.plan(); !cmp.Equal(p, again, cmpopts.EquateComparable(&queue.Item{})) {
 			t.Fatalf("same view, another plan: %s", cmp.Diff(p, again))
 		}
+
 		if !cmp.Equal(before, v.Rooms) {
 			t.Fatalf("the plan changed its view: %s", cmp.Diff(before, v.Rooms))
 		}
+
 		inOrder(t, c, v.Rooms, p)
 	})
 }
@@ -104,6 +118,7 @@ func TestPlanIsSound(t *testing.T) {
 func inOrder(t *rapid.T, c *cluster, rooms []fleet.Room, p place.Plan) {
 	var kept []id.Node
 	walk := c.line.Walk(func(id.User) float64 { return 0 })
+
 	all := func(*queue.Shape) bool { return true }
 	for it := walk.Next(all); it != nil; it = walk.Next(all) {
 		i := slices.IndexFunc(p.Starts, func(s place.Start) bool { return s.Item == it })
@@ -112,19 +127,23 @@ func inOrder(t *rapid.T, c *cluster, rooms []fleet.Room, p place.Plan) {
 			take(t, rooms, p.Starts[i])
 			continue
 		}
+
 		if fits(rooms, it.Shape.Need, kept) {
 			t.Fatalf("job %s has room and is not started; kept: %v", it.Job, kept)
 		}
+
 		if kept == nil && feasible(rooms, it.Shape.Need) {
 			if p.Reservation == nil || p.Reservation.Job != it.Job {
 				t.Fatalf("job %s is the first that has to wait and %+v is held", it.Job, p.Reservation)
 			}
+
 			kept = p.Reservation.Nodes
 			if len(kept) != it.Shape.Need.Nodes {
 				t.Fatalf("job %s needs %d nodes and %v are kept", it.Job, it.Shape.Need.Nodes, kept)
 			}
 		}
 	}
+
 	if kept == nil && p.Reservation != nil {
 		t.Fatalf("%+v is held and nothing has to wait", p.Reservation)
 	}
@@ -136,12 +155,21 @@ func checkSeats(t *rapid.T, rooms []fleet.Room, s place.Start) {
 	if s.Reason == "" || len(s.Allocations) < need.Nodes || len(s.Allocations) > need.MaxNodes {
 		t.Fatalf("job %s: %+v", s.Item.Job, s)
 	}
+
 	m := fleet.NewMatcher(need)
 	for _, seat := range s.Allocations {
 		r := &rooms[slices.IndexFunc(rooms, func(r fleet.Room) bool { return r.Node.ID == seat.Node })]
 		free, ok := m.Fits(r)
 		if want := min(need.MaxGPUs, bits.OnesCount64(free)); !ok || bits.OnesCount64(seat.GPUs) != want {
-			t.Fatalf("job %s takes GPUs %b of %s, where %b are free for it and it asks for %d to %d", s.Item.Job, seat.GPUs, seat.Node, free, need.GPUs, need.MaxGPUs)
+			t.Fatalf(
+				"job %s takes GPUs %b of %s, where %b are free for it and it asks for %d to %d",
+				s.Item.Job,
+				seat.GPUs,
+				seat.Node,
+				free,
+				need.GPUs,
+				need.MaxGPUs,
+			)
 		}
 	}
 }
@@ -160,8 +188,10 @@ func TestBackfillNeverDelaysTheHead(t *testing.T) {
 			if i > 0 {
 				at = max(0, rapid.IntRange(-20, 30).Draw(t, "arrives"))
 			}
+
 			s.arrivals = append(s.arrivals, arrival{start.Add(time.Duration(at) * time.Minute), drawWant(t, true)})
 		}
+
 		slices.SortStableFunc(s.arrivals, func(a, b arrival) int { return a.at.Compare(b.at) })
 		s.run(t)
 	})
@@ -190,30 +220,38 @@ func (s *simulation) run(t *rapid.T) {
 			s.add(s.arrivals[0].want)
 			s.arrivals = s.arrivals[1:]
 		}
+
 		s.round(t)
+
 		next := time.Time{}
 		for _, e := range s.running {
 			if next.IsZero() || e.at.Before(next) {
 				next = e.at
 			}
 		}
+
 		if len(s.arrivals) > 0 && (next.IsZero() || s.arrivals[0].at.Before(next)) {
 			next = s.arrivals[0].at
 		}
+
 		if next.IsZero() {
 			break
 		}
+
 		s.now = next
 		s.running = slices.DeleteFunc(s.running, func(e ending) bool {
 			if e.at.After(s.now) {
 				return false
 			}
+
 			for _, seat := range e.s.Allocations {
 				s.table.Release(seat.Node, id.NewRun(e.s.Item.Job, 1))
 			}
+
 			return true
 		})
 	}
+
 	for _, it := range s.waiting() {
 		if feasible(s.table.Rooms(), it.Shape.Need) {
 			t.Fatalf("job %s was never started", it.Job)
@@ -228,16 +266,24 @@ func (s *simulation) round(t *rapid.T) {
 	if _, bad := place.Check(v, p); len(bad) > 0 {
 		t.Fatalf("plan does not pass the check: %v", bad)
 	}
+
 	head := s.head(p)
 	if head != nil {
 		if _, known := s.latest[head.Job]; !known {
 			s.latest[head.Job] = s.alone(head, p)
 		}
 	}
+
 	for _, st := range p.Starts {
 		if latest, was := s.latest[st.Item.Job]; was && s.now.After(latest) {
-			t.Fatalf("job %s starts at %s; without backfill it would have at %s", st.Item.Job, s.now.Format(time.TimeOnly), latest.Format(time.TimeOnly))
+			t.Fatalf(
+				"job %s starts at %s; without backfill it would have at %s",
+				st.Item.Job,
+				s.now.Format(time.TimeOnly),
+				latest.Format(time.TimeOnly),
+			)
 		}
+
 		s.book(st)
 		s.running = append(s.running, ending{s.now.Add(st.Item.Lasts), st})
 	}
@@ -251,6 +297,7 @@ func (s *simulation) head(p place.Plan) *queue.Item {
 			return it
 		}
 	}
+
 	return nil
 }
 
@@ -260,11 +307,14 @@ func (s *simulation) alone(head *queue.Item, p place.Plan) time.Time {
 	rooms := s.table.Rooms()
 	for i := range rooms {
 		table.Put(rooms[i].Node, 0)
+
 		for _, h := range rooms[i].Holds {
 			table.Book(rooms[i].Node.ID, h)
 		}
 	}
+
 	ends := []time.Time{s.now}
+
 	for _, st := range p.Starts {
 		if st.Item.Number < head.Number {
 			for _, seat := range st.Allocations {
@@ -272,11 +322,13 @@ func (s *simulation) alone(head *queue.Item, p place.Plan) time.Time {
 			}
 		}
 	}
+
 	for _, r := range table.Rooms() {
 		for _, h := range r.Holds {
 			ends = append(ends, h.Ends)
 		}
 	}
+
 	slices.SortFunc(ends, time.Time.Compare)
 	for _, at := range ends {
 		for _, r := range table.Rooms() {
@@ -286,10 +338,12 @@ func (s *simulation) alone(head *queue.Item, p place.Plan) time.Time {
 				}
 			}
 		}
+
 		if fits(table.Rooms(), head.Shape.Need, nil) {
 			return at
 		}
 	}
+
 	panic(fmt.Sprint(head.Job, " never fits"))
 }
 
@@ -297,10 +351,12 @@ func (s *simulation) alone(head *queue.Item, p place.Plan) time.Time {
 func (s *simulation) waiting() []*queue.Item {
 	var list []*queue.Item
 	walk := s.line.Walk(func(id.User) float64 { return 0 })
+
 	all := func(*queue.Shape) bool { return true }
 	for it := walk.Next(all); it != nil; it = walk.Next(all) {
 		list = append(list, it)
 	}
+
 	return list
 }
 
@@ -311,15 +367,19 @@ func TestOneMoreNodeNeverHurtsAJobThatIsAlone(t *testing.T) {
 		for range rapid.IntRange(0, 5).Draw(t, "running") {
 			c.add(drawWant(t, false))
 		}
+
 		for _, s := range c.plan().Starts {
 			c.book(s)
 		}
+
 		for _, it := range c.items {
 			c.line.Remove(it)
 		}
+
 		it := c.add(drawWant(t, false))
 		before := c.plan()
 		drawNode(t, c, "extra")
+
 		after := c.plan()
 		if len(before.Starts) > len(after.Starts) {
 			t.Fatalf("job %s could start, and with one more node it cannot", it.Job)

@@ -18,6 +18,7 @@ func policy(name string) place.Policy {
 	if err != nil {
 		panic(err)
 	}
+
 	return make()
 }
 
@@ -50,21 +51,26 @@ func (w *world) round(t failer) place.Plan {
 	if _, bad := place.Check(v, p); len(bad) > 0 {
 		t.Fatalf("%s: the plan does not pass the check: %v", w.policy.Name(), bad)
 	}
+
 	w.again = p.WakeAt
 	for _, s := range p.Stops {
 		w.stop(s.Running)
 		w.stops++
 	}
+
 	for _, s := range p.Starts {
 		if !slices.Contains(w.begun, s.Item.Job) {
 			w.begun = append(w.begun, s.Item.Job)
 		}
+
 		w.book(s)
 		w.starts++
 	}
+
 	if w.after != nil {
 		w.after(p)
 	}
+
 	return p
 }
 
@@ -76,7 +82,9 @@ func (w *world) end(r *place.Running) time.Time {
 	if r.Outlook.Speed != nil || r.Lasts == 0 {
 		return w.now.AddDate(100, 0, 0)
 	}
+
 	had := time.Duration(r.Outlook.Served / float64(max(r.GPUs, 1)) * float64(time.Second))
+
 	return r.Began.Add(r.Lasts - had)
 }
 
@@ -89,12 +97,15 @@ func (w *world) step(t failer, until time.Time) bool {
 			next = at
 		}
 	}
+
 	if !w.again.IsZero() && w.again.Before(next) {
 		next = w.again
 	}
+
 	if !next.After(w.now) && !w.again.IsZero() && !w.again.After(w.now) {
 		t.Fatalf("%s wants to be asked again at %s, which is not later", w.policy.Name(), w.again)
 	}
+
 	w.now = next
 	for _, r := range slices.Clone(w.runs) {
 		if !w.end(r).After(w.now) {
@@ -102,7 +113,9 @@ func (w *world) step(t failer, until time.Time) bool {
 			w.ended[r.Job] = w.now
 		}
 	}
+
 	w.round(t)
+
 	return next.Before(until)
 }
 
@@ -110,6 +123,7 @@ func (w *world) step(t failer, until time.Time) bool {
 func (w *world) live(t failer) {
 	until := w.now.AddDate(1, 0, 0)
 	w.round(t)
+
 	for steps := 0; w.step(t, until); steps++ {
 		if steps > 20_000 {
 			t.Fatalf("%s never comes to rest: %d stops, %d starts", w.policy.Name(), w.stops, w.starts)
@@ -123,6 +137,7 @@ func (w *world) counts() []int {
 	for _, r := range w.runs {
 		list[r.Number-1] = r.GPUs
 	}
+
 	return list
 }
 
@@ -134,6 +149,7 @@ func curve(work float64, rates ...float64) *job.Speed {
 			list = append(list, job.Rate{GPUs: i + 1, PerSecond: r})
 		}
 	}
+
 	return job.NewSpeed(work, 0, 0, list...)
 }
 
@@ -149,11 +165,14 @@ func TestPoliciesAreListedByName(t *testing.T) {
 		if e.Name <= last {
 			t.Errorf("%s stands behind %s", e.Name, last)
 		}
+
 		last = e.Name
+
 		p := policy(e.Name)
 		if p.Name() != e.Name {
 			t.Errorf("%s calls itself %s", e.Name, p.Name())
 		}
+
 		if e.Rule == "" {
 			t.Errorf("%s has no rule", e.Name)
 		}
@@ -168,11 +187,16 @@ func BenchmarkPlan(b *testing.B) {
 			for i := range 16 {
 				c.box(fmt.Sprintf("n%02d", i), 8)
 			}
+
 			for i := range 5200 {
-				c.add(want{spec: gpus(1 << (i % 4)), lasts: time.Duration(i%97+1) * time.Minute, user: id.User(fmt.Sprint("u", i%20))})
+				c.add(
+					want{spec: gpus(1 << (i % 4)), lasts: time.Duration(i%97+1) * time.Minute, user: id.User(fmt.Sprint("u", i%20))},
+				)
 			}
+
 			w := newWorld(c, policy(name))
 			w.round(b)
+
 			v := w.view()
 			for b.Loop() {
 				w.policy.Plan(v)

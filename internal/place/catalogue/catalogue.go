@@ -29,7 +29,8 @@ import (
 func All(solve lp.Solve) place.Registry {
 	all := place.Registry{
 		{
-			Name: "andreas", New: newAndreas,
+			Name: "andreas",
+			New:  newAndreas,
 			Rule: "lowest sum of energy, rent and lateness; preempts, moves and resizes jobs where that saves more than it costs",
 		},
 		{
@@ -54,12 +55,15 @@ func All(solve lp.Solve) place.Registry {
 				"provisions on-demand nodes when waiting costs more",
 		},
 		{
-			Name: "harvest", New: newHarvest(solve),
+			Name: "harvest",
+			New:  newHarvest(solve),
 			Rule: "elastic jobs on idle nodes: the sizes that are worth most over the time ahead, including the cost of every change",
 		},
 	}
+
 	all = append(all, baseline.Policies()...)
 	slices.SortFunc(all, func(a, b place.Entry) int { return cmp.Compare(a.Name, b.Name) })
+
 	return all
 }
 
@@ -90,11 +94,13 @@ func newAndreas(s *place.Settings) (place.Policy, error) {
 		"cost of missing a deadline without a late cost, as a multiple of the price of the job's GPUs")
 	o.Wait = s.Number("wait", o.Wait, 0, unbounded, "the same for waiting without a deadline, from submission")
 	o.Patience = s.Time("patience", o.Patience, "after which the cost of waiting doubles")
+
 	survival := s.Text("survival", "",
 		"share of jobs that still run after 1/n, 2/n, … of their work, e.g. 0.9/0.6/0.3; empty if all run to the end")
 	if survival == "" {
 		return andreas.New(o), nil
 	}
+
 	for text := range strings.SplitSeq(survival, "/") {
 		f, err := strconv.ParseFloat(text, 64)
 		if n := len(o.Survival); err != nil || !(f >= 0 && f <= 1) || n > 0 && f > o.Survival[n-1] {
@@ -102,8 +108,10 @@ func newAndreas(s *place.Settings) (place.Policy, error) {
 				"survival must be falling shares between 1 and 0, separated by slashes, e.g. 0.9/0.6/0.3; got %s",
 				survival).WithField("policy")
 		}
+
 		o.Survival = append(o.Survival, f)
 	}
+
 	return andreas.New(o), nil
 }
 
@@ -117,6 +125,7 @@ func newRules(s *place.Settings) (place.Policy, error) {
 		c.Value[o.objective] = s.Number(string(o.objective), c.Value[o.objective], 0, unbounded,
 			"value of an hour of a "+o.who+" job, in dollars")
 	}
+
 	c.Patience = s.Time("patience", c.Patience,
 		"how long a cost-sensitive job waits for a node that is paid for anyway before one is provisioned")
 	c.Ageing = s.Time("ageing", c.Ageing, "after which a queued job goes before all others of its priority")
@@ -126,6 +135,7 @@ func newRules(s *place.Settings) (place.Policy, error) {
 	c.Setup = s.Time("setup", c.Setup, "time a provisioned node needs for a job's environment, after its boot")
 	c.Preempt = s.Choice("preempt",
 		"let time-sensitive jobs preempt cost-sensitive ones that write checkpoints", "yes", "no") == "yes"
+
 	return rules.New(c), nil
 }
 
@@ -133,6 +143,7 @@ func newPublished(s *place.Settings) (place.Policy, error) {
 	o := andreas.PublishedDefaults()
 	o.Rounds = s.Count("rounds", 0, -1, 1_000_000, "number of random orders; 0 for the published number, -1 for none")
 	o.Seed = uint64(s.Count("seed", 0, 0, unbounded, "seed of the random choices"))
+
 	return andreas.NewPublished(o), nil
 }
 
@@ -141,6 +152,7 @@ func newGoodput(makespan bool) func(*place.Settings) (place.Policy, error) {
 	if makespan {
 		standard = time.Minute // jobs take turns
 	}
+
 	return func(s *place.Settings) (place.Policy, error) {
 		gap := s.Time("gap", standard, "how long a job that has just started keeps its GPUs")
 		return goodput.Policy{Makespan: makespan, Gap: gap}, nil
@@ -153,6 +165,7 @@ func newHarvest(solve lp.Solve) func(*place.Settings) (place.Policy, error) {
 		for _, o := range harvest.Objectives() {
 			names = append(names, o.Name)
 		}
+
 		p := harvest.Params{
 			LookAhead:   s.Time("ahead", 2*time.Minute, "time within which a change of size must pay off"),
 			MaxParallel: s.Count("parallel", 30, 1, 100_000, "maximum number of jobs that share the nodes"),
@@ -163,15 +176,22 @@ func newHarvest(solve lp.Solve) func(*place.Settings) (place.Policy, error) {
 			Probe:    s.Choice("probe", "try unmeasured sizes, doubling each time", "no", "yes") == "yes",
 			Solve:    solve,
 		}
-		text := s.Text("at_most", "",
-			"condition across jobs (needs a solver), e.g. \"alice,bob: 1 <= 8\": the weight of each of their GPUs, and the maximum sum")
+
+		text := s.Text(
+			"at_most",
+			"",
+			"condition across jobs (needs a solver), e.g. \"alice,bob: 1 <= 8\": the weight of each of their GPUs, and the maximum sum",
+		)
+
 		if text != "" {
 			c, err := readConstraint(text)
 			if err != nil {
 				return nil, err
 			}
+
 			p.Constraints = append(p.Constraints, c)
 		}
+
 		return harvest.New(p)
 	}
 }
@@ -185,14 +205,18 @@ func readConstraint(text string) (harvest.Constraint, error) {
 		for u := range strings.SplitSeq(who, ",") {
 			c.Users = append(c.Users, id.User(strings.TrimSpace(u)))
 		}
+
 		rest = what
 	}
+
 	count, limit, ok := strings.Cut(rest, "<=")
 	most, err := strconv.ParseFloat(strings.TrimSpace(limit), 64)
 	if !ok || err != nil {
 		return c, fault.New(fault.Invalid, "bad_parameter",
 			"at_most must have the form \"alice,bob: 1 <= 8\", got %s", text).WithField("policy")
 	}
+
 	c.PerGPU, c.AtMost = strings.TrimSpace(count), most
+
 	return c, nil
 }

@@ -16,26 +16,33 @@ func TestEveryPolicyCanBeMadeAndAsked(t *testing.T) {
 	if len(all) < 30 {
 		t.Fatalf("%d policies are listed, want at least 30", len(all))
 	}
+
 	seen := map[string]bool{}
+
 	for _, e := range all {
 		make, err := all.Make(e.Name)
 		if err != nil {
 			t.Errorf("%s: %v", e.Name, err)
 			continue
 		}
+
 		if seen[e.Name] || e.Rule == "" || strings.HasSuffix(e.Rule, ".") {
 			t.Errorf("%s is listed twice, or has no rule in the usual form: %q", e.Name, e.Rule)
 		}
+
 		seen[e.Name] = true
+
 		if p := make(); p.Name() != e.Name {
 			t.Errorf("%s calls itself %s", e.Name, p.Name())
 		} else if plan := p.Plan(&place.View{Queue: queue.New()}); len(plan.Starts)+len(plan.Stops) > 0 {
 			t.Errorf("%s finds something to do in an empty yard: %+v", e.Name, plan)
 		}
+
 		params, err := all.Params(e.Name)
 		if err != nil {
 			t.Errorf("%s: %v", e.Name, err)
 		}
+
 		for _, p := range params {
 			if p.Help == "" {
 				t.Errorf("parameter %s of %s is not explained", p.Name, e.Name)
@@ -55,6 +62,7 @@ func TestParametersAreReadOrRefused(t *testing.T) {
 			t.Errorf("%s: %v", text, err)
 		}
 	}
+
 	for text, says := range map[string]string{
 		"andreas:survival=0.5/0.9":        "falling shares",
 		"andreas:search=magic":            "one of local",
@@ -66,7 +74,10 @@ func TestParametersAreReadOrRefused(t *testing.T) {
 			t.Errorf("%s: %v, want %q", text, err, says)
 		}
 	}
-	if _, err := catalogue.All(nil).Make(`harvest:at_most="1 <= 8"`); err == nil || !strings.Contains(err.Error(), "solver") {
+
+	if _, err := catalogue.All(nil).
+		Make(`harvest:at_most="1 <= 8"`); err == nil ||
+		!strings.Contains(err.Error(), "solver") {
 		t.Errorf("a condition across jobs without a solver: %v, want it to say that one is needed", err)
 	}
 }

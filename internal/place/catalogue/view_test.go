@@ -46,10 +46,13 @@ func drawView(t *rapid.T) *place.View {
 	for i := range rapid.IntRange(1, 5).Draw(t, "nodes") {
 		c.table.Put(drawNode(t, i), uint64(rapid.IntRange(0, 1).Draw(t, "foreign")))
 	}
+
 	for range rapid.IntRange(0, 6).Draw(t, "earlier jobs") {
 		c.submit(t)
 	}
+
 	c.start()
+
 	for range rapid.IntRange(0, 8).Draw(t, "jobs") {
 		c.submit(t)
 	}
@@ -58,6 +61,7 @@ func drawView(t *rapid.T) *place.View {
 	if rapid.Bool().Draw(t, "arranged") {
 		v.Bands = fleet.Arrange(v.Rooms)
 	}
+
 	drawPeople(t, v)
 	drawMarket(t, v)
 	drawPast(t, v)
@@ -69,13 +73,15 @@ func drawNode(t *rapid.T, i int) *fleet.Node {
 	n := &fleet.Node{
 		ID: id.Node(fmt.Sprintf("n%d", i)), Pool: "racks", State: fleet.Ready,
 		Class:     rapid.SampledFrom([]fleet.Class{fleet.Local, fleet.Local, fleet.Reserved}).Draw(t, "class"),
-		Cordoned:   rapid.IntRange(0, 5).Draw(t, "drained") == 0,
+		Cordoned:  rapid.IntRange(0, 5).Draw(t, "drained") == 0,
 		Inventory: fleet.Inventory{CPUs: 32_000, Memory: 1 << 38, Draw: []float64{100, 400}},
 	}
+
 	kind := rapid.SampledFrom([]fleet.GPU{
 		{Model: "NVIDIA A100-SXM4-80GB", Memory: 80 << 30, Measured: 250.5},
 		{Model: "Tesla T4", Memory: 15 << 30, Peak: 65},
 	}).Draw(t, "kind")
+
 	for g := range rapid.SampledFrom([]int{0, 1, 2, 4, 8}).Draw(t, "gpus") {
 		kind.Index = g
 		n.Inventory.GPUs = append(n.Inventory.GPUs, kind)
@@ -99,6 +105,7 @@ func (c *cluster) submit(t *rapid.T) {
 			CPUs:  1000,
 		},
 	}
+
 	if rapid.Bool().Draw(t, "data") {
 		s.Data = []string{"films"}
 	}
@@ -108,11 +115,13 @@ func (c *cluster) submit(t *rapid.T) {
 		Resumes:   rapid.Bool().Draw(t, "resumes"),
 		Every:     10 * time.Minute,
 	}
+
 	if rapid.Bool().Draw(t, "speed") {
 		o.Speed = job.NewSpeed(1e5, time.Minute, 30*time.Second,
 			job.Rate{GPUs: 1, PerSecond: 3.3}, job.Rate{GPUs: 4, PerSecond: 10.1})
 		o.Done = rapid.Float64Range(0, 9e4).Draw(t, "done")
 	}
+
 	if rapid.Bool().Draw(t, "deadline") {
 		o.Deadline = noon.Add(time.Duration(rapid.IntRange(-60, 600).Draw(t, "due")) * time.Minute)
 		o.LateCost = 0.1
@@ -130,6 +139,7 @@ func (c *cluster) submit(t *rapid.T) {
 		Spec:     s,
 		Outlook:  o,
 	}
+
 	c.line.Add(it, fleet.NeedOf(s, job.Floor{}, nil))
 }
 
@@ -147,12 +157,15 @@ func (c *cluster) start() {
 			if s.Item.Lasts > 0 {
 				h.Ends = began.Add(s.Item.Lasts)
 			}
+
 			c.table.Book(seat.Node, h)
 			r.GPUs += len(fleet.Indices(seat.GPUs))
 		}
+
 		r.Rate = place.RateOn(s.Item.Outlook.Speed, s.Allocations, c.node)
 		c.runs = append(c.runs, r)
 	}
+
 	slices.SortFunc(c.runs, func(a, b *place.Running) int { return int(a.Number) - int(b.Number) })
 }
 
@@ -168,6 +181,7 @@ func drawPeople(t *rapid.T, v *place.View) {
 	for _, u := range users {
 		v.Usage[u] = rapid.Float64Range(0, 1e6).Draw(t, "usage")
 	}
+
 	for _, p := range projects[1:] {
 		v.ProjectUsage[p] = rapid.Float64Range(0, 1e6).Draw(t, "usage")
 	}
@@ -175,6 +189,7 @@ func drawPeople(t *rapid.T, v *place.View) {
 	if rapid.Bool().Draw(t, "nobody is limited") {
 		return
 	}
+
 	v.Limits = &place.Limits{Payers: map[queue.Payer]place.PayerLimit{}, Jobs: map[id.Job]tenant.Allowance{}}
 	for _, u := range users {
 		for _, p := range projects {
@@ -182,11 +197,13 @@ func drawPeople(t *rapid.T, v *place.View) {
 			v.Limits.Payers[queue.Payer{User: u, Project: p}] = purse
 		}
 	}
+
 	v.Limits.Jobs["j1"] = drawAllowance(t)
 }
 
 func drawAllowance(t *rapid.T) tenant.Allowance {
 	a := tenant.Unlimited()
+
 	switch rapid.IntRange(0, 3).Draw(t, "limit") {
 	case 0:
 		a.Money = rapid.Float64Range(0, 50).Draw(t, "money")
@@ -213,11 +230,13 @@ func drawMarket(t *rapid.T, v *place.View) {
 	if rapid.Bool().Draw(t, "nothing to provision") {
 		return
 	}
+
 	o := fleet.Offer{
 		Name: "aws/a100", Provider: "aws", Type: "a100",
 		GPU: "A100", GPUs: 4, GPUMemory: 80 << 30, TFLOPS: 312, CPUs: 32_000, Memory: 1 << 38,
 		Hourly: 3_210_000, Boot: job.Duration(4 * time.Minute),
 	}
+
 	v.Offers = []fleet.Offer{o}
 	v.Leases = []*fleet.Lease{
 		{ID: "l1", Offer: o, State: fleet.LeaseBooting, Job: "j2", Owner: "ada", Requested: noon.Add(-time.Minute)},
@@ -252,25 +271,30 @@ func TestAViewCanBeRecordedAndReplayed(t *testing.T) {
 		if err != nil {
 			t.Fatalf("write the view: %v", err)
 		}
+
 		var read place.View
 		if err := json.Unmarshal(text, &read); err != nil {
 			t.Fatalf("read the view: %v", err)
 		}
+
 		again, err := json.Marshal(&read)
 		if err != nil || !bytes.Equal(text, again) {
 			t.Fatalf("the view is written in another way when it was read back (%v):\n%s\n%s", err, text, again)
 		}
 
 		clone := v.Clone()
+
 		for _, e := range all {
 			make, err := all.Make(e.Name)
 			if err != nil {
 				t.Fatalf("%s: %v", e.Name, err)
 			}
+
 			want := make().Plan(v)
 			if diff := compare(want, make().Plan(&read)); diff != "" {
 				t.Fatalf("%s plans something else on the view that was read back (-view +read):\n%s", e.Name, diff)
 			}
+
 			if diff := compare(want, make().Plan(clone)); diff != "" {
 				t.Fatalf("%s plans something else on a clone (-view +clone):\n%s", e.Name, diff)
 			}
@@ -288,6 +312,7 @@ func TestAViewIsData(t *testing.T) {
 		if seen[of] {
 			return
 		}
+
 		seen[of] = true
 
 		switch of.Kind() {
@@ -305,5 +330,6 @@ func TestAViewIsData(t *testing.T) {
 		default:
 		}
 	}
+
 	look("View", reflect.TypeFor[place.View]())
 }

@@ -15,8 +15,11 @@ func Policies() []place.Entry {
 	return []place.Entry{
 		entry("afs-l", "elastic: one GPU at a time to the job whose completion it shortens most (AFS-L)",
 			"each GPU goes where it shortens completion most", afsL),
-		place.Plain("edl", "elastic: the best-served jobs shrink and the worst-served grow (Paddle EDL's autoscaler, corrected)",
-			func() place.Policy { return EDL() }),
+		place.Plain(
+			"edl",
+			"elastic: the best-served jobs shrink and the worst-served grow (Paddle EDL's autoscaler, corrected)",
+			func() place.Policy { return EDL() },
+		),
 		entry("elastic-fifo", "elastic: the minimum for each job by submission, then one GPU at a time in turn",
 			"minimum for each job by submission, then one GPU at a time in turn", elasticFIFO),
 		entry("elastic-srjf",
@@ -29,8 +32,12 @@ func Policies() []place.Entry {
 			"every job gets the same number of GPUs", equalShare),
 		entry("ffdl", "elastic: the numbers of GPUs with the greatest sum of speed-ups (FfDL)",
 			"the sum of all speed-ups is greatest", ffdl),
-		entry("tiresias", "least attained service in two queues, each job with the number it asked for (Tiresias-L of Voda); preemptive",
-			"jobs with the least GPU time so far come first", tiresiasL),
+		entry(
+			"tiresias",
+			"least attained service in two queues, each job with the number it asked for (Tiresias-L of Voda); preemptive",
+			"jobs with the least GPU time so far come first",
+			tiresiasL,
+		),
 	}
 }
 

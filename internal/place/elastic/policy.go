@@ -94,6 +94,7 @@ func (e Policy) Plan(v *place.View) place.Plan {
 	until, calm := e.coolingDown(v)
 	var wants []allocate.Request
 	var given []allocate.Allocation
+
 	var again time.Time
 	for try := range maxTries {
 		wants, again = slices.Clone(others), time.Time{}
@@ -101,20 +102,24 @@ func (e Policy) Plan(v *place.View) place.Plan {
 			wants = append(wants, e.wants(p, calm)...)
 			again = sooner(again, p.again)
 		}
+
 		given = allocate.Assign(v, wants, allocate.Options{Move: !calm || e.reactive})
 		failed := failures(wants, given)
 		if len(failed) == 0 {
 			break
 		}
+
 		for _, p := range pools {
 			p.retry(try, failed, wants, given)
 		}
 	}
+
 	plan := allocate.Plan(wants, given, func(i int) string { return e.reason(&wants[i], &given[i]) })
 	plan.WakeAt = again
 	if calm {
 		plan.WakeAt = sooner(plan.WakeAt, until)
 	}
+
 	return plan
 }
 
@@ -129,6 +134,7 @@ func failures(wants []allocate.Request, given []allocate.Allocation) map[*queue.
 			failed[wants[i].Item] = true
 		}
 	}
+
 	return failed
 }
 
@@ -141,6 +147,7 @@ func (p *pool) retry(try int, failed map[*queue.Item]bool, wants []allocate.Requ
 	if !mine {
 		return
 	}
+
 	if try == 0 {
 		p.bits = p.gpus
 		for i := range wants {
@@ -148,10 +155,13 @@ func (p *pool) retry(try int, failed map[*queue.Item]bool, wants []allocate.Requ
 				p.bits -= given[i].GPUs
 			}
 		}
+
 		p.bits = max(p.bits, 0)
 		p.gpus -= p.bits
+
 		return
 	}
+
 	p.jobs = slices.DeleteFunc(p.jobs, func(m *member) bool { return failed[m.it] && m.run == nil })
 	p.out = true
 }
@@ -164,11 +174,13 @@ func (e Policy) wants(p *pool, calm bool) []allocate.Request {
 	for _, m := range p.jobs {
 		m.gets = 0
 	}
+
 	if calm && !e.reactive {
 		p.settle()
 	} else {
 		e.rule(p)
 	}
+
 	var wants []allocate.Request
 	for _, m := range p.jobs {
 		if m.run != nil || m.gets > 0 {
@@ -176,6 +188,7 @@ func (e Policy) wants(p *pool, calm bool) []allocate.Request {
 				Min: min(m.least, m.gets), Kinds: []int32{p.kind.ID}})
 		}
 	}
+
 	return wants
 }
 
@@ -184,6 +197,7 @@ func sooner(a, b time.Time) time.Time {
 	if a.IsZero() || !b.IsZero() && b.Before(a) {
 		return b
 	}
+
 	return a
 }
 
@@ -193,11 +207,13 @@ func (e Policy) coolingDown(v *place.View) (until time.Time, calm bool) {
 		last := v.Now.Truncate(e.period)
 		return last.Add(e.period), !last.Equal(v.Now)
 	}
+
 	for _, r := range v.Running {
 		if at := r.Ordered.Add(e.cooldown); r.Outlook.Stops > 0 && at.After(v.Now) && at.After(until) {
 			until = at
 		}
 	}
+
 	return until, !until.IsZero()
 }
 
@@ -207,6 +223,7 @@ func (p *pool) settle() {
 		m.gets = m.has
 		p.free -= m.has
 	}
+
 	p.grant(p.jobs)
 }
 
@@ -220,6 +237,7 @@ func (e Policy) pools(v *place.View) ([]*pool, []allocate.Request) {
 			pools = append(pools, &pool{now: v.Now, kind: k, gpus: k.GPUs})
 		}
 	}
+
 	b := &builder{view: v, vacant: vacant, pools: pools, load: make([]int, len(pools)), reach: map[*queue.Shape][]int{}}
 	items := v.Queue.Items()
 	b.members = make([]member, 0, len(items)+len(v.Running))
@@ -228,6 +246,7 @@ func (e Policy) pools(v *place.View) ([]*pool, []allocate.Request) {
 			b.running(r)
 		}
 	}
+
 	var others []allocate.Request
 	for _, it := range items {
 		if it.Shape.Need.MaxGPUs == 0 {
@@ -236,11 +255,13 @@ func (e Policy) pools(v *place.View) ([]*pool, []allocate.Request) {
 			b.waiting(it)
 		}
 	}
+
 	for _, p := range pools {
 		slices.SortFunc(p.jobs, func(a, b *member) int {
 			return cmp.Or(cmp.Compare(b.it.Priority, a.it.Priority), cmp.Compare(a.it.Number, b.it.Number))
 		})
 	}
+
 	return pools, others
 }
 
@@ -260,10 +281,12 @@ func (b *builder) running(r *place.Running) {
 	if !found {
 		return
 	}
+
 	i := slices.IndexFunc(b.pools, func(p *pool) bool { return p.kind.ID == b.view.Rooms[at].Kind })
 	if i < 0 {
 		return
 	}
+
 	m, ok := newMember(r.Item, r, &b.pools[i].kind, max(b.most(r.Shape, i), r.GPUs))
 	switch {
 	case !allocate.Movable(r):
@@ -284,10 +307,12 @@ func (b *builder) waiting(it *queue.Item) {
 		if to >= 0 && b.load[i]*b.pools[to].kind.GPUs >= b.load[to]*p.kind.GPUs {
 			continue
 		}
+
 		if m, ok := newMember(it, nil, &p.kind, b.most(it.Shape, i)); ok {
 			best, to = m, i
 		}
 	}
+
 	if to >= 0 {
 		b.add(to, best)
 	}
@@ -313,6 +338,7 @@ func (b *builder) most(s *queue.Shape, pool int) int {
 	if b.reach[s] == nil {
 		b.reach[s] = make([]int, len(b.pools))
 		m := fleet.NewMatcher(s.Need)
+
 		var each []int
 		for i, p := range b.pools {
 			each = each[:0]
@@ -323,15 +349,18 @@ func (b *builder) most(s *queue.Shape, pool int) int {
 					}
 				}
 			}
+
 			if len(each) < s.Need.Nodes {
 				continue
 			}
+
 			slices.SortFunc(each, func(a, b int) int { return b - a })
 			for _, n := range each[:min(len(each), s.Need.MaxNodes)] {
 				b.reach[s][i] += n
 			}
 		}
 	}
+
 	return b.reach[s][pool]
 }
 
@@ -343,14 +372,17 @@ func newMember(it *queue.Item, run *place.Running, kind *allocate.Kind, most int
 	if need.GPUs == need.MaxGPUs {
 		m.step = need.GPUs
 	}
+
 	if s := it.Outlook.Speed; s != nil {
 		m.curve = s.On(kind.GPU.Model, kind.GPU.Memory)
 		if m.curve == nil {
 			return m, false
 		}
+
 		m.least = max(m.least, m.curve.Least())
 		m.most = min(m.most, max(m.curve.Most(), m.least))
 	}
+
 	return m, m.least <= m.most
 }
 
@@ -362,6 +394,7 @@ func (m *member) rate(gpus int) float64 {
 	if m.curve == nil {
 		return float64(gpus)
 	}
+
 	return m.curve.Rate(gpus, (gpus+m.perNode-1)/m.perNode)
 }
 
@@ -372,6 +405,7 @@ func (m *member) speedup(gpus int) float64 {
 	if base <= 0 {
 		return 0
 	}
+
 	return m.rate(gpus) / base * float64(m.least)
 }
 
@@ -381,14 +415,17 @@ func (m *member) left(now time.Time, gpus int) float64 {
 	if m.run != nil {
 		units, known = m.run.Left(now)
 	}
+
 	if rate := m.rate(gpus); known && m.curve != nil && rate > 0 {
 		return units / rate
 	}
 	if m.it.Lasts == 0 {
 		return math.Inf(1)
 	}
+
 	// It was declared for as little as it asks for.
 	rest := math.Max(m.it.Lasts.Seconds()-lineup.Served(now, m.it, m.run)/float64(m.least), 0)
+
 	return rest * m.rate(m.least) / math.Max(m.rate(gpus), 1e-12)
 }
 
@@ -398,6 +435,7 @@ func (e Policy) reason(w *allocate.Request, g *allocate.Allocation) string {
 	if g.GPUs != 1 {
 		gpus = fmt.Sprintf("%d GPUs", g.GPUs)
 	}
+
 	switch {
 	case w.Item.Shape.Need.MaxGPUs == 0:
 		return fmt.Sprintf("%s: fits", g.Seats[0].Node)
@@ -408,5 +446,6 @@ func (e Policy) reason(w *allocate.Request, g *allocate.Allocation) string {
 	case g.GPUs == w.Running.GPUs:
 		return "moved to make room for a larger job"
 	}
+
 	return fmt.Sprintf("resized from %d to %s: %s", w.Running.GPUs, gpus, e.why)
 }

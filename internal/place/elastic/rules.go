@@ -39,6 +39,7 @@ func (p *pool) kept() []*member {
 			kept = append(kept, m)
 		}
 	}
+
 	return kept
 }
 
@@ -75,6 +76,7 @@ func elasticSRJF(p *pool) {
 		return cmp.Compare(a.left(p.now, a.least),
 			b.left(p.now, b.least))
 	})
+
 	elasticFIFO(p)
 }
 
@@ -87,13 +89,16 @@ func equalShare(p *pool) {
 	if len(kept) == 0 {
 		return
 	}
+
 	share := p.free / len(kept)
 	p.grant(kept)
+
 	for _, m := range kept { // those whose least is more than the share leave less for the others
 		if n := (min(share, m.most) - m.gets) / m.step * m.step; n > 0 {
 			p.give(m, min(n, p.free/m.step*m.step))
 		}
 	}
+
 	for _, m := range kept {
 		if n := min(m.most-m.gets, p.free) / m.step * m.step; n > 0 {
 			p.give(m, n)
@@ -111,9 +116,11 @@ func ffdl(p *pool) {
 	for _, m := range kept {
 		spare -= m.least
 	}
+
 	const no = math.MaxFloat64 * -1
 	best := make([]float64, spare+1) // greatest sum with so many GPUs above the leasts
 	next := make([]float64, spare+1)
+
 	picks := make([][]int32, len(kept)) // what the job gets of them for each sum
 	for i, m := range kept {
 		picks[i] = make([]int32, spare+1)
@@ -121,6 +128,7 @@ func ffdl(p *pool) {
 		for n := m.least; n <= m.most; n += m.step {
 			gains = append(gains, m.speedup(n))
 		}
+
 		for g := range next {
 			next[g] = no
 			for k := 0; k < len(gains) && k*m.step <= g; k++ {
@@ -129,8 +137,10 @@ func ffdl(p *pool) {
 				}
 			}
 		}
+
 		best, next = next, best
 	}
+
 	for i, g := len(kept)-1, spare; i >= 0; i-- {
 		n := int(picks[i][g])
 		g -= n
@@ -152,9 +162,11 @@ func afsL(p *pool) {
 				top = m
 			}
 		}
+
 		if top == nil {
 			return
 		}
+
 		p.give(top, top.nextStep())
 	}
 }
@@ -164,6 +176,7 @@ func (m *member) nextStep() int {
 	if m.gets == 0 {
 		return m.least
 	}
+
 	return m.step
 }
 
@@ -177,10 +190,12 @@ func afsBefore(p *pool, a, b *member) bool {
 	if a.gets == 0 && b.gets == 0 {
 		return a.left(p.now, a.least) < b.left(p.now, b.least)
 	}
+
 	la, lb := a.left(p.now, max(a.gets, a.least)), b.left(p.now, max(b.gets, b.least))
 	if la <= lb {
 		return !longerFirst(b, a)
 	}
+
 	return longerFirst(a, b)
 }
 
@@ -192,6 +207,7 @@ func longerFirst(longer, shorter *member) bool {
 	if sk == 0 || ln == 0 { // the shorter has nothing yet, or the longer would have nothing
 		return false
 	}
+
 	return (ln-lk)/ln > (sn-sk)/sk
 }
 
@@ -205,6 +221,7 @@ func edlAsPublished(p *pool) {
 			p.give(m, -m.step)
 		}
 	})
+
 	p.fill(0)
 }
 
@@ -220,11 +237,13 @@ func edl(p *pool) {
 	p.serve(p.shrink)
 	keep := p.expected()
 	p.shrink(keep)
+
 	for _, m := range p.jobs {
 		if n := min(m.most-m.gets, (p.free-keep)/2) / m.step * m.step; m.run == nil && m.gets > 0 && n > 0 {
 			p.give(m, n)
 		}
 	}
+
 	if last := p.lastArrival(); p.now.Sub(last) < cooldown {
 		p.again = sooner(p.again, last.Add(cooldown))
 	} else if !p.calm {
@@ -240,6 +259,7 @@ func (p *pool) shrink(want int) {
 		if m == nil {
 			return
 		}
+
 		n := (want - p.free + m.step - 1) / m.step * m.step
 		p.give(m, -min(n, (m.gets-m.least)/m.step*m.step))
 	}
@@ -257,7 +277,9 @@ func (p *pool) grow(keep int) {
 		if m == nil {
 			return
 		}
+
 		done[m] = true
+
 		n := min(m.most-m.gets, p.free-keep) / m.step * m.step
 		if float64(m.gets+n) >= worthGrowing*float64(m.has) || m.gets+n+m.step > m.most {
 			p.give(m, n)
@@ -273,6 +295,7 @@ func (p *pool) lastArrival() time.Time {
 			last = a.at
 		}
 	}
+
 	return last
 }
 
@@ -285,10 +308,12 @@ func (p *pool) serve(shrink func(want int)) {
 		p.free -= m.gets
 		spare += max(m.gets-m.least, 0) / m.step * m.step
 	}
+
 	for _, m := range p.jobs {
 		if m.gets > 0 || m.least > m.most || m.least > p.free+spare {
 			continue
 		}
+
 		before := p.free
 		shrink(m.least)
 		spare -= p.free - before
@@ -303,6 +328,7 @@ func (p *pool) fill(keep int) {
 		if m == nil {
 			return
 		}
+
 		p.give(m, m.step)
 	}
 }
@@ -318,9 +344,11 @@ func (p *pool) expected() int {
 			sum += a.least
 		}
 	}
+
 	if sum > 0 {
 		p.again = sooner(p.again, p.came[0].at.Add(arrivalWindow))
 	}
+
 	return sum
 }
 
@@ -333,13 +361,16 @@ func (p *pool) fulfilled(qualifies func(*member) bool, sign float64) *member {
 		if !qualifies(m) {
 			continue
 		}
+
 		f := sign
 		if m.most > m.least {
 			f = sign * float64(m.gets-m.least) / float64(m.most-m.least)
 		}
+
 		if best == nil || f > most || f == most && sign > 0 {
 			best, most = m, f
 		}
 	}
+
 	return best
 }

@@ -27,11 +27,13 @@ const (
 // each time that it has waited eight times as long as such an hour takes.
 func tiresiasL(p *pool) {
 	p.byQueue()
+
 	for _, m := range p.jobs {
 		if n := m.wanted(); n <= p.free {
 			p.give(m, n)
 		}
 	}
+
 	p.nextTurn()
 }
 
@@ -49,17 +51,21 @@ func elasticTiresias(p *pool) {
 			if compact && p.second(m) {
 				n = m.least
 			}
+
 			if n <= p.free {
 				p.give(m, n)
 			} else {
 				waiting++
 			}
 		}
+
 		return waiting
 	}
+
 	if grant(false) > compactAbove {
 		grant(true)
 	}
+
 	p.byGain()
 	p.nextTurn()
 }
@@ -73,14 +79,17 @@ func (p *pool) byGain() {
 			if !p.canTake(m) {
 				continue
 			}
+
 			n := m.nextStep()
 			if gain := (m.speedup(m.gets+n) - m.speedup(m.gets)) / float64(n); gain > most+tolerance {
 				best, most = m, gain
 			}
 		}
+
 		if best == nil {
 			return
 		}
+
 		p.give(best, best.nextStep())
 	}
 }
@@ -108,9 +117,11 @@ func (m *member) allotments(now time.Time) (used, earned float64) {
 	if m.run != nil {
 		gpus = m.run.GPUs
 	}
+
 	had := lineup.Served(now, m.it, m.run)
 	gpus = max(gpus, 1)
 	waited := now.Sub(m.it.Outlook.Submitted).Seconds() - had/float64(gpus)
+
 	return (had + tolerance) / allotment, (math.Max(waited, 0) + tolerance) * float64(gpus) / (promoteAfter * allotment)
 }
 
@@ -121,12 +132,14 @@ func (m *member) wanted() int {
 	if m.curve == nil {
 		return n
 	}
+
 	floor := worthHalf * m.rate(m.least) / float64(m.least)
 	for k := m.least + m.step; k <= m.most; k += m.step {
 		if m.rate(k)/float64(k) >= floor {
 			n = k
 		}
 	}
+
 	return n
 }
 
@@ -135,9 +148,11 @@ func (p *pool) nextTurn() {
 	if !p.out && !slices.ContainsFunc(p.jobs, func(m *member) bool { return m.gets == 0 }) {
 		return
 	}
+
 	for _, m := range p.jobs {
 		used, earned := m.allotments(p.now)
 		limit := 1 + math.Floor(earned)
+
 		var in float64 // seconds
 		switch {
 		case m.gets > 0 && used < limit:
@@ -145,6 +160,7 @@ func (p *pool) nextTurn() {
 		case m.gets == 0 && used >= limit:
 			in = (math.Floor(used) - earned) * promoteAfter * allotment / float64(max(m.it.Outlook.Ran, 1))
 		}
+
 		if in > 0 {
 			p.again = sooner(p.again, p.now.Add(job.Seconds(in)+time.Millisecond))
 		}

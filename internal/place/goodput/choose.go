@@ -15,6 +15,7 @@ func (p Policy) patience() float64 {
 	if p.Makespan {
 		return 10
 	}
+
 	return 5
 }
 
@@ -25,7 +26,9 @@ func (t *task) after(rate, patience float64) float64 {
 	if t.run == nil || rate <= 0 {
 		return t.value * t.pace(rate)
 	}
+
 	lasts := math.Min(t.left/rate, patience*t.pause)
+
 	return t.value * rate * lasts / (lasts + t.pause)
 }
 
@@ -38,8 +41,10 @@ func (m *market) appraise() {
 		if t.held >= 0 { // stopped for now, it has to start again one day
 			t.worth[0] = -t.value * t.opts[t.held].rate / patience
 		}
+
 		for at := range t.opts {
-			if t.worth[at+1] = t.after(t.opts[at].rate, patience); at == t.held {
+			t.worth[at+1] = t.after(t.opts[at].rate, patience)
+			if at == t.held {
 				t.worth[at+1] = t.value * t.opts[at].rate
 			}
 		}
@@ -64,12 +69,14 @@ func (m *market) none() *choice {
 		m: m, picks: make([]int, len(m.tasks)), free: slices.Clone(m.rooms), looks: looks,
 		steps: make([][]concession, len(m.kinds)), known: make([]bool, len(m.kinds)),
 	}
+
 	for i := range c.picks {
 		c.picks[i] = -1
 		if m.tasks[i].young {
 			c.set(i, m.tasks[i].held)
 		}
 	}
+
 	return c
 }
 
@@ -81,6 +88,7 @@ func (m *market) present() *choice {
 			c.set(i, h)
 		}
 	}
+
 	return c
 }
 
@@ -97,12 +105,14 @@ func (m *market) priced() *choice {
 			}
 		}
 	}
+
 	c := m.none()
 	for _, i := range rising(gain) {
 		if c.fits(i, wants[i]) {
 			c.set(i, wants[i])
 		}
 	}
+
 	return c
 }
 
@@ -114,6 +124,7 @@ func (c *choice) set(i, at int) {
 		c.free[t.opts[old].kind] += float64(t.opts[old].gpus)
 		c.known[t.opts[old].kind] = false
 	}
+
 	c.picks[i] = at
 	if at >= 0 {
 		c.free[t.opts[at].kind] -= float64(t.opts[at].gpus)
@@ -129,6 +140,7 @@ func (c *choice) short(i, at int) float64 {
 	if old := c.picks[i]; old >= 0 && t.opts[old].kind == o.kind {
 		short -= float64(t.opts[old].gpus)
 	}
+
 	return short
 }
 
@@ -175,6 +187,7 @@ func (c *choice) fill() {
 			h = append(h, o)
 		}
 	}
+
 	heap.Init(&h)
 	for len(h) > 0 {
 		top := h[0]
@@ -186,6 +199,7 @@ func (c *choice) fill() {
 			heap.Fix(&h, 0)
 			continue
 		}
+
 		c.set(top.task, top.at)
 	}
 }
@@ -194,19 +208,23 @@ func (c *choice) fill() {
 func (c *choice) offer(i int) (offer, bool) {
 	t := &c.m.tasks[i]
 	best := offer{task: i, at: -1, gain: tiny}
+
 	have, gpus := t.worth[c.picks[i]+1], 0
 	if p := c.picks[i]; p >= 0 {
 		gpus = t.opts[p].gpus
 	}
+
 	for at := range t.opts {
 		if t.worth[at+1] <= have || !c.fits(i, at) {
 			continue
 		}
+
 		// One that is better with no more GPUs counts as if it took half of one.
 		if gain := (t.worth[at+1] - have) / math.Max(float64(t.opts[at].gpus-gpus), 0.5); gain > best.gain {
 			best.at, best.gain = at, gain
 		}
 	}
+
 	return best, best.at >= 0
 }
 
@@ -222,6 +240,7 @@ func (c *choice) improve() {
 			if c.looks <= 0 || c.m.enough != nil && c.m.enough() {
 				return
 			}
+
 			better = c.better(i) || better
 		}
 	}
@@ -232,25 +251,32 @@ func (c *choice) better(i int) bool {
 	t := &c.m.tasks[i]
 	have := t.worth[c.picks[i]+1]
 	var best []concession
+
 	what, most := -1, tiny*math.Max(1, c.total)
 	for at := range t.opts {
 		gain := t.worth[at+1] - have
 		if at == c.picks[i] || gain <= most {
 			continue
 		}
+
 		give, lost := c.room(i, at, gain-most)
 		if gain-lost > most {
 			what, most, best = at, gain-lost, append(best[:0], give...)
 		}
 	}
+
 	c.looks -= len(t.opts)
+
 	if what < 0 {
 		return false
 	}
+
 	for _, s := range best {
 		c.set(s.task, s.at)
 	}
+
 	c.set(i, what)
+
 	return true
 }
 
@@ -269,22 +295,29 @@ func (c *choice) room(i, at int, limit float64) ([]concession, float64) {
 	if short <= 0 {
 		return c.give, 0
 	}
+
 	lost := 0.0
+
 	for _, s := range c.concessions(c.m.tasks[i].opts[at].kind) {
 		if s.task == i {
 			continue
 		}
+
 		c.looks--
+
 		lost += s.loss
 		if lost > limit {
 			break
 		}
+
 		c.give = append(c.give, s)
+
 		short -= s.gpus
 		if short <= 0 {
 			return c.give, lost
 		}
 	}
+
 	return nil, math.Inf(1)
 }
 
@@ -294,14 +327,17 @@ func (c *choice) concessions(kind int) []concession {
 	if c.known[kind] {
 		return c.steps[kind]
 	}
+
 	list := c.steps[kind][:0]
 	for i := range c.m.tasks {
 		if p := c.picks[i]; p >= 0 && !c.m.tasks[i].young && c.m.tasks[i].opts[p].kind == kind {
 			list = c.ladder(list, i)
 		}
 	}
+
 	slices.SortStableFunc(list, func(a, b concession) int { return cmp.Compare(a.loss/a.gpus, b.loss/b.gpus) })
 	c.steps[kind], c.known[kind] = list, true
+
 	return list
 }
 
@@ -318,13 +354,16 @@ func (c *choice) ladder(list []concession, i int) []concession {
 			if o.kind != t.opts[from].kind || freed <= 0 {
 				continue
 			}
+
 			if loss := have - t.worth[to+1]; loss/freed < best.loss/best.gpus {
 				best = concession{i, to, freed, loss}
 			}
 		}
+
 		c.looks -= len(t.opts)
 		list = append(list, best)
 		from = best.at
 	}
+
 	return list
 }

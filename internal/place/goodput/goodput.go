@@ -42,6 +42,7 @@ func (p Policy) Name() string {
 	if p.Makespan {
 		return "goodput-makespan"
 	}
+
 	return "goodput"
 }
 
@@ -61,11 +62,13 @@ func (p Policy) Search(v *place.View, enough func() bool) place.Plan {
 	if len(m.plain) == 0 && !slices.ContainsFunc(m.tasks, func(t task) bool { return !t.content() }) {
 		return place.Plan{}
 	}
+
 	if p.Makespan {
 		m.hurry()
 	} else {
 		m.discover()
 	}
+
 	return m.plan()
 }
 
@@ -76,5 +79,6 @@ func (p Policy) gap() time.Duration {
 	case p.Makespan:
 		return time.Minute
 	}
+
 	return 5 * time.Second
 }

@@ -30,10 +30,17 @@ func newYard() *yard { return &yard{now: start, table: fleet.NewTable(), line: q
 
 // node adds a node with so many GPUs of a model.
 func (y *yard) node(name, model string, gpus int) {
-	n := &fleet.Node{ID: id.Node(name), Class: fleet.Local, State: fleet.Ready, Inventory: fleet.Inventory{CPUs: 64000, Memory: 1 << 40}}
+	n := &fleet.Node{
+		ID:        id.Node(name),
+		Class:     fleet.Local,
+		State:     fleet.Ready,
+		Inventory: fleet.Inventory{CPUs: 64000, Memory: 1 << 40},
+	}
+
 	for i := range gpus {
 		n.Inventory.GPUs = append(n.Inventory.GPUs, fleet.GPU{Index: i, Model: model, Memory: 16 << 30})
 	}
+
 	y.table.Put(n, 0)
 }
 
@@ -51,12 +58,14 @@ func scales(work, p float64, most int, pause time.Duration, kinds ...string) *jo
 	if len(kinds) == 0 {
 		kinds = []string{""}
 	}
+
 	var rates []job.Rate
 	for _, k := range kinds {
 		for n := 1; n <= most; n++ {
 			rates = append(rates, job.Rate{GPU: k, GPUs: n, PerSecond: math.Pow(float64(n), p)})
 		}
 	}
+
 	return job.NewSpeed(work, pause, 0, rates...)
 }
 
@@ -66,8 +75,16 @@ func (y *yard) waits(r job.Resources, s *job.Speed) *queue.Item { return y.ranks
 // ranks adds a job that waits, with a priority.
 func (y *yard) ranks(priority int, r job.Resources, s *job.Speed) *queue.Item {
 	y.number++
-	it := &queue.Item{Priority: priority, Job: id.NewJob(y.number), Number: y.number, User: "ada", Outlook: &job.Outlook{Submitted: y.now, Speed: s, Resumes: true}}
+	it := &queue.Item{
+		Priority: priority,
+		Job:      id.NewJob(y.number),
+		Number:   y.number,
+		User:     "ada",
+		Outlook:  &job.Outlook{Submitted: y.now, Speed: s, Resumes: true},
+	}
+
 	y.line.Add(it, fleet.NeedOf(&job.Spec{Resources: r, Place: job.PlaceAny}, job.Floor{}, nil))
+
 	return it
 }
 
@@ -85,14 +102,20 @@ func (y *yard) sits(it *queue.Item, list []place.Allocation, since time.Duration
 	r := &place.Running{Item: it, Run: id.NewRun(it.Job, 1), Allocations: list, Ordered: at, Began: at}
 	for _, s := range list {
 		r.GPUs += bits.OnesCount64(s.GPUs)
-		y.table.Book(s.Node, fleet.Hold{Run: r.Run, Job: it.Job, GPUs: s.GPUs, CPUs: it.Shape.Need.CPUs, Memory: it.Shape.Need.Memory})
+		y.table.Book(
+			s.Node,
+			fleet.Hold{Run: r.Run, Job: it.Job, GPUs: s.GPUs, CPUs: it.Shape.Need.CPUs, Memory: it.Shape.Need.Memory},
+		)
 	}
+
 	r.Rate = place.RateOn(it.Outlook.Speed, list, func(n id.Node) *fleet.Node {
 		room, _ := y.table.Get(n)
 		return room.Node
 	})
+
 	y.running = append(y.running, r)
 	slices.SortFunc(y.running, func(a, b *place.Running) int { return int(a.Number) - int(b.Number) })
+
 	return r
 }
 
@@ -111,9 +134,14 @@ func (y *yard) after(t testing.TB, p goodput.Policy) (map[id.Job]has, place.Plan
 	t.Helper()
 	v := y.view()
 	plan := p.Plan(v)
-	if good, bad := place.Check(v, plan); len(bad) > 0 || len(good.Starts) != len(plan.Starts) || len(good.Stops) != len(plan.Stops) {
+	if good, bad := place.Check(
+		v,
+		plan,
+	); len(bad) > 0 || len(good.Starts) != len(plan.Starts) ||
+		len(good.Stops) != len(plan.Stops) {
 		t.Fatalf("the plan cannot be carried out: %v", bad)
 	}
+
 	out := map[id.Job]has{}
 	give := func(j id.Job, list []place.Allocation) {
 		var h has
@@ -121,16 +149,21 @@ func (y *yard) after(t testing.TB, p goodput.Policy) (map[id.Job]has, place.Plan
 			room, _ := y.table.Get(s.Node)
 			h.gpus, h.model = h.gpus+bits.OnesCount64(s.GPUs), room.Node.Inventory.GPUs[0].Model
 		}
+
 		out[j] = h
 	}
+
 	for _, r := range y.running {
 		give(r.Job, r.Allocations)
 	}
+
 	for _, s := range plan.Stops {
 		delete(out, s.Running.Job)
 	}
+
 	for _, s := range plan.Starts {
 		give(s.Item.Job, s.Allocations)
 	}
+
 	return out, plan
 }

@@ -22,11 +22,14 @@ func (m *market) hurry() {
 		o := &t.opts[t.thrifty(m.price, math.Inf(1))]
 		end += m.price[o.kind] * float64(o.gpus) * t.left / t.pace(o.rate)
 	}
+
 	for i := range m.tasks {
 		t := &m.tasks[i]
 		end = math.Max(end, t.left/t.pace(t.opts[t.thrifty(m.price, end)].rate))
 	}
+
 	keys := make([]float64, len(m.tasks))
+
 	for i := range m.tasks {
 		t := &m.tasks[i]
 		o := &t.opts[t.thrifty(m.price, end)]
@@ -35,6 +38,7 @@ func (m *market) hurry() {
 		t.value = t.weight * (m.price[o.kind]*float64(o.gpus)*(2-alone) + math.Pow(alone, sharp)) / pace
 		keys[i] = -t.value * pace / float64(o.gpus)
 	}
+
 	m.prune(keys)
 }
 
@@ -45,9 +49,11 @@ func (m *market) balance() {
 	m.price = make([]float64, len(m.kinds))
 	mean := make([]float64, len(m.kinds))
 	load := make([]float64, len(m.kinds)) // seconds for which a kind is busy
+
 	for k := range m.price {
 		m.price[k] = 1 / math.Max(m.rooms[k], 1)
 	}
+
 	for try := range tries {
 		clear(load)
 		for i := range m.tasks {
@@ -55,20 +61,24 @@ func (m *market) balance() {
 			o := &t.opts[t.thrifty(m.price, math.Inf(1))]
 			load[o.kind] += t.left / t.pace(o.rate) * float64(o.gpus) / math.Max(m.rooms[o.kind], 1)
 		}
+
 		busy := tiny
 		for _, l := range load {
 			busy += l / float64(len(load))
 		}
+
 		sum := 0.0
 		for k := range m.price {
 			m.price[k] *= math.Exp((load[k]/busy - 1) / (2 + float64(try)/4))
 			sum += m.price[k] * m.rooms[k]
 		}
+
 		for k := range m.price {
 			m.price[k] /= math.Max(sum, tiny)
 			mean[k] += m.price[k] / tries
 		}
 	}
+
 	m.price = mean
 }
 
@@ -81,15 +91,19 @@ func (t *task) thrifty(price []float64, end float64) int {
 		if o.rate > t.opts[fastest].rate {
 			fastest = at
 		}
+
 		if t.left/t.pace(o.rate) > end {
 			continue
 		}
+
 		if cost := price[o.kind] * float64(o.gpus) / t.pace(o.rate); cost < least {
 			best, least = at, cost
 		}
 	}
+
 	if best < 0 {
 		return fastest
 	}
+
 	return best
 }

@@ -69,18 +69,22 @@ func newMarket(v *place.View, p Policy) *market {
 	for _, k := range m.kinds {
 		m.rooms = append(m.rooms, float64(k.GPUs))
 	}
+
 	for _, r := range v.Running {
 		if allocate.Movable(r) && r.GPUs > 0 {
 			m.add(r.Item, r)
 		}
 	}
+
 	for _, it := range v.Queue.Items() {
 		if it.Shape.Need.MaxGPUs == 0 {
 			m.plain = append(m.plain, it)
 			continue
 		}
+
 		m.add(it, nil)
 	}
+
 	return m
 }
 
@@ -91,17 +95,21 @@ func (m *market) add(it *queue.Item, r *place.Running) {
 	if s := it.Outlook.Speed; s != nil {
 		t.pause = math.Max(t.pause, time.Duration(s.Start+s.Save).Seconds())
 	}
+
 	if r == nil && !m.policy.Makespan {
 		t.lead = t.pause
 	}
+
 	if r != nil && !t.hold(m) || len(t.opts) == 0 {
 		return
 	}
+
 	t.left = m.left(&t)
 	t.weight = 1 + float64(it.Priority)/10
 	if !m.policy.Makespan {
 		t.weight *= m.wronged(&t)
 	}
+
 	m.tasks = append(m.tasks, t)
 }
 
@@ -113,27 +121,33 @@ func (t *task) hold(m *market) bool {
 	if t.item.Outlook.Speed == nil {
 		own.rate = 1
 	}
+
 	for i, s := range t.run.Allocations {
 		at, found := m.room(s.Node)
 		if !found || !m.view.Rooms[at].Open {
 			return false
 		}
+
 		if i == 0 {
 			own.kind = m.kind(m.view.Rooms[at].Kind)
 		}
 	}
+
 	t.held = slices.IndexFunc(t.opts, func(o option) bool {
 		return o.kind == own.kind && o.gpus == own.gpus &&
 			o.nodes == own.nodes
 	})
+
 	if t.held < 0 {
 		t.held = len(t.opts)
 		t.opts = append(slices.Clone(t.opts), own)
 	}
+
 	t.young = t.run.Began.IsZero() || m.view.Now.Sub(t.run.Began) < m.policy.gap()
 	if t.young {
 		t.opts, t.held = t.opts[t.held:t.held+1], 0
 	}
+
 	return true
 }
 
@@ -166,18 +180,22 @@ const soon = 60
 func (m *market) left(t *task) float64 {
 	o := t.item.Outlook
 	left, known := o.Left()
+
 	served := o.Served
 	if t.run != nil {
 		left, known = t.run.Left(m.view.Now)
 		served = t.run.Served(m.view.Now)
 	}
+
 	if known {
 		return math.Max(left, tiny)
 	}
+
 	had, rate := served/float64(t.opts[0].gpus), t.opts[0].rate
 	if lasts := t.item.Lasts.Seconds(); o.Speed == nil && had < lasts {
 		return lasts - had
 	}
+
 	// In steps of two, so that jobs of about the same age do not take turns.
 	return rate * soon * math.Exp2(math.Ceil(math.Log2(math.Max(had/soon, 1))))
 }
@@ -194,12 +212,15 @@ func (m *market) wronged(t *task) float64 {
 	for i := range t.opts {
 		best = max(best, t.opts[i].rate)
 	}
+
 	if s := t.item.Outlook.Speed; s != nil && s.Work > 0 {
 		work = s.Work
 	} else if t.item.Lasts > 0 {
 		work = t.item.Lasts.Seconds()
 	}
+
 	there := m.view.Now.Sub(t.item.Outlook.Submitted).Seconds()
+
 	return math.Max(1, there/(threefold*(work/best+t.pause)))
 }
 
@@ -219,13 +240,16 @@ func (m *market) options(it *queue.Item) []option {
 	if opts, ok := m.known[key]; ok {
 		return opts
 	}
+
 	var opts []option
 	for k, r := range m.reaches(it.Shape) {
 		if r.gpus > 0 && m.kinds[k].GPU != nil {
 			opts = m.appendOptions(opts, k, r, it)
 		}
 	}
+
 	m.known[key] = opts
+
 	return opts
 }
 
@@ -233,28 +257,36 @@ func (m *market) options(it *queue.Item) []option {
 // takes whole nodes, or all there is: what would be left of the last one suits
 // others better.
 func (m *market) appendOptions(opts []option, kind int, r reach, it *queue.Item) []option {
-	need, speed, gpu := &it.Shape.Need, it.Outlook.Speed, m.kinds[kind].GPU
+	need := &it.Shape.Need
+	speed := it.Outlook.Speed
+	gpu := m.kinds[kind].GPU
+
 	least, most := need.Nodes*max(need.GPUs, 1), min(r.gpus, need.MaxNodes*r.each)
 	if speed == nil {
 		if least <= most {
 			opts = append(opts, option{kind: kind, gpus: least, nodes: max(need.Nodes, (least+r.each-1)/r.each),
 				rate: 1})
 		}
+
 		return opts
 	}
+
 	curve := speed.On(gpu.Model, gpu.Memory)
 	best := 0.0
+
 	most = min(most, curve.Most())
 	for n := max(least, curve.Least()); n <= most; n++ {
 		nodes := max(need.Nodes, (n+r.each-1)/r.each)
 		if nodes > need.Nodes && nodes > 1 && n%r.each != 0 && n < most {
 			continue
 		}
+
 		if rate := curve.Rate(n, nodes); rate > best {
 			best = rate
 			opts = append(opts, option{kind: kind, gpus: n, nodes: nodes, rate: rate})
 		}
 	}
+
 	return opts
 }
 
@@ -263,18 +295,22 @@ func (m *market) reaches(s *queue.Shape) []reach {
 	if list, ok := m.shapes[s]; ok {
 		return list
 	}
+
 	list := make([]reach, len(m.kinds))
 	match := fleet.NewMatcher(s.Need)
+
 	for i := range m.view.Rooms {
 		r := &m.view.Rooms[i]
 		if !r.Open || !match.Eligible(r) {
 			continue
 		}
+
 		k := &list[m.kind(r.Kind)]
 		n := min(bits.OnesCount64(match.Wanted(r)), s.Need.MaxGPUs)
 		k.gpus += n
 		k.each = max(k.each, n)
 	}
+
 	for k := range list {
 		list[k].each = min(list[k].each, m.kinds[k].Largest)
 		list[k].gpus = min(list[k].gpus, m.kinds[k].GPUs)
@@ -282,6 +318,8 @@ func (m *market) reaches(s *queue.Shape) []reach {
 			list[k].gpus = 0
 		}
 	}
+
 	m.shapes[s] = list
+
 	return list
 }

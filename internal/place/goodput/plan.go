@@ -20,15 +20,18 @@ func (m *market) plan() place.Plan {
 	m.appraise()
 	keep := m.present()
 	keep.fill()
+
 	best := keep
 	for _, c := range []*choice{m.priced(), m.present()} {
 		c.fill()
 		c.improve()
 		c.fill()
+
 		if c.total > best.total {
 			best = c
 		}
 	}
+
 	wants, given := m.allocate(best, true)
 	most := m.worthOf(given)
 	for _, c := range []*choice{best, keep} {
@@ -37,14 +40,19 @@ func (m *market) plan() place.Plan {
 			wants, given, most = w, g, worth
 		}
 	}
+
 	m.topUp(wants, given)
+
 	p := allocate.Plan(wants, given, func(i int) string {
 		if i >= len(m.tasks) {
 			return "needs no GPU; fits"
 		}
+
 		return m.why(&m.tasks[i], &given[i])
 	})
+
 	p.WakeAt = m.again()
+
 	return p
 }
 
@@ -58,11 +66,14 @@ func (m *market) allocate(c *choice, move bool) ([]allocate.Request, []allocate.
 			o := &t.opts[p]
 			w.GPUs, w.Kinds = o.gpus, []int32{m.kinds[o.kind].ID}
 		}
+
 		wants = append(wants, w)
 	}
+
 	for _, it := range m.plain {
 		wants = append(wants, allocate.Request{Item: it, GPUs: it.Shape.Need.Nodes})
 	}
+
 	return wants, allocate.Assign(m.view, wants, allocate.Options{Move: move})
 }
 
@@ -80,6 +91,7 @@ func (m *market) worthOf(given []allocate.Allocation) float64 {
 			sum += t.worth[0]
 		}
 	}
+
 	return sum
 }
 
@@ -88,11 +100,13 @@ func (m *market) rate(t *task, list []place.Allocation) float64 {
 	if t.item.Outlook.Speed == nil {
 		return 1
 	}
+
 	return place.RateOn(t.item.Outlook.Speed, list, func(n id.Node) *fleet.Node {
 		at, found := m.room(n)
 		if !found {
 			return nil
 		}
+
 		return m.view.Rooms[at].Node
 	})
 }
@@ -103,13 +117,16 @@ func (m *market) why(t *task, g *allocate.Allocation) string {
 		return fmt.Sprintf("preempted: its %s speed up other jobs by more than it is delayed",
 			m.amount(t.run.Allocations, t.run.GPUs))
 	}
+
 	what := m.amount(g.Seats, g.GPUs)
 	if t.item.Outlook.Speed == nil {
 		if t.run != nil {
 			return fmt.Sprintf("moved to %s to make room", what)
 		}
+
 		return fmt.Sprintf("%s, as requested", what)
 	}
+
 	_, known := t.item.Outlook.Left()
 	rate := m.rate(t, g.Seats)
 	ends := t.left/rate + time.Duration(t.item.Outlook.Speed.Start).Seconds()
@@ -124,6 +141,7 @@ func (m *market) why(t *task, g *allocate.Allocation) string {
 		return fmt.Sprintf("resized from %s to %s: speeds up other jobs by more than it is delayed",
 			m.amount(t.run.Allocations, t.run.GPUs), what)
 	}
+
 	return fmt.Sprintf("resized from %s to %s: est. finish in %s instead of %s",
 		m.amount(t.run.Allocations, t.run.GPUs), what, about(ends), about(t.left/t.opts[t.held].rate))
 }
@@ -133,6 +151,7 @@ func (m *market) amount(list []place.Allocation, gpus int) string {
 	if at, found := m.room(list[0].Node); found && len(m.view.Rooms[at].Node.Inventory.GPUs) > 0 {
 		return fmt.Sprintf("%d× %s", gpus, m.view.Rooms[at].Node.Inventory.GPUs[0].Model)
 	}
+
 	return fmt.Sprintf("%d GPUs", gpus)
 }
 
@@ -142,6 +161,7 @@ func about(seconds float64) string {
 	if d < 10*time.Minute {
 		return job.Duration(max(d.Round(time.Second), time.Second)).String()
 	}
+
 	return job.Duration(d.Round(time.Minute)).String()
 }
 
@@ -150,19 +170,24 @@ func about(seconds float64) string {
 // could have.
 func (m *market) again() time.Time {
 	last, content := time.Time{}, true
+
 	for i := range m.tasks {
 		t := &m.tasks[i]
 		content = content && t.content()
+
 		at := t.item.Outlook.Submitted
 		if t.run != nil {
 			at = t.run.Ordered
 		}
+
 		if at.After(last) {
 			last = at
 		}
 	}
+
 	if content {
 		return time.Time{}
 	}
+
 	return m.view.Now.Add(max(m.policy.gap(), m.view.Now.Sub(last)/2))
 }

@@ -24,16 +24,20 @@ func (m *market) discover() {
 	for k := range m.price {
 		m.price[k] = float64(len(m.tasks)) / math.Max(m.total(), 1)
 	}
+
 	cost := make([]float64, len(m.tasks))
 	for i := range m.tasks {
 		cost[i] = m.tasks[i].cost(m.price)
 	}
+
 	m.prune(cost)
 	wanted := make([]float64, len(m.kinds))
+
 	for step := range steps {
 		if step%4 == 0 {
 			m.rank()
 		}
+
 		clear(wanted)
 		for i := range m.tasks {
 			t := &m.tasks[i]
@@ -42,6 +46,7 @@ func (m *market) discover() {
 				wanted[t.opts[at].kind] += float64(t.opts[at].gpus)
 			}
 		}
+
 		// Great steps first, then smaller ones, so that it settles.
 		power := 1 / (1 + float64(step)/4)
 		for k := range m.price {
@@ -49,6 +54,7 @@ func (m *market) discover() {
 			m.price[k] = math.Max(m.price[k]*math.Pow(ratio, power), tiny)
 		}
 	}
+
 	for i := range m.tasks {
 		m.tasks[i].value = m.tasks[i].cheapest(m.price, m.tasks[i].share)
 	}
@@ -60,6 +66,7 @@ func (m *market) total() float64 {
 	for _, r := range m.rooms {
 		sum += r
 	}
+
 	return sum
 }
 
@@ -73,6 +80,7 @@ func (t *task) cheapest(price []float64, share float64) float64 {
 			best = cost
 		}
 	}
+
 	return best
 }
 
@@ -88,6 +96,7 @@ func (t *task) wants(price []float64) int {
 			at, best = i, gain
 		}
 	}
+
 	return at
 }
 
@@ -102,13 +111,16 @@ func (m *market) rank() {
 	for i := range m.tasks {
 		cost[i] = m.tasks[i].cost(m.price)
 	}
+
 	order := rising(cost)
+
 	all := float64(len(m.tasks) + m.more)
 	for from := 0; from < len(order); {
 		to := from + 1
 		for to < len(order) && cost[order[to]] <= cost[order[from]]*alike {
 			to++
 		}
+
 		// The middle one of those that end together stands for all of them.
 		share := (all - float64(from+to)/2) / (all - 0.5)
 		for ; from < to; from++ {
@@ -123,7 +135,9 @@ func rising(keys []float64) []int {
 	for i := range order {
 		order[i] = i
 	}
+
 	slices.SortFunc(order, func(a, b int) int { return cmp.Or(cmp.Compare(keys[a], keys[b]), cmp.Compare(a, b)) })
+
 	return order
 }
 
@@ -141,7 +155,9 @@ func (m *market) prune(keys []float64) {
 	if float64(len(m.tasks)) <= atLeast+most {
 		return
 	}
+
 	keep := make([]bool, len(m.tasks))
+
 	kept, gpus := 0, 0.0
 	for _, i := range rising(keys) {
 		t := &m.tasks[i]
@@ -151,6 +167,7 @@ func (m *market) prune(keys []float64) {
 			gpus += float64(t.opts[0].gpus)
 		}
 	}
+
 	at := 0
 	for i := range m.tasks {
 		if keep[i] {
@@ -158,6 +175,7 @@ func (m *market) prune(keys []float64) {
 			at++
 		}
 	}
+
 	m.more = len(m.tasks) - at
 	m.tasks = m.tasks[:at]
 }

@@ -22,8 +22,13 @@ import (
 func drawYard(t *rapid.T) *yard {
 	y := newYard()
 	for i := range rapid.IntRange(1, 5).Draw(t, "nodes") {
-		y.node(fmt.Sprintf("n%d", i), rapid.SampledFrom([]string{"V100", "P100", "K80"}).Draw(t, "model"), rapid.IntRange(1, 8).Draw(t, "gpus"))
+		y.node(
+			fmt.Sprintf("n%d", i),
+			rapid.SampledFrom([]string{"V100", "P100", "K80"}).Draw(t, "model"),
+			rapid.IntRange(1, 8).Draw(t, "gpus"),
+		)
 	}
+
 	return y
 }
 
@@ -34,20 +39,25 @@ func drawJob(t *rapid.T, y *yard) *queue.Item {
 	if rapid.Bool().Draw(t, "rigid") {
 		r = exactly(rapid.IntRange(1, 4).Draw(t, "asks"))
 	}
+
 	var s *job.Speed
+
 	if rapid.IntRange(0, 4).Draw(t, "tells") > 0 {
 		kinds := rapid.SampledFrom([][]string{{""}, {"V100"}, {"V100", "K80"}, {"V100", "P100", "K80"}}).Draw(t, "kinds")
 		work := math.Exp(rapid.Float64Range(0, 12).Draw(t, "work"))
 		if rapid.IntRange(0, 5).Draw(t, "no work") == 0 {
 			work = 0
 		}
+
 		s = scales(work, rapid.Float64Range(0.1, 1).Draw(t, "power"), rapid.IntRange(1, 16).Draw(t, "most"),
 			time.Duration(rapid.IntRange(0, 100).Draw(t, "pause"))*time.Second, kinds...)
 	}
+
 	it := y.ranks(rapid.SampledFrom([]int{0, 0, 0, 70}).Draw(t, "priority"), r, s)
 	it.Lasts = time.Duration(rapid.SampledFrom([]int{0, 0, 100, 10000}).Draw(t, "lasts")) * time.Second
 	it.Outlook.Resumes = rapid.IntRange(0, 5).Draw(t, "resumes") > 0
 	it.Outlook.Submitted = y.now.Add(-time.Duration(rapid.IntRange(0, 100000).Draw(t, "there")) * time.Second)
+
 	return it
 }
 
@@ -57,9 +67,11 @@ func (y *yard) apply(p place.Plan, later time.Duration) {
 		for _, seat := range s.Running.Allocations {
 			y.table.Release(seat.Node, s.Running.Run)
 		}
+
 		o := s.Running.Outlook
 		o.Done, o.Served, o.At = s.Running.Done(y.now), s.Running.Served(y.now), y.now
 		y.line.Add(s.Running.Item, s.Running.Shape.Need)
+
 		for i, r := range y.running {
 			if r == s.Running {
 				y.running = append(y.running[:i:i], y.running[i+1:]...)
@@ -67,9 +79,11 @@ func (y *yard) apply(p place.Plan, later time.Duration) {
 			}
 		}
 	}
+
 	for _, s := range p.Starts {
 		y.sits(s.Item, s.Allocations, 0)
 	}
+
 	y.now = y.now.Add(later)
 }
 
@@ -82,22 +96,28 @@ func TestPlansAreSound(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		y := drawYard(t)
 		p := goodput.Policy{Makespan: rapid.Bool().Draw(t, "makespan")}
+
 		for range rapid.IntRange(1, 5).Draw(t, "rounds") {
 			for range rapid.IntRange(0, 5).Draw(t, "jobs") {
 				drawJob(t, y)
 			}
+
 			v := y.view()
 			rooms := y.table.Rooms()
+
 			plan := p.Plan(v)
 			if again := p.Plan(v); !cmp.Equal(plan, again, cmpopts.EquateComparable(&queue.Item{}, &place.Running{})) {
 				t.Fatalf("same view, another plan:\n%+v\n%+v", plan, again)
 			}
+
 			if !cmp.Equal(rooms, v.Rooms) {
 				t.Fatal("the plan changed its view")
 			}
+
 			if _, bad := place.Check(v, plan); len(bad) > 0 {
 				t.Fatalf("the plan cannot be carried out: %v", bad)
 			}
+
 			y.apply(plan, time.Duration(rapid.IntRange(0, 4000).Draw(t, "later"))*time.Second)
 			noneIdle(t, y)
 		}
@@ -111,6 +131,7 @@ func noneIdle(t *rapid.T, y *yard) {
 		if it.Shape.Need.GPUs > 1 {
 			continue
 		}
+
 		match := fleet.NewMatcher(it.Shape.Need)
 		for i := range rooms {
 			gpu := &rooms[i].Node.Inventory.GPUs[0]
@@ -135,10 +156,13 @@ func TestAnotherNodeNeverSlowsAJobThatIsAlone(t *testing.T) {
 					return room.Node
 				})
 			}
+
 			return 0
 		}
+
 		before := rate()
 		y.node("another", "V100", rapid.IntRange(1, 8).Draw(t, "more"))
+
 		if after := rate(); after < before*(1-1e-9) {
 			t.Fatalf("it did %v a second, and does %v with one more node", before, after)
 		}

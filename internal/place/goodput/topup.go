@@ -19,17 +19,21 @@ func (m *market) topUp(wants []allocate.Request, given []allocate.Allocation) {
 		t := &m.tasks[i]
 		gain[i] = -slices.Max(t.worth) / float64(t.opts[0].gpus)
 	}
+
 	var rooms []fleet.Room
 	for _, i := range rising(gain) {
 		if len(given[i].Seats) > 0 {
 			continue
 		}
+
 		if rooms == nil {
 			rooms = m.remains(wants, given)
 		}
+
 		if len(rooms) == 0 {
 			return
 		}
+
 		given[i] = m.squeeze(&m.tasks[i], rooms)
 	}
 }
@@ -42,17 +46,23 @@ func (m *market) remains(wants []allocate.Request, given []allocate.Allocation) 
 		if given[i].Unchanged {
 			continue
 		}
+
 		if r := wants[i].Running; r != nil {
 			leaves[r.Run] = true
 		}
+
 		need := &wants[i].Item.Shape.Need
 		for _, s := range given[i].Seats {
 			takes[s.Node] = append(takes[s.Node], fleet.Hold{GPUs: s.GPUs, CPUs: need.CPUs, Memory: need.Memory})
 		}
 	}
+
 	rooms := make([]fleet.Room, 0, len(m.view.Rooms))
+
 	for _, r := range m.view.Rooms {
-		r.Free, r.CPUs, r.Memory = r.Sound, r.Node.Inventory.CPUs, r.Node.Inventory.Memory
+		r.Free = r.Sound
+		r.CPUs = r.Node.Inventory.CPUs
+		r.Memory = r.Node.Inventory.Memory
 		for _, list := range [][]fleet.Hold{r.Holds, takes[r.Node.ID]} {
 			for _, h := range list {
 				if h.Run == "" || !leaves[h.Run] {
@@ -60,10 +70,12 @@ func (m *market) remains(wants []allocate.Request, given []allocate.Allocation) 
 				}
 			}
 		}
+
 		if r.Open && r.Free != 0 {
 			rooms = append(rooms, r)
 		}
 	}
+
 	return rooms
 }
 
@@ -76,23 +88,28 @@ func (m *market) squeeze(t *task, rooms []fleet.Room) allocate.Allocation {
 		if o.nodes > 1 || what >= 0 && t.worth[at+1] < t.worth[what+1] {
 			continue
 		}
+
 		for k := range rooms {
 			fits, ok := match.Fits(&rooms[k])
 			free := bits.OnesCount64(fits)
 			if !ok || free < o.gpus || rooms[k].Kind != m.kinds[o.kind].ID {
 				continue
 			}
+
 			if what < 0 || t.worth[at+1] > t.worth[what+1] || free < tight {
 				what, where, tight = at, k, free
 			}
 		}
 	}
+
 	if what < 0 {
 		return allocate.Allocation{}
 	}
+
 	r := &rooms[where]
 	fits, _ := match.Fits(r)
 	s := place.Allocation{Node: r.Node.ID, GPUs: fleet.Take(fits, t.opts[what].gpus)}
 	r.Free, r.CPUs, r.Memory = r.Free&^s.GPUs, r.CPUs-match.Need.CPUs, r.Memory-match.Need.Memory
+
 	return allocate.Allocation{Seats: []place.Allocation{s}, GPUs: t.opts[what].gpus}
 }

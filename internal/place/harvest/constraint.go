@@ -37,15 +37,19 @@ func newConstraint(c *Constraint) (constraint, error) {
 		if f.text == "" {
 			continue
 		}
+
 		p, err := formula.Compile(f.text, sizeless())
 		if err != nil {
 			return out, fmt.Errorf("constraint %q, %s: %w", c.Name, f.what, err)
 		}
+
 		*f.to = p
 	}
+
 	if out.perGPU == nil && out.perJob == nil {
 		return out, wrong("constraints", "condition %q counts neither GPUs nor jobs", c.Name)
 	}
+
 	return out, nil
 }
 
@@ -55,12 +59,15 @@ func (c *constraint) counts(values []float64, user id.User) (perGPU, perJob floa
 	if len(c.Users) > 0 && !slices.Contains(c.Users, user) {
 		return 0, 0
 	}
+
 	if c.perGPU != nil {
 		perGPU, _ = c.perGPU.Value(values)
 	}
+
 	if c.perJob != nil {
 		perJob, _ = c.perJob.Value(values)
 	}
+
 	return perGPU, perJob
 }
 
@@ -75,6 +82,7 @@ func (r *round) sides() []SideRow {
 			perGPU, perJob := c.counts(r.sizeless(f.Item, f, r.priceOf(f)), f.User)
 			row.AtMost -= perGPU*float64(f.GPUs) + perJob
 		}
+
 		for j := range r.jobs {
 			b := &r.jobs[j]
 			each := make([]float64, len(r.kinds))
@@ -82,10 +90,13 @@ func (r *round) sides() []SideRow {
 				perGPU, perJob := c.counts(r.sizeless(b.item, b.running, r.kinds[k].price), b.item.User)
 				each[k], row.PerJob[j] = perGPU*float64(r.kinds[k].unit), perJob
 			}
+
 			row.PerNode = append(row.PerNode, each)
 		}
+
 		rows[i] = row
 	}
+
 	return rows
 }
 
@@ -96,5 +107,6 @@ func (r *round) priceOf(f *place.Running) float64 {
 			return price(r.view, &r.view.Rooms[at])
 		}
 	}
+
 	return 0
 }

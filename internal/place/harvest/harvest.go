@@ -68,15 +68,19 @@ func New(p Params) (*Policy, error) {
 	if p.LookAhead == 0 {
 		p.LookAhead = 2 * time.Minute
 	}
+
 	if p.MaxParallel == 0 {
 		p.MaxParallel = 30
 	}
+
 	if p.Patience == 0 {
 		p.Patience = time.Hour
 	}
+
 	if p.Objective == "" {
 		p.Objective = "speedup"
 	}
+
 	switch {
 	case p.LookAhead < time.Second:
 		return nil, wrong("look_ahead", "must be at least 1s, got %s", p.LookAhead)
@@ -87,24 +91,29 @@ func New(p Params) (*Policy, error) {
 	case p.Patience < 0:
 		return nil, wrong("patience", "must not be negative, got %s", p.Patience)
 	}
+
 	h := &Policy{Params: p}
 	var err error
 	h.worth, err = compile(p.Objective)
 	if err != nil {
 		return nil, fmt.Errorf("objective: %w", err)
 	}
+
 	if len(p.Constraints) > 0 && p.Solve == nil {
 		return nil, fault.New(fault.Unavailable, "no_solver",
 			"conditions across jobs need a solver, and none is installed").
 			WithField("constraints").WithRemedy("install one, e.g. apt-get install coinor-cbc, or remove the conditions")
 	}
+
 	for i := range p.Constraints {
 		c, err := newConstraint(&p.Constraints[i])
 		if err != nil {
 			return nil, err
 		}
+
 		h.rows = append(h.rows, c)
 	}
+
 	return h, nil
 }
 
@@ -114,6 +123,7 @@ func Default() *Policy {
 	if err != nil {
 		return &Policy{} // a test sees to it that this cannot be
 	}
+
 	return h
 }
 
@@ -140,11 +150,15 @@ func (h *Policy) Search(v *place.View, enough func() bool) place.Plan {
 	if len(r.jobs) == 0 {
 		return place.Plan{}
 	}
+
 	r.value()
+
 	d, note, ok := r.decide()
 	if !ok {
 		return place.Plan{}
 	}
+
 	r.note = note
+
 	return r.plan(d)
 }

@@ -23,6 +23,7 @@ const work = 130e6
 
 func TestIdleNodesAreSharedByWhatTheyBring(t *testing.T) {
 	t.Parallel()
+
 	for name, tc := range map[string]struct {
 		objective string
 		want      map[id.Job]int
@@ -35,10 +36,13 @@ func TestIdleNodesAreSharedByWhatTheyBring(t *testing.T) {
 	} {
 		y := newYard()
 		y.nodes(0, 16)
+
 		for range 2 {
 			y.add(want{speed: speed(work, 18*time.Second, shuffle)})
 		}
+
 		y.obey(y.ask(t, policy(t, harvest.Params{Objective: tc.objective})))
+
 		if got := y.counts(); !cmp.Equal(got, tc.want) {
 			t.Errorf("%s: %v, want %v", name, got, tc.want)
 		}
@@ -47,12 +51,14 @@ func TestIdleNodesAreSharedByWhatTheyBring(t *testing.T) {
 
 func TestASlowModelIsNotStarvedBySpeedUp(t *testing.T) {
 	t.Parallel()
+
 	for objective, want16 := range map[string]int{"speedup": 20, "throughput": 3} {
 		y := newYard()
 		y.nodes(0, 20)
 		y.add(want{speed: speed(work, 18*time.Second, vgg)})
 		y.add(want{speed: speed(work, 18*time.Second, shuffle)})
 		y.obey(y.ask(t, policy(t, harvest.Params{Objective: objective})))
+
 		if got := y.counts()["j1"]; objective == "speedup" && got < 4 || objective == "throughput" && got > want16 {
 			t.Errorf("%s: the slow model has %d of 20 nodes", objective, got)
 		}
@@ -61,6 +67,7 @@ func TestASlowModelIsNotStarvedBySpeedUp(t *testing.T) {
 
 func TestGrowsOnlyWhenThatPays(t *testing.T) {
 	t.Parallel()
+
 	for name, tc := range map[string]struct {
 		has, free int
 		ahead     time.Duration
@@ -78,9 +85,11 @@ func TestGrowsOnlyWhenThatPays(t *testing.T) {
 		y.now = y.now.Add(time.Minute)
 		p := y.ask(t, policy(t, harvest.Params{LookAhead: tc.ahead}))
 		y.obey(p)
+
 		if got := y.counts()["j1"]; got != tc.want {
 			t.Errorf("%s: %d nodes, want %d", name, got, tc.want)
 		}
+
 		for _, s := range p.Stops {
 			if tc.want > tc.has && !strings.Contains(s.Reason, fmt.Sprintf("resized from %d GPUs to %d GPUs", tc.has, tc.want)) {
 				t.Errorf("%s: %q", name, s.Reason)
@@ -91,12 +100,14 @@ func TestGrowsOnlyWhenThatPays(t *testing.T) {
 
 func TestHysteresisKeepsThingsAsTheyAre(t *testing.T) {
 	t.Parallel()
+
 	for hysteresis, want32 := range map[float64]int{0: 6, 0.9: 4} {
 		y := newYard()
 		y.nodes(0, 6)
 		y.start(y.add(want{speed: speed(1e12, 18*time.Second, shuffle)}), on(0, 4)...)
 		y.now = y.now.Add(time.Minute)
 		y.obey(y.ask(t, policy(t, harvest.Params{Hysteresis: hysteresis})))
+
 		if got := y.counts()["j1"]; got != want32 {
 			t.Errorf("hysteresis %g: %d nodes, want %d", hysteresis, got, want32)
 		}
@@ -105,6 +116,7 @@ func TestHysteresisKeepsThingsAsTheyAre(t *testing.T) {
 
 func TestAStartIsPaidFor(t *testing.T) {
 	t.Parallel()
+
 	// Growing from five to six brings a sixth of the minute, ten seconds.
 	for start, want := range map[int]int{8: 6, 12: 5} {
 		y := newYard()
@@ -112,6 +124,7 @@ func TestAStartIsPaidFor(t *testing.T) {
 		y.start(y.add(want2(speed(1e12, time.Duration(start)*time.Second, map[int]float64{1: 1, 64: 64}))), on(0, 5)...)
 		y.now = y.now.Add(time.Hour)
 		y.obey(y.ask(t, policy(t, harvest.Params{LookAhead: time.Minute})))
+
 		if got := y.counts()["j1"]; got != want {
 			t.Errorf("start of %d s: %d nodes, want %d", start, got, want)
 		}
@@ -126,6 +139,7 @@ func TestAJobThatTakesLongToStartIsStartedAllTheSame(t *testing.T) {
 	y.nodes(0, 2)
 	y.add(want{speed: speed(1e12, time.Hour, shuffle)})
 	y.obey(y.ask(t, harvest.Default()))
+
 	if got := y.counts()["j1"]; got != 2 {
 		t.Errorf("%d nodes, want 2", got)
 	}
@@ -133,11 +147,13 @@ func TestAJobThatTakesLongToStartIsStartedAllTheSame(t *testing.T) {
 
 func TestAJobThatIsNearlyDoneIsNotGrown(t *testing.T) {
 	t.Parallel()
+
 	for left, want := range map[float64]int{1e12: 16, 9988 * 20: 4} {
 		y := newYard()
 		y.nodes(0, 16)
 		y.start(y.add(want2(speed(left, time.Second, shuffle))), on(0, 4)...)
 		y.obey(y.ask(t, harvest.Default()))
+
 		if got := y.counts()["j1"]; got != want {
 			t.Errorf("%g units left: %d nodes, want %d", left, got, want)
 		}
@@ -146,6 +162,7 @@ func TestAJobThatIsNearlyDoneIsNotGrown(t *testing.T) {
 
 func TestWhatCannotBeResizedIsLeftAlone(t *testing.T) {
 	t.Parallel()
+
 	for name, tc := range map[string]struct {
 		want  want
 		after func(*yard, *place.Running)
@@ -167,8 +184,10 @@ func TestWhatCannotBeResizedIsLeftAlone(t *testing.T) {
 		if tc.after != nil {
 			tc.after(y, r)
 		}
+
 		y.add(want{speed: speed(work, 18*time.Second, shuffle), priority: 50})
 		y.obey(y.ask(t, policy(t, harvest.Params{Objective: "throughput"})))
+
 		if got, want := y.counts(), map[id.Job]int{"j1": 4, "j2": 4}; !cmp.Equal(got, want) {
 			t.Errorf("%s: %v, want %v", name, got, want)
 		}
@@ -186,18 +205,23 @@ func TestAtMostSoManyShareAndWhoHasBegunGoesFirst(t *testing.T) {
 	y.add(want{speed: s, priority: 10})
 	h := policy(t, harvest.Params{MaxParallel: 2})
 	y.obey(y.ask(t, h))
+
 	got := y.counts()
 	if len(got) != 2 || got["j4"] == 0 || got["j2"] == 0 {
 		t.Errorf("%v, want j4, which has priority, and j2, which had begun", got)
 	}
+
 	// One of higher priority than those that run takes the place of one of them.
 	y.now = y.now.Add(time.Minute)
 	y.add(want{speed: s, priority: 20})
 	p := y.ask(t, h)
 	y.obey(p)
-	if got = y.counts(); len(got) != 2 || got["j5"] == 0 || got["j4"] == 0 {
+
+	got = y.counts()
+	if len(got) != 2 || got["j5"] == 0 || got["j4"] == 0 {
 		t.Errorf("%v, want j4 and j5", got)
 	}
+
 	if !slices.ContainsFunc(p.Stops, func(s place.Stop) bool {
 		return s.Running.Job == "j2" && strings.Contains(s.Reason, "at most 2 jobs share the idle nodes")
 	}) {
@@ -209,12 +233,17 @@ func TestAJobThatNothingCanBeHadForBlocksNobody(t *testing.T) {
 	t.Parallel()
 	y := newYard()
 	y.nodes(0, 4)
+
 	for range 3 {
-		y.add(want{speed: speed(work, 18*time.Second, shuffle), need: fleet.Need{Nodes: 8, MaxNodes: 16, GPUs: 1, MaxGPUs: 1}})
+		y.add(
+			want{speed: speed(work, 18*time.Second, shuffle), need: fleet.Need{Nodes: 8, MaxNodes: 16, GPUs: 1, MaxGPUs: 1}},
+		)
 		y.add(want{need: fleet.Need{Nodes: 1, MaxNodes: 4, GPUs: 1, MaxGPUs: 1, Kinds: "H200"}})
 	}
+
 	it := y.add(want{speed: speed(work, 18*time.Second, shuffle)})
 	y.obey(y.ask(t, policy(t, harvest.Params{MaxParallel: 2})))
+
 	if got, want := y.counts(), map[id.Job]int{it.Job: 4}; !cmp.Equal(got, want) {
 		t.Errorf("%v, want %v", got, want)
 	}
@@ -229,14 +258,18 @@ func TestPatienceEndsStarvation(t *testing.T) {
 	y.add(want{speed: speed(1e12, 18*time.Second, shuffle)})
 	p := y.ask(t, h)
 	y.obey(p)
+
 	if got := y.counts(); got["j2"] != 4 {
 		t.Fatalf("%v, want all nodes for the fast job at first", got)
 	}
+
 	if want := y.now.Add(time.Hour); !p.WakeAt.Equal(want) {
 		t.Errorf("wants to be asked again at %s, want %s", p.WakeAt, want)
 	}
+
 	y.now = p.WakeAt
 	y.obey(y.ask(t, h))
+
 	if got, want := y.counts(), map[id.Job]int{"j1": 1, "j2": 3}; !cmp.Equal(got, want) {
 		t.Errorf("after an hour %v, want %v", got, want)
 	}
@@ -246,20 +279,27 @@ func TestNodesThatOpenedTogetherGoTogether(t *testing.T) {
 	t.Parallel()
 	y := newYard()
 	s := speed(1e12, 18*time.Second, map[int]float64{1: 10, 4: 36, 8: 52})
-	old, middle, young := y.now.Add(-5*time.Hour), y.now.Add(-time.Hour), y.now.Add(-2*time.Minute)
+	old := y.now.Add(-5 * time.Hour)
+	middle := y.now.Add(-time.Hour)
+
+	young := y.now.Add(-2 * time.Minute)
 	for i := range 12 { // by name they are all mixed up
 		y.node(fmt.Sprintf("n%02d", i), "V100", 1, []time.Time{old, middle, young}[i%3])
 	}
+
 	for range 3 {
 		y.add(want{speed: s})
 	}
+
 	y.obey(y.ask(t, harvest.Default()))
+
 	for _, r := range y.running {
 		opened := map[time.Time]bool{}
 		for _, n := range y.where(r.Job) {
 			room, _ := y.table.Get(n)
 			opened[room.Node.Since] = true
 		}
+
 		if r.GPUs != 4 || len(opened) != 1 {
 			t.Errorf("%s has %d nodes that opened at %d times: %v", r.Job, r.GPUs, len(opened), y.where(r.Job))
 		}
@@ -272,11 +312,13 @@ func TestTheYoungestNodesAreGivenUpFirst(t *testing.T) {
 	for i := range 8 {
 		y.node(fmt.Sprintf("n%02d", i), "V100", 1, y.now.Add(-time.Duration(60-i)*time.Hour))
 	}
+
 	s := speed(1e12, time.Second, map[int]float64{1: 10, 2: 16, 4: 24, 8: 32})
 	y.start(y.add(want{speed: s}), on(0, 8)...)
 	y.now = y.now.Add(time.Hour)
 	y.add(want{speed: s})
 	y.obey(y.ask(t, harvest.Default()))
+
 	first, second := y.where("j1"), y.where("j2")
 	if len(first) == 0 || len(second) == 0 || slices.Max(first) >= slices.Min(second) {
 		t.Errorf("j1 keeps %v and j2 gets %v, want that j1 keeps those that opened first", first, second)
@@ -286,17 +328,24 @@ func TestTheYoungestNodesAreGivenUpFirst(t *testing.T) {
 func TestRareCheckpointsAndNodesThatLeaveDoNotGoTogether(t *testing.T) {
 	t.Parallel()
 	sizes := map[time.Duration]int{}
+
 	for _, every := range []time.Duration{0, time.Hour} {
 		y := newYard()
 		for i := range 32 { // each opened by itself, minutes ago
 			y.node(fmt.Sprintf("n%02d", i), "V100", 1, y.now.Add(-20*time.Minute-time.Duration(i)*time.Second))
 		}
+
 		y.add(want{speed: speed(1e12, 18*time.Second, shuffle), every: every})
 		y.obey(y.ask(t, harvest.Default()))
 		sizes[every] = y.counts()["j1"]
 	}
+
 	if sizes[0] < 16 || sizes[time.Hour] > sizes[0]/4 {
-		t.Errorf("with a checkpoint now and then it takes %d nodes that may leave, with one every hour %d", sizes[0], sizes[time.Hour])
+		t.Errorf(
+			"with a checkpoint now and then it takes %d nodes that may leave, with one every hour %d",
+			sizes[0],
+			sizes[time.Hour],
+		)
 	}
 }
 
@@ -307,15 +356,18 @@ func TestAnUnknownSpeedIsTriedByDoubling(t *testing.T) {
 	it := y.add(want{})
 	h := harvest.Default()
 	var sizes []int
+
 	for range 4 {
 		p := y.ask(t, h)
 		if len(p.Starts) > 0 && !strings.Contains(p.Starts[0].Reason, "unknown and will be measured") {
 			t.Errorf("%q", p.Starts[0].Reason)
 		}
+
 		y.obey(p)
 		sizes = append(sizes, y.counts()[it.Job])
 		y.now = y.now.Add(time.Hour)
 	}
+
 	if want := []int{1, 2, 4, 8}; !slices.Equal(sizes, want) {
 		t.Errorf("sizes %v, want %v", sizes, want)
 	}
@@ -329,15 +381,20 @@ func TestASizeIsWatchedBeforeTheNextIsTried(t *testing.T) {
 	h := harvest.Default()
 	p := y.ask(t, h)
 	y.obey(p)
+
 	if want := y.now.Add(5 * time.Minute); !p.WakeAt.Equal(want) || y.counts()[it.Job] != 2 {
 		t.Errorf("%d nodes, asks again at %s; want 2, and to be asked at %s", y.counts()[it.Job], p.WakeAt, want)
 	}
+
 	y.now = y.now.Add(time.Minute)
-	if p = y.ask(t, h); len(p.Stops) > 0 || !p.WakeAt.Equal(y.now.Add(4*time.Minute)) {
+	p = y.ask(t, h)
+	if len(p.Stops) > 0 || !p.WakeAt.Equal(y.now.Add(4*time.Minute)) {
 		t.Errorf("after a minute it wants %q", words(p))
 	}
+
 	y.now = p.WakeAt
 	y.obey(y.ask(t, h))
+
 	if got := y.counts()[it.Job]; got != 4 {
 		t.Errorf("after five minutes %d nodes, want 4", got)
 	}
@@ -345,11 +402,13 @@ func TestASizeIsWatchedBeforeTheNextIsTried(t *testing.T) {
 
 func TestProbingGoesBeyondWhatWasMeasuredWhereThatIsWanted(t *testing.T) {
 	t.Parallel()
+
 	for probe, want := range map[bool]int{false: 2, true: 4} {
 		y := newYard()
 		y.nodes(0, 16)
 		y.add(want2(speed(1e12, time.Second, map[int]float64{1: 10, 2: 19})))
 		y.obey(y.ask(t, policy(t, harvest.Params{Probe: probe})))
+
 		if got := y.counts()["j1"]; got != want {
 			t.Errorf("probe %v: %d nodes, want %d", probe, got, want)
 		}
@@ -363,16 +422,27 @@ func TestSeveralKindsEachToWhomItBringsMost(t *testing.T) {
 		y.node(fmt.Sprintf("a%d", i), "A100", 1, y.now)
 		y.node(fmt.Sprintf("v%d", i), "V100", 1, y.now)
 	}
+
 	gains := func(a, v float64) *job.Speed {
-		return job.NewSpeed(1e9, 0, 0, job.Rate{GPU: "V100", GPUs: 1, PerSecond: v}, job.Rate{GPU: "V100", GPUs: 4, PerSecond: 4 * v},
-			job.Rate{GPU: "A100", GPUs: 1, PerSecond: a}, job.Rate{GPU: "A100", GPUs: 4, PerSecond: 4 * a})
+		return job.NewSpeed(
+			1e9,
+			0,
+			0,
+			job.Rate{GPU: "V100", GPUs: 1, PerSecond: v},
+			job.Rate{GPU: "V100", GPUs: 4, PerSecond: 4 * v},
+			job.Rate{GPU: "A100", GPUs: 1, PerSecond: a},
+			job.Rate{GPU: "A100", GPUs: 4, PerSecond: 4 * a},
+		)
 	}
+
 	y.add(want{speed: gains(3, 1)})
 	y.add(want{speed: gains(1.1, 1)})
 	y.obey(y.ask(t, harvest.Default()))
+
 	if got := y.where("j1"); !slices.Equal(got, []id.Node{"a0", "a1", "a2", "a3"}) {
 		t.Errorf("j1, which is three times as fast on an A100, runs on %v", got)
 	}
+
 	if got := y.where("j2"); !slices.Equal(got, []id.Node{"v0", "v1", "v2", "v3"}) {
 		t.Errorf("j2 runs on %v", got)
 	}
@@ -383,11 +453,23 @@ func TestNodesOfSeveralGPUsAreShared(t *testing.T) {
 	y := newYard()
 	y.node("a", "A100", 8, y.now)
 	y.node("b", "A100", 8, y.now)
-	s := job.NewSpeed(1e9, 0, 0, job.Rate{GPUs: 1, PerSecond: 1}, job.Rate{GPUs: 2, PerSecond: 1.9}, job.Rate{GPUs: 4, PerSecond: 3.6}, job.Rate{GPUs: 8, PerSecond: 6})
+
+	s := job.NewSpeed(
+		1e9,
+		0,
+		0,
+		job.Rate{GPUs: 1, PerSecond: 1},
+		job.Rate{GPUs: 2, PerSecond: 1.9},
+		job.Rate{GPUs: 4, PerSecond: 3.6},
+		job.Rate{GPUs: 8, PerSecond: 6},
+	)
+
 	for range 4 {
 		y.add(want{speed: s, need: fleet.Need{Nodes: 1, MaxNodes: 1, GPUs: 1, MaxGPUs: 8}})
 	}
+
 	y.obey(y.ask(t, harvest.Default()))
+
 	if got, want := y.counts(), map[id.Job]int{"j1": 4, "j2": 4, "j3": 4, "j4": 4}; !cmp.Equal(got, want) {
 		t.Errorf("%v, want %v", got, want)
 	}
@@ -399,11 +481,14 @@ func TestWholeNodesAreTheUnitWhereJobsTakeWholeNodes(t *testing.T) {
 	for i := range 6 {
 		y.node(fmt.Sprintf("n%d", i), "A100", 4, y.now)
 	}
+
 	s := job.NewSpeed(1e9, 0, 0, job.Rate{GPUs: 4, PerSecond: 4}, job.Rate{GPUs: 32, PerSecond: 24})
 	for range 2 {
 		y.add(want{speed: s, need: fleet.Need{Nodes: 1, MaxNodes: 8, GPUs: 4, MaxGPUs: 4}})
 	}
+
 	y.obey(y.ask(t, harvest.Default()))
+
 	got := y.counts()
 	if got["j1"]+got["j2"] != 24 || got["j1"]%4 != 0 || got["j1"] == 0 || got["j2"] == 0 {
 		t.Errorf("%v, want all 24 GPUs by whole nodes", got)
@@ -417,6 +502,7 @@ func TestJobsWithoutGPUsStartWhereThereIsRoom(t *testing.T) {
 	y.add(want{need: fleet.Need{Nodes: 1, MaxNodes: 1, CPUs: 1000}})
 	y.add(want{speed: speed(work, 18*time.Second, shuffle)})
 	y.obey(y.ask(t, harvest.Default()))
+
 	if got := len(y.running); got != 2 {
 		t.Errorf("%d jobs run, want 2", got)
 	}
@@ -427,14 +513,17 @@ func TestWhatIsNoNumberIsWorthNothingAndSaid(t *testing.T) {
 	y := newYard()
 	y.nodes(0, 4)
 	y.add(want{speed: speed(work, 18*time.Second, shuffle)})
+
 	p := y.ask(t, policy(t, harvest.Params{Objective: "throughput / (n < 4)"}))
-	if len(p.Starts) != 1 || len(p.Starts[0].Allocations) != 3 || !strings.Contains(p.Starts[0].Reason, "no value for 1 size of this job") {
+	if len(p.Starts) != 1 || len(p.Starts[0].Allocations) != 3 ||
+		!strings.Contains(p.Starts[0].Reason, "no value for 1 size of this job") {
 		t.Errorf("%+v, want 3 nodes, and that one size has no worth", p.Starts)
 	}
 }
 
 func TestParametersAreChecked(t *testing.T) {
 	t.Parallel()
+
 	for name, tc := range map[string]struct {
 		params harvest.Params
 		want   string
@@ -453,16 +542,19 @@ func TestParametersAreChecked(t *testing.T) {
 		if err == nil || !strings.Contains(err.Error(), tc.want) {
 			t.Errorf("%s: %v, want %q in it", name, err, tc.want)
 		}
+
 		var f *fault.Error
 		if !errors.As(err, &f) {
 			t.Errorf("%s: %v is no fault", name, err)
 		}
 	}
+
 	for _, o := range harvest.Objectives() {
 		if _, err := harvest.New(harvest.Params{Objective: o.Name}); err != nil {
 			t.Errorf("objective %s: %v", o.Name, err)
 		}
 	}
+
 	if d := harvest.Default(); d.Name() != "harvest" || !d.Revises() || d.MaxParallel == 0 {
 		t.Errorf("the usual policy is %+v", d)
 	}
@@ -476,11 +568,24 @@ func TestAFailedSolverIsNotHidden(t *testing.T) {
 	y.nodes(0, 16)
 	y.add(want{speed: speed(work, 18*time.Second, shuffle), user: "bob"})
 	y.add(want{speed: speed(work, 18*time.Second, shuffle), user: "ada"})
-	p := y.ask(t, policy(t, harvest.Params{Solve: never, Constraints: []harvest.Constraint{{Name: "bob", Users: []id.User{"bob"}, PerGPU: "1", AtMost: 3}}}))
+
+	p := y.ask(
+		t,
+		policy(
+			t,
+			harvest.Params{
+				Solve:       never,
+				Constraints: []harvest.Constraint{{Name: "bob", Users: []id.User{"bob"}, PerGPU: "1", AtMost: 3}},
+			},
+		),
+	)
+
 	y.obey(p)
+
 	if got := y.counts(); got["j1"] > 3 || got["j1"] == 0 || got["j2"] < 12 {
 		t.Errorf("%v, want at most 3 for bob, and the rest for ada", got)
 	}
+
 	for _, s := range p.Starts {
 		if !strings.Contains(s.Reason, "the solver failed (not today); the sizes were found by search instead") {
 			t.Errorf("%s: %q", s.Item.Job, s.Reason)
@@ -494,7 +599,20 @@ func TestConditionsCountWhatIsLeftAlone(t *testing.T) {
 	y.nodes(0, 16)
 	y.start(y.add(want{dies: true, user: "bob", speed: speed(1e12, 0, shuffle)}), on(0, 2)...)
 	y.add(want{speed: speed(work, 18*time.Second, shuffle), user: "bob"})
-	y.obey(y.ask(t, policy(t, harvest.Params{Solve: never, Constraints: []harvest.Constraint{{Name: "bob", Users: []id.User{"bob"}, PerGPU: "1", AtMost: 3}}})))
+
+	y.obey(
+		y.ask(
+			t,
+			policy(
+				t,
+				harvest.Params{
+					Solve:       never,
+					Constraints: []harvest.Constraint{{Name: "bob", Users: []id.User{"bob"}, PerGPU: "1", AtMost: 3}},
+				},
+			),
+		),
+	)
+
 	if got, want := y.counts(), map[id.Job]int{"j1": 2, "j2": 1}; !cmp.Equal(got, want) {
 		t.Errorf("%v, want %v: bob has two of his three already", got, want)
 	}
@@ -502,12 +620,14 @@ func TestConditionsCountWhatIsLeftAlone(t *testing.T) {
 
 func TestPricesComeFromTheTariff(t *testing.T) {
 	t.Parallel()
+
 	for money, nodes := range map[string]int{"speedup - 0.5 * n * price": 0, "speedup - 0.01 * n * price": 8} {
 		y := newYard()
 		y.tariff = &fleet.Tariff{Nodes: []fleet.NodePrice{{Hourly: []float64{0, 4}}}}
 		y.nodes(0, 8)
 		y.add(want{speed: speed(work, 18*time.Second, shuffle)})
 		y.obey(y.ask(t, policy(t, harvest.Params{Objective: money})))
+
 		if got := y.counts()["j1"]; got != nodes {
 			t.Errorf("%s: %d nodes, want %d", money, got, nodes)
 		}
@@ -521,6 +641,7 @@ func TestFairnessLooksAtWhatAJobHasHad(t *testing.T) {
 	y.add(want{speed: speed(work, 18*time.Second, vgg), served: 100 * 3600, ran: 4})
 	y.add(want{speed: speed(work, 18*time.Second, vgg)})
 	y.obey(y.ask(t, policy(t, harvest.Params{Objective: "fair"})))
+
 	if got := y.counts(); got["j2"] <= got["j1"] {
 		t.Errorf("%v, want more for j2, which has had nothing yet", got)
 	}

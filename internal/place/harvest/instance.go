@@ -49,25 +49,31 @@ func (in *Instance) Decide(e knapsack.Effort) (Decision, bool) {
 	if !in.simple() {
 		return in.search(e)
 	}
+
 	jobs := make([][]knapsack.Choice, len(in.Jobs))
 	for j := range in.Jobs {
 		s := &in.Jobs[j]
 		if !s.Must {
 			jobs[j] = append(jobs[j], knapsack.Choice{Count: 0, Value: s.None})
 		}
+
 		jobs[j] = append(jobs[j], s.Kinds[0]...)
 	}
+
 	a, ok := knapsack.Allocate(jobs, in.Nodes[0])
 	if !ok {
 		return Decision{}, false
 	}
+
 	d := in.decision()
 	for j, p := range a.Picks {
 		if c := jobs[j][p]; c.Count > 0 {
 			d.Kind[j], d.Count[j] = 0, c.Count
 		}
 	}
+
 	d.Value, d.Bound, d.Exact = a.Value, a.Value, true
+
 	return d, true
 }
 
@@ -77,6 +83,7 @@ func (in *Instance) decision() Decision {
 	for j := range d.Kind {
 		d.Kind[j] = -1
 	}
+
 	return d
 }
 
@@ -86,15 +93,18 @@ func (in *Instance) search(e knapsack.Effort) (Decision, bool) {
 	for _, n := range in.Nodes {
 		p.Limits = append(p.Limits, float64(n))
 	}
+
 	for i := range in.Rows {
 		p.Limits = append(p.Limits, in.Rows[i].AtMost)
 	}
+
 	at := make([][][2]int, len(in.Jobs)) // kind and count of each option
 	for j := range in.Jobs {
 		s := &in.Jobs[j]
 		if !s.Must {
 			p.Jobs[j], at[j] = append(p.Jobs[j], knapsack.Option{Value: s.None}), append(at[j], [2]int{-1, 0})
 		}
+
 		for k, choices := range s.Kinds {
 			for _, c := range choices {
 				if c.Count <= in.Nodes[k] {
@@ -102,19 +112,26 @@ func (in *Instance) search(e knapsack.Effort) (Decision, bool) {
 				}
 			}
 		}
+
 		if len(p.Jobs[j]) == 0 {
 			return Decision{}, false
 		}
 	}
+
 	f, ok := knapsack.Search(p, e)
 	if !ok {
 		return Decision{}, false
 	}
+
 	d := in.decision()
 	for j, pick := range f.Picks {
 		d.Kind[j], d.Count[j] = at[j][pick][0], at[j][pick][1]
 	}
-	d.Value, d.Bound, d.Exact = f.Value, f.Bound, f.Value == f.Bound
+
+	d.Value = f.Value
+	d.Bound = f.Bound
+	d.Exact = f.Value == f.Bound
+
 	return d, true
 }
 
@@ -127,6 +144,7 @@ func (in *Instance) option(j, k int, c knapsack.Choice) knapsack.Option {
 			o.Uses = append(o.Uses, knapsack.Use{Row: len(in.Nodes) + i, Amount: a})
 		}
 	}
+
 	return o
 }
 
@@ -136,6 +154,7 @@ func (in *Instance) option(j, k int, c knapsack.Choice) knapsack.Option {
 func (in *Instance) Model() *lp.Model {
 	m := &lp.Model{}
 	limits := make([][]lp.Term, len(in.Nodes)+len(in.Rows))
+
 	for j := range in.Jobs {
 		s := &in.Jobs[j]
 		var one []lp.Term
@@ -143,28 +162,35 @@ func (in *Instance) Model() *lp.Model {
 			one = append(one, lp.Times(m.Add(lp.Var{Name: fmt.Sprintf("none_%d", j), High: 1, Whole: true,
 				Gain: s.None}), 1))
 		}
+
 		for k, choices := range s.Kinds {
 			for _, g := range segments(choices) {
 				z, more := addSegment(m, fmt.Sprintf("_%d_%d_%d", j, k, g.count), g)
 				one = append(one, lp.Times(z, 1))
+
 				nodes := []lp.Term{lp.Times(z, float64(g.count))}
 				if more >= 0 {
 					nodes = append(nodes, lp.Times(more, 1))
 				}
+
 				limits[k] = append(limits[k], nodes...)
 				for i := range in.Rows {
 					limits[len(in.Nodes)+i] = append(limits[len(in.Nodes)+i], in.Rows[i].terms(j, k, z, nodes)...)
 				}
 			}
 		}
+
 		m.AddRow(fmt.Sprintf("one_%d", j), lp.Exactly, 1, one...)
 	}
+
 	for k, n := range in.Nodes {
 		m.AddRow(fmt.Sprintf("nodes_%d", k), lp.AtMost, float64(n), limits[k]...)
 	}
+
 	for i := range in.Rows {
 		m.AddRow(fmt.Sprintf("side_%d", i), lp.AtMost, in.Rows[i].AtMost, limits[len(in.Nodes)+i]...)
 	}
+
 	return m
 }
 
@@ -176,10 +202,12 @@ func (r *SideRow) terms(j, k, z int, nodes []lp.Term) []lp.Term {
 		if t.Var == z {
 			f += r.PerJob[j]
 		}
+
 		if f != 0 {
 			list = append(list, lp.Times(t.Var, f))
 		}
 	}
+
 	return list
 }
 
@@ -190,8 +218,10 @@ func addSegment(m *lp.Model, name string, g segment) (z, more int) {
 	if g.length == 0 {
 		return z, -1
 	}
+
 	more = m.Add(lp.Var{Name: "more" + name, High: float64(g.length), Whole: true, Gain: g.slope})
 	m.AddRow("within"+name, lp.AtMost, 0, lp.Times(more, 1), lp.Times(z, -float64(g.length)))
+
 	return z, more
 }
 
@@ -199,11 +229,16 @@ func addSegment(m *lp.Model, name string, g segment) (z, more int) {
 func (in *Instance) Read(s *lp.Solution) Decision {
 	d := in.decision()
 	at := 0
-	next := func() float64 { at++; return math.Round(s.Values[at-1]) }
+	next := func() float64 {
+		at++
+		return math.Round(s.Values[at-1])
+	}
+
 	for j := range in.Jobs {
 		if !in.Jobs[j].Must && next() == 1 {
 			d.Value += in.Jobs[j].None
 		}
+
 		for k, choices := range in.Jobs[j].Kinds {
 			for _, g := range segments(choices) {
 				here := next() == 1
@@ -211,6 +246,7 @@ func (in *Instance) Read(s *lp.Solution) Decision {
 				if g.length > 0 {
 					more = next()
 				}
+
 				if here {
 					d.Kind[j], d.Count[j] = k, g.count+int(more)
 					d.Value += g.value + g.slope*more
@@ -218,10 +254,12 @@ func (in *Instance) Read(s *lp.Solution) Decision {
 			}
 		}
 	}
+
 	d.Bound, d.Exact = d.Value, s.Proven
 	if !s.Proven {
 		d.Bound = math.Inf(1)
 	}
+
 	return d
 }
 
@@ -242,13 +280,16 @@ func segments(choices []knapsack.Choice) []segment {
 				math.Abs(choices[k].Value)) {
 				break
 			}
+
 			g.length++
 			if g.length == 1 {
 				g.slope = rise
 			}
 		}
+
 		list = append(list, g)
 		i += g.length + 1
 	}
+
 	return list
 }

@@ -58,7 +58,10 @@ func Names() []Name {
 		{"weight", "1 + priority / 10"},
 		{"remaining", "units of work left, 0 if that is not known"},
 		{"remaining_h", "hours left at this size, 0 if that is not known"},
-		{"slack_h", "hours between its end at this size and its deadline; less than 0 if it will be late, 1e6 without a deadline"},
+		{
+			"slack_h",
+			"hours between its end at this size and its deadline; less than 0 if it will be late, 1e6 without a deadline",
+		},
 		{"price", "money for an hour of one GPU"},
 		{"waited_h", "hours since it was submitted"},
 		{"served_gpu_h", "GPU-hours it has had"},
@@ -77,6 +80,7 @@ func namesOf() []string {
 	for _, n := range Names() {
 		list = append(list, n.Name)
 	}
+
 	return list
 }
 
@@ -86,5 +90,6 @@ func compile(text string) (*formula.Program, error) {
 	if at := slices.IndexFunc(all, func(o Objective) bool { return o.Name == text }); at >= 0 {
 		text = all[at].Formula
 	}
+
 	return formula.Compile(text, namesOf())
 }

@@ -15,21 +15,27 @@ func (r *round) decide() (d Decision, note string, ok bool) {
 	for k := range r.kinds {
 		in.Nodes = append(in.Nodes, r.kinds[k].units)
 	}
+
 	for j := range r.jobs {
 		in.Jobs = append(in.Jobs, r.jobs[j].sizes)
 	}
+
 	if len(in.Rows) > 0 && len(in.Nodes) > 0 {
 		s, err := r.policy.Solve(in.Model())
 		if err == nil {
 			return in.Read(s), "", true
 		}
+
 		note = fmt.Sprintf("the solver failed (%v); the sizes were found by search instead", err)
 	}
+
 	effort := r.policy.Effort
 	if effort.Enough == nil {
 		effort.Enough = r.enough
 	}
+
 	d, ok = in.Decide(effort)
+
 	return d, note, ok
 }
 
@@ -47,24 +53,30 @@ func (r *round) plan(d Decision) place.Plan {
 			r.seatNodes(k, d, changes)
 		}
 	}
+
 	var p place.Plan
 	r.allocate(d, changes, &p)
 	for _, run := range r.out {
 		p.Stops = append(p.Stops, place.Stop{Running: run, Reason: r.outReason()})
 	}
+
 	for j := range r.jobs {
 		b, c := &r.jobs[j], &changes[j]
 		if c.stays {
 			continue
 		}
+
 		if b.running != nil {
 			p.Stops = append(p.Stops, place.Stop{Running: b.running, Reason: r.stopReason(b, c)})
 		}
+
 		if len(c.seats) > 0 {
 			p.Starts = append(p.Starts, place.Start{Item: b.item, Allocations: c.seats, Reason: r.startReason(b, c)})
 		}
 	}
+
 	r.again(changes, &p)
+
 	return p
 }
 
@@ -73,6 +85,7 @@ func (r *round) plan(d Decision) place.Plan {
 func (r *round) allocate(d Decision, changes []change, p *place.Plan) {
 	var wants []allocate.Request
 	var who []int
+
 	for j := range r.jobs {
 		b := &r.jobs[j]
 		k := d.Kind[j]
@@ -82,24 +95,31 @@ func (r *round) allocate(d Decision, changes []change, p *place.Plan) {
 		case r.kinds[k].byNode:
 			continue
 		}
+
 		w := allocate.Request{Item: b.item, Running: b.running, GPUs: d.Count[j]}
 		if k >= 0 {
 			w.Kinds = []int32{r.kinds[k].id}
 		}
+
 		if b.running != nil && d.Count[j] > b.running.GPUs {
 			w.Min = d.Count[j] // starting again for less may not pay
 		}
+
 		wants, who = append(wants, w), append(who, j)
 	}
+
 	for _, run := range r.out {
 		wants, who = append(wants, allocate.Request{Item: run.Item, Running: run}), append(who, -1)
 	}
+
 	for _, it := range r.plain {
 		wants, who = append(wants, allocate.Request{Item: it, GPUs: it.Shape.Need.Nodes}), append(who, -1)
 	}
+
 	if len(wants) == 0 {
 		return
 	}
+
 	for i, g := range allocate.Assign(r.view, wants, allocate.Options{}) {
 		switch {
 		case who[i] >= 0:
@@ -119,6 +139,7 @@ func (r *round) again(changes []change, p *place.Plan) {
 			p.WakeAt = at
 		}
 	}
+
 	for j := range r.jobs {
 		b, c := &r.jobs[j], &changes[j]
 		switch {

@@ -32,6 +32,7 @@ func (r *round) curveOf(b *bidder, k *kind) curve {
 	if c.base == 0 {
 		c.base = r.usual
 	}
+
 	switch {
 	case c.known.Best() <= 0:
 		c.known, c.each, c.most, b.tries = nil, c.base, r.tries(b), 1
@@ -41,6 +42,7 @@ func (r *round) curveOf(b *bidder, k *kind) curve {
 	default:
 		c.most = c.known.Most()
 	}
+
 	return c
 }
 
@@ -64,6 +66,7 @@ func (r *round) tries(b *bidder) int {
 	default:
 		return max(least, had, b.running.GPUs)
 	}
+
 	return max(least, 2*had)
 }
 
@@ -76,10 +79,13 @@ func (r *round) usualBase() float64 {
 			list = append(list, v)
 		}
 	}
+
 	if len(list) == 0 {
 		return 1
 	}
+
 	slices.Sort(list)
+
 	return list[len(list)/2]
 }
 
@@ -91,6 +97,7 @@ func baseOf(s *job.Speed) float64 {
 			return c.Rate(least, 1) / float64(least)
 		}
 	}
+
 	return 0
 }
 
@@ -104,9 +111,11 @@ func (c *curve) rate(gpus, nodes int) float64 {
 	case gpus < c.known.Least():
 		return 0
 	}
+
 	rate := c.known.Rate(gpus, nodes)
 	if most := c.known.Most(); gpus > most {
 		rate *= math.Pow(float64(gpus)/float64(most), hope)
 	}
+
 	return rate
 }

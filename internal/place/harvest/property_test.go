@@ -19,15 +19,18 @@ import (
 func drawYard(t *rapid.T) *yard {
 	y := newYard()
 	whole := rapid.Bool().Draw(t, "one GPU each")
+
 	kinds := []string{"V100", "A100"}[:rapid.IntRange(1, 2).Draw(t, "kinds")]
 	for i := range rapid.IntRange(0, 14).Draw(t, "nodes") {
 		gpus := 1
 		if !whole {
 			gpus = rapid.IntRange(0, 4).Draw(t, "gpus")
 		}
+
 		since := y.now.Add(-time.Duration(rapid.IntRange(0, 3).Draw(t, "opened")) * 20 * time.Minute)
 		y.node(fmt.Sprintf("n%02d", i), rapid.SampledFrom(kinds).Draw(t, "kind"), gpus, since)
 	}
+
 	return y
 }
 
@@ -39,12 +42,21 @@ func drawJob(t *rapid.T, y *yard) {
 		dies:      rapid.IntRange(0, 5).Draw(t, "dies") == 0,
 		every:     time.Duration(rapid.IntRange(0, 1).Draw(t, "every")) * time.Hour,
 	}
+
 	nodes := rapid.IntRange(1, 2).Draw(t, "least nodes")
 	gpus := rapid.IntRange(0, 2).Draw(t, "least GPUs")
-	w.need = fleet.Need{Nodes: nodes, MaxNodes: nodes + rapid.IntRange(0, 8).Draw(t, "more nodes"), GPUs: gpus, MaxGPUs: gpus, CPUs: 1000}
+	w.need = fleet.Need{
+		Nodes:    nodes,
+		MaxNodes: nodes + rapid.IntRange(0, 8).Draw(t, "more nodes"),
+		GPUs:     gpus,
+		MaxGPUs:  gpus,
+		CPUs:     1000,
+	}
+
 	if gpus > 0 {
 		w.need.MaxGPUs += rapid.IntRange(0, 2).Draw(t, "more GPUs")
 	}
+
 	if rapid.IntRange(0, 3).Draw(t, "known") > 0 {
 		var rates []job.Rate
 		rate := 0.0
@@ -52,9 +64,11 @@ func drawJob(t *rapid.T, y *yard) {
 			rate += float64(rapid.IntRange(1, 20).Draw(t, "rate"))
 			rates = append(rates, job.Rate{GPUs: n, PerSecond: rate})
 		}
+
 		start := time.Duration(rapid.IntRange(0, 40).Draw(t, "start")) * time.Second
 		w.speed = job.NewSpeed(float64(rapid.IntRange(100, 1_000_000).Draw(t, "work")), start, start/4, rates...)
 	}
+
 	y.add(w)
 }
 
@@ -67,19 +81,24 @@ func TestPlansCanBeCarriedOutAndAreTheSameForTheSameView(t *testing.T) {
 			Objective:   rapid.SampledFrom([]string{"speedup", "throughput", "fair", "log(n) * speedup"}).Draw(t, "objective"),
 			Effort:      knapsack.Effort{Rounds: 20, Prices: 20},
 		})
+
 		if err != nil {
 			t.Fatal(err)
 		}
+
 		for range rapid.IntRange(1, 6).Draw(t, "steps") {
 			for range rapid.IntRange(0, 3).Draw(t, "new jobs") {
 				drawJob(t, y)
 			}
+
 			drawLoss(t, y)
 			p := y.ask(t, h)
+
 			again := h.Plan(y.view())
 			if diff := cmp.Diff(words(p), words(again)); diff != "" {
 				t.Fatalf("the same view, another plan:\n%s", diff)
 			}
+
 			y.obey(p)
 			y.now = y.now.Add(time.Duration(rapid.IntRange(0, 600).Draw(t, "seconds")) * time.Second)
 		}
@@ -92,6 +111,7 @@ func drawLoss(t *rapid.T, y *yard) {
 	if len(rooms) == 0 || rapid.Bool().Draw(t, "nothing happens") {
 		return
 	}
+
 	room := rooms[rapid.IntRange(0, len(rooms)-1).Draw(t, "node")]
 	n := *room.Node
 	n.Cordoned, n.Since = !n.Cordoned, y.now
@@ -102,6 +122,7 @@ func drawLoss(t *rapid.T, y *yard) {
 			y.stop(r)
 			continue
 		}
+
 		i++
 	}
 }
@@ -112,6 +133,7 @@ func on1(r *place.Running, n *fleet.Node) bool {
 			return true
 		}
 	}
+
 	return false
 }
 
@@ -121,9 +143,11 @@ func words(p place.Plan) []string {
 	for _, s := range p.Stops {
 		list = append(list, fmt.Sprint("stop ", s.Running.Run, " ", s.Reason))
 	}
+
 	for _, s := range p.Starts {
 		list = append(list, fmt.Sprint("start ", s.Item.Job, " ", s.Allocations, " ", s.Reason))
 	}
+
 	return append(list, fmt.Sprint("again ", p.WakeAt))
 }
 
@@ -133,10 +157,13 @@ func TestAskedAgainAtOnceItChangesNothing(t *testing.T) {
 		y := newYard()
 		y.nodes(0, rapid.IntRange(0, 40).Draw(t, "nodes"))
 		h := harvest.Default()
+
 		for range rapid.IntRange(1, 5).Draw(t, "jobs") {
 			y.add(want{speed: speed(1e12, 18*time.Second, rapid.SampledFrom([]map[int]float64{shuffle, vgg}).Draw(t, "model"))})
 		}
+
 		y.obey(y.ask(t, h))
+
 		for range 3 {
 			if p := y.ask(t, h); len(p.Stops)+len(p.Starts) > 0 {
 				t.Fatalf("asked again it wants %q", words(p))

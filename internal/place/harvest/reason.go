@@ -21,6 +21,7 @@ func (r *round) stopReason(b *bidder, c *change) string {
 		return r.with(fmt.Sprintf("preempted: its %s are worth more to other jobs; it resumes when more are free",
 			amount(b.running.Allocations)))
 	}
+
 	return r.startReason(b, c)
 }
 
@@ -31,6 +32,7 @@ func (r *round) startReason(b *bidder, c *change) string {
 	if b.running != nil {
 		had = b.running.GPUs
 	}
+
 	switch {
 	case b.running == nil:
 		text = fmt.Sprintf("%s of the idle nodes: the best total for all jobs", amount(c.seats))
@@ -43,12 +45,15 @@ func (r *round) startReason(b *bidder, c *change) string {
 	default:
 		text = fmt.Sprintf("moved to %s, where it is faster or makes room for others", amount(c.seats))
 	}
+
 	if b.tries > 0 && has >= b.tries {
 		text += "; its speed at this size is unknown and will be measured"
 	}
+
 	if b.odd > 0 {
 		text += fmt.Sprintf("; the objective has no value for %s of this job, which count as 0", count(b.odd, "size"))
 	}
+
 	return r.with(text)
 }
 
@@ -57,6 +62,7 @@ func (r *round) with(text string) string {
 	if r.note != "" {
 		text += "; " + r.note
 	}
+
 	return text
 }
 
@@ -72,6 +78,7 @@ func amount(seats []place.Allocation) string {
 	if gpus == len(seats) {
 		return count(gpus, "GPU")
 	}
+
 	return count(gpus, "GPU") + " on " + count(len(seats), "node")
 }
 
@@ -80,6 +87,7 @@ func gpusOf(seats []place.Allocation) int {
 	for _, s := range seats {
 		n += bits.OnesCount64(s.GPUs)
 	}
+
 	return n
 }
 
@@ -87,5 +95,6 @@ func count(n int, what string) string {
 	if n == 1 {
 		return "1 " + what
 	}
+
 	return fmt.Sprintf("%d %ss", n, what)
 }

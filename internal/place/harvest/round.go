@@ -65,6 +65,7 @@ func newRound(h *Policy, v *place.View) *round {
 		policy: h, view: v, rooms: slices.Clone(v.Rooms), match: map[fleet.Need]*fleet.Matcher{},
 		fitting: map[fleet.Need]int{}, usables: map[fleet.Need][]room{},
 	}
+
 	var loose []*place.Running
 	for _, run := range v.Running {
 		if r.resizable(run) {
@@ -73,12 +74,15 @@ func newRound(h *Policy, v *place.View) *round {
 			r.fixed = append(r.fixed, run)
 		}
 	}
+
 	r.free(loose)
 	r.admit(loose)
 	r.findKinds()
+
 	for j := range r.jobs {
 		r.place(&r.jobs[j])
 	}
+
 	return r
 }
 
@@ -89,6 +93,7 @@ func (r *round) resizable(run *place.Running) bool {
 	if !allocate.Movable(run) || n.MaxGPUs == 0 || n.MaxNodes == n.Nodes && n.MaxGPUs == n.GPUs {
 		return false
 	}
+
 	return !slices.ContainsFunc(run.Allocations, func(s place.Allocation) bool {
 		at, found := r.find(s.Node)
 		return !found || !r.rooms[at].Open || r.rooms[at].Kind < 0
@@ -103,24 +108,30 @@ func (r *round) admit(loose []*place.Running) {
 		bidder
 		begun bool
 	}
+
 	var all []entry
 	for _, run := range loose {
 		all = append(all, entry{bidder{item: run.Item, running: run}, true})
 	}
+
 	most, waiting := r.policy.MaxParallel, 0
+
 	walk := r.view.Queue.Walk(r.view.UsageOf)
 	for range ahead*most + ahead {
 		it := walk.Next(r.possible)
 		if it == nil {
 			break
 		}
+
 		if it.Shape.Need.MaxGPUs == 0 {
 			r.plain = append(r.plain, it)
 			continue
 		}
+
 		waiting++
 		all = append(all, entry{bidder{item: it}, it.Outlook.Served > 0})
 	}
+
 	slices.SortStableFunc(all, func(a, b entry) int {
 		return cmp.Or(cmp.Compare(b.item.Priority, a.item.Priority), first(a.begun, b.begun))
 	})
@@ -128,6 +139,7 @@ func (r *round) admit(loose []*place.Running) {
 		switch {
 		case i < most:
 			r.jobs = append(r.jobs, all[i].bidder)
+
 			if all[i].running == nil {
 				waiting--
 			}
@@ -135,6 +147,7 @@ func (r *round) admit(loose []*place.Running) {
 			r.out = append(r.out, all[i].running)
 		}
 	}
+
 	r.queued = waiting > 0
 }
 
@@ -148,8 +161,10 @@ func (r *round) possible(s *queue.Shape) bool {
 				n++
 			}
 		}
+
 		r.fitting[s.Need] = n
 	}
+
 	return n >= s.Need.Nodes
 }
 
@@ -165,6 +180,7 @@ func first(a, b bool) int {
 	case a:
 		return -1
 	}
+
 	return 1
 }
 
@@ -174,18 +190,23 @@ func (r *round) free(running []*place.Running) {
 	touched := make([]bool, len(r.rooms))
 	for _, run := range running {
 		loose[run.Run] = true
+
 		for _, s := range run.Allocations {
 			if at, found := r.find(s.Node); found {
 				touched[at] = true
 			}
 		}
 	}
+
 	for i := range r.rooms {
 		if !touched[i] {
 			continue
 		}
+
 		room := &r.rooms[i]
-		room.Free, room.CPUs, room.Memory = room.Sound, room.Node.Inventory.CPUs, room.Node.Inventory.Memory
+		room.Free = room.Sound
+		room.CPUs = room.Node.Inventory.CPUs
+		room.Memory = room.Node.Inventory.Memory
 		for k := range room.Holds {
 			if h := &room.Holds[k]; !loose[h.Run] {
 				room.Free &^= h.GPUs
@@ -211,16 +232,19 @@ func (r *round) findKinds() {
 		if !room.Open || room.Kind < 0 || n == 0 {
 			continue
 		}
+
 		at, found := slices.BinarySearchFunc(r.kinds, room.Kind,
 			func(k kind, id int32) int { return cmp.Compare(k.id, id) })
 		if !found {
 			r.kinds = slices.Insert(r.kinds, at, kind{id: room.Kind, sample: room, price: price(r.view, room)})
 		}
+
 		k := &r.kinds[at]
 		k.rooms = append(k.rooms, int32(i))
 		k.gpus += n
 		k.largest = max(k.largest, n)
 	}
+
 	for i := range r.kinds {
 		r.measure(&r.kinds[i])
 	}
@@ -235,6 +259,7 @@ func (r *round) measure(k *kind) {
 		k.rooms = slices.DeleteFunc(k.rooms, func(at int32) bool { return bits.OnesCount64(r.rooms[at].Free) < k.unit })
 		k.units = len(k.rooms)
 	}
+
 	k.risk = r.riskOf(k)
 }
 
@@ -248,11 +273,14 @@ func (r *round) seatSize(k *kind) (int, bool) {
 		if low != high || size != 0 && size != low {
 			return 1, false
 		}
+
 		size = low
 	}
+
 	if size == 0 || k.largest >= 2*size {
 		return 1, false
 	}
+
 	return size, true
 }
 
@@ -262,6 +290,7 @@ func price(v *place.View, room *fleet.Room) float64 {
 	if v.Tariff == nil || n == 0 {
 		return 0
 	}
+
 	return v.Tariff.Rate(v.Tariff.Of(room.Node), n) / float64(n)
 }
 
@@ -272,6 +301,7 @@ func (r *round) matcher(need fleet.Need) *fleet.Matcher {
 		m = fleet.NewMatcher(need)
 		r.match[need] = m
 	}
+
 	return m
 }
 
@@ -281,10 +311,12 @@ func (r *round) place(b *bidder) {
 	if b.running == nil || len(b.running.Allocations) == 0 {
 		return
 	}
+
 	at, found := r.find(b.running.Allocations[0].Node)
 	if !found {
 		return
 	}
+
 	b.kind = slices.IndexFunc(r.kinds, func(k kind) bool { return k.id == r.rooms[at].Kind })
 	if b.kind >= 0 {
 		b.count = b.running.GPUs / r.kinds[b.kind].unit
@@ -297,8 +329,10 @@ func starts(run *place.Running, now time.Time) time.Duration {
 	if at.IsZero() {
 		at = run.Ordered
 	}
+
 	if s := run.Outlook.Speed; s != nil {
 		at = at.Add(time.Duration(s.Start))
 	}
+
 	return max(0, at.Sub(now))
 }

@@ -17,12 +17,15 @@ import (
 func (r *round) seatNodes(k int, d Decision, changes []change) {
 	kd := &r.kinds[k]
 	taken := map[int]bool{} // rooms
+
 	var seekers []int
 	for j := range r.jobs {
 		b := &r.jobs[j]
+
 		if d.Kind[j] != k {
 			continue
 		}
+
 		switch {
 		case b.kind != k:
 			seekers = append(seekers, j)
@@ -35,12 +38,14 @@ func (r *round) seatNodes(k int, d Decision, changes []change) {
 			changes[j].seats = b.running.Allocations
 			seekers = append(seekers, j)
 		}
+
 		for _, s := range changes[j].seats {
 			if at, found := r.find(s.Node); found {
 				taken[at] = true
 			}
 		}
 	}
+
 	free := slices.DeleteFunc(slices.Clone(kd.rooms), func(at int32) bool { return taken[int(at)] })
 	classes := fleet.Classes()
 	slices.SortStableFunc(free, func(a, b int32) int {
@@ -48,6 +53,7 @@ func (r *round) seatNodes(k int, d Decision, changes []change) {
 		return cmp.Or(cmp.Compare(slices.Index(classes, x.Class), slices.Index(classes, y.Class)),
 			x.Since.Compare(y.Since))
 	})
+
 	slices.SortStableFunc(seekers, func(a, b int) int { return cmp.Compare(d.Count[b], d.Count[a]) })
 	for _, j := range seekers {
 		free = r.seek(&r.jobs[j], &changes[j], d.Count[j], kd, free)
@@ -60,17 +66,21 @@ func (r *round) keep(held []place.Allocation, n int) []place.Allocation {
 	since := make([]time.Time, len(held))
 	for i := range held {
 		order[i] = i
+
 		if at, found := r.find(held[i].Node); found {
 			since[i] = r.rooms[at].Node.Since
 		}
 	}
+
 	slices.SortStableFunc(order, func(a, b int) int { return since[a].Compare(since[b]) })
 	order = order[:n]
 	slices.Sort(order)
+
 	kept := make([]place.Allocation, n)
 	for i, at := range order {
 		kept[i] = held[at]
 	}
+
 	return kept
 }
 
@@ -85,7 +95,9 @@ func (r *round) seek(b *bidder, c *change, count int, k *kind, free []int32) []i
 			like[r.rooms[at].Node.Since] = true
 		}
 	}
+
 	var got []int32
+
 	m := r.matcher(b.item.Shape.Need)
 	for _, wanted := range []bool{true, false} { // those that opened with its own first
 		for _, at := range free {
@@ -95,21 +107,26 @@ func (r *round) seek(b *bidder, c *change, count int, k *kind, free []int32) []i
 			if like[r.rooms[at].Node.Since] != wanted {
 				continue
 			}
+
 			if _, ok := m.Fits(&r.rooms[at]); ok {
 				got = append(got, at)
 			}
 		}
 	}
+
 	if own+len(got) < count && (own > 0 || len(got) < b.item.Shape.Need.Nodes) {
 		c.stays = own > 0 || b.running == nil
 		return free
 	}
+
 	slices.Sort(got)
+
 	c.seats = slices.Clone(c.seats)
 	for _, at := range got {
 		gpus, _ := m.Fits(&r.rooms[at])
 		c.seats = append(c.seats, place.Allocation{Node: r.rooms[at].Node.ID, GPUs: fleet.Take(gpus, k.unit)})
 	}
+
 	return slices.DeleteFunc(free, func(at int32) bool {
 		_, found := slices.BinarySearch(got, at)
 		return found

@@ -33,14 +33,17 @@ func (r *round) riskOf(k *kind) risk {
 	for _, at := range k.rooms {
 		since := r.rooms[at].Node.Since
 		opened[since] = true
+
 		if age := r.view.Now.Sub(since); age < settled {
 			sum += 1 / max(age, shortest).Seconds()
 		}
 	}
+
 	n := float64(len(k.rooms))
 	if n == 0 {
 		return risk{}
 	}
+
 	return risk{each: sum / n, group: n / float64(len(opened))}
 }
 
@@ -51,10 +54,12 @@ func (k *risk) rate(nodes int) float64 { return k.each * math.Max(1, float64(nod
 func (r *round) value() {
 	r.usual = r.usualBase()
 	total := 0.0
+
 	for j := range r.jobs {
 		b := &r.jobs[j]
 		b.sizes.Kinds = make([][]knapsack.Choice, len(r.kinds))
 		c := r.newCosts(b)
+
 		best := 0.0
 		for k := range r.kinds {
 			b.sizes.Kinds[k] = r.choices(b, k, &c)
@@ -62,8 +67,10 @@ func (r *round) value() {
 				best = math.Max(best, ch.Value)
 			}
 		}
+
 		total += best
 	}
+
 	r.patience(total)
 }
 
@@ -103,20 +110,25 @@ func (r *round) newCosts(b *bidder) costs {
 	if s := o.Speed; s != nil {
 		c.start, c.save = time.Duration(s.Start).Seconds(), time.Duration(s.Save).Seconds()
 	}
+
 	if left, known := o.Left(); known {
 		c.left = left
 	}
+
 	if b.running == nil {
 		c.save = 0
 	} else {
 		if left, known := b.running.Left(r.view.Now); known {
 			c.left = left
 		}
+
 		c.begins = starts(b.running, r.view.Now).Seconds()
 	}
+
 	ahead := r.policy.LookAhead.Seconds()
 	c.horizon = math.Max(ahead, covers*(c.start+c.save))
 	c.gain = ahead / c.horizon
+
 	return c
 }
 
@@ -130,11 +142,13 @@ func (c *costs) seconds(rate, loses float64, stays bool) float64 {
 	if stays {
 		idle = c.begins
 	}
+
 	works := math.Max(0, c.horizon-idle)
 	works *= math.Max(0, 1-loses*(c.start+c.lost))
 	if c.follows {
 		return works
 	}
+
 	return math.Min(works, c.left/rate)
 }
 
@@ -148,11 +162,13 @@ func (r *round) choices(b *bidder, k int, c *costs) []knapsack.Choice {
 	curve := r.curveOf(b, kd)
 	values := r.facts(b.item, b.running, kd.price)
 	var list []knapsack.Choice
+
 	for _, s := range sizesOf(n, kd, r.usable(*n, k)) {
 		rate := curve.rate(s.gpus, s.nodes)
 		if rate <= 0 {
 			continue
 		}
+
 		stays := b.kind == k && b.count == s.units
 		worth := r.worth(b, values, s, rate, curve.base, c)
 		secs := c.seconds(rate, kd.risk.rate(s.nodes), stays)
@@ -160,8 +176,10 @@ func (r *round) choices(b *bidder, k int, c *costs) []knapsack.Choice {
 		if stays {
 			v += math.Abs(v) * (r.policy.Hysteresis + tie)
 		}
+
 		list = append(list, knapsack.Choice{Count: s.units, Value: v})
 	}
+
 	return list
 }
 
@@ -183,8 +201,10 @@ func (r *round) usable(n fleet.Need, k int) room {
 				}
 			}
 		}
+
 		r.usables[n] = list
 	}
+
 	return list[k]
 }
 
@@ -199,18 +219,22 @@ func sizesOf(n *fleet.Need, k *kind, has room) []size {
 		for nodes := n.Nodes; nodes <= min(n.MaxNodes, has.nodes); nodes++ {
 			list = append(list, size{nodes, nodes * k.unit, nodes})
 		}
+
 		return list
 	}
+
 	low, high := max(n.GPUs, 1), min(n.MaxGPUs, k.largest)
 	if low > high {
 		return nil
 	}
+
 	for gpus := n.Nodes * low; gpus <= min(n.MaxNodes*high, has.gpus, job.MaxCount); gpus++ {
 		nodes := max(n.Nodes, (gpus+high-1)/high) // as few as will do
 		if nodes*low <= gpus && nodes <= has.nodes {
 			list = append(list, size{gpus, gpus, nodes})
 		}
 	}
+
 	return list
 }
 
@@ -220,18 +244,22 @@ func (r *round) worth(b *bidder, values []float64, s size, rate, base float64, c
 	values[atN], values[atNodes] = float64(s.gpus), float64(s.nodes)
 	values[atThroughput], values[atSpeedup] = rate, rate/base
 	values[atRemainingH], values[atSlackH] = 0, 1e6
+
 	ends := 0.0
 	if !math.IsInf(c.left, 1) {
 		ends = c.left / rate / 3600
 		values[atRemainingH] = ends
 	}
+
 	if o := b.item.Outlook; !o.Deadline.IsZero() {
 		values[atSlackH] = o.Deadline.Sub(r.view.Now).Hours() - ends
 	}
+
 	v, ok := r.policy.worth.Value(values)
 	if !ok {
 		b.odd++
 	}
+
 	return v
 }
 
@@ -244,11 +272,13 @@ func (r *round) facts(it *queue.Item, run *place.Running, price float64) []float
 	values[atWaitedH] = r.view.Now.Sub(o.Submitted).Hours()
 	values[atServedGPUH] = o.Served / 3600
 	values[atRemaining], _ = o.Left()
+
 	if run != nil {
 		values[atNowN] = float64(run.GPUs)
 		values[atServedGPUH] = run.Served(r.view.Now) / 3600
 		values[atRemaining], _ = run.Left(r.view.Now)
 	}
+
 	return values
 }
 
@@ -260,5 +290,6 @@ func (r *round) sizeless(it *queue.Item, run *place.Running, price float64) []fl
 	for _, name := range sizeless() {
 		values = append(values, all[slices.Index(known, name)])
 	}
+
 	return values
 }

@@ -31,10 +31,18 @@ func newYard() *yard {
 
 // node adds an open node, or changes when it opened.
 func (y *yard) node(name, gpu string, gpus int, since time.Time) {
-	n := &fleet.Node{ID: id.Node(name), Class: fleet.Local, State: fleet.Ready, Since: since, Inventory: fleet.Inventory{CPUs: 64_000, Memory: 1 << 40}}
+	n := &fleet.Node{
+		ID:        id.Node(name),
+		Class:     fleet.Local,
+		State:     fleet.Ready,
+		Since:     since,
+		Inventory: fleet.Inventory{CPUs: 64_000, Memory: 1 << 40},
+	}
+
 	for i := range gpus {
 		n.Inventory.GPUs = append(n.Inventory.GPUs, fleet.GPU{Index: i, Model: gpu, Memory: 16 << 30})
 	}
+
 	y.table.Put(n, 0)
 }
 
@@ -58,6 +66,7 @@ func speed(work float64, start time.Duration, rates map[int]float64) *job.Speed 
 			list = append(list, job.Rate{GPUs: n, PerSecond: r})
 		}
 	}
+
 	return job.NewSpeed(work, start, 0, list...)
 }
 
@@ -77,17 +86,28 @@ type want struct {
 
 func (y *yard) add(w want) *queue.Item {
 	y.number++
+
 	if w.need == (fleet.Need{}) {
 		w.need = fleet.Need{Nodes: 1, MaxNodes: 64, GPUs: 1, MaxGPUs: 1}
 	}
+
 	w.need.Place = job.PlaceAny
 	if w.user == "" {
 		w.user = "ada"
 	}
-	it := &queue.Item{Job: id.NewJob(y.number), Number: y.number, User: w.user, Priority: w.priority, Outlook: &job.Outlook{
-		Submitted: y.now.Add(-w.submitted), Speed: w.speed, Served: w.served, Ran: w.ran, Every: w.every, Resumes: !w.dies,
-	}}
+
+	it := &queue.Item{
+		Job:      id.NewJob(y.number),
+		Number:   y.number,
+		User:     w.user,
+		Priority: w.priority,
+		Outlook: &job.Outlook{
+			Submitted: y.now.Add(-w.submitted), Speed: w.speed, Served: w.served, Ran: w.ran, Every: w.every, Resumes: !w.dies,
+		},
+	}
+
 	y.line.Add(it, w.need)
+
 	return it
 }
 
@@ -98,18 +118,28 @@ func (y *yard) view() *place.View {
 // start lets a job run on so many nodes, from some node on, since a while.
 func (y *yard) start(it *queue.Item, seats ...place.Allocation) *place.Running {
 	y.line.Remove(it)
-	r := &place.Running{Item: it, Run: id.NewRun(it.Job, it.Outlook.Stops+1), Allocations: seats, Ordered: y.now, Began: y.now}
+	r := &place.Running{
+		Item:        it,
+		Run:         id.NewRun(it.Job, it.Outlook.Stops+1),
+		Allocations: seats,
+		Ordered:     y.now,
+		Began:       y.now,
+	}
+
 	need := &it.Shape.Need
 	for _, s := range seats {
 		r.GPUs += bits.OnesCount64(s.GPUs)
 		y.table.Book(s.Node, fleet.Hold{Run: r.Run, Job: it.Job, GPUs: s.GPUs, CPUs: need.CPUs, Memory: need.Memory})
 	}
+
 	r.Rate = place.RateOn(it.Outlook.Speed, seats, func(n id.Node) *fleet.Node {
 		room, _ := y.table.Get(n)
 		return room.Node
 	})
+
 	y.running = append(y.running, r)
 	slices.SortFunc(y.running, func(a, b *place.Running) int { return int(a.Number) - int(b.Number) })
+
 	return r
 }
 
@@ -119,6 +149,7 @@ func on(from, to int) []place.Allocation {
 	for i := from; i < to; i++ {
 		list = append(list, place.Allocation{Node: id.Node(fmt.Sprintf("n%02d", i)), GPUs: 1})
 	}
+
 	return list
 }
 
@@ -127,9 +158,11 @@ func (y *yard) stop(r *place.Running) {
 	o := r.Outlook
 	o.Done, o.Served, o.Ran = r.Done(y.now), r.Served(y.now), r.GPUs
 	o.Stops++
+
 	for _, s := range r.Allocations {
 		y.table.Release(s.Node, r.Run)
 	}
+
 	y.running = slices.DeleteFunc(y.running, func(x *place.Running) bool { return x == r })
 	y.line.Add(r.Item, r.Shape.Need)
 }
@@ -148,6 +181,7 @@ func (y *yard) ask(t tester, h *harvest.Policy) place.Plan {
 	if _, bad := place.Check(y.view(), p); len(bad) > 0 {
 		t.Fatalf("the plan cannot be carried out: %v", bad)
 	}
+
 	return p
 }
 
@@ -156,6 +190,7 @@ func (y *yard) obey(p place.Plan) {
 	for _, s := range p.Stops {
 		y.stop(s.Running)
 	}
+
 	for _, s := range p.Starts {
 		y.start(s.Item, s.Allocations...)
 	}
@@ -167,6 +202,7 @@ func (y *yard) counts() map[id.Job]int {
 	for _, r := range y.running {
 		m[r.Job] = r.GPUs
 	}
+
 	return m
 }
 
@@ -177,6 +213,7 @@ func policy(t *testing.T, p harvest.Params) *harvest.Policy {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	return h
 }
 
@@ -190,6 +227,8 @@ func (y *yard) where(j id.Job) []id.Node {
 			}
 		}
 	}
+
 	slices.Sort(list)
+
 	return list
 }

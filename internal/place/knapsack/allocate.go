@@ -72,19 +72,24 @@ func Allocate(jobs [][]Choice, nodes int) (Allocation, bool) {
 		if len(choices) == 0 {
 			return Allocation{}, false
 		}
+
 		a.jobs[i] = newLadder(choices)
 		a.nodes -= a.jobs[i].base
 	}
+
 	if a.nodes < 0 {
 		return Allocation{}, false
 	}
+
 	picks := a.solve()
+
 	out := Allocation{Picks: make([]int, len(jobs))}
 	for i, p := range picks {
 		rung := &a.jobs[i].rungs[p]
 		out.Picks[i] = rung.at
 		out.Value += rung.value
 	}
+
 	return out, true
 }
 
@@ -106,6 +111,7 @@ func newLadder(choices []Choice) ladder {
 	for i, c := range choices {
 		all[i] = rung{c.Count, c.Value, i}
 	}
+
 	slices.SortStableFunc(all, func(a, b rung) int {
 		return cmp.Or(cmp.Compare(a.count, b.count), cmp.Compare(b.value, a.value))
 	})
@@ -115,9 +121,11 @@ func newLadder(choices []Choice) ladder {
 			l.rungs = append(l.rungs, r)
 		}
 	}
+
 	for i := range l.rungs {
 		l.rungs[i].count -= l.base
 	}
+
 	return l
 }
 
@@ -133,6 +141,7 @@ func (l *ladder) splitRuns() {
 			(i == first+1 || l.gain(i) <= l.gain(i-1)) {
 			continue
 		}
+
 		l.runs = append(l.runs, [2]int{first, i - 1})
 		first = i
 	}
@@ -166,46 +175,61 @@ func (a *allocator) solve() []int {
 		picks[i] = len(a.jobs[i].rungs) - 1
 		total += a.jobs[i].max()
 	}
+
 	if total <= a.nodes { // there is enough for everyone
 		return picks
 	}
+
 	a.scale()
 	var merged []unit
+
 	for i := range a.jobs {
 		l := &a.jobs[i]
 		if len(l.rungs) == 1 {
 			continue
 		}
-		if l.splitRuns(); l.concave() {
+
+		l.splitRuns()
+
+		if l.concave() {
 			for k := 1; k < len(l.rungs); k++ {
 				merged = append(merged, unit{i, l.gain(k)})
 			}
+
 			picks[i] = 0
+
 			continue
 		}
+
 		a.stages = append(a.stages, stage{ladder: l, job: i})
 	}
+
 	var one *ladder
 	if len(merged) > 0 {
 		one = merge(merged)
 		a.stages = append(a.stages, stage{ladder: one, job: -1})
 	}
+
 	a.boundRows()
 	a.run()
 	m := a.nodes
+
 	for s := len(a.stages) - 1; s >= 0; s-- {
 		st := &a.stages[s]
 		m = min(m, st.high)
 		p := int(st.chosen[m-st.low])
 		m -= st.ladder.rungs[p].count
+
 		if st.job >= 0 {
 			picks[st.job] = p
 			continue
 		}
+
 		for _, u := range merged[:p] {
 			picks[u.job]++
 		}
 	}
+
 	return picks
 }
 
@@ -222,7 +246,9 @@ func merge(units []unit) *ladder {
 	for k, u := range units {
 		l.rungs[k+1] = rung{count: k + 1, value: l.rungs[k].value + u.gain}
 	}
+
 	l.runs = [][2]int{{0, len(units)}}
+
 	return l
 }
 
@@ -235,9 +261,11 @@ func (a *allocator) scale() {
 			d = gcd(d, r.count)
 		}
 	}
+
 	if d <= 1 {
 		return
 	}
+
 	a.nodes /= d
 	for i := range a.jobs {
 		for k := range a.jobs[i].rungs {
@@ -250,6 +278,7 @@ func gcd(a, b int) int {
 	for b != 0 {
 		a, b = b, a%b
 	}
+
 	return a
 }
 
@@ -257,13 +286,16 @@ func gcd(a, b int) int {
 func (a *allocator) run() {
 	before, after := make([]float64, a.nodes+1), make([]float64, a.nodes+1)
 	low := 0
+
 	for s := range a.stages {
 		st := &a.stages[s]
 		st.chosen = make([]int32, st.high-st.low+1)
 		st.fold(before, after, low)
+
 		for m := st.high + 1; m <= a.nodes; m++ {
 			after[m] = after[st.high]
 		}
+
 		before, after, low = after, before, st.low
 	}
 }
@@ -277,13 +309,16 @@ func (st *stage) fold(before, after []float64, from int) {
 	for m := st.low; m <= st.high; m++ {
 		after[m] = math.Inf(-1)
 	}
+
 	for _, run := range st.ladder.runs {
 		if run[1]-run[0] < minHalving {
 			for r := run[0]; r <= run[1]; r++ {
 				st.add(r, before, after, from)
 			}
+
 			continue
 		}
+
 		first, last := st.ladder.rungs[run[0]].count, st.ladder.rungs[run[1]].count
 		f := foldRange{stage: st, before: before, after: after, first: run[0], least: first, most: last}
 		if low := max(st.low, from+first); low <= st.high {
@@ -299,7 +334,11 @@ func (st *stage) add(r int, before, after []float64, from int) {
 	if low > st.high {
 		return
 	}
-	old, now, back := before[low-count:st.high-count+1], after[low:st.high+1], st.chosen[low-st.low:]
+
+	old := before[low-count : st.high-count+1]
+	now := after[low : st.high+1]
+
+	back := st.chosen[low-st.low:]
 	for i, v := range old {
 		v += value
 		if v > now[i] {
@@ -323,15 +362,18 @@ func (f *foldRange) half(low, high, from, to int) {
 		m := (low + high) / 2
 		lo, hi := max(from, m-f.most), min(to, m-f.least)
 		rungs := f.ladder.rungs
+
 		best, at := math.Inf(-1), lo
 		for k := lo; k <= hi; k++ {
 			if v := f.before[k] + rungs[f.first+m-k-f.least].value; v >= best {
 				best, at = v, k
 			}
 		}
+
 		if best > f.after[m] {
 			f.after[m], f.chosen[m-f.low] = best, int32(f.first+m-at-f.least)
 		}
+
 		f.half(low, m-1, from, at)
 		low, from = m+1, at
 	}

@@ -25,8 +25,10 @@ func plain(jobs [][]knapsack.Choice, nodes int) (float64, bool) {
 				}
 			}
 		}
+
 		best = next
 	}
+
 	return best[nodes], !math.IsInf(best[nodes], -1)
 }
 
@@ -38,21 +40,26 @@ func verify(t interface {
 ) {
 	t.Helper()
 	got, ok := knapsack.Allocate(jobs, nodes)
+
 	want, can := plain(jobs, nodes)
 	if ok != can {
 		t.Fatalf("found an allocation: %v, there is one: %v", ok, can)
 	}
+
 	if !ok {
 		return
 	}
+
 	used, value := 0, 0.0
 	for i, p := range got.Picks {
 		used += jobs[i][p].Count
 		value += jobs[i][p].Value
 	}
+
 	if used > nodes {
 		t.Fatalf("%d nodes are given away and there are %d", used, nodes)
 	}
+
 	if slack := 1e-9 * math.Max(1, math.Abs(want)); math.Abs(value-got.Value) > slack || math.Abs(value-want) > slack {
 		t.Fatalf("the picks are worth %g, said to be %g, the best is %g", value, got.Value, want)
 	}
@@ -65,7 +72,9 @@ func drawChoices(t *rapid.T, most int) []knapsack.Choice {
 	if rapid.IntRange(0, 3).Draw(t, "by steps") == 0 {
 		step = rapid.IntRange(2, 4).Draw(t, "step")
 	}
+
 	value := func(c int) float64 { return float64(rapid.IntRange(-20, 100).Draw(t, "value")) }
+
 	switch rapid.IntRange(0, 3).Draw(t, "shape") {
 	case 0: // gains fall
 		root := float64(rapid.IntRange(1, 100).Draw(t, "root"))
@@ -76,20 +85,24 @@ func drawChoices(t *rapid.T, most int) []knapsack.Choice {
 			if c == now {
 				return 120 * math.Sqrt(float64(c))
 			}
+
 			return 100 * math.Sqrt(float64(c))
 		}
 	case 2: // with a bend
 		bend := rapid.IntRange(0, n).Draw(t, "bend")
 		value = func(c int) float64 { return 10*float64(c) + 5*math.Max(0, float64(c-bend)) }
 	}
+
 	least := 0
 	if rapid.IntRange(0, 5).Draw(t, "must have some") == 0 {
 		least = rapid.IntRange(1, 3).Draw(t, "least")
 	}
+
 	var choices []knapsack.Choice
 	for c := 0; c <= n; c++ {
 		choices = append(choices, knapsack.Choice{Count: least + c*step, Value: value(c)})
 	}
+
 	return choices
 }
 
@@ -100,26 +113,34 @@ func TestAllocationIsTheBest(t *testing.T) {
 		for i := range jobs {
 			jobs[i] = drawChoices(t, 80)
 		}
+
 		verify(t, jobs, rapid.IntRange(0, 200).Draw(t, "nodes"))
 	})
 }
 
 func TestAllocationOfManyJobsIsTheBest(t *testing.T) {
 	t.Parallel()
+
 	for seed := range uint64(3) {
 		r := rand.New(rand.NewPCG(seed, 7))
 		jobs := make([][]knapsack.Choice, 12)
 		for i := range jobs {
-			most, power, now := 40+r.IntN(160), 0.5+r.Float64()*0.6, r.IntN(60)
+			most := 40 + r.IntN(160)
+			power := 0.5 + r.Float64()*0.6
+
+			now := r.IntN(60)
 			for c := range most {
 				v := (1 + float64(i%3)) * math.Pow(float64(c), power)
 				if c != now {
 					v *= 0.85
 				}
+
 				jobs[i] = append(jobs[i], knapsack.Choice{Count: c, Value: v})
 			}
+
 			r.Shuffle(len(jobs[i]), func(a, b int) { jobs[i][a], jobs[i][b] = jobs[i][b], jobs[i][a] })
 		}
+
 		for _, nodes := range []int{0, 1, 37, 300, 700} {
 			verify(t, jobs, nodes)
 		}
@@ -129,6 +150,7 @@ func TestAllocationOfManyJobsIsTheBest(t *testing.T) {
 func TestAllocationsThatAreClear(t *testing.T) {
 	t.Parallel()
 	type c = knapsack.Choice
+
 	none := c{0, 0}
 	for name, tc := range map[string]struct {
 		jobs  [][]c
@@ -152,10 +174,12 @@ func TestAllocationsThatAreClear(t *testing.T) {
 			t.Errorf("%s: found %v", name, ok)
 			continue
 		}
+
 		counts := []int{}
 		for i, p := range got.Picks {
 			counts = append(counts, tc.jobs[i][p].Count)
 		}
+
 		if ok && !slices.Equal(counts, tc.want) {
 			t.Errorf("%s: %v, want %v", name, counts, tc.want)
 		}
@@ -174,9 +198,11 @@ func BenchmarkAllocate(b *testing.B) {
 				if c != now {
 					v *= 0.85
 				}
+
 				jobs[i] = append(jobs[i], knapsack.Choice{Count: c, Value: v + float64(c)/3})
 			}
 		}
+
 		b.Run(fmt.Sprint(size), func(b *testing.B) {
 			for b.Loop() {
 				knapsack.Allocate(jobs, size[1])

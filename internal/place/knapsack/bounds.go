@@ -25,13 +25,16 @@ func (l *ladder) hull(step int) []segment {
 		for len(top) > 1 && steep(top[len(top)-1], i) >= steep(top[len(top)-2], top[len(top)-1]) {
 			top = top[:len(top)-1]
 		}
+
 		top = append(top, i)
 	}
+
 	list := make([]segment, 0, len(top)-1)
 	for i := 1; i < len(top); i++ {
 		list = append(list, segment{steep(top[i-1], top[i]), l.rungs[top[i]].count - l.rungs[top[i-1]].count, step,
 			top[i]})
 	}
+
 	return list
 }
 
@@ -45,6 +48,7 @@ func (a *allocator) boundRows() {
 	for s := range a.stages {
 		hulls[s] = a.stages[s].ladder.hull(s)
 	}
+
 	known := a.greedyValue(hulls)
 	known -= 1e-9 * math.Max(1, math.Abs(known))
 	after := make([][]float64, len(a.stages)+1) // what the steps from s on are worth at most
@@ -54,7 +58,9 @@ func (a *allocator) boundRows() {
 		rest.add(hulls[s])
 		after[s] = rest.values()
 	}
+
 	done := newHull(a.nodes)
+
 	low := 0
 	for s := range a.stages {
 		done.add(hulls[s])
@@ -62,6 +68,7 @@ func (a *allocator) boundRows() {
 		st.low, st.high = a.feasibleRows(done, after[s+1], known-a.base(), low)
 		low = st.low
 	}
+
 	for s := len(a.stages) - 2; s >= 0; s-- {
 		a.stages[s].high = max(a.stages[s].low, min(a.stages[s].high, a.stages[s+1].high))
 	}
@@ -73,6 +80,7 @@ func (a *allocator) base() float64 {
 	for s := range a.stages {
 		v += a.stages[s].ladder.rungs[0].value
 	}
+
 	return v
 }
 
@@ -86,9 +94,11 @@ func (a *allocator) feasibleRows(done *hull, after []float64, known float64, fro
 			low, high = min(low, m), m
 		}
 	}
+
 	if low > high { // cannot be; then everything is looked at
 		return from, a.nodes
 	}
+
 	return low, high
 }
 
@@ -99,6 +109,7 @@ func (a *allocator) greedyValue(hulls [][]segment) float64 {
 	slices.SortStableFunc(all, func(x, y segment) int { return cmp.Compare(y.gain, x.gain) })
 	at := make([]int, len(a.stages))
 	left := a.nodes
+
 	stuck := make([]bool, len(a.stages))
 	for _, h := range all {
 		stuck[h.stage] = stuck[h.stage] || h.nodes > left
@@ -107,6 +118,7 @@ func (a *allocator) greedyValue(hulls [][]segment) float64 {
 			at[h.stage] = h.rung
 		}
 	}
+
 	for {
 		step, rung, most := -1, 0, 0.0
 		for s := range a.stages {
@@ -117,17 +129,21 @@ func (a *allocator) greedyValue(hulls [][]segment) float64 {
 				}
 			}
 		}
+
 		if step < 0 {
 			break
 		}
+
 		r := a.stages[step].ladder.rungs
 		left -= r[rung].count - r[at[step]].count
 		at[step] = rung
 	}
+
 	value := 0.0
 	for s, i := range at {
 		value += a.stages[s].ladder.rungs[i].value
 	}
+
 	return value
 }
 
@@ -149,8 +165,10 @@ func (l *hull) add(more []segment) {
 			merged = append(merged, l.slopes[i])
 			i++
 		}
+
 		merged = append(merged, h)
 	}
+
 	l.slopes = append(merged, l.slopes[i:]...)
 }
 
@@ -164,8 +182,10 @@ func (l *hull) values() []float64 {
 			m++
 		}
 	}
+
 	for ; m < l.nodes; m++ {
 		list[m+1] = list[m]
 	}
+
 	return list
 }

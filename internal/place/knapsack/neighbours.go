@@ -11,21 +11,28 @@ func (s *search) improve() {
 	if s.best == nil || len(s.Jobs) == 0 {
 		return
 	}
+
 	r := rand.New(rand.NewPCG(s.effort.Seed, uint64(len(s.Jobs))))
+
 	short := make([][]int, len(s.Jobs))
 	for j := range s.Jobs {
 		short[j] = s.shortlist(j)
 	}
+
 	for round := range s.effort.Rounds {
 		if s.nearBound() || s.timeUp() {
 			return
 		}
+
 		jobs := r.Perm(len(s.Jobs))[:min(len(s.Jobs), 2+round%3)]
 		n := newNeighbourhood(s, jobs, short)
-		if n.branch(0, 0); n.found != nil {
+		n.branch(0, 0)
+
+		if n.found != nil {
 			for i, j := range jobs {
 				s.best[j] = n.found[i]
 			}
+
 			s.value += n.gained
 		}
 	}
@@ -41,6 +48,7 @@ func (s *search) shortlist(j int) []int {
 	for i := range order {
 		order[i], gain[i] = i, s.gain(&s.Jobs[j][i], s.bestPrices)
 	}
+
 	slices.SortStableFunc(order, func(a, b int) int {
 		switch {
 		case gain[a] > gain[b]:
@@ -48,8 +56,10 @@ func (s *search) shortlist(j int) []int {
 		case gain[a] < gain[b]:
 			return 1
 		}
+
 		return 0
 	})
+
 	return order[:min(len(order), shortlistLength)]
 }
 
@@ -74,15 +84,18 @@ func newNeighbourhood(s *search, jobs []int, short [][]int) *neighbourhood {
 	for j, k := range s.best {
 		s.draw(&s.Jobs[j][k], -1)
 	}
+
 	for i, j := range jobs {
 		s.draw(&s.Jobs[j][s.best[j]], 1)
 		n.before += s.Jobs[j][s.best[j]].Value
+
 		list := short[j]
 		if !slices.Contains(list, s.best[j]) {
 			list = append(slices.Clone(list), s.best[j])
 		} else {
 			list = slices.Clone(list)
 		}
+
 		slices.SortStableFunc(list, func(a, b int) int {
 			switch x, y := s.Jobs[j][a].Value, s.Jobs[j][b].Value; {
 			case x > y:
@@ -90,21 +103,27 @@ func newNeighbourhood(s *search, jobs []int, short [][]int) *neighbourhood {
 			case x < y:
 				return 1
 			}
+
 			return 0
 		})
+
 		n.options[i] = list
 	}
+
 	n.maxRelease = make([][]float64, len(jobs)+1)
 	n.maxRelease[len(jobs)] = make([]float64, len(s.Limits))
 	for i := len(jobs) - 1; i >= 0; i-- {
 		n.maxRelease[i] = n.releaseOf(i)
 		n.maxValue[i] = n.maxValue[i+1] + s.Jobs[jobs[i]][n.options[i][0]].Value
+
 		most := math.Inf(-1)
 		for _, k := range n.options[i] {
 			most = math.Max(most, s.gain(&s.Jobs[jobs[i]][k], s.bestPrices))
 		}
+
 		n.maxGain[i] = n.maxGain[i+1] + most
 	}
+
 	return n
 }
 
@@ -115,12 +134,15 @@ func (n *neighbourhood) branch(i int, value float64) {
 	if value+n.maxValue[i] <= known || value+n.maxGain[i]+n.slackValue() <= known {
 		return
 	}
+
 	if i == len(n.jobs) {
 		if !n.overdrawn() {
 			n.found, n.gained = slices.Clone(n.now), value-n.before
 		}
+
 		return
 	}
+
 	options := n.Jobs[n.jobs[i]]
 	for _, k := range n.options[i] {
 		o := &options[k]
@@ -130,6 +152,7 @@ func (n *neighbourhood) branch(i int, value float64) {
 		if n.tooMuch(o, i+1) {
 			continue
 		}
+
 		n.draw(o, -1)
 		n.now[i] = k
 		n.branch(i+1, value+o.Value)
@@ -144,6 +167,7 @@ func (n *neighbourhood) slackValue() float64 {
 	for r, p := range n.bestPrices {
 		v += p * n.slack[r]
 	}
+
 	return v
 }
 
@@ -155,6 +179,7 @@ func (n *neighbourhood) tooMuch(o *Option, from int) bool {
 			return true
 		}
 	}
+
 	return false
 }
 
@@ -168,8 +193,10 @@ func (n *neighbourhood) releaseOf(i int) []float64 {
 			most[u.Row] = math.Max(most[u.Row], -u.Amount)
 		}
 	}
+
 	for r, m := range most {
 		total[r] += m
 	}
+
 	return total
 }

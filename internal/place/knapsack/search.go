@@ -52,9 +52,11 @@ func Search(p *Problem, e Effort) (Found, bool) {
 	s.startSmall()
 	s.adjustPrices()
 	s.improve()
+
 	if s.best == nil {
 		return Found{Bound: s.bound}, false
 	}
+
 	return Found{Picks: s.best, Value: s.value, Bound: math.Max(s.bound, s.value)}, true
 }
 
@@ -75,13 +77,16 @@ func newSearch(p *Problem, e Effort) *search {
 	if e.Prices == 0 {
 		e.Prices = 300
 	}
+
 	if e.Rounds == 0 {
 		e.Rounds = 400
 	}
+
 	tiny := make([]float64, len(p.Limits))
 	for r, l := range p.Limits {
 		tiny[r] = 1e-9 * math.Max(1, math.Abs(l))
 	}
+
 	return &search{
 		Problem: p, effort: e, prices: make([]float64, len(p.Limits)), bestPrices: make([]float64, len(p.Limits)),
 		bound: math.Inf(1), value: math.Inf(-1), slack: make([]float64, len(p.Limits)),
@@ -97,6 +102,7 @@ func (s *search) gain(o *Option, price []float64) float64 {
 	for _, u := range o.Uses {
 		v -= price[u.Row] * u.Amount
 	}
+
 	return v
 }
 
@@ -111,8 +117,10 @@ func (s *search) startSmall() {
 				least, s.picks[j] = d, k
 			}
 		}
+
 		s.draw(&options[s.picks[j]], -1)
 	}
+
 	s.round()
 }
 
@@ -122,12 +130,14 @@ func (s *search) share(o *Option) float64 {
 	for _, u := range o.Uses {
 		d += u.Amount / math.Max(1, math.Abs(s.Limits[u.Row]))
 	}
+
 	return d
 }
 
 // adjustPrices moves the prices by what is overdrawn or left over, in ever smaller steps.
 func (s *search) adjustPrices() {
 	pace, since := 1.0, 0
+
 	for round := range s.effort.Prices {
 		total := 0.0
 		copy(s.slack, s.Limits)
@@ -138,26 +148,34 @@ func (s *search) adjustPrices() {
 					best, s.picks[j] = g, k
 				}
 			}
+
 			total += best
 			s.draw(&options[s.picks[j]], -1)
 		}
+
 		for r, l := range s.Limits {
 			total += s.prices[r] * l
 		}
+
 		since++
+
 		if total < s.bound {
 			if s.bound-total > 1e-6*math.Abs(total) {
 				since = 0
 			}
+
 			s.bound = total
 			copy(s.bestPrices, s.prices)
 		}
+
 		if since == 10 {
 			pace, since = pace/2, 0
 		}
+
 		if round%roundEvery == roundEvery-1 {
 			s.round()
 		}
+
 		if s.nearBound() || pace < 1e-4 || s.timeUp() || !s.step(total, pace) {
 			return
 		}
@@ -183,17 +201,21 @@ func (s *search) step(total, pace float64) bool {
 			square += d * d
 		}
 	}
+
 	if square == 0 {
 		return false
 	}
+
 	aim := s.value
 	if math.IsInf(aim, -1) {
 		aim = total - math.Abs(total)/10
 	}
+
 	step := pace * math.Max(total-aim, 1e-6*math.Abs(total)) / square
 	for r, d := range over {
 		s.prices[r] = math.Max(0, s.prices[r]+step*d)
 	}
+
 	return true
 }
 
@@ -203,11 +225,13 @@ func (s *search) overdraft() []float64 {
 	for r, l := range s.Limits {
 		over[r] = -l
 	}
+
 	for j, k := range s.picks {
 		for _, u := range s.Jobs[j][k].Uses {
 			over[u.Row] += u.Amount
 		}
 	}
+
 	return over
 }
 
@@ -223,22 +247,28 @@ func (s *search) fits(next, now *Option) bool {
 	for _, u := range next.Uses {
 		s.slack[u.Row] -= u.Amount
 	}
+
 	for _, u := range now.Uses {
 		s.slack[u.Row] += u.Amount
 	}
+
 	ok := true
 	for _, u := range next.Uses {
 		ok = ok && s.slack[u.Row] >= -s.tolerance[u.Row]
 	}
+
 	for _, u := range now.Uses {
 		ok = ok && s.slack[u.Row] >= -s.tolerance[u.Row]
 	}
+
 	for _, u := range next.Uses {
 		s.slack[u.Row] += u.Amount
 	}
+
 	for _, u := range now.Uses {
 		s.slack[u.Row] -= u.Amount
 	}
+
 	return ok
 }
 
@@ -248,6 +278,7 @@ func (s *search) round() {
 	if !s.repair(now) {
 		return
 	}
+
 	s.fill(now)
 	s.record(now)
 }
@@ -258,6 +289,7 @@ func (s *search) record(picks []int) {
 	for j, k := range picks {
 		value += s.Jobs[j][k].Value
 	}
+
 	if value > s.value {
 		s.best, s.value = slices.Clone(picks), value
 	}
@@ -270,6 +302,7 @@ func (s *search) repair(picks []int) bool {
 		if !s.overdrawn() {
 			return true
 		}
+
 		bestJob, bestOption, bestLoss := -1, 0, math.Inf(1)
 		for j, k := range picks {
 			now := &s.Jobs[j][k]
@@ -279,18 +312,22 @@ func (s *search) repair(picks []int) bool {
 				if i == k || back <= 0 {
 					continue
 				}
+
 				if loss := (s.gain(now, s.prices) - s.gain(next, s.prices)) / back; loss < bestLoss {
 					bestJob, bestOption, bestLoss = j, i, loss
 				}
 			}
 		}
+
 		if bestJob < 0 {
 			return false
 		}
+
 		s.draw(&s.Jobs[bestJob][picks[bestJob]], 1)
 		s.draw(&s.Jobs[bestJob][bestOption], -1)
 		picks[bestJob] = bestOption
 	}
+
 	return false
 }
 
@@ -301,6 +338,7 @@ func (s *search) overdrawn() bool {
 			return true
 		}
 	}
+
 	return false
 }
 
@@ -311,11 +349,13 @@ func (s *search) relief(next, now *Option) float64 {
 	if before == 0 {
 		return 0
 	}
+
 	s.draw(now, 1)
 	s.draw(next, -1)
 	after := s.lacking(next) + s.lacking(now)
 	s.draw(next, 1)
 	s.draw(now, -1)
+
 	return before - after
 }
 
@@ -327,6 +367,7 @@ func (s *search) lacking(o *Option) float64 {
 			short -= v / math.Max(1, math.Abs(s.Limits[u.Row]))
 		}
 	}
+
 	return short
 }
 
@@ -342,9 +383,11 @@ func (s *search) fill(picks []int) {
 				}
 			}
 		}
+
 		if bestJob < 0 {
 			return
 		}
+
 		s.draw(&s.Jobs[bestJob][picks[bestJob]], 1)
 		s.draw(&s.Jobs[bestJob][bestOption], -1)
 		picks[bestJob] = bestOption

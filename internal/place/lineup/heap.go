@@ -14,6 +14,7 @@ func (e *Entry) Before(o *Entry) bool {
 	case e.Second != o.Second:
 		return e.Second < o.Second
 	}
+
 	return e.Number < o.Number
 }
 
@@ -32,12 +33,15 @@ func (h Heap) down(i int) {
 		if c >= len(h) {
 			return
 		}
+
 		if c+1 < len(h) && h[c+1].Before(&h[c]) {
 			c++
 		}
+
 		if !h[c].Before(&h[i]) {
 			return
 		}
+
 		h[i], h[c] = h[c], h[i]
 		i = c
 	}
@@ -49,6 +53,7 @@ func (h *Heap) Pop() Entry {
 	old[0] = old[last]
 	*h = old[:last]
 	(*h).down(0)
+
 	return top
 }
 
@@ -59,6 +64,7 @@ func (h *Heap) Push(e Entry) {
 		if !(*h)[i].Before(&(*h)[up]) {
 			return
 		}
+
 		(*h)[i], (*h)[up] = (*h)[up], (*h)[i]
 		i = up
 	}

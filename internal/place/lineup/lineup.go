@@ -38,6 +38,7 @@ func (l *Lineup) AddQueued(s *queue.Shape, e Entry) {
 		l.shapes[s] = at
 		l.groups = append(l.groups, group{shape: s, jobs: make(Heap, 0, max(s.Count, 1))})
 	}
+
 	l.groups[at].jobs = append(l.groups[at].jobs, e)
 }
 
@@ -65,11 +66,15 @@ func (l *Lineup) Next(open func(*queue.Shape) bool) (Entry, bool) {
 		if g.shape != nil && !open(g.shape) {
 			continue
 		}
+
 		e := g.jobs.Pop()
+
 		if len(g.jobs) > 0 {
 			l.push(at)
 		}
+
 		return e, true
 	}
+
 	return Entry{}, false
 }

@@ -16,6 +16,7 @@ func Processors(it *queue.Item) float64 {
 	if n.MaxGPUs == 0 {
 		each = float64(n.CPUs) / 1000
 	}
+
 	return math.Max(each*float64(n.Nodes), 1)
 }
 
@@ -24,6 +25,7 @@ func Served(now time.Time, it *queue.Item, run *place.Running) float64 {
 	if run != nil {
 		return run.Served(now)
 	}
+
 	return it.Outlook.Served
 }
 
@@ -32,6 +34,7 @@ func NodeNames(seats []place.Allocation) string {
 	if len(seats) > 1 {
 		return fmt.Sprintf("%s and %d more", seats[0].Node, len(seats)-1)
 	}
+
 	return string(seats[0].Node)
 }
 
@@ -43,5 +46,6 @@ func TrueFirst(a, b bool) int {
 	case a:
 		return -1
 	}
+
 	return 1
 }

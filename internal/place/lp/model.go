@@ -77,6 +77,7 @@ func (m *Model) Gain(values []float64) float64 {
 	for i := range m.Vars {
 		total += m.Vars[i].Gain * values[i]
 	}
+
 	return total
 }
 
@@ -85,9 +86,11 @@ func (m *Model) Gain(values []float64) float64 {
 // does this.
 func (m *Model) Check(values []float64) error {
 	const slack = 1e-5
+
 	if len(values) != len(m.Vars) {
 		return fmt.Errorf("%d values for %d variables", len(values), len(m.Vars))
 	}
+
 	for i := range m.Vars {
 		v, x := &m.Vars[i], values[i]
 		switch room := slack * math.Max(1, math.Abs(x)); {
@@ -97,6 +100,7 @@ func (m *Model) Check(values []float64) error {
 			return fmt.Errorf("%s is %g, which is not whole", v.Name, x)
 		}
 	}
+
 	for i := range m.Rows {
 		r := &m.Rows[i]
 		sum, size := 0.0, math.Max(1, math.Abs(r.Limit))
@@ -104,10 +108,12 @@ func (m *Model) Check(values []float64) error {
 			sum += t.Factor * values[t.Var]
 			size = math.Max(size, math.Abs(t.Factor*values[t.Var]))
 		}
+
 		over := sum - r.Limit
 		if over > slack*size && r.Op != AtLeast || over < -slack*size && r.Op != AtMost {
 			return fmt.Errorf("%s comes to %g and the limit is %g", r.Name, sum, r.Limit)
 		}
 	}
+
 	return nil
 }

@@ -18,6 +18,7 @@ func TestCheckFindsWhatIsWrong(t *testing.T) {
 			{Name: "even", Terms: []lp.Term{{Var: 0, Factor: 2}}, Op: lp.Exactly, Limit: 4},
 		},
 	}
+
 	for want, values := range map[string][]float64{
 		"":                        {2, 1.5},
 		"1 values for 2":          {2},
@@ -34,6 +35,7 @@ func TestCheckFindsWhatIsWrong(t *testing.T) {
 			t.Errorf("%v: %v, want %q", values, err, want)
 		}
 	}
+
 	if got := m.Gain([]float64{2, 1.5}); got != 2.5 {
 		t.Errorf("gain %g, want 2.5", got)
 	}

@@ -46,6 +46,7 @@ func (c *candidate) before(o *candidate) bool {
 	if d := c.when.Compare(o.when); d != 0 {
 		return d < 0
 	}
+
 	return c.holds < o.holds
 }
 
@@ -56,45 +57,57 @@ func (f *planner) reserve(it *queue.Item, st *shapeState) *reservation {
 	f.bookStarts()
 	need := &st.match.Need
 	best := make([]candidate, 0, need.Nodes+1)
+
 	for i := range f.trial.view {
 		room := f.trial.room(int32(i))
 		if !room.Open || !st.match.Eligible(room) {
 			continue
 		}
+
 		var worst *candidate
 		if len(best) == need.Nodes {
 			worst = &best[len(best)-1]
 		}
+
 		c := candidate{at: int32(i), holds: len(room.Holds) + f.endless[int32(i)]}
 		c.when, c.sure = f.freeAt(room, st.match, worst)
 		if worst != nil && !c.before(worst) {
 			continue
 		}
+
 		at := sort.Search(len(best), func(k int) bool { return c.before(&best[k]) })
 		best = slices.Insert(best, at, c)
 		best = best[:min(len(best), need.Nodes)]
 	}
+
 	if len(best) < need.Nodes {
 		return nil
 	}
+
 	h := &reservation{job: it.Job, rooms: map[int32]*spare{}}
+
 	sure := true
 	for _, c := range best {
 		sure = sure && c.sure
+
 		if c.when.After(h.at) {
 			h.at = c.when
 		}
 	}
+
 	if !sure {
 		h.at = time.Time{}
 	}
+
 	for _, c := range best {
 		room := f.trial.room(c.at)
 		h.rooms[c.at] = f.spareAt(room, st.match, h.at)
 		h.order = append(h.order, c.at)
 		h.ids = append(h.ids, room.Node.ID)
 	}
+
 	slices.Sort(h.order)
+
 	return h
 }
 
@@ -104,25 +117,32 @@ func (f *planner) bookStarts() {
 	if f.holds == nil {
 		f.holds = make([]bool, len(f.trial.view))
 	}
+
 	for ; f.booked < len(f.plan.Starts); f.booked++ {
 		s := &f.plan.Starts[f.booked]
 		hold := fleet.Hold{Job: s.Item.Job, CPUs: s.Item.Shape.Need.CPUs, Memory: s.Item.Shape.Need.Memory}
+
 		if s.Item.Lasts == 0 { // its end is unknown: it holds its nodes without a time
 			if f.endless == nil {
 				f.endless = map[int32]int{}
 			}
+
 			for _, at := range f.rooms[f.booked] {
 				f.endless[at]++
 			}
+
 			continue
 		}
+
 		hold.Ends = f.view.Now.Add(s.Item.Lasts)
+
 		for k, seat := range s.Allocations {
 			at := f.rooms[f.booked][k]
 			room := f.trial.change(at)
 			if !f.holds[at] { // the view's stay as they are
 				room.Holds, f.holds[at] = slices.Grow(slices.Clone(room.Holds), 8), true
 			}
+
 			hold.GPUs = seat.GPUs
 			i, _ := slices.BinarySearchFunc(room.Holds, hold, fleet.CompareHolds)
 			room.Holds = slices.Insert(room.Holds, i, hold)
@@ -138,7 +158,10 @@ func (f *planner) bookStarts() {
 func (f *planner) freeAt(room *fleet.Room, m *fleet.Matcher, worst *candidate) (when time.Time, sure bool) {
 	need := &m.Need
 	wanted := m.Wanted(room)
-	free, cpus, memory := room.Free&wanted, room.CPUs, room.Memory
+	free := room.Free & wanted
+	cpus := room.CPUs
+	memory := room.Memory
+
 	when, sure = f.view.Now, true
 	for i := 0; ; i++ {
 		if bits.OnesCount64(free) >= need.GPUs && cpus >= need.CPUs && memory >= need.Memory {
@@ -147,17 +170,21 @@ func (f *planner) freeAt(room *fleet.Room, m *fleet.Matcher, worst *candidate) (
 		if i == len(room.Holds) || room.Holds[i].Ends.IsZero() {
 			return time.Time{}, false
 		}
+
 		h := &room.Holds[i]
 		ends := h.Ends
 		if late := f.view.Now.Sub(h.Ends); late > 0 {
 			ends, sure = f.view.Now.Add(late), false
 		}
+
 		if worst != nil && !worst.when.IsZero() && ends.After(worst.when) {
 			return time.Time{}, false
 		}
+
 		free |= h.GPUs & wanted
 		cpus += h.CPUs
 		memory += h.Memory
+
 		if ends.After(when) {
 			when = ends
 		}
@@ -170,19 +197,24 @@ func (f *planner) spareAt(room *fleet.Room, m *fleet.Matcher, at time.Time) *spa
 	if at.IsZero() || room.Kind < 0 && room.Sound != 0 {
 		return &spare{}
 	}
+
 	s := &spare{gpus: bits.OnesCount64(room.Free), cpus: room.CPUs, memory: room.Memory}
+
 	for i := range room.Holds {
 		h := &room.Holds[i]
 		if h.Ends.IsZero() || h.Ends.After(at) || h.Ends.Before(f.view.Now) {
 			continue
 		}
+
 		s.gpus += bits.OnesCount64(h.GPUs & room.Sound)
 		s.cpus += h.CPUs
 		s.memory += h.Memory
 	}
+
 	s.gpus -= min(s.gpus, m.Need.MaxGPUs)
 	s.cpus -= m.Need.CPUs
 	s.memory -= m.Need.Memory
+
 	return s
 }
 
@@ -195,7 +227,9 @@ func (h *reservation) keeps(at int32) bool {
 	if h == nil {
 		return false
 	}
+
 	_, ok := h.rooms[at]
+
 	return ok
 }
 
@@ -211,34 +245,43 @@ func (h *reservation) backfill(f *planner, it *queue.Item, st *shapeState) []int
 	if !h.mayBackfill(st) {
 		return nil
 	}
+
 	need := &st.match.Need
+
 	inTime := h.inTime(f, it.Lasts)
 	if !inTime && st.tight {
 		return nil
 	}
+
 	var seats []int32
 	fit := 0
+
 	for _, at := range h.order {
 		gpus, ok := st.match.Fits(f.trial.room(at))
 		if !ok {
 			continue
 		}
+
 		fit++
 		s := h.rooms[at]
+
 		take := min(need.MaxGPUs, bits.OnesCount64(gpus))
 		if !inTime && (s.gpus < take || s.cpus < need.CPUs || s.memory < need.Memory) {
 			continue
 		}
+
 		seats = append(seats, at)
 		if len(seats) == need.Nodes {
 			return seats
 		}
 	}
+
 	// What is free and to spare only gets less. So if this job, which would be in
 	// time, found no room, no other of its shape will; and if it would not be, only
 	// those that would be may.
 	st.tight = st.tight || !inTime
 	st.full = fit < need.Nodes || !h.inTime(f, it.Shape.Shortest())
+
 	return nil
 }
 
@@ -253,6 +296,7 @@ func (h *reservation) take(f *planner, it *queue.Item, at int32, gpus int) {
 	if !h.keeps(at) || h.inTime(f, it.Lasts) {
 		return
 	}
+
 	need := &it.Shape.Need
 	s := h.rooms[at]
 	s.gpus -= gpus

@@ -44,11 +44,15 @@ func (Conservative) Plan(v *place.View) place.Plan {
 			c.backfill(it)
 			continue
 		}
+
 		// Of the rest none can start now: their times are of no use to anybody.
-		if c.reserve(it); c.open == 0 && c.plan.Reservation != nil {
+		c.reserve(it)
+
+		if c.open == 0 && c.plan.Reservation != nil {
 			break
 		}
 	}
+
 	return c.plan
 }
 
@@ -86,10 +90,12 @@ func newCalendar(v *place.View) *calendar {
 	for i := range v.Rooms {
 		c.days[i] = c.foresee(&v.Rooms[i])
 	}
+
 	for _, it := range v.Queue.Items() {
 		if c.shapes[it.Shape] != nil {
 			continue
 		}
+
 		o := &shapeNeed{match: fleet.NewMatcher(it.Shape.Need)}
 		c.shapes[it.Shape] = o
 		o.closed = !c.fitsNow(o)
@@ -97,6 +103,7 @@ func newCalendar(v *place.View) *calendar {
 			c.open++
 		}
 	}
+
 	return c
 }
 
@@ -105,22 +112,27 @@ func newCalendar(v *place.View) *calendar {
 func (c *calendar) foresee(r *fleet.Room) []span {
 	now := c.view.Now
 	days := append(make([]span, 0, len(r.Holds)+1), span{now, r.Free, r.CPUs, r.Memory})
+
 	var held uint64 // by runs that never end
 	for i := range r.Holds {
 		if r.Holds[i].Ends.IsZero() {
 			held |= r.Holds[i].GPUs
 		}
 	}
+
 	ends := make([]fleet.Hold, 0, len(r.Holds))
 	for _, h := range r.Holds {
 		if h.Ends.IsZero() {
 			continue
 		}
+
 		if late := now.Sub(h.Ends); late >= 0 {
 			h.Ends = now.Add(late + time.Second)
 		}
+
 		ends = append(ends, h)
 	}
+
 	slices.SortStableFunc(ends, func(a, b fleet.Hold) int { return a.Ends.Compare(b.Ends) })
 	for i, h := range ends {
 		d := days[len(days)-1]
@@ -128,15 +140,19 @@ func (c *calendar) foresee(r *fleet.Room) []span {
 			d.from = h.Ends
 			days = append(days, d)
 		}
+
 		last := &days[len(days)-1]
 		last.cpus += h.CPUs
 		last.memory += h.Memory
+
 		free := h.GPUs & r.Sound &^ held
 		for _, o := range ends[i+1:] { // a promise of what somebody still holds
 			free &^= o.GPUs
 		}
+
 		last.free |= free
 	}
+
 	return days
 }
 
@@ -147,6 +163,7 @@ func (c *calendar) reserve(it *queue.Item) {
 	if rooms == nil {
 		return
 	}
+
 	start := c.book(it, o, at, rooms)
 	if at.Equal(c.view.Now) {
 		start.Reason = start.Reason + ": fits and delays no job ahead of it"
@@ -165,16 +182,19 @@ func (c *calendar) backfill(it *queue.Item) {
 	if o.failed > 0 && c.lasts(it) >= o.failed {
 		return
 	}
+
 	var rooms []int
 	for i := range c.days {
 		if c.roomFrom(i, c.view.Now, it, o, true).Equal(c.view.Now) {
 			rooms = append(rooms, i)
 		}
 	}
+
 	if len(rooms) < o.match.Need.Nodes {
 		o.failed = c.lasts(it)
 		return
 	}
+
 	slices.SortFunc(rooms, c.tighter)
 	start := c.book(it, o, c.view.Now, rooms[:o.match.Need.Nodes])
 	start.Reason = start.Reason + ": fits and delays no reserved start"
@@ -186,6 +206,7 @@ func (c *calendar) lasts(it *queue.Item) time.Duration {
 	if it.Lasts == 0 {
 		return never(c.view.Now).Sub(c.view.Now)
 	}
+
 	return it.Lasts
 }
 
@@ -197,7 +218,9 @@ func (c *calendar) book(it *queue.Item, o *shapeNeed, at time.Time, rooms []int)
 		gpus := c.take(room, at, at.Add(c.lasts(it)), o)
 		start.Allocations = append(start.Allocations, place.Allocation{Node: c.view.Rooms[room].Node.ID, GPUs: gpus})
 	}
+
 	start.Reason = lineup.NodeNames(start.Allocations)
+
 	if at.Equal(c.view.Now) {
 		for _, other := range c.shapes {
 			if !other.closed && !c.fitsNow(other) {
@@ -206,6 +229,7 @@ func (c *calendar) book(it *queue.Item, o *shapeNeed, at time.Time, rooms []int)
 			}
 		}
 	}
+
 	return start
 }
 
@@ -221,6 +245,7 @@ func (c *calendar) fitsNow(o *shapeNeed) bool {
 			}
 		}
 	}
+
 	return false
 }
 
@@ -229,6 +254,7 @@ func (c *calendar) fits(room int, d *span, o *shapeNeed) bool {
 	r := c.view.Rooms[room]
 	r.Free, r.CPUs, r.Memory = d.free, d.cpus, d.memory
 	_, ok := o.match.Fits(&r)
+
 	return ok
 }
 
@@ -238,10 +264,12 @@ func (c *calendar) fits(room int, d *span, o *shapeNeed) bool {
 func (c *calendar) earliest(it *queue.Item, o *shapeNeed) (time.Time, []int) {
 	need := &o.match.Need
 	from := c.view.Now
+
 	times := make([]time.Time, len(c.days))
 	for i := range times {
 		times[i] = c.roomFrom(i, from, it, o, false)
 	}
+
 	best := make([]int, 0, len(c.days))
 	for {
 		best = best[:0]
@@ -250,16 +278,21 @@ func (c *calendar) earliest(it *queue.Item, o *shapeNeed) (time.Time, []int) {
 				best = append(best, i)
 			}
 		}
+
 		if len(best) < need.Nodes {
 			return time.Time{}, nil
 		}
+
 		slices.SortFunc(best, func(a, b int) int {
 			if d := times[a].Compare(times[b]); d != 0 {
 				return d
 			}
+
 			return c.tighter(a, b)
 		})
+
 		from = times[best[need.Nodes-1]]
+
 		again := false
 		for _, i := range best[:need.Nodes] {
 			if times[i].Before(from) {
@@ -267,6 +300,7 @@ func (c *calendar) earliest(it *queue.Item, o *shapeNeed) (time.Time, []int) {
 				again = again || !times[i].Equal(from)
 			}
 		}
+
 		if !again {
 			return from, best[:need.Nodes]
 		}
@@ -289,11 +323,13 @@ func (c *calendar) roomFrom(room int, from time.Time, it *queue.Item, o *shapeNe
 	if !found {
 		i--
 	}
+
 	for i < len(days) {
 		at := days[i].from
 		if at.Before(from) {
 			at = from
 		}
+
 		next := c.conflict(room, i, at.Add(lasts), o)
 		switch {
 		case next < 0:
@@ -301,8 +337,10 @@ func (c *calendar) roomFrom(room int, from time.Time, it *queue.Item, o *shapeNe
 		case only:
 			return time.Time{}
 		}
+
 		i = next
 	}
+
 	return time.Time{}
 }
 
@@ -315,12 +353,15 @@ func (c *calendar) conflict(room, first int, until time.Time, o *shapeNeed) int 
 		if i > first {
 			d.and(&days[i])
 		}
+
 		if !c.fits(room, &d, o) {
 			if !c.fits(room, &days[i], o) {
 				return i + 1 // whoever runs on that day cannot
 			}
+
 			return first + 1
 		}
+
 		if i+1 == len(days) || !days[i+1].from.Before(until) {
 			return -1
 		}
@@ -341,22 +382,27 @@ func (c *calendar) take(room int, from, until time.Time, o *shapeNeed) uint64 {
 	c.days[room] = days
 	first := slices.IndexFunc(days, func(d span) bool { return d.from.Equal(from) })
 	r := c.view.Rooms[room]
+
 	d := days[first]
 	for i := first; i < len(days) && days[i].from.Before(until); i++ {
 		d.and(&days[i])
 	}
+
 	r.Free, r.CPUs, r.Memory = d.free, d.cpus, d.memory
 	fits, _ := o.match.Fits(&r)
+
 	take := need.GPUs
 	if from.Equal(c.view.Now) { // a range gets what there is
 		take = min(need.MaxGPUs, bits.OnesCount64(fits))
 	}
+
 	gpus := fleet.Take(fits, take)
 	for i := first; i < len(days) && days[i].from.Before(until); i++ {
 		days[i].free &^= gpus
 		days[i].cpus -= need.CPUs
 		days[i].memory -= need.Memory
 	}
+
 	return gpus
 }
 
@@ -366,7 +412,9 @@ func cut(days []span, at time.Time) []span {
 	if found || i == 0 {
 		return days
 	}
+
 	d := days[i-1]
 	d.from = at
+
 	return slices.Insert(days, i, d)
 }

@@ -46,10 +46,13 @@ func planQueue(v *place.View, behind backfillMode) place.Plan {
 	f := newPlanner(v, behind)
 	walk := v.Queue.Walk(v.UsageOf)
 	for it := walk.Next(f.open); it != nil; it = walk.Next(f.open) {
-		if f.consider(it); f.over() {
+		f.consider(it)
+
+		if f.over() {
 			break
 		}
 	}
+
 	return f.plan
 }
 
@@ -110,21 +113,26 @@ func (f *planner) consider(it *queue.Item) {
 		st = &shapeState{match: fleet.NewMatcher(it.Shape.Need)}
 		f.shapes[it.Shape] = st
 	}
+
 	if !st.out {
 		if seats := f.before(it, st); seats != nil {
 			f.start(it, seats)
 			return
 		}
+
 		if seats := f.find(st); seats != nil {
 			f.start(it, seats)
 			return
 		}
+
 		st.out = true
 	}
+
 	if f.held == nil {
 		if f.behind != fit {
 			f.held = f.reserve(it, st)
 		}
+
 		if f.held != nil {
 			f.plan.Reservation = f.held.report()
 		} else {
@@ -134,6 +142,7 @@ func (f *planner) consider(it *queue.Item) {
 		f.start(it, seats)
 		return
 	}
+
 	if !f.held.mayBackfill(st) {
 		st.closed = true
 		f.closed++
@@ -146,6 +155,7 @@ func (f *planner) before(it *queue.Item, st *shapeState) []int32 {
 	if it.Prefer == "" || st.match.Need.MaxNodes > 1 {
 		return nil
 	}
+
 	at, found := slices.BinarySearchFunc(f.view.Rooms, it.Prefer, func(r fleet.Room, n id.Node) int {
 		return strings.Compare(string(r.Node.ID), string(n))
 	})
@@ -155,6 +165,7 @@ func (f *planner) before(it *queue.Item, st *shapeState) []int32 {
 	if _, fits := st.match.Fits(f.trial.room(int32(at))); !fits {
 		return nil
 	}
+
 	return []int32{int32(at)}
 }
 
@@ -162,29 +173,36 @@ func (f *planner) before(it *queue.Item, st *shapeState) []int32 {
 func (f *planner) find(st *shapeState) []int32 {
 	need := &st.match.Need
 	var seats []int32
+
 	c := st.cursor
 	for at := f.trial.next(&c, need); at >= 0; at = f.trial.next(&c, need) {
 		if f.held.keeps(at) {
 			continue
 		}
+
 		if _, ok := st.match.Fits(f.trial.room(at)); !ok {
 			if len(seats) == 0 {
 				st.cursor = c // too small now is too small for the rest of the round
 			}
+
 			continue
 		}
+
 		if len(seats) == 0 {
 			st.cursor = c
 			st.cursor.back()
 		}
+
 		seats = append(seats, at)
 		if len(seats) == need.MaxNodes {
 			break
 		}
 	}
+
 	if len(seats) < need.Nodes {
 		return nil
 	}
+
 	return seats
 }
 
@@ -193,6 +211,7 @@ func (f *planner) start(it *queue.Item, rooms []int32) {
 	need := &it.Shape.Need
 	st := f.shapes[it.Shape]
 	s := place.Start{Item: it, Allocations: make([]place.Allocation, 0, len(rooms))}
+
 	for _, at := range rooms {
 		room := f.trial.change(at)
 		fits, _ := st.match.Fits(room)
@@ -203,6 +222,7 @@ func (f *planner) start(it *queue.Item, rooms []int32) {
 		f.held.take(f, it, at, bits.OnesCount64(gpus))
 		s.Allocations = append(s.Allocations, place.Allocation{Node: room.Node.ID, GPUs: gpus})
 	}
+
 	s.Reason = f.reason(&s, rooms)
 	f.plan.Starts = append(f.plan.Starts, s)
 	f.rooms = append(f.rooms, rooms)
@@ -213,18 +233,22 @@ func (f *planner) reason(s *place.Start, rooms []int32) string {
 	if where == string(it.Prefer) {
 		where += " (ran there before)"
 	}
+
 	if f.held == nil && f.passed {
 		return where + ": fits; no job ahead of it can start now"
 	}
 	if f.held == nil {
 		return where + ": first in the queue and fits"
 	}
+
 	if f.held.keeps(rooms[0]) {
 		if f.held.inTime(f, it.Lasts) {
 			return fmt.Sprintf("%s: reserved for %s from %s; this job is expected to end before that",
 				where, f.held.job, f.held.at.UTC().Format("Jan 2 15:04 UTC"))
 		}
+
 		return fmt.Sprintf("%s: fits beside the reservation of %s", where, f.held.job)
 	}
+
 	return fmt.Sprintf("%s: fits; cannot be used by %s, which is ahead in the queue", where, f.held.job)
 }

@@ -34,15 +34,22 @@ func (o Policy) Plan(v *place.View) place.Plan {
 	if o.score == nil {
 		return planQueue(v, o.behind)
 	}
+
 	f := newPlanner(v, o.behind)
-	items, by, l := v.Queue.Items(), o.score(v), lineup.New(v.Queue)
+	items := v.Queue.Items()
+	by := o.score(v)
+
+	l := lineup.New(v.Queue)
 	for i, it := range items {
 		l.AddQueued(it.Shape, lineup.Entry{First: by(it), Number: it.Number, At: int32(i)})
 	}
+
 	l.Sort()
+
 	for e, more := l.Next(f.open); more && !f.over(); e, more = l.Next(f.open) {
 		f.consider(items[e.At])
 	}
+
 	return f.plan
 }
 
@@ -52,6 +59,7 @@ func takes(it *queue.Item) float64 {
 	if it.Lasts == 0 {
 		return math.Inf(1)
 	}
+
 	return math.Max(it.Lasts.Seconds(), 1)
 }
 
@@ -63,6 +71,7 @@ func lastsAbout(it *queue.Item) float64 {
 	if it.Lasts == 0 {
 		return unknown.Seconds()
 	}
+
 	return takes(it)
 }
 
@@ -77,6 +86,7 @@ func byDeadline(*place.View) score {
 		if d := it.Outlook.Deadline; !d.IsZero() {
 			return float64(d.UnixMilli())
 		}
+
 		return math.Inf(1)
 	}
 }
@@ -130,6 +140,7 @@ func byF1(origin time.Time) func(v *place.View) score {
 		if from.IsZero() {
 			from = oldest(v).Add(-f1Since)
 		}
+
 		return func(it *queue.Item) float64 {
 			since := math.Max(it.Outlook.Submitted.Sub(from).Seconds(), 1)
 			return math.Log10(lastsAbout(it))*lineup.Processors(it) + 870*math.Log10(since)
@@ -143,9 +154,11 @@ func oldest(v *place.View) time.Time {
 	if items := v.Queue.Items(); len(items) > 0 {
 		at = items[0].Outlook.Submitted
 	}
+
 	if len(v.Running) > 0 && v.Running[0].Outlook.Submitted.Before(at) {
 		at = v.Running[0].Outlook.Submitted
 	}
+
 	return at
 }
 
@@ -156,5 +169,6 @@ func F1(origin time.Time, backfill bool) Policy {
 	if backfill {
 		o.name, o.behind = "f1-easy", easy
 	}
+
 	return o
 }

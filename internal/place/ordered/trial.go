@@ -48,7 +48,9 @@ func newTrial(v *place.View) *trial {
 	if t.bands == nil {
 		t.bands = fleet.Arrange(v.Rooms)
 	}
+
 	t.roomy = make([]roomiest, len(t.bands))
+
 	return t
 }
 
@@ -58,6 +60,7 @@ func (t *trial) tooSmall(band int, need *fleet.Need) bool {
 	if b.Free < need.GPUs {
 		return true
 	}
+
 	if !r.known {
 		*r = roomiest{known: true, cpus: -1, memory: -1}
 		for _, at := range b.Rooms {
@@ -66,6 +69,7 @@ func (t *trial) tooSmall(band int, need *fleet.Need) bool {
 			}
 		}
 	}
+
 	return r.cpus < need.CPUs || r.memory < need.Memory
 }
 
@@ -75,13 +79,16 @@ func (t *trial) room(at int32) *fleet.Room {
 		if r := t.copies[at]; r != nil {
 			return r
 		}
+
 		return &t.view[at]
 	}
+
 	for i := range t.few {
 		if t.few[i].at == at {
 			return t.few[i].room
 		}
 	}
+
 	return &t.view[at]
 }
 
@@ -91,18 +98,22 @@ func (t *trial) change(at int32) *fleet.Room {
 	if old != &t.view[at] {
 		return old
 	}
+
 	r := *old
+
 	if t.copies == nil && len(t.few) == manyChanged {
 		t.copies = make([]*fleet.Room, len(t.view))
 		for _, c := range t.few {
 			t.copies[c.at] = c.room
 		}
 	}
+
 	if t.copies != nil {
 		t.copies[at] = &r
 	} else {
 		t.few = append(t.few, changed{at, &r})
 	}
+
 	return &r
 }
 
@@ -115,8 +126,11 @@ func (t *trial) next(c *cursor, need *fleet.Need) int32 {
 			c.at = 0
 			continue
 		}
+
 		c.at++
+
 		return b.Rooms[c.at-1]
 	}
+
 	return -1
 }

@@ -30,10 +30,12 @@ func (FairShare) Plan(v *place.View) place.Plan {
 	if v.Queue.Len() == 0 {
 		return place.Plan{}
 	}
+
 	p := newPreemptor(v, "belongs to a user with a smaller share")
 	d := newFairQueue(p)
 	p.sortHolders()
 	p.run(d.next)
+
 	return p.plan()
 }
 
@@ -61,6 +63,7 @@ func newFairQueue(p *preemptor) *fairQueue {
 			d.of(r.User).size += float64(max(r.GPUs, 1))
 		}
 	}
+
 	var order []id.User
 	for n := range int32(p.count()) {
 		it, _ := p.job(n)
@@ -68,8 +71,10 @@ func newFairQueue(p *preemptor) *fairQueue {
 		if len(u.queue) == 0 {
 			order = append(order, it.User)
 		}
+
 		u.queue = append(u.queue, n)
 	}
+
 	for _, name := range order {
 		u := d.users[name]
 		slices.SortStableFunc(u.queue, func(a, b int32) int {
@@ -77,17 +82,22 @@ func newFairQueue(p *preemptor) *fairQueue {
 			y, _ := p.job(b)
 			return cmp.Compare(y.Priority, x.Priority)
 		})
+
 		sum := u.size
 		for _, n := range u.queue { // where those that run stand if all before them find room
 			it, run := p.job(n)
 			if run != nil {
 				p.tasks[n].rank = d.entry(sum, n)
 			}
+
 			sum += lineup.Processors(it)
 		}
+
 		d.heap = append(d.heap, d.entry(u.size, u.queue[0]))
 	}
+
 	d.heap.Init()
+
 	return d
 }
 
@@ -95,6 +105,7 @@ func (d *fairQueue) of(u id.User) *userShare {
 	if d.users[u] == nil {
 		d.users[u] = &userShare{}
 	}
+
 	return d.users[u]
 }
 
@@ -104,6 +115,7 @@ func (d *fairQueue) entry(has float64, n int32) lineup.Entry {
 	if run == nil {
 		e.Second = 1
 	}
+
 	return e
 }
 
@@ -117,6 +129,7 @@ func (t *task) has() float64 {
 	case t.state == stays:
 		return float64(t.run.GPUs)
 	}
+
 	return float64(t.gpus())
 }
 
@@ -126,16 +139,20 @@ func (d *fairQueue) next(last *task) int32 {
 		if last != nil {
 			u.size += last.has()
 		}
+
 		u.queue = u.queue[1:]
 		if len(u.queue) > 0 {
 			d.heap.Push(d.entry(u.size, u.queue[0]))
 		}
 	}
+
 	if len(d.heap) == 0 {
 		return -1
 	}
+
 	n := d.heap.Pop().At
 	it, _ := d.p.job(n)
 	d.last = d.users[it.User]
+
 	return n
 }

@@ -42,7 +42,9 @@ func (o Policy) Plan(v *place.View) place.Plan {
 	if v.Queue.Len() == 0 { // nobody is in anybody's way
 		return place.Plan{}
 	}
+
 	p := newPreemptor(v, o.why)
+
 	l := lineup.New(v.Queue)
 	for n := range int32(p.count()) {
 		it, run := p.job(n)
@@ -55,18 +57,23 @@ func (o Policy) Plan(v *place.View) place.Plan {
 			l.AddQueued(it.Shape, e)
 		}
 	}
+
 	l.Sort()
 	p.sortHolders()
+
 	p.run(func(*task) int32 {
 		if e, more := l.Next(p.mayFit); more {
 			return e.At
 		}
+
 		return -1
 	})
+
 	plan := p.plan()
 	if o.again != nil && p.waiting() {
 		plan.WakeAt = o.next(v.Now, p)
 	}
+
 	return plan
 }
 
@@ -78,9 +85,11 @@ func (o Policy) next(now time.Time, p *preemptor) time.Time {
 			soonest = d
 		}
 	}
+
 	if soonest == 0 {
 		return time.Time{}
 	}
+
 	return now.Add(soonest)
 }
 
@@ -92,13 +101,16 @@ func timeLeft(now time.Time, it *queue.Item, run *place.Running) float64 {
 		if run != nil {
 			units, known = run.Left(now)
 		}
+
 		if rate := slowest(it); known && rate > 0 {
 			return units / rate
 		}
 	}
+
 	if it.Lasts == 0 {
 		return math.Inf(1)
 	}
+
 	return math.Max(it.Lasts.Seconds()-lineup.Served(now, it, run)/lineup.Processors(it), 0)
 }
 
@@ -112,6 +124,7 @@ func slowest(it *queue.Item) float64 {
 			rate = r
 		}
 	}
+
 	return rate
 }
 
@@ -137,6 +150,7 @@ func queueOf(served float64) int {
 			q++
 		}
 	}
+
 	return q
 }
 
@@ -154,6 +168,7 @@ func byService(now time.Time, it *queue.Item, run *place.Running) (float64, floa
 	if run != nil {
 		return float64(queueOf(had)), -1
 	}
+
 	return float64(queueOf(had)), had
 }
 
@@ -167,14 +182,17 @@ func nextFall(now time.Time, t *task) time.Duration {
 	case t.run != nil && t.state != stopped:
 		gpus = t.run.GPUs
 	}
+
 	if gpus == 0 {
 		return 0
 	}
+
 	had := lineup.Served(now, t.it, t.run)
 	for _, limit := range lasLimits() {
 		if had < limit-tolerance {
 			return job.Seconds((limit-had)/float64(gpus)) + time.Nanosecond
 		}
 	}
+
 	return 0
 }

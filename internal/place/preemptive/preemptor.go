@@ -32,6 +32,7 @@ func (t *task) gpus() int {
 	for _, s := range t.seats {
 		n += bits.OnesCount64(s.GPUs)
 	}
+
 	return n
 }
 
@@ -82,28 +83,35 @@ func newPreemptor(v *place.View, why string) *preemptor {
 		groups: fleet.RankGroups(v.Rooms),
 		shapes: make(map[*queue.Shape]*search, v.Queue.Shapes()), why: why, smallest: 1 << 30, items: v.Queue.Items(),
 	}
+
 	p.tasks = make([]task, 0, len(v.Running)+8)
+
 	for _, r := range v.Running {
 		if !allocate.Movable(r) {
 			continue
 		}
+
 		at := int32(len(p.tasks))
 		p.tasks = append(p.tasks, task{it: r.Item, run: r, rooms: p.find(r.Allocations)})
 		p.hold(at, p.open, 1)
+
 		for _, room := range p.tasks[at].rooms {
 			if room >= 0 {
 				p.holders[room] = append(p.holders[room], at)
 			}
 		}
 	}
+
 	p.running = len(p.tasks)
 	for _, it := range p.items {
 		n := &it.Shape.Need
 		p.smallest = min(p.smallest, n.GPUs*n.Nodes)
 	}
+
 	for i := range p.open {
 		p.freeable += bits.OnesCount64(p.open[i].Free)
 	}
+
 	return p
 }
 
@@ -115,6 +123,7 @@ func (p *preemptor) job(n int32) (*queue.Item, *place.Running) {
 	if int(n) < p.running {
 		return p.tasks[n].it, p.tasks[n].run
 	}
+
 	return p.items[int(n)-p.running], nil
 }
 
@@ -128,6 +137,7 @@ func (p *preemptor) find(list []place.Allocation) []int32 {
 			rooms[i] = -1
 		}
 	}
+
 	return rooms
 }
 
@@ -141,7 +151,9 @@ func (p *preemptor) hold(at int32, rooms []fleet.Room, sign int) int {
 		if t.rooms[i] < 0 {
 			continue
 		}
+
 		r := &rooms[t.rooms[i]]
+
 		if sign > 0 {
 			r.Free |= s.GPUs & r.Sound
 			r.CPUs += need.CPUs
@@ -151,8 +163,10 @@ func (p *preemptor) hold(at int32, rooms []fleet.Room, sign int) int {
 			r.CPUs -= need.CPUs
 			r.Memory -= need.Memory
 		}
+
 		gpus += bits.OnesCount64(s.GPUs & r.Sound)
 	}
+
 	return gpus
 }
 
@@ -171,6 +185,7 @@ func (p *preemptor) run(next func(last *task) int32) {
 	var last *task
 	for n := next(nil); n >= 0; n = next(last) {
 		last = p.consider(n)
+
 		if p.evicted == 0 && p.freeable < p.smallest {
 			return
 		}
@@ -184,23 +199,29 @@ func (p *preemptor) consider(n int32) *task {
 		if !p.mayFit(it.Shape) {
 			return nil
 		}
+
 		p.tasks = append(p.tasks, task{it: it})
 		p.settle(int32(len(p.tasks)-1), p.search(it.Shape))
+
 		return &p.tasks[len(p.tasks)-1]
 	}
+
 	t := &p.tasks[n]
 	if t.state == undecided {
 		t.state = stays
 		p.freeable -= p.hold(n, p.open, -1)
 		return t
 	}
+
 	p.evicted--
 	if st := p.search(t.it.Shape); !st.closed {
 		p.settle(n, st)
 	}
+
 	if t.state == stopped {
 		p.unplaced++
 	}
+
 	return t
 }
 
@@ -211,6 +232,7 @@ func (p *preemptor) search(s *queue.Shape) *search {
 		st = &search{match: fleet.NewMatcher(s.Need)}
 		p.shapes[s] = st
 	}
+
 	return st
 }
 
@@ -228,7 +250,9 @@ func (p *preemptor) settle(at int32, st *search) {
 		st.closed = true // what can be had only gets less
 		return
 	}
+
 	need := &st.match.Need
+
 	t.seats = make([]place.Allocation, 0, len(rooms))
 	for _, room := range rooms {
 		fits := p.clear(room, st, t.it.Job)
@@ -240,10 +264,13 @@ func (p *preemptor) settle(at int32, st *search) {
 			r.CPUs -= need.CPUs
 			r.Memory -= need.Memory
 		}
+
 		p.freeable -= bits.OnesCount64(gpus)
 		t.seats = append(t.seats, place.Allocation{Node: p.idle[room].Node.ID, GPUs: gpus})
 	}
+
 	t.state = placed
+
 	p.starts = append(p.starts, at)
 	if t.run == nil {
 		p.startedQueued++
@@ -257,6 +284,7 @@ func (p *preemptor) own(t *task, room int32) uint64 {
 			return t.run.Allocations[i].GPUs
 		}
 	}
+
 	return 0
 }
 
@@ -266,13 +294,16 @@ func (p *preemptor) clear(room int32, st *search, who id.Job) uint64 {
 		if gpus, ok := st.match.Fits(&p.idle[room]); ok {
 			return gpus
 		}
+
 		if t := &p.tasks[at]; t.state == undecided {
 			t.state, t.by = stopped, who
 			p.hold(at, p.idle, 1)
 			p.evicted++
 		}
 	}
+
 	gpus, _ := st.match.Fits(&p.idle[room])
+
 	return gpus
 }
 
@@ -294,6 +325,7 @@ func compareRooms(a, b candidateRoom) int {
 	if a.stops && a.first != b.first {
 		return lineup.TrueFirst(b.first.Before(&a.first), a.first.Before(&b.first))
 	}
+
 	return cmp.Or(cmp.Compare(a.lost, b.lost), lineup.TrueFirst(a.here, b.here), cmp.Compare(a.group, b.group),
 		cmp.Compare(a.tight, b.tight), cmp.Compare(a.room, b.room))
 }
@@ -302,25 +334,31 @@ func compareRooms(a, b candidateRoom) int {
 func (p *preemptor) choose(t *task, st *search) []int32 {
 	nodes := st.match.Need.Nodes
 	best := make([]candidateRoom, 0, nodes+1)
+
 	for i := range p.open {
 		if _, ok := st.match.Fits(&p.open[i]); !ok {
 			continue
 		}
+
 		o := p.rate(t, st, int32(i))
 		if len(best) == nodes && compareRooms(o, best[nodes-1]) >= 0 {
 			continue
 		}
+
 		at, _ := slices.BinarySearchFunc(best, o, compareRooms)
 		best = slices.Insert(best, at, o)
 		best = best[:min(len(best), nodes)]
 	}
+
 	if len(best) < nodes {
 		return nil
 	}
+
 	rooms := make([]int32, nodes)
 	for i := range best {
 		rooms[i] = best[i].room
 	}
+
 	return rooms
 }
 
@@ -329,14 +367,17 @@ func (p *preemptor) rate(t *task, st *search, room int32) candidateRoom {
 	r := p.idle[room]
 	o := candidateRoom{room: room, group: p.groups[r.Group], here: r.Node.ID == t.it.Prefer ||
 		slices.Contains(t.rooms, room)}
+
 	for _, at := range p.holders[room] {
 		if _, ok := st.match.Fits(&r); ok {
 			break
 		}
+
 		h := &p.tasks[at]
 		if h.state != undecided {
 			continue
 		}
+
 		need := &h.it.Shape.Need
 		r.Free |= p.own(h, room) & r.Sound
 		r.CPUs += need.CPUs
@@ -344,35 +385,44 @@ func (p *preemptor) rate(t *task, st *search, room int32) candidateRoom {
 		o.stops, o.first = true, h.rank
 		o.lost += h.run.GPUs
 	}
+
 	o.tight = bits.OnesCount64(r.Free)
+
 	return o
 }
 
 // plan is what has been found.
 func (p *preemptor) plan() place.Plan {
 	var plan place.Plan
+
 	for i := range p.tasks {
 		t := &p.tasks[i]
 		if t.run == nil || t.state != stopped && t.state != placed || slices.Equal(t.seats, t.run.Allocations) {
 			continue
 		}
+
 		reason := fmt.Sprintf("preempted for %s, which %s", t.by, p.why)
 		if t.state == placed {
 			reason = fmt.Sprintf("moved to make room for %s, which %s", t.by, p.why)
 		}
+
 		plan.Stops = append(plan.Stops, place.Stop{Running: t.run, Reason: reason})
 	}
+
 	for _, at := range p.starts {
 		t := &p.tasks[at]
 		if t.run != nil && slices.Equal(t.seats, t.run.Allocations) {
 			continue
 		}
+
 		reason := lineup.NodeNames(t.seats) + ": next in the order and fits"
 		if t.run != nil {
 			reason = lineup.NodeNames(t.seats) + ": moved to make room for " + string(t.by)
 		}
+
 		plan.Starts = append(plan.Starts, place.Start{Item: t.it, Allocations: t.seats, Reason: reason})
 	}
+
 	return plan
 }
 

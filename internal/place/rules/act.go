@@ -13,9 +13,11 @@ func (e *engine) reserve(j *queuedJob, o *option) {
 	for _, at := range o.rooms {
 		e.timeline.Reserve(at, o.startsIn, n, o.runs)
 	}
+
 	if j.patience.share > 0 && !j.costSensitive {
 		e.wakeAt(j.since.Add(min(stopAt*j.patience.lasts, e.cfg.Ageing)))
 	}
+
 	if e.plan.Reservation == nil {
 		e.plan.Reservation = &place.Reservation{Job: j.item.Job, Nodes: e.names(o.rooms), At: e.view.Now.Add(o.startsIn)}
 	}
@@ -25,6 +27,7 @@ func (e *engine) reserve(j *queuedJob, o *option) {
 func (e *engine) start(j *queuedJob, o *option, all []option) {
 	need := &j.item.Shape.Need
 	match := e.shapeOf(j).Match
+
 	s := place.Start{Item: j.item, Allocations: make([]place.Allocation, 0, len(o.rooms))}
 	for _, at := range o.rooms {
 		r := e.timeline.Room(at)
@@ -32,6 +35,7 @@ func (e *engine) start(j *queuedJob, o *option, all []option) {
 		s.Allocations = append(s.Allocations, place.Allocation{Node: r.Node.ID, GPUs: gpus})
 		e.timeline.Start(at, gpus, need, o.runs)
 	}
+
 	s.Reason = e.whyHere(j, o, all)
 	e.undedicate(j)
 	s.Saves, s.Instead = e.saves(o, all)
@@ -47,6 +51,7 @@ func (e *engine) saves(o *option, all []option) (float64, string) {
 				"instead of provisioning " + h.offer.Offer.Name + " for " + dollars(h.ledgerCost)
 		}
 	}
+
 	return 0, ""
 }
 
@@ -70,5 +75,6 @@ func (e *engine) names(rooms []int32) []id.Node {
 	for i, at := range rooms {
 		list[i] = e.view.Rooms[at].Node.ID
 	}
+
 	return list
 }

@@ -22,26 +22,34 @@ func (e *engine) advise(j *queuedJob) []place.Option {
 			return o.provisions() == chosen.provisions() &&
 				o.score == chosen.score
 		})
+
 		options = append([]option{chosen}, append(options, e.others(j, s, &chosen)...)...)
 		taken = &options[0]
 	}
+
 	var list []place.Option
+
 	for i := range options {
 		o := &options[i]
 		p := place.Option{
 			What: e.describeOption(o), Start: e.view.Now.Add(o.readyIn), Finish: e.view.Now.Add(o.done()),
 			Cost: o.ledgerCost, Basis: j.basedOn(), Count: len(o.rooms),
 		}
+
 		p.Earliest, p.Latest = e.interval(j, o)
 		p.CostMost = o.ledgerCost
 		if o.runs > 0 {
 			p.CostMost = o.ledgerCost * float64(p.Latest.Sub(p.Start)) / float64(o.runs)
 		}
+
 		if o.provisions() {
-			p.Class, p.Offer, p.Count = fleet.OnDemand, o.offer.Offer.Name, o.offer.Nodes
+			p.Class = fleet.OnDemand
+			p.Offer = o.offer.Offer.Name
+			p.Count = o.offer.Nodes
 		} else {
 			p.Class, p.Nodes = o.pool.Class, e.names(o.rooms)
 		}
+
 		switch {
 		case o == taken:
 			p.Verdict = "chosen: " + e.because(j, o, options)
@@ -59,11 +67,13 @@ func (e *engine) advise(j *queuedJob) []place.Option {
 		default:
 			p.Verdict = "considered"
 		}
+
 		list = append(list, p)
 		if o == taken {
 			list[0], list[len(list)-1] = list[len(list)-1], list[0]
 		}
 	}
+
 	return list
 }
 
@@ -74,21 +84,26 @@ const maxOthers = 4
 func (e *engine) others(j *queuedJob, s *shape, taken *option) []option {
 	var list []option
 	a := e.allowance(j)
+
 	if len(e.view.Offers) == 0 || !fleet.OnDemand.Allows(s.Match.Need.Place) {
 		return nil
 	}
+
 	for _, h := range e.policy.catalogue.fit(&s.Match.Need).Best(e.query(j, s)) {
 		o := e.asOption(&h)
 		o.barredBy = barred(a, &o)
+
 		if taken.provisions() && h.Offer.Name == taken.offer.Offer.Name {
 			continue
 		}
+
 		e.score(j, &o)
 		list = append(list, o)
 		if len(list) == maxOthers {
 			break
 		}
 	}
+
 	return list
 }
 
@@ -104,6 +119,8 @@ func (e *engine) interval(j *queuedJob, o *option) (from, to time.Time) {
 	case j.basis == guessed:
 		low, high = 0.05, 12
 	}
+
 	start := e.view.Now.Add(o.readyIn)
+
 	return start.Add(job.Seconds(o.runs.Seconds() * low)), start.Add(job.Seconds(o.runs.Seconds() * high))
 }

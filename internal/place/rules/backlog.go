@@ -54,17 +54,21 @@ func (l *backlog) update(e *engine) {
 	if l.queue != v.Queue {
 		*l = backlog{queue: v.Queue, jobs: map[id.Job]*queuedJob{}, shapes: map[*queue.Shape]*shape{}}
 	}
+
 	if l.version != e.timeline.Version() {
 		l.version = e.timeline.Version()
 		l.dropProvisioning()
 	}
+
 	l.updateRunning(v.Running)
+
 	if offered := len(v.Offers) > 0; offered != l.hadOffers {
 		l.hadOffers = offered
 		for i := range l.stays {
 			l.stays[i].volatile = true
 		}
 	}
+
 	e.policy.patiences.forget(v.Queue)
 	l.walk(e)
 }
@@ -77,6 +81,7 @@ func (l *backlog) walk(e *engine) {
 			l.leave(old[0].job)
 			old = old[1:]
 		}
+
 		var s stay
 		if len(old) > 0 && old[0].count == count {
 			s, old = old[0], old[1:]
@@ -84,14 +89,18 @@ func (l *backlog) walk(e *engine) {
 			s = stay{count, l.enter(it), true}
 			l.order = append(l.order, s.job)
 		}
+
 		if s.volatile {
 			s.volatile = e.describe(s.job)
 		}
+
 		next = append(next, s)
 	}
+
 	for _, s := range old {
 		l.leave(s.job)
 	}
+
 	clear(l.stays)
 	l.stays, l.spare = next, l.stays
 }
@@ -101,18 +110,23 @@ func (l *backlog) enter(it *queue.Item) *queuedJob {
 	if it.Project != "" {
 		j.project = l.projects.Join(it.Project)
 	}
+
 	j.shape.jobs++
 	l.jobs[it.Job] = j
+
 	return j
 }
 
 func (l *backlog) leave(j *queuedJob) {
 	j.removed = true
 	l.users.Leave(j.item.User)
+
 	if j.item.Project != "" {
 		l.projects.Leave(j.item.Project)
 	}
+
 	l.release(j)
+
 	if l.jobs[j.item.Job] == j {
 		delete(l.jobs, j.item.Job)
 	}
@@ -125,6 +139,7 @@ func (l *backlog) shape(q *queue.Shape) *shape {
 		s = &shape{of: q}
 		l.shapes[q] = s
 	}
+
 	return s
 }
 
@@ -158,13 +173,17 @@ func (l *backlog) updateRunning(list []*place.Running) {
 			rest = rest[1:]
 		}
 	}
+
 	for _, r := range old {
 		l.removeRunning(r)
 	}
+
 	for _, r := range rest {
 		l.addRunning(r)
 	}
+
 	before := len(l.running)
+
 	l.running = append(l.running[:0], list...)
 	if len(list) < before {
 		clear(l.running[len(list):before])
@@ -173,9 +192,11 @@ func (l *backlog) updateRunning(list []*place.Running) {
 
 func (l *backlog) addRunning(r *place.Running) {
 	l.users.Join(r.User)
+
 	if r.Project != "" {
 		l.projects.Join(r.Project)
 	}
+
 	if single(r) && r.Spec != nil && r.Spec.Objective == job.ObjectiveCost {
 		at, _ := slices.BinarySearchFunc(l.stoppable, r.Number, byNumber)
 		l.stoppable = slices.Insert(l.stoppable, at, stoppableJob{Running: r})
@@ -184,9 +205,11 @@ func (l *backlog) addRunning(r *place.Running) {
 
 func (l *backlog) removeRunning(r *place.Running) {
 	l.users.Leave(r.User)
+
 	if r.Project != "" {
 		l.projects.Leave(r.Project)
 	}
+
 	if at, found := slices.BinarySearchFunc(l.stoppable, r.Number, byNumber); found {
 		for ; at < len(l.stoppable) && l.stoppable[at].Number == r.Number; at++ {
 			if l.stoppable[at].Running == r {

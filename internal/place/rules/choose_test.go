@@ -21,6 +21,7 @@ func TestWhereAJobGoes(t *testing.T) {
 		y.node("strong", fleet.Local, 4, h100())
 		y.node("weak", fleet.Local, 4, t4())
 	}
+
 	for _, tc := range []struct {
 		name string
 		set  func(*yard)
@@ -44,6 +45,7 @@ func TestWhereAJobGoes(t *testing.T) {
 				n.Inventory.GPUs[i] = a100()
 				n.Inventory.GPUs[i].Index = i
 			}
+
 			y.table.Put(&n, 0)
 		}, want{gpus: 2, kind: "A100", lasts: time.Hour}, "both"},
 		{"nothing goes to a drained node", func(y *yard) {
@@ -83,10 +85,12 @@ func TestWhereAJobGoes(t *testing.T) {
 			tc.set(y)
 			it := y.submit(tc.want)
 			p := y.plan(t)
+
 			got := ""
 			if nodes := where(p, it); nodes != nil {
 				got = string(nodes[0])
 			}
+
 			if got != tc.on {
 				t.Errorf("it starts on %q, want %q: %+v", got, tc.on, p)
 			}
@@ -98,6 +102,7 @@ func TestWhereAJobGoes(t *testing.T) {
 // cost-sensitive or someone else's node would be taken.
 func TestElasticJobsGetWhatIsFree(t *testing.T) {
 	t.Parallel()
+
 	for _, tc := range []struct {
 		objective job.Objective
 		want      int
@@ -105,6 +110,7 @@ func TestElasticJobsGetWhatIsFree(t *testing.T) {
 		y := newYard()
 		y.node("a", fleet.Local, 8, a100())
 		it := y.submit(want{gpus: 2, most: 6, lasts: time.Hour, objective: tc.objective})
+
 		p := y.plan(t)
 		if len(p.Starts) != 1 || p.Starts[0].Item != it || bits.OnesCount64(p.Starts[0].Allocations[0].GPUs) != tc.want {
 			t.Errorf("%s: the plan is %+v, want %d GPUs", tc.objective, p, tc.want)
@@ -121,8 +127,10 @@ func TestWhoWaitsKnowsWhatThisPlanStarts(t *testing.T) {
 	y.offer("aws/a100x8", 8, a100(), 30, 3*time.Minute)
 	y.submit(want{gpus: 8, lasts: 10 * time.Minute, objective: job.ObjectiveCost})
 	y.submit(want{gpus: 8, lasts: 20 * time.Minute, objective: job.ObjectiveCost})
+
 	p := y.plan(t)
-	if len(p.Starts) != 1 || len(p.Provisions) != 0 || p.Reservation == nil || !p.Reservation.At.Equal(y.now.Add(10*time.Minute)) {
+	if len(p.Starts) != 1 || len(p.Provisions) != 0 || p.Reservation == nil ||
+		!p.Reservation.At.Equal(y.now.Add(10*time.Minute)) {
 		t.Errorf("the plan is %+v, want one start and the node kept for the other in 10 minutes", p)
 	}
 }
@@ -137,10 +145,12 @@ func TestJobsWithoutGPUsLeaveBookingsAlone(t *testing.T) {
 	small := y.submit(want{cpus: 4000, lasts: 10 * time.Hour})
 	short := y.submit(want{gpus: 2, lasts: 30 * time.Minute})
 	long := y.submit(want{gpus: 2, lasts: 3 * time.Hour})
+
 	p := y.plan(t)
 	if p.Reservation == nil || p.Reservation.Job != wide.Job || !p.Reservation.At.Equal(y.now.Add(59*time.Minute)) {
 		t.Fatalf("held is %+v, want the node for the wide job in 59 minutes", p.Reservation)
 	}
+
 	if where(p, small) == nil || where(p, short) == nil || where(p, long) != nil {
 		t.Errorf("the plan is %+v: want the job without GPUs and the short one to start, and the long one to wait", p.Starts)
 	}
@@ -152,8 +162,12 @@ func TestARoomShortOfCPUsIsWaitedFor(t *testing.T) {
 	y := newYard()
 	y.node("a", fleet.Local, 8, a100())
 	y.occupy("a", 0, want{gpus: 1, cpus: 62_000, lasts: time.Hour})
+
 	it := y.submit(want{gpus: 1, cpus: 8000, lasts: time.Hour})
-	if p := y.plan(t); len(p.Starts) > 0 || p.Reservation == nil || p.Reservation.Job != it.Job || !p.Reservation.At.Equal(y.now.Add(time.Hour)) {
+	if p := y.plan(
+		t,
+	); len(p.Starts) > 0 || p.Reservation == nil || p.Reservation.Job != it.Job ||
+		!p.Reservation.At.Equal(y.now.Add(time.Hour)) {
 		t.Errorf("the plan is %+v, want the node kept in an hour", p)
 	}
 }
@@ -167,6 +181,7 @@ func TestPreemption(t *testing.T) {
 		change(&w)
 		return w
 	}
+
 	urgent := want{gpus: 4, lasts: time.Hour, objective: job.ObjectiveTime}
 	for _, tc := range []struct {
 		name  string
@@ -191,6 +206,7 @@ func TestPreemption(t *testing.T) {
 			y.node("a", fleet.Local, 4, a100())
 			y.occupy("a", tc.since, tc.first)
 			it := y.submit(tc.want)
+
 			p := y.plan(t)
 			if tc.stops != (len(p.Stops) == 1) || tc.stops != (where(p, it) != nil) {
 				t.Errorf("the plan is %+v, want a stop: %v", p, tc.stops)
@@ -208,15 +224,18 @@ func TestTheVictimIsWhoLosesLeast(t *testing.T) {
 	for _, n := range []string{"a", "b", "c"} {
 		y.node(n, fleet.Local, 4, a100())
 	}
+
 	saved := want{gpus: 4, lasts: 20 * time.Hour, objective: job.ObjectiveCost, resumes: true, every: time.Hour}
 	y.occupy("a", 90*time.Minute, saved) // half an hour since its last checkpoint
 	least := y.occupy("b", 61*time.Minute, saved)
 	y.occupy("c", 100*time.Minute, saved)
 	it := y.submit(want{gpus: 4, lasts: time.Hour, objective: job.ObjectiveTime})
+
 	p := y.plan(t)
 	if len(p.Stops) != 1 || p.Stops[0].Running != least || !slices.Equal(where(p, it), []id.Node{"b"}) {
 		t.Fatalf("the plan is %+v, want the job that saved itself a minute ago to go", p)
 	}
+
 	if !strings.Contains(p.Stops[0].Reason, string(it.Job)) {
 		t.Errorf("the reason %q does not say for whom", p.Stops[0].Reason)
 	}
@@ -230,6 +249,7 @@ func TestTheVictimIsWhoLosesLeast(t *testing.T) {
 	y.occupy("a", 95*time.Minute, small)
 	y.occupy("a", 100*time.Minute, small)
 	y.submit(want{gpus: 1, lasts: time.Hour, objective: job.ObjectiveTime})
+
 	if p := y.plan(t); len(p.Stops) != 1 || p.Stops[0].Running != one {
 		t.Errorf("the plan is %+v, want one stop, of %s", p, one.Job)
 	}
@@ -243,6 +263,7 @@ func TestAVictimLeavesEnoughOfEverything(t *testing.T) {
 	y.occupy("a", time.Hour, want{cpus: 30_000, lasts: 10 * time.Hour}) // leaves 2 of 32 CPUs
 	y.occupy("a", time.Hour, want{gpus: 4, cpus: 1000, lasts: 10 * time.Hour, objective: job.ObjectiveCost, resumes: true})
 	y.submit(want{gpus: 1, cpus: 8000, lasts: time.Hour, objective: job.ObjectiveTime})
+
 	if p := y.plan(t); len(p.Stops) > 0 || len(p.Starts) > 0 {
 		t.Errorf("the plan is %+v, want nothing to be stopped for nothing", p)
 	}
@@ -251,11 +272,13 @@ func TestAVictimLeavesEnoughOfEverything(t *testing.T) {
 // TestNobodyIsStoppedForLessThanItCosts: the time that the victim is later counts.
 func TestNobodyIsStoppedForLessThanItCosts(t *testing.T) {
 	t.Parallel()
+
 	for _, value := range []float64{1, 1000} { // of an hour of the victim's time; that of the other is worth 50
 		y := newYard(func(c *rules.Config) { c.Value[job.ObjectiveCost] = value })
 		y.node("a", fleet.Local, 4, a100())
 		y.occupy("a", time.Hour, want{gpus: 4, lasts: 3 * time.Hour, objective: job.ObjectiveCost, resumes: true})
 		y.submit(want{gpus: 4, lasts: time.Hour, objective: job.ObjectiveTime})
+
 		if p := y.plan(t); (len(p.Stops) == 1) != (value == 1) {
 			t.Errorf("an hour of the victim is worth $%g and the plan is %+v", value, p)
 		}
@@ -268,6 +291,7 @@ func TestPreemptionCanBeSwitchedOff(t *testing.T) {
 	y.node("a", fleet.Local, 4, a100())
 	y.occupy("a", time.Hour, want{gpus: 4, lasts: 10 * time.Hour, objective: job.ObjectiveCost, resumes: true})
 	y.submit(want{gpus: 4, lasts: time.Hour, objective: job.ObjectiveTime})
+
 	if p := y.plan(t); len(p.Stops) > 0 {
 		t.Errorf("the plan is %+v, want no stop", p)
 	}
@@ -276,27 +300,38 @@ func TestPreemptionCanBeSwitchedOff(t *testing.T) {
 // TestOptionsSayWhatWouldBeDone: what is shown first is what the plan does.
 func TestOptionsSayWhatWouldBeDone(t *testing.T) {
 	t.Parallel()
+
 	for _, objective := range objectives() {
 		y := newYard()
 		y.node("a", fleet.Local, 4, t4())
 		y.node("b", fleet.Local, 4, a100())
 		y.offer("aws/h100", 4, h100(), 20, 3*time.Minute)
 		it := y.submit(want{gpus: 4, lasts: 5 * time.Hour, objective: objective})
+
 		adviser, ok := y.policy.(place.Adviser)
 		if !ok {
 			t.Fatal("the policy gives no advice")
 		}
+
 		list := adviser.Options(y.view(), it)
+
 		p := y.plan(t)
 		if len(list) < 2 || len(p.Starts)+len(p.Provisions) != 1 {
 			t.Fatalf("%s: the plan is %+v and the options are %+v", objective, p, list)
 		}
+
 		first := list[0]
-		if h := provisioned(p, it); h != nil && first.Offer != h.Offer || h == nil && !slices.Equal(first.Nodes, where(p, it)) {
+		if h := provisioned(
+			p,
+			it,
+		); h != nil && first.Offer != h.Offer ||
+			h == nil && !slices.Equal(first.Nodes, where(p, it)) {
 			t.Errorf("%s: the first option is %+v and the plan %+v", objective, first, p)
 		}
+
 		for _, o := range list {
-			if o.What == "" || o.Verdict == "" || o.Basis == "" || o.Finish.Before(o.Start) || o.Latest.Before(o.Earliest) || o.CostMost < o.Cost {
+			if o.What == "" || o.Verdict == "" || o.Basis == "" || o.Finish.Before(o.Start) || o.Latest.Before(o.Earliest) ||
+				o.CostMost < o.Cost {
 				t.Errorf("%s: an option that tells too little: %+v", objective, o)
 			}
 		}
@@ -308,11 +343,23 @@ func TestAForecastSaysHowLongAJobTakes(t *testing.T) {
 	y := newYard()
 	y.node("a", fleet.Local, 4, a100())
 	it := y.submit(want{gpus: 4})
+
 	// As the yard puts it in line once the forecast is there.
 	it.Lasts = 2 * time.Hour
-	it.Outlook.Forecast = &job.Forecast{At: y.now, Basis: job.BasisHistory, Remaining: job.Band{Low: 3600, Mid: 7200, High: 10800}}
+	it.Outlook.Forecast = &job.Forecast{
+		At:        y.now,
+		Basis:     job.BasisHistory,
+		Remaining: job.Band{Low: 3600, Mid: 7200, High: 10800},
+	}
+
 	first := y.policy.(place.Adviser).Options(y.view(), it)[0]
-	if first.Basis != "its forecast" || first.Earliest.Sub(first.Start) != time.Hour || first.Latest.Sub(first.Start) != 3*time.Hour {
-		t.Errorf("the option goes by %q, from %v to %v after its start; want its forecast, 1h to 3h", first.Basis, first.Earliest.Sub(first.Start), first.Latest.Sub(first.Start))
+	if first.Basis != "its forecast" || first.Earliest.Sub(first.Start) != time.Hour ||
+		first.Latest.Sub(first.Start) != 3*time.Hour {
+		t.Errorf(
+			"the option goes by %q, from %v to %v after its start; want its forecast, 1h to 3h",
+			first.Basis,
+			first.Earliest.Sub(first.Start),
+			first.Latest.Sub(first.Start),
+		)
 	}
 }

@@ -38,6 +38,7 @@ func (c *costModel) update(t *timeline.Timeline, v *place.View) {
 			c.rates[i] = newRates(v.Tariff, p.Sample.Node)
 		}
 	}
+
 	for i, p := range t.Pools() {
 		c.rates[i].charge(v, p.Sample.Node)
 	}
@@ -48,15 +49,18 @@ func newRates(t *fleet.Tariff, n *fleet.Node) rates {
 	if price == nil {
 		return rates{}
 	}
+
 	all := len(n.Inventory.GPUs)
 	gpus := float64(max(all, 1))
 	r := rates{
 		energy: (t.Power(price, all) - t.Power(price, 0)) / 1000 * t.Energy / gpus,
 		tariff: t.Rate(price, all) / gpus,
 	}
+
 	if len(price.Watts) == 0 && all > 0 { // its draw is not configured: what its GPUs may draw
 		r.energy = n.Inventory.GPUs[0].Watts / 1000 * t.Energy
 	}
+
 	return r
 }
 
@@ -64,6 +68,7 @@ func newRates(t *fleet.Tariff, n *fleet.Node) rates {
 // of one of them.
 func (r *rates) charge(v *place.View, n *fleet.Node) {
 	r.rent, r.ledger = 0, r.tariff
+
 	if n.Class != fleet.OnDemand {
 		return
 	}
@@ -71,10 +76,12 @@ func (r *rates) charge(v *place.View, n *fleet.Node) {
 	if r.lease >= len(v.Leases) || v.Leases[r.lease].ID != n.Lease {
 		r.lease = slices.IndexFunc(v.Leases, func(l *fleet.Lease) bool { return l.ID == n.Lease })
 	}
+
 	if r.lease < 0 {
 		r.lease = len(v.Leases)
 		return
 	}
+
 	r.rent = float64(v.Leases[r.lease].Offer.Hourly) / 1e6 / float64(max(len(n.Inventory.GPUs), 1))
 	r.ledger = r.rent
 }
@@ -87,11 +94,13 @@ func (e *engine) score(j *queuedJob, o *option) {
 		o.score += j.value * (1/j.patience.share - 1) * min(max(o.startsIn-j.provisionedIn, 0),
 			timeline.Never/2).Hours()
 	}
+
 	if l := j.item.Outlook; l != nil && !l.Deadline.IsZero() {
 		if late := e.view.Now.Add(o.done()).Sub(l.Deadline); late > 0 {
 			o.score += late.Hours() * max(l.LateCost*3600, 10*j.value)
 		}
 	}
+
 	o.score += float64(classRank(o)) * 1e-9 // ties go local, then reserved, then on-demand
 	if j.item.Shape.Need.MaxGPUs == 0 && !o.provisions() && len(o.pool.Sample.Node.Inventory.GPUs) > 0 {
 		o.score += 1e-10 // and away from GPUs that others could use
@@ -102,6 +111,7 @@ func classRank(o *option) int {
 	if o.provisions() {
 		return len(fleet.Classes())
 	}
+
 	return slices.Index(fleet.Classes(), o.pool.Class)
 }
 
@@ -112,6 +122,7 @@ func (e *engine) price(j *queuedJob, o *option) {
 	if len(o.rooms) > 0 {
 		node = e.view.Rooms[o.rooms[0]].Node
 	}
+
 	staging, money := e.stage(j, node)
 	o.readyIn += staging
 	o.marginalCost += money
@@ -123,6 +134,7 @@ func (e *engine) price(j *queuedJob, o *option) {
 		o.ledgerCost += e.costs.of(o.pool).ledger * hours
 		return
 	}
+
 	for _, at := range o.rooms {
 		rent := e.rent(at, o)
 		o.marginalCost += rent
@@ -138,7 +150,9 @@ func (e *engine) rent(at int32, o *option) float64 {
 	for i := range r.Holds {
 		kept = max(kept, e.timeline.Remaining(&r.Holds[i]))
 	}
+
 	hourly := e.costs.of(o.pool).rent * float64(max(len(r.Node.Inventory.GPUs), 1))
+
 	return hourly * max(o.done()-max(kept, o.startsIn), 0).Hours()
 }
 
@@ -149,11 +163,14 @@ func (e *engine) loss(r *place.Running, pool *timeline.Pool) float64 {
 	if s := r.Outlook.Speed; s != nil {
 		lost = time.Duration(s.Save) + time.Duration(s.Start)
 	}
+
 	if every := r.Outlook.Every; every > 0 {
 		lost += e.view.Now.Sub(r.Began) % every
 	}
+
 	hours := lost.Hours()
 	rates := e.costs.of(pool)
+
 	return hours*float64(r.GPUs)*(rates.ledger+rates.energy) + hours*e.costHourValue + float64(r.Outlook.Stops)*0.01
 }
 

@@ -40,11 +40,13 @@ func newEngine(p *Policy, v *place.View) *engine {
 		costs: &p.costs, backlog: &p.backlog,
 		costHourValue: p.cfg.Value[job.ObjectiveCost], allow: tenant.Unlimited(), hostsByShape: map[*shape][]*host{},
 	}
+
 	e.timeline.Update(timeline.Snapshot{Now: v.Now, Rooms: v.Rooms, Past: v.Past, Guess: p.cfg.Guess})
 	e.costs.update(e.timeline, v)
 	e.updateOffers()
 	e.backlog.update(e)
 	e.dedicateLeased()
+
 	return e
 }
 
@@ -60,15 +62,18 @@ func (e *engine) consider(j *queuedJob) {
 		e.wakeAt(j.due)
 		return
 	}
+
 	j.limited = limited
 	j.nowOnly = limited || len(j.leases) > 0 // with leases, its nodes are being provisioned
 	if j.nowOnly && e.futile(j, s) {
 		return
 	}
+
 	options := e.options(j, s)
 	if len(options) == 0 {
 		return
 	}
+
 	best := e.choose(j, options)
 	switch {
 	case best == nil:
@@ -81,6 +86,7 @@ func (e *engine) consider(j *queuedJob) {
 			e.start(j, freed, options)
 			return
 		}
+
 		e.reserve(j, best)
 	}
 }
@@ -92,6 +98,7 @@ func (e *engine) knownBlocked(j *queuedJob, s *shape) bool {
 	if len(e.view.Offers) > 0 || j.aged || s.of.Need.Nodes > 1 {
 		return false
 	}
+
 	return s.shortestBlocked > 0 && s.stopsThen == len(e.plan.Stops) && j.lasts >= s.shortestBlocked
 }
 
@@ -101,9 +108,11 @@ func (e *engine) futile(j *queuedJob, s *shape) bool {
 	if !e.knownFull(j, s) || len(j.leases) == 0 && e.wakesEarlier(j.due) {
 		return false
 	}
+
 	for _, pool := range s.Able {
 		e.timeline.Prune(pool, s.Match.Need.GPUs)
 	}
+
 	return true
 }
 
@@ -124,6 +133,7 @@ func (e *engine) wakeAt(at time.Time) {
 	if !e.wakesEarlier(at) {
 		return
 	}
+
 	e.plan.WakeAt = at
 	if at.Before(e.earliestWake) {
 		e.plan.WakeAt = e.earliestWake
@@ -135,5 +145,6 @@ func (e *engine) wakesEarlier(at time.Time) bool {
 	if !at.After(e.view.Now) {
 		return false
 	}
+
 	return e.plan.WakeAt.IsZero() || at.Before(e.plan.WakeAt) && e.plan.WakeAt.After(e.earliestWake)
 }

@@ -8,6 +8,7 @@ func (p *Policy) Twin() *Policy {
 	t := New(p.cfg)
 	t.patiences = p.patiences
 	t.patiences.byNumber = maps.Clone(p.patiences.byNumber)
+
 	return t
 }
 

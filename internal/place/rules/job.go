@@ -66,8 +66,13 @@ func (e *engine) describe(j *queuedJob) (volatile bool) {
 			j.value = v
 		}
 	}
+
 	lasts := j.lasts
-	j.lasts, j.basis, j.samples, j.low, j.high = it.Lasts, expected, 0, 0, 0
+	j.lasts = it.Lasts
+	j.basis = expected
+	j.samples = 0
+	j.low = 0
+	j.high = 0
 	switch {
 	case it.Outlook != nil && it.Outlook.Speed != nil &&
 		(it.Spec == nil || it.Spec.Expect == 0 && it.Spec.MaxDuration == 0) && it.Lasts > 0:
@@ -84,16 +89,20 @@ func (e *engine) describe(j *queuedJob) (volatile bool) {
 			j.low, j.high = e.view.Past.Span(it.User, it.Shape.Need.GPUs*it.Shape.Need.Nodes)
 		}
 	}
+
 	if j.lasts != lasts {
 		j.provisioning = nil
 	}
+
 	j.since = it.Since
 	if it.Outlook != nil && !it.Outlook.Submitted.IsZero() && it.Outlook.Stops == 0 && it.Outlook.Ran == 0 {
 		j.since = it.Outlook.Submitted
 	}
+
 	if j.since.IsZero() {
 		j.since, volatile = e.view.Now, true
 	}
+
 	j.due = j.since.Add(e.cfg.Ageing)
 	j.patience = patience{}
 	if len(e.view.Offers) > 0 && !j.costSensitive {
@@ -102,11 +111,14 @@ func (e *engine) describe(j *queuedJob) (volatile bool) {
 		if p.share > 0 && p.lasts < e.cfg.Ageing {
 			j.due = j.since.Add(p.lasts)
 		}
+
 		volatile = volatile || !settled
 	}
+
 	need := &it.Shape.Need
 	wide := math.Pow(float64(max(need.GPUs*need.Nodes, 1)), e.cfg.Width)
 	j.baseKey = j.lasts.Hours() / wide / max(j.value, 1e-9)
+
 	return volatile
 }
 
@@ -117,12 +129,15 @@ func (e *engine) describeNew(it *queue.Item) *queuedJob {
 	if it.Project != "" {
 		j.project = l.projects.Of(it.Project)
 	}
+
 	for _, x := range e.view.Leases {
 		if x.Live() && x.Job == it.Job && it.Job != "" {
 			j.leases = append(j.leases, x)
 		}
 	}
+
 	e.describe(j)
+
 	return j
 }
 
@@ -131,22 +146,27 @@ func (e *engine) takes(j *queuedJob, pool *timeline.Pool, gpus, nodes int, s *sh
 	if !j.unprofiled {
 		o := j.item.Outlook
 		var model string
+
 		var memory job.Bytes
 		if len(pool.Sample.Node.Inventory.GPUs) > 0 {
 			g := &pool.Sample.Node.Inventory.GPUs[0]
 			model, memory = g.Model, g.Memory
 		}
+
 		if d, known := o.Takes(o.Speed.On(model, memory).Rate(gpus*nodes, nodes)); known {
 			return d
 		}
 	}
+
 	if s.Match.Need.MaxGPUs == 0 {
 		return j.lasts // GPUs that it does not use make it no faster
 	}
+
 	reference := s.baseSpeed
 	if !s.baseKnown {
 		reference = e.reference(s)
 	}
+
 	return scaled(j.lasts, reference, pool.TFLOPS, s.Match.Need.GPUs*s.Match.Need.Nodes, gpus*nodes)
 }
 
@@ -157,9 +177,11 @@ func scaled(d time.Duration, reference, speed float64, asked, gets int) time.Dur
 	if reference > 0 && speed > 0 {
 		seconds *= reference / speed
 	}
+
 	if asked > 0 && gets > asked {
 		seconds *= math.Pow(float64(asked)/float64(gets), 0.9)
 	}
+
 	return job.Seconds(seconds)
 }
 
@@ -169,15 +191,19 @@ func (e *engine) reference(s *shape) float64 {
 	if s.baseKnown {
 		return s.baseSpeed
 	}
+
 	weakest := 0.0
 	for _, pool := range s.Able {
 		if pool.Class != fleet.OnDemand && pool.TFLOPS > 0 && (weakest == 0 || pool.TFLOPS < weakest) {
 			weakest = pool.TFLOPS
 		}
 	}
+
 	if weakest == 0 && len(e.view.Offers) > 0 {
 		weakest = e.policy.catalogue.fit(&s.Match.Need).Slowest() / float64(max(s.Match.Need.GPUs, 1))
 	}
+
 	s.baseSpeed, s.baseKnown = weakest, true
+
 	return weakest
 }

@@ -51,6 +51,7 @@ func newYard(settings ...func(*rules.Config)) *yard {
 	for _, set := range settings {
 		set(&cfg)
 	}
+
 	return &yard{
 		policy: rules.New(cfg), now: start, table: fleet.NewTable(), line: queue.New(),
 		usage: map[id.User]float64{}, projects: map[id.Project]float64{}, began: map[id.Job]time.Time{},
@@ -59,22 +60,41 @@ func newYard(settings ...func(*rules.Config)) *yard {
 
 // node adds a node that is ready, with 8 CPUs for each GPU and at least 8.
 func (y *yard) node(name string, class fleet.Class, count int, gpu fleet.GPU) *fleet.Node {
-	n := &fleet.Node{ID: id.Node(name), Class: class, State: fleet.Ready, Inventory: fleet.Inventory{CPUs: job.CPUs(max(count, 1)) * 8000, Memory: 1 << 40}}
+	n := &fleet.Node{
+		ID:        id.Node(name),
+		Class:     class,
+		State:     fleet.Ready,
+		Inventory: fleet.Inventory{CPUs: job.CPUs(max(count, 1)) * 8000, Memory: 1 << 40},
+	}
+
 	for i := range count {
 		gpu.Index = i
 		n.Inventory.GPUs = append(n.Inventory.GPUs, gpu)
 	}
+
 	y.table.Put(n, 0)
+
 	return n
 }
 
 // offer adds something to provision.
 func (y *yard) offer(name string, count int, gpu fleet.GPU, hourly float64, boot time.Duration) *fleet.Offer {
 	o := fleet.Offer{
-		Name: name, Provider: "aws", Type: name, GPU: gpu.Model, GPUs: count, GPUMemory: gpu.Memory, TFLOPS: gpu.Measured / 0.75, CPUs: job.CPUs(max(count, 1)) * 8000, Memory: 1 << 40,
-		Hourly: job.Money(hourly * 1e6), Boot: job.Duration(boot),
+		Name:      name,
+		Provider:  "aws",
+		Type:      name,
+		GPU:       gpu.Model,
+		GPUs:      count,
+		GPUMemory: gpu.Memory,
+		TFLOPS:    gpu.Measured / 0.75,
+		CPUs:      job.CPUs(max(count, 1)) * 8000,
+		Memory:    1 << 40,
+		Hourly:    job.Money(hourly * 1e6),
+		Boot:      job.Duration(boot),
 	}
+
 	y.offers = append(y.offers, o)
+
 	return &y.offers[len(y.offers)-1]
 }
 
@@ -100,27 +120,61 @@ type want struct {
 
 func (y *yard) submit(w want) *queue.Item {
 	y.last++
-	s := &job.Spec{Place: cmp.Or(w.place, job.PlaceAny), Objective: cmp.Or(w.objective, job.ObjectiveBalanced), Data: w.data, Expect: job.Duration(w.lasts)}
-	s.Resources = job.Resources{GPUs: job.Range{Min: w.gpus, Max: max(w.gpus, w.most)}, Nodes: job.Range{Min: max(w.nodes, 1), Max: max(w.nodes, 1)}, CPUs: w.cpus}
+	s := &job.Spec{
+		Place:     cmp.Or(w.place, job.PlaceAny),
+		Objective: cmp.Or(w.objective, job.ObjectiveBalanced),
+		Data:      w.data,
+		Expect:    job.Duration(w.lasts),
+	}
+
+	s.Resources = job.Resources{
+		GPUs:  job.Range{Min: w.gpus, Max: max(w.gpus, w.most)},
+		Nodes: job.Range{Min: max(w.nodes, 1), Max: max(w.nodes, 1)},
+		CPUs:  w.cpus,
+	}
+
 	if w.kind != "" {
 		s.Resources.GPU = []job.GPUKind{{Model: w.kind}}
 	}
+
 	it := &queue.Item{
-		Job: id.NewJob(y.last), Number: y.last, User: cmp.Or(w.user, "ada"), Project: w.project, Priority: w.prio, Lasts: w.lasts, Spec: s, Since: y.now, Prefer: w.prefer,
-		Outlook: &job.Outlook{Submitted: y.now, Speed: w.speed, Every: w.every, Resumes: w.resumes},
+		Job: id.NewJob(
+			y.last,
+		),
+		Number:   y.last,
+		User:     cmp.Or(w.user, "ada"),
+		Project:  w.project,
+		Priority: w.prio,
+		Lasts:    w.lasts,
+		Spec:     s,
+		Since:    y.now,
+		Prefer:   w.prefer,
+		Outlook:  &job.Outlook{Submitted: y.now, Speed: w.speed, Every: w.every, Resumes: w.resumes},
 	}
+
 	if w.due > 0 {
 		it.Outlook.Deadline = y.now.Add(w.due)
 	}
+
 	y.items = append(y.items, it)
 	y.line.Add(it, fleet.NeedOf(s, job.Floor{}, nil))
+
 	return it
 }
 
 func (y *yard) view() *place.View {
 	return &place.View{
-		Now: y.now, Rooms: y.table.Rooms(), Queue: y.line, Running: y.runs, Tariff: y.tariff, Offers: y.offers, Leases: y.leases, Limits: y.limits, Data: y.data,
-		Usage: y.usage, ProjectUsage: y.projects,
+		Now:          y.now,
+		Rooms:        y.table.Rooms(),
+		Queue:        y.line,
+		Running:      y.runs,
+		Tariff:       y.tariff,
+		Offers:       y.offers,
+		Leases:       y.leases,
+		Limits:       y.limits,
+		Data:         y.data,
+		Usage:        y.usage,
+		ProjectUsage: y.projects,
 	}
 }
 
@@ -162,14 +216,17 @@ func (y *yard) plan(t failer) place.Plan {
 	if _, bad := place.Check(v, p); len(bad) > 0 {
 		t.Fatalf("the plan does not pass the check: %v", bad)
 	}
+
 	for _, h := range p.Provisions {
 		if h.Reason == "" || h.Count < 1 || math.IsNaN(h.Cost) || h.Cost < 0 {
 			t.Fatalf("provision without reason, count or cost: %+v", h)
 		}
 	}
+
 	if !p.WakeAt.IsZero() && !p.WakeAt.After(y.now) {
 		t.Fatalf("the policy wants to be asked again at %s, which is not later than %s", p.WakeAt, y.now)
 	}
+
 	return p
 }
 
@@ -182,37 +239,70 @@ func (y *yard) round(t failer) place.Plan {
 		s.Running.Since = y.now
 		y.line.Add(s.Running.Item, s.Running.Shape.Need)
 	}
+
 	for _, s := range p.Starts {
 		y.line.Remove(s.Item)
 		y.hold(s.Item, s.Allocations, y.now)
 	}
+
 	for _, h := range p.Provisions {
 		at := slices.IndexFunc(y.offers, func(o fleet.Offer) bool { return o.Name == h.Offer })
 		for range h.Count {
 			n := len(y.leases) + 1
-			y.leases = append(y.leases, &fleet.Lease{ID: id.Lease(fmt.Sprintf("l%d", n)), Offer: y.offers[at], State: fleet.LeaseBooting, Job: h.Item.Job, Requested: y.now, Granted: y.now})
+			y.leases = append(
+				y.leases,
+				&fleet.Lease{
+					ID:        id.Lease(fmt.Sprintf("l%d", n)),
+					Offer:     y.offers[at],
+					State:     fleet.LeaseBooting,
+					Job:       h.Item.Job,
+					Requested: y.now,
+					Granted:   y.now,
+				},
+			)
 		}
 	}
+
 	return p
 }
 
 // hold lets a job run.
 func (y *yard) hold(it *queue.Item, seats []place.Allocation, began time.Time) *place.Running {
-	r := &place.Running{Item: it, Run: id.NewRun(it.Job, it.Outlook.Stops+1), Allocations: seats, Ordered: began, Began: began}
+	r := &place.Running{
+		Item:        it,
+		Run:         id.NewRun(it.Job, it.Outlook.Stops+1),
+		Allocations: seats,
+		Ordered:     began,
+		Began:       began,
+	}
+
 	need := &it.Shape.Need
 	for _, s := range seats {
 		r.GPUs += bits.OnesCount64(s.GPUs)
-		h := fleet.Hold{Run: r.Run, Job: it.Job, Owner: it.User, GPUs: s.GPUs, CPUs: need.CPUs, Memory: need.Memory, Since: began}
+		h := fleet.Hold{
+			Run:    r.Run,
+			Job:    it.Job,
+			Owner:  it.User,
+			GPUs:   s.GPUs,
+			CPUs:   need.CPUs,
+			Memory: need.Memory,
+			Since:  began,
+		}
+
 		if it.Lasts > 0 {
 			h.Ends = began.Add(it.Lasts)
 		}
+
 		y.table.Book(s.Node, h)
 	}
+
 	if _, ok := y.began[it.Job]; !ok {
 		y.began[it.Job] = began
 	}
+
 	y.runs = append(y.runs, r)
 	slices.SortFunc(y.runs, func(a, b *place.Running) int { return cmp.Compare(a.Number, b.Number) })
+
 	return r
 }
 
@@ -221,6 +311,7 @@ func (y *yard) occupy(node id.Node, since time.Duration, w want) *place.Running 
 	it := y.submit(w)
 	y.line.Remove(it)
 	room, _ := y.table.Get(node)
+
 	return y.hold(it, []place.Allocation{{Node: node, GPUs: fleet.Take(room.Free, w.gpus)}}, y.now.Add(-since))
 }
 
@@ -229,6 +320,7 @@ func (y *yard) leave(r *place.Running) {
 	for _, s := range r.Allocations {
 		y.table.Release(s.Node, r.Run)
 	}
+
 	y.runs = slices.DeleteFunc(y.runs, func(o *place.Running) bool { return o == r })
 }
 
@@ -241,6 +333,7 @@ func (y *yard) pass(d time.Duration) {
 			y.leave(r)
 		}
 	}
+
 	for _, l := range y.leases {
 		if l.State == fleet.LeaseBooting && !l.Requested.Add(time.Duration(l.Offer.Boot)).After(y.now) {
 			gpu := fleet.GPU{Model: l.Offer.GPU, Memory: l.Offer.GPUMemory, Peak: l.Offer.TFLOPS}
@@ -257,11 +350,13 @@ func (y *yard) next(most time.Duration) time.Duration {
 	for _, r := range y.runs {
 		most = min(most, r.Began.Add(cmp.Or(r.Lasts, time.Hour)).Sub(y.now))
 	}
+
 	for _, l := range y.leases {
 		if l.State == fleet.LeaseBooting {
 			most = min(most, l.Requested.Add(time.Duration(l.Offer.Boot)).Sub(y.now))
 		}
 	}
+
 	return max(most, time.Second)
 }
 
@@ -275,6 +370,7 @@ func where(p place.Plan, it *queue.Item) []id.Node {
 			}
 		}
 	}
+
 	return nodes
 }
 
@@ -285,6 +381,7 @@ func provisioned(p place.Plan, it *queue.Item) *place.Provision {
 			return &p.Provisions[i]
 		}
 	}
+
 	return nil
 }
 
@@ -296,9 +393,11 @@ func objectives() []job.Objective {
 func drawYard(t *rapid.T) *yard {
 	y := newYard()
 	gpus := []fleet.GPU{t4(), a100(), h100()}
+
 	for i := range rapid.IntRange(1, 6).Draw(t, "nodes") {
 		name := fmt.Sprintf("n%d", i)
 		n := *y.node(name, rapid.SampledFrom([]fleet.Class{fleet.Local, fleet.Reserved}).Draw(t, "class"), rapid.IntRange(0, 8).Draw(t, "count"), rapid.SampledFrom(gpus).Draw(t, "gpu"))
+
 		switch rapid.IntRange(0, 9).Draw(t, "state") {
 		case 0:
 			n.Cordoned = true
@@ -319,9 +418,11 @@ func drawYard(t *rapid.T) *yard {
 				n.Inventory.GPUs[0].Error = "Xid 79"
 			}
 		}
+
 		n.Inventory.CPUs = job.CPUs(rapid.IntRange(1, 64).Draw(t, "cpus")) * 1000
 		y.table.Put(&n, 0)
 	}
+
 	if rapid.Bool().Draw(t, "offers") {
 		y.offer("aws/t4", 1, t4(), 0.5, 2*time.Minute)
 		y.offer("aws/a100", 1, a100(), 3.5, 3*time.Minute)
@@ -329,20 +430,28 @@ func drawYard(t *rapid.T) *yard {
 		spot := y.offer("aws/a100/spot", 1, a100(), 1.2, 3*time.Minute)
 		spot.Spot, spot.LossRate = true, 0.05
 	}
+
 	return y
 }
 
 // drawWant draws a job.
 func drawWant(t *rapid.T) want {
 	w := want{
-		gpus: rapid.SampledFrom([]int{0, 1, 1, 2, 4, 8}).Draw(t, "gpus"), objective: rapid.SampledFrom(objectives()).Draw(t, "objective"),
-		user: rapid.SampledFrom([]id.User{"ada", "ben", "eve"}).Draw(t, "user"), project: rapid.SampledFrom([]id.Project{"", "vision", "speech"}).Draw(t, "project"),
-		cpus: job.CPUs(rapid.IntRange(0, 16).Draw(t, "cpus")) * 500, resumes: rapid.Bool().Draw(t, "resumes"),
-		place: rapid.SampledFrom([]job.Place{job.PlaceAny, job.PlaceAny, job.PlaceLocal, job.PlaceCloud}).Draw(t, "place"),
+		gpus: rapid.SampledFrom([]int{0, 1, 1, 2, 4, 8}).
+			Draw(t, "gpus"),
+		objective: rapid.SampledFrom(objectives()).Draw(t, "objective"),
+		user: rapid.SampledFrom([]id.User{"ada", "ben", "eve"}).
+			Draw(t, "user"),
+		project: rapid.SampledFrom([]id.Project{"", "vision", "speech"}).Draw(t, "project"),
+		cpus:    job.CPUs(rapid.IntRange(0, 16).Draw(t, "cpus")) * 500,
+		resumes: rapid.Bool().Draw(t, "resumes"),
+		place:   rapid.SampledFrom([]job.Place{job.PlaceAny, job.PlaceAny, job.PlaceLocal, job.PlaceCloud}).Draw(t, "place"),
 	}
+
 	if rapid.IntRange(0, 4).Draw(t, "known") > 0 {
 		w.lasts = time.Duration(rapid.IntRange(1, 600).Draw(t, "minutes")) * time.Minute
 	}
+
 	switch rapid.IntRange(0, 7).Draw(t, "special") {
 	case 0:
 		w.nodes = rapid.IntRange(2, 3).Draw(t, "nodes")
@@ -360,7 +469,14 @@ func drawWant(t *rapid.T) want {
 	case 5:
 		w.due = time.Duration(rapid.IntRange(1, 600).Draw(t, "due")) * time.Minute
 	case 6:
-		w.speed = job.NewSpeed(3600, time.Minute, time.Minute, job.Rate{GPUs: 1, PerSecond: 1}, job.Rate{GPUs: 8, PerSecond: 6})
+		w.speed = job.NewSpeed(
+			3600,
+			time.Minute,
+			time.Minute,
+			job.Rate{GPUs: 1, PerSecond: 1},
+			job.Rate{GPUs: 8, PerSecond: 6},
+		)
 	}
+
 	return w
 }

@@ -13,23 +13,29 @@ func (e *engine) dedicateLeased() {
 		clear(j.leases)
 		j.leases, j.hasNode = j.leases[:0], false
 	}
+
 	clear(e.backlog.leased)
 	e.backlog.leased = e.backlog.leased[:0]
 	dedicated := false
+
 	for _, l := range e.view.Leases {
 		if l.Job == "" || !l.Live() {
 			continue
 		}
+
 		j := e.backlog.jobs[l.Job]
 		if j != nil {
 			if len(j.leases) == 0 {
 				e.backlog.leased = append(e.backlog.leased, j)
 			}
+
 			j.leases = append(j.leases, l)
 		}
+
 		if l.Node == "" || j == nil && !dedicated {
 			continue
 		}
+
 		at, found := e.timeline.Find(l.Node)
 		switch {
 		case !found:
@@ -48,6 +54,7 @@ func (e *engine) undedicate(j *queuedJob) {
 	if len(j.leases) == 0 {
 		return
 	}
+
 	for _, at := range e.timeline.DedicatedTo(j.item.Job) {
 		e.timeline.Undedicate(at)
 		e.freed++
@@ -66,9 +73,11 @@ func (e *engine) fitNow(j *queuedJob, s *shape, pool *timeline.Pool, lasts time.
 				return []int32{at}
 			}
 		}
+
 		if at, ok := e.timeline.FitsOn(q, pool, j.item.Prefer); ok {
 			return []int32{at}
 		}
 	}
+
 	return e.timeline.FitNow(q, pool)
 }

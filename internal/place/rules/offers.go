@@ -47,7 +47,9 @@ func newCatalogue(list []fleet.Offer) *catalogue {
 	for i := range o.list {
 		o.list[i].TFLOPS = o.list[i].Speed() // what is reached, as of the yard's own nodes
 	}
+
 	o.all = provision.NewCatalogue(o.list, nil)
+
 	return o
 }
 
@@ -66,6 +68,7 @@ func (o *catalogue) fit(need *fleet.Need) *provision.Fit {
 		f = o.all.Fit(plain)
 		o.fits[plain] = f
 	}
+
 	return f
 }
 
@@ -75,6 +78,7 @@ func (o *catalogue) first(need *fleet.Need, q *provision.Query) (provision.Optio
 	if q.Takes != nil || q.Stage != nil {
 		return o.fit(need).First(*q)
 	}
+
 	plain := *need
 	plain.Avoid = ""
 	key := choiceKey{plain, q.Value, int(math.Log(max(q.Run.Seconds(), 1)) * 20), q.Every, q.NoSpot, q.Base}
@@ -83,20 +87,25 @@ func (o *catalogue) first(need *fleet.Need, q *provision.Query) (provision.Optio
 		like := *q // the same length for all of this key, whichever comes first
 		like.Run = job.Seconds(math.Exp((float64(key.length) + 0.5) / 20))
 		best, ok := o.fit(need).First(like)
+
 		at = -1
 		if ok {
 			at = slices.IndexFunc(o.list, func(of fleet.Offer) bool { return of.Name == best.Offer.Name })
 		}
+
 		o.choices[key] = at
 	}
+
 	if at < 0 {
 		return provision.Option{}, false
 	}
+
 	one := offerKey{plain, at}
 	f, ok := o.single[one]
 	if !ok {
 		f = provision.NewCatalogue(o.list[at:at+1], nil).Fit(plain)
 		o.single[one] = f
 	}
+
 	return f.First(*q)
 }

@@ -17,15 +17,31 @@ func drawOffers(t *rapid.T) []fleet.Offer {
 	var list []fleet.Offer
 	for i := range rapid.IntRange(1, 12).Draw(t, "offers") {
 		o := fleet.Offer{
-			Name: fmt.Sprint("o", i), GPU: rapid.SampledFrom([]string{"T4", "A100"}).Draw(t, "gpu"), GPUs: rapid.SampledFrom([]int{1, 2, 8}).Draw(t, "gpus"), GPUMemory: 16 << 30,
-			TFLOPS: rapid.Float64Range(50, 500).Draw(t, "tflops"), CPUs: 64000, Memory: 1 << 40, Hourly: job.Money(rapid.IntRange(1, 90).Draw(t, "hourly")) * 1e5,
-			Boot: job.Duration(time.Duration(rapid.IntRange(1, 20).Draw(t, "boot")) * time.Minute), Spot: rapid.Bool().Draw(t, "spot"),
+			Name: fmt.Sprint(
+				"o",
+				i,
+			),
+			GPU:       rapid.SampledFrom([]string{"T4", "A100"}).Draw(t, "gpu"),
+			GPUs:      rapid.SampledFrom([]int{1, 2, 8}).Draw(t, "gpus"),
+			GPUMemory: 16 << 30,
+			TFLOPS: rapid.Float64Range(50, 500).
+				Draw(t, "tflops"),
+			CPUs:   64000,
+			Memory: 1 << 40,
+			Hourly: job.Money(rapid.IntRange(1, 90).Draw(t, "hourly")) * 1e5,
+			Boot: job.Duration(
+				time.Duration(rapid.IntRange(1, 20).Draw(t, "boot")) * time.Minute,
+			),
+			Spot: rapid.Bool().Draw(t, "spot"),
 		}
+
 		if o.Spot {
 			o.LossRate = 0.05
 		}
+
 		list = append(list, o)
 	}
+
 	return list
 }
 
@@ -46,6 +62,7 @@ func TestAnswersDoNotDependOnWhoAskedBefore(t *testing.T) {
 		for range rapid.IntRange(1, 20).Draw(t, "queries") {
 			need, q := drawQuery(t)
 			got, ok := kept.first(&need, &q)
+
 			want, fits := newCatalogue(list).first(&need, &q)
 			if ok != fits || cmp.Diff(want, got) != "" {
 				t.Fatalf("-new +kept (%v, %v): %s", fits, ok, cmp.Diff(want, got))
@@ -68,6 +85,7 @@ func TestAnotherListIsAnother(t *testing.T) {
 			t.Errorf("%s: %v", name, got)
 		}
 	}
+
 	if !newCatalogue(nil).isOf(nil) {
 		t.Error("nothing is not nothing")
 	}

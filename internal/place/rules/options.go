@@ -41,9 +41,11 @@ func (e *engine) options(j *queuedJob, s *shape) []option {
 	if a.Hold != "" {
 		return nil
 	}
+
 	list := e.policy.scratch.options[:0]
 	provisioning, canProvision := e.provisionOption(j, s)
 	limit := timeline.Never
+
 	j.provisionedIn = 0
 	if canProvision {
 		provisioning.barredBy = barred(a, &provisioning)
@@ -51,13 +53,16 @@ func (e *engine) options(j *queuedJob, s *shape) []option {
 			limit, j.provisionedIn = e.limit(j, &provisioning), provisioning.readyIn
 		}
 	}
+
 	full := e.knownFull(j, s)
+
 	all, now := true, false
 	for _, pool := range s.Able {
 		if e.costs.of(pool).rent > 0 && a.NoRent {
 			all = false
 			continue
 		}
+
 		list = append(list, option{pool: pool})
 		if o := &list[len(list)-1]; e.complete(j, s, o, limit, full) {
 			now = now || o.startsIn == 0
@@ -65,17 +70,22 @@ func (e *engine) options(j *queuedJob, s *shape) []option {
 			list = list[:len(list)-1]
 		}
 	}
+
 	if !now {
 		e.nothingFree(j, s, all)
 	}
+
 	if canProvision {
 		list = append(list, provisioning)
 	}
+
 	for i := range list {
 		e.score(j, &list[i])
 	}
+
 	slices.SortStableFunc(list, func(a, b option) int { return cmp.Compare(a.score, b.score) })
 	e.policy.scratch.options = list
+
 	return list
 }
 
@@ -85,6 +95,7 @@ func (e *engine) nothingFree(j *queuedJob, s *shape, all bool) {
 	if s.shortestBlocked == 0 || s.stopsThen != len(e.plan.Stops) || j.lasts < s.shortestBlocked {
 		s.shortestBlocked, s.stopsThen = j.lasts, len(e.plan.Stops)
 	}
+
 	if all && j.unprofiled && (s.shortestFull == 0 || s.freedThen != e.freed || j.lasts < s.shortestFull) {
 		s.shortestFull, s.freedThen = j.lasts, e.freed
 	}
@@ -101,19 +112,24 @@ func (e *engine) complete(j *queuedJob, s *shape, o *option, limit time.Duration
 	} else {
 		o.rooms = e.fitNow(j, s, o.pool, o.runs)
 	}
+
 	if o.rooms != nil {
 		e.widen(j, s, o)
 		e.price(j, o)
 		return true
 	}
+
 	if j.nowOnly {
 		return false
 	}
+
 	o.rooms, o.startsIn = e.timeline.Earliest(e.request(j, s, o.pool, o.runs), o.pool, limit)
 	if o.rooms == nil {
 		return false
 	}
+
 	e.price(j, o)
+
 	return true
 }
 
@@ -131,6 +147,7 @@ func (e *engine) widen(j *queuedJob, s *shape, o *option) {
 	if need.MaxGPUs <= need.GPUs || j.costSensitive {
 		return
 	}
+
 	most := need.MaxGPUs
 	for _, at := range o.rooms {
 		r := e.timeline.Room(at)
@@ -140,6 +157,7 @@ func (e *engine) widen(j *queuedJob, s *shape, o *option) {
 			most = need.GPUs
 		}
 	}
+
 	if most > o.gpus {
 		if d := e.takes(j, o.pool, most, need.Nodes, s); d < o.runs {
 			o.gpus, o.runs = most, d
@@ -154,6 +172,7 @@ func (e *engine) choose(j *queuedJob, options []option) *option {
 			return o
 		}
 	}
+
 	for i := range options {
 		o := &options[i]
 		switch {
@@ -168,6 +187,7 @@ func (e *engine) choose(j *queuedJob, options []option) *option {
 			return o
 		}
 	}
+
 	return nil
 }
 
@@ -181,10 +201,12 @@ func (e *engine) weakest(j *queuedJob, options []option) *option {
 		if o.provisions() || o.startsIn > 0 || e.costs.of(o.pool).rent > 0 || e.late(j, o) && !e.late(j, &options[0]) {
 			continue
 		}
+
 		if found == nil || classRank(o) < classRank(found) || classRank(o) == classRank(found) &&
 			o.pool.TFLOPS < found.pool.TFLOPS {
 			found = o
 		}
 	}
+
 	return found
 }

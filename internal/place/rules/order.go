@@ -15,6 +15,7 @@ func (e *engine) inOrder(more *queue.Item) []*queuedJob {
 	l := e.backlog
 	l.users.Weigh(e.view.UsageOf)
 	l.projects.Weigh(e.view.ProjectUsageOf)
+
 	order := l.order[:0]
 	for _, j := range l.order {
 		if !j.removed {
@@ -22,14 +23,18 @@ func (e *engine) inOrder(more *queue.Item) []*queuedJob {
 			order = append(order, j)
 		}
 	}
+
 	clear(l.order[len(order):])
+
 	l.order = order
 	if more != nil && l.jobs[more.Job] == nil {
 		j := e.describeNew(more)
 		j.weigh(e.view.Now)
 		order = append(slices.Clone(order), j)
 	}
+
 	arrange(order)
+
 	return order
 }
 
@@ -37,14 +42,17 @@ func (e *engine) inOrder(more *queue.Item) []*queuedJob {
 // at the end, so most of them stand where they belong already.
 func arrange(order []*queuedJob) {
 	moved := 0
+
 	for i := 1; i < len(order); i++ {
 		j := order[i]
 		if compareJobs(order[i-1], j) < 0 {
 			continue
 		}
+
 		at, _ := slices.BinarySearchFunc(order[:i], j, compareJobs)
 		copy(order[at+1:i+1], order[at:i])
 		order[at] = j
+
 		moved += i - at
 		if moved > 64*len(order) { // the order has changed a lot: sorting is faster
 			slices.SortFunc(order, compareJobs)
@@ -62,10 +70,12 @@ func compareJobs(a, b *queuedJob) int {
 		if a.aged {
 			return -1
 		}
+
 		return 1
 	case a.aged:
 		return cmp.Or(a.due.Compare(b.due), cmp.Compare(a.number, b.number))
 	}
+
 	return cmp.Or(cmp.Compare(a.key, b.key), cmp.Compare(a.number, b.number))
 }
 
@@ -78,9 +88,11 @@ func (j *queuedJob) weigh(now time.Time) {
 	if j.project != nil {
 		over += j.project.Over
 	}
+
 	if over != j.overshare || j.sharePenalty == 0 {
 		j.overshare, j.sharePenalty = over, math.Exp2(min(max(over, -2), 2))
 	}
+
 	j.key = j.baseKey * j.sharePenalty
 	j.aged = !j.due.After(now)
 }

@@ -46,21 +46,26 @@ func (e *engine) patienceOf(j *queuedJob) (p patience, settled bool) {
 	if settled {
 		return p, true
 	}
+
 	h, ok := e.provisionOption(j, e.shapeOf(j))
 	if !ok {
 		return patience{}, !fleet.OnDemand.Allows(j.item.Shape.Need.Place)
 	}
+
 	m.count++
 	m.sum += h.marginalCost
 	p = patience{share: h.marginalCost / (h.marginalCost + halfSaved*m.sum/m.count)}
 	if h.marginalCost == 0 {
 		p.share = 0
 	}
+
 	p.lasts = timeline.Never
 	if j.value > 0 {
 		p.lasts = job.Seconds(p.share * h.marginalCost / j.value * 3600)
 	}
+
 	m.byNumber[j.item.Number] = p
+
 	return p, true
 }
 
@@ -69,12 +74,14 @@ func (m *patiences) forget(l *queue.Queue) {
 	if len(m.byNumber) <= 2*l.Len()+1024 {
 		return
 	}
+
 	kept := make(map[uint64]patience, l.Len())
 	for _, it := range l.Stays {
 		if p, ok := m.byNumber[it.Number]; ok {
 			kept[it.Number] = p
 		}
 	}
+
 	m.byNumber = kept
 }
 
@@ -83,8 +90,10 @@ func (e *engine) limit(j *queuedJob, h *option) time.Duration {
 	if j.patience.lasts == timeline.Never || j.patience.lasts == 0 && j.patience.share > 0 {
 		return j.patience.lasts
 	}
+
 	most := min(e.cfg.Ageing, time.Duration(min(float64(stopAt*j.patience.lasts), float64(timeline.Never))))
 	left := j.since.Add(most).Sub(e.view.Now)
+
 	return max(min(j.patience.lasts, left)+h.readyIn, 0)
 }
 

@@ -36,11 +36,13 @@ func (e *engine) preempt(j *queuedJob, later *option) *option {
 		j.item.Shape.Need.GPUs == 0 {
 		return nil
 	}
+
 	gain := j.value * later.startsIn.Hours()
 	s := e.shapeOf(j)
 	var best option
 	var from *host
 	least := gain
+
 	for i, h := range e.hostsOf(s) {
 		e.hostVisits++
 		if h.leastLoss > least || i == maxHosts || e.spent() {
@@ -49,32 +51,40 @@ func (e *engine) preempt(j *queuedJob, later *option) *option {
 		if !h.capacity.Holds(s.Takes) || e.timeline.Reserved(h.room) {
 			continue
 		}
+
 		o := e.ifEmpty(j, s, h)
 		if o.score >= later.score { // not worth it even if stopping cost nothing
 			continue
 		}
+
 		loss, count, ok := e.victims(j, h, s.Match, nil)
 		if !ok {
 			continue
 		}
+
 		loss += float64(count) * e.costHourValue * o.runs.Hours() // by so much the victims are delayed
 		if loss > least || loss == least && (from == nil || h.room > from.room) {
 			continue
 		}
+
 		if o.score+loss < later.score {
 			least, best, from = loss, *o, h
 		}
 	}
+
 	if from == nil {
 		return nil
 	}
+
 	best.rooms = []int32{from.room}
 	var taken []*victim
 	e.victims(j, from, s.Match, func(v *victim) { taken = append(taken, v) })
+
 	for _, v := range taken {
 		e.stop(j, from.room, v, gain)
 		best.stops = append(best.stops, v.running)
 	}
+
 	return &best
 }
 
@@ -84,14 +94,17 @@ func (e *engine) ifEmpty(j *queuedJob, s *shape, h *host) *option {
 	if len(e.emptyHosts) == 0 {
 		e.emptyHosts = make([]emptyHost, len(e.timeline.Pools()))
 	}
+
 	x := &e.emptyHosts[h.pool.Index]
 	if x.job == j && e.costs.of(h.pool).rent == 0 && !e.needsStaging(j) {
 		return &x.option
 	}
+
 	x.job, x.room[0] = j, h.room
 	x.option = option{pool: h.pool, rooms: x.room[:], gpus: s.Takes.GPUs, runs: e.takes(j, h.pool, s.Takes.GPUs, 1, s)}
 	e.price(j, &x.option)
 	e.score(j, &x.option)
+
 	return &x.option
 }
 
@@ -120,10 +133,12 @@ func (e *engine) cheapest(h *host) []*victim {
 		for at := h.first; at > 0; at = e.policy.scratch.victims[at-1].next {
 			h.victims = append(h.victims, &e.policy.scratch.victims[at-1])
 		}
+
 		slices.SortStableFunc(h.victims, func(a, b *victim) int {
 			return cmp.Compare(a.loss/float64(bits.OnesCount64(a.gpus)), b.loss/float64(bits.OnesCount64(b.gpus)))
 		})
 	}
+
 	return h.victims
 }
 
@@ -143,8 +158,10 @@ func (e *engine) hostsOf(s *shape) []*host {
 				}
 			}
 		}
+
 		e.hostsByShape[s] = list
 	}
+
 	return list
 }
 
@@ -154,6 +171,7 @@ func (e *engine) hosts() []*host {
 	if e.hostsListed {
 		return e.hostList
 	}
+
 	e.hostsListed = true
 	p := e.policy
 	list, runs := p.scratch.hosts[:0], p.scratch.victims[:0]
@@ -164,6 +182,7 @@ func (e *engine) hosts() []*host {
 				capacity: e.timeline.Free(at).Size()})
 			of[at] = int32(len(list))
 		}
+
 		h := &list[of[at]-1]
 		v := victim{running: r, gpus: gpus, loss: e.loss(r, h.pool)}
 		runs = append(runs, v)
@@ -173,21 +192,27 @@ func (e *engine) hosts() []*host {
 		} else {
 			h.first = nth
 		}
+
 		h.last = nth
 		h.leastLoss = min(h.leastLoss, v.loss)
 		h.capacity = h.capacity.Plus(takes)
 	})
+
 	p.scratch.hosts, p.scratch.victims = list, runs
+
 	e.hostList = make([]*host, len(list))
 	for i := range list {
 		e.hostList[i] = &list[i]
 	}
+
 	slices.SortFunc(e.hostList, func(a, b *host) int {
 		if a.leastLoss != b.leastLoss {
 			return cmp.Compare(a.leastLoss, b.leastLoss)
 		}
+
 		return cmp.Compare(a.room, b.room)
 	})
+
 	return e.hostList
 }
 
@@ -202,16 +227,20 @@ func (e *engine) eachStoppable(visit func(r *place.Running, at int32, gpus uint6
 				}
 			}
 		}
+
 		return
 	}
+
 	for i := range e.backlog.stoppable {
 		c := &e.backlog.stoppable[i]
 		if c.item != c.Item { // its item was replaced: read it again
 			c.item, c.outlook, c.takes, c.gpus = c.Item, c.Outlook, sizeHeld(c.Running), c.Allocations[0].GPUs
 		}
+
 		if c.Stopping || !c.outlook.Resumes || !e.settled(c.Running) {
 			continue
 		}
+
 		if c.version != e.timeline.Version() {
 			at, found := e.timeline.Find(c.Allocations[0].Node)
 			c.version, c.room = e.timeline.Version(), at
@@ -219,6 +248,7 @@ func (e *engine) eachStoppable(visit func(r *place.Running, at int32, gpus uint6
 				c.room = -1
 			}
 		}
+
 		if c.room >= 0 {
 			visit(c.Running, c.room, c.gpus, c.takes)
 		}
@@ -227,7 +257,11 @@ func (e *engine) eachStoppable(visit func(r *place.Running, at int32, gpus uint6
 
 // sizeHeld is what a job of one node holds of it.
 func sizeHeld(r *place.Running) timeline.Size {
-	return timeline.Size{GPUs: bits.OnesCount64(r.Allocations[0].GPUs), CPUs: r.Shape.Need.CPUs, Memory: r.Shape.Need.Memory}
+	return timeline.Size{
+		GPUs:   bits.OnesCount64(r.Allocations[0].GPUs),
+		CPUs:   r.Shape.Need.CPUs,
+		Memory: r.Shape.Need.Memory,
+	}
 }
 
 // stoppable reports whether a job may be preempted once it has run for a while: it is
@@ -243,10 +277,12 @@ func (e *engine) settled(r *place.Running) bool {
 	if r.Began.IsZero() {
 		return false
 	}
+
 	if e.view.Now.Sub(r.Began) < minRun {
 		e.wakeAt(r.Began.Add(minRun))
 		return false
 	}
+
 	return true
 }
 
@@ -269,18 +305,22 @@ func (e *engine) victims(j *queuedJob, h *host, m *fleet.Matcher, take func(*vic
 		if free.Holds(need) {
 			break
 		}
+
 		if v.gpus&wanted == 0 || v.running.Priority > j.item.Priority || e.timeline.Vacated(v.running.Job) ||
 			!e.mayStop(j, v.running) {
 			continue
 		}
+
 		gpus |= v.gpus & wanted
 		its := &v.running.Shape.Need
 		free = timeline.Size{GPUs: bits.OnesCount64(gpus), CPUs: free.CPUs + its.CPUs, Memory: free.Memory + its.Memory}
 		loss += v.loss
 		count++
+
 		if take != nil {
 			take(v)
 		}
 	}
+
 	return loss, count, count > 0 && free.Holds(need)
 }

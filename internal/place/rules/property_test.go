@@ -21,8 +21,12 @@ import (
 // check tries a property often; rapid tries it a hundred times by itself.
 func check(t *testing.T, prop func(*rapid.T)) {
 	t.Helper()
+
 	for i := range 6 {
-		t.Run(fmt.Sprint(i), func(t *testing.T) { t.Parallel(); rapid.Check(t, prop) })
+		t.Run(fmt.Sprint(i), func(t *testing.T) {
+			t.Parallel()
+			rapid.Check(t, prop)
+		})
 	}
 }
 
@@ -37,6 +41,7 @@ func live(t *rapid.T, y *yard) {
 		for range rapid.IntRange(0, 5).Draw(t, "jobs") {
 			y.submit(drawWant(t))
 		}
+
 		y.round(t)
 		y.pass(time.Duration(rapid.IntRange(0, 90).Draw(t, "pass")) * time.Minute)
 	}
@@ -50,20 +55,25 @@ func TestPlansAreSound(t *testing.T) {
 	check(t, func(t *rapid.T) {
 		y := drawYard(t)
 		twin := rules.New(rules.Defaults()) // is told the same
+
 		for range rapid.IntRange(1, 8).Draw(t, "rounds") {
 			for range rapid.IntRange(0, 5).Draw(t, "jobs") {
 				y.submit(drawWant(t))
 			}
+
 			v := y.view()
 			before := slices.Clone(v.Rooms)
 			other := twin.Plan(v)
+
 			if diff := cmp.Diff(before, v.Rooms); diff != "" {
 				t.Fatalf("the plan changed its view: %s", diff)
 			}
+
 			p := y.round(t)
 			if diff := same(p, other); diff != "" {
 				t.Fatalf("same view, another plan: %s", diff)
 			}
+
 			y.pass(time.Duration(rapid.IntRange(0, 90).Draw(t, "pass")) * time.Minute)
 		}
 	})
@@ -79,12 +89,15 @@ func TestASettledYardStaysAsItIs(t *testing.T) {
 		y := drawYard(t)
 		live(t, y)
 		quiet := func(p place.Plan) bool { return len(p.Starts)+len(p.Stops)+len(p.Provisions) == 0 }
+
 		last := y.round(t)
 		for rounds := 0; !quiet(last); rounds++ {
-			if last = y.round(t); rounds == 4 {
+			last = y.round(t)
+			if rounds == 4 {
 				t.Fatalf("the yard does not settle: %+v", last)
 			}
 		}
+
 		for range 5 {
 			p := y.round(t)
 			if diff := same(p, last); diff != "" {
@@ -103,6 +116,7 @@ func TestALoneJobStarts(t *testing.T) {
 		it := y.submit(drawWant(t))
 		m, fits := fleet.NewMatcher(it.Shape.Need), map[string]int{}
 		most := 0
+
 		rooms := y.table.Rooms()
 		for i := range rooms {
 			r := &rooms[i]
@@ -112,10 +126,12 @@ func TestALoneJobStarts(t *testing.T) {
 				if r.Kind < 0 && len(r.Node.Inventory.GPUs) > 0 {
 					key += string(r.Node.ID)
 				}
+
 				fits[key]++
 				most = max(most, fits[key])
 			}
 		}
+
 		p := y.plan(t)
 		if started := len(p.Starts) == 1; started != (most >= it.Shape.Need.Nodes) {
 			t.Fatalf("%d alike nodes fit for %d and it starts: %v", most, it.Shape.Need.Nodes, started)
@@ -134,34 +150,51 @@ func TestBookingsAreKept(t *testing.T) {
 		for i := range rapid.IntRange(1, 5).Draw(t, "nodes") {
 			y.node(fmt.Sprintf("n%d", i), fleet.Local, rapid.SampledFrom([]int{2, 4, 8}).Draw(t, "count"), a100())
 		}
+
 		y.offer("aws/cpu", 0, fleet.GPU{}, 0.1, time.Minute)
+
 		for range rapid.IntRange(1, 14).Draw(t, "jobs") {
 			w := want{
-				gpus: rapid.SampledFrom([]int{1, 2, 4, 8}).Draw(t, "gpus"), lasts: time.Duration(rapid.IntRange(1, 200).Draw(t, "minutes")) * time.Minute,
+				gpus: rapid.SampledFrom([]int{1, 2, 4, 8}).
+					Draw(t, "gpus"),
+				lasts:     time.Duration(rapid.IntRange(1, 200).Draw(t, "minutes")) * time.Minute,
 				objective: rapid.SampledFrom([]job.Objective{job.ObjectiveBalanced, job.ObjectiveCost}).Draw(t, "objective"),
 			}
+
 			if rapid.IntRange(0, 3).Draw(t, "gang") == 0 {
 				w.nodes = 2
 			}
+
 			y.submit(w)
 		}
+
 		promised := map[id.Job]time.Time{}
+
 		for range 60 {
 			p := y.round(t)
 			kept(t, y, p)
+
 			if h := p.Reservation; h != nil {
 				if at, known := promised[h.Job]; !known || h.At.Before(at) {
 					promised[h.Job] = h.At
 				}
 			}
+
 			for _, s := range p.Starts {
 				if at, known := promised[s.Item.Job]; known && y.now.After(at) {
-					t.Fatalf("job %s starts at %s and was promised %s", s.Item.Job, y.now.Format(time.TimeOnly), at.Format(time.TimeOnly))
+					t.Fatalf(
+						"job %s starts at %s and was promised %s",
+						s.Item.Job,
+						y.now.Format(time.TimeOnly),
+						at.Format(time.TimeOnly),
+					)
 				}
 			}
+
 			if y.line.Len() == 0 {
 				return
 			}
+
 			y.pass(y.next(time.Hour))
 		}
 	})
@@ -173,6 +206,7 @@ func kept(t *rapid.T, y *yard, p place.Plan) {
 	if p.Reservation == nil {
 		return
 	}
+
 	at := slices.IndexFunc(y.items, func(it *queue.Item) bool { return it.Job == p.Reservation.Job })
 	need := y.items[at].Shape.Need
 	m := fleet.NewMatcher(need)
@@ -186,8 +220,15 @@ func kept(t *rapid.T, y *yard, p place.Plan) {
 				then.Memory += h.Memory
 			}
 		}
+
 		if _, ok := m.Fits(&then); !ok {
-			t.Fatalf("%s is kept for %s at %s and is not free then: %+v", n, p.Reservation.Job, p.Reservation.At.Format(time.TimeOnly), r.Holds)
+			t.Fatalf(
+				"%s is kept for %s at %s and is not free then: %+v",
+				n,
+				p.Reservation.Job,
+				p.Reservation.At.Format(time.TimeOnly),
+				r.Holds,
+			)
 		}
 	}
 }

@@ -20,15 +20,19 @@ func (e *engine) provisionOption(j *queuedJob, s *shape) (option, bool) {
 	if j.provisioning != nil {
 		return *j.provisioning, j.provisioning.provisions()
 	}
+
 	q := e.query(j, s)
 	best, ok := e.policy.catalogue.first(&s.Match.Need, &q)
+
 	o := option{}
 	if ok {
 		o = e.asOption(&best)
 	}
+
 	if j.item.Spec == nil || len(j.item.Spec.Data) == 0 {
 		j.provisioning = &o
 	}
+
 	return o, ok
 }
 
@@ -55,6 +59,7 @@ func (e *engine) query(j *queuedJob, s *shape) provision.Query {
 		Now: e.view.Now, Objective: job.ObjectiveBalanced, Value: j.value, Setup: e.cfg.Setup,
 		Run: j.lasts, Base: e.reference(s) * float64(max(s.Match.Need.GPUs, 1)*s.Match.Need.Nodes),
 	}
+
 	if o := j.item.Outlook; o != nil {
 		q.Every = o.Every
 		q.NoSpot = !o.Resumes && j.lasts > 2*time.Hour
@@ -65,9 +70,11 @@ func (e *engine) query(j *queuedJob, s *shape) provision.Query {
 			}
 		}
 	}
+
 	if e.needsStaging(j) {
 		q.Stage = func(of *fleet.Offer) (time.Duration, float64) { return e.stage(j, of.Node()) }
 	}
+
 	return q
 }
 
@@ -81,5 +88,6 @@ func barred(a *tenant.Allowance, o *option) string {
 	case o.marginalCost > a.Money:
 		return a.By.Money + " has " + dollars(max(a.Money, 0)) + " left"
 	}
+
 	return ""
 }

@@ -19,11 +19,13 @@ func TestWhatIsProvisioned(t *testing.T) {
 		y.offer("a100", 1, a100(), 2.00, 2*time.Minute) // 125
 		y.offer("h100", 1, h100(), 8.00, 2*time.Minute) // 62
 	}
+
 	spot := func(y *yard) {
 		catalogue(y)
 		o := y.offer("a100/spot", 1, a100(), 0.60, 2*time.Minute)
 		o.Spot, o.LossRate = true, 0.05
 	}
+
 	limited := func(set func(*tenant.Allowance)) func(*yard) {
 		return func(y *yard) {
 			catalogue(y)
@@ -32,6 +34,7 @@ func TestWhatIsProvisioned(t *testing.T) {
 			y.limits = limitsOf("ada", a)
 		}
 	}
+
 	const hour = time.Hour
 	for _, tc := range []struct {
 		name      string
@@ -60,10 +63,12 @@ func TestWhatIsProvisioned(t *testing.T) {
 			tc.set(y)
 			it := y.submit(tc.want)
 			p := y.plan(t)
+
 			got := ""
 			if h := provisioned(p, it); h != nil {
 				got = h.Offer
 			}
+
 			if got != tc.provision || len(p.Starts) > 0 {
 				t.Errorf("%q is provisioned, want %q: %+v", got, tc.provision, p)
 			}
@@ -78,25 +83,33 @@ func TestNothingIsProvisionedTwice(t *testing.T) {
 	y := newYard()
 	y.offer("a100", 4, a100(), 8, 3*time.Minute)
 	gang := y.submit(want{gpus: 4, nodes: 3, lasts: 10 * time.Hour, objective: job.ObjectiveTime})
+
 	p := y.round(t)
 	if h := provisioned(p, gang); h == nil || h.Count != 3 {
 		t.Fatalf("the plan is %+v, want three nodes at once", p)
 	}
+
 	other := y.submit(want{gpus: 4, lasts: time.Hour, place: job.PlaceCloud, objective: job.ObjectiveCost})
+
 	for range 5 {
 		if p := y.round(t); provisioned(p, gang) != nil {
 			t.Fatalf("more is provisioned: %+v", p)
 		}
+
 		y.pass(10 * time.Second)
 	}
+
 	y.leases[0].State, y.leases[0].Node = fleet.LeaseActive, "first" // one is there before the others
 	n := *y.node("first", fleet.OnDemand, 4, a100())
 	n.Lease = y.leases[0].ID
 	y.table.Put(&n, 0)
+
 	if p := y.round(t); where(p, other) != nil || where(p, gang) != nil || provisioned(p, gang) != nil {
 		t.Fatalf("someone starts on a node of a gang that is not there yet: %+v", p)
 	}
+
 	y.pass(3 * time.Minute)
+
 	if p := y.round(t); len(where(p, gang)) != 3 {
 		t.Errorf("the gang does not start on its nodes: %+v", p)
 	}
@@ -111,6 +124,7 @@ func TestAProvisionedGangNeedsAllItsNodes(t *testing.T) {
 	a.Nodes = 2
 	y.limits = limitsOf("ada", a)
 	y.submit(want{gpus: 4, nodes: 3, lasts: time.Hour, objective: job.ObjectiveTime})
+
 	if p := y.plan(t); len(p.Provisions) > 0 {
 		t.Errorf("the plan is %+v, want nothing", p)
 	}
@@ -119,6 +133,7 @@ func TestAProvisionedGangNeedsAllItsNodes(t *testing.T) {
 // TestProvisionOrWait: what a wait costs against what the rent costs.
 func TestProvisionOrWait(t *testing.T) {
 	t.Parallel()
+
 	for _, tc := range []struct {
 		name       string
 		objective  job.Objective
@@ -138,6 +153,7 @@ func TestProvisionOrWait(t *testing.T) {
 			y.node("a", fleet.Local, 1, a100())
 			y.offer("a100", 1, a100(), 3, 3*time.Minute)
 			y.occupy("a", 0, want{gpus: 1, lasts: tc.busy})
+
 			it := y.submit(want{gpus: 1, lasts: time.Hour, objective: tc.objective})
 			if p := y.plan(t); tc.provisions != (provisioned(p, it) != nil) || tc.provisions == (p.Reservation != nil) {
 				t.Errorf("the plan is %+v, want a provision: %v", p, tc.provisions)
@@ -149,16 +165,20 @@ func TestProvisionOrWait(t *testing.T) {
 // TestDataIsCounted: where bringing the data takes a day, waiting here is better.
 func TestDataIsCounted(t *testing.T) {
 	t.Parallel()
+
 	for _, there := range []bool{false, true} {
 		y := newYard()
 		y.node("a", fleet.Local, 1, a100())
 		y.offer("a100", 1, a100(), 3, 3*time.Minute)
 		y.occupy("a", 0, want{gpus: 1, lasts: 6 * time.Hour})
+
 		y.data = dataAt("films", job.PlaceLocal, 24*time.Hour, 100)
 		if there {
 			y.data = dataAt("films", job.PlaceAny, 0, 0)
 		}
+
 		it := y.submit(want{gpus: 1, lasts: time.Hour, objective: job.ObjectiveTime, data: []string{"films"}})
+
 		p := y.plan(t)
 		if h := provisioned(p, it); there != (h != nil) {
 			t.Errorf("data is there: %v, and the plan is %+v", there, p)

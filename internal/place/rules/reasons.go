@@ -14,6 +14,7 @@ func dollars(m float64) string {
 	if m > 0 && m < 0.01 {
 		return "less than $0.01"
 	}
+
 	return fmt.Sprintf("$%.2f", m)
 }
 
@@ -23,6 +24,7 @@ func (e *engine) clockTime(d time.Duration) string {
 	if at.YearDay() == e.view.Now.UTC().YearDay() && at.Year() == e.view.Now.UTC().Year() {
 		return at.Format("15:04 UTC")
 	}
+
 	return at.Format("Jan 2 15:04 UTC")
 }
 
@@ -34,14 +36,18 @@ func (e *engine) describeOption(o *option) string {
 		if f.GPUs > 0 {
 			name = fmt.Sprintf("%s (%d× %s)", f.Name, f.GPUs, f.GPU)
 		}
+
 		if o.offer.Nodes > 1 {
 			return fmt.Sprintf("%d of %s", o.offer.Nodes, name)
 		}
+
 		return name
 	}
+
 	if gpus := o.gpuWords(); gpus != "" {
 		return gpus + " on " + e.nodeWords(o)
 	}
+
 	return e.nodeWords(o)
 }
 
@@ -51,6 +57,7 @@ func (e *engine) nodeWords(o *option) string {
 	if len(names) > 1 {
 		return fmt.Sprintf("%s and %d more", names[0], len(names)-1)
 	}
+
 	return string(names[0])
 }
 
@@ -60,6 +67,7 @@ func (o *option) gpuWords() string {
 	if len(g) == 0 || o.gpus == 0 {
 		return ""
 	}
+
 	return fmt.Sprintf("%d× %s", o.gpus, g[0].Model)
 }
 
@@ -80,6 +88,7 @@ func (j *queuedJob) basedOn() string {
 	if j.basis == learned {
 		return fmt.Sprintf("%d %s", j.samples, learned)
 	}
+
 	return string(j.basis)
 }
 
@@ -88,6 +97,7 @@ func objective(j *queuedJob) string {
 	if j.item.Spec == nil {
 		return "balanced"
 	}
+
 	switch j.item.Spec.Objective {
 	case job.ObjectiveTime:
 		return "time-sensitive"
@@ -95,6 +105,7 @@ func objective(j *queuedJob) string {
 		return "cost-sensitive"
 	case job.ObjectiveBalanced:
 	}
+
 	return "balanced"
 }
 
@@ -116,7 +127,9 @@ func (e *engine) whyHere(j *queuedJob, o *option, all []option) string {
 	if gpus := o.gpuWords(); gpus != "" {
 		b.WriteString(gpus + ", ")
 	}
+
 	b.WriteString(e.because(j, o, all))
+
 	return b.String()
 }
 
@@ -128,6 +141,7 @@ func className(c fleet.Class) string {
 		return "reserved"
 	case fleet.OnDemand:
 	}
+
 	return "on-demand"
 }
 
@@ -137,6 +151,7 @@ func (e *engine) estimate(o *option) string {
 	if o.ledgerCost > 0 {
 		text += ", est. cost " + dollars(o.ledgerCost)
 	}
+
 	return text
 }
 
@@ -162,6 +177,7 @@ func (e *engine) because(j *queuedJob, o *option, all []option) string {
 	case next.startsIn > 0:
 		other = "wait for " + other
 	}
+
 	return fmt.Sprintf("%s; alternative: %s, %s (%s job)", text, other, e.estimate(next), objective(j))
 }
 
@@ -172,6 +188,7 @@ func (e *engine) nextBest(o *option, all []option) *option {
 			return &all[i]
 		}
 	}
+
 	return nil
 }
 
@@ -182,6 +199,7 @@ func (e *engine) whyProvision(j *queuedJob, o *option) string {
 	if len(e.shapeOf(j).Able) == 0 {
 		return text + "; no node of the yard can run it"
 	}
+
 	return fmt.Sprintf("%s; waiting for a node of the yard would cost more (%s job)", text, objective(j))
 }
 
@@ -191,5 +209,6 @@ func (e *engine) whyStop(j *queuedJob, v *victim, gain float64) string {
 	if !timeSensitive(j) {
 		who = "whose owner is within their quota, while this job runs on borrowed GPUs"
 	}
+
 	return fmt.Sprintf("preempted for %s, %s: saves %s, costs %s", j.item.Job, who, dollars(gain), dollars(v.loss))
 }

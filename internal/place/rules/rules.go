@@ -115,8 +115,10 @@ func (p *Policy) Search(v *place.View, enough func() bool) place.Plan {
 			e.wakeAt(v.Now.Add(time.Second))
 			break
 		}
+
 		e.consider(j)
 	}
+
 	return e.plan
 }
 
@@ -125,13 +127,16 @@ func (p *Policy) Search(v *place.View, enough func() bool) place.Plan {
 func (p *Policy) Options(v *place.View, it *queue.Item) []place.Option {
 	e := newEngine(p, v)
 	defer p.tidyUp()
+
 	e.unlimited = true
 	for _, j := range e.inOrder(it) {
 		if j.item.Job == it.Job {
 			return e.advise(j)
 		}
+
 		e.consider(j)
 	}
+
 	return nil
 }
 

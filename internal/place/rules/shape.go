@@ -28,7 +28,11 @@ func (e *engine) shapeOf(j *queuedJob) *shape {
 	s := j.shape
 	e.timeline.Compare(&s.Shape, &s.of.Need)
 	if s.round != e.round {
-		s.round, s.baseKnown, s.shortestBlocked, s.shortestFull = e.round, false, 0, 0
+		s.round = e.round
+		s.baseKnown = false
+		s.shortestBlocked = 0
+		s.shortestFull = 0
 	}
+
 	return s
 }

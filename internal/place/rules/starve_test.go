@@ -39,27 +39,34 @@ func starve(t failer, y *yard, it want, s stream, bound time.Duration) time.Dura
 	for ; n < 8; n++ { // the yard is in use when it comes, and nobody waits
 		first := y.submit(s.want(n))
 		y.round(t)
+
 		if _, began := y.began[first.Job]; !began {
 			y.line.Remove(first)
 			break
 		}
 	}
+
 	j := y.submit(it)
 	arrival := y.now
+
 	last := queueUse(y)
 	for y.now.Before(start.Add(bound + time.Minute)) {
 		last()
 		y.round(t)
+
 		if at, began := y.began[j.Job]; began {
 			return at.Sub(start)
 		}
+
 		y.pass(min(y.next(time.Hour), max(arrival.Add(s.every).Sub(y.now), time.Second)))
+
 		for !y.now.Before(arrival.Add(s.every)) {
 			arrival = arrival.Add(s.every)
 			y.submit(s.want(n))
 			n++
 		}
 	}
+
 	return math.MaxInt64
 }
 
@@ -69,22 +76,27 @@ func queueUse(y *yard) func() {
 	return func() {
 		passed := y.now.Sub(at)
 		at = y.now
+
 		rates, shares := map[id.User]float64{}, map[id.Project]float64{}
 		for _, r := range y.runs {
 			rates[r.User] += float64(r.GPUs)
 			shares[r.Project] += float64(r.GPUs)
 		}
+
 		for _, it := range y.items {
 			if _, known := y.usage[it.User]; !known {
 				y.usage[it.User] = 0
 			}
+
 			if _, known := y.projects[it.Project]; !known {
 				y.projects[it.Project] = 0
 			}
 		}
+
 		for u, use := range y.usage {
 			y.usage[u] = queue.Decayed(use, rates[u], passed)
 		}
+
 		for p, use := range y.projects {
 			y.projects[p] = queue.Decayed(use, shares[p], passed)
 		}
@@ -129,6 +141,7 @@ func TestNobodyStarves(t *testing.T) {
 						w.objective = theirs
 						return w
 					}
+
 					if waited := starve(t, y, it, s, bound); waited > bound {
 						t.Errorf("it waited for more than %s", bound)
 					}
@@ -148,19 +161,36 @@ func TestNobodyStarvesAtRandom(t *testing.T) {
 		for i := range rapid.IntRange(1, 3).Draw(t, "nodes") {
 			y.node(fmt.Sprint("n", i), fleet.Local, 4, a100())
 		}
+
 		it := want{
-			gpus: rapid.IntRange(1, 4).Draw(t, "gpus"), nodes: rapid.IntRange(1, y.table.Len()).Draw(t, "job nodes"), lasts: longest,
-			objective: rapid.SampledFrom(objectives()).Draw(t, "objective"), user: "one",
+			gpus: rapid.IntRange(1, 4).
+				Draw(t, "gpus"),
+			nodes:     rapid.IntRange(1, y.table.Len()).Draw(t, "job nodes"),
+			lasts:     longest,
+			objective: rapid.SampledFrom(objectives()).Draw(t, "objective"),
+			user:      "one",
 		}
+
 		var kinds []want
 		for range rapid.IntRange(1, 4).Draw(t, "kinds") {
 			kinds = append(kinds, want{
-				gpus: rapid.IntRange(1, 4).Draw(t, "their gpus"), lasts: time.Duration(rapid.IntRange(5, 60).Draw(t, "minutes")) * time.Minute,
-				objective: rapid.SampledFrom(objectives()).Draw(t, "their objective"), resumes: rapid.Bool().Draw(t, "resumes"), user: rapid.SampledFrom([]id.User{"one", "two", "three"}).Draw(t, "user"),
+				gpus: rapid.IntRange(1, 4).
+					Draw(t, "their gpus"),
+				lasts: time.Duration(rapid.IntRange(5, 60).Draw(t, "minutes")) * time.Minute,
+				objective: rapid.SampledFrom(objectives()).
+					Draw(t, "their objective"),
+				resumes: rapid.Bool().Draw(t, "resumes"),
+				user:    rapid.SampledFrom([]id.User{"one", "two", "three"}).Draw(t, "user"),
 			})
 		}
+
 		y.usage["one"] = float64(rapid.IntRange(0, 1_000_000).Draw(t, "use"))
-		s := stream{time.Duration(rapid.IntRange(2, 20).Draw(t, "every")) * time.Minute, func(n int) want { return kinds[n%len(kinds)] }}
+
+		s := stream{
+			time.Duration(rapid.IntRange(2, 20).Draw(t, "every")) * time.Minute,
+			func(n int) want { return kinds[n%len(kinds)] },
+		}
+
 		if waited := starve(t, y, it, s, bound); waited > bound {
 			t.Fatalf("it waited for more than %s", bound)
 		}
@@ -171,6 +201,7 @@ func TestNobodyStarvesAtRandom(t *testing.T) {
 // the project, goes first that has used less, although it came later.
 func TestWhoUsedMoreStandsBack(t *testing.T) {
 	t.Parallel()
+
 	for _, tc := range []struct {
 		name           string
 		heavy, light   want
@@ -182,10 +213,13 @@ func TestWhoUsedMoreStandsBack(t *testing.T) {
 		y := newYard()
 		y.node("a", fleet.Local, 4, a100())
 		y.usage["heavy"], y.projects["heavy"] = tc.users, tc.project
+
 		for _, w := range []*want{&tc.heavy, &tc.light} {
 			w.gpus, w.lasts = 4, time.Hour
 		}
+
 		y.submit(tc.heavy)
+
 		light := y.submit(tc.light)
 		if p := y.plan(t); where(p, light) == nil {
 			t.Errorf("%s: the plan is %+v, want the lighter to go first", tc.name, p.Starts)
@@ -205,47 +239,60 @@ func TestEqualDemandGetsEqualShares(t *testing.T) {
 			y := newYard(func(c *rules.Config) { c.Ageing = 1000 * time.Hour })
 			y.node("a", fleet.Local, 4, a100())
 			y.node("b", fleet.Local, 4, a100())
+
 			who := func(name string, i int) want {
 				w := want{gpus: 1 + i%2, lasts: time.Duration(1+i%3) * time.Hour}
-				if w.user = id.User(name); by == "project" {
+				w.user = id.User(name)
+				if by == "project" {
 					w.user, w.project = id.User(fmt.Sprint(name, i%2)), id.Project(name)
 				}
+
 				return w
 			}
+
 			of := func(it *queue.Item) string {
 				if by == "project" {
 					return string(it.Project)
 				}
+
 				return string(it.User)
 			}
+
 			use := queueUse(y)
 			had := map[string]float64{}
 			waiting := map[string]int{}
 			count := map[string]int{}
+
 			y.usage["ada"], y.projects["ada"] = 1e5, 1e5
 			for end := y.now.Add(10 * 24 * time.Hour); y.now.Before(end); {
 				clear(waiting)
 				for _, it := range y.line.Items() {
 					waiting[of(it)]++
 				}
+
 				for _, name := range []string{"ada", "ben"} {
 					for ; waiting[name] < 12; waiting[name]++ { // both always have something to do
 						y.submit(who(name, count[name]))
 						count[name]++
 					}
 				}
+
 				use()
 				y.round(t)
 				before := y.now
+
 				now := map[string]float64{}
 				for _, r := range y.runs {
 					now[of(r.Item)] += float64(r.GPUs)
 				}
+
 				y.pass(y.next(time.Hour))
+
 				for k, gpus := range now {
 					had[k] += gpus * y.now.Sub(before).Hours()
 				}
 			}
+
 			if total := had["ada"] + had["ben"]; math.Abs(had["ada"]-had["ben"]) > tolerance*total || total < 1500 {
 				t.Errorf("ada had %.0f and ben %.0f GPU-hours", had["ada"], had["ben"])
 			}
@@ -262,11 +309,14 @@ func TestTheWholeLineIsLookedAt(t *testing.T) {
 		y.node(fmt.Sprintf("busy%02d", i), fleet.Local, 4, a100())
 		y.occupy(id.Node(fmt.Sprintf("busy%02d", i)), 0, want{gpus: 4, lasts: 10 * time.Hour})
 	}
+
 	y.node("idle", fleet.Local, 4, t4())
 	y.offer("aws/h100", 4, h100(), 40, time.Minute)
+
 	for range 100 {
 		y.submit(want{gpus: 4, kind: "A100", lasts: time.Hour, prio: 50, objective: job.ObjectiveCost})
 	}
+
 	last := y.submit(want{gpus: 4, kind: "T4", lasts: 5 * time.Hour})
 	if p := y.plan(t); where(p, last) == nil {
 		t.Errorf("the plan is %+v, want the last to start on the idle node", p)

@@ -41,14 +41,17 @@ func drawLife(t *rapid.T) *life {
 	for i := range rapid.IntRange(1, 5).Draw(t, "alike") {
 		y.node(fmt.Sprintf("m%d", i), fleet.Local, rapid.SampledFrom([]int{2, 4}).Draw(t, "count"), kind)
 	}
+
 	cfg := rules.Defaults()
 	if rapid.Bool().Draw(t, "few visits") {
 		cfg.Visits = rapid.IntRange(0, 30).Draw(t, "visits")
 	}
+
 	l := &life{yard: y, cfg: cfg, policy: rules.New(cfg), all: y.offers, mute: rapid.IntRange(0, 5).Draw(t, "mute") == 0}
 	for range rapid.IntRange(0, 15).Draw(t, "jobs") {
 		l.submit(drawWant(t))
 	}
+
 	return l
 }
 
@@ -64,6 +67,7 @@ func (l *life) view(t *rapid.T) *place.View {
 	case rapid.Bool().Draw(t, "own"):
 		v.Rooms = l.table.Own()
 	}
+
 	return v
 }
 
@@ -73,7 +77,9 @@ func (l *life) drawNode(t *rapid.T) (*fleet.Node, bool) {
 	if len(rooms) == 0 {
 		return nil, false
 	}
+
 	n := *rooms[rapid.IntRange(0, len(rooms)-1).Draw(t, "node")].Node
+
 	return &n, true
 }
 
@@ -81,6 +87,7 @@ func (l *life) drawRun(t *rapid.T) (*place.Running, bool) {
 	if len(l.runs) == 0 {
 		return nil, false
 	}
+
 	return l.runs[rapid.IntRange(0, len(l.runs)-1).Draw(t, "run")], true
 }
 
@@ -89,6 +96,7 @@ func (l *life) drawWaiting(t *rapid.T) (*queue.Item, bool) {
 	if len(items) == 0 {
 		return nil, false
 	}
+
 	return items[rapid.IntRange(0, len(items)-1).Draw(t, "item")], true
 }
 
@@ -100,10 +108,12 @@ func (l *life) happens(t *rapid.T) {
 		if n < 2 {
 			w.data = []string{"imagenet"}
 		}
+
 		l.submit(w)
 	case n < 14:
 		if it, ok := l.drawWaiting(t); ok {
 			l.line.Remove(it)
+
 			if n > 10 { // and comes back with another need
 				it.Since = l.now
 				need := it.Shape.Need
@@ -117,6 +127,7 @@ func (l *life) happens(t *rapid.T) {
 			for range rapid.SampledFrom([]int{1, 1, 20}).Draw(t, "times") {
 				l.past.Add(r.User, r.GPUs, max(l.now.Sub(r.Ordered), time.Minute))
 			}
+
 			l.leave(r)
 		}
 	case n < 28:
@@ -128,8 +139,10 @@ func (l *life) happens(t *rapid.T) {
 	case n < 34:
 		l.leaseChanges(t)
 	case n < 36:
-		l.usage[rapid.SampledFrom([]id.User{"ada", "ben", "eve"}).Draw(t, "whose")] = rapid.Float64Range(0, 1e6).Draw(t, "usage")
-		l.projects[rapid.SampledFrom([]id.Project{"vision", "speech"}).Draw(t, "whose")] = rapid.Float64Range(0, 1e6).Draw(t, "usage")
+		l.usage[rapid.SampledFrom([]id.User{"ada", "ben", "eve"}).Draw(t, "whose")] = rapid.Float64Range(0, 1e6).
+			Draw(t, "usage")
+		l.projects[rapid.SampledFrom([]id.Project{"vision", "speech"}).Draw(t, "whose")] = rapid.Float64Range(0, 1e6).
+			Draw(t, "usage")
 	case n < 38:
 		l.limitsChange(t)
 	default:
@@ -142,11 +155,14 @@ func (l *life) runChanges(t *rapid.T) {
 	if !ok {
 		return
 	}
+
 	switch rapid.IntRange(0, 4).Draw(t, "run changes") {
 	case 0:
 		r.Stopping = !r.Stopping
 	case 1:
-		r.Outlook.Resumes, r.Outlook.Every = !r.Outlook.Resumes, time.Duration(rapid.IntRange(0, 60).Draw(t, "every"))*time.Minute
+		r.Outlook.Resumes, r.Outlook.Every = !r.Outlook.Resumes, time.Duration(
+			rapid.IntRange(0, 60).Draw(t, "every"),
+		)*time.Minute
 	case 2:
 		r.Began = l.now.Add(-time.Duration(rapid.IntRange(0, 60).Draw(t, "began")) * time.Minute)
 	case 3: // it will end at another time
@@ -158,6 +174,7 @@ func (l *life) runChanges(t *rapid.T) {
 				if minutes := rapid.IntRange(-60, 300).Draw(t, "ends"); minutes != 0 {
 					h.Ends = l.now.Add(time.Duration(minutes) * time.Minute)
 				}
+
 				l.table.Book(s.Node, h)
 			}
 		}
@@ -175,7 +192,9 @@ func (l *life) nodeChanges(t *rapid.T) {
 	if !ok {
 		return
 	}
+
 	foreign := uint64(0)
+
 	switch rapid.IntRange(0, 6).Draw(t, "node changes") {
 	case 0:
 		n.Cordoned = !n.Cordoned
@@ -192,15 +211,23 @@ func (l *life) nodeChanges(t *rapid.T) {
 	case 4:
 		n.Inventory.CPUs = job.CPUs(rapid.IntRange(1, 64).Draw(t, "cpus")) * 1000
 	case 5: // another node comes
-		l.node(fmt.Sprintf("a%d", rapid.IntRange(0, 3).Draw(t, "name")), fleet.Local, rapid.IntRange(1, 8).Draw(t, "count"), a100())
+		l.node(
+			fmt.Sprintf("a%d", rapid.IntRange(0, 3).Draw(t, "name")),
+			fleet.Local,
+			rapid.IntRange(1, 8).Draw(t, "count"),
+			a100(),
+		)
+
 		return
 	case 6:
 		room, _ := l.table.Get(n.ID)
 		if len(room.Holds) == 0 {
 			l.table.Remove(n.ID)
 		}
+
 		return
 	}
+
 	l.table.Put(n, foreign)
 }
 
@@ -213,8 +240,12 @@ func (l *life) offersChange(t *rapid.T) {
 			l.offers = append(l.offers, o)
 		}
 	}
+
 	if rapid.IntRange(0, 3).Draw(t, "tariff") == 0 {
-		l.tariff = &fleet.Tariff{Energy: rapid.Float64Range(0, 1).Draw(t, "energy"), Nodes: []fleet.NodePrice{{Watts: []float64{300, 600, 900}}}}
+		l.tariff = &fleet.Tariff{
+			Energy: rapid.Float64Range(0, 1).Draw(t, "energy"),
+			Nodes:  []fleet.NodePrice{{Watts: []float64{300, 600, 900}}},
+		}
 	}
 }
 
@@ -222,7 +253,9 @@ func (l *life) leaseChanges(t *rapid.T) {
 	if len(l.leases) == 0 {
 		return
 	}
+
 	x := l.leases[rapid.IntRange(0, len(l.leases)-1).Draw(t, "lease")]
+
 	switch rapid.IntRange(0, 3).Draw(t, "lease changes") {
 	case 0:
 		x.State = fleet.LeaseReleasing
@@ -239,6 +272,7 @@ func (l *life) leaseChanges(t *rapid.T) {
 
 func (l *life) limitsChange(t *rapid.T) {
 	who := rapid.SampledFrom([]id.User{"ada", "ben", "eve"}).Draw(t, "who")
+
 	switch rapid.IntRange(0, 5).Draw(t, "limits change") {
 	case 0:
 		l.limits = nil
@@ -249,6 +283,7 @@ func (l *life) limitsChange(t *rapid.T) {
 		if rapid.IntRange(0, 3).Draw(t, "hold") == 0 {
 			a.Hold = "enough for today"
 		}
+
 		l.limits = limitsOf(who, a)
 	case 2:
 		l.limits = &place.Limits{}
@@ -271,28 +306,40 @@ func (l *life) carriesOut(t *rapid.T, p place.Plan) {
 	if rapid.IntRange(0, 3).Draw(t, "drops") == 0 {
 		return
 	}
+
 	for _, s := range p.Stops {
 		l.leave(s.Running)
 		s.Running.Outlook.Stops++
 		s.Running.Since = l.now
 		l.line.Add(s.Running.Item, s.Running.Shape.Need)
 	}
+
 	for _, s := range p.Starts {
 		if len(p.Stops) == 0 && rapid.IntRange(0, 4).Draw(t, "drops") == 0 {
 			continue
 		}
+
 		l.line.Remove(s.Item)
+
 		r := l.hold(s.Item, s.Allocations, l.now)
 		if rapid.Bool().Draw(t, "starts") {
 			r.Began = time.Time{}
 		}
 	}
+
 	for _, h := range p.Provisions {
 		at := slices.IndexFunc(l.offers, func(o fleet.Offer) bool { return o.Name == h.Offer })
 		for range h.Count {
 			l.asked++
 			l.leases = append(l.leases, &fleet.Lease{
-				ID: id.Lease(fmt.Sprintf("l%d", l.asked)), Offer: l.offers[at], State: fleet.LeaseBooting, Job: h.Item.Job, Requested: l.now, Granted: l.now,
+				ID: id.Lease(
+					fmt.Sprintf("l%d", l.asked),
+				),
+				Offer:     l.offers[at],
+				State:     fleet.LeaseBooting,
+				Job:       h.Item.Job,
+				Requested: l.now,
+				Granted:   l.now,
 			})
 		}
 	}
@@ -305,10 +352,12 @@ func (l *life) passes(t *rapid.T) {
 		l.now = l.now.Add(d)
 		return
 	}
+
 	if rapid.IntRange(0, 19).Draw(t, "set back") == 0 {
 		l.now = l.now.Add(-time.Minute)
 		return
 	}
+
 	l.pass(d)
 }
 
@@ -323,21 +372,26 @@ func TestPlansAreTheSameWithoutWhatIsKept(t *testing.T) {
 			for range rapid.IntRange(0, 3).Draw(t, "events") {
 				l.happens(t)
 			}
+
 			v := l.view(t)
 			if rapid.Bool().Draw(t, "asks") {
 				l.asks(t, v)
 			}
+
 			twin := l.policy.Twin()
 			want := twin.Plan(v)
+
 			got := l.policy.Plan(v)
 			if diff := same(want, got); diff != "" {
 				t.Fatalf("-fresh +kept:\n%s", diff)
 			}
+
 			if len(l.all) == 0 { // nobody was priced: nothing is remembered
 				if diff := same(rules.New(l.cfg).Plan(v), got); diff != "" {
 					t.Fatalf("-new +kept:\n%s", diff)
 				}
 			}
+
 			l.carriesOut(t, got)
 			l.passes(t)
 		}
@@ -350,17 +404,28 @@ func (l *life) shareGPU(t *rapid.T) {
 	if !ok {
 		return
 	}
+
 	room, _ := l.table.Get(n.ID)
 	gpu := fleet.Take(room.Free, 1)
 	if bits.OnesCount64(gpu) == 0 {
 		return
 	}
+
 	for i := range 2 {
 		l.sharers++
-		h := fleet.Hold{Run: id.Run(fmt.Sprintf("s%d", l.sharers)), Job: id.Job(fmt.Sprintf("s%d", l.sharers)), Owner: "zoe", GPUs: gpu, Share: 0.5, Since: l.now}
+		h := fleet.Hold{
+			Run:   id.Run(fmt.Sprintf("s%d", l.sharers)),
+			Job:   id.Job(fmt.Sprintf("s%d", l.sharers)),
+			Owner: "zoe",
+			GPUs:  gpu,
+			Share: 0.5,
+			Since: l.now,
+		}
+
 		if i == 0 {
 			h.Ends = l.now.Add(time.Hour)
 		}
+
 		l.table.Book(n.ID, h)
 	}
 }
@@ -372,6 +437,7 @@ func (l *life) asks(t *rapid.T, v *place.View) {
 		it = l.submit(drawWant(t))
 		l.line.Remove(it)
 	}
+
 	twin := l.policy.Twin()
 	want := twin.Options(v, it)
 	if diff := cmp.Diff(want, l.policy.Options(v, it)); diff != "" {
@@ -385,47 +451,74 @@ func TestNothingIsKeptOfWhoIsGone(t *testing.T) {
 	t.Parallel()
 	y := newYard()
 	policy := rules.New(rules.Defaults())
+
 	for i := range 3 {
 		y.node(fmt.Sprintf("n%d", i), fleet.Local, 4, a100())
 	}
+
 	y.offer("aws/a100", 1, a100(), 3.5, 3*time.Minute)
+
 	y.policy = policy
 	for i := range 40 {
-		y.submit(want{gpus: 1 + i%4, lasts: time.Duration(i+1) * time.Hour, objective: objectives()[i%3], resumes: true, user: id.User(fmt.Sprint("u", i))})
+		y.submit(
+			want{
+				gpus:      1 + i%4,
+				lasts:     time.Duration(i+1) * time.Hour,
+				objective: objectives()[i%3],
+				resumes:   true,
+				user:      id.User(fmt.Sprint("u", i)),
+			},
+		)
+
 		y.pass(20 * time.Minute)
 		y.round(t)
 	}
+
 	if y.line.Len() == 0 || len(y.runs) == 0 || len(y.leases) == 0 {
-		t.Fatalf("%d wait, %d run and %d nodes are provisioned: nothing to be forgotten", y.line.Len(), len(y.runs), len(y.leases))
+		t.Fatalf(
+			"%d wait, %d run and %d nodes are provisioned: nothing to be forgotten",
+			y.line.Len(),
+			len(y.runs),
+			len(y.leases),
+		)
 	}
+
 	var items []weak.Pointer[queue.Item]
 	var runs []weak.Pointer[place.Running]
+
 	for _, it := range y.items {
 		items = append(items, weak.Make(it))
 	}
+
 	for _, r := range y.runs {
 		runs = append(runs, weak.Make(r))
+
 		for _, s := range r.Allocations {
 			y.table.Release(s.Node, r.Run)
 		}
 	}
+
 	for _, it := range y.line.Items() {
 		y.line.Remove(it)
 	}
+
 	y.items, y.runs = nil, nil
 	y.submit(want{gpus: 1, lasts: time.Hour})
 	y.plan(t)
 	runtime.GC()
+
 	for _, p := range items {
 		if it := p.Value(); it != nil {
 			t.Errorf("job %s is kept", it.Job)
 		}
 	}
+
 	for _, p := range runs {
 		if r := p.Value(); r != nil {
 			t.Errorf("run %s is kept", r.Run)
 		}
 	}
+
 	if n := policy.Shapes(); n != 1 {
 		t.Errorf("%d shapes are kept of one job", n)
 	}
@@ -438,11 +531,13 @@ func TestTheRoomOfARunIsFoundAgain(t *testing.T) {
 	y := newYard()
 	y.node("n0", fleet.Local, 4, a100())
 	y.occupy("n0", time.Hour, want{gpus: 4, lasts: 100 * time.Hour, objective: job.ObjectiveCost, resumes: true})
+
 	it := y.submit(want{gpus: 4, lasts: time.Hour, objective: job.ObjectiveTime})
 	for _, name := range []string{"", "a0"} {
 		if name != "" {
 			y.node(name, fleet.Local, 1, t4())
 		}
+
 		p := y.plan(t)
 		if got := where(p, it); len(p.Stops) != 1 || !slices.Equal(got, []id.Node{"n0"}) {
 			t.Fatalf("with %q it starts on %v after %d stops, want n0 and 1", name, got, len(p.Stops))
@@ -458,13 +553,16 @@ func TestAnEntryThatIsWrittenAnewIsRead(t *testing.T) {
 	y.node("n0", fleet.Local, 4, a100())
 	r := y.occupy("n0", time.Hour, want{gpus: 4, lasts: 100 * time.Hour, objective: job.ObjectiveCost, resumes: true})
 	y.submit(want{gpus: 4, lasts: time.Hour, objective: job.ObjectiveTime})
+
 	if p := y.plan(t); len(p.Stops) != 1 {
 		t.Fatalf("%d jobs are stopped, want 1", len(p.Stops))
 	}
+
 	it, o := *r.Item, *r.Outlook
 	o.Resumes = false
 	it.Outlook = &o
 	r.Item = &it
+
 	if p := y.plan(t); len(p.Stops) != 0 {
 		t.Fatalf("a job is stopped that would not go on: %+v", p.Stops)
 	}

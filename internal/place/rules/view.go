@@ -15,6 +15,7 @@ func (e *engine) allowance(j *queuedJob) *tenant.Allowance {
 	if e.view.Limits != nil {
 		e.allow = e.view.Allow(j.item)
 	}
+
 	return &e.allow
 }
 
@@ -28,6 +29,7 @@ func (e *engine) stage(j *queuedJob, n *fleet.Node) (time.Duration, float64) {
 	if e.view.Data == nil {
 		return 0, 0
 	}
+
 	return e.view.Stage(j.item, n)
 }
 

@@ -24,6 +24,7 @@ func (t *Timeline) Room(at int32) fleet.Room {
 	r := t.rooms[at]
 	o := &t.open[at]
 	r.Free, r.CPUs, r.Memory = o.GPUs, o.CPUs, o.Memory
+
 	return r
 }
 
@@ -46,6 +47,7 @@ func (t *Timeline) FitNow(q *Request, p *Pool) []int32 {
 	need := &q.Shape.Match.Need
 	first := q.Tightest || need.Nodes > 1
 	var found []int32
+
 	best, least, compared := int32(-1), Never, 0
 
 	for gpus := need.GPUs; gpus < len(p.free); gpus++ {
@@ -57,8 +59,10 @@ func (t *Timeline) FitNow(q *Request, p *Pool) []int32 {
 				p.free[gpus] = list
 				t.shifts++
 				i--
+
 				continue
 			}
+
 			if slices.Contains(found, at) { // listed twice: it was taken and vacated
 				continue
 			}
@@ -71,6 +75,7 @@ func (t *Timeline) FitNow(q *Request, p *Pool) []int32 {
 				if len(found) == need.Nodes {
 					return found
 				}
+
 				continue
 			}
 
@@ -78,6 +83,7 @@ func (t *Timeline) FitNow(q *Request, p *Pool) []int32 {
 			if delay := max(q.Lasts-busy, 0).Truncate(time.Minute); delay < least {
 				best, least = at, delay
 			}
+
 			compared++
 			if least == 0 || compared == maxCompared {
 				return t.single(best)
@@ -91,6 +97,7 @@ func (t *Timeline) FitNow(q *Request, p *Pool) []int32 {
 	if best < 0 {
 		return nil
 	}
+
 	return t.single(best)
 }
 
@@ -102,10 +109,12 @@ func (t *Timeline) FitsOn(q *Request, p *Pool, n id.Node) (int32, bool) {
 	if n == "" {
 		return 0, false
 	}
+
 	at, found := t.Find(n)
 	if !found || t.PoolOf(at) != p || !t.fits(q, at) {
 		return 0, false
 	}
+
 	return at, true
 }
 
@@ -115,10 +124,12 @@ func (t *Timeline) fits(q *Request, at int32) bool {
 	if t.closedTo(q.Job, at) {
 		return false
 	}
+
 	r := t.Room(at)
 	if _, ok := q.Shape.Match.Fits(&r); !ok {
 		return false
 	}
+
 	return !t.Reserved(at) || t.profileOf(t.plan(at)).fits(0, q.Shape.Takes, q.Lasts)
 }
 
@@ -133,11 +144,13 @@ func (t *Timeline) busy(at int32) time.Duration {
 	for i := range t.rooms[at].Holds {
 		last = max(last, t.Remaining(&t.rooms[at].Holds[i]))
 	}
+
 	if p != nil {
 		for _, s := range p.started {
 			last = max(last, s.lasts)
 		}
 	}
+
 	return last
 }
 
@@ -155,15 +168,18 @@ func (t *Timeline) Prune(p *Pool, gpus int) {
 	if p.stale == 0 {
 		return
 	}
+
 	for ; gpus < len(p.free); gpus++ {
 		if p.stale&countBit(gpus) == 0 {
 			continue
 		}
+
 		moved := func(at int32) bool { return bits.OnesCount64(t.open[at].GPUs) != gpus }
 		p.free[gpus] = slices.DeleteFunc(p.free[gpus], moved)
 		if gpus < fleet.MaxGPUs-1 {
 			p.stale &^= countBit(gpus)
 		}
+
 		t.shifts++
 	}
 }

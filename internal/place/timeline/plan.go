@@ -17,12 +17,14 @@ func (t *Timeline) Start(at int32, gpus uint64, need *fleet.Need, lasts time.Dur
 	o.Memory -= need.Memory
 
 	takes := Size{bits.OnesCount64(gpus), need.CPUs, need.Memory}
+
 	p := t.plan(at)
 	if p.profile != nil {
 		p.profile.reserve(0, takes, lasts)
 	} else {
 		p.started = append(p.started, started{takes, lasts})
 	}
+
 	t.relist(at, before)
 }
 
@@ -66,6 +68,7 @@ func (t *Timeline) DedicatedTo(j id.Job) []int32 {
 			list = append(list, at)
 		}
 	}
+
 	return list
 }
 
@@ -74,7 +77,9 @@ func (t *Timeline) closedTo(j id.Job, at int32) bool {
 	if len(t.dedicated) == 0 {
 		return false
 	}
+
 	owner, ok := t.dedicated[at]
+
 	return ok && owner != j
 }
 
@@ -87,6 +92,7 @@ func (t *Timeline) plan(at int32) *roomPlan {
 		t.plans[at] = p
 		t.used = append(t.used, at)
 	}
+
 	return p
 }
 
@@ -128,9 +134,12 @@ func (t *Timeline) profileOf(s *roomPlan) *profile {
 			p.release(t.Remaining(&r.Holds[i]), n)
 		}
 	}
+
 	for _, x := range s.started {
 		p.release(x.lasts, x.takes)
 	}
+
 	s.profile = p
+
 	return &s.profile
 }

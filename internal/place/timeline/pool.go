@@ -29,6 +29,7 @@ func newPool(index int, r *fleet.Room) *Pool {
 	if gpus := r.Node.Inventory.GPUs; len(gpus) > 0 {
 		p.TFLOPS, _ = gpus[0].TFLOPS()
 	}
+
 	return p
 }
 
@@ -46,5 +47,6 @@ func (p *Pool) put(room int32, gpus int) {
 	for len(p.free) <= gpus {
 		p.free = append(p.free, nil)
 	}
+
 	p.free[gpus] = append(p.free[gpus], room)
 }

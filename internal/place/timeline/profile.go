@@ -47,6 +47,7 @@ func until(at, lasts time.Duration) time.Duration {
 	if lasts > Never-at {
 		return Never
 	}
+
 	return at + lasts
 }
 
@@ -60,6 +61,7 @@ func (p profile) earliest(n Size, lasts, latest time.Duration) time.Duration {
 		if !p[i].free.Holds(n) {
 			continue
 		}
+
 		end, ok := until(at, lasts), true
 		for k := i + 1; k < len(p) && p[k].at < end; k++ {
 			if !p[k].free.Holds(n) {
@@ -67,10 +69,12 @@ func (p profile) earliest(n Size, lasts, latest time.Duration) time.Duration {
 				break
 			}
 		}
+
 		if ok {
 			return at
 		}
 	}
+
 	return Never
 }
 
@@ -88,6 +92,7 @@ func (p profile) fits(at time.Duration, n Size, lasts time.Duration) bool {
 			return false
 		}
 	}
+
 	return true
 }
 
@@ -98,8 +103,10 @@ func (p profile) at(t time.Duration) Size {
 		if p[i].at > t {
 			break
 		}
+
 		n = p[i].free
 	}
+
 	return n
 }
 
@@ -109,8 +116,10 @@ func (p profile) from(t time.Duration) profile {
 	for i+1 < len(p) && p[i+1].at <= t {
 		i++
 	}
+
 	rest := slices.Clone(p[i:])
 	rest[0].at = max(rest[0].at, t)
+
 	return rest
 }
 
@@ -124,10 +133,13 @@ func (p *profile) cut(at time.Duration) int {
 			*p = append(*p, step{})
 			copy((*p)[i+1:], (*p)[i:])
 			(*p)[i] = step{at, (*p)[i-1].free}
+
 			return i
 		}
 	}
+
 	*p = append(*p, step{at, (*p)[len(*p)-1].free})
+
 	return len(*p) - 1
 }
 

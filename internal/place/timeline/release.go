@@ -15,6 +15,7 @@ func (t *Timeline) freesAt(at int32, gpus int) (time.Duration, int, bool) {
 			return x.at, x.free - gpus, true
 		}
 	}
+
 	return 0, 0, false
 }
 
@@ -31,6 +32,7 @@ func (t *Timeline) releasesOf(at int32) []release {
 	if len(s.releases) > 0 && (!s.moving || s.round == t.round) {
 		return s.releases
 	}
+
 	list := append(s.releases[:0], release{0, bits.OnesCount64(s.free)})
 	if s.plain {
 		for _, x := range s.known {
@@ -44,15 +46,20 @@ func (t *Timeline) releasesOf(at int32) []release {
 			}
 		}
 	}
+
 	kept := 0
 	for i := 1; i < len(list); i++ { // those at the same time become one
 		free := list[kept].free + list[i].free
+
 		if list[i].at > list[kept].at {
 			kept++
 		}
+
 		list[kept] = release{list[i].at, free}
 	}
+
 	s.releases, s.round = list[:kept+1], t.round
+
 	return s.releases
 }
 
@@ -63,7 +70,9 @@ func sortIn(list []release, x release) []release {
 	for ; at > 1 && list[at-1].at > x.at; at-- {
 		list[at] = list[at-1]
 	}
+
 	list[at] = x
+
 	return list
 }
 
@@ -73,6 +82,7 @@ func (t *Timeline) pending(r *fleet.Room, i int) Size {
 	if len(t.vacated) > 0 && t.vacated[r.Holds[i].Job] {
 		return Size{}
 	}
+
 	return t.releasedBy(r, i)
 }
 
@@ -84,6 +94,7 @@ func (t *Timeline) releasedBy(r *fleet.Room, i int) Size {
 	if h.Share == 0 {
 		return n
 	}
+
 	for k := range r.Holds {
 		o := &r.Holds[k]
 		if k != i && o.GPUs&h.GPUs != 0 && (t.Remaining(o) > t.Remaining(h) || t.Remaining(o) == t.Remaining(h) &&
@@ -91,6 +102,7 @@ func (t *Timeline) releasedBy(r *fleet.Room, i int) Size {
 			n.GPUs = 0
 		}
 	}
+
 	return n
 }
 
@@ -102,12 +114,15 @@ func (t *Timeline) Remaining(h *fleet.Hold) time.Duration {
 		if h.Since.IsZero() {
 			return t.guess
 		}
+
 		age := max(t.now-clockOf(h.Since), 0)
 		if left := t.past.Left(h.Owner, bits.OnesCount64(h.GPUs), age); left > 0 {
 			return left
 		}
+
 		return max(age, minRemaining)
 	}
+
 	return remaining(clockOf(h.Ends) - t.now)
 }
 
@@ -116,6 +131,7 @@ func remaining(d time.Duration) time.Duration {
 	if d > 0 {
 		return d
 	}
+
 	return max(-d, minRemaining)
 }
 

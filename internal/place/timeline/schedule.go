@@ -44,6 +44,7 @@ func (a *entry) before(b *entry) bool {
 	if a.spare != b.spare {
 		return a.spare < b.spare
 	}
+
 	return a.room < b.room
 }
 
@@ -52,6 +53,7 @@ func (t *Timeline) schedule(p *Pool, gpus int) *schedule {
 	for len(p.schedules) <= gpus {
 		p.schedules = append(p.schedules, nil)
 	}
+
 	c := p.schedules[gpus]
 	if c == nil {
 		c = &schedule{steady: make([]entry, 0, len(p.rooms))}
@@ -60,12 +62,15 @@ func (t *Timeline) schedule(p *Pool, gpus int) *schedule {
 			if s := &t.states[at]; s.moving || !s.open {
 				continue
 			}
+
 			if when, spare, ok := t.freesAt(at, gpus); ok {
 				c.steady = append(c.steady, entry{when, spare, at})
 			}
 		}
+
 		slices.SortFunc(c.steady, entry.compare)
 	}
+
 	if c.round != t.round {
 		c.round, c.first, c.at, c.moving = t.round, 0, 0, c.moving[:0]
 		for _, at := range p.moving {
@@ -73,10 +78,12 @@ func (t *Timeline) schedule(p *Pool, gpus int) *schedule {
 				c.moving = append(c.moving, entry{when, spare, at})
 			}
 		}
+
 		for i := len(c.moving)/2 - 1; i >= 0; i-- {
 			c.moving.down(i)
 		}
 	}
+
 	return c
 }
 
@@ -87,17 +94,21 @@ func (c *schedule) next(t *Timeline) (entry, bool) {
 		if c.first == c.at {
 			c.first++
 		}
+
 		c.at++
 	}
+
 	for len(c.moving) > 0 && t.planned(c.moving[0].room) {
 		c.moving.pop()
 	}
+
 	switch {
 	case c.at < len(c.steady) && (len(c.moving) == 0 || c.steady[c.at].before(&c.moving[0])):
 		return c.steady[c.at], true
 	case len(c.moving) > 0:
 		return c.moving[0], true
 	}
+
 	return entry{}, false
 }
 
@@ -107,6 +118,7 @@ func (c *schedule) pass(x entry) {
 		c.at++
 		return
 	}
+
 	c.passed = append(c.passed, c.moving.pop())
 }
 
@@ -116,6 +128,7 @@ func (c *schedule) rewind() {
 	for _, x := range c.passed {
 		c.moving.push(x)
 	}
+
 	c.passed = c.passed[:0]
 }
 
@@ -138,6 +151,7 @@ func (c *entryHeap) pop() entry {
 	h[0] = h[last]
 	*c = h[:last]
 	c.down(0)
+
 	return top
 }
 
@@ -149,6 +163,7 @@ func (c *entryHeap) push(x entry) {
 		if !h[i].before(&h[up]) {
 			break
 		}
+
 		h[i], h[up] = h[up], h[i]
 		i = up
 	}
@@ -156,6 +171,7 @@ func (c *entryHeap) push(x entry) {
 
 func (c *entryHeap) down(i int) {
 	h := *c
+
 	for {
 		least := i
 		for k := 2*i + 1; k <= 2*i+2 && k < len(h); k++ {
@@ -163,9 +179,11 @@ func (c *entryHeap) down(i int) {
 				least = k
 			}
 		}
+
 		if least == i {
 			return
 		}
+
 		h[i], h[least] = h[least], h[i]
 		i = least
 	}

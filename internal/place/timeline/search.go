@@ -24,6 +24,7 @@ func (t *Timeline) Earliest(q *Request, p *Pool, latest time.Duration) ([]int32,
 	if q.Shape.Match.Need.Nodes > 1 {
 		return t.earliestGang(q, p, latest)
 	}
+
 	return t.earliestSingle(q, p, latest)
 }
 
@@ -35,6 +36,7 @@ func (t *Timeline) earliestSingle(q *Request, p *Pool, latest time.Duration) ([]
 		if list[i].when == 0 { // free now, but FitNow did not take it
 			continue
 		}
+
 		if best < 0 || list[i].compare(&list[best]) < 0 {
 			best = i
 		}
@@ -43,6 +45,7 @@ func (t *Timeline) earliestSingle(q *Request, p *Pool, latest time.Duration) ([]
 	if best < 0 {
 		return nil, Never
 	}
+
 	return t.single(list[best].at), list[best].when
 }
 
@@ -58,6 +61,7 @@ func (t *Timeline) earliestGang(q *Request, p *Pool, latest time.Duration) ([]in
 		return cmp.Or(cmp.Compare(a.when, b.when), cmp.Compare(a.at, b.at))
 	})
 	when := max(list[nodes-1].when, time.Nanosecond)
+
 	for range maxGangTries {
 		var rooms []int32
 		next := Never
@@ -68,8 +72,10 @@ func (t *Timeline) earliestGang(q *Request, p *Pool, latest time.Duration) ([]in
 				if len(rooms) == nodes {
 					return rooms, when
 				}
+
 				continue
 			}
+
 			if at := c.profile.from(when+1).earliest(takes, q.Lasts, Never); at != Never {
 				next = min(next, at)
 			}
@@ -78,8 +84,10 @@ func (t *Timeline) earliestGang(q *Request, p *Pool, latest time.Duration) ([]in
 		if next == Never || next > latest {
 			break
 		}
+
 		when = next
 	}
+
 	return nil, Never
 }
 
@@ -98,7 +106,9 @@ func (t *Timeline) nearest(q *Request, p *Pool, latest time.Duration, count int)
 			soonest = when // a later one would not be taken
 		}
 	}
+
 	t.nearestUnchanged(q, p, latest, count)
+
 	return t.candidates
 }
 
@@ -110,6 +120,7 @@ func (t *Timeline) consider(q *Request, p *Pool, x *roomPlan, latest time.Durati
 	if !x.total.Holds(takes) || t.closedTo(q.Job, x.room) {
 		return Never
 	}
+
 	// The rooms of an able pool are alike, except for the node that the job avoids and in pools of mixed GPUs.
 	if (p.Kind < 0 || match.Need.Avoid != "") && !match.Eligible(&t.rooms[x.room]) {
 		return Never
@@ -121,6 +132,7 @@ func (t *Timeline) consider(q *Request, p *Pool, x *roomPlan, latest time.Durati
 		spare := profile.at(when).GPUs - takes.GPUs
 		t.candidates = append(t.candidates, candidate{x.room, when, spare, profile})
 	}
+
 	return when
 }
 
@@ -129,6 +141,7 @@ func (t *Timeline) consider(q *Request, p *Pool, x *roomPlan, latest time.Durati
 func (t *Timeline) nearestUnchanged(q *Request, p *Pool, latest time.Duration, count int) {
 	c := t.schedule(p, q.Shape.Match.Need.GPUs)
 	last := Never // when the last of the wanted number is free
+
 	for found := 0; ; {
 		next, ok := c.next(t)
 		if !ok || next.from(t.now) > latest || found >= count && next.from(t.now) >= last {
@@ -136,14 +149,17 @@ func (t *Timeline) nearestUnchanged(q *Request, p *Pool, latest time.Duration, c
 		}
 
 		c.pass(next)
+
 		when := t.consider(q, p, t.plan(next.room), latest)
 		if when == 0 || when == Never {
 			continue
 		}
+
 		found++
 		if found <= count || when < last {
 			last = when
 		}
 	}
+
 	c.rewind()
 }

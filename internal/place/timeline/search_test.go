@@ -24,8 +24,10 @@ func drawTable(t *rapid.T) *fleet.Table {
 		for g := range 4 {
 			n.Inventory.GPUs = append(n.Inventory.GPUs, fleet.GPU{Index: g, Model: "A100"})
 		}
+
 		table.Put(n, 0)
 	}
+
 	return table
 }
 
@@ -33,10 +35,12 @@ func drawTable(t *rapid.T) *fleet.Table {
 func drawHold(t *rapid.T, table *fleet.Table, number int) {
 	n := id.Node(fmt.Sprint("n", rapid.IntRange(0, 4).Draw(t, "node")))
 	room, ok := table.Get(n)
+
 	gpus := rapid.IntRange(1, 4).Draw(t, "gpus")
 	if !ok || fleet.Take(room.Free, gpus) == 0 {
 		return
 	}
+
 	h := fleet.Hold{Run: id.Run(fmt.Sprint("r", number)), Job: id.Job(fmt.Sprint("j", number)), Since: start}
 	h.GPUs = fleet.Take(room.Free, gpus)
 	h.Ends = start.Add(time.Duration(rapid.IntRange(1, 90).Draw(t, "ends")) * time.Minute)
@@ -48,6 +52,7 @@ func request(tl *Timeline, gpus, nodes int, lasts time.Duration) *Request {
 	tl.Compare(s, &fleet.Need{
 		GPUs: gpus, MaxGPUs: gpus, Nodes: nodes, MaxNodes: nodes, Place: job.PlaceAny,
 	})
+
 	return &Request{Shape: s, Job: "new", Lasts: lasts}
 }
 
@@ -58,6 +63,7 @@ func TestAKeptTimelineAnswersAsANewOne(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		table := drawTable(t)
 		kept := &Timeline{}
+
 		for round := range rapid.IntRange(1, 6).Draw(t, "rounds") {
 			drawHold(t, table, round)
 			now := start.Add(time.Duration(round) * 17 * time.Minute)
@@ -71,10 +77,12 @@ func TestAKeptTimelineAnswersAsANewOne(t *testing.T) {
 				gpus, nodes := rapid.IntRange(1, 4).Draw(t, "needs"), rapid.IntRange(1, 2).Draw(t, "on")
 				lasts := time.Duration(rapid.IntRange(1, 120).Draw(t, "lasts")) * time.Minute
 				var rooms [2][]int32
+
 				var at [2]time.Duration
 				for i, tl := range both {
 					rooms[i], at[i] = place(t, tl, request(tl, gpus, nodes, lasts))
 				}
+
 				if !slices.Equal(rooms[0], rooms[1]) || at[0] != at[1] {
 					t.Fatalf("kept: %v in %s; new: %v in %s", rooms[0], at[0], rooms[1], at[1])
 				}
@@ -94,8 +102,10 @@ func place(t *rapid.T, tl *Timeline, q *Request) ([]int32, time.Duration) {
 				if gpus == 0 {
 					t.Fatalf("room %d has %b free, not %d", at, free, need.GPUs)
 				}
+
 				tl.Start(at, gpus, need, q.Lasts)
 			}
+
 			return rooms, 0
 		}
 
@@ -104,12 +114,15 @@ func place(t *rapid.T, tl *Timeline, q *Request) ([]int32, time.Duration) {
 			if !tl.profileOf(tl.plan(at)).fits(when, q.Shape.Takes, q.Lasts) {
 				t.Fatalf("room %d does not have %+v in %s", at, q.Shape.Takes, when)
 			}
+
 			tl.Reserve(at, when, q.Shape.Takes, q.Lasts)
 		}
+
 		if rooms != nil {
 			return rooms, when
 		}
 	}
+
 	return nil, Never
 }
 
@@ -125,10 +138,13 @@ func TestARoomOfAnotherJobIsClosed(t *testing.T) {
 	q := request(tl, 1, 1, time.Hour)
 
 	tl.Dedicate(0, "other")
+
 	if got := tl.FitNow(q, q.Shape.Able[0]); got != nil {
 		t.Errorf("the room of another job is given: %v", got)
 	}
+
 	tl.Undedicate(0)
+
 	if got := tl.FitNow(q, q.Shape.Able[0]); len(got) != 1 {
 		t.Errorf("the room is not given: %v", got)
 	}

@@ -22,16 +22,19 @@ func (t *Timeline) Compare(s *Shape, need *fleet.Need) {
 	if s.Match != nil && s.version == t.version {
 		return
 	}
+
 	s.version, s.Match, s.Takes, s.Able, s.shifts = t.version, fleet.NewMatcher(*need), SizeOf(need), nil, 0
 
 	for _, p := range t.pools {
 		if !p.Class.Allows(need.Place) {
 			continue
 		}
+
 		// All rooms of a pool have the same kind of GPU: if the sample has none that is wanted, nor has any other.
 		if p.Kind >= 0 && need.GPUs > 0 && p.Sample.Sound != 0 && s.Match.Wanted(p.Sample) == 0 {
 			continue
 		}
+
 		eligible := func(at int32) bool { return t.rooms[at].Open && s.Match.Eligible(&t.rooms[at]) }
 		if slices.ContainsFunc(p.rooms, eligible) {
 			s.Able = append(s.Able, p)
@@ -46,6 +49,7 @@ func (t *Timeline) MayFit(s *Shape) bool {
 		s.shifts = t.shifts
 		s.room = slices.ContainsFunc(s.Able, func(p *Pool) bool { return p.hasFree(s.Match.Need.GPUs) })
 	}
+
 	return s.room
 }
 
@@ -56,5 +60,6 @@ func (p *Pool) hasFree(gpus int) bool {
 			return true
 		}
 	}
+
 	return false
 }

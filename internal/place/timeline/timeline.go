@@ -126,6 +126,7 @@ func (t *Timeline) Update(s Snapshot) {
 	for _, at := range t.used {
 		t.plans[at] = nil
 	}
+
 	t.used = t.used[:0]
 
 	if len(t.states) != len(t.rooms) || !t.refresh() {
@@ -158,6 +159,7 @@ func (t *Timeline) Find(n id.Node) (int32, bool) {
 	at, found := slices.BinarySearchFunc(t.rooms, n, func(r fleet.Room, n id.Node) int {
 		return cmp.Compare(r.Node.ID, n)
 	})
+
 	return int32(at), found
 }
 
@@ -183,10 +185,12 @@ func (t *Timeline) refresh() bool {
 		if s.mark != r.Mark || r.Mark == nil || s.free != r.Free || s.holds != len(r.Holds) || late {
 			t.reread(int32(i))
 		}
+
 		if s.moving && s.open {
 			p.moving = append(p.moving, int32(i))
 		}
 	}
+
 	return true
 }
 
@@ -203,6 +207,7 @@ func (t *Timeline) reread(at int32) {
 			s.moving = true
 			continue
 		}
+
 		end := clockOf(h.Ends)
 		s.moves = min(s.moves, end)
 		if n := bits.OnesCount64(h.GPUs & r.Sound); n > 0 {
@@ -230,7 +235,9 @@ func (t *Timeline) reschedule(at int32) {
 		if c == nil {
 			continue
 		}
+
 		c.remove(at)
+
 		if when, spare, ok := t.freesAt(at, gpus); ok && !s.moving {
 			c.insert(entry{when, spare, at})
 		}
@@ -243,6 +250,7 @@ func (t *Timeline) build() {
 		class fleet.Class
 		kind  int32
 	}
+
 	t.version++
 	t.states = make([]state, len(t.rooms))
 	t.open = make([]Free, len(t.rooms))
@@ -250,6 +258,7 @@ func (t *Timeline) build() {
 	t.pools, t.used = nil, nil
 
 	index := map[key]int32{}
+
 	for i := range t.rooms {
 		r := &t.rooms[i]
 		k := key{r.Node.Class, r.Kind}
@@ -263,6 +272,7 @@ func (t *Timeline) build() {
 			index[k] = at
 			t.pools = append(t.pools, newPool(int(at), r))
 		}
+
 		t.states[i] = state{node: r.Node, open: r.Open, sound: r.Sound, kind: r.Kind, pool: at, holds: -1}
 		t.pools[at].rooms = append(t.pools[at].rooms, int32(i))
 	}

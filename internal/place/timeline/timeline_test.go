@@ -20,32 +20,44 @@ func TestProfileIsWhatIsFree(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		all := Size{8, 8000, 80}
 		p := profile{{0, all}}
+
 		var line minutes
 		for i := range line {
 			line[i] = all
 		}
+
 		drawn := func() Size {
 			return Size{rapid.IntRange(0, 4).Draw(t, "gpus"), 1000, 10}
 		}
+
 		for range rapid.IntRange(0, 8).Draw(t, "steps") {
-			at, lasts, n := rapid.IntRange(0, 60).Draw(t, "at"), rapid.IntRange(1, 60).Draw(t, "lasts"), drawn()
+			at := rapid.IntRange(0, 60).Draw(t, "at")
+			lasts := rapid.IntRange(1, 60).Draw(t, "lasts")
+			n := drawn()
+
 			if rapid.Bool().Draw(t, "gives") {
 				p.release(time.Duration(at)*time.Minute, n)
+
 				for i := at; i < len(line); i++ {
 					line[i] = line[i].Plus(n)
 				}
+
 				continue
 			}
+
 			p.reserve(time.Duration(at)*time.Minute, n, time.Duration(lasts)*time.Minute)
+
 			for i := at; i < at+lasts; i++ {
 				line[i] = line[i].minus(n)
 			}
 		}
+
 		for i := range line {
 			if got := p.at(time.Duration(i) * time.Minute); got != line[i] {
 				t.Fatalf("in minute %d %+v is free, want %+v", i, got, line[i])
 			}
 		}
+
 		n, lasts := drawn(), rapid.IntRange(1, 60).Draw(t, "for")
 		fits := func(from int) bool {
 			for i := from; i < from+lasts; i++ {
@@ -53,26 +65,32 @@ func TestProfileIsWhatIsFree(t *testing.T) {
 					return false
 				}
 			}
+
 			return true
 		}
+
 		first := Never
 		for i := 0; i < len(line)-lasts; i++ {
 			at := time.Duration(i) * time.Minute
 			if got := p.fits(at, n, time.Duration(lasts)*time.Minute); got != fits(i) {
 				t.Fatalf("%+v for %d minutes from minute %d: fits %v, want %v", n, lasts, i, got, fits(i))
 			}
+
 			if first == Never && fits(i) {
 				first = at
 			}
+
 			if i > 0 {
 				if got, want := p.from(at).at(at), line[i]; got != want {
 					t.Fatalf("from minute %d on %+v is free, want %+v", i, got, want)
 				}
 			}
 		}
+
 		if got := p.earliest(n, time.Duration(lasts)*time.Minute, Never); got != first {
 			t.Fatalf("%+v for %d minutes is free from %s, want %s", n, lasts, got, first)
 		}
+
 		if first != Never && first > 0 {
 			if got := p.earliest(n, time.Duration(lasts)*time.Minute, first-1); got != Never {
 				t.Fatalf("asked for less than %s the answer is %s", first, got)
@@ -89,12 +107,14 @@ func TestHeapReturnsTheSoonest(t *testing.T) {
 		for i := range rapid.IntRange(1, 40).Draw(t, "rooms") {
 			c.push(entry{time.Duration(rapid.IntRange(0, 5).Draw(t, "at")), rapid.IntRange(0, 2).Draw(t, "spare"), int32(i)})
 		}
+
 		last := c.pop()
 		for len(c) > 0 {
 			next := c.pop()
 			if next.before(&last) {
 				t.Fatalf("%+v comes after %+v", next, last)
 			}
+
 			last = next
 		}
 	})
@@ -107,30 +127,50 @@ func TestReleasesAgreeWithTheProfile(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		now := time.Date(2026, 11, 15, 9, 0, 0, 0, time.UTC)
 		table := fleet.NewTable()
-		n := &fleet.Node{ID: "a", Class: fleet.Local, State: fleet.Ready, Inventory: fleet.Inventory{CPUs: 64000, Memory: 1 << 40}}
+
+		n := &fleet.Node{
+			ID:        "a",
+			Class:     fleet.Local,
+			State:     fleet.Ready,
+			Inventory: fleet.Inventory{CPUs: 64000, Memory: 1 << 40},
+		}
+
 		for i := range 8 {
 			n.Inventory.GPUs = append(n.Inventory.GPUs, fleet.GPU{Index: i, Model: "A100"})
 		}
+
 		table.Put(n, 0)
+
 		for i := range rapid.IntRange(0, 6).Draw(t, "holds") {
 			room, _ := table.Get("a")
-			h := fleet.Hold{Run: id.Run(fmt.Sprint("r", i)), Job: id.Job(fmt.Sprint("j", i)), GPUs: fleet.Take(room.Free, rapid.IntRange(1, 4).Draw(t, "gpus")), Since: now.Add(-time.Hour)}
+			h := fleet.Hold{
+				Run:   id.Run(fmt.Sprint("r", i)),
+				Job:   id.Job(fmt.Sprint("j", i)),
+				GPUs:  fleet.Take(room.Free, rapid.IntRange(1, 4).Draw(t, "gpus")),
+				Since: now.Add(-time.Hour),
+			}
+
 			if rapid.IntRange(0, 3).Draw(t, "known") > 0 {
 				h.Ends = now.Add(time.Duration(rapid.IntRange(-30, 30).Draw(t, "ends")) * time.Minute)
 			}
+
 			table.Book("a", h)
 		}
+
 		tl := &Timeline{}
 		tl.Update(Snapshot{Now: now, Rooms: table.Rooms(), Guess: time.Hour})
+
 		profile := tl.profileOf(tl.plan(0))
 		for gpus := range 9 {
 			when, spare, ok := tl.freesAt(0, gpus)
 			at := max(when-tl.now, 0)
+
 			want := profile.earliest(Size{GPUs: gpus}, time.Hour, Never)
 			if !ok || at != want || spare != profile.at(want).GPUs-gpus {
 				t.Fatalf("%d GPUs are free in %s with %d more (%v), want %s: %+v", gpus, at, spare, ok, want, *profile)
 			}
 		}
+
 		if _, _, ok := tl.freesAt(0, 9); ok {
 			t.Fatal("a room of 8 GPUs has 9")
 		}

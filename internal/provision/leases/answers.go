@@ -18,6 +18,7 @@ func (l *Leases) Granted(now time.Time, name id.Lease, provider string, m fleet.
 		l.stray(now, provider, &m, "it was created for lease "+string(name)+", which has no use for it")
 		return
 	}
+
 	l.adopt(now, r, &m, "the provider gave it machine "+m.ID)
 }
 
@@ -28,13 +29,16 @@ func (l *Leases) adopt(now time.Time, r *record, m *fleet.Instance, reason strin
 	if m.ID == "" || other != nil && (other == r || !other.Stray) {
 		return
 	}
+
 	if other != nil {
 		l.move(now, other, fleet.LeaseGone, "it is the machine of lease "+string(r.ID))
 	}
+
 	r.Instance, r.Granted = m.ID, within(m.Launched, r.Requested, now)
 	if m.Zone != "" {
 		r.Offer.Zone = m.Zone
 	}
+
 	l.instance[key(r.Offer.Provider, m.ID)] = r
 	l.move(now, r, fleet.LeaseGrant, reason)
 }
@@ -47,6 +51,7 @@ func within(t, from, to time.Time) time.Time {
 	case t.Before(from):
 		return from
 	}
+
 	return t
 }
 
@@ -57,6 +62,7 @@ func (l *Leases) Refused(now time.Time, name id.Lease, why string) {
 	if !ok || r.Instance != "" {
 		return // an old answer: a later attempt went through
 	}
+
 	l.move(now, r, fleet.LeaseRefuse, why)
 	l.disband(now, r, "one of the nodes provisioned with it cannot be had: "+why)
 }
@@ -66,6 +72,7 @@ func (l *Leases) disband(now time.Time, r *record, reason string) {
 	if r.Gang == "" {
 		return
 	}
+
 	for _, o := range append([]*fleet.Lease(nil), l.live...) {
 		if o.Gang == r.Gang && o.ID != r.ID && o.Live() {
 			l.giveBack(now, l.all[o.ID], reason)
@@ -79,11 +86,22 @@ func (l *Leases) Unclear(now time.Time, name id.Lease, why string) {
 	if !ok {
 		return
 	}
+
 	r.tried = now
 	if r.Instance != "" {
 		return
 	}
-	l.out.Told = append(l.out.Told, Told{Kind: "lease.unclear", Lease: &r.Lease, From: r.State, Reason: "it is not known whether the provider has created a machine: " + why})
+
+	l.out.Told = append(
+		l.out.Told,
+		Told{
+			Kind:   "lease.unclear",
+			Lease:  &r.Lease,
+			From:   r.State,
+			Reason: "it is not known whether the provider has created a machine: " + why,
+		},
+	)
+
 	r.Reason = "asked again: " + why
 	l.changed(r)
 }
@@ -104,6 +122,7 @@ func (l *Leases) Listed(now, asked time.Time, provider string, machines []fleet.
 		seen[m.ID] = true
 		l.seen(now, provider, m)
 	}
+
 	for _, o := range append([]*fleet.Lease(nil), l.live...) {
 		if r := l.all[o.ID]; r.Offer.Provider == provider && !seen[r.Instance] {
 			l.missing(now, asked, r)
@@ -118,16 +137,21 @@ func (l *Leases) seen(now time.Time, provider string, m *fleet.Instance) {
 		if m.State == fleet.InstanceGone {
 			return
 		}
-		if r = l.all[m.Lease]; r == nil || r.Instance != "" || r.Offer.Provider != provider {
+
+		r = l.all[m.Lease]
+		if r == nil || r.Instance != "" || r.Offer.Provider != provider {
 			l.stray(now, provider, m, whyStray(m, r))
 			return
 		}
+
 		l.adopt(now, r, m, "machine "+m.ID+" was found at the provider")
 	}
+
 	if m.Billed >= 0 && m.Billed != r.Billed {
 		r.Billed = m.Billed
 		l.changed(r)
 	}
+
 	if m.State == fleet.InstanceGone {
 		l.gone(now, r, m.Why, m.Ended)
 	}
@@ -151,9 +175,11 @@ func (l *Leases) gone(now time.Time, r *record, why string, since time.Time) {
 	case why != "":
 		reason += ": " + why
 	}
+
 	r.Ended = within(since, r.Granted, now)
 	unasked := r.State == fleet.LeaseBooting || r.State == fleet.LeaseActive
 	l.move(now, r, fleet.LeaseGone, reason)
+
 	if unasked && r.Joined.IsZero() {
 		l.disband(now, r, "one of the nodes provisioned with it is gone")
 	}
@@ -185,6 +211,7 @@ func latest(times ...time.Time) time.Time {
 			last = t
 		}
 	}
+
 	return last
 }
 
@@ -195,6 +222,7 @@ func whyStray(m *fleet.Instance, r *record) string {
 	case r == nil:
 		return fmt.Sprintf("lease %s, which it carries, is over or was never written", m.Lease)
 	}
+
 	return fmt.Sprintf("lease %s, which it carries, has another machine, %s", m.Lease, r.Instance)
 }
 
@@ -203,13 +231,27 @@ func (l *Leases) stray(now time.Time, provider string, m *fleet.Instance, why st
 	if _, known := l.instance[key(provider, m.ID)]; known || m.ID == "" {
 		return
 	}
+
 	l.last++
 	offer := fleet.Offer{Provider: provider, Type: m.Type, Region: m.Region, Zone: m.Zone, Spot: m.Spot}
 	offer.Name = offer.NameOf()
 	r := &record{number: l.last, Lease: fleet.Lease{
-		ID: id.NewLease(l.last), Offer: offer, State: fleet.LeaseReleasing, Since: now, Requested: now, Granted: now, Released: now, Ends: now, Instance: m.ID,
-		Reason: "a machine that the yard has not provisioned, or has no use for, is given back: " + why, Stray: true, Billed: m.Billed,
+		ID: id.NewLease(
+			l.last,
+		),
+		Offer:     offer,
+		State:     fleet.LeaseReleasing,
+		Since:     now,
+		Requested: now,
+		Granted:   now,
+		Released:  now,
+		Ends:      now,
+		Instance:  m.ID,
+		Reason:    "a machine that the yard has not provisioned, or has no use for, is given back: " + why,
+		Stray:     true,
+		Billed:    m.Billed,
 	}}
+
 	l.add(r)
 	l.changed(r)
 	l.out.Told = append(l.out.Told, Told{Kind: "lease.stray", Lease: &r.Lease, Reason: r.Reason})

@@ -84,10 +84,12 @@ func New(cfg Config) *Leases {
 // number ever given. It is not known which calls were under way.
 func (l *Leases) Load(now time.Time, stored []fleet.Lease, last uint64) {
 	l.last = last
+
 	for i := range stored {
 		if stored[i].State.Final() {
 			continue
 		}
+
 		r := &record{Lease: stored[i], tried: now}
 		r.number, _ = r.ID.Number()
 		l.last = max(l.last, r.number)
@@ -97,7 +99,12 @@ func (l *Leases) Load(now time.Time, stored []fleet.Lease, last uint64) {
 
 func (l *Leases) add(r *record) {
 	l.all[r.ID] = r
-	at, _ := slices.BinarySearchFunc(l.live, r.number, func(o *fleet.Lease, n uint64) int { return cmp.Compare(l.all[o.ID].number, n) })
+	at, _ := slices.BinarySearchFunc(
+		l.live,
+		r.number,
+		func(o *fleet.Lease, n uint64) int { return cmp.Compare(l.all[o.ID].number, n) },
+	)
+
 	l.live = slices.Insert(l.live, at, &r.Lease)
 	if r.Instance != "" {
 		l.instance[key(r.Offer.Provider, r.Instance)] = r
@@ -115,6 +122,7 @@ func (l *Leases) Get(name id.Lease) (*fleet.Lease, bool) {
 	if !ok {
 		return nil, false
 	}
+
 	return &r.Lease, true
 }
 
@@ -126,7 +134,9 @@ func (l *Leases) Take() Out {
 			r.dirty = false
 		}
 	}
+
 	l.out = Out{}
+
 	return o
 }
 
@@ -147,16 +157,20 @@ func (l *Leases) move(now time.Time, r *record, ev fleet.LeaseEvent, reason stri
 	if err != nil {
 		return false
 	}
+
 	from := r.State
 	if from != to {
 		r.State, r.Since = to, now
 	}
+
 	r.Reason = reason
 	l.changed(r)
+
 	l.out.Told = append(l.out.Told, Told{Kind: "lease." + string(to), Lease: &r.Lease, From: from, Reason: reason})
 	if to.Final() {
 		l.close(now, r)
 	}
+
 	return true
 }
 
@@ -165,10 +179,12 @@ func (l *Leases) close(now time.Time, r *record) {
 	if r.Ended.IsZero() {
 		r.Ended = now
 	}
+
 	delete(l.all, r.ID)
 	if r.Instance != "" {
 		delete(l.instance, key(r.Offer.Provider, r.Instance))
 	}
+
 	l.live = slices.DeleteFunc(l.live, func(o *fleet.Lease) bool { return o == &r.Lease })
 	l.out.Closed = append(l.out.Closed, &r.Lease)
 	if r.Node != "" {
@@ -190,24 +206,47 @@ type Wish struct {
 // there may not be so many.
 func (l *Leases) Provision(now time.Time, w Wish) ([]*fleet.Lease, error) {
 	if held := l.Held(); l.cfg.Most > 0 && held+w.Count > l.cfg.Most {
-		return nil, fault.New(fault.OverLimit, "too_many_provisioned", "the yard may provision %d nodes at once and has %d", l.cfg.Most, held)
+		return nil, fault.New(
+			fault.OverLimit,
+			"too_many_provisioned",
+			"the yard may provision %d nodes at once and has %d",
+			l.cfg.Most,
+			held,
+		)
 	}
+
 	gang := ""
 	if w.Count > 1 {
 		gang = fmt.Sprintf("%s-%d", w.Job, l.last+1)
 	}
+
 	provisioned := make([]*fleet.Lease, 0, w.Count)
+
 	for range w.Count {
 		l.last++
 		r := &record{number: l.last, Lease: fleet.Lease{
-			ID: id.NewLease(l.last), Offer: w.Offer, State: fleet.LeaseRequested, Since: now, Reason: w.Reason, Job: w.Job, Owner: w.Owner, Project: w.Project,
-			Gang: gang, Requested: now, Ends: now.Add(l.bootLimit(&w.Offer)), Billed: -1,
+			ID: id.NewLease(
+				l.last,
+			),
+			Offer:     w.Offer,
+			State:     fleet.LeaseRequested,
+			Since:     now,
+			Reason:    w.Reason,
+			Job:       w.Job,
+			Owner:     w.Owner,
+			Project:   w.Project,
+			Gang:      gang,
+			Requested: now,
+			Ends:      now.Add(l.bootLimit(&w.Offer)),
+			Billed:    -1,
 		}}
+
 		l.add(r)
 		l.changed(r)
 		l.out.Told = append(l.out.Told, Told{Kind: "lease.requested", Lease: &r.Lease, Reason: w.Reason})
 		provisioned = append(provisioned, &r.Lease)
 	}
+
 	return provisioned, nil
 }
 
@@ -224,6 +263,7 @@ func (l *Leases) Held() int {
 			n++
 		}
 	}
+
 	return n
 }
 
@@ -237,7 +277,9 @@ func (l *Leases) Return(now time.Time, name id.Lease, reason string) (*fleet.Lea
 	if !ok {
 		return nil, fault.New(fault.NotFound, "lease_not_found", "there is no lease %s that could still be given back", name)
 	}
+
 	l.giveBack(now, r, reason)
+
 	return &r.Lease, nil
 }
 
@@ -254,10 +296,13 @@ func (l *Leases) Join(now time.Time, name id.Lease, node id.Node) error {
 		return fault.New(fault.Denied, "lease_over", "lease %s is over: this machine is not wanted any more", name).
 			WithRemedy("shut it down")
 	}
+
 	if r.Node == node {
 		return nil
 	}
+
 	r.Node, r.Joined, r.Ends = node, now, now.Add(l.cfg.Term)
 	l.move(now, r, fleet.LeaseJoin, fmt.Sprintf("joined as %s", node))
+
 	return nil
 }

@@ -35,18 +35,23 @@ func (f *Feed) Add(b *yardmaster.Batch) {
 	if len(b.Events) == 0 {
 		return
 	}
+
 	f.mu.Lock()
 	defer f.mu.Unlock()
+
 	f.recent = append(f.recent, b.Events...)
 	f.newest = f.recent[len(f.recent)-1].Seq
 	if len(f.recent) > 2*keeps {
 		f.recent = append([]yardmaster.Event(nil), f.recent[len(f.recent)-keeps:]...)
 	}
+
 	close(f.changed)
+
 	f.changed = make(chan struct{})
 	if len(f.jobs) == 0 {
 		return
 	}
+
 	for i := range b.Events {
 		if c, ok := f.jobs[b.Events[i].Job]; ok {
 			close(c)
@@ -59,11 +64,13 @@ func (f *Feed) Add(b *yardmaster.Batch) {
 func (f *Feed) OfJob(j id.Job) <-chan struct{} {
 	f.mu.Lock()
 	defer f.mu.Unlock()
+
 	c, ok := f.jobs[j]
 	if !ok {
 		c = make(chan struct{})
 		f.jobs[j] = c
 	}
+
 	return c
 }
 
@@ -72,6 +79,7 @@ func (f *Feed) OfJob(j id.Job) <-chan struct{} {
 func (f *Feed) Leave(j id.Job) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
+
 	if c, ok := f.jobs[j]; ok {
 		close(c)
 		delete(f.jobs, j)
@@ -83,12 +91,14 @@ func (f *Feed) Leave(j id.Job) {
 func (f *Feed) After(seq uint64) (events []yardmaster.Event, changed <-chan struct{}, ok bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
+
 	if seq >= f.newest {
 		return nil, f.changed, true
 	}
 	if len(f.recent) == 0 || seq+1 < f.recent[0].Seq {
 		return nil, f.changed, false
 	}
+
 	return append([]yardmaster.Event(nil), f.recent[seq+1-f.recent[0].Seq:]...), f.changed, true
 }
 

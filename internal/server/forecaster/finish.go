@@ -28,25 +28,31 @@ func (f *Forecaster) finish(ctx context.Context) {
 	if len(well) == 0 || f.fenced || f.resting(now) || !passed(f.lastLearned, now, learnEvery) {
 		return
 	}
+
 	f.lastLearned = now
 	well = well[:min(len(well), maxLearn)]
+
 	var past []history.Past
 	for _, w := range well {
 		f.mu.Lock()
 		in := f.input(w, &yardmaster.JobStatus{Cost: w.job.Cost, Speed: w.job.Spec.Speed}, w.job.Ended)
 		f.mu.Unlock()
+
 		if p, ok := forecast.Finished(in); ok {
 			past = append(past, p)
 		}
 	}
+
 	if len(past) > 0 {
 		if err := f.trainer.learn(ctx, past); err != nil {
 			f.failed(ctx, "jobs that have ended", err)
 			return
 		}
 	}
+
 	f.mu.Lock()
 	defer f.mu.Unlock()
+
 	for _, w := range well {
 		delete(f.jobs, w.job.ID)
 	}
@@ -58,6 +64,7 @@ func (f *Forecaster) dropEnded(ctx context.Context, now time.Time) []*liveJob {
 	var well, unwritten []*liveJob
 	f.mu.Lock()
 	defer f.mu.Unlock()
+
 	for j, w := range f.jobs {
 		switch {
 		case w.endedAt.IsZero() || !passed(w.endedAt, now, settleAfter):
@@ -69,23 +76,29 @@ func (f *Forecaster) dropEnded(ctx context.Context, now time.Time) []*liveJob {
 			delete(f.jobs, j)
 		}
 	}
+
 	byEnd := func(a, b *liveJob) int {
 		if c := a.job.Ended.Compare(b.job.Ended); c != 0 {
 			return c
 		}
+
 		return compareJobs(a.job.ID, b.job.ID)
 	}
+
 	slices.SortFunc(well, byEnd)
 	for len(well) > maxLearnQueue {
 		delete(f.jobs, well[0].job.ID)
 		well = well[1:]
 	}
+
 	if over := len(unwritten) - maxEnded; over > 0 {
 		slices.SortFunc(unwritten, byEnd)
 		for _, w := range unwritten[:over] {
 			delete(f.jobs, w.job.ID)
 		}
+
 		f.Log.ErrorContext(ctx, "jobs end faster than they can be stored; the last points of some are lost", "jobs", over)
 	}
+
 	return well
 }

@@ -41,18 +41,22 @@ func (f *Forecaster) flush(ctx context.Context, all bool) {
 	if f.fenced || !all && f.resting(began) {
 		return
 	}
+
 	waiting := f.unwritten(began, all)
 	for len(waiting) > 0 && (all || !passed(began, f.Clock.Now(), flushBudget)) {
 		drafts, docs, n := f.nextDocuments(ctx, waiting)
 		waiting = waiting[n:]
+
 		if len(docs) == 0 {
 			continue
 		}
+
 		if err := f.Store.Keep(ctx, docs...); err != nil {
 			f.redo(drafts)
 			f.failed(ctx, "curves", err)
 			return
 		}
+
 		f.pause = 0
 	}
 }
@@ -69,11 +73,13 @@ func (f *Forecaster) resting(now time.Time) bool {
 func (f *Forecaster) failed(ctx context.Context, what string, err error) {
 	f.pause = min(max(2*f.pause, passEvery), maxPause)
 	f.resume = f.Clock.Now().Add(f.pause)
+
 	if e := (*fault.Error)(nil); errors.As(err, &e) && e.Code == "not_writer" {
 		f.fenced = true
 		f.Log.ErrorContext(ctx, "another server has taken over the store; no more forecasts are made", "error", err)
 		return
 	}
+
 	if ctx.Err() == nil {
 		f.Log.ErrorContext(ctx, "the store failed, retrying", "keeping", what, "error", err, "wait", f.pause)
 	}
@@ -85,12 +91,14 @@ func (f *Forecaster) unwritten(now time.Time, all bool) []*liveJob {
 	var list []*liveJob
 	f.mu.Lock()
 	defer f.mu.Unlock()
+
 	for _, w := range f.jobs {
 		ended := !w.endedAt.IsZero() && passed(w.endedAt, now, settleAfter)
 		if w.loaded && (w.unsavedNotices || len(w.dirty) > 0 && (all || ended || passed(w.flushedAt, now, flushEvery))) {
 			list = append(list, w)
 		}
 	}
+
 	slices.SortFunc(list, func(a, b *liveJob) int {
 		if a.endedAt.IsZero() != b.endedAt.IsZero() {
 			return less(b.endedAt.IsZero())
@@ -98,41 +106,52 @@ func (f *Forecaster) unwritten(now time.Time, all bool) []*liveJob {
 		if c := a.flushedAt.Compare(b.flushedAt); c != 0 {
 			return c
 		}
+
 		return compareJobs(a.job.ID, b.job.ID)
 	})
+
 	return list
 }
 
 // nextDocuments makes up the documents of the next transaction, and says of how many jobs they
 // are. They are written out without the lock.
-func (f *Forecaster) nextDocuments(ctx context.Context, waiting []*liveJob) (drafts []draft, docs []store.Document, n int) {
+func (f *Forecaster) nextDocuments(
+	ctx context.Context,
+	waiting []*liveJob,
+) (drafts []draft, docs []store.Document, n int) {
 	size := 0
 	for _, w := range waiting {
 		if len(docs) >= maxFlush || size >= flushBytes {
 			break
 		}
+
 		n++
 		now := f.Clock.Now()
 		f.mu.Lock()
 		d := w.draft(now)
 		f.mu.Unlock()
 		drafts = append(drafts, d)
+
 		keep := func(kind store.DocumentKind, name string, value any) {
 			text, err := json.Marshal(value)
 			if err != nil {
 				f.Log.ErrorContext(ctx, "writing out a document failed; it is left out", "kind", kind, "id", name, "error", err)
 				return
 			}
+
 			size += len(text)
 			docs = append(docs, store.Document{Kind: kind, ID: name, At: now, Text: string(text)})
 		}
+
 		for i := range d.series {
 			keep(store.CurveDocument, string(d.id)+"/"+d.series[i].Name, &d.series[i])
 		}
+
 		if d.forecast != nil {
 			keep(store.ForecastDocument, string(d.id), d.forecast)
 		}
 	}
+
 	return drafts, docs, n
 }
 
@@ -144,8 +163,10 @@ func (w *liveJob) draft(now time.Time) draft {
 		s.Points = slices.Clone(s.Points)
 		d.series = append(d.series, s)
 	}
+
 	clear(w.dirty)
 	w.flushedAt, w.unsavedNotices = now, false
+
 	return d
 }
 
@@ -153,11 +174,13 @@ func (w *liveJob) draft(now time.Time) draft {
 func (f *Forecaster) redo(drafts []draft) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
+
 	for i := range drafts {
 		d := &drafts[i]
 		for k := range d.series {
 			d.w.dirty[d.series[k].Name] = true
 		}
+
 		d.w.unsavedNotices = d.w.unsavedNotices || d.forecast != nil
 		d.w.flushedAt = time.Time{}
 	}

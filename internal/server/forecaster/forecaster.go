@@ -87,14 +87,22 @@ type Forecaster struct {
 
 // New returns a forecaster that knows nothing yet.
 func New(d Deps) *Forecaster {
-	return &Forecaster{Deps: d, trainer: newTrainer(d.Store, d.Clock, d.Log), ready: make(chan struct{}),
-		jobs: map[id.Job]*liveJob{}, queued: map[id.Job]bool{}, nodes: map[id.Node]fleet.Node{}, leases: map[id.Lease]fleet.Lease{}}
+	return &Forecaster{
+		Deps:    d,
+		trainer: newTrainer(d.Store, d.Clock, d.Log),
+		ready:   make(chan struct{}),
+		jobs:    map[id.Job]*liveJob{},
+		queued:  map[id.Job]bool{},
+		nodes:   map[id.Node]fleet.Node{},
+		leases:  map[id.Lease]fleet.Lease{},
+	}
 }
 
 // Follow takes in a committed batch. The loop waits for it, so it only takes notes.
 func (f *Forecaster) Follow(b *yardmaster.Batch) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
+
 	for i := range b.Nodes {
 		if n := &b.Nodes[i]; n.State == fleet.Removed {
 			delete(f.nodes, n.ID)
@@ -102,6 +110,7 @@ func (f *Forecaster) Follow(b *yardmaster.Batch) {
 			f.nodes[n.ID] = *n
 		}
 	}
+
 	for i := range b.Leases {
 		if l := &b.Leases[i]; l.State.Final() {
 			delete(f.leases, l.ID)
@@ -109,9 +118,11 @@ func (f *Forecaster) Follow(b *yardmaster.Batch) {
 			f.leases[l.ID] = *l
 		}
 	}
+
 	for i := range b.Jobs {
 		f.follow(&b.Jobs[i])
 	}
+
 	for i := range b.Runs {
 		if w, ok := f.jobs[b.Runs[i].Job]; ok {
 			w.setRun(b.Runs[i], f.allocation(&b.Runs[i]))
@@ -132,6 +143,7 @@ func (f *Forecaster) follow(j *job.Job) {
 			f.queue = append(f.queue, *j)
 			f.queued[j.ID] = true
 		}
+
 		return
 	case !known:
 		w = newLiveJob()
@@ -140,9 +152,11 @@ func (f *Forecaster) follow(j *job.Job) {
 	case j.Seq < w.job.Seq:
 		return
 	}
+
 	if w.job.State != j.State {
 		w.changed = true
 	}
+
 	w.job = *j
 	if j.State.Final() && w.endedAt.IsZero() {
 		w.endedAt = f.Clock.Now()
@@ -154,16 +168,21 @@ func (f *Forecaster) Run(ctx context.Context) {
 	if !f.start(ctx) {
 		return
 	}
+
 	lessons := make(chan struct{})
 	go func() {
 		defer close(lessons)
+
 		f.trainer.run(ctx)
 	}()
+
 	clock.Every(ctx, f.Clock, passEvery, func(time.Time) { f.pass(ctx) })
 	<-lessons
 	last, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
 	defer cancel()
+
 	f.flush(last, true)
+
 	if n := len(f.unwritten(f.Clock.Now(), true)); n > 0 && !f.fenced {
 		f.Log.ErrorContext(ctx, "the newest points were not stored in time; agents will send them again", "jobs", n)
 	}
@@ -178,17 +197,22 @@ func (f *Forecaster) start(ctx context.Context) bool {
 		if err == nil {
 			break
 		}
+
 		if ctx.Err() == nil {
 			f.Log.ErrorContext(ctx, "reading the state of the yard failed, retrying", "error", err)
 		}
+
 		if !clock.Sleep(ctx, wait) {
 			return false
 		}
 	}
+
 	close(f.ready)
+
 	if err := f.trainer.load(ctx); err != nil && ctx.Err() == nil {
 		f.Log.ErrorContext(ctx, "reading the forecast history failed; forecasts are made without it", "error", err)
 	}
+
 	return ctx.Err() == nil
 }
 
@@ -207,18 +231,22 @@ func (f *Forecaster) isReady() bool {
 func (f *Forecaster) loadAll(ctx context.Context) error {
 	var unread []id.Job
 	f.mu.Lock()
+
 	for j, w := range f.jobs {
 		if !w.loaded {
 			unread = append(unread, j)
 		}
 	}
+
 	f.mu.Unlock()
+
 	slices.SortFunc(unread, compareJobs)
 	for _, j := range unread {
 		if err := f.loadJob(ctx, j); err != nil {
 			return fmt.Errorf("read what was kept of %s: %w", j, err)
 		}
 	}
+
 	return nil
 }
 
@@ -232,40 +260,54 @@ func (f *Forecaster) survey(ctx context.Context) error {
 		for _, n := range y.Nodes("", math.MaxInt) {
 			nodes = append(nodes, n.Node)
 		}
+
 		tariff = y.Tariff()
 		offers, _ = y.Offers(f.Clock.Now())
 	})
+
 	if err != nil {
 		return err
 	}
+
 	leases, err := f.Store.Leases(ctx, store.LeaseFilter{Live: true, Limit: math.MaxInt32})
 	if err != nil {
 		return err
 	}
+
 	var running []job.State
 	for _, s := range job.States() {
 		if !s.Final() && s != job.Pending {
 			running = append(running, s)
 		}
 	}
+
 	jobs, err := f.Store.Jobs(ctx, store.JobFilter{States: running, Limit: math.MaxInt32})
 	if err != nil {
 		return err
 	}
-	waiting, err := f.Store.Jobs(ctx, store.JobFilter{States: []job.State{job.Pending}, Limit: maxQueue}) // some have been paused
+
+	waiting, err := f.Store.Jobs(
+		ctx,
+		store.JobFilter{States: []job.State{job.Pending}, Limit: maxQueue},
+	) // some have been paused
+
 	if err != nil {
 		return err
 	}
+
 	jobs = append(jobs, waiting...)
 	f.mu.Lock()
+
 	f.tariff, f.offers = tariff, offers
 	for i := range nodes {
 		if _, newer := f.nodes[nodes[i].ID]; !newer {
 			f.nodes[nodes[i].ID] = nodes[i]
 		}
 	}
+
 	f.mu.Unlock()
 	f.Follow(&yardmaster.Batch{Leases: leases, Jobs: jobs})
+
 	return nil
 }
 
@@ -274,21 +316,27 @@ func (f *Forecaster) due(now time.Time) []id.Job {
 	var list []*liveJob
 	f.mu.Lock()
 	defer f.mu.Unlock()
+
 	for _, w := range f.jobs {
-		if w.loaded && w.endedAt.IsZero() && (w.forecastAt.IsZero() || passed(w.forecastAt, now, maxInterval) || w.changed && passed(w.forecastAt, now, minInterval)) {
+		if w.loaded && w.endedAt.IsZero() &&
+			(w.forecastAt.IsZero() || passed(w.forecastAt, now, maxInterval) || w.changed && passed(w.forecastAt, now, minInterval)) {
 			list = append(list, w)
 		}
 	}
+
 	slices.SortFunc(list, func(a, b *liveJob) int {
 		if c := a.forecastAt.Compare(b.forecastAt); c != 0 {
 			return c
 		}
+
 		return compareJobs(a.job.ID, b.job.ID)
 	})
+
 	jobs := make([]id.Job, min(len(list), maxPerPass))
 	for i := range jobs {
 		jobs[i] = list[i].job.ID
 	}
+
 	return jobs
 }
 
@@ -308,6 +356,7 @@ func compareJobs(a, b id.Job) int {
 	case x > y:
 		return 1
 	}
+
 	return 0
 }
 

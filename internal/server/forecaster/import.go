@@ -20,18 +20,30 @@ import (
 const maxImport = 16 << 20
 
 func (f *Forecaster) importRoutes(e Edge) {
-	huma.Register(e.API, huma.Operation{OperationID: "import-history", Method: http.MethodPost, Path: "/api/v1/forecasts/history",
-		Summary: "Remember jobs that ran before this yard was there", Security: e.Security, MaxBodyBytes: maxImport, Tags: []string{"forecasts"}},
+	huma.Register(
+		e.API,
+		huma.Operation{
+			OperationID:  "import-history",
+			Method:       http.MethodPost,
+			Path:         "/api/v1/forecasts/history",
+			Summary:      "Remember jobs that ran before this yard was there",
+			Security:     e.Security,
+			MaxBodyBytes: maxImport,
+			Tags:         []string{"forecasts"},
+		},
 		func(ctx context.Context, in *importInput) (*body[api.ImportReply], error) {
 			if err := e.Allow(ctx, tenant.ChangeNodes, ""); err != nil {
 				return nil, e.Fail(ctx, err)
 			}
+
 			reply, err := f.trainer.importTable(ctx, in.Format, in.RawBody)
 			if err != nil {
 				return nil, e.Fail(ctx, err)
 			}
+
 			return &body[api.ImportReply]{reply}, nil
-		})
+		},
+	)
 }
 
 type importInput struct {
@@ -45,6 +57,7 @@ func (s *trainer) importTable(ctx context.Context, format string, text []byte) (
 	if format == "mlperf" {
 		read = importer.ReadMLPerf
 	}
+
 	past, err := read(bytes.NewReader(text))
 	if err != nil {
 		return api.ImportReply{}, err
@@ -52,14 +65,19 @@ func (s *trainer) importTable(ctx context.Context, format string, text []byte) (
 	if len(past) == 0 {
 		return api.ImportReply{}, fault.New(fault.Invalid, "empty_file", "the table has no job that succeeded")
 	}
+
 	reply := api.ImportReply{Read: len(past)}
+
 	slices.SortStableFunc(past, func(a, b history.Past) int { return a.Finished.Compare(b.Finished) })
 	for i := range past {
 		past[i].Job = "import-" + id.Job(format) + "-" + past[i].Job // never the name of a job of this yard
 	}
+
 	if len(past) > maxPast/2 { // the yard's own jobs need room too
 		past = past[len(past)-maxPast/2:]
 	}
+
 	reply.Kept = len(past)
+
 	return reply, s.learn(ctx, past)
 }

@@ -22,11 +22,14 @@ const takeWait = 10 * time.Second
 // error the agent tells all of it again.
 func (f *Forecaster) Take(ctx context.Context, r *api.MetricsReport) error {
 	if !f.isReady() && clock.Wait(ctx, takeWait, f.ready) != clock.Woken {
-		return fault.New(fault.Unavailable, "starting", "the server has just started and has not loaded its jobs yet").WithRemedy("try again")
+		return fault.New(fault.Unavailable, "starting", "the server has just started and has not loaded its jobs yet").
+			WithRemedy("try again")
 	}
+
 	var updates []yardmaster.JobForecast
 	var from [][]note
 	f.mu.Lock()
+
 	for i := range r.Runs {
 		j, epoch, ok := r.Runs[i].Run.Split()
 		if w := f.jobs[j]; ok && w != nil {
@@ -35,17 +38,21 @@ func (f *Forecaster) Take(ctx context.Context, r *api.MetricsReport) error {
 			}
 		}
 	}
+
 	f.mu.Unlock()
+
 	err := f.send(ctx, updates)
 	if err != nil {
 		f.mu.Lock()
 		defer f.mu.Unlock()
+
 		for i := range updates {
 			if w := f.jobs[updates[i].Job]; w != nil {
 				w.forget(from[i])
 			}
 		}
 	}
+
 	return err
 }
 
@@ -59,30 +66,37 @@ func (w *liveJob) addReport(epoch int, r *api.RunMetrics, now time.Time) (update
 			if len(w.series) >= metric.MaxSeries {
 				continue // the agent bounds them too; what is beyond is not kept
 			}
+
 			s = &metric.Series{Name: name}
 			w.series[name] = s
 		}
+
 		s.SetSource(epoch, in.Source)
+
 		for _, p := range in.Points {
 			if fate := s.Add(epoch, p.Point()); fate != metric.Duplicate && fate != metric.Stale {
 				w.dirty[name], w.changed = true, true
 			}
 		}
 	}
+
 	if epoch >= w.progressEpoch {
 		w.progressEpoch = epoch
 		w.setProgress(r, now)
 	}
+
 	for _, n := range r.Notes {
 		key := note{n.Kind, n.At}
 		s, ok := sentence(&n)
 		if !ok || w.notes[key] || w.noteCounts[n.Kind] >= maxNotes {
 			continue
 		}
+
 		w.notes[key] = true
 		w.noteCounts[n.Kind]++
 		updates, from = append(updates, s), append(from, key)
 	}
+
 	return updates, from
 }
 
@@ -101,13 +115,18 @@ func (w *liveJob) setProgress(r *api.RunMetrics, now time.Time) {
 	if r.Total != nil && usable(*r.Total) && *r.Total != w.progress.Total { // 0 withdraws it
 		w.progress.Total, w.changed = *r.Total, true
 	}
+
 	if r.Done == nil || !usable(*r.Done) || *r.Done == w.progress.Done && !w.progress.At.IsZero() {
 		return
 	}
+
 	if *r.Done < w.progress.Done { // it has begun again
 		w.progress.Marks = nil
 	}
-	w.progress.Done, w.progress.At, w.changed = *r.Done, now, true
+
+	w.progress.Done = *r.Done
+	w.progress.At = now
+	w.changed = true
 	w.progress.Marks = append(w.progress.Marks, metric.Point{Step: *r.Done, At: seconds(now)})
 	if len(w.progress.Marks) > maxMarks {
 		w.progress.Marks = metric.Downsample(w.progress.Marks, maxMarks/2)
@@ -124,17 +143,23 @@ func sentence(n *api.MetricNote) (yardmaster.Notice, bool) {
 	if n.Step > 0 {
 		at = fmt.Sprintf(" at step %g", n.Step)
 	}
+
 	text := ""
 	if n.Text != "" {
 		text = ": " + n.Text
 	}
+
 	switch n.Kind {
 	case "checkpoint_saved":
 		return yardmaster.Notice{Kind: "job.checkpoint_saved", Reason: "checkpoint saved" + at + text}, true
 	case "checkpoint_restored":
 		return yardmaster.Notice{Kind: "job.checkpoint_restored", Reason: "resumed from a checkpoint" + at + text}, true
 	case "target_reached":
-		return yardmaster.Notice{Kind: "job.target_reached", Reason: "target reached according to the program" + at + text}, true
+		return yardmaster.Notice{
+			Kind:   "job.target_reached",
+			Reason: "target reached according to the program" + at + text,
+		}, true
 	}
+
 	return yardmaster.Notice{}, false
 }

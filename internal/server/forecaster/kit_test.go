@@ -43,6 +43,7 @@ type shakyStore struct {
 func (s *shakyStore) fail(err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+
 	s.err = err
 }
 
@@ -58,9 +59,11 @@ func (s *shakyStore) Keep(ctx context.Context, docs ...store.Document) error {
 	err, slow := s.err, s.slow
 	s.mu.Unlock()
 	time.Sleep(slow)
+
 	if err != nil {
 		return err
 	}
+
 	return s.Store.Keep(ctx, docs...)
 }
 
@@ -100,40 +103,51 @@ func newBench(t testing.TB, dir string, c *handClock) *bench {
 		Do: func(_ context.Context, m yardmaster.Message) (any, error) {
 			b.lock.Lock()
 			defer b.lock.Unlock()
+
 			if b.err != nil {
 				return nil, b.err
 			}
+
 			if f, ok := m.(yardmaster.PutForecasts); ok {
 				b.heard = append(b.heard, f.Jobs...)
 			}
+
 			return nil, nil
 		},
 		Query: func(_ context.Context, fn func(*yardmaster.Yard)) error {
 			b.lock.Lock()
 			defer b.lock.Unlock()
+
 			if b.err == nil {
 				fn(yard)
 			}
+
 			return b.err
 		}})
+
 	if !b.start(t.Context()) {
 		t.Fatal("it did not begin")
 	}
+
 	return b
 }
 
 // again ends the forecaster, as a crash does or in good order, and starts another over what it left.
 func (b *bench) again(crash bool) *bench {
 	b.t.Helper()
+
 	if !crash {
 		b.flush(b.t.Context(), true)
 	}
+
 	b.must(b.store.Store.Close())
+
 	return newBench(b.t, b.dir, b.clock)
 }
 
 func (b *bench) must(err error) {
 	b.t.Helper()
+
 	if err != nil {
 		b.t.Fatal(err)
 	}
@@ -143,6 +157,7 @@ func (b *bench) must(err error) {
 func (b *bench) breaks(err error) {
 	b.lock.Lock()
 	defer b.lock.Unlock()
+
 	b.err = err
 }
 
@@ -150,12 +165,14 @@ func (b *bench) breaks(err error) {
 func (b *bench) kinds() []string {
 	b.lock.Lock()
 	defer b.lock.Unlock()
+
 	list := []string{}
 	for _, f := range b.heard {
 		for _, n := range f.Notices {
 			list = append(list, strings.TrimPrefix(n.Kind, "job."))
 		}
 	}
+
 	return list
 }
 
@@ -180,8 +197,31 @@ func (b *bench) runs(number, epoch int, file job.Spec) job.Job {
 	b.t.Helper()
 	now := b.clock.Now()
 	file.Run = "python train.py"
-	j := job.Job{ID: id.Job(fmt.Sprint("j", number)), Seq: uint64(10 * epoch), Owner: "ann", Spec: &file, State: job.Running, Epoch: epoch, Submitted: now, Since: now, Started: now}
-	b.change([]job.Job{j}, job.Run{ID: id.NewRun(j.ID, epoch), Job: j.ID, Epoch: epoch, Seq: 1, State: job.RunRunning, Ordered: now, Started: now})
+	j := job.Job{
+		ID:        id.Job(fmt.Sprint("j", number)),
+		Seq:       uint64(10 * epoch),
+		Owner:     "ann",
+		Spec:      &file,
+		State:     job.Running,
+		Epoch:     epoch,
+		Submitted: now,
+		Since:     now,
+		Started:   now,
+	}
+
+	b.change(
+		[]job.Job{j},
+		job.Run{
+			ID:      id.NewRun(j.ID, epoch),
+			Job:     j.ID,
+			Epoch:   epoch,
+			Seq:     1,
+			State:   job.RunRunning,
+			Ordered: now,
+			Started: now,
+		},
+	)
+
 	return j
 }
 
@@ -192,13 +232,23 @@ func points(from, until int, began time.Time) []api.MetricPoint {
 		v := 4 / math.Sqrt(float64(i+1))
 		list = append(list, api.MetricPoint{Step: float64(i + 1), At: seconds(began) + float64(i), Value: &v})
 	}
+
 	return list
 }
 
 // measures tells points of a job's run.
 func (b *bench) measures(j id.Job, epoch int, name string, list []api.MetricPoint) {
 	b.t.Helper()
-	b.must(b.Take(b.t.Context(), &api.MetricsReport{Runs: []api.RunMetrics{{Run: id.NewRun(j, epoch), Series: []api.SeriesPoints{{Name: name, Source: "SDK", Points: list}}}}}))
+	b.must(
+		b.Take(
+			b.t.Context(),
+			&api.MetricsReport{
+				Runs: []api.RunMetrics{
+					{Run: id.NewRun(j, epoch), Series: []api.SeriesPoints{{Name: name, Source: "SDK", Points: list}}},
+				},
+			},
+		),
+	)
 }
 
 // kept returns how many points there are of each metric of a job.
@@ -206,10 +256,12 @@ func (b *bench) kept(j id.Job) map[string]int {
 	b.t.Helper()
 	all, err := b.seriesOf(b.t.Context(), j)
 	b.must(err)
+
 	out := map[string]int{}
 	for i := range all {
 		out[all[i].Name] = len(all[i].Points)
 	}
+
 	return out
 }
 
@@ -230,6 +282,7 @@ func has(list []string, want string) int {
 			n++
 		}
 	}
+
 	return n
 }
 

@@ -51,7 +51,12 @@ type note struct {
 const maxMarks = 256 // of how far a program was, and when
 
 func newLiveJob() *liveJob {
-	return &liveJob{series: map[string]*metric.Series{}, dirty: map[string]bool{}, notes: map[note]bool{}, noteCounts: map[string]int{}}
+	return &liveJob{
+		series:     map[string]*metric.Series{},
+		dirty:      map[string]bool{},
+		notes:      map[note]bool{},
+		noteCounts: map[string]int{},
+	}
 }
 
 // setRun takes in what a run has become.
@@ -60,19 +65,32 @@ func (w *liveJob) setRun(r job.Run, on allocation) {
 	if !found {
 		w.runs = slices.Insert(w.runs, at, stretch{})
 	}
+
 	s := &w.runs[at]
 	if found && r.Seq < s.seq {
 		return
 	}
+
 	if on.GPU == "" && s.GPU != "" { // its node is gone: what was seen of it stands
 		on = allocation{GPU: s.GPU, GPUs: s.GPUs, Nodes: s.Nodes, TFLOPS: s.TFLOPS, hourly: s.hourly}
 	}
+
 	s.seq, s.hourly = r.Seq, on.hourly
-	s.Stretch = forecast.Stretch{Epoch: r.Epoch, GPU: on.GPU, GPUs: on.GPUs, Nodes: on.Nodes, TFLOPS: on.TFLOPS, From: r.Ordered, To: r.Ended}
+	s.Stretch = forecast.Stretch{
+		Epoch:  r.Epoch,
+		GPU:    on.GPU,
+		GPUs:   on.GPUs,
+		Nodes:  on.Nodes,
+		TFLOPS: on.TFLOPS,
+		From:   r.Ordered,
+		To:     r.Ended,
+	}
+
 	s.started = !r.Started.IsZero()
 	if s.started {
 		s.Setup = r.Started.Sub(r.Ordered).Seconds()
 	}
+
 	w.changed = true
 }
 
@@ -87,61 +105,78 @@ type allocation struct {
 // allocation says what a run runs on, as far as its nodes are known.
 func (f *Forecaster) allocation(r *job.Run) allocation {
 	a := allocation{Nodes: len(r.Ranks)}
+
 	for k := range r.Ranks {
 		rank := &r.Ranks[k]
 		a.GPUs += len(rank.GPUs)
+
 		n, ok := f.nodes[rank.Node]
 		if !ok {
 			continue
 		}
+
 		a.hourly += f.hourly(&n, len(rank.GPUs))
 		for _, index := range rank.GPUs {
 			g := n.Inventory.GPU(index)
 			if g == nil {
 				continue
 			}
+
 			if speed, _ := g.TFLOPS(); a.GPU == "" || speed < a.TFLOPS {
 				a.GPU, a.TFLOPS = g.Model, speed
 			}
 		}
 	}
+
 	return a
 }
 
 // loadJob reads the curves and the ended runs of a job.
 func (f *Forecaster) loadJob(ctx context.Context, j id.Job) error {
-	docs, err := f.Store.Documents(ctx, store.DocumentFilter{Kind: store.CurveDocument, Under: string(j), Limit: metric.MaxSeries})
+	docs, err := f.Store.Documents(
+		ctx,
+		store.DocumentFilter{Kind: store.CurveDocument, Under: string(j), Limit: metric.MaxSeries},
+	)
+
 	if err != nil {
 		return err
 	}
+
 	last, err := f.Store.Documents(ctx, store.DocumentFilter{Kind: store.ForecastDocument, ID: string(j), Limit: 1})
 	if err != nil {
 		return err
 	}
+
 	runs, err := f.Store.Runs(ctx, j)
 	if err != nil {
 		return err
 	}
+
 	var bad error
 	f.mu.Lock()
 	defer f.mu.Unlock()
+
 	w, ok := f.jobs[j]
 	if !ok {
 		return nil // it has been let go meanwhile
 	}
+
 	for i := range docs {
 		s := &metric.Series{}
 		if err := json.Unmarshal([]byte(docs[i].Text), s); err != nil {
 			bad = errors.Join(bad, fmt.Errorf("read curve %s: %w", docs[i].ID, err))
 			continue
 		}
+
 		if received, already := w.series[s.Name]; already { // points came first
 			for _, p := range received.Points {
 				s.Add(received.Epoch, p)
 			}
 		}
+
 		w.series[s.Name] = s
 	}
+
 	if len(last) == 1 && w.forecast == nil {
 		var was job.Forecast
 		if err := json.Unmarshal([]byte(last[0].Text), &was); err != nil {
@@ -150,12 +185,16 @@ func (f *Forecaster) loadJob(ctx context.Context, j id.Job) error {
 			w.forecast = &was
 		}
 	}
+
 	for i := range runs {
 		w.setRun(runs[i], f.allocation(&runs[i]))
 	}
+
 	w.loaded = true
+
 	if bad != nil { // it is no better the next time
 		f.Log.ErrorContext(ctx, "some stored data of a job cannot be read and is ignored", "job", j, "error", bad)
 	}
+
 	return nil
 }

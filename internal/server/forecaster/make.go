@@ -19,6 +19,7 @@ func (f *Forecaster) pass(ctx context.Context) {
 	if f.fenced {
 		return
 	}
+
 	err := errors.Join(f.loadAll(ctx), f.make(ctx, f.due(f.Clock.Now())), f.forecastQueue(ctx))
 	f.lastError.log(ctx, f.Log, f.Clock.Now(), err)
 	f.flush(ctx, false)
@@ -37,6 +38,7 @@ func (t *loggedError) log(ctx context.Context, log *slog.Logger, now time.Time, 
 		t.text = ""
 		return
 	}
+
 	if text := err.Error(); text != t.text || passed(t.at, now, maxPause) {
 		t.text, t.at = text, now
 		log.ErrorContext(ctx, "making forecasts failed, retrying", "error", err)
@@ -55,25 +57,31 @@ func (f *Forecaster) make(ctx context.Context, due []id.Job) error {
 	if len(due) == 0 {
 		return nil
 	}
+
 	var stands []yardmaster.JobStatus // written by the loop, perhaps after we gave up on it
 	if err := f.Query(ctx, func(y *yardmaster.Yard) { stands = y.JobStatuses(due) }); err != nil {
 		return err
 	}
+
 	began := f.Clock.Now()
 	var all []pendingForecast
+
 	var updates []yardmaster.JobForecast
 	for i, j := range due {
 		if m, ok := f.one(j, &stands[i]); ok {
 			all, updates = append(all, m), append(updates, m.JobForecast)
 		}
+
 		if ctx.Err() != nil || passed(began, f.Clock.Now(), passBudget) {
 			break // the others are the first of the next pass
 		}
 	}
+
 	err := f.send(ctx, updates)
 	if err != nil {
 		f.restoreNotices(all)
 	}
+
 	return err
 }
 
@@ -81,6 +89,7 @@ func (f *Forecaster) make(ctx context.Context, due []id.Job) error {
 func (f *Forecaster) restoreNotices(all []pendingForecast) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
+
 	for i := range all {
 		m := &all[i]
 		m.w.changed = true
@@ -96,7 +105,9 @@ func (f *Forecaster) send(ctx context.Context, updates []yardmaster.JobForecast)
 	if len(updates) == 0 {
 		return nil
 	}
+
 	_, err := f.Do(ctx, yardmaster.PutForecasts{Jobs: updates})
+
 	return err
 }
 
@@ -104,11 +115,13 @@ func (f *Forecaster) send(ctx context.Context, updates []yardmaster.JobForecast)
 func (f *Forecaster) one(j id.Job, stand *yardmaster.JobStatus) (pendingForecast, bool) {
 	now := f.Clock.Now()
 	f.mu.Lock()
+
 	w, ok := f.jobs[j]
 	if !ok || !w.endedAt.IsZero() {
 		f.mu.Unlock()
 		return pendingForecast{}, false
 	}
+
 	in := f.input(w, stand, now)
 	before := w.forecast
 	w.forecastAt, w.changed = now, false
@@ -119,13 +132,17 @@ func (f *Forecaster) one(j id.Job, stand *yardmaster.JobStatus) (pendingForecast
 	for _, n := range forecast.Compare(before, out.Forecast, watch(in)) {
 		out.Notices = append(out.Notices, yardmaster.Notice{Kind: "job." + n.Code, Reason: n.Text})
 	}
+
 	if before != nil {
 		out.before = before.Notices
 	}
+
 	f.mu.Lock()
 	defer f.mu.Unlock()
+
 	w.forecast = out.Forecast
 	w.unsavedNotices = w.unsavedNotices || len(out.Notices) > 0
+
 	return out, true
 }
 
@@ -140,11 +157,18 @@ func (f *Forecaster) input(w *liveJob, stand *yardmaster.JobStatus, now time.Tim
 			in.Hourly = r.hourly
 		}
 	}
-	if p := stand.Progress; p != nil && in.Progress.Total == 0 && p.Work > 0 && !p.At.IsZero() { // from the progress file, or the job file
-		in.Progress.Done, in.Progress.Total, in.Progress.At, in.Progress.Source = p.Done, p.Work, p.At, "its progress file"
+
+	if p := stand.Progress; p != nil && in.Progress.Total == 0 && p.Work > 0 &&
+		!p.At.IsZero() { // from the progress file, or the job file
+		in.Progress.Done = p.Done
+		in.Progress.Total = p.Work
+		in.Progress.At = p.At
+		in.Progress.Source = "its progress file"
 	}
+
 	in.Series = w.curves()
 	f.surroundings(in, stand)
+
 	return in
 }
 
@@ -156,9 +180,11 @@ func (f *Forecaster) surroundings(in *forecast.Input, stand *yardmaster.JobStatu
 	if waits || in.Hourly == 0 {
 		in.Hourly = m.hourly(need)
 	}
+
 	if !waits {
 		return
 	}
+
 	if at := stand.Start; at.After(in.Now) { // else history says how long the like of it wait
 		s := at.Sub(in.Now).Seconds()
 		in.Wait = job.Band{Low: s / 2, Mid: s, High: 2 * s} // others may come before it, and those before it may end sooner
@@ -167,17 +193,26 @@ func (f *Forecaster) surroundings(in *forecast.Input, stand *yardmaster.JobStatu
 
 // watch returns what notices are based on.
 func watch(in *forecast.Input) forecast.Watch {
-	w := forecast.Watch{Now: in.Now, Submitted: in.Job.Submitted, Expect: time.Duration(in.Job.Spec.Expect), Series: in.Series}
+	w := forecast.Watch{
+		Now:       in.Now,
+		Submitted: in.Job.Submitted,
+		Expect:    time.Duration(in.Job.Spec.Expect),
+		Series:    in.Series,
+	}
+
 	if d := in.Job.Spec.Deadline; d != nil {
 		w.Deadline = *d
 	}
+
 	if in.Speed != nil {
 		w.Save = time.Duration(in.Speed.Save)
 	}
+
 	if n := len(in.Runs); n > 0 && in.Runs[n-1].To.IsZero() {
 		r := &in.Runs[n-1]
 		w.Running = r.From.Add(job.Seconds(r.Setup))
 	}
+
 	return w
 }
 
@@ -189,5 +224,6 @@ func (w *liveJob) curves() []metric.Series {
 		s.Points = slices.Clone(s.Points) // more may come while they are read
 		list = append(list, s)
 	}
+
 	return list
 }

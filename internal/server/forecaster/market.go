@@ -33,35 +33,43 @@ func (f *Forecaster) market(now time.Time) *market {
 	if f.marketView != nil && now.Sub(f.marketView.made) < marketFor {
 		return f.marketView
 	}
+
 	type key struct {
 		model  string
 		memory job.Bytes
 		gpus   int
 		hourly float64
 	}
+
 	all := map[key]kind{}
+
 	for _, name := range sortedKeys(f.nodes) {
 		n := f.nodes[name]
 		if n.State != fleet.Ready || n.Lease != "" {
 			continue // a provisioned one is released when its job has ended
 		}
+
 		k := kind{gpus: len(n.Inventory.GPUs), hourly: f.hourly(&n, 1)}
 		if k.gpus > 0 {
 			k.GPU = n.Inventory.GPUs[0]
 			k.speed, _ = k.TFLOPS()
 		}
+
 		all[key{k.Model, k.Memory, k.gpus, k.hourly}] = k
 	}
+
 	for i := range f.offers {
 		o := &f.offers[i]
 		k := kind{GPU: fleet.GPU{Model: o.GPU, Memory: o.GPUMemory, Peak: o.TFLOPS}, gpus: o.GPUs, speed: o.Speed(),
 			hourly: float64(o.Hourly) / 1e6 / float64(max(o.GPUs, 1))}
 		all[key{k.Model, k.Memory, k.gpus, k.hourly}] = k
 	}
+
 	m := &market{made: now}
 	for _, k := range all {
 		m.kinds = append(m.kinds, k)
 	}
+
 	slices.SortFunc(m.kinds, func(a, b kind) int {
 		switch {
 		case a.hourly != b.hourly:
@@ -69,9 +77,12 @@ func (f *Forecaster) market(now time.Time) *market {
 		case a.Model != b.Model:
 			return less(a.Model < b.Model)
 		}
+
 		return a.gpus - b.gpus
 	})
+
 	f.marketView = m
+
 	return m
 }
 
@@ -79,6 +90,7 @@ func less(yes bool) int {
 	if yes {
 		return -1
 	}
+
 	return 1
 }
 
@@ -90,14 +102,17 @@ func (f *Forecaster) hourly(n *fleet.Node, gpus int) float64 {
 	if f.tariff == nil {
 		return 0
 	}
+
 	p := f.tariff.Of(n)
 	if p == nil {
 		return 0
 	}
+
 	all := len(n.Inventory.GPUs)
 	if all == 0 {
 		return f.tariff.Rate(p, 0) * 3600
 	}
+
 	return f.tariff.Rate(p, all) * 3600 * float64(gpus) / float64(all)
 }
 
@@ -116,9 +131,11 @@ func (m *market) hourly(need *job.Resources) float64 {
 			least = min(least, k.hourly*float64(max(need.GPUs.Min, 1)*max(need.Nodes.Min, 1)))
 		}
 	}
+
 	if math.IsInf(least, 1) {
 		return 0
 	}
+
 	return least
 }
 
@@ -131,25 +148,32 @@ func (m *market) places(need *job.Resources) []forecast.Place {
 	if need.GPUs.Min == 0 && need.GPUs.Max == 0 {
 		return nil
 	}
+
 	var list []forecast.Place
+
 	seen := map[string]bool{}
 	for i := range m.kinds { // the cheapest first
 		k := &m.kinds[i]
 		if k.speed <= 0 || seen[k.Model] || !k.serves(need) {
 			continue
 		}
+
 		seen[k.Model] = true
+
 		for _, gpus := range counts(need) {
 			list = append(list, forecast.Place{GPU: k.Model, GPUs: gpus, TFLOPS: k.speed, Hourly: k.hourly * float64(gpus)})
 		}
 	}
+
 	slices.SortStableFunc(list, func(a, b forecast.Place) int {
 		x, y := a.TFLOPS*float64(a.GPUs), b.TFLOPS*float64(b.GPUs)
 		if x == y {
 			return 0
 		}
+
 		return less(x > y)
 	})
+
 	return list[:min(len(list), maxPlaces)]
 }
 
@@ -157,9 +181,11 @@ func (m *market) places(need *job.Resources) []forecast.Place {
 func counts(need *job.Resources) []int {
 	low := max(need.GPUs.Min, 1) * max(need.Nodes.Min, 1)
 	high := max(need.GPUs.Max, 1) * max(need.Nodes.Max, 1)
+
 	list := []int{low}
 	for n := 2 * low; n <= high && len(list) < 3; n *= 2 {
 		list = append(list, n)
 	}
+
 	return list
 }

@@ -17,26 +17,33 @@ func (f *Forecaster) forecastQueue(ctx context.Context) error {
 	f.mu.Lock()
 	n := min(len(f.queue), queuePerPass)
 	jobs := slices.Clone(f.queue[:n])
+
 	f.queue = f.queue[n:]
 	if len(f.queue) == 0 {
 		f.queue = nil // what was behind it can go
 	}
+
 	for i := range jobs {
 		delete(f.queued, jobs[i].ID)
 	}
+
 	f.mu.Unlock()
+
 	if n == 0 {
 		return nil
 	}
+
 	err := f.forecastQueued(ctx, jobs)
 	if err != nil { // they are the first again
 		f.mu.Lock()
 		defer f.mu.Unlock()
+
 		f.queue = append(jobs, f.queue...)
 		for i := range jobs {
 			f.queued[jobs[i].ID] = true
 		}
 	}
+
 	return err
 }
 
@@ -46,12 +53,14 @@ func (f *Forecaster) forecastQueued(ctx context.Context, jobs []job.Job) error {
 	if err != nil {
 		return err
 	}
+
 	var updates []yardmaster.JobForecast
 	for i := range jobs {
 		if made[i] != nil && made[i].Basis != job.BasisNone {
 			updates = append(updates, yardmaster.JobForecast{Job: jobs[i].ID, Forecast: made[i]})
 		}
 	}
+
 	return f.send(ctx, updates)
 }
 
@@ -62,6 +71,7 @@ func (f *Forecaster) Waiting(ctx context.Context, jobs []job.Job) ([]*job.Foreca
 	var ask []int
 	var ids []id.Job
 	f.mu.Lock()
+
 	for i := range jobs {
 		w, ran := f.jobs[jobs[i].ID]
 		switch {
@@ -72,14 +82,18 @@ func (f *Forecaster) Waiting(ctx context.Context, jobs []job.Job) ([]*job.Foreca
 			ask, ids = append(ask, i), append(ids, jobs[i].ID)
 		}
 	}
+
 	f.mu.Unlock()
+
 	if len(ask) == 0 {
 		return out, nil
 	}
+
 	var stands []yardmaster.JobStatus // written by the loop, perhaps after we gave up on it
 	if err := f.Query(ctx, func(y *yardmaster.Yard) { stands = y.JobStatuses(ids) }); err != nil {
 		return out, err
 	}
+
 	library, record := f.trainer.current()
 	for k, i := range ask {
 		in := &forecast.Input{Job: &jobs[i], Now: f.Clock.Now(), Speed: jobs[i].Spec.Speed, Library: library, Record: record}
@@ -88,38 +102,51 @@ func (f *Forecaster) Waiting(ctx context.Context, jobs []job.Job) ([]*job.Foreca
 		f.mu.Unlock()
 		out[i] = forecast.Make(in)
 	}
+
 	return out, nil
 }
 
 // Forecast returns the forecast of one job, including those it depends on.
 func (f *Forecaster) Forecast(ctx context.Context, j *job.Job) (*job.Forecast, error) {
 	jobs := []job.Job{*j}
+
 	if len(j.Needs) > 0 && j.Epoch == 0 && j.Pipeline != "" {
 		all, err := f.Store.Pipeline(ctx, j.Pipeline)
 		if err != nil {
 			return nil, err
 		}
+
 		jobs = all
 	}
+
 	made, err := f.Waiting(ctx, jobs)
 	if err != nil {
 		return nil, err
 	}
+
 	at := slices.IndexFunc(jobs, func(o job.Job) bool { return o.ID == j.ID })
 	if len(jobs) == 1 || at < 0 || made[at] == nil {
 		return made[max(at, 0)], nil
 	}
+
 	nodes := make([]pipeline.Node, len(jobs))
 	for i := range jobs {
 		nodes[i] = pipeline.Node{Job: jobs[i].ID, Forecast: made[i], Needs: jobs[i].Needs}
 	}
+
 	number, _ := nodes[0].Job.Number() // the same answer each time it is asked
 	spans, err := pipeline.Simulate(nodes, number)
 	if err != nil {
 		return nil, err
 	}
+
 	out, span := *made[at], spans[at]
 	out.Path = span.Path
-	out.Wait = job.Band{Low: max(span.End.Low-out.Remaining.Low, 0), Mid: max(span.End.Mid-out.Remaining.Mid, 0), High: max(span.End.High-out.Remaining.High, 0)}
+	out.Wait = job.Band{
+		Low:  max(span.End.Low-out.Remaining.Low, 0),
+		Mid:  max(span.End.Mid-out.Remaining.Mid, 0),
+		High: max(span.End.High-out.Remaining.High, 0),
+	}
+
 	return &out, nil
 }

@@ -24,28 +24,54 @@ import (
 // Routes makes the forecaster's answers part of the API.
 func (f *Forecaster) Routes(e Edge) {
 	op := func(name, path, summary, tag string) huma.Operation {
-		return huma.Operation{OperationID: name, Method: http.MethodGet, Path: path, Summary: summary, Security: e.Security, Tags: []string{tag}}
+		return huma.Operation{
+			OperationID: name,
+			Method:      http.MethodGet,
+			Path:        path,
+			Summary:     summary,
+			Security:    e.Security,
+			Tags:        []string{tag},
+		}
 	}
-	huma.Register(e.API, op("get-forecast", "/api/v1/jobs/{job}/forecast", "Say when a job will be done", "forecasts"), answer(e, f.getForecast))
-	huma.Register(e.API, op("list-metrics", "/api/v1/jobs/{job}/metrics", "List what a job's program measures of itself", "forecasts"), answer(e, f.listMetrics))
-	huma.Register(e.API, op("get-curve", "/api/v1/jobs/{job}/curve", "Show one metric of a job, and how it is expected to go on", "forecasts"),
+
+	huma.Register(
+		e.API,
+		op("get-forecast", "/api/v1/jobs/{job}/forecast", "Say when a job will be done", "forecasts"),
+		answer(e, f.getForecast),
+	)
+
+	huma.Register(
+		e.API,
+		op("list-metrics", "/api/v1/jobs/{job}/metrics", "List what a job's program measures of itself", "forecasts"),
+		answer(e, f.listMetrics),
+	)
+
+	huma.Register(
+		e.API,
+		op("get-curve", "/api/v1/jobs/{job}/curve", "Show one metric of a job, and how it is expected to go on", "forecasts"),
 		func(ctx context.Context, in *curveInput) (*body[api.Curve], error) {
 			j, err := e.Job(ctx, in.Job)
 			if err != nil {
 				return nil, e.Fail(ctx, err)
 			}
+
 			out, err := f.getCurve(ctx, &j, in)
 			if err != nil {
 				return nil, e.Fail(ctx, err)
 			}
+
 			return &body[api.Curve]{out}, nil
-		})
+		},
+	)
+
 	f.importRoutes(e)
+
 	huma.Register(e.API, op("get-forecast-record", "/api/v1/forecasts", "Say how good forecasts have been", "forecasts"),
 		func(ctx context.Context, _ *struct{}) (*body[api.ForecastRecord], error) {
 			if err := e.Allow(ctx, tenant.ReadNodes, ""); err != nil {
 				return nil, e.Fail(ctx, err)
 			}
+
 			return &body[api.ForecastRecord]{f.trainer.report()}, nil
 		})
 }
@@ -63,16 +89,21 @@ type curveInput struct {
 }
 
 // answer wraps a question about one job that the caller may see.
-func answer[T any](e Edge, ask func(context.Context, *job.Job) (T, error)) func(context.Context, *jobInput) (*body[T], error) {
+func answer[T any](
+	e Edge,
+	ask func(context.Context, *job.Job) (T, error),
+) func(context.Context, *jobInput) (*body[T], error) {
 	return func(ctx context.Context, in *jobInput) (*body[T], error) {
 		j, err := e.Job(ctx, in.Job)
 		if err != nil {
 			return nil, e.Fail(ctx, err)
 		}
+
 		out, err := ask(ctx, &j)
 		if err != nil {
 			return nil, e.Fail(ctx, err)
 		}
+
 		return &body[T]{out}, nil
 	}
 }
@@ -81,49 +112,65 @@ func (f *Forecaster) getForecast(ctx context.Context, j *job.Job) (api.Forecast,
 	if j.State.Final() {
 		return api.Forecast{}, fault.New(fault.Conflict, "job_state", "job %s has ended (%s)", j.ID, j.Status())
 	}
+
 	made, err := f.Forecast(ctx, j)
 	if err != nil {
 		return api.Forecast{}, err
 	}
+
 	if made == nil {
 		made = &job.Forecast{At: f.Clock.Now(), Why: "Nothing has been reported yet."}
 	}
+
 	out := *made
 	out.Methods, err = f.methodEstimates(ctx, j, &out)
 	if err != nil {
 		return api.Forecast{}, err
 	}
+
 	return *api.NewForecast(&out), nil
 }
 
 // methodEstimates returns what the methods of a forecast say, and what the textbook's fits would say of the same
 // curve: for comparison, they count nothing.
-func (f *Forecaster) methodEstimates(ctx context.Context, j *job.Job, made *job.Forecast) ([]job.MethodForecast, error) {
+func (f *Forecaster) methodEstimates(
+	ctx context.Context,
+	j *job.Job,
+	made *job.Forecast,
+) ([]job.MethodForecast, error) {
 	all, err := f.seriesOf(ctx, j.ID)
 	if err != nil {
 		return nil, err
 	}
+
 	says := slices.Clone(made.Methods)
+
 	at := slices.IndexFunc(all, func(s metric.Series) bool { return s.Name == made.Metric })
 	if at < 0 {
 		return says, nil
 	}
+
 	c, now, until := curveOf(j, &all[at], made)
 	if now <= 0 || until <= now || !c.Goal.Set || slices.ContainsFunc(c.Y, c.Goal.Met) {
 		return says, nil
 	}
+
 	perStep := made.Remaining.Mid / (until - now)
+
 	for _, name := range []string{"poly3", "regression"} {
 		m, known := curve.ByName(name)
 		if !known || len(c.X) < m.Points {
 			continue
 		}
+
 		say := job.MethodForecast{Method: name, Remaining: -1, Error: -1}
 		if e := m.Estimate(&c); !e.Fails() {
 			say.Remaining = max((e.End-now)*perStep, 0)
 		}
+
 		says = append(says, say)
 	}
+
 	return says, nil
 }
 
@@ -132,10 +179,12 @@ func (f *Forecaster) listMetrics(ctx context.Context, j *job.Job) (api.MetricLis
 	if err != nil {
 		return api.MetricList{}, err
 	}
+
 	list := api.MetricList{Metrics: []api.Metric{}}
 	for i := range all {
 		list.Metrics = append(list.Metrics, toMetric(j, &all[i]))
 	}
+
 	return list, nil
 }
 
@@ -144,40 +193,53 @@ func toMetric(j *job.Job, s *metric.Series) api.Metric {
 	if p, ok := s.Last(); ok {
 		out.Step, out.Value, out.At = p.Step, p.Value, p.At
 	}
+
 	if t := j.Spec.Target; t != nil && t.Metric == s.Name {
 		out.Goal = t.AtMost
 		if out.Goal == nil {
 			out.Goal = t.AtLeast
 		}
 	}
+
 	return out
 }
 
 // seriesOf returns the metrics of a job by name: those at hand, or those that were kept.
 func (f *Forecaster) seriesOf(ctx context.Context, j id.Job) ([]metric.Series, error) {
 	f.mu.Lock()
+
 	if w, ok := f.jobs[j]; ok && w.loaded {
 		all := w.curves()
 		f.mu.Unlock()
 		return all, nil
 	}
+
 	f.mu.Unlock()
-	docs, err := f.Store.Documents(ctx, store.DocumentFilter{Kind: store.CurveDocument, Under: string(j), Limit: metric.MaxSeries})
+
+	docs, err := f.Store.Documents(
+		ctx,
+		store.DocumentFilter{Kind: store.CurveDocument, Under: string(j), Limit: metric.MaxSeries},
+	)
+
 	if err != nil {
 		return nil, err
 	}
+
 	all := make([]metric.Series, len(docs))
 	for i := range docs {
 		if err := json.Unmarshal([]byte(docs[i].Text), &all[i]); err != nil {
 			return nil, fmt.Errorf("read curve %s: %w", docs[i].ID, err)
 		}
 	}
+
 	slices.SortFunc(all, func(a, b metric.Series) int {
 		if a.Name == b.Name {
 			return 0
 		}
+
 		return less(a.Name < b.Name)
 	})
+
 	return all, nil
 }
 
@@ -186,24 +248,31 @@ func (f *Forecaster) getCurve(ctx context.Context, j *job.Job, in *curveInput) (
 	if err != nil {
 		return api.Curve{}, err
 	}
+
 	at := slices.IndexFunc(all, func(s metric.Series) bool { return s.Name == in.Metric })
 	if at < 0 {
 		names := make([]string, len(all))
 		for i := range all {
 			names[i] = all[i].Name
 		}
-		missing := fault.New(fault.NotFound, "metric_not_found", "job %s has no metric %q", j.ID, in.Metric).WithField("metric")
+
+		missing := fault.New(fault.NotFound, "metric_not_found", "job %s has no metric %q", j.ID, in.Metric).
+			WithField("metric")
 		if len(names) > 0 {
 			missing = missing.WithRemedy("choose one of %q", names)
 		}
+
 		return api.Curve{}, missing
 	}
+
 	s := &all[at]
 	out := api.Curve{Metric: toMetric(j, s), Points: []api.MetricPoint{}}
 	for _, p := range metric.Downsample(s.Points, in.Points) {
 		out.Points = append(out.Points, api.WirePoint(p))
 	}
+
 	out.Fit = f.fit(j, s)
+
 	return out, nil
 }
 
@@ -219,22 +288,27 @@ func (f *Forecaster) fit(j *job.Job, s *metric.Series) *api.Fit {
 		f.mu.Unlock()
 		return nil
 	}
+
 	made := *w.forecast
 	f.mu.Unlock()
+
 	c, now, until := curveOf(j, s, &made)
 	if len(c.X) == 0 {
 		return nil
 	}
+
 	d := curve.Fit(&c, until, fitPoints)
 	if r := made.Remaining; now > 0 && r.Mid > 0 && made.Basis != job.BasisSteps { // it ends because it comes to its goal
 		e := curve.Estimate{End: until, Low: now + (until-now)*r.Low/r.Mid, High: now + (until-now)*r.High/r.Mid}
 		d = curve.FitTo(&c, e, until, fitPoints)
 	}
+
 	for _, line := range [][]float64{d.X, d.Mid, d.Low, d.High} {
 		if slices.ContainsFunc(line, func(v float64) bool { return math.IsNaN(v) || math.IsInf(v, 0) }) {
 			return nil // values at the end of what a number can be; no answer can hold more
 		}
 	}
+
 	return &api.Fit{Step: d.X, Mid: d.Mid, Low: d.Low, High: d.High}
 }
 
@@ -247,15 +321,18 @@ func curveOf(j *job.Job, s *metric.Series, made *job.Forecast) (c curve.Curve, n
 			c.X, c.Y = append(c.X, p.Step), append(c.Y, p.Value)
 		}
 	}
+
 	if len(c.X) == 0 {
 		return c, 0, 0
 	}
+
 	until = c.X[len(c.X)-1]
 	for _, p := range slices.Backward(s.Points) {
 		if p.At <= seconds(made.At) && made.Done > 0 && made.Done < 1 {
 			return c, p.Step, max(until, p.Step/made.Done)
 		}
 	}
+
 	return c, 0, until
 }
 
@@ -268,6 +345,7 @@ func goalOf(j *job.Job) curve.Goal {
 	case t.AtLeast != nil:
 		return curve.Goal{Value: *t.AtLeast, Rising: true, Set: true}
 	}
+
 	return curve.Goal{}
 }
 
@@ -275,20 +353,37 @@ func goalOf(j *job.Job) curve.Goal {
 func (s *trainer) report() api.ForecastRecord {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	out := api.ForecastRecord{Jobs: len(s.past), Scored: s.record.Jobs(), Wanted: calibrate.MinJobs, NoModel: s.noModelReason, Methods: []api.MethodAccuracy{}}
+
+	out := api.ForecastRecord{
+		Jobs:    len(s.past),
+		Scored:  s.record.Jobs(),
+		Wanted:  calibrate.MinJobs,
+		NoModel: s.noModelReason,
+		Methods: []api.MethodAccuracy{},
+	}
+
 	out.Covered, out.CoveredOf = s.record.Coverage()
 	for _, l := range s.record.Table() {
 		if n := len(out.Methods); n == 0 || out.Methods[n-1].Method != l.Method {
 			out.Methods = append(out.Methods, api.MethodAccuracy{Method: l.Method})
 		}
+
 		m := &out.Methods[len(out.Methods)-1]
-		m.Errors = append(m.Errors, api.Accuracy{Quarter: l.Quarter, Median: l.Median, P80: l.P80, Failed: l.Failed, Count: l.Forecasts})
+		m.Errors = append(
+			m.Errors,
+			api.Accuracy{Quarter: l.Quarter, Median: l.Median, P80: l.P80, Failed: l.Failed, Count: l.Forecasts},
+		)
 	}
+
 	if m := s.model; m != nil {
 		out.Model = &api.DurationModel{Version: m.Version, Trained: m.Newest, Records: m.Records, Digest: m.Digest}
 		for _, v := range m.Validation {
-			out.Model.Validation = append(out.Model.Validation, api.LearnerErrors{Learner: v.Learner, Median: v.Median, P80: v.P80, Within25: v.Within25, Weight: v.Weight})
+			out.Model.Validation = append(
+				out.Model.Validation,
+				api.LearnerErrors{Learner: v.Learner, Median: v.Median, P80: v.P80, Within25: v.Within25, Weight: v.Weight},
+			)
 		}
 	}
+
 	return out
 }

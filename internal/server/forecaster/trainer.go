@@ -56,7 +56,14 @@ type pastJob struct {
 }
 
 func newTrainer(s store.Store, c clock.Clock, log *slog.Logger) *trainer {
-	return &trainer{store: s, clock: c, log: log, changed: make(chan struct{}, 1), library: forecast.NewLibrary(nil, nil), record: &calibrate.Record{}}
+	return &trainer{
+		store:   s,
+		clock:   c,
+		log:     log,
+		changed: make(chan struct{}, 1),
+		library: forecast.NewLibrary(nil, nil),
+		record:  &calibrate.Record{},
+	}
 }
 
 // load reads what was learned before.
@@ -65,13 +72,16 @@ func (s *trainer) load(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+
 	models, err := s.store.Documents(ctx, store.DocumentFilter{Kind: store.ModelDocument, Limit: 1})
 	if err != nil {
 		return err
 	}
+
 	var bad error
 	record := &calibrate.Record{}
 	var past []history.Past
+
 	var scored []calibrate.JobScore
 	for _, d := range slices.Backward(docs) { // oldest first
 		var l pastJob
@@ -79,10 +89,13 @@ func (s *trainer) load(ctx context.Context) error {
 			bad = errors.Join(bad, fmt.Errorf("read past job %s: %w", d.ID, err))
 			continue
 		}
+
 		past = append(past, l.Past)
 		scored = append(scored, l.Score)
 	}
+
 	record.Add(scored...)
+
 	var model *duration.Model
 	if len(models) == 1 {
 		model = &duration.Model{}
@@ -90,8 +103,10 @@ func (s *trainer) load(ctx context.Context) error {
 			model, bad = nil, errors.Join(bad, fmt.Errorf("read model %s: %w", models[0].ID, err))
 		}
 	}
+
 	s.mu.Lock()
 	defer s.mu.Unlock()
+
 	s.past, s.record, s.model = past, record, model
 	if model != nil {
 		s.trainedJobs = model.Records
@@ -101,7 +116,9 @@ func (s *trainer) load(ctx context.Context) error {
 			}
 		}
 	}
+
 	s.library = forecast.NewLibrary(s.past, s.model)
+
 	return bad
 }
 
@@ -118,59 +135,82 @@ func (s *trainer) current() (*forecast.Library, *calibrate.Record) {
 func (s *trainer) learn(ctx context.Context, past []history.Past) error {
 	s.updating.Lock()
 	defer s.updating.Unlock()
+
 	s.mu.Lock()
 	library, record, model, all := s.library, s.record, s.model, slices.Clone(s.past)
 	s.mu.Unlock()
+
 	replaced := map[id.Job]bool{}
 	for i := range past {
 		replaced[past[i].Job] = true
 	}
+
 	all = slices.DeleteFunc(all, func(old history.Past) bool { return replaced[old.Job] }) // imported again
 	var docs []store.Document
 	var scored []calibrate.JobScore
 	known := len(all) // that the library has
+
 	for i := range past {
 		p := &past[i]
 		l := pastJob{Past: *p, Score: forecast.Score(p, library, record)}
 		text, err := json.Marshal(l)
 		if err != nil { // it would be no better the next time, and the others would wait for it
-			s.log.ErrorContext(ctx, "a finished job cannot be marshalled and is left out of the history", "job", p.Job, "error", err)
+			s.log.ErrorContext(
+				ctx,
+				"a finished job cannot be marshalled and is left out of the history",
+				"job",
+				p.Job,
+				"error",
+				err,
+			)
+
 			continue
 		}
+
 		docs = append(docs, store.Document{Kind: store.PastDocument, ID: string(p.Job), At: p.Finished, Text: string(text)})
+
 		scored, all = append(scored, l.Score), append(all, *p)
 		if len(scored) > record.Jobs()/rebuildFraction {
 			record, scored = record.With(scored...), nil
 		}
+
 		if len(all) < smallHistory && len(all)-known > known/rebuildFraction && len(p.Curve.X) > 0 {
 			library, known = forecast.NewLibrary(all, model), len(all)
 		}
 	}
+
 	if len(scored) > 0 {
 		record = record.With(scored...)
 	}
+
 	slices.SortStableFunc(all, func(a, b history.Past) int { return a.Finished.Compare(b.Finished) })
+
 	if err := s.keep(ctx, docs); err != nil {
 		return err
 	}
+
 	var gone []string
 	for len(all) > maxPast {
 		gone, all = append(gone, string(all[0].Job)), all[1:]
 	}
+
 	if len(gone) > 0 {
 		if err := s.store.Drop(ctx, store.PastDocument, gone...); err != nil {
 			return err
 		}
 	}
+
 	library = forecast.NewLibrary(all, model)
 	s.mu.Lock()
 	defer s.mu.Unlock()
+
 	s.past, s.record, s.library = all, record, library
 	s.newJobs += len(past)
 	select {
 	case s.changed <- struct{}{}:
 	default:
 	}
+
 	return nil
 }
 
@@ -181,6 +221,7 @@ func (s *trainer) keep(ctx context.Context, docs []store.Document) error {
 			return err
 		}
 	}
+
 	return nil
 }
 
@@ -194,17 +235,21 @@ func (s *trainer) run(ctx context.Context) {
 			case <-s.changed:
 			}
 		}
+
 		err := s.train(ctx)
+
 		wait := time.Duration(0)
 		switch {
 		case err != nil:
 			wait = trainRetry
+
 			if ctx.Err() == nil {
 				s.log.ErrorContext(ctx, "training the duration model failed, retrying", "error", err)
 			}
 		case s.hasModel():
 			wait = trainEvery
 		}
+
 		if wait > 0 && !clock.Sleep(ctx, wait) {
 			return
 		}
@@ -223,46 +268,61 @@ func (s *trainer) train(ctx context.Context) error {
 	s.mu.Lock()
 	past, before, trained, since := s.past, s.model, s.trainedJobs, s.newJobs
 	s.mu.Unlock()
+
 	if before != nil && 100*since < retrainPercent*trained {
 		return nil
 	}
+
 	version := 1
 	if before != nil {
 		version = before.Version + 1
 	}
+
 	model, err := duration.Train(past, uint64(version))
 	if f := (*fault.Error)(nil); errors.As(err, &f) && f.Code == "no_history" {
 		s.mu.Lock()
 		s.noModelReason = f.Message
 		s.mu.Unlock()
+
 		return nil
 	}
+
 	if err != nil {
 		return err
 	}
+
 	model.Version = version
 	text, err := json.Marshal(model)
 	if err != nil {
 		return fmt.Errorf("write model %d: %w", version, err)
 	}
-	if err := s.store.Keep(ctx, store.Document{Kind: store.ModelDocument, ID: strconv.Itoa(version), At: s.clock.Now(), Text: string(text)}); err != nil {
+
+	if err := s.store.Keep(
+		ctx,
+		store.Document{Kind: store.ModelDocument, ID: strconv.Itoa(version), At: s.clock.Now(), Text: string(text)},
+	); err != nil {
 		return err
 	}
+
 	if version > maxModels {
 		if err := s.store.Drop(ctx, store.ModelDocument, strconv.Itoa(version-maxModels)); err != nil {
 			return err
 		}
 	}
+
 	s.updating.Lock()
 	defer s.updating.Unlock()
+
 	s.mu.Lock()
 	all := s.past
 	s.mu.Unlock()
 	library := forecast.NewLibrary(all, model)
 	s.mu.Lock()
 	defer s.mu.Unlock()
+
 	s.model, s.library, s.trainedJobs, s.noModelReason = model, library, len(past), ""
 	s.newJobs -= since
 	s.log.InfoContext(ctx, "trained the duration model", "version", version, "jobs", len(past))
+
 	return nil
 }

@@ -17,8 +17,15 @@ import (
 // big returns a batch with so many nodes of eight GPUs, each held by a run of its own.
 func big(nodes int) *yardmaster.Batch {
 	b := &yardmaster.Batch{}
+
 	for i := range nodes {
-		n := fleet.Node{ID: id.Node(fmt.Sprint("n", i)), Class: fleet.Local, State: fleet.Ready, Inventory: inventory(fmt.Sprint(i), "L4", 8)}
+		n := fleet.Node{
+			ID:        id.Node(fmt.Sprint("n", i)),
+			Class:     fleet.Local,
+			State:     fleet.Ready,
+			Inventory: inventory(fmt.Sprint(i), "L4", 8),
+		}
+
 		m := ledger.NewMeter(&n, tariff, nil, start)
 		run := job.Run{ID: id.NewRun(id.NewJob(uint64(i)), 1), State: job.RunRunning, Ranks: []job.Rank{{Node: n.ID}}}
 		m.Set(nil, start, ledger.StatusOf(&n, 0, nil), []ledger.Holder{{Run: run.ID, Job: "j1", Owner: "ann", GPUs: 0xf}})
@@ -26,6 +33,7 @@ func big(nodes int) *yardmaster.Batch {
 		b.Runs = append(b.Runs, run)
 		b.Ledger.Meters = append(b.Ledger.Meters, m.Save())
 	}
+
 	return b
 }
 
@@ -36,6 +44,7 @@ func BenchmarkTake(b *testing.B) {
 	for b.Loop() {
 		y.board.Take(batch)
 	}
+
 	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/10_000, "ns/node")
 }
 
@@ -45,14 +54,17 @@ func BenchmarkScrape(b *testing.B) {
 		ch := make(chan prometheus.Metric, 4096)
 		board.Collect(ch)
 	}
+
 	b.Run("nothing changed", func(b *testing.B) {
 		y := newYard(b, metrics.Options{})
 		y.board.Take(big(10_000))
 		collect(y.board)
+
 		for b.Loop() {
 			collect(y.board)
 		}
 	})
+
 	b.Run("all changed", func(b *testing.B) {
 		y := newYard(b, metrics.Options{})
 		batch := big(10_000)

@@ -36,7 +36,11 @@ const (
 )
 
 func newBudgets() budgets {
-	return budgets{limits: map[tenant.Subject]tenant.Quota{}, totals: map[period]quota.Usage{}, told: map[measured]quota.Notice{}}
+	return budgets{
+		limits: map[tenant.Subject]tenant.Quota{},
+		totals: map[period]quota.Usage{},
+		told:   map[measured]quota.Notice{},
+	}
 }
 
 // take takes what has changed.
@@ -46,12 +50,15 @@ func (b *budgets) take(limits []tenant.Quota, totals []quota.Usage, told []quota
 			delete(b.limits, l.Subject)
 			continue
 		}
+
 		l.Period, l.WarnAt = cmp.Or(l.Period, tenant.Month), cmp.Or(l.WarnAt, warnAt)
 		b.limits[l.Subject] = l
 	}
+
 	for i := range totals {
 		b.totals[period{totals[i].Subject, totals[i].Period}] = totals[i]
 	}
+
 	for i := range told {
 		if told[i].Job == "" {
 			b.told[measured{told[i].Subject, told[i].Measure}] = told[i]
@@ -78,10 +85,12 @@ func (b *budgets) look(now time.Time, all bool) []standing {
 			list = b.of(list, s, &l, now, 0)
 			continue
 		}
+
 		least := l.WarnAt
 		if all {
 			least = 0
 		}
+
 		for key := range b.totals {
 			_, own := b.limits[key.subject]
 			bound := key.subject.User != "" && s.Each == eachUser || key.subject.Project != "" && s.Each == eachProject
@@ -90,9 +99,11 @@ func (b *budgets) look(now time.Time, all bool) []standing {
 			}
 		}
 	}
+
 	slices.SortFunc(list, func(x, y standing) int {
 		return cmp.Or(strings.Compare(x.subject.String(), y.subject.String()), cmp.Compare(x.measure, y.measure))
 	})
+
 	return list
 }
 
@@ -103,6 +114,7 @@ func (b *budgets) of(list []standing, s tenant.Subject, l *tenant.Quota, now tim
 	if !total.Begin.Equal(begin) {
 		total = quota.Usage{}
 	}
+
 	for _, m := range []struct {
 		measure     quota.Measure
 		limit, used float64
@@ -113,9 +125,14 @@ func (b *budgets) of(list []standing, s tenant.Subject, l *tenant.Quota, now tim
 		if m.limit <= 0 || m.used < least*m.limit {
 			continue
 		}
+
 		told := b.told[measured{s, m.measure}]
 		over := told.Begin.Equal(begin) && (told.Forecast || told.UsedUp)
-		list = append(list, standing{subject: s, period: l.Period, measure: m.measure, limit: m.limit, used: m.used, over: over})
+		list = append(
+			list,
+			standing{subject: s, period: l.Period, measure: m.measure, limit: m.limit, used: m.used, over: over},
+		)
 	}
+
 	return list
 }

@@ -53,7 +53,13 @@ func alertKinds() []string { return []string{"near", "used_up", "forecast", "fre
 
 // refusals lists the codes with which a provider says no.
 func refusals() []string {
-	return []string{fleet.RefusedCapacity, fleet.RefusedQuota, fleet.RefusedPrice, fleet.RefusedInvalid, fleet.RefusedDenied}
+	return []string{
+		fleet.RefusedCapacity,
+		fleet.RefusedQuota,
+		fleet.RefusedPrice,
+		fleet.RefusedInvalid,
+		fleet.RefusedDenied,
+	}
 }
 
 func newCounts(providers []string) counts {
@@ -65,9 +71,18 @@ func newCounts(providers []string) counts {
 	}
 	minutes := []float64{1, 5, 15, 30, 60, 120, 300, 600, 1200, 1800, 3600, 7200, 14400, 43200, 86400}
 	c := counts{
-		ended:  counter("trainyard_jobs_ended_total", "Jobs that ended.", "state"),
-		waits:  histogram("trainyard_queue_wait_seconds", "Time that jobs were queued, by class of the nodes they were placed on.", minutes, "class"),
-		alerts: counter("trainyard_budget_alerts_total", "Alerts about quotas and budgets: near, used_up, forecast (will be used up before the period ends), free (again).", "kind"),
+		ended: counter("trainyard_jobs_ended_total", "Jobs that ended.", "state"),
+		waits: histogram(
+			"trainyard_queue_wait_seconds",
+			"Time that jobs were queued, by class of the nodes they were placed on.",
+			minutes,
+			"class",
+		),
+		alerts: counter(
+			"trainyard_budget_alerts_total",
+			"Alerts about quotas and budgets: near, used_up, forecast (will be used up before the period ends), free (again).",
+			"kind",
+		),
 
 		provisions: counter("trainyard_provision_requests_total", "Nodes requested from providers.", "provider"),
 		granted:    counter("trainyard_provisioned_nodes_total", "Nodes that providers provisioned.", "provider"),
@@ -75,13 +90,43 @@ func newCounts(providers []string) counts {
 		returns:    counter("trainyard_lease_releases_total", "Nodes that were released.", "provider"),
 		strays:     counter("trainyard_strays_total", "Instances found without a lease.", "provider"),
 		unclear:    counter("trainyard_provision_unknown_total", "Requests with an unknown outcome.", "provider"),
-		lost:       counter("trainyard_lease_losses_total", "Provisioned nodes that were lost without being released.", "provider", "why"),
-		joins:      histogram("trainyard_provision_join_seconds", "Time from requesting a node until its agent joined.", []float64{5, 15, 30, 60, 90, 120, 180, 240, 300, 420, 600, 900, 1200, 1800, 3600}, "provider"),
-		calls:      counter("trainyard_provider_calls_total", "Calls to providers by call and outcome: ok, refused, timeout or failed.", "provider", "call", "outcome"),
-		callTime:   histogram("trainyard_provider_call_seconds", "Time that calls to providers took.", prometheus.ExponentialBuckets(0.01, 2.5, 11), "provider", "call"),
-		up:         prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "trainyard_provider_up", Help: "1 if the provider answered when it was last asked for its list."}, []string{"provider"}),
+		lost: counter(
+			"trainyard_lease_losses_total",
+			"Provisioned nodes that were lost without being released.",
+			"provider",
+			"why",
+		),
+		joins: histogram(
+			"trainyard_provision_join_seconds",
+			"Time from requesting a node until its agent joined.",
+			[]float64{5, 15, 30, 60, 90, 120, 180, 240, 300, 420, 600, 900, 1200, 1800, 3600},
+			"provider",
+		),
+		calls: counter(
+			"trainyard_provider_calls_total",
+			"Calls to providers by call and outcome: ok, refused, timeout or failed.",
+			"provider",
+			"call",
+			"outcome",
+		),
+		callTime: histogram(
+			"trainyard_provider_call_seconds",
+			"Time that calls to providers took.",
+			prometheus.ExponentialBuckets(0.01, 2.5, 11),
+			"provider",
+			"call",
+		),
+		up: prometheus.NewGaugeVec(
+			prometheus.GaugeOpts{
+				Name: "trainyard_provider_up",
+				Help: "1 if the provider answered when it was last asked for its list.",
+			},
+			[]string{"provider"},
+		),
 	}
+
 	c.prepare(providers)
+
 	return c
 }
 
@@ -90,21 +135,26 @@ func (c *counts) prepare(providers []string) {
 	for _, class := range fleet.Classes() {
 		c.waits.WithLabelValues(string(class))
 	}
+
 	for _, s := range job.States() {
 		if s.Final() {
 			c.ended.WithLabelValues(string(s))
 		}
 	}
+
 	for _, k := range alertKinds() {
 		c.alerts.WithLabelValues(k)
 	}
+
 	for _, p := range providers {
 		for _, v := range []*prometheus.CounterVec{c.provisions, c.granted, c.returns, c.strays, c.unclear} {
 			v.WithLabelValues(p)
 		}
+
 		for _, code := range refusals() {
 			c.refused.WithLabelValues(p, code)
 		}
+
 		c.lost.WithLabelValues(p, lostSpot)
 		c.lost.WithLabelValues(p, lostOther)
 		c.joins.WithLabelValues(p)
@@ -127,14 +177,17 @@ func (c *counts) lease(e *yardmaster.Event, l *fleet.Lease) {
 		c.strays.WithLabelValues(p).Inc()
 		return
 	}
+
 	if e.Kind == "lease.unclear" {
 		c.unclear.WithLabelValues(p).Inc()
 		return
 	}
+
 	from, to := fleet.LeaseState(e.From), fleet.LeaseState(e.To)
 	if from == to || !strings.HasPrefix(e.Kind, "lease.") {
 		return // an answer that came late, or twice
 	}
+
 	switch {
 	case e.Kind == "lease.requested":
 		c.provisions.WithLabelValues(p).Inc()
@@ -147,6 +200,7 @@ func (c *counts) lease(e *yardmaster.Event, l *fleet.Lease) {
 	case to == fleet.LeaseEnded && from != fleet.LeaseReleasing:
 		c.lost.WithLabelValues(p, whyLost(e.Reason)).Inc()
 	}
+
 	if to == fleet.LeaseActive {
 		c.joins.WithLabelValues(p).Observe(l.Joined.Sub(l.Requested).Seconds())
 	}
@@ -158,6 +212,7 @@ func codeOf(reason string) string {
 	if slices.Contains(refusals(), code) {
 		return code
 	}
+
 	return "other"
 }
 
@@ -165,6 +220,7 @@ func whyLost(reason string) string {
 	if strings.Contains(reason, "spot machine back") {
 		return lostSpot
 	}
+
 	return lostOther
 }
 
@@ -181,11 +237,13 @@ func (b *Collector) Called(provider, call string, took time.Duration, err error)
 	outcome := outcomeOf(err)
 	b.counts.calls.WithLabelValues(provider, call, outcome).Inc()
 	b.counts.callTime.WithLabelValues(provider, call).Observe(took.Seconds())
+
 	if call == "list" {
 		up := 0.0
 		if outcome == callOK {
 			up = 1
 		}
+
 		b.counts.up.WithLabelValues(provider).Set(up)
 	}
 }
@@ -198,10 +256,12 @@ func outcomeOf(err error) string {
 	if errors.Is(err, context.DeadlineExceeded) {
 		return callTimeout
 	}
+
 	switch fault.KindOf(err) {
 	case fault.OverLimit, fault.Invalid, fault.Denied:
 		return callRefused
 	case fault.NotFound, fault.Conflict, fault.Unknown, fault.Unavailable, fault.Internal:
 	}
+
 	return callFailed
 }

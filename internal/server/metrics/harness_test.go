@@ -34,18 +34,33 @@ func (p provisionFIFO) Plan(v *place.View) place.Plan {
 		placed := slices.ContainsFunc(plan.Starts, func(s place.Start) bool { return s.Item == it })
 		provisioned := slices.ContainsFunc(v.Leases, func(l *fleet.Lease) bool { return l.Job == it.Job && l.Live() })
 		if !placed && !provisioned && len(v.Offers) > 0 {
-			plan.Provisions = append(plan.Provisions, place.Provision{Item: it, Offer: v.Offers[0].Name, Count: 1, Cost: 1, Reason: "nothing is free"})
+			plan.Provisions = append(
+				plan.Provisions,
+				place.Provision{Item: it, Offer: v.Offers[0].Name, Count: 1, Cost: 1, Reason: "nothing is free"},
+			)
 		}
 	}
+
 	return plan
 }
 
 var offer = fleet.Offer{
-	Name: "testcloud/g1", Provider: "testcloud", Type: "g1", GPU: "L4", GPUs: 2, GPUMemory: 24 << 30, CPUs: 64000, Memory: 64 << 30,
-	Hourly: 3_000_000, Boot: job.Duration(time.Minute),
+	Name:      "testcloud/g1",
+	Provider:  "testcloud",
+	Type:      "g1",
+	GPU:       "L4",
+	GPUs:      2,
+	GPUMemory: 24 << 30,
+	CPUs:      64000,
+	Memory:    64 << 30,
+	Hourly:    3_000_000,
+	Boot:      job.Duration(time.Minute),
 }
 
-var tariff = &fleet.Tariff{Energy: 0.5, Nodes: []fleet.NodePrice{{Class: fleet.Local, Watts: []float64{100, 400, 700}, Hourly: []float64{1}}}}
+var tariff = &fleet.Tariff{
+	Energy: 0.5,
+	Nodes:  []fleet.NodePrice{{Class: fleet.Local, Watts: []float64{100, 400, 700}, Hourly: []float64{1}}},
+}
 
 // yard is a real yardmaster whose batches go to a board.
 type yard struct {
@@ -66,23 +81,33 @@ func newYard(t testing.TB, o metrics.Options, change ...func(*yardmaster.Config)
 	for _, c := range change {
 		c(&cfg)
 	}
+
 	y := &yard{Yard: yardmaster.New(cfg), t: t, now: start, reg: prometheus.NewPedanticRegistry()}
 	y.board = metrics.New(y, o)
 	y.reg.MustRegister(y.board)
 	y.Load(y.now, yardmaster.State{})
+
 	for _, u := range []id.User{"ann", "bob"} {
 		y.ok(yardmaster.PutUser{User: u, Role: tenant.Researcher, By: "test"})
 	}
+
 	for _, class := range fleet.Classes() {
 		y.token(id.Token(class), class, "")
 	}
+
 	return y
 }
 
 func (y *yard) token(name id.Token, class fleet.Class, lease id.Lease) {
 	y.t.Helper()
 	y.ok(yardmaster.AddToken{By: "test", Token: tenant.Token{
-		ID: name, Kind: tenant.JoinToken, Owner: "ann", Class: string(class), Lease: lease, UsesLeft: 1 << 20, Expires: start.AddDate(10, 0, 0),
+		ID:       name,
+		Kind:     tenant.JoinToken,
+		Owner:    "ann",
+		Class:    string(class),
+		Lease:    lease,
+		UsesLeft: 1 << 20,
+		Expires:  start.AddDate(10, 0, 0),
 	}})
 }
 
@@ -93,18 +118,25 @@ func (y *yard) ok(m yardmaster.Message) any {
 	if err != nil {
 		y.t.Fatalf("%T: %v", m, err)
 	}
+
 	if y.Wanted() {
 		y.Round(y.now)
 	}
+
 	y.board.Take(y.Take())
+
 	return reply
 }
 
 func inventory(name, model string, gpus int) fleet.Inventory {
 	inv := fleet.Inventory{Address: name, CPUs: 64000, Memory: 256 << 30}
 	for i := range gpus {
-		inv.GPUs = append(inv.GPUs, fleet.GPU{Index: i, UUID: fmt.Sprint(name, i), Model: model, Memory: 24 << 30, Measured: 100})
+		inv.GPUs = append(
+			inv.GPUs,
+			fleet.GPU{Index: i, UUID: fmt.Sprint(name, i), Model: model, Memory: 24 << 30, Measured: 100},
+		)
 	}
+
 	return inv
 }
 
@@ -115,19 +147,26 @@ func (y *yard) node(name string, token id.Token, gpus int) id.Node {
 
 func (y *yard) submit(owner id.User, gpus int) id.Job {
 	y.t.Helper()
-	s := &job.Spec{Run: "true", Place: job.PlaceAny, Resources: job.Resources{GPUs: job.Range{Min: gpus, Max: gpus}, Nodes: job.Range{Min: 1, Max: 1}, CPUs: 1000}}
+	s := &job.Spec{
+		Run:       "true",
+		Place:     job.PlaceAny,
+		Resources: job.Resources{GPUs: job.Range{Min: gpus, Max: gpus}, Nodes: job.Range{Min: 1, Max: 1}, CPUs: 1000},
+	}
+
 	return y.ok(yardmaster.Submit{Owner: owner, Jobs: []yardmaster.NewJob{{Spec: s}}}).(yardmaster.Submitted).Jobs[0]
 }
 
 // reports tells that all ranks of a job are in a state now.
 func (y *yard) reports(j id.Job, state job.RunState) {
 	y.t.Helper()
+
 	for _, o := range y.Orders() {
 		if o.Job == j {
 			rep := yardmaster.RankReport{Run: o.Run, Rank: o.Rank, State: state, Started: y.now}
 			if state == job.RunEnded {
 				rep.Ended = y.now
 			}
+
 			y.ok(yardmaster.NodeReport{Node: o.Node, Ranks: []yardmaster.RankReport{rep}})
 		}
 	}
@@ -136,11 +175,13 @@ func (y *yard) reports(j id.Job, state job.RunState) {
 // pass lets time pass, while these nodes report.
 func (y *yard) pass(d time.Duration, heard ...id.Node) {
 	y.t.Helper()
+
 	for end := y.now.Add(d); y.now.Before(end); {
 		y.now = y.now.Add(min(10*time.Second, end.Sub(y.now)))
 		for _, n := range heard {
 			y.ok(yardmaster.NodeReport{Node: n})
 		}
+
 		y.ok(yardmaster.Tick{})
 	}
 }
@@ -155,27 +196,34 @@ func scrape(t testing.TB, reg *prometheus.Registry) map[string]float64 {
 	t.Helper()
 	w := httptest.NewRecorder()
 	promhttp.HandlerFor(reg, promhttp.HandlerOpts{}).ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/metrics", nil))
+
 	if w.Code != http.StatusOK {
 		t.Fatalf("scrape: %d %s", w.Code, w.Body)
 	}
+
 	all := map[string]float64{}
+
 	for line := range strings.SplitSeq(w.Body.String(), "\n") {
 		if line == "" || line[0] == '#' {
 			continue
 		}
+
 		at := strings.LastIndexByte(line, ' ')
 		v, err := strconv.ParseFloat(line[at+1:], 64)
 		if err != nil {
 			t.Fatalf("%q: %v", line, err)
 		}
+
 		all[line[:at]] = v
 	}
+
 	return all
 }
 
 // want compares some series.
 func want(t testing.TB, got map[string]float64, values map[string]float64) {
 	t.Helper()
+
 	for name, v := range values {
 		g, ok := got[name]
 		if !ok {

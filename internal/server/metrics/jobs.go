@@ -31,6 +31,7 @@ func (j *jobs) load(stored *job.Job) {
 	if stored.State.Final() {
 		return
 	}
+
 	j.all[stored.ID] = &waiter{state: stored.State, since: stored.Since, needs: stored.Needs, notBefore: stored.NotBefore}
 	j.byState[stored.State]++
 }
@@ -42,24 +43,30 @@ func (j *jobs) event(e *yardmaster.Event) (waited time.Duration, started bool, e
 	if !strings.HasPrefix(e.Kind, "job.") || e.To == "" {
 		return 0, false, ""
 	}
+
 	w, ok := j.all[e.Job]
 	if !ok {
 		w = &waiter{}
 		j.all[e.Job] = w
 	}
+
 	if e.Kind == "job.held" {
 		w.held = e.Reason
 		return 0, false, ""
 	}
+
 	was, to := w.state, job.State(e.To)
 	if was != "" {
 		j.byState[was]--
 	}
+
 	if to.Final() {
 		delete(j.all, e.Job)
 		return 0, false, to
 	}
+
 	j.byState[to]++
+
 	w.state = to
 	switch {
 	case to.Waiting() && !was.Waiting():
@@ -67,6 +74,7 @@ func (j *jobs) event(e *yardmaster.Event) (waited time.Duration, started bool, e
 	case to == job.Starting:
 		return e.At.Sub(w.since), true, ""
 	}
+
 	return 0, false, ""
 }
 
@@ -76,6 +84,7 @@ func (j *jobs) changed(stored *job.Job) {
 	if !ok {
 		return
 	}
+
 	w.needs, w.notBefore = stored.Needs, stored.NotBefore
 	if !stored.State.Waiting() || stored.Reason != w.held {
 		w.held = ""
@@ -104,6 +113,7 @@ func (j *jobs) look(now time.Time) line {
 			l.oldest = max(l.oldest, now.Sub(w.since))
 		}
 	}
+
 	return l
 }
 
@@ -114,6 +124,7 @@ func (j *jobs) blocked(w *waiter) bool {
 			return true
 		}
 	}
+
 	return false
 }
 
@@ -142,5 +153,6 @@ func limitOf(why string) string {
 	case strings.Contains(why, "$"):
 		return limitMoney
 	}
+
 	return limitOther
 }

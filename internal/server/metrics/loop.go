@@ -17,9 +17,23 @@ type Loop struct {
 func NewLoop() *Loop {
 	buckets := prometheus.ExponentialBuckets(0.0001, 2.5, 14)
 	return &Loop{
-		messages: prometheus.NewCounter(prometheus.CounterOpts{Name: "trainyard_messages_total", Help: "Messages that the yardmaster handled."}),
-		batches:  prometheus.NewHistogram(prometheus.HistogramOpts{Name: "trainyard_batch_seconds", Help: "Time from taking a batch of messages to answering it, commit included.", Buckets: buckets}),
-		rounds:   prometheus.NewHistogram(prometheus.HistogramOpts{Name: "trainyard_round_seconds", Help: "Time of a batch up to the end of its scheduling round.", Buckets: buckets}),
+		messages: prometheus.NewCounter(
+			prometheus.CounterOpts{Name: "trainyard_messages_total", Help: "Messages that the yardmaster handled."},
+		),
+		batches: prometheus.NewHistogram(
+			prometheus.HistogramOpts{
+				Name:    "trainyard_batch_seconds",
+				Help:    "Time from taking a batch of messages to answering it, commit included.",
+				Buckets: buckets,
+			},
+		),
+		rounds: prometheus.NewHistogram(
+			prometheus.HistogramOpts{
+				Name:    "trainyard_round_seconds",
+				Help:    "Time of a batch up to the end of its scheduling round.",
+				Buckets: buckets,
+			},
+		),
 	}
 }
 
@@ -54,9 +68,11 @@ func Health(ready, store func() string) []prometheus.Collector {
 			if why() != "" {
 				return 0
 			}
+
 			return 1
 		})
 	}
+
 	return []prometheus.Collector{
 		well("trainyard_ready", "1 if the server can take and store requests.", ready),
 		well("trainyard_store_up", "1 if the last commit to the store went through.", store),

@@ -59,12 +59,25 @@ type Collector struct {
 // New returns a board of a yard in which there is nothing yet.
 func New(clk clock.Clock, o Options) *Collector {
 	b := &Collector{
-		clock: clk, options: o, counts: newCounts(o.Providers),
-		nodes: map[id.Node]*node{}, jobs: newJobs(), leases: map[id.Lease]*fleet.Lease{},
-		spent: newSums(o.ByUser), saved: map[string]saved{"place": {}}, budgets: newBudgets(), runs: map[id.Run]fleet.Class{}, orders: map[string]bool{},
-		readings: map[id.Node]*reading{}, shown: map[series]float64{},
+		clock:   clk,
+		options: o,
+		counts:  newCounts(o.Providers),
+		nodes:   map[id.Node]*node{},
+		jobs:    newJobs(),
+		leases:  map[id.Lease]*fleet.Lease{},
+		spent: newSums(
+			o.ByUser,
+		),
+		saved:    map[string]saved{"place": {}},
+		budgets:  newBudgets(),
+		runs:     map[id.Run]fleet.Class{},
+		orders:   map[string]bool{},
+		readings: map[id.Node]*reading{},
+		shown:    map[series]float64{},
 	}
+
 	b.figures.define(o.ByUser)
+
 	return b
 }
 
@@ -72,28 +85,35 @@ func New(clk clock.Clock, o Options) *Collector {
 func (b *Collector) Load(s *yardmaster.State) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
+
 	for i := range s.Jobs {
 		b.jobs.load(&s.Jobs[i])
 	}
+
 	for i := range s.Nodes {
 		b.node(&s.Nodes[i])
 	}
+
 	for i := range s.Runs {
 		if s.Runs[i].State != job.RunEnded {
 			b.run(&s.Runs[i])
 		}
 	}
+
 	for i := range s.Leases {
 		if l := s.Leases[i]; !l.State.Final() {
 			b.leases[l.ID] = &l
 		}
 	}
+
 	for i := range s.Orders {
 		b.orders[s.Orders[i].Key()] = true
 	}
+
 	for i := range s.Ledger.Meters {
 		b.meter(&s.Ledger.Meters[i])
 	}
+
 	b.budgets.take(s.Quotas, s.Usage, s.Notices)
 }
 
@@ -101,38 +121,48 @@ func (b *Collector) Load(s *yardmaster.State) {
 func (b *Collector) Take(batch *yardmaster.Batch) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
+
 	for i := range batch.Leases {
 		l := batch.Leases[i]
 		b.leases[l.ID] = &l
 	}
+
 	for i := range batch.Nodes {
 		b.node(&batch.Nodes[i])
 	}
+
 	for i := range batch.Runs {
 		b.run(&batch.Runs[i])
 	}
+
 	for i := range batch.Events {
 		b.event(&batch.Events[i])
 	}
+
 	for i := range batch.Jobs {
 		b.jobs.changed(&batch.Jobs[i])
 	}
+
 	for i := range batch.Leases {
 		if l := &batch.Leases[i]; l.State.Final() {
 			delete(b.leases, l.ID)
 		}
 	}
+
 	for i := range batch.Runs {
 		if r := &batch.Runs[i]; r.State == job.RunEnded {
 			delete(b.runs, r.ID)
 		}
 	}
+
 	for i := range batch.Orders {
 		b.orders[batch.Orders[i].Key()] = true
 	}
+
 	for _, key := range batch.Closed {
 		delete(b.orders, key)
 	}
+
 	b.books(batch)
 }
 
@@ -143,17 +173,21 @@ func (b *Collector) books(batch *yardmaster.Batch) {
 		p := portionOf(&out.Postings[i])
 		b.spent.add(&p, 1)
 	}
+
 	for _, name := range out.Closed {
 		b.at(name).meter = nil
 	}
+
 	for i := range out.Meters {
 		b.meter(&out.Meters[i])
 	}
+
 	for i := range out.Savings {
 		s := b.saved[out.Savings[i].Kind]
 		s.add(out.Savings[i].Money)
 		b.saved[out.Savings[i].Kind] = s
 	}
+
 	b.budgets.take(batch.Quotas, batch.Usage, batch.Notices)
 }
 
@@ -168,10 +202,12 @@ func (b *Collector) event(e *yardmaster.Event) {
 		if started {
 			b.counts.waits.WithLabelValues(string(b.runs[e.Run])).Observe(waited.Seconds())
 		}
+
 		if ended != "" {
 			b.counts.ended.WithLabelValues(string(ended)).Inc()
 		}
 	}
+
 	b.counts.alert(e)
 }
 
@@ -185,6 +221,7 @@ func (b *Collector) Describe(ch chan<- *prometheus.Desc) {
 func (b *Collector) Collect(ch chan<- prometheus.Metric) {
 	b.scrape.Lock()
 	defer b.scrape.Unlock()
+
 	b.show(ch)
 	b.counts.each(func(c prometheus.Collector) { c.Collect(ch) })
 }

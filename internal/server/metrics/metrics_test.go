@@ -39,6 +39,7 @@ func TestNodesAndGPUsByWhatTheyDo(t *testing.T) {
 	y.ok(yardmaster.NodeReport{Node: "b", Inventory: &broken})
 	y.ok(yardmaster.NodeReport{Node: "a", Foreign: []int{3}})
 	y.ok(yardmaster.Cordon{Node: "c", By: "ann", On: true})
+
 	want(t, y.scrape(), map[string]float64{
 		`trainyard_nodes{class="local",state="ready"}`:              2,
 		`trainyard_nodes{class="reserved",state="ready"}`:           1,
@@ -47,7 +48,7 @@ func TestNodesAndGPUsByWhatTheyDo(t *testing.T) {
 		`trainyard_gpus{class="local",model="L4",state="running"}`:  2,
 		`trainyard_gpus{class="local",model="L4",state="idle"}`:     1,
 		`trainyard_gpus{class="local",model="L4",state="foreign"}`:  1,
-		`trainyard_gpus{class="local",model="L4",state="cordoned"}`:  1,
+		`trainyard_gpus{class="local",model="L4",state="cordoned"}`: 1,
 		`trainyard_gpus{class="reserved",model="L4",state="error"}`: 1,
 		`trainyard_gpus{class="reserved",model="L4",state="idle"}`:  1,
 		`trainyard_tflops{class="local",state="running"}`:           200,
@@ -55,15 +56,19 @@ func TestNodesAndGPUsByWhatTheyDo(t *testing.T) {
 		`trainyard_gpu_allocated_ratio{class="local"}`:              2.0 / 3,
 		`trainyard_gpu_allocated_ratio{class="ondemand"}`:           0,
 	})
+
 	y.pass(31*time.Second, "b", "c") // a is silent
+
 	want(t, y.scrape(), map[string]float64{
 		`trainyard_nodes{class="local",state="suspect"}`:           1,
 		`trainyard_gpus{class="local",model="L4",state="running"}`: 2, // left alone
 		`trainyard_gpus{class="local",model="L4",state="error"}`:   1,
 	})
+
 	y.ok(yardmaster.RemoveNode{Node: "c", By: "ann"})
 	got := y.scrape()
 	want(t, got, map[string]float64{`trainyard_cordoned_nodes{class="local"}`: 0})
+
 	if _, there := got[`trainyard_gpus{class="local",model="L4",state="cordoned"}`]; there {
 		t.Error("the GPUs of a node that was taken out are still shown")
 	}
@@ -75,6 +80,7 @@ func TestMoneyAndTimeRunUpBetweenPostings(t *testing.T) {
 	y.node("a", "local", 2)
 	j := y.submit("ann", 1)
 	y.reports(j, job.RunRunning)
+
 	// One of two GPUs: half of the rent and of what the node draws at rest, and all that it draws more.
 	const power = 400.0 / 1000 * 0.5
 	mine := 0.5 + (50+300)/1000.0*0.5
@@ -84,7 +90,9 @@ func TestMoneyAndTimeRunUpBetweenPostings(t *testing.T) {
 		`trainyard_power_watts{class="local"}`:                           400,
 		`trainyard_cost_dollars_total{account="use",class="local"}`:      0,
 	})
+
 	y.pass(30*time.Minute, "a") // nothing changes, so nothing is posted
+
 	half := map[string]float64{
 		`trainyard_cost_dollars_total{account="use",class="local"}`:   mine / 2,
 		`trainyard_gpu_seconds_total{account="use",class="local"}`:    1800,
@@ -94,6 +102,7 @@ func TestMoneyAndTimeRunUpBetweenPostings(t *testing.T) {
 		`trainyard_user_cost_dollars_total{class="local",user="ann"}`: mine / 2,
 		`trainyard_user_gpu_seconds_total{class="local",user="ann"}`:  1800,
 	}
+
 	want(t, y.scrape(), half)
 	y.reports(j, job.RunEnded) // now it is
 	want(t, y.scrape(), half)
@@ -109,6 +118,7 @@ func TestUsersAreShownOnlyIfWanted(t *testing.T) {
 	y.node("a", "local", 2)
 	y.submit("ann", 1)
 	y.pass(time.Minute, "a")
+
 	for name := range y.scrape() {
 		if strings.Contains(name, "ann") {
 			t.Errorf("%s names a user", name)
@@ -125,11 +135,13 @@ func TestLifeOfProvisionedNodes(t *testing.T) {
 		`trainyard_provision_refusals_total{code="no_capacity",provider="testcloud"}`: 0,
 		`trainyard_leases{provider="testcloud",state="requested"}`:                    0,
 	})
+
 	y.submit("ann", 2)
 	y.ok(yardmaster.OutcomeUnknown{Lease: "l1", Why: "timeout"})
 	y.ok(yardmaster.Granted{Lease: "l1", Provider: "testcloud", Machine: fleet.Instance{ID: "i-1", Lease: "l1"}})
 	y.ok(yardmaster.Granted{Lease: "l1", Provider: "testcloud", Machine: fleet.Instance{ID: "i-1", Lease: "l1"}}) // again
 	y.pass(90 * time.Second)
+
 	want(t, y.scrape(), map[string]float64{
 		`trainyard_leases{provider="testcloud",state="booting"}`:            1,
 		`trainyard_gpus{class="ondemand",model="L4",state="boot"}`:          2,
@@ -138,11 +150,20 @@ func TestLifeOfProvisionedNodes(t *testing.T) {
 		`trainyard_queued_jobs`:           1,
 		`trainyard_oldest_queued_seconds`: 90,
 	})
+
 	y.token("cloud-1", fleet.OnDemand, "l1")
 	n := y.node("cloud-1", "cloud-1", 2)
+
 	y.ok(yardmaster.InstancesListed{Provider: "testcloud", Asked: y.now, Machines: []fleet.Instance{
-		{ID: "i-1", Lease: "l1", State: fleet.InstanceUp, Billed: -1}, {ID: "i-9", Type: "g1", State: fleet.InstanceUp, Billed: -1},
+		{
+			ID:     "i-1",
+			Lease:  "l1",
+			State:  fleet.InstanceUp,
+			Billed: -1,
+		},
+		{ID: "i-9", Type: "g1", State: fleet.InstanceUp, Billed: -1},
 	}})
+
 	want(t, y.scrape(), map[string]float64{
 		`trainyard_leases{provider="testcloud",state="active"}`:             1,
 		`trainyard_leases{provider="testcloud",state="releasing"}`:          1, // the stray
@@ -162,12 +183,20 @@ func TestLifeOfProvisionedNodes(t *testing.T) {
 		`trainyard_spend_dollars_per_hour{account="use",class="ondemand"}`:  3,
 		`trainyard_spend_dollars_per_hour{account="boot",class="ondemand"}`: 0,
 	})
+
 	y.pass(time.Minute, n)
-	want(t, y.scrape(), map[string]float64{`trainyard_lease_overdue_seconds{provider="testcloud"}`: 60}) // the stray is still there
+
+	want(
+		t,
+		y.scrape(),
+		map[string]float64{`trainyard_lease_overdue_seconds{provider="testcloud"}`: 60},
+	) // the stray is still there
+
 	y.ok(yardmaster.MachineGone{Lease: "l1", Why: "spot"})
 	y.ok(yardmaster.MachineGone{Lease: "l2"})
 	y.pass(time.Minute) // the job waits again, and another node is asked for
 	y.ok(yardmaster.Refused{Lease: "l3", Code: fleet.RefusedCapacity, Why: "none left"})
+
 	want(t, y.scrape(), map[string]float64{
 		`trainyard_lease_losses_total{provider="testcloud",why="spot"}`:               1,
 		`trainyard_lease_losses_total{provider="testcloud",why="other"}`:              0,
@@ -186,7 +215,15 @@ func TestReturnedNodesAreCountedOnce(t *testing.T) {
 	y.ok(yardmaster.Granted{Lease: "l1", Provider: "testcloud", Machine: fleet.Instance{ID: "i-1", Lease: "l1"}})
 	y.ok(yardmaster.Cancel{Job: "j1", By: "ann"})
 	y.pass(time.Minute)
-	y.ok(yardmaster.InstancesListed{Provider: "testcloud", Asked: y.now, Machines: []fleet.Instance{{ID: "i-1", Lease: "l1", State: fleet.InstanceGone, Billed: 0.07}}})
+
+	y.ok(
+		yardmaster.InstancesListed{
+			Provider: "testcloud",
+			Asked:    y.now,
+			Machines: []fleet.Instance{{ID: "i-1", Lease: "l1", State: fleet.InstanceGone, Billed: 0.07}},
+		},
+	)
+
 	want(t, y.scrape(), map[string]float64{
 		`trainyard_lease_releases_total{provider="testcloud"}`:           1,
 		`trainyard_lease_losses_total{provider="testcloud",why="other"}`: 0,
@@ -199,12 +236,26 @@ func TestBudgetsAndWhatTheyHold(t *testing.T) {
 	t.Parallel()
 	y := newYard(t, metrics.Options{})
 	y.node("a", "local", 2)
-	y.ok(yardmaster.PutQuota{By: "root", Quota: tenant.Quota{Subject: tenant.Subject{User: "ann"}, Budget: 1_000_000, Period: tenant.Day}})
-	y.ok(yardmaster.PutQuota{By: "root", Quota: tenant.Quota{Subject: tenant.Subject{Each: "user"}, GPUHours: 3, Period: tenant.Day}})
+
+	y.ok(
+		yardmaster.PutQuota{
+			By:    "root",
+			Quota: tenant.Quota{Subject: tenant.Subject{User: "ann"}, Budget: 1_000_000, Period: tenant.Day},
+		},
+	)
+
+	y.ok(
+		yardmaster.PutQuota{
+			By:    "root",
+			Quota: tenant.Quota{Subject: tenant.Subject{Each: "user"}, GPUHours: 3, Period: tenant.Day},
+		},
+	)
+
 	want(t, y.scrape(), map[string]float64{
 		`trainyard_budget_used_ratio{measure="money",period="day",subject="user/ann"}`: 0,
 		`trainyard_budget_limit_dollars{period="day",subject="user/ann"}`:              1,
 	})
+
 	mine, other := y.submit("ann", 1), y.submit("bob", 1)
 	y.reports(mine, job.RunRunning)
 	y.reports(other, job.RunRunning)
@@ -215,12 +266,15 @@ func TestBudgetsAndWhatTheyHold(t *testing.T) {
 		`trainyard_budget_used_dollars{period="day",subject="user/ann"}`:               0.675,
 		`trainyard_budget_overspend{measure="money",period="day",subject="user/ann"}`:  1,
 	})
+
 	if _, there := got[`trainyard_budget_used_ratio{measure="gpu_hours",period="day",subject="user/bob"}`]; there {
 		t.Error("who is bound by the limit for each, and far from it, is shown")
 	}
+
 	y.pass(2*time.Hour, "a")
 	y.submit("ann", 1)
 	y.submit("bob", 1)
+
 	want(t, y.scrape(), map[string]float64{
 		`trainyard_budget_used_ratio{measure="gpu_hours",period="day",subject="user/bob"}`: 1,
 		`trainyard_quota_blocked_jobs{limit="money"}`:                                      1,
@@ -230,10 +284,23 @@ func TestBudgetsAndWhatTheyHold(t *testing.T) {
 		`trainyard_budget_alerts_total{kind="used_up"}`:                                    2,
 		`trainyard_budget_alerts_total{kind="forecast"}`:                                   2,
 	})
-	y.ok(yardmaster.PutQuota{By: "root", Quota: tenant.Quota{Subject: tenant.Subject{User: "ann"}, GPUs: 1, Period: tenant.Day}})
-	want(t, y.scrape(), map[string]float64{`trainyard_quota_blocked_jobs{limit="money"}`: 0, `trainyard_quota_blocked_jobs{limit="gpus"}`: 1})
+
+	y.ok(
+		yardmaster.PutQuota{
+			By:    "root",
+			Quota: tenant.Quota{Subject: tenant.Subject{User: "ann"}, GPUs: 1, Period: tenant.Day},
+		},
+	)
+
+	want(
+		t,
+		y.scrape(),
+		map[string]float64{`trainyard_quota_blocked_jobs{limit="money"}`: 0, `trainyard_quota_blocked_jobs{limit="gpus"}`: 1},
+	)
+
 	y.ok(yardmaster.PutQuota{By: "root", Quota: tenant.Quota{Subject: tenant.Subject{User: "ann"}, Removed: true}})
 	y.pass(24*time.Hour, "a") // a new day
+
 	for name, v := range y.scrape() {
 		if strings.HasPrefix(name, "trainyard_quota_blocked_jobs") && v != 0 {
 			t.Errorf("%s = %v on a new day", name, v)
@@ -250,29 +317,65 @@ func TestJobThatHasUsedItsBudgetIsPausedAndToldOf(t *testing.T) {
 	j := y.ok(yardmaster.Submit{Owner: "ann", Jobs: []yardmaster.NewJob{{Spec: s}}}).(yardmaster.Submitted).Jobs[0]
 	y.reports(j, job.RunRunning)
 	y.pass(time.Hour, "a")
+
 	for _, o := range y.Orders() {
-		y.ok(yardmaster.NodeReport{Node: o.Node, Ranks: []yardmaster.RankReport{{
-			Run: o.Run, State: job.RunEnded, Started: start, Ended: y.now, Cause: job.CausePreempted, Signalled: true, ExitCode: 143,
-		}}})
+		y.ok(yardmaster.NodeReport{Node: o.Node, Ranks: []yardmaster.RankReport{
+			{
+				Run:       o.Run,
+				State:     job.RunEnded,
+				Started:   start,
+				Ended:     y.now,
+				Cause:     job.CausePreempted,
+				Signalled: true,
+				ExitCode:  143,
+			},
+		}})
 	}
+
 	y.pass(10*time.Minute, "a")
-	want(t, y.scrape(), map[string]float64{`trainyard_jobs{state="paused"}`: 1, `trainyard_budget_alerts_total{kind="used_up"}`: 1})
+
+	want(
+		t,
+		y.scrape(),
+		map[string]float64{`trainyard_jobs{state="paused"}`: 1, `trainyard_budget_alerts_total{kind="used_up"}`: 1},
+	)
 }
 
 func TestLineLeavesOutWhatCouldNotStart(t *testing.T) {
 	t.Parallel()
 	y := newYard(t, metrics.Options{}, func(c *yardmaster.Config) { c.Offers = nil })
+
 	one := func(name string, needs ...string) yardmaster.NewJob {
 		return yardmaster.NewJob{Spec: &job.Spec{Name: name, Run: "true", Needs: needs, Place: job.PlaceAny,
 			Resources: job.Resources{GPUs: job.Range{Min: 1, Max: 1}, Nodes: job.Range{Min: 1, Max: 1}, CPUs: 1000}}}
 	}
+
 	y.ok(yardmaster.Submit{Owner: "ann", Jobs: []yardmaster.NewJob{one("first"), one("second", "first")}})
 	y.pass(time.Minute)
-	want(t, y.scrape(), map[string]float64{`trainyard_queued_jobs`: 1, `trainyard_jobs{state="pending"}`: 2, `trainyard_oldest_queued_seconds`: 60})
+
+	want(
+		t,
+		y.scrape(),
+		map[string]float64{
+			`trainyard_queued_jobs`:           1,
+			`trainyard_jobs{state="pending"}`: 2,
+			`trainyard_oldest_queued_seconds`: 60,
+		},
+	)
+
 	y.node("a", "local", 1)
 	y.reports("j1", job.RunRunning)
 	y.reports("j1", job.RunEnded)
-	want(t, y.scrape(), map[string]float64{`trainyard_jobs{state="starting"}`: 1, `trainyard_jobs_ended_total{state="succeeded"}`: 1, `trainyard_queued_jobs`: 0})
+
+	want(
+		t,
+		y.scrape(),
+		map[string]float64{
+			`trainyard_jobs{state="starting"}`:              1,
+			`trainyard_jobs_ended_total{state="succeeded"}`: 1,
+			`trainyard_queued_jobs`:                         0,
+		},
+	)
 }
 
 // TestBoardAgreesWithTheYard lets random things happen and compares what the board has
@@ -283,16 +386,30 @@ func TestBoardAgreesWithTheYard(t *testing.T) {
 		y := newYard(t, metrics.Options{Providers: []string{"testcloud"}})
 		var jobs []id.Job
 		var nodes []id.Node
+
 		last := map[string]float64{}
 		for range rapid.IntRange(5, 20).Draw(rt, "steps") {
 			switch rapid.IntRange(0, 7).Draw(rt, "what") {
 			case 0, 1:
-				jobs = append(jobs, y.submit(rapid.SampledFrom([]id.User{"ann", "bob"}).Draw(rt, "owner"), rapid.IntRange(1, 3).Draw(rt, "gpus")))
+				jobs = append(
+					jobs,
+					y.submit(rapid.SampledFrom([]id.User{"ann", "bob"}).Draw(rt, "owner"), rapid.IntRange(1, 3).Draw(rt, "gpus")),
+				)
 			case 2:
-				nodes = append(nodes, y.node("n", rapid.SampledFrom([]id.Token{"local", "reserved"}).Draw(rt, "class"), rapid.IntRange(0, 4).Draw(rt, "gpus")))
+				nodes = append(
+					nodes,
+					y.node(
+						"n",
+						rapid.SampledFrom([]id.Token{"local", "reserved"}).Draw(rt, "class"),
+						rapid.IntRange(0, 4).Draw(rt, "gpus"),
+					),
+				)
 			case 3, 4:
 				if len(jobs) > 0 {
-					y.reports(rapid.SampledFrom(jobs).Draw(rt, "job"), rapid.SampledFrom([]job.RunState{job.RunRunning, job.RunEnded}).Draw(rt, "state"))
+					y.reports(
+						rapid.SampledFrom(jobs).Draw(rt, "job"),
+						rapid.SampledFrom([]job.RunState{job.RunRunning, job.RunEnded}).Draw(rt, "state"),
+					)
 				}
 			case 5: // one that has ended cannot be cancelled, which is all right
 				if len(jobs) > 0 {
@@ -306,6 +423,7 @@ func TestBoardAgreesWithTheYard(t *testing.T) {
 			case 7:
 				y.pass(time.Duration(rapid.IntRange(1, 60).Draw(rt, "seconds"))*time.Second, nodes...)
 			}
+
 			y.ok(yardmaster.Tick{})
 			last = agree(rt, y, last)
 		}
@@ -317,6 +435,7 @@ func TestLookingDoesNotDisturb(t *testing.T) {
 	t.Parallel()
 	y := newYard(t, metrics.Options{ByUser: true})
 	batch := big(50)
+
 	var work sync.WaitGroup
 	for range 2 {
 		work.Go(func() {
@@ -325,10 +444,13 @@ func TestLookingDoesNotDisturb(t *testing.T) {
 			}
 		})
 	}
+
 	for range 200 {
 		y.board.Take(batch)
 	}
+
 	work.Wait()
+
 	want(t, y.scrape(), map[string]float64{
 		`trainyard_nodes{class="local",state="ready"}`:             50,
 		`trainyard_gpus{class="local",model="L4",state="running"}`: 200,
@@ -338,6 +460,7 @@ func TestLookingDoesNotDisturb(t *testing.T) {
 // TestEveryShareHasItsPlace fails when the books get another account, or nodes another class.
 func TestEveryShareHasItsPlace(t *testing.T) {
 	t.Parallel()
+
 	if len(ledger.Accounts()) != metrics.AccountCount || len(fleet.Classes()) != metrics.ClassCount {
 		t.Errorf("there are %d accounts and %d classes, and the board counts %d and %d",
 			len(ledger.Accounts()), len(fleet.Classes()), metrics.AccountCount, metrics.ClassCount)
@@ -352,14 +475,17 @@ func agree(t *rapid.T, y *yard, last map[string]float64) map[string]float64 {
 			t.Fatalf("%s = %v, and the yard counts %d", name, got[name], n)
 		}
 	}
+
 	for _, s := range job.States() {
 		if !s.Final() {
 			same(fmt.Sprintf(`trainyard_jobs{state=%q}`, s), c.Jobs[s])
 		}
 	}
+
 	same("trainyard_queued_jobs", c.Waiting)
 	same("trainyard_live_runs", c.Runs)
 	same("trainyard_open_orders", c.Orders)
+
 	gpus, nodes := map[string]int{}, map[string]int{}
 	for _, n := range y.Nodes("", 1000) {
 		nodes[fmt.Sprintf(`trainyard_nodes{class=%q,state=%q}`, n.Class, n.State)]++
@@ -369,19 +495,24 @@ func agree(t *rapid.T, y *yard, last map[string]float64) map[string]float64 {
 				running++
 			}
 		}
+
 		gpus[fmt.Sprintf(`trainyard_gpus{class=%q,model="L4",state="running"}`, n.Class)] += running
 	}
+
 	for _, name := range slices.Sorted(maps.Keys(gpus)) {
 		same(name, gpus[name])
 	}
+
 	for _, name := range slices.Sorted(maps.Keys(nodes)) {
 		same(name, nodes[name])
 	}
+
 	for name, v := range last {
 		if strings.Contains(name, "_total") && got[name] < v {
 			t.Fatalf("%s went down from %v to %v", name, v, got[name])
 		}
 	}
+
 	return got
 }
 
@@ -409,20 +540,37 @@ func TestCallsToProvidersAreWatched(t *testing.T) {
 	p := &someCloud{lists: make(chan error), created: make(chan error)}
 	told := make(chan yardmaster.Message, 100)
 	r := &reconcile.Runner{
-		Providers: []cloud.Provider{p}, Timing: reconcile.Timing{List: time.Hour, Idle: time.Hour, Retry: time.Millisecond, Most: time.Millisecond},
-		Timeouts: reconcile.DefaultTimeouts(), Clock: clock.Wall{}, Log: slog.New(slog.DiscardHandler), Watch: y.board,
-		Tell:    func(_ context.Context, m yardmaster.Message) error { told <- m; return nil },
+		Providers: []cloud.Provider{
+			p,
+		},
+		Timing:   reconcile.Timing{List: time.Hour, Idle: time.Hour, Retry: time.Millisecond, Most: time.Millisecond},
+		Timeouts: reconcile.DefaultTimeouts(),
+		Clock:    clock.Wall{},
+		Log:      slog.New(slog.DiscardHandler),
+		Watch:    y.board,
+		Tell: func(_ context.Context, m yardmaster.Message) error {
+			told <- m
+			return nil
+		},
 		Prepare: func(_ context.Context, l *fleet.Lease) (cloud.Request, error) { return cloud.Request{Lease: l.ID}, nil },
 	}
+
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan struct{})
-	go func() { defer close(done); r.Run(ctx) }()
+	go func() {
+		defer close(done)
+
+		r.Run(ctx)
+	}()
+
 	p.lists <- errors.New("connection reset")
 	<-told
+
 	want(t, y.scrape(), map[string]float64{
 		`trainyard_provider_up{provider="testcloud"}`:                                       0,
 		`trainyard_provider_calls_total{call="list",outcome="failed",provider="testcloud"}`: 1,
 	})
+
 	p.lists <- nil
 	<-told
 	r.Take([]fleet.Lease{{ID: "l1", Offer: offer, State: fleet.LeaseRequested, Ends: clock.Wall{}.Now().Add(time.Hour)}})
@@ -441,6 +589,7 @@ func TestCallsToProvidersAreWatched(t *testing.T) {
 		`trainyard_provider_calls_total{call="create",outcome="refused",provider="testcloud"}`: 1,
 		`trainyard_provider_calls_total{call="create",outcome="timeout",provider="testcloud"}`: 1,
 	})
+
 	if got[`trainyard_provider_call_seconds_count{call="create",provider="testcloud"}`] < 2 {
 		t.Error("the time of calls is not measured")
 	}
@@ -450,6 +599,7 @@ func TestSavingsAndWhatTimeWasBoughtFor(t *testing.T) {
 	t.Parallel()
 	y := newYard(t, metrics.Options{})
 	y.board.Take(&yardmaster.Batch{Ledger: savings(2.5, -1, 0.5)})
+
 	want(t, y.scrape(), map[string]float64{
 		`trainyard_saved_dollars_total{kind="place"}`:         3,
 		`trainyard_speed_premium_dollars_total{kind="place"}`: 1,
@@ -461,5 +611,6 @@ func savings(dollars ...float64) ledger.Changes {
 	for _, d := range dollars {
 		out.Savings = append(out.Savings, ledger.Saving{Kind: "place", Money: ledger.NanosOf(d)})
 	}
+
 	return out
 }

@@ -58,6 +58,7 @@ func newSums(byUser bool) sums {
 	if byUser {
 		return sums{users: map[payer]amounts{}}
 	}
+
 	return sums{}
 }
 
@@ -66,14 +67,17 @@ func (s *sums) add(p *portion, times float64) {
 	if p.class < 0 || p.account < 0 {
 		return // of no class that there is
 	}
+
 	s.shares[p.class][p.account].add(&p.amounts, times)
 	if s.users == nil || p.payer.user == "" {
 		return
 	}
+
 	mine := p.amounts
 	if accounts()[p.account] != ledger.Use {
 		mine.gpuSeconds, mine.nodeSeconds = 0, 0 // provisioned for them, and not used: they only pay
 	}
+
 	sum := s.users[p.payer]
 	sum.add(&mine, times)
 	s.users[p.payer] = sum
@@ -88,6 +92,7 @@ func (s *sums) run(r *reading, now time.Time) {
 	if hours <= 0 {
 		return
 	}
+
 	for i := range r.hourly {
 		s.add(&r.hourly[i], hours)
 	}

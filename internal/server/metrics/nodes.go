@@ -26,10 +26,12 @@ func (b *Collector) at(name id.Node) *node {
 		n = &node{name: name}
 		b.nodes[name] = n
 	}
+
 	if !n.dirty {
 		n.dirty = true
 		b.changed = append(b.changed, n)
 	}
+
 	return n
 }
 
@@ -57,6 +59,7 @@ func (b *Collector) run(r *job.Run) {
 			class = n.info.Class
 		}
 	}
+
 	b.runs[r.ID] = class
 }
 
@@ -89,26 +92,35 @@ const (
 // read works out what a node shows.
 func (n *node) read() *reading {
 	r := &reading{}
+
 	if n.info != nil {
-		r.class, r.state, r.drained = n.info.Class, n.info.State, n.info.Cordoned
+		r.class = n.info.Class
+		r.state = n.info.State
+		r.drained = n.info.Cordoned
 	}
+
 	if n.meter == nil {
 		if n.info != nil {
 			r.devices = n.devices(&ledger.State{Status: ledger.StatusOf(n.info, 0, nil)})
 		}
+
 		return r
 	}
+
 	r.class, r.devices = n.meter.Class, n.devices(n.meter)
+
 	m, err := ledger.LoadMeter(*n.meter)
 	if err != nil {
 		return r // the yard itself refuses to start with such a meter
 	}
+
 	r.since = m.Since()
 	postings := m.Peek(nil, r.since.Add(time.Hour))
 	r.hourly = make([]portion, len(postings))
 	for i := range postings {
 		r.hourly[i] = portionOf(&postings[i])
 	}
+
 	return r
 }
 
@@ -119,19 +131,24 @@ func (n *node) devices(s *ledger.State) []device {
 		if s.GPUs == 0 {
 			return nil
 		}
+
 		return []device{{model: s.GPU, state: rest, count: bits.OnesCount64(s.GPUs)}}
 	}
+
 	var held uint64
 	for i := range s.Holders {
 		held |= s.Holders[i].GPUs
 	}
+
 	var list []device
+
 	for i := range n.info.Inventory.GPUs {
 		g := &n.info.Inventory.GPUs[i]
 		bit := uint64(0)
 		if g.Index >= 0 && g.Index < fleet.MaxGPUs {
 			bit = 1 << g.Index
 		}
+
 		state := rest
 		switch {
 		case held&bit != 0:
@@ -141,8 +158,10 @@ func (n *node) devices(s *ledger.State) []device {
 		case s.Status.Foreign&bit != 0:
 			state = fleet.GPUForeign
 		}
+
 		list = addDevice(list, g, state)
 	}
+
 	return list
 }
 
@@ -159,6 +178,7 @@ func atRest(a ledger.Account) fleet.GPUState {
 		return gpuReleasing
 	case ledger.Use, ledger.Idle, ledger.Foreign, ledger.Waste:
 	}
+
 	return fleet.GPUIdle
 }
 
@@ -172,5 +192,6 @@ func addDevice(list []device, g *fleet.GPU, state fleet.GPUState) []device {
 			return list
 		}
 	}
+
 	return append(list, device{model: g.Model, state: state, count: 1, tflops: speed})
 }

@@ -59,33 +59,42 @@ const (
 // Advise replays the period as it was and with each change, and compares.
 func Advise(ctx context.Context, q Question) (*Report, error) {
 	h := q.History
+
 	if err := q.enough(); err != nil {
 		return nil, err
 	}
+
 	work, err := newWorkload(h, q.More)
 	if err != nil {
 		return nil, err
 	}
+
 	base := asItWas(h)
 	bills, err := q.replay(ctx, work, []*variant{base})
 	if err != nil {
 		return nil, err
 	}
+
 	if bills[0].ended() == 0 {
 		return nil, fault.New(fault.Conflict, "no_replay", "not one of %d jobs could be replayed: nothing that is known of the yard fits them", len(h.Jobs)).
 			WithRemedy("the nodes that ran them may have been removed; ask for a later period")
 	}
+
 	r := newReport(&q, work, bills[0])
 	changes, skipped := q.changes(base, bills[0])
 	r.LeftOut = append(r.LeftOut, skipped...)
+
 	changed, err := q.replay(ctx, work, changes)
 	if err != nil {
 		return nil, err
 	}
+
 	for i, v := range changes {
 		r.Advice = append(r.Advice, q.judge(v, bills[0], changed[i]))
 	}
+
 	r.sort()
+
 	return r, nil
 }
 
@@ -96,14 +105,17 @@ func (q *Question) enough() error {
 	if least == 0 {
 		least = LeastJobs
 	}
+
 	if span := h.To.Sub(h.From); span < leastTime {
 		return fault.New(fault.Invalid, "short_period", "the period has %.1f days; at least %.0f are needed to tell chance from habit", span.Hours()/24, leastTime.Hours()/24).
 			WithRemedy("ask for a longer one, as in --last 30d")
 	}
+
 	if n := h.counted(); n < least {
 		return fault.New(fault.Conflict, "too_little_data", "only %s in the period; at least %d are needed", humanize.Count(n, "job"), least).
 			WithRemedy("ask for a longer period, as in --last 90d")
 	}
+
 	return nil
 }
 
@@ -111,14 +123,20 @@ func (q *Question) enough() error {
 func (q *Question) replay(ctx context.Context, work *workload, variants []*variant) ([]*bill, error) {
 	bills := make([]*bill, len(variants))
 	m := whatif.Matrix{
-		Policies: []whatif.Policy{{Name: q.History.Policy, New: func() place.Policy { return nil }}}, // each variant has its own
-		Parallel: q.Parallel, Progress: q.Progress, Clock: q.Clock,
+		Policies: []whatif.Policy{
+			{Name: q.History.Policy, New: func() place.Policy { return nil }},
+		}, // each variant has its own
+		Parallel: q.Parallel,
+		Progress: q.Progress,
+		Clock:    q.Clock,
 	}
+
 	for i, v := range variants {
 		newPolicy, err := q.Policy(v.policy)
 		if err != nil {
 			return nil, err
 		}
+
 		p := &play{variant: v, work: work, policy: newPolicy, seed: q.Seed}
 		m.Sources = append(m.Sources, whatif.Source{
 			Name: v.what, Jobs: len(work.jobs),
@@ -130,12 +148,15 @@ func (q *Question) replay(ctx context.Context, work *workload, variants []*varia
 			},
 		})
 	}
+
 	if _, err := whatif.Run(ctx, m); err != nil {
 		var f *fault.Error
 		if errors.As(err, &f) || errors.Is(err, context.Canceled) {
 			return nil, err
 		}
+
 		return nil, fmt.Errorf("replay the period: %w", err)
 	}
+
 	return bills, nil
 }

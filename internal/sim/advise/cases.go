@@ -58,7 +58,15 @@ const byTariff = "by the tariff"
 
 // asItWas is the yard as it was.
 func asItWas(h *History) *variant {
-	return &variant{kind: AsItWas, what: "as it was", policy: h.Policy, nodes: sortedNodes(h.Nodes), tariff: h.Tariff, offers: told(h.Offers, h.From), idle: h.Idle}
+	return &variant{
+		kind:   AsItWas,
+		what:   "as it was",
+		policy: h.Policy,
+		nodes:  sortedNodes(h.Nodes),
+		tariff: h.Tariff,
+		offers: told(h.Offers, h.From),
+		idle:   h.Idle,
+	}
 }
 
 // told returns offers with how often their nodes are taken back, where that was left out.
@@ -71,6 +79,7 @@ func (v *variant) with(kind Kind, format string, args ...any) *variant {
 	c := *v
 	c.kind, c.what = kind, fmt.Sprintf(format, args...)
 	c.nodes, c.offers = slices.Clone(v.nodes), slices.Clone(v.offers)
+
 	return &c
 }
 
@@ -80,6 +89,7 @@ func (q *Question) changes(base *variant, b *bill) (list []*variant, skipped []s
 		v, s := more(base, b)
 		list, skipped = append(list, v...), append(skipped, s...)
 	}
+
 	return list, skipped
 }
 
@@ -87,10 +97,12 @@ func (q *Question) changes(base *variant, b *bill) (list []*variant, skipped []s
 func dearest(b *bill) []*shape {
 	keys := slices.Sorted(maps.Keys(b.shapes))
 	slices.SortStableFunc(keys, func(x, y string) int { return cmp.Compare(b.shapes[y].rent, b.shapes[x].rent) })
+
 	var list []*shape
 	for _, k := range keys {
 		list = append(list, b.shapes[k])
 	}
+
 	return list
 }
 
@@ -101,25 +113,39 @@ func (q *Question) adds(base *variant, b *bill) (list []*variant, skipped []stri
 	for _, s := range dearest(b) {
 		kinds = append(kinds, *s.offer.Node())
 	}
+
 	if len(kinds) == 0 {
 		for _, g := range groups(base.nodes, fleet.Local, fleet.Reserved) {
 			kinds = append(kinds, g[0].Node)
 		}
 	}
+
 	for i, n := range kinds {
 		name := describe(&n)
 		if i >= mostKinds {
-			skipped = append(skipped, fmt.Sprintf("one more node with %s was not looked at: less is paid for its kind than for %d others", name, mostKinds))
+			skipped = append(
+				skipped,
+				fmt.Sprintf(
+					"one more node with %s was not looked at: less is paid for its kind than for %d others",
+					name,
+					mostKinds,
+				),
+			)
+
 			continue
 		}
+
 		n.ID, n.Class, n.Lease = "one-more", fleet.Reserved, ""
+
 		v := base.with(AddNode, "Reserve one more node with %s", name)
 		if !q.put(v, n, base) {
 			skipped = append(skipped, fmt.Sprintf("one more node with %s was not looked at: nobody told what it costs", name))
 			continue
 		}
+
 		list = append(list, v)
 	}
+
 	return list, skipped
 }
 
@@ -128,17 +154,22 @@ func (q *Question) put(v *variant, n fleet.Node, base *variant) bool {
 	for i, g := range n.Inventory.GPUs {
 		n.Inventory.GPUs[i] = gpuspec.Describe(g)
 	}
+
 	v.node = describe(&n)
 	var ok bool
-	if v.price, v.priced, ok = q.priceOf(&n, base); !ok {
+	v.price, v.priced, ok = q.priceOf(&n, base)
+	if !ok {
 		return false
 	}
+
 	added := Node{Node: n}
 	if v.priced != byTariff {
 		added.price = &fleet.NodePrice{Hourly: []float64{v.price}}
 	}
+
 	v.hours = q.History.span().Hours()
 	v.nodes = append(v.nodes, added)
+
 	return true
 }
 
@@ -147,23 +178,32 @@ func (q *Question) put(v *variant, n fleet.Node, base *variant) bool {
 // demand, which is the most that it can be.
 func (q *Question) priceOf(n *fleet.Node, base *variant) (price float64, how string, ok bool) {
 	kind := kindOf(n)
+
 	for _, name := range slices.Sorted(maps.Keys(q.Prices)) {
 		var k job.GPUKind
 		if k.UnmarshalText([]byte(name)) != nil {
 			k.Model = name
 		}
+
 		if len(n.Inventory.GPUs) > 0 && k.Matches(n.Inventory.GPUs[0].Model, n.Inventory.GPUs[0].Memory) {
 			return q.Prices[name], "as was told", true
 		}
 	}
-	same := slices.ContainsFunc(base.nodes, func(o Node) bool { return o.Class == fleet.Reserved && kindOf(&o.Node) == kind })
+
+	same := slices.ContainsFunc(
+		base.nodes,
+		func(o Node) bool { return o.Class == fleet.Reserved && kindOf(&o.Node) == kind },
+	)
+
 	if p := base.tariff.Of(n); p != nil && (same || p.GPU != "" && p.Class == fleet.Reserved) {
 		return base.tariff.Rate(p, 0), byTariff, true
 	}
+
 	demand, known := q.onDemand(kind, len(n.Inventory.GPUs))
 	if !known {
 		return 0, "", false
 	}
+
 	for _, g := range groups(base.nodes, fleet.Reserved) {
 		o := &g[0].Node
 		paid := base.tariff.Rate(base.tariff.Of(o), 0)
@@ -171,6 +211,7 @@ func (q *Question) priceOf(n *fleet.Node, base *variant) (price float64, how str
 			return demand * paid / list, fmt.Sprintf("with the discount of the %s that are reserved", describe(o)), true
 		}
 	}
+
 	return demand, "the price on demand", true
 }
 
@@ -185,6 +226,7 @@ func (q *Question) onDemand(kind string, gpus int) (float64, bool) {
 			}
 		}
 	}
+
 	return least, found
 }
 
@@ -192,11 +234,13 @@ func (q *Question) onDemand(kind string, gpus int) (float64, bool) {
 func groups(nodes []Node, classes ...fleet.Class) [][]Node {
 	index := map[string]int{}
 	var list [][]Node
+
 	for i := range nodes {
 		n := &nodes[i]
 		if !slices.Contains(classes, n.Class) || len(n.Inventory.GPUs) == 0 || !n.Left.IsZero() {
 			continue
 		}
+
 		key := string(n.Class) + " " + describe(&n.Node)
 		at, ok := index[key]
 		if !ok {
@@ -204,9 +248,12 @@ func groups(nodes []Node, classes ...fleet.Class) [][]Node {
 			index[key] = at
 			list = append(list, nil)
 		}
+
 		list[at] = append(list[at], *n)
 	}
+
 	slices.SortStableFunc(list, func(a, b []Node) int { return len(b) - len(a) })
+
 	return list
 }
 
@@ -220,6 +267,7 @@ func (q *Question) drops(base *variant, b *bill) (list []*variant, skipped []str
 		q.take(v, &least, base)
 		list = append(list, v)
 	}
+
 	return list, nil
 }
 
@@ -227,9 +275,11 @@ func (q *Question) drops(base *variant, b *bill) (list []*variant, skipped []str
 func (q *Question) take(v *variant, n *Node, base *variant) {
 	from, to := q.History.stay(n)
 	v.price, v.hours = base.tariff.Rate(base.tariff.Of(&n.Node), 0), (to - from).Hours()
-	if v.priced = byTariff; base.tariff.Of(&n.Node) == nil {
+	v.priced = byTariff
+	if base.tariff.Of(&n.Node) == nil {
 		v.priced = noPrice
 	}
+
 	v.node = describe(&n.Node)
 	v.nodes = slices.DeleteFunc(v.nodes, func(o Node) bool { return o.ID == n.ID })
 }
@@ -242,20 +292,24 @@ func (q *Question) swaps(base *variant, b *bill) (list []*variant, skipped []str
 			return cmp.Or(cmp.Compare(b.used[x.ID], b.used[y.ID]), strings.Compare(string(x.ID), string(y.ID)))
 		})
 		tried := 0
+
 		for _, o := range offered {
 			n := *o.Node()
 			if kindOf(&n) == kindOf(&old.Node) || o.GPUs < len(old.Inventory.GPUs) || tried == mostKinds {
 				continue
 			}
+
 			tried++
 			n.ID, n.Class = "another", fleet.Reserved
 			v := base.with(SwapNode, "Reserve %s in place of %s (%s)", describe(&n), describe(&old.Node), old.ID)
 			q.take(v, &old, base)
+
 			if q.put(v, n, base) {
 				list = append(list, v)
 			}
 		}
 	}
+
 	return list, nil
 }
 
@@ -271,11 +325,14 @@ func (q *Question) shapes() []*fleet.Offer {
 			}
 		}
 	}
+
 	var list []*fleet.Offer
 	for _, k := range slices.Sorted(maps.Keys(best)) {
 		list = append(list, best[k])
 	}
+
 	slices.SortStableFunc(list, func(a, b *fleet.Offer) int { return cmp.Compare(a.Hourly, b.Hourly) })
+
 	return list
 }
 
@@ -287,15 +344,22 @@ func (q *Question) others(base *variant, b *bill) (list []*variant, skipped []st
 		if kind == "" {
 			continue
 		}
+
 		v := base.with(OtherProvisioned, "Provision other GPUs than %s", kind)
 		v.offers = merge(base.offers, told(q.More, q.History.From))
-		v.offers = slices.DeleteFunc(v.offers, func(o fleet.Offer) bool { return offerKind(&o) == kind || o.Spot && !spotUsed(base) })
+		v.offers = slices.DeleteFunc(
+			v.offers,
+			func(o fleet.Offer) bool { return offerKind(&o) == kind || o.Spot && !spotUsed(base) },
+		)
+
 		if !slices.ContainsFunc(v.offers, func(o fleet.Offer) bool { return o.GPUs > 0 }) {
 			skipped = append(skipped, fmt.Sprintf("other GPUs than %s were not looked at: nobody offers any", kind))
 			continue
 		}
+
 		list = append(list, v)
 	}
+
 	return list, skipped
 }
 
@@ -311,6 +375,7 @@ func merge(a, b []fleet.Offer) []fleet.Offer {
 			list = append(list, b[i])
 		}
 	}
+
 	return list
 }
 
@@ -321,23 +386,30 @@ func (q *Question) spots(base *variant, b *bill) (list []*variant, skipped []str
 		v.offers = slices.DeleteFunc(v.offers, func(o fleet.Offer) bool { return o.Spot })
 		list = append(list, v)
 	}
+
 	if b.rent == b.spotRent {
 		return list, nil // nothing is provisioned on demand
 	}
+
 	v := base.with(UseSpot, "Provision spot nodes instead of on-demand ones")
+
 	spots := map[string]bool{}
 	for _, o := range merge(base.offers, told(q.More, q.History.From)) {
 		if o.Spot {
 			spots[shapeKey(&o)] = true
+
 			if !slices.ContainsFunc(v.offers, func(p fleet.Offer) bool { return p.Name == o.Name }) {
 				v.offers = append(v.offers, o)
 			}
 		}
 	}
+
 	v.offers = slices.DeleteFunc(v.offers, func(o fleet.Offer) bool { return !o.Spot && spots[shapeKey(&o)] })
+
 	if len(spots) == 0 {
 		return list, []string{"spot nodes were not looked at: nobody offers any (name a price file that does with --offers)"}
 	}
+
 	return append(list, v), nil
 }
 
@@ -346,6 +418,7 @@ func (q *Question) idles(base *variant, b *bill) (list []*variant, skipped []str
 	if b.rent == 0 {
 		return nil, nil
 	}
+
 	for _, d := range []time.Duration{time.Minute, 5 * time.Minute, 15 * time.Minute, time.Hour} {
 		if d != base.idle {
 			v := base.with(IdleReturn, "Give idle nodes back after %s instead of %s", job.Duration(d), job.Duration(base.idle))
@@ -353,6 +426,7 @@ func (q *Question) idles(base *variant, b *bill) (list []*variant, skipped []str
 			list = append(list, v)
 		}
 	}
+
 	return list, nil
 }
 
@@ -362,12 +436,14 @@ func (q *Question) values(base *variant, b *bill) (list []*variant, skipped []st
 	if name != "rules" || len(base.offers) == 0 && len(base.nodes) == 0 {
 		return nil, nil
 	}
+
 	worth := Values(base.policy)
 	for _, by := range []float64{0.5, 2} {
 		v := base.with(TimeValue, "Let an hour of a job's time be worth %s", times(by))
 		v.policy = withValues(base.policy, worth, by)
 		list = append(list, v)
 	}
+
 	return list, nil
 }
 
@@ -375,6 +451,7 @@ func times(f float64) string {
 	if f < 1 {
 		return "half of what it is"
 	}
+
 	return "twice what it is"
 }
 
@@ -391,6 +468,7 @@ func Values(policy string) map[job.Objective]float64 {
 			}
 		}
 	}
+
 	return worth
 }
 
@@ -401,9 +479,11 @@ func withValues(policy string, worth map[job.Objective]float64, by float64) stri
 		_, is := worth[job.Objective(key)]
 		return is
 	})
+
 	for _, o := range slices.Sorted(maps.Keys(worth)) {
 		parts = append(parts, string(o)+"="+strconv.FormatFloat(worth[o]*by, 'g', -1, 64))
 	}
+
 	return strings.Join(parts, ":")
 }
 
@@ -414,5 +494,6 @@ func nodeText(gpus int, kind string) string {
 	if gpus == 0 {
 		return "no GPU"
 	}
+
 	return humanize.Times(gpus, strings.ReplaceAll(kind, ":", " "))
 }

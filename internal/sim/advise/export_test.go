@@ -13,11 +13,13 @@ func Again(ctx context.Context, q Question) (Advice, error) {
 	if err != nil {
 		return Advice{}, err
 	}
+
 	v := asItWas(q.History)
 	bills, err := q.replay(ctx, work, []*variant{v, v.with(AsItWas, "as it was")})
 	if err != nil {
 		return Advice{}, err
 	}
+
 	return q.judge(v, bills[0], bills[1]), nil
 }
 
@@ -29,7 +31,18 @@ func Takes(seed uint64, machines ...Machine) []time.Duration {
 	var list []provisioned
 	for i, m := range machines {
 		from := time.Duration(m.From * float64(time.Hour))
-		list = append(list, provisioned{number: uint64(i), offer: &fleet.Offer{Spot: true}, losses: m.Losses, from: from, ready: from, to: time.Duration(m.To * float64(time.Hour))})
+		list = append(
+			list,
+			provisioned{
+				number: uint64(i),
+				offer:  &fleet.Offer{Spot: true},
+				losses: m.Losses,
+				from:   from,
+				ready:  from,
+				to:     time.Duration(m.To * float64(time.Hour)),
+			},
+		)
 	}
+
 	return newStorm(seed).takes(list)
 }

@@ -40,21 +40,26 @@ func (l *life) detail(d *api.JobDetail, from, now time.Time) error {
 	if d.Ended != nil {
 		l.Ended = *d.Ended
 	}
+
 	if err := json.Unmarshal(d.Spec, l.Spec); err != nil {
 		return fmt.Errorf("read what job %s asks for: %w", d.ID, err)
 	}
+
 	for i := range d.Runs {
 		run := &d.Runs[i]
 		a := attempt{id: run.ID, ordered: later(run.Ordered, from), ended: now, cause: run.Cause}
 		if run.Ended != nil {
 			a.ended = *run.Ended
 		}
+
 		if run.Started == nil || !a.ended.After(from) {
 			continue
 		}
+
 		a.started = later(*run.Started, from)
 		l.runs = append(l.runs, a)
 	}
+
 	return nil
 }
 
@@ -62,6 +67,7 @@ func later(a, b time.Time) time.Time {
 	if a.After(b) {
 		return a
 	}
+
 	return b
 }
 
@@ -72,26 +78,33 @@ func (r *reader) readFeed(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+
 	f := api.EventFilter{Specs: true}
 	f.Limit = pageSize
 	read, open := 0, 0
+
 	for {
 		f.Cursor = strconv.FormatUint(cursor, 10)
 		page, err := r.Events(ctx, f)
 		if err != nil {
 			return err
 		}
+
 		for i := range page.Events {
 			e := &page.Events[i]
 			cursor = e.Seq
+
 			more, err := r.note(e)
 			if err != nil {
 				return err
 			}
+
 			open += more
 		}
+
 		read += len(page.Events)
 		r.tell("the feed", read)
+
 		if n := len(page.Events); n < pageSize || open <= 0 && page.Events[n-1].At.After(r.h.To) {
 			return nil
 		}
@@ -105,6 +118,7 @@ func (r *reader) seek(ctx context.Context) (uint64, error) {
 	if err != nil || len(last.Events) == 0 {
 		return 0, err
 	}
+
 	low, high := uint64(0), last.Events[len(last.Events)-1].Seq
 	for low < high {
 		middle := low + (high-low)/2
@@ -114,12 +128,14 @@ func (r *reader) seek(ctx context.Context) (uint64, error) {
 		if err != nil {
 			return 0, err
 		}
+
 		if len(page.Events) == 0 || !page.Events[0].At.Before(r.h.From) {
 			high = middle
 		} else {
 			low = page.Events[0].Seq
 		}
 	}
+
 	return low, nil
 }
 
@@ -129,6 +145,7 @@ func (r *reader) note(e *api.Event) (more int, err error) {
 		r.noteNode(e)
 		return 0, nil
 	}
+
 	l := r.lives[e.Job]
 	if e.Kind == "job.submitted" {
 		return r.submitted(e, l)
@@ -136,6 +153,7 @@ func (r *reader) note(e *api.Event) (more int, err error) {
 	if l == nil || l.Carried {
 		return 0, nil
 	}
+
 	switch {
 	case e.Kind == "run.ended":
 		for i := range l.runs {
@@ -156,6 +174,7 @@ func (r *reader) note(e *api.Event) (more int, err error) {
 		l.Ended = e.At
 		return -1, nil
 	}
+
 	return 0, nil
 }
 
@@ -165,18 +184,25 @@ func (r *reader) submitted(e *api.Event, l *life) (more int, err error) {
 		l = &life{Job: Job{ID: e.Job}}
 		r.lives[e.Job] = l
 	}
+
 	if !e.At.Before(r.h.To) {
 		l.later = true
 		return 0, nil
 	}
-	l.Carried, l.Owner, l.Submitted, l.Spec = false, e.Owner, e.At, &job.Spec{}
+
+	l.Carried = false
+	l.Owner = e.Owner
+	l.Submitted = e.At
+	l.Spec = &job.Spec{}
 	if len(e.Spec) == 0 {
 		l.Spec = nil
 		return 0, nil
 	}
+
 	if err := json.Unmarshal(e.Spec, l.Spec); err != nil {
 		return 0, fmt.Errorf("read what job %s asks for: %w", e.Job, err)
 	}
+
 	return 1, nil
 }
 
@@ -186,6 +212,7 @@ func (r *reader) noteNode(e *api.Event) {
 	if n == nil || e.At.After(r.h.To) {
 		return
 	}
+
 	switch {
 	case e.Kind == "node.joined" && n.Came.IsZero() && len(n.Away) == 0:
 		n.Came = e.At
@@ -195,6 +222,7 @@ func (r *reader) noteNode(e *api.Event) {
 		if len(n.Away) == 0 && n.Came.IsZero() {
 			n.Away = append(n.Away, Absence{From: r.h.From, Drained: e.Kind == "node.uncordoned"})
 		}
+
 		if k := len(n.Away); k > 0 {
 			n.Away[k-1].To = e.At
 		}
@@ -209,24 +237,33 @@ func (r *reader) names() []id.Job {
 		y, _ := b.Number()
 		return cmp.Compare(x, y)
 	})
+
 	return list
 }
 
 // finish puts together what was read.
 func (r *reader) finish() {
-	never, waiting, running, unknown, needs := 0, 0, 0, 0, 0
+	never := 0
+	waiting := 0
+	running := 0
+	unknown := 0
+	needs := 0
+
 	for _, name := range r.names() {
 		l := r.lives[name]
 		if l.later {
 			continue
 		}
+
 		if l.Spec == nil {
 			unknown++
 			continue
 		}
+
 		for i := range l.runs {
 			r.ran(l, &l.runs[i])
 		}
+
 		switch {
 		case len(l.Ran) == 0 && l.Ended.IsZero():
 			waiting++
@@ -237,15 +274,19 @@ func (r *reader) finish() {
 		case l.Ended.IsZero():
 			running++
 		}
+
 		if len(l.Spec.Needs) > 0 {
 			needs++
 		}
+
 		r.h.Jobs = append(r.h.Jobs, l.Job)
 	}
+
 	slices.SortStableFunc(r.h.Jobs, func(a, b Job) int { return a.Submitted.Compare(b.Submitted) })
 	for _, n := range slices.Sorted(maps.Keys(r.nodes)) {
 		r.h.Nodes = append(r.h.Nodes, *r.nodes[n])
 	}
+
 	for _, c := range []struct {
 		n    int
 		text string
@@ -254,12 +295,15 @@ func (r *reader) finish() {
 			r.leftOut("%s: %s", c.text, humanize.Count(c.n, "job"))
 		}
 	}
+
 	if running > 0 {
 		r.gap("taken to end now, because they still run: %s", humanize.Count(running, "job"))
 	}
+
 	if needs > 0 {
 		r.gap("able to start at once in the replay, though they needed others: %s", humanize.Count(needs, "job"))
 	}
+
 	r.gap("the yard's nodes, prices and policy are as they are now; nodes that have been removed since are left out")
 }
 
@@ -267,21 +311,32 @@ func (r *reader) finish() {
 func (r *reader) ran(l *life, a *attempt) {
 	end := a.ended
 	if end.IsZero() {
-		if end = r.now; !l.Ended.IsZero() {
+		end = r.now
+		if !l.Ended.IsZero() {
 			end = l.Ended
 		}
 	}
+
 	if a.started.IsZero() || !end.After(a.started) {
 		return
 	}
+
 	s := Stretch{Lasted: end.Sub(a.started)}
+
 	switch a.cause {
 	case job.CausePreempted, job.CauseNodeLost:
 		s.Lost = l.Spec.Checkpoint == nil
 	case job.CauseLaunchFailed, job.CauseImageFailed, job.CauseDataFailed, job.CauseSetupFailed:
 		s.Lost = true
-	case job.CauseNone, job.CauseUserCode, job.CauseHostOOM, job.CauseGPUOOM, job.CauseCancelled, job.CauseTimedOut, job.CauseNeedFailed:
+	case job.CauseNone,
+		job.CauseUserCode,
+		job.CauseHostOOM,
+		job.CauseGPUOOM,
+		job.CauseCancelled,
+		job.CauseTimedOut,
+		job.CauseNeedFailed:
 	}
+
 	r.where(a.id, l.Spec, end.Sub(a.ordered), &s)
 	l.Ran = append(l.Ran, s)
 }
@@ -294,5 +349,6 @@ func (r *reader) gpu(u *use) fleet.GPU {
 	if o := r.offer[u.offer]; o != nil && o.GPUs > 0 {
 		return gpuspec.Describe(fleet.GPU{Model: o.GPU, Memory: o.GPUMemory, Peak: o.TFLOPS})
 	}
+
 	return gpuspec.Describe(fleet.GPU{Model: u.gpu})
 }

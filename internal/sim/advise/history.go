@@ -75,6 +75,7 @@ func (h *History) counted() int {
 			n++
 		}
 	}
+
 	return n
 }
 
@@ -84,12 +85,15 @@ func (h *History) span() time.Duration { return h.To.Sub(h.From) }
 // stay returns from when until when a node was there, since the beginning.
 func (h *History) stay(n *Node) (from, to time.Duration) {
 	to = h.span()
+
 	if n.Came.After(h.From) {
 		from = n.Came.Sub(h.From)
 	}
+
 	if !n.Left.IsZero() && n.Left.Before(h.To) {
 		to = max(n.Left.Sub(h.From), 0)
 	}
+
 	return from, max(from, to)
 }
 
@@ -101,6 +105,7 @@ func (h *History) completions() map[id.Job]time.Duration {
 			took[j.ID] = j.Ended.Sub(j.Submitted)
 		}
 	}
+
 	return took
 }
 
@@ -109,7 +114,9 @@ func kindOf(n *fleet.Node) string {
 	if len(n.Inventory.GPUs) == 0 {
 		return ""
 	}
+
 	g := &n.Inventory.GPUs[0]
+
 	return kindText(g.Model, g.Memory)
 }
 
@@ -125,6 +132,7 @@ func offerKind(o *fleet.Offer) string {
 	if o.GPUs == 0 {
 		return ""
 	}
+
 	return kindText(o.GPU, o.GPUMemory)
 }
 
@@ -138,7 +146,9 @@ func sortedNodes(nodes []Node) []Node {
 		case a.ID > b.ID:
 			return 1
 		}
+
 		return 0
 	})
+
 	return list
 }

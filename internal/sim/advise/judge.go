@@ -72,21 +72,40 @@ const (
 func (q *Question) judge(v *variant, base, b *bill) Advice {
 	scale := month.Hours() / q.History.span().Hours()
 	a := Advice{
-		Kind: v.kind, What: v.what, Saved: cents((base.total() - b.total()) * scale), OnDemand: round((base.hours-b.hours)*scale, 1),
-		Rent: cents((base.rent - b.rent) * scale), Never: b.left - base.left, Taken: b.taken,
+		Kind:     v.kind,
+		What:     v.what,
+		Saved:    cents((base.total() - b.total()) * scale),
+		OnDemand: round((base.hours-b.hours)*scale, 1),
+		Rent:     cents((base.rent - b.rent) * scale),
+		Never:    b.left - base.left,
+		Taken:    b.taken,
 	}
+
 	was, is := both(base.completion, b.completion)
 	a.Mean, a.P95 = round(mean(is)-mean(was), 0), round(quantile.NearestRank(is, 0.95)-quantile.NearestRank(was, 0.95), 0)
+
 	if v.hours > 0 {
 		a.Price, a.Priced = new(cents(v.price)), v.priced
 		worth := (base.total() - b.total() + v.price*v.hours) / v.hours
 		if v.kind == DropNode {
 			worth = (b.total() - base.total() + v.price*v.hours) / v.hours
 		}
+
 		a.BreakEven = new(cents(max(worth, 0)))
 	}
+
 	a.Sure, a.SavedLow, a.SavedHigh = q.sure(base, b, scale)
-	q.weigh(&a, &comparison{was: was, is: is, hours: (mean(is) - mean(was)) / 3600 * float64(len(was)) * scale, worth: q.worth(base, b) * scale}, base.total()*scale)
+	q.weigh(
+		&a,
+		&comparison{
+			was:   was,
+			is:    is,
+			hours: (mean(is) - mean(was)) / 3600 * float64(len(was)) * scale,
+			worth: q.worth(base, b) * scale,
+		},
+		base.total()*scale,
+	)
+
 	return a
 }
 
@@ -101,9 +120,11 @@ func (q *Question) worth(base, b *bill) float64 {
 			if !known {
 				value = values[job.ObjectiveBalanced]
 			}
+
 			sum += (took - base.completion[j]).Hours() * value
 		}
 	}
+
 	return sum
 }
 
@@ -116,7 +137,8 @@ type comparison struct {
 
 // slower reports whether jobs end noticeably later.
 func (c *comparison) slower(a *Advice) bool {
-	return a.Mean > max(slowerMean*mean(c.was), leastWait) || a.P95 > max(slowerP95*quantile.NearestRank(c.was, 0.95), 5*leastWait)
+	return a.Mean > max(slowerMean*mean(c.was), leastWait) ||
+		a.P95 > max(slowerP95*quantile.NearestRank(c.was, 0.95), 5*leastWait)
 }
 
 // faster reports whether jobs end noticeably sooner.
@@ -128,6 +150,7 @@ func (c *comparison) rate(a *Advice) string {
 	if c.hours == 0 {
 		return dollars(0)
 	}
+
 	return dollars(a.Saved / c.hours)
 }
 
@@ -136,6 +159,7 @@ func (c *comparison) rate(a *Advice) string {
 func (q *Question) weigh(a *Advice, c *comparison, cost float64) {
 	least := max(leastMoney, leastShare*cost)
 	why := ""
+
 	a.Verdict = NotWorth
 	switch saves, adds := a.Saved >= least, a.Saved <= -least; {
 	case a.Never > 0:
@@ -163,6 +187,7 @@ func (q *Question) weigh(a *Advice, c *comparison, cost float64) {
 	default:
 		why = "that is too little to matter"
 	}
+
 	a.Why = sentence(a, why)
 }
 
@@ -173,8 +198,10 @@ func both(was, is map[id.Job]time.Duration) (a, b []float64) {
 			a, b = append(a, d.Seconds()), append(b, e.Seconds())
 		}
 	}
+
 	slices.Sort(a)
 	slices.Sort(b)
+
 	return a, b
 }
 
@@ -182,10 +209,12 @@ func mean(list []float64) float64 {
 	if len(list) == 0 {
 		return 0
 	}
+
 	sum := 0.0
 	for _, v := range list {
 		sum += v
 	}
+
 	return sum / float64(len(list))
 }
 
@@ -197,36 +226,45 @@ const resamples = 2000
 func (q *Question) sure(base, b *bill, scale float64) (s Sure, low, high float64) {
 	var blocks []float64
 	s.Unit = "day"
+
 	size := 1
 	if len(base.days) >= 21 {
 		s.Unit, size = "week", 7
 	}
+
 	for i := range base.days {
 		at := i / size
 		if at == len(blocks) && len(base.days)-i >= size {
 			blocks = append(blocks, 0)
 		}
+
 		blocks[len(blocks)-1] += base.days[i] - b.days[i]
 	}
+
 	s.Of = len(blocks)
 	for _, d := range blocks {
 		if d > tiny {
 			s.Paid++
 		}
 	}
+
 	r := rand.New(rand.NewPCG(q.Seed, 0x5ca1ab1e))
 	sums := make([]float64, resamples)
+
 	won := 0
 	for i := range sums {
 		for range blocks {
 			sums[i] += blocks[r.IntN(len(blocks))]
 		}
+
 		if sums[i] > tiny {
 			won++
 		}
 	}
+
 	slices.Sort(sums)
 	s.Chance = float64(won) / resamples
+
 	return s, cents(quantile.NearestRank(sums, 0.1) * scale), cents(quantile.NearestRank(sums, 0.9) * scale)
 }
 
@@ -250,5 +288,6 @@ func round(f float64, digits int) float64 {
 	if r == 0 {
 		return 0 // not -0
 	}
+
 	return r
 }

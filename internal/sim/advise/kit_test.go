@@ -28,20 +28,38 @@ func policies(text string) (func() place.Policy, error) { return catalogue.All(n
 
 // box is a node with V100s.
 func box(name string, class fleet.Class, gpus int) advise.Node {
-	n := fleet.Node{ID: id.Node(name), Class: class, State: fleet.Ready, Inventory: fleet.Inventory{CPUs: 64_000, Memory: 512 << 30}}
+	n := fleet.Node{
+		ID:        id.Node(name),
+		Class:     class,
+		State:     fleet.Ready,
+		Inventory: fleet.Inventory{CPUs: 64_000, Memory: 512 << 30},
+	}
+
 	for i := range gpus {
 		n.Inventory.GPUs = append(n.Inventory.GPUs, fleet.GPU{Index: i, Model: "V100", Memory: 16 << 30, Peak: 125})
 	}
+
 	return advise.Node{Node: n}
 }
 
 // offer is a node with V100s that can be provisioned, paid by the second and there at once.
 func offer(name string, hourly float64, spot bool, losses float64) fleet.Offer {
 	o := fleet.Offer{
-		Provider: "cloud", Type: name, GPU: "V100", GPUs: 1, GPUMemory: 16 << 30, TFLOPS: 125, CPUs: 64_000, Memory: 512 << 30,
-		Hourly: job.Money(math.Round(hourly * 1e6)), Spot: spot, LossRate: losses,
+		Provider:  "cloud",
+		Type:      name,
+		GPU:       "V100",
+		GPUs:      1,
+		GPUMemory: 16 << 30,
+		TFLOPS:    125,
+		CPUs:      64_000,
+		Memory:    512 << 30,
+		Hourly:    job.Money(math.Round(hourly * 1e6)),
+		Spot:      spot,
+		LossRate:  losses,
 	}
+
 	o.Name = o.NameOf()
+
 	return o
 }
 
@@ -57,8 +75,12 @@ func lasted(at, lasts time.Duration, o job.Objective) advise.Job {
 		Owner: "ada", Submitted: begin.Add(at), Ended: begin.Add(at + lasts),
 		Ran: []advise.Stretch{{Lasted: lasts, GPU: "V100", Memory: 16 << 30, TFLOPS: 93.75, GPUs: 1, Nodes: 1}},
 		Spec: &job.Spec{
-			Run: "train", Place: job.PlaceAny, Objective: o, Expect: job.Duration(lasts), Checkpoint: &job.Checkpoint{Dir: "c", Every: job.Duration(30 * time.Minute)},
-			Resources: job.Resources{GPUs: job.Range{Min: 1, Max: 1}, Nodes: job.Range{Min: 1, Max: 1}, CPUs: 1000},
+			Run:        "train",
+			Place:      job.PlaceAny,
+			Objective:  o,
+			Expect:     job.Duration(lasts),
+			Checkpoint: &job.Checkpoint{Dir: "c", Every: job.Duration(30 * time.Minute)},
+			Resources:  job.Resources{GPUs: job.Range{Min: 1, Max: 1}, Nodes: job.Range{Min: 1, Max: 1}, CPUs: 1000},
 		},
 	}
 }
@@ -74,22 +96,27 @@ func daily(jobs ...advise.Job) []advise.Job {
 			all = append(all, j)
 		}
 	}
+
 	return all
 }
 
 func ask(t *testing.T, q advise.Question) *advise.Report {
 	t.Helper()
+
 	if q.History.From.IsZero() {
 		q.History.From, q.History.To = begin, begin.Add(span)
 	}
+
 	if q.History.Policy == "" {
 		q.History.Policy = "rules"
 	}
+
 	q.Policy, q.Seed, q.Parallel = policies, 1, 2
 	r, err := advise.Advise(t.Context(), q)
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	return r
 }
 
@@ -101,14 +128,18 @@ func find(t *testing.T, r *advise.Report, what string) advise.Advice {
 		if strings.HasPrefix(a.What, what) {
 			return a
 		}
+
 		all = append(all, a.What)
 	}
+
 	t.Fatalf("nothing is said of %q, only of\n  %s\nleft out: %s", what, strings.Join(all, "\n  "), r.LeftOut)
+
 	return advise.Advice{}
 }
 
 func near(t *testing.T, what string, got, want, within float64) {
 	t.Helper()
+
 	if math.Abs(got-want) > within {
 		t.Errorf("%s is %v, want %v", what, got, want)
 	}

@@ -65,30 +65,44 @@ func Read(ctx context.Context, s Source, p Period, tell func(what string, n int)
 	if err != nil {
 		return nil, err
 	}
+
 	if who.Role != tenant.Admin {
 		return nil, fault.New(fault.Denied, "admins_only", "recommendations rest on the jobs and the books of everyone, which only an admin may see").
 			WithRemedy("ask an admin of the yard to call this")
 	}
+
 	info, err := s.Info(ctx)
 	if err != nil {
 		return nil, err
 	}
+
 	if tell == nil {
 		tell = func(string, int) {}
 	}
+
 	r := &reader{
-		Source: s, now: info.Now, tell: tell, nodes: map[id.Node]*Node{}, offer: map[string]*fleet.Offer{}, uses: map[id.Run][]use{}, lives: map[id.Job]*life{},
-		h: &History{From: p.From, To: p.To, Policy: info.Policy, Idle: p.Idle},
+		Source: s,
+		now:    info.Now,
+		tell:   tell,
+		nodes:  map[id.Node]*Node{},
+		offer:  map[string]*fleet.Offer{},
+		uses:   map[id.Run][]use{},
+		lives:  map[id.Job]*life{},
+		h:      &History{From: p.From, To: p.To, Policy: info.Policy, Idle: p.Idle},
 	}
+
 	if err := r.period(&p); err != nil {
 		return nil, err
 	}
+
 	for _, step := range []func(context.Context) error{r.readNodes, r.readOffers, r.readLeases, r.readRules, r.readBooks, r.readFeed, r.readCarried} {
 		if err := step(ctx); err != nil {
 			return nil, err
 		}
 	}
+
 	r.finish()
+
 	return r.h, nil
 }
 
@@ -98,12 +112,21 @@ func (r *reader) period(p *Period) error {
 	if h.To.IsZero() || h.To.After(r.now) {
 		h.To = r.now
 	}
+
 	if h.From.IsZero() {
 		h.From = h.To.Add(-p.Last)
 	}
+
 	if !h.From.Before(h.To) {
-		return fault.New(fault.Invalid, "empty_period", "the period from %s to %s is empty", h.From.UTC().Format(time.DateTime), h.To.UTC().Format(time.DateTime))
+		return fault.New(
+			fault.Invalid,
+			"empty_period",
+			"the period from %s to %s is empty",
+			h.From.UTC().Format(time.DateTime),
+			h.To.UTC().Format(time.DateTime),
+		)
 	}
+
 	return nil
 }
 
@@ -123,6 +146,7 @@ func pages(read func(cursor string) (next string, err error)) error {
 		if err != nil || next == "" {
 			return err
 		}
+
 		cursor = next
 	}
 }
@@ -138,25 +162,32 @@ func (r *reader) readNodes(ctx context.Context) error {
 			if a.Class == fleet.OnDemand || a.State == string(fleet.Removed) {
 				continue
 			}
+
 			n := ownNode(a)
 			if (a.Cordoned || a.State == string(fleet.Lost)) && a.Since.Before(r.h.From) {
 				n.Away = []Absence{{From: r.h.From, To: r.h.To, Drained: a.Cordoned}}
 			}
+
 			if a.Price == nil {
 				free++
 			} else {
 				price(tariff, &n.Node, a.Price)
 			}
+
 			r.nodes[n.ID] = &n
 		}
+
 		return p.Next, err
 	})
+
 	if len(tariff.Nodes) > 0 {
 		r.h.Tariff = tariff
 	}
+
 	if free > 0 {
 		r.gap("counted as free, because nobody told what they cost: %s", humanize.Count(free, "local or reserved node"))
 	}
+
 	return err
 }
 
@@ -166,14 +197,28 @@ func ownNode(a *api.Node) Node {
 		ID: a.ID, Class: a.Class, Pool: a.Pool, State: fleet.Ready,
 		Inventory: fleet.Inventory{OS: a.OS, Arch: a.Arch, Version: a.Version, CPUs: a.CPUs, Memory: a.Memory, Disk: a.Disk},
 	}
+
 	for i := range a.GPUs {
 		g := &a.GPUs[i]
-		gpu := fleet.GPU{Index: g.Index, UUID: g.UUID, Model: g.Model, Memory: g.Memory, Fake: g.Fake, Peak: g.Peak, Measured: g.Measured, Bandwidth: g.Bandwidth, Watts: g.Watts}
+		gpu := fleet.GPU{
+			Index:     g.Index,
+			UUID:      g.UUID,
+			Model:     g.Model,
+			Memory:    g.Memory,
+			Fake:      g.Fake,
+			Peak:      g.Peak,
+			Measured:  g.Measured,
+			Bandwidth: g.Bandwidth,
+			Watts:     g.Watts,
+		}
+
 		if g.Origin == "table" {
 			gpu.Achievable = g.TFLOPS
 		}
+
 		n.Inventory.GPUs = append(n.Inventory.GPUs, gpu)
 	}
+
 	return Node{Node: n}
 }
 
@@ -185,6 +230,7 @@ func price(t *fleet.Tariff, n *fleet.Node, p *api.Price) {
 	if slices.ContainsFunc(t.Nodes, func(o fleet.NodePrice) bool { return o.GPU == gpu && o.Class == n.Class }) {
 		return
 	}
+
 	t.Energy = 1
 	line := fleet.NodePrice{GPU: gpu, Class: n.Class, Off: p.Idle == 0 && p.Hourly > 0}
 	rent := min(p.NodeCost, p.Idle)
@@ -192,12 +238,14 @@ func price(t *fleet.Tariff, n *fleet.Node, p *api.Price) {
 	if line.Off { // what it costs when it is on
 		rent, energy = p.NodeCost, 0
 	}
+
 	gpus := max(len(n.Inventory.GPUs), 1)
 	for used := range gpus + 1 {
 		part := float64(used) / float64(gpus)
 		line.Hourly = append(line.Hourly, rent+(p.NodeCost-rent)*part)
 		line.Watts = append(line.Watts, 1000*(energy+(p.EnergyCost-energy)*part))
 	}
+
 	t.Nodes = append(t.Nodes, line)
 }
 
@@ -208,14 +256,18 @@ func (r *reader) readOffers(ctx context.Context) error {
 		p, err := r.Offers(ctx, api.OfferFilter{Page: api.Page{Cursor: cursor, Limit: pageSize}})
 		r.h.Offers = append(r.h.Offers, p.Offers...)
 		closed += len(p.Closed)
+
 		return p.Next, err
 	})
+
 	for i := range r.h.Offers {
 		r.offer[r.h.Offers[i].Name] = &r.h.Offers[i]
 	}
+
 	if closed > 0 {
 		r.gap("what providers refuse now is left out of what could be provisioned; see trainyard offers --closed")
 	}
+
 	return err
 }
 
@@ -234,11 +286,14 @@ func (r *reader) readLeases(ctx context.Context) error {
 				r.h.Offers = append(r.h.Offers, l.Offer)
 			}
 		}
+
 		return p.Next, err
 	})
+
 	if refused > 0 {
 		r.gap("providers refused %s; in the replay they refuse nothing", humanize.Count(refused, "node"))
 	}
+
 	return err
 }
 
@@ -249,14 +304,18 @@ func (r *reader) readRules(ctx context.Context) error {
 		for _, l := range p.Quotas {
 			r.h.Limits = append(r.h.Limits, limitOf(&l))
 		}
+
 		return p.Next, err
 	})
+
 	if err != nil {
 		return err
 	}
+
 	if len(r.h.Limits) > 0 {
 		r.gap("limits are as they are now, and what was used before the period does not count")
 	}
+
 	return pages(func(cursor string) (string, error) {
 		p, err := r.Datasets(ctx, api.Page{Cursor: cursor, Limit: pageSize})
 		for i := range p.Datasets {
@@ -265,14 +324,26 @@ func (r *reader) readRules(ctx context.Context) error {
 			for _, c := range d.Copies {
 				data.Copies = append(data.Copies, dataset.Copy{Node: c.Node, Pool: c.Pool, At: c.At, Path: c.Path})
 			}
+
 			r.h.Data = append(r.h.Data, data)
 		}
+
 		return p.Next, err
 	})
 }
 
 func limitOf(a *api.Quota) tenant.Quota {
-	l := tenant.Quota{GPUs: a.GPUs, Nodes: a.Nodes, GPUHours: a.GPUHours, Budget: a.Budget, Period: a.Period, OnExceeded: a.OnExceeded, Borrow: a.Borrow, WarnAt: a.WarnAt}
+	l := tenant.Quota{
+		GPUs:       a.GPUs,
+		Nodes:      a.Nodes,
+		GPUHours:   a.GPUHours,
+		Budget:     a.Budget,
+		Period:     a.Period,
+		OnExceeded: a.OnExceeded,
+		Borrow:     a.Borrow,
+		WarnAt:     a.WarnAt,
+	}
+
 	switch kind, name, _ := strings.Cut(a.Subject, "/"); kind {
 	case "user":
 		l.Subject.User = id.User(name)
@@ -281,12 +352,15 @@ func limitOf(a *api.Quota) tenant.Quota {
 	default:
 		l.Subject.Each = name
 	}
+
 	if l.Period == "" {
 		l.Period = tenant.Month
 	}
+
 	if l.OnExceeded == "" {
 		l.OnExceeded = tenant.ExceededAsk
 	}
+
 	return l
 }
 
@@ -305,26 +379,42 @@ func (r *reader) readBooks(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+
 	r.h.Cost = total.Total.Cost
 	by := []ledger.Key{ledger.ByRun, ledger.ByJob, ledger.ByNode, ledger.ByGPU, ledger.ByOffer}
+
 	q := api.UsageQuery{From: r.h.From, Where: []string{string(ledger.ByAccount) + "=" + string(ledger.Use)}}
 	for _, k := range by {
 		q.By = append(q.By, string(k))
 	}
+
 	books, err := r.UsageReport(ctx, q)
 	if err != nil {
 		return err
 	}
+
 	for _, row := range books.Rows {
 		if len(row.Keys) != len(by) {
-			return fault.New(fault.Internal, "bad_books", "a row of the books has %d keys and should have %d", len(row.Keys), len(by))
+			return fault.New(
+				fault.Internal,
+				"bad_books",
+				"a row of the books has %d keys and should have %d",
+				len(row.Keys),
+				len(by),
+			)
 		}
+
 		run := id.Run(row.Keys[0])
-		r.uses[run] = append(r.uses[run], use{node: id.Node(row.Keys[2]), gpu: row.Keys[3], offer: row.Keys[4], gpus: row.GPUSeconds})
+		r.uses[run] = append(
+			r.uses[run],
+			use{node: id.Node(row.Keys[2]), gpu: row.Keys[3], offer: row.Keys[4], gpus: row.GPUSeconds},
+		)
+
 		if j := id.Job(row.Keys[1]); r.lives[j] == nil {
 			r.lives[j] = &life{Job: Job{ID: j, Carried: true}}
 		}
 	}
+
 	return nil
 }
 
@@ -338,17 +428,22 @@ const mostCarried = 1000
 // readCarried looks up the jobs that were submitted before the period and ran in it.
 func (r *reader) readCarried(ctx context.Context) error {
 	looked, lost := 0, 0
+
 	for _, name := range r.names() {
 		l := r.lives[name]
 		if !l.Carried || l.later {
 			continue
 		}
-		if looked++; looked > mostCarried {
+
+		looked++
+		if looked > mostCarried {
 			lost++
 			delete(r.lives, name)
 			continue
 		}
+
 		r.tell("jobs of before", looked)
+
 		d, err := r.patient(ctx, name)
 		if err != nil {
 			return err
@@ -357,12 +452,18 @@ func (r *reader) readCarried(ctx context.Context) error {
 			return err
 		}
 	}
+
 	if looked > lost {
-		r.gap("begun with the period, with what was left of them then, because they were submitted before it: %s", humanize.Count(looked-lost, "job"))
+		r.gap(
+			"begun with the period, with what was left of them then, because they were submitted before it: %s",
+			humanize.Count(looked-lost, "job"),
+		)
 	}
+
 	if lost > 0 {
 		r.leftOut("submitted before the period, and too many to look up: %s", humanize.Count(lost, "job"))
 	}
+
 	return nil
 }
 
@@ -380,15 +481,18 @@ func (r *reader) patient(ctx context.Context, j id.Job) (api.JobDetail, error) {
 func (r *reader) where(run id.Run, spec *job.Spec, held time.Duration, s *Stretch) {
 	asked := max(spec.Resources.GPUs.Min, 0)
 	seconds := 0.0
+
 	for i, u := range r.uses[run] {
 		g := r.gpu(&u)
 		speed, _ := g.TFLOPS()
 		if i == 0 || speed < s.TFLOPS {
 			s.GPU, s.Memory, s.TFLOPS = g.Model, g.Memory, speed
 		}
+
 		s.Nodes++
 		seconds += u.gpus
 	}
+
 	s.GPUs = asked * max(s.Nodes, spec.Resources.Nodes.Min, 1)
 	if elastic := spec.Resources.GPUs.Max != spec.Resources.GPUs.Min; elastic && held > 0 && seconds > 0 {
 		s.GPUs = max(int(seconds/held.Seconds()+0.5), s.GPUs)

@@ -40,29 +40,48 @@ func (p *play) run(step func(time.Duration, int), stop func() bool) (*bill, *sim
 		if err != nil || stop != nil && stop() {
 			return b, result, err
 		}
+
 		again := storm.takes(b.leases)
 		if slices.Equal(again, takes) || pass == mostPasses {
 			b.taken = len(takes)
 			return b, result, nil
 		}
+
 		takes, step = again, nil // the jobs of a first pass are counted once
 	}
 }
 
 // once simulates the period with given times at which spot nodes are taken back.
-func (p *play) once(takes []time.Duration, step func(time.Duration, int), stop func() bool) (*bill, *sim.Result, error) {
+func (p *play) once(
+	takes []time.Duration,
+	step func(time.Duration, int),
+	stop func() bool,
+) (*bill, *sim.Result, error) {
 	h := p.work.history
 	seen := map[id.Lease]*fleet.Lease{}
 	ends := make([]*sim.Outcome, len(p.work.jobs))
 	result, err := sim.Run(sim.Config{
-		Policy: p.policy(), Nodes: p.work.present(p.nodes), Changes: &happenings{p.work.changes(p.nodes)}, Jobs: trace.List(p.work.jobs),
-		Tariff: p.tariff, Limits: h.Limits, Data: h.Data, Cloud: &sim.Cloud{Offers: p.offers, Takes: takes},
+		Policy:  p.policy(),
+		Nodes:   p.work.present(p.nodes),
+		Changes: &happenings{p.work.changes(p.nodes)},
+		Jobs:    trace.List(p.work.jobs),
+		Tariff:  p.tariff,
+		Limits:  h.Limits,
+		Data:    h.Data,
+		Cloud:   &sim.Cloud{Offers: p.offers, Takes: takes},
 		Yard: func(c *yardmaster.Config) {
 			c.Keep.Idle = p.idle
 			c.Unmetered = len(h.Limits) == 0
 		},
-		Leased: func(l *fleet.Lease) { kept := *l; seen[l.ID] = &kept },
-		Shares: true, Detect: time.Minute, Keep: math.MaxInt32, Step: step, Stop: stop,
+		Leased: func(l *fleet.Lease) {
+			kept := *l
+			seen[l.ID] = &kept
+		},
+		Shares: true,
+		Detect: time.Minute,
+		Keep:   math.MaxInt32,
+		Step:   step,
+		Stop:   stop,
 		// Virtual time is that of the period, for deadlines and for limits by month.
 		Begin: &sim.Beginning{Now: h.From, State: yardmaster.State{Needs: map[id.Job]job.State{}}},
 		Done: func(o *sim.Outcome) {
@@ -71,9 +90,11 @@ func (p *play) once(takes []time.Duration, step func(time.Duration, int), stop f
 			}
 		},
 	})
+
 	if err != nil {
 		return nil, nil, err
 	}
+
 	return p.bill(result, ends, p.leases(seen, result)), result, nil
 }
 
@@ -85,8 +106,10 @@ func (l *happenings) Next() (sim.Change, error) {
 	if len(l.left) == 0 {
 		return sim.Change{}, io.EOF
 	}
+
 	c := l.left[0]
 	l.left = l.left[1:]
+
 	return c, nil
 }
 
@@ -107,27 +130,35 @@ func (p *play) leases(seen map[id.Lease]*fleet.Lease, r *sim.Result) []provision
 		s := &r.Spans[i]
 		last[s.Node] = max(last[s.Node], job.Seconds(s.To))
 	}
+
 	losses := map[string]float64{}
 	for i := range p.offers {
 		if p.offers[i].Spot {
 			losses[p.offers[i].Name] = p.offers[i].LossRate
 		}
 	}
+
 	begin := p.work.history.From
 	var list []provisioned
+
 	for _, l := range seen {
 		if l.Granted.IsZero() {
 			continue
 		}
+
 		x := provisioned{offer: &l.Offer, losses: losses[l.Offer.Name], from: l.Granted.Sub(begin)}
 		x.number, _ = l.ID.Number()
 		x.ready = x.from + time.Duration(l.Offer.Boot)
-		if x.to = l.Ended.Sub(begin); l.Ended.IsZero() {
+		x.to = l.Ended.Sub(begin)
+		if l.Ended.IsZero() {
 			x.to = max(x.ready, last[string(l.Node)]) + p.idle
 		}
+
 		list = append(list, x)
 	}
+
 	slices.SortFunc(list, func(a, b provisioned) int { return cmp.Compare(a.number, b.number) })
+
 	return list
 }
 
@@ -165,6 +196,7 @@ func (b *bill) total() float64 {
 	for _, d := range b.days {
 		sum += d
 	}
+
 	return sum
 }
 
@@ -173,9 +205,15 @@ func (b *bill) total() float64 {
 func (p *play) bill(r *sim.Result, ends []*sim.Outcome, leases []provisioned) *bill {
 	h := p.work.history
 	b := &bill{
-		days: make([]float64, max(int(math.Ceil(h.span().Hours()/24)), 1)), leases: leases, kinds: map[string]float64{},
-		completion: map[id.Job]time.Duration{}, worth: map[id.Job]job.Objective{}, used: map[id.Node]time.Duration{}, shapes: map[string]*shape{},
+		days:       make([]float64, max(int(math.Ceil(h.span().Hours()/24)), 1)),
+		leases:     leases,
+		kinds:      map[string]float64{},
+		completion: map[id.Job]time.Duration{},
+		worth:      map[id.Job]job.Objective{},
+		used:       map[id.Node]time.Duration{},
+		shapes:     map[string]*shape{},
 	}
+
 	for i, o := range ends {
 		switch {
 		case !p.work.counted[i]:
@@ -186,16 +224,20 @@ func (p *play) bill(r *sim.Result, ends []*sim.Outcome, leases []provisioned) *b
 			b.completion[name], b.worth[name] = o.Completion(), o.Job.Spec.Objective
 		}
 	}
+
 	for i := range leases {
 		b.provision(&leases[i], h.span())
 	}
+
 	spans := map[string][]sim.Span{}
 	for _, s := range r.Spans {
 		spans[s.Node] = append(spans[s.Node], s)
 	}
+
 	for i := range p.nodes {
 		p.meter(b, &p.nodes[i], spans[string(p.nodes[i].ID)])
 	}
+
 	return b
 }
 
@@ -205,16 +247,20 @@ func (b *bill) pay(from, to time.Duration, money float64, span time.Duration) {
 		b.days[b.dayOf(from)] += money
 		return
 	}
+
 	rate := money / (to - from).Hours()
+
 	for at := from; at < to; {
 		d := b.dayOf(at)
 		end := min(to, time.Duration(d+1)*day)
 		if d == len(b.days)-1 {
 			end = to
 		}
+
 		b.days[d] += rate * (end - at).Hours()
 		at = end
 	}
+
 	if in := min(to, span) - from; in > 0 {
 		b.within += rate * in.Hours()
 	}
@@ -235,10 +281,12 @@ func (b *bill) provision(l *provisioned, span time.Duration) {
 	if l.offer.Spot {
 		b.spotRent += rent
 	}
+
 	key := shapeKey(l.offer)
 	if b.shapes[key] == nil {
 		b.shapes[key] = &shape{offer: l.offer}
 	}
+
 	b.shapes[key].rent += rent
 	b.shapes[key].hours += kept.Hours()
 }
@@ -247,22 +295,27 @@ func (b *bill) provision(l *provisioned, span time.Duration) {
 func (p *play) meter(b *bill, n *Node, spans []sim.Span) {
 	h := p.work.history
 	from, to := h.stay(n)
+
 	tariff := p.tariff
 	if tariff == nil {
 		tariff = &fleet.Tariff{}
 	}
+
 	price := tariff.Of(&n.Node)
 	if n.price != nil {
 		price = n.price
 	}
+
 	if idle := tariff.Rate(price, 0); idle > 0 {
 		b.fixed += idle * (to - from).Hours()
 		b.pay(from, to, idle*(to-from).Hours(), h.span())
 	}
+
 	type turn struct {
 		at   time.Duration
 		gpus int
 	}
+
 	var turns []turn
 	for i := range spans {
 		s := &spans[i]
@@ -270,12 +323,22 @@ func (p *play) meter(b *bill, n *Node, spans []sim.Span) {
 		turns = append(turns, turn{a, s.GPUs}, turn{z, -s.GPUs})
 		b.used[n.ID] += time.Duration(s.GPUs) * (z - a)
 	}
+
 	slices.SortFunc(turns, func(a, b turn) int { return cmp.Or(cmp.Compare(a.at, b.at), cmp.Compare(a.gpus, b.gpus)) })
+
 	used, since := 0, time.Duration(0)
 	for _, t := range turns {
-		if more := tariff.Rate(price, min(used, len(n.Inventory.GPUs))) - tariff.Rate(price, 0); used > 0 && more != 0 && t.at > since {
+		if more := tariff.Rate(
+			price,
+			min(used, len(n.Inventory.GPUs)),
+		) - tariff.Rate(
+			price,
+			0,
+		); used > 0 && more != 0 &&
+			t.at > since {
 			b.pay(since, t.at, more*(t.at-since).Hours(), h.span())
 		}
+
 		used, since = used+t.gpus, t.at
 	}
 }

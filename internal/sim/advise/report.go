@@ -53,43 +53,88 @@ const far = 0.25
 func newReport(q *Question, w *workload, b *bill) *Report {
 	h := q.History
 	scale := month.Hours() / h.span().Hours()
+
 	took := make([]float64, 0, len(b.completion))
 	for _, d := range b.completion {
 		took = append(took, d.Seconds())
 	}
+
 	slices.Sort(took)
 	r := &Report{
-		From: h.From, To: h.To, Policy: h.Policy, Jobs: h.counted(), Trust: trust(h, b), LeftOut: slices.Clone(h.LeftOut), Gaps: slices.Clone(h.Gaps),
-		Base: Figures{Cost: cents(b.total() * scale), Rent: cents(b.rent * scale), OnDemand: round(b.hours*scale, 1), Mean: round(mean(took), 0), P95: round(quantile.NearestRank(took, 0.95), 0)},
+		From:    h.From,
+		To:      h.To,
+		Policy:  h.Policy,
+		Jobs:    h.counted(),
+		Trust:   trust(h, b),
+		LeftOut: slices.Clone(h.LeftOut),
+		Gaps:    slices.Clone(h.Gaps),
+		Base: Figures{
+			Cost:     cents(b.total() * scale),
+			Rent:     cents(b.rent * scale),
+			OnDemand: round(b.hours*scale, 1),
+			Mean:     round(mean(took), 0),
+			P95:      round(quantile.NearestRank(took, 0.95), 0),
+		},
 	}
+
 	if b.left > 0 {
-		r.Gaps = append(r.Gaps, fmt.Sprintf("never done in the replay and not compared, because what they asked for is not there: %s", humanize.Count(b.left, "job")))
+		r.Gaps = append(
+			r.Gaps,
+			fmt.Sprintf(
+				"never done in the replay and not compared, because what they asked for is not there: %s",
+				humanize.Count(b.left, "job"),
+			),
+		)
 	}
+
 	if w.bound > 0 {
-		r.Gaps = append(r.Gaps, fmt.Sprintf("taken to last as long on every kind of GPU, having none, sharing one, or having had one of unknown speed: %s", humanize.Count(w.bound, "job")))
+		r.Gaps = append(
+			r.Gaps,
+			fmt.Sprintf(
+				"taken to last as long on every kind of GPU, having none, sharing one, or having had one of unknown speed: %s",
+				humanize.Count(w.bound, "job"),
+			),
+		)
 	}
+
 	return r
 }
 
 // trust compares the replay with what happened.
 func trust(h *History, b *bill) Trust {
 	was, is := both(h.completions(), b.completion)
-	t := Trust{Cost: cents(b.within), RealCost: cents(h.Cost), Completion: round(mean(is), 0), RealCompletion: round(mean(was), 0), Compared: len(was)}
+	t := Trust{
+		Cost:           cents(b.within),
+		RealCost:       cents(h.Cost),
+		Completion:     round(mean(is), 0),
+		RealCompletion: round(mean(was), 0),
+		Compared:       len(was),
+	}
+
 	t.CostOff, t.CompletionOff = off(b.within, h.Cost), off(mean(is), mean(was))
 	switch {
 	case t.CostOff != nil && t.CompletionOff != nil:
-		t.Sentence = fmt.Sprintf("the replay of what was differs from what happened by %s in cost, %s in completion", percent(*t.CostOff), percent(*t.CompletionOff))
+		t.Sentence = fmt.Sprintf(
+			"the replay of what was differs from what happened by %s in cost, %s in completion",
+			percent(*t.CostOff),
+			percent(*t.CompletionOff),
+		)
 	case t.CompletionOff != nil:
-		t.Sentence = fmt.Sprintf("the replay of what was differs from what happened by %s in completion; nothing was paid, so that cost cannot be compared", percent(*t.CompletionOff))
+		t.Sentence = fmt.Sprintf(
+			"the replay of what was differs from what happened by %s in completion; nothing was paid, so that cost cannot be compared",
+			percent(*t.CompletionOff),
+		)
 	default:
 		t.Sentence = "the replay of what was cannot be compared with what happened: no job ended in both"
 	}
+
 	for _, f := range []*float64{t.CostOff, t.CompletionOff} {
 		if f != nil && math.Abs(*f) > far {
 			t.Sentence += "; take what follows with care"
 			break
 		}
 	}
+
 	return t
 }
 
@@ -98,5 +143,6 @@ func off(is, was float64) *float64 {
 	if was <= 0 {
 		return nil
 	}
+
 	return new(round(is/was-1, 4))
 }

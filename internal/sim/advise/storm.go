@@ -35,6 +35,7 @@ func (s *storm) layer(n int, until time.Duration) []point {
 	if until > s.until {
 		s.layers, s.until = nil, 2*until // drawn anew from the same seed: the earlier points are the same
 	}
+
 	for len(s.layers) <= n {
 		r := rand.New(rand.NewPCG(s.seed, uint64(len(s.layers))+1))
 		var points []point
@@ -43,10 +44,13 @@ func (s *storm) layer(n int, until time.Duration) []point {
 			if at > s.until.Seconds() {
 				break
 			}
+
 			points = append(points, point{job.Seconds(at), float64(len(s.layers)) + r.Float64()})
 		}
+
 		s.layers = append(s.layers, points)
 	}
+
 	return s.layers[n]
 }
 
@@ -56,6 +60,7 @@ func (s *storm) takes(leases []provisioned) []time.Duration {
 		at   time.Duration
 		rate float64
 	}
+
 	var turns []turn
 	for i := range leases {
 		l := &leases[i]
@@ -63,6 +68,7 @@ func (s *storm) takes(leases []provisioned) []time.Duration {
 			turns = append(turns, turn{l.ready, l.losses}, turn{l.to, -l.losses})
 		}
 	}
+
 	slices.SortFunc(turns, func(a, b turn) int {
 		switch {
 		case a.at != b.at:
@@ -72,16 +78,22 @@ func (s *storm) takes(leases []provisioned) []time.Duration {
 		case a.rate > b.rate:
 			return 1
 		}
+
 		return 0
 	})
+
 	var takes []time.Duration
+
 	rate := 0.0
 	for i, t := range turns {
-		if rate += t.rate; i+1 == len(turns) || rate < 1e-12 {
+		rate += t.rate
+		if i+1 == len(turns) || rate < 1e-12 {
 			continue
 		}
+
 		takes = append(takes, s.between(t.at, turns[i+1].at, min(rate, mostRate))...)
 	}
+
 	return takes
 }
 
@@ -90,13 +102,20 @@ func (s *storm) between(from, to time.Duration, rate float64) []time.Duration {
 	var list []time.Duration
 	for n := 0; float64(n) < rate; n++ {
 		points := s.layer(n, to)
-		i, _ := slices.BinarySearchFunc(points, from, func(p point, at time.Duration) int { return int(min(max(p.at-at, -1), 1)) })
+		i, _ := slices.BinarySearchFunc(
+			points,
+			from,
+			func(p point, at time.Duration) int { return int(min(max(p.at-at, -1), 1)) },
+		)
+
 		for ; i < len(points) && points[i].at < to; i++ {
 			if points[i].rate < rate {
 				list = append(list, points[i].at)
 			}
 		}
 	}
+
 	slices.Sort(list)
+
 	return list
 }

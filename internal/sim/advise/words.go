@@ -33,12 +33,14 @@ func sentence(a *Advice, why string) string {
 	default:
 		fmt.Fprintf(&b, "%s: costs the same", a.What)
 	}
+
 	switch {
 	case a.OnDemand >= 1:
 		fmt.Fprintf(&b, ", with %.0f fewer hours of on-demand nodes", a.OnDemand)
 	case a.OnDemand <= -1:
 		fmt.Fprintf(&b, ", with %.0f more hours of on-demand nodes", -a.OnDemand)
 	}
+
 	switch {
 	case a.Mean <= -1:
 		fmt.Fprintf(&b, "; jobs end %s sooner on average", lasting(a.Mean))
@@ -47,18 +49,23 @@ func sentence(a *Advice, why string) string {
 	default:
 		b.WriteString("; jobs end as soon as before")
 	}
+
 	if a.Taken > 0 {
 		fmt.Fprintf(&b, "; %s lost in the period", humanize.Count(a.Taken, "spot node"))
 	}
+
 	if a.Saved > 0 {
 		b.WriteString("; " + paid(a.Sure))
 	}
+
 	if why != "" {
 		b.WriteString("; " + why)
 	}
+
 	if a.BreakEven != nil {
 		fmt.Fprintf(&b, "; %s", a.worthBelow())
 	}
+
 	return b.String()
 }
 
@@ -68,7 +75,9 @@ func (a *Advice) worthBelow() string {
 	if a.Kind == DropNode {
 		verb = "keeping it is worth it"
 	}
+
 	text := fmt.Sprintf("%s below %s", verb, humanize.Rate(*a.BreakEven))
+
 	switch a.Priced {
 	case "":
 	case noPrice:
@@ -76,6 +85,7 @@ func (a *Advice) worthBelow() string {
 	default:
 		text += fmt.Sprintf(", and %s (%s) was assumed", humanize.Rate(*a.Price), a.Priced)
 	}
+
 	return text
 }
 

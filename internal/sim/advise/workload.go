@@ -35,10 +35,12 @@ type speed struct {
 func newWorkload(h *History, more []fleet.Offer) (*workload, error) {
 	w := &workload{history: h, index: map[string]int{}}
 	kinds := speeds(h, more)
+
 	data := map[string]bool{}
 	for i := range h.Data {
 		data[string(h.Data[i].ID)] = true
 	}
+
 	list := slices.Clone(h.Jobs)
 	slices.SortStableFunc(list, func(a, b Job) int { return a.Submitted.Compare(b.Submitted) })
 	for i := range list {
@@ -46,17 +48,21 @@ func newWorkload(h *History, more []fleet.Offer) (*workload, error) {
 		if _, twice := w.index[string(j.ID)]; twice {
 			return nil, fault.New(fault.Invalid, "job_twice", "job %s is there twice", j.ID)
 		}
+
 		s := &sim.Job{Name: string(j.ID), At: max(j.Submitted.Sub(h.From), 0), Owner: j.Owner, Spec: plain(j.Spec, data)}
 		if !length(s, j.Ran, kinds) {
 			w.bound++
 		}
+
 		if s.Lasts == 0 && s.Speed == nil {
 			return nil, fault.New(fault.Invalid, "never_ran", "nobody knows how long job %s runs: it never ran", j.ID)
 		}
+
 		w.index[s.Name] = len(w.jobs)
 		w.jobs = append(w.jobs, s)
 		w.counted = append(w.counted, !j.Carried)
 	}
+
 	return w, nil
 }
 
@@ -64,14 +70,23 @@ func newWorkload(h *History, more []fleet.Offer) (*workload, error) {
 // needed had ended when it started.
 func plain(s *job.Spec, data map[string]bool) *job.Spec {
 	c := *s
-	c.Run, c.Setup, c.Workdir, c.Image, c.Needs, c.Env, c.Secrets, c.Budget = "replayed", "", "", "", nil, nil, nil, 0
+	c.Run = "replayed"
+	c.Setup = ""
+	c.Workdir = ""
+	c.Image = ""
+	c.Needs = nil
+	c.Env = nil
+	c.Secrets = nil
+	c.Budget = 0
 	c.Target = nil // it lasts as long as it lasted
 	if c.Place == "" {
 		c.Place = job.PlaceAny
 	}
+
 	if slices.ContainsFunc(c.Data, func(d string) bool { return !data[d] }) {
 		c.Data = nil
 	}
+
 	return &c
 }
 
@@ -93,11 +108,13 @@ func speeds(h *History, more []fleet.Offer) []speed {
 			all[at].tflops = tflops
 		}
 	}
+
 	for i := range h.Nodes {
 		for _, g := range h.Nodes[i].Inventory.GPUs {
 			put(g)
 		}
 	}
+
 	for _, list := range [][]fleet.Offer{h.Offers, more} {
 		for i := range list {
 			if o := &list[i]; o.GPUs > 0 {
@@ -105,7 +122,9 @@ func speeds(h *History, more []fleet.Offer) []speed {
 			}
 		}
 	}
+
 	slices.SortFunc(all, func(a, b speed) int { return cmp.Or(len(b.kind)-len(a.kind), strings.Compare(a.kind, b.kind)) })
+
 	return all
 }
 
@@ -117,15 +136,19 @@ func length(s *sim.Job, ran []Stretch, kinds []speed) bool {
 			lasted += ran[i].Lasted
 		}
 	}
+
 	if lasted == 0 { // all was lost: it takes at least that long
 		for i := range ran {
 			lasted = max(lasted, ran[i].Lasted)
 		}
 	}
+
 	r := &s.Spec.Resources
+
 	if declared(s, ran) {
 		return true
 	}
+
 	s.Spec.Speed = nil // it says nothing of the GPUs that it ran on
 	asked := max(r.GPUs.Min, 0) * max(r.Nodes.Min, 1)
 	work, known := done(ran, asked, kinds)
@@ -133,24 +156,31 @@ func length(s *sim.Job, ran []Stretch, kinds []speed) bool {
 		s.Lasts = lasted
 		return false
 	}
+
 	usual := work / lasted.Seconds() / float64(asked) // GPUs of which nothing is known are taken to be as fast
+
 	most := asked
 	if r.GPUs.Max > r.GPUs.Min {
 		most = r.GPUs.Max * max(r.Nodes.Max, r.Nodes.Min, 1)
 	}
+
 	var rates []job.Rate
 	for _, k := range kinds {
 		if k.tflops == 0 {
 			k.tflops = usual
 		}
+
 		for n := asked; ; n = min(2*n, most) {
 			rates = append(rates, job.Rate{GPU: k.kind, GPUs: n, PerSecond: pace(k.tflops, asked, n)})
+
 			if n >= most {
 				break
 			}
 		}
 	}
+
 	s.Speed = job.NewSpeed(work, 0, 0, rates...)
+
 	return true
 }
 
@@ -164,20 +194,29 @@ func pace(tflops float64, asked, gpus int) float64 {
 // that is not known. A kind of GPU that it can be replayed on is as fast as there.
 func done(ran []Stretch, asked int, kinds []speed) (float64, bool) {
 	work := 0.0
+
 	for i := range ran {
 		st := &ran[i]
 		if st.Lost {
 			continue
 		}
+
 		tflops := st.TFLOPS
-		if at := slices.IndexFunc(kinds, func(k speed) bool { return k.kind == kindText(st.GPU, st.Memory) }); at >= 0 && kinds[at].tflops > 0 {
+		if at := slices.IndexFunc(
+			kinds,
+			func(k speed) bool { return k.kind == kindText(st.GPU, st.Memory) },
+		); at >= 0 &&
+			kinds[at].tflops > 0 {
 			tflops = kinds[at].tflops
 		}
+
 		if tflops <= 0 || asked == 0 {
 			return 0, false
 		}
+
 		work += st.Lasted.Seconds() * pace(tflops, asked, max(st.GPUs, 1))
 	}
+
 	return work, work > 0
 }
 
@@ -188,22 +227,29 @@ func declared(s *sim.Job, ran []Stretch) bool {
 	if told == nil || len(told.Rates) == 0 {
 		return false
 	}
+
 	work := 0.0
+
 	for i := range ran {
 		st := &ran[i]
 		if st.Lost {
 			continue
 		}
+
 		rate := told.On(st.GPU, st.Memory).Rate(st.GPUs, max(st.Nodes, 1))
 		if rate <= 0 {
 			return false
 		}
+
 		work += max(st.Lasted-time.Duration(told.Start), time.Second).Seconds() * rate
 	}
+
 	if work <= 0 {
 		return false
 	}
+
 	s.Speed = job.NewSpeed(work, time.Duration(told.Start), time.Duration(told.Save), told.Rates...)
+
 	return true
 }
 
@@ -211,12 +257,14 @@ func declared(s *sim.Job, ran []Stretch) bool {
 func (w *workload) changes(nodes []Node) []sim.Change {
 	h := w.history
 	var list []sim.Change
+
 	for i := range nodes {
 		n := &nodes[i]
 		from, to := h.stay(n)
 		if from > 0 && from < to {
 			list = append(list, sim.Change{At: from, Kind: sim.NodeJoins, ID: n.ID, Node: &n.Node})
 		}
+
 		for _, g := range n.Away {
 			a, b := max(g.From.Sub(h.From), from+1), min(g.To.Sub(h.From), to)
 			if a < b {
@@ -224,14 +272,18 @@ func (w *workload) changes(nodes []Node) []sim.Change {
 				if g.Drained {
 					kind = sim.NodeDrains
 				}
+
 				list = append(list, sim.Change{At: a, Kind: kind, ID: n.ID}, sim.Change{At: b, Kind: sim.NodeOpens, ID: n.ID})
 			}
 		}
+
 		if to < h.span() && from < to {
 			list = append(list, sim.Change{At: to, Kind: sim.NodeTaken, ID: n.ID})
 		}
 	}
+
 	slices.SortStableFunc(list, func(a, b sim.Change) int { return cmp.Compare(a.At, b.At) })
+
 	return list
 }
 
@@ -243,5 +295,6 @@ func (w *workload) present(nodes []Node) []fleet.Node {
 			list = append(list, nodes[i].Node)
 		}
 	}
+
 	return list
 }

@@ -16,27 +16,48 @@ import (
 func (r *Report) Write(w io.Writer, newTable func(head ...string) *table.Table) error {
 	var out strings.Builder
 	say := func(format string, args ...any) { out.WriteString(table.Plain(fmt.Sprintf(format, args...)) + "\n") }
-	say("%s to %s, %s, policy %s", r.From.UTC().Format(time.DateOnly), r.To.UTC().Format(time.DateOnly), humanize.Count(r.Jobs, "job"), r.Policy)
-	say("As it was: %s a month, %s of it for %.0f hours of on-demand nodes; jobs took %s on average, %s at the 95th percentile.",
-		dollars(r.Base.Cost), dollars(r.Base.Rent), r.Base.OnDemand, humanize.Seconds(r.Base.Mean), humanize.Seconds(r.Base.P95))
+	say(
+		"%s to %s, %s, policy %s",
+		r.From.UTC().Format(time.DateOnly),
+		r.To.UTC().Format(time.DateOnly),
+		humanize.Count(r.Jobs, "job"),
+		r.Policy,
+	)
+
+	say(
+		"As it was: %s a month, %s of it for %.0f hours of on-demand nodes; jobs took %s on average, %s at the 95th percentile.",
+		dollars(
+			r.Base.Cost,
+		),
+		dollars(r.Base.Rent),
+		r.Base.OnDemand,
+		humanize.Seconds(r.Base.Mean),
+		humanize.Seconds(r.Base.P95),
+	)
+
 	say("Trust: %s.", r.Trust.Sentence)
+
 	for _, v := range []Verdict{Worth, Trade, NotWorth} {
 		if err := r.table(&out, v, newTable); err != nil {
 			return err
 		}
 	}
+
 	list := func(title string, lines []string) {
 		if len(lines) > 0 {
 			say("")
 			say("%s", title)
 		}
+
 		for _, l := range lines {
 			say("  - %s", l)
 		}
 	}
+
 	list("Left out:", r.LeftOut)
 	list("Replayed other than it was:", r.Gaps)
 	_, err := io.WriteString(w, out.String())
+
 	return err
 }
 
@@ -44,30 +65,48 @@ func (r *Report) Write(w io.Writer, newTable func(head ...string) *table.Table) 
 func (r *Report) table(out *strings.Builder, v Verdict, newTable func(head ...string) *table.Table) error {
 	t := newTable("#", "WHAT", "SAVES A MONTH", "4 OF 5 MONTHS", "MEAN", "P95", "ON DEMAND", "WORTH BELOW", "PAID IN")
 	var why []string
+
 	for i := range r.Advice {
 		a := &r.Advice[i]
 		if a.Verdict != v {
 			continue
 		}
+
 		even := ""
 		if a.BreakEven != nil {
 			even = fmt.Sprintf("$%.2f/h", *a.BreakEven)
 		}
+
 		number := fmt.Sprint(i + 1)
-		t.Row(number, a.What, signed(a.Saved), signed(a.SavedLow)+" to "+signed(a.SavedHigh), laterText(a.Mean), laterText(a.P95), hoursText(a.OnDemand), even,
-			fmt.Sprintf("%d of %s", a.Sure.Paid, humanize.Count(a.Sure.Of, a.Sure.Unit)))
+		t.Row(
+			number,
+			a.What,
+			signed(a.Saved),
+			signed(a.SavedLow)+" to "+signed(a.SavedHigh),
+			laterText(a.Mean),
+			laterText(a.P95),
+			hoursText(a.OnDemand),
+			even,
+			fmt.Sprintf("%d of %s", a.Sure.Paid, humanize.Count(a.Sure.Of, a.Sure.Unit)),
+		)
+
 		why = append(why, fmt.Sprintf("%3s. %s.", number, a.Why))
 	}
+
 	if t.Len() == 0 {
 		return nil
 	}
+
 	fmt.Fprintf(out, "\n%s\n", strings.ToUpper(string(v)))
+
 	if err := t.Write(out); err != nil {
 		return err
 	}
+
 	for _, line := range why {
 		out.WriteString(table.Plain(line) + "\n")
 	}
+
 	return nil
 }
 
@@ -76,6 +115,7 @@ func signed(f float64) string {
 	if f < 0 {
 		return "-" + dollars(f)
 	}
+
 	return dollars(f)
 }
 
@@ -99,5 +139,6 @@ func hoursText(h float64) string {
 	case h > 0:
 		return fmt.Sprintf("%.0f h less", h)
 	}
+
 	return fmt.Sprintf("%.0f h more", -h)
 }

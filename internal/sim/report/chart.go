@@ -38,9 +38,11 @@ func (a axis) at(v float64) float64 {
 	if a.log {
 		from, to, v = math.Log(from), math.Log(to), math.Log(math.Max(v, a.from))
 	}
+
 	if to <= from {
 		return a.low
 	}
+
 	return a.low + (v-from)/(to-from)*(a.high-a.low)
 }
 
@@ -52,15 +54,32 @@ const (
 // lines draws curves over time or over a logarithm of time; y is a share.
 func lines(title string, curves []curve, logarithmic bool) string {
 	var out strings.Builder
+
 	for _, z := range sizes() {
 		x, y := bounds(curves, z, logarithmic)
-		fmt.Fprintf(&out, `<svg class="plot %s" viewBox="0 0 %g %g" role="img" aria-label="%s">`, z.class, z.width, z.height, html.EscapeString(title))
+		fmt.Fprintf(
+			&out,
+			`<svg class="plot %s" viewBox="0 0 %g %g" role="img" aria-label="%s">`,
+			z.class,
+			z.width,
+			z.height,
+			html.EscapeString(title),
+		)
+
 		grid(&out, z, x, y)
 		for _, c := range curves {
-			fmt.Fprintf(&out, `<path class="curve c%d" d="%s"><title>%s</title></path>`, c.color, path(c.points, x, y, logarithmic), html.EscapeString(c.name))
+			fmt.Fprintf(
+				&out,
+				`<path class="curve c%d" d="%s"><title>%s</title></path>`,
+				c.color,
+				path(c.points, x, y, logarithmic),
+				html.EscapeString(c.name),
+			)
 		}
+
 		out.WriteString("</svg>\n")
 	}
+
 	return out.String()
 }
 
@@ -72,9 +91,11 @@ func bounds(curves []curve, z size, logarithmic bool) (x, y axis) {
 			if p.X > 0 {
 				least = math.Min(least, p.X)
 			}
+
 			most = math.Max(most, p.X)
 		}
 	}
+
 	x = axis{from: 0, to: most, low: marginLeft, high: z.width - marginRight}
 	if logarithmic {
 		x.from, x.log = least, true
@@ -82,7 +103,9 @@ func bounds(curves []curve, z size, logarithmic bool) (x, y axis) {
 			x.from, x.to = least/2, least*2
 		}
 	}
+
 	y = axis{from: 0, to: 1, low: z.height - marginBottom, high: marginTop}
+
 	return x, y
 }
 
@@ -93,6 +116,7 @@ func grid(out *strings.Builder, z size, x, y axis) {
 		fmt.Fprintf(out, `<line class="grid" x1="%.1f" y1="%.1f" x2="%.1f" y2="%.1f"/>`, x.low, at, x.high, at)
 		fmt.Fprintf(out, `<text class="tick" x="%.1f" y="%.1f" text-anchor="end">%.0f %%</text>`, x.low-6, at+4, 100*v)
 	}
+
 	times(out, z, x, y.low)
 }
 
@@ -103,13 +127,17 @@ func times(out *strings.Builder, z size, x axis, bottom float64) {
 	if x.log {
 		ticks = logTicks(x)
 	}
+
 	last := math.Inf(-1)
+
 	for _, v := range ticks {
 		at := x.at(v)
 		if at-last < room*0.8 {
 			continue
 		}
+
 		last = at
+
 		anchor := "middle"
 		switch {
 		case at > x.high-room/3:
@@ -117,16 +145,50 @@ func times(out *strings.Builder, z size, x axis, bottom float64) {
 		case at < room/3:
 			anchor = "start"
 		}
+
 		fmt.Fprintf(out, `<line class="grid" x1="%.1f" y1="%.1f" x2="%.1f" y2="%.1f"/>`, at, bottom, at, bottom+5)
-		fmt.Fprintf(out, `<text class="tick" x="%.1f" y="%.1f" text-anchor="%s">%s</text>`, at, bottom+19, anchor, axisTime(v))
+
+		fmt.Fprintf(
+			out,
+			`<text class="tick" x="%.1f" y="%.1f" text-anchor="%s">%s</text>`,
+			at,
+			bottom+19,
+			anchor,
+			axisTime(v),
+		)
 	}
 }
 
 // steps are lengths of time that people count in, in seconds.
 func steps() []float64 {
 	return []float64{
-		1, 2, 5, 10, 20, 30, 60, 120, 300, 600, 1200, 1800, 3600, 7200, 3 * 3600, 6 * 3600, 12 * 3600, 86400, 2 * 86400, 5 * 86400, 10 * 86400,
-		20 * 86400, 50 * 86400, 100 * 86400, 200 * 86400, 500 * 86400, 1000 * 86400,
+		1,
+		2,
+		5,
+		10,
+		20,
+		30,
+		60,
+		120,
+		300,
+		600,
+		1200,
+		1800,
+		3600,
+		7200,
+		3 * 3600,
+		6 * 3600,
+		12 * 3600,
+		86400,
+		2 * 86400,
+		5 * 86400,
+		10 * 86400,
+		20 * 86400,
+		50 * 86400,
+		100 * 86400,
+		200 * 86400,
+		500 * 86400,
+		1000 * 86400,
 	}
 }
 
@@ -140,10 +202,12 @@ func linearTicks(x axis, most int) []float64 {
 			break
 		}
 	}
+
 	var ticks []float64
 	for v := math.Ceil(x.from/step) * step; v <= x.to*(1+1e-9); v += step {
 		ticks = append(ticks, v)
 	}
+
 	return ticks
 }
 
@@ -155,9 +219,11 @@ func logTicks(x axis) []float64 {
 			ticks = append(ticks, s)
 		}
 	}
+
 	if len(ticks) < 2 {
 		ticks = []float64{x.from, x.to}
 	}
+
 	return ticks
 }
 
@@ -171,11 +237,14 @@ func path(points []sim.Point, x, y axis, ever bool) string {
 			fmt.Fprintf(&out, "M%.1f %.1f", px, py)
 			continue
 		}
+
 		fmt.Fprintf(&out, "H%.1fV%.1f", px, py)
 	}
+
 	if ever && len(points) > 0 {
 		fmt.Fprintf(&out, "H%.1f", x.high)
 	}
+
 	return out.String()
 }
 
@@ -198,16 +267,28 @@ func bars(title string, all []bar) string {
 	for _, b := range all {
 		most = math.Max(most, b.total())
 	}
+
 	var out strings.Builder
+
 	for _, z := range sizes() {
 		const row, thick = 46.0, 18.0
 		height := row*float64(len(all)) + 4
 		x := axis{from: 0, to: most, low: 2, high: z.width - 90}
-		fmt.Fprintf(&out, `<svg class="plot %s" viewBox="0 0 %g %g" role="img" aria-label="%s">`, z.class, z.width, height, html.EscapeString(title))
+
+		fmt.Fprintf(
+			&out,
+			`<svg class="plot %s" viewBox="0 0 %g %g" role="img" aria-label="%s">`,
+			z.class,
+			z.width,
+			height,
+			html.EscapeString(title),
+		)
+
 		for i, b := range all {
 			top := row * float64(i)
 			fmt.Fprintf(&out, `<text class="name" x="2" y="%.1f">%s</text>`, top+14, html.EscapeString(b.name))
 			at := x.low
+
 			sum := 0.0
 			for _, p := range b.parts {
 				sum += p.value
@@ -216,12 +297,16 @@ func bars(title string, all []bar) string {
 					fmt.Fprintf(&out, `<rect class="%s" x="%.1f" y="%.1f" width="%.1f" height="%.1f"><title>%s: $%s</title></rect>`,
 						p.class, at, top+20, to-at, thick, html.EscapeString(p.name), amount(p.value))
 				}
+
 				at = to
 			}
+
 			fmt.Fprintf(&out, `<text class="tick" x="%.1f" y="%.1f">$%s</text>`, at+8, top+20+thick-4, amount(b.total()))
 		}
+
 		out.WriteString("</svg>\n")
 	}
+
 	return out.String()
 }
 
@@ -230,5 +315,6 @@ func (b bar) total() float64 {
 	for _, p := range b.parts {
 		sum += p.value
 	}
+
 	return sum
 }

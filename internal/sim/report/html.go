@@ -63,12 +63,15 @@ func HTML(w io.Writer, title, command string, cells []whatif.Cell) error {
 	for i := range all {
 		data.Sections = append(data.Sections, all[i].page())
 	}
+
 	if len(all) == 1 && all[0].title() == title {
 		data.Sections[0].Title = "" // it is that of the page
 	}
+
 	if err := page.Execute(w, data); err != nil {
 		return fmt.Errorf("write the page: %w", err)
 	}
+
 	return nil
 }
 
@@ -79,28 +82,39 @@ const curveColors = 8
 func (s *section) page() pageSection {
 	out := pageSection{Title: s.title(), Subtitle: s.subtitle()}
 	var use, done []curve
+
 	for i := range s.Rows {
 		r := &s.Rows[i]
 		out.Policies = append(out.Policies, r.Policy)
 		out.Legend = append(out.Legend, legend{r.Policy, fmt.Sprintf("c%d", i%curveColors)})
+
 		if len(r.First.Use) > 0 {
 			use = append(use, curve{r.Policy, i % curveColors, r.First.Use})
 		}
+
 		if len(r.First.Distribution) > 0 {
 			done = append(done, curve{r.Policy, i % curveColors, r.First.Distribution})
 		}
+
 		if n := len(r.First.Spans); n > 0 && n <= maxSpans {
-			out.Gantts = append(out.Gantts, pageGantt{r.Policy, drawn(gantt("Who had which node when, with "+r.Policy, r.First.Spans))})
+			out.Gantts = append(
+				out.Gantts,
+				pageGantt{r.Policy, drawn(gantt("Who had which node when, with "+r.Policy, r.First.Spans))},
+			)
 		}
 	}
+
 	out.Rows = s.pageRows()
 	if len(use) > 0 {
 		out.Use = drawn(lines("GPUs in use over time", use, false))
 	}
+
 	if len(done) > 0 {
 		out.Distribution = drawn(lines("Share of jobs that were done within a time", done, true))
 	}
+
 	out.Cost, out.Costs = s.costs()
+
 	return out
 }
 
@@ -111,10 +125,12 @@ func (s *section) pageRows() []pageRow {
 	measures := whatif.Measures()
 	var rows []pageRow
 	before := ""
+
 	for _, i := range s.shown() {
 		m := measures[i]
 		row := pageRow{Group: m.Group, Name: m.Title, Begins: m.Group != before}
 		before = m.Group
+
 		best := s.best(i)
 		for k := range s.Rows {
 			e := s.Rows[k].Estimates[i]
@@ -122,10 +138,13 @@ func (s *section) pageRows() []pageRow {
 			if e.Half > 0 {
 				c.Half = "± " + value(m.Unit, e.Half)
 			}
+
 			row.Cells = append(row.Cells, c)
 		}
+
 		rows = append(rows, row)
 	}
+
 	return rows
 }
 
@@ -133,6 +152,7 @@ func (s *section) pageRows() []pageRow {
 func (s *section) costs() (template.HTML, []legend) {
 	var all []bar
 	used := map[string]bool{}
+
 	for i := range s.Rows {
 		r := s.Rows[i].First
 		b := bar{name: s.Rows[i].Policy}
@@ -142,24 +162,30 @@ func (s *section) costs() (template.HTML, []legend) {
 				used[string(c)] = true
 			}
 		}
+
 		if r.LateMoney > 0 {
 			b.parts = append(b.parts, part{"lateness", "m-late", r.LateMoney})
 			used["lateness"] = true
 		}
+
 		all = append(all, b)
 	}
+
 	if len(used) == 0 {
 		return "", nil
 	}
+
 	var names []legend
 	for _, c := range fleet.Classes() {
 		if used[string(c)] {
 			names = append(names, legend{string(c), "m-" + string(c)})
 		}
 	}
+
 	if used["lateness"] {
 		names = append(names, legend{"lateness", "m-late"})
 	}
+
 	return drawn(bars("What it cost, by class of node", all)), names
 }
 
@@ -171,9 +197,11 @@ func Title(cells []whatif.Cell) string {
 			names = append(names, s.Source)
 		}
 	}
+
 	const most = 3
 	if len(names) > most {
 		return fmt.Sprintf("%s and %d more", strings.Join(names[:most], ", "), len(names)-most)
 	}
+
 	return strings.Join(names, ", ")
 }

@@ -34,9 +34,11 @@ func sections(cells []whatif.Cell) []section {
 		if n := len(all); n == 0 || all[n-1].Source != r.Source || all[n-1].Load != r.Load {
 			all = append(all, section{Source: r.Source, Load: r.Load})
 		}
+
 		last := &all[len(all)-1]
 		last.Rows = append(last.Rows, r)
 	}
+
 	return all
 }
 
@@ -46,6 +48,7 @@ func (s *section) title() string {
 	if s.Load != 1 {
 		text += fmt.Sprintf(" at load %g", s.Load)
 	}
+
 	return text
 }
 
@@ -56,9 +59,11 @@ func (s *section) subtitle() string {
 	if r.First.Jobs == 1 {
 		text = "1 job"
 	}
+
 	if r.Seeds > 1 {
 		text += fmt.Sprintf(", mean of %d seeds with its 95 %% confidence interval", r.Seeds)
 	}
+
 	return text
 }
 
@@ -67,14 +72,17 @@ func (s *section) subtitle() string {
 func (s *section) shown() []int {
 	var list []int
 	for i, m := range whatif.Measures() {
-		something := m.Group == "completion" || m.Group == "waiting" || m.Key == "utilisation" || m.Key == "makespan_s" || m.Key == "fairness"
+		something := m.Group == "completion" || m.Group == "waiting" || m.Key == "utilisation" || m.Key == "makespan_s" ||
+			m.Key == "fairness"
 		for _, r := range s.Rows {
 			something = something || r.Estimates[i].Mean != 0 && m.Key != "jobs"
 		}
+
 		if something {
 			list = append(list, i)
 		}
 	}
+
 	return list
 }
 
@@ -86,17 +94,21 @@ func (s *section) best(measure int) []bool {
 	if m.Best == 0 || len(s.Rows) < 2 {
 		return found
 	}
+
 	top, bottom := math.Inf(-1), math.Inf(1)
 	for _, r := range s.Rows {
 		v := r.Estimates[measure].Mean * float64(m.Best)
 		top, bottom = math.Max(top, v), math.Min(bottom, v)
 	}
+
 	if near(top, bottom) {
 		return found
 	}
+
 	for i, r := range s.Rows {
 		found[i] = near(r.Estimates[measure].Mean*float64(m.Best), top)
 	}
+
 	return found
 }
 
@@ -109,23 +121,29 @@ func CSV(w io.Writer, cells []whatif.Cell) error {
 	for _, m := range whatif.Measures() {
 		head = append(head, m.Key)
 	}
+
 	if err := out.Write(head); err != nil {
 		return fmt.Errorf("write CSV: %w", err)
 	}
+
 	for i := range cells {
 		c := &cells[i]
 		line := []string{c.Source, c.Policy, number(c.Load), strconv.FormatUint(c.Seed, 10)}
 		for _, m := range whatif.Measures() {
 			line = append(line, number(m.Of(c.Result)))
 		}
+
 		if err := out.Write(line); err != nil {
 			return fmt.Errorf("write CSV: %w", err)
 		}
 	}
+
 	out.Flush()
+
 	if err := out.Error(); err != nil {
 		return fmt.Errorf("write CSV: %w", err)
 	}
+
 	return nil
 }
 
@@ -162,15 +180,26 @@ func DocumentOf(cells []whatif.Cell) Document {
 		for _, m := range measures {
 			c.Measures[m.Key] = m.Of(cells[i].Result)
 		}
+
 		doc.Cells = append(doc.Cells, c)
 	}
+
 	for _, r := range whatif.Summarise(cells) {
-		row := RowDocument{Source: r.Source, Policy: r.Policy, Load: r.Load, Seeds: r.Seeds, Measures: map[string]whatif.Estimate{}}
+		row := RowDocument{
+			Source:   r.Source,
+			Policy:   r.Policy,
+			Load:     r.Load,
+			Seeds:    r.Seeds,
+			Measures: map[string]whatif.Estimate{},
+		}
+
 		for i, m := range measures {
 			row.Measures[m.Key] = r.Estimates[i]
 		}
+
 		doc.Summary = append(doc.Summary, row)
 	}
+
 	return doc
 }
 
@@ -181,6 +210,7 @@ func byClass(r *sim.Result) map[string]float64 {
 			out[string(class)] = money
 		}
 	}
+
 	return out
 }
 
@@ -189,9 +219,11 @@ func JSON(w io.Writer, cells []whatif.Cell) error {
 	encoder := json.NewEncoder(w)
 	encoder.SetIndent("", "  ")
 	encoder.SetEscapeHTML(false)
+
 	if err := encoder.Encode(DocumentOf(cells)); err != nil {
 		return fmt.Errorf("write JSON: %w", err)
 	}
+
 	return nil
 }
 
@@ -210,9 +242,11 @@ func value(u whatif.Unit, v float64) string {
 		if v != math.Trunc(v) {
 			return rounded(v)
 		}
+
 		return count(v)
 	case whatif.UnitNumber:
 	}
+
 	return rounded(v)
 }
 
@@ -221,6 +255,7 @@ func amount(v float64) string {
 	if math.Abs(v) >= 1000 {
 		return count(math.Round(v))
 	}
+
 	return strconv.FormatFloat(v, 'f', 2, 64)
 }
 
@@ -240,6 +275,7 @@ func rounded(v float64) string {
 	case a >= 0.001:
 		return strconv.FormatFloat(v, 'f', 3, 64)
 	}
+
 	return strconv.FormatFloat(v, 'e', 1, 64)
 }
 
@@ -249,9 +285,11 @@ func count(v float64) string {
 	for at := len(text) - 3; at > 0; at -= 3 {
 		text = text[:at] + "," + text[at:]
 	}
+
 	if v < 0 {
 		return "-" + text
 	}
+
 	return text
 }
 
@@ -271,7 +309,9 @@ func span(seconds float64) string {
 		whole := int(math.Round(seconds / 60))
 		return pair(whole/60, "h", whole%60, "m")
 	}
+
 	whole := int(math.Round(seconds / 3600))
+
 	return pair(whole/24, "d", whole%24, "h")
 }
 
@@ -279,6 +319,7 @@ func pair(large int, unit string, small int, smaller string) string {
 	if small == 0 {
 		return fmt.Sprintf("%d%s", large, unit)
 	}
+
 	return fmt.Sprintf("%d%s %d%s", large, unit, small, smaller)
 }
 
@@ -297,6 +338,7 @@ func axisTime(seconds float64) string {
 	case d < 72*time.Hour:
 		return trim(d.Hours()) + "h"
 	}
+
 	return trim(d.Hours()/24) + "d"
 }
 

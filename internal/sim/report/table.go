@@ -24,12 +24,15 @@ func Table(w io.Writer, cells []whatif.Cell, style Style) error {
 		if i > 0 {
 			out.WriteByte('\n')
 		}
+
 		fmt.Fprintf(&out, "%s: %s\n", plain(s.title()), s.subtitle())
 		s.write(&out, style)
 	}
+
 	if _, err := io.WriteString(w, out.String()); err != nil {
 		return fmt.Errorf("write the table: %w", err)
 	}
+
 	return nil
 }
 
@@ -39,6 +42,7 @@ func plain(s string) string {
 		if c < ' ' || c >= 0x7f && c < 0xa0 {
 			return -1
 		}
+
 		return c
 	}, s)
 }
@@ -48,10 +52,12 @@ func (s *section) write(out *strings.Builder, style Style) {
 	shown := s.shown()
 	columns := make([][]string, len(s.Rows)) // by row of the section, then by measure
 	widths := make([]int, len(s.Rows))
+
 	best := make([][]bool, len(shown))
 	for k, i := range shown {
 		best[k] = s.best(i)
 	}
+
 	for r := range s.Rows {
 		widths[r] = utf8.RuneCountInString(plain(s.Rows[r].Policy))
 		for k, i := range shown {
@@ -61,32 +67,40 @@ func (s *section) write(out *strings.Builder, style Style) {
 			} else if !style.Color && len(s.Rows) > 1 {
 				text += "  "
 			}
+
 			columns[r] = append(columns[r], text)
 			widths[r] = max(widths[r], utf8.RuneCountInString(text))
 		}
 	}
+
 	labels := label(shown)
+
 	left := 0
 	for _, l := range labels {
 		left = max(left, len(l))
 	}
+
 	for from := 0; from < len(s.Rows); {
 		to, width := from, left
 		for to < len(s.Rows) && (to == from || style.Width == 0 || width+2+widths[to] <= style.Width) {
 			width += 2 + widths[to]
 			to++
 		}
+
 		out.WriteByte('\n')
 		line(out, left, "", func(r int) string { return pad(plain(s.Rows[r].Policy), widths[r]) }, from, to)
+
 		for k := range shown {
 			line(out, left, labels[k], func(r int) string {
 				text := pad(columns[r][k], widths[r])
 				if style.Color && best[k][r] {
 					text = "\x1b[32m" + text + "\x1b[0m"
 				}
+
 				return text
 			}, from, to)
 		}
+
 		from = to
 	}
 }
@@ -97,6 +111,7 @@ func line(out *strings.Builder, left int, label string, cell func(column int) st
 	for r := from; r < to; r++ {
 		text += "  " + cell(r)
 	}
+
 	out.WriteString(strings.TrimRight(text, " ") + "\n")
 }
 
@@ -111,6 +126,7 @@ func cell(r *whatif.Row, measure int) string {
 	if e.Half > 0 {
 		text += " ± " + value(u, e.Half)
 	}
+
 	return text
 }
 
@@ -119,18 +135,23 @@ func label(shown []int) []string {
 	all := whatif.Measures()
 	var names []string
 	before := ""
+
 	for _, i := range shown {
 		m := all[i]
 		group := m.Group
 		if group == before {
 			group = ""
 		}
+
 		before = m.Group
+
 		if m.Title == "" {
 			names = append(names, group)
 			continue
 		}
+
 		names = append(names, fmt.Sprintf("%-11s %s", group, m.Title))
 	}
+
 	return names
 }

@@ -56,16 +56,20 @@ func (s *Scenario) cloudLine(a *args) *fault.Error {
 	g.price.Off = true
 	lost := chance{down: sim.NodeTaken, up: sim.NodeOpens, lasts: 10 * time.Minute}
 	at := a.last
+
 	err := s.groupLine(a, &g, map[string]reader{
 		"billed":     value(into(&g.billed, parseLasting)),
 		"lost_every": value(into(&lost.every, parseLasting)),
 		"back_after": value(into(&lost.lasts, parseLasting)),
 	})
+
 	if err != nil || lost.every == 0 {
 		return err
 	}
+
 	lost.nodes, lost.at = g.nodes, at
 	s.chances = append(s.chances, lost)
+
 	return nil
 }
 
@@ -80,6 +84,7 @@ func (s *Scenario) groupLine(a *args, g *group, more map[string]reader) *fault.E
 	if err := into(&g.nodes, parseNames)(a, w); err != nil {
 		return err
 	}
+
 	g.cpus, g.memory = usualCPUs, usualMemory
 	table := map[string]reader{
 		"cpus":   value(into(&g.cpus, job.ParseCPUs)),
@@ -89,12 +94,21 @@ func (s *Scenario) groupLine(a *args, g *group, more map[string]reader) *fault.E
 		"boot": value(func(a *args, w word) *fault.Error {
 			return into((*time.Duration)(&g.price.Boot), parseLasting)(a, w)
 		}),
-		"joins": value(func(a *args, w word) *fault.Error { g.late = true; return into(&g.joins, parseDuration)(a, w) }),
+		"joins": value(func(a *args, w word) *fault.Error {
+			g.late = true
+			return into(&g.joins, parseDuration)(a, w)
+		}),
 	}
+
 	for _, c := range fleet.Classes() {
-		table[string(c)] = func(*args, word) *fault.Error { g.class = c; return nil }
+		table[string(c)] = func(*args, word) *fault.Error {
+			g.class = c
+			return nil
+		}
 	}
+
 	maps.Copy(table, more)
+
 	if err := g.devices(a); err != nil {
 		return err
 	}
@@ -104,6 +118,7 @@ func (s *Scenario) groupLine(a *args, g *group, more map[string]reader) *fault.E
 	if g.price.Boot > 0 && !g.price.Off {
 		return a.bad(start, "nodes that are never switched off need no time to boot").WithRemedy("add off, or take boot out")
 	}
+
 	return s.addGroup(a, start, g)
 }
 
@@ -119,9 +134,11 @@ func (g *group) devices(a *args) *fault.Error {
 			return nil // without GPUs
 		}
 	}
+
 	if at == len(a.left) {
 		return nil
 	}
+
 	w := a.left[at]
 	m := counted.FindStringSubmatch(w.text)
 	kind, used := m[2], 1
@@ -129,21 +146,27 @@ func (g *group) devices(a *args) *fault.Error {
 		if at+1 == len(a.left) {
 			return a.bad(w, "the kind of GPU is missing").WithRemedy("write it as in: 8x V100:16GB")
 		}
+
 		kind, used = a.left[at+1].text, 2
 	}
+
 	n, err := parseCount(m[1])
 	if err != nil || n < 1 || n > fleet.MaxGPUs {
 		return a.bad(w, "a node has 1 to %d GPUs, not %s", fleet.MaxGPUs, m[1])
 	}
+
 	var k job.GPUKind
 	if err := k.UnmarshalText([]byte(kind)); err != nil || k.Model == "" {
 		return a.bad(w, "%q is no kind of GPU", kind).WithRemedy("write a model and its memory, as in V100:16GB")
 	}
+
 	if k.Memory == 0 {
 		k.Memory = usualGPU
 	}
+
 	g.gpus, g.kind = n, k.String()
 	a.left = append(append([]word{}, a.left[:at]...), a.left[at+used:]...)
+
 	return nil
 }
 
@@ -152,11 +175,14 @@ func (s *Scenario) addGroup(a *args, at word, g *group) *fault.Error {
 	if len(s.nodes)+len(g.nodes) > maxNodes {
 		return a.bad(at, "a scenario may have %d nodes", maxNodes)
 	}
+
 	for _, n := range g.nodes {
 		if s.known[n] {
 			return a.bad(at, "there are two nodes called %s", n)
 		}
+
 		s.known[n] = true
+
 		node := g.node(n)
 		if g.late {
 			s.changes = append(s.changes, sim.Change{At: g.joins, Kind: sim.NodeJoins, ID: n, Node: &node})
@@ -164,6 +190,7 @@ func (s *Scenario) addGroup(a *args, at word, g *group) *fault.Error {
 			s.nodes = append(s.nodes, node)
 		}
 	}
+
 	g.price.Class, g.price.GPU = g.class, g.kind
 	for _, p := range s.prices {
 		if p.Class == g.class && p.GPU == g.kind {
@@ -171,12 +198,16 @@ func (s *Scenario) addGroup(a *args, at word, g *group) *fault.Error {
 				return a.bad(at, "nodes of one class with the same GPUs have one price, and those of line %d have another", p.at.line).
 					WithRemedy("give both lines the same price, or other GPUs")
 			}
+
 			s.groups = append(s.groups, *g)
+
 			return nil
 		}
 	}
+
 	s.prices = append(s.prices, pricing{g.price, at})
 	s.groups = append(s.groups, *g)
+
 	return nil
 }
 
@@ -187,11 +218,13 @@ func (g *group) node(name id.Node) fleet.Node {
 	if kind.UnmarshalText([]byte(g.kind)) != nil {
 		kind.Model = g.kind
 	}
+
 	for i := range g.gpus {
 		n.Inventory.GPUs = append(n.Inventory.GPUs, gpuspec.Describe(fleet.GPU{
 			Index: i, UUID: fmt.Sprintf("%s-%d", name, i), Model: kind.Model, Memory: kind.Memory,
 		}))
 	}
+
 	return n
 }
 
@@ -199,19 +232,24 @@ func (g *group) node(name id.Node) fleet.Node {
 func (s *Scenario) tariff() *fleet.Tariff {
 	t := &fleet.Tariff{Energy: s.energy, PUE: s.pue}
 	told := false
+
 	var bare []fleet.NodePrice
 	for _, p := range s.prices {
 		told = told || len(p.Hourly) > 0 || len(p.Watts) > 0 || p.Boot > 0
+
 		if p.GPU == "" { // matches every node of the class, so it comes last
 			bare = append(bare, p.NodePrice)
 		} else {
 			t.Nodes = append(t.Nodes, p.NodePrice)
 		}
 	}
+
 	t.Nodes = append(t.Nodes, bare...)
+
 	if !told {
 		return nil
 	}
+
 	return t
 }
 
@@ -225,22 +263,28 @@ func Cluster(text, prefix string, class fleet.Class) ([]fleet.Node, error) {
 		WithRemedy("write nodes x kind of GPU x GPUs of each, as in 4xA100:80GBx8, several joined by commas")
 	var nodes []fleet.Node
 	made := map[string]int{}
+
 	for part := range strings.SplitSeq(text, ",") {
 		m := clusterForm.FindStringSubmatch(strings.TrimSpace(part))
 		if m == nil {
 			return nil, bad
 		}
+
 		count, err1 := parseCount(m[1])
 		gpus, err2 := parseCount(m[3])
 		var kind job.GPUKind
 		err3 := kind.UnmarshalText([]byte(m[2]))
-		if err1 != nil || err2 != nil || err3 != nil || count < 1 || len(nodes)+count > maxNodes || gpus < 1 || gpus > fleet.MaxGPUs {
+		if err1 != nil || err2 != nil || err3 != nil || count < 1 || len(nodes)+count > maxNodes || gpus < 1 ||
+			gpus > fleet.MaxGPUs {
 			return nil, bad
 		}
+
 		if kind.Memory == 0 {
 			kind.Memory = usualGPU
 		}
+
 		g := group{class: class, kind: kind.String(), gpus: gpus, cpus: usualCPUs, memory: usualMemory}
+
 		base := prefix + strings.ToLower(strings.Map(nameable, kind.Model))
 		for range count {
 			made[base]++
@@ -248,9 +292,11 @@ func Cluster(text, prefix string, class fleet.Class) ([]fleet.Node, error) {
 			if !id.Name(name) {
 				return nil, bad
 			}
+
 			nodes = append(nodes, g.node(id.Node(name)))
 		}
 	}
+
 	return nodes, nil
 }
 
@@ -259,5 +305,6 @@ func nameable(c rune) rune {
 	if c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9' {
 		return c
 	}
+
 	return '-'
 }

@@ -33,29 +33,37 @@ func (s *Scenario) atLine(a *args) *fault.Error {
 	if err != nil {
 		return err
 	}
+
 	var c sim.Change
 	if err := into(&c.At, parseDuration)(a, w); err != nil {
 		return err
 	}
-	if w, err = a.must("what happens", example); err != nil {
+
+	w, err = a.must("what happens", example)
+	if err != nil {
 		return err
 	}
+
 	if w.text == "spot" {
 		s.takeBackAt(c.At)
 		return nil
 	}
+
 	kinds := oneOf(sim.NodeFails, sim.NodeHeals, sim.NodeTaken, sim.NodeOpens, sim.NodeDrains)
 	if err := into(&c.Kind, kinds)(a, w); err != nil {
 		return err
 	}
+
 	var nodes []id.Node
 	if err := a.only(into(&nodes, parseNames)); err != nil {
 		return err
 	}
+
 	for _, n := range nodes {
 		c.ID = n
 		s.changes = append(s.changes, c)
 	}
+
 	return nil
 }
 
@@ -66,26 +74,32 @@ func (s *Scenario) randomLine(a *args) *fault.Error {
 	if err != nil {
 		return err
 	}
+
 	c := chance{at: w}
 	if err := into(&c.down, oneOf(sim.NodeFails, sim.NodeTaken, sim.NodeDrains))(a, w); err != nil {
 		return err
 	}
+
 	c.up = sim.NodeOpens
 	if c.down == sim.NodeFails {
 		c.up = sim.NodeHeals
 	}
+
 	err = a.keys(map[string]reader{
 		"every": value(into(&c.every, parseLasting)),
 		"for":   value(into(&c.lasts, parseLasting)),
 		"on":    value(into(&c.nodes, parseNames)),
 	})
+
 	if err != nil {
 		return err
 	}
 	if c.every == 0 || c.lasts == 0 {
 		return a.bad(w, "it is not said how often and for how long").WithRemedy("write it as in: %s", example)
 	}
+
 	s.chances = append(s.chances, c)
+
 	return nil
 }
 
@@ -94,18 +108,22 @@ func (s *Scenario) timeline(seed uint64) sim.Changes {
 	if len(s.changes) == 0 && len(s.chances) == 0 {
 		return nil
 	}
+
 	t := &timeline{written: slices.Clone(s.changes)}
 	slices.SortStableFunc(t.written, func(a, b sim.Change) int { return cmp.Compare(a.At, b.At) })
+
 	end := s.Until
 	if end == 0 {
 		end = longest
 	}
+
 	joined := map[id.Node]time.Duration{}
 	for _, c := range s.changes {
 		if c.Kind == sim.NodeJoins {
 			joined[c.ID] = c.At
 		}
 	}
+
 	stream := uint64(0)
 	for i := range s.chances {
 		c := &s.chances[i]
@@ -115,11 +133,13 @@ func (s *Scenario) timeline(seed uint64) sim.Changes {
 				nodes = append(nodes, s.nodes[j].ID)
 			}
 		}
+
 		for _, n := range nodes {
 			stream++
 			t.drawn = append(t.drawn, newDraws(c, n, joined[n], end, rand.New(rand.NewPCG(seed, stream<<16|faultStream))))
 		}
 	}
+
 	return t
 }
 
@@ -152,11 +172,14 @@ func (d *draws) draw() {
 	c := d.chance
 	if d.next.Kind == c.up {
 		d.next.Kind = c.down
+
 		// To the second, so that people can read the times.
 		d.next.At += max(job.Seconds(d.source.ExpFloat64()*c.every.Seconds()).Round(time.Second), time.Second)
 		d.over = d.next.At > d.end // one that has gone comes back in any case
+
 		return
 	}
+
 	d.next.Kind = c.up
 	d.next.At += c.lasts
 }
@@ -169,15 +192,19 @@ func (t *timeline) Next() (sim.Change, error) {
 			first = d
 		}
 	}
+
 	if len(t.written) > 0 && (first == nil || t.written[0].At <= first.next.At) {
 		c := t.written[0]
 		t.written = t.written[1:]
 		return c, nil
 	}
+
 	if first == nil {
 		return sim.Change{}, io.EOF
 	}
+
 	c := first.next
 	first.draw()
+
 	return c, nil
 }

@@ -31,9 +31,11 @@ type hybrid struct {
 // strictLine refuses jobs that could never run.
 func (s *Scenario) strictLine(a *args) *fault.Error {
 	s.hybrid.strict = true
+
 	if a.more() {
 		return a.bad(a.left[0], "%q is too much in this line", a.left[0].text)
 	}
+
 	return nil
 }
 
@@ -44,15 +46,19 @@ func (s *Scenario) offerLine(a *args) *fault.Error {
 	if err != nil {
 		return err
 	}
+
 	provider, kind, _ := strings.Cut(w.text, "/")
 	o := fleet.Offer{Provider: provider, Type: kind, CPUs: usualCPUs, Memory: usualMemory}
+
 	if kind == "" {
 		return a.bad(w, "%q is no offer", w.text).WithRemedy("write a provider and a type, as in aws/g5.xlarge")
 	}
+
 	g := group{}
 	if err := g.devices(a); err != nil {
 		return err
 	}
+
 	var refused []sim.Refusal
 	err = a.keys(map[string]reader{
 		"spot":   flag(&o.Spot),
@@ -69,29 +75,40 @@ func (s *Scenario) offerLine(a *args) *fault.Error {
 			var r sim.Refusal
 			err := into(&r, parseRefusal)(a, w)
 			refused = append(refused, r)
+
 			return err
 		}),
 	})
+
 	if err != nil {
 		return err
 	}
+
 	if g.gpus > 0 {
 		var k job.GPUKind
 		if k.UnmarshalText([]byte(g.kind)) != nil {
 			k.Model = g.kind
 		}
+
 		described := gpuspec.Describe(fleet.GPU{Model: k.Model, Memory: k.Memory})
-		o.GPU, o.GPUMemory, o.GPUs, o.TFLOPS = k.Model, k.Memory, g.gpus, described.Peak
+		o.GPU = k.Model
+		o.GPUMemory = k.Memory
+		o.GPUs = g.gpus
+		o.TFLOPS = described.Peak
 	}
+
 	o.Name = o.NameOf()
 	if slices.ContainsFunc(s.hybrid.cloud.Offers, func(p fleet.Offer) bool { return p.Name == o.Name }) {
 		return a.bad(start, "there are two offers called %s", o.Name)
 	}
+
 	for _, r := range refused {
 		r.Offer = o.Name
 		s.hybrid.cloud.Refuses = append(s.hybrid.cloud.Refuses, r)
 	}
+
 	s.hybrid.cloud.Offers = append(s.hybrid.cloud.Offers, o)
+
 	return nil
 }
 
@@ -103,12 +120,17 @@ func parseRefusal(s string) (r sim.Refusal, err error) {
 	if m == nil {
 		return r, fmt.Errorf("%q is no stretch of time: write it as in 0..2h, or 0..2h:no_quota", s)
 	}
-	if r.From, err = parseDuration(m[1]); err == nil {
+
+	r.From, err = parseDuration(m[1])
+	if err == nil {
 		r.To, err = parseDuration(m[2])
 	}
-	if r.Code = m[3]; r.Code == "" {
+
+	r.Code = m[3]
+	if r.Code == "" {
 		r.Code = fleet.RefusedCapacity
 	}
+
 	return r, err
 }
 
@@ -118,10 +140,13 @@ func (s *Scenario) limitLine(a *args) *fault.Error {
 	if err != nil {
 		return err
 	}
+
 	l := tenant.Quota{Period: tenant.Month, OnExceeded: tenant.ExceededAsk}
-	if l.Subject, err = parseSubject(a, w); err != nil {
+	l.Subject, err = parseSubject(a, w)
+	if err != nil {
 		return err
 	}
+
 	err = a.keys(map[string]reader{
 		"gpus":      value(into(&l.GPUs, parseCount)),
 		"nodes":     value(into(&l.Nodes, parseCount)),
@@ -131,8 +156,10 @@ func (s *Scenario) limitLine(a *args) *fault.Error {
 		"at":        value(into(&l.OnExceeded, oneOf(tenant.ExceededActions()...))),
 		"borrow":    flag(&l.Borrow),
 	})
+
 	s.hybrid.limits = append(s.hybrid.limits, l)
 	s.shares = true
+
 	return err
 }
 
@@ -146,7 +173,9 @@ func parseSubject(a *args, w word) (tenant.Subject, *fault.Error) {
 	case kind == "each" && (name == "user" || name == "project"):
 		return tenant.Subject{Each: name}, nil
 	}
-	return tenant.Subject{}, a.bad(w, "%q is nobody", w.text).WithRemedy("write user/NAME, project/NAME, each/user or each/project")
+
+	return tenant.Subject{}, a.bad(w, "%q is nobody", w.text).
+		WithRemedy("write user/NAME, project/NAME, each/user or each/project")
 }
 
 // dataLine reads a dataset.
@@ -155,6 +184,7 @@ func (s *Scenario) dataLine(a *args) *fault.Error {
 	if err != nil {
 		return err
 	}
+
 	d := dataset.Dataset{ID: id.Dataset(w.text), Rule: job.PlaceAny}
 	at := job.Place("")
 	err = a.keys(map[string]reader{
@@ -162,16 +192,21 @@ func (s *Scenario) dataLine(a *args) *fault.Error {
 		"place": value(into(&d.Rule, oneOf(job.PlaceAny, job.PlaceLocal, job.PlaceCloud))),
 		"at":    value(into(&at, oneOf(job.PlaceAny, job.PlaceLocal, job.PlaceCloud))),
 	})
+
 	if err != nil {
 		return err
 	}
+
 	if at != "" {
 		d.Copies = []dataset.Copy{{At: at}}
 	}
+
 	if err := d.Validate(); err != nil {
 		return a.bad(w, "%s", err.Error())
 	}
+
 	s.hybrid.data = append(s.hybrid.data, d)
+
 	return nil
 }
 
@@ -196,6 +231,7 @@ func (h *hybrid) setUp(cfg *sim.Config) {
 		cloud := h.cloud
 		cfg.Cloud = &cloud
 	}
+
 	cfg.Limits, cfg.Data = h.limits, h.data
 	strict, roads, booked := h.strict, h.roads, len(h.limits) > 0
 	cfg.Yard = func(y *yardmaster.Config) {
@@ -203,6 +239,7 @@ func (h *hybrid) setUp(cfg *sim.Config) {
 		if roads != (dataset.Roads{}) {
 			y.Roads = roads
 		}
+
 		y.Unmetered = !booked
 	}
 }

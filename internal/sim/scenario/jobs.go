@@ -39,27 +39,33 @@ func (s *Scenario) jobLine(a *args) *fault.Error {
 	if err != nil {
 		return err
 	}
+
 	d := &draft{at: name, spec: job.Spec{
 		Name: name.text, Run: "simulated", Place: job.PlaceAny, Objective: job.ObjectiveBalanced,
 		Resources: job.Resources{Nodes: job.Range{Min: 1, Max: 1}}, Checkpoint: &job.Checkpoint{Dir: "checkpoint"},
 	}}
+
 	switch {
 	case !id.Name(name.text):
 		return a.bad(name, "%q cannot name a job", name.text).WithRemedy("use lower-case letters, digits, '-', '_' and '.'")
 	case s.names[name.text]:
 		return a.bad(name, "there are two jobs called %s", name.text)
 	case len(s.jobs) == maxJobs:
-		return a.bad(name, "a scenario may have %d jobs in lines of their own", maxJobs).WithRemedy("use a workload or a trace")
+		return a.bad(name, "a scenario may have %d jobs in lines of their own", maxJobs).
+			WithRemedy("use a workload or a trace")
 	}
+
 	if err := a.keys(d.table()); err != nil {
 		return err
 	}
 	if err := d.finish(a); err != nil {
 		return err
 	}
+
 	s.names[name.text] = true
 	s.shares = s.shares || d.user != ""
 	s.jobs = append(s.jobs, &d.job)
+
 	return nil
 }
 
@@ -106,6 +112,7 @@ func parseUser(s string) (id.User, error) {
 	if !id.Name(s) {
 		return "", fmt.Errorf("%q cannot name a user: use lower-case letters, digits, '-', '_' and '.'", s)
 	}
+
 	return id.User(s), nil
 }
 
@@ -114,6 +121,7 @@ func parseShare(s string) (float64, error) {
 	if err == nil && f >= 1 {
 		err = fmt.Errorf("%q is no share of a GPU: write a number between 0 and 1", s)
 	}
+
 	return f, err
 }
 
@@ -121,6 +129,7 @@ func parseKind(s string) (k job.GPUKind, err error) {
 	if err = k.UnmarshalText([]byte(s)); err != nil || k.Model == "" {
 		err = fmt.Errorf("%q is no kind of GPU: write a model, as in A100 or A100:80GB", s)
 	}
+
 	return k, err
 }
 
@@ -130,6 +139,7 @@ func (d *draft) checkpoint(a *args, w word) *fault.Error {
 		d.none = true
 		return nil
 	}
+
 	return into(&d.spec.Checkpoint.Every, job.ParseDuration)(a, w)
 }
 
@@ -138,6 +148,7 @@ func (d *draft) speed(spread bool) func(*args, word) *fault.Error {
 		var rates []job.Rate
 		err := into(&rates, parseRates(spread))(a, w)
 		d.rates = append(d.rates, rates...)
+
 		return err
 	}
 }
@@ -147,13 +158,18 @@ func (d *draft) phase(a *args, w word) *fault.Error {
 	from, rates, ok := strings.Cut(w.text, "/")
 	p := phase{}
 	var err error
-	if p.from, err = parsePositive(from); err == nil && ok {
+	p.from, err = parsePositive(from)
+	if err == nil && ok {
 		p.rates, err = parseRates(false)(rates)
 	}
+
 	if err != nil || !ok || len(d.phases) > 0 && p.from <= d.phases[len(d.phases)-1].from {
-		return a.bad(w, "%q is no later phase", w.text).WithRemedy("write the work from which on, and the speed, as in 500/1:2,2:3.5, the earliest first")
+		return a.bad(w, "%q is no later phase", w.text).
+			WithRemedy("write the work from which on, and the speed, as in 500/1:2,2:3.5, the earliest first")
 	}
+
 	d.phases = append(d.phases, p)
+
 	return nil
 }
 
@@ -164,13 +180,17 @@ func (d *draft) fails(a *args, w word) *fault.Error {
 	if named {
 		f.Cause = job.Cause(cause)
 	}
+
 	var err error
 	f.Share, err = strconv.ParseFloat(share, 64)
 	_, known := job.HandlingOf(f.Cause)
 	if err != nil || !known || f.Share < 0 || f.Share >= 1 {
-		return a.bad(w, "%q is no failure", w.text).WithRemedy("write how much of the work is done by then, from 0 to 1, and why, as in 0.5:user_code")
+		return a.bad(w, "%q is no failure", w.text).
+			WithRemedy("write how much of the work is done by then, from 0 to 1, and why, as in 0.5:user_code")
 	}
+
 	d.job.Fails = append(d.job.Fails, f)
+
 	return nil
 }
 
@@ -180,37 +200,52 @@ func (d *draft) finish(a *args) *fault.Error {
 	if share := spec.Resources.GPUShare; share > 0 && spec.Resources.GPUs == (job.Range{}) {
 		spec.Resources.GPUs = job.Range{Min: 1, Max: 1}
 	}
+
 	switch {
 	case spec.Resources.GPUShare > 0 && spec.Resources.GPUs != (job.Range{Min: 1, Max: 1}):
 		return a.bad(d.at, "%s asks for a share of a GPU and for several", spec.Name).WithRemedy("take gpus or gpu_share out")
 	case d.job.Lasts > 0 && d.work > 0:
-		return a.bad(d.at, "%s has both lasts and work", spec.Name).WithRemedy("give how long it lasts, or how much work it is and its speed")
+		return a.bad(d.at, "%s has both lasts and work", spec.Name).
+			WithRemedy("give how long it lasts, or how much work it is and its speed")
 	case d.job.Lasts == 0 && (d.work == 0 || len(d.rates) == 0):
-		return a.bad(d.at, "%s does not say how long it takes", spec.Name).WithRemedy("write lasts 1h, or work 1000 and speed 1:2,2:3.8")
+		return a.bad(d.at, "%s does not say how long it takes", spec.Name).
+			WithRemedy("write lasts 1h, or work 1000 and speed 1:2,2:3.8")
 	case d.job.Lasts > 0 && (len(d.rates)+len(d.phases) > 0 || d.start+d.save > 0 || d.job.Tells):
-		return a.bad(d.at, "%s lasts as long whatever it is given", spec.Name).WithRemedy("speed, spread, phase, start, save and tells go with work, not with lasts")
+		return a.bad(d.at, "%s lasts as long whatever it is given", spec.Name).
+			WithRemedy("speed, spread, phase, start, save and tells go with work, not with lasts")
 	case spec.LateCost > 0 && d.deadline == 0:
 		return a.bad(d.at, "%s has a late_cost and no deadline", spec.Name).WithRemedy("add a deadline, as in deadline 4h")
 	case spec.Resources.GPUs == (job.Range{}) && spec.Resources.CPUs == 0:
 		return a.bad(d.at, "%s asks for nothing", spec.Name).WithRemedy("write gpus 1, or cpus 4")
 	case spec.Resources.GPUs.Min > fleet.MaxGPUs:
-		return a.bad(d.at, "%s asks for more GPUs than a node can have", spec.Name).WithRemedy("gpus are of each node; use nodes for more")
+		return a.bad(d.at, "%s asks for more GPUs than a node can have", spec.Name).
+			WithRemedy("gpus are of each node; use nodes for more")
 	case spec.Priority > 100:
 		return a.bad(d.at, "the priority of %s is above 100", spec.Name)
 	}
+
 	if d.none {
 		spec.Checkpoint = nil
 	}
+
 	if d.deadline > 0 {
 		due := sim.Epoch().Add(d.job.At + d.deadline)
 		spec.Deadline = &due
 	}
+
 	if d.work > 0 {
 		spec.Speed = job.NewSpeed(d.work, d.start, d.save, d.rates...)
 		for _, p := range d.phases {
-			d.job.Phases = append(d.job.Phases, sim.Phase{From: p.from, Speed: job.NewSpeed(d.work, d.start, d.save, p.rates...)})
+			d.job.Phases = append(
+				d.job.Phases,
+				sim.Phase{From: p.from, Speed: job.NewSpeed(d.work, d.start, d.save, p.rates...)},
+			)
 		}
 	}
-	d.job.Name, d.job.Owner, d.job.Spec = spec.Name, d.user, spec
+
+	d.job.Name = spec.Name
+	d.job.Owner = d.user
+	d.job.Spec = spec
+
 	return nil
 }

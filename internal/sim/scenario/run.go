@@ -20,11 +20,14 @@ func (s *Scenario) Config(load float64, seed uint64) (sim.Config, error) {
 	if err != nil {
 		return sim.Config{}, fmt.Errorf("scenario %s: %w", s.Name, err)
 	}
+
 	cfg := sim.Config{
 		Nodes: slices.Clone(s.nodes), Jobs: Scaled(jobs, load), Changes: s.timeline(seed), Tariff: s.tariff(),
 		Shares: s.shares, Until: s.Until, Detect: s.detect,
 	}
+
 	s.hybrid.setUp(&cfg)
+
 	return cfg, nil
 }
 
@@ -37,9 +40,11 @@ func (s *Scenario) Run(p place.Policy) (*sim.Result, string, error) {
 	if err != nil {
 		return nil, "", err
 	}
+
 	var log bytes.Buffer
 	cfg.Policy, cfg.Log = p, &log
 	r, err := s.Simulate(cfg)
+
 	return r, log.String(), err
 }
 
@@ -51,16 +56,20 @@ func (s *Scenario) Simulate(cfg sim.Config) (*sim.Result, error) {
 	if billed {
 		cfg.Keep = max(keep, keepSpans)
 	}
+
 	r, err := sim.Run(cfg)
 	if err != nil || !billed {
 		return r, err
 	}
+
 	s.bill(r)
+
 	if keep == 0 {
 		r.Use, r.Distribution, r.Spans = nil, nil, nil
 	} else if len(r.Spans) > keep {
 		r.Spans = r.Spans[:keep]
 	}
+
 	return r, nil
 }
 
@@ -75,6 +84,7 @@ func (s *Scenario) bill(r *sim.Result) {
 			}
 		}
 	}
+
 	spans := slices.Clone(r.Spans)
 	slices.SortStableFunc(spans, func(a, b sim.Span) int {
 		return cmp.Or(cmp.Compare(a.Node, b.Node), cmp.Compare(a.From, b.From))
@@ -84,12 +94,15 @@ func (s *Scenario) bill(r *sim.Result) {
 		for i++; i < len(spans) && spans[i].Node == node && spans[i].From <= to; i++ {
 			to = max(to, spans[i].To)
 		}
+
 		g := rented[node]
 		if g == nil {
 			continue
 		}
+
 		used, step := seconds(to-from), g.billed
 		more := (used + step - 1).Truncate(step) - used
+
 		// What the node costs with the fewest GPUs in use: nothing runs there any more.
 		money := more.Hours() * g.price.Hourly[min(1, len(g.price.Hourly)-1)]
 		r.Money += money
@@ -112,6 +125,7 @@ func (s *Scenario) StillWater(newPolicy func() place.Policy) ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	at := s.Still
 	cfg.Policy = newPolicy()
 	last := time.Duration(0)
@@ -127,17 +141,22 @@ func (s *Scenario) StillWater(newPolicy func() place.Policy) ([]string, error) {
 	case at < 0:
 		at = last + time.Second
 	}
-	if cfg, err = s.Config(1, s.Seed); err != nil {
+
+	cfg, err = s.Config(1, s.Seed)
+	if err != nil {
 		return nil, err
 	}
+
 	asker := &persistent{Policy: newPolicy(), from: sim.Epoch().Add(at), to: sim.Epoch().Add(at + rounds)}
 	cfg.Policy = asker
 	if cfg.Until == 0 {
 		cfg.Until = at + rounds
 	}
+
 	if _, err := sim.Run(cfg); err != nil {
 		return nil, err
 	}
+
 	return asker.decided, nil
 }
 
@@ -155,22 +174,28 @@ func (p *persistent) Plan(v *place.View) place.Plan {
 		if plan.WakeAt.IsZero() || plan.WakeAt.After(p.from) {
 			plan.WakeAt = p.from
 		}
+
 		return plan
 	}
+
 	if v.Now.After(p.to) {
 		return plan
 	}
+
 	note := func(what string, j id.Job, why string) {
 		p.decided = append(p.decided, fmt.Sprintf("%s %s (%s)", what, j, why))
 	}
 	for _, s := range plan.Stops {
 		note("stop", s.Running.Job, s.Reason)
 	}
+
 	for _, s := range plan.Starts {
 		note("start", s.Item.Job, s.Reason)
 	}
+
 	if next := v.Now.Add(time.Nanosecond); !next.After(p.to) {
 		plan.WakeAt = next
 	}
+
 	return plan
 }

@@ -68,9 +68,13 @@ func Parse(file string, text []byte) (*Scenario, error) {
 		Name: strings.TrimSuffix(filepath.Base(file), filepath.Ext(file)), file: file, folder: filepath.Dir(file),
 		Seed: 1, Still: -1, detect: time.Minute, known: map[id.Node]bool{}, names: map[string]bool{},
 	}
+
 	if len(text) > maxText {
-		return nil, fault.List{fault.New(fault.Invalid, "too_large", "%s has %d bytes and may have %d", file, len(text), maxText)}
+		return nil, fault.List{
+			fault.New(fault.Invalid, "too_large", "%s has %d bytes and may have %d", file, len(text), maxText),
+		}
 	}
+
 	var expect string
 	s.text, expect, s.Asks = cutExpect(strings.ReplaceAll(string(text), "\r\n", "\n"))
 	s.Expect = tidy(expect)
@@ -79,6 +83,7 @@ func Parse(file string, text []byte) (*Scenario, error) {
 	if len(wrong) == 0 {
 		wrong = s.check()
 	}
+
 	return s, wrong.OrNil()
 }
 
@@ -92,8 +97,10 @@ func cutExpect(text string) (above, below string, found bool) {
 		if strings.TrimRight(line, " \t\n") == expectMark {
 			return text[:at], text[at+len(line):], true
 		}
+
 		at += len(line)
 	}
+
 	return text, "", false
 }
 
@@ -104,6 +111,7 @@ func tidy(text string) string {
 	for line := range strings.Lines(strings.TrimRight(text, " \t\n")) {
 		out.WriteString(strings.TrimRight(line, " \t\n") + "\n")
 	}
+
 	return out.String()
 }
 
@@ -115,8 +123,10 @@ func about(text string) string {
 		if !ok {
 			break
 		}
+
 		words = append(words, strings.TrimSpace(comment))
 	}
+
 	return strings.Join(words, " ")
 }
 
@@ -128,11 +138,24 @@ func (s *Scenario) With(decisions string) string {
 // statements says who reads a line by its first word.
 func statements() map[string]func(*Scenario, *args) *fault.Error {
 	return map[string]func(*Scenario, *args) *fault.Error{
-		"policy": (*Scenario).policyLine, "seed": (*Scenario).seedLine, "until": (*Scenario).untilLine,
-		"detect": (*Scenario).detectLine, "still": (*Scenario).stillLine, "energy": (*Scenario).energyLine,
-		"node": (*Scenario).nodeLine, "cloud": (*Scenario).cloudLine, "job": (*Scenario).jobLine,
-		"workload": (*Scenario).workloadLine, "trace": (*Scenario).traceLine, "at": (*Scenario).atLine, "random": (*Scenario).randomLine,
-		"offer": (*Scenario).offerLine, "limit": (*Scenario).limitLine, "data": (*Scenario).dataLine, "roads": (*Scenario).roadsLine, "strict": (*Scenario).strictLine,
+		"policy":   (*Scenario).policyLine,
+		"seed":     (*Scenario).seedLine,
+		"until":    (*Scenario).untilLine,
+		"detect":   (*Scenario).detectLine,
+		"still":    (*Scenario).stillLine,
+		"energy":   (*Scenario).energyLine,
+		"node":     (*Scenario).nodeLine,
+		"cloud":    (*Scenario).cloudLine,
+		"job":      (*Scenario).jobLine,
+		"workload": (*Scenario).workloadLine,
+		"trace":    (*Scenario).traceLine,
+		"at":       (*Scenario).atLine,
+		"random":   (*Scenario).randomLine,
+		"offer":    (*Scenario).offerLine,
+		"limit":    (*Scenario).limitLine,
+		"data":     (*Scenario).dataLine,
+		"roads":    (*Scenario).roadsLine,
+		"strict":   (*Scenario).strictLine,
 	}
 }
 
@@ -150,10 +173,12 @@ func (s *Scenario) read() fault.List {
 		} else if err := reader(s, a); err != nil {
 			wrong = append(wrong, err)
 		}
+
 		if len(wrong) >= maxWrong {
 			break
 		}
 	}
+
 	return wrong
 }
 
@@ -161,20 +186,27 @@ func (s *Scenario) read() fault.List {
 func (s *Scenario) check() fault.List {
 	var wrong fault.List
 	add := func(code, remedy, format string, args ...any) {
-		wrong = append(wrong, fault.New(fault.Invalid, code, "%s: %s", s.file, fmt.Sprintf(format, args...)).WithRemedy("%s", remedy))
+		wrong = append(
+			wrong,
+			fault.New(fault.Invalid, code, "%s: %s", s.file, fmt.Sprintf(format, args...)).WithRemedy("%s", remedy),
+		)
 	}
+
 	joins := slices.ContainsFunc(s.changes, func(c sim.Change) bool { return c.Kind == sim.NodeJoins })
 	if len(s.nodes) == 0 && !joins && len(s.hybrid.cloud.Offers) == 0 {
 		add("no_node", "write a line as in: node a 8x V100:16GB", "the scenario has no node")
 	}
+
 	if len(s.jobs) == 0 && len(s.loads) == 0 {
 		add("no_job", "write a line as in: job first gpus 2 lasts 1h", "the scenario has no job")
 	}
+
 	for _, c := range s.changes {
 		if !s.known[c.ID] {
 			add("unknown_node", "name a node that the scenario has", "there is no node %s to %s at %s", c.ID, c.Kind, c.At)
 		}
 	}
+
 	for _, c := range s.chances {
 		for _, n := range c.nodes {
 			if !s.known[n] {
@@ -182,9 +214,16 @@ func (s *Scenario) check() fault.List {
 			}
 		}
 	}
+
 	if s.Still >= 0 && s.Until > 0 && s.Still+rounds > s.Until {
-		add("bad_value", "let it go on for longer with until", "it ends before five more rounds can be asked for at %s", s.Still)
+		add(
+			"bad_value",
+			"let it go on for longer with until",
+			"it ends before five more rounds can be asked for at %s",
+			s.Still,
+		)
 	}
+
 	return wrong
 }
 
@@ -193,15 +232,19 @@ func (s *Scenario) policyLine(a *args) *fault.Error {
 	if err != nil {
 		return err
 	}
+
 	parts := []string{name.text}
 	for a.more() {
 		w := a.next()
 		if !strings.Contains(w.text, "=") {
 			return a.bad(w, "%q is no parameter", w.text).WithRemedy("write it as in margin=0.2")
 		}
+
 		parts = append(parts, w.text)
 	}
+
 	s.Policy = strings.Join(parts, ":")
+
 	return nil
 }
 
@@ -221,5 +264,6 @@ func (s *Scenario) energyLine(a *args) *fault.Error {
 	if err := into(&s.energy, parseAmount)(a, w); err != nil {
 		return err
 	}
+
 	return a.keys(map[string]reader{"pue": value(into(&s.pue, parseAmount))})
 }

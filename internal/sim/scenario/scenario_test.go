@@ -26,6 +26,7 @@ func parse(t *testing.T, text string) *scenario.Scenario {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	return s
 }
 
@@ -78,8 +79,19 @@ func TestAMistakeIsToldWithItsPlaceAndItsRemedy(t *testing.T) {
 			t.Errorf("%s: got %v, want one mistake", name, err)
 			continue
 		}
-		if e := list[0]; e.Line != c.line || e.Column != c.column || !strings.Contains(e.Error(), c.says) || !strings.Contains(e.Message, "bad.yard") {
-			t.Errorf("%s: got %q at %d:%d, want %q at %d:%d in bad.yard", name, e.Error(), e.Line, e.Column, c.says, c.line, c.column)
+
+		if e := list[0]; e.Line != c.line || e.Column != c.column || !strings.Contains(e.Error(), c.says) ||
+			!strings.Contains(e.Message, "bad.yard") {
+			t.Errorf(
+				"%s: got %q at %d:%d, want %q at %d:%d in bad.yard",
+				name,
+				e.Error(),
+				e.Line,
+				e.Column,
+				c.says,
+				c.line,
+				c.column,
+			)
 		}
 	}
 }
@@ -87,6 +99,7 @@ func TestAMistakeIsToldWithItsPlaceAndItsRemedy(t *testing.T) {
 func TestAllMistakesOfAFileAreToldAtOnce(t *testing.T) {
 	t.Parallel()
 	_, err := scenario.Parse("bad.yard", []byte("node a 2x\njob j gpus x lasts 1h\nfoo\n"))
+
 	var list fault.List
 	if !errors.As(err, &list) || len(list) != 3 {
 		t.Fatalf("got %v, want three mistakes", err)
@@ -95,13 +108,19 @@ func TestAllMistakesOfAFileAreToldAtOnce(t *testing.T) {
 
 func TestWhatIsBelowExpectIsNotRead(t *testing.T) {
 	t.Parallel()
-	s := parse(t, "# Shows\n# something.\npolicy fifo\nnode a 2x V100\njob j gpus 1 lasts 1h\n\nexpect:\n  nonsense   \n\n\n")
+	s := parse(
+		t,
+		"# Shows\n# something.\npolicy fifo\nnode a 2x V100\njob j gpus 1 lasts 1h\n\nexpect:\n  nonsense   \n\n\n",
+	)
+
 	if s.About != "Shows something." || s.Expect != "  nonsense\n" || !s.Asks {
 		t.Errorf("about %q, expected %q", s.About, s.Expect)
 	}
+
 	if got := s.With("   0s  x\n"); !strings.HasSuffix(got, "lasts 1h\n\nexpect:\n   0s  x\n") {
 		t.Errorf("with other decisions: %q", got)
 	}
+
 	if parse(t, "node a 2x V100\njob j gpus 1 lasts 1h").Asks {
 		t.Error("a scenario without an expected part asks for nothing")
 	}
@@ -114,13 +133,17 @@ func TestNodesAreWrittenInShort(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	var names []string
 	for _, n := range cfg.Nodes {
 		names = append(names, string(n.ID))
-		if n.Class != fleet.Reserved || len(n.Inventory.GPUs) != 2 || n.GPUSize() != 80<<30 || n.Inventory.CPUs != 8000 || n.Inventory.Memory != 64<<30 {
+
+		if n.Class != fleet.Reserved || len(n.Inventory.GPUs) != 2 || n.GPUSize() != 80<<30 || n.Inventory.CPUs != 8000 ||
+			n.Inventory.Memory != 64<<30 {
 			t.Errorf("%s: %+v", n.ID, n)
 		}
 	}
+
 	if want := []string{"n08", "n09", "n10", "x"}; !slices.Equal(names, want) {
 		t.Errorf("nodes %v, want %v", names, want)
 	}
@@ -132,14 +155,23 @@ func TestAClusterIsWrittenInOneWord(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	var got []string
 	for _, n := range nodes {
 		got = append(got, fmt.Sprintf("%s %d %s %s", n.ID, len(n.Inventory.GPUs), n.Inventory.GPUs[0].Model, n.GPUSize()))
 	}
-	want := []string{"added-a100-1 8 A100 80GB", "added-a100-2 8 A100 80GB", "added-rtx6000-1 4 RTX6000 16GB", "added-a100-3 8 A100 80GB"}
+
+	want := []string{
+		"added-a100-1 8 A100 80GB",
+		"added-a100-2 8 A100 80GB",
+		"added-rtx6000-1 4 RTX6000 16GB",
+		"added-a100-3 8 A100 80GB",
+	}
+
 	if !slices.Equal(got, want) {
 		t.Errorf("got %v, want %v", got, want)
 	}
+
 	for _, bad := range []string{"", "8", "2xA100", "0xA100x8", "2xA100x0", "2xA100x99", "-1xA100x8", "2x:80GBx8,", "999999999xA100x8"} {
 		if _, err := scenario.Cluster(bad, "", fleet.Local); fault.KindOf(err) != fault.Invalid {
 			t.Errorf("%q: got %v, want it refused", bad, err)
@@ -154,29 +186,38 @@ func jobsOf(t *testing.T, s *scenario.Scenario, load float64, seed uint64) []*si
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	var jobs []*sim.Job
 	for {
 		j, err := cfg.Jobs.Next()
 		if errors.Is(err, io.EOF) {
 			return jobs
 		}
+
 		if err != nil {
 			t.Fatal(err)
 		}
+
 		jobs = append(jobs, j)
 	}
 }
 
 func TestLoadBringsJobsSoonerAndKeepsTheirDeadlinesAsFar(t *testing.T) {
 	t.Parallel()
-	s := parse(t, "node a 2x V100\njob j at 2h gpus 1 work 5 speed 1:1 deadline 3h late_cost $5\njob k at 4h gpus 1 lasts 1h")
+	s := parse(
+		t,
+		"node a 2x V100\njob j at 2h gpus 1 work 5 speed 1:1 deadline 3h late_cost $5\njob k at 4h gpus 1 lasts 1h",
+	)
+
 	jobs := jobsOf(t, s, 2, 1)
 	if jobs[0].At != time.Hour || jobs[1].At != 2*time.Hour {
 		t.Errorf("jobs come at %s and %s, want 1h and 2h", jobs[0].At, jobs[1].At)
 	}
+
 	if due := jobs[0].Spec.Deadline.Sub(sim.Epoch()); due != 4*time.Hour {
 		t.Errorf("due at %s, want three hours after its submission", due)
 	}
+
 	if again := jobsOf(t, s, 1, 1); again[0].At != 2*time.Hour || again[0].Spec.Deadline.Sub(sim.Epoch()) != 5*time.Hour {
 		t.Error("the scenario itself was changed")
 	}
@@ -190,18 +231,22 @@ func TestWorkloadsAreMixedByTime(t *testing.T) {
 		for i := range n {
 			text += fmt.Sprintf("job j%d gpus 1 lasts 1m at %dm\n", i, rapid.IntRange(0, 300).Draw(rt, "at"))
 		}
+
 		loads := rapid.IntRange(1, 3).Draw(rt, "workloads")
 		for range loads {
 			text += fmt.Sprintf("workload poisson jobs 20 every %dm\n", rapid.IntRange(1, 30).Draw(rt, "every"))
 		}
+
 		s, err := scenario.Parse("mixed.yard", []byte(text))
 		if err != nil {
 			rt.Fatal(err)
 		}
+
 		jobs := jobsOf(t, s, 1, rapid.Uint64().Draw(rt, "seed"))
 		if len(jobs) != n+20*loads || s.Total() != len(jobs) {
 			rt.Fatalf("%d jobs, total says %d, want %d", len(jobs), s.Total(), n+20*loads)
 		}
+
 		if !slices.IsSortedFunc(jobs, func(a, b *sim.Job) int { return int(a.At - b.At) }) {
 			rt.Fatal("jobs are not in order of submission")
 		}
@@ -210,37 +255,49 @@ func TestWorkloadsAreMixedByTime(t *testing.T) {
 
 func TestChanceComesFromTheSeed(t *testing.T) {
 	t.Parallel()
-	s := parse(t, "until 200h\nnode n[1..3] 2x V100\nnode late 2x V100 joins 50h\nrandom fail every 20h for 1h on n[1..3],late\njob j gpus 1 lasts 1h")
+	s := parse(
+		t,
+		"until 200h\nnode n[1..3] 2x V100\nnode late 2x V100 joins 50h\nrandom fail every 20h for 1h on n[1..3],late\njob j gpus 1 lasts 1h",
+	)
+
 	read := func(seed uint64) []sim.Change {
 		cfg, err := s.Config(1, seed)
 		if err != nil {
 			t.Fatal(err)
 		}
+
 		var all []sim.Change
+
 		for {
 			c, err := cfg.Changes.Next()
 			if errors.Is(err, io.EOF) {
 				return all
 			}
+
 			if err != nil {
 				t.Fatal(err)
 			}
+
 			c.Node = nil
 			all = append(all, c)
 		}
 	}
+
 	first := read(1)
 	if !slices.Equal(first, read(1)) || slices.Equal(first, read(2)) {
 		t.Error("the same seed must give the same changes, and another one others")
 	}
+
 	if !slices.IsSortedFunc(first, func(a, b sim.Change) int { return int(a.At - b.At) }) {
 		t.Error("the changes are not in order of time")
 	}
+
 	down := map[string]time.Duration{}
 	for _, c := range first {
 		if c.ID == "late" && c.Kind != sim.NodeJoins && c.At < 50*time.Hour {
 			t.Errorf("something happened to %s before it joined: %+v", c.ID, c)
 		}
+
 		switch c.Kind {
 		case sim.NodeFails:
 			down[string(c.ID)] = c.At
@@ -251,6 +308,7 @@ func TestChanceComesFromTheSeed(t *testing.T) {
 		case sim.NodeJoins, sim.NodeTaken, sim.NodeOpens, sim.NodeDrains:
 		}
 	}
+
 	// Four nodes for 200 or 150 hours, each 21 hours a time: about 35 failures.
 	if n := len(first) / 2; n < 20 || n > 55 {
 		t.Errorf("%d failures in 200 hours of nodes that fail every 21 hours", n)
@@ -266,16 +324,20 @@ func TestProvisionedNodesArePaidForWholeStretches(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
+
 		if math.Abs(r.Money-r.ByClass[fleet.OnDemand]) > 1e-9 {
 			t.Errorf("%v in all, %v of the provisioned nodes", r.Money, r.ByClass[fleet.OnDemand])
 		}
+
 		return r.Money
 	}
+
 	// One GPU for 65 minutes and two for 10, with booting; then two for 25 minutes.
 	used := (65*10 + 10*20 + 25*20) / 60.0
 	if got := cost(""); math.Abs(got-used) > 1e-9 {
 		t.Errorf("billed by the time of use it costs %v, want %v", got, used)
 	}
+
 	// 75 minutes count as two hours and 25 as one: 45 and 35 minutes more, at the least rent.
 	if got, want := cost("billed 1h"), used+(45+35)*10/60.0; math.Abs(got-want) > 1e-9 {
 		t.Errorf("billed by the hour it costs %v, want %v", got, want)
@@ -289,17 +351,24 @@ func (fickle) Revises() bool { return true }
 
 func (f fickle) Plan(v *place.View) place.Plan {
 	plan := f.FIFO.Plan(v)
+
 	for _, r := range v.Running {
 		if r.Stopping || r.Began.Equal(v.Now) {
 			continue
 		}
+
 		to := v.Rooms[0].Node.ID
 		if r.Allocations[0].Node == to {
 			to = v.Rooms[1].Node.ID
 		}
+
 		plan.Stops = append(plan.Stops, place.Stop{Running: r, Reason: "because"})
-		plan.Starts = append(plan.Starts, place.Start{Item: r.Item, Reason: "because", Allocations: []place.Allocation{{Node: to, GPUs: 1}}})
+		plan.Starts = append(
+			plan.Starts,
+			place.Start{Item: r.Item, Reason: "because", Allocations: []place.Allocation{{Node: to, GPUs: 1}}},
+		)
 	}
+
 	return plan
 }
 
@@ -310,9 +379,11 @@ func TestAPolicyThatKeepsDecidingIsFound(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	if len(moved) < 10 {
 		t.Errorf("asked five times more a policy that always moves its job decided %v", moved)
 	}
+
 	if moved, err := s.StillWater(func() place.Policy { return ordered.FIFO{} }); err != nil || len(moved) > 0 {
 		t.Errorf("fifo decided %v (%v)", moved, err)
 	}
@@ -321,6 +392,7 @@ func TestAPolicyThatKeepsDecidingIsFound(t *testing.T) {
 func FuzzParse(f *testing.F) {
 	f.Add("node a 2x V100\njob j gpus 1 lasts 1h\nexpect:\nx")
 	f.Add("cloud c[1..3] 8x A100:40GB hourly 1,2 lost_every 1h\nworkload andreas jobs 3 law mixed\nat 1h fail c1")
+
 	f.Fuzz(func(t *testing.T, text string) {
 		s, err := scenario.Parse("fuzz.yard", []byte(text))
 		if err != nil {
@@ -328,9 +400,15 @@ func FuzzParse(f *testing.F) {
 			if !errors.As(err, &list) || len(list) == 0 {
 				t.Fatalf("an error of another kind: %v", err)
 			}
+
 			return
 		}
-		if again, err := scenario.Parse("fuzz.yard", []byte(s.With(s.Expect))); err != nil || again.Expect != s.Expect || again.Policy != s.Policy {
+
+		if again, err := scenario.Parse(
+			"fuzz.yard",
+			[]byte(s.With(s.Expect)),
+		); err != nil || again.Expect != s.Expect ||
+			again.Policy != s.Policy {
 			t.Fatalf("written and read again it is another one: %v", err)
 		}
 	})

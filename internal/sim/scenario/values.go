@@ -18,6 +18,7 @@ func parseSeed(s string) (uint64, error) {
 	if err != nil {
 		return 0, fmt.Errorf("%q is no seed: write a whole number", s)
 	}
+
 	return n, nil
 }
 
@@ -25,7 +26,9 @@ func parseDuration(s string) (time.Duration, error) {
 	if s == "0" {
 		return 0, nil
 	}
+
 	d, err := job.ParseDuration(s)
+
 	return time.Duration(d), err
 }
 
@@ -35,6 +38,7 @@ func parseLasting(s string) (time.Duration, error) {
 	if err == nil && d <= 0 {
 		err = fmt.Errorf("%q must be more than nothing", s)
 	}
+
 	return d, err
 }
 
@@ -44,6 +48,7 @@ func parseAmount(s string) (float64, error) {
 	if err != nil || f < 0 || math.IsInf(f, 0) || math.IsNaN(f) {
 		return 0, fmt.Errorf("%q is no amount: write a number as in 0.30", s)
 	}
+
 	return f, nil
 }
 
@@ -53,6 +58,7 @@ func parsePositive(s string) (float64, error) {
 	if err == nil && f == 0 {
 		err = fmt.Errorf("%q must be more than 0", s)
 	}
+
 	return f, err
 }
 
@@ -61,6 +67,7 @@ func parseCount(s string) (int, error) {
 	if err != nil {
 		return 0, fmt.Errorf("%q is no count: write a whole number", s)
 	}
+
 	return int(n), nil
 }
 
@@ -73,8 +80,10 @@ func list[T any](parse func(string) (T, error)) func(string) ([]T, error) {
 			if err != nil {
 				return nil, err
 			}
+
 			all = append(all, v)
 		}
+
 		return all, nil
 	}
 }
@@ -87,8 +96,10 @@ func oneOf[T ~string](words ...T) func(string) (T, error) {
 			if string(w) == s {
 				return w, nil
 			}
+
 			names[i] = string(w)
 		}
+
 		return "", fmt.Errorf("%q is none of %s", s, strings.Join(names, ", "))
 	}
 }
@@ -101,24 +112,29 @@ func parseNames(s string) ([]id.Node, error) {
 	var all []id.Node
 	for part := range strings.SplitSeq(s, ",") {
 		names := []string{part}
+
 		if m := series.FindStringSubmatch(part); m != nil {
 			from, err1 := parseCount(m[2])
 			to, err2 := parseCount(m[3])
 			if err := errors.Join(err1, err2); err != nil || to < from || to-from >= maxNodes {
 				return nil, fmt.Errorf("%q is no range of names: write it as in n[1..8]", part)
 			}
+
 			names = names[:0]
 			for n := from; n <= to; n++ {
 				names = append(names, fmt.Sprintf("%s%0*d%s", m[1], len(m[2]), n, m[4]))
 			}
 		}
+
 		for _, n := range names {
 			if !id.Name(n) {
 				return nil, fmt.Errorf("%q cannot name a node: use lower-case letters, digits, '-', '_' and '.'", n)
 			}
+
 			all = append(all, id.Node(n))
 		}
 	}
+
 	return all, nil
 }
 
@@ -130,16 +146,24 @@ func parseRates(spread bool) func(string) ([]job.Rate, error) {
 		if !named {
 			kind, points = "", s
 		}
+
 		var rates []job.Rate
+
 		for part := range strings.SplitSeq(points, ",") {
 			n, speed, ok := strings.Cut(part, ":")
 			gpus, err1 := parseCount(n)
+
 			f, err2 := parsePositive(speed)
 			if !ok || err1 != nil || err2 != nil || gpus > job.MaxCount {
-				return nil, fmt.Errorf("%q is no speed: write units a second by number of GPUs, as in 1:2,2:3.8 or A100=1:2,2:3.8", s)
+				return nil, fmt.Errorf(
+					"%q is no speed: write units a second by number of GPUs, as in 1:2,2:3.8 or A100=1:2,2:3.8",
+					s,
+				)
 			}
+
 			rates = append(rates, job.Rate{GPU: kind, GPUs: gpus, Spread: spread, PerSecond: f})
 		}
+
 		return rates, nil
 	}
 }

@@ -29,6 +29,7 @@ type args struct {
 func split(file, text string) ([]*args, fault.List) {
 	var all []*args
 	var wrong fault.List
+
 	number := 0
 	for line := range strings.Lines(text) {
 		number++
@@ -37,16 +38,20 @@ func split(file, text string) ([]*args, fault.List) {
 			wrong = append(wrong, err)
 			continue
 		}
+
 		if len(words) == 0 {
 			continue
 		}
+
 		if (line[0] == ' ' || line[0] == '\t') && len(all) > 0 {
 			last := all[len(all)-1]
 			last.left = append(last.left, words...)
 			continue
 		}
+
 		all = append(all, &args{file: file, left: words})
 	}
+
 	return all, wrong
 }
 
@@ -56,6 +61,7 @@ func cut(file, line string, number int) ([]word, *fault.Error) {
 	var words []word
 	for at := 0; at < len(line); {
 		w := word{line: number, column: utf8.RuneCountInString(line[:at]) + 1}
+
 		switch line[at] {
 		case ' ', '\t', '\n':
 			at++
@@ -67,6 +73,7 @@ func cut(file, line string, number int) ([]word, *fault.Error) {
 			if end < 0 {
 				return nil, (&args{file: file}).bad(w, "the quotation mark has no other one in this line")
 			}
+
 			w.text = line[at+1 : at+1+end]
 			at += end + 2
 		default:
@@ -74,8 +81,10 @@ func cut(file, line string, number int) ([]word, *fault.Error) {
 			w.text = line[at : at+end]
 			at += end
 		}
+
 		words = append(words, w)
 	}
+
 	return words, nil
 }
 
@@ -91,6 +100,7 @@ func wordEnd(text string) int {
 			return i
 		}
 	}
+
 	return len(text)
 }
 
@@ -108,6 +118,7 @@ func (a *args) must(what, example string) (word, *fault.Error) {
 	if !a.more() {
 		return word{}, a.bad(a.last, "%s is missing behind %q", what, a.last.text).WithRemedy("write it as in: %s", example)
 	}
+
 	return a.next(), nil
 }
 
@@ -124,6 +135,7 @@ func (a *args) unknown(w word, what string, known []string) *fault.Error {
 	if near := suggest.Closest(w.text, known); near != "" {
 		return e.WithRemedy("did you mean %s?", near)
 	}
+
 	return e.WithRemedy("use one of %s", strings.Join(known, ", "))
 }
 
@@ -134,25 +146,31 @@ type reader func(a *args, key word) *fault.Error
 // may come twice, unless its name ends in "*" in the table.
 func (a *args) keys(table map[string]reader) *fault.Error {
 	seen := map[string]bool{}
+
 	for a.more() {
 		key := a.next()
 		read, ok := table[key.text]
 		if !ok {
-			if read, ok = table[key.text+"*"]; !ok {
+			read, ok = table[key.text+"*"]
+			if !ok {
 				names := keysOf(table)
 				for i := range names {
 					names[i] = strings.TrimSuffix(names[i], "*")
 				}
+
 				return a.unknown(key, "key", names)
 			}
 		} else if seen[key.text] {
 			return a.bad(key, "%q comes twice", key.text)
 		}
+
 		seen[key.text] = true
+
 		if err := read(a, key); err != nil {
 			return err
 		}
 	}
+
 	return nil
 }
 
@@ -168,6 +186,7 @@ func (a *args) only(read func(*args, word) *fault.Error) *fault.Error {
 	if a.more() {
 		return a.bad(a.left[0], "%q is too much in this line", a.left[0].text)
 	}
+
 	return nil
 }
 
@@ -178,6 +197,7 @@ func value(read func(*args, word) *fault.Error) reader {
 		if err != nil {
 			return err
 		}
+
 		return read(a, w)
 	}
 }
@@ -189,14 +209,19 @@ func into[T any](to *T, parse func(string) (T, error)) func(*args, word) *fault.
 		if err != nil {
 			return a.bad(w, "%s", err.Error())
 		}
+
 		*to = v
+
 		return nil
 	}
 }
 
 // flag sets something that has no value.
 func flag(to *bool) reader {
-	return func(*args, word) *fault.Error { *to = true; return nil }
+	return func(*args, word) *fault.Error {
+		*to = true
+		return nil
+	}
 }
 
 func keysOf[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }

@@ -29,22 +29,32 @@ type rigid struct {
 // workloadLine reads a generator and its numbers.
 func (s *Scenario) workloadLine(a *args) *fault.Error {
 	kinds := map[string]func(*args, word) (workload, *fault.Error){
-		"poisson": s.poisson, "bursty": s.bursty, "andreas": s.tasks, "datacenter": s.tasks, "hpo": s.freetrain, "mix": s.freetrain,
-		"lublin": s.lublin,
+		"poisson":    s.poisson,
+		"bursty":     s.bursty,
+		"andreas":    s.tasks,
+		"datacenter": s.tasks,
+		"hpo":        s.freetrain,
+		"mix":        s.freetrain,
+		"lublin":     s.lublin,
 	}
+
 	w, err := a.must("the kind of workload", "workload poisson jobs 100 every 5m gpus 1,2,4 median 1h")
 	if err != nil {
 		return err
 	}
+
 	read, ok := kinds[w.text]
 	if !ok {
 		return a.unknown(w, "workload", keysOf(kinds))
 	}
+
 	load, err := read(a, w)
 	if err != nil {
 		return err
 	}
+
 	s.loads = append(s.loads, load)
+
 	return nil
 }
 
@@ -66,12 +76,19 @@ func newRigid() *rigid {
 }
 
 // load checks the numbers and makes the workload.
-func (r *rigid) load(s *Scenario, a *args, w word, arrivals func(seed, stream uint64) trace.Arrivals) (workload, *fault.Error) {
+func (r *rigid) load(
+	s *Scenario,
+	a *args,
+	w word,
+	arrivals func(seed, stream uint64) trace.Arrivals,
+) (workload, *fault.Error) {
 	if len(r.kind.Shares) > 0 && len(r.kind.Shares) != len(r.kind.GPUs) {
 		return workload{}, a.bad(w, "there are %d shares for %d sizes", len(r.kind.Shares), len(r.kind.GPUs))
 	}
+
 	s.shares = s.shares || r.kind.Users > 1
 	stream := uint64(len(s.loads)+1) * 2
+
 	return workload{total: r.jobs, open: func(seed uint64) (sim.Jobs, error) {
 		return trace.Generate(r.jobs, arrivals(seed, stream), r.kind.Maker(trace.NewRand(seed, stream+1))), nil
 	}}, nil
@@ -85,10 +102,18 @@ func (s *Scenario) poisson(a *args, w word) (workload, *fault.Error) {
 	if err := a.keys(table); err != nil {
 		return workload{}, err
 	}
+
 	if r.every == 0 {
-		return workload{}, a.bad(w, "it is not said how often jobs come").WithRemedy("add every 5m, the mean time between two")
+		return workload{}, a.bad(w, "it is not said how often jobs come").
+			WithRemedy("add every 5m, the mean time between two")
 	}
-	return r.load(s, a, w, func(seed, stream uint64) trace.Arrivals { return trace.Poisson(trace.NewRand(seed, stream), r.every) })
+
+	return r.load(
+		s,
+		a,
+		w,
+		func(seed, stream uint64) trace.Arrivals { return trace.Poisson(trace.NewRand(seed, stream), r.every) },
+	)
 }
 
 // bursty makes jobs that come in bursts.
@@ -102,10 +127,18 @@ func (s *Scenario) bursty(a *args, w word) (workload, *fault.Error) {
 	if err := a.keys(table); err != nil {
 		return workload{}, err
 	}
+
 	if r.burst.Busy == 0 || r.burst.CalmFor == 0 || r.burst.BusyFor == 0 {
-		return workload{}, a.bad(w, "the bursts are not described").WithRemedy("write it as in: busy 30s busy_for 20m calm 10m calm_for 2h")
+		return workload{}, a.bad(w, "the bursts are not described").
+			WithRemedy("write it as in: busy 30s busy_for 20m calm 10m calm_for 2h")
 	}
-	return r.load(s, a, w, func(seed, stream uint64) trace.Arrivals { return trace.Bursty(trace.NewRand(seed, stream), r.burst) })
+
+	return r.load(
+		s,
+		a,
+		w,
+		func(seed, stream uint64) trace.Arrivals { return trace.Bursty(trace.NewRand(seed, stream), r.burst) },
+	)
 }
 
 // tasks makes jobs of the published tables of ANDREAS, with deadlines.
@@ -122,18 +155,24 @@ func (s *Scenario) tasks(a *args, w word) (workload, *fault.Error) {
 		"start":  value(into(&o.Start, parseDuration)),
 		"save":   value(into(&o.Save, parseDuration)),
 	})
+
 	if err != nil {
 		return workload{}, err
 	}
+
 	base := trace.Andreas(o.Nodes, o.Lambda, weight, 0)
 	if w.text == "datacenter" {
 		base = trace.Datacenter(o.Nodes, o.Lambda, 0)
 	}
-	o.Tasks, o.LateLeast, o.LateMost = base.Tasks, base.LateLeast, base.LateMost
+
+	o.Tasks = base.Tasks
+	o.LateLeast = base.LateLeast
+	o.LateMost = base.LateMost
 	total := o.Jobs + 1
 	if o.Jobs == 0 {
 		total = 10*o.Nodes + 1
 	}
+
 	return workload{total: total, open: func(seed uint64) (sim.Jobs, error) {
 		o := o
 		o.Seed = seed
@@ -153,15 +192,18 @@ func (s *Scenario) freetrain(a *args, w word) (workload, *fault.Error) {
 		"max_nodes": value(into(&o.MaxNodes, parseCount)),
 		"free":      flag(&o.Free),
 	})
+
 	if err != nil {
 		return workload{}, err
 	}
+
 	return workload{total: o.Jobs, open: func(seed uint64) (sim.Jobs, error) {
 		o := o
 		o.Seed = seed
 		if w.text == "hpo" {
 			return trace.HPO(o), nil
 		}
+
 		return trace.ImageNetMix(o), nil
 	}}, nil
 }
@@ -176,9 +218,11 @@ func (s *Scenario) lublin(a *args, _ word) (workload, *fault.Error) {
 		"hour":     value(into(&o.Hour, parseCount)),
 		"types":    flag(&o.Types),
 	})
+
 	if err != nil {
 		return workload{}, err
 	}
+
 	return workload{total: o.Jobs, open: func(seed uint64) (sim.Jobs, error) {
 		o := o
 		o.Seed = seed
@@ -192,6 +236,7 @@ func (s *Scenario) traceLine(a *args) *fault.Error {
 	if err != nil {
 		return err
 	}
+
 	var o trace.Options
 	var format string
 	first := 0
@@ -209,13 +254,17 @@ func (s *Scenario) traceLine(a *args) *fault.Error {
 		"start":    value(into(&o.Start, parseLasting)),
 		"save":     value(into(&o.Save, parseDuration)),
 	})
+
 	if err != nil {
 		return err
 	}
+
 	path := s.beside(w.text)
+
 	if o.Tables != "" {
 		o.Tables = s.beside(o.Tables)
 	}
+
 	s.shares = true
 	s.loads = append(s.loads, workload{total: first, open: func(uint64) (sim.Jobs, error) {
 		r, err := trace.Open(path, format, o)
@@ -225,8 +274,10 @@ func (s *Scenario) traceLine(a *args) *fault.Error {
 		if first > 0 {
 			return trace.First(r, first), nil
 		}
+
 		return r, nil
 	}})
+
 	return nil
 }
 
@@ -237,6 +288,7 @@ func (s *Scenario) beside(path string) string {
 	if filepath.IsAbs(path) {
 		return path
 	}
+
 	return filepath.Join(s.folder, path)
 }
 
@@ -247,8 +299,10 @@ func (s *Scenario) Total() int {
 		if l.total == 0 {
 			return 0
 		}
+
 		total += l.total
 	}
+
 	return total
 }
 
@@ -258,17 +312,22 @@ func (s *Scenario) workload(seed uint64) (sim.Jobs, error) {
 	if len(s.jobs) > 0 {
 		all.sources = append(all.sources, trace.List(s.jobs))
 	}
+
 	for _, l := range s.loads {
 		jobs, err := l.open(seed)
 		if err != nil {
 			return nil, err
 		}
+
 		all.sources = append(all.sources, jobs)
 	}
+
 	if len(all.sources) == 1 {
 		return all.sources[0], nil
 	}
+
 	all.heads = make([]*sim.Job, len(all.sources))
+
 	return all, nil
 }
 
@@ -293,22 +352,29 @@ func (m *merged) Next() (*sim.Job, error) {
 				m.sources[len(m.sources)-1], m.heads[len(m.heads)-1] = last, nil
 				m.over++
 				i--
+
 				continue
 			}
+
 			if err != nil {
 				return nil, err
 			}
+
 			m.heads[i] = j
 		}
+
 		if first < 0 || m.heads[i].At < m.heads[first].At {
 			first = i
 		}
 	}
+
 	if first < 0 {
 		return nil, io.EOF
 	}
+
 	j := m.heads[first]
 	m.heads[first] = nil
+
 	return j, nil
 }
 
@@ -324,6 +390,7 @@ func Scaled(jobs sim.Jobs, load float64) sim.Jobs {
 	if load == 1 {
 		return jobs
 	}
+
 	return &scaled{jobs, load}
 }
 
@@ -333,13 +400,16 @@ func (s *scaled) Next() (*sim.Job, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	faster := *j
 	faster.At = job.Seconds(j.At.Seconds() / s.load)
+
 	if d := j.Spec.Deadline; d != nil {
 		spec := *j.Spec
 		due := d.Add(faster.At - j.At)
 		spec.Deadline = &due
 		faster.Spec = &spec
 	}
+
 	return &faster, nil
 }

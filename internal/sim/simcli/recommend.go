@@ -41,6 +41,7 @@ func recommendCommand(env cli.Env, registry place.Registry) *cobra.Command {
 		last:     lasting(30 * 24 * time.Hour),
 		idle:     lasting(5 * time.Minute),
 	}
+
 	cmd := &cobra.Command{
 		Use:     "recommend",
 		Short:   "Recommend changes that would have been cheaper or faster",
@@ -58,17 +59,25 @@ shown beside it. Requires an admin's login, because the replay uses everyone's j
 			"  trainyard recommend --from 2026-10-01 --to 2026-11-01 --offers spot-prices.yaml -o json",
 		RunE: func(cmd *cobra.Command, _ []string) error { return r.run(cmd) },
 	}
+
 	f := cmd.Flags()
 	f.Var(&r.last, "last", "how far back to look, before now or before --to")
 	f.StringVar(&r.from, "from", "", "look at what came after this day or time, as in 2026-10-01 or 2026-10-01T12:00")
 	f.StringVar(&r.to, "to", "", "look at what came before this day or time; now if left out")
 	f.Var(&r.idle, "idle", "idle timeout of provisioned nodes, as in the clouds file")
 	f.StringVar(&r.offers, "offers", "", "price file with further offers to consider: spot nodes, other GPUs")
-	f.StringToStringVar(&r.prices, "price", nil, "money for an hour of one more reserved node by its GPUs: A100:80GB=9.80; else by the tariff, else the price on demand")
+	f.StringToStringVar(
+		&r.prices,
+		"price",
+		nil,
+		"money for an hour of one more reserved node by its GPUs: A100:80GB=9.80; else by the tariff, else the price on demand",
+	)
+
 	f.Uint64Var(&r.seed, "seed", 1, "random seed: when spot nodes are reclaimed, and how weeks are resampled")
 	f.IntVar(&r.parallel, "parallel", 0, "replays at once, 0 for one on each core; the results are the same")
 	cmd.MarkFlagsMutuallyExclusive("last", "from")
 	r.OutputFlag(cmd)
+
 	return cmd
 }
 
@@ -78,33 +87,43 @@ func (r *recommendation) run(cmd *cobra.Command) error {
 	if err != nil {
 		return err
 	}
+
 	client, err := dial(cmd, r.Console)
 	if err != nil {
 		return err
 	}
+
 	defer client.Close()
+
 	line := r.NewProgress()
 	q.History, err = advise.Read(cmd.Context(), client, *p, func(what string, n int) {
 		if n == 0 {
 			line.Set("reading %s", what)
 			return
 		}
+
 		line.Set("reading %s: %d", what, n)
 	})
+
 	line.Done()
+
 	if err != nil {
 		return err
 	}
+
 	b := &bar{console: r.Console}
 	if r.OnTerminal(r.Stderr) {
 		b.line = r.NewProgress()
 	}
+
 	q.Progress, q.Clock = func(w whatif.Progress) { b.show(w) }, r.Clock
 	report, err := advise.Advise(cmd.Context(), *q)
 	b.end()
+
 	if err != nil {
 		return err
 	}
+
 	return r.Show(report, func() []string { return nil }, func() error { return report.Write(r.Stdout, r.NewTable) })
 }
 
@@ -112,33 +131,41 @@ func (r *recommendation) run(cmd *cobra.Command) error {
 func (r *recommendation) question(cmd *cobra.Command) (*advise.Question, *advise.Period, error) {
 	q := &advise.Question{Seed: r.seed, Parallel: r.parallel, Prices: map[string]float64{}}
 	q.Policy = func(text string) (func() place.Policy, error) { return r.registry.Make(text) }
+
 	if r.parallel < 0 || r.last <= 0 || r.idle < 0 {
 		return nil, nil, exit.Usagef(cmd, "--parallel and --idle cannot be less than 0, and --last must be more")
 	}
+
 	if q.Parallel == 0 {
 		q.Parallel = runtime.GOMAXPROCS(0)
 	}
+
 	for kind, text := range r.prices {
 		m, err := job.ParseMoney(text)
 		if err != nil {
 			return nil, nil, exit.Usagef(cmd, "--price %s: %v", kind, err)
 		}
+
 		q.Prices[kind] = float64(m) / 1e6
 	}
+
 	p := &advise.Period{Last: time.Duration(r.last), Idle: time.Duration(r.idle)}
 	var err error
 	p.From, err = dayOrTime(r.from)
 	if err != nil {
 		return nil, nil, exit.Usagef(cmd, "--from: %v", err)
 	}
+
 	p.To, err = dayOrTime(r.to)
 	if err != nil {
 		return nil, nil, exit.Usagef(cmd, "--to: %v", err)
 	}
+
 	q.More, err = readOffers(r.offers)
 	if err != nil {
 		return nil, nil, err
 	}
+
 	return q, p, nil
 }
 
@@ -147,10 +174,13 @@ func readOffers(path string) ([]fleet.Offer, error) {
 	if path == "" {
 		return nil, nil
 	}
+
 	text, err := os.ReadFile(path)
 	if err != nil {
-		return nil, fault.New(fault.Invalid, "bad_offers", "the price file %s cannot be read: %v", path, err).WithField("offers")
+		return nil, fault.New(fault.Invalid, "bad_offers", "the price file %s cannot be read: %v", path, err).
+			WithField("offers")
 	}
+
 	return provision.ParseOffers(path, text)
 }
 
@@ -159,10 +189,12 @@ func dayOrTime(text string) (time.Time, error) {
 	if text == "" {
 		return time.Time{}, nil
 	}
+
 	for _, layout := range []string{time.DateOnly, "2006-01-02T15:04", "2006-01-02 15:04", time.RFC3339} {
 		if t, err := time.Parse(layout, text); err == nil {
 			return t.UTC(), nil
 		}
 	}
+
 	return time.Time{}, fmt.Errorf("%q is no day and no time: write it as in 2026-10-01 or 2026-10-01T12:00", text)
 }

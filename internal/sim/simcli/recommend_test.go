@@ -8,6 +8,7 @@ import (
 
 func TestWhatCannotBeAskedIsRefused(t *testing.T) {
 	t.Parallel()
+
 	for _, tc := range []struct {
 		says string
 		args []string

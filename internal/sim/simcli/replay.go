@@ -43,9 +43,12 @@ waited for. Lists what could not be rebuilt exactly.`,
 			return r.again(cmd, id.Job(args[0]))
 		},
 	}
+
 	cmd.Flags().IntVar(&r.run, "run", 0, "which run of the job; the newest if left out")
-	cmd.Flags().StringVar(&r.policy, "policy", "", "ask this policy instead of the yard's own, with parameters behind colons")
+	cmd.Flags().
+		StringVar(&r.policy, "policy", "", "ask this policy instead of the yard's own, with parameters behind colons")
 	r.OutputFlag(cmd)
+
 	return cmd
 }
 
@@ -95,32 +98,41 @@ func (r *replay) again(cmd *cobra.Command, j id.Job) error {
 	if _, ok := j.Number(); !ok {
 		return exit.Usagef(cmd, "%q is no job; jobs are called as in j1041", string(j))
 	}
+
 	client, err := dial(cmd, r.Console)
 	if err != nil {
 		return err
 	}
+
 	defer client.Close()
+
 	line := r.NewProgress()
 	past, err := yardview.Before(cmd.Context(), client, j, r.run, yardview.Options{Progress: func(done, total int) {
 		line.Set("reading jobs: %d of %d", done, total)
 	}})
 	line.Done()
+
 	if err != nil {
 		return err
 	}
+
 	name := r.policy
 	if name == "" {
 		name = past.Policy
 	}
+
 	newPolicy, err := r.registry.Make(name)
 	if err != nil {
 		return err
 	}
+
 	d, err := decide(past, newPolicy())
 	if err != nil {
 		return err
 	}
+
 	d.Policy = name
+
 	return r.Show(d, func() []string { return nil }, func() error { return r.tell(past, d) })
 }
 
@@ -128,59 +140,74 @@ func (r *replay) again(cmd *cobra.Command, j id.Job) error {
 func decide(past *yardview.Past, p place.Policy) (*Decision, error) {
 	yard := yardmaster.New(yardmaster.Defaults(p))
 	yard.Load(past.Now, past.State)
+
 	d := &Decision{
 		Job: past.Job, Run: past.Run.ID, At: past.Now, Gaps: past.Gaps,
 		Then: Placement{Nodes: seatsThen(past), Reason: past.Reason},
 	}
+
 	view := yard.View(past.Now)
 	d.Line = view.Queue.Len()
+
 	why, waits := yard.Why(past.Now, past.Job)
 	if !waits {
 		return nil, fault.New(fault.Conflict, "not_rebuilt", "the yard could not be rebuilt: %s does not wait in it just before it was ordered", past.Job).
 			WithRemedy("its run may have been promised by an earlier decision; look at: trainyard events --job %s", past.Job)
 	}
+
 	d.Place = why.Position
 	plan := p.Plan(view)
 	good, _ := place.Check(view, plan)
 	for _, s := range good.Stops {
 		d.Stops = append(d.Stops, Other{Job: s.Running.Job, Name: nameIn(past, s.Running.Job), Why: s.Reason})
 	}
+
 	d.Verdict = verdictWaits
+
 	started := map[id.Job]string{}
 	for _, s := range good.Starts {
 		started[s.Item.Job] = s.Reason
+
 		if s.Item.Job == past.Job {
 			d.Now = &Placement{Nodes: seatsNow(&s), Reason: s.Reason}
 			d.Rooms = rooms(view, &s)
 		}
 	}
+
 	if d.Now != nil {
 		d.Verdict = verdictOther
 		if strings.Join(d.Now.Nodes, ",") == strings.Join(d.Then.Nodes, ",") {
 			d.Verdict = verdictSame
 		}
 	}
+
 	items := view.Queue.Items()
+
 	if _, err := yard.Step(past.Now, yardmaster.PlanReady{Plan: plan}); err != nil {
 		return nil, fmt.Errorf("apply the plan: %w", err)
 	}
+
 	if d.Now == nil {
 		if why, waits := yard.Why(past.Now, past.Job); waits {
 			d.Why = why.Sentence
 		}
 	}
+
 	for _, it := range items {
 		if it.Job == past.Job {
 			continue
 		}
+
 		o := Other{Job: it.Job, Name: nameIn(past, it.Job)}
 		if reason, starts := started[it.Job]; starts {
 			o.Starts, o.Why = true, reason
 		} else if why, waits := yard.Why(past.Now, it.Job); waits {
 			o.Why = why.Sentence
 		}
+
 		d.Others = append(d.Others, o)
 	}
+
 	return d, nil
 }
 
@@ -188,6 +215,7 @@ func nameIn(p *yardview.Past, j id.Job) string {
 	if d, seen := p.Detail(j); seen {
 		return d.Name
 	}
+
 	return ""
 }
 
@@ -197,6 +225,7 @@ func seatsThen(p *yardview.Past) []string {
 	for _, k := range p.Run.Ranks {
 		list = append(list, seatText(k.Node, k.GPUs))
 	}
+
 	return list
 }
 
@@ -205,6 +234,7 @@ func seatsNow(s *place.Start) []string {
 	for _, seat := range s.Allocations {
 		list = append(list, seatText(seat.Node, fleet.Indices(seat.GPUs)))
 	}
+
 	return list
 }
 
@@ -212,10 +242,12 @@ func seatText(n id.Node, gpus []int) string {
 	if len(gpus) == 0 {
 		return string(n)
 	}
+
 	words := make([]string, len(gpus))
 	for i, g := range gpus {
 		words[i] = fmt.Sprint(g)
 	}
+
 	return fmt.Sprintf("%s GPU %s", n, strings.Join(words, "+"))
 }
 
@@ -229,10 +261,12 @@ func rooms(v *place.View, s *place.Start) []id.Node {
 		for _, seat := range s.Allocations {
 			taken = taken || seat.Node == room.Node.ID
 		}
+
 		if _, fits := m.Fits(room); fits && !taken {
 			list = append(list, room.Node.ID)
 		}
 	}
+
 	return list
 }
 
@@ -246,12 +280,15 @@ func (r *replay) tell(p *yardview.Past, d *Decision) error {
 	say("%s of %s was ordered at %s.", d.Run, p.Label(d.Job), d.At.UTC().Format(time.DateTime))
 	say("")
 	say("Then:  it went to %s", strings.Join(d.Then.Nodes, " and "))
+
 	if d.Then.Reason != "" {
 		say("       because: %s", d.Then.Reason)
 	}
+
 	if len(p.And) > 0 {
 		say("       at the same time as %s", listJobs(p, p.And))
 	}
+
 	switch d.Verdict {
 	case verdictSame:
 		say("Again: %s decides the same", d.Policy)
@@ -261,39 +298,52 @@ func (r *replay) tell(p *yardview.Past, d *Decision) error {
 		say("Again: %s would let it wait", d.Policy)
 		say("       because: %s", d.Why)
 	}
+
 	if d.Now != nil {
 		say("       because: %s", d.Now.Reason)
 	}
+
 	if len(d.Rooms) > 0 {
 		say("       %s had room for it too", listNodes(d.Rooms))
 	}
+
 	for _, o := range d.Stops {
 		say("       it would take %s off its nodes: %s", o.label(), o.Why)
 	}
+
 	say("")
+
 	waiting := table.Count(d.Line, "job") + " waited"
 	if d.Place > 0 {
 		waiting += fmt.Sprintf("; it was number %d in line", d.Place)
 	}
+
 	say("Line:  %s", waiting)
+
 	for i, o := range d.Others {
 		if i == maxOthers {
 			say("       … and %d more", len(d.Others)-maxOthers)
 			break
 		}
+
 		verb := "waits: "
 		if o.Starts {
 			verb = "starts too: "
 		}
+
 		say("       %s %s%s", o.label(), verb, o.Why)
 	}
+
 	for i, g := range d.Gaps {
 		if i == 0 {
 			say("\nNot rebuilt exactly:")
 		}
+
 		say("  - %s", g)
 	}
+
 	_, err := fmt.Fprint(r.Stdout, plainLines(out.String()))
+
 	return err
 }
 
@@ -301,6 +351,7 @@ func (o Other) label() string {
 	if o.Name != "" {
 		return fmt.Sprintf("%s (%s)", o.Job, o.Name)
 	}
+
 	return string(o.Job)
 }
 
@@ -317,10 +368,12 @@ func listed[T any](all []T, name func(T) string) string {
 	for _, v := range all[:min(len(all), most)] {
 		words = append(words, name(v))
 	}
+
 	text := strings.Join(words, ", ")
 	if more := len(all) - most; more > 0 {
 		text += fmt.Sprintf(" and %d more", more)
 	}
+
 	return text
 }
 
@@ -330,5 +383,6 @@ func plainLines(text string) string {
 	for line := range strings.Lines(text) {
 		out.WriteString(table.Plain(strings.TrimSuffix(line, "\n")) + "\n")
 	}
+
 	return out.String()
 }

@@ -49,6 +49,7 @@ func (d *lasting) String() string {
 	if *d == 0 {
 		return ""
 	}
+
 	return job.Duration(*d).String()
 }
 
@@ -79,8 +80,15 @@ Simulate a scenario file, a recorded workload (--trace on --cluster), or the yar
 			"  trainyard simulate --from-yard --add-nodes 2xA100:80GBx8 --assume 2h",
 		RunE: func(cmd *cobra.Command, args []string) error { return s.run(cmd, args) },
 	}
+
 	f := cmd.Flags()
-	f.StringVar(&s.policies, "policy", "", "policies to compare, with parameters behind colons: fifo,andreas:margin=0.2 (of a scenario its own, else fifo)")
+	f.StringVar(
+		&s.policies,
+		"policy",
+		"",
+		"policies to compare, with parameters behind colons: fifo,andreas:margin=0.2 (of a scenario its own, else fifo)",
+	)
+
 	f.Float64SliceVar(&s.loads, "load", nil, "how much faster jobs come than written: 0.8,1,1.2 (1 if left out)")
 	f.IntVar(&s.seeds, "seeds", 1, "how many seeds to simulate each with; several give a confidence interval")
 	f.Var(&s.until, "until", "end there even if jobs are left, as in 7d")
@@ -90,11 +98,18 @@ Simulate a scenario file, a recorded workload (--trace on --cluster), or the yar
 	f.StringVar(&s.json, "out-json", "", "write all results as JSON to this file")
 	f.StringVar(&s.csv, "csv", "", "write a line for each simulation to this file")
 	f.StringVar(&s.html, "html", "", "write a page with plots to this file; it opens without a network")
-	f.StringVar(&s.log, "log", "", "write every decision to this file, - for standard output; of several simulations each to a file of its own")
+	f.StringVar(
+		&s.log,
+		"log",
+		"",
+		"write every decision to this file, - for standard output; of several simulations each to a file of its own",
+	)
+
 	f.BoolVar(&s.skipBad, "skip-bad", false, "skip rows of a trace that cannot be read, and say how many")
 	s.trace.register(f)
 	s.yard.register(f)
 	s.OutputFlag(cmd)
+
 	return cmd
 }
 
@@ -111,42 +126,61 @@ func (s *simulation) run(cmd *cobra.Command, args []string) error {
 	case len(args) == 0 && s.trace.file == "":
 		return exit.Usagef(cmd, "say what to simulate: a scenario file, --trace FILE or --from-yard")
 	}
+
 	sources, standard, err := s.sources(cmd, args)
 	if err != nil {
 		return err
 	}
+
 	policies, err := s.chosen(standard)
 	if err != nil {
 		return err
 	}
+
 	for _, load := range s.loads {
 		if load <= 0 {
 			return exit.Usagef(cmd, "a load must be more than 0, not %g", load)
 		}
 	}
+
 	if s.seeds < 1 || s.parallel < 0 {
 		return exit.Usagef(cmd, "--seeds must be at least 1, and --parallel not less than 0")
 	}
+
 	if s.parallel == 0 {
 		s.parallel = runtime.GOMAXPROCS(0)
 	}
+
 	bar := s.newBar()
 	m := whatif.Matrix{
-		Sources: sources, Policies: policies, Loads: s.loads, Seeds: s.seeds, Parallel: s.parallel, Keep: keepPoints, Clock: s.Clock, Progress: bar.show,
+		Sources:  sources,
+		Policies: policies,
+		Loads:    s.loads,
+		Seeds:    s.seeds,
+		Parallel: s.parallel,
+		Keep:     keepPoints,
+		Clock:    s.Clock,
+		Progress: bar.show,
 	}
+
 	single := len(sources)*len(policies)*max(len(s.loads), 1)*s.seeds == 1
 	if s.log != "" {
 		if s.log == "-" && !single {
 			return exit.Usagef(cmd, "--log - is for one simulation; name a file for several")
 		}
+
 		m.Log = func(c whatif.Cell) (io.WriteCloser, error) { return s.openLog(c, single) }
 	}
+
 	cells, err := whatif.Run(cmd.Context(), m)
 	bar.end()
+
 	if err != nil {
 		return err
 	}
+
 	s.trace.tell(s.Console)
+
 	return s.show(cells, commandLine(cmd, args))
 }
 
@@ -159,16 +193,19 @@ func (s *simulation) chosen(standard string) ([]whatif.Policy, error) {
 	if texts == "" {
 		texts = standard
 	}
+
 	names, makers, err := s.registry.List(texts)
 	if err != nil {
 		return nil, err
 	}
+
 	var list []whatif.Policy
 	for i, name := range names {
 		if !slices.ContainsFunc(list, func(p whatif.Policy) bool { return p.Name == name }) {
 			list = append(list, whatif.Policy{Name: name, New: makers[i]})
 		}
 	}
+
 	return list, nil
 }
 
@@ -183,17 +220,21 @@ type PolicyText struct {
 func (s *simulation) listPolicies() error {
 	all := s.registry
 	var list []PolicyText
+
 	for _, name := range all.Names() {
 		e, err := all.Find(name)
 		if err != nil {
 			return err
 		}
+
 		params, err := all.Params(name)
 		if err != nil {
 			return err
 		}
+
 		list = append(list, PolicyText{name, e.Rule, params})
 	}
+
 	return s.Show(list, all.Names, func() error {
 		t := s.NewTable("POLICY", "RULE", "PARAMETERS")
 		for _, p := range list {
@@ -201,8 +242,10 @@ func (s *simulation) listPolicies() error {
 			for _, o := range p.Params {
 				params = append(params, o.Name+"="+o.Standard)
 			}
+
 			t.Row(p.Name, p.Rule, strings.Join(params, " "))
 		}
+
 		return t.Write(s.Stdout)
 	})
 }
@@ -224,16 +267,20 @@ func (s *simulation) show(cells []whatif.Cell, command string) error {
 			return err
 		}
 	}
+
 	err := s.Show(report.DocumentOf(cells), func() []string { return nil }, func() error {
 		style := report.Style{Color: s.Color(s.Stdout)}
 		if s.OnTerminal(s.Stdout) && s.Width != nil {
 			style.Width = s.Width()
 		}
+
 		return report.Table(s.Stdout, cells, style)
 	})
+
 	if err == nil && s.html != "" {
 		s.Note("The page with the plots is %s.", s.html)
 	}
+
 	return err
 }
 
@@ -243,10 +290,12 @@ func writeFile(path string, write func(io.Writer) error) error {
 	if err != nil {
 		return fault.New(fault.Invalid, "not_writable", "%s cannot be written: %v", path, err).WithCause(err)
 	}
+
 	err = write(f)
 	if closing := f.Close(); err == nil && closing != nil {
 		err = fmt.Errorf("write %s: %w", path, closing)
 	}
+
 	return err
 }
 
@@ -256,7 +305,9 @@ func (s *simulation) openLog(c whatif.Cell, single bool) (io.WriteCloser, error)
 	if s.log == "-" {
 		return keepOpen{s.Stdout}, nil
 	}
+
 	path := s.log
+
 	if !single {
 		ext := filepath.Ext(path)
 		name := fmt.Sprintf("-%s-%s-%g-%d", c.Source, c.Policy, c.Load, c.Seed)
@@ -264,14 +315,18 @@ func (s *simulation) openLog(c whatif.Cell, single bool) (io.WriteCloser, error)
 			if strings.ContainsRune(`/\:*?"<>| `, r) {
 				return '_'
 			}
+
 			return r
 		}, name)
+
 		path = strings.TrimSuffix(path, ext) + name + ext
 	}
+
 	f, err := os.Create(path)
 	if err != nil {
 		return nil, fault.New(fault.Invalid, "not_writable", "%s cannot be written: %v", path, err).WithCause(err)
 	}
+
 	return f, nil
 }
 
@@ -284,20 +339,26 @@ func (keepOpen) Close() error { return nil }
 // commandLine is what someone types to get the same page.
 func commandLine(cmd *cobra.Command, args []string) string {
 	parts := append([]string{cmd.CommandPath()}, args...)
+
 	for _, name := range []string{"trace", "format", "tables", "cluster", "queue", "first", "policy", "load", "seeds", "until", "price"} {
 		f := cmd.Flags().Lookup(name)
 		if f == nil || !f.Changed {
 			continue
 		}
+
 		value := strings.Trim(f.Value.String(), "[]")
+
 		if loads, err := cmd.Flags().GetFloat64Slice(name); err == nil {
 			words := make([]string, len(loads))
 			for i, l := range loads {
 				words[i] = strconv.FormatFloat(l, 'g', -1, 64)
 			}
+
 			value = strings.Join(words, ",")
 		}
+
 		parts = append(parts, "--"+name, value)
 	}
+
 	return strings.Join(parts, " ")
 }

@@ -26,6 +26,7 @@ func (s *simulation) newBar() *bar {
 	if s.OnTerminal(s.Stderr) {
 		b.line = s.NewProgress()
 	}
+
 	return b
 }
 
@@ -57,27 +58,34 @@ func progressLine(p whatif.Progress, drawn bool) string {
 	case p.Total > 1:
 		share = float64(p.Cells) / float64(p.Total)
 	}
+
 	if share >= 0 {
 		const width = 24
 		full := int(share * width)
 		if drawn {
 			parts = append(parts, "["+strings.Repeat("#", full)+strings.Repeat("-", width-full)+"]")
 		}
+
 		parts = append(parts, fmt.Sprintf("%3.0f %%", 100*share))
 	}
+
 	jobs := table.Count(p.Done, "job")
 	if p.Jobs > 0 {
 		jobs = fmt.Sprintf("%d of %s", p.Done, table.Count(p.Jobs, "job"))
 	}
+
 	parts = append(parts, jobs)
 	if p.Total > 1 {
 		parts = append(parts, fmt.Sprintf("%d of %d simulations", p.Cells, p.Total))
 	}
+
 	if p.Rate > 0 {
 		parts = append(parts, fmt.Sprintf("%.0f jobs/s", p.Rate))
 	}
+
 	if p.Remaining > 0 {
 		parts = append(parts, table.Duration(p.Remaining)+" left")
 	}
+
 	return strings.Join(parts, "  ")
 }

@@ -45,10 +45,23 @@ func (t *traceFlags) register(f *pflag.FlagSet) {
 	for _, o := range trace.Formats() {
 		names = append(names, o.Name)
 	}
+
 	f.StringVar(&t.file, "trace", "", "simulate the jobs of this recorded workload; one that ends in .gz is unpacked")
 	f.StringVar(&t.format, "format", "", "of the trace: "+strings.Join(names, ", ")+" (guessed if left out)")
-	f.StringVar(&t.cluster, "cluster", "", "machines for the trace, nodes x GPU x GPUs of each: 16xV100:32GBx8,4xA100:80GBx8")
-	f.StringVar(&t.tables, "tables", "", "second file or folder that the format needs: throughputs, profiles, a mapping of columns")
+	f.StringVar(
+		&t.cluster,
+		"cluster",
+		"",
+		"machines for the trace, nodes x GPU x GPUs of each: 16xV100:32GBx8,4xA100:80GBx8",
+	)
+
+	f.StringVar(
+		&t.tables,
+		"tables",
+		"",
+		"second file or folder that the format needs: throughputs, profiles, a mapping of columns",
+	)
+
 	f.StringVar(&t.queue, "queue", "", "take only the jobs of this virtual cluster, queue or partition")
 	f.IntVar(&t.first, "first", 0, "take only the first so many jobs")
 	f.IntVar(&t.gpus, "default-gpus", 0, "GPUs of a job whose log does not say how many it had")
@@ -61,29 +74,41 @@ func (t *traceFlags) register(f *pflag.FlagSet) {
 func (s *simulation) sources(cmd *cobra.Command, files []string) ([]whatif.Source, string, error) {
 	var all []whatif.Source
 	standard := ""
+
 	for _, name := range files {
 		src, policy, err := s.scenario(name)
 		if err != nil {
 			return nil, "", err
 		}
+
 		if standard != "" && policy != standard && s.policies == "" {
-			return nil, "", exit.Usagef(cmd, "the scenarios name different policies, %s and %s: say with --policy which to compare", standard, policy)
+			return nil, "", exit.Usagef(
+				cmd,
+				"the scenarios name different policies, %s and %s: say with --policy which to compare",
+				standard,
+				policy,
+			)
 		}
+
 		standard = policy
 		all = append(all, src)
 	}
+
 	if s.trace.file != "" {
 		src, err := s.recorded(cmd)
 		if err != nil {
 			return nil, "", err
 		}
+
 		all = append(all, src)
 	} else if s.trace.cluster != "" || s.trace.format != "" {
 		return nil, "", exit.Usagef(cmd, "--cluster and --format go with --trace")
 	}
+
 	if standard == "" {
 		standard = "fifo"
 	}
+
 	return all, standard, nil
 }
 
@@ -91,19 +116,24 @@ func (s *simulation) sources(cmd *cobra.Command, files []string) ([]whatif.Sourc
 func (s *simulation) scenario(name string) (whatif.Source, string, error) {
 	text, err := os.ReadFile(name)
 	if errors.Is(err, fs.ErrNotExist) {
-		return whatif.Source{}, "", fault.New(fault.NotFound, "scenario_not_found", "there is no file %s", name).WithCause(err)
+		return whatif.Source{}, "", fault.New(fault.NotFound, "scenario_not_found", "there is no file %s", name).
+			WithCause(err)
 	}
+
 	if err != nil {
 		return whatif.Source{}, "", fmt.Errorf("read the scenario: %w", err)
 	}
+
 	sc, err := scenario.Parse(name, text)
 	if err != nil {
 		return whatif.Source{}, "", err
 	}
+
 	prices, err := s.tariff()
 	if err != nil {
 		return whatif.Source{}, "", err
 	}
+
 	return whatif.Source{
 		Name: sc.Name, Jobs: sc.Total(), Seed: sc.Seed, Run: sc.Simulate,
 		Config: func(load float64, seed uint64) (sim.Config, error) {
@@ -111,7 +141,9 @@ func (s *simulation) scenario(name string) (whatif.Source, string, error) {
 			if s.until > 0 {
 				cfg.Until = time.Duration(s.until)
 			}
+
 			cfg.Tariff = priced(cfg.Tariff, prices)
+
 			return cfg, err
 		},
 	}, sc.Policy, nil
@@ -123,22 +155,27 @@ func (s *simulation) recorded(cmd *cobra.Command) (whatif.Source, error) {
 	if t.cluster == "" {
 		return whatif.Source{}, exit.Usagef(cmd, "say on what to simulate the trace, as in --cluster 16xV100x8")
 	}
+
 	nodes, err := scenario.Cluster(t.cluster, "", fleet.Local)
 	if err != nil {
 		return whatif.Source{}, err
 	}
+
 	prices, err := s.tariff()
 	if err != nil {
 		return whatif.Source{}, err
 	}
+
 	most := 0
 	for i := range nodes {
 		most = max(most, len(nodes[i].Inventory.GPUs))
 	}
+
 	opts := trace.Options{
 		SkipBad: s.skipBad, Sort: t.sort, Cluster: t.queue, PerNode: most, GPUs: true, Default: t.gpus, Tables: t.tables,
 		Start: time.Duration(t.start), Save: time.Duration(t.save),
 	}
+
 	// A file that cannot be read is told before anything is simulated.
 	probe, err := trace.Open(t.file, t.format, opts)
 	if err != nil {
@@ -147,6 +184,7 @@ func (s *simulation) recorded(cmd *cobra.Command) (whatif.Source, error) {
 	if err := probe.Close(); err != nil {
 		return whatif.Source{}, fmt.Errorf("close the trace: %w", err)
 	}
+
 	return whatif.Source{
 		Name: filepath.Base(t.file), Jobs: t.first, Seed: 1,
 		Config: func(load float64, _ uint64) (sim.Config, error) {
@@ -154,8 +192,16 @@ func (s *simulation) recorded(cmd *cobra.Command) (whatif.Source, error) {
 			if err != nil {
 				return sim.Config{}, err
 			}
+
 			return sim.Config{
-				Nodes: slices.Clone(nodes), Jobs: scenario.Scaled(jobs, load), Tariff: prices, Shares: true, Until: time.Duration(s.until), Detect: time.Minute,
+				Nodes: slices.Clone(
+					nodes,
+				),
+				Jobs:   scenario.Scaled(jobs, load),
+				Tariff: prices,
+				Shares: true,
+				Until:  time.Duration(s.until),
+				Detect: time.Minute,
 			}, nil
 		},
 	}, nil
@@ -167,10 +213,12 @@ func (t *traceFlags) open(opts trace.Options) (sim.Jobs, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	jobs := sim.Jobs(&counted{r, t})
 	if t.first > 0 {
 		jobs = trace.First(jobs, t.first)
 	}
+
 	return jobs, nil
 }
 
@@ -186,8 +234,10 @@ func (c *counted) Next() (*sim.Job, error) {
 	if errors.Is(err, io.EOF) {
 		c.flags.mu.Lock()
 		defer c.flags.mu.Unlock()
+
 		c.flags.skipped, c.flags.leftOut = c.Skipped(), c.LeftOut() // the same each time
 	}
+
 	return j, err
 }
 
@@ -196,6 +246,7 @@ func (t *traceFlags) tell(c *console.Console) {
 	if t.skipped > 0 {
 		c.Note("%s: %d rows could not be read and were skipped.", t.file, t.skipped)
 	}
+
 	if t.leftOut > 0 {
 		c.Note("%s: %d rows hold nothing to simulate: jobs that never ran, or that want no GPU.", t.file, t.leftOut)
 	}
@@ -206,23 +257,30 @@ func (s *simulation) tariff() (*fleet.Tariff, error) {
 	if len(s.prices) == 0 {
 		return nil, nil
 	}
+
 	t := &fleet.Tariff{}
+
 	for _, kind := range slices.Sorted(maps.Keys(s.prices)) {
 		money, err := job.ParseMoney(s.prices[kind])
 		if err != nil || kind == "" {
 			return nil, fault.New(fault.Invalid, "bad_price", "%s=%s is no price", kind, s.prices[kind]).WithField("price").
 				WithRemedy("write the kind of GPU and the money for an hour of one, as in A100=2.40")
 		}
+
 		p := fleet.NodePrice{GPU: kind, Off: true}
+
 		each, err := strconv.ParseFloat(strings.TrimPrefix(money.String(), "$"), 64)
 		if err != nil {
 			return nil, fmt.Errorf("read the price of %s: %w", kind, err)
 		}
+
 		for n := range fleet.MaxGPUs + 1 {
 			p.Hourly = append(p.Hourly, float64(n)*each)
 		}
+
 		t.Nodes = append(t.Nodes, p)
 	}
+
 	return t, nil
 }
 
@@ -234,7 +292,9 @@ func priced(old, prices *fleet.Tariff) *fleet.Tariff {
 	case old == nil:
 		return prices
 	}
+
 	both := *old
 	both.Nodes = append(slices.Clone(prices.Nodes), old.Nodes...)
+
 	return &both
 }

@@ -48,10 +48,12 @@ func dial(cmd *cobra.Command, c *console.Console) (*api.Client, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	name, err := cmd.Flags().GetString("context")
 	if err != nil {
 		return nil, fmt.Errorf("read --context: %w", err)
 	}
+
 	chosen, err := file.Choose(name, c.Getenv)
 	if err != nil {
 		return nil, err
@@ -59,10 +61,12 @@ func dial(cmd *cobra.Command, c *console.Console) (*api.Client, error) {
 	if chosen.CA == "" {
 		return api.NewClient(chosen.Server, chosen.Token, nil), nil
 	}
+
 	tls, err := auth.PinnedTLS([]byte(chosen.CA))
 	if err != nil {
 		return nil, err
 	}
+
 	return api.NewClient(chosen.Server, chosen.Token, tls), nil
 }
 
@@ -106,24 +110,31 @@ func (s *simulation) fromYard(cmd *cobra.Command) error {
 	if err != nil {
 		return err
 	}
+
 	defer client.Close()
+
 	line := s.NewProgress()
 	view, err := yardview.Live(cmd.Context(), client, yardview.Options{Progress: func(done, total int) {
 		line.Set("reading jobs: %d of %d", done, total)
 	}})
 	line.Done()
+
 	if err != nil {
 		return err
 	}
+
 	lengths := yardview.NewLengths(view, time.Duration(s.yard.assume))
 	if unknown := lengths.Unknown(); len(unknown) > 0 {
 		return unknownLengths(view, unknown)
 	}
+
 	cases, err := s.cases(cmd, view)
 	if err != nil {
 		return err
 	}
+
 	f := Forecast{Now: view.Now, Gaps: append(view.Gaps, gapsOf(view, lengths)...)}
+
 	outcomes := make([]map[id.Job]sim.Outcome, len(cases))
 	for i := range cases {
 		f.Cases = append(f.Cases, cases[i].name)
@@ -132,7 +143,9 @@ func (s *simulation) fromYard(cmd *cobra.Command) error {
 			return fmt.Errorf("simulate %s: %w", cases[i].name, err)
 		}
 	}
+
 	f.Jobs = prospects(view, lengths, outcomes)
+
 	return s.Show(f, func() []string { return nil }, func() error { return s.showForecast(&f) })
 }
 
@@ -151,35 +164,45 @@ func (s *simulation) cases(cmd *cobra.Command, v *yardview.View) ([]change, erro
 	if len(list) > 1 || len(s.loads) > 1 || s.seeds > 1 {
 		return nil, exit.Usagef(cmd, "--from-yard compares the yard with one change: name one policy, no loads and no seeds")
 	}
+
 	now, err := s.registry.Make(v.Policy)
 	if err != nil {
 		return nil, fault.New(fault.Conflict, "unknown_policy", "the yard uses the policy %q, which this program does not know", v.Policy).
-			WithRemedy("use the trainyard of the same version, or name a policy with --policy").WithCause(err)
+			WithRemedy("use the trainyard of the same version, or name a policy with --policy").
+			WithCause(err)
 	}
+
 	base := change{name: "as it is, " + v.Policy, policy: whatif.Policy{Name: v.Policy, New: now}}
 	changed, what := base, []string{}
 	if list[0].Name != v.Policy {
 		changed.policy = list[0]
 		what = append(what, list[0].Name)
 	}
+
 	if s.yard.add != "" {
 		changed.add, err = scenario.Cluster(s.yard.add, "added-", fleet.Local)
 		if err != nil {
 			return nil, err
 		}
+
 		what = append(what, "with "+s.yard.add)
 	}
+
 	changed.tariff, err = s.tariff()
 	if err != nil {
 		return nil, err
 	}
+
 	if changed.tariff != nil {
 		what = append(what, "with other prices")
 	}
+
 	if len(what) == 0 {
 		return []change{base}, nil
 	}
+
 	changed.name = strings.Join(what, ", ")
+
 	return []change{base, changed}, nil
 }
 
@@ -191,6 +214,7 @@ func (c *change) simulate(v *yardview.View, l *yardview.Lengths, until time.Dura
 		Begin: &sim.Beginning{Now: v.Now, State: v.State, Truth: l.Truth},
 		Done:  func(o *sim.Outcome) { ends[o.ID] = *o },
 	})
+
 	return ends, err
 }
 
@@ -200,6 +224,7 @@ func (c *change) changes() sim.Changes {
 	for i := range c.add {
 		list = append(list, sim.Change{Kind: sim.NodeJoins, ID: c.add[i].ID, Node: &c.add[i]})
 	}
+
 	return nodes.List(list)
 }
 
@@ -212,11 +237,14 @@ func prospects(v *yardview.View, l *yardview.Lengths, outcomes []map[id.Job]sim.
 		for _, ends := range outcomes {
 			p.When = append(p.When, whenOf(v, j, ends))
 		}
+
 		list = append(list, p)
 	}
+
 	slices.SortStableFunc(list, func(a, b Prospect) int {
 		return cmp.Or(boolOrder(a.State.Waiting(), b.State.Waiting()), timeOrder(a.When[0].Start, b.When[0].Start))
 	})
+
 	return list
 }
 
@@ -227,17 +255,21 @@ func whenOf(v *yardview.View, j *job.Job, ends map[id.Job]sim.Outcome) When {
 		if d, seen := v.Detail(j.ID); seen && d.Why != nil {
 			w.Why = d.Why.Sentence
 		}
+
 		return w
 	}
+
 	w.Stops = o.Stops
 	if o.State == job.Succeeded {
 		w.End = timeAfter(v.Now, o.Ended)
 	} else {
 		w.Why = "it would end as " + string(o.State)
 	}
+
 	if j.State.Waiting() && o.Started != sim.NotStarted && o.Started >= 0 {
 		w.Start = timeAfter(v.Now, o.Started)
 	}
+
 	return w
 }
 
@@ -253,6 +285,7 @@ func boolOrder(a, b bool) int {
 	case b:
 		return -1
 	}
+
 	return 1
 }
 
@@ -266,6 +299,7 @@ func timeOrder(a, b *time.Time) int {
 	case b == nil:
 		return -1
 	}
+
 	return a.Compare(*b)
 }
 
@@ -275,6 +309,7 @@ func gapsOf(v *yardview.View, l *yardview.Lengths) []string {
 	for i := range v.State.Jobs {
 		counts[l.Basis(v.State.Jobs[i].ID)]++
 	}
+
 	var gaps []string
 	for _, g := range []struct {
 		basis yardview.Basis
@@ -288,6 +323,7 @@ func gapsOf(v *yardview.View, l *yardview.Lengths) []string {
 			gaps = append(gaps, fmt.Sprintf("%s: %s", table.Count(n, "job"), g.text))
 		}
 	}
+
 	return gaps
 }
 
@@ -297,31 +333,40 @@ func (s *simulation) showForecast(f *Forecast) error {
 	if len(f.Cases) > 1 {
 		head = append(head, "START THEN", "END THEN", "SOONER BY")
 	}
+
 	t := s.NewTable(append(head, "LENGTH FROM")...)
+
 	for i := range f.Jobs {
 		p := &f.Jobs[i]
 		cells := []string{string(p.Job), p.Name, string(p.Owner), string(p.State)}
 		for k := range p.When {
 			cells = append(cells, startText(p, k, f.Now), endText(p, k, f.Now))
 		}
+
 		if len(p.When) > 1 {
 			cells = append(cells, sooner(&p.When[0], &p.When[1]))
 		}
+
 		t.Row(append(cells, string(p.Basis))...)
 	}
+
 	if err := s.WriteTable(t, "no job runs or waits in the yard", "trainyard submit FILE"); err != nil {
 		return err
 	}
+
 	for i, c := range f.Cases {
 		what := "now: the yard "
 		if i > 0 {
 			what = "then: "
 		}
+
 		s.Note("%s%s", what, c)
 	}
+
 	for _, g := range f.Gaps {
 		s.Note("note: %s", g)
 	}
+
 	return nil
 }
 
@@ -335,6 +380,7 @@ func startText(p *Prospect, k int, now time.Time) string {
 	case p.State.Waiting():
 		return "now"
 	}
+
 	return "runs"
 }
 
@@ -342,6 +388,7 @@ func endText(p *Prospect, k int, now time.Time) string {
 	if w := &p.When[k]; w.End != nil {
 		return table.Ago(*w.End, now)
 	}
+
 	return "never"
 }
 
@@ -355,6 +402,7 @@ func sooner(now, then *When) string {
 	case then.End == nil:
 		return "never ends"
 	}
+
 	d := now.End.Sub(*then.End).Round(time.Second)
 	switch {
 	case d < 0:
@@ -362,5 +410,6 @@ func sooner(now, then *When) string {
 	case d == 0:
 		return "same"
 	}
+
 	return table.Duration(d)
 }

@@ -17,7 +17,16 @@ import (
 // paiColumns are the fields of the task table of Alibaba's PAI trace of 2020,
 // which is published without a header.
 var paiColumns = []string{
-	"job_name", "task_name", "inst_num", "status", "start_time", "end_time", "plan_cpu", "plan_mem", "plan_gpu", "gpu_type",
+	"job_name",
+	"task_name",
+	"inst_num",
+	"status",
+	"start_time",
+	"end_time",
+	"plan_cpu",
+	"plan_mem",
+	"plan_gpu",
+	"gpu_type",
 }
 
 // pai reads the task table of Alibaba's PAI trace. A task is a job of as many
@@ -44,6 +53,7 @@ func openPAI(f *rows.File, opts Options) (*pai, error) {
 	case !strings.HasPrefix(line, "job_name,"):
 		f.Hold(line)
 	}
+
 	return p, nil
 }
 
@@ -51,12 +61,22 @@ func (p *pai) job() (*sim.Job, error) {
 	if err := p.Read(); err != nil {
 		return nil, err
 	}
-	name, task, kind := p.Text("job_name"), p.Text("task_name"), p.Text("gpu_type")
+
+	name := p.Text("job_name")
+	task := p.Text("task_name")
+	kind := p.Text("gpu_type")
+
 	if p.Err == nil && (p.Text("start_time") == "" || p.Text("end_time") == "" || p.Text("inst_num") == "") {
 		return nil, errNothing
 	}
-	start, end, instances := p.Seconds("start_time"), p.Seconds("end_time"), p.Count("inst_num")
-	cpus, memory, gpus := p.OrZero("plan_cpu"), p.OrZero("plan_mem"), p.OrZero("plan_gpu")
+
+	start := p.Seconds("start_time")
+	end := p.Seconds("end_time")
+	instances := p.Count("inst_num")
+	cpus := p.OrZero("plan_cpu")
+	memory := p.OrZero("plan_mem")
+
+	gpus := p.OrZero("plan_gpu")
 	switch {
 	case p.Err != nil:
 		return nil, p.Err
@@ -65,16 +85,20 @@ func (p *pai) job() (*sim.Job, error) {
 	case gpus == 0 && !p.opts.CPUs:
 		return nil, errNothing
 	}
+
 	a := ask{nodes: instances, gpus: int(math.Ceil(gpus / 100))}
 	if gpus > 0 && gpus < 100 {
 		a.share = gpus / 100
 	}
+
 	if kind != "" && kind != "MISC" && kind != "CPU" {
 		a.kinds = kind
 	}
+
 	if p.opts.CPUs {
 		a.cpus, a.memory = job.CPUs(cpus*10), job.Bytes(memory*(1<<30))
 	}
+
 	return &sim.Job{
 		Name: name + "/" + task, At: start, Owner: "pai", Lasts: end - start, Spec: p.specs.of(a),
 	}, nil
@@ -99,6 +123,7 @@ func openOpenb(f *rows.File, opts Options) (*openb, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	return &openb{Table: t, opts: opts, specs: newSpecs()}, nil
 }
 
@@ -106,9 +131,15 @@ func (o *openb) job() (*sim.Job, error) {
 	if err := o.Read(); err != nil {
 		return nil, err
 	}
-	name, kind, qos := o.Text("name"), o.Text("gpu_spec"), o.Text("qos")
+
+	name := o.Text("name")
+	kind := o.Text("gpu_spec")
+	qos := o.Text("qos")
 	gpus, milli := o.Count("num_gpu"), o.OrZero("gpu_milli")
-	cpus, memory, at := o.OrZero("cpu_milli"), o.OrZero("memory_mib"), o.Seconds("creation_time")
+	cpus := o.OrZero("cpu_milli")
+	memory := o.OrZero("memory_mib")
+	at := o.Seconds("creation_time")
+
 	switch {
 	case o.Err != nil:
 		return nil, o.Err
@@ -117,6 +148,7 @@ func (o *openb) job() (*sim.Job, error) {
 	case gpus == 0 && !o.opts.CPUs || o.opts.Cluster != "" && !strings.EqualFold(o.opts.Cluster, qos):
 		return nil, errNothing
 	}
+
 	from, to := o.Seconds("scheduled_time"), o.Seconds("deletion_time")
 	if o.Err == nil && to <= from {
 		return nil, errNothing
@@ -124,13 +156,16 @@ func (o *openb) job() (*sim.Job, error) {
 	if o.Err != nil {
 		return nil, o.Err
 	}
+
 	a := ask{nodes: 1, gpus: gpus, kinds: kind}
 	if gpus == 1 && milli > 0 && milli < 1000 {
 		a.share = milli / 1000
 	}
+
 	if o.opts.CPUs {
 		a.cpus, a.memory = job.CPUs(cpus), job.Bytes(memory)<<20
 	}
+
 	return &sim.Job{Name: strings.Clone(name), At: at, Owner: user(qos), Lasts: to - from, Spec: o.specs.of(a)}, nil
 }
 
@@ -142,18 +177,24 @@ func openbNodes(f *rows.File) ([]fleet.Node, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	var list []fleet.Node
 	err = t.Each(func() {
-		sn, gpus, model := strings.Clone(t.Text("sn")), t.Count("gpu"), strings.Clone(t.Text("model"))
+		sn := strings.Clone(t.Text("sn"))
+		gpus := t.Count("gpu")
+		model := strings.Clone(t.Text("model"))
 		cpus, memory := t.OrZero("cpu_milli"), t.OrZero("memory_mib")
+
 		if gpus > fleet.MaxGPUs {
 			t.Fail("gpu", "a node has at most %d GPUs", fleet.MaxGPUs)
 			return
 		}
+
 		n := nodes.New(id.Node(sn), model, gpus, openbMemory[model])
 		n.Inventory.CPUs, n.Inventory.Memory = job.CPUs(cpus), job.Bytes(memory)<<20
 		list = append(list, n)
 	})
+
 	return list, err
 }
 

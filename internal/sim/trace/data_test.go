@@ -40,12 +40,15 @@ func TestPublishedTraces(t *testing.T) {
 			if c.opts != nil {
 				o = c.opts()
 			}
+
 			r, err := trace.Open(name, "", o)
 			if err != nil {
 				t.Fatal(err)
 			}
+
 			n := 0
 			each(t, r, func(*sim.Job) { n++ })
+
 			if n != c.jobs || r.LeftOut() != c.leftOut {
 				t.Errorf("%d jobs, %d left out; want %d and %d", n, r.LeftOut(), c.jobs, c.leftOut)
 			}
@@ -58,9 +61,14 @@ func TestPhillyGPUTimeIsThatOfTheTable(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	var lasts time.Duration
 	n := 0
-	each(t, r, func(j *sim.Job) { lasts += j.Lasts / 1000; n++ })
+	each(t, r, func(j *sim.Job) {
+		lasts += j.Lasts / 1000
+		n++
+	})
+
 	// FIFO on 64 GPUs took 162,504 s in the mean and waited 146,468 s of them.
 	near(t, "the mean run time", 1000*lasts.Seconds()/float64(n), 162504-146468, 0.0001)
 }
@@ -70,10 +78,12 @@ func TestOpenbClusterIsThePublishedOne(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	gpus := 0
 	for i := range list {
 		gpus += len(list[i].Inventory.GPUs)
 	}
+
 	if len(list) != 1523 || gpus != 6212 {
 		t.Errorf("%d nodes with %d GPUs", len(list), gpus)
 	}

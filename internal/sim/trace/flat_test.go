@@ -23,11 +23,14 @@ func (e *endless) Read(p []byte) (int, error) {
 		if e.i >= e.left {
 			return 0, io.EOF
 		}
+
 		e.ready = append(e.ready[:0], e.row(e.i)...)
 		e.i++
 	}
+
 	n := copy(p, e.ready)
 	e.ready = e.ready[n:]
+
 	return n, nil
 }
 
@@ -53,18 +56,23 @@ func TestMemoryStaysFlatForLongTraces(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
+
 			count, half := 0, uint64(0)
 			each(t, trace.First(r, 60_000), func(*sim.Job) {
-				if count++; count == 20_000 {
+				count++
+				if count == 20_000 {
 					half = heap()
 				}
 			})
+
 			if grown := int64(heap()) - int64(half); grown > 4<<20 {
 				t.Errorf("memory grew by %d kB over the last two thirds of %d jobs", grown>>10, count)
 			}
+
 			if count < 50_000 {
 				t.Errorf("only %d jobs", count)
 			}
+
 			if err := r.Close(); err != nil {
 				t.Error(err)
 			}
@@ -77,5 +85,6 @@ func heap() uint64 {
 	runtime.GC()
 	var m runtime.MemStats
 	runtime.ReadMemStats(&m)
+
 	return m.HeapAlloc
 }

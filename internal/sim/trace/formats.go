@@ -31,8 +31,12 @@ type Format struct {
 func Formats() []Format {
 	return []Format{
 		{
-			Name: "csv", About: "any table, read by a mapping that says what its columns are", Tables: "the mapping, a YAML file",
-			absolute: true, open: from(openMapped), guess: func(string, string) bool { return false }, // only by its mapping
+			Name:     "csv",
+			About:    "any table, read by a mapping that says what its columns are",
+			Tables:   "the mapping, a YAML file",
+			absolute: true,
+			open:     from(openMapped),
+			guess:    func(string, string) bool { return false }, // only by its mapping
 		},
 		{
 			Name: "gavel", About: "trace of the Gavel scheduler", Tables: "measured throughputs, a JSON file",
@@ -77,8 +81,12 @@ func Formats() []Format {
 			open: from(openPollux), guess: columns("application", "num_replicas", "batch_size"),
 		},
 		{
-			Name: "summit", About: "jobs of the FreeTrain replay on Summit", Tables: "measured throughputs, a CSV file (the published ones without it)",
-			absolute: true, open: from(openSummitJobs), guess: columns("t_submit_s", "scale_up_s"),
+			Name:     "summit",
+			About:    "jobs of the FreeTrain replay on Summit",
+			Tables:   "measured throughputs, a CSV file (the published ones without it)",
+			absolute: true,
+			open:     from(openSummitJobs),
+			guess:    columns("t_submit_s", "scale_up_s"),
 		},
 		{
 			Name: "yard", About: "a yard's own feed, as `trainyard events -o json` prints it",
@@ -95,12 +103,15 @@ var swfLine = regexp.MustCompile(`^\s*(-?[0-9.]+\s+){17}-?[0-9.]+(\s|$)`)
 type source interface{ job() (*sim.Job, error) }
 
 // from makes an opener of jobs of one that returns a source of its own type.
-func from[S source](open func(*rows.File, Options) (S, error)) func(*rows.File, Options) (func() (*sim.Job, error), error) {
+func from[S source](
+	open func(*rows.File, Options) (S, error),
+) func(*rows.File, Options) (func() (*sim.Job, error), error) {
 	return func(f *rows.File, o Options) (func() (*sim.Job, error), error) {
 		s, err := open(f, o)
 		if err != nil {
 			return nil, err
 		}
+
 		return s.job, nil
 	}
 }
@@ -114,6 +125,7 @@ func columns(wanted ...string) func(name, line string) bool {
 				return false
 			}
 		}
+
 		return true
 	}
 }
@@ -126,10 +138,12 @@ func Open(name, format string, opts Options) (*Reader, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	r, err := read(f, format, opts)
 	if err != nil {
 		return nil, errors.Join(err, f.Close())
 	}
+
 	return r, nil
 }
 
@@ -144,14 +158,17 @@ func read(f *rows.File, format string, opts Options) (*Reader, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	next, err := found.open(f, opts)
 	if err != nil {
 		return nil, err
 	}
+
 	r := &Reader{source: f, next: next, where: f, skipBad: opts.SkipBad, exact: opts.Exact, absolute: found.absolute}
 	if opts.Sort {
 		r.sort()
 	}
+
 	return r, nil
 }
 
@@ -161,6 +178,7 @@ func find(f *rows.File, format string, opts Options) (*Format, error) {
 	formats := Formats()
 	wanted := func(o Format) bool { return o.Name == format }
 	says := fmt.Sprintf("%q is no format of traces", format)
+
 	if ext := filepath.Ext(opts.Tables); format == "" && (ext == ".yaml" || ext == ".yml") {
 		format = "csv"
 	} else if format == "" {
@@ -170,12 +188,16 @@ func find(f *rows.File, format string, opts Options) (*Format, error) {
 		wanted = func(o Format) bool { return o.guess(name, line) }
 		says = f.Name + " looks like no trace"
 	}
+
 	if at := slices.IndexFunc(formats, wanted); at >= 0 {
 		return &formats[at], nil
 	}
+
 	names := make([]string, len(formats))
 	for i, o := range formats {
 		names[i] = o.Name
 	}
-	return nil, fault.New(fault.Invalid, "unknown_format", "%s", says).WithRemedy("say which of these it has: %s", strings.Join(names, ", "))
+
+	return nil, fault.New(fault.Invalid, "unknown_format", "%s", says).
+		WithRemedy("say which of these it has: %s", strings.Join(names, ", "))
 }

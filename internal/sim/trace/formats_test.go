@@ -24,7 +24,10 @@ import (
 const s = time.Second
 
 func TestFormatsYieldTheirJobs(t *testing.T) {
-	gavel, summit, mapping := write(t, "throughputs.json", gavelTables), write(t, "t.csv", summitTables), write(t, "m.yaml", csvMapping)
+	gavel := write(t, "throughputs.json", gavelTables)
+	summit := write(t, "t.csv", summitTables)
+
+	mapping := write(t, "m.yaml", csvMapping)
 	for _, c := range []struct {
 		name, format, text string
 		opts               trace.Options
@@ -89,6 +92,7 @@ func TestFormatsYieldTheirJobs(t *testing.T) {
 			if diff := cmp.Diff(c.want, briefs(jobs), cmp.AllowUnexported(brief{})); diff != "" {
 				t.Error(diff)
 			}
+
 			if r.LeftOut() != c.leftOut || r.Skipped() != 0 {
 				t.Errorf("left out %d, skipped %d; want %d and 0", r.LeftOut(), r.Skipped(), c.leftOut)
 			}
@@ -107,29 +111,38 @@ func TestGuessedFormats(t *testing.T) {
 			if text, ok := tables[format]; ok {
 				o.Tables = write(t, map[string]string{"csv": "m.yaml"}[format]+"x.json", text)
 			}
+
 			if format == "csv" {
 				o.Tables = write(t, "m.yml", csvMapping)
 			}
+
 			named, _ := mustRead(t, format, text, o)
+
 			guessed, _ := mustRead(t, "", text, o)
 			if len(named) == 0 || len(named) != len(guessed) {
 				t.Errorf("%d jobs by name, %d by guess", len(named), len(guessed))
 			}
 		})
 	}
+
 	if _, _, err := read(t, "", "what is this\n", trace.Options{}); !strings.Contains(err.Error(), "helios") {
 		t.Errorf("got %v, want the list of formats", err)
 	}
+
 	if _, _, err := read(t, "nonsense", swfSample, trace.Options{}); fault.KindOf(err) != fault.Invalid {
 		t.Errorf("got %v", err)
 	}
+
 	if !slices.ContainsFunc(trace.Formats(), func(f trace.Format) bool { return f.Name == "yard" && f.About != "" }) {
 		t.Error("the list of formats lacks a yard's own")
 	}
 }
 
 func TestBadRowsNameTheirPlaceOrAreSkipped(t *testing.T) {
-	gavel, summit, mapping := write(t, "throughputs.json", gavelTables), write(t, "t.csv", summitTables), write(t, "m.yaml", csvMapping)
+	gavel := write(t, "throughputs.json", gavelTables)
+	summit := write(t, "t.csv", summitTables)
+
+	mapping := write(t, "m.yaml", csvMapping)
 	for _, c := range []struct {
 		name, format, text string
 		opts               trace.Options
@@ -165,8 +178,10 @@ func TestBadRowsNameTheirPlaceOrAreSkipped(t *testing.T) {
 				if err != nil || len(sound) == 0 {
 					t.Errorf("got %d jobs, %v", len(sound), err)
 				}
+
 				return
 			}
+
 			badRow(t, err, c.line, c.field, c.says)
 			o := c.opts
 			o.SkipBad = true
@@ -201,10 +216,12 @@ func TestTextBehindWhichNothingCanBeReadIsAnErrorEvenIfBadRowsAreSkipped(t *test
 func TestJobsOutOfOrderAreAnErrorUnlessSorted(t *testing.T) {
 	text := strings.Replace(phillySample, "10:31:41", "10:30:45", 1)
 	_, _, err := read(t, "", text, trace.Options{SkipBad: true})
+
 	var e *fault.Error
 	if !errors.As(err, &e) || e.Code != "trace_order" || e.Line != 4 || e.Remedy == "" {
 		t.Fatalf("got %v, want an error that names line 4 and the remedy", err)
 	}
+
 	jobs, _ := mustRead(t, "", text, trace.Options{Sort: true})
 	if got := []time.Duration{jobs[0].At, jobs[1].At, jobs[2].At}; !slices.Equal(got, []time.Duration{0, 4 * s, 10 * s}) {
 		t.Errorf("got %v", got)
@@ -216,7 +233,9 @@ func TestAReaderRepeatsItsError(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	_, first := r.Next()
+
 	_, second := r.Next()
 	if first == nil || !errors.Is(second, first) {
 		t.Errorf("got %v and then %v", first, second)
@@ -229,31 +248,39 @@ func TestPackedFilesAndMissingOnes(t *testing.T) {
 	if _, err := io.WriteString(z, "\ufeff"+strings.ReplaceAll(phillySample, "\n", "\r\n")); err != nil {
 		t.Fatal(err)
 	}
+
 	if err := z.Close(); err != nil {
 		t.Fatal(err)
 	}
+
 	name := write(t, "jobs.csv.gz", packed.String())
 	r, err := trace.Open(name, "philly", trace.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	if jobs, err := trace.Collect(r); err != nil || len(jobs) != 3 || jobs[2].Owner != "7f04ca" {
 		t.Errorf("got %d jobs, %v", len(jobs), err)
 	}
+
 	if _, err := trace.Open(name+"x", "", trace.Options{}); fault.KindOf(err) != fault.NotFound {
 		t.Errorf("got %v", err)
 	}
+
 	plain := write(t, "plain.gz", phillySample)
 	if _, err := trace.Open(plain, "", trace.Options{}); fault.KindOf(err) != fault.Invalid {
 		t.Errorf("got %v", err)
 	}
+
 	if err := os.Truncate(name, int64(packed.Len()-20)); err != nil {
 		t.Fatal(err)
 	}
+
 	r, err = trace.Open(name, "philly", trace.Options{SkipBad: true})
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	if _, err := trace.Collect(r); err == nil || !strings.Contains(err.Error(), filepath.Base(name)) {
 		t.Errorf("got %v, want an error that names the file", err)
 	}
@@ -264,51 +291,87 @@ func TestWhatJobsAskFor(t *testing.T) {
 	if got := jobs[0].Spec; got.Resources.CPUs != 56000 || time.Duration(got.Expect) != 210000*s || got.Checkpoint == nil {
 		t.Errorf("swf: got %+v", got)
 	}
+
 	if got := jobs[1].Spec; got.Resources.CPUs != 80000 || got.Expect != 0 {
 		t.Errorf("swf with unknown request: got %+v", got)
 	}
+
 	jobs, _ = mustRead(t, "swf", swfSample, trace.Options{Exact: true})
 	if a, b := jobs[0].Spec.Expect, jobs[2].Spec.Expect; time.Duration(a) != 210000*s || time.Duration(b) != 60*s {
 		t.Errorf("exact: owners expect %v and %v", a, b)
 	}
+
 	jobs, _ = mustRead(t, "pai", paiSample, trace.Options{CPUs: true})
-	if got := jobs[0].Spec.Resources; got.GPUShare != 0.5 || len(got.GPU) != 0 || got.CPUs != 6000 || got.Memory.Short() != "29.3GB" {
+	if got := jobs[0].Spec.Resources; got.GPUShare != 0.5 || len(got.GPU) != 0 || got.CPUs != 6000 ||
+		got.Memory.Short() != "29.3GB" {
 		t.Errorf("pai: got %+v", got)
 	}
+
 	if got := jobs[1].Spec.Resources; got.GPUShare != 0 || got.GPU[0].Model != "V100" {
 		t.Errorf("pai: got %+v", got)
 	}
+
 	jobs, _ = mustRead(t, "openb", openbSample, trace.Options{CPUs: true})
-	if got := jobs[1].Spec.Resources; got.GPUShare != 0.46 || len(got.GPU) != 2 || got.GPU[1].Model != "V100M32" || got.CPUs != 6000 || got.Memory != 12<<30 {
+	if got := jobs[1].Spec.Resources; got.GPUShare != 0.46 || len(got.GPU) != 2 || got.GPU[1].Model != "V100M32" ||
+		got.CPUs != 6000 ||
+		got.Memory != 12<<30 {
 		t.Errorf("openb: got %+v", got)
 	}
+
 	header, err := trace.ReadSWFHeader(write(t, "a.swf", swfSample))
-	if err != nil || header.MaxProcs != 100 || header.MaxNodes != 50 || header.Fields["Computer"] != "IBM SP2" || header.Start.Year() != 1996 {
+	if err != nil || header.MaxProcs != 100 || header.MaxNodes != 50 || header.Fields["Computer"] != "IBM SP2" ||
+		header.Start.Year() != 1996 {
 		t.Errorf("got %+v, %v", header, err)
 	}
 }
 
 func TestGavelSpeeds(t *testing.T) {
-	jobs, _ := mustRead(t, "gavel", gavelSample, trace.Options{Tables: write(t, "t.json", gavelTables), Start: 5 * s, Save: 2 * s})
+	jobs, _ := mustRead(
+		t,
+		"gavel",
+		gavelSample,
+		trace.Options{Tables: write(t, "t.json", gavelTables), Start: 5 * s, Save: 2 * s},
+	)
+
 	spec := jobs[0].Spec
 	if len(spec.Resources.GPU) != 1 || spec.Resources.GPU[0].Model != "V100" {
 		t.Errorf("a model that did not run on a kind may not go there: got %v", spec.Resources.GPU)
 	}
+
 	v := spec.Speed.On("V100", 0)
-	if spec.Speed.Work != 900 || v.Rate(4, 1) != 70.5 || v.Rate(4, 2) != 35.25 || v.Least() != 4 || time.Duration(spec.Speed.Start) != 5*s {
+	if spec.Speed.Work != 900 || v.Rate(4, 1) != 70.5 || v.Rate(4, 2) != 35.25 || v.Least() != 4 ||
+		time.Duration(spec.Speed.Start) != 5*s {
 		t.Errorf("got %+v", spec.Speed)
 	}
+
 	if k := jobs[1].Spec.Speed.On("K80", 0); k.Rate(1, 1) != 2.5 {
 		t.Errorf("got %v", k.Rate(1, 1))
 	}
+
 	for name, text := range map[string]string{
 		"no JSON": "{", "no kinds": "{}", "no key": `{"v100": {"ResNet": {"null": 1}}}`, "no number": `{"v100": {"('a', 1)": {"null": "x"}}}`,
 	} {
-		if _, err := trace.Read(strings.NewReader(gavelSample), "sample", "gavel", trace.Options{Tables: write(t, "t.json", text)}); fault.KindOf(err) != fault.Invalid {
+		if _, err := trace.Read(
+			strings.NewReader(gavelSample),
+			"sample",
+			"gavel",
+			trace.Options{Tables: write(t, "t.json", text)},
+		); fault.KindOf(
+			err,
+		) != fault.Invalid {
 			t.Errorf("%s: got %v", name, err)
 		}
 	}
-	if _, err := trace.Read(strings.NewReader(gavelSample), "sample", "gavel", trace.Options{}); !strings.Contains(err.Error(), "throughputs") {
+
+	if _, err := trace.Read(
+		strings.NewReader(gavelSample),
+		"sample",
+		"gavel",
+		trace.Options{},
+	); !strings.Contains(
+		err.Error(),
+		"throughputs",
+	) {
 		t.Errorf("got %v", err)
 	}
 }
@@ -319,12 +382,15 @@ func TestSummitJobs(t *testing.T) {
 	if c := j.Spec.Speed.On("any", 0); c.Rate(1, 1) != 7000.5 || c.Rate(2, 2) != 13000 || c.Most() != 2 {
 		t.Errorf("got %+v", j.Spec.Speed)
 	}
+
 	if time.Duration(j.Spec.Speed.Start) != 17788*time.Millisecond || j.Lost != 11273*time.Millisecond {
 		t.Errorf("start %v, lost %v", j.Spec.Speed.Start, j.Lost)
 	}
+
 	if r := jobs[1].Spec.Resources; r.Nodes != (job.Range{Min: 2, Max: 32}) {
 		t.Errorf("got %v nodes", r.Nodes)
 	}
+
 	jobs, _ = mustRead(t, "summit", summitSample, trace.Options{Start: -1})
 	if c := jobs[0].Spec.Speed; c.Start != 0 || c.On("", 0).Rate(64, 64) != 202135.4 {
 		t.Errorf("without tables: got %+v", c)
@@ -337,23 +403,29 @@ func TestTheYardsOwnFeedIsReplayed(t *testing.T) {
 	if spec.Run != "simulated" || spec.Env != nil || spec.Needs != nil || spec.Resources.GPUs.Min != 2 {
 		t.Errorf("got %+v", spec)
 	}
+
 	if want := sim.Epoch().Add(time.Hour); !spec.Deadline.Equal(want) {
 		t.Errorf("deadline %v, want %v: an hour after submission", spec.Deadline, want)
 	}
+
 	var page strings.Builder
 	page.WriteString(`{"events": [` + strings.ReplaceAll(strings.TrimSpace(yardSample), "\n", ",\n") + `], "next": "13"}`)
+
 	paged, _ := mustRead(t, "", page.String(), trace.Options{Default: 1})
 	if diff := cmp.Diff(briefs(jobs), briefs(paged), cmp.AllowUnexported(brief{})); diff != "" {
 		t.Errorf("a page gives other jobs than lines:\n%s", diff)
 	}
+
 	detail := `{"id": "j2", "owner": "bob", "submitted": "2026-11-01T10:00:20Z", "ended": "2026-11-01T10:09:00Z",
  "spec": {"run": "x", "resources": {"gpus": "3", "nodes": "2"}},
  "runs": [{"started": "2026-11-01T10:01:00Z", "ended": "2026-11-01T10:01:30Z"}, {"started": "2026-11-01T10:02:00Z", "ended": "2026-11-01T10:02:30Z"}, {}]}
 `
+
 	only, _ := mustRead(t, "", detail, trace.Options{})
 	if diff := cmp.Diff([]brief{{"j2", 0, "bob", 60 * s, 2, 3}}, briefs(only), cmp.AllowUnexported(brief{})); diff != "" {
 		t.Error(diff)
 	}
+
 	both, _ := mustRead(t, "", detail+yardSample, trace.Options{Sort: true})
 	if len(both) != 2 || both[1].Name != "j2" || both[1].Lasts != 60*s || both[1].Spec.Resources.GPUs.Min != 3 {
 		t.Errorf("got %v", briefs(both))
@@ -363,19 +435,25 @@ func TestTheYardsOwnFeedIsReplayed(t *testing.T) {
 func TestMappings(t *testing.T) {
 	jobs, _ := mustRead(t, "csv", csvSample, trace.Options{Tables: write(t, "m.yaml", csvMapping)})
 	spec := jobs[0].Spec
-	if !spec.Deadline.Equal(sim.Epoch().Add(2*time.Hour)) || spec.LateCost != 2500000 || spec.Priority != 7 || spec.Resources.Memory != 8<<30 {
+	if !spec.Deadline.Equal(sim.Epoch().Add(2*time.Hour)) || spec.LateCost != 2500000 || spec.Priority != 7 ||
+		spec.Resources.Memory != 8<<30 {
 		t.Errorf("got %+v", spec)
 	}
+
 	text := "5 30 2 0.5 A100|H100\n6.5 1 12 1 A100\n"
 	mapping := "names: [a, b, c, d, e]\ncolumns: {submit: a, run: b, gpus: c, expect: d, gpu: e}\nconstants: {owner: team, cpus: 4}\ntime: minutes\nunit: hours\ndelimiter: space\n"
 	jobs, _ = mustRead(t, "csv", text, trace.Options{Tables: write(t, "m.yaml", mapping), PerNode: 8})
+
 	want := []brief{{"job-1", 0, "team", 30 * time.Hour, 1, 2}, {"job-2", 90 * s, "team", time.Hour, 2, 6}}
 	if diff := cmp.Diff(want, briefs(jobs), cmp.AllowUnexported(brief{})); diff != "" {
 		t.Error(diff)
 	}
-	if r := jobs[1].Spec.Resources; r.CPUs != 2000 || time.Duration(jobs[0].Spec.Expect) != 30*time.Minute || len(jobs[0].Spec.Resources.GPU) != 2 {
+
+	if r := jobs[1].Spec.Resources; r.CPUs != 2000 || time.Duration(jobs[0].Spec.Expect) != 30*time.Minute ||
+		len(jobs[0].Spec.Resources.GPU) != 2 {
 		t.Errorf("got %+v", r)
 	}
+
 	for says, text := range map[string]string{
 		"has no":            "columns: {submit: a, run: b, gpus: c, gpuz: d}\n",
 		"must say":          "columns: {run: b, gpus: c}\n",
@@ -386,11 +464,24 @@ func TestMappings(t *testing.T) {
 		"no mapping":        "- a\n",
 		"not found in type": "column: {}\n",
 	} {
-		if _, err := trace.Read(strings.NewReader("a,b,c\n"), "sample", "csv", trace.Options{Tables: write(t, "m.yaml", text)}); err == nil || !strings.Contains(err.Error(), says) {
+		if _, err := trace.Read(
+			strings.NewReader("a,b,c\n"),
+			"sample",
+			"csv",
+			trace.Options{Tables: write(t, "m.yaml", text)},
+		); err == nil ||
+			!strings.Contains(err.Error(), says) {
 			t.Errorf("got %v, want %q", err, says)
 		}
 	}
-	if _, err := trace.Read(strings.NewReader("x,y\n"), "sample", "csv", trace.Options{Tables: write(t, "m.yaml", "columns: {submit: a, run: b, gpus: c}\n")}); err == nil || !strings.Contains(err.Error(), "its columns are x, y") {
+
+	if _, err := trace.Read(
+		strings.NewReader("x,y\n"),
+		"sample",
+		"csv",
+		trace.Options{Tables: write(t, "m.yaml", "columns: {submit: a, run: b, gpus: c}\n")},
+	); err == nil ||
+		!strings.Contains(err.Error(), "its columns are x, y") {
 		t.Errorf("got %v, want the columns that there are", err)
 	}
 }
@@ -401,10 +492,15 @@ func TestOpenbNodes(t *testing.T) {
 	if err != nil || len(list) != 2 {
 		t.Fatal(list, err)
 	}
-	if n := list[1]; len(n.Inventory.GPUs) != 8 || n.Inventory.GPUs[7].Model != "V100M32" || n.GPUSize() != 32<<30 || n.Inventory.CPUs != 96000 || n.Inventory.Memory != 768<<30 {
+
+	if n := list[1]; len(n.Inventory.GPUs) != 8 || n.Inventory.GPUs[7].Model != "V100M32" || n.GPUSize() != 32<<30 ||
+		n.Inventory.CPUs != 96000 ||
+		n.Inventory.Memory != 768<<30 {
 		t.Errorf("got %+v", n)
 	}
+
 	_, err = trace.OpenbNodes(write(t, "nodes.csv", strings.Replace(text, ",8,", ",65,", 1)))
+
 	var e *fault.Error
 	if !errors.As(err, &e) || e.Code != rows.BadRow || e.Line != 3 || e.Field != "gpu" {
 		t.Errorf("got %v", err)

@@ -22,6 +22,7 @@ func fuzz(f *testing.F, format, sample string, o trace.Options) {
 	f.Add(sample)
 	f.Add("")
 	f.Add("\x00\n\"\n,,,\n{}\n[]\n")
+
 	f.Fuzz(func(t *testing.T, text string) {
 		for _, skip := range []bool{false, true} {
 			o.SkipBad = skip
@@ -30,16 +31,20 @@ func fuzz(f *testing.F, format, sample string, o trace.Options) {
 				sound(t, err)
 				continue
 			}
+
 			var last *sim.Job
+
 			for {
 				j, err := r.Next()
 				if errors.Is(err, io.EOF) {
 					break
 				}
+
 				if err != nil {
 					sound(t, err)
 					break
 				}
+
 				check(t, j, last)
 				last = j
 			}
@@ -78,6 +83,7 @@ func table(f *testing.F, name, text string) string {
 	if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
 		f.Fatal(err)
 	}
+
 	return path
 }
 
@@ -114,12 +120,14 @@ func FuzzCSV(f *testing.F) {
 func FuzzMapping(f *testing.F) {
 	f.Add(csvMapping)
 	f.Add("columns: {submit: asked, run: cards, gpus: cards}\ntime: x\n")
+
 	f.Fuzz(func(t *testing.T, mapping string) {
 		r, err := trace.Read(strings.NewReader(csvSample), "fuzz", "csv", trace.Options{Tables: write(t, "m.yaml", mapping)})
 		if err != nil {
 			sound(t, err)
 			return
 		}
+
 		if _, err := trace.Collect(r); err != nil {
 			sound(t, err)
 		}
@@ -129,7 +137,12 @@ func FuzzMapping(f *testing.F) {
 func FuzzThroughputs(f *testing.F) {
 	f.Add(gavelTables)
 	f.Fuzz(func(t *testing.T, text string) {
-		if _, err := trace.Read(strings.NewReader(gavelSample), "fuzz", "gavel", trace.Options{Tables: write(t, "t.json", text)}); err != nil {
+		if _, err := trace.Read(
+			strings.NewReader(gavelSample),
+			"fuzz",
+			"gavel",
+			trace.Options{Tables: write(t, "t.json", text)},
+		); err != nil {
 			sound(t, err)
 		}
 	})

@@ -17,8 +17,27 @@ import (
 // The fields of a Gavel trace, which come in two forms. The objective that the
 // longer one may set is not read: the published traces set none.
 var (
-	gavelLong  = []string{"job_type", "command", "working_directory", "num_steps_arg", "needs_data_dir", "total_steps", "scale_factor", "priority_weight", "slo", "arrival_time"}
-	gavelShort = []string{"job_type", "command", "num_steps_arg", "needs_data_dir", "total_steps", "arrival_time", "scale_factor"}
+	gavelLong = []string{
+		"job_type",
+		"command",
+		"working_directory",
+		"num_steps_arg",
+		"needs_data_dir",
+		"total_steps",
+		"scale_factor",
+		"priority_weight",
+		"slo",
+		"arrival_time",
+	}
+	gavelShort = []string{
+		"job_type",
+		"command",
+		"num_steps_arg",
+		"needs_data_dir",
+		"total_steps",
+		"arrival_time",
+		"scale_factor",
+	}
 )
 
 // gavelKinds are the GPUs of the throughput tables, and how the tables call a
@@ -50,10 +69,12 @@ func openGavel(f *rows.File, opts Options) (*gavel, error) {
 		return nil, fault.New(fault.Invalid, "missing_tables", "a Gavel trace needs the throughputs that were measured with it").
 			WithRemedy("name the file, such as physical_cluster_throughputs.json")
 	}
+
 	steps, err := rows.All(opts.Tables, decodeThroughputs)
 	if err != nil {
 		return nil, err
 	}
+
 	return &gavel{Table: rows.NewTable(f, '\t'), opts: opts, steps: steps, speeds: map[gavelKey][]job.Rate{}}, nil
 }
 
@@ -61,6 +82,7 @@ func (g *gavel) job() (*sim.Job, error) {
 	if err := g.Read(); err != nil {
 		return nil, err
 	}
+
 	switch len(g.Fields) {
 	case g.Columns(): // like the row above
 	case len(gavelLong):
@@ -68,26 +90,40 @@ func (g *gavel) job() (*sim.Job, error) {
 	case len(gavelShort):
 		g.SetColumns(gavelShort)
 	default:
-		return nil, g.Bad(0, "", "the row has %d fields; a Gavel trace has %d or %d", len(g.Fields), len(gavelShort), len(gavelLong))
+		return nil, g.Bad(
+			0,
+			"",
+			"the row has %d fields; a Gavel trace has %d or %d",
+			len(g.Fields),
+			len(gavelShort),
+			len(gavelLong),
+		)
 	}
+
 	key := gavelKey{g.Text("job_type"), g.Table.Count("scale_factor")}
+
 	work, at := g.Number("total_steps"), g.Seconds("arrival_time")
 	if g.Err == nil && (work <= 0 || work > 1e15) {
 		g.Fail("total_steps", "%g is no number of steps", work)
 	}
+
 	if g.Err == nil && (key.scale < 1 || key.scale > job.MaxCount) {
 		g.Fail("scale_factor", "%d is no number of GPUs", key.scale)
 	}
+
 	if g.Err != nil {
 		return nil, g.Err
 	}
+
 	rates := g.rates(key)
 	if len(rates) == 0 {
 		return nil, g.Bad(1, "job_type", "the throughputs know no %s on %d GPUs", key.model, key.scale)
 	}
+
 	g.count++
 	speed := job.NewSpeed(work, g.opts.start(0), g.opts.Save, rates...)
 	nodes, each := split(key.scale, g.opts.PerNode)
+
 	return &sim.Job{
 		Name: fmt.Sprintf("gavel-%d", g.count), At: at, Owner: "gavel",
 		Spec: &job.Spec{
@@ -105,7 +141,9 @@ func (g *gavel) rates(key gavelKey) []job.Rate {
 	if rates, ok := g.speeds[key]; ok {
 		return rates
 	}
+
 	key.model = strings.Clone(key.model)
+
 	var rates []job.Rate
 	for _, k := range gavelKinds {
 		for _, r := range []job.Rate{
@@ -117,7 +155,9 @@ func (g *gavel) rates(key gavelKey) []job.Rate {
 			}
 		}
 	}
+
 	g.speeds[key] = rates
+
 	return rates
 }
 
@@ -132,25 +172,36 @@ func decodeThroughputs(f *rows.File) (throughputs, error) {
 	if err := json.NewDecoder(io.LimitReader(f.Rest(), 1<<28)).Decode(&all); err != nil {
 		return nil, fault.New(fault.Invalid, "bad_tables", "%s is no table of throughputs", f.Name).WithCause(err)
 	}
+
 	out := throughputs{}
 	for kind, table := range all {
 		out[kind] = map[gavelKey]float64{}
+
 		for text, row := range table {
 			key, ok := parseGavelKey(text)
 			alone, measured := row["null"]
 			if !ok || !measured {
-				return nil, fault.New(fault.Invalid, "bad_tables", "%s: %q is no row of throughputs", f.Name, rows.Short(text)).WithField(kind)
+				return nil, fault.New(fault.Invalid, "bad_tables", "%s: %q is no row of throughputs", f.Name, rows.Short(text)).
+					WithField(kind)
 			}
+
 			var rate float64
 			if err := json.Unmarshal(alone, &rate); err != nil || rate < 0 || rate > 1e12 {
-				return nil, fault.New(fault.Invalid, "bad_tables", "%s: the throughput of %s is no number", f.Name, rows.Short(text)).WithField(kind)
+				return nil, fault.New(fault.Invalid, "bad_tables", "%s: the throughput of %s is no number", f.Name, rows.Short(text)).
+					WithField(kind)
 			}
+
 			out[kind][key] = rate
 		}
 	}
-	if !slices.ContainsFunc(gavelKinds, func(k struct{ kind, together, spread string }) bool { return len(out[k.together]) > 0 }) {
+
+	if !slices.ContainsFunc(
+		gavelKinds,
+		func(k struct{ kind, together, spread string }) bool { return len(out[k.together]) > 0 },
+	) {
 		return nil, fault.New(fault.Invalid, "bad_tables", "%s has no throughputs of v100, p100 or k80", f.Name)
 	}
+
 	return out, nil
 }
 
@@ -161,6 +212,8 @@ func parseGavelKey(text string) (gavelKey, bool) {
 	if !ok || at < 0 || !strings.HasSuffix(rest, ")") {
 		return gavelKey{}, false
 	}
+
 	scale, err := strconv.Atoi(rest[at+3 : len(rest)-1])
+
 	return gavelKey{rest[:at], scale}, err == nil
 }

@@ -42,6 +42,7 @@ func (b Burst) Mean() time.Duration {
 	if b.Calm > 0 {
 		perSecond += b.CalmFor.Seconds() / b.Calm.Seconds()
 	}
+
 	return job.Seconds((b.CalmFor + b.BusyFor).Seconds() / perSecond)
 }
 
@@ -49,22 +50,27 @@ func (b Burst) Mean() time.Duration {
 func Bursty(r *rand.Rand, b Burst) Arrivals {
 	at, busy := 0.0, false
 	ends := r.ExpFloat64() * b.CalmFor.Seconds()
+
 	return func() time.Duration {
 		for {
 			gap := math.Inf(1)
 			if mean := b.gap(busy); mean > 0 {
 				gap = r.ExpFloat64() * mean.Seconds()
 			}
+
 			// What is left of a gap when the time ends is drawn anew: it has no memory.
 			if at+gap < ends {
 				at += gap
 				return job.Seconds(at)
 			}
+
 			at, busy = ends, !busy
+
 			lasts := b.CalmFor
 			if busy {
 				lasts = b.BusyFor
 			}
+
 			ends += r.ExpFloat64() * lasts.Seconds()
 		}
 	}
@@ -74,6 +80,7 @@ func (b Burst) gap(busy bool) time.Duration {
 	if busy {
 		return b.Busy
 	}
+
 	return b.Calm
 }
 
@@ -96,8 +103,10 @@ func (g *generated) Next() (*sim.Job, error) {
 	if g.left <= 0 {
 		return nil, io.EOF
 	}
+
 	g.left--
 	g.made++
+
 	return g.make(g.made, g.arrivals()), nil
 }
 
@@ -117,11 +126,14 @@ func (g Rigid) Maker(r *rand.Rand) func(number int, at time.Duration) *sim.Job {
 	return func(number int, at time.Duration) *sim.Job {
 		lasts := job.Seconds(g.Median.Seconds() * math.Exp(g.Sigma*r.NormFloat64()))
 		size := g.GPUs[pick(r, g.Shares, len(g.GPUs))]
+
 		owner := id.User("user1")
 		if g.Users > 1 {
 			owner = id.User(fmt.Sprintf("user%d", 1+r.IntN(g.Users)))
 		}
+
 		nodes, each := split(size, g.PerNode)
+
 		return &sim.Job{
 			Name: fmt.Sprintf("job-%d", number), At: at, Owner: owner, Lasts: atLeastSecond(lasts),
 			Spec: specs.of(ask{nodes: nodes, gpus: each}),
@@ -134,16 +146,20 @@ func pick(r *rand.Rand, shares []float64, n int) int {
 	if len(shares) == 0 {
 		return r.IntN(n)
 	}
+
 	total := 0.0
 	for _, s := range shares[:n] {
 		total += s
 	}
+
 	at := r.Float64() * total
 	for i, s := range shares[:n] {
-		if at -= s; at < 0 {
+		at -= s
+		if at < 0 {
 			return i
 		}
 	}
+
 	return n - 1
 }
 
@@ -157,14 +173,17 @@ func gamma(r *rand.Rand, shape, scale float64) float64 {
 		// A draw of shape+1 times the power of a uniform one has this shape.
 		return gamma(r, shape+1, scale) * math.Pow(1-r.Float64(), 1/shape)
 	}
+
 	d := shape - 1.0/3
 	c := 1 / math.Sqrt(9*d)
+
 	for {
 		x := r.NormFloat64()
 		v := 1 + c*x
 		if v <= 0 {
 			continue
 		}
+
 		v = v * v * v
 		if math.Log(1-r.Float64()) < 0.5*x*x+d-d*v+d*math.Log(v) {
 			return d * v * scale

@@ -41,13 +41,27 @@ type TaskOptions struct {
 // lateness is k times the cost of energy; 10 is what the published service uses.
 func Andreas(n int, lambda time.Duration, k float64, seed uint64) TaskOptions {
 	least, most := AndreasWeights()
-	return TaskOptions{Tasks: AndreasJobs(), Nodes: n, Lambda: lambda, Seed: seed, LateLeast: k * least, LateMost: k * most}
+	return TaskOptions{
+		Tasks:     AndreasJobs(),
+		Nodes:     n,
+		Lambda:    lambda,
+		Seed:      seed,
+		LateLeast: k * least,
+		LateMost:  k * most,
+	}
 }
 
 // Datacenter returns the options of the datacenter workload for n nodes, with
 // lateness between 0.0063 and 0.0111 a second.
 func Datacenter(n int, lambda time.Duration, seed uint64) TaskOptions {
-	return TaskOptions{Tasks: DatacenterJobs(), Nodes: n, Lambda: lambda, Seed: seed, LateLeast: 0.0063 * 3600, LateMost: 0.0111 * 3600}
+	return TaskOptions{
+		Tasks:     DatacenterJobs(),
+		Nodes:     n,
+		Lambda:    lambda,
+		Seed:      seed,
+		LateLeast: 0.0063 * 3600,
+		LateMost:  0.0111 * 3600,
+	}
 }
 
 // Generate draws the jobs: their types equally, their arrivals by the law, their
@@ -56,24 +70,31 @@ func (o TaskOptions) Generate() (sim.Jobs, error) {
 	if err := o.check(); err != nil {
 		return nil, err
 	}
+
 	n := o.Jobs
 	if n == 0 {
 		n = 10 * o.Nodes
 	}
+
 	r := NewRand(o.Seed, 1)
+
 	drawn := make([]int, n+1)
 	for i := range drawn {
 		drawn[i] = r.IntN(len(o.Tasks))
 	}
+
 	at := o.arrivals(r, drawn)
+
 	speeds := make([]*job.Speed, len(o.Tasks))
 	for i := range o.Tasks {
 		speeds[i] = o.Tasks[i].Speed(o.Start, o.Save)
 	}
+
 	jobs := make([]*sim.Job, len(drawn))
 	for i, t := range drawn {
 		jobs[i] = o.job(r, i+1, &o.Tasks[t], speeds[t], at[i])
 	}
+
 	return List(jobs), nil
 }
 
@@ -84,12 +105,21 @@ func (o TaskOptions) check() error {
 	case o.Nodes < 1:
 		return badOption("nodes", "the cluster has no node")
 	case !slices.Contains([]string{"", LawExponential, LawHigh, LawLow, LawMixed}, o.Law):
-		return badOption("law", "%q is no law of arrival: use %s, %s, %s or %s", o.Law, LawExponential, LawHigh, LawLow, LawMixed)
+		return badOption(
+			"law",
+			"%q is no law of arrival: use %s, %s, %s or %s",
+			o.Law,
+			LawExponential,
+			LawHigh,
+			LawLow,
+			LawMixed,
+		)
 	case (o.Law == "" || o.Law == LawExponential) && o.Lambda <= 0:
 		return badOption("lambda", "the mean time between two jobs must be more than 0")
 	case o.LateLeast < 0 || o.LateMost < o.LateLeast:
 		return badOption("late", "the cost of lateness goes from %g to %g", o.LateLeast, o.LateMost)
 	}
+
 	return nil
 }
 
@@ -100,14 +130,18 @@ func badOption(field, format string, args ...any) error {
 // arrivals returns when the jobs are submitted.
 func (o TaskOptions) arrivals(r *rand.Rand, drawn []int) []time.Duration {
 	at := make([]time.Duration, len(drawn))
+
 	if o.Law == "" || o.Law == LawExponential {
 		next := Poisson(r, o.Lambda/time.Duration(o.Nodes))
 		for i := 1; i < len(at); i++ {
 			at[i] = next()
 		}
+
 		return at
 	}
+
 	clusters := max((len(drawn)+5)/10, 1)
+
 	now := 0.0
 	for k := range clusters {
 		mean := 1 / o.rate(drawn, k, clusters)
@@ -115,9 +149,11 @@ func (o TaskOptions) arrivals(r *rand.Rand, drawn []int) []time.Duration {
 			if i > 0 {
 				now += r.ExpFloat64() * mean
 			}
+
 			at[i] = job.Seconds(now)
 		}
 	}
+
 	return at
 }
 
@@ -128,15 +164,18 @@ func (o TaskOptions) rate(drawn []int, cluster, clusters int) float64 {
 	for i := range o.Tasks {
 		most = max(most, o.Tasks[i].Most())
 	}
+
 	sum, count := 0.0, 0
 	for i := cluster; i < len(drawn); i += clusters {
 		sum += float64(o.Nodes*most) / o.Tasks[drawn[i]].Single().Seconds()
 		count++
 	}
+
 	slow := 2.5
 	if o.Law == LawLow || o.Law == LawMixed && cluster%2 == 1 {
 		slow *= 4
 	}
+
 	return sum / float64(count) / slow
 }
 
@@ -146,6 +185,7 @@ func (o TaskOptions) job(r *rand.Rand, number int, t *Task, speed *job.Speed, at
 	if o.Slack > 0 {
 		slowest = job.Seconds(fastest.Seconds() * o.Slack)
 	}
+
 	due := sim.Epoch().Add(at + job.Seconds(uniform(r, fastest.Seconds(), slowest.Seconds())))
 	spec := &job.Spec{
 		Name: strings.ToLower(t.Name), Run: command, Place: job.PlaceAny, Objective: job.ObjectiveCost,
@@ -155,6 +195,7 @@ func (o TaskOptions) job(r *rand.Rand, number int, t *Task, speed *job.Speed, at
 		Speed:      speed,
 		Checkpoint: &job.Checkpoint{Dir: "checkpoint"},
 	}
+
 	return &sim.Job{Name: fmt.Sprintf("jj%d", number), At: at, Owner: "team", Spec: spec}
 }
 
@@ -166,5 +207,6 @@ func kinds(s *job.Speed) []job.GPUKind {
 			list = append(list, job.GPUKind{Model: k})
 		}
 	}
+
 	return list
 }

@@ -35,6 +35,7 @@ func HPO(o FreeTrainOptions) sim.Jobs {
 	models := FreeTrainModels()
 	start, lost := o.costs(18*time.Second, 12*time.Second)
 	spec := elastic(models[5].Speed(FreeTrainSamples, start, o.save()), "hpo", o.most())
+
 	return Generate(o.Jobs, o.arrivals(), func(n int, at time.Duration) *sim.Job {
 		return &sim.Job{Name: fmt.Sprintf("trial-%d", n), At: at, Owner: "hpo", Spec: spec, Lost: lost}
 	})
@@ -45,9 +46,11 @@ func HPO(o FreeTrainOptions) sim.Jobs {
 func ImageNetMix(o FreeTrainOptions) sim.Jobs {
 	models := FreeTrainModels()
 	r := NewRand(o.Seed, 2)
+
 	return Generate(o.Jobs, o.arrivals(), func(n int, at time.Duration) *sim.Job {
 		m := &models[(n-1)%len(models)]
 		start, lost := o.costs(drawn(r, 17, 19), drawn(r, 11, 13))
+
 		return &sim.Job{
 			Name: fmt.Sprintf("%s-%d", m.Name, n), At: at, Owner: "mix", Lost: lost,
 			Spec: elastic(m.Speed(FreeTrainSamples, start, o.save()), "mix", o.most()),
@@ -60,6 +63,7 @@ func (o FreeTrainOptions) costs(start, lost time.Duration) (time.Duration, time.
 	if o.Free {
 		return 0, time.Nanosecond // nothing at all would mean everything since the last checkpoint
 	}
+
 	return cmp.Or(o.Start, start), cmp.Or(o.Lost, lost)
 }
 
@@ -67,6 +71,7 @@ func (o FreeTrainOptions) save() time.Duration {
 	if o.Free {
 		return 0
 	}
+
 	return o.Save
 }
 
@@ -74,6 +79,7 @@ func (o FreeTrainOptions) most() int {
 	if o.MaxNodes > 0 {
 		return o.MaxNodes
 	}
+
 	return 64
 }
 
@@ -82,7 +88,9 @@ func (o FreeTrainOptions) arrivals() Arrivals {
 	if every == 0 {
 		every = 36 * time.Second
 	}
+
 	next := o.First - every
+
 	return func() time.Duration {
 		next += every
 		return next

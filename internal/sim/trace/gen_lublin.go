@@ -37,9 +37,63 @@ type lublin struct {
 }
 
 var (
-	lublinAll         = lublin{0.244, 0.576, 0.8, 2.5, 0, 0.86, 4.2, 0.94, 312, 0.03, -0.0054, 0.78, 10.2303, 0.4871, 1.0225, 8.1737, 3.9631}
-	lublinBatch       = lublin{0.2927, 0.6686, 1.2, 2, 0, 0.875, 6.57, 0.823, 639.1, 0.0156, -0.003, 0.6986, 6.0415, 0.8531, 1.0519, 6.1271, 5.2740}
-	lublinInteractive = lublin{0.1541, 0.625, 1, 2.5, 1.5, 0.705, 3.8351, 0.6605, 7.073, 0.6856, -0.0118, 0.9156, 6.5510, 0.6621, 0.9797, 8.9186, 3.6680}
+	lublinAll = lublin{
+		0.244,
+		0.576,
+		0.8,
+		2.5,
+		0,
+		0.86,
+		4.2,
+		0.94,
+		312,
+		0.03,
+		-0.0054,
+		0.78,
+		10.2303,
+		0.4871,
+		1.0225,
+		8.1737,
+		3.9631,
+	}
+	lublinBatch = lublin{
+		0.2927,
+		0.6686,
+		1.2,
+		2,
+		0,
+		0.875,
+		6.57,
+		0.823,
+		639.1,
+		0.0156,
+		-0.003,
+		0.6986,
+		6.0415,
+		0.8531,
+		1.0519,
+		6.1271,
+		5.2740,
+	}
+	lublinInteractive = lublin{
+		0.1541,
+		0.625,
+		1,
+		2.5,
+		1.5,
+		0.705,
+		3.8351,
+		0.6605,
+		7.073,
+		0.6856,
+		-0.0118,
+		0.9156,
+		6.5510,
+		0.6621,
+		0.9797,
+		8.9186,
+		3.6680,
+	}
 )
 
 const (
@@ -61,6 +115,7 @@ func Lublin(o LublinOptions) sim.Jobs {
 	if o.Types {
 		streams = []*lublinStream{newLublinStream(lublinInteractive, &o, 11), newLublinStream(lublinBatch, &o, 12)}
 	}
+
 	specs := newSpecs()
 	var from *lublinStream
 	arrivals := func() time.Duration {
@@ -68,17 +123,22 @@ func Lublin(o LublinOptions) sim.Jobs {
 		if len(streams) > 1 && streams[1].at < from.at {
 			from = streams[1]
 		}
+
 		at := from.at
 		from.advance()
+
 		return job.Seconds(math.Floor(at))
 	}
+
 	return Generate(o.Jobs, arrivals, func(n int, at time.Duration) *sim.Job {
 		procs := from.size()
 		lasts := atLeastSecond(job.Seconds(math.Floor(from.runTime(procs))))
 		a := ask{expect: job.Duration(lasts)}
-		if a.nodes, a.gpus = split(procs, o.PerNode); !o.GPUs {
+		a.nodes, a.gpus = split(procs, o.PerNode)
+		if !o.GPUs {
 			a.gpus, a.cpus = 0, job.CPUs(a.gpus)*1000
 		}
+
 		return &sim.Job{Name: fmt.Sprintf("lublin-%d", n), At: at, Owner: "lublin", Lasts: lasts, Spec: specs.of(a)}
 	})
 }
@@ -101,21 +161,34 @@ func newLublinStream(p lublin, o *LublinOptions, stream uint64) *lublinStream {
 	if procs == 0 {
 		procs = publicSize
 	}
+
 	if gap == 0 {
 		gap = 1
 	}
-	s := &lublinStream{lublin: p, rand: NewRand(o.Seed, stream), machine: math.Log2(float64(procs)), gap: gap, begin: o.Hour % 24 * 2}
+
+	s := &lublinStream{
+		lublin:  p,
+		rand:    NewRand(o.Seed, stream),
+		machine: math.Log2(float64(procs)),
+		gap:     gap,
+		begin:   o.Hour % 24 * 2,
+	}
+
 	s.bucket = s.begin
+
 	sum := 0.0
 	for i := dayStart; i < dayStart+buckets; i++ {
 		w := gammaBetween(float64(i)-0.5, float64(i)+0.5, p.aDay, p.bDay)
 		s.weights[(i-1)%buckets] = w
 		sum += w
 	}
+
 	for i := range s.weights {
 		s.weights[i] *= buckets / sum
 	}
+
 	s.advance()
+
 	return s
 }
 
@@ -125,15 +198,18 @@ func (s *lublinStream) size() int {
 	if u <= s.serial {
 		return 1
 	}
+
 	high := s.machine - s.high
 	middle := max(high-s.below, s.low)
 	power := uniform(s.rand, middle, high)
 	if s.rand.Float64() <= s.small {
 		power = uniform(s.rand, s.low, middle)
 	}
+
 	if u <= s.serial+s.pow2 {
 		power = math.Round(power)
 	}
+
 	return max(int(math.Round(math.Pow(2, power))), 1)
 }
 
@@ -145,6 +221,7 @@ func (s *lublinStream) runTime(procs int) float64 {
 		if s.rand.Float64() <= first {
 			a, b = s.a1, s.b1
 		}
+
 		if log := gamma(s.rand, a, b); log <= longestRun {
 			return math.Exp(log)
 		}
@@ -158,7 +235,9 @@ func (s *lublinStream) advance() {
 	for log > longestWait {
 		log = gamma(s.rand, s.aRush*s.stretch, s.bRush)
 	}
+
 	left := math.Exp(log) * s.gap
+
 	for {
 		weight := s.weights[s.bucket%buckets]
 		pays := (bucket - s.within) * weight
@@ -166,9 +245,11 @@ func (s *lublinStream) advance() {
 			s.within += left / weight
 			break
 		}
+
 		left -= pays
 		s.bucket, s.within = s.bucket+1, 0
 	}
+
 	s.at = float64(s.bucket-s.begin)*bucket + s.within
 }
 
@@ -183,7 +264,9 @@ func gammaBetween(from, to, shape, scale float64) float64 {
 		if i%2 == 1 {
 			weight = 4
 		}
+
 		sum += weight * density(from+(to-from)*float64(i)/parts)
 	}
+
 	return sum * (to - from) / parts / 3
 }

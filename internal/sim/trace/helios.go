@@ -21,6 +21,7 @@ func openHelios(f *rows.File, opts Options) (*helios, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	return &helios{Table: t, opts: opts, specs: newSpecs()}, nil
 }
 
@@ -28,9 +29,15 @@ func (h *helios) job() (*sim.Job, error) {
 	if err := h.Read(); err != nil {
 		return nil, err
 	}
-	name, owner, cluster := h.Text("job_id"), h.Text("user"), h.Text("vc")
-	gpus, cpus, nodes := h.Count("gpu_num"), h.Count("cpu_num"), max(h.Count("node_num"), 1)
+
+	name := h.Text("job_id")
+	owner := h.Text("user")
+	cluster := h.Text("vc")
+	gpus := h.Count("gpu_num")
+	cpus := h.Count("cpu_num")
+	nodes := max(h.Count("node_num"), 1)
 	at := h.Wall("submit_time", calendar)
+
 	switch {
 	case h.Err != nil:
 		return nil, h.Err
@@ -41,17 +48,22 @@ func (h *helios) job() (*sim.Job, error) {
 	case unknown(h.Text("duration")), h.Number("duration") <= 0 && h.Err == nil:
 		return nil, errNothing
 	}
+
 	lasts := h.Seconds("duration")
+
 	if h.Err != nil {
 		return nil, h.Err
 	}
+
 	a := ask{nodes: nodes, gpus: gpus / nodes}
 	if gpus%nodes != 0 || h.opts.PerNode > 0 && a.gpus > h.opts.PerNode {
 		a.nodes, a.gpus = split(gpus, h.opts.PerNode)
 	}
+
 	if h.opts.CPUs {
 		a.cpus = job.CPUs(cpus) * 1000 / job.CPUs(a.nodes)
 	}
+
 	return &sim.Job{
 		Name: "helios-" + strings.Clone(name), At: at, Owner: user(owner), Lasts: atLeastSecond(lasts), Spec: h.specs.of(a),
 	}, nil

@@ -22,7 +22,9 @@ func read(t *testing.T, format, text string, o trace.Options) ([]*sim.Job, *trac
 	if err != nil {
 		return nil, nil, err
 	}
+
 	jobs, err := trace.Collect(r)
+
 	return jobs, r, err
 }
 
@@ -33,6 +35,7 @@ func mustRead(t *testing.T, format, text string, o trace.Options) ([]*sim.Job, *
 	if err != nil {
 		t.Fatalf("read: %v", err)
 	}
+
 	return jobs, r
 }
 
@@ -43,9 +46,11 @@ func write(t testing.TB, name, text string) string {
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 		t.Fatal(err)
 	}
+
 	if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
 		t.Fatal(err)
 	}
+
 	return path
 }
 
@@ -65,6 +70,7 @@ func briefs(jobs []*sim.Job) []brief {
 		r := j.Spec.Resources
 		list = append(list, brief{j.Name, j.At, string(j.Owner), j.Lasts, r.Nodes.Min, r.GPUs.Min})
 	}
+
 	return list
 }
 
@@ -75,9 +81,19 @@ func badRow(t *testing.T, err error, line int, field, says string) {
 	if !errors.As(err, &e) {
 		t.Fatalf("got %v, want an error that names a row", err)
 	}
+
 	if e.Kind != fault.Invalid || e.Code != rows.BadRow || e.Line != line || e.Field != field {
-		t.Errorf("got kind %s, code %s, line %d, field %q; want a bad row, line %d, field %q", e.Kind, e.Code, e.Line, e.Field, line, field)
+		t.Errorf(
+			"got kind %s, code %s, line %d, field %q; want a bad row, line %d, field %q",
+			e.Kind,
+			e.Code,
+			e.Line,
+			e.Field,
+			line,
+			field,
+		)
 	}
+
 	if !strings.Contains(e.Error(), says) || !strings.Contains(e.Error(), "sample") {
 		t.Errorf("got %q, want it to name the file and say %q", e.Error(), says)
 	}
@@ -90,24 +106,29 @@ func data(t *testing.T, name ...string) string {
 	if root == "" {
 		root = "../../../../shared/data"
 	}
+
 	path := filepath.Join(append([]string{root}, name...)...)
 	if _, err := os.Stat(path); err != nil {
 		t.Skipf("the shared data are not there: %v", err)
 	}
+
 	return path
 }
 
 // each calls fn for every job of a workload.
 func each(t *testing.T, jobs sim.Jobs, fn func(*sim.Job)) {
 	t.Helper()
+
 	for {
 		j, err := jobs.Next()
 		if errors.Is(err, io.EOF) {
 			return
 		}
+
 		if err != nil {
 			t.Fatal(err)
 		}
+
 		fn(j)
 	}
 }

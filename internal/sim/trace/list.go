@@ -20,6 +20,7 @@ func List(jobs []*sim.Job) sim.Jobs {
 		jobs = slices.Clone(jobs)
 		slices.SortStableFunc(jobs, byTime)
 	}
+
 	return &list{jobs}
 }
 
@@ -28,8 +29,10 @@ func (l *list) Next() (*sim.Job, error) {
 	if len(l.left) == 0 {
 		return nil, io.EOF
 	}
+
 	j := l.left[0]
 	l.left = l.left[1:]
+
 	return j, nil
 }
 
@@ -44,6 +47,7 @@ func Collect(jobs sim.Jobs) ([]*sim.Job, error) {
 		if err != nil {
 			return nil, err
 		}
+
 		all = append(all, j)
 	}
 }
@@ -62,6 +66,8 @@ func (f *first) Next() (*sim.Job, error) {
 	if f.left <= 0 {
 		return nil, io.EOF
 	}
+
 	f.left--
+
 	return f.jobs.Next()
 }

@@ -56,6 +56,7 @@ var timeUnits = map[string]time.Duration{
 func readMapping(f *rows.File) (*mapping, error) {
 	decoder := yaml.NewDecoder(io.LimitReader(f.Rest(), 1<<20))
 	decoder.KnownFields(true)
+
 	m := &mapping{}
 	if err := decoder.Decode(m); err != nil {
 		return nil, fault.New(fault.Invalid, "bad_mapping", "%s is no mapping: %v", f.Name, err).WithCause(err)
@@ -63,6 +64,7 @@ func readMapping(f *rows.File) (*mapping, error) {
 	if err := m.check(); err != nil {
 		return nil, fault.New(fault.Invalid, "bad_mapping", "%s: %v", f.Name, err)
 	}
+
 	return m, nil
 }
 
@@ -75,21 +77,26 @@ func (m *mapping) check() error {
 			}
 		}
 	}
+
 	if !m.has("submit") || !m.has("run") && (!m.has("start") || !m.has("end")) {
 		return errors.New("it must say which column is submit, and which is run, or which are start and end")
 	}
 	if !m.has("gpus") && !m.has("cpus") {
 		return errors.New("it must say which column, or how many, are gpus or cpus")
 	}
+
 	var ok bool
-	if m.run, ok = timeUnits[cmp.Or(m.Unit, "seconds")]; !ok {
+	m.run, ok = timeUnits[cmp.Or(m.Unit, "seconds")]
+	if !ok {
 		return fmt.Errorf("%q is no unit of time", m.Unit)
 	}
+
 	m.unit = timeUnits[cmp.Or(m.Time, "seconds")] // or it is written as a date
 	size, err := job.ParseBytes("1" + cmp.Or(m.Memory, "GB"))
 	if err != nil {
 		return err
 	}
+
 	m.bytes = size
 	switch m.Delimiter {
 	case "":
@@ -102,8 +109,10 @@ func (m *mapping) check() error {
 		if len(m.Delimiter) != 1 || m.Delimiter == `"` {
 			return fmt.Errorf("%q is no delimiter: it is one character, tab or space", m.Delimiter)
 		}
+
 		m.comma = m.Delimiter[0]
 	}
+
 	return nil
 }
 
@@ -127,14 +136,17 @@ func openMapped(f *rows.File, opts Options) (*mappedCSV, error) {
 		return nil, fault.New(fault.Invalid, "missing_tables", "a CSV needs a mapping that says what its columns are").
 			WithRemedy("write it as in `columns: {submit: submit_time, run: duration, gpus: num_gpus}`")
 	}
+
 	m, err := rows.All(opts.Tables, readMapping)
 	if err != nil {
 		return nil, err
 	}
+
 	t, err := m.table(f)
 	if err != nil {
 		return nil, err
 	}
+
 	return &mappedCSV{Table: t, m: m, opts: opts, specs: newSpecs()}, nil
 }
 
@@ -147,14 +159,17 @@ func (m *mapping) table(f *rows.File) (*rows.Table, error) {
 			wanted = append(wanted, column)
 		}
 	}
+
 	if len(m.Names) == 0 {
 		return rows.WithHeader(f, m.comma, wanted...)
 	}
+
 	for _, w := range wanted {
 		if !slices.Contains(m.Names, w) {
 			return nil, fault.New(fault.Invalid, "bad_mapping", "the names have no column %q", w)
 		}
 	}
+
 	return rows.NewTable(f, m.comma, m.Names...), nil
 }
 
@@ -165,33 +180,48 @@ func (c *mappedCSV) job() (*sim.Job, error) {
 	if c.opts.Cluster != "" && c.value("cluster") != c.opts.Cluster {
 		return nil, errNothing
 	}
+
 	lasts := c.length("run")
 	if !c.m.has("run") {
 		if c.value("start") == "" || c.value("end") == "" {
 			return nil, errNothing // it never ran, or has not ended
 		}
+
 		lasts = c.when("end") - c.when("start")
 	}
+
 	at := c.when("submit")
 	a := c.ask()
+
 	if c.Err == nil && lasts < 0 {
 		c.Fail(c.m.Columns["end"], "the job ends before it starts")
 	}
+
 	if c.Err != nil {
 		return nil, c.Err
 	}
 	if a.gpus == 0 && a.cpus == 0 {
 		return nil, errNothing
 	}
+
 	spec := c.special(c.specs.of(a))
 	c.jobs++
-	j := &sim.Job{Name: strings.Clone(c.value("name")), At: at, Owner: user(c.value("owner")), Lasts: atLeastSecond(lasts), Spec: spec}
+	j := &sim.Job{
+		Name:  strings.Clone(c.value("name")),
+		At:    at,
+		Owner: user(c.value("owner")),
+		Lasts: atLeastSecond(lasts),
+		Spec:  spec,
+	}
+
 	if j.Name == "" {
 		j.Name = fmt.Sprintf("job-%d", c.jobs)
 	}
+
 	if c.Err != nil {
 		return nil, c.Err
 	}
+
 	return j, nil
 }
 
@@ -205,11 +235,14 @@ func (c *mappedCSV) ask() ask {
 	case gpus%nodes != 0:
 		c.Fail(c.m.Columns["gpus"], "%d GPUs cannot be divided among %d nodes", gpus, nodes)
 	}
+
 	if a.gpus > fleet.MaxGPUs {
 		c.Fail(c.m.Columns["gpus"], "a node has at most %d GPUs", fleet.MaxGPUs)
 	}
+
 	a.cpus = job.CPUs(c.amount("cpus") * 1000 / float64(a.nodes))
 	a.memory = job.Bytes(c.amount("memory") * float64(c.m.bytes) / float64(a.nodes))
+
 	return a
 }
 
@@ -218,13 +251,16 @@ func (c *mappedCSV) special(shared *job.Spec) *job.Spec {
 	if c.value("deadline") == "" && c.value("priority") == "" && c.value("late_cost") == "" {
 		return shared
 	}
+
 	spec := *shared
 	if c.value("deadline") != "" {
 		due := time.Unix(0, 0).Add(c.when("deadline"))
 		spec.Deadline = &due
 	}
+
 	spec.Priority = min(c.whole("priority"), 100)
 	spec.LateCost = job.Money(c.amount("late_cost") * 1e6)
+
 	return &spec
 }
 
@@ -233,6 +269,7 @@ func (c *mappedCSV) value(name string) string {
 	if column, ok := c.m.Columns[name]; ok {
 		return c.Text(column)
 	}
+
 	return c.m.Constants[name]
 }
 
@@ -242,11 +279,13 @@ func (c *mappedCSV) amount(name string) float64 {
 	if text == "" {
 		return 0
 	}
+
 	n, err := strconv.ParseFloat(text, 64)
 	if err != nil || !(n >= 0 && n <= 1e9) {
 		c.Fail(c.m.Columns[name], "%q is no amount", rows.Short(text))
 		return 0
 	}
+
 	return n
 }
 
@@ -256,6 +295,7 @@ func (c *mappedCSV) whole(name string) int {
 		c.Fail(c.m.Columns[name], "%q is no count", rows.Short(c.value(name)))
 		return 0
 	}
+
 	return int(n)
 }
 
@@ -266,6 +306,7 @@ func (c *mappedCSV) length(name string) time.Duration {
 		c.Fail(c.m.Columns[name], "%q is longer than 250 years", rows.Short(c.value(name)))
 		return 0
 	}
+
 	return rows.Scaled(n, c.m.run)
 }
 
@@ -279,5 +320,6 @@ func (c *mappedCSV) when(name string) time.Duration {
 	case c.m.unit > 0:
 		return c.Units(column, c.m.unit)
 	}
+
 	return c.Wall(column, c.m.Time)
 }

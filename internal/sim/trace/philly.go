@@ -28,6 +28,7 @@ func openPhilly(f *rows.File, opts Options) (*philly, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	return &philly{Table: t, opts: opts, specs: newSpecs()}, nil
 }
 
@@ -35,7 +36,11 @@ func (p *philly) job() (*sim.Job, error) {
 	if err := p.Read(); err != nil {
 		return nil, err
 	}
-	at, lasts, gpus := p.Wall("timestamp", calendar), p.Seconds("duration"), p.Table.Count("num_gpus")
+
+	at := p.Wall("timestamp", calendar)
+	lasts := p.Seconds("duration")
+	gpus := p.Table.Count("num_gpus")
+
 	cluster := p.Text("cluster")
 	switch {
 	case p.Err != nil:
@@ -43,8 +48,10 @@ func (p *philly) job() (*sim.Job, error) {
 	case p.opts.Cluster != "" && p.opts.Cluster != cluster, gpus == 0:
 		return nil, errNothing
 	}
+
 	p.count++
 	nodes, each := split(gpus, p.opts.PerNode)
+
 	return &sim.Job{
 		Name: fmt.Sprintf("philly-%d", p.count), At: at, Owner: user(cluster), Lasts: atLeastSecond(lasts),
 		Spec: p.specs.of(ask{nodes: nodes, gpus: each}),
@@ -89,20 +96,25 @@ func (p *phillyLog) job() (*sim.Job, error) {
 			return nil, err
 		}
 	}
+
 	if !p.More() {
 		if err := p.Expect(json.Delim(']')); err != nil {
 			return nil, err
 		}
+
 		return nil, io.EOF
 	}
+
 	raw, err := p.Element()
 	if err != nil {
 		return nil, err
 	}
+
 	var j phillyJob
 	if err := json.Unmarshal(raw, &j); err != nil {
 		return nil, p.Bad(0, rows.FieldOf(err), "the job is not as in a Philly log")
 	}
+
 	return p.convert(&j)
 }
 
@@ -110,34 +122,45 @@ func (p *phillyLog) convert(j *phillyJob) (*sim.Job, error) {
 	if p.opts.Cluster != "" && p.opts.Cluster != j.Cluster {
 		return nil, errNothing
 	}
+
 	at, err := time.Parse(calendar, j.Submitted)
 	if err != nil || at.Year() < 1970 || at.Year() >= 2200 {
 		return nil, p.Bad(0, "submitted_time", "%q is no time: it is written as in %s", rows.Short(j.Submitted), calendar)
 	}
+
 	var lasts time.Duration
 	var most phillyAttempt
+
 	for _, a := range j.Attempts {
 		if len(a.Detail) == 0 || unknown(a.Start) || unknown(a.End) {
 			continue // it never got its GPUs, or the log does not know when it ended
 		}
+
 		start, err1 := time.Parse(calendar, a.Start)
+
 		end, err2 := time.Parse(calendar, a.End)
 		if err1 != nil || err2 != nil || end.Before(start) {
 			return nil, p.Bad(0, "attempts", "an attempt goes from %q to %q", rows.Short(a.Start), rows.Short(a.End))
 		}
+
 		lasts += end.Sub(start)
+
 		if a.gpus() > most.gpus() {
 			most = a
 		}
 	}
+
 	if most.gpus() == 0 {
 		return nil, errNothing
 	}
+
 	nodes, each := most.shape(p.opts.PerNode)
+
 	owner := j.User
 	if owner == "" {
 		owner = j.Cluster
 	}
+
 	return &sim.Job{
 		Name: j.Name, At: at.Sub(time.Unix(0, 0)), Owner: user(owner), Lasts: atLeastSecond(lasts),
 		Spec: p.specs.of(ask{nodes: nodes, gpus: each}),
@@ -152,6 +175,7 @@ func (a *phillyAttempt) gpus() int {
 	for _, d := range a.Detail {
 		n += len(d.GPUs)
 	}
+
 	return n
 }
 
@@ -163,5 +187,6 @@ func (a *phillyAttempt) shape(perNode int) (nodes, each int) {
 			return split(a.gpus(), perNode)
 		}
 	}
+
 	return len(a.Detail), len(a.Detail[0].GPUs)
 }

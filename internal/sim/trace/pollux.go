@@ -33,16 +33,20 @@ func openPollux(f *rows.File, opts Options) (*polluxReader, error) {
 	switch opts.Mode {
 	case "", ModeAdaptive, ModeRigid, ModeElastic:
 	default:
-		return nil, fault.New(fault.Invalid, "bad_mode", "%q is no mode", opts.Mode).WithRemedy("use %s, %s or %s", ModeAdaptive, ModeRigid, ModeElastic)
+		return nil, fault.New(fault.Invalid, "bad_mode", "%q is no mode", opts.Mode).
+			WithRemedy("use %s, %s or %s", ModeAdaptive, ModeRigid, ModeElastic)
 	}
+
 	if opts.Tables == "" {
 		return nil, fault.New(fault.Invalid, "missing_tables", "a Pollux or Sia workload needs the profiles of its applications").
 			WithRemedy("name their folder, such as pollux/traces")
 	}
+
 	t, err := rows.WithHeader(f, ',', "name", "time", "application", "num_replicas", "batch_size")
 	if err != nil {
 		return nil, err
 	}
+
 	return &polluxReader{Table: t, opts: opts, apps: newApplications(filepath.SplitList(opts.Tables), opts)}, nil
 }
 
@@ -50,17 +54,24 @@ func (p *polluxReader) job() (*sim.Job, error) {
 	if err := p.Read(); err != nil {
 		return nil, err
 	}
-	name, app, at := p.Text("name"), p.Text("application"), p.Seconds("time")
+
+	name := p.Text("name")
+	app := p.Text("application")
+	at := p.Seconds("time")
+
 	replicas, batch := p.Count("num_replicas"), p.Count("batch_size")
 	if p.Err == nil && (replicas < 1 || replicas > job.MaxCount) {
 		p.Fail("num_replicas", "%d is no number of GPUs", replicas)
 	}
+
 	if p.Err == nil && batch < 1 {
 		p.Fail("batch_size", "%d is no batch size", batch)
 	}
+
 	if p.Err != nil {
 		return nil, p.Err
 	}
+
 	plan, err := p.apps.plan(app, replicas, batch)
 	if err != nil {
 		return nil, err
@@ -68,6 +79,7 @@ func (p *polluxReader) job() (*sim.Job, error) {
 	if plan == nil {
 		return nil, p.Bad(4, "num_replicas", "%s was not measured with batch size %d on %d GPUs", app, batch, replicas)
 	}
+
 	return &sim.Job{
 		Name: strings.Clone(name), At: at, Owner: "pollux", Spec: plan.spec, Phases: plan.phases, Tells: len(plan.phases) > 0,
 	}, nil
@@ -108,17 +120,22 @@ func (a *applications) plan(app string, replicas, batch int) (*plan, error) {
 			key.batch = 32768
 		}
 	}
+
 	if a.opts.Mode == ModeElastic {
 		key.replicas = 0
 	}
+
 	if p, ok := a.plans[key]; ok {
 		return p, nil
 	}
+
 	prof, err := a.profile(key.app)
 	if err != nil {
 		return nil, err
 	}
+
 	a.plans[key] = a.make(prof, key)
+
 	return a.plans[key], nil
 }
 
@@ -126,10 +143,12 @@ func (a *applications) profile(app string) (*pollux.Profile, error) {
 	if p, ok := a.profiles[app]; ok {
 		return p, nil
 	}
+
 	p, err := pollux.Read(app, a.folders)
 	if err == nil {
 		a.profiles[app] = p
 	}
+
 	return p, err
 }
 
@@ -139,31 +158,45 @@ func (a *applications) make(p *pollux.Profile, key planKey) *plan {
 	start := a.opts.start(p.Restart)
 	made := &plan{}
 	var first *job.Speed
+
 	for epoch := range p.Epochs {
 		rates := p.Rates(epoch, key.batch)
 		if key.replicas > 0 {
 			rates = pollux.Exactly(rates, key.replicas)
 		}
+
 		if len(rates) == 0 {
 			return nil
 		}
+
 		s := job.NewSpeed(p.Work(), start, a.opts.Save, rates...)
 		if epoch == 0 {
 			first = s
 			continue
 		}
+
 		made.phases = append(made.phases, sim.Phase{From: p.Until(epoch), Speed: s})
 	}
+
 	made.spec = &job.Spec{
-		Name: key.app, Run: command, Place: job.PlaceAny, Objective: job.ObjectiveTime,
-		Resources:  job.Resources{Nodes: job.Range{Min: 1, Max: pollux.MaxNodes}, GPUs: job.Range{Min: 1, Max: a.perNode(p)}, GPU: kinds(first)},
+		Name:      key.app,
+		Run:       command,
+		Place:     job.PlaceAny,
+		Objective: job.ObjectiveTime,
+		Resources: job.Resources{
+			Nodes: job.Range{Min: 1, Max: pollux.MaxNodes},
+			GPUs:  job.Range{Min: 1, Max: a.perNode(p)},
+			GPU:   kinds(first),
+		},
 		Speed:      first,
 		Checkpoint: &job.Checkpoint{Dir: "checkpoint"},
 	}
+
 	if key.replicas > 0 {
 		nodes, each := split(key.replicas, a.perNode(p))
 		made.spec.Resources.Nodes, made.spec.Resources.GPUs = exactly(nodes), exactly(each)
 	}
+
 	return made
 }
 
@@ -173,5 +206,6 @@ func (a *applications) perNode(p *pollux.Profile) int {
 	if a.opts.PerNode > 0 {
 		return a.opts.PerNode
 	}
+
 	return p.PerNode(a.opts.Mode == ModeRigid)
 }

@@ -34,10 +34,12 @@ func profiles(t testing.TB) string {
 		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 			t.Fatal(err)
 		}
+
 		if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
 			t.Fatal(err)
 		}
 	}
+
 	return folder
 }
 
@@ -48,33 +50,49 @@ func TestPolluxModes(t *testing.T) {
 		jobs, _ := mustRead(t, "", polluxSample, o)
 		return jobs
 	}
+
 	rigid := at(trace.Options{Mode: trace.ModeRigid})
 	j := rigid[0]
-	if j.At != 53*s || rigid[1].At != 154500*time.Millisecond || j.Spec.Speed.Work != 200 || time.Duration(j.Spec.Speed.Start) != 30*s || len(j.Phases) != 1 || j.Phases[0].From != 100 {
+	if j.At != 53*s || rigid[1].At != 154500*time.Millisecond || j.Spec.Speed.Work != 200 ||
+		time.Duration(j.Spec.Speed.Start) != 30*s ||
+		len(j.Phases) != 1 ||
+		j.Phases[0].From != 100 {
 		t.Errorf("got %+v", j)
 	}
+
 	if r := j.Spec.Resources; r.Nodes.Max != 1 || r.GPUs.Min != 2 || rigid[1].Spec.Resources.Nodes.Min != 2 {
 		t.Errorf("got %+v", r)
 	}
+
 	// 80 samples on 2 GPUs are 40 each: 4.25 s. In the first epoch there is no
 	// noise, and a batch of four is worth one; in the second there is nothing else.
 	near(t, "the first epoch", j.Spec.Speed.On("T4", 0).Rate(2, 1), 1/4.25, 1e-9)
 	near(t, "the second epoch", j.Phases[0].Speed.On("T4", 0).Rate(2, 1), 4/4.25, 1e-9)
+
 	if c := j.Spec.Speed.On("T4", 0); c.Least() != 2 || c.Most() != 2 {
 		t.Errorf("a rigid job runs on %d to %d GPUs", c.Least(), c.Most())
 	}
+
 	elastic := at(trace.Options{Mode: trace.ModeElastic, Start: -1, Save: s})[0]
-	if c := elastic.Spec.Speed.On("T4", 0); c.Most() != 4 || elastic.Spec.Speed.Start != 0 || time.Duration(elastic.Spec.Speed.Save) != s {
+	if c := elastic.Spec.Speed.On(
+		"T4",
+		0,
+	); c.Most() != 4 || elastic.Spec.Speed.Start != 0 ||
+		time.Duration(elastic.Spec.Speed.Save) != s {
 		t.Errorf("got %+v", elastic.Spec.Speed)
 	}
+
 	// One GPU does 80 samples in two passes of 40, without waiting for others.
 	near(t, "one GPU with a batch of 80", elastic.Phases[0].Speed.On("T4", 0).Rate(1, 1), 4/8.0, 1e-9)
+
 	adaptive := at(trace.Options{})[0]
 	if r := adaptive.Spec.Resources; r.GPUs != (job.Range{Min: 1, Max: 2}) || r.Nodes.Max != 16 || !adaptive.Tells {
 		t.Errorf("got %+v", r)
 	}
+
 	// Without noise the smallest batch is best: 20 samples are 10 for each of two.
 	near(t, "the best batch without noise", adaptive.Spec.Speed.On("T4", 0).Rate(2, 1), 1/1.25, 1e-9)
+
 	// With nothing but noise the largest is: four times the base in 4.25 s.
 	near(t, "the best batch with noise", adaptive.Phases[0].Speed.On("T4", 0).Rate(2, 1), 4/4.25, 1e-9)
 	near(t, "on two nodes", adaptive.Phases[0].Speed.On("T4", 0).Rate(2, 2), 4/5.0, 1e-9)
@@ -97,6 +115,7 @@ func TestPolluxMistakes(t *testing.T) {
 			badRow(t, err, 3, c.field, c.says)
 		})
 	}
+
 	for says, o := range map[string]trace.Options{
 		"needs the profiles": {}, "no mode": {Tables: folder, Mode: "wild"}, "no profile of toy": {Tables: t.TempDir()},
 	} {
@@ -104,7 +123,14 @@ func TestPolluxMistakes(t *testing.T) {
 			t.Errorf("got %v, want %q", err, says)
 		}
 	}
-	if _, _, err := read(t, "pollux", strings.Replace(polluxSample, "toy", "../toy", 1), trace.Options{Tables: folder}); err == nil || !strings.Contains(err.Error(), "no application") {
+
+	if _, _, err := read(
+		t,
+		"pollux",
+		strings.Replace(polluxSample, "toy", "../toy", 1),
+		trace.Options{Tables: folder},
+	); err == nil ||
+		!strings.Contains(err.Error(), "no application") {
 		t.Errorf("got %v: a name must not lead out of the folder", err)
 	}
 }
@@ -117,6 +143,7 @@ func alone(j *sim.Job) float64 {
 		total += (p.From - from) / speed.On("T4", 0).Rate(r.Nodes.Min*r.GPUs.Min, r.Nodes.Min)
 		speed, from = p.Speed, p.From
 	}
+
 	return total
 }
 
@@ -129,9 +156,11 @@ func TestPolluxJobsTakeAsLongAsInTheAuthorsSimulator(t *testing.T) {
 	if err == nil {
 		err = json.Unmarshal(raw, &results)
 	}
+
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	for w := 1; w <= 6; w++ {
 		r, err := trace.Open(data(t, "pollux", "workloads", fmt.Sprintf("workload-%d.csv", w)), "", trace.Options{
 			Tables: data(t, "pollux", "traces"), Mode: trace.ModeRigid,
@@ -139,10 +168,12 @@ func TestPolluxJobsTakeAsLongAsInTheAuthorsSimulator(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
+
 		jobs, err := trace.Collect(r)
 		if err != nil {
 			t.Fatal(err)
 		}
+
 		for _, j := range jobs[:4] {
 			at := j.At.Seconds()
 			took := math.Ceil(at/60)*60 - at + 30 + alone(j)

@@ -58,6 +58,7 @@ func (o Options) start(published time.Duration) time.Duration {
 	case o.Start > 0:
 		return o.Start
 	}
+
 	return published
 }
 
@@ -93,6 +94,7 @@ func (r *Reader) Next() (*sim.Job, error) {
 			if err := r.place(j); err != nil {
 				return nil, r.end(err)
 			}
+
 			return j, nil
 		case errors.Is(err, errNothing):
 			r.leftOut++
@@ -102,6 +104,7 @@ func (r *Reader) Next() (*sim.Job, error) {
 			return nil, r.end(err)
 		}
 	}
+
 	return nil, r.err
 }
 
@@ -110,22 +113,28 @@ func (r *Reader) place(j *sim.Job) error {
 	if !r.began && r.absolute {
 		r.zero = j.At
 	}
+
 	if r.began && j.At < r.last {
 		e := fault.New(fault.Invalid, "trace_order", "%s is submitted before the job above it", j.Name).
 			WithRemedy("sort the file, or read it with the option to sort, which holds all jobs in memory")
 		e.Message += ", in " + r.where.Name
 		e.Line, e.Column = r.where.Line, 1
+
 		return e
 	}
+
 	r.began, r.last = true, j.At
 	if j.Spec.Deadline != nil && r.absolute {
 		due := sim.Epoch().Add(j.Spec.Deadline.Sub(time.Unix(0, 0)) - r.zero)
 		own(j).Deadline = &due
 	}
+
 	if j.Spec.Expect == 0 && r.exact {
 		own(j).Expect = job.Duration(j.Lasts)
 	}
+
 	j.At -= r.zero
+
 	return nil
 }
 
@@ -142,6 +151,7 @@ func (r *Reader) end(err error) error {
 	if closing := r.Close(); closing != nil && errors.Is(err, io.EOF) {
 		r.err = closing
 	}
+
 	return r.err
 }
 
@@ -157,8 +167,10 @@ func (r *Reader) Close() error {
 	if r.source == nil {
 		return nil
 	}
+
 	source := r.source
 	r.source = nil
+
 	return source.Close()
 }
 
@@ -180,11 +192,14 @@ func (r *Reader) sort() {
 				return nil, err
 			}
 		}
+
 		if len(jobs) == 0 {
 			return nil, io.EOF
 		}
+
 		j := jobs[0]
 		jobs = jobs[1:]
+
 		return j, nil
 	}
 }
@@ -195,15 +210,19 @@ func user(name string) id.User {
 	if id.Name(name) {
 		return id.User(strings.Clone(name))
 	}
+
 	clean := strings.Map(func(c rune) rune {
 		if c >= 'a' && c <= 'z' || c >= '0' && c <= '9' || c == '-' || c == '_' || c == '.' {
 			return c
 		}
+
 		return '-'
 	}, name)
+
 	clean = strings.Trim(clean[:min(len(clean), id.MaxName)], "-_.")
 	if clean == "" {
 		return "unknown"
 	}
+
 	return id.User(clean)
 }

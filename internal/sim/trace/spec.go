@@ -37,9 +37,11 @@ func (s *specs) of(a ask) *job.Spec {
 	if spec, ok := s.known[a]; ok {
 		return spec
 	}
+
 	if len(s.known) >= maxSpecs {
 		clear(s.known)
 	}
+
 	spec := &job.Spec{
 		Run: command, Place: job.PlaceAny, Objective: job.ObjectiveTime, Expect: a.expect,
 		Checkpoint: &job.Checkpoint{Dir: "checkpoint"},
@@ -47,13 +49,16 @@ func (s *specs) of(a ask) *job.Spec {
 			Nodes: exactly(max(a.nodes, 1)), GPUs: exactly(a.gpus), GPUShare: a.share, CPUs: a.cpus, Memory: a.memory,
 		},
 	}
+
 	for k := range strings.SplitSeq(a.kinds, "|") {
 		if k != "" {
 			spec.Resources.GPU = append(spec.Resources.GPU, job.GPUKind{Model: strings.Clone(k)})
 		}
 	}
+
 	a.kinds = strings.Clone(a.kinds) // not the line that it was cut from
 	s.known[a] = spec
+
 	return spec
 }
 
@@ -65,9 +70,11 @@ func split(gpus, perNode int) (nodes, each int) {
 	if perNode <= 0 || gpus <= perNode {
 		return 1, gpus
 	}
+
 	for nodes = (gpus + perNode - 1) / perNode; gpus%nodes != 0; nodes++ {
 		continue
 	}
+
 	return nodes, gpus / nodes
 }
 

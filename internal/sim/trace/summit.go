@@ -21,16 +21,32 @@ type summitJobs struct {
 
 func openSummitJobs(f *rows.File, opts Options) (*summitJobs, error) {
 	models := FreeTrainModels()
+
 	if opts.Tables != "" {
 		var err error
-		if models, err = rows.All(opts.Tables, readSummitModels); err != nil {
+		models, err = rows.All(opts.Tables, readSummitModels)
+		if err != nil {
 			return nil, err
 		}
 	}
-	t, err := rows.WithHeader(f, ',', "job", "model", "t_submit_s", "scale_up_s", "scale_down_s", "min_nodes", "max_nodes", "total_images")
+
+	t, err := rows.WithHeader(
+		f,
+		',',
+		"job",
+		"model",
+		"t_submit_s",
+		"scale_up_s",
+		"scale_down_s",
+		"min_nodes",
+		"max_nodes",
+		"total_images",
+	)
+
 	if err != nil {
 		return nil, err
 	}
+
 	return &summitJobs{t, opts, models}, nil
 }
 
@@ -38,9 +54,15 @@ func (s *summitJobs) job() (*sim.Job, error) {
 	if err := s.Read(); err != nil {
 		return nil, err
 	}
+
 	name, model := s.Text("job"), s.Text("model")
-	at, up, down := s.Seconds("t_submit_s"), s.Seconds("scale_up_s"), s.Seconds("scale_down_s")
-	least, most, images := s.Count("min_nodes"), s.Count("max_nodes"), s.Number("total_images")
+	at := s.Seconds("t_submit_s")
+	up := s.Seconds("scale_up_s")
+	down := s.Seconds("scale_down_s")
+	least := s.Count("min_nodes")
+	most := s.Count("max_nodes")
+	images := s.Number("total_images")
+
 	i := slices.IndexFunc(s.models, func(m FreeTrainModel) bool { return m.Name == model })
 	switch {
 	case s.Err != nil:
@@ -51,12 +73,15 @@ func (s *summitJobs) job() (*sim.Job, error) {
 	case images <= 0 || images > 1e15:
 		s.Fail("total_images", "%g is no number of images", images)
 	}
+
 	if s.Err != nil {
 		return nil, s.Err
 	}
+
 	speed := s.models[i].Speed(images, s.opts.start(up), s.opts.Save)
 	spec := elastic(speed, strings.ToLower(s.models[i].Name), most)
 	spec.Resources.Nodes.Min = least
+
 	return &sim.Job{Name: strings.Clone(name), At: at, Owner: "mix", Spec: spec, Lost: down}, nil
 }
 
@@ -66,24 +91,33 @@ func readSummitModels(f *rows.File) ([]FreeTrainModel, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	var models []FreeTrainModel
 	err = t.Each(func() {
-		model, nodes, rate := t.Text("model"), t.Count("nodes"), t.Number("images_per_s")
+		model := t.Text("model")
+		nodes := t.Count("nodes")
+
+		rate := t.Number("images_per_s")
 		if nodes > job.MaxCount || rate < 0 || rate > 1e15 {
 			t.Fail("images_per_s", "%d nodes cannot do %g images a second", nodes, rate)
 		}
+
 		if t.Err != nil || nodes == 0 {
 			return
 		}
+
 		i := slices.IndexFunc(models, func(m FreeTrainModel) bool { return m.Name == model })
 		if i < 0 {
 			i = len(models)
 			models = append(models, FreeTrainModel{Name: strings.Clone(model)})
 		}
+
 		models[i].Nodes, models[i].Samples = append(models[i].Nodes, nodes), append(models[i].Samples, rate)
 	})
+
 	if err == nil && len(models) == 0 {
 		err = fault.New(fault.Invalid, "bad_tables", "%s has no throughputs", f.Name)
 	}
+
 	return models, err
 }

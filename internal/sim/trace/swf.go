@@ -42,15 +42,23 @@ type swf struct {
 }
 
 func openSWF(f *rows.File, opts Options) (*swf, error) {
-	s := &swf{Table: rows.NewTable(f, ' ', swfColumns...), opts: opts, specs: newSpecs(), header: SWFHeader{Fields: map[string]string{}}}
+	s := &swf{
+		Table:  rows.NewTable(f, ' ', swfColumns...),
+		opts:   opts,
+		specs:  newSpecs(),
+		header: SWFHeader{Fields: map[string]string{}},
+	}
+
 	for {
 		line, err := f.Next()
 		if err != nil {
 			if errors.Is(err, io.EOF) {
 				return s, nil
 			}
+
 			return nil, err
 		}
+
 		text := strings.TrimSpace(line)
 		switch {
 		case text == "":
@@ -69,12 +77,15 @@ func (h *SWFHeader) note(line string) {
 	if !ok || strings.ContainsAny(name, " \t") || len(h.Fields) >= 100 {
 		return // a remark
 	}
+
 	value = strings.TrimSpace(value)
 	h.Fields[name] = value
+
 	number, err := strconv.ParseInt(value, 10, 64)
 	if err != nil {
 		return
 	}
+
 	switch name {
 	case "MaxProcs":
 		h.MaxProcs = int(number)
@@ -94,15 +105,22 @@ func (s *swf) job() (*sim.Job, error) {
 			break
 		}
 	}
+
 	run, procs := s.Number("run"), s.Number("requested_procs")
 	if procs <= 0 {
 		procs = s.Number("procs")
 	}
+
 	at, expect := s.Seconds("submit"), s.Number("requested_time")
-	name, owner, queue := s.Text("job"), s.Text("user"), s.Text("queue")
-	if s.Text("think_time"); s.Err != nil { // the last of the fields must be there
+	name := s.Text("job")
+	owner := s.Text("user")
+	queue := s.Text("queue")
+	s.Text("think_time")
+
+	if s.Err != nil { // the last of the fields must be there
 		return nil, s.Err
 	}
+
 	switch {
 	case run > rows.MaxSeconds || expect > rows.MaxSeconds:
 		s.Fail("run", "the job takes longer than 250 years")
@@ -113,18 +131,29 @@ func (s *swf) job() (*sim.Job, error) {
 	case s.opts.Cluster != "" && s.opts.Cluster != queue && s.opts.Cluster != s.Text("partition"):
 		return nil, errNothing
 	}
+
 	if s.Err != nil {
 		return nil, s.Err
 	}
+
 	a := ask{expect: job.Duration(rows.Scaled(max(expect, 0), time.Second))}
 	a.nodes, a.gpus = split(int(procs), s.opts.PerNode)
 	if !s.opts.GPUs {
 		a.gpus, a.cpus = 0, job.CPUs(a.gpus)*1000
 	}
-	j := &sim.Job{Name: "swf-" + strings.Clone(name), At: at, Owner: "unknown", Lasts: atLeastSecond(rows.Scaled(run, time.Second)), Spec: s.specs.of(a)}
+
+	j := &sim.Job{
+		Name:  "swf-" + strings.Clone(name),
+		At:    at,
+		Owner: "unknown",
+		Lasts: atLeastSecond(rows.Scaled(run, time.Second)),
+		Spec:  s.specs.of(a),
+	}
+
 	if owner != "-1" {
 		j.Owner = id.User("user" + string(user(owner)))
 	}
+
 	return j, nil
 }
 
@@ -135,6 +164,7 @@ func ReadSWFHeader(name string) (SWFHeader, error) {
 		if err != nil {
 			return SWFHeader{}, err
 		}
+
 		return s.header, nil
 	})
 }

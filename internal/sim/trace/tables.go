@@ -33,6 +33,7 @@ func (t *Task) Speed(start, save time.Duration) *job.Speed {
 	for i, e := range t.Times {
 		rates[i] = job.Rate{GPU: e.GPU, GPUs: e.GPUs, PerSecond: 1 / e.Seconds}
 	}
+
 	return job.NewSpeed(float64(t.Epochs), start, save, rates...)
 }
 
@@ -43,8 +44,10 @@ func (t *Task) Span() (fastest, slowest time.Duration) {
 		if i == 0 || d < fastest {
 			fastest = d
 		}
+
 		slowest = max(slowest, d)
 	}
+
 	return fastest, slowest
 }
 
@@ -54,6 +57,7 @@ func (t *Task) Most() int {
 	for _, e := range t.Times {
 		most = max(most, e.GPUs)
 	}
+
 	return most
 }
 
@@ -65,6 +69,7 @@ func (t *Task) Single() time.Duration {
 			least = d
 		}
 	}
+
 	return least
 }
 
@@ -104,6 +109,7 @@ func AndreasJobs() []Task {
 		{"ConvNet", 320},
 		{"ConvNet", 160},
 	}
+
 	tasks := make([]Task, len(types))
 	for i, t := range types {
 		m := andreasModels[t.model]
@@ -112,6 +118,7 @@ func AndreasJobs() []Task {
 			Times: []EpochTime{{Tesla, 1, m.tesla}, {Tesla, 2, m.two}, {Turing, 1, m.oneSlow}},
 		}
 	}
+
 	return tasks
 }
 
@@ -182,16 +189,20 @@ func DatacenterJobs() []Task {
 			if number == 13 {
 				continue
 			}
+
 			t := Task{Name: fmt.Sprintf("J%d", number), Model: "AlexNet", Batch: row.batch, Epochs: epochs, Memory: row.memory}
 			for g := range row.k80 {
 				t.Times = append(t.Times, EpochTime{"K80", g + 1, row.k80[g]})
 			}
+
 			for g := range row.m60 {
 				t.Times = append(t.Times, EpochTime{"M60", g + 1, row.m60[g]})
 			}
+
 			tasks = append(tasks, t)
 		}
 	}
+
 	return tasks
 }
 
@@ -224,6 +235,7 @@ func (m *FreeTrainModel) Speed(samples float64, start, save time.Duration) *job.
 	for i, n := range m.Nodes {
 		rates[i] = job.Rate{GPUs: n, PerSecond: m.Samples[i]}
 	}
+
 	return job.NewSpeed(samples, start, save, rates...)
 }
 
@@ -245,10 +257,12 @@ func FreeTrainModels() []FreeTrainModel {
 		{"shufflenet", [7]float64{2831.0, 5259.0, 9988.0, 20379.2, 38895.3, 74125.1, 145081.5}},
 		{"mobilenet", [7]float64{3039.9, 5893.0, 11386.0, 22024.8, 42488.4, 82268.3, 155213.8}},
 	}
+
 	models := make([]FreeTrainModel, len(table))
 	for i, row := range table {
 		models[i] = FreeTrainModel{Name: row.name, Nodes: []int{1, 2, 4, 8, 16, 32, 64}, Samples: row.at[:]}
 	}
+
 	return models
 }
 
@@ -265,5 +279,6 @@ func inTurn(n int, kinds ...kindOfNode) []fleet.Node {
 		k := kinds[i%len(kinds)]
 		list[i] = nodes.New(nodes.Name("n", i+1, n), k.gpu, k.gpus, k.memory)
 	}
+
 	return list
 }

@@ -69,7 +69,14 @@ var pageStart = regexp.MustCompile(`^\s*\{\s*"events"\s*:\s*\[`)
 
 func openYardLog(f *rows.File, opts Options) *yardLog {
 	page := pageStart.Match(f.Peek())
-	return &yardLog{JSON: rows.NewJSON(f), page: page, opts: opts, lives: map[id.Job]*life{}, told: map[id.Job]bool{}, specs: newSpecs()}
+	return &yardLog{
+		JSON:  rows.NewJSON(f),
+		page:  page,
+		opts:  opts,
+		lives: map[id.Job]*life{},
+		told:  map[id.Job]bool{},
+		specs: newSpecs(),
+	}
 }
 
 func (y *yardLog) job() (*sim.Job, error) {
@@ -80,11 +87,13 @@ func (y *yardLog) job() (*sim.Job, error) {
 		if y.over {
 			return nil, io.EOF
 		}
+
 		e, err := y.entry()
 		if errors.Is(err, io.EOF) {
 			y.over = true
 			continue
 		}
+
 		if err != nil {
 			return nil, err
 		}
@@ -101,25 +110,31 @@ func (y *yardLog) entry() (*logEntry, error) {
 			return nil, err
 		}
 	}
+
 	y.began = true
 	if y.page && !y.More() {
 		if err := y.Expect(json.Delim(']')); err != nil {
 			return nil, err
 		}
+
 		return nil, io.EOF // what follows is a cursor
 	}
+
 	take := y.Value
 	if y.page {
 		take = y.Element
 	}
+
 	raw, err := take()
 	if err != nil {
 		return nil, err
 	}
+
 	var e logEntry
 	if err := json.Unmarshal(raw, &e); err != nil || !bytes.HasPrefix(raw, []byte("{")) {
 		return nil, y.Bad(0, rows.FieldOf(err), "this is neither an event nor a job")
 	}
+
 	return &e, nil
 }
 
@@ -131,22 +146,29 @@ func (y *yardLog) note(e *logEntry) error {
 	case e.Job == "" || y.told[e.Job]:
 		return nil // about a node, a person, the yard; or known already
 	}
+
 	if e.At.IsZero() {
 		return y.Bad(0, "at", "the event has no time")
 	}
+
 	l := y.lives[e.Job]
+
 	if e.Kind == "job.submitted" {
 		if l == nil {
 			l = y.begin(e.Job, e.Owner, e.At)
 		}
+
 		if l.spec == nil {
 			l.spec = e.Spec
 		}
+
 		return nil
 	}
+
 	if l == nil || l.ended {
 		return nil // submitted before the log begins, or over
 	}
+
 	switch e.To {
 	case job.Running:
 		l.since = e.At
@@ -157,8 +179,10 @@ func (y *yardLog) note(e *logEntry) error {
 			l.ran += max(e.At.Sub(l.since), 0)
 			l.since = time.Time{}
 		}
+
 		l.ended = e.To.Final()
 	}
+
 	return nil
 }
 
@@ -169,18 +193,23 @@ func (y *yardLog) noteJob(e *logEntry) error {
 		if e.Submitted.IsZero() {
 			return y.Bad(0, "submitted", "the job has no time of submission")
 		}
+
 		l = y.begin(e.ID, e.Owner, e.Submitted)
 	}
+
 	l.spec = e.Spec
+
 	if e.Ended == nil {
 		return nil
 	}
+
 	l.ended, l.ran, y.told[e.ID] = true, 0, true
 	for _, r := range e.Runs {
 		if r.Started != nil && r.Ended != nil {
 			l.ran += max(r.Ended.Sub(*r.Started), 0)
 		}
 	}
+
 	return nil
 }
 
@@ -188,6 +217,7 @@ func (y *yardLog) begin(name id.Job, owner id.User, at time.Time) *life {
 	l := &life{id: name, owner: owner, at: at}
 	y.lives[name] = l
 	y.queue = append(y.queue, l)
+
 	return l
 }
 
@@ -206,17 +236,22 @@ func (y *yardLog) give() (*sim.Job, error) {
 		return nil, y.Bad(0, "spec", "the log does not say what %s asked for", l.id).
 			WithRemedy("put what `trainyard job %s -o json` prints in front, or say how many GPUs such a job has", l.id)
 	}
+
 	j := &sim.Job{Name: string(l.id), At: l.at.Sub(time.Unix(0, 0)), Owner: user(string(l.owner)), Lasts: l.ran}
+
 	if l.spec == nil {
 		nodes, each := split(y.opts.Default, y.opts.PerNode)
 		j.Spec = y.specs.of(ask{nodes: nodes, gpus: each})
 		return j, nil
 	}
+
 	spec, err := replayed(l.spec)
 	if err != nil {
 		return nil, y.Bad(0, "spec", "%s asks for what cannot be: %v", l.id, err)
 	}
+
 	j.Spec = spec
+
 	return j, nil
 }
 
@@ -224,13 +259,22 @@ func (y *yardLog) give() (*sim.Job, error) {
 // what only a real run needs. Jobs that it needed had ended when it started.
 func replayed(s *job.Spec) (*job.Spec, error) {
 	c := *s
-	c.Run, c.Setup, c.Workdir, c.Image, c.Needs, c.Env, c.Secrets, c.Data = command, "", "", "", nil, nil, nil, nil
+	c.Run = command
+	c.Setup = ""
+	c.Workdir = ""
+	c.Image = ""
+	c.Needs = nil
+	c.Env = nil
+	c.Secrets = nil
+	c.Data = nil
 	if c.Place == "" {
 		c.Place = job.PlaceAny
 	}
+
 	r := &c.Resources
 	if r.GPUs.Min > fleet.MaxGPUs || r.Nodes.Min > rows.MaxCount || r.GPUs.Min < 0 || r.Nodes.Min < 0 {
 		return nil, fault.New(fault.Invalid, rows.BadRow, "%d nodes with %d GPUs", r.Nodes.Min, r.GPUs.Min)
 	}
+
 	return &c, nil
 }

@@ -38,6 +38,7 @@ func Measures() []Measure {
 	count := func(of func(*sim.Result) int) func(*sim.Result) float64 {
 		return func(r *sim.Result) float64 { return float64(of(r)) }
 	}
+
 	return []Measure{
 		{"jobs", "jobs", "", UnitCount, 0, count(func(r *sim.Result) int { return r.Jobs })},
 		{"failed", "jobs", "failed", UnitCount, -1, count(func(r *sim.Result) int { return r.Failed })},
@@ -88,23 +89,36 @@ type Row struct {
 func Summarise(cells []Cell) []Row {
 	measures := Measures()
 	var rows []Row
+
 	for i := 0; i < len(cells); {
 		c := &cells[i]
 		n := 1
 		for i+n < len(cells) && cells[i+n].Source == c.Source && cells[i+n].Policy == c.Policy && cells[i+n].Load == c.Load {
 			n++
 		}
-		row := Row{Source: c.Source, Policy: c.Policy, Load: c.Load, Seeds: n, First: c.Result, Estimates: make([]Estimate, len(measures))}
+
+		row := Row{
+			Source:    c.Source,
+			Policy:    c.Policy,
+			Load:      c.Load,
+			Seeds:     n,
+			First:     c.Result,
+			Estimates: make([]Estimate, len(measures)),
+		}
+
 		values := make([]float64, n)
 		for j := range measures {
 			for k := range values {
 				values[k] = measures[j].Of(cells[i+k].Result)
 			}
+
 			row.Estimates[j] = estimate(values)
 		}
+
 		rows = append(rows, row)
 		i += n
 	}
+
 	return rows
 }
 
@@ -116,13 +130,16 @@ func estimate(values []float64) Estimate {
 	for _, v := range values {
 		mean += v / n
 	}
+
 	if len(values) < 2 {
 		return Estimate{Mean: mean}
 	}
+
 	square := 0.0
 	for _, v := range values {
 		square += (v - mean) * (v - mean)
 	}
+
 	return Estimate{Mean: mean, Half: student(len(values)-1) * math.Sqrt(square/(n-1)/n)}
 }
 
@@ -132,12 +149,15 @@ func student(freedom int) float64 {
 		12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228, 2.201, 2.179, 2.160, 2.145, 2.131,
 		2.120, 2.110, 2.101, 2.093, 2.086, 2.080, 2.074, 2.069, 2.064, 2.060, 2.056, 2.052, 2.048, 2.045, 2.042,
 	}
+
 	if freedom <= len(table) {
 		return table[freedom-1]
 	}
+
 	// The first terms of the expansion around the normal distribution are right to
 	// three decimals from here on.
 	const z = 1.959964
 	f := float64(freedom)
+
 	return z + (z*z*z+z)/(4*f) + (5*math.Pow(z, 5)+16*z*z*z+3*z)/(96*f*f)
 }

@@ -32,14 +32,18 @@ func newProgress(m *Matrix, tasks []task) *progress {
 		p.tell = nil
 		return p
 	}
+
 	for i := range tasks {
 		if tasks[i].source.Jobs == 0 {
 			p.jobs = 0
 			break
 		}
+
 		p.jobs += tasks[i].source.Jobs
 	}
+
 	p.began = p.clock.Now()
+
 	return p
 }
 
@@ -49,14 +53,17 @@ func (p *progress) counter() (step func(now time.Duration, ended int), end func(
 	if p.tell == nil {
 		return nil, func() {}
 	}
+
 	steps, told, last := 0, 0, 0
 	step = func(_ time.Duration, ended int) {
 		last = ended
-		if steps++; steps%lookEvery == 0 {
+		steps++
+		if steps%lookEvery == 0 {
 			p.add(ended-told, 0)
 			told = ended
 		}
 	}
+
 	return step, func() { p.add(last-told, 1) }
 }
 
@@ -64,6 +71,7 @@ func (p *progress) counter() (step func(now time.Duration, ended int), end func(
 func (p *progress) add(jobs, cells int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+
 	p.done += jobs
 	p.cells += cells
 	if now := p.clock.Now(); now.Sub(p.last) >= tellEvery {
@@ -78,9 +86,11 @@ func (p *progress) report(now time.Time) Progress {
 	if s := out.Elapsed.Seconds(); s > 0 {
 		out.Rate = float64(p.done) / s
 	}
+
 	if out.Rate > 0 && p.jobs > p.done {
 		out.Remaining = time.Duration(float64(p.jobs-p.done) / out.Rate * float64(time.Second)).Round(time.Second)
 	}
+
 	return out
 }
 
@@ -89,7 +99,9 @@ func (p *progress) end() {
 	if p.tell == nil {
 		return
 	}
+
 	p.mu.Lock()
 	defer p.mu.Unlock()
+
 	p.tell(p.report(p.clock.Now()))
 }

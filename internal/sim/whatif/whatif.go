@@ -86,44 +86,55 @@ func Run(ctx context.Context, m Matrix) ([]Cell, error) {
 	if len(tasks) == 0 {
 		return nil, nil
 	}
+
 	inner, cancel := context.WithCancel(ctx)
 	defer cancel()
+
 	p := newProgress(&m, tasks)
 	next := make(chan int)
 	errs := make([]error, len(tasks))
 	results := make([]*sim.Result, len(tasks))
+
 	var all sync.WaitGroup
 	for range min(max(m.Parallel, 1), len(tasks)) {
 		all.Go(func() {
 			for i := range next {
-				if results[i], errs[i] = tasks[i].run(inner, &m, p); errs[i] != nil {
+				results[i], errs[i] = tasks[i].run(inner, &m, p)
+				if errs[i] != nil {
 					cancel() // the others would be thrown away
 				}
 			}
 		})
 	}
+
 	for i := range tasks {
 		select {
 		case next <- i:
 			continue
 		case <-inner.Done():
 		}
+
 		break
 	}
+
 	close(next)
 	all.Wait()
+
 	if err := firstFailure(errs); err != nil {
 		return nil, err
 	}
 	if ctx.Err() != nil {
 		return nil, ctx.Err()
 	}
+
 	p.end()
+
 	cells := make([]Cell, len(tasks))
 	for i := range tasks {
 		cells[i] = tasks[i].Cell
 		cells[i].Result = results[i]
 	}
+
 	return cells, nil
 }
 
@@ -134,6 +145,7 @@ func firstFailure(errs []error) error {
 			return err
 		}
 	}
+
 	return nil
 }
 
@@ -143,6 +155,7 @@ func (m *Matrix) tasks() []task {
 	if len(loads) == 0 {
 		loads = []float64{1}
 	}
+
 	var tasks []task
 	for i := range m.Sources {
 		for _, load := range loads {
@@ -153,11 +166,13 @@ func (m *Matrix) tasks() []task {
 					if k == 0 {
 						t.keep = m.Keep
 					}
+
 					tasks = append(tasks, t)
 				}
 			}
 		}
 	}
+
 	return tasks
 }
 
@@ -166,31 +181,38 @@ func (t *task) run(ctx context.Context, m *Matrix, p *progress) (*sim.Result, er
 	if ctx.Err() != nil {
 		return nil, ctx.Err()
 	}
+
 	cfg, err := t.source.Config(t.Load, t.Seed)
 	if err != nil {
 		return nil, err
 	}
+
 	cfg.Policy, cfg.Keep = t.policy.New(), t.keep
 	cfg.Stop = func() bool { return ctx.Err() != nil }
 	count, rest := p.counter()
 	cfg.Step = count
 	defer rest()
+
 	simulate := t.source.Run
 	if simulate == nil {
 		simulate = sim.Run
 	}
+
 	if m.Log == nil {
 		return t.named(simulate(cfg))
 	}
+
 	log, err := m.Log(t.Cell)
 	if err != nil {
 		return nil, err
 	}
+
 	cfg.Log = log
 	r, err := t.named(simulate(cfg))
 	if closing := log.Close(); err == nil && closing != nil {
 		err = fmt.Errorf("write the log of decisions: %w", closing)
 	}
+
 	return r, err
 }
 
@@ -199,6 +221,7 @@ func (t *task) named(r *sim.Result, err error) (*sim.Result, error) {
 	if err != nil {
 		return nil, fmt.Errorf("simulate %s: %w", t.Cell, err)
 	}
+
 	return r, nil
 }
 

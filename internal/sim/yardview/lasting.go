@@ -37,6 +37,7 @@ func NewLengths(v *View, assume time.Duration) *Lengths {
 		j := &v.State.Jobs[i]
 		_, l.basis[j.ID] = l.of(j)
 	}
+
 	return l
 }
 
@@ -48,6 +49,7 @@ func (l *Lengths) Unknown() []id.Job {
 			list = append(list, j)
 		}
 	}
+
 	return list
 }
 
@@ -69,9 +71,11 @@ func (l *Lengths) of(j *job.Job) (time.Duration, Basis) {
 	case l.assume == 0:
 		basis = BasisUnknown
 	}
+
 	if ran := l.ran(j.ID); ran > 0 && ran >= lasts && basis != BasisUnknown {
 		return 2 * ran, BasisOverdue
 	}
+
 	return lasts, basis
 }
 
@@ -82,6 +86,7 @@ func (l *Lengths) ran(j id.Job) time.Duration {
 			return l.view.Now.Sub(r.Started)
 		}
 	}
+
 	return 0
 }
 
@@ -97,6 +102,7 @@ func (v *View) Label(j id.Job) string {
 	if d, ok := v.Jobs[j]; ok && d.Name != "" {
 		return fmt.Sprintf("%s (%s)", j, d.Name)
 	}
+
 	return string(j)
 }
 

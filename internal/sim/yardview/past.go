@@ -33,16 +33,21 @@ func Before(ctx context.Context, s Source, j id.Job, epoch int, opts Options) (*
 	if err != nil {
 		return nil, err
 	}
+
 	d, err := r.Job(ctx, j)
 	if err != nil {
 		return nil, err
 	}
+
 	p := &past{reader: r, out: &Past{View: r.view, Job: j}}
-	if p.out.Run, err = pick(&d, epoch); err != nil {
+	p.out.Run, err = pick(&d, epoch)
+	if err != nil {
 		return nil, err
 	}
+
 	p.at = p.out.Run.Ordered
 	r.view.Now = p.at
+
 	if err := p.everyone(ctx); err != nil {
 		return nil, err
 	}
@@ -55,8 +60,10 @@ func Before(ctx context.Context, s Source, j id.Job, epoch int, opts Options) (*
 	if err := r.users(ctx); err != nil {
 		return nil, err
 	}
+
 	p.tell()
 	r.finish()
+
 	return p.out, nil
 }
 
@@ -66,15 +73,25 @@ func pick(d *api.JobDetail, epoch int) (api.Run, error) {
 		return api.Run{}, fault.New(fault.Conflict, "never_ran", "job %s has never been given a place: there is no decision to look at", d.ID).
 			WithRemedy("see why it waits with: trainyard job %s", d.ID)
 	}
+
 	if epoch == 0 {
 		return d.Runs[len(d.Runs)-1], nil
 	}
+
 	for _, run := range d.Runs {
 		if run.Epoch == epoch {
 			return run, nil
 		}
 	}
-	return api.Run{}, fault.New(fault.NotFound, "run_not_found", "job %s has no run %d; its runs are 1 to %d", d.ID, epoch, len(d.Runs))
+
+	return api.Run{}, fault.New(
+		fault.NotFound,
+		"run_not_found",
+		"job %s has no run %d; its runs are 1 to %d",
+		d.ID,
+		epoch,
+		len(d.Runs),
+	)
 }
 
 // past rebuilds a yard as it was at a time.
@@ -93,41 +110,52 @@ func (p *past) everyone(ctx context.Context) error {
 	f.Limit = pageSize
 	seen := 0
 	var there []api.Job
+
 	for {
 		page, err := p.Source.Jobs(ctx, f)
 		if err != nil {
 			return err
 		}
+
 		seen += len(page.Jobs)
+
 		for i := range page.Jobs {
 			if o := &page.Jobs[i]; !o.Submitted.After(p.at) && (o.Ended == nil || o.Ended.After(p.at)) {
 				there = append(there, *o)
 			}
 		}
-		if f.Cursor = page.Next; page.Next == "" {
+
+		f.Cursor = page.Next
+
+		if page.Next == "" {
 			break
 		}
+
 		if seen >= maxPast {
 			p.gap("jobs that are older than the newest %d were not looked at", seen)
 			break
 		}
 	}
+
 	slices.Reverse(there)
 	details, err := p.details(ctx, there)
 	if err != nil {
 		return err
 	}
+
 	var owner id.User
 	for i := range details {
 		waits, err := p.person(ctx, &details[i])
 		if err != nil {
 			return err
 		}
+
 		if waits {
 			p.shared = p.shared || owner != "" && owner != details[i].Owner
 			owner = details[i].Owner
 		}
 	}
+
 	return nil
 }
 
@@ -137,36 +165,52 @@ func (p *past) person(ctx context.Context, d *api.JobDetail) (waits bool, err er
 	if err != nil {
 		return false, err
 	}
+
 	history, err := p.history(ctx, d.ID)
 	if err != nil {
 		return false, err
 	}
+
 	if d.ID == p.out.Job {
 		p.out.Reason = history.ordered(p.out.Run.ID)
 	}
-	j.State, j.Epoch, j.Done, j.Served, j.Last, j.Started, j.Cause = job.Pending, 0, 0, 0, "", time.Time{}, job.CauseNone
+
+	j.State = job.Pending
+	j.Epoch = 0
+	j.Done = 0
+	j.Served = 0
+	j.Last = ""
+	j.Started = time.Time{}
+	j.Cause = job.CauseNone
 	if len(history) > 0 {
 		j.State, j.Reason, j.NotBefore = history.stateAt(p.at)
 	}
+
 	var live *api.Run
+
 	for i := range d.Runs {
 		run := &d.Runs[i]
 		if !run.Ordered.Before(p.at) {
 			if run.Ordered.Equal(p.at) && d.ID != p.out.Job {
 				p.out.And = append(p.out.And, d.ID)
 			}
+
 			continue
 		}
+
 		j.Epoch = run.Epoch
 		if len(run.Ranks) > 0 {
 			j.Last = run.Ranks[0].Node
 		}
+
 		if run.Ended == nil || run.Ended.After(p.at) {
 			live = run
 			continue
 		}
+
 		p.ended(&j, run)
 	}
+
 	switch {
 	case j.State == job.Paused || j.State.Final():
 		return false, nil
@@ -176,8 +220,10 @@ func (p *past) person(ctx context.Context, d *api.JobDetail) (waits bool, err er
 		// The feed does not tell; it had no run, so it waited.
 		j.State = job.Pending
 	}
+
 	p.view.Jobs[d.ID] = *d
 	p.view.State.Jobs = append(p.view.State.Jobs, j)
+
 	return live == nil, nil
 }
 
@@ -188,19 +234,25 @@ func (p *past) ended(j *job.Job, run *api.Run) {
 	if h, known := job.HandlingOf(run.Cause); known && (h.Next == job.NextElsewhere || h.Next == job.NextEscalate) {
 		p.escaped = true
 	}
+
 	if run.Started == nil {
 		return
 	}
+
 	if j.Started.IsZero() {
 		j.Started = *run.Started
 	}
+
 	j.Served += run.Ended.Sub(*run.Started).Seconds() * float64(gpusOf(run))
 }
 
 // live puts a run into the state that held nodes then.
 func (p *past) live(j *job.Job, a *api.Run, h history) {
 	then := *a
-	then.Ended, then.State, then.Cause = nil, job.RunOrdered, job.CauseNone
+	then.Ended = nil
+	then.State = job.RunOrdered
+	then.Cause = job.CauseNone
+
 	j.State = job.Starting
 	if a.Started != nil && !a.Started.After(p.at) {
 		then.State, j.State = job.RunRunning, job.Running
@@ -210,13 +262,16 @@ func (p *past) live(j *job.Job, a *api.Run, h history) {
 	} else {
 		then.Started = nil
 	}
+
 	if h.stopping(a.ID, p.at) {
 		then.State = job.RunStopping
 	}
+
 	run := runOf(j, &then)
 	for i := range run.Ranks {
 		run.Ranks[i].State = then.State
 	}
+
 	p.view.State.Runs = append(p.view.State.Runs, run)
 }
 
@@ -228,20 +283,25 @@ func (p *past) history(ctx context.Context, j id.Job) (history, error) {
 	f := api.EventFilter{Job: j}
 	f.Limit = pageSize
 	var all history
+
 	for {
 		page, err := p.Events(ctx, f)
 		if err != nil {
 			return nil, err
 		}
+
 		for _, e := range page.Events {
 			if e.At.After(p.at) {
 				return all, nil
 			}
+
 			all = append(all, e)
 		}
+
 		if len(page.Events) < pageSize {
 			return all, nil
 		}
+
 		f.Cursor = page.Next
 	}
 }
@@ -251,14 +311,17 @@ func (h history) stateAt(at time.Time) (s job.State, reason string, notBefore ti
 	s = job.Pending
 	for i := range h {
 		e := &h[i]
-		if !strings.HasPrefix(e.Kind, "job.") || e.To == "" || e.At.Equal(at) && (e.To == string(job.Starting) || e.To == string(job.Running)) {
+		if !strings.HasPrefix(e.Kind, "job.") || e.To == "" ||
+			e.At.Equal(at) && (e.To == string(job.Starting) || e.To == string(job.Running)) {
 			continue
 		}
+
 		s, reason, notBefore = job.State(e.To), e.Reason, time.Time{}
 		if wait, told := backoff(e.Reason); told {
 			notBefore = e.At.Add(wait)
 		}
 	}
+
 	return s, reason, notBefore
 }
 
@@ -269,6 +332,7 @@ func (h history) ordered(run id.Run) string {
 			return h[i].Reason
 		}
 	}
+
 	return ""
 }
 
@@ -279,14 +343,17 @@ func backoff(reason string) (time.Duration, bool) {
 	if !found || !ends {
 		return 0, false
 	}
+
 	d, err := job.ParseDuration(text)
+
 	return time.Duration(d), err == nil
 }
 
 // stopping reports whether a run had been told to stop by then.
 func (h history) stopping(run id.Run, at time.Time) bool {
 	return slices.ContainsFunc(h, func(e api.Event) bool {
-		told := e.Kind == "run.stopping" || e.Kind == "run.timed_out" || e.To == string(job.Cancelling) || e.To == string(job.Pausing)
+		told := e.Kind == "run.stopping" || e.Kind == "run.timed_out" || e.To == string(job.Cancelling) ||
+			e.To == string(job.Pausing)
 		return told && e.Run == run && e.At.Before(at)
 	})
 }
@@ -297,37 +364,47 @@ func (p *past) everything(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+
 	told := map[id.Node]*fate{}
 	if p.admin {
-		if told, err = p.fates(ctx); err != nil {
+		told, err = p.fates(ctx)
+		if err != nil {
 			return err
 		}
 	} else {
 		p.gap("what happened to nodes since then is told to admins alone: they are taken as they are now")
 	}
+
 	there := map[id.Node]bool{}
+
 	for i := range nodes {
 		n := nodeOf(&nodes[i])
 		there[n.ID] = true
+
 		if f := told[n.ID]; f != nil {
 			if f.joined.After(p.at) {
 				continue
 			}
+
 			n.State, n.Cordoned = f.state, f.drained
 			if f.rebuilt {
 				p.gap("the hardware or the agent of node %s has changed since then: it is taken as it is now", n.ID)
 			}
 		}
+
 		if slices.ContainsFunc(p.out.Run.Ranks, func(k api.Rank) bool { return k.Node == n.ID }) {
 			n.State, n.Cordoned = fleet.Ready, false // else nothing could have been ordered there
 		}
+
 		p.view.State.Nodes = append(p.view.State.Nodes, n)
 	}
+
 	for _, name := range sortedNodes(told) {
 		if f := told[name]; !there[name] && !f.joined.After(p.at) && f.state != fleet.Removed {
 			p.gap("node %s was there then and has been removed since: what it had is not told any more", name)
 		}
 	}
+
 	return nil
 }
 
@@ -336,7 +413,9 @@ func sortedNodes(m map[id.Node]*fate) []id.Node {
 	for n := range m {
 		names = append(names, n)
 	}
+
 	slices.Sort(names)
+
 	return names
 }
 
@@ -358,12 +437,15 @@ func (p *past) fates(ctx context.Context) (map[id.Node]*fate, error) {
 		if err != nil {
 			return nil, err
 		}
+
 		for i := range page.Events {
 			p.note(all, &page.Events[i])
 		}
+
 		if len(page.Events) < pageSize {
 			return all, nil
 		}
+
 		f.Cursor = page.Next
 	}
 }
@@ -374,10 +456,12 @@ func (p *past) note(all map[id.Node]*fate, e *api.Event) {
 	if n == nil {
 		n = &fate{joined: e.At, state: fleet.Ready}
 		all[e.Node] = n
+
 		if e.Kind != "node.joined" {
 			n.joined = time.Time{}
 		}
 	}
+
 	later := e.At.After(p.at)
 	switch {
 	case e.Kind == "node.inventory":
@@ -395,14 +479,18 @@ func (p *past) tell() {
 	if !p.admin {
 		p.gap("jobs of others, which you may not see, are left out: nodes that they held seem free")
 	}
+
 	if p.worked {
 		p.gap("how much work jobs had done by then is not recorded: those that had run before seem to begin anew")
 	}
+
 	if p.escaped {
 		p.gap("which nodes jobs were kept off after failures, and what more they were given, is not recorded")
 	}
+
 	if p.shared {
 		p.gap("how much everyone had used by then is not recorded: fair share goes by what they have used until now")
 	}
+
 	p.gap("what programs outside the yard used, and what nodes cost, is taken as it is now")
 }

@@ -82,42 +82,53 @@ func Live(ctx context.Context, s Source, opts Options) (*View, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	nodes, err := r.nodes(ctx)
 	if err != nil {
 		return nil, err
 	}
+
 	jobs, err := r.jobs(ctx, api.JobFilter{States: alive()})
 	if err != nil {
 		return nil, err
 	}
+
 	details, err := r.details(ctx, jobs)
 	if err != nil {
 		return nil, err
 	}
+
 	paused := 0
 	for _, d := range details {
 		if d.State == job.Paused {
 			paused++
 			continue
 		}
+
 		if err := r.add(d); err != nil {
 			return nil, err
 		}
 	}
+
 	if paused > 0 {
 		r.gap("%s paused and left out: nobody knows when they are resumed", jobsAre(paused))
 	}
+
 	for _, n := range nodes {
 		r.view.State.Nodes = append(r.view.State.Nodes, nodeOf(&n))
 	}
+
 	r.strangers(nodes)
+
 	if err := r.needs(ctx); err != nil {
 		return nil, err
 	}
 	if err := r.users(ctx); err != nil {
 		return nil, err
 	}
+
 	r.finish()
+
 	return r.view, nil
 }
 
@@ -126,12 +137,20 @@ func open(ctx context.Context, s Source, opts Options) (*reader, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	who, err := s.Whoami(ctx)
 	if err != nil {
 		return nil, err
 	}
+
 	r := &reader{Source: s, opts: opts, admin: who.Role == tenant.Admin}
-	r.view = &View{Now: info.Now, Policy: info.Policy, Jobs: map[id.Job]api.JobDetail{}, State: yardmaster.State{Needs: map[id.Job]job.State{}}}
+	r.view = &View{
+		Now:    info.Now,
+		Policy: info.Policy,
+		Jobs:   map[id.Job]api.JobDetail{},
+		State:  yardmaster.State{Needs: map[id.Job]job.State{}},
+	}
+
 	return r, nil
 }
 
@@ -144,6 +163,7 @@ func jobsAre(n int) string {
 	if n == 1 {
 		return "1 job is"
 	}
+
 	return fmt.Sprintf("%d jobs are", n)
 }
 
@@ -156,8 +176,11 @@ func (r *reader) nodes(ctx context.Context) ([]api.Node, error) {
 		if err != nil {
 			return nil, err
 		}
+
 		all = append(all, p.Nodes...)
-		if page.Cursor = p.Next; p.Next == "" {
+		page.Cursor = p.Next
+
+		if p.Next == "" {
 			return all, nil
 		}
 	}
@@ -172,8 +195,11 @@ func (r *reader) jobs(ctx context.Context, f api.JobFilter) ([]api.Job, error) {
 		if err != nil {
 			return nil, err
 		}
+
 		all = append(all, p.Jobs...)
-		if f.Cursor = p.Next; p.Next == "" {
+		f.Cursor = p.Next
+
+		if p.Next == "" {
 			slices.Reverse(all)
 			return all, nil
 		}
@@ -202,11 +228,14 @@ func (r *reader) details(ctx context.Context, jobs []api.Job) ([]api.JobDetail, 
 		if err != nil {
 			return nil, err
 		}
+
 		all = append(all, d)
+
 		if r.opts.Progress != nil {
 			r.opts.Progress(i+1, len(jobs))
 		}
 	}
+
 	return all, nil
 }
 
@@ -216,9 +245,11 @@ func (r *reader) add(d api.JobDetail) error {
 	if err != nil {
 		return err
 	}
+
 	if d.Why != nil && d.Why.Blocker == "backoff" && d.Why.Start != nil {
 		j.NotBefore = *d.Why.Start
 	}
+
 	r.view.Jobs[d.ID] = d
 	r.view.State.Jobs = append(r.view.State.Jobs, j)
 	for i := range d.Runs {
@@ -226,32 +257,50 @@ func (r *reader) add(d api.JobDetail) error {
 			r.view.State.Runs = append(r.view.State.Runs, runOf(&j, &d.Runs[i]))
 		}
 	}
+
 	return nil
 }
 
 // jobOf makes a job of what the API tells of it.
 func jobOf(d *api.JobDetail) (job.Job, error) {
 	j := job.Job{
-		ID: d.ID, Seq: d.Seq, Owner: d.Owner, Project: d.Project, Pipeline: d.Pipeline, State: d.State, Cause: d.Cause, Reason: d.Reason,
-		Submitted: d.Submitted, Since: d.Since, Epoch: d.Epoch, Needs: d.Needs, Spec: &job.Spec{},
+		ID:        d.ID,
+		Seq:       d.Seq,
+		Owner:     d.Owner,
+		Project:   d.Project,
+		Pipeline:  d.Pipeline,
+		State:     d.State,
+		Cause:     d.Cause,
+		Reason:    d.Reason,
+		Submitted: d.Submitted,
+		Since:     d.Since,
+		Epoch:     d.Epoch,
+		Needs:     d.Needs,
+		Spec:      &job.Spec{},
 	}
+
 	if d.Started != nil {
 		j.Started = *d.Started
 	}
+
 	if d.Done != nil {
 		j.Done = *d.Done
 	}
+
 	if n := len(d.Runs); n > 0 && len(d.Runs[n-1].Ranks) > 0 {
 		j.Last = d.Runs[n-1].Ranks[0].Node
 	}
+
 	for i := range d.Runs {
 		if run := &d.Runs[i]; run.Started != nil && run.Ended != nil {
 			j.Served += run.Ended.Sub(*run.Started).Seconds() * float64(gpusOf(run))
 		}
 	}
+
 	if err := json.Unmarshal(d.Spec, j.Spec); err != nil {
 		return j, fmt.Errorf("read what job %s asks for: %w", d.ID, err)
 	}
+
 	return j, nil
 }
 
@@ -260,6 +309,7 @@ func gpusOf(r *api.Run) int {
 	for i := range r.Ranks {
 		n += len(r.Ranks[i].GPUs)
 	}
+
 	return n
 }
 
@@ -270,19 +320,28 @@ func runOf(j *job.Job, a *api.Run) job.Run {
 	if a.Started != nil {
 		r.Started = *a.Started
 	}
+
 	if j.State == job.Cancelling || j.State == job.Pausing || a.State == job.RunStopping {
 		r.Stop, r.StopFor = job.StopTerm, job.CausePreempted
 		if j.State == job.Cancelling {
 			r.StopFor = job.CauseCancelled
 		}
 	}
+
 	for i := range a.Ranks {
 		k := &a.Ranks[i]
 		r.Ranks = append(r.Ranks, job.Rank{
-			Rank: k.Rank, Node: k.Node, GPUs: k.GPUs, Share: k.Share, State: k.State, CPUs: j.Spec.Resources.CPUs, Memory: j.Spec.Resources.Memory,
+			Rank:    k.Rank,
+			Node:    k.Node,
+			GPUs:    k.GPUs,
+			Share:   k.Share,
+			State:   k.State,
+			CPUs:    j.Spec.Resources.CPUs,
+			Memory:  j.Spec.Resources.Memory,
 			Started: r.Started,
 		})
 	}
+
 	return r
 }
 
@@ -290,20 +349,48 @@ func runOf(j *job.Job, a *api.Run) job.Run {
 // yard uses is as good as one that does not work.
 func nodeOf(a *api.Node) fleet.Node {
 	n := fleet.Node{
-		ID: a.ID, Class: a.Class, Pool: a.Pool, State: fleet.Ready, Since: a.Since, Reason: a.Reason, Cordoned: a.Cordoned,
-		Inventory: fleet.Inventory{Address: a.Address, OS: a.OS, Arch: a.Arch, Version: a.Version, CPUs: a.CPUs, Memory: a.Memory, Disk: a.Disk, Limits: a.Limits},
+		ID:       a.ID,
+		Class:    a.Class,
+		Pool:     a.Pool,
+		State:    fleet.Ready,
+		Since:    a.Since,
+		Reason:   a.Reason,
+		Cordoned: a.Cordoned,
+		Inventory: fleet.Inventory{
+			Address: a.Address,
+			OS:      a.OS,
+			Arch:    a.Arch,
+			Version: a.Version,
+			CPUs:    a.CPUs,
+			Memory:  a.Memory,
+			Disk:    a.Disk,
+			Limits:  a.Limits,
+		},
 	}
+
 	if s := fleet.State(a.State); slices.Contains(fleet.States(), s) {
 		n.State = s // otherwise a word for a node in order: running, idle, error
 	}
+
 	for i := range a.GPUs {
 		g := &a.GPUs[i]
-		gpu := fleet.GPU{Index: g.Index, UUID: g.UUID, Model: g.Model, Memory: g.Memory, Driver: g.Driver, Fake: g.Fake, Error: g.Error}
+		gpu := fleet.GPU{
+			Index:  g.Index,
+			UUID:   g.UUID,
+			Model:  g.Model,
+			Memory: g.Memory,
+			Driver: g.Driver,
+			Fake:   g.Fake,
+			Error:  g.Error,
+		}
+
 		if g.State == fleet.GPUForeign {
 			gpu.Error = "used by someone outside the yard"
 		}
+
 		n.Inventory.GPUs = append(n.Inventory.GPUs, gpu)
 	}
+
 	return n
 }
 
@@ -321,37 +408,72 @@ func (r *reader) strangers(nodes []api.Node) {
 				}
 			}
 		}
+
 		for _, j := range n.Jobs {
 			if _, known := r.view.Jobs[j]; known {
 				continue
 			}
+
 			run := runs[j]
 			if run == nil {
-				run = &job.Run{ID: id.NewRun(j, 1), Job: j, Epoch: 1, State: job.RunRunning, Ordered: r.view.Now, Started: r.view.Now, Reason: "of someone else"}
+				run = &job.Run{
+					ID:      id.NewRun(j, 1),
+					Job:     j,
+					Epoch:   1,
+					State:   job.RunRunning,
+					Ordered: r.view.Now,
+					Started: r.view.Now,
+					Reason:  "of someone else",
+				}
+
 				runs[j] = run
 				order = append(order, j)
 			}
-			rank := job.Rank{Rank: len(run.Ranks), Node: n.ID, State: job.RunRunning, Started: r.view.Now, CPUs: max(cpus, 0), Memory: max(memory, 0)}
+
+			rank := job.Rank{
+				Rank:    len(run.Ranks),
+				Node:    n.ID,
+				State:   job.RunRunning,
+				Started: r.view.Now,
+				CPUs:    max(cpus, 0),
+				Memory:  max(memory, 0),
+			}
+
 			cpus, memory = 0, 0 // the first of them stands for all
+
 			for g := range n.GPUs {
 				if n.GPUs[g].Job == j {
 					rank.GPUs = append(rank.GPUs, n.GPUs[g].Index)
 				}
 			}
+
 			run.Ranks = append(run.Ranks, rank)
 		}
 	}
+
 	for _, j := range order {
 		run := runs[j]
 		r.view.Strangers = append(r.view.Strangers, j)
 		r.view.State.Runs = append(r.view.State.Runs, *run)
 		r.view.State.Jobs = append(r.view.State.Jobs, job.Job{
-			ID: j, Owner: "others", State: job.Running, Epoch: 1, Submitted: r.view.Now, Since: r.view.Now, Started: r.view.Now, Reason: "runs",
+			ID:        j,
+			Owner:     "others",
+			State:     job.Running,
+			Epoch:     1,
+			Submitted: r.view.Now,
+			Since:     r.view.Now,
+			Started:   r.view.Now,
+			Reason:    "runs",
 			Spec: &job.Spec{Run: "unknown", Place: job.PlaceAny, Resources: job.Resources{
-				Nodes: job.Range{Min: len(run.Ranks), Max: len(run.Ranks)}, GPUs: job.Range{Min: len(run.Ranks[0].GPUs), Max: len(run.Ranks[0].GPUs)},
+				Nodes: job.Range{
+					Min: len(run.Ranks),
+					Max: len(run.Ranks),
+				},
+				GPUs: job.Range{Min: len(run.Ranks[0].GPUs), Max: len(run.Ranks[0].GPUs)},
 			}},
 		})
 	}
+
 	if !r.admin {
 		r.gap("you see your own jobs alone: waiting jobs of others are left out, so that yours may start later than said")
 	}
@@ -365,13 +487,16 @@ func (r *reader) needs(ctx context.Context) error {
 			if _, asked := r.view.State.Needs[n]; known || asked {
 				continue
 			}
+
 			d, err := r.Job(ctx, n)
 			if err != nil {
 				return err
 			}
+
 			r.view.State.Needs[n] = d.State
 		}
 	}
+
 	return nil
 }
 
@@ -385,23 +510,35 @@ func (r *reader) users(ctx context.Context) error {
 			if err != nil {
 				return err
 			}
+
 			for _, u := range p.Users {
 				known[u.ID] = true
-				r.view.State.Users = append(r.view.State.Users, tenant.User{ID: u.ID, Role: u.Role, Created: u.Created, Disabled: u.Disabled, Usage: u.Usage, UsageAt: r.view.Now})
+				r.view.State.Users = append(
+					r.view.State.Users,
+					tenant.User{ID: u.ID, Role: u.Role, Created: u.Created, Disabled: u.Disabled, Usage: u.Usage, UsageAt: r.view.Now},
+				)
 			}
-			if page.Cursor = p.Next; p.Next == "" {
+
+			page.Cursor = p.Next
+
+			if p.Next == "" {
 				break
 			}
 		}
 	} else {
 		r.gap("what everyone has used, which fair share goes by, is told to admins alone: all count as having used nothing")
 	}
+
 	for i := range r.view.State.Jobs {
 		if o := r.view.State.Jobs[i].Owner; !known[o] {
 			known[o] = true
-			r.view.State.Users = append(r.view.State.Users, tenant.User{ID: o, Role: tenant.Researcher, Created: r.view.Now, UsageAt: r.view.Now})
+			r.view.State.Users = append(
+				r.view.State.Users,
+				tenant.User{ID: o, Role: tenant.Researcher, Created: r.view.Now, UsageAt: r.view.Now},
+			)
 		}
 	}
+
 	return nil
 }
 

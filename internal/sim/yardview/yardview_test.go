@@ -48,6 +48,7 @@ func page[T any](all []T, cursor string) (part []T, next string) {
 	if to < len(all) {
 		next = strconv.Itoa(to)
 	}
+
 	return all[from:to], next
 }
 
@@ -63,7 +64,9 @@ func (f *fake) Jobs(_ context.Context, want api.JobFilter) (api.JobPage, error) 
 			all = append(all, d.Job)
 		}
 	}
+
 	part, next := page(all, want.Cursor)
+
 	return api.JobPage{Jobs: part, Next: next}, nil
 }
 
@@ -73,6 +76,7 @@ func (f *fake) Job(_ context.Context, j id.Job) (api.JobDetail, error) {
 			return d, nil
 		}
 	}
+
 	return api.JobDetail{}, fault.New(fault.NotFound, "job_not_found", "there is no job %s", j)
 }
 
@@ -87,39 +91,70 @@ func (f *fake) Events(_ context.Context, want api.EventFilter) (api.EventPage, e
 			all = append(all, e)
 		}
 	}
+
 	return api.EventPage{Events: all}, nil
 }
 
 func node(name string, gpus int, holders ...id.Job) api.Node {
-	n := api.Node{ID: id.Node(name), Class: fleet.Local, State: "idle", CPUs: 8000, CPUsFree: 8000, Memory: 64 << 30, MemFree: 64 << 30}
+	n := api.Node{
+		ID:       id.Node(name),
+		Class:    fleet.Local,
+		State:    "idle",
+		CPUs:     8000,
+		CPUsFree: 8000,
+		Memory:   64 << 30,
+		MemFree:  64 << 30,
+	}
+
 	for i := range gpus {
 		g := api.GPU{Index: i, Model: "A100", Memory: 40 << 30, State: fleet.GPUIdle}
 		if i < len(holders) && holders[i] != "" {
 			g.State, g.Job = fleet.GPURunning, holders[i]
+
 			if !slices.Contains(n.Jobs, holders[i]) {
 				n.Jobs = append(n.Jobs, holders[i])
 			}
 		}
+
 		n.GPUs = append(n.GPUs, g)
 	}
+
 	return n
 }
 
 func detail(j string, owner id.User, state job.State, submitted int, spec string, runs ...api.Run) api.JobDetail {
 	return api.JobDetail{
-		Job:  api.Job{ID: id.Job(j), Owner: owner, State: state, Submitted: at(submitted), Since: at(submitted), Epoch: len(runs)},
-		Spec: json.RawMessage(`{"run":"x","place":"any",` + spec + `}`), Runs: runs,
+		Job: api.Job{
+			ID:        id.Job(j),
+			Owner:     owner,
+			State:     state,
+			Submitted: at(submitted),
+			Since:     at(submitted),
+			Epoch:     len(runs),
+		},
+		Spec: json.RawMessage(`{"run":"x","place":"any",` + spec + `}`),
+		Runs: runs,
 	}
 }
 
 func run(j string, epoch, ordered int, ended *time.Time, n string, gpus ...int) api.Run {
 	r := api.Run{
-		ID: id.NewRun(id.Job(j), epoch), Epoch: epoch, State: job.RunRunning, Ordered: at(ordered), Started: new(at(ordered)), Ended: ended,
-		Ranks: []api.Rank{{Node: id.Node(n), GPUs: gpus, State: job.RunRunning}},
+		ID: id.NewRun(
+			id.Job(j),
+			epoch,
+		),
+		Epoch:   epoch,
+		State:   job.RunRunning,
+		Ordered: at(ordered),
+		Started: new(at(ordered)),
+		Ended:   ended,
+		Ranks:   []api.Rank{{Node: id.Node(n), GPUs: gpus, State: job.RunRunning}},
 	}
+
 	if ended != nil {
 		r.State, r.Ranks[0].State = job.RunEnded, job.RunEnded
 	}
+
 	return r
 }
 
@@ -130,8 +165,12 @@ func TestTheYardAsItIsNow(t *testing.T) {
 	backoff := detail("j4", "ada", job.Recovering, 20, twoGPUs+`,"expect":"1h"`, run("j4", 1, 20, new(at(30)), "a", 0, 1))
 	backoff.Why = &api.Why{Blocker: "backoff", Start: new(at(65))}
 	f := &fake{
-		role:  tenant.Admin,
-		nodes: []api.Node{node("a", 4, "j1", "j1"), node("b", 2), func() api.Node { n := node("c", 2); n.Cordoned, n.State = true, "lost"; return n }()},
+		role: tenant.Admin,
+		nodes: []api.Node{node("a", 4, "j1", "j1"), node("b", 2), func() api.Node {
+			n := node("c", 2)
+			n.Cordoned, n.State = true, "lost"
+			return n
+		}()},
 		jobs: []api.JobDetail{
 			detail("j1", "ada", job.Running, 0, twoGPUs+`,"expect":"2h"`, run("j1", 1, 5, nil, "a", 0, 1)),
 			detail("j2", "ada", job.Paused, 1, twoGPUs),
@@ -139,23 +178,34 @@ func TestTheYardAsItIsNow(t *testing.T) {
 			backoff,
 		},
 	}
+
 	f.nodes[1].GPUs[1].State = fleet.GPUForeign
 	v, err := yardview.Live(t.Context(), f, yardview.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	yard := yardmaster.New(yardmaster.Defaults(ordered.FIFO{}))
 	yard.Load(v.Now, v.State)
+
 	view := yard.View(v.Now)
-	if len(view.Running) != 1 || view.Running[0].Job != "j1" || view.Queue.Len() != 1 || view.Queue.Items()[0].Job != "j3" {
-		t.Errorf("%d run, %d wait; want j1 to run, j3 to wait, and neither the paused one nor the one in its back-off in line", len(view.Running), view.Queue.Len())
+	if len(view.Running) != 1 || view.Running[0].Job != "j1" || view.Queue.Len() != 1 ||
+		view.Queue.Items()[0].Job != "j3" {
+		t.Errorf(
+			"%d run, %d wait; want j1 to run, j3 to wait, and neither the paused one nor the one in its back-off in line",
+			len(view.Running),
+			view.Queue.Len(),
+		)
 	}
+
 	if view.Rooms[0].Free != 0b1100 || view.Rooms[1].Sound != 0b01 || view.Rooms[2].Open {
 		t.Errorf("rooms: %+v", view.Rooms)
 	}
+
 	if got := view.Usage["ada"]; got < 7200 {
 		t.Errorf("ada has used %v, want at least 7200", got)
 	}
+
 	if len(v.Gaps) != 1 || !strings.Contains(v.Gaps[0], "1 job is paused") {
 		t.Errorf("gaps: %v", v.Gaps)
 	}
@@ -170,14 +220,18 @@ func TestLengthsComeFromWhatJobsDeclare(t *testing.T) {
 		detail("j4", "ada", job.Pending, 2, twoGPUs+`,"speed":{"work":100,"rates":[{"gpus":2,"per_second":1}]}`),
 		detail("j5", "ada", job.Pending, 3, twoGPUs),
 	}}
+
 	v, err := yardview.Live(t.Context(), f, yardview.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	if unknown := yardview.NewLengths(v, 0).Unknown(); !slices.Equal(unknown, []id.Job{"j5"}) {
 		t.Errorf("unknown are %v, want j5 alone", unknown)
 	}
+
 	l := yardview.NewLengths(v, 3*time.Hour)
+
 	want := []struct {
 		basis yardview.Basis
 		lasts time.Duration
@@ -188,6 +242,7 @@ func TestLengthsComeFromWhatJobsDeclare(t *testing.T) {
 		{yardview.BasisSpeed, 0},
 		{yardview.BasisAssumed, 3 * time.Hour},
 	}
+
 	for i, w := range want {
 		j := v.State.Jobs[i]
 		if got := l.Truth(j); l.Basis(j.ID) != w.basis || got.Lasts != w.lasts || got.At != j.Submitted.Sub(at(60)) {
@@ -207,53 +262,104 @@ func TestAResearcherSeesWhatOthersHold(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	if !slices.Equal(v.Strangers, []id.Job{"j7"}) {
 		t.Errorf("strangers are %v, want j7", v.Strangers)
 	}
+
 	yard := yardmaster.New(yardmaster.Defaults(ordered.FIFO{}))
 	yard.Load(v.Now, v.State)
+
 	rooms := yard.View(v.Now).Rooms
 	if rooms[0].Free != 0b1000 || rooms[0].CPUs != 3000 || rooms[0].Memory != 32<<30 || rooms[1].Free != 0b10 {
 		t.Errorf("rooms: %+v", rooms)
 	}
-	if text := strings.Join(v.Gaps, "\n"); !strings.Contains(text, "your own jobs alone") || !strings.Contains(text, "fair share") {
+
+	if text := strings.Join(
+		v.Gaps,
+		"\n",
+	); !strings.Contains(text, "your own jobs alone") ||
+		!strings.Contains(text, "fair share") {
 		t.Errorf("gaps: %v", v.Gaps)
 	}
 }
 
 // feed makes the entry of a job that went from one state to another.
 func feed(minute int, j string, r id.Run, from, to job.State, reason string) api.Event {
-	return api.Event{At: at(minute), Kind: "job." + string(to), Job: id.Job(j), Run: r, From: string(from), To: string(to), Reason: reason}
+	return api.Event{
+		At:     at(minute),
+		Kind:   "job." + string(to),
+		Job:    id.Job(j),
+		Run:    r,
+		From:   string(from),
+		To:     string(to),
+		Reason: reason,
+	}
 }
 
 func TestTheYardAsItWasWhenARunWasOrdered(t *testing.T) {
 	t.Parallel()
+
 	// At 30 minutes j3 was ordered, together with j6.
 	f := &fake{
 		role:  tenant.Admin,
 		nodes: []api.Node{node("a", 8), node("b", 2), node("new", 8)},
 		jobs: []api.JobDetail{
-			detail("j1", "ada", job.Succeeded, 0, twoGPUs, run("j1", 1, 1, new(at(20)), "a", 0, 1)),     // over by then
-			detail("j2", "ada", job.Succeeded, 0, twoGPUs, run("j2", 1, 2, new(at(50)), "a", 2, 3)),     // ran then
-			detail("j3", "ada", job.Succeeded, 3, twoGPUs, run("j3", 1, 30, new(at(55)), "a", 0, 1)),    // this one
-			detail("j4", "ben", job.Pending, 4, twoGPUs),                                                // waited, and still does
-			detail("j5", "ben", job.Pending, 40, twoGPUs),                                               // came later
-			detail("j6", "ben", job.Running, 5, twoGPUs, run("j6", 1, 30, nil, "a", 4, 5)),              // started together
-			detail("j7", "ben", job.Succeeded, 6, twoGPUs, run("j7", 1, 7, new(at(29)), "b", 0, 1)),     // in its back-off
-			detail("j8", "ben", job.Running, 7, twoGPUs, run("j8", 1, 8, nil, "b", 0)),                  // was being stopped
-			detail("j9", "ben", job.Cancelled, 8, twoGPUs),                                              // paused then
-			detail("j10", "ben", job.Succeeded, 9, twoGPUs, run("j10", 1, 30, new(at(30)), "a", 6, 7))}, // ended when it was ordered: not there
+			detail("j1", "ada", job.Succeeded, 0, twoGPUs, run("j1", 1, 1, new(at(20)), "a", 0, 1)),  // over by then
+			detail("j2", "ada", job.Succeeded, 0, twoGPUs, run("j2", 1, 2, new(at(50)), "a", 2, 3)),  // ran then
+			detail("j3", "ada", job.Succeeded, 3, twoGPUs, run("j3", 1, 30, new(at(55)), "a", 0, 1)), // this one
+			detail(
+				"j4",
+				"ben",
+				job.Pending,
+				4,
+				twoGPUs,
+			), // waited, and still does
+			detail("j5", "ben", job.Pending, 40, twoGPUs),                                           // came later
+			detail("j6", "ben", job.Running, 5, twoGPUs, run("j6", 1, 30, nil, "a", 4, 5)),          // started together
+			detail("j7", "ben", job.Succeeded, 6, twoGPUs, run("j7", 1, 7, new(at(29)), "b", 0, 1)), // in its back-off
+			detail("j8", "ben", job.Running, 7, twoGPUs, run("j8", 1, 8, nil, "b", 0)),              // was being stopped
+			detail("j9", "ben", job.Cancelled, 8, twoGPUs),                                          // paused then
+			detail(
+				"j10",
+				"ben",
+				job.Succeeded,
+				9,
+				twoGPUs,
+				run("j10", 1, 30, new(at(30)), "a", 6, 7),
+			),
+		}, // ended when it was ordered: not there
 		events: []api.Event{
-			{At: at(-60), Kind: "node.joined", Node: "a", To: "ready"}, {At: at(-60), Kind: "node.joined", Node: "b", To: "ready"},
-			{At: at(-50), Kind: "node.joined", Node: "gone", To: "ready"}, {At: at(10), Kind: "node.cordoned", Node: "b"},
-			{At: at(45), Kind: "node.uncordoned", Node: "b"}, {At: at(45), Kind: "node.removed", Node: "gone", To: "removed"},
-			{At: at(50), Kind: "node.joined", Node: "new", To: "ready"}, {At: at(51), Kind: "node.inventory", Node: "a"},
+			{
+				At:   at(-60),
+				Kind: "node.joined",
+				Node: "a",
+				To:   "ready",
+			},
+			{At: at(-60), Kind: "node.joined", Node: "b", To: "ready"},
+			{At: at(-50), Kind: "node.joined", Node: "gone", To: "ready"},
+			{At: at(10), Kind: "node.cordoned", Node: "b"},
+			{At: at(45), Kind: "node.uncordoned", Node: "b"},
+			{At: at(45), Kind: "node.removed", Node: "gone", To: "removed"},
+			{At: at(50), Kind: "node.joined", Node: "new", To: "ready"},
+			{At: at(51), Kind: "node.inventory", Node: "a"},
 			feed(30, "j3", "j3.1", job.Pending, job.Starting, "first in line"),
-			feed(7, "j7", "j7.1", job.Pending, job.Starting, "x"), feed(29, "j7", "j7.1", job.Running, job.Recovering, "it failed; runs again in 5m at the earliest"),
-			{At: at(29), Kind: "run.stopping", Job: "j8", Run: "j8.1"}, feed(8, "j8", "j8.1", job.Pending, job.Starting, "x"),
-			feed(9, "j9", "", job.Pending, job.Paused, "paused"), feed(58, "j9", "", job.Paused, job.Cancelled, "cancelled"),
+			feed(
+				7,
+				"j7",
+				"j7.1",
+				job.Pending,
+				job.Starting,
+				"x",
+			),
+			feed(29, "j7", "j7.1", job.Running, job.Recovering, "it failed; runs again in 5m at the earliest"),
+			{At: at(29), Kind: "run.stopping", Job: "j8", Run: "j8.1"},
+			feed(8, "j8", "j8.1", job.Pending, job.Starting, "x"),
+			feed(9, "j9", "", job.Pending, job.Paused, "paused"),
+			feed(58, "j9", "", job.Paused, job.Cancelled, "cancelled"),
 		},
 	}
+
 	for i := range f.jobs {
 		if d := &f.jobs[i]; d.State.Final() {
 			d.Ended = new(at(58))
@@ -262,36 +368,47 @@ func TestTheYardAsItWasWhenARunWasOrdered(t *testing.T) {
 			}
 		}
 	}
+
 	f.jobs[6].Ended = new(at(58))
 	past, err := yardview.Before(t.Context(), f, "j3", 0, yardview.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	if past.Reason != "first in line" || !past.Now.Equal(at(30)) || !slices.Equal(past.And, []id.Job{"j6"}) {
 		t.Errorf("ordered at %s because %q together with %v", past.Now, past.Reason, past.And)
 	}
+
 	yard := yardmaster.New(yardmaster.Defaults(ordered.FIFO{}))
 	yard.Load(past.Now, past.State)
 	view := yard.View(past.Now)
+
 	var line, runs, nodes []string
 	for _, it := range view.Queue.Items() {
 		line = append(line, string(it.Job))
 	}
+
 	for _, r := range view.Running {
 		runs = append(runs, string(r.Job))
+
 		if (r.Job == "j8") != r.Stopping {
 			t.Errorf("%s is being stopped: %v", r.Job, r.Stopping)
 		}
 	}
+
 	for _, r := range view.Rooms {
 		nodes = append(nodes, string(r.Node.ID))
 	}
-	if !slices.Equal(line, []string{"j3", "j4", "j6"}) || !slices.Equal(runs, []string{"j2", "j8"}) || !slices.Equal(nodes, []string{"a", "b"}) {
+
+	if !slices.Equal(line, []string{"j3", "j4", "j6"}) || !slices.Equal(runs, []string{"j2", "j8"}) ||
+		!slices.Equal(nodes, []string{"a", "b"}) {
 		t.Errorf("in line %v, running %v, nodes %v", line, runs, nodes)
 	}
+
 	if view.Rooms[0].Free != 0b11110011 || view.Rooms[1].Open {
 		t.Errorf("rooms: %+v", view.Rooms)
 	}
+
 	text := strings.Join(past.Gaps, "\n")
 	for _, want := range []string{"node gone was there then", "hardware or the agent of node a", "fair share"} {
 		if !strings.Contains(text, want) {
@@ -302,7 +419,15 @@ func TestTheYardAsItWasWhenARunWasOrdered(t *testing.T) {
 
 func TestAYardThatIsAskedTooOftenIsAskedAgain(t *testing.T) {
 	t.Parallel()
-	f := &impatient{fake: &fake{role: tenant.Admin, nodes: []api.Node{node("a", 2)}, jobs: []api.JobDetail{detail("j1", "ada", job.Pending, 0, twoGPUs)}}, left: 1}
+	f := &impatient{
+		fake: &fake{
+			role:  tenant.Admin,
+			nodes: []api.Node{node("a", 2)},
+			jobs:  []api.JobDetail{detail("j1", "ada", job.Pending, 0, twoGPUs)},
+		},
+		left: 1,
+	}
+
 	v, err := yardview.Live(t.Context(), f, yardview.Options{})
 	if err != nil || len(v.State.Jobs) != 1 {
 		t.Errorf("got %v", err)
@@ -316,8 +441,10 @@ type impatient struct {
 }
 
 func (f *impatient) Job(ctx context.Context, j id.Job) (api.JobDetail, error) {
-	if f.left--; f.left >= 0 {
+	f.left--
+	if f.left >= 0 {
 		return api.JobDetail{}, fault.New(fault.OverLimit, "too_often", "too many requests")
 	}
+
 	return f.fake.Job(ctx, j)
 }

@@ -15,13 +15,16 @@ import (
 func (s *Store) Acquire(ctx context.Context, holder string) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+
 	if s.unlock == nil {
 		unlock, err := s.engine.lock(ctx)
 		if err != nil {
 			return failure("acquire the store", err)
 		}
+
 		s.unlock = unlock
 	}
+
 	var term int64
 	err := s.write.QueryRowContext(ctx,
 		`UPDATE meta SET holder = $1, term = term + 1, acquired = $2 WHERE one = 1 RETURNING term`,
@@ -31,7 +34,9 @@ func (s *Store) Acquire(ctx context.Context, holder string) error {
 		s.unlock = nil
 		return errors.Join(failure("begin a new term", err), unlock())
 	}
+
 	s.holder, s.term = clean(holder), term
+
 	return nil
 }
 
@@ -43,6 +48,7 @@ func fence(ctx context.Context, tx *dbsql.Tx, holder string, term int64) error {
 	if err != nil {
 		return err
 	}
+
 	rows, err := result.RowsAffected()
 	if err != nil {
 		return err
@@ -50,6 +56,7 @@ func fence(ctx context.Context, tx *dbsql.Tx, holder string, term int64) error {
 	if rows == 0 {
 		return notWriter()
 	}
+
 	return nil
 }
 

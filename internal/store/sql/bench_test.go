@@ -43,8 +43,16 @@ func submission(b *yardmaster.Batch, n uint64) {
 		KeyHash: "9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08", State: job.Pending,
 		Reason: "queued", Submitted: at, Since: at,
 	})
+
 	b.Events = append(b.Events, yardmaster.Event{
-		Seq: n, At: at, Kind: "job.submitted", Actor: string(owner), Owner: owner, Job: id.NewJob(n), To: "pending", Reason: "submitted",
+		Seq:    n,
+		At:     at,
+		Kind:   "job.submitted",
+		Actor:  string(owner),
+		Owner:  owner,
+		Job:    id.NewJob(n),
+		To:     "pending",
+		Reason: "submitted",
 	})
 }
 
@@ -52,20 +60,30 @@ func submission(b *yardmaster.Batch, n uint64) {
 func benchURLs(b *testing.B) map[string]func(b *testing.B) string {
 	b.Helper()
 	urls := map[string]func(b *testing.B) string{
-		"sqlite": func(b *testing.B) string { b.Helper(); return filepath.Join(b.TempDir(), "yard.db") },
+		"sqlite": func(b *testing.B) string {
+			b.Helper()
+			return filepath.Join(b.TempDir(), "yard.db")
+		},
 	}
+
 	server, err := pgtest.Start("", true)
 	if err != nil {
 		b.Log("without PostgreSQL: ", err)
 		return urls
 	}
+
 	b.Cleanup(func() {
 		if err := server.Stop(); err != nil {
 			b.Error(err)
 		}
 	})
+
 	databases := storetest.Databases(server)
-	urls["postgres"] = func(b *testing.B) string { b.Helper(); return databases(b) }
+	urls["postgres"] = func(b *testing.B) string {
+		b.Helper()
+		return databases(b)
+	}
+
 	return urls
 }
 
@@ -78,6 +96,7 @@ func BenchmarkCommit(b *testing.B) {
 				if err := s.Acquire(b.Context(), "bench"); err != nil {
 					b.Fatal(err)
 				}
+
 				n := uint64(0)
 				for b.Loop() {
 					batch := &yardmaster.Batch{}
@@ -85,10 +104,12 @@ func BenchmarkCommit(b *testing.B) {
 						n++
 						submission(batch, n)
 					}
+
 					if err := s.Commit(b.Context(), batch); err != nil {
 						b.Fatal(err)
 					}
 				}
+
 				b.ReportMetric(float64(n)/b.Elapsed().Seconds(), "jobs/s")
 			})
 		}
@@ -102,12 +123,14 @@ func BenchmarkLoad(b *testing.B) {
 		b.Run(engine, func(b *testing.B) {
 			address := url(b)
 			fillYard(b, address, finished, queued)
+
 			for b.Loop() {
 				s := open(b, address)
 				state, err := s.Load(b.Context(), benchTime)
 				if err != nil {
 					b.Fatal(err)
 				}
+
 				if len(state.Jobs) != queued {
 					b.Fatalf("%d jobs, want %d", len(state.Jobs), queued)
 				}
@@ -122,10 +145,12 @@ func envCount(b *testing.B, name string, otherwise int) int {
 	if !ok {
 		return otherwise
 	}
+
 	var n int
 	if _, err := fmt.Sscan(text, &n); err != nil {
 		b.Fatalf("%s: %v", name, err)
 	}
+
 	return n
 }
 
@@ -136,10 +161,12 @@ func fillYard(b *testing.B, url string, finished, queued int) {
 	if err := s.Acquire(b.Context(), "fill"); err != nil {
 		b.Fatal(err)
 	}
+
 	batch := &yardmaster.Batch{}
 	for i := range finished + queued {
 		n := uint64(i + 1)
 		submission(batch, n)
+
 		if i < finished {
 			j := &batch.Jobs[len(batch.Jobs)-1]
 			j.State, j.Epoch, j.Started, j.Ended = job.Succeeded, 1, benchTime.Add(-2*time.Hour), benchTime.Add(-time.Hour)
@@ -148,10 +175,12 @@ func fillYard(b *testing.B, url string, finished, queued int) {
 				Ranks: []job.Rank{{Node: id.Node(fmt.Sprintf("gpu-%d", n%100)), GPUs: []int{0}, State: job.RunEnded}},
 			})
 		}
+
 		if len(batch.Jobs) == 2000 || i == finished+queued-1 {
 			if err := s.Commit(b.Context(), batch); err != nil {
 				b.Fatal(err)
 			}
+
 			batch = &yardmaster.Batch{}
 		}
 	}

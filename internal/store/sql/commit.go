@@ -35,40 +35,50 @@ func fold(batches []*yardmaster.Batch) changes {
 	tokens, events := newest[id.Token, tenant.Token]{}, newest[uint64, yardmaster.Event]{}
 	jobNodes := newest[jobNode, jobNode]{}
 	orders, closed := newest[string, yardmaster.Order]{}, newest[string, string]{}
+
 	for _, b := range batches {
 		for i := range b.Jobs {
 			jobs.put(b.Jobs[i].ID, b.Jobs[i].Seq, &b.Jobs[i])
 		}
+
 		for i := range b.Runs {
 			r := &b.Runs[i]
 			runs.put(r.ID, r.Seq, r)
+
 			for k := range r.Ranks {
 				n := jobNode{node: r.Ranks[k].Node, job: r.Job}
 				jobNodes.put(n, 0, &n)
 			}
 		}
+
 		for i := range b.Nodes {
 			nodes.put(b.Nodes[i].ID, b.Nodes[i].Seq, &b.Nodes[i])
 		}
+
 		for i := range b.Users {
 			users.put(b.Users[i].ID, b.Users[i].Seq, &b.Users[i])
 		}
+
 		for i := range b.Tokens {
 			tokens.put(b.Tokens[i].ID, b.Tokens[i].Seq, &b.Tokens[i])
 		}
+
 		for i := range b.Events {
 			events.put(b.Events[i].Seq, 0, &b.Events[i])
 		}
+
 		for i := range b.Orders {
 			key := b.Orders[i].Key()
 			orders.put(key, 0, &b.Orders[i])
 			closed.drop(key)
 		}
+
 		for i := range b.Closed {
 			orders.drop(b.Closed[i])
 			closed.put(b.Closed[i], 0, &b.Closed[i])
 		}
 	}
+
 	return changes{
 		jobs: jobs.rows(), runs: runs.rows(), jobNodes: jobNodes.rows(), nodes: nodes.rows(), users: users.rows(),
 		tokens: tokens.rows(), events: events.rows(), orders: orders.rows(), closed: closed.rows(),
@@ -86,12 +96,14 @@ func (n *newest[K, T]) put(key K, seq uint64, row *T) {
 	if n.at == nil {
 		n.at = make(map[K]int)
 	}
+
 	i, ok := n.at[key]
 	if !ok {
 		n.at[key] = len(n.list)
 		n.list, n.seqs = append(n.list, row), append(n.seqs, seq)
 		return
 	}
+
 	if seq >= n.seqs[i] {
 		n.list[i], n.seqs[i] = row, seq
 	}
@@ -111,6 +123,7 @@ func (n *newest[K, T]) rows() []*T {
 			kept = append(kept, row)
 		}
 	}
+
 	return kept
 }
 
@@ -119,13 +132,16 @@ func (n *newest[K, T]) rows() []*T {
 func (s *Store) Commit(ctx context.Context, batches ...*yardmaster.Batch) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+
 	if s.term == 0 {
 		return notWriter()
 	}
+
 	books, err := foldBooks(batches)
 	if err != nil {
 		return failure("commit", fault.New(fault.Internal, "bad_value", "a value cannot be stored: %s", err).WithCause(err))
 	}
+
 	return failure("commit", s.commit(ctx, fold(batches), books))
 }
 
@@ -143,6 +159,7 @@ func (s *Store) commit(ctx context.Context, c changes, books bookChanges) error 
 			return append(args, clean(*c.closed[i])), nil
 		}},
 	}
+
 	return s.transact(ctx, append(steps, books.steps()...)...)
 }
 
@@ -153,19 +170,24 @@ func (s *Store) transact(ctx context.Context, steps ...step) error {
 			return fmt.Errorf("prepare for %s: %w", step.key.table.name, err)
 		}
 	}
+
 	tx, err := s.write.BeginTx(ctx, nil)
 	if err != nil {
 		return err
 	}
+
 	defer func() { _ = tx.Rollback() }() // after Commit it does nothing
+
 	if err := fence(ctx, tx, s.holder, s.term); err != nil {
 		return err
 	}
+
 	for _, step := range steps {
 		if err := s.run(ctx, tx, step); err != nil {
 			return fmt.Errorf("write %s: %w", step.key.table.name, err)
 		}
 	}
+
 	return tx.Commit()
 }
 
@@ -192,18 +214,23 @@ func (s *Store) run(ctx context.Context, tx *dbsql.Tx, step step) error {
 	return s.chunked(step, func(key stmtKey, first, times int) (err error) {
 		stmt := tx.StmtContext(ctx, s.stmts[key])
 		defer func() { err = errors.Join(err, stmt.Close()) }()
+
 		for ; times > 0; times-- {
 			args = args[:0]
 			for range key.rows {
-				if args, err = step.encode(first, args); err != nil {
+				args, err = step.encode(first, args)
+				if err != nil {
 					return fault.New(fault.Internal, "bad_value", "a value cannot be stored: %s", err).WithCause(err)
 				}
+
 				first++
 			}
+
 			if _, err := stmt.ExecContext(ctx, args...); err != nil {
 				return err
 			}
 		}
+
 		return nil
 	})
 }
@@ -217,11 +244,14 @@ func (s *Store) chunked(step step, do func(key stmtKey, first, times int) error)
 		if times == 0 {
 			continue
 		}
+
 		key.rows = size
 		if err := do(key, first, times); err != nil {
 			return err
 		}
+
 		first += times * size
 	}
+
 	return nil
 }

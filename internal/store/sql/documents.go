@@ -28,23 +28,30 @@ func (s *Store) Keep(ctx context.Context, docs ...store.Document) error {
 	for i := range docs {
 		all.put(recordKey{string(docs[i].Kind), clean(docs[i].ID)}, 0, &docs[i])
 	}
+
 	return s.alone(ctx, "keep documents", put(documentTable, all.rows(), documentRow))
 }
 
 // Drop removes documents.
 func (s *Store) Drop(ctx context.Context, kind store.DocumentKind, ids ...string) error {
-	return s.alone(ctx, "drop documents", step{stmtKey{table: documentTable, remove: true}, len(ids), func(i int, args []any) ([]any, error) {
-		return append(args, string(kind), clean(ids[i])), nil
-	}})
+	return s.alone(
+		ctx,
+		"drop documents",
+		step{stmtKey{table: documentTable, remove: true}, len(ids), func(i int, args []any) ([]any, error) {
+			return append(args, string(kind), clean(ids[i])), nil
+		}},
+	)
 }
 
 // alone does one step in a transaction of its own, if this store is the writer.
 func (s *Store) alone(ctx context.Context, what string, one step) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+
 	if s.term == 0 {
 		return notWriter()
 	}
+
 	return failure(what, s.transact(ctx, one))
 }
 
@@ -52,18 +59,22 @@ func (s *Store) alone(ctx context.Context, what string, one step) error {
 func (s *Store) Documents(ctx context.Context, f store.DocumentFilter) ([]store.Document, error) {
 	var w where
 	w.add("kind = ?", string(f.Kind))
+
 	if f.ID != "" {
 		w.add("id = ?", clean(f.ID))
 	}
+
 	if f.Under != "" {
 		// A range instead of LIKE: ids may hold its wildcards, and both engines use the key's index.
 		prefix := clean(f.Under) + "/"
 		w.add("id >= ?", prefix)
 		w.add("id < ?", strings.TrimSuffix(prefix, "/")+"0") // 0 comes after /
 	}
+
 	query, err := w.query(documentTable.selects(), "at DESC, id", f.Limit)
 	if err != nil {
 		return nil, err
 	}
+
 	return collect(ctx, s.read, "document", query, w.args, readDocument)
 }

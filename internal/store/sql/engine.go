@@ -40,6 +40,7 @@ func engineOf(url string) (engine, error) {
 		return nil, fault.New(fault.Invalid, "store_url", "%q is no kind of store", scheme).
 			WithRemedy("write a path, sqlite:///path/file.db or postgres://user@host/database")
 	}
+
 	return newSQLite(url)
 }
 
@@ -53,6 +54,7 @@ func waitLock(ctx context.Context, try func() (bool, error)) error {
 		if err != nil || locked {
 			return err
 		}
+
 		if !clock.Sleep(ctx, lockPoll) {
 			return fault.New(fault.Unavailable, "store_held", "another server holds the store").
 				WithRemedy("stop the other server, or wait until it has ended").WithCause(context.Cause(ctx))

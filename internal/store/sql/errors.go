@@ -24,6 +24,7 @@ func failure(doing string, err error) error {
 	case errors.As(err, &known), !unavailable(err):
 		return fmt.Errorf("%s: %w", doing, err)
 	}
+
 	return fault.New(fault.Unavailable, "store_unavailable", "could not %s: the database is not available", doing).
 		WithCause(err)
 }
@@ -33,10 +34,12 @@ func unavailable(err error) bool {
 	if errors.As(err, &pg) {
 		return unavailablePostgres(pg.Code)
 	}
+
 	var lite *sqlite.Error
 	if errors.As(err, &lite) {
 		return unavailableSQLite(lite.Code())
 	}
+
 	// What comes from neither database comes from the way to it: a broken or closed connection, or time that ran out.
 	return true
 }
@@ -46,6 +49,7 @@ func unavailablePostgres(code string) bool {
 	if len(code) != 5 {
 		return false
 	}
+
 	switch code[:2] {
 	case "08", // connection
 		"25", // read-only transaction
@@ -58,6 +62,7 @@ func unavailablePostgres(code string) bool {
 		"58": // I/O
 		return true
 	}
+
 	return false
 }
 
@@ -67,6 +72,7 @@ func unavailableSQLite(code int) bool {
 		sqlite3.SQLITE_INTERRUPT, sqlite3.SQLITE_IOERR, sqlite3.SQLITE_FULL, sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_PROTOCOL:
 		return true
 	}
+
 	return false
 }
 
@@ -76,7 +82,9 @@ func noTable(err error) bool {
 	if errors.As(err, &pg) {
 		return pg.Code == "42P01"
 	}
+
 	var lite *sqlite.Error
+
 	return errors.As(err, &lite) && lite.Code() == sqlite3.SQLITE_ERROR && strings.Contains(lite.Error(), "no such table")
 }
 
@@ -86,5 +94,6 @@ func badRow(ctx context.Context, what string, err error) error {
 	if ctx.Err() != nil {
 		return failure("read "+what, err)
 	}
+
 	return fault.New(fault.Internal, "bad_row", "the store holds a %s that cannot be read", what).WithCause(err)
 }

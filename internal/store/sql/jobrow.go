@@ -25,6 +25,7 @@ func jobNumber(j id.Job) (int64, error) {
 	if !ok || int64(num) < 0 {
 		return 0, fmt.Errorf("%q is no id of a job", string(j))
 	}
+
 	return int64(num), nil
 }
 
@@ -33,38 +34,75 @@ func jobRow(args []any, j *job.Job) ([]any, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	var name string
 	if j.Spec != nil {
 		name = j.Spec.Name
 	}
+
 	spec, err := json.Marshal(j.Spec)
 	if err != nil {
 		return nil, fmt.Errorf("encode the spec of job %s: %w", j.ID, err)
 	}
+
 	lists := [3]string{}
 	for i, list := range []struct {
 		value any
 		size  int
 	}{{j.Needs, len(j.Needs)}, {j.Tried, len(j.Tried)}, {j.Avoid, len(j.Avoid)}} {
-		if lists[i], err = encodeList(list.value, list.size); err != nil {
+		lists[i], err = encodeList(list.value, list.size)
+		if err != nil {
 			return nil, fmt.Errorf("encode job %s: %w", j.ID, err)
 		}
 	}
+
 	override := ""
+
 	if j.Override != (job.Override{}) {
 		text, err := json.Marshal(j.Override)
 		if err != nil {
 			return nil, fmt.Errorf("encode job %s: %w", j.ID, err)
 		}
+
 		override = clean(string(text))
 	}
-	return append(args,
-		num, string(j.ID), int64(j.Seq), clean(string(j.Owner)), clean(string(j.Project)), clean(name), clean(j.Workdir),
-		clean(j.Key), clean(j.KeyHash), clean(j.Pipeline),
-		string(j.State), string(j.Cause), clean(j.Reason),
-		micros(j.Submitted), micros(j.Since), micros(j.Started), micros(j.Ended), int64(j.ExitCode), int64(j.Epoch),
-		lists[0], lists[1], micros(j.NotBefore), lists[2], int64(j.Floor.Memory), int64(j.Floor.GPUMemory), clean(string(j.Last)),
-		j.Done, j.Served, int64(j.Stops), j.Cost, j.Paid, override, string(spec)), nil
+
+	return append(
+		args,
+		num,
+		string(j.ID),
+		int64(j.Seq),
+		clean(string(j.Owner)),
+		clean(string(j.Project)),
+		clean(name),
+		clean(j.Workdir),
+		clean(j.Key),
+		clean(j.KeyHash),
+		clean(j.Pipeline),
+		string(j.State),
+		string(j.Cause),
+		clean(j.Reason),
+		micros(j.Submitted),
+		micros(j.Since),
+		micros(j.Started),
+		micros(j.Ended),
+		int64(j.ExitCode),
+		int64(j.Epoch),
+		lists[0],
+		lists[1],
+		micros(j.NotBefore),
+		lists[2],
+		int64(j.Floor.Memory),
+		int64(j.Floor.GPUMemory),
+		clean(string(j.Last)),
+		j.Done,
+		j.Served,
+		int64(j.Stops),
+		j.Cost,
+		j.Paid,
+		override,
+		string(spec),
+	), nil
 }
 
 // storedJob is a job whose lists and spec have not been decoded yet; that is
@@ -80,12 +118,42 @@ func scanJob(row scanner) (storedJob, error) {
 	var num int64
 	var name string // also in the spec
 	j := &s.job
-	err := row.Scan(&num, (*string)(&j.ID), &j.Seq, (*string)(&j.Owner), (*string)(&j.Project), &name, &j.Workdir,
-		&j.Key, &j.KeyHash, &j.Pipeline,
-		(*string)(&j.State), (*string)(&j.Cause), &j.Reason,
-		timeColumn{&j.Submitted}, timeColumn{&j.Since}, timeColumn{&j.Started}, timeColumn{&j.Ended}, &j.ExitCode, &j.Epoch,
-		&s.needs, &s.tried, timeColumn{&j.NotBefore}, &s.avoid, (*int64)(&j.Floor.Memory), (*int64)(&j.Floor.GPUMemory), (*string)(&j.Last),
-		&j.Done, &j.Served, &j.Stops, &j.Cost, &j.Paid, &s.override, &s.spec)
+	err := row.Scan(
+		&num,
+		(*string)(&j.ID),
+		&j.Seq,
+		(*string)(&j.Owner),
+		(*string)(&j.Project),
+		&name,
+		&j.Workdir,
+		&j.Key,
+		&j.KeyHash,
+		&j.Pipeline,
+		(*string)(&j.State),
+		(*string)(&j.Cause),
+		&j.Reason,
+		timeColumn{&j.Submitted},
+		timeColumn{&j.Since},
+		timeColumn{&j.Started},
+		timeColumn{&j.Ended},
+		&j.ExitCode,
+		&j.Epoch,
+		&s.needs,
+		&s.tried,
+		timeColumn{&j.NotBefore},
+		&s.avoid,
+		(*int64)(&j.Floor.Memory),
+		(*int64)(&j.Floor.GPUMemory),
+		(*string)(&j.Last),
+		&j.Done,
+		&j.Served,
+		&j.Stops,
+		&j.Cost,
+		&j.Paid,
+		&s.override,
+		&s.spec,
+	)
+
 	return s, err
 }
 
@@ -99,6 +167,7 @@ func (s *storedJob) decode() (job.Job, error) {
 			return job.Job{}, fmt.Errorf("decode job %s: %w", j.ID, err)
 		}
 	}
+
 	return j, nil
 }
 
@@ -107,13 +176,30 @@ func readJob(row scanner) (job.Job, error) {
 	if err != nil {
 		return job.Job{}, err
 	}
+
 	return stored.decode()
 }
 
 var runTable = &table{
-	name: "runs", key: "num, epoch", guard: true,
-	columns: []string{"num", "epoch", "id", "seq", "state", "cause", "reason", "ordered", "started", "ended", "stop", "stop_for", "ranks"},
-	fixed:   []string{"num", "epoch", "id"},
+	name:  "runs",
+	key:   "num, epoch",
+	guard: true,
+	columns: []string{
+		"num",
+		"epoch",
+		"id",
+		"seq",
+		"state",
+		"cause",
+		"reason",
+		"ordered",
+		"started",
+		"ended",
+		"stop",
+		"stop_for",
+		"ranks",
+	},
+	fixed: []string{"num", "epoch", "id"},
 }
 
 func runRow(args []any, r *job.Run) ([]any, error) {
@@ -124,10 +210,12 @@ func runRow(args []any, r *job.Run) ([]any, error) {
 	if r.ID != id.NewRun(r.Job, r.Epoch) {
 		return nil, fmt.Errorf("%q is no id of run %d of job %s", string(r.ID), r.Epoch, r.Job)
 	}
+
 	ranks, err := encodeList(r.Ranks, len(r.Ranks))
 	if err != nil {
 		return nil, fmt.Errorf("encode run %s: %w", r.ID, err)
 	}
+
 	return append(args, num, int64(r.Epoch), string(r.ID), int64(r.Seq), string(r.State), string(r.Cause), clean(r.Reason),
 		micros(r.Ordered), micros(r.Started), micros(r.Ended), string(r.Stop), string(r.StopFor), ranks), nil
 }
@@ -136,15 +224,33 @@ func readRun(row scanner) (job.Run, error) {
 	var r job.Run
 	var num uint64
 	var ranks string
-	err := row.Scan(&num, &r.Epoch, (*string)(&r.ID), &r.Seq, (*string)(&r.State), (*string)(&r.Cause), &r.Reason,
-		timeColumn{&r.Ordered}, timeColumn{&r.Started}, timeColumn{&r.Ended}, (*string)(&r.Stop), (*string)(&r.StopFor), &ranks)
+	err := row.Scan(
+		&num,
+		&r.Epoch,
+		(*string)(&r.ID),
+		&r.Seq,
+		(*string)(&r.State),
+		(*string)(&r.Cause),
+		&r.Reason,
+		timeColumn{
+			&r.Ordered,
+		},
+		timeColumn{&r.Started},
+		timeColumn{&r.Ended},
+		(*string)(&r.Stop),
+		(*string)(&r.StopFor),
+		&ranks,
+	)
+
 	if err != nil {
 		return job.Run{}, err
 	}
+
 	r.Job = id.NewJob(num)
 	if err := decodeList(ranks, &r.Ranks); err != nil {
 		return job.Run{}, fmt.Errorf("decode run %s: %w", r.ID, err)
 	}
+
 	return r, nil
 }
 

@@ -44,57 +44,77 @@ func foldBooks(batches []*yardmaster.Batch) (bookChanges, error) {
 			failed = errors.Join(failed, err)
 			return
 		}
+
 		records.put(recordKey{kind, id}, 0, r)
 		removed.drop(recordKey{kind, id})
 	}
+
 	remove := func(kind, id string) {
 		records.drop(recordKey{kind, id})
 		removed.put(recordKey{kind, id}, 0, &record{kind: kind, id: id})
 	}
+
 	for _, b := range batches {
 		for i := range b.Leases {
 			leases.put(b.Leases[i].ID, b.Leases[i].Seq, &b.Leases[i])
 		}
+
 		for i := range b.Uses {
 			u := &b.Uses[i]
 			uses.put(dataset.Use{Dataset: u.Dataset, Run: u.Run, Node: u.Node}, 0, u)
 		}
+
 		for _, d := range b.Datasets {
 			put(datasetKind, string(d.ID), d.Seq, d)
 		}
+
 		for _, l := range b.Quotas {
 			put(quotaKind, l.Subject.String(), l.Seq, l)
 		}
+
 		for _, s := range b.Shares {
 			put(shareKind, string(s.Project), s.Seq, s)
 		}
+
 		o := &b.Ledger
 		for i := range o.Postings {
 			postings.put(o.Postings[i].Seq, 0, &o.Postings[i])
 		}
+
 		for i := range o.Savings {
 			savings.put(o.Savings[i].Seq, 0, &o.Savings[i])
 		}
+
 		for _, n := range o.Closed {
 			remove(meterKind, string(n))
 		}
+
 		for _, m := range o.Meters {
 			put(meterKind, string(m.Node), 0, m)
 		}
+
 		for _, t := range b.Usage {
 			put(usageKind, t.Subject.String()+"/"+string(t.Period), 0, t)
 		}
+
 		for _, t := range b.Notices {
 			key := t.Subject.String() + "/" + string(t.Measure) + "/" + string(t.Job)
 			if !t.Sent() {
 				remove(noticeKind, key)
 				continue
 			}
+
 			put(noticeKind, key, 0, t)
 		}
 	}
+
 	return bookChanges{
-		leases: leases.rows(), postings: postings.rows(), savings: savings.rows(), uses: uses.rows(), records: records.rows(), removed: removed.rows(),
+		leases:   leases.rows(),
+		postings: postings.rows(),
+		savings:  savings.rows(),
+		uses:     uses.rows(),
+		records:  records.rows(),
+		removed:  removed.rows(),
 	}, failed
 }
 
@@ -115,28 +135,41 @@ func (c *bookChanges) steps() []step {
 // loadBooks reads leases, datasets and the books. Leases that ended before since are left out.
 func loadBooks(ctx context.Context, tx *dbsql.Tx, state *yardmaster.State, since time.Time) error {
 	var err error
-	state.Leases, err = collect(ctx, tx, "lease", leaseTable.selects()+`WHERE ended = 0 OR ended >= $1 ORDER BY num`, []any{micros(since)}, readLease)
+	state.Leases, err = collect(
+		ctx,
+		tx,
+		"lease",
+		leaseTable.selects()+`WHERE ended = 0 OR ended >= $1 ORDER BY num`,
+		[]any{micros(since)},
+		readLease,
+	)
+
 	if err != nil {
 		return err
 	}
+
 	records, err := collect(ctx, tx, "record", recordTable.selects()+`ORDER BY kind, id`, nil, readRecord)
 	if err != nil {
 		return err
 	}
+
 	for i := range records {
 		if err := loadRecord(state, &records[i]); err != nil {
 			return badRow(ctx, records[i].kind, err)
 		}
 	}
+
 	for query, into := range map[string]*uint64{
 		`SELECT MAX(num) FROM leases`:   &state.LastLease,
 		`SELECT MAX(seq) FROM postings`: &state.Ledger.LastPosting,
 		`SELECT MAX(seq) FROM savings`:  &state.Ledger.LastSaving,
 	} {
-		if *into, err = greatest(ctx, tx, query); err != nil {
+		*into, err = greatest(ctx, tx, query)
+		if err != nil {
 			return err
 		}
 	}
+
 	return nil
 }
 
@@ -155,15 +188,21 @@ func loadRecord(state *yardmaster.State, r *record) error {
 	case shareKind:
 		return appendDoc(&state.Shares, r)
 	}
+
 	return fmt.Errorf("nothing is called a %q", r.kind)
 }
 
-func appendDoc[T dataset.Dataset | tenant.Quota | ledger.State | quota.Usage | quota.Notice | queue.Share](list *[]T, r *record) error {
+func appendDoc[T dataset.Dataset | tenant.Quota | ledger.State | quota.Usage | quota.Notice | queue.Share](
+	list *[]T,
+	r *record,
+) error {
 	var value T
 	if err := json.Unmarshal([]byte(r.doc), &value); err != nil {
 		return fmt.Errorf("decode %s %s: %w", r.kind, r.id, err)
 	}
+
 	*list = append(*list, value)
+
 	return nil
 }
 
@@ -173,28 +212,36 @@ func (s *Store) Leases(ctx context.Context, f store.LeaseFilter) ([]fleet.Lease,
 	if f.Owner != "" {
 		w.add("owner = ?", clean(string(f.Owner)))
 	}
+
 	if f.Project != "" {
 		w.add("project = ?", clean(string(f.Project)))
 	}
+
 	if f.Job != "" {
 		w.add("job = ?", clean(string(f.Job)))
 	}
+
 	if f.Live {
 		w.add("ended = ?", int64(0))
 	}
+
 	if !f.From.IsZero() {
 		w.add("(ended = 0 OR ended >= ?)", micros(f.From))
 	}
+
 	if !f.To.IsZero() {
 		w.add("requested < ?", micros(f.To))
 	}
+
 	if f.Before > 0 {
 		w.add("num < ?", int64(f.Before))
 	}
+
 	query, err := w.query(leaseTable.selects(), "num DESC", f.Limit)
 	if err != nil {
 		return nil, err
 	}
+
 	return collect(ctx, s.read, "lease", query, w.args, readLease)
 }
 
@@ -205,6 +252,7 @@ func (s *Store) Lease(ctx context.Context, l id.Lease) (fleet.Lease, error) {
 	if !ok || int64(num) < 0 {
 		return fleet.Lease{}, missing
 	}
+
 	return one(ctx, s.read, "lease", leaseTable.selects()+`WHERE num = $1`, []any{int64(num)}, readLease, missing)
 }
 
@@ -214,11 +262,14 @@ func (s *Store) Postings(ctx context.Context, from, to time.Time, yield func(*le
 	if !to.IsZero() {
 		query, args = query+`AND from_at < $2 `, append(args, micros(to))
 	}
+
 	rows, err := s.read.QueryContext(ctx, query+`ORDER BY seq`, args...)
 	if err != nil {
 		return failure("read postings", err)
 	}
+
 	defer func() { err = errors.Join(err, rows.Close()) }()
+
 	for rows.Next() {
 		p, err := readPosting(rows)
 		if err != nil {
@@ -228,6 +279,7 @@ func (s *Store) Postings(ctx context.Context, from, to time.Time, yield func(*le
 			return err
 		}
 	}
+
 	return failure("read postings", rows.Err())
 }
 
@@ -237,6 +289,7 @@ func (s *Store) Savings(ctx context.Context, from, to time.Time) ([]ledger.Savin
 	if !to.IsZero() {
 		query, args = query+`AND at < $2 `, append(args, micros(to))
 	}
+
 	return collect(ctx, s.read, "saving", query+`ORDER BY seq`, args, readSaving)
 }
 
@@ -244,9 +297,11 @@ func (s *Store) Savings(ctx context.Context, from, to time.Time) ([]ledger.Savin
 func (s *Store) Uses(ctx context.Context, d id.Dataset, limit int) ([]dataset.Use, error) {
 	var w where
 	w.add("dataset = ?", clean(string(d)))
+
 	query, err := w.query(useTable.selects(), "at DESC, run DESC, node DESC", limit)
 	if err != nil {
 		return nil, err
 	}
+
 	return collect(ctx, s.read, "use", query, w.args, readUse)
 }

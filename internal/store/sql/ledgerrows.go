@@ -20,12 +20,25 @@ func leaseRow(args []any, l *fleet.Lease) ([]any, error) {
 	if !ok || int64(num) < 0 {
 		return nil, fmt.Errorf("%q is no id of a lease", string(l.ID))
 	}
+
 	doc, err := json.Marshal(l)
 	if err != nil {
 		return nil, fmt.Errorf("encode lease %s: %w", l.ID, err)
 	}
-	return append(args, int64(num), string(l.ID), int64(l.Seq), string(l.State), clean(string(l.Owner)), clean(string(l.Project)),
-		clean(string(l.Job)), micros(l.Requested), micros(l.Ended), clean(string(doc))), nil
+
+	return append(
+		args,
+		int64(num),
+		string(l.ID),
+		int64(l.Seq),
+		string(l.State),
+		clean(string(l.Owner)),
+		clean(string(l.Project)),
+		clean(string(l.Job)),
+		micros(l.Requested),
+		micros(l.Ended),
+		clean(string(doc)),
+	), nil
 }
 
 func readLease(row scanner) (l fleet.Lease, err error) {
@@ -37,6 +50,7 @@ func readLease(row scanner) (l fleet.Lease, err error) {
 	if err := json.Unmarshal([]byte(doc), &l); err != nil {
 		return l, fmt.Errorf("decode a lease: %w", err)
 	}
+
 	return l, nil
 }
 
@@ -49,15 +63,53 @@ var postingTable = &table{
 }
 
 func postingRow(args []any, p *ledger.Posting) ([]any, error) {
-	return append(args, int64(p.Seq), clean(string(p.Node)), string(p.Class), clean(p.GPU), string(p.Lease), clean(p.Offer), micros(p.From), micros(p.To),
-		string(p.Account), clean(string(p.Owner)), clean(string(p.Project)), string(p.Job), string(p.Run), p.GPUs,
-		int64(p.NodeTime), int64(p.GPUTime), int64(p.NodeCost), int64(p.EnergyCost), int64(p.Energy)), nil
+	return append(
+		args,
+		int64(p.Seq),
+		clean(string(p.Node)),
+		string(p.Class),
+		clean(p.GPU),
+		string(p.Lease),
+		clean(p.Offer),
+		micros(p.From),
+		micros(p.To),
+		string(p.Account),
+		clean(string(p.Owner)),
+		clean(string(p.Project)),
+		string(p.Job),
+		string(p.Run),
+		p.GPUs,
+		int64(p.NodeTime),
+		int64(p.GPUTime),
+		int64(p.NodeCost),
+		int64(p.EnergyCost),
+		int64(p.Energy),
+	), nil
 }
 
 func readPosting(row scanner) (p ledger.Posting, err error) {
-	err = row.Scan(&p.Seq, (*string)(&p.Node), (*string)(&p.Class), &p.GPU, (*string)(&p.Lease), &p.Offer, timeColumn{&p.From}, timeColumn{&p.To},
-		(*string)(&p.Account), (*string)(&p.Owner), (*string)(&p.Project), (*string)(&p.Job), (*string)(&p.Run), &p.GPUs,
-		(*int64)(&p.NodeTime), (*int64)(&p.GPUTime), (*int64)(&p.NodeCost), (*int64)(&p.EnergyCost), (*int64)(&p.Energy))
+	err = row.Scan(
+		&p.Seq,
+		(*string)(&p.Node),
+		(*string)(&p.Class),
+		&p.GPU,
+		(*string)(&p.Lease),
+		&p.Offer,
+		timeColumn{&p.From},
+		timeColumn{&p.To},
+		(*string)(&p.Account),
+		(*string)(&p.Owner),
+		(*string)(&p.Project),
+		(*string)(&p.Job),
+		(*string)(&p.Run),
+		&p.GPUs,
+		(*int64)(&p.NodeTime),
+		(*int64)(&p.GPUTime),
+		(*int64)(&p.NodeCost),
+		(*int64)(&p.EnergyCost),
+		(*int64)(&p.Energy),
+	)
+
 	return p, err
 }
 
@@ -67,12 +119,33 @@ var savingTable = &table{
 }
 
 func savingRow(args []any, s *ledger.Saving) ([]any, error) {
-	return append(args, int64(s.Seq), micros(s.At), string(s.Job), clean(string(s.Owner)), clean(string(s.Project)), clean(s.Kind),
-		int64(s.Money), int64(s.Time), clean(s.Reason)), nil
+	return append(
+		args,
+		int64(s.Seq),
+		micros(s.At),
+		string(s.Job),
+		clean(string(s.Owner)),
+		clean(string(s.Project)),
+		clean(s.Kind),
+		int64(s.Money),
+		int64(s.Time),
+		clean(s.Reason),
+	), nil
 }
 
 func readSaving(row scanner) (s ledger.Saving, err error) {
-	err = row.Scan(&s.Seq, timeColumn{&s.At}, (*string)(&s.Job), (*string)(&s.Owner), (*string)(&s.Project), &s.Kind, (*int64)(&s.Money), (*int64)(&s.Time), &s.Reason)
+	err = row.Scan(
+		&s.Seq,
+		timeColumn{&s.At},
+		(*string)(&s.Job),
+		(*string)(&s.Owner),
+		(*string)(&s.Project),
+		&s.Kind,
+		(*int64)(&s.Money),
+		(*int64)(&s.Time),
+		&s.Reason,
+	)
+
 	return s, err
 }
 
@@ -82,11 +155,31 @@ var useTable = &table{
 }
 
 func useRow(args []any, u *dataset.Use) ([]any, error) {
-	return append(args, clean(string(u.Dataset)), string(u.Run), clean(string(u.Node)), string(u.Job), clean(string(u.Owner)), u.Cloud, micros(u.At), clean(u.Override)), nil
+	return append(
+		args,
+		clean(string(u.Dataset)),
+		string(u.Run),
+		clean(string(u.Node)),
+		string(u.Job),
+		clean(string(u.Owner)),
+		u.Cloud,
+		micros(u.At),
+		clean(u.Override),
+	), nil
 }
 
 func readUse(row scanner) (u dataset.Use, err error) {
-	err = row.Scan((*string)(&u.Dataset), (*string)(&u.Run), (*string)(&u.Node), (*string)(&u.Job), (*string)(&u.Owner), &u.Cloud, timeColumn{&u.At}, &u.Override)
+	err = row.Scan(
+		(*string)(&u.Dataset),
+		(*string)(&u.Run),
+		(*string)(&u.Node),
+		(*string)(&u.Job),
+		(*string)(&u.Owner),
+		&u.Cloud,
+		timeColumn{&u.At},
+		&u.Override,
+	)
+
 	return u, err
 }
 
@@ -129,5 +222,6 @@ func recordOf(kind, id string, seq uint64, value any) (*record, error) {
 	if err != nil {
 		return nil, fmt.Errorf("encode %s %s: %w", kind, id, err)
 	}
+
 	return &record{kind: kind, id: id, seq: seq, doc: string(doc)}, nil
 }

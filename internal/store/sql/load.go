@@ -20,17 +20,23 @@ func (s *Store) Load(ctx context.Context, recent time.Time) (yardmaster.State, e
 	if err != nil {
 		return yardmaster.State{}, failure("load the yard", err)
 	}
+
 	defer func() { _ = tx.Rollback() }() // nothing was written
+
 	state, err := load(ctx, tx, recent)
 	if err != nil {
 		return yardmaster.State{}, failure("load the yard", err)
 	}
+
 	return state, nil
 }
 
 func load(ctx context.Context, tx *dbsql.Tx, recent time.Time) (state yardmaster.State, err error) {
 	parts := []func() error{
-		func() (err error) { state.Jobs, err = loadJobs(ctx, tx, recent); return err },
+		func() (err error) {
+			state.Jobs, err = loadJobs(ctx, tx, recent)
+			return err
+		},
 		func() (err error) {
 			// The job of a run that has not ended has not ended either.
 			state.Runs, err = collect(ctx, tx, "run", runTable.selects()+`WHERE state <> 'ended'`, nil, readRun)
@@ -52,19 +58,27 @@ func load(ctx context.Context, tx *dbsql.Tx, recent time.Time) (state yardmaster
 			state.Orders, err = collect(ctx, tx, "order", orderTable.selects(), nil, readOrder)
 			return err
 		},
-		func() (err error) { state.Needs, err = loadNeeds(ctx, tx, state.Jobs); return err },
-		func() (err error) { state.LastJob, err = greatest(ctx, tx, `SELECT MAX(num) FROM jobs`); return err },
+		func() (err error) {
+			state.Needs, err = loadNeeds(ctx, tx, state.Jobs)
+			return err
+		},
+		func() (err error) {
+			state.LastJob, err = greatest(ctx, tx, `SELECT MAX(num) FROM jobs`)
+			return err
+		},
 		func() (err error) {
 			state.LastEvent, err = greatest(ctx, tx, `SELECT MAX(seq) FROM events`)
 			return err
 		},
 		func() error { return loadBooks(ctx, tx, &state, recent.Add(-leaseMemory)) },
 	}
+
 	for _, part := range parts {
 		if err := part(); err != nil {
 			return yardmaster.State{}, err
 		}
 	}
+
 	return state, nil
 }
 
@@ -84,12 +98,15 @@ func loadNeeds(ctx context.Context, tx *dbsql.Tx, jobs []job.Job) (map[id.Job]jo
 	for i := range jobs {
 		loaded[jobs[i].ID] = jobs[i].State
 	}
+
 	needs := make(map[id.Job]job.State)
+
 	missing := make(map[id.Job]bool)
 	for i := range jobs {
 		if jobs[i].State.Final() {
 			continue
 		}
+
 		for _, need := range jobs[i].Needs {
 			state, ok := loaded[need]
 			switch {
@@ -100,16 +117,20 @@ func loadNeeds(ctx context.Context, tx *dbsql.Tx, jobs []job.Job) (map[id.Job]jo
 			}
 		}
 	}
+
 	stmt, err := tx.PrepareContext(ctx, `SELECT state FROM jobs WHERE num = $1`)
 	if err != nil {
 		return nil, err
 	}
+
 	defer func() { _ = stmt.Close() }() // it only reads
+
 	for need := range missing {
 		num, ok := need.Number()
 		if !ok {
 			continue
 		}
+
 		var state job.State
 		err := stmt.QueryRowContext(ctx, int64(num)).Scan((*string)(&state))
 		if errors.Is(err, dbsql.ErrNoRows) {
@@ -118,8 +139,10 @@ func loadNeeds(ctx context.Context, tx *dbsql.Tx, jobs []job.Job) (map[id.Job]jo
 		if err != nil {
 			return nil, err
 		}
+
 		needs[need] = state
 	}
+
 	return needs, nil
 }
 
@@ -132,13 +155,16 @@ func loadJobs(ctx context.Context, tx *dbsql.Tx, recent time.Time) ([]job.Job, e
 	if err == nil {
 		err = d.read(ctx, tx, jobTable.selects()+endedJobs, micros(recent))
 	}
+
 	jobs, decodeErr := d.finish()
+
 	if err != nil {
 		return nil, err
 	}
 	if decodeErr != nil {
 		return nil, badRow(ctx, "job", decodeErr)
 	}
+
 	return jobs, nil
 }
 
@@ -175,6 +201,7 @@ func newDecoder() *decoder {
 	for range n {
 		d.workers.Go(d.decode)
 	}
+
 	return d
 }
 
@@ -187,6 +214,7 @@ func (d *decoder) decode() {
 				d.err = err
 				d.mu.Unlock()
 			}
+
 			work.out[i] = j
 		}
 	}
@@ -198,7 +226,9 @@ func (d *decoder) read(ctx context.Context, q querier, query string, args ...any
 	if err != nil {
 		return err
 	}
+
 	defer func() { err = errors.Join(err, rows.Close()) }()
+
 	stored := make([]storedJob, 0, decoderChunk)
 	flush := func() {
 		out := make([]job.Job, len(stored))
@@ -206,16 +236,21 @@ func (d *decoder) read(ctx context.Context, q querier, query string, args ...any
 		d.work <- decoderWork{stored, out}
 		stored = make([]storedJob, 0, decoderChunk)
 	}
+
 	for rows.Next() {
 		s, err := scanJob(rows)
 		if err != nil {
 			return badRow(ctx, "job", err)
 		}
-		if stored = append(stored, s); len(stored) == cap(stored) {
+
+		stored = append(stored, s)
+		if len(stored) == cap(stored) {
 			flush()
 		}
 	}
+
 	flush()
+
 	return rows.Err()
 }
 
@@ -223,16 +258,20 @@ func (d *decoder) read(ctx context.Context, q querier, query string, args ...any
 func (d *decoder) finish() ([]job.Job, error) {
 	close(d.work)
 	d.workers.Wait()
+
 	total := 0
 	for _, out := range d.out {
 		total += len(out)
 	}
+
 	jobs := make([]job.Job, 0, total)
 	for _, out := range d.out {
 		jobs = append(jobs, out...)
 	}
+
 	if d.err != nil {
 		return nil, fmt.Errorf("decode: %w", d.err)
 	}
+
 	return jobs, nil
 }

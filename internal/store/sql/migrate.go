@@ -31,25 +31,31 @@ func readMigrations(files fs.FS, engine string) ([]migration, error) {
 	if err != nil {
 		return nil, fmt.Errorf("list the migrations: %w", err)
 	}
+
 	slices.Sort(paths)
 	var steps []migration
+
 	for _, path := range paths {
 		name := strings.TrimSuffix(strings.TrimPrefix(path, "migrations/"), ".sql")
 		name, only, _ := strings.Cut(name, ".")
 		if only != "" && only != engine {
 			continue
 		}
+
 		digits, _, _ := strings.Cut(name, "_")
 		version, err := strconv.ParseInt(digits, 10, 64)
 		if err != nil || version != int64(len(steps)+1) {
 			return nil, fmt.Errorf("migration %s: its number must be %d", path, len(steps)+1)
 		}
+
 		text, err := fs.ReadFile(files, path)
 		if err != nil {
 			return nil, fmt.Errorf("read migration %s: %w", path, err)
 		}
+
 		steps = append(steps, migration{version: version, name: name, text: string(text)})
 	}
+
 	return steps, nil
 }
 
@@ -63,15 +69,19 @@ func statements(text string) []string {
 		if strings.HasPrefix(trimmed, "--") || trimmed == "" {
 			continue
 		}
+
 		current.WriteString(line)
+
 		if strings.HasSuffix(trimmed, ";") {
 			out = append(out, current.String())
 			current.Reset()
 		}
 	}
+
 	if strings.TrimSpace(current.String()) != "" {
 		out = append(out, current.String())
 	}
+
 	return out
 }
 
@@ -93,6 +103,7 @@ func (s *Store) migrate(ctx context.Context, steps []migration) error {
 	if err != nil {
 		return failure("read the schema's version", err)
 	}
+
 	want := int64(len(steps))
 	if have > want {
 		return tooNew(have, want)
@@ -100,6 +111,7 @@ func (s *Store) migrate(ctx context.Context, steps []migration) error {
 	if have == want {
 		return nil
 	}
+
 	unlock, err := s.engine.lock(ctx)
 	if err != nil {
 		return failure("wait for the writer before changing the schema", err)
@@ -107,6 +119,7 @@ func (s *Store) migrate(ctx context.Context, steps []migration) error {
 	if err := s.applyAll(ctx, steps); err != nil {
 		return errors.Join(err, unlock())
 	}
+
 	return unlock()
 }
 
@@ -123,6 +136,7 @@ func (s *Store) schemaVersion(ctx context.Context) (int64, error) {
 	if errors.Is(err, dbsql.ErrNoRows) || noTable(err) {
 		return 0, nil
 	}
+
 	return version, err
 }
 
@@ -132,16 +146,20 @@ func (s *Store) applyAll(ctx context.Context, steps []migration) error {
 	if err != nil {
 		return failure("begin the migration", err)
 	}
+
 	defer func() { _ = tx.Rollback() }() // after Commit it does nothing
+
 	first := []string{
 		s.engine.schema(metaTable),
 		`INSERT INTO meta (one, schema_version, holder, term, acquired, commits) VALUES (1, 0, '', 0, 0, 0) ON CONFLICT (one) DO NOTHING`,
 	}
+
 	for _, statement := range first {
 		if _, err := tx.ExecContext(ctx, statement); err != nil {
 			return failure("create the table meta", err)
 		}
 	}
+
 	var have int64
 	if err := tx.QueryRowContext(ctx, `SELECT schema_version FROM meta WHERE one = 1`).Scan(&have); err != nil {
 		return failure("read the schema's version", err)
@@ -149,16 +167,20 @@ func (s *Store) applyAll(ctx context.Context, steps []migration) error {
 	if have > int64(len(steps)) {
 		return tooNew(have, int64(len(steps)))
 	}
+
 	for _, step := range steps[have:] {
 		for _, statement := range statements(step.text) {
 			if _, err := tx.ExecContext(ctx, s.engine.schema(statement)); err != nil {
 				return failure("apply migration "+step.name, err)
 			}
 		}
+
 		s.log.Info("schema changed", "migration", step.name, "version", step.version)
 	}
+
 	if _, err := tx.ExecContext(ctx, `UPDATE meta SET schema_version = $1 WHERE one = 1`, int64(len(steps))); err != nil {
 		return failure("write the schema's version", err)
 	}
+
 	return failure("commit the migration", tx.Commit())
 }

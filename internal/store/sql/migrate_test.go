@@ -39,15 +39,18 @@ func TestMigrationsNeverChange(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	got := map[string]string{}
 	for _, path := range paths {
 		text, err := os.ReadFile(path)
 		if err != nil {
 			t.Fatal(err)
 		}
+
 		sum := sha256.Sum256(text)
 		got[path] = hex.EncodeToString(sum[:])
 	}
+
 	if diff := cmp.Diff(released(), got); diff != "" {
 		t.Errorf("write a new migration instead of changing one (-released +found):\n%s", diff)
 	}
@@ -60,23 +63,28 @@ func openAt(t *testing.T, url string, version int) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	steps, err := readMigrations(migrationFiles, eng.name())
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	s := bare(t, url)
 	if err := s.migrate(t.Context(), steps[:version]); err != nil {
 		t.Fatal(err)
 	}
+
 	rows, err := os.ReadFile(fmt.Sprintf("testdata/schema-%04d.sql", version))
 	if err != nil {
 		t.Fatalf("every schema needs rows to migrate from: %v", err)
 	}
+
 	for _, statement := range statements(string(rows)) {
 		if _, err := s.write.ExecContext(t.Context(), statement); err != nil {
 			t.Fatalf("%s: %v", statement, err)
 		}
 	}
+
 	if err := s.Close(); err != nil {
 		t.Fatal(err)
 	}
@@ -89,17 +97,21 @@ func bare(t *testing.T, url string) *Store {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	write, read, err := eng.open()
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	o := open(t, engines()["sqlite"](t)) // for its clock and log
+
 	return &Store{engine: eng, write: write, read: read, clock: o.clock, log: o.log, pinging: make(chan struct{}, 1)}
 }
 
 // The fixtures hold the same things at every schema, so what is read after the migration is the same.
 func TestEveryEarlierSchemaMigrates(t *testing.T) {
 	t.Parallel()
+
 	for version := 1; version <= len(released()); version++ {
 		t.Run(fmt.Sprintf("from %04d", version), func(t *testing.T) {
 			t.Parallel()
@@ -110,6 +122,7 @@ func TestEveryEarlierSchemaMigrates(t *testing.T) {
 				checkProgress(t.T, s, version)
 				checkBooks(t.T, s, version)
 				checkDocuments(t.T, s, version)
+
 				if err := s.Commit(t.Context(), batchOf(100)); err != nil {
 					t.Errorf("commit after the migration: %v", err)
 				}
@@ -124,29 +137,35 @@ func checkFixture(t *testing.T, s *Store) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	counts := map[string]int{
 		"jobs": len(state.Jobs), "runs": len(state.Runs), "nodes": len(state.Nodes), "users": len(state.Users),
 		"tokens": len(state.Tokens), "orders": len(state.Orders), "needs": len(state.Needs),
 		"last job": int(state.LastJob), "last event": int(state.LastEvent),
 	}
+
 	want := map[string]int{
 		"jobs": 2, "runs": 1, "nodes": 1, "users": 1, "tokens": 1, "orders": 1, "needs": 1, "last job": 2, "last event": 3,
 	}
 	if diff := cmp.Diff(want, counts); diff != "" {
 		t.Errorf("loaded (-want +got):\n%s", diff)
 	}
+
 	jobs, err := s.Jobs(t.Context(), store.JobFilter{Node: "gpu-1", Name: "train", Owner: "ada", Limit: 10})
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	if len(jobs) != 1 || jobs[0].ID != "j2" || jobs[0].State != job.Running || jobs[0].Spec.Run != "python train.py" ||
 		!jobs[0].Submitted.Equal(time.Date(2026, 3, 1, 12, 0, 1, 0, time.UTC)) {
 		t.Errorf("jobs = %+v, want j2 as the fixture has it", jobs)
 	}
+
 	events, err := s.Events(t.Context(), store.EventFilter{Kind: "job", Job: "j2", Limit: 10})
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	if len(events) != 2 || events[1].To != "running" {
 		t.Errorf("events = %+v, want the fixture's two of j2", events)
 	}
@@ -159,14 +178,17 @@ func checkProgress(t *testing.T, s *Store, version int) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	type progress struct {
 		Done, Served float64
 		Stops        int
 	}
+
 	want := progress{Done: 1234.5, Served: 7200.25, Stops: 2}
 	if version < 2 {
 		want = progress{}
 	}
+
 	if got := (progress{j.Done, j.Served, j.Stops}); got != want {
 		t.Errorf("progress = %+v, want %+v", got, want)
 	}
@@ -179,11 +201,20 @@ func checkBooks(t *testing.T, s *Store, version int) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	want := []int{0, 0, 0, 0, 0}
 	if version >= 3 {
 		want = []int{1, 1, 1, 1, 7}
 	}
-	got := []int{len(state.Leases), len(state.Datasets), len(state.Quotas), len(state.Ledger.Meters), int(state.Ledger.LastPosting)}
+
+	got := []int{
+		len(state.Leases),
+		len(state.Datasets),
+		len(state.Quotas),
+		len(state.Ledger.Meters),
+		int(state.Ledger.LastPosting),
+	}
+
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("leases, datasets, limits, meters, last posting (-want +got):\n%s", diff)
 	}
@@ -196,10 +227,19 @@ func checkDocuments(t *testing.T, s *Store, version int) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	var want []store.Document
 	if version >= 4 {
-		want = []store.Document{{Kind: store.CurveDocument, ID: "j2/val_loss", At: time.Date(2026, 3, 1, 12, 1, 0, 0, time.UTC), Text: `{"name":"val_loss"}`}}
+		want = []store.Document{
+			{
+				Kind: store.CurveDocument,
+				ID:   "j2/val_loss",
+				At:   time.Date(2026, 3, 1, 12, 1, 0, 0, time.UTC),
+				Text: `{"name":"val_loss"}`,
+			},
+		}
 	}
+
 	if diff := cmp.Diff(want, docs, cmpopts.EquateEmpty()); diff != "" {
 		t.Errorf("documents (-want +got):\n%s", diff)
 	}
@@ -212,8 +252,10 @@ func TestNewerSchemaIsRefused(t *testing.T) {
 		if _, err := s.write.ExecContext(t.Context(), `UPDATE meta SET schema_version = 99`); err != nil {
 			t.Fatal(err)
 		}
+
 		_, err := Open(t.Context(), t.url, Options{})
 		wantKind(t, err, fault.Conflict, "schema_too_new")
+
 		if err == nil || !strings.Contains(err.Error(), "schema 99") || !strings.Contains(err.Error(), "newer one") {
 			t.Errorf("error = %v, want one that names the schema and the remedy", err)
 		}
@@ -228,20 +270,25 @@ func nextSchema(t *testing.T, engine, text string) []migration {
 		next + ".sqlite.sql":   {Data: []byte(text)},
 		next + ".postgres.sql": {Data: []byte(text)},
 	}
+
 	for path := range released() {
 		text, err := migrationFiles.ReadFile(path)
 		if err != nil {
 			t.Fatal(err)
 		}
+
 		files[path] = &fstest.MapFile{Data: text}
 	}
+
 	steps, err := readMigrations(files, engine)
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	if len(steps) != len(released())+1 {
 		t.Fatalf("%d migrations for %s, want %d", len(steps), engine, len(released())+1)
 	}
+
 	return steps
 }
 
@@ -249,14 +296,21 @@ func TestMigrationIsDoneWholeOrNotAtAll(t *testing.T) {
 	t.Parallel()
 	onEngines(t, func(t engineTest) {
 		s := open(t, t.url)
-		bad := nextSchema(t.T, s.engine.name(), "ALTER TABLE nodes ADD COLUMN zone TEXT;\nALTER TABLE nowhere ADD COLUMN zone TEXT;\n")
+		bad := nextSchema(
+			t.T,
+			s.engine.name(),
+			"ALTER TABLE nodes ADD COLUMN zone TEXT;\nALTER TABLE nowhere ADD COLUMN zone TEXT;\n",
+		)
+
 		if err := s.migrate(t.Context(), bad); err == nil || !strings.Contains(err.Error(), "_next") {
 			t.Errorf("error = %v, want one that names the migration", err)
 		}
+
 		good := nextSchema(t.T, s.engine.name(), "-- a zone; for later\nALTER TABLE nodes ADD COLUMN zone TEXT;\n")
 		if err := s.migrate(t.Context(), good); err != nil {
 			t.Fatal(err)
 		}
+
 		if version, err := s.schemaVersion(t.Context()); err != nil || version != int64(len(good)) {
 			t.Errorf("version = %d, error %v, want %d", version, err, len(good))
 		}
@@ -270,16 +324,20 @@ func TestMigrationWaitsForTheWriter(t *testing.T) {
 		steps := nextSchema(t.T, first.engine.name(), "ALTER TABLE nodes ADD COLUMN zone TEXT;\n")
 		short, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
 		defer cancel()
+
 		err := second.migrate(short, steps)
 		if fault.KindOf(err) != fault.Unavailable || !errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("error = %v, want it to wait until its time is over", err)
 		}
+
 		if err := first.Commit(t.Context(), batchOf(1)); err != nil {
 			t.Fatal(err)
 		}
+
 		if err := first.Close(); err != nil {
 			t.Fatal(err)
 		}
+
 		if err := second.migrate(t.Context(), steps); err != nil {
 			t.Error(err)
 		}
@@ -288,11 +346,13 @@ func TestMigrationWaitsForTheWriter(t *testing.T) {
 
 func TestMigrationsMustBeNumberedWithoutGaps(t *testing.T) {
 	t.Parallel()
+
 	for _, names := range [][]string{{"0002_a"}, {"0001_a", "0003_b"}, {"0001_a", "0001_b"}, {"first"}} {
 		files := fstest.MapFS{}
 		for _, name := range names {
 			files["migrations/"+name+".sql"] = &fstest.MapFile{Data: []byte("SELECT 1;")}
 		}
+
 		if _, err := readMigrations(files, "sqlite"); err == nil {
 			t.Errorf("%v: want an error", names)
 		}

@@ -29,9 +29,11 @@ func newPostgres(url string) (engine, error) {
 		return nil, fault.New(fault.Invalid, "store_url", "the store's address cannot be read").
 			WithRemedy("write it as postgres://user:password@host:5432/database").WithCause(err)
 	}
+
 	if config.RuntimeParams["application_name"] == "" {
 		config.RuntimeParams["application_name"] = "trainyard"
 	}
+
 	return &postgresEngine{config: config}, nil
 }
 
@@ -44,6 +46,7 @@ func (e *postgresEngine) open() (write, read *dbsql.DB, err error) {
 	read = stdlib.OpenDB(*e.config.Copy())
 	read.SetMaxOpenConns(postgresReaders)
 	read.SetMaxIdleConns(postgresReaders)
+
 	return write, read, nil
 }
 
@@ -54,15 +57,19 @@ func (e *postgresEngine) lock(ctx context.Context) (unlock func() error, err err
 	if err != nil {
 		return nil, err
 	}
+
 	release := func() error { return conn.Close(context.WithoutCancel(ctx)) }
+
 	err = waitLock(ctx, func() (bool, error) {
 		var locked bool
 		err := conn.QueryRow(ctx, `SELECT pg_try_advisory_lock($1)`, int64(postgresLock)).Scan(&locked)
 		return locked, err
 	})
+
 	if err != nil {
 		return nil, errors.Join(err, release())
 	}
+
 	return release, nil
 }
 

@@ -25,24 +25,41 @@ type querier interface {
 }
 
 // collect reads all rows of a query.
-func collect[T any](ctx context.Context, q querier, what, query string, args []any, read func(scanner) (T, error)) (out []T, err error) {
+func collect[T any](
+	ctx context.Context,
+	q querier,
+	what, query string,
+	args []any,
+	read func(scanner) (T, error),
+) (out []T, err error) {
 	rows, err := q.QueryContext(ctx, query, args...)
 	if err != nil {
 		return nil, failure("read "+what+"s", err)
 	}
+
 	defer func() { err = errors.Join(err, rows.Close()) }()
+
 	for rows.Next() {
 		value, err := read(rows)
 		if err != nil {
 			return nil, badRow(ctx, what, err)
 		}
+
 		out = append(out, value)
 	}
+
 	return out, failure("read "+what+"s", rows.Err())
 }
 
 // one reads the first row of a query, or fails as missing says.
-func one[T any](ctx context.Context, q querier, what, query string, args []any, read func(scanner) (T, error), missing *fault.Error) (T, error) {
+func one[T any](
+	ctx context.Context,
+	q querier,
+	what, query string,
+	args []any,
+	read func(scanner) (T, error),
+	missing *fault.Error,
+) (T, error) {
 	all, err := collect(ctx, q, what, query, args, read)
 	var zero T
 	switch {
@@ -51,6 +68,7 @@ func one[T any](ctx context.Context, q querier, what, query string, args []any, 
 	case len(all) == 0:
 		return zero, missing
 	}
+
 	return all[0], nil
 }
 
@@ -61,6 +79,7 @@ func (s *Store) Job(ctx context.Context, j id.Job) (job.Job, error) {
 	if err != nil {
 		return job.Job{}, missing
 	}
+
 	return one(ctx, s.read, "job", jobTable.selects()+`WHERE num = $1`, []any{num}, readJob, missing)
 }
 
@@ -83,6 +102,7 @@ func (s *Store) Runs(ctx context.Context, j id.Job) ([]job.Run, error) {
 	if !ok || num > math.MaxInt64 {
 		return nil, nil // what is no job has no runs
 	}
+
 	return collect(ctx, s.read, "run", runTable.selects()+`WHERE num = $1 ORDER BY epoch`, []any{int64(num)}, readRun)
 }
 
@@ -94,17 +114,28 @@ func (s *Store) Run(ctx context.Context, r id.Run) (job.Run, error) {
 	if !ok || err != nil {
 		return job.Run{}, missing
 	}
-	return one(ctx, s.read, "run", runTable.selects()+`WHERE num = $1 AND epoch = $2`, []any{num, int64(epoch)}, readRun, missing)
+
+	return one(
+		ctx,
+		s.read,
+		"run",
+		runTable.selects()+`WHERE num = $1 AND epoch = $2`,
+		[]any{num, int64(epoch)},
+		readRun,
+		missing,
+	)
 }
 
 // Users lists users by name.
 func (s *Store) Users(ctx context.Context, after id.User, limit int) ([]tenant.User, error) {
 	var w where
 	w.add("id > ?", clean(string(after)))
+
 	query, err := w.query(userTable.selects(), "id", limit)
 	if err != nil {
 		return nil, err
 	}
+
 	return collect(ctx, s.read, "user", query, w.args, readUser)
 }
 
@@ -112,13 +143,16 @@ func (s *Store) Users(ctx context.Context, after id.User, limit int) ([]tenant.U
 func (s *Store) Tokens(ctx context.Context, owner id.User, after id.Token, limit int) ([]tenant.Token, error) {
 	var w where
 	w.add("id > ?", clean(string(after)))
+
 	if owner != "" {
 		w.add("owner = ?", clean(string(owner)))
 	}
+
 	query, err := w.query(tokenTable.selects(), "id", limit)
 	if err != nil {
 		return nil, err
 	}
+
 	return collect(ctx, s.read, "token", query, w.args, readToken)
 }
 
@@ -131,32 +165,41 @@ func (s *Store) Jobs(ctx context.Context, f store.JobFilter) ([]job.Job, error) 
 		from, order = from+"JOIN job_nodes ON job_nodes.num = jobs.num ", "job_nodes.num DESC"
 		w.add("job_nodes.node = ?", clean(string(f.Node)))
 	}
+
 	if f.Before > 0 {
 		w.add(strings.TrimSuffix(order, " DESC")+" < ?", int64(min(f.Before, math.MaxInt64)))
 	}
+
 	if f.Owner != "" {
 		w.add("jobs.owner = ?", clean(string(f.Owner)))
 	}
+
 	if f.Project != "" {
 		w.add("jobs.project = ? AND jobs.project <> ''", clean(string(f.Project)))
 	}
+
 	if len(f.States) > 0 {
 		states := make([]any, len(f.States))
 		for i, state := range f.States {
 			states[i] = clean(string(state))
 		}
+
 		w.add("jobs.state IN (?"+strings.Repeat(", ?", len(states)-1)+")", states...)
 	}
+
 	if f.Name != "" {
 		w.add("lower(jobs.name) LIKE ? ESCAPE '!'", "%"+escapeLike(strings.ToLower(clean(f.Name)))+"%")
 	}
+
 	if !f.Since.IsZero() {
 		w.add("jobs.submitted >= ?", micros(f.Since))
 	}
+
 	query, err := w.query(from, order, f.Limit)
 	if err != nil {
 		return nil, err
 	}
+
 	return collect(ctx, s.read, "job", query, w.args, readJob)
 }
 
@@ -164,32 +207,40 @@ func (s *Store) Jobs(ctx context.Context, f store.JobFilter) ([]job.Job, error) 
 func (s *Store) Events(ctx context.Context, f store.EventFilter) ([]yardmaster.Event, error) {
 	var w where
 	w.add("seq > ?", int64(min(f.After, math.MaxInt64)))
+
 	if f.Owner != "" {
 		w.add("owner = ? AND owner <> ''", clean(string(f.Owner)))
 	}
+
 	if f.Job != "" {
 		w.add("job = ? AND job <> ''", clean(string(f.Job)))
 	}
+
 	if f.Node != "" {
 		w.add("node = ? AND node <> ''", clean(string(f.Node)))
 	}
+
 	if f.Kind != "" {
 		kind := clean(f.Kind)
 		first := kind + "."
 		w.add("(kind = ? OR substr(kind, 1, ?) = ?)", kind, int64(utf8.RuneCountInString(first)), first)
 	}
+
 	order := "seq"
 	if f.Newest {
 		order = "seq DESC"
 	}
+
 	query, err := w.query(eventTable.selects(), order, f.Limit)
 	if err != nil {
 		return nil, err
 	}
+
 	events, err := collect(ctx, s.read, "event", query, w.args, readEvent)
 	if f.Newest {
 		slices.Reverse(events)
 	}
+
 	return events, err
 }
 
@@ -209,6 +260,7 @@ func (w *where) add(term string, args ...any) {
 		w.args = append(w.args, arg)
 		term = strings.Replace(term, "?", "$"+strconv.Itoa(len(w.args)), 1)
 	}
+
 	w.terms = append(w.terms, term)
 }
 
@@ -217,10 +269,13 @@ func (w *where) query(begin, order string, limit int) (string, error) {
 	if limit <= 0 {
 		return "", fault.New(fault.Invalid, "limit_required", "a list needs a limit of at least 1").WithField("limit")
 	}
+
 	conditions := ""
 	if len(w.terms) > 0 {
 		conditions = "WHERE " + strings.Join(w.terms, " AND ") + " "
 	}
+
 	w.args = append(w.args, int64(limit))
+
 	return begin + conditions + "ORDER BY " + order + " LIMIT $" + strconv.Itoa(len(w.args)), nil
 }

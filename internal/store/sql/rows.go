@@ -10,9 +10,24 @@ import (
 )
 
 var nodeTable = &table{
-	name: "nodes", key: "id", guard: true,
-	columns: []string{"id", "seq", "class", "pool", "state", "since", "reason", "cordoned", "joined", "machine_key", "inventory", "lease"},
-	fixed:   []string{"id"},
+	name:  "nodes",
+	key:   "id",
+	guard: true,
+	columns: []string{
+		"id",
+		"seq",
+		"class",
+		"pool",
+		"state",
+		"since",
+		"reason",
+		"cordoned",
+		"joined",
+		"machine_key",
+		"inventory",
+		"lease",
+	},
+	fixed: []string{"id"},
 }
 
 func nodeRow(args []any, n *fleet.Node) ([]any, error) {
@@ -20,8 +35,22 @@ func nodeRow(args []any, n *fleet.Node) ([]any, error) {
 	if err != nil {
 		return nil, fmt.Errorf("encode node %s: %w", n.ID, err)
 	}
-	return append(args, clean(string(n.ID)), int64(n.Seq), string(n.Class), clean(n.Pool), string(n.State), micros(n.Since),
-		clean(n.Reason), n.Cordoned, micros(n.Joined), clean(n.Key), string(inventory), string(n.Lease)), nil
+
+	return append(
+		args,
+		clean(string(n.ID)),
+		int64(n.Seq),
+		string(n.Class),
+		clean(n.Pool),
+		string(n.State),
+		micros(n.Since),
+		clean(n.Reason),
+		n.Cordoned,
+		micros(n.Joined),
+		clean(n.Key),
+		string(inventory),
+		string(n.Lease),
+	), nil
 }
 
 func readNode(row scanner) (fleet.Node, error) {
@@ -35,6 +64,7 @@ func readNode(row scanner) (fleet.Node, error) {
 	if err := decodeList(inventory, &n.Inventory); err != nil {
 		return fleet.Node{}, fmt.Errorf("decode node %s: %w", n.ID, err)
 	}
+
 	return n, nil
 }
 
@@ -45,49 +75,153 @@ var userTable = &table{
 }
 
 func userRow(args []any, u *tenant.User) ([]any, error) {
-	return append(args, clean(string(u.ID)), int64(u.Seq), string(u.Role), micros(u.Created), u.Disabled, u.Usage, micros(u.UsageAt)), nil
+	return append(
+		args,
+		clean(string(u.ID)),
+		int64(u.Seq),
+		string(u.Role),
+		micros(u.Created),
+		u.Disabled,
+		u.Usage,
+		micros(u.UsageAt),
+	), nil
 }
 
 func readUser(row scanner) (tenant.User, error) {
 	var u tenant.User
-	err := row.Scan((*string)(&u.ID), &u.Seq, (*string)(&u.Role), timeColumn{&u.Created}, &u.Disabled, &u.Usage, timeColumn{&u.UsageAt})
+	err := row.Scan(
+		(*string)(&u.ID),
+		&u.Seq,
+		(*string)(&u.Role),
+		timeColumn{&u.Created},
+		&u.Disabled,
+		&u.Usage,
+		timeColumn{&u.UsageAt},
+	)
+
 	return u, err
 }
 
 var tokenTable = &table{
 	name: "tokens", key: "id", guard: true,
 	columns: []string{
-		"id", "seq", "kind", "owner", "hash", "scope", "note", "class", "pool", "uses_left", "created", "expires", "revoked", "lease",
+		"id",
+		"seq",
+		"kind",
+		"owner",
+		"hash",
+		"scope",
+		"note",
+		"class",
+		"pool",
+		"uses_left",
+		"created",
+		"expires",
+		"revoked",
+		"lease",
 	},
 	fixed: []string{"id"},
 }
 
 func tokenRow(args []any, t *tenant.Token) ([]any, error) {
-	return append(args, clean(string(t.ID)), int64(t.Seq), string(t.Kind), clean(string(t.Owner)), clean(t.Hash), string(t.Scope),
-		clean(t.Note), clean(t.Class), clean(t.Pool), int64(t.UsesLeft), micros(t.Created), micros(t.Expires), t.Revoked, clean(string(t.Lease))), nil
+	return append(
+		args,
+		clean(string(t.ID)),
+		int64(t.Seq),
+		string(t.Kind),
+		clean(string(t.Owner)),
+		clean(t.Hash),
+		string(t.Scope),
+		clean(
+			t.Note,
+		),
+		clean(t.Class),
+		clean(t.Pool),
+		int64(t.UsesLeft),
+		micros(t.Created),
+		micros(t.Expires),
+		t.Revoked,
+		clean(string(t.Lease)),
+	), nil
 }
 
 func readToken(row scanner) (tenant.Token, error) {
 	var t tenant.Token
-	err := row.Scan((*string)(&t.ID), &t.Seq, (*string)(&t.Kind), (*string)(&t.Owner), &t.Hash, (*string)(&t.Scope), &t.Note,
-		&t.Class, &t.Pool, &t.UsesLeft, timeColumn{&t.Created}, timeColumn{&t.Expires}, &t.Revoked, (*string)(&t.Lease))
+	err := row.Scan(
+		(*string)(&t.ID),
+		&t.Seq,
+		(*string)(&t.Kind),
+		(*string)(&t.Owner),
+		&t.Hash,
+		(*string)(&t.Scope),
+		&t.Note,
+		&t.Class,
+		&t.Pool,
+		&t.UsesLeft,
+		timeColumn{&t.Created},
+		timeColumn{&t.Expires},
+		&t.Revoked,
+		(*string)(&t.Lease),
+	)
+
 	return t, err
 }
 
 var eventTable = &table{
-	name: "events", key: "seq", frozen: true,
-	columns: []string{"seq", "at", "kind", "actor", "owner", "job", "run", "node", "from_state", "to_state", "reason", "lease"},
+	name:   "events",
+	key:    "seq",
+	frozen: true,
+	columns: []string{
+		"seq",
+		"at",
+		"kind",
+		"actor",
+		"owner",
+		"job",
+		"run",
+		"node",
+		"from_state",
+		"to_state",
+		"reason",
+		"lease",
+	},
 }
 
 func eventRow(args []any, e *yardmaster.Event) ([]any, error) {
-	return append(args, int64(e.Seq), micros(e.At), clean(e.Kind), clean(e.Actor), clean(string(e.Owner)), clean(string(e.Job)),
-		clean(string(e.Run)), clean(string(e.Node)), clean(e.From), clean(e.To), clean(e.Reason), clean(string(e.Lease))), nil
+	return append(
+		args,
+		int64(e.Seq),
+		micros(e.At),
+		clean(e.Kind),
+		clean(e.Actor),
+		clean(string(e.Owner)),
+		clean(string(e.Job)),
+		clean(string(e.Run)),
+		clean(string(e.Node)),
+		clean(e.From),
+		clean(e.To),
+		clean(e.Reason),
+		clean(string(e.Lease)),
+	), nil
 }
 
 func readEvent(row scanner) (yardmaster.Event, error) {
 	var e yardmaster.Event
-	err := row.Scan(&e.Seq, timeColumn{&e.At}, &e.Kind, &e.Actor, (*string)(&e.Owner), (*string)(&e.Job), (*string)(&e.Run),
-		(*string)(&e.Node), &e.From, &e.To, &e.Reason, (*string)(&e.Lease))
+	err := row.Scan(
+		&e.Seq,
+		timeColumn{&e.At},
+		&e.Kind,
+		&e.Actor,
+		(*string)(&e.Owner),
+		(*string)(&e.Job),
+		(*string)(&e.Run),
+		(*string)(&e.Node),
+		&e.From,
+		&e.To,
+		&e.Reason,
+		(*string)(&e.Lease),
+	)
+
 	return e, err
 }
 
@@ -102,19 +236,40 @@ func orderRow(args []any, o *yardmaster.Order) ([]any, error) {
 	if err != nil {
 		return nil, fmt.Errorf("encode order %s: %w", o.Key(), err)
 	}
-	return append(args, o.Key(), clean(string(o.Run)), clean(string(o.Job)), int64(o.Epoch), int64(o.Rank), clean(string(o.Node)),
-		string(o.Stop), string(launch)), nil
+
+	return append(
+		args,
+		o.Key(),
+		clean(string(o.Run)),
+		clean(string(o.Job)),
+		int64(o.Epoch),
+		int64(o.Rank),
+		clean(string(o.Node)),
+		string(o.Stop),
+		string(launch),
+	), nil
 }
 
 func readOrder(row scanner) (yardmaster.Order, error) {
 	var o yardmaster.Order
 	var key, launch string
-	err := row.Scan(&key, (*string)(&o.Run), (*string)(&o.Job), &o.Epoch, &o.Rank, (*string)(&o.Node), (*string)(&o.Stop), &launch)
+	err := row.Scan(
+		&key,
+		(*string)(&o.Run),
+		(*string)(&o.Job),
+		&o.Epoch,
+		&o.Rank,
+		(*string)(&o.Node),
+		(*string)(&o.Stop),
+		&launch,
+	)
+
 	if err != nil {
 		return yardmaster.Order{}, err
 	}
 	if err := decodeList(launch, &o.Launch); err != nil {
 		return yardmaster.Order{}, fmt.Errorf("decode order %s: %w", key, err)
 	}
+
 	return o, nil
 }

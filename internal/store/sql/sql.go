@@ -53,25 +53,31 @@ func Open(ctx context.Context, url string, opts Options) (*Store, error) {
 	if opts.Clock == nil {
 		opts.Clock = clock.Wall{}
 	}
+
 	if opts.Log == nil {
 		opts.Log = slog.New(slog.DiscardHandler)
 	}
+
 	eng, err := engineOf(url)
 	if err != nil {
 		return nil, err
 	}
+
 	write, read, err := eng.open()
 	if err != nil {
 		return nil, failure("open the store", err)
 	}
+
 	s := &Store{
 		engine: eng, write: write, read: read, clock: opts.Clock, log: opts.Log,
 		stmts: make(map[stmtKey]*dbsql.Stmt), pinging: make(chan struct{}, 1),
 	}
+
 	if err := s.prepare(ctx); err != nil {
 		_ = s.Close() // the first error tells more
 		return nil, err
 	}
+
 	return s, nil
 }
 
@@ -84,13 +90,16 @@ func (s *Store) prepare(ctx context.Context) error {
 	if err := s.migrate(ctx, steps); err != nil {
 		return err
 	}
+
 	risks, err := s.engine.risks(ctx, s.read)
 	if err != nil {
 		return failure("look at the database's settings", err)
 	}
+
 	for _, setting := range risks {
 		s.log.Warn("database setting may lose what was committed", "setting", setting, "value", "off")
 	}
+
 	return nil
 }
 
@@ -98,26 +107,33 @@ func (s *Store) prepare(ctx context.Context) error {
 func (s *Store) Close() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+
 	var first error
 	keep := func(err error) {
 		if first == nil && err != nil {
 			first = err
 		}
 	}
+
 	for _, stmt := range s.stmts {
 		keep(stmt.Close())
 	}
+
 	clear(s.stmts)
 	keep(s.read.Close())
 	keep(s.write.Close())
+
 	if s.unlock != nil {
 		keep(s.unlock())
 		s.unlock = nil
 	}
+
 	s.term = 0
+
 	if first != nil {
 		return fmt.Errorf("close the store: %w", first)
 	}
+
 	return nil
 }
 
@@ -129,12 +145,14 @@ func (s *Store) Ping(ctx context.Context) error {
 	case <-ctx.Done():
 		return hung(ctx)
 	}
+
 	done := make(chan error, 1)
 	go func() {
 		err := s.writeAndRead(ctx)
 		<-s.pinging
 		done <- err
 	}()
+
 	select {
 	case err := <-done:
 		return err
@@ -155,9 +173,11 @@ func (s *Store) writeAndRead(ctx context.Context) error {
 	if read < wrote {
 		return fault.New(fault.Internal, "store_stale", "the store wrote %d and reads %d", wrote, read)
 	}
+
 	return nil
 }
 
 func hung(ctx context.Context) error {
-	return fault.New(fault.Unavailable, "store_unavailable", "the store did not answer in time").WithCause(context.Cause(ctx))
+	return fault.New(fault.Unavailable, "store_unavailable", "the store did not answer in time").
+		WithCause(context.Cause(ctx))
 }

@@ -18,9 +18,15 @@ var startPostgres = sync.OnceValues(func() (*pgtest.Server, error) { return pgte
 var postgresUsed, newDatabase = false, sync.OnceValue(func() func(testing.TB) string {
 	server, err := startPostgres()
 	if err != nil {
-		return func(tb testing.TB) string { tb.Helper(); storetest.SkipPostgres(tb, err); return "" }
+		return func(tb testing.TB) string {
+			tb.Helper()
+			storetest.SkipPostgres(tb, err)
+			return ""
+		}
 	}
+
 	postgresUsed = true
+
 	return storetest.Databases(server)
 })
 
@@ -34,6 +40,7 @@ func TestMain(m *testing.M) {
 			}
 		}
 	}
+
 	os.Exit(code)
 }
 
@@ -44,7 +51,10 @@ func engines() map[string]func(tb testing.TB) string {
 			tb.Helper()
 			return "sqlite://" + filepath.Join(tb.TempDir(), "yard #1.db")
 		},
-		"postgres": func(tb testing.TB) string { tb.Helper(); return newDatabase()(tb) },
+		"postgres": func(tb testing.TB) string {
+			tb.Helper()
+			return newDatabase()(tb)
+		},
 	}
 }
 
@@ -57,6 +67,7 @@ type engineTest struct {
 // onEngines runs a test on each database.
 func onEngines(t *testing.T, test func(t engineTest)) {
 	t.Helper()
+
 	for name, url := range engines() {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -71,16 +82,19 @@ func open(tb testing.TB, url string) *Store {
 	if err != nil {
 		tb.Fatal(err)
 	}
+
 	tb.Cleanup(func() {
 		if err := s.Close(); err != nil {
 			tb.Errorf("close: %v", err)
 		}
 	})
+
 	return s
 }
 
 func TestContract(t *testing.T) {
 	t.Parallel()
+
 	for name, newURL := range engines() {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -88,6 +102,7 @@ func TestContract(t *testing.T) {
 			if name == "postgres" {
 				newURL(t) // skips all at once
 			}
+
 			var urls sync.Map // by test, so that a test can open its store again
 			storetest.Run(t, func(t *testing.T) store.Store {
 				t.Helper()
@@ -96,10 +111,12 @@ func TestContract(t *testing.T) {
 					url = newURL(t)
 					urls.Store(t.Name(), url)
 				}
+
 				s, err := Open(t.Context(), url.(string), Options{})
 				if err != nil {
 					t.Fatal(err)
 				}
+
 				return s
 			})
 		})

@@ -26,10 +26,12 @@ func newSQLite(path string) (engine, error) {
 		return nil, fault.New(fault.Invalid, "store_url", "the store's address names no file").
 			WithRemedy("write a path or sqlite:///path/file.db")
 	}
+
 	abs, err := filepath.Abs(path)
 	if err != nil {
 		return nil, fmt.Errorf("find the store's file: %w", err)
 	}
+
 	return &sqliteEngine{path: abs}, nil
 }
 
@@ -41,6 +43,7 @@ func (e *sqliteEngine) open() (write, read *dbsql.DB, err error) {
 	if err := os.MkdirAll(filepath.Dir(e.path), 0o700); err != nil {
 		return nil, nil, fmt.Errorf("make the store's folder: %w", err)
 	}
+
 	// The file holds hashes of tokens and what jobs were given: nobody else may read it.
 	file, err := os.OpenFile(e.path, os.O_CREATE|os.O_RDWR, 0o600)
 	if err != nil {
@@ -49,18 +52,31 @@ func (e *sqliteEngine) open() (write, read *dbsql.DB, err error) {
 	if err := file.Close(); err != nil {
 		return nil, nil, fmt.Errorf("make the store's file: %w", err)
 	}
-	write, err = e.connect("_txlock=immediate",
-		"busy_timeout(5000)", "journal_mode(wal)", "synchronous(full)", "wal_autocheckpoint(4000)", "cache_size(-65536)", "temp_store(memory)")
+
+	write, err = e.connect(
+		"_txlock=immediate",
+		"busy_timeout(5000)",
+		"journal_mode(wal)",
+		"synchronous(full)",
+		"wal_autocheckpoint(4000)",
+		"cache_size(-65536)",
+		"temp_store(memory)",
+	)
+
 	if err != nil {
 		return nil, nil, err
 	}
+
 	write.SetMaxOpenConns(1)
+
 	read, err = e.connect("", "busy_timeout(5000)", "query_only(1)", "cache_size(-16384)")
 	if err != nil {
 		return nil, nil, errors.Join(err, write.Close())
 	}
+
 	read.SetMaxOpenConns(sqliteReaders)
 	read.SetMaxIdleConns(sqliteReaders)
+
 	return write, read, nil
 }
 
@@ -70,7 +86,9 @@ func (e *sqliteEngine) connect(options string, pragmas ...string) (*dbsql.DB, er
 	for _, p := range pragmas {
 		query = append(query, "_pragma="+p)
 	}
+
 	address.RawQuery = strings.Trim(strings.Join(query, "&"), "&")
+
 	return dbsql.Open("sqlite", address.String())
 }
 
@@ -80,16 +98,20 @@ func (e *sqliteEngine) lock(ctx context.Context) (unlock func() error, err error
 	if err != nil {
 		return nil, fmt.Errorf("open the lock file: %w", err)
 	}
+
 	err = waitLock(ctx, func() (bool, error) {
 		err := syscall.Flock(int(file.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
 		if errors.Is(err, syscall.EWOULDBLOCK) || errors.Is(err, syscall.EINTR) {
 			return false, nil
 		}
+
 		return err == nil, err
 	})
+
 	if err != nil {
 		return nil, errors.Join(err, file.Close())
 	}
+
 	return file.Close, nil
 }
 

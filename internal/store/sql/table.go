@@ -28,22 +28,29 @@ func (t *table) list(prefix string) string {
 func (t *table) insert(rows int, mark func(int) string) string {
 	var b strings.Builder
 	b.WriteString("INSERT INTO " + t.name + " (" + t.list("") + ") VALUES ")
+
 	marks := make([]string, len(t.columns))
 	for row := range rows {
 		for column := range marks {
 			marks[column] = mark(row*len(marks) + column + 1)
 		}
+
 		if row > 0 {
 			b.WriteString(", ")
 		}
+
 		b.WriteString("(" + strings.Join(marks, ", ") + ")")
 	}
+
 	b.WriteString(" ON CONFLICT (" + t.key + ") DO ")
+
 	if t.frozen {
 		b.WriteString("NOTHING")
 		return b.String()
 	}
+
 	b.WriteString("UPDATE SET ")
+
 	sep := ""
 	for _, column := range t.columns {
 		if !slices.Contains(t.fixed, column) {
@@ -51,9 +58,11 @@ func (t *table) insert(rows int, mark func(int) string) string {
 			sep = ", "
 		}
 	}
+
 	if t.guard {
 		b.WriteString(" WHERE excluded.seq >= " + t.name + ".seq")
 	}
+
 	return b.String()
 }
 
@@ -66,13 +75,17 @@ func (t *table) remove(rows int, mark func(int) string) string {
 		for k := range columns {
 			columns[k] = mark(i*len(keys) + k + 1)
 		}
-		if marks[i] = strings.Join(columns, ", "); len(keys) > 1 {
+
+		marks[i] = strings.Join(columns, ", ")
+		if len(keys) > 1 {
 			marks[i] = "(" + marks[i] + ")"
 		}
 	}
+
 	if len(keys) > 1 {
 		return "DELETE FROM " + t.name + " WHERE (" + t.key + ") IN (VALUES " + strings.Join(marks, ", ") + ")"
 	}
+
 	return "DELETE FROM " + t.name + " WHERE " + t.key + " IN (" + strings.Join(marks, ", ") + ")"
 }
 
@@ -88,14 +101,18 @@ func (s *Store) prepareStmt(ctx context.Context, key stmtKey) error {
 	if s.stmts[key] != nil {
 		return nil
 	}
+
 	text := key.table.insert(key.rows, s.engine.mark)
 	if key.remove {
 		text = key.table.remove(key.rows, s.engine.mark)
 	}
+
 	stmt, err := s.write.PrepareContext(ctx, text) //nolint:sqlclosecheck // kept for later commits; Close closes it
 	if err != nil {
 		return err
 	}
+
 	s.stmts[key] = stmt
+
 	return nil
 }

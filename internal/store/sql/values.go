@@ -13,6 +13,7 @@ func micros(t time.Time) int64 {
 	if t.IsZero() {
 		return 0
 	}
+
 	return t.UnixMicro()
 }
 
@@ -20,6 +21,7 @@ func fromMicros(us int64) time.Time {
 	if us == 0 {
 		return time.Time{}
 	}
+
 	return time.UnixMicro(us).UTC()
 }
 
@@ -29,6 +31,7 @@ func clean(s string) string {
 	if utf8.ValidString(s) && strings.IndexByte(s, 0) < 0 {
 		return s
 	}
+
 	return strings.ReplaceAll(strings.ToValidUTF8(s, "\uFFFD"), "\x00", "\uFFFD")
 }
 
@@ -37,7 +40,9 @@ func encodeList(value any, size int) (string, error) {
 	if size == 0 {
 		return "", nil
 	}
+
 	text, err := json.Marshal(value)
+
 	return string(text), err
 }
 
@@ -46,6 +51,7 @@ func decodeList(text string, into any) error {
 	if text == "" {
 		return nil
 	}
+
 	return json.Unmarshal([]byte(text), into)
 }
 
@@ -63,6 +69,8 @@ func (c timeColumn) Scan(value any) error {
 	if !ok {
 		return fmt.Errorf("a time is kept as a number, not as %T", value)
 	}
+
 	*c.to = fromMicros(us)
+
 	return nil
 }

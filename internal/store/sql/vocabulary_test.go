@@ -27,6 +27,7 @@ func TestTheVocabularyMigrationRenamesWhatIsStored(t *testing.T) {
 			(90, 1, 'node.drained', '', '', '', '', 'n9', '', '', '', ''),
 			(91, 1, 'lease.returning', '', '', '', '', '', 'active', 'returning', '', 'l22')`,
 	}
+
 	want := map[string][]string{
 		`SELECT state || ' ' || doc FROM leases WHERE num > 20 ORDER BY num`: {
 			`requested {"Offer":{"billing_increment":"1h","min_billing":"1m","max_nodes":2,"loss_rate":0.5},"State":"requested","Requested":"t"}`,
@@ -57,6 +58,7 @@ func TestTheVocabularyMigrationRenamesWhatIsStored(t *testing.T) {
 				t.Fatalf("%s: %v", statement, err)
 			}
 		}
+
 		if err := old.Close(); err != nil {
 			t.Fatal(err)
 		}
@@ -78,6 +80,7 @@ func column(t engineTest, s *Store, query string) []string {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	defer func() { _ = rows.Close() }() // it was only read
 
 	var list []string
@@ -86,8 +89,10 @@ func column(t engineTest, s *Store, query string) []string {
 		if err := rows.Scan(&text); err != nil {
 			t.Fatal(err)
 		}
+
 		list = append(list, text)
 	}
+
 	if err := rows.Err(); err != nil {
 		t.Fatal(err)
 	}

@@ -24,6 +24,7 @@ func writer(tb testing.TB, url, holder string) *Store {
 	if err := s.Acquire(tb.Context(), holder); err != nil {
 		tb.Fatal(err)
 	}
+
 	return s
 }
 
@@ -32,6 +33,7 @@ func batchOf(numbers ...uint64) *yardmaster.Batch {
 	for _, n := range numbers {
 		submission(b, n)
 	}
+
 	return b
 }
 
@@ -50,24 +52,30 @@ func TestServerThatLostItsLockIsStopped(t *testing.T) {
 		if err := first.Commit(t.Context(), batchOf(1)); err != nil {
 			t.Fatal(err)
 		}
+
 		// The lock goes, as when a connection breaks; the first server does not know.
 		if err := first.unlock(); err != nil {
 			t.Fatal(err)
 		}
+
 		first.unlock = func() error { return nil }
 		if err := first.Commit(t.Context(), batchOf(2)); err != nil {
 			t.Fatalf("nobody else has taken over yet: %v", err)
 		}
+
 		second := writer(t, t.url, "server") // even under the same name
 		wantKind(t, first.Commit(t.Context(), batchOf(3)), fault.Conflict, "not_writer")
+
 		if err := second.Commit(t.Context(), batchOf(4)); err != nil {
 			t.Fatal(err)
 		}
+
 		for _, n := range []uint64{1, 2, 4} {
 			if _, err := second.Job(t.Context(), batchOf(n).Jobs[0].ID); err != nil {
 				t.Error(err)
 			}
 		}
+
 		_, err := second.Job(t.Context(), "j3")
 		wantKind(t, err, fault.NotFound, "job_not_found")
 	})
@@ -79,17 +87,22 @@ func TestFullDatabaseIsUnavailableAndRecovers(t *testing.T) {
 	if _, err := s.write.ExecContext(t.Context(), `PRAGMA max_page_count = 40`); err != nil {
 		t.Fatal(err)
 	}
+
 	b := &yardmaster.Batch{}
 	for n := range uint64(500) {
 		submission(b, n+1)
 	}
+
 	wantKind(t, s.Commit(t.Context(), b), fault.Unavailable, "store_unavailable")
+
 	if _, err := s.write.ExecContext(t.Context(), `PRAGMA max_page_count = 100000`); err != nil {
 		t.Fatal(err)
 	}
+
 	if _, err := s.Job(t.Context(), "j1"); fault.KindOf(err) != fault.NotFound {
 		t.Errorf("error = %v, want nothing of the failed commit", err)
 	}
+
 	if err := s.Commit(t.Context(), b); err != nil {
 		t.Errorf("commit after room was made: %v", err)
 	}
@@ -99,17 +112,22 @@ func TestReadOnlyDatabaseIsUnavailable(t *testing.T) {
 	t.Parallel()
 	onEngines(t, func(t engineTest) {
 		s := writer(t, t.url, "server")
+
 		// Each connection that writes is put into the mode it would have on a read-only disk or a standby.
 		s.write.SetMaxOpenConns(1)
+
 		statement := map[string]string{"sqlite": `PRAGMA query_only = 1`, "postgres": `SET default_transaction_read_only = on`}[s.engine.name()]
 		if _, err := s.write.ExecContext(t.Context(), statement); err != nil {
 			t.Fatal(err)
 		}
+
 		err := s.Commit(t.Context(), batchOf(1))
 		wantKind(t, err, fault.Unavailable, "store_unavailable")
+
 		if errors.Unwrap(err) == nil {
 			t.Error("the error has no cause for the log")
 		}
+
 		wantKind(t, s.Ping(t.Context()), fault.Unavailable, "store_unavailable")
 	})
 }
@@ -121,6 +139,7 @@ func TestClosedStoreIsUnavailable(t *testing.T) {
 		if err := s.Close(); err != nil {
 			t.Fatal(err)
 		}
+
 		wantKind(t, s.Ping(t.Context()), fault.Unavailable, "store_unavailable")
 		_, err := s.Load(t.Context(), time.Time{})
 		wantKind(t, err, fault.Unavailable, "store_unavailable")
@@ -133,27 +152,34 @@ func TestHungStoreDoesNotPassForReady(t *testing.T) {
 	t.Parallel()
 	onEngines(t, func(t engineTest) {
 		s, other := open(t, t.url), open(t, t.url)
+
 		// Another holds what Ping must write, and lets it go only after Ping has answered.
 		tx, err := other.write.BeginTx(t.Context(), nil)
 		if err != nil {
 			t.Fatal(err)
 		}
+
 		if _, err := tx.ExecContext(t.Context(), `UPDATE pings SET count = count + 1`); err != nil {
 			t.Fatal(err)
 		}
+
 		if s.engine.name() == "sqlite" {
 			// So that nothing but Ping itself can end the wait.
 			if _, err := s.write.ExecContext(t.Context(), `PRAGMA busy_timeout = 3600000`); err != nil {
 				t.Fatal(err)
 			}
 		}
+
 		ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
 		defer cancel()
+
 		wantKind(t, s.Ping(ctx), fault.Unavailable, "store_unavailable")
 		wantKind(t, s.Ping(ctx), fault.Unavailable, "store_unavailable")
+
 		if err := tx.Rollback(); err != nil {
 			t.Fatal(err)
 		}
+
 		if err := s.Ping(t.Context()); err != nil {
 			t.Errorf("ping after the store answers again: %v", err)
 		}
@@ -166,21 +192,26 @@ func TestCommitGoesOnAfterConnectionsBroke(t *testing.T) {
 	if err := s.Commit(t.Context(), batchOf(1)); err != nil {
 		t.Fatal(err)
 	}
+
 	if _, err := s.read.ExecContext(t.Context(), `SELECT pg_terminate_backend(pid) FROM pg_stat_activity
 		WHERE datname = current_database() AND pid <> pg_backend_pid()`); err != nil {
 		t.Fatal(err)
 	}
+
 	// It may fail once for each broken connection, and then it must go through.
 	var err error
 	for range postgresWriters + 1 {
 		if err = s.Commit(t.Context(), batchOf(2)); err == nil {
 			break
 		}
+
 		wantKind(t, err, fault.Unavailable, "store_unavailable")
 	}
+
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	if _, err := s.Job(t.Context(), "j2"); err != nil {
 		t.Error(err)
 	}
@@ -195,14 +226,17 @@ func TestCopyOfOpenFilesHoldsEveryCommit(t *testing.T) {
 		if err := s.Commit(t.Context(), batchOf(n+1)); err != nil {
 			t.Fatal(err)
 		}
+
 		after := filepath.Join(t.TempDir(), "yard.db")
 		for _, suffix := range []string{"", "-wal"} { // the index of the log is made anew
 			copyFile(t, filepath.Join(dir, "yard.db"+suffix), after+suffix)
 		}
+
 		state, err := open(t, after).Load(t.Context(), time.Time{})
 		if err != nil {
 			t.Fatal(err)
 		}
+
 		if len(state.Jobs) != int(n+1) || state.LastEvent != n+1 {
 			t.Fatalf("after commit %d the copy holds %d jobs and %d events", n+1, len(state.Jobs), state.LastEvent)
 		}
@@ -215,14 +249,18 @@ func copyFile(t *testing.T, from, to string) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	defer func() { _ = in.Close() }() // it was only read
+
 	out, err := os.Create(to)
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	if _, err := io.Copy(out, in); err != nil {
 		t.Fatal(err)
 	}
+
 	if err := out.Close(); err != nil {
 		t.Fatal(err)
 	}
@@ -235,11 +273,13 @@ func TestFileIsForItsOwnerOnly(t *testing.T) {
 	if err := s.Commit(t.Context(), batchOf(1)); err != nil {
 		t.Fatal(err)
 	}
+
 	for _, suffix := range []string{"", "-wal", "-shm", ".lock"} {
 		info, err := os.Stat(path + suffix)
 		if err != nil {
 			t.Fatal(err)
 		}
+
 		if got := info.Mode().Perm(); got != 0o600 {
 			t.Errorf("mode of the file with suffix %q = %o, want 600", suffix, got)
 		}
@@ -254,6 +294,7 @@ func TestSQLiteWritesToTheDiskBeforeItAnswers(t *testing.T) {
 		if err := s.write.QueryRowContext(t.Context(), "PRAGMA "+pragma).Scan(&got); err != nil {
 			t.Fatal(err)
 		}
+
 		if got != want {
 			t.Errorf("%s = %s, want %s", pragma, got, want)
 		}
@@ -262,10 +303,12 @@ func TestSQLiteWritesToTheDiskBeforeItAnswers(t *testing.T) {
 
 func TestAddressIsChecked(t *testing.T) {
 	t.Parallel()
+
 	for _, url := range []string{"", "sqlite://", "mysql://host/db", "postgres://host:notaport/db"} {
 		_, err := Open(t.Context(), url, Options{})
 		wantKind(t, err, fault.Invalid, "store_url")
 	}
+
 	_, err := Open(t.Context(), "postgres:///yard?host=/nowhere", Options{})
 	wantKind(t, err, fault.Unavailable, "store_unavailable")
 }
@@ -290,17 +333,22 @@ func TestQueriesUseTheirIndexes(t *testing.T) {
 
 func queryPlan(t *testing.T, db *dbsql.DB, query string, args ...any) string {
 	t.Helper()
+
 	for len(args) < strings.Count(query, "$") {
 		args = append(args, "x")
 	}
+
 	plan, err := collect(t.Context(), db, "plan", "EXPLAIN QUERY PLAN "+query, args, func(row scanner) (string, error) {
 		var number, parent, unused int
 		var detail string
 		err := row.Scan(&number, &parent, &unused, &detail)
+
 		return detail, err
 	})
+
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	return strings.Join(plan, "\n")
 }

@@ -28,12 +28,18 @@ func bookkeeping() []contract {
 func (h *harness) postings(s store.Store, from, to time.Time) []ledger.Posting {
 	h.Helper()
 	var list []ledger.Posting
-	h.must(s.Postings(h.context(), from, to, func(p *ledger.Posting) error { list = append(list, *p); return nil }))
+	h.must(s.Postings(h.context(), from, to, func(p *ledger.Posting) error {
+		list = append(list, *p)
+		return nil
+	}))
+
 	return list
 }
 
 func listsLeases(h *harness) {
-	old, live, other := sampleLease(1, fleet.LeaseEnded), sampleLease(2, fleet.LeaseActive), sampleLease(12, fleet.LeaseRequested)
+	old := sampleLease(1, fleet.LeaseEnded)
+	live := sampleLease(2, fleet.LeaseActive)
+	other := sampleLease(12, fleet.LeaseRequested)
 	old.Requested, old.Ended = dayOne, dayOne.Add(time.Hour)
 	live.Requested, live.Ended, live.Owner = dayOne.Add(2*time.Hour), time.Time{}, "ada"
 	other.Requested, other.Ended, other.Job = dayOne.Add(3*time.Hour), time.Time{}, "j9"
@@ -52,17 +58,21 @@ func listsLeases(h *harness) {
 	} {
 		leases, err := s.Leases(h.context(), tc.filter)
 		h.must(err)
+
 		var got []id.Lease
 		for _, l := range leases {
 			got = append(got, l.ID)
 		}
+
 		h.same(name, got, tc.want)
 	}
+
 	got, err := s.Lease(h.context(), "l2")
 	h.must(err)
 	h.same("one", got, live)
 	_, err = s.Lease(h.context(), "l99")
 	h.fails(err, fault.NotFound, "lease_not_found")
+
 	_, err = s.Leases(h.context(), store.LeaseFilter{})
 	if err == nil {
 		h.Error("a list without a limit was answered")
@@ -83,14 +93,25 @@ func handsOutPostings(h *harness) {
 	for n := range uint64(5) {
 		b.Ledger.Postings = append(b.Ledger.Postings, samplePosting(n+1))
 	}
+
 	s := h.with(&b)
 	at := func(hours int) time.Time { return dayOne.Truncate(time.Hour).Add(time.Duration(hours) * time.Hour) }
 	h.same("middle", h.postings(s, at(2).Add(time.Minute), at(4)), b.Ledger.Postings[1:3])
 	h.same("from", h.postings(s, at(4).Add(time.Minute), time.Time{}), b.Ledger.Postings[3:])
+
 	enough := errors.New("enough")
-	if err := s.Postings(h.context(), time.Time{}, time.Time{}, func(*ledger.Posting) error { return enough }); !errors.Is(err, enough) {
+	if err := s.Postings(
+		h.context(),
+		time.Time{},
+		time.Time{},
+		func(*ledger.Posting) error { return enough },
+	); !errors.Is(
+		err,
+		enough,
+	) {
 		h.Errorf("error = %v, want the caller's", err)
 	}
+
 	h.same("last", h.load(s, time.Time{}).Ledger.LastPosting, uint64(5))
 }
 
@@ -106,7 +127,10 @@ func forgetsNotices(h *harness) {
 	b := yardmaster.Batch{Notices: []quota.Notice{full[quota.Notice](1)}}
 	s := h.with(&yardmaster.Batch{Notices: b.Notices})
 	t := b.Notices[0]
-	t.Near, t.UsedUp, t.Forecast, t.Held = false, false, false, false
+	t.Near = false
+	t.UsedUp = false
+	t.Forecast = false
+	t.Held = false
 	b.Notices[0] = t
 	h.must(s.Commit(h.context(), &yardmaster.Batch{Notices: b.Notices}))
 	h.same("told", len(h.load(s, time.Time{}).Notices), 0)

@@ -25,18 +25,31 @@ func (h *harness) ids(s store.Store, f store.DocumentFilter) []string {
 	h.Helper()
 	docs, err := s.Documents(h.context(), f)
 	h.must(err)
+
 	var ids []string
 	for _, d := range docs {
 		ids = append(ids, d.ID)
 	}
+
 	return ids
 }
 
 func findsDocuments(h *harness) {
 	s := h.writer()
-	h.must(s.Keep(h.context(),
-		document(store.CurveDocument, "j1/loss", 1, "a"), document(store.CurveDocument, "j1/val/loss %", 3, "b"),
-		document(store.CurveDocument, "j10/loss", 2, "c"), document(store.CurveDocument, "j1", 4, "d"), document(store.PastDocument, "j1/loss", 5, "e")))
+	h.must(s.Keep(
+		h.context(),
+		document(store.CurveDocument, "j1/loss", 1, "a"),
+		document(store.CurveDocument, "j1/val/loss %", 3, "b"),
+		document(
+			store.CurveDocument,
+			"j10/loss",
+			2,
+			"c",
+		),
+		document(store.CurveDocument, "j1", 4, "d"),
+		document(store.PastDocument, "j1/loss", 5, "e"),
+	))
+
 	for name, tc := range map[string]struct {
 		filter store.DocumentFilter
 		want   []string
@@ -54,7 +67,9 @@ func findsDocuments(h *harness) {
 func replacesDocuments(h *harness) {
 	s := h.writer()
 	h.must(s.Keep(h.context(), document(store.PastDocument, "j1", 1, "old")))
-	h.must(s.Keep(h.context(), document(store.PastDocument, "j1", 2, "middle"), document(store.PastDocument, "j1", 3, "new")))
+	h.must(
+		s.Keep(h.context(), document(store.PastDocument, "j1", 2, "middle"), document(store.PastDocument, "j1", 3, "new")),
+	)
 	docs, err := s.Documents(h.context(), store.DocumentFilter{Kind: store.PastDocument, Limit: 10})
 	h.must(err)
 	h.same("documents", docs, []store.Document{document(store.PastDocument, "j1", 3, "new")})
@@ -62,7 +77,15 @@ func replacesDocuments(h *harness) {
 
 func dropsDocuments(h *harness) {
 	s := h.writer()
-	h.must(s.Keep(h.context(), document(store.PastDocument, "j1", 1, "a"), document(store.PastDocument, "j2", 2, "b"), document(store.ModelDocument, "j1", 3, "c")))
+	h.must(
+		s.Keep(
+			h.context(),
+			document(store.PastDocument, "j1", 1, "a"),
+			document(store.PastDocument, "j2", 2, "b"),
+			document(store.ModelDocument, "j1", 3, "c"),
+		),
+	)
+
 	h.must(s.Drop(h.context(), store.PastDocument, "j1", "j9"))
 	h.same("left of its kind", h.ids(s, store.DocumentFilter{Kind: store.PastDocument, Limit: 10}), []string{"j2"})
 	h.same("left of another kind", h.ids(s, store.DocumentFilter{Kind: store.ModelDocument, Limit: 10}), []string{"j1"})

@@ -35,6 +35,7 @@ func filtersJobs(h *harness) {
 		plainJob(4, "bob", "bert!", job.Failed),
 		plainJob(10, "ada", "bert", job.Running),
 	}
+
 	jobs[3].Project = "text"
 	s := h.with(&yardmaster.Batch{
 		Jobs: jobs,
@@ -43,6 +44,7 @@ func filtersJobs(h *harness) {
 			sampleRun("j2", 1, job.RunRunning, "gpu-2"), sampleRun("j10", 1, job.RunRunning, "gpu-1"),
 		},
 	})
+
 	tests := []struct {
 		name   string
 		filter store.JobFilter
@@ -70,10 +72,12 @@ func filtersJobs(h *harness) {
 			Node: "gpu-1", Since: dayOne, Before: 10, Limit: 5,
 		}, []id.Job{"j1"}},
 	}
+
 	for _, tt := range tests {
 		if tt.filter.Limit == 0 {
 			tt.filter.Limit = 100
 		}
+
 		got, err := s.Jobs(h.context(), tt.filter)
 		h.must(err)
 		h.same(tt.name, jobIDs(got), tt.want)
@@ -85,31 +89,40 @@ func pagesJobs(h *harness) {
 	for n := uint64(1); n <= 25; n++ {
 		b.Jobs = append(b.Jobs, plainJob(n, "ada", "page", job.Pending))
 	}
+
 	s := h.with(b)
 	var seen []id.Job
+
 	before := uint64(0)
 	for {
 		page, err := s.Jobs(h.context(), store.JobFilter{Before: before, Limit: 10})
 		h.must(err)
+
 		if len(page) == 0 {
 			break
 		}
+
 		if len(page) > 10 {
 			h.Fatalf("a page of %d jobs, want at most 10", len(page))
 		}
+
 		seen = append(seen, jobIDs(page)...)
 		before = number(page[len(page)-1].ID)
 	}
+
 	var want []id.Job
 	for n := uint64(25); n >= 1; n-- {
 		want = append(want, id.NewJob(n))
 	}
+
 	h.same("pages", seen, want)
 }
 
 func findsByKey(h *harness) {
-	second, first, other, none := plainJob(10, "ada", "b", job.Pending), plainJob(9, "ada", "a", job.Pending),
-		plainJob(8, "bob", "c", job.Pending), plainJob(7, "ada", "d", job.Pending)
+	second := plainJob(10, "ada", "b", job.Pending)
+	first := plainJob(9, "ada", "a", job.Pending)
+	other := plainJob(8, "bob", "c", job.Pending)
+	none := plainJob(7, "ada", "d", job.Pending)
 	first.Key, second.Key, other.Key = "k1", "k1", "k1"
 	s := h.with(&yardmaster.Batch{Jobs: []job.Job{second, first, other, none}})
 	got, err := s.JobByKey(h.context(), "ada", "k1")
@@ -130,6 +143,7 @@ func listsPipeline(h *harness) {
 		j.Pipeline = map[bool]string{true: "p1", false: "p2"}[n != 3]
 		b.Jobs = append(b.Jobs, j)
 	}
+
 	b.Jobs = append(b.Jobs, plainJob(11, "ada", "single", job.Pending))
 	s := h.with(b)
 	for pipeline, want := range map[string][]id.Job{"p1": {"j2", "j9", "j10"}, "p2": {"j3"}, "p3": nil, "": nil} {
@@ -144,6 +158,7 @@ func listsRuns(h *harness) {
 	for _, n := range []int{10, 1, 2} {
 		b.Runs = append(b.Runs, sampleRun("j1", n, job.RunEnded, "gpu-1"))
 	}
+
 	b.Runs = append(b.Runs, sampleRun("j11", 1, job.RunEnded, "gpu-1"))
 	s := h.with(b)
 	got, err := s.Runs(h.context(), "j1")
@@ -162,7 +177,9 @@ func filtersEvents(h *harness) {
 		{Seq: 9, At: dayOne, Kind: "node.joined", Node: "gpu-1"},
 		{Seq: 10, At: dayOne, Kind: "job", Owner: "bob", Job: "j10"},
 	}}
+
 	s := h.with(b)
+
 	tests := []struct {
 		name   string
 		filter store.EventFilter
@@ -182,16 +199,20 @@ func filtersEvents(h *harness) {
 		{"a joker is no joker", store.EventFilter{Kind: "%"}, nil},
 		{"all at once", store.EventFilter{After: 1, Owner: "ada", Job: "j1", Node: "gpu-1", Kind: "job"}, []uint64{2}},
 	}
+
 	for _, tt := range tests {
 		if tt.filter.Limit == 0 {
 			tt.filter.Limit = 100
 		}
+
 		events, err := s.Events(h.context(), tt.filter)
 		h.must(err)
+
 		var got []uint64
 		for _, e := range events {
 			got = append(got, e.Seq)
 		}
+
 		h.same(tt.name, got, tt.want)
 	}
 }
@@ -202,27 +223,37 @@ func listsUsers(h *harness) {
 	for i := range names {
 		b.Users = append(b.Users, sampleUser(names[len(names)-1-i]))
 	}
+
 	s := h.with(b)
+
 	var seen []id.User
 	for after := id.User(""); ; after = seen[len(seen)-1] {
 		page, err := s.Users(h.context(), after, 3)
 		h.must(err)
+
 		if len(page) == 0 {
 			break
 		}
+
 		for _, u := range page {
 			seen = append(seen, u.ID)
 		}
 	}
+
 	h.same("users", seen, names)
 }
 
 func listsTokens(h *harness) {
 	b := &yardmaster.Batch{}
 	for i := range 9 {
-		b.Tokens = append(b.Tokens, sampleToken(id.Token(fmt.Sprintf("t%d", 9-i)), []id.User{"ada", "bob", "ada"}[i%3], tenant.JoinToken))
+		b.Tokens = append(
+			b.Tokens,
+			sampleToken(id.Token(fmt.Sprintf("t%d", 9-i)), []id.User{"ada", "bob", "ada"}[i%3], tenant.JoinToken),
+		)
 	}
+
 	s := h.with(b)
+
 	tests := []struct {
 		name  string
 		owner id.User
@@ -235,13 +266,16 @@ func listsTokens(h *harness) {
 		{"the next page", "bob", "t2", 1, []id.Token{"t5"}},
 		{"of nobody", "eve", "", 100, nil},
 	}
+
 	for _, tt := range tests {
 		tokens, err := s.Tokens(h.context(), tt.owner, tt.after, tt.limit)
 		h.must(err)
+
 		var got []id.Token
 		for _, token := range tokens {
 			got = append(got, token.ID)
 		}
+
 		h.same(tt.name, got, tt.want)
 	}
 }
@@ -255,6 +289,7 @@ func findsNothing(h *harness) {
 		h.must(err)
 		h.same("runs of "+string(j), runs, []job.Run(nil))
 	}
+
 	for _, r := range []id.Run{"j7.2", "j1.1", "j7", "", "j7.", "j7.01", "j18446744073709551615.1"} {
 		_, err := s.Run(h.context(), r)
 		h.fails(err, fault.NotFound, "run_not_found")

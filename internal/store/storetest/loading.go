@@ -31,16 +31,20 @@ func leavesOutOld(h *harness) {
 			if state.Final() {
 				j.Ended = dayOne.Add(time.Duration(age-1) * time.Microsecond) // just before, at, just after
 			}
+
 			b.Jobs = append(b.Jobs, j)
 		}
 	}
+
 	s := h.with(b)
+
 	var want []id.Job
 	for _, j := range b.Jobs {
 		if !j.State.Final() || !j.Ended.Before(dayOne) {
 			want = append(want, j.ID)
 		}
 	}
+
 	h.same("jobs", jobIDs(h.load(s, dayOne).Jobs), want)
 	h.same("jobs of all times", jobIDs(h.load(s, time.Time{}).Jobs), jobIDs(b.Jobs))
 }
@@ -67,6 +71,7 @@ func loadsLiveRuns(h *harness) {
 	for i, state := range []job.RunState{job.RunEnded, job.RunOrdered, job.RunPreparing, job.RunRunning, job.RunStopping} {
 		b.Runs = append(b.Runs, sampleRun("j1", i+1, state, "gpu-1"))
 	}
+
 	s := h.with(b)
 	h.same("runs", h.load(s, dayOne).Runs, b.Runs[1:])
 }
@@ -77,6 +82,7 @@ func loadsGreatest(h *harness) {
 		Jobs:   []job.Job{old, plainJob(999, "ada", "new", job.Pending)},
 		Events: []yardmaster.Event{sampleEvent(12345), sampleEvent(99)},
 	})
+
 	state := h.load(s, old.Ended.Add(time.Hour))
 	h.same("jobs", jobIDs(state.Jobs), []id.Job{"j999"})
 	h.same("last job", state.LastJob, uint64(1000))

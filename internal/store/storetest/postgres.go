@@ -20,11 +20,13 @@ func StartPostgres(tb testing.TB) (url func(tb testing.TB) string) {
 	if err != nil {
 		SkipPostgres(tb, err)
 	}
+
 	tb.Cleanup(func() {
 		if err := server.Stop(); err != nil {
 			tb.Errorf("stop PostgreSQL: %v", err)
 		}
 	})
+
 	return Databases(server)
 }
 
@@ -37,6 +39,7 @@ func Databases(server *pgtest.Server) func(tb testing.TB) string {
 		if err != nil {
 			tb.Fatal(err)
 		}
+
 		return url
 	}
 }
@@ -44,8 +47,10 @@ func Databases(server *pgtest.Server) func(tb testing.TB) string {
 // SkipPostgres skips tb because PostgreSQL did not start, or fails it where it must be there.
 func SkipPostgres(tb testing.TB, err error) {
 	tb.Helper()
+
 	if errors.Is(err, pgtest.ErrMissing) && os.Getenv("CI") != "true" {
 		tb.Skip("needs PostgreSQL: ", err)
 	}
+
 	tb.Fatal("needs PostgreSQL: ", err)
 }

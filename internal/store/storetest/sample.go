@@ -23,6 +23,7 @@ type filler struct{ n int }
 // fill sets all of v, which must be settable.
 func (f *filler) fill(v reflect.Value) {
 	f.n++
+
 	switch value := v.Addr().Interface().(type) {
 	case *time.Time:
 		*value = dayOne.Add(time.Duration(f.n) * time.Second)
@@ -36,9 +37,12 @@ func (f *filler) fill(v reflect.Value) {
 			Start, Save time.Duration
 			Rates       []job.Rate
 		}](f.n)
+
 		*value = *job.NewSpeed(plain.Work, plain.Start.Truncate(time.Millisecond), plain.Save.Truncate(time.Millisecond), plain.Rates...)
+
 		return
 	}
+
 	switch v.Kind() {
 	case reflect.String:
 		v.SetString(fmt.Sprintf("text-%d 'é\"%%", f.n))
@@ -83,6 +87,7 @@ func full[T any](n int) T {
 	var value T
 	f := &filler{n: n * 1000}
 	f.fill(reflect.ValueOf(&value).Elem())
+
 	return value
 }
 
@@ -92,6 +97,7 @@ func sampleJob(n uint64, state job.State) job.Job {
 	j := full[job.Job](int(n))
 	j.ID, j.State = id.NewJob(n), state
 	j.Needs = []id.Job{id.NewJob(n + 1000), id.NewJob(n + 2000)}
+
 	return j
 }
 
@@ -99,11 +105,13 @@ func sampleRun(j id.Job, epoch int, state job.RunState, nodes ...id.Node) job.Ru
 	r := full[job.Run](epoch)
 	r.ID, r.Job, r.Epoch, r.State, r.Stop = id.NewRun(j, epoch), j, epoch, state, job.StopTerm
 	rank := r.Ranks[0]
+
 	r.Ranks = nil
 	for i, node := range nodes {
 		rank.Rank, rank.Node, rank.State = i, node, state
 		r.Ranks = append(r.Ranks, rank)
 	}
+
 	return r
 }
 
@@ -149,6 +157,7 @@ func samplePosting(n uint64) ledger.Posting {
 	p.Seq, p.Job = n, "j7"
 	p.From = dayOne.Truncate(time.Hour).Add(time.Duration(n) * time.Hour)
 	p.To = p.From.Add(time.Hour)
+
 	return p
 }
 
@@ -170,8 +179,10 @@ func plainJob(n uint64, owner id.User, name string, state job.State) job.Job {
 		ID: id.NewJob(n), Seq: 1, Owner: owner, Project: "vision", State: state, Submitted: at, Since: at,
 		Spec: &job.Spec{Name: name, Run: "true", Place: job.PlaceAny, Objective: job.ObjectiveTime},
 	}
+
 	if state.Final() {
 		j.Ended = at
 	}
+
 	return j
 }

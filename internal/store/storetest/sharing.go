@@ -38,10 +38,12 @@ func waitsForWriter(h *harness) {
 	first, second := h.writer(), h.store()
 	short, cancel := context.WithTimeout(h.context(), 200*time.Millisecond)
 	defer cancel()
+
 	err := second.Acquire(short, "server-2")
 	if fault.KindOf(err) != fault.Unavailable || !errors.Is(err, context.DeadlineExceeded) {
 		h.Errorf("error = %v, want it to wait until its time is over", err)
 	}
+
 	h.fails(second.Commit(h.context(), everything()), fault.Conflict, "not_writer")
 	h.must(first.Commit(h.context(), everything()))
 
@@ -50,6 +52,7 @@ func waitsForWriter(h *harness) {
 	h.must(first.Close())
 	h.must(<-acquired)
 	h.must(second.Commit(h.context(), everything()))
+
 	if err := first.Commit(h.context(), everything()); err == nil {
 		h.Error("a closed store took a commit")
 	}
@@ -65,6 +68,7 @@ func readsWhileCommitting(h *harness) {
 	s := h.writer()
 	ctx := h.context()
 	stop := make(chan struct{})
+
 	var readers sync.WaitGroup
 	for range 4 {
 		readers.Go(func() {
@@ -74,11 +78,13 @@ func readsWhileCommitting(h *harness) {
 					return
 				default:
 				}
+
 				jobs, err := s.Jobs(ctx, store.JobFilter{Limit: rounds * width})
 				if err != nil || len(jobs)%width != 0 {
 					h.Errorf("%d jobs and error %v, want whole commits of %d", len(jobs), err, width)
 					return
 				}
+
 				state, err := s.Load(ctx, time.Time{})
 				if err != nil || uint64(len(state.Jobs)) != state.LastJob || state.LastEvent != state.LastJob {
 					h.Errorf("loaded %d jobs of %d and %d events (error %v), want one commit's view",
@@ -88,6 +94,7 @@ func readsWhileCommitting(h *harness) {
 			}
 		})
 	}
+
 	for round := range rounds {
 		b := &yardmaster.Batch{}
 		for i := range width {
@@ -95,11 +102,13 @@ func readsWhileCommitting(h *harness) {
 			b.Jobs = append(b.Jobs, plainJob(n, "ada", "reader", job.Pending))
 			b.Events = append(b.Events, sampleEvent(n))
 		}
+
 		if err := s.Commit(ctx, b); err != nil {
 			h.Errorf("commit %d: %v", round, err)
 			break
 		}
 	}
+
 	close(stop)
 	readers.Wait()
 	h.same("last job", h.load(s, time.Time{}).LastJob, uint64(rounds*width))

@@ -31,6 +31,7 @@ import (
 // same t opens the same store once more, as a second server would. Run closes what it opened.
 func Run(t *testing.T, open func(t *testing.T) store.Store) {
 	t.Helper()
+
 	for _, group := range [][]contract{writing(), sharing(), loading(), finding(), bookkeeping(), documents()} {
 		for _, c := range group {
 			t.Run(c.name, func(t *testing.T) {
@@ -72,6 +73,7 @@ func (h *harness) store() store.Store {
 			h.Errorf("close: %v", err)
 		}
 	})
+
 	return s
 }
 
@@ -80,6 +82,7 @@ func (h *harness) writer() store.Store {
 	h.Helper()
 	s := h.store()
 	h.must(s.Acquire(h.context(), "server-1"))
+
 	return s
 }
 
@@ -88,11 +91,13 @@ func (h *harness) with(batches ...*yardmaster.Batch) store.Store {
 	h.Helper()
 	s := h.writer()
 	h.must(s.Commit(h.context(), batches...))
+
 	return s
 }
 
 func (h *harness) must(err error) {
 	h.Helper()
+
 	if err != nil {
 		h.Fatalf("unexpected error: %v (%v)", err, errors.Unwrap(err))
 	}
@@ -117,6 +122,7 @@ func (h *harness) load(s store.Store, recent time.Time) yardmaster.State {
 	slices.SortFunc(state.Users, func(a, b tenant.User) int { return cmp.Compare(a.ID, b.ID) })
 	slices.SortFunc(state.Tokens, func(a, b tenant.Token) int { return cmp.Compare(a.ID, b.ID) })
 	slices.SortFunc(state.Orders, func(a, b yardmaster.Order) int { return cmp.Compare(a.Key(), b.Key()) })
+
 	return state
 }
 
@@ -128,6 +134,7 @@ func number(j id.Job) uint64 {
 // same compares what came back with what was stored. A list without elements may come back as none.
 func (h *harness) same(what string, got, want any) {
 	h.Helper()
+
 	if diff := gocmp.Diff(want, got, cmpopts.EquateEmpty()); diff != "" {
 		h.Errorf("%s (-want +got):\n%s", what, diff)
 	}
@@ -139,5 +146,6 @@ func jobIDs(jobs []job.Job) []id.Job {
 	for i := range jobs {
 		ids[i] = jobs[i].ID
 	}
+
 	return ids
 }

@@ -41,9 +41,16 @@ func everything() *yardmaster.Batch {
 		Tokens: []tenant.Token{sampleToken("t1", "ada", tenant.AccessToken)},
 		Events: []yardmaster.Event{sampleEvent(31)},
 		Orders: []yardmaster.Order{sampleOrder("j7", 0)},
-		Leases: []fleet.Lease{sampleLease(3, fleet.LeaseActive)}, Quotas: []tenant.Quota{full[tenant.Quota](1)},
-		Datasets: []dataset.Dataset{full[dataset.Dataset](1)}, Uses: []dataset.Use{full[dataset.Use](1)}, Shares: []queue.Share{full[queue.Share](1)}, Ledger: sampleLedger(),
-		Usage: []quota.Usage{full[quota.Usage](1)}, Notices: []quota.Notice{full[quota.Notice](1)},
+		Leases: []fleet.Lease{sampleLease(3, fleet.LeaseActive)},
+		Quotas: []tenant.Quota{full[tenant.Quota](1)},
+		Datasets: []dataset.Dataset{
+			full[dataset.Dataset](1),
+		},
+		Uses:    []dataset.Use{full[dataset.Use](1)},
+		Shares:  []queue.Share{full[queue.Share](1)},
+		Ledger:  sampleLedger(),
+		Usage:   []quota.Usage{full[quota.Usage](1)},
+		Notices: []quota.Notice{full[quota.Notice](1)},
 	}
 }
 
@@ -68,11 +75,13 @@ func (h *harness) holds(s store.Store, b *yardmaster.Batch) {
 	savings, err := s.Savings(h.context(), time.Time{}, time.Time{})
 	h.must(err)
 	h.same("savings", savings, b.Ledger.Savings)
+
 	for _, u := range b.Uses {
 		uses, err := s.Uses(h.context(), u.Dataset, 10)
 		h.must(err)
 		h.same("uses", uses, []dataset.Use{u})
 	}
+
 	events, err := s.Events(h.context(), store.EventFilter{Limit: 1000})
 	h.must(err)
 	h.same("events", events, b.Events)
@@ -98,8 +107,12 @@ func keepsEveryField(h *harness) {
 
 	// And with nothing set.
 	zero := &yardmaster.Batch{
-		Jobs: []job.Job{{ID: "j8", State: job.Pending}}, Runs: []job.Run{{ID: "j8.1", Job: "j8", Epoch: 1, State: job.RunEnded}},
+		Jobs: []job.Job{
+			{ID: "j8", State: job.Pending},
+		},
+		Runs: []job.Run{{ID: "j8.1", Job: "j8", Epoch: 1, State: job.RunEnded}},
 	}
+
 	h.must(s.Commit(ctx, zero))
 	gotJob, err = s.Job(ctx, "j8")
 	h.must(err)
@@ -115,9 +128,11 @@ func keepsEveryState(h *harness) {
 	for i, state := range job.States() {
 		b.Jobs = append(b.Jobs, sampleJob(uint64(i+1), state))
 	}
+
 	for i, state := range job.RunStates() {
 		b.Runs = append(b.Runs, sampleRun("j1", i+1, state))
 	}
+
 	for i, state := range fleet.States() {
 		for k, class := range fleet.Classes() {
 			n := sampleNode(id.Node(fmt.Sprintf("n%d-%d", i, k)), state)
@@ -125,12 +140,15 @@ func keepsEveryState(h *harness) {
 			b.Nodes = append(b.Nodes, n)
 		}
 	}
+
 	for i, kind := range []tenant.TokenKind{tenant.AccessToken, tenant.BootstrapToken, tenant.JoinToken} {
 		b.Tokens = append(b.Tokens, sampleToken(id.Token(fmt.Sprintf("t%d", i)), "ada", kind))
 	}
+
 	for i, state := range fleet.LeaseStates() {
 		b.Leases = append(b.Leases, sampleLease(uint64(i+1), state))
 	}
+
 	h.must(s.Commit(h.context(), b))
 	state := h.load(s, time.Time{})
 	h.same("jobs", state.Jobs, b.Jobs)
@@ -177,6 +195,7 @@ func refusesOlder(h *harness) {
 	for _, seq := range []*uint64{&newer.Jobs[0].Seq, &newer.Runs[0].Seq, &newer.Nodes[0].Seq, &newer.Users[0].Seq, &newer.Tokens[0].Seq} {
 		*seq++
 	}
+
 	older.Jobs[0].State, older.Jobs[0].Reason = job.Pending, "stale"
 	older.Runs[0].State = job.RunOrdered
 	older.Nodes[0].State = fleet.Lost
@@ -207,14 +226,27 @@ func closesOrders(h *harness) {
 
 	// Opened and closed within one commit, and within one batch.
 	third := sampleOrder("j3", 0)
-	h.must(s.Commit(h.context(),
+	h.must(s.Commit(
+		h.context(),
 		&yardmaster.Batch{Orders: []yardmaster.Order{third}},
 		&yardmaster.Batch{Closed: []string{third.Key()}},
-		&yardmaster.Batch{Orders: []yardmaster.Order{sampleOrder("j4", 0)}, Closed: []string{open.Orders[1].Key(), "j4.1/0"}}))
+		&yardmaster.Batch{
+			Orders: []yardmaster.Order{sampleOrder("j4", 0)},
+			Closed: []string{open.Orders[1].Key(), "j4.1/0"},
+		},
+	))
+
 	h.holds(s, &yardmaster.Batch{Orders: open.Orders[2:]})
 
 	// Closed and opened again within one commit.
-	h.must(s.Commit(h.context(), &yardmaster.Batch{Closed: []string{open.Orders[2].Key()}}, &yardmaster.Batch{Orders: open.Orders[2:]}))
+	h.must(
+		s.Commit(
+			h.context(),
+			&yardmaster.Batch{Closed: []string{open.Orders[2].Key()}},
+			&yardmaster.Batch{Orders: open.Orders[2:]},
+		),
+	)
+
 	h.holds(s, &yardmaster.Batch{Orders: open.Orders[2:]})
 
 	changed := sampleOrder("j2", 0)
@@ -231,17 +263,21 @@ func commitsMany(h *harness) {
 		b.Events = append(b.Events, sampleEvent(n))
 		b.Orders = append(b.Orders, sampleOrder(id.NewJob(n), 0))
 	}
+
 	s := h.with(b)
 	state := h.load(s, time.Time{})
 	h.same("jobs", state.Jobs, b.Jobs)
 	h.same("last event", state.LastEvent, uint64(many))
+
 	if len(state.Orders) != many {
 		h.Errorf("%d orders, want %d", len(state.Orders), many)
 	}
+
 	done := &yardmaster.Batch{}
 	for i := range b.Orders {
 		done.Closed = append(done.Closed, b.Orders[i].Key())
 	}
+
 	h.must(s.Commit(h.context(), done))
 	h.same("orders", h.load(s, time.Time{}).Orders, []yardmaster.Order(nil))
 }
@@ -269,11 +305,13 @@ func refusesBadValues(h *harness) {
 	good := everything()
 	err := s.Commit(h.context(), good, &yardmaster.Batch{Jobs: []job.Job{{ID: "no-number", State: job.Pending}}})
 	h.fails(err, fault.Internal, "bad_value")
+
 	if err := s.Commit(h.context(), good, &yardmaster.Batch{Jobs: []job.Job{{ID: "j8", State: "dreaming"}}}); err == nil {
 		h.Error("a state that does not exist was stored")
 	} else if kind := fault.KindOf(err); kind != fault.Internal {
 		h.Errorf("kind = %s, want %s", kind, fault.Internal)
 	}
+
 	h.holds(s, &yardmaster.Batch{})
 	h.must(s.Commit(h.context(), good))
 	h.holds(s, good)

@@ -37,16 +37,22 @@ func TestAThingThatChangesTwiceIsTakenOnceWithItsLastValue(t *testing.T) {
 	if diff := cmp.Diff([]int{3, 2}, got); diff != "" {
 		t.Errorf("taken:\n%s", diff)
 	}
+
 	if a.Marked() || b.Marked() {
 		t.Error("what was taken is still marked")
 	}
+
 	if &got[0] != &old[0] {
 		t.Error("a list that is large enough is not used again")
 	}
-	if got = taken(&s, got); len(got) != 0 {
+
+	got = taken(&s, got)
+	if len(got) != 0 {
 		t.Errorf("taken again: %v", got)
 	}
+
 	s.Add(b)
+
 	if diff := cmp.Diff([]int{2}, taken(&s, got)); diff != "" {
 		t.Errorf("taken after another change:\n%s", diff)
 	}
@@ -57,26 +63,36 @@ func TestEventsAreNumberedOnFromTheLastThatIsStored(t *testing.T) {
 	var f batch.Feed
 	f.Load(7)
 	var b batch.Batch
+
 	var numbers []uint64
 	for range 3 {
 		f.Tell(now, batch.Event{Kind: "a"})
+
 		if e := f.Tell(now, batch.Event{Kind: "b"}); e.Seq == 0 || !e.At.Equal(now) {
 			t.Errorf("told %+v", e)
 		}
+
 		f.Take(&b)
 		for _, e := range b.Events {
 			numbers = append(numbers, e.Seq)
 		}
 	}
+
 	if diff := cmp.Diff([]uint64{8, 9, 10, 11, 12, 13}, numbers); diff != "" {
 		t.Errorf("numbers:\n%s", diff)
 	}
+
 	f.Bug(now, nil)
-	if f.Take(&b); len(b.Events) != 0 {
+
+	f.Take(&b)
+	if len(b.Events) != 0 {
 		t.Errorf("no error was told as %v", b.Events)
 	}
+
 	f.Bug(now, fmt.Errorf("cannot be"))
-	if f.Take(&b); len(b.Events) != 1 || b.Events[0].Kind != "yard.bug" || b.Events[0].Reason != "cannot be" {
+
+	f.Take(&b)
+	if len(b.Events) != 1 || b.Events[0].Kind != "yard.bug" || b.Events[0].Reason != "cannot be" {
 		t.Errorf("an error was told as %v", b.Events)
 	}
 }
@@ -93,7 +109,9 @@ func TestAnOrderThatIsClosedBeforeItIsTakenIsOnlyClosed(t *testing.T) {
 	if len(b.Orders) != 0 || len(b.Closed) != 1 || b.Closed[0] != "j1.1/0" {
 		t.Errorf("opened %v, closed %v", b.Orders, b.Closed)
 	}
-	if o.Take(&b); !b.Empty() {
+
+	o.Take(&b)
+	if !b.Empty() {
 		t.Errorf("taken again: %+v", b)
 	}
 }
@@ -105,9 +123,11 @@ func TestOrdersAreWhatTheirBatchesSay(t *testing.T) {
 		o := batch.NewOrders()
 		var b batch.Batch
 		stored := map[string]batch.Order{}
+
 		epoch := 0
 		for range rapid.IntRange(1, 60).Draw(t, "steps") {
 			run := id.NewRun("j1", rapid.IntRange(1, max(epoch, 1)).Draw(t, "run"))
+
 			switch rapid.IntRange(0, 3).Draw(t, "what") {
 			case 0:
 				epoch++
@@ -121,13 +141,16 @@ func TestOrdersAreWhatTheirBatchesSay(t *testing.T) {
 				for _, key := range b.Closed {
 					delete(stored, key)
 				}
+
 				for _, order := range b.Orders {
 					stored[order.Key()] = order
 				}
+
 				open := map[string]batch.Order{}
 				for _, order := range o.All() {
 					open[order.Key()] = order
 				}
+
 				if diff := cmp.Diff(open, stored); diff != "" {
 					t.Fatalf("open and stored orders differ:\n%s", diff)
 				}

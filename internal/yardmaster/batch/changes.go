@@ -39,8 +39,10 @@ func Take[R Stored, T any](s *Set[R], into []T, value func(*T, R)) []T {
 		value(&into[i], r)
 		r.mark().marked = false
 	}
+
 	clear(s.list)
 	s.list = s.list[:0]
+
 	return into
 }
 
@@ -50,6 +52,7 @@ func resize[T any](list []T, n int) []T {
 	if n <= cap(list) {
 		return list[:n]
 	}
+
 	return append(list[:cap(list)], make([]T, n-cap(list))...)
 }
 
@@ -70,6 +73,7 @@ func (f *Feed) Tell(now time.Time, e Event) Event {
 	f.last++
 	e.Seq, e.At = f.last, now
 	f.list = append(f.list, e)
+
 	return e
 }
 

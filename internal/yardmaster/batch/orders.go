@@ -40,6 +40,7 @@ func (o *Orders) All() []Order {
 	for _, key := range slices.Sorted(maps.Keys(o.open)) {
 		list = append(list, o.open[key].Order)
 	}
+
 	return list
 }
 
@@ -48,6 +49,7 @@ func (o *Orders) Get(run id.Run, rank int) *Order {
 	if e, ok := o.open[keyOf(run, rank)]; ok {
 		return &e.Order
 	}
+
 	return nil
 }
 
@@ -80,6 +82,7 @@ func (o *Orders) Close(run id.Run, rank int) {
 	if !ok {
 		return
 	}
+
 	delete(o.open, key)
 	e.dirty = false
 	o.closed = append(o.closed, key)
@@ -98,6 +101,7 @@ func (o *Orders) Take(b *Batch) {
 			e.dirty = false
 		}
 	}
+
 	clear(o.changed)
 	o.changed = o.changed[:0]
 }

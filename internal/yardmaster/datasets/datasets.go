@@ -52,6 +52,7 @@ func (d *Datasets) All() []dataset.Dataset {
 	for _, set := range d.List() {
 		list = append(list, *set)
 	}
+
 	return list
 }
 
@@ -61,30 +62,41 @@ func (d *Datasets) Put(now time.Time, set dataset.Dataset, by id.User) (put data
 	if err := set.Validate(); err != nil {
 		return set, "", err
 	}
+
 	kind, words := "data.added", "registered by "+string(by)
+
 	old, known := d.Get(set.ID)
 	if known {
-		set.Seq, set.Created, set.Owner = old.Seq, old.Created, old.Owner
+		set.Seq = old.Seq
+		set.Created = old.Created
+		set.Owner = old.Owner
+
 		kind, words = "data.changed", "changed by "+string(by)
 		if old.Rule != set.Rule {
 			words += fmt.Sprintf(": it was %s and is %s", old.Rule, set.Rule)
 		}
+
 		set.Copies = old.Keep(set.Copies, set.Source)
 	} else {
 		if set.Removed {
 			return set, "", fault.New(fault.NotFound, "no_dataset", "there is no dataset %s", set.ID)
 		}
+
 		set.Created, set.Owner = now, by
 	}
+
 	if set.Removed {
 		kind, words = "data.removed", "removed by "+string(by)
 	}
+
 	set.Seq++
 	d.changed = append(d.changed, *d.Catalogue.Put(set))
 	d.feed.Tell(now, batch.Event{Kind: kind, Actor: string(by), Owner: set.Owner, To: string(set.ID), Reason: words})
+
 	if known && old.Rule == set.Rule && !set.Removed {
 		words = ""
 	}
+
 	return set, words, nil
 }
 
@@ -97,10 +109,12 @@ func (d *Datasets) Place(j *job.Job) job.Place {
 	if len(j.Spec.Data) == 0 {
 		return j.Spec.Place
 	}
+
 	place, err := d.PlaceOf(j.Spec.Place, j.Spec.Data)
 	if err != nil {
 		return job.PlaceNowhere
 	}
+
 	return place
 }
 
@@ -109,6 +123,7 @@ func (d *Datasets) Rule(j *job.Job) string {
 	if j.Override.Place != "" {
 		return ""
 	}
+
 	return d.Binds(j.Spec.Place, j.Spec.Data)
 }
 
@@ -123,7 +138,20 @@ func (d *Datasets) Used(now time.Time, j *job.Job, name string, run id.Run, n *f
 	if set, known := d.Get(id.Dataset(name)); j.Override.Place != "" && (!known || !n.Class.Allows(set.Rule)) {
 		override = string(j.Override.By) + ": " + j.Override.Why
 	}
-	d.uses = append(d.uses, dataset.Use{Dataset: id.Dataset(name), Run: run, Job: j.ID, Owner: j.Owner, Node: n.ID, Cloud: n.Class != fleet.Local, At: now, Override: override})
+
+	d.uses = append(
+		d.uses,
+		dataset.Use{
+			Dataset:  id.Dataset(name),
+			Run:      run,
+			Job:      j.ID,
+			Owner:    j.Owner,
+			Node:     n.ID,
+			Cloud:    n.Class != fleet.Local,
+			At:       now,
+			Override: override,
+		},
+	)
 }
 
 // Keeps notes which datasets a node has fetched and keeps, so that bringing them there
@@ -133,6 +161,7 @@ func (d *Datasets) Keeps(now time.Time, n id.Node, kept []job.DataCopy) (news bo
 	if last, told := d.kept[n]; told && slices.Equal(last, kept) {
 		return false
 	}
+
 	d.kept[n] = slices.Clone(kept)
 	for _, set := range d.Hold(now, n, kept) {
 		d.changed = append(d.changed, set)
@@ -140,9 +169,15 @@ func (d *Datasets) Keeps(now time.Time, n id.Node, kept []job.DataCopy) (news bo
 		if set.Has(dataset.Spot{Node: n}) {
 			kind, words = "data.staged", "the node has fetched it and keeps it"
 		}
-		d.feed.Tell(now, batch.Event{Kind: kind, Actor: "node/" + string(n), Owner: set.Owner, Node: n, To: string(set.ID), Reason: words})
+
+		d.feed.Tell(
+			now,
+			batch.Event{Kind: kind, Actor: "node/" + string(n), Owner: set.Owner, Node: n, To: string(set.ID), Reason: words},
+		)
+
 		news = true
 	}
+
 	return news
 }
 

@@ -29,7 +29,9 @@ func shelf(t *testing.T, sets ...dataset.Dataset) *datasets.Datasets {
 			t.Fatal(err)
 		}
 	}
+
 	d.Take(&batch.Batch{})
+
 	return d
 }
 
@@ -50,13 +52,16 @@ func TestARuleIsSaidWhenItIsAnotherOne(t *testing.T) {
 		if err != nil || ruled != step.want {
 			t.Errorf("%s: %q, want %q: %v", step.name, ruled, step.want, err)
 		}
+
 		if put.Owner != "ada" || !put.Created.Equal(now) {
 			t.Errorf("%s: put as %+v", step.name, put)
 		}
 	}
+
 	if _, _, err := d.Put(now, dataset.Dataset{ID: "mri", Rule: job.PlaceAny, Removed: true}, "ada"); err == nil {
 		t.Error("removed twice")
 	}
+
 	var b batch.Batch
 	d.Take(&b)
 	if n := len(b.Datasets); n != 4 || b.Datasets[3].Seq != 4 {
@@ -66,7 +71,13 @@ func TestARuleIsSaidWhenItIsAnotherOne(t *testing.T) {
 
 func TestWhereAJobMayRunByTheRulesOfItsData(t *testing.T) {
 	t.Parallel()
-	d := shelf(t, dataset.Dataset{ID: "mri", Rule: job.PlaceLocal}, dataset.Dataset{ID: "web", Rule: job.PlaceAny}, dataset.Dataset{ID: "lake", Rule: job.PlaceCloud})
+	d := shelf(
+		t,
+		dataset.Dataset{ID: "mri", Rule: job.PlaceLocal},
+		dataset.Dataset{ID: "web", Rule: job.PlaceAny},
+		dataset.Dataset{ID: "lake", Rule: job.PlaceCloud},
+	)
+
 	for _, c := range []struct {
 		name string
 		job  job.Job
@@ -89,20 +100,40 @@ func TestWhereAJobMayRunByTheRulesOfItsData(t *testing.T) {
 func TestAnOverrideIsInTheAuditOnlyWhereItWasNeeded(t *testing.T) {
 	t.Parallel()
 	d := shelf(t, dataset.Dataset{ID: "mri", Rule: job.PlaceLocal})
-	j := &job.Job{ID: "j1", Owner: "ada", Spec: &job.Spec{}, Override: job.Override{Place: job.PlaceAny, By: "root", Why: "it is urgent"}}
+
+	j := &job.Job{
+		ID:       "j1",
+		Owner:    "ada",
+		Spec:     &job.Spec{},
+		Override: job.Override{Place: job.PlaceAny, By: "root", Why: "it is urgent"},
+	}
+
 	d.Used(now, j, "mri", "j1.1", here)
 	d.Used(now, j, "mri", "j1.2", there)
 	var b batch.Batch
 	d.Take(&b)
+
 	want := []dataset.Use{
 		{Dataset: "mri", Run: "j1.1", Job: "j1", Owner: "ada", Node: "here", At: now},
-		{Dataset: "mri", Run: "j1.2", Job: "j1", Owner: "ada", Node: "there", Cloud: true, At: now, Override: "root: it is urgent"},
+		{
+			Dataset:  "mri",
+			Run:      "j1.2",
+			Job:      "j1",
+			Owner:    "ada",
+			Node:     "there",
+			Cloud:    true,
+			At:       now,
+			Override: "root: it is urgent",
+		},
 	}
+
 	if diff := cmp.Diff(want, b.Uses); diff != "" {
 		t.Errorf("uses:\n%s", diff)
 	}
+
 	set, _ := d.Get("mri")
-	if !datasets.Allows(set, j, there) || datasets.Allows(set, &job.Job{}, there) || !datasets.Allows(set, &job.Job{}, here) {
+	if !datasets.Allows(set, j, there) || datasets.Allows(set, &job.Job{}, there) ||
+		!datasets.Allows(set, &job.Job{}, here) {
 		t.Error("who may use it where is wrong")
 	}
 }
@@ -112,25 +143,32 @@ func TestWhatANodeKeepsIsNewsOnce(t *testing.T) {
 	const source = "https://example.org/mri.tar"
 	d := shelf(t, dataset.Dataset{ID: "mri", Rule: job.PlaceLocal, Source: source})
 	kept := []job.DataCopy{{Name: "mri", Source: source, Path: "/data/mri"}}
+
 	has := func() bool {
 		set, _ := d.Get("mri")
 		return set.Has(place.SpotOf(here))
 	}
+
 	if d.Keeps(now, here.ID, nil) {
 		t.Error("that it keeps nothing is news")
 	}
+
 	if !d.Keeps(now, here.ID, kept) || d.Keeps(now, here.ID, kept) || !has() {
 		t.Errorf("that it keeps one is news once; it has it: %v", has())
 	}
+
 	if got := d.Misplaced(here, kept); len(got) != 0 {
 		t.Errorf("misplaced on a local node: %v", got)
 	}
+
 	if got := d.Misplaced(there, kept); len(got) != 1 {
 		t.Errorf("misplaced on a provisioned node: %v", got)
 	}
+
 	if !d.Lost(now, here.ID) || has() {
 		t.Errorf("that it is lost is news; it has it: %v", has())
 	}
+
 	if !d.Keeps(now, here.ID, kept) || !has() {
 		t.Errorf("when it is heard again that is news; it has it: %v", has())
 	}

@@ -13,6 +13,7 @@ import (
 // Granted takes the provider's answer that it has created a machine for a lease.
 func (h *Leases) Granted(now time.Time, name id.Lease, provider string, m fleet.Instance) {
 	h.Leases.Granted(now, name, provider, m)
+
 	if l := h.Of(name); l != nil {
 		h.Market.Granted(l.Offer.Name, now)
 	}
@@ -23,6 +24,7 @@ func (h *Leases) Refused(now time.Time, name id.Lease, code, why string) {
 	if l := h.Of(name); l != nil {
 		h.Market.Refused(l.Offer.Name, code, now)
 	}
+
 	h.Leases.Refused(now, name, code+": "+why)
 }
 
@@ -39,10 +41,18 @@ const steady = time.Minute
 // Listed takes what a provider shows of the yard's machines.
 func (h *Leases) Listed(now, asked time.Time, provider string, machines []fleet.Instance) {
 	h.Leases.Listed(now, asked, provider, machines)
+
 	if o, failing := h.outages[provider]; failing && o.over == nil {
 		o.over = h.timers.After(now.Add(steady), func(now time.Time) {
 			delete(h.outages, provider)
-			h.feed.Tell(now, batch.Event{Kind: "provider.back", Actor: batch.Yard, Reason: fmt.Sprintf("%s answers again, after: %s", provider, o.why)})
+			h.feed.Tell(
+				now,
+				batch.Event{
+					Kind:   "provider.back",
+					Actor:  batch.Yard,
+					Reason: fmt.Sprintf("%s answers again, after: %s", provider, o.why),
+				},
+			)
 		})
 	}
 }
@@ -55,8 +65,17 @@ func (h *Leases) Failed(now time.Time, provider string, l id.Lease, why string) 
 		o.over = nil
 		return
 	}
+
 	h.outages[provider] = &outage{why: why}
-	h.feed.Tell(now, batch.Event{Kind: "provider.failed", Actor: batch.Yard, Lease: l, Reason: fmt.Sprintf("%s does not answer as it should and is asked again: %s", provider, why)})
+	h.feed.Tell(
+		now,
+		batch.Event{
+			Kind:   "provider.failed",
+			Actor:  batch.Yard,
+			Lease:  l,
+			Reason: fmt.Sprintf("%s does not answer as it should and is asked again: %s", provider, why),
+		},
+	)
 }
 
 // Failing returns the providers that do not answer as they should, and why.
@@ -65,5 +84,6 @@ func (h *Leases) Failing() map[string]string {
 	for provider, o := range h.outages {
 		why[provider] = o.why
 	}
+
 	return why
 }

@@ -42,10 +42,27 @@ type Leases struct {
 
 // New returns a yard without leases. recentlySeen reports whether a node's agent has
 // reported recently: only then its lease is renewed.
-func New(cfg lifecycle.Config, offers []fleet.Offer, limits *quota.Tracker, feed *batch.Feed, timers *timers.Timers, heard func(id.Node) bool) *Leases {
+func New(
+	cfg lifecycle.Config,
+	offers []fleet.Offer,
+	limits *quota.Tracker,
+	feed *batch.Feed,
+	timers *timers.Timers,
+	heard func(id.Node) bool,
+) *Leases {
 	return &Leases{
-		Leases: lifecycle.New(cfg), Market: provision.NewMarket(offers), sweepInterval: cfg.Every(), quotas: limits, recentlySeen: heard, feed: feed, timers: timers,
-		byJob: map[id.Job][]id.Lease{}, pendingHourly: map[id.Lease]float64{}, outages: map[string]*outage{},
+		Leases: lifecycle.New(
+			cfg,
+		),
+		Market:        provision.NewMarket(offers),
+		sweepInterval: cfg.Every(),
+		quotas:        limits,
+		recentlySeen:  heard,
+		feed:          feed,
+		timers:        timers,
+		byJob:         map[id.Job][]id.Lease{},
+		pendingHourly: map[id.Lease]float64{},
+		outages:       map[string]*outage{},
 	}
 }
 
@@ -53,12 +70,15 @@ func New(cfg lifecycle.Config, offers []fleet.Offer, limits *quota.Tracker, feed
 func (h *Leases) Load(now time.Time, s *batch.State) {
 	h.Leases.Load(now, s.Leases, s.LastLease)
 	h.Market.Replay(s.Leases)
+
 	for _, l := range h.Live() {
 		h.quotas.Nodes(now, payer(l), 1)
+
 		if l.Job != "" && arriving(l) {
 			h.byJob[l.Job] = append(h.byJob[l.Job], l.ID)
 		}
 	}
+
 	h.Watch(now)
 }
 
@@ -68,6 +88,7 @@ func (h *Leases) Take(b *batch.Batch) {
 	for _, l := range h.changed {
 		b.Leases = append(b.Leases, *l)
 	}
+
 	clear(h.changed)
 	h.changed = h.changed[:0]
 }
@@ -77,6 +98,7 @@ func (h *Leases) Watch(now time.Time) {
 	if h.sweep != nil || len(h.Live()) == 0 {
 		return
 	}
+
 	h.sweep = h.timers.After(now.Add(h.sweepInterval), func(now time.Time) {
 		h.sweep = nil
 		h.Sweep(now, h.recentlySeen)
@@ -105,7 +127,9 @@ func (h *Leases) Provision(now time.Time, w lifecycle.Wish, o quota.Commitment) 
 	if err != nil {
 		return err
 	}
+
 	who := quota.Payer{Owner: w.Owner, Project: w.Project, Job: w.Job}
+
 	for _, l := range created {
 		h.byJob[w.Job] = append(h.byJob[w.Job], l.ID)
 		h.quotas.Nodes(now, payer(l), 1)
@@ -113,8 +137,10 @@ func (h *Leases) Provision(now time.Time, w lifecycle.Wish, o quota.Commitment) 
 		h.pendingHourly[l.ID] = hourly
 		h.quotas.Use(now, who, fleet.OnDemand, 0, hourly)
 	}
+
 	h.quotas.Commit(who, o)
 	h.Watch(now)
+
 	return nil
 }
 
@@ -128,6 +154,7 @@ func (h *Leases) Arriving(j id.Job) string {
 			return fmt.Sprintf("a node is being provisioned for it: %s, lease %s is %s", l.Offer.Name, l.ID, l.State)
 		}
 	}
+
 	return ""
 }
 
@@ -138,6 +165,7 @@ func (h *Leases) Abandon(now time.Time, j id.Job) {
 	if !ok {
 		return
 	}
+
 	delete(h.byJob, j)
 	for _, name := range list {
 		if l := h.Of(name); l != nil && arriving(l) {
@@ -160,15 +188,18 @@ func (h *Leases) GangOf(l *fleet.Lease) []*fleet.Lease {
 		o, live := h.Get(name)
 		return live && o.Gang == l.Gang
 	}
+
 	if l.Gang == "" || !slices.ContainsFunc(h.byJob[l.Job], waits) {
 		return nil
 	}
+
 	var list []*fleet.Lease
 	for _, o := range h.Live() {
 		if o.Gang == l.Gang && o != l && o.Live() {
 			list = append(list, o)
 		}
 	}
+
 	return list
 }
 
@@ -179,10 +210,12 @@ const grace = time.Minute
 // nodes of its gang have not joined yet or its job is about to start there; zero if it may
 // be released now.
 func (h *Leases) KeepUntil(now time.Time, l *fleet.Lease) time.Time {
-	partial := l.Gang != "" && slices.ContainsFunc(h.Live(), func(o *fleet.Lease) bool { return o.Gang == l.Gang && arriving(o) })
+	partial := l.Gang != "" &&
+		slices.ContainsFunc(h.Live(), func(o *fleet.Lease) bool { return o.Gang == l.Gang && arriving(o) })
 	if partial || slices.Contains(h.byJob[l.Job], l.ID) && now.Sub(l.Joined) < grace {
 		return now.Add(grace)
 	}
+
 	return time.Time{}
 }
 
@@ -194,23 +227,41 @@ func (h *Leases) Settle(now time.Time, changed func(*fleet.Lease)) (gone []*flee
 	h.changed = append(h.changed, out.Changed...)
 	for _, l := range out.Changed {
 		changed(l)
+
 		if !arriving(l) {
 			h.dropPending(now, l)
 		}
+
 		if !l.Live() {
 			h.forget(l)
 		}
 	}
+
 	for _, t := range out.Told {
-		h.feed.Tell(now, batch.Event{Kind: t.Kind, Actor: batch.Yard, Owner: t.Lease.Owner, Job: t.Lease.Job, Node: t.Lease.Node, Lease: t.Lease.ID,
-			From: string(t.From), To: string(t.Lease.State), Reason: t.Reason})
+		h.feed.Tell(
+			now,
+			batch.Event{
+				Kind:   t.Kind,
+				Actor:  batch.Yard,
+				Owner:  t.Lease.Owner,
+				Job:    t.Lease.Job,
+				Node:   t.Lease.Node,
+				Lease:  t.Lease.ID,
+				From:   string(t.From),
+				To:     string(t.Lease.State),
+				Reason: t.Reason,
+			},
+		)
 	}
+
 	for _, l := range out.Closed {
 		if !l.Stray {
 			h.quotas.Nodes(now, payer(l), -1)
 		}
+
 		h.Market.Ended(l)
 	}
+
 	return out.Gone, len(out.Changed) > 0
 }
 

@@ -38,7 +38,15 @@ func offer() fleet.Offer {
 
 func newOffice() *office {
 	o := &office{now: start, limits: quota.New()}
-	o.Leases = leases.New(lifecycle.Defaults(), []fleet.Offer{offer()}, o.limits, &o.feed, &o.timers, func(id.Node) bool { return true })
+	o.Leases = leases.New(
+		lifecycle.Defaults(),
+		[]fleet.Offer{offer()},
+		o.limits,
+		&o.feed,
+		&o.timers,
+		func(id.Node) bool { return true },
+	)
+
 	return o
 }
 
@@ -48,6 +56,7 @@ func (o *office) provision(t *testing.T, j id.Job, count int) {
 	if err := o.Provision(o.now, w, quota.Commitment{RemainingCost: 1, RemainingGPUHours: -1}); err != nil {
 		t.Fatalf("provision: %v", err)
 	}
+
 	o.settle()
 }
 
@@ -59,6 +68,7 @@ func (o *office) pass(d time.Duration) {
 	for due, ok := o.timers.Due(o.now); ok; due, ok = o.timers.Due(o.now) {
 		due(o.now)
 	}
+
 	o.settle()
 }
 
@@ -68,6 +78,7 @@ func (o *office) states() string {
 	for _, l := range o.Live() {
 		list = append(list, fmt.Sprint(l.ID, " ", l.State))
 	}
+
 	return strings.Join(list, ", ")
 }
 
@@ -75,10 +86,12 @@ func (o *office) states() string {
 func (o *office) told() []string {
 	var b batch.Batch
 	o.feed.Take(&b)
+
 	var kinds []string
 	for _, e := range b.Events {
 		kinds = append(kinds, e.Kind)
 	}
+
 	return kinds
 }
 
@@ -99,18 +112,24 @@ func TestWhatAJobNoLongerWaitsForIsGivenBackUnlessItHasCome(t *testing.T) {
 	o.provision(t, "j1", 2)
 	o.grant("l1", "i-1")
 	o.grant("l2", "i-2")
+
 	if err := o.Join(o.now, "l1", "a"); err != nil {
 		t.Fatal(err)
 	}
+
 	o.settle()
+
 	if !o.Awaits("j1") || !strings.Contains(o.Arriving("j1"), "lease l2 is booting") {
 		t.Errorf("it awaits %v: %q", o.Awaits("j1"), o.Arriving("j1"))
 	}
+
 	o.Abandon(o.now, "j1")
 	o.settle()
+
 	if got := o.states(); got != "l1 active, l2 returning" {
 		t.Errorf("the leases are %s", got)
 	}
+
 	if o.Awaits("j1") || o.Arriving("j1") != "" {
 		t.Errorf("it still awaits: %q", o.Arriving("j1"))
 	}
@@ -121,19 +140,26 @@ func TestWhatIsBeingProvisionedCountsUntilItHasComeOrWillNot(t *testing.T) {
 	o := newOffice()
 	o.provision(t, "j1", 1)
 	o.provision(t, "j2", 1)
+
 	if got := o.owes(); got != "$4 for 2 nodes" {
 		t.Errorf("asked for: %s", got)
 	}
+
 	o.grant("l1", "i-1")
+
 	if err := o.Join(o.now, "l1", "a"); err != nil {
 		t.Fatal(err)
 	}
+
 	o.settle()
+
 	if got := o.owes(); got != "$2 for 2 nodes" { // what the node costs is told by who runs there
 		t.Errorf("one has come: %s", got)
 	}
+
 	o.Refused(o.now, "l2", fleet.RefusedCapacity, "there is none")
 	o.settle()
+
 	if got := o.owes(); got != "$0 for 1 nodes" {
 		t.Errorf("the other will not: %s", got)
 	}
@@ -145,22 +171,31 @@ func TestANodeThatHasJustComeIsLeftToItsJob(t *testing.T) {
 	o.provision(t, "j1", 2)
 	o.grant("l1", "i-1")
 	l := o.Of("l1")
+
 	if err := o.Join(o.now, "l1", "a"); err != nil {
 		t.Fatal(err)
 	}
+
 	o.pass(2 * time.Minute)
+
 	if o.KeepUntil(o.now, l).IsZero() {
 		t.Error("it may be asked whether it is of use while the other one is still to come")
 	}
+
 	o.grant("l2", "i-2")
+
 	if err := o.Join(o.now, "l2", "b"); err != nil {
 		t.Fatal(err)
 	}
+
 	o.settle()
+
 	if !o.KeepUntil(o.now, l).IsZero() || o.KeepUntil(o.now, o.Of("l2")).IsZero() {
 		t.Error("the one that has just come is left alone, the other one not")
 	}
+
 	o.pass(time.Minute)
+
 	if !o.KeepUntil(o.now, o.Of("l2")).IsZero() {
 		t.Error("it is still left alone after a minute")
 	}
@@ -171,11 +206,14 @@ func TestLeasesOfAGangAreFellowsWhileItsJobWaits(t *testing.T) {
 	o := newOffice()
 	o.provision(t, "j1", 3)
 	o.provision(t, "j2", 1)
+
 	fellows := o.GangOf(o.Of("l2"))
 	if len(fellows) != 2 || fellows[0].ID != "l1" || fellows[1].ID != "l3" {
 		t.Errorf("the fellows of l2 are %v", fellows)
 	}
-	if fellows = o.GangOf(o.Of("l4")); len(fellows) != 0 {
+
+	fellows = o.GangOf(o.Of("l4"))
+	if len(fellows) != 0 {
 		t.Errorf("the fellows of l4 are %v", fellows)
 	}
 }
@@ -186,9 +224,11 @@ func TestARefusalIsRemembered(t *testing.T) {
 	o.provision(t, "j1", 1)
 	o.Refused(o.now, "l1", fleet.RefusedCapacity, "there is none")
 	o.settle()
+
 	if o.states() != "" || o.Awaits("j1") || o.Of("l1") != nil {
 		t.Errorf("the leases are %s", o.states())
 	}
+
 	if len(o.Market.Open(o.now)) != 0 || len(o.Market.Closed(o.now)) != 1 {
 		t.Error("what was refused is offered again at once")
 	}
@@ -203,14 +243,18 @@ func TestAProviderIsBackWhenItAnswersForAMinute(t *testing.T) {
 	o.pass(30 * time.Second)
 	o.Failed(o.now, "p", "", "505")
 	o.pass(time.Minute)
+
 	if diff := cmp.Diff(map[string]string{"p": "503"}, o.Failing()); diff != "" {
 		t.Errorf("failing:\n%s", diff)
 	}
+
 	if diff := cmp.Diff([]string{"provider.failed"}, o.told()); diff != "" {
 		t.Errorf("told:\n%s", diff)
 	}
+
 	o.Listed(o.now, o.now, "p", nil)
 	o.pass(time.Minute)
+
 	if diff := cmp.Diff([]string{"provider.back"}, o.told()); diff != "" || len(o.Failing()) > 0 {
 		t.Errorf("failing %v, told:\n%s", o.Failing(), diff)
 	}
@@ -224,13 +268,18 @@ func TestLeasesAreTakenUpAfterARestart(t *testing.T) {
 	o.Take(&b)
 	next := newOffice()
 	next.Load(o.now, &batch.State{Leases: b.Leases, LastLease: 2})
+
 	if next.states() != "l1 asked, l2 asked" || !next.Awaits("j1") {
 		t.Errorf("the leases are %s, awaited %v", next.states(), next.Awaits("j1"))
 	}
-	if o.Take(&b); len(b.Leases) != 0 {
+
+	o.Take(&b)
+	if len(b.Leases) != 0 {
 		t.Errorf("taken again: %v", b.Leases)
 	}
+
 	next.pass(time.Hour) // nobody has answered
+
 	if got := next.states(); got != "l1 returning, l2 returning" {
 		t.Errorf("after an hour the leases are %s", got)
 	}

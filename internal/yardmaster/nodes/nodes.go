@@ -60,7 +60,14 @@ type Nodes struct {
 
 // New returns a yard without nodes. Events go to the feed.
 func New(p Patience, feed *batch.Feed, timers *timers.Timers, w Watcher) *Nodes {
-	return &Nodes{Rooms: fleet.NewTable(), byName: map[id.Node]*Node{}, patience: p, watcher: w, feed: feed, timers: timers}
+	return &Nodes{
+		Rooms:    fleet.NewTable(),
+		byName:   map[id.Node]*Node{},
+		patience: p,
+		watcher:  w,
+		feed:     feed,
+		timers:   timers,
+	}
 }
 
 // Load takes up a node that was stored. It gets the full time to report before it is
@@ -90,6 +97,7 @@ func (r *Nodes) Find(name id.Node) (*Node, error) {
 	if !ok || n.State == fleet.Removed {
 		return nil, fault.New(fault.NotFound, "node_not_found", "there is no node %s", name)
 	}
+
 	return n, nil
 }
 
@@ -98,6 +106,7 @@ func (r *Nodes) Of(name id.Node) *fleet.Node {
 	if n, ok := r.byName[name]; ok {
 		return &n.Node
 	}
+
 	return nil
 }
 
@@ -107,6 +116,7 @@ func (r *Nodes) All() []*Node {
 	for _, name := range slices.Sorted(maps.Keys(r.byName)) {
 		list = append(list, r.byName[name])
 	}
+
 	return list
 }
 
@@ -119,6 +129,7 @@ func (r *Nodes) Counts() map[fleet.State]int {
 	for _, n := range r.byName {
 		counts[n.State]++
 	}
+
 	return counts
 }
 
@@ -127,11 +138,13 @@ func (r *Nodes) ByKey(key string) *Node {
 	if key == "" {
 		return nil
 	}
+
 	for _, n := range r.byName {
 		if n.Key == key && n.State != fleet.Removed {
 			return n
 		}
 	}
+
 	return nil
 }
 
@@ -143,16 +156,21 @@ func (r *Nodes) FreeName(wish string) id.Node {
 		suffix := "-" + strconv.Itoa(n)
 		name = id.Node(wish[:min(len(wish), id.MaxName-len(suffix))] + suffix)
 	}
+
 	return name
 }
 
 // Join adds a node.
 func (r *Nodes) Join(now time.Time, stored fleet.Node) *Node {
 	n := &Node{Node: stored, Seen: now, Reported: true, Idle: now, Runs: map[id.Run]int{}, ports: map[int]id.Run{}}
-	n.State, n.Since, n.Joined, n.Reason = fleet.Ready, now, now, "joined"
+	n.State = fleet.Ready
+	n.Since = now
+	n.Joined = now
+	n.Reason = "joined"
 	r.byName[n.ID] = n
 	r.change(n)
 	r.watch(n.ID, now.Add(r.patience.SuspectAfter))
+
 	return n
 }
 
@@ -172,10 +190,16 @@ func (r *Nodes) Move(now time.Time, n *Node, ev fleet.Event, actor, reason strin
 		r.feed.Bug(now, err)
 		return
 	}
+
 	from := n.State
 	n.State, n.Since, n.Reason = to, now, reason
 	r.change(n)
-	r.feed.Tell(now, batch.Event{Kind: "node." + string(to), Actor: actor, Node: n.ID, From: string(from), To: string(to), Reason: reason})
+
+	r.feed.Tell(
+		now,
+		batch.Event{Kind: "node." + string(to), Actor: actor, Node: n.ID, From: string(from), To: string(to), Reason: reason},
+	)
+
 	if to == fleet.Removed {
 		r.Rooms.Remove(n.ID)
 	}
@@ -186,12 +210,15 @@ func (r *Nodes) SetCordon(now time.Time, n *Node, on bool, by id.User) {
 	if n.Cordoned == on {
 		return
 	}
+
 	n.Cordoned, n.Since = on, now
 	r.change(n)
+
 	kind, reason := "node.cordoned", "cordoned by "+string(by)
 	if !on {
 		kind, reason = "node.uncordoned", "uncordoned by "+string(by)
 	}
+
 	r.feed.Tell(now, batch.Event{Kind: kind, Actor: string(by), Node: n.ID, Reason: reason})
 }
 
@@ -227,8 +254,10 @@ func (n *Node) Port(run id.Run, number uint64) int {
 			n.ports[port] = run
 			break
 		}
+
 		port = firstPort + (port-firstPort+1)%ports
 	}
+
 	return port
 }
 

@@ -31,13 +31,19 @@ type yard struct {
 
 func newYard() *yard {
 	y := &yard{now: start}
-	y.Nodes = nodes.New(nodes.Patience{SuspectAfter: 30 * time.Second, LostAfter: 5 * time.Minute}, &y.feed, &y.timers, nodes.Watcher{
-		Changed: func(id.Node) {},
-		Lost: func(n *nodes.Node, silent job.Duration) {
-			y.lost = append(y.lost, fmt.Sprintf("%s after %s", n.ID, silent))
-			y.Move(y.now, n, fleet.EventLose, batch.Yard, "given up")
+	y.Nodes = nodes.New(
+		nodes.Patience{SuspectAfter: 30 * time.Second, LostAfter: 5 * time.Minute},
+		&y.feed,
+		&y.timers,
+		nodes.Watcher{
+			Changed: func(id.Node) {},
+			Lost: func(n *nodes.Node, silent job.Duration) {
+				y.lost = append(y.lost, fmt.Sprintf("%s after %s", n.ID, silent))
+				y.Move(y.now, n, fleet.EventLose, batch.Yard, "given up")
+			},
 		},
-	})
+	)
+
 	return y
 }
 
@@ -46,6 +52,7 @@ func inventory(gpus int) fleet.Inventory {
 	for i := range gpus {
 		inv.GPUs = append(inv.GPUs, fleet.GPU{Index: i, UUID: fmt.Sprint("gpu", i), Model: "A100", Memory: 40 << 30})
 	}
+
 	return inv
 }
 
@@ -67,10 +74,12 @@ func (y *yard) pass(d time.Duration) {
 func (y *yard) told() []string {
 	var b batch.Batch
 	y.feed.Take(&b)
+
 	var kinds []string
 	for _, e := range b.Events {
 		kinds = append(kinds, e.Kind)
 	}
+
 	return kinds
 }
 
@@ -79,21 +88,29 @@ func TestASilentNodeIsSuspectedAndThenGivenUp(t *testing.T) {
 	y := newYard()
 	n := y.join("a", 1)
 	y.pass(29 * time.Second)
+
 	if n.State != fleet.Ready {
 		t.Fatalf("after 29 s it is %s", n.State)
 	}
+
 	y.pass(time.Second)
+
 	if room, _ := y.Rooms.Get("a"); n.State != fleet.Suspect || room.Open {
 		t.Fatalf("after 30 s it is %s, open %v", n.State, room.Open)
 	}
+
 	y.Report(y.now, n, nil, nil)
+
 	if room, _ := y.Rooms.Get("a"); n.State != fleet.Ready || !room.Open {
 		t.Fatalf("when it is heard again it is %s, open %v", n.State, room.Open)
 	}
+
 	y.pass(time.Hour)
+
 	if diff := cmp.Diff([]string{"a after 5m"}, y.lost); diff != "" || n.State != fleet.Lost {
 		t.Errorf("given up, and it is %s:\n%s", n.State, diff)
 	}
+
 	if diff := cmp.Diff([]string{"node.suspect", "node.ready", "node.suspect", "node.lost"}, y.told()); diff != "" {
 		t.Errorf("told:\n%s", diff)
 	}
@@ -106,6 +123,7 @@ func TestAYardThatSleptSuspectsNobody(t *testing.T) {
 	y.now = y.now.Add(time.Hour)
 	y.ResetSilence(y.now)
 	y.pass(29 * time.Second)
+
 	if n.State != fleet.Ready || len(y.lost) > 0 {
 		t.Errorf("it is %s, given up %v", n.State, y.lost)
 	}
@@ -115,13 +133,17 @@ func TestNamesThatAreTakenGetANumber(t *testing.T) {
 	t.Parallel()
 	y := newYard()
 	long := "a234567890123456789012345678901234567890123456789012345678901234567890"[:id.MaxName]
+
 	for _, want := range []id.Node{"box", "box-2", "box-3"} {
 		if got := y.FreeName("box"); got != want {
 			t.Fatalf("the name is %s, want %s", got, want)
 		}
+
 		y.join(want, 0)
 	}
+
 	y.join(id.Node(long), 0)
+
 	if got := y.FreeName(long); len(got) != id.MaxName || !id.Name(string(got)) {
 		t.Errorf("the name is %s", got)
 	}
@@ -134,10 +156,12 @@ func TestAGPUThatBreaksAndIsWellAgainIsTold(t *testing.T) {
 	broken, warm := inventory(2), inventory(2)
 	broken.GPUs[1].Error = "Xid 79: fell off the bus"
 	warm.Draw = []float64{300, 50}
+
 	free := func() int {
 		room, _ := y.Rooms.Get("a")
 		return len(fleet.Indices(room.Free))
 	}
+
 	for _, step := range []struct {
 		name  string
 		found fleet.Inventory
@@ -166,11 +190,15 @@ func TestRunsOnANodeListenOnDifferentPorts(t *testing.T) {
 	if first == second || second != 29500 {
 		t.Errorf("the ports are %d and %d", first, second)
 	}
+
 	n.Leave("j2.1", first) // which is not its own
+
 	if third := n.Port("j3.1", 2999); third == first || third == second {
 		t.Errorf("the third port is %d", third)
 	}
+
 	n.Leave("j1.1", first)
+
 	if again := n.Port("j4.1", 2999); again != first {
 		t.Errorf("a port that was left is not used: %d", again)
 	}
@@ -199,9 +227,11 @@ func TestSeatsAreWaitedForUntilRunsHaveLeftThem(t *testing.T) {
 			t.Parallel()
 			y := newYard()
 			y.join("a", 2)
+
 			if c.hold.Run == "" {
 				c.hold.Run = "j1.1"
 			}
+
 			y.Rooms.Book("a", c.hold)
 			c.seat.Node = "a"
 			s := &place.Start{Item: &queue.Item{Shape: &queue.Shape{Need: need}}, Allocations: []place.Allocation{c.seat}}
@@ -219,22 +249,29 @@ func TestARemovedNodeIsKnownAndHasNoRoom(t *testing.T) {
 	n := y.join("a", 1)
 	y.join("b", 1)
 	y.Move(y.now, n, fleet.EventRemove, "root", "removed")
+
 	if _, err := y.Find("a"); err == nil {
 		t.Error("it is found")
 	}
+
 	if _, ok := y.Get("a"); !ok {
 		t.Error("it is not known")
 	}
+
 	if _, ok := y.Rooms.Get("a"); ok {
 		t.Error("it has a room")
 	}
-	if y.Fits(fleet.Need{GPUs: 1, MaxGPUs: 1, Nodes: 2, Place: job.PlaceAny}) || !y.Fits(fleet.Need{GPUs: 1, MaxGPUs: 1, Nodes: 1, Place: job.PlaceAny}) {
+
+	if y.Fits(fleet.Need{GPUs: 1, MaxGPUs: 1, Nodes: 2, Place: job.PlaceAny}) ||
+		!y.Fits(fleet.Need{GPUs: 1, MaxGPUs: 1, Nodes: 1, Place: job.PlaceAny}) {
 		t.Error("what fits is wrong")
 	}
+
 	names := []id.Node{}
 	for _, o := range y.All() {
 		names = append(names, o.ID)
 	}
+
 	if !slices.Equal(names, []id.Node{"a", "b"}) {
 		t.Errorf("all are %v", names)
 	}

@@ -19,10 +19,12 @@ func (r *Nodes) Report(now time.Time, n *Node, foreign []int, found *fleet.Inven
 	if n.State != fleet.Ready {
 		r.Move(now, n, fleet.EventReport, "node/"+string(n.ID), "its agent reports again")
 	}
+
 	if set := fleet.Mask(foreign); set != n.Foreign {
 		n.Foreign = set
 		r.change(n)
 	}
+
 	if found != nil {
 		r.setInventory(now, n, found)
 	}
@@ -36,15 +38,26 @@ func (r *Nodes) setInventory(now time.Time, n *Node, found *fleet.Inventory) {
 	if same && slices.Equal(old.Draw, found.Draw) {
 		return
 	}
+
 	n.Inventory = *found
 	r.change(n)
+
 	if same {
 		return
 	}
+
 	hasEvent := false
+
 	for i := range found.GPUs {
 		g := &found.GPUs[i]
-		e := batch.Event{Kind: "gpu.error", Actor: "node/" + string(n.ID), Node: n.ID, To: g.UUID, Reason: fmt.Sprintf("GPU %d is not used any more: %s", g.Index, g.Error)}
+		e := batch.Event{
+			Kind:   "gpu.error",
+			Actor:  "node/" + string(n.ID),
+			Node:   n.ID,
+			To:     g.UUID,
+			Reason: fmt.Sprintf("GPU %d is not used any more: %s", g.Index, g.Error),
+		}
+
 		was := old.GPU(g.Index)
 		switch {
 		case was == nil || was.Error == g.Error:
@@ -52,11 +65,21 @@ func (r *Nodes) setInventory(now time.Time, n *Node, found *fleet.Inventory) {
 		case g.Error == "":
 			e.Kind, e.Reason = "gpu.recovered", fmt.Sprintf("GPU %d is used again, after: %s", g.Index, was.Error)
 		}
+
 		r.feed.Tell(now, e)
 		hasEvent = true
 	}
+
 	if !hasEvent {
-		r.feed.Tell(now, batch.Event{Kind: "node.inventory", Actor: "node/" + string(n.ID), Node: n.ID, Reason: "its hardware or agent changed"})
+		r.feed.Tell(
+			now,
+			batch.Event{
+				Kind:   "node.inventory",
+				Actor:  "node/" + string(n.ID),
+				Node:   n.ID,
+				Reason: "its hardware or agent changed",
+			},
+		)
 	}
 }
 
@@ -64,6 +87,7 @@ func sameInventory(a, b *fleet.Inventory) bool {
 	x, z := *a, *b
 	x.GPUs, z.GPUs = nil, nil
 	x.Disk, z.Disk = 0, 0 // what is free on disk changes all the time and decides nothing
+
 	return x.Address == z.Address && x.OS == z.OS && x.Kernel == z.Kernel && x.Arch == z.Arch && x.Version == z.Version &&
 		x.CPUs == z.CPUs && x.Memory == z.Memory && x.Limits == z.Limits && slices.Equal(a.GPUs, b.GPUs)
 }
@@ -78,6 +102,7 @@ func (r *Nodes) Release(now time.Time, name id.Node, gpu int, by id.User) (batch
 	if err != nil {
 		return batch.Event{}, err
 	}
+
 	g := n.Inventory.GPU(gpu)
 	if g == nil {
 		return batch.Event{}, fault.New(fault.NotFound, "gpu_not_found", "node %s has no GPU %d", n.ID, gpu).WithField("gpu")
@@ -85,6 +110,7 @@ func (r *Nodes) Release(now time.Time, name id.Node, gpu int, by id.User) (batch
 	if g.Error == "" {
 		return batch.Event{}, fault.New(fault.Conflict, "gpu_in_order", "GPU %d of node %s is not kept out of use", gpu, n.ID)
 	}
+
 	return r.feed.Tell(now, batch.Event{Kind: EventReleased, Actor: string(by), Node: n.ID, To: g.UUID,
 		Reason: fmt.Sprintf("GPU %d may be used again, says %s; it was kept out of use: %s", gpu, by, g.Error)}), nil
 }
@@ -94,6 +120,7 @@ func round(d time.Duration) job.Duration {
 	if d >= time.Second {
 		d = d.Round(time.Second)
 	}
+
 	return job.Duration(d)
 }
 
@@ -103,11 +130,13 @@ func (r *Nodes) watch(name id.Node, at time.Time) {
 	if suspect == 0 {
 		return
 	}
+
 	r.timers.After(at, func(now time.Time) {
 		n, ok := r.byName[name]
 		if !ok || n.State == fleet.Removed {
 			return
 		}
+
 		silent := now.Sub(n.Seen)
 		switch {
 		case n.State == fleet.Ready && silent >= suspect:
@@ -116,7 +145,9 @@ func (r *Nodes) watch(name id.Node, at time.Time) {
 		case n.State == fleet.Suspect && silent >= lost:
 			r.watcher.Lost(n, round(silent))
 		}
+
 		next := n.Seen.Add(suspect)
+
 		switch n.State {
 		case fleet.Suspect: // until then it may report and fall silent again
 			next = n.Seen.Add(min(lost, silent+suspect))
@@ -124,6 +155,7 @@ func (r *Nodes) watch(name id.Node, at time.Time) {
 			next = now.Add(suspect)
 		case fleet.Ready, fleet.Removed:
 		}
+
 		r.watch(name, next)
 	})
 }

@@ -18,18 +18,22 @@ func (r *Nodes) Fits(need fleet.Need) bool {
 			found++
 		}
 	}
+
 	return found >= need.Nodes
 }
 
 // Vacant reports whether all seats of a start can be had at once.
 func (r *Nodes) Vacant(s *place.Start) bool {
 	need := &s.Item.Shape.Need
+
 	for _, seat := range s.Allocations {
 		room, ok := r.Rooms.Get(seat.Node)
 		if !ok || room.CPUs < need.CPUs || room.Memory < need.Memory {
 			return false
 		}
+
 		free := room.Free
+
 		if seat.Share > 0 {
 			shared, whole, _ := fleet.NewMatcher(*need).FitsPart(room, seat.Share)
 			free = shared | whole
@@ -39,10 +43,12 @@ func (r *Nodes) Vacant(s *place.Start) bool {
 				}
 			}
 		}
+
 		if seat.GPUs&^free != 0 {
 			return false
 		}
 	}
+
 	return true
 }
 
@@ -57,10 +63,12 @@ func (r *Nodes) Awaits(s *place.Start, at job.Place, live func(id.Run) bool) (re
 		if !ok || !room.Open || seat.GPUs&^room.Sound != 0 || !room.Node.Class.Allows(at) {
 			return false, false
 		}
+
 		if !vacated(room, &seat, need, live) {
 			ready = false
 		}
 	}
+
 	return ready, true
 }
 
@@ -68,21 +76,26 @@ func (r *Nodes) Awaits(s *place.Start, at job.Place, live func(id.Run) bool) (re
 func vacated(room *fleet.Room, seat *place.Allocation, need *fleet.Need, live func(id.Run) bool) bool {
 	part := 1 - seat.Share // of a GPU that is shared
 	cpus, memory := room.Node.Inventory.CPUs-need.CPUs, room.Node.Inventory.Memory-need.Memory
+
 	for i := range room.Holds {
 		h := &room.Holds[i]
 		if !live(h.Run) {
 			continue // another promise: the plan was checked as a whole
 		}
+
 		cpus -= h.CPUs
 		memory -= h.Memory
+
 		if h.GPUs&seat.GPUs == 0 {
 			continue
 		}
 		if seat.Share == 0 || h.Share == 0 {
 			return false
 		}
+
 		part -= h.Share
 	}
+
 	return part >= -1e-6 && cpus >= 0 && memory >= 0
 }
 
@@ -94,6 +107,7 @@ func (r *Nodes) GPUMemory(k *job.Rank) job.Bytes {
 			smallest = g.Memory
 		}
 	}
+
 	return smallest
 }
 
@@ -108,12 +122,14 @@ func (r *Nodes) gpus(k *job.Rank) []*fleet.GPU {
 	if !ok {
 		return nil
 	}
+
 	var list []*fleet.GPU
 	for _, index := range k.GPUs {
 		if g := n.Inventory.GPU(index); g != nil {
 			list = append(list, g)
 		}
 	}
+
 	return list
 }
 
@@ -126,11 +142,14 @@ func (r *Nodes) Weigh(run *job.Run) float64 {
 		if k.State == job.RunEnded {
 			continue
 		}
+
 		if k.Weight == 0 {
 			k.Weight = queue.Weight(k.Whole(), 1, float64(k.CPUs)/1000, r.worth(k))
 		}
+
 		total += k.Weight
 	}
+
 	return total
 }
 
@@ -140,9 +159,11 @@ func (r *Nodes) worth(k *job.Rank) float64 {
 	if !ok || len(k.GPUs) == 0 {
 		return 1
 	}
+
 	speed := 0.0
 	if g := n.Inventory.GPU(k.GPUs[0]); g != nil {
 		speed, _ = g.TFLOPS()
 	}
+
 	return queue.Worth(speed, k.Hourly/k.Whole())
 }

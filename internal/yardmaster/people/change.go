@@ -13,18 +13,22 @@ import (
 func (p *People) Put(now time.Time, name id.User, role tenant.Role, disabled bool, by string) (tenant.User, error) {
 	u, known := p.users[name]
 	kind, reason := "user.changed", "changed by "+by
+
 	if !known || u.Created.IsZero() {
 		u = p.user(name)
 		u.Created, u.UsageAt = now, now
 		kind, reason = "user.added", "added by "+by
 	}
+
 	if u.Role == tenant.Admin && (role != tenant.Admin || disabled) && p.admins() == 1 && !u.Disabled {
 		return tenant.User{}, fault.New(fault.Conflict, "last_admin", "%s is the last admin of the yard", name).
 			WithRemedy("make someone else an admin first")
 	}
+
 	u.Role, u.Disabled = role, disabled
 	p.changedUser(u)
 	p.feed.Tell(now, batch.Event{Kind: kind, Actor: by, Owner: name, To: string(role), Reason: reason})
+
 	return u.User, nil
 }
 
@@ -36,6 +40,7 @@ func (p *People) admins() int {
 			n++
 		}
 	}
+
 	return n
 }
 
@@ -48,12 +53,14 @@ func (p *People) AddToken(now time.Time, t tenant.Token, by string) (tenant.Toke
 	if err := p.unused(t.ID); err != nil {
 		return tenant.Token{}, err
 	}
+
 	t.Created, t.Seq = now, 0
 	r := &token{Token: t}
 	p.tokens[t.ID] = r
 	p.changedToken(r)
 	p.feed.Tell(now, batch.Event{Kind: "token.added", Actor: by, Owner: t.Owner, To: string(t.Kind),
 		Reason: "token " + string(t.ID) + " good until " + t.Expires.UTC().Format(time.RFC3339)})
+
 	return r.Token, nil
 }
 
@@ -62,6 +69,7 @@ func (p *People) unused(name id.Token) error {
 	if _, taken := p.tokens[name]; taken {
 		return fault.New(fault.Conflict, "token_exists", "there is a token %s already", name)
 	}
+
 	return nil
 }
 
@@ -71,11 +79,17 @@ func (p *People) Revoke(now time.Time, name id.Token, by string) (tenant.Token, 
 	if !ok {
 		return tenant.Token{}, fault.New(fault.NotFound, "token_not_found", "there is no token %s", name)
 	}
+
 	if !t.Revoked {
 		t.Revoked = true
 		p.changedToken(t)
-		p.feed.Tell(now, batch.Event{Kind: "token.revoked", Actor: by, Owner: t.Owner, Reason: "token " + string(name) + " revoked"})
+
+		p.feed.Tell(
+			now,
+			batch.Event{Kind: "token.revoked", Actor: by, Owner: t.Owner, Reason: "token " + string(name) + " revoked"},
+		)
 	}
+
 	return t.Token, nil
 }
 
@@ -84,11 +98,14 @@ func (p *People) Exchange(now time.Time, bootstrap id.Token, t tenant.Token) (te
 	if err := p.unused(t.ID); err != nil { // before the bootstrap token is used up for nothing
 		return tenant.Token{}, err
 	}
+
 	old, err := p.Use(now, bootstrap)
 	if err != nil {
 		return tenant.Token{}, err
 	}
+
 	t.Owner = old.Owner
+
 	return p.AddToken(now, t, "token/"+string(bootstrap))
 }
 
@@ -99,7 +116,9 @@ func (p *People) Use(now time.Time, name id.Token) (tenant.Token, error) {
 		return tenant.Token{}, fault.New(fault.Unknown, "token_used_up", "this token cannot be used any more").
 			WithRemedy("ask an admin for a new one")
 	}
+
 	t.UsesLeft--
 	p.changedToken(t)
+
 	return t.Token, nil
 }

@@ -48,9 +48,11 @@ func (p *People) Load(s *batch.State) {
 	for _, u := range s.Users {
 		p.users[u.ID] = &user{User: u}
 	}
+
 	for _, t := range s.Tokens {
 		p.tokens[t.ID] = &token{Token: t}
 	}
+
 	p.projects.Load(s.Shares)
 }
 
@@ -80,6 +82,7 @@ func (p *People) user(name id.User) *user {
 		u.ID = name
 		p.users[name] = u
 	}
+
 	return u
 }
 
@@ -89,6 +92,7 @@ func (p *People) User(name id.User) (tenant.User, bool) {
 	if !ok || u.Created.IsZero() {
 		return tenant.User{}, false
 	}
+
 	return u.User, true
 }
 
@@ -121,6 +125,7 @@ func (p *People) Usage(now time.Time, name id.User) float64 {
 	if !ok {
 		return 0
 	}
+
 	return queue.Decayed(u.Usage, u.rate, now.Sub(u.UsageAt))
 }
 
@@ -153,6 +158,7 @@ func (p *People) Charge(now time.Time, name id.User, project id.Project, delta f
 	if u.rate < 1e-9 { // sums of fractions do not come out at zero exactly
 		u.rate = 0
 	}
+
 	p.changedUser(u)
 }
 

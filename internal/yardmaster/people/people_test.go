@@ -24,9 +24,11 @@ func some(t *testing.T) *people.People {
 			t.Fatal(err)
 		}
 	}
+
 	if _, err := p.Put(start, "root", tenant.Admin, false, "test"); err != nil {
 		t.Fatal(err)
 	}
+
 	return p
 }
 
@@ -35,6 +37,7 @@ func code(err error) string {
 	if errors.As(err, &f) {
 		return f.Code
 	}
+
 	return ""
 }
 
@@ -44,12 +47,15 @@ func TestTheLastAdminStaysOne(t *testing.T) {
 	if _, err := p.Put(start, "root", tenant.Researcher, false, "root"); code(err) != "last_admin" {
 		t.Errorf("made a researcher: %v", err)
 	}
+
 	if _, err := p.Put(start, "root", tenant.Admin, true, "root"); code(err) != "last_admin" {
 		t.Errorf("disabled: %v", err)
 	}
+
 	if _, err := p.Put(start, "ada", tenant.Admin, false, "root"); err != nil {
 		t.Fatal(err)
 	}
+
 	if _, err := p.Put(start, "root", tenant.Researcher, false, "ada"); err != nil {
 		t.Errorf("with another admin: %v", err)
 	}
@@ -58,27 +64,41 @@ func TestTheLastAdminStaysOne(t *testing.T) {
 func TestATokenIsUsedAsOftenAsItMayBe(t *testing.T) {
 	t.Parallel()
 	p := some(t)
-	boot := tenant.Token{ID: "boot", Kind: tenant.BootstrapToken, Owner: "root", UsesLeft: 1, Expires: start.Add(time.Hour)}
+
+	boot := tenant.Token{
+		ID:       "boot",
+		Kind:     tenant.BootstrapToken,
+		Owner:    "root",
+		UsesLeft: 1,
+		Expires:  start.Add(time.Hour),
+	}
+
 	access := tenant.Token{ID: "access", Kind: tenant.AccessToken, Expires: start.Add(time.Hour)}
+
 	if _, err := p.AddToken(start, boot, "test"); err != nil {
 		t.Fatal(err)
 	}
+
 	if _, err := p.AddToken(start, boot, "test"); code(err) != "token_exists" {
 		t.Errorf("handed out twice: %v", err)
 	}
+
 	taken := access
 	taken.ID = "boot"
 	if _, err := p.Exchange(start, "boot", taken); code(err) != "token_exists" {
 		t.Errorf("exchanged for a name that is taken: %v", err)
 	}
+
 	got, err := p.Exchange(start, "boot", access)
 	if err != nil || got.Owner != "root" {
 		t.Fatalf("exchanged for %+v: %v", got, err)
 	}
+
 	access.ID = "second"
 	if _, err := p.Exchange(start, "boot", access); code(err) != "token_used_up" {
 		t.Errorf("exchanged again: %v", err)
 	}
+
 	if _, err := p.Use(start, "access"); code(err) != "token_used_up" {
 		t.Errorf("an access token used to join: %v", err)
 	}
@@ -88,20 +108,24 @@ func TestUseIsForgottenAndGoesOnAfterARestart(t *testing.T) {
 	t.Parallel()
 	p := some(t)
 	p.Charge(start, "ada", "vision", 2)
+
 	later := start.Add(time.Hour)
 	if got := p.Usage(later, "ada"); math.Abs(got-2*3600) > 30 {
 		t.Errorf("an hour of two GPUs counts %g", got)
 	}
+
 	p.Charge(later, "ada", "vision", -1)
 	var b batch.Batch
 	p.Take(&b)
 	next := people.New(&batch.Feed{})
 	next.Load(&batch.State{Users: b.Users, Shares: b.Shares})
 	next.Resume("ada", "vision", 1)
+
 	for _, at := range []time.Time{later, later.Add(queue.HalfLife)} {
 		if before, after := p.Usage(at, "ada"), next.Usage(at, "ada"); before != after {
 			t.Errorf("at %s ada has used %g, and %g after a restart", at, before, after)
 		}
+
 		if before, after := p.ProjectUsage(at, "vision"), next.ProjectUsage(at, "vision"); before != after {
 			t.Errorf("at %s the project has used %g, and %g after a restart", at, before, after)
 		}
@@ -112,12 +136,15 @@ func TestAnOwnerThatIsNotThereIsCountedButIsNoUser(t *testing.T) {
 	t.Parallel()
 	p := some(t)
 	p.Count("ghost", 1)
+
 	if _, known := p.User("ghost"); known || p.Alive("ghost") != 1 {
 		t.Errorf("known %v with %d jobs", known, p.Alive("ghost"))
 	}
+
 	if p.MaySubmit("nobody") || !p.MaySubmit("ada") {
 		t.Error("who may submit is wrong")
 	}
+
 	if _, err := p.AddToken(start, tenant.Token{ID: "t", Owner: "ghost"}, "test"); code(err) != "user_not_found" {
 		t.Errorf("a token for a ghost: %v", err)
 	}

@@ -48,6 +48,7 @@ func (t *Timers) Next() time.Time {
 	if len(t.heap) == 0 {
 		return time.Time{}
 	}
+
 	return t.heap[0].at
 }
 
@@ -56,6 +57,7 @@ func (t *Timers) Due(now time.Time) (due func(now time.Time), ok bool) {
 	if len(t.heap) == 0 || t.heap[0].at.After(now) {
 		return due, false
 	}
+
 	first := t.heap[0]
 	t.Stop(first)
 
@@ -69,6 +71,7 @@ func (h timerHeap) Less(i, j int) bool {
 	if !h[i].at.Equal(h[j].at) {
 		return h[i].at.Before(h[j].at)
 	}
+
 	return h[i].seq < h[j].seq
 }
 
@@ -92,5 +95,6 @@ func (h *timerHeap) Pop() any {
 	old[len(old)-1] = nil
 	last.index = -1
 	*h = old[:len(old)-1]
+
 	return last
 }

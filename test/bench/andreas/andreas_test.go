@@ -21,20 +21,24 @@ func TestQuick(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	for _, suffix := range []string{"", "_restart_cost"} {
 		for _, key := range []string{"worst_cell_vs_baselines_pct", "worst_cell_vs_published_pct"} {
 			if got := figures[key+suffix]; !(got < 0) {
 				t.Errorf("%s is %g, want less than 0", key+suffix, got)
 			}
 		}
+
 		saving, most := figures["min_saving_vs_fifo_pct_load06_k10"+suffix], figures["bound_min_saving_vs_fifo_pct_load06_k10"+suffix]
 		if !(saving > 0 && saving <= most) {
 			t.Errorf("saves %g %%, of %g %% at most", saving, most)
 		}
 	}
+
 	if text := table.String(); !strings.Contains(text, "Start 1m0s, save 30s") || !strings.Contains(text, "Seeds 1 to 2") {
 		t.Errorf("the table does not say how it was made:\n%s", text)
 	}
+
 	if t.Failed() {
 		t.Log(table.String())
 	}
@@ -49,6 +53,7 @@ func TestEveryPolicyBringsEveryJobToItsEnd(t *testing.T) {
 		o.Search = s
 		policies = append(policies, policy.New(o))
 	}
+
 	early := policy.Defaults()
 	early.Survival = []float64{0.9, 0.6, 0.3, 0.2}
 	rg := policy.PublishedDefaults()
@@ -63,6 +68,7 @@ func TestEveryPolicyBringsEveryJobToItsEnd(t *testing.T) {
 			t.Error(err)
 			continue
 		}
+
 		if bound, err := in.Bound(); err != nil || cost.Total() < bound {
 			t.Errorf("%s costs %g, below the bound of %g (%v)", p.Name(), cost.Total(), bound, err)
 		}
@@ -75,9 +81,15 @@ func TestEveryPolicyBringsEveryJobToItsEnd(t *testing.T) {
 func TestTheRulesCostWhatThePublicProgramDoes(t *testing.T) {
 	t.Parallel()
 	var greedy, fifo andreas.Cost
+
 	const seeds = 6
 	for seed := range uint64(seeds) {
-		in := andreas.Instance{Jobs: trace.Andreas(10, 5000*time.Second, 10, seed+1), Nodes: trace.AndreasNodes(10), Tariff: trace.AndreasTariff()}
+		in := andreas.Instance{
+			Jobs:   trace.Andreas(10, 5000*time.Second, 10, seed+1),
+			Nodes:  trace.AndreasNodes(10),
+			Tariff: trace.AndreasTariff(),
+		}
+
 		rg := policy.PublishedDefaults()
 		rg.Rounds = -1
 		for p, sum := range map[place.Policy]*andreas.Cost{policy.NewPublished(rg): &greedy, policy.NewFirst(policy.FIFO): &fifo} {
@@ -85,10 +97,12 @@ func TestTheRulesCostWhatThePublicProgramDoes(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
+
 			sum.Energy += c.Energy / seeds
 			sum.Late += c.Late / seeds
 		}
 	}
+
 	for name, got := range map[string]struct{ got, want, within float64 }{
 		"energy of the greedy rule":   {greedy.Energy, 17.6, 0.05},
 		"energy of fifo":              {fifo.Energy, 19.7, 0.05},
@@ -107,9 +121,11 @@ func TestMean(t *testing.T) {
 	if mean != 3 || math.Abs(half-2.776*math.Sqrt(2.5/5)) > 1e-9 {
 		t.Errorf("mean %g ± %g", mean, half)
 	}
+
 	if percent, sure := andreas.Versus([]float64{1, 2, 3}, []float64{2, 4, 6.1}); percent > -50 || percent < -51 || sure {
 		t.Errorf("%g %%, sure: %v", percent, sure)
 	}
+
 	if _, sure := andreas.Versus([]float64{1, 2, 3}, []float64{2, 3, 4.01}); !sure {
 		t.Error("a difference that is the same for every seed is sure")
 	}

@@ -35,6 +35,7 @@ func (in Instance) Run(p place.Policy) (Cost, error) {
 	if err != nil {
 		return Cost{}, err
 	}
+
 	r, err := sim.Run(sim.Config{Policy: p, Nodes: in.Nodes, Jobs: jobs, Tariff: in.Tariff})
 	switch {
 	case err != nil:
@@ -42,6 +43,7 @@ func (in Instance) Run(p place.Policy) (Cost, error) {
 	case r.Succeeded != r.Jobs:
 		return Cost{}, fmt.Errorf("%s: %d of %d jobs succeeded", p.Name(), r.Succeeded, r.Jobs)
 	}
+
 	return Cost{Energy: r.Money, Late: r.LateMoney, Stops: float64(r.Stops) / float64(r.Jobs)}, nil
 }
 
@@ -58,16 +60,20 @@ func (in Instance) Bound() (float64, error) {
 	if err != nil {
 		return 0, err
 	}
+
 	sum := 0.0
+
 	for {
 		j, err := jobs.Next()
 		if err != nil {
 			return sum, ignoreEnd(err)
 		}
+
 		var ways []way
 		for i := range in.Nodes {
 			ways = in.ways(ways, j, &in.Nodes[i])
 		}
+
 		due := j.Spec.Deadline.Sub(sim.Epoch().Add(j.At)).Seconds()
 		sum += cheapest(ways, due, float64(j.Spec.LateCost)/1e6/3600)
 	}
@@ -78,16 +84,19 @@ func (in Instance) ways(list []way, j *sim.Job, n *fleet.Node) []way {
 	gpu := &n.Inventory.GPUs[0]
 	curve := j.Spec.Speed.On(gpu.Model, gpu.Memory)
 	price := in.Tariff.Of(n)
+
 	least := math.Inf(1)
 	for u := 1; u <= len(n.Inventory.GPUs); u++ {
 		least = math.Min(least, in.Tariff.Rate(price, u)/3600/float64(u))
 	}
+
 	for g := curve.Least(); g <= min(curve.Most(), len(n.Inventory.GPUs)); g++ {
 		w := way{time: j.Spec.Speed.Work / curve.Rate(g, 1), rate: least * float64(g)}
 		if !slices.Contains(list, w) {
 			list = append(list, w)
 		}
 	}
+
 	return list
 }
 
@@ -105,6 +114,7 @@ func cheapest(ways []way, due, late float64) float64 {
 			}
 		}
 	}
+
 	return best
 }
 
@@ -112,20 +122,25 @@ func cheapest(ways []way, due, late float64) float64 {
 func Each(n, parallel int, do func(i int) error) error {
 	var wg sync.WaitGroup
 	errs := make([]error, n)
+
 	slots := make(chan struct{}, max(parallel, 1))
 	for i := range n {
 		slots <- struct{}{}
 		wg.Go(func() {
 			defer func() { <-slots }()
+
 			errs[i] = do(i)
 		})
 	}
+
 	wg.Wait()
+
 	for _, err := range errs {
 		if err != nil {
 			return err
 		}
 	}
+
 	return nil
 }
 
@@ -138,6 +153,8 @@ func Lambda(load float64) time.Duration {
 	for i := range tasks {
 		sum += tasks[i].Single().Seconds() / float64(len(tasks))
 	}
+
 	const turing, nodes = 0.43, 2
+
 	return time.Duration(sum / ((4 + 2*turing) / nodes) / load * float64(time.Second))
 }

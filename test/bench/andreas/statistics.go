@@ -17,17 +17,21 @@ func Mean(sample []float64) (mean, half float64) {
 	for _, x := range sample {
 		mean += x / n
 	}
+
 	if len(sample) < 2 {
 		return mean, math.Inf(1)
 	}
+
 	sum := 0.0
 	for _, x := range sample {
 		sum += (x - mean) * (x - mean)
 	}
+
 	t := 1.96
 	if len(sample)-2 < len(student) {
 		t = student[len(sample)-2]
 	}
+
 	return mean, t * math.Sqrt(sum/(n-1)/n)
 }
 
@@ -36,11 +40,14 @@ func Mean(sample []float64) (mean, half float64) {
 func Versus(ours, other []float64) (percent float64, sure bool) {
 	a, _ := Mean(ours)
 	b, _ := Mean(other)
+
 	differ := make([]float64, len(ours))
 	for i := range ours {
 		differ[i] = ours[i] - other[i]
 	}
+
 	d, half := Mean(differ)
+
 	return (a/b - 1) * 100, math.Abs(d) > half
 }
 
@@ -50,6 +57,7 @@ func Totals(costs []Cost) []float64 {
 	for i, c := range costs {
 		list[i] = c.Total()
 	}
+
 	return list
 }
 
@@ -62,6 +70,7 @@ func Average(costs []Cost) Cost {
 		sum.Late += c.Late / n
 		sum.Stops += c.Stops / n
 	}
+
 	return sum
 }
 
@@ -82,5 +91,6 @@ func ignoreEnd(err error) error {
 	if errors.Is(err, io.EOF) {
 		return nil
 	}
+
 	return err
 }

@@ -39,8 +39,16 @@ func newPrices(w *window) *prices {
 	for i := range w.tasks {
 		end = math.Max(end, w.tasks[i].at+w.tasks[i].run)
 	}
+
 	n := int(end) + 400
-	return &prices{tasks: w.tasks, gpus: float64(w.nodes * perNode), of: make([]float64, n), upTo: make([]float64, n+1), slope: make([]float64, n)}
+
+	return &prices{
+		tasks: w.tasks,
+		gpus:  float64(w.nodes * perNode),
+		of:    make([]float64, n),
+		upTo:  make([]float64, n+1),
+		slope: make([]float64, n),
+	}
 }
 
 // sum is the integral of the prices from the beginning.
@@ -49,6 +57,7 @@ func (p *prices) sum(t float64) float64 {
 	if i >= len(p.of) {
 		return p.upTo[len(p.of)]
 	}
+
 	return p.upTo[i] + (t-float64(i))*p.of[i]
 }
 
@@ -58,15 +67,18 @@ func (p *prices) least(v float64) float64 {
 		p.upTo[i+1] = p.upTo[i] + l
 		p.slope[i] = -p.gpus
 	}
+
 	total := -p.gpus * p.upTo[len(p.of)]
 	for i := range p.tasks {
 		t := &p.tasks[i]
 		cost, start := p.cheapest(t, v)
 		total += cost
+
 		if start >= 0 {
 			p.use(start, start+t.run, float64(t.gpus))
 		}
 	}
+
 	return total
 }
 
@@ -75,20 +87,25 @@ func (p *prices) cheapest(t *task, v float64) (cost, start float64) {
 	g := float64(t.gpus)
 	cost, start = t.cost(), -1
 	limit := math.Min(cost/v, float64(len(p.of)))
+
 	try := func(s float64) {
 		if c := v*(s-t.at) + g*(p.sum(s+t.run)-p.sum(s)); c < cost {
 			cost, start = c, s
 		}
 	}
+
 	try(t.at)
+
 	for _, shift := range [...]float64{0, t.run} { // its start on the hour, then its end
 		for k := math.Floor(t.at+shift) + 1; k-shift <= t.at+limit; k++ {
 			if v*(k-shift-t.at) > cost {
 				break
 			}
+
 			try(k - shift)
 		}
 	}
+
 	return cost, start
 }
 
@@ -103,12 +120,14 @@ func (p *prices) use(from, to, gpus float64) {
 func (p *prices) climb(v float64, rounds int) float64 {
 	best := math.Inf(-1)
 	mean, square := make([]float64, len(p.of)), make([]float64, len(p.of))
+
 	keep := slices.Clone(p.of)
 	for k := range rounds {
 		if l := p.least(v); l > best {
 			best = l
 			copy(keep, p.of)
 		}
+
 		done := float64(k+1) / float64(rounds)
 		step := 0.05 / (1 + 100*done*done)
 		for i, g := range p.slope {
@@ -118,7 +137,9 @@ func (p *prices) climb(v float64, rounds int) float64 {
 			p.of[i] = math.Min(1, math.Max(0, p.of[i]+step*mean[i]/(math.Sqrt(square[i])+0.05)))
 		}
 	}
+
 	copy(p.of, keep)
+
 	return best
 }
 
@@ -135,10 +156,12 @@ func bounds(w *window, worths []float64, rounds int) *bound {
 	for i := range w.tasks {
 		b.runs += w.tasks[i].run / b.n
 	}
+
 	p := newPrices(w)
 	for _, v := range worths {
 		b.of[v] = p.climb(v, rounds)
 	}
+
 	return b
 }
 
@@ -148,5 +171,6 @@ func (b *bound) at(mean float64) float64 {
 	for v, l := range b.of {
 		most = math.Max(most, l-v*b.n*math.Max(mean-b.runs, 0))
 	}
+
 	return most
 }

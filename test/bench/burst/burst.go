@@ -43,9 +43,11 @@ func (t *trial) run() (err error) {
 	default:
 		t.outcome, err = t.plan()
 	}
+
 	if err != nil {
 		err = fmt.Errorf("%s under %s: %w", t.w.name, t.rule, err)
 	}
+
 	return err
 }
 
@@ -56,22 +58,27 @@ func Run(w io.Writer, o Options) (map[string]float64, error) {
 		_, err = fmt.Fprintf(w, "left out: %v\n", err)
 		return map[string]float64{}, err
 	}
+
 	if err != nil {
 		return nil, err
 	}
+
 	s := newStudy(o.Quick)
 	for _, win := range s.windows() {
 		if err := win.cut(list); err != nil {
 			return nil, err
 		}
 	}
+
 	s.lay(o.Quick)
+
 	if err := s.measure(max(o.Parallel, 1)); err != nil {
 		return nil, err
 	}
 	if err := s.print(w); err != nil {
 		return nil, err
 	}
+
 	return s.figures(), nil
 }
 
@@ -95,11 +102,13 @@ func newStudy(quick bool) *study {
 		},
 		worths: []float64{12, 8, 6, 5, 4, 3, 2, 1}, rounds: 40_000, climbs: 700,
 	}
+
 	if quick {
 		s.window = &window{name: "2017-10-09 + 2 d", from: "2017-10-09", to: "2017-10-11", nodes: 12}
 		s.other = []*window{{name: "2017-11-06 + 2 d", from: "2017-11-06", to: "2017-11-08", nodes: 6}}
 		s.rounds, s.climbs = 200, 50
 	}
+
 	return s
 }
 
@@ -111,28 +120,35 @@ func (s *study) lay(quick bool) {
 		for _, worth := range []float64{25, 8, 3, 1} {
 			s.others = append(s.others, ours(w, yardRun{worth: worth}))
 		}
+
 		s.others = append(s.others, theirs(w, byCost(0.076), true, 30))
 	}
+
 	knobs := []float64{1e9, 10_000, 1000, 100, 40, 25, 12, 8, 6, 5, 4.5, 4, 2, 0.5, 0.15}
 	if quick {
 		knobs = []float64{1e9, 1000, 100, 40, 25, 8, 4, 2, 0.5}
 	}
+
 	for _, worth := range knobs {
 		s.main = append(s.main, ours(s.window, yardRun{worth: worth}))
 	}
+
 	s.main = append(s.main, ours(s.window, yardRun{never: true, worth: 4}))
 	for _, worth := range []float64{15, 6, 2.5, 1.2, 0.4, 0.1} {
 		s.blind = append(s.blind, ours(s.window, yardRun{worth: worth, blind: true}))
 	}
+
 	s.theirs = []*trial{
 		theirs(s.window, never, false, -1), theirs(s.window, zero, false, -1), theirs(s.window, constant(1), false, -1),
 	}
 	for _, k := range []float64{0.01, 0.02, 0.04, 0.076, 0.15, 0.3} {
 		s.theirs = append(s.theirs, theirs(s.window, byCost(k), true, 30))
 	}
+
 	for _, k := range []float64{0.076, 0.15, 0.3, 0.8} {
 		s.theirs = append(s.theirs, theirs(s.window, byCost(k), true, -1))
 	}
+
 	for _, k := range []float64{0.2, 0.77, 1.5} {
 		s.unknowing = append(s.unknowing, theirs(s.window, byGPUs(k), true, 30))
 	}
@@ -147,6 +163,7 @@ func ours(w *window, y yardRun) *trial {
 	case y.worth >= 1e9:
 		rule = "nobody waits"
 	}
+
 	return &trial{rule: rule, w: w, yard: &y}
 }
 
@@ -179,9 +196,11 @@ func theirs(w *window, wait waiting, loop bool, most int) *trial {
 	if loop {
 		rule += " + loop"
 	}
+
 	if most >= 0 {
 		rule += fmt.Sprintf(" + queue %d", most)
 	}
+
 	return &trial{rule: rule, w: w, their: &published{wait.hours, loop, most}}
 }
 
@@ -191,21 +210,29 @@ func (s *study) measure(parallel int) error {
 		s.bound = bounds(s.window, s.worths, s.climbs)
 		return outcome{}, nil
 	}}
+
 	all := []*trial{proof}
 	for _, list := range [][]*trial{s.others, s.main, s.blind, s.theirs, s.unknowing} {
 		all = append(all, list...)
 	}
+
 	if err := simulate(all, parallel); err != nil {
 		return err
 	}
+
 	for _, t := range s.main {
 		if t.yard.never || t.yard.worth < 2 || t.yard.worth > 8 {
 			continue
 		}
-		s.seer = append(s.seer, &trial{rule: fmt.Sprintf("clairvoyant, from worth %v", t.yard.worth), w: s.window, plan: func() (outcome, error) {
-			return clairvoyant(s.window, t.seats, t.yard.worth, s.rounds)
-		}})
+
+		s.seer = append(
+			s.seer,
+			&trial{rule: fmt.Sprintf("clairvoyant, from worth %v", t.yard.worth), w: s.window, plan: func() (outcome, error) {
+				return clairvoyant(s.window, t.seats, t.yard.worth, s.rounds)
+			}},
+		)
 	}
+
 	return simulate(s.seer, parallel)
 }
 
@@ -213,6 +240,7 @@ func (s *study) measure(parallel int) error {
 func simulate(list []*trial, parallel int) error {
 	var wait sync.WaitGroup
 	errs := make([]error, len(list))
+
 	free := make(chan struct{}, parallel)
 	for i, t := range list {
 		free <- struct{}{}
@@ -221,6 +249,8 @@ func simulate(list []*trial, parallel int) error {
 			<-free
 		})
 	}
+
 	wait.Wait()
+
 	return errors.Join(errs...)
 }

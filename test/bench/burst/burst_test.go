@@ -21,22 +21,27 @@ func fortnight(t *testing.T) *window {
 	if dir == "" {
 		dir = filepath.Join("..", "..", "..", "..", "shared", "data")
 	}
+
 	list, err := load(dir)
 	if errors.Is(err, fs.ErrNotExist) {
 		t.Skipf("the public traces are not here: %v", err)
 	}
+
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	w := newStudy(false).window
 	if err := w.cut(list); err != nil {
 		t.Fatal(err)
 	}
+
 	return w
 }
 
 func near(t *testing.T, what string, got, want, share float64) {
 	t.Helper()
+
 	if math.Abs(got-want) > share*want {
 		t.Errorf("%s is %.5g, want %.5g", what, got, want)
 	}
@@ -48,6 +53,7 @@ func TestPublishedRowsComeOut(t *testing.T) {
 	if len(w.tasks) != 17_279 {
 		t.Fatalf("the window has %d jobs", len(w.tasks))
 	}
+
 	for _, c := range []struct {
 		trial                  *trial
 		cloud, mean, wait, p99 float64
@@ -60,9 +66,11 @@ func TestPublishedRowsComeOut(t *testing.T) {
 		if err := c.trial.run(); err != nil {
 			t.Fatal(err)
 		}
+
 		near(t, c.trial.rule+": cloud", c.trial.cloud, c.cloud, 2e-5)
 		near(t, c.trial.rule+": mean", c.trial.mean, c.mean, 2e-4)
 		near(t, c.trial.rule+": wait", c.trial.wait, c.wait, 2e-3)
+
 		if c.p99 > 0 {
 			near(t, c.trial.rule+": p99", c.trial.p99, c.p99, 2e-3)
 		}
@@ -73,12 +81,14 @@ func TestPublishedRowsComeOut(t *testing.T) {
 func crowd(t *rapid.T, sizes ...int) *window {
 	w := &window{name: "drawn", nodes: rapid.IntRange(2, 3).Draw(t, "nodes")}
 	chance := rand.New(rand.NewPCG(rapid.Uint64().Draw(t, "seed"), 0))
+
 	now := time.Duration(0)
 	for i := range rapid.IntRange(20, 120).Draw(t, "tasks") {
 		now += time.Duration(chance.ExpFloat64()*900) * time.Second
 		lasts := time.Duration(60+math.Exp(chance.NormFloat64()*1.5)*7200) * time.Second
 		w.tasks = append(w.tasks, newTask(i, now, lasts, sizes[chance.IntN(len(sizes))], "someone"))
 	}
+
 	return w
 }
 
@@ -90,13 +100,19 @@ func TestNoScheduleIsBelowTheBound(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
+
 		seer, err := clairvoyant(w, seats, worth, 30)
 		if err != nil {
 			t.Fatal(err)
 		}
+
 		list := map[string]outcome{
-			"ours": ours, "clairvoyant": seer, "theirs": published{byCost(0.1).hours, true, 30}.run(w), "burst": published{zero.hours, false, -1}.run(w),
+			"ours":        ours,
+			"clairvoyant": seer,
+			"theirs":      published{byCost(0.1).hours, true, 30}.run(w),
+			"burst":       published{zero.hours, false, -1}.run(w),
 		}
+
 		b := bounds(w, []float64{8, 2, 0.5}, 40)
 		for name, o := range list {
 			if least := b.at(o.mean); o.cloud < least-1e-6*work(w.tasks) {
@@ -114,10 +130,12 @@ func TestCloudIsPaidForAsLongAsItWorks(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
+
 		cloud := work(w.tasks)
 		for _, s := range seats {
 			cloud -= float64(s.gpus) * w.tasks[s.task].run
 		}
+
 		spare := float64(len(w.tasks)) * 2 * perNode * idle.Hours()
 		if o.cloud < cloud-1e-6 || o.cloud > cloud+spare+1e-6 {
 			t.Errorf("the cloud costs %.6f for work of %.6f GPU-h", o.cloud, cloud)
@@ -132,6 +150,7 @@ func TestFrontierHasOnlyWhatNothingBeats(t *testing.T) {
 			t.Errorf("at %v: %v, want %v", c.x, got, c.want)
 		}
 	}
+
 	if got := at(f, 0.5); !math.IsNaN(got) {
 		t.Errorf("left of all points: %v", got)
 	}
@@ -144,21 +163,26 @@ func TestProfileBooksAndGivesBack(t *testing.T) {
 			start, run time.Duration
 			gpus       int
 		}
+
 		var list []taken
+
 		for range rapid.IntRange(1, 30).Draw(t, "bookings") {
 			k := taken{run: time.Duration(rapid.IntRange(1, 9).Draw(t, "run")), gpus: rapid.IntRange(1, perNode).Draw(t, "gpus")}
 			k.start = p.earliest(k.gpus, k.run, time.Duration(rapid.IntRange(0, 20).Draw(t, "from")), endless)
 			p = p.book(k.start, k.gpus, k.run)
 			list = append(list, k)
+
 			for _, s := range p {
 				if s.free < 0 {
 					t.Fatalf("booked twice: %v", p)
 				}
 			}
 		}
+
 		for _, k := range list {
 			p = p.book(k.start, -k.gpus, k.run).tidy()
 		}
+
 		if len(p) != 1 || p[0].free != perNode {
 			t.Fatalf("not all was given back: %v", p)
 		}

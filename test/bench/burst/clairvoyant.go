@@ -39,10 +39,12 @@ func clairvoyant(w *window, from []seat, worth float64, rounds int) (outcome, er
 	for i := range b.nodes {
 		b.nodes[i] = profile{{0, perNode}}
 	}
+
 	for _, s := range from {
 		o := &b.of[s.task]
 		o.start, o.at, o.take = s.start, append(o.at, s.node), append(o.take, s.gpus)
 	}
+
 	var large []int
 	for i := range w.tasks {
 		switch o := b.of[i]; {
@@ -52,17 +54,21 @@ func clairvoyant(w *window, from []seat, worth float64, rounds int) (outcome, er
 		case len(o.at) > 0:
 			b.set(i, o)
 		}
+
 		large = append(large, i)
 	}
+
 	chance := rand.New(rand.NewPCG(1, 0))
 	for range rounds {
 		b.improve(large, chance)
 	}
+
 	for i := range w.tasks {
 		if len(b.of[i].at) == 0 {
 			b.put(i)
 		}
 	}
+
 	return b.outcome()
 }
 
@@ -72,6 +78,7 @@ func (b *book) improve(large []int, chance *rand.Rand) {
 	chosen := b.choose(large, chance)
 	before, after := 0.0, 0.0
 	was := make([]booking, len(chosen))
+
 	key := make(map[int]float64, len(chosen))
 	for k, i := range chosen {
 		before += b.cost(i)
@@ -79,18 +86,22 @@ func (b *book) improve(large []int, chance *rand.Rand) {
 		b.drop(i)
 		key[i] = b.w.tasks[i].cost() * math.Exp(chance.NormFloat64())
 	}
+
 	order := slices.Clone(chosen)
 	slices.SortFunc(order, func(x, y int) int { return cmp.Or(cmp.Compare(key[y], key[x]), cmp.Compare(x, y)) })
 	for _, i := range order {
 		b.put(i)
 		after += b.cost(i)
 	}
+
 	if after <= before {
 		return
 	}
+
 	for _, i := range order {
 		b.drop(i)
 	}
+
 	for k, i := range chosen {
 		if len(was[k].at) > 0 {
 			b.set(i, was[k])
@@ -102,6 +113,7 @@ func (b *book) improve(large []int, chance *rand.Rand) {
 func (b *book) choose(large []int, chance *rand.Rand) []int {
 	const most, day = 30, 24 * time.Hour
 	t := b.w.tasks[large[chance.IntN(len(large))]].arrives
+
 	var list []int
 	for _, i := range large {
 		j, o := &b.w.tasks[i], &b.of[i]
@@ -113,10 +125,12 @@ func (b *book) choose(large []int, chance *rand.Rand) []int {
 			list = append(list, i)
 		}
 	}
+
 	if len(list) > most {
 		chance.Shuffle(len(list), func(x, y int) { list[x], list[y] = list[y], list[x] })
 		list = list[:most]
 	}
+
 	return list
 }
 
@@ -128,16 +142,19 @@ func (b *book) put(i int) {
 		b.putGang(i, latest)
 		return
 	}
+
 	best, free := -1, 0
 	for n, p := range b.nodes {
 		s := p.earliest(j.gpus, j.lasts, j.arrives, latest)
 		if s == endless {
 			continue
 		}
+
 		if f := p[p.last(s)].free; best < 0 || s < latest || f < free {
 			best, free, latest = n, f, s
 		}
 	}
+
 	if best >= 0 {
 		b.set(i, booking{latest, []int{best}, []int{j.gpus}})
 	}
@@ -152,6 +169,7 @@ func (b *book) putGang(i int, latest time.Duration) {
 			times = append(times, p[k].at)
 		}
 	}
+
 	slices.Sort(times)
 	for _, s := range times {
 		if o, ok := b.gang(j, s); ok {
@@ -173,12 +191,15 @@ func (b *book) gang(j *task, s time.Duration) (booking, bool) {
 			last = n
 		}
 	}
+
 	if whole > 0 || rest > 0 && last < 0 {
 		return o, false
 	}
+
 	if rest > 0 {
 		o.at, o.take = append(o.at, last), append(o.take, rest)
 	}
+
 	return o, true
 }
 
@@ -201,6 +222,7 @@ func (b *book) cost(i int) float64 {
 	if o := &b.of[i]; len(o.at) > 0 {
 		return b.worth * (o.start - b.w.tasks[i].arrives).Hours()
 	}
+
 	return b.w.tasks[i].cost()
 }
 
@@ -211,6 +233,7 @@ func (b *book) outcome() (outcome, error) {
 			return outcome{}, fmt.Errorf("the clairvoyant booked node %d twice", n)
 		}
 	}
+
 	e := newEnds(b.w)
 	for i := range b.w.tasks {
 		j, o := &b.w.tasks[i], &b.of[i]
@@ -218,8 +241,10 @@ func (b *book) outcome() (outcome, error) {
 			e.provision(j, j.at)
 			continue
 		}
+
 		e.add(j, o.start.Hours())
 		e.local(j.gpus, o.start.Hours(), (o.start + j.lasts).Hours())
 	}
+
 	return e.outcome(), nil
 }

@@ -21,7 +21,15 @@ type task struct {
 }
 
 func newTask(number int, arrives, lasts time.Duration, gpus int, owner string) task {
-	return task{name: fmt.Sprintf("philly-%d", number), arrives: arrives, lasts: lasts, at: arrives.Hours(), run: lasts.Hours(), gpus: gpus, owner: owner}
+	return task{
+		name:    fmt.Sprintf("philly-%d", number),
+		arrives: arrives,
+		lasts:   lasts,
+		at:      arrives.Hours(),
+		run:     lasts.Hours(),
+		gpus:    gpus,
+		owner:   owner,
+	}
 }
 
 // cost is what the task costs in the cloud: GPU-hours, at one a GPU-hour money too.
@@ -57,17 +65,28 @@ func load(folder string) ([]row, error) {
 		if err != nil {
 			return nil, err
 		}
+
 		var list []row
 		err = t.Each(func() {
-			r := row{at: t.Wall("timestamp", calendar), lasts: t.Seconds("duration"), gpus: t.Count("num_gpus"), owner: t.Text("cluster")}
+			r := row{
+				at:    t.Wall("timestamp", calendar),
+				lasts: t.Seconds("duration"),
+				gpus:  t.Count("num_gpus"),
+				owner: t.Text("cluster"),
+			}
+
 			list = append(list, r)
 		})
+
 		return list, err
 	})
+
 	if err != nil {
 		return nil, err
 	}
+
 	slices.SortStableFunc(list, func(a, b row) int { return cmp.Compare(a.at, b.at) })
+
 	return list, nil
 }
 
@@ -77,18 +96,23 @@ func (w *window) cut(list []row) error {
 	if err != nil {
 		return err
 	}
+
 	to, err := time.Parse(time.DateOnly, w.to)
 	if err != nil {
 		return err
 	}
+
 	begin, end := from.Sub(time.Unix(0, 0)), to.Sub(time.Unix(0, 0))
+
 	w.tasks = nil
 	for _, r := range list {
 		if r.at < begin || r.at >= end || r.gpus > mostGPUs {
 			continue
 		}
+
 		w.tasks = append(w.tasks, newTask(len(w.tasks), r.at-begin, r.lasts, r.gpus, r.owner))
 	}
+
 	return nil
 }
 
@@ -101,5 +125,6 @@ func work(tasks []task) float64 {
 	for i := range tasks {
 		sum += tasks[i].cost()
 	}
+
 	return sum
 }

@@ -41,12 +41,15 @@ func (e *ends) local(gpus int, from, to float64) {
 func (e *ends) outcome() outcome {
 	o := outcome{cloud: e.cloud, longest: e.most, used: e.used / (float64(e.w.nodes*perNode) * e.w.last())}
 	n := float64(len(e.completion))
+
 	slices.Sort(e.completion)
 	for _, c := range e.completion {
 		o.mean += c / n
 	}
+
 	o.wait = e.wait / n
 	o.p99 = e.completion[int(math.Round(0.99*(n-1)))]
+
 	return o
 }
 
@@ -64,14 +67,17 @@ func frontier(list []point) []point {
 		if a.x != b.x {
 			return int(math.Copysign(1, a.x-b.x))
 		}
+
 		return int(math.Copysign(1, a.y-b.y))
 	})
+
 	var best []point
 	for _, p := range list {
 		if len(best) == 0 || p.y < best[len(best)-1].y {
 			best = append(best, p)
 		}
 	}
+
 	return best
 }
 
@@ -82,11 +88,13 @@ func at(front []point, x float64) float64 {
 	if len(front) == 0 || x < front[0].x-same {
 		return math.NaN()
 	}
+
 	for i := 1; i < len(front); i++ {
 		if a, b := front[i-1], front[i]; b.x >= x {
 			return a.y + max((x-a.x)/(b.x-a.x), 0)*(b.y-a.y)
 		}
 	}
+
 	return front[len(front)-1].y
 }
 
@@ -109,5 +117,6 @@ func front(list []outcome, of func(*outcome) point) []point {
 	for i := range list {
 		points[i] = of(&list[i])
 	}
+
 	return frontier(points)
 }

@@ -25,8 +25,10 @@ func (p profile) last(t time.Duration) int {
 		if s.at <= t {
 			return -1
 		}
+
 		return 1
 	})
+
 	return n - 1
 }
 
@@ -41,17 +43,22 @@ func (p profile) earliest(gpus int, run, from, latest time.Duration) time.Durati
 			if s.at > latest {
 				return start
 			}
+
 			continue
 		}
+
 		if start == endless {
-			if start = max(s.at, from); start > latest {
+			start = max(s.at, from)
+			if start > latest {
 				return endless
 			}
 		}
+
 		if i+1 == len(p) || p[i+1].at >= start+run {
 			return start
 		}
 	}
+
 	return start
 }
 
@@ -61,6 +68,7 @@ func (p profile) book(start time.Duration, gpus int, run time.Duration) profile 
 	for i := p.last(start); i < len(p) && p[i].at < start+run; i++ {
 		p[i].free -= gpus
 	}
+
 	return p
 }
 
@@ -70,6 +78,7 @@ func (p profile) cut(t time.Duration) profile {
 	if p[i].at == t {
 		return p
 	}
+
 	return slices.Insert(p, i+1, step{t, p[i].free})
 }
 

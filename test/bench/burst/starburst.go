@@ -33,8 +33,10 @@ func (p published) run(w *window) outcome {
 	for i := range c.free {
 		c.free[i] = perNode
 	}
+
 	e := newEnds(w)
 	var queue []*task
+
 	next, now := 0, w.tasks[0].at
 	for !math.IsInf(now, 1) {
 		c.clear(now)
@@ -42,14 +44,17 @@ func (p published) run(w *window) outcome {
 		for ; next < len(w.tasks) && w.tasks[next].at <= now; next++ {
 			queue = append(queue, &w.tasks[next])
 		}
+
 		queue = p.start(queue, now, c, e)
 		for p.most >= 0 && len(queue) > p.most {
 			e.provision(queue[len(queue)-1], now)
 			queue = queue[:len(queue)-1]
 		}
+
 		queue = p.expire(queue, now, e)
 		now = p.after(queue, w.tasks[next:], c)
 	}
+
 	return e.outcome()
 }
 
@@ -66,6 +71,7 @@ func (p published) expire(queue []*task, now float64, e *ends) []*task {
 		if over {
 			e.provision(t, now)
 		}
+
 		return over
 	})
 }
@@ -77,14 +83,17 @@ func (p published) start(queue []*task, now float64, c *cluster, e *ends) []*tas
 		if blocked {
 			return false
 		}
+
 		at, take := c.firstFit(t.gpus)
 		if at == nil {
 			blocked = !p.loop
 			return false
 		}
+
 		c.hold(held{now + t.run, at, take})
 		e.add(t, now)
 		e.local(t.gpus, now, now+t.run)
+
 		return true
 	})
 }
@@ -95,12 +104,15 @@ func (p published) after(queue []*task, coming []task, c *cluster) float64 {
 	if len(coming) > 0 {
 		at = coming[0].at
 	}
+
 	if len(c.runs) > 0 {
 		at = math.Min(at, c.runs[0].end)
 	}
+
 	for _, t := range queue {
 		at = math.Min(at, t.at+p.waits(t))
 	}
+
 	return at
 }
 
@@ -108,12 +120,15 @@ func (c *cluster) hold(h held) {
 	for i, n := range h.at {
 		c.free[n] -= h.take[i]
 	}
+
 	k, _ := slices.BinarySearchFunc(c.runs, h.end, func(o held, end float64) int {
 		if o.end <= end {
 			return -1
 		}
+
 		return 1
 	})
+
 	c.runs = slices.Insert(c.runs, k, h)
 }
 
@@ -122,6 +137,7 @@ func (c *cluster) clear(now float64) {
 		for i, n := range c.runs[0].at {
 			c.free[n] += c.runs[0].take[i]
 		}
+
 		c.runs = c.runs[1:]
 	}
 }
@@ -135,16 +151,19 @@ func (c *cluster) firstFit(gpus int) (at, take []int) {
 			whole--
 		}
 	}
+
 	if whole > 0 {
 		return nil, nil
 	}
 	if rest == 0 {
 		return at, take
 	}
+
 	for n := range c.free {
 		if c.free[n] >= rest && !slices.Contains(at, n) {
 			return append(at, n), append(take, rest)
 		}
 	}
+
 	return nil, nil
 }

@@ -20,6 +20,7 @@ func outcomes(list []*trial) []outcome {
 	for i, t := range list {
 		all[i] = t.outcome
 	}
+
 	return all
 }
 
@@ -30,6 +31,7 @@ func find(list []*trial, rule string) *trial {
 			return t
 		}
 	}
+
 	return nil
 }
 
@@ -53,12 +55,14 @@ func (s *study) figures() map[string]float64 {
 		"clairvoyant_cloud_gpu_h_at_jct_2_96h":  at(means(seer), pointMean),
 		"bound_cloud_gpu_h_at_jct_2_96h":        s.bound.at(pointMean),
 	}
+
 	out["saving_pct_at_jct_2_96h"] = 100 * (1 - out["cloud_gpu_h_at_jct_2_96h"]/pointCloud)
 	for key, v := range out {
 		if math.IsNaN(v) {
 			delete(out, key)
 		}
 	}
+
 	return out
 }
 
@@ -80,21 +84,28 @@ func (p *printer) table(list []*trial, beside []outcome) {
 	t := tabwriter.NewWriter(p.w, 2, 0, 2, ' ', tabwriter.AlignRight)
 	line := func(format string, args ...any) { fmt.Fprintf(t, format, args...) } //nolint:errcheck // Flush reports it
 	line("cloud GPU-h\tmean completion h\tp99 h\tmean wait h\tlongest wait h\tlocal use\t")
+
 	if beside != nil {
 		line("ours at this mean\tours at this p99\t")
 	}
+
 	line("\n")
+
 	mean, tail := means(beside), tails(beside)
 	for _, r := range list {
 		line("%.0f\t%.3f\t%.2f\t%.4f\t%.1f\t%.3f\t", r.cloud, r.mean, r.p99, r.wait, r.longest, r.used)
+
 		if beside != nil {
 			line("%s\t%s\t", percent(at(mean, r.mean), r.cloud), percent(at(tail, r.p99), r.cloud))
 		}
+
 		line("  %s\n", r.rule)
 	}
+
 	if err := t.Flush(); p.err == nil {
 		p.err = err
 	}
+
 	p.say("\n")
 }
 
@@ -106,6 +117,7 @@ func percent(ours, theirs float64) string {
 	case theirs == 0:
 		return fmt.Sprintf("%.0f", ours)
 	}
+
 	return fmt.Sprintf("%.0f (%+.1f %%)", ours, 100*(ours/theirs-1))
 }
 
@@ -113,7 +125,16 @@ func percent(ours, theirs float64) string {
 func (s *study) print(w io.Writer) error {
 	p := &printer{w: w}
 	main := outcomes(s.main)
-	p.say("Philly %s: %d jobs, %.0f GPU-h, %d nodes of %d GPUs, cloud at $1 a GPU-hour without limit\n\n", s.window.name, len(s.window.tasks), work(s.window.tasks), s.window.nodes, perNode)
+
+	p.say(
+		"Philly %s: %d jobs, %.0f GPU-h, %d nodes of %d GPUs, cloud at $1 a GPU-hour without limit\n\n",
+		s.window.name,
+		len(s.window.tasks),
+		work(s.window.tasks),
+		s.window.nodes,
+		perNode,
+	)
+
 	p.say("The yard, by what an hour of a job's waiting is worth in dollars; each job says how long it runs\n")
 	p.table(s.main, nil)
 	p.say("Starburst's rule, by our rendering of it; linear_cost knows how long each job runs\n")
@@ -125,10 +146,16 @@ func (s *study) print(w io.Writer) error {
 	p.say("A plan by someone who knows all arrivals: %d rounds of a local search\n", s.rounds)
 	p.table(s.seer, main)
 	p.say("No policy needs less cloud, whatever it knows, without moving jobs\n")
+
 	for _, t := range s.main {
 		p.say("  %6.0f GPU-h at %.3f h, where ours needs %.0f\n", s.bound.at(t.mean), t.mean, t.cloud)
 	}
-	p.say("\nOther stretches of the trace, on as many nodes as make the load about the same: %s beside the yard\n", pointRule)
+
+	p.say(
+		"\nOther stretches of the trace, on as many nodes as make the load about the same: %s beside the yard\n",
+		pointRule,
+	)
+
 	for _, o := range s.other {
 		var beside []outcome
 		var their *trial
@@ -141,10 +168,17 @@ func (s *study) print(w io.Writer) error {
 				beside = append(beside, t.outcome)
 			}
 		}
+
 		p.say("%s, %d jobs, %.0f GPU-h, %d nodes\n", o.name, len(o.tasks), work(o.tasks), o.nodes)
 		p.table([]*trial{their}, beside)
 	}
-	p.say("ageing and patience are %s, so that no other rule than the measured one makes a job go first or be provisioned for.\n", beyond)
+
+	p.say(
+		"ageing and patience are %s, so that no other rule than the measured one makes a job go first or be provisioned for.\n",
+		beyond,
+	)
+
 	p.say("A provisioned node is there at once, is paid by the second and goes back when its job ends.\n")
+
 	return p.err
 }

@@ -37,7 +37,12 @@ const beyond = 90_000 * time.Hour
 // policy names the policy with its parameters.
 func (y yardRun) policy() string {
 	hours := int(beyond.Hours())
-	return fmt.Sprintf("rules:balanced=%s:ageing=%dh:patience=%dh", strconv.FormatFloat(y.worth, 'f', -1, 64), hours, hours)
+	return fmt.Sprintf(
+		"rules:balanced=%s:ageing=%dh:patience=%dh",
+		strconv.FormatFloat(y.worth, 'f', -1, 64),
+		hours,
+		hours,
+	)
 }
 
 // run simulates a window. It also returns what ran on the yard's own nodes.
@@ -46,11 +51,14 @@ func (y yardRun) run(w *window) (outcome, []seat, error) {
 	if err != nil {
 		return outcome{}, nil, err
 	}
+
 	e := newEnds(w)
+
 	numbers := make(map[string]int, len(w.tasks))
 	for i := range w.tasks {
 		numbers[w.tasks[i].name] = i
 	}
+
 	cfg := sim.Config{
 		Policy: policy(), Nodes: local(w.nodes), Jobs: trace.List(y.jobs(w.tasks)), Keep: mostSpans,
 		Yard: func(c *yardmaster.Config) { c.Keep.Idle, c.Keep.Margin = idle, 0 },
@@ -59,9 +67,11 @@ func (y yardRun) run(w *window) (outcome, []seat, error) {
 			e.add(t, (o.Ended - t.lasts).Hours())
 		},
 	}
+
 	if !y.never {
 		cfg.Cloud = &sim.Cloud{Offers: offers()}
 	}
+
 	r, err := sim.Run(cfg)
 	switch {
 	case err != nil:
@@ -71,20 +81,26 @@ func (y yardRun) run(w *window) (outcome, []seat, error) {
 	case len(r.Spans) == mostSpans:
 		return outcome{}, nil, fmt.Errorf("more than %d seats", mostSpans)
 	}
+
 	var seats []seat
+
 	for _, s := range r.Spans {
 		node, own := strings.CutPrefix(s.Node, localName)
 		if !own {
 			continue
 		}
+
 		n, err := strconv.Atoi(node)
 		if err != nil {
 			return outcome{}, nil, err
 		}
+
 		seats = append(seats, seat{numbers[s.Job], n, s.GPUs, time.Duration(math.Round(s.From*1e6)) * time.Microsecond})
 		e.local(s.GPUs, s.From/3600, s.To/3600)
 	}
+
 	e.cloud = r.ByClass[fleet.OnDemand] // at one a GPU-hour
+
 	return e.outcome(), seats, nil
 }
 
@@ -100,11 +116,17 @@ const (
 func local(count int) []fleet.Node {
 	list := make([]fleet.Node, count)
 	for i := range list {
-		list[i] = fleet.Node{ID: id.Node(fmt.Sprintf("%s%03d", localName, i)), Class: fleet.Local, Inventory: fleet.Inventory{CPUs: 1 << 30, Memory: 1 << 50}}
+		list[i] = fleet.Node{
+			ID:        id.Node(fmt.Sprintf("%s%03d", localName, i)),
+			Class:     fleet.Local,
+			Inventory: fleet.Inventory{CPUs: 1 << 30, Memory: 1 << 50},
+		}
+
 		for g := range perNode {
 			list[i].Inventory.GPUs = append(list[i].Inventory.GPUs, fleet.GPU{Index: g, Model: "P100", Memory: 16 << 30})
 		}
 	}
+
 	return list
 }
 
@@ -116,9 +138,11 @@ func offers() []fleet.Offer {
 			Provider: "cloud", Type: fmt.Sprintf("p100x%d", gpus), GPU: "P100", GPUs: gpus, GPUMemory: 16 << 30,
 			CPUs: 1 << 30, Memory: 1 << 50, Hourly: job.Money(gpus) * 1e6,
 		}
+
 		o.Name = o.NameOf()
 		list = append(list, o)
 	}
+
 	return list
 }
 
@@ -126,19 +150,23 @@ func offers() []fleet.Offer {
 // checkpoints, so that nothing is ever moved.
 func (y yardRun) jobs(tasks []task) []*sim.Job {
 	list := make([]*sim.Job, len(tasks))
+
 	for i := range tasks {
 		t := &tasks[i]
 		nodes := (t.gpus + perNode - 1) / perNode
 		for t.gpus%nodes != 0 { // a job asks the same of each of its nodes
 			nodes++
 		}
+
 		each := t.gpus / nodes
 		spec := &job.Spec{Run: "simulated", Place: job.PlaceAny, Objective: job.ObjectiveBalanced}
 		spec.Resources.Nodes, spec.Resources.GPUs = job.Range{Min: nodes, Max: nodes}, job.Range{Min: each, Max: each}
 		if !y.blind {
 			spec.Expect = job.Duration(t.lasts)
 		}
+
 		list[i] = &sim.Job{Name: t.name, At: t.arrives, Owner: id.User(t.owner), Lasts: t.lasts, Spec: spec}
 	}
+
 	return list
 }

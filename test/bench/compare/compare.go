@@ -111,6 +111,7 @@ func compare(stored, measured map[string]float64, list []tolerance) []row {
 	maps.Copy(names, measured)
 
 	rows := make([]row, 0, len(names))
+
 	for _, name := range slices.Sorted(maps.Keys(names)) {
 		limit := toleranceOf(name, list)
 		before, known := stored[name]
@@ -157,8 +158,12 @@ func printRows(w io.Writer, title string, rows []row) error {
 
 	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
 	_, _ = fmt.Fprintln(table, "figure\told\tnew\tdelta\tallowed\t\t") // Flush returns its errors
+
 	for _, r := range rows {
-		before, now, delta := number(r.old), number(r.new), percent(r.old, r.new)
+		before := number(r.old)
+		now := number(r.new)
+
+		delta := percent(r.old, r.new)
 		if r.verdict == added {
 			before, delta = "-", "-"
 		}

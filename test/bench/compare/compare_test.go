@@ -43,6 +43,7 @@ func TestFiguresAreJudgedByTheirTolerance(t *testing.T) {
 		{"a change above the floor", "heap_mb", 0, 11, worse},
 		{"a share above the floor", "heap_mb", 100, 150, within},
 	}
+
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
@@ -128,6 +129,7 @@ func TestFoldersAreCompared(t *testing.T) {
 		{"none was measured", map[string]string{"a.json": `{"n": 1}`}, nil, []string{"not measured"}, "nothing to compare"},
 		{"no JSON", map[string]string{"a.json": `{"n": 1}`}, map[string]string{"a.json": `n`}, nil, "read figures"},
 	}
+
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()

@@ -41,6 +41,7 @@ func run(args []string, stdout, stderr io.Writer) error {
 	newFolder := flags.String("new", "build/bench", "folder of the measured figures")
 	rules := flags.String("tolerances", "docs/baseline/tolerances.json", "file that says how far figures may move")
 	store := flags.Bool("store", false, "store the measured figures instead of comparing them")
+
 	if err := flags.Parse(args); err != nil {
 		return err
 	}
@@ -68,6 +69,7 @@ func compareFolders(oldFolder, newFolder string, list []tolerance, stdout io.Wri
 	slices.Sort(names)
 
 	compared, regressed := 0, false
+
 	for _, path := range names {
 		stored, err := readFigures(path)
 		if err != nil {
@@ -83,6 +85,7 @@ func compareFolders(oldFolder, newFolder string, list []tolerance, stdout io.Wri
 
 			continue
 		}
+
 		if err != nil {
 			return err
 		}

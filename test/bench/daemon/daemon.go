@@ -48,22 +48,28 @@ func (g *Group) Start(name string, cmd *exec.Cmd) error {
 	if err != nil {
 		return fmt.Errorf("start %s: %w", name, err)
 	}
+
 	defer func() { _ = out.Close() }() // the daemon holds its own descriptor
+
 	cmd.Stdout, cmd.Stderr = out, out
 	if cmd.SysProcAttr == nil {
 		cmd.SysProcAttr = &syscall.SysProcAttr{}
 	}
+
 	cmd.SysProcAttr.Setpgid = true
 	cmd.SysProcAttr.Pdeathsig = syscall.SIGTERM
 	if err := cmd.Start(); err != nil {
 		return fmt.Errorf("start %s: %w", name, err)
 	}
+
 	p := &process{name: name, cmd: cmd, gone: make(chan struct{})}
 	go func() {
 		p.err = cmd.Wait()
 		close(p.gone)
 	}()
+
 	g.running = append(g.running, p)
+
 	return nil
 }
 
@@ -72,10 +78,12 @@ func (g *Group) Start(name string, cmd *exec.Cmd) error {
 func (g *Group) Await(ctx context.Context, patience time.Duration, ready func(context.Context) error) error {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
+
 	for {
 		if err := g.ended(); err != nil {
 			return err
 		}
+
 		err := ready(ctx)
 		if err == nil {
 			return nil
@@ -95,6 +103,7 @@ func (g *Group) ended() error {
 		default:
 		}
 	}
+
 	return nil
 }
 
@@ -103,6 +112,7 @@ func (g *Group) PID(name string) int {
 	if i := g.index(name); i >= 0 {
 		return g.running[i].cmd.Process.Pid
 	}
+
 	return 0
 }
 
@@ -112,6 +122,7 @@ func (g *Group) Output(name string) (string, error) {
 	if err != nil {
 		return "", fmt.Errorf("read the output of %s: %w", name, err)
 	}
+
 	return string(text), nil
 }
 
@@ -121,12 +132,16 @@ func (g *Group) Kill(name string) error {
 	if i < 0 {
 		return fmt.Errorf("kill %s: it was not started", name)
 	}
+
 	p := g.running[i]
 	g.running = slices.Delete(g.running, i, i+1)
+
 	if err := syscall.Kill(-p.cmd.Process.Pid, syscall.SIGKILL); err != nil && !errors.Is(err, syscall.ESRCH) {
 		return fmt.Errorf("kill %s: %w", name, err)
 	}
+
 	<-p.gone
+
 	return nil
 }
 
@@ -142,7 +157,9 @@ func (g *Group) Stop() error {
 			failures = errors.Join(failures, fmt.Errorf("stop %s: %w", p.name, err))
 		}
 	}
+
 	g.running = nil
+
 	return failures
 }
 
@@ -152,20 +169,24 @@ func (p *process) stop() error {
 		if err := syscall.Kill(group, sig); err != nil && !errors.Is(err, syscall.ESRCH) {
 			return err
 		}
+
 		// Not the caller's context: stopping goes on after an interrupt.
 		limit, cancel := context.WithTimeout(context.Background(), grace)
 		select {
 		case <-p.gone:
 			cancel()
+
 			// What the daemon itself left behind in its group.
 			if err := syscall.Kill(group, syscall.SIGKILL); err != nil && !errors.Is(err, syscall.ESRCH) {
 				return err
 			}
+
 			return nil
 		case <-limit.Done():
 			cancel()
 		}
 	}
+
 	return errors.New("still there after SIGKILL")
 }
 
@@ -177,25 +198,32 @@ func (g *Group) tail(name string) string {
 	if err != nil {
 		return err.Error()
 	}
+
 	lines := strings.Split(strings.TrimSpace(string(text)), "\n")
+
 	return strings.Join(lines[max(0, len(lines)-5):], " | ")
 }
 
 // FreePorts returns n different loopback ports that nobody listened on just now.
 func FreePorts(ctx context.Context, n int) ([]int, error) {
 	ports := make([]int, 0, n)
+
 	for range n {
 		// All are held until the end, so that none is given out twice.
 		l, err := new(net.ListenConfig).Listen(ctx, "tcp", "127.0.0.1:0")
 		if err != nil {
 			return nil, fmt.Errorf("find a free port: %w", err)
 		}
+
 		defer func() { _ = l.Close() }()
+
 		addr, ok := l.Addr().(*net.TCPAddr)
 		if !ok {
 			return nil, fmt.Errorf("find a free port: unexpected address %s", l.Addr())
 		}
+
 		ports = append(ports, addr.Port)
 	}
+
 	return ports, nil
 }

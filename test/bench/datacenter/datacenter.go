@@ -65,44 +65,90 @@ func rules(rounds int) []rule {
 
 // Run measures and prints the table. It returns the figures by key.
 func Run(w io.Writer, o Options) (map[string]float64, error) {
-	lambdas, seeds, rounds := []int{30000, 50000, 100000, 200000}, 8, 100
+	lambdas := []int{30000, 50000, 100000, 200000}
+	seeds := 8
+
+	rounds := 100
 	if o.Quick {
 		lambdas, seeds, rounds = lambdas[:1], 2, 5
 	}
+
 	p := &andreas.Printer{W: w}
-	p.Line("Datacenter workload: %d nodes of 8 GPUs, K80 and M60 in turn; 101 jobs of AlexNet on 1 to 8 GPUs of one node; exponential arrivals with a", nodes)
-	p.Line("mean time of lambda/%d seconds; deadlines equally between the fastest and the slowest run; lateness 0.0063 to 0.0111 a second.", nodes)
-	p.Line("The published rule draws %d orders at each event, where 1000 were published. Seeds 1 to %d; ± is half a 95 %% interval;", rounds, seeds)
+	p.Line(
+		"Datacenter workload: %d nodes of 8 GPUs, K80 and M60 in turn; 101 jobs of AlexNet on 1 to 8 GPUs of one node; exponential arrivals with a",
+		nodes,
+	)
+
+	p.Line(
+		"mean time of lambda/%d seconds; deadlines equally between the fastest and the slowest run; lateness 0.0063 to 0.0111 a second.",
+		nodes,
+	)
+
+	p.Line(
+		"The published rule draws %d orders at each event, where 1000 were published. Seeds 1 to %d; ± is half a 95 %% interval;",
+		rounds,
+		seeds,
+	)
+
 	p.Line("* marks a difference that is no larger than chance (paired over seeds, 95 %%). Bound: as in bench-andreas.")
 	figures := map[string]float64{}
+
 	for _, restart := range []struct {
 		start, save time.Duration
 		suffix      string
 	}{{0, 0, ""}, {60 * time.Second, 30 * time.Second, "_restart_cost"}} {
 		p.Line("")
 		p.Line("Start %s, save %s:", restart.start, restart.save)
-		p.Line("%7s %9s | %20s %9s %9s %6s | %9s %9s %9s %9s | %9s %9s %9s %9s", "lambda", "bound", "andreas", "rent", "lateness", "stops",
-			"published", "fifo", "edf", "ps", "vs publ.", "vs fifo", "vs edf", "vs ps")
+
+		p.Line(
+			"%7s %9s | %20s %9s %9s %6s | %9s %9s %9s %9s | %9s %9s %9s %9s",
+			"lambda",
+			"bound",
+			"andreas",
+			"rent",
+			"lateness",
+			"stops",
+			"published",
+			"fifo",
+			"edf",
+			"ps",
+			"vs publ.",
+			"vs fifo",
+			"vs edf",
+			"vs ps",
+		)
+
 		worst, rg := math.Inf(-1), math.Inf(-1)
 		for _, lambda := range lambdas {
 			c, err := measure(lambda, seeds, rounds, restart.start, restart.save, max(o.Parallel, 1))
 			if err != nil {
 				return nil, err
 			}
+
 			best, publ := c.print(p, lambda)
 			worst, rg = math.Max(worst, best), math.Max(rg, publ)
 		}
+
 		figures["worst_cell_vs_best_baseline_pct"+restart.suffix] = worst
 		figures["worst_cell_vs_published_pct"+restart.suffix] = rg
 		p.Line("Worst cell: %+.1f %% against the best first-principle rule, %+.1f %% against the published rule.", worst, rg)
 	}
+
 	p.Line("")
 	p.Line("What the public program gave on instances of the same law (free restarts, k 10, few seeds):")
+
 	for _, lambda := range lambdas {
 		k, v := known[lambda], variant[lambda]
-		p.Line("%7d: its rule %+.1f / %+.1f / %+.1f %% against fifo / edf / ps; with the cheapest GPUs for late jobs %+.1f %% against ps",
-			lambda, k[0], k[1], k[2], (v[0]/v[1]-1)*100)
+		p.Line(
+			"%7d: its rule %+.1f / %+.1f / %+.1f %% against fifo / edf / ps; with the cheapest GPUs for late jobs %+.1f %% against ps",
+			lambda,
+			k[0],
+			k[1],
+			k[2],
+			(v[0]/v[1]-1)*100,
+		)
 	}
+
 	return figures, p.Err
 }
 
@@ -118,22 +164,29 @@ func measure(lambda, seeds, rounds int, start, save time.Duration, parallel int)
 	for r := range list {
 		c.costs[r] = make([]andreas.Cost, seeds)
 	}
+
 	err := andreas.Each(seeds*len(list), parallel, func(i int) error {
 		r, seed := i%len(list), i/len(list)
 		jobs := trace.Datacenter(nodes, time.Duration(lambda)*time.Second, uint64(seed+1))
 		jobs.Start, jobs.Save = start, save
 		in := andreas.Instance{Jobs: jobs, Nodes: trace.DatacenterNodes(nodes), Tariff: trace.DatacenterTariff()}
+
 		var err error
 		if r == 0 {
-			if c.bound[seed], err = in.Bound(); err != nil {
+			c.bound[seed], err = in.Bound()
+			if err != nil {
 				return err
 			}
 		}
-		if c.costs[r][seed], err = in.Run(list[r].of(seed + 1)); err != nil {
+
+		c.costs[r][seed], err = in.Run(list[r].of(seed + 1))
+		if err != nil {
 			return fmt.Errorf("lambda %d, seed %d: %w", lambda, seed+1, err)
 		}
+
 		return nil
 	})
+
 	return c, err
 }
 
@@ -144,21 +197,35 @@ func (c *cell) print(p *andreas.Printer, lambda int) (best, published float64) {
 	us := andreas.Average(c.costs[0])
 	_, half := andreas.Mean(ours)
 	bound, _ := andreas.Mean(c.bound)
-	line := fmt.Sprintf("%7d %9.0f | %9.0f ± %8.0f %9.0f %9.0f %6.2f |", lambda, bound, us.Total(), half, us.Energy, us.Late, us.Stops)
+	line := fmt.Sprintf(
+		"%7d %9.0f | %9.0f ± %8.0f %9.0f %9.0f %6.2f |",
+		lambda,
+		bound,
+		us.Total(),
+		half,
+		us.Energy,
+		us.Late,
+		us.Stops,
+	)
+
 	var against []float64
 	for _, costs := range c.costs[1:] {
 		percent, _ := andreas.Versus(ours, andreas.Totals(costs))
 		against = append(against, percent)
 		line += fmt.Sprintf(" %9.0f", andreas.Average(costs).Total())
 	}
+
 	line += " |"
 	for i, percent := range against {
 		mark := " "
 		if _, sure := andreas.Versus(ours, andreas.Totals(c.costs[i+1])); !sure {
 			mark = "*"
 		}
+
 		line += fmt.Sprintf(" %+8.1f%%%s", percent, mark)
 	}
+
 	p.Line("%s", line)
+
 	return slices.Max(against[1:]), against[0]
 }

@@ -15,11 +15,13 @@ func TestQuick(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	for _, key := range []string{"worst_cell_vs_best_baseline_pct", "worst_cell_vs_published_pct", "worst_cell_vs_best_baseline_pct_restart_cost"} {
 		if got, ok := figures[key]; !ok || got > -50 {
 			t.Errorf("%s is %g (%v), want less than -50", key, got, ok)
 		}
 	}
+
 	if t.Failed() {
 		t.Log(table.String())
 	}

@@ -83,11 +83,34 @@ func Run(w io.Writer, o Options) (map[string]float64, error) {
 	if o.Quick {
 		passes = 1
 	}
+
 	var text strings.Builder
-	fmt.Fprintf(&text, "Paddle EDL's experiment in simulation: %d nodes, %d trainers on each, 2 to 60 trainers a job; %d passes, seed %d\n", nodes, perNode, passes, seed)
-	fmt.Fprintf(&text, "a trainer that is told to go takes %s; a job whose number of trainers changes stops and starts again; edl looks every %s\n", goes, look)
-	fmt.Fprintf(&text, "case 1: 20 jobs, one every 12 to 15 s as logged, stopped after 600 s; off: each takes what is there of 60 trainers\n")
-	fmt.Fprintf(&text, "case 2: 6 jobs, one every 6 to 7.5 s, beside 400 -> 100 -> 400 Nginx pods in steps of 100 every 90 s; off: 15 trainers each\n\n")
+	fmt.Fprintf(
+		&text,
+		"Paddle EDL's experiment in simulation: %d nodes, %d trainers on each, 2 to 60 trainers a job; %d passes, seed %d\n",
+		nodes,
+		perNode,
+		passes,
+		seed,
+	)
+
+	fmt.Fprintf(
+		&text,
+		"a trainer that is told to go takes %s; a job whose number of trainers changes stops and starts again; edl looks every %s\n",
+		goes,
+		look,
+	)
+
+	fmt.Fprintf(
+		&text,
+		"case 1: 20 jobs, one every 12 to 15 s as logged, stopped after 600 s; off: each takes what is there of 60 trainers\n",
+	)
+
+	fmt.Fprintf(
+		&text,
+		"case 2: 6 jobs, one every 6 to 7.5 s, beside 400 -> 100 -> 400 Nginx pods in steps of 100 every 90 s; off: 15 trainers each\n\n",
+	)
+
 	figures := map[string][]float64{}
 	for pass := range passes {
 		for _, y := range ways() {
@@ -100,11 +123,14 @@ func Run(w io.Writer, o Options) (map[string]float64, error) {
 			}
 		}
 	}
+
 	out, err := report(&text, figures)
 	if err != nil {
 		return nil, err
 	}
+
 	_, err = io.WriteString(w, text.String())
+
 	return out, err
 }
 
@@ -128,12 +154,15 @@ func report(text *strings.Builder, figures map[string][]float64) (map[string]flo
 	out := map[string]float64{}
 	var rows strings.Builder
 	rows.WriteString("\toff\tpublished\tedl\tpublished\tours\t\n")
+
 	for _, m := range measures() {
 		rows.WriteString(m.words + "\t")
+
 		for _, y := range ways() {
 			key := m.key + "_" + y.key
 			mean, half := interval(figures[key])
 			out[key] = mean
+
 			fmt.Fprintf(&rows, "%.1f ± %.1f\t", mean, half)
 			if p, known := published()[key]; known {
 				fmt.Fprintf(&rows, "%.1f\t", p)
@@ -141,11 +170,14 @@ func report(text *strings.Builder, figures map[string][]float64) (map[string]flo
 				rows.WriteString("\t")
 			}
 		}
+
 		rows.WriteString("\n")
 	}
+
 	table := tabwriter.NewWriter(text, 0, 0, 2, ' ', tabwriter.AlignRight)
 	if _, err := io.WriteString(table, rows.String()); err != nil {
 		return nil, err
 	}
+
 	return out, table.Flush()
 }

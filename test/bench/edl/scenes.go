@@ -18,19 +18,23 @@ func special(rng *rand.Rand, y *way, note func(string, float64)) error {
 	const end = 600 * time.Second
 	gap := 12 + 3*rng.Float64()
 	first := 30 * rng.Float64() // where in the autoscaler's period it begins
+
 	var jobs []*sim.Job
 	for i := range 20 {
 		at := seconds(first + float64(i)*gap)
 		jobs = append(jobs, training(y, at, end-at, mostTrainers))
 	}
+
 	r, err := run(y, jobs, end)
 	if err != nil {
 		return err
 	}
+
 	note("case1_pending_s", r.pending["training"])
 	note("case1_util", r.used(0, end))
 	note("case1_trainer_h", r.work/3600)
 	note("case1_restarts", float64(r.stops))
+
 	return nil
 }
 
@@ -41,37 +45,46 @@ func general(rng *rand.Rand, y *way, note func(string, float64)) error {
 		step  = 90 * time.Second
 		end   = begin + 690*time.Second
 	)
+
 	gap := (12 + 3*rng.Float64()) / 2
 	shift := seconds(30 * rng.Float64())
 	var jobs []*sim.Job
+
 	// Steps of 100 pods: five fill the three slots of a node, as their 3 CPUs each do.
 	const perStep = 20
+
 	falls := begin + 105*time.Second + shift
 	for i := range 4 * perStep {
 		until := end
 		if i < 3*perStep {
 			until = falls + time.Duration(i/perStep)*step
 		}
+
 		jobs = append(jobs, service("settled", shift, until-shift))
 	}
+
 	for i := range 6 {
 		at := begin + shift + seconds(float64(i)*gap)
 		jobs = append(jobs, training(y, at, end-at, 15))
 	}
+
 	for i := range 3 * perStep {
 		at := falls + time.Duration(3+i/perStep)*step
 		jobs = append(jobs, service("rising", at, end-at))
 	}
+
 	r, err := run(y, jobs, end)
 	if err != nil {
 		return err
 	}
+
 	note("case2_pending_s", r.pending["training"])
 	note("case2_service_pending_s", r.pending["rising"])
 	note("case2_util", r.used(begin+shift, end))
 	note("case2_offpeak_util", r.used(begin+shift+300*time.Second, begin+shift+370*time.Second))
 	note("case2_trainer_h", r.work/3600)
 	note("case2_restarts", float64(r.stops))
+
 	return nil
 }
 
@@ -80,14 +93,24 @@ func general(rng *rand.Rand, y *way, note func(string, float64)) error {
 func training(y *way, at, until time.Duration, trainers int) *sim.Job {
 	spec := &job.Spec{
 		Run: "simulated", Place: job.PlaceAny, Objective: job.ObjectiveTime, Checkpoint: &job.Checkpoint{Dir: "checkpoint"},
-		Speed: job.NewSpeed(1e9, 0, goes,
-			job.Rate{GPUs: serverSlots + leastTrainers, PerSecond: leastTrainers}, job.Rate{GPUs: serverSlots + mostTrainers, PerSecond: mostTrainers}),
+		Speed: job.NewSpeed(
+			1e9,
+			0,
+			goes,
+			job.Rate{
+				GPUs:      serverSlots + leastTrainers,
+				PerSecond: leastTrainers,
+			},
+			job.Rate{GPUs: serverSlots + mostTrainers, PerSecond: mostTrainers},
+		),
 		Resources: job.Resources{Nodes: job.Range{Min: 1, Max: nodes}, GPUs: job.Range{Min: 1, Max: perNode}},
 	}
+
 	if !y.elastic {
 		whole := (serverSlots + trainers + perNode - 1) / perNode
 		spec.Resources = job.Resources{Nodes: job.Range{Min: 1, Max: whole}, GPUs: job.Range{Min: perNode, Max: perNode}}
 	}
+
 	return &sim.Job{Name: "training", At: at, Cancel: until, Spec: spec}
 }
 
@@ -118,16 +141,20 @@ func run(y *way, jobs []*sim.Job, end time.Duration) (*outcome, error) {
 			o.pending[out.Job.Name] += out.Wait().Seconds()
 		},
 	})
+
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", y.key, err)
 	}
 	if r.Left > 0 {
 		return nil, fmt.Errorf("%s: %d jobs are left at %s", y.key, r.Left, end)
 	}
+
 	for name, n := range count {
 		o.pending[name] /= n
 	}
+
 	o.work, o.stops, o.spans = r.Work, r.Stops, r.Spans
+
 	return o, nil
 }
 
@@ -135,11 +162,17 @@ func run(y *way, jobs []*sim.Job, end time.Duration) (*outcome, error) {
 func clusterNodes() []fleet.Node {
 	list := make([]fleet.Node, nodes)
 	for i := range list {
-		list[i] = fleet.Node{ID: id.Node(fmt.Sprintf("node%03d", i)), Class: fleet.Local, Inventory: fleet.Inventory{CPUs: 1 << 20, Memory: 1 << 50}}
+		list[i] = fleet.Node{
+			ID:        id.Node(fmt.Sprintf("node%03d", i)),
+			Class:     fleet.Local,
+			Inventory: fleet.Inventory{CPUs: 1 << 20, Memory: 1 << 50},
+		}
+
 		for k := range perNode {
 			list[i].Inventory.GPUs = append(list[i].Inventory.GPUs, fleet.GPU{Index: k, Model: "slot", Memory: 1 << 30})
 		}
 	}
+
 	return list
 }
 
@@ -151,6 +184,7 @@ func (o *outcome) used(from, to time.Duration) float64 {
 			slots += d * float64(s.GPUs)
 		}
 	}
+
 	return 100 * (otherCPUs + slots/(to-from).Seconds()*slotCPUs) / cpus
 }
 
@@ -159,13 +193,16 @@ func interval(list []float64) (mean, half float64) {
 	for _, v := range list {
 		mean += v / float64(len(list))
 	}
+
 	sum := 0.0
 	for _, v := range list {
 		sum += (v - mean) * (v - mean)
 	}
+
 	if n := float64(len(list)); n > 1 {
 		half = 1.96 * math.Sqrt(sum/(n-1)/n)
 	}
+
 	return mean, half
 }
 

@@ -18,20 +18,26 @@ func bound(cluster []fleet.Node, jobs sim.Jobs) (float64, error) {
 	if err != nil {
 		return 0, err
 	}
+
 	gpus := map[string]float64{}
+
 	var kinds []string
 	for i := range cluster {
 		g := cluster[i].Inventory.GPUs
 		if _, known := gpus[g[0].Model]; !known {
 			kinds = append(kinds, g[0].Model)
 		}
+
 		gpus[g[0].Model] += float64(len(g))
 	}
+
 	price := make([]float64, len(kinds)) // of all GPUs of the kind together
 	for k := range price {
 		price[k] = 1 / float64(len(price))
 	}
+
 	best := 0.0
+
 	for try := range 2000 {
 		busy := make([]float64, len(kinds)) // seconds that all GPUs of the kind work
 		sum, norm := 0.0, 0.0
@@ -42,18 +48,23 @@ func bound(cluster []fleet.Node, jobs sim.Jobs) (float64, error) {
 					at, least = k, cost
 				}
 			}
+
 			busy[at] += alone(j, kinds[at], gpus[kinds[at]])
 			sum += least
 		}
+
 		best = math.Max(best, sum)
+
 		for k := range price {
 			price[k] *= math.Exp((busy[k]/sum - 1) / (3 + float64(try)/10))
 			norm += price[k]
 		}
+
 		for k := range price {
 			price[k] /= norm
 		}
 	}
+
 	return best, nil
 }
 
@@ -64,5 +75,6 @@ func alone(j *sim.Job, kind string, gpus float64) float64 {
 	if rate <= 0 {
 		return math.Inf(1)
 	}
+
 	return j.Spec.Speed.Work / rate * float64(n) / gpus
 }

@@ -45,27 +45,33 @@ type row struct {
 func Run(w io.Writer, o Options) (map[string]float64, error) {
 	sections, missing := public(o)
 	sections = append(sections, generated(o))
+
 	var rows []*row
 	for _, s := range sections {
 		rows = append(rows, s.rows...)
 	}
+
 	if err := simulate(rows, max(o.Parallel, 1)); err != nil {
 		return nil, err
 	}
+
 	out := map[string]float64{}
 	for _, s := range sections {
 		if err := s.print(w); err != nil {
 			return nil, err
 		}
+
 		if s.figures != nil {
 			s.figures(s.rows, out)
 		}
 	}
+
 	for _, m := range missing {
 		if _, err := fmt.Fprintf(w, "left out: %s\n", m); err != nil {
 			return nil, err
 		}
 	}
+
 	return out, nil
 }
 
@@ -73,23 +79,29 @@ func Run(w io.Writer, o Options) (map[string]float64, error) {
 func simulate(rows []*row, parallel int) error {
 	var wait sync.WaitGroup
 	errs := make([]error, len(rows))
+
 	free := make(chan struct{}, parallel)
 	for i, r := range rows {
 		if r.config == nil {
 			continue
 		}
+
 		free <- struct{}{}
+
 		wait.Go(func() {
 			errs[i] = r.run()
 			<-free
 		})
 	}
+
 	wait.Wait()
+
 	for i, err := range errs {
 		if err != nil {
 			return fmt.Errorf("%s under %s: %w", rows[i].input, rows[i].policy, err)
 		}
 	}
+
 	return nil
 }
 
@@ -98,18 +110,23 @@ func (r *row) run() error {
 	if err != nil {
 		return err
 	}
+
 	cfg, err := r.config()
 	if err != nil {
 		return err
 	}
+
 	cfg.Policy = policy()
-	if r.result, err = sim.Run(cfg); err != nil {
+	r.result, err = sim.Run(cfg)
+	if err != nil {
 		return err
 	}
 	if r.result.Left > 0 {
 		return fmt.Errorf("%d jobs never ended", r.result.Left)
 	}
+
 	r.mean, r.p99, r.makespan = r.result.Completion.Mean, r.result.Completion.P99, r.result.Makespan.Seconds()
+
 	return nil
 }
 
@@ -118,26 +135,41 @@ func (s *section) print(w io.Writer) error {
 	if _, err := fmt.Fprintf(w, "%s\n", s.title); err != nil {
 		return err
 	}
+
 	t := tabwriter.NewWriter(w, 2, 0, 2, ' ', 0)
 	line := func(format string, args ...any) { fmt.Fprintf(t, format, args...) } //nolint:errcheck // Flush reports it
 	line("  input\tpolicy\tmean completion s\tp99 s\tlast end h\tfairness\tGPUs used\tstops\t\n")
+
 	for _, r := range s.rows {
-		line("  %s\t%s\t%s\t%s\t%s\t", r.input, r.policy, orNone("%.0f", r.mean), orNone("%.0f", r.p99), orNone("%.2f", r.makespan/3600))
+		line(
+			"  %s\t%s\t%s\t%s\t%s\t",
+			r.input,
+			r.policy,
+			orNone("%.0f", r.mean),
+			orNone("%.0f", r.p99),
+			orNone("%.2f", r.makespan/3600),
+		)
+
 		if r.result == nil {
 			line("\t\t\t%s\n", r.note)
 			continue
 		}
+
 		line("%.3f\t%.3f\t%d\t%s\n", r.result.Fairness, r.result.Utilisation, r.result.Stops, r.note)
 	}
+
 	if err := t.Flush(); err != nil {
 		return err
 	}
+
 	for _, n := range s.notes {
 		if _, err := fmt.Fprintf(w, "  %s\n", n); err != nil {
 			return err
 		}
 	}
+
 	_, err := fmt.Fprintln(w)
+
 	return err
 }
 
@@ -146,6 +178,7 @@ func orNone(format string, v float64) string {
 	if v == 0 {
 		return "-"
 	}
+
 	return fmt.Sprintf(format, v)
 }
 
@@ -161,5 +194,6 @@ func find(rows []*row, policy, note string) *row {
 			return r
 		}
 	}
+
 	return nil
 }

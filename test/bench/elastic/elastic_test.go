@@ -16,16 +16,24 @@ func TestTheBenchmarkWorksWithoutThePublicTraces(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	var again strings.Builder
 	if _, err := elastic.Run(&again, elastic.Options{Data: "nowhere", Quick: true, Parallel: 1}); err != nil {
 		t.Fatal(err)
 	}
+
 	if a, b, _ := strings.Cut(out.String(), "left out"); !strings.HasPrefix(again.String(), a) || b == "" {
-		t.Errorf("two runs with another number of simulations at once print different tables:\n%s\n%s", out.String(), again.String())
+		t.Errorf(
+			"two runs with another number of simulations at once print different tables:\n%s\n%s",
+			out.String(),
+			again.String(),
+		)
 	}
+
 	if r := figures["generated_vs_best_other"]; r <= 0 || r > 1 {
 		t.Errorf("the mean completion is %g of the best other policy's, want less than 1:\n%s", r, out.String())
 	}
+
 	if _, there := figures["pollux_w6_s"]; there {
 		t.Error("a figure on a public workload was given without it")
 	}
@@ -37,13 +45,16 @@ func TestTheBenchmarkWorksWithThePublicTraces(t *testing.T) {
 	if data == "" {
 		data = "../../../../shared/data"
 	}
+
 	if _, err := os.Stat(data); err != nil {
 		t.Skipf("the public traces are not here: %v", err)
 	}
+
 	figures, err := elastic.Run(io.Discard, elastic.Options{Data: data, Quick: true, Parallel: 2})
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	for _, key := range []string{
 		"fifo_vc6c71a0_s", "las_vc6c71a0_s", "best_vc6c71a0_s", "gavel_jct_h", "gavel_makespan_h", "pollux_w6_s", "pollux_ratio_worst", "sia_w1_s",
 	} {

@@ -36,16 +36,23 @@ func (d draw) list(cluster []fleet.Node) []*sim.Job {
 	for i := range cluster {
 		gpus += len(cluster[i].Inventory.GPUs)
 	}
+
 	gap := median * math.Exp(sigma*sigma/2) / (d.load * float64(gpus))
 	next := trace.Poisson(r, job.Seconds(gap))
+
 	jobs := make([]*sim.Job, d.jobs)
 	for i := range jobs {
 		speed := d.speed(r)
 		jobs[i] = &sim.Job{Name: fmt.Sprintf("job-%d", i+1), At: next(), Spec: &job.Spec{
-			Run: "simulated", Place: job.PlaceAny, Objective: job.ObjectiveTime, Speed: speed, Checkpoint: &job.Checkpoint{Dir: "checkpoint"},
-			Resources: job.Resources{Nodes: job.Range{Min: 1, Max: 16}, GPUs: job.Range{Min: 1, Max: 8}},
+			Run:        "simulated",
+			Place:      job.PlaceAny,
+			Objective:  job.ObjectiveTime,
+			Speed:      speed,
+			Checkpoint: &job.Checkpoint{Dir: "checkpoint"},
+			Resources:  job.Resources{Nodes: job.Range{Min: 1, Max: 16}, GPUs: job.Range{Min: 1, Max: 8}},
 		}}
 	}
+
 	return jobs
 }
 
@@ -56,12 +63,14 @@ func (d draw) speed(r *rand.Rand) *job.Speed {
 	power, spread := 0.5+0.45*r.Float64(), 0.6+0.4*r.Float64()
 	start := time.Duration(10+110*r.Float64()) * time.Second
 	work := median * math.Exp(sigma*r.NormFloat64())
+
 	var rates []job.Rate
 	for _, k := range d.kinds {
 		faster := 1.0
 		if len(d.kinds) > 1 {
 			faster = math.Exp(0.7 * r.NormFloat64())
 		}
+
 		for n := 1; n <= most; n++ {
 			rate := faster * math.Pow(float64(n), power)
 			rates = append(rates, job.Rate{GPU: k, GPUs: n, PerSecond: rate})
@@ -70,29 +79,45 @@ func (d draw) speed(r *rand.Rand) *job.Speed {
 			}
 		}
 	}
+
 	return job.NewSpeed(work, start, 0, rates...)
 }
 
 // generated compares the policies on workloads of several loads and seeds.
 func generated(o Options) *section {
-	loads, seeds, jobs := []float64{0.4, 0.7, 1, 1.4}, uint64(3), 200
+	loads := []float64{0.4, 0.7, 1, 1.4}
+	seeds := uint64(3)
+
+	jobs := 200
 	if o.Quick {
 		loads, seeds, jobs = []float64{1}, 2, 30
 	}
+
 	s := &section{
-		title: fmt.Sprintf("Generated: %d elastic jobs, seeds 1 to %d, 8 nodes of 8 T4 (one kind), or 16 V100, 16 P100 and 32 K80 (three kinds)", jobs, seeds),
+		title: fmt.Sprintf(
+			"Generated: %d elastic jobs, seeds 1 to %d, 8 nodes of 8 T4 (one kind), or 16 V100, 16 P100 and 32 K80 (three kinds)",
+			jobs,
+			seeds,
+		),
 		notes: []string{
 			"Load is the work that comes a second of what the GPUs do if each job has one. On one GPU jobs take half an hour (median; 2 min to 9 h for nine in ten).",
 			"Speed goes with the number of GPUs to the power of 0.5 to 0.95, less up to 40 % over several nodes. Each start costs 10 s to 2 min.",
 		},
 	}
+
 	for _, load := range loads {
 		for kinds, cluster := range [][]fleet.Node{nodes("T4", 8, 8), threeKinds()} {
 			for seed := uint64(1); seed <= seeds; seed++ {
 				d := draw{seed: seed, jobs: jobs, load: load, kinds: [][]string{{"T4"}, {"V100", "P100", "K80"}}[kinds]}
 				for _, policy := range elasticPolicies(o) {
 					s.rows = append(s.rows, &row{
-						input: fmt.Sprintf("load %.1f, %s, seed %d", load, []string{"one kind", "three kinds"}[kinds], seed), policy: policy,
+						input: fmt.Sprintf(
+							"load %.1f, %s, seed %d",
+							load,
+							[]string{"one kind", "three kinds"}[kinds],
+							seed,
+						),
+						policy: policy,
 						config: func() (sim.Config, error) {
 							return sim.Config{Nodes: cluster, Jobs: trace.List(d.list(cluster))}, nil
 						},
@@ -101,7 +126,9 @@ func generated(o Options) *section {
 			}
 		}
 	}
+
 	s.figures = againstOthers
+
 	return s
 }
 
@@ -119,16 +146,20 @@ func againstOthers(rows []*row, out map[string]float64) {
 			order = append(order, r.input)
 			continue
 		}
+
 		if b, known := best[r.input]; !known || r.mean < b {
 			best[r.input] = r.mean
 		}
 	}
+
 	ratios := make([]float64, len(order))
+
 	worst := 0.0
 	for i, in := range order {
 		ratios[i] = ours[in] / best[in]
 		worst = math.Max(worst, ratios[i])
 	}
+
 	out["generated_vs_best_other"], out["generated_vs_best_other_ci"] = estimate(ratios)
 	out["generated_vs_best_other_worst"] = worst
 }
@@ -139,18 +170,23 @@ func estimate(values []float64) (mean, half float64) {
 	for _, v := range values {
 		mean += v / n
 	}
+
 	if len(values) < 2 {
 		return mean, 0
 	}
+
 	sum := 0.0
 	for _, v := range values {
 		sum += (v - mean) * (v - mean)
 	}
+
 	// Student's t for up to ten values; beyond that the normal distribution is near enough.
 	t := []float64{12.71, 4.30, 3.18, 2.78, 2.57, 2.45, 2.36, 2.31, 2.26}
+
 	factor := 1.96
 	if len(values)-2 < len(t) {
 		factor = t[len(values)-2]
 	}
+
 	return mean, factor * math.Sqrt(sum/(n-1)/n)
 }

@@ -32,12 +32,15 @@ func public(o Options) (sections []*section, missing []string) {
 			_, err := os.Stat(filepath.Join(o.Data, f))
 			return err != nil
 		})
+
 		if at >= 0 {
 			missing = append(missing, filepath.Join(o.Data, p.files[at])+" is not here")
 			continue
 		}
+
 		sections = append(sections, p.make(o))
 	}
+
 	return sections, missing
 }
 
@@ -45,11 +48,17 @@ func public(o Options) (sections []*section, missing []string) {
 func nodes(kind string, count, gpus int) []fleet.Node {
 	list := make([]fleet.Node, count)
 	for i := range list {
-		list[i] = fleet.Node{ID: id.Node(fmt.Sprintf("%s-%03d", kind, i)), Class: fleet.Local, Inventory: fleet.Inventory{CPUs: 1 << 30, Memory: 1 << 50}}
+		list[i] = fleet.Node{
+			ID:        id.Node(fmt.Sprintf("%s-%03d", kind, i)),
+			Class:     fleet.Local,
+			Inventory: fleet.Inventory{CPUs: 1 << 30, Memory: 1 << 50},
+		}
+
 		for g := range gpus {
 			list[i].Inventory.GPUs = append(list[i].Inventory.GPUs, fleet.GPU{Index: g, Model: kind, Memory: 16 << 30})
 		}
 	}
+
 	return list
 }
 
@@ -62,10 +71,12 @@ func input(o Options, file, format string, opts trace.Options, quick int) (sim.J
 	if !o.Quick {
 		return r, nil
 	}
+
 	jobs, err := trace.Collect(trace.First(r, quick))
 	if err != nil {
 		return nil, err
 	}
+
 	return trace.List(jobs), r.Close()
 }
 
@@ -81,6 +92,7 @@ func philly(o Options) *section {
 			"Told: the owner's expectation is the true run time. Otherwise nobody knows how long a job will run.",
 		},
 	}
+
 	const told = "run times told"
 	for _, r := range []struct{ policy, note string }{
 		{"fifo-strict", ""}, {"fifo-fit", ""}, {"las", ""}, {"goodput", ""}, {"srtf", told}, {"srsf", told}, {"goodput", told},
@@ -90,23 +102,35 @@ func philly(o Options) *section {
 			if err != nil {
 				return sim.Config{}, err
 			}
+
 			all, err := trace.Collect(jobs)
+
 			return sim.Config{Nodes: nodes("P100", 1, 64), Jobs: trace.List(asReference(all))}, err
 		}})
 	}
-	s.rows = append(s.rows, theirs("6c71a0", "fifo", 162504, 0, 7749024), theirs("6c71a0", "dlas-gpu", 22631, 497127, 0), theirs("6c71a0", "shortest-gpu", 19614, 324308, 0))
+
+	s.rows = append(
+		s.rows,
+		theirs("6c71a0", "fifo", 162504, 0, 7749024),
+		theirs("6c71a0", "dlas-gpu", 22631, 497127, 0),
+		theirs("6c71a0", "shortest-gpu", 19614, 324308, 0),
+	)
+
 	s.figures = func(rows []*row, out map[string]float64) {
 		out["fifo_vc6c71a0_s"] = find(rows, "fifo-strict", "").mean
 		out["las_vc6c71a0_s"] = find(rows, "las", "").mean
 		out["goodput_untold_vc6c71a0_s"] = find(rows, "goodput", "").mean
+
 		best := find(rows, "goodput", told).mean
 		for _, r := range rows {
 			if r.result != nil {
 				best = min(best, r.mean)
 			}
 		}
+
 		out["best_vc6c71a0_s"] = best
 	}
+
 	return s
 }
 
@@ -130,6 +154,7 @@ func gavelNodes(each int) []fleet.Node {
 			list = append(list, nodes(k.kind, k.gpus/each, each)...)
 		}
 	}
+
 	return list
 }
 
@@ -141,13 +166,16 @@ const (
 func gavelRow(o Options, file, policy, note string) *row {
 	return &row{input: filepath.Base(file), policy: policy, note: note, config: func() (sim.Config, error) {
 		opts, each := trace.Options{Tables: filepath.Join(o.Data, gavelTables), Start: -1}, 0
+
 		switch note {
 		case apart:
 			opts.PerNode, each = 4, 4
 		case restart:
 			opts.Start = 30 * time.Second
 		}
+
 		jobs, err := input(o, file, "gavel", opts, 40)
+
 		return sim.Config{Nodes: gavelNodes(each), Jobs: jobs}, err
 	}}
 }
@@ -164,6 +192,7 @@ func gavelMean(o Options) *section {
 	for _, policy := range []string{"fifo", "las", "srtf", "afs-l", "goodput"} {
 		s.rows = append(s.rows, gavelRow(o, gavelJCT, policy, ""))
 	}
+
 	s.rows = append(s.rows, gavelRow(o, gavelJCT, "goodput", apart), gavelRow(o, gavelJCT, "goodput", restart),
 		theirs(filepath.Base(gavelJCT), "max_min_fairness", 5.20*3600, 0, 19.70*3600),
 		theirs(filepath.Base(gavelJCT), "max_min_fairness_perf", 3.82*3600, 0, 17.11*3600))
@@ -172,6 +201,7 @@ func gavelMean(o Options) *section {
 		out["gavel_jct_restart_h"] = find(rows, "goodput", restart).mean / 3600
 		out["gavel_jct_nodes_h"] = find(rows, "goodput", apart).mean / 3600
 	}
+
 	return s
 }
 
@@ -181,24 +211,39 @@ func gavelMakespan(o Options) *section {
 	for _, policy := range []string{"fifo", "srtf", "goodput", "goodput-makespan"} {
 		s.rows = append(s.rows, gavelRow(o, gavelEnd, policy, ""))
 	}
-	s.rows = append(s.rows, gavelRow(o, gavelEnd, "goodput-makespan", apart), gavelRow(o, gavelEnd, "goodput-makespan", restart),
+
+	s.rows = append(
+		s.rows,
+		gavelRow(o, gavelEnd, "goodput-makespan", apart),
+		gavelRow(o, gavelEnd, "goodput-makespan", restart),
 		theirs(filepath.Base(gavelEnd), "min_total_duration", 0, 0, 20.71*3600),
 		theirs(filepath.Base(gavelEnd), "min_total_duration_perf", 0, 0, 17.40*3600),
-		theirs(filepath.Base(gavelEnd), "gandiva", 0, 0, 20.93*3600))
+		theirs(filepath.Base(gavelEnd), "gandiva", 0, 0, 20.93*3600),
+	)
+
 	s.notes = slices.Clone(gavelNotes)
+
 	least := 0.0
 	if cfg, err := gavelRow(o, gavelEnd, "", "").config(); err == nil { // an error shows in the rows
 		least, err = bound(cfg.Nodes, cfg.Jobs)
 		if err == nil {
-			s.notes = append(s.notes, fmt.Sprintf("No plan can end before %.2f h: then every kind is busy all the time with what it is best at.", least/3600))
+			s.notes = append(
+				s.notes,
+				fmt.Sprintf(
+					"No plan can end before %.2f h: then every kind is busy all the time with what it is best at.",
+					least/3600,
+				),
+			)
 		}
 	}
+
 	s.figures = func(rows []*row, out map[string]float64) {
 		out["gavel_makespan_bound_h"] = least / 3600
 		out["gavel_makespan_h"] = find(rows, "goodput-makespan", "").makespan / 3600
 		out["gavel_makespan_restart_h"] = find(rows, "goodput-makespan", restart).makespan / 3600
 		out["gavel_makespan_nodes_h"] = find(rows, "goodput-makespan", apart).makespan / 3600
 	}
+
 	return s
 }
 
@@ -220,21 +265,30 @@ func polluxRow(o Options, file, policy, note string, cluster []fleet.Node, table
 	for i := range tables {
 		tables[i] = filepath.Join(o.Data, tables[i])
 	}
+
 	folders := tables[0]
 	for _, t := range tables[1:] {
 		folders += string(filepath.ListSeparator) + t
 	}
-	return &row{input: filepath.Base(filepath.Dir(file)) + "/" + filepath.Base(file), policy: policy, note: note, config: func() (sim.Config, error) {
-		opts := trace.Options{Tables: folders}
-		if note == rigid {
-			opts.Mode = trace.ModeRigid
-		}
-		jobs, err := input(o, file, "pollux", opts, 25)
-		if err == nil && note == untold {
-			jobs, err = silent(jobs)
-		}
-		return sim.Config{Nodes: cluster, Jobs: jobs}, err
-	}}
+
+	return &row{
+		input:  filepath.Base(filepath.Dir(file)) + "/" + filepath.Base(file),
+		policy: policy,
+		note:   note,
+		config: func() (sim.Config, error) {
+			opts := trace.Options{Tables: folders}
+			if note == rigid {
+				opts.Mode = trace.ModeRigid
+			}
+
+			jobs, err := input(o, file, "pollux", opts, 25)
+			if err == nil && note == untold {
+				jobs, err = silent(jobs)
+			}
+
+			return sim.Config{Nodes: cluster, Jobs: jobs}, err
+		},
+	}
 }
 
 // silent are the same jobs, whose owners do not say how much work they are.
@@ -243,6 +297,7 @@ func silent(jobs sim.Jobs) (sim.Jobs, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	for i, j := range all {
 		quiet, spec := *j, *j.Spec
 		quiet.Speed = spec.Speed
@@ -250,6 +305,7 @@ func silent(jobs sim.Jobs) (sim.Jobs, error) {
 		quiet.Spec = &spec
 		all[i] = &quiet
 	}
+
 	return trace.List(all), nil
 }
 
@@ -258,6 +314,7 @@ func elasticPolicies(o Options) []string {
 	if o.Quick {
 		return []string{"afs-l", "goodput"}
 	}
+
 	return []string{"elastic-fifo", "elastic-srjf", "elastic-tiresias", "ffdl", "afs-l", "equal-share", "goodput"}
 }
 
@@ -271,18 +328,39 @@ func pollux(o Options) *section {
 			"Ours are told how much work a job is, which Pollux is not; \"work not told\" is without that.",
 		},
 	}
+
 	for _, policy := range elasticPolicies(o) {
 		s.rows = append(s.rows, polluxRow(o, file, policy, adaptive, nodes("T4", 16, 4), polluxTables))
 	}
-	s.rows = append(s.rows, polluxRow(o, file, "goodput", untold, nodes("T4", 16, 4), polluxTables),
-		polluxRow(o, file, "las", rigid, nodes("T4", 16, 4), polluxTables), polluxRow(o, file, "goodput", rigid, nodes("T4", 16, 4), polluxTables))
+
+	s.rows = append(
+		s.rows,
+		polluxRow(o, file, "goodput", untold, nodes("T4", 16, 4), polluxTables),
+		polluxRow(
+			o,
+			file,
+			"las",
+			rigid,
+			nodes("T4", 16, 4),
+			polluxTables,
+		),
+		polluxRow(o, file, "goodput", rigid, nodes("T4", 16, 4), polluxTables),
+	)
+
 	name := s.rows[0].input
-	s.rows = append(s.rows, theirs(name, "pollux", 2446.13, 0, 0), theirs(name, "tiresias", 3469.69, 52573, 0), theirs(name, "optimus", 5301.88, 48185, 0))
+	s.rows = append(
+		s.rows,
+		theirs(name, "pollux", 2446.13, 0, 0),
+		theirs(name, "tiresias", 3469.69, 52573, 0),
+		theirs(name, "optimus", 5301.88, 48185, 0),
+	)
+
 	s.figures = func(rows []*row, out map[string]float64) {
 		out["pollux_w6_s"] = find(rows, "goodput", adaptive).mean
 		out["pollux_w6_untold_s"] = find(rows, "goodput", untold).mean
 		out["pollux_w6_rigid_s"] = find(rows, "goodput", rigid).mean
 	}
+
 	return s
 }
 
@@ -290,33 +368,43 @@ func pollux(o Options) *section {
 func polluxAll(o Options) *section {
 	s := &section{title: "Pollux, the shared workloads 1 to 6 on 16 nodes of 4 T4"}
 	published, err := readResults(filepath.Join(o.Data, polluxResults))
+
 	last := 6
 	if o.Quick {
 		last = 2
 	}
+
 	for n := 1; n <= last; n++ {
 		name := fmt.Sprintf("workload-%d", n)
-		s.rows = append(s.rows, polluxRow(o, "pollux/workloads/"+name+".csv", "goodput", adaptive, nodes("T4", 16, 4), polluxTables))
+		s.rows = append(
+			s.rows,
+			polluxRow(o, "pollux/workloads/"+name+".csv", "goodput", adaptive, nodes("T4", 16, 4), polluxTables),
+		)
+
 		if err == nil {
 			s.rows = append(s.rows, theirs("workloads/"+name+".csv", "pollux", published[name], 0, 0))
 		}
 	}
+
 	s.figures = func(rows []*row, out map[string]float64) {
 		var ratios, means []float64
 		for i, r := range rows {
 			if r.result != nil {
 				means = append(means, r.mean)
+
 				if i+1 < len(rows) && rows[i+1].result == nil {
 					ratios = append(ratios, r.mean/rows[i+1].mean)
 				}
 			}
 		}
+
 		out["pollux_mean_s"], out["pollux_mean_ci_s"] = estimate(means)
 		if len(ratios) > 0 {
 			out["pollux_ratio_worst"] = slices.Max(ratios)
 			out["pollux_ratio"], out["pollux_ratio_ci"] = estimate(ratios)
 		}
 	}
+
 	return s
 }
 
@@ -326,9 +414,11 @@ func readResults(file string) (map[string]float64, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	var results struct {
 		Means map[string]float64 `json:"avgs"`
 	}
+
 	return results.Means, json.Unmarshal(text, &results)
 }
 
@@ -336,6 +426,7 @@ func readResults(file string) (map[string]float64, error) {
 func sia(o Options) *section {
 	const first = "sia/workloads/philly/workload-1.csv"
 	cluster := slices.Concat(nodes("T4", 6, 4), nodes("A100", 2, 8), nodes("RTX2080Ti", 3, 8))
+
 	s := &section{
 		title: "Sia, Philly workloads: 160 jobs in 8 hours on 6 nodes of 4 T4, 2 of 8 A100 and 3 of 8 RTX 2080 Ti",
 		notes: []string{
@@ -343,29 +434,48 @@ func sia(o Options) *section {
 			"The authors publish a mean of 0.6 h with a deviation of 0.1 h over eight workloads, of which six are shared.",
 		},
 	}
+
 	for _, policy := range elasticPolicies(o) {
 		s.rows = append(s.rows, polluxRow(o, first, policy, adaptive, cluster, siaTables, polluxTables))
 	}
+
 	s.rows = append(s.rows, polluxRow(o, first, "goodput", untold, cluster, siaTables, polluxTables))
 	name := s.rows[0].input
 	s.rows = append(s.rows, theirs(name, "sia", 1966.5, 30753, 53640), theirs(name, "gavel", 6016.5, 101587, 0))
+
 	last := 6
 	if o.Quick {
 		last = 1
 	}
+
 	for n := 2; n <= last; n++ {
-		s.rows = append(s.rows, polluxRow(o, fmt.Sprintf("sia/workloads/philly/workload-%d.csv", n), "goodput", adaptive, cluster, siaTables, polluxTables))
+		s.rows = append(
+			s.rows,
+			polluxRow(
+				o,
+				fmt.Sprintf("sia/workloads/philly/workload-%d.csv", n),
+				"goodput",
+				adaptive,
+				cluster,
+				siaTables,
+				polluxTables,
+			),
+		)
 	}
+
 	s.figures = func(rows []*row, out map[string]float64) {
 		out["sia_w1_s"] = find(rows, "goodput", adaptive).mean
 		out["sia_w1_untold_s"] = find(rows, "goodput", untold).mean
+
 		var hours []float64
 		for _, r := range rows {
 			if r.result != nil && r.policy == "goodput" && r.note == adaptive {
 				hours = append(hours, r.mean/3600)
 			}
 		}
+
 		out["sia_mean_h"], out["sia_mean_ci_h"] = estimate(hours)
 	}
+
 	return s
 }

@@ -17,10 +17,12 @@ func asReference(jobs []*sim.Job) []*sim.Job {
 	for i, j := range jobs {
 		at[i] = j.At
 	}
+
 	sorted := make([]*sim.Job, len(jobs))
 	for i, from := range introsort(at) {
 		sorted[i] = jobs[from]
 	}
+
 	return sorted
 }
 
@@ -36,37 +38,49 @@ func introsort(v []time.Duration) []int {
 	for i := range t {
 		t[i] = i
 	}
+
 	less := func(a, b int) bool { return v[t[a]] < v[t[b]] }
 	swap := func(a, b int) { t[a], t[b] = t[b], t[a] }
 	type part struct{ left, right int }
+
 	for parts := []part{{0, len(v) - 1}}; len(parts) > 0; {
 		p := parts[len(parts)-1]
 		parts = parts[:len(parts)-1]
+
 		for p.right-p.left > small {
 			middle := p.left + (p.right-p.left)/2
 			if less(middle, p.left) {
 				swap(middle, p.left)
 			}
+
 			if less(p.right, middle) {
 				swap(p.right, middle)
 			}
+
 			if less(middle, p.left) {
 				swap(middle, p.left)
 			}
+
 			pivot := v[t[middle]]
 			i, j := p.left, p.right-1
 			swap(middle, j)
+
 			for {
 				for i++; v[t[i]] < pivot; i++ {
 				}
+
 				for j--; pivot < v[t[j]]; j-- {
 				}
+
 				if i >= j {
 					break
 				}
+
 				swap(i, j)
 			}
+
 			swap(i, p.right-1)
+
 			if i-p.left < p.right-i {
 				parts = append(parts, part{i + 1, p.right})
 				p.right = i - 1
@@ -75,8 +89,10 @@ func introsort(v []time.Duration) []int {
 				p.left = i + 1
 			}
 		}
+
 		insert(v, t, p.left, p.right)
 	}
+
 	return t
 }
 
@@ -87,6 +103,7 @@ func insert(v []time.Duration, t []int, left, right int) {
 		for ; j > left && v[moved] < v[t[j-1]]; j-- {
 			t[j] = t[j-1]
 		}
+
 		t[j] = moved
 	}
 }

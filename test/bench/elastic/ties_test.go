@@ -15,24 +15,31 @@ func TestJobsOfOneSecondArePutInTheReferencesOrder(t *testing.T) {
 	for i := range jobs {
 		jobs[i] = &sim.Job{At: time.Duration(i/10) * time.Second}
 	}
+
 	sorted := asReference(jobs)
 	moved := 0
+
 	seen := map[*sim.Job]bool{}
 	for i, j := range sorted {
 		if i > 0 && j.At < sorted[i-1].At {
 			t.Fatalf("job %d is submitted before the one ahead of it", i)
 		}
+
 		if j != jobs[i] {
 			moved++
 		}
+
 		seen[j] = true
 	}
+
 	if len(seen) != len(jobs) {
 		t.Fatalf("%d of %d jobs are left", len(seen), len(jobs))
 	}
+
 	if moved == 0 {
 		t.Error("nothing has moved: the sort is stable, and the reference's is not")
 	}
+
 	few := asReference(jobs[:17])
 	for i := range few {
 		if few[i] != jobs[i] {

@@ -33,14 +33,18 @@ func reportDurations(w io.Writer, dir string, figures map[string]float64) error 
 		_, err = fmt.Fprintf(w, "durations are left out: %v\n", err)
 		return err
 	}
+
 	if err != nil {
 		return err
 	}
+
 	list, err := durations(past)
 	if err != nil {
 		return err
 	}
+
 	var errs []float64
+
 	var covered, refused int
 	for _, g := range list {
 		switch {
@@ -50,13 +54,25 @@ func reportDurations(w io.Writer, dir string, figures map[string]float64) error 
 		case g.covered:
 			covered++
 		}
+
 		errs = append(errs, 100*g.relativeError)
 	}
+
 	figures["duration_err"], figures["duration_err_p80"] = quantileOf(errs, 0.5), quantileOf(errs, 0.8)
 	figures["duration_refused_pct"] = 100 * float64(refused) / float64(len(list))
 	figures["duration_coverage80"] = 100 * float64(covered) / float64(max(len(errs), 1))
-	_, err = fmt.Fprintf(w, "Duration before the first point, %d configurations of organisations not seen: error %.1f %% (80th percentile %.0f), coverage %.1f %%, refused %.1f %%\n",
-		len(list), figures["duration_err"], figures["duration_err_p80"], figures["duration_coverage80"], figures["duration_refused_pct"])
+	_, err = fmt.Fprintf(
+		w,
+		"Duration before the first point, %d configurations of organisations not seen: error %.1f %% (80th percentile %.0f), coverage %.1f %%, refused %.1f %%\n",
+		len(
+			list,
+		),
+		figures["duration_err"],
+		figures["duration_err_p80"],
+		figures["duration_coverage80"],
+		figures["duration_refused_pct"],
+	)
+
 	return err
 }
 
@@ -65,7 +81,9 @@ func readDurations(path string) (past []history.Past, err error) {
 	if err != nil {
 		return nil, err
 	}
+
 	defer func() { err = errors.Join(err, file.Close()) }()
+
 	return importer.ReadMLPerf(file)
 }
 
@@ -75,6 +93,7 @@ func durations(past []history.Past) ([]durationPrediction, error) {
 	for i := range past {
 		groups = append(groups, past[i].Group)
 	}
+
 	slices.Sort(groups)
 	groups = slices.Compact(groups)
 	each := make([][]durationPrediction, durationFolds)
@@ -88,11 +107,13 @@ func durations(past []history.Past) ([]durationPrediction, error) {
 				train = append(train, past[i])
 			}
 		}
+
 		model, err := duration.Train(train, 1)
 		if err != nil {
 			errs[k] = err
 			return
 		}
+
 		for i := range test {
 			d, err := model.Predict(test[i].Features, 0)
 			each[k] = append(each[k], durationPrediction{
@@ -102,5 +123,6 @@ func durations(past []history.Past) ([]durationPrediction, error) {
 			})
 		}
 	})
+
 	return slices.Concat(each...), errors.Join(errs...)
 }

@@ -18,10 +18,12 @@ func readFolder(dir string) (list []sample, left []string, err error) {
 	if err := f.index(dir); err != nil {
 		return nil, nil, err
 	}
+
 	files, err := filepath.Glob(filepath.Join(dir, "*.csv*"))
 	if err != nil {
 		return nil, nil, err
 	}
+
 	for _, file := range files {
 		base := strings.TrimSuffix(strings.TrimSuffix(filepath.Base(file), ".gz"), ".csv")
 		if base == "index" || !strings.HasSuffix(file, ".csv") && !strings.HasSuffix(file, ".csv.gz") {
@@ -31,17 +33,21 @@ func readFolder(dir string) (list []sample, left []string, err error) {
 			return nil, nil, err
 		}
 	}
+
 	if len(f.names) == 0 {
 		return nil, nil, fmt.Errorf("there are no curves in %s", dir)
 	}
+
 	for _, name := range f.names {
 		s := f.byName[name]
 		if why := s.settle(); why != "" {
 			left = append(left, fmt.Sprintf("%s is left out: %s", name, why))
 			continue
 		}
+
 		list = append(list, *s)
 	}
+
 	return list, left, nil
 }
 
@@ -56,11 +62,13 @@ func (f *folder) of(name string) *sample {
 	if s := f.byName[name]; s != nil {
 		return s
 	}
+
 	s := &sample{source: "curves", name: name}
 	s.Job = id.Job(name)
 	s.Features = history.Features{Name: "curves", Task: "curves", Model: "curves", Metric: "value"}
 	f.byName[name] = s
 	f.names = append(f.names, name)
+
 	return s
 }
 
@@ -70,6 +78,7 @@ func key(name string) string {
 		if r >= 'a' && r <= 'z' || r >= '0' && r <= '9' {
 			return r
 		}
+
 		return '_'
 	}, strings.ToLower(name))
 }
@@ -77,37 +86,48 @@ func key(name string) string {
 // index reads what is known of curves. It may be missing.
 func (f *folder) index(dir string) error {
 	path := filepath.Join(dir, "index.csv")
-	err := table(path, []string{"curve", "group?", "target?", "direction?", "kind?", "system?", "source?"}, func(cells []string) error {
-		s := f.of(cells[0])
-		s.Group, s.excludedSystem = cells[1], cells[5]
-		if kind := cells[4]; kind != "" {
-			s.Features = history.Features{Name: kind, Task: kind, Model: kind, Metric: "value"}
-			s.source = key(kind)
-		}
-		if cells[6] != "" {
-			s.source = key(cells[6])
-		}
-		switch cells[3] {
-		case "":
-		case "falling":
-			s.directionKnown = true
-		case "rising":
-			s.directionKnown, s.Curve.Goal.Rising = true, true
-		default:
-			return fmt.Errorf("direction is %q; it is falling or rising", cells[3])
-		}
-		if cells[2] != "" {
-			v, err := number(cells[2])
-			if err != nil {
-				return err
+	err := table(
+		path,
+		[]string{"curve", "group?", "target?", "direction?", "kind?", "system?", "source?"},
+		func(cells []string) error {
+			s := f.of(cells[0])
+			s.Group, s.excludedSystem = cells[1], cells[5]
+			if kind := cells[4]; kind != "" {
+				s.Features = history.Features{Name: kind, Task: kind, Model: kind, Metric: "value"}
+				s.source = key(kind)
 			}
-			s.Curve.Goal.Value, s.Curve.Goal.Set = v, true
-		}
-		return nil
-	})
+
+			if cells[6] != "" {
+				s.source = key(cells[6])
+			}
+
+			switch cells[3] {
+			case "":
+			case "falling":
+				s.directionKnown = true
+			case "rising":
+				s.directionKnown, s.Curve.Goal.Rising = true, true
+			default:
+				return fmt.Errorf("direction is %q; it is falling or rising", cells[3])
+			}
+
+			if cells[2] != "" {
+				v, err := number(cells[2])
+				if err != nil {
+					return err
+				}
+
+				s.Curve.Goal.Value, s.Curve.Goal.Set = v, true
+			}
+
+			return nil
+		},
+	)
+
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
+
 	return err
 }
 
@@ -118,25 +138,32 @@ func (f *folder) points(path, base string) error {
 		if name == "" {
 			name = base
 		}
+
 		if at == "" {
 			at = cells[4]
 		}
+
 		if at == "" {
 			return errors.New("the point has neither a step nor a t_s")
 		}
+
 		x, err := number(at)
 		if err != nil {
 			return err
 		}
+
 		y, err := number(cells[3])
 		if err != nil {
 			return err
 		}
+
 		s := f.of(name)
 		if cells[1] != "" {
 			s.Group = cells[1]
 		}
+
 		s.add(x, y)
+
 		return nil
 	})
 }
@@ -148,17 +175,22 @@ func (s *sample) settle() string {
 	if n < 4 {
 		return "it has fewer than four points"
 	}
+
 	if !s.Curve.Goal.Set {
 		s.Curve.Goal.Value, s.Curve.Goal.Set = s.Curve.Y[n-1], true
 	}
+
 	if !s.directionKnown {
 		s.Curve.Goal.Rising = s.Curve.Goal.Value > s.Curve.Y[0]
 	}
+
 	if s.Group == "" {
 		s.Group = s.name
 	}
+
 	if !s.finish() {
 		return "it does not reach its target"
 	}
+
 	return ""
 }

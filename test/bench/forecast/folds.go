@@ -33,23 +33,29 @@ func makeFolds(list []sample) []*fold {
 	for i := range list {
 		names = append(names, list[i].Group)
 	}
+
 	slices.Sort(names)
 	names = slices.Compact(names)
+
 	part := map[string]int{}
 	for i, name := range names {
 		part[name] = i % folds
 	}
+
 	out := make([]*fold, min(folds, max(len(names), 1)))
 	for k := range out {
 		out[k] = &fold{}
 	}
+
 	for i := range list {
 		f := out[part[list[i].Group]]
 		f.test = append(f.test, &list[i])
 	}
+
 	for k, f := range out {
 		f.train(out, k)
 	}
+
 	return out
 }
 
@@ -58,11 +64,13 @@ func selectHalf(parts []*fold, half string) error {
 	if half == "" {
 		return nil
 	}
+
 	odd := map[string]uint32{"first": 0, "second": 1}
 	want, ok := odd[half]
 	if !ok {
 		return fmt.Errorf("there is no half %q; there are first and second", half)
 	}
+
 	for _, f := range parts {
 		f.test = slices.DeleteFunc(f.test, func(s *sample) bool {
 			h := fnv.New32a()
@@ -70,6 +78,7 @@ func selectHalf(parts []*fold, half string) error {
 			return h.Sum32()%2 != want
 		})
 	}
+
 	return nil
 }
 
@@ -77,17 +86,20 @@ func selectHalf(parts []*fold, half string) error {
 func (f *fold) train(all []*fold, own int) {
 	f.trainingRuns = map[id.Job]*sample{}
 	var others []*sample
+
 	var past []history.Past
 	for k, o := range all {
 		if k == own {
 			continue
 		}
+
 		for _, s := range o.test {
 			others = append(others, s)
 			f.trainingRuns[s.Job] = s
 			past = append(past, s.Past)
 		}
 	}
+
 	f.library = forecast.NewLibrary(past, nil)
 	scored := make([][2]calibrate.JobScore, len(others))
 	parallel(len(others), func(i int) {
@@ -95,10 +107,12 @@ func (f *fold) train(all []*fold, own int) {
 		scored[i][0] = forecast.Score(&s.Past, f.seen(s), nil)
 		scored[i][1] = forecast.Score(&s.Past, nil, nil)
 	})
+
 	blend, alone := make([]calibrate.JobScore, len(others)), make([]calibrate.JobScore, len(others))
 	for i := range scored {
 		blend[i], alone[i] = scored[i][0], scored[i][1]
 	}
+
 	f.record, f.recordWithoutHistory = &calibrate.Record{}, &calibrate.Record{}
 	f.record.Add(blend...)
 	f.recordWithoutHistory.Add(alone...)
@@ -123,9 +137,11 @@ func parallel(n int, f func(i int)) {
 			}
 		})
 	}
+
 	for i := range n {
 		next <- i
 	}
+
 	close(next)
 	wait.Wait()
 }

@@ -29,6 +29,7 @@ func put(t *testing.T, files map[string]string) string {
 			t.Fatal(err)
 		}
 	}
+
 	return dir
 }
 
@@ -44,29 +45,35 @@ func TestFolderIsReadInBothForms(t *testing.T) {
 		"up.csv":   "step,value\n0,0\n1,0.1\n2,0.3\n3,NaN\n4,0.4\n5,0.6\n",
 		"notes.md": "not a curve",
 	})
+
 	list, left, err := readFolder(dir)
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	type short struct {
 		Name, Group, System, Source string
 		End                         float64
 		Goal                        curve.Goal
 		Points                      int
 	}
+
 	var got []short
 	for _, s := range list {
 		got = append(got, short{s.name, s.Group, s.excludedSystem, s.source, s.End, s.Curve.Goal, len(s.Curve.X)})
 	}
+
 	want := []short{
 		{"a", "lab", "box", "cnn", 4, curve.Goal{Value: 0.5, Set: true}, 4},
 		{"b", "home", "", "cnn", 40, curve.Goal{Value: 0.9, Rising: true, Set: true}, 4},
 		{"own", "own", "", "curves", 4, curve.Goal{Value: 6, Set: true}, 4},
 		{"up", "up", "", "curves", 5, curve.Goal{Value: 0.6, Rising: true, Set: true}, 4},
 	}
+
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Error(diff)
 	}
+
 	if diff := cmp.Diff([]string{"late is left out: it does not reach its target"}, left); diff != "" {
 		t.Error(diff)
 	}
@@ -99,33 +106,40 @@ func familyOf(groups, each int) []sample {
 			s.Job, s.Group = id.Job(s.name), fmt.Sprintf("g%d", g)
 			s.Features = history.Features{Name: "made", Task: "made", Model: "made", Metric: "loss"}
 			s.Curve.Goal = curve.Goal{Value: 1, Set: true}
+
 			length := 1000 * math.Exp(rng.NormFloat64()/3)
 			for i := 1; i <= 60; i++ {
 				x := float64(i) / 50
 				s.add(x*length, 3-2*math.Pow(x, 0.5+0.1*rng.Float64())+0.005*rng.NormFloat64())
 			}
+
 			if s.finish() {
 				list = append(list, s)
 			}
 		}
 	}
+
 	return list
 }
 
 func TestGroupsAndSystemsAreHidden(t *testing.T) {
 	list := familyOf(12, 3)
 	parts := makeFolds(list)
+
 	where := map[string]int{}
 	for k, f := range parts {
 		for _, s := range f.test {
 			if before, ok := where[s.Group]; ok && before != k {
 				t.Fatalf("group %s is in part %d and in part %d", s.Group, before, k)
 			}
+
 			where[s.Group] = k
+
 			c, ok := s.until(0.5)
 			if !ok {
 				t.Fatalf("%s has too few points", s.name)
 			}
+
 			a := forecast.Ask(&forecast.Case{Job: s.Job, Curve: c, Features: s.Features}, f.seen(s), f.record)
 			for _, like := range a.Similar {
 				o := f.trainingRuns[like.Job]
@@ -133,11 +147,13 @@ func TestGroupsAndSystemsAreHidden(t *testing.T) {
 					t.Errorf("%s was shown %s", s.name, like.Job)
 				}
 			}
+
 			if len(a.Similar) == 0 {
 				t.Errorf("%s was shown nothing", s.name)
 			}
 		}
 	}
+
 	if len(where) != 12 {
 		t.Errorf("%d groups were dealt", len(where))
 	}
@@ -149,6 +165,7 @@ func TestFiguresHaveTheirNames(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	for _, method := range []string{"history", "nohistory", "blend", "poly3", "regression"} {
 		for _, key := range []string{"err20", "err40_p80", "err60", "err80", "failures_pct"} {
 			for _, source := range []string{"all", "made"} {
@@ -158,14 +175,17 @@ func TestFiguresHaveTheirNames(t *testing.T) {
 			}
 		}
 	}
+
 	for _, key := range []string{"coverage80", "width80", "failures_pct", "made_blend_coverage80", "made_nohistory_width80"} {
 		if _, ok := figures[key]; !ok {
 			t.Errorf("%s is missing", key)
 		}
 	}
+
 	if e := figures["made_history_err40"]; !(e < 10) {
 		t.Errorf("relatives are foretold with an error of %.1f %%", e)
 	}
+
 	if _, err := json.Marshal(figures); err != nil {
 		t.Error(err)
 	}
@@ -195,13 +215,16 @@ func TestNoHistoryOnPublicCurves(t *testing.T) {
 	if dir == "" {
 		dir = filepath.Join("..", "..", "..", "..", "shared", "data")
 	}
+
 	list, left, err := readAll(dir)
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	if len(left) > 0 {
 		t.Skipf("the public curves are not here: %s", left[0])
 	}
+
 	var errs [len(calibrate.ReplayPoints)][]float64
 	for i := range list {
 		s := &list[i]
@@ -210,13 +233,16 @@ func TestNoHistoryOnPublicCurves(t *testing.T) {
 			if !ok {
 				continue
 			}
+
 			e := curve.Best(&c)
 			if now := c.X[len(c.X)-1]; e.Fails() || e.End < now || e.End > horizon*now*(1+1e-9) {
 				t.Errorf("%s at %v: %+v", s.name, share, e)
 			}
+
 			errs[part] = append(errs[part], math.Abs(e.End-s.End)/s.End)
 		}
 	}
+
 	for part, most := range []float64{0.42, 0.25, 0.15, 0.08} {
 		if got := quantileOf(errs[part], 0.5); !(got <= most) {
 			t.Errorf("the median error at %v is %.3f, at most %.2f was promised", calibrate.ReplayPoints[part], got, most)

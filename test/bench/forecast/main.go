@@ -32,6 +32,7 @@ func main() {
 		if errors.Is(err, flag.ErrHelp) {
 			os.Exit(2)
 		}
+
 		_, _ = fmt.Fprintln(os.Stderr, "bench:", err)
 		os.Exit(1)
 	}
@@ -45,14 +46,24 @@ func run(args []string, stdout, stderr io.Writer) error {
 	half := flags.String("half", "", "score one half of the groups only: first, on which constants were chosen, or second")
 	scale := flags.Bool("scale", false, "measure instead what forecasts of very many jobs cost")
 	jobs := flags.Int("jobs", 10_000, "how many jobs that is")
+
 	if err := flags.Parse(args); err != nil {
 		return err
 	}
+
 	began := clock.Wall{}.Now()
-	if _, err := fmt.Fprintf(stdout, "bench-forecast: %d cores, %s, %s\n\n", runtime.NumCPU(), runtime.Version(), began.UTC().Format("2006-01-02 15:04 UTC")); err != nil {
+	if _, err := fmt.Fprintf(
+		stdout,
+		"bench-forecast: %d cores, %s, %s\n\n",
+		runtime.NumCPU(),
+		runtime.Version(),
+		began.UTC().Format("2006-01-02 15:04 UTC"),
+	); err != nil {
 		return err
 	}
+
 	var figures map[string]float64
+
 	var err error
 	switch {
 	case *scale:
@@ -62,12 +73,14 @@ func run(args []string, stdout, stderr io.Writer) error {
 	default:
 		figures, err = scorePublic(stdout, dataFolder(), *half)
 	}
+
 	if err != nil {
 		return err
 	}
 	if _, err := fmt.Fprintf(stdout, "\nmeasured in %s\n", clock.Wall{}.Now().Sub(began).Round(1e8)); err != nil {
 		return err
 	}
+
 	return write(*out, figures)
 }
 
@@ -83,10 +96,12 @@ func scorePublic(w io.Writer, dir, half string) (map[string]float64, error) {
 	if len(list) == 0 {
 		return map[string]float64{}, nil
 	}
+
 	parts := makeFolds(list)
 	if err := selectHalf(parts, half); err != nil {
 		return nil, err
 	}
+
 	figures, err := report(w, score(parts), sources, mainSources)
 	if err != nil {
 		return nil, err
@@ -94,6 +109,7 @@ func scorePublic(w io.Writer, dir, half string) (map[string]float64, error) {
 	if err := reportGoalCases(w, goalCases(list), figures); err != nil {
 		return nil, err
 	}
+
 	return figures, reportDurations(w, dir, figures)
 }
 
@@ -109,21 +125,25 @@ func scoreFolder(w io.Writer, dir string) (map[string]float64, error) {
 	if len(list) == 0 {
 		return nil, fmt.Errorf("no curve in %s reaches its target", dir)
 	}
+
 	var names []string
 	for i := range list {
 		names = append(names, list[i].source)
 	}
+
 	slices.Sort(names)
 	names = slices.Compact(names)
 	figures, err := report(w, score(makeFolds(list)), names, names)
 	if err != nil {
 		return nil, err
 	}
+
 	for key, v := range figures {
 		if method, ok := strings.CutPrefix(key, "all_"); ok {
 			figures["curves_"+method] = v
 		}
 	}
+
 	return figures, nil
 }
 
@@ -133,6 +153,7 @@ func printLines(w io.Writer, lines []string) error {
 			return err
 		}
 	}
+
 	return nil
 }
 
@@ -141,6 +162,7 @@ func dataFolder() string {
 	if dir := os.Getenv("TRAINYARD_DATA"); dir != "" {
 		return dir
 	}
+
 	return filepath.Join("..", "shared", "data")
 }
 
@@ -149,6 +171,7 @@ func write(path string, figures map[string]float64) error {
 	if path == "" {
 		return nil
 	}
+
 	text, err := json.MarshalIndent(figures, "", "  ")
 	if err != nil {
 		return fmt.Errorf("write the figures: %w", err)
@@ -156,5 +179,6 @@ func write(path string, figures map[string]float64) error {
 	if err := os.MkdirAll(filepath.Dir(path), 0o750); err != nil {
 		return fmt.Errorf("write the figures: %w", err)
 	}
+
 	return os.WriteFile(path, append(bytes.TrimSpace(text), '\n'), 0o600)
 }

@@ -27,17 +27,21 @@ func goalCases(list []sample) []goalCase {
 	for i := range list {
 		s := &list[i]
 		w := &s.whole
+
 		if s.excludedSystem != "" {
 			continue
 		}
+
 		for _, share := range []float64{0.4, 0.6, 0.8} {
 			n := 0
 			for n < len(w.X) && w.X[n] <= share*w.Total {
 				n++
 			}
+
 			if n < minPoints || w.X[n-1] >= s.End {
 				continue
 			}
+
 			c := curve.Curve{X: w.X[:n], Y: w.Y[:n], Goal: w.Goal}
 			out = append(out, goalCase{false, 0, curve.Best(&c).Never, true})
 			c.Total = w.Total
@@ -50,6 +54,7 @@ func goalCases(list []sample) []goalCase {
 			}
 		}
 	}
+
 	return out
 }
 
@@ -63,6 +68,7 @@ func beyond(w *curve.Curve, margin float64) curve.Goal {
 			best = min(best, y)
 		}
 	}
+
 	return curve.Goal{Value: best + (best-w.Y[len(w.Y)/5])*margin, Rising: w.Goal.Rising, Set: true}
 }
 
@@ -72,6 +78,7 @@ func aucAndBrier(list []goalCase) (area, brier float64) {
 	list = slices.Clone(list)
 	slices.SortFunc(list, func(a, b goalCase) int { return cmp.Compare(a.missProbability, b.missProbability) })
 	var pairs, reached, not float64
+
 	for i := 0; i < len(list); {
 		var r, n float64
 		k := i
@@ -83,12 +90,15 @@ func aucAndBrier(list []goalCase) (area, brier float64) {
 			} else {
 				n++
 			}
+
 			brier += (list[k].missProbability - truth) * (list[k].missProbability - truth)
 		}
+
 		pairs += n * (reached + r/2)
 		reached += r
 		not += n
 		i = k
 	}
+
 	return pairs / (reached * not), brier / float64(len(list))
 }

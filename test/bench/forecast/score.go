@@ -35,6 +35,7 @@ func methodNames() []string {
 	for i := len(all) - 1; i >= 0; i-- {
 		out = append(out, all[i].Name)
 	}
+
 	return out
 }
 
@@ -44,18 +45,22 @@ func score(parts []*fold) []prediction {
 		f *fold
 		s *sample
 	}
+
 	var tasks []task
 	for _, f := range parts {
 		for _, s := range f.test {
 			tasks = append(tasks, task{f, s})
 		}
 	}
+
 	each := make([][]prediction, len(tasks))
 	parallel(len(tasks), func(i int) { each[i] = tasks[i].f.predict(tasks[i].s) })
+
 	var out []prediction
 	for _, r := range each {
 		out = append(out, r...)
 	}
+
 	return out
 }
 
@@ -63,44 +68,62 @@ func score(parts []*fold) []prediction {
 func (f *fold) predict(s *sample) []prediction {
 	var out []prediction
 	library := f.seen(s)
+
 	for part, share := range calibrate.ReplayPoints {
 		c, ok := s.until(share)
 		if !ok {
 			continue
 		}
+
 		now := c.X[len(c.X)-1]
 		say := func(method string, end float64) *prediction {
-			r := prediction{source: s.source, kind: s.Features.Task, replayPoint: part, method: method, err: math.Abs(end-s.End) / s.End}
+			r := prediction{
+				source:      s.source,
+				kind:        s.Features.Task,
+				replayPoint: part,
+				method:      method,
+				err:         math.Abs(end-s.End) / s.End,
+			}
+
 			if !(end <= horizon*now) {
 				r.err, r.failed = failure, true
 			}
+
 			out = append(out, r)
+
 			return &out[len(out)-1]
 		}
+
 		for _, m := range curve.Methods() {
 			end := math.Inf(1)
 			if len(c.X) >= m.Points {
 				end = m.Estimate(&c).End
 			}
+
 			r := say(m.Name, end)
 			if m.Name == "nohistory" {
 				a := forecast.Ask(&forecast.Case{Job: s.Job, Curve: c, Features: s.Features}, nil, f.recordWithoutHistory)
 				r.setInterval(&a, s.End-now)
 			}
 		}
+
 		a := forecast.Ask(&forecast.Case{Job: s.Job, Curve: c, Features: s.Features}, library, f.record)
+
 		history, blend := math.Inf(1), math.Inf(1)
 		for _, said := range a.Estimates {
 			if said.Method == calibrate.MethodMatch {
 				history = now + said.Left
 			}
 		}
+
 		if a.Known() {
 			blend = now + a.Left.Mid
 		}
+
 		say("history", history)
 		say("blend", blend).setInterval(&a, s.End-now)
 	}
+
 	return out
 }
 
@@ -111,6 +134,7 @@ func (s *sample) until(share float64) (curve.Curve, bool) {
 	for n < len(s.Curve.X) && s.Curve.X[n] <= share*s.End {
 		n++
 	}
+
 	return curve.Curve{X: s.Curve.X[:n], Y: s.Curve.Y[:n], Goal: s.Curve.Goal}, n >= minPoints
 }
 
@@ -119,6 +143,7 @@ func (r *prediction) setInterval(a *forecast.Answer, left float64) {
 	if !a.Known() {
 		return
 	}
+
 	r.interval, r.guess = true, a.Guess
 	r.covered = a.Left.Low <= left && left <= a.Left.High
 	r.width = a.Left.High / a.Left.Low

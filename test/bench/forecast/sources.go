@@ -40,14 +40,18 @@ func readAll(dir string) (list []sample, left []string, err error) {
 			left = append(left, fmt.Sprintf("left out: %v", err))
 			continue
 		}
+
 		if err != nil {
 			return nil, nil, err
 		}
+
 		for i := range got {
 			got[i].Job = id.Job(got[i].source + "/" + got[i].name)
 		}
+
 		list = append(list, got...)
 	}
+
 	return list, left, nil
 }
 
@@ -57,7 +61,9 @@ func table(path string, columns []string, row func(cells []string) error) (err e
 	if err != nil {
 		return err
 	}
+
 	defer func() { err = errors.Join(err, file.Close()) }()
+
 	var in io.Reader = file
 	if strings.HasSuffix(path, ".gz") {
 		in, err = gzip.NewReader(file)
@@ -65,12 +71,14 @@ func table(path string, columns []string, row func(cells []string) error) (err e
 			return fmt.Errorf("%s: %w", path, err)
 		}
 	}
+
 	r := csv.NewReader(in)
 	r.ReuseRecord = true
 	head, err := r.Read()
 	if err != nil {
 		return fmt.Errorf("%s: %w", path, err)
 	}
+
 	at := make([]int, len(columns))
 	for i, want := range columns {
 		at[i] = -1
@@ -79,11 +87,14 @@ func table(path string, columns []string, row func(cells []string) error) (err e
 				at[i] = k
 			}
 		}
+
 		if at[i] < 0 && !strings.HasSuffix(want, "?") {
 			return fmt.Errorf("%s: there is no column %q", path, want)
 		}
 	}
+
 	cells := make([]string, len(columns))
+
 	for {
 		record, err := r.Read()
 		if errors.Is(err, io.EOF) {
@@ -92,12 +103,14 @@ func table(path string, columns []string, row func(cells []string) error) (err e
 		if err != nil {
 			return fmt.Errorf("%s: %w", path, err)
 		}
+
 		for i, k := range at {
 			cells[i] = ""
 			if k >= 0 {
 				cells[i] = strings.TrimSpace(record[k])
 			}
 		}
+
 		if err := row(cells); err != nil {
 			line, _ := r.FieldPos(0)
 			return fmt.Errorf("%s:%d: %w", path, line, err)
@@ -111,6 +124,7 @@ func find(pattern string) ([]string, error) {
 	if err == nil && len(files) == 0 {
 		err = fmt.Errorf("%s: %w", pattern, fs.ErrNotExist)
 	}
+
 	return files, err
 }
 
@@ -119,10 +133,12 @@ func number(text string) (float64, error) {
 	if text == "" {
 		return 0, nil
 	}
+
 	v, err := strconv.ParseFloat(text, 64)
 	if err != nil {
 		return 0, fmt.Errorf("%q is not a number", text)
 	}
+
 	return v, nil
 }
 
@@ -134,9 +150,11 @@ func (s *sample) finish() bool {
 			s.whole.Total = s.Curve.X[len(s.Curve.X)-1]
 			s.Curve.X, s.Curve.Y, s.End = s.Curve.X[:i+1], s.Curve.Y[:i+1], s.Curve.X[i]
 			s.Features.Target = s.Curve.Goal.Value
+
 			return true
 		}
 	}
+
 	return false
 }
 
@@ -145,6 +163,7 @@ func (s *sample) add(x, y float64) {
 	if math.IsNaN(y) || math.IsInf(y, 0) || math.IsInf(x, 0) {
 		return
 	}
+
 	if n := len(s.Curve.X); x > 0 && (n == 0 || x > s.Curve.X[n-1]) {
 		s.Curve.X = append(s.Curve.X, x)
 		s.Curve.Y = append(s.Curve.Y, y)
@@ -161,9 +180,11 @@ func near(c curve.Curve, rising bool) curve.Goal {
 			best = min(best, y)
 		}
 	}
+
 	if rising {
 		return curve.Goal{Value: best - 0.02*best, Rising: true, Set: true}
 	}
+
 	return curve.Goal{Value: best + 0.02*best, Set: true}
 }
 
@@ -185,9 +206,11 @@ func nano(dir, source, file, metric string, window int) ([]sample, error) {
 		record[cells[0]] = cells[1]
 		return nil
 	})
+
 	if err != nil {
 		return nil, err
 	}
+
 	var names []string
 	runs := map[string]*sample{}
 	err = table(filepath.Join(dir, file), []string{"curve", "step", metric}, func(cells []string) error {
@@ -196,38 +219,55 @@ func nano(dir, source, file, metric string, window int) ([]sample, error) {
 		if err != nil {
 			return err
 		}
+
 		y, err := number(cells[2])
 		if err != nil {
 			return err
 		}
+
 		if runs[name] == nil {
 			names = append(names, name)
 			runs[name] = &sample{source: source, name: name}
 		}
+
 		runs[name].add(x, y)
+
 		return nil
 	})
+
 	if err != nil {
 		return nil, err
 	}
+
 	var list []sample
+
 	for _, name := range names {
 		s := runs[name]
 		s.Curve = means(s.Curve, window)
 		if len(s.Curve.Y) == 0 {
 			continue
 		}
+
 		folder := strings.Split(record[name], "/")
 		s.Group = strings.Join(folder[:min(3, len(folder))], "/")
 		if s.Group == "track_3/results" {
 			s.Group += "/" + name // entries that lie beside the folders, not in one
 		}
-		s.Features = history.Features{Name: "nanogpt " + folder[0], Task: "language", Model: "gpt2 " + folder[0], Framework: "pytorch", Metric: metric}
+
+		s.Features = history.Features{
+			Name:      "nanogpt " + folder[0],
+			Task:      "language",
+			Model:     "gpt2 " + folder[0],
+			Framework: "pytorch",
+			Metric:    metric,
+		}
+
 		s.Curve.Goal = curve.Goal{Value: s.Curve.Y[len(s.Curve.Y)-1], Set: true}
 		if s.finish() {
 			list = append(list, *s)
 		}
 	}
+
 	return list, nil
 }
 
@@ -236,15 +276,18 @@ func means(c curve.Curve, window int) curve.Curve {
 	if window < 2 {
 		return c
 	}
+
 	var out curve.Curve
 	for at := 0; at+window <= len(c.X); at += window {
 		var sum float64
 		for _, y := range c.Y[at : at+window] {
 			sum += y
 		}
+
 		out.X = append(out.X, c.X[at+window-1])
 		out.Y = append(out.Y, sum/float64(window))
 	}
+
 	return out
 }
 
@@ -255,13 +298,16 @@ func readPollux(dir string) ([]sample, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	var list []sample
+
 	for _, file := range files {
 		model := filepath.Base(filepath.Dir(file))
 		batch, err := number(strings.TrimSuffix(strings.TrimPrefix(filepath.Base(file), "validation-"), ".csv"))
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", file, err)
 		}
+
 		s := sample{source: "pollux", name: fmt.Sprintf("%s-%v", model, batch)}
 		s.Group = s.name
 		s.Features = history.Features{Name: model, Task: model, Model: model, Metric: "validation", Batch: batch}
@@ -270,18 +316,23 @@ func readPollux(dir string) ([]sample, error) {
 			if err != nil {
 				return err
 			}
+
 			y, err := number(cells[1])
 			s.add(x, y)
+
 			return err
 		})
+
 		if err != nil {
 			return nil, err
 		}
+
 		s.Curve.Goal = near(s.Curve, model != "deepspeech2" && model != "yolov3") // those two measure an error
 		if s.finish() {
 			list = append(list, s)
 		}
 	}
+
 	return list, nil
 }
 
@@ -292,7 +343,9 @@ func readMorphling(dir string) ([]sample, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	var list []sample
+
 	for _, file := range files {
 		s := sample{source: "morphling", name: strings.TrimSuffix(filepath.Base(file), ".csv.gz")}
 		s.Group = s.name
@@ -302,18 +355,23 @@ func readMorphling(dir string) ([]sample, error) {
 			if err != nil {
 				return err
 			}
+
 			y, err := number(cells[1])
 			s.add(x, y)
+
 			return err
 		})
+
 		if err != nil {
 			return nil, err
 		}
+
 		s.Curve = means(s.Curve, 25)
 		s.Curve.Goal = near(s.Curve, false)
 		if s.finish() {
 			list = append(list, s)
 		}
 	}
+
 	return list, nil
 }

@@ -28,23 +28,29 @@ func (e equalShare) Plan(v *place.View) place.Plan {
 			wants = append(wants, allocate.Request{Item: r.Item, Running: r})
 		}
 	}
+
 	walk := v.Queue.Walk(v.UsageOf)
 	for len(wants) < e.parallel {
 		it := walk.Next(func(*queue.Shape) bool { return true })
 		if it == nil {
 			break
 		}
+
 		wants = append(wants, allocate.Request{Item: it})
 	}
+
 	slices.SortStableFunc(wants, func(a, b allocate.Request) int { return int(a.Item.Number) - int(b.Item.Number) })
 	wants = wants[:min(len(wants), e.parallel)]
+
 	left := 0
 	for _, k := range allocate.Kinds(v) {
 		left += k.GPUs
 	}
+
 	if len(wants) == 0 {
 		return place.Plan{}
 	}
+
 	share := left / len(wants)
 	for i := range wants {
 		n := &wants[i].Item.Shape.Need
@@ -53,6 +59,7 @@ func (e equalShare) Plan(v *place.View) place.Plan {
 			left -= wants[i].GPUs
 		}
 	}
+
 	for i := range wants {
 		n := &wants[i].Item.Shape.Need
 		if more := min(left, n.MaxNodes-wants[i].GPUs); more > 0 && wants[i].GPUs+more >= n.Nodes {
@@ -60,6 +67,8 @@ func (e equalShare) Plan(v *place.View) place.Plan {
 			left -= more
 		}
 	}
+
 	given := allocate.Assign(v, wants, allocate.Options{})
+
 	return allocate.Plan(wants, given, func(i int) string { return fmt.Sprintf("every job gets %d nodes", share) })
 }

@@ -70,18 +70,29 @@ type scene struct {
 func (r *run) do(s *scene) {
 	r.result, r.err = func() (*sim.Result, error) {
 		var p place.Policy = equalShare{r.parallel}
+
 		if !r.equal {
 			h, err := policy.New(policy.Params{MaxParallel: r.parallel, Objective: r.load.objective})
 			if err != nil {
 				return nil, err
 			}
+
 			p = h
 		}
+
 		in := s.idle[r.sample]
-		cfg := sim.Config{Policy: p, Nodes: in.nodes, Changes: in.replay(), Until: in.length, Jobs: r.load.jobs(trace.FreeTrainOptions{Jobs: s.jobs, Lost: r.lost, Seed: 1})}
+		cfg := sim.Config{
+			Policy:  p,
+			Nodes:   in.nodes,
+			Changes: in.replay(),
+			Until:   in.length,
+			Jobs:    r.load.jobs(trace.FreeTrainOptions{Jobs: s.jobs, Lost: r.lost, Seed: 1}),
+		}
+
 		if r.dedicated {
 			cfg.Nodes, cfg.Changes = in.nodes[:in.equivalent()], nil
 		}
+
 		return sim.Run(cfg)
 	}()
 }
@@ -92,30 +103,51 @@ func Run(w io.Writer, o Options) (map[string]float64, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	plan := newPlan(s)
 	plan.simulate(s, max(1, o.Parallel))
+
 	var failures error
 	for _, r := range plan.runs {
 		failures = errors.Join(failures, r.err)
 	}
+
 	if failures != nil {
 		return nil, failures
 	}
+
 	tw := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	p := &printer{w: tw}
 	p.line("%s", about)
-	p.line("jobs: %d of 130e6 samples, 1 to 64 nodes, one every 36 s; hpo: ShuffleNet; mix: the seven ImageNet models in turn (seed 1)", s.jobs)
-	p.line("costs: every start, resize and restart after a loss takes 18 s (mix: 17 to 19 s) at the new size; a node that is taken loses %s of work", lost)
-	p.line("share: samples done, of those that the same jobs and policy do on %d nodes that stay (the mean number of idle ones)", s.idle[0].equivalent())
+
+	p.line(
+		"jobs: %d of 130e6 samples, 1 to 64 nodes, one every 36 s; hpo: ShuffleNet; mix: the seven ImageNet models in turn (seed 1)",
+		s.jobs,
+	)
+
+	p.line(
+		"costs: every start, resize and restart after a loss takes 18 s (mix: 17 to 19 s) at the new size; a node that is taken loses %s of work",
+		lost,
+	)
+
+	p.line(
+		"share: samples done, of those that the same jobs and policy do on %d nodes that stay (the mean number of idle ones)",
+		s.idle[0].equivalent(),
+	)
+
 	p.line("bound: the best sizes at every moment with no costs at all, of the same; no policy can pass it")
-	p.line("objective: throughput, for mix_speedup speed-up; look-ahead 2 min; fairness: Jain's index of the jobs' slowdown\n")
+	p.line(
+		"objective: throughput, for mix_speedup speed-up; look-ahead 2 min; fairness: Jain's index of the jobs' slowdown\n",
+	)
 	out := plan.report(p, s)
+
 	if p.err != nil {
 		return nil, fmt.Errorf("print: %w", p.err)
 	}
 	if err := tw.Flush(); err != nil {
 		return nil, fmt.Errorf("print: %w", err)
 	}
+
 	return out, nil
 }
 
@@ -137,13 +169,16 @@ func meanCI(list []float64) (mean, half float64) {
 	for _, v := range list {
 		mean += v / n
 	}
+
 	sum := 0.0
 	for _, v := range list {
 		sum += (v - mean) * (v - mean)
 	}
+
 	t := []float64{0, 0, 12.71, 4.30, 3.18, 2.78}
 	if len(list) < 2 || len(list) >= len(t) {
 		return mean, 0
 	}
+
 	return mean, t[len(list)] * math.Sqrt(sum/(n-1)/n)
 }

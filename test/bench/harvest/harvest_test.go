@@ -18,21 +18,29 @@ func TestHarvestBeatsEqualShareAndKeepsBelowItsBound(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	for _, n := range []string{"10", "20", "30"} {
 		share, bound := got["share_hpo_"+n], got["bound_hpo_"+n]
 		if share <= 0 || share > bound || bound > 1.2 {
 			t.Errorf("%s at once: share %g, bound %g", n, share, bound)
 		}
 	}
+
 	for _, key := range []string{"share_mix_10", "share_mix_30", "equal_share_hpo_10", "equal_share_mix_10", "share_hpo_10_lost12"} {
 		if got[key] <= 0 {
 			t.Errorf("%s is %g", key, got[key])
 		}
 	}
+
 	if got["share_hpo_10"] <= got["equal_share_hpo_10"] {
 		t.Errorf("harvest %g, equal share %g", got["share_hpo_10"], got["equal_share_hpo_10"])
 	}
-	if _, err := harvest.Run(&again, harvest.Options{Quick: true}); err != nil || !bytes.Equal(text.Bytes(), again.Bytes()) {
+
+	if _, err := harvest.Run(
+		&again,
+		harvest.Options{Quick: true},
+	); err != nil ||
+		!bytes.Equal(text.Bytes(), again.Bytes()) {
 		t.Errorf("one after the other and two at once differ (%v):\n%s\n%s", err, &text, &again)
 	}
 }
@@ -43,14 +51,17 @@ func TestReadsTheRealTraceWhereItIs(t *testing.T) {
 	if data == "" {
 		data = filepath.Join("..", "..", "..", "..", "shared", "data")
 	}
+
 	if _, err := os.Stat(filepath.Join(data, "bftrainer-summit")); err != nil {
 		t.Skip("the Summit trace is not here: ", err)
 	}
+
 	var text bytes.Buffer
 	got, err := harvest.Run(&text, harvest.Options{Data: data, Quick: true})
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	if !bytes.Contains(text.Bytes(), []byte("Summit's log of idle nodes from 20h12m23s on")) || got["share_hpo_10"] <= 0 {
 		t.Errorf("%v\n%s", got, &text)
 	}

@@ -34,19 +34,36 @@ type idle struct {
 
 // newScene reads or generates the idle nodes, and says which.
 func newScene(o Options) (*scene, string, error) {
-	size, samples, length, jobs := 1024, 4, week, 1200
+	size := 1024
+	samples := 4
+	length := week
+	jobs := 1200
+
 	if o.Quick {
-		size, samples, length, jobs = 512, 1, 2*time.Hour, 60
+		size = 512
+		samples = 1
+		length = 2 * time.Hour
+		jobs = 60
 	}
+
 	s := &scene{jobs: jobs, quick: o.Quick}
+
 	changes, about, err := readIdle(o.Data, size*samples, length)
 	if err != nil {
 		return nil, "", err
 	}
+
 	for k := range samples {
 		s.idle = append(s.idle, sampleOf(changes, k*size, size, length))
 	}
-	return s, fmt.Sprintf("%s; %d samples of %d nodes for %s; the first is that of the published replay", about, samples, size, length), nil
+
+	return s, fmt.Sprintf(
+		"%s; %d samples of %d nodes for %s; the first is that of the published replay",
+		about,
+		samples,
+		size,
+		length,
+	), nil
 }
 
 // readIdle reads Summit's log, or generates one like it.
@@ -57,11 +74,14 @@ func readIdle(data string, size int, length time.Duration) ([]sim.Change, string
 		changes, err := nodes.Collect(nodes.Idle(nodes.IdleOptions{Nodes: size, Length: length, Seed: 1}))
 		return changes, "nodes: generated like Summit's idle ones (seed 1)", err
 	}
+
 	r, err := nodes.Open(path, "summit-nodes", nodes.Options{Nodes: size, From: begins, Length: length})
 	if err != nil {
 		return nil, "", err
 	}
+
 	changes, err := nodes.Collect(r)
+
 	return changes, fmt.Sprintf("nodes: Summit's log of idle nodes from %s on", begins), errors.Join(err, r.Close())
 }
 
@@ -74,22 +94,28 @@ func sampleOf(changes []sim.Change, from, size int, length time.Duration) *idle 
 		mine[n.ID] = true
 		in.nodes = append(in.nodes, n)
 	}
+
 	open := map[id.Node]bool{}
 	var last time.Duration
+
 	for _, c := range changes {
 		if !mine[c.ID] {
 			continue
 		}
+
 		in.changes = append(in.changes, c)
 		in.pool[len(open)] += c.At - last
 		last = c.At
+
 		if c.Kind == sim.NodeOpens {
 			open[c.ID] = true
 		} else {
 			delete(open, c.ID)
 		}
 	}
+
 	in.pool[len(open)] += length - last
+
 	return in
 }
 
@@ -101,6 +127,7 @@ func (in *idle) equivalent() int {
 	for n, d := range in.pool {
 		total += float64(n) * d.Seconds()
 	}
+
 	return max(1, int(math.Round(total/in.length.Seconds())))
 }
 
@@ -110,6 +137,7 @@ func (in *idle) events() int {
 	for _, c := range in.changes {
 		times = append(times, c.At)
 	}
+
 	return len(slices.Compact(times))
 }
 
@@ -118,16 +146,20 @@ func (in *idle) events() int {
 func (in *idle) best(jobs int) float64 {
 	m := trace.FreeTrainModels()[5]
 	curve := m.Speed(trace.FreeTrainSamples, 0, 0).On("", 0)
+
 	choices := make([]knapsack.Choice, 65)
 	for n := range choices {
 		choices[n] = knapsack.Choice{Count: n, Value: curve.Rate(n, n)}
 	}
+
 	all := slices.Repeat([][]knapsack.Choice{choices}, jobs)
+
 	total := 0.0
 	for n, d := range in.pool {
 		if a, ok := knapsack.Allocate(all, n); ok && d > 0 {
 			total += a.Value * d.Seconds()
 		}
 	}
+
 	return total
 }

@@ -45,13 +45,16 @@ func Run(w io.Writer, o Options) (map[string]float64, error) {
 	before := runtime.GOMAXPROCS(1)
 	defer runtime.GOMAXPROCS(before)
 	defer debug.SetGCPercent(debug.SetGCPercent(300)) // as the program itself sets it
+
 	out := map[string]float64{}
+
 	var rows []row
 	for _, c := range cases(o.Quick) {
 		list := measure(&c)
 		rows = append(rows, list...)
 		figures(out, c.key, list)
 	}
+
 	return out, table(w, rows)
 }
 
@@ -66,6 +69,7 @@ func cases(quick bool) []scale {
 	if quick {
 		return []scale{{"1k", 50, 200, 20, 10, 1}}
 	}
+
 	return []scale{{"1k", 1_000, 10_000, 500, 200, 5}, {"10k", 10_000, 10_000, 500, 200, 5}}
 }
 
@@ -74,11 +78,13 @@ func measure(c *scale) []row {
 	idle := full(c, "full, from an idle yard", 0)
 	busy := full(c, "full, from a busy yard", 1)
 	steps := row{nodes: c.nodes, jobs: c.jobs, what: "one job ends, one comes"}
+
 	// The steps go on from the busy yard, after its plan was carried out.
 	y := newYard(c, 1)
 	policy := rules.New(rules.Defaults())
 	plan := policy.Plan(y.view())
 	y.do(&plan)
+
 	for range c.steps {
 		y.step()
 		v := y.view()
@@ -91,7 +97,9 @@ func measure(c *scale) []row {
 		steps.plan.provisions += s.provisions
 		y.do(&plan)
 	}
+
 	steps.left = y.line.Len()
+
 	return []row{idle, busy, steps}
 }
 
@@ -100,6 +108,7 @@ func measure(c *scale) []row {
 func full(c *scale, what string, load float64) row {
 	y := newYard(c, load)
 	r := row{nodes: c.nodes, jobs: c.jobs, what: what}
+
 	for range c.times {
 		v := y.view()
 		policy := rules.New(rules.Defaults())
@@ -110,6 +119,7 @@ func full(c *scale, what string, load float64) row {
 		r.plan = sizeOf(&plan)
 		r.left = c.jobs - r.plan.starts
 	}
+
 	return r
 }
 
@@ -120,6 +130,7 @@ func processor() time.Duration {
 	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
 		return 0
 	}
+
 	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }
 
@@ -149,10 +160,12 @@ func figures(out map[string]float64, key string, rows []row) {
 func table(w io.Writer, rows []row) error {
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
 	_, _ = fmt.Fprintln(t, "nodes\tjobs\twhat\trounds\tmedian ms\tp99 ms\tstarts\tstops\thires\tstill waiting\t")
+
 	for i := range rows {
 		r := &rows[i]
 		_, _ = fmt.Fprintf(t, "%d\t%d\t%s\t%d\t%.2f\t%.2f\t%d\t%d\t%d\t%d\t\n", r.nodes, r.jobs, r.what, len(r.ms),
 			at(r.ms, 0.5), at(r.ms, 0.99), r.plan.starts, r.plan.stops, r.plan.provisions, r.left)
 	}
+
 	return t.Flush()
 }

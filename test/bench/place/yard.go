@@ -52,53 +52,87 @@ func newYard(c *scale, load float64) *yard {
 		rng: rand.New(rand.NewPCG(4, uint64(c.nodes))), now: time.Date(2026, 11, 15, 9, 0, 0, 0, time.UTC),
 		table: fleet.NewTable(), line: queue.New(), usage: map[id.User]float64{}, shares: map[id.Project]float64{},
 	}
+
 	y.tariff = &fleet.Tariff{Energy: 0.25, Nodes: []fleet.NodePrice{
 		{Class: fleet.Reserved, Watts: []float64{300, 600, 900, 1200, 1500, 1800, 2100, 2400, 2700}, Hourly: []float64{8}},
 		{Watts: []float64{300, 600, 900, 1200, 1500, 1800, 2100, 2400, 2700}},
 	}}
+
 	for i := range 100 {
 		y.usage[id.User(fmt.Sprintf("u%02d", i))] = y.rng.Float64() * 1e6
 	}
+
 	for i := range 20 {
 		y.shares[id.Project(fmt.Sprintf("p%02d", i))] = y.rng.Float64() * 1e6
 	}
+
 	y.makeOffers(c.offers)
+
 	for i := range c.nodes {
 		y.makeNode(i)
 	}
+
 	for i := range y.table.Own() {
 		y.occupy(&y.table.Own()[i], load)
 	}
+
 	for range c.jobs {
 		y.submit()
 	}
+
 	return y
 }
 
 // makeNode adds a node: most are local, a tenth is provisioned.
 func (y *yard) makeNode(i int) {
 	k := kinds()[y.rng.IntN(6)]
-	n := &fleet.Node{ID: id.Node(fmt.Sprintf("n%05d", i)), Class: fleet.Local, State: fleet.Ready, Inventory: fleet.Inventory{CPUs: 64_000, Memory: 512 << 30}}
+	n := &fleet.Node{
+		ID:        id.Node(fmt.Sprintf("n%05d", i)),
+		Class:     fleet.Local,
+		State:     fleet.Ready,
+		Inventory: fleet.Inventory{CPUs: 64_000, Memory: 512 << 30},
+	}
+
 	count := 4 << y.rng.IntN(2)
 	for g := range count {
 		n.Inventory.GPUs = append(n.Inventory.GPUs, gpuspec.Describe(fleet.GPU{Index: g, Model: k.model, Memory: k.memory}))
 	}
+
 	switch i % 10 {
 	case 6, 7, 8:
 		n.Class = fleet.Reserved
 	case 9:
 		n.Class = fleet.OnDemand
-		l := y.lease(&fleet.Offer{Name: "aws/" + k.model, GPU: k.model, GPUs: count, GPUMemory: k.memory, Hourly: job.Money(k.hourly * float64(count) * 1e6)}, "")
+		l := y.lease(
+			&fleet.Offer{
+				Name:      "aws/" + k.model,
+				GPU:       k.model,
+				GPUs:      count,
+				GPUMemory: k.memory,
+				Hourly:    job.Money(k.hourly * float64(count) * 1e6),
+			},
+			"",
+		)
+
 		l.State, l.Node = fleet.LeaseActive, n.ID
 		n.Lease = l.ID
 	}
+
 	y.table.Put(n, 0)
 }
 
 // lease adds a lease.
 func (y *yard) lease(o *fleet.Offer, j id.Job) *fleet.Lease {
-	l := &fleet.Lease{ID: id.Lease(fmt.Sprintf("l%d", len(y.leases)+1)), Offer: *o, State: fleet.LeaseRequested, Requested: y.now, Job: j}
+	l := &fleet.Lease{
+		ID:        id.Lease(fmt.Sprintf("l%d", len(y.leases)+1)),
+		Offer:     *o,
+		State:     fleet.LeaseRequested,
+		Requested: y.now,
+		Job:       j,
+	}
+
 	y.leases = append(y.leases, l)
+
 	return l
 }
 
@@ -108,18 +142,35 @@ func (y *yard) makeOffers(n int) {
 		k := kinds()[i%6]
 		count := 1 << (i / 6 % 4)
 		o := fleet.Offer{
-			Provider: "aws", Type: fmt.Sprintf("%s.%d", k.model, count), Region: fmt.Sprintf("r%d", i/48), Spot: i/24%2 == 1, GPU: k.model, GPUs: count, GPUMemory: k.memory,
-			TFLOPS: gpuspec.Describe(fleet.GPU{Model: k.model, Memory: k.memory}).Peak, CPUs: job.CPUs(count) * 8000, Memory: job.Bytes(count) * 64 << 30,
-			Boot: job.Duration(time.Duration(90+y.rng.IntN(200)) * time.Second), BillingIncrement: job.Duration(time.Second), MinBilling: job.Duration(time.Minute),
+			Provider:  "aws",
+			Type:      fmt.Sprintf("%s.%d", k.model, count),
+			Region:    fmt.Sprintf("r%d", i/48),
+			Spot:      i/24%2 == 1,
+			GPU:       k.model,
+			GPUs:      count,
+			GPUMemory: k.memory,
+			TFLOPS: gpuspec.Describe(
+				fleet.GPU{Model: k.model, Memory: k.memory},
+			).Peak,
+			CPUs:   job.CPUs(count) * 8000,
+			Memory: job.Bytes(count) * 64 << 30,
+			Boot: job.Duration(
+				time.Duration(90+y.rng.IntN(200)) * time.Second,
+			),
+			BillingIncrement: job.Duration(time.Second),
+			MinBilling:       job.Duration(time.Minute),
 		}
+
 		price := k.hourly * float64(count) * (0.9 + y.rng.Float64()/5)
 		if o.Spot {
 			price, o.LossRate = price*0.35, 0.05
 		}
+
 		o.Hourly = job.Money(price * 1e6)
 		o.Name = o.NameOf()
 		y.offers = append(y.offers, o)
 	}
+
 	slices.SortStableFunc(y.offers, func(a, b fleet.Offer) int { return cmp.Compare(a.Hourly, b.Hourly) })
 }
 
@@ -128,7 +179,13 @@ func (y *yard) occupy(r *fleet.Room, load float64) {
 	for r.Free != 0 && y.rng.Float64() < load {
 		want := min(1<<y.rng.IntN(4), bits.OnesCount64(r.Free))
 		it, need := y.draw()
-		need.GPUs, need.MaxGPUs, need.Nodes, need.MaxNodes, need.Kinds, need.Place, need.CPUs = want, want, 1, 1, "", job.PlaceAny, 1000
+		need.GPUs = want
+		need.MaxGPUs = want
+		need.Nodes = 1
+		need.MaxNodes = 1
+		need.Kinds = ""
+		need.Place = job.PlaceAny
+		need.CPUs = 1000
 		it.Shape = &queue.Shape{Need: need}
 		began := y.now.Add(-time.Duration(y.rng.Float64() * float64(it.Lasts)))
 		y.hold(it, []place.Allocation{{Node: r.Node.ID, GPUs: fleet.Take(r.Free, want)}}, began)
@@ -138,9 +195,14 @@ func (y *yard) occupy(r *fleet.Room, load float64) {
 // draw returns a job.
 func (y *yard) draw() (*queue.Item, fleet.Need) {
 	y.last++
-	s := &job.Spec{Place: job.PlaceAny, Objective: []job.Objective{job.ObjectiveTime, job.ObjectiveBalanced, job.ObjectiveBalanced, job.ObjectiveCost}[y.rng.IntN(4)]}
+	s := &job.Spec{
+		Place:     job.PlaceAny,
+		Objective: []job.Objective{job.ObjectiveTime, job.ObjectiveBalanced, job.ObjectiveBalanced, job.ObjectiveCost}[y.rng.IntN(4)],
+	}
+
 	res := &s.Resources
 	gpus := []int{1, 1, 1, 1, 2, 2, 4, 4, 8, 8}[y.rng.IntN(10)]
+
 	res.Nodes = job.Range{Min: 1, Max: 1}
 	switch {
 	case y.rng.IntN(50) == 0:
@@ -148,25 +210,38 @@ func (y *yard) draw() (*queue.Item, fleet.Need) {
 	case y.rng.IntN(30) == 0:
 		gpus, res.Nodes = 4, job.Range{Min: 2, Max: 2}
 	}
+
 	res.GPUs = job.Range{Min: gpus, Max: gpus}
 	if gpus == 1 && y.rng.IntN(5) == 0 {
 		res.GPUs.Max = 4
 	}
+
 	if gpus > 0 && y.rng.IntN(3) == 0 {
 		res.GPU = []job.GPUKind{{Model: kinds()[y.rng.IntN(6)].model}}
 	}
+
 	if y.rng.IntN(5) == 0 {
 		s.Place = []job.Place{job.PlaceLocal, job.PlaceCloud}[y.rng.IntN(2)]
 	}
+
 	res.CPUs = job.CPUs(max(gpus, 1)) * 2000
 	lasts := time.Duration(math.Exp(y.rng.NormFloat64()*1.8+8)) * time.Second
 	lasts = min(max(lasts, time.Minute), 72*time.Hour)
 	s.Expect = job.Duration(lasts)
 	it := &queue.Item{
-		Job: id.NewJob(y.last), Number: y.last, User: id.User(fmt.Sprintf("u%02d", y.rng.IntN(100))), Project: id.Project(fmt.Sprintf("p%02d", y.rng.IntN(20))),
-		Lasts: lasts, Spec: s, Since: y.now, Cost: lasts.Seconds() * float64(gpus),
+		Job: id.NewJob(
+			y.last,
+		),
+		Number:  y.last,
+		User:    id.User(fmt.Sprintf("u%02d", y.rng.IntN(100))),
+		Project: id.Project(fmt.Sprintf("p%02d", y.rng.IntN(20))),
+		Lasts:   lasts,
+		Spec:    s,
+		Since:   y.now,
+		Cost:    lasts.Seconds() * float64(gpus),
 		Outlook: &job.Outlook{Submitted: y.now, Resumes: y.rng.IntN(2) == 0, Every: 10 * time.Minute},
 	}
+
 	return it, fleet.NeedOf(s, job.Floor{}, nil)
 }
 
@@ -182,9 +257,27 @@ func (y *yard) hold(it *queue.Item, seats []place.Allocation, began time.Time) {
 		n := bits.OnesCount64(s.GPUs)
 		r.GPUs += n
 		need := &it.Shape.Need
-		y.table.Book(s.Node, fleet.Hold{Run: r.Run, Job: it.Job, Owner: it.User, GPUs: s.GPUs, CPUs: need.CPUs, Memory: need.Memory, Since: began, Ends: began.Add(it.Lasts)})
+		y.table.Book(
+			s.Node,
+			fleet.Hold{
+				Run:    r.Run,
+				Job:    it.Job,
+				Owner:  it.User,
+				GPUs:   s.GPUs,
+				CPUs:   need.CPUs,
+				Memory: need.Memory,
+				Since:  began,
+				Ends:   began.Add(it.Lasts),
+			},
+		)
 	}
-	at, _ := slices.BinarySearchFunc(y.runs, it.Number, func(r *place.Running, n uint64) int { return cmp.Compare(r.Number, n) })
+
+	at, _ := slices.BinarySearchFunc(
+		y.runs,
+		it.Number,
+		func(r *place.Running, n uint64) int { return cmp.Compare(r.Number, n) },
+	)
+
 	y.runs = slices.Insert(y.runs, at, r)
 }
 
@@ -193,6 +286,7 @@ func (y *yard) leave(r *place.Running) {
 	for _, s := range r.Allocations {
 		y.table.Release(s.Node, r.Run)
 	}
+
 	y.runs = slices.DeleteFunc(y.runs, func(o *place.Running) bool { return o == r })
 }
 
@@ -211,10 +305,12 @@ func (y *yard) do(p *place.Plan) {
 		s.Running.Since = y.now
 		y.line.Add(s.Running.Item, s.Running.Shape.Need)
 	}
+
 	for _, s := range p.Starts {
 		y.line.Remove(s.Item)
 		y.hold(s.Item, s.Allocations, y.now)
 	}
+
 	for _, h := range p.Provisions {
 		at := slices.IndexFunc(y.offers, func(o fleet.Offer) bool { return o.Name == h.Offer })
 		for range h.Count {
@@ -225,7 +321,14 @@ func (y *yard) do(p *place.Plan) {
 
 func (y *yard) view() *place.View {
 	return &place.View{
-		Now: y.now, Rooms: y.table.Own(), Queue: y.line, Running: y.runs, Tariff: y.tariff, Offers: y.offers, Leases: y.leases,
-		Usage: y.usage, ProjectUsage: y.shares,
+		Now:          y.now,
+		Rooms:        y.table.Own(),
+		Queue:        y.line,
+		Running:      y.runs,
+		Tariff:       y.tariff,
+		Offers:       y.offers,
+		Leases:       y.leases,
+		Usage:        y.usage,
+		ProjectUsage: y.shares,
 	}
 }

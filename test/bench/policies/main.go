@@ -45,6 +45,7 @@ func main() {
 		if errors.Is(err, flag.ErrHelp) {
 			os.Exit(2)
 		}
+
 		_, _ = fmt.Fprintln(os.Stderr, "bench:", err)
 		os.Exit(1)
 	}
@@ -55,20 +56,38 @@ func run(args []string, stdout, stderr io.Writer) error {
 	flags.SetOutput(stderr)
 	name := flags.String("target", "", "what to measure: "+strings.Join(names(), ", "))
 	out := flags.String("out", "", "write the figures to `file`")
-	skip := flags.Int("skip-seeds", 0, "leave out so many seeds from the first, where a target has several instances (andreas)")
+
+	skip := flags.Int(
+		"skip-seeds",
+		0,
+		"leave out so many seeds from the first, where a target has several instances (andreas)",
+	)
+
 	quick := flags.Bool("quick", false, "a small version: to try the benchmark, not to quote its figures")
+
 	if err := flags.Parse(args); err != nil {
 		return err
 	}
+
 	measure, ok := targets[*name]
 	if !ok {
 		return fmt.Errorf("there is no target %q; there are %s", *name, strings.Join(names(), ", "))
 	}
+
 	o := target.Options{Data: dataFolder(), Quick: *quick, Parallel: runtime.GOMAXPROCS(0), Skip: *skip}
+
 	began := clock.Wall{}.Now()
-	if _, err := fmt.Fprintf(stdout, "bench-%s: %d cores, %s, %s\n\n", *name, runtime.NumCPU(), runtime.Version(), began.UTC().Format("2006-01-02 15:04 UTC")); err != nil {
+	if _, err := fmt.Fprintf(
+		stdout,
+		"bench-%s: %d cores, %s, %s\n\n",
+		*name,
+		runtime.NumCPU(),
+		runtime.Version(),
+		began.UTC().Format("2006-01-02 15:04 UTC"),
+	); err != nil {
 		return err
 	}
+
 	figures, err := measure(stdout, o)
 	if err != nil {
 		return err
@@ -76,6 +95,7 @@ func run(args []string, stdout, stderr io.Writer) error {
 	if _, err := fmt.Fprintf(stdout, "\nmeasured in %s\n", clock.Wall{}.Now().Sub(began).Round(1e8)); err != nil {
 		return err
 	}
+
 	return write(*out, figures)
 }
 
@@ -84,7 +104,9 @@ func names() []string {
 	for n := range targets {
 		list = append(list, n)
 	}
+
 	slices.Sort(list)
+
 	return list
 }
 
@@ -93,6 +115,7 @@ func dataFolder() string {
 	if dir := os.Getenv("TRAINYARD_DATA"); dir != "" {
 		return dir
 	}
+
 	return filepath.Join("..", "shared", "data")
 }
 
@@ -108,5 +131,6 @@ func write(path string, figures map[string]float64) error {
 	if err := os.MkdirAll(filepath.Dir(path), 0o750); err != nil {
 		return fmt.Errorf("write the figures: %w", err)
 	}
+
 	return os.WriteFile(path, append(bytes.TrimSpace(text), '\n'), 0o600)
 }

@@ -37,8 +37,16 @@ func New(now time.Time) *Scene {
 func (s *Scene) People() []tenant.User {
 	list := make([]tenant.User, Users)
 	for i := range list {
-		list[i] = tenant.User{ID: user(i), Seq: 1, Role: tenant.Researcher, Created: s.now, UsageAt: s.now, Usage: s.chance.Float64() * 1e6}
+		list[i] = tenant.User{
+			ID:      user(i),
+			Seq:     1,
+			Role:    tenant.Researcher,
+			Created: s.now,
+			UsageAt: s.now,
+			Usage:   s.chance.Float64() * 1e6,
+		}
 	}
+
 	return list
 }
 
@@ -51,9 +59,22 @@ var kinds = [10]struct {
 	memory job.Bytes
 	class  fleet.Class
 }{
-	{"NVIDIA A100-SXM4-40GB", 40 << 30, fleet.Local}, {"NVIDIA A100-SXM4-40GB", 40 << 30, fleet.Local}, {"NVIDIA A100-SXM4-40GB", 40 << 30, fleet.Reserved},
-	{"NVIDIA A100-SXM4-80GB", 80 << 30, fleet.Local}, {"NVIDIA A100-SXM4-80GB", 80 << 30, fleet.Local}, {"NVIDIA A100-SXM4-80GB", 80 << 30, fleet.Local},
-	{"NVIDIA A100-SXM4-80GB", 80 << 30, fleet.Reserved}, {"NVIDIA A100-SXM4-80GB", 80 << 30, fleet.Reserved},
+	{
+		"NVIDIA A100-SXM4-40GB",
+		40 << 30,
+		fleet.Local,
+	},
+	{"NVIDIA A100-SXM4-40GB", 40 << 30, fleet.Local},
+	{"NVIDIA A100-SXM4-40GB", 40 << 30, fleet.Reserved},
+	{
+		"NVIDIA A100-SXM4-80GB",
+		80 << 30,
+		fleet.Local,
+	},
+	{"NVIDIA A100-SXM4-80GB", 80 << 30, fleet.Local},
+	{"NVIDIA A100-SXM4-80GB", 80 << 30, fleet.Local},
+	{"NVIDIA A100-SXM4-80GB", 80 << 30, fleet.Reserved},
+	{"NVIDIA A100-SXM4-80GB", 80 << 30, fleet.Reserved},
 	{"NVIDIA H100 80GB HBM3", 80 << 30, fleet.Local},
 	{"", 0, fleet.Local},
 }
@@ -64,32 +85,55 @@ func (s *Scene) Nodes(n int) []fleet.Node {
 	for i := range list {
 		k := kinds[i%len(kinds)]
 		node := fleet.Node{
-			ID: id.Node(fmt.Sprintf("node-%05d", i)), Seq: 1, Class: k.class, State: fleet.Ready, Since: s.now, Joined: s.now, Reason: "joined",
+			ID: id.Node(
+				fmt.Sprintf("node-%05d", i),
+			),
+			Seq:    1,
+			Class:  k.class,
+			State:  fleet.Ready,
+			Since:  s.now,
+			Joined: s.now,
+			Reason: "joined",
 			Inventory: fleet.Inventory{
 				Address: fmt.Sprintf("10.%d.%d.%d", i>>16, i>>8&255, i&255), OS: "Debian 12", Arch: "amd64", Version: "bench",
 				CPUs: 128_000, Memory: 1 << 40, Disk: 4 << 40,
 			},
 		}
+
 		for g := 0; g < 8 && k.model != ""; g++ {
 			node.Inventory.GPUs = append(node.Inventory.GPUs, fleet.GPU{
 				Index: g, UUID: fmt.Sprintf("GPU-%05d-%d", i, g), Model: k.model, Memory: k.memory, Driver: "550.54",
 			})
 		}
+
 		list[i] = node
 	}
+
 	return list
 }
 
 // shapes are what jobs ask for: mostly one GPU, some whole nodes, a few two or
 // four nodes, and some none.
 var shapes = [20]string{
-	"{gpus: 1, cpus: 8, memory: 32GB}", "{gpus: 1, cpus: 8, memory: 32GB}", "{gpus: 1, cpus: 8, memory: 64GB}",
-	"{gpus: 1, gpu: A100, cpus: 8, memory: 32GB}", "{gpus: 1, gpu: H100, cpus: 8, memory: 32GB}", "{gpus: 1, gpu_memory: 60GB.., cpus: 12, memory: 64GB}",
-	"{gpus: 1, gpu: [A100:80GB, H100], cpus: 8, memory: 32GB}", "{gpus: 1..2, cpus: 8, memory: 32GB}",
-	"{gpus: 2, cpus: 16, memory: 128GB}", "{gpus: 2, gpu: A100:80GB, cpus: 16, memory: 128GB}", "{gpus: 2, cpus: 16, memory: 64GB}",
-	"{gpus: 4, cpus: 32, memory: 256GB}", "{gpus: 4, gpu: A100, cpus: 32, memory: 256GB}", "{gpus: 4..8, cpus: 32, memory: 256GB}",
-	"{gpus: 8, cpus: 64, memory: 512GB}", "{gpus: 8, gpu: H100, cpus: 64, memory: 512GB}", "{gpus: 8, gpu: A100:80GB, cpus: 64, memory: 512GB}",
-	"{gpus: 8, nodes: 2, cpus: 64, memory: 512GB}", "{gpus: 8, nodes: 4, gpu: A100:80GB, cpus: 64, memory: 512GB}",
+	"{gpus: 1, cpus: 8, memory: 32GB}",
+	"{gpus: 1, cpus: 8, memory: 32GB}",
+	"{gpus: 1, cpus: 8, memory: 64GB}",
+	"{gpus: 1, gpu: A100, cpus: 8, memory: 32GB}",
+	"{gpus: 1, gpu: H100, cpus: 8, memory: 32GB}",
+	"{gpus: 1, gpu_memory: 60GB.., cpus: 12, memory: 64GB}",
+	"{gpus: 1, gpu: [A100:80GB, H100], cpus: 8, memory: 32GB}",
+	"{gpus: 1..2, cpus: 8, memory: 32GB}",
+	"{gpus: 2, cpus: 16, memory: 128GB}",
+	"{gpus: 2, gpu: A100:80GB, cpus: 16, memory: 128GB}",
+	"{gpus: 2, cpus: 16, memory: 64GB}",
+	"{gpus: 4, cpus: 32, memory: 256GB}",
+	"{gpus: 4, gpu: A100, cpus: 32, memory: 256GB}",
+	"{gpus: 4..8, cpus: 32, memory: 256GB}",
+	"{gpus: 8, cpus: 64, memory: 512GB}",
+	"{gpus: 8, gpu: H100, cpus: 64, memory: 512GB}",
+	"{gpus: 8, gpu: A100:80GB, cpus: 64, memory: 512GB}",
+	"{gpus: 8, nodes: 2, cpus: 64, memory: 512GB}",
+	"{gpus: 8, nodes: 4, gpu: A100:80GB, cpus: 64, memory: 512GB}",
 	"{cpus: 16, memory: 64GB}",
 }
 
@@ -100,9 +144,11 @@ func (s *Scene) Spec(n int) (*job.Spec, error) {
 	if s.chance.IntN(10) < 7 {
 		expect = fmt.Sprintf("expect: %dm\n", 10+s.chance.IntN(48*60))
 	}
+
 	if s.chance.IntN(10) == 0 {
 		priority = 10 * (1 + s.chance.IntN(3))
 	}
+
 	return s.parse(n, shapes[s.chance.IntN(len(shapes))], fmt.Sprintf("%spriority: %d\n", expect, priority))
 }
 
@@ -118,8 +164,10 @@ func (s *Scene) Any(n int) (*job.Spec, error) {
 		if err != nil {
 			return nil, err
 		}
+
 		s.mixed = append(s.mixed, sp)
 	}
+
 	return s.mixed[n%pool], nil
 }
 
@@ -128,8 +176,10 @@ func (s *Scene) Small(int) (*job.Spec, error) {
 	if s.small != nil {
 		return s.small, nil
 	}
+
 	var err error
 	s.small, err = s.parse(0, "{gpus: 1, cpus: 8, memory: 32GB}", "")
+
 	return s.small, err
 }
 
@@ -144,12 +194,14 @@ checkpoint: {dir: ckpt, every: 10m}
 retry: 3
 env: {OMP_NUM_THREADS: "8"}
 %s`, n, n, n, n, resources, rest)
+
 	file, err := spec.Parse([]byte(text), spec.Options{
 		Env: func(string) (string, bool) { return "", false }, Now: s.now, Location: time.UTC,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("make up a job: %w", err)
 	}
+
 	return &file.Jobs[0].Spec, nil
 }
 

@@ -60,12 +60,14 @@ func Run(w io.Writer, o Options) (map[string]float64, error) {
 	before := runtime.GOMAXPROCS(1)
 	defer runtime.GOMAXPROCS(before)
 	defer debug.SetGCPercent(debug.SetGCPercent(300)) // as the program itself sets it
+
 	b := &bench{o: o, out: map[string]float64{}}
 	for _, step := range []func(io.Writer) error{b.public, b.generated, b.optimised, b.memory} {
 		if err := step(w); err != nil {
 			return nil, err
 		}
 	}
+
 	return b.out, b.print(w)
 }
 
@@ -76,28 +78,37 @@ func (b *bench) measure(what, policy string, cfg func() (sim.Config, error)) (*r
 	if err != nil {
 		return nil, err
 	}
+
 	var best *row
+
 	for range b.times() {
 		c, err := cfg()
 		if err != nil {
 			return nil, err
 		}
+
 		c.Policy = newPolicy()
 		runtime.GC()
 		began, used := clock.Wall{}.Now(), processor()
+
 		r, err := sim.Run(c)
 		if err != nil {
 			return nil, fmt.Errorf("%s under %s: %w", what, policy, err)
 		}
+
 		got := row{what, policy, r, processor() - used, clock.Wall{}.Now().Sub(began).Seconds()}
+
 		if r.Left > 0 {
 			return nil, fmt.Errorf("%s under %s: %d jobs never ended", what, policy, r.Left)
 		}
+
 		if best == nil || got.seconds < best.seconds {
 			best = &got
 		}
 	}
+
 	b.rows = append(b.rows, *best)
+
 	return best, nil
 }
 
@@ -105,6 +116,7 @@ func (b *bench) times() int {
 	if b.o.Quick {
 		return 1
 	}
+
 	return 3
 }
 
@@ -114,6 +126,7 @@ func processor() float64 {
 	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
 		return 0
 	}
+
 	return float64(u.Utime.Sec+u.Stime.Sec) + float64(u.Utime.Usec+u.Stime.Usec)/1e6
 }
 
@@ -124,30 +137,37 @@ func (b *bench) public(w io.Writer) error {
 		_, err = fmt.Fprintf(w, "left out: %s is not here, so the rows on Philly's jobs are missing\n", file)
 		return err
 	}
+
 	r, err := b.measure("Philly, 420 nodes of 8", "fifo", func() (sim.Config, error) {
 		jobs, err := trace.Open(file, "philly", trace.Options{PerNode: 8})
 		return sim.Config{Nodes: nodes(420, 8), Jobs: jobs}, err
 	})
+
 	if err != nil {
 		return err
 	}
+
 	b.out["jobs_per_s_fifo"], b.out["events_per_s_fifo"] = r.jobs(), r.handled()
+
 	for _, policy := range []string{"fifo-strict", "las", "srtf"} {
 		// The cluster's jobs are a sixth of the file, so reading it is left out.
 		reader, err := trace.Open(file, "philly", trace.Options{Cluster: "6c71a0", Exact: policy == "srtf"})
 		if err != nil {
 			return err
 		}
+
 		jobs, err := trace.Collect(reader)
 		if err != nil {
 			return err
 		}
+
 		r, err := b.measure("Philly VC 6c71a0, 64 GPUs", policy, func() (sim.Config, error) {
 			return sim.Config{Nodes: nodes(1, 64), Jobs: trace.List(jobs)}, nil
 		})
 		if err != nil {
 			return err
 		}
+
 		switch policy {
 		case "fifo-strict":
 			b.out["ratio_vs_python"] = r.jobs() / pythonRate
@@ -156,6 +176,7 @@ func (b *bench) public(w io.Writer) error {
 			b.out["ratio_vs_python_preemptive"] = r.jobs() / pythonRate
 		}
 	}
+
 	return nil
 }
 
@@ -166,6 +187,7 @@ func (b *bench) generated(io.Writer) error {
 	if b.o.Quick {
 		n = 3_000
 	}
+
 	for _, c := range []struct{ policy, key string }{{"fifo", "jobs_per_s_generated_fifo"}, {"priority-easy", "jobs_per_s_rules"}} {
 		policy, key := c.policy, c.key
 		r, err := b.measure(fmt.Sprintf("generated, %d jobs, 100 nodes of 8", n), policy, func() (sim.Config, error) {
@@ -174,34 +196,49 @@ func (b *bench) generated(io.Writer) error {
 		if err != nil {
 			return err
 		}
+
 		b.out[key] = r.jobs()
 		if _, known := b.out["jobs_per_s_fifo"]; !known && policy == "fifo" {
 			b.out["jobs_per_s_fifo"], b.out["events_per_s_fifo"] = r.jobs(), r.handled()
 		}
 	}
+
 	return nil
 }
 
 func rigid(n int) sim.Jobs {
 	r := rand.New(rand.NewPCG(1, 2))
-	maker := trace.Rigid{GPUs: []int{1, 2, 4, 8}, Shares: []float64{0.85, 0.05, 0.05, 0.05}, Median: 20 * time.Minute, Sigma: 1.2}.Maker(r)
+	maker := trace.Rigid{
+		GPUs:   []int{1, 2, 4, 8},
+		Shares: []float64{0.85, 0.05, 0.05, 0.05},
+		Median: 20 * time.Minute,
+		Sigma:  1.2,
+	}.Maker(
+		r,
+	)
+
 	return trace.Generate(n, trace.Poisson(r, 6*time.Second), maker)
 }
 
 // optimised measures under a policy that weighs money and may revise all that runs.
 func (b *bench) optimised(io.Writer) error {
 	o := trace.Andreas(100, 4000*time.Second, 10, 1)
-	if o.Jobs = 20_000; b.o.Quick {
+	o.Jobs = 20_000
+	if b.o.Quick {
 		o.Jobs = 300
 	}
+
 	r, err := b.measure(fmt.Sprintf("ANDREAS tables, %d jobs, 100 nodes", o.Jobs), "andreas", func() (sim.Config, error) {
 		jobs, err := o.Generate()
 		return sim.Config{Nodes: trace.AndreasNodes(100), Jobs: jobs, Tariff: trace.AndreasTariff()}, err
 	})
+
 	if err != nil {
 		return err
 	}
+
 	b.out["jobs_per_s_andreas"] = r.jobs()
+
 	return nil
 }
 
@@ -211,6 +248,7 @@ func (b *bench) memory(io.Writer) error {
 	if b.o.Quick {
 		few = 3_000
 	}
+
 	for _, m := range []struct {
 		jobs int
 		key  string
@@ -220,21 +258,29 @@ func (b *bench) memory(io.Writer) error {
 		if err != nil {
 			return err
 		}
+
 		steps := 0
-		_, err = sim.Run(sim.Config{Policy: newPolicy(), Nodes: nodes(100, 8), Jobs: rigid(m.jobs), Step: func(time.Duration, int) {
-			if steps++; steps%50_000 == 0 {
-				var s runtime.MemStats
-				runtime.GC()
-				runtime.ReadMemStats(&s)
-				peak = max(peak, s.HeapAlloc)
-			}
-		}})
+		_, err = sim.Run(
+			sim.Config{Policy: newPolicy(), Nodes: nodes(100, 8), Jobs: rigid(m.jobs), Step: func(time.Duration, int) {
+				steps++
+				if steps%50_000 == 0 {
+					var s runtime.MemStats
+					runtime.GC()
+					runtime.ReadMemStats(&s)
+					peak = max(peak, s.HeapAlloc)
+				}
+			}},
+		)
+
 		if err != nil {
 			return err
 		}
+
 		b.out[m.key] = float64(peak) / 1e6
 	}
+
 	b.out["peak_rss_mb"] = peakRSS()
+
 	return nil
 }
 
@@ -244,40 +290,73 @@ func peakRSS() float64 {
 	if err != nil {
 		return 0
 	}
+
 	for line := range strings.SplitSeq(string(text), "\n") {
 		var kb float64
 		if n, err := fmt.Sscanf(line, "VmHWM: %f kB", &kb); err == nil && n == 1 {
 			return kb * 1024 / 1e6
 		}
 	}
+
 	return 0
 }
 
 func nodes(n, gpus int) []fleet.Node {
 	list := make([]fleet.Node, n)
 	for i := range list {
-		list[i] = fleet.Node{ID: id.Node(fmt.Sprintf("n%03d", i)), Class: fleet.Local, Inventory: fleet.Inventory{CPUs: 1 << 30, Memory: 1 << 50}}
+		list[i] = fleet.Node{
+			ID:        id.Node(fmt.Sprintf("n%03d", i)),
+			Class:     fleet.Local,
+			Inventory: fleet.Inventory{CPUs: 1 << 30, Memory: 1 << 50},
+		}
+
 		for g := range gpus {
 			list[i].Inventory.GPUs = append(list[i].Inventory.GPUs, fleet.GPU{Index: g, Model: "P100", Memory: 16 << 30})
 		}
 	}
+
 	return list
 }
 
 func (b *bench) print(w io.Writer) error {
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(t, "workload\tpolicy\tjobs\tprocessor s\tjobs/s\thandled/s\trounds\tstops\tmean completion s") //nolint:errcheck // Flush reports it
+	fmt.Fprintln(
+		t,
+		"workload\tpolicy\tjobs\tprocessor s\tjobs/s\thandled/s\trounds\tstops\tmean completion s",
+	) //nolint:errcheck // Flush reports it
+
 	for i := range b.rows {
 		r := &b.rows[i]
-		fmt.Fprintf(t, "%s\t%s\t%d\t%.2f\t%.0f\t%.0f\t%d\t%d\t%.0f\n", r.what, r.policy, r.result.Jobs, r.seconds, r.jobs(), r.handled(), //nolint:errcheck // Flush reports it
-			r.result.Rounds, r.result.Stops, r.result.Completion.Mean)
+		fmt.Fprintf(
+			t,
+			"%s\t%s\t%d\t%.2f\t%.0f\t%.0f\t%d\t%d\t%.0f\n",
+			r.what,
+			r.policy,
+			r.result.Jobs,
+			r.seconds,
+			r.jobs(),
+			r.handled(), //nolint:errcheck // Flush reports it
+			r.result.Rounds,
+			r.result.Stops,
+			r.result.Completion.Mean,
+		)
 	}
+
 	if err := t.Flush(); err != nil {
 		return err
 	}
-	_, err := fmt.Fprintf(w, "\nheap in use with 100,000 jobs %.1f MB, with a million %.1f MB; at most %.0f MB for the whole process\n"+
-		"One core; processor seconds, best of three. Handled: events of nodes, runs and people, messages to the yard, rounds, and turns of jobs.\n"+
-		"Reading the file counts in the first row, and not in those of the virtual cluster.\n"+
-		"The Tiresias simulator does %d jobs a processor second at most on its own input.\n", b.out["heap_mb_100k"], b.out["heap_mb_1m"], b.out["peak_rss_mb"], pythonRate)
+
+	_, err := fmt.Fprintf(
+		w,
+		"\nheap in use with 100,000 jobs %.1f MB, with a million %.1f MB; at most %.0f MB for the whole process\n"+
+			"One core; processor seconds, best of three. Handled: events of nodes, runs and people, messages to the yard, rounds, and turns of jobs.\n"+
+			"Reading the file counts in the first row, and not in those of the virtual cluster.\n"+
+			"The Tiresias simulator does %d jobs a processor second at most on its own input.\n",
+		b.out["heap_mb_100k"],
+		b.out["heap_mb_1m"],
+		b.out["peak_rss_mb"],
+		pythonRate,
+	)
+
 	return err
 }

@@ -49,19 +49,23 @@ func Start(ctx context.Context, restThreads int) (*Cluster, error) {
 	if err := installed(); err != nil {
 		return nil, err
 	}
+
 	dir, err := os.MkdirTemp("", "trainyard-bench-slurm-")
 	if err != nil {
 		return nil, fmt.Errorf("make a folder for Slurm: %w", err)
 	}
+
 	c := &Cluster{
 		dir:     dir,
 		env:     []string{searchPath, "SLURM_CONF=" + dir + "/slurm.conf"},
 		daemons: daemon.Group{Dir: dir},
 		threads: restThreads,
 	}
+
 	if err := c.start(ctx); err != nil {
 		return nil, errors.Join(fmt.Errorf("start Slurm: %w", err), c.Stop())
 	}
+
 	return c, nil
 }
 
@@ -70,11 +74,13 @@ func installed() error {
 	if os.Geteuid() != 0 {
 		return errors.New("slurm needs root: its daemons run jobs as their owners")
 	}
+
 	for _, name := range []string{"munged", "slurmctld", "slurmd", "slurmrestd", "sbatch", "srun"} {
 		if _, err := exec.LookPath(name); err != nil {
 			return fmt.Errorf("slurm is not installed (run scripts/setup-slurm.sh): %w", err)
 		}
 	}
+
 	return nil
 }
 
@@ -101,6 +107,7 @@ func (c *Cluster) start(ctx context.Context) error {
 	if err := c.daemons.Await(ctx, patience, c.ask("sinfo", "-hoSTATE=%T", "STATE=idle")); err != nil {
 		return fmt.Errorf("wait for slurmd: %w", err)
 	}
+
 	return c.startREST(ctx, ports[2])
 }
 
@@ -110,16 +117,20 @@ func (c *Cluster) prepare(cf conf) error {
 	if err != nil {
 		return fmt.Errorf("read the host's name: %w", err)
 	}
+
 	cf.host, _, _ = strings.Cut(host, ".")
+
 	// slurmrestd, which runs as another user, reads slurm.conf in it.
 	if err := os.Chmod(c.dir, 0o755); err != nil { //nolint:gosec // the keys in it are 0600
 		return fmt.Errorf("open the folder to slurmrestd: %w", err)
 	}
+
 	for _, sub := range []string{"state", "spool"} {
 		if err := os.Mkdir(filepath.Join(c.dir, sub), 0o750); err != nil {
 			return fmt.Errorf("make a folder of Slurm: %w", err)
 		}
 	}
+
 	for _, name := range []string{"munge.key", "jwt.key"} {
 		key := make([]byte, 128)
 		if _, err := rand.Read(key); err != nil {
@@ -129,9 +140,15 @@ func (c *Cluster) prepare(cf conf) error {
 			return fmt.Errorf("write %s: %w", name, err)
 		}
 	}
-	if err := os.WriteFile(filepath.Join(c.dir, "slurm.conf"), []byte(cf.text()), 0o644); err != nil { //nolint:gosec // slurmrestd reads it as another user
+
+	if err := os.WriteFile(
+		filepath.Join(c.dir, "slurm.conf"),
+		[]byte(cf.text()),
+		0o644,
+	); err != nil { //nolint:gosec // slurmrestd reads it as another user
 		return fmt.Errorf("write slurm.conf: %w", err)
 	}
+
 	return nil
 }
 
@@ -139,21 +156,35 @@ func (c *Cluster) prepare(cf conf) error {
 // usual two: every submission asks it.
 func (c *Cluster) startMunge(ctx context.Context) error {
 	socket := c.dir + "/munge.socket"
-	cmd := c.command(context.WithoutCancel(ctx), "munged", "--foreground", "--num-threads=10", "--key-file="+c.dir+"/munge.key",
-		"--socket="+socket, "--pid-file="+c.dir+"/munged.pid", "--log-file="+c.dir+"/munged.log", "--seed-file="+c.dir+"/munge.seed")
+	cmd := c.command(
+		context.WithoutCancel(ctx),
+		"munged",
+		"--foreground",
+		"--num-threads=10",
+		"--key-file="+c.dir+"/munge.key",
+		"--socket="+socket,
+		"--pid-file="+c.dir+"/munged.pid",
+		"--log-file="+c.dir+"/munged.log",
+		"--seed-file="+c.dir+"/munge.seed",
+	)
+
 	if err := c.daemons.Start("munged", cmd); err != nil {
 		return err
 	}
+
 	err := c.daemons.Await(ctx, patience, func(ctx context.Context) error {
 		conn, err := new(net.Dialer).DialContext(ctx, "unix", socket)
 		if err != nil {
 			return err
 		}
+
 		return conn.Close()
 	})
+
 	if err != nil {
 		return fmt.Errorf("wait for munged: %w", err)
 	}
+
 	return nil
 }
 
@@ -164,33 +195,56 @@ func (c *Cluster) startREST(ctx context.Context, port int) error {
 	if err != nil {
 		return fmt.Errorf("find the user of slurmrestd: %w", err)
 	}
+
 	uid, err := strconv.ParseUint(owner.Uid, 10, 32)
 	if err != nil {
 		return fmt.Errorf("read the user's number: %w", err)
 	}
+
 	gid, err := strconv.ParseUint(owner.Gid, 10, 32)
 	if err != nil {
 		return fmt.Errorf("read the group's number: %w", err)
 	}
+
 	addr := net.JoinHostPort("127.0.0.1", strconv.Itoa(port))
+
 	// Only the job plugin: the other one insists on accounting.
-	cmd := c.command(context.WithoutCancel(ctx), "slurmrestd", "-s", "openapi/v0.0.38", "-a", "rest_auth/jwt", "-t", strconv.Itoa(c.threads), addr)
+	cmd := c.command(
+		context.WithoutCancel(ctx),
+		"slurmrestd",
+		"-s",
+		"openapi/v0.0.38",
+		"-a",
+		"rest_auth/jwt",
+		"-t",
+		strconv.Itoa(c.threads),
+		addr,
+	)
+
 	cmd.Env = append(cmd.Env, "SLURM_JWT=daemon")
 	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: uint32(uid), Gid: uint32(gid)}}
 	if err := c.daemons.Start("slurmrestd", cmd); err != nil {
 		return err
 	}
+
 	out, err := c.output(ctx, "scontrol", "token", "lifespan=86400")
 	if err != nil {
 		return err
 	}
+
 	c.token = strings.TrimPrefix(strings.TrimSpace(out), "SLURM_JWT=")
 	c.restURL = "http://" + addr + "/slurm/v0.0.38"
 	probe := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
-	err = c.daemons.Await(ctx, patience, func(ctx context.Context) error { return c.call(ctx, probe, http.MethodGet, "/ping", nil, nil) })
+	err = c.daemons.Await(
+		ctx,
+		patience,
+		func(ctx context.Context) error { return c.call(ctx, probe, http.MethodGet, "/ping", nil, nil) },
+	)
+
 	if err != nil {
 		return fmt.Errorf("wait for slurmrestd: %w", err)
 	}
+
 	return nil
 }
 
@@ -199,12 +253,14 @@ func (c *Cluster) startREST(ctx context.Context, port int) error {
 func (c *Cluster) Stop() error {
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 	defer cancel()
+
 	for c.restURL != "" {
 		out, err := c.output(ctx, "squeue", "-h", "-t", "R,CG", "-o", "%i")
 		if err != nil || out == "" || !clock.Sleep(ctx, 50*time.Millisecond) {
 			break // a cluster that does not answer has nothing to wait for
 		}
 	}
+
 	return errors.Join(c.daemons.Stop(), c.killSteps(), os.RemoveAll(c.dir))
 }
 
@@ -215,11 +271,13 @@ func (c *Cluster) killSteps() error {
 	if err != nil {
 		return fmt.Errorf("list processes: %w", err)
 	}
+
 	for _, path := range environs {
 		text, err := os.ReadFile(path)
 		if err != nil || !strings.Contains(string(text), "SLURM_CONF="+c.dir+"/slurm.conf\x00") {
 			continue // gone meanwhile, or not ours
 		}
+
 		pid, err := strconv.Atoi(filepath.Base(filepath.Dir(path)))
 		if err != nil {
 			return fmt.Errorf("read %s: %w", path, err)
@@ -228,5 +286,6 @@ func (c *Cluster) killSteps() error {
 			return fmt.Errorf("end a step of Slurm: %w", err)
 		}
 	}
+
 	return nil
 }

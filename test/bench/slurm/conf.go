@@ -79,5 +79,6 @@ func (c conf) text() string {
 		fmt.Sprintf("NodeName=n1 NodeAddr=127.0.0.1 NodeHostname=%s Port=%d CPUs=64 State=UNKNOWN", c.host, c.nodePort),
 		"PartitionName=main Nodes=n1 Default=YES MaxTime=INFINITE State=UP",
 	}
+
 	return strings.Join(lines, "\n") + "\n"
 }

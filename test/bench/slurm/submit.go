@@ -27,18 +27,23 @@ func (c *Cluster) Batch(line string, hold bool) (Submit, error) {
 	if err != nil {
 		return nil, fmt.Errorf("make a batch script: %w", err)
 	}
+
 	_, err = file.WriteString(script(line))
 	if closeErr := file.Close(); err == nil {
 		err = closeErr
 	}
+
 	if err != nil {
 		return nil, fmt.Errorf("write a batch script: %w", err)
 	}
+
 	args := []string{"--parsable", "--output=/dev/null", "--chdir=/"}
 	if hold {
 		args = append(args, "--hold")
 	}
+
 	args = append(args, file.Name())
+
 	return func(ctx context.Context) error {
 		_, err := c.output(ctx, "sbatch", args...)
 		return err
@@ -86,20 +91,25 @@ func (c *Cluster) REST(line string, hold bool) (Submit, error) {
 	if err != nil {
 		return nil, fmt.Errorf("encode a submission: %w", err)
 	}
+
 	client := &http.Client{Transport: &http.Transport{MaxConnsPerHost: 1, MaxIdleConnsPerHost: 1}}
+
 	return func(ctx context.Context) error {
 		var got answer
 		if err := c.call(ctx, client, http.MethodPost, "/job/submit", body, &got); err != nil {
 			return err
 		}
+
 		for _, e := range got.Errors {
 			if e.Code != heldCode {
 				return fmt.Errorf("submit by REST: %s (%d)", e.Text, e.Code)
 			}
 		}
+
 		if got.JobID == 0 {
 			return fmt.Errorf("submit by REST: no job id in the answer")
 		}
+
 		return nil
 	}, nil
 }
@@ -110,16 +120,21 @@ func (c *Cluster) call(ctx context.Context, client *http.Client, method, path st
 	if err != nil {
 		return fmt.Errorf("make a request: %w", err)
 	}
+
 	req.Header.Set("X-SLURM-USER-NAME", "root")
 	req.Header.Set("X-SLURM-USER-TOKEN", c.token)
+
 	if body != nil {
 		req.Header.Set("Content-Type", "application/json")
 	}
+
 	resp, err := client.Do(req)
 	if err != nil {
 		return fmt.Errorf("ask slurmrestd: %w", err)
 	}
+
 	defer func() { _ = resp.Body.Close() }()
+
 	text, err := io.ReadAll(resp.Body)
 	if err != nil {
 		return fmt.Errorf("read slurmrestd's answer: %w", err)
@@ -133,6 +148,7 @@ func (c *Cluster) call(ctx context.Context, client *http.Client, method, path st
 	if err := json.Unmarshal(text, out); err != nil {
 		return fmt.Errorf("decode slurmrestd's answer: %w", err)
 	}
+
 	return nil
 }
 
@@ -142,6 +158,7 @@ func (c *Cluster) Pending(ctx context.Context) (int, error) {
 	if err != nil {
 		return 0, err
 	}
+
 	return len(strings.Fields(out)), nil
 }
 
@@ -152,6 +169,7 @@ func (c *Cluster) command(ctx context.Context, name string, args ...string) *exe
 	cmd := exec.CommandContext(ctx, name, args...)
 	cmd.Env = append(cmd.Env, c.env...)
 	cmd.Dir = c.dir
+
 	return cmd
 }
 
@@ -164,6 +182,7 @@ func (c *Cluster) output(ctx context.Context, name string, args ...string) (stri
 	if err := cmd.Run(); err != nil {
 		return "", fmt.Errorf("run %s: %w: %s", filepath.Base(name), err, strings.TrimSpace(stderr.String()))
 	}
+
 	return stdout.String(), nil
 }
 
@@ -177,6 +196,7 @@ func (c *Cluster) ask(name, arg, want string) func(context.Context) error {
 		if !strings.Contains(out, want) {
 			return fmt.Errorf("%s says %q", name, strings.TrimSpace(out))
 		}
+
 		return nil
 	}
 }

@@ -46,6 +46,7 @@ func (b *bench) measure() error {
 	if err != nil {
 		b.absent = "python3 is not installed: there is nothing to compare with"
 	}
+
 	var tasks []task
 	for i, l := range b.logs {
 		for _, table := range []*[][][]float64{&b.ours, &b.theirs, &b.held} {
@@ -53,12 +54,15 @@ func (b *bench) measure() error {
 			for k := range rows {
 				rows[k] = make([]float64, len(l.windows))
 			}
+
 			*table = append(*table, rows)
 		}
+
 		for n := range l.windows {
 			if b.absent == "" {
 				tasks = append(tasks, func() error { return b.compute(python, i, n) })
 			}
+
 			for k := range all {
 				tasks = append(tasks, func() error {
 					var err error
@@ -68,6 +72,7 @@ func (b *bench) measure() error {
 			}
 		}
 	}
+
 	return together(tasks, b.opts.Parallel)
 }
 
@@ -75,6 +80,7 @@ func (b *bench) measure() error {
 func together(tasks []task, parallel int) error {
 	errs := make([]error, len(tasks))
 	next := make(chan int)
+
 	var all sync.WaitGroup
 	for range max(parallel, 1) {
 		all.Go(func() {
@@ -83,11 +89,14 @@ func together(tasks []task, parallel int) error {
 			}
 		})
 	}
+
 	for i := range tasks {
 		next <- i
 	}
+
 	close(next)
 	all.Wait()
+
 	return errors.Join(errs...)
 }
 
@@ -105,22 +114,27 @@ func simulate(w *window, p *policy) (float64, error) {
 			},
 		}
 	}
+
 	sum := 0.0
 	result, err := sim.Run(sim.Config{
 		Policy: p.make(sim.Epoch().Add(-first)),
-		Nodes:  []fleet.Node{{ID: "machine", Class: fleet.Local, Inventory: fleet.Inventory{CPUs: job.CPUs(w.procs) * 1000, Memory: 1 << 50}}},
-		Jobs:   trace.List(jobs),
+		Nodes: []fleet.Node{
+			{ID: "machine", Class: fleet.Local, Inventory: fleet.Inventory{CPUs: job.CPUs(w.procs) * 1000, Memory: 1 << 50}},
+		},
+		Jobs: trace.List(jobs),
 		Done: func(o *sim.Outcome) {
 			run := o.Job.Lasts.Seconds()
 			sum += math.Max(1, (o.Wait().Seconds()+run)/math.Max(run, 10))
 		},
 	})
+
 	if err != nil {
 		return 0, fmt.Errorf("%s: %w", p.key, err)
 	}
 	if result.Succeeded != len(jobs) {
 		return 0, fmt.Errorf("%s: %d of %d jobs succeeded", p.key, result.Succeeded, len(jobs))
 	}
+
 	return sum / float64(len(jobs)), nil
 }
 
@@ -136,16 +150,22 @@ func (b *bench) compute(python string, log, n int) error {
 	for i, r := range w.jobs {
 		rows[i] = [4]float64{r.Submit, r.Run, r.Requested, float64(r.Procs)}
 	}
+
 	var rules []string
 	for _, p := range policies() {
 		rules = append(rules, p.rule, p.rule+"+held")
 	}
-	input, err := json.Marshal(map[string]any{"policies": rules, "windows": []any{map[string]any{"procs": w.procs, "jobs": rows}}})
+
+	input, err := json.Marshal(
+		map[string]any{"policies": rules, "windows": []any{map[string]any{"procs": w.procs, "jobs": rows}}},
+	)
 	if err != nil {
 		return err
 	}
+
 	ctx, cancel := context.WithTimeout(context.Background(), longest)
 	defer cancel()
+
 	cmd := exec.CommandContext(ctx, python, "-c", reference)
 	cmd.Stdin = bytes.NewReader(input)
 	var said bytes.Buffer
@@ -154,13 +174,16 @@ func (b *bench) compute(python string, log, n int) error {
 	if err != nil {
 		return fmt.Errorf("reference.py: %w: %s", err, said.String())
 	}
+
 	var got []map[string]float64
 	if err := json.Unmarshal(output, &got); err != nil || len(got) != 1 {
 		return fmt.Errorf("reference.py answered %.100q: %w", output, err)
 	}
+
 	for k, p := range policies() {
 		b.theirs[log][k][n], b.held[log][k][n] = got[0][p.rule], got[0][p.rule+"+held"]
 	}
+
 	return nil
 }
 
@@ -168,27 +191,32 @@ func (b *bench) compute(python string, log, n int) error {
 func (b *bench) report() error {
 	var rows strings.Builder
 	rows.WriteString("log\tpolicy\tours\t±\treference\t±\tdifference\tworst window\theld\t\n")
+
 	worst := 0.0
 	for i, l := range b.logs {
 		for k, p := range policies() {
 			ours, half := interval(b.ours[i][k])
 			b.out[p.key+"_"+l.key+"_bsld"] = ours
+
 			fmt.Fprintf(&rows, "%s\t%s\t%.1f\t%.1f\t", l.key, p.key, ours, half)
 			if b.absent != "" {
 				rows.WriteString("\t\t\t\t\t\n")
 				continue
 			}
+
 			theirs, theirHalf := interval(b.theirs[i][k])
 			diff, most := 100*(ours-theirs)/theirs, 0.0
 			for n := range b.ours[i][k] {
 				most = math.Max(most, 100*math.Abs(b.ours[i][k][n]-b.theirs[i][k][n])/b.theirs[i][k][n])
 			}
+
 			b.out[p.key+"_"+l.key+"_diff_pct"] = diff
 			worst = math.Max(worst, math.Abs(diff))
 			held, _ := interval(b.held[i][k])
 			fmt.Fprintf(&rows, "%.1f\t%.1f\t%+.2f %%\t%.2f %%\t%.1f\t\n", theirs, theirHalf, diff, most, held)
 		}
 	}
+
 	table := tabwriter.NewWriter(&b.text, 0, 0, 2, ' ', tabwriter.AlignRight)
 	if _, err := io.WriteString(table, "\n"+rows.String()); err != nil {
 		return err
@@ -196,11 +224,14 @@ func (b *bench) report() error {
 	if err := table.Flush(); err != nil {
 		return err
 	}
+
 	if b.absent != "" {
 		b.text.WriteString(b.absent + "\n")
 		return nil
 	}
+
 	b.out["worst_diff_pct"] = worst
 	fmt.Fprintf(&b.text, "greatest difference %.2f %%\n", worst)
+
 	return nil
 }

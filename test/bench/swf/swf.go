@@ -42,12 +42,15 @@ func policies() []policy {
 			if err != nil {
 				panic(err)
 			}
+
 			return make()
 		}
 	}
+
 	f1 := func(backfill bool) func(time.Time) place.Policy {
 		return func(origin time.Time) place.Policy { return ordered.F1(origin, backfill) }
 	}
+
 	return []policy{
 		{"fcfs", "fcfs", named("fifo-strict")}, {"fcfs_easy", "fcfs+easy", named("fifo")},
 		{"sjf", "sjf", named("sjf")}, {"sjf_easy", "sjf+easy", named("sjf-easy")},
@@ -82,10 +85,26 @@ func Run(w io.Writer, o Options) (map[string]float64, error) {
 	if o.Quick {
 		windows, length = 2, 96
 	}
+
 	b := &bench{out: map[string]float64{}, opts: o}
-	fmt.Fprintf(&b.text, "mean bounded slowdown (10 s), %d random windows of %d jobs of each log, seed %d, each on an empty machine\n", windows, length, seed)
-	fmt.Fprintf(&b.text, "waiting is the time really waited; no restarts, nothing weighted; ± is the 95 %% interval over the windows\n")
-	fmt.Fprintf(&b.text, "held: the reference in the way of the published table, where whoever was first once is waited for\n")
+	fmt.Fprintf(
+		&b.text,
+		"mean bounded slowdown (10 s), %d random windows of %d jobs of each log, seed %d, each on an empty machine\n",
+		windows,
+		length,
+		seed,
+	)
+
+	fmt.Fprintf(
+		&b.text,
+		"waiting is the time really waited; no restarts, nothing weighted; ± is the 95 %% interval over the windows\n",
+	)
+
+	fmt.Fprintf(
+		&b.text,
+		"held: the reference in the way of the published table, where whoever was first once is waited for\n",
+	)
+
 	for _, l := range logs() {
 		jobs, err := b.read(l)
 		switch {
@@ -97,8 +116,10 @@ func Run(w io.Writer, o Options) (map[string]float64, error) {
 		case o.Quick && len(b.logs) > 0:
 			continue
 		}
+
 		b.logs = append(b.logs, draw(l, jobs, windows, length))
 	}
+
 	if len(b.logs) == 0 {
 		fmt.Fprintf(&b.text, "instead: jobs of the model of Lublin and Feitelson, seed %d\n", seed)
 		l := log{key: "generated", procs: 256}
@@ -106,15 +127,19 @@ func Run(w io.Writer, o Options) (map[string]float64, error) {
 		if err != nil {
 			return nil, err
 		}
+
 		b.logs = append(b.logs, draw(l, jobs, windows, length))
 	}
+
 	if err := b.measure(); err != nil {
 		return nil, err
 	}
 	if err := b.report(); err != nil {
 		return nil, fmt.Errorf("print: %w", err)
 	}
+
 	_, err := io.WriteString(w, b.text.String())
+
 	return b.out, err
 }
 
@@ -124,6 +149,7 @@ func (b *bench) read(l log) ([]*sim.Job, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	return trace.Collect(r)
 }
 
@@ -150,21 +176,31 @@ type drawn struct {
 func draw(l log, jobs []*sim.Job, n, length int) drawn {
 	rows := make([]row, 0, len(jobs))
 	for _, j := range jobs {
-		r := row{Submit: j.At.Seconds(), Run: j.Lasts.Seconds(), Requested: time.Duration(j.Spec.Expect).Seconds(), Procs: procs(j)}
+		r := row{
+			Submit:    j.At.Seconds(),
+			Run:       j.Lasts.Seconds(),
+			Requested: time.Duration(j.Spec.Expect).Seconds(),
+			Procs:     procs(j),
+		}
+
 		if r.Requested <= 0 {
 			r.Requested = r.Run
 		}
+
 		if r.Procs <= l.procs {
 			rows = append(rows, r)
 		}
 	}
+
 	rng := rand.New(rand.NewPCG(seed, uint64(len(rows))))
 	d := drawn{log: l}
+
 	length = min(length, len(rows))
 	for range n {
 		at := rng.IntN(len(rows) - length + 1)
 		d.windows = append(d.windows, window{l.procs, rows[at : at+length]})
 	}
+
 	return d
 }
 
@@ -178,12 +214,15 @@ func interval(list []float64) (mean, half float64) {
 	for _, v := range list {
 		mean += v / float64(len(list))
 	}
+
 	sum := 0.0
 	for _, v := range list {
 		sum += (v - mean) * (v - mean)
 	}
+
 	if n := float64(len(list)); n > 1 {
 		half = 1.96 * math.Sqrt(sum/(n-1)/n)
 	}
+
 	return mean, half
 }

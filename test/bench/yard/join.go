@@ -15,13 +15,16 @@ func (y *Yard) Join(ctx context.Context, token string, req api.JoinRequest) (*ap
 	if err != nil {
 		return nil, err
 	}
+
 	csr, err := identity.CSR(req.Name)
 	if err != nil {
 		return nil, err
 	}
+
 	req.Capability, req.Token, req.CSR = api.Capability, token, string(csr)
 	stranger := api.NewClient(y.url, "", identity.TLS())
 	defer stranger.Close()
+
 	reply, err := stranger.Join(ctx, req)
 	if err != nil {
 		return nil, fmt.Errorf("join: %w", err)
@@ -29,5 +32,6 @@ func (y *Yard) Join(ctx context.Context, token string, req api.JoinRequest) (*ap
 	if err := identity.Install([]byte(reply.Certificate)); err != nil {
 		return nil, err
 	}
+
 	return api.NewClient(y.url, "", identity.TLS()), nil
 }

@@ -22,6 +22,7 @@ func (y *Yard) CPU() (time.Duration, error) {
 	if err != nil {
 		return 0, fmt.Errorf("read the server's processor time: %w", err)
 	}
+
 	return cpuOf(string(text))
 }
 
@@ -33,14 +34,17 @@ func cpuOf(stat string) (time.Duration, error) {
 	if end < 0 || len(fields) < 13 {
 		return 0, fmt.Errorf("%.60q is no line of /proc/PID/stat", stat)
 	}
+
 	var ticks int64
 	for _, text := range fields[11:13] {
 		n, err := strconv.ParseInt(text, 10, 64)
 		if err != nil {
 			return 0, fmt.Errorf("read the server's processor time: %w", err)
 		}
+
 		ticks += n
 	}
+
 	return time.Duration(ticks) * time.Second / ticksPerSecond, nil
 }
 
@@ -50,14 +54,17 @@ func (y *Yard) Memory() (int64, error) {
 	if err != nil {
 		return 0, fmt.Errorf("read the server's memory: %w", err)
 	}
+
 	fields := strings.Fields(string(text))
 	if len(fields) < 2 {
 		return 0, errors.New("read the server's memory: no such field")
 	}
+
 	pages, err := strconv.ParseInt(fields[1], 10, 64)
 	if err != nil {
 		return 0, fmt.Errorf("read the server's memory: %w", err)
 	}
+
 	return pages * int64(os.Getpagesize()), nil
 }
 
@@ -67,15 +74,18 @@ func (y *Yard) Metric(ctx context.Context, name string) (float64, error) {
 	if err != nil {
 		return 0, err
 	}
+
 	client := &http.Client{Transport: &http.Transport{TLSClientConfig: config, DisableKeepAlives: true}}
 	text, err := get(ctx, client, y.url+"/metrics")
 	if err != nil {
 		return 0, fmt.Errorf("read metrics: %w", err)
 	}
+
 	for line := range strings.Lines(text) {
 		if value, ok := strings.CutPrefix(line, name+" "); ok {
 			return strconv.ParseFloat(strings.TrimSpace(value), 64)
 		}
 	}
+
 	return 0, fmt.Errorf("there is no metric %s", name)
 }

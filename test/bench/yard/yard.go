@@ -41,6 +41,7 @@ func Build(ctx context.Context, dir string) (string, error) {
 	if out, err := cmd.CombinedOutput(); err != nil {
 		return "", fmt.Errorf("build trainyard: %w: %.500s", err, out)
 	}
+
 	return path, nil
 }
 
@@ -69,14 +70,17 @@ func Start(ctx context.Context, o Options) (*Yard, error) {
 	if err != nil {
 		return nil, fmt.Errorf("make a folder for the yard: %w", err)
 	}
+
 	y := &Yard{opts: o, dir: dir, daemons: daemon.Group{Dir: dir}}
 	err = y.Run(ctx)
 	if err == nil {
 		err = y.login(ctx)
 	}
+
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("start the yard: %w", err), y.Stop())
 	}
+
 	return y, nil
 }
 
@@ -87,13 +91,16 @@ func (y *Yard) Run(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
+
 		y.addr = net.JoinHostPort("127.0.0.1", strconv.Itoa(ports[0]))
 		y.url = "https://" + y.addr
 	}
+
 	args := []string{
 		"server", "--data", filepath.Join(y.dir, "data"), "--store", y.opts.Store, "--listen", y.addr,
 		"--rate", "0", "--max-jobs", "100000000", "--log-level", "warn",
 	}
+
 	cmd := exec.CommandContext(context.WithoutCancel(ctx), y.opts.Binary, append(args, y.opts.Args...)...)
 	if err := y.daemons.Start("server", cmd); err != nil {
 		return err
@@ -101,6 +108,7 @@ func (y *Yard) Run(ctx context.Context) error {
 	if err := y.awaitReady(ctx); err != nil {
 		return fmt.Errorf("wait for the server: %w", err)
 	}
+
 	return nil
 }
 
@@ -113,16 +121,20 @@ func (y *Yard) awaitReady(ctx context.Context) error {
 			if err != nil {
 				return err
 			}
+
 			config, err := auth.PinnedTLS(ca)
 			if err != nil {
 				return err
 			}
+
 			y.ca, client = ca, &http.Client{Transport: &http.Transport{TLSClientConfig: config, DisableKeepAlives: true}}
 		}
+
 		text, err := get(ctx, client, y.url+"/readyz")
 		if err == nil && text != "ready\n" {
 			err = fmt.Errorf("it says %q", text)
 		}
+
 		return err
 	})
 }
@@ -132,12 +144,16 @@ func get(ctx context.Context, client *http.Client, url string) (string, error) {
 	if err != nil {
 		return "", fmt.Errorf("make a request: %w", err)
 	}
+
 	resp, err := client.Do(req)
 	if err != nil {
 		return "", err
 	}
+
 	defer func() { _ = resp.Body.Close() }()
+
 	text, err := io.ReadAll(resp.Body)
+
 	return string(text), err
 }
 
@@ -148,24 +164,32 @@ func (y *Yard) login(ctx context.Context) error {
 	var found []string
 	err := y.daemons.Await(ctx, patience, func(context.Context) error {
 		text, err := y.daemons.Output("server")
-		if found = bootstrap.FindStringSubmatch(text); err == nil && found == nil {
+		found = bootstrap.FindStringSubmatch(text)
+		if err == nil && found == nil {
 			err = errors.New("the server has printed no bootstrap token")
 		}
+
 		return err
 	})
+
 	if err != nil {
 		return err
 	}
+
 	client, err := y.Client()
 	if err != nil {
 		return err
 	}
+
 	defer client.Close()
+
 	token, err := client.Login(ctx, api.LoginRequest{Token: found[1]})
 	if err != nil {
 		return fmt.Errorf("log in: %w", err)
 	}
+
 	y.token = token.Text
+
 	return nil
 }
 
@@ -175,12 +199,19 @@ func (y *Yard) Client() (*api.Client, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	return api.NewClient(y.url, y.token, config), nil
 }
 
 // Environment returns the variables by which the command line finds the yard.
 func (y *Yard) Environment() []string {
-	return []string{"TRAINYARD_SERVER=" + y.url, "TRAINYARD_TOKEN=" + y.token, "TRAINYARD_CA=" + string(y.ca), "HOME=" + y.dir, "PATH=" + os.Getenv("PATH")}
+	return []string{
+		"TRAINYARD_SERVER=" + y.url,
+		"TRAINYARD_TOKEN=" + y.token,
+		"TRAINYARD_CA=" + string(y.ca),
+		"HOME=" + y.dir,
+		"PATH=" + os.Getenv("PATH"),
+	}
 }
 
 // Database returns the address of the yard's store.
@@ -188,6 +219,7 @@ func (y *Yard) Database() string {
 	if y.opts.Store != "" {
 		return y.opts.Store
 	}
+
 	return filepath.Join(y.dir, "data", "yard.db")
 }
 
@@ -197,11 +229,14 @@ func (y *Yard) JoinToken(ctx context.Context, uses int) (string, error) {
 	if err != nil {
 		return "", err
 	}
+
 	defer client.Close()
+
 	token, err := client.CreateToken(ctx, api.TokenRequest{Kind: tenant.JoinToken, Uses: uses})
 	if err != nil {
 		return "", fmt.Errorf("make a join token: %w", err)
 	}
+
 	return token.Text, nil
 }
 
@@ -211,16 +246,20 @@ func (y *Yard) RunAgent(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+
 	cmd := exec.CommandContext(context.WithoutCancel(ctx), y.opts.Binary, "agent", "join", y.url,
 		"--token", token, "--data", filepath.Join(y.dir, "node"), "--name", "bench", "--log-level", "warn")
 	if err := y.daemons.Start("agent", cmd); err != nil {
 		return err
 	}
+
 	client, err := y.Client()
 	if err != nil {
 		return err
 	}
+
 	defer client.Close()
+
 	return y.daemons.Await(ctx, patience, func(ctx context.Context) error {
 		_, err := client.Node(ctx, "bench")
 		return err
@@ -234,6 +273,7 @@ func (y *Yard) AwaitIdle(ctx context.Context) error {
 		if err == nil && n > 0 {
 			err = fmt.Errorf("%.0f runs have not ended", n)
 		}
+
 		return err
 	})
 }
@@ -244,18 +284,25 @@ func (y *Yard) Jobs(ctx context.Context, state job.State) (map[id.Job]bool, erro
 	if err != nil {
 		return nil, err
 	}
+
 	defer client.Close()
+
 	found := map[id.Job]bool{}
+
 	filter := api.JobFilter{States: []job.State{state}, Page: api.Page{Limit: 500}}
 	for {
 		page, err := client.Jobs(ctx, filter)
 		if err != nil {
 			return nil, fmt.Errorf("list jobs: %w", err)
 		}
+
 		for i := range page.Jobs {
 			found[page.Jobs[i].ID] = true
 		}
-		if filter.Cursor = page.Next; page.Next == "" {
+
+		filter.Cursor = page.Next
+
+		if page.Next == "" {
 			return found, nil
 		}
 	}
@@ -280,11 +327,13 @@ func (y *Yard) killRuns() error {
 	if err != nil {
 		return fmt.Errorf("list processes: %w", err)
 	}
+
 	for _, path := range lines {
 		text, err := os.ReadFile(path)
 		if err != nil || !strings.Contains(string(text), "\x00"+y.dir+"/") {
 			continue // gone meanwhile, or not ours
 		}
+
 		pid, err := strconv.Atoi(filepath.Base(filepath.Dir(path)))
 		if err != nil {
 			return fmt.Errorf("read %s: %w", path, err)
@@ -293,5 +342,6 @@ func (y *Yard) killRuns() error {
 			return fmt.Errorf("end a run's supervisor: %w", err)
 		}
 	}
+
 	return nil
 }

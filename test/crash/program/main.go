@@ -47,28 +47,36 @@ func main() {
 	meet := flag.Bool("meet", false, "wait for the other rank")
 	file := flag.String("file", "", "file of the working directory that must hold the name")
 	flag.Parse()
+
 	if *deaf {
 		signal.Ignore(syscall.SIGTERM)
 	} else {
 		signal.Notify(p.stop, syscall.SIGTERM)
 	}
+
 	p.begin()
+
 	if *file != "" {
 		p.checkFile(*file)
 	}
+
 	if *meet {
 		p.meet()
 	}
+
 	for range *lines {
 		p.print()
 		p.pause(*every)
 	}
+
 	for *until != "" && !exists(filepath.Join(p.dir, *until)) {
 		p.pause(10 * time.Millisecond)
 	}
+
 	if p.epoch <= *failing {
 		*code = 7
 	}
+
 	p.end("end", *code)
 }
 
@@ -81,12 +89,14 @@ func (p *program) begin() {
 	p.must(err)
 	lock, err := os.OpenFile(filepath.Join(p.dir, "locks", p.name+"-"+p.rank), os.O_RDWR|os.O_CREATE, 0o600)
 	p.must(err)
+
 	switch err := syscall.Flock(int(lock.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); {
 	case errors.Is(err, syscall.EWOULDBLOCK):
 		p.end("twice", codeTwice)
 	case err != nil:
 		p.must(err)
 	}
+
 	p.note("start")
 }
 
@@ -96,6 +106,7 @@ func (p *program) note(what string, more ...any) {
 	for _, m := range more {
 		line += fmt.Sprintf(" %v", m)
 	}
+
 	_, err := p.record.WriteString(line + "\n")
 	p.must(err)
 }
@@ -126,10 +137,12 @@ func (p *program) pause(d time.Duration) {
 func (p *program) meet() {
 	here := func(rank string) string { return filepath.Join(p.dir, "meet", p.run+"-"+rank) }
 	p.must(os.WriteFile(here(p.rank), nil, 0o600))
+
 	other := "1"
 	if p.rank == "1" {
 		other = "0"
 	}
+
 	for begun := time.Now(); !exists(here(other)); p.pause(5 * time.Millisecond) {
 		if time.Since(begun) > time.Minute {
 			p.end("alone", codeAlone)

@@ -21,9 +21,14 @@ const maxBusy = 8
 // handler routes requests.
 func (i *Intake) handler() http.Handler {
 	mux := http.NewServeMux()
-	mux.HandleFunc("POST /v1/{run}/metrics", i.form(func(_ *run, body []byte) ([]reading.Line, error) { return fromForm(body) }))
+	mux.HandleFunc(
+		"POST /v1/{run}/metrics",
+		i.form(func(_ *run, body []byte) ([]reading.Line, error) { return fromForm(body) }),
+	)
+
 	mux.HandleFunc("POST /v1/{run}/status", i.form((*run).fromStatus))
 	mux.HandleFunc("/v1/{run}/mlflow/", i.mlflow)
+
 	return mux
 }
 
@@ -34,20 +39,26 @@ func (i *Intake) enter(w http.ResponseWriter, r *http.Request) (*run, []byte, er
 		return nil, nil, fault.New(fault.Unknown, "bad_token", "invalid or missing token for run %q", name).
 			WithRemedy("send the header Authorization: Bearer $TRAINYARD_METRICS_TOKEN")
 	}
+
 	run := i.run(name)
 	if run == nil {
 		return nil, nil, fault.New(fault.NotFound, "run_not_found", "run %q is no longer on this node", name)
 	}
+
 	select {
 	case run.busy <- struct{}{}:
 	case <-r.Context().Done():
-		return nil, nil, fault.New(fault.OverLimit, "too_busy", "too many concurrent requests from run %q", name).WithCause(r.Context().Err())
+		return nil, nil, fault.New(fault.OverLimit, "too_busy", "too many concurrent requests from run %q", name).
+			WithCause(r.Context().Err())
 	}
+
 	defer func() { <-run.busy }()
+
 	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxBody))
 	if err != nil {
 		return nil, nil, fault.New(fault.Invalid, "bad_body", "cannot read the request: %v", err).WithCause(err)
 	}
+
 	return run, body, nil
 }
 
@@ -59,13 +70,16 @@ func (i *Intake) form(read func(from *run, body []byte) ([]reading.Line, error))
 		if err == nil {
 			got, err = read(run, body)
 		}
+
 		if err == nil {
 			err = run.keep(got)
 		}
+
 		if err != nil {
 			i.refuse(w, err)
 			return
 		}
+
 		answer(w, http.StatusOK, map[string]int{"taken": len(got)})
 	}
 }
@@ -74,15 +88,18 @@ func (i *Intake) form(read func(from *run, body []byte) ([]reading.Line, error))
 func (i *Intake) refuse(w http.ResponseWriter, err error) {
 	status := statusOf(err)
 	p := api.Problem{Status: status, Kind: "internal", Code: "internal", Detail: "the agent could not store the metrics"}
+
 	var f *fault.Error
 	if errors.As(err, &f) {
 		p.Kind, p.Code, p.Detail, p.Remedy = string(f.Kind), f.Code, f.Message, f.Remedy
 	} else {
 		i.log.Warn("cannot store metrics sent by a program", "error", err)
 	}
+
 	if status == http.StatusTooManyRequests {
 		w.Header().Set("Retry-After", strconv.Itoa(10))
 	}
+
 	answer(w, status, p)
 }
 
@@ -99,6 +116,7 @@ func statusOf(err error) int {
 		return http.StatusTooManyRequests
 	case fault.Conflict, fault.Denied, fault.Unavailable, fault.Internal: // not said here
 	}
+
 	return http.StatusInternalServerError
 }
 
@@ -127,23 +145,29 @@ func fromForm(body []byte) ([]reading.Line, error) {
 			} else if err != nil {
 				return nil, badForm("object %d of the body is not valid JSON: %v", len(objects)+1, err)
 			}
+
 			objects = append(objects, o)
 		}
 	}
+
 	if len(objects) > maxLines {
 		return nil, badForm("a request must not hold more than %d points", maxLines)
 	}
+
 	var out []reading.Line
 	for k, o := range objects {
 		line, err := fromObject(o)
 		if err != nil {
 			return nil, badForm("object %d of the body: %v", k+1, err)
 		}
+
 		out = append(out, line)
 	}
+
 	if len(out) == 0 {
 		return nil, badForm("the body holds no point")
 	}
+
 	return out, nil
 }
 
@@ -156,18 +180,23 @@ func badForm(format string, args ...any) error {
 func fromObject(o map[string]json.RawMessage) (reading.Line, error) {
 	var line reading.Line
 	_, has := o["metrics"]
+
 	_, note := o["note"]
 	if has || note {
 		text, err := json.Marshal(o)
 		if err == nil {
 			err = json.Unmarshal(text, &line)
 		}
+
 		if err != nil {
 			return line, err
 		}
+
 		line.Source = reading.ViaURL
+
 		return line, nil
 	}
+
 	done := o["done"]
 	delete(o, "done")
 	flat, _ := lines.FromMap(o)
@@ -178,9 +207,11 @@ func fromObject(o map[string]json.RawMessage) (reading.Line, error) {
 			return line, err
 		}
 	}
+
 	if len(line.Metrics) == 0 && line.Done == nil && line.Total == nil {
 		return line, errors.New("no numeric value in it")
 	}
+
 	return line, nil
 }
 
@@ -191,9 +222,11 @@ func fromReading(o lines.Object) reading.Line {
 	if line.Step == nil {
 		line.Step = number(o.Epoch)
 	}
+
 	for _, v := range o.Values {
 		line.Metrics[v.Name] = reading.Float(v.Value)
 	}
+
 	return line
 }
 
@@ -201,7 +234,9 @@ func number(n reading.Number) *reading.Float {
 	if !n.Known {
 		return nil
 	}
+
 	v := reading.Float(n.Value)
+
 	return &v
 }
 
@@ -218,16 +253,20 @@ func (r *run) fromStatus(body []byte) ([]reading.Line, error) {
 			} `json:"metrics"`
 		} `json:"trainerStatus"`
 	}
+
 	if err := reading.Unmarshal(body, &in); err != nil {
 		return nil, fault.New(fault.Invalid, "bad_status", "the status is not valid JSON: %v", err).WithCause(err)
 	}
+
 	line := reading.Line{Source: reading.ViaStatus, Metrics: map[string]reading.Float{}}
 	for _, m := range in.Status.Metrics {
 		v, ok := reading.Parse(m.Value)
 		if !ok || len(line.Metrics) > 500 {
 			continue
 		}
+
 		n := reading.Float(v)
+
 		switch m.Name {
 		case "current_step":
 			line.Step, line.Done = &n, &n
@@ -240,12 +279,15 @@ func (r *run) fromStatus(body []byte) ([]reading.Line, error) {
 			}
 		}
 	}
+
 	r.mu.Lock()
 	defer r.mu.Unlock()
+
 	progress := in.Status.Progress
 	switch {
 	case line.Total != nil:
 		r.total = *line.Total
+
 		if line.Step == nil && progress != nil && *progress == 0 {
 			line.Done = progress
 		}
@@ -256,5 +298,6 @@ func (r *run) fromStatus(body []byte) ([]reading.Line, error) {
 	case *progress >= 100:
 		line.Step, line.Done = &r.total, &r.total
 	}
+
 	return []reading.Line{line}, nil
 }

@@ -60,26 +60,32 @@ func Open(ctx context.Context, dir string, clk clock.Clock, log *slog.Logger) (*
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, fmt.Errorf("create the intake folder: %w", err)
 	}
+
 	i := &Intake{dir: dir, log: log, clk: clk, runs: map[string]*run{}, done: make(chan struct{})}
 	if err := i.openSecret(); err != nil {
 		return nil, err
 	}
+
 	listener, err := i.listen(ctx)
 	if err != nil {
 		return nil, err
 	}
+
 	i.addr = listener.Addr().String()
 	i.server = &http.Server{
 		Handler: i.handler(), ReadHeaderTimeout: 10 * time.Second, ReadTimeout: 30 * time.Second,
 		WriteTimeout: 30 * time.Second, IdleTimeout: 2 * time.Minute, MaxHeaderBytes: 16 << 10,
 		ErrorLog: slog.NewLogLogger(log.Handler(), slog.LevelDebug),
 	}
+
 	go func() {
 		defer close(i.done)
+
 		if err := i.server.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
 			i.log.Error("metrics endpoint failed", "error", err)
 		}
 	}()
+
 	return i, nil
 }
 
@@ -98,13 +104,16 @@ func (i *Intake) openSecret() error {
 		i.secret = text
 		return nil
 	}
+
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("read the intake secret: %w", err)
 	}
+
 	i.secret = make([]byte, sha256.Size)
 	if _, err := rand.Read(i.secret); err != nil {
 		return fmt.Errorf("generate the intake secret: %w", err)
 	}
+
 	return replace(path, i.secret)
 }
 
@@ -118,20 +127,31 @@ func (i *Intake) listen(ctx context.Context) (net.Listener, error) {
 			if err == nil {
 				return listener, nil
 			}
-			i.log.Warn("intake port is in use by another process, running programs can no longer send metrics", "port", port, "error", err)
+
+			i.log.Warn(
+				"intake port is in use by another process, running programs can no longer send metrics",
+				"port",
+				port,
+				"error",
+				err,
+			)
 		}
 	}
+
 	listener, err := config.Listen(ctx, "tcp", "127.0.0.1:0")
 	if err != nil {
 		return nil, fmt.Errorf("listen for metrics: %w", err)
 	}
+
 	_, port, err := net.SplitHostPort(listener.Addr().String())
 	if err == nil {
 		err = replace(path, []byte(port))
 	}
+
 	if err != nil {
 		return nil, errors.Join(err, listener.Close())
 	}
+
 	return listener, nil
 }
 
@@ -146,10 +166,12 @@ func (i *Intake) Env(r id.Run, rank int, mlflow bool) (map[string]string, error)
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, fmt.Errorf("create the metrics folder of %s: %w", n, err)
 	}
+
 	token := i.token(n)
 	if err := replace(filepath.Join(dir, tokenFile), []byte(token)); err != nil {
 		return nil, err
 	}
+
 	base := "http://" + i.addr + "/v1/" + n
 	env := map[string]string{
 		"TRAINYARD_METRICS_URL":   base + "/metrics",
@@ -158,10 +180,12 @@ func (i *Intake) Env(r id.Run, rank int, mlflow bool) (map[string]string, error)
 		"KUBEFLOW_TRAINER_SERVER_URL":   base + "/status",
 		"KUBEFLOW_TRAINER_SERVER_TOKEN": filepath.Join(dir, tokenFile),
 	}
+
 	if mlflow {
 		env["MLFLOW_TRACKING_URI"] = base + "/mlflow"
 		env["MLFLOW_TRACKING_TOKEN"] = token
 	}
+
 	return env, nil
 }
 
@@ -175,10 +199,12 @@ func (i *Intake) Forget(r id.Run, rank int) error {
 	n := name(r, rank)
 	i.mu.Lock()
 	defer i.mu.Unlock()
+
 	delete(i.runs, n)
 	if err := os.RemoveAll(filepath.Join(i.dir, n)); err != nil {
 		return fmt.Errorf("remove the metrics of %s: %w", n, err)
 	}
+
 	return nil
 }
 
@@ -206,11 +232,13 @@ func (i *Intake) Prune(keep func(name string) bool) error {
 	if err != nil {
 		return fmt.Errorf("list received metrics: %w", err)
 	}
+
 	var errs []error
 	for _, e := range entries {
 		if e.IsDir() && !keep(e.Name()) {
 			errs = append(errs, os.RemoveAll(filepath.Join(i.dir, e.Name())))
 		}
 	}
+
 	return errors.Join(errs...)
 }

@@ -81,6 +81,7 @@ func (i *Intake) mlflow(w http.ResponseWriter, r *http.Request) {
 		mlflowRefuse(w, err)
 		return
 	}
+
 	var in mlflowRequest
 	if len(body) > 0 {
 		if err := reading.Unmarshal(body, &in); err != nil {
@@ -88,21 +89,25 @@ func (i *Intake) mlflow(w http.ResponseWriter, r *http.Request) {
 			return
 		}
 	}
+
 	if r.Method == http.MethodGet {
 		in.RunID, in.Name = r.URL.Query().Get("run_id"), r.URL.Query().Get("experiment_name")
 	}
+
 	_, call, _ := strings.Cut(r.URL.Path, "/api/2.0/mlflow/")
 	reply, err := run.mlflowCall(call, &in)
 	if err != nil {
 		mlflowRefuse(w, err)
 		return
 	}
+
 	answer(w, http.StatusOK, reply)
 }
 
 // mlflowRefuse says what is wrong in the client's words.
 func mlflowRefuse(w http.ResponseWriter, err error) {
 	code := "INTERNAL_ERROR"
+
 	switch fault.KindOf(err) {
 	case fault.Invalid:
 		code = "INVALID_PARAMETER_VALUE"
@@ -114,19 +119,29 @@ func mlflowRefuse(w http.ResponseWriter, err error) {
 		code = "REQUEST_LIMIT_EXCEEDED"
 	case fault.Conflict, fault.Unavailable, fault.Internal:
 	}
+
 	answer(w, statusOf(err), map[string]string{"error_code": code, "message": err.Error()})
 }
 
 // mlflowCall carries out one call. There is one experiment, whatever the program calls it.
 func (r *run) mlflowCall(call string, in *mlflowRequest) (any, error) {
 	type object = map[string]any
+
 	switch call {
 	case "experiments/get-by-name", "experiments/get":
 		name := in.Name
 		if name == "" {
 			name = "Default"
 		}
-		return object{"experiment": object{"experiment_id": "0", "name": name, "artifact_location": "mlartifacts", "lifecycle_stage": "active"}}, nil
+
+		return object{
+			"experiment": object{
+				"experiment_id":     "0",
+				"name":              name,
+				"artifact_location": "mlartifacts",
+				"lifecycle_stage":   "active",
+			},
+		}, nil
 	case "experiments/create":
 		return object{"experiment_id": "0"}, nil
 	case "runs/create":
@@ -141,6 +156,7 @@ func (r *run) mlflowCall(call string, in *mlflowRequest) (any, error) {
 		if err := json.Unmarshal(in.Value, &m.Value); err != nil {
 			return nil, badMetric(in.Key)
 		}
+
 		return object{}, r.mlflowKeep([]mlflowMetric{m})
 	case "runs/log-batch":
 		r.mlflowNote(in.RunID, in.Params, in.Tags)
@@ -150,18 +166,21 @@ func (r *run) mlflowCall(call string, in *mlflowRequest) (any, error) {
 		if err := json.Unmarshal(in.Value, &text); err != nil {
 			return nil, fault.New(fault.Invalid, "bad_value", "the value of %q must be a string", in.Key)
 		}
+
 		pair := []mlflowPair{{in.Key, text}}
 		if call == "runs/set-tag" {
 			r.mlflowNote(in.RunID, nil, pair)
 		} else {
 			r.mlflowNote(in.RunID, pair, nil)
 		}
+
 		return object{}, nil
 	case "runs/delete-tag", "runs/log-inputs", "runs/outputs", "runs/log-model", "experiments/set-experiment-tag":
 		return object{}, nil // said of models and data, not of how the training goes
 	case "runs/search", "experiments/search", "metrics/get-history":
 		return object{}, nil // none are found
 	}
+
 	return nil, fault.New(fault.NotFound, "ENDPOINT_NOT_FOUND", "unsupported MLflow call %q: the agent accepts metrics only", call).
 		WithRemedy("use an MLflow server for anything else")
 }
@@ -175,17 +194,27 @@ func (r *run) mlflowKeep(all []mlflowMetric) error {
 	if len(all) > maxLines {
 		return fault.New(fault.Invalid, "too_large", "a request must not hold more than %d metrics", maxLines)
 	}
+
 	out := make([]reading.Line, 0, len(all))
 	r.mu.Lock()
+
 	if r.mlflow.zeros == nil {
 		r.mlflow.zeros = map[string]bool{}
 	}
+
 	for _, m := range all {
 		if m.Key == "" || m.Value == nil {
 			r.mu.Unlock()
 			return badMetric(m.Key)
 		}
-		line := reading.Line{Source: reading.ViaMLflow, At: m.Timestamp / 1000, Step: m.Step, Metrics: map[string]reading.Float{m.Key: *m.Value}}
+
+		line := reading.Line{
+			Source:  reading.ViaMLflow,
+			At:      m.Timestamp / 1000,
+			Step:    m.Step,
+			Metrics: map[string]reading.Float{m.Key: *m.Value},
+		}
+
 		if m.Step == nil || *m.Step == 0 {
 			if r.mlflow.zeros[m.Key] {
 				line.Step = nil
@@ -193,12 +222,16 @@ func (r *run) mlflowKeep(all []mlflowMetric) error {
 				r.mlflow.zeros[m.Key] = true
 			}
 		}
+
 		out = append(out, line)
 	}
+
 	r.mu.Unlock()
+
 	if len(out) == 0 {
 		return nil
 	}
+
 	return r.keep(out)
 }
 
@@ -208,14 +241,18 @@ func (r *run) mlflowCreate(in *mlflowRequest) (mlflowRun, error) {
 	if _, err := rand.Read(random[:]); err != nil {
 		return mlflowRun{}, err
 	}
+
 	r.mu.Lock()
 	defer r.mu.Unlock()
+
 	if len(r.mlflow.all) >= maxMLRuns {
 		return mlflowRun{}, fault.New(fault.OverLimit, "too_many", "a program may create at most %d MLflow runs", maxMLRuns)
 	}
+
 	made := r.mlflowFind(hex.EncodeToString(random[:]))
 	made.Info.RunName, made.Info.UserID, made.Info.StartTime = clip(in.RunName), clip(in.UserID), in.StartTime
 	made.Data.Tags = in.Tags[:min(len(in.Tags), maxPairs)]
+
 	return *made, nil
 }
 
@@ -224,16 +261,25 @@ func (r *run) mlflowFind(id string) *mlflowRun {
 	if r.mlflow.all == nil {
 		r.mlflow.all = map[string]*mlflowRun{}
 	}
+
 	id = clip(id)
 	known := r.mlflow.all[id]
 	if known == nil {
 		known = &mlflowRun{Info: mlflowInfo{
-			RunID: id, RunUUID: id, RunName: id, ExperimentID: "0", Status: "RUNNING", ArtifactURI: "mlartifacts/" + id, Lifecycle: "active",
+			RunID:        id,
+			RunUUID:      id,
+			RunName:      id,
+			ExperimentID: "0",
+			Status:       "RUNNING",
+			ArtifactURI:  "mlartifacts/" + id,
+			Lifecycle:    "active",
 		}}
+
 		if len(r.mlflow.all) < maxMLRuns {
 			r.mlflow.all[id] = known
 		}
 	}
+
 	return known
 }
 
@@ -246,13 +292,16 @@ func (r *run) mlflowGet(id string) mlflowRun {
 func (r *run) mlflowUpdate(in *mlflowRequest) mlflowInfo {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+
 	known := r.mlflowFind(in.RunID)
 	if in.Status != "" {
 		known.Info.Status, known.Info.EndTime = clip(in.Status), in.EndTime
 	}
+
 	if in.RunName != "" {
 		known.Info.RunName = clip(in.RunName)
 	}
+
 	return known.Info
 }
 
@@ -260,12 +309,14 @@ func (r *run) mlflowUpdate(in *mlflowRequest) mlflowInfo {
 func (r *run) mlflowNote(id string, params, tags []mlflowPair) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+
 	known := r.mlflowFind(id)
 	for _, p := range params {
 		if len(known.Data.Params) < maxPairs {
 			known.Data.Params = append(known.Data.Params, mlflowPair{clip(p.Key), clip(p.Value)})
 		}
 	}
+
 	for _, t := range tags {
 		if len(known.Data.Tags) < maxPairs {
 			known.Data.Tags = append(known.Data.Tags, mlflowPair{clip(t.Key), clip(t.Value)})

@@ -40,18 +40,32 @@ type run struct {
 func (i *Intake) run(name string) *run {
 	i.mu.Lock()
 	defer i.mu.Unlock()
+
 	r := i.runs[name]
 	if r == nil {
 		dir := filepath.Join(i.dir, name)
 		if filepath.Base(dir) != name { // names of ranks have no parts
 			return nil
 		}
-		if info, err := os.Stat(dir); err != nil || !info.IsDir() { //nolint:gosec // its token was checked, and those are made for ranks only
+
+		if info, err := os.Stat(
+			dir,
+		); err != nil ||
+			!info.IsDir() { //nolint:gosec // its token was checked, and those are made for ranks only
 			return nil
 		}
-		r = &run{clk: i.clk, path: filepath.Join(dir, receivedFile), busy: make(chan struct{}, maxBusy), allow: burst, filled: i.clk.Now()}
+
+		r = &run{
+			clk:    i.clk,
+			path:   filepath.Join(dir, receivedFile),
+			busy:   make(chan struct{}, maxBusy),
+			allow:  burst,
+			filled: i.clk.Now(),
+		}
+
 		i.runs[name] = r
 	}
+
 	return r
 }
 
@@ -62,17 +76,22 @@ func (r *run) keep(lines []reading.Line) error {
 		if lines[k].At == 0 {
 			lines[k].At = float64(r.clk.Now().UnixMilli()) / 1000
 		}
+
 		line, err := json.Marshal(lines[k])
 		if err != nil {
 			return fmt.Errorf("store received metrics: %w", err)
 		}
+
 		text = append(append(text, line...), '\n')
 	}
+
 	r.mu.Lock()
 	defer r.mu.Unlock()
+
 	if err := r.spend(float64(len(lines))); err != nil {
 		return err
 	}
+
 	return r.write(text)
 }
 
@@ -85,17 +104,26 @@ func (r *run) spend(n float64) error {
 		return fault.New(fault.OverLimit, "too_fast", "rate limit exceeded: a run may send at most %.0f points per second", perSecond).
 			WithRemedy("send fewer; one value every few seconds is enough")
 	}
+
 	r.allow -= n
+
 	return nil
 }
 
 // write appends to the file.
 func (r *run) write(text []byte) (err error) {
-	f, err := os.OpenFile(r.path, os.O_WRONLY|os.O_APPEND|os.O_CREATE, 0o600) //nolint:gosec // a folder of the intake's own, see Intake.run
+	f, err := os.OpenFile(
+		r.path,
+		os.O_WRONLY|os.O_APPEND|os.O_CREATE,
+		0o600,
+	) //nolint:gosec // a folder of the intake's own, see Intake.run
+
 	if err != nil {
 		return err
 	}
+
 	defer func() { err = errors.Join(err, f.Close()) }()
+
 	info, err := f.Stat()
 	if err != nil {
 		return err
@@ -103,6 +131,8 @@ func (r *run) write(text []byte) (err error) {
 	if info.Size()+int64(len(text)) > maxReceived {
 		return fault.New(fault.OverLimit, "too_much", "a run may send at most %d bytes in total", maxReceived)
 	}
+
 	_, err = f.Write(text)
+
 	return err
 }

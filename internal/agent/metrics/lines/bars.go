@@ -38,8 +38,34 @@ func (b *bar) complete() bool { return b.total > 0 && b.n >= b.total }
 
 // chores are what bars are called that do not show the training.
 var chores = []string{
-	"download", "fetch", "load", "map", "token", "filter", "writ", "shard", "generat", "preproc", "cach", "extract", "resolv", "sav", "upload",
-	"build", "process", "pack", "copy", "read", "import", "convert", "collect", "comput", "warm", "compil", "index", "sanity",
+	"download",
+	"fetch",
+	"load",
+	"map",
+	"token",
+	"filter",
+	"writ",
+	"shard",
+	"generat",
+	"preproc",
+	"cach",
+	"extract",
+	"resolv",
+	"sav",
+	"upload",
+	"build",
+	"process",
+	"pack",
+	"copy",
+	"read",
+	"import",
+	"convert",
+	"collect",
+	"comput",
+	"warm",
+	"compil",
+	"index",
+	"sanity",
 }
 
 // checks are what bars are called that show how the model is checked.
@@ -54,21 +80,27 @@ func (s *bars) draw(d drawn) (r reading.Reading, counts bool) {
 	if holds(d.name, chores) || strings.HasSuffix(d.rate, "B/s") || strings.HasSuffix(d.rate, "examples/s") {
 		return r, false
 	}
+
 	check := holds(d.name, checks)
 	b := s.find(d)
 	before := b.drawn
 	s.advance(b, d)
+
 	for _, v := range d.postfix {
 		checked := holds(strings.ToLower(v.Name), checks)
+
 		// What is told again is old: at the beginning of a lap everything, and what is measured once in a while always.
 		if old := slices.Contains(before.postfix, v); old && (d.n == 0 || checked) {
 			continue
 		}
+
 		if check && !checked {
 			v.Name = "val_" + v.Name
 		}
+
 		r.Add(v.Name, v.Value)
 	}
+
 	fine := s.finest()
 	switch {
 	case check && fine != nil: // measured at where the training is
@@ -77,13 +109,16 @@ func (s *bars) draw(d drawn) (r reading.Reading, counts bool) {
 	case check:
 		return r, false
 	}
+
 	r.Step = reading.Known(b.step())
 	if b == s.main() && s.inner() != nil { // what is told for each epoch is of the steps in it
 		r.Step = reading.Known(fine.step())
 	}
+
 	if b == fine || b == s.main() {
 		s.progress(&r)
 	}
+
 	return r, b == fine
 }
 
@@ -94,18 +129,23 @@ func (s *bars) find(d drawn) *bar {
 			return b
 		}
 	}
+
 	if b := s.longer(d); b != nil {
 		return b
 	}
+
 	b := &bar{}
 	b.name, b.total = d.name, d.total
 	if main := s.main(); main != nil {
 		b.around, b.inside = main.n, !main.complete()
 	}
+
 	if len(s.all) == maxBars {
 		s.all = slices.Delete(s.all, 0, 1)
 	}
+
 	s.all = append(s.all, b)
+
 	return b
 }
 
@@ -116,17 +156,22 @@ func (s *bars) longer(d drawn) *bar {
 		if b.name != d.name || b.total == 0 || d.total == 0 {
 			continue
 		}
+
 		next := d.epoch.Known && b.ages.known && d.epoch.Value > b.ages.current
+
 		same := b.complete() && len(d.postfix) > 0 && len(b.postfix) > 0 && d.postfix[0].Name == b.postfix[0].Name
 		if !next && !same {
 			continue
 		}
+
 		b.count.offset, b.count.high = b.count.last(), 0
 		b.total, b.n, b.uneven = d.total, 0, true
 		b.laps++
 		s.lapped(b)
+
 		return b
 	}
+
 	return nil
 }
 
@@ -136,17 +181,21 @@ func (s *bars) advance(b *bar, d drawn) {
 		b.ages.tell(d.epoch.Value, d.epochs.Value)
 		b.count.epoch(d.epoch.Value)
 	}
+
 	before, n := b.count.offset, b.n
 	b.drawn = d
 	b.count.place(d.n, d.total)
 	lapped := b.count.offset > before
+
 	if d.epoch.Known && d.total > 0 && !b.uneven {
 		b.count.offset = b.ages.before() * d.total
 	}
+
 	if lapped {
 		b.laps++
 		s.lapped(b)
 	}
+
 	if d.n != n {
 		b.still = 0
 	}
@@ -158,10 +207,12 @@ func (s *bars) lapped(b *bar) {
 		b.nested = main.n == b.around+1
 		b.around = main.n
 	}
+
 	for _, outer := range s.all {
 		if outer == b {
 			return
 		}
+
 		outer.still++
 	}
 }
@@ -182,9 +233,11 @@ func (s *bars) main() *bar {
 			complete = b
 		}
 	}
+
 	if complete != nil {
 		return complete
 	}
+
 	return inside
 }
 
@@ -194,6 +247,7 @@ func (s *bars) inner() *bar {
 	if main == nil {
 		return nil
 	}
+
 	for _, b := range slices.Backward(s.all) {
 		if b == main {
 			return nil
@@ -202,6 +256,7 @@ func (s *bars) inner() *bar {
 			return b
 		}
 	}
+
 	return nil
 }
 
@@ -210,6 +265,7 @@ func (s *bars) finest() *bar {
 	if in := s.inner(); in != nil {
 		return in
 	}
+
 	return s.main()
 }
 
@@ -219,23 +275,28 @@ func (s *bars) progress(r *reading.Reading) {
 	if main == nil {
 		return
 	}
+
 	total := 0.0
 	switch {
 	case in != nil:
 		if in.total > 0 && main.total > 0 && !in.uneven {
 			total = in.total * main.total
 		}
+
 		r.Done = reading.Known(in.step())
 	case main.ages.known:
 		if !main.uneven {
 			total = main.total * main.ages.total
 		}
+
 		r.Done = reading.Known(main.step())
 	default:
 		r.Done = reading.Known(main.step())
+
 		if main.laps == 0 {
 			total = main.total
 		}
 	}
+
 	r.Total = reading.Known(total)
 }

@@ -25,11 +25,14 @@ func (c *collected) metrics() reading.Reading {
 		if !counted && !surelyMetric(v.Name) {
 			continue
 		}
+
 		if c.check != "" && !holds(v.Name, checks) {
 			v.Name = c.check + "_" + v.Name
 		}
+
 		r.Add(v.Name, v.Value)
 	}
+
 	return r
 }
 
@@ -42,6 +45,7 @@ func collect(tokens []token) collected {
 		if t.kind == word {
 			lower = strings.ToLower(t.text)
 		}
+
 		switch {
 		case t.kind == word && slices.Contains(epochWords, lower) && !c.epoch.Known:
 			if n, total, after := countAfter(tokens, part(tokens, i+1)); n.Known && (total.Known || lower != "epochs") {
@@ -49,7 +53,10 @@ func collect(tokens []token) collected {
 			}
 		case t.kind == word && slices.Contains(stepWords, lower) && !c.named:
 			if n, total, after := countAfter(tokens, part(tokens, i+1)); n.Known {
-				c.step, c.total, c.named, i = n, total, true, after-1
+				c.step = n
+				c.total = total
+				c.named = true
+				i = after - 1
 				c.loose = strings.HasSuffix(lower, "s") && !total.Known
 			}
 		case (lower == "train" || lower == "training") && !c.epoch.Known && insideEpoch(tokens, i):
@@ -60,6 +67,7 @@ func collect(tokens []token) collected {
 				if name := metricName(tokens, i); name != "" && len(c.values) < 64 {
 					c.values = append(c.values, reading.Value{Name: name, Value: v})
 				}
+
 				i = after - 1
 			}
 		case t.kind == number && !c.step.Known && c.check == "" && alone(tokens, i): // [ 10/100 ]
@@ -68,6 +76,7 @@ func collect(tokens []token) collected {
 			}
 		}
 	}
+
 	return c
 }
 
@@ -81,6 +90,7 @@ func part(tokens []token, i int) int {
 	if is(tokens, i, "(") && i+1 < len(tokens) && tokens[i+1].kind == word && is(tokens, i+2, ")") {
 		return i + 3
 	}
+
 	return i
 }
 
@@ -97,15 +107,18 @@ func checkOf(tokens []token) string {
 		if t.kind != word {
 			continue
 		}
+
 		lower := strings.ToLower(t.text)
 		if looksLikeMetric(lower) {
 			return ""
 		}
+
 		first := i == 0 || tokens[i-1].kind == mark && tokens[i-1].text == "|"
 		if slices.Contains(checkWords, lower) && (first || is(tokens, i+1, ":[)")) {
 			return lower
 		}
 	}
+
 	return ""
 }
 
@@ -119,6 +132,7 @@ func alone(tokens []token, i int) bool {
 	case is(tokens, i-1, ":="):
 		return i < 2 || tokens[i-2].kind != word || slices.Contains(progressWords, strings.ToLower(tokens[i-2].text))
 	}
+
 	return is(tokens, i-1, "[(|]),-")
 }
 
@@ -132,16 +146,20 @@ func countAfter(tokens []token, i int) (n, total reading.Number, after int) {
 	for is(tokens, i, "[(:=#") {
 		i++
 	}
+
 	if i >= len(tokens) || !isCount(tokens[i]) {
 		return n, total, i
 	}
+
 	n = reading.Known(tokens[i].value)
+
 	i++
 	if i+1 < len(tokens) && (tokens[i].text == "/" || strings.EqualFold(tokens[i].text, "of")) {
 		if t := tokens[i+1]; isCount(t) && t.value > 0 && t.value >= n.Value {
 			return n, reading.Known(t.value), i + 2
 		}
 	}
+
 	return n, total, i
 }
 
@@ -157,18 +175,21 @@ func valueAfter(tokens []token, i int) (v float64, after int, ok bool) {
 	if sign {
 		i++
 	}
+
 	wrapped := ""
 	if sign && i < len(tokens) && tokens[i].kind == word && is(tokens, i+1, "(") && isWrapping(tokens[i].text) {
 		i, wrapped = i+2, ",)"
 	} else if sign && is(tokens, i, "[") {
 		i, wrapped = i+1, "]"
 	}
+
 	if i >= len(tokens) || tokens[i].kind != number || tokens[i].unit {
 		return 0, i, false
 	}
 	if is(tokens, i+1, "/") || wrapped != "" && !is(tokens, i+1, wrapped) { // a share of something, or a list
 		return 0, i + 1, false
 	}
+
 	return tokens[i].value, i + 1, true
 }
 
@@ -185,6 +206,7 @@ func metricName(tokens []token, i int) string {
 	if !looksLikeMetric(name) || isSetting(name) || is(tokens, i-1, "/") {
 		return ""
 	}
+
 	for j := i - 1; j >= 0 && i-j <= 2 && tokens[j].kind == word; j-- {
 		before := strings.ToLower(tokens[j].text)
 		if slices.Contains(wantedWords, before) {
@@ -193,7 +215,9 @@ func metricName(tokens []token, i int) string {
 		if !slices.Contains(qualifiers, before) {
 			break
 		}
+
 		name = before + "_" + name
 	}
+
 	return name
 }

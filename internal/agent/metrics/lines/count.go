@@ -15,6 +15,7 @@ func (c *counter) epoch(e float64) {
 	if c.hasRun && e > c.current {
 		c.newer = true
 	}
+
 	c.current, c.hasRun = e, true
 }
 
@@ -28,8 +29,10 @@ func (c *counter) place(n, lap float64) float64 {
 			c.high = n
 		}
 	}
+
 	c.newer = false
 	c.high, c.known = max(c.high, n), true
+
 	return c.offset + n
 }
 
@@ -49,6 +52,7 @@ func (e *epochs) tell(current, total float64) {
 	if current == 0 {
 		e.zero = true
 	}
+
 	e.current, e.known = current, true
 	if total > 0 {
 		e.total = total
@@ -63,5 +67,6 @@ func (e *epochs) before() float64 {
 	if e.zero {
 		return e.current
 	}
+
 	return max(e.current-1, 0)
 }

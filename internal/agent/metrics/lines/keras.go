@@ -13,7 +13,9 @@ func (p *Parser) keras(line string) (reading.Reading, bool) {
 	if !ok || head == "" || !strings.Contains(rest, " - ") || head[0] < '0' || head[0] > '9' {
 		return r, false
 	}
+
 	first, last, ok := strings.Cut(head, "/")
+
 	var n, total float64
 	if !ok || !scaled(first, &n) {
 		return r, false
@@ -21,20 +23,25 @@ func (p *Parser) keras(line string) (reading.Reading, bool) {
 	if last != "Unknown" && !scaled(last, &total) {
 		return r, false
 	}
+
 	parts := strings.Split(rest, " - ")
 	for _, part := range parts[1:] {
 		name, value, ok := strings.Cut(part, ":")
 		if !ok {
 			continue
 		}
+
 		if v, ok := reading.Parse(strings.TrimSpace(value)); ok && len(r.Values) < 64 {
 			r.Add(name, v)
 		}
 	}
+
 	if len(r.Values) == 0 {
 		return r, false
 	}
+
 	p.within(&r, n, total)
+
 	return r, true
 }
 
@@ -44,11 +51,13 @@ func (p *Parser) within(r *reading.Reading, n, total float64) {
 	if p.epochs.known {
 		count.epoch(p.epochs.current)
 	}
+
 	step := count.place(n, total)
 	if p.epochs.known && total > 0 {
 		step = p.epochs.before()*total + n
 		count.offset, count.high = step-n, n
 	}
+
 	r.Step, r.Done = reading.Known(step), reading.Known(step)
 	switch {
 	case total > 0 && p.epochs.total > 0:

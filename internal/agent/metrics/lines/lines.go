@@ -62,24 +62,30 @@ func New(rules []string) (*Parser, error) {
 		if err != nil {
 			return nil, err
 		}
+
 		p.rules = append(p.rules, r)
 	}
+
 	return p, nil
 }
 
 // Line reads one line, without its end. It does not keep text.
 func (p *Parser) Line(text []byte, emit Emit) {
-	if len(text) > maxSegment || !bytes.ContainsAny(text, "0123456789") && !bytes.Contains(bytes.ToLower(text), []byte("nan")) {
+	if len(text) > maxSegment ||
+		!bytes.ContainsAny(text, "0123456789") && !bytes.Contains(bytes.ToLower(text), []byte("nan")) {
 		return
 	}
+
 	line := clean(text)
 	if line == "" {
 		return
 	}
+
 	if r, ok := p.byRule(line); ok {
 		emit(Rule, r)
 		return
 	}
+
 	switch {
 	case line[0] == '{':
 		if r, ok := FromJSON([]byte(line)); ok {
@@ -109,10 +115,12 @@ func logged(line string) (Object, bool) {
 	if line[len(line)-1] != '}' {
 		return Object{}, false
 	}
+
 	at := strings.Index(line, `{"`)
 	if at < 0 {
 		return Object{}, false
 	}
+
 	return FromJSON([]byte(line[at:]))
 }
 
@@ -125,6 +133,7 @@ func (p *Parser) Flush(emit Emit) {
 		if b := p.bars.finest(); b != nil {
 			r.Step = reading.Known(b.step())
 		}
+
 		emit(Logged, r)
 	}
 }
@@ -136,13 +145,17 @@ func (p *Parser) dict(r Object, emit Emit) {
 		emit(Dict, p.unroll(r))
 		return
 	}
+
 	p.Flush(emit)
+
 	if p.bars.main() == nil || p.byEpochs {
 		p.byEpochs = true
 		r.Step = r.Epoch
 		emit(Dict, r.Reading)
+
 		return
 	}
+
 	r.At = p.At
 	p.waiting = &r.Reading
 }
@@ -156,6 +169,7 @@ func (p *Parser) bar(b drawn, emit Emit) {
 		w.Step = r.Step
 		emit(Logged, w)
 	}
+
 	if !r.Empty() {
 		emit(Bar, r)
 	}
@@ -170,6 +184,7 @@ func (p *Parser) unroll(o Object) reading.Reading {
 		if o.Epoch.Known {
 			count.epoch(o.Epoch.Value)
 		}
+
 		r.Step.Value = count.place(r.Step.Value, 0)
 		if r.Total.Known && !r.Done.Known {
 			r.Done = r.Step
@@ -177,6 +192,7 @@ func (p *Parser) unroll(o Object) reading.Reading {
 	case o.Epoch.Known:
 		r.Step = o.Epoch
 	}
+
 	return r
 }
 
@@ -187,9 +203,11 @@ func (p *Parser) counter(r *reading.Reading) *counter {
 	if len(r.Values) > 0 {
 		name = r.Values[0].Name
 	}
+
 	if p.counts == nil {
 		p.counts = map[string]*counter{}
 	}
+
 	c := p.counts[name]
 	if c == nil {
 		c = new(counter)
@@ -197,7 +215,9 @@ func (p *Parser) counter(r *reading.Reading) *counter {
 			p.counts[name] = c
 		}
 	}
+
 	p.newest = c
+
 	return c
 }
 
@@ -206,6 +226,7 @@ func clean(text []byte) string {
 	if bytes.IndexByte(text, '\x1b') < 0 && bytes.IndexByte(text, '\b') < 0 {
 		return strings.TrimSpace(strings.ToValidUTF8(string(text), ""))
 	}
+
 	out := make([]byte, 0, len(text))
 	for i := 0; i < len(text); i++ {
 		switch c := text[i]; {
@@ -218,5 +239,6 @@ func clean(text []byte) string {
 			out = append(out, c)
 		}
 	}
+
 	return strings.TrimSpace(strings.ToValidUTF8(string(out), ""))
 }

@@ -17,12 +17,15 @@ func said(kind Kind, r reading.Reading) string {
 	if r.Step.Known {
 		out += fmt.Sprintf(" %g:", r.Step.Value)
 	}
+
 	for _, v := range r.Values {
 		out += fmt.Sprintf(" %s=%g", v.Name, v.Value)
 	}
+
 	if r.Done.Known || r.Total.Value > 0 {
 		out += fmt.Sprintf(" (%g of %g)", r.Done.Value, r.Total.Value)
 	}
+
 	return out
 }
 
@@ -33,6 +36,7 @@ func hear(t testing.TB, rules []string, text string) []string {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	var out []string
 	emit := func(kind Kind, r reading.Reading) { out = append(out, said(kind, r)) }
 	var s Splitter
@@ -40,11 +44,13 @@ func hear(t testing.TB, rules []string, text string) []string {
 	s.Add([]byte(text), line)
 	s.Flush(line)
 	p.Flush(emit)
+
 	return out
 }
 
 func TestLinesOfManyKinds(t *testing.T) {
 	t.Parallel()
+
 	for _, test := range []struct {
 		name string
 		text string
@@ -96,6 +102,7 @@ func TestLinesOfManyKinds(t *testing.T) {
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()
+
 			if diff := cmp.Diff(test.want, hear(t, nil, test.text)); diff != "" {
 				t.Error(diff)
 			}
@@ -105,6 +112,7 @@ func TestLinesOfManyKinds(t *testing.T) {
 
 func TestRulesGoBeforeGuesses(t *testing.T) {
 	t.Parallel()
+
 	for _, test := range []struct{ name, rule, text, want string }{
 		{"named groups are metrics", `it (?P<step>\d+)\s+L=(?P<loss>\S+)`, "it 7  L=0.5 acc=3", "rule 7: loss=0.5 (7 of 0)"},
 		{"a total", `(?P<step>\d+) of (?P<total>\d+): (?P<nll>\S+)`, "7 of 70: 1.5", "rule 7: nll=1.5 (7 of 70)"},
@@ -116,11 +124,13 @@ func TestRulesGoBeforeGuesses(t *testing.T) {
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()
+
 			if diff := cmp.Diff([]string{test.want}, hear(t, []string{test.rule}, test.text)); diff != "" {
 				t.Error(diff)
 			}
 		})
 	}
+
 	if _, err := New([]string{"("}); err == nil || !strings.Contains(err.Error(), "regular expression") {
 		t.Errorf("a broken rule: %v", err)
 	}
@@ -129,6 +139,7 @@ func TestRulesGoBeforeGuesses(t *testing.T) {
 // The files were printed by the programs themselves: three epochs of 20 steps each.
 func TestWhatRealProgramsPrint(t *testing.T) {
 	t.Parallel()
+
 	for _, test := range []struct {
 		file, metric, want, last string
 	}{
@@ -147,10 +158,12 @@ func TestWhatRealProgramsPrint(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
+
 			p, err := New(nil)
 			if err != nil {
 				t.Fatal(err)
 			}
+
 			got, last := map[float64]float64{}, ""
 			var order []float64
 			emit := func(_ Kind, r reading.Reading) {
@@ -159,23 +172,29 @@ func TestWhatRealProgramsPrint(t *testing.T) {
 						if _, again := got[r.Step.Value]; !again {
 							order = append(order, r.Step.Value)
 						}
+
 						got[r.Step.Value] = v.Value
 					}
 				}
+
 				if r.Done.Known {
 					last = fmt.Sprintf("%g of %g", r.Done.Value, r.Total.Value)
 				}
 			}
+
 			var s Splitter
 			s.Add(text, func(l []byte) { p.Line(l, emit) })
 			p.Flush(emit)
+
 			var points []string
 			for _, step := range order {
 				points = append(points, fmt.Sprintf("%g=%g", step, got[step]))
 			}
+
 			if diff := cmp.Diff(test.want, strings.Join(points, " ")); diff != "" {
 				t.Error(diff)
 			}
+
 			if last != test.last {
 				t.Errorf("it ends at %s, want %s", last, test.last)
 			}
@@ -187,18 +206,22 @@ func TestOutputInPiecesIsTheSameOutput(t *testing.T) {
 	t.Parallel()
 	text := "step 1 loss=5\rstep 2 loss=4\nstep 3 loss=3\r\nstep 4 loss=2\n"
 	want := hear(t, nil, text)
+
 	for size := 1; size < len(text); size++ {
 		p, err := New(nil)
 		if err != nil {
 			t.Fatal(err)
 		}
+
 		var got []string
+
 		var s Splitter
 		for i := 0; i < len(text); i += size {
 			s.Add([]byte(text[i:min(i+size, len(text))]), func(l []byte) {
 				p.Line(l, func(kind Kind, r reading.Reading) { got = append(got, said(kind, r)) })
 			})
 		}
+
 		if diff := cmp.Diff(want, got); diff != "" {
 			t.Errorf("in pieces of %d: %s", size, diff)
 		}
@@ -215,6 +238,7 @@ func TestWhatIsLeftOutTakesTheLinesAtBothEndsWithIt(t *testing.T) {
 	s.Add([]byte("ree\nfour\n"), keep)
 	s.Add([]byte(strings.Repeat("x", 3*maxSegment)), keep)
 	s.Add([]byte("y\nfive\n"), keep)
+
 	if diff := cmp.Diff([]string{"one", "four", "five"}, got); diff != "" {
 		t.Error(diff)
 	}
@@ -226,26 +250,38 @@ func FuzzLine(f *testing.F) {
 		if err != nil {
 			f.Fatal(err)
 		}
+
 		f.Add(text[:min(len(text), 2000)])
 	}
-	f.Add([]byte("Epoch: [0][  10/5005]\tLoss 6.9e+00 (6.8e+00)\n{'a': 1, 'b': tensor(2, x)}\n{\"step\": 1e999, \"loss\": \"NaN\"}\n"))
+
+	f.Add(
+		[]byte(
+			"Epoch: [0][  10/5005]\tLoss 6.9e+00 (6.8e+00)\n{'a': 1, 'b': tensor(2, x)}\n{\"step\": 1e999, \"loss\": \"NaN\"}\n",
+		),
+	)
+
 	f.Add([]byte("\x81  - 00"))
+
 	f.Fuzz(func(t *testing.T, text []byte) {
 		p, err := New([]string{`(?P<name>\w+)=(?P<value>\S+)`})
 		if err != nil {
 			t.Fatal(err)
 		}
+
 		var s Splitter
+
 		emit := func(_ Kind, r reading.Reading) {
 			if r.Empty() {
 				t.Error("a reading that says nothing")
 			}
+
 			for _, v := range r.Values {
 				if v.Name == "" || reading.Name(v.Name) != v.Name {
 					t.Errorf("%q is no name", v.Name)
 				}
 			}
 		}
+
 		line := func(l []byte) { p.Line(l, emit) }
 		s.Add(text, line)
 		s.Flush(line)

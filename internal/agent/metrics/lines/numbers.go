@@ -11,15 +11,19 @@ import (
 // are a group, unless a zero stands before it. It reports whether there was such a number.
 func grouped(line string, i int) (t token, end int, ok bool) {
 	begin := i
+
 	if line[i] == '-' || line[i] == '+' {
 		i++
 	}
+
 	first := digits(line, i)
 	if first == i || first >= len(line) {
 		return t, 0, false
 	}
+
 	sep := line[first]
 	end, groups := groupsEnd(line, first, sep)
+
 	point := byte('.')
 	switch {
 	case sep == ',' && groups > 0 && line[i] != '0' && first-i <= 3:
@@ -31,17 +35,21 @@ func grouped(line string, i int) (t token, end int, ok bool) {
 	default:
 		return t, 0, false
 	}
+
 	if end+1 < len(line) && line[end] == point && isDigit(line[end+1]) {
 		end = digits(line, end+1)
 	}
+
 	plain := strings.NewReplacer(",", "", "_", "")
 	if point == ',' {
 		plain = strings.NewReplacer(".", "", ",", ".")
 	}
+
 	t = token{kind: number, text: line[begin:end]}
 	v, parsed := reading.Parse(plain.Replace(t.text))
 	t.value, t.unit = v, !parsed
 	t, end = afterNumber(t, line, end)
+
 	return t, end, true
 }
 
@@ -50,6 +58,7 @@ func groupsEnd(line string, i int, sep byte) (end, groups int) {
 	for i < len(line) && line[i] == sep && digits(line, i+1) == i+4 {
 		i, groups = i+4, groups+1
 	}
+
 	return i, groups
 }
 
@@ -58,8 +67,11 @@ func decimalComma(line string, i int) bool {
 	if i >= len(line) || line[i] != ',' {
 		return false
 	}
+
 	end := digits(line, i+1)
-	return end > i+1 && (end == len(line) || strings.IndexByte(",._", line[end]) < 0 || end+1 < len(line) && line[end] != '_' && !isDigit(line[end+1]))
+
+	return end > i+1 &&
+		(end == len(line) || strings.IndexByte(",._", line[end]) < 0 || end+1 < len(line) && line[end] != '_' && !isDigit(line[end+1]))
 }
 
 // digits returns where the digits end that begin at i.
@@ -67,5 +79,6 @@ func digits(line string, i int) int {
 	for i < len(line) && isDigit(line[i]) {
 		i++
 	}
+
 	return i
 }

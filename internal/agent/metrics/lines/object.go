@@ -25,6 +25,7 @@ func FromJSON(line []byte) (Object, bool) {
 	if reading.Unmarshal(line, &in) != nil {
 		return Object{}, false
 	}
+
 	return FromMap(in)
 }
 
@@ -48,12 +49,14 @@ func (f *fields) flatten(prefix string, in map[string]json.RawMessage, depth int
 	for name := range in {
 		names = append(names, name)
 	}
+
 	slices.Sort(names)
 	for _, name := range names {
 		raw := bytes.TrimSpace(in[name])
 		if len(raw) == 0 || len(*f) > 500 {
 			continue
 		}
+
 		switch raw[0] {
 		case '{':
 			var inner map[string]json.RawMessage
@@ -62,6 +65,7 @@ func (f *fields) flatten(prefix string, in map[string]json.RawMessage, depth int
 				if isWrapper(name) {
 					under = prefix
 				}
+
 				f.flatten(under, inner, depth+1)
 			}
 		case '"':
@@ -91,29 +95,37 @@ func (f fields) object() (Object, bool) {
 				}
 			}
 		}
+
 		return reading.Number{}
 	}
+
 	o.Step, o.Epoch, o.Total = take(stepNames), take(epochNames), take(totalNames)
 	if at := take(timeNames); at.Known {
 		o.At = unixSeconds(at.Value)
 	}
+
 	if o.Step.Known && (o.Step.Value < 0 || o.Step.Value != o.Step.Value) {
 		o.Step = reading.Number{}
 	}
+
 	if o.Total.Known && !(o.Total.Value > 0) {
 		o.Total = reading.Number{}
 	}
+
 	if o.Total.Known && o.Step.Known {
 		o.Done = o.Step
 	}
+
 	metric := o.Step.Known || o.Epoch.Known
 	for _, v := range f {
 		if IsCount(v.Name) {
 			continue
 		}
+
 		metric = metric || looksLikeMetric(v.Name)
 		o.Add(v.Name, v.Value)
 	}
+
 	return o, metric && !o.Empty()
 }
 
@@ -125,6 +137,7 @@ func unixSeconds(v float64) float64 {
 			return s
 		}
 	}
+
 	return 0
 }
 
@@ -133,32 +146,40 @@ func fromDict(line string) (Object, bool) {
 	if len(line) < 2 || line[len(line)-1] != '}' {
 		return Object{}, false
 	}
+
 	var all fields
+
 	rest := line[1 : len(line)-1]
 	for rest != "" && len(all) < 500 {
 		rest = strings.TrimLeft(rest, " ,")
 		if rest == "" {
 			break
 		}
+
 		quote := rest[0]
 		if quote != '\'' && quote != '"' {
 			return Object{}, false
 		}
+
 		end := strings.IndexByte(rest[1:], quote)
 		if end < 0 {
 			return Object{}, false
 		}
+
 		name := rest[1 : 1+end]
+
 		rest = strings.TrimLeft(rest[2+end:], " ")
 		if !strings.HasPrefix(rest, ":") {
 			return Object{}, false
 		}
+
 		var value string
 		value, rest = dictValue(strings.TrimLeft(rest[1:], " "))
 		if v, ok := reading.Parse(value); ok {
 			all = append(all, reading.Value{Name: name, Value: v})
 		}
 	}
+
 	return all.object()
 }
 
@@ -168,23 +189,30 @@ func dictValue(rest string) (value, after string) {
 	if rest == "" {
 		return "", ""
 	}
+
 	if q := rest[0]; q == '\'' || q == '"' {
 		if end := strings.IndexByte(rest[1:], q); end >= 0 {
 			return rest[1 : 1+end], rest[2+end:]
 		}
+
 		return "", ""
 	}
+
 	end := strings.IndexByte(rest, ',')
 	if open := strings.IndexByte(rest, '('); open >= 0 && (end < 0 || open < end) {
 		shut := strings.IndexByte(rest, ')')
 		if shut < open {
 			return "", ""
 		}
+
 		inner, _, _ := strings.Cut(rest[open+1:shut], ",")
+
 		return strings.TrimSpace(inner), rest[shut+1:]
 	}
+
 	if end < 0 {
 		end = len(rest)
 	}
+
 	return strings.TrimSpace(rest[:end]), rest[end:]
 }

@@ -39,6 +39,7 @@ func scan(out []token, line string) []token {
 			if v, ok := reading.Parse(t.text); ok { // nan, inf
 				t.kind, t.value = number, v
 			}
+
 			out = append(out, t)
 			i = end
 		case isDigit(c) || (c == '-' || c == '+' || c == '.') && i+1 < len(line) && (isDigit(line[i+1]) || line[i+1] == '.'):
@@ -55,6 +56,7 @@ func scan(out []token, line string) []token {
 			i++
 		}
 	}
+
 	return out
 }
 
@@ -67,11 +69,13 @@ func isDigit(c byte) bool { return c >= '0' && c <= '9' }
 func wordEnd(line string, i int) int {
 	for ; i < len(line); i++ {
 		c := line[i]
-		joins := (c == '/' || c == '@' || c == '-' || c == '.') && i+1 < len(line) && (isLetter(line[i+1]) || isDigit(line[i+1]) && c != '-' && c != '.')
+		joins := (c == '/' || c == '@' || c == '-' || c == '.') && i+1 < len(line) &&
+			(isLetter(line[i+1]) || isDigit(line[i+1]) && c != '-' && c != '.')
 		if !isLetter(c) && !isDigit(c) && !joins {
 			break
 		}
 	}
+
 	return i
 }
 
@@ -80,6 +84,7 @@ func scanNumber(line string, i int) (token, int) {
 	if t, end, ok := grouped(line, i); ok {
 		return t, end
 	}
+
 	end := i + 1
 	for end < len(line) {
 		c := line[end]
@@ -88,16 +93,19 @@ func scanNumber(line string, i int) (token, int) {
 		if !isDigit(c) && c != '.' && !exponent {
 			break
 		}
+
 		end++
 		if exponent {
 			end++
 		}
 	}
+
 	text := strings.TrimRight(line[i:end], ".")
 	t := token{kind: number, text: text}
 	v, ok := reading.Parse(text)
 	list := end+1 < len(line) && line[end] == ',' && isDigit(line[end+1])
 	t.value, t.unit = v, !ok || list
+
 	return afterNumber(t, line, end)
 }
 
@@ -110,6 +118,7 @@ func afterNumber(t token, line string, end int) (token, int) {
 		t.unit = true
 		end = wordEnd(line, end)
 	}
+
 	return t, end
 }
 
@@ -118,16 +127,20 @@ func (p *Parser) pairs(line string) (reading.Reading, bool) {
 	if !strings.ContainsAny(line, "=:/ ") {
 		return reading.Reading{}, false
 	}
+
 	p.tokens = scan(p.tokens[:0], line)
 	found := collect(p.tokens)
 	r := found.metrics()
+
 	if found.epoch.Known {
 		p.epochs.tell(found.epoch.Value, found.epochs.Value)
 	}
+
 	progress := found.named && found.step.Known && found.total.Known
 	if len(r.Values) == 0 && !progress {
 		return r, false
 	}
+
 	switch {
 	case found.step.Known:
 		p.within(&r, found.step.Value, found.total.Value)
@@ -139,8 +152,15 @@ func (p *Parser) pairs(line string) (reading.Reading, bool) {
 		if b := p.bars.finest(); b != nil {
 			r.Step = reading.Known(b.step())
 		} else if p.epochs.known { // a line before said which
-			r.Step, r.Done, r.Total = reading.Known(p.epochs.current), reading.Known(p.epochs.current), reading.Known(p.epochs.total)
+			r.Step, r.Done, r.Total = reading.Known(
+				p.epochs.current,
+			), reading.Known(
+				p.epochs.current,
+			), reading.Known(
+				p.epochs.total,
+			)
 		}
 	}
+
 	return r, true
 }

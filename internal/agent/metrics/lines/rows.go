@@ -18,6 +18,7 @@ func (p *Parser) row(line string) (reading.Reading, bool) {
 	if !ok {
 		return r, false
 	}
+
 	inner, bracket := strings.CutSuffix(strings.TrimPrefix(head, "["), "]")
 	if !bracket || head[0] != '[' {
 		inner, ok = strings.CutSuffix(head, ":")
@@ -25,18 +26,22 @@ func (p *Parser) row(line string) (reading.Reading, bool) {
 			return r, false
 		}
 	}
+
 	if inner == "" || digits(inner, 0) != len(inner) {
 		return r, false
 	}
+
 	n, ok := reading.Parse(inner)
 	if !ok || n > 1e15 {
 		return r, false
 	}
+
 	for cell := range strings.SplitSeq(rest, "\t") {
 		at := strings.LastIndexByte(cell, ':')
 		if at < 0 || len(r.Values) == 64 {
 			continue
 		}
+
 		name := strings.ReplaceAll(strings.TrimSpace(cell[:at]), "'s ", "_")
 		value, _, _ := strings.Cut(strings.TrimSpace(cell[at+1:]), " ") // before what it varies by
 		value, _, _ = strings.Cut(value, "+")
@@ -44,9 +49,12 @@ func (p *Parser) row(line string) (reading.Reading, bool) {
 			r.Add(name, v)
 		}
 	}
+
 	if len(r.Values) == 0 {
 		return r, false
 	}
+
 	p.within(&r, n, 0)
+
 	return r, true
 }

@@ -23,9 +23,11 @@ func compile(text string) (*rule, error) {
 		if se, ok := err.(*syntax.Error); ok { //nolint:errorlint // the package returns it bare
 			why = se.Code.String()
 		}
+
 		return nil, fault.New(fault.Invalid, "bad_rule", "invalid regular expression %q: %s", text, why).WithField("metrics").
 			WithRemedy("use Go syntax with named groups, e.g. (?P<loss>[0-9.]+)")
 	}
+
 	return &rule{re: re, names: re.SubexpNames()}, nil
 }
 
@@ -40,6 +42,7 @@ func (p *Parser) byRule(line string) (reading.Reading, bool) {
 			return out, true
 		}
 	}
+
 	return reading.Reading{}, false
 }
 
@@ -48,13 +51,16 @@ func (p *Parser) byRule(line string) (reading.Reading, bool) {
 func (r *rule) read(m []string) reading.Reading {
 	var out reading.Reading
 	var step, total, epoch, epochTotal, value reading.Number
+
 	name := ""
 	for i, group := range r.names {
 		if i == 0 || group == "" {
 			continue
 		}
+
 		v, ok := reading.Parse(m[i])
 		number := reading.Number{Value: v, Known: ok}
+
 		switch group {
 		case "step":
 			step = number
@@ -74,15 +80,18 @@ func (r *rule) read(m []string) reading.Reading {
 			}
 		}
 	}
+
 	switch {
 	case value.Known && name != "":
 		out.Add(name, value.Value)
 	case value.Known:
 		out.Add("value", value.Value)
 	}
+
 	if epoch.Known {
 		r.count.epoch(epoch.Value)
 	}
+
 	switch {
 	case step.Known:
 		out.Step = reading.Known(r.count.place(step.Value, 0))
@@ -93,5 +102,6 @@ func (r *rule) read(m []string) reading.Reading {
 	case epoch.Known:
 		out.Step, out.Done, out.Total = epoch, epoch, epochTotal
 	}
+
 	return out
 }

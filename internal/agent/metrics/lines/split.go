@@ -16,21 +16,26 @@ func (s *Splitter) Add(data []byte, fn func(line []byte)) {
 		if at < 0 {
 			break
 		}
+
 		line := data[:at]
 		if len(s.open) > 0 {
 			s.open = append(s.open, line...)
 			line = s.open
 		}
+
 		if len(line) > 0 && !s.lost {
 			fn(line)
 		}
+
 		s.open, s.lost = s.open[:0], false
 		data = data[at+1:]
 	}
+
 	if len(s.open)+len(data) > maxSegment {
 		s.open, s.lost = s.open[:0], true // too long to be looked at
 		return
 	}
+
 	if !s.lost {
 		s.open = append(s.open, data...)
 	}
@@ -45,5 +50,6 @@ func (s *Splitter) Flush(fn func(line []byte)) {
 	if len(s.open) > 0 {
 		fn(s.open)
 	}
+
 	s.open = s.open[:0]
 }

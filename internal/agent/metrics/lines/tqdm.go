@@ -23,21 +23,26 @@ type drawn struct {
 func parseBar(line string) (drawn, bool) {
 	var b drawn
 	open := strings.LastIndexByte(line, '[')
+
 	shut := strings.LastIndexByte(line, ']')
 	if open < 0 || shut < open {
 		return b, false
 	}
+
 	inside := line[open+1 : shut]
+
 	before := strings.TrimSpace(line[:open])
 	if at := strings.Index(before, "%|"); at >= 0 {
 		end := strings.LastIndexByte(before, '|')
 		if end <= at+1 {
 			return b, false
 		}
+
 		n, total, ok := strings.Cut(strings.TrimSpace(before[end+1:]), "/")
 		if !ok || !scaled(n, &b.n) || !scaled(total, &b.total) {
 			return b, false
 		}
+
 		b.name = strings.TrimRight(before[:at], "0123456789 ")
 	} else {
 		count, ok := strings.CutSuffix(before, "it")
@@ -45,14 +50,18 @@ func parseBar(line string) (drawn, bool) {
 		if !ok || !scaled(count[space+1:], &b.n) {
 			return b, false
 		}
+
 		b.name = strings.TrimSpace(count[:max(space, 0)])
 	}
+
 	b.name = strings.TrimSpace(strings.TrimSuffix(strings.TrimSpace(b.name), ":"))
 	if !strings.Contains(inside, ":") { // the time that has passed
 		return b, false
 	}
+
 	b.inside(inside)
 	b.named()
+
 	return b, true
 }
 
@@ -64,8 +73,10 @@ func (b *drawn) inside(text string) {
 			if i == 1 {
 				b.rate = part
 			}
+
 			continue
 		}
+
 		if v, ok := reading.Parse(strings.TrimSpace(value)); ok && len(b.postfix) < 64 && !IsCount(name) {
 			b.postfix = append(b.postfix, reading.Value{Name: strings.TrimSpace(name), Value: v})
 		}
@@ -82,21 +93,25 @@ func (b *drawn) named() {
 			b.postfix = append(b.postfix, v)
 		}
 	}
+
 	if n, total, _ := countAfter(tokens, 0); n.Known && total.Known {
 		b.epoch, b.epochs = n, total
 	}
+
 	for i, t := range tokens {
 		if t.kind == word && slices.Contains(epochWords, t.text) {
 			b.epoch, b.epochs, _ = countAfter(tokens, i+1)
 			break
 		}
 	}
+
 	var name strings.Builder
 	for _, t := range tokens {
 		if t.kind == word && name.Len() < 60 {
 			name.WriteString(t.text + " ")
 		}
 	}
+
 	b.name = strings.TrimSpace(name.String())
 }
 
@@ -105,7 +120,9 @@ func scaled(text string, to *float64) bool {
 	if text == "" {
 		return false
 	}
+
 	unit := 1.0
+
 	switch text[len(text)-1] {
 	case 'k', 'K':
 		unit = 1e3
@@ -116,10 +133,13 @@ func scaled(text string, to *float64) bool {
 	case 'T':
 		unit = 1e12
 	}
+
 	if unit > 1 {
 		text = text[:len(text)-1]
 	}
+
 	v, ok := reading.Parse(text)
 	*to = v * unit
+
 	return ok && v >= 0 && v < 1e15
 }

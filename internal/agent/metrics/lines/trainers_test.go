@@ -9,6 +9,7 @@ import (
 // Lines as well-known trainers print them.
 func TestWhatTrainersPrint(t *testing.T) {
 	t.Parallel()
+
 	for _, test := range []struct {
 		name string
 		text string
@@ -58,6 +59,7 @@ func TestWhatTrainersPrint(t *testing.T) {
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()
+
 			if diff := cmp.Diff(test.want, hear(t, nil, test.text)); diff != "" {
 				t.Error(diff)
 			}
@@ -67,6 +69,7 @@ func TestWhatTrainersPrint(t *testing.T) {
 
 func TestNumbersInLines(t *testing.T) {
 	t.Parallel()
+
 	for text, want := range map[string]string{
 		"step 4 loss: 1,234.5": "lines 4: loss=1234.5 (4 of 0)", "step 8 loss: 0,512": "lines 8: loss=0.512 (8 of 0)", "step 9 loss: 1.234,5": "lines 9: loss=1234.5 (9 of 0)",
 		"step 9 loss: 12,5 acc: 3": "lines 9: loss=12.5 acc=3 (9 of 0)", "step 1,010/10,000 loss: 0.4": "lines 1010: loss=0.4 (1010 of 10000)",
@@ -78,6 +81,7 @@ func TestNumbersInLines(t *testing.T) {
 			t.Errorf("%s: %s", text, diff)
 		}
 	}
+
 	for _, text := range []string{"step 7 loss: tensor([0.5, 0.6])", "step 7 loss=1,2,3", "step 7 loss=[0.5, 0.6]", "step 7 loss=3f2a1b9e7"} {
 		if got := hear(t, nil, text); got != nil {
 			t.Errorf("%s: %q", text, got)
@@ -88,6 +92,7 @@ func TestNumbersInLines(t *testing.T) {
 // What no metrics, steps or totals are made of.
 func TestOrdinaryLinesSayNothing(t *testing.T) {
 	t.Parallel()
+
 	for _, text := range []string{
 		"epoch time: 3.2s", "epoch time: 3.2", "lr: 1e-4", "ETA: 00:12", "acc@1 75.2 (70.1)", "2026-11-15 13:00:01", "connect to 192.168.0.12:29500", "torch 2.1.0+cu118 cuda 12.1",
 		"sha 1e5 commit 3f2a1b9e7", "Error code 137", "loss of connection after 3 retries", "Processed 3/10 files, error 0", "batch size 32", "Using batch_size=32 lr=0.001 epochs=10",
@@ -102,6 +107,7 @@ func TestOrdinaryLinesSayNothing(t *testing.T) {
 
 func TestBarsThatDoNotAlwaysCountEquallyFar(t *testing.T) {
 	t.Parallel()
+
 	for name, test := range map[string]struct {
 		text string
 		want []string

@@ -7,17 +7,66 @@ import (
 
 // The names under which programs tell how far they are, the surest first.
 var (
-	stepNames  = []string{"global_step", "globalstep", "current_steps", "current_step", "_step", "step", "steps", "iteration", "iter", "iters", "itr", "num_updates", "update", "trainer/global_step", "timesteps", "total_timesteps"}
-	totalNames = []string{"total_steps", "max_steps", "num_steps", "total_iterations", "total_iters", "max_iters", "num_iterations", "total"}
+	stepNames = []string{
+		"global_step",
+		"globalstep",
+		"current_steps",
+		"current_step",
+		"_step",
+		"step",
+		"steps",
+		"iteration",
+		"iter",
+		"iters",
+		"itr",
+		"num_updates",
+		"update",
+		"trainer/global_step",
+		"timesteps",
+		"total_timesteps",
+	}
+	totalNames = []string{
+		"total_steps",
+		"max_steps",
+		"num_steps",
+		"total_iterations",
+		"total_iters",
+		"max_iters",
+		"num_iterations",
+		"total",
+	}
 	epochNames = []string{"epoch", "current_epoch", "epochs_trained"}
 	timeNames  = []string{"_timestamp", "timestamp", "wall_time", "walltime", "unix_time", "time", "ts", "at"}
 )
 
 // counts are names that are no metrics though they stand beside them.
 var counts = []string{
-	"percentage", "percent", "progress", "elapsed", "elapsed_time", "remaining", "remaining_time", "eta", "_runtime", "runtime",
-	"total_epochs", "num_epochs", "max_epochs", "epochs", "v_num", "pid", "rank", "local_rank", "lineno", "line", "level", "seed",
-	"batch", "batch_idx", "num_input_tokens_seen", "total_flos",
+	"percentage",
+	"percent",
+	"progress",
+	"elapsed",
+	"elapsed_time",
+	"remaining",
+	"remaining_time",
+	"eta",
+	"_runtime",
+	"runtime",
+	"total_epochs",
+	"num_epochs",
+	"max_epochs",
+	"epochs",
+	"v_num",
+	"pid",
+	"rank",
+	"local_rank",
+	"lineno",
+	"line",
+	"level",
+	"seed",
+	"batch",
+	"batch_idx",
+	"num_input_tokens_seen",
+	"total_flos",
 }
 
 // wrappers are names of inner objects that only say that metrics are there.
@@ -26,14 +75,65 @@ var wrappers = []string{"metrics", "metric", "logs", "log", "scalars", "values",
 // metricParts are what the names of metrics have in them. They decide whether a pair of name and
 // number in free text is a metric.
 var metricParts = []string{
-	"loss", "accuracy", "perplexity", "error", "reward", "score", "bleu", "rouge", "precision", "recall", "grad_norm", "gradnorm",
-	"learning_rate", "elbo", "likelihood", "entropy", "dice", "return",
+	"loss",
+	"accuracy",
+	"perplexity",
+	"error",
+	"reward",
+	"score",
+	"bleu",
+	"rouge",
+	"precision",
+	"recall",
+	"grad_norm",
+	"gradnorm",
+	"learning_rate",
+	"elbo",
+	"likelihood",
+	"entropy",
+	"dice",
+	"return",
 }
 
 // metricWords are whole words of which the same is true, between the marks that join words in names.
 var metricWords = []string{
-	"acc", "err", "ppl", "mse", "mae", "rmse", "nll", "kl", "f1", "auc", "auroc", "map", "ap", "iou", "miou", "wer", "cer", "psnr", "ssim",
-	"fid", "bpc", "bpb", "lr", "r2", "mrr", "ndcg", "top1", "top5", "acc1", "acc5", "acc@1", "acc@5", "mfu", "ce", "mape", "gnorm", "objective",
+	"acc",
+	"err",
+	"ppl",
+	"mse",
+	"mae",
+	"rmse",
+	"nll",
+	"kl",
+	"f1",
+	"auc",
+	"auroc",
+	"map",
+	"ap",
+	"iou",
+	"miou",
+	"wer",
+	"cer",
+	"psnr",
+	"ssim",
+	"fid",
+	"bpc",
+	"bpb",
+	"lr",
+	"r2",
+	"mrr",
+	"ndcg",
+	"top1",
+	"top5",
+	"acc1",
+	"acc5",
+	"acc@1",
+	"acc@5",
+	"mfu",
+	"ce",
+	"mape",
+	"gnorm",
+	"objective",
 }
 
 // strongParts are those by which a name is a metric's even on a line that counts nothing.
@@ -41,13 +141,42 @@ var strongParts = []string{"loss", "accuracy", "perplexity", "_acc", "ppl"}
 
 // qualifiers are words that stand before a metric's name and belong to it.
 var qualifiers = []string{
-	"train", "training", "val", "valid", "validation", "test", "eval", "evaluation", "dev", "avg", "average", "mean", "running", "best", "smoothed", "total",
+	"train",
+	"training",
+	"val",
+	"valid",
+	"validation",
+	"test",
+	"eval",
+	"evaluation",
+	"dev",
+	"avg",
+	"average",
+	"mean",
+	"running",
+	"best",
+	"smoothed",
+	"total",
 }
 
 // stepWords and epochWords are what counts are called in free text.
 var (
 	stepWords = []string{
-		"step", "steps", "iter", "iters", "iteration", "iterations", "it", "itr", "batch", "batches", "update", "updates", "global_step", "minibatch", "num_updates",
+		"step",
+		"steps",
+		"iter",
+		"iters",
+		"iteration",
+		"iterations",
+		"it",
+		"itr",
+		"batch",
+		"batches",
+		"update",
+		"updates",
+		"global_step",
+		"minibatch",
+		"num_updates",
 	}
 	epochWords = []string{"epoch", "epochs", "ep"}
 )
@@ -62,7 +191,20 @@ var checkWords = []string{"val", "valid", "validation", "test", "testing", "eval
 var wantedWords = []string{"target", "goal", "desired", "wanted", "threshold", "max", "min", "maximum", "minimum"}
 
 // settings are words in names that say how something is measured, not what came out.
-var settings = []string{"fn", "func", "function", "weight", "weights", "scale", "coef", "coeff", "factor", "threshold", "target", "type"}
+var settings = []string{
+	"fn",
+	"func",
+	"function",
+	"weight",
+	"weights",
+	"scale",
+	"coef",
+	"coeff",
+	"factor",
+	"threshold",
+	"target",
+	"type",
+}
 
 // isSetting reports whether a name is that of a setting, such as loss_scale.
 func isSetting(name string) bool {
@@ -81,11 +223,13 @@ func IsCount(name string) bool {
 	for _, part := range []string{"train/", "eval/"} { // as TensorBoard is told by Hugging Face's Trainer
 		name = strings.TrimPrefix(name, part)
 	}
+
 	for _, list := range [][]string{counts, stepNames, totalNames, epochNames, timeNames} {
 		if slices.Contains(list, name) {
 			return true
 		}
 	}
+
 	return strings.HasSuffix(name, "_per_second") || strings.HasSuffix(name, "runtime")
 }
 
@@ -99,6 +243,7 @@ func looksLikeMetric(name string) bool {
 			return true
 		}
 	}
+
 	return slices.ContainsFunc(nameParts(name), func(part string) bool { return slices.Contains(metricWords, part) })
 }
 
@@ -109,5 +254,6 @@ func surelyMetric(name string) bool {
 			return true
 		}
 	}
+
 	return name == "acc"
 }

@@ -36,12 +36,14 @@ func (n Float) MarshalJSON() ([]byte, error) {
 	if data, err := json.Marshal(float64(n)); err == nil {
 		return data, nil
 	}
+
 	switch v := float64(n); {
 	case v > 0:
 		return []byte(`"Infinity"`), nil
 	case v < 0:
 		return []byte(`"-Infinity"`), nil
 	}
+
 	return []byte(`"NaN"`), nil
 }
 
@@ -52,11 +54,14 @@ func (n *Float) UnmarshalJSON(data []byte) error {
 		*n = Float(math.NaN())
 		return nil
 	}
+
 	v, ok := Parse(string(bytes.Trim(data, `"`)))
 	if !ok {
 		return json.Unmarshal(data, (*float64)(n))
 	}
+
 	*n = Float(v)
+
 	return nil
 }
 
@@ -69,9 +74,11 @@ func (l *Line) Reading() Reading {
 	for _, name := range slices.Sorted(maps.Keys(l.Metrics)) {
 		r.Add(name, float64(l.Metrics[name]))
 	}
+
 	if kindsOfNotes[l.Note] {
 		r.Note = Note{Kind: l.Note, Text: l.Text}
 	}
+
 	return r
 }
 
@@ -79,5 +86,6 @@ func told64(n *Float) Number {
 	if n == nil {
 		return Number{}
 	}
+
 	return Known(float64(*n))
 }

@@ -11,6 +11,7 @@ func Unmarshal(data []byte, to any) error {
 	if json.Unmarshal(data, to) == nil {
 		return nil
 	}
+
 	return json.Unmarshal(Quoted(data), to)
 }
 
@@ -31,13 +32,16 @@ func Quoted(data []byte) []byte {
 					out = append(append(append(append(out, data[done:i]...), '"'), word...), '"')
 					done = i + len(word)
 					i = done - 1
+
 					break
 				}
 			}
 		}
 	}
+
 	if done == 0 {
 		return data
 	}
+
 	return append(out, data[done:]...)
 }

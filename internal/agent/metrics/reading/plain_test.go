@@ -9,6 +9,7 @@ import (
 
 func TestJSONAsPythonWritesIt(t *testing.T) {
 	t.Parallel()
+
 	for in, want := range map[string]string{
 		`{"a": NaN, "b": [Infinity, -Infinity, -1]}`: `{"a": "NaN", "b": ["Infinity", "-Infinity", -1]}`,
 		`{"NaN": "a NaN \" NaN", "b": NaN}`:          `{"NaN": "a NaN \" NaN", "b": "NaN"}`,
@@ -20,6 +21,7 @@ func TestJSONAsPythonWritesIt(t *testing.T) {
 			t.Error(diff)
 		}
 	}
+
 	var to map[string]json.RawMessage
 	if err := Unmarshal([]byte(`{"a": Nan}`), &to); err == nil {
 		t.Error("what is no JSON is taken")
@@ -32,6 +34,7 @@ func TestNullIsNoNumber(t *testing.T) {
 	if err := json.Unmarshal([]byte(`{"step": null, "metrics": {"loss": null}}`), &l); err != nil {
 		t.Fatal(err)
 	}
+
 	if v := l.Metrics["loss"]; l.Step != nil || v == v {
 		t.Errorf("read as %+v", l)
 	}

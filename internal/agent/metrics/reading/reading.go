@@ -61,9 +61,11 @@ func (r *Reading) Add(name string, value float64) {
 // than names may be. It returns "" for what cannot be a name.
 func Name(name string) string {
 	name = strings.TrimSpace(name)
-	if len(name) > metric.MaxName || !utf8.ValidString(name) || strings.ContainsFunc(name, func(c rune) bool { return !unicode.IsPrint(c) }) {
+	if len(name) > metric.MaxName || !utf8.ValidString(name) ||
+		strings.ContainsFunc(name, func(c rune) bool { return !unicode.IsPrint(c) }) {
 		return ""
 	}
+
 	return name
 }
 
@@ -73,19 +75,23 @@ func Parse(text string) (float64, bool) {
 	if text == "" || len(text) > 40 {
 		return 0, false
 	}
+
 	switch c := text[0]; {
 	case c >= '0' && c <= '9', c == '.', c == '-', c == '+':
 	default:
 		return special(text)
 	}
+
 	v, err := strconv.ParseFloat(text, 64)
 	if err == nil {
 		return v, !strings.ContainsAny(text, "xX_pP")
 	}
+
 	if c := text[len(text)-1]; c == '%' {
 		v, err = strconv.ParseFloat(text[:len(text)-1], 64)
 		return v, err == nil
 	}
+
 	return special(text)
 }
 
@@ -98,7 +104,9 @@ func special(text string) (float64, bool) {
 		if text[0] == '-' {
 			return math.Inf(-1), true
 		}
+
 		return math.Inf(1), true
 	}
+
 	return 0, false
 }

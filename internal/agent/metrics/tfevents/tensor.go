@@ -40,15 +40,19 @@ func tensor(msg []byte) (value float64, single bool, err error) {
 		case 13: // of half and bfloat16, by their bits
 			return list(f, protowire.VarintType, &listed, func(f wire.Field) float64 { return short(uint16(f.Bits), kind) })
 		}
+
 		return nil
 	})
+
 	if err != nil {
 		return 0, false, err
 	}
 	if len(listed) == 1 {
 		return listed[0], true, nil
 	}
+
 	value, single = inMemory(content, kind)
+
 	return value, single, nil
 }
 
@@ -58,10 +62,12 @@ func list(f wire.Field, kind protowire.Type, to *[]float64, number func(wire.Fie
 	if len(*to) > 1 {
 		return nil
 	}
+
 	if f.Type == kind {
 		*to = append(*to, number(f))
 		return nil
 	}
+
 	if f.Type != protowire.BytesType {
 		return wire.ErrMalformed
 	}
@@ -71,9 +77,11 @@ func list(f wire.Field, kind protowire.Type, to *[]float64, number func(wire.Fie
 		if n < 0 {
 			return wire.ErrMalformed
 		}
+
 		*to = append(*to, number(wire.Field{Type: kind, Bits: bits}))
 		packed = packed[n:]
 	}
+
 	return nil
 }
 
@@ -91,6 +99,7 @@ func inMemory(b []byte, kind int64) (float64, bool) {
 	case (kind == kindHalf || kind == kindBfloat16) && len(b) == 2:
 		return short(binary.LittleEndian.Uint16(b), kind), true
 	}
+
 	return 0, false
 }
 
@@ -99,10 +108,12 @@ func short(bits uint16, kind int64) float64 {
 	if kind == kindBfloat16 {
 		return float64(math.Float32frombits(uint32(bits) << 16))
 	}
+
 	sign := 1.0
 	if bits&0x8000 != 0 {
 		sign = -1
 	}
+
 	exponent, fraction := int(bits>>10&0x1f), float64(bits&0x3ff)
 	switch exponent {
 	case 0:
@@ -111,7 +122,9 @@ func short(bits uint16, kind int64) float64 {
 		if fraction != 0 {
 			return math.NaN()
 		}
+
 		return math.Inf(int(sign))
 	}
+
 	return sign * (1 + fraction/1024) * math.Pow(2, float64(exponent-15))
 }

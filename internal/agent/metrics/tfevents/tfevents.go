@@ -57,29 +57,36 @@ func (d *Decoder) Decode(data []byte) (readings []reading.Reading, used int, err
 		if d.skip > 0 || len(rest) < headSize {
 			return readings, used, nil
 		}
+
 		length := binary.LittleEndian.Uint64(rest)
 		if masked(rest[:8]) != binary.LittleEndian.Uint32(rest[8:]) || length > math.MaxInt64-headSize-tailSize {
 			return readings, used, ErrFraming
 		}
+
 		if length > MaxRecord {
 			d.skip = headSize + length + tailSize
 			continue
 		}
+
 		whole := headSize + int(length) + tailSize
 		if len(rest) < whole {
 			return readings, used, nil
 		}
+
 		record := rest[headSize : headSize+int(length)]
 		used += whole
+
 		if masked(record) != binary.LittleEndian.Uint32(rest[headSize+length:]) {
 			d.Damaged++
 			continue
 		}
+
 		r, err := event(record)
 		if err != nil {
 			d.Damaged++
 			continue
 		}
+
 		if len(r.Values) > 0 {
 			readings = append(readings, r)
 		}
@@ -100,8 +107,10 @@ func event(msg []byte) (reading.Reading, error) {
 		case f.Number == 5 && f.Type == protowire.BytesType:
 			return summary(f.Bytes, &r)
 		}
+
 		return nil
 	})
+
 	return r, err
 }
 
@@ -111,10 +120,12 @@ func summary(msg []byte, r *reading.Reading) error {
 		if f.Number != 1 || f.Type != protowire.BytesType {
 			return nil
 		}
+
 		tag, value, ok, err := scalar(f.Bytes)
 		if err == nil && ok {
 			r.Add(tag, value)
 		}
+
 		return err
 	})
 }
@@ -132,9 +143,12 @@ func scalar(msg []byte) (tag string, value float64, ok bool, err error) {
 			if single {
 				value, ok = v, true
 			}
+
 			return err
 		}
+
 		return nil
 	})
+
 	return tag, value, ok, err
 }

@@ -21,6 +21,7 @@ func read(t testing.TB, file string) []byte {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	return data
 }
 
@@ -32,12 +33,14 @@ func written(all []reading.Reading) string {
 			out = append(out, fmt.Sprintf("%g %s=%.4g", r.Step.Value, v.Name, v.Value))
 		}
 	}
+
 	return strings.Join(out, "; ")
 }
 
 // The files were made by the writers that they are named after.
 func TestFilesOfRealWriters(t *testing.T) {
 	t.Parallel()
+
 	for _, test := range []struct{ file, want string }{
 		{"tensorboard-v2.tfevents", "0 epoch_loss=1; 1 epoch_loss=0.5; 2 epoch_loss=0.3333; 3 epoch_loss=0.25; 4 epoch_loss=0.2"},
 		{"pytorch.tfevents", "0 train/loss=1; 0 val/loss=1.5; 0 val/double=1.5; 1 train/loss=0.5; 1 val/loss=0.75; 1 val/double=0.75; " +
@@ -52,9 +55,11 @@ func TestFilesOfRealWriters(t *testing.T) {
 		if err != nil || used != len(data) || d.Damaged != 0 {
 			t.Errorf("%s: used %d of %d, damaged %d, %v", test.file, used, len(data), d.Damaged, err)
 		}
+
 		if diff := cmp.Diff(test.want, written(got)); diff != "" {
 			t.Errorf("%s: %s", test.file, diff)
 		}
+
 		if len(got) > 0 && got[0].At < 1.6e9 {
 			t.Errorf("%s: written at %f", test.file, got[0].At)
 		}
@@ -70,19 +75,23 @@ func TestAFileThatGrows(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	rapid.Check(t, func(t *rapid.T) {
 		var d Decoder
 		var got []reading.Reading
 		used := 0
+
 		for end := 0; end < len(data); {
 			end = min(len(data), end+rapid.IntRange(1, 700).Draw(t, "piece"))
 			part, n, err := d.Decode(data[used:end])
 			if err != nil {
 				t.Fatal(err)
 			}
+
 			used += n
 			got = append(got, part...)
 		}
+
 		if written(got) != written(want) {
 			t.Fatalf("got %s", written(got))
 		}
@@ -94,6 +103,7 @@ func frame(record []byte) []byte {
 	out := binary.LittleEndian.AppendUint64(nil, uint64(len(record)))
 	out = binary.LittleEndian.AppendUint32(out, masked(out))
 	out = append(out, record...)
+
 	return binary.LittleEndian.AppendUint32(out, masked(record))
 }
 
@@ -129,8 +139,10 @@ func TestDamage(t *testing.T) {
 			for _, r := range test.records {
 				data = append(data, r...)
 			}
+
 			var d Decoder
 			var got []reading.Reading
+
 			var err error
 			for used, end := 0, 0; end < len(data) && err == nil; {
 				end = min(len(data), used+MaxFrame)
@@ -139,6 +151,7 @@ func TestDamage(t *testing.T) {
 				part, n, err = d.Decode(data[used:end])
 				got, used = append(got, part...), used+n
 			}
+
 			if written(got) != test.want || d.Damaged != test.damaged || !errors.Is(err, test.err) {
 				t.Errorf("got %q, damaged %d, %v", written(got), d.Damaged, err)
 			}
@@ -148,6 +161,7 @@ func TestDamage(t *testing.T) {
 
 func TestNumbersOfHalfLength(t *testing.T) {
 	t.Parallel()
+
 	for _, test := range []struct {
 		bits uint16
 		kind int64
@@ -160,6 +174,7 @@ func TestNumbersOfHalfLength(t *testing.T) {
 			t.Errorf("%#x of kind %d is %g, want %g", test.bits, test.kind, got, test.want)
 		}
 	}
+
 	if got := short(0x7e00, kindHalf); !math.IsNaN(got) {
 		t.Errorf("NaN is %g", got)
 	}
@@ -171,18 +186,22 @@ func FuzzDecode(f *testing.F) {
 		f.Add(data[:min(len(data), 1500)], false)
 		f.Add(data[headSize:min(len(data), 200)], true)
 	}
+
 	f.Fuzz(func(t *testing.T, data []byte, framed bool) {
 		if framed { // past the checksums, which chance does not hit
 			data = frame(data)
 		}
+
 		var d Decoder
 		got, used, err := d.Decode(data)
 		if used < 0 || used > len(data) {
 			t.Fatalf("used %d of %d", used, len(data))
 		}
+
 		if err == nil && framed && used != len(data) {
 			t.Errorf("a whole record was not taken: %d of %d", used, len(data))
 		}
+
 		for _, r := range got {
 			if len(r.Values) == 0 {
 				t.Error("a reading that says nothing")

@@ -47,6 +47,7 @@ type Decoder struct {
 // data must begin there the next time. A damaged record is counted and left out.
 func (d *Decoder) Decode(data []byte) (readings []reading.Reading, used int, err error) {
 	start := d.pos
+
 	if d.pos == 0 {
 		if len(data) < len(fileHead) {
 			return nil, 0, nil
@@ -54,8 +55,10 @@ func (d *Decoder) Decode(data []byte) (readings []reading.Reading, used int, err
 		if string(data[:len(fileHead)]) != fileHead {
 			return nil, 0, ErrFormat
 		}
+
 		d.pos = int64(len(fileHead))
 	}
+
 	for {
 		rest := data[d.pos-start:]
 		left := blockSize - int(d.pos%blockSize)
@@ -63,13 +66,18 @@ func (d *Decoder) Decode(data []byte) (readings []reading.Reading, used int, err
 			if len(rest) < left {
 				return readings, int(d.pos - start), nil
 			}
+
 			d.pos += int64(left)
+
 			continue
 		}
+
 		if len(rest) < recordHead {
 			return readings, int(d.pos - start), nil
 		}
+
 		length := int(binary.LittleEndian.Uint16(rest[4:]))
+
 		kind := rest[6]
 		if length > left-recordHead || kind < 1 || kind > 4 {
 			return readings, int(d.pos - start), ErrFormat
@@ -77,8 +85,10 @@ func (d *Decoder) Decode(data []byte) (readings []reading.Reading, used int, err
 		if len(rest) < recordHead+length {
 			return readings, int(d.pos - start), nil
 		}
+
 		payload := rest[recordHead : recordHead+length]
 		d.pos += int64(recordHead + length)
+
 		good := crc32.Update(crc32.ChecksumIEEE(rest[6:7]), crc32.IEEETable, payload) == binary.LittleEndian.Uint32(rest)
 		if msg, whole := d.join(kind, payload, good); whole {
 			r, err := history(msg)
@@ -96,16 +106,21 @@ func (d *Decoder) join(kind byte, payload []byte, good bool) (msg []byte, whole 
 	if kind == 1 || kind == 2 {
 		d.message, d.broken = d.message[:0], false
 	}
+
 	if !good || len(d.message)+len(payload) > maxMessage {
 		if !good {
 			d.Damaged++
 		}
+
 		d.broken = true
 	}
+
 	if d.broken {
 		return nil, false
 	}
+
 	d.message = append(d.message, payload...)
+
 	return d.message, kind == 1 || kind == 4
 }
 
@@ -116,15 +131,19 @@ func history(msg []byte) (reading.Reading, error) {
 		if f.Number != 2 || f.Type != protowire.BytesType {
 			return nil
 		}
+
 		items := map[string]json.RawMessage{}
 		if err := wire.Each(f.Bytes, func(f wire.Field) error { return item(f, items) }); err != nil {
 			return err
 		}
+
 		if o, ok := lines.FromMap(items); ok {
 			out = o.Reading
 		}
+
 		return nil
 	})
+
 	return out, err
 }
 
@@ -133,6 +152,7 @@ func item(f wire.Field, to map[string]json.RawMessage) error {
 	if f.Type != protowire.BytesType || f.Number != 1 {
 		return nil
 	}
+
 	var names []string
 	var value []byte
 	err := wire.Each(f.Bytes, func(f wire.Field) error {
@@ -143,10 +163,13 @@ func item(f wire.Field, to map[string]json.RawMessage) error {
 		case f.Number == 16:
 			value = f.Bytes
 		}
+
 		return nil
 	})
+
 	if err == nil && len(names) > 0 && len(to) < 1000 {
 		to[strings.Join(names, "/")] = value
 	}
+
 	return err
 }

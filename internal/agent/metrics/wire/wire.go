@@ -39,6 +39,7 @@ func Each(msg []byte, fn func(Field) error) error {
 		if n < 0 {
 			return ErrMalformed
 		}
+
 		msg = msg[n:]
 
 		f := Field{Number: number, Type: kind}
@@ -47,15 +48,18 @@ func Each(msg []byte, fn func(Field) error) error {
 		} else {
 			f.Bits, n = Scalar(msg, kind)
 		}
+
 		if n < 0 {
 			return ErrMalformed
 		}
+
 		msg = msg[n:]
 
 		if err := fn(f); err != nil {
 			return err
 		}
 	}
+
 	return nil
 }
 
@@ -72,5 +76,6 @@ func Scalar(msg []byte, kind protowire.Type) (bits uint64, length int) {
 		return uint64(v), n
 	case protowire.BytesType, protowire.StartGroupType, protowire.EndGroupType:
 	}
+
 	return 0, -1
 }

@@ -16,28 +16,41 @@ func TestLimitsOfTheNewKindOfCgroup(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+
 	if err := os.WriteFile(filepath.Join(dir, "memory.events"), []byte("low 0\noom 3\noom_kill 2\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
+
 	g := &Group{V2: true, Memory: dir}
 	if err := g.limitV2(4<<30, 1500); err != nil {
 		t.Fatal(err)
 	}
+
 	got := map[string]string{}
 	for _, name := range []string{"memory.max", "memory.swap.max", "memory.oom.group", "cpu.weight"} {
 		data, err := os.ReadFile(filepath.Join(dir, name))
 		if err != nil {
 			t.Fatal(err)
 		}
+
 		got[name] = string(data)
 	}
-	want := map[string]string{"memory.max": "4294967296", "memory.swap.max": "0", "memory.oom.group": "1", "cpu.weight": "150"}
+
+	want := map[string]string{
+		"memory.max":       "4294967296",
+		"memory.swap.max":  "0",
+		"memory.oom.group": "1",
+		"cpu.weight":       "150",
+	}
+
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Error(diff)
 	}
+
 	if n := g.OOMKills(); n != 2 {
 		t.Errorf("kills = %d", n)
 	}
+
 	if err := (&Group{V2: true, Memory: filepath.Join(dir, "none")}).limitV2(1, 1); err == nil {
 		t.Error("limits of a cgroup that is not there were set")
 	}
@@ -50,6 +63,7 @@ func TestWhereCgroupsAre(t *testing.T) {
 31 25 0:27 / /sys/fs/cgroup/cpu,cpuacct rw - cgroup cgroup rw,cpu,cpuacct
 32 25 0:28 / /sys/fs/cgroup/unified rw - cgroup2 cgroup2 rw
 `
+
 	const container = "30 25 0:26 /docker/abc /sys/fs/cgroup/memory ro - cgroup cgroup rw,memory\n"
 	tests := []struct {
 		name, mounts, own string
@@ -60,9 +74,11 @@ func TestWhereCgroupsAre(t *testing.T) {
 		{"in a container", container, "4:memory:/docker/abc\n", mounted{memory: "/sys/fs/cgroup/memory"}},
 		{"none", "1 0 8:1 / / rw - ext4 /dev/sda rw\nodd line\n", "", mounted{}},
 	}
+
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
+
 			if got := parseMounts(tt.mounts, tt.own); got != tt.want {
 				t.Errorf("got %+v, want %+v", got, tt.want)
 			}

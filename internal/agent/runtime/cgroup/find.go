@@ -35,6 +35,7 @@ func (c Place) String() string {
 	if c.V2 {
 		return "cgroup v2"
 	}
+
 	return "cgroup v1"
 }
 
@@ -45,10 +46,12 @@ func Find() (Place, error) {
 	if err != nil {
 		return Place{}, fmt.Errorf("limits are not enforced: %w", err)
 	}
+
 	own, err := os.ReadFile("/proc/self/cgroup")
 	if err != nil {
 		return Place{}, fmt.Errorf("limits are not enforced: %w", err)
 	}
+
 	found := parseMounts(string(mounts), string(own))
 	if found.v2 != "" && hasWord(filepath.Join(found.v2, "cgroup.controllers"), "memory") {
 		return makeParentV2(found.v2)
@@ -56,6 +59,7 @@ func Find() (Place, error) {
 	if found.memory == "" {
 		return Place{}, errors.New("limits are not enforced: no cgroup memory controller is mounted")
 	}
+
 	return makeParentV1(found)
 }
 
@@ -73,21 +77,29 @@ func parseMounts(mountinfo, own string) mounted {
 			}
 		}
 	}
+
 	var m mounted
+
 	for line := range strings.Lines(mountinfo) {
 		before, after, ok := strings.Cut(line, " - ")
 		left, right := strings.Fields(before), strings.Fields(after)
 		if !ok || len(left) < 5 || len(right) < 3 {
 			continue
 		}
-		root, point, options := left[3], left[4], strings.Split(right[2], ",")
+
+		root := left[3]
+		point := left[4]
+		options := strings.Split(right[2], ",")
+
 		at := func(controller string) string {
 			p := path[controller]
 			if root != "/" {
 				p = strings.TrimPrefix(p, root) // a container sees its own part only
 			}
+
 			return filepath.Join(point, p)
 		}
+
 		switch {
 		case right[0] == "cgroup2" && m.v2 == "":
 			m.v2 = point
@@ -97,6 +109,7 @@ func parseMounts(mountinfo, own string) mounted {
 			m.cpu = at("cpu")
 		}
 	}
+
 	return m
 }
 
@@ -105,12 +118,14 @@ func makeParentV1(m mounted) (Place, error) {
 	if err := tryCgroup(c.Memory); err != nil {
 		return Place{}, fmt.Errorf("limits are not enforced: cannot create a cgroup: %w", err)
 	}
+
 	if m.cpu != "" {
 		cpu := filepath.Join(m.cpu, parentName)
 		if tryCgroup(cpu) == nil { // memory alone is still worth having
 			c.CPU = cpu
 		}
 	}
+
 	return c, nil
 }
 
@@ -124,9 +139,11 @@ func makeParentV2(root string) (Place, error) {
 			return Place{}, fmt.Errorf("limits are not enforced: cannot enable the cgroup controllers: %w", err)
 		}
 	}
+
 	if err := tryCgroup(c.Memory); err != nil {
 		return Place{}, fmt.Errorf("limits are not enforced: cannot create a cgroup: %w", err)
 	}
+
 	return c, nil
 }
 
@@ -135,10 +152,12 @@ func tryCgroup(parent string) error {
 	if err := mkdir(parent); err != nil {
 		return err
 	}
+
 	try, err := os.MkdirTemp(parent, "try-")
 	if err != nil {
 		return err
 	}
+
 	return os.Remove(try)
 }
 
@@ -146,6 +165,7 @@ func mkdir(dir string) error {
 	if err := os.Mkdir(dir, 0o750); err != nil && !errors.Is(err, fs.ErrExist) {
 		return err
 	}
+
 	return nil
 }
 
@@ -155,7 +175,9 @@ func setKnob(dir, name, value string) error {
 	if err != nil {
 		return err
 	}
+
 	_, err = f.WriteString(value)
+
 	return errors.Join(err, f.Close())
 }
 

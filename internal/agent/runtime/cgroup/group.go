@@ -34,19 +34,23 @@ func (c Place) Create(name string, memory job.Bytes, cpus job.CPUs) (*Group, err
 	if err := mkdir(g.Memory); err != nil {
 		return nil, err
 	}
+
 	if c.CPU != "" {
 		g.CPU = filepath.Join(c.CPU, name)
 		if err := mkdir(g.CPU); err != nil {
 			return nil, errors.Join(err, os.Remove(g.Memory))
 		}
 	}
+
 	set := g.limitV1
 	if g.V2 {
 		set = g.limitV2
 	}
+
 	if err := set(memory, cpus); err != nil {
 		return nil, errors.Join(err, g.Remove())
 	}
+
 	return g, nil
 }
 
@@ -56,16 +60,19 @@ func (g *Group) limitV1(memory job.Bytes, cpus job.CPUs) error {
 		if err := setKnob(g.Memory, "memory.limit_in_bytes", bytes); err != nil {
 			return err
 		}
+
 		// Without swap accounting the file is not there, and swap not limited.
 		err := setKnob(g.Memory, "memory.memsw.limit_in_bytes", bytes)
 		if err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return err
 		}
 	}
+
 	if cpus > 0 && g.CPU != "" {
 		shares := min(max(int64(cpus)*1024/1000, 2), 262144)
 		return setKnob(g.CPU, "cpu.shares", strconv.FormatInt(shares, 10))
 	}
+
 	return nil
 }
 
@@ -74,16 +81,19 @@ func (g *Group) limitV2(memory job.Bytes, cpus job.CPUs) error {
 		if err := setKnob(g.Memory, "memory.max", strconv.FormatInt(int64(memory), 10)); err != nil {
 			return err
 		}
+
 		for name, value := range map[string]string{"memory.swap.max": "0", "memory.oom.group": "1"} {
 			if err := setKnob(g.Memory, name, value); err != nil && !errors.Is(err, fs.ErrNotExist) {
 				return err
 			}
 		}
 	}
+
 	if cpus > 0 {
 		weight := min(max(int64(cpus)/10, 1), 10000)
 		return setKnob(g.Memory, "cpu.weight", strconv.FormatInt(weight, 10))
 	}
+
 	return nil
 }
 
@@ -93,6 +103,7 @@ func (g *Group) Add(pids []int) error {
 		if dir == "" {
 			continue
 		}
+
 		for _, pid := range pids {
 			err := setKnob(dir, "cgroup.procs", strconv.Itoa(pid))
 			if err != nil && !errors.Is(err, unix.ESRCH) && !errors.Is(err, unix.EINVAL) {
@@ -100,6 +111,7 @@ func (g *Group) Add(pids []int) error {
 			}
 		}
 	}
+
 	return nil
 }
 
@@ -108,16 +120,19 @@ func (g *Group) Procs() map[int]bool {
 	if g == nil {
 		return nil
 	}
+
 	data, err := os.ReadFile(filepath.Join(g.Memory, "cgroup.procs"))
 	if err != nil {
 		return nil // removed: nothing is in it
 	}
+
 	pids := map[int]bool{}
 	for word := range strings.FieldsSeq(string(data)) {
 		if pid, err := strconv.Atoi(word); err == nil {
 			pids[pid] = true
 		}
 	}
+
 	return pids
 }
 
@@ -134,11 +149,14 @@ func (g *Group) OOMKills() int64 {
 	if g == nil {
 		return 0
 	}
+
 	file := "memory.oom_control"
 	if g.V2 {
 		file = "memory.events"
 	}
+
 	n, _ := process.ReadCounter(filepath.Join(g.Memory, file), "oom_kill")
+
 	return n
 }
 
@@ -147,19 +165,23 @@ func (g *Group) Remove() error {
 	if g == nil {
 		return nil
 	}
+
 	var errs []error
 	for _, dir := range []string{g.Memory, g.CPU} {
 		if dir == "" {
 			continue
 		}
+
 		err := os.Remove(dir)
 		for try := 0; errors.Is(err, unix.EBUSY) && try < 20; try++ {
 			clock.Sleep(context.Background(), time.Duration(try)*time.Millisecond)
 			err = os.Remove(dir)
 		}
+
 		if err != nil && !errors.Is(err, fs.ErrNotExist) {
 			errs = append(errs, err)
 		}
 	}
+
 	return errors.Join(errs...)
 }

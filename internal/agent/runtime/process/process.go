@@ -31,6 +31,7 @@ func Read(pid int) (Process, bool) {
 	if err != nil {
 		return Process{}, false
 	}
+
 	return parseStat(pid, data)
 }
 
@@ -42,13 +43,17 @@ func parseStat(pid int, data []byte) (Process, bool) {
 	if !ok || len(fields) < 20 {
 		return Process{}, false
 	}
+
 	parent, err1 := strconv.Atoi(fields[1])
 	session, err2 := strconv.Atoi(fields[3])
+
 	begun, err3 := strconv.ParseUint(fields[19], 10, 64)
 	if err1 != nil || err2 != nil || err3 != nil {
 		return Process{}, false
 	}
+
 	dead := fields[0] == "Z" || fields[0] == "X"
+
 	return Process{PID: pid, Parent: parent, Session: session, Begun: begun, Dead: dead}, true
 }
 
@@ -57,6 +62,7 @@ func cutLast(data []byte, sep byte) (before, after []byte, ok bool) {
 	if i < 0 {
 		return data, nil, false
 	}
+
 	return data[:i], data[i+1:], true
 }
 
@@ -66,21 +72,26 @@ func All() ([]Process, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	defer func() { _ = dir.Close() }()
+
 	names, err := dir.Readdirnames(-1)
 	if err != nil {
 		return nil, fmt.Errorf("list processes: %w", err)
 	}
+
 	var procs []Process
 	for _, name := range names {
 		pid, err := strconv.Atoi(name)
 		if err != nil {
 			continue // not a process
 		}
+
 		if p, ok := Read(pid); ok && !p.Dead {
 			procs = append(procs, p)
 		}
 	}
+
 	return procs, nil
 }
 
@@ -90,13 +101,16 @@ func Descendants(procs []Process, roots map[int]bool) []Process {
 	for _, p := range procs {
 		children[p.Parent] = append(children[p.Parent], p)
 	}
+
 	var found []Process
 	seen := map[int]bool{}
+
 	var queue []int
 	for pid := range roots {
 		queue = append(queue, pid)
 		seen[pid] = true
 	}
+
 	for len(queue) > 0 {
 		pid := queue[0]
 		queue = queue[1:]
@@ -108,6 +122,7 @@ func Descendants(procs []Process, roots map[int]bool) []Process {
 			}
 		}
 	}
+
 	return found
 }
 
@@ -117,11 +132,13 @@ func HasEnv(pid int, entry string) bool {
 	if err != nil {
 		return false // gone, or somebody else's
 	}
+
 	for e := range bytes.SplitSeq(data, []byte{0}) {
 		if string(e) == entry {
 			return true
 		}
 	}
+
 	return false
 }
 
@@ -138,14 +155,18 @@ func (p Process) Signal(sig unix.Signal) error {
 		return fmt.Errorf("open process %d: %w", p.PID, err)
 	default:
 		defer func() { _ = unix.Close(fd) }()
+
 		if now, ok := Read(p.PID); !ok || now.Begun != p.Begun {
 			return nil
 		}
+
 		err = unix.PidfdSendSignal(fd, sig, nil, 0)
 	}
+
 	if err != nil && !errors.Is(err, unix.ESRCH) {
 		return fmt.Errorf("signal process %d: %w", p.PID, err)
 	}
+
 	return nil
 }
 
@@ -155,11 +176,13 @@ func ReadCounter(path, key string) (int64, bool) {
 	if err != nil {
 		return 0, false
 	}
+
 	for line := range strings.Lines(string(data)) {
 		if k, v, ok := strings.Cut(strings.TrimSpace(line), " "); ok && k == key {
 			n, err := strconv.ParseInt(v, 10, 64)
 			return n, err == nil
 		}
 	}
+
 	return 0, false
 }

@@ -21,6 +21,7 @@ func TestStatOfAProcess(t *testing.T) {
 		{"cut", "9 (bash) S 7 42", Process{}, false},
 		{"empty", "", Process{}, false},
 	}
+
 	for _, tt := range tests {
 		if got, ok := parseStat(9, []byte(tt.text)); got != tt.want || ok != tt.ok {
 			t.Errorf("%s: got %+v, %v", tt.name, got, ok)
@@ -35,38 +36,48 @@ func TestASignalReachesNoOtherProcess(t *testing.T) {
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
+
 	p, ok := Read(cmd.Process.Pid)
 	if !ok || p.Parent != os.Getpid() {
 		t.Fatalf("read %+v, %v", p, ok)
 	}
+
 	other := p
 	other.Begun++ // as if the PID had been reused
 	if err := other.Signal(unix.SIGKILL); err != nil {
 		t.Error(err)
 	}
+
 	if now, ok := Read(p.PID); !ok || now.Dead || now.Begun != p.Begun {
 		t.Fatal("the signal reached a process that only has the same PID")
 	}
+
 	if !HasEnv(p.PID, "MARK=this one") || HasEnv(p.PID, "MARK=this") {
 		t.Error("its environment is not read as it is")
 	}
+
 	all, err := All()
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	found := false
 	for _, d := range Descendants(all, map[int]bool{os.Getpid(): true}) {
 		found = found || d.PID == p.PID
 	}
+
 	if !found {
 		t.Error("a child is not among the descendants")
 	}
+
 	if err := p.Signal(unix.SIGKILL); err != nil {
 		t.Error(err)
 	}
+
 	if err := cmd.Wait(); err == nil {
 		t.Error("the signal did not reach its process")
 	}
+
 	if err := p.Signal(unix.SIGKILL); err != nil {
 		t.Errorf("a process that is gone: %v", err)
 	}

@@ -40,7 +40,9 @@ func (s *Stopping) Next(procs []Process, kin Kin, all bool) []Process {
 	if len(next) == 0 && !s.begun { // they read from each other in a circle
 		next = s.choose(procs, Kin{kin.Shell, func(Process, []Process) bool { return false }}, all)
 	}
+
 	s.begun = true
+
 	return next
 }
 
@@ -51,20 +53,24 @@ func (s *Stopping) choose(procs []Process, kin Kin, all bool) []Process {
 			s.there[name{p.PID, p.Begun}] = false
 		}
 	}
+
 	parents := map[int]Process{}
 	for _, p := range procs {
 		parents[p.PID] = p
 	}
+
 	var next []Process
 	for _, p := range procs {
 		if told, there := s.there[name{p.PID, p.Begun}]; told || !there {
 			continue
 		}
+
 		if (all || unattended(p, parents, kin.Shell)) && !kin.Hears(p, procs) {
 			s.there[name{p.PID, p.Begun}] = true
 			next = append(next, p)
 		}
 	}
+
 	return next
 }
 
@@ -78,8 +84,10 @@ func unattended(p Process, parents map[int]Process, shell func(Process) bool) bo
 		if !shell(parent) {
 			return false
 		}
+
 		p = parent
 	}
+
 	return true // a circle: the processes were not seen at one moment
 }
 
@@ -98,15 +106,18 @@ func (p Process) Hears(of []Process) bool {
 	if err != nil || !strings.HasPrefix(in, "pipe:") {
 		return false
 	}
+
 	return slices.ContainsFunc(of, func(other Process) bool {
 		if other.PID == p.PID {
 			return false
 		}
+
 		for _, n := range []int{1, 2} {
 			if out, err := os.Readlink(other.file(n)); err == nil && out == in {
 				return true
 			}
 		}
+
 		return false
 	})
 }

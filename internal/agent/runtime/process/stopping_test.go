@@ -18,11 +18,13 @@ func TestWhoIsToldToEnd(t *testing.T) {
 		return slices.ContainsFunc(of, func(other Process) bool { return reads[p.PID] == other.PID })
 	}
 	proc := func(pid, parent int) Process { return Process{PID: pid, Parent: parent, Begun: uint64(pid)} }
+
 	type look struct {
 		procs []Process
 		all   bool
 		want  []int
 	}
+
 	for _, test := range []struct {
 		name  string
 		looks []look
@@ -71,6 +73,7 @@ func TestWhoIsToldToEnd(t *testing.T) {
 				for _, p := range s.Next(l.procs, Kin{shell, hears}, l.all) {
 					got = append(got, p.PID)
 				}
+
 				if diff := cmp.Diff(l.want, got); diff != "" {
 					t.Errorf("look %d: %s", i, diff)
 				}
@@ -85,35 +88,44 @@ func TestShells(t *testing.T) {
 	if !ok || self.Shell() {
 		t.Errorf("this test is a shell: %+v, %v", self, ok)
 	}
+
 	path := t.TempDir() + "/train.sh"
 	if err := os.WriteFile(path, []byte("#!/bin/sh\necho ready\nread x\n"), 0o755); err != nil {
 		t.Fatal(err)
 	}
+
 	cmd := exec.Command(path)
 	in, err := cmd.StdinPipe()
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	out, err := cmd.StdoutPipe()
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
+
 	if _, err := out.Read(make([]byte, 10)); err != nil {
 		t.Fatal(err)
 	}
+
 	p, ok := Read(cmd.Process.Pid)
 	if !ok || !p.Shell() {
 		t.Errorf("a script is not known for a shell: %+v, %v", p, ok)
 	}
+
 	if err := in.Close(); err != nil {
 		t.Error(err)
 	}
+
 	if err := cmd.Wait(); err == nil {
 		t.Error("read of nothing succeeded")
 	}
+
 	if p.Shell() {
 		t.Error("a process that is gone is a shell")
 	}

@@ -33,6 +33,7 @@ func WriteContactLease(dir string, valid time.Duration) error {
 	}
 
 	lease := ContactLease{Boot: boot, Until: now + valid, Valid: valid}
+
 	return WriteJSON(filepath.Join(dir, ContactLeaseFile), lease, false)
 }
 
@@ -53,6 +54,7 @@ func ReadContactLease(dir string) (ContactLease, time.Duration, bool, error) {
 	if lease.Boot != boot {
 		return lease, -1, true, nil // granted before the machine was rebooted
 	}
+
 	return lease, lease.Until - now, true, nil
 }
 
@@ -67,6 +69,7 @@ func sinceBoot() (string, time.Duration, error) {
 	if err := unix.ClockGettime(unix.CLOCK_BOOTTIME, &ts); err != nil {
 		return "", 0, fmt.Errorf("read the time since boot: %w", err)
 	}
+
 	return strings.TrimSpace(string(id)), time.Duration(ts.Nano()), nil
 }
 
@@ -84,6 +87,7 @@ func AwaitContactLeaseExpiry(ctx context.Context, dir string, failed func(error)
 			if _, err := os.Stat(dir); errors.Is(err, fs.ErrNotExist) {
 				return ContactLease{}, true // the agent's data was removed: no agent will ever adopt this run
 			}
+
 			left = time.Second
 		case left <= 0:
 			return lease, true

@@ -25,6 +25,7 @@ func LastLine(output []byte) string {
 	if i := bytes.LastIndexAny(text, "\r\n"); i >= 0 {
 		text = text[i+1:]
 	}
+
 	return Clip(string(text))
 }
 
@@ -33,6 +34,7 @@ func QuoteLastLine(line string) string {
 	if line == "" {
 		return ""
 	}
+
 	return "; last line of output: " + line
 }
 
@@ -42,6 +44,7 @@ func Clip(s string) string {
 	if len(s) > maxQuote {
 		s = strings.ToValidUTF8(s[:maxQuote], "") + "…"
 	}
+
 	return s
 }
 
@@ -50,5 +53,6 @@ func printable(c rune) rune {
 	if c < ' ' && c != '\t' || c == 0x7f {
 		return -1
 	}
+
 	return c
 }

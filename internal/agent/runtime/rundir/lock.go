@@ -17,6 +17,7 @@ func TakeLock(dir string) (*os.File, bool, error) {
 	if err != nil {
 		return nil, false, err
 	}
+
 	err = unix.FcntlFlock(f.Fd(), unix.F_SETLK, &unix.Flock_t{Type: unix.F_WRLCK})
 	if err == nil {
 		return f, true, nil
@@ -27,6 +28,7 @@ func TakeLock(dir string) (*os.File, bool, error) {
 	if errors.Is(err, unix.EAGAIN) || errors.Is(err, unix.EACCES) {
 		return nil, false, nil
 	}
+
 	return nil, false, fmt.Errorf("lock %s: %w", dir, err)
 }
 
@@ -36,7 +38,9 @@ func LockHolder(dir string) (int, error) {
 	if err != nil {
 		return 0, err
 	}
+
 	defer func() { _ = f.Close() }()
+
 	lk := unix.Flock_t{Type: unix.F_WRLCK}
 	if err := unix.FcntlFlock(f.Fd(), unix.F_GETLK, &lk); err != nil {
 		return 0, fmt.Errorf("query the lock of %s: %w", dir, err)
@@ -44,5 +48,6 @@ func LockHolder(dir string) (int, error) {
 	if lk.Type == unix.F_UNLCK {
 		return 0, nil
 	}
+
 	return int(lk.Pid), nil
 }

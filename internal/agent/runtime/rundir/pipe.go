@@ -14,6 +14,7 @@ func MakePipe(path string) error {
 	if err := unix.Mkfifo(path, 0o600); err != nil && !errors.Is(err, fs.ErrExist) {
 		return fmt.Errorf("create the pipe %s: %w", path, err)
 	}
+
 	return nil
 }
 
@@ -28,12 +29,15 @@ func Poke(path, text string) error {
 	if err != nil {
 		return fmt.Errorf("open %s: %w", path, err)
 	}
+
 	_, err = unix.Write(fd, []byte(text))
 	if cerr := unix.Close(fd); err == nil {
 		err = cerr
 	}
+
 	if err != nil && !errors.Is(err, unix.EAGAIN) && !errors.Is(err, unix.EPIPE) {
 		return fmt.Errorf("write %s: %w", path, err)
 	}
+
 	return nil
 }

@@ -28,29 +28,35 @@ func (q Processes) Find(deep bool) ([]process.Process, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	self := os.Getpid()
 	inGroup := q.Group.Procs()
 	mark := RankDirVar + "=" + q.Dir
 	var found []process.Process
+
 	roots := map[int]bool{}
 	if q.Root != 0 {
 		roots[q.Root] = true
 	}
+
 	for _, p := range procs {
 		if p.PID == self || p.PID == q.Root {
 			continue
 		}
+
 		ours := inGroup[p.PID] || q.Session != 0 && p.Session == q.Session && p.Begun >= q.Since
 		if ours || deep && process.HasEnv(p.PID, mark) {
 			roots[p.PID] = true
 			found = append(found, p)
 		}
 	}
+
 	for _, p := range process.Descendants(procs, roots) {
 		if p.PID != self {
 			found = append(found, p)
 		}
 	}
+
 	return found, nil
 }
 
@@ -59,6 +65,7 @@ func (q Processes) Signal(sig unix.Signal, deep bool) (int, error) {
 	if sig == unix.SIGKILL {
 		q.Group.Kill()
 	}
+
 	procs, err := q.Find(deep)
 	errs := []error{err}
 	for _, p := range procs {
@@ -67,5 +74,6 @@ func (q Processes) Signal(sig unix.Signal, deep bool) (int, error) {
 			errs = append(errs, p.Signal(unix.SIGCONT)) // a stopped process gets SIGTERM only once it continues
 		}
 	}
+
 	return len(procs), errors.Join(errs...)
 }

@@ -46,6 +46,7 @@ func (s Spec) DeviceNames() []string {
 	for i, index := range s.Launch.GPUs {
 		names[i] = strconv.Itoa(index)
 	}
+
 	return names
 }
 
@@ -126,6 +127,7 @@ func ReadJSON(path string, v any) (bool, error) {
 	if err := json.Unmarshal(data, v); err != nil {
 		return true, fmt.Errorf("read %s: %w", path, err)
 	}
+
 	return true, nil
 }
 
@@ -136,6 +138,7 @@ func WriteJSON(path string, v any, durable bool) error {
 	if err != nil {
 		return fmt.Errorf("write %s: %w", path, err)
 	}
+
 	return WriteFile(path, data, durable)
 }
 
@@ -152,6 +155,7 @@ func removeIfThere(path string) error {
 	if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
+
 	return nil
 }
 
@@ -164,7 +168,9 @@ func WriteState(ctx context.Context, dir string, st State, failed func(error)) e
 		if err == nil {
 			return nil
 		}
+
 		failed(err)
+
 		if _, serr := os.Stat(dir); errors.Is(serr, fs.ErrNotExist) {
 			return err // someone removed the run directory, so nobody will read its state
 		}

@@ -17,15 +17,19 @@ func TestAStateIsWrittenOnceThereIsRoom(t *testing.T) {
 		if !errors.Is(err, os.ErrNotExist) {
 			t.Errorf("error = %v", err)
 		}
-		if tries++; tries == 1 {
+
+		tries++
+		if tries == 1 {
 			if err := os.Mkdir(dir, 0o700); err != nil {
 				t.Error(err)
 			}
 		}
 	})
+
 	if err != nil || tries != 1 {
 		t.Errorf("after %d failures: %v", tries, err)
 	}
+
 	var st State
 	if ok, err := ReadJSON(filepath.Join(dir, StateFile), &st); !ok || err != nil || st.State != job.RunEnded {
 		t.Errorf("state = %+v, %v, %v", st, ok, err)

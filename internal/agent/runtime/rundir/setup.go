@@ -38,6 +38,7 @@ func (p *SetupPlan) OutputDir() string {
 	if p == nil {
 		return ""
 	}
+
 	return filepath.Join(p.Dir, SetupDirName)
 }
 
@@ -47,6 +48,7 @@ func TryLockSetup(dir, name string, how int) (*os.File, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, err
 	}
+
 	path := filepath.Join(dir, name)
 	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -55,6 +57,7 @@ func TryLockSetup(dir, name string, how int) (*os.File, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	err = unix.Flock(int(f.Fd()), how|unix.LOCK_NB)
 	if err == nil {
 		mine, err1 := f.Stat()
@@ -62,13 +65,16 @@ func TryLockSetup(dir, name string, how int) (*os.File, error) {
 		if err1 == nil && err2 == nil && os.SameFile(mine, there) {
 			return f, nil
 		}
+
 		err = unix.EWOULDBLOCK
 	}
+
 	if cerr := f.Close(); cerr != nil {
 		return nil, cerr
 	}
 	if errors.Is(err, unix.EWOULDBLOCK) {
 		return nil, nil
 	}
+
 	return nil, fmt.Errorf("lock set-up %s: %w", path, err)
 }

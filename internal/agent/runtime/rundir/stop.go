@@ -19,10 +19,12 @@ func ReadStop(dir string) (job.StopMode, error) {
 	if err != nil {
 		return job.StopNone, err
 	}
+
 	mode := job.StopMode(data)
 	if mode != job.StopTerm && mode != job.StopKill {
 		return job.StopNone, fmt.Errorf("read %s: unknown stop mode %q", StopFile, data)
 	}
+
 	return mode, nil
 }
 
@@ -33,10 +35,12 @@ func RequestStop(dir string, mode job.StopMode) error {
 	if err != nil {
 		return err
 	}
+
 	if requested != mode && requested != job.StopKill {
 		if err := WriteFile(filepath.Join(dir, StopFile), []byte(mode), false); err != nil {
 			return err
 		}
 	}
+
 	return Poke(filepath.Join(dir, ControlPipe), "s")
 }

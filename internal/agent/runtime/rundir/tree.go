@@ -13,11 +13,14 @@ func RemoveTree(root string) error {
 	if err == nil || !errors.Is(err, fs.ErrPermission) {
 		return err
 	}
+
 	werr := filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
 		if d != nil && d.IsDir() {
 			return os.Chmod(path, 0o700) //nolint:gosec // a folder, to be removed
 		}
+
 		return err
 	})
+
 	return errors.Join(werr, os.RemoveAll(root))
 }

@@ -25,15 +25,19 @@ func newChildren(ctx context.Context) (*children, error) {
 	if err := unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0); err != nil {
 		return nil, fmt.Errorf("become the child subreaper: %w", err)
 	}
+
 	c := &children{waiting: map[int]chan syscall.WaitStatus{}, changed: make(chan struct{}, 1)}
 	ended := make(chan os.Signal, 1)
 	signal.Notify(ended, unix.SIGCHLD)
+
 	go func() {
 		defer signal.Stop(ended)
+
 		for {
 			select {
 			case <-ended:
 				c.reap()
+
 				select {
 				case c.changed <- struct{}{}:
 				default:
@@ -43,6 +47,7 @@ func newChildren(ctx context.Context) (*children, error) {
 			}
 		}
 	}()
+
 	return c, nil
 }
 
@@ -50,12 +55,15 @@ func newChildren(ctx context.Context) (*children, error) {
 func (c *children) start(path string, args []string, attr *syscall.ProcAttr) (int, <-chan syscall.WaitStatus, error) {
 	c.mu.Lock() // a child that ends at once must not be reaped before it is known
 	defer c.mu.Unlock()
+
 	pid, err := syscall.ForkExec(path, args, attr)
 	if err != nil {
 		return 0, nil, err
 	}
+
 	exit := make(chan syscall.WaitStatus, 1)
 	c.waiting[pid] = exit
+
 	return pid, exit, nil
 }
 
@@ -65,6 +73,7 @@ func (c *children) start(path string, args []string, attr *syscall.ProcAttr) (in
 func (c *children) reap() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+
 	for {
 		var status syscall.WaitStatus
 		pid, err := syscall.Wait4(-1, &status, syscall.WNOHANG, nil)
@@ -76,6 +85,7 @@ func (c *children) reap() bool {
 		case pid == 0:
 			return false
 		}
+
 		if exit, ok := c.waiting[pid]; ok {
 			delete(c.waiting, pid)
 			exit <- status

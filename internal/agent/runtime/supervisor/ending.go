@@ -35,6 +35,7 @@ func exitOf(status syscall.WaitStatus) (code int, signal, words string) {
 		name := unix.SignalName(status.Signal())
 		return 128 + int(status.Signal()), name, "killed by " + name
 	}
+
 	return status.ExitStatus(), "", fmt.Sprintf("exit code %d", status.ExitStatus())
 }
 
@@ -54,6 +55,7 @@ func (s *supervisor) classify(r result) rundir.Ending {
 			e.Cause, e.Reason = job.CauseGPUOOM, "out of GPU memory: "+line
 		}
 	}
+
 	return e
 }
 
@@ -63,8 +65,13 @@ func (s *supervisor) stopReason(r result, words string) string {
 	case s.stop.mode == job.StopKill:
 		return s.stop.reason + ": killed at once"
 	case r.forced:
-		return fmt.Sprintf("%s: still running %v after SIGTERM, killed", s.stop.reason, job.Duration(s.stop.grace(s.rec.Launch.Grace)))
+		return fmt.Sprintf(
+			"%s: still running %v after SIGTERM, killed",
+			s.stop.reason,
+			job.Duration(s.stop.grace(s.rec.Launch.Grace)),
+		)
 	}
+
 	return s.stop.reason + ": exited after SIGTERM with " + words
 }
 
@@ -72,7 +79,11 @@ func (s *supervisor) memoryReason(words string) string {
 	if s.group != nil && s.group.Limit > 0 {
 		return fmt.Sprintf("exceeded its memory limit of %v and was killed by the kernel (%s)", s.group.Limit, words)
 	}
-	return fmt.Sprintf("the machine ran out of memory and the kernel killed the job (%s); the job had no memory limit", words)
+
+	return fmt.Sprintf(
+		"the machine ran out of memory and the kernel killed the job (%s); the job had no memory limit",
+		words,
+	)
 }
 
 // classifySetup says why a set-up that did not succeed ended so.
@@ -82,6 +93,7 @@ func (s *supervisor) classifySetup(r result) rundir.Ending {
 		_, _, words := exitOf(r.status)
 		e.Cause, e.Reason = job.CauseSetupFailed, "set-up failed with "+words+rundir.QuoteLastLine(s.out.lastLine())
 	}
+
 	return e
 }
 
@@ -91,6 +103,8 @@ func (s *supervisor) oomKills() int64 {
 	if s.group != nil {
 		return s.group.OOMKills()
 	}
+
 	n, _ := process.ReadCounter("/proc/vmstat", "oom_kill")
+
 	return n
 }

@@ -28,6 +28,7 @@ func (o order) grace(requested job.Duration) time.Duration {
 	if o.maxGrace > 0 {
 		return min(time.Duration(requested), o.maxGrace)
 	}
+
 	return time.Duration(requested)
 }
 
@@ -37,6 +38,7 @@ func (s *supervisor) requestedStop() (order, bool) {
 	if err != nil {
 		s.logError(err)
 	}
+
 	return order{mode: mode, cause: job.CauseCancelled, reason: "stopped on request"}, mode != job.StopNone
 }
 
@@ -44,8 +46,15 @@ func (s *supervisor) requestedStop() (order, bool) {
 // nine tenths of the time after which it gives a node up; by the end of the last
 // tenth nothing of the run may be left, however long a grace it asked for.
 func leaseExpired(l rundir.ContactLease) order {
-	return order{mode: job.StopTerm, cause: job.CauseNodeLost, maxGrace: max(l.Valid/10, time.Millisecond), reason: fmt.Sprintf(
-		"no contact with the server for %v; the job may be restarted elsewhere", job.Duration(l.Valid.Round(time.Millisecond)))}
+	return order{
+		mode:     job.StopTerm,
+		cause:    job.CauseNodeLost,
+		maxGrace: max(l.Valid/10, time.Millisecond),
+		reason: fmt.Sprintf(
+			"no contact with the server for %v; the job may be restarted elsewhere",
+			job.Duration(l.Valid.Round(time.Millisecond)),
+		),
+	}
 }
 
 // receiveOrders gathers all reasons to stop in s.orders until ctx ends. What was asked
@@ -56,30 +65,37 @@ func (s *supervisor) receiveOrders(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("open the control pipe: %w", err)
 	}
+
 	if o, ok := s.requestedStop(); ok {
 		s.accept(o)
 	} else if l, left, ok, err := rundir.ReadContactLease(s.data); err == nil && ok && left <= 0 {
 		s.accept(leaseExpired(l))
 	}
+
 	context.AfterFunc(ctx, func() { _ = control.Close() })
+
 	go func() {
 		for r := bufio.NewReader(control); ; {
 			if _, err := r.ReadByte(); err != nil {
 				return // closed
 			}
+
 			if o, ok := s.requestedStop(); ok {
 				s.send(ctx, o)
 			}
 		}
 	}()
+
 	go func() {
 		if l, over := rundir.AwaitContactLeaseExpiry(ctx, s.data, s.logError); over {
 			s.send(ctx, leaseExpired(l))
 		}
 	}()
+
 	signals := make(chan os.Signal, 1)
 	signal.Notify(signals, unix.SIGTERM, unix.SIGINT, unix.SIGHUP)
 	go s.handleSignals(ctx, signals)
+
 	return nil
 }
 
@@ -88,6 +104,7 @@ func (s *supervisor) receiveOrders(ctx context.Context) error {
 // either, because the program would inherit that.
 func (s *supervisor) handleSignals(ctx context.Context, signals chan os.Signal) {
 	defer signal.Stop(signals)
+
 	for {
 		select {
 		case sig := <-signals:
@@ -114,6 +131,7 @@ func (s *supervisor) accept(o order) {
 	if s.stop.mode == job.StopNone {
 		s.stop = o
 	}
+
 	if o.mode == job.StopKill {
 		s.stop.mode = job.StopKill
 	}
@@ -126,5 +144,6 @@ func (s *supervisor) stopRequested() bool {
 		s.accept(o)
 	default:
 	}
+
 	return s.stop.mode != job.StopNone
 }

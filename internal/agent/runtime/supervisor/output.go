@@ -34,6 +34,7 @@ func openOutput(path string, limit int64, clk clock.Clock, failed func(error)) (
 	if err != nil {
 		return nil, err
 	}
+
 	return &output{clk: clk, file: f, log: logs.NewWriter(f, limit), failed: failed}, nil
 }
 
@@ -45,14 +46,17 @@ func (o *output) pump(r *os.File, stream logs.Stream) {
 		n, err := r.Read(buf)
 		if n > 0 {
 			o.keepTail(buf[:n])
+
 			if werr := o.log.Write(stream, o.clk.Now(), buf[:n]); werr != nil {
 				o.failed(werr)
 			}
 		}
+
 		if err != nil {
 			if !errors.Is(err, io.EOF) && !errors.Is(err, os.ErrDeadlineExceeded) {
 				o.failed(err)
 			}
+
 			return
 		}
 	}
@@ -62,6 +66,7 @@ func (o *output) pump(r *os.File, stream logs.Stream) {
 func (o *output) keepTail(data []byte) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
+
 	o.tail = append(o.tail, data...)
 	if len(o.tail) > 2*tailSize {
 		o.tail = append(o.tail[:0], o.tail[len(o.tail)-tailSize:]...)
@@ -79,6 +84,7 @@ func (o *output) remark(format string, args ...any) {
 func (o *output) resetTail() {
 	o.mu.Lock()
 	defer o.mu.Unlock()
+
 	o.tail = nil
 }
 
@@ -93,18 +99,23 @@ func (o *output) lastLine() string {
 func (o *output) find(marks []string) (string, bool) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
+
 	for _, mark := range marks {
 		i := bytes.LastIndex(o.tail, []byte(mark))
 		if i < 0 {
 			continue
 		}
+
 		start := bytes.LastIndexByte(o.tail[:i], '\n') + 1
+
 		end := bytes.IndexByte(o.tail[i:], '\n')
 		if end < 0 {
 			end = len(o.tail) - i
 		}
+
 		return rundir.Clip(string(o.tail[start : i+end])), true
 	}
+
 	return "", false
 }
 
@@ -115,12 +126,16 @@ func (o *output) close() {
 		if err == nil {
 			break
 		}
+
 		o.failed(err)
+
 		if try == 5 {
 			break
 		}
+
 		clock.Sleep(context.Background(), time.Second)
 	}
+
 	if err := errors.Join(o.file.Sync(), o.file.Close()); err != nil {
 		o.failed(err)
 	}

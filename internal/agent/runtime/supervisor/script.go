@@ -39,8 +39,10 @@ func (s *supervisor) runScript(text string, during job.RunState) (result, error)
 	if err != nil {
 		return result{}, err
 	}
+
 	s.running(p.pid, during)
 	s.gather()
+
 	var r result
 	select {
 	case r.status = <-p.exit:
@@ -48,6 +50,7 @@ func (s *supervisor) runScript(text string, during job.RunState) (result, error)
 	case o := <-s.orders:
 		s.accept(o)
 		s.kids.reap()
+
 		select {
 		case r.status = <-p.exit: // it was faster than the order
 			s.endProcesses(rundir.LeftoverGrace)
@@ -58,11 +61,14 @@ func (s *supervisor) runScript(text string, during job.RunState) (result, error)
 			r.status = <-p.exit
 		}
 	}
+
 	r.oomKills = s.oomKills() - before
 	if s.group == nil && (!r.status.Signaled() || r.status.Signal() != unix.SIGKILL) {
 		r.oomKills = 0 // the machine's count may be about others
 	}
+
 	s.drain(p)
+
 	return r, nil
 }
 
@@ -72,9 +78,11 @@ func (s *supervisor) running(pid int, st job.RunState) {
 	if p, ok := process.Read(pid); ok {
 		s.state.Begun = p.Begun
 	}
+
 	if st == job.RunRunning {
 		s.state.Started = s.clk.Now()
 	}
+
 	s.record()
 }
 
@@ -91,40 +99,52 @@ func (s *supervisor) launch(text string) (*script, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	null, err := os.Open(os.DevNull)
 	if err != nil {
 		return nil, err
 	}
+
 	defer func() { _ = null.Close() }()
+
 	outR, outW, err := os.Pipe()
 	if err != nil {
 		return nil, err
 	}
+
 	defer func() { _ = outW.Close() }()
+
 	errR, errW, err := os.Pipe()
 	if err != nil {
 		return nil, errors.Join(err, outR.Close())
 	}
+
 	defer func() { _ = errW.Close() }()
+
 	attr := &syscall.ProcAttr{
 		Dir:   filepath.Join(s.dir, rundir.WorkDir),
 		Env:   s.rec.Env,
 		Files: []uintptr{null.Fd(), outW.Fd(), errW.Fd()},
 		Sys:   &syscall.SysProcAttr{Setsid: true},
 	}
+
 	leave, err := s.enterV2(attr.Sys)
 	if err != nil {
 		return nil, errors.Join(err, outR.Close(), errR.Close())
 	}
+
 	defer leave()
+
 	s.out.resetTail()
 	p := &script{pipes: []*os.File{outR, errR}}
 	p.pid, p.exit, err = s.kids.start(shell, []string{filepath.Base(shell), "-e", "-c", text}, attr)
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("start %s in %s: %w", shell, attr.Dir, err), outR.Close(), errR.Close())
 	}
+
 	p.pumping.Go(func() { s.out.pump(outR, logs.Stdout) })
 	p.pumping.Go(func() { s.out.pump(errR, logs.Stderr) })
+
 	return p, nil
 }
 
@@ -137,6 +157,7 @@ func findShell() (string, error) {
 			return "", err
 		}
 	}
+
 	return "", errors.New("neither /bin/bash nor /bin/sh exists")
 }
 
@@ -145,11 +166,14 @@ func (s *supervisor) enterV2(attr *syscall.SysProcAttr) (func(), error) {
 	if s.group == nil || !s.group.V2 {
 		return func() {}, nil
 	}
+
 	dir, err := os.Open(s.group.Memory)
 	if err != nil {
 		return nil, fmt.Errorf("open the run's cgroup: %w", err)
 	}
+
 	attr.UseCgroupFD, attr.CgroupFD = true, int(dir.Fd())
+
 	return func() { _ = dir.Close() }, nil
 }
 
@@ -160,6 +184,7 @@ func (s *supervisor) gather() {
 	if s.group == nil || s.group.V2 {
 		return
 	}
+
 	s.cgroupMoves.Go(func() {
 		q := rundir.Processes{Dir: s.dir, Root: os.Getpid()}
 		for range 100 {
@@ -168,16 +193,20 @@ func (s *supervisor) gather() {
 				s.logError(err)
 				return
 			}
+
 			inside := s.group.Procs()
+
 			var outside []int
 			for _, p := range procs {
 				if !inside[p.PID] {
 					outside = append(outside, p.PID)
 				}
 			}
+
 			if len(outside) == 0 {
 				return
 			}
+
 			if err := s.group.Add(outside); err != nil {
 				s.logError(err)
 				s.out.remark("the limits of this run are not enforced: %v", err)
@@ -195,7 +224,9 @@ func (s *supervisor) drain(p *script) {
 			s.logError(err)
 		}
 	}
+
 	p.pumping.Wait()
+
 	for _, pipe := range p.pipes {
 		if err := pipe.Close(); err != nil {
 			s.logError(err)

@@ -25,7 +25,9 @@ func (s *supervisor) setUp() (release func(), e rundir.Ending, ok bool) {
 	if use == nil {
 		return func() {}, s.neverStarted(), false
 	}
+
 	release = func() { _ = use.Close() }
+
 	made, have, err := s.cached()
 	if err == nil && !have {
 		var maker *os.File
@@ -33,11 +35,14 @@ func (s *supervisor) setUp() (release func(), e rundir.Ending, ok bool) {
 		if err == nil && maker == nil {
 			return release, s.neverStarted(), false
 		}
+
 		if err == nil {
 			defer func() { _ = maker.Close() }()
+
 			made, have, err = s.cached() // another run may have made it meanwhile
 		}
 	}
+
 	if err == nil && have {
 		err = s.reuse(made)
 		if err == nil {
@@ -45,13 +50,16 @@ func (s *supervisor) setUp() (release func(), e rundir.Ending, ok bool) {
 			return release, rundir.Ending{}, true
 		}
 	}
+
 	if err != nil {
 		return release, setupTrouble(err), false
 	}
+
 	e, ok, err = s.makeSetup()
 	if err != nil {
 		return release, setupTrouble(err), false
 	}
+
 	return release, e, ok
 }
 
@@ -68,11 +76,14 @@ func (s *supervisor) lockSetup(name string, how int) (*os.File, error) {
 		if f != nil || err != nil {
 			return f, err
 		}
+
 		if !remarked {
 			remarked = true
 			s.out.remark("waiting for another run that is making the same set-up")
 		}
+
 		s.await(50 * time.Millisecond)
+
 		if s.stopRequested() {
 			return nil, nil
 		}
@@ -95,10 +106,12 @@ func (s *supervisor) reuse(made rundir.SetupResult) error {
 	if !made.Tree {
 		return nil
 	}
+
 	work := filepath.Join(s.dir, rundir.WorkDir)
 	if err := rundir.RemoveTree(work); err != nil {
 		return err
 	}
+
 	return copyTree(filepath.Join(s.rec.Setup.Dir, rundir.SetupTreeName), work)
 }
 
@@ -106,6 +119,7 @@ func (s *supervisor) reuse(made rundir.SetupResult) error {
 func (s *supervisor) makeSetup() (rundir.Ending, bool, error) {
 	plan, work := s.rec.Setup, filepath.Join(s.dir, rundir.WorkDir)
 	kept := filepath.Join(plan.Dir, rundir.SetupTreeName)
+
 	// What a failed attempt left behind.
 	if err := errors.Join(rundir.RemoveTree(plan.OutputDir()), rundir.RemoveTree(kept)); err != nil {
 		return rundir.Ending{}, false, err
@@ -113,10 +127,12 @@ func (s *supervisor) makeSetup() (rundir.Ending, bool, error) {
 	if err := os.Mkdir(plan.OutputDir(), 0o700); err != nil {
 		return rundir.Ending{}, false, err
 	}
+
 	before, _, err := fingerprint(work)
 	if err != nil {
 		return rundir.Ending{}, false, err
 	}
+
 	r, err := s.runScript(s.rec.Launch.Setup, job.RunPreparing)
 	if err != nil {
 		return rundir.Ending{}, false, err
@@ -124,17 +140,21 @@ func (s *supervisor) makeSetup() (rundir.Ending, bool, error) {
 	if !r.ok() {
 		return s.classifySetup(r), false, nil
 	}
+
 	after, size, err := fingerprint(work)
 	if err != nil {
 		return rundir.Ending{}, false, err
 	}
+
 	made := rundir.SetupResult{Tree: after != before}
 	_, made.Size, err = fingerprint(plan.OutputDir())
 	if err != nil {
 		return rundir.Ending{}, false, err
 	}
+
 	if made.Tree {
 		made.Size += size
+
 		if err := copyTree(work, kept); err != nil {
 			// The run can go on; the next one makes its set-up again.
 			s.logError(err)
@@ -142,5 +162,6 @@ func (s *supervisor) makeSetup() (rundir.Ending, bool, error) {
 			return rundir.Ending{}, true, rundir.RemoveTree(kept)
 		}
 	}
+
 	return rundir.Ending{}, true, rundir.WriteJSON(filepath.Join(plan.Dir, rundir.SetupResultFile), made, true)
 }

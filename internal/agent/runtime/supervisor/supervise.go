@@ -82,34 +82,42 @@ func Run(ctx context.Context, dir string, stderr io.Writer) int {
 		log.Error("supervisor failed", "error", err)
 		return 1
 	}
+
 	return 0
 }
 
 func supervise(ctx context.Context, dir string, log *slog.Logger) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
+
 	lock, mine, err := rundir.TakeLock(dir)
 	if err != nil || !mine {
 		return err
 	}
+
 	defer func() { _ = lock.Close() }()
+
 	s := &supervisor{
 		dir: dir, data: filepath.Dir(filepath.Dir(dir)), clk: clock.Wall{}, log: log,
 		orders: make(chan order, 4),
 	}
+
 	if ok, err := rundir.ReadJSON(filepath.Join(dir, rundir.LaunchFile), &s.rec); err != nil {
 		return err
 	} else if !ok {
 		return fmt.Errorf("%s not found in %s", rundir.LaunchFile, dir)
 	}
+
 	if begun, err := rundir.ReadJSON(filepath.Join(dir, rundir.StateFile), &s.state); err != nil || begun {
 		return err
 	}
+
 	s.state.Status = rundir.NewStatus(s.rec.Spec)
 	s.kids, err = newChildren(ctx)
 	if err != nil {
 		return err
 	}
+
 	s.out, err = openOutput(filepath.Join(dir, rundir.OutputFile), s.rec.Launch.LogLimit, s.clk, s.logError)
 	if err != nil {
 		return err
@@ -117,9 +125,11 @@ func supervise(ctx context.Context, dir string, log *slog.Logger) error {
 	if err := s.receiveOrders(ctx); err != nil {
 		return err
 	}
+
 	s.limit()
 	s.record() // before anything is started: without a record nothing was
 	s.finish(s.execute())
+
 	return nil
 }
 
@@ -133,12 +143,14 @@ func (s *supervisor) limit() {
 	if !s.rec.Limits.Usable() {
 		return
 	}
+
 	g, err := s.rec.Limits.Create(rundir.GroupName(s.dir), s.rec.Launch.Memory, s.rec.Launch.CPUs)
 	if err != nil {
 		s.logError(err)
 		s.out.remark("the limits of this run are not enforced: %v", err)
 		return
 	}
+
 	s.group, s.state.Group = g, g
 }
 
@@ -147,9 +159,11 @@ func (s *supervisor) execute() rundir.Ending {
 	if s.stopRequested() {
 		return s.neverStarted()
 	}
+
 	if s.rec.Setup != nil {
 		release, e, ok := s.setUp()
 		defer release()
+
 		if !ok {
 			return e
 		}
@@ -157,13 +171,19 @@ func (s *supervisor) execute() rundir.Ending {
 			return s.neverStarted()
 		}
 	}
+
 	if err := s.linkCheckpoints(); err != nil {
-		return rundir.Ending{Cause: job.CauseLaunchFailed, Reason: fmt.Sprintf("cannot prepare the checkpoint folder: %v", err)}
+		return rundir.Ending{
+			Cause:  job.CauseLaunchFailed,
+			Reason: fmt.Sprintf("cannot prepare the checkpoint folder: %v", err),
+		}
 	}
+
 	r, err := s.runScript(s.rec.Launch.Command, job.RunRunning)
 	if err != nil {
 		return rundir.Ending{Cause: job.CauseLaunchFailed, Reason: fmt.Sprintf("cannot start the program: %v", err)}
 	}
+
 	return s.classify(r)
 }
 
@@ -176,9 +196,11 @@ func (s *supervisor) neverStarted() rundir.Ending {
 func (s *supervisor) finish(e rundir.Ending) {
 	s.cgroupMoves.Wait()
 	s.out.close()
+
 	if err := s.group.Remove(); err != nil {
 		s.logError(err) // Forget tries again
 	}
+
 	s.state.End(e, s.clk.Now())
 	s.record()
 }
@@ -188,6 +210,7 @@ func (s *supervisor) record() {
 	if err := rundir.WriteState(context.Background(), s.dir, s.state, s.logError); err != nil {
 		s.logError(err)
 	}
+
 	if err := rundir.Poke(filepath.Join(s.data, rundir.EventsPipe), filepath.Base(s.dir)+"\n"); err != nil {
 		s.logError(err)
 	}
@@ -201,10 +224,12 @@ func (s *supervisor) endProcesses(grace time.Duration) (killed bool) {
 	if s.gone(q) {
 		return false
 	}
+
 	deadline := s.clk.Now().Add(grace)
 	var stopping process.Stopping
 	looked := false
 	wait, warned := time.Millisecond, false
+
 	for !s.gone(q) {
 		now := s.clk.Now()
 		left := deadline.Sub(now)
@@ -218,12 +243,15 @@ func (s *supervisor) endProcesses(grace time.Duration) (killed bool) {
 			s.terminate(q, &stopping, !looked || all, all)
 			looked = true
 		}
+
 		if !warned && now.Sub(deadline) > 10*time.Second {
 			warned = true
 			s.out.remark("waiting for processes that do not exit although they were killed")
 		}
+
 		s.await(min(left, 100*time.Millisecond))
 	}
+
 	return killed
 }
 
@@ -232,10 +260,12 @@ func (s *supervisor) gone(q rundir.Processes) bool {
 	if !s.kids.reap() {
 		return false
 	}
+
 	outside, err := q.Find(true)
 	if err != nil {
 		s.logError(err)
 	}
+
 	return err == nil && len(outside) == 0
 }
 
@@ -246,6 +276,7 @@ func (s *supervisor) terminate(q rundir.Processes, stopping *process.Stopping, d
 	for _, p := range stopping.Next(procs, process.Kin{Shell: process.Process.Shell, Hears: process.Process.Hears}, all) {
 		errs = append(errs, p.Signal(unix.SIGTERM), p.Signal(unix.SIGCONT)) // a stopped process must see it
 	}
+
 	if err := errors.Join(errs...); err != nil {
 		s.logError(err)
 	}
@@ -262,6 +293,7 @@ func (s *supervisor) signal(q rundir.Processes, sig unix.Signal) {
 func (s *supervisor) await(d time.Duration) {
 	ctx, cancel := context.WithTimeout(context.Background(), d)
 	defer cancel()
+
 	select {
 	case <-s.kids.changed:
 	case o := <-s.orders:

@@ -23,20 +23,26 @@ func fingerprint(root string) ([sha256.Size]byte, job.Bytes, error) {
 		if err != nil {
 			return err
 		}
+
 		info, err := d.Info()
 		if err != nil {
 			return err
 		}
+
 		var changed int64
 		if st, ok := info.Sys().(*syscall.Stat_t); ok {
 			changed = st.Ctim.Nano()
 		}
+
 		size += info.Size()
 		_, err = fmt.Fprintf(h, "%q %v %d %d %d\n", path, info.Mode(), info.Size(), info.ModTime().UnixNano(), changed)
+
 		return err
 	})
+
 	var sum [sha256.Size]byte
 	h.Sum(sum[:0])
+
 	return sum, job.Bytes(size), err
 }
 
@@ -47,19 +53,23 @@ func copyTree(from, to string) error {
 		path string
 		info fs.FileInfo
 	}
+
 	var folders []folder
 	err := filepath.WalkDir(from, func(path string, d fs.DirEntry, err error) error {
 		if err != nil {
 			return err
 		}
+
 		rel, err := filepath.Rel(from, path)
 		if err != nil {
 			return err
 		}
+
 		info, err := d.Info()
 		if err != nil {
 			return err
 		}
+
 		dst := filepath.Join(to, rel)
 		switch {
 		case d.IsDir():
@@ -70,21 +80,26 @@ func copyTree(from, to string) error {
 			if err != nil {
 				return err
 			}
+
 			return os.Symlink(target, dst) //nolint:gosec // nothing of the run is alive that could change it meanwhile
 		case d.Type().IsRegular():
 			return copyFile(path, dst, info)
 		}
+
 		return nil
 	})
+
 	if err != nil {
 		return fmt.Errorf("copy %s: %w", from, err)
 	}
+
 	// From the inside out: a folder may not be writable, and writing changes its time.
 	for i := len(folders) - 1; i >= 0; i-- {
 		if err := setModeAndTime(folders[i].path, folders[i].info); err != nil {
 			return fmt.Errorf("copy %s: %w", from, err)
 		}
 	}
+
 	return nil
 }
 
@@ -92,6 +107,7 @@ func setModeAndTime(path string, info fs.FileInfo) error {
 	if err := os.Chtimes(path, info.ModTime(), info.ModTime()); err != nil {
 		return err
 	}
+
 	return os.Chmod(path, info.Mode().Perm()|info.Mode()&(fs.ModeSetuid|fs.ModeSetgid|fs.ModeSticky))
 }
 
@@ -100,19 +116,25 @@ func copyFile(from, to string, info fs.FileInfo) (err error) {
 	if err != nil {
 		return err
 	}
+
 	defer func() { _ = in.Close() }()
+
 	out, err := os.OpenFile(to, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
 	if err != nil {
 		return err
 	}
+
 	if unix.IoctlFileClone(int(out.Fd()), int(in.Fd())) != nil {
 		_, err = io.Copy(out, in)
 	}
+
 	if cerr := out.Close(); err == nil {
 		err = cerr
 	}
+
 	if err != nil {
 		return err
 	}
+
 	return setModeAndTime(to, info)
 }

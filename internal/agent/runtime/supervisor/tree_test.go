@@ -26,27 +26,39 @@ func TestCopyKeepsLinksModesAndTimes(t *testing.T) {
 		os.Chtimes(filepath.Join(from, "closed", "file"), when, when),
 		os.Chtimes(filepath.Join(from, "closed"), when, when),
 	}
+
 	if err := errors.Join(steps...); err != nil {
 		t.Fatal(err)
 	}
+
 	if err := copyTree(from, to); err != nil {
 		t.Fatal(err)
 	}
+
 	got := ""
 	for _, name := range []string{"closed", "closed/file", "link"} {
 		info, err := os.Lstat(filepath.Join(to, name))
 		if err != nil {
 			t.Fatal(err)
 		}
-		got += fmt.Sprintf("%s %v %v\n", name, info.Mode(), info.Mode().Type() != 0 && !info.IsDir() || info.ModTime().Equal(when))
+
+		got += fmt.Sprintf(
+			"%s %v %v\n",
+			name,
+			info.Mode(),
+			info.Mode().Type() != 0 && !info.IsDir() || info.ModTime().Equal(when),
+		)
 	}
+
 	want := "closed dr-x------ true\nclosed/file -rw-r----- true\nlink Lrwxrwxrwx true\n"
 	if got != want {
 		t.Errorf("got\n%swant\n%s", got, want)
 	}
+
 	if _, err := os.Lstat(filepath.Join(to, "pipe")); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("a pipe was copied: %v", err)
 	}
+
 	if err := rundir.RemoveTree(to); err != nil {
 		t.Error(err)
 	}
@@ -62,6 +74,7 @@ func TestFingerprintSeesEveryChange(t *testing.T) {
 		"a link to a file": func(dir string) error { return os.Symlink("a", filepath.Join(dir, "l")) },
 		"a file less":      func(dir string) error { return os.Remove(filepath.Join(dir, "a")) },
 	}
+
 	for name, change := range changes {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -69,13 +82,16 @@ func TestFingerprintSeesEveryChange(t *testing.T) {
 			if err := os.WriteFile(filepath.Join(dir, "a"), []byte("abc"), 0o600); err != nil {
 				t.Fatal(err)
 			}
+
 			before, size, err := fingerprint(dir)
 			if err != nil || size < 3 {
 				t.Fatal(size, err)
 			}
+
 			if err := change(dir); err != nil {
 				t.Fatal(err)
 			}
+
 			after, _, err := fingerprint(dir)
 			if err != nil || (after == before) != (name == "nothing") {
 				t.Errorf("changed = %v, %v", after != before, err)

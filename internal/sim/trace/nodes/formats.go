@@ -22,7 +22,12 @@ type Format struct {
 // tried when its format is not given.
 func Formats() []Format {
 	return []Format{
-		{"summit-nodes", "idle nodes of Summit, as changes", openSummitNodes, func(line string) bool { return line == "t_s,node,state" }},
+		{
+			"summit-nodes",
+			"idle nodes of Summit, as changes",
+			openSummitNodes,
+			func(line string) bool { return line == "t_s,node,state" },
+		},
 		{
 			"spot-counts", "spot instances that could be had in a zone, by tick (JSON)",
 			func(f *rows.File, o Options) (*stream, error) { return openSpotCounts(f, o), nil },
@@ -48,10 +53,12 @@ func Open(name, format string, opts Options) (*Reader, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	r, err := read(f, format, opts)
 	if err != nil {
 		return nil, errors.Join(err, f.Close())
 	}
+
 	return r, nil
 }
 
@@ -69,9 +76,13 @@ func read(f *rows.File, format string, opts Options) (*Reader, error) {
 			if err != nil {
 				return nil, err
 			}
+
 			return &Reader{Window(s, opts.From, opts.Length), s}, nil
 		}
+
 		names = append(names, c.Name)
 	}
-	return nil, fault.New(fault.Invalid, "unknown_format", "%s looks like no trace of nodes", f.Name).WithRemedy("say which format it has: %s", strings.Join(names, ", "))
+
+	return nil, fault.New(fault.Invalid, "unknown_format", "%s looks like no trace of nodes", f.Name).
+		WithRemedy("say which format it has: %s", strings.Join(names, ", "))
 }

@@ -60,8 +60,23 @@ var levels = [3]int{5, 20, 80}
 // fitted is what fits the published statistics, found by a random search over these
 // numbers and then by hand.
 var fitted = idleModel{
-	comes: 0.64, both: 0.062, large: 0.055, share: 0.43, skew: 0.094, goes: [2]float64{0.1, 0.95}, lasts: [2]float64{1.8, 3.4},
-	small: [3]float64{0.545, 0.25, 1.5}, slow: [3]float64{1.1, 1.9, 1.65}, otherwise: 0.87, fresh: 0.735, again: 0.26, soon: 60,
+	comes: 0.64,
+	both:  0.062,
+	large: 0.055,
+	share: 0.43,
+	skew:  0.094,
+	goes:  [2]float64{0.1, 0.95},
+	lasts: [2]float64{1.8, 3.4},
+	small: [3]float64{
+		0.545,
+		0.25,
+		1.5,
+	},
+	slow:      [3]float64{1.1, 1.9, 1.65},
+	otherwise: 0.87,
+	fresh:     0.735,
+	again:     0.26,
+	soon:      60,
 }
 
 // quantiles is a distribution by its published quantiles, with straight lines
@@ -77,6 +92,7 @@ func (q quantiles) draw(r *rand.Rand) float64 {
 			return a.value * math.Pow(b.value/a.value, (u-a.share)/(b.share-a.share))
 		}
 	}
+
 	return q[len(q)-1].value
 }
 
@@ -84,7 +100,17 @@ var (
 	// batchSizes are the sizes of batches that come, somewhat above the published
 	// ones because they are scaled down while the pool is small. The last but one
 	// point bends the tail so that the mean is as published.
-	batchSizes = quantiles{{0, 0.6}, {0.25, 1.2}, {0.5, 4.3}, {0.75, 17.5}, {0.9, 53}, {0.95, 115}, {0.99, 540}, {0.9985, 860}, {1, 2780}}
+	batchSizes = quantiles{
+		{0, 0.6},
+		{0.25, 1.2},
+		{0.5, 4.3},
+		{0.75, 17.5},
+		{0.9, 53},
+		{0.95, 115},
+		{0.99, 540},
+		{0.9985, 860},
+		{1, 2780},
+	}
 	// eventGaps are the seconds between events, with a tail that is shorter than
 	// published because the gaps are stretched while the pool is small.
 	eventGaps = quantiles{{0, 8}, {0.25, 12}, {0.5, 30}, {0.75, 61}, {0.9, 111}, {0.95, 162}, {0.99, 310}, {1, 1400}}
@@ -129,18 +155,22 @@ func idle(o IdleOptions, m idleModel) *idling {
 	for g.next <= 0 {
 		g.step()
 	}
+
 	open := make([]bool, SummitSize)
 	for _, n := range g.pool {
 		open[n.node] = true
 	}
+
 	g.pending = nil
 	for n, name := range g.names {
 		kind := sim.NodeTaken
 		if open[n] {
 			kind = sim.NodeOpens
 		}
+
 		g.pending = append(g.pending, sim.Change{Kind: kind, ID: name})
 	}
+
 	return g
 }
 
@@ -150,10 +180,13 @@ func (g *idling) Next() (sim.Change, error) {
 		if g.next >= g.until {
 			return sim.Change{}, io.EOF
 		}
+
 		g.step()
 	}
+
 	c := g.pending[0]
 	g.pending = g.pending[1:]
+
 	return c, nil
 }
 
@@ -163,11 +196,13 @@ func (g *idling) step() {
 		g.event()
 		g.regular += g.gap()
 	}
+
 	for len(g.again) > 0 && g.again[0].at <= g.next {
 		since := g.again[0].since
 		g.again = g.again[1:]
 		g.take(func(i int) bool { return g.pool[i].since == since })
 	}
+
 	g.next = g.regular
 	if len(g.again) > 0 {
 		g.next = min(g.next, g.again[0].at)
@@ -180,6 +215,7 @@ func (g *idling) level() int {
 	for i < len(levels) && len(g.pool) >= levels[i] {
 		i++
 	}
+
 	return i
 }
 
@@ -189,7 +225,9 @@ func (g *idling) gap() time.Duration {
 	if i := g.level(); i < len(levels) {
 		slow = g.model.slow[i]
 	}
+
 	ticks := math.Round(eventGaps.draw(g.rand) * slow / sampling.Seconds())
+
 	return time.Duration(max(ticks, 1)) * sampling
 }
 
@@ -199,17 +237,22 @@ func (g *idling) event() {
 		g.tight = 1 - g.tight
 		g.turns += time.Duration(g.rand.ExpFloat64() * g.model.lasts[g.tight] * float64(time.Hour))
 	}
+
 	comes := g.rand.Float64() < g.model.comes
 	goes := !comes || g.rand.Float64() < g.model.both/g.model.comes
+
 	small := 1.0
 	if i := g.level(); i < len(levels) {
 		small = g.model.small[i]
 	}
+
 	if goes {
 		g.leave()
 	}
+
 	if comes {
 		g.join(whole(batchSizes.draw(g.rand) * small))
+
 		if g.rand.Float64() < g.model.again {
 			g.comeBack()
 		}
@@ -223,6 +266,7 @@ func (g *idling) comeBack() {
 	for i > 0 && g.again[i-1].at > at {
 		i--
 	}
+
 	g.again = slices.Insert(g.again, i, comeback{at, g.next})
 }
 
@@ -232,23 +276,29 @@ func (g *idling) leave() {
 	for ripe < len(g.pool) && g.pool[ripe].since <= g.next-shortest {
 		ripe++
 	}
+
 	if ripe == 0 {
 		return
 	}
+
 	n := whole(batchSizes.draw(g.rand) * g.model.goes[g.tight])
 	if g.rand.Float64() < g.model.large {
 		rest := (1 - g.model.share) * math.Pow(g.rand.Float64(), g.model.skew)
 		n = whole(float64(ripe) * (g.model.share + rest))
 	}
+
 	g.goes = append(g.goes[:0], make([]bool, len(g.pool))...)
+
 	at := ripe - 1
 	if g.rand.Float64() >= g.model.fresh {
 		at = g.rand.IntN(ripe)
 	}
+
 	for range min(n, ripe) {
 		g.goes[at] = true
 		at = (at + ripe - 1) % ripe
 	}
+
 	g.take(func(i int) bool { return g.goes[i] })
 }
 
@@ -260,9 +310,11 @@ func (g *idling) take(goes func(i int) bool) {
 			kept = append(kept, n)
 			continue
 		}
+
 		g.busy = append(g.busy, n.node)
 		g.tell(n.node, sim.NodeTaken)
 	}
+
 	g.pool = kept
 }
 

@@ -50,58 +50,72 @@ func measure(t *testing.T, changes sim.Changes) idleStats {
 		if joined > 0 {
 			joins = append(joins, float64(joined))
 		}
+
 		if left > 0 {
 			leaves = append(leaves, float64(left))
 		}
+
 		if last > 0 {
 			gaps = append(gaps, (now - last).Seconds())
 		}
+
 		joined, left = 0, 0
 	}
+
 	for {
 		c, err := changes.Next()
 		if errors.Is(err, io.EOF) {
 			break
 		}
+
 		if err != nil {
 			t.Fatal(err)
 		}
+
 		if c.At > last {
 			weight[pool] += c.At - last
 			close(c.At)
 			last = c.At
 		}
+
 		n, err := strconv.Atoi(strings.TrimPrefix(string(c.ID), "summit"))
 		if err != nil {
 			t.Fatal(err)
 		}
+
 		switch {
 		case c.Kind == sim.NodeOpens && !open[n]:
 			since[n], open[n] = c.At, true
 			pool++
-			if begins[n] = c.At == 0; c.At > 0 {
+			begins[n] = c.At == 0
+
+			if c.At > 0 {
 				joined++
 			}
 		case c.Kind == sim.NodeTaken && open[n]:
 			open[n] = false
 			pool--
 			left++
+
 			if !begins[n] {
 				frags = append(frags, (c.At - since[n]).Seconds())
 			}
 		}
 	}
+
 	s := idleStats{hours: last.Hours()}
 	s.perHour = float64(len(gaps)) / s.hours
 	for n, w := range weight {
 		s.mean += float64(n) * w.Seconds() / last.Seconds()
 	}
+
 	s.empty = weight[0].Seconds() / last.Seconds()
 	s.pool = weighted(weight, last)
 	s.joins, s.meanJoin = quantilesOf(joins, batchShares)
 	s.leaves, s.meanLeave = quantilesOf(leaves, batchShares)
 	s.frags, s.meanFrag = quantilesOf(frags, fragShares)
 	s.gaps, s.meanGap = quantilesOf(gaps, gapShares)
+
 	return s
 }
 
@@ -113,8 +127,10 @@ func weighted(weight []time.Duration, total time.Duration) []float64 {
 			sum += weight[n]
 			n++
 		}
+
 		out = append(out, float64(n))
 	}
+
 	return out
 }
 
@@ -124,9 +140,11 @@ func quantilesOf(list, shares []float64) ([]float64, float64) {
 	for _, x := range list {
 		sum += x
 	}
+
 	var out []float64
 	for _, s := range shares {
 		out = append(out, list[min(int(s*float64(len(list))), len(list)-1)])
 	}
+
 	return out, sum / float64(len(list))
 }

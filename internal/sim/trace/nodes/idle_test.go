@@ -39,11 +39,13 @@ func (f *fit) row(what string, got, want, share, units float64) {
 		mark = "  <-"
 		f.t.Errorf("%s is %.4g, want %.4g within %.0f %% or %g", what, got, want, 100*share, units)
 	}
+
 	fmt.Fprintf(&f.text, "%-28s %10.4g %10.4g%s\n", what, got, want, mark)
 }
 
 func (f *fit) rows(what string, shares, got, want []float64, share, units float64) {
 	f.t.Helper()
+
 	for i := range want {
 		f.row(fmt.Sprintf("%s p%g", what, 100*shares[i]), got[i], want[i], share, units)
 	}
@@ -56,7 +58,16 @@ func compare(t *testing.T, got, want idleStats, slack float64) {
 	f.row("events an hour", got.perHour, want.perHour, 0.05*slack, 0)
 	f.row("idle share of nodes, %", got.mean/SummitSize*100, want.mean/SummitSize*100, 0.1*slack, 0)
 	f.row("time without idle nodes, %", got.empty*100, want.empty*100, 0, slack)
-	f.rows("pool", poolShares, got.pool, want.pool, 0.4*slack, 3) // 0.1 but for the median, through which the pool passes fast
+
+	f.rows(
+		"pool",
+		poolShares,
+		got.pool,
+		want.pool,
+		0.4*slack,
+		3,
+	) // 0.1 but for the median, through which the pool passes fast
+
 	f.rows("join", batchShares, got.joins, want.joins, 0.1*slack, 1)
 	f.row("join, mean", got.meanJoin, want.meanJoin, 0.05*slack, 0)
 	f.rows("leave", batchShares, got.leaves, want.leaves, 0.25*slack, 1)
@@ -92,20 +103,26 @@ func TestIdleIsTheSameForTheSameSeed(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
+
 		return changes
 	}
+
 	first := collected(1)
 	if !slices.Equal(first, collected(1)) {
 		t.Error("two runs with one seed differ")
 	}
+
 	if slices.Equal(first, collected(2)) {
 		t.Error("two seeds give the same changes")
 	}
+
 	open, last := map[id.Node]bool{}, time.Duration(0)
 	for i, c := range first {
-		if c.At < last || c.At >= 20*time.Hour || i < 200 && c.At != 0 || i >= 200 && open[c.ID] == (c.Kind == sim.NodeOpens) {
+		if c.At < last || c.At >= 20*time.Hour || i < 200 && c.At != 0 ||
+			i >= 200 && open[c.ID] == (c.Kind == sim.NodeOpens) {
 			t.Fatalf("change %d is %+v, and the node is open: %v", i, c, open[c.ID])
 		}
+
 		last, open[c.ID] = c.At, c.Kind == sim.NodeOpens
 	}
 }
@@ -117,18 +134,23 @@ func TestTheRealLogHasThePublishedStatisticsToo(t *testing.T) {
 	if root == "" {
 		root = "../../../../../shared/data"
 	}
+
 	name := filepath.Join(root, "bftrainer-summit", "idle_node_events.csv.gz")
 	if _, err := os.Stat(name); err != nil {
 		t.Skipf("the shared data are not there: %v", err)
 	}
+
 	r, err := Open(name, "", Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	real := measure(t, r)
+
 	if r.Skipped() != 0 {
 		t.Errorf("skipped %d rows", r.Skipped())
 	}
+
 	compare(t, real, published, 2)
 	compare(t, measure(t, Idle(IdleOptions{Length: 2000 * time.Hour, Seed: 3})), real, 2.5)
 }

@@ -15,11 +15,13 @@ func New(name id.Node, gpu string, gpus int, memory job.Bytes) fleet.Node {
 		ID: name, Class: fleet.Local, State: fleet.Ready,
 		Inventory: fleet.Inventory{OS: "linux", Arch: "amd64", CPUs: 1 << 20 * 1000, Memory: 1 << 50, Disk: 1 << 50},
 	}
+
 	for i := range gpus {
 		n.Inventory.GPUs = append(n.Inventory.GPUs, fleet.GPU{
 			Index: i, UUID: fmt.Sprintf("%s-%d", name, i), Model: gpu, Memory: memory, Fake: true,
 		})
 	}
+
 	return n
 }
 

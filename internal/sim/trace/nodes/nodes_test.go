@@ -34,6 +34,7 @@ func told(changes []sim.Change) []string {
 	for _, c := range changes {
 		list = append(list, fmt.Sprintf("%d %s %s", int(c.At.Seconds()), c.Kind, c.ID))
 	}
+
 	return list
 }
 
@@ -43,7 +44,9 @@ func read1(t *testing.T, format, text string, o Options) ([]sim.Change, *Reader,
 	if err != nil {
 		return nil, nil, err
 	}
+
 	changes, err := Collect(r)
+
 	return changes, r, err
 }
 
@@ -88,11 +91,14 @@ func TestFormatsYieldTheirChanges(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
+
 			if diff := cmp.Diff(c.want, told(changes)); diff != "" {
 				t.Error(diff)
 			}
+
 			for _, ch := range changes {
-				if (ch.Kind == sim.NodeJoins) != (ch.Node != nil) || ch.Node != nil && (ch.Node.ID != ch.ID || len(ch.Node.Inventory.GPUs) != 4) {
+				if (ch.Kind == sim.NodeJoins) != (ch.Node != nil) ||
+					ch.Node != nil && (ch.Node.ID != ch.ID || len(ch.Node.Inventory.GPUs) != 4) {
 					t.Errorf("%s of %s brings %v", ch.Kind, ch.ID, ch.Node)
 				}
 			}
@@ -119,15 +125,19 @@ func TestBadRowsNameTheirPlaceOrAreSkipped(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			_, _, err := read1(t, c.format, c.text, Options{})
 			var e *fault.Error
-			if !errors.As(err, &e) || e.Code != rows.BadRow || e.Line != c.line || e.Field != c.field || !strings.Contains(e.Error(), c.says) || !strings.Contains(e.Error(), "sample") {
+			if !errors.As(err, &e) || e.Code != rows.BadRow || e.Line != c.line || e.Field != c.field ||
+				!strings.Contains(e.Error(), c.says) ||
+				!strings.Contains(e.Error(), "sample") {
 				t.Fatalf("got %v, want line %d, field %q, %q", err, c.line, c.field, c.says)
 			}
+
 			changes, r, err := read1(t, c.format, c.text, Options{SkipBad: true})
 			if err != nil || r.Skipped() != 1 || len(changes) == 0 {
 				t.Errorf("skipped %v, kept %d, %v", r, len(changes), err)
 			}
 		})
 	}
+
 	for name, c := range map[string][2]string{
 		"no gap": {"spot-counts", `{"metadata": {}, "data": [1]}`}, "no data": {"spot-counts", `{"metadata": {"gap_seconds": 1}}`},
 		"data first": {"spot-counts", `{"data": [1], "metadata": {"gap_seconds": 1}}`}, "no end": {"spot-counts", `{"metadata": {"gap_seconds": 1}, "data": [1`},
@@ -137,6 +147,7 @@ func TestBadRowsNameTheirPlaceOrAreSkipped(t *testing.T) {
 			t.Errorf("%s: got %v", name, err)
 		}
 	}
+
 	if len(Formats()) != 4 {
 		t.Errorf("%d formats", len(Formats()))
 	}
@@ -148,35 +159,42 @@ func TestAWindowLeavesNodesAsTheWholeTraceDoes(t *testing.T) {
 	rapid.Check(t, func(r *rapid.T) {
 		n := rapid.IntRange(0, 30).Draw(r, "changes")
 		var all []sim.Change
+
 		at := time.Duration(0)
 		for range n {
 			at += time.Duration(rapid.IntRange(0, 3).Draw(r, "gap")) * time.Second
 			name := id.Node(rapid.SampledFrom([]string{"a", "b", "c"}).Draw(r, "node"))
 			all = append(all, sim.Change{At: at, Kind: rapid.SampledFrom(kinds).Draw(r, "kind"), ID: name})
 		}
+
 		from := time.Duration(rapid.IntRange(0, 40).Draw(r, "from")) * time.Second
 		length := time.Duration(rapid.IntRange(0, 40).Draw(r, "length")) * time.Second
 		got, err := Collect(Window(List(all), from, length))
 		if err != nil {
 			r.Fatal(err)
 		}
+
 		end := from + length
 		if length == 0 {
 			end = 1 << 60
 		}
+
 		want, have := map[id.Node]sim.ChangeKind{}, map[id.Node]sim.ChangeKind{}
 		for _, c := range all {
 			if c.At < end || c.At <= from {
 				want[c.ID] = c.Kind
 			}
 		}
+
 		last := time.Duration(0)
 		for _, c := range got {
 			if c.At < last || length > 0 && c.At >= length && c.At > 0 {
 				r.Fatalf("a change at %v", c.At)
 			}
+
 			last, have[c.ID] = c.At, c.Kind
 		}
+
 		if diff := cmp.Diff(want, have); diff != "" {
 			r.Fatal(diff)
 		}
@@ -188,16 +206,20 @@ func TestFilesAreOpenedAndClosed(t *testing.T) {
 	if err := os.WriteFile(name, []byte(summitSample), 0o644); err != nil {
 		t.Fatal(err)
 	}
+
 	r, err := Open(name, "", Options{Nodes: 1, Length: time.Hour})
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	if changes, err := Collect(r); err != nil || len(changes) != 2 {
 		t.Errorf("got %v, %v", changes, err)
 	}
+
 	if _, err := r.Next(); !errors.Is(err, io.EOF) {
 		t.Errorf("got %v", err)
 	}
+
 	if _, err := Open(name+"x", "", Options{}); fault.KindOf(err) != fault.NotFound {
 		t.Errorf("got %v", err)
 	}
@@ -215,17 +237,21 @@ func fuzz(f *testing.F, format, sample string) {
 	f.Add(sample)
 	f.Add("")
 	f.Add("\x00,\n\"")
+
 	f.Fuzz(func(t *testing.T, text string) {
 		for _, skip := range []bool{false, true} {
 			r, err := Read(strings.NewReader(text), "fuzz", format, Options{SkipBad: skip, Nodes: 5})
 			last := time.Duration(0)
 			for err == nil {
 				var c sim.Change
-				if c, err = r.Next(); err == nil && (c.At < last || c.ID == "" || c.Kind == "") {
+				c, err = r.Next()
+				if err == nil && (c.At < last || c.ID == "" || c.Kind == "") {
 					t.Fatalf("got %+v", c)
 				}
+
 				last = c.At
 			}
+
 			var e *fault.Error
 			if !errors.Is(err, io.EOF) && (!errors.As(err, &e) || e.Message == "") {
 				t.Fatalf("an error that is not for people: %v", err)

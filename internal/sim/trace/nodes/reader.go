@@ -52,6 +52,7 @@ func (r *Reader) Next() (sim.Change, error) {
 			return c, closing
 		}
 	}
+
 	return c, err
 }
 
@@ -88,12 +89,15 @@ func (r *stream) Next() (sim.Change, error) {
 			r.end(err)
 		}
 	}
+
 	if r.err != nil {
 		return sim.Change{}, r.err
 	}
+
 	c := r.pending[0]
 	r.pending = r.pending[1:]
 	r.last = c.At
+
 	return c, nil
 }
 
@@ -119,6 +123,7 @@ func newPool(o Options, prefix string) *pool {
 	if o.Prefix != "" {
 		prefix = o.Prefix
 	}
+
 	return &pool{prefix: prefix, most: o.Nodes, node: o.Node}
 }
 
@@ -127,13 +132,16 @@ func (p *pool) set(at time.Duration, n int) []sim.Change {
 	if p.most > 0 {
 		n = min(n, p.most)
 	}
+
 	var changes []sim.Change
 	for ; p.have < n; p.have++ {
 		changes = append(changes, p.come(at, p.name(p.have)))
 	}
+
 	for ; p.have > n; p.have-- {
 		changes = append(changes, sim.Change{At: at, Kind: sim.NodeTaken, ID: p.name(p.have - 1)})
 	}
+
 	return changes
 }
 
@@ -147,7 +155,9 @@ func (p *pool) come(at time.Duration, name id.Node) sim.Change {
 	if p.node == nil || p.have < p.joined {
 		return sim.Change{At: at, Kind: sim.NodeOpens, ID: name}
 	}
+
 	p.joined++
+
 	return joins(at, name, p.node)
 }
 

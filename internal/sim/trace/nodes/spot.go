@@ -33,18 +33,23 @@ func (s *spotCounts) read() ([]sim.Change, error) {
 			return nil, err
 		}
 	}
+
 	if !s.More() {
 		if err := s.Expect(json.Delim(']')); err != nil {
 			return nil, err
 		}
+
 		return nil, io.EOF
 	}
+
 	raw, err := s.Element()
 	if err != nil {
 		return nil, err
 	}
+
 	at := time.Duration(s.tick) * s.gap
 	s.tick++
+
 	var n int
 	if err := json.Unmarshal(raw, &n); err != nil || n < 0 || n > maxPool {
 		return nil, s.Bad(0, "data", "%s is no number of instances, at tick %d", rows.Short(string(raw)), s.tick)
@@ -52,6 +57,7 @@ func (s *spotCounts) read() ([]sim.Change, error) {
 	if at.Seconds() > rows.MaxSeconds {
 		return nil, s.Broken(nil, "the trace is longer than 250 years")
 	}
+
 	return s.pool.set(at, n), nil
 }
 
@@ -60,19 +66,23 @@ func (s *spotCounts) head() error {
 	if err := s.Expect(json.Delim('{')); err != nil {
 		return err
 	}
+
 	for s.More() {
 		key, err := s.Key()
 		if err != nil {
 			return err
 		}
+
 		if key == "data" && s.gap > 0 {
 			s.inside = true
 			return s.Expect(json.Delim('['))
 		}
+
 		raw, err := s.Element()
 		if err != nil {
 			return err
 		}
+
 		if key == "metadata" {
 			var m struct {
 				Gap float64 `json:"gap_seconds"`
@@ -80,9 +90,11 @@ func (s *spotCounts) head() error {
 			if err := json.Unmarshal(raw, &m); err != nil || m.Gap <= 0 || m.Gap > rows.MaxSeconds {
 				return s.Broken(err, "the metadata has no gap_seconds")
 			}
+
 			s.gap = rows.Scaled(m.Gap, time.Second)
 		}
 	}
+
 	return s.Broken(nil, "there are no data behind the metadata")
 }
 
@@ -91,15 +103,20 @@ func (s *spotCounts) head() error {
 func openBamboo(f *rows.File, o Options) *stream {
 	t := rows.NewTable(f, ',', "time", "change", "node")
 	there := map[string]bool{}
+
 	return &stream{file: f, skipBad: o.SkipBad, read: func() ([]sim.Change, error) {
 		if err := t.Read(); err != nil {
 			return nil, err
 		}
-		at, change, node := t.Units("time", time.Millisecond), t.Text("change"), t.Text("node")
+
+		at := t.Units("time", time.Millisecond)
+		change := t.Text("change")
+		node := t.Text("node")
 		name := id.Node(o.Prefix + node)
 		if t.Err == nil && !id.Name(string(name)) {
 			t.Fail("node", "%q is no name of a node", rows.Short(node))
 		}
+
 		open, known := there[node]
 		switch {
 		case t.Err != nil:
@@ -108,10 +125,13 @@ func openBamboo(f *rows.File, o Options) *stream {
 			if o.Nodes > 0 && !known && len(there) >= o.Nodes {
 				return nil, nil
 			}
+
 			there[strings.Clone(node)] = true
+
 			if o.Node != nil && !known {
 				return []sim.Change{joins(at, name, o.Node)}, nil
 			}
+
 			return []sim.Change{{At: at, Kind: sim.NodeOpens, ID: name}}, nil
 		case change == "remove" && open:
 			there[node] = false
@@ -121,6 +141,7 @@ func openBamboo(f *rows.File, o Options) *stream {
 		case change == "add", change == "remove":
 			return nil, t.Bad(2, "change", "%s cannot be: the node was there, or was not", change)
 		}
+
 		return nil, t.Bad(2, "change", "%q is neither add nor remove", rows.Short(change))
 	}}
 }
@@ -132,11 +153,16 @@ func openGcloud(f *rows.File, o Options) *stream {
 	p := newPool(o, "spot")
 	var zero, last time.Duration
 	began := false
+
 	return &stream{file: f, skipBad: o.SkipBad, read: func() ([]sim.Change, error) {
 		if err := t.Read(); err != nil {
 			return nil, err
 		}
-		date, daytime, n := t.Wall("date", time.DateOnly), t.Clock("time"), t.Count("instances")
+
+		date := t.Wall("date", time.DateOnly)
+		daytime := t.Clock("time")
+		n := t.Count("instances")
+
 		at := date + daytime
 		switch {
 		case t.Err != nil:
@@ -148,7 +174,9 @@ func openGcloud(f *rows.File, o Options) *stream {
 		case at < last:
 			return nil, t.Bad(2, "time", "the time goes back")
 		}
+
 		last = at
+
 		return p.set(at-zero, n), nil
 	}}
 }

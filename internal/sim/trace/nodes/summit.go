@@ -18,10 +18,12 @@ func summitNames(n int) []id.Node {
 	if n <= 0 || n > SummitSize {
 		n = SummitSize
 	}
+
 	names := make([]id.Node, n)
 	for i := range names {
 		names[i] = SummitNode(i)
 	}
+
 	return names
 }
 
@@ -32,6 +34,7 @@ func SummitNodes(n int) []fleet.Node {
 	for i := range nodes {
 		nodes[i] = New(SummitNode(i), "V100", 1, 16<<30)
 	}
+
 	return nodes
 }
 
@@ -43,34 +46,46 @@ func openSummitNodes(f *rows.File, o Options) (*stream, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	names := summitNames(o.Nodes)
+
 	r := &stream{file: f, skipBad: o.SkipBad}
 	for _, name := range names {
 		r.pending = append(r.pending, sim.Change{Kind: sim.NodeTaken, ID: name})
 	}
+
 	one := make([]sim.Change, 1)
 	r.read = func() ([]sim.Change, error) {
 		if err := t.Read(); err != nil {
 			return nil, err
 		}
-		at, node, state := t.Seconds("t_s"), t.Count("node"), t.Count("state")
+
+		at := t.Seconds("t_s")
+		node := t.Count("node")
+		state := t.Count("state")
+
 		if t.Err == nil && node >= SummitSize {
 			t.Fail("node", "Summit has %d nodes", SummitSize)
 		}
+
 		if t.Err == nil && state > 1 {
 			t.Fail("state", "%d is neither 0 nor 1", state)
 		}
+
 		if t.Err != nil {
 			return nil, t.Err
 		}
 		if node >= len(names) {
 			return nil, nil
 		}
+
 		one[0] = sim.Change{At: at, Kind: sim.NodeTaken, ID: names[node]}
 		if state == 1 {
 			one[0].Kind = sim.NodeOpens
 		}
+
 		return one, nil
 	}
+
 	return r, nil
 }

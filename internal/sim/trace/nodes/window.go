@@ -26,8 +26,10 @@ func (l *list) Next() (sim.Change, error) {
 	if len(l.left) == 0 {
 		return sim.Change{}, io.EOF
 	}
+
 	c := l.left[0]
 	l.left = l.left[1:]
+
 	return c, nil
 }
 
@@ -42,6 +44,7 @@ func Collect(changes sim.Changes) ([]sim.Change, error) {
 		if err != nil {
 			return nil, err
 		}
+
 		all = append(all, c)
 	}
 }
@@ -69,6 +72,7 @@ func (w *window) Next() (sim.Change, error) {
 		if err != nil && !errors.Is(err, io.EOF) {
 			return c, err
 		}
+
 		switch {
 		case err != nil:
 			w.over = true
@@ -78,21 +82,27 @@ func (w *window) Next() (sim.Change, error) {
 		default:
 			w.next = &c
 		}
+
 		w.pending, w.before = w.before.changes(), nil
 	}
+
 	if len(w.pending) > 0 {
 		c := w.pending[0]
 		w.pending = w.pending[1:]
 		return c, nil
 	}
+
 	c, err := w.read()
 	if err != nil {
 		return c, err
 	}
-	if c.At -= w.from; w.length > 0 && c.At >= w.length {
+
+	c.At -= w.from
+	if w.length > 0 && c.At >= w.length {
 		w.over = true
 		return sim.Change{}, io.EOF
 	}
+
 	return c, nil
 }
 
@@ -105,6 +115,7 @@ func (w *window) read() (sim.Change, error) {
 		w.next = nil
 		return c, nil
 	}
+
 	return w.changes.Next()
 }
 
@@ -127,9 +138,11 @@ func (s *states) note(c sim.Change) {
 		s.last = append(s.last, sim.Change{})
 		s.join = append(s.join, sim.Change{})
 	}
+
 	if c.Kind == sim.NodeJoins {
 		s.join[i] = c
 	}
+
 	s.last[i] = c
 }
 
@@ -141,10 +154,12 @@ func (s *states) changes() []sim.Change {
 			j.At = 0
 			all = append(all, j)
 		}
+
 		if c.Kind != sim.NodeJoins {
 			c.At = 0
 			all = append(all, c)
 		}
 	}
+
 	return all
 }

@@ -31,10 +31,12 @@ func (p *Profile) Until(epoch int) float64 {
 	if epoch == 0 {
 		return 0
 	}
+
 	least := math.Inf(1)
 	for _, t := range p.trained {
 		least = min(least, t.progress[epoch-1])
 	}
+
 	return least
 }
 
@@ -52,15 +54,19 @@ func (p *Profile) gain(batch float64, epoch int) float64 {
 	if i < 0 {
 		i = len(p.trained) - 1
 	}
+
 	hi := &p.trained[i]
 	sqr, variance := hi.sqr[epoch], hi.variance[epoch]
+
 	if i > 0 && batch < hi.batch {
 		lo := &p.trained[i-1]
 		share := (batch - lo.batch) / (hi.batch - lo.batch)
 		sqr = lo.sqr[epoch] + (sqr-lo.sqr[epoch])*share
 		variance = lo.variance[epoch] + (variance-lo.variance[epoch])*share
 	}
+
 	scale := batch / p.base()
+
 	return (variance + sqr) / (variance/scale + sqr)
 }
 
@@ -70,24 +76,29 @@ func (p *Profile) Rates(epoch, batch int) []job.Rate {
 	var rates []job.Rate
 	for _, k := range p.kinds {
 		last := [2]int{} // GPUs of the last rate on one node, and on several
+
 		for _, sh := range k.shapes {
 			several := 0
 			if sh.nodes > 1 {
 				several = 1
 			}
+
 			if sh.gpus == last[several] || sh.nodes < (sh.gpus+k.perNode-1)/k.perNode {
 				continue // fewer nodes were measured too, or cannot be
 			}
+
 			g := p.best(k, sh, epoch)
 			if batch > 0 {
 				g = p.fixed(k, sh, epoch, float64(batch))
 			}
+
 			if g > 0 {
 				rates = append(rates, job.Rate{GPU: k.kind, GPUs: sh.gpus, Spread: several == 1, PerSecond: g})
 				last[several] = sh.gpus
 			}
 		}
 	}
+
 	return rates
 }
 
@@ -105,9 +116,11 @@ func (p *Profile) best(k *stepTimes, sh shape, epoch int) float64 {
 		if low > p.most() {
 			break
 		}
+
 		batch := low * math.Pow(p.most()/low, float64(i)/(batches-1))
 		best = max(best, p.fixed(k, sh, epoch, batch))
 	}
+
 	return best
 }
 
@@ -121,13 +134,16 @@ func (p *Profile) fixed(k *stepTimes, sh shape, epoch int, batch float64) float6
 	if sh.gpus == 1 && batch > p.base()+tiny {
 		passes = max(passes, 2)
 	}
+
 	each := math.Ceil(local/passes - tiny)
 	each = min(each, math.Floor(p.most()/(gpus*passes)))
 	step, ok := k.step(sh, each)
 	if !ok {
 		return 0
 	}
+
 	seconds := step.step + (passes-1)*(step.step-step.sync)
+
 	return p.gain(gpus*each*passes, epoch) / seconds
 }
 
@@ -137,6 +153,7 @@ func (k *stepTimes) step(sh shape, local float64) (stepTime, bool) {
 	if local < k.least || local > k.most || len(list) == 0 || local < list[0].local || local > list[len(list)-1].local {
 		return stepTime{}, false
 	}
+
 	i, exact := slices.BinarySearchFunc(list, local, func(s stepTime, l float64) int {
 		switch {
 		case s.local < l:
@@ -144,13 +161,17 @@ func (k *stepTimes) step(sh shape, local float64) (stepTime, bool) {
 		case s.local > l:
 			return 1
 		}
+
 		return 0
 	})
+
 	if exact {
 		return list[i], true
 	}
+
 	lo, hi := list[i-1], list[i]
 	share := (local - lo.local) / (hi.local - lo.local)
+
 	return stepTime{local, lo.step + (hi.step-lo.step)*share, lo.sync + (hi.sync-lo.sync)*share}, true
 }
 
@@ -159,25 +180,31 @@ func (k *stepTimes) step(sh shape, local float64) (stepTime, bool) {
 func Exactly(rates []job.Rate, gpus int) []job.Rate {
 	s := job.NewSpeed(1, 0, 0, rates...)
 	var only []job.Rate
+
 	for _, kind := range s.Kinds() {
 		c := s.On(kind, 0)
 		if gpus < c.Least() || gpus > c.Most() {
 			continue
 		}
+
 		together, spread := 0, false
 		for _, r := range rates {
 			if r.GPU == kind && !r.Spread {
 				together = max(together, r.GPUs)
 			}
+
 			spread = spread || r.GPU == kind && r.Spread && r.GPUs <= gpus
 		}
+
 		if r := c.Rate(gpus, 1); gpus <= together && r > 0 {
 			only = append(only, job.Rate{GPU: kind, GPUs: gpus, PerSecond: r})
 		}
+
 		if r := c.Rate(gpus, 2); spread && r > 0 {
 			only = append(only, job.Rate{GPU: kind, GPUs: gpus, PerSecond: r, Spread: true})
 		}
 	}
+
 	return only
 }
 
@@ -192,5 +219,6 @@ func (p *Profile) PerNode(least bool) int {
 			n = max(n, k.perNode)
 		}
 	}
+
 	return n
 }

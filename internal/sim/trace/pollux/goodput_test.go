@@ -23,10 +23,12 @@ func folder(t testing.TB, files map[string]string) string {
 		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 			t.Fatal(err)
 		}
+
 		if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
 			t.Fatal(err)
 		}
 	}
+
 	return root
 }
 
@@ -46,18 +48,23 @@ func toy(t testing.TB) *Profile {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	return p
 }
 
 func TestProfilesAreRead(t *testing.T) {
 	p := toy(t)
-	if p.Epochs != 2 || p.Until(0) != 0 || p.Until(1) != 100 || p.Work() != 199 || p.PerNode(true) != 4 || p.base() != 20 || p.most() != 320 {
+	if p.Epochs != 2 || p.Until(0) != 0 || p.Until(1) != 100 || p.Work() != 199 || p.PerNode(true) != 4 ||
+		p.base() != 20 ||
+		p.most() != 320 {
 		t.Errorf("got %+v", p)
 	}
+
 	// Between 20 and 320, a batch of 170 lies in the middle: s = 2, v = 2, m = 8.5.
 	if got, want := p.gain(170, 0), (2.0+2)/(2/8.5+2); math.Abs(got-want) > 1e-12 {
 		t.Errorf("gain %g, want %g", got, want)
 	}
+
 	if got := p.gain(20, 0); got != 1 {
 		t.Errorf("the base batch is worth %g of itself", got)
 	}
@@ -81,14 +88,17 @@ func TestRatesAreThoseOfTheFewestNodesAndFullOnes(t *testing.T) {
 			t.Errorf("%d GPUs on %d nodes take %g s for a step, want %g", k.gpus, k.nodes, 1/got, k.seconds)
 		}
 	}
+
 	// 30 samples would fit one GPU at once, but one pass shows no noise.
 	if got := job.NewSpeed(1, 0, 0, toy(t).Rates(1, 30)...).On("T4", 0).Rate(1, 1); math.Abs(got-1/3.0) > 1e-9 {
 		t.Errorf("one GPU takes %g s for 30 samples, want two passes of 1.5 s", 1/got)
 	}
+
 	exact := Exactly(toy(t).Rates(1, 80), 6)
 	if len(exact) != 1 || !exact[0].Spread || exact[0].GPUs != 6 {
 		t.Errorf("got %+v, want six GPUs on several nodes alone", exact)
 	}
+
 	if got := Exactly(toy(t).Rates(1, 80), 9); len(got) != 0 {
 		t.Errorf("got %+v for more than was measured", got)
 	}
@@ -96,14 +106,18 @@ func TestRatesAreThoseOfTheFewestNodesAndFullOnes(t *testing.T) {
 
 func TestPackedPlacementsCount(t *testing.T) {
 	p, err := Read("toy", []string{folder(t, map[string]string{
-		"placements-rtx.csv": "placement,local_bsz,step_time,sync_time\n33,10,9,0\n24,10,2,0\n4,10,1,0\n", "validation-20.csv": base,
+		"placements-rtx.csv": "placement,local_bsz,step_time,sync_time\n33,10,9,0\n24,10,2,0\n4,10,1,0\n",
+		"validation-20.csv":  base,
 	})})
+
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	if got := p.kinds[0].at[shape{2, 6}]; len(got) != 1 || got[0].step != 2 {
 		t.Errorf("got %v, want the row with a full node", got)
 	}
+
 	if p.kinds[0].kind != "RTX2080Ti" {
 		t.Errorf("got %s", p.kinds[0].kind)
 	}
@@ -126,21 +140,28 @@ func TestTheBestBatchIsAtLeastAsGoodAsAnyOther(t *testing.T) {
 
 func TestFoldersAreSearchedInOrder(t *testing.T) {
 	sia := folder(t, map[string]string{
-		"placements-aws.csv": steps, "placements-dgx.csv": steps, "placements-dgx-ext.csv": strings.ReplaceAll(steps, ",40,", ",80,"),
+		"placements-aws.csv":     steps,
+		"placements-dgx.csv":     steps,
+		"placements-dgx-ext.csv": strings.ReplaceAll(steps, ",40,", ",80,"),
 	})
+
 	pollux := folder(t, map[string]string{"placements.csv": steps, "validation-20.csv": base})
 	for _, root := range []string{sia, pollux} {
 		if err := os.Rename(filepath.Join(root, "toy"), filepath.Join(root, "bert")); err != nil {
 			t.Fatal(err)
 		}
 	}
+
 	p, err := Read("bert", []string{sia, pollux})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if len(p.kinds) != 2 || p.kinds[0].kind != "T4" || p.kinds[1].kind != "A100" || p.kinds[1].most != 80 || p.Restart != 2*time.Minute {
+
+	if len(p.kinds) != 2 || p.kinds[0].kind != "T4" || p.kinds[1].kind != "A100" || p.kinds[1].most != 80 ||
+		p.Restart != 2*time.Minute {
 		t.Errorf("got %+v", p)
 	}
+
 	alone, err := Read("bert", []string{pollux})
 	if err != nil || alone.Restart != polluxRestart {
 		t.Errorf("got %+v, %v", alone, err)

@@ -62,26 +62,32 @@ var localMost = map[[2]string]float64{{"yolov3", ""}: 8, {"deepspeech2", "rtx"}:
 // kind of GPU counts, and the first that has trainings.
 func Read(app string, folders []string) (*Profile, error) {
 	p := &Profile{Name: app, Restart: polluxRestart}
+
 	if strings.ContainsAny(app, `/\*?[`) || app == "" || app == "." || app == ".." {
 		return nil, fault.New(fault.Invalid, "bad_tables", "%q is no application", rows.Short(app))
 	}
+
 	for _, folder := range folders {
 		if err := p.read(filepath.Join(folder, app)); err != nil {
 			return nil, err
 		}
 	}
+
 	if len(p.trained) == 0 || len(p.kinds) == 0 {
 		return nil, fault.New(fault.NotFound, "bad_tables", "there is no profile of %s in %s", app, strings.Join(folders, ", ")).
 			WithRemedy("it needs placements*.csv and validation-*.csv in a folder of its name")
 	}
+
 	slices.SortFunc(p.trained, func(a, b training) int { return cmp.Compare(a.batch, b.batch) })
 	p.Epochs = len(p.trained[0].progress)
 	for _, t := range p.trained {
 		p.Epochs = min(p.Epochs, len(t.progress))
 	}
+
 	if p.Epochs == 0 {
 		return nil, fault.New(fault.Invalid, "bad_tables", "a training of %s has no epoch", app)
 	}
+
 	return p, nil
 }
 
@@ -90,25 +96,33 @@ func (p *Profile) read(folder string) error {
 	if err != nil {
 		return err
 	}
+
 	if len(p.trained) > 0 {
 		runs = nil // an earlier folder had them
 	}
+
 	for _, name := range runs {
 		t, err := rows.All(name, readTraining)
 		if err != nil {
 			return err
 		}
+
 		p.trained = append(p.trained, t)
 	}
-	measured, err := filepath.Glob(filepath.Join(folder, "placements*.csv")) // by name: dgx-ext, with larger batches, before dgx
+
+	measured, err := filepath.Glob(
+		filepath.Join(folder, "placements*.csv"),
+	) // by name: dgx-ext, with larger batches, before dgx
 	if err != nil {
 		return err
 	}
+
 	for _, name := range measured {
 		if err := p.readSteps(folder, name); err != nil {
 			return err
 		}
 	}
+
 	return nil
 }
 
@@ -119,28 +133,35 @@ func (p *Profile) readSteps(folder, name string) error {
 	if !ok {
 		kind = suffix
 	}
+
 	if slices.ContainsFunc(p.kinds, func(s *stepTimes) bool { return s.kind == kind }) {
 		return nil
 	}
+
 	steps, err := rows.All(name, readPlacements)
 	if err != nil {
 		return err
 	}
+
 	more := filepath.Join(folder, strings.Replace(filepath.Base(name), "placements", "scalability", 1))
 	wide, err := rows.All(more, readScalability)
 	if err != nil && fault.KindOf(err) != fault.NotFound {
 		return err
 	}
+
 	times := newStepTimes(kind, append(steps, wide...))
 	if most, ok := localMost[[2]string{p.Name, suffix}]; ok {
 		times.most = min(times.most, most)
 	}
+
 	if suffix != "" {
 		if d, ok := restarts[p.Name]; ok {
 			p.Restart = d
 		}
 	}
+
 	p.kinds = append(p.kinds, times)
+
 	return nil
 }
 
@@ -149,22 +170,30 @@ func readTraining(f *rows.File) (training, error) {
 	if err != nil || batch < 1 {
 		return training{}, fault.New(fault.Invalid, "bad_tables", "%s does not name a batch size", f.Name)
 	}
+
 	t, err := rows.WithHeader(f, ',', "progress", "grad_sqr", "grad_var")
 	if err != nil {
 		return training{}, err
 	}
+
 	run := training{batch: float64(batch)}
 	err = t.Each(func() {
-		progress, sqr, variance := t.Number("progress"), t.Number("grad_sqr"), t.Number("grad_var")
+		progress := t.Number("progress")
+		sqr := t.Number("grad_sqr")
+		variance := t.Number("grad_var")
+
 		if n := len(run.progress); progress <= 0 || n > 0 && progress <= run.progress[n-1] {
 			t.Fail("progress", "there is no progress")
 		}
+
 		if sqr < 0 || variance < 0 || sqr+variance == 0 {
 			t.Fail("grad_sqr", "the gradient is nothing")
 		}
+
 		run.progress = append(run.progress, progress)
 		run.sqr, run.variance = append(run.sqr, sqr), append(run.variance, variance)
 	})
+
 	return run, err
 }
 
@@ -186,6 +215,7 @@ func readPlacements(f *rows.File) ([]measured, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	var list []measured
 	err = t.Each(func() {
 		m := measured{stepTime: readStep(t)}
@@ -195,13 +225,17 @@ func readPlacements(f *rows.File) ([]measured, error) {
 				t.Fail("placement", "%q is no list of GPUs by node", rows.Short(t.Text("placement")))
 				return
 			}
+
 			if m.nodes == 0 || n < m.fewest {
 				m.fewest = n
 			}
+
 			m.nodes, m.gpus, m.each = m.nodes+1, m.gpus+n, max(m.each, n)
 		}
+
 		list = append(list, m)
 	})
+
 	return list, err
 }
 
@@ -210,14 +244,17 @@ func readScalability(f *rows.File) ([]measured, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	var list []measured
 	err = t.Each(func() {
 		m := measured{stepTime: readStep(t), shape: shape{t.Count("num_nodes"), t.Count("num_replicas")}}
 		if m.nodes < 1 || m.gpus < m.nodes || m.gpus > job.MaxCount {
 			t.Fail("num_replicas", "%d GPUs on %d nodes cannot be", m.gpus, m.nodes)
 		}
+
 		list = append(list, m)
 	})
+
 	return list, err
 }
 
@@ -226,7 +263,9 @@ func readStep(t *rows.Table) stepTime {
 	if s.local <= 0 || s.step <= 0 || s.sync < 0 {
 		t.Fail("step_time", "a step of %g samples takes %g s", s.local, s.step)
 	}
+
 	s.sync = min(s.sync, s.step)
+
 	return s
 }
 
@@ -239,24 +278,31 @@ func newStepTimes(kind string, list []measured) *stepTimes {
 		s.perNode = max(s.perNode, m.each, 1)
 		s.least, s.most = min(s.least, m.local), max(s.most, m.local)
 	}
+
 	packed := map[shape]bool{}
 	for i := range list {
 		packed[list[i].shape] = packed[list[i].shape] || list[i].packed(s.perNode)
 	}
+
 	for i := range list {
 		m := &list[i]
 		if packed[m.shape] && !m.packed(s.perNode) {
 			continue
 		}
+
 		if s.at[m.shape] == nil {
 			s.shapes = append(s.shapes, m.shape)
 		}
+
 		s.at[m.shape] = append(s.at[m.shape], m.stepTime)
 	}
+
 	for sh, steps := range s.at {
 		s.at[sh] = averaged(steps)
 	}
+
 	slices.SortFunc(s.shapes, func(a, b shape) int { return cmp.Or(a.gpus-b.gpus, a.nodes-b.nodes) })
+
 	return s
 }
 
@@ -269,8 +315,10 @@ func averaged(list []stepTime) []stepTime {
 		for ; i < len(list) && list[i].local == sum.local; i++ {
 			sum.step, sum.sync, n = sum.step+list[i].step, sum.sync+list[i].sync, n+1
 		}
+
 		out = append(out, stepTime{sum.local, sum.step / float64(n), sum.sync / float64(n)})
 	}
+
 	return out
 }
 

@@ -50,17 +50,25 @@ func Open(name string) (*File, error) {
 	if err != nil {
 		return nil, fmt.Errorf("open trace: %w", err)
 	}
+
 	t := &File{Name: filepath.Base(name), parts: []io.Closer{f}}
 	var in io.Reader = f
+
 	if strings.HasSuffix(name, ".gz") {
 		z, err := gzip.NewReader(bufio.NewReaderSize(f, 1<<16))
 		if err != nil {
-			return nil, errors.Join(fault.New(fault.Invalid, BadFile, "%s is not what its name says: %v", name, err).WithCause(err), f.Close())
+			return nil, errors.Join(
+				fault.New(fault.Invalid, BadFile, "%s is not what its name says: %v", name, err).WithCause(err),
+				f.Close(),
+			)
 		}
+
 		t.parts = append(t.parts, z)
 		in = z
 	}
+
 	t.text = bufio.NewReaderSize(in, 1<<16)
+
 	return t, nil
 }
 
@@ -75,7 +83,9 @@ func (f *File) Close() error {
 	for i := len(f.parts) - 1; i >= 0; i-- {
 		errs = append(errs, f.parts[i].Close())
 	}
+
 	f.parts = nil
+
 	return errors.Join(errs...)
 }
 
@@ -86,10 +96,12 @@ func (f *File) Next() (string, error) {
 		f.Line++
 		return f.first, nil
 	}
+
 	if f.lines == nil {
 		f.lines = bufio.NewScanner(f.text)
 		f.lines.Buffer(make([]byte, 0, 1<<14), maxLine)
 	}
+
 	if !f.lines.Scan() {
 		err := f.lines.Err()
 		switch {
@@ -99,12 +111,17 @@ func (f *File) Next() (string, error) {
 			f.Line++
 			return "", f.Bad(0, "", "the line is longer than %d bytes", maxLine)
 		}
+
 		return "", fmt.Errorf("read %s after line %d: %w", f.Name, f.Line, err)
 	}
+
 	text := f.lines.Text()
-	if f.Line++; f.Line == 1 {
+
+	f.Line++
+	if f.Line == 1 {
 		text = strings.TrimPrefix(text, "\ufeff") // some programs begin a file so
 	}
+
 	return text, nil
 }
 
@@ -117,6 +134,7 @@ func (f *File) Peek() []byte {
 	if err != nil && len(begin) == 0 {
 		return nil // empty, or broken: reading will tell
 	}
+
 	return begin
 }
 
@@ -132,5 +150,6 @@ func (f *File) Bad(column int, name, format string, args ...any) *fault.Error {
 	e := fault.New(fault.Invalid, BadRow, format, args...)
 	e.Message += ", in " + f.Name
 	e.Field, e.Line, e.Column = name, f.Line, max(column, 1)
+
 	return e
 }

@@ -36,7 +36,9 @@ func (c *counter) Read(p []byte) (int, error) {
 			c.ends = append(c.ends, c.offset+int64(i))
 		}
 	}
+
 	c.offset += int64(n)
+
 	return n, err
 }
 
@@ -46,6 +48,7 @@ func (j *JSON) mark(offset int64) {
 	for n < len(j.ends) && j.ends[n] < offset {
 		n++
 	}
+
 	j.before += n
 	j.ends = j.ends[n:]
 	j.Line = j.before + 1
@@ -62,6 +65,7 @@ func (j *JSON) Expect(wanted ...json.Token) error {
 			return j.Broken(err, "the text is not as it should be: %v is wanted here", w)
 		}
 	}
+
 	return nil
 }
 
@@ -72,6 +76,7 @@ func (j *JSON) Key() (string, error) {
 	if err != nil || !ok {
 		return "", j.Broken(err, "the text is no JSON object")
 	}
+
 	return key, nil
 }
 
@@ -85,7 +90,9 @@ func (j *JSON) Value() (json.RawMessage, error) {
 	if err != nil {
 		return nil, j.Broken(err, "the text is no JSON")
 	}
+
 	j.mark(j.decoder.InputOffset() - int64(len(raw)))
+
 	return raw, nil
 }
 
@@ -96,17 +103,21 @@ func (j *JSON) Element() (json.RawMessage, error) {
 	if errors.Is(err, io.EOF) {
 		return nil, j.Broken(err, "the text ends too early")
 	}
+
 	return raw, err
 }
 
 // Broken is the error for text behind which nothing can be read.
 func (j *JSON) Broken(cause error, format string, args ...any) *fault.Error {
 	j.mark(j.decoder.InputOffset())
+
 	if errors.Is(cause, io.EOF) {
 		cause = io.ErrUnexpectedEOF // or the error would pass for the end of the trace
 	}
+
 	e := j.Bad(0, "", format, args...)
 	e.Code, e.Cause = BadFile, cause
+
 	return e
 }
 
@@ -116,5 +127,6 @@ func FieldOf(err error) string {
 	if errors.As(err, &wrong) {
 		return wrong.Field
 	}
+
 	return ""
 }

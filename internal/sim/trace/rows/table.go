@@ -46,11 +46,14 @@ func WithHeader(f *File, comma byte, wanted ...string) (*Table, error) {
 	if err := t.split(line); err != nil {
 		return nil, err
 	}
+
 	names := make([]string, len(t.Fields))
 	for i, n := range t.Fields {
 		names[i] = strings.Clone(strings.TrimSpace(n))
 	}
+
 	t.SetColumns(names)
+
 	for _, w := range wanted {
 		if !slices.Contains(names, w) {
 			e := f.Bad(0, w, "there is no such column")
@@ -58,6 +61,7 @@ func WithHeader(f *File, comma byte, wanted ...string) (*Table, error) {
 			return nil, e
 		}
 	}
+
 	return t, nil
 }
 
@@ -80,6 +84,7 @@ func (t *Table) Read() error {
 		if strings.TrimSpace(line) == "" {
 			continue
 		}
+
 		return t.split(line)
 	}
 }
@@ -92,26 +97,34 @@ func (t *Table) split(line string) error {
 		for f := range strings.FieldsSeq(line) {
 			t.Fields = append(t.Fields, f)
 		}
+
 		return nil
 	}
+
 	for {
 		if strings.HasPrefix(line, `"`) {
 			field, rest, ok := quoted(line[1:], t.comma)
 			if !ok {
 				return t.Bad(len(t.Fields)+1, "", "the quotation mark is not closed, or something stands behind it")
 			}
+
 			t.Fields = append(t.Fields, field)
+
 			if rest == "" {
 				return nil
 			}
+
 			line = rest[1:]
+
 			continue
 		}
+
 		at := strings.IndexByte(line, t.comma)
 		if at < 0 {
 			t.Fields = append(t.Fields, line)
 			return nil
 		}
+
 		t.Fields = append(t.Fields, line[:at])
 		line = line[at+1:]
 	}
@@ -121,16 +134,19 @@ func (t *Table) split(line string) error {
 // begins with the comma.
 func quoted(s string, comma byte) (field, rest string, ok bool) {
 	var doubled strings.Builder
+
 	for {
 		at := strings.IndexByte(s, '"')
 		if at < 0 {
 			return "", "", false
 		}
+
 		if at+1 < len(s) && s[at+1] == '"' {
 			doubled.WriteString(s[:at+1])
 			s = s[at+2:]
 			continue
 		}
+
 		rest = s[at+1:]
 		if rest != "" && rest[0] != comma {
 			return "", "", false
@@ -138,6 +154,7 @@ func quoted(s string, comma byte) (field, rest string, ok bool) {
 		if doubled.Len() == 0 {
 			return s[:at], rest, true
 		}
+
 		return doubled.String() + s[:at], rest, true
 	}
 }
@@ -155,7 +172,10 @@ func (t *Table) Each(fn func()) error {
 		if err != nil {
 			return err
 		}
-		if fn(); t.Err != nil {
+
+		fn()
+
+		if t.Err != nil {
 			return t.Err
 		}
 	}
@@ -168,7 +188,9 @@ func All[T any](name string, read func(*File) (T, error)) (T, error) {
 		var none T
 		return none, err
 	}
+
 	v, err := read(f)
+
 	return v, errors.Join(err, f.Close())
 }
 
@@ -179,6 +201,7 @@ func (t *Table) Text(column string) string {
 		t.Fail(column, "the row has no such field")
 		return ""
 	}
+
 	return strings.TrimSpace(t.Fields[at])
 }
 
@@ -197,6 +220,7 @@ func (t *Table) Number(column string) float64 {
 		t.Fail(column, "%q is no number", Short(text))
 		return 0
 	}
+
 	return n
 }
 
@@ -210,6 +234,7 @@ func (t *Table) Count(column string) int {
 		t.Fail(column, "%q is no count", Short(t.Text(column)))
 		return 0
 	}
+
 	return int(n)
 }
 
@@ -218,11 +243,13 @@ func (t *Table) OrZero(column string) float64 {
 	if t.Text(column) == "" {
 		return 0
 	}
+
 	n := t.Number(column)
 	if n < 0 || n > 1e9 {
 		t.Fail(column, "%q is no amount", Short(t.Text(column)))
 		return 0
 	}
+
 	return n
 }
 
@@ -239,6 +266,7 @@ func (t *Table) Units(column string, unit time.Duration) time.Duration {
 		t.Fail(column, "%q is no time", Short(t.Text(column)))
 		return 0
 	}
+
 	return Scaled(n, unit)
 }
 
@@ -257,6 +285,7 @@ func (t *Table) Wall(column, layout string) time.Duration {
 		t.Fail(column, "%q is no time: it is written as in %s", Short(text), layout)
 		return 0
 	}
+
 	return at.Sub(time.Unix(0, 0))
 }
 
@@ -268,6 +297,7 @@ func (t *Table) Clock(column string) time.Duration {
 		t.Fail(column, "%q is no time of day", Short(text))
 		return 0
 	}
+
 	return at.Sub(at.Truncate(24 * time.Hour))
 }
 
@@ -276,5 +306,6 @@ func Short(text string) string {
 	if len(text) > 40 {
 		return text[:40] + "…"
 	}
+
 	return text
 }

@@ -51,16 +51,22 @@ func Start(dir string, durable bool) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	s := &Server{dir: dir, exited: make(chan struct{}), output: new(bytes.Buffer)}
+
 	if dir == "" {
-		if s.dir, err = os.MkdirTemp("", "pg"); err != nil {
+		s.dir, err = os.MkdirTemp("", "pg")
+		if err != nil {
 			return nil, fmt.Errorf("make a folder for PostgreSQL: %w", err)
 		}
+
 		s.own = true
 	}
+
 	if err := s.start(bin, durable); err != nil {
 		return nil, errors.Join(err, s.Stop())
 	}
+
 	return s, nil
 }
 
@@ -71,10 +77,12 @@ func programs() (string, error) {
 	if err == nil && len(found) > 0 {
 		return filepath.Dir(slices.MaxFunc(found, func(a, b string) int { return majorVersion(a) - majorVersion(b) })), nil
 	}
+
 	path, err := exec.LookPath("postgres")
 	if err != nil {
 		return "", ErrMissing
 	}
+
 	return filepath.Dir(path), nil
 }
 
@@ -84,6 +92,7 @@ func majorVersion(path string) int {
 	if err != nil {
 		return 0
 	}
+
 	return n
 }
 
@@ -93,19 +102,24 @@ func (s *Server) attributes() (*syscall.SysProcAttr, error) {
 	if os.Geteuid() != 0 {
 		return attr, nil
 	}
+
 	who, err := user.Lookup("postgres")
 	if err != nil {
 		return nil, fmt.Errorf("find the user that PostgreSQL runs as: %w", err)
 	}
+
 	uid, err := strconv.Atoi(who.Uid)
 	if err != nil {
 		return nil, fmt.Errorf("user postgres: %w", err)
 	}
+
 	gid, err := strconv.Atoi(who.Gid)
 	if err != nil {
 		return nil, fmt.Errorf("user postgres: %w", err)
 	}
+
 	attr.Credential = &syscall.Credential{Uid: uint32(uid), Gid: uint32(gid)}
+
 	return attr, os.Chown(s.dir, uid, gid)
 }
 
@@ -114,6 +128,7 @@ func (s *Server) start(bin string, durable bool) error {
 	if err != nil {
 		return err
 	}
+
 	data := filepath.Join(s.dir, "data")
 	if _, err := os.Stat(filepath.Join(data, "PG_VERSION")); errors.Is(err, fs.ErrNotExist) {
 		initdb := exec.CommandContext(context.Background(), filepath.Join(bin, "initdb"), initArgs(bin, data)...)
@@ -122,10 +137,12 @@ func (s *Server) start(bin string, durable bool) error {
 			return fmt.Errorf("initdb: %w: %s", err, out)
 		}
 	}
+
 	args := []string{"-D", data, "-k", s.dir, "-c", "listen_addresses=", "-c", "max_connections=200"}
 	if !durable {
 		args = append(args, "-c", "fsync=off", "-c", "full_page_writes=off")
 	}
+
 	s.cmd = exec.CommandContext(context.Background(), filepath.Join(bin, "postgres"), args...)
 	s.cmd.SysProcAttr, s.cmd.Dir = attr, s.dir
 	s.cmd.Stdout, s.cmd.Stderr = s.output, s.output
@@ -133,10 +150,13 @@ func (s *Server) start(bin string, durable bool) error {
 		s.cmd = nil
 		return fmt.Errorf("start PostgreSQL: %w", err)
 	}
+
 	go func() {
 		defer close(s.exited)
+
 		_ = s.cmd.Wait() // how it ended is in its output
 	}()
+
 	return s.awaitReady()
 }
 
@@ -147,22 +167,26 @@ func initArgs(bin, data string) []string {
 	if majorVersion(filepath.Join(bin, "postgres")) >= 15 {
 		args = append(args, "--locale-provider", "icu", "--icu-locale", "en-US")
 	}
+
 	return args
 }
 
 func (s *Server) awaitReady() error {
 	ctx, cancel := context.WithTimeout(context.Background(), startTimeout)
 	defer cancel()
+
 	for {
 		conn, err := pgx.Connect(ctx, s.url("postgres"))
 		if err == nil {
 			return conn.Close(ctx)
 		}
+
 		select {
 		case <-s.exited:
 			return fmt.Errorf("PostgreSQL ended at once: %s", s.output)
 		default:
 		}
+
 		if !clock.Sleep(ctx, 20*time.Millisecond) {
 			return fmt.Errorf("PostgreSQL did not answer: %w", err)
 		}
@@ -179,14 +203,17 @@ func (s *Server) url(database string) string {
 func (s *Server) NewDatabase(name string) (string, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), startTimeout)
 	defer cancel()
+
 	conn, err := pgx.Connect(ctx, s.url("postgres"))
 	if err != nil {
 		return "", fmt.Errorf("connect to PostgreSQL: %w", err)
 	}
+
 	_, err = conn.Exec(ctx, "CREATE DATABASE "+pgx.Identifier{name}.Sanitize())
 	if err := errors.Join(err, conn.Close(ctx)); err != nil {
 		return "", fmt.Errorf("create database %s: %w", name, err)
 	}
+
 	return s.url(name), nil
 }
 
@@ -197,10 +224,13 @@ func (s *Server) Stop() error {
 		if killErr := s.cmd.Process.Signal(syscall.SIGINT); killErr != nil && !errors.Is(killErr, os.ErrProcessDone) {
 			err = fmt.Errorf("stop PostgreSQL: %w", killErr)
 		}
+
 		<-s.exited
 	}
+
 	if s.own {
 		err = errors.Join(err, os.RemoveAll(s.dir))
 	}
+
 	return err
 }
