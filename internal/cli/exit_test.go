@@ -77,7 +77,7 @@ func TestErrorsAreToldWithRemedyAndCode(t *testing.T) {
 		{
 			[]string{"jobs", "--since", "soon"},
 			exit.Usage,
-			"error: --since: \"soon\" is no length of time: write a number and a unit, as in 90s, 10m, 6h or 2d\n  see: trainyard jobs --help\n",
+			"error: --since: value must be a duration, got \"soon\"; write a number and a unit, e.g. 90s, 10m, 6h or 2d\n  see: trainyard jobs --help\n",
 		},
 		{
 			[]string{"logs", "j1", "--grep", "("},

@@ -517,7 +517,7 @@ func TestMistakesInFlagsOfMoneyAreToldBeforeAnythingIsChanged(t *testing.T) {
 		`--from: "yesterday" is not a time`:                               {"usage", "--from", "yesterday"},
 		`--to: "1.1." is not a time`:                                      {"savings", "--to", "1.1."},
 		`invalid subject "ada"`:                                           {"quota", "set", "ada", "--gpus", "1"},
-		`--budget: "much" is no amount of money`:                          {"quota", "set", "user/ada", "--budget", "much"},
+		`--budget: value must be an amount of money, got "much"`:                          {"quota", "set", "user/ada", "--budget", "much"},
 		`--warn-at must be a share such as 80% or 0.8, got "200%"`:        {"quota", "set", "user/ada", "--warn-at", "200%"},
 		`--period must be day, week or month, got "year"`:                 {"quota", "set", "user/ada", "--period", "year"},
 		`--on-exceeded must be warn, ask, downgrade or stop, got "cry"`:   {"quota", "set", "user/ada", "--on-exceeded", "cry"},
