@@ -9,7 +9,7 @@ import (
 	"trainyard/internal/job"
 	"trainyard/internal/place"
 	"trainyard/internal/provision"
-	lifecycle "trainyard/internal/provision/leases"
+	"trainyard/internal/provision/lifecycle"
 	"trainyard/internal/yardmaster/nodes"
 )
 

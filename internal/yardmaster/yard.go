@@ -25,7 +25,7 @@ import (
 	"trainyard/internal/ledger"
 	"trainyard/internal/place"
 	"trainyard/internal/provision"
-	lifecycle "trainyard/internal/provision/leases"
+	"trainyard/internal/provision/lifecycle"
 	"trainyard/internal/queue"
 	"trainyard/internal/quota"
 	"trainyard/internal/tenant"

@@ -17,7 +17,7 @@ import (
 	"trainyard/internal/fleet"
 	"trainyard/internal/id"
 	"trainyard/internal/provision"
-	lifecycle "trainyard/internal/provision/leases"
+	"trainyard/internal/provision/lifecycle"
 	"trainyard/internal/quota"
 	"trainyard/internal/yardmaster/batch"
 	"trainyard/internal/yardmaster/timers"

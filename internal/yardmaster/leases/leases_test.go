@@ -11,7 +11,7 @@ import (
 	"trainyard/internal/fleet"
 	"trainyard/internal/id"
 	"trainyard/internal/job"
-	lifecycle "trainyard/internal/provision/leases"
+	"trainyard/internal/provision/lifecycle"
 	"trainyard/internal/quota"
 	"trainyard/internal/tenant"
 	"trainyard/internal/yardmaster/batch"
