@@ -21,7 +21,7 @@ type Spot struct {
 }
 
 // Roads say how fast data travels and what that costs.
-type Roads struct {
+type Network struct {
 	In     job.Bytes // a second, within one place, from the source to a node
 	Across job.Bytes // a second, between the building and the cloud
 	PerGB  float64   // money for a gigabyte that goes between the building and the cloud
@@ -29,17 +29,17 @@ type Roads struct {
 
 // DefaultRoads is what is assumed where nothing is set: a local network, a line of
 // 1 Gbit/s to the cloud, and no charge.
-func DefaultRoads() Roads { return Roads{In: 1 << 30, Across: 120 << 20} }
+func DefaultNetwork() Network { return Network{In: 1 << 30, Across: 120 << 20} }
 
 // Catalogue is all datasets by name. It is not safe for concurrent use; a snapshot is.
 type Catalogue struct {
-	roads    Roads
+	roads    Network
 	byName   map[id.Dataset]*Dataset // the values are replaced, never changed
 	snapshot *Catalogue              // as it is now; nil if nobody has asked since the last change
 }
 
 // NewCatalogue returns an empty catalogue.
-func NewCatalogue(r Roads) *Catalogue {
+func NewCatalogue(r Network) *Catalogue {
 	return &Catalogue{roads: r, byName: map[id.Dataset]*Dataset{}}
 }
 
@@ -73,7 +73,7 @@ func (c *Catalogue) Snapshot() *Catalogue {
 
 // catalogueRecord is a catalogue as it is written.
 type catalogueRecord struct {
-	Roads    Roads
+	Roads    Network
 	Datasets []*Dataset
 }
 
@@ -157,7 +157,7 @@ func (d *Dataset) Has(s Spot) bool {
 }
 
 // near reports whether some copy, or the source, is on the same side as a spot.
-func (d *Dataset) near(s Spot, cloud func(id.Node) bool) bool {
+func (d *Dataset) sameSide(s Spot, cloud func(id.Node) bool) bool {
 	return slices.ContainsFunc(d.Copies, func(c Copy) bool {
 		if c.Node != "" {
 			return cloud(c.Node) == s.Cloud
@@ -176,7 +176,7 @@ func (c *Catalogue) Stage(names []string, s Spot, cloud func(id.Node) bool) (d t
 			continue
 		}
 
-		if set.near(s, cloud) {
+		if set.sameSide(s, cloud) {
 			d += travel(set.Size, c.roads.In)
 			continue
 		}

@@ -47,7 +47,7 @@ func (c Copy) reaches(s Spot) bool {
 
 // Hold notes what a node has fetched and keeps, and forgets what it has not any more.
 // It returns the datasets that changed, each with its next number, by name.
-func (c *Catalogue) Hold(now time.Time, n id.Node, kept []job.DataCopy) []Dataset {
+func (c *Catalogue) SetStaged(now time.Time, n id.Node, kept []job.DataCopy) []Dataset {
 	var changed []Dataset
 	for _, d := range c.List() {
 		at := slices.IndexFunc(kept, func(k job.DataCopy) bool {
@@ -95,7 +95,7 @@ func replaceStaged(copies []Copy, n id.Node, want *Copy) ([]Copy, bool) {
 
 // Keep returns the copies that a dataset has after someone described it anew: those
 // they gave, and those that agents made of the same source.
-func (d *Dataset) Keep(given []Copy, source string) []Copy {
+func (d *Dataset) MergeCopies(given []Copy, source string) []Copy {
 	next := slices.DeleteFunc(slices.Clone(given), func(c Copy) bool { return c.Staged })
 	if source != d.Source {
 		return next // what lies on the nodes is something else
@@ -112,7 +112,7 @@ func (d *Dataset) Keep(given []Copy, source string) []Copy {
 
 // Binds says in words which dataset keeps a job that asks for a place from running
 // elsewhere, "" if none does.
-func (c *Catalogue) Binds(place job.Place, names []string) string {
+func (c *Catalogue) RuleText(place job.Place, names []string) string {
 	if _, err := c.PlaceOf(place, names); err != nil {
 		for _, name := range names {
 			if _, ok := c.byName[id.Dataset(name)]; !ok {

@@ -45,7 +45,7 @@ const (
 	RankUnchanged RankStep = iota
 	RankPreparing          // or further with its preparation
 	RankRunning
-	RankEnded // which is not recorded yet: see End
+	RankEnded // not recorded yet: see End
 )
 
 // Take records the state of a rank and returns what is new.
@@ -96,7 +96,7 @@ func (rep *RankReport) End(k *Rank, now time.Time) {
 		k.Ended = now
 	}
 
-	if k.Cause == CauseCancelled { // the agent's word for: stopped as told
+	if k.Cause == CauseCancelled { // the agent's word for: stopped as ordered
 		k.Cause, k.Signalled = CauseNone, true
 	}
 

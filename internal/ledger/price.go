@@ -48,7 +48,7 @@ func (g *Ledger) Price(n *fleet.Node, l *fleet.Lease) *Price {
 	watts := g.tariff.Power(p, all)
 
 	return &Price{
-		NodeCost: g.tariff.Rent(
+		NodeCost: g.tariff.HourlyPrice(
 			p,
 			all,
 		),

@@ -45,7 +45,7 @@ func ratesOf(n *fleet.Node, t *fleet.Tariff, l *fleet.Lease) rates {
 		on := *p
 		on.Off = false // here what it draws when it is on
 		for used := range max(len(n.Inventory.GPUs), 1) + 1 {
-			r.Hourly = append(r.Hourly, whole(t.Rent(&on, used), 1e9, maxHourly))
+			r.Hourly = append(r.Hourly, whole(t.HourlyPrice(&on, used), 1e9, maxHourly))
 			r.Watts = append(r.Watts, whole(t.Power(&on, used), 1e3, maxWatts))
 		}
 
@@ -194,7 +194,7 @@ func Estimate(l *fleet.Lease, now time.Time) Nanos {
 		return 0
 	}
 
-	ms := millis(wholeMillis(l.Granted.Add(l.Kept(now))).Sub(wholeMillis(l.Granted)))
+	ms := millis(wholeMillis(l.Granted.Add(l.PaidTime(now))).Sub(wholeMillis(l.Granted)))
 	r := ratesOf(l.Offer.Node(), nil, l)
 	cost, _ := accrue(at(r.Hourly, 0), ms+r.unusedPaid(ms), 0, msPerHour)
 

@@ -200,7 +200,7 @@ func TestExplain(t *testing.T) {
 			t.Parallel()
 			y := newYard()
 			tc.yard(y)
-			got := place.Explain(y.view(), place.Waiting{Job: "j9", Need: tc.need, Lasts: tc.lasts}, tc.held)
+			got := place.Explain(y.view(), place.QueuedJob{Job: "j9", Need: tc.need, Lasts: tc.lasts}, tc.held)
 
 			var by []id.Job
 			for _, h := range got.Holders {
@@ -284,7 +284,7 @@ func TestExplainNamesTheDataset(t *testing.T) {
 			y := newYard()
 			tc.yard(y)
 			v := y.view()
-			got := place.Explain(v, place.Waiting{Job: "j9", Need: tc.need, Rule: rule}, nil)
+			got := place.Explain(v, place.QueuedJob{Job: "j9", Need: tc.need, Rule: rule}, nil)
 			if diff := cmp.Diff(tc.want, got); diff != "" {
 				t.Error(diff)
 			}
@@ -301,7 +301,7 @@ func TestHoldersAreBounded(t *testing.T) {
 		y.hold("a", id.NewJob(i+1), 0, 1000, 0)
 	}
 
-	why := place.Explain(y.view(), place.Waiting{Job: "j200", Need: need(0, nil)}, nil)
+	why := place.Explain(y.view(), place.QueuedJob{Job: "j200", Need: need(0, nil)}, nil)
 	if len(why.Holders) != 20 || len(why.Nodes) != 20 {
 		t.Errorf("%d holders on %d nodes are listed, want 20", len(why.Holders), len(why.Nodes))
 	}

@@ -219,7 +219,7 @@ func TestAlertsTellOnce(t *testing.T) {
 
 		held := b.Allow(now, jobOf("j1"), 0, 0)
 		for _, a := range b.Notices() {
-			if want := held.Hold != "" || held.NoRent; a.Held != want {
+			if want := held.HoldReason != "" || held.NoProvisioning; a.Held != want {
 				t.Errorf("%s: people think that it is held: %t, and it is: %t", step.what, a.Held, want)
 			}
 		}

@@ -73,7 +73,7 @@ func (t *Tracker) Put(l tenant.Quota) error {
 		return nil
 	}
 
-	if err := check(&l); err != nil {
+	if err := validate(&l); err != nil {
 		return err
 	}
 
@@ -89,7 +89,7 @@ func (t *Tracker) Put(l tenant.Quota) error {
 		l.WarnAt = warnAt
 	}
 
-	t.set(l.Subject, newRule(l))
+	t.set(l.Subject, newLimit(l))
 
 	return nil
 }
@@ -180,7 +180,7 @@ func (t *Tracker) limitOf(a *account) *limit {
 }
 
 // check refuses a quota that makes no sense.
-func check(l *tenant.Quota) error {
+func validate(l *tenant.Quota) error {
 	bad := func(field, format string, args ...any) error {
 		return fault.New(fault.Invalid, "bad_quota", format, args...).WithField(field)
 	}
@@ -226,7 +226,7 @@ const (
 	maxMoney    job.Money = 1e9 * 1e6
 )
 
-func newRule(l tenant.Quota) *limit {
+func newLimit(l tenant.Quota) *limit {
 	r := &limit{Quota: l, gpus: int64(l.GPUs) * micro}
 	r.amounts[money] = int64(l.Budget) * (nano / micro)
 	r.amounts[gpuHours] = toUnits(l.GPUHours, hour*micro)

@@ -372,7 +372,7 @@ func TestARuleThatChangesWhileJobsWait(t *testing.T) {
 		t.Errorf("told %q, want %q", why.Sentence, want)
 	}
 
-	if brief := y.Briefs(y.now, []id.Job{j})[0].Waits; !strings.Contains(
+	if brief := y.Briefs(y.now, []id.Job{j})[0].WaitReason; !strings.Contains(
 		brief,
 		"dataset mri may only be used on local nodes",
 	) {

@@ -99,7 +99,7 @@ func (y *yard) leases() string {
 func (y *yard) joins(l id.Lease) {
 	y.t.Helper()
 	y.ok(
-		yardmaster.Granted{
+		yardmaster.LeaseGranted{
 			Lease:    l,
 			Provider: "p",
 			Machine:  fleet.Instance{ID: "i-" + string(l), Lease: l, State: fleet.InstanceUp, Billed: -1},
@@ -273,7 +273,7 @@ func TestAJobSaysWhichNodeIsBeingProvisionedForIt(t *testing.T) {
 		t.Errorf("why it waits: %+v, want %q", w, want)
 	}
 
-	if b := y.Briefs(y.now, []id.Job{"j1"}); b[0].Waits != want {
-		t.Errorf("the list says %q, want %q", b[0].Waits, want)
+	if b := y.Briefs(y.now, []id.Job{"j1"}); b[0].WaitReason != want {
+		t.Errorf("the list says %q, want %q", b[0].WaitReason, want)
 	}
 }

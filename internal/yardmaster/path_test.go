@@ -25,7 +25,7 @@ import (
 func (y *yard) round() {
 	y.t.Helper()
 
-	if y.Wanted() {
+	if y.PlanDue() {
 		y.Round(y.now)
 	}
 

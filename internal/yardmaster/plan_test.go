@@ -72,7 +72,7 @@ func TestStaleParts(t *testing.T) {
 
 			p := y.Begin(y.now)
 
-			if y.Wanted() {
+			if y.PlanDue() {
 				t.Error("another plan is wanted while one is made")
 			}
 

@@ -386,9 +386,9 @@ func (w *world) checkBooks() {
 
 	for name, dollars := range rent {
 		l := w.store.leases[name]
-		least, most := l.Offer.Rent(
+		least, most := l.Offer.Cost(
 			job.Duration(l.Ended.Sub(opened[name])),
-		), l.Offer.Rent(
+		), l.Offer.Cost(
 			job.Duration(l.Since.Sub(opened[name])),
 		)
 

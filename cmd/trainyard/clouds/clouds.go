@@ -236,7 +236,7 @@ func (c *Clouds) Terms(y *yardmaster.Config) error {
 	}
 
 	if r := c.Roads; r != (roads{}) {
-		y.Roads = dataset.Roads{In: r.In, Across: r.Across, PerGB: r.PerGB}
+		y.Network = dataset.Network{In: r.In, Across: r.Across, PerGB: r.PerGB}
 	}
 
 	return nil
