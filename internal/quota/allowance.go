@@ -16,7 +16,7 @@ import (
 // The quotas on GPUs and on-demand nodes are firm, except for GPUs that may be borrowed.
 // When GPU-hours or money are used up, the quota says what happens: warn allows everything,
 // ask and stop allow nothing, downgrade allows only nodes that are paid for anyway.
-func (t *Tracker) Allow(now time.Time, w Payer, budget job.Money, spent float64) tenant.Allowance {
+func (t *Tracker) Allow(now time.Time, w Payer, budget job.Money, cost float64) tenant.Allowance {
 	q := allowanceQuery{
 		now:         t.latest(now),
 		allowance:   tenant.Unlimited(),
@@ -39,7 +39,7 @@ func (t *Tracker) Allow(now time.Time, w Payer, budget job.Money, spent float64)
 	}
 
 	if budget > 0 {
-		q.addBudget(w, budget, spent)
+		q.addBudget(w, budget, cost)
 	}
 
 	return q.result()
@@ -165,7 +165,7 @@ func (q *allowanceQuery) addExhausted(a *account, r *limit, m measure) {
 	}
 }
 
-// pledgedByOthers returns what running jobs other than the asking one are expected to use
+// committedByOthers returns what running jobs other than the asking one are expected to use
 // before the period ends. With many jobs it is a slight overestimate, because it uses
 // their sums and does not look at each.
 func (a *account) committedByOthers(m measure, rest time.Duration, asking *jobUsage) int64 {
@@ -179,11 +179,11 @@ func (a *account) committedByOthers(m measure, rest time.Duration, asking *jobUs
 }
 
 // addBudget applies the job's own budget.
-func (q *allowanceQuery) addBudget(w Payer, budget job.Money, spent float64) {
-	left := float64(budget)/micro - spent
+func (q *allowanceQuery) addBudget(w Payer, budget job.Money, cost float64) {
+	left := float64(budget)/micro - cost
 	if left <= 0 {
 		left = 0
-		q.allowance.HoldReason = budgetExhausted(w.Job, budget, spent)
+		q.allowance.HoldReason = budgetExhausted(w.Job, budget, cost)
 	}
 
 	if left < q.allowance.Money {

@@ -125,14 +125,14 @@ func TestHowJobsEnd(t *testing.T) {
 		exitCode   int
 		notStarted bool
 	}{
-		"both end well":                     {ends: [2]yardmaster.RankReport{well, well}, state: job.Succeeded, reason: "it succeeded"},
+		"both end well":                     {ends: [2]yardmaster.RankReport{well, well}, state: job.Succeeded, reason: "succeeded"},
 		"one fails and takes the other":     {ends: [2]yardmaster.RankReport{failed, stopped}, state: job.Failed, cause: job.CauseUserCode, exitCode: 3, reason: "the program exited with code 3 on a"},
 		"one fails after the other is done": {ends: [2]yardmaster.RankReport{well, failed}, state: job.Failed, cause: job.CauseUserCode, exitCode: 3, reason: "the program exited with code 3 on b"},
 		"one fails, and may again": {ends: [2]yardmaster.RankReport{failed, stopped}, retry: 1, state: job.Recovering, cause: job.CauseUserCode, exitCode: 3,
 			reason: "the program exited with code 3 on a; runs again in 5s at the earliest"},
 		"cancelled": {before: func(y *yard) { y.ok(cancel) }, ends: [2]yardmaster.RankReport{stopped, stopped}, state: job.Cancelled, cause: job.CauseCancelled, exitCode: 143,
 			reason: "it was cancelled and has stopped"},
-		"cancelled too late": {before: func(y *yard) { y.ok(cancel) }, ends: [2]yardmaster.RankReport{well, well}, state: job.Succeeded, reason: "it succeeded"},
+		"cancelled too late": {before: func(y *yard) { y.ok(cancel) }, ends: [2]yardmaster.RankReport{well, well}, state: job.Succeeded, reason: "succeeded"},
 		"cancelled, and failed by itself at that moment": {before: func(y *yard) { y.ok(cancel) }, ends: [2]yardmaster.RankReport{failed, failed}, state: job.Failed,
 			cause: job.CauseUserCode, exitCode: 3, reason: "the program exited with code 3 on a"},
 		"cancelled before it began": {before: func(y *yard) { y.ok(cancel) }, notStarted: true, ends: [2]yardmaster.RankReport{stopped, stopped}, state: job.Cancelled,
@@ -327,7 +327,7 @@ func TestPipelineGoesOnOrEnds(t *testing.T) {
 	t.Run("each starts when those it needs have succeeded", func(t *testing.T) {
 		t.Parallel()
 		y, ids := submit(t)
-		if got := y.job(ids[2]).Reason; got != "waits for j2 and 1 more job it needs" {
+		if got := y.job(ids[2]).Reason; got != "waiting for required jobs j2 and 1 more" {
 			t.Errorf("reason %q", got)
 		}
 
@@ -370,7 +370,7 @@ func TestPipelineGoesOnOrEnds(t *testing.T) {
 		y.ok(yardmaster.Resume{Job: ids[1], By: "alice"})
 		y.check()
 
-		if got := y.job(ids[1]).Reason; got != "resumed by alice; waits for j1 and 1 more job it needs" {
+		if got := y.job(ids[1]).Reason; got != "resumed by alice; waiting for required jobs j1 and 1 more" {
 			t.Errorf("reason %q", got)
 		}
 

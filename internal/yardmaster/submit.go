@@ -136,8 +136,8 @@ func (m Submit) handle(y *Yard) (any, error) {
 	return sub, nil
 }
 
-// possible refuses a job that nothing the yard knows could ever run, and says what
-// would fit. A yard that knows of nothing yet takes every job.
+// checkPossible refuses a job that no node and no offer could ever run, and says what would
+// fit. A yard without nodes and offers accepts every job.
 func (y *Yard) checkPossible(r *jobRecord) error {
 	if !y.cfg.RefuseImpossible || y.nodes.Rooms.Len() == 0 && len(y.cfg.Offers) == 0 {
 		return nil
