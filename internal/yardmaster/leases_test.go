@@ -76,7 +76,7 @@ func provisioningYard(t *testing.T) *yard {
 	y.submit("alice", gang(3))
 	y.round()
 
-	if got, want := y.leases(), "l1 asked, l2 asked, l3 asked"; got != want {
+	if got, want := y.leases(), "l1 requested, l2 requested, l3 requested"; got != want {
 		t.Fatalf("the leases are %q, want %q", got, want)
 	}
 
@@ -137,17 +137,17 @@ func TestOneOfAGangIsGivenBackByHand(t *testing.T) {
 		before func(y *yard)
 		want   string
 	}{
-		"none has come": {func(*yard) {}, "l1 returning, l2 returning, l3 returning"},
+		"none has come": {func(*yard) {}, "l1 releasing, l2 releasing, l3 releasing"},
 		"another is a node": {func(y *yard) { y.joins("l2") },
-			"l1 returning, l2 returning, l3 returning"},
+			"l1 releasing, l2 releasing, l3 releasing"},
 		"it is a node": {func(y *yard) { y.joins("l1") },
-			"l1 returning, l2 returning, l3 returning"},
+			"l1 releasing, l2 releasing, l3 releasing"},
 		"another is a node and runs something else": {func(y *yard) {
 			y.joins("l2")
 			j := y.submit("alice", spec(1))
 			y.round()
 			y.running(j, 0)
-		}, "l1 returning, l2 active, l3 returning"},
+		}, "l1 releasing, l2 active, l3 releasing"},
 		"the job runs": {func(y *yard) {
 			for _, l := range []id.Lease{"l1", "l2", "l3"} {
 				y.joins(l)
@@ -187,7 +187,7 @@ func TestAGangIsProvisionedAnewAfterOneWasGivenBack(t *testing.T) {
 	y.ok(yardmaster.ReleaseLease{Lease: "l2", By: "alice"})
 	y.round()
 
-	if got, want := y.leases(), "l1 returning, l2 returning, l3 returning, l4 asked, l5 asked, l6 asked"; got != want {
+	if got, want := y.leases(), "l1 releasing, l2 releasing, l3 releasing, l4 requested, l5 requested, l6 requested"; got != want {
 		t.Errorf("the leases are %q, want %q", got, want)
 	}
 }

@@ -45,7 +45,7 @@ func TestARuleIsSaidWhenItIsAnotherOne(t *testing.T) {
 	}{
 		{"new", dataset.Dataset{ID: "mri", Rule: job.PlaceLocal}, "registered by ada"},
 		{"another size", dataset.Dataset{ID: "mri", Rule: job.PlaceLocal, Size: 1}, ""},
-		{"another rule", dataset.Dataset{ID: "mri", Rule: job.PlaceAny, Size: 1}, "changed by ada: it was local and is any"},
+		{"another rule", dataset.Dataset{ID: "mri", Rule: job.PlaceAny, Size: 1}, "changed by ada: place changed from local to any"},
 		{"removed", dataset.Dataset{ID: "mri", Rule: job.PlaceAny, Removed: true}, "removed by ada"},
 	} {
 		put, ruled, err := d.Put(now, step.set, "ada")
