@@ -266,7 +266,7 @@ func TestANodeThatFallsSilentAgainIsSuspectAgain(t *testing.T) {
 func TestAJobSaysWhichNodeIsBeingProvisionedForIt(t *testing.T) {
 	t.Parallel()
 	y := provisioningYard(t)
-	want := "a node is being provisioned for it: p/small/north, lease l1 is asked"
+	want := "a node is being provisioned: p/small/north (lease l1, requested)"
 
 	w, waits := y.Why(y.now, "j1")
 	if !waits || w.Blocker != place.BlockProvisioning || w.Sentence != want {

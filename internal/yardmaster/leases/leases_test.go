@@ -119,7 +119,7 @@ func TestWhatAJobNoLongerWaitsForIsGivenBackUnlessItHasCome(t *testing.T) {
 
 	o.settle()
 
-	if !o.Awaits("j1") || !strings.Contains(o.Arriving("j1"), "lease l2 is booting") {
+	if !o.Awaits("j1") || !strings.Contains(o.Arriving("j1"), "(lease l2, booting)") {
 		t.Errorf("it awaits %v: %q", o.Awaits("j1"), o.Arriving("j1"))
 	}
 
