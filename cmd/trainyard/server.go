@@ -261,7 +261,7 @@ func yardConfig(c *config, in inputs, clk clock.Clock) (yardmaster.Config, error
 	cfg.LogLimit = c.logLimit
 	cfg.Tariff = in.tariff
 	cfg.Offers = in.offers
-	cfg.Refuse = c.refuse
+	cfg.RefuseImpossible = c.refuse
 	cfg.Limit = func() func() bool {
 		until := clk.Now().Add(c.roundLimit)
 		return func() bool { return clk.Now().After(until) }

@@ -2,7 +2,7 @@
 //
 // Decisions never hold a Clock: they get the time as an argument. Edges get a
 // Clock in their constructor, and loops wait with Every, so that tests and the
-// simulator can stand in for time.
+// simulator can replace it.
 package clock
 
 import (

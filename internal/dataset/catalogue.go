@@ -13,34 +13,34 @@ import (
 	"trainyard/internal/job"
 )
 
-// Spot is a place where data may be wanted: a node, or what a provisioned one would be.
+// Spot is where a dataset is needed: on a node, or on one that would be provisioned.
 type Spot struct {
 	Node  id.Node
 	Pool  string
 	Cloud bool
 }
 
-// Roads say how fast data travels and what that costs.
-type Roads struct {
-	In     job.Bytes // a second, within one place, from the source to a node
-	Across job.Bytes // a second, between the building and the cloud
-	PerGB  float64   // money for a gigabyte that goes between the building and the cloud
+// Network is the bandwidth over which datasets are staged, and what transfers cost.
+type Network struct {
+	In     job.Bytes // bytes per second on the same side, local or cloud
+	Across job.Bytes // bytes per second between local and cloud
+	PerGB  float64   // dollars per gigabyte between local and cloud
 }
 
-// DefaultRoads is what is assumed where nothing is set: a local network, a line of
-// 1 Gbit/s to the cloud, and no charge.
-func DefaultRoads() Roads { return Roads{In: 1 << 30, Across: 120 << 20} }
+// DefaultNetwork is the default: a local network of 1 GiB/s, a link of 1 Gbit/s to the cloud,
+// and no charge.
+func DefaultNetwork() Network { return Network{In: 1 << 30, Across: 120 << 20} }
 
 // Catalogue is all datasets by name. It is not safe for concurrent use; a snapshot is.
 type Catalogue struct {
-	roads    Roads
+	network  Network
 	byName   map[id.Dataset]*Dataset // the values are replaced, never changed
-	snapshot *Catalogue              // as it is now; nil if nobody has asked since the last change
+	snapshot *Catalogue              // current snapshot; nil if none was made since the last change
 }
 
 // NewCatalogue returns an empty catalogue.
-func NewCatalogue(r Roads) *Catalogue {
-	return &Catalogue{roads: r, byName: map[id.Dataset]*Dataset{}}
+func NewCatalogue(r Network) *Catalogue {
+	return &Catalogue{network: r, byName: map[id.Dataset]*Dataset{}}
 }
 
 // Get returns a dataset.
@@ -65,7 +65,7 @@ func (c *Catalogue) List() []*Dataset {
 // catalogue changes it is always the same one.
 func (c *Catalogue) Snapshot() *Catalogue {
 	if c.snapshot == nil {
-		c.snapshot = &Catalogue{roads: c.roads, byName: maps.Clone(c.byName)}
+		c.snapshot = &Catalogue{network: c.network, byName: maps.Clone(c.byName)}
 	}
 
 	return c.snapshot
@@ -73,13 +73,13 @@ func (c *Catalogue) Snapshot() *Catalogue {
 
 // catalogueRecord is a catalogue as it is written.
 type catalogueRecord struct {
-	Roads    Roads
+	Network  Network
 	Datasets []*Dataset
 }
 
 // MarshalJSON writes the datasets by name.
 func (c *Catalogue) MarshalJSON() ([]byte, error) {
-	return json.Marshal(catalogueRecord{c.roads, c.List()})
+	return json.Marshal(catalogueRecord{c.network, c.List()})
 }
 
 // UnmarshalJSON reads what MarshalJSON wrote.
@@ -89,7 +89,7 @@ func (c *Catalogue) UnmarshalJSON(text []byte) error {
 		return err
 	}
 
-	*c = *NewCatalogue(r.Roads)
+	*c = *NewCatalogue(r.Network)
 	for _, d := range r.Datasets {
 		c.Put(*d)
 	}
@@ -110,10 +110,10 @@ func (c *Catalogue) Put(d Dataset) *Dataset {
 	return &d
 }
 
-// PlaceOf returns where a job may run that asks for a place and uses these datasets,
-// or which of them is unknown or keeps it from running anywhere.
+// PlaceOf returns where a job with this place and these datasets may run. It is an error if one
+// of them is unknown or their rules exclude each other.
 func (c *Catalogue) PlaceOf(place job.Place, names []string) (job.Place, error) {
-	who := "the job's place"
+	origin := "the job's place"
 
 	for _, name := range names {
 		d, ok := c.byName[id.Dataset(name)]
@@ -123,13 +123,14 @@ func (c *Catalogue) PlaceOf(place job.Place, names []string) (job.Place, error) 
 
 		next, possible := Narrow(place, d.Rule)
 		if !possible {
-			return place, fault.New(fault.Invalid, "place_conflict", "dataset %s may only be used on %s nodes, but %s is %s", name, d.Rule, who, place).
+			return place, fault.New(fault.Invalid, "place_conflict", "dataset %s may only be used on %s nodes, but %s is %s",
+				name, d.Rule, origin, place).
 				WithField("data").
 				WithRemedy("omit one of them, or ask the owner of the dataset to change its rule")
 		}
 
 		if next != place {
-			place, who = next, "the place of dataset "+name
+			place, origin = next, "the place of dataset "+name
 		}
 	}
 
@@ -151,13 +152,13 @@ func (c *Catalogue) unknown(name string) error {
 	return e.WithRemedy("known datasets: %s; register another with: trainyard data add", strings.Join(names, ", "))
 }
 
-// Has reports whether a dataset can be read at a spot without bringing it there.
+// Has reports whether a dataset can be read at a spot without staging it.
 func (d *Dataset) Has(s Spot) bool {
 	return slices.ContainsFunc(d.Copies, func(c Copy) bool { return c.reaches(s) })
 }
 
-// near reports whether some copy, or the source, is on the same side as a spot.
-func (d *Dataset) near(s Spot, cloud func(id.Node) bool) bool {
+// sameSide reports whether some copy is on the same side, local or cloud, as a spot.
+func (d *Dataset) sameSide(s Spot, cloud func(id.Node) bool) bool {
 	return slices.ContainsFunc(d.Copies, func(c Copy) bool {
 		if c.Node != "" {
 			return cloud(c.Node) == s.Cloud
@@ -167,8 +168,8 @@ func (d *Dataset) near(s Spot, cloud func(id.Node) bool) bool {
 	})
 }
 
-// Stage returns how long it takes to bring datasets to a spot, and what it costs.
-// cloud tells on which side a node is.
+// Stage returns how long staging datasets at a spot takes, and what it costs. cloud reports
+// whether a node is in the cloud.
 func (c *Catalogue) Stage(names []string, s Spot, cloud func(id.Node) bool) (d time.Duration, money float64) {
 	for _, name := range names {
 		set, ok := c.byName[id.Dataset(name)]
@@ -176,13 +177,13 @@ func (c *Catalogue) Stage(names []string, s Spot, cloud func(id.Node) bool) (d t
 			continue
 		}
 
-		if set.near(s, cloud) {
-			d += travel(set.Size, c.roads.In)
+		if set.sameSide(s, cloud) {
+			d += travel(set.Size, c.network.In)
 			continue
 		}
 
-		d += travel(set.Size, c.roads.Across)
-		money += float64(set.Size) / 1e9 * c.roads.PerGB
+		d += travel(set.Size, c.network.Across)
+		money += float64(set.Size) / 1e9 * c.network.PerGB
 	}
 
 	return d, money
@@ -196,16 +197,16 @@ func travel(size, rate job.Bytes) time.Duration {
 	return job.Seconds(float64(size) / float64(rate))
 }
 
-// Use is one use of a dataset by a run on a node: what the audit is made of.
+// Use is one use of a dataset by a run on a node: an entry of the audit.
 type Use struct {
 	Dataset  id.Dataset
 	Run      id.Run
 	Job      id.Job
 	Owner    id.User
 	Node     id.Node
-	Cloud    bool // the node is not in the building
+	Cloud    bool // the node is not local
 	At       time.Time
-	Override string // who let it go against the rule and why, "" if it kept to it
+	Override string // who overrode the rule and why, "" if the rule was kept
 }
 
 // Validate reports what is wrong with a dataset that someone wants to register.

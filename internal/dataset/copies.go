@@ -11,8 +11,8 @@ import (
 	"trainyard/internal/job"
 )
 
-// Ref returns what a node at a spot has to know to come by a dataset. One that is
-// not registered has neither source nor copy.
+// Ref returns where a node at a spot finds or fetches a dataset. One that is not registered has
+// neither source nor path.
 func (c *Catalogue) Ref(name string, s Spot) job.DataRef {
 	d, ok := c.byName[id.Dataset(name)]
 	if !ok {
@@ -20,10 +20,10 @@ func (c *Catalogue) Ref(name string, s Spot) job.DataRef {
 	}
 
 	ref := job.DataRef{Name: name, Size: d.Size, Source: d.Source}
-	for _, held := range d.Copies {
-		// What the agent fetched itself it finds itself, and watches over.
-		if held.Path != "" && !held.Staged && held.reaches(s) {
-			ref.Path = held.Path
+	for _, known := range d.Copies {
+		// The agent itself finds the copies that it has staged.
+		if known.Path != "" && !known.Staged && known.reaches(s) {
+			ref.Path = known.Path
 			break
 		}
 	}
@@ -45,17 +45,17 @@ func (c Copy) reaches(s Spot) bool {
 	return c.At != "" && (c.At == job.PlaceCloud) == s.Cloud
 }
 
-// Hold notes what a node has fetched and keeps, and forgets what it has not any more.
-// It returns the datasets that changed, each with its next number, by name.
-func (c *Catalogue) Hold(now time.Time, n id.Node, kept []job.DataCopy) []Dataset {
+// SetStaged records which datasets a node has staged, in place of what it had before. It returns
+// the datasets that changed, each with its next Seq, by name.
+func (c *Catalogue) SetStaged(now time.Time, n id.Node, staged []job.DataCopy) []Dataset {
 	var changed []Dataset
 	for _, d := range c.List() {
-		at := slices.IndexFunc(kept, func(k job.DataCopy) bool {
+		at := slices.IndexFunc(staged, func(k job.DataCopy) bool {
 			return k.Name == string(d.ID) && k.Source == d.Source && d.Source != ""
 		})
 		var want *Copy
 		if at >= 0 {
-			want = &Copy{Node: n, Path: kept[at].Path, Staged: true, Since: now}
+			want = &Copy{Node: n, Path: staged[at].Path, Staged: true, Since: now}
 		}
 
 		if next, differs := replaceStaged(d.Copies, n, want); differs {
@@ -78,7 +78,7 @@ func replaceStaged(copies []Copy, n id.Node, want *Copy) ([]Copy, bool) {
 	case at < 0 && want == nil, at >= 0 && want != nil && copies[at].Path == want.Path:
 		return copies, false
 	case at < 0 && len(copies) >= maxCopies:
-		return copies, false // so many that one more or less is no news
+		return copies, false // with so many copies one more makes no difference
 	}
 
 	next := slices.Clone(copies)
@@ -93,12 +93,12 @@ func replaceStaged(copies []Copy, n id.Node, want *Copy) ([]Copy, bool) {
 	return next, true
 }
 
-// Keep returns the copies that a dataset has after someone described it anew: those
-// they gave, and those that agents made of the same source.
-func (d *Dataset) Keep(given []Copy, source string) []Copy {
+// MergeCopies returns the copies of a dataset after it was registered again: those that were
+// given, and those that agents have staged from the same source.
+func (d *Dataset) MergeCopies(given []Copy, source string) []Copy {
 	next := slices.DeleteFunc(slices.Clone(given), func(c Copy) bool { return c.Staged })
 	if source != d.Source {
-		return next // what lies on the nodes is something else
+		return next // the nodes have copies of another source
 	}
 
 	for _, c := range d.Copies {
@@ -110,9 +110,8 @@ func (d *Dataset) Keep(given []Copy, source string) []Copy {
 	return next
 }
 
-// Binds says in words which dataset keeps a job that asks for a place from running
-// elsewhere, "" if none does.
-func (c *Catalogue) Binds(place job.Place, names []string) string {
+// RuleText says which dataset restricts where a job with this place may run, "" if none does.
+func (c *Catalogue) RuleText(place job.Place, names []string) string {
 	if _, err := c.PlaceOf(place, names); err != nil {
 		for _, name := range names {
 			if _, ok := c.byName[id.Dataset(name)]; !ok {

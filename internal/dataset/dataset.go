@@ -1,8 +1,8 @@
 // Package dataset holds the noun dataset: named data, the rule that says where it
-// may be, where it is, and what bringing it elsewhere costs.
+// may be, where it is, and what staging it elsewhere costs.
 //
-// The package is pure. The yardmaster keeps the datasets and holds every start to
-// their rules; policies price the staging; the agent brings the data.
+// The package is pure. The yardmaster keeps the datasets and enforces their rules
+// at every start; policies price the staging; the agent fetches the data.
 package dataset
 
 import (
@@ -30,15 +30,14 @@ type Copy struct {
 	Node id.Node   `json:"node,omitempty"` // on this node, or
 	Pool string    `json:"pool,omitempty"` // reached by every node of this pool, or
 	At   job.Place `json:"at,omitempty"`   // by every local or by every cloud node
-	Path string    `json:"path,omitempty"` // where there
+	Path string    `json:"path,omitempty"` // on the node
 	// Staged says that the node's agent fetched it, so that it knows when it is gone.
 	Staged bool `json:"staged,omitempty"`
-	// Since is when it came to be there.
+	// Since is when the copy was made.
 	Since time.Time `json:"since,omitzero"`
 }
 
-// Narrow returns the place rule of something that has to keep to both, and false
-// if nothing can keep to both.
+// Narrow returns the place that satisfies both rules, and false if none does.
 func Narrow(a, b job.Place) (job.Place, bool) {
 	switch {
 	case a == b || b == job.PlaceAny || b == "":

@@ -9,7 +9,7 @@ import (
 	"trainyard/internal/fault"
 )
 
-// SourceKind is a way in which a node comes by data.
+// SourceKind is how a node gets a dataset.
 type SourceKind string
 
 // The kinds of sources.

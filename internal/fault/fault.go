@@ -15,7 +15,7 @@ import (
 // Kind classifies a failure by what the caller can do about it.
 type Kind string
 
-// The kinds. An error that is no *Error is Internal.
+// The kinds. An error that is not an *Error is Internal.
 const (
 	Invalid     Kind = "invalid"      // the request can never succeed as written
 	NotFound    Kind = "not_found"    // the named thing does not exist
@@ -91,7 +91,7 @@ func (e *Error) WithCause(err error) *Error {
 	return &c
 }
 
-// KindOf returns the kind of err: "" for nil, Internal for an error that is no *Error.
+// KindOf returns the kind of err: "" for nil, Internal for an error that is not an *Error.
 func KindOf(err error) Kind {
 	if err == nil {
 		return ""

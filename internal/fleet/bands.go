@@ -5,14 +5,14 @@ import (
 	"slices"
 )
 
-// Band is rooms that a policy fills alike: of one class and one size of GPU, with
-// the same number of free GPUs.
+// Band is rooms that are equivalent to a policy that fills nodes in order: of the same class
+// and GPU memory, with the same number of free GPUs.
 type Band struct {
 	Free  int     // GPUs
 	Rooms []int32 // indices, in order of the nodes' names
 }
 
-// Arrange puts rooms into the order in which they are to be filled: cheapest class
+// Arrange sorts rooms into the order in which they should be filled: cheapest class
 // first, then the smallest GPUs, so that jobs without GPUs fill nodes without GPUs
 // first, then the fullest node.
 func Arrange(rooms []Room) []Band {
@@ -26,7 +26,7 @@ type arrangement struct {
 	rank  []int32   // of each group
 	slots [][]int32 // rooms by rank and number of free GPUs
 	slot  []int32   // of each room
-	list  []Band    // used again
+	list  []Band    // reused
 }
 
 const slotsOfGroup = MaxGPUs + 1
@@ -53,7 +53,7 @@ func (a *arrangement) fill(rooms []Room) {
 	}
 }
 
-// move puts a room that has changed where it belongs now.
+// move moves a room that has changed to its slot.
 func (a *arrangement) move(i int, r *Room) {
 	from, to := a.slot[i], a.slotOf(r)
 	if from == to {
@@ -78,7 +78,7 @@ func (a *arrangement) bands() []Band {
 	return a.list
 }
 
-// RankGroups returns each group's place: by class, then by GPU memory.
+// RankGroups returns the rank of each group: by class, then by GPU memory.
 func RankGroups(rooms []Room) []int32 {
 	var first []*Room // of each group
 	for i := range rooms {
@@ -94,7 +94,7 @@ func RankGroups(rooms []Room) []int32 {
 
 	classes := Classes()
 	less := func(a, b *Room) bool {
-		if a == nil || b == nil { // a group that has no room any more
+		if a == nil || b == nil { // a group without rooms
 			return b != nil
 		}
 		if x, z := slices.Index(classes, a.Node.Class), slices.Index(classes, b.Node.Class); x != z {
@@ -116,10 +116,10 @@ func RankGroups(rooms []Room) []int32 {
 	return rank
 }
 
-// Bands returns the table's own rooms in the order in which they are to be filled.
-// The bands must not be changed, nor looked at after the table has changed.
+// Bands returns the rooms in the order in which they should be filled. The bands share memory
+// with the table: they must not be changed, nor used after the table has changed.
 func (t *Table) Bands() []Band {
-	rooms := t.Own()
+	rooms := t.SharedRooms()
 	if !t.arranged {
 		t.order.fill(rooms)
 		t.arranged = true
@@ -128,7 +128,7 @@ func (t *Table) Bands() []Band {
 	return t.order.bands()
 }
 
-// changed marks a room that has changed and puts it where it belongs.
+// changed marks a room as changed and moves it to its slot.
 func (t *Table) changed(i int) {
 	t.rooms[i].Mark = new(byte)
 	if t.arranged {

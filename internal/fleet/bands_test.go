@@ -34,7 +34,7 @@ func TestRoomsAreArrangedByClassThenSizeThenFullest(t *testing.T) {
 	var order []id.Node
 	for _, b := range table.Bands() {
 		for _, at := range b.Rooms {
-			order = append(order, table.Own()[at].Node.ID)
+			order = append(order, table.SharedRooms()[at].Node.ID)
 		}
 	}
 

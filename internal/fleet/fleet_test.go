@@ -129,7 +129,7 @@ func TestSetsOfGPUs(t *testing.T) {
 			t.Fatalf("%b lists as %v, which is %b", set, fleet.Indices(set), got)
 		}
 
-		taken := fleet.Take(set, n)
+		taken := fleet.LowestGPUs(set, n)
 		if taken&^set != 0 || bits.OnesCount64(taken) != min(n, bits.OnesCount64(set)) ||
 			bits.Len64(taken) > bits.TrailingZeros64(set&^taken) {
 			t.Fatalf("the %d lowest of %b are said to be %b", n, set, taken)

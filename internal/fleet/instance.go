@@ -6,18 +6,18 @@ import (
 	"trainyard/internal/id"
 )
 
-// InstanceState is where a machine stands with its provider.
+// InstanceState is the state of a machine at its provider.
 type InstanceState string
 
 // The states of a machine.
 const (
-	InstancePending InstanceState = "pending" // created, does not run yet
+	InstancePending InstanceState = "pending" // created, not running yet
 	InstanceUp      InstanceState = "up"
 	InstanceEnding  InstanceState = "ending" // is being ended
 	InstanceGone    InstanceState = "gone"   // ended
 )
 
-// Instance is a machine as its provider shows it.
+// Instance is a machine as its provider lists it.
 type Instance struct {
 	ID       string
 	Lease    id.Lease // by its tag; "" if it carries the yard's tag and no lease's
@@ -26,14 +26,14 @@ type Instance struct {
 	Type     string
 	Spot     bool
 	State    InstanceState
-	Why      string // why it ended, as far as the provider says: "spot" if it was taken back
+	Why      string // why it ended, if the provider says so: "spot" if it was reclaimed
 	Address  string
-	Launched time.Time // as the provider's clock has it
+	Launched time.Time // by the provider's clock
 	Ended    time.Time
 	Billed   float64 // what the provider says it has charged; negative if it does not say
 }
 
-// Why a provider gives no machine.
+// Reasons for which a provider refuses a machine.
 const (
 	RefusedCapacity = "no_capacity" // it has none of this type there now
 	RefusedQuota    = "no_quota"    // the account may not have more

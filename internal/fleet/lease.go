@@ -106,8 +106,8 @@ func (l *Lease) Live() bool {
 	return l.State == LeaseRequested || l.State == LeaseBooting || l.State == LeaseActive
 }
 
-// Kept returns how long the machine has been paid for by now: since the provider started it.
-func (l *Lease) Kept(now time.Time) time.Duration {
+// PaidTime returns how long the machine has been paid for by now: since the provider started it.
+func (l *Lease) PaidTime(now time.Time) time.Duration {
 	from := l.Granted
 	if from.IsZero() {
 		return 0

@@ -71,7 +71,7 @@ func TestRentIsPaidByStretchesAndAtLeastForATime(t *testing.T) {
 		{&o, 0, 3.6}, {&o, time.Minute, 3.6}, {&o, time.Hour, 3.6}, {&o, time.Hour + 1, 7.2},
 		{&second, time.Second, 0.06}, {&second, time.Minute, 0.06}, {&second, 90 * time.Second, 0.09},
 	} {
-		if got := tc.offer.Rent(job.Duration(tc.kept)); got < tc.want-1e-9 || got > tc.want+1e-9 {
+		if got := tc.offer.Cost(job.Duration(tc.kept)); got < tc.want-1e-9 || got > tc.want+1e-9 {
 			t.Errorf("kept for %s it costs $%g, want $%g", tc.kept, got, tc.want)
 		}
 	}

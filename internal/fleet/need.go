@@ -9,24 +9,24 @@ import (
 	"trainyard/internal/job"
 )
 
-// MaxGPUs is the greatest number of GPUs of one node: their free set is one word.
+// MaxGPUs is the greatest number of GPUs of one node: a set of GPUs is one uint64.
 const MaxGPUs = 64
 
 // Need is what a job asks of the nodes it runs on. Jobs with equal needs are
 // interchangeable to a policy, so a Need is comparable and serves as their key.
 type Need struct {
-	Nodes, MaxNodes int // that many nodes, each with all of the rest
+	Nodes, MaxNodes int // number of nodes, each with all of the below
 	GPUs, MaxGPUs   int
 	Kinds           string // GPU kinds, any of, joined by '|'; "" means any
 	GPUMin, GPUMax  job.Bytes
-	GPUOver         job.Bytes // GPUs of a greater size than this
+	GPUOver         job.Bytes // GPUs with more memory than this
 	CPUs            job.CPUs
 	Memory          job.Bytes
 	Place           job.Place
 	Avoid           string // nodes, joined by '|', each between bars: "|a|b|"
 }
 
-// NeedOf returns the need of a job, raised by what it learned from running out of memory.
+// NeedOf returns the need of a job, raised to its floor after it ran out of memory.
 func NeedOf(s *job.Spec, floor job.Floor, avoid []id.Node) Need {
 	r := &s.Resources
 	n := Need{
@@ -70,9 +70,9 @@ func NeedOf(s *job.Spec, floor job.Floor, avoid []id.Node) Need {
 // Matcher tests rooms against one need. It remembers the answer for each kind
 // of GPU, because comparing names is slow and kinds are few.
 type Matcher struct {
-	Need  Need
-	kinds []job.GPUKind
-	known []int8 // by kind of GPU: 0 not asked yet, 1 wanted, -1 not
+	Need    Need
+	kinds   []job.GPUKind
+	matches []int8 // by kind of GPU: 0 not tested yet, 1 matches, -1 does not
 }
 
 // NewMatcher returns a matcher for a need.
@@ -82,7 +82,7 @@ func NewMatcher(n Need) *Matcher {
 		for k := range strings.SplitSeq(n.Kinds, "|") {
 			var kind job.GPUKind
 
-			// A kind that was checked at submission cannot fail here; if it does it matches by its text.
+			// Kinds are validated at submission; one that cannot be parsed here matches by its text.
 			if kind.UnmarshalText([]byte(k)) != nil {
 				kind = job.GPUKind{Model: k}
 			}
@@ -120,8 +120,8 @@ func (m *Matcher) Fits(r *Room) (gpus uint64, ok bool) {
 	return gpus, !m.avoids(r)
 }
 
-// FitsPart reports which GPUs could give a rank a share of one of them: those that
-// others share and that have so much left, and the free ones.
+// FitsPart reports of which GPUs a rank could get a share: shared ones with enough left, and
+// free ones.
 func (m *Matcher) FitsPart(r *Room, share float64) (shared, free uint64, ok bool) {
 	n := &m.Need
 	if !r.Open || r.CPUs < n.CPUs || r.Memory < n.Memory || !r.Node.Class.Allows(n.Place) || n.GPUs > 1 || n.Nodes > 1 ||
@@ -140,50 +140,50 @@ func (m *Matcher) FitsPart(r *Room, share float64) (shared, free uint64, ok bool
 	return shared, free, shared|free != 0
 }
 
-// Wanted returns the node's sound GPUs that are of a wanted kind, free or not.
-func (m *Matcher) Wanted(r *Room) uint64 { return m.gpus(r, r.Sound) }
+// MatchingGPUs returns the node's working GPUs that match the need, free or not.
+func (m *Matcher) MatchingGPUs(r *Room) uint64 { return m.gpus(r, r.Sound) }
 
 func (m *Matcher) avoids(r *Room) bool {
 	return m.Need.Avoid != "" && strings.Contains(m.Need.Avoid, "|"+string(r.Node.ID)+"|")
 }
 
-// gpus returns those of the set that are of a wanted kind.
+// gpus returns those of a set of GPUs that match the need.
 func (m *Matcher) gpus(r *Room, set uint64) uint64 {
 	if m.Need.MaxGPUs == 0 || set == 0 {
 		return 0
 	}
 
 	if r.Kind >= 0 {
-		for int(r.Kind) >= len(m.known) {
-			m.known = append(m.known, 0)
+		for int(r.Kind) >= len(m.matches) {
+			m.matches = append(m.matches, 0)
 		}
 
-		if m.known[r.Kind] == 0 {
-			m.known[r.Kind] = -1
+		if m.matches[r.Kind] == 0 {
+			m.matches[r.Kind] = -1
 			if m.wants(&r.Node.Inventory.GPUs[0]) {
-				m.known[r.Kind] = 1
+				m.matches[r.Kind] = 1
 			}
 		}
 
-		if m.known[r.Kind] < 0 {
+		if m.matches[r.Kind] < 0 {
 			return 0
 		}
 
 		return set
 	}
 
-	var wanted uint64
+	var matching uint64
 	for i := range r.Node.Inventory.GPUs {
 		if g := &r.Node.Inventory.GPUs[i]; g.Index >= 0 && g.Index < MaxGPUs && m.wants(g) {
-			wanted |= 1 << g.Index
+			matching |= 1 << g.Index
 		}
 	}
 
-	return set & wanted
+	return set & matching
 }
 
-// wants reports whether a GPU is of a wanted kind. Cards of one size report a
-// little more or less, so sizes are compared within 7 %.
+// wants reports whether a GPU matches the need. GPUs of one nominal size report a little more
+// or less, so sizes are compared within 7 %.
 func (m *Matcher) wants(g *GPU) bool {
 	n := &m.Need
 	if g.Memory < n.GPUMin-n.GPUMin/100*7 || n.GPUMax > 0 && g.Memory > n.GPUMax+n.GPUMax/100*7 ||
@@ -195,16 +195,16 @@ func (m *Matcher) wants(g *GPU) bool {
 		slices.ContainsFunc(m.kinds, func(k job.GPUKind) bool { return k.Matches(g.Model, g.Memory) })
 }
 
-// Take returns the n lowest GPUs of a set.
-func Take(set uint64, n int) uint64 {
-	var taken uint64
+// LowestGPUs returns the n GPUs of a set with the lowest indices.
+func LowestGPUs(set uint64, n int) uint64 {
+	var lowest uint64
 	for ; n > 0 && set != 0; n-- {
 		low := set & -set
-		taken |= low
+		lowest |= low
 		set &^= low
 	}
 
-	return taken
+	return lowest
 }
 
 // Indices lists the GPUs of a set.
@@ -221,7 +221,7 @@ func Indices(set uint64) []int {
 	return list
 }
 
-// Mask is the set of these GPUs. Numbers that no GPU can have are left out.
+// Mask returns the set of these GPUs. Invalid indices are left out.
 func Mask(indices []int) uint64 {
 	var set uint64
 	for _, i := range indices {

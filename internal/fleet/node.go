@@ -14,7 +14,7 @@ import (
 	"trainyard/internal/job"
 )
 
-// Class says whose a node is and how it is paid for.
+// Class says who owns a node and how it is paid for.
 type Class string
 
 // The classes.
@@ -56,7 +56,7 @@ func (c Class) Allows(p job.Place) bool {
 	return false
 }
 
-// State is where a node stands with the yard.
+// State is the state of a node.
 type State string
 
 // The states of a node.
@@ -72,11 +72,11 @@ type Event string
 
 // The events of a node's life.
 const (
-	EventReport Event = "report" // its agent was heard
-	EventSilent Event = "silent" // not heard for suspect_after
-	EventLose   Event = "lose"   // not heard for lost_after
+	EventReport Event = "report" // its agent reported
+	EventSilent Event = "silent" // no report for suspect_after
+	EventLose   Event = "lose"   // no report for lost_after
 	EventGone   Event = "gone"   // known to be dead
-	EventRemove Event = "remove" // an operator took it out
+	EventRemove Event = "remove" // an operator removed it
 )
 
 var transitions = map[State]map[Event]State{
@@ -109,11 +109,11 @@ type Node struct {
 	Class     Class
 	Pool      string
 	State     State
-	Since     time.Time // in this state, drained or not, since
+	Since     time.Time // of the last change of state or cordon
 	Reason    string    // why it is in this state
 	Cordoned  bool      // cordoned by an operator: nothing new is placed on it
 	Joined    time.Time
-	Key       string   // names the machine's own key, so that joining twice makes one node
+	Key       string   // identifies the machine's own key, so that joining twice makes one node
 	Lease     id.Lease // of a provisioned node, "" for others
 	Inventory Inventory
 }
@@ -141,13 +141,13 @@ type Inventory struct {
 	// Limits says how the node enforces what a run may use: "cgroup v2", "cgroup v1" or why it cannot.
 	Limits string `json:"limits,omitempty"`
 	// Draw is how many watts all GPUs together draw with 0, 1, 2, … of them in use, as
-	// measured; 0 where that has not been seen yet, nothing if it cannot be measured.
+	// measured; 0 where that has not been measured yet, empty if it cannot be.
 	Draw []float64 `json:"draw_w,omitempty"`
 }
 
 // GPU returns the device with an index, nil if there is none.
 func (inv *Inventory) GPU(index int) *GPU {
-	if index >= 0 && index < len(inv.GPUs) && inv.GPUs[index].Index == index { // as a rule
+	if index >= 0 && index < len(inv.GPUs) && inv.GPUs[index].Index == index { // usually
 		return &inv.GPUs[index]
 	}
 
@@ -169,26 +169,26 @@ type GPU struct {
 	Driver string    `json:"driver,omitempty"`
 	Fake   bool      `json:"fake,omitempty"` // declared, not real: for evaluation and tests
 	Error  string    `json:"error,omitempty"`
-	// Peak and Measured are bf16 TFLOPS, or of the next narrower number it has: by the
-	// table of what vendors say, and by a probe on this very device. 0 if unknown.
+	// Peak and Measured are TFLOPS in bf16, or in the best format it supports: from the table of
+	// vendor specifications, and from a benchmark on this device. 0 if unknown.
 	Peak     float64 `json:"peak_tflops,omitempty"`
 	Measured float64 `json:"measured_tflops,omitempty"`
-	// Achievable is what others have measured on its kind, 0 if that is not known.
+	// Achievable is a published measurement on this model, 0 if there is none.
 	Achievable float64 `json:"achievable_tflops,omitempty"`
 	Bandwidth  float64 `json:"bandwidth_gbs,omitempty"` // of its memory, GB/s
 	Watts      float64 `json:"power_limit_w,omitempty"`
-	Health     string  `json:"health,omitempty"` // evidence that something is wrong or was: Xid, ECC, heat
+	Health     string  `json:"health,omitempty"` // signs of trouble now or earlier: Xid errors, ECC errors, overheating
 }
 
-// FakeMark ends the model of a declared GPU, so that every list shows what it is.
+// FakeMark is the suffix of the model of a declared GPU, so that every list shows it is not real.
 const FakeMark = " (fake)"
 
-// achievable is which part of its peak a device reaches in practice, where
-// nobody has measured its kind.
+// achievable is the fraction of its peak that a device reaches in practice, used where no
+// measurement of its model is known.
 const achievable = 0.75
 
-// TFLOPS returns how fast the device is and how that is known: "measured", "table",
-// or "unknown" with 0.
+// TFLOPS returns the speed of the device and its origin: "measured", "table", or "unknown"
+// with 0.
 func (g *GPU) TFLOPS() (speed float64, origin string) {
 	switch {
 	case g.Measured > 0:
@@ -210,5 +210,5 @@ const (
 	GPUIdle    GPUState = "idle"
 	GPURunning GPUState = "running"
 	GPUError   GPUState = "error"
-	GPUForeign GPUState = "foreign" // used by a process that is not the yard's
+	GPUForeign GPUState = "foreign" // used by a process outside the yard
 )

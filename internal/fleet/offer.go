@@ -9,28 +9,28 @@ import (
 
 // Offer is a kind of on-demand node that could be provisioned.
 type Offer struct {
-	Name             string       `json:"name"` // PROVIDER/TYPE/REGION, with /ZONE and /spot where they apply: names it to people and in plans
+	Name             string       `json:"name"` // PROVIDER/TYPE/REGION, with /ZONE and /spot where they apply
 	Provider         string       `json:"provider"`
 	Type             string       `json:"type"`
 	Region           string       `json:"region,omitempty"`
 	Zone             string       `json:"zone,omitempty"`
-	Spot             bool         `json:"spot,omitempty"` // cheaper, and taken back when the provider wants it
+	Spot             bool         `json:"spot,omitempty"` // cheaper, but the provider may reclaim it
 	GPU              string       `json:"gpu,omitempty"`
 	GPUs             int          `json:"gpus,omitempty"`
 	GPUMemory        job.Bytes    `json:"gpu_memory,omitempty"` // of one GPU
 	TFLOPS           float64      `json:"tflops,omitempty"`     // peak of one GPU; 0 to look it up by name
 	CPUs             job.CPUs     `json:"cpus"`
 	Memory           job.Bytes    `json:"memory"`
-	Hourly           job.Money    `json:"hourly"`                      // rent for an hour
-	Boot             job.Duration `json:"boot,omitempty"`              // from the order until its agent reports
-	BillingIncrement job.Duration `json:"billing_increment,omitempty"` // rent is paid for whole stretches of this length; 0 by the second
-	MinBilling       job.Duration `json:"min_billing,omitempty"`       // and at least for this long
-	MaxNodes         int          `json:"max_nodes,omitempty"`         // at once; 0 for no limit of ours
-	LossRate         float64      `json:"loss_rate,omitempty"`         // how often a spot node is taken back, per hour; 0 if unknown
+	Hourly           job.Money    `json:"hourly"`                      // price of an hour
+	Boot             job.Duration `json:"boot,omitempty"`              // from the request until its agent joins
+	BillingIncrement job.Duration `json:"billing_increment,omitempty"` // billed in whole increments of this length; 0 for by the second
+	MinBilling       job.Duration `json:"min_billing,omitempty"`       // billed for at least this long
+	MaxNodes         int          `json:"max_nodes,omitempty"`         // at once; 0 for no limit
+	LossRate         float64      `json:"loss_rate,omitempty"`         // how often a spot node is reclaimed, per hour; 0 if unknown
 	Fake             bool         `json:"fake,omitempty"`              // its GPUs are declared, not real
 }
 
-// NameOf returns the name of an offer by what makes it one.
+// NameOf returns the name of an offer, made from its provider, type, region, zone and spot.
 func (o *Offer) NameOf() string {
 	name := o.Provider + "/" + o.Type
 	if o.Region != "" {
@@ -48,7 +48,7 @@ func (o *Offer) NameOf() string {
 	return name
 }
 
-// Node returns what a node of this offer would be, for matching and pricing.
+// Node returns a node as this offer would provision it, for matching and pricing.
 func (o *Offer) Node() *Node {
 	n := &Node{ID: id.Node(o.Name), Class: OnDemand, State: Ready}
 	n.Inventory = Inventory{CPUs: o.CPUs, Memory: o.Memory}
@@ -62,20 +62,20 @@ func (o *Offer) Node() *Node {
 	return n
 }
 
-// Speed returns the TFLOPS that one of its GPUs reaches as far as is known, else 0.
+// Speed returns the TFLOPS of one of its GPUs, 0 if unknown.
 func (o *Offer) Speed() float64 {
 	g := GPU{Model: o.GPU, Peak: o.TFLOPS}
 	speed, _ := g.TFLOPS()
 	return speed
 }
 
-// Rent returns what provisioning a node of this offer for so long costs, in money.
-func (o *Offer) Rent(d job.Duration) float64 {
-	return float64(o.Hourly) / 1e6 * time.Duration(o.Billed(d)).Hours()
+// Cost returns what a node of this offer costs for a duration, in dollars.
+func (o *Offer) Cost(d job.Duration) float64 {
+	return float64(o.Hourly) / 1e6 * time.Duration(o.BilledDuration(d)).Hours()
 }
 
-// Billed returns for how long rent is paid if a node is kept so long.
-func (o *Offer) Billed(d job.Duration) job.Duration {
+// BilledDuration returns the duration that is billed for a node that is kept for d.
+func (o *Offer) BilledDuration(d job.Duration) job.Duration {
 	d = max(d, o.MinBilling, 0)
 	if o.BillingIncrement > 0 && d%o.BillingIncrement != 0 {
 		d += o.BillingIncrement - d%o.BillingIncrement

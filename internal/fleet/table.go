@@ -10,22 +10,22 @@ import (
 	"trainyard/internal/job"
 )
 
-// Room is a node and what is free on it.
+// Room is a node with its free resources and the runs that hold the rest.
 type Room struct {
-	Node   *Node  // never changed; a changed node is another value
-	Open   bool   // new work may go there
-	Kind   int32  // the one kind of all its GPUs, -1 if it has none or several kinds
-	Group  int32  // rooms of one class and one size of GPU have the same, from 0
-	Sound  uint64 // GPUs in order: no error, not used by others
-	Free   uint64 // sound GPUs that no run holds
-	Parts  []Part // GPUs of which runs hold a part; never changed in place
+	Node   *Node  // never changed in place
+	Open   bool   // ready and not cordoned
+	Kind   int32  // number of the kind of all its GPUs, -1 if it has none or several kinds
+	Group  int32  // number of its group: rooms of one class and one GPU memory; from 0
+	Sound  uint64 // working GPUs: without error, not used by processes outside the yard
+	Free   uint64 // working GPUs that no run holds
+	Parts  []Part // GPUs that runs share; never changed in place
 	CPUs   job.CPUs
 	Memory job.Bytes
 	Holds  []Hold // by expected end, unknown ends last
-	Mark   *byte  `json:"-"` // another one after each change, so that who has seen the room knows; nil if nobody tells
+	Mark   *byte  `json:"-"` // another pointer after each change, so that a policy can tell whether the room has changed; nil if unknown
 }
 
-// Hold is what one rank of a run holds of a node.
+// Hold is the booking of one rank of a run on a node.
 type Hold struct {
 	Run    id.Run
 	Job    id.Job
@@ -34,11 +34,11 @@ type Hold struct {
 	Share  float64 // of the one GPU, if it is shared; 0 for whole ones
 	CPUs   job.CPUs
 	Memory job.Bytes
-	Since  time.Time // ordered then
+	Since  time.Time // when the run was ordered
 	Ends   time.Time // expected; zero if unknown
 }
 
-// Part is how much of a GPU is held by runs that share it.
+// Part is a shared GPU and how much of it is held.
 type Part struct {
 	GPU  uint64 // its bit
 	Held float64
@@ -52,10 +52,10 @@ type Table struct {
 	kinds    map[string]int32
 	groups   map[group]int32
 	order    arrangement
-	arranged bool // order is that of the rooms
+	arranged bool // order is up to date
 }
 
-// group is what rooms have in common that a policy fills alike.
+// group is what the rooms of a band have in common.
 type group struct {
 	class Class
 	size  job.Bytes // memory of the first GPU, 0 without
@@ -66,8 +66,8 @@ func NewTable() *Table {
 	return &Table{index: map[id.Node]int{}, kinds: map[string]int32{}, groups: map[group]int32{}}
 }
 
-// Put adds a node or replaces what is known about it. foreign are GPUs that
-// processes outside the yard use. What runs hold is kept.
+// Put adds a node or replaces it. foreign are GPUs that processes outside the yard use. The
+// holds of runs are kept.
 func (t *Table) Put(n *Node, foreign uint64) {
 	i, ok := t.index[n.ID]
 	if !ok {
@@ -127,7 +127,7 @@ func (t *Table) group(n *Node) int32 {
 	return k
 }
 
-// recount works out what is free from what is held.
+// recount computes the free resources from the holds.
 func (r *Room) recount() {
 	r.Free = r.Sound
 	r.CPUs = r.Node.Inventory.CPUs
@@ -142,8 +142,8 @@ func (r *Room) recount() {
 	}
 }
 
-// Share adds what a run holds of a GPU that it shares, or takes it off if it is
-// less than nothing. The room's list is made anew: views have the old one.
+// Share adds a run's share of a GPU, or subtracts it if share is negative. The list of parts
+// is replaced, because views have the old one.
 func (r *Room) Share(gpu uint64, share float64) {
 	if share == 0 {
 		return
@@ -167,10 +167,10 @@ func (r *Room) Share(gpu uint64, share float64) {
 	r.Parts = parts
 }
 
-// tiny is less than any share that is asked for.
+// tiny is less than any share that a job can ask for.
 const tiny = 1e-6
 
-// Remove takes a node out of the table.
+// Remove removes a node from the table.
 func (t *Table) Remove(n id.Node) {
 	i, ok := t.index[n]
 	if !ok {
@@ -195,7 +195,7 @@ func (t *Table) Get(n id.Node) (*Room, bool) {
 // Len returns the number of nodes.
 func (t *Table) Len() int { return len(t.rooms) }
 
-// Book gives a rank what it holds of a node, or changes its expected end.
+// Book books what a rank holds of a node, in place of the run's earlier booking there.
 func (t *Table) Book(n id.Node, h Hold) {
 	at, ok := t.index[n]
 	if !ok {
@@ -210,7 +210,7 @@ func (t *Table) Book(n id.Node, h Hold) {
 	t.changed(at)
 }
 
-// drop forgets what a run holds.
+// drop removes the hold of a run.
 func (r *Room) drop(run id.Run) {
 	for i := range r.Holds {
 		if r.Holds[i].Run == run {
@@ -236,7 +236,7 @@ func CompareHolds(a, b Hold) int {
 	return strings.Compare(string(a.Run), string(b.Run))
 }
 
-// Release takes back what a run holds of a node.
+// Release removes the booking of a run on a node.
 func (t *Table) Release(n id.Node, run id.Run) {
 	at, ok := t.index[n]
 	if !ok {
@@ -251,7 +251,7 @@ func (t *Table) Release(n id.Node, run id.Run) {
 
 // Rooms returns a copy of all rooms, sorted by the nodes' names.
 func (t *Table) Rooms() []Room {
-	rooms := slices.Clone(t.Own())
+	rooms := slices.Clone(t.SharedRooms())
 	for i := range rooms {
 		rooms[i].Holds = slices.Clone(rooms[i].Holds)
 	}
@@ -259,9 +259,9 @@ func (t *Table) Rooms() []Room {
 	return rooms
 }
 
-// Own returns the table's own rooms, sorted by the nodes' names. They must not
-// be changed, nor looked at after the table has changed.
-func (t *Table) Own() []Room {
+// SharedRooms returns all rooms, sorted by the nodes' names. They share memory with the table:
+// they must not be changed, nor used after the table has changed.
+func (t *Table) SharedRooms() []Room {
 	if t.unsorted {
 		slices.SortFunc(t.rooms, func(a, b Room) int { return strings.Compare(string(a.Node.ID), string(b.Node.ID)) })
 		t.reindex()

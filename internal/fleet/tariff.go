@@ -4,26 +4,26 @@ import (
 	"trainyard/internal/job"
 )
 
-// Tariff is what nodes cost while they are used: the energy they draw and the
-// rent that is paid for them. The first line that matches a node counts.
+// Tariff is what nodes cost: an hourly price and the energy they draw. The first row that
+// matches a node applies.
 type Tariff struct {
-	Energy float64     `json:"energy" yaml:"energy"` // money for a kWh
-	PUE    float64     `json:"pue" yaml:"pue"`       // power of the building for each watt of the machines; 0 means 1
+	Energy float64     `json:"energy" yaml:"energy"` // dollars per kWh
+	PUE    float64     `json:"pue" yaml:"pue"`       // power usage effectiveness: watts of the building per watt of the machines; 0 means 1
 	Nodes  []NodePrice `json:"nodes" yaml:"nodes"`
 }
 
-// NodePrice is one line of a tariff.
+// NodePrice is one row of a tariff.
 type NodePrice struct {
 	GPU              string       `json:"gpu,omitempty" yaml:"gpu"`                             // kind of the node's GPUs; "" for any
 	Class            Class        `json:"class,omitempty" yaml:"class"`                         // "" for any
 	Watts            []float64    `json:"watts,omitempty" yaml:"watts"`                         // drawn by the node with 0, 1, 2, … GPUs in use
-	Hourly           []float64    `json:"hourly,omitempty" yaml:"hourly"`                       // rent for an hour with 0, 1, 2, … GPUs in use
-	Off              bool         `json:"off,omitempty" yaml:"off"`                             // a node that nothing uses is switched off and costs nothing
+	Hourly           []float64    `json:"hourly,omitempty" yaml:"hourly"`                       // dollars per hour with 0, 1, 2, … GPUs in use
+	Off              bool         `json:"off,omitempty" yaml:"off"`                             // an unused node is switched off and costs nothing
 	Boot             job.Duration `json:"boot,omitempty" yaml:"boot"`                           // from off to ready
-	BillingIncrement job.Duration `json:"billing_increment,omitempty" yaml:"billing_increment"` // rent is paid for whole stretches of this length; 0 for what is used
+	BillingIncrement job.Duration `json:"billing_increment,omitempty" yaml:"billing_increment"` // billed in whole increments of this length; 0 for exact time
 }
 
-// Of returns the line for a node, nil if none matches.
+// Of returns the row for a node, nil if none matches.
 func (t *Tariff) Of(n *Node) *NodePrice {
 	if t == nil {
 		return nil
@@ -56,19 +56,19 @@ func (t *Tariff) Of(n *Node) *NodePrice {
 	return nil
 }
 
-// Rate returns what a node costs in an hour with so many GPUs in use.
+// Rate returns what a node costs per hour with so many GPUs in use, energy included.
 func (t *Tariff) Rate(p *NodePrice, used int) float64 {
 	if p == nil || used == 0 && p.Off {
 		return 0
 	}
 
-	return t.Rent(p, used) + t.Power(p, used)/1000*t.Energy
+	return t.HourlyPrice(p, used) + t.Power(p, used)/1000*t.Energy
 }
 
-// Rent returns what is paid for an hour of a node with so many GPUs in use.
-func (t *Tariff) Rent(p *NodePrice, used int) float64 { return at(p.Hourly, used) }
+// HourlyPrice returns the price of an hour of a node with so many GPUs in use, without energy.
+func (t *Tariff) HourlyPrice(p *NodePrice, used int) float64 { return entryFor(p.Hourly, used) }
 
-// Power returns the watts that a node and its share of the building draw with so many GPUs in use.
+// Power returns the watts that a node draws with so many GPUs in use, multiplied by the PUE.
 func (t *Tariff) Power(p *NodePrice, used int) float64 {
 	if p == nil || used == 0 && p.Off {
 		return 0
@@ -79,11 +79,11 @@ func (t *Tariff) Power(p *NodePrice, used int) float64 {
 		pue = 1
 	}
 
-	return at(p.Watts, used) * pue
+	return entryFor(p.Watts, used) * pue
 }
 
-// at returns the entry for a count, the last if there are fewer.
-func at(list []float64, n int) float64 {
+// entryFor returns the entry for a count, the last if there are fewer.
+func entryFor(list []float64, n int) float64 {
 	if len(list) == 0 {
 		return 0
 	}

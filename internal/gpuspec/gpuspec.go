@@ -1,4 +1,4 @@
-// Package gpuspec knows how fast a kind of GPU is by what its vendor says.
+// Package gpuspec holds the specifications of GPU models as their vendors publish them.
 //
 // The agent fills the resource table from it where nothing was measured, and
 // offers of on-demand nodes, of which only a name is known, are compared by it.
@@ -54,7 +54,7 @@ const (
 
 // row is one line of the tables. Fields are in the order of Spec, memory in GB;
 // names lists, in the form that plain gives and apart by |, what drivers and clouds call it.
-// Of two rows that share a name, the first is meant where no memory is told.
+// Of two rows that share a name, the first is used where the memory is unknown.
 type row struct {
 	name, vendor, arch          string
 	memory                      float64
@@ -103,7 +103,7 @@ const otherMemory = 0.25
 
 // Find returns the kind of GPU with this name: what a driver reports, as in
 // "NVIDIA A100-SXM4-80GB", or what clouds say, as in "A100-80GB" or "RTX4090".
-// The whole name must match, so that an A10G is no A10. Several kinds that share
+// The whole name must match, so that an A10G does not match A10. Several kinds that share
 // a name are told apart by their memory; 0 if that is not known. A device whose
 // memory fits no kind of its name is not found: it may be a part of one.
 func Find(model string, memory job.Bytes) (Spec, bool) {

@@ -26,7 +26,7 @@ type (
 // NewJob returns the id of the n-th job.
 func NewJob(n uint64) Job { return Job("j" + strconv.FormatUint(n, 10)) }
 
-// Number returns n of NewJob(n), and false for a string that is no job id.
+// Number returns n of NewJob(n), and false for a string that is not a job id.
 func (j Job) Number() (uint64, bool) {
 	return number(string(j), "j")
 }
@@ -45,13 +45,13 @@ func number(s, letter string) (uint64, bool) {
 // NewLease returns the id of the n-th lease.
 func NewLease(n uint64) Lease { return Lease("l" + strconv.FormatUint(n, 10)) }
 
-// Number returns n of NewLease(n), and false for a string that is no lease id.
+// Number returns n of NewLease(n), and false for a string that is not a lease id.
 func (l Lease) Number() (uint64, bool) { return number(string(l), "l") }
 
 // NewRun returns the id of the run of a job with this epoch.
 func NewRun(j Job, epoch int) Run { return Run(string(j) + "." + strconv.Itoa(epoch)) }
 
-// Split returns the job and the epoch of a run, and false for a string that is no run id.
+// Split returns the job and the epoch of a run, and false for a string that is not a run id.
 func (r Run) Split() (Job, int, bool) {
 	left, right, ok := strings.Cut(string(r), ".")
 	if !ok {

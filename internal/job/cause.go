@@ -11,17 +11,17 @@ type Cause string
 // The failure catalogue.
 const (
 	CauseNone         Cause = ""
-	CauseUserCode     Cause = "user_code"     // the program failed of its own
-	CauseHostOOM      Cause = "host_oom"      // the node's memory, or the limit asked for, ran out
-	CauseGPUOOM       Cause = "gpu_oom"       // the GPU's memory ran out
-	CauseNodeLost     Cause = "node_lost"     // the node stopped responding and was given up
+	CauseUserCode     Cause = "user_code"     // the program itself failed
+	CauseHostOOM      Cause = "host_oom"      // the memory of the node, or the job's memory limit, was exceeded
+	CauseGPUOOM       Cause = "gpu_oom"       // the GPU ran out of memory
+	CauseNodeLost     Cause = "node_lost"     // the node stopped responding and was declared lost
 	CauseSetupFailed  Cause = "setup_failed"  // the set-up step failed
-	CauseImageFailed  Cause = "image_failed"  // the container image could not be had
-	CauseDataFailed   Cause = "data_failed"   // a dataset could not be brought to the node
+	CauseImageFailed  Cause = "image_failed"  // the container image could not be fetched
+	CauseDataFailed   Cause = "data_failed"   // a dataset could not be staged on the node
 	CauseLaunchFailed Cause = "launch_failed" // the node could not start the program
-	CauseCancelled    Cause = "cancelled"     // someone asked
+	CauseCancelled    Cause = "cancelled"     // cancelled by a person
 	CauseTimedOut     Cause = "timed_out"     // ran longer than max_duration
-	CausePreempted    Cause = "preempted"     // gave way: drained node or more urgent work
+	CausePreempted    Cause = "preempted"     // stopped for other work, or its node was drained
 	CauseNeedFailed   Cause = "need_failed"   // a job it depends on did not succeed
 )
 
@@ -30,21 +30,21 @@ type Next string
 
 // What may follow.
 const (
-	NextRetry     Next = "retry"           // again on any node that fits, as often as the job's retry says
-	NextElsewhere Next = "retry_elsewhere" // again on another node; not the job's fault, so its retry is not used up
-	NextEscalate  Next = "escalate"        // again where there is more memory, if there is such a place
+	NextRetry     Next = "retry"           // on any node that fits, up to the job's retry
+	NextElsewhere Next = "retry_elsewhere" // on another node; not the job's fault, so it does not count against its retry
+	NextEscalate  Next = "escalate"        // on a node with more memory, if there is one
 	NextRequeue   Next = "requeue"         // back in the queue at once
 	NextGiveUp    Next = "give_up"
 )
 
-// Handling is one line of the failure catalogue.
+// Handling is one row of the failure catalogue.
 type Handling struct {
 	Cause   Cause
 	Status  Status // shown when the job ends with this cause
 	Next    Next
 	Limit   int  // how often Next is done before giving up; 0 means as the job's retry says
 	Backoff bool // wait longer each time
-	Means   string
+	Meaning string
 }
 
 // catalogue is the whole failure catalogue. It is the only place that decides this.
@@ -66,7 +66,7 @@ var catalogue = []Handling{
 // Catalogue lists the failure catalogue: for each cause what is shown and what happens next.
 func Catalogue() []Handling { return slices.Clone(catalogue) }
 
-// HandlingOf returns the catalogue's line for a cause.
+// HandlingOf returns the catalogue's row for a cause.
 func HandlingOf(c Cause) (Handling, bool) {
 	for _, h := range catalogue {
 		if h.Cause == c {
@@ -87,7 +87,7 @@ func Backoff(n int, base, limit time.Duration) time.Duration {
 	return min(d, limit)
 }
 
-// Status is the one word that a person sees: the state, or for an ended job what it ended of.
+// Status is the one word that people see: the state, or for a failed job why it failed.
 type Status string
 
 // The words people see.
@@ -116,7 +116,7 @@ var stateStatus = map[State]Status{
 	Succeeded: StatusSucceeded, Failed: StatusFailed, Cancelled: StatusCancelled,
 }
 
-// StatusOf returns the word for a job in this state that ended of this cause, if it ended.
+// StatusOf returns the word for a job in this state, and with this cause if it failed.
 func StatusOf(s State, c Cause) Status {
 	if s == Failed {
 		if h, ok := HandlingOf(c); ok {

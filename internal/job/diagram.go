@@ -16,9 +16,9 @@ func RunDiagram() string {
 	return diagram(RunStates(), RunEvents(), runTransitions, string(EventPlace))
 }
 
-// diagram draws a table of transitions. The first state is where life begins,
-// with the event that begins it; states without a way out are where it ends.
-// Events that lead the same way share an arrow.
+// diagram draws a table of transitions. The first state is the initial one, entered by the
+// event begin; states without transitions are final. Events between the same two states share
+// an arrow.
 func diagram[S, E ~string](states []S, events []E, table map[S]map[E]S, begin string) string {
 	var out strings.Builder
 	fmt.Fprintf(&out, "stateDiagram-v2\n    [*] --> %s: %s\n", states[0], begin)
@@ -50,11 +50,11 @@ func diagram[S, E ~string](states []S, events []E, table map[S]map[E]S, begin st
 func CatalogueTable() string {
 	var out strings.Builder
 	out.WriteString(
-		"| cause | what it means | what happens next | shown when it is the end |\n| --- | --- | --- | --- |\n",
+		"| cause | meaning | what happens next | final status |\n| --- | --- | --- | --- |\n",
 	)
 
 	for _, h := range Catalogue() {
-		fmt.Fprintf(&out, "| `%s` | %s | %s | `%s` |\n", h.Cause, h.Means, h.words(), h.Status)
+		fmt.Fprintf(&out, "| `%s` | %s | %s | `%s` |\n", h.Cause, h.Meaning, h.words(), h.Status)
 	}
 
 	return out.String()
@@ -97,27 +97,27 @@ func StatusTable() string {
 	var out strings.Builder
 	out.WriteString("| status | meaning | state |\n| --- | --- | --- |\n")
 
-	for _, w := range Words() {
-		fmt.Fprintf(&out, "| `%s` | %s | `%s` |\n", w.Status, w.Means, w.State)
+	for _, w := range StatusWords() {
+		fmt.Fprintf(&out, "| `%s` | %s | `%s` |\n", w.Status, w.Meaning, w.State)
 	}
 
 	return out.String()
 }
 
-// Word is one of the words that people see, with the state behind it.
-type Word struct {
-	Status Status
-	State  State
-	Means  string
+// StatusWord is one of the words that people see, with the state behind it.
+type StatusWord struct {
+	Status  Status
+	State   State
+	Meaning string
 }
 
-// Words lists every word that people see, in the order of a job's life.
-func Words() []Word {
+// StatusWords lists every word that people see, in the order of a job's life.
+func StatusWords() []StatusWord {
 	means := map[State]string{
-		Pending:    "queued: waits for jobs it depends on or for a node",
+		Pending:    "queued for a node, or waiting for the jobs it needs",
 		Starting:   "placed; its nodes fetch its files and run its set-up",
 		Running:    "its program runs",
-		Recovering: "a run ended early; waits to be retried",
+		Recovering: "a run ended early; queued to be retried",
 		Pausing:    "being paused; its program is being stopped",
 		Paused:     "holds no node until it is resumed",
 		Cancelling: "being cancelled; its program is being stopped",
@@ -126,9 +126,9 @@ func Words() []Word {
 		Cancelled:  "was cancelled, or a job it depends on did not succeed",
 	}
 
-	var list []Word
+	var list []StatusWord
 	seen := map[Status]bool{}
-	add := func(w Word) {
+	add := func(w StatusWord) {
 		if !seen[w.Status] {
 			seen[w.Status] = true
 			list = append(list, w)
@@ -136,7 +136,7 @@ func Words() []Word {
 	}
 
 	for _, s := range States() {
-		add(Word{stateStatus[s], s, means[s]})
+		add(StatusWord{stateStatus[s], s, means[s]})
 
 		if s != Failed {
 			continue
@@ -144,7 +144,7 @@ func Words() []Word {
 
 		for _, h := range Catalogue() {
 			if h.Status != StatusCancelled {
-				add(Word{h.Status, s, "ended: " + meansOf(h.Status)})
+				add(StatusWord{h.Status, s, "ended: " + meansOf(h.Status)})
 			}
 		}
 	}
@@ -157,7 +157,7 @@ func meansOf(s Status) string {
 	var parts []string
 	for _, h := range Catalogue() {
 		if h.Status == s {
-			parts = append(parts, h.Means)
+			parts = append(parts, h.Meaning)
 		}
 	}
 

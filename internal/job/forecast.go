@@ -6,75 +6,74 @@ import (
 	"trainyard/internal/id"
 )
 
-// Forecast is what the yard expects of a job that has not ended: how long its runs will
-// still take, when it will be done and what it will have cost, each with an interval that
-// holds in four of five cases if Guess is false.
+// Forecast is the forecast of an unfinished job: its remaining time, its waiting time and its
+// total cost, each with an 80 % prediction interval, which is calibrated unless Guess is set.
 type Forecast struct {
 	At        time.Time `json:"at"`                // when it was made
-	Remaining Band      `json:"remaining"`         // seconds of running, from At, or from its start if it waits
-	Wait      Band      `json:"wait"`              // seconds until it runs: in line, being set up, being restored; zero if it runs
-	Cost      Band      `json:"cost"`              // of the whole job when it is done, in dollars; zero if nothing is paid
-	Basis     Basis     `json:"basis"`             // what it goes by
+	Remaining Band      `json:"remaining"`         // seconds of run time, from At, or from its start if it is queued
+	Wait      Band      `json:"wait"`              // seconds until it runs: queued, being set up, restoring; zero if it runs
+	Cost      Band      `json:"cost"`              // of the whole job, in dollars; zero if nodes cost nothing
+	Basis     Basis     `json:"basis"`             // what it is based on
 	Why       string    `json:"why"`               // the basis as a sentence
 	Guess     bool      `json:"guess,omitempty"`   // the interval is not backed by enough finished jobs
 	Records   int       `json:"records,omitempty"` // forecasts of finished jobs that back it
-	Covered   float64   `json:"covered,omitempty"` // share of intervals like this one into which the end fell
-	Checked   int       `json:"checked,omitempty"` // of how many that is a share
-	// Never is how likely the target is not reached, before the program ends by itself if it says when.
+	Covered   float64   `json:"covered,omitempty"` // coverage of such intervals: the fraction that contained the actual finish
+	Checked   int       `json:"checked,omitempty"` // number of intervals that Covered is computed from
+	// Never is the probability that the target is not reached before the program ends.
 	Never     float64          `json:"never,omitempty"`
-	Metric    string           `json:"metric,omitempty"` // whose curve it goes by
-	Source    string           `json:"source,omitempty"` // where that was heard
-	Done      float64          `json:"done,omitempty"`   // part of the work that is done, 0 to 1
+	Metric    string           `json:"metric,omitempty"` // whose curve it is based on
+	Source    string           `json:"source,omitempty"` // of the metric
+	Done      float64          `json:"done,omitempty"`   // fraction of the work that is done, 0 to 1
 	Methods   []MethodForecast `json:"methods,omitempty"`
-	Path      []id.Job         `json:"path,omitempty"` // of jobs that it needs, those that it waits for longest
+	Path      []id.Job         `json:"path,omitempty"` // the critical path: of the jobs it needs, those that finish last
 	Elsewhere []Elsewhere      `json:"elsewhere,omitempty"`
-	Notices   []string         `json:"notices,omitempty"` // codes of what its owner has been told and still holds
+	Notices   []string         `json:"notices,omitempty"` // codes of the notices that its owner received and that still apply
 }
 
-// Band is an estimate with its interval.
+// Band is an estimate with its prediction interval.
 type Band struct {
 	Low  float64 `json:"low"`
 	Mid  float64 `json:"mid"`
 	High float64 `json:"high"`
 }
 
-// Basis is what a forecast goes by.
+// Basis is what a forecast is based on.
 type Basis string
 
 // The bases.
 const (
 	BasisNone    Basis = ""        // nothing is known yet
-	BasisSteps   Basis = "steps"   // the program says how much it has to do, and how far it is
+	BasisSteps   Basis = "steps"   // the program reports its total work and its progress
 	BasisCurve   Basis = "curve"   // the error curve so far
-	BasisHistory Basis = "history" // jobs like this one that have ended
+	BasisHistory Basis = "history" // similar jobs that have finished
 	BasisBoth    Basis = "both"    // curve and history
 	BasisExpect  Basis = "expect"  // what the researcher expects
 )
 
-// MethodSay is what one method says of a job, and what its word counts.
+// MethodForecast is the estimate of one method, with its weight.
 type MethodForecast struct {
 	Method    string  `json:"method"`
-	Remaining float64 `json:"remaining"` // seconds; negative if it sees no end
+	Remaining float64 `json:"remaining"` // seconds; negative if it gives no estimate
 	Weight    float64 `json:"weight"`    // of the blend, 0 to 1
 	Error     float64 `json:"error"`     // its median relative error on finished jobs; negative if there were none
 }
 
-// Elsewhere is how a job would fare on other GPUs.
+// Elsewhere is the forecast of a job on other GPUs.
 type Elsewhere struct {
 	GPU       string  `json:"gpu"`
 	GPUs      int     `json:"gpus"`
 	Remaining float64 `json:"remaining"` // seconds
 	Cost      float64 `json:"cost"`      // of what remains, in dollars
-	Why       string  `json:"why"`       // seen speeds, speeds told, or TFLOPS
+	Why       string  `json:"why"`       // basis: observed speeds, declared speeds, or TFLOPS
 }
 
-// Informed reports whether it goes by more than what the researcher expects.
+// Informed reports whether it is based on more than the job's expect.
 func (f *Forecast) Informed() bool { return f.Basis != BasisNone && f.Basis != BasisExpect }
 
-// End returns when the job is expected to be done.
+// End returns the estimated finish.
 func (f *Forecast) End() time.Time { return f.At.Add(Seconds(f.Wait.Mid + f.Remaining.Mid)) }
 
-// Ends returns the interval of that: the earliest and the latest.
+// Ends returns the prediction interval of the estimated finish.
 func (f *Forecast) Ends() (early, late time.Time) {
 	return f.At.Add(Seconds(f.Wait.Low + f.Remaining.Low)), f.At.Add(Seconds(f.Wait.High + f.Remaining.High))
 }

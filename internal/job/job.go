@@ -1,6 +1,6 @@
 // Package job holds the nouns job and run and their life cycles.
 //
-// A job is what a researcher asks for; a run is one attempt of it on chosen
+// A job is what a researcher submits; a run is one attempt of it on chosen
 // nodes. Both change only by the transition tables in lifecycle.go, and what
 // follows a failure only by the catalogue in cause.go. The package is pure: it
 // decides nothing about where or when, and does nothing. The yardmaster applies
@@ -13,20 +13,20 @@ import (
 	"trainyard/internal/id"
 )
 
-// Job is what a researcher asks for, and where it stands.
+// Job is what a researcher submitted, with its state.
 type Job struct {
 	ID        id.Job
 	Seq       uint64 // number of the last change; grows by one with each
 	Owner     id.User
 	Project   id.Project
 	Spec      *Spec  // never changed after submission; shared
-	Workdir   string // manifest digest of the shipped files, "" if none
+	Workdir   string // manifest digest of the uploaded files, "" if none
 	Key       string // idempotency key of the submission, "" if none
 	KeyHash   string // digest of what was submitted under Key
 	Pipeline  string // the jobs of one file share this; "" for a single job
 	State     State
-	Cause     Cause  // of the last run that ended other than well
-	Reason    string // one sentence a researcher understands: why it is in this state
+	Cause     Cause  // of the last run that did not succeed
+	Reason    string // why it is in this state, as a sentence for its owner
 	Submitted time.Time
 	Since     time.Time // in this state since
 	Started   time.Time // first start of a run; zero if none yet
@@ -36,14 +36,14 @@ type Job struct {
 	Needs     []id.Job      // must have succeeded before it may start
 	Tried     map[Cause]int // ended runs by cause, for the catalogue's limits
 	NotBefore time.Time     // back-off: not placed before this time
-	Avoid     []id.Node     // nodes it failed on through no fault of its own
+	Avoid     []id.Node     // nodes on which it failed because of the infrastructure
 	Floor     Floor         // raised by escalation
 	Last      id.Node       // where rank 0 of the newest run was: its checkpoints are there
-	Done      float64       // units of work that its ended runs have done and saved
+	Done      float64       // units of work that its ended runs have checkpointed
 	Served    float64       // GPU-seconds of its ended runs
 	Stops     int           // how often a plan has stopped it
-	Cost      float64       // money that it has cost by now, as far as it is posted
-	Paid      float64       // what of that was spent before its owner let it spend its budget anew
+	Cost      float64       // in dollars, as far as it is posted
+	Paid      float64       // part of Cost from before its owner last resumed it with a new budget
 	Override  Override      // of the place rules of its data
 }
 
@@ -55,10 +55,10 @@ type Override struct {
 	At    time.Time `json:"at,omitzero"`
 }
 
-// Floor is what a job needs at least after it ran out of memory.
+// Floor is the least memory that a job needs after it ran out of memory.
 type Floor struct {
 	Memory    Bytes `json:"memory,omitempty"`
-	GPUMemory Bytes `json:"gpu_memory,omitempty"` // GPUs of a greater size than this
+	GPUMemory Bytes `json:"gpu_memory,omitempty"` // GPUs with more memory than this
 }
 
 // Status is the word people see for the job.
@@ -77,11 +77,11 @@ type Run struct {
 	Ordered time.Time
 	Started time.Time // all ranks run
 	Ended   time.Time
-	Stop    StopMode // how it has been told to stop
-	StopFor Cause    // why it has been told to stop
+	Stop    StopMode // how it was ordered to stop
+	StopFor Cause    // why it was ordered to stop
 }
 
-// StopMode says how a run is told to stop.
+// StopMode says how a run is stopped.
 type StopMode string
 
 // The ways to stop.
@@ -91,8 +91,8 @@ const (
 	StopKill StopMode = "kill" // SIGKILL at once
 )
 
-// Whole returns the GPUs that the rank holds, a share counted as such.
-func (k *Rank) Whole() float64 {
+// GPUCount returns how many GPUs the rank holds; a share of one counts as a fraction.
+func (k *Rank) GPUCount() float64 {
 	if k.Share > 0 {
 		return k.Share
 	}
@@ -115,11 +115,11 @@ type Rank struct {
 	Signal   string    `json:"signal,omitempty"`
 	Cause    Cause     `json:"cause,omitempty"`
 	Reason   string    `json:"reason,omitempty"`
-	// Signalled says that the program was still running when it was told to stop,
-	// so that its exit is the answer to that and not its own end.
+	// Signalled says that the program was still running when it was ordered to stop, so that
+	// its exit was caused by that order.
 	Signalled bool `json:"signalled,omitempty"`
-	// Hourly is the money that it costs in an hour, as its limits count it.
+	// Hourly is what it costs per hour, in dollars, as quotas count it.
 	Hourly float64 `json:"hourly,omitempty"`
-	// Weight is what it counts for fair share while it runs, settled when it was placed.
+	// Weight is its fair-share weight while it runs, fixed when it was placed.
 	Weight float64 `json:"weight,omitempty"`
 }

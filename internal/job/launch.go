@@ -11,7 +11,7 @@ type Launch struct {
 	Command    string            `json:"command"`
 	Env        map[string]string `json:"env,omitempty"`
 	GPUs       []int             `json:"gpus,omitempty"`
-	Share      float64           `json:"share,omitempty"` // of its one GPU, if others have the rest
+	Share      float64           `json:"share,omitempty"` // of its one GPU, if it is shared
 	CPUs       CPUs              `json:"cpus"`
 	Memory     Bytes             `json:"memory,omitempty"`
 	Checkpoint string            `json:"checkpoint,omitempty"`
@@ -24,15 +24,15 @@ type Launch struct {
 	Target     *Target           `json:"target,omitempty"`
 }
 
-// DataRef is a dataset that a run reads, and how its node comes by it.
+// DataRef is a dataset that a run reads, and where its node finds or fetches it.
 type DataRef struct {
 	Name   string `json:"name"`
-	Size   Bytes  `json:"size,omitempty"`   // as registered; 0 if nobody said
+	Size   Bytes  `json:"size,omitempty"`   // as registered; 0 if unknown
 	Source string `json:"source,omitempty"` // where it is fetched from
-	Path   string `json:"path,omitempty"`   // where this node is said to have it already
+	Path   string `json:"path,omitempty"`   // where this node has it already
 }
 
-// DataCopy is a dataset that a node has fetched and keeps.
+// DataCopy is a dataset that a node has fetched and still has.
 type DataCopy struct {
 	Name   string `json:"name" maxLength:"63"`
 	Source string `json:"source" maxLength:"2000" doc:"from where it was fetched"`

@@ -199,7 +199,7 @@ func TestCatalogueHasEveryCauseOnce(t *testing.T) {
 			t.Errorf("HandlingOf(%s) = %+v, want %+v", h.Cause, got, h)
 		}
 
-		if h.Means == "" || h.Status == "" {
+		if h.Meaning == "" || h.Status == "" {
 			t.Errorf("%s has no words: %+v", h.Cause, h)
 		}
 
@@ -228,9 +228,9 @@ func TestCatalogueHasEveryCauseOnce(t *testing.T) {
 
 func TestEveryStateHasAWord(t *testing.T) {
 	t.Parallel()
-	words := map[job.Status]job.Word{}
-	for _, w := range job.Words() {
-		if _, twice := words[w.Status]; twice || w.Means == "" {
+	words := map[job.Status]job.StatusWord{}
+	for _, w := range job.StatusWords() {
+		if _, twice := words[w.Status]; twice || w.Meaning == "" {
 			t.Errorf("%s: %+v", w.Status, w)
 		}
 
@@ -323,8 +323,8 @@ func TestTablesOfTheDocumentation(t *testing.T) {
 	}
 
 	table = job.StatusTable()
-	for _, w := range job.Words() {
-		if !strings.Contains(table, fmt.Sprintf("| `%s` | %s | `%s` |\n", w.Status, w.Means, w.State)) {
+	for _, w := range job.StatusWords() {
+		if !strings.Contains(table, fmt.Sprintf("| `%s` | %s | `%s` |\n", w.Status, w.Meaning, w.State)) {
 			t.Errorf("the words lack %s in\n%s", w.Status, table)
 		}
 	}

@@ -1,10 +1,10 @@
 package job
 
-// MetricRule says where a program's metrics are found, beyond what is found without being told.
+// MetricRule is a source of a program's metrics beside those that are detected automatically.
 // Exactly one of its fields is set.
 type MetricRule struct {
 	// Match is a regular expression for lines of output. Its groups (?P<step>…), total, epoch and epochs
-	// tell how far the program is; every other named group is a metric.
+	// report progress; every other named group is a metric.
 	Match string `json:"match,omitempty"`
 	// File is a pattern of files inside the working directory that hold metrics: TensorBoard, CSV, JSON lines.
 	File string `json:"file,omitempty"`

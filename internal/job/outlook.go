@@ -2,25 +2,25 @@ package job
 
 import "time"
 
-// Outlook is what is known of how a job will go: how much of it is left, how
-// fast it is where, what being late costs, what stopping it costs.
+// Outlook is what is known of the future of a job: its remaining work, its speed, its deadline
+// and what stopping it costs.
 type Outlook struct {
 	Submitted time.Time
 	Deadline  time.Time // zero if it has none
-	LateCost  float64   // money for each second past the deadline
-	Speed     *Speed    // nil if nobody told
-	Done      float64   // units of work that were done at At, and will not be lost by a stop
+	LateCost  float64   // dollars per second after the deadline
+	Speed     *Speed    // nil if unknown
+	Done      float64   // units of work done at At
 	At        time.Time
 	Served    float64       // GPU-seconds of its runs that have ended
-	Every     time.Duration // between checkpoints; 0 if it saves itself only when told to stop
-	Resumes   bool          // it can be stopped and goes on from where it was
+	Every     time.Duration // between checkpoints; 0 if it saves one only when it is stopped
+	Resumes   bool          // it can be stopped and resumes from a checkpoint
 	Stops     int           // how often a plan has stopped it
 	Ran       int           // GPUs of its last run, 0 before the first
 	Forecast  *Forecast     // nil if there is none yet; never changed, only replaced
 }
 
-// Left returns the units of work that were left at At, and whether that is known.
-func (o *Outlook) Left() (float64, bool) {
+// RemainingWork returns the units of work that remained at At, and whether that is known.
+func (o *Outlook) RemainingWork() (float64, bool) {
 	if o.Speed == nil || o.Speed.Work <= 0 {
 		return 0, false
 	}
@@ -28,18 +28,18 @@ func (o *Outlook) Left() (float64, bool) {
 	return max(o.Speed.Work-o.Done, 0), true
 }
 
-// Takes returns how long the rest would take at a rate, with the start, and
-// false if that is not known.
-func (o *Outlook) Takes(rate float64) (time.Duration, bool) {
-	left, known := o.Left()
+// RemainingTime returns how long the remaining work takes at a rate, start-up included, and
+// whether that is known.
+func (o *Outlook) RemainingTime(rate float64) (time.Duration, bool) {
+	remaining, known := o.RemainingWork()
 	if !known || rate <= 0 {
 		return 0, false
 	}
 
-	return time.Duration(o.Speed.Start) + Seconds(left/rate), true
+	return time.Duration(o.Speed.Start) + Seconds(remaining/rate), true
 }
 
-// Declare replaces what was known of a job's speed by what its program says.
+// Declare replaces a job's speed by what its program reports.
 func (o *Outlook) Declare(p *Progress) {
 	next := Speed{Work: p.Work, Rates: p.Rates}
 
@@ -57,18 +57,18 @@ func (o *Outlook) Declare(p *Progress) {
 	o.Speed = NewSpeed(next.Work, time.Duration(next.Start), time.Duration(next.Save), next.Rates...)
 }
 
-// Seconds turns seconds into a duration, at most the longest there is.
+// Seconds converts seconds to a duration, at most the longest there is.
 func Seconds(s float64) time.Duration {
-	const most = float64(1<<63 - 1)
+	const longest = float64(1<<63 - 1)
 	s *= float64(time.Second)
-	if s < most {
+	if s < longest {
 		return time.Duration(s)
 	}
 
 	return 1<<63 - 1
 }
 
-// NewOutlook returns what is known of how a job will go when it is submitted or loaded.
+// NewOutlook returns the outlook of a job when it is submitted or loaded.
 func NewOutlook(j *Job) *Outlook {
 	o := &Outlook{
 		Submitted: j.Submitted, LateCost: float64(j.Spec.LateCost) / 1e6 / 3600, Speed: j.Spec.Speed,
@@ -115,7 +115,7 @@ func (o *Outlook) Duration(s *Spec, gpus, nodes int) time.Duration {
 	for _, kind := range o.Speed.Kinds() {
 		c := o.Speed.On(kind, 0)
 
-		if d, known := o.Takes(c.Rate(max(gpus, c.Least()), nodes)); known {
+		if d, known := o.RemainingTime(c.Rate(max(gpus, c.MinGPUs()), nodes)); known {
 			longest = max(longest, d)
 		}
 	}

@@ -45,7 +45,7 @@ const (
 	RankUnchanged RankStep = iota
 	RankPreparing          // or further with its preparation
 	RankRunning
-	RankEnded // which is not recorded yet: see End
+	RankEnded // not recorded yet: see End
 )
 
 // Take records the state of a rank and returns what is new.
@@ -82,8 +82,8 @@ func (rep *RankReport) Take(k *Rank, now time.Time) RankStep {
 	return RankUnchanged
 }
 
-// End records the end of a rank. A cause that the catalogue does not know counts as the
-// program's own failure, unless it was told to stop: its exit is the answer then.
+// End records the end of a rank. An unknown cause counts as a failure of the program, unless
+// the program was ordered to stop: then that caused its exit.
 func (rep *RankReport) End(k *Rank, now time.Time) {
 	k.State = RunEnded
 	k.Ended = rep.Ended
@@ -96,7 +96,7 @@ func (rep *RankReport) End(k *Rank, now time.Time) {
 		k.Ended = now
 	}
 
-	if k.Cause == CauseCancelled { // the agent's word for: stopped as told
+	if k.Cause == CauseCancelled { // the agent's word for: stopped as ordered
 		k.Cause, k.Signalled = CauseNone, true
 	}
 

@@ -13,11 +13,12 @@ const (
 	PlaceAny   Place = "any"
 	PlaceLocal Place = "local"
 	PlaceCloud Place = "cloud"
-	// PlaceNowhere is the place of a job whose data may be nowhere that it may.
+	// PlaceNowhere is the place of a job whose place and the rules of its datasets exclude each
+	// other.
 	PlaceNowhere Place = "nowhere"
 )
 
-// Objective says what the researcher cares about in this job.
+// Objective says what to optimize for a job.
 type Objective string
 
 // The objectives.
@@ -27,8 +28,8 @@ const (
 	ObjectiveBalanced Objective = "balanced"
 )
 
-// Spec is what a job file asks for. Its JSON form uses the words and units of
-// the job file, so that what is stored and shown is what was written.
+// Spec is the content of a job file. Its JSON form uses the words and units of the job file, so
+// that what is stored and shown is what was written.
 type Spec struct {
 	Name        string            `json:"name,omitempty"`
 	Project     string            `json:"project,omitempty"`
@@ -67,7 +68,7 @@ type Model struct {
 	Params float64 `json:"params,omitempty"`
 }
 
-// Target is the value of a metric at which the job has done what it is for.
+// Target is the value of a metric at which the job has reached its goal.
 // Exactly one of AtMost and AtLeast is set.
 type Target struct {
 	Metric  string   `json:"metric"`
@@ -75,13 +76,13 @@ type Target struct {
 	AtLeast *float64 `json:"at_least,omitempty"`
 }
 
-// Checkpoint says where a job saves itself and how often.
+// Checkpoint says where a job saves its checkpoints and how often.
 type Checkpoint struct {
 	Dir   string   `json:"dir,omitempty"`
 	Every Duration `json:"every,omitempty"`
 }
 
-// Resources is what each node of a run must give: GPUs, CPUs and Memory are per node.
+// Resources is what a job requests: GPUs, CPUs and Memory are per node.
 type Resources struct {
 	GPUs      Range     `json:"gpus"`
 	GPU       []GPUKind `json:"gpu,omitempty"` // any of; empty means any model
@@ -126,7 +127,7 @@ func (k *GPUKind) UnmarshalText(text []byte) error {
 // Matches reports whether a GPU of this model and memory is of the kind. A
 // model matches if its words are among the words of the GPU's name in the same
 // order, so that A100 and A100-80GB accept "NVIDIA A100-SXM4-80GB" and A10 does
-// not; memory matches within 7 %, because a card sold as 80GB reports a little
+// not; memory matches within 7 %, because a GPU sold as 80GB reports a little
 // less or more.
 func (k GPUKind) Matches(model string, memory Bytes) bool {
 	if k.Memory != 0 {

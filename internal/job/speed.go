@@ -9,14 +9,14 @@ import (
 	"time"
 )
 
-// Speed says how much work a job is and how fast it does it where. Work is in
-// the job's own units: samples, steps, epochs. It is made by NewSpeed and never
-// changed after that; what is learned about a job makes another one.
+// Speed is the total work of a job and its measured rates by GPU kind and count. Work is in
+// the job's own units: samples, steps, epochs. It is made by NewSpeed and never changed after
+// that; an observation makes another one.
 type Speed struct {
-	Work  float64  `json:"work"`            // units to do in all
+	Work  float64  `json:"work"`            // total units
 	Rates []Rate   `json:"rates"`           // as measured
 	Start Duration `json:"start,omitempty"` // from the start of its processes, or a restore, to the first unit
-	Save  Duration `json:"save,omitempty"`  // what it takes to save itself when it is told to stop
+	Save  Duration `json:"save,omitempty"`  // time to save a checkpoint when it is stopped
 
 	curves []*Curve
 }
@@ -89,7 +89,7 @@ func (s *Speed) On(model string, memory Bytes) *Curve {
 	return nil
 }
 
-// prepare draws the curves through the measured points.
+// prepare makes the curves through the measured points.
 func (s *Speed) prepare() {
 	s.curves = nil
 	for _, r := range s.Rates {
@@ -99,7 +99,7 @@ func (s *Speed) prepare() {
 
 		c := &Curve{Kind: r.GPU}
 
-		// A kind that cannot be read matches by its text alone.
+		// A kind that cannot be parsed matches by its text alone.
 		if c.kind.UnmarshalText([]byte(r.GPU)) != nil {
 			c.kind = GPUKind{Model: r.GPU}
 		}
@@ -123,22 +123,22 @@ func (s *Speed) prepare() {
 	}
 }
 
-// MaxCount is the greatest number of GPUs of one job that is reckoned with.
+// MaxCount is the greatest number of GPUs of one job in a rate.
 const MaxCount = 1 << 14
 
-// line is straight lines between measured points.
-type line struct {
+// polyline interpolates linearly between measured points.
+type polyline struct {
 	points []Rate    // by number of GPUs, each number once
-	rates  []float64 // by number of GPUs, of the first few: they are asked for most
+	rates  []float64 // by number of GPUs, for small numbers: a cache
 }
 
-// few is how many counts a line keeps the rate of.
-const few = 128
+// cachedCounts is up to which number of GPUs rates are cached.
+const cachedCounts = 128
 
-// draw makes a line of points. Of two for one count the later is taken.
-func draw(points []Rate) line {
+// draw makes a polyline of points. Of two points with the same count the later is used.
+func draw(points []Rate) polyline {
 	slices.SortStableFunc(points, func(a, b Rate) int { return a.GPUs - b.GPUs })
-	var l line
+	var l polyline
 	for _, p := range points {
 		if n := len(l.points); n > 0 && l.points[n-1].GPUs == p.GPUs {
 			l.points[n-1] = p
@@ -149,7 +149,7 @@ func draw(points []Rate) line {
 	}
 
 	if len(points) > 0 {
-		rates := make([]float64, min(l.most(), few)+1)
+		rates := make([]float64, min(l.maxGPUs(), cachedCounts)+1)
 		for n := range rates {
 			rates[n] = l.at(n)
 		}
@@ -160,16 +160,16 @@ func draw(points []Rate) line {
 	return l
 }
 
-func (l *line) least() int { return l.points[0].GPUs }
-func (l *line) most() int  { return l.points[len(l.points)-1].GPUs }
+func (l *polyline) minGPUs() int { return l.points[0].GPUs }
+func (l *polyline) maxGPUs() int { return l.points[len(l.points)-1].GPUs }
 
-// at returns the rate on so many GPUs: 0 below the first point, and no more than
-// at the last above it.
-func (l *line) at(gpus int) float64 {
+// at returns the rate on so many GPUs: 0 below the first point, and that of the last point
+// above it.
+func (l *polyline) at(gpus int) float64 {
 	if gpus < len(l.rates) {
 		return l.rates[gpus]
 	}
-	if gpus >= l.most() {
+	if gpus >= l.maxGPUs() {
 		return l.points[len(l.points)-1].PerSecond
 	}
 
@@ -186,18 +186,18 @@ func (l *line) at(gpus int) float64 {
 	return from.PerSecond + (to.PerSecond-from.PerSecond)*float64(gpus-from.GPUs)/float64(to.GPUs-from.GPUs)
 }
 
-// Curve is how fast a job is on so many GPUs of one kind.
+// Curve is the rate of a job by number of GPUs of one kind.
 type Curve struct {
 	Kind             string
 	kind             GPUKind
-	together, spread line // on one node, or on however many; and on several
+	together, spread polyline // on one node, or without a statement; and on several nodes
 	parts            []Part
 }
 
-// Part is how fast a job is on a part of one GPU.
+// Part is the rate of a job on a share of one GPU.
 type Part struct{ Share, PerSecond float64 }
 
-// Parts lists the shares of one GPU that the job can do with, smallest first.
+// Parts lists the shares of one GPU on which the job can run, smallest first.
 func (c *Curve) Parts() []Part {
 	if c == nil {
 		return nil
@@ -206,7 +206,7 @@ func (c *Curve) Parts() []Part {
 	return c.parts
 }
 
-// OnPart returns the units per second on a share of one GPU, 0 if it cannot do with that.
+// OnPart returns the units per second on a share of one GPU, 0 if it cannot run on that.
 func (c *Curve) OnPart(share float64) float64 {
 	for _, p := range c.Parts() {
 		if p.Share == share {
@@ -226,7 +226,7 @@ func (c *Curve) Rate(gpus, nodes int) float64 {
 	}
 
 	l := &c.together
-	if len(c.spread.points) > 0 && (len(l.points) == 0 || nodes > 1 && gpus >= c.spread.least()) {
+	if len(c.spread.points) > 0 && (len(l.points) == 0 || nodes > 1 && gpus >= c.spread.minGPUs()) {
 		l = &c.spread
 	}
 
@@ -237,36 +237,36 @@ func (c *Curve) Rate(gpus, nodes int) float64 {
 	return l.at(gpus)
 }
 
-// Least returns the smallest number of GPUs with which the job runs.
-func (c *Curve) Least() int {
+// MinGPUs returns the smallest measured number of GPUs; the job cannot run on fewer.
+func (c *Curve) MinGPUs() int {
 	switch {
 	case c == nil || len(c.together.points)+len(c.spread.points) == 0:
 		return 0
 	case len(c.together.points) == 0:
-		return c.spread.least()
+		return c.spread.minGPUs()
 	case len(c.spread.points) == 0:
-		return c.together.least()
+		return c.together.minGPUs()
 	}
 
-	return min(c.together.least(), c.spread.least())
+	return min(c.together.minGPUs(), c.spread.minGPUs())
 }
 
-// Most returns the greatest number of GPUs that was measured.
-func (c *Curve) Most() int {
-	most := 0
+// MaxGPUs returns the largest measured number of GPUs.
+func (c *Curve) MaxGPUs() int {
+	highest := 0
 	if c != nil && len(c.together.points) > 0 {
-		most = c.together.most()
+		highest = c.together.maxGPUs()
 	}
 
 	if c != nil && len(c.spread.points) > 0 {
-		most = max(most, c.spread.most())
+		highest = max(highest, c.spread.maxGPUs())
 	}
 
-	return most
+	return highest
 }
 
-// Best returns the greatest rate of the curve.
-func (c *Curve) Best() float64 {
+// MaxRate returns the highest rate of the curve.
+func (c *Curve) MaxRate() float64 {
 	if c == nil {
 		return 0
 	}
@@ -281,10 +281,9 @@ func (c *Curve) Best() float64 {
 	return best
 }
 
-// Learned returns a speed that also knows what was observed: a rate measured on
-// so many GPUs of a kind. A rate that is known for that count moves to the
-// middle between what was thought and what was seen.
-func (s *Speed) Learned(seen Rate) *Speed {
+// WithObservation returns a speed that includes an observed rate. If there is a rate for the
+// same GPUs already, the new one is the mean of both.
+func (s *Speed) WithObservation(seen Rate) *Speed {
 	rates := slices.Clone(s.Rates)
 	at := slices.IndexFunc(rates, func(r Rate) bool {
 		return r.GPUs == seen.GPUs && r.Spread == seen.Spread && r.Share == seen.Share && strings.EqualFold(r.GPU, seen.GPU)
@@ -298,10 +297,10 @@ func (s *Speed) Learned(seen Rate) *Speed {
 	return NewSpeed(s.Work, time.Duration(s.Start), time.Duration(s.Save), rates...)
 }
 
-// Progress is what a program tells of itself.
+// Progress is the progress that a program reports.
 type Progress struct {
 	Done  float64   `json:"done"`            // units of work, over all runs of the job
-	Work  float64   `json:"work,omitempty"`  // units in all, if that has changed
-	Rates []Rate    `json:"rates,omitempty"` // how fast it now believes to be where
+	Work  float64   `json:"work,omitempty"`  // total units, if that has changed
+	Rates []Rate    `json:"rates,omitempty"` // its current rates by GPU kind and count
 	At    time.Time `json:"at,omitzero"`
 }

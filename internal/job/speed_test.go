@@ -54,8 +54,8 @@ func TestSpeedIsReadOffTheCurveOfTheGPU(t *testing.T) {
 	}
 
 	c := s.On("A100", 0)
-	if c.Least() != 2 || c.Most() != 16 || c.Best() != 36 {
-		t.Errorf("the curve goes from %d to %d, best %g; want 2 to 16, best 36", c.Least(), c.Most(), c.Best())
+	if c.MinGPUs() != 2 || c.MaxGPUs() != 16 || c.MaxRate() != 36 {
+		t.Errorf("the curve goes from %d to %d, best %g; want 2 to 16, best 36", c.MinGPUs(), c.MaxGPUs(), c.MaxRate())
 	}
 }
 
@@ -76,7 +76,7 @@ func TestSpeedComesBackFromTheStore(t *testing.T) {
 func TestWhatIsSeenMovesTheCurveHalfWay(t *testing.T) {
 	t.Parallel()
 	s := job.NewSpeed(10, 0, 0, job.Rate{GPU: "T4", GPUs: 1, PerSecond: 2})
-	l := s.Learned(job.Rate{GPU: "T4", GPUs: 1, PerSecond: 4}).Learned(job.Rate{GPU: "T4", GPUs: 2, PerSecond: 5})
+	l := s.WithObservation(job.Rate{GPU: "T4", GPUs: 1, PerSecond: 4}).WithObservation(job.Rate{GPU: "T4", GPUs: 2, PerSecond: 5})
 	if c := l.On("T4", 0); c.Rate(1, 1) != 3 || c.Rate(2, 1) != 5 {
 		t.Errorf("it does %g on one and %g on two, want 3 and 5", c.Rate(1, 1), c.Rate(2, 1))
 	}
@@ -100,9 +100,9 @@ func TestACurveNeverLeavesItsPoints(t *testing.T) {
 		c := job.NewSpeed(1, 0, 0, rates...).On("any", 0)
 		for n := range 60 {
 			switch got := c.Rate(n, 1); {
-			case n < c.Least() && got != 0:
+			case n < c.MinGPUs() && got != 0:
 				t.Fatalf("%d GPUs are too few and do %g", n, got)
-			case n >= c.Least() && (got < least-1e-9 || got > most+1e-9):
+			case n >= c.MinGPUs() && (got < least-1e-9 || got > most+1e-9):
 				t.Fatalf("%d GPUs do %g, outside of %g to %g", n, got, least, most)
 			}
 		}
@@ -112,15 +112,15 @@ func TestACurveNeverLeavesItsPoints(t *testing.T) {
 func TestOutlookTakesTheStartIntoAccount(t *testing.T) {
 	t.Parallel()
 	o := &job.Outlook{Speed: job.NewSpeed(100, 30*time.Second, 0, job.Rate{GPUs: 1, PerSecond: 2}), Done: 40}
-	if d, known := o.Takes(2); !known || d != time.Minute {
+	if d, known := o.RemainingTime(2); !known || d != time.Minute {
 		t.Errorf("60 units at 2 a second take %v, %v; want a minute with the start", d, known)
 	}
 
-	if _, known := o.Takes(0); known {
+	if _, known := o.RemainingTime(0); known {
 		t.Error("a job that does nothing is said to end")
 	}
 
-	if _, known := (&job.Outlook{}).Takes(2); known {
+	if _, known := (&job.Outlook{}).RemainingTime(2); known {
 		t.Error("a job of unknown work is said to end")
 	}
 

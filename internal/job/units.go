@@ -213,18 +213,54 @@ type Money int64
 
 // ParseMoney reads $40, $1.25 or 40.
 func ParseMoney(s string) (Money, error) {
-	f, err := parsePlain(strings.TrimPrefix(strings.TrimSpace(s), "$"))
-	if err != nil || f >= math.MaxInt64/1e6 {
+	m, ok := parseMicros(strings.TrimSpace(strings.TrimPrefix(strings.TrimSpace(s), "$")))
+	if !ok {
 		return 0, unitError("an amount of money", s, "write it as $40 or $1.25")
 	}
 
-	return Money(math.Round(f * 1e6)), nil
+	return m, nil
+}
+
+// moneyDecimals is the number of decimals of an amount in dollars.
+const moneyDecimals = 6
+
+// parseMicros reads a decimal number of dollars exactly, digit by digit: through a float64 an
+// amount above some billions would be a millionth off. Further decimals are rounded.
+func parseMicros(s string) (Money, bool) {
+	whole, fraction, _ := strings.Cut(s, ".")
+	if whole+fraction == "" || strings.Trim(whole+fraction, "0123456789") != "" {
+		return 0, false
+	}
+
+	carry := uint64(0)
+	if len(fraction) > moneyDecimals {
+		if fraction[moneyDecimals] >= '5' {
+			carry = 1
+		}
+
+		fraction = fraction[:moneyDecimals]
+	}
+
+	fraction += strings.Repeat("0", moneyDecimals-len(fraction))
+
+	micros, err := strconv.ParseUint(whole+fraction, 10, 64)
+	if err != nil || micros+carry > math.MaxInt64 {
+		return 0, false
+	}
+
+	return Money(micros + carry), true
 }
 
 // String writes the amount with as many decimals as it needs.
 func (m Money) String() string {
-	s := strconv.FormatFloat(float64(m)/1e6, 'f', -1, 64)
-	return "$" + s
+	sign, micros := "", uint64(m)
+	if m < 0 {
+		sign, micros = "-", -uint64(m)
+	}
+
+	text := fmt.Sprintf("%d.%06d", micros/1e6, micros%1e6)
+
+	return "$" + sign + strings.TrimSuffix(strings.TrimRight(text, "0"), ".")
 }
 
 // MarshalText writes the amount as in a job file.

@@ -2,6 +2,7 @@ package job_test
 
 import (
 	"encoding/json"
+	"math"
 	"testing"
 
 	"pgregory.net/rapid"
@@ -277,4 +278,40 @@ func TestGPUKindMatches(t *testing.T) {
 	if err := k.UnmarshalText([]byte("A100:lots")); err == nil {
 		t.Error("A100:lots is read")
 	}
+}
+
+func TestMoneyIsExact(t *testing.T) {
+	t.Parallel()
+
+	for text, want := range map[string]job.Money{
+		"$4398046511.145":       4398046511145000,
+		"$9223372036854.775807": math.MaxInt64,
+		"0.0000004":             0,
+		"0.0000005":             1,
+		".5":                    500_000,
+		"5.":                    5_000_000,
+		"$0.1":                  100_000,
+		"000000000000000000001": 1_000_000,
+		"$1000000000000.000001": 1_000_000_000_000_000_001,
+	} {
+		got, err := job.ParseMoney(text)
+		if err != nil || got != want {
+			t.Errorf("%s reads as %d, %v; want %d", text, got, err, want)
+		}
+	}
+
+	for _, text := range []string{"", "$", ".", "1.2.3", "-1", "1e3", "9223372036854.775808", "99999999999999999999"} {
+		if got, err := job.ParseMoney(text); err == nil {
+			t.Errorf("%q reads as %d, want an error", text, got)
+		}
+	}
+
+	rapid.Check(t, func(t *rapid.T) {
+		want := job.Money(rapid.Int64Range(0, math.MaxInt64).Draw(t, "money"))
+
+		got, err := job.ParseMoney(want.String())
+		if err != nil || got != want {
+			t.Fatalf("%d is written %s and read back as %d, %v", want, want, got, err)
+		}
+	})
 }

@@ -2,9 +2,8 @@ package job
 
 import "fmt"
 
-// Verdict returns why a run ended, and the rank that decided it. What the yard
-// asked for counts if the program was still running when it was told; else the
-// first failure counts.
+// Verdict returns why a run ended, and the rank that decided it. If the yard ordered it to stop
+// while the program was still running, that is the cause; otherwise the first failure is.
 func (r *Run) Verdict() (Cause, *Rank) {
 	var first *Rank
 	signalled := false
@@ -26,15 +25,16 @@ func (r *Run) Verdict() (Cause, *Rank) {
 		return first.Cause, first
 	case r.StopFor != CauseNone && !r.allStarted():
 		return r.StopFor, &r.Ranks[0] // stopped before it could start
-	case signalled: // its agent stopped it unasked: cut off for too long, or the machine was shut down
+	case signalled: // its agent stopped it without an order: no contact with the server, or a shutdown
 		k := r.signalledRank()
-		return k.Unasked(), k
+		return k.StopCause(), k
 	}
 
 	return CauseNone, &r.Ranks[0]
 }
 
-// signalledRank returns a rank that was stopped, the one that the others were stopped for if there is one.
+// signalledRank returns a rank that was stopped, if possible one with the cause for which the
+// run was stopped.
 func (r *Run) signalledRank() *Rank {
 	var found *Rank
 	for i := range r.Ranks {
@@ -46,8 +46,8 @@ func (r *Run) signalledRank() *Rank {
 	return found
 }
 
-// Unasked is why a rank was stopped without the yard's order, as its agent says.
-func (k *Rank) Unasked() Cause {
+// StopCause is why an agent stopped a rank without an order of the yard.
+func (k *Rank) StopCause() Cause {
 	if k.Cause == CauseNone {
 		return CausePreempted
 	}
@@ -65,9 +65,9 @@ func (r *Run) allStarted() bool {
 	return true
 }
 
-// Describe says in a sentence why a run ended whose rank this decided it.
+// Describe says in a sentence why a run ended; k is the rank that decided it.
 func (k *Rank) Describe(c Cause) string {
-	if k.Reason != "" && k.Cause == c { // the rank's own story
+	if k.Reason != "" && k.Cause == c { // as its agent reported it
 		return k.Reason
 	}
 
@@ -78,8 +78,8 @@ func (k *Rank) Describe(c Cause) string {
 	case c == CauseUserCode:
 		return fmt.Sprintf("the program exited with code %d on %s", k.ExitCode, k.Node)
 	case c == CauseNodeLost || c == CauseLaunchFailed:
-		return h.Means + ": " + string(k.Node)
+		return h.Meaning + ": " + string(k.Node)
 	}
 
-	return h.Means
+	return h.Meaning
 }

@@ -32,15 +32,15 @@ func HolderOf(h *fleet.Hold, project id.Project) Holder {
 
 func byRun(a, b Holder) int { return cmp.Compare(a.Run, b.Run) }
 
-// Status is how a node stands, as far as the ledger is concerned.
+// Status is the state of a node as the ledger sees it.
 type Status struct {
-	Rest     Account `json:"rest"`              // what is not held is this: idle, cordoned, error, boot or releasing
-	Error    uint64  `json:"error,omitempty"`   // but these GPUs are broken
-	Foreign  uint64  `json:"foreign,omitempty"` // and these are used by others
-	PowerOff bool    `json:"dark,omitempty"`    // draws no power as far as is known
+	Rest     Account `json:"rest"`              // account of what is not held: idle, cordoned, error, boot or releasing
+	Error    uint64  `json:"error,omitempty"`   // GPUs that are broken
+	Foreign  uint64  `json:"foreign,omitempty"` // GPUs used by processes outside the yard
+	PowerOff bool    `json:"dark,omitempty"`    // assumed to draw no power
 }
 
-// StatusOf returns how a node stands. Foreign are GPUs that processes outside the yard
+// StatusOf returns the status of a node. Foreign are GPUs that processes outside the yard
 // use; the lease is nil unless it is an on-demand node. A lost node is assumed to draw no
 // power; it still costs money.
 func StatusOf(n *fleet.Node, foreign uint64, l *fleet.Lease) Status {
@@ -70,8 +70,8 @@ type share struct {
 	account Account
 	holder  int   // -1 if it is not a run's
 	gpus    int64 // thousandths of GPUs
-	weight  int64 // weight by which the whole node is shared out
-	busy    bool  // draws what the node draws more than at rest
+	weight  int64 // weight by which the whole node is divided
+	busy    bool  // pays for what the node costs more than when idle
 }
 
 // allocation is who has what of a node while nothing changes.
@@ -83,10 +83,9 @@ type allocation struct {
 	powerOff bool
 }
 
-// compute works out who has what. A node is shared out by its GPUs: runs have those
-// they hold, and what is not held is the yard's. A run without GPUs counts by its
-// processors, at the expense of what is idle. A node without GPUs is shared out by
-// its processors.
+// compute computes who has what. A node is divided by its GPUs: runs have those they hold, and
+// the rest is the yard's. A run without GPUs counts by its CPUs, which reduces the idle part.
+// A node without GPUs is divided by its CPUs.
 func (l *allocation) compute(gpus uint64, cpus job.CPUs, s *Status, holders []Holder) {
 	l.shares = l.shares[:0]
 	var wholes, some uint64
@@ -138,11 +137,11 @@ func (l *allocation) compute(gpus uint64, cpus job.CPUs, s *Status, holders []Ho
 	l.addRest(s.Rest, rest, rest-cpuRuns)
 }
 
-// addRest gives the yard what nobody else has.
+// addRest adds what no run holds, which is the yard's.
 func (l *allocation) addRest(account Account, gpus, weight int64) {
 	weight = max(weight, 0)
 	if len(l.shares) == 0 {
-		weight = max(weight, 1) // a node of which nothing is known is still somebody's
+		weight = max(weight, 1) // a node without known GPUs and CPUs is still the yard's
 	}
 
 	if gpus == 0 && weight == 0 {
@@ -169,8 +168,8 @@ func unallocated(set, wholes uint64, holders []Holder) int64 {
 	return max(rest, 0)
 }
 
-// cpuWeight is what a run without GPUs counts: its processors, brought to thousandths
-// of GPUs on a node that has some. It always counts something.
+// cpuWeight is the weight of a run without GPUs: its CPUs, converted to thousandths of GPUs on
+// a node that has GPUs. It is at least 1.
 func cpuWeight(mine job.CPUs, gpus uint64, all job.CPUs) int64 {
 	weight := min(max(int64(mine), 0), max(int64(all), 0))
 	if gpus != 0 && all > 0 {
@@ -180,10 +179,9 @@ func cpuWeight(mine job.CPUs, gpus uint64, all job.CPUs) int64 {
 	return max(weight, 1)
 }
 
-// weights writes by what each amount of an entry is divided among its lines: node-time
-// among those who use the node, and if nobody does among what the yard has of it;
-// GPU-time by GPUs; what the node costs at rest among all; what it costs more among
-// those who use it.
+// weights writes the weights by which the amounts of an entry are divided among its postings:
+// node-time among the runs, or if there are none among the yard's accounts; GPU-time by GPUs;
+// the idle cost of the node among all; what it costs more among those who use it.
 func (l *allocation) weights(nodes, gpus, all, users []int64) {
 	for i := range l.shares {
 		of := &l.shares[i]

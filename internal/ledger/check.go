@@ -13,21 +13,20 @@ import (
 type NodeRecord struct {
 	Node    id.Node
 	Present []Present
-	Read    *Amounts // what its meters have read in all, nil if that is not known
+	Read    *Amounts // total reading of its meters, nil if unknown
 }
 
-// Present is a time in which a node was in the yard, with so many GPUs.
+// Present is a period in which a node was in the yard, and its number of GPUs.
 type Present struct {
 	From, To time.Time
 	GPUs     int
 }
 
-// Check holds the two sides of the ledger against each other: what was posted to
-// researchers and to the yard's accounts must be what the nodes took, for each node and
-// in all, to the last unit. Time is checked for any period; money and energy against
+// Check compares the two sides of the ledger: what was posted to researchers and to the yard's
+// accounts must equal what the nodes used, for each node and in total, to the last unit. Time is checked for any period; money and energy against
 // what the meters have read if the period has no ends. Postings come in the order of
 // the ledger, nodes are all that have postings in the period. It returns nil if the
-// ledger balances, and else the first difference.
+// ledger balances, otherwise the first difference.
 func Check(postings iter.Seq[*Posting], nodes []NodeRecord, from, to time.Time) error {
 	byNode, err := NewSummary(Query{From: from, To: to, Group: []Key{ByNode}})
 	if err != nil {
@@ -75,8 +74,8 @@ func Check(postings iter.Seq[*Posting], nodes []NodeRecord, from, to time.Time) 
 	return nil
 }
 
-// checkNodes compares what was posted for each node with what it took, and returns what
-// all took. Money and energy count as posted where they cannot be known.
+// checkNodes compares what was posted for each node with what it used, and returns the total.
+// Where readings of money and energy are unknown, what was posted is taken as right.
 func checkNodes(sums *Report, nodes []NodeRecord) (all vector, err error) {
 	posted := map[id.Node]vector{}
 	for i := range sums.Rows {
@@ -144,31 +143,31 @@ func overlap(p Present, from, to time.Time) int64 {
 	return millis(end.Sub(begin))
 }
 
-// check refuses a posting that cannot be.
+// check refuses an invalid posting.
 func (p *Posting) check() error {
 	switch {
 	case p.To.Before(p.From):
-		return p.wrong("ends before it begins")
+		return p.invalid("ends before it begins")
 	case !slices.Contains(Accounts(), p.Account):
-		return p.wrong("has an unknown account")
+		return p.invalid("has an unknown account")
 	case p.Account == Use && (p.Owner == "" || p.Run == ""):
-		return p.wrong("is use by nobody")
+		return p.invalid("is of account use but has no owner or no run")
 	case p.Account != Use && p.Run != "":
-		return p.wrong("has a run and is not use")
+		return p.invalid("has a run but is not of account use")
 	case p.From.Equal(p.To) && (p.NodeTime != 0 || p.GPUTime != 0):
-		return p.wrong("has time but no duration")
+		return p.invalid("has node or GPU time but no duration")
 	}
 
 	for _, x := range p.vector() {
 		if x < 0 {
-			return p.wrong("has a negative amount")
+			return p.invalid("has a negative amount")
 		}
 	}
 
 	return nil
 }
 
-func (p *Posting) wrong(what string) error {
+func (p *Posting) invalid(what string) error {
 	return fault.New(
 		fault.Internal,
 		"ledger_unbalanced",

@@ -72,15 +72,15 @@ func TestCheckFindsWhatIsWrong(t *testing.T) {
 		"use of nobody": {func(b []ledger.Posting, _ []ledger.NodeRecord) []ledger.Posting {
 			b[1].Owner = ""
 			return b
-		}, "is use by nobody", "is use by nobody"},
+		}, "has no owner or no run", "has no owner or no run"},
 		"a run that uses not": {func(b []ledger.Posting, _ []ledger.NodeRecord) []ledger.Posting {
 			b[0].Run = "j1.1"
 			return b
-		}, "has a run and is not use", "has a run and is not use"},
+		}, "has a run but is not of account use", "has a run but is not of account use"},
 		"time in no time": {func(b []ledger.Posting, _ []ledger.NodeRecord) []ledger.Posting {
 			b[0].To = b[0].From
 			return b
-		}, "has time but no duration", "has time but no duration"},
+		}, "has node or GPU time but no duration", "has node or GPU time but no duration"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

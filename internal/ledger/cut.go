@@ -7,18 +7,18 @@ import (
 	"trainyard/internal/tenant"
 )
 
-// cutter takes postings in the order of the ledger and gives out the pieces of them that
-// lie in a period, none of which crosses a border. The lines of one entry are cut
-// together, so that their pieces are exactly the piece of the entry.
+// cutter takes postings in the order of the ledger and emits the pieces of them that lie in a
+// period, none of which crosses a border. The postings of one entry are cut together, so that
+// their pieces add up exactly to the piece of the entry.
 type cutter struct {
 	from, to time.Time                 // zero for no end on that side
 	next     func(time.Time) time.Time // the first border after a time; nil if there are none
 	emit     func(p *Posting, at time.Time, v vector)
-	entry    []Posting // lines that have to be cut, until all are known
+	entry    []Posting // postings to be cut, until the entry is complete
 	a, b     []vector
 }
 
-// add takes the next line.
+// add takes the next posting.
 func (c *cutter) add(p *Posting) {
 	if len(c.entry) > 0 && !p.same(&c.entry[0]) {
 		c.flush()
@@ -38,7 +38,7 @@ func (c *cutter) crosses(p *Posting) bool {
 	return p.From.Before(c.from) || !c.to.IsZero() && p.To.After(c.to) || c.next != nil && c.next(p.From).Before(p.To)
 }
 
-// flush gives out the pieces of the lines that were kept back.
+// flush emits the pieces of the entry.
 func (c *cutter) flush() {
 	if len(c.entry) == 0 {
 		return

@@ -1,7 +1,7 @@
-// Package ledger records whose every second of every node was, what it cost, and what
-// decisions saved.
+// Package ledger records for every second of every node who used it and what it cost, and how
+// much decisions saved.
 //
-// It stands at the end of a job's path, and of a node's. The yardmaster tells the Ledger of
+// It stands at the end of a job's path, and of a node's. The yardmaster reports to the Ledger
 // every change of a node, a lease or a run; a Meter for each node turns that into postings,
 // which are stored with the change that caused them. Each posting that someone pays for is
 // charged to them. Reports and the double-entry check are sums of postings. The ledger limits
@@ -48,7 +48,7 @@ type Ledger struct {
 	charge      func(*Posting)
 }
 
-// New returns an empty  charge is called for each posting that someone pays for.
+// New returns an empty ledger. charge is called for each posting that someone pays for.
 func New(t *fleet.Tariff, charge func(*Posting)) *Ledger {
 	return &Ledger{
 		tariff: t, charge: charge,
@@ -147,7 +147,7 @@ func (g *Ledger) posted(n id.Node, from int, before time.Time) {
 	g.dirty[n] = true
 
 	if m := g.meters[n]; m != nil && len(g.changes.Postings) == from && m.Since().Equal(before) {
-		return // only who holds it is new, which is stored with the meter
+		return // only the holders changed, which are stored with the meter
 	}
 
 	for i := from; i < len(g.changes.Postings); i++ {

@@ -10,23 +10,23 @@ import (
 	"trainyard/internal/job"
 )
 
-// Meter measures what one node uses and whose that is. It is told of every change
-// and answers with the postings of the stretch that ended by it. Time never goes back:
-// a change told with an earlier time counts from the last one.
+// Meter measures what one node uses and who pays for it. It is called at every change and
+// returns the postings of the interval that the change ends. Time never goes back: a change
+// with an earlier time counts from the last one.
 //
-// What a node costs at rest is shared by allocated GPUs, and idle ones are the yard's: a
-// run with one GPU of eight pays an eighth of it, whoever else is there. What a node
-// costs more because it is used is paid by those who use it. An on-demand node was
-// provisioned for someone: the runs that hold it pay for all of it, and otherwise they do.
+// The idle cost of a node is divided by GPUs, and the yard pays for idle ones: a run with one
+// GPU of eight pays an eighth, whatever else runs there. What a node costs more when it is
+// used is paid by those who use it. All of an on-demand node is paid by the runs that hold it,
+// and while none does by the owner for whom it was provisioned.
 type Meter struct {
 	s          State
 	allocation allocation
-	inputs     priceInputs // what the rates were read from
-	kind       kind        // what the name of the GPUs was read from
+	inputs     priceInputs // from which the rates were computed
+	kind       kind        // from which the name of the GPUs was computed
 }
 
-// State is all that a meter is. It is stored with the postings, so that a meter that
-// is made from it goes on as if nothing had happened.
+// State is the complete state of a meter. It is stored with the postings, so that a restored
+// meter continues without a gap.
 type State struct {
 	Node    id.Node     `json:"node"`
 	Class   fleet.Class `json:"class"`
@@ -44,7 +44,7 @@ type State struct {
 	Holders []Holder    `json:"holders,omitempty"`
 	Rates   rates       `json:"rates"`
 	Carry   carry       `json:"carry"`
-	Read    Amounts     `json:"read"` // in all, under this name
+	Read    Amounts     `json:"read"` // total under this node name
 	Closed  bool        `json:"closed,omitempty"`
 }
 
@@ -65,7 +65,7 @@ func LoadMeter(s State) (*Meter, error) {
 	if s.Node == "" || s.Since.Before(s.Opened) || !slices.Contains(Accounts(), s.Status.Rest) || !s.Carry.sound() ||
 		!s.Rates.sound() {
 		return nil, fault.New(fault.Internal, "meter_state", "the stored state of the meter of node %q is not valid", s.Node).
-			WithRemedy("restore the store from a copy, or remove the node and let it join again")
+			WithRemedy("restore the database from a backup, or remove the node and let it join again")
 	}
 
 	s.Holders = slices.Clone(s.Holders)
@@ -86,13 +86,13 @@ func (m *Meter) Save() State {
 // Since returns until when everything is posted.
 func (m *Meter) Since() time.Time { return m.s.Since }
 
-// Read returns what the meter has read since it was opened, or since the node has the
-// name it has. It is reckoned from rates and time alone, apart from who held the node:
-// the other side of the ledger.
+// Read returns the reading of the meter since it was opened, or since the node got its current
+// name. It is computed from rates and time alone, independent of who held the node: the other
+// side of the ledger.
 func (m *Meter) Read() Amounts { return m.s.Read }
 
-// Set tells how the node stands and who holds it from now on. If that is news, the
-// postings of the stretch that ended are appended to dst. Holders are copied.
+// Set sets the status and the holders of the node from now on. If they have changed, the
+// postings of the interval that ended are appended to dst. Holders are copied.
 func (m *Meter) Set(dst []Posting, now time.Time, s Status, holders []Holder) []Posting {
 	if s == m.s.Status && equalHolders(m.s.Holders, holders) {
 		return dst
@@ -106,12 +106,11 @@ func (m *Meter) Set(dst []Posting, now time.Time, s Status, holders []Holder) []
 	return dst
 }
 
-// Change tells that the node itself, its prices or its lease are others from now on:
-// a provisioned machine has joined and has a name, a GPU is gone, a tariff was
-// changed. If that is news, the postings of the stretch that ended are appended to dst.
-// A node that has another name from now on has an account of its own from now on: Read
-// starts from nothing. What it was paid for so far still counts for its lease. A tariff
-// is not changed in place: other prices are another tariff.
+// Change sets the node, its prices and its lease from now on: a provisioned machine has joined
+// and got a name, a GPU is gone, the tariff has changed. If something has changed, the postings
+// of the interval that ended are appended to dst. If the node has another name, Read starts
+// from zero; its time so far still counts for its lease. A tariff is never changed in place:
+// other prices are another tariff.
 func (m *Meter) Change(dst []Posting, now time.Time, n *fleet.Node, t *fleet.Tariff, l *fleet.Lease) []Posting {
 	next := Meter{s: m.s, kind: m.kind}
 	next.describe(n, l)
@@ -138,21 +137,20 @@ func (m *Meter) Change(dst []Posting, now time.Time, n *fleet.Node, t *fleet.Tar
 	return dst
 }
 
-// Roll posts what has run up until the last full hour, so that whatever period is asked
-// for begins and ends between two postings. It is called once an hour or more often.
-// After a jump of the clock it posts once.
+// Roll posts everything up to the last full hour, so that periods of whole hours begin and end
+// between two postings. It is called at least once an hour. After a jump of the clock it posts
+// once.
 func (m *Meter) Roll(dst []Posting, now time.Time) []Posting {
 	return m.post(dst, wholeMillis(now).Truncate(time.Hour))
 }
 
-// Peek appends the postings that there would be if the stretch ended now, and changes nothing.
+// Peek appends the postings as if the interval ended now, and changes nothing.
 func (m *Meter) Peek(dst []Posting, now time.Time) []Posting {
 	peek := *m
 	return peek.post(dst, wholeMillis(now))
 }
 
-// Close ends the meter: the node is gone. What is paid for beyond that is posted
-// as waste.
+// Close ends the meter: the node is gone. What is billed beyond that is posted as waste.
 func (m *Meter) Close(dst []Posting, now time.Time) []Posting {
 	if m.s.Closed {
 		return dst
@@ -178,7 +176,7 @@ func (m *Meter) Close(dst []Posting, now time.Time) []Posting {
 	return append(dst, p)
 }
 
-// describe writes down what the node is.
+// describe records the node and its lease.
 func (m *Meter) describe(n *fleet.Node, l *fleet.Lease) {
 	s := &m.s
 	s.Node, s.Class = n.ID, n.Class
@@ -209,19 +207,19 @@ func (s *State) samePrices(t *State) bool {
 		s.Rates.equal(&t.Rates)
 }
 
-// reallocate works out who has what from now on.
+// reallocate computes who has what from now on.
 func (m *Meter) reallocate() {
 	slices.SortFunc(m.s.Holders, byRun) // so that the same state gives the same postings
 	m.allocation.compute(m.s.GPUs, m.s.CPUs, &m.s.Status, m.s.Holders)
 }
 
-// addReading counts what the node took.
+// addReading adds to the reading.
 func (m *Meter) addReading(v vector) {
 	sum, _ := m.s.Read.vector().plus(v)
 	m.s.Read = sum.amounts()
 }
 
-// post ends the stretch and appends its lines.
+// post ends the interval and appends its postings.
 func (m *Meter) post(dst []Posting, to time.Time) []Posting {
 	ms := millis(to.Sub(m.s.Since))
 	if ms == 0 || m.s.Closed {
@@ -242,7 +240,7 @@ func (m *Meter) post(dst []Posting, to time.Time) []Posting {
 
 	for i := range parts {
 		if parts[i] == (vector{}) {
-			continue // too short to be anything
+			continue // too short to amount to a unit
 		}
 
 		p := m.posting(&m.allocation.shares[i], to)
@@ -255,7 +253,7 @@ func (m *Meter) post(dst []Posting, to time.Time) []Posting {
 	return dst
 }
 
-// divide divides what the node took among the lines.
+// divide divides what the node used among the shares.
 func (l *allocation) divide(total, base vector, parts []vector) {
 	n := len(l.shares)
 	var few [5][smallEntry]int64
@@ -294,7 +292,7 @@ func (l *allocation) divide(total, base vector, parts []vector) {
 	}
 }
 
-// posting returns a line of an entry that ends then, still without amounts.
+// posting returns a posting that ends at a time, still without amounts.
 func (m *Meter) posting(of *share, to time.Time) Posting {
 	s := &m.s
 	p := Posting{

@@ -2,6 +2,5 @@ package ledger
 
 import "time"
 
-// Post posts what has run up until now. It is for who must know at once what was
-// spent: a budget that is watched.
+// Post posts everything up to now. It is for budgets, which need the cost up to the minute.
 func (m *Meter) Post(dst []Posting, now time.Time) []Posting { return m.post(dst, wholeMillis(now)) }

@@ -12,10 +12,10 @@ import (
 )
 
 // Span is an amount of node-time or GPU-time, in milliseconds. Nanoseconds would be
-// too fine: what 300 nodes do in a year no longer fits into a word.
+// too fine: a year of 300 nodes would not fit into 64 bits.
 type Span int64
 
-// Duration returns the amount as a length of time, at most the longest there is.
+// Duration returns the amount as a duration, at most the longest there is.
 func (s Span) Duration() time.Duration {
 	if int64(s) > math.MaxInt64/int64(time.Millisecond) {
 		return math.MaxInt64
@@ -42,7 +42,7 @@ func NanosOf(dollars float64) Nanos {
 	return Nanos(whole(dollars, 1e9, math.MaxInt64))
 }
 
-// Money returns the amount as people write it, rounded to the next unit of that.
+// Money returns the amount rounded to millionths of a dollar.
 func (n Nanos) Money() job.Money {
 	if n < 0 {
 		return -(-n).Money()
@@ -95,20 +95,20 @@ type Amounts struct {
 // Cost returns all money.
 func (a Amounts) Cost() Nanos { return a.NodeCost + a.EnergyCost }
 
-// Account is what a stretch of a node was: someone's, or one of the yard's ways to
-// have it without use.
+// Account is what an interval of a node is booked to: use by a run, or one of the yard's own
+// accounts.
 type Account string
 
 // The accounts.
 const (
 	Use       Account = "use"       // held by a run
-	Idle      Account = "idle"      // there to be used, and unused
+	Idle      Account = "idle"      // available and unused
 	Error     Account = "error"     // broken, silent or lost
-	Foreign   Account = "foreign"   // used by processes that are not the yard's
-	Cordoned  Account = "cordoned"  // kept free by an operator
-	Boot      Account = "boot"      // provisioned, and its agent has not joined
+	Foreign   Account = "foreign"   // used by processes outside the yard
+	Cordoned  Account = "cordoned"  // cordoned by an operator
+	Boot      Account = "boot"      // provisioned; its agent has not joined yet
 	Releasing Account = "releasing" // being released
-	Waste     Account = "waste"     // paid for after the node had gone
+	Waste     Account = "waste"     // billed after the node was gone
 )
 
 // Accounts lists every account.
@@ -116,25 +116,25 @@ func Accounts() []Account {
 	return []Account{Use, Idle, Error, Foreign, Cordoned, Boot, Releasing, Waste}
 }
 
-// Posting says that from one time to another this much of a node was this account's.
-// Postings of the same node, From and To are one entry: together they are all of the node in
-// that stretch, and they are stored one after the other.
+// Posting books what a node used in an interval to an account. Postings of the same node, From
+// and To are one entry: together they are the whole node in that interval, and they are stored
+// one after the other.
 type Posting struct {
 	Seq     uint64      `json:"seq"` // number in the ledger
 	Node    id.Node     `json:"node"`
 	Class   fleet.Class `json:"class"`
 	GPU     string      `json:"gpu,omitempty"` // kind of the node's GPUs, "mixed" if there are several
 	Lease   id.Lease    `json:"lease,omitempty"`
-	Offer   string      `json:"offer,omitempty"` // by which the node was provisioned
+	Offer   string      `json:"offer,omitempty"` // of an on-demand node
 	From    time.Time   `json:"from"`            // whole milliseconds, UTC
-	To      time.Time   `json:"to"`              // the same as From for money that is due at once
+	To      time.Time   `json:"to"`              // the same as From for a charge without duration
 	Account Account     `json:"account"`
-	// Owner, Project and Job say who pays: who uses it, or for whom it was provisioned.
-	// All are "" if it is the yard.
+	// Owner, Project and Job say who pays: the user of the node, or the owner for whom it was
+	// provisioned. All are "" if the yard pays.
 	Owner   id.User    `json:"owner,omitempty"`
 	Project id.Project `json:"project,omitempty"`
 	Job     id.Job     `json:"job,omitempty"`
-	Run     id.Run     `json:"run,omitempty"` // of the account use alone
+	Run     id.Run     `json:"run,omitempty"` // only of the account use
 	GPUs    int64      `json:"gpus_milli,omitempty"`
 	Amounts
 }

@@ -48,10 +48,7 @@ func (g *Ledger) Price(n *fleet.Node, l *fleet.Lease) *Price {
 	watts := g.tariff.Power(p, all)
 
 	return &Price{
-		NodeCost: g.tariff.Rent(
-			p,
-			all,
-		),
+		NodeCost:   g.tariff.HourlyPrice(p, all),
 		EnergyCost: watts / 1000 * g.tariff.Energy,
 		IdleCost:   g.tariff.Rate(p, 0),
 		Watts:      watts,

@@ -183,7 +183,7 @@ func (h *history) rates(s *slot) (rent, watts, price int64) {
 	case off:
 		watts = 0
 	default:
-		rent, price = round(h.tariff.Rent(&line, used), 1e9), round(h.tariff.Energy, 1e9)
+		rent, price = round(h.tariff.HourlyPrice(&line, used), 1e9), round(h.tariff.Energy, 1e9)
 	}
 
 	if s.status.PowerOff {
@@ -259,7 +259,7 @@ func (h *history) hold(s *slot) {
 			holder.GPUs = free & uint64(h.number("gpus", 0, 15))
 			taken |= holder.GPUs
 		case 2: // of one that another may share: together more than all of it, now and then
-			holder.GPUs = fleet.Take(free, 1)
+			holder.GPUs = fleet.LowestGPUs(free, 1)
 			if holder.GPUs != 0 {
 				holder.Share = int64(h.number("share", 1, 700))
 			}
@@ -364,7 +364,7 @@ func (h *history) end(s *slot) {
 
 	if l := s.lease; l != nil {
 		kept := job.Duration(l.Ended.UnixMilli()-l.Granted.UnixMilli()) * job.Duration(time.Millisecond)
-		paid := new(big.Int).Mul(big.NewInt(int64(l.Offer.Hourly)*1000), big.NewInt(int64(l.Offer.Billed(kept))/1e6))
+		paid := new(big.Int).Mul(big.NewInt(int64(l.Offer.Hourly)*1000), big.NewInt(int64(l.Offer.BilledDuration(kept))/1e6))
 		want.NodeCost = ledger.Nanos(quotient(paid, 3_600_000))
 	}
 

@@ -10,15 +10,15 @@ import (
 	"trainyard/internal/job"
 )
 
-// Units in which what runs up is reckoned.
+// Units in which accrued amounts are computed.
 const (
 	msPerHour = 3_600_000         // node cost is by the hour
 	perJoule  = 1000              // milliwatts for a millisecond are microjoules
 	perKWh    = 3_600_000_000_000 // microjoules
 )
 
-// What is more than this is a mistake in a price file, and is cut off here so that
-// products fit into a word: $100,000 an hour, 100 kW, $50 a kWh.
+// Upper bounds of prices. Larger values are mistakes in a price file, and are cut off so that
+// products fit into 64 bits: $100,000 per hour, 100 kW, $50 per kWh.
 const (
 	maxHourly      = 100_000_000_000_000 // nanodollars an hour
 	maxWatts       = 100_000_000         // milliwatts
@@ -30,22 +30,22 @@ type rates struct {
 	Hourly      []int64 `json:"hourly,omitempty"`       // nanodollars an hour with 0, 1, 2, … GPUs in use
 	Watts       []int64 `json:"watts,omitempty"`        // milliwatts with 0, 1, 2, … GPUs in use, with the building's share
 	EnergyPrice int64   `json:"price,omitempty"`        // nanodollars for a kWh
-	OffWhenIdle bool    `json:"off,omitempty"`          // costs nothing while nothing uses it
-	OnDemand    bool    `json:"on_demand,omitempty"`    // who uses it pays for all of it
+	OffWhenIdle bool    `json:"off,omitempty"`          // costs nothing while it is unused
+	OnDemand    bool    `json:"on_demand,omitempty"`    // its users pay for all of it
 	BillingUnit int64   `json:"billing_unit,omitempty"` // billed in whole units of so many milliseconds
 	MinBilled   int64   `json:"min_billed,omitempty"`   // and at least for so many
 }
 
-// ratesOf reads what a node costs from its lease, or else from the tariff. The price
-// of an on-demand node includes energy, so energy is counted there and not charged.
+// ratesOf returns the rates of a node from its lease, or else from the tariff. The price of an
+// on-demand node includes energy, so its energy is counted but not charged.
 func ratesOf(n *fleet.Node, t *fleet.Tariff, l *fleet.Lease) rates {
 	var r rates
 	p := t.Of(n)
 	if p != nil {
 		on := *p
-		on.Off = false // here what it draws when it is on
+		on.Off = false // the rates are those of a node that is switched on
 		for used := range max(len(n.Inventory.GPUs), 1) + 1 {
-			r.Hourly = append(r.Hourly, whole(t.Rent(&on, used), 1e9, maxHourly))
+			r.Hourly = append(r.Hourly, whole(t.HourlyPrice(&on, used), 1e9, maxHourly))
 			r.Watts = append(r.Watts, whole(t.Power(&on, used), 1e3, maxWatts))
 		}
 
@@ -63,7 +63,7 @@ func ratesOf(n *fleet.Node, t *fleet.Tariff, l *fleet.Lease) rates {
 	return r
 }
 
-// priceInputs is all that rates are read from. As long as it is the same, so are they.
+// priceInputs is everything that rates depend on, so that they are computed only when it changes.
 type priceInputs struct {
 	tariff      *fleet.Tariff
 	class       fleet.Class
@@ -93,10 +93,9 @@ func priceInputsOf(n *fleet.Node, t *fleet.Tariff, l *fleet.Lease) priceInputs {
 }
 
 func (r *rates) equal(s *rates) bool {
-	return slices.Equal(r.Hourly, s.Hourly) && slices.Equal(r.Watts, s.Watts) && r.EnergyPrice == s.EnergyPrice && r.OffWhenIdle == s.OffWhenIdle &&
-		r.OnDemand == s.OnDemand &&
-		r.BillingUnit == s.BillingUnit &&
-		r.MinBilled == s.MinBilled
+	return slices.Equal(r.Hourly, s.Hourly) && slices.Equal(r.Watts, s.Watts) &&
+		r.EnergyPrice == s.EnergyPrice && r.OffWhenIdle == s.OffWhenIdle && r.OnDemand == s.OnDemand &&
+		r.BillingUnit == s.BillingUnit && r.MinBilled == s.MinBilled
 }
 
 // at returns the entry for a count, the last if there are fewer.
@@ -108,12 +107,11 @@ func at(list []int64, n int) int64 {
 	return list[min(n, len(list)-1)]
 }
 
-// carry is what is left over of node cost, energy cost and energy when they are brought to whole
-// units; it goes into the next stretch, so that nothing is lost however often a
-// stretch is closed.
+// carry is the remainder of node cost, energy cost and energy below a whole unit. It is carried
+// into the next interval, so that nothing is lost however often an interval is closed.
 type carry [3]int64
 
-// sound reports whether it can be a carry: less than a unit of each.
+// sound reports whether the carry is valid: less than a unit of each.
 func (c *carry) sound() bool {
 	for i, unit := range [...]int64{msPerHour, perKWh, perJoule} {
 		if c[i] < 0 || c[i] >= unit {
@@ -124,10 +122,10 @@ func (c *carry) sound() bool {
 	return true
 }
 
-// sound reports whether all rates are within what prices may be.
+// sound reports whether all rates are within the bounds of prices.
 func (r *rates) sound() bool {
-	within := func(list []int64, most int64) bool {
-		return !slices.ContainsFunc(list, func(x int64) bool { return x < 0 || x > most })
+	within := func(list []int64, limit int64) bool {
+		return !slices.ContainsFunc(list, func(x int64) bool { return x < 0 || x > limit })
 	}
 
 	return within(r.Hourly, maxHourly) && within(r.Watts, maxWatts) && within([]int64{r.EnergyPrice}, maxEnergyPrice) &&
@@ -135,8 +133,8 @@ func (r *rates) sound() bool {
 		r.MinBilled >= 0
 }
 
-// cost returns node cost, energy cost and energy of ms milliseconds at these rates, and of them
-// what the node takes whether it is used or not.
+// cost returns node cost, energy cost and energy of ms milliseconds at these rates: the total,
+// and the base that the node costs whether it is used or not.
 func (r *rates) cost(ms int64, l *allocation, c *carry) (total, base vector) {
 	hourly, watts := at(r.Hourly, l.gpusUsed), at(r.Watts, l.gpusUsed)
 	idleHourly, idleWatts := min(at(r.Hourly, 0), hourly), min(at(r.Watts, 0), watts)
@@ -177,7 +175,7 @@ func (r *rates) cost(ms int64, l *allocation, c *carry) (total, base vector) {
 	return total, base
 }
 
-// unusedPaid returns for how long a node is paid beyond the time that it was kept.
+// unusedPaid returns for how many milliseconds a node is billed beyond the time it was kept.
 func (r *rates) unusedPaid(kept int64) int64 {
 	paid := max(kept, r.MinBilled)
 	if r.BillingUnit > 0 && paid%r.BillingUnit != 0 {
@@ -194,7 +192,7 @@ func Estimate(l *fleet.Lease, now time.Time) Nanos {
 		return 0
 	}
 
-	ms := millis(wholeMillis(l.Granted.Add(l.Kept(now))).Sub(wholeMillis(l.Granted)))
+	ms := millis(wholeMillis(l.Granted.Add(l.PaidTime(now))).Sub(wholeMillis(l.Granted)))
 	r := ratesOf(l.Offer.Node(), nil, l)
 	cost, _ := accrue(at(r.Hourly, 0), ms+r.unusedPaid(ms), 0, msPerHour)
 
@@ -232,7 +230,7 @@ type kind struct {
 	model  string
 	memory job.Bytes
 	mixed  bool
-	known  bool // was looked at: a node without GPUs is of no kind, and that is known too
+	known  bool // has been computed; a node without GPUs has no kind
 }
 
 func kindOf(inv *fleet.Inventory) kind {

@@ -9,9 +9,9 @@ import (
 	"trainyard/internal/id"
 )
 
-// Saving is what one decision saved against what would have been done instead, as far
-// as was known when it was taken. It stands beside the postings and is in none of
-// their sums: money that was not spent is in no account.
+// Saving is what one decision saved compared with the alternative, as estimated when it was
+// made. Savings are not postings and are in none of their sums: money that was not spent is in
+// no account.
 type Saving struct {
 	Seq     uint64     `json:"seq"`
 	At      time.Time  `json:"at"`
@@ -20,8 +20,8 @@ type Saving struct {
 	Project id.Project `json:"project,omitempty"`
 	Kind    string     `json:"kind"` // the sort of decision: place, wait, move, reuse, …
 	Money   Nanos      `json:"saved_nanodollars"`
-	Time    Span       `json:"saved_ms"` // less if the decision made the job later
-	Reason  string     `json:"reason"`   // a sentence a researcher understands
+	Time    Span       `json:"saved_ms"` // negative if the decision made the job later
+	Reason  string     `json:"reason"`   // a sentence for people
 }
 
 // ByKind groups savings by the sort of decision.
@@ -36,7 +36,7 @@ type SavingsReport struct {
 	Total SavingsRow   `json:"total"`
 }
 
-// SavingsRow is one line of it.
+// SavingsRow is one row of a savings report.
 type SavingsRow struct {
 	Keys  []string `json:"keys,omitempty"`
 	Count int      `json:"decisions"`
@@ -44,7 +44,7 @@ type SavingsRow struct {
 	Time  Span     `json:"saved_ms"`
 }
 
-// SavingKeys lists by what savings can be grouped and chosen.
+// SavingKeys lists the keys by which savings can be grouped and filtered.
 func SavingKeys() []Key {
 	return []Key{ByResearcher, ByProject, ByJob, ByKind, ByHour, ByDay, ByWeek, ByMonth}
 }
@@ -62,7 +62,7 @@ func SumSavings(savings []Saving, q Query) (*SavingsReport, error) {
 
 	for i := range savings {
 		s := &savings[i]
-		if s.At.Before(from) || !to.IsZero() && !s.At.Before(to) || !s.chosen(q.Filter) {
+		if s.At.Before(from) || !to.IsZero() && !s.At.Before(to) || !s.matches(q.Filter) {
 			continue
 		}
 
@@ -100,7 +100,8 @@ func (r *SavingsRow) add(s *Saving) {
 	r.Time += s.Time
 }
 
-func (s *Saving) chosen(filters []Filter) bool {
+// matches reports whether a saving passes all filters.
+func (s *Saving) matches(filters []Filter) bool {
 	for i := range filters {
 		if !slices.Contains(filters[i].Values, s.key(filters[i].Key)) {
 			return false

@@ -11,7 +11,7 @@ import (
 	"trainyard/internal/fault"
 )
 
-// Key is by what postings are grouped and chosen.
+// Key is a property by which postings are grouped and filtered.
 type Key string
 
 // The keys. Hours, days, weeks (from Monday) and months are in UTC; a posting that
@@ -46,10 +46,10 @@ func Keys() []Key {
 type Query struct {
 	From, To time.Time // zero for no end on that side; cut to milliseconds
 	Group    []Key     // rows are by these, in this order; none gives one row
-	Filter   []Filter  // all of which hold
+	Filter   []Filter  // all must match
 }
 
-// Filter keeps what has one of the values.
+// Filter selects postings whose key has one of the values.
 type Filter struct {
 	Key    Key
 	Values []string
@@ -64,7 +64,7 @@ type Report struct {
 	Total Amounts   `json:"total"`
 }
 
-// Row is one line of a report.
+// Row is one row of a report.
 type Row struct {
 	Keys []string `json:"keys"` // one for each key of the group
 	Amounts
@@ -122,7 +122,7 @@ func (s *Summary) Report() (*Report, error) {
 
 	if s.overflow {
 		return nil, fault.New(fault.OverLimit, "ledger_overflow", "the sum is too large to be exact").
-			WithRemedy("ask for a shorter period")
+			WithRemedy("query a shorter period")
 	}
 
 	r := &Report{From: s.q.From, To: s.q.To, Group: s.q.Group, Rows: make([]Row, 0, len(s.rows)), Total: s.total.amounts()}

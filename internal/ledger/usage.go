@@ -100,7 +100,7 @@ func LeaseCostOf(l *fleet.Lease, now time.Time) (LeaseCost, bool) {
 
 	f := LeaseCost{
 		Lease: l.ID, Offer: l.Offer.Name, Owner: l.Owner, Project: l.Project, Job: l.Job, Created: l.Granted, Ended: l.Ended,
-		Kept: Span(millis(l.Kept(now))), Estimated: Estimate(l, now),
+		Kept: Span(millis(l.PaidTime(now))), Estimated: Estimate(l, now),
 	}
 
 	if !l.Ended.IsZero() && l.Billed >= 0 {

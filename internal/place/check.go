@@ -11,22 +11,21 @@ import (
 	"trainyard/internal/id"
 )
 
-// Checked is what of a plan can be carried out, taken together.
+// Checked is the part of a plan that can be carried out as a whole.
 type Checked struct {
 	Stops  []Stop
 	Starts []Start
 }
 
-// Check splits a plan into what can be carried out, taken together, and what is
-// wrong with the rest. It assumes nothing about the policy: a job that is stopped
-// must run and be able to go on later; nodes must be open and allowed for the job,
-// GPUs free, or freed by a stop, and of the right kind, counts within what was
-// asked, and no job placed twice. A stop for the sake of another start of the same
-// job falls with it.
+// Check splits a plan into the part that can be carried out as a whole and the errors of the
+// rest. It assumes nothing about the policy: a job that is stopped must be running and able to
+// resume; nodes must be open and allowed for the job; GPUs must be free, or freed by a stop,
+// and of the right kind; counts must be within what the job asks for; and no job may be placed
+// twice. A stop that only serves another start of the same job is dropped with that start.
 func Check(v *View, p Plan) (Checked, []error) {
 	var bad []error
 	stops := p.Stops
-	var first map[id.Job]error // what was wrong with starts that took a stop with them
+	var first map[id.Job]error // first errors of starts whose stop was dropped with them
 
 	for {
 		c := newChecker(v, &p)
@@ -44,16 +43,16 @@ func Check(v *View, p Plan) (Checked, []error) {
 
 		good.Starts = slices.Grow(good.Starts, len(p.Starts))
 
-		var vain []id.Job // whose starts are wrong
+		var failed []id.Job // whose starts are wrong
 		for i := range p.Starts {
 			s := &p.Starts[i]
 			if err := c.start(s); err != nil {
-				if was, fell := first[s.Item.Job]; fell {
-					err = was
+				if earlier, ok := first[s.Item.Job]; ok {
+					err = earlier
 				}
 
 				wrong = append(wrong, err)
-				vain = append(vain, s.Item.Job)
+				failed = append(failed, s.Item.Job)
 
 				continue
 			}
@@ -61,16 +60,16 @@ func Check(v *View, p Plan) (Checked, []error) {
 			good.Starts = append(good.Starts, *s)
 		}
 
-		kept := slices.DeleteFunc(slices.Clone(good.Stops), func(s Stop) bool {
-			return slices.Contains(vain, s.Running.Job) &&
+		remaining := slices.DeleteFunc(slices.Clone(good.Stops), func(s Stop) bool {
+			return slices.Contains(failed, s.Running.Job) &&
 				!slices.ContainsFunc(good.Starts, func(o Start) bool { return o.Item.Job == s.Running.Job })
 		})
 
-		if len(kept) == len(good.Stops) {
+		if len(remaining) == len(good.Stops) {
 			return good, append(bad, wrong...)
 		}
 
-		// Without these stops there is less room: look at the starts again.
+		// Without these stops fewer GPUs are free: check the starts again.
 		faults := len(stops) - len(good.Stops)
 		bad = append(bad, wrong[:faults]...)
 
@@ -78,29 +77,29 @@ func Check(v *View, p Plan) (Checked, []error) {
 			first = map[id.Job]error{}
 		}
 
-		for i, j := range vain {
-			if _, fell := first[j]; !fell && c.stopped[j] != nil {
+		for i, j := range failed {
+			if _, ok := first[j]; !ok && c.stopped[j] != nil {
 				first[j] = wrong[faults+i]
 			}
 		}
 
-		stops = kept
+		stops = remaining
 	}
 }
 
 func newChecker(v *View, p *Plan) *checker {
-	seats := 0
+	allocations := 0
 	for i := range p.Starts {
-		seats += len(p.Starts[i].Allocations)
+		allocations += len(p.Starts[i].Allocations)
 	}
 
 	for i := range p.Stops {
-		seats += len(p.Stops[i].Running.Allocations)
+		allocations += len(p.Stops[i].Running.Allocations)
 	}
 
 	c := &checker{view: v}
 
-	if seats > manySeats {
+	if allocations > manyAllocations {
 		c.rooms = slices.Clone(v.Rooms)
 		c.index = make(map[id.Node]int, len(v.Rooms))
 		for i := range v.Rooms {
@@ -119,27 +118,28 @@ func newChecker(v *View, p *Plan) *checker {
 	return c
 }
 
-// manySeats is from how many seats on a copy and an index of all rooms pay.
-const manySeats = 128
+// manyAllocations is the number of allocations from which a copy and an index of all rooms
+// are faster than a search.
+const manyAllocations = 128
 
 type checker struct {
 	view    *View
-	changed []taken         // rooms that are not as in the view
-	rooms   []fleet.Room    // with many seats, all rooms instead of changed
-	index   map[id.Node]int // and the places of their nodes
+	changed []roomChange    // rooms that differ from the view
+	rooms   []fleet.Room    // with many allocations: all rooms, instead of changed
+	index   map[id.Node]int // of their nodes
 	placed  map[id.Job]bool // nil if there is one start
 	stopped map[id.Job]*Running
 	matcher *fleet.Matcher // of the last job's need
-	after   []taken        // by the start being checked
+	pending []roomChange   // changes of the start being checked
 }
 
-// taken is a room after something was taken or freed in it.
-type taken struct {
+// roomChange is a room after something was allocated or freed in it.
+type roomChange struct {
 	at   int
 	room fleet.Room
 }
 
-// find returns the place of a node's room in the view.
+// find returns the index of a node's room in the view.
 func (c *checker) find(n id.Node) (int, bool) {
 	if c.index != nil {
 		at, found := c.index[n]
@@ -151,7 +151,7 @@ func (c *checker) find(n id.Node) (int, bool) {
 	return at, at < len(c.view.Rooms) && c.view.Rooms[at].Node.ID == n
 }
 
-// room returns a room as the starts so far have left it.
+// room returns a room after the stops and starts so far.
 func (c *checker) room(at int) fleet.Room {
 	if c.rooms != nil {
 		return c.rooms[at]
@@ -166,18 +166,18 @@ func (c *checker) room(at int) fleet.Room {
 	return c.view.Rooms[at]
 }
 
-// stop frees what a job holds that can be stopped.
+// stop checks a stop and frees what the job holds.
 func (c *checker) stop(s *Stop) error {
 	r := s.Running
 	switch at, found := c.running(r.Number); {
 	case !found || c.view.Running[at].Run != r.Run:
-		return refuse(r.Job, "it no longer runs")
+		return refuse(r.Job, "it is no longer running")
 	case r.Stopping || c.stopped[r.Job] != nil:
-		return refuse(r.Job, "it is being stopped already")
+		return refuse(r.Job, "it is already being stopped")
 	case s.Reason == "":
 		return refuse(r.Job, "the plan gives no reason")
 	case !r.Outlook.Resumes:
-		return refuse(r.Job, "it saves no checkpoint and would lose what it has done")
+		return refuse(r.Job, "it has no checkpoints and would lose its work")
 	}
 
 	c.stopped[r.Job] = r
@@ -207,7 +207,7 @@ func (c *checker) stop(s *Stop) error {
 	return nil
 }
 
-// running returns the place of a job among those that run.
+// running returns the index of a job among the running ones.
 func (c *checker) running(number uint64) (int, bool) {
 	return slices.BinarySearchFunc(
 		c.view.Running,
@@ -221,7 +221,7 @@ func (c *checker) runs(number uint64) bool {
 	return found
 }
 
-// put writes down how a room is now.
+// put records a changed room.
 func (c *checker) put(at int, room fleet.Room) {
 	if c.rooms != nil {
 		c.rooms[at] = room
@@ -235,7 +235,7 @@ func (c *checker) put(at int, room fleet.Room) {
 		}
 	}
 
-	c.changed = append(c.changed, taken{at, room})
+	c.changed = append(c.changed, roomChange{at, room})
 }
 
 func (c *checker) start(s *Start) error {
@@ -244,25 +244,25 @@ func (c *checker) start(s *Start) error {
 	case c.placed[s.Item.Job]:
 		return refuse(s.Item.Job, "it is placed twice")
 	case c.stopped[s.Item.Job] == nil && c.runs(s.Item.Number):
-		return refuse(s.Item.Job, "it runs and is not stopped")
+		return refuse(s.Item.Job, "it is running and the plan does not stop it")
 	case s.Reason == "":
 		return refuse(s.Item.Job, "the plan gives no reason")
 	case len(s.Allocations) < need.Nodes || len(s.Allocations) > need.MaxNodes:
-		return refuse(s.Item.Job, "it has %d nodes and asked for %d to %d", len(s.Allocations), need.Nodes, need.MaxNodes)
+		return refuse(s.Item.Job, "it is given %d nodes and needs %d to %d", len(s.Allocations), need.Nodes, need.MaxNodes)
 	}
 
 	if c.matcher == nil || c.matcher.Need != need {
 		c.matcher = fleet.NewMatcher(need)
 	}
 
-	c.after = c.after[:0]
+	c.pending = c.pending[:0]
 	for _, seat := range s.Allocations {
 		at, found := c.find(seat.Node)
 		if !found {
 			return refuse(s.Item.Job, "there is no node %s", seat.Node)
 		}
-		if slices.ContainsFunc(c.after, func(t taken) bool { return t.at == at }) {
-			return refuse(s.Item.Job, "it has two ranks on node %s", seat.Node)
+		if slices.ContainsFunc(c.pending, func(t roomChange) bool { return t.at == at }) {
+			return refuse(s.Item.Job, "it is given two ranks on node %s", seat.Node)
 		}
 
 		room := c.room(at)
@@ -272,7 +272,7 @@ func (c *checker) start(s *Start) error {
 				return err
 			}
 
-			c.after = append(c.after, taken{at, room})
+			c.pending = append(c.pending, roomChange{at, room})
 
 			continue
 		}
@@ -282,16 +282,16 @@ func (c *checker) start(s *Start) error {
 			return refuse(s.Item.Job, "it does not fit on node %s", seat.Node)
 		}
 		if n := bits.OnesCount64(seat.GPUs); n < need.GPUs || n > need.MaxGPUs || seat.GPUs&^fits != 0 {
-			return refuse(s.Item.Job, "it cannot have GPUs %v of node %s", fleet.Indices(seat.GPUs), seat.Node)
+			return refuse(s.Item.Job, "GPUs %v of node %s are not available to it", fleet.Indices(seat.GPUs), seat.Node)
 		}
 
 		room.Free &^= seat.GPUs
 		room.CPUs -= need.CPUs
 		room.Memory -= need.Memory
-		c.after = append(c.after, taken{at, room})
+		c.pending = append(c.pending, roomChange{at, room})
 	}
 
-	for _, t := range c.after {
+	for _, t := range c.pending {
 		c.put(t.at, t.room)
 	}
 
@@ -302,17 +302,18 @@ func (c *checker) start(s *Start) error {
 	return nil
 }
 
-// part takes a share of one GPU that the job can do with.
+// part allocates a share of one GPU.
 func (c *checker) part(s *Start, room *fleet.Room, seat Allocation) error {
 	need := &c.matcher.Need
 	shared, free, ok := c.matcher.FitsPart(room, seat.Share)
 	if !ok || bits.OnesCount64(seat.GPUs) != 1 || seat.GPUs&^(shared|free) != 0 {
-		return refuse(s.Item.Job, "it cannot have %g of GPU %v of node %s", seat.Share, fleet.Indices(seat.GPUs), seat.Node)
+		return refuse(s.Item.Job, "a share of %g of GPU %v of node %s is not available to it",
+			seat.Share, fleet.Indices(seat.GPUs), seat.Node)
 	}
 
 	if o := s.Item.Outlook; o == nil ||
 		RateOn(o.Speed, s.Allocations, func(id.Node) *fleet.Node { return room.Node }) <= 0 {
-		return refuse(s.Item.Job, "nobody said that it can do with %g of a GPU of node %s", seat.Share, seat.Node)
+		return refuse(s.Item.Job, "it declares no speed for a share of %g of a GPU of node %s", seat.Share, seat.Node)
 	}
 
 	room.Share(seat.GPUs, seat.Share)

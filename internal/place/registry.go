@@ -11,12 +11,12 @@ import (
 	"trainyard/internal/job"
 )
 
-// Entry is a policy as it is offered to who runs a yard or a simulation.
+// Entry is a policy that an operator or a simulation can choose by name.
 type Entry struct {
 	Name string
 	Rule string // what it does, in one sentence
-	// New makes the policy. It asks the settings for its parameters, each with what
-	// holds without it; asking is what makes them known.
+	// New makes the policy. It reads its parameters from the settings, each with a default;
+	// reading a parameter is what declares it.
 	New func(s *Settings) (Policy, error)
 }
 
@@ -44,15 +44,15 @@ func (r Registry) Names() []string {
 func (r Registry) Find(name string) (Entry, error) {
 	at := slices.IndexFunc(r, func(e Entry) bool { return e.Name == name })
 	if at < 0 {
-		return Entry{}, fault.New(fault.Invalid, "unknown_policy", "there is no policy %q", name).WithField("policy").
+		return Entry{}, fault.New(fault.Invalid, "unknown_policy", "unknown policy %q", name).WithField("policy").
 			WithRemedy("use one of %s", strings.Join(r.Names(), ", "))
 	}
 
 	return r[at], nil
 }
 
-// Make returns a maker of the policy that a text names. Parameters stand behind
-// colons, and a value with a colon or a comma in it between quotes:
+// Make returns a constructor of the policy that a text names. Parameters follow after colons;
+// a value that contains a colon or a comma must be quoted:
 // harvest:ahead=2m:objective="speedup > 2 ? 1 : 0".
 func (r Registry) Make(text string) (func() Policy, error) {
 	parts, err := split(text, ':')
@@ -65,21 +65,21 @@ func (r Registry) Make(text string) (func() Policy, error) {
 		return nil, err
 	}
 
-	given := map[string]string{}
+	values := map[string]string{}
 	for _, part := range parts[1:] {
 		key, value, ok := strings.Cut(part, "=")
-		if _, twice := given[key]; !ok || twice {
-			return nil, badParameter("%q is no parameter: write each once, as in ahead=2m", part)
+		if _, duplicate := values[key]; !ok || duplicate {
+			return nil, badParameter("invalid parameter %q: write name=value, each name once, e.g. ahead=2m", part)
 		}
 
-		given[key] = strings.Trim(value, `"`)
+		values[key] = strings.Trim(value, `"`)
 	}
 
 	make := func() (Policy, error) {
-		s := &Settings{given: given}
+		s := &Settings{values: values}
 		p, err := e.New(s)
 		if err == nil {
-			err = s.settled(e.Name)
+			err = s.check(e.Name)
 		}
 
 		return p, err
@@ -90,12 +90,12 @@ func (r Registry) Make(text string) (func() Policy, error) {
 	}
 
 	return func() Policy {
-		p, _ := make() // it went well above, and the same settings make the same policy
+		p, _ := make() // it succeeded above, and the same settings make the same policy
 		return p
 	}, nil
 }
 
-// List returns makers of several policies whose texts are separated by commas.
+// List returns constructors of several policies whose texts are separated by commas.
 func (r Registry) List(texts string) (names []string, makers []func() Policy, err error) {
 	names, err = split(texts, ',')
 	if err != nil {
@@ -114,7 +114,7 @@ func (r Registry) List(texts string) (names []string, makers []func() Policy, er
 	return names, makers, nil
 }
 
-// Params lists the parameters of a policy, in the order in which it asks for them.
+// Params lists the parameters of a policy, in the order in which it declares them.
 func (r Registry) Params(name string) ([]Param, error) {
 	e, err := r.Find(name)
 	if err != nil {
@@ -124,7 +124,7 @@ func (r Registry) Params(name string) ([]Param, error) {
 	s := &Settings{}
 	_, err = e.New(s)
 
-	return s.asked, err
+	return s.params, err
 }
 
 // split divides a text at a character that is not between quotes.
@@ -142,7 +142,7 @@ func split(text string, at byte) ([]string, error) {
 	}
 
 	if quoted {
-		return nil, badParameter("a quote is not closed in %q", text)
+		return nil, badParameter("unclosed quote in %q", text)
 	}
 
 	return append(parts, text[from:]), nil
@@ -155,52 +155,52 @@ func badParameter(format string, args ...any) *fault.Error {
 // Param is a parameter of a policy.
 type Param struct {
 	Name     string
-	Standard string // what holds without it
+	Standard string // default value
 	Help     string
 }
 
 // Settings are the parameters of a policy as they were given.
 type Settings struct {
-	given map[string]string
-	asked []Param
-	err   error
+	values map[string]string
+	params []Param
+	err    error
 }
 
-// take notes that a parameter was asked for, and returns it if it was given.
+// take declares a parameter, and returns its value if one was given.
 func (s *Settings) take(name, standard, help string) (string, bool) {
-	s.asked = append(s.asked, Param{name, standard, help})
-	text, ok := s.given[name]
+	s.params = append(s.params, Param{name, standard, help})
+	text, ok := s.values[name]
 	return text, ok
 }
 
-func (s *Settings) wrong(name, text, what string) {
+func (s *Settings) reject(name, text, what string) {
 	if s.err == nil {
-		s.err = badParameter("%s=%s: it must be %s", name, text, what)
+		s.err = badParameter("%s must be %s, got %s", name, what, text)
 	}
 }
 
-// settled reports what is wrong with the settings once the policy has asked for all it knows.
-func (s *Settings) settled(policy string) error {
+// check reports errors in the settings once the policy has declared all its parameters.
+func (s *Settings) check(policy string) error {
 	if s.err != nil {
 		return s.err
 	}
 
-	for _, key := range sortedKeys(s.given) {
-		if slices.ContainsFunc(s.asked, func(p Param) bool { return p.Name == key }) {
+	for _, key := range sortedKeys(s.values) {
+		if slices.ContainsFunc(s.params, func(p Param) bool { return p.Name == key }) {
 			continue
 		}
 
 		e := badParameter("policy %s has no parameter %q", policy, key)
-		if len(s.asked) == 0 {
-			return e.WithRemedy("it has none")
+		if len(s.params) == 0 {
+			return e.WithRemedy("it has no parameters")
 		}
 
-		names := make([]string, len(s.asked))
-		for i, p := range s.asked {
+		names := make([]string, len(s.params))
+		for i, p := range s.params {
 			names[i] = p.Name
 		}
 
-		return e.WithRemedy("it has %s", strings.Join(names, ", "))
+		return e.WithRemedy("use one of %s", strings.Join(names, ", "))
 	}
 
 	return nil
@@ -226,41 +226,41 @@ func (s *Settings) Text(name, standard, help string) string {
 	return standard
 }
 
-// Number returns a parameter that is a number within bounds.
-func (s *Settings) Number(name string, standard, least, most float64, help string) float64 {
+// Number returns a parameter that is a number between lowest and highest.
+func (s *Settings) Number(name string, standard, lowest, highest float64, help string) float64 {
 	text, ok := s.take(name, strconv.FormatFloat(standard, 'g', -1, 64), help)
 	if !ok {
 		return standard
 	}
 
 	f, err := strconv.ParseFloat(text, 64)
-	if err != nil || !(f >= least && f <= most) {
-		s.wrong(
+	if err != nil || !(f >= lowest && f <= highest) {
+		s.reject(
 			name,
 			text,
-			"a number from "+strconv.FormatFloat(least, 'g', -1, 64)+" to "+strconv.FormatFloat(most, 'g', -1, 64),
+			"a number between "+strconv.FormatFloat(lowest, 'g', -1, 64)+" and "+strconv.FormatFloat(highest, 'g', -1, 64),
 		)
 	}
 
 	return f
 }
 
-// Count returns a parameter that is a whole number within bounds.
-func (s *Settings) Count(name string, standard, least, most int, help string) int {
+// Count returns a parameter that is an integer between lowest and highest.
+func (s *Settings) Count(name string, standard, lowest, highest int, help string) int {
 	text, ok := s.take(name, strconv.Itoa(standard), help)
 	if !ok {
 		return standard
 	}
 
 	n, err := strconv.Atoi(text)
-	if err != nil || n < least || n > most {
-		s.wrong(name, text, "a whole number from "+strconv.Itoa(least)+" to "+strconv.Itoa(most))
+	if err != nil || n < lowest || n > highest {
+		s.reject(name, text, "an integer between "+strconv.Itoa(lowest)+" and "+strconv.Itoa(highest))
 	}
 
 	return n
 }
 
-// Time returns a parameter that is a length of time.
+// Time returns a parameter that is a duration.
 func (s *Settings) Time(name string, standard time.Duration, help string) time.Duration {
 	text, ok := s.take(name, job.Duration(standard).String(), help)
 	if !ok {
@@ -269,13 +269,13 @@ func (s *Settings) Time(name string, standard time.Duration, help string) time.D
 
 	d, err := job.ParseDuration(text)
 	if err != nil || d < 0 {
-		s.wrong(name, text, "a length of time, as 90s or 2m")
+		s.reject(name, text, "a duration, e.g. 90s or 2m")
 	}
 
 	return time.Duration(d)
 }
 
-// Choice returns a parameter that is one of some words, the first without it.
+// Choice returns a parameter that is one of some words; the first is the default.
 func (s *Settings) Choice(name, help string, words ...string) string {
 	text, ok := s.take(name, words[0], help)
 	if !ok {
@@ -283,7 +283,7 @@ func (s *Settings) Choice(name, help string, words ...string) string {
 	}
 
 	if !slices.Contains(words, text) {
-		s.wrong(name, text, "one of "+strings.Join(words, ", "))
+		s.reject(name, text, "one of "+strings.Join(words, ", "))
 	}
 
 	return text

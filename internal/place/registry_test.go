@@ -69,17 +69,17 @@ func TestAPolicyThatCannotBeMadeSaysWhy(t *testing.T) {
 	t.Parallel()
 
 	for text, says := range map[string]string{
-		"nothing":             `no policy "nothing"`,
-		"tuned:ahead":         "no parameter",
-		"tuned:ahead=long":    "a length of time",
-		"tuned:share=2":       "a number from 0 to 1",
-		"tuned:share=NaN":     "a number from 0 to 1",
-		"tuned:most=0":        "from 1 to 100",
+		"nothing":             `unknown policy "nothing"`,
+		"tuned:ahead":         "invalid parameter",
+		"tuned:ahead=long":    "a duration",
+		"tuned:share=2":       "a number between 0 and 1",
+		"tuned:share=NaN":     "a number between 0 and 1",
+		"tuned:most=0":        "between 1 and 100",
 		"tuned:how=sideways":  "one of fast, slow",
 		"tuned:colour=red":    `no parameter "colour"`,
-		"tuned:most=1:most=2": "each once",
+		"tuned:most=1:most=2": "each name once",
 		"plain:most=1":        `no parameter "most"`,
-		`tuned:value="a`:      "not closed",
+		`tuned:value="a`:      "unclosed quote",
 	} {
 		if _, err := registry().Make(text); err == nil || !strings.Contains(err.Error(), says) {
 			t.Errorf("%s: %v, want %q", text, err, says)

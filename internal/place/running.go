@@ -15,15 +15,15 @@ type Running struct {
 	*queue.Item
 	Run         id.Run
 	Allocations []Allocation // in rank order
-	GPUs        int          // of all seats
+	GPUs        int          // of all allocations
 	Rate        float64      // units of work per second expected there, 0 if unknown
 	Ordered     time.Time
-	Began       time.Time // its processes run since; zero while it starts
-	Stopping    bool      // it was told to stop: what it holds will be free soon
+	Began       time.Time // when its processes started; zero before that
+	Stopping    bool      // it was ordered to stop: what it holds will be free soon
 }
 
-// Done returns the units of work it has done by now, as far as can be told: what
-// was known at the outlook's time, and at its rate since.
+// Done returns the estimated units of work done by now: what was known at the outlook's
+// time, extrapolated at its rate.
 func (r *Running) Done(now time.Time) float64 {
 	o := r.Outlook
 	if r.Began.IsZero() || r.Rate <= 0 || o.Speed == nil {
@@ -42,8 +42,8 @@ func (r *Running) Done(now time.Time) float64 {
 	return min(o.Done+r.Rate*now.Sub(from).Seconds(), max(o.Speed.Work, o.Done))
 }
 
-// Left returns the units of work left by now, and whether that is known.
-func (r *Running) Left(now time.Time) (float64, bool) {
+// RemainingWork returns the units of work that remain, and whether that is known.
+func (r *Running) RemainingWork(now time.Time) (float64, bool) {
 	o := r.Outlook
 	if o.Speed == nil || o.Speed.Work <= 0 {
 		return 0, false
@@ -52,9 +52,9 @@ func (r *Running) Left(now time.Time) (float64, bool) {
 	return max(o.Speed.Work-r.Done(now), 0), true
 }
 
-// Ends returns when it will have ended if it stays where it is, and false if that is not known.
-func (r *Running) Ends(now time.Time) (time.Time, bool) {
-	left, known := r.Left(now)
+// ExpectedEnd returns when it will end if it stays where it is, and whether that is known.
+func (r *Running) ExpectedEnd(now time.Time) (time.Time, bool) {
+	remaining, known := r.RemainingWork(now)
 	if !known || r.Rate <= 0 {
 		return time.Time{}, false
 	}
@@ -64,7 +64,7 @@ func (r *Running) Ends(now time.Time) (time.Time, bool) {
 		from = begin
 	}
 
-	return from.Add(job.Seconds(left / r.Rate)), true
+	return from.Add(job.Seconds(remaining / r.Rate)), true
 }
 
 // starts returns when it does its first unit of work, at the earliest.
@@ -87,11 +87,11 @@ func (r *Running) Served(now time.Time) float64 {
 		return r.Outlook.Served
 	}
 
-	return r.Outlook.Served + now.Sub(r.Began).Seconds()*r.Whole()
+	return r.Outlook.Served + now.Sub(r.Began).Seconds()*r.GPUCount()
 }
 
-// Whole returns the GPUs that it holds, a share counted as such.
-func (r *Running) Whole() float64 {
+// GPUCount returns how many GPUs it holds; a share of one counts as a fraction.
+func (r *Running) GPUCount() float64 {
 	if len(r.Allocations) > 0 && r.Allocations[0].Share > 0 {
 		return r.Allocations[0].Share
 	}
@@ -99,22 +99,22 @@ func (r *Running) Whole() float64 {
 	return float64(r.GPUs)
 }
 
-// RateOn returns the units per second that a job is expected to do on seats, 0 if
-// that is not known. Seats on unlike GPUs go as fast as on the slowest kind.
-func RateOn(s *job.Speed, seats []Allocation, node func(id.Node) *fleet.Node) float64 {
+// RateOn returns the units of work per second that a job is expected to do on allocations, 0
+// if that is unknown. On GPUs of different kinds the slowest decides.
+func RateOn(s *job.Speed, allocations []Allocation, node func(id.Node) *fleet.Node) float64 {
 	if s == nil {
 		return 0
 	}
 
 	gpus := 0
-	for _, seat := range seats {
-		gpus += bits.OnesCount64(seat.GPUs)
+	for _, a := range allocations {
+		gpus += bits.OnesCount64(a.GPUs)
 	}
 
 	rate := 0.0
 
-	for i, seat := range seats {
-		n := node(seat.Node)
+	for i, a := range allocations {
+		n := node(a.Node)
 		if n == nil {
 			return 0
 		}
@@ -122,15 +122,15 @@ func RateOn(s *job.Speed, seats []Allocation, node func(id.Node) *fleet.Node) fl
 		var model string
 
 		var memory job.Bytes
-		if seat.GPUs != 0 {
-			if g := n.Inventory.GPU(bits.TrailingZeros64(seat.GPUs)); g != nil {
+		if a.GPUs != 0 {
+			if g := n.Inventory.GPU(bits.TrailingZeros64(a.GPUs)); g != nil {
 				model, memory = g.Model, g.Memory
 			}
 		}
 
-		r := s.On(model, memory).Rate(gpus, len(seats))
-		if seat.Share > 0 {
-			r = s.On(model, memory).OnPart(seat.Share)
+		r := s.On(model, memory).Rate(gpus, len(allocations))
+		if a.Share > 0 {
+			r = s.On(model, memory).OnPart(a.Share)
 		}
 
 		if i == 0 || r < rate {

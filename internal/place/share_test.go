@@ -62,22 +62,22 @@ func TestCheckOfShares(t *testing.T) {
 		}, 1, ""},
 		"more than is left": {func(_ *place.Running, item func(uint64) *queue.Item) place.Plan {
 			return place.Plan{Starts: []place.Start{start(item(2), 1, 0.25), start(item(3), 1, 0.25), start(item(4), 1, 0.25)}}
-		}, 2, "cannot have 0.25 of GPU [0]"},
+		}, 2, "a share of 0.25 of GPU [0]"},
 		"the whole of a GPU that is shared": {func(_ *place.Running, item func(uint64) *queue.Item) place.Plan {
 			return place.Plan{Starts: []place.Start{start(item(2), 1, 0)}}
-		}, 0, "cannot have GPUs [0]"},
+		}, 0, "GPUs [0] of node a are not available"},
 		"a share of a GPU that is given away whole": {func(_ *place.Running, item func(uint64) *queue.Item) place.Plan {
 			return place.Plan{Starts: []place.Start{start(item(2), 2, 0), start(item(3), 2, 0.5)}}
-		}, 1, "cannot have 0.5 of GPU [1]"},
+		}, 1, "a share of 0.5 of GPU [1]"},
 		"a share that it cannot do with": {func(_ *place.Running, item func(uint64) *queue.Item) place.Plan {
 			return place.Plan{Starts: []place.Start{start(item(2), 2, 0.3)}}
-		}, 0, "nobody said"},
+		}, 0, "declares no speed"},
 		"the whole GPU when the sharer is stopped": {func(first *place.Running, item func(uint64) *queue.Item) place.Plan {
 			return place.Plan{Stops: []place.Stop{{Running: first, Reason: "gives way"}}, Starts: []place.Start{start(item(2), 1, 0)}}
 		}, 1, ""},
 		"a share of two GPUs": {func(_ *place.Running, item func(uint64) *queue.Item) place.Plan {
 			return place.Plan{Starts: []place.Start{start(item(2), 3, 0.5)}}
-		}, 0, "cannot have 0.5"},
+		}, 0, "a share of 0.5"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

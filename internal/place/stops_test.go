@@ -82,11 +82,11 @@ func TestCheckOfStops(t *testing.T) {
 		},
 		"a job that saves nothing is not stopped": {
 			plan:  func(w *world) place.Plan { return place.Plan{Stops: []place.Stop{{w.j3, why}, {w.j2, why}}} },
-			stops: []id.Job{"j2"}, bad: []string{"j3 it saves no checkpoint and would lose what it has done"},
+			stops: []id.Job{"j2"}, bad: []string{"j3 it has no checkpoints and would lose its work"},
 		},
 		"one that is being stopped is left alone": {
 			plan: func(w *world) place.Plan { return place.Plan{Stops: []place.Stop{{w.j4, why}}} },
-			bad:  []string{"j4 it is being stopped already"},
+			bad:  []string{"j4 it is already being stopped"},
 		},
 		"what it holds is not free yet": {
 			plan: func(w *world) place.Plan {
@@ -96,7 +96,7 @@ func TestCheckOfStops(t *testing.T) {
 		},
 		"stopped twice": {
 			plan:  func(w *world) place.Plan { return place.Plan{Stops: []place.Stop{{w.j1, why}, {w.j1, why}}} },
-			stops: []id.Job{"j1"}, bad: []string{"j1 it is being stopped already"},
+			stops: []id.Job{"j1"}, bad: []string{"j1 it is already being stopped"},
 		},
 		"no reason": {
 			plan: func(w *world) place.Plan { return place.Plan{Stops: []place.Stop{{w.j1, ""}}} },
@@ -108,13 +108,13 @@ func TestCheckOfStops(t *testing.T) {
 				old.Run = id.NewRun(old.Job, 7)
 				return place.Plan{Stops: []place.Stop{{&old, why}}}
 			},
-			bad: []string{"j1 it no longer runs"},
+			bad: []string{"j1 it is no longer running"},
 		},
 		"a job that does not run": {
 			plan: func(w *world) place.Plan {
 				return place.Plan{Stops: []place.Stop{{&place.Running{Item: w.waiting, Run: "j9.1"}, why}}}
 			},
-			bad: []string{"j9 it no longer runs"},
+			bad: []string{"j9 it is no longer running"},
 		},
 		"a stop falls with the start it was for": {
 			plan: func(w *world) place.Plan {
@@ -136,7 +136,7 @@ func TestCheckOfStops(t *testing.T) {
 				return place.Plan{Stops: []place.Stop{{w.j3, why}, {w.j1, why}, {w.j2, why}}, Starts: []place.Start{
 					{Item: w.j1.Item, Allocations: []place.Allocation{seat("x", 15)}, Reason: why}, {Item: w.j2.Item, Allocations: []place.Allocation{seat("a", 15)}, Reason: why}}}
 			},
-			bad: []string{"j3 it saves no checkpoint and would lose what it has done", "j1 there is no node x", "j2 it does not fit on node a"},
+			bad: []string{"j3 it has no checkpoints and would lose its work", "j1 there is no node x", "j2 it does not fit on node a"},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

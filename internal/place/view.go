@@ -13,40 +13,39 @@ import (
 	"trainyard/internal/tenant"
 )
 
-// View is what a policy sees: the yard at one moment, as data. It holds no function
-// and reaches into nothing that lives, so it can be written as JSON, read back and
-// planned on again with the same result.
+// View is what a policy sees: the yard at one moment, as data. It holds no functions, so it
+// can be written as JSON, read back and planned on again with the same result.
 //
 // A view for a plan that is made at once may share memory with the yard. One that
 // outlives the next change of the yard must be a Clone.
 type View struct {
 	Now     time.Time
 	Rooms   []fleet.Room // sorted by the nodes' names
-	Bands   []fleet.Band `json:",omitempty"` // the rooms in the order to fill them; nil if nobody arranged them
+	Bands   []fleet.Band `json:",omitempty"` // the rooms in the order in which to fill them; nil if not arranged
 	Queue   *queue.Queue
 	Running []*Running // jobs that hold nodes, by order of submission
 
-	// Usage is the decayed use of everyone who has jobs, in GPU-seconds, and
-	// ProjectUsage the same for projects. Who is not listed has used nothing.
+	// Usage is the decayed usage of every user with unfinished jobs, in GPU-seconds, and
+	// ProjectUsage the same for projects. A user or project that is not listed has none.
 	Usage        map[id.User]float64    `json:",omitempty"`
 	ProjectUsage map[id.Project]float64 `json:",omitempty"`
 
-	Limits *Limits            `json:",omitempty"` // what quotas and budgets leave; nil if nobody is limited
-	Data   *dataset.Catalogue `json:",omitempty"` // where data are and how they travel; nil if there are none
-	Tariff *fleet.Tariff      `json:",omitempty"` // what nodes cost; nil if it is not known
+	Limits *Limits            `json:",omitempty"` // what quotas and budgets allow; nil if there are none
+	Data   *dataset.Catalogue `json:",omitempty"` // datasets with their copies; nil if there are none
+	Tariff *fleet.Tariff      `json:",omitempty"` // what nodes cost; nil if unknown
 	Offers []fleet.Offer      `json:",omitempty"` // what can be provisioned now, cheapest first
 	Leases []*fleet.Lease     `json:",omitempty"` // that have not ended, by number
-	Past   *queue.Past        `json:",omitempty"` // how long earlier jobs ran; nil if it is not known
+	Past   *queue.Past        `json:",omitempty"` // durations of earlier runs; nil if unknown
 }
 
-// UsageOf returns the decayed use of a user.
+// UsageOf returns the decayed usage of a user.
 func (v *View) UsageOf(u id.User) float64 { return v.Usage[u] }
 
-// ProjectUsageOf returns the decayed use of a project.
+// ProjectUsageOf returns the decayed usage of a project.
 func (v *View) ProjectUsageOf(p id.Project) float64 { return v.ProjectUsage[p] }
 
-// Allow returns what a job may still take by its owner's and its project's limits and
-// by its own budget.
+// Allow returns what a job may still use under the quotas of its owner and project and under
+// its own budget.
 func (v *View) Allow(it *queue.Item) tenant.Allowance {
 	if v.Limits == nil {
 		return tenant.Unlimited()
@@ -62,13 +61,13 @@ func (v *View) Allow(it *queue.Item) tenant.Allowance {
 	return tenant.Unlimited()
 }
 
-// Borrows reports whether the owner of a job, or its project, has more GPUs than their
-// quota, borrowed while nobody else wanted them.
+// Borrows reports whether the owner of a job, or its project, uses more GPUs than their quota,
+// borrowed while nobody else needed them.
 func (v *View) Borrows(it *queue.Item) bool {
 	return v.Limits != nil && v.Limits.Payers[queue.Payer{User: it.User, Project: it.Project}].Borrows
 }
 
-// Stage returns how long it takes to bring a job's data to a node, and what that costs.
+// Stage returns how long staging a job's datasets on a node takes, and what it costs.
 // A node that is not in the view counts as a local one.
 func (v *View) Stage(it *queue.Item, n *fleet.Node) (time.Duration, float64) {
 	if v.Data == nil || it.Spec == nil || len(it.Spec.Data) == 0 {
@@ -93,11 +92,11 @@ func SpotOf(n *fleet.Node) dataset.Spot {
 }
 
 // Clone returns a view that does not change with the yard, for a plan that is made
-// beside it. What is never changed in place is shared: nodes, job specs, seats, the
-// tariff, and the snapshot of the data.
+// outside the loop. What is never changed in place is shared: nodes, job specs, allocations,
+// the tariff, and the snapshot of the datasets.
 func (v *View) Clone() *View {
 	c := *v
-	c.Bands = nil // they are the table's own, and only save work
+	c.Bands = nil // they belong to the table and only save work
 	c.Queue = v.Queue.Clone()
 	c.Offers = slices.Clone(v.Offers)
 
@@ -135,7 +134,7 @@ func (v *View) UnmarshalJSON(text []byte) error {
 		return err
 	}
 
-	// Jobs that wait and jobs that run have one shape if they need the same.
+	// Queued and running jobs with the same need share one shape.
 	for _, r := range v.Running {
 		r.Shape = v.Queue.ShapeOf(r.Shape.Need)
 	}
@@ -143,23 +142,23 @@ func (v *View) UnmarshalJSON(text []byte) error {
 	return nil
 }
 
-// Limits is what quotas and budgets leave to those who have jobs.
+// Limits is what quotas and budgets allow those who have jobs.
 type Limits struct {
-	// Purses holds the limits of each owner and project that have jobs. All their jobs
-	// may take as much, so there is one entry for them and not one for each job.
+	// Payers holds the limits of each owner and project with unfinished jobs. All their jobs
+	// share them, so there is one entry for all and not one for each job.
 	Payers map[queue.Payer]PayerLimit
-	// Jobs holds the allowances of jobs that wait and may take something else, because
-	// they have a budget of their own or money is committed to them already.
+	// Jobs holds the allowances of queued jobs that have one of their own, because they have a
+	// budget or money is committed to them already.
 	Jobs map[id.Job]tenant.Allowance
 }
 
-// Purse is what the limits of an owner and a project leave to their jobs.
+// PayerLimit is what the quotas of an owner and a project allow their jobs.
 type PayerLimit struct {
 	Allowance tenant.Allowance
-	Borrows   bool // they have more GPUs than their quota
+	Borrows   bool // they use more GPUs than their quota
 }
 
-// limitsRecord is limits as they are written.
+// limitsRecord is the JSON form of Limits.
 type limitsRecord struct {
 	Purses []purseRecord              `json:",omitempty"`
 	Jobs   map[id.Job]allowanceRecord `json:",omitempty"`

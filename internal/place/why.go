@@ -13,18 +13,18 @@ import (
 	"trainyard/internal/job"
 )
 
-// Blocker says in one word what a waiting job waits for.
+// Blocker is the reason why a job is queued, as one word for programs.
 type Blocker string
 
 // The blockers.
 const (
-	BlockNone         Blocker = "none"         // nothing: it starts with the next round
+	BlockNone         Blocker = "none"         // nothing: it starts with the next plan
 	BlockNeeds        Blocker = "needs"        // jobs it needs
-	BlockBackoff      Blocker = "backoff"      // the wait before it is tried again
+	BlockBackoff      Blocker = "backoff"      // the delay before it is retried
 	BlockPaused       Blocker = "paused"       // someone paused it
-	BlockResources    Blocker = "resources"    // others hold what it needs
-	BlockReserved     Blocker = "reserved"     // room is kept for a job ahead of it
-	BlockClosed       Blocker = "closed"       // the nodes that fit are drained or silent
+	BlockResources    Blocker = "resources"    // other jobs hold what it needs
+	BlockReserved     Blocker = "reserved"     // nodes are reserved for a job ahead of it
+	BlockClosed       Blocker = "closed"       // the nodes that fit are cordoned or silent
 	BlockNoNode       Blocker = "no_node"      // the yard has no node
 	BlockNoFit        Blocker = "no_fit"       // no node could ever run it
 	BlockProvisioning Blocker = "provisioning" // a node is being provisioned for it
@@ -41,11 +41,11 @@ var blockers = []Blocker{
 // Blockers lists every blocker.
 func Blockers() []Blocker { return slices.Clone(blockers) }
 
-// Why is why a job waits and what would change that.
+// Why is why a job is queued and what would let it start.
 type Why struct {
 	Blocker  Blocker
 	Sentence string
-	Holders  []fleet.Hold // who holds what it waits for, by expected end
+	Holders  []fleet.Hold // runs that hold what it needs, by expected end
 	Nodes    []id.Node    // of each holder
 	Start    time.Time    // estimated; zero if unknown
 	Remedies []string
@@ -54,28 +54,28 @@ type Why struct {
 // maxHolders bounds how many holders are listed.
 const maxHolders = 20
 
-// Waiting is a job that does not run, as far as Explain has to know it.
-type Waiting struct {
+// QueuedJob is what Explain needs to know of a queued job.
+type QueuedJob struct {
 	Job   id.Job // "" if it has not been submitted
 	Need  fleet.Need
 	Lasts time.Duration // how long it will run, 0 if unknown
-	Rule  string        // which dataset keeps it from running elsewhere, in words; "" if none does
+	Rule  string        // the rule of a dataset that restricts where it may run, as a clause; "" if there is none
 }
 
-// Explain says why a job does not run, as of this view. held is the job that nodes are
-// kept for, if there is one.
-func Explain(v *View, j Waiting, held *Reservation) Why {
-	w := explain(v, j.Need, j.Lasts, j.Job, held)
+// Explain says why a job does not run, as of this view. reservation is that of the last plan,
+// nil if it made none.
+func Explain(v *View, j QueuedJob, reservation *Reservation) Why {
+	w := explain(v, j.Need, j.Lasts, j.Job, reservation)
 
 	if j.Rule == "" || w.Blocker == BlockNone || w.Blocker == BlockNoNode {
 		return w
 	}
 
-	return ruled(v, j.Need, w, j.Rule)
+	return applyDataRule(v, j.Need, w, j.Rule)
 }
 
-// ruled says what the rule of a dataset has to do with it.
-func ruled(v *View, need fleet.Need, w Why, rule string) Why {
+// applyDataRule adds what the rule of a dataset has to do with it.
+func applyDataRule(v *View, need fleet.Need, w Why, rule string) Why {
 	elsewhere := need
 	elsewhere.Place = job.PlaceAny
 	m := fleet.NewMatcher(elsewhere)
@@ -110,7 +110,7 @@ func ruled(v *View, need fleet.Need, w Why, rule string) Why {
 	return w
 }
 
-func explain(v *View, need fleet.Need, lasts time.Duration, self id.Job, held *Reservation) Why {
+func explain(v *View, need fleet.Need, lasts time.Duration, self id.Job, reservation *Reservation) Why {
 	m := fleet.NewMatcher(need)
 	var eligible, open, fit []*fleet.Room
 
@@ -145,21 +145,23 @@ func explain(v *View, need fleet.Need, lasts time.Duration, self id.Job, held *R
 		return closed(eligible, need)
 	}
 
-	free := slices.DeleteFunc(slices.Clone(fit), func(r *fleet.Room) bool { return keptFor(held, self, r.Node.ID) })
+	isReserved := func(r *fleet.Room) bool { return reservation.blocks(self, r.Node.ID) }
+	free := slices.DeleteFunc(slices.Clone(fit), isReserved)
 	if len(free) >= need.Nodes {
-		return Why{Blocker: BlockNone, Sentence: fmt.Sprintf("it can start on %s now", free[0].Node.ID), Start: v.Now}
+		return Why{Blocker: BlockNone, Sentence: fmt.Sprintf("can start on %s now", free[0].Node.ID), Start: v.Now}
 	}
 
 	if len(fit) >= need.Nodes {
-		kept := slices.IndexFunc(fit, func(r *fleet.Room) bool { return keptFor(held, self, r.Node.ID) })
-		return reserved(v, held, fit[kept].Node.ID, lasts)
+		at := slices.IndexFunc(fit, isReserved)
+		return reserved(v, reservation, fit[at].Node.ID, lasts)
 	}
 
-	return occupied(m, open, len(fit), self, held)
+	return occupied(v, m, open, len(fit), self, reservation)
 }
 
-func keptFor(held *Reservation, self id.Job, n id.Node) bool {
-	return held != nil && held.Job != self && slices.Contains(held.Nodes, n)
+// blocks reports whether a node is reserved for another job than this one.
+func (r *Reservation) blocks(self id.Job, n id.Node) bool {
+	return r != nil && r.Job != self && slices.Contains(r.Nodes, n)
 }
 
 // couldRun reports whether the nodes could meet the need if the job avoided none of them.
@@ -175,38 +177,38 @@ func couldRun(v *View, need fleet.Need) bool {
 	return found >= need.Nodes
 }
 
-// avoided says that only nodes are left on which the job failed before.
+// avoided says that only nodes remain on which the job failed before.
 func avoided(need fleet.Need) Why {
 	names := strings.Split(strings.Trim(need.Avoid, "|"), "|")
 	return Why{
 		Blocker: BlockBackoff,
 		Sentence: fmt.Sprintf(
-			"it failed on %s and no other node could run it; it will be let back there after a while",
+			"failed on %s and no other node could run it; it may run there again after a delay",
 			humanize.List(names...),
 		),
 		Remedies: []string{"add a node that could run it"},
 	}
 }
 
-// noFit says what no node has, and what the best one has.
+// noFit says what no node has, and what the largest has.
 func noFit(v *View, m *fleet.Matcher, found int) Why {
 	need := m.Need
 	w := Why{Blocker: BlockNoFit}
 
 	if found > 0 {
 		w.Sentence = fmt.Sprintf(
-			"it needs %d nodes with %s each, and the yard has %d of them",
+			"%d nodes with %s each needed, the yard has %d",
 			need.Nodes,
 			NeedWords(need),
 			found,
 		)
 
-		w.Remedies = []string{fmt.Sprintf("ask for at most %s, or add nodes", humanize.Count(found, "node"))}
+		w.Remedies = []string{fmt.Sprintf("request at most %s, or add nodes", humanize.Count(found, "node"))}
 
 		return w
 	}
 
-	w.Sentence = "no node of the yard has " + NeedWords(need)
+	w.Sentence = "no node has " + NeedWords(need)
 	gpus, cpus, memory := 0, job.CPUs(0), job.Bytes(0)
 	allowed := false
 
@@ -222,26 +224,27 @@ func noFit(v *View, m *fleet.Matcher, found int) Why {
 	}
 
 	if !allowed {
-		w.Sentence = fmt.Sprintf("its place is %s, and the yard has no %s node", need.Place, need.Place)
+		w.Sentence = fmt.Sprintf("place is %s, but the yard has no %s node", need.Place, need.Place)
 		w.Remedies = []string{"set place: any, or add such a node"}
 		return w
 	}
 
 	w.Remedies = []string{
-		fmt.Sprintf("the most that one node has is %s, %s CPUs and %s of memory: ask for less, or add a node",
+		fmt.Sprintf("request at most %s, %s CPUs and %s of memory per node, or add a node",
 			humanize.Count(gpus, "GPU"), cpus, humanize.Size(memory)),
 	}
 
 	if need.Kinds != "" || need.GPUMin > 0 {
-		w.Remedies = append(w.Remedies, "allow other GPUs: see trainyard nodes for what there is")
+		w.Remedies = append(w.Remedies, "allow other GPU models; trainyard nodes lists those of the yard")
 	}
 
 	return w
 }
 
+// closed says that the nodes that could run the job are cordoned or silent.
 func closed(eligible []*fleet.Room, need fleet.Need) Why {
 	w := Why{Blocker: BlockClosed}
-	const most = 3
+	const maxListed = 3
 	var parts []string
 	more := 0
 
@@ -250,7 +253,7 @@ func closed(eligible []*fleet.Room, need fleet.Need) Why {
 			continue
 		}
 
-		if len(parts) == most {
+		if len(parts) == maxListed {
 			more++
 			continue
 		}
@@ -265,30 +268,31 @@ func closed(eligible []*fleet.Room, need fleet.Need) Why {
 	}
 
 	if more > 0 {
-		parts = append(parts, fmt.Sprintf("%d more are closed too", more))
+		parts = append(parts, fmt.Sprintf("%d more are unavailable", more))
 	}
 
 	w.Sentence = fmt.Sprintf("%s could run it, but %s", humanize.Count(len(eligible), "node"), humanize.List(parts...))
 	if need.Nodes > 1 {
-		w.Sentence = fmt.Sprintf("it needs %d nodes; ", need.Nodes) + w.Sentence
+		w.Sentence = fmt.Sprintf("%d nodes needed; ", need.Nodes) + w.Sentence
 	}
 
 	return w
 }
 
-func reserved(v *View, held *Reservation, n id.Node, lasts time.Duration) Why {
+// reserved says that a node has room for the job but is reserved for another one.
+func reserved(v *View, reservation *Reservation, n id.Node, lasts time.Duration) Why {
 	w := Why{
 		Blocker:  BlockReserved,
-		Sentence: fmt.Sprintf("%s has room but is kept for %s, which is ahead of it", n, held.Job),
+		Sentence: fmt.Sprintf("%s has room but is reserved for %s, which is ahead in the queue", n, reservation.Job),
 	}
 
-	if held.At.IsZero() {
-		w.Remedies = []string{"set expect for the jobs that run there, so that gaps can be used"}
+	if reservation.At.IsZero() {
+		w.Remedies = []string{"set expect for the jobs running there, so that gaps can be filled"}
 		return w
 	}
 
-	w.Sentence += fmt.Sprintf(" and is expected to start at %s", held.At.UTC().Format(time.RFC3339))
-	if gap := held.At.Sub(v.Now); gap > 0 && (lasts == 0 || lasts > gap) {
+	w.Sentence += " and is expected to start at " + humanize.Time(reservation.At, v.Now.UTC())
+	if gap := reservation.At.Sub(v.Now); gap > 0 && (lasts == 0 || lasts > gap) {
 		w.Remedies = []string{
 			fmt.Sprintf(
 				"set expect or max_duration to at most %s, if it is that short",
@@ -300,28 +304,41 @@ func reserved(v *View, held *Reservation, n id.Node, lasts time.Duration) Why {
 	return w
 }
 
-// occupied says that others hold what the job waits for, who they are, and what would
-// let it start. fit is how many of the open nodes have enough free.
-func occupied(m *fleet.Matcher, open []*fleet.Room, fit int, self id.Job, held *Reservation) Why {
-	w := Why{Blocker: BlockResources, Sentence: shortage(m.Need, open, fit)}
+// occupied says that other runs hold what the job needs, which they are, and what would let it
+// start. fit is how many of the open nodes have enough free.
+func occupied(
+	v *View,
+	m *fleet.Matcher,
+	open []*fleet.Room,
+	fit int,
+	self id.Job,
+	reservation *Reservation,
+) Why {
+	w := Why{Blocker: BlockResources, Sentence: shortage(m, open, fit)}
 
 	for _, h := range holders(m, open) {
 		w.Holders = append(w.Holders, h.hold)
 		w.Nodes = append(w.Nodes, h.node)
 	}
 
-	if held != nil && held.Job == self {
-		w.Start = held.At
-		if held.At.IsZero() {
-			w.Sentence += "; it is next, and " + kept(held.Nodes) + " for it"
+	if len(w.Holders) > 0 && !w.Holders[0].Ends.IsZero() {
+		w.Sentence += "; " + release(&w.Holders[0], w.Nodes[0], v.Now.UTC())
+	}
+
+	if reservation != nil && reservation.Job == self {
+		w.Start = reservation.At
+		if reservation.At.IsZero() {
+			w.Sentence += "; next in the queue, " + reservedNodes(reservation.Nodes) + " for it"
 		} else {
-			w.Sentence += fmt.Sprintf("; it is next and expected to start at %s", held.At.UTC().Format(time.RFC3339))
+			w.Sentence += "; next in the queue, expected to start at " + humanize.Time(reservation.At, v.Now.UTC())
 		}
 	}
 
-	unkept := slices.DeleteFunc(slices.Clone(open), func(r *fleet.Room) bool { return keptFor(held, self, r.Node.ID) })
+	unreserved := slices.DeleteFunc(slices.Clone(open), func(r *fleet.Room) bool {
+		return reservation.blocks(self, r.Node.ID)
+	})
 	if m.Need.GPUs > 1 && m.Need.Nodes == 1 {
-		if gpus := mostFree(m, unkept); gpus > 0 {
+		if gpus := maxFreeGPUs(m, unreserved); gpus > 0 {
 			w.Remedies = append(w.Remedies, fmt.Sprintf("with gpus: %d it could start now", gpus))
 		}
 	}
@@ -329,25 +346,45 @@ func occupied(m *fleet.Matcher, open []*fleet.Room, fit int, self id.Job, held *
 	if len(w.Holders) > 0 {
 		first := &w.Holders[0]
 		w.Remedies = append(w.Remedies,
-			fmt.Sprintf("it starts when jobs like %s (%s, on %s) end", first.Job, first.Owner, w.Nodes[0]))
+			fmt.Sprintf("it can start when jobs such as %s (%s, on %s) end", first.Job, first.Owner, w.Nodes[0]))
 	}
 
 	return w
 }
 
-// shortage says what the job needs and how many of the nodes that could run it have that free.
-func shortage(need fleet.Need, open []*fleet.Room, fit int) string {
+// release says when a run is expected to release what it holds.
+func release(h *fleet.Hold, node id.Node, now time.Time) string {
+	what := "its part of " + string(node)
+	if gpus := bits.OnesCount64(h.GPUs); gpus > 0 && h.Share == 0 {
+		what = humanize.Count(gpus, "GPU") + " on " + string(node)
+	}
+
+	return fmt.Sprintf("%s (%s) is expected to release %s at %s", h.Job, h.Owner, what, humanize.Time(h.Ends, now))
+}
+
+// shortage says what the job needs and how much of it is free on the nodes that could run it.
+func shortage(m *fleet.Matcher, open []*fleet.Room, fit int) string {
+	need := m.Need
 	words := NeedWords(need)
 
 	switch {
 	case need.Nodes > 1:
-		return fmt.Sprintf("it needs %d nodes with %s each, free at the same time; %d of %d have that much free",
-			need.Nodes, words, fit, len(open))
+		return fmt.Sprintf("%d nodes with %s each needed, free on %d of %d suitable nodes", need.Nodes, words, fit, len(open))
 	case len(open) == 1:
-		return fmt.Sprintf("it needs %s; only %s could run it and does not have that much free", words, open[0].Node.ID)
+		return fmt.Sprintf("%s needed, %s on %s, the only suitable node", words, freeWords(m, open), open[0].Node.ID)
 	}
 
-	return fmt.Sprintf("it needs %s; %d nodes could run it and none has that much free", words, len(open))
+	return fmt.Sprintf("%s needed, %s on any of %d suitable nodes", words, freeWords(m, open), len(open))
+}
+
+// freeWords says how many GPUs are free on one node, or just that the need is not.
+func freeWords(m *fleet.Matcher, open []*fleet.Room) string {
+	gpus := maxFreeGPUs(m, open)
+	if m.Need.GPUs < 2 || gpus == 0 || gpus >= m.Need.GPUs {
+		return "not free"
+	}
+
+	return fmt.Sprintf("at most %d free", gpus)
 }
 
 // nodeHold is a hold and the node that it is on.
@@ -356,7 +393,7 @@ type nodeHold struct {
 	node id.Node
 }
 
-// holders lists who holds something that the job lacks, by expected end with unknown
+// holders lists the runs that hold something that the job needs, by expected end with unknown
 // ends last, at most maxHolders.
 func holders(m *fleet.Matcher, open []*fleet.Room) []nodeHold {
 	need := &m.Need
@@ -391,26 +428,27 @@ func holders(m *fleet.Matcher, open []*fleet.Room) []nodeHold {
 	return all[:min(len(all), maxHolders)]
 }
 
-func kept(nodes []id.Node) string {
+// reservedNodes says which nodes are reserved.
+func reservedNodes(nodes []id.Node) string {
 	if len(nodes) == 1 {
-		return string(nodes[0]) + " is kept"
+		return string(nodes[0]) + " is reserved"
 	}
 
-	return fmt.Sprintf("%s and %s are kept", nodes[0], humanize.Count(len(nodes)-1, "other node"))
+	return fmt.Sprintf("%s and %s are reserved", nodes[0], humanize.Count(len(nodes)-1, "other node"))
 }
 
 // mostFree returns the greatest number of GPUs with which the job would fit now.
-func mostFree(m *fleet.Matcher, open []*fleet.Room) int {
-	less := m.Need
-	less.GPUs = 1
-	lm := fleet.NewMatcher(less)
+func maxFreeGPUs(m *fleet.Matcher, open []*fleet.Room) int {
+	need := m.Need
+	need.GPUs = 1
+	smaller := fleet.NewMatcher(need)
 
-	most := 0
+	free := 0
 	for _, r := range open {
-		if gpus, ok := lm.Fits(r); ok {
-			most = max(most, bits.OnesCount64(gpus))
+		if gpus, ok := smaller.Fits(r); ok {
+			free = max(free, bits.OnesCount64(gpus))
 		}
 	}
 
-	return most
+	return free
 }

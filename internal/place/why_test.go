@@ -36,39 +36,39 @@ func TestExplain(t *testing.T) {
 		},
 		"nothing": {
 			yard: func(y yard) { y.node("a", 4, nil) }, need: need(1, nil),
-			want: place.Why{Blocker: place.BlockNone, Sentence: "it can start on a now", Start: now},
+			want: place.Why{Blocker: place.BlockNone, Sentence: "can start on a now", Start: now},
 		},
 		"too many GPUs": {
 			yard: func(y yard) {
 				y.node("a", 4, nil)
 				y.node("b", 2, nil)
 			}, need: need(8, nil),
-			want: place.Why{Blocker: place.BlockNoFit, Sentence: "no node of the yard has 8 GPUs and 1 CPU",
-				Remedies: []string{"the most that one node has is 4 GPUs, 16 CPUs and 64 GB of memory: ask for less, or add a node"}},
+			want: place.Why{Blocker: place.BlockNoFit, Sentence: "no node has 8 GPUs and 1 CPU",
+				Remedies: []string{"request at most 4 GPUs, 16 CPUs and 64 GB of memory per node, or add a node"}},
 		},
 		"a GPU that is not there": {
 			yard: func(y yard) { y.node("a", 4, nil) },
 			need: need(1, func(s *job.Spec) {
 				s.Resources.GPU, s.Resources.Memory = []job.GPUKind{{Model: "H100"}, {Model: "A100", Memory: 40 << 30}}, 32<<30
 			}),
-			want: place.Why{Blocker: place.BlockNoFit, Sentence: "no node of the yard has 1× A100 40GB or H100, 1 CPU and 32 GB of memory",
-				Remedies: []string{"the most that one node has is 4 GPUs, 16 CPUs and 64 GB of memory: ask for less, or add a node",
-					"allow other GPUs: see trainyard nodes for what there is"}},
+			want: place.Why{Blocker: place.BlockNoFit, Sentence: "no node has 1× A100 40GB or H100, 1 CPU and 32 GB of memory",
+				Remedies: []string{"request at most 4 GPUs, 16 CPUs and 64 GB of memory per node, or add a node",
+					"allow other GPU models; trainyard nodes lists those of the yard"}},
 		},
 		"GPU memory": {
 			yard: func(y yard) { y.node("a", 1, nil) },
 			need: need(2, func(s *job.Spec) {
 				s.Resources.GPUMemory, s.Resources.CPUs = job.ByteRange{Min: 24 << 30, Max: 48 << 30}, 0
 			}),
-			want: place.Why{Blocker: place.BlockNoFit, Sentence: "no node of the yard has 2 GPUs with 24 GB to 48 GB",
-				Remedies: []string{"the most that one node has is 1 GPU, 16 CPUs and 64 GB of memory: ask for less, or add a node",
-					"allow other GPUs: see trainyard nodes for what there is"}},
+			want: place.Why{Blocker: place.BlockNoFit, Sentence: "no node has 2 GPUs with 24 GB to 48 GB",
+				Remedies: []string{"request at most 1 GPU, 16 CPUs and 64 GB of memory per node, or add a node",
+					"allow other GPU models; trainyard nodes lists those of the yard"}},
 		},
 		"memory after an escalation": {
 			yard: func(y yard) { y.node("a", 1, nil) },
 			need: fleet.NeedOf(&job.Spec{Place: job.PlaceAny, Resources: job.Resources{GPUs: job.Range{Min: 1, Max: 1}}}, job.Floor{GPUMemory: 80 << 30}, nil),
-			want: place.Why{Blocker: place.BlockNoFit, Sentence: "no node of the yard has 1 GPU with more than 80 GB of memory",
-				Remedies: []string{"the most that one node has is 1 GPU, 16 CPUs and 64 GB of memory: ask for less, or add a node"}},
+			want: place.Why{Blocker: place.BlockNoFit, Sentence: "no node has 1 GPU with more than 80 GB of memory",
+				Remedies: []string{"request at most 1 GPU, 16 CPUs and 64 GB of memory per node, or add a node"}},
 		},
 		"too many nodes": {
 			yard: func(y yard) {
@@ -76,12 +76,12 @@ func TestExplain(t *testing.T) {
 				y.node("b", 4, nil)
 				y.node("c", 0, nil)
 			}, need: need(4, gang(3)),
-			want: place.Why{Blocker: place.BlockNoFit, Sentence: "it needs 3 nodes with 4 GPUs and 1 CPU each, and the yard has 2 of them",
-				Remedies: []string{"ask for at most 2 nodes, or add nodes"}},
+			want: place.Why{Blocker: place.BlockNoFit, Sentence: "3 nodes with 4 GPUs and 1 CPU each needed, the yard has 2",
+				Remedies: []string{"request at most 2 nodes, or add nodes"}},
 		},
 		"no node of its place": {
 			yard: func(y yard) { y.node("a", 4, nil) }, need: need(1, func(s *job.Spec) { s.Place = job.PlaceCloud }),
-			want: place.Why{Blocker: place.BlockNoFit, Sentence: "its place is cloud, and the yard has no cloud node",
+			want: place.Why{Blocker: place.BlockNoFit, Sentence: "place is cloud, but the yard has no cloud node",
 				Remedies: []string{"set place: any, or add such a node"}},
 		},
 		"only nodes it failed on": {
@@ -90,7 +90,7 @@ func TestExplain(t *testing.T) {
 				y.node("b", 4, nil)
 			},
 			need: fleet.NeedOf(&job.Spec{Place: job.PlaceAny}, job.Floor{}, []id.Node{"b", "a"}),
-			want: place.Why{Blocker: place.BlockBackoff, Sentence: "it failed on a and b and no other node could run it; it will be let back there after a while",
+			want: place.Why{Blocker: place.BlockBackoff, Sentence: "failed on a and b and no other node could run it; it may run there again after a delay",
 				Remedies: []string{"add a node that could run it"}},
 		},
 		"drained and silent": {
@@ -99,7 +99,7 @@ func TestExplain(t *testing.T) {
 				y.node("b", 4, state(fleet.Suspect))
 				y.node("c", 0, nil)
 			}, need: need(1, nil),
-			want: place.Why{Blocker: place.BlockClosed, Sentence: "2 nodes could run it, but a is drained and b is suspect", Remedies: []string{"trainyard uncordon a"}},
+			want: place.Why{Blocker: place.BlockClosed, Sentence: "2 nodes could run it, but a is cordoned and b is suspect", Remedies: []string{"trainyard uncordon a"}},
 		},
 		"many are closed": {
 			yard: func(y yard) {
@@ -110,7 +110,7 @@ func TestExplain(t *testing.T) {
 				y.node("f", 1, nil)
 			}, need: need(1, gang(2)),
 			want: place.Why{Blocker: place.BlockClosed,
-				Sentence: "it needs 2 nodes; 6 nodes could run it, but a is lost, b is lost, c is lost and 2 more are closed too"},
+				Sentence: "2 nodes needed; 6 nodes could run it, but a is lost, b is lost, c is lost and 2 more are unavailable"},
 		},
 		"others hold the GPUs": {
 			yard: func(y yard) {
@@ -120,8 +120,8 @@ func TestExplain(t *testing.T) {
 				y.hold("b", "j2", 0b1111, 1000, time.Hour)
 				y.hold("b", "j3", 0, 1000, time.Minute)
 			}, need: need(4, nil),
-			want: place.Why{Blocker: place.BlockResources, Sentence: "it needs 4 GPUs and 1 CPU; 2 nodes could run it and none has that much free",
-				Nodes: []id.Node{"b", "a"}, Remedies: []string{"with gpus: 1 it could start now", "it starts when jobs like j2 (bob, on b) end"}},
+			want: place.Why{Blocker: place.BlockResources, Sentence: "4 GPUs and 1 CPU needed, at most 1 free on any of 2 suitable nodes; j2 (bob) is expected to release 4 GPUs on b at 10:00 UTC",
+				Nodes: []id.Node{"b", "a"}, Remedies: []string{"with gpus: 1 it could start now", "it can start when jobs such as j2 (bob, on b) end"}},
 			by: []id.Job{"j2", "j1"},
 		},
 		"others hold the CPUs": {
@@ -130,8 +130,8 @@ func TestExplain(t *testing.T) {
 				y.hold("a", "j1", 0, 15000, time.Hour)
 			},
 			need: need(0, func(s *job.Spec) { s.Resources.CPUs = 2000 }),
-			want: place.Why{Blocker: place.BlockResources, Sentence: "it needs 2 CPUs; only a could run it and does not have that much free",
-				Nodes: []id.Node{"a"}, Remedies: []string{"it starts when jobs like j1 (bob, on a) end"}},
+			want: place.Why{Blocker: place.BlockResources, Sentence: "2 CPUs needed, not free on a, the only suitable node; j1 (bob) is expected to release its part of a at 10:00 UTC",
+				Nodes: []id.Node{"a"}, Remedies: []string{"it can start when jobs such as j1 (bob, on a) end"}},
 			by: []id.Job{"j1"},
 		},
 		"it is next, and the time is known": {
@@ -141,8 +141,8 @@ func TestExplain(t *testing.T) {
 			}, need: need(2, nil),
 			held: &place.Reservation{Job: "j9", Nodes: []id.Node{"a"}, At: now.Add(time.Hour)},
 			want: place.Why{Blocker: place.BlockResources, Start: now.Add(time.Hour), Nodes: []id.Node{"a"},
-				Sentence: "it needs 2 GPUs and 1 CPU; only a could run it and does not have that much free; it is next and expected to start at 2026-11-15T10:00:00Z",
-				Remedies: []string{"with gpus: 1 it could start now", "it starts when jobs like j1 (bob, on a) end"}},
+				Sentence: "2 GPUs and 1 CPU needed, at most 1 free on a, the only suitable node; j1 (bob) is expected to release 1 GPU on a at 10:00 UTC; next in the queue, expected to start at 10:00 UTC",
+				Remedies: []string{"with gpus: 1 it could start now", "it can start when jobs such as j1 (bob, on a) end"}},
 			by: []id.Job{"j1"},
 		},
 		"a gang that is next": {
@@ -155,8 +155,8 @@ func TestExplain(t *testing.T) {
 			}, need: need(2, gang(3)),
 			held: &place.Reservation{Job: "j9", Nodes: []id.Node{"c", "a", "b"}},
 			want: place.Why{Blocker: place.BlockResources, Nodes: []id.Node{"a", "b"},
-				Sentence: "it needs 3 nodes with 2 GPUs and 1 CPU each, free at the same time; 1 of 3 have that much free; it is next, and c and 2 other nodes are kept for it",
-				Remedies: []string{"it starts when jobs like j1 (bob, on a) end"}},
+				Sentence: "3 nodes with 2 GPUs and 1 CPU each needed, free on 1 of 3 suitable nodes; next in the queue, c and 2 other nodes are reserved for it",
+				Remedies: []string{"it can start when jobs such as j1 (bob, on a) end"}},
 			by: []id.Job{"j1", "j2"},
 		},
 		"kept for another": {
@@ -166,14 +166,14 @@ func TestExplain(t *testing.T) {
 				y.hold("b", "j1", 1, 1000, 0)
 			}, need: need(2, nil),
 			held: &place.Reservation{Job: "j5", Nodes: []id.Node{"a"}},
-			want: place.Why{Blocker: place.BlockReserved, Sentence: "a has room but is kept for j5, which is ahead of it",
-				Remedies: []string{"set expect for the jobs that run there, so that gaps can be used"}},
+			want: place.Why{Blocker: place.BlockReserved, Sentence: "a has room but is reserved for j5, which is ahead in the queue",
+				Remedies: []string{"set expect for the jobs running there, so that gaps can be filled"}},
 		},
 		"kept for another until a time": {
 			yard: func(y yard) { y.node("a", 2, nil) }, need: need(1, nil), lasts: 2 * time.Hour,
 			held: &place.Reservation{Job: "j5", Nodes: []id.Node{"a"}, At: now.Add(90 * time.Minute)},
 			want: place.Why{Blocker: place.BlockReserved,
-				Sentence: "a has room but is kept for j5, which is ahead of it and is expected to start at 2026-11-15T10:30:00Z",
+				Sentence: "a has room but is reserved for j5, which is ahead in the queue and is expected to start at 10:30 UTC",
 				Remedies: []string{"set expect or max_duration to at most 1h30m, if it is that short"}},
 		},
 		"a gang of which one node is kept": {
@@ -182,8 +182,8 @@ func TestExplain(t *testing.T) {
 				y.node("b", 1, nil)
 			}, need: need(1, gang(2)),
 			held: &place.Reservation{Job: "j5", Nodes: []id.Node{"b"}},
-			want: place.Why{Blocker: place.BlockReserved, Sentence: "b has room but is kept for j5, which is ahead of it",
-				Remedies: []string{"set expect for the jobs that run there, so that gaps can be used"}},
+			want: place.Why{Blocker: place.BlockReserved, Sentence: "b has room but is reserved for j5, which is ahead in the queue",
+				Remedies: []string{"set expect for the jobs running there, so that gaps can be filled"}},
 		},
 		"free GPUs that are kept are not offered": {
 			yard: func(y yard) {
@@ -191,8 +191,8 @@ func TestExplain(t *testing.T) {
 				y.hold("a", "j1", 1, 1000, 0)
 			}, need: need(2, nil),
 			held: &place.Reservation{Job: "j5", Nodes: []id.Node{"a"}},
-			want: place.Why{Blocker: place.BlockResources, Sentence: "it needs 2 GPUs and 1 CPU; only a could run it and does not have that much free",
-				Nodes: []id.Node{"a"}, Remedies: []string{"it starts when jobs like j1 (bob, on a) end"}},
+			want: place.Why{Blocker: place.BlockResources, Sentence: "2 GPUs and 1 CPU needed, at most 1 free on a, the only suitable node",
+				Nodes: []id.Node{"a"}, Remedies: []string{"it can start when jobs such as j1 (bob, on a) end"}},
 			by: []id.Job{"j1"},
 		},
 	} {
@@ -200,7 +200,7 @@ func TestExplain(t *testing.T) {
 			t.Parallel()
 			y := newYard()
 			tc.yard(y)
-			got := place.Explain(y.view(), place.Waiting{Job: "j9", Need: tc.need, Lasts: tc.lasts}, tc.held)
+			got := place.Explain(y.view(), place.QueuedJob{Job: "j9", Need: tc.need, Lasts: tc.lasts}, tc.held)
 
 			var by []id.Job
 			for _, h := range got.Holders {
@@ -248,13 +248,13 @@ func TestExplainNamesTheDataset(t *testing.T) {
 				y.node("a", 1, nil)
 				y.node("c", 8, cloud)
 			}, need: at(8, job.PlaceLocal),
-			want: place.Why{Blocker: place.BlockNoFit, Sentence: "no node of the yard has 8 GPUs and 1 CPU; c has room, but " + rule,
-				Remedies: []string{"the most that one node has is 1 GPU, 16 CPUs and 64 GB of memory: ask for less, or add a node", ask}},
+			want: place.Why{Blocker: place.BlockNoFit, Sentence: "no node has 8 GPUs and 1 CPU; c has room, but " + rule,
+				Remedies: []string{"request at most 1 GPU, 16 CPUs and 64 GB of memory per node, or add a node", ask}},
 		},
 		"too small everywhere": {
 			yard: func(y yard) { y.node("a", 1, nil) }, need: at(8, job.PlaceLocal),
-			want: place.Why{Blocker: place.BlockNoFit, Sentence: "no node of the yard has 8 GPUs and 1 CPU; " + rule,
-				Remedies: []string{"the most that one node has is 1 GPU, 16 CPUs and 64 GB of memory: ask for less, or add a node"}},
+			want: place.Why{Blocker: place.BlockNoFit, Sentence: "no node has 8 GPUs and 1 CPU; " + rule,
+				Remedies: []string{"request at most 1 GPU, 16 CPUs and 64 GB of memory per node, or add a node"}},
 		},
 		"closed where it may be": {
 			yard: func(y yard) {
@@ -276,7 +276,7 @@ func TestExplainNamesTheDataset(t *testing.T) {
 				y.node("a", 1, nil)
 				y.node("c", 1, cloud)
 			}, need: at(1, job.PlaceLocal),
-			want: place.Why{Blocker: place.BlockNone, Sentence: "it can start on a now", Start: now},
+			want: place.Why{Blocker: place.BlockNone, Sentence: "can start on a now", Start: now},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -284,7 +284,7 @@ func TestExplainNamesTheDataset(t *testing.T) {
 			y := newYard()
 			tc.yard(y)
 			v := y.view()
-			got := place.Explain(v, place.Waiting{Job: "j9", Need: tc.need, Rule: rule}, nil)
+			got := place.Explain(v, place.QueuedJob{Job: "j9", Need: tc.need, Rule: rule}, nil)
 			if diff := cmp.Diff(tc.want, got); diff != "" {
 				t.Error(diff)
 			}
@@ -301,7 +301,7 @@ func TestHoldersAreBounded(t *testing.T) {
 		y.hold("a", id.NewJob(i+1), 0, 1000, 0)
 	}
 
-	why := place.Explain(y.view(), place.Waiting{Job: "j200", Need: need(0, nil)}, nil)
+	why := place.Explain(y.view(), place.QueuedJob{Job: "j200", Need: need(0, nil)}, nil)
 	if len(why.Holders) != 20 || len(why.Nodes) != 20 {
 		t.Errorf("%d holders on %d nodes are listed, want 20", len(why.Holders), len(why.Nodes))
 	}

@@ -9,7 +9,7 @@ import (
 	"trainyard/internal/job"
 )
 
-// NeedWords says what one node must have.
+// NeedWords names what one node must have: "4× A100 and 64 GB of memory".
 func NeedWords(n fleet.Need) string {
 	var parts []string
 
@@ -48,7 +48,7 @@ func NeedWords(n fleet.Need) string {
 	return humanize.List(parts...)
 }
 
-// Largest says what the largest node would be that a job with this place could have.
+// Largest names the largest node or offer that a job with this place could use.
 func Largest(v *View, offers []fleet.Offer, p job.Place) string {
 	var best *fleet.Node
 	size := func(n *fleet.Node) job.Bytes { return n.GPUSize() * job.Bytes(len(n.Inventory.GPUs)) }

@@ -114,7 +114,7 @@ func paidUntil(l *fleet.Lease, since time.Time, cfg KeepConfig) time.Time {
 
 	held, bills := max(since.Sub(l.Granted), 0), time.Duration(o.BillingIncrement)
 	if bills <= cfg.Margin {
-		least := l.Granted.Add(time.Duration(o.Billed(0)))
+		least := l.Granted.Add(time.Duration(o.BilledDuration(0)))
 		if least.Add(-cfg.Margin).After(since.Add(cfg.Idle)) {
 			return least
 		}
@@ -122,7 +122,7 @@ func paidUntil(l *fleet.Lease, since time.Time, cfg KeepConfig) time.Time {
 		return time.Time{}
 	}
 
-	paid := time.Duration(o.Billed(job.Duration(held)))
+	paid := time.Duration(o.BilledDuration(job.Duration(held)))
 	if more := (held + cfg.Idle) / bills * bills; more > paid { // stretches that end within the idle time
 		paid = more
 	}

@@ -150,7 +150,7 @@ func TestNoStretchIsPaidForAnIdleNode(t *testing.T) {
 			now = v.Again
 		}
 
-		held := func(at time.Time) time.Duration { return time.Duration(o.Billed(job.Duration(at.Sub(noon)))) }
+		held := func(at time.Time) time.Duration { return time.Duration(o.BilledDuration(job.Duration(at.Sub(noon)))) }
 		paidAnyway := held(node.Since)
 		tolerated := max(paidAnyway, node.Since.Add(cfg.Idle).Sub(noon))
 		gone := now.Add(cfg.Margin)

@@ -311,7 +311,7 @@ func (m *Market) Ended(l *fleet.Lease) {
 
 	name := l.Offer.Name
 	if l.Offer.Spot {
-		m.Exposed(name, l.Kept(l.Ended), l.Ended)
+		m.Exposed(name, l.PaidTime(l.Ended), l.Ended)
 
 		if l.Released.IsZero() {
 			m.Taken(name, l.Ended)

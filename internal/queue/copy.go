@@ -11,7 +11,7 @@ import (
 	"trainyard/internal/id"
 )
 
-// Clone returns a line of the same jobs that stays as it is when this one changes.
+// Clone returns a queue of the same jobs that does not change with this one.
 func (l *Queue) Clone() *Queue {
 	c := New()
 
@@ -23,7 +23,7 @@ func (l *Queue) Clone() *Queue {
 }
 
 // Clone returns a copy of a job that does not change with it. The two share the shape
-// until the copy is put into a line.
+// until the copy is added to a queue.
 func (it *Item) Clone() *Item {
 	c := *it
 
@@ -35,7 +35,7 @@ func (it *Item) Clone() *Item {
 	return &c
 }
 
-// ShapeOf returns the shape of the jobs with this need, also if none of them waits.
+// ShapeOf returns the shape of the jobs with this need, even if none of them is queued.
 func (l *Queue) ShapeOf(need fleet.Need) *Shape {
 	s, ok := l.shapes[need]
 	if !ok {
@@ -46,11 +46,11 @@ func (l *Queue) ShapeOf(need fleet.Need) *Shape {
 	return s
 }
 
-// MarshalJSON writes the waiting jobs by order of submission.
+// MarshalJSON writes the queued jobs in order of submission.
 func (l *Queue) MarshalJSON() ([]byte, error) {
 	items := l.Items()
 	if items == nil {
-		items = []*Item{} // null would be no line at all
+		items = []*Item{} // null would be no queue at all
 	}
 
 	return json.Marshal(items)
@@ -71,8 +71,8 @@ func (l *Queue) UnmarshalJSON(text []byte) error {
 	return nil
 }
 
-// Clone returns what is known now. The samples are shared until one of the two learns
-// more: there may be many, and few change between two clones.
+// Clone returns a copy. The samples are shared until one of the two adds to them: there may be
+// many, and few change between two clones.
 func (p *Past) Clone() *Past {
 	for _, s := range p.runs {
 		s.shared = true
@@ -81,7 +81,7 @@ func (p *Past) Clone() *Past {
 	return &Past{runs: maps.Clone(p.runs)}
 }
 
-// own returns a sample that nobody else reads.
+// own returns a sample that no clone shares.
 func (s *sample) own() *sample {
 	if !s.shared {
 		return s
@@ -90,7 +90,7 @@ func (s *sample) own() *sample {
 	return &sample{order: slices.Clone(s.order), next: s.next, sorted: slices.Clone(s.sorted), sum: s.sum}
 }
 
-// pastRecord is a sample as it is written, with the oldest run first.
+// pastRecord is the JSON form of a sample, with the oldest run first.
 type pastRecord struct {
 	User id.User         `json:"user,omitempty"`
 	GPUs int             `json:"gpus"`
@@ -120,14 +120,14 @@ func (p *Past) UnmarshalJSON(text []byte) error {
 		return err
 	}
 
-	*p = Past{runs: map[kin]*sample{}}
+	*p = Past{runs: map[group]*sample{}}
 	for _, r := range list {
 		s := &sample{}
 		for _, ran := range r.Runs {
 			s.add(ran)
 		}
 
-		p.runs[kin{r.User, r.GPUs}] = s
+		p.runs[group{r.User, r.GPUs}] = s
 	}
 
 	return nil

@@ -7,48 +7,48 @@ import (
 	"trainyard/internal/id"
 )
 
-// Past is how long earlier jobs ran: what there is to go by when nobody says how long
-// a job will take. It is learned from jobs that ended by themselves, by user and
-// number of GPUs, by number of GPUs, and of all; the narrowest with enough of them
-// speaks. The zero value knows nothing.
+// Past is the durations of earlier runs, from which the duration of a job is estimated if its
+// owner declares none. Runs that ended by themselves are grouped by user and number of GPUs,
+// by number of GPUs, and all together; the narrowest group with enough runs is used. The zero
+// value is empty.
 type Past struct {
-	runs map[kin]*sample
+	runs map[group]*sample
 }
 
-// kin is what jobs have in common that are expected to run alike.
-type kin struct {
+// group is what jobs have in common that are expected to take equally long.
+type group struct {
 	user id.User
 	gpus int // -1 for any
 }
 
-// sample is the run times of the newest jobs of a kin.
+// sample is the durations of the newest runs of a group.
 type sample struct {
-	order  []time.Duration // as they came; a ring once it is full
+	order  []time.Duration // in order of their ends; a ring buffer once it is full
 	next   int
 	sorted []time.Duration
 	sum    time.Duration
-	shared bool // a clone reads it: it is copied before it changes
+	shared bool // with a clone: it is copied before it changes
 }
 
 const (
-	enoughRuns = 20   // before a kin says how long a job will run
-	enoughOld  = 5    // that got as old, before it says how long one that runs has left
-	keptRuns   = 2000 // of each kin
+	minRuns      = 20   // of a group before it is used for an estimate
+	minSurvivors = 5    // runs that took longer than the age of a run, before its remaining time is estimated
+	maxRuns      = 2000 // kept of each group
 )
 
-func kins(u id.User, gpus int) [3]kin { return [3]kin{{u, gpus}, {"", gpus}, {"", -1}} }
+func groups(u id.User, gpus int) [3]group { return [3]group{{u, gpus}, {"", gpus}, {"", -1}} }
 
-// Add takes note of a job that ran for so long.
+// Add adds the duration of a run.
 func (p *Past) Add(u id.User, gpus int, ran time.Duration) {
 	if ran <= 0 {
 		return
 	}
 
 	if p.runs == nil {
-		p.runs = map[kin]*sample{}
+		p.runs = map[group]*sample{}
 	}
 
-	for _, k := range kins(u, gpus) {
+	for _, k := range groups(u, gpus) {
 		s := p.runs[k]
 		if s == nil {
 			s = &sample{}
@@ -61,12 +61,12 @@ func (p *Past) Add(u id.User, gpus int, ran time.Duration) {
 }
 
 func (s *sample) add(ran time.Duration) {
-	if len(s.order) < keptRuns {
+	if len(s.order) < maxRuns {
 		s.order = append(s.order, ran)
 	} else {
 		old := s.order[s.next]
 		s.order[s.next] = ran
-		s.next = (s.next + 1) % keptRuns
+		s.next = (s.next + 1) % maxRuns
 		at, _ := slices.BinarySearch(s.sorted, old)
 		s.sorted = slices.Delete(s.sorted, at, at+1)
 		s.sum -= old
@@ -77,15 +77,15 @@ func (s *sample) add(ran time.Duration) {
 	s.sum += ran
 }
 
-// Expect returns how long a job is expected to run, on average, and how many earlier
-// ones that rests on. It is 0 if too little is known.
-func (p *Past) Expect(u id.User, gpus int) (mean time.Duration, of int) {
+// MeanDuration returns the mean duration of similar runs and their number, both 0 if there are
+// too few.
+func (p *Past) MeanDuration(u id.User, gpus int) (mean time.Duration, count int) {
 	if p == nil {
 		return 0, 0
 	}
 
-	for _, k := range kins(u, gpus) {
-		if s := p.runs[k]; s != nil && len(s.sorted) >= enoughRuns {
+	for _, k := range groups(u, gpus) {
+		if s := p.runs[k]; s != nil && len(s.sorted) >= minRuns {
 			return s.sum / time.Duration(len(s.sorted)), len(s.sorted)
 		}
 	}
@@ -93,10 +93,10 @@ func (p *Past) Expect(u id.User, gpus int) (mean time.Duration, of int) {
 	return 0, 0
 }
 
-// Span returns between what times four out of five such jobs ended.
-func (p *Past) Span(u id.User, gpus int) (low, high time.Duration) {
-	for _, k := range kins(u, gpus) {
-		if s := p.runs[k]; s != nil && len(s.sorted) >= enoughRuns {
+// Interval returns the range of the middle 80 % of the durations of similar runs.
+func (p *Past) Interval(u id.User, gpus int) (low, high time.Duration) {
+	for _, k := range groups(u, gpus) {
+		if s := p.runs[k]; s != nil && len(s.sorted) >= minRuns {
 			return s.sorted[len(s.sorted)/10], s.sorted[len(s.sorted)*9/10]
 		}
 	}
@@ -104,21 +104,21 @@ func (p *Past) Span(u id.User, gpus int) (low, high time.Duration) {
 	return 0, 0
 }
 
-// Left returns how much longer a job is expected to run that has run for so long: until
-// half of those that got as old had ended. It is 0 if too little is known.
-func (p *Past) Left(u id.User, gpus int, age time.Duration) time.Duration {
+// RemainingTime returns the expected remaining time of a run of this age: the median of the
+// similar runs that took longer, less its age. It is 0 if there are too few of them.
+func (p *Past) RemainingTime(u id.User, gpus int, age time.Duration) time.Duration {
 	if p == nil {
 		return 0
 	}
 
-	for _, k := range kins(u, gpus) {
+	for _, k := range groups(u, gpus) {
 		s := p.runs[k]
 		if s == nil {
 			continue
 		}
 
 		at, _ := slices.BinarySearch(s.sorted, age+1)
-		if older := len(s.sorted) - at; older >= enoughOld {
+		if older := len(s.sorted) - at; older >= minSurvivors {
 			return max(s.sorted[at+older/2]-age, time.Second)
 		}
 	}

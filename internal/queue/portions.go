@@ -5,17 +5,17 @@ import (
 	"slices"
 )
 
-// Portions is what each of those who have a job here has used, users or projects. The
-// fair share is the mean of all. The zero value is empty.
+// Portions is the usage of each user or project that has jobs in a queue, compared with the
+// fair share, which is the mean of all. The zero value is empty.
 type Portions[K cmp.Ordered] struct {
-	of   map[K]*Portion[K]
-	list []*Portion[K] // by name: sums are the same whoever came first
-	none float64       // what Over is for who has no job here
+	of         map[K]*Portion[K]
+	list       []*Portion[K] // by name, so that floating-point sums do not depend on the order of arrival
+	absentOver float64       // Over of a user or project without jobs
 }
 
-// Portion is someone's part.
+// Portion is the usage of one user or project.
 type Portion[K cmp.Ordered] struct {
-	Over float64 // fair shares that they have had beyond one, -1 for nothing at all
+	Over float64 // usage in fair shares, less one: 0 for exactly the fair share, -1 for no usage
 	name K
 	jobs int
 	used float64
@@ -39,7 +39,7 @@ func (p *Portions[K]) Join(k K) *Portion[K] {
 	return x
 }
 
-// Leave takes a job off again. Who has none left no longer counts.
+// Leave removes a job. A user or project without jobs no longer counts.
 func (p *Portions[K]) Leave(k K) {
 	x, ok := p.of[k]
 	if !ok {
@@ -59,8 +59,7 @@ func (p *Portions[K]) find(k K) int {
 	return at
 }
 
-// Weigh works out who has had how much by what each has used. Without that nobody has
-// had more than anyone else.
+// Weigh computes the portions from the usage of each. With a nil usage all are equal.
 func (p *Portions[K]) Weigh(usage func(K) float64) {
 	sum := 0.0
 	for _, x := range p.list {
@@ -71,7 +70,7 @@ func (p *Portions[K]) Weigh(usage func(K) float64) {
 		}
 	}
 
-	p.none = 0
+	p.absentOver = 0
 	if usage == nil || len(p.list) < 2 || sum <= 0 {
 		return
 	}
@@ -80,14 +79,14 @@ func (p *Portions[K]) Weigh(usage func(K) float64) {
 		x.Over = x.used*float64(len(p.list))/sum - 1
 	}
 
-	p.none = -1
+	p.absentOver = -1
 }
 
-// Of returns the portion of someone who may have no job here.
+// Of returns the portion of a user or project that may have no jobs.
 func (p *Portions[K]) Of(k K) *Portion[K] {
 	if x, ok := p.of[k]; ok {
 		return x
 	}
 
-	return &Portion[K]{name: k, Over: p.none}
+	return &Portion[K]{name: k, Over: p.absentOver}
 }

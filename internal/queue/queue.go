@@ -1,11 +1,10 @@
-// Package queue decides in which order waiting jobs are considered: by
+// Package queue decides in which order queued jobs are considered: by
 // priority, then by fair share between users, then by submission.
 //
-// It keeps the waiting jobs sorted as they come and go and hands them out by a
-// walk. Jobs with equal needs form a shape, and a walk passes over whole shapes
-// that are known not to fit, so that a long queue costs little. It does not
-// decide where jobs go: policies in place walk the line, the yardmaster keeps
-// it.
+// It keeps the queued jobs sorted and yields them in a walk. Jobs with equal
+// needs form a shape, and a walk skips whole shapes that are known not to fit, so
+// that a long queue costs little. It does not decide where jobs go: policies in
+// place walk the queue, the yardmaster adds and removes jobs.
 package queue
 
 import (
@@ -17,7 +16,7 @@ import (
 	"trainyard/internal/job"
 )
 
-// Item is a waiting job.
+// Item is a queued job.
 type Item struct {
 	Job      id.Job
 	Number   uint64 // order of submission
@@ -26,71 +25,71 @@ type Item struct {
 	Priority int
 	Shape    *Shape
 	Lasts    time.Duration // how long it will run, 0 if unknown
-	Cost     float64       // charged to the user's share while the line is walked, in GPU-seconds
-	Prefer   id.Node       // where it ran before and left its checkpoints, "" if it has not run
-	Outlook  *job.Outlook  // what is known of how it will go
+	Cost     float64       // charged to the user's share while the queue is walked, in GPU-seconds
+	Prefer   id.Node       // where it ran last and has its checkpoints, "" if it has not run
+	Outlook  *job.Outlook  // its speed, progress and forecast
 	Spec     *job.Spec     // as submitted; never changed
-	Since    time.Time     // in line since
+	Since    time.Time     // in the queue since
 }
 
-// Shape is what all waiting jobs with one need have in common.
+// Shape is all queued jobs with the same need.
 type Shape struct {
 	Need  fleet.Need
-	Count int                   // waiting jobs of this shape
-	lasts map[time.Duration]int // how many of them last how long
+	Count int                   // queued jobs of this shape
+	lasts map[time.Duration]int // their durations, each with the number of jobs
 }
 
-// Shortest returns how long the shortest of them lasts, 0 if that is known of none.
+// Shortest returns the duration of the shortest of them, 0 if none is known.
 func (s *Shape) Shortest() time.Duration {
-	var least time.Duration
+	var shortest time.Duration
 	for d := range s.lasts {
-		if d > 0 && (least == 0 || d < least) {
-			least = d
+		if d > 0 && (shortest == 0 || d < shortest) {
+			shortest = d
 		}
 	}
 
-	return least
+	return shortest
 }
 
-// Line is the line of waiting jobs.
+// Queue is the queued jobs. It is not safe for concurrent use.
 type Queue struct {
-	levels map[int]*level
-	order  []int // priorities, highest first
-	shapes map[fleet.Need]*Shape
-	kinds  int // shapes that some job has
-	hollow int // queues without a job: kept for a while, because the next job is often alike
-	length int
-	roll   roll
+	levels      map[int]*level
+	order       []int // priorities, highest first
+	shapes      map[fleet.Need]*Shape
+	shapeCount  int // shapes with at least one job
+	emptyQueues int // shape queues without jobs: kept for a while, because the next job often has the same shape
+	length      int
+	roll        roll
 }
 
 type level struct {
-	users map[id.User]*userLine
-	order []*userLine // by name
+	users map[id.User]*userQueues
+	order []*userQueues // by name
 }
 
-type userLine struct {
+type userQueues struct {
 	user   id.User
 	queues []*shapeQueue
 }
 
-// shapeQueue holds one user's waiting jobs of one shape by order of submission.
+// shapeQueue holds one user's queued jobs of one shape in order of submission.
 type shapeQueue struct {
 	shape *Shape
 	items []*Item
 }
 
-// NewLine returns an empty line.
+// New returns an empty queue.
 func New() *Queue {
 	return &Queue{levels: map[int]*level{}, shapes: map[fleet.Need]*Shape{}}
 }
 
-// Len returns the number of waiting jobs.
+// Len returns the number of queued jobs.
 func (l *Queue) Len() int { return l.length }
 
 // Shapes returns the number of different needs among them.
-func (l *Queue) Shapes() int { return l.kinds }
+func (l *Queue) Shapes() int { return l.shapeCount }
 
-// Add puts a job with this need into the line and sets its shape.
+// Add adds a job with this need and sets its shape.
 func (l *Queue) Add(it *Item, need fleet.Need) {
 	s := l.ShapeOf(need)
 	it.Shape = s
@@ -101,14 +100,14 @@ func (l *Queue) Add(it *Item, need fleet.Need) {
 	}
 
 	if len(q.items) == 0 {
-		l.hollow--
+		l.emptyQueues--
 	}
 
 	q.items = slices.Insert(q.items, at, it)
 
 	s.Count++
 	if s.Count == 1 {
-		l.kinds++
+		l.shapeCount++
 	}
 
 	s.lasts[it.Lasts]++
@@ -116,7 +115,7 @@ func (l *Queue) Add(it *Item, need fleet.Need) {
 	l.roll.enter(it)
 }
 
-// Remove takes a job out of the line.
+// Remove removes a job.
 func (l *Queue) Remove(it *Item) {
 	q := l.queue(it, false)
 	if q == nil {
@@ -145,24 +144,24 @@ func (l *Queue) Remove(it *Item) {
 
 	it.Shape.Count--
 	if it.Shape.Count == 0 {
-		l.kinds--
+		l.shapeCount--
 	}
 
 	if len(q.items) > 0 {
 		return
 	}
 
-	l.hollow++
-	if l.hollow > l.kinds+maxHollow {
+	l.emptyQueues++
+	if l.emptyQueues > l.shapeCount+maxEmptyQueues {
 		l.sweep()
 	}
 }
 
-// maxHollow is how many more empty queues than shapes are kept.
-const maxHollow = 64
+// maxEmptyQueues is how many more empty queues than shapes are kept.
+const maxEmptyQueues = 64
 
 func search(items []*Item, number uint64) (int, bool) {
-	if len(items) > 0 && items[0].Number == number { // mostly the first is asked for
+	if len(items) > 0 && items[0].Number == number { // usually it is the first
 		return 0, true
 	}
 
@@ -178,7 +177,7 @@ func search(items []*Item, number uint64) (int, bool) {
 	})
 }
 
-// queue finds the place of a job, and makes it if asked to.
+// queue returns the shape queue of a job, and creates it if it is missing and create is set.
 func (l *Queue) queue(it *Item, create bool) *shapeQueue {
 	lv, ok := l.levels[it.Priority]
 	if !ok {
@@ -186,7 +185,7 @@ func (l *Queue) queue(it *Item, create bool) *shapeQueue {
 			return nil
 		}
 
-		lv = &level{users: map[id.User]*userLine{}}
+		lv = &level{users: map[id.User]*userQueues{}}
 		l.levels[it.Priority] = lv
 		l.order = append(l.order, it.Priority)
 		slices.SortFunc(l.order, func(a, b int) int { return b - a })
@@ -198,7 +197,7 @@ func (l *Queue) queue(it *Item, create bool) *shapeQueue {
 			return nil
 		}
 
-		u = &userLine{user: it.User}
+		u = &userQueues{user: it.User}
 		lv.users[it.User] = u
 		at, _ := slices.BinarySearchFunc(lv.order, it.User, compareUsers)
 		lv.order = slices.Insert(lv.order, at, u)
@@ -216,12 +215,12 @@ func (l *Queue) queue(it *Item, create bool) *shapeQueue {
 
 	q := &shapeQueue{shape: it.Shape}
 	u.queues = append(u.queues, q)
-	l.hollow++
+	l.emptyQueues++
 
 	return q
 }
 
-func compareUsers(u *userLine, name id.User) int {
+func compareUsers(u *userQueues, name id.User) int {
 	switch {
 	case u.user < name:
 		return -1
@@ -235,7 +234,7 @@ func compareUsers(u *userLine, name id.User) int {
 // sweep drops what is empty: queues, users, levels and shapes.
 func (l *Queue) sweep() {
 	for p, lv := range l.levels {
-		lv.order = slices.DeleteFunc(lv.order, func(u *userLine) bool {
+		lv.order = slices.DeleteFunc(lv.order, func(u *userQueues) bool {
 			u.queues = slices.DeleteFunc(u.queues, func(q *shapeQueue) bool { return len(q.items) == 0 })
 			if len(u.queues) == 0 {
 				delete(lv.users, u.user)
@@ -256,5 +255,5 @@ func (l *Queue) sweep() {
 		}
 	}
 
-	l.hollow = 0
+	l.emptyQueues = 0
 }

@@ -5,13 +5,13 @@ import (
 	"slices"
 )
 
-// roll lists all jobs in line by order of submission, and tells each stay in the line
-// from all others: a job that left and came back has another count. So who has seen
-// the line before finds what is new without comparing jobs.
+// roll lists all queued jobs in order of submission and numbers each stay in the queue: a job
+// that left and came back has another number. So a caller that has seen the queue before
+// finds what is new without comparing jobs.
 type roll struct {
 	list []entry
-	gaps int    // entries whose job has left; they are closed when they are many
-	last uint64 // count of the newest stay
+	gaps int    // entries whose job has left; removed when there are many
+	last uint64 // number of the newest stay
 }
 
 type entry struct {
@@ -24,7 +24,7 @@ type entry struct {
 const maxGaps = 64
 
 func (r *roll) find(number uint64) int {
-	if n := len(r.list); n == 0 || r.list[n-1].number < number { // mostly it is new
+	if n := len(r.list); n == 0 || r.list[n-1].number < number { // usually it is new
 		return n
 	}
 
@@ -52,7 +52,7 @@ func (r *roll) enter(it *Item) {
 
 func (r *roll) leave(it *Item) {
 	at := r.find(it.Number)
-	for at < len(r.list) && r.list[at].item != it { // numbers are different, but nobody here says so
+	for at < len(r.list) && r.list[at].item != it { // numbers should be unique, but that is not checked here
 		at++
 		if at == len(r.list) || r.list[at].number > it.Number {
 			return
@@ -71,7 +71,7 @@ func (r *roll) leave(it *Item) {
 	}
 }
 
-// Items lists the waiting jobs by order of submission.
+// Items lists the queued jobs in order of submission.
 func (l *Queue) Items() []*Item {
 	if l.length == 0 {
 		return nil
@@ -85,9 +85,9 @@ func (l *Queue) Items() []*Item {
 	return items
 }
 
-// Stays hands out the waiting jobs by order of submission, each with the count of its
-// stay in the line. While that is the same, its item is as it was: one that changes leaves
-// the line and comes back.
+// Stays yields the queued jobs in order of submission, each with the number of its stay in the
+// queue. As long as that number is the same, so is the item: a job that changes leaves the
+// queue and comes back.
 func (l *Queue) Stays(yield func(stay uint64, it *Item) bool) {
 	for i := range l.roll.list {
 		if e := &l.roll.list[i]; e.item != nil && !yield(e.stay, e.item) {

@@ -7,42 +7,40 @@ import (
 	"trainyard/internal/id"
 )
 
-// HalfLife is how long it takes until half of the past use of a user or project is forgotten.
+// HalfLife is the half-life with which the usage of a user or project decays.
 const HalfLife = 7 * 24 * time.Hour
 
-// Decayed returns what use of so many GPU-seconds counts after some time, with
-// rate GPUs in use all the while.
+// Decayed returns the usage after some time, in GPU-seconds: the earlier usage, decayed, and
+// what rate GPUs in use all the time have added.
 func Decayed(use, rate float64, passed time.Duration) float64 {
 	if passed <= 0 {
 		return use
 	}
 
-	// Expm1, because over a short time almost nothing is forgotten.
-	forgotten := -math.Expm1(-passed.Seconds() / HalfLife.Seconds() * math.Ln2)
+	// Expm1 is exact for short times, in which the decay is almost zero.
+	decay := -math.Expm1(-passed.Seconds() / HalfLife.Seconds() * math.Ln2)
 
-	return use*(1-forgotten) + rate*HalfLife.Seconds()/math.Ln2*forgotten
+	return use*(1-decay) + rate*HalfLife.Seconds()/math.Ln2*decay
 }
 
-// Weight is how much a job counts for fair share while it runs, in GPUs of the
-// reference: each of its GPUs counts what it is worth, and a CPU a sixteenth of a GPU,
-// the usual ratio in GPU machines.
+// Weight is how much a job counts for fair share while it runs, in reference GPUs: each of its
+// GPUs counts its worth, and a CPU a sixteenth of a GPU, the usual ratio in GPU machines.
 //
 //	weight = nodes · (gpus · worth + cpus/16)
 func Weight(gpus float64, nodes int, cpus, worth float64) float64 {
 	return float64(nodes) * (gpus*worth + cpus/16)
 }
 
-// The GPU that use is counted in: about what an A100 does and what its hour costs.
+// The reference GPU: about the speed of an A100 and the price of an hour of it.
 const (
 	ReferenceTFLOPS = 270.0
 	ReferencePrice  = 1.50
 )
 
-// Worth is how much one GPU counts for fair share: the mean of how fast and how dear
-// it is, both compared with the reference. Half an hour of a fast GPU takes as much
-// from the others as an hour of one half as fast, and what is provisioned takes from the
-// common purse. Where one of the two is not known (0) the other stands for both, and
-// where nothing is known a GPU counts 1.
+// Worth is how much one GPU counts for fair share: the mean of its speed and its price, both
+// relative to the reference GPU. Half an hour of a fast GPU takes as much from others as an
+// hour of one half as fast, and an on-demand node takes from the common budget. If one of the
+// two is unknown (0) the other is used alone; if both are unknown a GPU counts 1.
 //
 //	worth = (tflops/270 + hourly/$1.50) / 2
 func Worth(tflops, hourly float64) float64 {
@@ -59,15 +57,15 @@ func Worth(tflops, hourly float64) float64 {
 	return (speed + price) / 2
 }
 
-// Share is what a project has used, as it is kept.
+// Share is the usage of a project as it is stored.
 type Share struct {
 	Project id.Project `json:"project"`
 	Seq     uint64     `json:"seq"`
-	Use     float64    `json:"use"` // decayed, in GPU-seconds of the reference, as of At
+	Use     float64    `json:"use"` // decayed, in GPU-seconds of the reference GPU, as of At
 	At      time.Time  `json:"at"`
 }
 
-// Shares is what projects have used and use now. The zero value is empty.
+// Shares is the usage of projects. The zero value is empty.
 type Shares struct {
 	of      map[id.Project]*share
 	changed []*share
@@ -75,13 +73,13 @@ type Shares struct {
 
 type share struct {
 	Share
-	rate  float64 // weight of what runs now
+	rate  float64 // weight of the runs now
 	dirty bool
 }
 
-// Load takes up what was kept.
-func (s *Shares) Load(kept []Share) {
-	for _, k := range kept {
+// Load restores the stored shares.
+func (s *Shares) Load(stored []Share) {
+	for _, k := range stored {
 		s.get(k.Project).Share = k
 	}
 }
@@ -100,8 +98,8 @@ func (s *Shares) get(p id.Project) *share {
 	return r
 }
 
-// Use returns a project's decayed use at a time, in GPU-seconds.
-func (s *Shares) Use(now time.Time, p id.Project) float64 {
+// UsageOf returns a project's decayed usage at a time, in GPU-seconds.
+func (s *Shares) UsageOf(now time.Time, p id.Project) float64 {
 	r, ok := s.of[p]
 	if !ok {
 		return 0
@@ -110,17 +108,17 @@ func (s *Shares) Use(now time.Time, p id.Project) float64 {
 	return Decayed(r.Share.Use, r.rate, now.Sub(r.At))
 }
 
-// Uses returns the decayed use of all projects at a time, in GPU-seconds.
-func (s *Shares) Uses(now time.Time) map[id.Project]float64 {
-	uses := make(map[id.Project]float64, len(s.of))
+// UsageByProject returns the decayed usage of all projects at a time, in GPU-seconds.
+func (s *Shares) UsageByProject(now time.Time) map[id.Project]float64 {
+	usage := make(map[id.Project]float64, len(s.of))
 	for p := range s.of {
-		uses[p] = s.Use(now, p)
+		usage[p] = s.UsageOf(now, p)
 	}
 
-	return uses
+	return usage
 }
 
-// Rate returns the weight of what a project has in use.
+// Rate returns the weight of a project's runs now.
 func (s *Shares) Rate(p id.Project) float64 {
 	if r, ok := s.of[p]; ok {
 		return r.rate
@@ -129,13 +127,13 @@ func (s *Shares) Rate(p id.Project) float64 {
 	return 0
 }
 
-// Charge changes how much a project has in use now. Jobs without a project are nobody's.
+// Charge changes the weight of a project's runs. Jobs without a project are not counted.
 func (s *Shares) Charge(now time.Time, p id.Project, delta float64) {
 	if p == "" {
 		return
 	}
 
-	use := s.Use(now, p)
+	use := s.UsageOf(now, p)
 	r := s.get(p)
 	r.Share.Use, r.At = use, now
 	r.Seq++
@@ -150,7 +148,7 @@ func (s *Shares) Charge(now time.Time, p id.Project, delta float64) {
 	}
 }
 
-// Resume counts what runs already when the yard is started again.
+// Resume counts a run that is live when the server is restarted.
 func (s *Shares) Resume(p id.Project, weight float64) {
 	if p != "" {
 		s.get(p).rate += weight
@@ -170,5 +168,5 @@ func (s *Shares) Take() []Share {
 	return list
 }
 
-// tiny is less than anything that runs weighs: sums of fractions do not come out at zero exactly.
+// tiny is less than the weight of any run: sums of fractions do not return to exactly zero.
 const tiny = 1e-9

@@ -94,7 +94,7 @@ func TestProjectsAreChargedForWhatTheyUse(t *testing.T) {
 			}
 
 			for _, p := range projects {
-				if got := shares.Use(now, p); math.Abs(got-uses[p]) > 1e-6*max(1, uses[p]) {
+				if got := shares.UsageOf(now, p); math.Abs(got-uses[p]) > 1e-6*max(1, uses[p]) {
 					t.Fatalf("%s has used %g, want %g", p, got, uses[p])
 				}
 
@@ -104,11 +104,11 @@ func TestProjectsAreChargedForWhatTheyUse(t *testing.T) {
 			}
 		}
 
-		if got := shares.Use(now, ""); got != 0 {
+		if got := shares.UsageOf(now, ""); got != 0 {
 			t.Fatalf("no project has used %g", got)
 		}
 
-		if diff := cmp.Diff(0.0, shares.Use(now, "nobody")); diff != "" {
+		if diff := cmp.Diff(0.0, shares.UsageOf(now, "nobody")); diff != "" {
 			t.Fatal(diff)
 		}
 	})

@@ -6,20 +6,20 @@ import (
 	"trainyard/internal/id"
 )
 
-// Walk goes through the waiting jobs in the order in which they are to be
-// considered. The line must not change while it is walked.
+// Walk goes through the queued jobs in the order in which they are considered. The queue must
+// not change during a walk.
 type Walk struct {
-	line  *Queue
-	usage func(id.User) float64
-	next  int // index into line.order of the level after the current one
-	users userHeap
-	spent map[id.User]float64 // charged in this walk, over all levels
+	queue   *Queue
+	usage   func(id.User) float64
+	next    int // index into queue.order of the level after the current one
+	users   userHeap
+	charges map[id.User]float64 // charged in this walk, over all levels
 }
 
-// userWalk is how far a walk has come with one user.
+// userWalk is the state of a walk for one user.
 type userWalk struct {
 	user    id.User
-	charged float64 // usage, with what was handed out in this walk
+	charged float64 // usage, including the jobs yielded in this walk
 	queues  []queueWalk
 	best    int // index of the queue with the earliest job
 }
@@ -29,11 +29,10 @@ type queueWalk struct {
 	at int
 }
 
-// Walk starts a walk. usage is each user's decayed use so far, in GPU-seconds:
-// who used less goes first. Each job that is handed out is charged to its user,
-// so that users take turns.
+// Walk starts a walk. usage is each user's decayed usage, in GPU-seconds: users with less go
+// first. Each job that is yielded is charged to its user, so that users alternate.
 func (l *Queue) Walk(usage func(id.User) float64) *Walk {
-	return &Walk{line: l, usage: usage, spent: map[id.User]float64{}}
+	return &Walk{queue: l, usage: usage, charges: map[id.User]float64{}}
 }
 
 // Next returns the next job whose shape is open, or nil when there is none.
@@ -61,7 +60,7 @@ func (w *Walk) Next(open func(*Shape) bool) *Item {
 		it := qw.q.items[qw.at]
 		qw.at++
 		u.charged += it.Cost
-		w.spent[u.user] += it.Cost
+		w.charges[u.user] += it.Cost
 		if u.settle(open) {
 			heap.Fix(&w.users, 0)
 		} else {
@@ -72,20 +71,20 @@ func (w *Walk) Next(open func(*Shape) bool) *Item {
 	}
 }
 
-// behind reports whether the first user is no longer the one to go first.
+// behind reports whether another user must go before the first one now.
 func (w *Walk) behind() bool {
 	return w.users.Less(1, 0) || len(w.users) > 2 && w.users.Less(2, 0)
 }
 
 // enter begins the next level that has an open job.
 func (w *Walk) enter(open func(*Shape) bool) bool {
-	for len(w.users) == 0 && w.next < len(w.line.order) {
-		lv := w.line.levels[w.line.order[w.next]]
+	for len(w.users) == 0 && w.next < len(w.queue.order) {
+		lv := w.queue.levels[w.queue.order[w.next]]
 		w.next++
 		for _, ul := range lv.order {
 			u := &userWalk{
 				user:    ul.user,
-				charged: w.usage(ul.user) + w.spent[ul.user],
+				charged: w.usage(ul.user) + w.charges[ul.user],
 				queues:  make([]queueWalk, len(ul.queues)),
 			}
 

@@ -168,47 +168,47 @@ func TestAlertsTellOnce(t *testing.T) {
 		{"a limit is set", put(func(*tenant.Quota) {}), nil},
 		{"little is spent", spend(31.99), nil},
 		{"a job begins", func() { b.Use(now, jobOf("j1"), fleet.OnDemand, 1, 1) }, []string{
-			"forecast warn: ann has used $31.99 of $40.00 this month; at the current rate it is used up on 15 Nov at 20:00 UTC, before it resets on 1 Dec; jobs running now would bring it to $403.99"}},
+			"forecast warn: ann has used $31.99 of $40.00 this month; at the current rate it is used up at 20:00 UTC, before it resets on Dec 1; running jobs would bring it to $403.99"}},
 		{"again", nothing, nil},
-		{"four fifths", spend(0.5), []string{"near warn: ann has used $32.49 of $40.00 this month (81 %); resets on 1 Dec"}},
+		{"four fifths", spend(0.5), []string{"near warn: ann has used $32.49 of $40.00 this month (81 %); resets on Dec 1"}},
 		{"a little more", spend(0.5), nil},
 		{"all of it", spend(7.13), []string{
-			"used_up stop: ann has used $40.12 of $40.00 this month; running jobs checkpoint and stop, new jobs stay queued; resets on 1 Dec; an admin can raise it: trainyard quota set user/ann --money $60"}},
+			"used_up stop: ann has used $40.12 of $40.00 this month; running jobs checkpoint and stop, new jobs stay queued; resets on Dec 1; an admin can raise it: trainyard quota set user/ann --money $60"}},
 		{"more than all", spend(1), nil},
 		{"other numbers are changed", put(func(l *tenant.Quota) { l.GPUs = 3 }), nil},
 		{"at the limit something else is done", put(func(l *tenant.Quota) { l.OnExceeded = tenant.ExceededDowngrade }), []string{
-			"used_up downgrade: ann has used $41.12 of $40.00 this month; jobs on on-demand nodes (GPUs: 1) checkpoint and move to local or reserved nodes; resets on 1 Dec; an admin can raise it: trainyard quota set user/ann --money $60"}},
+			"used_up downgrade: ann has used $41.12 of $40.00 this month; jobs on on-demand nodes (GPUs: 1) checkpoint and move to local or reserved nodes; resets on Dec 1; an admin can raise it: trainyard quota set user/ann --money $60"}},
 		{"the job ends", func() { b.Use(now, jobOf("j1"), fleet.OnDemand, -1, -1) }, nil},
 		{"the limit is raised a little", put(func(l *tenant.Quota) {
 			l.Budget = 45 * dollar
 			l.OnExceeded = tenant.ExceededAsk
 		}), []string{
 			"free warn: ann has used $41.12 of $45.00 this month; ann may continue",
-			"near warn: ann has used $41.12 of $45.00 this month (91 %); resets on 1 Dec"}},
+			"near warn: ann has used $41.12 of $45.00 this month (91 %); resets on Dec 1"}},
 		{"it is used up again", spend(3.88), []string{
-			"used_up ask: ann has used $45.00 of $45.00 this month; running jobs continue, new jobs stay queued; resets on 1 Dec; an admin can raise it: trainyard quota set user/ann --money $68"}},
+			"used_up ask: ann has used $45.00 of $45.00 this month; running jobs continue, new jobs stay queued; resets on Dec 1; an admin can raise it: trainyard quota set user/ann --money $68"}},
 		{"a correction", spend(-1), []string{"free warn: ann has used $44.00 of $45.00 this month; ann may continue"}},
 		{"and once more", spend(1), []string{
-			"used_up ask: ann has used $45.00 of $45.00 this month; running jobs continue, new jobs stay queued; resets on 1 Dec; an admin can raise it: trainyard quota set user/ann --money $68"}},
+			"used_up ask: ann has used $45.00 of $45.00 this month; running jobs continue, new jobs stay queued; resets on Dec 1; an admin can raise it: trainyard quota set user/ann --money $68"}},
 		{"a new month", func() { now = time.Date(2026, 12, 1, 0, 0, 0, 0, time.UTC) }, []string{"free warn: ann may continue: a new month has begun, $0.00 of $45.00 used"}},
 		{"all at once", func() {
 			now = now.Add(time.Hour)
 			spend(50)()
 		}, []string{
-			"used_up ask: ann has used $50.00 of $45.00 this month; running jobs continue, new jobs stay queued; resets on 1 Jan 2027; an admin can raise it: trainyard quota set user/ann --money $68"}},
+			"used_up ask: ann has used $50.00 of $45.00 this month; running jobs continue, new jobs stay queued; resets on Jan 1 2027; an admin can raise it: trainyard quota set user/ann --money $68"}},
 		{"the limit only warns", put(func(l *tenant.Quota) { l.OnExceeded = tenant.ExceededWarn }), []string{
 			"free warn: ann has used $50.00 of $45.00 this month; ann may continue: the quota only warns now",
-			"used_up warn: ann has used $50.00 of $45.00 this month; jobs continue; resets on 1 Jan 2027; an admin can raise it: trainyard quota set user/ann --money $68"}},
+			"used_up warn: ann has used $50.00 of $45.00 this month; jobs continue; resets on Jan 1 2027; an admin can raise it: trainyard quota set user/ann --money $68"}},
 		{"a new year, and nothing was held", func() { now = now.AddDate(0, 1, 0) }, nil}, // 1 Jan
 		{"GPU-hours too", put(func(l *tenant.Quota) {
 			l.GPUHours = 2
 			l.OnExceeded = tenant.ExceededDowngrade
 			l.WarnAt = 0.5
 		}), nil},
-		{"half of them", func() { b.Spend(now, now, jobOf("j1"), 4000, 0) }, []string{"near warn: ann has used 1.1 of 2 GPU-hours this month (55 %); resets on 1 Feb"}},
+		{"half of them", func() { b.Spend(now, now, jobOf("j1"), 4000, 0) }, []string{"near warn: ann has used 1.1 of 2 GPU-hours this month (55 %); resets on Feb 1"}},
 		{"all of them", func() { b.Spend(now, now, jobOf("j1"), 4000, 0) }, []string{
-			"used_up downgrade: ann has used 2.2 of 2 GPU-hours this month; from now on jobs run only on local and reserved nodes; resets on 1 Feb; an admin can raise it: trainyard quota set user/ann --gpu-hours 3"}},
-		{"the limit goes", func() { b.Remove(ann) }, []string{"free warn: ann may continue: no quota of GPU-hours is set any more"}},
+			"used_up downgrade: ann has used 2.2 of 2 GPU-hours this month; from now on jobs run only on local and reserved nodes; resets on Feb 1; an admin can raise it: trainyard quota set user/ann --gpu-hours 3"}},
+		{"the limit goes", func() { b.Remove(ann) }, []string{"free warn: ann may continue: the quota of GPU-hours was removed"}},
 		{"nothing is left to tell", nothing, nil},
 	} {
 		step.do()
@@ -219,7 +219,7 @@ func TestAlertsTellOnce(t *testing.T) {
 
 		held := b.Allow(now, jobOf("j1"), 0, 0)
 		for _, a := range b.Notices() {
-			if want := held.Hold != "" || held.NoRent; a.Held != want {
+			if want := held.HoldReason != "" || held.NoProvisioning; a.Held != want {
 				t.Errorf("%s: people think that it is held: %t, and it is: %t", step.what, a.Held, want)
 			}
 		}
@@ -275,22 +275,22 @@ func TestBudgetsOfJobs(t *testing.T) {
 		want []string
 	}{
 		{"one will need too much", func() {}, []string{
-			"forecast warn: j10 has used $10.00 of its budget of $20.00; estimated total cost $35.00; at the current rate the budget is used up on 15 Nov at 17:00 UTC"}},
+			"forecast warn: j10 has used $10.00 of its budget of $20.00; estimated total cost $35.00; at the current rate the budget is used up at 17:00 UTC"}},
 		{"it is told once", func() {}, nil},
 		{"the other has nearly used it up", func() { b.Spend(noon, noon, two, 0, 23) }, []string{"near warn: j2 has used $33.00 of its budget of $40.00 (82 %)"}},
 		{"and then has", func() {
 			b.Spend(noon, noon, two, 0, 7)
 			b.Spend(noon, noon, ten, 0, 10.5)
 		}, []string{
-			"used_up stop: j2 has used $40.00 of its budget of $40.00; it checkpoints and stops; submit it again with a higher budget to continue",
-			"used_up stop: j10 has used $20.50 of its budget of $20.00; it checkpoints and stops; submit it again with a higher budget to continue"}},
+			"used_up stop: j2 has used $40.00 of its budget of $40.00; it checkpoints and is paused",
+			"used_up stop: j10 has used $20.50 of its budget of $20.00; it checkpoints and is paused"}},
 		{"the budget is raised", func() {
 			outlay.Budget, outlay.CostSoFar = 60*dollar, 40
 			b.Commit(two, outlay)
 		}, []string{
 			"free warn: j2 has used $40.00 of its budget of $60.00; j2 may continue",
-			"forecast warn: j2 has used $40.00 of its budget of $60.00; estimated total cost $65.00; at the current rate the budget is used up on 15 Nov at 22:00 UTC"}},
-		{"the other is without one", func() { b.Commit(ten, quota.Commitment{RemainingCost: -1, RemainingGPUHours: -1}) }, []string{"free warn: j10 may continue: no budget is set any more"}},
+			"forecast warn: j2 has used $40.00 of its budget of $60.00; estimated total cost $65.00; at the current rate the budget is used up at 22:00 UTC"}},
+		{"the other is without one", func() { b.Commit(ten, quota.Commitment{RemainingCost: -1, RemainingGPUHours: -1}) }, []string{"free warn: j10 may continue: the budget was removed"}},
 		{"both end", func() {
 			for _, w := range []quota.Payer{two, ten} {
 				b.Use(noon, w, fleet.OnDemand, -1, -2)

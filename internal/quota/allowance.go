@@ -16,7 +16,7 @@ import (
 // The quotas on GPUs and on-demand nodes are firm, except for GPUs that may be borrowed.
 // When GPU-hours or money are used up, the quota says what happens: warn allows everything,
 // ask and stop allow nothing, downgrade allows only nodes that are paid for anyway.
-func (t *Tracker) Allow(now time.Time, w Payer, budget job.Money, spent float64) tenant.Allowance {
+func (t *Tracker) Allow(now time.Time, w Payer, budget job.Money, cost float64) tenant.Allowance {
 	q := allowanceQuery{
 		now:         t.latest(now),
 		allowance:   tenant.Unlimited(),
@@ -39,7 +39,7 @@ func (t *Tracker) Allow(now time.Time, w Payer, budget job.Money, spent float64)
 	}
 
 	if budget > 0 {
-		q.addBudget(w, budget, spent)
+		q.addBudget(w, budget, cost)
 	}
 
 	return q.result()
@@ -86,7 +86,7 @@ func (q *allowanceQuery) addLimit(a *account, r *limit) {
 		}
 
 		if left < q.freeGPUs {
-			q.freeGPUs, q.allowance.By.GPUs = left, r.names.GPUs
+			q.freeGPUs, q.allowance.LimitedBy.GPUs = left, r.names.GPUs
 		}
 
 		if !r.Borrow {
@@ -101,7 +101,7 @@ func (q *allowanceQuery) addLimit(a *account, r *limit) {
 		}
 
 		if left < q.allowance.Nodes {
-			q.allowance.Nodes, q.allowance.By.Nodes = left, r.names.Nodes
+			q.allowance.Nodes, q.allowance.LimitedBy.Nodes = left, r.names.Nodes
 		}
 	}
 
@@ -129,7 +129,7 @@ func (q *allowanceQuery) addPeriod(a *account, r *limit, m measure) {
 	}
 
 	if a != nil && a.expected[m].remaining > 0 {
-		left = max(left-a.pledgedByOthers(m, a.periodEnd(r.Period, q.now).Sub(q.now), q.job), 0)
+		left = max(left-a.committedByOthers(m, a.periodEnd(r.Period, q.now).Sub(q.now), q.job), 0)
 	}
 
 	q.tighten(m, m.value(left), r.names)
@@ -139,9 +139,9 @@ func (q *allowanceQuery) addPeriod(a *account, r *limit, m measure) {
 func (q *allowanceQuery) tighten(m measure, left float64, words tenant.Bounds) {
 	switch {
 	case m == money && left < q.allowance.Money:
-		q.allowance.Money, q.allowance.By.Money = left, words.Money
+		q.allowance.Money, q.allowance.LimitedBy.Money = left, words.Money
 	case m == gpuHours && left < q.allowance.GPUHours:
-		q.allowance.GPUHours, q.allowance.By.GPUHours = left, words.GPUHours
+		q.allowance.GPUHours, q.allowance.LimitedBy.GPUHours = left, words.GPUHours
 	}
 }
 
@@ -165,10 +165,10 @@ func (q *allowanceQuery) addExhausted(a *account, r *limit, m measure) {
 	}
 }
 
-// pledgedByOthers returns what running jobs other than the asking one are expected to use
+// committedByOthers returns what running jobs other than the asking one are expected to use
 // before the period ends. With many jobs it is a slight overestimate, because it uses
 // their sums and does not look at each.
-func (a *account) pledgedByOthers(m measure, rest time.Duration, asking *jobUsage) int64 {
+func (a *account) committedByOthers(m measure, rest time.Duration, asking *jobUsage) int64 {
 	l := a.expected[m]
 	if asking != nil && asking.predictable(m) {
 		l.remaining -= asking.remaining[m]
@@ -179,19 +179,19 @@ func (a *account) pledgedByOthers(m measure, rest time.Duration, asking *jobUsag
 }
 
 // addBudget applies the job's own budget.
-func (q *allowanceQuery) addBudget(w Payer, budget job.Money, spent float64) {
-	left := float64(budget)/micro - spent
+func (q *allowanceQuery) addBudget(w Payer, budget job.Money, cost float64) {
+	left := float64(budget)/micro - cost
 	if left <= 0 {
 		left = 0
-		q.allowance.Hold = budgetExhausted(w.Job, budget, spent)
+		q.allowance.HoldReason = budgetExhausted(w.Job, budget, cost)
 	}
 
 	if left < q.allowance.Money {
 		q.allowance.Money = left
 		if q.job != nil && q.job.budget == int64(budget)*(nano/micro) {
-			q.allowance.By.Money = q.job.budgetName
+			q.allowance.LimitedBy.Money = q.job.budgetName
 		} else {
-			q.allowance.By.Money = budgetName(budget)
+			q.allowance.LimitedBy.Money = budgetName(budget)
 		}
 	}
 }
@@ -209,14 +209,14 @@ func (q *allowanceQuery) result() tenant.Allowance {
 
 	o.Borrow = o.Ceiling > o.GPUs
 	if q.downgradedBy != "" {
-		o.NoRent, o.By.Money = true, q.downgradedBy
+		o.NoProvisioning, o.LimitedBy.Money = true, q.downgradedBy
 	}
 
-	if o.Hold == "" && q.longest.account != nil {
-		o.Hold = q.longest.sentence(q.now)
+	if o.HoldReason == "" && q.longest.account != nil {
+		o.HoldReason = q.longest.sentence(q.now)
 	}
 
-	o.Bound = bindingQuota(o)
+	o.FirstLimit = bindingQuota(o)
 
 	return *o
 }
@@ -224,23 +224,23 @@ func (q *allowanceQuery) result() tenant.Allowance {
 // bindingQuota names the quota that binds first.
 func bindingQuota(o *tenant.Allowance) string {
 	switch {
-	case o.NoRent, o.By.Money != "" && o.Money <= 0:
-		return o.By.Money
-	case o.By.GPUHours != "" && o.GPUHours <= 0:
-		return o.By.GPUHours
-	case o.By.GPUs != "" && o.GPUs == 0:
-		return o.By.GPUs
-	case o.By.Nodes != "" && o.Nodes == 0:
-		return o.By.Nodes
+	case o.NoProvisioning, o.LimitedBy.Money != "" && o.Money <= 0:
+		return o.LimitedBy.Money
+	case o.LimitedBy.GPUHours != "" && o.GPUHours <= 0:
+		return o.LimitedBy.GPUHours
+	case o.LimitedBy.GPUs != "" && o.GPUs == 0:
+		return o.LimitedBy.GPUs
+	case o.LimitedBy.Nodes != "" && o.Nodes == 0:
+		return o.LimitedBy.Nodes
 	}
 
-	for _, words := range []string{o.By.GPUs, o.By.Nodes, o.By.Money} {
+	for _, words := range []string{o.LimitedBy.GPUs, o.LimitedBy.Nodes, o.LimitedBy.Money} {
 		if words != "" {
 			return words
 		}
 	}
 
-	return o.By.GPUHours
+	return o.LimitedBy.GPUHours
 }
 
 // Borrowed returns how many GPUs owner or project use beyond their quota, so that a policy

@@ -70,7 +70,7 @@ func BenchmarkAllowHeld(b *testing.B) {
 	b.ReportAllocs()
 
 	for i := 0; b.Loop(); i++ {
-		if a := tracker.Allow(noon, who[i%len(who)], 0, 0); a.Hold == "" {
+		if a := tracker.Allow(noon, who[i%len(who)], 0, 0); a.HoldReason == "" {
 			b.Fatal(a)
 		}
 	}

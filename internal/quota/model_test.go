@@ -145,7 +145,7 @@ func (m *model) allow(w quota.Payer, budget job.Money, spent float64) (a tenant.
 
 		noMoney, noHours := m.usedUp(s)
 		if noMoney || noHours {
-			a.NoRent = a.NoRent || l.OnExceeded == tenant.ExceededDowngrade
+			a.NoProvisioning = a.NoProvisioning || l.OnExceeded == tenant.ExceededDowngrade
 			hold = hold || l.OnExceeded != tenant.ExceededDowngrade
 		}
 
@@ -440,14 +440,14 @@ func compareAllowances(t *rapid.T, b *quota.Tracker, m *model) {
 
 	want, hold := m.allow(w, budget, spent)
 	if got.GPUs != want.GPUs || !near(got.Part, want.Part) || got.Nodes != want.Nodes || got.Ceiling != want.Ceiling || got.Borrow != want.Borrow ||
-		got.NoRent != want.NoRent || !near(got.Money, want.Money) ||
+		got.NoProvisioning != want.NoProvisioning || !near(got.Money, want.Money) ||
 		!near(got.GPUHours, want.GPUHours) ||
-		(got.Hold != "") != hold {
+		(got.HoldReason != "") != hold {
 		t.Fatalf("%+v may\n%+v, want\n%+v, held: %t", w, got, want, hold)
 	}
 
-	if bound := got.GPUs < tenant.NoLimit || got.Nodes < tenant.NoLimit || got.NoRent || !math.IsInf(got.Money, 1) ||
-		!math.IsInf(got.GPUHours, 1); bound != (got.Bound != "") {
+	if bound := got.GPUs < tenant.NoLimit || got.Nodes < tenant.NoLimit || got.NoProvisioning || !math.IsInf(got.Money, 1) ||
+		!math.IsInf(got.GPUHours, 1); bound != (got.FirstLimit != "") {
 		t.Fatalf("%+v may %+v", w, got)
 	}
 

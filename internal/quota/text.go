@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"trainyard/internal/humanize"
 	"trainyard/internal/id"
 	"trainyard/internal/job"
 	"trainyard/internal/tenant"
@@ -39,15 +40,15 @@ func boundNames(l *limit) tenant.Bounds {
 			who = subjectName(l.Subject)
 		}
 
-		names.GPUs = who + " may use " + count(l.GPUs, "GPU") + " at a time"
+		names.GPUs = who + " may use " + humanize.Count(l.GPUs, "GPU") + " at a time"
 	}
 
 	if l.Nodes > 0 {
-		names.Nodes = name("quota", count(l.Nodes, "on-demand node"))
+		names.Nodes = name("quota", humanize.Count(l.Nodes, "on-demand node"))
 	}
 
 	if l.Budget > 0 {
-		names.Money = name("budget", dollars(money.value(l.amounts[money]))+" per "+string(l.Period))
+		names.Money = name("budget", humanize.Dollars(money.value(l.amounts[money]))+" per "+string(l.Period))
 	}
 
 	if l.GPUHours > 0 {
@@ -59,7 +60,7 @@ func boundNames(l *limit) tenant.Bounds {
 
 // budgetName names the budget of a job.
 func budgetName(budget job.Money) string {
-	return "the job's budget of " + dollars(float64(budget)/micro)
+	return "the job's budget of " + humanize.Dollars(float64(budget)/micro)
 }
 
 // mark identifies a quota in the notices about it: after another mark people are notified
@@ -88,7 +89,7 @@ func (e *exhaustedLimit) sentence(now time.Time) string {
 	if cached.limit != l || cached.measure != m || cached.used != used || !cached.reset.Equal(e.reset) {
 		text := join(
 			usageText(subjectName(a.subject), m, used, l.amounts[m], l.Period),
-			"resets on "+date(e.reset, l.Period.Begin(now)),
+			"resets on "+humanize.Date(e.reset.UTC(), l.Period.Begin(now).UTC()),
 			raiseHint(a.subject, m, used, l.amounts[m]),
 		)
 
@@ -114,7 +115,7 @@ func budgetExhausted(j id.Job, budget job.Money, cost float64) string {
 
 // budgetUsage says how much of its budget a job has used.
 func budgetUsage(who string, cost, budget float64) string {
-	return fmt.Sprintf("%s has used %s of its budget of %s", who, dollars(cost), dollars(budget))
+	return fmt.Sprintf("%s has used %s of its budget of %s", who, humanize.Dollars(cost), humanize.Dollars(budget))
 }
 
 const budgetHint = "submit it again with a higher budget to continue"
@@ -126,7 +127,7 @@ func (s *situation) sentence(k Kind, before *notice) string {
 		return join(fmt.Sprintf("%s (%d %%)", s.usageText(), s.used*100/s.limit), s.resetText())
 	case UsedUp:
 		if s.job != "" {
-			return join(s.usageText(), "it checkpoints and stops", budgetHint)
+			return join(s.usageText(), "it checkpoints and is paused")
 		}
 
 		return join(s.usageText(), s.effectText(), s.resetText(), raiseHint(s.subject, s.measure, s.used, s.limit))
@@ -143,16 +144,16 @@ func (s *situation) overrunText() string {
 	if s.job != "" {
 		return join(
 			s.usageText(),
-			"estimated total cost "+dollars(s.expected),
-			"at the current rate the budget is used up on "+moment(s.due, s.now),
+			"estimated total cost "+humanize.Dollars(s.expected),
+			"at the current rate the budget is used up at "+humanize.Time(s.due, s.now.UTC()),
 		)
 	}
 
 	return join(
 		s.usageText(),
-		fmt.Sprintf("at the current rate it is used up on %s, before it resets on %s",
-			moment(s.due, s.now), date(s.reset, s.now)),
-		"jobs running now would bring it to "+s.measure.text(s.expected),
+		fmt.Sprintf("at the current rate it is used up at %s, before it resets on %s",
+			humanize.Time(s.due, s.now.UTC()), humanize.Date(s.reset, s.now.UTC())),
+		"running jobs would bring it to "+s.measure.text(s.expected),
 	)
 }
 
@@ -162,7 +163,7 @@ func (s *situation) liftedText(before *notice) string {
 
 	switch {
 	case s.limit == 0:
-		return continues + ": no " + s.measure.quotaName() + " is set any more"
+		return continues + ": the " + s.measure.quotaName() + " was removed"
 	case s.exhausted():
 		return join(s.usageText(), continues+": the quota only warns now")
 	case s.period != "" && before.mark == s.mark && !before.begin.Equal(s.begin):
@@ -188,7 +189,7 @@ func (s *situation) resetText() string {
 		return ""
 	}
 
-	return "resets on " + date(s.reset, s.now)
+	return "resets on " + humanize.Date(s.reset, s.now.UTC())
 }
 
 // effectText says what happens now that the quota is used up.
@@ -220,7 +221,7 @@ func usageText(who string, m measure, used, limit int64, p tenant.Period) string
 
 	amount := number(m.value(used))
 	if m == money {
-		amount = dollars(m.value(used))
+		amount = humanize.Dollars(m.value(used))
 	}
 
 	return who + " has used " + amount + " of " + m.limitText(limit) + " " + when
@@ -261,7 +262,7 @@ func (m measure) quotaName() string {
 // text writes an amount for people.
 func (m measure) text(x float64) string {
 	if m == money {
-		return dollars(x)
+		return humanize.Dollars(x)
 	}
 
 	return hours(number(x))
@@ -270,19 +271,10 @@ func (m measure) text(x float64) string {
 // limitText writes the amount of a quota.
 func (m measure) limitText(n int64) string {
 	if m == money {
-		return dollars(m.value(n))
+		return humanize.Dollars(m.value(n))
 	}
 
 	return hours(exact(m.value(n)))
-}
-
-// dollars writes an amount in cents, and less than a cent with two significant digits.
-func dollars(x float64) string {
-	if x > 0 && x < 0.005 {
-		return "$" + small(x)
-	}
-
-	return "$" + strconv.FormatFloat(max(x, 0), 'f', 2, 64)
 }
 
 // number writes a number with at most one decimal, and below one with two significant digits.
@@ -305,6 +297,7 @@ func small(x float64) string {
 // exact writes a number with as many decimals as it needs.
 func exact(x float64) string { return strconv.FormatFloat(x, 'f', -1, 64) }
 
+// hours writes a number of GPU-hours.
 func hours(n string) string {
 	if n == "1" {
 		return "1 GPU-hour"
@@ -312,27 +305,6 @@ func hours(n string) string {
 
 	return n + " GPU-hours"
 }
-
-func count(n int, what string) string {
-	if n == 1 {
-		return "1 " + what
-	}
-
-	return fmt.Sprintf("%d %ss", n, what)
-}
-
-// date writes a day, with the year if that is not the current one.
-func date(t, now time.Time) string {
-	t = t.UTC()
-	if t.Year() != now.UTC().Year() {
-		return t.Format("2 Jan 2006")
-	}
-
-	return t.Format("2 Jan")
-}
-
-// moment writes a day and a time of day.
-func moment(t, now time.Time) string { return date(t, now) + t.UTC().Format(" at 15:04 UTC") }
 
 // join makes one sentence of its parts, leaving out empty ones.
 func join(parts ...string) string {

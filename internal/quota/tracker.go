@@ -19,6 +19,7 @@ import (
 	"time"
 
 	"trainyard/internal/fault"
+	"trainyard/internal/humanize"
 	"trainyard/internal/id"
 	"trainyard/internal/job"
 	"trainyard/internal/tenant"
@@ -73,7 +74,7 @@ func (t *Tracker) Put(l tenant.Quota) error {
 		return nil
 	}
 
-	if err := check(&l); err != nil {
+	if err := validate(&l); err != nil {
 		return err
 	}
 
@@ -89,7 +90,7 @@ func (t *Tracker) Put(l tenant.Quota) error {
 		l.WarnAt = warnAt
 	}
 
-	t.set(l.Subject, newRule(l))
+	t.set(l.Subject, newLimit(l))
 
 	return nil
 }
@@ -179,8 +180,8 @@ func (t *Tracker) limitOf(a *account) *limit {
 	return t.eachProject
 }
 
-// check refuses a quota that makes no sense.
-func check(l *tenant.Quota) error {
+// validate refuses an invalid quota.
+func validate(l *tenant.Quota) error {
 	bad := func(field, format string, args ...any) error {
 		return fault.New(fault.Invalid, "bad_quota", format, args...).WithField(field)
 	}
@@ -197,23 +198,23 @@ func check(l *tenant.Quota) error {
 	case named != 1, s.User != "" && !id.Name(string(s.User)), s.Project != "" && !id.Name(string(s.Project)),
 		s.Each != "" && s.Each != eachUser && s.Each != eachProject:
 		return bad("subject",
-			"a quota applies to one user, one project, each user or each project: "+
+			"subject must be one user, one project, each user or each project: "+
 				"write user/ann, project/vision, each/user or each/project")
 	case l.GPUs < 0 || l.GPUs > maxCount:
 		return bad("gpus", "gpus must be between 0 (no limit) and %d, got %d", maxCount, l.GPUs)
 	case l.Nodes < 0 || l.Nodes > maxCount:
 		return bad("nodes", "nodes must be between 0 (no limit) and %d, got %d", maxCount, l.Nodes)
 	case !(l.GPUHours >= 0 && l.GPUHours <= maxGPUHours):
-		return bad("gpu_hours", "GPU-hours must be between 0 (no limit) and %g, got %g", maxGPUHours, l.GPUHours)
+		return bad("gpu_hours", "gpu_hours must be between 0 (no limit) and %g, got %g", maxGPUHours, l.GPUHours)
 	case l.Budget < 0 || l.Budget > maxMoney:
-		return bad("money", "the budget must be between $0.00 (no limit) and $%.2f, got $%.2f",
-			float64(maxMoney)/micro, float64(l.Budget)/micro)
+		return bad("money", "money must be between $0.00 (no limit) and %s, got %s",
+			humanize.Dollars(float64(maxMoney)/micro), humanize.Dollars(float64(l.Budget)/micro))
 	case l.Period != "" && !slices.Contains(tenant.Periods(), l.Period):
-		return bad("period", "the period must be day, week or month, got %q", l.Period)
+		return bad("period", "period must be day, week or month, got %q", l.Period)
 	case l.OnExceeded != "" && !slices.Contains(tenant.ExceededActions(), l.OnExceeded):
-		return bad("at", "the action on an exceeded quota must be warn, ask, downgrade or stop, got %q", l.OnExceeded)
+		return bad("at", "at must be warn, ask, downgrade or stop, got %q", l.OnExceeded)
 	case !(l.WarnAt >= 0 && l.WarnAt <= 1):
-		return bad("warn_at", "the warning threshold must be between 0 and 1, got %g", l.WarnAt)
+		return bad("warn_at", "warn_at must be between 0 and 1, got %g", l.WarnAt)
 	}
 
 	return nil
@@ -226,7 +227,7 @@ const (
 	maxMoney    job.Money = 1e9 * 1e6
 )
 
-func newRule(l tenant.Quota) *limit {
+func newLimit(l tenant.Quota) *limit {
 	r := &limit{Quota: l, gpus: int64(l.GPUs) * micro}
 	r.amounts[money] = int64(l.Budget) * (nano / micro)
 	r.amounts[gpuHours] = toUnits(l.GPUHours, hour*micro)

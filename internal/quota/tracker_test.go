@@ -159,7 +159,7 @@ func TestAllowTakesTheTightest(t *testing.T) {
 			want: func(a *tenant.Allowance) {
 				a.GPUs = 8
 				a.Ceiling = 8
-				a.By.GPUs = "ann may use 8 GPUs at a time"
+				a.LimitedBy.GPUs = "ann may use 8 GPUs at a time"
 			},
 		},
 		"an own limit without numbers frees of that for each": {
@@ -176,9 +176,9 @@ func TestAllowTakesTheTightest(t *testing.T) {
 				a.GPUs = 1
 				a.Ceiling = 1
 				a.Part = 0.5
-				a.By.GPUs = "each project may use 6 GPUs at a time"
-				a.Nodes, a.By.Nodes = 0, "the quota of 1 on-demand node for each project"
-				a.Bound = a.By.Nodes
+				a.LimitedBy.GPUs = "each project may use 6 GPUs at a time"
+				a.Nodes, a.LimitedBy.Nodes = 0, "the quota of 1 on-demand node for each project"
+				a.FirstLimit = a.LimitedBy.Nodes
 			},
 		},
 		"of equal limits the user's is named": {
@@ -186,7 +186,7 @@ func TestAllowTakesTheTightest(t *testing.T) {
 			want: func(a *tenant.Allowance) {
 				a.GPUs = 4
 				a.Ceiling = 4
-				a.By.GPUs = "ann may use 4 GPUs at a time"
+				a.LimitedBy.GPUs = "ann may use 4 GPUs at a time"
 			},
 		},
 		"GPUs of a user may be borrowed up to the project's limit": {
@@ -196,7 +196,7 @@ func TestAllowTakesTheTightest(t *testing.T) {
 				a.GPUs = 0
 				a.Ceiling = 5
 				a.Borrow = true
-				a.By.GPUs = "ann may use 2 GPUs at a time"
+				a.LimitedBy.GPUs = "ann may use 2 GPUs at a time"
 			},
 		},
 		"nothing is borrowed beyond a firm limit": {
@@ -204,7 +204,7 @@ func TestAllowTakesTheTightest(t *testing.T) {
 			want: func(a *tenant.Allowance) {
 				a.GPUs = 2
 				a.Ceiling = 2
-				a.By.GPUs = "ann may use 2 GPUs at a time"
+				a.LimitedBy.GPUs = "ann may use 2 GPUs at a time"
 			},
 		},
 		"GPUs at once are firm even where money only warns": {
@@ -216,27 +216,27 @@ func TestAllowTakesTheTightest(t *testing.T) {
 			want: func(a *tenant.Allowance) {
 				a.GPUs = 0
 				a.Ceiling = 0
-				a.By.GPUs = "ann may use 1 GPU at a time"
+				a.LimitedBy.GPUs = "ann may use 1 GPU at a time"
 			},
 		},
 		"what is left of money and GPU-hours": {
 			limits: []tenant.Quota{{Subject: ann, Budget: 40 * dollar, Period: tenant.Week}, {Subject: vision, GPUHours: 100.5}},
 			before: func(b *quota.Tracker) { b.Spend(noon, noon, annsJ1, 1800, 10.25) },
 			want: func(a *tenant.Allowance) {
-				a.Money, a.By.Money = 29.75, "ann's budget of $40.00 per week"
-				a.GPUHours, a.By.GPUHours = 100, "project vision's quota of 100.5 GPU-hours per month"
+				a.Money, a.LimitedBy.Money = 29.75, "ann's budget of $40.00 per week"
+				a.GPUHours, a.LimitedBy.GPUHours = 100, "project vision's quota of 100.5 GPU-hours per month"
 			},
 		},
 		"the job's own budget": {
 			limits: []tenant.Quota{{Subject: ann, Budget: 40 * dollar}},
 			budget: 12 * dollar, spent: 10,
-			want: func(a *tenant.Allowance) { a.Money, a.By.Money = 2, "the job's budget of $12.00" },
+			want: func(a *tenant.Allowance) { a.Money, a.LimitedBy.Money = 2, "the job's budget of $12.00" },
 		},
 		"a used up budget holds the job": {
 			budget: 12 * dollar, spent: 12.5,
 			want: func(a *tenant.Allowance) {
-				a.Money, a.By.Money = 0, "the job's budget of $12.00"
-				a.Hold = "j1 has used $12.50 of its budget of $12.00; submit it again with a higher budget to continue"
+				a.Money, a.LimitedBy.Money = 0, "the job's budget of $12.00"
+				a.HoldReason = "j1 has used $12.50 of its budget of $12.00; submit it again with a higher budget to continue"
 			},
 		},
 		"used up money leaves what costs no rent": {
@@ -244,15 +244,15 @@ func TestAllowTakesTheTightest(t *testing.T) {
 			before: func(b *quota.Tracker) { b.Spend(noon, noon, annsJ1, 0, 40) },
 			want: func(a *tenant.Allowance) {
 				a.Money = 60
-				a.NoRent = true
-				a.By.Money = "ann's budget of $40.00 per month"
+				a.NoProvisioning = true
+				a.LimitedBy.Money = "ann's budget of $40.00 per month"
 			},
 		},
 		"so do used up GPU-hours": {
 			limits: []tenant.Quota{{Subject: ann, GPUHours: 1, OnExceeded: tenant.ExceededDowngrade}},
 			before: func(b *quota.Tracker) { b.Spend(noon, noon, annsJ1, 3600, 0) },
 			want: func(a *tenant.Allowance) {
-				a.NoRent, a.By.Money = true, "ann's quota of 1 GPU-hour per month"
+				a.NoProvisioning, a.LimitedBy.Money = true, "ann's quota of 1 GPU-hour per month"
 			},
 		},
 		"what other jobs will spend is not there any more": {
@@ -267,7 +267,7 @@ func TestAllowTakesTheTightest(t *testing.T) {
 				waits := quota.Payer{Owner: "ann", Job: "j3"} // pays nothing yet
 				b.Commit(waits, quota.Commitment{RemainingCost: 15, RemainingGPUHours: -1})
 			},
-			want: func(a *tenant.Allowance) { a.Money, a.By.Money = 40-2-13, "ann's budget of $40.00 per month" },
+			want: func(a *tenant.Allowance) { a.Money, a.LimitedBy.Money = 40-2-13, "ann's budget of $40.00 per month" },
 		},
 		"but only as much of it as falls into the period": {
 			limits: []tenant.Quota{{Subject: ann, Budget: 40 * dollar, Period: tenant.Day}},
@@ -276,7 +276,7 @@ func TestAllowTakesTheTightest(t *testing.T) {
 				b.Use(noon, other, fleet.OnDemand, 1, 2)
 				b.Commit(other, quota.Commitment{RemainingCost: 1000, RemainingGPUHours: -1})
 			},
-			want: func(a *tenant.Allowance) { a.Money, a.By.Money = 40-12*2, "ann's budget of $40.00 per day" },
+			want: func(a *tenant.Allowance) { a.Money, a.LimitedBy.Money = 40-12*2, "ann's budget of $40.00 per day" },
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -291,10 +291,10 @@ func TestAllowTakesTheTightest(t *testing.T) {
 				c.want(&want)
 			}
 
-			if want.Bound == "" {
-				for _, words := range []string{want.By.GPUs, want.By.Nodes, want.By.Money, want.By.GPUHours} {
-					if want.Bound == "" {
-						want.Bound = words
+			if want.FirstLimit == "" {
+				for _, words := range []string{want.LimitedBy.GPUs, want.LimitedBy.Nodes, want.LimitedBy.Money, want.LimitedBy.GPUHours} {
+					if want.FirstLimit == "" {
+						want.FirstLimit = words
 					}
 				}
 			}
@@ -317,34 +317,34 @@ func TestHoldIsASentence(t *testing.T) {
 	}{
 		"money by month": {
 			limits: []tenant.Quota{{Subject: ann, Budget: 40 * dollar}}, cost: 40.12,
-			want: "ann has used $40.12 of $40.00 this month; resets on 1 Dec; an admin can raise it: trainyard quota set user/ann --money $60",
+			want: "ann has used $40.12 of $40.00 this month; resets on Dec 1; an admin can raise it: trainyard quota set user/ann --money $60",
 		},
 		"exactly used up": {
 			limits: []tenant.Quota{{Subject: ann, Budget: 40 * dollar, OnExceeded: tenant.ExceededStop}}, cost: 40,
-			want: "ann has used $40.00 of $40.00 this month; resets on 1 Dec; an admin can raise it: trainyard quota set user/ann --money $60",
+			want: "ann has used $40.00 of $40.00 this month; resets on Dec 1; an admin can raise it: trainyard quota set user/ann --money $60",
 		},
 		"a cent is left":       {limits: []tenant.Quota{{Subject: ann, Budget: 40 * dollar}}, cost: 39.99},
 		"a soft limit":         {limits: []tenant.Quota{{Subject: ann, Budget: 40 * dollar, OnExceeded: tenant.ExceededWarn}}, cost: 400},
 		"one that leaves rest": {limits: []tenant.Quota{{Subject: ann, Budget: 40 * dollar, OnExceeded: tenant.ExceededDowngrade}}, cost: 400},
 		"the limit for each is raised for the one": {
 			limits: []tenant.Quota{{Subject: anyone, GPUHours: 12.5, Period: tenant.Week}}, hours: 40.26,
-			want: "ann has used 40.3 of 12.5 GPU-hours this week; resets on 16 Nov; an admin can raise it: trainyard quota set user/ann --gpu-hours 61",
+			want: "ann has used 40.3 of 12.5 GPU-hours this week; resets on Nov 16; an admin can raise it: trainyard quota set user/ann --gpu-hours 61",
 		},
 		"a project's, by day": {
 			limits: []tenant.Quota{{Subject: vision, Budget: dollar / 20, Period: tenant.Day}}, cost: 0.0612,
-			want: "project vision has used $0.06 of $0.05 today; resets on 16 Nov; an admin can raise it: trainyard quota set project/vision --money $0.075",
+			want: "project vision has used $0.06 of $0.05 today; resets on Nov 16; an admin can raise it: trainyard quota set project/vision --money $0.075",
 		},
 		"the next year is named": {
 			limits: []tenant.Quota{{Subject: ann, Budget: 40 * dollar}}, now: time.Date(2026, 12, 31, 23, 59, 59, 0, time.UTC), cost: 50,
-			want: "ann has used $50.00 of $40.00 this month; resets on 1 Jan 2027; an admin can raise it: trainyard quota set user/ann --money $60",
+			want: "ann has used $50.00 of $40.00 this month; resets on Jan 1 2027; an admin can raise it: trainyard quota set user/ann --money $60",
 		},
 		"and for the whole of a week in which it begins": {
 			limits: []tenant.Quota{{Subject: ann, Budget: 40 * dollar, Period: tenant.Week}}, now: time.Date(2026, 12, 28, 12, 0, 0, 0, time.UTC), cost: 50,
-			want: "ann has used $50.00 of $40.00 this week; resets on 4 Jan 2027; an admin can raise it: trainyard quota set user/ann --money $60",
+			want: "ann has used $50.00 of $40.00 this week; resets on Jan 4 2027; an admin can raise it: trainyard quota set user/ann --money $60",
 		},
 		"of two the one that lasts longer": {
 			limits: []tenant.Quota{{Subject: ann, Budget: 40 * dollar, Period: tenant.Day}, {Subject: vision, GPUHours: 1}}, cost: 40, hours: 1,
-			want: "project vision has used 1 of 1 GPU-hour this month; resets on 1 Dec; an admin can raise it: trainyard quota set project/vision --gpu-hours 1.5",
+			want: "project vision has used 1 of 1 GPU-hour this month; resets on Dec 1; an admin can raise it: trainyard quota set project/vision --gpu-hours 1.5",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -359,7 +359,7 @@ func TestHoldIsASentence(t *testing.T) {
 			b.Spend(now, now, annsJ1, c.hours*3600, c.cost)
 
 			for range 2 { // the second time it is known
-				if got := b.Allow(now, annsJ1, 0, 0).Hold; got != c.want {
+				if got := b.Allow(now, annsJ1, 0, 0).HoldReason; got != c.want {
 					t.Errorf("got  %q\nwant %q", got, c.want)
 				}
 			}
@@ -404,7 +404,7 @@ func TestPeriodsStartAnew(t *testing.T) {
 			b := trackerWith(t, tenant.Quota{Subject: ann, Budget: 10 * dollar, Period: c.period})
 			b.Spend(at(c.spent), at(c.spent), annsJ1, 0, 10)
 
-			if b.Allow(at(c.spent), annsJ1, 0, 0).Hold == "" {
+			if b.Allow(at(c.spent), annsJ1, 0, 0).HoldReason == "" {
 				t.Error("used up, and nothing is held")
 			}
 

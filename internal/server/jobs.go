@@ -195,8 +195,8 @@ func (s *Server) addBriefs(ctx context.Context, jobs []api.Job) error {
 	for i, b := range briefs {
 		j := &jobs[i]
 		addBrief(j, &b)
-		if b.Waits != "" && j.State.Waiting() {
-			j.Reason = b.Waits
+		if b.WaitReason != "" && j.State.Waiting() {
+			j.Reason = b.WaitReason
 		}
 	}
 

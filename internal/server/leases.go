@@ -164,7 +164,7 @@ func (s *Server) toLease(l *fleet.Lease) api.Lease {
 		Instance: l.Instance,
 		Node:     l.Node,
 		Stray:    l.Stray,
-		Kept:     l.Kept(now).Seconds(),
+		Kept:     l.PaidTime(now).Seconds(),
 		Cost:     ledger.Estimate(l, now).Dollars(),
 	}
 

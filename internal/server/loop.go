@@ -248,7 +248,7 @@ func (l *Loop) handle(ctx context.Context, batch []request) error {
 // A plan that takes long is only begun: the loop goes on, and the plan comes back as a message.
 func (l *Loop) round(ctx context.Context) {
 	began := l.clock.Now()
-	if !l.yard.Wanted() || !l.rested(began) {
+	if !l.yard.PlanDue() || !l.rested(began) {
 		return
 	}
 
@@ -306,7 +306,7 @@ func (l *Loop) deliver(ctx context.Context, m yardmaster.Message) (answer, bool)
 }
 
 // owes reports whether a round that was put off may be made up for.
-func (l *Loop) owes() bool { return l.yard.Wanted() && l.rested(l.clock.Now()) }
+func (l *Loop) owes() bool { return l.yard.PlanDue() && l.rested(l.clock.Now()) }
 
 // rested reports whether it is time for a round. A clock that was set back does not put it off.
 func (l *Loop) rested(now time.Time) bool {

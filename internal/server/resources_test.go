@@ -101,7 +101,7 @@ func TestOffersAreListedByPriceAndWhatIsClosedIsExplained(t *testing.T) {
 	wantFault(t, err, fault.Invalid, "bad_cursor")
 
 	y.submit(ada, "run: a\nresources: {memory: 900GB}")
-	y.do(yardmaster.Refused{Lease: "l1", Code: fleet.RefusedCapacity, Why: "there is none"})
+	y.do(yardmaster.LeaseRefused{Lease: "l1", Code: fleet.RefusedCapacity, Why: "there is none"})
 	page, err := ada.Offers(t.Context(), api.OfferFilter{})
 	y.must(err)
 
@@ -129,7 +129,7 @@ func TestALeaseIsSeenByWhoPaysAndReturnedByAnAdmin(t *testing.T) {
 	}
 
 	y.do(
-		yardmaster.Granted{
+		yardmaster.LeaseGranted{
 			Lease:    "l1",
 			Provider: "testcloud",
 			Machine:  fleet.Instance{ID: "i-1", Lease: "l1", State: fleet.InstanceUp, Billed: -1},
@@ -211,7 +211,7 @@ func TestTheReaperSaysWhatItFound(t *testing.T) {
 	y.do(
 		yardmaster.InstancesListed{
 			Provider: "testcloud",
-			Asked:    y.clock.Now(),
+			CalledAt: y.clock.Now(),
 			Machines: []fleet.Instance{{ID: "i-9", Type: "small", State: fleet.InstanceUp, Billed: -1}},
 		},
 	)
@@ -234,7 +234,7 @@ func TestTheReaperSaysWhatItFound(t *testing.T) {
 		t.Errorf("live leases: %+v", r)
 	}
 
-	y.do(yardmaster.InstancesListed{Provider: "testcloud", Asked: y.clock.Now()})
+	y.do(yardmaster.InstancesListed{Provider: "testcloud", CalledAt: y.clock.Now()})
 	y.clock.advance(time.Minute)
 	y.do(yardmaster.Tick{})
 
@@ -616,7 +616,7 @@ func TestUsageHasTheFourGroups(t *testing.T) {
 	began := y.clock.Now()
 
 	y.do(
-		yardmaster.Granted{
+		yardmaster.LeaseGranted{
 			Lease:    "l1",
 			Provider: "testcloud",
 			Machine:  fleet.Instance{ID: "i-1", Lease: "l1", State: fleet.InstanceUp, Billed: -1},

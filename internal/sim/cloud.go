@@ -51,7 +51,7 @@ func (s *simulation) provision(l fleet.Lease) {
 	for _, r := range s.cfg.Cloud.Refuses {
 		if r.Offer == l.Offer.Name && s.now >= r.From && s.now < r.To {
 			s.at(s.now, func(s *simulation) {
-				s.step(yardmaster.Refused{Lease: l.ID, Code: r.Code, Why: "the provider has none of " + r.Offer + " now"})
+				s.step(yardmaster.LeaseRefused{Lease: l.ID, Code: r.Code, Why: "the provider has none of " + r.Offer + " now"})
 			})
 
 			return
@@ -60,7 +60,7 @@ func (s *simulation) provision(l fleet.Lease) {
 
 	s.at(s.now, func(s *simulation) {
 		s.step(
-			yardmaster.Granted{
+			yardmaster.LeaseGranted{
 				Lease:    l.ID,
 				Provider: l.Offer.Provider,
 				Machine:  fleet.Instance{ID: "i-" + string(l.ID), Lease: l.ID, State: fleet.InstancePending, Billed: -1},

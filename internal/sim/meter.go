@@ -72,7 +72,7 @@ func (m *meter) close(now time.Duration) {
 		rest += bills - (kept+rest)%bills
 	}
 
-	m.idleMoney += rest.Hours() * m.tariff.Rent(m.price, 0)
+	m.idleMoney += rest.Hours() * m.tariff.HourlyPrice(m.price, 0)
 }
 
 // boot returns how long the node needs until it can be used.

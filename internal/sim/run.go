@@ -266,7 +266,7 @@ func (s *simulation) pass(at time.Duration) error {
 		if s.due() {
 			continue
 		}
-		if !s.yard.Wanted() {
+		if !s.yard.PlanDue() {
 			break
 		}
 

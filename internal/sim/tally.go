@@ -247,7 +247,7 @@ func (l *life) alone() time.Duration {
 
 	best, s := 0.0, l.truth(0)
 	for _, kind := range s.Kinds() {
-		best = math.Max(best, s.On(kind, 0).Best())
+		best = math.Max(best, s.On(kind, 0).MaxRate())
 	}
 
 	if best <= 0 {

@@ -107,24 +107,24 @@ type Quota struct {
 
 // Allowance is what a job may still use under all quotas that apply to it.
 type Allowance struct {
-	GPUs     int     // more at a time; NoLimit if that is not limited
-	Part     float64 // of one GPU, besides: what is left for a share
-	Nodes    int     // more on-demand nodes at a time; NoLimit if that is not limited
-	Money    float64 // more in this period, after what runs is paid; infinite if that is not limited
-	GPUHours float64 // the same
-	Borrow   bool    // GPUs beyond may be borrowed while nobody else waits
-	Ceiling  int     // GPUs with what may be borrowed; NoLimit if that is not limited
-	NoRent   bool    // only nodes that are paid for anyway: the quota says downgrade
-	Hold     string  // why nothing may start at all, in a sentence; "" if it may
-	Bound    string  // names the quota that binds first
-	By       Bounds  // names the quota that binds each number
+	GPUs           int     // more at a time; NoLimit if that is not limited
+	Part           float64 // fraction of one more GPU, for a job that shares one
+	Nodes          int     // more on-demand nodes at a time; NoLimit if that is not limited
+	Money          float64 // more in this period, after the expected cost of running jobs; infinite if not limited
+	GPUHours       float64 // the same
+	Borrow         bool    // more GPUs may be borrowed while nobody else is queued for them
+	Ceiling        int     // GPUs with what may be borrowed; NoLimit if that is not limited
+	NoProvisioning bool    // only local and reserved nodes: a used-up quota says downgrade
+	HoldReason     string  // why nothing may start, as a sentence; "" if something may
+	FirstLimit     string  // names the quota that is reached first
+	LimitedBy      Bounds  // names the quota that limits each number
 }
 
-// Bounds names the quotas that bind the numbers of an allowance, "" where none does.
+// Bounds names the quotas that limit the numbers of an allowance, "" where none does.
 type Bounds struct {
 	GPUs     string // a clause: "ann may use 4 GPUs at a time"
 	Nodes    string // "ann's quota of 2 on-demand nodes"
-	Money    string // "ann's budget of $100.00 per month"; of NoRent too
+	Money    string // "ann's budget of $100.00 per month"; of NoProvisioning too
 	GPUHours string // "ann's quota of 100 GPU-hours per month"
 }
 

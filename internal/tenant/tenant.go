@@ -49,9 +49,9 @@ const (
 // Scopes lists every scope from the narrowest to the widest.
 func Scopes() []Scope { return []Scope{ScopeRead, ScopeSubmit, ScopeAdmin} }
 
-// Includes reports whether scope s covers what asks for scope want.
-func (s Scope) Includes(want Scope) bool {
-	return slices.Index(Scopes(), s) >= slices.Index(Scopes(), want) && slices.Contains(Scopes(), want)
+// Includes reports whether scope s allows what requires the scope other.
+func (s Scope) Includes(other Scope) bool {
+	return slices.Index(Scopes(), s) >= slices.Index(Scopes(), other) && slices.Contains(Scopes(), other)
 }
 
 // TokenKind says what a token is for.
@@ -64,7 +64,7 @@ const (
 	JoinToken      TokenKind = "join"      // lets machines join as nodes
 )
 
-// Token is a secret that was handed out. Only its hash is kept.
+// Token is a secret that was issued. Only its hash is stored.
 type Token struct {
 	ID       id.Token
 	Seq      uint64
@@ -73,16 +73,16 @@ type Token struct {
 	Hash     string // of the secret
 	Scope    Scope  // of an access token
 	Note     string
-	Class    string // of the nodes that join by it
+	Class    string // of the nodes that join with it
 	Pool     string
-	Lease    id.Lease // by which the machine was provisioned that joins by it
+	Lease    id.Lease // of the on-demand node that joins with it
 	UsesLeft int      // of a join or bootstrap token
 	Created  time.Time
 	Expires  time.Time
 	Revoked  bool
 }
 
-// Usable reports whether the token is still good at this time.
+// Usable reports whether the token is valid at this time.
 func (t *Token) Usable(now time.Time) bool {
 	if t.Revoked || !now.Before(t.Expires) {
 		return false
@@ -105,7 +105,7 @@ const (
 	ManageUsers Action = "manage_users"
 	OwnTokens   Action = "own_tokens"
 
-	ReadUsage     Action = "read_usage" // usage, costs, savings, quotas and leases of who pays
+	ReadUsage     Action = "read_usage" // usage, costs, savings, quotas and leases
 	ReadOffers    Action = "read_offers"
 	ManageQuotas  Action = "manage_quotas"
 	ManageLeases  Action = "manage_leases"
@@ -155,7 +155,7 @@ type Caller struct {
 }
 
 // May reports whether the caller may do the action to a thing of this owner.
-// The owner of what belongs to nobody is "".
+// The owner is "" if it has none.
 func (c Caller) May(a Action, owner id.User) bool {
 	rule, ok := actions[a]
 	if !ok || !c.Scope.Includes(rule.scope) {

@@ -265,7 +265,7 @@ func (m *Mistakes) key(k *yaml.Node, path string, seen map[string]int) bool {
 
 	if first, ok := seen[k.Value]; ok {
 		m.Fail(k, "duplicate_key", Join(path, Shown(k.Value)),
-			fmt.Sprintf("must be given once, got it twice, first in line %d", first), "remove one of them")
+			fmt.Sprintf("must be given only once, also given at line %d", first), "remove one of them")
 		return true
 	}
 

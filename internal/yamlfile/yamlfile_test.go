@@ -61,7 +61,7 @@ func TestAllMistakesAreReportedAtTheirPlace(t *testing.T) {
 		},
 		"given twice": {
 			"name: a\nname: b\n",
-			"line 2, column 1: name: must be given once, got it twice, first in line 1 (remove one of them)",
+			"line 2, column 1: name: must be given only once, also given at line 1 (remove one of them)",
 		},
 		"an alias": {
 			"name: &a x\n",

@@ -19,12 +19,12 @@ func (m Cancel) handle(y *Yard) (any, error) {
 		return nil, err
 	}
 
-	mode, words := job.StopTerm, "cancelled by "+string(m.By)
+	mode, reason := job.StopTerm, "cancelled by "+string(m.By)
 	if m.Kill {
-		mode, words = job.StopKill, "killed by "+string(m.By)
+		mode, reason = job.StopKill, "killed by "+string(m.By)
 	}
 
-	if r.State == job.Cancelling { // asking again changes nothing but may hurry it
+	if r.State == job.Cancelling { // a second request changes nothing, unless it asks to kill
 		y.stop(r.run, mode, job.CauseCancelled)
 		return r.Job, nil
 	}
@@ -33,8 +33,8 @@ func (m Cancel) handle(y *Yard) (any, error) {
 		r.Cause = job.CauseCancelled
 	}
 
-	if err := y.moveJob(r, job.EventCancel, string(m.By), words); err != nil {
-		return nil, explainConflict(r, "cancelled")
+	if err := y.moveJob(r, job.EventCancel, string(m.By), reason); err != nil {
+		return nil, err
 	}
 
 	if r.run != nil {
@@ -59,7 +59,7 @@ func (m Pause) handle(y *Yard) (any, error) {
 		return r.Job, nil
 	}
 	if err := y.moveJob(r, job.EventPause, string(m.By), "paused by "+string(m.By)); err != nil {
-		return nil, explainConflict(r, "paused")
+		return nil, err
 	}
 
 	y.dequeue(r)
@@ -71,7 +71,7 @@ func (m Pause) handle(y *Yard) (any, error) {
 	return r.Job, nil
 }
 
-// Resume puts a paused job back into the line. The answer is the job.
+// Resume queues a paused job again. The answer is the job.
 type Resume struct {
 	Job id.Job
 	By  id.User
@@ -87,21 +87,21 @@ func (m Resume) handle(y *Yard) (any, error) {
 	}
 
 	if r.State == job.Pausing {
-		return nil, fault.New(fault.Conflict, "job_state", "job %s is still stopping", r.ID).
-			WithRemedy("resume it when it is paused")
+		return nil, fault.New(fault.Conflict, "job_state", "job %s is still being paused", r.ID).
+			WithRemedy("resume it once it is paused")
 	}
 
-	waits := "queued"
+	reason := "queued"
 	if len(r.pendingNeeds) > 0 {
-		waits = waitsFor(r.pendingNeeds)
+		reason = needsReason(r.pendingNeeds)
 	}
 
 	if b := float64(r.Spec.Budget) / 1e6; b > 0 && r.Cost-r.Paid >= b {
-		r.Paid = r.Cost // its owner lets it spend as much again
+		r.Paid = r.Cost // its owner lets it spend its budget again
 	}
 
-	if err := y.moveJob(r, job.EventResume, string(m.By), "resumed by "+string(m.By)+"; "+waits); err != nil {
-		return nil, explainConflict(r, "resumed")
+	if err := y.moveJob(r, job.EventResume, string(m.By), "resumed by "+string(m.By)+"; "+reason); err != nil {
+		return nil, err
 	}
 
 	y.wake(r)
@@ -112,13 +112,9 @@ func (m Resume) handle(y *Yard) (any, error) {
 func (y *Yard) find(j id.Job) (*jobRecord, error) {
 	r, ok := y.jobs[j]
 	if !ok {
-		// Ended jobs leave memory after a while; the store still has them.
-		return nil, fault.New(fault.NotFound, "job_not_found", "there is no job %s that could still be changed", j)
+		// Finished jobs are dropped from memory after KeepFinal; the store still has them.
+		return nil, fault.New(fault.NotFound, "job_not_found", "job %s does not exist or has finished", j)
 	}
 
 	return r, nil
-}
-
-func explainConflict(r *jobRecord, what string) error {
-	return fault.New(fault.Conflict, "job_state", "job %s is %s and cannot be %s", r.ID, r.State, what)
 }

@@ -20,22 +20,22 @@ type PutDataset struct {
 }
 
 func (m PutDataset) handle(y *Yard) (any, error) {
-	d, words, err := y.data.Put(y.now, m.Dataset, m.By)
+	d, change, err := y.data.Put(y.now, m.Dataset, m.By)
 	if err != nil {
 		return nil, err
 	}
 
-	if words != "" {
-		y.applyDataRule(&d, words)
+	if change != "" {
+		y.applyDataRule(&d, change)
 	}
 
 	return d, nil
 }
 
-// applyDataRule lets the jobs that use a dataset keep to its new rule: those that wait look for
-// another place, and those that run where it may not be any more are stopped. That it
-// is not registered any more stops none: its rule did not change.
-func (y *Yard) applyDataRule(d *dataset.Dataset, words string) {
+// applyDataRule enforces the new rule of a dataset on the jobs that use it: queued jobs are
+// queued again with the new rule, and jobs that run where the dataset is no longer allowed
+// are stopped. Removing a dataset stops no job, because its rule did not change.
+func (y *Yard) applyDataRule(d *dataset.Dataset, change string) {
 	for _, j := range sortedKeys(y.jobs) {
 		r := y.jobs[j]
 		if r.State.Final() || !slices.Contains(r.Spec.Data, string(d.ID)) {
@@ -50,12 +50,12 @@ func (y *Yard) applyDataRule(d *dataset.Dataset, words string) {
 
 		if at := y.forbidden(r, d); at != nil {
 			r.run.stopReason = fmt.Sprintf(
-				"dataset %s may only be used on %s nodes (%s), and %s is a %s node",
+				"dataset %s may only be used on %s nodes (%s); %s is %s",
 				d.ID,
 				d.Rule,
-				words,
+				change,
 				at.ID,
-				at.Class,
+				at.Class.Words(),
 			)
 
 			y.stop(r.run, job.StopTerm, job.CausePreempted)
@@ -74,11 +74,11 @@ func (y *Yard) applyDataRule(d *dataset.Dataset, words string) {
 		}
 	}
 
-	y.freed = y.freed || len(y.promises) > 0
+	y.promisesDue = y.promisesDue || len(y.promises) > 0
 }
 
-// requeue lets a job that waits look for another place, and plans know where one that
-// runs may be moved.
+// requeue brings the queue entry of a job up to date after its needs have changed: a queued
+// job is queued again, and of a running one plans learn where it may be moved.
 func (y *Yard) requeue(r *jobRecord) {
 	switch {
 	case r.item != nil:
@@ -94,7 +94,8 @@ func (y *Yard) requeue(r *jobRecord) {
 	}
 }
 
-// forbidden returns the first node of a job's run on which a dataset may not be used by it, nil if there is none.
+// forbidden returns the first node of a job's run on which it may not use a dataset, nil if
+// there is none.
 func (y *Yard) forbidden(r *jobRecord, d *dataset.Dataset) *fleet.Node {
 	for i := range r.run.Ranks {
 		if n := y.nodes.Of(r.run.Ranks[i].Node); n != nil && !datasets.Allows(d, &r.Job, n) {
@@ -105,8 +106,8 @@ func (y *Yard) forbidden(r *jobRecord, d *dataset.Dataset) *fleet.Node {
 	return nil
 }
 
-// Override lets a job run against the place rules of its data. It is written down
-// who did that and why. The answer is the job.
+// Override lets a job run against the place rules of its data. An event records who did
+// that and why. The answer is the job.
 type Override struct {
 	Job   id.Job
 	Place job.Place
@@ -120,42 +121,43 @@ func (m Override) handle(y *Yard) (any, error) {
 		return nil, err
 	}
 	if r.State.Final() {
-		return nil, explainConflict(r, "let run elsewhere")
+		return nil, fault.New(fault.Conflict, "job_state",
+			"job %s has finished; the place rules of its data cannot be overridden any more", r.ID)
 	}
 
 	if m.Why == "" {
-		return nil, fault.New(fault.Invalid, "no_reason", "say why the job may run against the rules of its data").
-			WithField("why")
+		return nil, fault.New(fault.Invalid, "no_reason", "why must not be empty").WithField("why").
+			WithRemedy("say why the job may run against the place rules of its data")
 	}
 
 	r.Override = job.Override{Place: m.Place, By: m.By, Why: m.Why, At: y.now}
 	y.changedJob(r)
 	y.event(Event{Kind: "data.override", Actor: string(m.By), Owner: r.Owner, Job: r.ID, To: string(m.Place),
-		Reason: fmt.Sprintf("%s lets it run on %s nodes whatever the rules of its data: %s", m.By, m.Place, m.Why)})
+		Reason: fmt.Sprintf("place rules of its data overridden by %s: it may run on %s nodes (%s)", m.By, m.Place, m.Why)})
 	y.requeue(r)
-	y.freed = y.freed || len(y.promises) > 0
+	y.promisesDue = y.promisesDue || len(y.promises) > 0
 
 	return r.Job, nil
 }
 
-// recordDataUse writes down where a run uses which data, for the audit.
+// recordDataUse records where a run uses which datasets, for the audit.
 func (y *Yard) recordDataUse(r *jobRecord, run *runRecord) {
 	for _, name := range r.Spec.Data {
 		for i := range run.Ranks {
 			if n := y.nodes.Of(run.Ranks[i].Node); n != nil {
-				y.data.Used(y.now, &r.Job, name, run.ID, n)
+				y.data.RecordUse(y.now, &r.Job, name, run.ID, n)
 			}
 		}
 	}
 }
 
-// Misplaced returns what a node keeps and may not: data that its rule forbids there, and
-// what is not registered like that any more.
-func (y *Yard) Misplaced(name id.Node, kept []job.DataCopy) []job.DataCopy {
+// Misplaced returns those of a node's copies that it must delete: of datasets whose rule
+// forbids them there, or that are no longer registered with that source.
+func (y *Yard) Misplaced(name id.Node, copies []job.DataCopy) []job.DataCopy {
 	n := y.nodes.Of(name)
 	if n == nil {
 		return nil
 	}
 
-	return y.data.Misplaced(n, kept)
+	return y.data.Misplaced(n, copies)
 }

@@ -56,7 +56,7 @@ func TestDataIsNeverWhereItMayNotBe(t *testing.T) {
 				for range rapid.IntRange(1, 60).Draw(rt, "steps") {
 					y.act(rt)
 					y.now = y.now.Add(time.Second)
-					if y.Wanted() {
+					if y.PlanDue() {
 						y.Round(y.now)
 					}
 

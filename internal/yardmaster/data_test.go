@@ -240,7 +240,7 @@ func TestDataThatCannotBeHadLetsTheJobTryElsewhere(t *testing.T) {
 
 	got := y.job(j)
 	if got.State != job.Recovering || got.Cause != job.CauseDataFailed ||
-		!strings.HasPrefix(got.Reason, "cannot stage dataset mri on this node: 404; runs again") {
+		!strings.HasPrefix(got.Reason, "cannot stage dataset mri on this node: 404; retry in") {
 		t.Errorf("the job is %s because of %s: %s", got.State, got.Cause, got.Reason)
 	}
 
@@ -368,11 +368,11 @@ func TestARuleThatChangesWhileJobsWait(t *testing.T) {
 	y.round()
 
 	why, _ := y.Why(y.now, j)
-	if want := "it needs 1 GPU and 1 CPU; only a could run it and does not have that much free; it is next, and a is kept for it; c has room, but dataset mri may only be used on local nodes"; why.Sentence != want {
+	if want := "1 GPU and 1 CPU needed, not free on a, the only suitable node; next in the queue, a is reserved for it; c has room, but dataset mri may only be used on local nodes"; why.Sentence != want {
 		t.Errorf("told %q, want %q", why.Sentence, want)
 	}
 
-	if brief := y.Briefs(y.now, []id.Job{j})[0].Waits; !strings.Contains(
+	if brief := y.Briefs(y.now, []id.Job{j})[0].WaitReason; !strings.Contains(
 		brief,
 		"dataset mri may only be used on local nodes",
 	) {
@@ -413,7 +413,7 @@ func TestARuleThatChangesWhileJobsRun(t *testing.T) {
 		t.Fatalf("orders %+v, want the stop of %s alone", b.Orders, j)
 	}
 
-	want := "dataset mri may only be used on local nodes (changed by alice: it was any and is local), and c is a reserved node"
+	want := "dataset mri may only be used on local nodes (changed by alice: place changed from any to local); c is a reserved node"
 	if !slices.ContainsFunc(
 		b.Events,
 		func(e yardmaster.Event) bool { return e.Kind == "run.stopping" && e.Job == j && e.Reason == want },
@@ -423,7 +423,7 @@ func TestARuleThatChangesWhileJobsRun(t *testing.T) {
 
 	y.ends(j, 0, yardmaster.RankReport{Cause: job.CauseCancelled, ExitCode: 143, Signalled: true})
 
-	if got := y.job(j); got.State != job.Recovering || got.Reason != want+"; runs again" {
+	if got := y.job(j); got.State != job.Recovering || got.Reason != want+"; requeued" {
 		t.Errorf("the job is %s: %s", got.State, got.Reason)
 	}
 

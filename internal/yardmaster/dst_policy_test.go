@@ -41,7 +41,7 @@ func (restless) Plan(v *place.View) place.Plan {
 			plan.Starts = append(plan.Starts, place.Start{Item: r.Item, Allocations: shrink(r), Reason: "shrinks by chance"})
 		case 4: // shares a GPU with whoever is there
 			seats := anywhere(v, r.Item, rng)[:1]
-			seats[0].GPUs, seats[0].Share = fleet.Take(seats[0].GPUs, 1), 0.5
+			seats[0].GPUs, seats[0].Share = fleet.LowestGPUs(seats[0].GPUs, 1), 0.5
 			plan.Starts = append(plan.Starts, place.Start{Item: r.Item, Allocations: seats, Reason: "shares by chance"})
 		case 2: // gives its seats to one that waits
 			if items := v.Queue.Items(); len(items) > 0 {
@@ -65,7 +65,7 @@ func (restless) Plan(v *place.View) place.Plan {
 				plan.Starts,
 				place.Start{
 					Item:        it,
-					Allocations: []place.Allocation{{Node: room.Node.ID, GPUs: fleet.Take(room.Sound, 1), Share: 0.5}},
+					Allocations: []place.Allocation{{Node: room.Node.ID, GPUs: fleet.LowestGPUs(room.Sound, 1), Share: 0.5}},
 					Reason:      "shares by chance",
 				},
 			)
@@ -79,7 +79,7 @@ func anywhere(v *place.View, it *queue.Item, rng *rand.Rand) []place.Allocation 
 	var seats []place.Allocation
 	for _, at := range rng.Perm(len(v.Rooms))[:min(len(v.Rooms), it.Shape.Need.Nodes)] {
 		room := &v.Rooms[at]
-		seats = append(seats, place.Allocation{Node: room.Node.ID, GPUs: fleet.Take(room.Sound, it.Shape.Need.GPUs)})
+		seats = append(seats, place.Allocation{Node: room.Node.ID, GPUs: fleet.LowestGPUs(room.Sound, it.Shape.Need.GPUs)})
 	}
 
 	return seats
@@ -88,7 +88,7 @@ func anywhere(v *place.View, it *queue.Item, rng *rand.Rand) []place.Allocation 
 func shrink(r *place.Running) []place.Allocation {
 	seats := make([]place.Allocation, len(r.Allocations))
 	for i, s := range r.Allocations {
-		seats[i] = place.Allocation{Node: s.Node, GPUs: fleet.Take(s.GPUs, r.Shape.Need.GPUs)}
+		seats[i] = place.Allocation{Node: s.Node, GPUs: fleet.LowestGPUs(s.GPUs, r.Shape.Need.GPUs)}
 	}
 
 	return seats

@@ -284,7 +284,7 @@ func (d *driver) settle() error {
 		return d.restart() // what was not stored never happened
 	}
 
-	if d.yard.Wanted() {
+	if d.yard.PlanDue() {
 		d.yard.Round(d.wall())
 
 		if err := yardmaster.CheckInvariants(d.yard, d.shrunk); err != nil {

@@ -64,11 +64,11 @@ func TimerCount(y *Yard) int { return y.timers.Len() }
 
 // HeldJob returns the job for which nodes are kept, "" if there is none.
 func HeldJob(y *Yard) id.Job {
-	if y.held == nil {
+	if y.reservation == nil {
 		return ""
 	}
 
-	return y.held.Job
+	return y.reservation.Job
 }
 
 // Settled reports an error if something is marked as changed after Take.
@@ -101,7 +101,7 @@ func checkJobs(y *Yard) error {
 			return fmt.Errorf("job %s has run %s, which is not live", r.ID, r.run.ID)
 		case r.item != nil && (!r.State.Waiting() || len(r.pendingNeeds) > 0 || r.NotBefore.After(y.now)):
 			return fmt.Errorf("job %s is in line: %s, waits for %v, not before %s", r.ID, r.State, r.pendingNeeds, r.NotBefore)
-		case r.item == nil && r.promise == nil && r.overQuota == "" && r.State.Waiting() && len(r.pendingNeeds) == 0 && !r.NotBefore.After(y.lastTick):
+		case r.item == nil && r.promise == nil && r.holdReason == "" && r.State.Waiting() && len(r.pendingNeeds) == 0 && !r.NotBefore.After(y.lastTick):
 			return fmt.Errorf("job %s is %s, may run, and is not in line", r.ID, r.State)
 		case r.State.Final() == r.Ended.IsZero():
 			return fmt.Errorf("job %s is %s and ended at %s", r.ID, r.State, r.Ended)
@@ -145,7 +145,7 @@ func checkNeeds(y *Yard) error {
 
 func checkLine(y *Yard) error {
 	inLine := map[id.Job]*queue.Item{}
-	walk := y.line.Walk(y.usage)
+	walk := y.queue.Walk(y.usage)
 	for it := walk.Next(func(*queue.Shape) bool { return true }); it != nil; it = walk.Next(func(*queue.Shape) bool { return true }) {
 		if inLine[it.Job] != nil {
 			return fmt.Errorf("job %s is in line twice", it.Job)

@@ -3,7 +3,6 @@ package yardmaster
 import (
 	"fmt"
 	"slices"
-	"strings"
 
 	"trainyard/internal/humanize"
 	"trainyard/internal/id"
@@ -16,7 +15,7 @@ func (y *Yard) finish(r *jobRecord, run *runRecord) {
 	run.State, run.Ended, run.Cause = job.RunEnded, y.now, cause
 	switch {
 	case cause == job.CauseNone:
-		run.Reason = "it succeeded"
+		run.Reason = "succeeded"
 	case run.stopReason != "" && cause == job.CausePreempted:
 		run.Reason = run.stopReason
 	default:
@@ -45,25 +44,25 @@ func (y *Yard) finish(r *jobRecord, run *runRecord) {
 			To: string(cause), Reason: run.Reason},
 	)
 
-	y.next(r, run, cause, rank)
+	y.decideNext(r, run, cause, rank)
 	r.run = nil
 }
 
 // next decides by the failure catalogue what becomes of a job whose run has ended.
-func (y *Yard) next(r *jobRecord, run *runRecord, cause job.Cause, rank *job.Rank) {
+func (y *Yard) decideNext(r *jobRecord, run *runRecord, cause job.Cause, rank *job.Rank) {
 	r.Cause = cause
-	asked := cause == run.StopFor && (cause == job.CauseCancelled || cause == job.CausePreempted)
+	requested := cause == run.StopFor && (cause == job.CauseCancelled || cause == job.CausePreempted)
 	switch {
 	case cause == job.CauseNone:
-		y.must(y.moveJob(r, job.EventSucceed, theYard, "it succeeded"))
+		y.must(y.moveJob(r, job.EventSucceed, theYard, "succeeded"))
 		return
-	case r.State == job.Cancelling && (asked || cause != job.CauseUserCode):
+	case r.State == job.Cancelling && (requested || cause != job.CauseUserCode):
 		r.Cause = job.CauseCancelled
-		y.must(y.moveJob(r, job.EventStopped, theYard, "it was cancelled and has stopped"))
+		y.must(y.moveJob(r, job.EventStopped, theYard, "cancelled; its program has stopped"))
 		return
-	case r.State == job.Pausing && (asked || cause != job.CauseUserCode):
+	case r.State == job.Pausing && (requested || cause != job.CauseUserCode):
 		r.Cause = job.CauseNone
-		y.must(y.moveJob(r, job.EventStopped, theYard, "it was paused and has stopped"))
+		y.must(y.moveJob(r, job.EventStopped, theYard, "paused; its program has stopped"))
 		return
 	case !r.State.Live() || r.State == job.Cancelling || r.State == job.Pausing:
 		y.must(y.moveJob(r, job.EventFail, theYard, run.Reason))
@@ -92,10 +91,10 @@ func (y *Yard) next(r *jobRecord, run *runRecord, cause job.Cause, rank *job.Ran
 	if !again {
 		if r.Tried[cause] > 1 {
 			reason = fmt.Sprintf(
-				"%s (run %d; given up after %s)",
+				"%s (run %d; not retried after %s of this kind)",
 				reason,
 				run.Epoch,
-				humanize.Count(r.Tried[cause], "such failure"),
+				humanize.Count(r.Tried[cause], "failure"),
 			)
 		}
 
@@ -107,8 +106,8 @@ func (y *Yard) next(r *jobRecord, run *runRecord, cause job.Cause, rank *job.Ran
 	y.retry(r, h, cause, reason, run.stoppedByPlan && cause == job.CausePreempted)
 }
 
-// ended does what is left to do when a job has reached its last state.
-func (y *Yard) ended(r *jobRecord) {
+// closeJob does what remains to be done when a job has reached its final state.
+func (y *Yard) closeJob(r *jobRecord) {
 	r.Ended = y.now
 	y.dequeue(r)
 	y.countJob(r, -1)
@@ -124,7 +123,7 @@ func (y *Yard) ended(r *jobRecord) {
 	y.after(y.now.Add(y.cfg.KeepFinal), func() { y.forget(j) })
 }
 
-// settleNeeds lets the jobs that need this one go on, or ends them too.
+// settleNeeds queues the jobs that only waited for this one, or cancels them if it did not succeed.
 func (y *Yard) settleNeeds(r *jobRecord) {
 	waiting := y.needed[r.ID]
 	delete(y.needed, r.ID)
@@ -137,7 +136,7 @@ func (y *Yard) settleNeeds(r *jobRecord) {
 		if r.State != job.Succeeded {
 			d.Cause = job.CauseNeedFailed
 			y.must(y.moveJob(d, job.EventCancel, theYard,
-				fmt.Sprintf("%s, which it needs, ended as %s", r.label(), strings.ToLower(string(r.Status())))))
+				fmt.Sprintf("required job %s ended with status %s", r.label(), r.Status())))
 
 			continue
 		}
@@ -149,7 +148,7 @@ func (y *Yard) settleNeeds(r *jobRecord) {
 
 		d.Reason = "queued"
 		if len(d.pendingNeeds) > 0 {
-			d.Reason = waitsFor(d.pendingNeeds)
+			d.Reason = needsReason(d.pendingNeeds)
 		}
 
 		y.changedJob(d)

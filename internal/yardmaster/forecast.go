@@ -8,20 +8,20 @@ import (
 	"trainyard/internal/job"
 )
 
-// Foresee tells the yard what is expected of jobs. It comes from beside the loop,
-// where curves and history are; what has gone stale meanwhile is dropped.
+// PutForecasts sets the forecasts of jobs. They are made outside the loop; those of jobs that
+// have ended meanwhile are dropped.
 type PutForecasts struct {
 	Jobs []JobForecast
 }
 
-// Foreseen is what is expected of one job, and what its people are to be told.
+// JobForecast is the forecast of one job, with notices for its owner.
 type JobForecast struct {
 	Job      id.Job
 	Forecast *job.Forecast // nil if there is nothing new
 	Notices  []Notice
 }
 
-// Notice is something about a job that the feed is to tell.
+// Notice is an event about a job for the feed.
 type Notice struct {
 	Kind   string
 	Reason string
@@ -35,7 +35,7 @@ func (m PutForecasts) handle(y *Yard) (any, error) { //nolint:unparam // the for
 		}
 
 		if f := m.Jobs[i].Forecast; f != nil {
-			y.foreseen(r, f)
+			y.applyForecast(r, f)
 		}
 
 		for _, n := range m.Jobs[i].Notices {
@@ -51,26 +51,26 @@ func (m PutForecasts) handle(y *Yard) (any, error) { //nolint:unparam // the for
 	return nil, nil
 }
 
-// foreseen takes a forecast. When nodes will be free is worked out anew, and asked about
-// retry, only if it has changed by something that could matter.
-func (y *Yard) foreseen(r *jobRecord, f *job.Forecast) {
+// applyForecast records a forecast. The expected ends of its nodes' bookings are updated, and a
+// plan is due, only if the estimated finish has moved noticeably.
+func (y *Yard) applyForecast(r *jobRecord, f *job.Forecast) {
 	before := r.outlook.Forecast
 	r.outlook.Forecast = f
 	if r.item != nil && r.Epoch == 0 && r.item.Lasts == 0 && f.Informed() {
-		y.requeue(r) // with how long it will take, once: that does not change while it waits
+		y.requeue(r) // with its duration, once: the forecast does not change while the job is queued
 	}
 
-	if r.running == nil || r.run == nil || !moved(before, f) {
+	if r.running == nil || r.run == nil || !finishMoved(before, f) {
 		return
 	}
 
-	y.hold(r, r.run)
-	y.round = true
+	y.bookNodes(r, r.run)
+	y.planDue = true
 }
 
-// moved reports whether the expected end has moved by more than a twentieth of what is left,
-// and by more than half a minute.
-func moved(before, now *job.Forecast) bool {
+// finishMoved reports whether the estimated finish has moved by more than a twentieth of the
+// remaining time and by more than half a minute.
+func finishMoved(before, now *job.Forecast) bool {
 	if before == nil || !before.Informed() || !now.Informed() {
 		return now.Informed()
 	}
@@ -80,15 +80,15 @@ func moved(before, now *job.Forecast) bool {
 	return by > 30*time.Second && by.Seconds() > now.Remaining.Mid/20
 }
 
-// Stand is where a job stands, for forecasts.
+// JobStatus is what forecasts need to know of a job.
 type JobStatus struct {
 	Cost     float64       // so far, with what is not posted yet
-	Progress *job.Progress // how far its program says it is, nil if it has ended
-	Speed    *job.Speed    // as told; nil if nobody did
-	Start    time.Time     // when it is expected to start, if it is the next in line
+	Progress *job.Progress // as its program reports it, nil if it has ended
+	Speed    *job.Speed    // as declared or observed; nil if unknown
+	Start    time.Time     // expected, if it is next in the queue
 }
 
-// Stands tells where jobs stand; of one that is not in memory it is empty.
+// JobStatuses returns the status of each job; that of one that is not in memory is empty.
 func (y *Yard) JobStatuses(jobs []id.Job) []JobStatus {
 	list := make([]JobStatus, len(jobs))
 
@@ -104,13 +104,13 @@ func (y *Yard) JobStatuses(jobs []id.Job) []JobStatus {
 			s.Progress = progressOf(y.now, r.outlook, r.running)
 		}
 
-		if y.held != nil && y.held.Job == j {
-			s.Start = y.held.At
+		if y.reservation != nil && y.reservation.Job == j {
+			s.Start = y.reservation.At
 		}
 	}
 
 	return list
 }
 
-// Tariff returns what nodes cost, nil if nobody told.
+// Tariff returns what nodes cost, nil if it was not configured.
 func (y *Yard) Tariff() *fleet.Tariff { return y.cfg.Tariff }

@@ -58,7 +58,7 @@ func TestForecastSaysWhenANodeIsFree(t *testing.T) {
 	y.pass(time.Minute, "a")
 	y.foresee(first, 3*time.Hour-70*time.Second, job.BasisCurve) // ten seconds sooner than it was: nothing that matters
 
-	if y.Wanted() {
+	if y.PlanDue() {
 		t.Error("a forecast that hardly changed asks the policy again")
 	}
 

@@ -9,7 +9,7 @@ import (
 	"trainyard/internal/place"
 )
 
-// launch makes a run of a job on the seats of a plan and orders its nodes to start it.
+// launch creates a run of a job on the GPUs that a plan allocated and orders its nodes to start it.
 func (y *Yard) launch(r *jobRecord, s *place.Start) {
 	need := s.Item.Shape.Need
 	y.dequeue(r)
@@ -38,10 +38,10 @@ func (y *Yard) launch(r *jobRecord, s *place.Start) {
 	y.runs[run.ID] = run
 	r.run, r.Last = run, s.Allocations[0].Node
 	r.running = y.running.add(r.entry, &run.Run, s.Allocations, y.nodes.Of)
-	y.hold(r, run)
+	y.bookNodes(r, run)
 
 	for i := range run.Ranks {
-		y.use(r, &run.Ranks[i], 1)
+		y.countUse(r, &run.Ranks[i], 1)
 	}
 
 	y.people.Charge(y.now, r.Owner, r.Project, y.nodes.Weigh(&run.Run))
@@ -57,14 +57,14 @@ func (y *Yard) launch(r *jobRecord, s *place.Start) {
 		y.open(r, run, i, addresses)
 	}
 
-	// The tables allow placing every waiting job, and apply checked that it waits.
+	// The life cycle allows placing every waiting job, and start checked that it is one.
 	if err := y.moveJob(r, job.EventPlace, theYard, s.Reason); err != nil {
 		y.event(Event{Kind: "yard.bug", Actor: theYard, Job: r.ID, Reason: err.Error()})
 	}
 }
 
-// hold books what the run's ranks take, with the expected end as far as it is known.
-func (y *Yard) hold(r *jobRecord, run *runRecord) {
+// bookNodes books what the run's ranks hold on their nodes, with the expected end if it is known.
+func (y *Yard) bookNodes(r *jobRecord, run *runRecord) {
 	ends := expectedEnd(y.now, r.Spec, &run.Run, r.running)
 
 	for i := range run.Ranks {
@@ -121,8 +121,8 @@ func (y *Yard) open(r *jobRecord, run *runRecord, rank int, addresses []string) 
 	y.orders.Open(&o)
 }
 
-// stop tells the ranks of a run that have not ended to stop. A run that was
-// told to stop gently may still be told to stop at once, never the other way.
+// stop orders the ranks of a run that have not ended to stop. A run that is stopping within
+// its grace period may still be killed, never the other way round.
 func (y *Yard) stop(run *runRecord, mode job.StopMode, why job.Cause) {
 	if run.Stop == job.StopNone {
 		run.StopFor, run.stopOrdered = why, y.now

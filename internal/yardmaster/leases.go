@@ -9,16 +9,16 @@ import (
 	"trainyard/internal/job"
 	"trainyard/internal/place"
 	"trainyard/internal/provision"
-	lifecycle "trainyard/internal/provision/leases"
+	"trainyard/internal/provision/lifecycle"
 	"trainyard/internal/yardmaster/nodes"
 )
 
 // Lease returns a lease that has not ended, nil if there is none.
 func (y *Yard) Lease(name id.Lease) *fleet.Lease { return y.leases.Of(name) }
 
-// ReturnLease gives a provisioned node back. What runs there is stopped and starts again
-// elsewhere. A job that waits for it and for others provisioned with it has no use for those
-// alone: they are given back too, and it may provision anew. The answer is the lease.
+// ReleaseLease releases an on-demand node. Its runs are stopped and their jobs requeued. If a
+// job is still waiting for the nodes of the lease's gang, the other leases of the gang are
+// released too, because it cannot use them alone. The answer is the lease.
 type ReleaseLease struct {
 	Lease id.Lease
 	By    id.User
@@ -31,17 +31,17 @@ func (m ReleaseLease) handle(y *Yard) (any, error) {
 	}
 
 	reason := "released by " + string(m.By)
-	fellows := y.leases.GangOf(l)
+	gang := y.leases.GangOf(l)
 	y.releaseLease(l, reason)
 
-	for _, o := range fellows {
-		y.releaseLease(o, fmt.Sprintf("lease %s, without which it is of no use, was %s", l.ID, reason))
+	for _, o := range gang {
+		y.releaseLease(o, fmt.Sprintf("lease %s of the same gang was %s", l.ID, reason))
 	}
 
 	return *l, nil
 }
 
-// releaseLease gives a lease back, when nothing runs on its node any more if it has one.
+// releaseLease releases a lease; one whose node has joined only after its runs have ended.
 func (y *Yard) releaseLease(l *fleet.Lease, reason string) {
 	if n, joined := y.nodes.Get(l.Node); joined && l.State == fleet.LeaseActive {
 		y.vacate(n, reason)
@@ -51,7 +51,7 @@ func (y *Yard) releaseLease(l *fleet.Lease, reason string) {
 	y.leases.Release(y.now, l.ID, reason)
 }
 
-// vacate gives a provisioned node back when nothing runs there any more.
+// vacate cordons an on-demand node and releases it once its runs have ended.
 func (y *Yard) vacate(n *nodes.Node, reason string) {
 	y.nodes.Cordon(y.now, n, reason)
 
@@ -74,19 +74,19 @@ func (y *Yard) provisionAll(list []place.Provision) {
 	}
 }
 
-// provision writes leases for one job, or says why it does not.
+// provision creates leases for one job, or says why it does not.
 func (y *Yard) provision(h *place.Provision) (why string) {
 	r, ok := y.jobs[h.Item.Job]
 	offer, offered := y.leases.Market.Offer(h.Offer)
 	switch {
 	case !ok || r.item != h.Item:
-		return noLongerWaits
+		return noLongerQueued
 	case !offered:
 		return "unknown offer " + h.Offer
 	case h.Count < 1 || h.Reason == "":
-		return "the plan gives no count or no reason"
+		return "the plan gives no node count or no reason"
 	case y.leases.Awaits(r.ID):
-		return "nodes are being provisioned for the job already"
+		return "nodes are already being provisioned for the job"
 	}
 
 	if why := y.provisionQuotaReached(r, h); why != "" {
@@ -99,13 +99,13 @@ func (y *Yard) provision(h *place.Provision) (why string) {
 	}
 
 	r.committed = true
-	y.setApart(r)
+	y.updateOwnAllowance(r)
 
 	return ""
 }
 
-// settleLeases passes on what has changed among the leases, and takes nodes out of the
-// yard whose machines are gone.
+// settleLeases passes on changes of leases to the ledger, and removes nodes whose machines
+// are gone.
 func (y *Yard) settleLeases() {
 	gone, changed := y.leases.Settle(y.now, func(l *fleet.Lease) {
 		y.leaseChanged(l)
@@ -122,7 +122,7 @@ func (y *Yard) settleLeases() {
 	}
 
 	y.leases.Watch(y.now)
-	y.round = y.round || changed
+	y.planDue = y.planDue || changed
 }
 
 // loseMachine removes a node whose machine is gone.

@@ -76,7 +76,7 @@ func provisioningYard(t *testing.T) *yard {
 	y.submit("alice", gang(3))
 	y.round()
 
-	if got, want := y.leases(), "l1 asked, l2 asked, l3 asked"; got != want {
+	if got, want := y.leases(), "l1 requested, l2 requested, l3 requested"; got != want {
 		t.Fatalf("the leases are %q, want %q", got, want)
 	}
 
@@ -99,7 +99,7 @@ func (y *yard) leases() string {
 func (y *yard) joins(l id.Lease) {
 	y.t.Helper()
 	y.ok(
-		yardmaster.Granted{
+		yardmaster.LeaseGranted{
 			Lease:    l,
 			Provider: "p",
 			Machine:  fleet.Instance{ID: "i-" + string(l), Lease: l, State: fleet.InstanceUp, Billed: -1},
@@ -137,17 +137,17 @@ func TestOneOfAGangIsGivenBackByHand(t *testing.T) {
 		before func(y *yard)
 		want   string
 	}{
-		"none has come": {func(*yard) {}, "l1 returning, l2 returning, l3 returning"},
+		"none has come": {func(*yard) {}, "l1 releasing, l2 releasing, l3 releasing"},
 		"another is a node": {func(y *yard) { y.joins("l2") },
-			"l1 returning, l2 returning, l3 returning"},
+			"l1 releasing, l2 releasing, l3 releasing"},
 		"it is a node": {func(y *yard) { y.joins("l1") },
-			"l1 returning, l2 returning, l3 returning"},
+			"l1 releasing, l2 releasing, l3 releasing"},
 		"another is a node and runs something else": {func(y *yard) {
 			y.joins("l2")
 			j := y.submit("alice", spec(1))
 			y.round()
 			y.running(j, 0)
-		}, "l1 returning, l2 active, l3 returning"},
+		}, "l1 releasing, l2 active, l3 releasing"},
 		"the job runs": {func(y *yard) {
 			for _, l := range []id.Lease{"l1", "l2", "l3"} {
 				y.joins(l)
@@ -187,7 +187,7 @@ func TestAGangIsProvisionedAnewAfterOneWasGivenBack(t *testing.T) {
 	y.ok(yardmaster.ReleaseLease{Lease: "l2", By: "alice"})
 	y.round()
 
-	if got, want := y.leases(), "l1 returning, l2 returning, l3 returning, l4 asked, l5 asked, l6 asked"; got != want {
+	if got, want := y.leases(), "l1 releasing, l2 releasing, l3 releasing, l4 requested, l5 requested, l6 requested"; got != want {
 		t.Errorf("the leases are %q, want %q", got, want)
 	}
 }
@@ -266,14 +266,14 @@ func TestANodeThatFallsSilentAgainIsSuspectAgain(t *testing.T) {
 func TestAJobSaysWhichNodeIsBeingProvisionedForIt(t *testing.T) {
 	t.Parallel()
 	y := provisioningYard(t)
-	want := "a node is being provisioned for it: p/small/north, lease l1 is asked"
+	want := "a node is being provisioned: p/small/north (lease l1, requested)"
 
 	w, waits := y.Why(y.now, "j1")
 	if !waits || w.Blocker != place.BlockProvisioning || w.Sentence != want {
 		t.Errorf("why it waits: %+v, want %q", w, want)
 	}
 
-	if b := y.Briefs(y.now, []id.Job{"j1"}); b[0].Waits != want {
-		t.Errorf("the list says %q, want %q", b[0].Waits, want)
+	if b := y.Briefs(y.now, []id.Job{"j1"}); b[0].WaitReason != want {
+		t.Errorf("the list says %q, want %q", b[0].WaitReason, want)
 	}
 }

@@ -71,8 +71,8 @@ func (y *Yard) charge(p *ledger.Posting) {
 	}
 }
 
-// use records in the quotas what a rank holds, or with a negative sign no longer holds.
-func (y *Yard) use(r *jobRecord, k *job.Rank, sign float64) {
+// countUse records in the quotas what a rank holds, or with a negative sign no longer holds.
+func (y *Yard) countUse(r *jobRecord, k *job.Rank, sign float64) {
 	n := y.nodes.Of(k.Node)
 	if n == nil {
 		return
@@ -82,7 +82,7 @@ func (y *Yard) use(r *jobRecord, k *job.Rank, sign float64) {
 		k.Hourly = y.ledger.Rate(n, k, y.Lease(n.Lease))
 	}
 
-	y.quotas.Use(y.now, r.payer(), n.Class, sign*k.Whole(), sign*k.Hourly)
+	y.quotas.Use(y.now, r.payer(), n.Class, sign*k.GPUCount(), sign*k.Hourly)
 }
 
 // commit records in the quotas what a job is expected to use from now on.
@@ -97,7 +97,7 @@ func (y *Yard) commit(r *jobRecord) {
 	if r.running != nil {
 		if end := expectedEnd(y.now, r.Spec, &r.run.Run, r.running); !end.IsZero() {
 			hours := max(end.Sub(y.now), 0).Hours()
-			cost, gpuHours = 0, hours*r.running.Whole()
+			cost, gpuHours = 0, hours*r.running.GPUCount()
 
 			for i := range r.run.Ranks {
 				cost += r.run.Ranks[i].Hourly * hours
@@ -126,8 +126,8 @@ func (run *runRecord) hourly() float64 {
 	return sum
 }
 
-// saved records what a start saves compared with the alternative.
-func (y *Yard) saved(r *jobRecord, s *place.Start) {
+// recordSaving records what a start saves compared with the alternative.
+func (y *Yard) recordSaving(r *jobRecord, s *place.Start) {
 	if s.Saves == 0 {
 		return
 	}

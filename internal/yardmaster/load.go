@@ -65,7 +65,7 @@ func (y *Yard) Load(now time.Time, s State) {
 		y.checkIdle(n.ID)
 	}
 
-	y.round = true
+	y.planDue = true
 }
 
 // loadQuotas restores the quotas, what was used of them and what people were notified of.
@@ -108,12 +108,12 @@ func (y *Yard) loadRun(run job.Run) {
 	}
 
 	r.running = y.running.add(r.entry, &rec.Run, seats, y.nodes.Of)
-	y.hold(r, rec)
+	y.bookNodes(r, rec)
 	y.people.Resume(r.Owner, r.Project, y.nodes.Weigh(&rec.Run))
 
 	for i := range rec.Ranks {
 		if k := rec.Ranks[i]; k.State != job.RunEnded {
-			y.use(r, &k, 1)
+			y.countUse(r, &k, 1)
 		}
 	}
 

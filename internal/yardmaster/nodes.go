@@ -15,19 +15,19 @@ import (
 	"trainyard/internal/yardmaster/nodes"
 )
 
-// Join makes a machine a node. The answer is the node. Its token was checked
-// by the server; here its use is counted.
+// Join adds a machine as a node. The answer is the node. The server has checked its token;
+// here its use is counted.
 type Join struct {
 	Token     id.Token
-	Name      string // wished name; a number is added if it is taken
-	Key       string // names the machine's own key
+	Name      string // requested name; a number is added if it is taken
+	Key       string // identifies the machine's own key
 	Inventory fleet.Inventory
 }
 
 func (m Join) handle(y *Yard) (any, error) {
 	if !id.Name(m.Name) {
-		return nil, fault.New(fault.Invalid, "node_name", "%q cannot name a node", m.Name).WithField("name").
-			WithRemedy("use lower-case letters, digits, '-', '_' and '.', at most %d", id.MaxName)
+		return nil, fault.New(fault.Invalid, "node_name", "invalid node name %q", m.Name).WithField("name").
+			WithRemedy("use at most %d lower-case letters, digits, '-', '_' and '.'", id.MaxName)
 	}
 
 	// A machine whose first answer was lost joins again with the same key.
@@ -59,31 +59,31 @@ func (m Join) handle(y *Yard) (any, error) {
 	return n.Node, nil
 }
 
-// Heard is the answer to a report of a provisioned node.
+// LeaseRenewal is the answer to a report of an on-demand node.
 type LeaseRenewal struct {
-	LeaseLeft time.Duration // until the node has to end itself if it hears nothing newer
+	LeaseLeft time.Duration // until the node shuts itself down unless it is renewed again
 }
 
-// NodeReport is what a node's agent tells: that it lives, and how its runs fare.
-// The answer is a Heard if the node is provisioned.
+// NodeReport is a report of a node's agent: that it is alive, and the state of its runs.
+// The answer is a LeaseRenewal if the node is an on-demand node.
 type NodeReport struct {
 	Node      id.Node
 	Inventory *fleet.Inventory // nil if it has not changed
 	Foreign   []int            // GPUs used by processes outside the yard
 	Ranks     []RankReport
-	Data      []job.DataCopy // all that it has fetched and keeps
+	Data      []job.DataCopy // all datasets that it has fetched and still has
 }
 
 func (m NodeReport) handle(y *Yard) (any, error) {
 	n, ok := y.nodes.Get(m.Node)
 	if !ok || n.State == fleet.Removed {
-		return nil, fault.New(fault.Denied, "node_removed", "node %s was taken out of the yard", m.Node).
+		return nil, fault.New(fault.Denied, "node_removed", "node %s has been removed from the yard", m.Node).
 			WithRemedy("join again with a new join token")
 	}
 
 	y.nodes.Report(y.now, n, m.Foreign, m.Inventory)
 
-	y.round = y.data.Keeps(y.now, n.ID, m.Data) || y.round
+	y.planDue = y.data.SetCopies(y.now, n.ID, m.Data) || y.planDue
 	for i := range m.Ranks {
 		y.watch(m.Node, &m.Ranks[i])
 	}
@@ -95,24 +95,24 @@ func (m NodeReport) handle(y *Yard) (any, error) {
 	return nil, nil
 }
 
-// moveNode applies an event to a node. What one keeps that is lost is not counted on.
+// moveNode applies an event to a node. The datasets on a node that is lost are forgotten.
 func (y *Yard) moveNode(n *nodes.Node, ev fleet.Event, actor, reason string) {
 	if to, err := n.State.After(ev); err == nil && (to == fleet.Lost || to == fleet.Removed) {
-		y.round = y.data.Lost(y.now, n.ID) || y.round
+		y.planDue = y.data.ForgetCopies(y.now, n.ID) || y.planDue
 	}
 
 	y.nodes.Move(y.now, n, ev, actor, reason)
 }
 
-// lose gives up a node that was silent past the bound, and its runs with it.
-// Its agent has stopped them by then, because their lease is shorter.
+// lose declares a node lost that has been silent for LostAfter, and its runs with it. Its
+// agent has stopped them by then, because the contact lease is shorter.
 func (y *Yard) lose(n *nodes.Node, silent job.Duration) {
-	y.moveNode(n, fleet.EventLose, theYard, fmt.Sprintf("not heard for %s; its runs are given up", silent))
-	y.giveUp(n, job.CauseNodeLost, fmt.Sprintf("node %s was not heard for %s and was given up", n.ID, silent))
+	y.moveNode(n, fleet.EventLose, theYard, fmt.Sprintf("no report for %s; its runs are declared lost", silent))
+	y.giveUp(n, job.CauseNodeLost, fmt.Sprintf("node %s has not reported for %s and was declared lost", n.ID, silent))
 }
 
-// Gone says that a node is known to be dead, by who would know: its provider, or
-// the model of a simulation. Its runs are given up at once. The answer is the node.
+// NodeGone says that a node is known to be dead, because its provider or the model of a
+// simulation says so. Its runs are declared lost at once. The answer is the node.
 type NodeGone struct {
 	Node   id.Node
 	By     string
@@ -133,7 +133,7 @@ func (m NodeGone) handle(y *Yard) (any, error) {
 	return n.Node, nil
 }
 
-// giveUp ends the ranks on a node without hearing from it.
+// giveUp ends the ranks on a node without a report of its agent.
 func (y *Yard) giveUp(n *nodes.Node, cause job.Cause, reason string) {
 	for _, runID := range sortedKeys(n.Runs) {
 		run := y.runs[runID]
@@ -142,8 +142,8 @@ func (y *Yard) giveUp(n *nodes.Node, cause job.Cause, reason string) {
 	}
 }
 
-// Drain lets nothing new onto a node, or opens it again. With Stop what runs
-// there is stopped and starts again elsewhere. The answer is the node.
+// Cordon cordons a node, or uncordons it. With Stop it drains the node: its runs are stopped
+// and their jobs requeued. The answer is the node.
 type Cordon struct {
 	Node id.Node
 	By   id.User
@@ -168,8 +168,8 @@ func (m Cordon) handle(y *Yard) (any, error) {
 	return n.Node, nil
 }
 
-// RemoveNode takes a node out of the yard for good; its certificate is worth
-// nothing from then on. Nothing may run there.
+// RemoveNode removes a node for good; its certificate is not accepted from then on. Nothing
+// may run there.
 type RemoveNode struct {
 	Node id.Node
 	By   id.User
@@ -182,12 +182,13 @@ func (m RemoveNode) handle(y *Yard) (any, error) {
 	}
 
 	if y.Lease(n.Lease) != nil {
-		return nil, fault.New(fault.Conflict, "node_provisioned", "node %s is provisioned and would be paid for without being used", n.ID).
+		return nil, fault.New(fault.Conflict, "node_provisioned",
+			"node %s is an on-demand node and would still be billed", n.ID).
 			WithRemedy("release it first: trainyard release %s", n.Lease)
 	}
 
 	if len(n.Runs) > 0 {
-		return nil, fault.New(fault.Conflict, "node_busy", "node %s has %s on it", n.ID, humanize.Count(len(n.Runs), "run")).
+		return nil, fault.New(fault.Conflict, "node_busy", "node %s still has %s", n.ID, humanize.Count(len(n.Runs), "run")).
 			WithRemedy("drain it first: trainyard drain %s", n.ID)
 	}
 
@@ -196,11 +197,11 @@ func (m RemoveNode) handle(y *Yard) (any, error) {
 	return n.Node, nil
 }
 
-// EventReleased is the kind of the event that tells of the release of a GPU, with its UUID in To.
+// EventReleased is the kind of the event that a GPU error was cleared, with the GPU's UUID in To.
 const EventReleased = nodes.EventReleased
 
-// ReleaseGPU writes down that a GPU which its agent keeps out of use may be used
-// retry. The agent lets it go when it is told. The answer is the event.
+// ClearGPUError clears the error of a GPU that its agent has taken out of service. The agent
+// uses it again when it receives the event, which is the answer.
 type ClearGPUError struct {
 	Node id.Node
 	GPU  int

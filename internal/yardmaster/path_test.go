@@ -25,7 +25,7 @@ import (
 func (y *yard) round() {
 	y.t.Helper()
 
-	if y.Wanted() {
+	if y.PlanDue() {
 		y.Round(y.now)
 	}
 
@@ -125,40 +125,40 @@ func TestHowJobsEnd(t *testing.T) {
 		exitCode   int
 		notStarted bool
 	}{
-		"both end well":                     {ends: [2]yardmaster.RankReport{well, well}, state: job.Succeeded, reason: "it succeeded"},
+		"both end well":                     {ends: [2]yardmaster.RankReport{well, well}, state: job.Succeeded, reason: "succeeded"},
 		"one fails and takes the other":     {ends: [2]yardmaster.RankReport{failed, stopped}, state: job.Failed, cause: job.CauseUserCode, exitCode: 3, reason: "the program exited with code 3 on a"},
 		"one fails after the other is done": {ends: [2]yardmaster.RankReport{well, failed}, state: job.Failed, cause: job.CauseUserCode, exitCode: 3, reason: "the program exited with code 3 on b"},
 		"one fails, and may again": {ends: [2]yardmaster.RankReport{failed, stopped}, retry: 1, state: job.Recovering, cause: job.CauseUserCode, exitCode: 3,
-			reason: "the program exited with code 3 on a; runs again in 5s at the earliest"},
+			reason: "the program exited with code 3 on a; retry in 5s at the earliest"},
 		"cancelled": {before: func(y *yard) { y.ok(cancel) }, ends: [2]yardmaster.RankReport{stopped, stopped}, state: job.Cancelled, cause: job.CauseCancelled, exitCode: 143,
-			reason: "it was cancelled and has stopped"},
-		"cancelled too late": {before: func(y *yard) { y.ok(cancel) }, ends: [2]yardmaster.RankReport{well, well}, state: job.Succeeded, reason: "it succeeded"},
+			reason: "cancelled; its program has stopped"},
+		"cancelled too late": {before: func(y *yard) { y.ok(cancel) }, ends: [2]yardmaster.RankReport{well, well}, state: job.Succeeded, reason: "succeeded"},
 		"cancelled, and failed by itself at that moment": {before: func(y *yard) { y.ok(cancel) }, ends: [2]yardmaster.RankReport{failed, failed}, state: job.Failed,
 			cause: job.CauseUserCode, exitCode: 3, reason: "the program exited with code 3 on a"},
 		"cancelled before it began": {before: func(y *yard) { y.ok(cancel) }, notStarted: true, ends: [2]yardmaster.RankReport{stopped, stopped}, state: job.Cancelled,
-			cause: job.CauseCancelled, exitCode: 143, reason: "it was cancelled and has stopped"},
+			cause: job.CauseCancelled, exitCode: 143, reason: "cancelled; its program has stopped"},
 		"paused": {before: func(y *yard) { y.ok(pause) }, ends: [2]yardmaster.RankReport{stopped, stopped}, state: job.Paused, exitCode: 143,
-			reason: "it was paused and has stopped"},
+			reason: "paused; its program has stopped"},
 		"paused, then cancelled": {before: func(y *yard) {
 			y.ok(pause)
 			y.ok(cancel)
 		}, ends: [2]yardmaster.RankReport{stopped, stopped}, state: job.Cancelled,
-			cause: job.CauseCancelled, exitCode: 143, reason: "it was cancelled and has stopped"},
+			cause: job.CauseCancelled, exitCode: 143, reason: "cancelled; its program has stopped"},
 		"drained": {before: func(y *yard) { y.ok(yardmaster.Cordon{Node: "b", By: "root", On: true, Stop: true}) }, ends: [2]yardmaster.RankReport{stopped, stopped},
-			state: job.Recovering, cause: job.CausePreempted, exitCode: 143, reason: "preempted by other work; runs again"},
+			state: job.Recovering, cause: job.CausePreempted, exitCode: 143, reason: "preempted by other work; requeued"},
 		"drained, then cancelled": {before: func(y *yard) {
 			y.ok(yardmaster.Cordon{Node: "b", By: "root", On: true, Stop: true})
 			y.ok(cancel)
 		},
-			ends: [2]yardmaster.RankReport{stopped, stopped}, state: job.Cancelled, cause: job.CauseCancelled, exitCode: 143, reason: "it was cancelled and has stopped"},
+			ends: [2]yardmaster.RankReport{stopped, stopped}, state: job.Cancelled, cause: job.CauseCancelled, exitCode: 143, reason: "cancelled; its program has stopped"},
 		"both nodes cut off": {ends: [2]yardmaster.RankReport{cutOff, cutOff}, state: job.Recovering, cause: job.CauseNodeLost,
-			reason: "cut off from the yard for 4m; runs again in 5s at the earliest"},
+			reason: "cut off from the yard for 4m; retry in 5s at the earliest"},
 		"one node cut off": {ends: [2]yardmaster.RankReport{cutOff, stopped}, state: job.Recovering, cause: job.CauseNodeLost,
-			reason: "cut off from the yard for 4m; runs again in 5s at the earliest"},
+			reason: "cut off from the yard for 4m; retry in 5s at the earliest"},
 		"the other one is done": {ends: [2]yardmaster.RankReport{well, cutOff}, state: job.Recovering, cause: job.CauseNodeLost,
-			reason: "cut off from the yard for 4m; runs again in 5s at the earliest"},
+			reason: "cut off from the yard for 4m; retry in 5s at the earliest"},
 		"stopped by the machine": {ends: [2]yardmaster.RankReport{{Signalled: true}, stopped}, state: job.Recovering, cause: job.CausePreempted,
-			reason: "preempted by other work; runs again"},
+			reason: "preempted by other work; requeued"},
 		"nonsense with an exit code": {ends: [2]yardmaster.RankReport{{Cause: "x", ExitCode: 4}, stopped}, state: job.Failed, cause: job.CauseUserCode, exitCode: 4,
 			reason: "the program exited with code 4 on a"},
 		"a signal of its own": {ends: [2]yardmaster.RankReport{{Signal: "SIGSEGV", ExitCode: 139}, stopped}, state: job.Failed, cause: job.CauseUserCode, exitCode: 139,
@@ -166,7 +166,7 @@ func TestHowJobsEnd(t *testing.T) {
 		"set-up fails": {notStarted: true, ends: [2]yardmaster.RankReport{{Cause: job.CauseSetupFailed, ExitCode: 1, Reason: "set-up failed with exit code 1"}, stopped}, state: job.Failed,
 			cause: job.CauseSetupFailed, exitCode: 1, reason: "set-up failed with exit code 1"},
 		"GPU out of memory, and there is no greater one": {ends: [2]yardmaster.RankReport{{Cause: job.CauseGPUOOM, ExitCode: 1}, stopped}, state: job.Failed,
-			cause: job.CauseGPUOOM, exitCode: 1, reason: "out of GPU memory; no node that it may use has GPUs of more than 80GB"},
+			cause: job.CauseGPUOOM, exitCode: 1, reason: "out of GPU memory; no node it may use has GPUs with more than 80 GB"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -327,7 +327,7 @@ func TestPipelineGoesOnOrEnds(t *testing.T) {
 	t.Run("each starts when those it needs have succeeded", func(t *testing.T) {
 		t.Parallel()
 		y, ids := submit(t)
-		if got := y.job(ids[2]).Reason; got != "waits for j2 and 1 more job it needs" {
+		if got := y.job(ids[2]).Reason; got != "waiting for required jobs j2 and 1 more" {
 			t.Errorf("reason %q", got)
 		}
 
@@ -353,7 +353,7 @@ func TestPipelineGoesOnOrEnds(t *testing.T) {
 		y.ok(yardmaster.Pause{Job: ids[2], By: "alice"})
 		y.ends(ids[0], 0, yardmaster.RankReport{ExitCode: 1})
 
-		for i, want := range []string{"the program exited with code 1 on a", "j1 (prepare), which it needs, ended as failed", "j2 (train), which it needs, ended as cancelled"} {
+		for i, want := range []string{"the program exited with code 1 on a", "required job j1 (prepare) ended with status FAILED", "required job j2 (train) ended with status CANCELLED"} {
 			got := y.job(ids[i])
 			if got.Reason != want || !got.State.Final() || i > 0 && got.Cause != job.CauseNeedFailed {
 				t.Errorf("job %d is %s (%s): %q, want %q", i+1, got.State, got.Cause, got.Reason, want)
@@ -370,7 +370,7 @@ func TestPipelineGoesOnOrEnds(t *testing.T) {
 		y.ok(yardmaster.Resume{Job: ids[1], By: "alice"})
 		y.check()
 
-		if got := y.job(ids[1]).Reason; got != "resumed by alice; waits for j1 and 1 more job it needs" {
+		if got := y.job(ids[1]).Reason; got != "resumed by alice; waiting for required jobs j1 and 1 more" {
 			t.Errorf("reason %q", got)
 		}
 
@@ -410,7 +410,7 @@ func TestLostNode(t *testing.T) {
 	y.ends(j, 0, yardmaster.RankReport{Cause: job.CauseCancelled, Signalled: true})
 
 	got := y.job(j)
-	if want := "node b was not heard for 5m and was given up; runs again in 5s at the earliest"; got.State != job.Recovering ||
+	if want := "node b has not reported for 5m and was declared lost; retry in 5s at the earliest"; got.State != job.Recovering ||
 		got.Cause != job.CauseNodeLost ||
 		got.Reason != want {
 		t.Errorf("job is %s of %s: %q, want %q", got.State, got.Cause, got.Reason, want)
@@ -491,14 +491,14 @@ func TestMemoryIsDoubledWhileSomeNodeHasIt(t *testing.T) {
 	if got := y.job(
 		j,
 	); got.State != job.Recovering || got.Floor.Memory != 200<<30 ||
-		got.Reason != "out of memory; it will be given 200GB of memory; runs again" {
+		got.Reason != "out of memory; the next run gets 200 GB of memory; requeued" {
 		t.Errorf("job is %s with at least %s: %s", got.State, got.Floor.Memory, got.Reason)
 	}
 
 	y.round()
 	y.ends(j, 0, oom)
 
-	want := "out of memory; no node that it may use has 400GB of memory (run 2; given up after 2 such failures)"
+	want := "out of memory; no node it may use has 400 GB of memory (run 2; not retried after 2 failures of this kind)"
 	if got := y.job(j); got.Status() != job.StatusOutOfMemory || got.Reason != want {
 		t.Errorf("job is %s: %s, want %s", got.Status(), got.Reason, want)
 	}

@@ -7,25 +7,25 @@ import (
 	"trainyard/internal/place"
 )
 
-// Wanted reports whether something changed that the policy should look at, and is not
-// looking at already.
-func (y *Yard) Wanted() bool {
-	return y.round && !y.planning && (y.line.Len() > 0 || len(y.running) > 0 && y.cfg.Policy.Revises())
+// PlanDue reports whether something has changed since the last plan, and no plan is being
+// made.
+func (y *Yard) PlanDue() bool {
+	return y.planDue && !y.planning && (y.queue.Len() > 0 || len(y.running) > 0 && y.cfg.Policy.Revises())
 }
 
 // Round asks the policy for a plan and carries it out.
 func (y *Yard) Round(now time.Time) {
 	v := y.view(now)
 	y.apply(now, place.Within(y.cfg.Policy, v, y.timeLimit()))
-	y.round = false
+	y.planDue = false
 }
 
-// apply carries out a plan. What can no longer be carried out, because the yard
-// has moved on since the view was taken, is dropped.
+// apply carries out a plan. What can no longer be carried out, because the yard has changed
+// since the view was taken, is dropped.
 func (y *Yard) apply(now time.Time, p place.Plan) {
 	y.setNow(now)
-	y.held = p.Reservation
-	y.askAgain(p.WakeAt)
+	y.reservation = p.Reservation
+	y.setWakeTimer(p.WakeAt)
 
 	if len(p.Provisions) > 0 {
 		y.provisionAll(p.Provisions)
@@ -36,7 +36,7 @@ func (y *Yard) apply(now time.Time, p place.Plan) {
 		return
 	}
 
-	good, bad := place.Check(y.glance(now), p)
+	good, bad := place.Check(y.basicView(now), p)
 	for _, err := range bad {
 		y.drop(Event{Reason: err.Error()})
 	}
@@ -45,14 +45,14 @@ func (y *Yard) apply(now time.Time, p place.Plan) {
 		s := &good.Stops[i]
 		r, ok := y.jobs[s.Running.Job]
 		if !ok || r.running != s.Running {
-			y.drop(Event{Job: s.Running.Job, Reason: "the job no longer runs there"})
+			y.drop(Event{Job: s.Running.Job, Reason: "the job is no longer running there"})
 			continue
 		}
 
 		y.stopPlanned(r, s)
 	}
 
-	y.expect(len(good.Starts))
+	y.growBatch(len(good.Starts))
 
 	for i := range good.Starts {
 		y.start(&good.Starts[i])
@@ -62,57 +62,57 @@ func (y *Yard) apply(now time.Time, p place.Plan) {
 		y.settleLeases()
 	}
 
-	if y.freed {
+	if y.promisesDue {
 		y.fulfil()
 	}
 
 	y.updateMeters()
 }
 
-// start launches a job of a plan, or promises it its seats until they are free.
+// start launches a job of a plan, or makes a promise if its GPUs are not free yet.
 func (y *Yard) start(s *place.Start) {
 	r, ok := y.jobs[s.Item.Job]
 	switch {
 	case ok && r.item == s.Item && r.State.Waiting():
 		if why := y.quotaReached(r, gpusOf(s)); why != "" {
 			y.dequeue(r)
-			y.holdBack(r, why)
+			y.holdForQuota(r, why)
 			return
 		}
 
 		if y.nodes.Vacant(s) {
-			y.saved(r, s)
+			y.recordSaving(r, s)
 			y.launch(r, s)
 			return
 		}
 	case ok && r.running != nil && r.running.Item == s.Item && r.run.stoppedByPlan:
 	default:
-		y.drop(Event{Job: s.Item.Job, Reason: noLongerWaits})
+		y.drop(Event{Job: s.Item.Job, Reason: noLongerQueued})
 		return
 	}
 
 	y.promise(r, s)
 }
 
-// askAgain lets the policy be asked at a time at which nothing else may happen.
-func (y *Yard) askAgain(at time.Time) {
-	y.timers.Stop(y.asked)
-	y.asked = nil
+// setWakeTimer makes a plan due at a time at which nothing else may happen; zero for never.
+func (y *Yard) setWakeTimer(at time.Time) {
+	y.timers.Stop(y.wakeTimer)
+	y.wakeTimer = nil
 	if !at.IsZero() {
-		y.asked = y.after(at, func() { y.round = true })
+		y.wakeTimer = y.after(at, func() { y.planDue = true })
 	}
 }
 
-// expect makes room for what so many starts will change.
-func (y *Yard) expect(n int) {
+// growBatch makes room for the changes of n starts.
+func (y *Yard) growBatch(n int) {
 	y.changedJobs.Grow(n)
 	y.changedRuns.Grow(n)
 	y.orders.Grow(n)
 	y.feed.Grow(n)
 }
 
-// moveJob applies an event to a job and writes it down. Every change of a
-// job's state goes through here.
+// moveJob applies an event to a job and adds it to the feed. Every change of a job's state
+// goes through here.
 func (y *Yard) moveJob(r *jobRecord, ev job.Event, actor, reason string) error {
 	to, err := r.After(ev)
 	if err != nil {
@@ -140,7 +140,7 @@ func (y *Yard) moveJob(r *jobRecord, ev job.Event, actor, reason string) error {
 	y.event(e)
 
 	if to.Final() {
-		y.ended(r)
+		y.closeJob(r)
 	}
 
 	return nil

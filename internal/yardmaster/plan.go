@@ -7,7 +7,7 @@ import (
 	"trainyard/internal/queue"
 )
 
-// Slow reports whether plans take so long that they are to be made beside the yard:
+// Slow reports whether plans take so long that they must be made outside the loop:
 // Begin, Planning.Plan and PlanReady instead of Round.
 func (y *Yard) Slow() bool {
 	s, ok := y.cfg.Policy.(place.Searcher)
@@ -15,19 +15,19 @@ func (y *Yard) Slow() bool {
 	return ok && s.Slow()
 }
 
-// Planning is a plan that is being made beside the yard.
+// Planning is a plan that is being made outside the loop.
 type Planning struct {
-	View   *place.View // nobody else changes it
+	View   *place.View // not shared with the yard
 	policy place.Policy
-	limit  func() bool // the time for it is up; nil if it has no limit
+	limit  func() bool // reports that its time is up; nil if it has no limit
 }
 
-// Begin takes the view for a plan that is made beside the yard. No other one is wanted
-// until PlanReady has brought it.
+// Begin takes the view for a plan that is made outside the loop. No other plan is due until
+// PlanReady has delivered it.
 func (y *Yard) Begin(now time.Time) *Planning {
 	p := &Planning{View: y.View(now), policy: y.cfg.Policy, limit: y.timeLimit()}
 	y.planning = true
-	y.round = false
+	y.planDue = false
 
 	return p
 }
@@ -47,37 +47,36 @@ func (y *Yard) timeLimit() func() bool {
 	return y.cfg.Limit()
 }
 
-// PlanReady brings a plan that was made beside the yard. What has gone stale since its
-// view was taken is dropped. The answer is a PlanApplied.
+// PlanReady delivers a plan that was made outside the loop. What is stale since its view was
+// taken is dropped. The answer is a PlanApplied.
 type PlanReady struct{ Plan place.Plan }
 
 // PlanApplied says what became of a plan.
 type PlanApplied struct {
-	Dropped int // starts, stops and nodes to provision that could no longer be had
+	Dropped int // starts, stops and nodes to provision that were no longer possible
 }
 
 func (m PlanReady) handle(y *Yard) (any, error) { //nolint:unparam // the form of Message
 	y.planning = false
-	before := y.dropped
+	before := y.drops
 	y.apply(y.now, y.bind(m.Plan))
 
-	return PlanApplied{Dropped: y.dropped - before}, nil
+	return PlanApplied{Dropped: y.drops - before}, nil
 }
 
-// noLongerWaits is why a part of a plan is dropped whose job was placed, cancelled or
+// noLongerQueued is why a part of a plan is dropped whose job was placed, cancelled or
 // changed since.
-const noLongerWaits = "the job no longer waits"
+const noLongerQueued = "the job is no longer queued"
 
-// bind puts the yard's own jobs and runs in the place of those that a copied view had.
-// Parts whose job or run has changed since are dropped; whether the nodes are still to
-// be had, Check finds out.
+// bind replaces the jobs and runs of a cloned view by the yard's own. Parts whose job or run
+// has changed since are dropped; place.Check finds out whether the nodes are still free.
 func (y *Yard) bind(p place.Plan) place.Plan {
 	bound := place.Plan{Reservation: p.Reservation, WakeAt: p.WakeAt}
 
 	for _, s := range p.Stops {
 		r, ok := y.jobs[s.Running.Job]
 		if !ok || r.running == nil || r.running.Run != s.Running.Run {
-			y.drop(Event{Job: s.Running.Job, Reason: "the job no longer runs there"})
+			y.drop(Event{Job: s.Running.Job, Reason: "the job is no longer running there"})
 			continue
 		}
 
@@ -86,9 +85,9 @@ func (y *Yard) bind(p place.Plan) place.Plan {
 	}
 
 	for _, s := range p.Starts {
-		it := y.same(s.Item)
+		it := y.currentItem(s.Item)
 		if it == nil {
-			y.drop(Event{Job: s.Item.Job, Reason: noLongerWaits})
+			y.drop(Event{Job: s.Item.Job, Reason: noLongerQueued})
 			continue
 		}
 
@@ -97,9 +96,9 @@ func (y *Yard) bind(p place.Plan) place.Plan {
 	}
 
 	for _, h := range p.Provisions {
-		it := y.same(h.Item)
+		it := y.currentItem(h.Item)
 		if it == nil {
-			y.drop(Event{Job: h.Item.Job, Reason: noLongerWaits})
+			y.drop(Event{Job: h.Item.Job, Reason: noLongerQueued})
 			continue
 		}
 
@@ -116,9 +115,9 @@ func (y *Yard) bind(p place.Plan) place.Plan {
 	return bound
 }
 
-// same returns the yard's own entry of a job that a copied view had, nil if the job has
-// changed since.
-func (y *Yard) same(of *queue.Item) *queue.Item {
+// currentItem returns the yard's own item for one of a cloned view, nil if the job has changed
+// since.
+func (y *Yard) currentItem(of *queue.Item) *queue.Item {
 	r, ok := y.jobs[of.Job]
 	if !ok || r.entry == nil || r.item == nil && r.running == nil {
 		return nil
@@ -130,10 +129,10 @@ func (y *Yard) same(of *queue.Item) *queue.Item {
 	return r.entry
 }
 
-// drop writes down that a part of a plan is not carried out.
+// drop records that a part of a plan is not carried out.
 func (y *Yard) drop(e Event) {
 	e.Kind = "plan.dropped"
 	e.Actor = theYard
-	y.dropped++
+	y.drops++
 	y.event(e)
 }

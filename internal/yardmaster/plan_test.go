@@ -35,7 +35,7 @@ func TestStaleParts(t *testing.T) {
 		"a job is cancelled": {
 			happens: func(y *yard) { y.ok(yardmaster.Cancel{Job: "j1", By: "alice"}) },
 			runs:    []id.Job{"j2"},
-			dropped: []string{"the job no longer waits"},
+			dropped: []string{"the job is no longer queued"},
 		},
 		"a job leaves the line and comes back": {
 			happens: func(y *yard) {
@@ -44,7 +44,7 @@ func TestStaleParts(t *testing.T) {
 				y.ok(yardmaster.Resume{Job: "j1", By: "alice"})
 			},
 			runs:    []id.Job{"j2"},
-			dropped: []string{"the job no longer waits"},
+			dropped: []string{"the job is no longer queued"},
 		},
 		"a node is drained": {
 			happens: func(y *yard) { y.ok(yardmaster.Cordon{Node: "b", By: "alice", On: true}) },
@@ -72,7 +72,7 @@ func TestStaleParts(t *testing.T) {
 
 			p := y.Begin(y.now)
 
-			if y.Wanted() {
+			if y.PlanDue() {
 				t.Error("another plan is wanted while one is made")
 			}
 

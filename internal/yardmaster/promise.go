@@ -9,17 +9,17 @@ import (
 	"trainyard/internal/place"
 )
 
-// promise is a start whose seats are not free yet, because what the same plan
-// stops still holds them, or because its own job is still stopping. The seats are
-// held for it; when the last of them is free it is launched. A promise is not
-// stored: after a restart the job waits in line like any other.
+// promise is a start whose GPUs are not free yet, because runs that the same plan stops still
+// hold them, or because its own job is still stopping. They are booked for it, and it is
+// launched when the last of them is free. A promise is not stored: after a restart the job is
+// queued like any other.
 type promise struct {
 	job   *jobRecord
 	start place.Start
-	run   id.Run // that it will be
+	run   id.Run // id of its future run
 }
 
-// promise keeps the seats of a start that cannot be launched yet.
+// promise books the allocations of a start that cannot be launched yet.
 func (y *Yard) promise(r *jobRecord, s *place.Start) {
 	y.dequeue(r)
 	need := &s.Item.Shape.Need
@@ -42,10 +42,10 @@ func (y *Yard) promise(r *jobRecord, s *place.Start) {
 
 	r.promise = p
 	y.promises = append(y.promises, p)
-	y.freed = true
+	y.promisesDue = true
 }
 
-// unpromise gives up the seats that are kept for a job.
+// unpromise releases the allocations that are booked for a job.
 func (y *Yard) unpromise(r *jobRecord) {
 	p := r.promise
 	if p == nil {
@@ -59,10 +59,11 @@ func (y *Yard) unpromise(r *jobRecord) {
 	}
 }
 
-// fulfil launches what was promised and can start now, and gives up what never will.
+// fulfil launches the promised starts that have become possible, and drops those that never
+// will be.
 func (y *Yard) fulfil() {
-	for again := true; again; {
-		again = false
+	for repeat := true; repeat; {
+		repeat = false
 
 		for _, p := range y.promises {
 			ready, possible := y.ready(p)
@@ -71,12 +72,12 @@ func (y *Yard) fulfil() {
 			}
 
 			y.unpromise(p.job)
-			again = true
+			repeat = true
 
 			if ready {
 				y.launch(p.job, &p.start)
 			} else {
-				y.round = true
+				y.planDue = true
 				if p.job.State.Waiting() {
 					y.wake(p.job)
 				}
@@ -86,12 +87,12 @@ func (y *Yard) fulfil() {
 		}
 	}
 
-	y.freed = false
+	y.promisesDue = false
 }
 
 // ready reports whether a promised start can be launched, and whether it may ever be.
 func (y *Yard) ready(p *promise) (ready, possible bool) {
-	ready, possible = y.nodes.Awaits(
+	ready, possible = y.nodes.CheckPromise(
 		&p.start,
 		y.data.Place(&p.job.Job),
 		func(run id.Run) bool { return y.runs[run] != nil },

@@ -7,32 +7,32 @@ import (
 	"trainyard/internal/id"
 )
 
-// Granted says that a provider has created a machine for a lease.
-type Granted struct {
+// LeaseGranted says that a provider has created a machine for a lease.
+type LeaseGranted struct {
 	Lease    id.Lease
 	Provider string
 	Machine  fleet.Instance
 }
 
-func (m Granted) handle(y *Yard) (any, error) { //nolint:unparam // the form of Message
+func (m LeaseGranted) handle(y *Yard) (any, error) { //nolint:unparam // the form of Message
 	y.leases.Granted(y.now, m.Lease, m.Provider, m.Machine)
 	return nil, nil
 }
 
-// Refused says that a provider gives no machine for a lease, for certain.
-type Refused struct {
+// LeaseRefused says that a provider has definitely refused a machine for a lease.
+type LeaseRefused struct {
 	Lease id.Lease
 	Code  string
 	Why   string
 }
 
-func (m Refused) handle(y *Yard) (any, error) { //nolint:unparam // the form of Message
+func (m LeaseRefused) handle(y *Yard) (any, error) { //nolint:unparam // the form of Message
 	y.leases.Refused(y.now, m.Lease, m.Code, m.Why)
-	y.round = true
+	y.planDue = true
 	return nil, nil
 }
 
-// Unclear says that it is not known whether a provider has created a machine.
+// OutcomeUnknown says that it is unknown whether a provider has created a machine.
 type OutcomeUnknown struct {
 	Lease id.Lease
 	Why   string
@@ -43,18 +43,18 @@ func (m OutcomeUnknown) handle(y *Yard) (any, error) { //nolint:unparam // the f
 	return nil, nil
 }
 
-// Accepted says that a provider has taken the order to end a lease's machine.
-type Accepted struct{ Lease id.Lease }
+// ReleaseAccepted says that a provider has accepted the order to end a lease's machine.
+type ReleaseAccepted struct{ Lease id.Lease }
 
-func (m Accepted) handle(y *Yard) (any, error) { //nolint:unparam // the form of Message
+func (m ReleaseAccepted) handle(y *Yard) (any, error) { //nolint:unparam // the form of Message
 	y.leases.Accepted(y.now, m.Lease)
 	return nil, nil
 }
 
-// MachineGone says that a lease's machine has ended, as its provider told of it alone.
+// MachineGone says that a lease's machine has ended, as its provider reports.
 type MachineGone struct {
 	Lease id.Lease
-	Why   string // "spot" if the provider took it back
+	Why   string // "spot" if the provider reclaimed it
 }
 
 func (m MachineGone) handle(y *Yard) (any, error) { //nolint:unparam // the form of Message
@@ -62,19 +62,19 @@ func (m MachineGone) handle(y *Yard) (any, error) { //nolint:unparam // the form
 	return nil, nil
 }
 
-// Listed is what a provider shows of the yard's machines.
+// InstancesListed is the yard's machines as a provider lists them.
 type InstancesListed struct {
 	Provider string
-	Asked    time.Time // before the answer
+	CalledAt time.Time // when the provider was called
 	Machines []fleet.Instance
 }
 
 func (m InstancesListed) handle(y *Yard) (any, error) { //nolint:unparam // the form of Message
-	y.leases.Listed(y.now, m.Asked, m.Provider, m.Machines)
+	y.leases.Listed(y.now, m.CalledAt, m.Provider, m.Machines)
 	return nil, nil
 }
 
-// ProviderFailed says that a call went wrong that will be made again.
+// ProviderFailed says that a call failed and will be retried.
 type ProviderFailed struct {
 	Provider string
 	Lease    id.Lease // "" if it was a list

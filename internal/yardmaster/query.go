@@ -19,16 +19,16 @@ import (
 	"trainyard/internal/yardmaster/nodes"
 )
 
-// WhyReport is why a job waits, with its place in the line.
+// WhyReport is why a job is queued, with its position in the queue.
 type WhyReport struct {
 	place.Why
-	Position int // from 1; 0 if it is not in line or further back than maxPosition
+	Position int // from 1; 0 if it is not in the queue or further back than maxPosition
 }
 
-// maxPosition bounds how far the line is walked to find a job's place in it.
+// maxPosition bounds how far the queue is walked to find a job's position.
 const maxPosition = 10_000
 
-// Why says why a job does not run. It returns false for a job that does not wait.
+// Why says why a job does not run. It returns false for a job that is not queued.
 func (y *Yard) Why(now time.Time, j id.Job) (WhyReport, bool) {
 	y.setNow(now)
 	r, ok := y.jobs[j]
@@ -44,7 +44,7 @@ func (y *Yard) Why(now time.Time, j id.Job) (WhyReport, bool) {
 	case !r.State.Waiting():
 		return WhyReport{}, false
 	case len(r.pendingNeeds) > 0:
-		w := place.Why{Blocker: place.BlockNeeds, Sentence: waitsFor(r.pendingNeeds)}
+		w := place.Why{Blocker: place.BlockNeeds, Sentence: needsReason(r.pendingNeeds)}
 		for _, n := range r.pendingNeeds[:min(len(r.pendingNeeds), 5)] {
 			if d, ok := y.jobs[n]; ok && d.State == job.Paused {
 				w.Remedies = append(w.Remedies, "trainyard resume "+string(n))
@@ -56,46 +56,45 @@ func (y *Yard) Why(now time.Time, j id.Job) (WhyReport, bool) {
 		return WhyReport{Why: place.Why{Blocker: place.BlockBackoff, Sentence: r.Reason, Start: r.NotBefore}}, true
 	}
 
-	if r.overQuota != "" {
-		return WhyReport{Why: place.Why{Blocker: place.BlockLimit, Sentence: r.overQuota}}, true
+	if r.holdReason != "" {
+		return WhyReport{Why: place.Why{Blocker: place.BlockLimit, Sentence: r.holdReason}}, true
 	}
 	if s := y.leases.Arriving(j); s != "" {
 		return WhyReport{Why: place.Why{Blocker: place.BlockProvisioning, Sentence: s}}, true
 	}
 
 	need := y.need(r)
-	waiting := place.Waiting{Job: j, Need: need, Lasts: r.Spec.DeclaredDuration(), Rule: y.data.Rule(&r.Job)}
-	w := WhyReport{Why: place.Explain(y.glance(now), waiting, y.held), Position: y.position(j)}
+	queued := place.QueuedJob{Job: j, Need: need, Lasts: r.Spec.DeclaredDuration(), Rule: y.data.Rule(&r.Job)}
+	w := WhyReport{Why: place.Explain(y.basicView(now), queued, y.reservation), Position: y.position(j)}
 	if adviser, ok := y.cfg.Policy.(place.Adviser); ok && r.item != nil && len(y.cfg.Offers) > 0 {
 		for _, o := range adviser.Options(y.view(now), r.item) {
-			if o.Offer != "" && o.Barred != "" {
-				w.Sentence += fmt.Sprintf("; %s is not provisioned for it: %s", o.Offer, o.Barred)
+			if o.Offer != "" && o.Excluded != "" {
+				w.Sentence += fmt.Sprintf("; offer %s is not provisioned: %s", o.Offer, o.Excluded)
 				break
 			}
 		}
 	}
 
 	if w.Position > 1 {
-		w.Sentence += fmt.Sprintf("; %s ahead of it in line", humanize.Count(w.Position-1, "job"))
+		w.Sentence += fmt.Sprintf("; %s ahead of it in the queue", humanize.Count(w.Position-1, "job"))
 	}
 
 	return w, true
 }
 
-// Brief is what a list shows of a job that is not stored.
+// Brief is what a list shows of a job beside what is stored.
 type Brief struct {
-	Waits    string // why it waits, if it is in line
-	Nodes    []id.Node
-	FakeGPUs bool // it has GPUs that are declared, not real
-	// Progress is how far it has come, nil if it has ended. One without a time is of
-	// a job of which nobody can tell what it has done.
+	WaitReason string // why it is queued, if it is
+	Nodes      []id.Node
+	FakeGPUs   bool // it has GPUs that are declared, not real
+	// Progress is nil if the job has ended. Its At is zero if the progress is unknown.
 	Progress *job.Progress
-	Cost     float64 // so far, with what is not posted yet
+	Cost     float64 // so far, including what is not posted yet
 }
 
 // Briefs returns a brief of each job; that of one that is not in memory is empty.
 func (y *Yard) Briefs(now time.Time, jobs []id.Job) []Brief {
-	v := y.glance(now)
+	v := y.basicView(now)
 	list := make([]Brief, len(jobs))
 
 	for i, j := range jobs {
@@ -108,10 +107,10 @@ func (y *Yard) Briefs(now time.Time, jobs []id.Job) []Brief {
 		b.Cost = y.costOf(r)
 
 		if r.item != nil {
-			waiting := place.Waiting{Job: j, Need: r.item.Shape.Need, Lasts: r.item.Lasts, Rule: y.data.Rule(&r.Job)}
-			b.Waits = place.Explain(v, waiting, y.held).Sentence
+			queued := place.QueuedJob{Job: j, Need: r.item.Shape.Need, Lasts: r.item.Lasts, Rule: y.data.Rule(&r.Job)}
+			b.WaitReason = place.Explain(v, queued, y.reservation).Sentence
 			if s := y.leases.Arriving(j); s != "" {
-				b.Waits = s
+				b.WaitReason = s
 			}
 		}
 
@@ -133,7 +132,7 @@ func (y *Yard) Briefs(now time.Time, jobs []id.Job) []Brief {
 	return list
 }
 
-// costOf returns what a job has cost so far, with what is not posted yet.
+// costOf returns what a job has cost so far, including what is not posted yet.
 func (y *Yard) costOf(r *jobRecord) float64 {
 	cost := r.Cost
 	if r.run == nil {
@@ -151,9 +150,9 @@ func (y *Yard) costOf(r *jobRecord) float64 {
 	return cost
 }
 
-// position returns a job's place in the line, from 1, or 0 if it is too far back.
+// position returns a job's position in the queue, from 1, or 0 if it is too far back.
 func (y *Yard) position(j id.Job) int {
-	walk := y.line.Walk(y.usage)
+	walk := y.queue.Walk(y.usage)
 	all := func(*queue.Shape) bool { return true }
 	for n := 1; n <= maxPosition; n++ {
 		it := walk.Next(all)
@@ -172,11 +171,11 @@ func (y *Yard) position(j id.Job) int {
 type Preview struct {
 	Why     place.Why
 	Fits    []id.Node      // that could ever run it
-	Options []place.Option // priced, the one that would be taken first; none if the policy cannot tell
+	Options []place.Option // best first; none if the policy is no Adviser
 }
 
 // Preview says what would happen to a job of this owner if it were submitted now, or
-// why it would be refused. f is what is expected of it, nil if nothing is.
+// why it would be refused. f is its forecast, nil if there is none.
 func (y *Yard) Preview(now time.Time, owner id.User, s *job.Spec, f *job.Forecast) (Preview, error) {
 	y.setNow(now)
 	r := &jobRecord{
@@ -197,7 +196,7 @@ func (y *Yard) Preview(now time.Time, owner id.User, s *job.Spec, f *job.Forecas
 	if _, err := y.data.PlaceOf(s.Place, s.Data); err != nil {
 		return Preview{}, err
 	}
-	if err := y.possible(r); err != nil {
+	if err := y.checkPossible(r); err != nil {
 		return Preview{}, err
 	}
 
@@ -213,7 +212,7 @@ func (y *Yard) Preview(now time.Time, owner id.User, s *job.Spec, f *job.Forecas
 		v.Limits.Jobs[r.ID] = y.allowance(r)
 	}
 
-	p := Preview{Why: place.Explain(v, place.Waiting{Need: need, Lasts: s.DeclaredDuration()}, y.held)}
+	p := Preview{Why: place.Explain(v, place.QueuedJob{Need: need, Lasts: s.DeclaredDuration()}, y.reservation)}
 	if why := y.quotaReached(r, need.GPUs*need.Nodes); why != "" {
 		p.Why = place.Why{Blocker: place.BlockLimit, Sentence: why}
 	}
@@ -232,7 +231,7 @@ func (y *Yard) Preview(now time.Time, owner id.User, s *job.Spec, f *job.Forecas
 	return p, nil
 }
 
-// NodeInfo is a node with what runs on it, by what it was provisioned and what it costs.
+// NodeInfo is a node with its runs, its lease and its price.
 type NodeInfo struct {
 	fleet.Node
 	Seen        time.Time
@@ -240,8 +239,8 @@ type NodeInfo struct {
 	Foreign     []int
 	Jobs        []id.Job
 	Runs        []job.Run   // of those jobs, in the same order
-	Idle        time.Time   // nothing runs there since, if nothing does
-	Provisioned fleet.Lease // its lease; zero if it was not provisioned, or that is over
+	Idle        time.Time   // since when nothing runs there, if nothing does
+	Provisioned fleet.Lease // its lease; zero if it has none that is live
 	Price       *ledger.Price
 }
 
@@ -292,7 +291,7 @@ func (y *Yard) nodeInfo(n *nodes.Node) NodeInfo {
 	return info
 }
 
-// Orders returns all open orders, so that engines can take up their work at start.
+// Orders returns all open orders, with which engines resume at start.
 func (y *Yard) Orders() []Order { return y.orders.All() }
 
 // Counts are figures for the operator's metrics.
@@ -304,10 +303,10 @@ type Counts struct {
 	Orders  int
 }
 
-// Counts counts.
+// Counts returns the figures.
 func (y *Yard) Counts() Counts {
 	c := Counts{
-		Waiting: y.line.Len(),
+		Waiting: y.queue.Len(),
 		Jobs:    map[job.State]int{},
 		Runs:    len(y.runs),
 		Nodes:   y.nodes.Counts(),
@@ -324,18 +323,19 @@ func (y *Yard) Counts() Counts {
 // User returns a user.
 func (y *Yard) User(u id.User) (tenant.User, bool) { return y.people.User(u) }
 
-// Usage returns a user's decayed use in GPU-seconds.
+// Usage returns a user's decayed usage in GPU-seconds.
 func (y *Yard) Usage(now time.Time, u id.User) float64 {
 	y.setNow(now)
 	return y.usage(u)
 }
 
-// Offers returns what can be provisioned now, the cheapest first, and what is not asked for and why.
+// Offers returns the open offers, cheapest first, and those that are closed for now with the
+// reasons.
 func (y *Yard) Offers(now time.Time) ([]fleet.Offer, []provision.Closing) {
 	return slices.Clone(y.leases.Market.Open(now)), y.leases.Market.Closed(now)
 }
 
-// Failing returns the providers that do not answer as they should, and why.
+// Failing returns the providers with an outage, and the error of each.
 func (y *Yard) Failing() map[string]string { return y.leases.Failing() }
 
 // Quotas returns all quotas, the status of everyone to whom one applies, and the status of
@@ -347,8 +347,8 @@ func (y *Yard) Quotas(now time.Time, u id.User) (all []tenant.Quota, statuses []
 // Datasets returns all datasets by name.
 func (y *Yard) Datasets() []dataset.Dataset { return y.data.All() }
 
-// Unposted returns what would be posted if everything ended now, and the number of
-// the last posting before that.
+// Unposted returns what would be posted if everything ended now, and the number of the last
+// posting in the ledger.
 func (y *Yard) Unposted(now time.Time) ([]ledger.Posting, uint64) {
 	return y.ledger.Peek(now), y.ledger.Posted()
 }

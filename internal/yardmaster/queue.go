@@ -8,8 +8,8 @@ import (
 	"trainyard/internal/queue"
 )
 
-// defaultLast is what a job of unknown length is charged for in the order of the line.
-const defaultLast = time.Hour
+// defaultDuration is assumed for the fair-share charge of a job of unknown duration.
+const defaultDuration = time.Hour
 
 // enqueue queues a job, or holds it back if a quota does not allow it.
 func (y *Yard) enqueue(r *jobRecord) {
@@ -19,7 +19,7 @@ func (y *Yard) enqueue(r *jobRecord) {
 
 	need := y.describeItem(r)
 	if why := y.quotaReached(r, need.GPUs*need.Nodes); why != "" {
-		y.holdBack(r, why)
+		y.holdForQuota(r, why)
 		return
 	}
 
@@ -29,23 +29,23 @@ func (y *Yard) enqueue(r *jobRecord) {
 // addToQueue queues a job that no quota holds back and that was described as an item.
 func (y *Yard) addToQueue(r *jobRecord, need fleet.Need) {
 	r.item = r.entry
-	y.line.Add(r.item, need)
-	y.setApart(r)
+	y.queue.Add(r.item, need)
+	y.updateOwnAllowance(r)
 
-	y.round = true
+	y.planDue = true
 	if len(r.Avoid) > 0 {
-		y.forgive(r.item)
+		y.expireAvoid(r.item)
 	}
 }
 
-// describeItem makes a job's entry for the line.
+// describeItem makes a job's queue item.
 func (y *Yard) describeItem(r *jobRecord) fleet.Need {
 	number, _ := r.ID.Number()
 	need := y.need(r)
 	lasts := r.outlook.Duration(r.Spec, need.GPUs*need.Nodes, need.Nodes)
 	charge := lasts
 	if charge == 0 {
-		charge = defaultLast
+		charge = defaultDuration
 	}
 
 	r.entry = &queue.Item{
@@ -57,10 +57,10 @@ func (y *Yard) describeItem(r *jobRecord) fleet.Need {
 	return need
 }
 
-// forgive lets a job back onto the nodes that failed it when it has waited in
-// vain for another one: that one may be lost or drained for good.
-func (y *Yard) forgive(it *queue.Item) {
-	y.after(y.now.Add(y.cfg.BackoffMost), func() {
+// expireAvoid lets a job use the nodes on which it failed again if it could not start
+// elsewhere within the longest back-off: the other nodes may be lost or drained for good.
+func (y *Yard) expireAvoid(it *queue.Item) {
+	y.after(y.now.Add(y.cfg.MaxBackoff), func() {
 		r, ok := y.jobs[it.Job]
 		if !ok || r.item != it {
 			return
@@ -73,31 +73,31 @@ func (y *Yard) forgive(it *queue.Item) {
 	})
 }
 
-// dequeue takes a job out of the line.
+// dequeue removes a job from the queue, with its promise, its hold and its pending leases.
 func (y *Yard) dequeue(r *jobRecord) {
 	y.unpromise(r)
-	y.unhold(r)
+	y.clearHold(r)
 
 	if r.item == nil {
 		return
 	}
 
-	y.line.Remove(r.item)
+	y.queue.Remove(r.item)
 	r.item = nil
-	y.setApart(r)
+	y.updateOwnAllowance(r)
 	y.leases.Abandon(y.now, r.ID)
 
-	// The nodes kept for the first in line are free for others if it was this one.
-	if y.held != nil && y.held.Job == r.ID {
-		y.held = nil
+	// Nodes that were reserved for this job are available to others.
+	if y.reservation != nil && y.reservation.Job == r.ID {
+		y.reservation = nil
 	}
 
-	y.round = true
+	y.planDue = true
 }
 
 func weight(n *fleet.Need, gpus, nodes int) float64 {
-	return queue.Weight(float64(gpus), nodes, float64(n.CPUs)/1000, 1) // where it will run is not known yet
+	return queue.Weight(float64(gpus), nodes, float64(n.CPUs)/1000, 1) // the GPU model is not known yet
 }
 
-// usage returns a user's decayed use at this time.
+// usage returns a user's decayed usage now.
 func (y *Yard) usage(u id.User) float64 { return y.people.Usage(y.now, u) }

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"trainyard/internal/fault"
+	"trainyard/internal/humanize"
 	"trainyard/internal/id"
 	"trainyard/internal/job"
 	"trainyard/internal/ledger"
@@ -44,13 +45,13 @@ func (m PutQuota) handle(y *Yard) (any, error) {
 	y.changedQuotas = append(y.changedQuotas, q)
 	y.event(Event{Kind: "quota.set", Actor: m.By, Owner: q.Subject.User, Reason: reason})
 	y.requeueHeld()
-	y.round = true
+	y.planDue = true
 
 	return q, nil
 }
 
 // limited reports whether anyone has a quota, or a job that has not ended has a budget.
-func (y *Yard) limited() bool { return y.quotas.Any() || y.budgets > 0 || y.overQuota.Len() > 0 }
+func (y *Yard) limited() bool { return y.quotas.Any() || y.budgets > 0 || y.heldJobs.Len() > 0 }
 
 // countBudget counts a job with a budget that has not ended, or with -1 one that has.
 func (y *Yard) countBudget(r *jobRecord, delta int) {
@@ -78,13 +79,13 @@ func (y *Yard) quotaReached(r *jobRecord, gpus int) string {
 		return ""
 	}
 
-	may := y.allowance(r)
+	allowance := y.allowance(r)
 
 	switch {
-	case may.Hold != "":
-		return may.Hold
-	case gpus > may.Ceiling:
-		return fmt.Sprintf("quota reached: %s; %d needed, %d left", may.By.GPUs, gpus, max(may.GPUs, 0))
+	case allowance.HoldReason != "":
+		return allowance.HoldReason
+	case gpus > allowance.Ceiling:
+		return fmt.Sprintf("quota reached: %s; %d needed, %d left", allowance.LimitedBy.GPUs, gpus, max(allowance.GPUs, 0))
 	}
 
 	return ""
@@ -92,59 +93,60 @@ func (y *Yard) quotaReached(r *jobRecord, gpus int) string {
 
 // provisionQuotaReached says which quota forbids to provision nodes for a job, "" if none does.
 func (y *Yard) provisionQuotaReached(r *jobRecord, h *place.Provision) string {
-	may := y.allowance(r)
+	allowance := y.allowance(r)
 
 	switch {
-	case may.Hold != "":
-		return may.Hold
-	case may.NoRent:
-		return may.By.Money + " is used up: it may only run on local and reserved nodes"
-	case h.Count > may.Nodes:
-		return fmt.Sprintf("%s is reached: %d needed, %d left", may.By.Nodes, h.Count, may.Nodes)
-	case h.Cost > may.Money:
-		return fmt.Sprintf("%s has $%.2f left and this would cost $%.2f", may.By.Money, max(may.Money, 0), h.Cost)
+	case allowance.HoldReason != "":
+		return allowance.HoldReason
+	case allowance.NoProvisioning:
+		return allowance.LimitedBy.Money + " is used up; the job may only run on local and reserved nodes"
+	case h.Count > allowance.Nodes:
+		return fmt.Sprintf("%s is reached: %d needed, %d left", allowance.LimitedBy.Nodes, h.Count, allowance.Nodes)
+	case h.Cost > allowance.Money:
+		return fmt.Sprintf("%s has %s left, estimated cost is %s", allowance.LimitedBy.Money,
+			humanize.Dollars(max(allowance.Money, 0)), humanize.Dollars(h.Cost))
 	}
 
 	return ""
 }
 
-// holdBack keeps a job out of the queue until its owner may use more. Held jobs are in
-// y.overQuota, from where requeueHeld takes them.
-func (y *Yard) holdBack(r *jobRecord, reason string) {
+// holdForQuota keeps a job out of the queue until its owner may use more. Held jobs are in
+// y.heldJobs, from where requeueHeld takes them.
+func (y *Yard) holdForQuota(r *jobRecord, reason string) {
 	number, _ := r.ID.Number()
-	y.overQuota.Put(purse(r), number)
+	y.heldJobs.Put(queuePayer(r), number)
 
-	if r.overQuota == reason {
+	if r.holdReason == reason {
 		return
 	}
 
-	r.overQuota, r.Reason = reason, reason
+	r.holdReason, r.Reason = reason, reason
 	y.changedJob(r)
 	y.event(Event{
 		Kind: "job.held", Actor: theYard, Owner: r.Owner, Job: r.ID, To: string(r.State), Reason: reason,
 	})
 }
 
-// unhold takes a job from those that are held back, if it is one of them.
-func (y *Yard) unhold(r *jobRecord) {
-	if r.overQuota == "" {
+// clearHold removes a job from the held jobs, if it is one of them.
+func (y *Yard) clearHold(r *jobRecord) {
+	if r.holdReason == "" {
 		return
 	}
 
 	number, _ := r.ID.Number()
-	y.overQuota.Remove(purse(r), number)
-	r.overQuota = ""
+	y.heldJobs.Remove(queuePayer(r), number)
+	r.holdReason = ""
 }
 
-// purse is whose quotas a job is held back by.
-func purse(r *jobRecord) queue.Payer { return queue.Payer{User: r.Owner, Project: r.Project} }
+// queuePayer is whose quotas may hold a job.
+func queuePayer(r *jobRecord) queue.Payer { return queue.Payer{User: r.Owner, Project: r.Project} }
 
 // requeueHeld puts held jobs back into the queue as far as quotas allow: for each payer in
 // order of submission, until one has to stay, and then those behind it stay as well.
 func (y *Yard) requeueHeld() {
-	for _, p := range y.overQuota.Purses() {
+	for _, p := range y.heldJobs.Payers() {
 		for {
-			number, ok := y.overQuota.First(p)
+			number, ok := y.heldJobs.First(p)
 			if !ok {
 				break
 			}
@@ -153,11 +155,11 @@ func (y *Yard) requeueHeld() {
 
 			need := y.need(r)
 			if why := y.quotaReached(r, need.GPUs*need.Nodes); why != "" {
-				y.holdBack(r, why)
+				y.holdForQuota(r, why)
 				break
 			}
 
-			y.unhold(r)
+			y.clearHold(r)
 			r.Reason = "queued"
 			y.changedJob(r)
 			y.addToQueue(r, y.describeItem(r))
@@ -203,7 +205,7 @@ func (y *Yard) nextQuotaCheck() time.Time {
 		return next
 	}
 
-	sooner := func(at time.Time) {
+	bringForward := func(at time.Time) {
 		at = at.Add(time.Second)
 		if !at.Before(y.now) && at.Before(next) {
 			next = at
@@ -213,7 +215,7 @@ func (y *Yard) nextQuotaCheck() time.Time {
 	for _, s := range y.quotas.Statuses(y.now) {
 		for _, projection := range []quota.Projection{s.Cost, s.GPUHours} {
 			if projection.Exhausted.After(y.now) {
-				sooner(projection.Exhausted)
+				bringForward(projection.Exhausted)
 			}
 		}
 	}
@@ -224,9 +226,9 @@ func (y *Yard) nextQuotaCheck() time.Time {
 			continue
 		}
 
-		left := float64(r.Spec.Budget)/1e6 - r.budgetCost()
-		if hourly := r.run.hourly(); hourly > 0 && left > 0 {
-			sooner(y.now.Add(job.Seconds(left / hourly * 3600)))
+		remaining := float64(r.Spec.Budget)/1e6 - r.budgetCost()
+		if hourly := r.run.hourly(); hourly > 0 && remaining > 0 {
+			bringForward(y.now.Add(job.Seconds(remaining / hourly * 3600)))
 		}
 	}
 
@@ -277,7 +279,7 @@ func (y *Yard) alert(a *quota.Alert) {
 		affected := r.Owner == a.Subject.User || a.Subject.Project != "" && r.Project == a.Subject.Project
 		if affected && !rn.Stopping && (a.Action == tenant.ExceededStop || y.onDemand(rn)) {
 			y.stopPlanned(r, &place.Stop{Running: rn, Reason: a.Sentence})
-			y.round = true
+			y.planDue = true
 		}
 	}
 }
@@ -285,7 +287,7 @@ func (y *Yard) alert(a *quota.Alert) {
 // pauseOverBudget pauses a job whose own budget is used up: its owner decides whether it
 // may spend more.
 func (y *Yard) pauseOverBudget(r *jobRecord, sentence string) {
-	reason := sentence + "; trainyard resume " + string(r.ID) + " lets it spend as much again"
+	reason := sentence + "; trainyard resume " + string(r.ID) + " lets it spend the same again"
 	y.must(y.moveJob(r, job.EventPause, theYard, reason))
 	y.stop(r.run, job.StopTerm, job.CausePreempted)
 }

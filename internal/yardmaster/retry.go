@@ -6,35 +6,36 @@ import (
 	"slices"
 
 	"trainyard/internal/fleet"
+	"trainyard/internal/humanize"
 	"trainyard/internal/id"
 	"trainyard/internal/job"
 )
 
-// retry sends a job back into the line, after a while if the catalogue says so.
-// The plan that stopped it knew that it would be back.
+// retry requeues a job, after a back-off if the failure catalogue says so. planned says that
+// a plan stopped it: that plan already took its return into account, so no new one is due.
 func (y *Yard) retry(r *jobRecord, h job.Handling, cause job.Cause, reason string, planned bool) {
 	if !planned {
 		y.unpromise(r)
 	}
 
 	if h.Backoff {
-		wait := job.Backoff(r.Tried[cause], y.cfg.BackoffBase, y.cfg.BackoffMost)
+		wait := job.Backoff(r.Tried[cause], y.cfg.BackoffBase, y.cfg.MaxBackoff)
 		r.NotBefore = y.now.Add(wait)
-		reason = fmt.Sprintf("%s; runs again in %s at the earliest", reason, job.Duration(wait))
+		reason = fmt.Sprintf("%s; retry in %s at the earliest", reason, job.Duration(wait))
 	} else {
-		reason += "; runs again"
+		reason += "; requeued"
 	}
 
 	y.must(y.moveJob(r, job.EventRetry, theYard, reason))
-	news := y.round
+	due := y.planDue
 	y.wake(r)
 
 	if planned {
-		y.round = news
+		y.planDue = due
 	}
 }
 
-// wake puts a waiting job into the line, now or when its back-off is over.
+// wake queues a waiting job, now or when its back-off is over.
 func (y *Yard) wake(r *jobRecord) {
 	if len(r.pendingNeeds) > 0 || r.promise != nil {
 		return
@@ -65,7 +66,7 @@ func bump(tried map[job.Cause]int, c job.Cause) map[job.Cause]int {
 	return tried
 }
 
-// avoid keeps a job off a node that failed it, as long as another node could run it.
+// avoid keeps a job off a node on which it failed, as long as another node could run it.
 func (y *Yard) avoid(r *jobRecord, n id.Node) {
 	if slices.Contains(r.Avoid, n) {
 		return
@@ -77,28 +78,28 @@ func (y *Yard) avoid(r *jobRecord, n id.Node) {
 	if y.nodes.Fits(need) {
 		r.Avoid = avoid
 	} else {
-		r.Avoid = nil // better a node that failed it once than none
+		r.Avoid = nil // a node on which it failed once is better than none
 	}
 }
 
-// escalate raises what a job that ran out of memory asks for, if some node has that much.
+// escalate raises the memory that a job needs after it ran out of it, if some node has as much.
 func (y *Yard) escalate(r *jobRecord, cause job.Cause, rank *job.Rank, reason string) (bool, string) {
 	floor := r.Floor
 	var more string
 
 	if cause == job.CauseHostOOM {
-		had := max(rank.Memory, floor.Memory)
-		if had == 0 {
+		memory := max(rank.Memory, floor.Memory)
+		if memory == 0 {
 			if n := y.nodes.Of(rank.Node); n != nil {
-				had = n.Inventory.Memory / 2
+				memory = n.Inventory.Memory / 2
 			}
 		}
 
-		floor.Memory = 2 * had
-		more = floor.Memory.Short() + " of memory"
+		floor.Memory = 2 * memory
+		more = humanize.Size(floor.Memory) + " of memory"
 	} else {
 		floor.GPUMemory = max(floor.GPUMemory, y.nodes.GPUMemory(rank))
-		more = "GPUs of more than " + floor.GPUMemory.Short()
+		more = "GPUs with more than " + humanize.Size(floor.GPUMemory)
 	}
 
 	if floor == r.Floor { // it had no GPU, or its node is unknown
@@ -108,10 +109,10 @@ func (y *Yard) escalate(r *jobRecord, cause job.Cause, rank *job.Rank, reason st
 	need := fleet.NeedOf(r.Spec, floor, r.Avoid)
 	need.Place = y.data.Place(&r.Job)
 	if !y.nodes.Fits(need) {
-		return false, fmt.Sprintf("%s; no node that it may use has %s", reason, more)
+		return false, fmt.Sprintf("%s; no node it may use has %s", reason, more)
 	}
 
 	r.Floor = floor
 
-	return true, fmt.Sprintf("%s; it will be given %s", reason, more)
+	return true, fmt.Sprintf("%s; the next run gets %s", reason, more)
 }

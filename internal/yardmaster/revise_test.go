@@ -135,7 +135,7 @@ func TestAJobMovesWhenItsOldRunHasEnded(t *testing.T) {
 		t.Fatalf("orders %+v, want j1.2 on the four GPUs of b", b.Orders)
 	}
 
-	if y.Wanted() {
+	if y.PlanDue() {
 		t.Error("the policy is to be asked again about what it planned itself")
 	}
 
@@ -282,14 +282,14 @@ func TestAPolicyIsAskedAgainWhenItWantsToBe(t *testing.T) {
 		return plan
 	})
 
-	if y.Wanted() {
+	if y.PlanDue() {
 		t.Fatal("nothing happened and the policy is wanted")
 	}
 
 	y.now = at
 	y.ok(yardmaster.Tick{})
 
-	if !y.Wanted() {
+	if !y.PlanDue() {
 		t.Error("the policy is not asked at the time it wished")
 	}
 }
@@ -339,7 +339,7 @@ func TestTheYardLearnsHowFastAJobIs(t *testing.T) {
 		t.Errorf("it is taken to do %g a second and to have done %g, want 15 and 450", r.Rate, r.Done(y.now))
 	}
 
-	if !y.Wanted() {
+	if !y.PlanDue() {
 		t.Error("it is half as fast again as thought and the policy is not asked")
 	}
 
@@ -348,7 +348,7 @@ func TestTheYardLearnsHowFastAJobIs(t *testing.T) {
 		job.Progress{Done: 470, Work: 2000, Rates: []job.Rate{{GPUs: 1, PerSecond: 20}, {GPUs: 4, PerSecond: 60}}},
 	)
 
-	if left, known := r.Left(y.now); r.Rate != 20 || !known || left != 1530 {
+	if left, known := r.RemainingWork(y.now); r.Rate != 20 || !known || left != 1530 {
 		t.Errorf("it is taken to do %g a second with %g left, want 20 and 1,530 as it said", r.Rate, left)
 	}
 

@@ -37,7 +37,7 @@ func expectedEnd(now time.Time, s *job.Spec, run *job.Run, rn *place.Running) ti
 		return run.Ordered.Add(d)
 	}
 
-	at, _ := rn.Ends(now)
+	at, _ := rn.ExpectedEnd(now)
 
 	return at
 }
@@ -72,7 +72,7 @@ func recordWork(now time.Time, j *job.Job, run *job.Run, rn *place.Running, caus
 	o := rn.Outlook
 
 	if !run.Started.IsZero() {
-		j.Served += now.Sub(run.Started).Seconds() * rn.Whole()
+		j.Served += now.Sub(run.Started).Seconds() * rn.GPUCount()
 	}
 
 	switch {
@@ -87,7 +87,7 @@ func recordWork(now time.Time, j *job.Job, run *job.Run, rn *place.Running, caus
 	case cause == job.CausePreempted:
 		j.Done = rn.Done(stopOrdered)
 	default:
-		j.Done = rn.Kept(now, run.Started, j.Done)
+		j.Done = rn.CheckpointedWork(now, run.Started, j.Done)
 	}
 
 	o.Done = j.Done

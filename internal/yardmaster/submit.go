@@ -6,14 +6,13 @@ import (
 
 	"trainyard/internal/fault"
 	"trainyard/internal/fleet"
-	"trainyard/internal/humanize"
 	"trainyard/internal/id"
 	"trainyard/internal/job"
 	"trainyard/internal/place"
 	"trainyard/internal/provision"
 )
 
-// Submit hands in the jobs of one file. The answer is a Submitted.
+// Submit submits the jobs of one file. The answer is a Submitted.
 type Submit struct {
 	Owner   id.User
 	Key     string // idempotency key, "" if none
@@ -50,8 +49,9 @@ func (m Submit) handle(y *Yard) (any, error) {
 	}
 
 	if alive := y.people.Alive(m.Owner); alive+len(m.Jobs) > y.cfg.MaxJobs {
-		return nil, fault.New(fault.OverLimit, "too_many_jobs", "%s has %d jobs that have not ended and the limit is %d", m.Owner, alive, y.cfg.MaxJobs).
-			WithRemedy("wait until some have ended, or cancel some")
+		return nil, fault.New(fault.OverLimit, "too_many_jobs", "%s has %d unfinished jobs, the limit is %d",
+			m.Owner, alive, y.cfg.MaxJobs).
+			WithRemedy("wait until some have finished, or cancel some")
 	}
 
 	ids := make([]id.Job, len(m.Jobs))
@@ -86,14 +86,15 @@ func (m Submit) handle(y *Yard) (any, error) {
 		if _, err := y.data.PlaceOf(nj.Spec.Place, nj.Spec.Data); err != nil {
 			return nil, err
 		}
-		if err := y.possible(r); err != nil {
+		if err := y.checkPossible(r); err != nil {
 			return nil, err
 		}
 
 		for _, name := range nj.Spec.Needs {
 			need, known := byName[name]
 			if !known {
-				return nil, fault.New(fault.Invalid, "unknown_need", "job %q needs %q, which is not in the same file", nj.Spec.Name, name).
+				return nil, fault.New(fault.Invalid, "unknown_need", "job %q needs %q, which is not in the same file",
+					nj.Spec.Name, name).
 					WithField("needs")
 			}
 
@@ -135,10 +136,10 @@ func (m Submit) handle(y *Yard) (any, error) {
 	return sub, nil
 }
 
-// possible refuses a job that nothing the yard knows could ever run, and says what
-// would fit. A yard that knows of nothing yet takes every job.
-func (y *Yard) possible(r *jobRecord) error {
-	if !y.cfg.Refuse || y.nodes.Rooms.Len() == 0 && len(y.cfg.Offers) == 0 {
+// checkPossible refuses a job that no node and no offer could ever run, and says what would
+// fit. A yard without nodes and offers accepts every job.
+func (y *Yard) checkPossible(r *jobRecord) error {
+	if !y.cfg.RefuseImpossible || y.nodes.Rooms.Len() == 0 && len(y.cfg.Offers) == 0 {
 		return nil
 	}
 
@@ -148,21 +149,21 @@ func (y *Yard) possible(r *jobRecord) error {
 		return nil
 	}
 
-	v := y.glance(y.now)
-	w := place.Explain(v, place.Waiting{Need: need, Rule: y.data.Binds(r.Spec.Place, r.Spec.Data)}, nil)
+	v := y.basicView(y.now)
+	w := place.Explain(v, place.QueuedJob{Need: need, Rule: y.data.RuleText(r.Spec.Place, r.Spec.Data)}, nil)
 	err := fault.New(fault.Invalid, "nothing_fits", "%s", w.Sentence).WithField("resources")
-	switch hirable := len(y.cfg.Offers) > 0 && fleet.OnDemand.Allows(need.Place); {
+	switch provisionable := len(y.cfg.Offers) > 0 && fleet.OnDemand.Allows(need.Place); {
 	case y.nodes.Rooms.Len() == 0:
-		err.Message, w.Remedies = "nothing that could be provisioned has "+place.NeedWords(need), nil
-	case hirable:
-		err.Message += ", nor does any offer that could be provisioned"
+		err.Message, w.Remedies = "no offer has "+place.NeedWords(need), nil
+	case provisionable:
+		err.Message += "; no offer fits either"
 	}
 
 	return err.WithRemedy("%s", strings.Join(append(w.Remedies, place.Largest(v, y.cfg.Offers, need.Place)), "; "))
 }
 
-// KeyReused says that an idempotency key stands for another submission, whose first job
-// this is.
+// KeyReused is the error for an idempotency key that was used for another submission;
+// first is the first job of that submission.
 func KeyReused(first id.Job) error {
 	const sentence = "this idempotency key was used for another submission, job %s"
 
@@ -179,7 +180,7 @@ func (y *Yard) replay(ids []id.Job, hash string) (any, error) {
 	return Submitted{Jobs: ids, Replay: true}, nil
 }
 
-// accept puts a job into the line, or leaves it to wait for the jobs it needs.
+// accept queues a job, unless it needs jobs that have not succeeded yet.
 func (y *Yard) accept(r *jobRecord) {
 	r.pendingNeeds = r.Needs
 	for _, n := range r.Needs {
@@ -187,7 +188,7 @@ func (y *Yard) accept(r *jobRecord) {
 	}
 
 	if len(r.pendingNeeds) > 0 {
-		r.Reason = waitsFor(r.pendingNeeds)
+		r.Reason = needsReason(r.pendingNeeds)
 		return
 	}
 
@@ -195,10 +196,11 @@ func (y *Yard) accept(r *jobRecord) {
 	y.enqueue(r)
 }
 
-func waitsFor(needs []id.Job) string {
+// needsReason says for which jobs a job waits.
+func needsReason(needs []id.Job) string {
 	if len(needs) > 1 {
-		return fmt.Sprintf("waits for %s and %s it needs", needs[0], humanize.Count(len(needs)-1, "more job"))
+		return fmt.Sprintf("waiting for required jobs %s and %d more", needs[0], len(needs)-1)
 	}
 
-	return fmt.Sprintf("waits for %s, which it needs", needs[0])
+	return "waiting for required job " + string(needs[0])
 }

@@ -10,11 +10,11 @@ func (y *Yard) after(at time.Time, due func()) *timers.Timer {
 	return y.timers.After(at, func(time.Time) { due() })
 }
 
-// Tick lets time pass: what has fallen due happens.
+// Tick lets time pass: timers that are due fire.
 type Tick struct{}
 
 func (Tick) handle(y *Yard) (any, error) { //nolint:unparam // the form of Message
-	// A yard that did not tick for long was itself asleep, or its clock was set forward.
+	// After a long time without a tick the server was suspended, or its clock was set forward.
 	if y.cfg.SuspectAfter > 0 && !y.lastTick.IsZero() && y.now.Sub(y.lastTick) > y.cfg.SuspectAfter/2 {
 		y.nodes.ResetSilence(y.now)
 	}
@@ -27,9 +27,9 @@ func (Tick) handle(y *Yard) (any, error) { //nolint:unparam // the form of Messa
 	return nil, nil
 }
 
-// NextTimer returns when the next thing falls due, and zero if nothing does.
+// NextTimer returns when the next timer is due, and zero if there is none.
 func (y *Yard) NextTimer() time.Time { return y.timers.Next() }
 
-// Idle reports whether the yard has not ticked for so long that it would take
-// the silence for its own sleep.
+// Idle reports whether a tick is needed so that the yard does not take the time since the
+// last one for a suspension.
 func (y *Yard) Idle(now time.Time) bool { return now.Sub(y.lastTick) > y.cfg.SuspectAfter/8 }

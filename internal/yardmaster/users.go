@@ -5,7 +5,7 @@ import (
 	"trainyard/internal/tenant"
 )
 
-// PutUser makes or changes a user. The answer is the user.
+// PutUser adds or changes a user. The answer is the user.
 type PutUser struct {
 	User     id.User
 	Role     tenant.Role
@@ -17,7 +17,7 @@ func (m PutUser) handle(y *Yard) (any, error) {
 	return answer(y.people.Put(y.now, m.User, m.Role, m.Disabled, m.By))
 }
 
-// AddToken hands out a token; the secret stays with the server. The answer is the token.
+// AddToken issues a token; its secret stays with the server. The answer is the token.
 type AddToken struct {
 	Token tenant.Token // Seq and Created are set here
 	By    string
@@ -27,7 +27,7 @@ func (m AddToken) handle(y *Yard) (any, error) {
 	return answer(y.people.AddToken(y.now, m.Token, m.By))
 }
 
-// RevokeToken makes a token worthless.
+// RevokeToken revokes a token: it is not accepted from then on.
 type RevokeToken struct {
 	Token id.Token
 	By    string
@@ -37,7 +37,7 @@ func (m RevokeToken) handle(y *Yard) (any, error) {
 	return answer(y.people.Revoke(y.now, m.Token, m.By))
 }
 
-// Exchange uses up a bootstrap token and hands out an access token for it. The answer is the new token.
+// Exchange issues an access token in exchange for a bootstrap token. The answer is the new token.
 type Exchange struct {
 	Bootstrap id.Token
 	Token     tenant.Token
@@ -47,7 +47,7 @@ func (m Exchange) handle(y *Yard) (any, error) {
 	return answer(y.people.Exchange(y.now, m.Bootstrap, m.Token))
 }
 
-// answer is what the caller is told: nothing beside an error.
+// answer is a result for the caller: no value beside an error.
 func answer[T any](value T, err error) (any, error) {
 	if err != nil {
 		return nil, err

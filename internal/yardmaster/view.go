@@ -10,15 +10,15 @@ import (
 	"trainyard/internal/tenant"
 )
 
-// View returns what a policy sees, as a value of its own: the yard may go on.
+// View returns what a policy sees, as a clone that does not change with the yard.
 func (y *Yard) View(now time.Time) *place.View { return y.view(now).Clone() }
 
-// view is what a policy sees. It shares memory with the yard and is for who is done with
-// it before anything changes.
+// view returns what a policy sees. It shares memory with the yard and must not be used after
+// the next change.
 func (y *Yard) view(now time.Time) *place.View {
-	v := y.glance(now)
-	v.Usage = y.people.Uses(y.now)
-	v.ProjectUsage = y.people.ProjectUses(y.now)
+	v := y.basicView(now)
+	v.Usage = y.people.UsageByUser(y.now)
+	v.ProjectUsage = y.people.UsageByProject(y.now)
 	v.Limits = y.limitsOf()
 	v.Data = y.data.Snapshot()
 	v.Tariff = y.cfg.Tariff
@@ -29,32 +29,32 @@ func (y *Yard) view(now time.Time) *place.View {
 	return v
 }
 
-// glance is the part of a view that costs nothing: what there is and what runs on it.
-// It is enough to check a plan and to say why a job waits.
-func (y *Yard) glance(now time.Time) *place.View {
+// basicView is the part of a view that costs nothing to make: nodes, queue and running jobs.
+// It is enough to check a plan and to say why a job is queued.
+func (y *Yard) basicView(now time.Time) *place.View {
 	y.setNow(now)
 
 	return &place.View{
 		Now:     y.now,
-		Rooms:   y.nodes.Rooms.Own(),
+		Rooms:   y.nodes.Rooms.SharedRooms(),
 		Bands:   y.nodes.Rooms.Bands(),
-		Queue:   y.line,
+		Queue:   y.queue,
 		Running: y.running,
 	}
 }
 
-// limitsOf returns what quotas and budgets leave, nil if nobody is limited.
+// limitsOf returns what quotas and budgets allow, nil if there are none.
 func (y *Yard) limitsOf() *place.Limits {
 	if !y.limited() {
 		return nil
 	}
 
 	l := &place.Limits{
-		Payers: make(map[queue.Payer]place.PayerLimit, len(y.purses)),
-		Jobs:   make(map[id.Job]tenant.Allowance, len(y.apart)),
+		Payers: make(map[queue.Payer]place.PayerLimit, len(y.payers)),
+		Jobs:   make(map[id.Job]tenant.Allowance, len(y.ownAllowances)),
 	}
 
-	for p := range y.purses {
+	for p := range y.payers {
 		payer := quota.Payer{Owner: p.User, Project: p.Project}
 		l.Payers[p] = place.PayerLimit{
 			Allowance: y.quotas.Allow(y.now, payer, 0, 0),
@@ -62,33 +62,32 @@ func (y *Yard) limitsOf() *place.Limits {
 		}
 	}
 
-	for j, r := range y.apart {
+	for j, r := range y.ownAllowances {
 		l.Jobs[j] = y.allowance(r)
 	}
 
 	return l
 }
 
-// countJob counts a job that has not ended, or with a minus sign one that has.
+// countJob counts an unfinished job; jobs is 1 when it is submitted and -1 when it has ended.
 func (y *Yard) countJob(r *jobRecord, jobs int) {
 	y.people.Count(r.Owner, jobs)
 	y.countBudget(r, jobs)
 
 	p := queue.Payer{User: r.Owner, Project: r.Project}
-	y.purses[p] += jobs
-	if y.purses[p] == 0 {
-		delete(y.purses, p)
+	y.payers[p] += jobs
+	if y.payers[p] == 0 {
+		delete(y.payers, p)
 	}
 }
 
-// setApart notes whether a job that is in line may take something else than the other
-// jobs of its owner and project: it has a budget of its own, or something was committed
-// to it.
-func (y *Yard) setApart(r *jobRecord) {
+// updateOwnAllowance records whether a queued job has an allowance of its own, other than that
+// of the other jobs of its owner and project: it has a budget, or usage was committed to it.
+func (y *Yard) updateOwnAllowance(r *jobRecord) {
 	if r.item != nil && (r.Spec.Budget > 0 || r.committed) {
-		y.apart[r.ID] = r
+		y.ownAllowances[r.ID] = r
 		return
 	}
 
-	delete(y.apart, r.ID)
+	delete(y.ownAllowances, r.ID)
 }

@@ -9,11 +9,11 @@ import (
 	"trainyard/internal/job"
 )
 
-// RankReport is how far a rank has come, as its node's agent tells.
+// RankReport is the state of a rank as its node's agent reports it.
 type RankReport = job.RankReport
 
-// watch takes a report about a rank. A report of a run that is no longer live is none
-// of ours: the agent will find the run missing from its assignments and stop it.
+// watch handles a report about a rank. A report about a run that is no longer live is
+// ignored: the agent will find the run missing from its assignments and stop it.
 func (y *Yard) watch(node id.Node, rep *RankReport) {
 	run, ok := y.runs[rep.Run]
 	if !ok {
@@ -37,27 +37,27 @@ func (y *Yard) watch(node id.Node, rep *RankReport) {
 		y.changedRun(run)
 	case job.RankRunning:
 		y.changedRun(run)
-		y.started(r, run)
+		y.markRunning(r, run)
 	case job.RankEnded:
 		if !rep.Started.IsZero() && k.Started.IsZero() {
 			k.Started = rep.Started
-			y.started(r, run) // the report of its start was lost; it did start
+			y.markRunning(r, run) // the report of its start was lost
 		}
 
 		y.rankEnded(r, run, k, rep)
 	}
 }
 
-// recordProgress takes what a program tells of itself.
+// recordProgress handles the progress that a program reports.
 func (y *Yard) recordProgress(r *jobRecord, run *runRecord, p *job.Progress, works bool) {
-	if r.running != nil && r.running.Told(y.now, run.Started, p, works, y.nodes.Of) {
-		y.hold(r, run)
-		y.round = true
+	if r.running != nil && r.running.RecordProgress(y.now, run.Started, p, works, y.nodes.Of) {
+		y.bookNodes(r, run)
+		y.planDue = true
 	}
 }
 
-// started moves run and job to running once all ranks have started.
-func (y *Yard) started(r *jobRecord, run *runRecord) {
+// markRunning moves run and job to running once all ranks have started.
+func (y *Yard) markRunning(r *jobRecord, run *runRecord) {
 	if !run.Begin(y.now) {
 		return
 	}
@@ -66,7 +66,7 @@ func (y *Yard) started(r *jobRecord, run *runRecord) {
 
 	r.running.Began = y.now
 	if r.Spec.DeclaredDuration() > 0 || r.running.Rate > 0 {
-		y.hold(r, run) // the expected end counts from the start
+		y.bookNodes(r, run) // the expected end counts from the start
 	}
 
 	if d := time.Duration(r.Spec.MaxDuration); d > 0 {
@@ -79,18 +79,18 @@ func (y *Yard) started(r *jobRecord, run *runRecord) {
 	}
 
 	if r.State == job.Starting {
-		y.must(y.moveJob(r, job.EventStart, theYard, "runs on "+nodesOf(run)))
+		y.must(y.moveJob(r, job.EventStart, theYard, "running on "+nodesOf(run)))
 	}
 }
 
-// setTimeout stops a run that lasts longer than it may.
+// setTimeout stops a run when it exceeds its max_duration.
 func (y *Yard) setTimeout(runID id.Run, d time.Duration) {
 	run := y.runs[runID]
 	run.timeout = y.after(run.Started.Add(d), func() {
 		if run, ok := y.runs[runID]; ok && run.Stop == job.StopNone {
 			y.stop(run, job.StopTerm, job.CauseTimedOut)
 			y.event(Event{Kind: "run.timed_out", Actor: theYard, Owner: y.jobs[run.Job].Owner, Job: run.Job, Run: runID,
-				Reason: fmt.Sprintf("it ran for its max_duration of %s and is being stopped", job.Duration(d))})
+				Reason: fmt.Sprintf("reached its max_duration of %s; being stopped", job.Duration(d))})
 		}
 	})
 }
@@ -109,8 +109,8 @@ func nodesOf(run *runRecord) string {
 	return first
 }
 
-// rankEnded writes down a rank's end, frees what it held, and when it was the
-// last ends the run. One rank that fails takes the others with it.
+// rankEnded records the end of a rank and frees what it held. If it was the last rank, the run
+// ends; if it failed, the other ranks are stopped.
 func (y *Yard) rankEnded(r *jobRecord, run *runRecord, k *job.Rank, rep *RankReport) {
 	rep.End(k, y.now)
 	y.orders.Close(run.ID, k.Rank)
@@ -123,7 +123,7 @@ func (y *Yard) rankEnded(r *jobRecord, run *runRecord, k *job.Rank, rep *RankRep
 	}
 
 	if k.Cause != job.CauseNone || k.Signalled {
-		y.stop(run, job.StopTerm, k.Unasked())
+		y.stop(run, job.StopTerm, k.StopCause())
 	}
 }
 
@@ -132,7 +132,7 @@ func (y *Yard) release(run *runRecord, k *job.Rank) {
 	y.nodes.Rooms.Release(k.Node, run.ID)
 	y.meterChanged(k.Node)
 	r := y.jobs[run.Job]
-	y.use(r, k, -1)
+	y.countUse(r, k, -1)
 
 	if n, ok := y.nodes.Get(k.Node); ok {
 		n.Leave(run.ID, run.port)
@@ -145,8 +145,8 @@ func (y *Yard) release(run *runRecord, k *job.Rank) {
 
 	y.people.Charge(y.now, r.Owner, r.Project, -k.Weight)
 
-	y.freed = y.freed || len(y.promises) > 0
-	if !run.stoppedByPlan { // else the plan knew
-		y.round = true
+	y.promisesDue = y.promisesDue || len(y.promises) > 0
+	if !run.stoppedByPlan { // otherwise the plan took it into account
+		y.planDue = true
 	}
 }

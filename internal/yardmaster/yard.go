@@ -1,18 +1,17 @@
 // Package yardmaster is the deterministic core: messages and the time go in,
 // changes to store and orders to carry out come out.
 //
-// It is single-threaded, does no I/O, reads no clock, rolls no dice and holds
+// It is single-threaded, does no I/O, reads no clock, uses no randomness and holds
 // no lock. The server feeds it from HTTP and agents, commits what comes out in
 // one transaction, and only then answers and acts; the simulator feeds it from
 // an event heap. One file for each step of a job's path: submit.go, queue.go,
 // place.go, launch.go, watch.go, finish.go, retry.go. Quotas are checked in quota.go
 // and usage is metered in ledger.go.
 //
-// What the yard knows beside jobs and their runs is kept by packages below this one and by
-// the ledger and quota packages: nodes, people, leases (and providers) and datasets. They
-// know nothing of jobs but what they are told; nodes.go, users.go, quota.go, leases.go and
-// data.go say what their news mean for jobs. All of them put what they changed into one
-// batch.
+// Jobs and their runs are kept here; nodes, people, leases and datasets by the packages below
+// this one, usage by package ledger and limits by package quota. They know nothing of the life
+// of a job: nodes.go, users.go, leases.go, data.go, ledger.go and quota.go connect them to it.
+// All of them put their changes into one batch.
 package yardmaster
 
 import (
@@ -25,7 +24,7 @@ import (
 	"trainyard/internal/ledger"
 	"trainyard/internal/place"
 	"trainyard/internal/provision"
-	lifecycle "trainyard/internal/provision/leases"
+	"trainyard/internal/provision/lifecycle"
 	"trainyard/internal/queue"
 	"trainyard/internal/quota"
 	"trainyard/internal/tenant"
@@ -39,23 +38,23 @@ import (
 
 // Config is what an operator can set.
 type Config struct {
-	Policy       place.Policy
-	SuspectAfter time.Duration // silence after which nothing new goes to a node; 0 if silence means nothing
-	LostAfter    time.Duration // silence after which a node's runs are given up
-	BackoffBase  time.Duration // wait before the first retry; doubles
-	BackoffMost  time.Duration
-	KeepFinal    time.Duration // how long ended jobs stay in memory; 0 until they are taken to be stored
-	MaxJobs      int           // jobs of one user that have not ended
-	LogLimit     int64         // bytes of output kept of each rank
-	Tariff       *fleet.Tariff // what nodes cost; nil if nobody told
-	Offers       []fleet.Offer // what can be provisioned
-	Provision    lifecycle.Config
-	Keep         provision.KeepConfig
-	Roads        dataset.Roads // by which data travels
-	Refuse       bool          // jobs that no node and no offer could ever run are refused
-	Unmetered    bool          // the use of nodes is not metered
-	// Limit starts the time of a round and returns what tells a policy that it is
-	// over. Nil means that policies are not limited by time.
+	Policy           place.Policy
+	SuspectAfter     time.Duration // silence after which nothing new goes to a node; 0 if silence means nothing
+	LostAfter        time.Duration // silence after which a node's runs are declared lost
+	BackoffBase      time.Duration // delay before the first retry; doubles with each
+	MaxBackoff       time.Duration
+	KeepFinal        time.Duration // how long ended jobs stay in memory; 0 for until they are stored
+	MaxJobs          int           // jobs of one user that have not ended
+	LogLimit         int64         // bytes of output kept of each rank
+	Tariff           *fleet.Tariff // what nodes cost; nil if unknown
+	Offers           []fleet.Offer // what can be provisioned
+	Provision        lifecycle.Config
+	Keep             provision.KeepConfig
+	Network          dataset.Network // over which datasets are staged
+	RefuseImpossible bool            // jobs that no node and no offer could ever run are refused
+	Unmetered        bool            // the use of nodes is not metered
+	// Limit starts the time limit of a plan and returns a function that reports that it has
+	// passed. Nil means that there is no limit.
 	Limit func() func() bool
 }
 
@@ -66,25 +65,25 @@ func Defaults(p place.Policy) Config {
 		SuspectAfter: 30 * time.Second,
 		LostAfter:    5 * time.Minute,
 		BackoffBase:  5 * time.Second,
-		BackoffMost:  5 * time.Minute,
+		MaxBackoff:   5 * time.Minute,
 		KeepFinal:    10 * time.Minute,
 		MaxJobs:      200_000,
 		LogLimit:     1 << 30,
 		Provision:    lifecycle.Defaults(),
 		Keep:         provision.KeepConfig{Idle: 5 * time.Minute, Margin: time.Minute},
-		Roads:        dataset.DefaultRoads(),
+		Network:      dataset.DefaultNetwork(),
 	}
 }
 
-// Yard is the state of the yard. What it knows of nodes, people, money, provisioned machines
-// and data is kept by a part for each; jobs and their runs are its own.
+// Yard is the state of the yard. Jobs and their runs are its own; it has a part each for
+// nodes, people, the ledger, quotas, leases and datasets.
 type Yard struct {
 	cfg    Config
 	now    time.Time // of the message being handled; never goes back
 	jobs   map[id.Job]*jobRecord
 	runs   map[id.Run]*runRecord // not ended
 	keys   map[submitKey][]id.Job
-	needed map[id.Job][]id.Job // waiting jobs by a job they need
+	needed map[id.Job][]id.Job // jobs that wait for a job, by that job
 
 	nodes  *nodes.Nodes
 	people *people.People
@@ -94,26 +93,26 @@ type Yard struct {
 	data   *datasets.Datasets
 	orders *batch.Orders
 
-	line     *queue.Queue
-	past     queue.Past         // how long earlier jobs ran
-	running  runningJobs        // jobs that hold nodes, by number
-	promises []*promise         // starts that wait for stops, by age
-	freed    bool               // something changed that a promise may wait for
-	asked    *timers.Timer      // when the policy wants to be asked again
-	expired  []id.Job           // ended jobs to forget when they have been taken
-	held     *place.Reservation // of the last round
-	timers   timers.Timers
-	lastTick time.Time // last tick
-	round    bool      // something changed that may let a job start
-	planning bool      // a plan is being made beside the yard
-	dropped  int       // parts of plans that were not carried out
+	queue       *queue.Queue
+	past        queue.Past         // durations of earlier runs
+	running     runningJobs        // jobs that hold nodes, by number
+	promises    []*promise         // starts that wait for stops, oldest first
+	promisesDue bool               // something changed for which a promise may wait
+	wakeTimer   *timers.Timer      // when the policy wants to plan again
+	expired     []id.Job           // ended jobs to forget once they have been taken
+	reservation *place.Reservation // of the last round
+	timers      timers.Timers
+	lastTick    time.Time // last tick
+	planDue     bool      // something changed that may lead to another plan
+	planning    bool      // a plan is being made outside the loop
+	drops       int       // number of parts of plans that were not carried out
 
-	purses map[queue.Payer]int   // owners and projects of jobs that have not ended, with how many they are
-	apart  map[id.Job]*jobRecord // jobs in line with an allowance of their own
+	payers        map[queue.Payer]int   // number of unfinished jobs by owner and project
+	ownAllowances map[id.Job]*jobRecord // queued jobs with an allowance of their own
 
 	changedMeters map[id.Node]bool // nodes whose meters have to be updated
 	budgets       int              // jobs with a budget of their own that have not ended
-	overQuota     queue.Aside      // jobs that a quota keeps out of the queue
+	heldJobs      queue.HeldJobs   // jobs that a quota keeps out of the queue
 	quotaCheck    *timers.Timer    // of watchQuotas
 	changedQuotas []tenant.Quota
 
@@ -131,13 +130,13 @@ type submitKey struct {
 type jobRecord struct {
 	job.Job
 	batch.Mark
-	item         *queue.Item // in line, nil if not
-	entry        *queue.Item // the one with which it was last in line
+	item         *queue.Item // in the queue; nil if it is not queued
+	entry        *queue.Item // with which it is or was last queued
 	pendingNeeds []id.Job    // of the jobs it needs, those that have not succeeded yet
 	run          *runRecord  // live run, nil if none
 	running      *place.Running
-	promise      *promise // seats that are kept for it, nil if none
-	overQuota    string   // why a quota keeps it out of the queue, "" if none does
+	promise      *promise // start that waits for its GPUs, nil if none
+	holdReason   string   // why a quota keeps it out of the queue, "" if none does
 	outlook      *job.Outlook
 	// committed says that money or GPU-hours were committed to it, when it ran or when
 	// nodes were provisioned for it.
@@ -149,30 +148,30 @@ type runRecord struct {
 	batch.Mark
 	timeout       *timers.Timer // of its max_duration, nil if it has none
 	port          int           // on which rank 0 listens for the others
-	stopOrdered   time.Time     // when it was told to stop
+	stopOrdered   time.Time     // when it was ordered to stop
 	stoppedByPlan bool          // a plan stopped it
-	stopReason    string        // and says why
+	stopReason    string        // why it was stopped
 }
 
 // New returns an empty yard.
 func New(cfg Config) *Yard {
 	y := &Yard{
-		cfg:    cfg,
-		jobs:   map[id.Job]*jobRecord{},
-		runs:   map[id.Run]*runRecord{},
-		keys:   map[submitKey][]id.Job{},
-		needed: map[id.Job][]id.Job{},
-		purses: map[queue.Payer]int{},
-		apart:  map[id.Job]*jobRecord{},
-		orders: batch.NewOrders(),
-		line:   queue.New(),
-		quotas: quota.New(),
+		cfg:           cfg,
+		jobs:          map[id.Job]*jobRecord{},
+		runs:          map[id.Run]*runRecord{},
+		keys:          map[submitKey][]id.Job{},
+		needed:        map[id.Job][]id.Job{},
+		payers:        map[queue.Payer]int{},
+		ownAllowances: map[id.Job]*jobRecord{},
+		orders:        batch.NewOrders(),
+		queue:         queue.New(),
+		quotas:        quota.New(),
 
 		changedMeters: map[id.Node]bool{},
 	}
 
 	y.people = people.New(&y.feed)
-	y.data = datasets.New(cfg.Roads, &y.feed)
+	y.data = datasets.New(cfg.Network, &y.feed)
 	y.nodes = nodes.New(nodes.Patience{SuspectAfter: cfg.SuspectAfter, LostAfter: cfg.LostAfter}, &y.feed, &y.timers,
 		nodes.Watcher{Changed: y.nodeChanged, Lost: y.lose})
 	y.ledger = ledger.New(cfg.Tariff, y.charge)
@@ -197,7 +196,7 @@ func (y *Yard) Step(now time.Time, m Message) (any, error) {
 		y.settleLeases()
 	}
 
-	if y.freed {
+	if y.promisesDue {
 		y.fulfil()
 	}
 
@@ -206,8 +205,8 @@ func (y *Yard) Step(now time.Time, m Message) (any, error) {
 	return reply, err
 }
 
-// setNow takes the time. A clock that was set back is not followed: to the
-// yard time stands still until it has caught up.
+// setNow advances the time. If the clock was set back, time stands still for the yard until
+// the clock has caught up.
 func (y *Yard) setNow(now time.Time) {
 	if now.After(y.now) {
 		y.now = now
@@ -221,7 +220,7 @@ func (y *Yard) Take() *Batch {
 	return b
 }
 
-// TakeInto is Take into a batch that is used again: what it held before is gone.
+// TakeInto is Take into a batch whose memory is reused: its contents are overwritten.
 func (y *Yard) TakeInto(b *Batch) {
 	b.Jobs = batch.Take(&y.changedJobs, b.Jobs, func(to *job.Job, r *jobRecord) { *to = r.Job })
 	b.Runs = batch.Take(&y.changedRuns, b.Runs, func(to *job.Run, r *runRecord) {
@@ -257,18 +256,18 @@ func (y *Yard) changedRun(r *runRecord) {
 	y.changedRuns.Add(r)
 }
 
-// nodeChanged takes note that a node is another than before.
+// nodeChanged records that a node has changed.
 func (y *Yard) nodeChanged(n id.Node) {
 	y.meterChanged(n)
-	y.round = true
-	y.freed = y.freed || len(y.promises) > 0
+	y.planDue = true
+	y.promisesDue = y.promisesDue || len(y.promises) > 0
 }
 
 // event adds an entry to the feed.
-func (y *Yard) event(e Event) { y.feed.Tell(y.now, e) }
+func (y *Yard) event(e Event) { y.feed.Add(y.now, e) }
 
-// must writes down a transition that the code believed possible and the table did not.
+// must records a transition that the life cycle does not allow although the code expected it to.
 func (y *Yard) must(err error) { y.feed.Bug(y.now, err) }
 
-// The yard's own name as an actor.
+// theYard is the actor of events that no person or node caused.
 const theYard = batch.Yard

@@ -88,7 +88,7 @@ func (s messagesSection) measure(ctx context.Context, f flow) (figure, error) {
 			}
 		}
 
-		if y.Wanted() {
+		if y.PlanDue() {
 			y.Round(y.now)
 		}
 

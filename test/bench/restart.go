@@ -209,7 +209,7 @@ func (f *filler) add(n int, ended time.Time, waits bool) error {
 
 	j.Submitted, j.Started, j.Ended, j.Since = ended.Add(-3*time.Hour), ended.Add(-2*time.Hour), ended, ended
 	j.State = job.Succeeded
-	j.Reason = "it succeeded"
+	j.Reason = "succeeded"
 	j.Seq = 4
 	j.Epoch = 1
 	run := job.Run{
@@ -218,7 +218,7 @@ func (f *filler) add(n int, ended time.Time, waits bool) error {
 		Epoch:   1,
 		Seq:     4,
 		State:   job.RunEnded,
-		Reason:  "it succeeded",
+		Reason:  "succeeded",
 		Ordered: j.Started,
 		Started: j.Started,
 		Ended:   ended,

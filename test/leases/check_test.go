@@ -10,11 +10,11 @@ import (
 	"trainyard/internal/fleet"
 	"trainyard/internal/id"
 	"trainyard/internal/job"
-	"trainyard/internal/provision/leases"
+	"trainyard/internal/provision/lifecycle"
 	"trainyard/internal/yardmaster"
 )
 
-// What a machine may outlive its lease by beyond leases.Bound, while the server runs and
+// What a machine may outlive its lease by beyond lifecycle.Bound, while the server runs and
 // the provider answers: the time that the provider takes to end it, and what calls lose
 // that go wrong a few times in a row. Each start of the server costs the calls that were
 // under way.
@@ -285,7 +285,7 @@ func (w *world) checkEnded(m *machine) {
 	w.raw = max(w.raw, raw)
 	could := raw - covered(over, m.ended, append(slices.Clone(w.outages), m.p.outages...), w.now)
 	w.worst = max(w.worst, could)
-	bound := leases.New(w.config().Provision).Bound() + slack
+	bound := lifecycle.New(w.config().Provision).Bound() + slack
 	for _, at := range w.crashed {
 		if at.After(over.Add(-perRestart)) && at.Before(m.ended) {
 			bound += perRestart
@@ -386,9 +386,9 @@ func (w *world) checkBooks() {
 
 	for name, dollars := range rent {
 		l := w.store.leases[name]
-		least, most := l.Offer.Rent(
+		least, most := l.Offer.Cost(
 			job.Duration(l.Ended.Sub(opened[name])),
-		), l.Offer.Rent(
+		), l.Offer.Cost(
 			job.Duration(l.Since.Sub(opened[name])),
 		)
 

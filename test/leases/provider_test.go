@@ -247,5 +247,5 @@ func (p *provider) bill(m *machine, asOf time.Time) float64 {
 		end = m.ended
 	}
 
-	return m.offer.Rent(job.Duration(max(end.Sub(m.created), 0)))
+	return m.offer.Cost(job.Duration(max(end.Sub(m.created), 0)))
 }

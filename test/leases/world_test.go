@@ -286,7 +286,7 @@ func (w *world) send(m yardmaster.Message) (reply any, stored bool, refused erro
 
 // commit lets the yard place and provision, and stores what changed.
 func (w *world) commit() bool {
-	if w.yard.Wanted() {
+	if w.yard.PlanDue() {
 		w.yard.Round(w.now)
 	}
 

@@ -33,7 +33,7 @@ import (
 	"trainyard/internal/gpuspec"
 	"trainyard/internal/job"
 	"trainyard/internal/provision"
-	"trainyard/internal/provision/leases"
+	"trainyard/internal/provision/lifecycle"
 	"trainyard/internal/server"
 	"trainyard/internal/tenant"
 	"trainyard/internal/yamlfile"
@@ -236,7 +236,7 @@ func (c *Clouds) Terms(y *yardmaster.Config) error {
 	}
 
 	if r := c.Roads; r != (roads{}) {
-		y.Roads = dataset.Roads{In: r.In, Across: r.Across, PerGB: r.PerGB}
+		y.Network = dataset.Network{In: r.In, Across: r.Across, PerGB: r.PerGB}
 	}
 
 	return nil
@@ -303,7 +303,7 @@ type Options struct {
 	Data   string  // folder of the server's data
 	URL    string  // of the server, where the clouds file names none
 	CA     *auth.CA
-	Config leases.Config
+	Config lifecycle.Config
 	Clock  clock.Clock
 	Log    *slog.Logger
 }

@@ -256,7 +256,7 @@ func (a *account) end(m *machine, at time.Time, why string) error {
 	e := m.entry(EventEnded)
 	e.At, e.Why, e.Kept = m.Launched.Add(kept), why, kept.Seconds()
 	if why != whyNeverStarted {
-		e.Billed, e.Bill = m.Offer.Billed(job.Duration(kept)), m.Offer.Rent(job.Duration(kept))
+		e.Billed, e.Bill = m.Offer.BilledDuration(job.Duration(kept)), m.Offer.Cost(job.Duration(kept))
 	}
 
 	if err := a.enter(e); err != nil {

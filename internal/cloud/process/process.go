@@ -485,7 +485,7 @@ func (p *Provider) show(m *machine) (cloud.Instance, error) {
 		one.State = cloud.Pending
 	}
 
-	one.Billed = m.Offer.Rent(job.Duration(max(now.Sub(m.Launched), 0)))
+	one.Billed = m.Offer.Cost(job.Duration(max(now.Sub(m.Launched), 0)))
 
 	return one, nil
 }

@@ -463,7 +463,7 @@ func TestTheBooksSayWhatAMachineCosts(t *testing.T) {
 			Why:     whyTerminated,
 			Kept: one.Ended.Sub(made.Launched).
 				Seconds(),
-			Billed: o.Billed(hours(one.Ended.Sub(made.Launched))),
+			Billed: o.BilledDuration(hours(one.Ended.Sub(made.Launched))),
 			Bill:   one.Billed,
 		},
 	}

@@ -237,7 +237,7 @@ func (d *Desk) Listed(now time.Time, call Call, machines []fleet.Instance, err e
 		}
 	}
 
-	return []yardmaster.Message{yardmaster.InstancesListed{Provider: call.Provider, Asked: call.Asked, Machines: machines}}
+	return []yardmaster.Message{yardmaster.InstancesListed{Provider: call.Provider, CalledAt: call.Asked, Machines: machines}}
 }
 
 // Created takes the answer to a create and returns what to tell the yardmaster.
@@ -245,12 +245,12 @@ func (d *Desk) Created(now time.Time, call Call, m fleet.Instance, err error) []
 	e := d.done(now, call, err)
 	if err == nil {
 		d.rest(now, e)
-		return []yardmaster.Message{yardmaster.Granted{Lease: call.Lease.ID, Provider: call.Provider, Machine: m}}
+		return []yardmaster.Message{yardmaster.LeaseGranted{Lease: call.Lease.ID, Provider: call.Provider, Machine: m}}
 	}
 
 	if code, certain := Refusal(err); certain {
 		d.rest(now, e)
-		return []yardmaster.Message{yardmaster.Refused{Lease: call.Lease.ID, Code: code, Why: err.Error()}}
+		return []yardmaster.Message{yardmaster.LeaseRefused{Lease: call.Lease.ID, Code: code, Why: err.Error()}}
 	}
 
 	e.doubt = now // look whether there is one before asking again
@@ -277,7 +277,7 @@ func (d *Desk) Terminated(now time.Time, call Call, err error) []yardmaster.Mess
 		}
 	}
 
-	return []yardmaster.Message{yardmaster.Accepted{Lease: call.Lease.ID}}
+	return []yardmaster.Message{yardmaster.ReleaseAccepted{Lease: call.Lease.ID}}
 }
 
 // unknown reports whether a call was to end a machine that the provider does not know.

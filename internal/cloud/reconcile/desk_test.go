@@ -141,7 +141,7 @@ func TestAnOrderToEndThatWasTakenIsGivenAgainIfNothingComesOfIt(t *testing.T) {
 	c.take(lease("l1", fleet.LeaseReleasing, "i-1"))
 
 	got := c.Terminated(c.now, c.one(t, "terminate l1"), nil)
-	if diff := cmp.Diff([]yardmaster.Message{yardmaster.Accepted{Lease: "l1"}}, got); diff != "" {
+	if diff := cmp.Diff([]yardmaster.Message{yardmaster.ReleaseAccepted{Lease: "l1"}}, got); diff != "" {
 		t.Errorf("told:\n%s", diff)
 	}
 
@@ -168,7 +168,7 @@ func TestAMachineThatTheProviderDoesNotKnowIsNoFailure(t *testing.T) {
 
 	for _, wait := range []time.Duration{5 * time.Second, 10 * time.Second} {
 		got := c.Terminated(c.now, c.one(t, "terminate l1"), missing)
-		if diff := cmp.Diff([]yardmaster.Message{yardmaster.Accepted{Lease: "l1"}}, got); diff != "" {
+		if diff := cmp.Diff([]yardmaster.Message{yardmaster.ReleaseAccepted{Lease: "l1"}}, got); diff != "" {
 			t.Errorf("told:\n%s", diff)
 		}
 
@@ -315,7 +315,7 @@ func TestAnAnswerIsWaitedForByTheYard(t *testing.T) {
 func TestWhatTheYardIsTold(t *testing.T) {
 	t.Parallel()
 	refused := func(code, why string) []yardmaster.Message {
-		return []yardmaster.Message{yardmaster.Refused{Lease: "l1", Code: code, Why: why}}
+		return []yardmaster.Message{yardmaster.LeaseRefused{Lease: "l1", Code: code, Why: why}}
 	}
 	tests := []struct {
 		name string
@@ -325,7 +325,7 @@ func TestWhatTheYardIsTold(t *testing.T) {
 		{
 			"a machine",
 			nil,
-			[]yardmaster.Message{yardmaster.Granted{Lease: "l1", Provider: "p", Machine: fleet.Instance{ID: "i-1"}}},
+			[]yardmaster.Message{yardmaster.LeaseGranted{Lease: "l1", Provider: "p", Machine: fleet.Instance{ID: "i-1"}}},
 		},
 		{"no capacity", fault.New(fault.OverLimit, fleet.RefusedCapacity, "none"), refused(fleet.RefusedCapacity, "none")},
 		{

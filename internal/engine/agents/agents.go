@@ -1,6 +1,6 @@
 // Package agents is the engine of our own node agents.
 //
-// It keeps for each node the set of open orders: what the node shall run. An
+// It keeps for each node the set of open orders: what the node must run. An
 // agent that is connected is handed the whole set whenever it changes, with a
 // generation number, so a lost message does not matter. It never calls an
 // agent: agents dial in through server, which asks Desired and waits on it.
@@ -16,7 +16,7 @@ import (
 	"trainyard/internal/yardmaster"
 )
 
-// Hub holds what each node shall run. It is safe for concurrent use.
+// Hub holds what each node must run. It is safe for concurrent use.
 type Hub struct {
 	mu    sync.Mutex
 	nodes map[id.Node]*desired
@@ -38,7 +38,7 @@ func New(open []yardmaster.Order) *Hub {
 	return h
 }
 
-// Carry takes over orders that were opened or changed and drops those that are done with.
+// Carry takes orders that were opened or changed and drops closed ones.
 func (h *Hub) Carry(orders []yardmaster.Order, closed []string) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -82,7 +82,7 @@ func (h *Hub) node(n id.Node) *desired {
 	return d
 }
 
-// Desired returns all that a node shall run, in a fixed order, the generation
+// Desired returns all that a node must run, in a fixed order, the generation
 // of that, and a channel that is closed when it changes.
 func (h *Hub) Desired(n id.Node) (orders []yardmaster.Order, generation uint64, changed <-chan struct{}) {
 	h.mu.Lock()
@@ -98,7 +98,7 @@ func (h *Hub) Desired(n id.Node) (orders []yardmaster.Order, generation uint64, 
 	return orders, d.generation, d.changed
 }
 
-// Generation returns the generation of what a node shall run.
+// Generation returns the generation of what a node must run.
 func (h *Hub) Generation(n id.Node) uint64 {
 	h.mu.Lock()
 	defer h.mu.Unlock()

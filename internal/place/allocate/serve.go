@@ -369,8 +369,8 @@ func (c *candidate) take(n int, b bounds) uint64 {
 		return 0
 	}
 
-	got := fleet.Take(c.own, n)
-	got |= fleet.Take(c.fits&^got&^c.occupied, n-count(got))
+	got := fleet.LowestGPUs(c.own, n)
+	got |= fleet.LowestGPUs(c.fits&^got&^c.occupied, n-count(got))
 
-	return got | fleet.Take(c.fits&^got, n-count(got))
+	return got | fleet.LowestGPUs(c.fits&^got, n-count(got))
 }

@@ -260,7 +260,7 @@ func (y *yard) tightest(t *task, match *fleet.Matcher, o *candidate, gpus int, s
 
 		fits, ok := match.Fits(&y.rooms[room])
 
-		return fleet.Take(fits, gpus), ok && bits.OnesCount64(fits) >= gpus
+		return fleet.LowestGPUs(fits, gpus), ok && bits.OnesCount64(fits) >= gpus
 	}
 
 	s, rooms := &y.indexes[o.kind], y.kinds[o.kind].rooms

@@ -151,9 +151,9 @@ func (c *cluster) start(w want) bool {
 				continue
 			}
 
-			seat.GPUs, seat.Share = fleet.Take(shared|free, 1), part
+			seat.GPUs, seat.Share = fleet.LowestGPUs(shared|free, 1), part
 		} else if fits, ok := m.Fits(&r); ok {
-			seat.GPUs = fleet.Take(fits, need.GPUs)
+			seat.GPUs = fleet.LowestGPUs(fits, need.GPUs)
 		} else {
 			continue
 		}

@@ -77,7 +77,7 @@ func (y *yard) claim(i int32) {
 	masks := make([]uint64, len(rooms))
 	for n, room := range rooms {
 		fits, ok := match.Fits(&y.rooms[room])
-		masks[n] = fleet.Take(fits, o.on(n))
+		masks[n] = fleet.LowestGPUs(fits, o.on(n))
 		if !ok || bits.OnesCount64(masks[n]) < o.on(n) {
 			t.assigned, t.positions = -1, t.positions[:0]
 			return

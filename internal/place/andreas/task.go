@@ -142,7 +142,7 @@ func (y *yard) listCandidates() {
 
 func (y *yard) queuedCandidates(t *task) {
 	o := t.item.Outlook
-	left, known := o.Left()
+	left, known := o.RemainingWork()
 
 	start := 0.0
 	if o.Speed != nil {
@@ -162,7 +162,7 @@ func (y *yard) queuedCandidates(t *task) {
 
 func (y *yard) runningCandidates(t *task) {
 	r := t.running
-	ends, known := r.Ends(y.now)
+	ends, known := r.ExpectedEnd(y.now)
 	if !known {
 		ends = y.endOf(r)
 	}
@@ -174,7 +174,7 @@ func (y *yard) runningCandidates(t *task) {
 		duration: max(ends.Sub(y.now).Seconds(), 1),
 	})
 
-	t.remainingWork, _ = r.Left(y.now)
+	t.remainingWork, _ = r.RemainingWork(y.now)
 	if known {
 		for _, d := range y.configurationsOf(t) {
 			if n := &y.candidateSpace[t.current]; d.kind != n.kind || d.gpus != n.gpus || d.nodes != n.nodes ||
@@ -304,7 +304,7 @@ func (y *yard) counts(it *queue.Item, k, perNode int) []count {
 
 	least := n.Nodes * max(n.GPUs, 1)
 	if c := y.curve(it.Outlook.Speed, k); c != nil {
-		least, most = max(least, c.Least()), min(most, c.Most())
+		least, most = max(least, c.MinGPUs()), min(most, c.MaxGPUs())
 	}
 
 	var list []count

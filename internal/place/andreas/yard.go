@@ -277,7 +277,7 @@ func (y *yard) newShape(need *fleet.Need) *shape {
 				continue
 			}
 
-			sh.most[k] = max(sh.most[k], min(bits.OnesCount64(sh.match.Wanted(r)), need.MaxGPUs))
+			sh.most[k] = max(sh.most[k], min(bits.OnesCount64(sh.match.MatchingGPUs(r)), need.MaxGPUs))
 			if sh.most[k] == min(need.MaxGPUs, kd.size) {
 				break
 			}

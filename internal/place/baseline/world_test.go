@@ -76,7 +76,7 @@ func (w *world) round(t failer) place.Plan {
 
 // end is when a running job will end.
 func (w *world) end(r *place.Running) time.Time {
-	if at, known := r.Ends(w.now); known {
+	if at, known := r.ExpectedEnd(w.now); known {
 		return at
 	}
 	if r.Outlook.Speed != nil || r.Lasts == 0 {

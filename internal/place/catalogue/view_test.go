@@ -207,12 +207,12 @@ func drawAllowance(t *rapid.T) tenant.Allowance {
 	switch rapid.IntRange(0, 3).Draw(t, "limit") {
 	case 0:
 		a.Money = rapid.Float64Range(0, 50).Draw(t, "money")
-		a.By.Money = "the budget"
+		a.LimitedBy.Money = "the budget"
 	case 1:
-		a.NoRent = true
-		a.By.Money = "the budget"
+		a.NoProvisioning = true
+		a.LimitedBy.Money = "the budget"
 	case 2:
-		a.Hold = "the budget is used up"
+		a.HoldReason = "the budget is used up"
 	}
 
 	return a
@@ -223,7 +223,7 @@ func drawMarket(t *rapid.T, v *place.View) {
 		{Watts: []float64{200, 500, 800}, Hourly: []float64{0.1, 0.9}},
 	}}
 
-	v.Data = dataset.NewCatalogue(dataset.DefaultRoads())
+	v.Data = dataset.NewCatalogue(dataset.DefaultNetwork())
 	copies := []dataset.Copy{{Node: "n0"}, {Pool: "lab"}}
 	v.Data.Put(dataset.Dataset{ID: "films", Size: 1 << 40, Rule: job.PlaceAny, Copies: copies})
 

@@ -379,8 +379,8 @@ func newMember(it *queue.Item, run *place.Running, kind *allocate.Kind, most int
 			return m, false
 		}
 
-		m.least = max(m.least, m.curve.Least())
-		m.most = min(m.most, max(m.curve.Most(), m.least))
+		m.least = max(m.least, m.curve.MinGPUs())
+		m.most = min(m.most, max(m.curve.MaxGPUs(), m.least))
 	}
 
 	return m, m.least <= m.most
@@ -411,9 +411,9 @@ func (m *member) speedup(gpus int) float64 {
 
 // left is how long the rest of it takes on so many GPUs, in seconds. Unknown is longest.
 func (m *member) left(now time.Time, gpus int) float64 {
-	units, known := m.it.Outlook.Left()
+	units, known := m.it.Outlook.RemainingWork()
 	if m.run != nil {
-		units, known = m.run.Left(now)
+		units, known = m.run.RemainingWork(now)
 	}
 
 	if rate := m.rate(gpus); known && m.curve != nil && rate > 0 {

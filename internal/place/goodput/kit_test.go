@@ -91,7 +91,7 @@ func (y *yard) ranks(priority int, r job.Resources, s *job.Speed) *queue.Item {
 // runs lets a job run on so many GPUs of a node, since some time ago.
 func (y *yard) runs(it *queue.Item, node id.Node, gpus int, since time.Duration) *place.Running {
 	room, _ := y.table.Get(node)
-	return y.sits(it, []place.Allocation{{Node: node, GPUs: fleet.Take(room.Free, gpus)}}, since)
+	return y.sits(it, []place.Allocation{{Node: node, GPUs: fleet.LowestGPUs(room.Free, gpus)}}, since)
 }
 
 // sits lets a job run on seats.

@@ -179,11 +179,11 @@ const soon = 60
 // as much is assumed to be left as it has had: what has lasted lasts.
 func (m *market) left(t *task) float64 {
 	o := t.item.Outlook
-	left, known := o.Left()
+	left, known := o.RemainingWork()
 
 	served := o.Served
 	if t.run != nil {
-		left, known = t.run.Left(m.view.Now)
+		left, known = t.run.RemainingWork(m.view.Now)
 		served = t.run.Served(m.view.Now)
 	}
 
@@ -274,8 +274,8 @@ func (m *market) appendOptions(opts []option, kind int, r reach, it *queue.Item)
 	curve := speed.On(gpu.Model, gpu.Memory)
 	best := 0.0
 
-	most = min(most, curve.Most())
-	for n := max(least, curve.Least()); n <= most; n++ {
+	most = min(most, curve.MaxGPUs())
+	for n := max(least, curve.MinGPUs()); n <= most; n++ {
 		nodes := max(need.Nodes, (n+r.each-1)/r.each)
 		if nodes > need.Nodes && nodes > 1 && n%r.each != 0 && n < most {
 			continue
@@ -306,7 +306,7 @@ func (m *market) reaches(s *queue.Shape) []reach {
 		}
 
 		k := &list[m.kind(r.Kind)]
-		n := min(bits.OnesCount64(match.Wanted(r)), s.Need.MaxGPUs)
+		n := min(bits.OnesCount64(match.MatchingGPUs(r)), s.Need.MaxGPUs)
 		k.gpus += n
 		k.each = max(k.each, n)
 	}

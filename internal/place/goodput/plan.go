@@ -127,7 +127,7 @@ func (m *market) why(t *task, g *allocate.Allocation) string {
 		return fmt.Sprintf("%s, as requested", what)
 	}
 
-	_, known := t.item.Outlook.Left()
+	_, known := t.item.Outlook.RemainingWork()
 	rate := m.rate(t, g.Seats)
 	ends := t.left/rate + time.Duration(t.item.Outlook.Speed.Start).Seconds()
 	switch {

@@ -108,7 +108,7 @@ func (m *market) squeeze(t *task, rooms []fleet.Room) allocate.Allocation {
 
 	r := &rooms[where]
 	fits, _ := match.Fits(r)
-	s := place.Allocation{Node: r.Node.ID, GPUs: fleet.Take(fits, t.opts[what].gpus)}
+	s := place.Allocation{Node: r.Node.ID, GPUs: fleet.LowestGPUs(fits, t.opts[what].gpus)}
 	r.Free, r.CPUs, r.Memory = r.Free&^s.GPUs, r.CPUs-match.Need.CPUs, r.Memory-match.Need.Memory
 
 	return allocate.Allocation{Seats: []place.Allocation{s}, GPUs: t.opts[what].gpus}

@@ -34,13 +34,13 @@ func (r *round) curveOf(b *bidder, k *kind) curve {
 	}
 
 	switch {
-	case c.known.Best() <= 0:
+	case c.known.MaxRate() <= 0:
 		c.known, c.each, c.most, b.tries = nil, c.base, r.tries(b), 1
 	case r.policy.Probe && r.observed(b):
-		c.most = 2 * c.known.Most()
-		b.tries = c.known.Most() + 1
+		c.most = 2 * c.known.MaxGPUs()
+		b.tries = c.known.MaxGPUs() + 1
 	default:
-		c.most = c.known.Most()
+		c.most = c.known.MaxGPUs()
 	}
 
 	return c
@@ -93,7 +93,7 @@ func (r *round) usualBase() float64 {
 func baseOf(s *job.Speed) float64 {
 	for _, name := range s.Kinds() {
 		c := s.On(name, 0)
-		if least := c.Least(); least > 0 && c.Rate(least, 1) > 0 {
+		if least := c.MinGPUs(); least > 0 && c.Rate(least, 1) > 0 {
 			return c.Rate(least, 1) / float64(least)
 		}
 	}
@@ -108,12 +108,12 @@ func (c *curve) rate(gpus, nodes int) float64 {
 		return 0
 	case c.known == nil:
 		return c.each * math.Pow(float64(gpus), hope)
-	case gpus < c.known.Least():
+	case gpus < c.known.MinGPUs():
 		return 0
 	}
 
 	rate := c.known.Rate(gpus, nodes)
-	if most := c.known.Most(); gpus > most {
+	if most := c.known.MaxGPUs(); gpus > most {
 		rate *= math.Pow(float64(gpus)/float64(most), hope)
 	}
 

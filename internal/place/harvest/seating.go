@@ -124,7 +124,7 @@ func (r *round) seek(b *bidder, c *change, count int, k *kind, free []int32) []i
 	c.seats = slices.Clone(c.seats)
 	for _, at := range got {
 		gpus, _ := m.Fits(&r.rooms[at])
-		c.seats = append(c.seats, place.Allocation{Node: r.rooms[at].Node.ID, GPUs: fleet.Take(gpus, k.unit)})
+		c.seats = append(c.seats, place.Allocation{Node: r.rooms[at].Node.ID, GPUs: fleet.LowestGPUs(gpus, k.unit)})
 	}
 
 	return slices.DeleteFunc(free, func(at int32) bool {

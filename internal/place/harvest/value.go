@@ -111,14 +111,14 @@ func (r *round) newCosts(b *bidder) costs {
 		c.start, c.save = time.Duration(s.Start).Seconds(), time.Duration(s.Save).Seconds()
 	}
 
-	if left, known := o.Left(); known {
+	if left, known := o.RemainingWork(); known {
 		c.left = left
 	}
 
 	if b.running == nil {
 		c.save = 0
 	} else {
-		if left, known := b.running.Left(r.view.Now); known {
+		if left, known := b.running.RemainingWork(r.view.Now); known {
 			c.left = left
 		}
 
@@ -271,12 +271,12 @@ func (r *round) facts(it *queue.Item, run *place.Running, price float64) []float
 	o := it.Outlook
 	values[atWaitedH] = r.view.Now.Sub(o.Submitted).Hours()
 	values[atServedGPUH] = o.Served / 3600
-	values[atRemaining], _ = o.Left()
+	values[atRemaining], _ = o.RemainingWork()
 
 	if run != nil {
 		values[atNowN] = float64(run.GPUs)
 		values[atServedGPUH] = run.Served(r.view.Now) / 3600
-		values[atRemaining], _ = run.Left(r.view.Now)
+		values[atRemaining], _ = run.RemainingWork(r.view.Now)
 	}
 
 	return values

@@ -157,7 +157,7 @@ func (f *planner) bookStarts() {
 // the room cannot become better than the worst that will do.
 func (f *planner) freeAt(room *fleet.Room, m *fleet.Matcher, worst *candidate) (when time.Time, sure bool) {
 	need := &m.Need
-	wanted := m.Wanted(room)
+	wanted := m.MatchingGPUs(room)
 	free := room.Free & wanted
 	cpus := room.CPUs
 	memory := room.Memory

@@ -396,7 +396,7 @@ func (c *calendar) take(room int, from, until time.Time, o *shapeNeed) uint64 {
 		take = min(need.MaxGPUs, bits.OnesCount64(fits))
 	}
 
-	gpus := fleet.Take(fits, take)
+	gpus := fleet.LowestGPUs(fits, take)
 	for i := first; i < len(days) && days[i].from.Before(until); i++ {
 		days[i].free &^= gpus
 		days[i].cpus -= need.CPUs

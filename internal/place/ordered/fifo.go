@@ -215,7 +215,7 @@ func (f *planner) start(it *queue.Item, rooms []int32) {
 	for _, at := range rooms {
 		room := f.trial.change(at)
 		fits, _ := st.match.Fits(room)
-		gpus := fleet.Take(fits, min(need.MaxGPUs, bits.OnesCount64(fits)))
+		gpus := fleet.LowestGPUs(fits, min(need.MaxGPUs, bits.OnesCount64(fits)))
 		room.Free &^= gpus
 		room.CPUs -= need.CPUs
 		room.Memory -= need.Memory

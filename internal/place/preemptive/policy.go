@@ -97,9 +97,9 @@ func (o Policy) next(now time.Time, p *preemptor) time.Time {
 // seconds: a running job and a waiting one are measured alike. Unknown is longest.
 func timeLeft(now time.Time, it *queue.Item, run *place.Running) float64 {
 	if it.Outlook.Speed != nil {
-		units, known := it.Outlook.Left()
+		units, known := it.Outlook.RemainingWork()
 		if run != nil {
-			units, known = run.Left(now)
+			units, known = run.RemainingWork(now)
 		}
 
 		if rate := slowest(it); known && rate > 0 {
@@ -120,7 +120,7 @@ func slowest(it *queue.Item) float64 {
 	rate, need := 0.0, &it.Shape.Need
 	for _, kind := range it.Outlook.Speed.Kinds() {
 		c := it.Outlook.Speed.On(kind, 0)
-		if r := c.Rate(max(need.GPUs*need.Nodes, c.Least()), need.Nodes); r > 0 && (rate == 0 || r < rate) {
+		if r := c.Rate(max(need.GPUs*need.Nodes, c.MinGPUs()), need.Nodes); r > 0 && (rate == 0 || r < rate) {
 			rate = r
 		}
 	}

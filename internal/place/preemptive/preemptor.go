@@ -257,8 +257,8 @@ func (p *preemptor) settle(at int32, st *search) {
 	for _, room := range rooms {
 		fits := p.clear(room, st, t.it.Job)
 		take := min(need.MaxGPUs, bits.OnesCount64(fits)) // a range gets what there is
-		own := fleet.Take(p.own(t, room)&fits, take)
-		gpus := own | fleet.Take(fits&^own, take-bits.OnesCount64(own))
+		own := fleet.LowestGPUs(p.own(t, room)&fits, take)
+		gpus := own | fleet.LowestGPUs(fits&^own, take-bits.OnesCount64(own))
 		for _, r := range []*fleet.Room{&p.idle[room], &p.open[room]} {
 			r.Free &^= gpus
 			r.CPUs -= need.CPUs

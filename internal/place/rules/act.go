@@ -31,7 +31,7 @@ func (e *engine) start(j *queuedJob, o *option, all []option) {
 	s := place.Start{Item: j.item, Allocations: make([]place.Allocation, 0, len(o.rooms))}
 	for _, at := range o.rooms {
 		r := e.timeline.Room(at)
-		gpus := fleet.Take(match.Wanted(&r)&r.Free, o.gpus)
+		gpus := fleet.LowestGPUs(match.MatchingGPUs(&r)&r.Free, o.gpus)
 		s.Allocations = append(s.Allocations, place.Allocation{Node: r.Node.ID, GPUs: gpus})
 		e.timeline.Start(at, gpus, need, o.runs)
 	}

@@ -54,7 +54,7 @@ func (e *engine) advise(j *queuedJob) []place.Option {
 		case o == taken:
 			p.Verdict = "chosen: " + e.because(j, o, options)
 		case o.barredBy != "":
-			p.Verdict, p.Barred = "not allowed: "+o.barredBy, o.barredBy
+			p.Verdict, p.Excluded = "not allowed: "+o.barredBy, o.barredBy
 		case o.provisions() && j.costSensitive:
 			p.Verdict = fmt.Sprintf("only if no node that is paid for anyway is free within %s (cost-sensitive job)",
 				job.Duration(e.cfg.Patience))

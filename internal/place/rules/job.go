@@ -84,9 +84,9 @@ func (e *engine) describe(j *queuedJob) (volatile bool) {
 	case it.Lasts == 0:
 		volatile = true
 		j.lasts, j.basis = e.cfg.Guess, guessed
-		if mean, of := e.view.Past.Expect(it.User, it.Shape.Need.GPUs*it.Shape.Need.Nodes); of > 0 {
+		if mean, of := e.view.Past.MeanDuration(it.User, it.Shape.Need.GPUs*it.Shape.Need.Nodes); of > 0 {
 			j.lasts, j.basis, j.samples = mean, learned, of
-			j.low, j.high = e.view.Past.Span(it.User, it.Shape.Need.GPUs*it.Shape.Need.Nodes)
+			j.low, j.high = e.view.Past.Interval(it.User, it.Shape.Need.GPUs*it.Shape.Need.Nodes)
 		}
 	}
 
@@ -153,7 +153,7 @@ func (e *engine) takes(j *queuedJob, pool *timeline.Pool, gpus, nodes int, s *sh
 			model, memory = g.Model, g.Memory
 		}
 
-		if d, known := o.Takes(o.Speed.On(model, memory).Rate(gpus*nodes, nodes)); known {
+		if d, known := o.RemainingTime(o.Speed.On(model, memory).Rate(gpus*nodes, nodes)); known {
 			return d
 		}
 	}

@@ -193,7 +193,7 @@ func limitsOf(owner id.User, a tenant.Allowance) *place.Limits {
 // to the other side.
 func dataAt(name id.Dataset, at job.Place, takes time.Duration, costs float64) *dataset.Catalogue {
 	const size = 1e12
-	roads := dataset.Roads{PerGB: costs / 1000}
+	roads := dataset.Network{PerGB: costs / 1000}
 	if takes > 0 {
 		roads.Across = job.Bytes(size / takes.Seconds())
 	}
@@ -312,7 +312,7 @@ func (y *yard) occupy(node id.Node, since time.Duration, w want) *place.Running 
 	y.line.Remove(it)
 	room, _ := y.table.Get(node)
 
-	return y.hold(it, []place.Allocation{{Node: node, GPUs: fleet.Take(room.Free, w.gpus)}}, y.now.Add(-since))
+	return y.hold(it, []place.Allocation{{Node: node, GPUs: fleet.LowestGPUs(room.Free, w.gpus)}}, y.now.Add(-since))
 }
 
 // leave takes a job off its nodes.

@@ -38,7 +38,7 @@ func (o *option) done() time.Duration { return o.readyIn + o.runs }
 // best offer.
 func (e *engine) options(j *queuedJob, s *shape) []option {
 	a := e.allowance(j)
-	if a.Hold != "" {
+	if a.HoldReason != "" {
 		return nil
 	}
 
@@ -58,7 +58,7 @@ func (e *engine) options(j *queuedJob, s *shape) []option {
 
 	all, now := true, false
 	for _, pool := range s.Able {
-		if e.costs.of(pool).rent > 0 && a.NoRent {
+		if e.costs.of(pool).rent > 0 && a.NoProvisioning {
 			all = false
 			continue
 		}

@@ -298,7 +298,7 @@ func (e *engine) mayStop(j *queuedJob, r *place.Running) bool {
 func (e *engine) victims(j *queuedJob, h *host, m *fleet.Matcher, take func(*victim)) (loss float64, count int,
 	ok bool) {
 	o := e.timeline.Free(h.room)
-	wanted := m.Wanted(&e.view.Rooms[h.room])
+	wanted := m.MatchingGPUs(&e.view.Rooms[h.room])
 	need, gpus := timeline.SizeOf(&m.Need), o.GPUs&wanted
 	free := timeline.Size{GPUs: bits.OnesCount64(gpus), CPUs: o.CPUs, Memory: o.Memory}
 	for _, v := range e.cheapest(h) {

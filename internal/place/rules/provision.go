@@ -66,7 +66,7 @@ func (e *engine) query(j *queuedJob, s *shape) provision.Query {
 		if o.Speed != nil {
 			q.Restore = time.Duration(o.Speed.Start)
 			q.Takes = func(of *fleet.Offer, nodes, gpus int) (time.Duration, bool) {
-				return o.Takes(o.Speed.On(of.GPU, of.GPUMemory).Rate(nodes*gpus, nodes))
+				return o.RemainingTime(o.Speed.On(of.GPU, of.GPUMemory).Rate(nodes*gpus, nodes))
 			}
 		}
 	}
@@ -81,12 +81,12 @@ func (e *engine) query(j *queuedJob, s *shape) provision.Query {
 // barred says which quota or budget forbids an option that provisions nodes, "" if none does.
 func barred(a *tenant.Allowance, o *option) string {
 	switch {
-	case a.NoRent:
-		return a.By.Money + " allows only nodes without rent"
+	case a.NoProvisioning:
+		return a.LimitedBy.Money + " allows only nodes without rent"
 	case o.nodes > a.Nodes:
-		return a.By.Nodes + " allows no more on-demand nodes"
+		return a.LimitedBy.Nodes + " allows no more on-demand nodes"
 	case o.marginalCost > a.Money:
-		return a.By.Money + " has " + dollars(max(a.Money, 0)) + " left"
+		return a.LimitedBy.Money + " has " + dollars(max(a.Money, 0)) + " left"
 	}
 
 	return ""

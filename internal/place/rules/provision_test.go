@@ -53,8 +53,8 @@ func TestWhatIsProvisioned(t *testing.T) {
 		{"a budget that is used up", limited(func(a *tenant.Allowance) { a.Money = 0 }), want{gpus: 1, lasts: hour, objective: job.ObjectiveTime}, ""},
 		{"a budget that is enough", limited(func(a *tenant.Allowance) { a.Money = 100 }), want{gpus: 1, lasts: hour, objective: job.ObjectiveTime}, "h100"},
 		{"no more nodes", limited(func(a *tenant.Allowance) { a.Nodes = 0 }), want{gpus: 1, lasts: hour, objective: job.ObjectiveTime}, ""},
-		{"only where no rent is paid", limited(func(a *tenant.Allowance) { a.NoRent = true }), want{gpus: 1, lasts: hour, objective: job.ObjectiveTime}, ""},
-		{"nothing may start at all", limited(func(a *tenant.Allowance) { a.Hold = "the month's money is gone" }), want{gpus: 1, lasts: hour, objective: job.ObjectiveTime}, ""},
+		{"only where no rent is paid", limited(func(a *tenant.Allowance) { a.NoProvisioning = true }), want{gpus: 1, lasts: hour, objective: job.ObjectiveTime}, ""},
+		{"nothing may start at all", limited(func(a *tenant.Allowance) { a.HoldReason = "the month's money is gone" }), want{gpus: 1, lasts: hour, objective: job.ObjectiveTime}, ""},
 		{"a job of unknown length is reckoned with an hour", catalogue, want{gpus: 1, objective: job.ObjectiveTime}, "h100"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {

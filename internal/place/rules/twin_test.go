@@ -65,7 +65,7 @@ func (l *life) view(t *rapid.T) *place.View {
 			v.Rooms[i].Mark = nil
 		}
 	case rapid.Bool().Draw(t, "own"):
-		v.Rooms = l.table.Own()
+		v.Rooms = l.table.SharedRooms()
 	}
 
 	return v
@@ -73,7 +73,7 @@ func (l *life) view(t *rapid.T) *place.View {
 
 // drawNode draws a node of the yard, "" if there is none.
 func (l *life) drawNode(t *rapid.T) (*fleet.Node, bool) {
-	rooms := l.table.Own()
+	rooms := l.table.SharedRooms()
 	if len(rooms) == 0 {
 		return nil, false
 	}
@@ -278,10 +278,10 @@ func (l *life) limitsChange(t *rapid.T) {
 		l.limits = nil
 	case 1:
 		a := tenant.Unlimited()
-		a.NoRent = rapid.Bool().Draw(t, "no rent")
+		a.NoProvisioning = rapid.Bool().Draw(t, "no rent")
 		a.Nodes, a.Money = rapid.IntRange(0, 2).Draw(t, "provisioned"), rapid.Float64Range(0, 20).Draw(t, "money")
 		if rapid.IntRange(0, 3).Draw(t, "hold") == 0 {
-			a.Hold = "enough for today"
+			a.HoldReason = "enough for today"
 		}
 
 		l.limits = limitsOf(who, a)
@@ -406,7 +406,7 @@ func (l *life) shareGPU(t *rapid.T) {
 	}
 
 	room, _ := l.table.Get(n.ID)
-	gpu := fleet.Take(room.Free, 1)
+	gpu := fleet.LowestGPUs(room.Free, 1)
 	if bits.OnesCount64(gpu) == 0 {
 		return
 	}

@@ -116,7 +116,7 @@ func (t *Timeline) Remaining(h *fleet.Hold) time.Duration {
 		}
 
 		age := max(t.now-clockOf(h.Since), 0)
-		if left := t.past.Left(h.Owner, bits.OnesCount64(h.GPUs), age); left > 0 {
+		if left := t.past.RemainingTime(h.Owner, bits.OnesCount64(h.GPUs), age); left > 0 {
 			return left
 		}
 

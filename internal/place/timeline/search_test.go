@@ -37,12 +37,12 @@ func drawHold(t *rapid.T, table *fleet.Table, number int) {
 	room, ok := table.Get(n)
 
 	gpus := rapid.IntRange(1, 4).Draw(t, "gpus")
-	if !ok || fleet.Take(room.Free, gpus) == 0 {
+	if !ok || fleet.LowestGPUs(room.Free, gpus) == 0 {
 		return
 	}
 
 	h := fleet.Hold{Run: id.Run(fmt.Sprint("r", number)), Job: id.Job(fmt.Sprint("j", number)), Since: start}
-	h.GPUs = fleet.Take(room.Free, gpus)
+	h.GPUs = fleet.LowestGPUs(room.Free, gpus)
 	h.Ends = start.Add(time.Duration(rapid.IntRange(1, 90).Draw(t, "ends")) * time.Minute)
 	table.Book(n, h)
 }
@@ -98,7 +98,7 @@ func place(t *rapid.T, tl *Timeline, q *Request) ([]int32, time.Duration) {
 		if rooms := tl.FitNow(q, p); rooms != nil {
 			for _, at := range rooms {
 				free := tl.Free(at).GPUs
-				gpus := fleet.Take(free, need.GPUs)
+				gpus := fleet.LowestGPUs(free, need.GPUs)
 				if gpus == 0 {
 					t.Fatalf("room %d has %b free, not %d", at, free, need.GPUs)
 				}

@@ -31,7 +31,7 @@ func (t *Timeline) Compare(s *Shape, need *fleet.Need) {
 		}
 
 		// All rooms of a pool have the same kind of GPU: if the sample has none that is wanted, nor has any other.
-		if p.Kind >= 0 && need.GPUs > 0 && p.Sample.Sound != 0 && s.Match.Wanted(p.Sample) == 0 {
+		if p.Kind >= 0 && need.GPUs > 0 && p.Sample.Sound != 0 && s.Match.MatchingGPUs(p.Sample) == 0 {
 			continue
 		}
 

@@ -146,7 +146,7 @@ func TestReleasesAgreeWithTheProfile(t *testing.T) {
 			h := fleet.Hold{
 				Run:   id.Run(fmt.Sprint("r", i)),
 				Job:   id.Job(fmt.Sprint("j", i)),
-				GPUs:  fleet.Take(room.Free, rapid.IntRange(1, 4).Draw(t, "gpus")),
+				GPUs:  fleet.LowestGPUs(room.Free, rapid.IntRange(1, 4).Draw(t, "gpus")),
 				Since: now.Add(-time.Hour),
 			}
 

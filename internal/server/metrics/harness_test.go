@@ -119,7 +119,7 @@ func (y *yard) ok(m yardmaster.Message) any {
 		y.t.Fatalf("%T: %v", m, err)
 	}
 
-	if y.Wanted() {
+	if y.PlanDue() {
 		y.Round(y.now)
 	}
 

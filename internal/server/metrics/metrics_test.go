@@ -138,8 +138,8 @@ func TestLifeOfProvisionedNodes(t *testing.T) {
 
 	y.submit("ann", 2)
 	y.ok(yardmaster.OutcomeUnknown{Lease: "l1", Why: "timeout"})
-	y.ok(yardmaster.Granted{Lease: "l1", Provider: "testcloud", Machine: fleet.Instance{ID: "i-1", Lease: "l1"}})
-	y.ok(yardmaster.Granted{Lease: "l1", Provider: "testcloud", Machine: fleet.Instance{ID: "i-1", Lease: "l1"}}) // again
+	y.ok(yardmaster.LeaseGranted{Lease: "l1", Provider: "testcloud", Machine: fleet.Instance{ID: "i-1", Lease: "l1"}})
+	y.ok(yardmaster.LeaseGranted{Lease: "l1", Provider: "testcloud", Machine: fleet.Instance{ID: "i-1", Lease: "l1"}}) // again
 	y.pass(90 * time.Second)
 
 	want(t, y.scrape(), map[string]float64{
@@ -154,7 +154,7 @@ func TestLifeOfProvisionedNodes(t *testing.T) {
 	y.token("cloud-1", fleet.OnDemand, "l1")
 	n := y.node("cloud-1", "cloud-1", 2)
 
-	y.ok(yardmaster.InstancesListed{Provider: "testcloud", Asked: y.now, Machines: []fleet.Instance{
+	y.ok(yardmaster.InstancesListed{Provider: "testcloud", CalledAt: y.now, Machines: []fleet.Instance{
 		{
 			ID:     "i-1",
 			Lease:  "l1",
@@ -195,7 +195,7 @@ func TestLifeOfProvisionedNodes(t *testing.T) {
 	y.ok(yardmaster.MachineGone{Lease: "l1", Why: "spot"})
 	y.ok(yardmaster.MachineGone{Lease: "l2"})
 	y.pass(time.Minute) // the job waits again, and another node is asked for
-	y.ok(yardmaster.Refused{Lease: "l3", Code: fleet.RefusedCapacity, Why: "none left"})
+	y.ok(yardmaster.LeaseRefused{Lease: "l3", Code: fleet.RefusedCapacity, Why: "none left"})
 
 	want(t, y.scrape(), map[string]float64{
 		`trainyard_lease_losses_total{provider="testcloud",why="spot"}`:               1,
@@ -212,14 +212,14 @@ func TestReturnedNodesAreCountedOnce(t *testing.T) {
 	t.Parallel()
 	y := newYard(t, metrics.Options{Providers: []string{"testcloud"}})
 	y.submit("ann", 2)
-	y.ok(yardmaster.Granted{Lease: "l1", Provider: "testcloud", Machine: fleet.Instance{ID: "i-1", Lease: "l1"}})
+	y.ok(yardmaster.LeaseGranted{Lease: "l1", Provider: "testcloud", Machine: fleet.Instance{ID: "i-1", Lease: "l1"}})
 	y.ok(yardmaster.Cancel{Job: "j1", By: "ann"})
 	y.pass(time.Minute)
 
 	y.ok(
 		yardmaster.InstancesListed{
 			Provider: "testcloud",
-			Asked:    y.now,
+			CalledAt: y.now,
 			Machines: []fleet.Instance{{ID: "i-1", Lease: "l1", State: fleet.InstanceGone, Billed: 0.07}},
 		},
 	)

@@ -273,7 +273,7 @@ func (b *bill) dayOf(at time.Duration) int {
 // provision adds a provisioned machine.
 func (b *bill) provision(l *provisioned, span time.Duration) {
 	kept := max(l.to-l.from, 0)
-	rent := l.offer.Rent(job.Duration(kept))
+	rent := l.offer.Cost(job.Duration(kept))
 	b.pay(l.from, l.to, rent, span)
 	b.hours += kept.Hours()
 	b.rent += rent

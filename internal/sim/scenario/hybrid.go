@@ -24,7 +24,7 @@ type hybrid struct {
 	cloud  sim.Cloud
 	limits []tenant.Quota
 	data   []dataset.Dataset
-	roads  dataset.Roads
+	roads  dataset.Network
 	strict bool // a job that no node and no offer could ever run is refused
 }
 
@@ -235,9 +235,9 @@ func (h *hybrid) setUp(cfg *sim.Config) {
 	cfg.Limits, cfg.Data = h.limits, h.data
 	strict, roads, booked := h.strict, h.roads, len(h.limits) > 0
 	cfg.Yard = func(y *yardmaster.Config) {
-		y.Refuse = strict
-		if roads != (dataset.Roads{}) {
-			y.Roads = roads
+		y.RefuseImpossible = strict
+		if roads != (dataset.Network{}) {
+			y.Network = roads
 		}
 
 		y.Unmetered = !booked

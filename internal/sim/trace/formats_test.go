@@ -339,7 +339,7 @@ func TestGavelSpeeds(t *testing.T) {
 	}
 
 	v := spec.Speed.On("V100", 0)
-	if spec.Speed.Work != 900 || v.Rate(4, 1) != 70.5 || v.Rate(4, 2) != 35.25 || v.Least() != 4 ||
+	if spec.Speed.Work != 900 || v.Rate(4, 1) != 70.5 || v.Rate(4, 2) != 35.25 || v.MinGPUs() != 4 ||
 		time.Duration(spec.Speed.Start) != 5*s {
 		t.Errorf("got %+v", spec.Speed)
 	}
@@ -379,7 +379,7 @@ func TestGavelSpeeds(t *testing.T) {
 func TestSummitJobs(t *testing.T) {
 	jobs, _ := mustRead(t, "summit", summitSample, trace.Options{Tables: write(t, "t.csv", summitTables)})
 	j := jobs[0]
-	if c := j.Spec.Speed.On("any", 0); c.Rate(1, 1) != 7000.5 || c.Rate(2, 2) != 13000 || c.Most() != 2 {
+	if c := j.Spec.Speed.On("any", 0); c.Rate(1, 1) != 7000.5 || c.Rate(2, 2) != 13000 || c.MaxGPUs() != 2 {
 		t.Errorf("got %+v", j.Spec.Speed)
 	}
 

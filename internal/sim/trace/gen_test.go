@@ -200,7 +200,7 @@ func TestDatacenterJobsMayBeTight(t *testing.T) {
 	opened, err := o.Generate()
 	for _, j := range collect(t, opened, err) {
 		speed := j.Spec.Speed
-		fastest := speed.Work / max(speed.On("K80", 0).Best(), speed.On("M60", 0).Best())
+		fastest := speed.Work / max(speed.On("K80", 0).MaxRate(), speed.On("M60", 0).MaxRate())
 		if due := (j.Spec.Deadline.Sub(sim.Epoch()) - j.At).Seconds(); due < fastest-1 || due > 3*fastest+1 {
 			t.Fatalf("due after %g s, the fastest run takes %g s", due, fastest)
 		}
@@ -230,7 +230,7 @@ func TestFreeTrainJobs(t *testing.T) {
 	if c := jobs[0].Spec.Speed.On(
 		"V100",
 		0,
-	); c.Rate(64, 64) != 145081.5 || c.Least() != 1 ||
+	); c.Rate(64, 64) != 145081.5 || c.MinGPUs() != 1 ||
 		jobs[0].Spec.Resources.Nodes.Max != 64 {
 		t.Errorf("got %+v", jobs[0].Spec)
 	}

@@ -69,15 +69,15 @@ func TestPolluxModes(t *testing.T) {
 	near(t, "the first epoch", j.Spec.Speed.On("T4", 0).Rate(2, 1), 1/4.25, 1e-9)
 	near(t, "the second epoch", j.Phases[0].Speed.On("T4", 0).Rate(2, 1), 4/4.25, 1e-9)
 
-	if c := j.Spec.Speed.On("T4", 0); c.Least() != 2 || c.Most() != 2 {
-		t.Errorf("a rigid job runs on %d to %d GPUs", c.Least(), c.Most())
+	if c := j.Spec.Speed.On("T4", 0); c.MinGPUs() != 2 || c.MaxGPUs() != 2 {
+		t.Errorf("a rigid job runs on %d to %d GPUs", c.MinGPUs(), c.MaxGPUs())
 	}
 
 	elastic := at(trace.Options{Mode: trace.ModeElastic, Start: -1, Save: s})[0]
 	if c := elastic.Spec.Speed.On(
 		"T4",
 		0,
-	); c.Most() != 4 || elastic.Spec.Speed.Start != 0 ||
+	); c.MaxGPUs() != 4 || elastic.Spec.Speed.Start != 0 ||
 		time.Duration(elastic.Spec.Speed.Save) != s {
 		t.Errorf("got %+v", elastic.Spec.Speed)
 	}

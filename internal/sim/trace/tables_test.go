@@ -47,8 +47,8 @@ func TestAndreasTables(t *testing.T) {
 		t.Errorf("got %+v", nodes[3])
 	}
 
-	if c := jobs[0].Speed(0, 0).On(trace.Turing, 0); c.Most() != 1 {
-		t.Errorf("a job runs on %d TURINGs", c.Most())
+	if c := jobs[0].Speed(0, 0).On(trace.Turing, 0); c.MaxGPUs() != 1 {
+		t.Errorf("a job runs on %d TURINGs", c.MaxGPUs())
 	}
 }
 

@@ -338,7 +338,7 @@ func (h history) ordered(run id.Run) string {
 
 // backoff returns the wait that a reason tells of.
 func backoff(reason string) (time.Duration, bool) {
-	_, rest, found := strings.Cut(reason, "; runs again in ")
+	_, rest, found := strings.Cut(reason, "; retry in ")
 	text, _, ends := strings.Cut(rest, " at the earliest")
 	if !found || !ends {
 		return 0, false

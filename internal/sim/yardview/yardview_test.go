@@ -352,7 +352,7 @@ func TestTheYardAsItWasWhenARunWasOrdered(t *testing.T) {
 				job.Starting,
 				"x",
 			),
-			feed(29, "j7", "j7.1", job.Running, job.Recovering, "it failed; runs again in 5m at the earliest"),
+			feed(29, "j7", "j7.1", job.Running, job.Recovering, "it failed; retry in 5m at the earliest"),
 			{At: at(29), Kind: "run.stopping", Job: "j8", Run: "j8.1"},
 			feed(8, "j8", "j8.1", job.Pending, job.Starting, "x"),
 			feed(9, "j9", "", job.Pending, job.Paused, "paused"),

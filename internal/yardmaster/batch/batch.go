@@ -1,9 +1,9 @@
-// Package batch is what leaves the yardmaster, and what it is filled with again after a
-// restart: the values that changed, the events that tell how, the orders to carry out.
+// Package batch is the output of the yardmaster, and the state it is restored from after a
+// restart: changed values, events, and orders to carry out.
 //
-// The parts of the yard collect here what they changed: Set knows which things have,
-// Feed numbers the events, Orders are those that are open. All are emptied into one
-// Batch, so that what a message changed in several parts is stored together.
+// The parts of the yard collect their changes here: Set knows what has changed, Feed numbers
+// the events, Orders holds the open orders. All are emptied into one Batch, so that what a
+// message changed in several parts is stored together. The package stores and sends nothing.
 package batch
 
 import (
@@ -21,9 +21,9 @@ import (
 )
 
 // Batch is what a number of messages changed: the new values of all things
-// that changed, the events that tell how, and the orders that were opened or
-// closed. The store commits it in one transaction before anyone is told and
-// anything is done. Committing the same batch twice is the same as once.
+// that changed, the events that describe it, and the orders that were opened or
+// closed. The store commits it in one transaction before anything is answered or
+// carried out. Committing the same batch twice is the same as once.
 type Batch struct {
 	Jobs     []job.Job
 	Runs     []job.Run
@@ -40,7 +40,7 @@ type Batch struct {
 	Ledger   ledger.Changes
 	Events   []Event
 	Orders   []Order  // opened or changed
-	Closed   []string // keys of orders that are done with
+	Closed   []string // keys of closed orders
 }
 
 // Empty reports whether there is nothing to commit.
@@ -64,12 +64,12 @@ type Event struct {
 	Lease  id.Lease
 	From   string // state before and after, where it changed one
 	To     string
-	Reason string // one sentence a researcher understands
+	Reason string // one sentence for people
 }
 
-// Order is something an engine shall do: run one rank on a node, or stop it.
-// It is open from the placing until the rank has ended, so the open orders of
-// a node are at any time exactly what the node shall run.
+// Order is something an engine must do: run one rank on a node, or stop it. It is open from
+// the placement until the rank has ended, so the open orders of a node are at any time exactly
+// what the node must run.
 type Order struct {
 	Run    id.Run
 	Job    id.Job
@@ -80,21 +80,21 @@ type Order struct {
 	Launch job.Launch
 }
 
-// Key names the order; an engine that sees a key again is told of the same thing again.
+// Key identifies the order: an engine may receive an order several times.
 func (o *Order) Key() string { return keyOf(o.Run, o.Rank) }
 
 func keyOf(run id.Run, rank int) string { return string(run) + "/" + strconv.Itoa(rank) }
 
-// State is all that the yardmaster needs to go on after a restart, as the
-// store rebuilt it: everything that has not ended, in any order.
+// State is all that the yardmaster needs to continue after a restart, as the store restored
+// it: everything that has not ended, in any order.
 type State struct {
-	Jobs     []job.Job // not final, and those lately final
+	Jobs     []job.Job // not final, and those that ended recently
 	Runs     []job.Run // of these jobs, not ended
 	Nodes    []fleet.Node
 	Users    []tenant.User
 	Tokens   []tenant.Token
 	Orders   []Order
-	Leases   []fleet.Lease // not ended, and those lately ended
+	Leases   []fleet.Lease // not ended, and those that ended recently
 	Datasets []dataset.Dataset
 	Shares   []queue.Share
 	Quotas   []tenant.Quota
@@ -103,7 +103,7 @@ type State struct {
 	Ledger   ledger.Stored
 	// Needs holds the states of final jobs that waiting jobs need.
 	Needs map[id.Job]job.State
-	// LastJob, LastEvent and LastLease are the greatest numbers ever given.
+	// LastJob, LastEvent and LastLease are the greatest numbers ever used.
 	LastJob   uint64
 	LastEvent uint64
 	LastLease uint64

@@ -66,9 +66,9 @@ func TestEventsAreNumberedOnFromTheLastThatIsStored(t *testing.T) {
 
 	var numbers []uint64
 	for range 3 {
-		f.Tell(now, batch.Event{Kind: "a"})
+		f.Add(now, batch.Event{Kind: "a"})
 
-		if e := f.Tell(now, batch.Event{Kind: "b"}); e.Seq == 0 || !e.At.Equal(now) {
+		if e := f.Add(now, batch.Event{Kind: "b"}); e.Seq == 0 || !e.At.Equal(now) {
 			t.Errorf("told %+v", e)
 		}
 

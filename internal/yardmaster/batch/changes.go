@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// Mark is part of what is stored: whether it is among what has changed.
+// Mark is embedded in stored values: whether the value is in the Set of changed ones.
 type Mark struct{ marked bool }
 
 func (m *Mark) mark() *Mark { return m }
@@ -16,11 +16,11 @@ func (m *Mark) Marked() bool { return m.marked }
 // Stored is something with a Mark.
 type Stored interface{ mark() *Mark }
 
-// Set is what has changed since it was last taken. A thing that changes several times
-// is in it once and stored with its last value. The zero value is empty.
+// Set is the values that have changed since it was last taken. One that changed several times
+// is in it once and stored as it is last. The zero value is empty.
 type Set[R Stored] struct{ list []R }
 
-// Add enters something that has changed.
+// Add adds a value that has changed.
 func (s *Set[R]) Add(r R) {
 	if m := r.mark(); !m.marked {
 		m.marked = true
@@ -28,11 +28,11 @@ func (s *Set[R]) Add(r R) {
 	}
 }
 
-// Grow makes room for so many more.
+// Grow makes room for n more.
 func (s *Set[R]) Grow(n int) { s.list = slices.Grow(s.list, n) }
 
-// Take empties a set into a list of values, whose memory is used again. value puts the
-// value of a thing into its place in the list, which may hold an older one.
+// Take empties a set into a list, whose memory is reused. value writes one element of the
+// list, which may hold an older value.
 func Take[R Stored, T any](s *Set[R], into []T, value func(*T, R)) []T {
 	into = resize(into, len(s.list))
 	for i, r := range s.list {
@@ -46,8 +46,7 @@ func Take[R Stored, T any](s *Set[R], into []T, value func(*T, R)) []T {
 	return into
 }
 
-// resize returns a slice of n elements, the same one if it is large enough. It is
-// nil if nothing is wanted of nothing.
+// resize returns a slice of n elements, the same one if it is large enough.
 func resize[T any](list []T, n int) []T {
 	if n <= cap(list) {
 		return list[:n]
@@ -62,14 +61,14 @@ type Feed struct {
 	list []Event
 }
 
-// Load goes on after the last event that is stored.
+// Load continues after the last stored event.
 func (f *Feed) Load(last uint64) { f.last = last }
 
-// Grow makes room for so many more.
+// Grow makes room for n more.
 func (f *Feed) Grow(n int) { f.list = slices.Grow(f.list, n) }
 
-// Tell adds an entry and returns it as it is stored.
-func (f *Feed) Tell(now time.Time, e Event) Event {
+// Add numbers an event, adds it and returns it as it is stored.
+func (f *Feed) Add(now time.Time, e Event) Event {
 	f.last++
 	e.Seq, e.At = f.last, now
 	f.list = append(f.list, e)
@@ -77,8 +76,8 @@ func (f *Feed) Tell(now time.Time, e Event) Event {
 	return e
 }
 
-// Take moves the entries into a batch. Batches are much alike, so there is room for as
-// many again.
+// Take moves the events into a batch and makes room for as many, because batches are of
+// similar size.
 func (f *Feed) Take(b *Batch) {
 	b.Events, f.list = f.list, b.Events[:0]
 	if f.list == nil && len(b.Events) > 0 {
@@ -86,13 +85,13 @@ func (f *Feed) Take(b *Batch) {
 	}
 }
 
-// Yard is the yard's own name as an actor.
+// Yard is the actor of events that no person or node caused.
 const Yard = "yard"
 
-// Bug writes down an error that the code believed impossible, if it is one. It never
-// happens unless there is a bug, and then it must be seen.
+// Bug adds an event for an error that should be impossible, if err is not nil, so that a bug
+// in the yardmaster is seen.
 func (f *Feed) Bug(now time.Time, err error) {
 	if err != nil {
-		f.Tell(now, Event{Kind: "yard.bug", Actor: Yard, Reason: err.Error()})
+		f.Add(now, Event{Kind: "yard.bug", Actor: Yard, Reason: err.Error()})
 	}
 }

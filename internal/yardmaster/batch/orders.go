@@ -24,7 +24,7 @@ type entry struct {
 // NewOrders returns an empty set.
 func NewOrders() *Orders { return &Orders{open: map[string]*entry{}} }
 
-// Load takes up the orders that were open.
+// Load restores the open orders.
 func (o *Orders) Load(stored []Order) {
 	for i := range stored {
 		o.open[stored[i].Key()] = &entry{Order: stored[i]}
@@ -88,7 +88,7 @@ func (o *Orders) Close(run id.Run, rank int) {
 	o.closed = append(o.closed, key)
 }
 
-// Grow makes room for so many more changes.
+// Grow makes room for n more changes.
 func (o *Orders) Grow(n int) { o.changed = slices.Grow(o.changed, n) }
 
 // Take moves what has changed into a batch.
@@ -96,7 +96,7 @@ func (o *Orders) Take(b *Batch) {
 	b.Closed, o.closed = o.closed, b.Closed[:0]
 	b.Orders = slices.Grow(b.Orders[:0], len(o.changed))
 	for _, e := range o.changed {
-		if e.dirty { // closed meanwhile otherwise
+		if e.dirty { // otherwise it was closed meanwhile
 			b.Orders = append(b.Orders, e.Order)
 			e.dirty = false
 		}

@@ -1,8 +1,9 @@
-// Package datasets is what the yard knows of data: which there are, where they may be
-// used, which nodes keep a copy, and where they were used.
+// Package datasets keeps the yard's datasets: where they may be used, which nodes have a
+// copy, and where they were used.
 //
-// It tells where the rules of its data leave a job to run; that jobs keep to a rule that
-// has changed is up to the yardmaster.
+// It serves the steps submit and place of a job's path: it says where the rules of its
+// datasets allow a job to run. It stops and moves no job when a rule changes; the yardmaster
+// does.
 package datasets
 
 import (
@@ -23,17 +24,17 @@ import (
 type Datasets struct {
 	*dataset.Catalogue
 	feed    *batch.Feed
-	kept    map[id.Node][]job.DataCopy // what nodes said they keep, in this process and since they were lost
+	copies  map[id.Node][]job.DataCopy // as nodes last reported them to this process
 	changed []dataset.Dataset
 	uses    []dataset.Use
 }
 
-// New returns an empty catalogue. What happens is told to the feed.
-func New(r dataset.Roads, feed *batch.Feed) *Datasets {
-	return &Datasets{Catalogue: dataset.NewCatalogue(r), feed: feed, kept: map[id.Node][]job.DataCopy{}}
+// New returns an empty catalogue. Events go to the feed.
+func New(r dataset.Network, feed *batch.Feed) *Datasets {
+	return &Datasets{Catalogue: dataset.NewCatalogue(r), feed: feed, copies: map[id.Node][]job.DataCopy{}}
 }
 
-// Load takes up what the store kept.
+// Load restores the stored datasets.
 func (d *Datasets) Load(s *batch.State) {
 	for _, set := range s.Datasets {
 		d.Catalogue.Put(set)
@@ -56,9 +57,9 @@ func (d *Datasets) All() []dataset.Dataset {
 	return list
 }
 
-// Put registers a dataset, changes or removes it. It says in words how, if the rule of
-// the dataset is another one since.
-func (d *Datasets) Put(now time.Time, set dataset.Dataset, by id.User) (put dataset.Dataset, ruled string, err error) {
+// Put registers, changes or removes a dataset. If its rule changed or it was removed, change
+// describes that in words; otherwise it is "".
+func (d *Datasets) Put(now time.Time, set dataset.Dataset, by id.User) (put dataset.Dataset, change string, err error) {
 	if err := set.Validate(); err != nil {
 		return set, "", err
 	}
@@ -73,10 +74,10 @@ func (d *Datasets) Put(now time.Time, set dataset.Dataset, by id.User) (put data
 
 		kind, words = "data.changed", "changed by "+string(by)
 		if old.Rule != set.Rule {
-			words += fmt.Sprintf(": it was %s and is %s", old.Rule, set.Rule)
+			words += fmt.Sprintf(": place changed from %s to %s", old.Rule, set.Rule)
 		}
 
-		set.Copies = old.Keep(set.Copies, set.Source)
+		set.Copies = old.MergeCopies(set.Copies, set.Source)
 	} else {
 		if set.Removed {
 			return set, "", fault.New(fault.NotFound, "no_dataset", "there is no dataset %s", set.ID)
@@ -91,7 +92,7 @@ func (d *Datasets) Put(now time.Time, set dataset.Dataset, by id.User) (put data
 
 	set.Seq++
 	d.changed = append(d.changed, *d.Catalogue.Put(set))
-	d.feed.Tell(now, batch.Event{Kind: kind, Actor: string(by), Owner: set.Owner, To: string(set.ID), Reason: words})
+	d.feed.Add(now, batch.Event{Kind: kind, Actor: string(by), Owner: set.Owner, To: string(set.ID), Reason: words})
 
 	if known && old.Rule == set.Rule && !set.Removed {
 		words = ""
@@ -124,7 +125,7 @@ func (d *Datasets) Rule(j *job.Job) string {
 		return ""
 	}
 
-	return d.Binds(j.Spec.Place, j.Spec.Data)
+	return d.RuleText(j.Spec.Place, j.Spec.Data)
 }
 
 // Allows reports whether a job may use a dataset on a node.
@@ -132,8 +133,8 @@ func Allows(set *dataset.Dataset, j *job.Job, n *fleet.Node) bool {
 	return n.Class.Allows(cmp.Or(j.Override.Place, set.Rule))
 }
 
-// Used writes down that a run uses the data of its job on a node, for the audit.
-func (d *Datasets) Used(now time.Time, j *job.Job, name string, run id.Run, n *fleet.Node) {
+// RecordUse records that a run uses the data of its job on a node, for the audit.
+func (d *Datasets) RecordUse(now time.Time, j *job.Job, name string, run id.Run, n *fleet.Node) {
 	override := ""
 	if set, known := d.Get(id.Dataset(name)); j.Override.Place != "" && (!known || !n.Class.Allows(set.Rule)) {
 		override = string(j.Override.By) + ": " + j.Override.Why
@@ -154,45 +155,45 @@ func (d *Datasets) Used(now time.Time, j *job.Job, name string, run id.Run, n *f
 	)
 }
 
-// Keeps notes which datasets a node has fetched and keeps, so that bringing them there
-// costs nothing the next time, and reports whether that is news. What it said last is
-// compared first: it says so in every report.
-func (d *Datasets) Keeps(now time.Time, n id.Node, kept []job.DataCopy) (news bool) {
-	if last, told := d.kept[n]; told && slices.Equal(last, kept) {
+// SetCopies records which datasets a node has fetched and still has, so that staging them
+// there costs nothing the next time, and reports whether anything changed. Every report of a
+// node lists them, so the list is compared with the last one first.
+func (d *Datasets) SetCopies(now time.Time, n id.Node, copies []job.DataCopy) (changed bool) {
+	if last, ok := d.copies[n]; ok && slices.Equal(last, copies) {
 		return false
 	}
 
-	d.kept[n] = slices.Clone(kept)
-	for _, set := range d.Hold(now, n, kept) {
+	d.copies[n] = slices.Clone(copies)
+	for _, set := range d.SetStaged(now, n, copies) {
 		d.changed = append(d.changed, set)
-		kind, words := "data.gone", "the node does not keep it any more"
+		kind, words := "data.gone", "no longer on the node"
 		if set.Has(dataset.Spot{Node: n}) {
-			kind, words = "data.staged", "the node has fetched it and keeps it"
+			kind, words = "data.staged", "staged on the node"
 		}
 
-		d.feed.Tell(
+		d.feed.Add(
 			now,
 			batch.Event{Kind: kind, Actor: "node/" + string(n), Owner: set.Owner, Node: n, To: string(set.ID), Reason: words},
 		)
 
-		news = true
+		changed = true
 	}
 
-	return news
+	return changed
 }
 
-// Lost says that nothing is known any more of what a node keeps, and reports whether
-// that is news.
-func (d *Datasets) Lost(now time.Time, n id.Node) (news bool) {
-	news = d.Keeps(now, n, nil)
-	delete(d.kept, n)
-	return news
+// ForgetCopies drops the copies of a node that is lost or removed, and reports whether it had
+// any.
+func (d *Datasets) ForgetCopies(now time.Time, n id.Node) (changed bool) {
+	changed = d.SetCopies(now, n, nil)
+	delete(d.copies, n)
+	return changed
 }
 
-// Misplaced returns what a node keeps and may not: data that its rule forbids there, and
-// what is not registered like that any more.
-func (d *Datasets) Misplaced(n *fleet.Node, kept []job.DataCopy) []job.DataCopy {
-	return slices.DeleteFunc(slices.Clone(kept), func(c job.DataCopy) bool {
+// Misplaced returns those of a node's copies that it must delete: of datasets whose rule
+// forbids them there, or that are no longer registered with that source.
+func (d *Datasets) Misplaced(n *fleet.Node, copies []job.DataCopy) []job.DataCopy {
+	return slices.DeleteFunc(slices.Clone(copies), func(c job.DataCopy) bool {
 		set, known := d.Get(id.Dataset(c.Name))
 		return known && set.Source == c.Source && n.Class.Allows(set.Rule)
 	})

@@ -23,7 +23,7 @@ var (
 
 func shelf(t *testing.T, sets ...dataset.Dataset) *datasets.Datasets {
 	t.Helper()
-	d := datasets.New(dataset.DefaultRoads(), &batch.Feed{})
+	d := datasets.New(dataset.DefaultNetwork(), &batch.Feed{})
 	for _, set := range sets {
 		if _, _, err := d.Put(now, set, "ada"); err != nil {
 			t.Fatal(err)
@@ -45,7 +45,7 @@ func TestARuleIsSaidWhenItIsAnotherOne(t *testing.T) {
 	}{
 		{"new", dataset.Dataset{ID: "mri", Rule: job.PlaceLocal}, "registered by ada"},
 		{"another size", dataset.Dataset{ID: "mri", Rule: job.PlaceLocal, Size: 1}, ""},
-		{"another rule", dataset.Dataset{ID: "mri", Rule: job.PlaceAny, Size: 1}, "changed by ada: it was local and is any"},
+		{"another rule", dataset.Dataset{ID: "mri", Rule: job.PlaceAny, Size: 1}, "changed by ada: place changed from local to any"},
 		{"removed", dataset.Dataset{ID: "mri", Rule: job.PlaceAny, Removed: true}, "removed by ada"},
 	} {
 		put, ruled, err := d.Put(now, step.set, "ada")
@@ -108,8 +108,8 @@ func TestAnOverrideIsInTheAuditOnlyWhereItWasNeeded(t *testing.T) {
 		Override: job.Override{Place: job.PlaceAny, By: "root", Why: "it is urgent"},
 	}
 
-	d.Used(now, j, "mri", "j1.1", here)
-	d.Used(now, j, "mri", "j1.2", there)
+	d.RecordUse(now, j, "mri", "j1.1", here)
+	d.RecordUse(now, j, "mri", "j1.2", there)
 	var b batch.Batch
 	d.Take(&b)
 
@@ -149,11 +149,11 @@ func TestWhatANodeKeepsIsNewsOnce(t *testing.T) {
 		return set.Has(place.SpotOf(here))
 	}
 
-	if d.Keeps(now, here.ID, nil) {
+	if d.SetCopies(now, here.ID, nil) {
 		t.Error("that it keeps nothing is news")
 	}
 
-	if !d.Keeps(now, here.ID, kept) || d.Keeps(now, here.ID, kept) || !has() {
+	if !d.SetCopies(now, here.ID, kept) || d.SetCopies(now, here.ID, kept) || !has() {
 		t.Errorf("that it keeps one is news once; it has it: %v", has())
 	}
 
@@ -165,11 +165,11 @@ func TestWhatANodeKeepsIsNewsOnce(t *testing.T) {
 		t.Errorf("misplaced on a provisioned node: %v", got)
 	}
 
-	if !d.Lost(now, here.ID) || has() {
+	if !d.ForgetCopies(now, here.ID) || has() {
 		t.Errorf("that it is lost is news; it has it: %v", has())
 	}
 
-	if !d.Keeps(now, here.ID, kept) || !has() {
+	if !d.SetCopies(now, here.ID, kept) || !has() {
 		t.Errorf("when it is heard again that is news; it has it: %v", has())
 	}
 }

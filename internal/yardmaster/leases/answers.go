@@ -10,7 +10,7 @@ import (
 	"trainyard/internal/yardmaster/timers"
 )
 
-// Granted takes the provider's answer that it has created a machine for a lease.
+// Granted records the provider's answer that it has created a machine for a lease.
 func (h *Leases) Granted(now time.Time, name id.Lease, provider string, m fleet.Instance) {
 	h.Leases.Granted(now, name, provider, m)
 
@@ -19,7 +19,7 @@ func (h *Leases) Granted(now time.Time, name id.Lease, provider string, m fleet.
 	}
 }
 
-// Refused takes the provider's answer that it gives no machine for a lease, for certain.
+// Refused records the provider's definite answer that it gives no machine for a lease.
 func (h *Leases) Refused(now time.Time, name id.Lease, code, why string) {
 	if l := h.Of(name); l != nil {
 		h.Market.Refused(l.Offer.Name, code, now)
@@ -28,37 +28,37 @@ func (h *Leases) Refused(now time.Time, name id.Lease, code, why string) {
 	h.Leases.Refused(now, name, code+": "+why)
 }
 
-// outage is a time in which a provider does not answer as it should.
+// outage is a period in which calls to a provider fail.
 type outage struct {
-	why  string        // the first call went wrong
-	over *timers.Timer // says that it is, unless a call goes wrong before; nil while none is answered
+	why  string        // error of the first failed call
+	over *timers.Timer // declares the end of the outage unless a call fails before; nil while calls fail
 }
 
-// steady is for how long a provider must answer until it is said to be back: of one that
-// fails every now and then nobody wants to read each time.
-const steady = time.Minute
+// recoveryTime is how long calls to a provider must succeed before its outage counts as over,
+// so that a provider that fails now and then does not fill the feed.
+const recoveryTime = time.Minute
 
-// Listed takes what a provider shows of the yard's machines.
+// Listed records which of the yard's machines a provider lists. asked is when it was called.
 func (h *Leases) Listed(now, asked time.Time, provider string, machines []fleet.Instance) {
 	h.Leases.Listed(now, asked, provider, machines)
 
 	if o, failing := h.outages[provider]; failing && o.over == nil {
-		o.over = h.timers.After(now.Add(steady), func(now time.Time) {
+		o.over = h.timers.After(now.Add(recoveryTime), func(now time.Time) {
 			delete(h.outages, provider)
-			h.feed.Tell(
+			h.feed.Add(
 				now,
 				batch.Event{
 					Kind:   "provider.back",
 					Actor:  batch.Yard,
-					Reason: fmt.Sprintf("%s answers again, after: %s", provider, o.why),
+					Reason: fmt.Sprintf("%s responds again; the error was: %s", provider, o.why),
 				},
 			)
 		})
 	}
 }
 
-// Failed takes note of a call that went wrong and will be made again. The lease is ""
-// if it was a list.
+// Failed records a call that failed and will be retried. The lease is "" if the call listed
+// instances.
 func (h *Leases) Failed(now time.Time, provider string, l id.Lease, why string) {
 	if o, known := h.outages[provider]; known {
 		h.timers.Stop(o.over)
@@ -67,18 +67,18 @@ func (h *Leases) Failed(now time.Time, provider string, l id.Lease, why string) 
 	}
 
 	h.outages[provider] = &outage{why: why}
-	h.feed.Tell(
+	h.feed.Add(
 		now,
 		batch.Event{
 			Kind:   "provider.failed",
 			Actor:  batch.Yard,
 			Lease:  l,
-			Reason: fmt.Sprintf("%s does not answer as it should and is asked again: %s", provider, why),
+			Reason: fmt.Sprintf("call to %s failed, retrying: %s", provider, why),
 		},
 	)
 }
 
-// Failing returns the providers that do not answer as they should, and why.
+// Failing returns the providers with an outage, and the error of each.
 func (h *Leases) Failing() map[string]string {
 	why := make(map[string]string, len(h.outages))
 	for provider, o := range h.outages {

@@ -17,7 +17,7 @@ import (
 	"trainyard/internal/fleet"
 	"trainyard/internal/id"
 	"trainyard/internal/provision"
-	lifecycle "trainyard/internal/provision/leases"
+	"trainyard/internal/provision/lifecycle"
 	"trainyard/internal/quota"
 	"trainyard/internal/yardmaster/batch"
 	"trainyard/internal/yardmaster/timers"
@@ -45,19 +45,17 @@ type Leases struct {
 func New(
 	cfg lifecycle.Config,
 	offers []fleet.Offer,
-	limits *quota.Tracker,
+	quotas *quota.Tracker,
 	feed *batch.Feed,
 	timers *timers.Timers,
-	heard func(id.Node) bool,
+	recentlySeen func(id.Node) bool,
 ) *Leases {
 	return &Leases{
-		Leases: lifecycle.New(
-			cfg,
-		),
+		Leases:        lifecycle.New(cfg),
 		Market:        provision.NewMarket(offers),
 		sweepInterval: cfg.Every(),
-		quotas:        limits,
-		recentlySeen:  heard,
+		quotas:        quotas,
+		recentlySeen:  recentlySeen,
 		feed:          feed,
 		timers:        timers,
 		byJob:         map[id.Job][]id.Lease{},
@@ -151,15 +149,15 @@ func (h *Leases) Awaits(j id.Job) bool { return len(h.byJob[j]) > 0 }
 func (h *Leases) Arriving(j id.Job) string {
 	for _, name := range h.byJob[j] {
 		if l := h.Of(name); l != nil && arriving(l) {
-			return fmt.Sprintf("a node is being provisioned for it: %s, lease %s is %s", l.Offer.Name, l.ID, l.State)
+			return fmt.Sprintf("a node is being provisioned: %s (lease %s, %s)", l.Offer.Name, l.ID, l.State)
 		}
 	}
 
 	return ""
 }
 
-// Abandon releases the leases of a job that no longer waits for them and whose machines
-// have not joined.
+// Abandon releases the leases of a job that has left the queue, as far as their machines have
+// not joined.
 func (h *Leases) Abandon(now time.Time, j id.Job) {
 	list, ok := h.byJob[j]
 	if !ok {
@@ -169,7 +167,7 @@ func (h *Leases) Abandon(now time.Time, j id.Job) {
 	delete(h.byJob, j)
 	for _, name := range list {
 		if l := h.Of(name); l != nil && arriving(l) {
-			h.Release(now, name, "job "+string(j)+", for which it was provisioned, no longer waits for it")
+			h.Release(now, name, "job "+string(j)+" no longer needs it")
 		}
 	}
 }
@@ -184,12 +182,12 @@ func (h *Leases) Release(now time.Time, name id.Lease, reason string) {
 
 // GangOf returns the other leases of a gang for which a job still waits.
 func (h *Leases) GangOf(l *fleet.Lease) []*fleet.Lease {
-	waits := func(name id.Lease) bool {
+	sameGang := func(name id.Lease) bool {
 		o, live := h.Get(name)
 		return live && o.Gang == l.Gang
 	}
 
-	if l.Gang == "" || !slices.ContainsFunc(h.byJob[l.Job], waits) {
+	if l.Gang == "" || !slices.ContainsFunc(h.byJob[l.Job], sameGang) {
 		return nil
 	}
 
@@ -219,9 +217,8 @@ func (h *Leases) KeepUntil(now time.Time, l *fleet.Lease) time.Time {
 	return time.Time{}
 }
 
-// Settle passes on what has changed among the leases: changed is told of each lease
-// before anything else is done about it. It returns the leases whose node is no more, and
-// whether there was any change.
+// Settle passes on the changes of leases since the last call: changed is called for each
+// lease first. It returns the leases whose node is gone, and whether there was any change.
 func (h *Leases) Settle(now time.Time, changed func(*fleet.Lease)) (gone []*fleet.Lease, any bool) {
 	out := h.Leases.Take()
 	h.changed = append(h.changed, out.Changed...)
@@ -238,7 +235,7 @@ func (h *Leases) Settle(now time.Time, changed func(*fleet.Lease)) (gone []*flee
 	}
 
 	for _, t := range out.Told {
-		h.feed.Tell(
+		h.feed.Add(
 			now,
 			batch.Event{
 				Kind:   t.Kind,

@@ -11,7 +11,7 @@ import (
 	"trainyard/internal/fleet"
 	"trainyard/internal/id"
 	"trainyard/internal/job"
-	lifecycle "trainyard/internal/provision/leases"
+	"trainyard/internal/provision/lifecycle"
 	"trainyard/internal/quota"
 	"trainyard/internal/tenant"
 	"trainyard/internal/yardmaster/batch"
@@ -119,14 +119,14 @@ func TestWhatAJobNoLongerWaitsForIsGivenBackUnlessItHasCome(t *testing.T) {
 
 	o.settle()
 
-	if !o.Awaits("j1") || !strings.Contains(o.Arriving("j1"), "lease l2 is booting") {
+	if !o.Awaits("j1") || !strings.Contains(o.Arriving("j1"), "(lease l2, booting)") {
 		t.Errorf("it awaits %v: %q", o.Awaits("j1"), o.Arriving("j1"))
 	}
 
 	o.Abandon(o.now, "j1")
 	o.settle()
 
-	if got := o.states(); got != "l1 active, l2 returning" {
+	if got := o.states(); got != "l1 active, l2 releasing" {
 		t.Errorf("the leases are %s", got)
 	}
 
@@ -269,7 +269,7 @@ func TestLeasesAreTakenUpAfterARestart(t *testing.T) {
 	next := newOffice()
 	next.Load(o.now, &batch.State{Leases: b.Leases, LastLease: 2})
 
-	if next.states() != "l1 asked, l2 asked" || !next.Awaits("j1") {
+	if next.states() != "l1 requested, l2 requested" || !next.Awaits("j1") {
 		t.Errorf("the leases are %s, awaited %v", next.states(), next.Awaits("j1"))
 	}
 
@@ -280,7 +280,7 @@ func TestLeasesAreTakenUpAfterARestart(t *testing.T) {
 
 	next.pass(time.Hour) // nobody has answered
 
-	if got := next.states(); got != "l1 returning, l2 returning" {
+	if got := next.states(); got != "l1 releasing, l2 releasing" {
 		t.Errorf("after an hour the leases are %s", got)
 	}
 }

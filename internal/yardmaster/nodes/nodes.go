@@ -30,20 +30,20 @@ type Node struct {
 	Reported  bool           // has reported, in this process
 	Foreign   uint64         // GPUs used by others
 	Runs      map[id.Run]int // live runs and the rank that is here
-	Idle      time.Time      // nothing runs there since
+	Idle      time.Time      // since when nothing runs there
 	IdleCheck *timers.Timer  // checks whether an on-demand node should be released
 	ports     map[int]id.Run // on which rank 0 of some runs listens for the others
 }
 
 // Patience is how long a node may be silent.
 type Patience struct {
-	SuspectAfter time.Duration // until nothing new goes there; 0 if silence means nothing
-	LostAfter    time.Duration // until its runs are given up
+	SuspectAfter time.Duration // until nothing new is placed there; 0 if silence is ignored
+	LostAfter    time.Duration // until its runs are declared lost
 }
 
-// Watcher is told of what happens to nodes.
+// Watcher is called when something happens to a node.
 type Watcher struct {
-	Changed func(id.Node)                      // what is stored or what is free there
+	Changed func(id.Node)                      // its stored value or its free resources changed
 	Lost    func(n *Node, silent job.Duration) // it has been silent for too long
 }
 
@@ -70,8 +70,8 @@ func New(p Patience, feed *batch.Feed, timers *timers.Timers, w Watcher) *Nodes 
 	}
 }
 
-// Load takes up a node that was stored. It gets the full time to report before it is
-// suspected: the yard was not listening.
+// Load restores a stored node. It gets the full time to report before it becomes suspect,
+// because no report could arrive while the server was down.
 func (r *Nodes) Load(now time.Time, n fleet.Node) {
 	r.byName[n.ID] = &Node{Node: n, Seen: now, Idle: now, Runs: map[id.Run]int{}, ports: map[int]id.Run{}}
 	if n.State != fleet.Removed {
@@ -148,13 +148,13 @@ func (r *Nodes) ByKey(key string) *Node {
 	return nil
 }
 
-// FreeName returns the name for a machine that asks for one: that name, with a number
-// appended if it is taken.
-func (r *Nodes) FreeName(wish string) id.Node {
-	name := id.Node(wish)
+// FreeName returns the name for a new node: the requested one, with a number appended if it
+// is taken.
+func (r *Nodes) FreeName(requested string) id.Node {
+	name := id.Node(requested)
 	for n := 2; r.byName[name] != nil; n++ {
 		suffix := "-" + strconv.Itoa(n)
-		name = id.Node(wish[:min(len(wish), id.MaxName-len(suffix))] + suffix)
+		name = id.Node(requested[:min(len(requested), id.MaxName-len(suffix))] + suffix)
 	}
 
 	return name
@@ -174,7 +174,7 @@ func (r *Nodes) Join(now time.Time, stored fleet.Node) *Node {
 	return n
 }
 
-// change enters a node among those that have changed, and what is free there.
+// change records that a node has changed, and updates its free resources.
 func (r *Nodes) change(n *Node) {
 	n.Seq++
 	r.changed.Add(n)
@@ -183,7 +183,7 @@ func (r *Nodes) change(n *Node) {
 	r.Rooms.Put(&node, n.Foreign)
 }
 
-// Move applies an event to a node and writes it down.
+// Move applies an event to a node and adds it to the feed.
 func (r *Nodes) Move(now time.Time, n *Node, ev fleet.Event, actor, reason string) {
 	to, err := n.State.After(ev)
 	if err != nil {
@@ -195,7 +195,7 @@ func (r *Nodes) Move(now time.Time, n *Node, ev fleet.Event, actor, reason strin
 	n.State, n.Since, n.Reason = to, now, reason
 	r.change(n)
 
-	r.feed.Tell(
+	r.feed.Add(
 		now,
 		batch.Event{Kind: "node." + string(to), Actor: actor, Node: n.ID, From: string(from), To: string(to), Reason: reason},
 	)
@@ -219,7 +219,7 @@ func (r *Nodes) SetCordon(now time.Time, n *Node, on bool, by id.User) {
 		kind, reason = "node.uncordoned", "uncordoned by "+string(by)
 	}
 
-	r.feed.Tell(now, batch.Event{Kind: kind, Actor: string(by), Node: n.ID, Reason: reason})
+	r.feed.Add(now, batch.Event{Kind: kind, Actor: string(by), Node: n.ID, Reason: reason})
 }
 
 // Cordon stops scheduling on a node that is being released, also if its agent reports
@@ -261,5 +261,5 @@ func (n *Node) Port(run id.Run, number uint64) int {
 	return port
 }
 
-// Listen says that a run's rank 0 listens on a port of a node already.
+// Listen records the port on which rank 0 of a restored run listens.
 func (n *Node) Listen(run id.Run, port int) { n.ports[port] = run }

@@ -235,7 +235,7 @@ func TestSeatsAreWaitedForUntilRunsHaveLeftThem(t *testing.T) {
 			y.Rooms.Book("a", c.hold)
 			c.seat.Node = "a"
 			s := &place.Start{Item: &queue.Item{Shape: &queue.Shape{Need: need}}, Allocations: []place.Allocation{c.seat}}
-			ready, possible := y.Awaits(s, c.at, func(run id.Run) bool { return run == "j1.1" })
+			ready, possible := y.CheckPromise(s, c.at, func(run id.Run) bool { return run == "j1.1" })
 			if ready != c.ready || possible != c.possible {
 				t.Errorf("ready %v, possible %v", ready, possible)
 			}

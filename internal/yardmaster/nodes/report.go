@@ -55,7 +55,7 @@ func (r *Nodes) setInventory(now time.Time, n *Node, found *fleet.Inventory) {
 			Actor:  "node/" + string(n.ID),
 			Node:   n.ID,
 			To:     g.UUID,
-			Reason: fmt.Sprintf("GPU %d is not used any more: %s", g.Index, g.Error),
+			Reason: fmt.Sprintf("GPU %d is out of service: %s", g.Index, g.Error),
 		}
 
 		was := old.GPU(g.Index)
@@ -63,15 +63,15 @@ func (r *Nodes) setInventory(now time.Time, n *Node, found *fleet.Inventory) {
 		case was == nil || was.Error == g.Error:
 			continue
 		case g.Error == "":
-			e.Kind, e.Reason = "gpu.recovered", fmt.Sprintf("GPU %d is used again, after: %s", g.Index, was.Error)
+			e.Kind, e.Reason = "gpu.recovered", fmt.Sprintf("GPU %d is back in service; the error was: %s", g.Index, was.Error)
 		}
 
-		r.feed.Tell(now, e)
+		r.feed.Add(now, e)
 		hasEvent = true
 	}
 
 	if !hasEvent {
-		r.feed.Tell(
+		r.feed.Add(
 			now,
 			batch.Event{
 				Kind:   "node.inventory",
@@ -86,17 +86,17 @@ func (r *Nodes) setInventory(now time.Time, n *Node, found *fleet.Inventory) {
 func sameInventory(a, b *fleet.Inventory) bool {
 	x, z := *a, *b
 	x.GPUs, z.GPUs = nil, nil
-	x.Disk, z.Disk = 0, 0 // what is free on disk changes all the time and decides nothing
+	x.Disk, z.Disk = 0, 0 // free disk space changes all the time and no decision depends on it
 
 	return x.Address == z.Address && x.OS == z.OS && x.Kernel == z.Kernel && x.Arch == z.Arch && x.Version == z.Version &&
 		x.CPUs == z.CPUs && x.Memory == z.Memory && x.Limits == z.Limits && slices.Equal(a.GPUs, b.GPUs)
 }
 
-// EventReleased is the kind of the event that tells of the release of a GPU, with its UUID in To.
+// EventReleased is the kind of the event that a GPU error was cleared, with the GPU's UUID in To.
 const EventReleased = "gpu.cleared"
 
-// Release tells that a GPU which its agent keeps out of use may be used again. It is
-// the agent that lets it go. The answer is the event.
+// Release clears the error of a GPU that its agent has taken out of service. The agent uses
+// it again when it receives the event, which is the answer.
 func (r *Nodes) Release(now time.Time, name id.Node, gpu int, by id.User) (batch.Event, error) {
 	n, err := r.Find(name)
 	if err != nil {
@@ -108,14 +108,14 @@ func (r *Nodes) Release(now time.Time, name id.Node, gpu int, by id.User) (batch
 		return batch.Event{}, fault.New(fault.NotFound, "gpu_not_found", "node %s has no GPU %d", n.ID, gpu).WithField("gpu")
 	}
 	if g.Error == "" {
-		return batch.Event{}, fault.New(fault.Conflict, "gpu_in_order", "GPU %d of node %s is not kept out of use", gpu, n.ID)
+		return batch.Event{}, fault.New(fault.Conflict, "gpu_in_order", "GPU %d of node %s has no error to clear", gpu, n.ID)
 	}
 
-	return r.feed.Tell(now, batch.Event{Kind: EventReleased, Actor: string(by), Node: n.ID, To: g.UUID,
-		Reason: fmt.Sprintf("GPU %d may be used again, says %s; it was kept out of use: %s", gpu, by, g.Error)}), nil
+	return r.feed.Add(now, batch.Event{Kind: EventReleased, Actor: string(by), Node: n.ID, To: g.UUID,
+		Reason: fmt.Sprintf("error of GPU %d cleared by %s: %s", gpu, by, g.Error)}), nil
 }
 
-// round returns a time of silence as people are told of it.
+// round rounds a time of silence for people.
 func round(d time.Duration) job.Duration {
 	if d >= time.Second {
 		d = d.Round(time.Second)
@@ -124,7 +124,7 @@ func round(d time.Duration) job.Duration {
 	return job.Duration(d)
 }
 
-// watch looks at a node when it could have been silent for too long.
+// watch checks at a time whether a node has been silent for too long.
 func (r *Nodes) watch(name id.Node, at time.Time) {
 	suspect, lost := r.patience.SuspectAfter, r.patience.LostAfter
 	if suspect == 0 {
@@ -141,7 +141,7 @@ func (r *Nodes) watch(name id.Node, at time.Time) {
 		switch {
 		case n.State == fleet.Ready && silent >= suspect:
 			r.Move(now, n, fleet.EventSilent, batch.Yard,
-				fmt.Sprintf("not heard for %s; its runs are left alone, nothing new is placed there", round(silent)))
+				fmt.Sprintf("no report for %s; its runs continue, nothing new is placed there", round(silent)))
 		case n.State == fleet.Suspect && silent >= lost:
 			r.watcher.Lost(n, round(silent))
 		}
@@ -149,7 +149,7 @@ func (r *Nodes) watch(name id.Node, at time.Time) {
 		next := n.Seen.Add(suspect)
 
 		switch n.State {
-		case fleet.Suspect: // until then it may report and fall silent again
+		case fleet.Suspect: // it may report before that and fall silent again
 			next = n.Seen.Add(min(lost, silent+suspect))
 		case fleet.Lost:
 			next = now.Add(suspect)
@@ -160,8 +160,8 @@ func (r *Nodes) watch(name id.Node, at time.Time) {
 	})
 }
 
-// ResetSilence counts the silence of all nodes from now. It is for a yard that was asleep
-// itself: that it heard nothing meanwhile says nothing about the nodes.
+// ResetSilence counts the silence of all nodes from now. It is called after the server itself
+// was suspended: that no report arrived meanwhile says nothing about the nodes.
 func (r *Nodes) ResetSilence(now time.Time) {
 	for _, n := range r.byName {
 		n.Seen = now

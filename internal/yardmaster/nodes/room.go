@@ -22,7 +22,7 @@ func (r *Nodes) Fits(need fleet.Need) bool {
 	return found >= need.Nodes
 }
 
-// Vacant reports whether all seats of a start can be had at once.
+// Vacant reports whether all allocations of a start are free.
 func (r *Nodes) Vacant(s *place.Start) bool {
 	need := &s.Item.Shape.Need
 
@@ -37,7 +37,7 @@ func (r *Nodes) Vacant(s *place.Start) bool {
 		if seat.Share > 0 {
 			shared, whole, _ := fleet.NewMatcher(*need).FitsPart(room, seat.Share)
 			free = shared | whole
-			for i := range room.Holds { // a share may be promised of a GPU that a run has yet to leave
+			for i := range room.Holds { // a share may be promised of a GPU that a run still holds
 				if h := &room.Holds[i]; h.Share == 0 {
 					free &^= h.GPUs
 				}
@@ -52,10 +52,10 @@ func (r *Nodes) Vacant(s *place.Start) bool {
 	return true
 }
 
-// Awaits reports whether the seats of a start, which are held for it, have been left by
-// all runs, and whether a job that may run at a place may ever have them. live tells
-// runs from starts that wait as well.
-func (r *Nodes) Awaits(s *place.Start, at job.Place, live func(id.Run) bool) (ready, possible bool) {
+// CheckPromise reports whether the allocations of a promised start, which are booked for it,
+// have been left by all runs (ready), and whether its job may still get them (possible). live
+// tells runs from other promises.
+func (r *Nodes) CheckPromise(s *place.Start, at job.Place, live func(id.Run) bool) (ready, possible bool) {
 	ready = true
 	need := &s.Item.Shape.Need
 	for _, seat := range s.Allocations {
@@ -72,7 +72,7 @@ func (r *Nodes) Awaits(s *place.Start, at job.Place, live func(id.Run) bool) (re
 	return ready, true
 }
 
-// vacated reports whether no run still holds what a seat needs.
+// vacated reports whether no run still holds what an allocation needs.
 func vacated(room *fleet.Room, seat *place.Allocation, need *fleet.Need, live func(id.Run) bool) bool {
 	part := 1 - seat.Share // of a GPU that is shared
 	cpus, memory := room.Node.Inventory.CPUs-need.CPUs, room.Node.Inventory.Memory-need.Memory
@@ -133,8 +133,8 @@ func (r *Nodes) gpus(k *job.Rank) []*fleet.GPU {
 	return list
 }
 
-// Weigh returns what the ranks of a run that have not ended count for fair share, and
-// settles that where it is new: what a GPU is worth may change while they run.
+// Weigh returns the fair-share weight of the ranks of a run that have not ended. The weight of
+// a rank is fixed the first time, because the worth of a GPU may change while it runs.
 func (r *Nodes) Weigh(run *job.Run) float64 {
 	total := 0.0
 	for i := range run.Ranks {
@@ -144,7 +144,7 @@ func (r *Nodes) Weigh(run *job.Run) float64 {
 		}
 
 		if k.Weight == 0 {
-			k.Weight = queue.Weight(k.Whole(), 1, float64(k.CPUs)/1000, r.worth(k))
+			k.Weight = queue.Weight(k.GPUCount(), 1, float64(k.CPUs)/1000, r.worth(k))
 		}
 
 		total += k.Weight
@@ -165,5 +165,5 @@ func (r *Nodes) worth(k *job.Rank) float64 {
 		speed, _ = g.TFLOPS()
 	}
 
-	return queue.Worth(speed, k.Hourly/k.Whole())
+	return queue.Worth(speed, k.Hourly/k.GPUCount())
 }

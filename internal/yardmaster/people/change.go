@@ -9,7 +9,7 @@ import (
 	"trainyard/internal/yardmaster/batch"
 )
 
-// Put makes or changes a user.
+// Put adds or changes a user.
 func (p *People) Put(now time.Time, name id.User, role tenant.Role, disabled bool, by string) (tenant.User, error) {
 	u, known := p.users[name]
 	kind, reason := "user.changed", "changed by "+by
@@ -21,13 +21,13 @@ func (p *People) Put(now time.Time, name id.User, role tenant.Role, disabled boo
 	}
 
 	if u.Role == tenant.Admin && (role != tenant.Admin || disabled) && p.admins() == 1 && !u.Disabled {
-		return tenant.User{}, fault.New(fault.Conflict, "last_admin", "%s is the last admin of the yard", name).
+		return tenant.User{}, fault.New(fault.Conflict, "last_admin", "%s is the last admin and cannot be demoted or disabled", name).
 			WithRemedy("make someone else an admin first")
 	}
 
 	u.Role, u.Disabled = role, disabled
 	p.changedUser(u)
-	p.feed.Tell(now, batch.Event{Kind: kind, Actor: by, Owner: name, To: string(role), Reason: reason})
+	p.feed.Add(now, batch.Event{Kind: kind, Actor: by, Owner: name, To: string(role), Reason: reason})
 
 	return u.User, nil
 }
@@ -44,7 +44,7 @@ func (p *People) admins() int {
 	return n
 }
 
-// AddToken hands out a token. Its number and its time are set here.
+// AddToken issues a token. Its Seq and Created are set here.
 func (p *People) AddToken(now time.Time, t tenant.Token, by string) (tenant.Token, error) {
 	owner, ok := p.users[t.Owner]
 	if !ok || owner.Created.IsZero() {
@@ -58,22 +58,22 @@ func (p *People) AddToken(now time.Time, t tenant.Token, by string) (tenant.Toke
 	r := &token{Token: t}
 	p.tokens[t.ID] = r
 	p.changedToken(r)
-	p.feed.Tell(now, batch.Event{Kind: "token.added", Actor: by, Owner: t.Owner, To: string(t.Kind),
-		Reason: "token " + string(t.ID) + " good until " + t.Expires.UTC().Format(time.RFC3339)})
+	p.feed.Add(now, batch.Event{Kind: "token.added", Actor: by, Owner: t.Owner, To: string(t.Kind),
+		Reason: "token " + string(t.ID) + ", valid until " + t.Expires.UTC().Format(time.RFC3339)})
 
 	return r.Token, nil
 }
 
-// unused refuses the name of a token that there is already.
+// unused refuses the id of a token that exists already.
 func (p *People) unused(name id.Token) error {
 	if _, taken := p.tokens[name]; taken {
-		return fault.New(fault.Conflict, "token_exists", "there is a token %s already", name)
+		return fault.New(fault.Conflict, "token_exists", "token %s already exists", name)
 	}
 
 	return nil
 }
 
-// Revoke makes a token worthless.
+// Revoke revokes a token: it is not accepted from then on.
 func (p *People) Revoke(now time.Time, name id.Token, by string) (tenant.Token, error) {
 	t, ok := p.tokens[name]
 	if !ok {
@@ -84,7 +84,7 @@ func (p *People) Revoke(now time.Time, name id.Token, by string) (tenant.Token, 
 		t.Revoked = true
 		p.changedToken(t)
 
-		p.feed.Tell(
+		p.feed.Add(
 			now,
 			batch.Event{Kind: "token.revoked", Actor: by, Owner: t.Owner, Reason: "token " + string(name) + " revoked"},
 		)
@@ -93,7 +93,7 @@ func (p *People) Revoke(now time.Time, name id.Token, by string) (tenant.Token, 
 	return t.Token, nil
 }
 
-// Exchange uses up a bootstrap token and hands out another for it.
+// Exchange issues a token in exchange for a bootstrap token, which is used up.
 func (p *People) Exchange(now time.Time, bootstrap id.Token, t tenant.Token) (tenant.Token, error) {
 	if err := p.unused(t.ID); err != nil { // before the bootstrap token is used up for nothing
 		return tenant.Token{}, err
@@ -113,7 +113,7 @@ func (p *People) Exchange(now time.Time, bootstrap id.Token, t tenant.Token) (te
 func (p *People) Use(now time.Time, name id.Token) (tenant.Token, error) {
 	t, ok := p.tokens[name]
 	if !ok || !t.Usable(now) || t.Kind == tenant.AccessToken {
-		return tenant.Token{}, fault.New(fault.Unknown, "token_used_up", "this token cannot be used any more").
+		return tenant.Token{}, fault.New(fault.Unknown, "token_used_up", "this token has expired, was revoked or is used up").
 			WithRemedy("ask an admin for a new one")
 	}
 

@@ -1,9 +1,9 @@
-// Package people is what the yard knows of who uses it: users, their tokens, and what
-// they and their projects have used, by which the line is ordered.
+// Package people keeps the users, their tokens, and the decayed usage of users and projects,
+// by which the queue is ordered.
 //
-// It knows nothing of jobs but how many a user has and how much what runs weighs; the
-// yardmaster tells it of both. Who may do what is checked by the server before a
-// message is sent.
+// It serves the steps submit and queue of a job's path. Of jobs it only knows how many a user
+// has and how much their runs weigh; the yardmaster reports both. It checks no permission:
+// the server does before it sends a message.
 package people
 
 import (
@@ -29,7 +29,7 @@ type People struct {
 type user struct {
 	tenant.User
 	batch.Mark
-	rate  float64 // weight of what runs now
+	rate  float64 // weight of the runs now
 	alive int     // jobs that have not ended
 }
 
@@ -38,12 +38,12 @@ type token struct {
 	batch.Mark
 }
 
-// New returns nobody. What happens is told to the feed.
+// New returns an empty set. Events go to the feed.
 func New(feed *batch.Feed) *People {
 	return &People{feed: feed, users: map[id.User]*user{}, tokens: map[id.Token]*token{}}
 }
 
-// Load takes up what the store kept.
+// Load restores the stored users, tokens and shares.
 func (p *People) Load(s *batch.State) {
 	for _, u := range s.Users {
 		p.users[u.ID] = &user{User: u}
@@ -73,8 +73,8 @@ func (p *People) changedToken(t *token) {
 	p.changedTokens.Add(t)
 }
 
-// user returns the record of a user. Jobs have an owner, but a store that was
-// meddled with may name one that is not there: it is treated as one without use.
+// user returns the record of a user. A damaged store may have jobs of a user that does not
+// exist: such a user is treated as one without usage.
 func (p *People) user(name id.User) *user {
 	u, ok := p.users[name]
 	if !ok {
@@ -96,7 +96,7 @@ func (p *People) User(name id.User) (tenant.User, bool) {
 	return u.User, true
 }
 
-// MaySubmit reports whether a user is there and not shut out.
+// MaySubmit reports whether a user exists and is not disabled.
 func (p *People) MaySubmit(name id.User) bool {
 	u, ok := p.users[name]
 	return ok && !u.Disabled
@@ -109,7 +109,7 @@ func (p *People) Alive(name id.User) int { return p.user(name).alive }
 func (p *People) Count(name id.User, jobs int) { p.user(name).alive += jobs }
 
 // InUse visits all users with how many of their jobs have not ended and how much they
-// have in use, in GPUs, for who checks that jobs and people agree.
+// have in use, in GPUs. It is for tests of invariants.
 func (p *People) InUse(visit func(name id.User, alive int, rate float64)) {
 	for name, u := range p.users {
 		visit(name, u.alive, u.rate)
@@ -119,7 +119,7 @@ func (p *People) InUse(visit func(name id.User, alive int, rate float64)) {
 // ProjectRate returns how much a project has in use, in GPUs.
 func (p *People) ProjectRate(name id.Project) float64 { return p.projects.Rate(name) }
 
-// Usage returns a user's decayed use at a time, in GPU-seconds.
+// Usage returns a user's decayed usage at a time, in GPU-seconds.
 func (p *People) Usage(now time.Time, name id.User) float64 {
 	u, ok := p.users[name]
 	if !ok {
@@ -129,25 +129,27 @@ func (p *People) Usage(now time.Time, name id.User) float64 {
 	return queue.Decayed(u.Usage, u.rate, now.Sub(u.UsageAt))
 }
 
-// ProjectUsage returns a project's decayed use at a time.
+// ProjectUsage returns a project's decayed usage at a time, in GPU-seconds.
 func (p *People) ProjectUsage(now time.Time, name id.Project) float64 {
-	return p.projects.Use(now, name)
+	return p.projects.UsageOf(now, name)
 }
 
-// Uses returns the decayed use of everyone who has jobs, at a time.
-func (p *People) Uses(now time.Time) map[id.User]float64 {
-	uses := map[id.User]float64{}
+// UsageByUser returns the decayed usage at a time of every user with unfinished jobs.
+func (p *People) UsageByUser(now time.Time) map[id.User]float64 {
+	usage := map[id.User]float64{}
 	for name, u := range p.users {
 		if u.alive > 0 {
-			uses[name] = queue.Decayed(u.Usage, u.rate, now.Sub(u.UsageAt))
+			usage[name] = queue.Decayed(u.Usage, u.rate, now.Sub(u.UsageAt))
 		}
 	}
 
-	return uses
+	return usage
 }
 
-// ProjectUses returns the decayed use of every project, at a time.
-func (p *People) ProjectUses(now time.Time) map[id.Project]float64 { return p.projects.Uses(now) }
+// UsageByProject returns the decayed usage of every project at a time.
+func (p *People) UsageByProject(now time.Time) map[id.Project]float64 {
+	return p.projects.UsageByProject(now)
+}
 
 // Charge changes how much a user and a project have in use now.
 func (p *People) Charge(now time.Time, name id.User, project id.Project, delta float64) {
@@ -155,14 +157,14 @@ func (p *People) Charge(now time.Time, name id.User, project id.Project, delta f
 	u := p.user(name)
 	u.Usage, u.UsageAt = p.Usage(now, name), now
 	u.rate += delta
-	if u.rate < 1e-9 { // sums of fractions do not come out at zero exactly
+	if u.rate < 1e-9 { // sums of fractions do not return to exactly zero
 		u.rate = 0
 	}
 
 	p.changedUser(u)
 }
 
-// Resume counts what runs already when the yard is started again.
+// Resume counts a run that is live when the server is restarted.
 func (p *People) Resume(name id.User, project id.Project, weight float64) {
 	p.user(name).rate += weight
 	p.projects.Resume(project, weight)

@@ -40,7 +40,7 @@ func (t *Timers) Stop(timer *Timer) {
 	}
 }
 
-// Len returns the number of timerHeap.
+// Len returns the number of timers.
 func (t *Timers) Len() int { return len(t.heap) }
 
 // Next returns when the next timer falls due, and zero if there is none.

@@ -90,7 +90,7 @@ func (in Instance) ways(list []way, j *sim.Job, n *fleet.Node) []way {
 		least = math.Min(least, in.Tariff.Rate(price, u)/3600/float64(u))
 	}
 
-	for g := curve.Least(); g <= min(curve.Most(), len(n.Inventory.GPUs)); g++ {
+	for g := curve.MinGPUs(); g <= min(curve.MaxGPUs(), len(n.Inventory.GPUs)); g++ {
 		w := way{time: j.Spec.Speed.Work / curve.Rate(g, 1), rate: least * float64(g)}
 		if !slices.Contains(list, w) {
 			list = append(list, w)

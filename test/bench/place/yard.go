@@ -72,8 +72,8 @@ func newYard(c *scale, load float64) *yard {
 		y.makeNode(i)
 	}
 
-	for i := range y.table.Own() {
-		y.occupy(&y.table.Own()[i], load)
+	for i := range y.table.SharedRooms() {
+		y.occupy(&y.table.SharedRooms()[i], load)
 	}
 
 	for range c.jobs {
@@ -188,7 +188,7 @@ func (y *yard) occupy(r *fleet.Room, load float64) {
 		need.CPUs = 1000
 		it.Shape = &queue.Shape{Need: need}
 		began := y.now.Add(-time.Duration(y.rng.Float64() * float64(it.Lasts)))
-		y.hold(it, []place.Allocation{{Node: r.Node.ID, GPUs: fleet.Take(r.Free, want)}}, began)
+		y.hold(it, []place.Allocation{{Node: r.Node.ID, GPUs: fleet.LowestGPUs(r.Free, want)}}, began)
 	}
 }
 
@@ -322,7 +322,7 @@ func (y *yard) do(p *place.Plan) {
 func (y *yard) view() *place.View {
 	return &place.View{
 		Now:          y.now,
-		Rooms:        y.table.Own(),
+		Rooms:        y.table.SharedRooms(),
 		Queue:        y.line,
 		Running:      y.runs,
 		Tariff:       y.tariff,

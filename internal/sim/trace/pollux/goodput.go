@@ -183,7 +183,7 @@ func Exactly(rates []job.Rate, gpus int) []job.Rate {
 
 	for _, kind := range s.Kinds() {
 		c := s.On(kind, 0)
-		if gpus < c.Least() || gpus > c.Most() {
+		if gpus < c.MinGPUs() || gpus > c.MaxGPUs() {
 			continue
 		}
 

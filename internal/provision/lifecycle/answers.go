@@ -1,4 +1,4 @@
-package leases
+package lifecycle
 
 import (
 	"fmt"

@@ -1,4 +1,4 @@
-// Package leases keeps the yard's leases: what is being provisioned, what is held, and
+// Package lifecycle keeps the yard's leases: what is being provisioned, what is held, and
 // what is being given back.
 //
 // A lease is written before its provider is asked, so the leases that have not
@@ -11,7 +11,7 @@
 // The bound: a machine whose lease is over and that its provider lists is told to
 // end at the next list; one that the yard cannot reach ends itself when its lease
 // does. See Bound.
-package leases
+package lifecycle
 
 import (
 	"cmp"

@@ -1,4 +1,4 @@
-package leases_test
+package lifecycle_test
 
 import (
 	"errors"
@@ -14,19 +14,19 @@ import (
 	"trainyard/internal/fleet"
 	"trainyard/internal/id"
 	"trainyard/internal/job"
-	"trainyard/internal/provision/leases"
+	"trainyard/internal/provision/lifecycle"
 )
 
 var start = time.Date(2026, 3, 1, 8, 0, 0, 0, time.UTC)
 
 // bench is a set of leases with a clock.
 type bench struct {
-	*leases.Leases
+	*lifecycle.Leases
 	now   time.Time
 	heard bool
 }
 
-func newBench(cfg leases.Config) *bench { return &bench{Leases: leases.New(cfg), now: start} }
+func newBench(cfg lifecycle.Config) *bench { return &bench{Leases: lifecycle.New(cfg), now: start} }
 
 func (b *bench) pass(d time.Duration) { b.now = b.now.Add(d) }
 
@@ -34,7 +34,7 @@ func (b *bench) provision(t *testing.T, count int) []*fleet.Lease {
 	t.Helper()
 	o := fleet.Offer{Provider: "p", Type: "small", Region: "north", Boot: job.Duration(4 * time.Minute)}
 	o.Name = o.NameOf()
-	list, err := b.Provision(b.now, leases.Wish{Offer: o, Count: count, Job: "j1", Owner: "ada", Reason: "it waits"})
+	list, err := b.Provision(b.now, lifecycle.Wish{Offer: o, Count: count, Job: "j1", Owner: "ada", Reason: "it waits"})
 	if err != nil {
 		t.Fatalf("provision: %v", err)
 	}
@@ -284,7 +284,7 @@ func TestWhatBecomesOfALease(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.from+", "+tt.answer, func(t *testing.T) {
 			t.Parallel()
-			b := newBench(leases.Defaults())
+			b := newBench(lifecycle.Defaults())
 			b.provision(t, 1)
 			into[tt.from](b)
 			tt.give(b)
@@ -303,7 +303,7 @@ func TestWhoMayJoin(t *testing.T) {
 		"requested": "", "booting": "", "active": "", "active, machine unknown": "",
 		"releasing": "lease_over", "releasing, machine unknown": "lease_over", "over": "lease_over",
 	} {
-		b := newBench(leases.Defaults())
+		b := newBench(lifecycle.Defaults())
 		b.provision(t, 1)
 		into[from](b)
 
@@ -347,7 +347,7 @@ func TestAnswersInEveryOrder(t *testing.T) {
 	orders := 0
 	permute(len(answers), func(order []int) {
 		orders++
-		b := newBench(leases.Defaults())
+		b := newBench(lifecycle.Defaults())
 		b.provision(t, 1)
 
 		var told []string
@@ -441,7 +441,7 @@ func TestAGangComesWholeOrNotAtAll(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			b := newBench(leases.Defaults())
+			b := newBench(lifecycle.Defaults())
 			b.provision(t, 3)
 			tt.give(b)
 
@@ -454,7 +454,7 @@ func TestAGangComesWholeOrNotAtAll(t *testing.T) {
 
 func TestALeaseIsRenewedWhileItsNodeIsHeard(t *testing.T) {
 	t.Parallel()
-	cfg := leases.Defaults()
+	cfg := lifecycle.Defaults()
 	b := newBench(cfg)
 	l := b.provision(t, 1)[0]
 	b.granted("i-1")
@@ -488,14 +488,14 @@ func TestALeaseIsRenewedWhileItsNodeIsHeard(t *testing.T) {
 
 func TestNoMoreIsProvisionedThanAllowed(t *testing.T) {
 	t.Parallel()
-	cfg := leases.Defaults()
+	cfg := lifecycle.Defaults()
 	cfg.Most = 3
 	b := newBench(cfg)
 	b.provision(t, 2)
 
 	if _, err := b.Provision(
 		b.now,
-		leases.Wish{Count: 2, Job: "j2", Reason: "it waits"},
+		lifecycle.Wish{Count: 2, Job: "j2", Reason: "it waits"},
 	); code(
 		err,
 	) != "too_many_provisioned" {
@@ -508,14 +508,14 @@ func TestNoMoreIsProvisionedThanAllowed(t *testing.T) {
 
 	b.giveBack()
 
-	if _, err := b.Provision(b.now, leases.Wish{Count: 2, Job: "j2", Reason: "it waits"}); err != nil {
+	if _, err := b.Provision(b.now, lifecycle.Wish{Count: 2, Job: "j2", Reason: "it waits"}); err != nil {
 		t.Errorf("one is given back and 2 more were refused: %v", err)
 	}
 }
 
 func TestTakeTellsEveryChangeOnce(t *testing.T) {
 	t.Parallel()
-	b := newBench(leases.Defaults())
+	b := newBench(lifecycle.Defaults())
 	b.provision(t, 1)
 	b.granted("i-1")
 	var kinds []string
@@ -570,7 +570,7 @@ func TestTakeTellsEveryChangeOnce(t *testing.T) {
 // TestLoadGoesOnWhereTheStoreIs provisions, stores, loads and goes on; numbers are never given twice.
 func TestLoadGoesOnWhereTheStoreIs(t *testing.T) {
 	t.Parallel()
-	b := newBench(leases.Defaults())
+	b := newBench(lifecycle.Defaults())
 	b.provision(t, 3)
 	b.granted("i-1")
 	b.Refused(b.now, "l3", "no_capacity") // disbands the gang
@@ -580,7 +580,7 @@ func TestLoadGoesOnWhereTheStoreIs(t *testing.T) {
 		stored = append(stored, *c)
 	}
 
-	next := newBench(leases.Defaults())
+	next := newBench(lifecycle.Defaults())
 	next.pass(9 * time.Minute)
 	next.Load(next.now, stored, 7)
 
