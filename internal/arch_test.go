@@ -68,6 +68,7 @@ var layers = []struct {
 			"internal/queue",
 			"internal/place",
 			"internal/place/*",
+			"internal/place/*/*",
 			"internal/formula",
 			"internal/forecast",
 			"internal/forecast/*",

@@ -17,6 +17,7 @@ import (
 	"trainyard/internal/job"
 	"trainyard/internal/place"
 	"trainyard/internal/place/andreas"
+	"trainyard/internal/place/andreas/published"
 	"trainyard/internal/place/baseline"
 	"trainyard/internal/place/goodput"
 	"trainyard/internal/place/harvest"
@@ -37,10 +38,10 @@ func All(solve lp.Solve) place.Registry {
 			Name: "andreas-published", New: newPublished,
 			Rule: "the published randomised greedy rule for energy and lateness, for comparison; ignores the cost of restarts",
 		},
-		first("andreas-fifo", "by submission, with the published rule's choice of GPUs; never preempts", andreas.FIFO),
-		first("andreas-edf", "by deadline, with the published rule's choice of GPUs; never preempts", andreas.EDF),
+		first("andreas-fifo", "by submission, with the published rule's choice of GPUs; never preempts", published.FIFO),
+		first("andreas-edf", "by deadline, with the published rule's choice of GPUs; never preempts", published.EDF),
 		first("andreas-ps", "by the cost of being late, with the published rule's choice of GPUs; never preempts",
-			andreas.Priority),
+			published.Priority),
 		{
 			Name: "goodput", New: newGoodput(false),
 			Rule: "elastic: each GPU goes where it shortens the jobs' mean completion time most",
@@ -67,8 +68,8 @@ func All(solve lp.Solve) place.Registry {
 	return all
 }
 
-func first(name, rule string, by andreas.Order) place.Entry {
-	return place.Plain(name, rule, func() place.Policy { return andreas.NewFirst(by) })
+func first(name, rule string, by published.Order) place.Entry {
+	return place.Plain(name, rule, func() place.Policy { return published.NewFirstPrinciple(by) })
 }
 
 const unbounded = 1e9 // the maximum of numbers that have none of their own
@@ -140,11 +141,11 @@ func newRules(s *place.Settings) (place.Policy, error) {
 }
 
 func newPublished(s *place.Settings) (place.Policy, error) {
-	o := andreas.PublishedDefaults()
+	o := published.Defaults()
 	o.Rounds = s.Count("rounds", 0, -1, 1_000_000, "number of random orders; 0 for the published number, -1 for none")
 	o.Seed = uint64(s.Count("seed", 0, 0, unbounded, "seed of the random choices"))
 
-	return andreas.NewPublished(o), nil
+	return published.New(o), nil
 }
 
 func newGoodput(makespan bool) func(*place.Settings) (place.Policy, error) {
