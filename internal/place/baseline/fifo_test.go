@@ -281,7 +281,7 @@ func TestReasonsSayWhyHere(t *testing.T) {
 	want := map[id.Job]string{
 		"j1": "a: first in the queue and fits",
 		"j3": "a: fits; cannot be used by j2, which is ahead in the queue",
-		"j4": "b: reserved for j2 from Nov 15 10:00 UTC; this job is expected to end before that",
+		"j4": "b: reserved for j2 from 10:00 UTC; this job is expected to end before that",
 		"j5": "a: fits; cannot be used by j2, which is ahead in the queue",
 	}
 

@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"trainyard/internal/fleet"
+	"trainyard/internal/humanize"
 	"trainyard/internal/id"
 	"trainyard/internal/job"
 	"trainyard/internal/place"
@@ -32,7 +33,7 @@ import (
 // without GPUs start where they fit.
 type Policy struct {
 	name string
-	why  string // the rule, said of a job that gets another number: "…, because …"
+	why  string // the rule as the reason of a change: "resized from 2 to 4 GPUs: …"
 	rule func(p *pool)
 	// gap is how long running jobs are left alone after some were changed. What
 	// waits may start meanwhile on what is free.
@@ -431,10 +432,7 @@ func (m *member) left(now time.Time, gpus int) float64 {
 
 // reason says why a job gets what it gets.
 func (e Policy) reason(w *allocate.Request, g *allocate.Allocation) string {
-	gpus := "1 GPU"
-	if g.GPUs != 1 {
-		gpus = fmt.Sprintf("%d GPUs", g.GPUs)
-	}
+	gpus := humanize.Count(g.GPUs, "GPU")
 
 	switch {
 	case w.Item.Shape.Need.MaxGPUs == 0:
@@ -444,7 +442,7 @@ func (e Policy) reason(w *allocate.Request, g *allocate.Allocation) string {
 	case g.GPUs == 0:
 		return "preempted: " + e.why
 	case g.GPUs == w.Running.GPUs:
-		return "moved to make room for a larger job"
+		return fmt.Sprintf("%s: moved to make room for a larger job", lineup.NodeNames(g.Seats))
 	}
 
 	return fmt.Sprintf("resized from %d to %s: %s", w.Running.GPUs, gpus, e.why)

@@ -6,8 +6,8 @@ import (
 	"time"
 
 	"trainyard/internal/fleet"
+	"trainyard/internal/humanize"
 	"trainyard/internal/id"
-	"trainyard/internal/job"
 	"trainyard/internal/place"
 	"trainyard/internal/place/allocate"
 )
@@ -45,13 +45,13 @@ func (m *market) plan() place.Plan {
 
 	p := allocate.Plan(wants, given, func(i int) string {
 		if i >= len(m.tasks) {
-			return "needs no GPU; fits"
+			return "fits (needs no GPU)"
 		}
 
 		return m.why(&m.tasks[i], &given[i])
 	})
 
-	p.WakeAt = m.again()
+	p.WakeAt = m.wakeAt()
 
 	return p
 }
@@ -134,41 +134,32 @@ func (m *market) why(t *task, g *allocate.Allocation) string {
 	case !known && t.run == nil:
 		return what
 	case t.run == nil && !slices.ContainsFunc(t.opts, func(o option) bool { return o.rate > rate }):
-		return fmt.Sprintf("%s, est. finish in %s", what, about(ends))
+		return fmt.Sprintf("%s, est. finish in %s", what, humanize.Seconds(ends))
 	case t.run == nil:
-		return fmt.Sprintf("%s, est. finish in %s; faster GPUs speed up other jobs by more", what, about(ends))
+		return fmt.Sprintf("%s, est. finish in %s; faster GPUs speed up other jobs by more", what, humanize.Seconds(ends))
 	case !known || t.left/t.opts[t.held].rate <= ends:
 		return fmt.Sprintf("resized from %s to %s: speeds up other jobs by more than it is delayed",
 			m.amount(t.run.Allocations, t.run.GPUs), what)
 	}
 
 	return fmt.Sprintf("resized from %s to %s: est. finish in %s instead of %s",
-		m.amount(t.run.Allocations, t.run.GPUs), what, about(ends), about(t.left/t.opts[t.held].rate))
+		m.amount(t.run.Allocations, t.run.GPUs), what, humanize.Seconds(ends), humanize.Seconds(t.left/t.opts[t.held].rate))
 }
 
 // amount is a number of GPUs of the kind of the first seat, in words.
 func (m *market) amount(list []place.Allocation, gpus int) string {
 	if at, found := m.room(list[0].Node); found && len(m.view.Rooms[at].Node.Inventory.GPUs) > 0 {
-		return fmt.Sprintf("%d× %s", gpus, m.view.Rooms[at].Node.Inventory.GPUs[0].Model)
+		gpu := &m.view.Rooms[at].Node.Inventory.GPUs[0]
+
+		return humanize.GPUs(gpus, gpu.Model, gpu.Memory)
 	}
 
-	return fmt.Sprintf("%d GPUs", gpus)
+	return humanize.Count(gpus, "GPU")
 }
 
-// about is a time in words, to the second or the minute.
-func about(seconds float64) string {
-	d := job.Seconds(seconds)
-	if d < 10*time.Minute {
-		return job.Duration(max(d.Round(time.Second), time.Second)).String()
-	}
-
-	return job.Duration(d.Round(time.Minute)).String()
-}
-
-// again is when to look once more if nothing happens: ever later the longer
-// nothing has changed and nobody has come, and never if all have the best they
-// could have.
-func (m *market) again() time.Time {
+// wakeAt returns when to plan again if nothing happens: the longer nothing has changed,
+// the later; zero if every job has the fastest option there is for it.
+func (m *market) wakeAt() time.Time {
 	last, content := time.Time{}, true
 
 	for i := range m.tasks {

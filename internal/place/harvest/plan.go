@@ -126,7 +126,7 @@ func (r *round) allocate(d Decision, changes []change, p *place.Plan) {
 			changes[who[i]] = change{seats: g.Seats, stays: g.Unchanged || wants[i].Running == nil && len(g.Seats) == 0}
 		case wants[i].Running == nil && len(g.Seats) > 0:
 			p.Starts = append(p.Starts, place.Start{Item: wants[i].Item, Allocations: g.Seats,
-				Reason: "it asks for no GPUs, and there is room for it"})
+				Reason: "fits (needs no GPU)"})
 		}
 	}
 }

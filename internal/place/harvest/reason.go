@@ -5,6 +5,7 @@ import (
 	"math/bits"
 	"time"
 
+	"trainyard/internal/humanize"
 	"trainyard/internal/job"
 	"trainyard/internal/place"
 )
@@ -12,7 +13,7 @@ import (
 // outReason says why a job is stopped that does not take part any more.
 func (r *round) outReason() string {
 	return r.with(fmt.Sprintf("preempted: at most %s share the idle nodes, and others go first",
-		count(r.policy.MaxParallel, "job")))
+		humanize.Count(r.policy.MaxParallel, "job")))
 }
 
 // stopReason says why a running job is stopped.
@@ -35,7 +36,7 @@ func (r *round) startReason(b *bidder, c *change) string {
 
 	switch {
 	case b.running == nil:
-		text = fmt.Sprintf("%s of the idle nodes: the best total for all jobs", amount(c.seats))
+		text = fmt.Sprintf("starts on %s: the sizes of all jobs together are worth most this way", amount(c.seats))
 	case has > had:
 		text = fmt.Sprintf("resized from %s to %s: the gain within %s exceeds the cost of restarting",
 			amount(b.running.Allocations), amount(c.seats), r.horizon(b))
@@ -43,7 +44,7 @@ func (r *round) startReason(b *bidder, c *change) string {
 		text = fmt.Sprintf("resized from %s to %s: the released GPUs are worth more to other jobs",
 			amount(b.running.Allocations), amount(c.seats))
 	default:
-		text = fmt.Sprintf("moved to %s, where it is faster or makes room for others", amount(c.seats))
+		text = fmt.Sprintf("moved to %s: faster there, or makes room for other jobs", amount(c.seats))
 	}
 
 	if b.tries > 0 && has >= b.tries {
@@ -51,7 +52,7 @@ func (r *round) startReason(b *bidder, c *change) string {
 	}
 
 	if b.odd > 0 {
-		text += fmt.Sprintf("; the objective has no value for %s of this job, which count as 0", count(b.odd, "size"))
+		text += fmt.Sprintf("; the objective has no value for %s of this job, which count as 0", humanize.Count(b.odd, "size"))
 	}
 
 	return r.with(text)
@@ -76,10 +77,10 @@ func (r *round) horizon(b *bidder) job.Duration {
 func amount(seats []place.Allocation) string {
 	gpus := gpusOf(seats)
 	if gpus == len(seats) {
-		return count(gpus, "GPU")
+		return humanize.Count(gpus, "GPU")
 	}
 
-	return count(gpus, "GPU") + " on " + count(len(seats), "node")
+	return humanize.Count(gpus, "GPU") + " on " + humanize.Count(len(seats), "node")
 }
 
 func gpusOf(seats []place.Allocation) int {
@@ -89,12 +90,4 @@ func gpusOf(seats []place.Allocation) int {
 	}
 
 	return n
-}
-
-func count(n int, what string) string {
-	if n == 1 {
-		return "1 " + what
-	}
-
-	return fmt.Sprintf("%d %ss", n, what)
 }

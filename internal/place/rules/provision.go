@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"trainyard/internal/fleet"
+	"trainyard/internal/humanize"
 	"trainyard/internal/job"
 	"trainyard/internal/provision"
 	"trainyard/internal/tenant"
@@ -82,11 +83,11 @@ func (e *engine) query(j *queuedJob, s *shape) provision.Query {
 func barred(a *tenant.Allowance, o *option) string {
 	switch {
 	case a.NoRent:
-		return a.By.Money + " allows only nodes without rent"
+		return a.By.Money + " allows no spending on nodes"
 	case o.nodes > a.Nodes:
 		return a.By.Nodes + " allows no more on-demand nodes"
 	case o.marginalCost > a.Money:
-		return a.By.Money + " has " + dollars(max(a.Money, 0)) + " left"
+		return a.By.Money + " has " + humanize.Dollars(max(a.Money, 0)) + " left"
 	}
 
 	return ""
