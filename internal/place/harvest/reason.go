@@ -36,7 +36,7 @@ func (r *round) startReason(b *bidder, c *change) string {
 
 	switch {
 	case b.running == nil:
-		text = fmt.Sprintf("starts on %s: the sizes of all jobs together are worth most this way", amount(c.seats))
+		text = fmt.Sprintf("starts on %s: highest total value of all jobs", amount(c.seats))
 	case has > had:
 		text = fmt.Sprintf("resized from %s to %s: the gain within %s exceeds the cost of restarting",
 			amount(b.running.Allocations), amount(c.seats), r.horizon(b))
