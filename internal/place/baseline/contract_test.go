@@ -14,6 +14,7 @@ import (
 	"trainyard/internal/job"
 	"trainyard/internal/place"
 	"trainyard/internal/place/baseline"
+	"trainyard/internal/place/placetest"
 	"trainyard/internal/queue"
 )
 
@@ -23,7 +24,7 @@ func TestWhoRuns(t *testing.T) {
 	h, m := time.Hour, time.Minute
 	for name, tc := range map[string]struct {
 		policy        string
-		runs, comes   placetest.Want
+		runs, comes   placetest.Job
 		after         time.Duration // that the second comes
 		stops, starts []id.Job
 	}{
@@ -31,11 +32,11 @@ func TestWhoRuns(t *testing.T) {
 		"srtf: what is left counts":                 {"srtf", placetest.Lasting(h, 2), placetest.Lasting(10*m, 2), 55 * m, nil, nil},
 		"srtf: unknown is longest":                  {"srtf", placetest.Lasting(h, 2), placetest.Lasting(0, 2), 10 * m, nil, nil},
 		"srtf: there is room for both":              {"srtf", placetest.Lasting(h, 1), placetest.Lasting(10*m, 1), 10 * m, nil, []id.Job{"j2"}},
-		"srtf: who saves nothing stays":             {"srtf", placetest.Want{Lasts: h, Spec: placetest.GPUs(2), Stuck: true}, placetest.Lasting(10*m, 2), 10 * m, nil, nil},
+		"srtf: who saves nothing stays":             {"srtf", placetest.Job{Lasts: h, Spec: placetest.GPUs(2), Stuck: true}, placetest.Lasting(10*m, 2), 10 * m, nil, nil},
 		"srsf: time × GPUs counts":                  {"srsf", placetest.Lasting(20*m, 1), placetest.Lasting(15*m, 2), 0, nil, nil},
 		"las: who has had less goes first":          {"las", placetest.Lasting(9*h, 2), placetest.Lasting(0, 2), 30 * m, []id.Job{"j1"}, []id.Job{"j2"}},
 		"las: within a queue who runs stays":        {"las", placetest.Lasting(9*h, 2), placetest.Lasting(0, 2), 20 * m, nil, nil},
-		"fairshare: between users":                  {"fairshare", placetest.Lasting(9*h, 2), placetest.Want{User: "bob", Spec: placetest.GPUs(2)}, h, nil, nil},
+		"fairshare: between users":                  {"fairshare", placetest.Lasting(9*h, 2), placetest.Job{User: "bob", Spec: placetest.GPUs(2)}, h, nil, nil},
 		"sjf never stops":                           {"sjf", placetest.Lasting(h, 2), placetest.Lasting(10*m, 2), 10 * m, nil, nil},
 		"tiresias: who has had an hour falls back":  {"tiresias", placetest.Lasting(9*h, 2), placetest.Lasting(0, 2), 31 * m, []id.Job{"j1"}, []id.Job{"j2"}},
 		"tiresias: who has not stays":               {"tiresias", placetest.Lasting(9*h, 2), placetest.Lasting(0, 2), 29 * m, nil, nil},
@@ -80,9 +81,9 @@ func drawWorld(t *rapid.T, p place.Policy) *placetest.World {
 
 	draw := func(n int) {
 		for range n {
-			j := placetest.DrawWant(t, rapid.IntRange(0, 3).Draw(t, "exact") > 0)
+			j := placetest.DrawJob(t, rapid.IntRange(0, 3).Draw(t, "exact") > 0)
 			j.User = rapid.SampledFrom([]id.User{"ada", "bob"}).Draw(t, "user")
-			j.Prio = rapid.SampledFrom([]int{0, 0, 50}).Draw(t, "priority")
+			j.Priority = rapid.SampledFrom([]int{0, 0, 50}).Draw(t, "priority")
 			j.Stuck = rapid.IntRange(0, 4).Draw(t, "stuck") == 0
 			if rapid.IntRange(0, 2).Draw(t, "elastic") == 0 && j.Spec.GPUs.Max > 0 {
 				j.Spec.GPUs, j.Spec.Nodes = job.Range{Min: 1, Max: 4}, job.Range{Min: 1, Max: 3}
@@ -175,7 +176,7 @@ func TestEverythingEndsThatCan(t *testing.T) {
 
 				w.Live(t)
 
-				for _, it := range w.Line.Items() {
+				for _, it := range w.Queue.Items() {
 					if onOneKind(w.Table.Rooms(), it.Shape.Need) && held+endless(w) == 0 {
 						t.Fatalf("%s never ran", it.Job)
 					}

@@ -7,6 +7,7 @@ import (
 
 	"trainyard/internal/id"
 	"trainyard/internal/place/baseline"
+	"trainyard/internal/place/placetest"
 )
 
 func TestPoliciesAreListedByName(t *testing.T) {
@@ -41,7 +42,7 @@ func BenchmarkPlan(b *testing.B) {
 
 			for i := range 5200 {
 				c.Add(
-					placetest.Want{Spec: placetest.GPUs(1 << (i % 4)), Lasts: time.Duration(i%97+1) * time.Minute, User: id.User(fmt.Sprint("u", i%20))},
+					placetest.Job{Spec: placetest.GPUs(1 << (i % 4)), Lasts: time.Duration(i%97+1) * time.Minute, User: id.User(fmt.Sprint("u", i%20))},
 				)
 			}
 

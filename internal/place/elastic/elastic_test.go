@@ -1,4 +1,4 @@
-package baseline_test
+package elastic_test
 
 import (
 	"math"
@@ -14,11 +14,12 @@ import (
 	"trainyard/internal/job"
 	"trainyard/internal/place"
 	"trainyard/internal/place/elastic"
+	"trainyard/internal/place/placetest"
 )
 
 // elasticJob is a job of 1 to most GPUs with these rates.
-func elasticJob(most int, work float64, rates ...float64) placetest.Want {
-	return placetest.Want{Spec: placetest.UpTo(most), Speed: placetest.Curve(work, rates...)}
+func elasticJob(most int, work float64, rates ...float64) placetest.Job {
+	return placetest.Job{Spec: placetest.UpTo(most), Speed: placetest.Curve(work, rates...)}
 }
 
 // TestCounts gives each rule a node of eight GPUs and jobs that all come at once,
@@ -29,9 +30,9 @@ func TestCounts(t *testing.T) {
 	poor := []float64{1, 1.2, 1.3, 1.35, 1.4, 1.42, 1.44, 1.45}
 	good, bad := elasticJob(8, 1000, linear...), elasticJob(8, 1000, poor...)
 	long := elasticJob(8, 9000, linear...)
-	rigid := func(n int) placetest.Want { return placetest.Want{Spec: placetest.GPUs(n), Lasts: time.Hour} }
+	rigid := func(n int) placetest.Job { return placetest.Job{Spec: placetest.GPUs(n), Lasts: time.Hour} }
 
-	atLeast := func(n int) placetest.Want { // runs on n to 8 GPUs
+	atLeast := func(n int) placetest.Job { // runs on n to 8 GPUs
 		rates := make([]float64, 8)
 		for i := n - 1; i < 8; i++ {
 			rates[i] = float64(i + 1)
@@ -42,25 +43,25 @@ func TestCounts(t *testing.T) {
 
 	for name, tc := range map[string]struct {
 		policy string
-		jobs   []placetest.Want
+		jobs   []placetest.Job
 		want   []int
 	}{
-		"elastic-fifo: in turns":                                {"elastic-fifo", []placetest.Want{good, good, good}, []int{3, 3, 2}},
-		"elastic-fifo: who has no least gets nothing":           {"elastic-fifo", []placetest.Want{rigid(4), atLeast(6), good}, []int{4, 0, 4}},
-		"elastic-fifo: no more than can be used":                {"elastic-fifo", []placetest.Want{elasticJob(8, 9, 1, 2), good}, []int{2, 6}},
-		"elastic-fifo: one that does not fit is passed":         {"elastic-fifo", []placetest.Want{rigid(6), rigid(4), rigid(2)}, []int{6, 0, 2}},
-		"elastic-srjf: the least to the shortest":               {"elastic-srjf", []placetest.Want{rigid(6), elasticJob(8, 900, 0, 0, 0, 0, 5), good}, []int{0, 5, 3}},
-		"equal-share: the same for all":                         {"equal-share", []placetest.Want{good, bad, long}, []int{4, 2, 2}},
-		"equal-share: when the share is just the least":         {"equal-share", []placetest.Want{atLeast(4), atLeast(4)}, []int{4, 4}},
-		"equal-share: a least above the share":                  {"equal-share", []placetest.Want{good, atLeast(6), good}, []int{1, 6, 1}},
-		"equal-share: who finds no least waits":                 {"equal-share", []placetest.Want{atLeast(6), atLeast(6), good}, []int{6, 0, 2}},
-		"ffdl: where they bring most":                           {"ffdl", []placetest.Want{bad, good}, []int{1, 7}},
-		"ffdl: everyone its least":                              {"ffdl", []placetest.Want{bad, atLeast(4), bad}, []int{1, 6, 1}},
-		"afs-l: the shorter first, then where it shortens most": {"afs-l", []placetest.Want{bad, good}, []int{1, 7}},
-		"afs-l: the first step is the least":                    {"afs-l", []placetest.Want{atLeast(6), rigid(8)}, []int{8, 0}},
-		"edl: who starts leaves half of what is free":           {"edl", []placetest.Want{elasticJob(8, 9, 1, 2, 3, 4), good}, []int{4, 2}},
-		"tiresias: what each wants":                             {"tiresias", []placetest.Want{bad, good}, []int{2, 0}}, // 1.2/2 is more than half, 1.3/3 is not
-		"elastic-tiresias: what is left to who gains most":      {"elastic-tiresias", []placetest.Want{bad, good}, []int{2, 6}},
+		"elastic-fifo: in turns":                                {"elastic-fifo", []placetest.Job{good, good, good}, []int{3, 3, 2}},
+		"elastic-fifo: who has no least gets nothing":           {"elastic-fifo", []placetest.Job{rigid(4), atLeast(6), good}, []int{4, 0, 4}},
+		"elastic-fifo: no more than can be used":                {"elastic-fifo", []placetest.Job{elasticJob(8, 9, 1, 2), good}, []int{2, 6}},
+		"elastic-fifo: one that does not fit is passed":         {"elastic-fifo", []placetest.Job{rigid(6), rigid(4), rigid(2)}, []int{6, 0, 2}},
+		"elastic-srjf: the least to the shortest":               {"elastic-srjf", []placetest.Job{rigid(6), elasticJob(8, 900, 0, 0, 0, 0, 5), good}, []int{0, 5, 3}},
+		"equal-share: the same for all":                         {"equal-share", []placetest.Job{good, bad, long}, []int{4, 2, 2}},
+		"equal-share: when the share is just the least":         {"equal-share", []placetest.Job{atLeast(4), atLeast(4)}, []int{4, 4}},
+		"equal-share: a least above the share":                  {"equal-share", []placetest.Job{good, atLeast(6), good}, []int{1, 6, 1}},
+		"equal-share: who finds no least waits":                 {"equal-share", []placetest.Job{atLeast(6), atLeast(6), good}, []int{6, 0, 2}},
+		"ffdl: where they bring most":                           {"ffdl", []placetest.Job{bad, good}, []int{1, 7}},
+		"ffdl: everyone its least":                              {"ffdl", []placetest.Job{bad, atLeast(4), bad}, []int{1, 6, 1}},
+		"afs-l: the shorter first, then where it shortens most": {"afs-l", []placetest.Job{bad, good}, []int{1, 7}},
+		"afs-l: the first step is the least":                    {"afs-l", []placetest.Job{atLeast(6), rigid(8)}, []int{8, 0}},
+		"edl: who starts leaves half of what is free":           {"edl", []placetest.Job{elasticJob(8, 9, 1, 2, 3, 4), good}, []int{4, 2}},
+		"tiresias: what each wants":                             {"tiresias", []placetest.Job{bad, good}, []int{2, 0}}, // 1.2/2 is more than half, 1.3/3 is not
+		"elastic-tiresias: what is left to who gains most":      {"elastic-tiresias", []placetest.Job{bad, good}, []int{2, 6}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -360,9 +361,9 @@ func TestKindsAreSharedOut(t *testing.T) {
 	c.Node("b", fleet.Local, 64000, 1<<40, l4, l4)
 	w := placetest.NewWorld(c, placetest.Policy("elastic-fifo"))
 	only := job.NewSpeed(100, 0, 0, job.Rate{GPU: "L4", GPUs: 1, PerSecond: 1}, job.Rate{GPU: "L4", GPUs: 2, PerSecond: 2})
-	c.Add(placetest.Want{Spec: placetest.UpTo(2), Speed: only})
-	c.Add(placetest.Want{Spec: placetest.UpTo(2)})
-	c.Add(placetest.Want{Spec: job.Resources{CPUs: 1000}}) // wants no GPU and is not in anybody's way
+	c.Add(placetest.Job{Spec: placetest.UpTo(2), Speed: only})
+	c.Add(placetest.Job{Spec: placetest.UpTo(2)})
+	c.Add(placetest.Job{Spec: job.Resources{CPUs: 1000}}) // wants no GPU and is not in anybody's way
 
 	p := w.Round(t)
 	if diff := cmp.Diff([]id.Node{"b"}, placetest.Where(p, "j1")); diff != "" {
@@ -388,12 +389,12 @@ func TestAJobThatFindsNoNodeIsInNobodysWay(t *testing.T) {
 	w := placetest.NewWorld(c, placetest.Policy("elastic-fifo"))
 
 	for _, n := range []id.Node{"a", "b"} {
-		it := c.Add(placetest.Want{Spec: placetest.GPUs(1), Stuck: true})
+		it := c.Add(placetest.Job{Spec: placetest.GPUs(1), Stuck: true})
 		c.Book(place.Start{Item: it, Allocations: []place.Allocation{{Node: n, GPUs: 1}}})
 	}
 
-	c.Add(placetest.Want{Spec: placetest.GPUs(2)})
-	c.Add(placetest.Want{Spec: placetest.GPUs(1)})
+	c.Add(placetest.Job{Spec: placetest.GPUs(2)})
+	c.Add(placetest.Job{Spec: placetest.GPUs(1)})
 
 	if diff := cmp.Diff([]id.Job{"j4"}, placetest.Started(w.Round(t))); diff != "" {
 		t.Error(diff)
@@ -415,7 +416,7 @@ func TestBitsHereAndThereAreOfNoUse(t *testing.T) {
 	}
 
 	c.Now = c.Now.Add(10 * time.Minute)
-	c.Add(placetest.Want{Spec: placetest.GPUs(2)})
+	c.Add(placetest.Job{Spec: placetest.GPUs(2)})
 
 	if p := w.Round(t); !slices.Contains(placetest.Started(p), "j3") || len(p.Stops) == 0 {
 		t.Errorf("it starts %v: they have %v", placetest.Started(p), w.Counts())

@@ -1,4 +1,4 @@
-package baseline_test
+package ordered_test
 
 import (
 	"testing"
@@ -9,6 +9,7 @@ import (
 	"trainyard/internal/id"
 	"trainyard/internal/place"
 	"trainyard/internal/place/ordered"
+	"trainyard/internal/place/placetest"
 )
 
 // TestConservativeNeverDelaysAnybody lets clusters run with run times that are
@@ -36,7 +37,7 @@ func TestConservativeNeverDelaysAnybody(t *testing.T) {
 		}
 
 		for range rapid.IntRange(2, 10).Draw(t, "jobs") {
-			j := placetest.DrawWant(t, true)
+			j := placetest.DrawJob(t, true)
 			j.Spec.GPUs.Max = j.Spec.GPUs.Min // a range may take more than it was given a time for
 			c.Add(j)
 
@@ -48,7 +49,7 @@ func TestConservativeNeverDelaysAnybody(t *testing.T) {
 
 		w.Live(t)
 
-		for _, it := range c.Line.Items() {
+		for _, it := range c.Queue.Items() {
 			if placetest.Feasible(c.Table.Rooms(), it.Shape.Need) {
 				t.Fatalf("%s never ran", it.Job)
 			}

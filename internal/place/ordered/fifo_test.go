@@ -1,4 +1,4 @@
-package baseline_test
+package ordered_test
 
 import (
 	"fmt"
@@ -10,6 +10,7 @@ import (
 	"trainyard/internal/fleet"
 	"trainyard/internal/id"
 	"trainyard/internal/job"
+	"trainyard/internal/place/placetest"
 	"trainyard/internal/queue"
 )
 
@@ -19,7 +20,7 @@ func TestUsersTakeTurns(t *testing.T) {
 	c.Box("a", 8)
 
 	for _, u := range []id.User{"ada", "ada", "ada", "ada", "bob", "bob", "bob"} {
-		c.Add(placetest.Want{User: u, Spec: placetest.GPUs(1)})
+		c.Add(placetest.Job{User: u, Spec: placetest.GPUs(1)})
 	}
 
 	if got, want := placetest.Started(c.Plan()), []id.Job{"j1", "j5", "j2", "j6", "j3", "j7", "j4"}; !cmp.Equal(got, want) {
@@ -34,7 +35,7 @@ func TestHeavyUserGoesAfterLightOne(t *testing.T) {
 
 	c.Usage["ada"] = 100 * 3600
 	for _, u := range []id.User{"ada", "ada", "bob", "bob", "bob"} {
-		c.Add(placetest.Want{User: u, Spec: placetest.GPUs(1)})
+		c.Add(placetest.Job{User: u, Spec: placetest.GPUs(1)})
 	}
 
 	if got, want := placetest.Started(c.Plan()), []id.Job{"j3", "j4"}; !cmp.Equal(got, want) {
@@ -47,8 +48,8 @@ func TestPriorityGoesBeforeFairShare(t *testing.T) {
 	c := placetest.NewCluster()
 	c.Box("a", 1)
 	c.Usage["ada"] = 100 * 3600
-	c.Add(placetest.Want{User: "bob", Spec: placetest.GPUs(1)})
-	c.Add(placetest.Want{User: "ada", Prio: 1, Spec: placetest.GPUs(1)})
+	c.Add(placetest.Job{User: "bob", Spec: placetest.GPUs(1)})
+	c.Add(placetest.Job{User: "ada", Priority: 1, Spec: placetest.GPUs(1)})
 
 	if got, want := placetest.Started(c.Plan()), []id.Job{"j2"}; !cmp.Equal(got, want) {
 		t.Errorf("started %v, want %v", got, want)
@@ -62,7 +63,7 @@ func TestGangStartsWholeOrNotAtAll(t *testing.T) {
 	c.Box("b", 4)
 	r := placetest.GPUs(4)
 	r.Nodes = job.Range{Min: 3, Max: 3}
-	j := c.Add(placetest.Want{Spec: r}).Job
+	j := c.Add(placetest.Job{Spec: r}).Job
 
 	if p := c.Plan(); len(p.Starts) > 0 || p.Reservation != nil {
 		t.Errorf("plan = %+v, want nothing started and nothing kept: the yard has 2 nodes and 3 are needed", p)
@@ -93,7 +94,7 @@ func TestRangeTakesWhatIsFree(t *testing.T) {
 			t.Fatal(err)
 		}
 
-		c.Add(placetest.Want{Spec: job.Resources{GPUs: r, CPUs: 1000}})
+		c.Add(placetest.Job{Spec: job.Resources{GPUs: r, CPUs: 1000}})
 
 		var got []int
 		for _, s := range c.Plan().Starts {
@@ -127,25 +128,25 @@ func TestNodesThatMatch(t *testing.T) {
 	}
 
 	for name, tc := range map[string]struct {
-		want placetest.Want
+		want placetest.Job
 		on   []id.Node
 	}{
-		"smallest GPU that will do":   {placetest.Want{Spec: placetest.GPUs(1)}, []id.Node{"l4"}},
-		"by model":                    {placetest.Want{Spec: kinds(job.GPUKind{Model: "A100"})}, []id.Node{"a100"}},
-		"any of two models":           {placetest.Want{Spec: kinds(job.GPUKind{Model: "H200"}, job.GPUKind{Model: "A100"})}, []id.Node{"a100"}},
-		"by model and memory":         {placetest.Want{Spec: kinds(job.GPUKind{Model: "A100", Memory: 80 << 30})}, []id.Node{"a100"}},
-		"not of another memory":       {placetest.Want{Spec: kinds(job.GPUKind{Model: "A100", Memory: 40 << 30})}, nil},
-		"by memory":                   {placetest.Want{Spec: memory(job.ByteRange{Min: 48 << 30})}, []id.Node{"a100"}},
-		"memory as it is sold":        {placetest.Want{Spec: memory(job.ByteRange{Min: 24 << 30})}, []id.Node{"l4"}},
-		"memory between":              {placetest.Want{Spec: memory(job.ByteRange{Min: 40 << 30, Max: 80 << 30})}, []id.Node{"a100"}},
-		"more memory than there is":   {placetest.Want{Spec: memory(job.ByteRange{Min: 1 << 60})}, nil},
-		"without GPUs":                {placetest.Want{Spec: placetest.GPUs(0)}, []id.Node{"cpu"}},
-		"in the cloud":                {placetest.Want{Place: job.PlaceCloud, Spec: placetest.GPUs(0)}, []id.Node{"rented"}},
-		"own machines first":          {placetest.Want{Spec: kinds(job.GPUKind{Model: "L4"})}, []id.Node{"l4"}},
-		"not where it failed":         {placetest.Want{Avoid: []id.Node{"l4"}, Spec: placetest.GPUs(1)}, []id.Node{"a100"}},
-		"where only part of the name": {placetest.Want{Avoid: []id.Node{"l", "4", "l44"}, Spec: placetest.GPUs(1)}, []id.Node{"l4"}},
-		"not with too little memory":  {placetest.Want{Spec: job.Resources{Memory: 1 << 50}}, nil},
-		"not with too few processors": {placetest.Want{Spec: job.Resources{CPUs: 1_000_000}}, nil},
+		"smallest GPU that will do":   {placetest.Job{Spec: placetest.GPUs(1)}, []id.Node{"l4"}},
+		"by model":                    {placetest.Job{Spec: kinds(job.GPUKind{Model: "A100"})}, []id.Node{"a100"}},
+		"any of two models":           {placetest.Job{Spec: kinds(job.GPUKind{Model: "H200"}, job.GPUKind{Model: "A100"})}, []id.Node{"a100"}},
+		"by model and memory":         {placetest.Job{Spec: kinds(job.GPUKind{Model: "A100", Memory: 80 << 30})}, []id.Node{"a100"}},
+		"not of another memory":       {placetest.Job{Spec: kinds(job.GPUKind{Model: "A100", Memory: 40 << 30})}, nil},
+		"by memory":                   {placetest.Job{Spec: memory(job.ByteRange{Min: 48 << 30})}, []id.Node{"a100"}},
+		"memory as it is sold":        {placetest.Job{Spec: memory(job.ByteRange{Min: 24 << 30})}, []id.Node{"l4"}},
+		"memory between":              {placetest.Job{Spec: memory(job.ByteRange{Min: 40 << 30, Max: 80 << 30})}, []id.Node{"a100"}},
+		"more memory than there is":   {placetest.Job{Spec: memory(job.ByteRange{Min: 1 << 60})}, nil},
+		"without GPUs":                {placetest.Job{Spec: placetest.GPUs(0)}, []id.Node{"cpu"}},
+		"in the cloud":                {placetest.Job{Place: job.PlaceCloud, Spec: placetest.GPUs(0)}, []id.Node{"rented"}},
+		"own machines first":          {placetest.Job{Spec: kinds(job.GPUKind{Model: "L4"})}, []id.Node{"l4"}},
+		"not where it failed":         {placetest.Job{Avoid: []id.Node{"l4"}, Spec: placetest.GPUs(1)}, []id.Node{"a100"}},
+		"where only part of the name": {placetest.Job{Avoid: []id.Node{"l", "4", "l44"}, Spec: placetest.GPUs(1)}, []id.Node{"l4"}},
+		"not with too little memory":  {placetest.Job{Spec: job.Resources{Memory: 1 << 50}}, nil},
+		"not with too few processors": {placetest.Job{Spec: job.Resources{CPUs: 1_000_000}}, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -174,7 +175,7 @@ func TestLargeJobIsNotStarvedBySmallOnes(t *testing.T) {
 			c.Box("a", 4)
 			c.Box("b", 4)
 
-			small := placetest.Want{User: "bob", Spec: placetest.GPUs(1)}
+			small := placetest.Job{User: "bob", Spec: placetest.GPUs(1)}
 			if known {
 				small.Lasts = time.Minute // wrongly: each will take ten
 			}
@@ -198,7 +199,7 @@ func TestLargeJobIsNotStarvedBySmallOnes(t *testing.T) {
 			}
 
 			run()
-			large := c.Add(placetest.Want{User: "ada", Lasts: time.Hour, Spec: placetest.GPUs(4)})
+			large := c.Add(placetest.Job{User: "ada", Lasts: time.Hour, Spec: placetest.GPUs(4)})
 
 			for range 100 { // one small job ends and another comes, again and again
 				c.Now = c.Now.Add(10 * time.Minute / 8)
@@ -228,9 +229,9 @@ func TestJobThatFitsNowhereDoesNotHoldUpTheNext(t *testing.T) {
 	c := placetest.NewCluster()
 	c.Box("a", 4)
 	c.Table.Book("a", fleet.Hold{Run: "j99.1", Job: "j99", GPUs: 1, Ends: c.Now.Add(time.Hour)})
-	c.Add(placetest.Want{Spec: placetest.GPUs(16)})
-	second := c.Add(placetest.Want{Lasts: time.Hour, Spec: placetest.GPUs(4)})
-	c.Add(placetest.Want{Lasts: 2 * time.Hour, Spec: placetest.GPUs(1)})
+	c.Add(placetest.Job{Spec: placetest.GPUs(16)})
+	second := c.Add(placetest.Job{Lasts: time.Hour, Spec: placetest.GPUs(4)})
+	c.Add(placetest.Job{Lasts: 2 * time.Hour, Spec: placetest.GPUs(1)})
 
 	p := c.Plan()
 	if len(p.Starts) > 0 || p.Reservation == nil || p.Reservation.Job != second.Job ||
@@ -245,9 +246,9 @@ func TestEndsOfWhatThisRoundStartsCount(t *testing.T) {
 	c.Box("a", 8)
 	c.Box("b", 8)
 	c.Table.Book("b", fleet.Hold{Run: "j99.1", Job: "j99", GPUs: 0xff, Ends: c.Now.Add(time.Hour)})
-	c.Add(placetest.Want{Lasts: 10 * time.Minute, Spec: placetest.GPUs(4)}) // starts on a, and ends first
-	head := c.Add(placetest.Want{Lasts: time.Hour, Spec: placetest.GPUs(8)})
-	c.Add(placetest.Want{Lasts: 24 * time.Hour, Spec: placetest.GPUs(4)}) // would sit on a for a day
+	c.Add(placetest.Job{Lasts: 10 * time.Minute, Spec: placetest.GPUs(4)}) // starts on a, and ends first
+	head := c.Add(placetest.Job{Lasts: time.Hour, Spec: placetest.GPUs(8)})
+	c.Add(placetest.Job{Lasts: 24 * time.Hour, Spec: placetest.GPUs(4)}) // would sit on a for a day
 
 	p := c.Plan()
 	if got, want := placetest.Started(p), []id.Job{"j1"}; !cmp.Equal(got, want) {
@@ -267,11 +268,11 @@ func TestReasonsSayWhyHere(t *testing.T) {
 	c.Box("b", 4)
 	c.Table.Book("b", fleet.Hold{Run: "j99.1", Job: "j99", GPUs: 1, Ends: c.Now.Add(time.Hour)})
 	c.Table.Book("a", fleet.Hold{Run: "j98.1", Job: "j98", GPUs: 1})
-	c.Add(placetest.Want{Spec: placetest.GPUs(2)})                               // a or b
-	c.Add(placetest.Want{Lasts: time.Hour, Spec: placetest.GPUs(4)})             // waits for b
-	c.Add(placetest.Want{Lasts: 30 * time.Minute, Spec: placetest.GPUs(1)})      // elsewhere or in time
-	c.Add(placetest.Want{Lasts: 30 * time.Minute, Spec: placetest.GPUs(3)})      // in time on b
-	c.Add(placetest.Want{Lasts: 2 * time.Hour, Spec: job.Resources{}}) // room to spare
+	c.Add(placetest.Job{Spec: placetest.GPUs(2)})                          // a or b
+	c.Add(placetest.Job{Lasts: time.Hour, Spec: placetest.GPUs(4)})        // waits for b
+	c.Add(placetest.Job{Lasts: 30 * time.Minute, Spec: placetest.GPUs(1)}) // elsewhere or in time
+	c.Add(placetest.Job{Lasts: 30 * time.Minute, Spec: placetest.GPUs(3)}) // in time on b
+	c.Add(placetest.Job{Lasts: 2 * time.Hour, Spec: job.Resources{}})      // room to spare
 
 	got := map[id.Job]string{}
 	for _, s := range c.Plan().Starts {

@@ -1,4 +1,4 @@
-package baseline_test
+package ordered_test
 
 import (
 	"testing"
@@ -8,6 +8,7 @@ import (
 
 	"trainyard/internal/id"
 	"trainyard/internal/job"
+	"trainyard/internal/place/placetest"
 )
 
 // TestOrders lets jobs that are alike but for what the rule looks at take turns on
@@ -19,22 +20,22 @@ func TestOrders(t *testing.T) {
 
 	cpus := func(n int) job.Resources { return job.Resources{CPUs: job.CPUs(n) * 1000} }
 	for name, tc := range map[string]struct {
-		jobs []placetest.Want
+		jobs []placetest.Job
 		gap  time.Duration // between submissions
 		want []id.Job
 	}{
-		"edf":      {jobs: []placetest.Want{{Spec: one}, {Spec: one, Due: 9 * m}, {Spec: one, Due: 3 * m}, {Spec: one, Due: 6 * m}}, want: []id.Job{"j4", "j5", "j3", "j2"}},
-		"priority": {jobs: []placetest.Want{{Spec: one}, {Spec: one, Prio: 5}, {Spec: one, Prio: 50, User: "bob"}, {Spec: one, Prio: 5}}, want: []id.Job{"j4", "j3", "j5", "j2"}},
-		"sjf":      {jobs: []placetest.Want{{Spec: one}, {Spec: one, Lasts: 9 * m}, {Spec: one, Lasts: 3 * m}, {Spec: one, Lasts: 6 * m}}, want: []id.Job{"j4", "j5", "j3", "j2"}},
-		"saf": {jobs: []placetest.Want{{Spec: cpus(8), Lasts: 2 * m}, {Spec: cpus(1), Lasts: 9 * m}, {Spec: cpus(2), Lasts: 4 * m}},
+		"edf":      {jobs: []placetest.Job{{Spec: one}, {Spec: one, Due: 9 * m}, {Spec: one, Due: 3 * m}, {Spec: one, Due: 6 * m}}, want: []id.Job{"j4", "j5", "j3", "j2"}},
+		"priority": {jobs: []placetest.Job{{Spec: one}, {Spec: one, Priority: 5}, {Spec: one, Priority: 50, User: "bob"}, {Spec: one, Priority: 5}}, want: []id.Job{"j4", "j3", "j5", "j2"}},
+		"sjf":      {jobs: []placetest.Job{{Spec: one}, {Spec: one, Lasts: 9 * m}, {Spec: one, Lasts: 3 * m}, {Spec: one, Lasts: 6 * m}}, want: []id.Job{"j4", "j5", "j3", "j2"}},
+		"saf": {jobs: []placetest.Job{{Spec: cpus(8), Lasts: 2 * m}, {Spec: cpus(1), Lasts: 9 * m}, {Spec: cpus(2), Lasts: 4 * m}},
 			want: []id.Job{"j4", "j3", "j2"}}, // 16, 9, 8
-		"wfp3": {jobs: []placetest.Want{{Spec: cpus(1), Lasts: 60 * m}, {Spec: cpus(8), Lasts: 60 * m}, {Spec: cpus(1), Lasts: 10 * m}}, gap: m,
+		"wfp3": {jobs: []placetest.Job{{Spec: cpus(1), Lasts: 60 * m}, {Spec: cpus(8), Lasts: 60 * m}, {Spec: cpus(1), Lasts: 10 * m}}, gap: m,
 			want: []id.Job{"j4", "j3", "j2"}}, // the short one waits most for its length, then the large one
-		"unicep": {jobs: []placetest.Want{{Spec: cpus(8), Lasts: 10 * m}, {Spec: cpus(2), Lasts: 20 * m}, {Spec: cpus(2), Lasts: 10 * m}}, gap: m,
+		"unicep": {jobs: []placetest.Job{{Spec: cpus(8), Lasts: 10 * m}, {Spec: cpus(2), Lasts: 20 * m}, {Spec: cpus(2), Lasts: 10 * m}}, gap: m,
 			want: []id.Job{"j4", "j3", "j2"}}, // 60/30, 59/20, 58/10
-		"f1": {jobs: []placetest.Want{{Spec: cpus(8), Lasts: 10 * m}, {Spec: cpus(1), Lasts: 90 * m}, {Spec: cpus(1), Lasts: 10 * m}},
+		"f1": {jobs: []placetest.Job{{Spec: cpus(8), Lasts: 10 * m}, {Spec: cpus(1), Lasts: 90 * m}, {Spec: cpus(1), Lasts: 10 * m}},
 			want: []id.Job{"j4", "j3", "j2"}}, // 8 × log 600, log 5400, log 600
-		"fifo-strict": {jobs: []placetest.Want{{Spec: one}, {Spec: one, Lasts: 3 * m}, {Spec: one, Prio: 5}}, want: []id.Job{"j4", "j2", "j3"}},
+		"fifo-strict": {jobs: []placetest.Job{{Spec: one}, {Spec: one, Lasts: 3 * m}, {Spec: one, Priority: 5}}, want: []id.Job{"j4", "j2", "j3"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -43,7 +44,7 @@ func TestOrders(t *testing.T) {
 			w := placetest.NewWorld(c, placetest.Policy(name))
 
 			// It holds the GPU and all CPUs, so that nothing else fits.
-			c.Add(placetest.Want{Lasts: time.Hour, Spec: job.Resources{GPUs: job.Range{Min: 1, Max: 1}, CPUs: 8000}})
+			c.Add(placetest.Job{Lasts: time.Hour, Spec: job.Resources{GPUs: job.Range{Min: 1, Max: 1}, CPUs: 8000}})
 			w.Round(t)
 
 			for _, j := range tc.jobs {
@@ -101,16 +102,16 @@ func TestBehindTheFirst(t *testing.T) {
 func fourBusy() *placetest.Cluster {
 	c := placetest.NewCluster()
 	c.Box("a", 4)
-	c.Add(placetest.Want{Lasts: time.Hour, Spec: placetest.GPUs(1)})
+	c.Add(placetest.Job{Lasts: time.Hour, Spec: placetest.GPUs(1)})
 
 	for _, s := range c.Plan().Starts {
 		c.Book(s)
 	}
 
-	c.Add(placetest.Want{Lasts: time.Hour, Spec: placetest.GPUs(4)})
-	c.Add(placetest.Want{Lasts: 30 * time.Minute, Spec: placetest.GPUs(1)})
-	c.Add(placetest.Want{Lasts: 2 * time.Hour, Spec: placetest.GPUs(1)})
-	c.Add(placetest.Want{Lasts: time.Minute, Spec: placetest.GPUs(4)})
+	c.Add(placetest.Job{Lasts: time.Hour, Spec: placetest.GPUs(4)})
+	c.Add(placetest.Job{Lasts: 30 * time.Minute, Spec: placetest.GPUs(1)})
+	c.Add(placetest.Job{Lasts: 2 * time.Hour, Spec: placetest.GPUs(1)})
+	c.Add(placetest.Job{Lasts: time.Minute, Spec: placetest.GPUs(4)})
 
 	return c
 }

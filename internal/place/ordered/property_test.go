@@ -1,4 +1,4 @@
-package baseline_test
+package ordered_test
 
 import (
 	"fmt"
@@ -14,6 +14,7 @@ import (
 	"trainyard/internal/fleet"
 	"trainyard/internal/id"
 	"trainyard/internal/place"
+	"trainyard/internal/place/placetest"
 	"trainyard/internal/queue"
 )
 
@@ -66,7 +67,7 @@ func TestPlanIsSound(t *testing.T) {
 	check(t, func(t *rapid.T) {
 		c := placetest.DrawCluster(t)
 		for range rapid.IntRange(0, 6).Draw(t, "rounds before") { // so that rooms are partly held
-			c.Add(placetest.DrawWant(t, false))
+			c.Add(placetest.DrawJob(t, false))
 		}
 
 		for _, s := range c.Plan().Starts {
@@ -75,8 +76,8 @@ func TestPlanIsSound(t *testing.T) {
 
 		c.Now = c.Now.Add(time.Duration(rapid.IntRange(0, 25).Draw(t, "minutes")) * time.Minute)
 		for range rapid.IntRange(1, 12).Draw(t, "jobs") {
-			w := placetest.DrawWant(t, false)
-			w.Prio = rapid.SampledFrom([]int{0, 0, 50}).Draw(t, "priority")
+			w := placetest.DrawJob(t, false)
+			w.Priority = rapid.SampledFrom([]int{0, 0, 50}).Draw(t, "priority")
 			c.Add(w)
 		}
 
@@ -105,7 +106,7 @@ func TestPlanIsSound(t *testing.T) {
 // kept for one ahead.
 func inOrder(t *rapid.T, c *placetest.Cluster, rooms []fleet.Room, p place.Plan) {
 	var kept []id.Node
-	walk := c.Line.Walk(func(id.User) float64 { return 0 })
+	walk := c.Queue.Walk(func(id.User) float64 { return 0 })
 
 	all := func(*queue.Shape) bool { return true }
 	for it := walk.Next(all); it != nil; it = walk.Next(all) {
@@ -170,14 +171,14 @@ func TestBackfillNeverDelaysTheHead(t *testing.T) {
 	t.Parallel()
 	check(t, func(t *rapid.T) {
 		c := placetest.DrawCluster(t)
-		s := simulation{cluster: c, latest: map[id.Job]time.Time{}}
+		s := simulation{Cluster: c, latest: map[id.Job]time.Time{}}
 		for i := range rapid.IntRange(2, 16).Draw(t, "jobs") {
 			at := 0
 			if i > 0 {
 				at = max(0, rapid.IntRange(-20, 30).Draw(t, "arrives"))
 			}
 
-			s.arrivals = append(s.arrivals, arrival{placetest.Start.Add(time.Duration(at) * time.Minute), placetest.DrawWant(t, true)})
+			s.arrivals = append(s.arrivals, arrival{placetest.Start.Add(time.Duration(at) * time.Minute), placetest.DrawJob(t, true)})
 		}
 
 		slices.SortStableFunc(s.arrivals, func(a, b arrival) int { return a.at.Compare(b.at) })
@@ -187,7 +188,7 @@ func TestBackfillNeverDelaysTheHead(t *testing.T) {
 
 type arrival struct {
 	at   time.Time
-	want placetest.Want
+	want placetest.Job
 }
 
 type ending struct {
@@ -338,7 +339,7 @@ func (s *simulation) alone(head *queue.Item, p place.Plan) time.Time {
 // waiting lists the waiting jobs in order of submission.
 func (s *simulation) waiting() []*queue.Item {
 	var list []*queue.Item
-	walk := s.Line.Walk(func(id.User) float64 { return 0 })
+	walk := s.Queue.Walk(func(id.User) float64 { return 0 })
 
 	all := func(*queue.Shape) bool { return true }
 	for it := walk.Next(all); it != nil; it = walk.Next(all) {
@@ -353,7 +354,7 @@ func TestOneMoreNodeNeverHurtsAJobThatIsAlone(t *testing.T) {
 	check(t, func(t *rapid.T) {
 		c := placetest.DrawCluster(t)
 		for range rapid.IntRange(0, 5).Draw(t, "running") {
-			c.Add(placetest.DrawWant(t, false))
+			c.Add(placetest.DrawJob(t, false))
 		}
 
 		for _, s := range c.Plan().Starts {
@@ -361,10 +362,10 @@ func TestOneMoreNodeNeverHurtsAJobThatIsAlone(t *testing.T) {
 		}
 
 		for _, it := range c.Items {
-			c.Line.Remove(it)
+			c.Queue.Remove(it)
 		}
 
-		it := c.Add(placetest.DrawWant(t, false))
+		it := c.Add(placetest.DrawJob(t, false))
 		before := c.Plan()
 		placetest.DrawNode(t, c, "extra")
 

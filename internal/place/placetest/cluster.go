@@ -1,4 +1,7 @@
-package baseline_test
+// Package placetest is the test kit of the policies: a small yard with nodes, a queue and
+// running jobs (Cluster), and the same under a policy in virtual time (World). Only tests
+// import it.
+package placetest
 
 import (
 	"cmp"
@@ -17,23 +20,25 @@ import (
 	"trainyard/internal/queue"
 )
 
+// Start is the time at which a new cluster begins.
 var Start = time.Date(2026, 11, 15, 9, 0, 0, 0, time.UTC)
 
-// Cluster is a small yard: nodes, a line and a clock.
+// Cluster is a small yard: nodes, a queue, running jobs and a clock.
 type Cluster struct {
 	Now   time.Time
 	Table *fleet.Table
-	Line  *queue.Queue
+	Queue *queue.Queue
 	Items map[id.Job]*queue.Item
 	Usage map[id.User]float64
 	Runs  []*place.Running // by submission
 }
 
+// NewCluster returns a yard without nodes and jobs.
 func NewCluster() *Cluster {
 	return &Cluster{
 		Now:   Start,
 		Table: fleet.NewTable(),
-		Line:  queue.New(),
+		Queue: queue.New(),
 		Items: map[id.Job]*queue.Item{},
 		Usage: map[id.User]float64{},
 	}
@@ -65,21 +70,21 @@ func (c *Cluster) Box(name string, gpus int) {
 	c.Node(name, fleet.Local, job.CPUs(max(gpus, 1))*8000, 1<<40, a100(gpus)...)
 }
 
-// Want is one job of a test.
-type Want struct {
-	User  id.User
-	Prio  int
-	Lasts time.Duration
-	Spec  job.Resources
-	Place job.Place
-	Avoid []id.Node
-	Due   time.Duration // after now; 0 for no deadline
-	Speed *job.Speed
-	Stuck bool // it saves nothing and cannot be stopped
+// Job is one job of a test. A zero value asks for nothing and may run anywhere.
+type Job struct {
+	User     id.User
+	Priority int
+	Lasts    time.Duration
+	Spec     job.Resources
+	Place    job.Place
+	Avoid    []id.Node
+	Due      time.Duration // after now; 0 for no deadline
+	Speed    *job.Speed
+	Stuck    bool // it writes no checkpoints and cannot be stopped
 }
 
-// Add puts a job into the line; its number is its place in the order of submission.
-func (c *Cluster) Add(w Want) *queue.Item {
+// Add queues a job; its number is its place in the order of submission.
+func (c *Cluster) Add(w Job) *queue.Item {
 	if w.Place == "" {
 		w.Place = job.PlaceAny
 	}
@@ -94,7 +99,7 @@ func (c *Cluster) Add(w Want) *queue.Item {
 		Job:      id.NewJob(n),
 		Number:   n,
 		User:     w.User,
-		Priority: w.Prio,
+		Priority: w.Priority,
 		Lasts:    w.Lasts,
 		Cost:     float64(max(need.GPUs, 1)) * 3600,
 	}
@@ -105,22 +110,25 @@ func (c *Cluster) Add(w Want) *queue.Item {
 	}
 
 	c.Items[it.Job] = it
-	c.Line.Add(it, need)
+	c.Queue.Add(it, need)
 
 	return it
 }
 
+// GPUs is a need of exactly n GPUs.
 func GPUs(n int) job.Resources { return job.Resources{GPUs: job.Range{Min: n, Max: n}, CPUs: 1000} }
 
+// View returns the yard as a policy sees it.
 func (c *Cluster) View() *place.View {
-	return &place.View{Now: c.Now, Rooms: c.Table.Rooms(), Queue: c.Line, Running: c.Runs, Usage: c.Usage}
+	return &place.View{Now: c.Now, Rooms: c.Table.Rooms(), Queue: c.Queue, Running: c.Runs, Usage: c.Usage}
 }
 
+// Plan returns what fifo would do.
 func (c *Cluster) Plan() place.Plan { return ordered.FIFO{}.Plan(c.View()) }
 
 // Book lets a start of a plan run.
 func (c *Cluster) Book(s place.Start) {
-	c.Line.Remove(s.Item)
+	c.Queue.Remove(s.Item)
 	r := &place.Running{
 		Item:        s.Item,
 		Run:         id.NewRun(s.Item.Job, 1),
@@ -143,7 +151,7 @@ func (c *Cluster) Book(s place.Start) {
 	slices.SortFunc(c.Runs, func(a, b *place.Running) int { return cmp.Compare(a.Number, b.Number) })
 }
 
-// Leave takes a job off its nodes. What it has done and had is written down.
+// Leave takes a job off its nodes, and records its work and usage.
 func (c *Cluster) Leave(r *place.Running) {
 	for _, seat := range r.Allocations {
 		c.Table.Release(seat.Node, r.Run)
@@ -154,13 +162,14 @@ func (c *Cluster) Leave(r *place.Running) {
 	c.Runs = slices.DeleteFunc(c.Runs, func(o *place.Running) bool { return o == r })
 }
 
-// stop puts a job that runs back into the line.
+// stop puts a running job back into the queue.
 func (c *Cluster) stop(r *place.Running) {
 	c.Leave(r)
 	r.Outlook.Stops++
-	c.Line.Add(r.Item, r.Shape.Need)
+	c.Queue.Add(r.Item, r.Shape.Need)
 }
 
+// HoldOf returns what a start holds of one of its nodes.
 func (c *Cluster) HoldOf(s place.Start, seat place.Allocation) fleet.Hold {
 	h := fleet.Hold{
 		Run:    id.NewRun(s.Item.Job, 1),
@@ -234,9 +243,9 @@ func DrawNode(t *rapid.T, c *Cluster, name string) {
 		list...)
 }
 
-// DrawWant draws a job; with exact its run time is known.
-func DrawWant(t *rapid.T, exact bool) Want {
-	w := Want{Place: job.PlaceAny}
+// DrawJob draws a job; with exact its run time is known.
+func DrawJob(t *rapid.T, exact bool) Job {
+	w := Job{Place: job.PlaceAny}
 	n := rapid.IntRange(0, 4).Draw(t, "gpus")
 	w.Spec.GPUs = job.Range{Min: n, Max: n}
 	if n > 0 && rapid.IntRange(0, 3).Draw(t, "range") == 0 {

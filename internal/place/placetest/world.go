@@ -1,4 +1,4 @@
-package baseline_test
+package placetest
 
 import (
 	"slices"
@@ -21,7 +21,7 @@ func Policy(name string) place.Policy {
 	return make()
 }
 
-// failer is what of a test a world needs.
+// failer is the part of a test that a world uses.
 type failer interface {
 	Fatalf(format string, args ...any)
 }
@@ -31,19 +31,18 @@ type failer interface {
 type World struct {
 	*Cluster
 	Policy place.Policy
-	again  time.Time
-	begun  []id.Job // in the order of their first starts
+	wakeAt time.Time
 	Ended  map[id.Job]time.Time
 	Stops  int
-	starts int
-	After  func(p place.Plan) // told of each plan that was carried out
+	After  func(p place.Plan) // called with each plan that was carried out; may be nil
 }
 
+// NewWorld puts a cluster under a policy.
 func NewWorld(c *Cluster, p place.Policy) *World {
-	return &World{cluster: c, Policy: p, Ended: map[id.Job]time.Time{}}
+	return &World{Cluster: c, Policy: p, Ended: map[id.Job]time.Time{}}
 }
 
-// Round asks the policy and does what it says.
+// Round carries out one plan of the policy.
 func (w *World) Round(t failer) place.Plan {
 	v := w.View()
 	p := w.Policy.Plan(v)
@@ -51,19 +50,14 @@ func (w *World) Round(t failer) place.Plan {
 		t.Fatalf("%s: the plan does not pass the check: %v", w.Policy.Name(), bad)
 	}
 
-	w.again = p.WakeAt
+	w.wakeAt = p.WakeAt
 	for _, s := range p.Stops {
 		w.stop(s.Running)
 		w.Stops++
 	}
 
 	for _, s := range p.Starts {
-		if !slices.Contains(w.begun, s.Item.Job) {
-			w.begun = append(w.begun, s.Item.Job)
-		}
-
 		w.Book(s)
-		w.starts++
 	}
 
 	if w.After != nil {
@@ -97,12 +91,12 @@ func (w *World) Step(t failer, until time.Time) bool {
 		}
 	}
 
-	if !w.again.IsZero() && w.again.Before(next) {
-		next = w.again
+	if !w.wakeAt.IsZero() && w.wakeAt.Before(next) {
+		next = w.wakeAt
 	}
 
-	if !next.After(w.Now) && !w.again.IsZero() && !w.again.After(w.Now) {
-		t.Fatalf("%s wants to be asked again at %s, which is not later", w.Policy.Name(), w.again)
+	if !next.After(w.Now) && !w.wakeAt.IsZero() && !w.wakeAt.After(w.Now) {
+		t.Fatalf("%s sets WakeAt to %s, which is not in the future", w.Policy.Name(), w.wakeAt)
 	}
 
 	w.Now = next
@@ -125,7 +119,7 @@ func (w *World) Live(t failer) {
 
 	for steps := 0; w.Step(t, until); steps++ {
 		if steps > 20_000 {
-			t.Fatalf("%s never comes to rest: %d stops, %d starts", w.Policy.Name(), w.Stops, w.starts)
+			t.Fatalf("%s never comes to rest: %d stops", w.Policy.Name(), w.Stops)
 		}
 	}
 }
@@ -169,7 +163,7 @@ func Feasible(rooms []fleet.Room, need fleet.Need) bool {
 	return found >= need.Nodes
 }
 
-func Lasting(d time.Duration, n int) Want { return Want{Lasts: d, Spec: GPUs(n)} }
+func Lasting(d time.Duration, n int) Job { return Job{Lasts: d, Spec: GPUs(n)} }
 
 // StoppedBy names the jobs that a plan stops.
 func StoppedBy(p place.Plan) []id.Job {

@@ -1,4 +1,4 @@
-package baseline_test
+package preemptive_test
 
 import (
 	"slices"
@@ -8,6 +8,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"trainyard/internal/id"
+	"trainyard/internal/place/placetest"
 )
 
 // TestPreemptionStopsNoMoreThanItMust has three nodes; the one that comes takes
@@ -95,14 +96,14 @@ func TestFairShareGivesUsersEqualParts(t *testing.T) {
 	w := placetest.NewWorld(c, placetest.Policy("fairshare"))
 
 	for range 6 {
-		c.Add(placetest.Want{User: "ada", Lasts: time.Hour, Spec: placetest.GPUs(1)})
+		c.Add(placetest.Job{User: "ada", Lasts: time.Hour, Spec: placetest.GPUs(1)})
 	}
 
 	w.Round(t)
 
 	c.Now = c.Now.Add(time.Minute)
 	for range 3 {
-		c.Add(placetest.Want{User: "bob", Lasts: time.Hour, Spec: placetest.GPUs(1)})
+		c.Add(placetest.Job{User: "bob", Lasts: time.Hour, Spec: placetest.GPUs(1)})
 	}
 
 	p := w.Round(t)
@@ -118,8 +119,8 @@ func TestFairShareGivesUsersEqualParts(t *testing.T) {
 		t.Errorf("and then it changes its mind: %+v", p)
 	}
 
-	c.Add(placetest.Want{User: "eve", Lasts: time.Hour, Spec: placetest.GPUs(8)}) // fits nowhere, and is not held against eve
-	c.Add(placetest.Want{User: "eve", Lasts: time.Hour, Spec: placetest.GPUs(1)})
+	c.Add(placetest.Job{User: "eve", Lasts: time.Hour, Spec: placetest.GPUs(8)}) // fits nowhere, and is not held against eve
+	c.Add(placetest.Job{User: "eve", Lasts: time.Hour, Spec: placetest.GPUs(1)})
 
 	if diff := cmp.Diff([]id.Job{"j11"}, placetest.Started(w.Round(t))); diff != "" {
 		t.Error("started:", diff)
