@@ -12,14 +12,14 @@ import (
 
 // outReason says why a job is stopped that does not take part any more.
 func (r *round) outReason() string {
-	return r.with(fmt.Sprintf("preempted: at most %s share the idle nodes, and others go first",
+	return r.withNote(fmt.Sprintf("preempted: at most %s share the idle nodes, and others go first",
 		humanize.Count(r.policy.MaxParallel, "job")))
 }
 
 // stopReason says why a running job is stopped.
 func (r *round) stopReason(b *bidder, c *change) string {
 	if len(c.seats) == 0 {
-		return r.with(fmt.Sprintf("preempted: its %s are worth more to other jobs; it resumes when more are free",
+		return r.withNote(fmt.Sprintf("preempted: its %s are worth more to other jobs; it resumes when more are free",
 			amount(b.running.Allocations)))
 	}
 
@@ -47,19 +47,19 @@ func (r *round) startReason(b *bidder, c *change) string {
 		text = fmt.Sprintf("moved to %s: faster there, or makes room for other jobs", amount(c.seats))
 	}
 
-	if b.tries > 0 && has >= b.tries {
+	if b.guessedFrom > 0 && has >= b.guessedFrom {
 		text += "; its speed at this size is unknown and will be measured"
 	}
 
-	if b.odd > 0 {
-		text += fmt.Sprintf("; the objective has no value for %s of this job, which count as 0", humanize.Count(b.odd, "size"))
+	if b.undefinedSizes > 0 {
+		text += fmt.Sprintf("; the objective has no value for %s of this job, which count as 0", humanize.Count(b.undefinedSizes, "size"))
 	}
 
-	return r.with(text)
+	return r.withNote(text)
 }
 
-// with adds what else is to be said of the decision.
-func (r *round) with(text string) string {
+// withNote adds the note on the decision to a reason.
+func (r *round) withNote(text string) string {
 	if r.note != "" {
 		text += "; " + r.note
 	}
@@ -73,7 +73,7 @@ func (r *round) horizon(b *bidder) job.Duration {
 	return job.Duration(time.Duration(c.horizon) * time.Second)
 }
 
-// amount says how much seats are.
+// amount writes the GPUs and nodes of an allocation.
 func amount(seats []place.Allocation) string {
 	gpus := gpusOf(seats)
 	if gpus == len(seats) {
