@@ -68,6 +68,7 @@ var layers = []struct {
 			"internal/queue",
 			"internal/place",
 			"internal/place/*",
+			"internal/place/*/*",
 			"internal/formula",
 			"internal/forecast",
 			"internal/forecast/*",
@@ -120,7 +121,12 @@ var layers = []struct {
 var adapters = []string{"internal/store/sql", "internal/engine/*", "internal/cloud/*"}
 
 // testKits are imported by tests, and by each other, alone.
-var testKits = []string{"internal/cloud/cloudtest", "internal/store/storetest", "internal/store/storetest/*"}
+var testKits = []string{
+	"internal/cloud/cloudtest",
+	"internal/place/placetest",
+	"internal/store/storetest",
+	"internal/store/storetest/*",
+}
 
 // strangers may not know each other: they talk over the API.
 var strangers = []struct {
@@ -176,6 +182,7 @@ var (
 		"internal/spec":              {"go.yaml.in/yaml/v3"},
 		"internal/yamlfile":          {"go.yaml.in/yaml/v3"},
 		"internal/provision":         {"go.yaml.in/yaml/v3"},
+		"internal/place/placetest":   {"pgregory.net/rapid"},
 		"internal/forecast/duration": {"gonum.org/v1/gonum/mat", "gonum.org/v1/gonum/stat"},
 	}
 	// hooks are variables of libraries that the library wants to be set.

@@ -23,7 +23,7 @@ func Compile(text string, names []string) (*Program, error) {
 
 	c := &compiler{text: text, words: list, names: names, uses: make([]bool, len(names))}
 	if c.peek().kind == tokenEnd {
-		return nil, bad(text, 0, "the formula is empty")
+		return nil, bad(text, 0, "the formula is empty").WithRemedy("write an expression, e.g. weight * speedup")
 	}
 
 	c.choice()
@@ -33,18 +33,15 @@ func Compile(text string, names []string) (*Program, error) {
 	}
 
 	if t := c.peek(); t.kind != tokenEnd {
-		return nil, bad(
-			text,
-			t.at,
-			"expected an operator, got %q",
-			t.text,
-		).WithRemedy("put an operator before it, or close a parenthesis")
+		return nil, bad(text, t.at, "expected an operator, got %q", t.text).
+			WithRemedy("put an operator before it, or close a parenthesis")
 	}
 
 	p := &Program{text: text, steps: c.steps, names: slices.Clone(names), uses: c.uses}
 	if !slices.Contains(p.uses, true) {
 		if v := p.work(nil, nil); math.IsNaN(v) || math.IsInf(v, 0) {
-			return nil, bad(text, 0, "the formula is a constant without a finite value")
+			return nil, bad(text, 0, "the formula is a constant without a finite value").
+				WithRemedy("remove the division by zero or the overflow")
 		}
 	}
 
@@ -88,12 +85,20 @@ func (c *compiler) fail(at int, format string, args ...any) {
 	}
 }
 
+// remedy adds a fix to the mistake, if it has none yet.
+func (c *compiler) remedy(format string, args ...any) {
+	if c.err != nil && c.err.Remedy == "" {
+		c.err = c.err.WithRemedy(format, args...)
+	}
+}
+
 // emit adds a step that does something to the last values.
 func (c *compiler) emit(do operation, takes int) { c.push(step{do: do, takes: takes}) }
 
 func (c *compiler) push(s step) {
 	if len(c.steps) == MaxSteps {
 		c.fail(c.peek().at, "a formula must have at most %d parts, got more", MaxSteps)
+		c.remedy("shorten the formula")
 	}
 
 	if c.err == nil {
@@ -105,7 +110,8 @@ func (c *compiler) push(s step) {
 func (c *compiler) enter() bool {
 	c.depth++
 	if c.depth > MaxDepth {
-		c.fail(c.peek().at, "the formula must be nested at most %d levels deep", MaxDepth)
+		c.fail(c.peek().at, "a formula must be nested at most %d levels deep, got more", MaxDepth)
+		c.remedy("remove parentheses")
 	}
 
 	return c.err == nil
@@ -208,7 +214,8 @@ func (c *compiler) value() {
 		c.choice()
 		c.expect(")", "to close the parenthesis")
 	case t.kind == tokenEnd:
-		c.fail(t.at, "the formula ends where a value is expected")
+		c.fail(t.at, "expected a value, got the end of the formula")
+		c.remedy("complete the last operation, or remove its operator")
 	default:
 		c.fail(t.at, "expected a number, a name or an opening parenthesis, got %q", t.text)
 	}
@@ -223,6 +230,7 @@ func (c *compiler) name(t *token) {
 
 	if _, known := functions[t.text]; known {
 		c.fail(t.at, "the function %s needs arguments in parentheses", t.text)
+		c.remedy("write %s(…)", t.text)
 		return
 	}
 
@@ -260,20 +268,20 @@ func (c *compiler) call(t *token) {
 
 	switch {
 	case f.more && n < 2:
-		c.fail(t.at, "%s takes two or more arguments", t.text)
+		c.fail(t.at, "%s takes two or more arguments, got %d", t.text, n)
 	case !f.more && n != 1:
-		c.fail(t.at, "%s takes one argument", t.text)
+		c.fail(t.at, "%s takes one argument, got %d", t.text, n)
 	}
 
 	c.emit(f.do, n)
 }
 
-// suggest adds the nearest known word to the mistake, or all there are.
+// suggest adds the closest known word to the mistake, or all known words.
 func (c *compiler) suggest(word string, known []string) {
-	switch near := suggest.Closest(word, known); {
+	switch closest := suggest.Closest(word, known); {
 	case c.err == nil:
-	case near != "":
-		c.err = c.err.WithRemedy("did you mean %s?", near)
+	case closest != "":
+		c.err = c.err.WithRemedy("did you mean %s?", closest)
 	case len(known) > 0:
 		c.err = c.err.WithRemedy("use one of %s", strings.Join(known, ", "))
 	}

@@ -107,13 +107,14 @@ func number(text string, at int) (token, error) {
 	word := text[at:end]
 	for _, c := range []byte(word) { // no hexadecimal, no underscores, no "inf"
 		if letter(c) && c != 'e' && c != 'E' {
-			return token{}, bad(text, at, "%q is not a decimal number", word)
+			return token{}, bad(text, at, "expected a decimal number, got %q", word).WithRemedy("write it as 1.5 or 2e-3")
 		}
 	}
 
 	v, err := strconv.ParseFloat(word, 64)
 	if err != nil {
-		return token{}, bad(text, at, "%q is not a number that can be represented", word)
+		return token{}, bad(text, at, "expected a finite number, got %q", word).
+			WithRemedy("write it as 1.5 or 2e-3")
 	}
 
 	return token{kind: tokenNumber, text: word, num: v, at: at}, nil

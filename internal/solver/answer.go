@@ -30,7 +30,7 @@ func (p Program) read(r io.Reader, vars int) (*lp.Solution, error) {
 	return s, errors.Join(err, sc.Err())
 }
 
-var errNone = errors.New("it found no answer in the time it had")
+var errNone = errors.New("no solution found within the time limit")
 
 // readCBC reads a first line that says how it went, and then a line for each
 // variable that is not 0: number, name, value, reduced cost.
@@ -48,7 +48,7 @@ func readCBC(sc *bufio.Scanner, s *lp.Solution) error {
 	case strings.Contains(status, "no integer solution"):
 		return errNone
 	case !strings.HasPrefix(status, "Stopped"):
-		return fmt.Errorf("it answered %q", status)
+		return fmt.Errorf("unexpected status %q", status)
 	}
 
 	for sc.Scan() {
@@ -58,7 +58,7 @@ func readCBC(sc *bufio.Scanner, s *lp.Solution) error {
 		}
 
 		if len(fields) < 3 {
-			return fmt.Errorf("the line %q is no value", sc.Text())
+			return fmt.Errorf("cannot read the solution line %q", sc.Text())
 		}
 		if err := put(s, fields[1], fields[2]); err != nil {
 			return err
@@ -68,7 +68,7 @@ func readCBC(sc *bufio.Scanner, s *lp.Solution) error {
 	return nil
 }
 
-var errInfeasible = errors.New("no answer keeps to all conditions")
+var errInfeasible = errors.New("the conditions contradict each other: no solution exists")
 
 // readGLPK reads a line "s mip rows columns status cost", and a line "j number
 // value" for each variable, counted from 1.
@@ -96,7 +96,7 @@ func readGLPK(sc *bufio.Scanner, s *lp.Solution) error {
 		case len(fields) >= 3 && fields[0] == "j":
 			n, err := strconv.Atoi(fields[1])
 			if err != nil {
-				return fmt.Errorf("the line %q is no value: %w", sc.Text(), err)
+				return fmt.Errorf("cannot read the solution line %q: %w", sc.Text(), err)
 			}
 			if err := put(s, "x"+strconv.Itoa(n-1), fields[2]); err != nil {
 				return err
@@ -131,7 +131,7 @@ func readHiGHS(sc *bufio.Scanner, s *lp.Solution) error {
 		case columns:
 			fields := strings.Fields(line)
 			if len(fields) < 2 {
-				return fmt.Errorf("the line %q is no value", line)
+				return fmt.Errorf("cannot read the solution line %q", line)
 			}
 			if err := put(s, fields[0], fields[1]); err != nil {
 				return err
@@ -159,7 +159,7 @@ func verdict(status string, any bool, s *lp.Solution) error {
 func put(s *lp.Solution, name, value string) error {
 	i, err := strconv.Atoi(strings.TrimPrefix(name, "x"))
 	if err != nil || i < 0 || i >= len(s.Values) {
-		return fmt.Errorf("there is no variable %q", name)
+		return fmt.Errorf("unknown variable %q in the solution", name)
 	}
 
 	v, err := strconv.ParseFloat(value, 64)

@@ -22,6 +22,7 @@ import (
 	"time"
 
 	"trainyard/internal/fault"
+	"trainyard/internal/humanize"
 	"trainyard/internal/place/lp"
 )
 
@@ -57,13 +58,13 @@ func Find(name string) (Program, error) {
 		}
 	}
 
-	what := name
+	programs := name
 	if name == "" {
-		what = "highs, cbc or glpsol"
+		programs = humanize.Or(Names()...)
 	}
 
-	return Program{}, fault.New(fault.Unavailable, "no_solver", "no solver is installed: %s is not to be found", what).
-		WithRemedy("install one, as in: apt-get install coinor-cbc")
+	return Program{}, fault.New(fault.Unavailable, "no_solver", "no solver is installed: %s not found in PATH", programs).
+		WithRemedy("install one, e.g. apt-get install coinor-cbc")
 }
 
 // Solve lets the program solve a model, for at most so long. An answer that is not
@@ -71,7 +72,7 @@ func Find(name string) (Program, error) {
 func (p Program) Solve(ctx context.Context, m *lp.Model, limit time.Duration) (*lp.Solution, error) {
 	dir, err := os.MkdirTemp("", "trainyard-solver-")
 	if err != nil {
-		return nil, fmt.Errorf("make a folder for the solver: %w", err)
+		return nil, fmt.Errorf("create a directory for the solver: %w", err)
 	}
 
 	s, err := p.solveIn(ctx, dir, m, limit)
@@ -102,18 +103,18 @@ func (p Program) solveIn(ctx context.Context, dir string, m *lp.Model, limit tim
 
 	cmd := exec.CommandContext(ctx, p.Path, args...)
 	cmd.Dir = dir
-	said, err := cmd.CombinedOutput()
+	output, err := cmd.CombinedOutput()
 	if err != nil {
 		if ctx.Err() != nil {
 			err = ctx.Err()
 		}
 
-		return nil, fmt.Errorf("%s did not solve the model: %w: %s", p.Name, err, tail(said))
+		return nil, fmt.Errorf("%s failed: %w: %s", p.Name, err, tail(output))
 	}
 
 	answer, err := os.Open(out)
 	if err != nil {
-		return nil, fmt.Errorf("%s left no answer: %w: %s", p.Name, err, tail(said))
+		return nil, fmt.Errorf("%s wrote no solution: %w: %s", p.Name, err, tail(output))
 	}
 
 	s, err := p.read(answer, len(m.Vars))
@@ -121,7 +122,7 @@ func (p Program) solveIn(ctx context.Context, dir string, m *lp.Model, limit tim
 		return nil, fmt.Errorf("%s: %w", p.Name, err)
 	}
 	if err := m.Check(s.Values); err != nil {
-		return nil, fmt.Errorf("%s gave an answer that does not keep to the model: %w", p.Name, err)
+		return nil, fmt.Errorf("the solution of %s violates the model: %w", p.Name, err)
 	}
 
 	return s, nil
@@ -149,13 +150,13 @@ func (p Program) arguments(dir, in, out string, limit time.Duration) ([]string, 
 		return []string{"--model_file", in, "--solution_file", out, "--options_file", options, "--time_limit", seconds}, nil
 	}
 
-	return nil, fmt.Errorf("nobody knows how to run the solver %q", p.Name)
+	return nil, fmt.Errorf("unknown solver %q", p.Name)
 }
 
 // tail returns the end of what a program printed, for a message.
-func tail(said []byte) string {
+func tail(output []byte) string {
 	const most = 300
-	text := strings.TrimSpace(string(said))
+	text := strings.TrimSpace(string(output))
 	if len(text) > most {
 		text = "…" + strings.ToValidUTF8(text[len(text)-most:], "")
 	}

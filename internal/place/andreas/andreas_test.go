@@ -627,15 +627,15 @@ func TestReasons(t *testing.T) {
 				c.node("t1", "TESLA", 4)
 				c.wait(want{speed: lstm(0, 0), due: 12 * hour, late: 1})
 			},
-			[]string{"t1: 1× TESLA, est. cost $0.36, est. finish 5h before the deadline"},
+			[]string{"t1: 1× TESLA 16GB, est. cost $0.36, est. finish 5h before the deadline"},
 		},
 		"more to be in time": {
 			func(c *cluster) {
 				c.node("t1", "TESLA", 4)
 				c.wait(want{speed: lstm(0, 0), due: 5*hour + 20*time.Minute, late: 1})
 			},
-			[]string{"t1: 2× TESLA, est. cost $0.52, est. finish 20m before the deadline; " +
-				"alternative: 1× TESLA, est. cost $0.36, est. finish 1h40m after the deadline (late cost $1.67)"},
+			[]string{"t1: 2× TESLA 16GB, est. cost $0.52, est. finish 20m before the deadline; " +
+				"alternative: 1× TESLA 16GB, est. cost $0.36, est. finish 1h40m after the deadline (late cost $1.67)"},
 		},
 		"without a deadline and a tariff": {
 			func(c *cluster) {
@@ -643,7 +643,7 @@ func TestReasons(t *testing.T) {
 				c.node("t1", "TESLA", 1)
 				c.wait(want{speed: lstm(0, 0)})
 			},
-			[]string{"t1: 1× TESLA, est. cost 7.00 GPU-hours, est. finish in 7h"},
+			[]string{"t1: 1× TESLA 16GB, est. cost 7.00 GPU-hours, est. finish in 7h"},
 		},
 		"it gives way": {
 			func(c *cluster) {
@@ -652,14 +652,14 @@ func TestReasons(t *testing.T) {
 				c.wait(want{speed: alexnet(), due: 22 * hour, late: 30})
 			},
 			[]string{"preempted for jobs that would lose more by waiting: it can wait 11d13h and still meet its deadline",
-				"k1: 1× K80, est. cost $12.88, est. finish 1h after the deadline (late cost $30.00)"},
+				"k1: 1× K80 16GB, est. cost $12.88, est. finish 1h after the deadline (late cost $30.00)"},
 		},
 		"it shrinks": {
 			func(c *cluster) {
 				c.node("t1", "TESLA", 4)
 				c.run(want{speed: lstm(time.Minute, 0), due: 12 * hour, late: 1}, seat("t1", 3))
 			},
-			[]string{"resized from 2 to 1 GPUs; t1: 1× TESLA, est. cost $0.37, est. finish 4h59m before the deadline", ""},
+			[]string{"resized from 2 to 1 GPUs; t1: 1× TESLA 16GB, est. cost $0.37, est. finish 4h59m before the deadline", ""},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

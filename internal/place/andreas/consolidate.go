@@ -17,60 +17,60 @@ type moved struct {
 }
 
 // undo puts the tasks back where they were.
-func (y *yard) undo(list []moved) {
+func (y *planner) undo(list []moved) {
 	for _, m := range list {
-		if len(y.tasks[m.task].seats) > 0 {
-			y.removeSeats(m.task)
+		if len(y.Tasks[m.task].Seats) > 0 {
+			y.RemoveSeats(m.task)
 		}
 	}
 
 	for _, m := range list {
-		y.restoreSeats(m.task, m.seats, m.rooms)
+		y.RestoreSeats(m.task, m.seats, m.rooms)
 	}
 }
 
 // restartCost is what it costs to stop a task and to start it again elsewhere, nothing
 // if it is not running on its seats. Time that it loses makes it late, and its
 // GPUs cost money meanwhile.
-func (y *yard) restartCost(i int32) float64 {
-	t := &y.tasks[i]
-	if t.running == nil || t.assigned != t.current || !slices.Equal(t.seats, t.running.Allocations) {
+func (y *planner) restartCost(i int32) float64 {
+	t := &y.Tasks[i]
+	if t.Running == nil || t.Assigned != t.Current || !slices.Equal(t.Seats, t.Running.Allocations) {
 		return 0
 	}
 
-	o := &t.candidates[t.assigned]
-	later := y.lateCostAt(t, o.duration+t.restartTime, o.duration)
-	now := y.lateCostAt(t, o.duration, o.duration)
+	o := &t.Candidates[t.Assigned]
+	later := y.lateCostAt(t, o.Duration+t.RestartTime, o.Duration)
+	now := y.lateCostAt(t, o.Duration, o.Duration)
 
-	return y.costPerSecond(o)*t.restartTime + later - now
+	return y.costPerSecond(o)*t.RestartTime + later - now
 }
 
 // makeRoom moves smaller tasks out of the way of one that finds no node with
 // enough GPUs free although there are enough in all. It is done if they find seats
 // elsewhere and what the moves cost is less than what the task would lose.
-func (y *yard) makeRoom(i int32) bool {
-	t := &y.tasks[i]
-	o := &t.candidates[t.assigned]
-	if !o.plain() {
+func (y *planner) makeRoom(i int32) bool {
+	t := &y.Tasks[i]
+	o := &t.Candidates[t.Assigned]
+	if !o.Plain() {
 		return false
 	}
 
 	other := 0.0
-	for k := range t.candidates {
-		if k != t.assigned && y.fits(i, k) {
-			other = max(other, t.candidates[k].gain)
+	for k := range t.Candidates {
+		if k != t.Assigned && y.fits(i, k) {
+			other = max(other, t.Candidates[k].Gain)
 		}
 	}
 
-	worth := (o.gain - other) * y.horizon(t)
-	if t.hasDeadline {
-		worth *= t.candidates[t.leanest].duration / y.meanDuration
+	worth := (o.Gain - other) * y.horizon(t)
+	if t.HasDeadline {
+		worth *= t.Candidates[t.Leanest].Duration / y.meanDuration
 	}
 
-	s := &y.indexes[o.kind]
-	for _, room := range y.kinds[o.kind].rooms {
-		free := int(s.free[y.positions[room].at])
-		list, cost := y.smaller(room, int(o.gpus)-free, int(o.gpus))
+	s := &y.Indexes[o.Kind]
+	for _, room := range y.Kinds[o.Kind].Rooms {
+		free := int(s.Free[y.Positions[room].At])
+		list, cost := y.smaller(room, int(o.GPUs)-free, int(o.GPUs))
 		if list == nil || cost >= worth {
 			continue
 		}
@@ -89,14 +89,14 @@ func (y *yard) makeRoom(i int32) bool {
 
 // smaller chooses tasks of a room, each with less than so many GPUs there, that
 // together have at least some GPUs, and returns what moving them costs.
-func (y *yard) smaller(room int32, gpus, below int) (list []moved, cost float64) {
-	there := slices.Clone(y.tasksIn[room])
+func (y *planner) smaller(room int32, gpus, below int) (list []moved, cost float64) {
+	there := slices.Clone(y.TasksIn[room])
 	slices.SortFunc(there, func(a, b int32) int {
 		return cmp.Or(cmp.Compare(y.restartCost(a), y.restartCost(b)), cmp.Compare(a, b))
 	})
 	for _, i := range there {
-		t := &y.tasks[i]
-		if n := t.candidates[t.assigned].gpus; t.candidates[t.assigned].plain() && int(n) < below && gpus > 0 {
+		t := &y.Tasks[i]
+		if n := t.Candidates[t.Assigned].GPUs; t.Candidates[t.Assigned].Plain() && int(n) < below && gpus > 0 {
 			list = append(list, moved{task: i})
 			cost += y.restartCost(i)
 			gpus -= int(n)
@@ -112,10 +112,10 @@ func (y *yard) smaller(room int32, gpus, below int) (list []moved, cost float64)
 
 // relocate seats tasks elsewhere, on nodes that are in use, and puts everything
 // back if one finds no seat there.
-func (y *yard) relocate(list []moved, avoid []int32) bool {
+func (y *planner) relocate(list []moved, avoid []int32) bool {
 	for k := range list {
 		m := &list[k]
-		m.seats, m.rooms = y.removeSeats(m.task)
+		m.seats, m.rooms = y.RemoveSeats(m.task)
 	}
 
 	for k := range list {
@@ -130,9 +130,9 @@ func (y *yard) relocate(list []moved, avoid []int32) bool {
 
 // consolidate empties nodes: the tasks of a node that is little used move to others that
 // are in use anyway, and the node is switched off.
-func (y *yard) consolidate() {
-	for k := range y.kinds {
-		for y.kinds[k].powersOff && y.vacateOne(k) {
+func (y *planner) consolidate() {
+	for k := range y.Kinds {
+		for y.Kinds[k].PowersOff && y.vacateOne(k) {
 			continue
 		}
 	}
@@ -143,28 +143,28 @@ const maxVacated = 3
 
 // vacateOne empties a node of a kind, one of those that are used least, and
 // reports whether it found one.
-func (y *yard) vacateOne(k int) bool {
-	s := &y.indexes[k]
+func (y *planner) vacateOne(k int) bool {
+	s := &y.Indexes[k]
 	var list []int32
 
 	free := 0
-	for _, room := range y.kinds[k].rooms {
-		at := y.positions[room].at
-		if s.used[at] == 0 {
+	for _, room := range y.Kinds[k].Rooms {
+		at := y.Positions[room].At
+		if s.Used[at] == 0 {
 			continue
 		}
 
-		free += int(s.free[at])
+		free += int(s.Free[at])
 
 		if y.movable(room) {
 			list = append(list, room)
 		}
 	}
 
-	used := func(room int32) int8 { return s.used[y.positions[room].at] }
+	used := func(room int32) int8 { return s.Used[y.Positions[room].At] }
 	slices.SortStableFunc(list, func(a, b int32) int { return cmp.Compare(used(a), used(b)) })
 	for _, room := range list[:min(len(list), maxVacated)] {
-		if free-int(s.free[y.positions[room].at]) >= int(used(room)) && y.vacate(k, room) {
+		if free-int(s.Free[y.Positions[room].At]) >= int(used(room)) && y.vacate(k, room) {
 			return true
 		}
 	}
@@ -178,12 +178,12 @@ const stayShare = 0.5
 
 // vacate moves the tasks of a node to others that are in use, if that saves more
 // than the moves cost.
-func (y *yard) vacate(k int, room int32) bool {
-	before := y.power(k)
-	list := make([]moved, 0, len(y.tasksIn[room]))
+func (y *planner) vacate(k int, room int32) bool {
+	before := y.Power(k)
+	list := make([]moved, 0, len(y.TasksIn[room]))
 
 	cost := 0.0
-	for _, i := range y.tasksIn[room] {
+	for _, i := range y.TasksIn[room] {
 		list = append(list, moved{task: i})
 		cost += y.restartCost(i)
 	}
@@ -191,12 +191,12 @@ func (y *yard) vacate(k int, room int32) bool {
 	lasts := y.busy(room)
 
 	slices.SortStableFunc(list, func(a, b moved) int {
-		return cmp.Compare(bits.OnesCount64(y.tasks[b.task].seats[0].GPUs),
-			bits.OnesCount64(y.tasks[a.task].seats[0].GPUs))
+		return cmp.Compare(bits.OnesCount64(y.Tasks[b.task].Seats[0].GPUs),
+			bits.OnesCount64(y.Tasks[a.task].Seats[0].GPUs))
 	})
 
-	until := make([]float64, len(y.kinds[k].rooms)) // of the others
-	for at, other := range y.kinds[k].rooms {
+	until := make([]float64, len(y.Kinds[k].Rooms)) // of the others
+	for at, other := range y.Kinds[k].Rooms {
 		until[at] = y.busy(other)
 	}
 
@@ -207,10 +207,10 @@ func (y *yard) vacate(k int, room int32) bool {
 	// It saves something only as long as both nodes would have been in use.
 	others := 0.0
 	for _, m := range list {
-		others = max(others, until[y.positions[y.tasks[m.task].positions[0]].at])
+		others = max(others, until[y.Positions[y.Tasks[m.task].Positions[0]].At])
 	}
 
-	if (before-y.power(k))*min(lasts, others)*stayShare <= cost {
+	if (before-y.Power(k))*min(lasts, others)*stayShare <= cost {
 		y.undo(list)
 		return false
 	}
@@ -219,16 +219,16 @@ func (y *yard) vacate(k int, room int32) bool {
 }
 
 // busy is how long a room will be in use, for ever if others than the tasks use it.
-func (y *yard) busy(room int32) float64 {
-	sp := y.positions[room]
+func (y *planner) busy(room int32) float64 {
+	sp := y.Positions[room]
 	longest, gpus := 0.0, 0
-	for _, i := range y.tasksIn[room] {
-		t := &y.tasks[i]
-		longest = max(longest, t.candidates[t.assigned].duration)
-		gpus += bits.OnesCount64(t.seats[slices.Index(t.positions, room)].GPUs)
+	for _, i := range y.TasksIn[room] {
+		t := &y.Tasks[i]
+		longest = max(longest, t.Candidates[t.Assigned].Duration)
+		gpus += bits.OnesCount64(t.Seats[slices.Index(t.Positions, room)].GPUs)
 	}
 
-	if gpus < int(y.indexes[sp.kind].used[sp.at]) {
+	if gpus < int(y.Indexes[sp.Kind].Used[sp.At]) {
 		return math.Inf(1)
 	}
 
@@ -236,41 +236,31 @@ func (y *yard) busy(room int32) float64 {
 }
 
 // movable reports whether all that is on a room are tasks that can be moved alone.
-func (y *yard) movable(room int32) bool {
+func (y *planner) movable(room int32) bool {
 	gpus := int8(0)
-	for _, i := range y.tasksIn[room] {
-		t := &y.tasks[i]
-		if !t.candidates[t.assigned].plain() {
+	for _, i := range y.TasksIn[room] {
+		t := &y.Tasks[i]
+		if !t.Candidates[t.Assigned].Plain() {
 			return false
 		}
 
-		gpus += int8(t.candidates[t.assigned].gpus)
+		gpus += int8(t.Candidates[t.Assigned].GPUs)
 	}
 
-	sp := y.positions[room]
+	sp := y.Positions[room]
 
-	return gpus > 0 && gpus == y.indexes[sp.kind].used[sp.at]
+	return gpus > 0 && gpus == y.Indexes[sp.Kind].Used[sp.At]
 }
 
 // excluded lists the rooms of a kind that tasks may not move to when a room is
 // emptied: that one, and those that are not in use.
-func (y *yard) excluded(k int, room int32) []int32 {
+func (y *planner) excluded(k int, room int32) []int32 {
 	list := []int32{room}
-	for _, at := range y.kinds[k].rooms {
-		if y.indexes[k].used[y.positions[at].at] == 0 {
+	for _, at := range y.Kinds[k].Rooms {
+		if y.Indexes[k].Used[y.Positions[at].At] == 0 {
 			list = append(list, at)
 		}
 	}
 
 	return list
-}
-
-// power is what the nodes of a kind cost in a second.
-func (y *yard) power(k int) float64 {
-	sum := 0.0
-	for _, u := range y.indexes[k].used {
-		sum += y.kinds[k].cost[u]
-	}
-
-	return sum
 }

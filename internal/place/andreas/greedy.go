@@ -2,7 +2,8 @@ package andreas
 
 import (
 	"math"
-	"slices"
+
+	"trainyard/internal/place/andreas/problem"
 )
 
 // step is the best next thing to do for a task: to start it, or to give it
@@ -16,30 +17,30 @@ type step struct {
 
 // stepBefore reports whether a step is to be taken before another. Equal ones go by
 // the order of submission.
-func (y *yard) stepBefore(a, b step) bool {
+func (y *planner) stepBefore(a, b step) bool {
 	if a.worth != b.worth {
 		return a.worth > b.worth
 	}
 
-	return y.tasks[a.task].item.Number < y.tasks[b.task].item.Number
+	return y.Tasks[a.task].Item.Number < y.Tasks[b.task].Item.Number
 }
 
 // greedy is the first solution: step by step whatever is worth most for what it
 // takes, as long as there is room.
-func (y *yard) greedy() {
-	y.indexes = y.newIndexes()
+func (y *planner) greedy() {
+	y.Indexes = y.NewIndexes()
 	y.climb(nil)
 }
 
 // climb takes steps until none is left. chance, if there is one, makes some steps
 // look better or worse than they are.
-func (y *yard) climb(chance func() float64) {
+func (y *planner) climb(chance func() float64) {
 	y.heap = y.heap[:0]
-	for i := range y.tasks {
-		t := &y.tasks[i]
-		t.randomFactor = 1
+	for i := range y.Tasks {
+		t := &y.Tasks[i]
+		t.RandomFactor = 1
 		if chance != nil {
-			t.randomFactor = chance()
+			t.RandomFactor = chance()
 		}
 
 		if s, ok := y.bestStep(int32(i)); ok {
@@ -53,10 +54,10 @@ func (y *yard) climb(chance func() float64) {
 
 	for len(y.heap) > 0 {
 		s := y.heap[0]
-		t := &y.tasks[s.task]
+		t := &y.Tasks[s.task]
 
 		// What is free has changed since the step was thought of.
-		ok := !y.hasRoom(t, int(s.to)) || y.reassign(t, int(s.to))
+		ok := !y.hasRoom(t, int(s.to)) || y.Reassign(t, int(s.to))
 
 		again, more := y.bestStep(s.task)
 		if !ok || !more {
@@ -74,7 +75,7 @@ func (y *yard) climb(chance func() float64) {
 }
 
 // siftDown puts a step of the heap into its place below those that go before it.
-func (y *yard) siftDown(i int) {
+func (y *planner) siftDown(i int) {
 	h := y.heap
 
 	for {
@@ -99,36 +100,36 @@ func (y *yard) siftDown(i int) {
 // bestStep returns the best step for a task of those that there is room for. A task
 // that waits takes any step, so that nothing stands idle that someone could use,
 // unless it had better wait; one that has a candidate takes only a better one.
-func (y *yard) bestStep(i int32) (best step, found bool) {
-	t := &y.tasks[i]
-	had := &candidate{}
-	if t.assigned >= 0 {
-		had = &t.candidates[t.assigned]
+func (y *planner) bestStep(i int32) (best step, found bool) {
+	t := &y.Tasks[i]
+	had := &problem.Candidate{}
+	if t.Assigned >= 0 {
+		had = &t.Candidates[t.Assigned]
 	}
 
-	for k := range t.candidates {
-		o := &t.candidates[k]
+	for k := range t.Candidates {
+		o := &t.Candidates[k]
 
-		if k == t.assigned || t.assigned < 0 && y.declines(t, k) || !y.hasRoom(t, k) {
+		if k == t.Assigned || t.Assigned < 0 && y.declines(t, k) || !y.hasRoom(t, k) {
 			continue
 		}
 
-		gain := o.gain
-		if o.coldGain < gain && y.needsBoot(t, o) {
-			gain = o.coldGain
+		gain := o.Gain
+		if o.ColdGain < gain && y.needsBoot(t, o) {
+			gain = o.ColdGain
 		}
 
-		if t.assigned >= 0 && gain <= had.gain+1e-9*math.Abs(had.gain) {
+		if t.Assigned >= 0 && gain <= had.Gain+1e-9*math.Abs(had.Gain) {
 			continue
 		}
 
-		s := step{task: i, to: int32(k), worth: (gain - had.gain) / max(o.usage-had.usage, 1e-3)}
-		if t.assigned < 0 && !t.hasDeadline {
-			s.worth = t.startValue * gain / max(t.candidates[t.leanest].gain, 1e-12)
+		s := step{task: i, to: int32(k), worth: (gain - had.Gain) / max(o.Usage-had.Usage, 1e-3)}
+		if t.Assigned < 0 && !t.HasDeadline {
+			s.worth = t.StartValue * gain / max(t.Candidates[t.Leanest].Gain, 1e-12)
 		}
 
-		s.worth *= t.randomFactor
-		if !found || s.worth > best.worth || s.worth == best.worth && o.usage < t.candidates[best.to].usage {
+		s.worth *= t.RandomFactor
+		if !found || s.worth > best.worth || s.worth == best.worth && o.Usage < t.Candidates[best.to].Usage {
 			best, found = s, true
 		}
 	}
@@ -138,14 +139,14 @@ func (y *yard) bestStep(i int32) (best step, found bool) {
 
 // needsBoot reports whether a candidate is available only on a node that must be switched
 // on first.
-func (y *yard) needsBoot(t *task, o *candidate) bool {
-	if t.running != nil && y.positions[t.currentRooms[0]].kind == o.kind {
+func (y *planner) needsBoot(t *problem.Task, o *problem.Candidate) bool {
+	if t.Running != nil && y.Positions[t.CurrentRooms[0]].Kind == o.Kind {
 		return false
 	}
 
-	rows := y.indexes[o.kind].inUse
-	for n := o.on(0); n < len(rows); n++ {
-		if firstOf(rows[n], nil) >= 0 {
+	rows := y.Indexes[o.Kind].InUse
+	for n := o.On(0); n < len(rows); n++ {
+		if problem.FirstOf(rows[n], nil) >= 0 {
 			return false
 		}
 	}
@@ -155,76 +156,55 @@ func (y *yard) needsBoot(t *task, o *candidate) bool {
 
 // hasRoom reports whether there is room for another candidate of a task: on some nodes,
 // or on its own with what it has there.
-func (y *yard) hasRoom(t *task, at int) bool {
-	o := &t.candidates[at]
-	s := &y.indexes[o.kind]
+func (y *planner) hasRoom(t *problem.Task, at int) bool {
+	o := &t.Candidates[at]
+	s := &y.Indexes[o.Kind]
 
 	had := o // of the same kind
-	if t.assigned >= 0 {
-		had = &t.candidates[t.assigned]
+	if t.Assigned >= 0 {
+		had = &t.Candidates[t.Assigned]
 	}
 
-	own := t.assigned >= 0 && had.kind == o.kind && had.share == 0
-	if o.share > 0 {
-		return own || s.findShared(o.share, -1) >= 0 || s.fit(1, nil) >= 0
+	own := t.Assigned >= 0 && had.Kind == o.Kind && had.Share == 0
+	if o.Share > 0 {
+		return own || s.FindShared(o.Share, -1) >= 0 || s.Fit(1, nil) >= 0
 	}
 
-	nodes := s.countWith(o.on(0))
-	for i := 0; own && i < len(t.positions) && nodes < int(o.nodes); i++ {
-		if free := int(s.free[t.positions[i]]); free < o.on(0) && free+had.on(i) >= o.on(0) {
+	nodes := s.CountWith(o.On(0))
+	for i := 0; own && i < len(t.Positions) && nodes < int(o.Nodes); i++ {
+		if free := int(s.Free[t.Positions[i]]); free < o.On(0) && free+had.On(i) >= o.On(0) {
 			nodes++
 		}
 	}
 
-	return nodes >= int(o.nodes)
+	return nodes >= int(o.Nodes)
 }
 
 // value is what the solution wins in a second.
-func (y *yard) value() float64 {
+func (y *planner) value() float64 {
 	sum := 0.0
-	for i := range y.tasks {
-		sum += y.tasks[i].gain(y.tasks[i].assigned)
+	for i := range y.Tasks {
+		sum += gainOf(&y.Tasks[i], y.Tasks[i].Assigned)
 	}
 
 	return sum
 }
 
-// gain is what a candidate wins, or waiting. Doing something that wins nothing is
+// gainOf is what a candidate wins, or waiting. Doing something that wins nothing is
 // still better than to let GPUs stand idle.
-func (t *task) gain(at int) float64 {
+func gainOf(t *problem.Task, at int) float64 {
 	if at < 0 {
 		return 0
 	}
 
-	return max(t.candidates[at].gain, 1e-15)
+	return max(t.Candidates[at].Gain, 1e-15)
 }
 
-// solution is what each task is given: its candidate and its nodes.
-type solution struct {
-	assigned  []int
-	positions [][]int32
-	value     float64
+// attempt is a solution and its value.
+type attempt struct {
+	problem.Solution
+	value float64
 }
 
-// snapshot records the solution as it is now.
-func (y *yard) snapshot() solution {
-	a := solution{assigned: make([]int, len(y.tasks)), positions: make([][]int32, len(y.tasks)), value: y.value()}
-	for i := range y.tasks {
-		a.assigned[i], a.positions[i] = y.tasks[i].assigned, slices.Clone(y.tasks[i].positions)
-	}
-
-	return a
-}
-
-// restore restores a solution.
-func (y *yard) restore(a *solution) {
-	for i := range y.tasks {
-		y.unassign(&y.tasks[i])
-	}
-
-	for i := range y.tasks {
-		t := &y.tasks[i]
-		t.positions = append(t.positions[:0], a.positions[i]...)
-		y.assignAt(t, a.assigned[i])
-	}
-}
+// record returns the solution as it is now, with its value.
+func (y *planner) record() attempt { return attempt{y.Snapshot(), y.value()} }

@@ -1,30 +1,20 @@
-// Package andreas plans by money: what nodes cost while they are used, and what
-// being late costs.
+// Package andreas is the policy andreas: it plans by money, which is what nodes cost while
+// they are used and what being late costs.
 //
-// It holds the policy andreas, which the server and the simulator ask by that
-// name, and the published rules that it is measured against: andreas-published,
-// andreas-fifo, andreas-edf and andreas-ps. All take the model of the ANDREAS line
-// of papers: every job may run on several kinds and numbers of GPUs, each with a
-// price and a time; a node's price depends on how many of its GPUs are in use; a
-// job past its deadline costs money for every second. What the published model
-// leaves out is taken into account by andreas alone: what stopping and starting again
-// costs, nodes that must be switched on first, memory and place, jobs on several
-// nodes, jobs that may end early and jobs that share a GPU.
+// It works on the problem of the ANDREAS papers (package problem) and takes into account what
+// the published rule (package published) leaves out: the cost of restarts, nodes that must
+// be switched on first, memory and place, jobs on several nodes, jobs that may end early
+// and jobs that share a GPU. A plan takes four steps: price values each configuration of
+// each job against waiting, greedy assigns GPUs by value, a search improves on that, and
+// allocate chooses the nodes and empties those that are better switched off.
 //
-// A job that was measured on a share of a GPU may get that too, and shares the GPU with
-// others. The policy does not provision nodes. Where nothing is known of the jobs (no
-// deadline, no measured speed) it does what fifo does.
-//
-// The files fall into three groups. The model, which all rules use: yard.go, task.go,
-// index.go (free GPUs by node), allocate.go and relabel.go (which GPUs), plan.go. Ours:
-// policy.go, cost.go, survival.go, greedy.go, search.go, relink.go, consolidate.go,
-// reason.go. The published rules: published.go and published_orders.go.
+// The policy does not provision nodes. If no job has a deadline or a measured speed it
+// does what fifo does.
 package andreas
 
 import (
-	"time"
-
 	"trainyard/internal/place"
+	"trainyard/internal/place/andreas/problem"
 	"trainyard/internal/place/ordered"
 )
 
@@ -41,6 +31,7 @@ const (
 
 // Options are the parameters of the policy.
 type Options struct {
+	problem.Assumptions
 	// Search improves on the first solution. Rounds is how many attempts it makes at
 	// most; 0 means as many as its time allows, or a hundred if it has no limit.
 	Search Search
@@ -56,23 +47,9 @@ type Options struct {
 	// waits could have more GPUs later: 1 when each job has the GPUs that it uses
 	// best, 2 when there are twice as many GPUs as that.
 	Crowd float64
-	// Margin is by how much what is won by stopping a job must exceed what it costs
-	// to start it again.
-	Margin float64
 	// Dare is how much time to spare a job must have, in times of what is left of it,
 	// to wait for GPUs that suit it better while others are free.
 	Dare float64
-	// Restart is what stopping a job and starting it again takes at least, whatever
-	// is known of it.
-	Restart time.Duration
-	// Rest is how long a job is left alone after it was started, in times of what
-	// starting it again takes.
-	Rest float64
-	// Late is what being late costs a job with a deadline and no price for missing
-	// it, in prices of its GPUs. Wait is the same for one without a deadline, from
-	// the moment of its submission; it doubles with every Patience.
-	Late, Wait float64
-	Patience   time.Duration
 	// Survival is the share of jobs that still run when they have done 1/n, 2/n, …
 	// n/n of their work, falling. Nil means that all run to their end.
 	Survival []float64
@@ -81,16 +58,15 @@ type Options struct {
 // Defaults are the parameters of the policy as it is registered.
 func Defaults() Options {
 	return Options{
-		Search: Local, Rounds: 10, Hedge: 0.03, Ahead: 0.3, Crowd: 2, Dare: 0.1, Margin: 1.25,
-		Restart: 30 * time.Second, Rest: 2,
-		Late: 10, Wait: 1, Patience: 12 * time.Hour,
+		Assumptions: problem.Standard(),
+		Search:      Local, Rounds: 10, Hedge: 0.03, Ahead: 0.3, Crowd: 2, Dare: 0.1,
 	}
 }
 
 // Policy is the policy andreas.
 type Policy struct{ o Options }
 
-var _, _ place.Searcher = (*Policy)(nil), (*Published)(nil)
+var _ place.Searcher = (*Policy)(nil)
 
 // New returns the policy with these parameters.
 func New(o Options) *Policy { return &Policy{o} }
@@ -109,19 +85,38 @@ func (*Policy) Slow() bool { return true }
 
 // Search finds the cheapest way to go on that it can find in its time.
 func (p *Policy) Search(v *place.View, enough func() bool) place.Plan {
-	y := newYard(v, &p.o, false)
+	y := newPlanner(v, &p.o)
 	y.enough = enough
-	if !y.hasEstimates {
+	if !y.HasEstimates {
 		return ordered.FIFO{}.Plan(v)
 	}
 
-	y.listCandidates()
+	y.ListCandidates()
 	y.price()
 	y.greedy()
 	y.improve()
 	y.allocate()
-	plan := y.plan(y.reason)
+	plan := y.Plan(y.reason)
 	plan.WakeAt = y.wakeAt()
 
 	return plan
+}
+
+// planner is the yard with what the policy computes about it.
+type planner struct {
+	*problem.Yard
+	o             *Options
+	enough        func() bool // reports that the time is up; nil if there is no limit
+	capacity      float64     // GPUs that may be given, in GPUs of the best kind
+	relativeSpeed []float64   // of one GPU of each kind, compared with the best kind
+	lookahead     float64     // how far it looks ahead, in seconds
+	meanDuration  float64     // of the jobs where they use their GPUs best, in seconds
+	occupancy     float64     // how full the yard is, 0 to 1
+	heap          []step
+}
+
+// newPlanner returns a planner for what a view shows.
+func newPlanner(v *place.View, o *Options) *planner {
+	y := problem.NewYard(v, &o.Assumptions, false)
+	return &planner{Yard: y, o: o, relativeSpeed: make([]float64, len(y.Kinds))}
 }

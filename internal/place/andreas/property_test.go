@@ -13,20 +13,21 @@ import (
 	"trainyard/internal/job"
 	"trainyard/internal/place"
 	"trainyard/internal/place/andreas"
+	"trainyard/internal/place/andreas/published"
 )
 
 // all are the policies of the package, each with every search.
 func all() []place.Policy {
 	list := []place.Policy{
-		andreas.NewFirst(andreas.FIFO),
-		andreas.NewFirst(andreas.EDF),
-		andreas.NewFirst(andreas.Priority),
+		published.NewFirstPrinciple(published.FIFO),
+		published.NewFirstPrinciple(published.EDF),
+		published.NewFirstPrinciple(published.Priority),
 	}
 
 	for _, rounds := range []int{-1, 20} {
-		o := andreas.PublishedDefaults()
+		o := published.Defaults()
 		o.Rounds = rounds
-		list = append(list, andreas.NewPublished(o))
+		list = append(list, published.New(o))
 	}
 
 	for _, s := range []andreas.Search{andreas.Greedy, andreas.Local, andreas.Random, andreas.Relink} {

@@ -10,13 +10,13 @@ import (
 	"trainyard/internal/id"
 	"trainyard/internal/job"
 	"trainyard/internal/place"
-	"trainyard/internal/place/andreas"
+	"trainyard/internal/place/andreas/published"
 )
 
 func greedy() place.Policy {
-	o := andreas.PublishedDefaults()
+	o := published.Defaults()
 	o.Rounds = -1
-	return andreas.NewPublished(o)
+	return published.New(o)
 }
 
 // TestThePublishedRule has its choices, also those that ours would not make.
@@ -123,11 +123,11 @@ func TestDrawnOrdersAreComparedByThePublishedMeasure(t *testing.T) {
 		t.Errorf("without chance: %s", diff)
 	}
 
-	o := andreas.PublishedDefaults()
+	o := published.Defaults()
 	o.Seed = 7
 	if diff := cmp.Diff(
 		map[id.Job]string{"j1": "", "j2": "1 K80", "j3": "stays"},
-		drawn.given(drawn.plan(t, andreas.NewPublished(o))),
+		drawn.given(drawn.plan(t, published.New(o))),
 	); diff != "" {
 		t.Errorf("with chance: %s", diff)
 	}
@@ -137,10 +137,10 @@ func TestDrawnOrdersAreComparedByThePublishedMeasure(t *testing.T) {
 func TestFirstPrinciples(t *testing.T) {
 	t.Parallel()
 
-	for by, want1 := range map[andreas.Order]map[id.Job]string{
-		andreas.FIFO:     {"j1": "stays", "j2": "1 K80", "j3": "", "j4": ""},
-		andreas.EDF:      {"j1": "stays", "j2": "", "j3": "1 K80", "j4": ""},
-		andreas.Priority: {"j1": "stays", "j2": "", "j3": "", "j4": "1 K80"},
+	for by, want1 := range map[published.Order]map[id.Job]string{
+		published.FIFO:     {"j1": "stays", "j2": "1 K80", "j3": "", "j4": ""},
+		published.EDF:      {"j1": "stays", "j2": "", "j3": "1 K80", "j4": ""},
+		published.Priority: {"j1": "stays", "j2": "", "j3": "", "j4": "1 K80"},
 	} {
 		t.Run(string(by), func(t *testing.T) {
 			t.Parallel()
@@ -151,7 +151,7 @@ func TestFirstPrinciples(t *testing.T) {
 			c.wait(want{speed: alexnet(), due: 50 * hour, late: 2})
 			c.wait(want{speed: alexnet(), due: 100 * hour, late: 3})
 
-			p := andreas.NewFirst(by)
+			p := published.NewFirstPrinciple(by)
 			if diff := cmp.Diff(want1, c.given(c.plan(t, p))); diff != "" {
 				t.Error(diff)
 			}
@@ -173,7 +173,7 @@ func TestFirstPrinciples(t *testing.T) {
 
 		if diff := cmp.Diff(
 			map[id.Job]string{"j1": "", "j2": "1 TESLA"},
-			c.given(c.plan(t, andreas.NewFirst(andreas.FIFO))),
+			c.given(c.plan(t, published.NewFirstPrinciple(published.FIFO))),
 		); diff != "" {
 			t.Error(diff)
 		}

@@ -1,6 +1,10 @@
 package andreas
 
-import "math"
+import (
+	"math"
+
+	"trainyard/internal/place/andreas/problem"
+)
 
 // relink walks from the best solution towards each of the others: task after task is
 // given what the other solution gives it, always the one that wins most, even if
@@ -11,8 +15,8 @@ func (s *search) relink() {
 			return
 		}
 
-		s.restore(&s.pool[0])
-		if a := s.walk(&s.pool[i]); a != nil && a.value > s.pool[0].value {
+		s.Restore(&s.pool[0].Solution)
+		if a := s.walk(&s.pool[i].Solution); a != nil && a.value > s.pool[0].value {
 			s.pool[0] = *a
 		}
 	}
@@ -20,28 +24,28 @@ func (s *search) relink() {
 
 // walk goes from the present solution towards another one, and returns the best that
 // it comes by, nil if that is no better than where it began.
-func (s *search) walk(to *solution) *solution {
+func (s *search) walk(to *problem.Solution) *attempt {
 	var left []int32
-	for i := range s.tasks {
-		if s.tasks[i].assigned != to.assigned[i] {
+	for i := range s.Tasks {
+		if s.Tasks[i].Assigned != to.Assigned[i] {
 			left = append(left, int32(i))
 		}
 	}
 
 	value := s.value()
-	var best *solution
+	var best *attempt
 
 	for highest := value; len(left) > 0; {
 		at, most := -1, math.Inf(-1)
 		for k, i := range left {
-			t := &s.tasks[i]
-			if d := t.gain(to.assigned[i]) - t.gain(t.assigned); d > most &&
-				(to.assigned[i] < 0 || s.hasRoom(t, to.assigned[i])) {
+			t := &s.Tasks[i]
+			if d := gainOf(t, to.Assigned[i]) - gainOf(t, t.Assigned); d > most &&
+				(to.Assigned[i] < 0 || s.hasRoom(t, to.Assigned[i])) {
 				at, most = k, d
 			}
 		}
 
-		if at < 0 || !s.reassign(&s.tasks[left[at]], to.assigned[left[at]]) {
+		if at < 0 || !s.Reassign(&s.Tasks[left[at]], to.Assigned[left[at]]) {
 			return best
 		}
 
@@ -51,7 +55,7 @@ func (s *search) walk(to *solution) *solution {
 		value += most
 		if value > highest*(1+1e-9) {
 			highest = value
-			a := s.snapshot()
+			a := s.record()
 			best = &a
 		}
 	}

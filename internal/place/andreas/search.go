@@ -3,9 +3,9 @@ package andreas
 import (
 	"cmp"
 	"math"
-	"math/rand/v2"
 	"slices"
-	"time"
+
+	"trainyard/internal/place/andreas/problem"
 )
 
 const (
@@ -16,19 +16,19 @@ const (
 
 // search looks for a solution that is better than the first one.
 type search struct {
-	*yard
-	roundsLeft int         // left
-	pool       []solution  // the best that were found, the very best first
+	*planner
+	roundsLeft int
+	pool       []attempt   // the best that were found, the very best first
 	tasksOn    [][][]int32 // tasks on each node, by kind and place on the index
 }
 
 // improve searches as long as it may. What was found first stays if nothing is better.
-func (y *yard) improve() {
-	if y.o.Search == Greedy || y.o.Search == "" || len(y.tasks) < 2 {
+func (y *planner) improve() {
+	if y.o.Search == Greedy || y.o.Search == "" || len(y.Tasks) < 2 {
 		return
 	}
 
-	s := &search{yard: y, roundsLeft: y.o.Rounds}
+	s := &search{planner: y, roundsLeft: y.o.Rounds}
 	if s.roundsLeft == 0 {
 		s.roundsLeft = usualRounds
 		if y.enough != nil {
@@ -41,21 +41,21 @@ func (y *yard) improve() {
 		return
 	}
 
-	s.addToPool(y.snapshot())
+	s.addToPool(y.record())
 	s.random()
 
 	if y.o.Search == Relink {
 		for i := range s.pool {
-			y.restore(&s.pool[i])
+			y.Restore(&s.pool[i].Solution)
 			s.local()
-			s.pool[i] = y.snapshot()
+			s.pool[i] = y.record()
 		}
 
 		s.relink()
 	}
 
-	best := slices.MaxFunc(s.pool, func(a, b solution) int { return cmp.Compare(a.value, b.value) })
-	y.restore(&best)
+	best := slices.MaxFunc(s.pool, func(a, b attempt) int { return cmp.Compare(a.value, b.value) })
+	y.Restore(&best.Solution)
 }
 
 // nextRound counts a round, and reports whether there is time for it.
@@ -65,9 +65,9 @@ func (s *search) nextRound() bool {
 }
 
 // addToPool puts a solution into the pool if it is among the best and not there yet.
-func (s *search) addToPool(a solution) {
-	at, _ := slices.BinarySearchFunc(s.pool, a, func(x, b solution) int { return cmp.Compare(b.value, x.value) })
-	if at >= poolSize || at < len(s.pool) && slices.Equal(s.pool[at].assigned, a.assigned) {
+func (s *search) addToPool(a attempt) {
+	at, _ := slices.BinarySearchFunc(s.pool, a, func(x, b attempt) int { return cmp.Compare(b.value, x.value) })
+	if at >= poolSize || at < len(s.pool) && slices.Equal(s.pool[at].Assigned, a.Assigned) {
 		return
 	}
 
@@ -75,26 +75,21 @@ func (s *search) addToPool(a solution) {
 	s.pool = s.pool[:min(len(s.pool), poolSize)]
 }
 
-// newRand is the random source of one plan.
-func newRand(seed uint64, now time.Time) *rand.Rand {
-	return rand.New(rand.NewPCG(seed, uint64(now.UnixNano())))
-}
-
 // noise is how far chance makes the worth of a step look better or worse.
 const noise = 0.3
 
 // random climbs again and again with randomness in the order of the steps.
 func (s *search) random() {
-	rng := newRand(s.o.Seed, s.now)
+	rng := problem.NewRand(s.o.Seed, s.Now)
 	for s.nextRound() {
-		for i := range s.tasks {
-			s.unassign(&s.tasks[i])
+		for i := range s.Tasks {
+			s.Unassign(&s.Tasks[i])
 		}
 
 		s.climb(func() float64 { return math.Exp(noise * rng.NormFloat64()) })
 
 		if len(s.pool) < poolSize || s.value() > s.pool[len(s.pool)-1].value {
-			s.addToPool(s.snapshot())
+			s.addToPool(s.record())
 		}
 	}
 }
@@ -123,25 +118,25 @@ func (s *search) local() {
 
 // indexTasks records who is on which node.
 func (s *search) indexTasks() {
-	s.tasksOn = make([][][]int32, len(s.kinds))
-	for k := range s.kinds {
-		s.tasksOn[k] = make([][]int32, len(s.kinds[k].rooms))
+	s.tasksOn = make([][][]int32, len(s.Kinds))
+	for k := range s.Kinds {
+		s.tasksOn[k] = make([][]int32, len(s.Kinds[k].Rooms))
 	}
 
-	for i := range s.tasks {
+	for i := range s.Tasks {
 		s.updateIndex(int32(i), true)
 	}
 }
 
 // updateIndex adds a task to the crews of its nodes, or takes it out.
 func (s *search) updateIndex(i int32, in bool) {
-	t := &s.tasks[i]
-	if t.assigned < 0 {
+	t := &s.Tasks[i]
+	if t.Assigned < 0 {
 		return
 	}
 
-	crew := s.tasksOn[t.candidates[t.assigned].kind]
-	for _, p := range t.positions {
+	crew := s.tasksOn[t.Candidates[t.Assigned].Kind]
+	for _, p := range t.Positions {
 		if in {
 			crew[p] = append(crew[p], i)
 		} else {
@@ -158,13 +153,13 @@ const minImprovement = 1e-4
 // that have most to win.
 func (s *search) improvable() []int32 {
 	var list []int32
-	improvement := make([]float64, len(s.tasks))
+	improvement := make([]float64, len(s.Tasks))
 
 	least := minImprovement * s.value()
-	for i := range s.tasks {
-		t := &s.tasks[i]
-		for k := range t.candidates {
-			improvement[i] = max(improvement[i], t.gain(k)-t.gain(t.assigned))
+	for i := range s.Tasks {
+		t := &s.Tasks[i]
+		for k := range t.Candidates {
+			improvement[i] = max(improvement[i], gainOf(t, k)-gainOf(t, t.Assigned))
 		}
 
 		if improvement[i] > least {
@@ -178,22 +173,24 @@ func (s *search) improvable() []int32 {
 }
 
 // assignedTo is the candidate that a task has.
-func (s *search) assignedTo(i int32) *candidate { return &s.tasks[i].candidates[s.tasks[i].assigned] }
+func (s *search) assignedTo(i int32) *problem.Candidate {
+	return &s.Tasks[i].Candidates[s.Tasks[i].Assigned]
+}
 
 // displace tries to give a task one of its better candidates, the best first, by moving
 // others off a node.
 func (s *search) displace(i int32) bool {
-	t := &s.tasks[i]
-	now := t.gain(t.assigned)
+	t := &s.Tasks[i]
+	now := gainOf(t, t.Assigned)
 
-	better := make([]int, 0, len(t.candidates))
-	for k := range t.candidates {
-		if o := &t.candidates[k]; o.plain() && t.gain(k) > now && (t.assigned < 0 || t.candidates[t.assigned].plain()) {
+	better := make([]int, 0, len(t.Candidates))
+	for k := range t.Candidates {
+		if o := &t.Candidates[k]; o.Plain() && gainOf(t, k) > now && (t.Assigned < 0 || t.Candidates[t.Assigned].Plain()) {
 			better = append(better, k)
 		}
 	}
 
-	slices.SortStableFunc(better, func(a, b int) int { return cmp.Compare(t.candidates[b].gain, t.candidates[a].gain) })
+	slices.SortStableFunc(better, func(a, b int) int { return cmp.Compare(t.Candidates[b].Gain, t.Candidates[a].Gain) })
 	for _, k := range better {
 		for _, p := range s.targets(i, k) {
 			if s.try(i, k, p) {
@@ -211,26 +208,26 @@ const maxTargets = 4
 // targets lists the nodes on which a candidate could be had at the expense of others,
 // those first where least is lost.
 func (s *search) targets(i int32, at int) []int32 {
-	o := &s.tasks[i].candidates[at]
+	o := &s.Tasks[i].Candidates[at]
 	var list []int32
 
-	loss := make([]float64, len(s.tasksOn[o.kind]))
-	for p, crew := range s.tasksOn[o.kind] {
-		free := int32(s.indexes[o.kind].free[p])
+	loss := make([]float64, len(s.tasksOn[o.Kind]))
+	for p, crew := range s.tasksOn[o.Kind] {
+		free := int32(s.Indexes[o.Kind].Free[p])
 		for _, j := range crew {
 			c := s.assignedTo(j)
-			if !c.plain() {
+			if !c.Plain() {
 				continue
 			}
 
-			if j != i && free < o.gpus {
-				loss[p] += c.gain * min(1, float64(o.gpus-free)/float64(c.gpus))
+			if j != i && free < o.GPUs {
+				loss[p] += c.Gain * min(1, float64(o.GPUs-free)/float64(c.GPUs))
 			}
 
-			free += c.gpus
+			free += c.GPUs
 		}
 
-		if free >= o.gpus {
+		if free >= o.GPUs {
 			list = append(list, int32(p))
 		}
 	}
@@ -251,26 +248,26 @@ type removed struct {
 // least for their GPUs, and take the best that is left for them. If that does not win
 // more all is undone.
 func (s *search) try(i int32, at int, node int32) bool {
-	t := &s.tasks[i]
-	o := &t.candidates[at]
-	before := t.gain(t.assigned)
+	t := &s.Tasks[i]
+	o := &t.Candidates[at]
+	before := gainOf(t, t.Assigned)
 	was := []removed{s.leave(i)}
-	crew := slices.DeleteFunc(slices.Clone(s.tasksOn[o.kind][node]),
-		func(j int32) bool { return !s.assignedTo(j).plain() })
-	each := func(j int32) float64 { return s.assignedTo(j).gain / float64(max(s.assignedTo(j).gpus, 1)) }
+	crew := slices.DeleteFunc(slices.Clone(s.tasksOn[o.Kind][node]),
+		func(j int32) bool { return !s.assignedTo(j).Plain() })
+	each := func(j int32) float64 { return s.assignedTo(j).Gain / float64(max(s.assignedTo(j).GPUs, 1)) }
 	slices.SortStableFunc(crew, func(a, b int32) int { return cmp.Compare(each(a), each(b)) })
 	for _, j := range crew {
-		if s.indexes[o.kind].free[node] >= int8(o.gpus) {
+		if s.Indexes[o.Kind].Free[node] >= int8(o.GPUs) {
 			break
 		}
 
-		before += s.tasks[j].gain(s.tasks[j].assigned)
+		before += gainOf(&s.Tasks[j], s.Tasks[j].Assigned)
 		was = append(was, s.leave(j))
 	}
 
 	s.join(i, at, node)
 
-	after := t.gain(at)
+	after := gainOf(t, at)
 	for k := len(was) - 1; k > 0; k-- {
 		after += s.rejoin(was[k].task)
 	}
@@ -294,41 +291,41 @@ func (s *search) try(i int32, at int, node int32) bool {
 
 // leave takes a task of one node off it, and returns what it had.
 func (s *search) leave(i int32) removed {
-	t := &s.tasks[i]
-	if t.assigned < 0 {
+	t := &s.Tasks[i]
+	if t.Assigned < 0 {
 		return removed{i, -1, -1}
 	}
 
-	l := removed{i, t.assigned, t.positions[0]}
+	l := removed{i, t.Assigned, t.Positions[0]}
 	s.updateIndex(i, false)
-	s.unassign(t)
+	s.Unassign(t)
 
 	return l
 }
 
 // join puts a task with a candidate onto a node.
 func (s *search) join(i int32, at int, node int32) {
-	t := &s.tasks[i]
-	t.positions = append(t.positions[:0], node)
-	s.assignAt(t, at)
+	t := &s.Tasks[i]
+	t.Positions = append(t.Positions[:0], node)
+	s.AssignAt(t, at)
 	s.updateIndex(i, true)
 }
 
 // rejoin gives a task the best candidate that there is room for, and returns what that wins.
 func (s *search) rejoin(i int32) float64 {
-	t := &s.tasks[i]
+	t := &s.Tasks[i]
 	best := -1
-	for k := range t.candidates {
-		if o := &t.candidates[k]; o.plain() && t.gain(k) > t.gain(best) && !s.declines(t, k) &&
-			s.indexes[o.kind].countWith(int(o.gpus)) > 0 {
+	for k := range t.Candidates {
+		if o := &t.Candidates[k]; o.Plain() && gainOf(t, k) > gainOf(t, best) && !s.declines(t, k) &&
+			s.Indexes[o.Kind].CountWith(int(o.GPUs)) > 0 {
 			best = k
 		}
 	}
 
 	if best >= 0 {
-		s.assign(t, best)
+		s.Assign(t, best)
 		s.updateIndex(i, true)
 	}
 
-	return t.gain(t.assigned)
+	return gainOf(t, t.Assigned)
 }

@@ -71,8 +71,8 @@ func TestSearchesNeverLose(t *testing.T) {
 		for _, search := range []Search{Local, Random, Relink} {
 			o := Defaults()
 			o.Search, o.Rounds = search, 50
-			y := newYard(v, &o, false)
-			y.listCandidates()
+			y := newPlanner(v, &o)
+			y.ListCandidates()
 			y.price()
 			y.greedy()
 			first := y.value()
@@ -95,8 +95,8 @@ func TestLocalSearchPushesAside(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		v := drawView(t)
 		o := Defaults()
-		y := newYard(v, &o, false)
-		y.listCandidates()
+		y := newPlanner(v, &o)
+		y.ListCandidates()
 		y.price()
 		y.greedy()
 		first := y.value()
@@ -113,28 +113,28 @@ func TestLocalSearchPushesAside(t *testing.T) {
 }
 
 // balanced checks that the indexes say what the tasks have been given.
-func balanced(t *rapid.T, y *yard) {
-	fresh := y.newIndexes()
-	for i := range y.tasks {
-		tk := &y.tasks[i]
-		if tk.assigned < 0 {
+func balanced(t *rapid.T, y *planner) {
+	fresh := y.NewIndexes()
+	for i := range y.Tasks {
+		tk := &y.Tasks[i]
+		if tk.Assigned < 0 {
 			continue
 		}
 
-		o := &tk.candidates[tk.assigned]
-		for n, p := range tk.positions {
-			if int(fresh[o.kind].free[p]) < o.on(n) {
-				t.Fatalf("job %s has GPUs of a node that has none left", tk.item.Job)
+		o := &tk.Candidates[tk.Assigned]
+		for n, p := range tk.Positions {
+			if int(fresh[o.Kind].Free[p]) < o.On(n) {
+				t.Fatalf("job %s has GPUs of a node that has none left", tk.Item.Job)
 			}
 
-			fresh[o.kind].move(p, o.on(n))
+			fresh[o.Kind].Move(p, o.On(n))
 		}
 	}
 
 	for k := range fresh {
-		for p := range fresh[k].free {
-			if fresh[k].free[p] != y.indexes[k].free[p] {
-				t.Fatalf("the shelf says that node %d has %d free, and it has %d", p, y.indexes[k].free[p], fresh[k].free[p])
+		for p := range fresh[k].Free {
+			if fresh[k].Free[p] != y.Indexes[k].Free[p] {
+				t.Fatalf("the shelf says that node %d has %d free, and it has %d", p, y.Indexes[k].Free[p], fresh[k].Free[p])
 			}
 		}
 	}

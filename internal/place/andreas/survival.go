@@ -1,5 +1,7 @@
 package andreas
 
+import "trainyard/internal/place/andreas/problem"
+
 // ending is a chance that a task ends when a share of what is left of it is done.
 type ending struct{ share, chance float64 }
 
@@ -13,14 +15,14 @@ var toTheEnd = []ending{{1, 1}}
 // reached what they were for or never will. To one that may, much speed at the
 // beginning is of little use: if it lives on it can still have more GPUs. So its
 // candidates are judged by all of its endings, each with what it would cost then.
-func (y *yard) endings(t *task) []ending {
+func (y *planner) endings(t *problem.Task) []ending {
 	sv := y.o.Survival
-	speed := t.item.Outlook.Speed
-	if len(sv) == 0 || speed == nil || speed.Work <= 0 || t.remainingWork <= 0 {
+	speed := t.Item.Outlook.Speed
+	if len(sv) == 0 || speed == nil || speed.Work <= 0 || t.RemainingWork <= 0 {
 		return toTheEnd
 	}
 
-	done := max(1-t.remainingWork/speed.Work, 0)
+	done := max(1-t.RemainingWork/speed.Work, 0)
 	alive := y.survival(done)
 	if alive <= 0 {
 		return toTheEnd
@@ -54,7 +56,7 @@ func (y *yard) endings(t *task) []ending {
 
 // survival is the share of jobs that still run when so much of their work is done, in
 // straight lines between what is known.
-func (y *yard) survival(done float64) float64 {
+func (y *planner) survival(done float64) float64 {
 	sv := y.o.Survival
 	at := done * float64(len(sv))
 	i := int(at)

@@ -17,6 +17,7 @@ import (
 	"trainyard/internal/job"
 	"trainyard/internal/place"
 	"trainyard/internal/place/andreas"
+	"trainyard/internal/place/andreas/published"
 	"trainyard/internal/place/baseline"
 	"trainyard/internal/place/goodput"
 	"trainyard/internal/place/harvest"
@@ -31,23 +32,25 @@ func All(solve lp.Solve) place.Registry {
 		{
 			Name: "andreas",
 			New:  newAndreas,
-			Rule: "lowest sum of energy, rent and lateness; preempts, moves and resizes jobs where that saves more than it costs",
+			Rule: "lowest sum of energy cost, node cost and late cost; " +
+				"preempts, moves and resizes jobs where that saves more than it costs",
 		},
 		{
 			Name: "andreas-published", New: newPublished,
-			Rule: "the published randomised greedy rule for energy and lateness, for comparison; ignores the cost of restarts",
+			Rule: "the published randomised greedy rule for energy and lateness, for comparison; " +
+				"ignores the cost of restarts",
 		},
-		first("andreas-fifo", "by submission, with the published rule's choice of GPUs; never preempts", andreas.FIFO),
-		first("andreas-edf", "by deadline, with the published rule's choice of GPUs; never preempts", andreas.EDF),
+		first("andreas-fifo", "by submission, with the published rule's choice of GPUs; never preempts", published.FIFO),
+		first("andreas-edf", "by deadline, with the published rule's choice of GPUs; never preempts", published.EDF),
 		first("andreas-ps", "by the cost of being late, with the published rule's choice of GPUs; never preempts",
-			andreas.Priority),
+			published.Priority),
 		{
 			Name: "goodput", New: newGoodput(false),
 			Rule: "elastic: each GPU goes where it shortens the jobs' mean completion time most",
 		},
 		{
 			Name: "goodput-makespan", New: newGoodput(true),
-			Rule: "elastic: the last job ends as early as possible",
+			Rule: "elastic: shortest makespan, i.e. the last job ends as early as possible",
 		},
 		{
 			Name: "rules", New: newRules,
@@ -57,7 +60,8 @@ func All(solve lp.Solve) place.Registry {
 		{
 			Name: "harvest",
 			New:  newHarvest(solve),
-			Rule: "elastic jobs on idle nodes: the sizes that are worth most over the time ahead, including the cost of every change",
+			Rule: "elastic jobs on idle nodes: the sizes with the highest total value over the planning horizon, " +
+				"less the cost of every change",
 		},
 	}
 
@@ -67,8 +71,8 @@ func All(solve lp.Solve) place.Registry {
 	return all
 }
 
-func first(name, rule string, by andreas.Order) place.Entry {
-	return place.Plain(name, rule, func() place.Policy { return andreas.NewFirst(by) })
+func first(name, rule string, by published.Order) place.Entry {
+	return place.Plain(name, rule, func() place.Policy { return published.NewFirstPrinciple(by) })
 }
 
 const unbounded = 1e9 // the maximum of numbers that have none of their own
@@ -84,7 +88,8 @@ func newAndreas(s *place.Settings) (place.Policy, error) {
 		"safety margin before a deadline, as a share of the remaining time, where that costs little")
 	o.Ahead = s.Number("ahead", o.Ahead, 0, 100,
 		"planning horizon, as a multiple of the time that all present work takes")
-	o.Crowd = s.Number("crowd", o.Crowd, 0, 100, "how early the yard counts as full")
+	o.Crowd = s.Number("crowd", o.Crowd, 0, 100,
+		"the yard counts as full below this many GPUs for each that its jobs use well; higher is earlier")
 	o.Margin = s.Number("margin", o.Margin, 0, 100, "factor by which the gain of a preemption must exceed its cost")
 	o.Dare = s.Number("dare", o.Dare, 0, 100,
 		"spare time, as a multiple of the remaining time, with which a job waits for better GPUs")
@@ -92,8 +97,9 @@ func newAndreas(s *place.Settings) (place.Policy, error) {
 	o.Rest = s.Number("rest", o.Rest, 0, 1000, "how long a job is left alone after a start, as a multiple of restart")
 	o.Late = s.Number("late", o.Late, 0, unbounded,
 		"cost of missing a deadline without a late cost, as a multiple of the price of the job's GPUs")
-	o.Wait = s.Number("wait", o.Wait, 0, unbounded, "the same for waiting without a deadline, from submission")
-	o.Patience = s.Time("patience", o.Patience, "after which the cost of waiting doubles")
+	o.Wait = s.Number("wait", o.Wait, 0, unbounded,
+		"cost of waiting without a deadline, from submission, as a multiple of the price of the job's GPUs")
+	o.Patience = s.Time("patience", o.Patience, "time after which the cost of waiting doubles")
 
 	survival := s.Text("survival", "",
 		"share of jobs that still run after 1/n, 2/n, … of their work, e.g. 0.9/0.6/0.3; empty if all run to the end")
@@ -128,10 +134,10 @@ func newRules(s *place.Settings) (place.Policy, error) {
 
 	c.Patience = s.Time("patience", c.Patience,
 		"how long a cost-sensitive job waits for a node that is paid for anyway before one is provisioned")
-	c.Ageing = s.Time("ageing", c.Ageing, "after which a queued job goes before all others of its priority")
+	c.Ageing = s.Time("ageing", c.Ageing, "time after which a queued job goes before all others of its priority")
 	c.Width = s.Number("width", c.Width, 0, 4,
-		"how much wide jobs go first: their length is divided by GPUs to this power")
-	c.Guess = s.Time("guess", c.Guess, "assumed run time of a job of which nothing is known")
+		"preference for wide jobs: their length is divided by GPUs to this power")
+	c.Guess = s.Time("guess", c.Guess, "assumed run time of a job without an estimate or forecast")
 	c.Setup = s.Time("setup", c.Setup, "time a provisioned node needs for a job's environment, after its boot")
 	c.Preempt = s.Choice("preempt",
 		"let time-sensitive jobs preempt cost-sensitive ones that write checkpoints", "yes", "no") == "yes"
@@ -140,11 +146,11 @@ func newRules(s *place.Settings) (place.Policy, error) {
 }
 
 func newPublished(s *place.Settings) (place.Policy, error) {
-	o := andreas.PublishedDefaults()
+	o := published.Defaults()
 	o.Rounds = s.Count("rounds", 0, -1, 1_000_000, "number of random orders; 0 for the published number, -1 for none")
 	o.Seed = uint64(s.Count("seed", 0, 0, unbounded, "seed of the random choices"))
 
-	return andreas.NewPublished(o), nil
+	return published.New(o), nil
 }
 
 func newGoodput(makespan bool) func(*place.Settings) (place.Policy, error) {
@@ -154,7 +160,7 @@ func newGoodput(makespan bool) func(*place.Settings) (place.Policy, error) {
 	}
 
 	return func(s *place.Settings) (place.Policy, error) {
-		gap := s.Time("gap", standard, "how long a job that has just started keeps its GPUs")
+		gap := s.Time("gap", standard, "minimum time between two changes of a job")
 		return goodput.Policy{Makespan: makespan, Gap: gap}, nil
 	}
 }
@@ -169,19 +175,17 @@ func newHarvest(solve lp.Solve) func(*place.Settings) (place.Policy, error) {
 		p := harvest.Params{
 			LookAhead:   s.Time("ahead", 2*time.Minute, "time within which a change of size must pay off"),
 			MaxParallel: s.Count("parallel", 30, 1, 100_000, "maximum number of jobs that share the nodes"),
-			Hysteresis:  s.Number("hysteresis", 0, 0, 10, "share of its value by which a change must be better"),
+			Hysteresis:  s.Number("hysteresis", 0, 0, 10, "minimum gain of a change, as a share of the job's present value"),
 			Objective: s.Text("objective", "speedup",
 				"value of a job on a number of nodes: "+strings.Join(names, ", ")+", or a formula in quotes"),
-			Patience: s.Time("patience", time.Hour, "how long a job may have no nodes because others use them better"),
+			Patience: s.Time("patience", time.Hour, "how long a job may wait because other jobs use the nodes better"),
 			Probe:    s.Choice("probe", "try unmeasured sizes, doubling each time", "no", "yes") == "yes",
 			Solve:    solve,
 		}
 
-		text := s.Text(
-			"at_most",
-			"",
-			"condition across jobs (needs a solver), e.g. \"alice,bob: 1 <= 8\": the weight of each of their GPUs, and the maximum sum",
-		)
+		text := s.Text("at_most", "",
+			"condition across jobs (needs a solver), e.g. \"alice,bob: 1 <= 8\": "+
+				"the weight of each of their GPUs, and the maximum sum")
 
 		if text != "" {
 			c, err := readConstraint(text)

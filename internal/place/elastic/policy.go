@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"trainyard/internal/fleet"
+	"trainyard/internal/humanize"
 	"trainyard/internal/id"
 	"trainyard/internal/job"
 	"trainyard/internal/place"
@@ -32,14 +33,14 @@ import (
 // without GPUs start where they fit.
 type Policy struct {
 	name string
-	why  string // the rule, said of a job that gets another number: "…, because …"
+	why  string // the rule as the reason of a change: "resized from 2 to 4 GPUs: …"
 	rule func(p *pool)
-	// gap is how long running jobs are left alone after some were changed. What
-	// waits may start meanwhile on what is free.
+	// cooldown is how long running jobs are left alone after some were changed. Queued
+	// jobs may start on free GPUs meanwhile.
 	cooldown time.Duration
-	// reactive asks the rule during the cooldown, too, and tells it so.
+	// reactive applies the rule during the cooldown too, with coolingDown set.
 	reactive bool
-	// period lets running jobs be changed only at multiples of it.
+	// period restricts changes of running jobs to its multiples; 0 for any time.
 	period time.Duration
 }
 
@@ -53,23 +54,23 @@ func (e Policy) Revises() bool { return true }
 
 // pool is the GPUs of one kind and the jobs that share them.
 type pool struct {
-	now  time.Time
-	kind allocate.Kind
-	gpus int // that can be given
-	bits int // that are free and of no use
-	free int // of gpus, that nobody has been given yet
-	jobs []*member
-	came []arrival // jobs that were submitted lately, running or not
-	calm bool      // running jobs were changed a moment ago
-	out  bool      // a job was taken out of it that waits for room on a node
-	// again is when the rule wants to be asked again, zero if it does not.
-	again time.Time
+	now         time.Time
+	kind        allocate.Kind
+	gpus        int // that can be given
+	fragments   int // free, but in pieces that fit no job
+	free        int // of gpus, not assigned yet
+	jobs        []*member
+	arrivals    []arrival // jobs that were submitted lately, running or not
+	coolingDown bool      // running jobs were changed within the cooldown
+	hasUnplaced bool      // a job was removed that waits for room on one node
+	// again is when the rule must be applied again, zero if only after an event.
+	wakeAt time.Time
 }
 
 // arrival is a job that came lately.
 type arrival struct {
-	at    time.Time
-	least int // GPUs
+	at      time.Time
+	minGPUs int // GPUs
 }
 
 // arrivalWindow is for how long a job has come lately.
@@ -77,13 +78,13 @@ const arrivalWindow = time.Minute
 
 // member is a job that a rule gives GPUs to.
 type member struct {
-	it          *queue.Item
-	run         *place.Running // nil if it waits
-	least, most int            // GPUs
-	step        int            // by how many its number may grow
-	curve       *job.Curve
-	perNode     int // GPUs that it can have on one node
-	has, gets   int
+	it               *queue.Item
+	run              *place.Running // nil if it waits
+	minGPUs, maxGPUs int            // GPUs
+	step             int            // by how many its number may grow
+	curve            *job.Curve
+	perNode          int // GPUs that it can have on one node
+	has, assigned    int
 }
 
 // Plan asks the rule and allocates. If there is a job for which the rule has GPUs
@@ -100,7 +101,7 @@ func (e Policy) Plan(v *place.View) place.Plan {
 		wants, again = slices.Clone(others), time.Time{}
 		for _, p := range pools {
 			wants = append(wants, e.wants(p, calm)...)
-			again = sooner(again, p.again)
+			again = sooner(again, p.wakeAt)
 		}
 
 		given = allocate.Assign(v, wants, allocate.Options{Move: !calm || e.reactive})
@@ -141,38 +142,38 @@ func failures(wants []allocate.Request, given []allocate.Allocation) map[*queue.
 // retry prepares a pool for another try: the first time what was left over does
 // not count, after that jobs for which there is no room are taken out.
 func (p *pool) retry(try int, failed map[*queue.Item]bool, wants []allocate.Request, given []allocate.Allocation) {
-	p.gpus += p.bits
-	p.bits = 0
+	p.gpus += p.fragments
+	p.fragments = 0
 	mine := slices.ContainsFunc(p.jobs, func(m *member) bool { return failed[m.it] && m.run == nil })
 	if !mine {
 		return
 	}
 
 	if try == 0 {
-		p.bits = p.gpus
+		p.fragments = p.gpus
 		for i := range wants {
 			if len(wants[i].Kinds) == 1 && wants[i].Kinds[0] == p.kind.ID {
-				p.bits -= given[i].GPUs
+				p.fragments -= given[i].GPUs
 			}
 		}
 
-		p.bits = max(p.bits, 0)
-		p.gpus -= p.bits
+		p.fragments = max(p.fragments, 0)
+		p.gpus -= p.fragments
 
 		return
 	}
 
 	p.jobs = slices.DeleteFunc(p.jobs, func(m *member) bool { return failed[m.it] && m.run == nil })
-	p.out = true
+	p.hasUnplaced = true
 }
 
 // wants lets the rule decide, and returns the requests.
 func (e Policy) wants(p *pool, calm bool) []allocate.Request {
 	p.free = p.gpus
-	p.again = time.Time{}
-	p.calm = calm
+	p.wakeAt = time.Time{}
+	p.coolingDown = calm
 	for _, m := range p.jobs {
-		m.gets = 0
+		m.assigned = 0
 	}
 
 	if calm && !e.reactive {
@@ -183,9 +184,9 @@ func (e Policy) wants(p *pool, calm bool) []allocate.Request {
 
 	var wants []allocate.Request
 	for _, m := range p.jobs {
-		if m.run != nil || m.gets > 0 {
-			wants = append(wants, allocate.Request{Item: m.it, Running: m.run, GPUs: m.gets,
-				Min: min(m.least, m.gets), Kinds: []int32{p.kind.ID}})
+		if m.run != nil || m.assigned > 0 {
+			wants = append(wants, allocate.Request{Item: m.it, Running: m.run, GPUs: m.assigned,
+				Min: min(m.minGPUs, m.assigned), Kinds: []int32{p.kind.ID}})
 		}
 	}
 
@@ -220,7 +221,7 @@ func (e Policy) coolingDown(v *place.View) (until time.Time, calm bool) {
 // settle lets what runs be, and gives those that are queued their least from what is free.
 func (p *pool) settle() {
 	for _, m := range p.jobs {
-		m.gets = m.has
+		m.assigned = m.has
 		p.free -= m.has
 	}
 
@@ -321,13 +322,13 @@ func (b *builder) waiting(it *queue.Item) {
 // note writes down when a job came, if that was lately.
 func (b *builder) note(to int, m *member) {
 	if at := m.it.Outlook.Submitted; b.view.Now.Sub(at) < arrivalWindow {
-		b.pools[to].came = append(b.pools[to].came, arrival{at, m.least})
+		b.pools[to].arrivals = append(b.pools[to].arrivals, arrival{at, m.minGPUs})
 	}
 }
 
 func (b *builder) add(to int, m member) {
 	b.note(to, &m)
-	b.load[to] += m.least
+	b.load[to] += m.minGPUs
 	b.members = append(b.members, m)
 	b.pools[to].jobs = append(b.pools[to].jobs, &b.members[len(b.members)-1])
 }
@@ -367,8 +368,8 @@ func (b *builder) most(s *queue.Shape, pool int) int {
 // newMember says what a job can have of a kind, and whether it can have anything.
 func newMember(it *queue.Item, run *place.Running, kind *allocate.Kind, most int) (m member, ok bool) {
 	need := &it.Shape.Need
-	m = member{it: it, run: run, step: 1, perNode: max(min(need.MaxGPUs, kind.Largest), 1), most: most}
-	m.least = max(need.Nodes*need.GPUs, 1)
+	m = member{it: it, run: run, step: 1, perNode: max(min(need.MaxGPUs, kind.Largest), 1), maxGPUs: most}
+	m.minGPUs = max(need.Nodes*need.GPUs, 1)
 	if need.GPUs == need.MaxGPUs {
 		m.step = need.GPUs
 	}
@@ -379,11 +380,11 @@ func newMember(it *queue.Item, run *place.Running, kind *allocate.Kind, most int
 			return m, false
 		}
 
-		m.least = max(m.least, m.curve.MinGPUs())
-		m.most = min(m.most, max(m.curve.MaxGPUs(), m.least))
+		m.minGPUs = max(m.minGPUs, m.curve.MinGPUs())
+		m.maxGPUs = min(m.maxGPUs, max(m.curve.MaxGPUs(), m.minGPUs))
 	}
 
-	return m, m.least <= m.most
+	return m, m.minGPUs <= m.maxGPUs
 }
 
 // rate is the units per second on so many GPUs; without a curve, as many as GPUs.
@@ -401,16 +402,16 @@ func (m *member) rate(gpus int) float64 {
 // speedup is how many times faster it is than on one GPU; where it needs more
 // than one, those count as so many.
 func (m *member) speedup(gpus int) float64 {
-	base := m.rate(m.least)
+	base := m.rate(m.minGPUs)
 	if base <= 0 {
 		return 0
 	}
 
-	return m.rate(gpus) / base * float64(m.least)
+	return m.rate(gpus) / base * float64(m.minGPUs)
 }
 
-// left is how long the rest of it takes on so many GPUs, in seconds. Unknown is longest.
-func (m *member) left(now time.Time, gpus int) float64 {
+// remainingTime is how long the rest of it takes on so many GPUs, in seconds. Unknown is longest.
+func (m *member) remainingTime(now time.Time, gpus int) float64 {
 	units, known := m.it.Outlook.RemainingWork()
 	if m.run != nil {
 		units, known = m.run.RemainingWork(now)
@@ -424,17 +425,14 @@ func (m *member) left(now time.Time, gpus int) float64 {
 	}
 
 	// It was declared for as little as it asks for.
-	rest := math.Max(m.it.Lasts.Seconds()-lineup.Served(now, m.it, m.run)/float64(m.least), 0)
+	rest := math.Max(m.it.Lasts.Seconds()-lineup.Served(now, m.it, m.run)/float64(m.minGPUs), 0)
 
-	return rest * m.rate(m.least) / math.Max(m.rate(gpus), 1e-12)
+	return rest * m.rate(m.minGPUs) / math.Max(m.rate(gpus), 1e-12)
 }
 
 // reason says why a job gets what it gets.
 func (e Policy) reason(w *allocate.Request, g *allocate.Allocation) string {
-	gpus := "1 GPU"
-	if g.GPUs != 1 {
-		gpus = fmt.Sprintf("%d GPUs", g.GPUs)
-	}
+	gpus := humanize.Count(g.GPUs, "GPU")
 
 	switch {
 	case w.Item.Shape.Need.MaxGPUs == 0:
@@ -444,7 +442,7 @@ func (e Policy) reason(w *allocate.Request, g *allocate.Allocation) string {
 	case g.GPUs == 0:
 		return "preempted: " + e.why
 	case g.GPUs == w.Running.GPUs:
-		return "moved to make room for a larger job"
+		return fmt.Sprintf("%s: moved to make room for a larger job", lineup.NodeNames(g.Seats))
 	}
 
 	return fmt.Sprintf("resized from %d to %s: %s", w.Running.GPUs, gpus, e.why)

@@ -11,31 +11,31 @@ import (
 // fit is passed over.
 func (p *pool) grant(jobs []*member) {
 	for _, m := range jobs {
-		if m.gets == 0 && m.least <= p.free && m.least <= m.most {
-			p.give(m, m.least)
+		if m.assigned == 0 && m.minGPUs <= p.free && m.minGPUs <= m.maxGPUs {
+			p.give(m, m.minGPUs)
 		}
 	}
 }
 
 // give takes GPUs for a job out of what is free.
 func (p *pool) give(m *member, gpus int) {
-	m.gets += gpus
+	m.assigned += gpus
 	p.free -= gpus
 }
 
 // grows reports whether a job that has its least can have another step.
 func (p *pool) grows(m *member) bool {
-	return m.gets > 0 && m.gets+m.step <= m.most && m.step <= p.free
+	return m.assigned > 0 && m.assigned+m.step <= m.maxGPUs && m.step <= p.free
 }
 
-// kept lists the jobs that can all have their least together, the first in order
+// admitted lists the jobs that can all have their least together, the first in order
 // first. At most maxKept are looked at, so that a long line costs no more.
-func (p *pool) kept() []*member {
+func (p *pool) admitted() []*member {
 	var kept []*member
 	sum := 0
 	for _, m := range p.jobs {
-		if sum+m.least <= p.free && m.least <= m.most && len(kept) < maxKept {
-			sum += m.least
+		if sum+m.minGPUs <= p.free && m.minGPUs <= m.maxGPUs && len(kept) < maxAdmitted {
+			sum += m.minGPUs
 			kept = append(kept, m)
 		}
 	}
@@ -43,7 +43,7 @@ func (p *pool) kept() []*member {
 	return kept
 }
 
-const maxKept = 256
+const maxAdmitted = 256
 
 // elasticFIFO gives each job its least by submission, later ones passing those
 // that do not fit, then what is left one GPU at a time in turns. In the public
@@ -73,8 +73,8 @@ func (p *pool) roundRobin(jobs []*member) {
 // comes last.
 func elasticSRJF(p *pool) {
 	slices.SortStableFunc(p.jobs, func(a, b *member) int {
-		return cmp.Compare(a.left(p.now, a.least),
-			b.left(p.now, b.least))
+		return cmp.Compare(a.remainingTime(p.now, a.minGPUs),
+			b.remainingTime(p.now, b.minGPUs))
 	})
 
 	elasticFIFO(p)
@@ -85,7 +85,7 @@ func elasticSRJF(p *pool) {
 // left wait. In the published baseline everyone gets nothing when the share is
 // just the least; here that is a share like any other.
 func equalShare(p *pool) {
-	kept := p.kept()
+	kept := p.admitted()
 	if len(kept) == 0 {
 		return
 	}
@@ -94,13 +94,13 @@ func equalShare(p *pool) {
 	p.grant(kept)
 
 	for _, m := range kept { // those whose least is more than the share leave less for the others
-		if n := (min(share, m.most) - m.gets) / m.step * m.step; n > 0 {
+		if n := (min(share, m.maxGPUs) - m.assigned) / m.step * m.step; n > 0 {
 			p.give(m, min(n, p.free/m.step*m.step))
 		}
 	}
 
 	for _, m := range kept {
-		if n := min(m.most-m.gets, p.free) / m.step * m.step; n > 0 {
+		if n := min(m.maxGPUs-m.assigned, p.free) / m.step * m.step; n > 0 {
 			p.give(m, n)
 		}
 	}
@@ -111,10 +111,10 @@ func equalShare(p *pool) {
 // least of a job and fails where there is no answer; here each that is kept has
 // it, and the rest waits.
 func ffdl(p *pool) {
-	kept := p.kept()
+	kept := p.admitted()
 	spare := p.free
 	for _, m := range kept {
-		spare -= m.least
+		spare -= m.minGPUs
 	}
 
 	const no = math.MaxFloat64 * -1
@@ -124,8 +124,8 @@ func ffdl(p *pool) {
 	picks := make([][]int32, len(kept)) // what the job gets of them for each sum
 	for i, m := range kept {
 		picks[i] = make([]int32, spare+1)
-		gains := make([]float64, 0, (m.most-m.least)/m.step+1)
-		for n := m.least; n <= m.most; n += m.step {
+		gains := make([]float64, 0, (m.maxGPUs-m.minGPUs)/m.step+1)
+		for n := m.minGPUs; n <= m.maxGPUs; n += m.step {
 			gains = append(gains, m.speedup(n))
 		}
 
@@ -144,7 +144,7 @@ func ffdl(p *pool) {
 	for i, g := len(kept)-1, spare; i >= 0; i-- {
 		n := int(picks[i][g])
 		g -= n
-		p.give(kept[i], kept[i].least+n)
+		p.give(kept[i], kept[i].minGPUs+n)
 	}
 }
 
@@ -173,8 +173,8 @@ func afsL(p *pool) {
 
 // nextStep is what a job needs to go on: its least, or a step.
 func (m *member) nextStep() int {
-	if m.gets == 0 {
-		return m.least
+	if m.assigned == 0 {
+		return m.minGPUs
 	}
 
 	return m.step
@@ -182,16 +182,16 @@ func (m *member) nextStep() int {
 
 func (p *pool) canTake(m *member) bool {
 	n := m.nextStep()
-	return n <= p.free && m.gets+n <= m.most
+	return n <= p.free && m.assigned+n <= m.maxGPUs
 }
 
 // afsBefore reports whether a comes before b.
 func afsBefore(p *pool, a, b *member) bool {
-	if a.gets == 0 && b.gets == 0 {
-		return a.left(p.now, a.least) < b.left(p.now, b.least)
+	if a.assigned == 0 && b.assigned == 0 {
+		return a.remainingTime(p.now, a.minGPUs) < b.remainingTime(p.now, b.minGPUs)
 	}
 
-	la, lb := a.left(p.now, max(a.gets, a.least)), b.left(p.now, max(b.gets, b.least))
+	la, lb := a.remainingTime(p.now, max(a.assigned, a.minGPUs)), b.remainingTime(p.now, max(b.assigned, b.minGPUs))
 	if la <= lb {
 		return !longerFirst(b, a)
 	}
@@ -202,8 +202,8 @@ func afsBefore(p *pool, a, b *member) bool {
 // longerFirst reports whether the longer of two jobs gains more from its next
 // step than the shorter.
 func longerFirst(longer, shorter *member) bool {
-	lk, sk := longer.speedup(longer.gets), shorter.speedup(shorter.gets)
-	ln, sn := longer.speedup(longer.gets+longer.nextStep()), shorter.speedup(shorter.gets+shorter.nextStep())
+	lk, sk := longer.speedup(longer.assigned), shorter.speedup(shorter.assigned)
+	ln, sn := longer.speedup(longer.assigned+longer.nextStep()), shorter.speedup(shorter.assigned+shorter.nextStep())
 	if sk == 0 || ln == 0 { // the shorter has nothing yet, or the longer would have nothing
 		return false
 	}
@@ -217,7 +217,7 @@ func longerFirst(longer, shorter *member) bool {
 func edlAsPublished(p *pool) {
 	p.serve(func(want int) {
 		for p.free < want {
-			m := p.fulfilled(func(m *member) bool { return m.gets-m.step >= m.least }, 1)
+			m := p.fulfilled(func(m *member) bool { return m.assigned-m.step >= m.minGPUs }, 1)
 			p.give(m, -m.step)
 		}
 	})
@@ -239,14 +239,14 @@ func edl(p *pool) {
 	p.shrink(keep)
 
 	for _, m := range p.jobs {
-		if n := min(m.most-m.gets, (p.free-keep)/2) / m.step * m.step; m.run == nil && m.gets > 0 && n > 0 {
+		if n := min(m.maxGPUs-m.assigned, (p.free-keep)/2) / m.step * m.step; m.run == nil && m.assigned > 0 && n > 0 {
 			p.give(m, n)
 		}
 	}
 
 	if last := p.lastArrival(); p.now.Sub(last) < cooldown {
-		p.again = sooner(p.again, last.Add(cooldown))
-	} else if !p.calm {
+		p.wakeAt = sooner(p.wakeAt, last.Add(cooldown))
+	} else if !p.coolingDown {
 		p.grow(keep)
 	}
 }
@@ -255,13 +255,13 @@ func edl(p *pool) {
 // needed from each.
 func (p *pool) shrink(want int) {
 	for p.free < want {
-		m := p.fulfilled(func(m *member) bool { return m.gets-m.step >= m.least }, 1)
+		m := p.fulfilled(func(m *member) bool { return m.assigned-m.step >= m.minGPUs }, 1)
 		if m == nil {
 			return
 		}
 
 		n := (want - p.free + m.step - 1) / m.step * m.step
-		p.give(m, -min(n, (m.gets-m.least)/m.step*m.step))
+		p.give(m, -min(n, (m.assigned-m.minGPUs)/m.step*m.step))
 	}
 }
 
@@ -280,8 +280,8 @@ func (p *pool) grow(keep int) {
 
 		done[m] = true
 
-		n := min(m.most-m.gets, p.free-keep) / m.step * m.step
-		if float64(m.gets+n) >= worthGrowing*float64(m.has) || m.gets+n+m.step > m.most {
+		n := min(m.maxGPUs-m.assigned, p.free-keep) / m.step * m.step
+		if float64(m.assigned+n) >= worthGrowing*float64(m.has) || m.assigned+n+m.step > m.maxGPUs {
 			p.give(m, n)
 		}
 	}
@@ -290,7 +290,7 @@ func (p *pool) grow(keep int) {
 // lastArrival is when the last job came, as far as that was lately.
 func (p *pool) lastArrival() time.Time {
 	var last time.Time
-	for _, a := range p.came {
+	for _, a := range p.arrivals {
 		if a.at.After(last) {
 			last = a.at
 		}
@@ -304,20 +304,20 @@ func (p *pool) lastArrival() time.Time {
 func (p *pool) serve(shrink func(want int)) {
 	spare := 0 // that jobs have above their least
 	for _, m := range p.jobs {
-		m.gets = min(m.has, max(m.most, m.least))
-		p.free -= m.gets
-		spare += max(m.gets-m.least, 0) / m.step * m.step
+		m.assigned = min(m.has, max(m.maxGPUs, m.minGPUs))
+		p.free -= m.assigned
+		spare += max(m.assigned-m.minGPUs, 0) / m.step * m.step
 	}
 
 	for _, m := range p.jobs {
-		if m.gets > 0 || m.least > m.most || m.least > p.free+spare {
+		if m.assigned > 0 || m.minGPUs > m.maxGPUs || m.minGPUs > p.free+spare {
 			continue
 		}
 
 		before := p.free
-		shrink(m.least)
+		shrink(m.minGPUs)
 		spare -= p.free - before
-		p.give(m, m.least)
+		p.give(m, m.minGPUs)
 	}
 }
 
@@ -337,16 +337,16 @@ func (p *pool) fill(keep int) {
 // came in the last minute, one after the other. Who came together with the first of
 // them says nothing. It asks to be asked again when that will be less.
 func (p *pool) expected() int {
-	slices.SortFunc(p.came, func(a, b arrival) int { return a.at.Compare(b.at) })
+	slices.SortFunc(p.arrivals, func(a, b arrival) int { return a.at.Compare(b.at) })
 	sum := 0
-	for _, a := range p.came {
-		if a.at.After(p.came[0].at) {
-			sum += a.least
+	for _, a := range p.arrivals {
+		if a.at.After(p.arrivals[0].at) {
+			sum += a.minGPUs
 		}
 	}
 
 	if sum > 0 {
-		p.again = sooner(p.again, p.came[0].at.Add(arrivalWindow))
+		p.wakeAt = sooner(p.wakeAt, p.arrivals[0].at.Add(arrivalWindow))
 	}
 
 	return sum
@@ -363,8 +363,8 @@ func (p *pool) fulfilled(qualifies func(*member) bool, sign float64) *member {
 		}
 
 		f := sign
-		if m.most > m.least {
-			f = sign * float64(m.gets-m.least) / float64(m.most-m.least)
+		if m.maxGPUs > m.minGPUs {
+			f = sign * float64(m.assigned-m.minGPUs) / float64(m.maxGPUs-m.minGPUs)
 		}
 
 		if best == nil || f > most || f == most && sign > 0 {

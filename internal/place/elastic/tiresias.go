@@ -46,10 +46,10 @@ func elasticTiresias(p *pool) {
 	grant := func(compact bool) (waiting int) {
 		p.free = all
 		for _, m := range p.jobs {
-			m.gets = 0
+			m.assigned = 0
 			n := m.wanted()
 			if compact && p.second(m) {
-				n = m.least
+				n = m.minGPUs
 			}
 
 			if n <= p.free {
@@ -81,7 +81,7 @@ func (p *pool) byGain() {
 			}
 
 			n := m.nextStep()
-			if gain := (m.speedup(m.gets+n) - m.speedup(m.gets)) / float64(n); gain > most+tolerance {
+			if gain := (m.speedup(m.assigned+n) - m.speedup(m.assigned)) / float64(n); gain > most+tolerance {
 				best, most = m, gain
 			}
 		}
@@ -128,13 +128,13 @@ func (m *member) allotments(now time.Time) (used, earned float64) {
 // wanted is the number of GPUs that a job of a range would ask for if it had to
 // name one: as many as still bring half of what the first do.
 func (m *member) wanted() int {
-	n := m.least
+	n := m.minGPUs
 	if m.curve == nil {
 		return n
 	}
 
-	floor := worthHalf * m.rate(m.least) / float64(m.least)
-	for k := m.least + m.step; k <= m.most; k += m.step {
+	floor := worthHalf * m.rate(m.minGPUs) / float64(m.minGPUs)
+	for k := m.minGPUs + m.step; k <= m.maxGPUs; k += m.step {
 		if m.rate(k)/float64(k) >= floor {
 			n = k
 		}
@@ -145,7 +145,7 @@ func (m *member) wanted() int {
 
 // nextTurn asks to be asked when the first job changes its queue, if one waits for it.
 func (p *pool) nextTurn() {
-	if !p.out && !slices.ContainsFunc(p.jobs, func(m *member) bool { return m.gets == 0 }) {
+	if !p.hasUnplaced && !slices.ContainsFunc(p.jobs, func(m *member) bool { return m.assigned == 0 }) {
 		return
 	}
 
@@ -155,14 +155,14 @@ func (p *pool) nextTurn() {
 
 		var in float64 // seconds
 		switch {
-		case m.gets > 0 && used < limit:
-			in = (limit - used) * allotment / float64(m.gets)
-		case m.gets == 0 && used >= limit:
+		case m.assigned > 0 && used < limit:
+			in = (limit - used) * allotment / float64(m.assigned)
+		case m.assigned == 0 && used >= limit:
 			in = (math.Floor(used) - earned) * promoteAfter * allotment / float64(max(m.it.Outlook.Ran, 1))
 		}
 
 		if in > 0 {
-			p.again = sooner(p.again, p.now.Add(job.Seconds(in)+time.Millisecond))
+			p.wakeAt = sooner(p.wakeAt, p.now.Add(job.Seconds(in)+time.Millisecond))
 		}
 	}
 }

@@ -12,27 +12,27 @@ import (
 // are worth is drawn, some of them have something now, and prices are none.
 func draw(r *rand.Rand) *market {
 	m := &market{
-		view:  &place.View{},
-		kinds: make([]allocate.Kind, 2),
-		rooms: []float64{float64(1 + r.IntN(6)), float64(1 + r.IntN(6))},
-		price: make([]float64, 2),
+		view:     &place.View{},
+		kinds:    make([]allocate.Kind, 2),
+		capacity: []float64{float64(1 + r.IntN(6)), float64(1 + r.IntN(6))},
+		price:    make([]float64, 2),
 	}
 
-	free := []float64{m.rooms[0], m.rooms[1]}
+	free := []float64{m.capacity[0], m.capacity[1]}
 	for range 1 + r.IntN(5) {
-		t := task{held: -1, worth: []float64{0}}
+		t := task{current: -1, worth: []float64{0}}
 		for kind := range m.kinds {
 			worth := 0.0
 			for n := 1; n <= 4; n++ {
 				worth += r.Float64()
-				t.opts = append(t.opts, option{kind: kind, gpus: n})
+				t.options = append(t.options, option{kind: kind, gpus: n})
 				t.worth = append(t.worth, worth)
 			}
 		}
 
-		if at := r.IntN(len(t.opts)); free[t.opts[at].kind] >= float64(t.opts[at].gpus) && r.IntN(2) == 0 {
-			t.held = at
-			free[t.opts[at].kind] -= float64(t.opts[at].gpus)
+		if at := r.IntN(len(t.options)); free[t.options[at].kind] >= float64(t.options[at].gpus) && r.IntN(2) == 0 {
+			t.current = at
+			free[t.options[at].kind] -= float64(t.options[at].gpus)
 			t.worth[at+1] += 0.5
 		}
 
@@ -49,7 +49,7 @@ func (m *market) most(from int, free []float64) float64 {
 	}
 
 	best := m.most(from+1, free)
-	for at, o := range m.tasks[from].opts {
+	for at, o := range m.tasks[from].options {
 		if n := float64(o.gpus); n <= free[o.kind] {
 			free[o.kind] -= n
 			best = max(best, m.tasks[from].worth[at+1]+m.most(from+1, free))
@@ -69,10 +69,10 @@ func TestTheSearchComesNearTheBest(t *testing.T) {
 
 	for range 1000 {
 		m := draw(r)
-		best := m.most(0, m.rooms)
+		best := m.most(0, m.capacity)
 		found := 0.0
 
-		for _, c := range []*choice{m.priced(), m.present()} {
+		for _, c := range []*choice{m.pricedChoice(), m.currentChoice()} {
 			c.fill()
 			before := c.total
 			c.improve()
@@ -86,12 +86,12 @@ func TestTheSearchComesNearTheBest(t *testing.T) {
 				sum += m.tasks[i].worth[p+1]
 
 				if p >= 0 {
-					used[m.tasks[i].opts[p].kind] += float64(m.tasks[i].opts[p].gpus)
+					used[m.tasks[i].options[p].kind] += float64(m.tasks[i].options[p].gpus)
 				}
 			}
 
-			if sum > c.total+tiny || sum < c.total-tiny || used[0] > m.rooms[0] || used[1] > m.rooms[1] {
-				t.Fatalf("the choice counts %g of %g, and uses %v of %v", c.total, sum, used, m.rooms)
+			if sum > c.total+tiny || sum < c.total-tiny || used[0] > m.capacity[0] || used[1] > m.capacity[1] {
+				t.Fatalf("the choice counts %g of %g, and uses %v of %v", c.total, sum, used, m.capacity)
 			}
 
 			found = max(found, c.total)
@@ -118,7 +118,7 @@ func TestTheSearchEndsWhenItHasHadItsTime(t *testing.T) {
 		return true
 	}
 
-	c := m.none()
+	c := m.emptyChoice()
 	c.improve()
 
 	if asked != 1 || c.total != 0 {

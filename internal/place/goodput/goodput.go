@@ -1,21 +1,20 @@
 // Package goodput is the yard's own policy for elastic jobs: jobs that say how
 // fast they are on which GPUs, and may have more of them or fewer.
 //
-// It gives every GPU a price in job-seconds: what one more second of it would
-// save all jobs together. At that price a job has a cheapest way to its end, and
-// that is what a unit of its work is worth; the GPUs go where they do the most
-// worth of work. Small jobs are worth more than large ones, because many wait for
-// them, yet a job that makes poor use of more GPUs is not given them. What a job
-// loses by being stopped and started again is charged, so that it is changed only
-// when that pays.
+// Every GPU has a price in job-seconds: what one more second of it would save all jobs
+// together. At these prices each job has a cheapest option until its end, which defines the
+// value of a unit of its work; GPUs go where they produce the most value. Work of small jobs
+// is worth more than that of large ones, because many jobs wait for them, yet a job that
+// makes poor use of more GPUs does not get them. A restart is charged to the job, so that it
+// is changed only when that pays.
 //
-// model.go says what each job could have, price.go finds the prices, makespan.go
-// does so where the last end counts, choose.go gives out the GPUs, plan.go finds
-// the seats and the words. The policy thinks in counts; package seats finds the
-// nodes. A job that says nothing of its speed has what it asks for. The server,
-// the simulator and the benchmarks use it by its names goodput and
-// goodput-makespan. It learns nothing, keeps nothing between two plans, and knows
-// neither money nor deadlines: that is andreas.
+// model.go lists the options of each job, price.go finds the prices for the shortest mean
+// completion time, makespan.go those for the shortest makespan, choose.go assigns GPUs, and
+// plan.go turns the assignment into allocations and reasons. The policy counts GPUs; package
+// allocate finds the nodes. A job of unknown speed gets what it requests.
+//
+// The policies are called goodput and goodput-makespan. They keep nothing between two plans
+// and know neither money nor deadlines: that is andreas.
 package goodput
 
 import (
@@ -27,11 +26,10 @@ import (
 
 // Policy is the policy. The zero value keeps the mean completion time low.
 type Policy struct {
-	// Makespan makes the last end as early as possible instead.
+	// Makespan minimises the time until the last job ends instead.
 	Makespan bool
-	// Gap is for how long a job that has just begun is not given less or more. 0
-	// means five seconds, or a minute where the last end counts: there jobs take
-	// turns.
+	// Gap is the minimum time between two changes of a job. 0 means five seconds, or a
+	// minute with Makespan, where jobs take turns.
 	Gap time.Duration
 }
 
@@ -49,24 +47,24 @@ func (p Policy) Name() string {
 // Revises reports that it also changes what runs.
 func (Policy) Revises() bool { return true }
 
-// Plan decides who has how much of what.
+// Plan decides how many GPUs of which kind each job gets.
 func (p Policy) Plan(v *place.View) place.Plan { return p.Search(v, nil) }
 
 // Slow reports that the server does not wait for it.
 func (Policy) Slow() bool { return true }
 
-// Search decides who has how much of what, in the time it has.
+// Search is Plan with a time limit.
 func (p Policy) Search(v *place.View, enough func() bool) place.Plan {
 	m := newMarket(v, p)
 	m.enough = enough
-	if len(m.plain) == 0 && !slices.ContainsFunc(m.tasks, func(t task) bool { return !t.content() }) {
+	if len(m.withoutGPUs) == 0 && !slices.ContainsFunc(m.tasks, func(t task) bool { return !t.hasFastest() }) {
 		return place.Plan{}
 	}
 
 	if p.Makespan {
-		m.hurry()
+		m.valueByMakespan()
 	} else {
-		m.discover()
+		m.valueByCompletion()
 	}
 
 	return m.plan()

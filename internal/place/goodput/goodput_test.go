@@ -440,10 +440,10 @@ func TestReasonsSayWhatAJobGetsAndWhatThatBrings(t *testing.T) {
 	}
 
 	want := map[id.Job]string{
-		"j1": "preempted: its 4× V100 speed up other jobs by more than it is delayed",
-		"j2": "resized from 2× V100 to 4× V100: est. finish in 4m50s instead of 7m40s",
-		"j3": "2× V100, est. finish in 18m",
-		"j4": "2× V100, est. finish in 18m",
+		"j1": "preempted: its 4× V100 16GB speed up other jobs by more than it is delayed",
+		"j2": "resized from 2× V100 16GB to 4× V100 16GB: est. finish in 4m50s instead of 7m40s",
+		"j3": "2× V100 16GB, est. finish in 17m40s",
+		"j4": "2× V100 16GB, est. finish in 17m40s",
 	}
 
 	if diff := cmp.Diff(want, reasons); diff != "" {

@@ -17,33 +17,33 @@ import (
 
 // market is a plan in the making.
 type market struct {
-	view   *place.View
-	enough func() bool // the time is up; nil if there is no limit
-	policy Policy
-	kinds  []allocate.Kind
-	rooms  []float64 // GPUs of each kind, as a number for arithmetic
-	price  []float64 // of a GPU of each kind, job-seconds per second
-	tasks  []task
-	more   int           // jobs that wait and are left out, because they come after all that could run
-	plain  []*queue.Item // jobs that wait and ask for no GPU
-	shapes map[*queue.Shape][]reach
-	known  map[source][]option
+	view        *place.View
+	enough      func() bool // the time is up; nil if there is no limit
+	policy      Policy
+	kinds       []allocate.Kind
+	capacity    []float64 // GPUs of each kind, as a number for arithmetic
+	price       []float64 // of a GPU of each kind, job-seconds per second
+	tasks       []task
+	prunedJobs  int           // jobs that wait and are left out, because they come after all that could run
+	withoutGPUs []*queue.Item // jobs that wait and ask for no GPU
+	reachCache  map[*queue.Shape][]reach
+	optionCache map[source][]option
 }
 
 // task is a job that waits, or runs and may be changed.
 type task struct {
-	item   *queue.Item
-	run    *place.Running // nil if it waits
-	opts   []option       // what it could have, by kind and count; never changed
-	held   int            // which of them it has now, -1 if it waits
-	young  bool           // it has just begun and keeps what it has
-	left   float64        // units of work
-	pause  float64        // seconds that a change costs it: saving itself and starting again
-	lead   float64        // seconds until its first unit: its pause if it waits, 0 if it runs
-	weight float64        // how many jobs it counts as
-	share  float64        // of the present price that will hold when it ends, 0 to 1
-	value  float64        // of a unit of its work, in job-seconds
-	worth  []float64      // of each option a second, after what the change costs; of nothing in front
+	item       *queue.Item
+	run        *place.Running // nil if it waits
+	options    []option       // what it could have, by kind and count; never changed
+	current    int            // which of them it has now, -1 if it waits
+	recent     bool           // it has just begun and keeps what it has
+	remaining  float64        // units of work
+	restart    float64        // seconds that a change costs it: saving itself and starting again
+	startDelay float64        // seconds until its first unit: its pause if it waits, 0 if it runs
+	weight     float64        // how many jobs it counts as
+	share      float64        // of the present price that will hold when it ends, 0 to 1
+	value      float64        // of a unit of its work, in job-seconds
+	worth      []float64      // of each option a second, after what the change costs; of nothing in front
 }
 
 // option is a way to run a job.
@@ -64,10 +64,10 @@ type source struct {
 }
 
 func newMarket(v *place.View, p Policy) *market {
-	m := &market{view: v, policy: p, kinds: allocate.Kinds(v), shapes: map[*queue.Shape][]reach{},
-		known: map[source][]option{}}
+	m := &market{view: v, policy: p, kinds: allocate.Kinds(v), reachCache: map[*queue.Shape][]reach{},
+		optionCache: map[source][]option{}}
 	for _, k := range m.kinds {
-		m.rooms = append(m.rooms, float64(k.GPUs))
+		m.capacity = append(m.capacity, float64(k.GPUs))
 	}
 
 	for _, r := range v.Running {
@@ -78,7 +78,7 @@ func newMarket(v *place.View, p Policy) *market {
 
 	for _, it := range v.Queue.Items() {
 		if it.Shape.Need.MaxGPUs == 0 {
-			m.plain = append(m.plain, it)
+			m.withoutGPUs = append(m.withoutGPUs, it)
 			continue
 		}
 
@@ -90,33 +90,33 @@ func newMarket(v *place.View, p Policy) *market {
 
 // add makes a task of a job, if there is a way to run it.
 func (m *market) add(it *queue.Item, r *place.Running) {
-	t := task{item: it, run: r, opts: m.options(it), held: -1}
-	t.pause = briefly
+	t := task{item: it, run: r, options: m.options(it), current: -1}
+	t.restart = minRestart
 	if s := it.Outlook.Speed; s != nil {
-		t.pause = math.Max(t.pause, time.Duration(s.Start+s.Save).Seconds())
+		t.restart = math.Max(t.restart, time.Duration(s.Start+s.Save).Seconds())
 	}
 
 	if r == nil && !m.policy.Makespan {
-		t.lead = t.pause
+		t.startDelay = t.restart
 	}
 
-	if r != nil && !t.hold(m) || len(t.opts) == 0 {
+	if r != nil && !t.findCurrent(m) || len(t.options) == 0 {
 		return
 	}
 
-	t.left = m.left(&t)
+	t.remaining = m.remainingWork(&t)
 	t.weight = 1 + float64(it.Priority)/10
 	if !m.policy.Makespan {
-		t.weight *= m.wronged(&t)
+		t.weight *= m.ageWeight(&t)
 	}
 
 	m.tasks = append(m.tasks, t)
 }
 
-// hold finds the option that a running job has, and adds it if it is not among
+// findCurrent finds the option that a running job has, and adds it if it is not among
 // them. It reports false for a job on nodes that are closed or gone, which is left
 // as it is.
-func (t *task) hold(m *market) bool {
+func (t *task) findCurrent(m *market) bool {
 	own := option{gpus: t.run.GPUs, nodes: len(t.run.Allocations), rate: math.Max(t.run.Rate, tiny)}
 	if t.item.Outlook.Speed == nil {
 		own.rate = 1
@@ -133,19 +133,19 @@ func (t *task) hold(m *market) bool {
 		}
 	}
 
-	t.held = slices.IndexFunc(t.opts, func(o option) bool {
+	t.current = slices.IndexFunc(t.options, func(o option) bool {
 		return o.kind == own.kind && o.gpus == own.gpus &&
 			o.nodes == own.nodes
 	})
 
-	if t.held < 0 {
-		t.held = len(t.opts)
-		t.opts = append(slices.Clone(t.opts), own)
+	if t.current < 0 {
+		t.current = len(t.options)
+		t.options = append(slices.Clone(t.options), own)
 	}
 
-	t.young = t.run.Began.IsZero() || m.view.Now.Sub(t.run.Began) < m.policy.gap()
-	if t.young {
-		t.opts, t.held = t.opts[t.held:t.held+1], 0
+	t.recent = t.run.Began.IsZero() || m.view.Now.Sub(t.run.Began) < m.policy.gap()
+	if t.recent {
+		t.options, t.current = t.options[t.current:t.current+1], 0
 	}
 
 	return true
@@ -164,20 +164,20 @@ func (m *market) kind(number int32) int {
 	return slices.IndexFunc(m.kinds, func(k allocate.Kind) bool { return k.ID == number })
 }
 
-// briefly is the least, in seconds, that a change is assumed to cost a job: what
-// nobody told is not nothing, and without it jobs that are alike take turns.
-const briefly = 10
+// minRestart is the minimum restart time in seconds: an unknown restart time is not zero, and
+// without a minimum similar jobs would take turns.
+const minRestart = 10
 
 // tiny is less work than any job has, and less worth than matters.
 const tiny = 1e-9
 
-// soon is how much is assumed to be left, in seconds, of a job that has just begun
-// and does not say how much work it is.
-const soon = 60
+// initialGuess is the assumed remaining time, in seconds, of a job that has just begun and
+// whose amount of work is unknown.
+const initialGuess = 60
 
-// left returns the work that is left. Of a job that does not say how much it is,
-// as much is assumed to be left as it has had: what has lasted lasts.
-func (m *market) left(t *task) float64 {
+// remainingWork returns the remaining work. If the amount of work is unknown, as much is
+// assumed to remain as the job has had so far.
+func (m *market) remainingWork(t *task) float64 {
 	o := t.item.Outlook
 	left, known := o.RemainingWork()
 
@@ -191,26 +191,25 @@ func (m *market) left(t *task) float64 {
 		return math.Max(left, tiny)
 	}
 
-	had, rate := served/float64(t.opts[0].gpus), t.opts[0].rate
+	had, rate := served/float64(t.options[0].gpus), t.options[0].rate
 	if lasts := t.item.Lasts.Seconds(); o.Speed == nil && had < lasts {
 		return lasts - had
 	}
 
 	// In steps of two, so that jobs of about the same age do not take turns.
-	return rate * soon * math.Exp2(math.Ceil(math.Log2(math.Max(had/soon, 1))))
+	return rate * initialGuess * math.Exp2(math.Ceil(math.Log2(math.Max(had/initialGuess, 1))))
 }
 
-// threefold is how many times longer than by itself a job may take before it counts
-// as more than one.
-const threefold = 3
+// maxStretch is how many times longer than alone on the yard a job may take before it
+// counts as more than one job.
+const maxStretch = 3
 
-// wronged is how many jobs a job counts as because it has been there for far
-// longer than it would take by itself. Without it a large job could wait for ever
-// where small ones keep coming.
-func (m *market) wronged(t *task) float64 {
-	best, work := 0.0, t.left
-	for i := range t.opts {
-		best = max(best, t.opts[i].rate)
+// ageWeight is how many jobs a job counts as because it has been in the yard for far longer
+// than it would take alone. Without it a large job could starve where small ones keep coming.
+func (m *market) ageWeight(t *task) float64 {
+	best, work := 0.0, t.remaining
+	for i := range t.options {
+		best = max(best, t.options[i].rate)
 	}
 
 	if s := t.item.Outlook.Speed; s != nil && s.Work > 0 {
@@ -221,23 +220,25 @@ func (m *market) wronged(t *task) float64 {
 
 	there := m.view.Now.Sub(t.item.Outlook.Submitted).Seconds()
 
-	return math.Max(1, there/(threefold*(work/best+t.pause)))
+	return math.Max(1, there/(maxStretch*(work/best+t.restart)))
 }
 
 // pace is how fast a job comes to its end at a rate: with a start ahead, which
 // weighs most on a short job with many GPUs.
-func (t *task) pace(rate float64) float64 { return rate * t.left / (t.left + t.lead*rate) }
+func (t *task) pace(rate float64) float64 {
+	return rate * t.remaining / (t.remaining + t.startDelay*rate)
+}
 
-// content reports whether a job has the fastest there is for it.
-func (t *task) content() bool {
-	return t.held >= 0 && !slices.ContainsFunc(t.opts, func(o option) bool { return o.rate > t.opts[t.held].rate })
+// hasFastest reports whether a job has the fastest there is for it.
+func (t *task) hasFastest() bool {
+	return t.current >= 0 && !slices.ContainsFunc(t.options, func(o option) bool { return o.rate > t.options[t.current].rate })
 }
 
 // options lists the ways to run a job: kind by kind, counts rising, each faster
 // than the one before it.
 func (m *market) options(it *queue.Item) []option {
 	key := source{it.Shape, it.Outlook.Speed}
-	if opts, ok := m.known[key]; ok {
+	if opts, ok := m.optionCache[key]; ok {
 		return opts
 	}
 
@@ -248,7 +249,7 @@ func (m *market) options(it *queue.Item) []option {
 		}
 	}
 
-	m.known[key] = opts
+	m.optionCache[key] = opts
 
 	return opts
 }
@@ -292,7 +293,7 @@ func (m *market) appendOptions(opts []option, kind int, r reach, it *queue.Item)
 
 // reaches returns how much the jobs of a shape could have of each kind.
 func (m *market) reaches(s *queue.Shape) []reach {
-	if list, ok := m.shapes[s]; ok {
+	if list, ok := m.reachCache[s]; ok {
 		return list
 	}
 
@@ -319,7 +320,7 @@ func (m *market) reaches(s *queue.Shape) []reach {
 		}
 	}
 
-	m.shapes[s] = list
+	m.reachCache[s] = list
 
 	return list
 }

@@ -6,8 +6,8 @@ import (
 	"time"
 
 	"trainyard/internal/fleet"
+	"trainyard/internal/humanize"
 	"trainyard/internal/id"
-	"trainyard/internal/job"
 	"trainyard/internal/place"
 	"trainyard/internal/place/allocate"
 )
@@ -18,11 +18,11 @@ import (
 // too, and the seats decide which of them is worth most.
 func (m *market) plan() place.Plan {
 	m.appraise()
-	keep := m.present()
+	keep := m.currentChoice()
 	keep.fill()
 
 	best := keep
-	for _, c := range []*choice{m.priced(), m.present()} {
+	for _, c := range []*choice{m.pricedChoice(), m.currentChoice()} {
 		c.fill()
 		c.improve()
 		c.fill()
@@ -45,32 +45,32 @@ func (m *market) plan() place.Plan {
 
 	p := allocate.Plan(wants, given, func(i int) string {
 		if i >= len(m.tasks) {
-			return "needs no GPU; fits"
+			return "fits (needs no GPU)"
 		}
 
 		return m.why(&m.tasks[i], &given[i])
 	})
 
-	p.WakeAt = m.again()
+	p.WakeAt = m.wakeAt()
 
 	return p
 }
 
 // allocate finds the seats of a choice.
 func (m *market) allocate(c *choice, move bool) ([]allocate.Request, []allocate.Allocation) {
-	wants := make([]allocate.Request, 0, len(m.tasks)+len(m.plain))
+	wants := make([]allocate.Request, 0, len(m.tasks)+len(m.withoutGPUs))
 	for i := range m.tasks {
 		t := &m.tasks[i]
 		w := allocate.Request{Item: t.item, Running: t.run}
 		if p := c.picks[i]; p >= 0 {
-			o := &t.opts[p]
+			o := &t.options[p]
 			w.GPUs, w.Kinds = o.gpus, []int32{m.kinds[o.kind].ID}
 		}
 
 		wants = append(wants, w)
 	}
 
-	for _, it := range m.plain {
+	for _, it := range m.withoutGPUs {
 		wants = append(wants, allocate.Request{Item: it, GPUs: it.Shape.Need.Nodes})
 	}
 
@@ -84,9 +84,9 @@ func (m *market) worthOf(given []allocate.Allocation) float64 {
 		t, g := &m.tasks[i], &given[i]
 		switch {
 		case g.Unchanged:
-			sum += t.worth[t.held+1]
+			sum += t.worth[t.current+1]
 		case len(g.Seats) > 0:
-			sum += t.after(m.rate(t, g.Seats), m.policy.patience())
+			sum += t.worthOfStart(m.rate(t, g.Seats), m.policy.patience())
 		default:
 			sum += t.worth[0]
 		}
@@ -129,51 +129,42 @@ func (m *market) why(t *task, g *allocate.Allocation) string {
 
 	_, known := t.item.Outlook.RemainingWork()
 	rate := m.rate(t, g.Seats)
-	ends := t.left/rate + time.Duration(t.item.Outlook.Speed.Start).Seconds()
+	ends := t.remaining/rate + time.Duration(t.item.Outlook.Speed.Start).Seconds()
 	switch {
 	case !known && t.run == nil:
 		return what
-	case t.run == nil && !slices.ContainsFunc(t.opts, func(o option) bool { return o.rate > rate }):
-		return fmt.Sprintf("%s, est. finish in %s", what, about(ends))
+	case t.run == nil && !slices.ContainsFunc(t.options, func(o option) bool { return o.rate > rate }):
+		return fmt.Sprintf("%s, est. finish in %s", what, humanize.Seconds(ends))
 	case t.run == nil:
-		return fmt.Sprintf("%s, est. finish in %s; faster GPUs speed up other jobs by more", what, about(ends))
-	case !known || t.left/t.opts[t.held].rate <= ends:
+		return fmt.Sprintf("%s, est. finish in %s; faster GPUs speed up other jobs by more", what, humanize.Seconds(ends))
+	case !known || t.remaining/t.options[t.current].rate <= ends:
 		return fmt.Sprintf("resized from %s to %s: speeds up other jobs by more than it is delayed",
 			m.amount(t.run.Allocations, t.run.GPUs), what)
 	}
 
 	return fmt.Sprintf("resized from %s to %s: est. finish in %s instead of %s",
-		m.amount(t.run.Allocations, t.run.GPUs), what, about(ends), about(t.left/t.opts[t.held].rate))
+		m.amount(t.run.Allocations, t.run.GPUs), what, humanize.Seconds(ends), humanize.Seconds(t.remaining/t.options[t.current].rate))
 }
 
 // amount is a number of GPUs of the kind of the first seat, in words.
 func (m *market) amount(list []place.Allocation, gpus int) string {
 	if at, found := m.room(list[0].Node); found && len(m.view.Rooms[at].Node.Inventory.GPUs) > 0 {
-		return fmt.Sprintf("%d× %s", gpus, m.view.Rooms[at].Node.Inventory.GPUs[0].Model)
+		gpu := &m.view.Rooms[at].Node.Inventory.GPUs[0]
+
+		return humanize.GPUs(gpus, gpu.Model, gpu.Memory)
 	}
 
-	return fmt.Sprintf("%d GPUs", gpus)
+	return humanize.Count(gpus, "GPU")
 }
 
-// about is a time in words, to the second or the minute.
-func about(seconds float64) string {
-	d := job.Seconds(seconds)
-	if d < 10*time.Minute {
-		return job.Duration(max(d.Round(time.Second), time.Second)).String()
-	}
-
-	return job.Duration(d.Round(time.Minute)).String()
-}
-
-// again is when to look once more if nothing happens: ever later the longer
-// nothing has changed and nobody has come, and never if all have the best they
-// could have.
-func (m *market) again() time.Time {
+// wakeAt returns when to plan again if nothing happens: the longer nothing has changed,
+// the later; zero if every job has the fastest option there is for it.
+func (m *market) wakeAt() time.Time {
 	last, content := time.Time{}, true
 
 	for i := range m.tasks {
 		t := &m.tasks[i]
-		content = content && t.content()
+		content = content && t.hasFastest()
 
 		at := t.item.Outlook.Submitted
 		if t.run != nil {

@@ -6,10 +6,10 @@ import (
 	"slices"
 )
 
-// steps is how often prices are tried. After two dozen they change by a percent.
-const steps = 24
+// priceSteps is how often prices are tried. After two dozen they change by a percent.
+const priceSteps = 24
 
-// discover finds the price of a GPU of each kind, and what a unit of each job's
+// valueByCompletion finds the price of a GPU of each kind, and what a unit of each job's
 // work is worth at these prices.
 //
 // A job's cheapest way to its end is the option with the least (w + p·n) / rate: it
@@ -19,7 +19,7 @@ const steps = 24
 // price, as in the optimum for jobs with equal speed-up (heSRPT). Given what work
 // is worth, each job wants the option with the most worth per second above its
 // price. Where more is wanted than there is, the price rises.
-func (m *market) discover() {
+func (m *market) valueByCompletion() {
 	m.price = make([]float64, len(m.kinds))
 	for k := range m.price {
 		m.price[k] = float64(len(m.tasks)) / math.Max(m.total(), 1)
@@ -33,7 +33,7 @@ func (m *market) discover() {
 	m.prune(cost)
 	wanted := make([]float64, len(m.kinds))
 
-	for step := range steps {
+	for step := range priceSteps {
 		if step%4 == 0 {
 			m.rank()
 		}
@@ -42,15 +42,15 @@ func (m *market) discover() {
 		for i := range m.tasks {
 			t := &m.tasks[i]
 			t.value = t.cheapest(m.price, t.share)
-			if at := t.wants(m.price); at >= 0 {
-				wanted[t.opts[at].kind] += float64(t.opts[at].gpus)
+			if at := t.preferred(m.price); at >= 0 {
+				wanted[t.options[at].kind] += float64(t.options[at].gpus)
 			}
 		}
 
 		// Great steps first, then smaller ones, so that it settles.
 		power := 1 / (1 + float64(step)/4)
 		for k := range m.price {
-			ratio := math.Min(math.Max(wanted[k]/math.Max(m.rooms[k], 1), 0.25), 4)
+			ratio := math.Min(math.Max(wanted[k]/math.Max(m.capacity[k], 1), 0.25), 4)
 			m.price[k] = math.Max(m.price[k]*math.Pow(ratio, power), tiny)
 		}
 	}
@@ -63,7 +63,7 @@ func (m *market) discover() {
 // total is how many GPUs there are.
 func (m *market) total() float64 {
 	sum := 0.0
-	for _, r := range m.rooms {
+	for _, r := range m.capacity {
 		sum += r
 	}
 
@@ -74,8 +74,8 @@ func (m *market) total() float64 {
 // a share of the prices.
 func (t *task) cheapest(price []float64, share float64) float64 {
 	best := math.Inf(1)
-	for i := range t.opts {
-		o := &t.opts[i]
+	for i := range t.options {
+		o := &t.options[i]
 		if cost := (t.weight + share*price[o.kind]*float64(o.gpus)) / t.pace(o.rate); cost < best {
 			best = cost
 		}
@@ -85,13 +85,13 @@ func (t *task) cheapest(price []float64, share float64) float64 {
 }
 
 // cost is what a job costs until its end, for each job that it counts as.
-func (t *task) cost(price []float64) float64 { return t.left * t.cheapest(price, 1) / t.weight }
+func (t *task) cost(price []float64) float64 { return t.remaining * t.cheapest(price, 1) / t.weight }
 
-// wants returns the option that is worth most above its price, -1 if none is worth it.
-func (t *task) wants(price []float64) int {
+// preferred returns the option that is worth most above its price, -1 if none is worth it.
+func (t *task) preferred(price []float64) int {
 	at, best := -1, 0.0
-	for i := range t.opts {
-		o := &t.opts[i]
+	for i := range t.options {
+		o := &t.options[i]
 		if gain := t.value*t.pace(o.rate) - price[o.kind]*float64(o.gpus); gain > best {
 			at, best = i, gain
 		}
@@ -100,9 +100,9 @@ func (t *task) wants(price []float64) int {
 	return at
 }
 
-// alike is up to which ratio of what they cost jobs are taken to end together: who
+// similarCost is up to which ratio of what they cost jobs are taken to end together: who
 // is a little shorter should not be the reason to stop who runs.
-const alike = 1.1
+const similarCost = 1.1
 
 // rank orders the jobs by what they cost until their end, and sets the share of
 // the price that will hold when each of them ends.
@@ -112,12 +112,12 @@ func (m *market) rank() {
 		cost[i] = m.tasks[i].cost(m.price)
 	}
 
-	order := rising(cost)
+	order := ascending(cost)
 
-	all := float64(len(m.tasks) + m.more)
+	all := float64(len(m.tasks) + m.prunedJobs)
 	for from := 0; from < len(order); {
 		to := from + 1
-		for to < len(order) && cost[order[to]] <= cost[order[from]]*alike {
+		for to < len(order) && cost[order[to]] <= cost[order[from]]*similarCost {
 			to++
 		}
 
@@ -129,8 +129,8 @@ func (m *market) rank() {
 	}
 }
 
-// rising returns the indices of keys, the least first.
-func rising(keys []float64) []int {
+// ascending returns the indices of keys, the least first.
+func ascending(keys []float64) []int {
 	order := make([]int, len(keys))
 	for i := range order {
 		order[i] = i
@@ -144,27 +144,27 @@ func rising(keys []float64) []int {
 // A plan looks at all jobs that run, and at so many waiting ones that could fill
 // the GPUs so many times.
 const (
-	atLeast = 64
-	spare   = 3
+	minTasks    = 64
+	queueFactor = 3
 )
 
 // prune leaves out waiting jobs that come so late that they cannot run now: they
 // count only as jobs that wait. The least key comes first.
 func (m *market) prune(keys []float64) {
-	most := spare * m.total()
-	if float64(len(m.tasks)) <= atLeast+most {
+	most := queueFactor * m.total()
+	if float64(len(m.tasks)) <= minTasks+most {
 		return
 	}
 
 	keep := make([]bool, len(m.tasks))
 
 	kept, gpus := 0, 0.0
-	for _, i := range rising(keys) {
+	for _, i := range ascending(keys) {
 		t := &m.tasks[i]
-		keep[i] = t.run != nil || kept < atLeast || gpus < most
+		keep[i] = t.run != nil || kept < minTasks || gpus < most
 		if keep[i] {
 			kept++
-			gpus += float64(t.opts[0].gpus)
+			gpus += float64(t.options[0].gpus)
 		}
 	}
 
@@ -176,6 +176,6 @@ func (m *market) prune(keys []float64) {
 		}
 	}
 
-	m.more = len(m.tasks) - at
+	m.prunedJobs = len(m.tasks) - at
 	m.tasks = m.tasks[:at]
 }

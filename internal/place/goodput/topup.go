@@ -17,29 +17,29 @@ func (m *market) topUp(wants []allocate.Request, given []allocate.Allocation) {
 	gain := make([]float64, len(m.tasks))
 	for i := range m.tasks {
 		t := &m.tasks[i]
-		gain[i] = -slices.Max(t.worth) / float64(t.opts[0].gpus)
+		gain[i] = -slices.Max(t.worth) / float64(t.options[0].gpus)
 	}
 
 	var rooms []fleet.Room
-	for _, i := range rising(gain) {
+	for _, i := range ascending(gain) {
 		if len(given[i].Seats) > 0 {
 			continue
 		}
 
 		if rooms == nil {
-			rooms = m.remains(wants, given)
+			rooms = m.remainingRooms(wants, given)
 		}
 
 		if len(rooms) == 0 {
 			return
 		}
 
-		given[i] = m.squeeze(&m.tasks[i], rooms)
+		given[i] = m.fitOnOneNode(&m.tasks[i], rooms)
 	}
 }
 
-// remains is what is free on open nodes when everybody has what was given.
-func (m *market) remains(wants []allocate.Request, given []allocate.Allocation) []fleet.Room {
+// remainingRooms is what is free on open nodes when everybody has what was given.
+func (m *market) remainingRooms(wants []allocate.Request, given []allocate.Allocation) []fleet.Room {
 	leaves := map[id.Run]bool{}
 	takes := map[id.Node][]fleet.Hold{}
 	for i := range wants {
@@ -79,12 +79,12 @@ func (m *market) remains(wants []allocate.Request, given []allocate.Allocation) 
 	return rooms
 }
 
-// squeeze gives a job the most that fits on one of the rooms, the tightest of them.
-func (m *market) squeeze(t *task, rooms []fleet.Room) allocate.Allocation {
+// fitOnOneNode gives a job the most that fits on one of the rooms, the tightest of them.
+func (m *market) fitOnOneNode(t *task, rooms []fleet.Room) allocate.Allocation {
 	match := fleet.NewMatcher(t.item.Shape.Need)
 	what, where, tight := -1, -1, 0
-	for at := range t.opts {
-		o := &t.opts[at]
+	for at := range t.options {
+		o := &t.options[at]
 		if o.nodes > 1 || what >= 0 && t.worth[at+1] < t.worth[what+1] {
 			continue
 		}
@@ -108,8 +108,8 @@ func (m *market) squeeze(t *task, rooms []fleet.Room) allocate.Allocation {
 
 	r := &rooms[where]
 	fits, _ := match.Fits(r)
-	s := place.Allocation{Node: r.Node.ID, GPUs: fleet.LowestGPUs(fits, t.opts[what].gpus)}
+	s := place.Allocation{Node: r.Node.ID, GPUs: fleet.LowestGPUs(fits, t.options[what].gpus)}
 	r.Free, r.CPUs, r.Memory = r.Free&^s.GPUs, r.CPUs-match.Need.CPUs, r.Memory-match.Need.Memory
 
-	return allocate.Allocation{Seats: []place.Allocation{s}, GPUs: t.opts[what].gpus}
+	return allocate.Allocation{Seats: []place.Allocation{s}, GPUs: t.options[what].gpus}
 }

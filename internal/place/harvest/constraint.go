@@ -47,7 +47,7 @@ func newConstraint(c *Constraint) (constraint, error) {
 	}
 
 	if out.perGPU == nil && out.perJob == nil {
-		return out, wrong("constraints", "condition %q counts neither GPUs nor jobs", c.Name)
+		return out, wrong("constraints", "condition %q must count GPUs or jobs", c.Name)
 	}
 
 	return out, nil

@@ -43,8 +43,8 @@ type Params struct {
 	// with nothing because its nodes bring more elsewhere; one hour.
 	Patience time.Duration
 	// Probe lets jobs try sizes beyond those that were measured, one doubling at a
-	// time. It is for yards whose jobs tell of their progress: one that does not would
-	// sit on nodes that nobody knows it can use.
+	// time. It is for yards whose jobs report progress: one that does not would hold
+	// nodes without anyone knowing whether it can use them.
 	Probe bool
 	// Constraints are conditions across jobs. They need a solver.
 	Constraints []Constraint
@@ -121,7 +121,7 @@ func New(p Params) (*Policy, error) {
 func Default() *Policy {
 	h, err := New(Params{})
 	if err != nil {
-		return &Policy{} // a test sees to it that this cannot be
+		return &Policy{} // cannot happen: the defaults are tested
 	}
 
 	return h

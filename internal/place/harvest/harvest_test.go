@@ -536,7 +536,7 @@ func TestParametersAreChecked(t *testing.T) {
 		"near objective":     {harvest.Params{Objective: "speedupp * 2"}, "did you mean speedup?"},
 		"constraint":         {harvest.Params{Constraints: []harvest.Constraint{{PerGPU: "1"}}}, "need a solver, and none is installed"},
 		"constraint formula": {harvest.Params{Solve: never, Constraints: []harvest.Constraint{{Name: "q", PerGPU: "n"}}}, `constraint "q", per_gpu: line 1`},
-		"empty constraint":   {harvest.Params{Solve: never, Constraints: []harvest.Constraint{{Name: "q"}}}, "counts neither GPUs nor jobs"},
+		"empty constraint":   {harvest.Params{Solve: never, Constraints: []harvest.Constraint{{Name: "q"}}}, "must count GPUs or jobs"},
 	} {
 		_, err := harvest.New(tc.params)
 		if err == nil || !strings.Contains(err.Error(), tc.want) {

@@ -16,11 +16,11 @@ type Objective struct {
 // Objectives lists those that have a name.
 func Objectives() []Objective {
 	return []Objective{
-		{"throughput", "throughput", "units of work per second; fast models win, so it is for jobs of one kind"},
-		{"speedup", "speedup", "how many times faster than on one GPU; jobs of any kind compare"},
-		{"credit", "weight * speedup", "the same, by the weight that the job's priority gives it"},
+		{"throughput", "throughput", "units of work per second; comparable only between jobs of one kind"},
+		{"speedup", "speedup", "speed relative to one GPU; comparable between jobs of any kind"},
+		{"credit", "weight * speedup", "speedup times the weight of the job's priority"},
 		{"fair", "weight * speedup / (1 + served_gpu_h)",
-			"the same, less the more GPU time a job has had: shares even out in proportion to the weights"},
+			"credit divided by the GPU time a job has had: shares converge in proportion to the weights"},
 	}
 }
 
@@ -51,21 +51,21 @@ func Names() []Name {
 	return []Name{
 		{"n", "GPUs at this size"},
 		{"nodes", "nodes at this size"},
-		{"now_n", "GPUs it has now, 0 if it waits"},
+		{"now_n", "GPUs it has now, 0 if it is queued"},
 		{"throughput", "units of work per second at this size"},
-		{"speedup", "times faster than on one GPU"},
+		{"speedup", "speed at this size relative to one GPU"},
 		{"priority", "0 to 100, as submitted"},
 		{"weight", "1 + priority / 10"},
-		{"remaining", "units of work left, 0 if that is not known"},
-		{"remaining_h", "hours left at this size, 0 if that is not known"},
+		{"remaining", "remaining units of work, 0 if unknown"},
+		{"remaining_h", "remaining hours at this size, 0 if unknown"},
 		{
 			"slack_h",
-			"hours between its end at this size and its deadline; less than 0 if it will be late, 1e6 without a deadline",
+			"hours from its end at this size to its deadline; negative if late, 1e6 without a deadline",
 		},
-		{"price", "money for an hour of one GPU"},
+		{"price", "price of one GPU-hour in dollars"},
 		{"waited_h", "hours since it was submitted"},
 		{"served_gpu_h", "GPU-hours it has had"},
-		{"job", "its number, as in j1041"},
+		{"job", "its number, e.g. 1041 for j1041"},
 	}
 }
 

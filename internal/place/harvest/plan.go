@@ -56,7 +56,7 @@ func (r *round) plan(d Decision) place.Plan {
 
 	var p place.Plan
 	r.allocate(d, changes, &p)
-	for _, run := range r.out {
+	for _, run := range r.excluded {
 		p.Stops = append(p.Stops, place.Stop{Running: run, Reason: r.outReason()})
 	}
 
@@ -75,7 +75,7 @@ func (r *round) plan(d Decision) place.Plan {
 		}
 	}
 
-	r.again(changes, &p)
+	r.setWakeAt(changes, &p)
 
 	return p
 }
@@ -108,11 +108,11 @@ func (r *round) allocate(d Decision, changes []change, p *place.Plan) {
 		wants, who = append(wants, w), append(who, j)
 	}
 
-	for _, run := range r.out {
+	for _, run := range r.excluded {
 		wants, who = append(wants, allocate.Request{Item: run.Item, Running: run}), append(who, -1)
 	}
 
-	for _, it := range r.plain {
+	for _, it := range r.withoutGPUs {
 		wants, who = append(wants, allocate.Request{Item: it, GPUs: it.Shape.Need.Nodes}), append(who, -1)
 	}
 
@@ -126,14 +126,14 @@ func (r *round) allocate(d Decision, changes []change, p *place.Plan) {
 			changes[who[i]] = change{seats: g.Seats, stays: g.Unchanged || wants[i].Running == nil && len(g.Seats) == 0}
 		case wants[i].Running == nil && len(g.Seats) > 0:
 			p.Starts = append(p.Starts, place.Start{Item: wants[i].Item, Allocations: g.Seats,
-				Reason: "it asks for no GPUs, and there is room for it"})
+				Reason: "fits (needs no GPU)"})
 		}
 	}
 }
 
-// again asks to be asked when a job that has nothing runs out of patience, and when
-// one whose speed is not known has been watched for long enough.
-func (r *round) again(changes []change, p *place.Plan) {
+// setWakeAt sets when to plan again: when a job without nodes runs out of patience, and when a
+// job of unknown speed has been observed for long enough.
+func (r *round) setWakeAt(changes []change, p *place.Plan) {
 	ask := func(at time.Time) {
 		if at.After(r.view.Now) && (p.WakeAt.IsZero() || at.Before(p.WakeAt)) {
 			p.WakeAt = at
@@ -145,9 +145,9 @@ func (r *round) again(changes []change, p *place.Plan) {
 		switch {
 		case len(c.seats) == 0:
 			ask(b.item.Outlook.Submitted.Add(r.policy.Patience))
-		case b.tries > 0 && c.stays:
+		case b.guessedFrom > 0 && c.stays:
 			ask(b.running.Ordered.Add(observe))
-		case b.tries > 0:
+		case b.guessedFrom > 0:
 			ask(r.view.Now.Add(observe))
 		}
 	}

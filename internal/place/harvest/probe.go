@@ -16,10 +16,10 @@ type curve struct {
 	most  int     // GPUs beyond which it is not tried
 }
 
-// hope is the power of the number of GPUs by which a job of unknown speed is taken
+// scalingExponent is the power of the number of GPUs by which a job of unknown speed is taken
 // to get faster: a little less than a job that scales fully, so that it does not
 // take nodes from one that is known to.
-const hope = 0.9
+const scalingExponent = 0.9
 
 // curveOf returns a job's curve on a kind. Bounds on the count come from what was
 // measured. A job of which nothing is known starts at its least size and doubles
@@ -30,15 +30,15 @@ func (r *round) curveOf(b *bidder, k *kind) curve {
 	g := &k.sample.Node.Inventory.GPUs[0]
 	c := curve{known: o.Speed.On(g.Model, g.Memory), base: baseOf(o.Speed)}
 	if c.base == 0 {
-		c.base = r.usual
+		c.base = r.typicalRate
 	}
 
 	switch {
 	case c.known.MaxRate() <= 0:
-		c.known, c.each, c.most, b.tries = nil, c.base, r.tries(b), 1
+		c.known, c.each, c.most, b.guessedFrom = nil, c.base, r.maxTrial(b), 1
 	case r.policy.Probe && r.observed(b):
 		c.most = 2 * c.known.MaxGPUs()
-		b.tries = c.known.MaxGPUs() + 1
+		b.guessedFrom = c.known.MaxGPUs() + 1
 	default:
 		c.most = c.known.MaxGPUs()
 	}
@@ -54,9 +54,9 @@ func (r *round) observed(b *bidder) bool {
 	return b.running == nil || !b.running.Began.IsZero() && r.view.Now.Sub(b.running.Began) >= observe
 }
 
-// tries returns up to how many GPUs a job of unknown speed may try: the least that
+// maxTrial returns up to how many GPUs a job of unknown speed may try: the least that
 // it asks for at first, and then twice what it has had for long enough.
-func (r *round) tries(b *bidder) int {
+func (r *round) maxTrial(b *bidder) int {
 	n := &b.item.Shape.Need
 	least, had := n.Nodes*max(n.GPUs, 1), b.item.Outlook.Ran
 	switch {
@@ -70,9 +70,9 @@ func (r *round) tries(b *bidder) int {
 	return max(least, 2*had)
 }
 
-// usualBase returns the middle of the rates on one GPU of the jobs of which they
+// typicalBase returns the middle of the rates on one GPU of the jobs of which they
 // are known, 1 if there is none: that is what a job of unknown speed is assumed to do.
-func (r *round) usualBase() float64 {
+func (r *round) typicalBase() float64 {
 	var list []float64
 	for j := range r.jobs {
 		if v := baseOf(r.jobs[j].item.Outlook.Speed); v > 0 {
@@ -107,14 +107,14 @@ func (c *curve) rate(gpus, nodes int) float64 {
 	case gpus > c.most:
 		return 0
 	case c.known == nil:
-		return c.each * math.Pow(float64(gpus), hope)
+		return c.each * math.Pow(float64(gpus), scalingExponent)
 	case gpus < c.known.MinGPUs():
 		return 0
 	}
 
 	rate := c.known.Rate(gpus, nodes)
 	if most := c.known.MaxGPUs(); gpus > most {
-		rate *= math.Pow(float64(gpus)/float64(most), hope)
+		rate *= math.Pow(float64(gpus)/float64(most), scalingExponent)
 	}
 
 	return rate

@@ -5,20 +5,21 @@ import (
 	"math/bits"
 	"time"
 
+	"trainyard/internal/humanize"
 	"trainyard/internal/job"
 	"trainyard/internal/place"
 )
 
 // outReason says why a job is stopped that does not take part any more.
 func (r *round) outReason() string {
-	return r.with(fmt.Sprintf("preempted: at most %s share the idle nodes, and others go first",
-		count(r.policy.MaxParallel, "job")))
+	return r.withNote(fmt.Sprintf("preempted: at most %s share the idle nodes, and others go first",
+		humanize.Count(r.policy.MaxParallel, "job")))
 }
 
 // stopReason says why a running job is stopped.
 func (r *round) stopReason(b *bidder, c *change) string {
 	if len(c.seats) == 0 {
-		return r.with(fmt.Sprintf("preempted: its %s are worth more to other jobs; it resumes when more are free",
+		return r.withNote(fmt.Sprintf("preempted: its %s are worth more to other jobs; it resumes when more are free",
 			amount(b.running.Allocations)))
 	}
 
@@ -35,7 +36,7 @@ func (r *round) startReason(b *bidder, c *change) string {
 
 	switch {
 	case b.running == nil:
-		text = fmt.Sprintf("%s of the idle nodes: the best total for all jobs", amount(c.seats))
+		text = fmt.Sprintf("starts on %s: highest total value of all jobs", amount(c.seats))
 	case has > had:
 		text = fmt.Sprintf("resized from %s to %s: the gain within %s exceeds the cost of restarting",
 			amount(b.running.Allocations), amount(c.seats), r.horizon(b))
@@ -43,22 +44,22 @@ func (r *round) startReason(b *bidder, c *change) string {
 		text = fmt.Sprintf("resized from %s to %s: the released GPUs are worth more to other jobs",
 			amount(b.running.Allocations), amount(c.seats))
 	default:
-		text = fmt.Sprintf("moved to %s, where it is faster or makes room for others", amount(c.seats))
+		text = fmt.Sprintf("moved to %s: faster there, or makes room for other jobs", amount(c.seats))
 	}
 
-	if b.tries > 0 && has >= b.tries {
+	if b.guessedFrom > 0 && has >= b.guessedFrom {
 		text += "; its speed at this size is unknown and will be measured"
 	}
 
-	if b.odd > 0 {
-		text += fmt.Sprintf("; the objective has no value for %s of this job, which count as 0", count(b.odd, "size"))
+	if b.undefinedSizes > 0 {
+		text += fmt.Sprintf("; the objective has no value for %s of this job, which count as 0", humanize.Count(b.undefinedSizes, "size"))
 	}
 
-	return r.with(text)
+	return r.withNote(text)
 }
 
-// with adds what else is to be said of the decision.
-func (r *round) with(text string) string {
+// withNote adds the note on the decision to a reason.
+func (r *round) withNote(text string) string {
 	if r.note != "" {
 		text += "; " + r.note
 	}
@@ -72,14 +73,14 @@ func (r *round) horizon(b *bidder) job.Duration {
 	return job.Duration(time.Duration(c.horizon) * time.Second)
 }
 
-// amount says how much seats are.
+// amount writes the GPUs and nodes of an allocation.
 func amount(seats []place.Allocation) string {
 	gpus := gpusOf(seats)
 	if gpus == len(seats) {
-		return count(gpus, "GPU")
+		return humanize.Count(gpus, "GPU")
 	}
 
-	return count(gpus, "GPU") + " on " + count(len(seats), "node")
+	return humanize.Count(gpus, "GPU") + " on " + humanize.Count(len(seats), "node")
 }
 
 func gpusOf(seats []place.Allocation) int {
@@ -89,12 +90,4 @@ func gpusOf(seats []place.Allocation) int {
 	}
 
 	return n
-}
-
-func count(n int, what string) string {
-	if n == 1 {
-		return "1 " + what
-	}
-
-	return fmt.Sprintf("%d %ss", n, what)
 }

@@ -16,32 +16,32 @@ import (
 
 // round is one look at the yard.
 type round struct {
-	policy  *Policy
-	view    *place.View
-	enough  func() bool  // the time is up; nil if there is no limit
-	rooms   []fleet.Room // those of the view; what resizable jobs hold is free
-	kinds   []kind
-	jobs    []bidder         // those that take part, in the order of their turn
-	fixed   []*place.Running // jobs that are left alone
-	plain   []*queue.Item    // waiting jobs that ask for no GPUs
-	out     []*place.Running // resizable jobs that are not to take part any more
-	match   map[fleet.Need]*fleet.Matcher
-	fitting map[fleet.Need]int    // rooms that jobs with a need could have
-	usables map[fleet.Need][]room // what of each kind
-	queued  bool                  // more jobs wait than take part
-	usual   float64               // rate on one GPU that a job of unknown speed is assumed to have
-	note    string                // what else is to be said of the decision
+	policy      *Policy
+	view        *place.View
+	enough      func() bool  // the time is up; nil if there is no limit
+	rooms       []fleet.Room // those of the view; what resizable jobs hold is free
+	kinds       []kind
+	jobs        []bidder         // those that take part, in the order of their turn
+	fixed       []*place.Running // jobs that are left alone
+	withoutGPUs []*queue.Item    // waiting jobs that ask for no GPUs
+	excluded    []*place.Running // resizable jobs that no longer take part
+	match       map[fleet.Need]*fleet.Matcher
+	fitting     map[fleet.Need]int    // rooms that jobs with a need could have
+	usableRooms map[fleet.Need][]room // what of each kind
+	queued      bool                  // more jobs wait than take part
+	typicalRate float64               // rate on one GPU that a job of unknown speed is assumed to have
+	note        string                // added to the reasons of the decision
 }
 
 // bidder is a job that takes part.
 type bidder struct {
-	item    *queue.Item
-	running *place.Running // nil if it waits
-	kind    int            // of what it holds, -1 if it holds nothing
-	count   int            // units of that kind it holds
-	sizes   Sizes
-	odd     int // sizes for which the objective had no value
-	tries   int // from how many GPUs on its speed is a guess, 0 if none is
+	item           *queue.Item
+	running        *place.Running // nil if it waits
+	kind           int            // of what it holds, -1 if it holds nothing
+	count          int            // units of that kind it holds
+	sizes          Sizes
+	undefinedSizes int // sizes for which the objective had no value
+	guessedFrom    int // number of GPUs from which on its speed is a guess, 0 if all is measured
 }
 
 // kind is all nodes with one kind of GPU. If every job takes one and the same
@@ -63,7 +63,7 @@ type kind struct {
 func newRound(h *Policy, v *place.View) *round {
 	r := &round{
 		policy: h, view: v, rooms: slices.Clone(v.Rooms), match: map[fleet.Need]*fleet.Matcher{},
-		fitting: map[fleet.Need]int{}, usables: map[fleet.Need][]room{},
+		fitting: map[fleet.Need]int{}, usableRooms: map[fleet.Need][]room{},
 	}
 
 	var loose []*place.Running
@@ -117,14 +117,14 @@ func (r *round) admit(loose []*place.Running) {
 	most, waiting := r.policy.MaxParallel, 0
 
 	walk := r.view.Queue.Walk(r.view.UsageOf)
-	for range ahead*most + ahead {
+	for range queueDepth*most + queueDepth {
 		it := walk.Next(r.possible)
 		if it == nil {
 			break
 		}
 
 		if it.Shape.Need.MaxGPUs == 0 {
-			r.plain = append(r.plain, it)
+			r.withoutGPUs = append(r.withoutGPUs, it)
 			continue
 		}
 
@@ -133,7 +133,7 @@ func (r *round) admit(loose []*place.Running) {
 	}
 
 	slices.SortStableFunc(all, func(a, b entry) int {
-		return cmp.Or(cmp.Compare(b.item.Priority, a.item.Priority), first(a.begun, b.begun))
+		return cmp.Or(cmp.Compare(b.item.Priority, a.item.Priority), trueFirst(a.begun, b.begun))
 	})
 	for i := range all {
 		switch {
@@ -144,7 +144,7 @@ func (r *round) admit(loose []*place.Running) {
 				waiting--
 			}
 		case all[i].running != nil:
-			r.out = append(r.out, all[i].running)
+			r.excluded = append(r.excluded, all[i].running)
 		}
 	}
 
@@ -168,12 +168,12 @@ func (r *round) possible(s *queue.Shape) bool {
 	return n >= s.Need.Nodes
 }
 
-// ahead is how far into the queue to look for jobs that have begun, as a multiple
+// queueDepth is how far into the queue to look for jobs that have begun, as a multiple
 // of how many take part.
-const ahead = 8
+const queueDepth = 8
 
-// first orders what is so before what is not.
-func first(a, b bool) int {
+// trueFirst compares two conditions for sorting: true comes before false.
+func trueFirst(a, b bool) int {
 	switch {
 	case a == b:
 		return 0

@@ -21,11 +21,11 @@ type risk struct {
 	group float64 // mean number of nodes that opened together
 }
 
-// settled is from when on a node counts as there to stay.
-const settled = 24 * time.Hour
+// stableAge is from when on a node counts as there to stay.
+const stableAge = 24 * time.Hour
 
-// shortest is the least time that a node is expected to stay.
-const shortest = 10 * time.Minute
+// minStay is the least time that a node is expected to stay.
+const minStay = 10 * time.Minute
 
 func (r *round) riskOf(k *kind) risk {
 	var sum float64
@@ -34,8 +34,8 @@ func (r *round) riskOf(k *kind) risk {
 		since := r.rooms[at].Node.Since
 		opened[since] = true
 
-		if age := r.view.Now.Sub(since); age < settled {
-			sum += 1 / max(age, shortest).Seconds()
+		if age := r.view.Now.Sub(since); age < stableAge {
+			sum += 1 / max(age, minStay).Seconds()
 		}
 	}
 
@@ -50,9 +50,9 @@ func (r *round) riskOf(k *kind) risk {
 // rate is how often a job on so many nodes is expected to lose one of them, per second.
 func (k *risk) rate(nodes int) float64 { return k.each * math.Max(1, float64(nodes)/k.group) }
 
-// value works out what each size of each job is worth.
+// value computes the value of each size of each job.
 func (r *round) value() {
-	r.usual = r.usualBase()
+	r.typicalRate = r.typicalBase()
 	total := 0.0
 
 	for j := range r.jobs {
@@ -74,8 +74,8 @@ func (r *round) value() {
 	r.patience(total)
 }
 
-// patience makes it dear to leave a job with nothing that was submitted long ago,
-// the dearer the earlier its turn is.
+// patience adds a penalty for leaving a job without nodes that was submitted long ago; the
+// earlier its turn, the higher the penalty.
 func (r *round) patience(total float64) {
 	for j := range r.jobs {
 		b := &r.jobs[j]
@@ -87,46 +87,46 @@ func (r *round) patience(total float64) {
 
 // costs is what changing a job's size costs it.
 type costs struct {
-	horizon float64 // seconds that are looked at
-	start   float64 // until the first unit of work
-	save    float64 // to save itself first
-	begins  float64 // until the first unit if nothing is changed
-	lost    float64 // seconds of work that go with a node that is taken
-	left    float64 // units of work left, infinite if that is not known
-	gain    float64 // by which its objective counts, for the length of its horizon
-	follows bool    // another job waits to follow it on its nodes
+	horizon     float64 // seconds that are looked at
+	start       float64 // until the first unit of work
+	save        float64 // to save itself first
+	firstWork   float64 // until the first unit if nothing is changed
+	lostWork    float64 // seconds of work that go with a node that is taken
+	remaining   float64 // units of work left, infinite if that is not known
+	gain        float64 // by which its objective counts, for the length of its horizon
+	hasFollower bool    // another job waits to follow it on its nodes
 }
 
-// assumed is how long a job takes to start of which nothing is known.
-const assumed = 30 * time.Second
+// defaultStart is how long a job takes to start of which nothing is known.
+const defaultStart = 30 * time.Second
 
-// covers is how many times what a change costs is looked ahead at least: a job that
+// horizonFactor is how many times what a change costs is looked ahead at least: a job that
 // takes long to start must still be able to.
-const covers = 5
+const horizonFactor = 5
 
 func (r *round) newCosts(b *bidder) costs {
 	o := b.item.Outlook
-	c := costs{start: assumed.Seconds(), left: math.Inf(1), lost: o.Every.Seconds() / 2, follows: r.queued}
+	c := costs{start: defaultStart.Seconds(), remaining: math.Inf(1), lostWork: o.Every.Seconds() / 2, hasFollower: r.queued}
 	if s := o.Speed; s != nil {
 		c.start, c.save = time.Duration(s.Start).Seconds(), time.Duration(s.Save).Seconds()
 	}
 
 	if left, known := o.RemainingWork(); known {
-		c.left = left
+		c.remaining = left
 	}
 
 	if b.running == nil {
 		c.save = 0
 	} else {
 		if left, known := b.running.RemainingWork(r.view.Now); known {
-			c.left = left
+			c.remaining = left
 		}
 
-		c.begins = starts(b.running, r.view.Now).Seconds()
+		c.firstWork = starts(b.running, r.view.Now).Seconds()
 	}
 
 	ahead := r.policy.LookAhead.Seconds()
-	c.horizon = math.Max(ahead, covers*(c.start+c.save))
+	c.horizon = math.Max(ahead, horizonFactor*(c.start+c.save))
 	c.gain = ahead / c.horizon
 
 	return c
@@ -140,20 +140,20 @@ func (r *round) newCosts(b *bidder) costs {
 func (c *costs) seconds(rate, loses float64, stays bool) float64 {
 	idle := c.start + c.save
 	if stays {
-		idle = c.begins
+		idle = c.firstWork
 	}
 
 	works := math.Max(0, c.horizon-idle)
-	works *= math.Max(0, 1-loses*(c.start+c.lost))
-	if c.follows {
+	works *= math.Max(0, 1-loses*(c.start+c.lostWork))
+	if c.hasFollower {
 		return works
 	}
 
-	return math.Min(works, c.left/rate)
+	return math.Min(works, c.remaining/rate)
 }
 
-// tie is by what share a job is better left as it is where all else is equal.
-const tie = 1e-6
+// tieBonus is by what share a job is better left as it is where all else is equal.
+const tieBonus = 1e-6
 
 // choices lists what a job's sizes on a kind are worth.
 func (r *round) choices(b *bidder, k int, c *costs) []knapsack.Choice {
@@ -174,7 +174,7 @@ func (r *round) choices(b *bidder, k int, c *costs) []knapsack.Choice {
 		secs := c.seconds(rate, kd.risk.rate(s.nodes), stays)
 		v := worth * secs * c.gain
 		if stays {
-			v += math.Abs(v) * (r.policy.Hysteresis + tie)
+			v += math.Abs(v) * (r.policy.Hysteresis + tieBonus)
 		}
 
 		list = append(list, knapsack.Choice{Count: s.units, Value: v})
@@ -189,7 +189,7 @@ type room struct{ nodes, gpus int }
 // usable returns what of a kind jobs with this need could have. Nodes of one kind
 // may still differ in class, processors and memory.
 func (r *round) usable(n fleet.Need, k int) room {
-	list, known := r.usables[n]
+	list, known := r.usableRooms[n]
 	if !known {
 		list = make([]room, len(r.kinds))
 		m := r.matcher(n)
@@ -202,7 +202,7 @@ func (r *round) usable(n fleet.Need, k int) room {
 			}
 		}
 
-		r.usables[n] = list
+		r.usableRooms[n] = list
 	}
 
 	return list[k]
@@ -238,16 +238,16 @@ func sizesOf(n *fleet.Need, k *kind, has room) []size {
 	return list
 }
 
-// worth works out the objective for a size. What is no number is worth nothing, and
-// is counted so that the reason can say so.
+// worth evaluates the objective for a size. An undefined value counts as 0, and is counted
+// so that the reason can mention it.
 func (r *round) worth(b *bidder, values []float64, s size, rate, base float64, c *costs) float64 {
 	values[atN], values[atNodes] = float64(s.gpus), float64(s.nodes)
 	values[atThroughput], values[atSpeedup] = rate, rate/base
 	values[atRemainingH], values[atSlackH] = 0, 1e6
 
 	ends := 0.0
-	if !math.IsInf(c.left, 1) {
-		ends = c.left / rate / 3600
+	if !math.IsInf(c.remaining, 1) {
+		ends = c.remaining / rate / 3600
 		values[atRemainingH] = ends
 	}
 
@@ -257,7 +257,7 @@ func (r *round) worth(b *bidder, values []float64, s size, rate, base float64, c
 
 	v, ok := r.policy.worth.Value(values)
 	if !ok {
-		b.odd++
+		b.undefinedSizes++
 	}
 
 	return v

@@ -50,6 +50,19 @@ const (
 	Exactly
 )
 
+// String writes the comparison as in "must be at most 4".
+func (o Op) String() string {
+	switch o {
+	case AtMost:
+		return "at most"
+	case AtLeast:
+		return "at least"
+	case Exactly:
+	}
+
+	return "exactly"
+}
+
 // Solution is what a solver found.
 type Solution struct {
 	Values []float64 // of the variables
@@ -95,9 +108,9 @@ func (m *Model) Check(values []float64) error {
 		v, x := &m.Vars[i], values[i]
 		switch room := slack * math.Max(1, math.Abs(x)); {
 		case math.IsNaN(x) || x < v.Low-room || x > v.High+room:
-			return fmt.Errorf("%s is %g, outside of %g to %g", v.Name, x, v.Low, v.High)
+			return fmt.Errorf("%s must be between %g and %g, got %g", v.Name, v.Low, v.High, x)
 		case v.Whole && math.Abs(x-math.Round(x)) > room:
-			return fmt.Errorf("%s is %g, which is not whole", v.Name, x)
+			return fmt.Errorf("%s must be an integer, got %g", v.Name, x)
 		}
 	}
 
@@ -111,7 +124,7 @@ func (m *Model) Check(values []float64) error {
 
 		over := sum - r.Limit
 		if over > slack*size && r.Op != AtLeast || over < -slack*size && r.Op != AtMost {
-			return fmt.Errorf("%s comes to %g and the limit is %g", r.Name, sum, r.Limit)
+			return fmt.Errorf("%s must be %s %g, got %g", r.Name, r.Op, r.Limit, sum)
 		}
 	}
 

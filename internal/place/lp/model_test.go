@@ -20,15 +20,15 @@ func TestCheckFindsWhatIsWrong(t *testing.T) {
 	}
 
 	for want, values := range map[string][]float64{
-		"":                        {2, 1.5},
-		"1 values for 2":          {2},
-		"a is 4, outside of":      {4, 1.5},
-		"b is 0, outside of":      {2, 0},
-		"a is 1.5, which is not":  {1.5, 1.5},
-		"a is NaN":                {math.NaN(), 1.5},
-		"most comes to 4.5":       {2, 2.5},
-		"least comes to 1.25":     {2, 1.25},
-		"even comes to 2 and the": {1, 1.5},
+		"":                                     {2, 1.5},
+		"1 values for 2":                       {2},
+		"a must be between 0 and 3, got 4":     {4, 1.5},
+		"b must be between 1 and 5, got 0":     {2, 0},
+		"a must be an integer, got 1.5":        {1.5, 1.5},
+		"a must be between 0 and 3, got NaN":   {math.NaN(), 1.5},
+		"most must be at most 4, got 4.5":      {2, 2.5},
+		"least must be at least 1.5, got 1.25": {2, 1.25},
+		"even must be exactly 4, got 2":        {1, 1.5},
 	} {
 		err := m.Check(values)
 		if want == "" && err != nil || want != "" && (err == nil || !strings.Contains(err.Error(), want)) {

@@ -17,6 +17,7 @@ import (
 	"strings"
 
 	"trainyard/internal/fleet"
+	"trainyard/internal/humanize"
 	"trainyard/internal/id"
 	"trainyard/internal/place"
 	"trainyard/internal/place/lineup"
@@ -244,7 +245,7 @@ func (f *planner) reason(s *place.Start, rooms []int32) string {
 	if f.held.keeps(rooms[0]) {
 		if f.held.inTime(f, it.Lasts) {
 			return fmt.Sprintf("%s: reserved for %s from %s; this job is expected to end before that",
-				where, f.held.job, f.held.at.UTC().Format("Jan 2 15:04 UTC"))
+				where, f.held.job, humanize.Time(f.held.at, f.view.Now.UTC()))
 		}
 
 		return fmt.Sprintf("%s: fits beside the reservation of %s", where, f.held.job)

@@ -21,12 +21,12 @@ import (
 // stopped.
 type Policy struct {
 	name string
-	why  string // what is said of a job that goes before another: "which …"
+	why  string // why a job goes before another, after "which": "has less time remaining"
 	// rank is a job's place: the smallest first, then the second number, then submission.
 	rank func(now time.Time, it *queue.Item, run *place.Running) (first, second float64)
 	// again is when a running job may fall back in the order though nothing happens;
 	// nil if none does.
-	again func(now time.Time, t *task) time.Duration
+	nextChange func(now time.Time, t *task) time.Duration
 }
 
 var _ place.Policy = Policy{}
@@ -37,9 +37,9 @@ func (o Policy) Name() string { return o.name }
 // Revises reports that it also changes what runs.
 func (o Policy) Revises() bool { return true }
 
-// Plan lets run what comes first.
+// Plan runs the jobs that come first in the order.
 func (o Policy) Plan(v *place.View) place.Plan {
-	if v.Queue.Len() == 0 { // nobody is in anybody's way
+	if v.Queue.Len() == 0 { // nothing to preempt for
 		return place.Plan{}
 	}
 
@@ -70,7 +70,7 @@ func (o Policy) Plan(v *place.View) place.Plan {
 	})
 
 	plan := p.plan()
-	if o.again != nil && p.waiting() {
+	if o.nextChange != nil && p.waiting() {
 		plan.WakeAt = o.next(v.Now, p)
 	}
 
@@ -81,7 +81,7 @@ func (o Policy) Plan(v *place.View) place.Plan {
 func (o Policy) next(now time.Time, p *preemptor) time.Time {
 	var soonest time.Duration
 	for i := range p.tasks {
-		if d := o.again(now, &p.tasks[i]); d > 0 && (soonest == 0 || d < soonest) {
+		if d := o.nextChange(now, &p.tasks[i]); d > 0 && (soonest == 0 || d < soonest) {
 			soonest = d
 		}
 	}

@@ -66,7 +66,7 @@ type preemptor struct {
 	starts        []int32
 	startedQueued int    // of them that waited
 	unplaced      int    // stopped tasks that found no other place
-	why           string // what is said of who goes before another
+	why           string // why a job goes before another
 }
 
 // search is how far the search for one shape has come.
@@ -170,7 +170,7 @@ func (p *preemptor) hold(at int32, rooms []fleet.Room, sign int) int {
 	return gpus
 }
 
-// sortHolders puts in each room who is to be stopped first in front.
+// sortHolders sorts the holders of each room, those to be stopped first in front.
 func (p *preemptor) sortHolders() {
 	for _, list := range p.holders {
 		slices.SortFunc(list, func(a, b int32) int {

@@ -2,6 +2,7 @@ package rules
 
 import (
 	"trainyard/internal/fleet"
+	"trainyard/internal/humanize"
 	"trainyard/internal/id"
 	"trainyard/internal/place"
 	"trainyard/internal/place/timeline"
@@ -48,7 +49,7 @@ func (e *engine) saves(o *option, all []option) (float64, string) {
 		if h := &all[i]; h.provisions() && !o.provisions() && e.costs.of(o.pool).rent == 0 &&
 			h.ledgerCost > o.ledgerCost {
 			return h.ledgerCost - o.ledgerCost,
-				"instead of provisioning " + h.offer.Offer.Name + " for " + dollars(h.ledgerCost)
+				"instead of provisioning " + h.offer.Offer.Name + " for " + humanize.Dollars(h.ledgerCost)
 		}
 	}
 

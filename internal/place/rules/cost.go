@@ -86,13 +86,15 @@ func (r *rates) charge(v *place.View, n *fleet.Node) {
 	r.ledger = r.rent
 }
 
-// score is what an option costs in all: money, and time at what it is worth. Missing the
-// deadline costs what the job says, or ten times as much as waiting.
+// score sets the total cost of an option: money, plus time at the job's value of time.
+// Missing the deadline costs the job's late cost, or ten times as much as waiting.
 func (e *engine) score(j *queuedJob, o *option) {
 	o.score = o.marginalCost + j.value*o.done().Hours()
-	if j.patience.share > 0 { // a job that waits longer than for a provisioned node keeps others out: see patience
-		o.score += j.value * (1/j.patience.share - 1) * min(max(o.startsIn-j.provisionedIn, 0),
-			timeline.Never/2).Hours()
+
+	// A job that waits longer than a provisioned node would take keeps others out: see patience.
+	if j.patience.share > 0 {
+		excess := min(max(o.startsIn-j.provisionedIn, 0), timeline.Never/2)
+		o.score += j.value * (1/j.patience.share - 1) * excess.Hours()
 	}
 
 	if l := j.item.Outlook; l != nil && !l.Deadline.IsZero() {

@@ -20,7 +20,7 @@ const minRun = 10 * time.Minute
 type victim struct {
 	running *place.Running
 	gpus    uint64
-	loss    float64 // money: work that is lost, its start, and its time at what that is worth
+	loss    float64 // money: the work that is lost, the restart, and the job's time at its value
 	next    int32   // victim of the same host: its index in the list of all, plus one; 0 for none
 }
 
@@ -32,8 +32,11 @@ func timeSensitive(j *queuedJob) bool { return j.item.Spec.Objective == job.Obje
 // A time-sensitive job may preempt cost-sensitive ones, and a job whose owner is within
 // their quota those on borrowed GPUs.
 func (e *engine) preempt(j *queuedJob, later *option) *option {
-	if !e.cfg.Preempt || j.item.Spec == nil || !timeSensitive(j) && !e.lends(j) || j.item.Shape.Need.Nodes > 1 ||
-		j.item.Shape.Need.GPUs == 0 {
+	if !e.cfg.Preempt || j.item.Spec == nil || !timeSensitive(j) && !e.lends(j) {
+		return nil
+	}
+
+	if need := &j.item.Shape.Need; need.Nodes > 1 || need.GPUs == 0 {
 		return nil
 	}
 
@@ -62,7 +65,8 @@ func (e *engine) preempt(j *queuedJob, later *option) *option {
 			continue
 		}
 
-		loss += float64(count) * e.costHourValue * o.runs.Hours() // by so much the victims are delayed
+		// The victims are delayed by the run time of the job that takes their place.
+		loss += float64(count) * e.costHourValue * o.runs.Hours()
 		if loss > least || loss == least && (from == nil || h.room > from.room) {
 			continue
 		}
@@ -295,25 +299,33 @@ func (e *engine) mayStop(j *queuedJob, r *place.Running) bool {
 // victims calls take for the running jobs of a host whose preemption costs least until a job
 // fits there, and returns what that costs and how many they are. It is not ok if the job
 // never fits. No job is preempted for one of lower priority.
-func (e *engine) victims(j *queuedJob, h *host, m *fleet.Matcher, take func(*victim)) (loss float64, count int,
-	ok bool) {
-	o := e.timeline.Free(h.room)
-	wanted := m.MatchingGPUs(&e.view.Rooms[h.room])
-	need, gpus := timeline.SizeOf(&m.Need), o.GPUs&wanted
-	free := timeline.Size{GPUs: bits.OnesCount64(gpus), CPUs: o.CPUs, Memory: o.Memory}
+func (e *engine) victims(
+	j *queuedJob, h *host, m *fleet.Matcher, take func(*victim),
+) (loss float64, count int, ok bool) {
+	present := e.timeline.Free(h.room)
+	usable := m.MatchingGPUs(&e.view.Rooms[h.room])
+	need := timeline.SizeOf(&m.Need)
+	gpus := present.GPUs & usable
+	free := timeline.Size{GPUs: bits.OnesCount64(gpus), CPUs: present.CPUs, Memory: present.Memory}
+
 	for _, v := range e.cheapest(h) {
 		if free.Holds(need) {
 			break
 		}
 
-		if v.gpus&wanted == 0 || v.running.Priority > j.item.Priority || e.timeline.Vacated(v.running.Job) ||
-			!e.mayStop(j, v.running) {
+		if v.gpus&usable == 0 || v.running.Priority > j.item.Priority {
 			continue
 		}
 
-		gpus |= v.gpus & wanted
-		its := &v.running.Shape.Need
-		free = timeline.Size{GPUs: bits.OnesCount64(gpus), CPUs: free.CPUs + its.CPUs, Memory: free.Memory + its.Memory}
+		if e.timeline.Vacated(v.running.Job) || !e.mayStop(j, v.running) {
+			continue
+		}
+
+		gpus |= v.gpus & usable
+		free.GPUs = bits.OnesCount64(gpus)
+		free.CPUs += v.running.Shape.Need.CPUs
+		free.Memory += v.running.Shape.Need.Memory
+
 		loss += v.loss
 		count++
 

@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"trainyard/internal/fleet"
+	"trainyard/internal/humanize"
 	"trainyard/internal/job"
 	"trainyard/internal/provision"
 	"trainyard/internal/tenant"
@@ -82,11 +83,11 @@ func (e *engine) query(j *queuedJob, s *shape) provision.Query {
 func barred(a *tenant.Allowance, o *option) string {
 	switch {
 	case a.NoProvisioning:
-		return a.LimitedBy.Money + " allows only nodes without rent"
+		return a.LimitedBy.Money + " allows no spending on nodes"
 	case o.nodes > a.Nodes:
 		return a.LimitedBy.Nodes + " allows no more on-demand nodes"
 	case o.marginalCost > a.Money:
-		return a.LimitedBy.Money + " has " + dollars(max(a.Money, 0)) + " left"
+		return a.LimitedBy.Money + " has " + humanize.Dollars(max(a.Money, 0)) + " left"
 	}
 
 	return ""

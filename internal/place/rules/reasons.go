@@ -6,26 +6,13 @@ import (
 	"time"
 
 	"trainyard/internal/fleet"
+	"trainyard/internal/humanize"
 	"trainyard/internal/job"
 )
 
-// dollars writes an amount of money as people read it.
-func dollars(m float64) string {
-	if m > 0 && m < 0.01 {
-		return "less than $0.01"
-	}
-
-	return fmt.Sprintf("$%.2f", m)
-}
-
 // clockTime writes a time of day in UTC, with the date if it is another day.
 func (e *engine) clockTime(d time.Duration) string {
-	at := e.view.Now.Add(d).UTC()
-	if at.YearDay() == e.view.Now.UTC().YearDay() && at.Year() == e.view.Now.UTC().Year() {
-		return at.Format("15:04 UTC")
-	}
-
-	return at.Format("Jan 2 15:04 UTC")
+	return humanize.Time(e.view.Now.Add(d), e.view.Now.UTC())
 }
 
 // describeOption names what a job would have.
@@ -34,7 +21,7 @@ func (e *engine) describeOption(o *option) string {
 		f := o.offer.Offer
 		name := f.Name
 		if f.GPUs > 0 {
-			name = fmt.Sprintf("%s (%d× %s)", f.Name, f.GPUs, f.GPU)
+			name = fmt.Sprintf("%s (%s)", f.Name, humanize.GPUs(f.GPUs, f.GPU, f.GPUMemory))
 		}
 
 		if o.offer.Nodes > 1 {
@@ -68,7 +55,7 @@ func (o *option) gpuWords() string {
 		return ""
 	}
 
-	return fmt.Sprintf("%d× %s", o.gpus, g[0].Model)
+	return humanize.GPUs(o.gpus, g[0].Model, g[0].Memory)
 }
 
 // basis is how it is known how long a job takes.
@@ -149,7 +136,7 @@ func className(c fleet.Class) string {
 func (e *engine) estimate(o *option) string {
 	text := "est. finish " + e.clockTime(o.done())
 	if o.ledgerCost > 0 {
-		text += ", est. cost " + dollars(o.ledgerCost)
+		text += ", est. cost " + humanize.Dollars(o.ledgerCost)
 	}
 
 	return text
@@ -195,7 +182,7 @@ func (e *engine) nextBest(o *option, all []option) *option {
 // whyProvision says why nodes are provisioned for a job.
 func (e *engine) whyProvision(j *queuedJob, o *option) string {
 	text := fmt.Sprintf("provisions %s: est. finish %s, est. cost %s",
-		e.describeOption(o), e.clockTime(o.done()), dollars(o.marginalCost))
+		e.describeOption(o), e.clockTime(o.done()), humanize.Dollars(o.marginalCost))
 	if len(e.shapeOf(j).Able) == 0 {
 		return text + "; no node of the yard can run it"
 	}
@@ -210,5 +197,5 @@ func (e *engine) whyStop(j *queuedJob, v *victim, gain float64) string {
 		who = "whose owner is within their quota, while this job runs on borrowed GPUs"
 	}
 
-	return fmt.Sprintf("preempted for %s, %s: saves %s, costs %s", j.item.Job, who, dollars(gain), dollars(v.loss))
+	return fmt.Sprintf("preempted for %s, %s: saves %s, costs %s", j.item.Job, who, humanize.Dollars(gain), humanize.Dollars(v.loss))
 }

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	policy "trainyard/internal/place/andreas"
+	paper "trainyard/internal/place/andreas/published"
 	"trainyard/internal/sim/trace"
 	"trainyard/test/bench/target"
 )
@@ -191,9 +192,9 @@ func (u *unit) run(g grid, start, save time.Duration) error {
 	top := slices.Max(g.prices)
 	for _, first := range []struct {
 		rule int
-		by   policy.Order
-	}{{fifo, policy.FIFO}, {edf, policy.EDF}, {ps, policy.Priority}} {
-		c, err := in(top).Run(policy.NewFirst(first.by))
+		by   paper.Order
+	}{{fifo, paper.FIFO}, {edf, paper.EDF}, {ps, paper.Priority}} {
+		c, err := in(top).Run(paper.NewFirstPrinciple(first.by))
 		if err != nil {
 			return u.wrap(err)
 		}
@@ -203,7 +204,7 @@ func (u *unit) run(g grid, start, save time.Duration) error {
 		}
 	}
 
-	rg := policy.PublishedDefaults()
+	rg := paper.Defaults()
 	rg.Rounds, rg.Seed = g.rounds[u.nodes], uint64(u.seed)
 
 	for k, price := range g.prices {
@@ -213,7 +214,7 @@ func (u *unit) run(g grid, start, save time.Duration) error {
 			return u.wrap(err)
 		}
 
-		u.costs[k][published], err = in(price).Run(policy.NewPublished(rg))
+		u.costs[k][published], err = in(price).Run(paper.New(rg))
 		if err != nil {
 			return u.wrap(err)
 		}

@@ -8,6 +8,7 @@ import (
 
 	"trainyard/internal/place"
 	policy "trainyard/internal/place/andreas"
+	paper "trainyard/internal/place/andreas/published"
 	"trainyard/internal/sim/trace"
 	"trainyard/test/bench/andreas"
 )
@@ -47,7 +48,7 @@ func TestQuick(t *testing.T) {
 // TestEveryPolicyBringsEveryJobToItsEnd runs all of them, with every search.
 func TestEveryPolicyBringsEveryJobToItsEnd(t *testing.T) {
 	t.Parallel()
-	policies := []place.Policy{policy.NewFirst(policy.FIFO), policy.NewFirst(policy.EDF), policy.NewFirst(policy.Priority)}
+	policies := []place.Policy{paper.NewFirstPrinciple(paper.FIFO), paper.NewFirstPrinciple(paper.EDF), paper.NewFirstPrinciple(paper.Priority)}
 	for _, s := range []policy.Search{policy.Greedy, policy.Local, policy.Random, policy.Relink} {
 		o := policy.Defaults()
 		o.Search = s
@@ -56,9 +57,9 @@ func TestEveryPolicyBringsEveryJobToItsEnd(t *testing.T) {
 
 	early := policy.Defaults()
 	early.Survival = []float64{0.9, 0.6, 0.3, 0.2}
-	rg := policy.PublishedDefaults()
+	rg := paper.Defaults()
 	rg.Rounds = 5
-	policies = append(policies, policy.New(early), policy.NewPublished(rg))
+	policies = append(policies, policy.New(early), paper.New(rg))
 	for _, p := range policies {
 		jobs := trace.Andreas(4, andreas.Lambda(1.2), 10, 3)
 		jobs.Start, jobs.Save = time.Minute, 30*time.Second
@@ -90,9 +91,9 @@ func TestTheRulesCostWhatThePublicProgramDoes(t *testing.T) {
 			Tariff: trace.AndreasTariff(),
 		}
 
-		rg := policy.PublishedDefaults()
+		rg := paper.Defaults()
 		rg.Rounds = -1
-		for p, sum := range map[place.Policy]*andreas.Cost{policy.NewPublished(rg): &greedy, policy.NewFirst(policy.FIFO): &fifo} {
+		for p, sum := range map[place.Policy]*andreas.Cost{paper.New(rg): &greedy, paper.NewFirstPrinciple(paper.FIFO): &fifo} {
 			c, err := in.Run(p)
 			if err != nil {
 				t.Fatal(err)

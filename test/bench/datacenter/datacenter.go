@@ -15,6 +15,7 @@ import (
 
 	"trainyard/internal/place"
 	policy "trainyard/internal/place/andreas"
+	paper "trainyard/internal/place/andreas/published"
 	"trainyard/internal/sim/trace"
 	"trainyard/test/bench/andreas"
 	"trainyard/test/bench/target"
@@ -53,13 +54,13 @@ func rules(rounds int) []rule {
 	return []rule{
 		{"andreas", func(int) place.Policy { return policy.New(policy.Defaults()) }},
 		{"published", func(seed int) place.Policy {
-			o := policy.PublishedDefaults()
+			o := paper.Defaults()
 			o.Rounds, o.Seed = rounds, uint64(seed)
-			return policy.NewPublished(o)
+			return paper.New(o)
 		}},
-		{"fifo", func(int) place.Policy { return policy.NewFirst(policy.FIFO) }},
-		{"edf", func(int) place.Policy { return policy.NewFirst(policy.EDF) }},
-		{"ps", func(int) place.Policy { return policy.NewFirst(policy.Priority) }},
+		{"fifo", func(int) place.Policy { return paper.NewFirstPrinciple(paper.FIFO) }},
+		{"edf", func(int) place.Policy { return paper.NewFirstPrinciple(paper.EDF) }},
+		{"ps", func(int) place.Policy { return paper.NewFirstPrinciple(paper.Priority) }},
 	}
 }
 

@@ -1,10 +1,11 @@
-package andreas
+package published
 
 import (
 	"cmp"
 	"slices"
 
 	"trainyard/internal/place"
+	"trainyard/internal/place/andreas/problem"
 	"trainyard/internal/place/ordered"
 )
 
@@ -18,31 +19,31 @@ const (
 	Priority Order = "ps"   // by what being late costs, the greatest first
 )
 
-// First is a first-principle rule, as the published schedulers are measured
+// FirstPrinciple is a first-principle rule, as the published schedulers are measured
 // against: jobs are served in a fixed order and what runs is left alone. A job
 // takes the configuration that the published rule would choose now, or its next if
 // there is no room; jobs behind one that does not fit may start.
-type First struct{ by Order }
+type FirstPrinciple struct{ by Order }
 
-var _ place.Policy = First{}
+var _ place.Policy = FirstPrinciple{}
 
-// NewFirst returns the rule with this order.
-func NewFirst(by Order) First { return First{by} }
+// NewFirstPrinciple returns the rule with this order.
+func NewFirstPrinciple(by Order) FirstPrinciple { return FirstPrinciple{by} }
 
 // Name is what the policy is called in the configuration.
-func (p First) Name() string { return "andreas-" + string(p.by) }
+func (p FirstPrinciple) Name() string { return "andreas-" + string(p.by) }
 
 // Revises reports that it leaves alone what runs.
-func (First) Revises() bool { return false }
+func (FirstPrinciple) Revises() bool { return false }
 
 // Plan starts what can start.
-func (p First) Plan(v *place.View) place.Plan {
-	y := newYard(v, noRestartCost(), true)
-	if !y.hasEstimates {
+func (p FirstPrinciple) Plan(v *place.View) place.Plan {
+	y := problem.NewYard(v, noRestartCost(), true)
+	if !y.HasEstimates {
 		return ordered.FIFO{}.Plan(v)
 	}
 
-	y.listCandidates()
+	y.ListCandidates()
 
 	r := newRule(y)
 	for i := range r.order {
@@ -50,21 +51,21 @@ func (p First) Plan(v *place.View) place.Plan {
 	}
 
 	slices.SortStableFunc(r.order, func(a, b int32) int {
-		s, t := &y.tasks[a], &y.tasks[b]
+		s, t := &y.Tasks[a], &y.Tasks[b]
 
 		switch p.by {
 		case EDF:
-			return cmp.Or(cmp.Compare(s.slack, t.slack), cmp.Compare(s.item.Number, t.item.Number))
+			return cmp.Or(cmp.Compare(s.Slack, t.Slack), cmp.Compare(s.Item.Number, t.Item.Number))
 		case Priority:
-			return cmp.Or(cmp.Compare(t.lateCost, s.lateCost), cmp.Compare(s.item.Number, t.item.Number))
+			return cmp.Or(cmp.Compare(t.LateCost, s.LateCost), cmp.Compare(s.Item.Number, t.Item.Number))
 		case FIFO:
 		}
 
-		return cmp.Compare(s.item.Number, t.item.Number)
+		return cmp.Compare(s.Item.Number, t.Item.Number)
 	})
 
 	r.assign(nil)
-	y.relabel()
+	r.relabel()
 
-	return y.plan(func(t *task) string { return r.reason(t) })
+	return y.Plan(r.reason)
 }

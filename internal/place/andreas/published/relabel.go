@@ -1,4 +1,4 @@
-package andreas
+package published
 
 import (
 	"cmp"
@@ -7,6 +7,7 @@ import (
 
 	"trainyard/internal/fleet"
 	"trainyard/internal/place"
+	"trainyard/internal/place/andreas/problem"
 )
 
 // relabel finds seats for a solution as it is: so many jobs of each size together on
@@ -14,120 +15,120 @@ import (
 // no difference to what the solution costs, so as many as possible stay where they
 // are. A task that cannot have its seats there after all, because CPUs or memory
 // do not suffice, waits.
-func (y *yard) relabel() {
-	left := make([][]int32, len(y.kinds))
-	for k := range y.kinds {
-		left[k] = y.rename(int32(k))
+func (r *rule) relabel() {
+	left := make([][]int32, len(r.y.Kinds))
+	for k := range r.y.Kinds {
+		left[k] = r.rename(int32(k))
 	}
 
-	y.clearSeats()
+	r.y.ClearSeats()
 
 	var rest []int32
-	for i := range y.tasks {
-		t := &y.tasks[i]
-		t.seats = nil
+	for i := range r.y.Tasks {
+		t := &r.y.Tasks[i]
+		t.Seats = nil
 		switch {
-		case t.assigned < 0:
-		case t.keepsAssignment() && t.candidates[t.assigned].nodes == 1 && y.takePlace(left, t, t.currentRooms[0]):
-			y.restoreSeats(int32(i), t.running.Allocations, t.currentRooms)
+		case t.Assigned < 0:
+		case keepsAssignment(t) && t.Candidates[t.Assigned].Nodes == 1 && r.takePlace(left, t, t.CurrentRooms[0]):
+			r.y.RestoreSeats(int32(i), t.Running.Allocations, t.CurrentRooms)
 		default:
 			rest = append(rest, int32(i))
 		}
 	}
 
 	for _, i := range rest {
-		t := &y.tasks[i]
-		if t.candidates[t.assigned].nodes == 1 {
-			for _, room := range y.kinds[t.candidates[t.assigned].kind].rooms {
-				if y.takePlace(left, t, room) {
-					t.positions = append(t.positions[:0], room)
+		t := &r.y.Tasks[i]
+		if t.Candidates[t.Assigned].Nodes == 1 {
+			for _, room := range r.y.Kinds[t.Candidates[t.Assigned].Kind].Rooms {
+				if r.takePlace(left, t, room) {
+					t.Positions = append(t.Positions[:0], room)
 					break
 				}
 			}
 		}
 
-		y.claim(i)
+		r.claim(i)
 	}
 }
 
 // keepsAssignment reports whether a task is given just what it has, on whatever node.
-func (t *task) keepsAssignment() bool { return t.running != nil && t.assigned == t.current }
+func keepsAssignment(t *problem.Task) bool { return t.Running != nil && t.Assigned == t.Current }
 
 // takePlace takes one of the places that a room has for tasks of this size, and
 // reports whether there is one.
-func (y *yard) takePlace(left [][]int32, t *task, room int32) bool {
-	o := &t.candidates[t.assigned]
-	sp := y.positions[room]
-	at := int(sp.at)*(y.kinds[o.kind].size+1) + int(o.gpus)
-	if sp.kind != o.kind || left[o.kind][at] == 0 {
+func (r *rule) takePlace(left [][]int32, t *problem.Task, room int32) bool {
+	o := &t.Candidates[t.Assigned]
+	sp := r.y.Positions[room]
+	at := int(sp.At)*(r.y.Kinds[o.Kind].Size+1) + int(o.GPUs)
+	if sp.Kind != o.Kind || left[o.Kind][at] == 0 {
 		return false
 	}
 
-	left[o.kind][at]--
+	left[o.Kind][at]--
 
 	return true
 }
 
 // claim seats a task on the rooms that it has been recorded for.
-func (y *yard) claim(i int32) {
-	t := &y.tasks[i]
-	o := &t.candidates[t.assigned]
-	match := y.shapeOf(t.item.Shape).match
-	rooms := slices.Clone(t.positions)
+func (r *rule) claim(i int32) {
+	t := &r.y.Tasks[i]
+	o := &t.Candidates[t.Assigned]
+	match := r.y.ShapeOf(t.Item.Shape).Match
+	rooms := slices.Clone(t.Positions)
 	masks := make([]uint64, len(rooms))
 	for n, room := range rooms {
-		fits, ok := match.Fits(&y.rooms[room])
-		masks[n] = fleet.LowestGPUs(fits, o.on(n))
-		if !ok || bits.OnesCount64(masks[n]) < o.on(n) {
-			t.assigned, t.positions = -1, t.positions[:0]
+		fits, ok := match.Fits(&r.y.Rooms[room])
+		masks[n] = fleet.LowestGPUs(fits, o.On(n))
+		if !ok || bits.OnesCount64(masks[n]) < o.On(n) {
+			t.Assigned, t.Positions = -1, t.Positions[:0]
 			return
 		}
 	}
 
-	t.positions = t.positions[:0]
+	t.Positions = t.Positions[:0]
 
 	for n, room := range rooms {
-		y.addSeat(i, room, place.Allocation{Node: y.rooms[room].Node.ID, GPUs: masks[n]})
+		r.y.AddSeat(i, room, place.Allocation{Node: r.y.Rooms[room].Node.ID, GPUs: masks[n]})
 	}
 }
 
 // rename chooses which node of a kind is which, so that most tasks find a place of
 // their size where they are. It writes the rooms of tasks on several nodes down,
 // and returns how many places for tasks of one node each real node has, by size.
-func (y *yard) rename(k int32) []int32 {
-	kd := &y.kinds[k]
-	sizes := kd.size + 1
-	wanted, held := make([]int32, len(kd.rooms)*sizes), make([]int32, len(kd.rooms)*sizes)
+func (r *rule) rename(k int32) []int32 {
+	kd := &r.y.Kinds[k]
+	sizes := kd.Size + 1
+	wanted, held := make([]int32, len(kd.Rooms)*sizes), make([]int32, len(kd.Rooms)*sizes)
 
-	for i := range y.tasks {
-		t := &y.tasks[i]
-		if t.assigned < 0 || t.candidates[t.assigned].kind != k || t.candidates[t.assigned].nodes > 1 {
+	for i := range r.y.Tasks {
+		t := &r.y.Tasks[i]
+		if t.Assigned < 0 || t.Candidates[t.Assigned].Kind != k || t.Candidates[t.Assigned].Nodes > 1 {
 			continue
 		}
 
-		g := int(t.candidates[t.assigned].gpus)
-		wanted[int(t.positions[0])*sizes+g]++
+		g := int(t.Candidates[t.Assigned].GPUs)
+		wanted[int(t.Positions[0])*sizes+g]++
 
-		if t.keepsAssignment() {
-			held[int(y.positions[t.currentRooms[0]].at)*sizes+g]++
+		if keepsAssignment(t) {
+			held[int(r.y.Positions[t.CurrentRooms[0]].At)*sizes+g]++
 		}
 	}
 
-	real := matched(wanted, held, sizes, &y.newIndexes()[k])
+	real := matched(wanted, held, sizes, &r.y.NewIndexes()[k])
 
 	places := make([]int32, len(wanted))
 	for p, q := range real {
 		copy(places[int(q)*sizes:int(q+1)*sizes], wanted[p*sizes:(p+1)*sizes])
 	}
 
-	for i := range y.tasks {
-		t := &y.tasks[i]
-		if t.assigned < 0 || t.candidates[t.assigned].kind != k {
+	for i := range r.y.Tasks {
+		t := &r.y.Tasks[i]
+		if t.Assigned < 0 || t.Candidates[t.Assigned].Kind != k {
 			continue
 		}
 
-		for n, p := range t.positions {
-			t.positions[n] = kd.rooms[real[p]]
+		for n, p := range t.Positions {
+			t.Positions[n] = kd.Rooms[real[p]]
 		}
 	}
 
@@ -137,8 +138,8 @@ func (y *yard) rename(k int32) []int32 {
 // matched gives each node of the solution a real one, those first that have most to
 // keep. Nodes are exchanged only for such as have equally many GPUs free and in
 // use without the tasks.
-func matched(wanted, held []int32, sizes int, s *nodeIndex) []int32 {
-	nodes := len(s.free)
+func matched(wanted, held []int32, sizes int, s *problem.NodeIndex) []int32 {
+	nodes := len(s.Free)
 	real, taken := make([]int32, nodes), make([]bool, nodes)
 	for p := range real {
 		real[p] = -1
@@ -167,7 +168,7 @@ func matched(wanted, held []int32, sizes int, s *nodeIndex) []int32 {
 	for _, q := range order {
 		best, most := -1, int32(0)
 		for p := range real {
-			if real[p] >= 0 || s.free[p] != s.free[q] || s.used[p] != s.used[q] {
+			if real[p] >= 0 || s.Free[p] != s.Free[q] || s.Used[p] != s.Used[q] {
 				continue
 			}
 

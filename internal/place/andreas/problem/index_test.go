@@ -1,7 +1,6 @@
-package andreas
+package problem
 
 import (
-	"math"
 	"testing"
 
 	"pgregory.net/rapid"
@@ -20,11 +19,11 @@ func TestTheShelfFindsTheTightestNode(t *testing.T) {
 
 		for range 20 {
 			gpus := rapid.IntRange(1, size).Draw(t, "gpus")
-			got, want := s.fit(gpus, nil), int32(-1)
+			got, want := s.Fit(gpus, nil), int32(-1)
 			for i := range nodes {
 				at := int32(i)
-				if int(s.free[at]) >= gpus && (want < 0 || s.used[at] > 0 && s.used[want] == 0 ||
-					(s.used[at] > 0) == (s.used[want] > 0) && s.free[at] < s.free[want]) {
+				if int(s.Free[at]) >= gpus && (want < 0 || s.Used[at] > 0 && s.Used[want] == 0 ||
+					(s.Used[at] > 0) == (s.Used[want] > 0) && s.Free[at] < s.Free[want]) {
 					want = at
 				}
 			}
@@ -34,7 +33,7 @@ func TestTheShelfFindsTheTightestNode(t *testing.T) {
 			}
 
 			if got >= 0 {
-				s.move(got, gpus)
+				s.Move(got, gpus)
 			}
 		}
 	})
@@ -68,11 +67,11 @@ func TestPartsOfGPUs(t *testing.T) {
 			}
 
 			used := 0
-			for i := range s.used {
-				used += int(s.used[i])
+			for i := range s.Used {
+				used += int(s.Used[i])
 			}
 
-			if sum > float64(used)+epsilon {
+			if sum > float64(used)+Epsilon {
 				t.Fatalf("%g GPUs are held of %d in use", sum, used)
 			}
 		}
@@ -81,43 +80,10 @@ func TestPartsOfGPUs(t *testing.T) {
 			s.unshare(i.part, i.at)
 		}
 
-		for i := range s.free {
-			if s.free[i] != 2 || s.used[i] != 0 {
-				t.Fatalf("node %d has %d free and %d in use", i, s.free[i], s.used[i])
+		for i := range s.Free {
+			if s.Free[i] != 2 || s.Used[i] != 0 {
+				t.Fatalf("node %d has %d free and %d in use", i, s.Free[i], s.Used[i])
 			}
 		}
 	})
-}
-
-func TestOverdue(t *testing.T) {
-	t.Parallel()
-
-	for _, tc := range []struct{ by, spread, want float64 }{
-		{10, 0, 10}, {-10, 0, 0}, {10, 5, 15}, {0, 5, 5}, {-5, 5, 5 / math.E}, {-1e6, 5, 0},
-	} {
-		if got := expectedLateness(tc.by, tc.spread); math.Abs(got-tc.want) > 1e-9 {
-			t.Errorf("overdue(%g, %g) = %g, want %g", tc.by, tc.spread, got, tc.want)
-		}
-	}
-}
-
-// TestEndings has the chances that a job ends, which sum to one.
-func TestEndings(t *testing.T) {
-	t.Parallel()
-	y := &yard{o: &Options{Survival: []float64{0.8, 0.4}}}
-	for done, want := range map[float64]float64{0: 1, 0.25: 0.9, 0.5: 0.8, 0.75: 0.6, 1: 0.4, 2: 0.4} {
-		if got := y.survival(done); math.Abs(got-want) > 1e-12 {
-			t.Errorf("when %g is done %g live on, want %g", done, got, want)
-		}
-	}
-}
-
-func TestMoney(t *testing.T) {
-	t.Parallel()
-
-	for f, want := range map[float64]string{0: "$0.00", 12.345: "$12.35", 0.42: "$0.42", 0.0312: "$0.031", 0.000123: "$0.00012", -0.5: "$-0.50"} {
-		if got := money(f); got != want {
-			t.Errorf("%g is written %s, want %s", f, got, want)
-		}
-	}
 }

@@ -1,4 +1,8 @@
-package andreas
+// Package published is the randomised greedy rule of the ANDREAS papers (andreas-published)
+// and the first-principle rules it was measured against (andreas-fifo, andreas-edf,
+// andreas-ps), for comparison with the policy andreas. None of them knows the cost of a
+// restart, and none provisions nodes.
+package published
 
 import (
 	"cmp"
@@ -6,12 +10,14 @@ import (
 	"math/rand/v2"
 	"slices"
 
+	"trainyard/internal/humanize"
 	"trainyard/internal/place"
+	"trainyard/internal/place/andreas/problem"
 	"trainyard/internal/place/ordered"
 )
 
-// PublishedOptions are the parameters of the published rule.
-type PublishedOptions struct {
+// Options are the parameters of the published rule.
+type Options struct {
 	// Rounds is how often an order is drawn. 0 is the published number: as many as
 	// nodes times jobs times the counts of GPUs in the price table, at most a
 	// thousand. Below 0 there is none, which is the published greedy rule.
@@ -22,12 +28,12 @@ type PublishedOptions struct {
 	Worst  float64 // what being late costs a postponed job, in times of its price
 }
 
-// PublishedDefaults are the published parameters.
-func PublishedDefaults() PublishedOptions {
-	return PublishedOptions{Swap: 0.05, Choice: 0.05, Worst: 100}
+// Defaults are the published parameters.
+func Defaults() Options {
+	return Options{Swap: 0.05, Choice: 0.05, Worst: 100}
 }
 
-// Published is the randomised greedy rule as it was published: at every event it
+// Policy is the randomised greedy rule as it was published: at every event it
 // gives all GPUs anew. Jobs go by pressure, which is how late they will be at
 // best, times their weight if that is positive. Each takes the cheapest
 // configuration that meets its deadline or else the fastest, on the node where it
@@ -41,36 +47,38 @@ func PublishedDefaults() PublishedOptions {
 // configurations is none is kept: the rounding is part of the rule. Its simulator
 // moves jobs between like nodes at every event, which its deployed form tries to
 // undo; here the same schedule is had with as few moves as possible.
-type Published struct{ o PublishedOptions }
+type Policy struct{ o Options }
 
-// NewPublished returns the published rule with these parameters.
-func NewPublished(o PublishedOptions) *Published { return &Published{o} }
+var _ place.Searcher = (*Policy)(nil)
+
+// New returns the published rule with these parameters.
+func New(o Options) *Policy { return &Policy{o} }
 
 // Name is what the policy is called in the configuration.
-func (*Published) Name() string { return "andreas-published" }
+func (*Policy) Name() string { return "andreas-published" }
 
 // Revises reports that it stops, moves and resizes what runs.
-func (*Published) Revises() bool { return true }
+func (*Policy) Revises() bool { return true }
 
 // Plan gives all GPUs anew.
-func (p *Published) Plan(v *place.View) place.Plan { return p.Search(v, nil) }
+func (p *Policy) Plan(v *place.View) place.Plan { return p.Search(v, nil) }
 
 // Slow reports that the server does not wait for it.
-func (*Published) Slow() bool { return true }
+func (*Policy) Slow() bool { return true }
 
 // Search gives all GPUs anew, in the best of the ways it has time to try.
-func (p *Published) Search(v *place.View, enough func() bool) place.Plan {
-	y := newYard(v, noRestartCost(), false)
-	if !y.hasEstimates {
+func (p *Policy) Search(v *place.View, enough func() bool) place.Plan {
+	y := problem.NewYard(v, noRestartCost(), false)
+	if !y.HasEstimates {
 		return ordered.FIFO{}.Plan(v)
 	}
 
-	y.listCandidates()
+	y.ListCandidates()
 	r := newRule(y)
 	r.sortByPressure()
 	r.assign(nil)
-	best, cost := y.snapshot(), r.cost(p.o.Worst)
-	rng := newRand(p.o.Seed, y.now)
+	best, cost := y.Snapshot(), r.cost(p.o.Worst)
+	rng := problem.NewRand(p.o.Seed, y.Now)
 
 	first := slices.Clone(r.order)
 	for range p.rounds(y) {
@@ -86,7 +94,7 @@ func (p *Published) Search(v *place.View, enough func() bool) place.Plan {
 		})
 
 		if c := r.cost(p.o.Worst); c < cost {
-			best, cost = y.snapshot(), c
+			best, cost = y.Snapshot(), c
 		}
 
 		if enough != nil && enough() {
@@ -94,35 +102,36 @@ func (p *Published) Search(v *place.View, enough func() bool) place.Plan {
 		}
 	}
 
-	y.restore(&best)
-	y.relabel()
+	y.Restore(&best)
+	r.relabel()
 
-	return y.plan(func(t *task) string { return r.reason(t) })
+	return y.Plan(r.reason)
 }
 
-func (p *Published) rounds(y *yard) int {
+func (p *Policy) rounds(y *problem.Yard) int {
 	if p.o.Rounds != 0 {
 		return max(p.o.Rounds, 0)
 	}
 
 	counts := 0
-	for k := range y.kinds {
-		counts += y.kinds[k].size * (y.kinds[k].size + 1) / 2
+	for k := range y.Kinds {
+		counts += y.Kinds[k].Size * (y.Kinds[k].Size + 1) / 2
 	}
 
-	return min(1000, len(y.rooms)*len(y.tasks)*counts)
+	return min(1000, len(y.Rooms)*len(y.Tasks)*counts)
 }
 
-// noRestartCost are the parameters of rules that know no cost of stopping and starting.
-func noRestartCost() *Options {
-	o := Defaults()
-	o.Margin, o.Rest = 0, 0
-	return &o
+// noRestartCost are the assumptions of rules that know no cost of stopping and starting.
+func noRestartCost() *problem.Assumptions {
+	a := problem.Standard()
+	a.Margin, a.Rest = 0, 0
+
+	return &a
 }
 
 // rule is the published choice of configurations.
 type rule struct {
-	y        *yard
+	y        *problem.Yard
 	order    []int32
 	pressure []float64
 	lists    [][]int32 // of each task: its candidates, the best first
@@ -132,59 +141,59 @@ type rule struct {
 // newRule orders the configurations of each task: those that meet the deadline by
 // what they cost, the others by their time. What a node costs is what it would
 // cost with this job alone.
-func newRule(y *yard) *rule {
+func newRule(y *problem.Yard) *rule {
 	r := &rule{
-		y: y, order: make([]int32, len(y.tasks)), pressure: make([]float64, len(y.tasks)),
-		lists: make([][]int32, len(y.tasks)), slowest: make([]float64, len(y.tasks)),
+		y: y, order: make([]int32, len(y.Tasks)), pressure: make([]float64, len(y.Tasks)),
+		lists: make([][]int32, len(y.Tasks)), slowest: make([]float64, len(y.Tasks)),
 	}
 
-	y.indexes = y.newIndexes()
-	for i := range y.tasks {
-		t := &y.tasks[i]
-		y.setLateCost(t)
+	y.Indexes = y.NewIndexes()
+	for i := range y.Tasks {
+		t := &y.Tasks[i]
+		y.SetLateCost(t)
 
-		if !t.hasDeadline {
-			t.slack = math.Inf(1)
+		if !t.HasDeadline {
+			t.Slack = math.Inf(1)
 		}
 
 		least := math.Inf(1)
 
-		for k := range t.candidates {
-			o := &t.candidates[k]
-			if o.rate > 0 && t.remainingWork > 0 {
-				o.duration = t.remainingWork / o.rate // it knows nothing of starts
+		for k := range t.Candidates {
+			o := &t.Candidates[k]
+			if o.Rate > 0 && t.RemainingWork > 0 {
+				o.Duration = t.RemainingWork / o.Rate // it knows nothing of starts
 			}
 
-			o.cost = 0
-			for n := range int(o.nodes) {
-				o.cost += y.kinds[o.kind].cost[o.on(n)] * o.duration
+			o.Cost = 0
+			for n := range int(o.Nodes) {
+				o.Cost += y.Kinds[o.Kind].Cost[o.On(n)] * o.Duration
 			}
 
-			least, r.slowest[i] = min(least, o.duration), max(r.slowest[i], o.duration)
-			if o.share == 0 { // it gives whole GPUs
+			least, r.slowest[i] = min(least, o.Duration), max(r.slowest[i], o.Duration)
+			if o.Share == 0 { // it gives whole GPUs
 				r.lists[i] = append(r.lists[i], int32(k))
 			}
 		}
 
 		slices.SortStableFunc(r.lists[i], func(a, b int32) int {
-			p, q := &t.candidates[a], &t.candidates[b]
+			p, q := &t.Candidates[a], &t.Candidates[b]
 			switch {
-			case (p.duration <= t.slack) != (q.duration <= t.slack):
-				if p.duration <= t.slack {
+			case (p.Duration <= t.Slack) != (q.Duration <= t.Slack):
+				if p.Duration <= t.Slack {
 					return -1
 				}
 
 				return 1
-			case p.duration <= t.slack:
-				return cmp.Compare(p.cost, q.cost)
+			case p.Duration <= t.Slack:
+				return cmp.Compare(p.Cost, q.Cost)
 			}
 
-			return cmp.Compare(p.duration, q.duration)
+			return cmp.Compare(p.Duration, q.Duration)
 		})
 
-		r.pressure[i] = least - t.slack
+		r.pressure[i] = least - t.Slack
 		if r.pressure[i] > 0 {
-			r.pressure[i] *= t.lateCost
+			r.pressure[i] *= t.LateCost
 		}
 	}
 
@@ -204,7 +213,7 @@ func (r *rule) sortByPressure() {
 func (r *rule) swap(rng *rand.Rand, by float64) {
 	for i := 0; i+1 < len(r.order); i++ {
 		likely := 0.5 - by
-		if r.y.tasks[r.order[i]].lateCost > r.y.tasks[r.order[i+1]].lateCost {
+		if r.y.Tasks[r.order[i]].LateCost > r.y.Tasks[r.order[i+1]].LateCost {
 			likely = 0.5 + by
 		}
 
@@ -218,19 +227,19 @@ func (r *rule) swap(rng *rand.Rand, by float64) {
 // that there is room for. draw chooses with which of so many to begin.
 func (r *rule) assign(draw func(n int) int) {
 	y := r.y
-	for i := range y.tasks {
-		y.unassign(&y.tasks[i])
+	for i := range y.Tasks {
+		y.Unassign(&y.Tasks[i])
 	}
 
 	for _, i := range r.order {
-		t, list := &y.tasks[i], r.lists[i]
+		t, list := &y.Tasks[i], r.lists[i]
 		from := 0
 		if draw != nil && len(list) > 0 {
 			from = draw(len(list))
 		}
 
 		for k := range list {
-			if y.assign(t, int(list[(from+k)%len(list)])) {
+			if y.Assign(t, int(list[(from+k)%len(list)])) {
 				break
 			}
 		}
@@ -242,9 +251,9 @@ func (r *rule) assign(draw func(n int) int) {
 func (r *rule) cost(worst float64) float64 {
 	y := r.y
 	until := math.Inf(1)
-	for i := range y.tasks {
-		if t := &y.tasks[i]; t.assigned >= 0 {
-			until = min(until, t.candidates[t.assigned].duration)
+	for i := range y.Tasks {
+		if t := &y.Tasks[i]; t.Assigned >= 0 {
+			until = min(until, t.Candidates[t.Assigned].Duration)
 		}
 	}
 
@@ -253,16 +262,16 @@ func (r *rule) cost(worst float64) float64 {
 	}
 
 	sum := 0.0
-	for k := range y.kinds {
-		sum += y.power(k) * until
+	for k := range y.Kinds {
+		sum += y.Power(k) * until
 	}
 
-	for i := range y.tasks {
-		t := &y.tasks[i]
-		if t.assigned >= 0 {
-			sum += t.lateCost * max(until-t.slack, 0)
+	for i := range y.Tasks {
+		t := &y.Tasks[i]
+		if t.Assigned >= 0 {
+			sum += t.LateCost * max(until-t.Slack, 0)
 		} else {
-			sum += worst * t.lateCost * max(r.slowest[i]-t.slack, 0)
+			sum += worst * t.LateCost * max(r.slowest[i]-t.Slack, 0)
 		}
 	}
 
@@ -270,17 +279,14 @@ func (r *rule) cost(worst float64) float64 {
 }
 
 // reason says what the rule thought of.
-func (r *rule) reason(t *task) string {
+func (r *rule) reason(t *problem.Task) string {
 	switch {
-	case t.assigned < 0:
+	case t.Assigned < 0:
 		return "preempted: jobs under more pressure get all GPUs that it could use"
-	case t.candidates[t.assigned].duration <= t.slack:
-		return r.y.where(
-			t,
-		) + ", est. cost " + money(
-			t.candidates[t.assigned].cost,
-		) + "; cheapest configuration that meets the deadline"
+	case t.Candidates[t.Assigned].Duration <= t.Slack:
+		return r.y.Where(t) + ", est. cost " + humanize.Dollars(t.Candidates[t.Assigned].Cost) +
+			"; cheapest configuration that meets the deadline"
 	}
 
-	return r.y.where(t) + "; late in any case, fastest free configuration"
+	return r.y.Where(t) + "; late in any case, fastest free configuration"
 }

@@ -1,4 +1,4 @@
-package baseline_test
+package ordered_test
 
 import (
 	"fmt"
@@ -14,6 +14,7 @@ import (
 	"trainyard/internal/fleet"
 	"trainyard/internal/id"
 	"trainyard/internal/place"
+	"trainyard/internal/place/placetest"
 	"trainyard/internal/queue"
 )
 
@@ -34,18 +35,6 @@ func fits(rooms []fleet.Room, need fleet.Need, without []id.Node) bool {
 	m, found := fleet.NewMatcher(need), 0
 	for i := range rooms {
 		if _, ok := m.Fits(&rooms[i]); ok && !slices.Contains(without, rooms[i].Node.ID) {
-			found++
-		}
-	}
-
-	return found >= need.Nodes
-}
-
-// feasible reports whether a job could start if the nodes were empty.
-func feasible(rooms []fleet.Room, need fleet.Need) bool {
-	m, found := fleet.NewMatcher(need), 0
-	for i := range rooms {
-		if rooms[i].Open && m.Eligible(&rooms[i]) {
 			found++
 		}
 	}
@@ -76,31 +65,31 @@ func take(t *rapid.T, rooms []fleet.Room, s place.Start) {
 func TestPlanIsSound(t *testing.T) {
 	t.Parallel()
 	check(t, func(t *rapid.T) {
-		c := drawCluster(t)
+		c := placetest.DrawCluster(t)
 		for range rapid.IntRange(0, 6).Draw(t, "rounds before") { // so that rooms are partly held
-			c.add(drawWant(t, false))
+			c.Add(placetest.DrawJob(t, false))
 		}
 
-		for _, s := range c.plan().Starts {
-			c.book(s)
+		for _, s := range c.Plan().Starts {
+			c.Book(s)
 		}
 
-		c.now = c.now.Add(time.Duration(rapid.IntRange(0, 25).Draw(t, "minutes")) * time.Minute)
+		c.Now = c.Now.Add(time.Duration(rapid.IntRange(0, 25).Draw(t, "minutes")) * time.Minute)
 		for range rapid.IntRange(1, 12).Draw(t, "jobs") {
-			w := drawWant(t, false)
-			w.prio = rapid.SampledFrom([]int{0, 0, 50}).Draw(t, "priority")
-			c.add(w)
+			w := placetest.DrawJob(t, false)
+			w.Priority = rapid.SampledFrom([]int{0, 0, 50}).Draw(t, "priority")
+			c.Add(w)
 		}
 
-		v := c.view()
+		v := c.View()
 		before := slices.Clone(v.Rooms)
 
-		p := c.plan()
+		p := c.Plan()
 		if good, bad := place.Check(v, p); len(bad) > 0 || len(good.Starts) != len(p.Starts) {
 			t.Fatalf("plan does not pass the check: %v", bad)
 		}
 
-		if again := c.plan(); !cmp.Equal(p, again, cmpopts.EquateComparable(&queue.Item{})) {
+		if again := c.Plan(); !cmp.Equal(p, again, cmpopts.EquateComparable(&queue.Item{})) {
 			t.Fatalf("same view, another plan: %s", cmp.Diff(p, again))
 		}
 
@@ -115,9 +104,9 @@ func TestPlanIsSound(t *testing.T) {
 // inOrder checks, job by job in the order of the line, that a job which was
 // not started had no room left by those ahead of it, except on nodes that are
 // kept for one ahead.
-func inOrder(t *rapid.T, c *cluster, rooms []fleet.Room, p place.Plan) {
+func inOrder(t *rapid.T, c *placetest.Cluster, rooms []fleet.Room, p place.Plan) {
 	var kept []id.Node
-	walk := c.line.Walk(func(id.User) float64 { return 0 })
+	walk := c.Queue.Walk(func(id.User) float64 { return 0 })
 
 	all := func(*queue.Shape) bool { return true }
 	for it := walk.Next(all); it != nil; it = walk.Next(all) {
@@ -132,7 +121,7 @@ func inOrder(t *rapid.T, c *cluster, rooms []fleet.Room, p place.Plan) {
 			t.Fatalf("job %s has room and is not started; kept: %v", it.Job, kept)
 		}
 
-		if kept == nil && feasible(rooms, it.Shape.Need) {
+		if kept == nil && placetest.Feasible(rooms, it.Shape.Need) {
 			if p.Reservation == nil || p.Reservation.Job != it.Job {
 				t.Fatalf("job %s is the first that has to wait and %+v is held", it.Job, p.Reservation)
 			}
@@ -181,15 +170,15 @@ func checkSeats(t *rapid.T, rooms []fleet.Room, s place.Start) {
 func TestBackfillNeverDelaysTheHead(t *testing.T) {
 	t.Parallel()
 	check(t, func(t *rapid.T) {
-		c := drawCluster(t)
-		s := simulation{cluster: c, latest: map[id.Job]time.Time{}}
+		c := placetest.DrawCluster(t)
+		s := simulation{Cluster: c, latest: map[id.Job]time.Time{}}
 		for i := range rapid.IntRange(2, 16).Draw(t, "jobs") {
 			at := 0
 			if i > 0 {
 				at = max(0, rapid.IntRange(-20, 30).Draw(t, "arrives"))
 			}
 
-			s.arrivals = append(s.arrivals, arrival{start.Add(time.Duration(at) * time.Minute), drawWant(t, true)})
+			s.arrivals = append(s.arrivals, arrival{placetest.Start.Add(time.Duration(at) * time.Minute), placetest.DrawJob(t, true)})
 		}
 
 		slices.SortStableFunc(s.arrivals, func(a, b arrival) int { return a.at.Compare(b.at) })
@@ -199,7 +188,7 @@ func TestBackfillNeverDelaysTheHead(t *testing.T) {
 
 type arrival struct {
 	at   time.Time
-	want want
+	want placetest.Job
 }
 
 type ending struct {
@@ -208,7 +197,7 @@ type ending struct {
 }
 
 type simulation struct {
-	*cluster
+	*placetest.Cluster
 	arrivals []arrival
 	running  []ending
 	latest   map[id.Job]time.Time // by when a head must have started
@@ -216,8 +205,8 @@ type simulation struct {
 
 func (s *simulation) run(t *rapid.T) {
 	for {
-		for len(s.arrivals) > 0 && !s.arrivals[0].at.After(s.now) {
-			s.add(s.arrivals[0].want)
+		for len(s.arrivals) > 0 && !s.arrivals[0].at.After(s.Now) {
+			s.Add(s.arrivals[0].want)
 			s.arrivals = s.arrivals[1:]
 		}
 
@@ -238,14 +227,14 @@ func (s *simulation) run(t *rapid.T) {
 			break
 		}
 
-		s.now = next
+		s.Now = next
 		s.running = slices.DeleteFunc(s.running, func(e ending) bool {
-			if e.at.After(s.now) {
+			if e.at.After(s.Now) {
 				return false
 			}
 
 			for _, seat := range e.s.Allocations {
-				s.table.Release(seat.Node, id.NewRun(e.s.Item.Job, 1))
+				s.Table.Release(seat.Node, id.NewRun(e.s.Item.Job, 1))
 			}
 
 			return true
@@ -253,7 +242,7 @@ func (s *simulation) run(t *rapid.T) {
 	}
 
 	for _, it := range s.waiting() {
-		if feasible(s.table.Rooms(), it.Shape.Need) {
+		if placetest.Feasible(s.Table.Rooms(), it.Shape.Need) {
 			t.Fatalf("job %s was never started", it.Job)
 		}
 	}
@@ -261,8 +250,8 @@ func (s *simulation) run(t *rapid.T) {
 
 // round plans and starts, and watches the head.
 func (s *simulation) round(t *rapid.T) {
-	v := s.view()
-	p := s.plan()
+	v := s.View()
+	p := s.Plan()
 	if _, bad := place.Check(v, p); len(bad) > 0 {
 		t.Fatalf("plan does not pass the check: %v", bad)
 	}
@@ -275,25 +264,25 @@ func (s *simulation) round(t *rapid.T) {
 	}
 
 	for _, st := range p.Starts {
-		if latest, was := s.latest[st.Item.Job]; was && s.now.After(latest) {
+		if latest, was := s.latest[st.Item.Job]; was && s.Now.After(latest) {
 			t.Fatalf(
 				"job %s starts at %s; without backfill it would have at %s",
 				st.Item.Job,
-				s.now.Format(time.TimeOnly),
+				s.Now.Format(time.TimeOnly),
 				latest.Format(time.TimeOnly),
 			)
 		}
 
-		s.book(st)
-		s.running = append(s.running, ending{s.now.Add(st.Item.Lasts), st})
+		s.Book(st)
+		s.running = append(s.running, ending{s.Now.Add(st.Item.Lasts), st})
 	}
 }
 
 // head returns the first job that has to wait though the nodes could run it.
 func (s *simulation) head(p place.Plan) *queue.Item {
-	rooms := s.table.Rooms()
+	rooms := s.Table.Rooms()
 	for _, it := range s.waiting() {
-		if !slices.Contains(started(p), it.Job) && feasible(rooms, it.Shape.Need) {
+		if !slices.Contains(placetest.Started(p), it.Job) && placetest.Feasible(rooms, it.Shape.Need) {
 			return it
 		}
 	}
@@ -304,7 +293,7 @@ func (s *simulation) head(p place.Plan) *queue.Item {
 // alone returns when the head starts if of this plan only the jobs ahead of it are started.
 func (s *simulation) alone(head *queue.Item, p place.Plan) time.Time {
 	table := fleet.NewTable()
-	rooms := s.table.Rooms()
+	rooms := s.Table.Rooms()
 	for i := range rooms {
 		table.Put(rooms[i].Node, 0)
 
@@ -313,12 +302,12 @@ func (s *simulation) alone(head *queue.Item, p place.Plan) time.Time {
 		}
 	}
 
-	ends := []time.Time{s.now}
+	ends := []time.Time{s.Now}
 
 	for _, st := range p.Starts {
 		if st.Item.Number < head.Number {
 			for _, seat := range st.Allocations {
-				table.Book(seat.Node, s.holdOf(st, seat))
+				table.Book(seat.Node, s.HoldOf(st, seat))
 			}
 		}
 	}
@@ -350,7 +339,7 @@ func (s *simulation) alone(head *queue.Item, p place.Plan) time.Time {
 // waiting lists the waiting jobs in order of submission.
 func (s *simulation) waiting() []*queue.Item {
 	var list []*queue.Item
-	walk := s.line.Walk(func(id.User) float64 { return 0 })
+	walk := s.Queue.Walk(func(id.User) float64 { return 0 })
 
 	all := func(*queue.Shape) bool { return true }
 	for it := walk.Next(all); it != nil; it = walk.Next(all) {
@@ -363,24 +352,24 @@ func (s *simulation) waiting() []*queue.Item {
 func TestOneMoreNodeNeverHurtsAJobThatIsAlone(t *testing.T) {
 	t.Parallel()
 	check(t, func(t *rapid.T) {
-		c := drawCluster(t)
+		c := placetest.DrawCluster(t)
 		for range rapid.IntRange(0, 5).Draw(t, "running") {
-			c.add(drawWant(t, false))
+			c.Add(placetest.DrawJob(t, false))
 		}
 
-		for _, s := range c.plan().Starts {
-			c.book(s)
+		for _, s := range c.Plan().Starts {
+			c.Book(s)
 		}
 
-		for _, it := range c.items {
-			c.line.Remove(it)
+		for _, it := range c.Items {
+			c.Queue.Remove(it)
 		}
 
-		it := c.add(drawWant(t, false))
-		before := c.plan()
-		drawNode(t, c, "extra")
+		it := c.Add(placetest.DrawJob(t, false))
+		before := c.Plan()
+		placetest.DrawNode(t, c, "extra")
 
-		after := c.plan()
+		after := c.Plan()
 		if len(before.Starts) > len(after.Starts) {
 			t.Fatalf("job %s could start, and with one more node it cannot", it.Job)
 		}

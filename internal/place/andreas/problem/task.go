@@ -1,0 +1,410 @@
+package problem
+
+import (
+	"math"
+	"time"
+
+	"trainyard/internal/fleet"
+	"trainyard/internal/job"
+	"trainyard/internal/place"
+	"trainyard/internal/queue"
+)
+
+// Task is a job that may be given GPUs: a queued one, or a running one that may be preempted.
+type Task struct {
+	Item    *queue.Item
+	Running *place.Running // nil if it is queued
+
+	// What is known of it.
+	CurrentRooms  []int32 // the rooms that it runs in
+	RemainingWork float64 // in units of work; in seconds if its speed is unknown
+	HasDeadline   bool
+	Slack         float64 // seconds until the deadline
+	LateCost      float64 // money for a second past the deadline, or for any second without one
+	RestartTime   float64 // seconds that stopping and starting it again takes
+	QueueRank     int     // in the order of the queue, of a queued job without a deadline
+
+	// What it could have.
+	configurations []Configuration
+	Candidates     []Candidate
+	Current        int // the candidate that it has now, -1 if it is queued
+
+	// What it is given.
+	Assigned    int     // the candidate, -1 if it waits
+	Positions   []int32 // its nodes, by their positions in the kind's index; once seats are allocated, its rooms
+	onePosition [1]int32
+	sharedGPU   int                // the shared GPU that it has a part of, in the kind's index
+	Seats       []place.Allocation // once seats are allocated
+
+	Valuation
+}
+
+// Valuation is what a policy that looks ahead computes about a task. This package
+// only stores it.
+type Valuation struct {
+	Leanest      int     // the candidate that uses least of the yard
+	Fastest      int     // the fastest candidate
+	Cheapest     int     // the cheapest candidate
+	StartValue   float64 // value of a start per GPU, of a job without a deadline
+	SpareTime    float64 // seconds it could wait if everything due before it were done first
+	Urgency      float64 // value of not having to wait, in money
+	RandomFactor float64 // multiplies the value of its steps in a randomised search
+}
+
+// Candidate is a configuration that a task could have, with what it would take and cost.
+type Candidate struct {
+	Configuration
+	Duration float64 // seconds until it ends there
+	Startup  float64 // of these until it does its first work
+	Usage    float64 // what it takes of the yard, in GPUs of the best kind
+	Cost     float64 // of its GPUs until its end, on well used nodes
+	Gain     float64 // money that it saves in a second compared with waiting
+	ColdGain float64 // the same on nodes that must be switched on first
+}
+
+// Configuration is a kind and a number of GPUs, as all jobs of one shape and speed have it.
+type Configuration struct {
+	Kind        int32
+	GPUs, Nodes int32   // of all nodes together
+	Share       float64 // of the one GPU, if it is shared with others; 0 for whole GPUs
+	Rate        float64 // units of work in a second
+}
+
+type configurationKey struct {
+	shape *Shape
+	speed *job.Speed
+}
+
+// unknownLasts is how long a job is assumed to run of which nothing is known.
+const unknownLasts = time.Hour
+
+// enter makes tasks of the jobs that are queued and of those that may be stopped.
+func (y *Yard) enter(waiting []*queue.Item) {
+	y.shapes = map[*queue.Shape]*Shape{}
+	y.needs = map[fleet.Need]*Shape{}
+	y.configurations = map[configurationKey][]Configuration{}
+	y.Tasks = make([]Task, 0, len(waiting)+len(y.preemptible))
+	for _, l := range y.preemptible {
+		y.Tasks = append(y.Tasks, Task{Item: l.run.Item, Running: l.run, CurrentRooms: l.rooms, Current: -1,
+			Assigned: -1})
+	}
+
+	undated := false
+	for _, it := range waiting {
+		y.Tasks = append(y.Tasks, Task{Item: it, Current: -1, Assigned: -1})
+		undated = undated || it.Outlook.Deadline.IsZero()
+	}
+
+	if undated {
+		y.rank()
+	}
+}
+
+// rank records the order of the queue, for the jobs without a deadline.
+func (y *Yard) rank() {
+	ranks := make(map[*queue.Item]int, y.View.Queue.Len())
+	walk := y.View.Queue.Walk(y.View.UsageOf)
+
+	every := func(*queue.Shape) bool { return true }
+	for it := walk.Next(every); it != nil; it = walk.Next(every) {
+		ranks[it] = len(ranks)
+	}
+
+	for i := range y.Tasks {
+		if t := &y.Tasks[i]; t.Running == nil {
+			t.QueueRank = ranks[t.Item]
+		}
+	}
+}
+
+// ListCandidates finds out what each task could have, and how long it would take there. A
+// running job that nothing but its place is known of may only stay or wait.
+func (y *Yard) ListCandidates() {
+	total := 0
+	for i := range y.Tasks {
+		total += len(y.ConfigurationsOf(&y.Tasks[i])) + 1
+	}
+
+	y.candidateSpace = make([]Candidate, 0, total)
+	for i := range y.Tasks {
+		t := &y.Tasks[i]
+		t.Positions = t.onePosition[:0]
+		o := t.Item.Outlook
+		t.RestartTime = y.restartTime(t.Item).Seconds() * y.o.Margin
+		from := len(y.candidateSpace)
+
+		if t.Running == nil {
+			y.queuedCandidates(t)
+		} else {
+			y.runningCandidates(t)
+		}
+
+		t.Candidates = y.candidateSpace[from:len(y.candidateSpace):len(y.candidateSpace)]
+		t.HasDeadline = !o.Deadline.IsZero()
+		if t.HasDeadline {
+			t.Slack = o.Deadline.Sub(y.Now).Seconds()
+		}
+	}
+}
+
+func (y *Yard) queuedCandidates(t *Task) {
+	o := t.Item.Outlook
+	left, known := o.RemainingWork()
+
+	start := 0.0
+	if o.Speed != nil {
+		start = time.Duration(o.Speed.Start).Seconds()
+	}
+
+	if !known {
+		left = y.lasts(t.Item).Seconds()
+	}
+
+	t.RemainingWork = left
+	for _, d := range y.ConfigurationsOf(t) {
+		y.candidateSpace = append(y.candidateSpace, Candidate{Configuration: d, Duration: start + max(left/d.Rate, 1),
+			Startup: start})
+	}
+}
+
+func (y *Yard) runningCandidates(t *Task) {
+	r := t.Running
+	ends, known := r.ExpectedEnd(y.Now)
+	if !known {
+		ends = y.endOf(r)
+	}
+
+	t.Current = len(y.candidateSpace)
+	y.candidateSpace = append(y.candidateSpace, Candidate{
+		Configuration: Configuration{Kind: y.Positions[t.CurrentRooms[0]].Kind, GPUs: int32(r.GPUs),
+			Nodes: int32(len(r.Allocations)), Share: r.Allocations[0].Share, Rate: r.Rate},
+		Duration: max(ends.Sub(y.Now).Seconds(), 1),
+	})
+
+	t.RemainingWork, _ = r.RemainingWork(y.Now)
+	if known {
+		for _, d := range y.ConfigurationsOf(t) {
+			if n := &y.candidateSpace[t.Current]; d.Kind != n.Kind || d.GPUs != n.GPUs || d.Nodes != n.Nodes ||
+				d.Share != n.Share {
+				y.candidateSpace = append(y.candidateSpace,
+					Candidate{Configuration: d, Duration: t.RestartTime + max(t.RemainingWork/d.Rate, 1),
+						Startup: t.RestartTime})
+			}
+		}
+	}
+
+	t.Current = 0
+}
+
+// lasts is how long a job of unknown speed runs.
+func (y *Yard) lasts(it *queue.Item) time.Duration {
+	if it.Lasts > 0 {
+		return it.Lasts
+	}
+
+	return unknownLasts
+}
+
+// endOf is when a running job of unknown speed is assumed to end. One that is past
+// that is assumed to run as long again as it is late.
+func (y *Yard) endOf(r *place.Running) time.Time {
+	from := r.Began
+	if from.IsZero() {
+		from = y.Now
+	}
+
+	end := from.Add(y.lasts(r.Item))
+	if late := y.Now.Sub(end); late > 0 {
+		return y.Now.Add(late)
+	}
+
+	return end
+}
+
+// ConfigurationsOf returns what jobs of the task's shape and speed could have.
+func (y *Yard) ConfigurationsOf(t *Task) []Configuration {
+	if t.configurations == nil {
+		key := configurationKey{y.ShapeOf(t.Item.Shape), t.Item.Outlook.Speed}
+		list, known := y.configurations[key]
+		if !known {
+			list = y.listConfigurations(t.Item)
+			y.configurations[key] = list
+		}
+
+		t.configurations = list
+	}
+
+	return t.configurations
+}
+
+// listConfigurations makes a list of configurations. If nobody measured the job on any kind of GPU that there is,
+// all will do.
+func (y *Yard) listConfigurations(it *queue.Item) []Configuration {
+	sh := y.ShapeOf(it.Shape)
+	if it.Outlook.Speed != nil {
+		if list := y.measured(it, sh); len(list) > 0 {
+			return list
+		}
+	}
+
+	return y.enumerate(it, sh, func(_ int, c count) float64 { return y.guess(it, c) })
+}
+
+// measured lists what a job has been measured on. Where it can do with a part of a
+// GPU, that is a candidate too.
+func (y *Yard) measured(it *queue.Item, sh *Shape) []Configuration {
+	speed := it.Outlook.Speed
+	list := y.enumerate(it, sh, func(k int, c count) float64 { return y.curve(speed, k).Rate(c.gpus, c.nodes) })
+	if n := &it.Shape.Need; n.GPUs > 1 || n.Nodes > 1 || n.MaxGPUs == 0 {
+		return list
+	}
+
+	for k := range y.Kinds {
+		if sh.most[k] < 1 || y.Kinds[k].id < 0 { // on a node of several kinds it is not said which GPU it gets
+			continue
+		}
+
+		for _, p := range y.curve(speed, k).Parts() {
+			list = append(list, Configuration{Kind: int32(k), GPUs: 1, Nodes: 1, Share: p.Share, Rate: p.PerSecond})
+		}
+	}
+
+	return list
+}
+
+func (y *Yard) enumerate(it *queue.Item, sh *Shape, rate func(k int, c count) float64) []Configuration {
+	var list []Configuration
+	for k := range y.Kinds {
+		if sh.most[k] < 0 {
+			continue
+		}
+
+		from := len(list)
+		for _, c := range y.counts(it, k, sh.most[k]) {
+			d := Configuration{Kind: int32(k), GPUs: int32(c.gpus), Nodes: int32(c.nodes), Rate: rate(k, c)}
+
+			// More GPUs that are not faster are no candidate.
+			if d.Rate > 0 && (len(list) == from || d.Rate > list[len(list)-1].Rate) {
+				list = append(list, d)
+			}
+		}
+	}
+
+	return list
+}
+
+// count is a number of GPUs and the nodes that it takes.
+type count struct{ gpus, nodes int }
+
+// maxCounts is how many counts of one kind are tried for a job that could have many.
+const maxCounts = 16
+
+// counts lists how many GPUs of a kind a job could have, ascending, each on as few
+// nodes as possible. Of many, every further one is a step greater.
+func (y *Yard) counts(it *queue.Item, k, perNode int) []count {
+	n := &it.Shape.Need
+	if n.MaxGPUs == 0 {
+		return []count{{0, n.Nodes}}
+	}
+
+	most := min(n.MaxNodes, len(y.Kinds[k].Rooms)) * perNode
+
+	least := n.Nodes * max(n.GPUs, 1)
+	if c := y.curve(it.Outlook.Speed, k); c != nil {
+		least, most = max(least, c.MinGPUs()), min(most, c.MaxGPUs())
+	}
+
+	var list []count
+
+	step := func(g int) int { return max(1, g/(maxCounts/4)) }
+	if most-least < maxCounts {
+		step = func(int) int { return 1 }
+	}
+
+	for g := least; g <= most; g += step(g) {
+		nodes := max(n.Nodes, (g+perNode-1)/perNode)
+		if nodes <= n.MaxNodes && nodes*n.GPUs <= g {
+			list = append(list, count{g, nodes})
+		}
+	}
+
+	return list
+}
+
+func (y *Yard) curve(s *job.Speed, k int) *job.Curve {
+	if g := y.Kinds[k].gpu; g != nil {
+		return s.On(g.Model, g.Memory)
+	}
+
+	return s.On("", 0)
+}
+
+// unknownGain is how a job is assumed to become faster with more GPUs of which
+// nothing is known: twice as many make it 1.8 times as fast.
+const unknownGain = 0.85
+
+// guess returns the units a second of a job of unknown speed: one for each second
+// that it lasts on the least that it asks for.
+func (y *Yard) guess(it *queue.Item, c count) float64 {
+	n := &it.Shape.Need
+	rate := 1.0
+	if least := n.GPUs * n.Nodes; c.gpus > least {
+		rate = math.Pow(float64(c.gpus)/max(float64(least), 1), unknownGain)
+	}
+
+	if s := it.Outlook.Speed; s != nil && s.Work > 0 {
+		rate *= s.Work / y.lasts(it).Seconds()
+	}
+
+	return rate
+}
+
+// Amount is how many GPUs a candidate has, a part counted as such.
+func (d *Configuration) Amount() float64 {
+	if d.Share > 0 {
+		return d.Share
+	}
+
+	return float64(d.GPUs)
+}
+
+// Plain reports whether a candidate is of whole GPUs of one node.
+func (d *Configuration) Plain() bool { return d.Nodes == 1 && d.Share == 0 }
+
+// On returns how many GPUs the i-th node gives: as many as the others, or one more
+// on the first few.
+func (d *Configuration) On(i int) int {
+	each := d.GPUs / d.Nodes
+	if int32(i) < d.GPUs%d.Nodes {
+		each++
+	}
+
+	return int(each)
+}
+
+// SetLateCost sets what a second past the deadline costs. Without a deadline every
+// second costs as much as the GPUs that the job asks for at least, and the more
+// the older it is.
+func (y *Yard) SetLateCost(t *Task) {
+	o := t.Item.Outlook
+	if t.HasDeadline && o.LateCost > 0 {
+		t.LateCost = o.LateCost
+		return
+	}
+
+	least := 0.0
+	for k := range t.Candidates {
+		f := &t.Candidates[k]
+		if rent := max(f.Amount(), 1) * y.Kinds[f.Kind].GPURate; k == 0 || rent < least {
+			least = rent
+		}
+	}
+
+	if t.HasDeadline {
+		t.LateCost = least * y.o.Late
+		return
+	}
+
+	age := max(y.Now.Sub(o.Submitted).Seconds(), 0)
+	t.LateCost = least * y.o.Wait * (1 + age/max(y.o.Patience.Seconds(), 1))
+}

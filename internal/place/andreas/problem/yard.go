@@ -1,0 +1,299 @@
+// Package problem is the scheduling problem of the ANDREAS papers, which the policies andreas and
+// andreas-published share: a job may run in several configurations (a kind and a number of
+// GPUs), each with a price and a duration; a node's price depends on how many of its GPUs
+// are in use; a job past its deadline costs money for every second.
+//
+// A Yard is one view in these terms. A policy assigns candidates to its tasks and then seats
+// (nodes and GPUs) to the assignments, and Plan turns that into starts and stops. The
+// package decides nothing itself.
+package problem
+
+import (
+	"math"
+	"math/bits"
+	"slices"
+	"sort"
+	"time"
+
+	"trainyard/internal/fleet"
+	"trainyard/internal/id"
+	"trainyard/internal/place"
+	"trainyard/internal/queue"
+)
+
+// Yard is what one plan is made of: kinds of nodes with their prices, and tasks
+// with what they could be given.
+type Yard struct {
+	o              *Assumptions
+	View           *place.View
+	Now            time.Time
+	HasEstimates   bool // some job has a deadline or a known speed
+	preemptible    []preemptible
+	Kinds          []Kind
+	Rooms          []fleet.Room // the view's, with what preemptible jobs hold taken out
+	Positions      []Position   // of each room
+	Tasks          []Task
+	shapes         map[*queue.Shape]*Shape
+	needs          map[fleet.Need]*Shape
+	configurations map[configurationKey][]Configuration
+	Indexes        []NodeIndex // of each kind, as the tasks have been placed
+	candidateSpace []Candidate // of all tasks
+	previous       []int32     // nodes that a task had
+	TasksIn        [][]int32   // tasks with a seat in each room
+}
+
+// Kind is a kind of node: one kind of GPU, one class, one price.
+type Kind struct {
+	id        int32 // as in fleet.Room
+	class     fleet.Class
+	gpu       *fleet.GPU // one of them; nil without
+	Cost      []float64  // money a second with 0, 1, … GPUs in use, above that of a node that is on
+	GPURate   float64    // of one GPU a second, on a node that is used in the best way
+	PowersOff bool       // an unused node is switched off
+	Boot      float64    // seconds from off to ready
+	Rooms     []int32
+	Size      int // most GPUs of one node
+	GPUs      int // free or held by preemptible jobs
+}
+
+// Position is where a room stands: its kind, and its place among the rooms of that kind.
+type Position struct{ Kind, At int32 }
+
+// perHour turns a price for an hour into one for a second.
+const perHour = 1.0 / 3600
+
+// NewYard looks at what there is. Where what runs is fixed, only jobs that are queued
+// become tasks. If no job has a deadline or a known speed it looks no further.
+func NewYard(v *place.View, o *Assumptions, fixed bool) *Yard {
+	y := &Yard{o: o, View: v, Now: v.Now, Rooms: v.Rooms}
+	waiting := v.Queue.Items()
+	for _, it := range waiting {
+		y.HasEstimates = y.HasEstimates || hasEstimate(it)
+	}
+
+	if !fixed {
+		y.listPreemptible()
+	}
+
+	if !y.HasEstimates {
+		return y
+	}
+
+	y.Rooms = slices.Clone(v.Rooms)
+	y.free()
+	y.groupRooms()
+	y.enter(waiting)
+
+	return y
+}
+
+// hasEstimate reports whether a job can be planned for: it has a deadline, or a
+// known speed.
+func hasEstimate(it *queue.Item) bool {
+	return !it.Outlook.Deadline.IsZero() || it.Outlook.Speed != nil
+}
+
+// preemptible is a running job that may be stopped: it resumes from a checkpoint, is not
+// being stopped already nor has just been started, and could also stay where it
+// is: its nodes are open, its GPUs sound and promised to nobody else.
+type preemptible struct {
+	run   *place.Running
+	rooms []int32 // of its seats
+}
+
+// listPreemptible lists the running jobs that may be stopped.
+func (y *Yard) listPreemptible() {
+	y.preemptible = make([]preemptible, 0, len(y.View.Running))
+	all := make([]int32, 0, len(y.View.Running))
+	for _, r := range y.View.Running {
+		if !r.Outlook.Resumes || r.Stopping ||
+			y.Now.Sub(r.Ordered).Seconds() < y.o.Rest*y.restartTime(r.Item).Seconds() {
+			continue
+		}
+
+		from := len(all)
+
+		for _, s := range r.Allocations {
+			if at := y.Find(s.Node); at >= 0 && mayStay(&y.Rooms[at], r, s) {
+				all = append(all, int32(at))
+			}
+		}
+
+		if len(all)-from == len(r.Allocations) {
+			y.preemptible = append(y.preemptible, preemptible{r, all[from:len(all):len(all)]})
+			y.HasEstimates = y.HasEstimates || hasEstimate(r.Item)
+		}
+	}
+}
+
+// restartTime is how long stopping a job and starting it again takes.
+func (y *Yard) restartTime(it *queue.Item) time.Duration {
+	again := y.o.Restart
+	if s := it.Outlook.Speed; s != nil {
+		again = max(again, time.Duration(s.Start+s.Save))
+	}
+
+	return again
+}
+
+// mayStay reports whether a run may keep its seat in a room.
+func mayStay(room *fleet.Room, r *place.Running, s place.Allocation) bool {
+	return room.Open && s.GPUs&^room.Sound == 0 && !slices.ContainsFunc(room.Holds, func(h fleet.Hold) bool {
+		return h.Run != r.Run && h.GPUs&s.GPUs != 0 && (h.Share == 0 || s.Share == 0)
+	})
+}
+
+// free takes what preemptible jobs hold out of the rooms. Nobody else holds the same, nor
+// was it promised to anybody.
+func (y *Yard) free() {
+	for _, l := range y.preemptible {
+		need := &l.run.Shape.Need
+		for k, at := range l.rooms {
+			r, s := &y.Rooms[at], &l.run.Allocations[k]
+			if s.Share > 0 {
+				r.Share(s.GPUs, -s.Share)
+			} else {
+				r.Free |= s.GPUs
+			}
+
+			r.CPUs += need.CPUs
+			r.Memory += need.Memory
+		}
+	}
+}
+
+// Find returns the place of a node's room, -1 if it has none.
+func (y *Yard) Find(n id.Node) int {
+	at := sort.Search(len(y.Rooms), func(i int) bool { return y.Rooms[i].Node.ID >= n })
+	if at < len(y.Rooms) && y.Rooms[at].Node.ID == n {
+		return at
+	}
+
+	return -1
+}
+
+// groupRooms puts the open rooms together by kind. A node with several kinds of GPU
+// is a kind of its own.
+func (y *Yard) groupRooms() {
+	y.Positions = make([]Position, len(y.Rooms))
+	for i := range y.Rooms {
+		r := &y.Rooms[i]
+		if !r.Open {
+			y.Positions[i] = Position{-1, -1}
+			continue
+		}
+
+		k := y.kindOf(r)
+		y.Positions[i] = Position{int32(k), int32(len(y.Kinds[k].Rooms))}
+		y.Kinds[k].Rooms = append(y.Kinds[k].Rooms, int32(i))
+		y.Kinds[k].GPUs += bits.OnesCount64(r.Free)
+		y.Kinds[k].Size = max(y.Kinds[k].Size, bits.OnesCount64(r.Sound))
+	}
+}
+
+// kindOf returns the kind of a room, a new one if there is none like it.
+func (y *Yard) kindOf(r *fleet.Room) int {
+	mixed := r.Kind < 0 && len(r.Node.Inventory.GPUs) > 0
+	for i := range y.Kinds {
+		k := &y.Kinds[i]
+		if !mixed && k.id == r.Kind && k.class == r.Node.Class && (r.Kind >= 0 || k.gpu == nil) {
+			return i
+		}
+	}
+
+	k := Kind{id: r.Kind, class: r.Node.Class}
+	if len(r.Node.Inventory.GPUs) > 0 {
+		k.gpu = &r.Node.Inventory.GPUs[0]
+	}
+
+	y.priceOf(&k, r.Node)
+	y.Kinds = append(y.Kinds, k)
+
+	return len(y.Kinds) - 1
+}
+
+// priceOf computes what a node of a kind costs. A node that is on in any case
+// costs only what it draws more; without a tariff a GPU-hour is worth one.
+func (y *Yard) priceOf(k *Kind, n *fleet.Node) {
+	t := y.View.Tariff
+	p := t.Of(n)
+
+	k.Cost = make([]float64, fleet.MaxGPUs+1)
+	for u := range k.Cost {
+		if t == nil {
+			k.Cost[u] = float64(u) * perHour
+		} else if p != nil {
+			k.Cost[u] = t.Rate(p, u) * perHour
+		}
+	}
+
+	if p != nil && p.Off {
+		k.PowersOff, k.Boot = true, time.Duration(p.Boot).Seconds()
+	}
+
+	on := k.Cost[0]
+	for u := range k.Cost {
+		k.Cost[u] = max(k.Cost[u]-on, 0)
+	}
+
+	k.GPURate = math.Inf(1)
+	for u := 1; u <= max(len(n.Inventory.GPUs), 1); u++ {
+		k.GPURate = min(k.GPURate, k.Cost[u]/float64(u))
+	}
+}
+
+// Shape is what a need can have of each kind.
+type Shape struct {
+	Match *fleet.Matcher
+	most  []int // GPUs on one node, by kind; -1 if no node of the kind will do
+}
+
+// ShapeOf returns what a need can have. Jobs that were started at different times
+// may have one need and several shapes.
+func (y *Yard) ShapeOf(s *queue.Shape) *Shape {
+	sh, known := y.shapes[s]
+	if known {
+		return sh
+	}
+
+	sh, known = y.needs[s.Need]
+	if !known {
+		sh = y.newShape(&s.Need)
+		y.needs[s.Need] = sh
+	}
+
+	y.shapes[s] = sh
+
+	return sh
+}
+
+func (y *Yard) newShape(need *fleet.Need) *Shape {
+	sh := &Shape{Match: fleet.NewMatcher(*need), most: make([]int, len(y.Kinds))}
+	for k := range y.Kinds {
+		kd := &y.Kinds[k]
+		sh.most[k] = -1
+		for _, at := range kd.Rooms {
+			r := &y.Rooms[at]
+			if !sh.Match.Eligible(r) {
+				continue
+			}
+
+			sh.most[k] = max(sh.most[k], min(bits.OnesCount64(sh.Match.MatchingGPUs(r)), need.MaxGPUs))
+			if sh.most[k] == min(need.MaxGPUs, kd.Size) {
+				break
+			}
+		}
+	}
+
+	return sh
+}
+
+// Power is what the nodes of a kind cost in a second.
+func (y *Yard) Power(k int) float64 {
+	sum := 0.0
+	for _, u := range y.Indexes[k].Used {
+		sum += y.Kinds[k].Cost[u]
+	}
+
+	return sum
+}
