@@ -221,7 +221,8 @@ func (d *Dataset) Validate() error {
 	case d.Size < 0:
 		return fault.New(fault.Invalid, "dataset_size", "size must not be negative, got %d", d.Size).WithField("size")
 	case len(d.Copies) > maxCopies:
-		return fault.New(fault.Invalid, "dataset_copies", "a dataset may have at most %d copies, got %d", maxCopies, len(d.Copies)).
+		return fault.New(fault.Invalid, "dataset_copies", "a dataset may have at most %d copies, got %d",
+			maxCopies, len(d.Copies)).
 			WithField("copies")
 	}
 

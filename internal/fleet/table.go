@@ -22,7 +22,7 @@ type Room struct {
 	CPUs   job.CPUs
 	Memory job.Bytes
 	Holds  []Hold // by expected end, unknown ends last
-	Mark   *byte  `json:"-"` // another pointer after each change, so that a policy can tell whether the room has changed; nil if unknown
+	Mark   *byte  `json:"-"` // changes with the room; nil if changes are not tracked
 }
 
 // Hold is the booking of one rank of a run on a node.

@@ -23,10 +23,10 @@ type Present struct {
 }
 
 // Check compares the two sides of the ledger: what was posted to researchers and to the yard's
-// accounts must equal what the nodes used, for each node and in total, to the last unit. Time is checked for any period; money and energy against
-// what the meters have read if the period has no ends. Postings come in the order of
-// the ledger, nodes are all that have postings in the period. It returns nil if the
-// ledger balances, otherwise the first difference.
+// accounts must equal what the nodes used, for each node and in total, to the last unit. Time is
+// checked for any period; money and energy are compared with the readings of the meters if the
+// period is unbounded. Postings come in the order of the ledger, and nodes are all that have
+// postings in the period. It returns nil if the ledger balances, otherwise the first difference.
 func Check(postings iter.Seq[*Posting], nodes []NodeRecord, from, to time.Time) error {
 	byNode, err := NewSummary(Query{From: from, To: to, Group: []Key{ByNode}})
 	if err != nil {

@@ -181,8 +181,8 @@ func (c *checker) stop(s *Stop) error {
 	}
 
 	c.stopped[r.Job] = r
-	for _, seat := range r.Allocations {
-		at, found := c.find(seat.Node)
+	for _, allocation := range r.Allocations {
+		at, found := c.find(allocation.Node)
 		if !found {
 			continue
 		}
@@ -256,19 +256,19 @@ func (c *checker) start(s *Start) error {
 	}
 
 	c.pending = c.pending[:0]
-	for _, seat := range s.Allocations {
-		at, found := c.find(seat.Node)
+	for _, allocation := range s.Allocations {
+		at, found := c.find(allocation.Node)
 		if !found {
-			return refuse(s.Item.Job, "there is no node %s", seat.Node)
+			return refuse(s.Item.Job, "there is no node %s", allocation.Node)
 		}
 		if slices.ContainsFunc(c.pending, func(t roomChange) bool { return t.at == at }) {
-			return refuse(s.Item.Job, "it is given two ranks on node %s", seat.Node)
+			return refuse(s.Item.Job, "it is given two ranks on node %s", allocation.Node)
 		}
 
 		room := c.room(at)
 
-		if seat.Share != 0 {
-			if err := c.part(s, &room, seat); err != nil {
+		if allocation.Share != 0 {
+			if err := c.part(s, &room, allocation); err != nil {
 				return err
 			}
 
@@ -279,13 +279,13 @@ func (c *checker) start(s *Start) error {
 
 		fits, ok := c.matcher.Fits(&room)
 		if !ok {
-			return refuse(s.Item.Job, "it does not fit on node %s", seat.Node)
+			return refuse(s.Item.Job, "it does not fit on node %s", allocation.Node)
 		}
-		if n := bits.OnesCount64(seat.GPUs); n < need.GPUs || n > need.MaxGPUs || seat.GPUs&^fits != 0 {
-			return refuse(s.Item.Job, "GPUs %v of node %s are not available to it", fleet.Indices(seat.GPUs), seat.Node)
+		if n := bits.OnesCount64(allocation.GPUs); n < need.GPUs || n > need.MaxGPUs || allocation.GPUs&^fits != 0 {
+			return refuse(s.Item.Job, "GPUs %v of node %s are not available to it", fleet.Indices(allocation.GPUs), allocation.Node)
 		}
 
-		room.Free &^= seat.GPUs
+		room.Free &^= allocation.GPUs
 		room.CPUs -= need.CPUs
 		room.Memory -= need.Memory
 		c.pending = append(c.pending, roomChange{at, room})
@@ -303,20 +303,20 @@ func (c *checker) start(s *Start) error {
 }
 
 // part allocates a share of one GPU.
-func (c *checker) part(s *Start, room *fleet.Room, seat Allocation) error {
+func (c *checker) part(s *Start, room *fleet.Room, allocation Allocation) error {
 	need := &c.matcher.Need
-	shared, free, ok := c.matcher.FitsPart(room, seat.Share)
-	if !ok || bits.OnesCount64(seat.GPUs) != 1 || seat.GPUs&^(shared|free) != 0 {
+	shared, free, ok := c.matcher.FitsPart(room, allocation.Share)
+	if !ok || bits.OnesCount64(allocation.GPUs) != 1 || allocation.GPUs&^(shared|free) != 0 {
 		return refuse(s.Item.Job, "a share of %g of GPU %v of node %s is not available to it",
-			seat.Share, fleet.Indices(seat.GPUs), seat.Node)
+			allocation.Share, fleet.Indices(allocation.GPUs), allocation.Node)
 	}
 
 	if o := s.Item.Outlook; o == nil ||
 		RateOn(o.Speed, s.Allocations, func(id.Node) *fleet.Node { return room.Node }) <= 0 {
-		return refuse(s.Item.Job, "it declares no speed for a share of %g of a GPU of node %s", seat.Share, seat.Node)
+		return refuse(s.Item.Job, "it declares no speed for a share of %g of a GPU of node %s", allocation.Share, allocation.Node)
 	}
 
-	room.Share(seat.GPUs, seat.Share)
+	room.Share(allocation.GPUs, allocation.Share)
 	room.CPUs -= need.CPUs
 	room.Memory -= need.Memory
 

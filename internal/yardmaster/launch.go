@@ -21,18 +21,18 @@ func (y *Yard) launch(r *jobRecord, s *place.Start) {
 	}}
 
 	addresses := make([]string, len(s.Allocations))
-	for i, seat := range s.Allocations {
+	for i, allocation := range s.Allocations {
 		run.Ranks[i] = job.Rank{
 			Rank:   i,
-			Node:   seat.Node,
-			GPUs:   fleet.Indices(seat.GPUs),
-			Share:  seat.Share,
+			Node:   allocation.Node,
+			GPUs:   fleet.Indices(allocation.GPUs),
+			Share:  allocation.Share,
 			CPUs:   need.CPUs,
 			Memory: need.Memory,
 			State:  job.RunOrdered,
 		}
 
-		addresses[i] = y.nodes.Of(seat.Node).Inventory.Address
+		addresses[i] = y.nodes.Of(allocation.Node).Inventory.Address
 	}
 
 	y.runs[run.ID] = run

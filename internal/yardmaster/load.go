@@ -102,12 +102,12 @@ func (y *Yard) loadRun(run job.Run) {
 	need := y.describeItem(r)
 	r.entry.Shape = &queue.Shape{Need: need}
 
-	seats := make([]place.Allocation, len(run.Ranks))
+	allocations := make([]place.Allocation, len(run.Ranks))
 	for i := range run.Ranks {
-		seats[i] = place.Allocation{Node: run.Ranks[i].Node, GPUs: fleet.Mask(run.Ranks[i].GPUs), Share: run.Ranks[i].Share}
+		allocations[i] = place.Allocation{Node: run.Ranks[i].Node, GPUs: fleet.Mask(run.Ranks[i].GPUs), Share: run.Ranks[i].Share}
 	}
 
-	r.running = y.running.add(r.entry, &rec.Run, seats, y.nodes.Of)
+	r.running = y.running.add(r.entry, &rec.Run, allocations, y.nodes.Of)
 	y.bookNodes(r, rec)
 	y.people.Resume(r.Owner, r.Project, y.nodes.Weigh(&rec.Run))
 

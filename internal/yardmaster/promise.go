@@ -25,15 +25,15 @@ func (y *Yard) promise(r *jobRecord, s *place.Start) {
 	need := &s.Item.Shape.Need
 
 	p := &promise{job: r, start: *s, run: id.NewRun(r.ID, r.Epoch+1)}
-	for _, seat := range s.Allocations {
+	for _, allocation := range s.Allocations {
 		y.nodes.Rooms.Book(
-			seat.Node,
+			allocation.Node,
 			fleet.Hold{
 				Run:    p.run,
 				Job:    r.ID,
 				Owner:  r.Owner,
-				GPUs:   seat.GPUs,
-				Share:  seat.Share,
+				GPUs:   allocation.GPUs,
+				Share:  allocation.Share,
 				CPUs:   need.CPUs,
 				Memory: need.Memory,
 			},
@@ -54,8 +54,8 @@ func (y *Yard) unpromise(r *jobRecord) {
 
 	r.promise = nil
 	y.promises = slices.DeleteFunc(y.promises, func(o *promise) bool { return o == p })
-	for _, seat := range p.start.Allocations {
-		y.nodes.Rooms.Release(seat.Node, p.run)
+	for _, allocation := range p.start.Allocations {
+		y.nodes.Rooms.Release(allocation.Node, p.run)
 	}
 }
 

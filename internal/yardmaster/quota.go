@@ -306,8 +306,8 @@ func (y *Yard) onDemand(rn *place.Running) bool {
 // gpusOf counts the GPUs of a start.
 func gpusOf(s *place.Start) int {
 	n := 0
-	for _, seat := range s.Allocations {
-		n += bits.OnesCount64(seat.GPUs)
+	for _, allocation := range s.Allocations {
+		n += bits.OnesCount64(allocation.GPUs)
 	}
 
 	return n

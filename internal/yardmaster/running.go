@@ -103,15 +103,15 @@ type runningJobs []*place.Running
 func (l *runningJobs) add(
 	it *queue.Item,
 	run *job.Run,
-	seats []place.Allocation,
+	allocations []place.Allocation,
 	node func(id.Node) *fleet.Node,
 ) *place.Running {
 	rn := &place.Running{
-		Item: it, Run: run.ID, Allocations: seats, Rate: place.RateOn(it.Outlook.Speed, seats, node),
+		Item: it, Run: run.ID, Allocations: allocations, Rate: place.RateOn(it.Outlook.Speed, allocations, node),
 		Ordered: run.Ordered, Began: run.Started, Stopping: run.Stop != job.StopNone,
 	}
 
-	for _, s := range seats {
+	for _, s := range allocations {
 		rn.GPUs += bits.OnesCount64(s.GPUs)
 	}
 

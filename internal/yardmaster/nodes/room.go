@@ -26,16 +26,16 @@ func (r *Nodes) Fits(need fleet.Need) bool {
 func (r *Nodes) Vacant(s *place.Start) bool {
 	need := &s.Item.Shape.Need
 
-	for _, seat := range s.Allocations {
-		room, ok := r.Rooms.Get(seat.Node)
+	for _, allocation := range s.Allocations {
+		room, ok := r.Rooms.Get(allocation.Node)
 		if !ok || room.CPUs < need.CPUs || room.Memory < need.Memory {
 			return false
 		}
 
 		free := room.Free
 
-		if seat.Share > 0 {
-			shared, whole, _ := fleet.NewMatcher(*need).FitsPart(room, seat.Share)
+		if allocation.Share > 0 {
+			shared, whole, _ := fleet.NewMatcher(*need).FitsPart(room, allocation.Share)
 			free = shared | whole
 			for i := range room.Holds { // a share may be promised of a GPU that a run still holds
 				if h := &room.Holds[i]; h.Share == 0 {
@@ -44,7 +44,7 @@ func (r *Nodes) Vacant(s *place.Start) bool {
 			}
 		}
 
-		if seat.GPUs&^free != 0 {
+		if allocation.GPUs&^free != 0 {
 			return false
 		}
 	}
@@ -58,13 +58,13 @@ func (r *Nodes) Vacant(s *place.Start) bool {
 func (r *Nodes) CheckPromise(s *place.Start, at job.Place, live func(id.Run) bool) (ready, possible bool) {
 	ready = true
 	need := &s.Item.Shape.Need
-	for _, seat := range s.Allocations {
-		room, ok := r.Rooms.Get(seat.Node)
-		if !ok || !room.Open || seat.GPUs&^room.Sound != 0 || !room.Node.Class.Allows(at) {
+	for _, allocation := range s.Allocations {
+		room, ok := r.Rooms.Get(allocation.Node)
+		if !ok || !room.Open || allocation.GPUs&^room.Sound != 0 || !room.Node.Class.Allows(at) {
 			return false, false
 		}
 
-		if !vacated(room, &seat, need, live) {
+		if !vacated(room, &allocation, need, live) {
 			ready = false
 		}
 	}
@@ -73,8 +73,8 @@ func (r *Nodes) CheckPromise(s *place.Start, at job.Place, live func(id.Run) boo
 }
 
 // vacated reports whether no run still holds what an allocation needs.
-func vacated(room *fleet.Room, seat *place.Allocation, need *fleet.Need, live func(id.Run) bool) bool {
-	part := 1 - seat.Share // of a GPU that is shared
+func vacated(room *fleet.Room, allocation *place.Allocation, need *fleet.Need, live func(id.Run) bool) bool {
+	part := 1 - allocation.Share // of a GPU that is shared
 	cpus, memory := room.Node.Inventory.CPUs-need.CPUs, room.Node.Inventory.Memory-need.Memory
 
 	for i := range room.Holds {
@@ -86,10 +86,10 @@ func vacated(room *fleet.Room, seat *place.Allocation, need *fleet.Need, live fu
 		cpus -= h.CPUs
 		memory -= h.Memory
 
-		if h.GPUs&seat.GPUs == 0 {
+		if h.GPUs&allocation.GPUs == 0 {
 			continue
 		}
-		if seat.Share == 0 || h.Share == 0 {
+		if allocation.Share == 0 || h.Share == 0 {
 			return false
 		}
 

@@ -21,7 +21,8 @@ func (p *People) Put(now time.Time, name id.User, role tenant.Role, disabled boo
 	}
 
 	if u.Role == tenant.Admin && (role != tenant.Admin || disabled) && p.admins() == 1 && !u.Disabled {
-		return tenant.User{}, fault.New(fault.Conflict, "last_admin", "%s is the last admin and cannot be demoted or disabled", name).
+		return tenant.User{}, fault.New(fault.Conflict, "last_admin",
+			"%s is the last admin and cannot be demoted or disabled", name).
 			WithRemedy("make someone else an admin first")
 	}
 
