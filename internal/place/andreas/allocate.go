@@ -184,7 +184,9 @@ func isFree(r *fleet.Room, s place.Allocation) bool {
 // tightest returns the room of a candidate's kind that has so many GPUs for a task
 // and fewest beside them, and which of them. The node where it runs or ran goes
 // first if it is in use anyway.
-func (y *planner) tightest(t *problem.Task, match *fleet.Matcher, o *problem.Candidate, gpus int, skip []int32) (int32, uint64) {
+func (y *planner) tightest(
+	t *problem.Task, match *fleet.Matcher, o *problem.Candidate, gpus int, skip []int32,
+) (int32, uint64) {
 	try := func(room int32) (uint64, bool) {
 		if slices.Contains(skip, room) {
 			return 0, false

@@ -62,8 +62,9 @@ type Position struct{ Kind, At int32 }
 // perHour turns a price for an hour into one for a second.
 const perHour = 1.0 / 3600
 
-// NewYard looks at what there is. Where what runs is fixed, only jobs that are queued
-// become tasks. If no job has a deadline or a known speed it looks no further.
+// NewYard returns a view as nodes with prices and jobs with configurations. If running jobs are
+// fixed, only queued jobs become tasks. If no job has a deadline or a known speed, HasEstimates
+// is false and there are no tasks.
 func NewYard(v *place.View, o *Assumptions, fixed bool) *Yard {
 	y := &Yard{o: o, View: v, Now: v.Now, Rooms: v.Rooms}
 	waiting := v.Queue.Items()
