@@ -26,7 +26,7 @@ func generateCommand() *cobra.Command {
 			for name, content := range files {
 				path := filepath.Join(args[0], filepath.FromSlash(name))
 				if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil { //nolint:gosec // part of the sources
-					return fmt.Errorf("make folder: %w", err)
+					return fmt.Errorf("create directory: %w", err)
 				}
 				if err := os.WriteFile(path, content, 0o644); err != nil { //nolint:gosec // part of the sources
 					return fmt.Errorf("write %s: %w", name, err)

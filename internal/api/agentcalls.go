@@ -99,7 +99,7 @@ func (c *Client) UploadLog(
 
 	var reply LogReply
 	if err := json.NewDecoder(resp.Body).Decode(&reply); err != nil {
-		return LogReply{}, fmt.Errorf("read answer to output of %s rank %d: %w", run, rank, err)
+		return LogReply{}, fmt.Errorf("read response to output of %s rank %d: %w", run, rank, err)
 	}
 
 	return reply, nil

@@ -257,7 +257,7 @@ func (a *app) removeData() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:     "remove DATASET",
 		Aliases: []string{"rm"},
-		Short:   "Remove a dataset; its uses stay on record",
+		Short:   "Remove a dataset; its audit records are kept",
 		Args:    exit.Args(1, 1, "dataset"),
 		Example: "  trainyard data remove scans",
 		RunE: func(cmd *cobra.Command, args []string) error {

@@ -23,7 +23,7 @@ func (s *Server) logRoutes() {
 			OperationID: "read-logs",
 			Method:      http.MethodGet,
 			Path:        "/api/v1/jobs/{job}/logs",
-			Summary:     "Read or search a job's output",
+			Summary:     "Read or search the output of a job",
 			Security:    byToken,
 			Tags:        []string{"logs"},
 		},
@@ -36,10 +36,11 @@ func (s *Server) logRoutes() {
 			OperationID: "follow-logs",
 			Method:      http.MethodGet,
 			Path:        "/api/v1/jobs/{job}/logs/follow",
-			Summary:     "Follow a job's output live",
-			Description: "Lines as LogLine; kind state with the Job when its state changes; kind end with the Job when it has ended and all was sent.",
-			Security:    byToken,
-			Tags:        []string{"logs"},
+			Summary:     "Follow the output of a job live",
+			Description: "Items are LogLine; events of kind state carry the Job when its state changes, " +
+				"and kind end carries the Job after its last line.",
+			Security: byToken,
+			Tags:     []string{"logs"},
 		}),
 		s.followLogs,
 	)
@@ -48,11 +49,11 @@ func (s *Server) logRoutes() {
 type logInput struct {
 	Paging
 	Job    string `path:"job" maxLength:"40"`
-	Run    string `query:"run" maxLength:"50" doc:"only this run; else from the first run on"`
+	Run    string `query:"run" maxLength:"50" doc:"only this run; default: all runs"`
 	Rank   int    `query:"rank" minimum:"-1" maximum:"4095" default:"-1" doc:"only this rank"`
 	Stream string `query:"stream" enum:"stdout,stderr,yard" doc:"only this stream"`
 	Grep   string `query:"grep" maxLength:"1000" doc:"only lines that match this regular expression"`
-	Tail   int    `query:"tail" minimum:"0" maximum:"100000" doc:"begin with the last so many lines of the newest run"`
+	Tail   int    `query:"tail" minimum:"0" maximum:"100000" doc:"number of last lines of the latest run to start with"`
 }
 
 // logReader reads a job's output run after run, rank after rank.

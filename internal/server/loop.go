@@ -95,7 +95,7 @@ func (l *Loop) ask(ctx context.Context, r request) (any, error) {
 	case <-l.over:
 		return nil, ended()
 	case <-ctx.Done():
-		return nil, fault.New(fault.Unavailable, "busy", "the yard is too busy to take this now").WithCause(ctx.Err())
+		return nil, fault.New(fault.Unavailable, "busy", "server busy; try again").WithCause(ctx.Err())
 	}
 
 	select {
@@ -109,19 +109,19 @@ func (l *Loop) ask(ctx context.Context, r request) (any, error) {
 			return nil, ended()
 		}
 	case <-ctx.Done():
-		return nil, fault.New(fault.Unavailable, "no_answer", "the yard did not answer in time; it is not known whether the request took effect").
-			WithRemedy("ask again; with the same idempotency key a submission is accepted once").
+		return nil, fault.New(fault.Unavailable, "no_answer", "server not responding; the request may or may not have taken effect").
+			WithRemedy("try again; submissions with the same idempotency key are accepted only once").
 			WithCause(ctx.Err())
 	}
 }
 
 func storeDown(why string) error {
-	return fault.New(fault.Unavailable, "store_down", "the yard cannot store anything now: %s", why).
+	return fault.New(fault.Unavailable, "store_down", "the server cannot write to its store: %s", why).
 		WithRemedy("try again later")
 }
 
 func ended() error {
-	return fault.New(fault.Unavailable, "stopping", "the server is stopping").WithRemedy("try again when it is back")
+	return fault.New(fault.Unavailable, "stopping", "the server is shutting down").WithRemedy("try again after it has restarted")
 }
 
 // Stuck returns why commits fail now, and "" if they do not.

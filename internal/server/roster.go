@@ -64,7 +64,7 @@ func (r *roster) admit(n id.Node) (<-chan struct{}, error) {
 	defer r.mu.Unlock()
 
 	if _, ok := r.states[n]; !ok {
-		return nil, fault.New(fault.Denied, "node_removed", "node %s was removed from the yard", n).
+		return nil, fault.New(fault.Denied, "node_removed", "node %s has been removed from the yard", n).
 			WithRemedy("join again with a new join token")
 	}
 

@@ -171,13 +171,15 @@ func (s *Server) recovered(next http.Handler) http.Handler {
 // describe is the head of the OpenAPI description.
 func describe(version string) huma.Config {
 	c := huma.DefaultConfig("Trainyard", version)
-	c.Info.Description = "The API of a Trainyard server: jobs, forecasts, nodes, offers, leases, quotas, datasets, usage, users, tokens, events and files for people; join, assignments, reports, metrics and output for agents."
+	c.Info.Description = "HTTP API of the Trainyard server. For users: jobs, forecasts, nodes, offers, leases, " +
+		"quotas, datasets, usage, users, tokens, events and files. For agents: join, assignments, reports, " +
+		"metrics and output."
 	c.OpenAPIPath, c.DocsPath, c.SchemasPath = "", "", ""
 	c.CreateHooks = nil // no $schema links in answers
 	c.Components.Schemas = huma.NewMapRegistry("#/components/schemas/", schemaName)
 	c.Components.SecuritySchemes = map[string]*huma.SecurityScheme{
-		"token": {Type: "http", Scheme: "bearer", Description: "an access token"},
-		"node":  {Type: "mutualTLS", Description: "a node's certificate"},
+		"token": {Type: "http", Scheme: "bearer", Description: "access token"},
+		"node":  {Type: "mutualTLS", Description: "client certificate of the node"},
 	}
 
 	return c

@@ -68,7 +68,7 @@ func (s *Server) newToken(ctx context.Context, answer any, secret auth.Secret, e
 
 type listTokensInput struct {
 	Paging
-	Owner string `query:"owner" maxLength:"63" doc:"only this user's; your own if you are no admin"`
+	Owner string `query:"owner" maxLength:"63" doc:"only tokens of this user; users who are not admins see only their own"`
 }
 
 func (s *Server) listTokens(ctx context.Context, in *listTokensInput) (*body[api.TokenPage], error) {
@@ -158,7 +158,7 @@ func (s *Server) wantedToken(ctx context.Context, r *api.TokenRequest) (tenant.T
 		}
 
 		if !who.Scope.Includes(t.Scope) {
-			return t, fault.New(fault.Denied, "wider_scope", "a token of scope %s cannot hand out one of scope %s", who.Scope, t.Scope).
+			return t, fault.New(fault.Denied, "wider_scope", "a token of scope %s cannot create one of scope %s", who.Scope, t.Scope).
 				WithField("scope")
 		}
 	}
@@ -168,7 +168,7 @@ func (s *Server) wantedToken(ctx context.Context, r *api.TokenRequest) (tenant.T
 		if err != nil || d <= 0 || time.Duration(d) > longest {
 			return t, fault.New(fault.Invalid, "bad_ttl", "invalid token lifetime %q", r.TTL).
 				WithField("ttl").
-				WithRemedy("write it as in 12h or 30d, at most 366d")
+				WithRemedy("use a duration such as 12h or 30d, at most 366d")
 		}
 
 		life = time.Duration(d)
@@ -188,7 +188,7 @@ func (s *Server) revokeToken(ctx context.Context, in *tokenInput) (*struct{}, er
 	who := callerOf(ctx)
 	may := ok && (who.May(tenant.ManageUsers, "") || who.May(tenant.OwnTokens, t.Owner))
 	if !may {
-		return nil, toProblem(fault.New(fault.NotFound, "token_not_found", "there is no token %s", in.Token))
+		return nil, toProblem(fault.New(fault.NotFound, "token_not_found", "token %s not found", in.Token))
 	}
 	if _, err := s.do(ctx, yardmaster.RevokeToken{Token: t.ID, By: string(who.User)}); err != nil {
 		return nil, s.fail(ctx, err)

@@ -40,7 +40,7 @@ func (s *Server) userRoutes() {
 			OperationID: "put-user",
 			Method:      http.MethodPut,
 			Path:        "/api/v1/users/{user}",
-			Summary:     "Add or change a user",
+			Summary:     "Create or update a user",
 			Security:    byToken,
 			Tags:        []string{"access"},
 		},
@@ -98,7 +98,7 @@ func (s *Server) getUser(ctx context.Context, in *UserInput) (*body[api.User], e
 	})
 
 	if err == nil && out == nil {
-		err = fault.New(fault.NotFound, "user_not_found", "there is no user %s", in.User)
+		err = fault.New(fault.NotFound, "user_not_found", "user %s not found", in.User)
 	}
 
 	if err != nil {
@@ -119,7 +119,7 @@ func (s *Server) putUser(ctx context.Context, in *putUserInput) (*body[api.User]
 	}
 
 	if !id.Name(in.User) {
-		return nil, toProblem(fault.New(fault.Invalid, "bad_name", "%q cannot name a user", in.User).WithField("user").
+		return nil, toProblem(fault.New(fault.Invalid, "bad_name", "invalid user name %q", in.User).WithField("user").
 			WithRemedy("use lower-case letters, digits, '-', '_' and '.', at most %d", id.MaxName))
 	}
 

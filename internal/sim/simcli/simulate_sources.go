@@ -116,7 +116,7 @@ func (s *simulation) sources(cmd *cobra.Command, files []string) ([]whatif.Sourc
 func (s *simulation) scenario(name string) (whatif.Source, string, error) {
 	text, err := os.ReadFile(name)
 	if errors.Is(err, fs.ErrNotExist) {
-		return whatif.Source{}, "", fault.New(fault.NotFound, "scenario_not_found", "there is no file %s", name).
+		return whatif.Source{}, "", fault.New(fault.NotFound, "scenario_not_found", "file %s not found", name).
 			WithCause(err)
 	}
 
