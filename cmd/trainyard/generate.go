@@ -16,7 +16,7 @@ import (
 // generateCommand writes the files that are made from the code.
 func generateCommand() *cobra.Command {
 	return &cobra.Command{
-		Use: "generate DIR", Short: "Write the files that are made from the code", Hidden: true, Args: cobra.ExactArgs(1),
+		Use: "generate DIR", Short: "Write the generated files", Hidden: true, Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			files, err := generated(cmd.Root())
 			if err != nil {

@@ -47,7 +47,7 @@ func (s *Server) datasetRoutes() {
 			"override-place",
 			http.MethodPost,
 			"/api/v1/jobs/{job}/override",
-			"Let a job run where its datasets may not be used; recorded in the audit",
+			"Allow a job to run where its datasets may not be used; recorded in the audit",
 			tag,
 		),
 		s.override,
@@ -117,7 +117,7 @@ func (s *Server) findDataset(ctx context.Context, name string) (dataset.Dataset,
 
 	at := slices.IndexFunc(list, func(d dataset.Dataset) bool { return string(d.ID) == name })
 	if at < 0 {
-		return dataset.Dataset{}, fault.New(fault.NotFound, "no_dataset", "dataset %s not found", name)
+		return dataset.Dataset{}, fault.New(fault.NotFound, "no_dataset", "there is no dataset %s", name)
 	}
 
 	return list[at], nil

@@ -246,7 +246,7 @@ func (s *Server) getFile(w http.ResponseWriter, r *http.Request) error {
 
 	f, err := s.Blobs.Get(r.Context(), fileBlob(digest))
 	if fault.KindOf(err) == fault.NotFound {
-		return fault.New(fault.NotFound, "file_not_found", "file %s not found", digest)
+		return fault.New(fault.NotFound, "file_not_found", "there is no file %s", digest)
 	}
 	if err != nil {
 		return err

@@ -71,7 +71,7 @@ func (s *Server) authenticate(ctx huma.Context, next func(huma.Context)) {
 func (s *Server) person(r *http.Request) (caller, error) {
 	bearer, ok := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
 	if !ok {
-		return caller{}, fault.New(fault.Unknown, "token_missing", "an access token is required").
+		return caller{}, fault.New(fault.Unknown, "token_missing", "missing access token").
 			WithRemedy("run trainyard login, or send the header Authorization: Bearer TOKEN")
 	}
 

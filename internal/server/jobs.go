@@ -219,7 +219,7 @@ func (s *Server) readJob(ctx context.Context, name string) (job.Job, error) {
 		return job.Job{}, err
 	}
 	if !callerOf(ctx).May(tenant.ReadJob, j.Owner) {
-		return job.Job{}, fault.New(fault.NotFound, "job_not_found", "job %s not found", name)
+		return job.Job{}, fault.New(fault.NotFound, "job_not_found", "there is no job %s", name)
 	}
 
 	return j, nil

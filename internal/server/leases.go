@@ -102,7 +102,7 @@ func (s *Server) readLease(ctx context.Context, name string) (fleet.Lease, error
 		return l, err
 	}
 	if !callerOf(ctx).May(tenant.ReadUsage, l.Owner) {
-		return l, fault.New(fault.NotFound, "lease_not_found", "lease %s not found", name)
+		return l, fault.New(fault.NotFound, "lease_not_found", "there is no lease %s", name)
 	}
 
 	return l, nil

@@ -18,7 +18,7 @@ import (
 
 func (s *Server) offerRoutes() {
 	huma.Register(s.api, s.op("list-offers", http.MethodGet, "/api/v1/offers",
-		"List what can be provisioned, the cheapest first", "provisioning"), s.listOffers)
+		"List offers that can be provisioned, cheapest first", "provisioning"), s.listOffers)
 }
 
 type offersInput struct {

@@ -178,7 +178,7 @@ func (s *Server) putQuota(ctx context.Context, in *quotaInput) (*body[api.Quota]
 }
 
 func noQuota(subject tenant.Subject) error {
-	return fault.New(fault.NotFound, "quota_not_found", "no quota is set for %s", subject)
+	return fault.New(fault.NotFound, "quota_not_found", "there is no quota for %s", subject)
 }
 
 // knownUser refuses a quota for a user who does not exist: it would be a typing error.
@@ -192,7 +192,7 @@ func (s *Server) knownUser(ctx context.Context, u id.User) error {
 		return err
 	}
 
-	return fault.New(fault.NotFound, "user_not_found", "user %s not found", strings.TrimSpace(string(u)))
+	return fault.New(fault.NotFound, "user_not_found", "there is no user %s", strings.TrimSpace(string(u)))
 }
 
 func (s *Server) removeQuota(ctx context.Context, in *subjectInput) (*struct{}, error) {

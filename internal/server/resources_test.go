@@ -458,7 +458,7 @@ func TestTheAuditSaysWhetherDataLeftTheBuilding(t *testing.T) {
 	}
 
 	if !strings.HasPrefix(a.Answer, "Yes: first on ") ||
-		!strings.HasSuffix(a.Answer, fmt.Sprintf("by %s.1 of ada on node cloud1, let by root: the paper is due.", j)) {
+		!strings.HasSuffix(a.Answer, fmt.Sprintf("by %s.1 of ada on node cloud1, allowed by root: the paper is due.", j)) {
 		t.Errorf("it says %q", a.Answer)
 	}
 

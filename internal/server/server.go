@@ -47,7 +47,7 @@ type Config struct {
 	Interval    time.Duration // how often agents report
 	Lease       time.Duration // how long agents may run on without contact
 	NodeCertTTL time.Duration
-	Rate        float64 // requests per second of one token; 0 for no limit
+	Rate        float64 // requests per second allowed per token; 0 for no limit
 	Burst       int
 	MaxFile     int64         // bytes of one uploaded file
 	Timeout     time.Duration // for an answer of the loop

@@ -188,7 +188,7 @@ func (s *Server) revokeToken(ctx context.Context, in *tokenInput) (*struct{}, er
 	who := callerOf(ctx)
 	may := ok && (who.May(tenant.ManageUsers, "") || who.May(tenant.OwnTokens, t.Owner))
 	if !may {
-		return nil, toProblem(fault.New(fault.NotFound, "token_not_found", "token %s not found", in.Token))
+		return nil, toProblem(fault.New(fault.NotFound, "token_not_found", "there is no token %s", in.Token))
 	}
 	if _, err := s.do(ctx, yardmaster.RevokeToken{Token: t.ID, By: string(who.User)}); err != nil {
 		return nil, s.fail(ctx, err)

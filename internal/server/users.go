@@ -98,7 +98,7 @@ func (s *Server) getUser(ctx context.Context, in *UserInput) (*body[api.User], e
 	})
 
 	if err == nil && out == nil {
-		err = fault.New(fault.NotFound, "user_not_found", "user %s not found", in.User)
+		err = fault.New(fault.NotFound, "user_not_found", "there is no user %s", in.User)
 	}
 
 	if err != nil {

@@ -201,7 +201,7 @@ func TestSimulateFromYardSaysWhenJobsWouldStart(t *testing.T) {
 	}
 
 	r := y.succeed(t, "simulate", "--from-yard", "--assume", "30m", "--policy", "sjf")
-	for _, want := range []string{"JOB", "SOONER BY", second, "runs", "then: sjf", "1 job: told nothing about how long they run"} {
+	for _, want := range []string{"JOB", "EARLIER BY", second, "runs", "then: sjf", "1 job: told nothing about how long they run"} {
 		if !strings.Contains(r.out+r.err, want) {
 			t.Errorf("the table does not have %q: %s", want, r)
 		}

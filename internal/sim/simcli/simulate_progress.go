@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"trainyard/internal/cli/console"
-	"trainyard/internal/cli/table"
+	"trainyard/internal/humanize"
 	"trainyard/internal/sim/whatif"
 )
 
@@ -69,9 +69,9 @@ func progressLine(p whatif.Progress, drawn bool) string {
 		parts = append(parts, fmt.Sprintf("%3.0f %%", 100*share))
 	}
 
-	jobs := table.Count(p.Done, "job")
+	jobs := humanize.Count(p.Done, "job")
 	if p.Jobs > 0 {
-		jobs = fmt.Sprintf("%d of %s", p.Done, table.Count(p.Jobs, "job"))
+		jobs = fmt.Sprintf("%d of %s", p.Done, humanize.Count(p.Jobs, "job"))
 	}
 
 	parts = append(parts, jobs)
@@ -84,7 +84,7 @@ func progressLine(p whatif.Progress, drawn bool) string {
 	}
 
 	if p.Remaining > 0 {
-		parts = append(parts, table.Duration(p.Remaining)+" left")
+		parts = append(parts, humanize.Duration(p.Remaining)+" left")
 	}
 
 	return strings.Join(parts, "  ")
