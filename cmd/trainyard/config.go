@@ -76,11 +76,11 @@ func text(target func(c *config) *string) func(*config, string) error {
 	}
 }
 
-func length(target func(c *config) *time.Duration, least time.Duration) func(*config, string) error {
+func length(target func(c *config) *time.Duration, minimum time.Duration) func(*config, string) error {
 	return func(c *config, v string) error {
 		d, err := job.ParseDuration(v)
-		if err == nil && time.Duration(d) < least {
-			err = fmt.Errorf("must be at least %s", job.Duration(least))
+		if err == nil && time.Duration(d) < minimum {
+			err = fmt.Errorf("must be at least %s", job.Duration(minimum))
 		}
 
 		*target(c) = time.Duration(d)

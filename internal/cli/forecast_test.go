@@ -325,7 +325,7 @@ func TestWhatIsWrongWithForecastsIsTold(t *testing.T) {
 		{[]string{"forecast", "j7", "--metric", "x"}, exit.NotFound, `has no metric "x"`},
 		{[]string{"job", "j7", "--metric", "x"}, exit.NotFound, `has no metric "x"`},
 		{[]string{"job", "j7", "--metric", "x", "--no-plot"}, exit.Usage, "[metric no-plot] were all set"},
-		{[]string{"forecast", "j7", "j9"}, exit.Usage, "too many arguments"},
+		{[]string{"forecast", "j7", "j9"}, exit.Usage, "unexpected argument"},
 		{[]string{"metrics"}, exit.Usage, "missing argument: job"},
 		{[]string{"metrics", "j7", "-o", "csv"}, exit.Usage, "--points and this output format need a METRIC"},
 		{[]string{"metrics", "j7", "--points", "10"}, exit.Usage, "--points and this output format need a METRIC"},

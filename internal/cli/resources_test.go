@@ -416,7 +416,7 @@ func TestANodeTellsWhatIsWrongWithItsGPUs(t *testing.T) {
 		"box1",
 		"1",
 	); code != exit.OK ||
-		p.stdout.String() != "GPU 1 of box1 is back in use as soon as its agent reports\n" {
+		p.stdout.String() != "GPU 1 of box1 returns to service with the next report of its agent\n" {
 		t.Errorf("exit code %d: %s%s", code, p.stdout, p.stderr)
 	}
 
@@ -484,7 +484,7 @@ func TestChangesOfMachinesAndMoney(t *testing.T) {
 			`{"place":"cloud","size":"3GB","copies":[{"pool":"lab"},{"at":"cloud","path":"/cats"}]}`, ""},
 		{[]string{"data", "set", "scans", "--place", "any"}, "PUT /api/v1/datasets/scans",
 			`{"place":"any","size":"40GB","source":"/data/scans","copies":[{"node":"box1","path":"/data/scans"},{"pool":"lab"}]}`, ""},
-		{[]string{"data", "remove", "scans"}, "DELETE /api/v1/datasets/scans", "", "dataset scans removed; the data itself was not touched\n"},
+		{[]string{"data", "remove", "scans"}, "DELETE /api/v1/datasets/scans", "", "Dataset scans removed; the data itself was not touched.\n"},
 		{[]string{"override", "j7", "--place", "any", "--why", "agreed"}, "POST /api/v1/jobs/j7/override", `{"place":"any","why":"agreed"}`, "j7 may run on any nodes despite the rules of its datasets; this was recorded\n"},
 		{[]string{"release", "l9", "-y"}, "POST /api/v1/leases/l9/release", "", ""},
 	} {
@@ -525,7 +525,7 @@ func TestMistakesInFlagsOfMoneyAreToldBeforeAnythingIsChanged(t *testing.T) {
 		`--why is required`:                                               {"override", "j7", "--place", "any"},
 		`--copy: invalid copy "box1"`:                                     {"data", "set", "scans", "--copy", "box1"},
 		`--limit must be from 1 to 500`:                                   {"data", "audit", "scans", "--limit", "0"},
-		`missing argument: lease`:                                                 {"release"},
+		`missing argument: lease`:                                         {"release"},
 		`dataset scans already exists`:                                    {"data", "add", "scans"},
 		`[csv output] were all set`:                                       {"usage", "--csv", "-o", "json"},
 		`--where requires --by`:                                           {"usage", "--where", "class=local"},

@@ -100,10 +100,10 @@ func (a *app) usageText(u *api.Usage) error {
 
 	gpu, money := make([]float64, len(u.Trend)), make([]float64, len(u.Trend))
 
-	used, spent := 0.0, 0.0
+	gpuSeconds, cost := 0.0, 0.0
 	for i, t := range u.Trend {
 		gpu[i], money[i] = t.GPUSeconds, t.Cost
-		used, spent = used+t.GPUSeconds, spent+t.Cost
+		gpuSeconds, cost = gpuSeconds+t.GPUSeconds, cost+t.Cost
 	}
 
 	if _, err := fmt.Fprintf(
@@ -111,9 +111,9 @@ func (a *app) usageText(u *api.Usage) error {
 		"Usage %s\n\nGPU-hours  %s  %s\nCost       %s  %s\n",
 		a.period(u.From, u.To),
 		spark(gpu),
-		hours(used),
+		hours(gpuSeconds),
 		spark(money),
-		humanize.Dollars(spent),
+		humanize.Dollars(cost),
 	); err != nil {
 		return err
 	}

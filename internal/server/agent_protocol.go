@@ -251,7 +251,7 @@ func (s *Server) report(ctx context.Context, in *body[api.Report]) (*body[api.Re
 		return nil, toProblem(err)
 	}
 
-	heard, err := s.do(ctx, fromReport(n, &in.Body))
+	answer, err := s.do(ctx, fromReport(n, &in.Body))
 	if err != nil {
 		return nil, s.fail(ctx, err)
 	}
@@ -263,7 +263,7 @@ func (s *Server) report(ctx context.Context, in *body[api.Report]) (*body[api.Re
 		Release:    s.noteReport(n, &in.Body),
 	}
 
-	if h, ok := heard.(yardmaster.LeaseRenewal); ok {
+	if h, ok := answer.(yardmaster.LeaseRenewal); ok {
 		reply.LeaseLeft = wholeSeconds(h.LeaseLeft)
 	}
 
@@ -305,7 +305,7 @@ func (s *Server) assignments(ctx context.Context, _ *struct{}) (*huma.StreamResp
 	}}, nil
 }
 
-// pushMetrics takes what the programs of a node have measured. Only rank 0 of a run is heard.
+// pushMetrics stores the training metrics of the runs of a node. Only rank 0 of a run reports them.
 func (s *Server) pushMetrics(ctx context.Context, in *body[api.MetricsReport]) (*body[api.MetricsReply], error) {
 	if err := in.Body.Check(); err != nil {
 		return nil, toProblem(err)

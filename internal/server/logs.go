@@ -150,12 +150,12 @@ func (r *logReader) toTail(ctx context.Context, n int) error {
 	return nil
 }
 
-// next returns up to most lines that are here and have not been read, and
+// next returns up to limit lines that are here and have not been read, and
 // channels that tell when there may be more. done is true when the job has
 // ended and all of its output has been read.
 func (r *logReader) next(
 	ctx context.Context,
-	most int,
+	limit int,
 ) (lines []api.LogLine, wait []<-chan struct{}, done bool, err error) {
 	r.marks = r.marks[:0]
 	for {
@@ -183,7 +183,7 @@ func (r *logReader) next(
 				return nil, nil, false, err
 			}
 
-			for more := true; more && len(lines) < most; {
+			for more := true; more && len(lines) < limit; {
 				var got []api.LogLine
 				var after []archive.Mark
 				var next archive.Mark
@@ -193,7 +193,7 @@ func (r *logReader) next(
 					rank,
 					r.at.Ranks[rank],
 					&r.filter,
-					most-len(lines),
+					limit-len(lines),
 				)
 
 				if err != nil {
@@ -205,7 +205,7 @@ func (r *logReader) next(
 				r.at.Ranks[rank] = next
 			}
 
-			if len(lines) >= most {
+			if len(lines) >= limit {
 				return lines, nil, false, nil
 			}
 

@@ -283,8 +283,8 @@ func TestReplayMakesADecisionOfThePastAgain(t *testing.T) {
 	}
 
 	r := y.succeed(t, "replay", long)
-	for _, want := range []string{long + ".1 of " + long + " (long) was ordered at", "Then:  it went to north", "fifo decides the same", "2 jobs waited; it was number 1 in line",
-		short + " (short) waits: ", "Not rebuilt exactly:"} {
+	for _, want := range []string{long + ".1 of " + long + " (long) was ordered at", "Then:  placed on north",
+		"same decision by fifo", "2 queued jobs, position 1", short + " (short) stays queued: ", "Not rebuilt exactly:"} {
 		if !strings.Contains(r.out, want) {
 			t.Errorf("the explanation does not have %q:\n%s", want, r)
 		}

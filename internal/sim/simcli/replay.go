@@ -364,14 +364,14 @@ func listJobs(p *yardview.Past, jobs []id.Job) string { return listed(jobs, p.La
 
 // listed names the first few of many things.
 func listed[T any](all []T, name func(T) string) string {
-	const most = 5
-	words := make([]string, 0, most)
-	for _, v := range all[:min(len(all), most)] {
+	const limit = 5
+	words := make([]string, 0, limit)
+	for _, v := range all[:min(len(all), limit)] {
 		words = append(words, name(v))
 	}
 
 	text := strings.Join(words, ", ")
-	if more := len(all) - most; more > 0 {
+	if more := len(all) - limit; more > 0 {
 		text += fmt.Sprintf(" and %d more", more)
 	}
 

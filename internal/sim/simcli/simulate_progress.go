@@ -15,7 +15,7 @@ import (
 type bar struct {
 	console *console.Console
 	line    *console.Progress // nil where nobody looks
-	told    time.Duration     // when the last plain line was written
+	written time.Duration     // when the last plain line was written
 }
 
 // plainEvery is how often a plain line is written.
@@ -35,8 +35,8 @@ func (b *bar) show(p whatif.Progress) {
 	switch {
 	case b.line != nil:
 		b.line.Set("%s", progressLine(p, true))
-	case b.console.Output == console.Table && p.Elapsed-b.told >= plainEvery:
-		b.told = p.Elapsed
+	case b.console.Output == console.Table && p.Elapsed-b.written >= plainEvery:
+		b.written = p.Elapsed
 		b.console.Note("%s", progressLine(p, false))
 	}
 }

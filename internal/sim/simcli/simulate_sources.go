@@ -166,13 +166,13 @@ func (s *simulation) recorded(cmd *cobra.Command) (whatif.Source, error) {
 		return whatif.Source{}, err
 	}
 
-	most := 0
+	perNode := 0
 	for i := range nodes {
-		most = max(most, len(nodes[i].Inventory.GPUs))
+		perNode = max(perNode, len(nodes[i].Inventory.GPUs))
 	}
 
 	opts := trace.Options{
-		SkipBad: s.skipBad, Sort: t.sort, Cluster: t.queue, PerNode: most, GPUs: true, Default: t.gpus, Tables: t.tables,
+		SkipBad: s.skipBad, Sort: t.sort, Cluster: t.queue, PerNode: perNode, GPUs: true, Default: t.gpus, Tables: t.tables,
 		Start: time.Duration(t.start), Save: time.Duration(t.save),
 	}
 
