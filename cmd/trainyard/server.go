@@ -508,7 +508,7 @@ func bootstrap(ctx context.Context, r *running) (string, error) {
 	return secret.Text, nil
 }
 
-// hostsOf lists the names the server's certificate is good for.
+// hostsOf lists the names for which the server's certificate is valid.
 func hostsOf(c *config, addr net.Addr) []string {
 	hosts := append([]string{"localhost", "127.0.0.1", "::1"}, c.hosts...)
 	if h, _, err := net.SplitHostPort(addr.String()); err == nil && !net.ParseIP(h).IsUnspecified() {

@@ -51,7 +51,7 @@ type RenewReply struct {
 	Expires     time.Time `json:"expires"`
 }
 
-// Assignments is all that a node shall run: the whole desired state, so that a
+// Assignments is the complete desired state of a node, so that a
 // lost message does not matter. An agent ignores a generation that is not
 // greater than the last one it obeyed from the same server start.
 type Assignments struct {
@@ -60,7 +60,7 @@ type Assignments struct {
 	Runs       []Assignment `json:"runs"`
 }
 
-// Assignment is one rank of a run that a node shall run, or stop.
+// Assignment is one rank of a run that a node must run, or stop.
 // A run that the agent has and that is not assigned is stopped at once and its record dropped.
 type Assignment struct {
 	Run    id.Run       `json:"run"`

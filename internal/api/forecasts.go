@@ -137,7 +137,7 @@ func (c *Client) Metrics(ctx context.Context, j id.Job) (MetricList, error) {
 	return l, err
 }
 
-// Curve returns one metric of a job with at most so many points.
+// Curve returns one metric of a job, downsampled to at most the given number of points.
 func (c *Client) Curve(ctx context.Context, j id.Job, name string, points int) (Curve, error) {
 	var out Curve
 	err := c.call(ctx, http.MethodGet, "/api/v1/jobs/"+url.PathEscape(string(j))+"/curve",
@@ -159,7 +159,7 @@ type ImportReply struct {
 	Kept int `json:"kept" doc:"jobs imported: the newest, up to the size of the history"`
 }
 
-// ImportHistory hands in a table of jobs that ran before.
+// ImportHistory uploads a table of past jobs.
 func (c *Client) ImportHistory(ctx context.Context, format string, table []byte) (ImportReply, error) {
 	var reply ImportReply
 	resp, err := c.send(

@@ -9,7 +9,7 @@ import (
 	"trainyard/internal/job"
 )
 
-// SubmitRequest hands in a job file. Its idempotency key travels in the header Idempotency-Key.
+// SubmitRequest submits a job file. Its idempotency key travels in the header Idempotency-Key.
 type SubmitRequest struct {
 	File    string            `json:"file" maxLength:"1048576" doc:"job file (YAML or JSON)"`
 	Env     map[string]string `json:"env,omitempty" doc:"values of environment variables: those the job file requires (null), and overrides"`
@@ -129,7 +129,7 @@ type Holder struct {
 	Until *time.Time `json:"until,omitempty" doc:"estimated release; absent if unknown"`
 }
 
-// Submit hands in a job file. Calls with the same key give the same jobs, so
+// Submit submits a job file. Calls with the same key give the same jobs, so
 // that a call whose answer was lost can be made again; "" means no key.
 func (c *Client) Submit(ctx context.Context, in SubmitRequest, key string) (SubmitReply, error) {
 	var header []string
@@ -150,7 +150,7 @@ func (c *Client) Job(ctx context.Context, j id.Job) (JobDetail, error) {
 	return get[JobDetail](ctx, c, at("jobs", string(j)), nil)
 }
 
-// CancelJob ends a job: its program is told to stop and has its grace time for it.
+// CancelJob cancels a job: its program gets SIGTERM and its grace period.
 func (c *Client) CancelJob(ctx context.Context, j id.Job) (Job, error) {
 	return post[Job](ctx, c, at("jobs", string(j), "cancel"), nil)
 }

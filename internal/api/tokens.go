@@ -9,7 +9,7 @@ import (
 	"trainyard/internal/tenant"
 )
 
-// Token is a secret that was handed out, without the secret.
+// Token describes an issued token, without its secret.
 type Token struct {
 	ID       id.Token         `json:"id"`
 	Kind     tenant.TokenKind `json:"kind"`

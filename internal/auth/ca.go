@@ -92,7 +92,7 @@ func OpenCA(dir string, now time.Time) (*CA, error) {
 	return ca, nil
 }
 
-// PEM returns a copy of the CA's certificate, for those who shall trust it.
+// PEM returns a copy of the CA's certificate, for clients that must trust it.
 func (ca *CA) PEM() []byte { return bytes.Clone(ca.pem) }
 
 // Hash returns the hash by which tokens and people name this CA; see HashOf.

@@ -33,7 +33,7 @@ const (
 )
 
 // ServerCertificate issues a certificate for a server that is reached under
-// these names and addresses, good for 90 days and for nothing but serving. The
+// these names and addresses, valid for 90 days and only for serving. The
 // chain ends with the CA itself, so that FetchCA finds it there.
 func (ca *CA) ServerCertificate(hosts []string, now time.Time) (tls.Certificate, error) {
 	template := &x509.Certificate{ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}}

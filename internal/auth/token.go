@@ -53,7 +53,7 @@ type Parsed struct {
 //
 // A bootstrap or join token carries the CA's hash so that whoever holds it can
 // tell the right server from a wrong one at first contact. An access token does
-// not: it is handed out to those who have pinned the CA.
+// not: it is issued to callers that have already pinned the CA.
 func Mint(kind tenant.TokenKind, entropy io.Reader, caHash string) (Secret, error) {
 	prefix, carries, ok := prefixOf(kind)
 	if !ok {
@@ -178,7 +178,7 @@ func isHash(s string) bool {
 
 // HashSecret returns what is kept of a secret: its SHA-256 in hex. A slow,
 // salted hash as for passwords would protect nothing more: those make guessing
-// dear where people chose the secret, and nobody guesses 256 random bits. A
+// expensive where people chose the secret, and nobody guesses 256 random bits. A
 // fast hash lets the server check every request.
 func HashSecret(secret string) string {
 	sum := sha256.Sum256([]byte(secret))

@@ -231,7 +231,7 @@ func toEvent(e *yardmaster.Event) api.Event {
 	}
 }
 
-// toAssignments is what an agent is told of the orders for its node.
+// toAssignments writes the orders of a node as its agent receives them.
 func (s *Server) toAssignments(orders []yardmaster.Order, generation uint64) api.Assignments {
 	out := api.Assignments{Server: s.start, Generation: generation, Runs: make([]api.Assignment, len(orders))}
 	for i := range orders {

@@ -89,7 +89,7 @@ func (s *Server) person(r *http.Request) (caller, error) {
 	return caller{who, token}, nil
 }
 
-// addressOf is whom requests without a token are counted for.
+// addressOf is the key under which the rate limiter counts requests without a token.
 func addressOf(r *http.Request) string {
 	host, _, err := net.SplitHostPort(r.RemoteAddr)
 	if err != nil {

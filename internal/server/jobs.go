@@ -307,7 +307,7 @@ func (s *Server) fail(ctx context.Context, err error) error {
 	return toProblem(err)
 }
 
-// left reports whether the caller went away: what that broke off is no failure.
+// left reports whether the caller disconnected: an interrupted request is not a failure.
 func left(ctx context.Context) bool { return errors.Is(ctx.Err(), context.Canceled) }
 
 func parseSeq(cursor string) (uint64, error) {

@@ -79,7 +79,7 @@ func (s *Server) noteReport(n id.Node, r *api.Report) []api.GPURelease {
 	return list
 }
 
-// sweep forgets nodes that are gone, now and then.
+// sweep drops nodes that have not reported for a day, from time to time.
 func (s *sightings) sweep(now time.Time) {
 	if now.Sub(s.swept) < forgetAfter {
 		return
@@ -125,8 +125,8 @@ func (s *sightings) release(e *yardmaster.Event) {
 // maxRecalled is how many releases are remembered over a restart.
 const maxRecalled = 1000
 
-// recallReleases reads from the feed what agents may not have been told before the server
-// stopped. An agent heeds a release once, however often it is told.
+// recallReleases reads from the feed the releases that may not have reached their agents before the server
+// stopped. An agent acts on a release once, however often it is sent.
 func (s *Server) recallReleases(ctx context.Context) error {
 	events, err := s.Store.Events(ctx, store.EventFilter{Kind: yardmaster.EventReleased, Newest: true, Limit: maxRecalled})
 	for i := range events {

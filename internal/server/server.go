@@ -33,7 +33,7 @@ import (
 	"trainyard/internal/yardmaster"
 )
 
-// Assignments tells what each node shall run; the engine of our agents does.
+// Assignments returns the desired state of each node; the engine of the agents provides it.
 type Assignments interface {
 	Desired(n id.Node) (orders []yardmaster.Order, generation uint64, changed <-chan struct{})
 	Generation(n id.Node) uint64

@@ -122,7 +122,7 @@ func (s *Server) addToken(ctx context.Context, in *body[api.TokenRequest]) (*bod
 }
 
 // wantedToken checks a request for a token and fills in what was left out.
-// Nobody can hand out more than they may do themselves.
+// Nobody can create a token with more rights than their own.
 func (s *Server) wantedToken(ctx context.Context, r *api.TokenRequest) (tenant.Token, error) {
 	who := callerOf(ctx)
 	t := tenant.Token{Kind: r.Kind, Owner: r.Owner, Note: r.Note}

@@ -209,7 +209,7 @@ func (s *Server) readLedger(ctx context.Context, from, to time.Time) (*reading, 
 	return r, err
 }
 
-// postings hands out the postings in their order. If it ends early err says why.
+// postings yields the postings in order. If it stops early, err holds the reason.
 func (r *reading) postings() iter.Seq[*ledger.Posting] {
 	return func(yield func(*ledger.Posting) bool) {
 		done := false

@@ -1,4 +1,4 @@
-// Package exit holds the exit codes of the commands and how errors are told.
+// Package exit holds the exit codes of the commands and how errors are printed.
 //
 // It is the only place that maps kinds of failure, and ways a job may end, to
 // exit codes; the table is what "trainyard help exit-codes" prints. Errors go

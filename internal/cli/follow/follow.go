@@ -1,8 +1,8 @@
-// Package follow follows what goes on in a yard.
+// Package follow follows live feeds of the server: output, job states and events.
 //
-// A feed that breaks off, because a connection was lost or the server was
-// started anew, is taken up again where it was, so that nothing is left out
-// and nothing is told twice. The package tells what it sees to the functions
+// A feed that is interrupted, because a connection was lost or the server
+// restarted, is resumed where it was, so that nothing is left out
+// and nothing is reported twice. The package passes what it reads to the functions
 // it is given; it decides nothing and never changes a job. cli calls it for
 // logs, submit, run, wait and events.
 package follow

@@ -116,7 +116,7 @@ func rounds(low, high float64, n int, whole bool) []float64 {
 	return best
 }
 
-// multiples returns those of step within a range, at most so many.
+// multiples returns the multiples of step within a range, at most limit of them.
 func multiples(low, high, step float64, limit int) []float64 {
 	var all []float64
 	first := math.Ceil(low/step - 1e-9)

@@ -271,7 +271,7 @@ func rooms(v *place.View, s *place.Start) []id.Node {
 	return list
 }
 
-// maxOthers is how many other jobs are told of.
+// maxOthers bounds how many other jobs are listed.
 const maxOthers = 10
 
 // tell explains the decision to people.
