@@ -124,18 +124,18 @@ func TestSimulateReadsATraceOnACluster(t *testing.T) {
 	}
 
 	for want, args := range map[string][]string{
-		"say on what to simulate":  {"simulate", "--trace", trace},
-		"say what to simulate":     {"simulate"},
-		"is no cluster":            {"simulate", "--trace", trace, "--cluster", "lots"},
-		"there is no policy":       {"simulate", filepath.Join(scenarios(t), "gang.yard"), "--policy", "magic"},
-		"there is no file":         {"simulate", "nowhere.yard"},
-		"takes neither scenarios":  {"simulate", "--from-yard", "x.yard"},
-		"go with --from-yard":      {"simulate", "x.yard", "--assume", "2h"},
-		"not logged in":            {"simulate", "--from-yard"},
-		"a load must be more than": {"simulate", filepath.Join(scenarios(t), "gang.yard"), "--load", "0"},
-		"is no job; jobs are":      {"replay", "gang"},
-		"different policies":       {"simulate", filepath.Join(scenarios(t), "gang.yard"), filepath.Join(scenarios(t), "srtf.yard")},
-		"is no price":              {"simulate", filepath.Join(scenarios(t), "gang.yard"), "--price", "V100=cheap"},
+		"--trace requires --cluster":  {"simulate", "--trace", trace},
+		"nothing to simulate":         {"simulate"},
+		"is no cluster":               {"simulate", "--trace", trace, "--cluster", "lots"},
+		"there is no policy":          {"simulate", filepath.Join(scenarios(t), "gang.yard"), "--policy", "magic"},
+		"there is no file":            {"simulate", "nowhere.yard"},
+		"takes neither scenarios":     {"simulate", "--from-yard", "x.yard"},
+		"go with --from-yard":         {"simulate", "x.yard", "--assume", "2h"},
+		"not logged in":               {"simulate", "--from-yard"},
+		"--load must be greater than": {"simulate", filepath.Join(scenarios(t), "gang.yard"), "--load", "0"},
+		"invalid job ID":              {"replay", "gang"},
+		"different policies":          {"simulate", filepath.Join(scenarios(t), "gang.yard"), filepath.Join(scenarios(t), "srtf.yard")},
+		"invalid price":               {"simulate", filepath.Join(scenarios(t), "gang.yard"), "--price", "V100=cheap"},
 	} {
 		if r := p.run(t, args...); r.code == 0 || !strings.Contains(r.err, want) {
 			t.Errorf("trainyard %s: want %q, got %s", strings.Join(args, " "), want, r)
