@@ -25,7 +25,7 @@ import (
 
 func agentCommand(env cli.Env) *cobra.Command {
 	cmd := &cobra.Command{
-		Use: "agent", Short: "Make this machine a node of a yard", GroupID: cli.GroupStart, Args: cobra.NoArgs,
+		Use: "agent", Short: "Run this machine as a node of a yard", GroupID: cli.GroupStart, Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 
@@ -36,7 +36,7 @@ func agentCommand(env cli.Env) *cobra.Command {
 
 func joinCommand(env cli.Env) *cobra.Command {
 	settings := append(append([]setting{dataSetting,
-		{"token", "", "join token, from: trainyard tokens create --join", text(func(c *config) *string { return &c.token })},
+		{"token", "", "join token, created with trainyard tokens create --join", text(func(c *config) *string { return &c.token })},
 	}, agentSettings...), logSettings...)
 	cmd := &cobra.Command{
 		Use:   "join URL",

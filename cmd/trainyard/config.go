@@ -76,11 +76,11 @@ func text(target func(c *config) *string) func(*config, string) error {
 	}
 }
 
-func length(target func(c *config) *time.Duration, least time.Duration) func(*config, string) error {
+func length(target func(c *config) *time.Duration, minimum time.Duration) func(*config, string) error {
 	return func(c *config, v string) error {
 		d, err := job.ParseDuration(v)
-		if err == nil && time.Duration(d) < least {
-			err = fmt.Errorf("it must be at least %s", job.Duration(least))
+		if err == nil && time.Duration(d) < minimum {
+			err = fmt.Errorf("must be at least %s", job.Duration(minimum))
 		}
 
 		*target(c) = time.Duration(d)
@@ -105,7 +105,7 @@ func number(target func(c *config) *int) func(*config, string) error {
 	return func(c *config, v string) (err error) {
 		*target(c), err = strconv.Atoi(v)
 		if err != nil || *target(c) < 0 {
-			err = fmt.Errorf("must be a whole number of at least 0, got %q", v)
+			err = fmt.Errorf("must be an integer of at least 0, got %q", v)
 		}
 
 		return err
@@ -124,7 +124,7 @@ func size(target func(c *config) *int64) func(*config, string) error {
 var dataSetting = setting{
 	"data",
 	"",
-	"folder that holds all data (default: trainyard in the user's data folder)",
+	"data directory (default: trainyard in the user's data directory)",
 	text(func(c *config) *string { return &c.data }),
 }
 
@@ -133,10 +133,10 @@ var logSettings = []setting{
 	{
 		"log-level",
 		"info",
-		"how much to log: debug, info, warn or error",
+		"log level: debug, info, warn or error",
 		func(c *config, v string) error { return c.logLevel.UnmarshalText([]byte(v)) },
 	},
-	{"log-format", "text", "how to log: text or json", func(c *config, v string) error {
+	{"log-format", "text", "log format: text or json", func(c *config, v string) error {
 		c.logFormat = v
 
 		if v != "text" && v != "json" {
@@ -153,7 +153,7 @@ var serverSettings = []setting{
 	{
 		"hosts",
 		"",
-		"names and addresses by which the server is reached, separated by commas, beside localhost and the listen address",
+		"additional host names and addresses of the server, separated by commas",
 		func(c *config, v string) error {
 			c.hosts = nil
 			for h := range strings.SplitSeq(v, ",") {
@@ -169,7 +169,7 @@ var serverSettings = []setting{
 	{
 		"store",
 		"",
-		"where the yard's record is kept: a file for SQLite (default: yard.db in the data folder) or postgres://…",
+		"database: a file for SQLite (default: yard.db in the data directory) or postgres://…",
 		text(func(c *config) *string { return &c.store }),
 	},
 	{
@@ -181,7 +181,7 @@ var serverSettings = []setting{
 	{
 		"tariff",
 		"",
-		"file with the cost of nodes: energy and hourly price by GPU model (default: none, and policies count GPU-hours)",
+		"file with the cost of nodes: energy and hourly price by GPU model (default: none; policies count GPU-hours)",
 		text(func(c *config) *string { return &c.tariff }),
 	},
 	{
@@ -199,7 +199,7 @@ var serverSettings = []setting{
 	{
 		"metrics-by-user",
 		"no",
-		"show money and GPU time of every user in /metrics: yes or no",
+		"include cost and GPU time per user in /metrics: yes or no",
 		yesNo(func(c *config) *bool { return &c.byUser }),
 	},
 	{
@@ -238,10 +238,10 @@ var serverSettings = []setting{
 		"how long ended jobs stay in memory",
 		length(func(c *config) *time.Duration { return &c.keepFinal }, time.Second),
 	},
-	{"max-jobs", "200000", "jobs of one user that have not ended", number(func(c *config) *int { return &c.maxJobs })},
-	{"log-limit", "1GB", "output kept of each rank of a run", size(func(c *config) *int64 { return &c.logLimit })},
-	{"max-file", "5GB", "largest file of a working directory", size(func(c *config) *int64 { return &c.maxFile })},
-	{"rate", "500", "requests per second of one token; 0 for no limit", func(c *config, v string) (err error) {
+	{"max-jobs", "200000", "maximum number of jobs per user that have not ended", number(func(c *config) *int { return &c.maxJobs })},
+	{"log-limit", "1GB", "maximum output kept per rank of a run", size(func(c *config) *int64 { return &c.logLimit })},
+	{"max-file", "5GB", "maximum size of a file in a working directory", size(func(c *config) *int64 { return &c.maxFile })},
+	{"rate", "500", "requests per second allowed per token; 0 for no limit", func(c *config, v string) (err error) {
 		c.rate, err = strconv.ParseFloat(v, 64)
 		if err != nil || c.rate < 0 {
 			err = fmt.Errorf("must be a rate of at least 0, got %q", v)
@@ -249,7 +249,7 @@ var serverSettings = []setting{
 
 		return err
 	}},
-	{"burst", "1000", "requests of one token that may come at once", number(func(c *config) *int { return &c.burst })},
+	{"burst", "1000", "burst of requests allowed per token", number(func(c *config) *int { return &c.burst })},
 }
 
 // agentSettings are those of an agent.
@@ -258,19 +258,19 @@ var agentSettings = []setting{
 	{
 		"address",
 		"",
-		"how other nodes reach this one (default: detected)",
+		"address at which other nodes reach this one (default: detected)",
 		text(func(c *config) *string { return &c.address }),
 	},
 	{
 		"fake-gpus",
 		"",
-		"declare GPUs that do not exist, for evaluation and tests, as in 8xA100:80GB; none for no GPUs, whatever the machine has",
+		"report fake GPUs, for evaluation and tests, e.g. 8xA100:80GB; none to report no GPUs",
 		text(func(c *config) *string { return &c.fakeGPUs }),
 	},
 	{
 		"cpus",
 		"",
-		"declare this many CPUs, whatever the machine has, for evaluation and tests (default: detected)",
+		"report this many CPUs, for evaluation and tests (default: detected)",
 		func(c *config, v string) (err error) {
 			if v != "" {
 				c.cpus, err = job.ParseCPUs(v)
@@ -282,7 +282,7 @@ var agentSettings = []setting{
 	{
 		"memory",
 		"",
-		"declare this much memory, likewise, e.g. 64GB (default: detected)",
+		"report this much memory, for evaluation and tests, e.g. 64GB (default: detected)",
 		func(c *config, v string) (err error) {
 			if v != "" {
 				c.memory, err = job.ParseBytes(v)
@@ -306,20 +306,20 @@ var agentSettings = []setting{
 	{
 		"probe-python",
 		"",
-		"python that has PyTorch (default: python3)",
+		"Python interpreter with PyTorch (default: python3)",
 		text(func(c *config) *string { return &c.probePython }),
 	},
 	{
 		"metrics",
 		"",
-		"address to serve the agent's metrics on, as in 127.0.0.1:9100; none if empty",
+		"address to serve the agent's Prometheus metrics on, e.g. 127.0.0.1:9100 (default: not served)",
 		text(func(c *config) *string { return &c.metrics }),
 	},
 }
 
 // register adds the flags of the settings to a command.
 func register(cmd *cobra.Command, settings []setting) {
-	cmd.Flags().String("config", "", "configuration file (YAML); flags and TRAINYARD_ variables win over it")
+	cmd.Flags().String("config", "", "configuration file (YAML); flags and TRAINYARD_ variables take precedence")
 
 	for _, s := range settings {
 		cmd.Flags().String(s.name, s.standard, s.help)

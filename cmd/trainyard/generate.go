@@ -16,7 +16,7 @@ import (
 // generateCommand writes the files that are made from the code.
 func generateCommand() *cobra.Command {
 	return &cobra.Command{
-		Use: "generate DIR", Short: "Write the files that are made from the code", Hidden: true, Args: cobra.ExactArgs(1),
+		Use: "generate DIR", Short: "Write the generated files", Hidden: true, Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			files, err := generated(cmd.Root())
 			if err != nil {
@@ -26,7 +26,7 @@ func generateCommand() *cobra.Command {
 			for name, content := range files {
 				path := filepath.Join(args[0], filepath.FromSlash(name))
 				if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil { //nolint:gosec // part of the sources
-					return fmt.Errorf("make folder: %w", err)
+					return fmt.Errorf("create directory: %w", err)
 				}
 				if err := os.WriteFile(path, content, 0o644); err != nil { //nolint:gosec // part of the sources
 					return fmt.Errorf("write %s: %w", name, err)

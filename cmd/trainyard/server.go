@@ -44,10 +44,10 @@ func serverCommand(env cli.Env) *cobra.Command {
 	anew := false
 	cmd := &cobra.Command{
 		Use:     "server",
-		Short:   "Run the yard's server",
+		Short:   "Run the server",
 		GroupID: cli.GroupStart,
 		Args:    cobra.NoArgs,
-		Long: `Run the yard's server until it is stopped with SIGINT or SIGTERM.
+		Long: `Run the server until it is stopped with SIGINT or SIGTERM.
 
 At the first start it creates its own CA and prints a bootstrap token, once, with which the first admin
 logs in.`,
@@ -88,7 +88,7 @@ logs in.`,
 
 	register(cmd, settings)
 	cmd.Flags().
-		BoolVar(&anew, "new-bootstrap-token", false, "print a bootstrap token for admin again, for one who is locked out")
+		BoolVar(&anew, "new-bootstrap-token", false, "print a new bootstrap token for admin, to regain access")
 
 	return cmd
 }
@@ -508,7 +508,7 @@ func bootstrap(ctx context.Context, r *running) (string, error) {
 	return secret.Text, nil
 }
 
-// hostsOf lists the names the server's certificate is good for.
+// hostsOf lists the names for which the server's certificate is valid.
 func hostsOf(c *config, addr net.Addr) []string {
 	hosts := append([]string{"localhost", "127.0.0.1", "::1"}, c.hosts...)
 	if h, _, err := net.SplitHostPort(addr.String()); err == nil && !net.ParseIP(h).IsUnspecified() {

@@ -30,7 +30,7 @@ func upCommand(env cli.Env) *cobra.Command {
 	var submit string
 	cmd := &cobra.Command{
 		Use:     "up",
-		Short:   "Start a whole yard on this machine",
+		Short:   "Start a complete yard on this machine",
 		GroupID: cli.GroupStart,
 		Args:    cobra.NoArgs,
 		Long: `Start server and agent in one process and log the command line in, so that jobs can be submitted at
@@ -104,7 +104,7 @@ func up(ctx context.Context, c *config, env cli.Env, submit string) error {
 
 	select {
 	case <-ctx.Done():
-		say(env.Stderr, "\nStopping the yard; what runs is stopped and starts again at the next up.\n")
+		say(env.Stderr, "\nStopping the yard; running jobs are stopped and restart with the next trainyard up.\n")
 	case err = <-s.failed:
 	case agentErr := <-agentDone:
 		err = fmt.Errorf("the agent ended: %w", agentErr)

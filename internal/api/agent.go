@@ -24,8 +24,8 @@ const Capability = 5
 type JoinRequest struct {
 	Capability int             `json:"capability"`
 	Token      string          `json:"token" maxLength:"300"`
-	Name       string          `json:"name" maxLength:"63" doc:"wished node name; a number is added if it is taken"`
-	CSR        string          `json:"csr" maxLength:"16384" doc:"PEM certificate request"`
+	Name       string          `json:"name" maxLength:"63" doc:"preferred node name; a number is appended if it is taken"`
+	CSR        string          `json:"csr" maxLength:"16384" doc:"certificate signing request in PEM"`
 	Inventory  fleet.Inventory `json:"inventory"`
 }
 
@@ -33,11 +33,11 @@ type JoinRequest struct {
 type JoinReply struct {
 	Capability  int       `json:"capability"`
 	Node        id.Node   `json:"node"`
-	Certificate string    `json:"certificate" doc:"PEM"`
-	CA          string    `json:"ca" doc:"PEM"`
+	Certificate string    `json:"certificate" doc:"certificate in PEM"`
+	CA          string    `json:"ca" doc:"certificate in PEM"`
 	Expires     time.Time `json:"expires"`
 	// LeaseLeft is that of ReportReply.
-	LeaseLeft *int64 `json:"lease_left,omitempty" doc:"seconds that the lease of a provisioned machine still holds"`
+	LeaseLeft *int64 `json:"lease_left,omitempty" doc:"seconds until the lease of a provisioned node expires"`
 }
 
 // RenewRequest asks for a new certificate over a connection that the old one made.
@@ -51,16 +51,16 @@ type RenewReply struct {
 	Expires     time.Time `json:"expires"`
 }
 
-// Assignments is all that a node shall run: the whole desired state, so that a
+// Assignments is the complete desired state of a node, so that a
 // lost message does not matter. An agent ignores a generation that is not
 // greater than the last one it obeyed from the same server start.
 type Assignments struct {
-	Server     string       `json:"server" doc:"changes with each start of the server"`
+	Server     string       `json:"server" doc:"identifies this start of the server"`
 	Generation uint64       `json:"generation"`
 	Runs       []Assignment `json:"runs"`
 }
 
-// Assignment is one rank of a run that a node shall run, or stop.
+// Assignment is one rank of a run that a node must run, or stop.
 // A run that the agent has and that is not assigned is stopped at once and its record dropped.
 type Assignment struct {
 	Run    id.Run       `json:"run"`
@@ -75,33 +75,33 @@ type Assignment struct {
 type Launch struct {
 	Name       string            `json:"name,omitempty"`
 	Owner      id.User           `json:"owner"`
-	Workdir    string            `json:"workdir,omitempty" doc:"manifest digest of the files"`
+	Workdir    string            `json:"workdir,omitempty" doc:"digest of the manifest of the working directory"`
 	Setup      string            `json:"setup,omitempty"`
 	Command    string            `json:"command"`
 	Env        map[string]string `json:"env,omitempty"`
 	GPUs       []int             `json:"gpus,omitempty"`
-	Share      float64           `json:"share,omitempty" doc:"share of its one GPU, if other runs have the rest"`
+	Share      float64           `json:"share,omitempty" doc:"share of its GPU, if it shares one with other runs"`
 	CPUs       job.CPUs          `json:"cpus"`
 	Memory     job.Bytes         `json:"memory,omitempty"`
-	Checkpoint string            `json:"checkpoint,omitempty" doc:"folder inside the workdir that holds checkpoints"`
+	Checkpoint string            `json:"checkpoint,omitempty" doc:"checkpoint directory, relative to the working directory"`
 	Grace      job.Duration      `json:"grace"`
-	LogLimit   int64             `json:"log_limit" doc:"bytes of output kept"`
+	LogLimit   int64             `json:"log_limit" doc:"maximum bytes of output kept"`
 	Nodes      []string          `json:"nodes" doc:"addresses of the run's nodes in rank order"`
 	MasterPort int               `json:"master_port"`
-	Data       []job.DataRef     `json:"data,omitempty" doc:"datasets that the node has to have before the run starts"`
-	Metrics    []job.MetricRule  `json:"metrics,omitempty" doc:"where metrics are found, beyond what is found without being told"`
-	Target     *job.Target       `json:"target,omitempty" doc:"what the job is to reach"`
+	Data       []job.DataRef     `json:"data,omitempty" doc:"datasets that must be on the node before the run starts"`
+	Metrics    []job.MetricRule  `json:"metrics,omitempty" doc:"metric sources in addition to those detected automatically"`
+	Target     *job.Target       `json:"target,omitempty" doc:"target of the job"`
 }
 
 // Report is what an agent tells the server: that it lives, and what its runs do.
 // Reporting again what was reported before changes nothing.
 type Report struct {
 	Capability int              `json:"capability"`
-	Boot       string           `json:"boot" doc:"changes with each start of the agent"`
-	Seq        uint64           `json:"seq" doc:"grows with each report of one boot"`
-	Inventory  *fleet.Inventory `json:"inventory,omitempty" doc:"sent with the first report of a boot and when it changed"`
+	Boot       string           `json:"boot" doc:"identifies this start of the agent"`
+	Seq        uint64           `json:"seq" doc:"increases with each report of one boot"`
+	Inventory  *fleet.Inventory `json:"inventory,omitempty" doc:"sent with the first report of a boot and after a change"`
 	Ranks      []RankReport     `json:"ranks,omitempty" maxItems:"10000"`
-	Foreign    []int            `json:"foreign,omitempty" doc:"indices of GPUs that processes outside the yard use"`
+	Foreign    []int            `json:"foreign,omitempty" doc:"indices of GPUs in use by processes outside the yard"`
 	// ForeignProcesses are those processes, as far as they can be seen, so that people
 	// can be told who is at work there.
 	ForeignProcesses []ForeignProcess `json:"foreign_processes,omitempty" maxItems:"1000"`
@@ -114,15 +114,15 @@ type Report struct {
 type ForeignProcess struct {
 	GPU     int       `json:"gpu"`
 	PID     int       `json:"pid"`
-	User    string    `json:"user,omitempty" maxLength:"200" doc:"on that machine; left out if it cannot be told"`
+	User    string    `json:"user,omitempty" maxLength:"200" doc:"operating-system user on that machine; absent if unknown"`
 	Program string    `json:"program,omitempty" maxLength:"200"`
-	Memory  job.Bytes `json:"memory,omitempty" doc:"of the GPU"`
+	Memory  job.Bytes `json:"memory,omitempty" doc:"GPU memory used"`
 }
 
 // GPURelease is an operator's word that a GPU may be used again.
 type GPURelease struct {
 	UUID string    `json:"uuid"`
-	At   time.Time `json:"at" doc:"names the release: an agent heeds each once, however often it is told"`
+	At   time.Time `json:"at" doc:"identifies the release; an agent acts on each release once"`
 }
 
 // RankReport is how far one rank of a run has come.
@@ -162,7 +162,7 @@ type ReportReply struct {
 	// one that was not provisioned. A machine that hears nothing newer for that long ends
 	// itself: nobody may be left who would. Seconds, not a time, because
 	// the clocks of provisioned machines cannot be trusted.
-	LeaseLeft *int64 `json:"lease_left,omitempty" doc:"seconds that the lease of a provisioned machine still holds"`
+	LeaseLeft *int64 `json:"lease_left,omitempty" doc:"seconds until the lease of a provisioned node expires"`
 }
 
 // Codes of errors upon which a provisioned machine ends itself, when it joins or reports.

@@ -36,7 +36,7 @@ func (c *Client) Renew(ctx context.Context, req RenewRequest) (RenewReply, error
 	return reply, err
 }
 
-// Assignments calls fn with all that the node shall run, at once and at every
+// Assignments calls fn with the desired state of the node, at once and at every
 // change, until fn fails, the feed ends or ctx ends. It returns nil when the
 // server ended the feed.
 func (c *Client) Assignments(ctx context.Context, fn func(Assignments) error) error {
@@ -99,7 +99,7 @@ func (c *Client) UploadLog(
 
 	var reply LogReply
 	if err := json.NewDecoder(resp.Body).Decode(&reply); err != nil {
-		return LogReply{}, fmt.Errorf("read answer to output of %s rank %d: %w", run, rank, err)
+		return LogReply{}, fmt.Errorf("read response to output of %s rank %d: %w", run, rank, err)
 	}
 
 	return reply, nil

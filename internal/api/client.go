@@ -81,7 +81,7 @@ func (c *Client) call(ctx context.Context, method, path string, query url.Values
 	}
 
 	if err := json.NewDecoder(resp.Body).Decode(out); err != nil {
-		return fmt.Errorf("read answer of %s %s: %w", method, path, err)
+		return fmt.Errorf("read response to %s %s: %w", method, path, err)
 	}
 
 	return nil
@@ -103,7 +103,7 @@ func (c *Client) send(
 
 	req, err := http.NewRequestWithContext(ctx, method, target, body)
 	if err != nil {
-		return nil, fmt.Errorf("make request: %w", err)
+		return nil, fmt.Errorf("create request: %w", err)
 	}
 
 	if c.token != "" {
@@ -147,7 +147,7 @@ func rootCause(err error) error {
 func problemError(resp *http.Response) error {
 	text, err := io.ReadAll(io.LimitReader(resp.Body, 1<<20))
 	if err != nil {
-		return fmt.Errorf("read error answer: %w", err)
+		return fmt.Errorf("read error response: %w", err)
 	}
 
 	var p Problem

@@ -19,17 +19,17 @@ type Dataset struct {
 
 // DatasetRequest registers a dataset or changes it.
 type DatasetRequest struct {
-	Place  job.Place `json:"place" enum:"local,cloud,any" doc:"where it may be used"`
+	Place  job.Place `json:"place" enum:"local,cloud,any" doc:"where the dataset may be used"`
 	Size   job.Bytes `json:"size,omitempty"`
-	Source string    `json:"source,omitempty" maxLength:"2000" doc:"a path on the nodes, or an address it is fetched from"`
+	Source string    `json:"source,omitempty" maxLength:"2000" doc:"path on the nodes, or URL to fetch it from"`
 	Copies []Copy    `json:"copies,omitempty" maxItems:"10000"`
 }
 
 // Copy is a place that has a dataset: one of node, pool and at.
 type Copy struct {
-	Node id.Node   `json:"node,omitempty" maxLength:"63" doc:"on this node"`
-	Pool string    `json:"pool,omitempty" maxLength:"63" doc:"reached by every node of this pool"`
-	At   job.Place `json:"at,omitempty" enum:"local,cloud,any" doc:"reached by every node there"`
+	Node id.Node   `json:"node,omitempty" maxLength:"63" doc:"node that has the copy"`
+	Pool string    `json:"pool,omitempty" maxLength:"63" doc:"pool whose nodes can all read the copy"`
+	At   job.Place `json:"at,omitempty" enum:"local,cloud,any" doc:"class of location whose nodes can all read the copy"`
 	Path string    `json:"path,omitempty" maxLength:"2000"`
 }
 
@@ -43,18 +43,18 @@ type DatasetPage struct {
 // was used.
 type Audit struct {
 	Dataset id.Dataset  `json:"dataset"`
-	Place   job.Place   `json:"place,omitempty" doc:"its rule now; left out if it is not registered any more"`
-	Left    bool        `json:"left" doc:"a run used it on a node outside the building, or a copy is said to be there"`
-	Answer  string      `json:"answer" doc:"the same as a sentence"`
-	First   *DatasetUse `json:"first,omitempty" doc:"the first use outside"`
-	Last    *DatasetUse `json:"last,omitempty" doc:"the last use outside"`
-	Inside  int         `json:"inside" doc:"uses in the building"`
-	Outside int         `json:"outside" doc:"uses outside"`
-	Against int         `json:"against" doc:"uses against its rule, let by an override"`
-	Copies  []Copy      `json:"copies" doc:"that are said to be outside"`
+	Place   job.Place   `json:"place,omitempty" doc:"where it may be used now; absent if it is no longer registered"`
+	Left    bool        `json:"left" doc:"whether the dataset ever left the premises: a run used it on a cloud node, or a copy is registered there"`
+	Answer  string      `json:"answer" doc:"the answer in one sentence"`
+	First   *DatasetUse `json:"first,omitempty" doc:"first use outside the premises"`
+	Last    *DatasetUse `json:"last,omitempty" doc:"last use outside the premises"`
+	Inside  int         `json:"inside" doc:"number of uses on the premises"`
+	Outside int         `json:"outside" doc:"number of uses outside the premises"`
+	Against int         `json:"against" doc:"number of uses that broke its rule, allowed by an override"`
+	Copies  []Copy      `json:"copies" doc:"copies registered outside the premises"`
 	// Complete says that every use was looked at.
-	Complete bool         `json:"complete" doc:"all uses were looked at; else only the newest"`
-	Uses     []DatasetUse `json:"uses" doc:"newest first, at most as many as asked for"`
+	Complete bool         `json:"complete" doc:"whether all uses were examined; otherwise only the newest"`
+	Uses     []DatasetUse `json:"uses" doc:"uses, newest first, up to the requested limit"`
 }
 
 // DatasetUse is one use of a dataset by a run on a node.
@@ -64,8 +64,8 @@ type DatasetUse struct {
 	Job      id.Job    `json:"job"`
 	Owner    id.User   `json:"owner"`
 	Node     id.Node   `json:"node"`
-	Outside  bool      `json:"outside" doc:"the node is not in the building"`
-	Override string    `json:"override,omitempty" doc:"who let it go against the rule and why"`
+	Outside  bool      `json:"outside" doc:"whether the node is outside the premises"`
+	Override string    `json:"override,omitempty" doc:"who overrode the rule, and why"`
 }
 
 // OverrideRequest lets a job run against the rules of its data. It is written down.

@@ -30,7 +30,7 @@ type Event struct {
 // EventPage is one page of the feed, oldest first.
 type EventPage struct {
 	Events []Event `json:"events"`
-	Next   string  `json:"next" doc:"cursor to go on from, also for the live feed"`
+	Next   string  `json:"next" doc:"cursor to continue from, also for the live feed"`
 }
 
 // Events returns one page of the feed, oldest first.

@@ -24,7 +24,7 @@ type Manifest struct {
 
 // ManifestFile is one file of a working directory.
 type ManifestFile struct {
-	Path   string `json:"path" doc:"relative, with forward slashes, sorted"`
+	Path   string `json:"path" doc:"relative path with forward slashes; entries are sorted by path"`
 	Mode   uint32 `json:"mode" doc:"permission bits"`
 	Size   int64  `json:"size"`
 	Digest string `json:"digest,omitempty" doc:"SHA-256 of the content, in hex"`

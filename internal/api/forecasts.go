@@ -18,9 +18,9 @@ import (
 // path and elsewhere.
 type Forecast struct {
 	job.Forecast
-	End     time.Time `json:"end" doc:"when it is expected to be done"`
-	EndLow  time.Time `json:"end_low" doc:"and with the interval: the earliest"`
-	EndHigh time.Time `json:"end_high" doc:"and the latest"`
+	End     time.Time `json:"end" doc:"estimated finish"`
+	EndLow  time.Time `json:"end_low" doc:"lower end of the 80% prediction interval"`
+	EndHigh time.Time `json:"end_high" doc:"upper end of the 80% prediction interval"`
 }
 
 // NewForecast shows a forecast, nil if there is none.
@@ -49,13 +49,13 @@ func (f *Forecast) Brief() *Forecast {
 // Metric is what is known of one metric of a job.
 type Metric struct {
 	Name      string   `json:"name"`
-	Source    string   `json:"source" doc:"where it is heard: stdout (tqdm), TensorBoard, the SDK"`
-	Step      float64  `json:"step" doc:"of the newest value"`
-	Value     float64  `json:"value" doc:"the newest"`
-	At        float64  `json:"at" doc:"when it was heard, in seconds of Unix time"`
+	Source    string   `json:"source" doc:"source of the metric: stdout (tqdm), TensorBoard, SDK"`
+	Step      float64  `json:"step" doc:"step of the newest value"`
+	Value     float64  `json:"value" doc:"newest value"`
+	At        float64  `json:"at" doc:"time of the newest value, in seconds of Unix time"`
 	Count     int      `json:"count" doc:"number of values reported"`
 	NonFinite int      `json:"non_finite,omitempty" doc:"NaN or infinite values since the newest finite one"`
-	Goal      *float64 `json:"goal,omitempty" doc:"if it is the metric of the job's target"`
+	Goal      *float64 `json:"goal,omitempty" doc:"target value, if the job's target is on this metric"`
 }
 
 // MetricList lists the metrics of a job.
@@ -67,7 +67,7 @@ type MetricList struct {
 type Curve struct {
 	Metric
 	Points []MetricPoint `json:"points"`
-	Fit    *Fit          `json:"fit,omitempty" doc:"how it is expected to go on; absent if there is no forecast by this metric"`
+	Fit    *Fit          `json:"fit,omitempty" doc:"fitted curve; absent if no forecast is based on this metric"`
 }
 
 // Fit is a curve through the points and beyond, with its interval.
@@ -80,14 +80,14 @@ type Fit struct {
 
 // ForecastRecord is how good forecasts have been.
 type ForecastRecord struct {
-	Jobs      int              `json:"jobs" doc:"that have ended well and are remembered"`
-	Scored    int              `json:"scored" doc:"of those that could be foreseen afterwards"`
-	Wanted    int              `json:"wanted" doc:"below this number of scored jobs an interval is a guess"`
-	Covered   float64          `json:"covered" doc:"share of ends that fell into the interval of 80 percent"`
-	CoveredOf int              `json:"covered_of" doc:"forecasts that this is a share of"`
+	Jobs      int              `json:"jobs" doc:"jobs in the history: those that succeeded"`
+	Scored    int              `json:"scored" doc:"jobs of the history on which forecasts were scored"`
+	Wanted    int              `json:"wanted" doc:"number of scored jobs below which intervals are uncalibrated"`
+	Covered   float64          `json:"covered" doc:"coverage: share of jobs that finished within the 80% prediction interval"`
+	CoveredOf int              `json:"covered_of" doc:"number of forecasts behind the coverage"`
 	Methods   []MethodAccuracy `json:"methods"`
-	Model     *DurationModel   `json:"model,omitempty" doc:"what was learned of durations; absent if too few jobs have ended"`
-	NoModel   string           `json:"no_model,omitempty" doc:"why there is none"`
+	Model     *DurationModel   `json:"model,omitempty" doc:"duration model; absent if too few jobs have finished"`
+	NoModel   string           `json:"no_model,omitempty" doc:"why there is no duration model"`
 }
 
 // MethodAccuracy is how well one method has foretold, by how far jobs were.
@@ -98,29 +98,29 @@ type MethodAccuracy struct {
 
 // Accuracy is the error of a method on jobs that were in one quarter of their way.
 type Accuracy struct {
-	Quarter int     `json:"quarter" doc:"of the way that a job was thought to have come, 1 to 4; 0 for all"`
-	Median  float64 `json:"median" doc:"of the error, relative to what was left"`
+	Quarter int     `json:"quarter" doc:"quarter of estimated job progress, 1 to 4; 0 for all"`
+	Median  float64 `json:"median" doc:"median relative error of the remaining time"`
 	P80     float64 `json:"p80"`
-	Failed  int     `json:"failed" doc:"forecasts in which it saw no end"`
-	Count   int     `json:"count" doc:"forecasts in all"`
+	Failed  int     `json:"failed" doc:"forecasts without an estimated finish"`
+	Count   int     `json:"count" doc:"total number of forecasts"`
 }
 
 // DurationModel is what was learned of how long jobs take.
 type DurationModel struct {
 	Version    int             `json:"version"`
-	Trained    time.Time       `json:"trained" doc:"with jobs that ended until then"`
+	Trained    time.Time       `json:"trained" doc:"training cutoff: jobs that ended before this time were used"`
 	Records    int             `json:"records"`
 	Digest     string          `json:"digest"`
-	Validation []LearnerErrors `json:"validation" doc:"on jobs that were kept from it while it learned"`
+	Validation []LearnerErrors `json:"validation" doc:"errors on held-out jobs"`
 }
 
 // LearnerErrors is how well one way of learning did.
 type LearnerErrors struct {
 	Learner  string  `json:"learner"`
-	Median   float64 `json:"median" doc:"of the relative error"`
+	Median   float64 `json:"median" doc:"median relative error"`
 	P80      float64 `json:"p80"`
-	Within25 float64 `json:"within25" doc:"share of jobs within 25 percent"`
-	Weight   float64 `json:"weight" doc:"of its word in the model"`
+	Within25 float64 `json:"within25" doc:"share of jobs whose error is at most 25%"`
+	Weight   float64 `json:"weight" doc:"weight of the learner in the ensemble"`
 }
 
 // Forecast returns what is expected of a job.
@@ -137,7 +137,7 @@ func (c *Client) Metrics(ctx context.Context, j id.Job) (MetricList, error) {
 	return l, err
 }
 
-// Curve returns one metric of a job with at most so many points.
+// Curve returns one metric of a job, downsampled to at most the given number of points.
 func (c *Client) Curve(ctx context.Context, j id.Job, name string, points int) (Curve, error) {
 	var out Curve
 	err := c.call(ctx, http.MethodGet, "/api/v1/jobs/"+url.PathEscape(string(j))+"/curve",
@@ -155,11 +155,11 @@ func (c *Client) ForecastRecord(ctx context.Context) (ForecastRecord, error) {
 
 // ImportReply says what became of a table of earlier jobs.
 type ImportReply struct {
-	Read int `json:"read" doc:"jobs in the table that ended well"`
-	Kept int `json:"kept" doc:"the newest of them, as many as there is room for"`
+	Read int `json:"read" doc:"succeeded jobs found in the file"`
+	Kept int `json:"kept" doc:"jobs imported: the newest, up to the size of the history"`
 }
 
-// ImportHistory hands in a table of jobs that ran before.
+// ImportHistory uploads a table of past jobs.
 func (c *Client) ImportHistory(ctx context.Context, format string, table []byte) (ImportReply, error) {
 	var reply ImportReply
 	resp, err := c.send(
@@ -180,7 +180,7 @@ func (c *Client) ImportHistory(ctx context.Context, format string, table []byte)
 	defer func() { _ = resp.Body.Close() }()
 
 	if err := json.NewDecoder(resp.Body).Decode(&reply); err != nil {
-		return reply, fmt.Errorf("read answer to the import of history: %w", err)
+		return reply, fmt.Errorf("read response to the import of history: %w", err)
 	}
 
 	return reply, nil

@@ -12,26 +12,26 @@ import (
 // Lease is the claim on a provisioned node as people see it.
 type Lease struct {
 	ID        id.Lease         `json:"id"`
-	Offer     fleet.Offer      `json:"offer" doc:"as it was when it was taken"`
+	Offer     fleet.Offer      `json:"offer" doc:"offer as it was when the lease was requested"`
 	State     fleet.LeaseState `json:"state"`
 	Since     time.Time        `json:"since"`
 	Reason    string           `json:"reason"`
-	Job       id.Job           `json:"job,omitempty" doc:"for which it was provisioned"`
+	Job       id.Job           `json:"job,omitempty" doc:"job it was provisioned for"`
 	Owner     id.User          `json:"owner,omitempty"`
 	Project   id.Project       `json:"project,omitempty"`
-	Gang      string           `json:"gang,omitempty" doc:"leases that are of use only together share this"`
+	Gang      string           `json:"gang,omitempty" doc:"identifies leases that were provisioned together for one job"`
 	Requested time.Time        `json:"requested"`
-	Granted   *time.Time       `json:"granted,omitempty" doc:"when the provider gave the machine"`
+	Granted   *time.Time       `json:"granted,omitempty" doc:"when the provider granted the instance"`
 	Joined    *time.Time       `json:"joined,omitempty"`
-	Ends      *time.Time       `json:"ends,omitempty" doc:"when the machine shuts itself down unless the lease is renewed"`
+	Ends      *time.Time       `json:"ends,omitempty" doc:"expiry: the instance shuts itself down at this time unless the lease is renewed"`
 	Released  *time.Time       `json:"released,omitempty"`
 	Ended     *time.Time       `json:"ended,omitempty"`
-	Instance  string           `json:"instance,omitempty" doc:"the provider's name for the machine"`
+	Instance  string           `json:"instance,omitempty" doc:"instance ID at the provider"`
 	Node      id.Node          `json:"node,omitempty"`
-	Stray     bool             `json:"stray,omitempty" doc:"an instance was found that had no lease"`
-	Kept      float64          `json:"kept_seconds" doc:"for which the machine was there by now"`
-	Cost      float64          `json:"cost_usd" doc:"so far, by the offer's price"`
-	Billed    *float64         `json:"billed_usd,omitempty" doc:"what the provider says that it charged, where it says so"`
+	Stray     bool             `json:"stray,omitempty" doc:"created for an instance found without a lease"`
+	Kept      float64          `json:"kept_seconds" doc:"seconds for which the instance has existed"`
+	Cost      float64          `json:"cost_usd" doc:"estimated cost so far, at the offer's price"`
+	Billed    *float64         `json:"billed_usd,omitempty" doc:"cost reported by the provider, if it reports one"`
 }
 
 // LeasePage is one page of leases, newest first.
@@ -43,13 +43,13 @@ type LeasePage struct {
 // ReaperReport is what the yard found when it compared its leases with what providers show.
 type ReaperReport struct {
 	At       time.Time         `json:"at"`
-	Live     int               `json:"live" doc:"leases that have not ended"`
-	Overdue  []Lease           `json:"overdue" doc:"not ended though their time is over"`
-	Strays   []Event           `json:"strays" doc:"instances without a lease, the newest last"`
+	Live     int               `json:"live" doc:"number of live leases"`
+	Overdue  []Lease           `json:"overdue" doc:"leases past their expiry that have not ended"`
+	Strays   []Event           `json:"strays" doc:"instances without a lease, newest last"`
 	Unclear  []Event           `json:"unclear" doc:"requests with an unknown outcome"`
-	Failures []Event           `json:"failures" doc:"when providers stopped and began again to answer"`
-	Failing  []FailingProvider `json:"failing" doc:"providers that do not answer as they should now"`
-	States   map[string]int    `json:"states" doc:"live leases by state"`
+	Failures []Event           `json:"failures" doc:"provider outages and recoveries"`
+	Failing  []FailingProvider `json:"failing" doc:"providers that are failing now"`
+	States   map[string]int    `json:"states" doc:"number of live leases by state"`
 }
 
 // FailingProvider is one that does not answer as it should.

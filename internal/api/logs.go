@@ -14,9 +14,9 @@ type LogLine struct {
 	At     time.Time `json:"at"`
 	Run    id.Run    `json:"run"`
 	Rank   int       `json:"rank"`
-	Stream string    `json:"stream" enum:"stdout,stderr,yard" doc:"yard marks messages of Trainyard itself"`
-	Text   string    `json:"text" doc:"without the line end; bytes that are not UTF-8 are in raw"`
-	Raw    []byte    `json:"raw,omitempty" doc:"base64 of the line where it is not UTF-8"`
+	Stream string    `json:"stream" enum:"stdout,stderr,yard" doc:"stream of the line; yard marks messages of Trainyard itself"`
+	Text   string    `json:"text" doc:"line without its terminator; lines that are not UTF-8 are in raw"`
+	Raw    []byte    `json:"raw,omitempty" doc:"the line in base64, if it is not UTF-8"`
 	// Partial marks a piece of a very long line; the next line of the same run,
 	// rank and stream continues it.
 	Partial bool `json:"partial,omitempty"`
@@ -25,8 +25,8 @@ type LogLine struct {
 // LogPage is one page of a run's output.
 type LogPage struct {
 	Lines []LogLine `json:"lines"`
-	Next  string    `json:"next,omitempty" doc:"cursor to go on from; absent when all has been read and the job has ended"`
-	Ended bool      `json:"ended" doc:"the job has ended and this is its last page"`
+	Next  string    `json:"next,omitempty" doc:"cursor to continue from; absent after the last line of a job that has ended"`
+	Ended bool      `json:"ended" doc:"whether the job has ended and this is its last page"`
 }
 
 // Logs returns one page of a job's output.

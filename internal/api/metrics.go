@@ -27,36 +27,36 @@ type MetricsReport struct {
 type RunMetrics struct {
 	Run    id.Run         `json:"run" maxLength:"100"`
 	Series []SeriesPoints `json:"series,omitempty" maxItems:"64"`
-	Done   *float64       `json:"done,omitempty" doc:"how far the program says it is, in units of its own"`
-	Total  *float64       `json:"total,omitempty" doc:"how far it will go"`
+	Done   *float64       `json:"done,omitempty" doc:"work completed as reported by the program, in its own units"`
+	Total  *float64       `json:"total,omitempty" doc:"total work, in the same units"`
 	Notes  []MetricNote   `json:"notes,omitempty" maxItems:"100"`
 }
 
 // SeriesPoints are further points of a metric.
 type SeriesPoints struct {
 	Name   string        `json:"name" maxLength:"128"`
-	Source string        `json:"source" maxLength:"200" doc:"where it was heard"`
+	Source string        `json:"source" maxLength:"200" doc:"source of the metric"`
 	Points []MetricPoint `json:"points" maxItems:"20000"`
 }
 
 // MetricPoint is one value of a metric.
 type MetricPoint struct {
-	Step  float64  `json:"s" doc:"as the program counts"`
-	At    float64  `json:"t" doc:"seconds of Unix time"`
-	Value *float64 `json:"v" doc:"null if it was no number: NaN or infinite"`
+	Step  float64  `json:"s" doc:"step reported by the program"`
+	At    float64  `json:"t" doc:"time in seconds of Unix time"`
+	Value *float64 `json:"v" doc:"value; null for NaN or infinity"`
 }
 
 // MetricNote is something that a program says about itself.
 type MetricNote struct {
-	Kind string  `json:"kind" enum:"checkpoint_saved,checkpoint_restored,target_reached" doc:"what happened"`
+	Kind string  `json:"kind" enum:"checkpoint_saved,checkpoint_restored,target_reached" doc:"kind of event"`
 	Step float64 `json:"step,omitempty"`
-	At   float64 `json:"at" doc:"seconds of Unix time"`
+	At   float64 `json:"at" doc:"time in seconds of Unix time"`
 	Text string  `json:"text,omitempty" maxLength:"500"`
 }
 
 // MetricsReply answers a report of metrics.
 type MetricsReply struct {
-	Server string `json:"server" doc:"changes with each start of the server: it knows then only what was kept, and wants all again"`
+	Server string `json:"server" doc:"identifies this start of the server; when it changes, the agent must send all metrics again"`
 }
 
 // WirePoint turns a point into what is sent.
@@ -94,7 +94,7 @@ func (r *MetricsReport) Check() error {
 	}
 
 	if points > MaxMetricPoints {
-		return fault.New(fault.Invalid, "too_large", "there are %d points, and may be %d", points, MaxMetricPoints).
+		return fault.New(fault.Invalid, "too_large", "at most %d points are allowed, got %d", MaxMetricPoints, points).
 			WithField("runs").
 			WithRemedy("send them in several reports")
 	}

@@ -21,8 +21,8 @@ type Node struct {
 	ID       id.Node     `json:"id"`
 	Class    fleet.Class `json:"class"`
 	Pool     string      `json:"pool,omitempty"`
-	State    string      `json:"state" enum:"running,idle,foreign,suspect,lost,removed,error" doc:"running, idle or foreign (used by people outside the yard) for a node in order"`
-	Since    time.Time   `json:"since" doc:"in this state since, as far as is known"`
+	State    string      `json:"state" enum:"running,idle,foreign,suspect,lost,removed,error" doc:"state of the node; foreign means in use by processes outside the yard"`
+	Since    time.Time   `json:"since" doc:"when it entered this state, if known"`
 	Reason   string      `json:"reason,omitempty"`
 	Cordoned bool        `json:"cordoned"`
 	LastSeen *time.Time  `json:"last_seen,omitempty"`
@@ -34,18 +34,18 @@ type Node struct {
 	OS       string      `json:"os"`
 	Arch     string      `json:"arch"`
 	Address  string      `json:"address"`
-	Version  string      `json:"version" doc:"of its agent"`
-	Limits   string      `json:"limits,omitempty" doc:"how it enforces what runs may use"`
+	Version  string      `json:"version" doc:"version of the agent"`
+	Limits   string      `json:"limits,omitempty" doc:"how resource limits of runs are enforced"`
 	GPUs     []GPU       `json:"gpus"`
-	FakeGPUs bool        `json:"fake_gpus,omitempty" doc:"its GPUs are declared, not real"`
-	Jobs     []id.Job    `json:"jobs" doc:"that run on it now"`
-	Runs     []NodeRun   `json:"runs" doc:"of those jobs"`
-	TFLOPS   float64     `json:"tflops,omitempty" doc:"that all of its GPUs together reach"`
-	Origin   string      `json:"tflops_origin,omitempty" enum:"measured,table,unknown,mixed" doc:"how that is known"`
-	Watts    float64     `json:"power_limit_w,omitempty" doc:"of all of its GPUs together"`
-	Draw     float64     `json:"draw_w,omitempty" doc:"that its GPUs draw with as many in use as now, as measured"`
-	Price    *Price      `json:"price,omitempty" doc:"left out if nobody told what it costs"`
-	Lease    *NodeLease  `json:"lease,omitempty" doc:"by which it was provisioned"`
+	FakeGPUs bool        `json:"fake_gpus,omitempty" doc:"its GPUs are fake (testing only)"`
+	Jobs     []id.Job    `json:"jobs" doc:"jobs running on it"`
+	Runs     []NodeRun   `json:"runs" doc:"runs of these jobs"`
+	TFLOPS   float64     `json:"tflops,omitempty" doc:"total TFLOPS of its GPUs"`
+	Origin   string      `json:"tflops_origin,omitempty" enum:"measured,table,unknown,mixed" doc:"where the TFLOPS figure comes from"`
+	Watts    float64     `json:"power_limit_w,omitempty" doc:"total power limit of its GPUs, in watts"`
+	Draw     float64     `json:"draw_w,omitempty" doc:"measured power draw at the current number of busy GPUs, in watts"`
+	Price    *Price      `json:"price,omitempty" doc:"price of the node; absent if unknown"`
+	Lease    *NodeLease  `json:"lease,omitempty" doc:"lease of a provisioned node"`
 }
 
 // NodeRun is a run on a node.
@@ -59,10 +59,10 @@ type NodeRun struct {
 
 // Price is what a node costs in an hour.
 type Price struct {
-	NodeCost   float64 `json:"node_cost_usd" doc:"with all GPUs in use: to a provider, or what it was bought for, spread over its life"`
-	EnergyCost float64 `json:"energy_cost_usd" doc:"with all GPUs in use; 0 for a provisioned node, whose rent has that in it"`
-	Hourly     float64 `json:"hourly_usd" doc:"both"`
-	Idle       float64 `json:"idle_usd" doc:"both, while nothing uses it"`
+	NodeCost   float64 `json:"node_cost_usd" doc:"cost per hour with all GPUs in use, without energy: the provider's price, or the purchase price spread over its life"`
+	EnergyCost float64 `json:"energy_cost_usd" doc:"energy cost per hour with all GPUs in use; 0 for a provisioned node, whose price includes energy"`
+	Hourly     float64 `json:"hourly_usd" doc:"node and energy cost per hour with all GPUs in use"`
+	Idle       float64 `json:"idle_usd" doc:"node and energy cost per hour while idle"`
 }
 
 // NodeLease is by what a node was provisioned.
@@ -70,7 +70,7 @@ type NodeLease struct {
 	ID    id.Lease         `json:"id"`
 	Offer string           `json:"offer"`
 	State fleet.LeaseState `json:"state"`
-	Ends  *time.Time       `json:"ends,omitempty" doc:"not renewed until then, the machine ends itself"`
+	Ends  *time.Time       `json:"ends,omitempty" doc:"expiry: the machine shuts itself down at this time unless the lease is renewed"`
 }
 
 // GPU is one device as people see it.
@@ -83,18 +83,18 @@ type GPU struct {
 	State  fleet.GPUState `json:"state"`
 	Job    id.Job         `json:"job,omitempty"`
 	Fake   bool           `json:"fake,omitempty"`
-	Error  string         `json:"error,omitempty" doc:"why it is kept out of use"`
-	Since  *time.Time     `json:"since,omitempty" doc:"in this state since, as far as is known"`
+	Error  string         `json:"error,omitempty" doc:"why it is out of service"`
+	Since  *time.Time     `json:"since,omitempty" doc:"when it entered this state, if known"`
 	// What it can do and how that is known.
-	TFLOPS    float64 `json:"tflops,omitempty" doc:"that it reaches in bf16, or the next narrower number it has"`
+	TFLOPS    float64 `json:"tflops,omitempty" doc:"TFLOPS in bf16, or in the closest format it supports"`
 	Origin    string  `json:"tflops_origin,omitempty" enum:"measured,table,unknown"`
-	Peak      float64 `json:"peak_tflops,omitempty" doc:"by its vendor's table"`
-	Measured  float64 `json:"measured_tflops,omitempty" doc:"by a probe on this very device"`
-	Bandwidth float64 `json:"bandwidth_gbs,omitempty" doc:"of its memory"`
+	Peak      float64 `json:"peak_tflops,omitempty" doc:"peak TFLOPS according to the vendor"`
+	Measured  float64 `json:"measured_tflops,omitempty" doc:"TFLOPS measured on this device"`
+	Bandwidth float64 `json:"bandwidth_gbs,omitempty" doc:"memory bandwidth in GB/s"`
 	Watts     float64 `json:"power_limit_w,omitempty"`
-	Health    string  `json:"health,omitempty" doc:"evidence that something is wrong or was"`
+	Health    string  `json:"health,omitempty" doc:"health findings, past or present"`
 	// Foreign are processes outside the yard that use it.
-	Foreign []ForeignProcess `json:"foreign,omitempty" doc:"processes outside the yard that use it, as far as they can be seen"`
+	Foreign []ForeignProcess `json:"foreign,omitempty" doc:"processes outside the yard that use this GPU, as far as visible"`
 }
 
 // NodePage is one page of a list of nodes, by name.

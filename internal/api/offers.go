@@ -12,8 +12,8 @@ import (
 // OfferPage is one page of what can be provisioned, the cheapest first, and with the first
 // page what is not asked for now.
 type OfferPage struct {
-	Offers []fleet.Offer `json:"offers" doc:"that may be asked for now"`
-	Closed []Closing     `json:"closed" doc:"what was refused lately and is not asked for; on the first page"`
+	Offers []fleet.Offer `json:"offers" doc:"offers that can be provisioned now"`
+	Closed []Closing     `json:"closed" doc:"recently refused offers that are not being requested; first page only"`
 	Next   string        `json:"next,omitempty"`
 }
 
@@ -23,8 +23,8 @@ type Closing struct {
 	Why    string    `json:"why"`
 	Since  time.Time `json:"since"`
 	Until  time.Time `json:"until"`
-	Times  int       `json:"times" doc:"refused in a row"`
-	Offers int       `json:"offers" doc:"that it keeps from being asked for"`
+	Times  int       `json:"times" doc:"consecutive refusals"`
+	Offers int       `json:"offers" doc:"number of offers affected"`
 }
 
 // OfferFilter says which offers are wanted. Empty fields do not filter.

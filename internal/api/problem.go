@@ -5,14 +5,14 @@ type Problem struct {
 	Type   string    `json:"type,omitempty"`
 	Title  string    `json:"title"`
 	Status int       `json:"status"`
-	Detail string    `json:"detail" doc:"one sentence for people"`
-	Code   string    `json:"code" doc:"stable, for programs"`
+	Detail string    `json:"detail" doc:"the error in one sentence"`
+	Code   string    `json:"code" doc:"stable, machine-readable error code"`
 	Kind   string    `json:"kind"`
 	Field  string    `json:"field,omitempty"`
 	Line   int       `json:"line,omitempty"`
 	Column int       `json:"column,omitempty"`
 	Remedy string    `json:"remedy,omitempty"`
-	Errors []Problem `json:"errors,omitempty" doc:"all mistakes, where there are several"`
+	Errors []Problem `json:"errors,omitempty" doc:"all errors, if there is more than one"`
 }
 
 // Error is the sentence for people.

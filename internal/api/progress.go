@@ -42,13 +42,13 @@ func (r *Report) Check() error {
 // server, because it trusts nobody.
 func CheckProgress(p *job.Progress) error {
 	if !units(p.Done) {
-		return badProgress("done is %v, and must be a number from 0 to %v", p.Done, float64(maxUnits))
+		return badProgress("done must be a number between 0 and %v, got %v", float64(maxUnits), p.Done)
 	}
 	if !units(p.Work) {
-		return badProgress("work is %v, and must be a number from 0 to %v", p.Work, float64(maxUnits))
+		return badProgress("work must be a number between 0 and %v, got %v", float64(maxUnits), p.Work)
 	}
 	if len(p.Rates) > maxRates {
-		return badProgress("there are %d rates, and may be %d", len(p.Rates), maxRates)
+		return badProgress("at most %d rates are allowed, got %d", maxRates, len(p.Rates))
 	}
 
 	kinds := map[string]bool{}
@@ -57,18 +57,18 @@ func CheckProgress(p *job.Progress) error {
 
 		switch {
 		case len(r.GPU) > maxKind:
-			return badProgress("gpu of rate %d has %d bytes, and may have %d", i, len(r.GPU), maxKind)
+			return badProgress("gpu of rate %d must not be longer than %d bytes, got %d", i, maxKind, len(r.GPU))
 		case r.GPUs < 0 || r.GPUs > job.MaxCount:
-			return badProgress("gpus of rate %d is %d, and must be from 0 to %d", i, r.GPUs, job.MaxCount)
+			return badProgress("gpus of rate %d must be between 0 and %d, got %d", i, job.MaxCount, r.GPUs)
 		case r.Share != 0 && (!(r.Share >= 0.01 && r.Share < 1) || r.GPUs != 1 || r.Spread):
-			return badProgress("share of rate %d is %v of %d GPUs, and must be from 0.01 to 0.99 of one", i, r.Share, r.GPUs)
+			return badProgress("share of rate %d must be between 0.01 and 0.99 of one GPU, got %v of %d", i, r.Share, r.GPUs)
 		case !units(r.PerSecond) || r.PerSecond == 0:
-			return badProgress("per_second of rate %d is %v, and must be a number above 0", i, r.PerSecond)
+			return badProgress("per_second of rate %d must be greater than 0, got %v", i, r.PerSecond)
 		}
 	}
 
 	if len(kinds) > maxRateKinds {
-		return badProgress("the rates are of %d kinds of GPU, and may be of %d", len(kinds), maxRateKinds)
+		return badProgress("rates for at most %d GPU types are allowed, got %d", maxRateKinds, len(kinds))
 	}
 
 	return nil

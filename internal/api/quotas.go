@@ -12,14 +12,14 @@ import (
 
 // QuotaRequest sets the quota and budget of a user or project. What is left out is not limited.
 type QuotaRequest struct {
-	GPUs       int               `json:"gpus,omitempty" minimum:"0" doc:"at once"`
-	Nodes      int               `json:"nodes,omitempty" minimum:"0" doc:"on-demand nodes at once"`
-	GPUHours   float64           `json:"gpu_hours,omitempty" minimum:"0" doc:"in a period"`
-	Budget     job.Money         `json:"budget,omitempty" doc:"in a period: cost of nodes and energy"`
-	Period     tenant.Period     `json:"period,omitempty" enum:"day,week,month" doc:"month if left out"`
-	OnExceeded tenant.OnExceeded `json:"on_exceeded,omitempty" enum:"warn,ask,downgrade,stop" doc:"what happens when the budget or the GPU-hours are used up; ask if left out"`
-	Borrow     bool              `json:"borrow,omitempty" doc:"allow more GPUs at once while no other job is queued for them"`
-	WarnAt     float64           `json:"warn_at,omitempty" minimum:"0" maximum:"1" doc:"share of the quota at which people are warned; 0.8 if left out"`
+	GPUs       int               `json:"gpus,omitempty" minimum:"0" doc:"maximum GPUs in use at once"`
+	Nodes      int               `json:"nodes,omitempty" minimum:"0" doc:"maximum on-demand nodes at once"`
+	GPUHours   float64           `json:"gpu_hours,omitempty" minimum:"0" doc:"maximum GPU-hours per period"`
+	Budget     job.Money         `json:"budget,omitempty" doc:"maximum cost of nodes and energy per period"`
+	Period     tenant.Period     `json:"period,omitempty" enum:"day,week,month" doc:"period of the quota; default month"`
+	OnExceeded tenant.OnExceeded `json:"on_exceeded,omitempty" enum:"warn,ask,downgrade,stop" doc:"what happens when the budget or the GPU-hours are used up; default ask"`
+	Borrow     bool              `json:"borrow,omitempty" doc:"allow exceeding gpus while no other job is queued for them"`
+	WarnAt     float64           `json:"warn_at,omitempty" minimum:"0" maximum:"1" doc:"share of the quota at which a warning is issued; default 0.8"`
 }
 
 // Quota is the quota and budget of a user or project.
@@ -31,15 +31,15 @@ type Quota struct {
 // QuotaUsage is what a user or project uses of its quota.
 type QuotaUsage struct {
 	Subject  string      `json:"subject"`
-	Quota    *Quota      `json:"quota,omitempty" doc:"that applies; left out if none does"`
-	GPUs     float64     `json:"gpus" doc:"in use now"`
+	Quota    *Quota      `json:"quota,omitempty" doc:"quota that applies; absent if there is none"`
+	GPUs     float64     `json:"gpus" doc:"GPUs in use"`
 	Local    float64     `json:"gpus_local"`
 	Reserved float64     `json:"gpus_reserved"`
 	OnDemand float64     `json:"gpus_ondemand"`
-	Nodes    int         `json:"nodes" doc:"on-demand nodes now"`
-	Hourly   float64     `json:"hourly_usd" doc:"spent per hour now"`
-	Begin    time.Time   `json:"begin" doc:"of the period"`
-	Ends     time.Time   `json:"ends" doc:"of the period; usage starts at 0 again then"`
+	Nodes    int         `json:"nodes" doc:"on-demand nodes in use"`
+	Hourly   float64     `json:"hourly_usd" doc:"current cost per hour"`
+	Begin    time.Time   `json:"begin" doc:"start of the period"`
+	Ends     time.Time   `json:"ends" doc:"end of the period, when usage is reset"`
 	Cost     PeriodUsage `json:"cost_usd"`
 	GPUHours PeriodUsage `json:"gpu_hours"`
 }
@@ -48,8 +48,8 @@ type QuotaUsage struct {
 type PeriodUsage struct {
 	Limit    float64    `json:"limit,omitempty"`
 	Used     float64    `json:"used"`
-	Expected float64    `json:"expected" doc:"at the end of the period, if nothing more starts"`
-	UsedUp   *time.Time `json:"used_up,omitempty" doc:"when the limit is, or was, reached; left out if it is not reached in the period"`
+	Expected float64    `json:"expected" doc:"projected usage at the end of the period if no further job starts"`
+	UsedUp   *time.Time `json:"used_up,omitempty" doc:"when the limit is or was reached; absent if it is not reached in this period"`
 }
 
 // QuotaPage is one page of usage, by name; the quotas are on the first page.

@@ -14,7 +14,7 @@ type Savings struct {
 	Group     []string       `json:"group"`
 	Rows      []SavingRow    `json:"rows"`
 	Total     SavingRow      `json:"total"`
-	Decisions []SavingReason `json:"decisions" doc:"the greatest of them, with their reasons; at most 20"`
+	Decisions []SavingReason `json:"decisions" doc:"largest savings with their reasons; at most 20"`
 }
 
 // SavingRow is one line of it.
@@ -22,7 +22,7 @@ type SavingRow struct {
 	Keys    []string `json:"keys,omitempty"`
 	Count   int      `json:"decisions"`
 	Money   float64  `json:"saved_usd"`
-	Seconds float64  `json:"saved_seconds" doc:"less than 0 where jobs became later"`
+	Seconds float64  `json:"saved_seconds" doc:"time saved in seconds; negative if jobs finished later"`
 }
 
 // SavingReason is what one decision saved, and why.

@@ -9,7 +9,7 @@ import (
 	"trainyard/internal/tenant"
 )
 
-// Token is a secret that was handed out, without the secret.
+// Token describes an issued token, without its secret.
 type Token struct {
 	ID       id.Token         `json:"id"`
 	Kind     tenant.TokenKind `json:"kind"`
@@ -22,7 +22,7 @@ type Token struct {
 	Created  time.Time        `json:"created"`
 	Expires  time.Time        `json:"expires"`
 	Revoked  bool             `json:"revoked"`
-	LastUsed *time.Time       `json:"last_used,omitempty" doc:"since the server started"`
+	LastUsed *time.Time       `json:"last_used,omitempty" doc:"last use since the server started"`
 }
 
 // TokenPage is one page of a list of tokens.
@@ -34,19 +34,19 @@ type TokenPage struct {
 // TokenRequest asks for a token: an access token for a person or program, or a join token for machines.
 type TokenRequest struct {
 	Kind  tenant.TokenKind `json:"kind" enum:"access,join"`
-	Owner id.User          `json:"owner,omitempty" doc:"whose; yourself if left out"`
-	Scope tenant.Scope     `json:"scope,omitempty" enum:"read,submit,admin" doc:"of an access token; submit if left out"`
+	Owner id.User          `json:"owner,omitempty" doc:"user who owns the token; default: the caller"`
+	Scope tenant.Scope     `json:"scope,omitempty" enum:"read,submit,admin" doc:"scope of an access token; default submit"`
 	Note  string           `json:"note,omitempty" maxLength:"200"`
-	TTL   string           `json:"ttl,omitempty" doc:"how long it is good, as in 30d; access tokens 30d, join tokens 1h if left out"`
-	Class string           `json:"class,omitempty" enum:"local,reserved,ondemand" doc:"of nodes that join by it; local if left out"`
+	TTL   string           `json:"ttl,omitempty" doc:"lifetime, e.g. 30d; default 30d for access tokens, 1h for join tokens"`
+	Class string           `json:"class,omitempty" enum:"local,reserved,ondemand" doc:"class of nodes that join with this token; default local"`
 	Pool  string           `json:"pool,omitempty" maxLength:"63"`
-	Uses  int              `json:"uses,omitempty" minimum:"0" maximum:"10000" doc:"how many machines may join by it; 1 if left out"`
+	Uses  int              `json:"uses,omitempty" minimum:"0" maximum:"10000" doc:"number of nodes that may join with this token; default 1"`
 }
 
 // NewToken is a token with its secret, which is shown this once.
 type NewToken struct {
 	Token
-	Text string `json:"text" doc:"the secret; it is not kept and not shown again"`
+	Text string `json:"text" doc:"the token itself; it is shown only once"`
 }
 
 // Tokens returns one page of the tokens of an owner, or of all that the caller may see.

@@ -28,13 +28,13 @@ type UsageReport struct {
 	From  *time.Time `json:"from,omitempty"`
 	To    *time.Time `json:"to,omitempty"`
 	Group []string   `json:"group"`
-	Rows  []UsageRow `json:"rows" doc:"sorted by their keys"`
+	Rows  []UsageRow `json:"rows" doc:"rows sorted by key"`
 	Total Amounts    `json:"total"`
 }
 
 // UsageRow is one row of a usage report.
 type UsageRow struct {
-	Keys []string `json:"keys" doc:"one for each of group"`
+	Keys []string `json:"keys" doc:"one key for each entry of group"`
 	Amounts
 }
 
@@ -43,18 +43,18 @@ type UsageRow struct {
 type Usage struct {
 	From       *time.Time    `json:"from,omitempty"`
 	To         *time.Time    `json:"to,omitempty"`
-	UseRate    []UseRate     `json:"use_rate" doc:"how much of the local and reserved nodes was used: first by class, then by node"`
-	OnDemand   []Provisioned `json:"on_demand" doc:"on-demand nodes created, their time and cost: first all, then by offer"`
+	UseRate    []UseRate     `json:"use_rate" doc:"utilization of local and reserved nodes, first by class, then by node"`
+	OnDemand   []Provisioned `json:"on_demand" doc:"on-demand nodes created, their time and cost, first in total, then by offer"`
 	Own        []OwnTime     `json:"own_by_researcher" doc:"time on local and reserved nodes by researcher"`
 	OnDemandBy []Provisioned `json:"on_demand_by_researcher" doc:"on-demand nodes created, their time and cost, by researcher"`
-	Unused     []Unused      `json:"unused" doc:"what was there and not used, by class and why"`
-	Trend      []Trend       `json:"trend" doc:"what was used and spent, by hour or by day"`
+	Unused     []Unused      `json:"unused" doc:"capacity available but not used, by class and account"`
+	Trend      []Trend       `json:"trend" doc:"usage and cost by hour or day"`
 }
 
 // UseRate is how much of a node, or of all nodes of a class, was used.
 type UseRate struct {
 	Class         fleet.Class `json:"class"`
-	Node          id.Node     `json:"node,omitempty" doc:"left out for all of the class"`
+	Node          id.Node     `json:"node,omitempty" doc:"absent in the row of the whole class"`
 	BusyNode      float64     `json:"busy_node_seconds"`
 	AvailableNode float64     `json:"available_node_seconds"`
 	NodeRate      float64     `json:"node_rate"`
@@ -65,14 +65,14 @@ type UseRate struct {
 
 // Provisioned is how many on-demand nodes were created, how long they were kept and what they cost.
 type Provisioned struct {
-	Offer        string  `json:"offer,omitempty" doc:"left out for all"`
-	Researcher   id.User `json:"researcher,omitempty" doc:"left out for the yard itself"`
+	Offer        string  `json:"offer,omitempty" doc:"absent in the total row"`
+	Researcher   id.User `json:"researcher,omitempty" doc:"absent for nodes not provisioned for a researcher"`
 	Creations    int     `json:"creations"`
 	NodeSeconds  float64 `json:"node_seconds"`
 	GPUSeconds   float64 `json:"gpu_seconds"`
 	Estimated    float64 `json:"estimated_usd"`
-	Billed       float64 `json:"billed_usd" doc:"as providers said, for leases that ended in the period"`
-	BilledLeases int     `json:"billed_leases" doc:"of which billed is the sum"`
+	Billed       float64 `json:"billed_usd" doc:"cost reported by providers for leases that ended in the period"`
+	BilledLeases int     `json:"billed_leases" doc:"number of leases included in billed_usd"`
 }
 
 // OwnTime is what a researcher had of nodes that are paid for anyway.
@@ -87,7 +87,7 @@ type OwnTime struct {
 // Unused is what was there and not used, for one reason.
 type Unused struct {
 	Class       fleet.Class `json:"class"`
-	Account     string      `json:"account" doc:"idle, error, foreign, drained, boot, returning or waste"`
+	Account     string      `json:"account" doc:"what kept the capacity from use: idle, error, foreign, drained, boot, returning or waste"`
 	NodeSeconds float64     `json:"node_seconds"`
 	GPUSeconds  float64     `json:"gpu_seconds"`
 	Cost        float64     `json:"cost_usd"`
@@ -95,9 +95,9 @@ type Unused struct {
 
 // Trend is what runs used in one stretch of the period, and what all cost in it.
 type Trend struct {
-	Label      string  `json:"label" doc:"2026-11-15 or 2026-11-15T09, in UTC"`
-	GPUSeconds float64 `json:"gpu_seconds" doc:"that runs held"`
-	Cost       float64 `json:"cost_usd" doc:"of everything, used or not"`
+	Label      string  `json:"label" doc:"day or hour in UTC, e.g. 2026-11-15 or 2026-11-15T09"`
+	GPUSeconds float64 `json:"gpu_seconds" doc:"GPU-seconds allocated to runs"`
+	Cost       float64 `json:"cost_usd" doc:"cost of all nodes, used or not"`
 }
 
 // UsageQuery says what a report is about.

@@ -15,7 +15,7 @@ type User struct {
 	Role     tenant.Role `json:"role"`
 	Disabled bool        `json:"disabled"`
 	Created  time.Time   `json:"created"`
-	Usage    float64     `json:"usage" doc:"decayed use in GPU-seconds that fair share goes by"`
+	Usage    float64     `json:"usage" doc:"decayed usage in GPU-seconds, the basis of fair share"`
 }
 
 // UserPage is one page of a list of users, by name.

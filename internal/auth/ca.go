@@ -80,19 +80,19 @@ func OpenCA(dir string, now time.Time) (*CA, error) {
 	ca, err := parseCA(data)
 	if err != nil {
 		return nil, fault.New(fault.Internal, "ca_damaged", "the CA in %s is damaged: %v", path, err).
-			WithRemedy("restore the file from a backup; if you delete it, a new CA is made and every node and login must join again").
+			WithRemedy("restore the file from a backup; if you delete it, a new CA is created, every node must join again and every user must log in again").
 			WithCause(err)
 	}
 
 	if !now.Before(ca.cert.NotAfter) {
 		return nil, fault.New(fault.Internal, "ca_expired", "the CA in %s expired on %s", path, ca.cert.NotAfter.Format(time.DateOnly)).
-			WithRemedy("check the machine's clock; if it is right, move the file away: a new CA is made and every node and login must join again")
+			WithRemedy("check the machine's clock; if it is right, move the file away: a new CA is created, every node must join again and every user must log in again")
 	}
 
 	return ca, nil
 }
 
-// PEM returns a copy of the CA's certificate, for those who shall trust it.
+// PEM returns a copy of the CA's certificate, for clients that must trust it.
 func (ca *CA) PEM() []byte { return bytes.Clone(ca.pem) }
 
 // Hash returns the hash by which tokens and people name this CA; see HashOf.
@@ -129,7 +129,7 @@ func makeCA(now time.Time) ([]byte, error) {
 
 	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
 	if err != nil {
-		return nil, fmt.Errorf("make CA certificate: %w", err)
+		return nil, fmt.Errorf("create CA certificate: %w", err)
 	}
 
 	keyPEM, err := encodeKey(key)
@@ -149,11 +149,11 @@ func parseCA(data []byte) (*CA, error) {
 
 	switch {
 	case parts.key == nil:
-		return nil, errors.New("it holds no private key")
+		return nil, errors.New("no private key found")
 	case parts.ca == nil || parts.leaf != nil:
-		return nil, errors.New("it does not hold exactly one CA certificate")
+		return nil, errors.New("must contain exactly one CA certificate")
 	case !parts.key.PublicKey.Equal(parts.ca.PublicKey):
-		return nil, errors.New("key and certificate do not belong together")
+		return nil, errors.New("the private key does not match the certificate")
 	}
 
 	if err := parts.ca.CheckSignatureFrom(parts.ca); err != nil {
@@ -177,14 +177,14 @@ func parseBundle(data []byte) (bundle, error) {
 	var b bundle
 	for rest := bytes.TrimSpace(data); len(rest) > 0; {
 		if !bytes.HasPrefix(rest, []byte("-----BEGIN ")) {
-			return b, errors.New("it holds something that is not PEM")
+			return b, errors.New("contains data that is not PEM")
 		}
 
 		block, after := pem.Decode(rest)
 
 		// Decode skips a block that is cut off and takes a later one.
 		if block == nil || bytes.Count(rest[:len(rest)-len(after)], []byte("-----BEGIN ")) != 1 {
-			return b, errors.New("it is cut off or is not PEM")
+			return b, errors.New("truncated or not PEM")
 		}
 		if err := b.add(block); err != nil {
 			return b, err
@@ -203,15 +203,15 @@ func (b *bundle) add(block *pem.Block) error {
 		parsed, err := x509.ParsePKCS8PrivateKey(block.Bytes)
 		if err != nil {
 			// The cause could quote what it read; a key is not for an error.
-			return errors.New("its private key cannot be read")
+			return errors.New("the private key cannot be parsed")
 		}
 
 		key, ok := parsed.(*ecdsa.PrivateKey)
 		if !ok || key.Curve != elliptic.P256() {
-			return errors.New("its private key is not an ECDSA P-256 key")
+			return errors.New("the private key is not an ECDSA P-256 key")
 		}
 		if b.key != nil {
-			return errors.New("it holds two private keys")
+			return errors.New("contains two private keys")
 		}
 
 		b.key = key
@@ -227,12 +227,12 @@ func (b *bundle) add(block *pem.Block) error {
 		}
 
 		if *place != nil {
-			return errors.New("it holds two certificates of one kind")
+			return errors.New("contains two certificates of one kind")
 		}
 
 		*place = cert
 	default:
-		return fmt.Errorf("it holds a %.40q block", block.Type)
+		return fmt.Errorf("contains a %.40q block", block.Type)
 	}
 
 	return nil
@@ -241,7 +241,7 @@ func (b *bundle) add(block *pem.Block) error {
 func newKey() (*ecdsa.PrivateKey, error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
-		return nil, fmt.Errorf("make key: %w", err)
+		return nil, fmt.Errorf("create key: %w", err)
 	}
 
 	return key, nil
@@ -250,7 +250,7 @@ func newKey() (*ecdsa.PrivateKey, error) {
 func newSerial() (*big.Int, error) {
 	serial, err := rand.Int(rand.Reader, new(big.Int).Lsh(big.NewInt(1), 127))
 	if err != nil {
-		return nil, fmt.Errorf("make serial number: %w", err)
+		return nil, fmt.Errorf("create serial number: %w", err)
 	}
 
 	return serial.Add(serial, big.NewInt(1)), nil // a serial number is positive

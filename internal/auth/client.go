@@ -31,7 +31,7 @@ func PinnedTLS(caPEM []byte) (*tls.Config, error) {
 func parseCACert(caPEM []byte) (*x509.Certificate, error) {
 	parts, err := parseBundle(caPEM)
 	if err == nil && (parts.ca == nil || parts.leaf != nil || parts.key != nil) {
-		err = errors.New("it is not exactly one CA certificate")
+		err = errors.New("must contain exactly one CA certificate")
 	}
 
 	if err != nil {
@@ -50,13 +50,13 @@ func parseCACert(caPEM []byte) (*x509.Certificate, error) {
 func FetchCA(ctx context.Context, addr, wantHash string) (caPEM []byte, hash string, err error) {
 	host, _, err := net.SplitHostPort(addr)
 	if err != nil || host == "" {
-		return nil, "", fault.New(fault.Invalid, "address_invalid", "%.80q is not a server address", addr).
-			WithRemedy("write host:port, such as yard.example.org:7443").WithCause(err)
+		return nil, "", fault.New(fault.Invalid, "address_invalid", "invalid server address %.80q", addr).
+			WithRemedy("use host:port, e.g. yard.example.org:7443").WithCause(err)
 	}
 
 	wantHash = strings.ToLower(wantHash)
 	if wantHash != "" && !isHash(wantHash) {
-		return nil, "", fault.New(fault.Invalid, "ca_hash_invalid", "the CA hash is not %d hex digits", hashLen).
+		return nil, "", fault.New(fault.Invalid, "ca_hash_invalid", "the CA hash must be %d hexadecimal digits", hashLen).
 			WithRemedy("copy it from the server's first output or from the token")
 	}
 
@@ -91,11 +91,11 @@ func presentedChain(ctx context.Context, addr, host string) (chain []*x509.Certi
 		var notTLS tls.RecordHeaderError
 		if errors.As(err, &notTLS) {
 			return nil, fault.New(fault.Unavailable, "server_not_tls", "the server at %s does not speak TLS", addr).
-				WithRemedy("check that this is the address and port of the yard").WithCause(err)
+				WithRemedy("check the address and port of the server").WithCause(err)
 		}
 
-		return nil, fault.New(fault.Unavailable, "server_unreachable", "the server at %s cannot be reached: %v", addr, err).
-			WithRemedy("check the address and that the server runs").WithCause(err)
+		return nil, fault.New(fault.Unavailable, "server_unreachable", "cannot reach the server at %s: %v", addr, err).
+			WithRemedy("check the address and that the server is running").WithCause(err)
 	}
 
 	defer func() { _ = conn.Close() }() // nothing was sent that could be lost
@@ -112,13 +112,13 @@ func presentedChain(ctx context.Context, addr, host string) (chain []*x509.Certi
 func chooseCA(chain []*x509.Certificate, addr, wantHash string) (*x509.Certificate, error) {
 	ca := chain[len(chain)-1]
 	if len(chain) < 2 || !ca.IsCA {
-		return nil, fault.New(fault.Denied, "ca_missing", "the server at %s presents no CA of its own", addr).
-			WithRemedy("connect to the yard itself, not to a proxy that ends TLS before it")
+		return nil, fault.New(fault.Denied, "ca_missing", "the server at %s does not present its CA certificate", addr).
+			WithRemedy("connect to the server directly, not through a proxy that terminates TLS")
 	}
 
 	if hash := HashOf(ca); wantHash != "" && subtle.ConstantTimeCompare([]byte(hash), []byte(wantHash)) != 1 {
-		return nil, fault.New(fault.Denied, "ca_mismatch", "the server at %s has CA %s, not %s: this may be another server or someone in between", addr, hash, wantHash).
-			WithRemedy("check the address; if the server got a new CA, ask its admin for a new token")
+		return nil, fault.New(fault.Denied, "ca_mismatch", "the CA of the server at %s is %s, expected %s: this may be another server or a man-in-the-middle attack", addr, hash, wantHash).
+			WithRemedy("check the address; if the server has a new CA, ask an admin for a new token")
 	}
 
 	return ca, nil
@@ -139,12 +139,12 @@ func verifyServer(leaf, ca *x509.Certificate, addr, host string) error {
 
 	var wrongName x509.HostnameError
 	if errors.As(err, &wrongName) {
-		return fault.New(fault.Denied, "server_name_mismatch", "the server at %s has no certificate for that host, only for %s", addr, hostsOf(leaf)).
-			WithRemedy("use one of those, or start the server with this host among its own").
+		return fault.New(fault.Denied, "server_name_mismatch", "the certificate of the server at %s is not valid for that host, only for %s", addr, hostsOf(leaf)).
+			WithRemedy("use one of those, or add this host to --hosts of the server").
 			WithCause(err)
 	}
 
-	return fault.New(fault.Denied, "server_certificate_invalid", "the certificate of the server at %s is not good: %v", addr, err).
+	return fault.New(fault.Denied, "server_certificate_invalid", "the certificate of the server at %s is invalid: %v", addr, err).
 		WithRemedy("check this machine's clock, then the server").
 		WithCause(err)
 }

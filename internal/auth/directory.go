@@ -116,7 +116,7 @@ func (d *Directory) check(kind tenant.TokenKind, text string, now time.Time) (te
 	}
 
 	if !hasOwner {
-		return tenant.Token{}, tenant.User{}, fault.New(fault.Unknown, "token_invalid", "the owner of the token is no longer known here").
+		return tenant.Token{}, tenant.User{}, fault.New(fault.Unknown, "token_invalid", "the owner of the token no longer exists").
 			WithRemedy("ask an admin for a new account")
 	}
 
@@ -169,13 +169,13 @@ func wrongKind(want, got tenant.TokenKind) error {
 
 	switch got {
 	case tenant.BootstrapToken:
-		remedy = "exchange it for an access token with: trainyard login"
+		remedy = "exchange it for an access token with trainyard login"
 	case tenant.JoinToken:
-		remedy = "join a machine with it: trainyard agent join"
+		remedy = "use it with trainyard agent join"
 	case tenant.AccessToken:
 		remedy = "use a " + string(want) + " token"
 	}
 
-	return fault.New(fault.Unknown, "token_wrong_kind", "this call needs a token of kind %s, not %s", want, got).
+	return fault.New(fault.Unknown, "token_wrong_kind", "a token of kind %s is required, got %s", want, got).
 		WithRemedy("%s", remedy)
 }

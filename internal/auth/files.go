@@ -15,10 +15,10 @@ const maxFile = 64 << 10
 // ownDir makes the folder if need be and closes it to others.
 func ownDir(dir string) error {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
-		return fmt.Errorf("make folder: %w", err)
+		return fmt.Errorf("create directory: %w", err)
 	}
 	if err := os.Chmod(dir, 0o700); err != nil { //nolint:gosec // a folder needs its x bit
-		return fmt.Errorf("close folder to others: %w", err)
+		return fmt.Errorf("restrict directory permissions: %w", err)
 	}
 
 	return nil
@@ -37,12 +37,12 @@ func readPrivate(path string) (data []byte, err error) {
 
 	info, err := f.Stat()
 	if err != nil {
-		return nil, fmt.Errorf("look at key file: %w", err)
+		return nil, fmt.Errorf("stat key file: %w", err)
 	}
 
 	if info.Mode().Perm()&0o007 != 0 {
-		return nil, fault.New(fault.Internal, "key_exposed", "%s holds a key and is open to every user of this machine (mode %04o)", path, info.Mode().Perm()).
-			WithRemedy("chmod 600 %s, and consider the key known if others use this machine", path)
+		return nil, fault.New(fault.Internal, "key_exposed", "%s contains a private key and is readable by every user of this machine (mode %04o)", path, info.Mode().Perm()).
+			WithRemedy("run chmod 600 %s, and treat the key as compromised if others use this machine", path)
 	}
 
 	data, err = io.ReadAll(io.LimitReader(f, maxFile))

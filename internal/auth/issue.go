@@ -33,7 +33,7 @@ const (
 )
 
 // ServerCertificate issues a certificate for a server that is reached under
-// these names and addresses, good for 90 days and for nothing but serving. The
+// these names and addresses, valid for 90 days and only for serving. The
 // chain ends with the CA itself, so that FetchCA finds it there.
 func (ca *CA) ServerCertificate(hosts []string, now time.Time) (tls.Certificate, error) {
 	template := &x509.Certificate{ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}}
@@ -59,8 +59,8 @@ func (ca *CA) ServerCertificate(hosts []string, now time.Time) (tls.Certificate,
 // addHosts sets the names and addresses that a server certificate is for.
 func addHosts(template *x509.Certificate, hosts []string) error {
 	if len(hosts) == 0 || len(hosts) > maxHosts {
-		return fault.New(fault.Invalid, "host_invalid", "a server needs 1 to %d host names or addresses, not %d", maxHosts, len(hosts)).
-			WithRemedy("name the hosts under which the server is reached")
+		return fault.New(fault.Invalid, "host_invalid", "a server needs 1 to %d host names or addresses, got %d", maxHosts, len(hosts)).
+			WithRemedy("give the host names under which the server is reached")
 	}
 
 	for _, host := range hosts {
@@ -75,7 +75,7 @@ func addHosts(template *x509.Certificate, hosts []string) error {
 		name := strings.ToLower(host)
 		if !hostName(name) {
 			return fault.New(fault.Invalid, "host_invalid", "%.80q is neither a host name nor an IP address", host).
-				WithRemedy("write names such as yard.example.org, without scheme, port or brackets")
+				WithRemedy("use a name such as yard.example.org, without scheme, port or brackets")
 		}
 
 		if !slices.Contains(template.DNSNames, name) {
@@ -120,13 +120,13 @@ func (ca *CA) SignNode(
 	now time.Time,
 ) (certPEM []byte, expires time.Time, err error) {
 	if !id.Name(string(node)) {
-		return nil, time.Time{}, fault.New(fault.Invalid, "node_name_invalid", "%.80q cannot name a node", node).
+		return nil, time.Time{}, fault.New(fault.Invalid, "node_name_invalid", "invalid node name %.80q", node).
 			WithRemedy("use up to %d lower-case letters, digits, '-', '_' and '.', with a letter or digit at both ends", id.MaxName)
 	}
 
 	if ttl <= 0 || ttl > MaxNodeLife {
-		return nil, time.Time{}, fault.New(fault.Invalid, "node_life_invalid", "a node certificate cannot be good for %s", ttl).
-			WithRemedy("choose a time up to %s", MaxNodeLife)
+		return nil, time.Time{}, fault.New(fault.Invalid, "node_life_invalid", "invalid lifetime %s of a node certificate", ttl).
+			WithRemedy("use at most %s", MaxNodeLife)
 	}
 
 	csr, err := parseCSR(csrPEM)
@@ -160,8 +160,8 @@ func (ca *CA) sign(
 	now time.Time,
 ) (*x509.Certificate, error) {
 	if !now.Before(ca.cert.NotAfter) {
-		return nil, fault.New(fault.Unavailable, "ca_expired", "the yard's CA expired on %s and can sign nothing any more", ca.cert.NotAfter.Format(time.DateOnly)).
-			WithRemedy("an admin must make a new CA")
+		return nil, fault.New(fault.Unavailable, "ca_expired", "the CA of the server expired on %s and can no longer sign certificates", ca.cert.NotAfter.Format(time.DateOnly)).
+			WithRemedy("an admin must create a new CA")
 	}
 
 	serial, err := newSerial()
@@ -195,7 +195,7 @@ func (ca *CA) sign(
 // whoever sent it holds that key.
 func parseCSR(csrPEM []byte) (*x509.CertificateRequest, error) {
 	refuse := func(format string, args ...any) *fault.Error {
-		return fault.New(fault.Invalid, "csr_invalid", "the signing request "+format, args...).
+		return fault.New(fault.Invalid, "csr_invalid", "the certificate signing request "+format, args...).
 			WithRemedy("send one PEM block of type %s, signed with the node's own key", pemCSR)
 	}
 
@@ -214,7 +214,7 @@ func parseCSR(csrPEM []byte) (*x509.CertificateRequest, error) {
 	}
 
 	if !strongKey(csr.PublicKey) {
-		return nil, fault.New(fault.Invalid, "csr_key_weak", "the key of the signing request is weak or of an unknown kind").
+		return nil, fault.New(fault.Invalid, "csr_key_weak", "the key of the certificate signing request is too weak or of an unsupported type").
 			WithRemedy("use an ECDSA P-256, P-384 or P-521 key, Ed25519, or RSA with 2048 to 4096 bits")
 	}
 

@@ -40,7 +40,7 @@ func NewNodeIdentity(caPEM []byte) (*NodeIdentity, error) {
 
 	key, err := newKey()
 	if err != nil {
-		return nil, fmt.Errorf("make node identity: %w", err)
+		return nil, fmt.Errorf("create node identity: %w", err)
 	}
 
 	return &NodeIdentity{key: key, ca: ca}, nil
@@ -52,8 +52,8 @@ func LoadNodeIdentity(dir string) (*NodeIdentity, error) {
 	path := filepath.Join(dir, nodeFile)
 	data, err := readPrivate(path)
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil, fault.New(fault.NotFound, "node_not_joined", "this machine has not joined a yard: there is no %s", path).
-			WithRemedy("join it with: trainyard agent join").WithCause(err)
+		return nil, fault.New(fault.NotFound, "node_not_joined", "this machine has not joined a yard: %s does not exist", path).
+			WithRemedy("join it with trainyard agent join").WithCause(err)
 	}
 
 	if err != nil {
@@ -63,7 +63,7 @@ func LoadNodeIdentity(dir string) (*NodeIdentity, error) {
 	n, err := parseNode(data)
 	if err != nil {
 		return nil, fault.New(fault.Internal, "node_identity_damaged", "the node's identity in %s is damaged: %v", path, err).
-			WithRemedy("move the file away and join again with: trainyard agent join").WithCause(err)
+			WithRemedy("move the file away and join again with trainyard agent join").WithCause(err)
 	}
 
 	return n, nil
@@ -124,7 +124,7 @@ func (n *NodeIdentity) CSR(name string) ([]byte, error) { return signingRequest(
 func (n *NodeIdentity) Install(certPEM []byte) error {
 	refuse := func(err error) error {
 		return fault.New(fault.Internal, "node_certificate_unusable", "the server answered with a certificate that this node cannot use: %v", err).
-			WithRemedy("check that the address is that of the yard this machine joined").
+			WithRemedy("check that this is the address of the server this machine joined").
 			WithCause(err)
 	}
 
@@ -133,7 +133,7 @@ func (n *NodeIdentity) Install(certPEM []byte) error {
 		return refuse(err)
 	}
 	if parts.leaf == nil || parts.ca != nil || parts.key != nil {
-		return refuse(errors.New("it is not exactly one node certificate"))
+		return refuse(errors.New("must contain exactly one node certificate"))
 	}
 	if err := n.use(parts.leaf); err != nil {
 		return refuse(err)
@@ -158,7 +158,7 @@ func (n *NodeIdentity) use(leaf *x509.Certificate) error {
 		return errors.New("the certificate does not name a node")
 	}
 	if old := n.Node(); old != "" && old != node {
-		return fmt.Errorf("the certificate is for node %s, and this is node %s", node, old)
+		return fmt.Errorf("the certificate is for node %s, but this is node %s", node, old)
 	}
 
 	n.cert.Store(&tls.Certificate{Certificate: [][]byte{leaf.Raw}, PrivateKey: n.key, Leaf: leaf})

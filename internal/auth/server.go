@@ -106,8 +106,8 @@ func poolOf(cert *x509.Certificate) *x509.CertPool {
 // the caller to ask.
 func (ca *CA) NodeOf(cs *tls.ConnectionState, now time.Time) (id.Node, error) {
 	if cs == nil || len(cs.PeerCertificates) == 0 {
-		return "", fault.New(fault.Unknown, "node_certificate_missing", "this call is for nodes, and the caller presented no node certificate").
-			WithRemedy("join the machine with: trainyard agent join")
+		return "", fault.New(fault.Unknown, "node_certificate_missing", "a node certificate is required").
+			WithRemedy("join the machine with trainyard agent join")
 	}
 
 	if !slices.ContainsFunc(cs.VerifiedChains, ca.endsChain) {
@@ -116,9 +116,9 @@ func (ca *CA) NodeOf(cs *tls.ConnectionState, now time.Time) (id.Node, error) {
 
 	leaf := cs.PeerCertificates[0]
 	if now.Before(leaf.NotBefore) || !now.Before(leaf.NotAfter) {
-		return "", fault.New(fault.Unknown, "node_certificate_expired", "the node certificate is good from %s to %s, not now",
+		return "", fault.New(fault.Unknown, "node_certificate_expired", "the node certificate is only valid from %s to %s",
 			leaf.NotBefore.UTC().Format(time.RFC3339), leaf.NotAfter.UTC().Format(time.RFC3339)).
-			WithRemedy("check the clocks; if they are right, join the machine again with: trainyard agent join")
+			WithRemedy("check the clocks; if they are right, join the machine again with trainyard agent join")
 	}
 
 	return nodeIn(leaf)
@@ -132,22 +132,22 @@ func (ca *CA) endsChain(chain []*x509.Certificate) bool {
 // nodeIn reads the node's name from its certificate.
 func nodeIn(leaf *x509.Certificate) (id.Node, error) {
 	if !slices.Equal(leaf.ExtKeyUsage, []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}) {
-		return "", badNode(errors.New("certificate is not for clients alone"))
+		return "", badNode(errors.New("the certificate is not a client certificate only"))
 	}
 	if len(leaf.URIs) != 1 {
-		return "", badNode(errors.New("certificate does not hold exactly one URI"))
+		return "", badNode(errors.New("the certificate must contain exactly one URI"))
 	}
 
 	name, ok := strings.CutPrefix(leaf.URIs[0].String(), "trainyard://node/")
 	if !ok || !id.Name(name) || name != leaf.Subject.CommonName {
-		return "", badNode(errors.New("certificate does not name a node"))
+		return "", badNode(errors.New("the certificate does not name a node"))
 	}
 
 	return id.Node(name), nil
 }
 
 func badNode(cause error) error {
-	return fault.New(fault.Unknown, "node_certificate_invalid", "the certificate presented is not that of a node of this yard").
-		WithRemedy("join the machine again with: trainyard agent join").
+	return fault.New(fault.Unknown, "node_certificate_invalid", "the certificate does not belong to a node of this yard").
+		WithRemedy("join the machine again with trainyard agent join").
 		WithCause(cause)
 }

@@ -53,11 +53,11 @@ type Parsed struct {
 //
 // A bootstrap or join token carries the CA's hash so that whoever holds it can
 // tell the right server from a wrong one at first contact. An access token does
-// not: it is handed out to those who have pinned the CA.
+// not: it is issued to callers that have already pinned the CA.
 func Mint(kind tenant.TokenKind, entropy io.Reader, caHash string) (Secret, error) {
 	prefix, carries, ok := prefixOf(kind)
 	if !ok {
-		return Secret{}, fault.New(fault.Invalid, "token_kind_invalid", "there is no kind of token called %.40q", string(kind)).
+		return Secret{}, fault.New(fault.Invalid, "token_kind_invalid", "unknown token kind %.40q", string(kind)).
 			WithRemedy("use %s, %s or %s", tenant.AccessToken, tenant.BootstrapToken, tenant.JoinToken)
 	}
 
@@ -133,18 +133,18 @@ func Parse(text string) (Parsed, error) {
 
 	name, rest, _ := strings.Cut(rest, "_")
 	if len(name) != idLen || !isBase32(name) {
-		return Parsed{}, malformed("has an id that is not %d letters and digits", idLen)
+		return Parsed{}, malformed("has an invalid ID: %d letters and digits expected", idLen)
 	}
 
 	secret, hash, more := strings.Cut(rest, "_")
 	if len(secret) != secretLen || !isBase32(secret) {
-		return Parsed{}, malformed("is incomplete or has characters that do not belong there")
+		return Parsed{}, malformed("is incomplete or contains invalid characters")
 	}
 	if more != carries {
 		return Parsed{}, malformed("has too many or too few parts for its kind")
 	}
 	if carries && !isHash(hash) {
-		return Parsed{}, malformed("has a CA hash that is not %d hex digits", hashLen)
+		return Parsed{}, malformed("has an invalid CA hash: %d hexadecimal digits expected", hashLen)
 	}
 
 	return Parsed{Kind: kind, ID: id.Token(name), Secret: secret, CAHash: hash}, nil
@@ -152,7 +152,7 @@ func Parse(text string) (Parsed, error) {
 
 func malformed(format string, args ...any) error {
 	return fault.New(fault.Invalid, "token_malformed", "the token "+format, args...).
-		WithRemedy("copy the whole token as it was printed")
+		WithRemedy("copy the complete token as it was printed")
 }
 
 func isBase32(s string) bool {
@@ -178,7 +178,7 @@ func isHash(s string) bool {
 
 // HashSecret returns what is kept of a secret: its SHA-256 in hex. A slow,
 // salted hash as for passwords would protect nothing more: those make guessing
-// dear where people chose the secret, and nobody guesses 256 random bits. A
+// expensive where people chose the secret, and nobody guesses 256 random bits. A
 // fast hash lets the server check every request.
 func HashSecret(secret string) string {
 	sum := sha256.Sum256([]byte(secret))
@@ -190,8 +190,8 @@ func HashSecret(secret string) string {
 // that only a holder learns of a token's state. A nil t matches nothing.
 func Matches(t *tenant.Token, p Parsed, now time.Time) error {
 	if t == nil || t.ID != p.ID || t.Kind != p.Kind || !secretIs(p.Secret, t.Hash) {
-		return fault.New(fault.Unknown, "token_invalid", "the token is not known here").
-			WithRemedy("check that it is complete and for this yard; if so, ask for a new one")
+		return fault.New(fault.Unknown, "token_invalid", "invalid token").
+			WithRemedy("check that it is complete and belongs to this yard; otherwise request a new one")
 	}
 
 	switch {
@@ -203,7 +203,7 @@ func Matches(t *tenant.Token, p Parsed, now time.Time) error {
 		return refusal(t, "token_expired", "expired at "+t.Expires.UTC().Format(time.RFC3339))
 	}
 
-	return refusal(t, codeUsedUp, "has been used as often as it may")
+	return refusal(t, codeUsedUp, "has already been used up")
 }
 
 const codeUsedUp = "token_used_up"
@@ -221,7 +221,7 @@ func refusal(t *tenant.Token, code, what string) error {
 
 	switch t.Kind {
 	case tenant.AccessToken:
-		remedy = "make a new one with: trainyard tokens create"
+		remedy = "create a new one with trainyard tokens create"
 	case tenant.JoinToken:
 		remedy = "ask an admin for a new join token"
 	case tenant.BootstrapToken:

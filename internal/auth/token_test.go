@@ -126,31 +126,31 @@ func TestMalformedTokensAreRefusedWithoutEcho(t *testing.T) {
 		{"no prefix", strings.TrimPrefix(access, "ty_"), "the token does not begin with ty_, tyb_ or tyj_"},
 		{"other prefix", "gh" + access, "the token does not begin with ty_, tyb_ or tyj_"},
 		{"capitals", strings.ToUpper(access), "the token does not begin with ty_, tyb_ or tyj_"},
-		{"prefix alone", "ty_", "the token has an id that is not 10 letters and digits"},
-		{"short id", "ty_abc" + access[13:], "the token has an id that is not 10 letters and digits"},
-		{"bad id", "ty_abcde01890" + access[13:], "the token has an id that is not 10 letters and digits"},
-		{"cut secret", access[:len(access)-1], "the token is incomplete or has characters that do not belong there"},
-		{"longer secret", access + "a", "the token is incomplete or has characters that do not belong there"},
+		{"prefix alone", "ty_", "the token has an invalid ID: 10 letters and digits expected"},
+		{"short id", "ty_abc" + access[13:], "the token has an invalid ID: 10 letters and digits expected"},
+		{"bad id", "ty_abcde01890" + access[13:], "the token has an invalid ID: 10 letters and digits expected"},
+		{"cut secret", access[:len(access)-1], "the token is incomplete or contains invalid characters"},
+		{"longer secret", access + "a", "the token is incomplete or contains invalid characters"},
 		{
 			"capital in the secret",
 			access[:len(access)-1] + "A",
-			"the token is incomplete or has characters that do not belong there",
+			"the token is incomplete or contains invalid characters",
 		},
-		{"no secret", access[:14], "the token is incomplete or has characters that do not belong there"},
+		{"no secret", access[:14], "the token is incomplete or contains invalid characters"},
 		{"access with a hash", access + "_" + caHash, "the token has too many or too few parts for its kind"},
 		{"access with an end", access + "_", "the token has too many or too few parts for its kind"},
 		{"join without hash", join[:len(join)-65], "the token has too many or too few parts for its kind"},
-		{"join with a cut hash", join[:len(join)-1], "the token has a CA hash that is not 64 hex digits"},
-		{"join with more", join + "_x", "the token has a CA hash that is not 64 hex digits"},
+		{"join with a cut hash", join[:len(join)-1], "the token has an invalid CA hash: 64 hexadecimal digits expected"},
+		{"join with more", join + "_x", "the token has an invalid CA hash: 64 hexadecimal digits expected"},
 		{
 			"space inside",
 			access[:20] + " " + access[20:],
-			"the token is incomplete or has characters that do not belong there",
+			"the token is incomplete or contains invalid characters",
 		},
 		{
 			"zero byte",
 			access[:20] + "\x00" + access[21:],
-			"the token is incomplete or has characters that do not belong there",
+			"the token is incomplete or contains invalid characters",
 		},
 	}
 
@@ -160,7 +160,7 @@ func TestMalformedTokensAreRefusedWithoutEcho(t *testing.T) {
 			p, err := auth.Parse(tt.text)
 			wantFault(t, err, fault.Invalid, "token_malformed")
 
-			if diff := cmp.Diff(tt.message+" (copy the whole token as it was printed)", err.Error()); diff != "" {
+			if diff := cmp.Diff(tt.message+" (copy the complete token as it was printed)", err.Error()); diff != "" {
 				t.Error(diff)
 			}
 

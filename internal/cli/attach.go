@@ -10,9 +10,11 @@ import (
 	"trainyard/internal/cli/follow"
 	"trainyard/internal/cli/forecasts"
 	"trainyard/internal/cli/table"
+	"trainyard/internal/humanize"
+	"trainyard/internal/job"
 )
 
-// stateNotes returns a function that tells the person of a job's changes, each once.
+// stateNotes returns a function that reports the changes of a job, each once.
 func (a *app) stateNotes(first api.Job) func(api.Job) {
 	shown := first.Status
 	reason := first.Reason
@@ -27,7 +29,7 @@ func (a *app) stateNotes(first api.Job) func(api.Job) {
 	}
 }
 
-// stateLine says in a line where a job stands.
+// stateLine writes the state of a job in one line: "j1 digits PENDING: queued", "j1 digits SUCCEEDED in 22s".
 func (a *app) stateLine(j api.Job) string {
 	word := string(j.Status)
 	if a.Color(a.Stderr) {
@@ -41,10 +43,15 @@ func (a *app) stateLine(j api.Job) string {
 
 	text += " " + word
 	if j.State.Final() && j.Started != nil && j.Ended != nil {
-		text += " after " + table.Duration(j.Ended.Sub(*j.Started))
+		preposition := " after "
+		if j.State == job.Succeeded {
+			preposition = " in "
+		}
+
+		text += preposition + humanize.Duration(max(j.Ended.Sub(*j.Started), 0))
 	}
 
-	if j.Reason != "" {
+	if j.Reason != "" && j.State != job.Succeeded {
 		text += ": " + table.Plain(j.Reason)
 	}
 
@@ -66,7 +73,7 @@ const maxAttached = 20
 // that carries their exit code.
 func (a *app) attach(ctx context.Context, client *api.Client, jobs []api.Job) error {
 	if len(jobs) > maxAttached {
-		a.Note("The file has %d jobs; they are not followed. Watch them with: trainyard jobs -w", len(jobs))
+		a.Note("The file has %d jobs, too many to follow. Watch them with: trainyard jobs -w", len(jobs))
 		return nil
 	}
 
@@ -112,18 +119,18 @@ func (a *app) followed(ctx context.Context, jobs []string, ends []api.Job, errs 
 	return nil
 }
 
-// detached says that the jobs go on and how to come back.
+// detached reports that the jobs keep running, and how to follow them again.
 func (a *app) detached(jobs []string) error {
 	list := strings.Join(jobs, " ")
-	goes := "goes on"
+	verb := "keeps"
 	if len(jobs) > 1 {
-		goes = "go on"
+		verb = "keep"
 	}
 
 	a.Note(
-		"\nDetached; %s %s.\n  come back:  trainyard logs -f %s\n  end:        trainyard cancel %s",
+		"\nDetached; %s %s running.\n  follow again:  trainyard logs -f %s\n  cancel:        trainyard cancel %s",
 		list,
-		goes,
+		verb,
 		jobs[0],
 		list,
 	)

@@ -10,8 +10,8 @@ import (
 func (a *app) cancel() *cobra.Command {
 	return a.changeCommand(jobChange{
 		verb:  "cancel",
-		short: "End jobs",
-		long: `End jobs for good. A running program gets SIGTERM and its grace period to save a checkpoint, then
+		short: "Cancel jobs",
+		long: `Cancel jobs. A running program gets SIGTERM and, after its grace period to save a checkpoint,
 SIGKILL.`,
 		next: "its program has its grace period to save a checkpoint",
 		call: (*api.Client).CancelJob,

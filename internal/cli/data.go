@@ -14,13 +14,14 @@ import (
 	"trainyard/internal/cli/exit"
 	"trainyard/internal/cli/table"
 	"trainyard/internal/fault"
+	"trainyard/internal/humanize"
 	"trainyard/internal/id"
 	"trainyard/internal/job"
 )
 
 func (a *app) data() *cobra.Command {
 	cmd := &cobra.Command{
-		Use: "data", Short: "Datasets: list, register, change, audit", Args: exit.NoArgs,
+		Use: "data", Short: "List, register, change or audit datasets", Args: exit.NoArgs,
 		Long: `Datasets are named data with a rule on where it may be used: on local nodes, on cloud nodes, or on any.
 A job that names a dataset runs only where the rule allows it.`,
 		Example: `  trainyard data
@@ -74,7 +75,7 @@ func (a *app) listData(ctx context.Context) error {
 					string(d.Place),
 					size(d.Size),
 					string(d.Owner),
-					table.Ago(d.Created, a.Clock.Now()),
+					humanize.Ago(d.Created, a.Clock.Now()),
 					d.Source,
 					few(copies(d.Copies)),
 				)
@@ -89,7 +90,7 @@ func (a *app) listData(ctx context.Context) error {
 	})
 }
 
-func size(b job.Bytes) string { return orNone(b > 0, b.Short()) }
+func size(b job.Bytes) string { return orNone(b > 0, humanize.Size(b)) }
 
 // copies writes where copies are, as --copy reads them.
 func copies(list []api.Copy) []string {
@@ -244,7 +245,7 @@ func readCopies(list []string) ([]api.Copy, error) {
 		}
 
 		if name == "" || !slices.Contains([]string{"node", "pool", "at"}, kind) {
-			return nil, fmt.Errorf("invalid copy %q: write node=box1:/data, pool=lab or at=local", text)
+			return nil, fmt.Errorf("invalid copy %q: use node=box1:/data, pool=lab or at=local", text)
 		}
 
 		all = append(all, c)
@@ -257,14 +258,14 @@ func (a *app) removeData() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:     "remove DATASET",
 		Aliases: []string{"rm"},
-		Short:   "Remove a dataset; its uses stay on record",
+		Short:   "Remove a dataset; its audit records are kept",
 		Args:    exit.Args(1, 1, "dataset"),
 		Example: "  trainyard data remove scans",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return a.withClient(func(c *api.Client) error {
 				if err := a.sure(
 					cmd.Context(),
-					"Remove dataset "+args[0]+"? Jobs that name it cannot be placed any more.",
+					"Remove dataset "+args[0]+"? Jobs that use it can no longer be placed.",
 				); err != nil {
 					return err
 				}
@@ -273,7 +274,7 @@ func (a *app) removeData() *cobra.Command {
 					return err
 				}
 
-				_, err := fmt.Fprintf(a.Stdout, "dataset %s removed; the data itself was not touched\n", args[0])
+				_, err := fmt.Fprintf(a.Stdout, "Dataset %s removed; the data itself was not touched.\n", args[0])
 
 				return err
 			})
@@ -288,8 +289,8 @@ func (a *app) removeData() *cobra.Command {
 func (a *app) auditData() *cobra.Command {
 	var limit int
 	cmd := &cobra.Command{
-		Use: "audit DATASET", Short: "Show whether a dataset ever left the building", Args: exit.Args(1, 1, "dataset"),
-		Long: `Show whether a dataset ever left the building, when and by whom, and list where it was used. For its
+		Use: "audit DATASET", Short: "Show whether a dataset ever left the premises", Args: exit.Args(1, 1, "dataset"),
+		Long: `Show whether a dataset ever left the premises, when and by whom, and list where it was used. For its
 owner and for admins.`,
 		Example: "  trainyard data audit scans",
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -328,12 +329,12 @@ func (a *app) auditText(audit *api.Audit) error {
 	if err := a.Fields(
 		console.Field{Name: "Dataset", Value: string(audit.Dataset)},
 		console.Field{Name: "Place", Value: rule},
-		console.Field{Name: "Did it leave", Value: audit.Answer, Color: color},
+		console.Field{Name: "Left premises", Value: audit.Answer, Color: color},
 		console.Field{
 			Name:  "Uses",
 			Value: fmt.Sprintf("%d inside, %d outside, %d by an override", audit.Inside, audit.Outside, audit.Against),
 		},
-		console.Field{Name: "Copies out", Value: strings.Join(copies(audit.Copies), ", ")},
+		console.Field{Name: "Outside copies", Value: strings.Join(copies(audit.Copies), ", ")},
 	); err != nil {
 		return err
 	}
@@ -364,7 +365,7 @@ func (a *app) auditText(audit *api.Audit) error {
 	}
 
 	if all := audit.Inside + audit.Outside; all > len(audit.Uses) {
-		defer a.Note("The newest %d of %d uses are shown; more with --limit.", len(audit.Uses), all)
+		defer a.Note("Showing the newest %d of %d uses; use --limit for more.", len(audit.Uses), all)
 	}
 
 	return t.Write(a.Stdout)

@@ -35,7 +35,7 @@ func bar(rate float64) string {
 	return text + strings.Repeat("·", barWidth-len([]rune(text)))
 }
 
-// sparkWidth is how many characters a line has at most.
+// sparkWidth is how many characters a line has at peak.
 const sparkWidth = 60
 
 // spark draws values as a line of small bars, each relative to the greatest. Of more
@@ -54,9 +54,9 @@ func spark(values []float64) string {
 		values = sums
 	}
 
-	most := 0.0
+	peak := 0.0
 	for _, v := range values {
-		most = max(most, v)
+		peak = max(peak, v)
 	}
 
 	steps := []rune("▁▂▃▄▅▆▇█")
@@ -64,10 +64,10 @@ func spark(values []float64) string {
 	var out strings.Builder
 	for _, v := range values {
 		switch {
-		case v <= 0 || most == 0:
+		case v <= 0 || peak == 0:
 			out.WriteRune('·')
 		default:
-			out.WriteRune(steps[min(int(v/most*float64(len(steps))), len(steps)-1)])
+			out.WriteRune(steps[min(int(v/peak*float64(len(steps))), len(steps)-1)])
 		}
 	}
 

@@ -13,6 +13,7 @@ import (
 	"trainyard/internal/cli/exit"
 	"trainyard/internal/cli/follow"
 	"trainyard/internal/cli/table"
+	"trainyard/internal/humanize"
 	"trainyard/internal/id"
 )
 
@@ -23,8 +24,8 @@ func (a *app) events() *cobra.Command {
 	var limit int
 	cmd := &cobra.Command{
 		Use:   "events",
-		Short: "Show what changed in the yard, and who changed it",
-		Long: `Show the newest entries of the yard's feed, oldest first: what changed, when, and
+		Short: "Show events: what changed in the yard, and who changed it",
+		Long: `Show the newest events of the yard, oldest first: what changed, when, and
 who or what changed it. --after goes on after an entry by its number. With -f new
 entries are shown as they come, over restarts of the server; -o json then writes
 one object a line.`,
@@ -73,7 +74,7 @@ func (a *app) listEvents(ctx context.Context, client *api.Client, f api.EventFil
 		now := a.Clock.Now()
 		t := a.NewTable("SEQ", "WHEN", "KIND", "ACTOR", "ABOUT", "CHANGE", "REASON")
 		for _, e := range all.Events {
-			t.Row(fmt.Sprint(e.Seq), table.Ago(e.At, now), e.Kind, e.Actor, about(e), changeOf(e), e.Reason)
+			t.Row(fmt.Sprint(e.Seq), humanize.Ago(e.At, now), e.Kind, e.Actor, about(e), changeOf(e), e.Reason)
 		}
 
 		return a.WriteTable(t, "no events")

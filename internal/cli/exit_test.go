@@ -50,18 +50,18 @@ func TestErrorsAreToldWithRemedyAndCode(t *testing.T) {
 		{[]string{"cancel", "j1"}, exit.Refused, "error: cancel j1: job j1 has already succeeded and cannot be cancelled\n"},
 		{[]string{"nodes"}, exit.Denied, "error: evil[2J\n"},
 		{[]string{"users"}, exit.Unreachable, "error: the server answered 502 Bad Gateway\n"},
-		{[]string{"job"}, exit.Usage, "error: say which job\n  see: trainyard job --help\n"},
-		{[]string{"job", "a", "b"}, exit.Usage, "error: too many arguments from \"b\" on\n  see: trainyard job --help\n"},
+		{[]string{"job"}, exit.Usage, "error: missing argument: job\n  see: trainyard job --help\n"},
+		{[]string{"job", "a", "b"}, exit.Usage, "error: unexpected argument \"b\"\n  see: trainyard job --help\n"},
 		{[]string{"jobs", "x"}, exit.Usage, "error: trainyard jobs takes no arguments\n  see: trainyard jobs --help\n"},
 		{
 			[]string{"jbos"},
 			exit.Usage,
-			"error: there is no command \"trainyard jbos\", did you mean job or jobs?\n  see: trainyard --help\n",
+			"error: unknown command \"trainyard jbos\", did you mean job or jobs?\n  see: trainyard --help\n",
 		},
 		{
 			[]string{"tokens", "crate"},
 			exit.Usage,
-			"error: there is no command \"trainyard tokens crate\", did you mean create?\n  see: trainyard tokens --help\n",
+			"error: unknown command \"trainyard tokens crate\", did you mean create?\n  see: trainyard tokens --help\n",
 		},
 		{[]string{"jobs", "--nope"}, exit.Usage, "error: unknown flag: --nope\n  see: trainyard jobs --help\n"},
 		{
@@ -72,7 +72,7 @@ func TestErrorsAreToldWithRemedyAndCode(t *testing.T) {
 		{
 			[]string{"jobs", "--state", "sleeping"},
 			exit.Usage,
-			"error: --state cannot be \"sleeping\": choose pending, starting, running, recovering, pausing, paused, cancelling, succeeded, failed, cancelled\n  see: trainyard jobs --help\n",
+			"error: --state must be pending, starting, running, recovering, pausing, paused, cancelling, succeeded, failed or cancelled, got \"sleeping\"\n  see: trainyard jobs --help\n",
 		},
 		{
 			[]string{"jobs", "--since", "soon"},
@@ -177,7 +177,7 @@ func TestChangesOfJobsGoOnAfterOneThatFails(t *testing.T) {
 	changes := map[string]string{
 		"cancel": "its program has its grace period to save a checkpoint",
 		"kill":   "its processes are killed",
-		"pause":  "it frees its resources once it has stopped",
+		"pause":  "its resources are released once it has stopped",
 		"resume": "it is queued",
 	}
 

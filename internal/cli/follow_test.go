@@ -84,8 +84,13 @@ func TestAttachedSubmitFollowsToTheEndAndEndsWithTheJobsCode(t *testing.T) {
 				t.Errorf("told %d times that it runs: %s", got, p.stderr)
 			}
 
-			if tt.end.Started != nil && !strings.Contains(p.stderr.String(), string(tt.end.Status)+" after 2m5s") {
-				t.Errorf("stderr does not tell the end: %s", p.stderr)
+			duration := " after 2m5s"
+			if tt.end.State == job.Succeeded {
+				duration = " in 2m5s"
+			}
+
+			if tt.end.Started != nil && !strings.Contains(p.stderr.String(), string(tt.end.Status)+duration) {
+				t.Errorf("stderr lacks how the job ended: %s", p.stderr)
 			}
 		})
 	}
@@ -112,9 +117,9 @@ func TestCtrlCDetachesAndTheJobGoesOn(t *testing.T) {
 		t.Errorf("exit code %d", code)
 	}
 
-	if text := p.stderr.String(); !strings.Contains(text, "Detached; j1 goes on.") ||
+	if text := p.stderr.String(); !strings.Contains(text, "Detached; j1 keeps running.") ||
 		!strings.Contains(text, "trainyard logs -f j1") {
-		t.Errorf("stderr does not say how to come back: %s", text)
+		t.Errorf("stderr lacks how to follow again: %s", text)
 	}
 
 	for _, c := range d.called() {

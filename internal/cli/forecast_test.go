@@ -325,8 +325,8 @@ func TestWhatIsWrongWithForecastsIsTold(t *testing.T) {
 		{[]string{"forecast", "j7", "--metric", "x"}, exit.NotFound, `has no metric "x"`},
 		{[]string{"job", "j7", "--metric", "x"}, exit.NotFound, `has no metric "x"`},
 		{[]string{"job", "j7", "--metric", "x", "--no-plot"}, exit.Usage, "[metric no-plot] were all set"},
-		{[]string{"forecast", "j7", "j9"}, exit.Usage, "too many arguments"},
-		{[]string{"metrics"}, exit.Usage, "say which job"},
+		{[]string{"forecast", "j7", "j9"}, exit.Usage, "unexpected argument"},
+		{[]string{"metrics"}, exit.Usage, "missing argument: job"},
 		{[]string{"metrics", "j7", "-o", "csv"}, exit.Usage, "--points and this output format need a METRIC"},
 		{[]string{"metrics", "j7", "--points", "10"}, exit.Usage, "--points and this output format need a METRIC"},
 		{[]string{"metrics", "j7", "val_loss", "--points", "1"}, exit.Usage, "--points must be from 2 to 1024"},
@@ -432,7 +432,7 @@ func TestNotesSayHowLongAJobStillTakes(t *testing.T) {
 
 	want := "j1 llama-sft PENDING: waits for 8 GPUs; j7 of grace holds them, takes ~2h11m\n" +
 		"j1 resnet50 RUNNING: runs on box1, 2h10m left (fake GPUs)\n" +
-		"j1 train SUCCEEDED after 2m5s\n"
+		"j1 train SUCCEEDED in 2m5s\n"
 	if diff := cmp.Diff(want, p.stderr.String()); diff != "" {
 		t.Errorf("notes differ (-want +got):\n%s", diff)
 	}
@@ -471,7 +471,7 @@ func TestEarlierJobsAreHandedIn(t *testing.T) {
 		says string
 	}{
 		{[]string{"forecast", "import", table, "--format", "mlperf"}, exit.OK, "1500 jobs read, the newest 1000 imported"},
-		{[]string{"forecast", "import"}, exit.Usage, "say which file"},
+		{[]string{"forecast", "import"}, exit.Usage, "missing argument: file"},
 		{[]string{"forecast", "import", table + ".gone"}, exit.Refused, "no such file"},
 	} {
 		p := newPerson(t).at(t, y)

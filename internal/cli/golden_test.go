@@ -29,7 +29,7 @@ func someJobs() []api.Job {
 			Status:    job.StatusPending,
 			Priority:  10,
 			Reason:    "waits for 8 GPUs; j7 of grace holds them",
-			Resources: "8x A100:80GB",
+			Resources: "8× A100 80GB",
 			Submitted: ago(40 * time.Second),
 			Since:     ago(40 * time.Second),
 			Deadline:  new(now.Add(50 * time.Hour)),
@@ -47,7 +47,7 @@ func someJobs() []api.Job {
 			Epoch:     2,
 			Project:   "vision",
 			Reason:    "runs on box1",
-			Resources: "8x A100:80GB",
+			Resources: "8× A100 80GB",
 			Submitted: ago(3 * time.Hour),
 			Since:     ago(2 * time.Hour),
 			Started:   new(ago(167 * time.Minute)),
@@ -459,7 +459,7 @@ func TestJobsWithoutFlagsShowsActiveAndRecentlyEnded(t *testing.T) {
 		p.stdout.String(),
 		"\n",
 	); got != 3 ||
-		!strings.Contains(p.stderr.String(), "The newest 2 are shown; more with --limit.") {
+		!strings.Contains(p.stderr.String(), "Showing the newest 2 jobs; use --limit for more.") {
 		t.Errorf("%d lines for a limit of 2:\n%s%s", got, p.stdout, p.stderr)
 	}
 

@@ -17,7 +17,7 @@ func TestHeadwaySaysWhatIsKnown(t *testing.T) {
 		want string
 	}{
 		{"nothing", api.Job{}, ""},
-		{"work alone", api.Job{Work: 130e6}, "unknown of 130M"},
+		{"work alone", api.Job{Work: 130e6}, "? of 130M"},
 		{"what is done alone", api.Job{Done: new(1500.0)}, "1.5K"},
 		{"both", api.Job{Done: new(65e6), Work: 130e6, Percent: new(50.0)}, "65M of 130M (50%)"},
 		{"none done", api.Job{Done: new(0.0), Work: 10, Percent: new(0.0)}, "0 of 10 (0%)"},
@@ -41,7 +41,7 @@ func TestASharedGPUIsShownAsSuch(t *testing.T) {
 		"job",
 		"j9",
 	); code != exit.OK ||
-		!strings.Contains(p.stdout.String(), " 3 (0.25 of it) ") {
+		!strings.Contains(p.stdout.String(), " 25% of 3 ") {
 		t.Errorf("exit code %d:\n%s%s", code, p.stdout, p.stderr)
 	}
 }

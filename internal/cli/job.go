@@ -18,6 +18,7 @@ import (
 	"trainyard/internal/cli/exit"
 	"trainyard/internal/cli/forecasts"
 	"trainyard/internal/cli/table"
+	"trainyard/internal/humanize"
 	"trainyard/internal/id"
 	"trainyard/internal/job"
 	"trainyard/internal/spec"
@@ -28,10 +29,10 @@ func (a *app) job() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:     "job JOB",
 		Aliases: []string{"describe", "why"},
-		Short:   "Show a job: its state and why, its estimated finish, its runs, its file",
+		Short:   "Show a job: state, reason, estimated finish, runs and job file",
 		Long: `Show everything about a job: its estimated finish, the basis of that forecast and how accurate
 such forecasts have been, with the curve of its metric and its extrapolation. For a queued job:
-what it waits for, which jobs hold those resources, and what would start it sooner.`,
+why it is not running, which jobs hold the resources, and what would let it start earlier.`,
 		Example: `  trainyard job j7
   trainyard job j7 --metric train_loss --methods
   trainyard job j7 --no-plot
@@ -112,8 +113,13 @@ func jobFile(fields json.RawMessage) ([]byte, error) {
 
 func (a *app) jobFields(j api.Job, now time.Time) error {
 	status := console.Field{Name: "Status", Value: string(j.Status), Color: statusColor(j.Status)}
-	if ago, ok := strings.CutSuffix(table.Ago(j.Since, now), " ago"); ok {
-		status.Value += " for " + ago
+
+	age, past := strings.CutSuffix(humanize.Ago(j.Since, now), " ago")
+	switch {
+	case past && j.State.Final():
+		status.Value += " " + age + " ago"
+	case past:
+		status.Value += " for " + age
 	}
 
 	resources := j.Resources
@@ -135,7 +141,7 @@ func (a *app) jobFields(j api.Job, now time.Time) error {
 		{Name: "Started", Value: stamp(j.Started, now)}, {Name: "Ended", Value: stamp(j.Ended, now)},
 		{Name: "Ran", Value: ranFor(j, now)}, {Name: "Progress", Value: headway(j)},
 		{Name: "Deadline", Value: stamp(j.Deadline, now)}, {Name: "Late cost", Value: lateCost(j.LateCost)},
-		{Name: "Cost", Value: spent(j)},
+		{Name: "Cost", Value: costText(j)},
 	}
 
 	if j.ExitCode != nil {
@@ -154,7 +160,7 @@ func headway(j api.Job) string {
 	case j.Done != nil:
 		text = table.Amount(*j.Done)
 	case j.Work > 0:
-		text = "unknown of " + table.Amount(j.Work)
+		text = "? of " + table.Amount(j.Work)
 	}
 
 	if p := percent(j); p != "" {
@@ -178,18 +184,21 @@ func lateCost(m job.Money) string {
 		return ""
 	}
 
-	return m.String() + " per hour past the deadline"
+	return dollars(m) + " per hour past the deadline"
 }
 
-// spent writes what a job has cost so far: "$3.20 of $40".
-func spent(j api.Job) string {
+// dollars writes an amount of a job file: "$2.50".
+func dollars(m job.Money) string { return humanize.Dollars(float64(m) / 1e6) }
+
+// costText writes what a job has cost so far: "$3.20 of its budget of $40.00".
+func costText(j api.Job) string {
 	if j.Cost == 0 && j.Budget == 0 {
 		return ""
 	}
 
-	text := fmt.Sprintf("$%.2f", j.Cost)
+	text := humanize.Dollars(j.Cost)
 	if j.Budget > 0 {
-		text += " of its budget of " + j.Budget.String()
+		text += " of its budget of " + dollars(j.Budget)
 	}
 
 	return text
@@ -209,7 +218,7 @@ func (a *app) jobWhy(why *api.Why, now time.Time) error {
 	}
 
 	if why.Start != nil {
-		_, _ = fmt.Fprintf(&out, "  may start %s\n", inAbout(*why.Start, now))
+		_, _ = fmt.Fprintf(&out, "  estimated start: %s\n", inAbout(*why.Start, now))
 	}
 
 	if _, err := io.WriteString(a.Stdout, out.String()); err != nil {
@@ -233,7 +242,7 @@ func (a *app) jobWhy(why *api.Why, now time.Time) error {
 	}
 
 	for _, r := range why.Remedies {
-		if _, err := fmt.Fprintf(a.Stdout, "  sooner: %s\n", table.Plain(r)); err != nil {
+		if _, err := fmt.Fprintf(a.Stdout, "  to start earlier: %s\n", table.Plain(r)); err != nil {
 			return err
 		}
 	}
@@ -247,7 +256,7 @@ func inAbout(at, now time.Time) string {
 		return "any moment"
 	}
 
-	return "in " + table.Duration(at.Sub(now))
+	return "in " + humanize.Duration(at.Sub(now))
 }
 
 // jobRuns writes the runs, newest first, with a line for each rank.
@@ -263,13 +272,13 @@ func (a *app) jobRuns(runs []api.Run, now time.Time) error {
 		started, duration := "", ""
 
 		if r.Started != nil {
-			started = table.Ago(*r.Started, now)
+			started = humanize.Ago(*r.Started, now)
 			end := now
 			if r.Ended != nil {
 				end = *r.Ended
 			}
 
-			duration = table.Duration(end.Sub(*r.Started))
+			duration = humanize.Duration(max(end.Sub(*r.Started), 0))
 		}
 
 		for _, k := range r.Ranks {
@@ -296,14 +305,13 @@ func (a *app) jobRuns(runs []api.Run, now time.Time) error {
 	return t.Write(a.Stdout)
 }
 
-// devices names the GPUs of a rank: "0,1", or "0 (0.5 of it)" where others have the rest.
+// devices names the GPUs of a rank: "0,1", or "50% of 0" if other runs share it.
 func devices(k api.Rank) string {
-	text := indices(k.GPUs)
 	if k.Share > 0 {
-		text += fmt.Sprintf(" (%g of it)", k.Share)
+		return humanize.Percent(k.Share) + " of " + indices(k.GPUs)
 	}
 
-	return text
+	return indices(k.GPUs)
 }
 
 func rankColor(k api.Rank) table.Color {
@@ -331,7 +339,7 @@ func indices(gpus []int) string {
 
 // nextForJob suggests what one may do with a job in its state.
 func (a *app) nextForJob(j api.Job) {
-	show := fmt.Sprintf("trainyard logs %s         its output", j.ID)
+	show := fmt.Sprintf("trainyard logs %s         show its output", j.ID)
 	switch {
 	case j.State.Final():
 		a.Next(show)
@@ -340,7 +348,7 @@ func (a *app) nextForJob(j api.Job) {
 	default:
 		a.Next(
 			fmt.Sprintf("trainyard logs -f %s      follow it", j.ID),
-			fmt.Sprintf("trainyard cancel %s       end it", j.ID),
+			fmt.Sprintf("trainyard cancel %s       cancel it", j.ID),
 		)
 	}
 }

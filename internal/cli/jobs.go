@@ -15,6 +15,7 @@ import (
 	"trainyard/internal/cli/exit"
 	"trainyard/internal/cli/forecasts"
 	"trainyard/internal/cli/table"
+	"trainyard/internal/humanize"
 	"trainyard/internal/id"
 	"trainyard/internal/job"
 )
@@ -36,7 +37,7 @@ func (a *app) jobs() *cobra.Command {
 		Aliases: []string{"ps", "queue"},
 		Short:   "List jobs",
 		Long: `List jobs, newest first: those that have not ended and those that ended within
-the last day. Admins see everybody's jobs, researchers their own.
+the last day. Admins see all jobs, researchers their own.
 
 LEFT is the estimated remaining time, "~" marks a default guess; a queued job shows its estimated
 run time. "late" marks a job that will miss its deadline.`,
@@ -73,7 +74,7 @@ run time. "late" marks a job that will miss its deadline.`,
 			}
 
 			if limit < 1 {
-				return exit.Usagef(cmd, "--limit must be 1 or more")
+				return exit.Usagef(cmd, "--limit must be at least 1")
 			}
 
 			return a.doJobs(cmd.Context(), q, watch)
@@ -82,14 +83,14 @@ run time. "late" marks a job that will miss its deadline.`,
 
 	flags := cmd.Flags()
 	flags.BoolVarP(&watch, "watch", "w", false, "refresh the list every two seconds")
-	flags.BoolVarP(&all, "all", "a", false, "also jobs that ended long ago")
+	flags.BoolVarP(&all, "all", "a", false, "include jobs that ended more than a day ago")
 	flags.StringArrayVar(&states, "state", nil, "only jobs in this `state`; may be given several times")
 	flags.StringVar(&owner, "owner", "", "only jobs of this `user`; me for your own")
 	flags.StringVar(&project, "project", "", "only jobs of this `project`")
 	flags.StringVar(&name, "name", "", "only jobs whose `name` contains this")
 	flags.StringVar(&node, "node", "", "only jobs that run or ran on this `node`")
-	flags.StringVar(&since, "since", "", "of ended jobs only those that ended within this `duration`, e.g. 6h or 2d")
-	flags.IntVar(&limit, "limit", 50, "`number` of jobs to show at most")
+	flags.StringVar(&since, "since", "", "show ended jobs only if they ended within this `duration`, e.g. 6h or 2d")
+	flags.IntVar(&limit, "limit", 50, "maximum `number` of jobs to show")
 	a.OutputFlag(cmd, console.Wide)
 	a.QuietFlag(cmd)
 
@@ -123,7 +124,7 @@ func (a *app) doJobs(ctx context.Context, q jobsQuery, watch bool) error {
 	}
 
 	if more {
-		defer a.Note("The newest %d are shown; more with --limit.", len(page.Jobs))
+		defer a.Note("Showing the newest %d jobs; use --limit for more.", len(page.Jobs))
 	}
 
 	return a.Show(page, func() []string { return ids(page.Jobs) }, func() error {
@@ -131,7 +132,7 @@ func (a *app) doJobs(ctx context.Context, q jobsQuery, watch bool) error {
 			a.jobTable(page.Jobs),
 			"no jobs",
 			"trainyard submit job.yaml",
-			"trainyard jobs --all        also those that ended long ago",
+			"trainyard jobs --all        include jobs that ended more than a day ago",
 		)
 	})
 }
@@ -258,10 +259,8 @@ func (a *app) jobTable(jobs []api.Job) *table.Table {
 			{Text: j.Name},
 			{Text: string(j.Owner)},
 			{Text: string(j.Status), Color: statusColor(j.Status)},
-			{
-				Text: resources,
-			},
-			{Text: table.Ago(j.Submitted, now)},
+			{Text: resources},
+			{Text: humanize.Ago(j.Submitted, now)},
 			{Text: ranFor(j, now)},
 			forecasts.Left(&j, now),
 			{Text: nodeList(j.Nodes)},
@@ -270,7 +269,7 @@ func (a *app) jobTable(jobs []api.Job) *table.Table {
 		if wide {
 			exit, due := "", ""
 			if j.Deadline != nil {
-				due = table.Ago(*j.Deadline, now)
+				due = humanize.Ago(*j.Deadline, now)
 			}
 
 			if j.ExitCode != nil {
@@ -298,7 +297,7 @@ func ranFor(j api.Job, now time.Time) string {
 		now = *j.Ended
 	}
 
-	return table.Duration(now.Sub(*j.Started))
+	return humanize.Duration(max(now.Sub(*j.Started), 0))
 }
 
 // nodeList writes a few names, and how many there are beyond.

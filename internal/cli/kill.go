@@ -10,8 +10,8 @@ import (
 func (a *app) kill() *cobra.Command {
 	return a.changeCommand(jobChange{
 		verb:  "kill",
-		short: "End jobs at once",
-		long:  `End jobs for good and at once, with SIGKILL: the program cannot save a checkpoint. Prefer cancel.`,
+		short: "Kill jobs immediately",
+		long:  `Kill jobs immediately with SIGKILL: the program cannot save a checkpoint. Prefer cancel.`,
 		next:  "its processes are killed",
 		call:  (*api.Client).KillJob,
 	})

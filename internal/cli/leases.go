@@ -15,6 +15,7 @@ import (
 	"trainyard/internal/cli/exit"
 	"trainyard/internal/cli/table"
 	"trainyard/internal/fleet"
+	"trainyard/internal/humanize"
 	"trainyard/internal/id"
 )
 
@@ -83,8 +84,8 @@ func (a *app) listLeases(ctx context.Context, c *api.Client, f api.LeaseFilter) 
 		return a.WriteTable(
 			a.leaseTable(leases),
 			"no leases",
-			"trainyard leases --all      also those that have ended",
-			"trainyard offers            what can be provisioned",
+			"trainyard leases --all      include ended leases",
+			"trainyard offers            list what can be provisioned",
 		)
 	})
 }
@@ -102,7 +103,7 @@ func (a *app) leaseTable(leases []api.Lease) *table.Table {
 		l := &leases[i]
 		ends := ""
 		if l.Ends != nil && !l.State.Final() {
-			ends = table.Ago(*l.Ends, now)
+			ends = humanize.Ago(*l.Ends, now)
 		}
 
 		row := []table.Cell{
@@ -110,13 +111,13 @@ func (a *app) leaseTable(leases []api.Lease) *table.Table {
 				Text: string(l.ID),
 			},
 			{Text: leaseState(l), Color: leaseColor(l)},
-			{Text: table.Ago(l.Since, now)},
+			{Text: humanize.Ago(l.Since, now)},
 			{Text: l.Offer.Name},
 			{Text: string(l.Node)},
 			{Text: string(l.Job)},
 			{Text: string(l.Owner)},
 			{Text: kept(l)},
-			{Text: table.Dollars(l.Cost)},
+			{Text: humanize.Dollars(l.Cost)},
 			{Text: ends},
 		}
 
@@ -124,7 +125,7 @@ func (a *app) leaseTable(leases []api.Lease) *table.Table {
 			row = append(
 				row,
 				table.Cell{Text: l.Instance},
-				table.Cell{Text: table.Ago(l.Requested, now)},
+				table.Cell{Text: humanize.Ago(l.Requested, now)},
 				table.Cell{Text: l.Reason},
 			)
 		}
@@ -161,14 +162,14 @@ func kept(l *api.Lease) string {
 		return ""
 	}
 
-	return table.Duration(time.Duration(l.Kept * float64(time.Second)))
+	return humanize.Duration(time.Duration(l.Kept * float64(time.Second)))
 }
 
 func (a *app) leaseDetail(l *api.Lease) error {
 	now := a.Clock.Now()
-	cost := table.Dollars(l.Cost) + " at the offer's price of " + l.Offer.Hourly.String() + " per hour"
+	cost := humanize.Dollars(l.Cost) + " at the offer's price of " + dollars(l.Offer.Hourly) + " per hour"
 	if l.Billed != nil {
-		cost += "; the provider charged " + table.Dollars(*l.Billed)
+		cost += "; the provider charged " + humanize.Dollars(*l.Billed)
 	}
 
 	return a.Fields(
@@ -176,7 +177,7 @@ func (a *app) leaseDetail(l *api.Lease) error {
 			Name:  "Lease",
 			Value: string(l.ID),
 		},
-		console.Field{Name: "State", Value: since(leaseState(l), table.Ago(l.Since, now)), Color: leaseColor(l)},
+		console.Field{Name: "State", Value: since(leaseState(l), humanize.Ago(l.Since, now)), Color: leaseColor(l)},
 		console.Field{
 			Name:  "Reason",
 			Value: l.Reason,
@@ -280,7 +281,7 @@ func (a *app) reaperText(r *api.ReaperReport) error {
 
 	t := a.NewTable("WHEN", "WHAT", "LEASE", "REASON")
 	for _, e := range events {
-		t.Row(table.Ago(e.At, now), e.Kind, string(e.Lease), e.Reason)
+		t.Row(humanize.Ago(e.At, now), e.Kind, string(e.Lease), e.Reason)
 	}
 
 	if _, err := io.WriteString(a.Stdout, "\n"); err != nil {

@@ -23,7 +23,7 @@ func (a *app) login() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "login URL",
 		Short: "Log in to a yard",
-		Long: `Log in to a yard and keep the login on this machine.
+		Long: `Log in to a yard and store the login on this machine.
 
 The token comes from --token, from the variable TRAINYARD_TOKEN or from a
 prompt; "--token -" reads it from standard input. The server's CA is pinned: a
@@ -33,7 +33,7 @@ shown with the one that the server printed at its first start, or give it with
 		Example: `  trainyard login https://yard.example.org:7443 --token tyb_...
   trainyard login yard.example.org --ca-hash 5f0c... --name lab < token.txt
   trainyard --context lab jobs`,
-		Args: exit.Args(1, 1, "yard: its address as in https://yard.example.org:7443"),
+		Args: exit.Args(1, 1, "server URL, e.g. https://yard.example.org:7443"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return a.doLogin(cmd.Context(), args[0], token, strings.ToLower(caHash), name)
 		},
@@ -41,7 +41,7 @@ shown with the one that the server printed at its first start, or give it with
 
 	cmd.Flags().StringVar(&token, "token", "", "bootstrap or access token; - reads it from standard input")
 	cmd.Flags().StringVar(&caHash, "ca-hash", "", "`hash` that the server's CA must have")
-	cmd.Flags().StringVar(&name, "name", "", "name of the login; the server's address if left out")
+	cmd.Flags().StringVar(&name, "name", "", "`name` of the login (default: the server's address)")
 	cmd.Flags().BoolVarP(&a.Yes, "yes", "y", false, "trust the CA that the server presents without asking")
 	a.OutputFlag(cmd)
 
@@ -65,7 +65,7 @@ func (a *app) doLogin(ctx context.Context, address, token, caHash, name string) 
 	}
 
 	if parsed.Kind == tenant.JoinToken {
-		return fault.New(fault.Invalid, "token_kind", "this is a join token: it lets machines join, not people").
+		return fault.New(fault.Invalid, "token_kind", "this is a join token, for nodes").
 			WithRemedy("log in with a bootstrap or access token")
 	}
 
@@ -104,7 +104,7 @@ func (a *app) doLogin(ctx context.Context, address, token, caHash, name string) 
 		_, err := fmt.Fprintf(a.Stdout, "Logged in to %s as %s (%s).\n", server, who.User, who.Role)
 		a.Next(
 			"trainyard nodes                list the nodes",
-			"trainyard run -- hostname       a first job",
+			"trainyard run -- hostname       run a first job",
 			"trainyard submit job.yaml       submit a job file",
 		)
 
@@ -144,8 +144,8 @@ func (a *app) pin(ctx context.Context, server, tokenHash, flagHash, known string
 	want := tokenHash
 	if flagHash != "" {
 		if want != "" && want != flagHash {
-			return nil, fault.New(fault.Denied, "ca_mismatch", "the token is for a yard with CA %s, not %s", want, flagHash).
-				WithRemedy("use the token of the yard that you mean to log in to")
+			return nil, fault.New(fault.Denied, "ca_mismatch", "the token belongs to a server with CA %s, expected %s", want, flagHash).
+				WithRemedy("use a token of the server you log in to")
 		}
 
 		want = flagHash
@@ -157,8 +157,8 @@ func (a *app) pin(ctx context.Context, server, tokenHash, flagHash, known string
 	}
 
 	if known != "" {
-		return nil, fault.New(fault.Denied, "ca_changed", "the server at %s has a different CA than at the last login: it may be another server, or someone in between", u.Host).
-			WithRemedy("ask its admin; if the new CA is right, log in with: --ca-hash %s", hash)
+		return nil, fault.New(fault.Denied, "ca_changed", "the server at %s has a different CA than at the last login: it may be another server or a man-in-the-middle attack", u.Host).
+			WithRemedy("ask an admin; if the new CA is right, log in with --ca-hash %s", hash)
 	}
 
 	if a.Yes {

@@ -90,7 +90,7 @@ func TestLoginRefusesAYardThatNothingVouchesFor(t *testing.T) {
 			[]string{"--token", mint(t, tenant.BootstrapToken, other.ca.Hash())},
 			false,
 			"",
-			"this may be another server or someone in between",
+			"this may be another server or a man-in-the-middle attack",
 		},
 		{
 			"the flag's hash is another yard's",
@@ -104,12 +104,12 @@ func TestLoginRefusesAYardThatNothingVouchesFor(t *testing.T) {
 			[]string{"--token", mint(t, tenant.BootstrapToken, y.ca.Hash()), "--ca-hash", other.ca.Hash()},
 			false,
 			"",
-			"the token is for a yard with CA",
+			"the token belongs to a server with CA",
 		},
 		{"nobody can be asked", []string{"--token", access}, false, "", "--ca-hash " + y.ca.Hash()},
 		{"the person says no", []string{"--token", access}, true, "\n", "not accepted"},
-		{"a join token", []string{"--token", mint(t, tenant.JoinToken, y.ca.Hash())}, false, "", "lets machines join"},
-		{"half a token", []string{"--token", access[:30]}, false, "", "copy the whole token"},
+		{"a join token", []string{"--token", mint(t, tenant.JoinToken, y.ca.Hash())}, false, "", "this is a join token"},
+		{"half a token", []string{"--token", access[:30]}, false, "", "copy the complete token"},
 	}
 
 	for _, tt := range tests {

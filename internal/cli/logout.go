@@ -15,8 +15,8 @@ func (a *app) logout() *cobra.Command {
 	var revoke bool
 	cmd := &cobra.Command{
 		Use:   "logout [CONTEXT]",
-		Short: "Forget a login",
-		Long:  "Forget a login of this machine, the current one if none is named. Its token stays valid unless --revoke is given.",
+		Short: "Log out",
+		Long:  "Remove a login from this machine, by default the current one. Its token stays valid unless --revoke is given.",
 		Example: `  trainyard logout
   trainyard logout lab --revoke`,
 		Args: exit.Args(0, 1, "login"),

@@ -66,17 +66,17 @@ Ctrl-C stops following; the job goes on. -o json writes one object a line.`,
 	flags := cmd.Flags()
 	flags.BoolVarP(&follow, "follow", "f", false, "follow until the job has ended")
 	flags.IntVar(&f.Tail, "tail", 0, "show only the last `number` of lines")
-	flags.StringVar(&run, "run", "", "only this run: its `number`, or its id as in j7.2")
+	flags.StringVar(&run, "run", "", "only this run: its `number`, or its ID, e.g. j7.2")
 	flags.IntVar(&rank, "rank", 0, "only this `rank`")
 	flags.StringVar(&f.Stream, "stream", "", "only this `stream`: stdout, stderr or yard (messages of Trainyard itself)")
 	flags.StringVar(&f.Grep, "grep", "", "only lines that match this regular `expression`")
-	flags.BoolVarP(&stamps, "timestamps", "t", false, "with the time of each line")
+	flags.BoolVarP(&stamps, "timestamps", "t", false, "show the time of each line")
 
 	flags.VarP(
 		console.Format{Into: &a.Output, Allowed: []string{console.Table, console.JSON}},
 		"output",
 		"o",
-		"table (plain lines) or json (one object a line)",
+		"table (plain lines) or json (one object per line)",
 	)
 
 	return cmd
@@ -93,7 +93,7 @@ func logTarget(cmd *cobra.Command, arg, run string, f *api.LogFilter) (id.Job, e
 		return j, nil
 	}
 	if f.Run != "" {
-		return j, exit.Usagef(cmd, "give the run once: by its id or by --run")
+		return j, exit.Usagef(cmd, "give the run only once: by its ID or with --run")
 	}
 
 	f.Run = id.Run(run)

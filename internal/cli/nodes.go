@@ -13,6 +13,7 @@ import (
 	"trainyard/internal/cli/exit"
 	"trainyard/internal/cli/table"
 	"trainyard/internal/fleet"
+	"trainyard/internal/humanize"
 	"trainyard/internal/id"
 	"trainyard/internal/job"
 )
@@ -70,7 +71,7 @@ func (a *app) listNodes(ctx context.Context, c *api.Client) error {
 		return a.WriteTable(
 			a.nodeTable(nodes),
 			"no nodes",
-			"trainyard tokens create --join     then join a machine with what it prints",
+			"trainyard tokens create --join     create a token to join a machine",
 		)
 	})
 }
@@ -92,7 +93,7 @@ func (a *app) nodeTable(nodes []api.Node) *table.Table {
 		if n.Lease != nil {
 			lease = string(n.Lease.ID)
 			if n.Lease.Ends != nil {
-				lease += ", ends " + table.Ago(*n.Lease.Ends, now)
+				lease += ", ends " + humanize.Ago(*n.Lease.Ends, now)
 			}
 		}
 
@@ -102,7 +103,7 @@ func (a *app) nodeTable(nodes []api.Node) *table.Table {
 			},
 			{Text: string(n.Class)},
 			{Text: state, Color: nodeColor(state)},
-			{Text: table.Ago(n.Since, now)},
+			{Text: humanize.Ago(n.Since, now)},
 			{Text: gpuKinds(n)},
 			{
 				Text: freeGPUs(n),
@@ -117,11 +118,11 @@ func (a *app) nodeTable(nodes []api.Node) *table.Table {
 		if wide {
 			seen := ""
 			if n.LastSeen != nil {
-				seen = table.Ago(*n.LastSeen, now)
+				seen = humanize.Ago(*n.LastSeen, now)
 			}
 
 			for _, text := range []string{
-				fmt.Sprintf("%s of %s", n.CPUsFree, n.CPUs), fmt.Sprintf("%s of %s", n.MemFree.Short(), n.Memory.Short()), seen,
+				fmt.Sprintf("%s of %s", n.CPUsFree, n.CPUs), fmt.Sprintf("%s of %s", humanize.Size(n.MemFree), humanize.Size(n.Memory)), seen,
 				n.Pool, n.Address, n.OS + "/" + n.Arch, n.Version, n.Limits, n.Reason,
 			} {
 				row = append(row, table.Cell{Text: text})
@@ -197,7 +198,7 @@ func price(p *api.Price) string {
 		return ""
 	}
 
-	return table.Dollars(p.Hourly) + "/h"
+	return humanize.Dollars(p.Hourly) + "/h"
 }
 
 // gpuKinds writes a node's GPUs by kind: "8x A100:80GB". Fake ones are labelled.
@@ -253,7 +254,7 @@ elsewhere.`,
 		Example: "  trainyard drain box1 && trainyard nodes remove box1",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return a.withClient(func(c *api.Client) error {
-				if err := a.sure(cmd.Context(), "Remove "+strings.Join(args, ", ")+" for good?"); err != nil {
+				if err := a.sure(cmd.Context(), "Remove "+strings.Join(args, ", ")+" permanently?"); err != nil {
 					return err
 				}
 
@@ -280,9 +281,9 @@ elsewhere.`,
 func (a *app) clearError() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "clear-error NODE GPU",
-		Short: "Let a quarantined GPU back into use",
-		Args:  exit.Args(2, 2, "node and which GPU"),
-		Long: `Let a GPU back into use that its agent has quarantined because of a driver error. The agent learns of
+		Short: "Return a quarantined GPU to service",
+		Args:  exit.Args(2, 2, "node and GPU"),
+		Long: `Return a GPU to service that its agent has quarantined because of a driver error. The agent learns of
 it with its next report; if the GPU fails again it is quarantined again.`,
 		Example: "  trainyard nodes clear-error box1 3",
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -303,7 +304,7 @@ it with its next report; if the GPU fails again it is quarantined again.`,
 				}
 
 				return a.Show(n, nil, func() error {
-					_, err := fmt.Fprintf(a.Stdout, "GPU %d of %s is back in use as soon as its agent reports\n", gpu, n.ID)
+					_, err := fmt.Fprintf(a.Stdout, "GPU %d of %s returns to service with the next report of its agent\n", gpu, n.ID)
 					return err
 				})
 			})

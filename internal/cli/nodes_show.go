@@ -11,6 +11,7 @@ import (
 	"trainyard/internal/cli/console"
 	"trainyard/internal/cli/table"
 	"trainyard/internal/fleet"
+	"trainyard/internal/humanize"
 	"trainyard/internal/id"
 )
 
@@ -31,10 +32,10 @@ func (a *app) nodeDetail(n *api.Node) error {
 	if p := n.Price; p != nil {
 		cost = fmt.Sprintf(
 			"%s per hour: node %s, energy %s; unused %s",
-			table.Dollars(p.Hourly),
-			table.Dollars(p.NodeCost),
-			table.Dollars(p.EnergyCost),
-			table.Dollars(p.Idle),
+			humanize.Dollars(p.Hourly),
+			humanize.Dollars(p.NodeCost),
+			humanize.Dollars(p.EnergyCost),
+			humanize.Dollars(p.Idle),
 		)
 	}
 
@@ -50,7 +51,7 @@ func (a *app) nodeDetail(n *api.Node) error {
 			Name:  "Node",
 			Value: string(n.ID),
 		},
-		console.Field{Name: "State", Value: since(state, table.Ago(n.Since, now)), Color: nodeColor(state)},
+		console.Field{Name: "State", Value: since(state, humanize.Ago(n.Since, now)), Color: nodeColor(state)},
 		console.Field{
 			Name:  "Reason",
 			Value: n.Reason,
@@ -66,10 +67,10 @@ func (a *app) nodeDetail(n *api.Node) error {
 		console.Field{Name: "Price", Value: cost},
 		console.Field{Name: "Lease", Value: lease},
 		console.Field{Name: "CPUs", Value: fmt.Sprintf("%s of %s free", n.CPUsFree, n.CPUs)},
-		console.Field{Name: "Memory", Value: fmt.Sprintf("%s of %s free", n.MemFree.Short(), n.Memory.Short())},
+		console.Field{Name: "Memory", Value: fmt.Sprintf("%s of %s free", humanize.Size(n.MemFree), humanize.Size(n.Memory))},
 		console.Field{
 			Name:  "Disk",
-			Value: n.Disk.Short(),
+			Value: humanize.Size(n.Disk),
 		},
 		console.Field{Name: "System", Value: strings.Trim(n.OS+" "+n.Arch, " ")},
 		console.Field{
@@ -116,7 +117,7 @@ func (a *app) gpuTable(n *api.Node) *table.Table {
 		g := &n.GPUs[i]
 		ago, bandwidth, watts := "", "", ""
 		if g.Since != nil {
-			ago = table.Ago(*g.Since, now)
+			ago = humanize.Ago(*g.Since, now)
 		}
 
 		if g.Bandwidth > 0 {
@@ -130,7 +131,7 @@ func (a *app) gpuTable(n *api.Node) *table.Table {
 		t.Cells(
 			table.Cell{Text: strconv.Itoa(g.Index)},
 			table.Cell{Text: table.Model(g.Model, g.Fake || n.FakeGPUs)},
-			table.Cell{Text: g.Memory.Short()},
+			table.Cell{Text: humanize.Size(g.Memory)},
 			table.Cell{
 				Text:  string(g.State),
 				Color: nodeColor(string(g.State)),
@@ -161,10 +162,10 @@ func (a *app) runTable(n *api.Node) *table.Table {
 
 		text := strings.Join(gpus, ",")
 		if r.Share > 0 {
-			text = table.Percent(r.Share) + " of " + text
+			text = humanize.Percent(r.Share) + " of " + text
 		}
 
-		t.Row(string(r.Run), string(r.Job), text, table.Ago(r.Since, a.Clock.Now()))
+		t.Row(string(r.Run), string(r.Job), text, humanize.Ago(r.Since, a.Clock.Now()))
 	}
 
 	return t
@@ -176,7 +177,7 @@ func (a *app) foreignTable(n *api.Node) *table.Table {
 		for _, p := range n.GPUs[i].Foreign {
 			memory := ""
 			if p.Memory > 0 {
-				memory = p.Memory.Short()
+				memory = humanize.Size(p.Memory)
 			}
 
 			t.Row(strconv.Itoa(p.PID), strconv.Itoa(p.GPU), p.User, p.Program, memory)
@@ -199,7 +200,7 @@ func (a *app) gpuNotes(n *api.Node) error {
 				_, _ = fmt.Fprintf(&out, "  evidence: %s\n", table.Plain(g.Health))
 			}
 
-			_, _ = fmt.Fprintf(&out, "  once it is repaired: trainyard nodes clear-error %s %d\n", n.ID, g.Index)
+			_, _ = fmt.Fprintf(&out, "  after repair: trainyard nodes clear-error %s %d\n", n.ID, g.Index)
 		case g.Health != "":
 			_, _ = fmt.Fprintf(&out, "\nGPU %d: %s\n", g.Index, table.Plain(g.Health))
 		}

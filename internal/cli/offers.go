@@ -11,6 +11,7 @@ import (
 	"trainyard/internal/cli/exit"
 	"trainyard/internal/cli/table"
 	"trainyard/internal/fleet"
+	"trainyard/internal/humanize"
 )
 
 func (a *app) offers() *cobra.Command {
@@ -18,7 +19,7 @@ func (a *app) offers() *cobra.Command {
 	var spot, closed bool
 	cmd := &cobra.Command{
 		Use:   "offers",
-		Short: "List what can be provisioned, the cheapest first",
+		Short: "List offers that can be provisioned, cheapest first",
 		Args:  exit.NoArgs,
 		Long: `List the on-demand nodes that can be provisioned, the cheapest first. After a provider has refused an
 offer it is not requested again for a while: --closed lists those offers, and why.`,
@@ -33,10 +34,10 @@ offer it is not requested again for a while: --closed lists those offers, and wh
 	}
 
 	flags := cmd.Flags()
-	flags.StringVar(&f.GPU, "gpu", "", "only with this `model` of GPU: A100 or A100:80GB")
-	flags.StringVar(&f.Provider, "provider", "", "only of this `provider`")
-	flags.StringVar(&f.Region, "region", "", "only in this `region`")
-	flags.BoolVar(&spot, "spot", false, "spot offers only; --spot=false for the others")
+	flags.StringVar(&f.GPU, "gpu", "", "only with this GPU `type`, e.g. A100 or A100:80GB")
+	flags.StringVar(&f.Provider, "provider", "", "only offers of this `provider`")
+	flags.StringVar(&f.Region, "region", "", "only offers in this `region`")
+	flags.BoolVar(&spot, "spot", false, "only spot offers; --spot=false for on-demand offers only")
 	flags.BoolVar(&closed, "closed", false, "list offers that are not requested now, and why")
 	a.OutputFlag(cmd)
 	a.QuietFlag(cmd)
@@ -70,11 +71,11 @@ func (a *app) listOffers(ctx context.Context, c *api.Client, f api.OfferFilter, 
 
 	return a.Show(all, names, func() error {
 		if closed {
-			return a.WriteTable(a.closedTable(all.Closed), "no offer is closed")
+			return a.WriteTable(a.closedTable(all.Closed), "no closed offers")
 		}
 
 		if n := len(all.Closed); n > 0 {
-			defer a.Note("Refused recently and not requested now: %s. See: trainyard offers --closed", table.Count(n, "offer"))
+			defer a.Note("Refused recently and not requested now: %s. See: trainyard offers --closed", humanize.Count(n, "offer"))
 		}
 
 		f.Page = api.Page{}
@@ -98,32 +99,32 @@ func (a *app) offerTable(offers []fleet.Offer) *table.Table {
 		gpus := ""
 		each := ""
 		spot := ""
-		billed := "by the second"
+		billed := "per second"
 		boot := ""
 
 		if f.GPUs > 0 {
-			gpus, each = table.GPUs(f.GPUs, f.GPU, f.GPUMemory, f.Fake), table.Dollars(float64(f.Hourly)/1e6/float64(f.GPUs))
+			gpus, each = table.GPUs(f.GPUs, f.GPU, f.GPUMemory, f.Fake), humanize.Dollars(float64(f.Hourly)/1e6/float64(f.GPUs))
 		}
 
 		if f.Spot {
 			spot = "spot"
 			if f.LossRate > 0 {
-				spot = "spot, lost " + table.Percent(f.LossRate) + " an hour"
+				spot = "spot, lost " + humanize.Percent(f.LossRate) + " per hour"
 				if f.LossRate >= 1 {
-					spot = fmt.Sprintf("spot, lost %.2g times an hour", f.LossRate)
+					spot = fmt.Sprintf("spot, lost %.2g times per hour", f.LossRate)
 				}
 			}
 		}
 
 		if f.BillingIncrement > 0 {
-			billed = "by " + table.Duration(time.Duration(f.BillingIncrement))
+			billed = "per " + humanize.Duration(time.Duration(f.BillingIncrement))
 		}
 
 		if f.Boot > 0 {
-			boot = table.Duration(time.Duration(f.Boot))
+			boot = humanize.Duration(time.Duration(f.Boot))
 		}
 
-		t.Row(f.Name, gpus, f.CPUs.String(), f.Memory.Short(), table.Dollars(float64(f.Hourly)/1e6), each, spot, billed, boot)
+		t.Row(f.Name, gpus, f.CPUs.String(), humanize.Size(f.Memory), humanize.Dollars(float64(f.Hourly)/1e6), each, spot, billed, boot)
 	}
 
 	return t
@@ -136,9 +137,9 @@ func (a *app) closedTable(list []api.Closing) *table.Table {
 		t.Row(
 			c.What,
 			c.Why,
-			table.Count(c.Times, "time"),
-			table.Ago(c.Since, now),
-			table.Ago(c.Until, now),
+			humanize.Count(c.Times, "time"),
+			humanize.Ago(c.Since, now),
+			humanize.Ago(c.Until, now),
 			fmt.Sprint(c.Offers),
 		)
 	}

@@ -17,8 +17,8 @@ func (a *app) override() *cobra.Command {
 	var in api.OverrideRequest
 	var place string
 	cmd := &cobra.Command{
-		Use: "override JOB", Short: "Let a job run where its datasets may not be used", Args: exit.Args(1, 1, "job"),
-		Long: `Let a job run where the rules of its datasets do not allow it. Requires an admin; who did it and why is
+		Use: "override JOB", Short: "Allow a job to run where its datasets may not be used", Args: exit.Args(1, 1, "job"),
+		Long: `Allow a job to run where the rules of its datasets forbid it. Requires an admin; who did it and why is
 recorded in the audit of each dataset.`,
 		Example: `  trainyard override j7 --place any --why "the owner of the scans agreed, ticket 812"`,
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -50,8 +50,8 @@ recorded in the audit of each dataset.`,
 		},
 	}
 
-	cmd.Flags().StringVar(&place, "place", "", "where it may run: local, cloud or `any`")
-	cmd.Flags().StringVar(&in.Why, "why", "", "the `reason`, for the record")
+	cmd.Flags().StringVar(&place, "place", "", "`place` where it may run: local, cloud or any")
+	cmd.Flags().StringVar(&in.Why, "why", "", "`reason`, recorded in the audit")
 	a.OutputFlag(cmd)
 
 	return cmd

@@ -17,7 +17,7 @@ type span struct{ from, to, last string }
 func (s *span) flags(cmd *cobra.Command, last string) {
 	f := cmd.Flags()
 	f.StringVar(&s.from, "from", "", "start `time`, e.g. 2026-11-01 or 2026-11-01T08:00")
-	f.StringVar(&s.to, "to", "", "end `time`; now if left out")
+	f.StringVar(&s.to, "to", "", "end `time` (default: now)")
 	f.StringVar(&s.last, "last", last, "`duration` to look back, e.g. 24h or 7d; all for everything")
 	cmd.MarkFlagsMutuallyExclusive("from", "last")
 }
@@ -72,7 +72,7 @@ func moment(text string) (time.Time, error) {
 type badTime struct{ text string }
 
 func (e *badTime) Error() string {
-	return strconv.Quote(e.text) + " is not a time: write 2026-11-01 or 2026-11-01T08:00, in UTC"
+	return strconv.Quote(e.text) + " is not a time: use 2026-11-01 or 2026-11-01T08:00, in UTC"
 }
 
 // reportFlags are those of every report.
@@ -99,7 +99,7 @@ func (r *reportFlags) query(cmd *cobra.Command, now time.Time) (api.UsageQuery, 
 // period writes the period of a report.
 func (a *app) period(from, to *time.Time) string {
 	const layout = "2006-01-02 15:04"
-	text := "since the beginning"
+	text := "since the start of recording"
 	if from != nil {
 		text = "from " + from.UTC().Format(layout) + " UTC"
 	}

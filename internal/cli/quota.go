@@ -13,6 +13,7 @@ import (
 	"trainyard/internal/api"
 	"trainyard/internal/cli/exit"
 	"trainyard/internal/cli/table"
+	"trainyard/internal/humanize"
 	"trainyard/internal/job"
 	"trainyard/internal/tenant"
 )
@@ -79,7 +80,7 @@ func (a *app) listQuotas(ctx context.Context, c *api.Client) error {
 // eachQuotaRow adds the row of a quota that applies to everyone without one of their own.
 func eachQuotaRow(t *table.Table, q *api.Quota) {
 	t.Row(q.Subject, countOrNone(q.GPUs), countOrNone(q.Nodes),
-		orNone(q.Budget > 0, table.Dollars(float64(q.Budget)/1e6)),
+		orNone(q.Budget > 0, humanize.Dollars(float64(q.Budget)/1e6)),
 		orNone(q.GPUHours > 0, table.Amount(q.GPUHours)),
 		"each "+string(q.Period), string(q.OnExceeded),
 		"for each "+strings.TrimPrefix(q.Subject, "each/")+" without a quota of its own")
@@ -118,8 +119,8 @@ func (a *app) quotaUsageRow(t *table.Table, u *api.QuotaUsage) {
 	text, color := outlook(u, now)
 	t.Cells(
 		table.Cell{Text: u.Subject}, table.Cell{Text: gpus}, table.Cell{Text: nodes},
-		table.Cell{Text: periodUsage(&u.Cost, table.Dollars)}, table.Cell{Text: periodUsage(&u.GPUHours, table.Amount)},
-		table.Cell{Text: period + ", ends " + table.Ago(u.Ends, now)},
+		table.Cell{Text: periodUsage(&u.Cost, humanize.Dollars)}, table.Cell{Text: periodUsage(&u.GPUHours, table.Amount)},
+		table.Cell{Text: period + ", ends " + humanize.Ago(u.Ends, now)},
 		table.Cell{Text: onExceeded}, table.Cell{Text: text, Color: color},
 	)
 }
@@ -130,7 +131,7 @@ func periodUsage(u *api.PeriodUsage, write func(float64) string) string {
 		return write(u.Used)
 	}
 
-	return fmt.Sprintf("%s of %s (%s)", write(u.Used), write(u.Limit), table.Percent(u.Used/u.Limit))
+	return fmt.Sprintf("%s of %s (%s)", write(u.Used), write(u.Limit), humanize.Percent(u.Used/u.Limit))
 }
 
 // outlook says whether the quota lasts for the period.
@@ -144,12 +145,12 @@ func outlook(u *api.QuotaUsage, now time.Time) (string, table.Color) {
 		case !m.usage.UsedUp.After(now):
 			return m.name + " used up", table.Red
 		default:
-			return m.name + " used up " + table.Ago(*m.usage.UsedUp, now), table.Yellow
+			return m.name + " used up " + humanize.Ago(*m.usage.UsedUp, now), table.Yellow
 		}
 	}
 
 	if u.Cost.Expected > u.Cost.Used {
-		return table.Dollars(u.Cost.Expected) + " expected", table.NoColor
+		return humanize.Dollars(u.Cost.Expected) + " expected", table.NoColor
 	}
 
 	return "", table.NoColor
@@ -166,12 +167,12 @@ func (a *app) setQuota() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "set SUBJECT",
 		Short: "Set the quota and budget of a user or project",
-		Args:  exit.Args(1, 1, "user or project: user/ann, project/vision, each/user or each/project"),
+		Args:  exit.Args(1, 1, "subject, e.g. user/ann, project/vision, each/user or each/project"),
 		Long: `Set the quota and budget of a user or project. Values without a flag stay as they are; 0 removes one.
 
 When the budget or the GPU-hours of a period are used up, one of these happens:
-  warn       people are warned, nothing else changes
-  ask        no new job starts until the quota is raised; running jobs go on
+  warn       users are warned, nothing else changes
+  ask        no new job starts until the quota is raised; running jobs continue
   downgrade  jobs on provisioned nodes save a checkpoint and move to local or reserved nodes
   stop       running jobs save a checkpoint, stop, and wait for the next period or a higher quota`,
 		Example: `  trainyard quota set user/ann --gpus 8 --budget 500 --period month --on-exceeded downgrade
@@ -186,10 +187,10 @@ When the budget or the GPU-hours of a period are used up, one of these happens:
 	f.IntVar(&in.Nodes, "nodes", 0, "`number` of on-demand nodes at once")
 	f.Float64Var(&in.GPUHours, "gpu-hours", 0, "`number` of GPU-hours per period")
 	f.StringVar(&in.budget, "budget", "", "`dollars` per period, for nodes and energy together")
-	f.StringVar(&in.period, "period", "", "`day`, week or month (default month)")
+	f.StringVar(&in.period, "period", "", "`period`: day, week or month (default month)")
 	f.StringVar(&in.onExceeded, "on-exceeded", "", "`action` when used up: warn, ask, downgrade or stop (default ask)")
 	f.BoolVar(&in.Borrow, "borrow", false, "allow more GPUs at once while no other job is queued for them")
-	f.StringVar(&in.warnAt, "warn-at", "", "`share` of the quota at which people are warned (default 80%)")
+	f.StringVar(&in.warnAt, "warn-at", "", "`share` of the quota at which users are warned (default 80%)")
 	a.OutputFlag(cmd)
 
 	return cmd
@@ -303,7 +304,7 @@ func quotaText(q *api.Quota) string {
 	var parts []string
 
 	if q.GPUs > 0 {
-		text := table.Count(q.GPUs, "GPU") + " at once"
+		text := humanize.Count(q.GPUs, "GPU") + " at once"
 		if q.Borrow {
 			text += " (more while no other job is queued)"
 		}
@@ -312,11 +313,11 @@ func quotaText(q *api.Quota) string {
 	}
 
 	if q.Nodes > 0 {
-		parts = append(parts, table.Count(q.Nodes, "on-demand node")+" at once")
+		parts = append(parts, humanize.Count(q.Nodes, "on-demand node")+" at once")
 	}
 
 	if q.Budget > 0 {
-		parts = append(parts, q.Budget.String()+" per "+string(q.Period))
+		parts = append(parts, dollars(q.Budget)+" per "+string(q.Period))
 	}
 
 	if q.GPUHours > 0 {
@@ -325,7 +326,7 @@ func quotaText(q *api.Quota) string {
 
 	text := q.Subject + ": " + strings.Join(parts, ", ")
 	if q.Budget > 0 || q.GPUHours > 0 {
-		text += fmt.Sprintf("; warning at %s, when exceeded: %s", table.Percent(q.WarnAt), q.OnExceeded)
+		text += fmt.Sprintf("; warning at %s, when exceeded: %s", humanize.Percent(q.WarnAt), q.OnExceeded)
 	}
 
 	return text
@@ -336,7 +337,7 @@ func (a *app) removeQuota() *cobra.Command {
 		Use:     "remove SUBJECT",
 		Aliases: []string{"rm"},
 		Short:   "Remove a quota",
-		Args:    exit.Args(1, 1, "subject: user/ann, project/vision, each/user or each/project"),
+		Args:    exit.Args(1, 1, "subject, e.g. user/ann, project/vision, each/user or each/project"),
 		Example: "  trainyard quota remove user/ann",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return a.withClient(func(c *api.Client) error {

@@ -416,7 +416,7 @@ func TestANodeTellsWhatIsWrongWithItsGPUs(t *testing.T) {
 		"box1",
 		"1",
 	); code != exit.OK ||
-		p.stdout.String() != "GPU 1 of box1 is back in use as soon as its agent reports\n" {
+		p.stdout.String() != "GPU 1 of box1 returns to service with the next report of its agent\n" {
 		t.Errorf("exit code %d: %s%s", code, p.stdout, p.stderr)
 	}
 
@@ -476,7 +476,7 @@ func TestChangesOfMachinesAndMoney(t *testing.T) {
 		{
 			[]string{"quota", "set", "user/ada", "--gpus", "4", "--nodes", "1", "--budget", "$250", "--gpu-hours", "9", "--period", "week", "--on-exceeded", "stop", "--warn-at", "90%"}, "PUT /api/v1/quotas/user/ada",
 			`{"gpus":4,"nodes":1,"gpu_hours":9,"budget":"$250","period":"week","on_exceeded":"stop","borrow":true,"warn_at":0.9}`,
-			"user/ada: 4 GPUs at once (more while no other job is queued), 1 on-demand node at once, $250 per week, 9 GPU-hours per week; warning at 90%, when exceeded: stop\n",
+			"user/ada: 4 GPUs at once (more while no other job is queued), 1 on-demand node at once, $250.00 per week, 9 GPU-hours per week; warning at 90%, when exceeded: stop\n",
 		},
 		{[]string{"quota", "set", "each/project", "--nodes", "2", "--borrow=false"}, "PUT /api/v1/quotas/each/project", `{"nodes":2}`, "each/project: 2 on-demand nodes at once\n"},
 		{[]string{"quota", "remove", "user/ada"}, "DELETE /api/v1/quotas/user/ada", "", "quota of user/ada removed\n"},
@@ -484,7 +484,7 @@ func TestChangesOfMachinesAndMoney(t *testing.T) {
 			`{"place":"cloud","size":"3GB","copies":[{"pool":"lab"},{"at":"cloud","path":"/cats"}]}`, ""},
 		{[]string{"data", "set", "scans", "--place", "any"}, "PUT /api/v1/datasets/scans",
 			`{"place":"any","size":"40GB","source":"/data/scans","copies":[{"node":"box1","path":"/data/scans"},{"pool":"lab"}]}`, ""},
-		{[]string{"data", "remove", "scans"}, "DELETE /api/v1/datasets/scans", "", "dataset scans removed; the data itself was not touched\n"},
+		{[]string{"data", "remove", "scans"}, "DELETE /api/v1/datasets/scans", "", "Dataset scans removed; the data itself was not touched.\n"},
 		{[]string{"override", "j7", "--place", "any", "--why", "agreed"}, "POST /api/v1/jobs/j7/override", `{"place":"any","why":"agreed"}`, "j7 may run on any nodes despite the rules of its datasets; this was recorded\n"},
 		{[]string{"release", "l9", "-y"}, "POST /api/v1/leases/l9/release", "", ""},
 	} {
@@ -517,7 +517,7 @@ func TestMistakesInFlagsOfMoneyAreToldBeforeAnythingIsChanged(t *testing.T) {
 		`--from: "yesterday" is not a time`:                               {"usage", "--from", "yesterday"},
 		`--to: "1.1." is not a time`:                                      {"savings", "--to", "1.1."},
 		`invalid subject "ada"`:                                           {"quota", "set", "ada", "--gpus", "1"},
-		`--budget: value must be an amount of money, got "much"`:                          {"quota", "set", "user/ada", "--budget", "much"},
+		`--budget: value must be an amount of money, got "much"`:          {"quota", "set", "user/ada", "--budget", "much"},
 		`--warn-at must be a share such as 80% or 0.8, got "200%"`:        {"quota", "set", "user/ada", "--warn-at", "200%"},
 		`--period must be day, week or month, got "year"`:                 {"quota", "set", "user/ada", "--period", "year"},
 		`--on-exceeded must be warn, ask, downgrade or stop, got "cry"`:   {"quota", "set", "user/ada", "--on-exceeded", "cry"},
@@ -525,7 +525,7 @@ func TestMistakesInFlagsOfMoneyAreToldBeforeAnythingIsChanged(t *testing.T) {
 		`--why is required`:                                               {"override", "j7", "--place", "any"},
 		`--copy: invalid copy "box1"`:                                     {"data", "set", "scans", "--copy", "box1"},
 		`--limit must be from 1 to 500`:                                   {"data", "audit", "scans", "--limit", "0"},
-		`say which lease`:                                                 {"release"},
+		`missing argument: lease`:                                         {"release"},
 		`dataset scans already exists`:                                    {"data", "add", "scans"},
 		`[csv output] were all set`:                                       {"usage", "--csv", "-o", "json"},
 		`--where requires --by`:                                           {"usage", "--where", "class=local"},
@@ -607,7 +607,7 @@ func TestEmptyBooksSayWhatToDo(t *testing.T) {
 
 	for command, want := range map[string]string{
 		"offers": "no offers: the server has no cloud provider", "leases": "no leases", "quota": "no quotas", "data": "no datasets",
-		"usage": "no usage", "usage --by day": "no usage", "savings": "no decision saved anything",
+		"usage": "no usage", "usage --by day": "no usage", "savings": "no savings",
 	} {
 		p := newPerson(t).at(t, y)
 		p.terminal = true

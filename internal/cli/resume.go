@@ -11,7 +11,7 @@ func (a *app) resume() *cobra.Command {
 	return a.changeCommand(jobChange{
 		verb:  "resume",
 		short: "Requeue paused jobs",
-		long:  `Put paused jobs back into the queue. They start a new run, from their checkpoint if they have one.`,
+		long:  `Requeue paused jobs. They start a new run, from their checkpoint if they have one.`,
 		next:  "it is queued",
 		call:  (*api.Client).ResumeJob,
 	})

@@ -15,8 +15,8 @@ func (a *app) run() *cobra.Command {
 		Short: "Run a command as a job and follow it",
 		Long: `Run a command as a job, without a job file. Several words are run as they are; a
 single one is a shell command line. Nothing is uploaded unless --workdir names a
-folder. Otherwise as submit: the plan is shown, the output is followed, Ctrl-C stops
-following and the job goes on.`,
+directory. Otherwise as submit: the plan is shown, the output is followed, Ctrl-C stops
+following and the job keeps running.`,
 		Example: `  trainyard run -- hostname
   trainyard run --gpus 1 --workdir . -- python train.py --lr 0.1
   trainyard run --gpu A100:80GB --gpus 8 -d -n big -- 'torchrun train.py | tee out.txt'`,
@@ -46,11 +46,11 @@ following and the job goes on.`,
 	cmd.Flags().SetInterspersed(false)
 	flags := cmd.Flags()
 	flags.StringVar(&r.GPUs, "gpus", "", "`number` of GPUs per node, e.g. 2 or 1..8")
-	flags.StringVar(&r.GPU, "gpu", "", "`model` of GPU, e.g. A100:80GB; several separated by commas")
+	flags.StringVar(&r.GPU, "gpu", "", "GPU `type`, e.g. A100:80GB; separate several with commas")
 	flags.StringVar(&r.CPUs, "cpus", "", "`number` of CPUs per node")
 	flags.StringVar(&r.Memory, "memory", "", "`memory` per node, e.g. 32GB")
 	flags.StringVar(&r.Nodes, "nodes", "", "`number` of nodes")
-	flags.StringVar(&r.Workdir, "workdir", "", "`folder` to upload and to run in")
+	flags.StringVar(&r.Workdir, "workdir", "", "`directory` to upload and run in")
 	flags.StringVar(&r.Setup, "setup", "", "`command` that prepares the node")
 	flags.StringVar(&r.MaxDuration, "max-duration", "", "stop the job after this `duration`, e.g. 6h")
 	flags.StringVar(&r.Place, "place", "", "`place` where it may run: local, cloud or any")

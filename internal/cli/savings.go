@@ -10,14 +10,14 @@ import (
 
 	"trainyard/internal/api"
 	"trainyard/internal/cli/exit"
-	"trainyard/internal/cli/table"
+	"trainyard/internal/humanize"
 )
 
 func (a *app) savings() *cobra.Command {
 	var r reportFlags
 	cmd := &cobra.Command{
 		Use:   "savings",
-		Short: "Report what decisions saved, and why",
+		Short: "Report savings of scheduling decisions, and why",
 		Args:  exit.NoArgs,
 		Long: `Report what decisions saved compared with the best alternative, as estimated when they were made.
 Researchers see what was saved for them.`,
@@ -61,13 +61,13 @@ func (a *app) savingsText(s *api.Savings) error {
 	t := a.NewTable(append(head, "DECISIONS", "SAVED", "HOURS SAVED")...)
 	for i := range s.Rows {
 		r := &s.Rows[i]
-		t.Row(append(append([]string{}, r.Keys...), strconv.Itoa(r.Count), table.Dollars(r.Money), hours(r.Seconds))...)
+		t.Row(append(append([]string{}, r.Keys...), strconv.Itoa(r.Count), humanize.Dollars(r.Money), hours(r.Seconds))...)
 	}
 
 	if len(s.Rows) == 0 {
 		return a.WriteTable(
 			t,
-			"no decision saved anything "+a.period(s.From, s.To),
+			"no savings "+a.period(s.From, s.To),
 			"trainyard savings --last all     since the beginning",
 		)
 	}
@@ -76,8 +76,8 @@ func (a *app) savingsText(s *api.Savings) error {
 		a.Stdout,
 		"Saved %s: %s by %s\n\n",
 		a.period(s.From, s.To),
-		table.Dollars(s.Total.Money),
-		table.Count(s.Total.Count, "decision"),
+		humanize.Dollars(s.Total.Money),
+		humanize.Count(s.Total.Count, "decision"),
 	); err != nil {
 		return err
 	}
@@ -88,7 +88,7 @@ func (a *app) savingsText(s *api.Savings) error {
 
 	why := a.NewTable("WHEN", "JOB", "OWNER", "SAVED", "INSTEAD OF")
 	for _, d := range s.Decisions {
-		why.Row(d.At.UTC().Format("2006-01-02 15:04"), string(d.Job), string(d.Owner), table.Dollars(d.Money), d.Reason)
+		why.Row(d.At.UTC().Format("2006-01-02 15:04"), string(d.Job), string(d.Owner), humanize.Dollars(d.Money), d.Reason)
 	}
 
 	if _, err := io.WriteString(a.Stdout, "\nLargest savings\n"); err != nil {

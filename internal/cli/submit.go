@@ -21,7 +21,7 @@ import (
 	"trainyard/internal/cli/table"
 	"trainyard/internal/cli/upload"
 	"trainyard/internal/fault"
-	"trainyard/internal/job"
+	"trainyard/internal/humanize"
 	"trainyard/internal/workdir"
 )
 
@@ -46,7 +46,7 @@ func (f *submitFlags) add(a *app, cmd *cobra.Command) {
 	)
 
 	flags.StringVar(&f.envFile, "env-file", "", "`file` with lines of KEY=VALUE")
-	flags.IntVar(&f.priority, "priority", 0, "`priority` from 0 to 100; higher goes first")
+	flags.IntVar(&f.priority, "priority", 0, "`priority` from 0 to 100; higher starts first")
 	flags.IntVar(&f.retry, "retry", 0, "`number` of times a failed run is retried")
 	a.YesFlag(cmd)
 	a.OutputFlag(cmd)
@@ -77,8 +77,8 @@ func (a *app) submit() *cobra.Command {
 		Long: `Submit a job file. On a terminal, the plan is shown first and you are asked to confirm.
 Then the working directory is uploaded (only files that the server does not have), the
 job is submitted and followed: its output goes to standard output, its state changes to
-standard error, and the exit code is the job's (see: trainyard help exit-codes). Ctrl-C
-stops following; the job goes on.
+standard error, and the exit code is that of the job (see trainyard help exit-codes). Ctrl-C
+stops following; the job keeps running.
 
 With -q or -o json|yaml the job is not followed. FILE may be - for standard input.`,
 		Example: `  trainyard submit job.yaml
@@ -130,7 +130,7 @@ func (a *app) doSubmit(ctx context.Context, draft *jobfile.Draft, f submitFlags)
 			return err
 		}
 
-		ok, err := a.Confirm(ctx, "Submit "+table.Count(len(plan.Plan), "job")+"?")
+		ok, err := a.Confirm(ctx, "Submit "+humanize.Count(len(plan.Plan), "job")+"?")
 		if err != nil || !ok {
 			return a.declined(err)
 		}
@@ -189,7 +189,7 @@ func (a *app) plan(w io.Writer, plan api.SubmitReply) error {
 			name = "#" + strconv.Itoa(i+1)
 		}
 
-		fits := table.Cell{Text: fmt.Sprintf("%s: %s", table.Count(p.FitCount, "node"), nodeList(p.Fits))}
+		fits := table.Cell{Text: fmt.Sprintf("%s: %s", humanize.Count(p.FitCount, "node"), nodeList(p.Fits))}
 		if p.FitCount == 0 {
 			fits = table.Cell{Text: "no node now", Color: table.Yellow}
 		}
@@ -225,7 +225,7 @@ func (a *app) options(w io.Writer, p *api.PlannedJob) error {
 	}
 
 	now := a.Clock.Now()
-	t := a.NewTableFor(w, "", "WHERE", "CLASS", "START", "DONE (80 %)", "COST", "WHY")
+	t := a.NewTableFor(w, "", "WHERE", "CLASS", "START", "FINISH (80%)", "COST", "WHY")
 
 	for i, o := range p.Options {
 		mark := table.Cell{}
@@ -246,9 +246,9 @@ func (a *app) options(w io.Writer, p *api.PlannedJob) error {
 			done += fmt.Sprintf(" (%s to %s)", length(*o.Earliest, now), length(*o.Latest, now))
 		}
 
-		cost := fmt.Sprintf("$%.2f", o.Cost)
+		cost := humanize.Dollars(o.Cost)
 		if o.CostMost > o.Cost*1.005 {
-			cost += fmt.Sprintf(" (to $%.2f)", o.CostMost)
+			cost += " (up to " + humanize.Dollars(o.CostMost) + ")"
 		}
 
 		t.Cells(
@@ -262,21 +262,16 @@ func (a *app) options(w io.Writer, p *api.PlannedJob) error {
 		)
 	}
 
-	if _, err := fmt.Fprintf(w, "\nOptions; times rest on %s\n", p.Options[0].Basis); err != nil {
+	if _, err := fmt.Fprintf(w, "\nOptions (times based on %s):\n", p.Options[0].Basis); err != nil {
 		return err
 	}
 
 	return t.Write(w)
 }
 
-// length is how far away a time is.
+// length writes the time from now until t.
 func length(t, now time.Time) string {
-	d := max(t.Sub(now), 0)
-	if d >= time.Hour {
-		return job.Duration(d.Round(time.Minute)).String()
-	}
-
-	return job.Duration(d.Round(time.Second)).String()
+	return humanize.Duration(max(t.Sub(now), 0))
 }
 
 func (a *app) notes(notes []string) {
@@ -285,7 +280,7 @@ func (a *app) notes(notes []string) {
 	}
 }
 
-// submitted tells of accepted jobs that are not followed.
+// submitted lists accepted jobs that are not followed.
 func (a *app) submitted(jobs []api.Job) error {
 	for _, j := range jobs {
 		if _, err := fmt.Fprintln(
@@ -300,8 +295,8 @@ func (a *app) submitted(jobs []api.Job) error {
 		first := jobs[0].ID
 		a.Next(
 			fmt.Sprintf("trainyard logs -f %s      follow it", first),
-			fmt.Sprintf("trainyard job %s          show its state and why", first),
-			fmt.Sprintf("trainyard cancel %s       end it", first),
+			fmt.Sprintf("trainyard job %s          show its state and reason", first),
+			fmt.Sprintf("trainyard cancel %s       cancel it", first),
 		)
 	}
 
@@ -316,7 +311,7 @@ const submitAttempts = 6
 func (a *app) send(ctx context.Context, client *api.Client, request api.SubmitRequest) (api.SubmitReply, error) {
 	var random [16]byte
 	if _, err := io.ReadFull(a.Entropy, random[:]); err != nil {
-		return api.SubmitReply{}, fmt.Errorf("make idempotency key: %w", err)
+		return api.SubmitReply{}, fmt.Errorf("create idempotency key: %w", err)
 	}
 
 	key := hex.EncodeToString(random[:])
@@ -330,12 +325,12 @@ func (a *app) send(ctx context.Context, client *api.Client, request api.SubmitRe
 			return reply, &exit.Result{
 				Code: exit.Interrupted,
 				Err: fault.New(fault.Unavailable, "interrupted", "interrupted while submitting; the job may have been accepted").
-					WithRemedy("see with: trainyard jobs"),
+					WithRemedy("check with: trainyard jobs"),
 			}
 		}
 
-		var told *fault.Error
-		lost := !errors.As(err, &told) || told.Kind == fault.Unavailable // a reply that broke off is not a fault
+		var refusal *fault.Error
+		lost := !errors.As(err, &refusal) || refusal.Kind == fault.Unavailable // an interrupted reply is not a fault
 		if !lost || attempt == submitAttempts {
 			return reply, err
 		}
@@ -356,7 +351,7 @@ func (a *app) upload(ctx context.Context, client *api.Client, dir string) (strin
 	tree, err := workdir.Scan(ctx, dir, workdir.Options{
 		CacheDir: a.CacheDir, Clock: a.Clock,
 		Progress: func(files int, bytes int64) {
-			bar.Set("reading %s: %s, %s", dir, table.Count(files, "file"), job.Bytes(bytes).Short())
+			bar.Set("reading %s: %s, %s", dir, humanize.Count(files, "file"), humanize.Size(bytes))
 		},
 	})
 
@@ -374,6 +369,6 @@ func (a *app) upload(ctx context.Context, client *api.Client, dir string) (strin
 	content := upload.Content{Digest: tree.Digest, Manifest: tree.Manifest, Encoded: encoded, Open: tree.Open}
 
 	return tree.Digest, upload.Upload(ctx, client, content, func(files, of int, bytes int64) {
-		bar.Set("uploading: %d of %s, %s", files, table.Count(of, "file"), job.Bytes(bytes).Short())
+		bar.Set("uploading: %d of %s, %s", files, humanize.Count(of, "file"), humanize.Size(bytes))
 	})
 }

@@ -47,7 +47,7 @@ func newDepot(t *testing.T) *depot {
 		if in.DryRun {
 			reply(w, http.StatusOK, api.SubmitReply{Plan: []api.PlannedJob{
 				{Name: "train", Resources: "1 CPU", Fits: []id.Node{"box1", "box2"}, FitCount: 2, Why: &api.Why{Blocker: "none"}},
-				{Resources: "8x H100", Why: &api.Why{Blocker: "no_fit", Sentence: "No node has 8 H100."}},
+				{Resources: "8× H100", Why: &api.Why{Blocker: "no_fit", Sentence: "No node has 8 H100."}},
 			}})
 
 			return

@@ -11,6 +11,7 @@ import (
 	"trainyard/internal/cli/exit"
 	"trainyard/internal/cli/table"
 	"trainyard/internal/fleet"
+	"trainyard/internal/humanize"
 	"trainyard/internal/id"
 	"trainyard/internal/job"
 	"trainyard/internal/tenant"
@@ -22,7 +23,7 @@ func (a *app) tokens() *cobra.Command {
 		Use:     "tokens",
 		Short:   "List, create or revoke tokens",
 		Args:    exit.NoArgs,
-		Long:    `List tokens: your own, or for admins everybody's. Secrets are shown once, when a token is created.`,
+		Long:    `List tokens: your own, or for admins those of all users. Secrets are shown once, when a token is created.`,
 		Example: "  trainyard tokens\n  trainyard tokens create --scope read --ttl 7d --note dashboard\n  trainyard tokens create --join --uses 10\n  trainyard tokens revoke abcdefghij",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return a.withClient(func(c *api.Client) error { return a.listTokens(cmd.Context(), c, id.User(owner)) })
@@ -77,7 +78,7 @@ func (a *app) listTokens(ctx context.Context, client *api.Client, owner id.User)
 
 			used := ""
 			if k.LastUsed != nil {
-				used = table.Ago(*k.LastUsed, now)
+				used = humanize.Ago(*k.LastUsed, now)
 			}
 
 			t.Cells(
@@ -88,8 +89,8 @@ func (a *app) listTokens(ctx context.Context, client *api.Client, owner id.User)
 				table.Cell{
 					Text: tokenFor(k),
 				},
-				table.Cell{Text: table.Ago(k.Created, now)},
-				table.Cell{Text: table.Ago(k.Expires, now)},
+				table.Cell{Text: humanize.Ago(k.Created, now)},
+				table.Cell{Text: humanize.Ago(k.Expires, now)},
 				table.Cell{Text: used},
 				table.Cell{Text: k.Note},
 			)
@@ -105,7 +106,7 @@ func tokenFor(k api.Token) string {
 		return string(k.Scope)
 	}
 
-	text := table.Count(k.UsesLeft, "more "+k.Class+" node")
+	text := humanize.Count(k.UsesLeft, "more "+k.Class+" node")
 	if k.Pool != "" {
 		text += " of pool " + k.Pool
 	}
@@ -177,7 +178,7 @@ func (a *app) doCreateToken(ctx context.Context, client *api.Client, request api
 			return err
 		}
 
-		a.Note("The secret is shown only once. Token %s expires %s.", made.ID, table.Ago(made.Expires, a.Clock.Now()))
+		a.Note("The secret is shown only once. Token %s expires %s.", made.ID, humanize.Ago(made.Expires, a.Clock.Now()))
 
 		if made.Kind == tenant.JoinToken {
 			a.Next(fmt.Sprintf("trainyard agent join %s --token %s     on the machine", client.Base(), made.Text))
@@ -191,7 +192,7 @@ func (a *app) doCreateToken(ctx context.Context, client *api.Client, request api
 
 func (a *app) revokeToken() *cobra.Command {
 	return &cobra.Command{
-		Use: "revoke TOKEN...", Short: "Revoke tokens", Args: exit.Args(1, 0, "token, by its id"),
+		Use: "revoke TOKEN...", Short: "Revoke tokens", Args: exit.Args(1, 0, "token ID"),
 		Example: "  trainyard tokens revoke abcdefghij",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return a.withClient(func(c *api.Client) error {

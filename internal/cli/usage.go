@@ -11,6 +11,7 @@ import (
 	"trainyard/internal/api"
 	"trainyard/internal/cli/exit"
 	"trainyard/internal/cli/table"
+	"trainyard/internal/humanize"
 	"trainyard/internal/id"
 )
 
@@ -99,10 +100,10 @@ func (a *app) usageText(u *api.Usage) error {
 
 	gpu, money := make([]float64, len(u.Trend)), make([]float64, len(u.Trend))
 
-	used, spent := 0.0, 0.0
+	gpuSeconds, cost := 0.0, 0.0
 	for i, t := range u.Trend {
 		gpu[i], money[i] = t.GPUSeconds, t.Cost
-		used, spent = used+t.GPUSeconds, spent+t.Cost
+		gpuSeconds, cost = gpuSeconds+t.GPUSeconds, cost+t.Cost
 	}
 
 	if _, err := fmt.Fprintf(
@@ -110,9 +111,9 @@ func (a *app) usageText(u *api.Usage) error {
 		"Usage %s\n\nGPU-hours  %s  %s\nCost       %s  %s\n",
 		a.period(u.From, u.To),
 		spark(gpu),
-		hours(used),
+		hours(gpuSeconds),
 		spark(money),
-		table.Dollars(spent),
+		humanize.Dollars(cost),
 	); err != nil {
 		return err
 	}
@@ -170,7 +171,7 @@ func (a *app) rates(list []api.UseRate) *table.Table {
 
 	for _, r := range list {
 		drawn := bar(r.GPURate)
-		rate := table.Percent(r.GPURate)
+		rate := humanize.Percent(r.GPURate)
 
 		gpuHours := of(r.BusyGPU, r.AvailableGPU)
 		if r.AvailableGPU == 0 {
@@ -183,7 +184,7 @@ func (a *app) rates(list []api.UseRate) *table.Table {
 			drawn,
 			rate,
 			gpuHours,
-			table.Percent(r.NodeRate),
+			humanize.Percent(r.NodeRate),
 			of(r.BusyNode, r.AvailableNode),
 		)
 	}
@@ -202,7 +203,7 @@ func (a *app) provisioned(list []api.Provisioned, head string, name func(*api.Pr
 
 		billed := ""
 		if h.BilledLeases > 0 {
-			billed = fmt.Sprintf("%s for %s", table.Dollars(h.Billed), table.Count(h.BilledLeases, "lease"))
+			billed = fmt.Sprintf("%s for %s", humanize.Dollars(h.Billed), humanize.Count(h.BilledLeases, "lease"))
 		}
 
 		t.Row(
@@ -210,7 +211,7 @@ func (a *app) provisioned(list []api.Provisioned, head string, name func(*api.Pr
 			strconv.Itoa(h.Creations),
 			hours(h.NodeSeconds),
 			hours(h.GPUSeconds),
-			table.Dollars(h.Estimated),
+			humanize.Dollars(h.Estimated),
 			billed,
 		)
 	}
@@ -221,7 +222,7 @@ func (a *app) provisioned(list []api.Provisioned, head string, name func(*api.Pr
 func (a *app) own(list []api.OwnTime) *table.Table {
 	t := a.NewTable("RESEARCHER", "CLASS", "NODE-HOURS", "GPU-HOURS", "COST")
 	for _, x := range list {
-		t.Row(orYard(x.Researcher), string(x.Class), hours(x.NodeSeconds), hours(x.GPUSeconds), table.Dollars(x.Cost))
+		t.Row(orYard(x.Researcher), string(x.Class), hours(x.NodeSeconds), hours(x.GPUSeconds), humanize.Dollars(x.Cost))
 	}
 
 	return t
@@ -230,7 +231,7 @@ func (a *app) own(list []api.OwnTime) *table.Table {
 func (a *app) unused(list []api.Unused) *table.Table {
 	t := a.NewTable("CLASS", "WHY", "NODE-HOURS", "GPU-HOURS", "COST")
 	for _, x := range list {
-		t.Row(string(x.Class), x.Account, hours(x.NodeSeconds), hours(x.GPUSeconds), table.Dollars(x.Cost))
+		t.Row(string(x.Class), x.Account, hours(x.NodeSeconds), hours(x.GPUSeconds), humanize.Dollars(x.Cost))
 	}
 
 	return t

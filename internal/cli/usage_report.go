@@ -7,7 +7,7 @@ import (
 	"strings"
 
 	"trainyard/internal/api"
-	"trainyard/internal/cli/table"
+	"trainyard/internal/humanize"
 )
 
 // usageReport shows usage grouped by the keys of --by.
@@ -28,8 +28,8 @@ func (a *app) usageReportTable(b *api.UsageReport) error {
 
 	t := a.NewTable(append(head, "NODE-HOURS", "GPU-HOURS", "NODE COST", "ENERGY COST", "KWH", "COST")...)
 	add := func(keys []string, m *api.Amounts) {
-		t.Row(append(append([]string{}, keys...), hours(m.NodeSeconds), hours(m.GPUSeconds), table.Dollars(m.NodeCost),
-			table.Dollars(m.EnergyCost), strconv.FormatFloat(m.Energy, 'f', 2, 64), table.Dollars(m.Cost))...)
+		t.Row(append(append([]string{}, keys...), hours(m.NodeSeconds), hours(m.GPUSeconds), humanize.Dollars(m.NodeCost),
+			humanize.Dollars(m.EnergyCost), strconv.FormatFloat(m.Energy, 'f', 2, 64), humanize.Dollars(m.Cost))...)
 	}
 
 	for i := range b.Rows {

@@ -11,13 +11,14 @@ import (
 	"trainyard/internal/cli/exit"
 	"trainyard/internal/cli/table"
 	"trainyard/internal/fault"
+	"trainyard/internal/humanize"
 	"trainyard/internal/id"
 	"trainyard/internal/tenant"
 )
 
 func (a *app) users() *cobra.Command {
 	cmd := &cobra.Command{
-		Use: "users [USER]", Short: "List the people who may use the yard, or show one", Args: exit.Args(0, 1, "user"),
+		Use: "users [USER]", Short: "List users, or show one", Args: exit.Args(0, 1, "user"),
 		Example: "  trainyard users\n  trainyard users add ada --role researcher\n  trainyard users disable ada",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return a.withClient(func(c *api.Client) error {
@@ -90,7 +91,7 @@ func (a *app) showUsers(value any, users ...api.User) error {
 				table.Cell{
 					Text: strconv.FormatFloat(u.Usage/3600, 'f', 1, 64) + " GPU-h",
 				},
-				table.Cell{Text: table.Ago(u.Created, now)},
+				table.Cell{Text: humanize.Ago(u.Created, now)},
 			)
 		}
 
@@ -143,7 +144,7 @@ func (a *app) addUser() *cobra.Command {
 
 func (a *app) setRole() *cobra.Command {
 	cmd := &cobra.Command{
-		Use: "role USER ROLE", Short: "Change a user's role", Args: exit.Args(2, 2, "user and which role"),
+		Use: "role USER ROLE", Short: "Change a user's role", Args: exit.Args(2, 2, "user and role"),
 		Example: "  trainyard users role ada admin",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if err := oneOf(cmd, "role", args[1], tenant.Roles()); err != nil {

@@ -9,6 +9,7 @@ import (
 	"trainyard/internal/cli/exit"
 	"trainyard/internal/cli/jobfile"
 	"trainyard/internal/cli/table"
+	"trainyard/internal/humanize"
 )
 
 // checkedFile is what validate found out about a file.
@@ -92,7 +93,7 @@ func (a *app) showChecked(files []checkedFile) error {
 	var out strings.Builder
 	for _, f := range files {
 		if f.Valid {
-			_, _ = fmt.Fprintf(&out, "%s: valid, %s\n", f.File, table.Count(len(f.Jobs), "job"))
+			_, _ = fmt.Fprintf(&out, "%s: valid, %s\n", f.File, humanize.Count(len(f.Jobs), "job"))
 		}
 
 		for _, j := range f.Jobs {

@@ -21,7 +21,7 @@ type versions struct {
 func (a *app) version() *cobra.Command {
 	var server bool
 	cmd := &cobra.Command{
-		Use: "version", Short: "Show the version, with --server also the server's", Args: exit.NoArgs,
+		Use: "version", Short: "Show the version; with --server also that of the server", Args: exit.NoArgs,
 		Example: "  trainyard version\n  trainyard version --server -o json",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			v := versions{Version: a.Version, Commit: a.Commit, GoVersion: a.GoVersion, Capability: api.Capability}

@@ -6,7 +6,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"trainyard/internal/cli/exit"
-	"trainyard/internal/cli/table"
+	"trainyard/internal/humanize"
 )
 
 func (a *app) whoami() *cobra.Command {
@@ -29,7 +29,7 @@ func (a *app) whoami() *cobra.Command {
 			return a.Show(who, nil, func() error {
 				now := a.Clock.Now()
 				return a.Pairs("User", string(who.User), "Role", string(who.Role), "Scope", string(who.Scope),
-					"Token", fmt.Sprintf("%s, expires %s", who.Token, table.Ago(who.Expires, now)), "Server", client.Base())
+					"Token", fmt.Sprintf("%s, expires %s", who.Token, humanize.Ago(who.Expires, now)), "Server", client.Base())
 			})
 		},
 	}

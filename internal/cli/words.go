@@ -11,6 +11,7 @@ import (
 
 	"trainyard/internal/cli/exit"
 	"trainyard/internal/cli/table"
+	"trainyard/internal/humanize"
 	"trainyard/internal/job"
 )
 
@@ -32,7 +33,7 @@ func statusColor(s job.Status) table.Color {
 	return table.NoColor
 }
 
-// oneOf reports a flag value that is none of the words that may be there.
+// oneOf reports a flag value that is not one of the allowed words.
 func oneOf[T ~string](cmd *cobra.Command, flag, value string, allowed []T) error {
 	words := make([]string, len(allowed))
 	for i, w := range allowed {
@@ -43,7 +44,7 @@ func oneOf[T ~string](cmd *cobra.Command, flag, value string, allowed []T) error
 		return nil
 	}
 
-	return exit.Usagef(cmd, "--%s cannot be %q: choose %s", flag, value, strings.Join(words, ", "))
+	return exit.Usagef(cmd, "--%s must be %s, got %q", flag, humanize.Or(words...), value)
 }
 
 // declined ends a command whose question was answered with no.
@@ -88,7 +89,7 @@ func stamp(at *time.Time, now time.Time) string {
 		return ""
 	}
 
-	return at.UTC().Format("2006-01-02 15:04:05 UTC") + " (" + table.Ago(*at, now) + ")"
+	return at.UTC().Format("2006-01-02 15:04:05 UTC") + " (" + humanize.Ago(*at, now) + ")"
 }
 
 func orNone(is bool, text string) string {

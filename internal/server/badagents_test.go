@@ -53,33 +53,33 @@ func TestBadRequestsToJoin(t *testing.T) {
 		{
 			"a token that is used up",
 			func(r *api.JoinRequest) { r.Token, r.CSR = tokens["used up"], string(strange) },
-			"401 token_used_up: join token T has been used as often as it may",
+			"401 token_used_up: join token T has already been used up",
 		},
 		{
 			"a token for people",
 			func(r *api.JoinRequest) { r.Token = tokens["ada"] },
-			"401 token_wrong_kind: this call needs a token of kind join, not access",
+			"401 token_wrong_kind: a token of kind join is required, got access",
 		},
 		{"no token", func(r *api.JoinRequest) { r.Token = "" }, "401 token_malformed: the token is empty"},
 		{
 			"a request that is no PEM",
 			func(r *api.JoinRequest) { r.CSR = "hello" },
-			"422 bad_csr csr: the certificate request is not PEM",
+			"422 bad_csr csr: the certificate signing request is not PEM",
 		},
 		{
 			"a request that holds something else",
 			func(r *api.JoinRequest) { r.CSR = string(y.ca.PEM()) },
-			"422 bad_csr csr: the certificate request cannot be read",
+			"422 bad_csr csr: the certificate signing request cannot be parsed",
 		},
 		{
 			"two requests",
 			func(r *api.JoinRequest) { r.CSR += r.CSR },
-			"422 csr_invalid: the signing request is not a single PEM block of that type",
+			"422 csr_invalid: the certificate signing request is not a single PEM block of that type",
 		},
 		{
 			"a weak key",
 			func(r *api.JoinRequest) { r.CSR = weakCSR(t) },
-			"422 csr_key_weak: the key of the signing request is weak or of an unknown kind",
+			"422 csr_key_weak: the key of the certificate signing request is too weak or of an unsupported type",
 		},
 		{
 			"a request that is too long",
@@ -188,7 +188,7 @@ func TestBadRequestsOfAgents(t *testing.T) {
 			y.http,
 			`{"capability":1,"boot":"b","seq":1}`,
 			"",
-			"401 node_certificate_missing: this call is for nodes, and the caller presented no node certificate",
+			"401 node_certificate_missing: a node certificate is required",
 		},
 		{
 			"a rank of another node",
@@ -224,7 +224,7 @@ func TestBadRequestsOfAgents(t *testing.T) {
 			n.http,
 			"x",
 			"",
-			"404 run_not_found: there is no such run",
+			"404 run_not_found: run not found",
 		},
 		{
 			"a run that is none",
@@ -233,7 +233,7 @@ func TestBadRequestsOfAgents(t *testing.T) {
 			n.http,
 			"x",
 			"",
-			"404 run_not_found: there is no such run",
+			"404 run_not_found: run not found",
 		},
 		{
 			"a run that is not there",
@@ -244,7 +244,7 @@ func TestBadRequestsOfAgents(t *testing.T) {
 			"",
 			"404 run_not_found: there is no run j1.7",
 		},
-		{"no offset", "POST", "/agent/v1/logs/j1.1/0", n.http, "x", "", "422 bad_offset offset: the offset must be a number"},
+		{"no offset", "POST", "/agent/v1/logs/j1.1/0", n.http, "x", "", "422 bad_offset offset: offset must be an integer"},
 		{
 			"an offset below nothing",
 			"POST",
@@ -252,7 +252,7 @@ func TestBadRequestsOfAgents(t *testing.T) {
 			n.http,
 			"x",
 			"",
-			"422 bad_offset offset: the offset must be a number",
+			"422 bad_offset offset: offset must be an integer",
 		},
 		{
 			"output that is no gzip",
@@ -261,7 +261,7 @@ func TestBadRequestsOfAgents(t *testing.T) {
 			n.http,
 			"x",
 			"Content-Encoding: gzip",
-			"422 bad_gzip: the body is not gzip as its header says",
+			"422 bad_gzip: the body is not gzip although Content-Encoding says so",
 		},
 		{
 			"output that breaks off",
@@ -270,7 +270,7 @@ func TestBadRequestsOfAgents(t *testing.T) {
 			n.http,
 			bomb.String()[:bomb.Len()/2],
 			"Content-Encoding: gzip",
-			"422 broken_upload: the upload broke off",
+			"422 broken_upload: the upload was interrupted",
 		},
 		{
 			"output that unpacks to too much",
@@ -279,7 +279,7 @@ func TestBadRequestsOfAgents(t *testing.T) {
 			n.http,
 			bomb.String(),
 			"Content-Encoding: gzip",
-			"413 too_large: an upload may have at most 8388608 bytes",
+			"413 too_large: an upload must not be larger than 8388608 bytes",
 		},
 		{
 			"output that is too much",
@@ -288,7 +288,7 @@ func TestBadRequestsOfAgents(t *testing.T) {
 			n.http,
 			strings.Repeat("x", maxLogPart+1),
 			"",
-			"413 too_large: an upload may have at most 8388608 bytes",
+			"413 too_large: an upload must not be larger than 8388608 bytes",
 		},
 		{
 			"output that is far too much",
@@ -297,7 +297,7 @@ func TestBadRequestsOfAgents(t *testing.T) {
 			n.http,
 			strings.Repeat("x", maxLogPart+2<<20),
 			"",
-			"413 too_large: an upload may have at most 8388608 bytes",
+			"413 too_large: an upload must not be larger than 8388608 bytes",
 		},
 		{
 			"a file that is not there",
@@ -334,7 +334,7 @@ func TestBadRequestsOfAgents(t *testing.T) {
 			n.http,
 			`{"capability":2,"boot":"b","seq":1,"ranks":[{"run":"j1.1","rank":0,"state":"running","progress":{"done":-1}}]}`,
 			"",
-			"422 bad_progress progress: done is -1, and must be a number from 0 to 1e+18",
+			"422 bad_progress progress: done must be a number between 0 and 1e+18, got -1",
 		},
 		{
 			"progress without what is done",
@@ -361,7 +361,7 @@ func TestBadRequestsOfAgents(t *testing.T) {
 			n.http,
 			`{"csr":"hello"}`,
 			"",
-			"422 csr_invalid: the signing request is not a single PEM block of that type",
+			"422 csr_invalid: the certificate signing request is not a single PEM block of that type",
 		},
 	}
 

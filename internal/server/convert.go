@@ -7,6 +7,7 @@ import (
 
 	"trainyard/internal/api"
 	"trainyard/internal/fleet"
+	"trainyard/internal/humanize"
 	"trainyard/internal/id"
 	"trainyard/internal/job"
 	"trainyard/internal/tenant"
@@ -89,28 +90,12 @@ func addBrief(out *api.Job, b *yardmaster.Brief) {
 	}
 }
 
-// resourcesText says what a job asks for: "2 nodes of 8x A100:80GB".
+// resourcesText writes the resources a job requests: "2 nodes of 8× A100 80GB".
 func resourcesText(r *job.Resources) string {
 	var parts []string
 
 	if r.GPUs.Min > 0 || r.GPUs.Max > 0 {
-		what := "GPU"
-
-		if len(r.GPU) > 0 {
-			kinds := make([]string, len(r.GPU))
-			for i, k := range r.GPU {
-				kinds[i] = k.String()
-			}
-
-			what = strings.Join(kinds, " or ")
-		}
-
-		text := fmt.Sprintf("%sx %s", r.GPUs, what)
-		if r.GPUMemory != (job.ByteRange{}) {
-			text += " " + r.GPUMemory.String()
-		}
-
-		parts = append(parts, text)
+		parts = append(parts, gpusText(r))
 	}
 
 	if len(parts) == 0 || r.CPUs > 1000 {
@@ -123,7 +108,7 @@ func resourcesText(r *job.Resources) string {
 	}
 
 	if r.Memory > 0 {
-		parts = append(parts, r.Memory.Short())
+		parts = append(parts, humanize.Size(r.Memory))
 	}
 
 	text := strings.Join(parts, ", ")
@@ -132,6 +117,28 @@ func resourcesText(r *job.Resources) string {
 	}
 
 	return text
+}
+
+// gpusText writes the GPUs of one node: "1..4× A100 80GB or H100", "2 GPUs with at least 24 GB".
+func gpusText(r *job.Resources) string {
+	kinds := make([]string, len(r.GPU))
+	for i, kind := range r.GPU {
+		kinds[i] = humanize.GPU(kind.Model, kind.Memory)
+	}
+
+	text := r.GPUs.String() + "× " + humanize.Or(kinds...)
+	if len(kinds) == 0 {
+		text = r.GPUs.String() + " " + humanize.Plural(max(r.GPUs.Min, r.GPUs.Max), "GPU")
+	}
+
+	switch memory := r.GPUMemory; {
+	case memory == (job.ByteRange{}):
+		return text
+	case memory.Max == 0:
+		return text + " with at least " + humanize.Size(memory.Min)
+	default:
+		return text + " with " + humanize.Size(memory.Min) + " to " + humanize.Size(memory.Max)
+	}
 }
 
 func toRun(r *job.Run) api.Run {
@@ -224,7 +231,7 @@ func toEvent(e *yardmaster.Event) api.Event {
 	}
 }
 
-// toAssignments is what an agent is told of the orders for its node.
+// toAssignments writes the orders of a node as its agent receives them.
 func (s *Server) toAssignments(orders []yardmaster.Order, generation uint64) api.Assignments {
 	out := api.Assignments{Server: s.start, Generation: generation, Runs: make([]api.Assignment, len(orders))}
 	for i := range orders {

@@ -27,7 +27,7 @@ func (s *Server) datasetRoutes() {
 	)
 
 	huma.Register(s.api, s.op("get-dataset", http.MethodGet, path, "Show a dataset", tag), s.getDataset)
-	huma.Register(s.api, s.op("put-dataset", http.MethodPut, path, "Register a dataset or change it", tag), s.putDataset)
+	huma.Register(s.api, s.op("put-dataset", http.MethodPut, path, "Register or update a dataset", tag), s.putDataset)
 
 	huma.Register(
 		s.api,
@@ -35,7 +35,7 @@ func (s *Server) datasetRoutes() {
 			"audit-dataset",
 			http.MethodGet,
 			path+"/audit",
-			"Answer whether a dataset ever left the building, and list its uses",
+			"Show whether a dataset ever left the premises, and list its uses",
 			tag,
 		),
 		s.auditDataset,
@@ -47,13 +47,13 @@ func (s *Server) datasetRoutes() {
 			"override-place",
 			http.MethodPost,
 			"/api/v1/jobs/{job}/override",
-			"Let a job run where its datasets may not be used; recorded in the audit",
+			"Allow a job to run where its datasets may not be used; recorded in the audit",
 			tag,
 		),
 		s.override,
 	)
 
-	remove := s.op("remove-dataset", http.MethodDelete, path, "Remove a dataset; its uses stay on record", tag)
+	remove := s.op("remove-dataset", http.MethodDelete, path, "Remove a dataset; its audit records are kept", tag)
 	remove.DefaultStatus = http.StatusNoContent
 	huma.Register(s.api, remove, s.removeDataset)
 }
@@ -224,7 +224,7 @@ func (s *Server) override(ctx context.Context, in *overrideInput) (*body[api.Job
 	)
 
 	if fault.KindOf(err) == fault.NotFound && j.State.Final() {
-		err = fault.New(fault.Conflict, "job_state", "job %s is %s and cannot be changed any more", j.ID, j.State)
+		err = fault.New(fault.Conflict, "job_state", "job %s has already ended (%s) and cannot be changed", j.ID, j.State)
 	}
 
 	if err != nil {
@@ -238,7 +238,7 @@ func (s *Server) override(ctx context.Context, in *overrideInput) (*body[api.Job
 
 type auditInput struct {
 	Dataset string `path:"dataset" maxLength:"63"`
-	Limit   int    `query:"limit" minimum:"1" maximum:"500" default:"50" doc:"uses that are listed"`
+	Limit   int    `query:"limit" minimum:"1" maximum:"500" default:"50" doc:"maximum number of uses to list"`
 }
 
 // maxUses is how many uses an audit looks at.
@@ -329,21 +329,21 @@ func auditAnswer(a *api.Audit) string {
 		)
 
 		if a.First.Override != "" {
-			text += ", let by " + a.First.Override
+			text += ", allowed by " + a.First.Override
 		}
 
 		if a.Outside > 1 {
-			text += fmt.Sprintf("; %d uses outside in all", a.Outside)
+			text += fmt.Sprintf("; %d uses outside the premises in total", a.Outside)
 		}
 
 		return text + "."
 	case len(a.Copies) > 0:
-		return "Yes: no run used it outside the building, but a copy is said to be there."
+		return "Yes: no run used it outside the premises, but a copy is registered there."
 	case !a.Complete:
-		return fmt.Sprintf("Not in its newest %d uses; older ones were not looked at.", len(a.Uses))
+		return fmt.Sprintf("Not in its newest %d uses; older ones were not examined.", len(a.Uses))
 	case a.Inside == 0:
-		return "No: it was never used, and no copy is said to be outside."
+		return "No: it was never used, and no copy is registered outside the premises."
 	}
 
-	return "No: every use was on a node in the building."
+	return "No: every use was on a node on the premises."
 }

@@ -24,7 +24,7 @@ func (s *Server) eventRoutes() {
 			OperationID: "list-events",
 			Method:      http.MethodGet,
 			Path:        "/api/v1/events",
-			Summary:     "Read the feed, oldest first",
+			Summary:     "List events, oldest first",
 			Security:    byToken,
 			Tags:        []string{"events"},
 		},
@@ -37,10 +37,11 @@ func (s *Server) eventRoutes() {
 			OperationID: "follow-events",
 			Method:      http.MethodGet,
 			Path:        "/api/v1/events/follow",
-			Summary:     "Follow the feed live",
-			Description: "Each item is an Event; its id is its number. With a cursor the feed goes on after it and leaves nothing out.",
-			Security:    byToken,
-			Tags:        []string{"events"},
+			Summary:     "Follow events live",
+			Description: "Each item is an Event whose id is its sequence number. " +
+				"With a cursor the feed resumes after it without gaps.",
+			Security: byToken,
+			Tags:     []string{"events"},
 		}),
 		s.followEvents,
 	)
@@ -48,12 +49,12 @@ func (s *Server) eventRoutes() {
 
 type eventInput struct {
 	Paging
-	Kind string `query:"kind" maxLength:"60" doc:"only this kind, or all kinds that begin so: job lets job.running through"`
+	Kind string `query:"kind" maxLength:"60" doc:"only events of this kind, or of all kinds below it: job includes job.running"`
 	Job  string `query:"job" maxLength:"40"`
 	Node string `query:"node" maxLength:"63"`
-	Tail int    `query:"tail" minimum:"0" maximum:"10000" doc:"without a cursor: begin with the last so many"`
+	Tail int    `query:"tail" minimum:"0" maximum:"10000" doc:"without a cursor: number of most recent events to start with"`
 	// Specs is for who wants to simulate what happened.
-	Specs bool `query:"specs" doc:"add what jobs asked for to their submissions"`
+	Specs bool `query:"specs" doc:"include job specs in submission events"`
 }
 
 // eventFilter says what of the feed the caller may see: an admin all of it,

@@ -25,7 +25,7 @@ func (s *Server) fileRoutes() {
 			OperationID:  "missing-files",
 			Method:       http.MethodPost,
 			Path:         "/api/v1/files/missing",
-			Summary:      "Say which files the server lacks",
+			Summary:      "List files missing on the server",
 			Security:     byToken,
 			Tags:         []string{"files"},
 			MaxBodyBytes: 2 << 20,
@@ -37,13 +37,13 @@ func (s *Server) fileRoutes() {
 		OperationID: "put-file",
 		Method:      http.MethodPut,
 		Path:        "/api/v1/files/{digest}",
-		Summary:     "Upload a file, or the manifest of a working directory, under the SHA-256 of its content",
+		Summary:     "Upload a file or the manifest of a working directory, addressed by its SHA-256",
 		Security:    byToken,
 		Tags:        []string{"files"},
 	}, s.putFile)
 
 	s.plain(huma.Operation{OperationID: "get-file", Method: http.MethodGet, Path: "/agent/v1/files/{digest}",
-		Summary: "Fetch a file of a working directory", Security: byNode, Tags: []string{"agent"}}, s.getFile)
+		Summary: "Download a file of a working directory", Security: byNode, Tags: []string{"agent"}}, s.getFile)
 }
 
 // plain registers a handler that reads or writes bytes as they are, and adds
@@ -192,7 +192,7 @@ func uncompressed(w http.ResponseWriter, r *http.Request, limit int64) (io.Reade
 
 	z, err := gzip.NewReader(in)
 	if err != nil {
-		return nil, fault.New(fault.Invalid, "bad_gzip", "the body is not gzip as its header says").WithCause(err)
+		return nil, fault.New(fault.Invalid, "bad_gzip", "the body is not gzip although Content-Encoding says so").WithCause(err)
 	}
 
 	return z, nil
@@ -222,13 +222,13 @@ func (s *summed) Read(p []byte) (int, error) {
 	var tooBig *http.MaxBytesError
 	switch {
 	case s.n > s.limit || errors.As(err, &tooBig):
-		s.fault = fault.New(fault.OverLimit, tooLarge, "a file may have at most %d bytes", s.limit)
+		s.fault = fault.New(fault.OverLimit, tooLarge, "a file must not be larger than %d bytes", s.limit)
 	case errors.Is(err, io.EOF) && hex.EncodeToString(s.hash.Sum(nil)) != s.want:
-		s.fault = fault.New(fault.Invalid, "wrong_digest", "what was sent does not have the SHA-256 it was announced with").
+		s.fault = fault.New(fault.Invalid, "wrong_digest", "the SHA-256 of the uploaded content does not match the request").
 			WithField("digest").
-			WithRemedy("send it again; was the file changed meanwhile?")
+			WithRemedy("upload it again; the file may have changed during the upload")
 	case err != nil && !errors.Is(err, io.EOF):
-		s.fault = fault.New(fault.Invalid, "broken_upload", "the upload broke off").WithCause(err)
+		s.fault = fault.New(fault.Invalid, "broken_upload", "the upload was interrupted").WithCause(err)
 	}
 
 	if s.fault != nil {

@@ -71,8 +71,8 @@ func (s *Server) authenticate(ctx huma.Context, next func(huma.Context)) {
 func (s *Server) person(r *http.Request) (caller, error) {
 	bearer, ok := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
 	if !ok {
-		return caller{}, fault.New(fault.Unknown, "token_missing", "this call needs an access token").
-			WithRemedy("trainyard login, or send the header Authorization: Bearer TOKEN")
+		return caller{}, fault.New(fault.Unknown, "token_missing", "missing access token").
+			WithRemedy("run trainyard login, or send the header Authorization: Bearer TOKEN")
 	}
 
 	now := s.Clock.Now()
@@ -89,7 +89,7 @@ func (s *Server) person(r *http.Request) (caller, error) {
 	return caller{who, token}, nil
 }
 
-// addressOf is whom requests without a token are counted for.
+// addressOf is the key under which the rate limiter counts requests without a token.
 func addressOf(r *http.Request) string {
 	host, _, err := net.SplitHostPort(r.RemoteAddr)
 	if err != nil {
@@ -169,7 +169,7 @@ func allowTo(ctx context.Context, phrase string, a tenant.Action, owner id.User)
 	wider := c
 	wider.Scope = tenant.ScopeAdmin
 	if wider.May(a, owner) {
-		return denied.WithRemedy("this token's scope is %s: use one with a wider scope", c.Scope)
+		return denied.WithRemedy("the scope of this token is %s; use a token with a wider scope", c.Scope)
 	}
 
 	return denied.WithRemedy("ask an admin")

@@ -58,7 +58,7 @@ func (h *health) why() string {
 	defer h.mu.Unlock()
 
 	if h.fault == "" && h.clock.Now().Sub(h.good) > 2*checkTimeout {
-		return "the last check has not come back"
+		return "the last health check has not finished"
 	}
 
 	return h.fault

@@ -21,7 +21,7 @@ func (s *Server) infoRoutes() {
 			OperationID: "info",
 			Method:      http.MethodGet,
 			Path:        "/api/v1/info",
-			Summary:     "Say what this server is",
+			Summary:     "Show server version and configuration",
 			Tags:        []string{"server"},
 		},
 		s.info,
@@ -65,7 +65,7 @@ func (s *Server) infoRoutes() {
 }
 
 func noSuchPath(r *http.Request) error {
-	return fault.New(fault.NotFound, "no_such_path", "there is no %s %s", r.Method, r.URL.Path).
+	return fault.New(fault.NotFound, "no_such_path", "%s %s does not exist", r.Method, r.URL.Path).
 		WithRemedy("the API is described at /api/v1/openapi.yaml")
 }
 

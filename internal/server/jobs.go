@@ -22,7 +22,7 @@ import (
 
 // Paging is the part of every list request that says which page.
 type Paging struct {
-	Cursor string `query:"cursor" maxLength:"40000" doc:"next of the page before"`
+	Cursor string `query:"cursor" maxLength:"40000" doc:"value of next from the previous page"`
 	Limit  int    `query:"limit" minimum:"1" maximum:"500" default:"50"`
 }
 
@@ -68,8 +68,8 @@ func (s *Server) jobRoutes() {
 		name, summary string
 		message       func(j id.Job, by id.User) yardmaster.Message
 	}{
-		{"cancel", "End a job: SIGTERM, its grace period, then SIGKILL", func(j id.Job, by id.User) yardmaster.Message { return yardmaster.Cancel{Job: j, By: by} }},
-		{"kill", "End a job at once", func(j id.Job, by id.User) yardmaster.Message { return yardmaster.Cancel{Job: j, By: by, Kill: true} }},
+		{"cancel", "Cancel a job: SIGTERM, then SIGKILL after its grace period", func(j id.Job, by id.User) yardmaster.Message { return yardmaster.Cancel{Job: j, By: by} }},
+		{"kill", "Kill a job immediately", func(j id.Job, by id.User) yardmaster.Message { return yardmaster.Cancel{Job: j, By: by, Kill: true} }},
 		{"pause", "Stop a job until it is resumed", func(j id.Job, by id.User) yardmaster.Message { return yardmaster.Pause{Job: j, By: by} }},
 		{"resume", "Requeue a paused job", func(j id.Job, by id.User) yardmaster.Message { return yardmaster.Resume{Job: j, By: by} }},
 	} {
@@ -97,12 +97,12 @@ func (s *Server) query(ctx context.Context, fn func(*yardmaster.Yard)) error {
 
 type listJobsInput struct {
 	Paging
-	State   []string  `query:"state,explode" maxItems:"10" doc:"only these states"`
+	State   []string  `query:"state,explode" maxItems:"10" doc:"only jobs in these states"`
 	Owner   string    `query:"owner" maxLength:"63"`
 	Project string    `query:"project" maxLength:"63"`
-	Name    string    `query:"name" maxLength:"63" doc:"part of the name"`
-	Node    string    `query:"node" maxLength:"63" doc:"has or had a run there"`
-	Since   time.Time `query:"since" doc:"submitted at or after"`
+	Name    string    `query:"name" maxLength:"63" doc:"substring of the name"`
+	Node    string    `query:"node" maxLength:"63" doc:"only jobs that have or had a run on this node"`
+	Since   time.Time `query:"since" doc:"only jobs submitted at or after this time"`
 }
 
 func (s *Server) listJobs(ctx context.Context, in *listJobsInput) (*body[api.JobPage], error) {
@@ -205,7 +205,7 @@ func (s *Server) addBriefs(ctx context.Context, jobs []api.Job) error {
 
 func badCursor(c string) error {
 	return fault.New(fault.Invalid, "bad_cursor", "invalid cursor %q", c).WithField("cursor").
-		WithRemedy("use the value that an earlier answer gave, or leave it out")
+		WithRemedy("use the cursor of a previous response, or omit it")
 }
 
 type jobInput struct {
@@ -285,7 +285,7 @@ func (s *Server) changeJob(
 
 		answer, err := s.do(ctx, message(j.ID, callerOf(ctx).User))
 		if fault.KindOf(err) == fault.NotFound && j.State.Final() {
-			err = fault.New(fault.Conflict, "job_state", "job %s is %s and cannot be changed any more", j.ID, j.State)
+			err = fault.New(fault.Conflict, "job_state", "job %s has already ended (%s) and cannot be changed", j.ID, j.State)
 		}
 
 		if err != nil {
@@ -307,7 +307,7 @@ func (s *Server) fail(ctx context.Context, err error) error {
 	return toProblem(err)
 }
 
-// left reports whether the caller went away: what that broke off is no failure.
+// left reports whether the caller disconnected: an interrupted request is not a failure.
 func left(ctx context.Context) bool { return errors.Is(ctx.Err(), context.Canceled) }
 
 func parseSeq(cursor string) (uint64, error) {

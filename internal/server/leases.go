@@ -43,9 +43,9 @@ type leasesInput struct {
 	Owner   string    `query:"owner" maxLength:"63"`
 	Project string    `query:"project" maxLength:"63"`
 	Job     string    `query:"job" maxLength:"40"`
-	Live    bool      `query:"live" doc:"only those that have not ended"`
-	From    time.Time `query:"from" doc:"not ended, or ended at or after"`
-	To      time.Time `query:"to" doc:"requested before"`
+	Live    bool      `query:"live" doc:"only leases that have not ended"`
+	From    time.Time `query:"from" doc:"only leases that have not ended or ended at or after this time"`
+	To      time.Time `query:"to" doc:"only leases requested before this time"`
 }
 
 func (s *Server) listLeases(ctx context.Context, in *leasesInput) (*body[api.LeasePage], error) {

@@ -22,7 +22,7 @@ func (s *Server) loginRoutes() {
 			OperationID: "whoami",
 			Method:      http.MethodGet,
 			Path:        "/api/v1/whoami",
-			Summary:     "Say who the caller is",
+			Summary:     "Show the authenticated user",
 			Security:    byToken,
 			Tags:        []string{"access"},
 		},

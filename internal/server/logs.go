@@ -23,7 +23,7 @@ func (s *Server) logRoutes() {
 			OperationID: "read-logs",
 			Method:      http.MethodGet,
 			Path:        "/api/v1/jobs/{job}/logs",
-			Summary:     "Read or search a job's output",
+			Summary:     "Read or search the output of a job",
 			Security:    byToken,
 			Tags:        []string{"logs"},
 		},
@@ -36,10 +36,11 @@ func (s *Server) logRoutes() {
 			OperationID: "follow-logs",
 			Method:      http.MethodGet,
 			Path:        "/api/v1/jobs/{job}/logs/follow",
-			Summary:     "Follow a job's output live",
-			Description: "Lines as LogLine; kind state with the Job when its state changes; kind end with the Job when it has ended and all was sent.",
-			Security:    byToken,
-			Tags:        []string{"logs"},
+			Summary:     "Follow the output of a job live",
+			Description: "Items are LogLine; events of kind state carry the Job when its state changes, " +
+				"and kind end carries the Job after its last line.",
+			Security: byToken,
+			Tags:     []string{"logs"},
 		}),
 		s.followLogs,
 	)
@@ -48,11 +49,11 @@ func (s *Server) logRoutes() {
 type logInput struct {
 	Paging
 	Job    string `path:"job" maxLength:"40"`
-	Run    string `query:"run" maxLength:"50" doc:"only this run; else from the first run on"`
+	Run    string `query:"run" maxLength:"50" doc:"only this run; default: all runs"`
 	Rank   int    `query:"rank" minimum:"-1" maximum:"4095" default:"-1" doc:"only this rank"`
 	Stream string `query:"stream" enum:"stdout,stderr,yard" doc:"only this stream"`
 	Grep   string `query:"grep" maxLength:"1000" doc:"only lines that match this regular expression"`
-	Tail   int    `query:"tail" minimum:"0" maximum:"100000" doc:"begin with the last so many lines of the newest run"`
+	Tail   int    `query:"tail" minimum:"0" maximum:"100000" doc:"number of last lines of the latest run to start with"`
 }
 
 // logReader reads a job's output run after run, rank after rank.
@@ -149,12 +150,12 @@ func (r *logReader) toTail(ctx context.Context, n int) error {
 	return nil
 }
 
-// next returns up to most lines that are here and have not been read, and
+// next returns up to limit lines that are here and have not been read, and
 // channels that tell when there may be more. done is true when the job has
 // ended and all of its output has been read.
 func (r *logReader) next(
 	ctx context.Context,
-	most int,
+	limit int,
 ) (lines []api.LogLine, wait []<-chan struct{}, done bool, err error) {
 	r.marks = r.marks[:0]
 	for {
@@ -182,7 +183,7 @@ func (r *logReader) next(
 				return nil, nil, false, err
 			}
 
-			for more := true; more && len(lines) < most; {
+			for more := true; more && len(lines) < limit; {
 				var got []api.LogLine
 				var after []archive.Mark
 				var next archive.Mark
@@ -192,7 +193,7 @@ func (r *logReader) next(
 					rank,
 					r.at.Ranks[rank],
 					&r.filter,
-					most-len(lines),
+					limit-len(lines),
 				)
 
 				if err != nil {
@@ -204,7 +205,7 @@ func (r *logReader) next(
 				r.at.Ranks[rank] = next
 			}
 
-			if len(lines) >= most {
+			if len(lines) >= limit {
 				return lines, nil, false, nil
 			}
 

@@ -20,7 +20,7 @@ import (
 // Loop is the shell around the yardmaster: the one goroutine that feeds it.
 // It takes all messages that have arrived, lets the yardmaster handle them,
 // commits what changed in one transaction, and only then answers the callers,
-// hands out the orders and tells the feed. While a commit is under way the
+// sends the orders and notifies the feed. While a commit is under way the
 // next messages gather, so that many share one commit when many come.
 type Loop struct {
 	yard    *yardmaster.Yard
@@ -73,7 +73,7 @@ func NewLoop(c LoopConfig) *Loop {
 // not run yet.
 func (l *Loop) Tell(fn func(*yardmaster.Batch)) { l.after = append(l.after, fn) }
 
-// Do hands in a message and returns the answer once what it changed is stored.
+// Do sends a message to the yard and returns the answer once its changes are stored.
 func (l *Loop) Do(ctx context.Context, m yardmaster.Message) (any, error) {
 	return l.ask(ctx, request{message: m})
 }
@@ -95,7 +95,7 @@ func (l *Loop) ask(ctx context.Context, r request) (any, error) {
 	case <-l.over:
 		return nil, ended()
 	case <-ctx.Done():
-		return nil, fault.New(fault.Unavailable, "busy", "the yard is too busy to take this now").WithCause(ctx.Err())
+		return nil, fault.New(fault.Unavailable, "busy", "server busy; try again").WithCause(ctx.Err())
 	}
 
 	select {
@@ -109,19 +109,19 @@ func (l *Loop) ask(ctx context.Context, r request) (any, error) {
 			return nil, ended()
 		}
 	case <-ctx.Done():
-		return nil, fault.New(fault.Unavailable, "no_answer", "the yard did not answer in time; it is not known whether the request took effect").
-			WithRemedy("ask again; with the same idempotency key a submission is accepted once").
+		return nil, fault.New(fault.Unavailable, "no_answer", "server not responding; the request may or may not have taken effect").
+			WithRemedy("try again; submissions with the same idempotency key are accepted only once").
 			WithCause(ctx.Err())
 	}
 }
 
 func storeDown(why string) error {
-	return fault.New(fault.Unavailable, "store_down", "the yard cannot store anything now: %s", why).
+	return fault.New(fault.Unavailable, "store_down", "the server cannot write to its store: %s", why).
 		WithRemedy("try again later")
 }
 
 func ended() error {
-	return fault.New(fault.Unavailable, "stopping", "the server is stopping").WithRemedy("try again when it is back")
+	return fault.New(fault.Unavailable, "stopping", "the server is shutting down").WithRemedy("try again after it has restarted")
 }
 
 // Stuck returns why commits fail now, and "" if they do not.
@@ -146,7 +146,7 @@ const (
 )
 
 // Run feeds the yardmaster until ctx ends or the store has another writer. It returns
-// when a plan that is being made beside it has ended too: the policy is told to stop.
+// when a plan that is being made beside it has ended too: the policy is asked to stop.
 func (l *Loop) Run(ctx context.Context) error {
 	defer close(l.over)
 
@@ -286,7 +286,7 @@ func (l *Loop) plan(ctx context.Context, p *yardmaster.Planning) {
 	})
 }
 
-// deliver hands in a message that the yard waits for, also while commits fail, and
+// deliver sends a message that the yard waits for, also while commits fail, and
 // returns its answer. It is false if the loop has ended before.
 func (l *Loop) deliver(ctx context.Context, m yardmaster.Message) (answer, bool) {
 	r := request{message: m, done: make(chan answer, 1)}

@@ -15,9 +15,9 @@ import (
 	"trainyard/internal/yardmaster"
 )
 
-// sightings is what agents tell that decides nothing and is shown to people, and what
-// they are to be told in return. It is kept in memory alone: agents tell it again, and
-// releases are in the feed.
+// sightings holds what agents report that is only displayed and decides nothing, and the GPU
+// releases to send in reply. It is in memory only: agents report again after a restart, and
+// releases are in the event feed.
 type sightings struct {
 	mu       sync.Mutex
 	nodes    map[id.Node]sighting
@@ -25,7 +25,7 @@ type sightings struct {
 	swept    time.Time
 }
 
-// forgetAfter is how long what was seen of a node is kept when it is not heard any more.
+// forgetAfter is how long the sighting of a node is kept after its last report.
 const forgetAfter = 24 * time.Hour
 
 // sighting is what was seen of one node. Its maps are replaced, never changed.
@@ -46,8 +46,8 @@ func (s *sightings) of(n id.Node) sighting {
 	return s.nodes[n]
 }
 
-// noteReport takes note of what an agent reports about GPUs, and returns the releases that
-// it is to be told.
+// noteReport stores what an agent reports about GPUs, and returns the releases to send in
+// reply.
 func (s *Server) noteReport(n id.Node, r *api.Report) []api.GPURelease {
 	now := s.Clock.Now()
 	seen := s.seen
@@ -79,7 +79,7 @@ func (s *Server) noteReport(n id.Node, r *api.Report) []api.GPURelease {
 	return list
 }
 
-// sweep forgets nodes that are gone, now and then.
+// sweep drops nodes that have not reported for a day, from time to time.
 func (s *sightings) sweep(now time.Time) {
 	if now.Sub(s.swept) < forgetAfter {
 		return
@@ -125,8 +125,8 @@ func (s *sightings) release(e *yardmaster.Event) {
 // maxRecalled is how many releases are remembered over a restart.
 const maxRecalled = 1000
 
-// recallReleases reads from the feed what agents may not have been told before the server
-// stopped. An agent heeds a release once, however often it is told.
+// recallReleases reads from the feed the releases that may not have reached their agents before the server
+// stopped. An agent acts on a release once, however often it is sent.
 func (s *Server) recallReleases(ctx context.Context) error {
 	events, err := s.Store.Events(ctx, store.EventFilter{Kind: yardmaster.EventReleased, Newest: true, Limit: maxRecalled})
 	for i := range events {

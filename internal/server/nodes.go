@@ -23,7 +23,7 @@ func (s *Server) nodeRoutes() {
 	huma.Register(s.api, s.op("drain-node", http.MethodPost, "/api/v1/nodes/{node}/drain",
 		"Cordon a node and stop its jobs, so that they restart elsewhere", tag), s.drainNode)
 	huma.Register(s.api, s.op("clear-gpu-error", http.MethodPost, "/api/v1/nodes/{node}/gpus/{gpu}/clear-error",
-		"Let a GPU back into use that its agent has quarantined", tag), s.clearGPUError)
+		"Return a quarantined GPU to service", tag), s.clearGPUError)
 	remove := s.op("remove-node", http.MethodDelete, "/api/v1/nodes/{node}", "Remove a node from the yard", tag)
 	remove.DefaultStatus = http.StatusNoContent
 	huma.Register(s.api, remove, s.removeNode)

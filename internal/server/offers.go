@@ -18,15 +18,15 @@ import (
 
 func (s *Server) offerRoutes() {
 	huma.Register(s.api, s.op("list-offers", http.MethodGet, "/api/v1/offers",
-		"List what can be provisioned, the cheapest first", "provisioning"), s.listOffers)
+		"List offers that can be provisioned, cheapest first", "provisioning"), s.listOffers)
 }
 
 type offersInput struct {
 	Paging
-	GPU      string `query:"gpu" maxLength:"63" doc:"kind of GPU: A100 or A100:80GB"`
+	GPU      string `query:"gpu" maxLength:"63" doc:"GPU type, e.g. A100 or A100:80GB"`
 	Provider string `query:"provider" maxLength:"63"`
 	Region   string `query:"region" maxLength:"63"`
-	Spot     string `query:"spot" enum:"true,false" doc:"only spot offers, or only others"`
+	Spot     string `query:"spot" enum:"true,false" doc:"true: only spot offers; false: only on-demand offers"`
 }
 
 func (s *Server) listOffers(ctx context.Context, in *offersInput) (*body[api.OfferPage], error) {
@@ -39,7 +39,7 @@ func (s *Server) listOffers(ctx context.Context, in *offersInput) (*body[api.Off
 		if err := kind.UnmarshalText([]byte(in.GPU)); err != nil {
 			return nil, s.fail(
 				ctx,
-				fault.New(fault.Invalid, "gpu_kind", "%v", err).WithField("gpu").WithRemedy("write A100 or A100:80GB"),
+				fault.New(fault.Invalid, "gpu_kind", "%v", err).WithField("gpu").WithRemedy("e.g. A100 or A100:80GB"),
 			)
 		}
 	}

@@ -173,7 +173,7 @@ func TestARemovedNodeIsRefusedEverywhere(t *testing.T) {
 		{http.MethodGet, "/agent/v1/files/" + digestOf("x"), ""},
 	} {
 		got := y.raw(n.http, try.method, try.path, "", try.body)
-		if text := says(&got.p); text != "403 node_removed: node n1 was removed from the yard" {
+		if text := says(&got.p); text != "403 node_removed: node n1 has been removed from the yard" {
 			t.Errorf("%s: %s", try.path, text)
 		}
 	}

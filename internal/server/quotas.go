@@ -19,7 +19,7 @@ func (s *Server) quotaRoutes() {
 	const tag, path = "quotas", "/api/v1/quotas/{kind}/{name}"
 	huma.Register(
 		s.api,
-		s.op("list-quotas", http.MethodGet, "/api/v1/quotas", "List quotas and what is used of them", tag),
+		s.op("list-quotas", http.MethodGet, "/api/v1/quotas", "List quotas and their usage", tag),
 		s.listQuotas,
 	)
 
@@ -111,7 +111,7 @@ func toPeriodUsage(c *quota.Projection) api.PeriodUsage {
 
 type subjectInput struct {
 	Kind string `path:"kind" enum:"user,project,each"`
-	Name string `path:"name" maxLength:"63" doc:"of the user or project; user or project where the quota is for each"`
+	Name string `path:"name" maxLength:"63" doc:"name of the user or project; user or project if the scope is each"`
 }
 
 func (in *subjectInput) subject() tenant.Subject {
@@ -127,7 +127,7 @@ func (in *subjectInput) subject() tenant.Subject {
 
 type quotaInput struct {
 	Kind string `path:"kind" enum:"user,project,each"`
-	Name string `path:"name" maxLength:"63" doc:"of the user or project; user or project where the quota is for each"`
+	Name string `path:"name" maxLength:"63" doc:"name of the user or project; user or project if the scope is each"`
 	Body api.QuotaRequest
 }
 

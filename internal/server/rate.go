@@ -18,7 +18,7 @@ type rateLimiter struct {
 	keys map[string]*rate.Limiter
 }
 
-// newRateLimiter returns a limiter of so many requests per second, with so many at once.
+// newRateLimiter returns a limiter with this rate in requests per second and this burst.
 // A rate of 0 lets all through.
 func newRateLimiter(perSecond float64, burst int, clk clock.Clock) *rateLimiter {
 	return &rateLimiter{

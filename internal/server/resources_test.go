@@ -406,7 +406,7 @@ func TestTheAuditSaysWhetherDataLeftTheBuilding(t *testing.T) {
 		return a
 	}
 
-	if a := says(); a.Left || !a.Complete || a.Answer != "No: it was never used, and no copy is said to be outside." {
+	if a := says(); a.Left || !a.Complete || a.Answer != "No: it was never used, and no copy is registered outside the premises." {
 		t.Errorf("unused: %+v", a)
 	}
 
@@ -416,7 +416,7 @@ func TestTheAuditSaysWhetherDataLeftTheBuilding(t *testing.T) {
 	n.ends(n.awaitRun(j, 1), 0, 0)
 
 	if a := says(); a.Left || a.Inside != 1 || a.Uses[0].Node != "box1" || a.Uses[0].Outside ||
-		a.Answer != "No: every use was on a node in the building." {
+		a.Answer != "No: every use was on a node on the premises." {
 		t.Errorf("used inside: %+v", a)
 	}
 
@@ -458,7 +458,7 @@ func TestTheAuditSaysWhetherDataLeftTheBuilding(t *testing.T) {
 	}
 
 	if !strings.HasPrefix(a.Answer, "Yes: first on ") ||
-		!strings.HasSuffix(a.Answer, fmt.Sprintf("by %s.1 of ada on node cloud1, let by root: the paper is due.", j)) {
+		!strings.HasSuffix(a.Answer, fmt.Sprintf("by %s.1 of ada on node cloud1, allowed by root: the paper is due.", j)) {
 		t.Errorf("it says %q", a.Answer)
 	}
 

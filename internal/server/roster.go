@@ -10,18 +10,18 @@ import (
 	"trainyard/internal/yardmaster"
 )
 
-// roster knows where each node stands, as committed. A certificate is good
-// until it ends; the roster is how a node that was taken out is kept out. Agents
-// ask it at every call, so it does not ask the loop.
+// roster holds the committed state of each node. A certificate is valid until it
+// expires; the roster is what refuses a node that was removed before that. Every call of an agent
+// checks it, so it must not wait for the loop.
 type roster struct {
 	mu      sync.Mutex
 	states  map[id.Node]fleet.State
-	removed chan struct{} // closed when a node is taken out
-	lost    chan struct{} // closed when a node is taken out or lost
+	removed chan struct{} // closed when a node is removed
+	lost    chan struct{} // closed when a node is removed or lost
 }
 
 // newRoster returns the roster of a loop that does not run yet, which keeps it
-// up to date from then on. It is told before anyone else, so that who is woken
+// up to date from then on. It is updated before any other listener, so that whoever is woken
 // by a batch finds it in the roster.
 func newRoster(l *Loop) *roster {
 	r := &roster{states: map[id.Node]fleet.State{}, removed: make(chan struct{}), lost: make(chan struct{})}
@@ -57,21 +57,21 @@ func (r *roster) update(b *yardmaster.Batch) {
 	}
 }
 
-// admit refuses a node that was taken out of the yard. The channel is closed
-// when it is time to ask again.
+// admit refuses a node that was removed from the yard. The channel is closed
+// when a node is removed, and the caller must check again.
 func (r *roster) admit(n id.Node) (<-chan struct{}, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 
 	if _, ok := r.states[n]; !ok {
-		return nil, fault.New(fault.Denied, "node_removed", "node %s was removed from the yard", n).
+		return nil, fault.New(fault.Denied, "node_removed", "node %s has been removed from the yard", n).
 			WithRemedy("join again with a new join token")
 	}
 
 	return r.removed, nil
 }
 
-// gone reports whether nothing is expected from a node any more.
+// gone reports whether a node was removed or is lost, so that no more reports are expected.
 func (r *roster) gone(n id.Node) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -81,7 +81,7 @@ func (r *roster) gone(n id.Node) bool {
 	return !ok || state == fleet.Lost
 }
 
-// waitLost returns a channel that is closed when a node is lost or taken out.
+// waitLost returns a channel that is closed when a node is lost or removed.
 func (r *roster) waitLost() <-chan struct{} {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -15,7 +15,7 @@ import (
 func (s *Server) savingsRoutes() {
 	huma.Register(
 		s.api,
-		s.reportOp("savings", "/savings", "Report what decisions saved", reflect.TypeFor[api.Savings]()),
+		s.reportOp("savings", "/savings", "Report savings of scheduling decisions", reflect.TypeFor[api.Savings]()),
 		s.savings,
 	)
 }
@@ -23,7 +23,7 @@ func (s *Server) savingsRoutes() {
 type savingsInput struct {
 	Form
 	Period
-	By    []string `query:"by" maxItems:"8" doc:"keys of the rows: researcher, project, job, kind, hour, day, week, month; kind if left out"`
+	By    []string `query:"by" maxItems:"8" doc:"keys to group by: researcher, project, job, kind, hour, day, week, month; default kind"`
 	Where []string `query:"where,explode" maxItems:"100" doc:"KEY=VALUE; several values of one key are alternatives"`
 }
 

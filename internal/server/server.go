@@ -33,7 +33,7 @@ import (
 	"trainyard/internal/yardmaster"
 )
 
-// Assignments tells what each node shall run; the engine of our agents does.
+// Assignments returns the desired state of each node; the engine of the agents provides it.
 type Assignments interface {
 	Desired(n id.Node) (orders []yardmaster.Order, generation uint64, changed <-chan struct{})
 	Generation(n id.Node) uint64
@@ -47,7 +47,7 @@ type Config struct {
 	Interval    time.Duration // how often agents report
 	Lease       time.Duration // how long agents may run on without contact
 	NodeCertTTL time.Duration
-	Rate        float64 // requests per second of one token; 0 for no limit
+	Rate        float64 // requests per second allowed per token; 0 for no limit
 	Burst       int
 	MaxFile     int64         // bytes of one uploaded file
 	Timeout     time.Duration // for an answer of the loop
@@ -171,13 +171,15 @@ func (s *Server) recovered(next http.Handler) http.Handler {
 // describe is the head of the OpenAPI description.
 func describe(version string) huma.Config {
 	c := huma.DefaultConfig("Trainyard", version)
-	c.Info.Description = "The API of a Trainyard server: jobs, forecasts, nodes, offers, leases, quotas, datasets, usage, users, tokens, events and files for people; join, assignments, reports, metrics and output for agents."
+	c.Info.Description = "HTTP API of the Trainyard server. For users: jobs, forecasts, nodes, offers, leases, " +
+		"quotas, datasets, usage, users, tokens, events and files. For agents: join, assignments, reports, " +
+		"metrics and output."
 	c.OpenAPIPath, c.DocsPath, c.SchemasPath = "", "", ""
 	c.CreateHooks = nil // no $schema links in answers
 	c.Components.Schemas = huma.NewMapRegistry("#/components/schemas/", schemaName)
 	c.Components.SecuritySchemes = map[string]*huma.SecurityScheme{
-		"token": {Type: "http", Scheme: "bearer", Description: "an access token"},
-		"node":  {Type: "mutualTLS", Description: "a node's certificate"},
+		"token": {Type: "http", Scheme: "bearer", Description: "access token"},
+		"node":  {Type: "mutualTLS", Description: "client certificate of the node"},
 	}
 
 	return c

@@ -69,7 +69,7 @@ func (s *stream) flush() bool { return s.c.Flush() == nil }
 // streaming marks an operation as a live feed in the description.
 func streaming(op huma.Operation) huma.Operation {
 	op.Responses = map[string]*huma.Response{"200": {
-		Description: "Server-sent events; each item's id is the cursor to go on after it.",
+		Description: "Server-sent events. The id of an item is the cursor to resume after it.",
 		Content:     map[string]*huma.MediaType{"text/event-stream": {Schema: &huma.Schema{Type: "string"}}},
 	}}
 

@@ -19,7 +19,7 @@ import (
 )
 
 type submitInput struct {
-	Key  string `header:"Idempotency-Key" maxLength:"200" doc:"the same key submits once, however often it is sent"`
+	Key  string `header:"Idempotency-Key" maxLength:"200" doc:"requests with the same key submit the job only once"`
 	Body api.SubmitRequest
 }
 
@@ -183,7 +183,7 @@ func (s *Server) preview(ctx context.Context, owner id.User, file *spec.File) ([
 			if len(sp.Needs) > 0 {
 				p.Why = &api.Why{
 					Blocker:  string(place.BlockNeeds),
-					Sentence: "waits until the jobs it needs have succeeded",
+					Sentence: "queued until the jobs it needs have succeeded",
 				}
 			}
 

@@ -68,7 +68,7 @@ func (s *Server) newToken(ctx context.Context, answer any, secret auth.Secret, e
 
 type listTokensInput struct {
 	Paging
-	Owner string `query:"owner" maxLength:"63" doc:"only this user's; your own if you are no admin"`
+	Owner string `query:"owner" maxLength:"63" doc:"only tokens of this user; users who are not admins see only their own"`
 }
 
 func (s *Server) listTokens(ctx context.Context, in *listTokensInput) (*body[api.TokenPage], error) {
@@ -122,7 +122,7 @@ func (s *Server) addToken(ctx context.Context, in *body[api.TokenRequest]) (*bod
 }
 
 // wantedToken checks a request for a token and fills in what was left out.
-// Nobody can hand out more than they may do themselves.
+// Nobody can create a token with more rights than their own.
 func (s *Server) wantedToken(ctx context.Context, r *api.TokenRequest) (tenant.Token, error) {
 	who := callerOf(ctx)
 	t := tenant.Token{Kind: r.Kind, Owner: r.Owner, Note: r.Note}
@@ -158,7 +158,7 @@ func (s *Server) wantedToken(ctx context.Context, r *api.TokenRequest) (tenant.T
 		}
 
 		if !who.Scope.Includes(t.Scope) {
-			return t, fault.New(fault.Denied, "wider_scope", "a token of scope %s cannot hand out one of scope %s", who.Scope, t.Scope).
+			return t, fault.New(fault.Denied, "wider_scope", "a token of scope %s cannot create one of scope %s", who.Scope, t.Scope).
 				WithField("scope")
 		}
 	}
@@ -168,7 +168,7 @@ func (s *Server) wantedToken(ctx context.Context, r *api.TokenRequest) (tenant.T
 		if err != nil || d <= 0 || time.Duration(d) > longest {
 			return t, fault.New(fault.Invalid, "bad_ttl", "invalid token lifetime %q", r.TTL).
 				WithField("ttl").
-				WithRemedy("write it as in 12h or 30d, at most 366d")
+				WithRemedy("use a duration such as 12h or 30d, at most 366d")
 		}
 
 		life = time.Duration(d)

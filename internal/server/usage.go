@@ -16,7 +16,7 @@ import (
 type usageInput struct {
 	Form
 	Period
-	Researcher string `query:"researcher" maxLength:"63" doc:"only what this one used and pays for; use rates are of all"`
+	Researcher string `query:"researcher" maxLength:"63" doc:"only usage and cost of this researcher; utilization always covers everyone"`
 }
 
 // usage reports the four groups of figures. How much of the nodes was used is for

@@ -34,7 +34,7 @@ func (s *Server) usageRoutes() {
 
 	huma.Register(
 		s.api,
-		s.reportOp("usage-report", "/usage/report", "Report usage and cost of a period, grouped by any keys",
+		s.reportOp("usage-report", "/usage/report", "Report usage and cost of a period, grouped by keys",
 			reflect.TypeFor[api.UsageReport]()),
 		s.usageReport,
 	)
@@ -62,7 +62,7 @@ type written struct {
 // Form says in which form an answer is wanted.
 type Form struct {
 	Accept string `header:"Accept" hidden:"true"`
-	Format string `query:"format" enum:"json,csv" doc:"else by the header Accept"`
+	Format string `query:"format" enum:"json,csv" doc:"response format; default: chosen by the Accept header"`
 }
 
 // write answers with a value, or with the table that csv writes.
@@ -81,14 +81,14 @@ func (f *Form) write(value any, csv func(io.Writer) error) (*written, error) {
 
 // Period is of what time a report is.
 type Period struct {
-	From time.Time `query:"from" doc:"from the beginning if left out"`
-	To   time.Time `query:"to" doc:"until now if left out"`
+	From time.Time `query:"from" doc:"start of the period; default: all recorded usage"`
+	To   time.Time `query:"to" doc:"end of the period; default: now"`
 }
 
 type usageReportInput struct {
 	Form
 	Period
-	By    []string `query:"by" maxItems:"15" doc:"keys of the rows: researcher, project, class, node, gpu, provider, offer, lease, job, run, account, hour, day, week, month"`
+	By    []string `query:"by" maxItems:"15" doc:"keys to group by: researcher, project, class, node, gpu, provider, offer, lease, job, run, account, hour, day, week, month"`
 	Where []string `query:"where,explode" maxItems:"100" doc:"KEY=VALUE; several values of one key are alternatives"`
 }
 
@@ -104,7 +104,7 @@ func (in *usageReportInput) question() (ledger.Query, error) {
 		if !ok {
 			return q, fault.New(fault.Invalid, "bad_filter", "invalid filter %q", text).
 				WithField("where").
-				WithRemedy("write KEY=VALUE: class=ondemand")
+				WithRemedy("use KEY=VALUE, e.g. class=ondemand")
 		}
 
 		q.Filter = with(q.Filter, ledger.Key(key), value)
@@ -209,7 +209,7 @@ func (s *Server) readLedger(ctx context.Context, from, to time.Time) (*reading, 
 	return r, err
 }
 
-// postings hands out the postings in their order. If it ends early err says why.
+// postings yields the postings in order. If it stops early, err holds the reason.
 func (r *reading) postings() iter.Seq[*ledger.Posting] {
 	return func(yield func(*ledger.Posting) bool) {
 		done := false

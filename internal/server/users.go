@@ -40,7 +40,7 @@ func (s *Server) userRoutes() {
 			OperationID: "put-user",
 			Method:      http.MethodPut,
 			Path:        "/api/v1/users/{user}",
-			Summary:     "Add or change a user",
+			Summary:     "Create or update a user",
 			Security:    byToken,
 			Tags:        []string{"access"},
 		},
@@ -119,7 +119,7 @@ func (s *Server) putUser(ctx context.Context, in *putUserInput) (*body[api.User]
 	}
 
 	if !id.Name(in.User) {
-		return nil, toProblem(fault.New(fault.Invalid, "bad_name", "%q cannot name a user", in.User).WithField("user").
+		return nil, toProblem(fault.New(fault.Invalid, "bad_name", "invalid user name %q", in.User).WithField("user").
 			WithRemedy("use lower-case letters, digits, '-', '_' and '.', at most %d", id.MaxName))
 	}
 

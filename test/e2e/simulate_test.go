@@ -124,18 +124,18 @@ func TestSimulateReadsATraceOnACluster(t *testing.T) {
 	}
 
 	for want, args := range map[string][]string{
-		"say on what to simulate":  {"simulate", "--trace", trace},
-		"say what to simulate":     {"simulate"},
-		"is no cluster":            {"simulate", "--trace", trace, "--cluster", "lots"},
-		"there is no policy":       {"simulate", filepath.Join(scenarios(t), "gang.yard"), "--policy", "magic"},
-		"there is no file":         {"simulate", "nowhere.yard"},
-		"takes neither scenarios":  {"simulate", "--from-yard", "x.yard"},
-		"go with --from-yard":      {"simulate", "x.yard", "--assume", "2h"},
-		"not logged in":            {"simulate", "--from-yard"},
-		"a load must be more than": {"simulate", filepath.Join(scenarios(t), "gang.yard"), "--load", "0"},
-		"is no job; jobs are":      {"replay", "gang"},
-		"different policies":       {"simulate", filepath.Join(scenarios(t), "gang.yard"), filepath.Join(scenarios(t), "srtf.yard")},
-		"is no price":              {"simulate", filepath.Join(scenarios(t), "gang.yard"), "--price", "V100=cheap"},
+		"--trace requires --cluster":  {"simulate", "--trace", trace},
+		"nothing to simulate":         {"simulate"},
+		"is no cluster":               {"simulate", "--trace", trace, "--cluster", "lots"},
+		"there is no policy":          {"simulate", filepath.Join(scenarios(t), "gang.yard"), "--policy", "magic"},
+		"there is no file":            {"simulate", "nowhere.yard"},
+		"takes neither scenarios":     {"simulate", "--from-yard", "x.yard"},
+		"go with --from-yard":         {"simulate", "x.yard", "--assume", "2h"},
+		"not logged in":               {"simulate", "--from-yard"},
+		"--load must be greater than": {"simulate", filepath.Join(scenarios(t), "gang.yard"), "--load", "0"},
+		"invalid job ID":              {"replay", "gang"},
+		"different policies":          {"simulate", filepath.Join(scenarios(t), "gang.yard"), filepath.Join(scenarios(t), "srtf.yard")},
+		"invalid price":               {"simulate", filepath.Join(scenarios(t), "gang.yard"), "--price", "V100=cheap"},
 	} {
 		if r := p.run(t, args...); r.code == 0 || !strings.Contains(r.err, want) {
 			t.Errorf("trainyard %s: want %q, got %s", strings.Join(args, " "), want, r)
@@ -201,7 +201,7 @@ func TestSimulateFromYardSaysWhenJobsWouldStart(t *testing.T) {
 	}
 
 	r := y.succeed(t, "simulate", "--from-yard", "--assume", "30m", "--policy", "sjf")
-	for _, want := range []string{"JOB", "SOONER BY", second, "runs", "then: sjf", "1 job: told nothing about how long they run"} {
+	for _, want := range []string{"JOB", "EARLIER BY", second, "runs", "then: sjf", "1 job: told nothing about how long they run"} {
 		if !strings.Contains(r.out+r.err, want) {
 			t.Errorf("the table does not have %q: %s", want, r)
 		}
@@ -283,8 +283,8 @@ func TestReplayMakesADecisionOfThePastAgain(t *testing.T) {
 	}
 
 	r := y.succeed(t, "replay", long)
-	for _, want := range []string{long + ".1 of " + long + " (long) was ordered at", "Then:  it went to north", "fifo decides the same", "2 jobs waited; it was number 1 in line",
-		short + " (short) waits: ", "Not rebuilt exactly:"} {
+	for _, want := range []string{long + ".1 of " + long + " (long) was ordered at", "Then:  placed on north",
+		"same decision by fifo", "2 queued jobs, position 1", short + " (short) stays queued: ", "Not rebuilt exactly:"} {
 		if !strings.Contains(r.out, want) {
 			t.Errorf("the explanation does not have %q:\n%s", want, r)
 		}

@@ -390,25 +390,25 @@ func leaseKey(path string) ([]byte, error) {
 
 // stream is as many bytes as are wanted that follow from a key and a name.
 type stream struct {
-	key  []byte
-	name string
-	n    byte
-	left []byte
+	key     []byte
+	name    string
+	n       byte
+	pending []byte
 }
 
 // Read fills a buffer.
 func (s *stream) Read(p []byte) (int, error) {
 	for n := 0; n < len(p); {
-		if len(s.left) == 0 {
+		if len(s.pending) == 0 {
 			m := hmac.New(sha256.New, s.key)
 			m.Write([]byte(s.name))
 			m.Write([]byte{s.n})
-			s.left = m.Sum(nil)
+			s.pending = m.Sum(nil)
 			s.n++
 		}
 
-		c := copy(p[n:], s.left)
-		s.left = s.left[c:]
+		c := copy(p[n:], s.pending)
+		s.pending = s.pending[c:]
 		n += c
 	}
 

@@ -55,7 +55,7 @@ Review the file before you use it: every offer in it may be provisioned.`,
 
 	flags := cmd.Flags()
 	flags.StringVar(&from.catalogue, "skypilot", "", "file of SkyPilot's catalogue")
-	flags.BoolVar(&from.amazon, "aws", false, "ask Amazon, with the credentials of this machine")
+	flags.BoolVar(&from.amazon, "aws", false, "query Amazon, with the credentials of this machine")
 	flags.StringVar(
 		&from.provider,
 		"provider",
@@ -65,7 +65,7 @@ Review the file before you use it: every offer in it may be provisioned.`,
 
 	flags.StringSliceVar(&from.regions, "region", nil, "only these regions")
 	flags.StringSliceVar(&from.gpus, "gpu", nil, "only these GPUs")
-	flags.StringVar(&from.boot, "boot", "4m", "from the order of a node until it can run something")
+	flags.StringVar(&from.boot, "boot", "4m", "time from provisioning a node until it can run jobs")
 
 	return cmd
 }

@@ -61,13 +61,13 @@ func (c *Console) OutputFlag(cmd *cobra.Command, extra ...string) {
 
 // QuietFlag gives a command the flag -q.
 func (c *Console) QuietFlag(cmd *cobra.Command) {
-	cmd.Flags().BoolVarP(&c.Quiet, "quiet", "q", false, "print ids only")
+	cmd.Flags().BoolVarP(&c.Quiet, "quiet", "q", false, "print IDs only")
 	cmd.MarkFlagsMutuallyExclusive("quiet", "output")
 }
 
 // YesFlag gives a command the flag -y.
 func (c *Console) YesFlag(cmd *cobra.Command) {
-	cmd.Flags().BoolVarP(&c.Yes, "yes", "y", false, "do not ask")
+	cmd.Flags().BoolVarP(&c.Yes, "yes", "y", false, "do not ask for confirmation")
 }
 
 // Show writes a value in the format that was asked for: as JSON or YAML, the

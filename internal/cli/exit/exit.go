@@ -1,4 +1,4 @@
-// Package exit holds the exit codes of the commands and how errors are told.
+// Package exit holds the exit codes of the commands and how errors are printed.
 //
 // It is the only place that maps kinds of failure, and ways a job may end, to
 // exit codes; the table is what "trainyard help exit-codes" prints. Errors go
@@ -20,6 +20,7 @@ import (
 	"trainyard/internal/api"
 	"trainyard/internal/cli/table"
 	"trainyard/internal/fault"
+	"trainyard/internal/humanize"
 	"trainyard/internal/job"
 )
 
@@ -156,10 +157,10 @@ func NoArgs(cmd *cobra.Command, args []string) error {
 	}
 
 	if cmd.HasSubCommands() {
-		message := fmt.Sprintf("there is no command %q", cmd.CommandPath()+" "+args[0])
+		message := fmt.Sprintf("unknown command %q", cmd.CommandPath()+" "+args[0])
 		cmd.SuggestionsMinimumDistance = 2
-		if near := cmd.SuggestionsFor(args[0]); len(near) > 0 {
-			message += ", did you mean " + strings.Join(near, " or ") + "?"
+		if suggestions := cmd.SuggestionsFor(args[0]); len(suggestions) > 0 {
+			message += ", did you mean " + strings.Join(suggestions, " or ") + "?"
 		}
 
 		return Usagef(cmd, "%s", table.Plain(message))
@@ -168,14 +169,14 @@ func NoArgs(cmd *cobra.Command, args []string) error {
 	return Usagef(cmd, "%s takes no arguments", cmd.CommandPath())
 }
 
-// Args returns a check that there are from least to most arguments (most 0: any number).
-func Args(least, most int, what string) cobra.PositionalArgs {
+// Args returns a check that there are at least lower and at most upper arguments (upper 0: any number).
+func Args(lower, upper int, what string) cobra.PositionalArgs {
 	return func(cmd *cobra.Command, args []string) error {
-		if len(args) < least {
-			return Usagef(cmd, "say which %s", what)
+		if len(args) < lower {
+			return Usagef(cmd, "missing argument: %s", what)
 		}
-		if most > 0 && len(args) > most {
-			return Usagef(cmd, "too many arguments from %q on", args[most])
+		if upper > 0 && len(args) > upper {
+			return Usagef(cmd, "unexpected argument %q", args[upper])
 		}
 
 		return nil
@@ -273,7 +274,7 @@ func DocumentOf(err error, code int) Document {
 	switch {
 	case errors.As(err, &list) && len(list) > 0:
 		doc := Document{
-			Detail: table.Count(len(list), "mistake"), Code: list[0].Code, Kind: string(list[0].Kind), ExitCode: code,
+			Detail: humanize.Count(len(list), "mistake"), Code: list[0].Code, Kind: string(list[0].Kind), ExitCode: code,
 		}
 		for _, e := range list {
 			doc.Errors = append(doc.Errors, DocumentOf(e, 0))

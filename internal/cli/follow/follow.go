@@ -1,8 +1,8 @@
-// Package follow follows what goes on in a yard.
+// Package follow follows live feeds of the server: output, job states and events.
 //
-// A feed that breaks off, because a connection was lost or the server was
-// started anew, is taken up again where it was, so that nothing is left out
-// and nothing is told twice. The package tells what it sees to the functions
+// A feed that is interrupted, because a connection was lost or the server
+// restarted, is resumed where it was, so that nothing is left out
+// and nothing is reported twice. The package passes what it reads to the functions
 // it is given; it decides nothing and never changes a job. cli calls it for
 // logs, submit, run, wait and events.
 package follow
@@ -115,13 +115,13 @@ type Follower struct {
 // is over, and again after a pause when it broke off. open calls alive with
 // each item it gets.
 func (f Follower) Persist(ctx context.Context, open func(alive func()) (over bool, err error)) error {
-	failures, told := 0, false
+	failures, noted := 0, false
 	alive := func() {
-		if told {
+		if noted {
 			f.Note("Connection restored.")
 		}
 
-		failures, told = 0, false
+		failures, noted = 0, false
 	}
 
 	for {
@@ -135,9 +135,9 @@ func (f Follower) Persist(ctx context.Context, open func(alive func()) (over boo
 			return err
 		}
 
-		if err != nil && !told && failures > 1 {
+		if err != nil && !noted && failures > 1 {
 			f.Note("Server not responding, retrying. Jobs keep running.")
-			told = true
+			noted = true
 		}
 
 		if !Backoff(ctx, failures) {
@@ -170,7 +170,7 @@ func (f Follower) Job(
 			}
 
 			if item.Cursor != "" {
-				filter.Cursor, filter.Tail = item.Cursor, 0 // every line has one, so none is told twice
+				filter.Cursor, filter.Tail = item.Cursor, 0 // every line has one, so none is written twice
 			}
 
 			if item.Job != nil {
@@ -216,11 +216,11 @@ func (f Follower) UntilEnded(ctx context.Context, client *api.Client, j id.Job, 
 // Backoff waits before attempt n (from 1) at what failed, longer each time, and
 // reports whether it may be tried.
 func Backoff(ctx context.Context, n int) bool {
-	const first, most = 250 * time.Millisecond, 15 * time.Second
+	const first, longest = 250 * time.Millisecond, 15 * time.Second
 	d := first
-	for ; n > 1 && d < most; n-- {
+	for ; n > 1 && d < longest; n-- {
 		d *= 2
 	}
 
-	return clock.Sleep(ctx, min(d, most))
+	return clock.Sleep(ctx, min(d, longest))
 }

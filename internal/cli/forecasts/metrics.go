@@ -16,6 +16,7 @@ import (
 	"trainyard/internal/cli/exit"
 	"trainyard/internal/cli/plot"
 	"trainyard/internal/cli/table"
+	"trainyard/internal/humanize"
 	"trainyard/internal/id"
 )
 
@@ -138,7 +139,7 @@ func heardAgo(at float64, now time.Time) string {
 		return ""
 	}
 
-	return table.Ago(unix(at), now)
+	return humanize.Ago(unix(at), now)
 }
 
 // unix turns seconds of Unix time into a time.

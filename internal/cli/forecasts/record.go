@@ -6,6 +6,7 @@ import (
 
 	"trainyard/internal/api"
 	"trainyard/internal/cli/table"
+	"trainyard/internal/humanize"
 )
 
 // showRecord shows how accurate forecasts have been.
@@ -40,7 +41,7 @@ func (f *Forecasts) showRecord(ctx context.Context, c *api.Client) error {
 func summary(r *api.ForecastRecord) string {
 	text := fmt.Sprintf(
 		"History: %s that succeeded; forecasts of %d of them were checked.\n",
-		table.Count(r.Jobs, "job"),
+		humanize.Count(r.Jobs, "job"),
 		r.Scored,
 	)
 
@@ -54,7 +55,7 @@ func summary(r *api.ForecastRecord) string {
 
 	if r.CoveredOf > 0 {
 		text += fmt.Sprintf("Coverage of the 80%% prediction interval: %s of %s.\n",
-			table.Percent(r.Covered), table.Count(r.CoveredOf, "forecast"))
+			humanize.Percent(r.Covered), humanize.Count(r.CoveredOf, "forecast"))
 	}
 
 	return text
@@ -85,10 +86,10 @@ func errorOf(e *api.Accuracy) string {
 	case e.Failed >= e.Count:
 		return fmt.Sprintf("none (n=%d)", e.Count)
 	case e.Failed > 0:
-		return fmt.Sprintf("%s (n=%d, %d none)", table.Percent(e.Median), e.Count, e.Failed)
+		return fmt.Sprintf("%s (n=%d, %d none)", humanize.Percent(e.Median), e.Count, e.Failed)
 	}
 
-	return fmt.Sprintf("%s (n=%d)", table.Percent(e.Median), e.Count)
+	return fmt.Sprintf("%s (n=%d)", humanize.Percent(e.Median), e.Count)
 }
 
 // model describes the duration model.
@@ -103,7 +104,7 @@ func (f *Forecasts) model(r *api.ForecastRecord) error {
 	}
 
 	err := f.write("\nDuration model %d, trained %s on %s (%.12s)\n",
-		m.Version, table.Ago(m.Trained, f.now()), table.Count(m.Records, "job"), table.Plain(m.Digest))
+		m.Version, humanize.Ago(m.Trained, f.now()), humanize.Count(m.Records, "job"), table.Plain(m.Digest))
 	if err != nil {
 		return err
 	}
@@ -113,7 +114,7 @@ func (f *Forecasts) model(r *api.ForecastRecord) error {
 
 	t := f.NewTable("LEARNER", "MEDIAN ERROR", "P80 ERROR", "WITHIN 25%", "WEIGHT")
 	for _, v := range m.Validation {
-		t.Row(v.Learner, table.Percent(v.Median), table.Percent(v.P80), table.Percent(v.Within25), table.Percent(v.Weight))
+		t.Row(v.Learner, humanize.Percent(v.Median), humanize.Percent(v.P80), humanize.Percent(v.Within25), humanize.Percent(v.Weight))
 	}
 
 	return t.Write(f.Stdout)

@@ -9,6 +9,7 @@ import (
 	"trainyard/internal/api"
 	"trainyard/internal/cli/console"
 	"trainyard/internal/cli/table"
+	"trainyard/internal/humanize"
 	"trainyard/internal/job"
 )
 
@@ -122,17 +123,17 @@ func late(made *api.Forecast, j *api.JobDetail, w *wishes) console.Field {
 
 	than := "its deadline"
 	if j.Deadline == nil || at.Before(*j.Deadline) {
-		than = "expected (" + w.Expect.String() + " after submission)"
+		than = "expected (" + humanize.Duration(w.Expect) + " after submission)"
 	}
 
 	expected, worst := lateness(made, at)
 	switch {
 	case expected > 0:
-		field.Value, field.Color = "no: "+table.Duration(expected)+" later than "+than, table.Red
+		field.Value, field.Color = "no: "+humanize.Duration(expected)+" later than "+than, table.Red
 	case worst > 0:
-		field.Value, field.Color = "maybe: up to "+table.Duration(worst)+" later than "+than, table.Yellow
+		field.Value, field.Color = "maybe: up to "+humanize.Duration(worst)+" later than "+than, table.Yellow
 	default:
-		field.Value, field.Color = "yes: "+table.Duration(at.Sub(made.End))+" earlier than "+than, table.Green
+		field.Value, field.Color = "yes: "+humanize.Duration(at.Sub(made.End))+" earlier than "+than, table.Green
 	}
 
 	return field
@@ -145,16 +146,16 @@ func cost(made *api.Forecast, budget job.Money) console.Field {
 		return console.Field{}
 	}
 
-	field := console.Field{Name: "Cost", Value: table.Dollars(b.Mid) + interval(b, "", table.Dollars)}
+	field := console.Field{Name: "Cost", Value: humanize.Dollars(b.Mid) + interval(b, "", humanize.Dollars)}
 	if budget <= 0 {
 		return field
 	}
 
 	switch limit := float64(budget) / 1e6; {
 	case b.Mid > limit:
-		field.Value, field.Color = field.Value+", exceeds its budget of "+budget.String(), table.Red
+		field.Value, field.Color = field.Value+", exceeds its budget of "+humanize.Dollars(float64(budget)/1e6), table.Red
 	case b.High > limit:
-		field.Value, field.Color = field.Value+", may exceed its budget of "+budget.String(), table.Yellow
+		field.Value, field.Color = field.Value+", may exceed its budget of "+humanize.Dollars(float64(budget)/1e6), table.Yellow
 	}
 
 	return field
@@ -170,7 +171,7 @@ func (f *Forecasts) grounds(j *api.JobDetail, w *wishes) []console.Field {
 
 	done := ""
 	if made.Done > 0 {
-		done = table.Percent(made.Done)
+		done = humanize.Percent(made.Done)
 	}
 
 	metric := made.Metric
@@ -218,7 +219,7 @@ func target(made *api.Forecast, t *job.Target) console.Field {
 		field.Value += ": "
 	}
 
-	field.Value += table.Percent(made.Never) + " probability of missing it"
+	field.Value += humanize.Percent(made.Never) + " probability of missing it"
 	switch {
 	case made.Never >= likelyNever:
 		field.Color = table.Red
@@ -238,19 +239,19 @@ func accuracy(made *api.Forecast) string {
 	if made.Checked == 0 {
 		return fmt.Sprintf(
 			"based on %s of finished jobs; no such interval has been checked yet",
-			table.Count(made.Records, "forecast"),
+			humanize.Count(made.Records, "forecast"),
 		)
 	}
 
 	return fmt.Sprintf("%s of %s contained the actual finish",
-		table.Percent(made.Covered), table.Count(made.Checked, "such interval"))
+		humanize.Percent(made.Covered), humanize.Count(made.Checked, "such interval"))
 }
 
 // elsewhere says how a job would fare on other GPUs: "3h, $12.00 (based on TFLOPS only)".
 func elsewhere(e *job.Elsewhere) string {
 	text := length(e.Remaining)
 	if e.Cost > 0 {
-		text += ", " + table.Dollars(e.Cost)
+		text += ", " + humanize.Dollars(e.Cost)
 	}
 
 	if e.Why != "" {
@@ -273,10 +274,10 @@ func (f *Forecasts) methodTable(made *api.Forecast) *table.Table {
 		}
 
 		if m.Error >= 0 {
-			usual = table.Percent(m.Error)
+			usual = humanize.Percent(m.Error)
 		}
 
-		t.Row("  "+m.Method, rest, table.Percent(m.Weight), usual)
+		t.Row("  "+m.Method, rest, humanize.Percent(m.Weight), usual)
 	}
 
 	return t

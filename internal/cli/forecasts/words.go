@@ -6,6 +6,7 @@ import (
 
 	"trainyard/internal/api"
 	"trainyard/internal/cli/table"
+	"trainyard/internal/humanize"
 	"trainyard/internal/job"
 )
 
@@ -128,7 +129,7 @@ func length(seconds float64) string {
 		return "over 2 years"
 	}
 
-	return table.Duration(job.Seconds(seconds))
+	return humanize.Duration(job.Seconds(seconds))
 }
 
 // interval writes the ends of a band in parentheses after a label, nothing if they are the same.

@@ -1,9 +1,9 @@
-// Package jobfile makes what is handed in out of what a person has: a file on
-// disk, or the flags of run, with variables and changes from the command line.
+// Package jobfile builds a submission from a job file on disk or from the flags of
+// run, with variables and changes from the command line.
 //
-// It checks the file as the server will, so that mistakes are told before
-// anything is sent, and says which folder must be shipped. It sends nothing
-// itself, and asks for the environment through the function it is given. cli
+// It checks the file as the server will, so that mistakes are reported before
+// anything is sent, and returns which directory must be uploaded. It sends nothing
+// itself, and reads the environment through the function it is given. cli
 // calls it for submit, run and validate.
 package jobfile
 
@@ -27,7 +27,7 @@ import (
 // maxSize is a little more than the server takes, so that spec can say what is wrong.
 const maxSize = 2 << 20
 
-// Draft is a job file that is about to be handed in.
+// Draft is a job file that is about to be submitted.
 type Draft struct {
 	Text    []byte
 	Env     map[string]string // values of the variables that the file asks for

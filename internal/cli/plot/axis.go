@@ -116,11 +116,11 @@ func rounds(low, high float64, n int, whole bool) []float64 {
 	return best
 }
 
-// multiples returns those of step within a range, at most so many.
-func multiples(low, high, step float64, most int) []float64 {
+// multiples returns the multiples of step within a range, at most limit of them.
+func multiples(low, high, step float64, limit int) []float64 {
 	var all []float64
 	first := math.Ceil(low/step - 1e-9)
-	for i := range most {
+	for i := range limit {
 		v := (first + float64(i)) * step
 		if !finite(v) || v > high+step*1e-9 {
 			break

@@ -224,15 +224,15 @@ func (d *drawing) high(xs, ys *span) {
 		}
 	}
 
-	most := span{}
+	extent := span{}
 	for i := range min(len(f.X), len(f.Low), len(f.High)) {
 		if inside(i) && finite(f.Low[i], f.High[i]) {
-			most.take(f.Low[i])
-			most.take(f.High[i])
+			extent.take(f.Low[i])
+			extent.take(f.High[i])
 		}
 	}
 
-	if !most.any {
+	if !extent.any {
 		return
 	}
 
@@ -241,7 +241,7 @@ func (d *drawing) high(xs, ys *span) {
 		add = math.Inf(1) // of a constant the interval is all there is to see
 	}
 
-	low, high := max(most.low, ys.low-add), min(most.high, ys.high+add)
+	low, high := max(extent.low, ys.low-add), min(extent.high, ys.high+add)
 	if ys.low > 0 && low <= 0 {
 		low = ys.low // a metric that is always above zero keeps that, and its decades
 	}

@@ -4,14 +4,10 @@ import (
 	"math"
 	"strconv"
 	"strings"
-	"time"
 
 	"trainyard/internal/humanize"
 	"trainyard/internal/job"
 )
-
-// Ago writes how long ago a time was: "2 hours ago", "in 5 minutes", "now".
-func Ago(at, now time.Time) string { return humanize.Ago(at, now) }
 
 // Amount writes a number of any size in four digits or less: "1.235M", "130M", "0.5".
 func Amount(f float64) string {
@@ -32,18 +28,6 @@ func Amount(f float64) string {
 
 	return strconv.FormatFloat(f, 'g', 4, 64) + letter
 }
-
-// Dollars writes money with cents.
-func Dollars(f float64) string { return humanize.Dollars(f) }
-
-// Percent writes a share of one.
-func Percent(rate float64) string { return humanize.Percent(rate) }
-
-// Count writes a number of things: "1 job", "2 jobs".
-func Count(n int, thing string) string { return humanize.Count(n, thing) }
-
-// Duration writes a length of time in its two largest units: "2h47m", "12s".
-func Duration(d time.Duration) string { return humanize.Duration(max(d, 0)) }
 
 // fakeLabel marks GPUs that are declared and do not exist.
 const fakeLabel = " (fake)"
@@ -67,6 +51,3 @@ func GPUs(n int, model string, memory job.Bytes, fake bool) string {
 
 	return text
 }
-
-// ShortModel writes a GPU's name as people say it: A100 for "NVIDIA A100-SXM4-80GB".
-func ShortModel(model string) string { return humanize.Model(model) }

@@ -143,28 +143,28 @@ func (t *Table) line(out *strings.Builder, cells []Cell, widths []int) {
 }
 
 // Cut shortens a text to a number of cells, with a mark where it was cut.
-func Cut(text string, most int) string {
-	if Width(text) <= most {
+func Cut(text string, width int) string {
+	if Width(text) <= width {
 		return text
 	}
-	if most <= 0 {
+	if width <= 0 {
 		return ""
 	}
 
-	return (&runewidth.Condition{}).Truncate(text, most, "…")
+	return (&runewidth.Condition{}).Truncate(text, width, "…")
 }
 
 // Wrap breaks a text at blanks into lines of at most so many cells, but no fewer than
 // can be read. A longer word is left whole.
-func Wrap(text string, most int) []string {
-	const least = 20
-	most = max(most, least)
+func Wrap(text string, width int) []string {
+	const minWidth = 20
+	width = max(width, minWidth)
 	var lines []string
 
 	used := 0 // of the last line
 	for word := range strings.FieldsSeq(text) {
 		long := Width(word)
-		if used > 0 && used+1+long <= most {
+		if used > 0 && used+1+long <= width {
 			lines[len(lines)-1] += " " + word
 			used += 1 + long
 			continue

@@ -3,47 +3,27 @@ package table
 import (
 	"strings"
 	"testing"
-	"time"
 
 	"pgregory.net/rapid"
 
 	"trainyard/internal/job"
 )
 
-func TestTimesAndAmounts(t *testing.T) {
+func TestAmounts(t *testing.T) {
 	t.Parallel()
-	now := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 	for got, want := range map[string]string{
-		Ago(now.Add(-2*time.Hour), now):                                                "2 hours ago",
-		Ago(now.Add(-time.Hour), now):                                                  "1 hour ago",
-		Ago(now.Add(-90*time.Second), now):                                             "1 minute ago",
-		Ago(now.Add(-59*time.Second), now):                                             "59 seconds ago",
-		Ago(now.Add(-1*time.Second), now):                                              "1 second ago",
-		Ago(now.Add(-49*time.Hour), now):                                               "2 days ago",
-		Ago(now.Add(5*time.Minute), now):                                               "in 5 minutes",
-		Ago(now.Add(-5*time.Millisecond), now):                                         "now",
-		"zero " + Ago(time.Time{}, now):                                                "zero ",
-		Duration(167 * time.Minute):                                                    "2h47m",
-		Duration(12 * time.Second):                                                     "12s",
-		Duration(2 * time.Hour):                                                        "2h",
-		Duration(26*time.Hour + 5*time.Minute):                                         "1d2h",
-		Duration(500 * time.Millisecond):                                               "0.5s",
-		"negative " + Duration(-time.Hour):                                             "negative 0s",
-		GPUs(8, "NVIDIA A100-SXM4-80GB", 80<<30, false):                                "8× A100 80GB",
-		GPUs(1, "NVIDIA H100 80GB HBM3", 81559<<20, true):                              "1× H100 80GB (fake)",
-		GPUs(2, "NVIDIA GeForce RTX 4090", 24564<<20, false):                           "2× RTX 4090 24GB",
-		GPUs(4, "Tesla V100-PCIE-32GB", job.Bytes(32510)<<20, false):                   "4× V100 32GB",
-		GPUs(1, "Tesla", 0, false):                                                     "1× Tesla",
-		GPUs(4, "A100 (fake)", 80<<30, true):                                           "4× A100 80GB (fake)",
-		Model("A100 (fake)", true) + Model("A100", true):                               "A100 (fake)A100 (fake)",
-		GPUs(3, "fake", 24<<30, true):                                                  "3× fake 24GB (fake)",
-		Amount(0) + " " + Amount(0.5) + " " + Amount(12) + " " + Amount(999):           "0 0.5 12 999",
-		Amount(1234.5) + " " + Amount(43.2e6) + " " + Amount(1234567):                  "1.234K 43.2M 1.235M",
-		Amount(130e6) + " " + Amount(7e9) + " " + Amount(2e18):                         "130M 7B 2000000T",
-		Dollars(0) + " " + Dollars(12.345) + " " + Dollars(-3) + " " + Dollars(0.0042): "$0.00 $12.35 -$3.00 <$0.01",
-		Percent(0.375) + " " + Percent(1):                                              "38% 100%",
-		"one " + Count(1, "node") + ", none " + Count(0, "node"):                       "one 1 node, none 0 nodes",
-		Cut("reason", 6) + " " + Cut("reasons", 6) + " " + Cut("x", 0):                 "reason reaso… ",
+		GPUs(8, "NVIDIA A100-SXM4-80GB", 80<<30, false):                      "8× A100 80GB",
+		GPUs(1, "NVIDIA H100 80GB HBM3", 81559<<20, true):                    "1× H100 80GB (fake)",
+		GPUs(2, "NVIDIA GeForce RTX 4090", 24564<<20, false):                 "2× RTX 4090 24GB",
+		GPUs(4, "Tesla V100-PCIE-32GB", job.Bytes(32510)<<20, false):         "4× V100 32GB",
+		GPUs(1, "Tesla", 0, false):                                           "1× Tesla",
+		GPUs(4, "A100 (fake)", 80<<30, true):                                 "4× A100 80GB (fake)",
+		Model("A100 (fake)", true) + Model("A100", true):                     "A100 (fake)A100 (fake)",
+		GPUs(3, "fake", 24<<30, true):                                        "3× fake 24GB (fake)",
+		Amount(0) + " " + Amount(0.5) + " " + Amount(12) + " " + Amount(999): "0 0.5 12 999",
+		Amount(1234.5) + " " + Amount(43.2e6) + " " + Amount(1234567):        "1.234K 43.2M 1.235M",
+		Amount(130e6) + " " + Amount(7e9) + " " + Amount(2e18):               "130M 7B 2000000T",
+		Cut("reason", 6) + " " + Cut("reasons", 6) + " " + Cut("x", 0):       "reason reaso… ",
 	} {
 		if got != want {
 			t.Errorf("got %q, want %q", got, want)

@@ -3,7 +3,7 @@
 // Only what the yard lacks is sent, a few files at a time, each by the digest
 // of its content, and the list of files last: a list that is there is
 // complete. The package reads the folder through the tree it is given and
-// keeps nothing. cli calls it before a job is handed in.
+// keeps nothing. cli calls it before a job is submitted.
 package upload
 
 import (
@@ -35,7 +35,7 @@ type Content struct {
 	Open     func(digest string) (io.ReadCloser, error)
 }
 
-// Progress is told how many of the files, and bytes, have been sent.
+// Progress receives how many of the files, and bytes, have been sent.
 type Progress func(files, of int, bytes int64)
 
 // Upload sends the files that the yard lacks and the manifest last, so that a

@@ -12,9 +12,9 @@ import (
 
 // budgets is what may be used in a period, and what was used of it.
 type budgets struct {
-	limits map[tenant.Subject]tenant.Quota
-	totals map[period]quota.Usage
-	told   map[measured]quota.Notice
+	limits  map[tenant.Subject]tenant.Quota
+	totals  map[period]quota.Usage
+	notices map[measured]quota.Notice
 }
 
 type period struct {
@@ -37,14 +37,14 @@ const (
 
 func newBudgets() budgets {
 	return budgets{
-		limits: map[tenant.Subject]tenant.Quota{},
-		totals: map[period]quota.Usage{},
-		told:   map[measured]quota.Notice{},
+		limits:  map[tenant.Subject]tenant.Quota{},
+		totals:  map[period]quota.Usage{},
+		notices: map[measured]quota.Notice{},
 	}
 }
 
 // take takes what has changed.
-func (b *budgets) take(limits []tenant.Quota, totals []quota.Usage, told []quota.Notice) {
+func (b *budgets) take(limits []tenant.Quota, totals []quota.Usage, sent []quota.Notice) {
 	for _, l := range limits {
 		if l.Removed {
 			delete(b.limits, l.Subject)
@@ -59,9 +59,9 @@ func (b *budgets) take(limits []tenant.Quota, totals []quota.Usage, told []quota
 		b.totals[period{totals[i].Subject, totals[i].Period}] = totals[i]
 	}
 
-	for i := range told {
-		if told[i].Job == "" {
-			b.told[measured{told[i].Subject, told[i].Measure}] = told[i]
+	for i := range sent {
+		if sent[i].Job == "" {
+			b.notices[measured{sent[i].Subject, sent[i].Measure}] = sent[i]
 		}
 	}
 }
@@ -73,7 +73,7 @@ type standing struct {
 	measure quota.Measure
 	limit   float64
 	used    float64
-	over    bool // people were told that it will be used up before the period ends
+	over    bool // a notice was sent that it will be used up before the period ends
 }
 
 // look lists how everyone stands by their limits, by name. Who is bound by the limit for
@@ -86,16 +86,16 @@ func (b *budgets) look(now time.Time, all bool) []standing {
 			continue
 		}
 
-		least := l.WarnAt
+		threshold := l.WarnAt
 		if all {
-			least = 0
+			threshold = 0
 		}
 
 		for key := range b.totals {
 			_, own := b.limits[key.subject]
 			bound := key.subject.User != "" && s.Each == eachUser || key.subject.Project != "" && s.Each == eachProject
 			if bound && !own && key.period == l.Period {
-				list = b.of(list, key.subject, &l, now, least)
+				list = b.of(list, key.subject, &l, now, threshold)
 			}
 		}
 	}
@@ -107,8 +107,8 @@ func (b *budgets) look(now time.Time, all bool) []standing {
 	return list
 }
 
-// of adds how a subject stands by a limit, where at least so much of it is used.
-func (b *budgets) of(list []standing, s tenant.Subject, l *tenant.Quota, now time.Time, least float64) []standing {
+// of adds the standing of a subject under a quota, if at least the threshold share of it is used.
+func (b *budgets) of(list []standing, s tenant.Subject, l *tenant.Quota, now time.Time, threshold float64) []standing {
 	begin := l.Period.Begin(now)
 	total := b.totals[period{s, l.Period}]
 	if !total.Begin.Equal(begin) {
@@ -122,12 +122,12 @@ func (b *budgets) of(list []standing, s tenant.Subject, l *tenant.Quota, now tim
 		{quota.Money, float64(l.Budget) / 1e6, total.Cost},
 		{quota.GPUHours, l.GPUHours, total.GPUSeconds / 3600},
 	} {
-		if m.limit <= 0 || m.used < least*m.limit {
+		if m.limit <= 0 || m.used < threshold*m.limit {
 			continue
 		}
 
-		told := b.told[measured{s, m.measure}]
-		over := told.Begin.Equal(begin) && (told.Forecast || told.UsedUp)
+		notice := b.notices[measured{s, m.measure}]
+		over := notice.Begin.Equal(begin) && (notice.Forecast || notice.UsedUp)
 		list = append(
 			list,
 			standing{subject: s, period: l.Period, measure: m.measure, limit: m.limit, used: m.used, over: over},

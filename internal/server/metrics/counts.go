@@ -224,7 +224,7 @@ func whyLost(reason string) string {
 	return lostOther
 }
 
-// alert counts what people were told of limits.
+// alert counts notices about quotas and budgets.
 func (c *counts) alert(e *yardmaster.Event) {
 	if kind, ok := strings.CutPrefix(e.Kind, "budget."); ok {
 		c.alerts.WithLabelValues(kind).Inc()

@@ -21,7 +21,7 @@ type waiter struct {
 	since     time.Time
 	needs     []id.Job
 	notBefore time.Time
-	held      string // why a limit keeps it out of the line, "" if none does
+	blocked   string // why a quota keeps it out of the queue, "" if none does
 }
 
 func newJobs() jobs { return jobs{all: map[id.Job]*waiter{}, byState: map[job.State]int{}} }
@@ -51,7 +51,7 @@ func (j *jobs) event(e *yardmaster.Event) (waited time.Duration, started bool, e
 	}
 
 	if e.Kind == "job.held" {
-		w.held = e.Reason
+		w.blocked = e.Reason
 		return 0, false, ""
 	}
 
@@ -86,27 +86,27 @@ func (j *jobs) changed(stored *job.Job) {
 	}
 
 	w.needs, w.notBefore = stored.Needs, stored.NotBefore
-	if !stored.State.Waiting() || stored.Reason != w.held {
-		w.held = ""
+	if !stored.State.Waiting() || stored.Reason != w.blocked {
+		w.blocked = ""
 	}
 }
 
 // line is how it stands with the jobs that wait.
 type line struct {
-	length int           // jobs that could start if there were a place
-	oldest time.Duration // how long the first of them has waited
-	held   map[string]int
+	length  int           // jobs that could start if there were a place
+	oldest  time.Duration // how long the first of them has waited
+	blocked map[string]int
 }
 
 // look counts the jobs in line and those that a limit keeps out of it. One that waits for
 // other jobs, or for its time to try again, is neither.
 func (j *jobs) look(now time.Time) line {
-	l := line{held: map[string]int{}}
+	l := line{blocked: map[string]int{}}
 	for _, w := range j.all {
 		switch {
 		case !w.state.Waiting():
-		case w.held != "":
-			l.held[limitOf(w.held)]++
+		case w.blocked != "":
+			l.blocked[limitOf(w.blocked)]++
 		case w.notBefore.After(now) || j.blocked(w):
 		default:
 			l.length++

@@ -135,9 +135,9 @@ func (n *node) devices(s *ledger.State) []device {
 		return []device{{model: s.GPU, state: rest, count: bits.OnesCount64(s.GPUs)}}
 	}
 
-	var held uint64
+	var allocated uint64
 	for i := range s.Holders {
-		held |= s.Holders[i].GPUs
+		allocated |= s.Holders[i].GPUs
 	}
 
 	var list []device
@@ -151,7 +151,7 @@ func (n *node) devices(s *ledger.State) []device {
 
 		state := rest
 		switch {
-		case held&bit != 0:
+		case allocated&bit != 0:
 			state = fleet.GPURunning
 		case s.Status.Error&bit != 0 || g.Error != "":
 			state = fleet.GPUError

@@ -28,12 +28,12 @@ type series struct{ name, labels string }
 type figures struct {
 	all []*figure
 
-	jobs, waiting, oldest, held, runs, orders *figure
-	nodes, drained, gpus, tflops, use, watts  *figure
-	spend, cost, gpuTime, nodeTime, energy    *figure
-	userCost, userTime, saved, forgone        *figure
-	leases, overdue                           *figure
-	ratio, used, limit, over                  *figure
+	jobs, waiting, oldest, blocked, runs, orders *figure
+	nodes, drained, gpus, tflops, use, watts     *figure
+	spend, cost, gpuTime, nodeTime, energy       *figure
+	userCost, userTime, saved, forgone           *figure
+	leases, overdue                              *figure
+	ratio, used, limit, over                     *figure
 }
 
 func (f *figures) define(byUser bool) {
@@ -52,7 +52,7 @@ func (f *figures) define(byUser bool) {
 		"Time the oldest queued job has waited, 0 if the queue is empty.",
 	)
 
-	f.held = add(gauge, "trainyard_quota_blocked_jobs", "Jobs that a quota or budget keeps out of the queue.", "limit")
+	f.blocked = add(gauge, "trainyard_quota_blocked_jobs", "Jobs that a quota or budget keeps out of the queue.", "limit")
 	f.runs = add(gauge, "trainyard_live_runs", "Runs that have not ended.")
 	f.orders = add(gauge, "trainyard_open_orders", "Orders that are open.")
 
@@ -241,7 +241,7 @@ func (f *figures) showJobs(s *still, tell teller) {
 	tell(f.oldest, s.line.oldest.Seconds())
 
 	for _, limit := range heldBy() {
-		tell(f.held, float64(s.line.held[limit]), limit)
+		tell(f.blocked, float64(s.line.blocked[limit]), limit)
 	}
 
 	tell(f.runs, float64(s.runs))

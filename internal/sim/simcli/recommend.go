@@ -61,20 +61,20 @@ shown beside it. Requires an admin's login, because the replay uses everyone's j
 	}
 
 	f := cmd.Flags()
-	f.Var(&r.last, "last", "how far back to look, before now or before --to")
-	f.StringVar(&r.from, "from", "", "look at what came after this day or time, as in 2026-10-01 or 2026-10-01T12:00")
-	f.StringVar(&r.to, "to", "", "look at what came before this day or time; now if left out")
+	f.Var(&r.last, "last", "duration to look back from now or from --to")
+	f.StringVar(&r.from, "from", "", "start of the period, e.g. 2026-10-01 or 2026-10-01T12:00")
+	f.StringVar(&r.to, "to", "", "end of the period (default: now)")
 	f.Var(&r.idle, "idle", "idle timeout of provisioned nodes, as in the clouds file")
 	f.StringVar(&r.offers, "offers", "", "price file with further offers to consider: spot nodes, other GPUs")
 	f.StringToStringVar(
 		&r.prices,
 		"price",
 		nil,
-		"money for an hour of one more reserved node by its GPUs: A100:80GB=9.80; else by the tariff, else the price on demand",
+		"hourly price of an additional reserved node by GPU type, e.g. A100:80GB=9.80 (default: the tariff, then the on-demand price)",
 	)
 
 	f.Uint64Var(&r.seed, "seed", 1, "random seed: when spot nodes are reclaimed, and how weeks are resampled")
-	f.IntVar(&r.parallel, "parallel", 0, "replays at once, 0 for one on each core; the results are the same")
+	f.IntVar(&r.parallel, "parallel", 0, "number of parallel replays; 0 for one per core; does not change the results")
 	cmd.MarkFlagsMutuallyExclusive("last", "from")
 	r.OutputFlag(cmd)
 
@@ -196,5 +196,5 @@ func dayOrTime(text string) (time.Time, error) {
 		}
 	}
 
-	return time.Time{}, fmt.Errorf("%q is no day and no time: write it as in 2026-10-01 or 2026-10-01T12:00", text)
+	return time.Time{}, fmt.Errorf("invalid time %q: use a day or a time, e.g. 2026-10-01 or 2026-10-01T12:00", text)
 }

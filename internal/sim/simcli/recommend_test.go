@@ -13,7 +13,7 @@ func TestWhatCannotBeAskedIsRefused(t *testing.T) {
 		says string
 		args []string
 	}{
-		{"is no day and no time", []string{"--from", "yesterday"}},
+		{"invalid time", []string{"--from", "yesterday"}},
 		{"must be an amount of money", []string{"--price", "A100=cheap"}},
 		{"cannot be less than 0", []string{"--parallel", "-1"}},
 		{"cannot be read", []string{"--offers", filepath.Join(t.TempDir(), "none.yaml")}},

@@ -13,6 +13,7 @@ import (
 	"trainyard/internal/cli/table"
 	"trainyard/internal/fault"
 	"trainyard/internal/fleet"
+	"trainyard/internal/humanize"
 	"trainyard/internal/id"
 	"trainyard/internal/place"
 	"trainyard/internal/sim/yardview"
@@ -44,9 +45,9 @@ waited for. Lists what could not be rebuilt exactly.`,
 		},
 	}
 
-	cmd.Flags().IntVar(&r.run, "run", 0, "which run of the job; the newest if left out")
+	cmd.Flags().IntVar(&r.run, "run", 0, "number of the run (default: the latest)")
 	cmd.Flags().
-		StringVar(&r.policy, "policy", "", "ask this policy instead of the yard's own, with parameters behind colons")
+		StringVar(&r.policy, "policy", "", "use this policy instead of the yard's own; parameters follow after a colon")
 	r.OutputFlag(cmd)
 
 	return cmd
@@ -96,7 +97,7 @@ const (
 // again makes the decision again and shows it.
 func (r *replay) again(cmd *cobra.Command, j id.Job) error {
 	if _, ok := j.Number(); !ok {
-		return exit.Usagef(cmd, "%q is no job; jobs are called as in j1041", string(j))
+		return exit.Usagef(cmd, "invalid job ID %q: job IDs look like j1041", string(j))
 	}
 
 	client, err := dial(cmd, r.Console)
@@ -151,8 +152,8 @@ func decide(past *yardview.Past, p place.Policy) (*Decision, error) {
 
 	why, waits := yard.Why(past.Now, past.Job)
 	if !waits {
-		return nil, fault.New(fault.Conflict, "not_rebuilt", "the yard could not be rebuilt: %s does not wait in it just before it was ordered", past.Job).
-			WithRemedy("its run may have been promised by an earlier decision; look at: trainyard events --job %s", past.Job)
+		return nil, fault.New(fault.Conflict, "not_rebuilt", "the yard could not be rebuilt: %s is not queued in it just before its run was ordered", past.Job).
+			WithRemedy("its run may be due to an earlier decision; see trainyard events --job %s", past.Job)
 	}
 
 	d.Place = why.Position
@@ -270,7 +271,7 @@ func rooms(v *place.View, s *place.Start) []id.Node {
 	return list
 }
 
-// maxOthers is how many other jobs are told of.
+// maxOthers bounds how many other jobs are listed.
 const maxOthers = 10
 
 // tell explains the decision to people.
@@ -279,7 +280,7 @@ func (r *replay) tell(p *yardview.Past, d *Decision) error {
 	say := func(format string, args ...any) { fmt.Fprintf(&out, format+"\n", args...) }
 	say("%s of %s was ordered at %s.", d.Run, p.Label(d.Job), d.At.UTC().Format(time.DateTime))
 	say("")
-	say("Then:  it went to %s", strings.Join(d.Then.Nodes, " and "))
+	say("Then:  placed on %s", strings.Join(d.Then.Nodes, " and "))
 
 	if d.Then.Reason != "" {
 		say("       because: %s", d.Then.Reason)
@@ -291,11 +292,11 @@ func (r *replay) tell(p *yardview.Past, d *Decision) error {
 
 	switch d.Verdict {
 	case verdictSame:
-		say("Again: %s decides the same", d.Policy)
+		say("Again: same decision by %s", d.Policy)
 	case verdictOther:
-		say("Again: %s would put it on %s", d.Policy, strings.Join(d.Now.Nodes, " and "))
+		say("Again: %s would place it on %s", d.Policy, strings.Join(d.Now.Nodes, " and "))
 	default:
-		say("Again: %s would let it wait", d.Policy)
+		say("Again: %s would leave it queued", d.Policy)
 		say("       because: %s", d.Why)
 	}
 
@@ -304,21 +305,21 @@ func (r *replay) tell(p *yardview.Past, d *Decision) error {
 	}
 
 	if len(d.Rooms) > 0 {
-		say("       %s had room for it too", listNodes(d.Rooms))
+		say("       also had room: %s", listNodes(d.Rooms))
 	}
 
 	for _, o := range d.Stops {
-		say("       it would take %s off its nodes: %s", o.label(), o.Why)
+		say("       it would preempt %s: %s", o.label(), o.Why)
 	}
 
 	say("")
 
-	waiting := table.Count(d.Line, "job") + " waited"
+	waiting := humanize.Count(d.Line, "queued job")
 	if d.Place > 0 {
-		waiting += fmt.Sprintf("; it was number %d in line", d.Place)
+		waiting += fmt.Sprintf(", position %d", d.Place)
 	}
 
-	say("Line:  %s", waiting)
+	say("Queue: %s", waiting)
 
 	for i, o := range d.Others {
 		if i == maxOthers {
@@ -326,9 +327,9 @@ func (r *replay) tell(p *yardview.Past, d *Decision) error {
 			break
 		}
 
-		verb := "waits: "
+		verb := "stays queued: "
 		if o.Starts {
-			verb = "starts too: "
+			verb = "starts as well: "
 		}
 
 		say("       %s %s%s", o.label(), verb, o.Why)
@@ -363,14 +364,14 @@ func listJobs(p *yardview.Past, jobs []id.Job) string { return listed(jobs, p.La
 
 // listed names the first few of many things.
 func listed[T any](all []T, name func(T) string) string {
-	const most = 5
-	words := make([]string, 0, most)
-	for _, v := range all[:min(len(all), most)] {
+	const limit = 5
+	words := make([]string, 0, limit)
+	for _, v := range all[:min(len(all), limit)] {
 		words = append(words, name(v))
 	}
 
 	text := strings.Join(words, ", ")
-	if more := len(all) - most; more > 0 {
+	if more := len(all) - limit; more > 0 {
 		text += fmt.Sprintf(" and %d more", more)
 	}
 

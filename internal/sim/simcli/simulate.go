@@ -86,26 +86,26 @@ Simulate a scenario file, a recorded workload (--trace on --cluster), or the yar
 		&s.policies,
 		"policy",
 		"",
-		"policies to compare, with parameters behind colons: fifo,andreas:margin=0.2 (of a scenario its own, else fifo)",
+		"policies to compare, e.g. fifo,andreas:margin=0.2 (default: the policy of the scenario, or fifo)",
 	)
 
-	f.Float64SliceVar(&s.loads, "load", nil, "how much faster jobs come than written: 0.8,1,1.2 (1 if left out)")
-	f.IntVar(&s.seeds, "seeds", 1, "how many seeds to simulate each with; several give a confidence interval")
-	f.Var(&s.until, "until", "end there even if jobs are left, as in 7d")
-	f.IntVar(&s.parallel, "parallel", 0, "simulations at once, 0 for one on each core; the results are the same")
-	f.StringToStringVar(&s.prices, "price", nil, "money for an hour of one GPU of a kind: A100=2.40,V100=1.10")
-	f.BoolVar(&s.list, "list-policies", false, "list the policies and end")
+	f.Float64SliceVar(&s.loads, "load", nil, "arrival rates to simulate, relative to the workload, e.g. 0.8,1,1.2 (default 1)")
+	f.IntVar(&s.seeds, "seeds", 1, "number of random seeds per case; more than one gives a confidence interval")
+	f.Var(&s.until, "until", "stop at this simulated time, even if jobs remain, e.g. 7d")
+	f.IntVar(&s.parallel, "parallel", 0, "number of parallel simulations; 0 for one per core; does not change the results")
+	f.StringToStringVar(&s.prices, "price", nil, "hourly price of one GPU by type, e.g. A100=2.40,V100=1.10")
+	f.BoolVar(&s.list, "list-policies", false, "list the policies and exit")
 	f.StringVar(&s.json, "out-json", "", "write all results as JSON to this file")
-	f.StringVar(&s.csv, "csv", "", "write a line for each simulation to this file")
-	f.StringVar(&s.html, "html", "", "write a page with plots to this file; it opens without a network")
+	f.StringVar(&s.csv, "csv", "", "write one CSV row per simulation to this file")
+	f.StringVar(&s.html, "html", "", "write an HTML report with plots to this file; it works offline")
 	f.StringVar(
 		&s.log,
 		"log",
 		"",
-		"write every decision to this file, - for standard output; of several simulations each to a file of its own",
+		"write every decision to this file, - for standard output; one file per simulation",
 	)
 
-	f.BoolVar(&s.skipBad, "skip-bad", false, "skip rows of a trace that cannot be read, and say how many")
+	f.BoolVar(&s.skipBad, "skip-bad", false, "skip invalid rows of a trace and report how many")
 	s.trace.register(f)
 	s.yard.register(f)
 	s.OutputFlag(cmd)
@@ -124,7 +124,7 @@ func (s *simulation) run(cmd *cobra.Command, args []string) error {
 	case s.yard.given():
 		return exit.Usagef(cmd, "--add-nodes and --assume go with --from-yard")
 	case len(args) == 0 && s.trace.file == "":
-		return exit.Usagef(cmd, "say what to simulate: a scenario file, --trace FILE or --from-yard")
+		return exit.Usagef(cmd, "nothing to simulate: give a scenario file, --trace FILE or --from-yard")
 	}
 
 	sources, standard, err := s.sources(cmd, args)
@@ -139,7 +139,7 @@ func (s *simulation) run(cmd *cobra.Command, args []string) error {
 
 	for _, load := range s.loads {
 		if load <= 0 {
-			return exit.Usagef(cmd, "a load must be more than 0, not %g", load)
+			return exit.Usagef(cmd, "--load must be greater than 0, got %g", load)
 		}
 	}
 
@@ -278,7 +278,7 @@ func (s *simulation) show(cells []whatif.Cell, command string) error {
 	})
 
 	if err == nil && s.html != "" {
-		s.Note("The page with the plots is %s.", s.html)
+		s.Note("Wrote the report to %s.", s.html)
 	}
 
 	return err

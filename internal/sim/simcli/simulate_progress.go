@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"trainyard/internal/cli/console"
-	"trainyard/internal/cli/table"
+	"trainyard/internal/humanize"
 	"trainyard/internal/sim/whatif"
 )
 
@@ -15,7 +15,7 @@ import (
 type bar struct {
 	console *console.Console
 	line    *console.Progress // nil where nobody looks
-	told    time.Duration     // when the last plain line was written
+	written time.Duration     // when the last plain line was written
 }
 
 // plainEvery is how often a plain line is written.
@@ -35,8 +35,8 @@ func (b *bar) show(p whatif.Progress) {
 	switch {
 	case b.line != nil:
 		b.line.Set("%s", progressLine(p, true))
-	case b.console.Output == console.Table && p.Elapsed-b.told >= plainEvery:
-		b.told = p.Elapsed
+	case b.console.Output == console.Table && p.Elapsed-b.written >= plainEvery:
+		b.written = p.Elapsed
 		b.console.Note("%s", progressLine(p, false))
 	}
 }
@@ -69,9 +69,9 @@ func progressLine(p whatif.Progress, drawn bool) string {
 		parts = append(parts, fmt.Sprintf("%3.0f %%", 100*share))
 	}
 
-	jobs := table.Count(p.Done, "job")
+	jobs := humanize.Count(p.Done, "job")
 	if p.Jobs > 0 {
-		jobs = fmt.Sprintf("%d of %s", p.Done, table.Count(p.Jobs, "job"))
+		jobs = fmt.Sprintf("%d of %s", p.Done, humanize.Count(p.Jobs, "job"))
 	}
 
 	parts = append(parts, jobs)
@@ -84,7 +84,7 @@ func progressLine(p whatif.Progress, drawn bool) string {
 	}
 
 	if p.Remaining > 0 {
-		parts = append(parts, table.Duration(p.Remaining)+" left")
+		parts = append(parts, humanize.Duration(p.Remaining)+" left")
 	}
 
 	return strings.Join(parts, "  ")

@@ -46,28 +46,28 @@ func (t *traceFlags) register(f *pflag.FlagSet) {
 		names = append(names, o.Name)
 	}
 
-	f.StringVar(&t.file, "trace", "", "simulate the jobs of this recorded workload; one that ends in .gz is unpacked")
-	f.StringVar(&t.format, "format", "", "of the trace: "+strings.Join(names, ", ")+" (guessed if left out)")
+	f.StringVar(&t.file, "trace", "", "simulate the jobs of this trace file; .gz is decompressed")
+	f.StringVar(&t.format, "format", "", "trace format: "+strings.Join(names, ", ")+" (default: detected)")
 	f.StringVar(
 		&t.cluster,
 		"cluster",
 		"",
-		"machines for the trace, nodes x GPU x GPUs of each: 16xV100:32GBx8,4xA100:80GBx8",
+		"nodes for the trace, as COUNTxGPUxGPUS, e.g. 16xV100:32GBx8,4xA100:80GBx8",
 	)
 
 	f.StringVar(
 		&t.tables,
 		"tables",
 		"",
-		"second file or folder that the format needs: throughputs, profiles, a mapping of columns",
+		"second file or directory required by the format: throughputs, profiles or a column mapping",
 	)
 
-	f.StringVar(&t.queue, "queue", "", "take only the jobs of this virtual cluster, queue or partition")
-	f.IntVar(&t.first, "first", 0, "take only the first so many jobs")
-	f.IntVar(&t.gpus, "default-gpus", 0, "GPUs of a job whose log does not say how many it had")
-	f.BoolVar(&t.sort, "sort", false, "sort a trace that is not in order of submission; holds it in memory")
-	f.Var(&t.start, "start", "what a start or restore costs each job of the trace, as in 30s")
-	f.Var(&t.save, "save", "what it costs each job of the trace to save itself when it is stopped")
+	f.StringVar(&t.queue, "queue", "", "only jobs of this virtual cluster, queue or partition")
+	f.IntVar(&t.first, "first", 0, "only this many jobs, from the first")
+	f.IntVar(&t.gpus, "default-gpus", 0, "number of GPUs of jobs for which the trace has none")
+	f.BoolVar(&t.sort, "sort", false, "sort the trace by submission time (in memory)")
+	f.Var(&t.start, "start", "time each job of the trace takes to start or restore, e.g. 30s")
+	f.Var(&t.save, "save", "time each job of the trace takes to save a checkpoint when it is stopped, e.g. 30s")
 }
 
 // sources returns what is to be simulated, and the policy for it if none is chosen.
@@ -84,7 +84,7 @@ func (s *simulation) sources(cmd *cobra.Command, files []string) ([]whatif.Sourc
 		if standard != "" && policy != standard && s.policies == "" {
 			return nil, "", exit.Usagef(
 				cmd,
-				"the scenarios name different policies, %s and %s: say with --policy which to compare",
+				"the scenarios name different policies, %s and %s: choose with --policy",
 				standard,
 				policy,
 			)
@@ -153,7 +153,7 @@ func (s *simulation) scenario(name string) (whatif.Source, string, error) {
 func (s *simulation) recorded(cmd *cobra.Command) (whatif.Source, error) {
 	t := &s.trace
 	if t.cluster == "" {
-		return whatif.Source{}, exit.Usagef(cmd, "say on what to simulate the trace, as in --cluster 16xV100x8")
+		return whatif.Source{}, exit.Usagef(cmd, "--trace requires --cluster, e.g. --cluster 16xV100x8")
 	}
 
 	nodes, err := scenario.Cluster(t.cluster, "", fleet.Local)
@@ -166,13 +166,13 @@ func (s *simulation) recorded(cmd *cobra.Command) (whatif.Source, error) {
 		return whatif.Source{}, err
 	}
 
-	most := 0
+	perNode := 0
 	for i := range nodes {
-		most = max(most, len(nodes[i].Inventory.GPUs))
+		perNode = max(perNode, len(nodes[i].Inventory.GPUs))
 	}
 
 	opts := trace.Options{
-		SkipBad: s.skipBad, Sort: t.sort, Cluster: t.queue, PerNode: most, GPUs: true, Default: t.gpus, Tables: t.tables,
+		SkipBad: s.skipBad, Sort: t.sort, Cluster: t.queue, PerNode: perNode, GPUs: true, Default: t.gpus, Tables: t.tables,
 		Start: time.Duration(t.start), Save: time.Duration(t.save),
 	}
 
@@ -263,8 +263,8 @@ func (s *simulation) tariff() (*fleet.Tariff, error) {
 	for _, kind := range slices.Sorted(maps.Keys(s.prices)) {
 		money, err := job.ParseMoney(s.prices[kind])
 		if err != nil || kind == "" {
-			return nil, fault.New(fault.Invalid, "bad_price", "%s=%s is no price", kind, s.prices[kind]).WithField("price").
-				WithRemedy("write the kind of GPU and the money for an hour of one, as in A100=2.40")
+			return nil, fault.New(fault.Invalid, "bad_price", "invalid price %q of %s", s.prices[kind], kind).WithField("price").
+				WithRemedy("use GPU=DOLLARS per hour, e.g. A100=2.40")
 		}
 
 		p := fleet.NodePrice{GPU: kind, Off: true}

@@ -20,7 +20,7 @@ func TestProgressOfSimulationsInWords(t *testing.T) {
 	t.Parallel()
 
 	for want, p := range map[string]whatif.Progress{
-		"[############------------]   50 %  500 of 1000 jobs  3 of 6 simulations  250 jobs/s  2s left": {
+		"[############------------]   50 %  500 of 1,000 jobs  3 of 6 simulations  250 jobs/s  2s left": {
 			Done: 500, Jobs: 1000, Cells: 3, Total: 6, Rate: 250, Remaining: 2 * time.Second},
 		"[########################]  100 %  10 of 10 jobs  5 jobs/s":    {Done: 10, Jobs: 10, Cells: 1, Total: 1, Rate: 5},
 		"[######------------------]   25 %  7 jobs  1 of 4 simulations": {Done: 7, Cells: 1, Total: 4},

@@ -15,9 +15,9 @@ import (
 	"trainyard/internal/cli/console"
 	"trainyard/internal/cli/contexts"
 	"trainyard/internal/cli/exit"
-	"trainyard/internal/cli/table"
 	"trainyard/internal/fault"
 	"trainyard/internal/fleet"
+	"trainyard/internal/humanize"
 	"trainyard/internal/id"
 	"trainyard/internal/job"
 	"trainyard/internal/sim"
@@ -35,9 +35,9 @@ type yardFlags struct {
 }
 
 func (y *yardFlags) register(f *pflag.FlagSet) {
-	f.BoolVar(&y.on, "from-yard", false, "simulate the yard as it is now: when would each job that waits start and end")
-	f.StringVar(&y.add, "add-nodes", "", "with --from-yard: what if there were these nodes too, as in 2xA100:80GBx8")
-	f.Var(&y.assume, "assume", "with --from-yard: how long jobs run that do not say it, as in 2h")
+	f.BoolVar(&y.on, "from-yard", false, "simulate the yard as it is now: when will queued jobs start and end?")
+	f.StringVar(&y.add, "add-nodes", "", "with --from-yard: add these nodes, e.g. 2xA100:80GBx8")
+	f.Var(&y.assume, "assume", "with --from-yard: run time of jobs without an estimate, e.g. 2h")
 }
 
 func (y *yardFlags) given() bool { return y.add != "" || y.assume != 0 }
@@ -149,10 +149,10 @@ func (s *simulation) fromYard(cmd *cobra.Command) error {
 	return s.Show(f, func() []string { return nil }, func() error { return s.showForecast(&f) })
 }
 
-// unknownLengths asks for what nobody has told.
+// unknownLengths is the error for jobs whose run time is unknown.
 func unknownLengths(v *yardview.View, jobs []id.Job) error {
-	return fault.New(fault.Invalid, "unknown_length", "nobody has told how long these jobs run: %s", listed(jobs, v.Label)).
-		WithRemedy("say what to assume of them, as in --assume 2h; a job file tells it by expect, max_duration or speed")
+	return fault.New(fault.Invalid, "unknown_length", "the run times of these jobs are unknown: %s", listed(jobs, v.Label)).
+		WithRemedy("set a run time with --assume, e.g. --assume 2h; in a job file: expect, max_duration or speed")
 }
 
 // cases returns what to simulate: the yard as it is, and as it would be.
@@ -167,8 +167,8 @@ func (s *simulation) cases(cmd *cobra.Command, v *yardview.View) ([]change, erro
 
 	now, err := s.registry.Make(v.Policy)
 	if err != nil {
-		return nil, fault.New(fault.Conflict, "unknown_policy", "the yard uses the policy %q, which this program does not know", v.Policy).
-			WithRemedy("use the trainyard of the same version, or name a policy with --policy").
+		return nil, fault.New(fault.Conflict, "unknown_policy", "the server uses policy %q, which this version of trainyard does not know", v.Policy).
+			WithRemedy("use the same version as the server, or choose a policy with --policy").
 			WithCause(err)
 	}
 
@@ -315,12 +315,12 @@ func gapsOf(v *yardview.View, l *yardview.Lengths) []string {
 		basis yardview.Basis
 		text  string
 	}{
-		{yardview.BasisMost, "told only how long they may run at most, and taken to run that long"},
-		{yardview.BasisOverdue, "running longer than was told, and taken to be half done"},
-		{yardview.BasisAssumed, "told nothing about how long they run; it is what --assume says"},
+		{yardview.BasisMost, "with a maximum duration only, assumed to run that long"},
+		{yardview.BasisOverdue, "running longer than expected, assumed to be half done"},
+		{yardview.BasisAssumed, "without a run time; --assume is used"},
 	} {
 		if n := counts[g.basis]; n > 0 {
-			gaps = append(gaps, fmt.Sprintf("%s: %s", table.Count(n, "job"), g.text))
+			gaps = append(gaps, fmt.Sprintf("%s: %s", humanize.Count(n, "job"), g.text))
 		}
 	}
 
@@ -331,10 +331,10 @@ func gapsOf(v *yardview.View, l *yardview.Lengths) []string {
 func (s *simulation) showForecast(f *Forecast) error {
 	head := []string{"JOB", "NAME", "OWNER", "STATE", "START", "END"}
 	if len(f.Cases) > 1 {
-		head = append(head, "START THEN", "END THEN", "SOONER BY")
+		head = append(head, "START THEN", "END THEN", "EARLIER BY")
 	}
 
-	t := s.NewTable(append(head, "LENGTH FROM")...)
+	t := s.NewTable(append(head, "RUN TIME FROM")...)
 
 	for i := range f.Jobs {
 		p := &f.Jobs[i]
@@ -350,7 +350,7 @@ func (s *simulation) showForecast(f *Forecast) error {
 		t.Row(append(cells, string(p.Basis))...)
 	}
 
-	if err := s.WriteTable(t, "no job runs or waits in the yard", "trainyard submit FILE"); err != nil {
+	if err := s.WriteTable(t, "no running or queued jobs", "trainyard submit FILE"); err != nil {
 		return err
 	}
 
@@ -374,7 +374,7 @@ func startText(p *Prospect, k int, now time.Time) string {
 	w := &p.When[k]
 	switch {
 	case w.Start != nil:
-		return table.Ago(*w.Start, now)
+		return humanize.Ago(*w.Start, now)
 	case p.State.Waiting() && w.End == nil:
 		return "never"
 	case p.State.Waiting():
@@ -386,7 +386,7 @@ func startText(p *Prospect, k int, now time.Time) string {
 
 func endText(p *Prospect, k int, now time.Time) string {
 	if w := &p.When[k]; w.End != nil {
-		return table.Ago(*w.End, now)
+		return humanize.Ago(*w.End, now)
 	}
 
 	return "never"
@@ -406,10 +406,10 @@ func sooner(now, then *When) string {
 	d := now.End.Sub(*then.End).Round(time.Second)
 	switch {
 	case d < 0:
-		return "-" + table.Duration(-d)
+		return "-" + humanize.Duration(-d)
 	case d == 0:
 		return "same"
 	}
 
-	return table.Duration(d)
+	return humanize.Duration(d)
 }

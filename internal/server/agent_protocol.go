@@ -46,7 +46,7 @@ func (s *Server) agentRoutes() {
 			OperationID: "renew",
 			Method:      http.MethodPost,
 			Path:        "/agent/v1/renew",
-			Summary:     "Renew a node's certificate",
+			Summary:     "Renew the certificate of a node",
 			Security:    byNode,
 			Tags:        []string{"agent"},
 		},
@@ -59,7 +59,7 @@ func (s *Server) agentRoutes() {
 			OperationID:  "report",
 			Method:       http.MethodPost,
 			Path:         "/agent/v1/reports",
-			Summary:      "Report a node's heartbeat and the state of its runs",
+			Summary:      "Report heartbeat and run states of a node",
 			Security:     byNode,
 			Tags:         []string{"agent"},
 			MaxBodyBytes: 16 << 20,
@@ -100,7 +100,7 @@ func (s *Server) agentRoutes() {
 			OperationID: "put-log",
 			Method:      http.MethodPost,
 			Path:        "/agent/v1/logs/{run}/{rank}",
-			Summary:     "Add to the output of a rank",
+			Summary:     "Append output of a rank",
 			Security:    byNode,
 			Tags:        []string{"agent"},
 		},
@@ -169,12 +169,12 @@ func (s *Server) join(ctx context.Context, in *body[api.JoinRequest]) (*body[api
 func keyOf(csr string) (string, error) {
 	block, _ := pem.Decode([]byte(csr))
 	if block == nil {
-		return "", fault.New(fault.Invalid, "bad_csr", "the certificate request is not PEM").WithField("csr")
+		return "", fault.New(fault.Invalid, "bad_csr", "the certificate signing request is not PEM").WithField("csr")
 	}
 
 	pub, err := publicKey(block.Bytes)
 	if err != nil {
-		return "", fault.New(fault.Invalid, "bad_csr", "the certificate request cannot be read").
+		return "", fault.New(fault.Invalid, "bad_csr", "the certificate signing request cannot be parsed").
 			WithField("csr").
 			WithCause(err)
 	}
@@ -210,7 +210,7 @@ func checkInventory(inv *fleet.Inventory) error {
 		return fault.New(fault.Invalid, "bad_inventory", format, args...).WithField("inventory")
 	}
 	if inv.CPUs < 0 || inv.Memory < 0 || inv.Disk < 0 {
-		return bad("a node cannot have a negative amount of anything")
+		return bad("resources of a node must not be negative")
 	}
 	if len(inv.GPUs) > fleet.MaxGPUs {
 		return bad("a node can have at most %d GPUs", fleet.MaxGPUs)
@@ -251,7 +251,7 @@ func (s *Server) report(ctx context.Context, in *body[api.Report]) (*body[api.Re
 		return nil, toProblem(err)
 	}
 
-	heard, err := s.do(ctx, fromReport(n, &in.Body))
+	answer, err := s.do(ctx, fromReport(n, &in.Body))
 	if err != nil {
 		return nil, s.fail(ctx, err)
 	}
@@ -263,7 +263,7 @@ func (s *Server) report(ctx context.Context, in *body[api.Report]) (*body[api.Re
 		Release:    s.noteReport(n, &in.Body),
 	}
 
-	if h, ok := heard.(yardmaster.LeaseRenewal); ok {
+	if h, ok := answer.(yardmaster.LeaseRenewal); ok {
 		reply.LeaseLeft = wholeSeconds(h.LeaseLeft)
 	}
 
@@ -305,7 +305,7 @@ func (s *Server) assignments(ctx context.Context, _ *struct{}) (*huma.StreamResp
 	}}, nil
 }
 
-// pushMetrics takes what the programs of a node have measured. Only rank 0 of a run is heard.
+// pushMetrics stores the training metrics of the runs of a node. Only rank 0 of a run reports them.
 func (s *Server) pushMetrics(ctx context.Context, in *body[api.MetricsReport]) (*body[api.MetricsReply], error) {
 	if err := in.Body.Check(); err != nil {
 		return nil, toProblem(err)
@@ -333,12 +333,12 @@ func (s *Server) putLog(w http.ResponseWriter, r *http.Request) error {
 
 	run := id.Run(r.PathValue("run"))
 	if _, _, ok := run.Split(); !ok || err != nil {
-		return fault.New(fault.NotFound, "run_not_found", "there is no such run")
+		return fault.New(fault.NotFound, "run_not_found", "run not found")
 	}
 
 	offset, err := strconv.ParseInt(r.URL.Query().Get("offset"), 10, 64)
 	if err != nil || offset < 0 {
-		return fault.New(fault.Invalid, "bad_offset", "the offset must be a number").WithField("offset")
+		return fault.New(fault.Invalid, "bad_offset", "offset must be an integer").WithField("offset")
 	}
 	if err := s.mayWriteLog(ctx, run, rank); err != nil {
 		return err
@@ -351,10 +351,10 @@ func (s *Server) putLog(w http.ResponseWriter, r *http.Request) error {
 
 	data, err := io.ReadAll(io.LimitReader(content, maxLogPart+1))
 	if err != nil {
-		return fault.New(fault.Invalid, "broken_upload", "the upload broke off").WithCause(err)
+		return fault.New(fault.Invalid, "broken_upload", "the upload was interrupted").WithCause(err)
 	}
 	if len(data) > maxLogPart {
-		return fault.New(fault.OverLimit, tooLarge, "an upload may have at most %d bytes", maxLogPart)
+		return fault.New(fault.OverLimit, tooLarge, "an upload must not be larger than %d bytes", maxLogPart)
 	}
 
 	size, err := s.Logbook.Append(ctx, run, rank, offset, data, r.URL.Query().Get("final") == "true")
