@@ -168,6 +168,11 @@ func environment(t *testing.T, home string) []string {
 		t.Fatal(err)
 	}
 
+	listen, err := yardtest.FreeAddress(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+
 	return []string{
 		"HOME=" + home,
 		"XDG_CONFIG_HOME=" + filepath.Join(home, ".config"),
@@ -177,6 +182,10 @@ func environment(t *testing.T, home string) []string {
 		"TZ=UTC",
 		"NO_COLOR=1",
 		"REPOSITORY=" + absolute,
+		// A yard that the page itself starts must not take the address of another page's, and reports often, because
+		// what a page shows is seen only after the agent's next report.
+		"TRAINYARD_LISTEN=" + listen,
+		"TRAINYARD_REPORT_EVERY=200ms",
 	}
 }
 
@@ -259,6 +268,30 @@ func (s *session) await(t *testing.T, text, log string) {
 	}
 }
 
+// awaitOutput waits until a command in the background has printed what the page shows.
+func awaitOutput(t *testing.T, what string, expected []string, log string) {
+	t.Helper()
+
+	if expected == nil {
+		return
+	}
+
+	for deadline := time.Now().Add(patience); ; time.Sleep(100 * time.Millisecond) {
+		out, err := os.ReadFile(log)
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			t.Fatal(err)
+		}
+
+		if Matches(expected, string(out)) {
+			return
+		}
+
+		if time.Now().After(deadline) {
+			t.Fatalf("%s\nprinted:\n%s\nthe page shows:\n%s", what, out, strings.Join(expected, "\n"))
+		}
+	}
+}
+
 // do carries out one step of a page.
 func (s *session) do(t *testing.T, name string, step Step) {
 	t.Helper()
@@ -277,7 +310,10 @@ func (s *session) do(t *testing.T, name string, step Step) {
 
 	if step.Background {
 		s.count++
-		s.start(t, "exec "+step.Command, filepath.Join(s.folder, fmt.Sprintf("background-%d.log", s.count)))
+		log := filepath.Join(s.folder, fmt.Sprintf("background-%d.log", s.count))
+		s.start(t, "exec "+step.Command, log)
+		awaitOutput(t, fmt.Sprintf("%s:%d: $ %s", name, step.Line, step.Command), step.Output, log)
+
 		return
 	}
 
@@ -312,6 +348,8 @@ func (s *session) do(t *testing.T, name string, step Step) {
 
 		return
 	}
+
+	t.Logf("%s:%d: $ %s\n%s", name, step.Line, step.Command, out.String())
 
 	if step.Output != nil && !Matches(step.Output, out.String()) {
 		t.Errorf(

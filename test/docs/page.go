@@ -10,7 +10,8 @@
 //	<!-- session: up FLAGS -->       start a yard on this machine for the page, and log in to it
 //	<!-- session: server FLAGS -->   start a server without nodes, and log in as its admin
 //	<!-- file: NAME -->              the next block is the content of this file
-//	<!-- background -->              the next block's commands keep running until the page is over
+//	<!-- background -->              the next block's commands keep running until the page is over; output that the
+//	                                 page shows is awaited
 //	<!-- setup: COMMAND -->          run a command the reader does not see
 //	<!-- not run: REASON -->         the next block cannot be run by a test, and why
 package docs
