@@ -148,8 +148,6 @@ func play(t *testing.T, name string, page *Page) {
 		t.Fatal(err)
 	}
 
-	s.open(t, home, page.Session)
-
 	for _, step := range page.Steps {
 		s.do(t, name, step)
 
@@ -195,8 +193,6 @@ func (s *session) open(t *testing.T, home, kind string) {
 
 	what, flags, _ := strings.Cut(kind, " ")
 	switch what {
-	case "":
-		return
 	case "up":
 		address, err := yardtest.FreeAddress(t.Context())
 		if err != nil {
@@ -295,6 +291,11 @@ func awaitOutput(t *testing.T, what string, expected []string, log string) {
 // do carries out one step of a page.
 func (s *session) do(t *testing.T, name string, step Step) {
 	t.Helper()
+
+	if step.Session != "" {
+		s.open(t, filepath.Dir(s.folder), step.Session)
+		return
+	}
 
 	if step.File != "" {
 		path := filepath.Join(s.folder, step.File)
