@@ -47,25 +47,27 @@ func run(m *testing.M) int {
 // root is the repository, seen from this package.
 const root = "../.."
 
-// pages lists the documentation: what a user reads, not the records of decisions.
+// pages lists the documentation of the repository, except the records of decisions.
 func pages(t *testing.T) []string {
 	t.Helper()
 
-	list := []string{"README.md", "examples/README.md", "sdk/python/README.md"}
-	err := filepath.WalkDir(filepath.Join(root, "docs"), func(path string, d fs.DirEntry, err error) error {
+	var list []string
+
+	err := filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
 		if err != nil {
 			return err
 		}
-		if d.IsDir() && d.Name() == "adr" {
+
+		rel, err := filepath.Rel(root, path)
+		if err != nil {
+			return err
+		}
+
+		if d.IsDir() && (skippedFolders[d.Name()] || strings.HasPrefix(d.Name(), ".") && rel != ".") {
 			return filepath.SkipDir
 		}
 
-		if strings.HasSuffix(path, ".md") {
-			rel, err := filepath.Rel(root, path)
-			if err != nil {
-				return err
-			}
-
+		if !d.IsDir() && strings.HasSuffix(path, ".md") {
 			list = append(list, rel)
 		}
 
@@ -78,6 +80,9 @@ func pages(t *testing.T) []string {
 
 	return list
 }
+
+// skippedFolders hold no pages for readers: builds, test data and the records of decisions.
+var skippedFolders = map[string]bool{"adr": true, "build": true, "testdata": true}
 
 // TestEveryCommandInTheDocumentationRuns runs each page as a reader would and holds what is printed against what the
 // page shows.
