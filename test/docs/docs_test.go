@@ -17,7 +17,7 @@ import (
 )
 
 // patience bounds every wait; it is far longer than anything takes.
-const patience = 5 * time.Minute
+const patience = 10 * time.Minute
 
 // binaries is the folder with the real binary, put first on the PATH of every session.
 var binaries string
