@@ -17,7 +17,7 @@ import (
 )
 
 // patience bounds every wait; it is far longer than anything takes.
-const patience = 5 * time.Minute
+const patience = 10 * time.Minute
 
 // binaries is the folder with the real binary, put first on the PATH of every session.
 var binaries string
@@ -47,25 +47,27 @@ func run(m *testing.M) int {
 // root is the repository, seen from this package.
 const root = "../.."
 
-// pages lists the documentation: what a user reads, not the records of decisions.
+// pages lists the documentation of the repository, except the records of decisions.
 func pages(t *testing.T) []string {
 	t.Helper()
 
-	list := []string{"README.md", "examples/README.md", "sdk/python/README.md"}
-	err := filepath.WalkDir(filepath.Join(root, "docs"), func(path string, d fs.DirEntry, err error) error {
+	var list []string
+
+	err := filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
 		if err != nil {
 			return err
 		}
-		if d.IsDir() && d.Name() == "adr" {
+
+		rel, err := filepath.Rel(root, path)
+		if err != nil {
+			return err
+		}
+
+		if d.IsDir() && (skippedFolders[d.Name()] || strings.HasPrefix(d.Name(), ".") && rel != ".") {
 			return filepath.SkipDir
 		}
 
-		if strings.HasSuffix(path, ".md") {
-			rel, err := filepath.Rel(root, path)
-			if err != nil {
-				return err
-			}
-
+		if !d.IsDir() && strings.HasSuffix(path, ".md") {
 			list = append(list, rel)
 		}
 
@@ -78,6 +80,9 @@ func pages(t *testing.T) []string {
 
 	return list
 }
+
+// skippedFolders hold no pages for readers: builds, test data and the records of decisions.
+var skippedFolders = map[string]bool{"adr": true, "build": true, "testdata": true}
 
 // TestEveryCommandInTheDocumentationRuns runs each page as a reader would and holds what is printed against what the
 // page shows.
@@ -148,8 +153,6 @@ func play(t *testing.T, name string, page *Page) {
 		t.Fatal(err)
 	}
 
-	s.open(t, home, page.Session)
-
 	for _, step := range page.Steps {
 		s.do(t, name, step)
 
@@ -168,6 +171,11 @@ func environment(t *testing.T, home string) []string {
 		t.Fatal(err)
 	}
 
+	listen, err := yardtest.FreeAddress(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+
 	return []string{
 		"HOME=" + home,
 		"XDG_CONFIG_HOME=" + filepath.Join(home, ".config"),
@@ -177,6 +185,10 @@ func environment(t *testing.T, home string) []string {
 		"TZ=UTC",
 		"NO_COLOR=1",
 		"REPOSITORY=" + absolute,
+		// A yard that the page itself starts must not take the address of another page's, and reports often, because
+		// what a page shows is seen only after the agent's next report.
+		"TRAINYARD_LISTEN=" + listen,
+		"TRAINYARD_REPORT_EVERY=200ms",
 	}
 }
 
@@ -186,8 +198,6 @@ func (s *session) open(t *testing.T, home, kind string) {
 
 	what, flags, _ := strings.Cut(kind, " ")
 	switch what {
-	case "":
-		return
 	case "up":
 		address, err := yardtest.FreeAddress(t.Context())
 		if err != nil {
@@ -259,9 +269,38 @@ func (s *session) await(t *testing.T, text, log string) {
 	}
 }
 
+// awaitOutput waits until a command in the background has printed what the page shows.
+func awaitOutput(t *testing.T, what string, expected []string, log string) {
+	t.Helper()
+
+	if expected == nil {
+		return
+	}
+
+	for deadline := time.Now().Add(patience); ; time.Sleep(100 * time.Millisecond) {
+		out, err := os.ReadFile(log)
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			t.Fatal(err)
+		}
+
+		if Matches(expected, string(out)) {
+			return
+		}
+
+		if time.Now().After(deadline) {
+			t.Fatalf("%s\nprinted:\n%s\nthe page shows:\n%s", what, out, strings.Join(expected, "\n"))
+		}
+	}
+}
+
 // do carries out one step of a page.
 func (s *session) do(t *testing.T, name string, step Step) {
 	t.Helper()
+
+	if step.Session != "" {
+		s.open(t, filepath.Dir(s.folder), step.Session)
+		return
+	}
 
 	if step.File != "" {
 		path := filepath.Join(s.folder, step.File)
@@ -277,7 +316,10 @@ func (s *session) do(t *testing.T, name string, step Step) {
 
 	if step.Background {
 		s.count++
-		s.start(t, "exec "+step.Command, filepath.Join(s.folder, fmt.Sprintf("background-%d.log", s.count)))
+		log := filepath.Join(s.folder, fmt.Sprintf("background-%d.log", s.count))
+		s.start(t, "exec "+step.Command, log)
+		awaitOutput(t, fmt.Sprintf("%s:%d: $ %s", name, step.Line, step.Command), step.Output, log)
+
 		return
 	}
 
@@ -312,6 +354,8 @@ func (s *session) do(t *testing.T, name string, step Step) {
 
 		return
 	}
+
+	t.Logf("%s:%d: $ %s\n%s", name, step.Line, step.Command, out.String())
 
 	if step.Output != nil && !Matches(step.Output, out.String()) {
 		t.Errorf(

@@ -1,16 +1,17 @@
 // Package docs reads the documentation as a script, so that tests can run every command in it.
 //
 // A page is a session in a folder of its own. A fenced block marked "console" is a transcript: lines that begin with
-// "$ " are commands, "> " continues one, and what follows is the output to expect. Where "…" stands, anything may stand
-// in the output; a line that is only "…" stands for any number of lines. A last line "[exit status N]" is the expected
-// exit status, else it is 0. A command without output in the page may print what it likes.
+// "$ " are commands, "> " continues one, and what follows is the output to expect. Where "…" stands, the output may have
+// anything or nothing; a line that is only "…" stands for any number of lines. A last line "[exit status N]" is the
+// expected exit status, else it is 0. A command without output in the page may print what it likes.
 //
-// Comments before a block or at the top of a page direct the session:
+// Comments direct the session, in the order in which they stand:
 //
 //	<!-- session: up FLAGS -->       start a yard on this machine for the page, and log in to it
 //	<!-- session: server FLAGS -->   start a server without nodes, and log in as its admin
 //	<!-- file: NAME -->              the next block is the content of this file
-//	<!-- background -->              the next block's commands keep running until the page is over
+//	<!-- background -->              the next block's commands keep running until the page is over; output that the
+//	                                 page shows is awaited
 //	<!-- setup: COMMAND -->          run a command the reader does not see
 //	<!-- not run: REASON -->         the next block cannot be run by a test, and why
 package docs
@@ -24,14 +25,14 @@ import (
 
 // Page is one page of the documentation as a script.
 type Page struct {
-	Session string // "up FLAGS", "server FLAGS", or "" for none
 	Steps   []Step
 	Skipped []Skip
 }
 
-// Step is one thing to do: write a file, or run a command.
+// Step is one thing to do: start a yard, write a file, or run a command.
 type Step struct {
 	Line       int
+	Session    string // "up FLAGS" or "server FLAGS": the yard to start
 	File       string // to write, or "" to run Command
 	Content    string
 	Command    string
@@ -65,7 +66,7 @@ func Parse(text string) (*Page, error) {
 		if m := directive.FindStringSubmatch(line); m != nil {
 			switch m[1] {
 			case "session":
-				page.Session = m[2]
+				page.Steps = append(page.Steps, Step{Line: i + 1, Session: m[2]})
 			case "setup":
 				page.Steps = append(page.Steps, Step{Line: i + 1, Command: m[2], Hidden: true})
 			default:
@@ -144,9 +145,19 @@ var exitStatus = regexp.MustCompile(`^\[exit status (\d+)\]$`)
 func (p *Page) transcript(line int, body []string, background bool) error {
 	var step *Step
 	flush := func() {
-		if step != nil {
-			p.Steps = append(p.Steps, *step)
+		if step == nil {
+			return
 		}
+
+		for len(step.Output) > 0 && strings.TrimSpace(step.Output[len(step.Output)-1]) == "" {
+			step.Output = step.Output[:len(step.Output)-1]
+		}
+
+		if len(step.Output) == 0 {
+			step.Output = nil // blank lines between commands are not output
+		}
+
+		p.Steps = append(p.Steps, *step)
 	}
 
 	for i, text := range body {
@@ -169,10 +180,6 @@ func (p *Page) transcript(line int, body []string, background bool) error {
 		return fmt.Errorf("line %d: the transcript has no command", line)
 	}
 
-	for len(step.Output) > 0 && strings.TrimSpace(step.Output[len(step.Output)-1]) == "" {
-		step.Output = step.Output[:len(step.Output)-1]
-	}
-
 	flush()
 
 	return nil
@@ -191,8 +198,13 @@ func Matches(expected []string, output string) bool {
 			continue
 		}
 
+		rest := ""
+		if begin, found := strings.CutSuffix(line, " …"); found {
+			line, rest = begin, `(?: .*)?`
+		}
+
 		quoted := regexp.QuoteMeta(line)
-		pattern.WriteString(strings.ReplaceAll(quoted, "…", `.*`) + `\n`)
+		pattern.WriteString(strings.ReplaceAll(quoted, "…", `.*`) + rest + `\n`)
 	}
 
 	pattern.WriteString(`$`)

@@ -40,10 +40,10 @@ func TestParse(t *testing.T) {
 	}
 
 	want := &Page{
-		Session: "up --fake-gpus 2xA100:80GB",
 		Steps: []Step{
+			{Line: 2, Session: "up --fake-gpus 2xA100:80GB"},
 			{Line: 4, File: "job.yaml", Content: "run: echo hello\n"},
-			{Line: 9, Command: "trainyard submit job.yaml \\\n  --detach", Output: []string{"j1 …", ""}},
+			{Line: 9, Command: "trainyard submit job.yaml \\\n  --detach", Output: []string{"j1 …"}},
 			{Line: 13, Command: "false", Status: 1},
 		},
 		Skipped: []Skip{{Line: 17, Reason: "needs a cloud account"}},
@@ -89,6 +89,8 @@ func TestMatches(t *testing.T) {
 		"anything in a line":              {[]string{"j1 … SUCCEEDED"}, "j1 digits SUCCEEDED\n", true},
 		"any lines":                       {[]string{"first", "…", "last"}, "first\n2\n3\nlast\n", true},
 		"no lines where any may stand":    {[]string{"first", "…", "last"}, "first\nlast\n", true},
+		"nothing at the end of a line":    {[]string{"PENDING …"}, "PENDING\n", true},
+		"another word at the end":         {[]string{"PENDING …"}, "PENDINGS\n", false},
 		"a line more":                     {[]string{"first"}, "first\nsecond\n", false},
 		"a line less":                     {[]string{"first", "second"}, "first\n", false},
 		"signs of regular expressions":    {[]string{"1.5 (a)"}, "1x5 (a)\n", false},
