@@ -77,7 +77,7 @@ can_read() {
 
 # The generated files, compared by digest: in a clean clone they are as committed, in a
 # working tree they may be new and not committed yet.
-generated=(api/openapi.yaml api/jobfile.schema.json docs/reference docs/lifecycle.md ARCHITECTURE.md)
+generated=(api/openapi.yaml api/jobfile.schema.json docs/reference ARCHITECTURE.md)
 fingerprint() { find "${generated[@]}" -type f -exec sha256sum {} + 2>/dev/null | sort -k 2; }
 
 check_generated() {
