@@ -148,7 +148,7 @@ clean: ## Remove what was built; tools in the user's cache and Go's own cache st
 	rm -rf build
 
 .PHONY: bench-forecast bench-forecast-scale
-bench-forecast: ## Measure how well the end of a job is foretold, on real training curves (CURVES=<folder> scores others)
+bench-forecast: ## Measure how accurate forecasts are, on real training curves (CURVES=<folder> scores others)
 	@mkdir -p build/bench
 	go run ./test/bench/forecast -out build/bench/$@.json $(if $(CURVES),-curves "$(CURVES)")
 

@@ -34,6 +34,29 @@ func TestMakeTargetsExist(t *testing.T) {
 	}
 }
 
+// TestPathsExist checks that every file and folder that the pages for developers name in code exists: they say where to
+// find things, and are wrong as soon as one is moved.
+func TestPathsExist(t *testing.T) {
+	t.Parallel()
+
+	exists := func(path string) bool {
+		for _, root := range []string{"..", filepath.Join("..", "internal")} {
+			found, err := filepath.Glob(filepath.Join(root, filepath.FromSlash(path)))
+			if err == nil && len(found) > 0 {
+				return true
+			}
+		}
+
+		return false
+	}
+
+	for _, name := range []string{"ARCHITECTURE.md", "CONTRIBUTING.md"} {
+		for _, finding := range missingPaths(name, readDocument(t, filepath.Join("..", name)), exists) {
+			t.Error(finding)
+		}
+	}
+}
+
 // documents returns every Markdown file of the repository.
 func documents(t *testing.T) []string {
 	t.Helper()
@@ -69,8 +92,10 @@ var (
 	linkPattern = regexp.MustCompile(`\]\(([^)\s]+)(?:\s+"[^"]*")?\)`)
 	spanPattern = regexp.MustCompile("`[^`\n]+`")
 	// A target stands behind make and perhaps behind variables: make FUZZTIME=5m fuzz.
-	makePattern    = regexp.MustCompile(`(?:^|[\s;&|(])make((?:\s+[A-Z_]+=\S+)*)\s+([a-z][a-z0-9-]*)`)
-	targetPattern  = regexp.MustCompile(`^([a-z][a-z0-9 -]*):(?:[^=]|$)`)
+	makePattern   = regexp.MustCompile(`(?:^|[\s;&|(])make((?:\s+[A-Z_]+=\S+)*)\s+([a-z][a-z0-9-]*)`)
+	targetPattern = regexp.MustCompile(`^([a-z][a-z0-9 -]*):(?:[^=]|$)`)
+	// A path has a slash, or is the name of a Go file; build/ holds what is made by building.
+	pathPattern    = regexp.MustCompile(`^(?:[a-zA-Z0-9._*-]+/)+[a-zA-Z0-9._*-]*$|^[a-z0-9_]+\.go$`)
 	notSlugPattern = regexp.MustCompile(`[^\p{L}\p{N} _-]`)
 )
 
@@ -196,6 +221,56 @@ func unknownTargets(name, text string, targets []string) []string {
 	}
 
 	return found
+}
+
+// missingPaths flags paths that a document names in code and that do not exist. Paths are relative to the repository or
+// to internal; calls such as ./internal/queue and what is built or kept outside are left out.
+func missingPaths(name, text string, exists func(path string) bool) []string {
+	var found []string
+	for n, line := range strings.Split(outsideFences(text), "\n") {
+		for _, span := range spanPattern.FindAllString(line, -1) {
+			path := strings.Trim(span, "`")
+			if !pathPattern.MatchString(path) || strings.HasPrefix(path, "./") || strings.HasPrefix(path, "build/") {
+				continue
+			}
+
+			if !exists(path) {
+				found = append(found, fmt.Sprintf("%s:%d: there is no %s", name, n+1, path))
+			}
+		}
+	}
+
+	return found
+}
+
+func TestMissingPathsAreFlagged(t *testing.T) {
+	t.Parallel()
+
+	exists := func(path string) bool {
+		return slices.Contains([]string{"internal/job", "job/cause.go", "place/*"}, path)
+	}
+
+	tests := []struct{ name, text, want string }{
+		{"a folder", "see `internal/job`", ""},
+		{"a file below internal", "`job/cause.go`", ""},
+		{"a family", "`place/*`", ""},
+		{"an argument of a command", "`go test ./internal/none` and `./internal/none`", ""},
+		{"what is built", "`build/trainyard`", ""},
+		{"a word", "`queue`, `place.Check`, `make quick`", ""},
+		{"prose", "and/or", ""},
+		{"a block", "```\n`internal/none`\n```", ""},
+		{"a folder that is gone", "a\n`internal/none`", "x.md:2: there is no internal/none"},
+		{"a file that is gone", "`job/none.go`", "there is no job/none.go"},
+		{"a Go file without a folder", "`line.go`", "there is no line.go"},
+	}
+
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+
+			expect(t, missingPaths("x.md", tt.text, exists), tt.want)
+		})
+	}
 }
 
 func TestBrokenLinksAreFlagged(t *testing.T) {

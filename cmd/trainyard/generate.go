@@ -49,11 +49,12 @@ func generated(root *cobra.Command) (map[string][]byte, error) {
 	}
 
 	return map[string][]byte{
-		"api/openapi.yaml":          openapi,
-		"api/jobfile.schema.json":   spec.Schema(),
-		"docs/lifecycle.md":         lifecycle(),
-		"docs/reference/jobfile.md": spec.Reference(),
-		"docs/reference/cli.md":     cliReference(root),
-		"docs/reference/config.md":  configReference(),
+		"api/openapi.yaml":             openapi,
+		"api/jobfile.schema.json":      spec.Schema(),
+		"docs/reference/cli.md":        cliReference(root),
+		"docs/reference/config.md":     configReference(),
+		"docs/reference/exit-codes.md": exitCodeReference(root),
+		"docs/reference/jobfile.md":    spec.Reference(),
+		"docs/reference/lifecycle.md":  lifecycle(),
 	}, nil
 }

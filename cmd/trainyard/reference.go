@@ -27,10 +27,10 @@ func writeCommand(out *bytes.Buffer, cmd *cobra.Command) {
 			continue
 		}
 
-		fmt.Fprintf(out, "\n## %s\n\n%s\n\n```\n%s\n```\n", c.CommandPath(), sentence(c), strings.TrimSpace(c.UseLine()))
+		fmt.Fprintf(out, "\n## %s\n\n%s\n\n```text\n%s\n```\n", c.CommandPath(), sentence(c), strings.TrimSpace(c.UseLine()))
 
 		if c.Example != "" {
-			fmt.Fprintf(out, "\nExamples:\n\n```\n%s\n```\n", strings.TrimRight(c.Example, "\n"))
+			fmt.Fprintf(out, "\nExamples:\n\n```text\n%s\n```\n", strings.TrimRight(c.Example, "\n"))
 		}
 
 		var flags []string
@@ -72,6 +72,21 @@ func flagRow(f *pflag.Flag) string {
 	}
 
 	return fmt.Sprintf("| %s | %s | %s |\n", name, standard, strings.ReplaceAll(f.Usage, "|", `\|`))
+}
+
+// exitCodeReference is the page of the exit codes: the text of "trainyard help exit-codes".
+func exitCodeReference(root *cobra.Command) []byte {
+	var out bytes.Buffer
+	out.WriteString("# Exit codes\n\nThis page is made from the code by `make generate`; " +
+		"`trainyard help exit-codes` prints the same.\n")
+
+	for _, c := range root.Commands() {
+		if c.Name() == "exit-codes" {
+			fmt.Fprintf(&out, "\n```text\n%s\n```\n", strings.TrimSpace(c.Long))
+		}
+	}
+
+	return out.Bytes()
 }
 
 // configReference is the page of all settings.

@@ -13,7 +13,7 @@ import (
 // row says in words what a figure is, and what it should be.
 type row struct{ name, words, unit, aim string }
 
-// rows are the figures of the page docs/benchmarks.md, in its order.
+// rows are the figures of the page docs/explanation/benchmarks.md, in its order.
 func rows() []row {
 	return []row{
 		{"submit_per_s_sqlite_1", "durable submissions, SQLite, 1 client", "jobs/s", ""},
@@ -55,7 +55,7 @@ func rows() []row {
 	}
 }
 
-// printMarkdown prints the figures of a file as the table of docs/benchmarks.md.
+// printMarkdown prints the figures of a file as the table of docs/explanation/benchmarks.md.
 // It names this machine, so it is to be called where the figures were taken.
 func printMarkdown(w io.Writer, path string) error {
 	text, err := os.ReadFile(path)

@@ -17,7 +17,7 @@ import (
 // logarithm L of the whole over what is done has the density exp(-L). The prior decides when the points say
 // nothing: about as long again as until now, with a wide interval.
 //
-// The constants were chosen on half of the groups of the public curves; docs/benchmarks-forecast.md
+// The constants were chosen on half of the groups of the public curves; docs/explanation/benchmarks-forecast.md
 // says which and reports the errors on the other half.
 const (
 	maxSlopeError = 0.3  // standard error of a slope that is precise enough, as a fraction of it

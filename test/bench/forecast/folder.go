@@ -11,7 +11,7 @@ import (
 	"trainyard/internal/id"
 )
 
-// readFolder reads curves in the form that docs/benchmarks-forecast.md describes. It
+// readFolder reads curves in the form that docs/explanation/benchmarks-forecast.md describes. It
 // returns also what was left out and why.
 func readFolder(dir string) (list []sample, left []string, err error) {
 	f := folder{byName: map[string]*sample{}}

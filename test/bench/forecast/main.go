@@ -8,7 +8,7 @@
 // so far are shown, and every method says when the goal will be reached. History is
 // always that of other organisations or families of runs. It prints tables, writes the figures as
 // one flat JSON object and asserts nothing. `make bench-forecast` and `make bench-forecast-scale` call it;
-// docs/benchmarks-forecast.md tells what the figures are and how the curves of a folder are written.
+// docs/explanation/benchmarks-forecast.md tells what the figures are and how the curves of a folder are written.
 package main
 
 import (
