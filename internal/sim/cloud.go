@@ -14,10 +14,10 @@ import (
 // Cloud is a modelled provider: it gives what is asked for after the offer's boot
 // time, unless it refuses, and takes spot nodes back when it wants.
 type Cloud struct {
-	Offers  []fleet.Offer
-	Refuses []Refusal
+	Offers   []fleet.Offer
+	Refusals []Refusal
 	// Takes are the times at which it takes back the spot node that was given longest ago.
-	Takes []time.Duration
+	Reclaims []time.Duration
 }
 
 // Refusal is a stretch of time in which an offer cannot be had.
@@ -33,12 +33,12 @@ func (s *simulation) provisionAll(leases []fleet.Lease) {
 		l := &leases[i]
 		switch l.State {
 		case fleet.LeaseRequested:
-			if !s.asked[l.ID] {
-				s.asked[l.ID] = true
+			if !s.requested[l.ID] {
+				s.requested[l.ID] = true
 				s.provision(*l)
 			}
 		case fleet.LeaseReleasing:
-			s.giveBack(l)
+			s.release(l)
 		case fleet.LeaseBooting, fleet.LeaseActive, fleet.LeaseEnded, fleet.LeaseRefused:
 		}
 	}
@@ -48,7 +48,7 @@ func (s *simulation) provisionAll(leases []fleet.Lease) {
 // the yard is done with what it is doing.
 func (s *simulation) provision(l fleet.Lease) {
 	s.tally.out.Provisioned++
-	for _, r := range s.cfg.Cloud.Refuses {
+	for _, r := range s.cfg.Cloud.Refusals {
 		if r.Offer == l.Offer.Name && s.now >= r.From && s.now < r.To {
 			s.at(s.now, func(s *simulation) {
 				s.step(yardmaster.Refused{Lease: l.ID, Code: r.Code, Why: "the provider has none of " + r.Offer + " now"})
@@ -100,13 +100,13 @@ func newLeaseMeter(o *fleet.Offer, now time.Duration) meter {
 	rent[0] = float64(o.Hourly) / 1e6
 	m.tariff = &fleet.Tariff{}
 	m.price = &fleet.NodePrice{Hourly: rent, BillingIncrement: o.BillingIncrement}
-	m.least = time.Duration(o.MinBilling)
+	m.minBilling = time.Duration(o.MinBilling)
 
 	return m
 }
 
 // giveBack ends a machine: what ran there was stopped before.
-func (s *simulation) giveBack(l *fleet.Lease) {
+func (s *simulation) release(l *fleet.Lease) {
 	h, there := s.machines[l.ID]
 	if !there {
 		return
@@ -126,7 +126,7 @@ func (s *simulation) giveBack(l *fleet.Lease) {
 }
 
 // takeBack lets the provider take back the spot machine that it gave longest ago.
-func (s *simulation) takeBack() {
+func (s *simulation) reclaimSpot() {
 	oldest := uint64(math.MaxUint64)
 	var found *host
 	for name, h := range s.machines {
@@ -150,7 +150,7 @@ func (s *simulation) takeBack() {
 			m.gen++
 		}
 
-		m.life.did, m.life.ran = m.did, m.ran
+		m.life.saved, m.life.ran = m.did, m.ran
 		s.rankGone(m, slices.Index(m.hosts, found))
 	}
 

@@ -11,14 +11,14 @@ import (
 // meter reads what a node costs. What it costs with so many GPUs in use is paid
 // by those who use them, each for its GPUs; what it costs unused is waste.
 type meter struct {
-	tariff *fleet.Tariff
-	price  *fleet.NodePrice
-	open   bool
-	opened time.Duration // when it came, or came back
-	least  time.Duration // for which rent is paid at least
-	used   int           // GPUs
-	users  [64]uint8     // of each GPU
-	since  time.Duration
+	tariff     *fleet.Tariff
+	price      *fleet.NodePrice
+	open       bool
+	opened     time.Duration // when it came, or came back
+	minBilling time.Duration // for which rent is paid at least
+	used       int           // GPUs
+	users      [64]uint8     // of each GPU
+	since      time.Duration
 	// Paid for one GPU in use since the beginning: money and kWh.
 	money, energy float64
 	// Of the unused node.
@@ -67,7 +67,7 @@ func (m *meter) close(now time.Duration) {
 	}
 
 	kept := now - m.opened
-	rest := max(m.least-kept, 0)
+	rest := max(m.minBilling-kept, 0)
 	if bills := time.Duration(m.price.BillingIncrement); bills > 0 && (kept+rest)%bills > 0 {
 		rest += bills - (kept+rest)%bills
 	}

@@ -78,11 +78,11 @@ func TestTheDemoTellsItsStoryAndLeavesNothingBehind(t *testing.T) {
 
 			text := out.String()
 			for _, want := range []string{
-				"big-memory [l1]: provisions ",                           // what only the cloud has is provisioned
+				"big-memory [l1]: provisions a machine: ",                           // what only the cloud has is provisioned
 				"refused: error: ",                                       // what fits nowhere is refused
-				"warm-up: starts on lab-a (local, idle): 1× A100 (fake)", // time: the fastest
+				"warm-up: starts: lab-a100 (local, idle): 1× A100 (fake)", // time: the fastest
 				"Did it leave:  No",                                      // the rule of the data held
-				"a machine goes back: idle for",
+				"releases its machine: idle for",
 				"On-demand nodes: creations, time, cost",
 				"Leases:  none",
 			} {

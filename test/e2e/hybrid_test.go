@@ -78,7 +78,7 @@ func onGPU(more string, lines ...string) string {
 // books are what the cloud itself has written down.
 func (h *hybrid) books(t *testing.T) []process.Entry {
 	t.Helper()
-	entries, err := h.cloud.Books()
+	entries, err := h.cloud.Machines()
 	if err != nil {
 		t.Fatal(err)
 	}

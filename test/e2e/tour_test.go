@@ -223,7 +223,7 @@ func TestAJobThatNothingCouldEverRunIsRefused(t *testing.T) {
 
 	r := y.exits(t, 104, "submit", "-y", "-q", file)
 	if !strings.Contains(r.err, "no node of the yard has 8 GPUs") ||
-		!strings.Contains(r.err, "the largest that would fit is north") {
+		!strings.Contains(r.err, "the largest node is north") {
 		t.Errorf("it does not say why, and what would fit: %s", r)
 	}
 }

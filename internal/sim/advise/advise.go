@@ -31,11 +31,11 @@ type Question struct {
 	// Policy makes the policies that a text names, with parameters behind colons.
 	Policy func(text string) (func() place.Policy, error)
 	// More are offers that the yard does not use and might: spot nodes, other GPUs.
-	More []fleet.Offer
+	ExtraOffers []fleet.Offer
 	// Prices are what an hour of one more reserved node costs by kind of GPU, as in
 	// A100:80GB, where the tariff does not tell.
 	Prices   map[string]float64
-	Least    int    // jobs without which nothing is said; 0 for LeastJobs
+	MinJobs  int    // jobs without which nothing is said; 0 for LeastJobs
 	Seed     uint64 // of the chances: when spot nodes are taken back, and of the resampling
 	Parallel int    // replays at once, at least one
 	// Progress is told now and then how far it is; nil if nobody wants to know. Clock
@@ -45,11 +45,11 @@ type Question struct {
 }
 
 // LeastJobs is how many jobs there must be at least.
-const LeastJobs = 30
+const MinJobs = 30
 
 // leastTime is how long a period must be at least: shorter ones have too few days to
 // tell chance from habit.
-const leastTime = 3 * day
+const minPeriod = 3 * day
 
 const (
 	day   = 24 * time.Hour
@@ -60,11 +60,11 @@ const (
 func Advise(ctx context.Context, q Question) (*Report, error) {
 	h := q.History
 
-	if err := q.enough(); err != nil {
+	if err := q.checkSize(); err != nil {
 		return nil, err
 	}
 
-	work, err := newWorkload(h, q.More)
+	work, err := newWorkload(h, q.ExtraOffers)
 	if err != nil {
 		return nil, err
 	}
@@ -76,8 +76,8 @@ func Advise(ctx context.Context, q Question) (*Report, error) {
 	}
 
 	if bills[0].ended() == 0 {
-		return nil, fault.New(fault.Conflict, "no_replay", "not one of %d jobs could be replayed: nothing that is known of the yard fits them", len(h.Jobs)).
-			WithRemedy("the nodes that ran them may have been removed; ask for a later period")
+		return nil, fault.New(fault.Conflict, "no_replay", "none of the %d jobs could be replayed: no known node or offer fits them", len(h.Jobs)).
+			WithRemedy("the nodes that ran them may have been removed; choose a later period")
 	}
 
 	r := newReport(&q, work, bills[0])
@@ -99,21 +99,21 @@ func Advise(ctx context.Context, q Question) (*Report, error) {
 }
 
 // enough refuses a period of which nothing can be said.
-func (q *Question) enough() error {
+func (q *Question) checkSize() error {
 	h := q.History
-	least := q.Least
+	least := q.MinJobs
 	if least == 0 {
-		least = LeastJobs
+		least = MinJobs
 	}
 
-	if span := h.To.Sub(h.From); span < leastTime {
-		return fault.New(fault.Invalid, "short_period", "the period has %.1f days; at least %.0f are needed to tell chance from habit", span.Hours()/24, leastTime.Hours()/24).
-			WithRemedy("ask for a longer one, as in --last 30d")
+	if span := h.To.Sub(h.From); span < minPeriod {
+		return fault.New(fault.Invalid, "short_period", "the period covers %.1f days; at least %.0f are needed for a reliable comparison", span.Hours()/24, minPeriod.Hours()/24).
+			WithRemedy("choose a longer period, e.g. --last 30d")
 	}
 
 	if n := h.counted(); n < least {
 		return fault.New(fault.Conflict, "too_little_data", "only %s in the period; at least %d are needed", humanize.Count(n, "job"), least).
-			WithRemedy("ask for a longer period, as in --last 90d")
+			WithRemedy("choose a longer period, e.g. --last 90d")
 	}
 
 	return nil
@@ -142,7 +142,7 @@ func (q *Question) replay(ctx context.Context, work *workload, variants []*varia
 			Name: v.what, Jobs: len(work.jobs),
 			Config: func(float64, uint64) (sim.Config, error) { return sim.Config{}, nil },
 			Run: func(cfg sim.Config) (*sim.Result, error) {
-				b, result, err := p.run(cfg.Step, cfg.Stop)
+				b, result, err := p.run(cfg.OnStep, cfg.Stop)
 				bills[i] = b
 				return result, err
 			},

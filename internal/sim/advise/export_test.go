@@ -9,7 +9,7 @@ import (
 
 // Again replays the yard as it was twice and compares the two.
 func Again(ctx context.Context, q Question) (Advice, error) {
-	work, err := newWorkload(q.History, q.More)
+	work, err := newWorkload(q.History, q.ExtraOffers)
 	if err != nil {
 		return Advice{}, err
 	}

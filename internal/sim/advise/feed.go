@@ -20,10 +20,10 @@ import (
 )
 
 // life is what the feed tells of a job.
-type life struct {
+type jobHistory struct {
 	Job
-	later bool // submitted after the period
-	runs  []attempt
+	afterPeriod bool // submitted after the period
+	runs        []attempt
 }
 
 // attempt is one run of a job.
@@ -35,14 +35,14 @@ type attempt struct {
 
 // detail takes what the API tells of a job that was submitted before the period: what
 // it ran from the beginning of the period on.
-func (l *life) detail(d *api.JobDetail, from, now time.Time) error {
+func (l *jobHistory) detail(d *api.JobDetail, from, now time.Time) error {
 	l.Owner, l.Submitted, l.Spec = d.Owner, from, &job.Spec{}
 	if d.Ended != nil {
 		l.Ended = *d.Ended
 	}
 
 	if err := json.Unmarshal(d.Spec, l.Spec); err != nil {
-		return fmt.Errorf("read what job %s asks for: %w", d.ID, err)
+		return fmt.Errorf("read the spec of job %s: %w", d.ID, err)
 	}
 
 	for i := range d.Runs {
@@ -103,7 +103,7 @@ func (r *reader) readFeed(ctx context.Context) error {
 		}
 
 		read += len(page.Events)
-		r.tell("the feed", read)
+		r.progress("events", read)
 
 		if n := len(page.Events); n < pageSize || open <= 0 && page.Events[n-1].At.After(r.h.To) {
 			return nil
@@ -179,14 +179,14 @@ func (r *reader) note(e *api.Event) (more int, err error) {
 }
 
 // submitted takes note of a job's submission.
-func (r *reader) submitted(e *api.Event, l *life) (more int, err error) {
+func (r *reader) submitted(e *api.Event, l *jobHistory) (more int, err error) {
 	if l == nil {
-		l = &life{Job: Job{ID: e.Job}}
+		l = &jobHistory{Job: Job{ID: e.Job}}
 		r.lives[e.Job] = l
 	}
 
 	if !e.At.Before(r.h.To) {
-		l.later = true
+		l.afterPeriod = true
 		return 0, nil
 	}
 
@@ -200,7 +200,7 @@ func (r *reader) submitted(e *api.Event, l *life) (more int, err error) {
 	}
 
 	if err := json.Unmarshal(e.Spec, l.Spec); err != nil {
-		return 0, fmt.Errorf("read what job %s asks for: %w", e.Job, err)
+		return 0, fmt.Errorf("read the spec of job %s: %w", e.Job, err)
 	}
 
 	return 1, nil
@@ -251,7 +251,7 @@ func (r *reader) finish() {
 
 	for _, name := range r.names() {
 		l := r.lives[name]
-		if l.later {
+		if l.afterPeriod {
 			continue
 		}
 
@@ -290,25 +290,25 @@ func (r *reader) finish() {
 	for _, c := range []struct {
 		n    int
 		text string
-	}{{never, "ended before they ran"}, {waiting, "still waiting"}, {unknown, "nobody knows what they asked for"}} {
+	}{{never, "ended before they started"}, {waiting, "still queued"}, {unknown, "spec unknown"}} {
 		if c.n > 0 {
 			r.leftOut("%s: %s", c.text, humanize.Count(c.n, "job"))
 		}
 	}
 
 	if running > 0 {
-		r.gap("taken to end now, because they still run: %s", humanize.Count(running, "job"))
+		r.gap("assumed to end now because they are still running: %s", humanize.Count(running, "job"))
 	}
 
 	if needs > 0 {
-		r.gap("able to start at once in the replay, though they needed others: %s", humanize.Count(needs, "job"))
+		r.gap("started in the replay without waiting for the jobs they need: %s", humanize.Count(needs, "job"))
 	}
 
-	r.gap("the yard's nodes, prices and policy are as they are now; nodes that have been removed since are left out")
+	r.gap("nodes, prices and the policy are today's; nodes removed since then are not included")
 }
 
 // ran adds what a run did to a job.
-func (r *reader) ran(l *life, a *attempt) {
+func (r *reader) ran(l *jobHistory, a *attempt) {
 	end := a.ended
 	if end.IsZero() {
 		end = r.now

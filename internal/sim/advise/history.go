@@ -19,7 +19,7 @@ type History struct {
 	Nodes    []Node // local and reserved ones, by name
 	Tariff   *fleet.Tariff
 	Offers   []fleet.Offer // what the yard can provision
-	Limits   []tenant.Quota
+	Quotas   []tenant.Quota
 	Data     []dataset.Dataset
 	Idle     time.Duration // for which a provisioned node is kept that nothing uses
 	Cost     float64       // what all nodes cost in the period, as the books say
@@ -55,8 +55,8 @@ type Stretch struct {
 // Node is one of the yard's own nodes, and when it was there.
 type Node struct {
 	fleet.Node
-	Came, Left time.Time // zero: before the period, after it
-	Away       []Absence // when nothing new could run there
+	Came, Removed time.Time // zero: before the period, after it
+	Away          []Absence // when nothing new could run there
 	// price is what it costs if that is not what the tariff says.
 	price *fleet.NodePrice
 }
@@ -90,8 +90,8 @@ func (h *History) stay(n *Node) (from, to time.Duration) {
 		from = n.Came.Sub(h.From)
 	}
 
-	if !n.Left.IsZero() && n.Left.Before(h.To) {
-		to = max(n.Left.Sub(h.From), 0)
+	if !n.Removed.IsZero() && n.Removed.Before(h.To) {
+		to = max(n.Removed.Sub(h.From), 0)
 	}
 
 	return from, max(from, to)

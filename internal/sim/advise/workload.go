@@ -46,7 +46,7 @@ func newWorkload(h *History, more []fleet.Offer) (*workload, error) {
 	for i := range list {
 		j := &list[i]
 		if _, twice := w.index[string(j.ID)]; twice {
-			return nil, fault.New(fault.Invalid, "job_twice", "job %s is there twice", j.ID)
+			return nil, fault.New(fault.Invalid, "job_twice", "job %s appears twice", j.ID)
 		}
 
 		s := &sim.Job{Name: string(j.ID), At: max(j.Submitted.Sub(h.From), 0), Owner: j.Owner, Spec: plain(j.Spec, data)}
@@ -54,8 +54,8 @@ func newWorkload(h *History, more []fleet.Offer) (*workload, error) {
 			w.bound++
 		}
 
-		if s.Lasts == 0 && s.Speed == nil {
-			return nil, fault.New(fault.Invalid, "never_ran", "nobody knows how long job %s runs: it never ran", j.ID)
+		if s.Duration == 0 && s.Speed == nil {
+			return nil, fault.New(fault.Invalid, "never_ran", "run time of job %s is unknown: it never ran", j.ID)
 		}
 
 		w.index[s.Name] = len(w.jobs)
@@ -153,7 +153,7 @@ func length(s *sim.Job, ran []Stretch, kinds []speed) bool {
 	asked := max(r.GPUs.Min, 0) * max(r.Nodes.Min, 1)
 	work, known := done(ran, asked, kinds)
 	if asked == 0 || r.GPUShare > 0 || !known {
-		s.Lasts = lasted
+		s.Duration = lasted
 		return false
 	}
 
@@ -268,17 +268,17 @@ func (w *workload) changes(nodes []Node) []sim.Change {
 		for _, g := range n.Away {
 			a, b := max(g.From.Sub(h.From), from+1), min(g.To.Sub(h.From), to)
 			if a < b {
-				kind := sim.NodeTaken
+				kind := sim.NodeReclaimed
 				if g.Drained {
-					kind = sim.NodeDrains
+					kind = sim.NodeCordoned
 				}
 
-				list = append(list, sim.Change{At: a, Kind: kind, ID: n.ID}, sim.Change{At: b, Kind: sim.NodeOpens, ID: n.ID})
+				list = append(list, sim.Change{At: a, Kind: kind, ID: n.ID}, sim.Change{At: b, Kind: sim.NodeUncordoned, ID: n.ID})
 			}
 		}
 
 		if to < h.span() && from < to {
-			list = append(list, sim.Change{At: to, Kind: sim.NodeTaken, ID: n.ID})
+			list = append(list, sim.Change{At: to, Kind: sim.NodeReclaimed, ID: n.ID})
 		}
 	}
 

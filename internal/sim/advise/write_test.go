@@ -103,7 +103,7 @@ func TestRecommendationsAsPeopleAndProgramsReadThem(t *testing.T) {
 
 	r, err := advise.Advise(
 		t.Context(),
-		advise.Question{History: aMonth(), Policy: policies, More: []fleet.Offer{spot}, Seed: 1, Parallel: 2},
+		advise.Question{History: aMonth(), Policy: policies, ExtraOffers: []fleet.Offer{spot}, Seed: 1, Parallel: 2},
 	)
 
 	if err != nil {

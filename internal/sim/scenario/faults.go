@@ -45,11 +45,11 @@ func (s *Scenario) atLine(a *args) *fault.Error {
 	}
 
 	if w.text == "spot" {
-		s.takeBackAt(c.At)
+		s.reclaimAt(c.At)
 		return nil
 	}
 
-	kinds := oneOf(sim.NodeFails, sim.NodeHeals, sim.NodeTaken, sim.NodeOpens, sim.NodeDrains)
+	kinds := oneOf(sim.NodeFails, sim.NodeHeals, sim.NodeReclaimed, sim.NodeUncordoned, sim.NodeCordoned)
 	if err := into(&c.Kind, kinds)(a, w); err != nil {
 		return err
 	}
@@ -76,11 +76,11 @@ func (s *Scenario) randomLine(a *args) *fault.Error {
 	}
 
 	c := chance{at: w}
-	if err := into(&c.down, oneOf(sim.NodeFails, sim.NodeTaken, sim.NodeDrains))(a, w); err != nil {
+	if err := into(&c.down, oneOf(sim.NodeFails, sim.NodeReclaimed, sim.NodeCordoned))(a, w); err != nil {
 		return err
 	}
 
-	c.up = sim.NodeOpens
+	c.up = sim.NodeUncordoned
 	if c.down == sim.NodeFails {
 		c.up = sim.NodeHeals
 	}
@@ -95,7 +95,7 @@ func (s *Scenario) randomLine(a *args) *fault.Error {
 		return err
 	}
 	if c.every == 0 || c.lasts == 0 {
-		return a.bad(w, "it is not said how often and for how long").WithRemedy("write it as in: %s", example)
+		return a.bad(w, "every and for are required").WithRemedy("for example: %s", example)
 	}
 
 	s.chances = append(s.chances, c)
@@ -154,11 +154,11 @@ type timeline struct {
 
 // draws is what happens to one node at random.
 type draws struct {
-	chance *chance
-	end    time.Duration
-	source *rand.Rand
-	next   sim.Change
-	over   bool
+	chance    *chance
+	end       time.Duration
+	source    *rand.Rand
+	next      sim.Change
+	exhausted bool
 }
 
 func newDraws(c *chance, n id.Node, from, end time.Duration, source *rand.Rand) *draws {
@@ -175,7 +175,7 @@ func (d *draws) draw() {
 
 		// To the second, so that people can read the times.
 		d.next.At += max(job.Seconds(d.source.ExpFloat64()*c.every.Seconds()).Round(time.Second), time.Second)
-		d.over = d.next.At > d.end // one that has gone comes back in any case
+		d.exhausted = d.next.At > d.end // one that has gone comes back in any case
 
 		return
 	}
@@ -188,7 +188,7 @@ func (d *draws) draw() {
 func (t *timeline) Next() (sim.Change, error) {
 	var first *draws
 	for _, d := range t.drawn {
-		if !d.over && (first == nil || d.next.At < first.next.At) {
+		if !d.exhausted && (first == nil || d.next.At < first.next.At) {
 			first = d
 		}
 	}

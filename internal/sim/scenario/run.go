@@ -23,7 +23,7 @@ func (s *Scenario) Config(load float64, seed uint64) (sim.Config, error) {
 
 	cfg := sim.Config{
 		Nodes: slices.Clone(s.nodes), Jobs: Scaled(jobs, load), Changes: s.timeline(seed), Tariff: s.tariff(),
-		Shares: s.shares, Until: s.Until, Detect: s.detect,
+		FairShare: s.shares, Until: s.Until, Detect: s.detect,
 	}
 
 	s.hybrid.setUp(&cfg)
@@ -129,12 +129,12 @@ func (s *Scenario) StillWater(newPolicy func() place.Policy) ([]string, error) {
 	at := s.Still
 	cfg.Policy = newPolicy()
 	last := time.Duration(0)
-	cfg.Step = func(now time.Duration, _ int) { last = now }
+	cfg.OnStep = func(now time.Duration, _ int) { last = now }
 	r, err := sim.Run(cfg)
 	switch {
 	case err != nil:
 		return nil, err
-	case at < 0 && r.Left == 0:
+	case at < 0 && r.Unfinished == 0:
 		return nil, nil // the yard is empty: there is nothing to decide about
 	case at < 0 && s.Until > 0:
 		at = s.Until - rounds

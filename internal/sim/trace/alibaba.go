@@ -51,7 +51,7 @@ func openPAI(f *rows.File, opts Options) (*pai, error) {
 	case err != nil:
 		return nil, err
 	case !strings.HasPrefix(line, "job_name,"):
-		f.Hold(line)
+		f.Unread(line)
 	}
 
 	return p, nil
@@ -100,7 +100,7 @@ func (p *pai) job() (*sim.Job, error) {
 	}
 
 	return &sim.Job{
-		Name: name + "/" + task, At: start, Owner: "pai", Lasts: end - start, Spec: p.specs.of(a),
+		Name: name + "/" + task, At: start, Owner: "pai", Duration: end - start, Spec: p.specs.of(a),
 	}, nil
 }
 
@@ -166,7 +166,7 @@ func (o *openb) job() (*sim.Job, error) {
 		a.cpus, a.memory = job.CPUs(cpus), job.Bytes(memory)<<20
 	}
 
-	return &sim.Job{Name: strings.Clone(name), At: at, Owner: user(qos), Lasts: to - from, Spec: o.specs.of(a)}, nil
+	return &sim.Job{Name: strings.Clone(name), At: at, Owner: user(qos), Duration: to - from, Spec: o.specs.of(a)}, nil
 }
 
 // OpenbNodes reads the node list of Alibaba's GPU-sharing cluster of 2023.

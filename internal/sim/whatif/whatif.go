@@ -190,7 +190,7 @@ func (t *task) run(ctx context.Context, m *Matrix, p *progress) (*sim.Result, er
 	cfg.Policy, cfg.Keep = t.policy.New(), t.keep
 	cfg.Stop = func() bool { return ctx.Err() != nil }
 	count, rest := p.counter()
-	cfg.Step = count
+	cfg.OnStep = count
 	defer rest()
 
 	simulate := t.source.Run

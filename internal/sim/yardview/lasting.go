@@ -93,7 +93,7 @@ func (l *Lengths) ran(j id.Job) time.Duration {
 // Truth is what a job of the view is taken to be really like.
 func (l *Lengths) Truth(j job.Job) *sim.Job {
 	t := &sim.Job{Name: j.Spec.Name, At: j.Submitted.Sub(l.view.Now), Owner: j.Owner, Spec: j.Spec}
-	t.Lasts, _ = l.of(&j)
+	t.Duration, _ = l.of(&j)
 	return t
 }
 

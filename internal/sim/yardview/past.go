@@ -61,7 +61,7 @@ func Before(ctx context.Context, s Source, j id.Job, epoch int, opts Options) (*
 		return nil, err
 	}
 
-	p.tell()
+	p.noteGaps()
 	r.finish()
 
 	return p.out, nil
@@ -70,8 +70,8 @@ func Before(ctx context.Context, s Source, j id.Job, epoch int, opts Options) (*
 // pick returns the run of a job with an epoch.
 func pick(d *api.JobDetail, epoch int) (api.Run, error) {
 	if len(d.Runs) == 0 {
-		return api.Run{}, fault.New(fault.Conflict, "never_ran", "job %s has never been given a place: there is no decision to look at", d.ID).
-			WithRemedy("see why it waits with: trainyard job %s", d.ID)
+		return api.Run{}, fault.New(fault.Conflict, "never_ran", "job %s has never been placed: there is no decision to replay", d.ID).
+			WithRemedy("see why it is queued: trainyard job %s", d.ID)
 	}
 
 	if epoch == 0 {
@@ -132,7 +132,7 @@ func (p *past) everyone(ctx context.Context) error {
 		}
 
 		if seen >= maxPast {
-			p.gap("jobs that are older than the newest %d were not looked at", seen)
+			p.gap("only the newest %d jobs were examined", seen)
 			break
 		}
 	}
@@ -372,7 +372,7 @@ func (p *past) everything(ctx context.Context) error {
 			return err
 		}
 	} else {
-		p.gap("what happened to nodes since then is told to admins alone: they are taken as they are now")
+		p.gap("past node states are visible to admins only: nodes are shown in their present state")
 	}
 
 	there := map[id.Node]bool{}
@@ -388,7 +388,7 @@ func (p *past) everything(ctx context.Context) error {
 
 			n.State, n.Cordoned = f.state, f.drained
 			if f.rebuilt {
-				p.gap("the hardware or the agent of node %s has changed since then: it is taken as it is now", n.ID)
+				p.gap("the hardware or agent of node %s has changed since then: its present inventory is used", n.ID)
 			}
 		}
 
@@ -401,7 +401,7 @@ func (p *past) everything(ctx context.Context) error {
 
 	for _, name := range sortedNodes(told) {
 		if f := told[name]; !there[name] && !f.joined.After(p.at) && f.state != fleet.Removed {
-			p.gap("node %s was there then and has been removed since: what it had is not told any more", name)
+			p.gap("node %s existed then and has been removed since: its inventory is no longer available", name)
 		}
 	}
 
@@ -475,22 +475,22 @@ func (p *past) note(all map[id.Node]*fate, e *api.Event) {
 }
 
 // tell says what is never recorded, where it may have mattered.
-func (p *past) tell() {
+func (p *past) noteGaps() {
 	if !p.admin {
-		p.gap("jobs of others, which you may not see, are left out: nodes that they held seem free")
+		p.gap("jobs of other users are not visible to you: nodes that they used appear to be free")
 	}
 
 	if p.worked {
-		p.gap("how much work jobs had done by then is not recorded: those that had run before seem to begin anew")
+		p.gap("job progress at that time is not recorded: jobs that had already run appear to start from the beginning")
 	}
 
 	if p.escaped {
-		p.gap("which nodes jobs were kept off after failures, and what more they were given, is not recorded")
+		p.gap("nodes excluded and memory added after failures are not recorded")
 	}
 
 	if p.shared {
-		p.gap("how much everyone had used by then is not recorded: fair share goes by what they have used until now")
+		p.gap("usage at that time is not recorded: fair share is based on usage until now")
 	}
 
-	p.gap("what programs outside the yard used, and what nodes cost, is taken as it is now")
+	p.gap("node prices and GPU use by programs outside the yard are those of today")
 }

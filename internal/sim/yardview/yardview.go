@@ -111,7 +111,7 @@ func Live(ctx context.Context, s Source, opts Options) (*View, error) {
 	}
 
 	if paused > 0 {
-		r.gap("%s paused and left out: nobody knows when they are resumed", jobsAre(paused))
+		r.gap("%s paused and not included: when they will be resumed is unknown", jobsAre(paused))
 	}
 
 	for _, n := range nodes {
@@ -298,7 +298,7 @@ func jobOf(d *api.JobDetail) (job.Job, error) {
 	}
 
 	if err := json.Unmarshal(d.Spec, j.Spec); err != nil {
-		return j, fmt.Errorf("read what job %s asks for: %w", d.ID, err)
+		return j, fmt.Errorf("read the spec of job %s: %w", d.ID, err)
 	}
 
 	return j, nil
@@ -385,7 +385,7 @@ func nodeOf(a *api.Node) fleet.Node {
 		}
 
 		if g.State == fleet.GPUForeign {
-			gpu.Error = "used by someone outside the yard"
+			gpu.Error = "used by a program outside the yard"
 		}
 
 		n.Inventory.GPUs = append(n.Inventory.GPUs, gpu)
@@ -423,7 +423,7 @@ func (r *reader) strangers(nodes []api.Node) {
 					State:   job.RunRunning,
 					Ordered: r.view.Now,
 					Started: r.view.Now,
-					Reason:  "of someone else",
+					Reason:  "job of another user",
 				}
 
 				runs[j] = run
@@ -475,7 +475,7 @@ func (r *reader) strangers(nodes []api.Node) {
 	}
 
 	if !r.admin {
-		r.gap("you see your own jobs alone: waiting jobs of others are left out, so that yours may start later than said")
+		r.gap("queued jobs of other users are not visible to you, so your jobs may start later than estimated")
 	}
 }
 
@@ -526,7 +526,7 @@ func (r *reader) users(ctx context.Context) error {
 			}
 		}
 	} else {
-		r.gap("what everyone has used, which fair share goes by, is told to admins alone: all count as having used nothing")
+		r.gap("usage of other users is visible to admins only: fair share treats everyone as having used nothing")
 	}
 
 	for i := range r.view.State.Jobs {

@@ -62,7 +62,7 @@ func (y yardRun) run(w *window) (outcome, []seat, error) {
 	cfg := sim.Config{
 		Policy: policy(), Nodes: local(w.nodes), Jobs: trace.List(y.jobs(w.tasks)), Keep: mostSpans,
 		Yard: func(c *yardmaster.Config) { c.Keep.Idle, c.Keep.Margin = idle, 0 },
-		Done: func(o *sim.Outcome) {
+		OnEnd: func(o *sim.Outcome) {
 			t := &w.tasks[numbers[o.Job.Name]]
 			e.add(t, (o.Ended - t.lasts).Hours())
 		},
@@ -165,7 +165,7 @@ func (y yardRun) jobs(tasks []task) []*sim.Job {
 			spec.Expect = job.Duration(t.lasts)
 		}
 
-		list[i] = &sim.Job{Name: t.name, At: t.arrives, Owner: id.User(t.owner), Lasts: t.lasts, Spec: spec}
+		list[i] = &sim.Job{Name: t.name, At: t.arrives, Owner: id.User(t.owner), Duration: t.lasts, Spec: spec}
 	}
 
 	return list

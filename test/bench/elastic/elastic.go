@@ -121,8 +121,8 @@ func (r *row) run() error {
 	if err != nil {
 		return err
 	}
-	if r.result.Left > 0 {
-		return fmt.Errorf("%d jobs never ended", r.result.Left)
+	if r.result.Unfinished > 0 {
+		return fmt.Errorf("%d jobs never ended", r.result.Unfinished)
 	}
 
 	r.mean, r.p99, r.makespan = r.result.Completion.Mean, r.result.Completion.P99, r.result.Makespan.Seconds()

@@ -86,7 +86,7 @@ func (r *run) do(s *scene) {
 			Nodes:   in.nodes,
 			Changes: in.replay(),
 			Until:   in.length,
-			Jobs:    r.load.jobs(trace.FreeTrainOptions{Jobs: s.jobs, Lost: r.lost, Seed: 1}),
+			Jobs:    r.load.jobs(trace.FreeTrainOptions{Jobs: s.jobs, MaxLoss: r.lost, Seed: 1}),
 		}
 
 		if r.dedicated {

@@ -170,7 +170,7 @@ func (p *plan) row(w *printer, s *scene, r run, out map[string]float64) {
 		p.share(r),
 		bound,
 		100*res.Utilisation,
-		100*res.StartTime/res.Served,
+		100*res.StartTime/res.GPUSeconds,
 		100*res.LostWork/(res.Work+res.LostWork),
 		res.Runs,
 		res.Rescales,

@@ -98,8 +98,8 @@ func (b *bench) measure(what, policy string, cfg func() (sim.Config, error)) (*r
 
 		got := row{what, policy, r, processor() - used, clock.Wall{}.Now().Sub(began).Seconds()}
 
-		if r.Left > 0 {
-			return nil, fmt.Errorf("%s under %s: %d jobs never ended", what, policy, r.Left)
+		if r.Unfinished > 0 {
+			return nil, fmt.Errorf("%s under %s: %d jobs never ended", what, policy, r.Unfinished)
 		}
 
 		if best == nil || got.seconds < best.seconds {
@@ -261,7 +261,7 @@ func (b *bench) memory(io.Writer) error {
 
 		steps := 0
 		_, err = sim.Run(
-			sim.Config{Policy: newPolicy(), Nodes: nodes(100, 8), Jobs: rigid(m.jobs), Step: func(time.Duration, int) {
+			sim.Config{Policy: newPolicy(), Nodes: nodes(100, 8), Jobs: rigid(m.jobs), OnStep: func(time.Duration, int) {
 				steps++
 				if steps%50_000 == 0 {
 					var s runtime.MemStats

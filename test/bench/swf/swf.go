@@ -178,7 +178,7 @@ func draw(l log, jobs []*sim.Job, n, length int) drawn {
 	for _, j := range jobs {
 		r := row{
 			Submit:    j.At.Seconds(),
-			Run:       j.Lasts.Seconds(),
+			Run:       j.Duration.Seconds(),
 			Requested: time.Duration(j.Spec.Expect).Seconds(),
 			Procs:     procs(j),
 		}

@@ -163,9 +163,9 @@ func idle(o IdleOptions, m idleModel) *idling {
 
 	g.pending = nil
 	for n, name := range g.names {
-		kind := sim.NodeTaken
+		kind := sim.NodeReclaimed
 		if open[n] {
-			kind = sim.NodeOpens
+			kind = sim.NodeUncordoned
 		}
 
 		g.pending = append(g.pending, sim.Change{Kind: kind, ID: name})
@@ -312,7 +312,7 @@ func (g *idling) take(goes func(i int) bool) {
 		}
 
 		g.busy = append(g.busy, n.node)
-		g.tell(n.node, sim.NodeTaken)
+		g.tell(n.node, sim.NodeReclaimed)
 	}
 
 	g.pool = kept
@@ -326,7 +326,7 @@ func (g *idling) join(n int) {
 		g.busy[at] = g.busy[last]
 		g.busy = g.busy[:last]
 		g.pool = append(g.pool, idleNode{node, g.next})
-		g.tell(node, sim.NodeOpens)
+		g.tell(node, sim.NodeUncordoned)
 	}
 }
 

@@ -64,7 +64,7 @@ func Read(app string, folders []string) (*Profile, error) {
 	p := &Profile{Name: app, Restart: polluxRestart}
 
 	if strings.ContainsAny(app, `/\*?[`) || app == "" || app == "." || app == ".." {
-		return nil, fault.New(fault.Invalid, "bad_tables", "%q is no application", rows.Short(app))
+		return nil, fault.New(fault.Invalid, "bad_tables", "invalid application name %q", rows.Short(app))
 	}
 
 	for _, folder := range folders {
@@ -74,8 +74,8 @@ func Read(app string, folders []string) (*Profile, error) {
 	}
 
 	if len(p.trained) == 0 || len(p.kinds) == 0 {
-		return nil, fault.New(fault.NotFound, "bad_tables", "there is no profile of %s in %s", app, strings.Join(folders, ", ")).
-			WithRemedy("it needs placements*.csv and validation-*.csv in a folder of its name")
+		return nil, fault.New(fault.NotFound, "bad_tables", "no profile of %s found in %s", app, strings.Join(folders, ", ")).
+			WithRemedy("put placements*.csv and validation-*.csv into a folder of that name")
 	}
 
 	slices.SortFunc(p.trained, func(a, b training) int { return cmp.Compare(a.batch, b.batch) })
@@ -85,7 +85,7 @@ func Read(app string, folders []string) (*Profile, error) {
 	}
 
 	if p.Epochs == 0 {
-		return nil, fault.New(fault.Invalid, "bad_tables", "a training of %s has no epoch", app)
+		return nil, fault.New(fault.Invalid, "bad_tables", "a training run of %s has no epochs", app)
 	}
 
 	return p, nil
@@ -168,7 +168,7 @@ func (p *Profile) readSteps(folder, name string) error {
 func readTraining(f *rows.File) (training, error) {
 	batch, err := strconv.Atoi(strings.TrimSuffix(strings.TrimPrefix(f.Name, "validation-"), ".csv"))
 	if err != nil || batch < 1 {
-		return training{}, fault.New(fault.Invalid, "bad_tables", "%s does not name a batch size", f.Name)
+		return training{}, fault.New(fault.Invalid, "bad_tables", "file name %s must contain a batch size", f.Name)
 	}
 
 	t, err := rows.WithHeader(f, ',', "progress", "grad_sqr", "grad_var")
@@ -183,11 +183,11 @@ func readTraining(f *rows.File) (training, error) {
 		variance := t.Number("grad_var")
 
 		if n := len(run.progress); progress <= 0 || n > 0 && progress <= run.progress[n-1] {
-			t.Fail("progress", "there is no progress")
+			t.Fail("progress", "progress must increase from row to row")
 		}
 
 		if sqr < 0 || variance < 0 || sqr+variance == 0 {
-			t.Fail("grad_sqr", "the gradient is nothing")
+			t.Fail("grad_sqr", "gradient statistics must not be negative or all zero")
 		}
 
 		run.progress = append(run.progress, progress)
@@ -222,7 +222,7 @@ func readPlacements(f *rows.File) ([]measured, error) {
 		for _, digit := range t.Text("placement") { // "44" is four GPUs on each of two nodes
 			n := int(digit - '0')
 			if n < 1 || n > 9 || m.nodes >= MaxNodes {
-				t.Fail("placement", "%q is no list of GPUs by node", rows.Short(t.Text("placement")))
+				t.Fail("placement", "must be one digit per node, 1 to 9, got %q", rows.Short(t.Text("placement")))
 				return
 			}
 
@@ -249,7 +249,7 @@ func readScalability(f *rows.File) ([]measured, error) {
 	err = t.Each(func() {
 		m := measured{stepTime: readStep(t), shape: shape{t.Count("num_nodes"), t.Count("num_replicas")}}
 		if m.nodes < 1 || m.gpus < m.nodes || m.gpus > job.MaxCount {
-			t.Fail("num_replicas", "%d GPUs on %d nodes cannot be", m.gpus, m.nodes)
+			t.Fail("num_replicas", "invalid combination of %d GPUs on %d nodes", m.gpus, m.nodes)
 		}
 
 		list = append(list, m)
@@ -261,7 +261,7 @@ func readScalability(f *rows.File) ([]measured, error) {
 func readStep(t *rows.Table) stepTime {
 	s := stepTime{t.Number("local_bsz"), t.Number("step_time"), t.Number("sync_time")}
 	if s.local <= 0 || s.step <= 0 || s.sync < 0 {
-		t.Fail("step_time", "a step of %g samples takes %g s", s.local, s.step)
+		t.Fail("step_time", "invalid step time: %g samples in %g s", s.local, s.step)
 	}
 
 	s.sync = min(s.sync, s.step)
