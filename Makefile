@@ -36,7 +36,7 @@ build: ## Build build/trainyard (TAGS=nvml to read GPUs through NVIDIA's library
 	CGO_ENABLED=$(CGO_ENABLED) go build -trimpath -tags '$(TAGS)' -ldflags '-s -w -X main.version=$(VERSION) -X main.commit=$(COMMIT)' -o build/trainyard ./cmd/trainyard
 
 .PHONY: quick
-quick: ## Answer in under two minutes: vet, house rules, and the fast packages without the race detector
+quick: ## Check in under two minutes: vet, architecture rules, and the fast packages without the race detector
 	@scripts/quick.sh
 
 .PHONY: test
@@ -50,12 +50,12 @@ check: ## Format, vet, linters, modules, vulnerabilities, generated files, a bri
 	@scripts/check.sh
 
 .PHONY: generate
-generate: ## Write what is generated from the code: API description, schema, reference, life cycles, package table
+generate: ## Write the generated files: API description, schema, reference, life cycles, package table
 	go run ./cmd/trainyard generate .
 	go test ./internal -run '^TestArchitectureListsEveryPackage$$' -count=1 -update
 
 .PHONY: golden
-golden: ## Write all golden files anew: review the diff as code
+golden: ## Update all golden files; review the diff like code
 	go test $$(git grep -l '"trainyard/test/golden"' -- '*_test.go' | xargs -n1 dirname | sort -u | sed 's|^|./|') -count=1 -update
 
 .PHONY: fuzz
@@ -63,12 +63,12 @@ fuzz: ## Fuzz every target, each for FUZZTIME (30s)
 	@scripts/fuzz.sh $(FUZZTIME)
 
 .PHONY: test-crash
-test-crash: ## Kill server and agent at random while jobs flow: KILLS=2000 SEED=7 make test-crash
+test-crash: ## Kill server and agent at random while jobs run: KILLS=2000 SEED=7 make test-crash
 	@scripts/setup.sh test
 	go test ./test/crash -run TestCrash -count=1 -timeout 60m -v -kills $(KILLS) -seed $(SEED)
 
 .PHONY: test-leases
-test-leases: ## Try random histories of providers, crashes and lost answers on the leases: HISTORIES=100000 SEED=7 make test-leases
+test-leases: ## Test leases with random histories of providers, crashes and lost responses: HISTORIES=100000 SEED=7 make test-leases
 	go test ./test/leases -run TestLeaseChaos -count=1 -timeout 120m -v -histories $(or $(HISTORIES),10000) -seed $(SEED)
 
 .PHONY: test-sdk-frameworks
@@ -103,10 +103,10 @@ cover-baseline: ## Store the coverage that make cover measured
 	@go run ./tools/coverage -store
 
 .PHONY: bench-compare bench-baseline
-bench-compare: ## Compare the figures in build/bench with the stored ones; fails where one got worse
+bench-compare: ## Compare the figures in build/bench with the baseline; fail on a regression
 	@go run ./test/bench/compare
 
-bench-baseline: ## Store the figures in build/bench as those to compare with
+bench-baseline: ## Store the figures in build/bench as the baseline
 	@go run ./test/bench/compare -store
 
 # Releases. SOURCE_DATE_EPOCH is the date of everything in the archives.
@@ -130,15 +130,15 @@ policy_benches := bench-andreas bench-datacenter bench-alloc bench-harvest bench
 
 .PHONY: $(policy_benches)
 bench-andreas: ## Measure energy and lateness of andreas beside its baselines and the published rule
-bench-datacenter: ## The same on the tables on which the published rule loses to its baselines
+bench-datacenter: ## Measure the same on the tables on which the published rule loses to its baselines
 bench-alloc: ## Measure the exact allocator beside the solvers that are installed
 bench-harvest: ## Measure elastic jobs on idle nodes beside the same jobs on nodes of their own
-bench-edl: ## Measure elastic jobs beside a service whose load goes up and down
+bench-edl: ## Measure elastic jobs beside a service with varying load
 bench-elastic: ## Measure elastic and preemptive policies on public workloads, beside published figures
-bench-swf: ## Check the orders of waiting jobs against an independent computation
-bench-place: ## Measure how long the policy rules takes to decide
-bench-sim: ## Measure the simulator: jobs and events a second, memory
-bench-burst: ## Measure how much cloud the yard provisions for how short waits, beside Starburst's rule and a lower bound
+bench-swf: ## Check the order of queued jobs against an independent computation
+bench-place: ## Measure the decision time of the policy rules
+bench-sim: ## Measure the simulator: jobs and events per second, memory
+bench-burst: ## Measure cloud cost against queueing time, beside Starburst's rule and a lower bound
 $(policy_benches):
 	@mkdir -p build/bench
 	go run ./test/bench/policies -target $(@:bench-%=%) -out build/bench/$@.json $(if $(QUICK),-quick)
@@ -148,10 +148,10 @@ clean: ## Remove what was built; tools in the user's cache and Go's own cache st
 	rm -rf build
 
 .PHONY: bench-forecast bench-forecast-scale
-bench-forecast: ## Measure how well the end of a job is foretold, on real training curves (CURVES=<folder> scores others)
+bench-forecast: ## Measure the accuracy of forecasts on real training curves (CURVES=<folder> scores others)
 	@mkdir -p build/bench
 	go run ./test/bench/forecast -out build/bench/$@.json $(if $(CURVES),-curves "$(CURVES)")
 
-bench-forecast-scale: ## Measure what forecasts of 10,000 running jobs cost (JOBS=1000 for fewer)
+bench-forecast-scale: ## Measure the cost of forecasts for 10,000 running jobs (JOBS=1000 for fewer)
 	@mkdir -p build/bench
 	go run ./test/bench/forecast -scale -out build/bench/$@.json $(if $(JOBS),-jobs $(JOBS))

@@ -33,7 +33,7 @@ check_lint() {
 }
 
 # go mod tidy asks for the tests of all dependencies; a registry that does not serve
-# them all, or no network, is no fault of this repository.
+# them all, or a missing network, does not count as a failure of this repository.
 check_modules() {
   local diff errors code=0
   go mod verify || return 1
@@ -50,8 +50,8 @@ check_modules() {
   return "$code"
 }
 
-# Known vulnerabilities in what we call. The database is a web site: where it cannot be reached nobody was
-# asked, which is said and is no failure, not even under CI=true. VULNDB names a mirror, also as file:///folder
+# Known vulnerabilities in what we call. The database is a web site: where it cannot be reached the check
+# is skipped with a message and does not fail, not even under CI=true. VULNDB names a mirror, also as file:///folder
 # with a copy of it (https://vuln.go.dev/vulndb.zip unpacked).
 check_vulnerabilities() {
   local tool db=${VULNDB:-https://vuln.go.dev} code=0

@@ -79,7 +79,7 @@ func (y yardRun) run(w *window) (outcome, []seat, error) {
 	case r.Succeeded != len(w.tasks) || r.Runs != len(w.tasks):
 		return outcome{}, nil, fmt.Errorf("%d of %d jobs succeeded, in %d runs", r.Succeeded, len(w.tasks), r.Runs)
 	case len(r.Spans) == mostSpans:
-		return outcome{}, nil, fmt.Errorf("more than %d seats", mostSpans)
+		return outcome{}, nil, fmt.Errorf("more than %d slots", mostSpans)
 	}
 
 	var seats []seat

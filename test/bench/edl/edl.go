@@ -96,7 +96,7 @@ func Run(w io.Writer, o Options) (map[string]float64, error) {
 
 	fmt.Fprintf(
 		&text,
-		"a trainer that is told to go takes %s; a job whose number of trainers changes stops and starts again; edl looks every %s\n",
+		"a trainer takes %s to stop; a job whose number of trainers changes is stopped and restarted; edl decides every %s\n",
 		goes,
 		look,
 	)

@@ -122,7 +122,7 @@ func (r *row) run() error {
 		return err
 	}
 	if r.result.Unfinished > 0 {
-		return fmt.Errorf("%d jobs never ended", r.result.Unfinished)
+		return fmt.Errorf("%d jobs never finished", r.result.Unfinished)
 	}
 
 	r.mean, r.p99, r.makespan = r.result.Completion.Mean, r.result.Completion.P99, r.result.Makespan.Seconds()

@@ -98,7 +98,7 @@ func (p *plan) report(w *printer, s *scene) map[string]float64 {
 	}
 
 	w.line(
-		"\nwith %s of work lost with each node that is taken, on top of the start, as the published cost of shrinking:",
+		"\nwith %s of work lost with each reclaimed node, on top of the start, as the published cost of shrinking:",
 		published,
 	)
 

@@ -159,7 +159,7 @@ func figures(out map[string]float64, key string, rows []row) {
 
 func table(w io.Writer, rows []row) error {
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
-	_, _ = fmt.Fprintln(t, "nodes\tjobs\twhat\trounds\tmedian ms\tp99 ms\tstarts\tstops\thires\tstill waiting\t")
+	_, _ = fmt.Fprintln(t, "nodes\tjobs\twhat\trounds\tmedian ms\tp99 ms\tstarts\tstops\tprovisions\tqueued\t")
 
 	for i := range rows {
 		r := &rows[i]
