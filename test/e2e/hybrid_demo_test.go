@@ -78,10 +78,10 @@ func TestTheDemoTellsItsStoryAndLeavesNothingBehind(t *testing.T) {
 
 			text := out.String()
 			for _, want := range []string{
-				"big-memory [l1]: provisions ",                           // what only the cloud has is provisioned
-				"refused: error: ",                                       // what fits nowhere is refused
+				"big-memory [l1]: provisions ", // what only the cloud has is provisioned
+				"refused: error: ",             // what fits nowhere is refused
 				"warm-up: starts on lab-a100 (local, idle): 1× A100 (fake)", // time: the fastest
-				"Did it leave:  No",                                      // the rule of the data held
+				"Did it leave:  No", // the rule of the data held
 				"releases its machine: idle for",
 				"On-demand nodes: creations, time, cost",
 				"Leases:  none",

@@ -47,7 +47,7 @@ func TestAMistakeIsToldWithItsPlaceAndItsRemedy(t *testing.T) {
 		"a job without a length":           {good + "job k gpus 1", 3, 5, "neither lasts nor work and speed"},
 		"a job of two lengths":             {good + "job k gpus 1 lasts 1h work 5 speed 1:1", 3, 5, "both lasts and work"},
 		"a start of a job that only lasts": {good + "job k gpus 1 lasts 1h start 5s", 3, 5, "lasts together with keys that need work"},
-		"a job that requests no resources":      {good + "job k lasts 1h", 3, 5, "requests no resources"},
+		"a job that requests no resources": {good + "job k lasts 1h", 3, 5, "requests no resources"},
 		"a late cost without a deadline":   {good + "job k gpus 1 lasts 1h late_cost $5", 3, 5, "no deadline"},
 		"two jobs of one name":             {good + "job j gpus 1 lasts 1h", 3, 5, "job j is defined twice"},
 		"a bad name":                       {good + "job Big gpus 1 lasts 1h", 3, 5, "invalid job name"},

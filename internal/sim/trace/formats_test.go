@@ -455,14 +455,14 @@ func TestMappings(t *testing.T) {
 	}
 
 	for says, text := range map[string]string{
-		"unknown job field":            "columns: {submit: a, run: b, gpus: c, gpuz: d}\n",
-		"required":          "columns: {run: b, gpus: c}\n",
-		"gpus or cpus":      "columns: {submit: a, run: b}\n",
-		"unknown unit of time":   "columns: {submit: a, run: b, gpus: c}\nunit: fortnights\n",
-		"delimiter must be":      "columns: {submit: a, run: b, gpus: c}\ndelimiter: ab\n",
-		"memory size":  "columns: {submit: a, run: b, gpus: c}\nmemory: x\n",
-		"not a valid mapping":        "- a\n",
-		"not found in type": "column: {}\n",
+		"unknown job field":    "columns: {submit: a, run: b, gpus: c, gpuz: d}\n",
+		"required":             "columns: {run: b, gpus: c}\n",
+		"gpus or cpus":         "columns: {submit: a, run: b}\n",
+		"unknown unit of time": "columns: {submit: a, run: b, gpus: c}\nunit: fortnights\n",
+		"delimiter must be":    "columns: {submit: a, run: b, gpus: c}\ndelimiter: ab\n",
+		"memory size":          "columns: {submit: a, run: b, gpus: c}\nmemory: x\n",
+		"not a valid mapping":  "- a\n",
+		"not found in type":    "column: {}\n",
 	} {
 		if _, err := trace.Read(
 			strings.NewReader("a,b,c\n"),
