@@ -11,7 +11,7 @@ import (
 	"trainyard/internal/yardmaster"
 )
 
-// takeOver puts a yard in the midst of its work into the state to begin with.
+// loadState adds a yard in the midst of its work to the initial state.
 func (s *simulation) loadState(b *Beginning, state *yardmaster.State) {
 	for _, n := range b.State.Nodes {
 		if n.State == fleet.Removed {
@@ -81,7 +81,7 @@ func ordersOf(run *job.Run) []yardmaster.Order {
 	return orders
 }
 
-// goOn lets the runs of the beginning go on where they are.
+// resumeRuns continues the runs of the initial state on their nodes.
 func (s *simulation) resumeRuns(state *yardmaster.State) {
 	for i := range state.Runs {
 		run := &state.Runs[i]
@@ -115,7 +115,7 @@ func (s *simulation) resumeRuns(state *yardmaster.State) {
 	}
 }
 
-// seat lets the ranks of a run that have not ended use their nodes.
+// occupy marks the GPUs of the live ranks of a run as used, and returns how long their nodes take to boot.
 func (s *simulation) occupy(m *model) (boot time.Duration) {
 	m.share, m.watts = make([]float64, len(m.hosts)), make([]float64, len(m.hosts))
 	for i, h := range m.hosts {

@@ -11,12 +11,12 @@ import (
 	"trainyard/internal/yardmaster"
 )
 
-// Cloud is a modelled provider: it gives what is asked for after the offer's boot
-// time, unless it refuses, and takes spot nodes back when it wants.
+// Cloud is a modelled provider: it grants a node after the boot time of the offer,
+// unless it refuses, and reclaims spot nodes at given times.
 type Cloud struct {
 	Offers   []fleet.Offer
 	Refusals []Refusal
-	// Takes are the times at which it takes back the spot node that was given longest ago.
+	// Reclaims are the times at which it reclaims the oldest spot node.
 	Reclaims []time.Duration
 }
 
@@ -74,7 +74,7 @@ func (s *simulation) provision(l fleet.Lease) {
 	s.machines[l.ID] = h
 	s.at(s.now+time.Duration(l.Offer.Boot), func(s *simulation) {
 		if s.machines[l.ID] != h {
-			return // given back meanwhile
+			return // released meanwhile
 		}
 
 		s.hosts[n.ID] = h
@@ -92,20 +92,20 @@ func (s *simulation) provision(l fleet.Lease) {
 	})
 }
 
-// newLeaseMeter reads what a provisioned machine costs: its rent, used or not, by the
-// stretches in which it is paid.
+// newLeaseMeter meters the hourly price of a provisioned machine, used or not, by its
+// billing increments.
 func newLeaseMeter(o *fleet.Offer, now time.Duration) meter {
 	m := newMeter(nil, o.Node(), now)
-	rent := make([]float64, 1)
-	rent[0] = float64(o.Hourly) / 1e6
+	hourly := make([]float64, 1)
+	hourly[0] = float64(o.Hourly) / 1e6
 	m.tariff = &fleet.Tariff{}
-	m.price = &fleet.NodePrice{Hourly: rent, BillingIncrement: o.BillingIncrement}
+	m.price = &fleet.NodePrice{Hourly: hourly, BillingIncrement: o.BillingIncrement}
 	m.minBilling = time.Duration(o.MinBilling)
 
 	return m
 }
 
-// giveBack ends a machine: what ran there was stopped before.
+// release ends a machine. The yard has stopped its runs before.
 func (s *simulation) release(l *fleet.Lease) {
 	h, there := s.machines[l.ID]
 	if !there {
@@ -125,7 +125,7 @@ func (s *simulation) release(l *fleet.Lease) {
 	s.at(s.now, func(s *simulation) { s.step(yardmaster.MachineGone{Lease: name}) })
 }
 
-// takeBack lets the provider take back the spot machine that it gave longest ago.
+// reclaimSpot lets the provider reclaim the oldest active spot machine.
 func (s *simulation) reclaimSpot() {
 	oldest := uint64(math.MaxUint64)
 	var found *host

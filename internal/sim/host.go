@@ -57,7 +57,7 @@ func (s *simulation) apply(c *Change) error {
 	case NodeHeals:
 		h.dead = false
 		s.step(yardmaster.NodeReport{Node: c.ID})
-		s.interrupt(h) // what ran there has died, if nobody has noticed yet
+		s.interrupt(h) // its runs died in the crash, which the yard may not have noticed yet
 	case NodeJoins:
 	default:
 		return fmt.Errorf("at %s: unknown node event %q", c.At, c.Kind)
@@ -84,8 +84,8 @@ func sign(open bool) int {
 	return -1
 }
 
-// cut ends what runs on a node without time to save itself. The other ranks of
-// these runs are stopped by the yard.
+// interrupt ends the runs on a node without time to save a checkpoint. The yard stops
+// the other ranks of these runs.
 func (s *simulation) interrupt(h *host) {
 	for _, m := range slices.Clone(h.runs) {
 		if !m.halted {
@@ -112,7 +112,7 @@ func (s *simulation) interrupt(h *host) {
 	}
 }
 
-// die lets a node go dark. Its runs do nothing more; the yard learns of it later.
+// crash silences a node. Its runs make no more progress; the yard notices after Detect.
 func (s *simulation) crash(h *host) {
 	h.dead = true
 	for _, m := range h.runs {

@@ -29,8 +29,8 @@ type model struct {
 	rate        float64       // units per second
 	did         float64       // units done, over all runs of the job
 	ran         time.Duration // of a job that only lasts
-	gen         int           // of its plan: an event foreseen for an older one is void
-	broken      bool          // stopped without time to save itself
+	gen         int           // of its schedule: an event that was entered for an older one is void
+	broken      bool          // stopped without time to save a checkpoint
 	halted      bool          // does no work any more
 	lostWork    float64       // units done and lost
 	share       []float64     // of what its hosts cost when it came, by rank
@@ -71,7 +71,7 @@ func (l *jobRecord) work() float64 {
 	return s.Work * l.share
 }
 
-// enough returns the share of a job's work after which its error is what it is to be.
+// workShare returns the share of a job's work after which its error reaches the target; 1 without a target.
 func workShare(j *Job) float64 {
 	t := j.Spec.Target
 	if t == nil || t.AtMost == nil {
@@ -115,7 +115,7 @@ func (s *simulation) order(o *yardmaster.Order) {
 		return
 	}
 
-	if o.Rank != len(m.allocations) { // told again
+	if o.Rank != len(m.allocations) { // a repeated order
 		return
 	}
 
@@ -147,7 +147,7 @@ func (s *simulation) begin(m *model) {
 	s.start(m)
 }
 
-// start tells the yard that all ranks run, and foresees the end.
+// start reports to the yard that all ranks run, and schedules the end.
 func (s *simulation) start(m *model) {
 	if slices.ContainsFunc(m.hosts, func(h *host) bool { return h.dead }) {
 		return // the yard will learn of the node's death
@@ -181,15 +181,14 @@ func (s *simulation) rateOf(m *model, t *job.Speed) float64 {
 	})
 }
 
-// tell reports how a rank is doing.
+// reportRank sends the report of one rank to the yard.
 func (s *simulation) reportRank(m *model, rank int, r yardmaster.RankReport) {
 	r.Run, r.Rank = m.run, rank
 	s.report[0] = r
 	s.step(yardmaster.NodeReport{Node: m.allocations[rank].Node, Ranks: s.report[:]})
 }
 
-// foresee puts the next turn of a run into the events: its end, a failure, or
-// another phase.
+// schedule enters the next event of a run: its end, a failure, or another phase.
 func (s *simulation) schedule(m *model) {
 	m.gen++
 	l := m.life
@@ -328,7 +327,7 @@ func (m *model) lose() {
 	m.lostWork += before - m.did
 }
 
-// stop ends a run that was told to: when it has saved itself, or at once.
+// stop ends a run on an order of the yard: after saving a checkpoint, or at once.
 func (s *simulation) stop(m *model, mode job.StopMode) {
 	// A run that lost a node without warning has halted already; its other ranks go too.
 	if m.halted && !m.broken && mode != job.StopKill {
@@ -390,7 +389,7 @@ func (s *simulation) endRanks(m *model, r yardmaster.RankReport) {
 	}
 }
 
-// rankGone frees a rank's seat.
+// rankGone frees the GPUs of a rank.
 func (s *simulation) rankGone(m *model, rank int) {
 	m.ended[rank] = true
 	m.live--

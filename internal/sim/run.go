@@ -25,7 +25,7 @@ func Run(cfg Config) (*Result, error) {
 		return nil, err
 	}
 
-	if cfg.Begin != nil { // what waits may start at once
+	if cfg.Begin != nil { // queued jobs may start at once
 		if err := s.pass(0); err != nil {
 			return nil, err
 		}
@@ -72,12 +72,12 @@ type simulation struct {
 	logLine    []byte // of the log
 	batch      yardmaster.Batch
 	ways       ways
-	// machines are those that a provider has given and not had back, asked the leases it was asked for.
+	// machines are the provisioned machines that have not ended, requested the leases that were requested so far.
 	machines  map[id.Lease]*host
 	requested map[id.Lease]bool
 }
 
-// life is a job on its way through the yard.
+// jobRecord is a submitted job: its model and what it has done so far.
 type jobRecord struct {
 	job   *Job
 	id    id.Job
@@ -234,7 +234,7 @@ func (s *simulation) next() (at time.Duration, more bool) {
 // before the simulation takes the jobs that are left for jobs that never start.
 const stuckAfter = 10_000
 
-// over reports whether all jobs have ended, or nothing will happen to those that are left.
+// finished reports whether all jobs have ended, or nothing can happen to the remaining ones.
 func (s *simulation) finished() bool {
 	if s.arrival != nil || len(s.events) > 0 {
 		s.idle = 0
@@ -428,7 +428,7 @@ func (s *simulation) carry() {
 	}
 }
 
-// end closes the books of a job.
+// end records the outcome of a job.
 func (s *simulation) end(j *job.Job) {
 	l, ok := s.jobs[j.ID]
 	if !ok {

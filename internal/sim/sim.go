@@ -32,29 +32,29 @@ type Job struct {
 	Owner id.User
 	Spec  *job.Spec // as submitted; may be shared between jobs and is never changed
 
-	// Lasts is how long it runs on whatever it is given, for a job of a trace that
-	// knows only that. Otherwise it is as fast as its speed says.
+	// Duration is how long it runs on any node, for a job of a trace that records only
+	// that. 0 means that its speed decides.
 	Duration time.Duration
 	// Speed is how fast it really is, and how much work it really has, where that
 	// is not what its spec says. Nil means that the spec is right.
 	Speed *job.Speed
 	// Phases are later stretches of the job with speeds of their own.
 	Phases []Phase
-	// Tells says that the program reports its progress and its present speed.
+	// ReportsProgress says that the program reports its progress and its current speed.
 	ReportsProgress bool
-	// Lost is the work that a stop without warning loses, in seconds of running,
-	// if it is less than the time since the last checkpoint; 0 means all of that.
+	// MaxLoss bounds the work that a stop without warning loses, in seconds of running;
+	// 0 means everything since the last checkpoint.
 	MaxLoss time.Duration
 	// Data is what must be brought to a node before the job can start there for the
-	// first time, Saved the size of its checkpoint, which follows it when it moves.
+	// first time, CheckpointSize the size of its checkpoint, which follows it when it moves.
 	Data, CheckpointSize job.Bytes
-	// Error is how its error falls: X is the share of its work, Y the error. A job
-	// with a target that is at most some error ends when it is reached.
+	// ErrorCurve is its error by progress: X is the share of its work, Y the error. A job
+	// with an upper bound as target ends when its error reaches it.
 	ErrorCurve []Point
-	// Fails are ends before the job's own: its runs fail when it has done so much
-	// of its work (0 to 1), one for each entry, in order.
+	// Failures end its runs early: one for each entry, in order, when that share of its
+	// work (0 to 1) is done.
 	Failures []Failure
-	// Cancel is when its owner cancels it, after submission; 0 if they do not.
+	// CancelAfter is the time from submission until its owner cancels it; 0 for never.
 	CancelAfter time.Duration
 }
 
@@ -121,12 +121,12 @@ type Config struct {
 	Log       io.Writer                // gets the decisions, one a line; nil for none
 	// Begin is a yard in the midst of its work to go on from; nil to begin with nothing.
 	Begin *Beginning
-	// Done is told of each job that has ended, in order; nil if nobody wants to know.
+	// OnEnd is called for each job that has ended, in order; it may be nil.
 	OnEnd func(*Outcome)
-	// Leased is told of each lease that is new or has changed; nil if nobody wants to know.
+	// OnLease is called for each lease that is new or has changed; it may be nil.
 	OnLease func(*fleet.Lease)
-	// Step is told after each batch of events how far the simulation has come; nil
-	// if nobody wants to know.
+	// OnStep is called after each batch of events with the virtual time and the number of
+	// ended jobs; it may be nil.
 	OnStep func(now time.Duration, ended int)
 	// Stop is asked before each time at which something happens; the simulation ends
 	// there if it says so, and what it came to until then is returned. Nil for never.

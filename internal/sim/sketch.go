@@ -91,7 +91,7 @@ func (k *sketch) summary() Summary {
 	return Summary{Mean: k.mean(), P50: k.quantile(0.5), P95: k.quantile(0.95), P99: k.quantile(0.99), Max: k.max}
 }
 
-// Bins returns the distribution as a curve: the share of values up to each of n
+// bins returns the distribution as a curve: the share of values up to each of n
 // values that are spread evenly on a logarithmic scale.
 func (k *sketch) bins(n int) []Point {
 	if k.n == 0 {

@@ -27,7 +27,7 @@ type Result struct {
 	Fairness                            float64 // Jain's index of the jobs' slowdown
 	Starved                             int     // jobs that waited for more than an hour and ten times their run time
 	Runs, Stops, Moves, Rescales        int
-	Provisioned                         int     // machines asked for
+	Provisioned                         int     // machines requested from providers
 	Refused                             int     // jobs that could never have run
 	Work, LostWork                      float64 // units done by all jobs, and units done and lost
 	StartTime                           float64 // GPU-seconds spent on starts and restores
@@ -64,7 +64,7 @@ func (r *Result) of(s job.State) *int {
 // Total is what everything cost: nodes in use and being late.
 func (r *Result) Total() float64 { return r.Money + r.LateMoney }
 
-// tally adds up what happens.
+// tally accumulates the figures of a Result.
 type tally struct {
 	cfg            *Config
 	out            Result
@@ -239,7 +239,7 @@ func (t *tally) done(l *jobRecord) {
 	}
 }
 
-// alone is how long the job would have taken by itself on what it asked for.
+// idealTime is how long the job would have taken alone on the fastest GPUs it allows.
 func (l *jobRecord) idealTime() time.Duration {
 	if l.job.Duration > 0 {
 		return l.job.Duration

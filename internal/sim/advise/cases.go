@@ -42,15 +42,16 @@ type variant struct {
 	tariff *fleet.Tariff
 	offers []fleet.Offer
 	idle   time.Duration
-	// Of a variant with another node: what an hour of it was reckoned with, how that
-	// is known, and for how long it would have been there. Of one without a node: its own.
+	// Of a variant with another node: the hourly price assumed for it, the source of that
+	// price, and for how long the node would have been there. Of one without a node: those
+	// of the removed node.
 	price  float64
 	priced string
 	hours  float64
 	node   string // what it is: 8x A100:80GB
 }
 
-// The most kinds of nodes of each sort that are looked at: those for which most is paid.
+// mostKinds is how many node types of each change are examined: those with the highest cost.
 const mostKinds = 3
 
 // byTariff is how a price is known that the tariff says.
@@ -69,7 +70,7 @@ func asItWas(h *History) *variant {
 	}
 }
 
-// told returns offers with how often their nodes are taken back, where that was left out.
+// withLossRates returns the offers with default loss rates of spot nodes where none is given.
 func withLossRates(offers []fleet.Offer, now time.Time) []fleet.Offer {
 	return slices.Clone(provision.NewMarket(offers).Open(now))
 }
@@ -83,7 +84,7 @@ func (v *variant) with(kind Kind, format string, args ...any) *variant {
 	return &c
 }
 
-// changes lists what is compared with the yard as it was, and what is not and why.
+// changes lists the variants to compare with the baseline, and those left out with the reason.
 func (q *Question) changes(base *variant, b *bill) (list []*variant, skipped []string) {
 	for _, more := range []func(*variant, *bill) ([]*variant, []string){q.adds, q.drops, q.swaps, q.others, q.spots, q.idles, q.values} {
 		v, s := more(base, b)
@@ -93,7 +94,7 @@ func (q *Question) changes(base *variant, b *bill) (list []*variant, skipped []s
 	return list, skipped
 }
 
-// dearest returns the provisioned nodes by kind, those first for which most was paid.
+// byCost returns the types of provisioned nodes, the most expensive first.
 func byCost(b *bill) []*shape {
 	keys := slices.Sorted(maps.Keys(b.shapes))
 	slices.SortStableFunc(keys, func(x, y string) int { return cmp.Compare(b.shapes[y].cost, b.shapes[x].cost) })
@@ -149,7 +150,7 @@ func (q *Question) adds(base *variant, b *bill) (list []*variant, skipped []stri
 	return list, skipped
 }
 
-// put adds a reserved node to a variant, at what it would cost.
+// addReserved adds a reserved node to a variant. It returns false if its price is unknown.
 func (q *Question) addReserved(v *variant, n fleet.Node, base *variant) bool {
 	for i, g := range n.Inventory.GPUs {
 		n.Inventory.GPUs[i] = gpuspec.Describe(g)
@@ -173,9 +174,9 @@ func (q *Question) addReserved(v *variant, n fleet.Node, base *variant) bool {
 	return true
 }
 
-// priceOf says what an hour of a reserved node would cost, and how that is known: as
-// was told, by the tariff, by that of another with the same discount, or the price on
-// demand, which is the most that it can be.
+// priceOf returns the hourly price of a reserved node and its source: the price given in
+// the question, the tariff, the on-demand price with the discount of another reserved node,
+// or the on-demand price itself, which is an upper bound.
 func (q *Question) priceOf(n *fleet.Node, base *variant) (price float64, how string, ok bool) {
 	kind := kindOf(n)
 
@@ -271,7 +272,7 @@ func (q *Question) drops(base *variant, b *bill) (list []*variant, skipped []str
 	return list, nil
 }
 
-// take takes a node out of a variant.
+// removeNode takes a node out of a variant.
 func (q *Question) removeNode(v *variant, n *Node, base *variant) {
 	from, to := q.History.stay(n)
 	v.price, v.hours = base.tariff.Rate(base.tariff.Of(&n.Node), 0), (to - from).Hours()

@@ -19,7 +19,7 @@ import (
 	"trainyard/internal/job"
 )
 
-// life is what the feed tells of a job.
+// jobHistory is what the events say about a job.
 type jobHistory struct {
 	Job
 	afterPeriod bool // submitted after the period
@@ -33,7 +33,7 @@ type attempt struct {
 	cause                   job.Cause
 }
 
-// detail takes what the API tells of a job that was submitted before the period: what
+// detail reads the API's answer about a job that was submitted before the period: what
 // it ran from the beginning of the period on.
 func (l *jobHistory) detail(d *api.JobDetail, from, now time.Time) error {
 	l.Owner, l.Submitted, l.Spec = d.Owner, from, &job.Spec{}

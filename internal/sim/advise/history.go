@@ -22,7 +22,7 @@ type History struct {
 	Quotas   []tenant.Quota
 	Data     []dataset.Dataset
 	Idle     time.Duration // for which a provisioned node is kept that nothing uses
-	Cost     float64       // what all nodes cost in the period, as the books say
+	Cost     float64       // what all nodes cost in the period, by the usage report
 	// LeftOut says what is not replayed, Gaps what is replayed other than it was.
 	LeftOut, Gaps []string
 }

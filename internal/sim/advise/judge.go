@@ -14,25 +14,25 @@ import (
 	"trainyard/internal/quantile"
 )
 
-// Verdict is what is thought of a change.
+// Verdict is the assessment of a change.
 type Verdict string
 
 // The verdicts.
 const (
 	Worth    Verdict = "worth it"
-	Trade    Verdict = "a trade" // cheaper and slower, or faster and dearer
+	Trade    Verdict = "a trade" // cheaper and slower, or faster and more expensive
 	NotWorth Verdict = "not worth it"
 )
 
-// Advice is a change and what it would have come to, against the replay of what was.
+// Advice is a change and its effect, compared with the baseline replay.
 // Money and hours are for a month of 30 days.
 type Advice struct {
 	Kind    Kind    `json:"kind"`
 	What    string  `json:"what"`
 	Verdict Verdict `json:"verdict"`
 	Saved   float64 `json:"saved_usd"` // less than 0 if it adds
-	// SavedLow and SavedHigh are between what it saves in four of five months that are
-	// put together from weeks or days like those of the period.
+	// SavedLow and SavedHigh bound the savings in 80 % of the months that are resampled
+	// from the weeks or days of the period.
 	SavedLow  float64 `json:"saved_usd_low"`
 	SavedHigh float64 `json:"saved_usd_high"`
 	// Mean and P95 are how much later jobs end, in seconds; less than 0 if sooner.
@@ -42,7 +42,7 @@ type Advice struct {
 	OnDemandCost  float64  `json:"on_demand_usd_avoided"`
 	NeverFinished int      `json:"jobs_never_done,omitempty"`    // beyond those of the replay of what was
 	SpotLosses    int      `json:"spot_nodes_lost,omitempty"`    // in the period
-	Price         *float64 `json:"price_usd_per_hour,omitempty"` // of the node that it is about, as it was reckoned with
+	Price         *float64 `json:"price_usd_per_hour,omitempty"` // of the added or removed node, as assumed
 	Priced        string   `json:"price_known,omitempty"`        // how
 	// BreakEven is the price of that node below which having it pays.
 	BreakEven  *float64   `json:"break_even_usd_per_hour,omitempty"`
@@ -50,7 +50,7 @@ type Advice struct {
 	Why        string     `json:"why"`
 }
 
-// Sure says how sure it is that a change saves money.
+// Confidence is the evidence that a change saves money.
 type Confidence struct {
 	Unit    string  `json:"unit"` // week or day
 	PaidOff int     `json:"paid"` // in how many of them it saved money

@@ -58,8 +58,8 @@ type reader struct {
 	lives    map[id.Job]*jobHistory
 }
 
-// Read gets from a yard what happened in a period. tell is told now and then what is
-// being read; it may be nil. Only an admin sees everyone's jobs and all of the books.
+// Read gets the history of a period from a yard. tell is called now and then with what is
+// being read; it may be nil. Only an admin sees the jobs and the usage of all users.
 func Read(ctx context.Context, s Source, p Period, tell func(what string, n int)) (*History, error) {
 	who, err := s.Whoami(ctx)
 	if err != nil {
@@ -191,7 +191,7 @@ func (r *reader) readNodes(ctx context.Context) error {
 	return err
 }
 
-// ownNode makes a node of what the API tells of it.
+// ownNode converts a node of the API.
 func ownNode(a *api.Node) Node {
 	n := fleet.Node{
 		ID: a.ID, Class: a.Class, Pool: a.Pool, State: fleet.Ready,
@@ -372,7 +372,7 @@ type use struct {
 	gpus  float64 // GPU-seconds
 }
 
-// readBooks reads what everything cost, and on what each run ran.
+// readUsage reads the cost of the period, and on which nodes each run was.
 func (r *reader) readUsage(ctx context.Context) error {
 	r.progress("usage", 0)
 	total, err := r.UsageReport(ctx, api.UsageQuery{From: r.h.From, To: r.h.To})

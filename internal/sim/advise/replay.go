@@ -51,7 +51,7 @@ func (p *play) run(step func(time.Duration, int), stop func() bool) (*bill, *sim
 	}
 }
 
-// once simulates the period with given times at which spot nodes are taken back.
+// once simulates the period with given times at which spot nodes are reclaimed.
 func (p *play) once(
 	takes []time.Duration,
 	step func(time.Duration, int),
@@ -117,9 +117,9 @@ func (l *happenings) Next() (sim.Change, error) {
 type provisioned struct {
 	number   uint64
 	offer    *fleet.Offer
-	losses   float64       // how often it is really taken back, per hour; its offer has what the yard thinks
+	losses   float64       // true rate of reclaims per hour; its offer has the rate that the yard assumes
 	from, to time.Duration // for which it is paid
-	ready    time.Duration // from when on it could be taken back
+	ready    time.Duration // from when on it could be reclaimed
 }
 
 // leases lists the machines that were provisioned, by number. One that is there at the end
@@ -170,7 +170,7 @@ type bill struct {
 	leases       []provisioned
 	hours        float64                   // of provisioned nodes
 	onDemandCost float64                   // of provisioned nodes
-	kinds        map[string]float64        // rent by kind of GPU
+	kinds        map[string]float64        // cost by GPU model
 	spotCost     float64                   // of it
 	completion   map[id.Job]time.Duration  // of counted jobs that ended
 	worth        map[id.Job]job.Objective  // what they care about

@@ -10,7 +10,7 @@ import (
 	"trainyard/internal/quantile"
 )
 
-// Report is what is advised for a period.
+// Report holds the recommendations for a period.
 type Report struct {
 	From   time.Time `json:"from"`
 	To     time.Time `json:"to"`
@@ -33,8 +33,8 @@ type Figures struct {
 	P95          float64 `json:"completion_p95_s"`
 }
 
-// Trust says how far the replay of what was is from what happened. The shares are of
-// what happened, less than 0 if the replay came to less.
+// Trust compares the baseline replay with the real period. The shares are relative to
+// the real figures, negative if the replay came to less.
 type Trust struct {
 	Cost           float64  `json:"cost_usd"` // of the period, replayed
 	RealCost       float64  `json:"real_cost_usd"`
@@ -46,7 +46,7 @@ type Trust struct {
 	Sentence       string   `json:"sentence"`
 }
 
-// far is how far the replay may be from what happened before people are warned.
+// maxDeviation is the share by which the baseline may deviate from the real period without a warning.
 const maxDeviation = 0.25
 
 // newReport says what the replay of the yard as it was came to.

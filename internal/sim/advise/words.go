@@ -8,16 +8,16 @@ import (
 	"trainyard/internal/humanize"
 )
 
-// dollars writes an amount of money without its sign, which the sentence around it tells.
+// dollars writes an amount of money without its sign, which the sentence around it expresses.
 func dollars(f float64) string { return humanize.Dollars(math.Abs(f)) }
 
 // percent writes a share without its sign.
 func percent(f float64) string { return humanize.Percent(math.Abs(f)) }
 
-// lasting writes a length of time without its sign.
+// duration writes a length of time without its sign.
 func duration(seconds float64) string { return humanize.Seconds(math.Abs(seconds)) }
 
-// paid says in how many weeks or days a change saved money.
+// payback says in how many weeks or days a change saved money.
 func payback(s Confidence) string {
 	return fmt.Sprintf("it would have paid off in %d of %s", s.PaidOff, humanize.Count(s.Of, s.Unit))
 }
@@ -89,5 +89,5 @@ func (a *Advice) worthBelow() string {
 	return text
 }
 
-// noPrice is what is said of a node of which the tariff says nothing.
+// noPrice stands for the price of a node that the tariff does not have.
 const noPrice = "its current price is unknown"

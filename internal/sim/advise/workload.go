@@ -91,7 +91,7 @@ func plain(s *job.Spec, data map[string]bool) *job.Spec {
 }
 
 // speeds lists all kinds of GPU that there are or could be, with how fast they are:
-// as the yard's own nodes have it, else by the offer or the table, 0 if nobody knows.
+// as the yard's own nodes have it, else by the offer or the table, 0 if unknown.
 // Kinds with longer names come first, because they are the narrower ones.
 func speeds(h *History, more []fleet.Offer) []speed {
 	var all []speed
@@ -184,7 +184,7 @@ func length(s *sim.Job, ran []Stretch, kinds []speed) bool {
 	return true
 }
 
-// pace is how fast a job is on so many GPUs: as the policy rules reckons, twice the
+// pace is how fast a job is on so many GPUs: as the policy rules assumes, twice the
 // GPUs are not quite twice as fast.
 func pace(tflops float64, asked, gpus int) float64 {
 	return tflops * float64(asked) * math.Pow(float64(gpus)/float64(asked), 0.9)
@@ -220,7 +220,7 @@ func done(ran []Stretch, asked int, kinds []speed) (float64, bool) {
 	return work, work > 0
 }
 
-// declared takes the speed that a job told of itself, if it tells it for all GPUs that
+// declared takes the speed that a job file declares, if it does so for all GPUs that
 // it ran on. How much work it is, is what it did.
 func declared(s *sim.Job, ran []Stretch) bool {
 	told := s.Spec.Speed

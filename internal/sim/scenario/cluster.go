@@ -228,14 +228,14 @@ func (g *group) node(name id.Node) fleet.Node {
 	return n
 }
 
-// tariff returns what nodes cost, nil if no line tells.
+// tariff returns what nodes cost, nil if no line has a price.
 func (s *Scenario) tariff() *fleet.Tariff {
 	t := &fleet.Tariff{Energy: s.energy, PUE: s.pue}
-	told := false
+	priced := false
 
 	var bare []fleet.NodePrice
 	for _, p := range s.prices {
-		told = told || len(p.Hourly) > 0 || len(p.Watts) > 0 || p.Boot > 0
+		priced = priced || len(p.Hourly) > 0 || len(p.Watts) > 0 || p.Boot > 0
 
 		if p.GPU == "" { // matches every node of the class, so it comes last
 			bare = append(bare, p.NodePrice)
@@ -246,7 +246,7 @@ func (s *Scenario) tariff() *fleet.Tariff {
 
 	t.Nodes = append(t.Nodes, bare...)
 
-	if !told {
+	if !priced {
 		return nil
 	}
 

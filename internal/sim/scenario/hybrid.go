@@ -19,7 +19,7 @@ import (
 	"trainyard/internal/yardmaster"
 )
 
-// hybrid is what of a scenario is about provisioning, data and limits.
+// hybrid is the part of a scenario about provisioning, data and quotas.
 type hybrid struct {
 	cloud  sim.Cloud
 	quotas []tenant.Quota
@@ -134,7 +134,7 @@ func parseRefusal(s string) (r sim.Refusal, err error) {
 	return r, err
 }
 
-// limitLine reads what a user or project may have.
+// quotaLine reads the quota of a user or project.
 func (s *Scenario) quotaLine(a *args) *fault.Error {
 	w, err := a.must("the user or project", "quota user/ann gpus 4")
 	if err != nil {
@@ -219,13 +219,13 @@ func (s *Scenario) roadsLine(a *args) *fault.Error {
 	})
 }
 
-// takeBackAt notes when the provider takes a spot node back.
+// reclaimAt notes when the provider reclaims a spot node.
 func (s *Scenario) reclaimAt(at time.Duration) {
 	s.hybrid.cloud.Reclaims = append(s.hybrid.cloud.Reclaims, at)
 	slices.SortFunc(s.hybrid.cloud.Reclaims, cmp.Compare[time.Duration])
 }
 
-// setUp tells a simulation of all that.
+// setUp adds all of it to the configuration of a simulation.
 func (h *hybrid) setUp(cfg *sim.Config) {
 	if len(h.cloud.Offers) > 0 {
 		cloud := h.cloud

@@ -1,13 +1,13 @@
 // Package scenario reads small worlds that a person writes as text: a cluster, a
-// workload, what goes wrong, a policy, and the decisions that are expected.
+// workload, faults, a policy, and the decisions that are expected.
 //
 // A scenario is one file of lines. Each line says one thing: a node, a job,
 // something that happens. It serves three ends at once: a test, whose expected
 // decisions stand below the line "expect:"; a page of documentation, since the
-// decisions are told in words; and an input of trainyard simulate. Every mistake
-// is told with its file, line and column. The package makes a sim.Config of a
+// decisions are logged in words; and an input of trainyard simulate. Every mistake
+// is reported with its file, line and column. The package makes a sim.Config of a
 // scenario and runs it; it decides nothing about jobs, and the files themselves
-// are read by who calls it. The tests of this package run all of scenarios/.
+// are read by the caller. The tests of this package run all of scenarios/.
 package scenario
 
 import (
@@ -28,7 +28,7 @@ const (
 	maxText  = 4 << 20 // bytes
 	maxNodes = 100_000
 	maxJobs  = 100_000 // written out; generated ones are not counted here
-	maxWrong = 50      // mistakes that are told at once
+	maxWrong = 50      // mistakes that are reported at once
 )
 
 // Scenario is a world as it was written.
@@ -39,7 +39,7 @@ type Scenario struct {
 	Seed      uint64
 	Until     time.Duration // 0 to go on until all jobs have ended
 	Still     time.Duration // when five more rounds must change nothing; none if negative
-	Expect    string        // the decisions, as the log tells them
+	Expect    string        // the decisions, as in the log
 	HasExpect bool          // there is an expected part, even if it is empty
 
 	file      string // as messages call it
@@ -61,7 +61,7 @@ type Scenario struct {
 	hybrid    hybrid
 }
 
-// Parse reads a scenario. The name is that of its file: messages tell it, and
+// Parse reads a scenario. The name is that of its file: messages quote it, and
 // traces are found from its folder. The error is a fault.List of all mistakes.
 func Parse(file string, text []byte) (*Scenario, error) {
 	s := &Scenario{

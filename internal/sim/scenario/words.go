@@ -132,8 +132,8 @@ func (a *args) bad(w word, format string, args ...any) *fault.Error {
 // unknown is a word that means nothing where it stands.
 func (a *args) unknown(w word, what string, known []string) *fault.Error {
 	e := a.bad(w, "unknown %[2]s %[1]q", w.text, what)
-	if near := suggest.Closest(w.text, known); near != "" {
-		return e.WithRemedy("did you mean %s?", near)
+	if closest := suggest.Closest(w.text, known); closest != "" {
+		return e.WithRemedy("did you mean %s?", closest)
 	}
 
 	return e.WithRemedy("use one of %s", strings.Join(known, ", "))

@@ -14,7 +14,7 @@ import (
 
 // workload makes jobs: from a generator, or from a trace.
 type workload struct {
-	total int // jobs, 0 if nobody knows
+	total int // jobs, 0 if unknown
 	open  func(seed uint64) (sim.Jobs, error)
 }
 

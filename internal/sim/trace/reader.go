@@ -34,7 +34,7 @@ type Options struct {
 	// jobs ask for GPUs alone, and those that want none are left out.
 	CPUs bool
 	// Exact lets owners expect what comes true where the trace does not know what
-	// they expected. Without it nobody knows how long such a job will run.
+	// they expected. Without it the run time of such a job is unknown.
 	Exact bool
 	// Default is how many GPUs a job has whose log does not say it; 0 makes that an error.
 	Default int

@@ -30,12 +30,12 @@ type yardLog struct {
 	page     bool // the file is one page of the feed, not an object a line
 	atEnd    bool
 	lives    map[id.Job]*record
-	complete map[id.Job]bool // jobs that were told in full
+	complete map[id.Job]bool // jobs whose whole record was read
 	queue    []*record       // by submission
 	specs    *specs
 }
 
-// life is what is known of a job so far.
+// record is what the log has said about a job so far.
 type record struct {
 	id    id.Job
 	owner id.User
@@ -221,7 +221,7 @@ func (y *yardLog) begin(name id.Job, owner id.User, at time.Time) *record {
 	return l
 }
 
-// give yields the first job in line.
+// take returns the earliest job that has not been returned.
 func (y *yardLog) take() (*sim.Job, error) {
 	l := y.queue[0]
 	y.queue[0] = nil

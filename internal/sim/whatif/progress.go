@@ -67,7 +67,7 @@ func (p *progress) counter() (step func(now time.Duration, ended int), end func(
 	return step, func() { p.add(last-told, 1) }
 }
 
-// add counts jobs and simulations that have ended, and tells of it now and then.
+// add counts jobs and simulations that have ended, and reports the progress now and then.
 func (p *progress) add(jobs, cells int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -94,7 +94,7 @@ func (p *progress) report(now time.Time) Progress {
 	return out
 }
 
-// end tells a last time.
+// end reports the progress a last time.
 func (p *progress) end() {
 	if p.tell == nil {
 		return

@@ -21,7 +21,7 @@ import (
 type yardRun struct {
 	worth float64 // of an hour of waiting, in GPU-hours of the cloud
 	never bool    // nothing can be provisioned
-	blind bool    // nobody says how long a job will run
+	blind bool    // run times are unknown
 }
 
 // seat is a node of the yard that a task ran on.
@@ -106,7 +106,7 @@ func (y yardRun) run(w *window) (outcome, []seat, error) {
 
 const (
 	// idle is for how long a provisioned node may be without a job. It is not quite nothing:
-	// a node that comes before its job is told to start there would go back at once.
+	// a node that joins before its job is ordered to start there would be released at once.
 	idle      = time.Millisecond
 	mostSpans = 1 << 20
 	localName = "local-"

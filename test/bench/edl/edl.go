@@ -42,7 +42,7 @@ const (
 	serverSlots   = 8
 )
 
-// What everybody has to reckon with: a pod that is told to go may take as long as
+// Costs that apply to every policy: a pod that is stopped may take as long as
 // Kubernetes lets it; the published autoscaler looks as often as it was set to.
 const (
 	goes = 30 * time.Second

@@ -31,7 +31,7 @@ type IdleOptions struct {
 // drawn from the same sizes, scaled down more in loose times, which build up the
 // pool, than in tight ones; or it is a large share of the pool, when a large job
 // starts. Those go that came one after the other, mostly the last that came. Some
-// of the batches that come are taken back soon, as a whole: the next job takes the
+// of the batches that come are reclaimed soon, as a whole: the next job takes the
 // nodes that the last one left.
 func Idle(o IdleOptions) sim.Changes {
 	return idle(o, fitted)
@@ -50,7 +50,7 @@ type idleModel struct {
 	slow      [3]float64 // scale of the gap to the next event while it is
 	otherwise float64    // scale of the gap above all levels
 	fresh     float64    // share of other goings that take who came last
-	again     float64    // share of comings that are taken back soon, as a whole
+	again     float64    // share of arrivals that are reclaimed soon, as a whole
 	soon      float64    // mean seconds until then, beyond the shortest
 }
 
@@ -129,13 +129,13 @@ type idling struct {
 	next    time.Duration // event, since the beginning; less than 0 while it warms up
 	regular time.Duration // event that is no taking back
 	until   time.Duration
-	names   []id.Node     // of the nodes that are told of
+	names   []id.Node     // of the nodes that changes name
 	pool    []idleNode    // the oldest first
 	busy    []int         // nodes that are not in the pool, in no order
 	goes    []bool        // of the pool, at this event
 	tight   int           // 1 in tight times, 0 in loose ones
 	turns   time.Duration // to the other
-	again   []comeback    // batches that will be taken back, the next first
+	again   []comeback    // batches that will be reclaimed, the next first
 	pending []sim.Change
 }
 
@@ -144,7 +144,7 @@ type idleNode struct {
 	since time.Duration
 }
 
-// comeback is when a batch is taken back, and when it came.
+// comeback is when a batch is reclaimed, and when it arrived.
 type comeback struct{ at, since time.Duration }
 
 func idle(o IdleOptions, m idleModel) *idling {
@@ -259,7 +259,7 @@ func (g *idling) event() {
 	}
 }
 
-// comeBack lets the batch that came now be taken back soon.
+// comeBack schedules an early reclaim of the batch that arrived now.
 func (g *idling) comeBack() {
 	at := g.next + shortest + time.Duration(g.rand.ExpFloat64()*g.model.soon*float64(time.Second)).Round(sampling)
 	i := len(g.again)

@@ -26,7 +26,7 @@ type Options struct {
 	// Nodes takes only the first so many nodes; 0 takes all.
 	Nodes int
 	// From and Length take a stretch of the trace, whose beginning becomes time 0.
-	// What nodes are then is told first. A Length of 0 goes to the end.
+	// The state of the nodes at that time comes first. A Length of 0 goes to the end.
 	From, Length time.Duration
 	// Prefix begins the names of nodes that have none in the trace.
 	Prefix string

@@ -60,7 +60,7 @@ type window struct {
 }
 
 // Window yields the changes from a time on and for a length of time, 0 for all
-// that follow. What nodes are at the beginning is told first, at time 0.
+// that follow. The state of the nodes at its beginning comes first, at time 0.
 func Window(changes sim.Changes, from, length time.Duration) sim.Changes {
 	return &window{changes: changes, from: from, length: length, before: newStates()}
 }

@@ -138,7 +138,7 @@ func (f *File) Peek() []byte {
 	return begin
 }
 
-// Hold gives a line back, to be read again.
+// Unread puts a line back, to be read again.
 func (f *File) Unread(line string) {
 	f.first, f.peeked = line, true
 	f.Line--
