@@ -51,8 +51,8 @@ type variant struct {
 	node   string // what it is: 8x A100:80GB
 }
 
-// mostKinds is how many node types of each change are examined: those with the highest cost.
-const mostKinds = 3
+// maxKinds is how many node types of each change are examined: those with the highest cost.
+const maxKinds = 3
 
 // byTariff is how a price is known that the tariff says.
 const byTariff = "from the tariff"
@@ -123,13 +123,13 @@ func (q *Question) adds(base *variant, b *bill) (list []*variant, skipped []stri
 
 	for i, n := range kinds {
 		name := describe(&n)
-		if i >= mostKinds {
+		if i >= maxKinds {
 			skipped = append(
 				skipped,
 				fmt.Sprintf(
 					"one more node with %s was not examined: %d other node types cost more in total",
 					name,
-					mostKinds,
+					maxKinds,
 				),
 			)
 
@@ -296,7 +296,7 @@ func (q *Question) swaps(base *variant, b *bill) (list []*variant, skipped []str
 
 		for _, o := range offered {
 			n := *o.Node()
-			if kindOf(&n) == kindOf(&old.Node) || o.GPUs < len(old.Inventory.GPUs) || tried == mostKinds {
+			if kindOf(&n) == kindOf(&old.Node) || o.GPUs < len(old.Inventory.GPUs) || tried == maxKinds {
 				continue
 			}
 
@@ -341,7 +341,7 @@ func (q *Question) shapes() []*fleet.Offer {
 func (q *Question) others(base *variant, b *bill) (list []*variant, skipped []string) {
 	kinds := slices.Sorted(maps.Keys(b.kinds))
 	slices.SortStableFunc(kinds, func(x, y string) int { return cmp.Compare(b.kinds[y], b.kinds[x]) })
-	for _, kind := range kinds[:min(len(kinds), mostKinds)] {
+	for _, kind := range kinds[:min(len(kinds), maxKinds)] {
 		if kind == "" {
 			continue
 		}

@@ -47,7 +47,7 @@ func (l *jobHistory) detail(d *api.JobDetail, from, now time.Time) error {
 
 	for i := range d.Runs {
 		run := &d.Runs[i]
-		a := attempt{id: run.ID, ordered: later(run.Ordered, from), ended: now, cause: run.Cause}
+		a := attempt{id: run.ID, ordered: latest(run.Ordered, from), ended: now, cause: run.Cause}
 		if run.Ended != nil {
 			a.ended = *run.Ended
 		}
@@ -56,14 +56,14 @@ func (l *jobHistory) detail(d *api.JobDetail, from, now time.Time) error {
 			continue
 		}
 
-		a.started = later(*run.Started, from)
+		a.started = latest(*run.Started, from)
 		l.runs = append(l.runs, a)
 	}
 
 	return nil
 }
 
-func later(a, b time.Time) time.Time {
+func latest(a, b time.Time) time.Time {
 	if a.After(b) {
 		return a
 	}
@@ -261,14 +261,14 @@ func (r *reader) finish() {
 		}
 
 		for i := range l.runs {
-			r.ran(l, &l.runs[i])
+			r.addRun(l, &l.runs[i])
 		}
 
 		switch {
-		case len(l.Ran) == 0 && l.Ended.IsZero():
+		case len(l.Stretches) == 0 && l.Ended.IsZero():
 			waiting++
 			continue
-		case len(l.Ran) == 0:
+		case len(l.Stretches) == 0:
 			never++
 			continue
 		case l.Ended.IsZero():
@@ -307,8 +307,8 @@ func (r *reader) finish() {
 	r.gap("nodes, prices and the policy are today's; nodes removed since then are not included")
 }
 
-// ran adds what a run did to a job.
-func (r *reader) ran(l *jobHistory, a *attempt) {
+// addRun adds what a run did to a job.
+func (r *reader) addRun(l *jobHistory, a *attempt) {
 	end := a.ended
 	if end.IsZero() {
 		end = r.now
@@ -325,9 +325,9 @@ func (r *reader) ran(l *jobHistory, a *attempt) {
 
 	switch a.cause {
 	case job.CausePreempted, job.CauseNodeLost:
-		s.Lost = l.Spec.Checkpoint == nil
+		s.Wasted = l.Spec.Checkpoint == nil
 	case job.CauseLaunchFailed, job.CauseImageFailed, job.CauseDataFailed, job.CauseSetupFailed:
-		s.Lost = true
+		s.Wasted = true
 	case job.CauseNone,
 		job.CauseUserCode,
 		job.CauseHostOOM,
@@ -338,7 +338,7 @@ func (r *reader) ran(l *jobHistory, a *attempt) {
 	}
 
 	r.where(a.id, l.Spec, end.Sub(a.ordered), &s)
-	l.Ran = append(l.Ran, s)
+	l.Stretches = append(l.Stretches, s)
 }
 
 // gpu returns the GPUs of a node on which a run was.

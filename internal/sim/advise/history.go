@@ -36,8 +36,8 @@ type Job struct {
 	Ended     time.Time // zero if it has not
 	// Carried says that it had been submitted before the period: it is replayed from
 	// the beginning of the period on, and not counted among the jobs.
-	Carried bool
-	Ran     []Stretch
+	Carried   bool
+	Stretches []Stretch
 }
 
 // Stretch is a time in which a job ran somewhere.
@@ -49,7 +49,7 @@ type Stretch struct {
 	GPUs   int     // of all its nodes together
 	Nodes  int
 	// Lost says that nothing of what it did was kept, through no fault of its own.
-	Lost bool
+	Wasted bool
 }
 
 // Node is one of the yard's own nodes, and when it was there.

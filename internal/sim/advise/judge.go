@@ -81,7 +81,7 @@ func (q *Question) judge(v *variant, base, b *bill) Advice {
 		SpotLosses:    b.spotLosses,
 	}
 
-	was, is := both(base.completion, b.completion)
+	was, is := completedInBoth(base.completion, b.completion)
 	a.Mean, a.P95 = round(mean(is)-mean(was), 0), round(quantile.NearestRank(is, 0.95)-quantile.NearestRank(was, 0.95), 0)
 
 	if v.hours > 0 {
@@ -191,8 +191,8 @@ func (q *Question) weigh(a *Advice, c *comparison, cost float64) {
 	a.Why = sentence(a, why)
 }
 
-// both returns the completion times of the jobs that ended in both, sorted, in seconds.
-func both(was, is map[id.Job]time.Duration) (a, b []float64) {
+// completedInBoth returns the completion times of the jobs that ended in both, sorted, in seconds.
+func completedInBoth(was, is map[id.Job]time.Duration) (a, b []float64) {
 	for j, d := range was {
 		if e, ended := is[j]; ended {
 			a, b = append(a, d.Seconds()), append(b, e.Seconds())

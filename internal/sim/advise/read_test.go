@@ -253,12 +253,12 @@ func TestAPeriodIsReadFromEventsAndUsage(t *testing.T) {
 
 	var got []short
 	for _, j := range h.Jobs {
-		got = append(got, short{j.ID, j.Submitted.Sub(begin).Hours(), j.Ended.Sub(begin).Hours(), j.Carried, j.Ran})
+		got = append(got, short{j.ID, j.Submitted.Sub(begin).Hours(), j.Ended.Sub(begin).Hours(), j.Carried, j.Stretches})
 	}
 
 	v100 := func(lasted time.Duration, tflops float64, gpus int, lost bool) []advise.Stretch {
 		return []advise.Stretch{
-			{Lasted: lasted, GPU: "V100", Memory: 16 << 30, TFLOPS: tflops, GPUs: gpus, Nodes: 1, Lost: lost},
+			{Lasted: lasted, GPU: "V100", Memory: 16 << 30, TFLOPS: tflops, GPUs: gpus, Nodes: 1, Wasted: lost},
 		}
 	}
 

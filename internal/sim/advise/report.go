@@ -102,7 +102,7 @@ func newReport(q *Question, w *workload, b *bill) *Report {
 
 // trust compares the replay with what happened.
 func trust(h *History, b *bill) Trust {
-	was, is := both(h.completions(), b.completion)
+	was, is := completedInBoth(h.completions(), b.completion)
 	t := Trust{
 		Cost:           cents(b.within),
 		RealCost:       cents(h.Cost),

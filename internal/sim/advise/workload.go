@@ -50,7 +50,7 @@ func newWorkload(h *History, more []fleet.Offer) (*workload, error) {
 		}
 
 		s := &sim.Job{Name: string(j.ID), At: max(j.Submitted.Sub(h.From), 0), Owner: j.Owner, Spec: plain(j.Spec, data)}
-		if !length(s, j.Ran, kinds) {
+		if !length(s, j.Stretches, kinds) {
 			w.bound++
 		}
 
@@ -132,7 +132,7 @@ func speeds(h *History, more []fleet.Offer) []speed {
 func length(s *sim.Job, ran []Stretch, kinds []speed) bool {
 	var lasted time.Duration
 	for i := range ran {
-		if !ran[i].Lost {
+		if !ran[i].Wasted {
 			lasted += ran[i].Lasted
 		}
 	}
@@ -197,7 +197,7 @@ func done(ran []Stretch, asked int, kinds []speed) (float64, bool) {
 
 	for i := range ran {
 		st := &ran[i]
-		if st.Lost {
+		if st.Wasted {
 			continue
 		}
 
@@ -232,7 +232,7 @@ func declared(s *sim.Job, ran []Stretch) bool {
 
 	for i := range ran {
 		st := &ran[i]
-		if st.Lost {
+		if st.Wasted {
 			continue
 		}
 

@@ -25,16 +25,16 @@ const (
 
 // group is what was written in one line: nodes that are alike.
 type group struct {
-	nodes  []id.Node
-	class  fleet.Class
-	kind   string // of GPU, with its memory; "" without
-	gpus   int
-	cpus   job.CPUs
-	memory job.Bytes
-	joins  time.Duration
-	late   bool // they join later
-	price  fleet.NodePrice
-	billed time.Duration // provisioned for whole stretches of this length
+	nodes      []id.Node
+	class      fleet.Class
+	kind       string // of GPU, with its memory; "" without
+	gpus       int
+	cpus       job.CPUs
+	memory     job.Bytes
+	joins      time.Duration
+	joinsLater bool // they join later
+	price      fleet.NodePrice
+	billed     time.Duration // provisioned for whole stretches of this length
 }
 
 // pricing is one line of the tariff with the line of the text that made it.
@@ -95,7 +95,7 @@ func (s *Scenario) groupLine(a *args, g *group, more map[string]reader) *fault.E
 			return into((*time.Duration)(&g.price.Boot), parseLasting)(a, w)
 		}),
 		"joins": value(func(a *args, w word) *fault.Error {
-			g.late = true
+			g.joinsLater = true
 			return into(&g.joins, parseDuration)(a, w)
 		}),
 	}
@@ -184,7 +184,7 @@ func (s *Scenario) addGroup(a *args, at word, g *group) *fault.Error {
 		s.nodeNames[n] = true
 
 		node := g.node(n)
-		if g.late {
+		if g.joinsLater {
 			s.changes = append(s.changes, sim.Change{At: g.joins, Kind: sim.NodeJoins, ID: n, Node: &node})
 		} else {
 			s.nodes = append(s.nodes, node)

@@ -109,8 +109,8 @@ func (s *Scenario) timeline(seed uint64) sim.Changes {
 		return nil
 	}
 
-	t := &timeline{written: slices.Clone(s.changes)}
-	slices.SortStableFunc(t.written, func(a, b sim.Change) int { return cmp.Compare(a.At, b.At) })
+	t := &timeline{fixed: slices.Clone(s.changes)}
+	slices.SortStableFunc(t.fixed, func(a, b sim.Change) int { return cmp.Compare(a.At, b.At) })
 
 	end := s.Until
 	if end == 0 {
@@ -136,7 +136,7 @@ func (s *Scenario) timeline(seed uint64) sim.Changes {
 
 		for _, n := range nodes {
 			stream++
-			t.drawn = append(t.drawn, newDraws(c, n, joined[n], end, rand.New(rand.NewPCG(seed, stream<<16|faultStream))))
+			t.random = append(t.random, newDraws(c, n, joined[n], end, rand.New(rand.NewPCG(seed, stream<<16|faultStream))))
 		}
 	}
 
@@ -148,8 +148,8 @@ const faultStream = 0xfa
 
 // timeline yields what was written and what is drawn, by time.
 type timeline struct {
-	written []sim.Change
-	drawn   []*draws // one for each chance and node; few enough to look through
+	fixed  []sim.Change
+	random []*draws // one for each chance and node; few enough to look through
 }
 
 // draws is what happens to one node at random.
@@ -187,15 +187,15 @@ func (d *draws) draw() {
 // Next returns the next change.
 func (t *timeline) Next() (sim.Change, error) {
 	var first *draws
-	for _, d := range t.drawn {
+	for _, d := range t.random {
 		if !d.exhausted && (first == nil || d.next.At < first.next.At) {
 			first = d
 		}
 	}
 
-	if len(t.written) > 0 && (first == nil || t.written[0].At <= first.next.At) {
-		c := t.written[0]
-		t.written = t.written[1:]
+	if len(t.fixed) > 0 && (first == nil || t.fixed[0].At <= first.next.At) {
+		c := t.fixed[0]
+		t.fixed = t.fixed[1:]
 		return c, nil
 	}
 

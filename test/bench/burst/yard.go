@@ -24,8 +24,8 @@ type yardRun struct {
 	blind bool    // run times are unknown
 }
 
-// seat is a node of the yard that a task ran on.
-type seat struct {
+// slot is a node of the yard that a task ran on.
+type slot struct {
 	task, node, gpus int
 	start            time.Duration
 }
@@ -46,7 +46,7 @@ func (y yardRun) policy() string {
 }
 
 // run simulates a window. It also returns what ran on the yard's own nodes.
-func (y yardRun) run(w *window) (outcome, []seat, error) {
+func (y yardRun) run(w *window) (outcome, []slot, error) {
 	policy, err := catalogue.All(nil).Make(y.policy())
 	if err != nil {
 		return outcome{}, nil, err
@@ -64,7 +64,7 @@ func (y yardRun) run(w *window) (outcome, []seat, error) {
 		Yard: func(c *yardmaster.Config) { c.Keep.Idle, c.Keep.Margin = idle, 0 },
 		OnEnd: func(o *sim.Outcome) {
 			t := &w.tasks[numbers[o.Job.Name]]
-			e.add(t, (o.Ended - t.lasts).Hours())
+			e.add(t, (o.Ended - t.duration).Hours())
 		},
 	}
 
@@ -82,7 +82,7 @@ func (y yardRun) run(w *window) (outcome, []seat, error) {
 		return outcome{}, nil, fmt.Errorf("more than %d slots", mostSpans)
 	}
 
-	var seats []seat
+	var seats []slot
 
 	for _, s := range r.Spans {
 		node, own := strings.CutPrefix(s.Node, localName)
@@ -95,7 +95,7 @@ func (y yardRun) run(w *window) (outcome, []seat, error) {
 			return outcome{}, nil, err
 		}
 
-		seats = append(seats, seat{numbers[s.Job], n, s.GPUs, time.Duration(math.Round(s.From*1e6)) * time.Microsecond})
+		seats = append(seats, slot{numbers[s.Job], n, s.GPUs, time.Duration(math.Round(s.From*1e6)) * time.Microsecond})
 		e.local(s.GPUs, s.From/3600, s.To/3600)
 	}
 
@@ -162,10 +162,10 @@ func (y yardRun) jobs(tasks []task) []*sim.Job {
 		spec := &job.Spec{Run: "simulated", Place: job.PlaceAny, Objective: job.ObjectiveBalanced}
 		spec.Resources.Nodes, spec.Resources.GPUs = job.Range{Min: nodes, Max: nodes}, job.Range{Min: each, Max: each}
 		if !y.blind {
-			spec.Expect = job.Duration(t.lasts)
+			spec.Expect = job.Duration(t.duration)
 		}
 
-		list[i] = &sim.Job{Name: t.name, At: t.arrives, Owner: id.User(t.owner), Duration: t.lasts, Spec: spec}
+		list[i] = &sim.Job{Name: t.name, At: t.arrives, Owner: id.User(t.owner), Duration: t.duration, Spec: spec}
 	}
 
 	return list

@@ -35,11 +35,11 @@ type training struct {
 
 // stepTimes are the measured steps on one kind of GPU.
 type stepTimes struct {
-	kind        string
-	perNode     int     // GPUs of a node
-	least, most float64 // samples of one GPU in a step
-	at          map[shape][]stepTime
-	shapes      []shape // that were measured, in order
+	kind               string
+	perNode            int     // GPUs of a node
+	minLocal, maxLocal float64 // samples of one GPU in a step
+	at                 map[shape][]stepTime
+	shapes             []shape // that were measured, in order
 }
 
 // shape is how many GPUs on how many nodes.
@@ -151,7 +151,7 @@ func (p *Profile) readSteps(folder, name string) error {
 
 	times := newStepTimes(kind, append(steps, wide...))
 	if most, ok := localMost[[2]string{p.Name, suffix}]; ok {
-		times.most = min(times.most, most)
+		times.maxLocal = min(times.maxLocal, most)
 	}
 
 	if suffix != "" {
@@ -201,13 +201,13 @@ func readTraining(f *rows.File) (training, error) {
 type measured struct {
 	shape
 	stepTime
-	each   int // GPUs on the fullest node; 0 if that is not known
-	fewest int // GPUs on the node with fewest
+	maxGPUs int // GPUs on the fullest node; 0 if that is not known
+	minGPUs int // GPUs on the node with fewest
 }
 
 // packed reports whether all nodes but one are full.
 func (m *measured) packed(perNode int) bool {
-	return m.each > 0 && m.gpus == (m.nodes-1)*perNode+m.fewest
+	return m.maxGPUs > 0 && m.gpus == (m.nodes-1)*perNode+m.minGPUs
 }
 
 func readPlacements(f *rows.File) ([]measured, error) {
@@ -226,11 +226,11 @@ func readPlacements(f *rows.File) ([]measured, error) {
 				return
 			}
 
-			if m.nodes == 0 || n < m.fewest {
-				m.fewest = n
+			if m.nodes == 0 || n < m.minGPUs {
+				m.minGPUs = n
 			}
 
-			m.nodes, m.gpus, m.each = m.nodes+1, m.gpus+n, max(m.each, n)
+			m.nodes, m.gpus, m.maxGPUs = m.nodes+1, m.gpus+n, max(m.maxGPUs, n)
 		}
 
 		list = append(list, m)
@@ -273,10 +273,10 @@ func readStep(t *rows.Table) stepTime {
 // "33", the one with full nodes counts, because that is how jobs are placed; others
 // are averaged.
 func newStepTimes(kind string, list []measured) *stepTimes {
-	s := &stepTimes{kind: kind, least: math.Inf(1), at: map[shape][]stepTime{}}
+	s := &stepTimes{kind: kind, minLocal: math.Inf(1), at: map[shape][]stepTime{}}
 	for _, m := range list {
-		s.perNode = max(s.perNode, m.each, 1)
-		s.least, s.most = min(s.least, m.local), max(s.most, m.local)
+		s.perNode = max(s.perNode, m.maxGPUs, 1)
+		s.minLocal, s.maxLocal = min(s.minLocal, m.local), max(s.maxLocal, m.local)
 	}
 
 	packed := map[shape]bool{}
