@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Shows a hybrid yard on this machine, in about a minute and a half: two local nodes, a reserved one and
 # a cloud from which nodes are provisioned, with a stream of small training jobs that want different
-# things. It tells what is decided and why, and ends with who used what and what it cost.
+# things. It prints every decision with its reason, and finally usage and cost.
 #
 #	scripts/demo-hybrid.sh                machines are provisioned from a cloud of local processes
 #	PROVIDER=ec2 scripts/demo-hybrid.sh   from a server of the EC2 API (moto)
@@ -125,17 +125,17 @@ title "The yard"
 if [ "$provider" = ec2 ]; then
   note "Simulated: moto answers the EC2 API but starts no machines. For each instance that it shows, its user data is run on this machine, below a folder, with declared GPUs."
 else
-  note "Simulated: GPUs are declared, and provisioned machines are processes on this machine. The training programs, the agents and the books are real."
+  note "Simulated: GPUs are declared, and provisioned machines are processes on this machine. The training programs, the agents and the accounting are real."
 fi
-note "A second stands for a minute: prices, the cost of energy and the worth of time are sixty times what they would be."
+note "One second stands for one minute: prices, energy cost and the value of time are sixty times the usual ones."
 as admin nodes
-title "What could be provisioned"
+title "Offers"
 as admin offers
 title "Data"
 as admin data
 
-# 3. The stream of jobs, with what happens told as it happens.
-title "Jobs come in"
+# 3. The stream of jobs, with the events as they happen.
+title "Submissions"
 as admin events --after 0 --limit 1000000 -f -o json 2>"$work/events.log" | python3 -u "$files/story.py" "$work/names" &
 submit() { # WHO JOB
   local out
@@ -150,7 +150,7 @@ submit() { # WHO JOB
 submit ann warm-up
 submit ben baseline
 sleep 3
-note "What would it cost? ann asks first, with --dry-run:"
+note "ann estimates the cost first, with --dry-run:"
 as ann submit --dry-run "$files/jobs/big-memory.yaml" 2>/dev/null | sed 's/^/    /'
 submit ann big-memory
 submit ben too-big
@@ -165,18 +165,18 @@ submit ben thrifty
 submit ann with-budget
 
 sleep 2
-title "Who waits, and why"
+title "Queued jobs and their reasons"
 as admin jobs --limit 50
-title "They run"
+title "Running"
 # In the background, because a signal is not heeded while something runs in front.
 # shellcheck disable=SC2046 # a list of ids
 as admin wait $(cut -d' ' -f1 "$work/names") >/dev/null 2>>"$work/cli.log" &
 wait $! || note "not all of them succeeded"
 
-title "All jobs have ended; idle machines go back"
-returned() { [ -z "$(as admin leases -q)" ]; }
-await "the return of all machines" returned
-sleep 1 # for what is still being told
+title "All jobs have ended; idle machines are released"
+released() { [ -z "$(as admin leases -q)" ]; }
+await "the release of all machines" released
+sleep 1 # for the last events to be printed
 
 title "Jobs"
 as admin jobs --limit 50
@@ -185,11 +185,11 @@ as admin leases --all
 as admin leases report
 title "Usage"
 as admin usage --last 1h
-title "What decisions saved"
+title "Savings"
 as admin savings --last 1h
 title "Did the patients' data leave the building?"
 as admin data audit patients
-title "Machines left"
+title "Remaining machines"
 if [ "$provider" = ec2 ]; then
   "$python" "$files/ec2.py" left "$endpoint"
 else

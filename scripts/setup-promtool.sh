@@ -12,7 +12,7 @@ say() { printf 'setup-promtool: %s\n' "$*" >&2; }
 
 install() {
   if ! command -v apt-get >/dev/null || ! command -v dpkg-deb >/dev/null; then
-    say "this is no Debian or Ubuntu: install promtool, which comes with Prometheus, and put it on PATH"
+    say "not Debian or Ubuntu: install promtool, which comes with Prometheus, and put it on PATH"
     return 1
   fi
   say "taking promtool out of Debian's package prometheus, once"

@@ -33,7 +33,7 @@ have_cc() { command -v "${CC:-cc}" >/dev/null || command -v gcc >/dev/null; }
 # packages NAME...: installs Debian packages; false where that cannot be done.
 packages() {
   if ! command -v apt-get >/dev/null; then
-    say "this is no Debian or Ubuntu: install $* by your system's means"
+    say "not Debian or Ubuntu: install $* with your package manager"
     return 1
   fi
   if [ "$(id -u)" != 0 ]; then

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""Fits a curve and tells the yard how far it is.
+"""Fit a curve and report progress to the yard.
 
 At every report it saves itself to $TRAINYARD_CHECKPOINT_DIR and then writes how
-many steps are done to the file that $TRAINYARD_PROGRESS names. Told to stop, it
+many steps are done to the file that $TRAINYARD_PROGRESS names. On SIGTERM it
 does both once more, so that the yard knows what the next run need not do again.
 """
 import argparse
@@ -23,14 +23,14 @@ def stop(*_):
 
 
 def replace(path, value):
-    """Writes JSON so that a reader sees the old text or the new one."""
+    """Write JSON atomically: a reader sees the old text or the new one."""
     with open(path + ".new", "w") as f:
         json.dump(value, f)
     os.replace(path + ".new", path)
 
 
 def tell(done):
-    """Tells how far the job is, over all its runs, in the units of speed.work."""
+    """Report the progress of the job, over all its runs, in the units of speed.work."""
     path = os.environ.get("TRAINYARD_PROGRESS")
     if path:
         replace(path, {"done": done})

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Train without a word: all that can be seen of it is in TensorBoard's files, in the folder runs.
+"""Train without printing anything: its metrics are in TensorBoard files only, in the folder runs.
 
 Stops when the loss on held-out samples is what the job file wants ($TRAINYARD_TARGET).
 """

@@ -155,7 +155,7 @@ func TestATrainingThatIsStoppedTellsTheSameAsOneThatIsNot(t *testing.T) {
 	}
 
 	out, err := python(t, parts.env(), "sdk.py", "--steps", "60", "--pause", "0").CombinedOutput()
-	if err != nil || !bytes.HasPrefix(out, []byte("goes on from step ")) {
+	if err != nil || !bytes.HasPrefix(out, []byte("resumes from step ")) {
 		t.Fatalf("the second run: %v\n%s", err, out)
 	}
 

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Train as transformers' Trainer does, with its own arguments, state and callbacks, and not a word to the yard.
+"""Train as transformers' Trainer does, with its own arguments, state and callbacks, without any code for the yard.
 
 Trainer tells whoever runs it how it goes if the environment says where to (KUBEFLOW_TRAINER_SERVER_URL), and in a yard
 it does. Its newest releases want a newer PyTorch than Debian's, so here the loop around the callbacks is

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""Train and tell the yard how it goes with its Python package; when told to stop, save and go on later from there.
+"""Train and report metrics with the Python package trainyard; on a stop, save a checkpoint and resume from it later.
 
-The same program runs without a yard: nothing is told then.
+The same program runs without a yard: nothing is reported then.
 """
 import argparse
 import json
@@ -32,8 +32,8 @@ def main():
     if path.exists():
         training.restore(json.loads(path.read_text()))
         trainyard.checkpoint_restored(path, training.steps)
-    trainyard.stopping()  # from now on it is told to stop instead of being ended
-    print("begins" if not training.steps else f"goes on from step {training.steps}", flush=True)
+    trainyard.stopping()  # from now on a stop is a request that this program handles, not a kill
+    print("starts" if not training.steps else f"resumes from step {training.steps}", flush=True)
     while training.steps < opt.steps:
         if trainyard.stopping():
             save(path, training)

@@ -76,8 +76,8 @@ class Machine:
         if self.started or time.monotonic() < self.seen + BOOT:
             return
         self.started = True
-        told = self.ec2.describe_instance_attribute(InstanceId=self.name, Attribute="userData")
-        text = base64.b64decode(told["UserData"]["Value"]).decode()
+        attribute = self.ec2.describe_instance_attribute(InstanceId=self.name, Attribute="userData")
+        text = base64.b64decode(attribute["UserData"]["Value"]).decode()
         text, count = re.subn(r"(?m)^root=.*$", f"root='{self.root}'", text, count=1)
         if count != 1:
             raise SystemExit(f"the user data of {self.name} has no line root=")

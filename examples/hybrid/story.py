@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""Tells a feed of events, which comes as lines of JSON, as a story for people.
+"""Print an event stream, read as lines of JSON, in plain sentences.
 
-The first argument is a file with lines of ID NAME: what jobs are called.
+The first argument is a file with a line "ID NAME" for each job.
 """
 import json
 import sys
@@ -10,22 +10,22 @@ from datetime import datetime
 
 WORDS = {
     "job.starting": "starts on",
-    "job.succeeded": "is done",
+    "job.succeeded": "succeeded",
     "job.failed": "failed:",
-    "job.recovering": "starts again:",
-    "job.held": "waits:",
-    "lease.asked": "",
+    "job.recovering": "restarts:",
+    "job.held": "is blocked:",
+    "lease.requested": "",
     "lease.active": "its machine has booted and",
-    "lease.returning": "a machine goes back:",
-    "lease.ended": "a machine has ended:",
-    "lease.refused": "a machine was refused:",
-    "lease.stray": "a machine that nobody knows:",
-    "data.override": "the rules of its data are set aside:",
+    "lease.releasing": "releases its machine:",
+    "lease.ended": "its machine has ended:",
+    "lease.refused": "the provider refused a machine:",
+    "lease.stray": "found a machine without a lease:",
+    "data.override": "the placement rule of its data is overridden:",
 }
 
 
 def name(path, job):
-    """What a job is called. Who submitted it may not have written that down yet."""
+    """Return the name of a job. The submitting process may not have written it down yet."""
     for _ in range(20):
         with open(path) as f:
             called = dict(line.split() for line in f if line.endswith("\n"))
@@ -36,12 +36,12 @@ def name(path, job):
 
 
 def when(event):
-    """The time of an event, in whole seconds: older Pythons read not every fraction."""
+    """Return the time of an event in whole seconds: older versions of Python cannot parse every fraction."""
     return datetime.strptime(event["at"].split(".")[0].rstrip("Z"), "%Y-%m-%dT%H:%M:%S")
 
 
-def tell(event, begun, path):
-    """One line of the story, None if the event is not worth one."""
+def describe(event, begun, path):
+    """Return the line for an event, or None if it is not shown."""
     kind = event["kind"]
     words = "budget:" if kind.startswith("budget.") else WORDS.get(kind)
     if words is None:
@@ -50,9 +50,9 @@ def tell(event, begun, path):
     about = name(path, job) if job else event.get("owner", "")
     if event.get("lease"):
         about += f" [{event['lease']}]"
-    said = [words] if kind == "job.succeeded" else [words, event.get("reason", "")]
+    parts = [words] if kind == "job.succeeded" else [words, event.get("reason", "")]
     clock = f"{(when(event) - begun).total_seconds():.0f}s"
-    return f"  {clock:>5}  {about}: {' '.join(filter(None, said))}"
+    return f"  {clock:>5}  {about}: {' '.join(filter(None, parts))}"
 
 
 def main():
@@ -60,9 +60,9 @@ def main():
     for line in sys.stdin:
         event = json.loads(line)
         begun = begun or when(event)
-        told = tell(event, begun, sys.argv[1])
-        if told:
-            print(told, flush=True)
+        text = describe(event, begun, sys.argv[1])
+        if text:
+            print(text, flush=True)
 
 
 if __name__ == "__main__":

@@ -2,7 +2,7 @@
 """Fits a small network to a spiral by gradient descent, at a steady pace.
 
 It saves itself to $TRAINYARD_CHECKPOINT_DIR and tells how many steps are done in the
-file that $TRAINYARD_PROGRESS names. Told to stop, it does both once more. The GPUs
+file that $TRAINYARD_PROGRESS names. On SIGTERM it does both once more. The GPUs
 of the demo are declared and not real: so that a run takes as long on every machine as
 its job file says, the program makes --rate steps a second and rests in between.
 """
@@ -25,18 +25,18 @@ def stop(*_):
 
 
 def replace(path, value):
-    """Writes JSON so that a reader sees the old text or the new one."""
+    """Write JSON atomically: a reader sees the old text or the new one."""
     with open(path + ".new", "w") as f:
         json.dump(value, f)
     os.replace(path + ".new", path)
 
 
 def save(path, state):
-    """Saves the state, and tells what the next run need not do again."""
+    """Save the state and report the work that the next run can skip."""
     replace(path, state)
-    told = os.environ.get("TRAINYARD_PROGRESS")
-    if told:
-        replace(told, {"done": state["step"]})
+    progress = os.environ.get("TRAINYARD_PROGRESS")
+    if progress:
+        replace(progress, {"done": state["step"]})
 
 
 def fresh(chance):

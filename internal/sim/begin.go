@@ -11,8 +11,8 @@ import (
 	"trainyard/internal/yardmaster"
 )
 
-// takeOver puts a yard in the midst of its work into the state to begin with.
-func (s *simulation) takeOver(b *Beginning, state *yardmaster.State) {
+// loadState adds a yard in the midst of its work to the initial state.
+func (s *simulation) loadState(b *Beginning, state *yardmaster.State) {
 	for _, n := range b.State.Nodes {
 		if n.State == fleet.Removed {
 			continue
@@ -42,9 +42,9 @@ func (s *simulation) takeOver(b *Beginning, state *yardmaster.State) {
 			continue
 		}
 
-		l := &life{job: b.Truth(j), id: j.ID, did: j.Done}
-		l.share = enough(l.job)
-		l.Outcome = Outcome{Job: l.job, ID: j.ID, Started: NotStarted, Served: j.Served}
+		l := &jobRecord{job: b.Truth(j), id: j.ID, saved: j.Done}
+		l.share = workShare(l.job)
+		l.Outcome = Outcome{Job: l.job, ID: j.ID, Started: NotStarted, GPUSeconds: j.Served}
 		s.jobs[j.ID] = l
 		s.tally.submitted(s.now)
 	}
@@ -81,27 +81,27 @@ func ordersOf(run *job.Run) []yardmaster.Order {
 	return orders
 }
 
-// goOn lets the runs of the beginning go on where they are.
-func (s *simulation) goOn(state *yardmaster.State) {
+// resumeRuns continues the runs of the initial state on their nodes.
+func (s *simulation) resumeRuns(state *yardmaster.State) {
 	for i := range state.Runs {
 		run := &state.Runs[i]
 		l := s.jobs[run.Job]
-		m := &model{run: run.ID, life: l, did: l.did, ran: l.ran, ordered: run.Ordered.Sub(s.epoch)}
+		m := &model{run: run.ID, life: l, did: l.saved, ran: l.ran, ordered: run.Ordered.Sub(s.epoch)}
 
 		for k := range run.Ranks {
 			rank := &run.Ranks[k]
 			h := s.hosts[rank.Node]
-			m.seats = append(m.seats, place.Allocation{Node: rank.Node, GPUs: fleet.Mask(rank.GPUs), Share: rank.Share})
+			m.allocations = append(m.allocations, place.Allocation{Node: rank.Node, GPUs: fleet.Mask(rank.GPUs), Share: rank.Share})
 			m.hosts = append(m.hosts, h)
 			m.ended = append(m.ended, rank.State == job.RunEnded)
 			m.gpus += len(rank.GPUs)
 			if rank.State != job.RunEnded {
-				m.left++
+				m.live++
 			}
 		}
 
 		s.runs[run.ID] = m
-		s.seat(m)
+		s.occupy(m)
 
 		if run.Started.IsZero() {
 			s.start(m)
@@ -115,8 +115,8 @@ func (s *simulation) goOn(state *yardmaster.State) {
 	}
 }
 
-// seat lets the ranks of a run that have not ended use their nodes.
-func (s *simulation) seat(m *model) (boot time.Duration) {
+// occupy marks the GPUs of the live ranks of a run as used, and returns how long their nodes take to boot.
+func (s *simulation) occupy(m *model) (boot time.Duration) {
 	m.share, m.watts = make([]float64, len(m.hosts)), make([]float64, len(m.hosts))
 	for i, h := range m.hosts {
 		if m.ended[i] {
@@ -125,7 +125,7 @@ func (s *simulation) seat(m *model) (boot time.Duration) {
 
 		boot = max(boot, h.meter.boot())
 		var more int
-		m.share[i], m.watts[i], more = h.meter.join(s.now, m.seats[i])
+		m.share[i], m.watts[i], more = h.meter.join(s.now, m.allocations[i])
 		h.runs = append(h.runs, m)
 		s.tally.use(s.now, more)
 	}
@@ -136,7 +136,7 @@ func (s *simulation) seat(m *model) (boot time.Duration) {
 // resume takes up a run that began before the simulation.
 func (s *simulation) resume(m *model, began time.Duration) {
 	m.runs = true
-	m.began = began
+	m.startedAt = began
 	m.since = began
 	m.works = began
 	if t := m.life.truth(m.did); t != nil {
@@ -146,5 +146,5 @@ func (s *simulation) resume(m *model, began time.Duration) {
 
 	m.life.last = m
 	m.advance(s)
-	s.foresee(m)
+	s.schedule(m)
 }

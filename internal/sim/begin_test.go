@@ -55,15 +55,15 @@ func TestAYardInTheMidstOfItsWorkGoesOn(t *testing.T) {
 			},
 			Truth: func(j job.Job) *sim.Job {
 				return &sim.Job{
-					Name:  string(j.ID),
-					At:    j.Submitted.Sub(now),
-					Owner: j.Owner,
-					Spec:  j.Spec,
-					Lasts: 300 * time.Second,
+					Name:     string(j.ID),
+					At:       j.Submitted.Sub(now),
+					Owner:    j.Owner,
+					Spec:     j.Spec,
+					Duration: 300 * time.Second,
 				}
 			},
 		},
-		Done: func(o *sim.Outcome) { ends[o.ID] = *o },
+		OnEnd: func(o *sim.Outcome) { ends[o.ID] = *o },
 	})
 
 	if o := ends["j1"]; o.Ended != 200*time.Second || o.Started != -100*time.Second {

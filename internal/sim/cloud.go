@@ -11,13 +11,13 @@ import (
 	"trainyard/internal/yardmaster"
 )
 
-// Cloud is a modelled provider: it gives what is asked for after the offer's boot
-// time, unless it refuses, and takes spot nodes back when it wants.
+// Cloud is a modelled provider: it grants a node after the boot time of the offer,
+// unless it refuses, and reclaims spot nodes at given times.
 type Cloud struct {
-	Offers  []fleet.Offer
-	Refuses []Refusal
-	// Takes are the times at which it takes back the spot node that was given longest ago.
-	Takes []time.Duration
+	Offers   []fleet.Offer
+	Refusals []Refusal
+	// Reclaims are the times at which it reclaims the oldest spot node.
+	Reclaims []time.Duration
 }
 
 // Refusal is a stretch of time in which an offer cannot be had.
@@ -33,12 +33,12 @@ func (s *simulation) provisionAll(leases []fleet.Lease) {
 		l := &leases[i]
 		switch l.State {
 		case fleet.LeaseRequested:
-			if !s.asked[l.ID] {
-				s.asked[l.ID] = true
+			if !s.requested[l.ID] {
+				s.requested[l.ID] = true
 				s.provision(*l)
 			}
 		case fleet.LeaseReleasing:
-			s.giveBack(l)
+			s.release(l)
 		case fleet.LeaseBooting, fleet.LeaseActive, fleet.LeaseEnded, fleet.LeaseRefused:
 		}
 	}
@@ -48,7 +48,7 @@ func (s *simulation) provisionAll(leases []fleet.Lease) {
 // the yard is done with what it is doing.
 func (s *simulation) provision(l fleet.Lease) {
 	s.tally.out.Provisioned++
-	for _, r := range s.cfg.Cloud.Refuses {
+	for _, r := range s.cfg.Cloud.Refusals {
 		if r.Offer == l.Offer.Name && s.now >= r.From && s.now < r.To {
 			s.at(s.now, func(s *simulation) {
 				s.step(yardmaster.LeaseRefused{Lease: l.ID, Code: r.Code, Why: "the provider has none of " + r.Offer + " now"})
@@ -74,7 +74,7 @@ func (s *simulation) provision(l fleet.Lease) {
 	s.machines[l.ID] = h
 	s.at(s.now+time.Duration(l.Offer.Boot), func(s *simulation) {
 		if s.machines[l.ID] != h {
-			return // given back meanwhile
+			return // released meanwhile
 		}
 
 		s.hosts[n.ID] = h
@@ -92,21 +92,21 @@ func (s *simulation) provision(l fleet.Lease) {
 	})
 }
 
-// newLeaseMeter reads what a provisioned machine costs: its rent, used or not, by the
-// stretches in which it is paid.
+// newLeaseMeter meters the hourly price of a provisioned machine, used or not, by its
+// billing increments.
 func newLeaseMeter(o *fleet.Offer, now time.Duration) meter {
 	m := newMeter(nil, o.Node(), now)
-	rent := make([]float64, 1)
-	rent[0] = float64(o.Hourly) / 1e6
+	hourly := make([]float64, 1)
+	hourly[0] = float64(o.Hourly) / 1e6
 	m.tariff = &fleet.Tariff{}
-	m.price = &fleet.NodePrice{Hourly: rent, BillingIncrement: o.BillingIncrement}
-	m.least = time.Duration(o.MinBilling)
+	m.price = &fleet.NodePrice{Hourly: hourly, BillingIncrement: o.BillingIncrement}
+	m.minBilling = time.Duration(o.MinBilling)
 
 	return m
 }
 
-// giveBack ends a machine: what ran there was stopped before.
-func (s *simulation) giveBack(l *fleet.Lease) {
+// release ends a machine. The yard has stopped its runs before.
+func (s *simulation) release(l *fleet.Lease) {
 	h, there := s.machines[l.ID]
 	if !there {
 		return
@@ -125,8 +125,8 @@ func (s *simulation) giveBack(l *fleet.Lease) {
 	s.at(s.now, func(s *simulation) { s.step(yardmaster.MachineGone{Lease: name}) })
 }
 
-// takeBack lets the provider take back the spot machine that it gave longest ago.
-func (s *simulation) takeBack() {
+// reclaimSpot lets the provider reclaim the oldest active spot machine.
+func (s *simulation) reclaimSpot() {
 	oldest := uint64(math.MaxUint64)
 	var found *host
 	for name, h := range s.machines {
@@ -150,7 +150,7 @@ func (s *simulation) takeBack() {
 			m.gen++
 		}
 
-		m.life.did, m.life.ran = m.did, m.ran
+		m.life.saved, m.life.ran = m.did, m.ran
 		s.rankGone(m, slices.Index(m.hosts, found))
 	}
 

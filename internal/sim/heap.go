@@ -60,6 +60,6 @@ func (h *eventHeap) pop() event {
 
 // at lets something happen at a time.
 func (s *simulation) at(at time.Duration, do func(*simulation)) {
-	s.made++
-	s.events.push(event{at: max(at, s.now), seq: s.made, do: do})
+	s.eventCount++
+	s.events.push(event{at: max(at, s.now), seq: s.eventCount, do: do})
 }

@@ -41,29 +41,29 @@ func (s *simulation) apply(c *Change) error {
 	}
 
 	if !known {
-		return fmt.Errorf("at %s: there is no node %s", c.At, c.ID)
+		return fmt.Errorf("at %s: no node is called %s", c.At, c.ID)
 	}
 
 	switch c.Kind {
-	case NodeTaken:
+	case NodeReclaimed:
 		s.step(yardmaster.Cordon{Node: c.ID, By: "its owner", On: true})
-		s.cut(h)
-	case NodeDrains:
+		s.interrupt(h)
+	case NodeCordoned:
 		s.step(yardmaster.Cordon{Node: c.ID, By: "its owner", On: true})
-	case NodeOpens:
+	case NodeUncordoned:
 		s.step(yardmaster.Cordon{Node: c.ID, By: "its owner"})
 	case NodeFails:
-		s.die(h)
+		s.crash(h)
 	case NodeHeals:
 		h.dead = false
 		s.step(yardmaster.NodeReport{Node: c.ID})
-		s.cut(h) // what ran there has died, if nobody has noticed yet
+		s.interrupt(h) // its runs died in the crash, which the yard may not have noticed yet
 	case NodeJoins:
 	default:
-		return fmt.Errorf("at %s: %q cannot happen to a node", c.At, c.Kind)
+		return fmt.Errorf("at %s: unknown node event %q", c.At, c.Kind)
 	}
 
-	if open := c.Kind == NodeOpens || c.Kind == NodeHeals; open != h.meter.open {
+	if open := c.Kind == NodeUncordoned || c.Kind == NodeHeals; open != h.meter.open {
 		s.tally.size(s.now, len(h.node.Inventory.GPUs)*sign(open))
 
 		if open {
@@ -84,9 +84,9 @@ func sign(open bool) int {
 	return -1
 }
 
-// cut ends what runs on a node without time to save itself. The other ranks of
-// these runs are stopped by the yard.
-func (s *simulation) cut(h *host) {
+// interrupt ends the runs on a node without time to save a checkpoint. The yard stops
+// the other ranks of these runs.
+func (s *simulation) interrupt(h *host) {
 	for _, m := range slices.Clone(h.runs) {
 		if !m.halted {
 			m.advance(s)
@@ -96,11 +96,11 @@ func (s *simulation) cut(h *host) {
 		}
 
 		rank := slices.Index(m.hosts, h)
-		m.life.did, m.life.ran = m.did, m.ran
+		m.life.saved, m.life.ran = m.did, m.ran
 
 		r := yardmaster.RankReport{State: job.RunEnded, Signalled: true, Cause: job.CausePreempted, Ended: s.time()}
 		if m.runs {
-			r.Started = s.epoch.Add(m.began)
+			r.Started = s.epoch.Add(m.startedAt)
 		}
 
 		if m.life.job.Spec.Speed != nil {
@@ -108,18 +108,18 @@ func (s *simulation) cut(h *host) {
 		}
 
 		s.rankGone(m, rank)
-		s.tell(m, rank, r)
+		s.reportRank(m, rank, r)
 	}
 }
 
-// die lets a node go dark. Its runs do nothing more; the yard learns of it later.
-func (s *simulation) die(h *host) {
+// crash silences a node. Its runs make no more progress; the yard notices after Detect.
+func (s *simulation) crash(h *host) {
 	h.dead = true
 	for _, m := range h.runs {
 		if !m.halted {
 			m.advance(s)
 			m.lose()
-			m.life.did, m.life.ran = m.did, m.ran
+			m.life.saved, m.life.ran = m.did, m.ran
 			m.halted, m.broken = true, true
 			m.gen++
 		}
@@ -135,7 +135,7 @@ func (s *simulation) die(h *host) {
 		}
 
 		s.step(
-			yardmaster.NodeGone{Node: h.node.ID, By: "sim", Reason: fmt.Sprintf("not heard for %s", job.Duration(s.cfg.Detect))},
+			yardmaster.NodeGone{Node: h.node.ID, By: "sim", Reason: fmt.Sprintf("no heartbeat for %s", job.Duration(s.cfg.Detect))},
 		)
 	})
 }

@@ -11,14 +11,14 @@ import (
 // meter reads what a node costs. What it costs with so many GPUs in use is paid
 // by those who use them, each for its GPUs; what it costs unused is waste.
 type meter struct {
-	tariff *fleet.Tariff
-	price  *fleet.NodePrice
-	open   bool
-	opened time.Duration // when it came, or came back
-	least  time.Duration // for which rent is paid at least
-	used   int           // GPUs
-	users  [64]uint8     // of each GPU
-	since  time.Duration
+	tariff     *fleet.Tariff
+	price      *fleet.NodePrice
+	open       bool
+	opened     time.Duration // when it came, or came back
+	minBilling time.Duration // shortest time that is billed
+	used       int           // GPUs
+	users      [64]uint8     // of each GPU
+	since      time.Duration
 	// Paid for one GPU in use since the beginning: money and kWh.
 	money, energy float64
 	// Of the unused node.
@@ -67,7 +67,7 @@ func (m *meter) close(now time.Duration) {
 	}
 
 	kept := now - m.opened
-	rest := max(m.least-kept, 0)
+	rest := max(m.minBilling-kept, 0)
 	if bills := time.Duration(m.price.BillingIncrement); bills > 0 && (kept+rest)%bills > 0 {
 		rest += bills - (kept+rest)%bills
 	}
@@ -84,8 +84,8 @@ func (m *meter) boot() time.Duration {
 	return time.Duration(m.price.Boot)
 }
 
-// join lets someone use a seat, and returns how the meter stands and how many
-// GPUs are in use that were not.
+// join adds an allocation to the users of the node, and returns the reading of the meter
+// and how many GPUs were not in use before.
 func (m *meter) join(now time.Duration, seat place.Allocation) (money, energy float64, more int) {
 	m.read(now)
 
@@ -117,12 +117,12 @@ func (m *meter) leave(now time.Duration, seat place.Allocation, money, energy fl
 
 	m.used -= fewer
 
-	held := float64(bitsOf(seat))
+	share := float64(bitsOf(seat))
 	if seat.Share > 0 {
-		held = seat.Share
+		share = seat.Share
 	}
 
-	return (m.money - money) * held, (m.energy - energy) * held, fewer
+	return (m.money - money) * share, (m.energy - energy) * share, fewer
 }
 
 func bitsOf(s place.Allocation) int { return bits.OnesCount64(s.GPUs) }

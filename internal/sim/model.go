@@ -14,37 +14,37 @@ import (
 
 // model is a run as it would go: when it begins, how fast it is, when it ends.
 type model struct {
-	run     id.Run
-	life    *life
-	seats   []place.Allocation
-	hosts   []*host
-	ended   []bool // ranks whose end was reported
-	left    int    // ranks that have not ended
-	gpus    int
-	ordered time.Duration
-	runs    bool          // its processes run
-	began   time.Duration // since then
-	works   time.Duration // does its first unit then
-	since   time.Duration // did and ran are as of then
-	rate    float64       // units per second
-	did     float64       // units done, over all runs of the job
-	ran     time.Duration // of a job that only lasts
-	gen     int           // of its plan: an event foreseen for an older one is void
-	broken  bool          // stopped without time to save itself
-	halted  bool          // does no work any more
-	lost    float64       // units done and lost
-	share   []float64     // of what its hosts cost when it came, by rank
-	watts   []float64
+	run         id.Run
+	life        *jobRecord
+	allocations []place.Allocation
+	hosts       []*host
+	ended       []bool // ranks whose end was reported
+	live        int    // ranks that have not ended
+	gpus        int
+	ordered     time.Duration
+	runs        bool          // its processes run
+	startedAt   time.Duration // since then
+	works       time.Duration // does its first unit then
+	since       time.Duration // did and ran are as of then
+	rate        float64       // units per second
+	did         float64       // units done, over all runs of the job
+	ran         time.Duration // of a job that only lasts
+	gen         int           // of its schedule: an event that was entered for an older one is void
+	broken      bool          // stopped without time to save a checkpoint
+	halted      bool          // does no work any more
+	lostWork    float64       // units done and lost
+	share       []float64     // of what its hosts cost when it came, by rank
+	watts       []float64
 }
 
 // truth is how fast a job really is at its present progress, nil if it only lasts.
-func (l *life) truth(did float64) *job.Speed {
+func (l *jobRecord) truth(did float64) *job.Speed {
 	s := l.job.Speed
 	if s == nil {
 		s = l.job.Spec.Speed
 	}
 
-	if l.job.Lasts > 0 {
+	if l.job.Duration > 0 {
 		return nil
 	}
 
@@ -58,7 +58,7 @@ func (l *life) truth(did float64) *job.Speed {
 }
 
 // work is how much work a job really has: all of it, or what takes it to its target.
-func (l *life) work() float64 {
+func (l *jobRecord) work() float64 {
 	s := l.job.Speed
 	if s == nil {
 		s = l.job.Spec.Speed
@@ -71,22 +71,22 @@ func (l *life) work() float64 {
 	return s.Work * l.share
 }
 
-// enough returns the share of a job's work after which its error is what it is to be.
-func enough(j *Job) float64 {
+// workShare returns the share of a job's work after which its error reaches the target; 1 without a target.
+func workShare(j *Job) float64 {
 	t := j.Spec.Target
 	if t == nil || t.AtMost == nil {
 		return 1
 	}
 
-	for i, p := range j.Error {
+	for i, p := range j.ErrorCurve {
 		if p.Y > *t.AtMost {
 			continue
 		}
-		if i == 0 || j.Error[i-1].Y == p.Y {
+		if i == 0 || j.ErrorCurve[i-1].Y == p.Y {
 			return math.Min(p.X, 1)
 		}
 
-		from := j.Error[i-1]
+		from := j.ErrorCurve[i-1]
 
 		return math.Min(from.X+(p.X-from.X)*(from.Y-*t.AtMost)/(from.Y-p.Y), 1)
 	}
@@ -103,7 +103,7 @@ func (s *simulation) order(o *yardmaster.Order) {
 			return
 		}
 
-		m = &model{run: o.Run, life: l, ordered: s.now, did: l.did, ran: l.ran}
+		m = &model{run: o.Run, life: l, ordered: s.now, did: l.saved, ran: l.ran}
 		s.runs[o.Run] = m
 	}
 
@@ -115,24 +115,24 @@ func (s *simulation) order(o *yardmaster.Order) {
 		return
 	}
 
-	if o.Rank != len(m.seats) { // told again
+	if o.Rank != len(m.allocations) { // a repeated order
 		return
 	}
 
 	h := s.hosts[o.Node]
-	m.seats = append(m.seats, place.Allocation{Node: o.Node, GPUs: fleet.Mask(o.Launch.GPUs), Share: o.Launch.Share})
+	m.allocations = append(m.allocations, place.Allocation{Node: o.Node, GPUs: fleet.Mask(o.Launch.GPUs), Share: o.Launch.Share})
 	m.hosts = append(m.hosts, h)
 	m.ended = append(m.ended, false)
-	m.left++
+	m.live++
 	m.gpus += len(o.Launch.GPUs)
-	if len(m.seats) == len(o.Launch.Nodes) {
+	if len(m.allocations) == len(o.Launch.Nodes) {
 		s.begin(m)
 	}
 }
 
 // begin lets the nodes of a run start it: at once, or when they have booted.
 func (s *simulation) begin(m *model) {
-	wait := max(s.seat(m), s.bring(m))
+	wait := max(s.occupy(m), s.bring(m))
 	if wait > 0 {
 		gen := m.gen
 		s.at(s.now+wait, func(s *simulation) {
@@ -147,13 +147,13 @@ func (s *simulation) begin(m *model) {
 	s.start(m)
 }
 
-// start tells the yard that all ranks run, and foresees the end.
+// start reports to the yard that all ranks run, and schedules the end.
 func (s *simulation) start(m *model) {
 	if slices.ContainsFunc(m.hosts, func(h *host) bool { return h.dead }) {
 		return // the yard will learn of the node's death
 	}
 
-	m.runs, m.began, m.since = true, s.now, s.now
+	m.runs, m.startedAt, m.since = true, s.now, s.now
 	m.works = s.now
 	if t := m.life.truth(m.did); t != nil {
 		m.works += time.Duration(t.Start)
@@ -162,17 +162,17 @@ func (s *simulation) start(m *model) {
 
 	s.tally.started(m)
 
-	for i := range m.seats {
-		s.tell(m, i, yardmaster.RankReport{State: job.RunRunning, Started: s.time()})
+	for i := range m.allocations {
+		s.reportRank(m, i, yardmaster.RankReport{State: job.RunRunning, Started: s.time()})
 	}
 
 	m.life.last = m
-	s.foresee(m)
+	s.schedule(m)
 }
 
 // rateOf returns how fast the run is where it is.
 func (s *simulation) rateOf(m *model, t *job.Speed) float64 {
-	return place.RateOn(t, m.seats, func(n id.Node) *fleet.Node {
+	return place.RateOn(t, m.allocations, func(n id.Node) *fleet.Node {
 		if h, ok := s.hosts[n]; ok {
 			return &h.node
 		}
@@ -181,27 +181,26 @@ func (s *simulation) rateOf(m *model, t *job.Speed) float64 {
 	})
 }
 
-// tell reports how a rank is doing.
-func (s *simulation) tell(m *model, rank int, r yardmaster.RankReport) {
+// reportRank sends the report of one rank to the yard.
+func (s *simulation) reportRank(m *model, rank int, r yardmaster.RankReport) {
 	r.Run, r.Rank = m.run, rank
 	s.report[0] = r
-	s.step(yardmaster.NodeReport{Node: m.seats[rank].Node, Ranks: s.report[:]})
+	s.step(yardmaster.NodeReport{Node: m.allocations[rank].Node, Ranks: s.report[:]})
 }
 
-// foresee puts the next turn of a run into the events: its end, a failure, or
-// another phase.
-func (s *simulation) foresee(m *model) {
+// schedule enters the next event of a run: its end, a failure, or another phase.
+func (s *simulation) schedule(m *model) {
 	m.gen++
 	l := m.life
-	if l.job.Lasts > 0 {
-		s.foreseeLasting(m)
+	if l.job.Duration > 0 {
+		s.scheduleFixed(m)
 		return
 	}
 
 	work := l.work()
 	goal, turn := work, s.finish
-	if l.fails < len(l.job.Fails) {
-		if at := l.job.Fails[l.fails].Share * work; at < goal {
+	if l.fails < len(l.job.Failures) {
+		if at := l.job.Failures[l.fails].Share * work; at < goal {
 			goal, turn = max(at, m.did), s.fail
 		}
 	}
@@ -218,21 +217,21 @@ func (s *simulation) foresee(m *model) {
 	}
 
 	from := max(m.works, s.now)
-	s.foreseen(m, from+job.Seconds((goal-m.did)/m.rate), turn)
+	s.scheduleAt(m, from+job.Seconds((goal-m.did)/m.rate), turn)
 }
 
-func (s *simulation) foreseeLasting(m *model) {
-	goal, turn := m.life.job.Lasts, s.finish
-	if m.life.fails < len(m.life.job.Fails) {
-		if at := job.Seconds(m.life.job.Fails[m.life.fails].Share * goal.Seconds()); at < goal {
+func (s *simulation) scheduleFixed(m *model) {
+	goal, turn := m.life.job.Duration, s.finish
+	if m.life.fails < len(m.life.job.Failures) {
+		if at := job.Seconds(m.life.job.Failures[m.life.fails].Share * goal.Seconds()); at < goal {
 			goal, turn = max(at, m.ran), s.fail
 		}
 	}
 
-	s.foreseen(m, max(m.works, s.now)+goal-m.ran, turn)
+	s.scheduleAt(m, max(m.works, s.now)+goal-m.ran, turn)
 }
 
-func (s *simulation) foreseen(m *model, at time.Duration, turn func(*model)) {
+func (s *simulation) scheduleAt(m *model, at time.Duration, turn func(*model)) {
 	gen := m.gen
 	s.at(at, func(s *simulation) {
 		if m.gen == gen && !m.halted {
@@ -251,7 +250,7 @@ func (m *model) advance(s *simulation) {
 	passed := s.now - from
 
 	m.since = s.now
-	if m.life.job.Lasts > 0 {
+	if m.life.job.Duration > 0 {
 		m.ran += passed
 		return
 	}
@@ -271,18 +270,18 @@ func (s *simulation) turn(m *model) {
 
 	t := m.life.truth(m.did)
 	m.rate = s.rateOf(m, t)
-	if m.life.job.Tells {
-		s.tell(m, 0, yardmaster.RankReport{State: job.RunRunning, Progress: &job.Progress{Done: m.did, Rates: t.Rates}})
+	if m.life.job.ReportsProgress {
+		s.reportRank(m, 0, yardmaster.RankReport{State: job.RunRunning, Progress: &job.Progress{Done: m.did, Rates: t.Rates}})
 	}
 
-	s.foresee(m)
+	s.schedule(m)
 }
 
 // finish ends a run that has done all its work.
 func (s *simulation) finish(m *model) {
 	m.advance(s)
 
-	if m.life.job.Lasts == 0 {
+	if m.life.job.Duration == 0 {
 		m.did = m.life.work()
 	}
 
@@ -292,7 +291,7 @@ func (s *simulation) finish(m *model) {
 // fail ends a run before its time.
 func (s *simulation) fail(m *model) {
 	m.advance(s)
-	f := m.life.job.Fails[m.life.fails]
+	f := m.life.job.Failures[m.life.fails]
 	m.life.fails++
 	m.lose()
 	s.endRanks(m, yardmaster.RankReport{State: job.RunEnded, ExitCode: 1, Cause: f.Cause})
@@ -317,18 +316,18 @@ func (m *model) lose() {
 		lost = worked % every
 	}
 
-	if l.job.Lost > 0 {
-		lost = min(lost, l.job.Lost)
+	if l.job.MaxLoss > 0 {
+		lost = min(lost, l.job.MaxLoss)
 	}
 
 	// What was done in earlier runs is safe.
 	m.ran = max(m.ran-lost, l.ran)
 	before := m.did
-	m.did = max(m.did-m.rate*lost.Seconds(), l.did)
-	m.lost += before - m.did
+	m.did = max(m.did-m.rate*lost.Seconds(), l.saved)
+	m.lostWork += before - m.did
 }
 
-// stop ends a run that was told to: when it has saved itself, or at once.
+// stop ends a run on an order of the yard: after saving a checkpoint, or at once.
 func (s *simulation) stop(m *model, mode job.StopMode) {
 	// A run that lost a node without warning has halted already; its other ranks go too.
 	if m.halted && !m.broken && mode != job.StopKill {
@@ -366,7 +365,7 @@ func (s *simulation) stop(m *model, mode job.StopMode) {
 func (s *simulation) endRanks(m *model, r yardmaster.RankReport) {
 	m.halted = true
 	m.gen++
-	m.life.did, m.life.ran = m.did, m.ran
+	m.life.saved, m.life.ran = m.did, m.ran
 	if !m.broken || m.runs {
 		r.Progress = &job.Progress{Done: m.did}
 	}
@@ -377,31 +376,31 @@ func (s *simulation) endRanks(m *model, r yardmaster.RankReport) {
 
 	r.Ended = s.time()
 	if m.runs {
-		r.Started = s.epoch.Add(m.began)
+		r.Started = s.epoch.Add(m.startedAt)
 	}
 
-	for i := range m.seats {
+	for i := range m.allocations {
 		if m.ended[i] || m.hosts[i].dead {
 			continue
 		}
 
 		s.rankGone(m, i)
-		s.tell(m, i, r)
+		s.reportRank(m, i, r)
 	}
 }
 
-// rankGone frees a rank's seat.
+// rankGone frees the GPUs of a rank.
 func (s *simulation) rankGone(m *model, rank int) {
 	m.ended[rank] = true
-	m.left--
+	m.live--
 	h := m.hosts[rank]
-	cost, energy, fewer := h.meter.leave(s.now, m.seats[rank], m.share[rank], m.watts[rank])
+	cost, energy, fewer := h.meter.leave(s.now, m.allocations[rank], m.share[rank], m.watts[rank])
 	m.life.Cost += cost
 	m.life.Energy += energy
 	h.runs = slices.DeleteFunc(h.runs, func(o *model) bool { return o == m })
 	s.tally.use(s.now, -fewer)
 
-	if m.left == 0 {
+	if m.live == 0 {
 		s.tally.account(m)
 		delete(s.runs, m.run)
 	}

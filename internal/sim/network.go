@@ -31,7 +31,7 @@ func (s *simulation) bring(m *model) time.Duration {
 
 	var ready time.Duration
 	if l.job.Data > 0 {
-		for _, seat := range m.seats {
+		for _, seat := range m.allocations {
 			if !slices.Contains(l.been, seat.Node) {
 				l.been = append(l.been, seat.Node)
 				ready = max(ready, s.carryOver(&s.ways.storage, n.Storage, l.job.Data))
@@ -39,17 +39,17 @@ func (s *simulation) bring(m *model) time.Duration {
 		}
 	}
 
-	if l.last == nil || l.job.Saved == 0 || l.last.seats[0].Node == m.seats[0].Node {
+	if l.last == nil || l.job.CheckpointSize == 0 || l.last.allocations[0].Node == m.allocations[0].Node {
 		return ready
 	}
 	if inCloud(l.last.hosts[0]) == inCloud(m.hosts[0]) {
-		return max(ready, s.carryOver(&s.ways.inside, n.Inside, l.job.Saved))
+		return max(ready, s.carryOver(&s.ways.inside, n.Inside, l.job.CheckpointSize))
 	}
 
-	l.Cost += n.Price * float64(l.job.Saved) / 1e9
-	s.tally.out.Money += n.Price * float64(l.job.Saved) / 1e9
+	l.Cost += n.Price * float64(l.job.CheckpointSize) / 1e9
+	s.tally.out.Money += n.Price * float64(l.job.CheckpointSize) / 1e9
 
-	return max(ready, s.carryOver(&s.ways.across, n.Across, l.job.Saved))
+	return max(ready, s.carryOver(&s.ways.across, n.Across, l.job.CheckpointSize))
 }
 
 func inCloud(h *host) bool { return h.node.Class != fleet.Local }

@@ -16,12 +16,12 @@ func TestDataAndCheckpointsTakeTimeToTravel(t *testing.T) {
 	cloud := box("b", 2)
 	cloud.Class = fleet.Reserved
 	j := working(0, 1000, 2, 0, 0)
-	j.Data, j.Saved = 100<<30, 10<<30
+	j.Data, j.CheckpointSize = 100<<30, 10<<30
 	var out sim.Outcome
 	r := run(t, sim.Config{
 		Policy: shifter{to: "b", at: sim.Epoch().Add(200 * time.Second)}, Nodes: []fleet.Node{box("a", 1), cloud},
 		Network: &sim.Network{Storage: 1 << 30, Inside: 1 << 30, Across: 100 << 20, Price: 0.01},
-		Jobs:    &list{jobs: []*sim.Job{j}}, Done: func(o *sim.Outcome) { out = *o },
+		Jobs:    &list{jobs: []*sim.Job{j}}, OnEnd: func(o *sim.Outcome) { out = *o },
 	})
 
 	// 100 s for the data; 200 units until 200 s; the data takes 100 s again, its checkpoint 102.4 s; 800 units at 4 a second.
@@ -42,7 +42,7 @@ func TestTwoTransfersShareAWay(t *testing.T) {
 	var ends []time.Duration
 	run(t, sim.Config{
 		Policy: ordered.FIFO{}, Nodes: []fleet.Node{box("a", 2)}, Network: &sim.Network{Storage: 1 << 30},
-		Jobs: &list{jobs: []*sim.Job{a, b}}, Done: func(o *sim.Outcome) { ends = append(ends, o.Ended) },
+		Jobs: &list{jobs: []*sim.Job{a, b}}, OnEnd: func(o *sim.Outcome) { ends = append(ends, o.Ended) },
 	})
 
 	if len(ends) != 2 || ends[0] != 110*time.Second || ends[1] != 120*time.Second {
@@ -56,7 +56,7 @@ func TestAJobEndsWhenItsErrorIsWhatItIsToBe(t *testing.T) {
 	goal := 0.3
 	j.Spec.Target = &job.Target{Metric: "loss", AtMost: &goal}
 	j.Spec.Resources.GPUs.Max = 1
-	j.Error = []sim.Point{{X: 0, Y: 1}, {X: 0.5, Y: 0.4}, {X: 0.75, Y: 0.2}, {X: 1, Y: 0.1}}
+	j.ErrorCurve = []sim.Point{{X: 0, Y: 1}, {X: 0.5, Y: 0.4}, {X: 0.75, Y: 0.2}, {X: 1, Y: 0.1}}
 	var out sim.Outcome
 	run(
 		t,
@@ -64,7 +64,7 @@ func TestAJobEndsWhenItsErrorIsWhatItIsToBe(t *testing.T) {
 			Policy: ordered.FIFO{},
 			Nodes:  []fleet.Node{box("a", 1)},
 			Jobs:   &list{jobs: []*sim.Job{j}},
-			Done:   func(o *sim.Outcome) { out = *o },
+			OnEnd:  func(o *sim.Outcome) { out = *o },
 		},
 	)
 
@@ -86,7 +86,7 @@ func TestRentIsPaidForTheHourThatWasBegun(t *testing.T) {
 			},
 		},
 		Jobs:    &list{jobs: []*sim.Job{lasting(0, 30*time.Minute, 1)}},
-		Changes: &happenings{list: []sim.Change{{At: 75 * time.Minute, Kind: sim.NodeDrains, ID: "a"}}},
+		Changes: &happenings{list: []sim.Change{{At: 75 * time.Minute, Kind: sim.NodeCordoned, ID: "a"}}},
 		Until:   3 * time.Hour,
 	})
 

@@ -25,7 +25,7 @@ func Run(cfg Config) (*Result, error) {
 		return nil, err
 	}
 
-	if cfg.Begin != nil { // what waits may start at once
+	if cfg.Begin != nil { // queued jobs may start at once
 		if err := s.pass(0); err != nil {
 			return nil, err
 		}
@@ -39,7 +39,7 @@ func Run(cfg Config) (*Result, error) {
 		if err := s.pass(at); err != nil {
 			return nil, err
 		}
-		if s.over() {
+		if s.finished() {
 			break
 		}
 	}
@@ -53,35 +53,35 @@ func Run(cfg Config) (*Result, error) {
 
 // simulation is a run of the simulator.
 type simulation struct {
-	cfg     Config
-	yard    *yardmaster.Yard
-	now     time.Duration
-	epoch   time.Time
-	events  eventHeap
-	made    uint64 // events so far: ties go to the earlier
-	arrival *Job   // the next, nil if there is none
-	change  *Change
-	jobs    map[id.Job]*life // submitted and not ended
-	runs    map[id.Run]*model
-	hosts   map[id.Node]*host
-	users   map[id.User]bool
-	tally   *tally
-	idle    int   // times in a row at which nothing but the yard's own timers happened
-	failed  error // of the log
-	report  [1]yardmaster.RankReport
-	line    []byte // of the log
-	batch   yardmaster.Batch
-	ways    ways
-	// machines are those that a provider has given and not had back, asked the leases it was asked for.
-	machines map[id.Lease]*host
-	asked    map[id.Lease]bool
+	cfg        Config
+	yard       *yardmaster.Yard
+	now        time.Duration
+	epoch      time.Time
+	events     eventHeap
+	eventCount uint64 // events so far: ties go to the earlier
+	arrival    *Job   // the next, nil if there is none
+	change     *Change
+	jobs       map[id.Job]*jobRecord // submitted and not ended
+	runs       map[id.Run]*model
+	hosts      map[id.Node]*host
+	users      map[id.User]bool
+	tally      *tally
+	idle       int   // times in a row at which nothing but the yard's own timers happened
+	failed     error // of the log
+	report     [1]yardmaster.RankReport
+	logLine    []byte // of the log
+	batch      yardmaster.Batch
+	ways       ways
+	// machines are the provisioned machines that have not ended, requested the leases that were requested so far.
+	machines  map[id.Lease]*host
+	requested map[id.Lease]bool
 }
 
-// life is a job on its way through the yard.
-type life struct {
+// jobRecord is a submitted job: its model and what it has done so far.
+type jobRecord struct {
 	job   *Job
 	id    id.Job
-	did   float64       // units of work saved
+	saved float64       // units of work saved
 	ran   time.Duration // of a job that only lasts: run and saved
 	fails int           // failures it has had
 	share float64       // of its work that it has to do
@@ -92,14 +92,14 @@ type life struct {
 
 func newSimulation(cfg Config) (*simulation, error) {
 	s := &simulation{
-		cfg:      cfg,
-		epoch:    Epoch(),
-		jobs:     map[id.Job]*life{},
-		runs:     map[id.Run]*model{},
-		hosts:    map[id.Node]*host{},
-		users:    map[id.User]bool{},
-		machines: map[id.Lease]*host{},
-		asked:    map[id.Lease]bool{},
+		cfg:       cfg,
+		epoch:     Epoch(),
+		jobs:      map[id.Job]*jobRecord{},
+		runs:      map[id.Run]*model{},
+		hosts:     map[id.Node]*host{},
+		users:     map[id.User]bool{},
+		machines:  map[id.Lease]*host{},
+		requested: map[id.Lease]bool{},
 	}
 
 	if cfg.Begin != nil {
@@ -115,8 +115,8 @@ func newSimulation(cfg Config) (*simulation, error) {
 	if cfg.Cloud != nil {
 		yc.Offers = cfg.Cloud.Offers
 
-		for _, at := range cfg.Cloud.Takes {
-			s.at(at, (*simulation).takeBack)
+		for _, at := range cfg.Cloud.Reclaims {
+			s.at(at, (*simulation).reclaimSpot)
 		}
 	}
 
@@ -137,18 +137,18 @@ func newSimulation(cfg Config) (*simulation, error) {
 		n.State = fleet.Ready
 		n.Joined = s.epoch
 		n.Since = s.epoch
-		n.Reason = "there from the beginning"
+		n.Reason = "present from the start"
 		state.Nodes = append(state.Nodes, n)
 		s.addHost(n)
 	}
 
-	state.Datasets, state.Quotas = cfg.Data, cfg.Limits
+	state.Datasets, state.Quotas = cfg.Data, cfg.Quotas
 	if cfg.Begin != nil {
-		s.takeOver(cfg.Begin, &state)
+		s.loadState(cfg.Begin, &state)
 	}
 
 	s.yard.Load(s.epoch, state)
-	s.goOn(&state)
+	s.resumeRuns(&state)
 
 	if err := s.nextJob(); err != nil {
 		return nil, err
@@ -178,7 +178,7 @@ func (s *simulation) nextJob() error {
 		return err
 	}
 	if s.arrival != nil && j.At < s.arrival.At {
-		return fmt.Errorf("the workload is out of order: %s was submitted at %s, after one of %s", j.Name, j.At, s.arrival.At)
+		return fmt.Errorf("the workload is not in order of submission: %s was submitted at %s, but follows a job of %s", j.Name, j.At, s.arrival.At)
 	}
 
 	s.arrival = j
@@ -234,8 +234,8 @@ func (s *simulation) next() (at time.Duration, more bool) {
 // before the simulation takes the jobs that are left for jobs that never start.
 const stuckAfter = 10_000
 
-// over reports whether all jobs have ended, or nothing will happen to those that are left.
-func (s *simulation) over() bool {
+// finished reports whether all jobs have ended, or nothing can happen to the remaining ones.
+func (s *simulation) finished() bool {
 	if s.arrival != nil || len(s.events) > 0 {
 		s.idle = 0
 		return false
@@ -279,8 +279,8 @@ func (s *simulation) pass(at time.Duration) error {
 		}
 	}
 
-	if s.cfg.Step != nil {
-		s.cfg.Step(s.now, s.tally.ended)
+	if s.cfg.OnStep != nil {
+		s.cfg.OnStep(s.now, s.tally.ended)
 	}
 
 	return nil
@@ -346,7 +346,7 @@ const everyone = id.User("everyone")
 
 func (s *simulation) submit(j *Job) error {
 	owner := everyone
-	if s.cfg.Shares && j.Owner != "" {
+	if s.cfg.FairShare && j.Owner != "" {
 		owner = j.Owner
 	}
 
@@ -362,13 +362,13 @@ func (s *simulation) submit(j *Job) error {
 	}
 
 	sub, _ := reply.(yardmaster.Submitted)
-	l := &life{job: j, id: sub.Jobs[0], share: enough(j)}
+	l := &jobRecord{job: j, id: sub.Jobs[0], share: workShare(j)}
 	l.Outcome = Outcome{Job: j, ID: l.id, Started: NotStarted}
 	s.jobs[l.id] = l
 	s.tally.submitted(s.now)
 
-	if j.Cancel > 0 {
-		s.at(s.now+j.Cancel, func(s *simulation) {
+	if j.CancelAfter > 0 {
+		s.at(s.now+j.CancelAfter, func(s *simulation) {
 			if _, alive := s.jobs[l.id]; alive {
 				s.step(yardmaster.Cancel{Job: l.id, By: owner})
 			}
@@ -388,8 +388,8 @@ func (s *simulation) refused(j *Job, err error) error {
 
 	s.tally.out.Refused++
 	if s.cfg.Log != nil {
-		s.line = fmt.Appendf(s.line[:0], "%14s  %-14s %-22s (%s)\n", job.Duration(s.now), j.Name, "refused", f.Error())
-		_, err := s.cfg.Log.Write(s.line)
+		s.logLine = fmt.Appendf(s.logLine[:0], "%14s  %-14s %-22s (%s)\n", job.Duration(s.now), j.Name, "refused", f.Error())
+		_, err := s.cfg.Log.Write(s.logLine)
 		return err
 	}
 
@@ -411,9 +411,9 @@ func (s *simulation) carry() {
 		s.order(&b.Orders[i])
 	}
 
-	if s.cfg.Leased != nil {
+	if s.cfg.OnLease != nil {
 		for i := range b.Leases {
-			s.cfg.Leased(&b.Leases[i])
+			s.cfg.OnLease(&b.Leases[i])
 		}
 	}
 
@@ -428,7 +428,7 @@ func (s *simulation) carry() {
 	}
 }
 
-// end closes the books of a job.
+// end records the outcome of a job.
 func (s *simulation) end(j *job.Job) {
 	l, ok := s.jobs[j.ID]
 	if !ok {
@@ -446,15 +446,15 @@ func (s *simulation) end(j *job.Job) {
 
 	if d := l.job.Spec.Deadline; d != nil {
 		if late := s.time().Sub(*d); late > 0 {
-			l.Late = late
+			l.Lateness = late
 			l.LateCost = float64(l.job.Spec.LateCost) / 1e6 / 3600 * late.Seconds()
 		}
 	}
 
 	s.tally.done(l)
 
-	if s.cfg.Done != nil {
-		s.cfg.Done(&l.Outcome)
+	if s.cfg.OnEnd != nil {
+		s.cfg.OnEnd(&l.Outcome)
 	}
 }
 
@@ -467,7 +467,7 @@ func (s *simulation) result() *Result {
 	}
 
 	for _, j := range slices.Sorted(maps.Keys(s.jobs)) {
-		s.tally.out.Work += s.jobs[j].did
+		s.tally.out.Work += s.jobs[j].saved
 	}
 
 	hosts := slices.Sorted(maps.Keys(s.hosts))

@@ -61,7 +61,7 @@ func box(name string, gpus int) fleet.Node {
 
 // lasting is a job that only lasts.
 func lasting(at, lasts time.Duration, gpus int) *sim.Job {
-	return &sim.Job{At: at, Lasts: lasts, Spec: &job.Spec{
+	return &sim.Job{At: at, Duration: lasts, Spec: &job.Spec{
 		Run: "simulated", Place: job.PlaceAny, Resources: job.Resources{GPUs: job.Range{Min: gpus, Max: gpus}},
 		Checkpoint: &job.Checkpoint{Dir: "c"},
 	}}
@@ -109,7 +109,7 @@ func TestJobsTakeTurnsOnOneNode(t *testing.T) {
 				lasting(20*time.Second, 70*time.Second, 1),
 			},
 		},
-		Done: func(o *sim.Outcome) { ends = append(ends, o.Ended) },
+		OnEnd: func(o *sim.Outcome) { ends = append(ends, o.Ended) },
 	})
 
 	if want := []time.Duration{100 * time.Second, 150 * time.Second, 170 * time.Second}; !slices.Equal(ends, want) {
@@ -131,8 +131,8 @@ func TestSpeedDecidesHowLongAJobTakes(t *testing.T) {
 	var end time.Duration
 	run(t, sim.Config{
 		Policy: ordered.FIFO{}, Nodes: []fleet.Node{box("a", 4)},
-		Jobs: &list{jobs: []*sim.Job{working(0, 1000, 2, 30*time.Second, 0)}}, // takes all four GPUs: 8 a second
-		Done: func(o *sim.Outcome) { end = o.Ended },
+		Jobs:  &list{jobs: []*sim.Job{working(0, 1000, 2, 30*time.Second, 0)}}, // takes all four GPUs: 8 a second
+		OnEnd: func(o *sim.Outcome) { end = o.Ended },
 	})
 
 	if want := 155 * time.Second; end != want {
@@ -181,8 +181,8 @@ func TestAMovedJobPaysForSavingAndStartingAndLosesNothing(t *testing.T) {
 	var out sim.Outcome
 	r := run(t, sim.Config{
 		Policy: shifter{to: "b", at: sim.Epoch().Add(110 * time.Second)}, Nodes: []fleet.Node{box("a", 1), box("b", 2)},
-		Jobs: &list{jobs: []*sim.Job{working(0, 1000, 2, 10*time.Second, 5*time.Second)}},
-		Done: func(o *sim.Outcome) { out = *o },
+		Jobs:  &list{jobs: []*sim.Job{working(0, 1000, 2, 10*time.Second, 5*time.Second)}},
+		OnEnd: func(o *sim.Outcome) { out = *o },
 	})
 
 	// 10 s start, 100 s at 2 a second = 200 units; 5 s save; 10 s start; 800 units at 4 a second = 200 s.
@@ -207,11 +207,11 @@ func TestANodeThatIsTakenCostsTheWorkSinceTheLastCheckpoint(t *testing.T) {
 		Jobs:   &list{jobs: []*sim.Job{working(0, 1000, 10, 0, 0)}},
 		Changes: &happenings{
 			list: []sim.Change{
-				{At: 27 * time.Second, Kind: sim.NodeTaken, ID: "a"},
-				{At: 100 * time.Second, Kind: sim.NodeOpens, ID: "a"},
+				{At: 27 * time.Second, Kind: sim.NodeReclaimed, ID: "a"},
+				{At: 100 * time.Second, Kind: sim.NodeUncordoned, ID: "a"},
 			},
 		},
-		Done: func(o *sim.Outcome) { out = *o },
+		OnEnd: func(o *sim.Outcome) { out = *o },
 	})
 
 	// 200 units are saved at 20 s; the other 800 take 80 s from 100 s on.
@@ -227,7 +227,7 @@ func TestADeadNodeIsNoticedLaterAndItsJobGoesOnElsewhere(t *testing.T) {
 		Policy: ordered.FIFO{}, Nodes: []fleet.Node{box("a", 1), box("b", 1)}, Detect: time.Minute,
 		Jobs:    &list{jobs: []*sim.Job{working(0, 1000, 10, 0, 0)}},
 		Changes: &happenings{list: []sim.Change{{At: 27 * time.Second, Kind: sim.NodeFails, ID: "a"}}},
-		Done:    func(o *sim.Outcome) { out = *o },
+		OnEnd:   func(o *sim.Outcome) { out = *o },
 	})
 
 	// Given up at 87 s, tried again after 5 s of back-off with 200 units saved.
@@ -246,7 +246,7 @@ func TestEnergyIsPaidByThoseWhoUseTheNode(t *testing.T) {
 		Jobs: &list{
 			jobs: []*sim.Job{lasting(0, 2*time.Hour, 1), lasting(time.Hour, time.Hour, 1), lasting(3*time.Hour, time.Hour, 1)},
 		},
-		Done: func(o *sim.Outcome) { costs[o.ID] = o.Cost },
+		OnEnd: func(o *sim.Outcome) { costs[o.ID] = o.Cost },
 	})
 
 	// One GPU: 400 W × 2 × 0.5 = 0.4 an hour. Two: 0.6 an hour, half for each. Unused: 0.1 an hour.
@@ -287,7 +287,7 @@ func mixedConfig(log io.Writer) sim.Config {
 		Log:    log,
 		Detect: time.Minute,
 		Changes: &happenings{list: []sim.Change{
-			{At: 5 * time.Minute, Kind: sim.NodeTaken, ID: "b"}, {At: 9 * time.Minute, Kind: sim.NodeOpens, ID: "b"},
+			{At: 5 * time.Minute, Kind: sim.NodeReclaimed, ID: "b"}, {At: 9 * time.Minute, Kind: sim.NodeUncordoned, ID: "b"},
 			{At: 20 * time.Minute, Kind: sim.NodeFails, ID: "a"}, {At: 40 * time.Minute, Kind: sim.NodeHeals, ID: "a"},
 		}},
 	}

@@ -32,30 +32,30 @@ type Job struct {
 	Owner id.User
 	Spec  *job.Spec // as submitted; may be shared between jobs and is never changed
 
-	// Lasts is how long it runs on whatever it is given, for a job of a trace that
-	// knows only that. Otherwise it is as fast as its speed says.
-	Lasts time.Duration
+	// Duration is how long it runs on any node, for a job of a trace that records only
+	// that. 0 means that its speed decides.
+	Duration time.Duration
 	// Speed is how fast it really is, and how much work it really has, where that
 	// is not what its spec says. Nil means that the spec is right.
 	Speed *job.Speed
 	// Phases are later stretches of the job with speeds of their own.
 	Phases []Phase
-	// Tells says that the program reports its progress and its present speed.
-	Tells bool
-	// Lost is the work that a stop without warning loses, in seconds of running,
-	// if it is less than the time since the last checkpoint; 0 means all of that.
-	Lost time.Duration
+	// ReportsProgress says that the program reports its progress and its current speed.
+	ReportsProgress bool
+	// MaxLoss bounds the work that a stop without warning loses, in seconds of running;
+	// 0 means everything since the last checkpoint.
+	MaxLoss time.Duration
 	// Data is what must be brought to a node before the job can start there for the
-	// first time, Saved the size of its checkpoint, which follows it when it moves.
-	Data, Saved job.Bytes
-	// Error is how its error falls: X is the share of its work, Y the error. A job
-	// with a target that is at most some error ends when it is reached.
-	Error []Point
-	// Fails are ends before the job's own: its runs fail when it has done so much
-	// of its work (0 to 1), one for each entry, in order.
-	Fails []Failure
-	// Cancel is when its owner cancels it, after submission; 0 if they do not.
-	Cancel time.Duration
+	// first time, CheckpointSize the size of its checkpoint, which follows it when it moves.
+	Data, CheckpointSize job.Bytes
+	// ErrorCurve is its error by progress: X is the share of its work, Y the error. A job
+	// with an upper bound as target ends when its error reaches it.
+	ErrorCurve []Point
+	// Failures end its runs early: one for each entry, in order, when that share of its
+	// work (0 to 1) is done.
+	Failures []Failure
+	// CancelAfter is the time from submission until its owner cancels it; 0 for never.
+	CancelAfter time.Duration
 }
 
 // Phase is a stretch of a job, from some amount of work on.
@@ -81,12 +81,13 @@ type ChangeKind string
 
 // The changes of nodes.
 const (
-	NodeJoins  ChangeKind = "join"  // a machine comes to the yard; Node says what it has
-	NodeTaken  ChangeKind = "take"  // its owner wants it back at once; runs are stopped without time to save themselves
-	NodeDrains ChangeKind = "drain" // nothing new goes there
-	NodeOpens  ChangeKind = "open"  // given back, or opened again
-	NodeFails  ChangeKind = "fail"  // dies; the yard learns of it when it has been silent for long enough
-	NodeHeals  ChangeKind = "heal"  // comes back
+	NodeJoins ChangeKind = "join" // a machine joins the yard; Node has its class and inventory
+	// NodeReclaimed is a node whose owner wants it back at once: its runs are stopped without time to save a checkpoint.
+	NodeReclaimed  ChangeKind = "reclaim"
+	NodeCordoned   ChangeKind = "cordon"   // no new runs are placed there; running ones continue
+	NodeUncordoned ChangeKind = "uncordon" // available again after a cordon or a reclaim
+	NodeFails      ChangeKind = "fail"     // crashes; the yard notices after Config.Detect without a heartbeat
+	NodeHeals      ChangeKind = "heal"     // is back after a crash
 )
 
 // Change is something that happens to a node.
@@ -104,29 +105,29 @@ type Changes interface {
 
 // Config says what to simulate.
 type Config struct {
-	Policy  place.Policy
-	Nodes   []fleet.Node // there from the beginning
-	Jobs    Jobs
-	Changes Changes // nil if nodes stay as they are
-	Tariff  *fleet.Tariff
-	Limits  []tenant.Quota
-	Data    []dataset.Dataset
-	Cloud   *Cloud                   // from which nodes can be provisioned; nil if from none
-	Yard    func(*yardmaster.Config) // sets what else there is to set; nil for nothing
-	Network *Network                 // how data and checkpoints travel; nil if that takes no time
-	Shares  bool                     // fair share between users decides the order; else they submit as one
-	Until   time.Duration            // end there even if jobs are left; 0 to run until all have ended
-	Detect  time.Duration            // from a node's death until the yard gives it up
-	Log     io.Writer                // gets the decisions, one a line; nil for none
+	Policy    place.Policy
+	Nodes     []fleet.Node // there from the beginning
+	Jobs      Jobs
+	Changes   Changes // nil if nodes stay as they are
+	Tariff    *fleet.Tariff
+	Quotas    []tenant.Quota
+	Data      []dataset.Dataset
+	Cloud     *Cloud                   // from which nodes can be provisioned; nil if from none
+	Yard      func(*yardmaster.Config) // sets what else there is to set; nil for nothing
+	Network   *Network                 // how data and checkpoints travel; nil if that takes no time
+	FairShare bool                     // fair share between users decides the order; else they submit as one
+	Until     time.Duration            // end there even if jobs are left; 0 to run until all have ended
+	Detect    time.Duration            // from a node's death until the yard gives it up
+	Log       io.Writer                // gets the decisions, one a line; nil for none
 	// Begin is a yard in the midst of its work to go on from; nil to begin with nothing.
 	Begin *Beginning
-	// Done is told of each job that has ended, in order; nil if nobody wants to know.
-	Done func(*Outcome)
-	// Leased is told of each lease that is new or has changed; nil if nobody wants to know.
-	Leased func(*fleet.Lease)
-	// Step is told after each batch of events how far the simulation has come; nil
-	// if nobody wants to know.
-	Step func(now time.Duration, ended int)
+	// OnEnd is called for each job that has ended, in order; it may be nil.
+	OnEnd func(*Outcome)
+	// OnLease is called for each lease that is new or has changed; it may be nil.
+	OnLease func(*fleet.Lease)
+	// OnStep is called after each batch of events with the virtual time and the number of
+	// ended jobs; it may be nil.
+	OnStep func(now time.Duration, ended int)
 	// Stop is asked before each time at which something happens; the simulation ends
 	// there if it says so, and what it came to until then is returned. Nil for never.
 	Stop func() bool
@@ -137,18 +138,18 @@ type Config struct {
 
 // Outcome is how a job went.
 type Outcome struct {
-	Job      *Job
-	ID       id.Job
-	State    job.State
-	Started  time.Duration // first start, since the beginning; NotStarted if it never did
-	Ended    time.Duration
-	Served   float64 // GPU-seconds
-	Runs     int
-	Stops    int // by plans
-	Late     time.Duration
-	LateCost float64 // money
-	Cost     float64 // its share of what its nodes cost
-	Energy   float64 // kWh, its share
+	Job        *Job
+	ID         id.Job
+	State      job.State
+	Started    time.Duration // first start, since the beginning; NotStarted if it never did
+	Ended      time.Duration
+	GPUSeconds float64 // GPU-seconds
+	Runs       int
+	Stops      int // by plans
+	Lateness   time.Duration
+	LateCost   float64 // money
+	Cost       float64 // its share of what its nodes cost
+	Energy     float64 // kWh, its share
 }
 
 // Completion returns how long the job took from submission to end.

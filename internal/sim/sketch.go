@@ -9,8 +9,8 @@ type sketch struct {
 	n      int
 	sum    float64
 	sum2   float64
-	least  float64
-	most   float64
+	min    float64
+	max    float64
 }
 
 const (
@@ -25,7 +25,7 @@ const sketchLog = 0.000999500333083533166809
 func (k *sketch) add(v float64) {
 	if k.counts == nil {
 		k.counts = make([]uint32, int(math.Log(sketchMost/sketchLeast)/sketchLog)+2)
-		k.least = v
+		k.min = v
 	}
 
 	at := 0
@@ -37,7 +37,7 @@ func (k *sketch) add(v float64) {
 	k.n++
 	k.sum += v
 	k.sum2 += v * v
-	k.least, k.most = math.Min(k.least, v), math.Max(k.most, v)
+	k.min, k.max = math.Min(k.min, v), math.Max(k.max, v)
 }
 
 // quantile returns the value below which a share q of the values lies.
@@ -53,16 +53,16 @@ func (k *sketch) quantile(q float64) float64 {
 		seen += int(c)
 		if seen >= rank && c > 0 {
 			if i == 0 {
-				return math.Min(k.least, sketchLeast)
+				return math.Min(k.min, sketchLeast)
 			}
 
 			middle := sketchLeast * math.Pow(sketchStep, float64(i)-0.5)
 
-			return math.Min(math.Max(middle, k.least), k.most)
+			return math.Min(math.Max(middle, k.min), k.max)
 		}
 	}
 
-	return k.most
+	return k.max
 }
 
 func (k *sketch) mean() float64 {
@@ -88,10 +88,10 @@ type Summary struct {
 }
 
 func (k *sketch) summary() Summary {
-	return Summary{Mean: k.mean(), P50: k.quantile(0.5), P95: k.quantile(0.95), P99: k.quantile(0.99), Max: k.most}
+	return Summary{Mean: k.mean(), P50: k.quantile(0.5), P95: k.quantile(0.95), P99: k.quantile(0.99), Max: k.max}
 }
 
-// Bins returns the distribution as a curve: the share of values up to each of n
+// bins returns the distribution as a curve: the share of values up to each of n
 // values that are spread evenly on a logarithmic scale.
 func (k *sketch) bins(n int) []Point {
 	if k.n == 0 {

@@ -15,23 +15,23 @@ import (
 type Result struct {
 	Policy                              string
 	Jobs, Succeeded, Failed, Cancelled  int
-	Left                                int // had not ended
+	Unfinished                          int // had not ended
 	Completion, Waiting                 Summary
 	Slowdown                            float64 // mean bounded slowdown: completion over run time, of at least ten seconds
 	Makespan                            time.Duration
 	Utilisation                         float64 // GPU-time in use of the GPU-time there was until the last end
 	Energy, IdleEnergy                  float64 // kWh of nodes in use, and of unused ones
 	Money, IdleMoney, LateMoney         float64
-	Late                                int // jobs that missed their deadline
+	LateJobs                            int // jobs that missed their deadline
 	Lateness                            time.Duration
 	Fairness                            float64 // Jain's index of the jobs' slowdown
 	Starved                             int     // jobs that waited for more than an hour and ten times their run time
 	Runs, Stops, Moves, Rescales        int
-	Provisioned                         int     // machines asked for
+	Provisioned                         int     // machines requested from providers
 	Refused                             int     // jobs that could never have run
 	Work, LostWork                      float64 // units done by all jobs, and units done and lost
 	StartTime                           float64 // GPU-seconds spent on starts and restores
-	Served                              float64 // GPU-seconds in use
+	GPUSeconds                          float64 // GPU-seconds in use
 	Events, Messages, Rounds, Decisions int
 	Turns                               int                     // entries of the yard's feed: all turns of jobs, runs and nodes
 	ByClass                             map[fleet.Class]float64 // money
@@ -64,32 +64,32 @@ func (r *Result) of(s job.State) *int {
 // Total is what everything cost: nodes in use and being late.
 func (r *Result) Total() float64 { return r.Money + r.LateMoney }
 
-// tally adds up what happens.
+// tally accumulates the figures of a Result.
 type tally struct {
-	cfg        *Config
-	out        Result
-	completion sketch
-	waiting    sketch
-	slowdown   sketch
-	fair       sketch
-	ended      int
-	events     int
-	messages   int
-	rounds     int
-	first      time.Duration // submission
-	last       time.Duration // end
-	there      int           // GPUs that are open
-	used       int
-	since      time.Duration
-	thereTime  float64 // GPU-seconds until the last end
-	usedTime   float64
-	tillThere  float64 // at the last end
-	tillUsed   float64
-	series     series
+	cfg            *Config
+	out            Result
+	completion     sketch
+	waiting        sketch
+	slowdown       sketch
+	fair           sketch
+	ended          int
+	events         int
+	messages       int
+	rounds         int
+	first          time.Duration // submission
+	last           time.Duration // end
+	available      int           // GPUs that are open
+	used           int
+	since          time.Duration
+	availableTime  float64 // GPU-seconds until the last end
+	usedTime       float64
+	availableAtEnd float64 // at the last end
+	usedAtEnd      float64
+	series         series
 }
 
 func newTally(cfg *Config) *tally {
-	t := &tally{cfg: cfg, first: -1, series: series{most: cfg.Keep, every: time.Minute}}
+	t := &tally{cfg: cfg, first: -1, series: series{capacity: cfg.Keep, width: time.Minute}}
 	t.out.ByClass = map[fleet.Class]float64{}
 	return t
 }
@@ -101,16 +101,16 @@ func (t *tally) pass(now time.Duration) {
 		return
 	}
 
-	t.thereTime += d * float64(t.there)
+	t.availableTime += d * float64(t.available)
 	t.usedTime += d * float64(t.used)
-	t.series.add(t.since, now, t.used, t.there)
+	t.series.add(t.since, now, t.used, t.available)
 	t.since = now
 }
 
 // size changes how many GPUs there are.
 func (t *tally) size(now time.Duration, gpus int) {
 	t.pass(now)
-	t.there += gpus
+	t.available += gpus
 }
 
 // use changes how many are in use.
@@ -139,7 +139,7 @@ func (t *tally) started(m *model) {
 	case last == nil:
 	case last.gpus != m.gpus:
 		t.out.Rescales++
-	case !slices.Equal(last.seats, m.seats):
+	case !slices.Equal(last.allocations, m.allocations):
 		t.out.Moves++
 	}
 }
@@ -157,16 +157,16 @@ func (t *tally) decided(events []yardmaster.Event) {
 
 // account adds up a run that has ended, or that the simulation ends with.
 func (t *tally) account(m *model) {
-	t.out.LostWork += m.lost
-	m.lost = 0
+	t.out.LostWork += m.lostWork
+	m.lostWork = 0
 	if m.runs {
-		served := (m.stopped(t.since) - m.began).Seconds() * m.whole()
-		m.life.Served += served
-		t.out.Served += served
+		served := (m.stopped(t.since) - m.startedAt).Seconds() * m.whole()
+		m.life.GPUSeconds += served
+		t.out.GPUSeconds += served
 	}
 
 	if t.cfg.Keep > 0 && len(t.out.Spans) < t.cfg.Keep {
-		for i, seat := range m.seats {
+		for i, seat := range m.allocations {
 			t.out.Spans = append(t.out.Spans, Span{
 				Job: label(
 					m.life,
@@ -179,15 +179,15 @@ func (t *tally) account(m *model) {
 		}
 	}
 
-	if m.left > 0 { // has not ended: what it did is counted here, not with its job
+	if m.live > 0 { // has not ended: what it did is counted here, not with its job
 		t.out.Work += m.did
-		m.life.did = 0
+		m.life.saved = 0
 	}
 }
 
 // whole returns the GPUs that the run holds, a share counted as such.
 func (m *model) whole() float64 {
-	if share := m.seats[0].Share; share > 0 {
+	if share := m.allocations[0].Share; share > 0 {
 		return share
 	}
 
@@ -195,9 +195,9 @@ func (m *model) whole() float64 {
 }
 
 // stopped returns when a run ended, now if it has not.
-func (m *model) stopped(now time.Duration) time.Duration { return max(now, m.began) }
+func (m *model) stopped(now time.Duration) time.Duration { return max(now, m.startedAt) }
 
-func label(l *life) string {
+func label(l *jobRecord) string {
 	if l.job.Name != "" {
 		return l.job.Name
 	}
@@ -209,10 +209,10 @@ func label(l *life) string {
 const boundedRun = 10 * time.Second
 
 // done adds up a job that has ended.
-func (t *tally) done(l *life) {
+func (t *tally) done(l *jobRecord) {
 	t.ended++
 	t.last = max(t.last, l.Ended)
-	t.tillThere, t.tillUsed = t.thereTime, t.usedTime
+	t.availableAtEnd, t.usedAtEnd = t.availableTime, t.usedTime
 	if count := t.out.of(l.State); count != nil {
 		*count++
 	}
@@ -220,7 +220,7 @@ func (t *tally) done(l *life) {
 	completion, wait := l.Completion(), l.Wait()
 	t.completion.add(completion.Seconds())
 	t.waiting.add(wait.Seconds())
-	run := l.alone()
+	run := l.idealTime()
 	slow := math.Max(1, completion.Seconds()/math.Max(run.Seconds(), boundedRun.Seconds()))
 	t.slowdown.add(slow)
 	t.fair.add(slow)
@@ -230,19 +230,19 @@ func (t *tally) done(l *life) {
 	}
 
 	t.out.Stops += l.Stops
-	t.out.Work += l.did
+	t.out.Work += l.saved
 
-	if l.Late > 0 {
-		t.out.Late++
-		t.out.Lateness += l.Late
+	if l.Lateness > 0 {
+		t.out.LateJobs++
+		t.out.Lateness += l.Lateness
 		t.out.LateMoney += l.LateCost
 	}
 }
 
-// alone is how long the job would have taken by itself on what it asked for.
-func (l *life) alone() time.Duration {
-	if l.job.Lasts > 0 {
-		return l.job.Lasts
+// idealTime is how long the job would have taken alone on the fastest GPUs it allows.
+func (l *jobRecord) idealTime() time.Duration {
+	if l.job.Duration > 0 {
+		return l.job.Duration
 	}
 
 	best, s := 0.0, l.truth(0)
@@ -269,16 +269,16 @@ func (t *tally) host(h *host) {
 func (t *tally) result(policy string, now time.Duration, left int) *Result {
 	t.pass(now)
 	r := &t.out
-	r.Policy, r.Left = policy, left
+	r.Policy, r.Unfinished = policy, left
 	r.Completion, r.Waiting, r.Slowdown, r.Fairness = t.completion.summary(), t.waiting.summary(), t.slowdown.mean(), t.fair.jain()
 	r.Makespan = t.last - max(t.first, 0)
 	if r.Makespan < 0 {
 		r.Makespan = 0
 	}
 
-	there, used := t.tillThere, t.tillUsed
+	there, used := t.availableAtEnd, t.usedAtEnd
 	if left > 0 {
-		there, used = t.thereTime, t.usedTime
+		there, used = t.availableTime, t.usedTime
 	}
 
 	if there > 0 {
@@ -301,30 +301,30 @@ func (t *tally) result(policy string, now time.Duration, left int) *Result {
 // series is a curve over time in fixed space: when there are too many points, two
 // become one.
 type series struct {
-	most  int
-	every time.Duration
-	cells []cell
+	capacity int
+	width    time.Duration
+	cells    []cell
 }
 
 type cell struct{ used, there float64 }
 
 func (s *series) add(from, to time.Duration, used, there int) {
-	if s.most == 0 {
+	if s.capacity == 0 {
 		return
 	}
 
 	for from < to {
-		at := int(from / s.every)
-		for at >= s.most {
+		at := int(from / s.width)
+		for at >= s.capacity {
 			s.halve()
-			at = int(from / s.every)
+			at = int(from / s.width)
 		}
 
 		for len(s.cells) <= at {
 			s.cells = append(s.cells, cell{})
 		}
 
-		until := min(to, time.Duration(at+1)*s.every)
+		until := min(to, time.Duration(at+1)*s.width)
 		d := (until - from).Seconds()
 		s.cells[at].used += d * float64(used)
 		s.cells[at].there += d * float64(there)
@@ -333,7 +333,7 @@ func (s *series) add(from, to time.Duration, used, there int) {
 }
 
 func (s *series) halve() {
-	s.every *= 2
+	s.width *= 2
 	for i := range (len(s.cells) + 1) / 2 {
 		c := s.cells[2*i]
 		if 2*i+1 < len(s.cells) {
@@ -351,7 +351,7 @@ func (s *series) points() []Point {
 	points := make([]Point, 0, len(s.cells))
 	for i, c := range s.cells {
 		if c.there > 0 {
-			points = append(points, Point{X: (time.Duration(i) * s.every).Seconds(), Y: c.used / c.there})
+			points = append(points, Point{X: (time.Duration(i) * s.width).Seconds(), Y: c.used / c.there})
 		}
 	}
 

@@ -229,7 +229,7 @@ func (s agentsSection) watch(ctx context.Context, c *crowd, agents int, span tim
 	wanted := float64(agents) * took.Seconds() / time.Duration(c.every.Load()).Seconds()
 	if int(ready) != agents || float64(heard) < 0.9*wanted {
 		return nil, fmt.Errorf(
-			"%.0f of %d nodes are ready and %d of %.0f reports came: this is not the load that was meant",
+			"%.0f of %d nodes are ready and %d of %.0f reports came: this is not the intended load",
 			ready,
 			agents,
 			heard,

@@ -97,7 +97,7 @@ func (s restartSection) measure(ctx context.Context, name string, o yard.Options
 			return nil, err
 		}
 		if int(waiting) != queued {
-			return nil, fmt.Errorf("the yard has %.0f waiting jobs, want %d", waiting, queued)
+			return nil, fmt.Errorf("the yard has %.0f queued jobs, want %d", waiting, queued)
 		}
 
 		memory, err := y.Memory()

@@ -216,7 +216,7 @@ func (s *submitter) submit(ctx context.Context) error {
 		return err
 	}
 	if len(reply.Jobs) != 1 || reply.Replay {
-		return fmt.Errorf("submitted one new job and was told of %d", len(reply.Jobs))
+		return fmt.Errorf("submitted one new job and got %d back", len(reply.Jobs))
 	}
 
 	s.acked = append(s.acked, reply.Jobs[0].ID)
@@ -273,7 +273,7 @@ func (submitSection) verify(ctx context.Context, y *yard.Yard, submits []*submit
 		return err
 	}
 	if int(waiting) != len(found) {
-		return fmt.Errorf("the store has %d waiting jobs and the yard %.0f", len(found), waiting)
+		return fmt.Errorf("the store has %d queued jobs and the yard %.0f", len(found), waiting)
 	}
 
 	return nil

@@ -22,19 +22,19 @@ func rows() []row {
 		{"submit_per_s_postgres_64", "durable submissions, PostgreSQL, 64 clients", "jobs/s", ""},
 		{"submit_keyed_per_s_sqlite_1", "the same with an idempotency key, SQLite, 1 client", "jobs/s", ""},
 		{"submit_keyed_per_s_sqlite_64", "the same with an idempotency key, SQLite, 64 clients", "jobs/s", ""},
-		{"slurm_submit_per_s_1", "Slurm, not durable at the answer, 1 client", "jobs/s", ""},
-		{"slurm_submit_per_s_64", "Slurm, not durable at the answer, 64 clients", "jobs/s", ""},
-		{"ahead_submit_1", "ahead of Slurm, 1 client", "times", "> 1"},
-		{"ahead_submit_64", "ahead of Slurm, 64 clients", "times", "> 1"},
+		{"slurm_submit_per_s_1", "Slurm, not durable at the response, 1 client", "jobs/s", ""},
+		{"slurm_submit_per_s_64", "Slurm, not durable at the response, 64 clients", "jobs/s", ""},
+		{"ahead_submit_1", "ratio to Slurm, 1 client", "times", "> 1"},
+		{"ahead_submit_64", "ratio to Slurm, 64 clients", "times", "> 1"},
 		{"start_ms_p50", "submission to first line, by the API, median", "ms", "< 30"},
-		{"start_ms_p99", "submission to first line, by the API, 99 of 100", "ms", ""},
+		{"start_ms_p99", "submission to first line, by the API, p99", "ms", ""},
 		{"cli_start_ms_p50", "submission to first line, by `trainyard submit`, median", "ms", ""},
-		{"cli_start_ms_p99", "submission to first line, by `trainyard submit`, 99 of 100", "ms", ""},
+		{"cli_start_ms_p99", "submission to first line, by `trainyard submit`, p99", "ms", ""},
 		{"slurm_start_ms_p50", "Slurm, the better of sbatch and REST, median", "ms", ""},
-		{"slurm_start_ms_p99", "Slurm, the better of sbatch and REST, 99 of 100", "ms", ""},
+		{"slurm_start_ms_p99", "Slurm, the better of sbatch and REST, p99", "ms", ""},
 		{"slurm_srun_start_ms_p50", "Slurm, srun (not queued), median", "ms", ""},
-		{"ahead_start_p50", "ahead of Slurm, median", "times", "> 1"},
-		{"ahead_start_p99", "ahead of Slurm, 99 of 100", "times", "> 1"},
+		{"ahead_start_p50", "ratio to Slurm, median", "times", "> 1"},
+		{"ahead_start_p99", "ratio to Slurm, p99", "times", "> 1"},
 		{"messages_per_s", "yardmaster messages, 100 nodes, 64 to a batch", "messages/s", "≥ 300,000"},
 		{"messages_per_s_1k_nodes", "yardmaster messages, 1,000 nodes, 64 to a batch", "messages/s", ""},
 		{"messages_per_s_1k_nodes_batch_512", "yardmaster messages, 1,000 nodes, 512 to a batch", "messages/s", ""},
@@ -75,7 +75,7 @@ func printMarkdown(w io.Writer, path string) error {
 
 	lines := []string{
 		describeMachine(info.ModTime().UTC()), "",
-		"| figure | value | aim | key |", "| --- | ---: | --- | --- |",
+		"| figure | value | target | key |", "| --- | ---: | --- | --- |",
 	}
 
 	for _, r := range rows() {

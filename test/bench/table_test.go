@@ -24,7 +24,7 @@ func TestTableInMarkdownHasTheKnownFiguresInOrderAndTheOthersBelow(t *testing.T)
 
 	_, rest, _ := strings.Cut(out.String(), "\n")
 
-	want := "\n| figure | value | aim | key |\n| --- | ---: | --- | --- |\n" +
+	want := "\n| figure | value | target | key |\n| --- | ---: | --- | --- |\n" +
 		"| durable submissions, SQLite, 64 clients | 1,234,567 jobs/s | ≥ 5,000 | `submit_per_s_sqlite_64` |\n" +
 		"| submission to first line, by the API, median | 12.3 ms | < 30 | `start_ms_p50` |\n" +
 		"\nFurther figures of the same run:\n\n| key | value |\n| --- | ---: |\n| `other_figure` | 3.50 |\n"

@@ -202,7 +202,7 @@ func (c *comparison) types(where string, before, now object, s side) {
 	}
 
 	if s == response && len(typesOf(before)) > 0 && len(typesOf(now)) == 0 {
-		c.add(where, "the type was %s and is not said any more", strings.Join(typesOf(before), " or "))
+		c.add(where, "the type was %s and is no longer stated", strings.Join(typesOf(before), " or "))
 	}
 
 	if before["format"] != now["format"] {
@@ -297,7 +297,7 @@ func (c *comparison) fields(where string, before, now object, s side) {
 	case isMap && nowMap:
 		c.schema(where+"{}", values, nowValues, s)
 	case isMap:
-		c.add(where, "it has no entries by name any more")
+		c.add(where, "it no longer has named entries")
 	case s == request && before["additionalProperties"] != false && now["additionalProperties"] == false:
 		c.add(where, "further fields are refused now")
 	}

@@ -140,7 +140,7 @@ func TestEditsOfADocument(t *testing.T) {
 			"a response's type is not said",
 			"        id: {type: string}",
 			"        id: {}",
-			"field id: the type was string and is not said any more",
+			"field id: the type was string and is no longer stated",
 		},
 		{"a response's value is gone", "enum: [RUNNING, ENDED]", "enum: [RUNNING]", "field state: the value ENDED is gone"},
 		{"a response's new value", "enum: [RUNNING, ENDED]", "enum: [RUNNING, ENDED, LOST]", ""},
@@ -154,7 +154,7 @@ func TestEditsOfADocument(t *testing.T) {
 			"a map becomes an object",
 			"additionalProperties: {type: string}",
 			"properties: {}",
-			"field labels: it has no entries by name any more",
+			"field labels: it no longer has named entries",
 		},
 		{
 			"a list becomes an object",

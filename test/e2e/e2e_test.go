@@ -7,7 +7,7 @@
 // outage_test.go takes the server away, ship_test.go ships working directories,
 // config_test.go gives settings, up_test.go starts a whole yard by one command,
 // simulate_test.go asks what would happen and why something did, hybrid*_test.go provisions
-// machines, keeps their books and runs the demo, forecast_test.go holds forecasts of real
+// machines, checks their costs and runs the demo, forecast_test.go holds forecasts of real
 // trainings against what happened, forecast_life_test.go follows their curves over faults,
 // pauses and restarts.
 package e2e_test

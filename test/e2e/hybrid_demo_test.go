@@ -78,11 +78,11 @@ func TestTheDemoTellsItsStoryAndLeavesNothingBehind(t *testing.T) {
 
 			text := out.String()
 			for _, want := range []string{
-				"big-memory [l1]: provisions ",                           // what only the cloud has is provisioned
-				"refused: error: ",                                       // what fits nowhere is refused
-				"warm-up: starts on lab-a (local, idle): 1× A100 (fake)", // time: the fastest
-				"Did it leave:  No",                                      // the rule of the data held
-				"a machine goes back: idle for",
+				"big-memory [l1]: provisions ", // what only the cloud has is provisioned
+				"refused: error: ",             // what fits nowhere is refused
+				"warm-up: starts on lab-a100 (local, idle): 1× A100 (fake)", // time: the fastest
+				"Did it leave:  No", // the rule of the data held
+				"releases its machine: idle for",
 				"On-demand nodes: creations, time, cost",
 				"Leases:  none",
 			} {
@@ -91,7 +91,7 @@ func TestTheDemoTellsItsStoryAndLeavesNothingBehind(t *testing.T) {
 				}
 			}
 
-			if n := strings.Count(text, ": is done\n"); n != 11 {
+			if n := strings.Count(text, ": succeeded\n"); n != 11 {
 				t.Errorf("%d jobs were done, want 11", n)
 			}
 

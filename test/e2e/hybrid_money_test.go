@@ -15,8 +15,8 @@ import (
 	"trainyard/test/yardtest"
 )
 
-// owed is what a machine costs by the rules of its type, reckoned here from the cloud's
-// own log of its start and end, and from nothing that the yard or the offer reckons.
+// owed is what a machine costs by the rules of its type, computed here from the cloud's
+// own log of its start and end, and from nothing that the yard or the offer computes.
 type owed struct {
 	hourly  float64
 	charged func(kept time.Duration) time.Duration

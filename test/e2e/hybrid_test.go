@@ -19,7 +19,7 @@ import (
 
 // The tests of hybrid*_test.go have a yard that may provision. The cloud is real as far as it
 // can be on one machine: its machines are processes that boot, join, run jobs, cost
-// money by the cloud's own books, and end.
+// money by the cloud's own log, and end.
 
 // hybrid is a yard that may provision.
 type hybrid struct {
@@ -78,7 +78,7 @@ func onGPU(more string, lines ...string) string {
 // books are what the cloud itself has written down.
 func (h *hybrid) books(t *testing.T) []process.Entry {
 	t.Helper()
-	entries, err := h.cloud.Books()
+	entries, err := h.cloud.Machines()
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -126,7 +126,7 @@ func TestSimulateReadsATraceOnACluster(t *testing.T) {
 	for want, args := range map[string][]string{
 		"--trace requires --cluster":  {"simulate", "--trace", trace},
 		"nothing to simulate":         {"simulate"},
-		"is no cluster":               {"simulate", "--trace", trace, "--cluster", "lots"},
+		"invalid cluster":              {"simulate", "--trace", trace, "--cluster", "lots"},
 		"there is no policy":          {"simulate", filepath.Join(scenarios(t), "gang.yard"), "--policy", "magic"},
 		"there is no file":            {"simulate", "nowhere.yard"},
 		"takes neither scenarios":     {"simulate", "--from-yard", "x.yard"},
@@ -220,7 +220,7 @@ func TestSimulateFromYardSaysWhenJobsWouldStart(t *testing.T) {
 		t.Errorf("what a researcher sees: %+v", f)
 	}
 
-	if !strings.Contains(strings.Join(f.Gaps, "\n"), "you see your own jobs alone") {
+	if !strings.Contains(strings.Join(f.Gaps, "\n"), "queued jobs of other users") {
 		t.Errorf("it is not said that jobs of others are left out: %v", f.Gaps)
 	}
 }
@@ -253,7 +253,7 @@ func TestReplayMakesADecisionOfThePastAgain(t *testing.T) {
 	long := y.submit(t, sleeper("long", "gpus: 2, cpus: 0.1", "expect: 8h\n"))
 
 	short := y.submit(t, sleeper("short", "gpus: 2, cpus: 0.1", "expect: 1h\n"))
-	if r := y.exits(t, 104, "replay", short); !strings.Contains(r.err, "never been given a place") {
+	if r := y.exits(t, 104, "replay", short); !strings.Contains(r.err, "has never been placed") {
 		t.Errorf("a job that waits: %s", r)
 	}
 

@@ -14,7 +14,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-var update = flag.Bool("update", false, "write the golden files anew instead of comparing with them")
+var update = flag.Bool("update", false, "update the golden files instead of comparing with them")
 
 // Update reports whether golden files are to be written anew. Tests that keep their
 // expectations in a format of their own ask it; others call Compare.

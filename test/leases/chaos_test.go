@@ -4,7 +4,7 @@
 // and that nothing is paid for twice.
 //
 // chaos_test.go has the tests and the course of a history, world_test.go plays the
-// server, provider_test.go the clouds, machine_test.go what they rent out, record_test.go
+// server, provider_test.go the clouds, machine_test.go their machines, record_test.go
 // the store, policy_test.go who provisions, and check_test.go says what must hold.
 package leases_test
 
@@ -184,7 +184,7 @@ var mustHappen = []string{
 }
 
 // TestACrashAtEveryWrite runs one history again and again, and ends the server at each
-// of its writes in turn: before it is stored, and after that before anyone is told.
+// of its writes in turn: before it is stored, and after that before anyone is notified.
 func TestACrashAtEveryWrite(t *testing.T) {
 	t.Parallel()
 	const seed = 3

@@ -113,7 +113,7 @@ func (s *record) commit(b *yardmaster.Batch) error {
 	return s.check()
 }
 
-// book applies what a batch changes in the books.
+// book applies the changes of a batch to the record.
 func (s *record) book(b *yardmaster.Batch) {
 	for _, n := range b.Ledger.Closed {
 		delete(s.meters, n)

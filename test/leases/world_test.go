@@ -77,7 +77,7 @@ type world struct {
 	started   time.Time
 	yard      *yardmaster.Yard
 	desk      *reconcile.Desk
-	inbox     []fleet.Lease   // stored, and not yet told to the desk
+	inbox     []fleet.Lease   // stored, and not yet passed to the reconciler
 	heard     answers         // what this life of the server has heard
 	bare      map[string]bool // machines that some life of it saw in a list without their lease
 	pumps     int
@@ -87,7 +87,7 @@ type world struct {
 	outages   []span // of the server
 	store     *record
 	providers []*provider
-	todo      int  // jobs that have not been handed in yet
+	todo      int  // jobs that have not been submitted yet
 	calm      bool // nothing goes wrong any more
 	broken    error
 	worst     time.Duration // by which a machine outlived its lease while it could be ended
@@ -311,7 +311,7 @@ func (w *world) commit() bool {
 	w.digest(b)
 
 	if w.crashesHere(true) {
-		w.crash() // it is stored, and nobody is told
+		w.crash() // it is stored, and no one is notified
 		return false
 	}
 

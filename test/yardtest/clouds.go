@@ -27,7 +27,7 @@ const Provider = "lab"
 // Flags writes the files that a server reads and returns its flags.
 func (c *Cloud) Flags() ([]string, error) {
 	terms := fmt.Sprintf(
-		"yard: %s\nhire: %s\nproviders:\n  - {name: %s, kind: process, dir: machines, boot: %s, offers: offers.yaml}\n",
+		"yard: %s\nprovision: %s\nproviders:\n  - {name: %s, kind: process, dir: machines, boot: %s, offers: offers.yaml}\n",
 		c.Yard(),
 		c.Provision,
 		Provider,
@@ -58,8 +58,8 @@ func (c *Cloud) Yard() string { return "yard-of-a-test" }
 // Dir is the folder of the cloud itself.
 func (c *Cloud) Dir() string { return filepath.Join(c.Folder, "machines") }
 
-// Books returns the cloud's own books: every machine's start and end.
-func (c *Cloud) Books() ([]process.Entry, error) { return process.Books(c.Dir()) }
+// Machines returns the log of the cloud itself: every machine's start and end.
+func (c *Cloud) Machines() ([]process.Entry, error) { return process.Books(c.Dir()) }
 
 // Trust fetches the server's CA, so that Client works without LogIn.
 func (y *Yard) Trust(ctx context.Context) error {

@@ -1,13 +1,13 @@
-// Package advise says what would have been cheaper or faster in a period that is
-// over: one more reserved node, one fewer, another kind of GPU, spot nodes, another
-// time until idle nodes go back, another value of time.
+// Package advise recommends changes to a yard: what would have been cheaper or faster
+// in a past period with one more reserved node, one fewer, another GPU model, spot nodes,
+// another idle time before nodes are released, or another value of time.
 //
-// It comes after the path of a job: what really happened (Read gets it from the feed
-// and the books of a yard) is replayed in the simulator, once as it was and once for
-// each change, with the yard's own policy and prices. Changes are compared with the
-// replay of what was, not with what was, so that what the model does not know is on
-// both sides; how far the replay is from what was is told beside it. The package
-// changes nothing in a yard and decides nothing for it.
+// It comes after the path of a job. Read gets the history of the period from the events
+// and the usage report of a yard; Advise replays it in the simulator, once unchanged (the
+// baseline) and once for each change, with the yard's own policy and prices. Changes are
+// compared with the baseline replay, not with the real period, so that errors of the model
+// are on both sides; the report states how far the baseline is from the real period. The
+// package changes nothing in a yard and decides nothing for it.
 package advise
 
 import (
@@ -25,46 +25,45 @@ import (
 	"trainyard/internal/sim/whatif"
 )
 
-// Question is what is asked: what could have been better in a period.
+// Question is a request for recommendations about a period.
 type Question struct {
 	History *History
 	// Policy makes the policies that a text names, with parameters behind colons.
 	Policy func(text string) (func() place.Policy, error)
 	// More are offers that the yard does not use and might: spot nodes, other GPUs.
-	More []fleet.Offer
+	ExtraOffers []fleet.Offer
 	// Prices are what an hour of one more reserved node costs by kind of GPU, as in
-	// A100:80GB, where the tariff does not tell.
+	// A100:80GB, where the tariff has no price.
 	Prices   map[string]float64
-	Least    int    // jobs without which nothing is said; 0 for LeastJobs
-	Seed     uint64 // of the chances: when spot nodes are taken back, and of the resampling
+	MinJobs  int    // smallest number of jobs; 0 for the constant MinJobs
+	Seed     uint64 // of the random times at which spot nodes are reclaimed, and of the resampling
 	Parallel int    // replays at once, at least one
-	// Progress is told now and then how far it is; nil if nobody wants to know. Clock
-	// is read for it.
+	// Progress is called now and then with the progress; it may be nil. Clock is read for it.
 	Progress func(whatif.Progress)
 	Clock    clock.Clock
 }
 
-// LeastJobs is how many jobs there must be at least.
-const LeastJobs = 30
+// MinJobs is the smallest number of jobs that a period must have, unless Question.MinJobs says otherwise.
+const MinJobs = 30
 
-// leastTime is how long a period must be at least: shorter ones have too few days to
-// tell chance from habit.
-const leastTime = 3 * day
+// minPeriod is the shortest period that is accepted: shorter ones have too few days to
+// tell a pattern from chance.
+const minPeriod = 3 * day
 
 const (
 	day   = 24 * time.Hour
-	month = 30 * day // money is told for so long
+	month = 30 * day // the unit in which money is reported
 )
 
 // Advise replays the period as it was and with each change, and compares.
 func Advise(ctx context.Context, q Question) (*Report, error) {
 	h := q.History
 
-	if err := q.enough(); err != nil {
+	if err := q.checkSize(); err != nil {
 		return nil, err
 	}
 
-	work, err := newWorkload(h, q.More)
+	work, err := newWorkload(h, q.ExtraOffers)
 	if err != nil {
 		return nil, err
 	}
@@ -76,8 +75,8 @@ func Advise(ctx context.Context, q Question) (*Report, error) {
 	}
 
 	if bills[0].ended() == 0 {
-		return nil, fault.New(fault.Conflict, "no_replay", "not one of %d jobs could be replayed: nothing that is known of the yard fits them", len(h.Jobs)).
-			WithRemedy("the nodes that ran them may have been removed; ask for a later period")
+		return nil, fault.New(fault.Conflict, "no_replay", "none of the %d jobs could be replayed: no known node or offer fits them", len(h.Jobs)).
+			WithRemedy("the nodes that ran them may have been removed; choose a later period")
 	}
 
 	r := newReport(&q, work, bills[0])
@@ -98,22 +97,22 @@ func Advise(ctx context.Context, q Question) (*Report, error) {
 	return r, nil
 }
 
-// enough refuses a period of which nothing can be said.
-func (q *Question) enough() error {
+// checkSize refuses a period that is too short or has too few jobs.
+func (q *Question) checkSize() error {
 	h := q.History
-	least := q.Least
+	least := q.MinJobs
 	if least == 0 {
-		least = LeastJobs
+		least = MinJobs
 	}
 
-	if span := h.To.Sub(h.From); span < leastTime {
-		return fault.New(fault.Invalid, "short_period", "the period has %.1f days; at least %.0f are needed to tell chance from habit", span.Hours()/24, leastTime.Hours()/24).
-			WithRemedy("ask for a longer one, as in --last 30d")
+	if span := h.To.Sub(h.From); span < minPeriod {
+		return fault.New(fault.Invalid, "short_period", "the period covers %.1f days; at least %.0f are needed for a reliable comparison", span.Hours()/24, minPeriod.Hours()/24).
+			WithRemedy("choose a longer period, e.g. --last 30d")
 	}
 
 	if n := h.counted(); n < least {
 		return fault.New(fault.Conflict, "too_little_data", "only %s in the period; at least %d are needed", humanize.Count(n, "job"), least).
-			WithRemedy("ask for a longer period, as in --last 90d")
+			WithRemedy("choose a longer period, e.g. --last 90d")
 	}
 
 	return nil
@@ -142,7 +141,7 @@ func (q *Question) replay(ctx context.Context, work *workload, variants []*varia
 			Name: v.what, Jobs: len(work.jobs),
 			Config: func(float64, uint64) (sim.Config, error) { return sim.Config{}, nil },
 			Run: func(cfg sim.Config) (*sim.Result, error) {
-				b, result, err := p.run(cfg.Step, cfg.Stop)
+				b, result, err := p.run(cfg.OnStep, cfg.Stop)
 				bills[i] = b
 				return result, err
 			},

@@ -37,8 +37,8 @@ func TestOneMoreReservedNodePaysWhereMuchIsProvisioned(t *testing.T) {
 	near(t, "cost a month", r.Base.Cost, 2*provisioned*monthly, 0.02)
 
 	a := find(t, r, "Reserve one more node with 1× V100 16GB")
-	if a.Verdict != advise.Worth || a.Sure != (advise.Sure{Unit: "week", Paid: 4, Of: 4, Chance: 1}) {
-		t.Errorf("%s, %+v", show(a), a.Sure)
+	if a.Verdict != advise.Worth || a.Confidence != (advise.Confidence{Unit: "week", PaidOff: 4, Of: 4, Chance: 1}) {
+		t.Errorf("%s, %+v", show(a), a.Confidence)
 	}
 
 	near(t, "saved", a.Saved, (2*provisioned-0.5*28*24)*monthly, 0.02)
@@ -59,8 +59,8 @@ func TestOneMoreReservedNodeDoesNotPayWhereLittleIsProvisioned(t *testing.T) {
 	a := find(t, ask(t, advise.Question{History: h}), "Reserve one more node")
 	provisioned := (1 + 5.0/60) * 28
 
-	if a.Verdict != advise.NotWorth || a.Sure.Paid != 0 || a.Sure.Chance != 0 {
-		t.Errorf("%s, %+v", show(a), a.Sure)
+	if a.Verdict != advise.NotWorth || a.Confidence.PaidOff != 0 || a.Confidence.Chance != 0 {
+		t.Errorf("%s, %+v", show(a), a.Confidence)
 	}
 
 	near(t, "saved", a.Saved, (2*provisioned-0.5*28*24)*monthly, 0.02)
@@ -73,7 +73,7 @@ func TestANodeWithoutAPriceIsReckonedAtThePriceOnDemandOrAsTold(t *testing.T) {
 	a := find(t, ask(t, advise.Question{History: h}), "Reserve one more node")
 	near(t, "price", *a.Price, 2, 0)
 
-	if a.Priced != "the price on demand" || a.Verdict == advise.Worth {
+	if a.Priced != "on-demand price" || a.Verdict == advise.Worth {
 		t.Errorf("%s, known by %q", show(a), a.Priced)
 	}
 
@@ -102,8 +102,8 @@ func TestDroppingANodePaysWhenItIdles(t *testing.T) {
 
 	r := ask(t, advise.Question{History: h})
 	a := find(t, r, "Drop one local node with 1× V100 16GB (local-2)")
-	if a.Verdict != advise.Worth || a.Sure.Paid != 4 || a.Mean != 0 {
-		t.Errorf("%s, %+v", show(a), a.Sure)
+	if a.Verdict != advise.Worth || a.Confidence.PaidOff != 4 || a.Mean != 0 {
+		t.Errorf("%s, %+v", show(a), a.Confidence)
 	}
 
 	near(t, "saved", a.Saved, 0.3*28*24*monthly, 0.02)
@@ -122,8 +122,8 @@ func TestDroppingANodeThatIsNeededDoesNotPay(t *testing.T) {
 	a := find(t, ask(t, advise.Question{History: h}), "Drop one local node")
 	provisioned := (20 + 5.0/60) * 28
 
-	if a.Verdict != advise.NotWorth || a.Sure.Paid != 0 {
-		t.Errorf("%s, %+v", show(a), a.Sure)
+	if a.Verdict != advise.NotWorth || a.Confidence.PaidOff != 0 {
+		t.Errorf("%s, %+v", show(a), a.Confidence)
 	}
 
 	near(t, "saved", a.Saved, (0.3*28*24-2*provisioned)*monthly, 0.02)
@@ -147,7 +147,7 @@ func TestSpotPaysWithFewLossesAndNotWithMany(t *testing.T) {
 			h := twoADay(20 * hour)
 			a := find(
 				t,
-				ask(t, advise.Question{History: h, More: []fleet.Offer{offer("v1", 0.6, true, tc.losses)}}),
+				ask(t, advise.Question{History: h, ExtraOffers: []fleet.Offer{offer("v1", 0.6, true, tc.losses)}}),
 				"Provision spot nodes",
 			)
 
@@ -155,8 +155,8 @@ func TestSpotPaysWithFewLossesAndNotWithMany(t *testing.T) {
 				t.Errorf("%s, %+v", show(a), a)
 			}
 
-			if few := tc.losses < 1; few && (a.Saved < 1.3*20*28*0.9 || a.Taken == 0 || a.Taken > 20) {
-				t.Errorf("it saves %v with %d losses; about 5.6 are expected in 560 hours: %s", a.Saved, a.Taken, a.Why)
+			if few := tc.losses < 1; few && (a.Saved < 1.3*20*28*0.9 || a.SpotLosses == 0 || a.SpotLosses > 20) {
+				t.Errorf("it saves %v with %d losses; about 5.6 are expected in 560 hours: %s", a.Saved, a.SpotLosses, a.Why)
 			}
 		})
 	}
@@ -177,8 +177,8 @@ func TestLossesComeAtTheirRate(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	if a.Taken < 35 || a.Taken > 80 {
-		t.Errorf("%d spot nodes were lost, want about 56", a.Taken)
+	if a.SpotLosses < 35 || a.SpotLosses > 80 {
+		t.Errorf("%d spot nodes were lost, want about 56", a.SpotLosses)
 	}
 }
 
@@ -198,7 +198,7 @@ func TestTooLittleIsRefused(t *testing.T) {
 		t.Context(),
 		advise.Question{History: h, Policy: policies},
 	); err == nil ||
-		!strings.HasPrefix(err.Error(), "the period has 1.0 days; at least 3 are needed") {
+		!strings.HasPrefix(err.Error(), "the period covers 1.0 days; at least 3 are needed") {
 		t.Errorf("error is %v", err)
 	}
 }

@@ -29,7 +29,7 @@ const (
 	OtherProvisioned Kind = "other_provisioned_gpu" // of provisioned nodes
 	UseSpot          Kind = "spot"
 	NoSpot           Kind = "no_spot"
-	IdleReturn       Kind = "idle_return"
+	IdleRelease      Kind = "idle_release"
 	TimeValue        Kind = "value_of_time"
 )
 
@@ -42,19 +42,20 @@ type variant struct {
 	tariff *fleet.Tariff
 	offers []fleet.Offer
 	idle   time.Duration
-	// Of a variant with another node: what an hour of it was reckoned with, how that
-	// is known, and for how long it would have been there. Of one without a node: its own.
+	// Of a variant with another node: the hourly price assumed for it, the source of that
+	// price, and for how long the node would have been there. Of one without a node: those
+	// of the removed node.
 	price  float64
 	priced string
 	hours  float64
 	node   string // what it is: 8x A100:80GB
 }
 
-// The most kinds of nodes of each sort that are looked at: those for which most is paid.
-const mostKinds = 3
+// maxKinds is how many node types of each change are examined: those with the highest cost.
+const maxKinds = 3
 
 // byTariff is how a price is known that the tariff says.
-const byTariff = "by the tariff"
+const byTariff = "from the tariff"
 
 // asItWas is the yard as it was.
 func asItWas(h *History) *variant {
@@ -64,13 +65,13 @@ func asItWas(h *History) *variant {
 		policy: h.Policy,
 		nodes:  sortedNodes(h.Nodes),
 		tariff: h.Tariff,
-		offers: told(h.Offers, h.From),
+		offers: withLossRates(h.Offers, h.From),
 		idle:   h.Idle,
 	}
 }
 
-// told returns offers with how often their nodes are taken back, where that was left out.
-func told(offers []fleet.Offer, now time.Time) []fleet.Offer {
+// withLossRates returns the offers with default loss rates of spot nodes where none is given.
+func withLossRates(offers []fleet.Offer, now time.Time) []fleet.Offer {
 	return slices.Clone(provision.NewMarket(offers).Open(now))
 }
 
@@ -83,7 +84,7 @@ func (v *variant) with(kind Kind, format string, args ...any) *variant {
 	return &c
 }
 
-// changes lists what is compared with the yard as it was, and what is not and why.
+// changes lists the variants to compare with the baseline, and those left out with the reason.
 func (q *Question) changes(base *variant, b *bill) (list []*variant, skipped []string) {
 	for _, more := range []func(*variant, *bill) ([]*variant, []string){q.adds, q.drops, q.swaps, q.others, q.spots, q.idles, q.values} {
 		v, s := more(base, b)
@@ -93,10 +94,10 @@ func (q *Question) changes(base *variant, b *bill) (list []*variant, skipped []s
 	return list, skipped
 }
 
-// dearest returns the provisioned nodes by kind, those first for which most was paid.
-func dearest(b *bill) []*shape {
+// byCost returns the types of provisioned nodes, the most expensive first.
+func byCost(b *bill) []*shape {
 	keys := slices.Sorted(maps.Keys(b.shapes))
-	slices.SortStableFunc(keys, func(x, y string) int { return cmp.Compare(b.shapes[y].rent, b.shapes[x].rent) })
+	slices.SortStableFunc(keys, func(x, y string) int { return cmp.Compare(b.shapes[y].cost, b.shapes[x].cost) })
 
 	var list []*shape
 	for _, k := range keys {
@@ -110,7 +111,7 @@ func dearest(b *bill) []*shape {
 // if nothing was.
 func (q *Question) adds(base *variant, b *bill) (list []*variant, skipped []string) {
 	var kinds []fleet.Node
-	for _, s := range dearest(b) {
+	for _, s := range byCost(b) {
 		kinds = append(kinds, *s.offer.Node())
 	}
 
@@ -122,13 +123,13 @@ func (q *Question) adds(base *variant, b *bill) (list []*variant, skipped []stri
 
 	for i, n := range kinds {
 		name := describe(&n)
-		if i >= mostKinds {
+		if i >= maxKinds {
 			skipped = append(
 				skipped,
 				fmt.Sprintf(
-					"one more node with %s was not looked at: less is paid for its kind than for %d others",
+					"one more node with %s was not examined: %d other node types cost more in total",
 					name,
-					mostKinds,
+					maxKinds,
 				),
 			)
 
@@ -138,8 +139,8 @@ func (q *Question) adds(base *variant, b *bill) (list []*variant, skipped []stri
 		n.ID, n.Class, n.Lease = "one-more", fleet.Reserved, ""
 
 		v := base.with(AddNode, "Reserve one more node with %s", name)
-		if !q.put(v, n, base) {
-			skipped = append(skipped, fmt.Sprintf("one more node with %s was not looked at: nobody told what it costs", name))
+		if !q.addReserved(v, n, base) {
+			skipped = append(skipped, fmt.Sprintf("one more node with %s was not examined: its price is unknown", name))
 			continue
 		}
 
@@ -149,8 +150,8 @@ func (q *Question) adds(base *variant, b *bill) (list []*variant, skipped []stri
 	return list, skipped
 }
 
-// put adds a reserved node to a variant, at what it would cost.
-func (q *Question) put(v *variant, n fleet.Node, base *variant) bool {
+// addReserved adds a reserved node to a variant. It returns false if its price is unknown.
+func (q *Question) addReserved(v *variant, n fleet.Node, base *variant) bool {
 	for i, g := range n.Inventory.GPUs {
 		n.Inventory.GPUs[i] = gpuspec.Describe(g)
 	}
@@ -173,9 +174,9 @@ func (q *Question) put(v *variant, n fleet.Node, base *variant) bool {
 	return true
 }
 
-// priceOf says what an hour of a reserved node would cost, and how that is known: as
-// was told, by the tariff, by that of another with the same discount, or the price on
-// demand, which is the most that it can be.
+// priceOf returns the hourly price of a reserved node and its source: the price given in
+// the question, the tariff, the on-demand price with the discount of another reserved node,
+// or the on-demand price itself, which is an upper bound.
 func (q *Question) priceOf(n *fleet.Node, base *variant) (price float64, how string, ok bool) {
 	kind := kindOf(n)
 
@@ -186,7 +187,7 @@ func (q *Question) priceOf(n *fleet.Node, base *variant) (price float64, how str
 		}
 
 		if len(n.Inventory.GPUs) > 0 && k.Matches(n.Inventory.GPUs[0].Model, n.Inventory.GPUs[0].Memory) {
-			return q.Prices[name], "as was told", true
+			return q.Prices[name], "from --price", true
 		}
 	}
 
@@ -208,17 +209,17 @@ func (q *Question) priceOf(n *fleet.Node, base *variant) (price float64, how str
 		o := &g[0].Node
 		paid := base.tariff.Rate(base.tariff.Of(o), 0)
 		if list, listed := q.onDemand(kindOf(o), len(o.Inventory.GPUs)); listed && paid > 0 && list > 0 {
-			return demand * paid / list, fmt.Sprintf("with the discount of the %s that are reserved", describe(o)), true
+			return demand * paid / list, fmt.Sprintf("on-demand price with the discount of the reserved %s", describe(o)), true
 		}
 	}
 
-	return demand, "the price on demand", true
+	return demand, "on-demand price", true
 }
 
 // onDemand returns the least that an hour of such a node costs on demand.
 func (q *Question) onDemand(kind string, gpus int) (float64, bool) {
 	least, found := 0.0, false
-	for _, list := range [][]fleet.Offer{q.History.Offers, q.More} {
+	for _, list := range [][]fleet.Offer{q.History.Offers, q.ExtraOffers} {
 		for i := range list {
 			o := &list[i]
 			if price := float64(o.Hourly) / 1e6; !o.Spot && o.GPUs == gpus && offerKind(o) == kind && (!found || price < least) {
@@ -237,7 +238,7 @@ func groups(nodes []Node, classes ...fleet.Class) [][]Node {
 
 	for i := range nodes {
 		n := &nodes[i]
-		if !slices.Contains(classes, n.Class) || len(n.Inventory.GPUs) == 0 || !n.Left.IsZero() {
+		if !slices.Contains(classes, n.Class) || len(n.Inventory.GPUs) == 0 || !n.Removed.IsZero() {
 			continue
 		}
 
@@ -264,15 +265,15 @@ func (q *Question) drops(base *variant, b *bill) (list []*variant, skipped []str
 			return cmp.Or(cmp.Compare(b.used[x.ID], b.used[y.ID]), strings.Compare(string(x.ID), string(y.ID)))
 		})
 		v := base.with(DropNode, "Drop one %s node with %s (%s)", least.Class, describe(&least.Node), least.ID)
-		q.take(v, &least, base)
+		q.removeNode(v, &least, base)
 		list = append(list, v)
 	}
 
 	return list, nil
 }
 
-// take takes a node out of a variant.
-func (q *Question) take(v *variant, n *Node, base *variant) {
+// removeNode takes a node out of a variant.
+func (q *Question) removeNode(v *variant, n *Node, base *variant) {
 	from, to := q.History.stay(n)
 	v.price, v.hours = base.tariff.Rate(base.tariff.Of(&n.Node), 0), (to - from).Hours()
 	v.priced = byTariff
@@ -295,16 +296,16 @@ func (q *Question) swaps(base *variant, b *bill) (list []*variant, skipped []str
 
 		for _, o := range offered {
 			n := *o.Node()
-			if kindOf(&n) == kindOf(&old.Node) || o.GPUs < len(old.Inventory.GPUs) || tried == mostKinds {
+			if kindOf(&n) == kindOf(&old.Node) || o.GPUs < len(old.Inventory.GPUs) || tried == maxKinds {
 				continue
 			}
 
 			tried++
 			n.ID, n.Class = "another", fleet.Reserved
 			v := base.with(SwapNode, "Reserve %s in place of %s (%s)", describe(&n), describe(&old.Node), old.ID)
-			q.take(v, &old, base)
+			q.removeNode(v, &old, base)
 
-			if q.put(v, n, base) {
+			if q.addReserved(v, n, base) {
 				list = append(list, v)
 			}
 		}
@@ -317,7 +318,7 @@ func (q *Question) swaps(base *variant, b *bill) (list []*variant, skipped []str
 // by price.
 func (q *Question) shapes() []*fleet.Offer {
 	best := map[string]*fleet.Offer{}
-	for _, offers := range [][]fleet.Offer{q.History.Offers, q.More} {
+	for _, offers := range [][]fleet.Offer{q.History.Offers, q.ExtraOffers} {
 		for i := range offers {
 			o := &offers[i]
 			if old := best[shapeKey(o)]; o.GPUs > 0 && !o.Spot && (old == nil || o.Hourly < old.Hourly) {
@@ -340,20 +341,20 @@ func (q *Question) shapes() []*fleet.Offer {
 func (q *Question) others(base *variant, b *bill) (list []*variant, skipped []string) {
 	kinds := slices.Sorted(maps.Keys(b.kinds))
 	slices.SortStableFunc(kinds, func(x, y string) int { return cmp.Compare(b.kinds[y], b.kinds[x]) })
-	for _, kind := range kinds[:min(len(kinds), mostKinds)] {
+	for _, kind := range kinds[:min(len(kinds), maxKinds)] {
 		if kind == "" {
 			continue
 		}
 
-		v := base.with(OtherProvisioned, "Provision other GPUs than %s", kind)
-		v.offers = merge(base.offers, told(q.More, q.History.From))
+		v := base.with(OtherProvisioned, "Provision GPUs other than %s", kind)
+		v.offers = merge(base.offers, withLossRates(q.ExtraOffers, q.History.From))
 		v.offers = slices.DeleteFunc(
 			v.offers,
 			func(o fleet.Offer) bool { return offerKind(&o) == kind || o.Spot && !spotUsed(base) },
 		)
 
 		if !slices.ContainsFunc(v.offers, func(o fleet.Offer) bool { return o.GPUs > 0 }) {
-			skipped = append(skipped, fmt.Sprintf("other GPUs than %s were not looked at: nobody offers any", kind))
+			skipped = append(skipped, fmt.Sprintf("GPUs other than %s were not examined: no offer has any", kind))
 			continue
 		}
 
@@ -381,20 +382,20 @@ func merge(a, b []fleet.Offer) []fleet.Offer {
 
 // spots provision spot nodes where there are such instead of the same on demand, or none.
 func (q *Question) spots(base *variant, b *bill) (list []*variant, skipped []string) {
-	if b.spotRent > 0 {
+	if b.spotCost > 0 {
 		v := base.with(NoSpot, "Provision no spot nodes")
 		v.offers = slices.DeleteFunc(v.offers, func(o fleet.Offer) bool { return o.Spot })
 		list = append(list, v)
 	}
 
-	if b.rent == b.spotRent {
+	if b.onDemandCost == b.spotCost {
 		return list, nil // nothing is provisioned on demand
 	}
 
 	v := base.with(UseSpot, "Provision spot nodes instead of on-demand ones")
 
 	spots := map[string]bool{}
-	for _, o := range merge(base.offers, told(q.More, q.History.From)) {
+	for _, o := range merge(base.offers, withLossRates(q.ExtraOffers, q.History.From)) {
 		if o.Spot {
 			spots[shapeKey(&o)] = true
 
@@ -407,7 +408,7 @@ func (q *Question) spots(base *variant, b *bill) (list []*variant, skipped []str
 	v.offers = slices.DeleteFunc(v.offers, func(o fleet.Offer) bool { return !o.Spot && spots[shapeKey(&o)] })
 
 	if len(spots) == 0 {
-		return list, []string{"spot nodes were not looked at: nobody offers any (name a price file that does with --offers)"}
+		return list, []string{"spot nodes were not examined: there are no spot offers (name a price file that has some with --offers)"}
 	}
 
 	return append(list, v), nil
@@ -415,13 +416,13 @@ func (q *Question) spots(base *variant, b *bill) (list []*variant, skipped []str
 
 // idles keep idle provisioned nodes for a shorter or longer time.
 func (q *Question) idles(base *variant, b *bill) (list []*variant, skipped []string) {
-	if b.rent == 0 {
+	if b.onDemandCost == 0 {
 		return nil, nil
 	}
 
 	for _, d := range []time.Duration{time.Minute, 5 * time.Minute, 15 * time.Minute, time.Hour} {
 		if d != base.idle {
-			v := base.with(IdleReturn, "Give idle nodes back after %s instead of %s", job.Duration(d), job.Duration(base.idle))
+			v := base.with(IdleRelease, "Release idle nodes after %s instead of %s", job.Duration(d), job.Duration(base.idle))
 			v.idle = d
 			list = append(list, v)
 		}
@@ -439,7 +440,7 @@ func (q *Question) values(base *variant, b *bill) (list []*variant, skipped []st
 
 	worth := Values(base.policy)
 	for _, by := range []float64{0.5, 2} {
-		v := base.with(TimeValue, "Let an hour of a job's time be worth %s", times(by))
+		v := base.with(TimeValue, "%s the value of an hour of job time", times(by))
 		v.policy = withValues(base.policy, worth, by)
 		list = append(list, v)
 	}
@@ -447,12 +448,13 @@ func (q *Question) values(base *variant, b *bill) (list []*variant, skipped []st
 	return list, nil
 }
 
+// times is the verb for changing a value by a factor.
 func times(f float64) string {
 	if f < 1 {
-		return "half of what it is"
+		return "Halve"
 	}
 
-	return "twice what it is"
+	return "Double"
 }
 
 // Values returns what an hour of a job's time is worth by its objective, as the text of

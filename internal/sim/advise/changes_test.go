@@ -32,8 +32,8 @@ func TestOtherGPUsAreProvisionedWhereTheyAreCheaperForTheWork(t *testing.T) {
 
 	a := find(
 		t,
-		ask(t, advise.Question{History: h, More: []fleet.Offer{faster("s1", 4)}}),
-		"Provision other GPUs than V100:16GB",
+		ask(t, advise.Question{History: h, ExtraOffers: []fleet.Offer{faster("s1", 4)}}),
+		"Provision GPUs other than V100:16GB",
 	)
 
 	if a.Verdict != advise.Worth {
@@ -56,12 +56,12 @@ func TestAJobThatAsksForItsGPUCannotRunOnAnother(t *testing.T) {
 
 	a := find(
 		t,
-		ask(t, advise.Question{History: h, More: []fleet.Offer{faster("s1", 0.1)}}),
-		"Provision other GPUs than V100:16GB",
+		ask(t, advise.Question{History: h, ExtraOffers: []fleet.Offer{faster("s1", 0.1)}}),
+		"Provision GPUs other than V100:16GB",
 	)
 
-	if a.Verdict != advise.NotWorth || a.Never != 28 {
-		t.Errorf("%d jobs are never done: %s", a.Never, show(a))
+	if a.Verdict != advise.NotWorth || a.NeverFinished != 28 {
+		t.Errorf("%d jobs are never done: %s", a.NeverFinished, show(a))
 	}
 }
 
@@ -82,11 +82,11 @@ func TestAReservedNodeIsComparedWithAnotherKind(t *testing.T) {
 
 	a := find(
 		t,
-		ask(t, advise.Question{History: h, More: []fleet.Offer{faster("s1", 1.5)}}),
+		ask(t, advise.Question{History: h, ExtraOffers: []fleet.Offer{faster("s1", 1.5)}}),
 		"Reserve 1× Swift 32GB in place of 1× V100 16GB (res-1)",
 	)
 
-	if a.Verdict != advise.Worth || a.Priced != "with the discount of the 1× V100 16GB that are reserved" {
+	if a.Verdict != advise.Worth || a.Priced != "on-demand price with the discount of the reserved 1× V100 16GB" {
 		t.Errorf("%s, priced %s", show(a), a.Priced)
 	}
 
@@ -107,8 +107,8 @@ func TestKeepingIdleNodesCostsWhatTheyCost(t *testing.T) {
 	}
 
 	r := ask(t, advise.Question{History: h})
-	near(t, "shorter", find(t, r, "Give idle nodes back after 1m instead of 5m").Saved, 56*4.0/60*6*monthly, 0.05)
-	longer := find(t, r, "Give idle nodes back after 1h instead of 5m")
+	near(t, "shorter", find(t, r, "Release idle nodes after 1m instead of 5m").Saved, 56*4.0/60*6*monthly, 0.05)
+	longer := find(t, r, "Release idle nodes after 1h instead of 5m")
 	near(t, "longer", longer.Saved, -56*55.0/60*6*monthly, 0.05)
 
 	if longer.Verdict != advise.NotWorth {
@@ -119,8 +119,8 @@ func TestKeepingIdleNodesCostsWhatTheyCost(t *testing.T) {
 func TestLessValueOfTimeProvisionsLess(t *testing.T) {
 	t.Parallel()
 	r := ask(t, advise.Question{History: twoADay(3 * hour)})
-	less := find(t, r, "Let an hour of a job's time be worth half of what it is")
-	if more := find(t, r, "Let an hour of a job's time be worth twice what it is"); less.OnDemand < more.OnDemand {
+	less := find(t, r, "Halve the value of an hour of job time")
+	if more := find(t, r, "Double the value of an hour of job time"); less.OnDemand < more.OnDemand {
 		t.Errorf("with less value %v hours are avoided, with more %v", less.OnDemand, more.OnDemand)
 	}
 
@@ -159,7 +159,7 @@ func TestANodeThatCameLaterCostsAndWorksFromThenOn(t *testing.T) {
 	}
 }
 
-func TestWhatTheReplayCannotDoIsTold(t *testing.T) {
+func TestWhatTheReplayCannotDoIsReported(t *testing.T) {
 	t.Parallel()
 	h := twoADay(2 * hour)
 	for i := range h.Jobs {
@@ -169,13 +169,13 @@ func TestWhatTheReplayCannotDoIsTold(t *testing.T) {
 
 	h.Jobs[3].Spec.Resources.GPUs = job.Range{}
 	h.Jobs[5].Spec.Resources.GPU = []job.GPUKind{{Model: "H100"}}
-	h.LeftOut, h.Gaps = []string{"still waiting: 1 job"}, []string{"something is not as it was"}
+	h.LeftOut, h.Gaps = []string{"still queued: 1 job"}, []string{"something is not as it was"}
 	r := ask(t, advise.Question{History: h})
 
 	want := []string{
 		"something is not as it was",
-		"never done in the replay and not compared, because what they asked for is not there: 1 job",
-		"taken to last as long on every kind of GPU, having none, sharing one, or having had one of unknown speed: 1 job",
+		"never finished in the replay and not compared because no node has the resources: 1 job",
+		"assumed to take equally long on every GPU model (no GPU, a shared GPU, or one of unknown speed): 1 job",
 	}
 
 	if d := cmp.Diff(want, r.Gaps); d != "" {
@@ -183,9 +183,9 @@ func TestWhatTheReplayCannotDoIsTold(t *testing.T) {
 	}
 
 	want = []string{
-		"still waiting: 1 job",
-		"other GPUs than V100:16GB were not looked at: nobody offers any",
-		"spot nodes were not looked at: nobody offers any (name a price file that does with --offers)",
+		"still queued: 1 job",
+		"GPUs other than V100:16GB were not examined: no offer has any",
+		"spot nodes were not examined: there are no spot offers (name a price file that has some with --offers)",
 	}
 
 	if d := cmp.Diff(want, r.LeftOut); d != "" {

@@ -9,7 +9,7 @@ import (
 
 // Again replays the yard as it was twice and compares the two.
 func Again(ctx context.Context, q Question) (Advice, error) {
-	work, err := newWorkload(q.History, q.More)
+	work, err := newWorkload(q.History, q.ExtraOffers)
 	if err != nil {
 		return Advice{}, err
 	}
@@ -26,7 +26,7 @@ func Again(ctx context.Context, q Question) (Advice, error) {
 // Machine is a spot node with its losses an hour and the hours in which it is there.
 type Machine struct{ Losses, From, To float64 }
 
-// Takes returns when spot nodes are taken back.
+// Takes returns when spot nodes are reclaimed.
 func Takes(seed uint64, machines ...Machine) []time.Duration {
 	var list []provisioned
 	for i, m := range machines {

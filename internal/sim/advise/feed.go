@@ -19,11 +19,11 @@ import (
 	"trainyard/internal/job"
 )
 
-// life is what the feed tells of a job.
-type life struct {
+// jobHistory is what the events say about a job.
+type jobHistory struct {
 	Job
-	later bool // submitted after the period
-	runs  []attempt
+	afterPeriod bool // submitted after the period
+	runs        []attempt
 }
 
 // attempt is one run of a job.
@@ -33,21 +33,21 @@ type attempt struct {
 	cause                   job.Cause
 }
 
-// detail takes what the API tells of a job that was submitted before the period: what
+// detail reads the API's answer about a job that was submitted before the period: what
 // it ran from the beginning of the period on.
-func (l *life) detail(d *api.JobDetail, from, now time.Time) error {
+func (l *jobHistory) detail(d *api.JobDetail, from, now time.Time) error {
 	l.Owner, l.Submitted, l.Spec = d.Owner, from, &job.Spec{}
 	if d.Ended != nil {
 		l.Ended = *d.Ended
 	}
 
 	if err := json.Unmarshal(d.Spec, l.Spec); err != nil {
-		return fmt.Errorf("read what job %s asks for: %w", d.ID, err)
+		return fmt.Errorf("read the spec of job %s: %w", d.ID, err)
 	}
 
 	for i := range d.Runs {
 		run := &d.Runs[i]
-		a := attempt{id: run.ID, ordered: later(run.Ordered, from), ended: now, cause: run.Cause}
+		a := attempt{id: run.ID, ordered: latest(run.Ordered, from), ended: now, cause: run.Cause}
 		if run.Ended != nil {
 			a.ended = *run.Ended
 		}
@@ -56,14 +56,14 @@ func (l *life) detail(d *api.JobDetail, from, now time.Time) error {
 			continue
 		}
 
-		a.started = later(*run.Started, from)
+		a.started = latest(*run.Started, from)
 		l.runs = append(l.runs, a)
 	}
 
 	return nil
 }
 
-func later(a, b time.Time) time.Time {
+func latest(a, b time.Time) time.Time {
 	if a.After(b) {
 		return a
 	}
@@ -103,7 +103,7 @@ func (r *reader) readFeed(ctx context.Context) error {
 		}
 
 		read += len(page.Events)
-		r.tell("the feed", read)
+		r.progress("events", read)
 
 		if n := len(page.Events); n < pageSize || open <= 0 && page.Events[n-1].At.After(r.h.To) {
 			return nil
@@ -179,14 +179,14 @@ func (r *reader) note(e *api.Event) (more int, err error) {
 }
 
 // submitted takes note of a job's submission.
-func (r *reader) submitted(e *api.Event, l *life) (more int, err error) {
+func (r *reader) submitted(e *api.Event, l *jobHistory) (more int, err error) {
 	if l == nil {
-		l = &life{Job: Job{ID: e.Job}}
+		l = &jobHistory{Job: Job{ID: e.Job}}
 		r.lives[e.Job] = l
 	}
 
 	if !e.At.Before(r.h.To) {
-		l.later = true
+		l.afterPeriod = true
 		return 0, nil
 	}
 
@@ -200,7 +200,7 @@ func (r *reader) submitted(e *api.Event, l *life) (more int, err error) {
 	}
 
 	if err := json.Unmarshal(e.Spec, l.Spec); err != nil {
-		return 0, fmt.Errorf("read what job %s asks for: %w", e.Job, err)
+		return 0, fmt.Errorf("read the spec of job %s: %w", e.Job, err)
 	}
 
 	return 1, nil
@@ -251,7 +251,7 @@ func (r *reader) finish() {
 
 	for _, name := range r.names() {
 		l := r.lives[name]
-		if l.later {
+		if l.afterPeriod {
 			continue
 		}
 
@@ -261,14 +261,14 @@ func (r *reader) finish() {
 		}
 
 		for i := range l.runs {
-			r.ran(l, &l.runs[i])
+			r.addRun(l, &l.runs[i])
 		}
 
 		switch {
-		case len(l.Ran) == 0 && l.Ended.IsZero():
+		case len(l.Stretches) == 0 && l.Ended.IsZero():
 			waiting++
 			continue
-		case len(l.Ran) == 0:
+		case len(l.Stretches) == 0:
 			never++
 			continue
 		case l.Ended.IsZero():
@@ -290,25 +290,25 @@ func (r *reader) finish() {
 	for _, c := range []struct {
 		n    int
 		text string
-	}{{never, "ended before they ran"}, {waiting, "still waiting"}, {unknown, "nobody knows what they asked for"}} {
+	}{{never, "ended before they started"}, {waiting, "still queued"}, {unknown, "spec unknown"}} {
 		if c.n > 0 {
 			r.leftOut("%s: %s", c.text, humanize.Count(c.n, "job"))
 		}
 	}
 
 	if running > 0 {
-		r.gap("taken to end now, because they still run: %s", humanize.Count(running, "job"))
+		r.gap("assumed to end now because they are still running: %s", humanize.Count(running, "job"))
 	}
 
 	if needs > 0 {
-		r.gap("able to start at once in the replay, though they needed others: %s", humanize.Count(needs, "job"))
+		r.gap("started in the replay without waiting for the jobs they need: %s", humanize.Count(needs, "job"))
 	}
 
-	r.gap("the yard's nodes, prices and policy are as they are now; nodes that have been removed since are left out")
+	r.gap("nodes, prices and the policy are today's; nodes removed since then are not included")
 }
 
-// ran adds what a run did to a job.
-func (r *reader) ran(l *life, a *attempt) {
+// addRun adds what a run did to a job.
+func (r *reader) addRun(l *jobHistory, a *attempt) {
 	end := a.ended
 	if end.IsZero() {
 		end = r.now
@@ -325,9 +325,9 @@ func (r *reader) ran(l *life, a *attempt) {
 
 	switch a.cause {
 	case job.CausePreempted, job.CauseNodeLost:
-		s.Lost = l.Spec.Checkpoint == nil
+		s.Wasted = l.Spec.Checkpoint == nil
 	case job.CauseLaunchFailed, job.CauseImageFailed, job.CauseDataFailed, job.CauseSetupFailed:
-		s.Lost = true
+		s.Wasted = true
 	case job.CauseNone,
 		job.CauseUserCode,
 		job.CauseHostOOM,
@@ -338,7 +338,7 @@ func (r *reader) ran(l *life, a *attempt) {
 	}
 
 	r.where(a.id, l.Spec, end.Sub(a.ordered), &s)
-	l.Ran = append(l.Ran, s)
+	l.Stretches = append(l.Stretches, s)
 }
 
 // gpu returns the GPUs of a node on which a run was.

@@ -19,10 +19,10 @@ type History struct {
 	Nodes    []Node // local and reserved ones, by name
 	Tariff   *fleet.Tariff
 	Offers   []fleet.Offer // what the yard can provision
-	Limits   []tenant.Quota
+	Quotas   []tenant.Quota
 	Data     []dataset.Dataset
 	Idle     time.Duration // for which a provisioned node is kept that nothing uses
-	Cost     float64       // what all nodes cost in the period, as the books say
+	Cost     float64       // what all nodes cost in the period, by the usage report
 	// LeftOut says what is not replayed, Gaps what is replayed other than it was.
 	LeftOut, Gaps []string
 }
@@ -36,8 +36,8 @@ type Job struct {
 	Ended     time.Time // zero if it has not
 	// Carried says that it had been submitted before the period: it is replayed from
 	// the beginning of the period on, and not counted among the jobs.
-	Carried bool
-	Ran     []Stretch
+	Carried   bool
+	Stretches []Stretch
 }
 
 // Stretch is a time in which a job ran somewhere.
@@ -49,14 +49,14 @@ type Stretch struct {
 	GPUs   int     // of all its nodes together
 	Nodes  int
 	// Lost says that nothing of what it did was kept, through no fault of its own.
-	Lost bool
+	Wasted bool
 }
 
 // Node is one of the yard's own nodes, and when it was there.
 type Node struct {
 	fleet.Node
-	Came, Left time.Time // zero: before the period, after it
-	Away       []Absence // when nothing new could run there
+	Came, Removed time.Time // zero: before the period, after it
+	Away          []Absence // when nothing new could run there
 	// price is what it costs if that is not what the tariff says.
 	price *fleet.NodePrice
 }
@@ -90,8 +90,8 @@ func (h *History) stay(n *Node) (from, to time.Duration) {
 		from = n.Came.Sub(h.From)
 	}
 
-	if !n.Left.IsZero() && n.Left.Before(h.To) {
-		to = max(n.Left.Sub(h.From), 0)
+	if !n.Removed.IsZero() && n.Removed.Before(h.To) {
+		to = max(n.Removed.Sub(h.From), 0)
 	}
 
 	return from, max(from, to)

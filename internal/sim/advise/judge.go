@@ -14,55 +14,55 @@ import (
 	"trainyard/internal/quantile"
 )
 
-// Verdict is what is thought of a change.
+// Verdict is the assessment of a change.
 type Verdict string
 
 // The verdicts.
 const (
 	Worth    Verdict = "worth it"
-	Trade    Verdict = "a trade" // cheaper and slower, or faster and dearer
+	Trade    Verdict = "a trade" // cheaper and slower, or faster and more expensive
 	NotWorth Verdict = "not worth it"
 )
 
-// Advice is a change and what it would have come to, against the replay of what was.
+// Advice is a change and its effect, compared with the baseline replay.
 // Money and hours are for a month of 30 days.
 type Advice struct {
 	Kind    Kind    `json:"kind"`
 	What    string  `json:"what"`
 	Verdict Verdict `json:"verdict"`
 	Saved   float64 `json:"saved_usd"` // less than 0 if it adds
-	// SavedLow and SavedHigh are between what it saves in four of five months that are
-	// put together from weeks or days like those of the period.
+	// SavedLow and SavedHigh bound the savings in 80 % of the months that are resampled
+	// from the weeks or days of the period.
 	SavedLow  float64 `json:"saved_usd_low"`
 	SavedHigh float64 `json:"saved_usd_high"`
 	// Mean and P95 are how much later jobs end, in seconds; less than 0 if sooner.
-	Mean     float64  `json:"completion_mean_change_s"`
-	P95      float64  `json:"completion_p95_change_s"`
-	OnDemand float64  `json:"on_demand_hours_avoided"`
-	Rent     float64  `json:"on_demand_usd_avoided"`
-	Never    int      `json:"jobs_never_done,omitempty"`    // beyond those of the replay of what was
-	Taken    int      `json:"spot_nodes_lost,omitempty"`    // in the period
-	Price    *float64 `json:"price_usd_per_hour,omitempty"` // of the node that it is about, as it was reckoned with
-	Priced   string   `json:"price_known,omitempty"`        // how
+	Mean          float64  `json:"completion_mean_change_s"`
+	P95           float64  `json:"completion_p95_change_s"`
+	OnDemand      float64  `json:"on_demand_hours_avoided"`
+	OnDemandCost  float64  `json:"on_demand_usd_avoided"`
+	NeverFinished int      `json:"jobs_never_done,omitempty"`    // beyond those of the replay of what was
+	SpotLosses    int      `json:"spot_nodes_lost,omitempty"`    // in the period
+	Price         *float64 `json:"price_usd_per_hour,omitempty"` // of the added or removed node, as assumed
+	Priced        string   `json:"price_known,omitempty"`        // how
 	// BreakEven is the price of that node below which having it pays.
-	BreakEven *float64 `json:"break_even_usd_per_hour,omitempty"`
-	Sure      Sure     `json:"sure"`
-	Why       string   `json:"why"`
+	BreakEven  *float64   `json:"break_even_usd_per_hour,omitempty"`
+	Confidence Confidence `json:"sure"`
+	Why        string     `json:"why"`
 }
 
-// Sure says how sure it is that a change saves money.
-type Sure struct {
-	Unit   string  `json:"unit"` // week or day
-	Paid   int     `json:"paid"` // in how many of them it saved money
-	Of     int     `json:"of"`
-	Chance float64 `json:"chance"` // share of resampled months in which it does
+// Confidence is the evidence that a change saves money.
+type Confidence struct {
+	Unit    string  `json:"unit"` // week or day
+	PaidOff int     `json:"paid"` // in how many of them it saved money
+	Of      int     `json:"of"`
+	Chance  float64 `json:"chance"` // share of resampled months in which it does
 }
 
 // What is too little to matter.
 const (
-	leastShare = 0.005 // of what the yard costs
-	leastMoney = 1.0   // dollars a month
-	leastWait  = 60.0  // seconds
+	minShare   = 0.005 // of what the yard costs
+	minSaving  = 1.0   // dollars a month
+	minDelay   = 60.0  // seconds
 	slowerMean = 0.02  // of the mean completion time
 	slowerP95  = 0.05
 	sureEnough = 0.75
@@ -72,16 +72,16 @@ const (
 func (q *Question) judge(v *variant, base, b *bill) Advice {
 	scale := month.Hours() / q.History.span().Hours()
 	a := Advice{
-		Kind:     v.kind,
-		What:     v.what,
-		Saved:    cents((base.total() - b.total()) * scale),
-		OnDemand: round((base.hours-b.hours)*scale, 1),
-		Rent:     cents((base.rent - b.rent) * scale),
-		Never:    b.left - base.left,
-		Taken:    b.taken,
+		Kind:          v.kind,
+		What:          v.what,
+		Saved:         cents((base.total() - b.total()) * scale),
+		OnDemand:      round((base.hours-b.hours)*scale, 1),
+		OnDemandCost:  cents((base.onDemandCost - b.onDemandCost) * scale),
+		NeverFinished: b.unfinished - base.unfinished,
+		SpotLosses:    b.spotLosses,
 	}
 
-	was, is := both(base.completion, b.completion)
+	was, is := completedInBoth(base.completion, b.completion)
 	a.Mean, a.P95 = round(mean(is)-mean(was), 0), round(quantile.NearestRank(is, 0.95)-quantile.NearestRank(was, 0.95), 0)
 
 	if v.hours > 0 {
@@ -94,7 +94,7 @@ func (q *Question) judge(v *variant, base, b *bill) Advice {
 		a.BreakEven = new(cents(max(worth, 0)))
 	}
 
-	a.Sure, a.SavedLow, a.SavedHigh = q.sure(base, b, scale)
+	a.Confidence, a.SavedLow, a.SavedHigh = q.sure(base, b, scale)
 	q.weigh(
 		&a,
 		&comparison{
@@ -137,12 +137,12 @@ type comparison struct {
 
 // slower reports whether jobs end noticeably later.
 func (c *comparison) slower(a *Advice) bool {
-	return a.Mean > max(slowerMean*mean(c.was), leastWait) ||
-		a.P95 > max(slowerP95*quantile.NearestRank(c.was, 0.95), 5*leastWait)
+	return a.Mean > max(slowerMean*mean(c.was), minDelay) ||
+		a.P95 > max(slowerP95*quantile.NearestRank(c.was, 0.95), 5*minDelay)
 }
 
 // faster reports whether jobs end noticeably sooner.
-func (c *comparison) faster(a *Advice) bool { return -a.Mean > max(slowerMean*mean(c.was), leastWait) }
+func (c *comparison) faster(a *Advice) bool { return -a.Mean > max(slowerMean*mean(c.was), minDelay) }
 
 // rate returns what is saved for each hour that jobs end later, or paid for each that
 // they end sooner.
@@ -157,42 +157,42 @@ func (c *comparison) rate(a *Advice) string {
 // weigh gives the verdict and says why. A change that saves money for time, or buys
 // time, is a trade if that is no worse than what the yard itself says time is worth.
 func (q *Question) weigh(a *Advice, c *comparison, cost float64) {
-	least := max(leastMoney, leastShare*cost)
+	least := max(minSaving, minShare*cost)
 	why := ""
 
 	a.Verdict = NotWorth
 	switch saves, adds := a.Saved >= least, a.Saved <= -least; {
-	case a.Never > 0:
-		why = humanize.Count(a.Never, "job") + " would never be done"
+	case a.NeverFinished > 0:
+		why = humanize.Count(a.NeverFinished, "job") + " would never finish"
 	case saves && c.slower(a) && a.Saved < c.worth:
-		why = "the yard's own values make the time that is lost worth " + dollars(c.worth)
-	case saves && a.Sure.Chance < sureEnough:
-		why = "that may be chance"
+		why = "by the policy's value of time, the delay costs " + dollars(c.worth)
+	case saves && a.Confidence.Chance < sureEnough:
+		why = "the saving may be due to chance"
 	case saves && c.slower(a):
-		a.Verdict, why = Trade, "it saves "+c.rate(a)+" for each hour that jobs end later"
+		a.Verdict, why = Trade, "it saves "+c.rate(a)+" per hour of delay"
 	case saves:
 		a.Verdict = Worth
 	case adds && c.faster(a) && -a.Saved <= -c.worth:
-		a.Verdict, why = Trade, "each hour that jobs end sooner costs "+c.rate(a)
+		a.Verdict, why = Trade, "each hour gained costs "+c.rate(a)
 	case adds && c.faster(a):
-		why = "the yard's own values make the time that is won worth " + dollars(max(-c.worth, 0))
+		why = "by the policy's value of time, the time gained is worth " + dollars(max(-c.worth, 0))
 	case adds:
-		why = "it costs more and jobs end no sooner"
+		why = "it costs more and jobs do not finish earlier"
 	case c.faster(a):
-		a.Verdict, why = Worth, "it costs no more"
+		a.Verdict, why = Worth, "it does not cost more"
 	case c.slower(a):
-		why = "it saves nothing and jobs end later"
+		why = "it saves nothing and jobs finish later"
 	case a.Saved == 0 && a.Mean == 0 && a.P95 == 0:
 		why = "it makes no difference"
 	default:
-		why = "that is too little to matter"
+		why = "the difference is too small to matter"
 	}
 
 	a.Why = sentence(a, why)
 }
 
-// both returns the completion times of the jobs that ended in both, sorted, in seconds.
-func both(was, is map[id.Job]time.Duration) (a, b []float64) {
+// completedInBoth returns the completion times of the jobs that ended in both, sorted, in seconds.
+func completedInBoth(was, is map[id.Job]time.Duration) (a, b []float64) {
 	for j, d := range was {
 		if e, ended := is[j]; ended {
 			a, b = append(a, d.Seconds()), append(b, e.Seconds())
@@ -223,7 +223,7 @@ const resamples = 2000
 
 // sure looks at the weeks of the period one by one, or at its days if there are fewer
 // than three weeks, and at months that are put together from them at random.
-func (q *Question) sure(base, b *bill, scale float64) (s Sure, low, high float64) {
+func (q *Question) sure(base, b *bill, scale float64) (s Confidence, low, high float64) {
 	var blocks []float64
 	s.Unit = "day"
 
@@ -244,7 +244,7 @@ func (q *Question) sure(base, b *bill, scale float64) (s Sure, low, high float64
 	s.Of = len(blocks)
 	for _, d := range blocks {
 		if d > tiny {
-			s.Paid++
+			s.PaidOff++
 		}
 	}
 

@@ -73,7 +73,7 @@ func rent(hourly float64) *fleet.Tariff {
 func lasted(at, lasts time.Duration, o job.Objective) advise.Job {
 	return advise.Job{
 		Owner: "ada", Submitted: begin.Add(at), Ended: begin.Add(at + lasts),
-		Ran: []advise.Stretch{{Lasted: lasts, GPU: "V100", Memory: 16 << 30, TFLOPS: 93.75, GPUs: 1, Nodes: 1}},
+		Stretches: []advise.Stretch{{Lasted: lasts, GPU: "V100", Memory: 16 << 30, TFLOPS: 93.75, GPUs: 1, Nodes: 1}},
 		Spec: &job.Spec{
 			Run:        "train",
 			Place:      job.PlaceAny,

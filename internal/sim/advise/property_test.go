@@ -64,9 +64,9 @@ func TestTheYardAsItWasDiffersInNothing(t *testing.T) {
 		}
 
 		if a.Saved != 0 || a.SavedLow != 0 || a.SavedHigh != 0 || a.Mean != 0 || a.P95 != 0 || a.OnDemand != 0 ||
-			a.Never != 0 ||
-			a.Sure.Paid != 0 ||
-			a.Sure.Chance != 0 ||
+			a.NeverFinished != 0 ||
+			a.Confidence.PaidOff != 0 ||
+			a.Confidence.Chance != 0 ||
 			a.Verdict != advise.NotWorth {
 			rt.Fatalf("the same yard differs: %+v", a)
 		}
@@ -83,11 +83,11 @@ func TestTheSameQuestionGetsTheSameAnswer(t *testing.T) {
 		r, err := advise.Advise(
 			t.Context(),
 			advise.Question{
-				History:  h,
-				Policy:   policies,
-				Seed:     3,
-				Parallel: parallel,
-				More:     []fleet.Offer{offer("v1", 0.6, true, 0.1)},
+				History:     h,
+				Policy:      policies,
+				Seed:        3,
+				Parallel:    parallel,
+				ExtraOffers: []fleet.Offer{offer("v1", 0.6, true, 0.1)},
 			},
 		)
 

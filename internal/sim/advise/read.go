@@ -49,17 +49,17 @@ const pageSize = 500
 // reader reads a history.
 type reader struct {
 	Source
-	h     *History
-	now   time.Time
-	tell  func(what string, n int)
-	nodes map[id.Node]*Node
-	offer map[string]*fleet.Offer // by name, also such as are offered no more
-	uses  map[id.Run][]use
-	lives map[id.Job]*life
+	h        *History
+	now      time.Time
+	progress func(what string, n int)
+	nodes    map[id.Node]*Node
+	offer    map[string]*fleet.Offer // by name, also such as are offered no more
+	uses     map[id.Run][]use
+	lives    map[id.Job]*jobHistory
 }
 
-// Read gets from a yard what happened in a period. tell is told now and then what is
-// being read; it may be nil. Only an admin sees everyone's jobs and all of the books.
+// Read gets the history of a period from a yard. tell is called now and then with what is
+// being read; it may be nil. Only an admin sees the jobs and the usage of all users.
 func Read(ctx context.Context, s Source, p Period, tell func(what string, n int)) (*History, error) {
 	who, err := s.Whoami(ctx)
 	if err != nil {
@@ -67,8 +67,8 @@ func Read(ctx context.Context, s Source, p Period, tell func(what string, n int)
 	}
 
 	if who.Role != tenant.Admin {
-		return nil, fault.New(fault.Denied, "admins_only", "recommendations rest on the jobs and the books of everyone, which only an admin may see").
-			WithRemedy("ask an admin of the yard to call this")
+		return nil, fault.New(fault.Denied, "admins_only", "permission denied: recommendations are based on the jobs and usage of all users").
+			WithRemedy("ask an admin to run this command")
 	}
 
 	info, err := s.Info(ctx)
@@ -81,21 +81,21 @@ func Read(ctx context.Context, s Source, p Period, tell func(what string, n int)
 	}
 
 	r := &reader{
-		Source: s,
-		now:    info.Now,
-		tell:   tell,
-		nodes:  map[id.Node]*Node{},
-		offer:  map[string]*fleet.Offer{},
-		uses:   map[id.Run][]use{},
-		lives:  map[id.Job]*life{},
-		h:      &History{From: p.From, To: p.To, Policy: info.Policy, Idle: p.Idle},
+		Source:   s,
+		now:      info.Now,
+		progress: tell,
+		nodes:    map[id.Node]*Node{},
+		offer:    map[string]*fleet.Offer{},
+		uses:     map[id.Run][]use{},
+		lives:    map[id.Job]*jobHistory{},
+		h:        &History{From: p.From, To: p.To, Policy: info.Policy, Idle: p.Idle},
 	}
 
 	if err := r.period(&p); err != nil {
 		return nil, err
 	}
 
-	for _, step := range []func(context.Context) error{r.readNodes, r.readOffers, r.readLeases, r.readRules, r.readBooks, r.readFeed, r.readCarried} {
+	for _, step := range []func(context.Context) error{r.readNodes, r.readOffers, r.readLeases, r.readRules, r.readUsage, r.readFeed, r.readCarried} {
 		if err := step(ctx); err != nil {
 			return nil, err
 		}
@@ -185,13 +185,13 @@ func (r *reader) readNodes(ctx context.Context) error {
 	}
 
 	if free > 0 {
-		r.gap("counted as free, because nobody told what they cost: %s", humanize.Count(free, "local or reserved node"))
+		r.gap("assumed to be free because their price is unknown: %s", humanize.Count(free, "local or reserved node"))
 	}
 
 	return err
 }
 
-// ownNode makes a node of what the API tells of it.
+// ownNode converts a node of the API.
 func ownNode(a *api.Node) Node {
 	n := fleet.Node{
 		ID: a.ID, Class: a.Class, Pool: a.Pool, State: fleet.Ready,
@@ -265,7 +265,7 @@ func (r *reader) readOffers(ctx context.Context) error {
 	}
 
 	if closed > 0 {
-		r.gap("what providers refuse now is left out of what could be provisioned; see trainyard offers --closed")
+		r.gap("offers that providers refuse at the moment are not included; see trainyard offers --closed")
 	}
 
 	return err
@@ -291,7 +291,7 @@ func (r *reader) readLeases(ctx context.Context) error {
 	})
 
 	if refused > 0 {
-		r.gap("providers refused %s; in the replay they refuse nothing", humanize.Count(refused, "node"))
+		r.gap("providers refused %s; the replay assumes that they refuse none", humanize.Count(refused, "node"))
 	}
 
 	return err
@@ -302,7 +302,7 @@ func (r *reader) readRules(ctx context.Context) error {
 	err := pages(func(cursor string) (string, error) {
 		p, err := r.Quotas(ctx, api.Page{Cursor: cursor, Limit: pageSize})
 		for _, l := range p.Quotas {
-			r.h.Limits = append(r.h.Limits, limitOf(&l))
+			r.h.Quotas = append(r.h.Quotas, quotaOf(&l))
 		}
 
 		return p.Next, err
@@ -312,8 +312,8 @@ func (r *reader) readRules(ctx context.Context) error {
 		return err
 	}
 
-	if len(r.h.Limits) > 0 {
-		r.gap("limits are as they are now, and what was used before the period does not count")
+	if len(r.h.Quotas) > 0 {
+		r.gap("quotas are today's, and usage before the period does not count")
 	}
 
 	return pages(func(cursor string) (string, error) {
@@ -332,7 +332,7 @@ func (r *reader) readRules(ctx context.Context) error {
 	})
 }
 
-func limitOf(a *api.Quota) tenant.Quota {
+func quotaOf(a *api.Quota) tenant.Quota {
 	l := tenant.Quota{
 		GPUs:       a.GPUs,
 		Nodes:      a.Nodes,
@@ -372,9 +372,9 @@ type use struct {
 	gpus  float64 // GPU-seconds
 }
 
-// readBooks reads what everything cost, and on what each run ran.
-func (r *reader) readBooks(ctx context.Context) error {
-	r.tell("the books", 0)
+// readUsage reads the cost of the period, and on which nodes each run was.
+func (r *reader) readUsage(ctx context.Context) error {
+	r.progress("usage", 0)
 	total, err := r.UsageReport(ctx, api.UsageQuery{From: r.h.From, To: r.h.To})
 	if err != nil {
 		return err
@@ -397,8 +397,8 @@ func (r *reader) readBooks(ctx context.Context) error {
 		if len(row.Keys) != len(by) {
 			return fault.New(
 				fault.Internal,
-				"bad_books",
-				"a row of the books has %d keys and should have %d",
+				"bad_usage_report",
+				"a row of the usage report has %d keys instead of %d",
 				len(row.Keys),
 				len(by),
 			)
@@ -411,7 +411,7 @@ func (r *reader) readBooks(ctx context.Context) error {
 		)
 
 		if j := id.Job(row.Keys[1]); r.lives[j] == nil {
-			r.lives[j] = &life{Job: Job{ID: j, Carried: true}}
+			r.lives[j] = &jobHistory{Job: Job{ID: j, Carried: true}}
 		}
 	}
 
@@ -431,7 +431,7 @@ func (r *reader) readCarried(ctx context.Context) error {
 
 	for _, name := range r.names() {
 		l := r.lives[name]
-		if !l.Carried || l.later {
+		if !l.Carried || l.afterPeriod {
 			continue
 		}
 
@@ -442,7 +442,7 @@ func (r *reader) readCarried(ctx context.Context) error {
 			continue
 		}
 
-		r.tell("jobs of before", looked)
+		r.progress("earlier jobs", looked)
 
 		d, err := r.patient(ctx, name)
 		if err != nil {
@@ -455,13 +455,13 @@ func (r *reader) readCarried(ctx context.Context) error {
 
 	if looked > lost {
 		r.gap(
-			"begun with the period, with what was left of them then, because they were submitted before it: %s",
+			"submitted before the period; replayed from its start with the work that remained: %s",
 			humanize.Count(looked-lost, "job"),
 		)
 	}
 
 	if lost > 0 {
-		r.leftOut("submitted before the period, and too many to look up: %s", humanize.Count(lost, "job"))
+		r.leftOut("submitted before the period and too many to look up: %s", humanize.Count(lost, "job"))
 	}
 
 	return nil

@@ -188,7 +188,7 @@ func (y *yard) submit(hours float64, j id.Job, spec string) {
 	y.tell(hours, "job.submitted", api.Event{Job: j, Owner: "ada", To: "pending", Spec: json.RawMessage(spec)})
 }
 
-func TestAPeriodIsReadFromFeedAndBooks(t *testing.T) {
+func TestAPeriodIsReadFromEventsAndUsage(t *testing.T) {
 	t.Parallel()
 	y := &yard{role: tenant.Admin}
 	for i := range 700 { // of before the period
@@ -253,12 +253,12 @@ func TestAPeriodIsReadFromFeedAndBooks(t *testing.T) {
 
 	var got []short
 	for _, j := range h.Jobs {
-		got = append(got, short{j.ID, j.Submitted.Sub(begin).Hours(), j.Ended.Sub(begin).Hours(), j.Carried, j.Ran})
+		got = append(got, short{j.ID, j.Submitted.Sub(begin).Hours(), j.Ended.Sub(begin).Hours(), j.Carried, j.Stretches})
 	}
 
 	v100 := func(lasted time.Duration, tflops float64, gpus int, lost bool) []advise.Stretch {
 		return []advise.Stretch{
-			{Lasted: lasted, GPU: "V100", Memory: 16 << 30, TFLOPS: tflops, GPUs: gpus, Nodes: 1, Lost: lost},
+			{Lasted: lasted, GPU: "V100", Memory: 16 << 30, TFLOPS: tflops, GPUs: gpus, Nodes: 1, Wasted: lost},
 		}
 	}
 
@@ -286,16 +286,16 @@ func TestAPeriodIsReadFromFeedAndBooks(t *testing.T) {
 		t.Errorf("tariff %+v", h.Tariff)
 	}
 
-	if len(h.Offers) != 2 || len(h.Limits) != 1 || h.Limits[0].Subject.Each != "user" || len(h.Data) != 1 {
-		t.Errorf("offers %v, limits %v, data %v", h.Offers, h.Limits, h.Data)
+	if len(h.Offers) != 2 || len(h.Quotas) != 1 || h.Quotas[0].Subject.Each != "user" || len(h.Data) != 1 {
+		t.Errorf("offers %v, limits %v, data %v", h.Offers, h.Quotas, h.Data)
 	}
 
-	if d := cmp.Diff([]string{"ended before they ran: 1 job", "still waiting: 1 job"}, h.LeftOut); d != "" {
+	if d := cmp.Diff([]string{"ended before they started: 1 job", "still queued: 1 job"}, h.LeftOut); d != "" {
 		t.Error(d)
 	}
 
 	text := strings.Join(h.Gaps, "\n")
-	for _, part := range []string{"refused 1 node", "submitted before it: 1 job", "nobody told what they cost: 1 local or reserved node", "needed others: 1 job"} {
+	for _, part := range []string{"refused 1 node", "work that remained: 1 job", "their price is unknown: 1 local or reserved node", "the jobs they need: 1 job"} {
 		if !strings.Contains(text, part) {
 			t.Errorf("the gaps do not say %q:\n%s", part, text)
 		}

@@ -43,7 +43,7 @@ func (p *play) run(step func(time.Duration, int), stop func() bool) (*bill, *sim
 
 		again := storm.takes(b.leases)
 		if slices.Equal(again, takes) || pass == mostPasses {
-			b.taken = len(takes)
+			b.spotLosses = len(takes)
 			return b, result, nil
 		}
 
@@ -51,7 +51,7 @@ func (p *play) run(step func(time.Duration, int), stop func() bool) (*bill, *sim
 	}
 }
 
-// once simulates the period with given times at which spot nodes are taken back.
+// once simulates the period with given times at which spot nodes are reclaimed.
 func (p *play) once(
 	takes []time.Duration,
 	step func(time.Duration, int),
@@ -66,25 +66,25 @@ func (p *play) once(
 		Changes: &happenings{p.work.changes(p.nodes)},
 		Jobs:    trace.List(p.work.jobs),
 		Tariff:  p.tariff,
-		Limits:  h.Limits,
+		Quotas:  h.Quotas,
 		Data:    h.Data,
-		Cloud:   &sim.Cloud{Offers: p.offers, Takes: takes},
+		Cloud:   &sim.Cloud{Offers: p.offers, Reclaims: takes},
 		Yard: func(c *yardmaster.Config) {
 			c.Keep.Idle = p.idle
-			c.Unmetered = len(h.Limits) == 0
+			c.Unmetered = len(h.Quotas) == 0
 		},
-		Leased: func(l *fleet.Lease) {
+		OnLease: func(l *fleet.Lease) {
 			kept := *l
 			seen[l.ID] = &kept
 		},
-		Shares: true,
-		Detect: time.Minute,
-		Keep:   math.MaxInt32,
-		Step:   step,
-		Stop:   stop,
+		FairShare: true,
+		Detect:    time.Minute,
+		Keep:      math.MaxInt32,
+		OnStep:    step,
+		Stop:      stop,
 		// Virtual time is that of the period, for deadlines and for limits by month.
 		Begin: &sim.Beginning{Now: h.From, State: yardmaster.State{Needs: map[id.Job]job.State{}}},
-		Done: func(o *sim.Outcome) {
+		OnEnd: func(o *sim.Outcome) {
 			if at, ok := p.work.index[o.Job.Name]; ok {
 				ends[at] = o
 			}
@@ -117,9 +117,9 @@ func (l *happenings) Next() (sim.Change, error) {
 type provisioned struct {
 	number   uint64
 	offer    *fleet.Offer
-	losses   float64       // how often it is really taken back, per hour; its offer has what the yard thinks
+	losses   float64       // true rate of reclaims per hour; its offer has the rate that the yard assumes
 	from, to time.Duration // for which it is paid
-	ready    time.Duration // from when on it could be taken back
+	ready    time.Duration // from when on it could be reclaimed
 }
 
 // leases lists the machines that were provisioned, by number. One that is there at the end
@@ -164,26 +164,26 @@ func (p *play) leases(seen map[id.Lease]*fleet.Lease, r *sim.Result) []provision
 
 // bill is what a replay came to.
 type bill struct {
-	days       []float64 // money by day; what came after the period is in the last
-	within     float64   // money of the period itself
-	fixed      float64   // of it what the yard's own nodes cost whether they are used or not
-	leases     []provisioned
-	hours      float64                   // of provisioned nodes
-	rent       float64                   // of provisioned nodes
-	kinds      map[string]float64        // rent by kind of GPU
-	spotRent   float64                   // of it
-	completion map[id.Job]time.Duration  // of counted jobs that ended
-	worth      map[id.Job]job.Objective  // what they care about
-	left       int                       // counted jobs that were never done
-	taken      int                       // spot nodes
-	used       map[id.Node]time.Duration // GPU-time of own nodes
-	shapes     map[string]*shape         // provisioned nodes by kind and number of GPUs
+	days         []float64 // money by day; what came after the period is in the last
+	within       float64   // money of the period itself
+	fixed        float64   // of it what the yard's own nodes cost whether they are used or not
+	leases       []provisioned
+	hours        float64                   // of provisioned nodes
+	onDemandCost float64                   // of provisioned nodes
+	kinds        map[string]float64        // cost by GPU model
+	spotCost     float64                   // of it
+	completion   map[id.Job]time.Duration  // of counted jobs that ended
+	worth        map[id.Job]job.Objective  // what they care about
+	unfinished   int                       // counted jobs that were never done
+	spotLosses   int                       // spot nodes
+	used         map[id.Node]time.Duration // GPU-time of own nodes
+	shapes       map[string]*shape         // provisioned nodes by kind and number of GPUs
 }
 
 // shape is a kind of node that was provisioned.
 type shape struct {
 	offer *fleet.Offer // the first of it
-	rent  float64
+	cost  float64
 	hours float64
 }
 
@@ -218,7 +218,7 @@ func (p *play) bill(r *sim.Result, ends []*sim.Outcome, leases []provisioned) *b
 		switch {
 		case !p.work.counted[i]:
 		case o == nil || o.State != job.Succeeded: // what is lost too often is given up
-			b.left++
+			b.unfinished++
 		default:
 			name := id.Job(o.Job.Name)
 			b.completion[name], b.worth[name] = o.Completion(), o.Job.Spec.Objective
@@ -276,10 +276,10 @@ func (b *bill) provision(l *provisioned, span time.Duration) {
 	rent := l.offer.Cost(job.Duration(kept))
 	b.pay(l.from, l.to, rent, span)
 	b.hours += kept.Hours()
-	b.rent += rent
+	b.onDemandCost += rent
 	b.kinds[offerKind(l.offer)] += rent
 	if l.offer.Spot {
-		b.spotRent += rent
+		b.spotCost += rent
 	}
 
 	key := shapeKey(l.offer)
@@ -287,7 +287,7 @@ func (b *bill) provision(l *provisioned, span time.Duration) {
 		b.shapes[key] = &shape{offer: l.offer}
 	}
 
-	b.shapes[key].rent += rent
+	b.shapes[key].cost += rent
 	b.shapes[key].hours += kept.Hours()
 }
 

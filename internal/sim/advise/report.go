@@ -10,7 +10,7 @@ import (
 	"trainyard/internal/quantile"
 )
 
-// Report is what is advised for a period.
+// Report holds the recommendations for a period.
 type Report struct {
 	From   time.Time `json:"from"`
 	To     time.Time `json:"to"`
@@ -26,15 +26,15 @@ type Report struct {
 
 // Figures is what the replay of the yard as it was came to, in a month of 30 days.
 type Figures struct {
-	Cost     float64 `json:"cost_usd"`
-	Rent     float64 `json:"on_demand_usd"`
-	OnDemand float64 `json:"on_demand_hours"`
-	Mean     float64 `json:"completion_mean_s"`
-	P95      float64 `json:"completion_p95_s"`
+	Cost         float64 `json:"cost_usd"`
+	OnDemandCost float64 `json:"on_demand_usd"`
+	OnDemand     float64 `json:"on_demand_hours"`
+	Mean         float64 `json:"completion_mean_s"`
+	P95          float64 `json:"completion_p95_s"`
 }
 
-// Trust says how far the replay of what was is from what happened. The shares are of
-// what happened, less than 0 if the replay came to less.
+// Trust compares the baseline replay with the real period. The shares are relative to
+// the real figures, negative if the replay came to less.
 type Trust struct {
 	Cost           float64  `json:"cost_usd"` // of the period, replayed
 	RealCost       float64  `json:"real_cost_usd"`
@@ -46,8 +46,8 @@ type Trust struct {
 	Sentence       string   `json:"sentence"`
 }
 
-// far is how far the replay may be from what happened before people are warned.
-const far = 0.25
+// maxDeviation is the share by which the baseline may deviate from the real period without a warning.
+const maxDeviation = 0.25
 
 // newReport says what the replay of the yard as it was came to.
 func newReport(q *Question, w *workload, b *bill) *Report {
@@ -69,20 +69,20 @@ func newReport(q *Question, w *workload, b *bill) *Report {
 		LeftOut: slices.Clone(h.LeftOut),
 		Gaps:    slices.Clone(h.Gaps),
 		Base: Figures{
-			Cost:     cents(b.total() * scale),
-			Rent:     cents(b.rent * scale),
-			OnDemand: round(b.hours*scale, 1),
-			Mean:     round(mean(took), 0),
-			P95:      round(quantile.NearestRank(took, 0.95), 0),
+			Cost:         cents(b.total() * scale),
+			OnDemandCost: cents(b.onDemandCost * scale),
+			OnDemand:     round(b.hours*scale, 1),
+			Mean:         round(mean(took), 0),
+			P95:          round(quantile.NearestRank(took, 0.95), 0),
 		},
 	}
 
-	if b.left > 0 {
+	if b.unfinished > 0 {
 		r.Gaps = append(
 			r.Gaps,
 			fmt.Sprintf(
-				"never done in the replay and not compared, because what they asked for is not there: %s",
-				humanize.Count(b.left, "job"),
+				"never finished in the replay and not compared because no node has the resources: %s",
+				humanize.Count(b.unfinished, "job"),
 			),
 		)
 	}
@@ -91,7 +91,7 @@ func newReport(q *Question, w *workload, b *bill) *Report {
 		r.Gaps = append(
 			r.Gaps,
 			fmt.Sprintf(
-				"taken to last as long on every kind of GPU, having none, sharing one, or having had one of unknown speed: %s",
+				"assumed to take equally long on every GPU model (no GPU, a shared GPU, or one of unknown speed): %s",
 				humanize.Count(w.bound, "job"),
 			),
 		)
@@ -102,7 +102,7 @@ func newReport(q *Question, w *workload, b *bill) *Report {
 
 // trust compares the replay with what happened.
 func trust(h *History, b *bill) Trust {
-	was, is := both(h.completions(), b.completion)
+	was, is := completedInBoth(h.completions(), b.completion)
 	t := Trust{
 		Cost:           cents(b.within),
 		RealCost:       cents(h.Cost),
@@ -115,22 +115,22 @@ func trust(h *History, b *bill) Trust {
 	switch {
 	case t.CostOff != nil && t.CompletionOff != nil:
 		t.Sentence = fmt.Sprintf(
-			"the replay of what was differs from what happened by %s in cost, %s in completion",
+			"the baseline replay differs from what happened by %s in cost and %s in completion time",
 			percent(*t.CostOff),
 			percent(*t.CompletionOff),
 		)
 	case t.CompletionOff != nil:
 		t.Sentence = fmt.Sprintf(
-			"the replay of what was differs from what happened by %s in completion; nothing was paid, so that cost cannot be compared",
+			"the baseline replay differs from what happened by %s in completion time; nothing was paid, so cost cannot be compared",
 			percent(*t.CompletionOff),
 		)
 	default:
-		t.Sentence = "the replay of what was cannot be compared with what happened: no job ended in both"
+		t.Sentence = "the baseline replay cannot be compared with what happened: no job finished in both"
 	}
 
 	for _, f := range []*float64{t.CostOff, t.CompletionOff} {
-		if f != nil && math.Abs(*f) > far {
-			t.Sentence += "; take what follows with care"
+		if f != nil && math.Abs(*f) > maxDeviation {
+			t.Sentence += "; treat the recommendations with caution"
 			break
 		}
 	}

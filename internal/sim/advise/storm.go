@@ -9,7 +9,7 @@ import (
 	"trainyard/internal/job"
 )
 
-// storm is when spot nodes are taken back. It is points in a plane of time and rate,
+// storm is the random process that reclaims spot nodes. It is points in a plane of time and rate,
 // one for each hour and each loss an hour on average: a point takes a node back if at
 // its time the losses of all spot nodes together are above it. So each node is taken
 // back at its own rate however many there are, and two replays with the same nodes at

@@ -8,18 +8,18 @@ import (
 	"trainyard/internal/humanize"
 )
 
-// dollars writes an amount of money without its sign, which the sentence around it tells.
+// dollars writes an amount of money without its sign, which the sentence around it expresses.
 func dollars(f float64) string { return humanize.Dollars(math.Abs(f)) }
 
 // percent writes a share without its sign.
 func percent(f float64) string { return humanize.Percent(math.Abs(f)) }
 
-// lasting writes a length of time without its sign.
-func lasting(seconds float64) string { return humanize.Seconds(math.Abs(seconds)) }
+// duration writes a length of time without its sign.
+func duration(seconds float64) string { return humanize.Seconds(math.Abs(seconds)) }
 
-// paid says in how many weeks or days a change saved money.
-func paid(s Sure) string {
-	return fmt.Sprintf("it would have paid in %d of %s", s.Paid, humanize.Count(s.Of, s.Unit))
+// payback says in how many weeks or days a change saved money.
+func payback(s Confidence) string {
+	return fmt.Sprintf("it would have paid off in %d of %s", s.PaidOff, humanize.Count(s.Of, s.Unit))
 }
 
 // sentence says what a change comes to, and after that why it is thought so of it.
@@ -43,19 +43,19 @@ func sentence(a *Advice, why string) string {
 
 	switch {
 	case a.Mean <= -1:
-		fmt.Fprintf(&b, "; jobs end %s sooner on average", lasting(a.Mean))
+		fmt.Fprintf(&b, "; jobs finish %s earlier on average", duration(a.Mean))
 	case a.Mean >= 1:
-		fmt.Fprintf(&b, "; jobs end %s later on average", lasting(a.Mean))
+		fmt.Fprintf(&b, "; jobs finish %s later on average", duration(a.Mean))
 	default:
-		b.WriteString("; jobs end as soon as before")
+		b.WriteString("; jobs finish at the same time")
 	}
 
-	if a.Taken > 0 {
-		fmt.Fprintf(&b, "; %s lost in the period", humanize.Count(a.Taken, "spot node"))
+	if a.SpotLosses > 0 {
+		fmt.Fprintf(&b, "; %s lost in the period", humanize.Count(a.SpotLosses, "spot node"))
 	}
 
 	if a.Saved > 0 {
-		b.WriteString("; " + paid(a.Sure))
+		b.WriteString("; " + payback(a.Confidence))
 	}
 
 	if why != "" {
@@ -81,13 +81,13 @@ func (a *Advice) worthBelow() string {
 	switch a.Priced {
 	case "":
 	case noPrice:
-		text += ", and " + noPrice
+		text += "; " + noPrice
 	default:
-		text += fmt.Sprintf(", and %s (%s) was assumed", humanize.Rate(*a.Price), a.Priced)
+		text += fmt.Sprintf("; the comparison assumes %s (%s)", humanize.Rate(*a.Price), a.Priced)
 	}
 
 	return text
 }
 
-// noPrice is what is said of a node of which the tariff says nothing.
-const noPrice = "nobody told what it costs"
+// noPrice stands for the price of a node that the tariff does not have.
+const noPrice = "its current price is unknown"

@@ -46,16 +46,16 @@ func newWorkload(h *History, more []fleet.Offer) (*workload, error) {
 	for i := range list {
 		j := &list[i]
 		if _, twice := w.index[string(j.ID)]; twice {
-			return nil, fault.New(fault.Invalid, "job_twice", "job %s is there twice", j.ID)
+			return nil, fault.New(fault.Invalid, "job_twice", "job %s appears twice", j.ID)
 		}
 
 		s := &sim.Job{Name: string(j.ID), At: max(j.Submitted.Sub(h.From), 0), Owner: j.Owner, Spec: plain(j.Spec, data)}
-		if !length(s, j.Ran, kinds) {
+		if !length(s, j.Stretches, kinds) {
 			w.bound++
 		}
 
-		if s.Lasts == 0 && s.Speed == nil {
-			return nil, fault.New(fault.Invalid, "never_ran", "nobody knows how long job %s runs: it never ran", j.ID)
+		if s.Duration == 0 && s.Speed == nil {
+			return nil, fault.New(fault.Invalid, "never_ran", "run time of job %s is unknown: it never ran", j.ID)
 		}
 
 		w.index[s.Name] = len(w.jobs)
@@ -91,7 +91,7 @@ func plain(s *job.Spec, data map[string]bool) *job.Spec {
 }
 
 // speeds lists all kinds of GPU that there are or could be, with how fast they are:
-// as the yard's own nodes have it, else by the offer or the table, 0 if nobody knows.
+// as the yard's own nodes have it, else by the offer or the table, 0 if unknown.
 // Kinds with longer names come first, because they are the narrower ones.
 func speeds(h *History, more []fleet.Offer) []speed {
 	var all []speed
@@ -132,7 +132,7 @@ func speeds(h *History, more []fleet.Offer) []speed {
 func length(s *sim.Job, ran []Stretch, kinds []speed) bool {
 	var lasted time.Duration
 	for i := range ran {
-		if !ran[i].Lost {
+		if !ran[i].Wasted {
 			lasted += ran[i].Lasted
 		}
 	}
@@ -153,7 +153,7 @@ func length(s *sim.Job, ran []Stretch, kinds []speed) bool {
 	asked := max(r.GPUs.Min, 0) * max(r.Nodes.Min, 1)
 	work, known := done(ran, asked, kinds)
 	if asked == 0 || r.GPUShare > 0 || !known {
-		s.Lasts = lasted
+		s.Duration = lasted
 		return false
 	}
 
@@ -184,7 +184,7 @@ func length(s *sim.Job, ran []Stretch, kinds []speed) bool {
 	return true
 }
 
-// pace is how fast a job is on so many GPUs: as the policy rules reckons, twice the
+// pace is how fast a job is on so many GPUs: as the policy rules assumes, twice the
 // GPUs are not quite twice as fast.
 func pace(tflops float64, asked, gpus int) float64 {
 	return tflops * float64(asked) * math.Pow(float64(gpus)/float64(asked), 0.9)
@@ -197,7 +197,7 @@ func done(ran []Stretch, asked int, kinds []speed) (float64, bool) {
 
 	for i := range ran {
 		st := &ran[i]
-		if st.Lost {
+		if st.Wasted {
 			continue
 		}
 
@@ -220,7 +220,7 @@ func done(ran []Stretch, asked int, kinds []speed) (float64, bool) {
 	return work, work > 0
 }
 
-// declared takes the speed that a job told of itself, if it tells it for all GPUs that
+// declared takes the speed that a job file declares, if it does so for all GPUs that
 // it ran on. How much work it is, is what it did.
 func declared(s *sim.Job, ran []Stretch) bool {
 	told := s.Spec.Speed
@@ -232,7 +232,7 @@ func declared(s *sim.Job, ran []Stretch) bool {
 
 	for i := range ran {
 		st := &ran[i]
-		if st.Lost {
+		if st.Wasted {
 			continue
 		}
 
@@ -268,17 +268,17 @@ func (w *workload) changes(nodes []Node) []sim.Change {
 		for _, g := range n.Away {
 			a, b := max(g.From.Sub(h.From), from+1), min(g.To.Sub(h.From), to)
 			if a < b {
-				kind := sim.NodeTaken
+				kind := sim.NodeReclaimed
 				if g.Drained {
-					kind = sim.NodeDrains
+					kind = sim.NodeCordoned
 				}
 
-				list = append(list, sim.Change{At: a, Kind: kind, ID: n.ID}, sim.Change{At: b, Kind: sim.NodeOpens, ID: n.ID})
+				list = append(list, sim.Change{At: a, Kind: kind, ID: n.ID}, sim.Change{At: b, Kind: sim.NodeUncordoned, ID: n.ID})
 			}
 		}
 
 		if to < h.span() && from < to {
-			list = append(list, sim.Change{At: to, Kind: sim.NodeTaken, ID: n.ID})
+			list = append(list, sim.Change{At: to, Kind: sim.NodeReclaimed, ID: n.ID})
 		}
 	}
 

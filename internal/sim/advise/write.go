@@ -25,17 +25,17 @@ func (r *Report) Write(w io.Writer, newTable func(head ...string) *table.Table) 
 	)
 
 	say(
-		"As it was: %s a month, %s of it for %.0f hours of on-demand nodes; jobs took %s on average, %s at the 95th percentile.",
+		"Baseline: %s a month, of which %s for %.0f hours of on-demand nodes; mean completion time %s, 95th percentile %s.",
 		dollars(
 			r.Base.Cost,
 		),
-		dollars(r.Base.Rent),
+		dollars(r.Base.OnDemandCost),
 		r.Base.OnDemand,
 		humanize.Seconds(r.Base.Mean),
 		humanize.Seconds(r.Base.P95),
 	)
 
-	say("Trust: %s.", r.Trust.Sentence)
+	say("Accuracy: %s.", r.Trust.Sentence)
 
 	for _, v := range []Verdict{Worth, Trade, NotWorth} {
 		if err := r.table(&out, v, newTable); err != nil {
@@ -54,8 +54,8 @@ func (r *Report) Write(w io.Writer, newTable func(head ...string) *table.Table) 
 		}
 	}
 
-	list("Left out:", r.LeftOut)
-	list("Replayed other than it was:", r.Gaps)
+	list("Not included:", r.LeftOut)
+	list("Differences between the replay and the period:", r.Gaps)
 	_, err := io.WriteString(w, out.String())
 
 	return err
@@ -63,7 +63,7 @@ func (r *Report) Write(w io.Writer, newTable func(head ...string) *table.Table) 
 
 // table writes the advice with one verdict.
 func (r *Report) table(out *strings.Builder, v Verdict, newTable func(head ...string) *table.Table) error {
-	t := newTable("#", "WHAT", "SAVES A MONTH", "4 OF 5 MONTHS", "MEAN", "P95", "ON DEMAND", "WORTH BELOW", "PAID IN")
+	t := newTable("#", "WHAT", "SAVES/MONTH", "80% INTERVAL", "MEAN", "P95", "ON-DEMAND", "BREAK-EVEN", "PAYS OFF IN")
 	var why []string
 
 	for i := range r.Advice {
@@ -87,7 +87,7 @@ func (r *Report) table(out *strings.Builder, v Verdict, newTable func(head ...st
 			laterText(a.P95),
 			hoursText(a.OnDemand),
 			even,
-			fmt.Sprintf("%d of %s", a.Sure.Paid, humanize.Count(a.Sure.Of, a.Sure.Unit)),
+			fmt.Sprintf("%d of %s", a.Confidence.PaidOff, humanize.Count(a.Confidence.Of, a.Confidence.Unit)),
 		)
 
 		why = append(why, fmt.Sprintf("%3s. %s.", number, a.Why))
@@ -127,7 +127,7 @@ func laterText(seconds float64) string {
 	case seconds > 0:
 		return humanize.Duration(d) + " later"
 	default:
-		return humanize.Duration(d) + " sooner"
+		return humanize.Duration(d) + " earlier"
 	}
 }
 
@@ -137,7 +137,7 @@ func hoursText(h float64) string {
 	case h > -0.05 && h < 0.05:
 		return "same"
 	case h > 0:
-		return fmt.Sprintf("%.0f h less", h)
+		return fmt.Sprintf("%.0f h fewer", h)
 	}
 
 	return fmt.Sprintf("%.0f h more", -h)

@@ -76,7 +76,7 @@ func aMonth() *advise.History {
 		at := begin.AddDate(0, 0, i/2).Add(time.Duration(i%2) * time.Minute)
 		h.Jobs = append(h.Jobs, advise.Job{
 			ID: id.NewJob(uint64(i + 1)), Owner: "ada", Spec: spec, Submitted: at, Ended: at.Add(21 * time.Hour),
-			Ran: []advise.Stretch{{Lasted: 20 * time.Hour, GPU: "V100", Memory: 16 << 30, TFLOPS: 93.75, GPUs: 1, Nodes: 1}},
+			Stretches: []advise.Stretch{{Lasted: 20 * time.Hour, GPU: "V100", Memory: 16 << 30, TFLOPS: 93.75, GPUs: 1, Nodes: 1}},
 		})
 	}
 
@@ -103,7 +103,7 @@ func TestRecommendationsAsPeopleAndProgramsReadThem(t *testing.T) {
 
 	r, err := advise.Advise(
 		t.Context(),
-		advise.Question{History: aMonth(), Policy: policies, More: []fleet.Offer{spot}, Seed: 1, Parallel: 2},
+		advise.Question{History: aMonth(), Policy: policies, ExtraOffers: []fleet.Offer{spot}, Seed: 1, Parallel: 2},
 	)
 
 	if err != nil {

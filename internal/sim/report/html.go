@@ -99,7 +99,7 @@ func (s *section) page() pageSection {
 		if n := len(r.First.Spans); n > 0 && n <= maxSpans {
 			out.Gantts = append(
 				out.Gantts,
-				pageGantt{r.Policy, drawn(gantt("Who had which node when, with "+r.Policy, r.First.Spans))},
+				pageGantt{r.Policy, drawn(gantt("Jobs on each node over time, policy "+r.Policy, r.First.Spans))},
 			)
 		}
 	}
@@ -110,7 +110,7 @@ func (s *section) page() pageSection {
 	}
 
 	if len(done) > 0 {
-		out.Distribution = drawn(lines("Share of jobs that were done within a time", done, true))
+		out.Distribution = drawn(lines("Share of jobs finished within a given time", done, true))
 	}
 
 	out.Cost, out.Costs = s.costs()
@@ -186,7 +186,7 @@ func (s *section) costs() (template.HTML, []legend) {
 		names = append(names, legend{"lateness", "m-late"})
 	}
 
-	return drawn(bars("What it cost, by class of node", all)), names
+	return drawn(bars("Cost by node class", all)), names
 }
 
 // Title makes a title of the names of what was simulated.

@@ -101,18 +101,19 @@ func (s *section) best(measure int) []bool {
 		top, bottom = math.Max(top, v), math.Min(bottom, v)
 	}
 
-	if near(top, bottom) {
+	if equal(top, bottom) {
 		return found
 	}
 
 	for i, r := range s.Rows {
-		found[i] = near(r.Estimates[measure].Mean*float64(m.Best), top)
+		found[i] = equal(r.Estimates[measure].Mean*float64(m.Best), top)
 	}
 
 	return found
 }
 
-func near(a, b float64) bool { return math.Abs(a-b) <= 1e-9*math.Max(math.Abs(a), math.Abs(b)) }
+// equal reports whether two figures differ by rounding only.
+func equal(a, b float64) bool { return math.Abs(a-b) <= 1e-9*math.Max(math.Abs(a), math.Abs(b)) }
 
 // CSV writes one line for each simulation, with plain numbers: seconds, shares, kWh.
 func CSV(w io.Writer, cells []whatif.Cell) error {

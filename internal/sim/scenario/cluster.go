@@ -25,16 +25,16 @@ const (
 
 // group is what was written in one line: nodes that are alike.
 type group struct {
-	nodes  []id.Node
-	class  fleet.Class
-	kind   string // of GPU, with its memory; "" without
-	gpus   int
-	cpus   job.CPUs
-	memory job.Bytes
-	joins  time.Duration
-	late   bool // they join later
-	price  fleet.NodePrice
-	billed time.Duration // provisioned for whole stretches of this length
+	nodes      []id.Node
+	class      fleet.Class
+	kind       string // of GPU, with its memory; "" without
+	gpus       int
+	cpus       job.CPUs
+	memory     job.Bytes
+	joins      time.Duration
+	joinsLater bool // they join later
+	price      fleet.NodePrice
+	billed     time.Duration // provisioned for whole stretches of this length
 }
 
 // pricing is one line of the tariff with the line of the text that made it.
@@ -54,7 +54,7 @@ func (s *Scenario) nodeLine(a *args) *fault.Error {
 func (s *Scenario) cloudLine(a *args) *fault.Error {
 	g := group{class: fleet.OnDemand}
 	g.price.Off = true
-	lost := chance{down: sim.NodeTaken, up: sim.NodeOpens, lasts: 10 * time.Minute}
+	lost := chance{down: sim.NodeReclaimed, up: sim.NodeUncordoned, lasts: 10 * time.Minute}
 	at := a.last
 
 	err := s.groupLine(a, &g, map[string]reader{
@@ -95,7 +95,7 @@ func (s *Scenario) groupLine(a *args, g *group, more map[string]reader) *fault.E
 			return into((*time.Duration)(&g.price.Boot), parseLasting)(a, w)
 		}),
 		"joins": value(func(a *args, w word) *fault.Error {
-			g.late = true
+			g.joinsLater = true
 			return into(&g.joins, parseDuration)(a, w)
 		}),
 	}
@@ -116,7 +116,7 @@ func (s *Scenario) groupLine(a *args, g *group, more map[string]reader) *fault.E
 		return err
 	}
 	if g.price.Boot > 0 && !g.price.Off {
-		return a.bad(start, "nodes that are never switched off need no time to boot").WithRemedy("add off, or take boot out")
+		return a.bad(start, "boot applies only to nodes that are switched off when idle").WithRemedy("add off or remove boot")
 	}
 
 	return s.addGroup(a, start, g)
@@ -128,36 +128,36 @@ var counted = regexp.MustCompile(`^(\d+)x(.*)$`)
 func (g *group) devices(a *args) *fault.Error {
 	// A class may stand in front of them.
 	at := 0
-	for at < len(a.left) && !counted.MatchString(a.left[at].text) {
+	for at < len(a.words) && !counted.MatchString(a.words[at].text) {
 		at++
 		if at > 1 {
 			return nil // without GPUs
 		}
 	}
 
-	if at == len(a.left) {
+	if at == len(a.words) {
 		return nil
 	}
 
-	w := a.left[at]
+	w := a.words[at]
 	m := counted.FindStringSubmatch(w.text)
 	kind, used := m[2], 1
 	if kind == "" {
-		if at+1 == len(a.left) {
-			return a.bad(w, "the kind of GPU is missing").WithRemedy("write it as in: 8x V100:16GB")
+		if at+1 == len(a.words) {
+			return a.bad(w, "the GPU model is missing").WithRemedy("for example: 8x V100:16GB")
 		}
 
-		kind, used = a.left[at+1].text, 2
+		kind, used = a.words[at+1].text, 2
 	}
 
 	n, err := parseCount(m[1])
 	if err != nil || n < 1 || n > fleet.MaxGPUs {
-		return a.bad(w, "a node has 1 to %d GPUs, not %s", fleet.MaxGPUs, m[1])
+		return a.bad(w, "a node must have 1 to %d GPUs, got %s", fleet.MaxGPUs, m[1])
 	}
 
 	var k job.GPUKind
 	if err := k.UnmarshalText([]byte(kind)); err != nil || k.Model == "" {
-		return a.bad(w, "%q is no kind of GPU", kind).WithRemedy("write a model and its memory, as in V100:16GB")
+		return a.bad(w, "invalid GPU type %q", kind).WithRemedy("give a model and its memory, e.g. V100:16GB")
 	}
 
 	if k.Memory == 0 {
@@ -165,7 +165,7 @@ func (g *group) devices(a *args) *fault.Error {
 	}
 
 	g.gpus, g.kind = n, k.String()
-	a.left = append(append([]word{}, a.left[:at]...), a.left[at+used:]...)
+	a.words = append(append([]word{}, a.words[:at]...), a.words[at+used:]...)
 
 	return nil
 }
@@ -173,18 +173,18 @@ func (g *group) devices(a *args) *fault.Error {
 // addGroup makes the nodes of a line and its line of the tariff.
 func (s *Scenario) addGroup(a *args, at word, g *group) *fault.Error {
 	if len(s.nodes)+len(g.nodes) > maxNodes {
-		return a.bad(at, "a scenario may have %d nodes", maxNodes)
+		return a.bad(at, "a scenario may have at most %d nodes", maxNodes)
 	}
 
 	for _, n := range g.nodes {
-		if s.known[n] {
-			return a.bad(at, "there are two nodes called %s", n)
+		if s.nodeNames[n] {
+			return a.bad(at, "node %s is defined twice", n)
 		}
 
-		s.known[n] = true
+		s.nodeNames[n] = true
 
 		node := g.node(n)
-		if g.late {
+		if g.joinsLater {
 			s.changes = append(s.changes, sim.Change{At: g.joins, Kind: sim.NodeJoins, ID: n, Node: &node})
 		} else {
 			s.nodes = append(s.nodes, node)
@@ -195,8 +195,8 @@ func (s *Scenario) addGroup(a *args, at word, g *group) *fault.Error {
 	for _, p := range s.prices {
 		if p.Class == g.class && p.GPU == g.kind {
 			if !reflect.DeepEqual(p.NodePrice, g.price) {
-				return a.bad(at, "nodes of one class with the same GPUs have one price, and those of line %d have another", p.at.line).
-					WithRemedy("give both lines the same price, or other GPUs")
+				return a.bad(at, "the price differs from line %d, which has nodes of the same class and GPU type", p.at.line).
+					WithRemedy("give both lines the same price or different GPUs")
 			}
 
 			s.groups = append(s.groups, *g)
@@ -228,14 +228,14 @@ func (g *group) node(name id.Node) fleet.Node {
 	return n
 }
 
-// tariff returns what nodes cost, nil if no line tells.
+// tariff returns what nodes cost, nil if no line has a price.
 func (s *Scenario) tariff() *fleet.Tariff {
 	t := &fleet.Tariff{Energy: s.energy, PUE: s.pue}
-	told := false
+	priced := false
 
 	var bare []fleet.NodePrice
 	for _, p := range s.prices {
-		told = told || len(p.Hourly) > 0 || len(p.Watts) > 0 || p.Boot > 0
+		priced = priced || len(p.Hourly) > 0 || len(p.Watts) > 0 || p.Boot > 0
 
 		if p.GPU == "" { // matches every node of the class, so it comes last
 			bare = append(bare, p.NodePrice)
@@ -246,7 +246,7 @@ func (s *Scenario) tariff() *fleet.Tariff {
 
 	t.Nodes = append(t.Nodes, bare...)
 
-	if !told {
+	if !priced {
 		return nil
 	}
 
@@ -259,8 +259,8 @@ var clusterForm = regexp.MustCompile(`^(\d+)x(.+)x(\d+)$`)
 // GPUs each, and several such parts are joined by commas. Each part's nodes are
 // named after the prefix, the kind and a number.
 func Cluster(text, prefix string, class fleet.Class) ([]fleet.Node, error) {
-	bad := fault.New(fault.Invalid, "bad_cluster", "%q is no cluster", text).
-		WithRemedy("write nodes x kind of GPU x GPUs of each, as in 4xA100:80GBx8, several joined by commas")
+	bad := fault.New(fault.Invalid, "bad_cluster", "invalid cluster %q", text).
+		WithRemedy("use NODESxGPUxGPUS_PER_NODE, e.g. 4xA100:80GBx8; separate several with commas")
 	var nodes []fleet.Node
 	made := map[string]int{}
 

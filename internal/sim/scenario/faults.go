@@ -45,11 +45,11 @@ func (s *Scenario) atLine(a *args) *fault.Error {
 	}
 
 	if w.text == "spot" {
-		s.takeBackAt(c.At)
+		s.reclaimAt(c.At)
 		return nil
 	}
 
-	kinds := oneOf(sim.NodeFails, sim.NodeHeals, sim.NodeTaken, sim.NodeOpens, sim.NodeDrains)
+	kinds := oneOf(sim.NodeFails, sim.NodeHeals, sim.NodeReclaimed, sim.NodeUncordoned, sim.NodeCordoned)
 	if err := into(&c.Kind, kinds)(a, w); err != nil {
 		return err
 	}
@@ -76,11 +76,11 @@ func (s *Scenario) randomLine(a *args) *fault.Error {
 	}
 
 	c := chance{at: w}
-	if err := into(&c.down, oneOf(sim.NodeFails, sim.NodeTaken, sim.NodeDrains))(a, w); err != nil {
+	if err := into(&c.down, oneOf(sim.NodeFails, sim.NodeReclaimed, sim.NodeCordoned))(a, w); err != nil {
 		return err
 	}
 
-	c.up = sim.NodeOpens
+	c.up = sim.NodeUncordoned
 	if c.down == sim.NodeFails {
 		c.up = sim.NodeHeals
 	}
@@ -95,7 +95,7 @@ func (s *Scenario) randomLine(a *args) *fault.Error {
 		return err
 	}
 	if c.every == 0 || c.lasts == 0 {
-		return a.bad(w, "it is not said how often and for how long").WithRemedy("write it as in: %s", example)
+		return a.bad(w, "every and for are required").WithRemedy("for example: %s", example)
 	}
 
 	s.chances = append(s.chances, c)
@@ -109,8 +109,8 @@ func (s *Scenario) timeline(seed uint64) sim.Changes {
 		return nil
 	}
 
-	t := &timeline{written: slices.Clone(s.changes)}
-	slices.SortStableFunc(t.written, func(a, b sim.Change) int { return cmp.Compare(a.At, b.At) })
+	t := &timeline{fixed: slices.Clone(s.changes)}
+	slices.SortStableFunc(t.fixed, func(a, b sim.Change) int { return cmp.Compare(a.At, b.At) })
 
 	end := s.Until
 	if end == 0 {
@@ -136,7 +136,7 @@ func (s *Scenario) timeline(seed uint64) sim.Changes {
 
 		for _, n := range nodes {
 			stream++
-			t.drawn = append(t.drawn, newDraws(c, n, joined[n], end, rand.New(rand.NewPCG(seed, stream<<16|faultStream))))
+			t.random = append(t.random, newDraws(c, n, joined[n], end, rand.New(rand.NewPCG(seed, stream<<16|faultStream))))
 		}
 	}
 
@@ -148,17 +148,17 @@ const faultStream = 0xfa
 
 // timeline yields what was written and what is drawn, by time.
 type timeline struct {
-	written []sim.Change
-	drawn   []*draws // one for each chance and node; few enough to look through
+	fixed  []sim.Change
+	random []*draws // one for each chance and node; few enough to look through
 }
 
 // draws is what happens to one node at random.
 type draws struct {
-	chance *chance
-	end    time.Duration
-	source *rand.Rand
-	next   sim.Change
-	over   bool
+	chance    *chance
+	end       time.Duration
+	source    *rand.Rand
+	next      sim.Change
+	exhausted bool
 }
 
 func newDraws(c *chance, n id.Node, from, end time.Duration, source *rand.Rand) *draws {
@@ -175,7 +175,7 @@ func (d *draws) draw() {
 
 		// To the second, so that people can read the times.
 		d.next.At += max(job.Seconds(d.source.ExpFloat64()*c.every.Seconds()).Round(time.Second), time.Second)
-		d.over = d.next.At > d.end // one that has gone comes back in any case
+		d.exhausted = d.next.At > d.end // one that has gone comes back in any case
 
 		return
 	}
@@ -187,15 +187,15 @@ func (d *draws) draw() {
 // Next returns the next change.
 func (t *timeline) Next() (sim.Change, error) {
 	var first *draws
-	for _, d := range t.drawn {
-		if !d.over && (first == nil || d.next.At < first.next.At) {
+	for _, d := range t.random {
+		if !d.exhausted && (first == nil || d.next.At < first.next.At) {
 			first = d
 		}
 	}
 
-	if len(t.written) > 0 && (first == nil || t.written[0].At <= first.next.At) {
-		c := t.written[0]
-		t.written = t.written[1:]
+	if len(t.fixed) > 0 && (first == nil || t.fixed[0].At <= first.next.At) {
+		c := t.fixed[0]
+		t.fixed = t.fixed[1:]
 		return c, nil
 	}
 

@@ -19,10 +19,10 @@ import (
 	"trainyard/internal/yardmaster"
 )
 
-// hybrid is what of a scenario is about provisioning, data and limits.
+// hybrid is the part of a scenario about provisioning, data and quotas.
 type hybrid struct {
 	cloud  sim.Cloud
-	limits []tenant.Quota
+	quotas []tenant.Quota
 	data   []dataset.Dataset
 	roads  dataset.Network
 	strict bool // a job that no node and no offer could ever run is refused
@@ -32,8 +32,8 @@ type hybrid struct {
 func (s *Scenario) strictLine(a *args) *fault.Error {
 	s.hybrid.strict = true
 
-	if a.more() {
-		return a.bad(a.left[0], "%q is too much in this line", a.left[0].text)
+	if a.hasNext() {
+		return a.bad(a.words[0], "unexpected %q at the end of the line", a.words[0].text)
 	}
 
 	return nil
@@ -51,7 +51,7 @@ func (s *Scenario) offerLine(a *args) *fault.Error {
 	o := fleet.Offer{Provider: provider, Type: kind, CPUs: usualCPUs, Memory: usualMemory}
 
 	if kind == "" {
-		return a.bad(w, "%q is no offer", w.text).WithRemedy("write a provider and a type, as in aws/g5.xlarge")
+		return a.bad(w, "invalid offer name %q", w.text).WithRemedy("use PROVIDER/TYPE, e.g. aws/g5.xlarge")
 	}
 
 	g := group{}
@@ -61,16 +61,16 @@ func (s *Scenario) offerLine(a *args) *fault.Error {
 
 	var refused []sim.Refusal
 	err = a.keys(map[string]reader{
-		"spot":   flag(&o.Spot),
-		"region": value(into(&o.Region, func(s string) (string, error) { return s, nil })),
-		"cpus":   value(into(&o.CPUs, job.ParseCPUs)),
-		"memory": value(into(&o.Memory, job.ParseBytes)),
-		"hourly": value(into(&o.Hourly, job.ParseMoney)),
-		"boot":   value(into(&o.Boot, job.ParseDuration)),
-		"bills":  value(into(&o.BillingIncrement, job.ParseDuration)),
-		"least":  value(into(&o.MinBilling, job.ParseDuration)),
-		"most":   value(into(&o.MaxNodes, parseCount)),
-		"losses": value(into(&o.LossRate, parseAmount)),
+		"spot":              flag(&o.Spot),
+		"region":            value(into(&o.Region, func(s string) (string, error) { return s, nil })),
+		"cpus":              value(into(&o.CPUs, job.ParseCPUs)),
+		"memory":            value(into(&o.Memory, job.ParseBytes)),
+		"hourly":            value(into(&o.Hourly, job.ParseMoney)),
+		"boot":              value(into(&o.Boot, job.ParseDuration)),
+		"billing_increment": value(into(&o.BillingIncrement, job.ParseDuration)),
+		"min_billing":       value(into(&o.MinBilling, job.ParseDuration)),
+		"max_nodes":         value(into(&o.MaxNodes, parseCount)),
+		"loss_rate":         value(into(&o.LossRate, parseAmount)),
 		"refused*": value(func(a *args, w word) *fault.Error {
 			var r sim.Refusal
 			err := into(&r, parseRefusal)(a, w)
@@ -99,12 +99,12 @@ func (s *Scenario) offerLine(a *args) *fault.Error {
 
 	o.Name = o.NameOf()
 	if slices.ContainsFunc(s.hybrid.cloud.Offers, func(p fleet.Offer) bool { return p.Name == o.Name }) {
-		return a.bad(start, "there are two offers called %s", o.Name)
+		return a.bad(start, "offer %s is defined twice", o.Name)
 	}
 
 	for _, r := range refused {
 		r.Offer = o.Name
-		s.hybrid.cloud.Refuses = append(s.hybrid.cloud.Refuses, r)
+		s.hybrid.cloud.Refusals = append(s.hybrid.cloud.Refusals, r)
 	}
 
 	s.hybrid.cloud.Offers = append(s.hybrid.cloud.Offers, o)
@@ -118,7 +118,7 @@ var stretch = regexp.MustCompile(`^([^.]+)\.\.([^:]+)(?::(\w+))?$`)
 func parseRefusal(s string) (r sim.Refusal, err error) {
 	m := stretch.FindStringSubmatch(s)
 	if m == nil {
-		return r, fmt.Errorf("%q is no stretch of time: write it as in 0..2h, or 0..2h:no_quota", s)
+		return r, fmt.Errorf("invalid interval %q: use FROM..TO, e.g. 0..2h or 0..2h:no_quota", s)
 	}
 
 	r.From, err = parseDuration(m[1])
@@ -134,9 +134,9 @@ func parseRefusal(s string) (r sim.Refusal, err error) {
 	return r, err
 }
 
-// limitLine reads what a user or project may have.
-func (s *Scenario) limitLine(a *args) *fault.Error {
-	w, err := a.must("whom it limits", "limit user/ann gpus 4")
+// quotaLine reads the quota of a user or project.
+func (s *Scenario) quotaLine(a *args) *fault.Error {
+	w, err := a.must("the user or project", "quota user/ann gpus 4")
 	if err != nil {
 		return err
 	}
@@ -148,16 +148,16 @@ func (s *Scenario) limitLine(a *args) *fault.Error {
 	}
 
 	err = a.keys(map[string]reader{
-		"gpus":      value(into(&l.GPUs, parseCount)),
-		"nodes":     value(into(&l.Nodes, parseCount)),
-		"gpu_hours": value(into(&l.GPUHours, parsePositive)),
-		"money":     value(into(&l.Budget, job.ParseMoney)),
-		"period":    value(into(&l.Period, oneOf(tenant.Periods()...))),
-		"at":        value(into(&l.OnExceeded, oneOf(tenant.ExceededActions()...))),
-		"borrow":    flag(&l.Borrow),
+		"gpus":        value(into(&l.GPUs, parseCount)),
+		"nodes":       value(into(&l.Nodes, parseCount)),
+		"gpu_hours":   value(into(&l.GPUHours, parsePositive)),
+		"budget":      value(into(&l.Budget, job.ParseMoney)),
+		"period":      value(into(&l.Period, oneOf(tenant.Periods()...))),
+		"on_exceeded": value(into(&l.OnExceeded, oneOf(tenant.ExceededActions()...))),
+		"borrow":      flag(&l.Borrow),
 	})
 
-	s.hybrid.limits = append(s.hybrid.limits, l)
+	s.hybrid.quotas = append(s.hybrid.quotas, l)
 	s.shares = true
 
 	return err
@@ -174,8 +174,8 @@ func parseSubject(a *args, w word) (tenant.Subject, *fault.Error) {
 		return tenant.Subject{Each: name}, nil
 	}
 
-	return tenant.Subject{}, a.bad(w, "%q is nobody", w.text).
-		WithRemedy("write user/NAME, project/NAME, each/user or each/project")
+	return tenant.Subject{}, a.bad(w, "invalid subject %q", w.text).
+		WithRemedy("use user/NAME, project/NAME, each/user or each/project")
 }
 
 // dataLine reads a dataset.
@@ -219,21 +219,21 @@ func (s *Scenario) roadsLine(a *args) *fault.Error {
 	})
 }
 
-// takeBackAt notes when the provider takes a spot node back.
-func (s *Scenario) takeBackAt(at time.Duration) {
-	s.hybrid.cloud.Takes = append(s.hybrid.cloud.Takes, at)
-	slices.SortFunc(s.hybrid.cloud.Takes, cmp.Compare[time.Duration])
+// reclaimAt notes when the provider reclaims a spot node.
+func (s *Scenario) reclaimAt(at time.Duration) {
+	s.hybrid.cloud.Reclaims = append(s.hybrid.cloud.Reclaims, at)
+	slices.SortFunc(s.hybrid.cloud.Reclaims, cmp.Compare[time.Duration])
 }
 
-// setUp tells a simulation of all that.
+// setUp adds all of it to the configuration of a simulation.
 func (h *hybrid) setUp(cfg *sim.Config) {
 	if len(h.cloud.Offers) > 0 {
 		cloud := h.cloud
 		cfg.Cloud = &cloud
 	}
 
-	cfg.Limits, cfg.Data = h.limits, h.data
-	strict, roads, booked := h.strict, h.roads, len(h.limits) > 0
+	cfg.Quotas, cfg.Data = h.quotas, h.data
+	strict, roads, booked := h.strict, h.roads, len(h.quotas) > 0
 	cfg.Yard = func(y *yardmaster.Config) {
 		y.RefuseImpossible = strict
 		if roads != (dataset.Network{}) {

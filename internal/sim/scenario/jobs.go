@@ -15,17 +15,17 @@ import (
 
 // draft is a job while its line is read.
 type draft struct {
-	job      sim.Job
-	spec     job.Spec
-	work     float64
-	rates    []job.Rate
-	start    time.Duration
-	save     time.Duration
-	deadline time.Duration // after submission
-	phases   []phase
-	user     id.User
-	none     bool // saves no checkpoint
-	at       word
+	job          sim.Job
+	spec         job.Spec
+	work         float64
+	rates        []job.Rate
+	start        time.Duration
+	save         time.Duration
+	deadline     time.Duration // after submission
+	phases       []phase
+	user         id.User
+	noCheckpoint bool // saves no checkpoint
+	at           word
 }
 
 type phase struct {
@@ -47,11 +47,11 @@ func (s *Scenario) jobLine(a *args) *fault.Error {
 
 	switch {
 	case !id.Name(name.text):
-		return a.bad(name, "%q cannot name a job", name.text).WithRemedy("use lower-case letters, digits, '-', '_' and '.'")
+		return a.bad(name, "invalid job name %q", name.text).WithRemedy("use lower-case letters, digits, '-', '_' and '.'")
 	case s.names[name.text]:
-		return a.bad(name, "there are two jobs called %s", name.text)
+		return a.bad(name, "job %s is defined twice", name.text)
 	case len(s.jobs) == maxJobs:
-		return a.bad(name, "a scenario may have %d jobs in lines of their own", maxJobs).
+		return a.bad(name, "a scenario may have at most %d job lines", maxJobs).
 			WithRemedy("use a workload or a trace")
 	}
 
@@ -94,23 +94,23 @@ func (d *draft) table() map[string]reader {
 		"late_cost":    value(into(&d.spec.LateCost, job.ParseMoney)),
 		"retry":        value(into(&d.spec.Retry, parseCount)),
 		"checkpoint":   value(d.checkpoint),
-		"lasts":        value(into(&d.job.Lasts, parseLasting)),
+		"lasts":        value(into(&d.job.Duration, parseLasting)),
 		"work":         value(into(&d.work, parsePositive)),
 		"speed*":       value(d.speed(false)),
 		"spread*":      value(d.speed(true)),
 		"start":        value(into(&d.start, parseDuration)),
 		"save":         value(into(&d.save, parseDuration)),
 		"phase*":       value(d.phase),
-		"tells":        flag(&d.job.Tells),
-		"lost":         value(into(&d.job.Lost, parseLasting)),
+		"reports":      flag(&d.job.ReportsProgress),
+		"lost":         value(into(&d.job.MaxLoss, parseLasting)),
 		"fails*":       value(d.fails),
-		"cancel":       value(into(&d.job.Cancel, parseLasting)),
+		"cancel":       value(into(&d.job.CancelAfter, parseLasting)),
 	}
 }
 
 func parseUser(s string) (id.User, error) {
 	if !id.Name(s) {
-		return "", fmt.Errorf("%q cannot name a user: use lower-case letters, digits, '-', '_' and '.'", s)
+		return "", fmt.Errorf("invalid user name %q: use lower-case letters, digits, '-', '_' and '.'", s)
 	}
 
 	return id.User(s), nil
@@ -119,7 +119,7 @@ func parseUser(s string) (id.User, error) {
 func parseShare(s string) (float64, error) {
 	f, err := parsePositive(s)
 	if err == nil && f >= 1 {
-		err = fmt.Errorf("%q is no share of a GPU: write a number between 0 and 1", s)
+		err = fmt.Errorf("GPU share must be between 0 and 1, got %q", s)
 	}
 
 	return f, err
@@ -127,7 +127,7 @@ func parseShare(s string) (float64, error) {
 
 func parseKind(s string) (k job.GPUKind, err error) {
 	if err = k.UnmarshalText([]byte(s)); err != nil || k.Model == "" {
-		err = fmt.Errorf("%q is no kind of GPU: write a model, as in A100 or A100:80GB", s)
+		err = fmt.Errorf("invalid GPU type %q: give a model, e.g. A100 or A100:80GB", s)
 	}
 
 	return k, err
@@ -136,7 +136,7 @@ func parseKind(s string) (k job.GPUKind, err error) {
 // checkpoint reads how often a job saves itself, or none.
 func (d *draft) checkpoint(a *args, w word) *fault.Error {
 	if w.text == "none" {
-		d.none = true
+		d.noCheckpoint = true
 		return nil
 	}
 
@@ -164,8 +164,8 @@ func (d *draft) phase(a *args, w word) *fault.Error {
 	}
 
 	if err != nil || !ok || len(d.phases) > 0 && p.from <= d.phases[len(d.phases)-1].from {
-		return a.bad(w, "%q is no later phase", w.text).
-			WithRemedy("write the work from which on, and the speed, as in 500/1:2,2:3.5, the earliest first")
+		return a.bad(w, "invalid phase %q", w.text).
+			WithRemedy("use WORK/SPEED in order of work, e.g. 500/1:2,2:3.5")
 	}
 
 	d.phases = append(d.phases, p)
@@ -185,11 +185,11 @@ func (d *draft) fails(a *args, w word) *fault.Error {
 	f.Share, err = strconv.ParseFloat(share, 64)
 	_, known := job.HandlingOf(f.Cause)
 	if err != nil || !known || f.Share < 0 || f.Share >= 1 {
-		return a.bad(w, "%q is no failure", w.text).
-			WithRemedy("write how much of the work is done by then, from 0 to 1, and why, as in 0.5:user_code")
+		return a.bad(w, "invalid failure %q", w.text).
+			WithRemedy("use SHARE:CAUSE with the share of work done, from 0 to 1, e.g. 0.5:user_code")
 	}
 
-	d.job.Fails = append(d.job.Fails, f)
+	d.job.Failures = append(d.job.Failures, f)
 
 	return nil
 }
@@ -203,28 +203,28 @@ func (d *draft) finish(a *args) *fault.Error {
 
 	switch {
 	case spec.Resources.GPUShare > 0 && spec.Resources.GPUs != (job.Range{Min: 1, Max: 1}):
-		return a.bad(d.at, "%s asks for a share of a GPU and for several", spec.Name).WithRemedy("take gpus or gpu_share out")
-	case d.job.Lasts > 0 && d.work > 0:
-		return a.bad(d.at, "%s has both lasts and work", spec.Name).
-			WithRemedy("give how long it lasts, or how much work it is and its speed")
-	case d.job.Lasts == 0 && (d.work == 0 || len(d.rates) == 0):
-		return a.bad(d.at, "%s does not say how long it takes", spec.Name).
-			WithRemedy("write lasts 1h, or work 1000 and speed 1:2,2:3.8")
-	case d.job.Lasts > 0 && (len(d.rates)+len(d.phases) > 0 || d.start+d.save > 0 || d.job.Tells):
-		return a.bad(d.at, "%s lasts as long whatever it is given", spec.Name).
-			WithRemedy("speed, spread, phase, start, save and tells go with work, not with lasts")
+		return a.bad(d.at, "job %s has both gpu_share and more than one GPU", spec.Name).WithRemedy("remove gpus or gpu_share")
+	case d.job.Duration > 0 && d.work > 0:
+		return a.bad(d.at, "job %s has both lasts and work", spec.Name).
+			WithRemedy("give either lasts, or work and speed")
+	case d.job.Duration == 0 && (d.work == 0 || len(d.rates) == 0):
+		return a.bad(d.at, "job %s has neither lasts nor work and speed", spec.Name).
+			WithRemedy("add lasts 1h, or work 1000 and speed 1:2,2:3.8")
+	case d.job.Duration > 0 && (len(d.rates)+len(d.phases) > 0 || d.start+d.save > 0 || d.job.ReportsProgress):
+		return a.bad(d.at, "job %s has lasts together with keys that need work", spec.Name).
+			WithRemedy("speed, spread, phase, start, save and reports go with work, not with lasts")
 	case spec.LateCost > 0 && d.deadline == 0:
-		return a.bad(d.at, "%s has a late_cost and no deadline", spec.Name).WithRemedy("add a deadline, as in deadline 4h")
+		return a.bad(d.at, "job %s has a late_cost but no deadline", spec.Name).WithRemedy("add a deadline, e.g. deadline 4h")
 	case spec.Resources.GPUs == (job.Range{}) && spec.Resources.CPUs == 0:
-		return a.bad(d.at, "%s asks for nothing", spec.Name).WithRemedy("write gpus 1, or cpus 4")
+		return a.bad(d.at, "job %s requests no resources", spec.Name).WithRemedy("add gpus 1 or cpus 4")
 	case spec.Resources.GPUs.Min > fleet.MaxGPUs:
-		return a.bad(d.at, "%s asks for more GPUs than a node can have", spec.Name).
-			WithRemedy("gpus are of each node; use nodes for more")
+		return a.bad(d.at, "job %s requests more GPUs than a node can have", spec.Name).
+			WithRemedy("gpus counts the GPUs per node; use nodes for more")
 	case spec.Priority > 100:
-		return a.bad(d.at, "the priority of %s is above 100", spec.Name)
+		return a.bad(d.at, "the priority of job %s must be between 0 and 100", spec.Name)
 	}
 
-	if d.none {
+	if d.noCheckpoint {
 		spec.Checkpoint = nil
 	}
 

@@ -23,7 +23,7 @@ func (s *Scenario) Config(load float64, seed uint64) (sim.Config, error) {
 
 	cfg := sim.Config{
 		Nodes: slices.Clone(s.nodes), Jobs: Scaled(jobs, load), Changes: s.timeline(seed), Tariff: s.tariff(),
-		Shares: s.shares, Until: s.Until, Detect: s.detect,
+		FairShare: s.shares, Until: s.Until, Detect: s.detect,
 	}
 
 	s.hybrid.setUp(&cfg)
@@ -34,7 +34,7 @@ func (s *Scenario) Config(load float64, seed uint64) (sim.Config, error) {
 // keepSpans is how many spans are kept where what is provisioned is billed by them.
 const keepSpans = 1 << 20
 
-// Run simulates the scenario with a policy, and returns the decisions as the log tells them.
+// Run simulates the scenario with a policy, and returns the log of decisions.
 func (s *Scenario) Run(p place.Policy) (*sim.Result, string, error) {
 	cfg, err := s.Config(1, s.Seed)
 	if err != nil {
@@ -75,12 +75,12 @@ func (s *Scenario) Simulate(cfg sim.Config) (*sim.Result, error) {
 
 // bill adds what is paid beyond the time of use because it is billed in whole stretches.
 func (s *Scenario) bill(r *sim.Result) {
-	rented := map[string]*group{}
+	perGroup := map[string]*group{}
 	for i := range s.groups {
 		g := &s.groups[i]
 		for _, n := range g.nodes {
 			if g.billed > 0 && len(g.price.Hourly) > 0 {
-				rented[string(n)] = g
+				perGroup[string(n)] = g
 			}
 		}
 	}
@@ -95,7 +95,7 @@ func (s *Scenario) bill(r *sim.Result) {
 			to = max(to, spans[i].To)
 		}
 
-		g := rented[node]
+		g := perGroup[node]
 		if g == nil {
 			continue
 		}
@@ -129,12 +129,12 @@ func (s *Scenario) StillWater(newPolicy func() place.Policy) ([]string, error) {
 	at := s.Still
 	cfg.Policy = newPolicy()
 	last := time.Duration(0)
-	cfg.Step = func(now time.Duration, _ int) { last = now }
+	cfg.OnStep = func(now time.Duration, _ int) { last = now }
 	r, err := sim.Run(cfg)
 	switch {
 	case err != nil:
 		return nil, err
-	case at < 0 && r.Left == 0:
+	case at < 0 && r.Unfinished == 0:
 		return nil, nil // the yard is empty: there is nothing to decide about
 	case at < 0 && s.Until > 0:
 		at = s.Until - rounds

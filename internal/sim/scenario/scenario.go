@@ -1,13 +1,13 @@
 // Package scenario reads small worlds that a person writes as text: a cluster, a
-// workload, what goes wrong, a policy, and the decisions that are expected.
+// workload, faults, a policy, and the decisions that are expected.
 //
 // A scenario is one file of lines. Each line says one thing: a node, a job,
 // something that happens. It serves three ends at once: a test, whose expected
 // decisions stand below the line "expect:"; a page of documentation, since the
-// decisions are told in words; and an input of trainyard simulate. Every mistake
-// is told with its file, line and column. The package makes a sim.Config of a
+// decisions are logged in words; and an input of trainyard simulate. Every mistake
+// is reported with its file, line and column. The package makes a sim.Config of a
 // scenario and runs it; it decides nothing about jobs, and the files themselves
-// are read by who calls it. The tests of this package run all of scenarios/.
+// are read by the caller. The tests of this package run all of scenarios/.
 package scenario
 
 import (
@@ -28,55 +28,55 @@ const (
 	maxText  = 4 << 20 // bytes
 	maxNodes = 100_000
 	maxJobs  = 100_000 // written out; generated ones are not counted here
-	maxWrong = 50      // mistakes that are told at once
+	maxWrong = 50      // mistakes that are reported at once
 )
 
 // Scenario is a world as it was written.
 type Scenario struct {
-	Name   string // of the file, without its folder and ending
-	About  string // what the comment at the top says
-	Policy string // as place.Registry reads it: a name, and parameters behind colons
-	Seed   uint64
-	Until  time.Duration // 0 to go on until all jobs have ended
-	Still  time.Duration // when five more rounds must change nothing; none if negative
-	Expect string        // the decisions, as the log tells them
-	Asks   bool          // there is an expected part, even if it is empty
+	Name      string // of the file, without its folder and ending
+	About     string // what the comment at the top says
+	Policy    string // as place.Registry reads it: a name, and parameters behind colons
+	Seed      uint64
+	Until     time.Duration // 0 to go on until all jobs have ended
+	Still     time.Duration // when five more rounds must change nothing; none if negative
+	Expect    string        // the decisions, as in the log
+	HasExpect bool          // there is an expected part, even if it is empty
 
-	file    string // as messages call it
-	folder  string // what trace files are found from
-	text    string // above the expected part
-	detect  time.Duration
-	shares  bool // a job names its user, so that fair share counts
-	nodes   []fleet.Node
-	known   map[id.Node]bool
-	groups  []group
-	changes []sim.Change // written out, in order of the text
-	chances []chance
-	energy  float64
-	pue     float64
-	prices  []pricing
-	jobs    []*sim.Job
-	names   map[string]bool
-	loads   []workload
-	hybrid  hybrid
+	file      string // as messages call it
+	folder    string // what trace files are found from
+	text      string // above the expected part
+	detect    time.Duration
+	shares    bool // a job names its user, so that fair share counts
+	nodes     []fleet.Node
+	nodeNames map[id.Node]bool
+	groups    []group
+	changes   []sim.Change // written out, in order of the text
+	chances   []chance
+	energy    float64
+	pue       float64
+	prices    []pricing
+	jobs      []*sim.Job
+	names     map[string]bool
+	loads     []workload
+	hybrid    hybrid
 }
 
-// Parse reads a scenario. The name is that of its file: messages tell it, and
+// Parse reads a scenario. The name is that of its file: messages quote it, and
 // traces are found from its folder. The error is a fault.List of all mistakes.
 func Parse(file string, text []byte) (*Scenario, error) {
 	s := &Scenario{
 		Name: strings.TrimSuffix(filepath.Base(file), filepath.Ext(file)), file: file, folder: filepath.Dir(file),
-		Seed: 1, Still: -1, detect: time.Minute, known: map[id.Node]bool{}, names: map[string]bool{},
+		Seed: 1, Still: -1, detect: time.Minute, nodeNames: map[id.Node]bool{}, names: map[string]bool{},
 	}
 
 	if len(text) > maxText {
 		return nil, fault.List{
-			fault.New(fault.Invalid, "too_large", "%s has %d bytes and may have %d", file, len(text), maxText),
+			fault.New(fault.Invalid, "too_large", "%s has %d bytes; the maximum is %d", file, len(text), maxText),
 		}
 	}
 
 	var expect string
-	s.text, expect, s.Asks = cutExpect(strings.ReplaceAll(string(text), "\r\n", "\n"))
+	s.text, expect, s.HasExpect = cutExpect(strings.ReplaceAll(string(text), "\r\n", "\n"))
 	s.Expect = tidy(expect)
 	s.About = about(s.text)
 	wrong := s.read()
@@ -152,7 +152,7 @@ func statements() map[string]func(*Scenario, *args) *fault.Error {
 		"at":       (*Scenario).atLine,
 		"random":   (*Scenario).randomLine,
 		"offer":    (*Scenario).offerLine,
-		"limit":    (*Scenario).limitLine,
+		"quota":    (*Scenario).quotaLine,
 		"data":     (*Scenario).dataLine,
 		"roads":    (*Scenario).roadsLine,
 		"strict":   (*Scenario).strictLine,
@@ -194,23 +194,23 @@ func (s *Scenario) check() fault.List {
 
 	joins := slices.ContainsFunc(s.changes, func(c sim.Change) bool { return c.Kind == sim.NodeJoins })
 	if len(s.nodes) == 0 && !joins && len(s.hybrid.cloud.Offers) == 0 {
-		add("no_node", "write a line as in: node a 8x V100:16GB", "the scenario has no node")
+		add("no_node", "add a line such as: node a 8x V100:16GB", "the scenario has no node")
 	}
 
 	if len(s.jobs) == 0 && len(s.loads) == 0 {
-		add("no_job", "write a line as in: job first gpus 2 lasts 1h", "the scenario has no job")
+		add("no_job", "add a line such as: job first gpus 2 lasts 1h", "the scenario has no job")
 	}
 
 	for _, c := range s.changes {
-		if !s.known[c.ID] {
-			add("unknown_node", "name a node that the scenario has", "there is no node %s to %s at %s", c.ID, c.Kind, c.At)
+		if !s.nodeNames[c.ID] {
+			add("unknown_node", "use the name of a node of the scenario", "no node is called %s (%s at %s)", c.ID, c.Kind, c.At)
 		}
 	}
 
 	for _, c := range s.chances {
 		for _, n := range c.nodes {
-			if !s.known[n] {
-				add("unknown_node", "name a node that the scenario has", "there is no node %s to %s", n, c.down)
+			if !s.nodeNames[n] {
+				add("unknown_node", "use the name of a node of the scenario", "no node is called %s (random %s)", n, c.down)
 			}
 		}
 	}
@@ -218,8 +218,8 @@ func (s *Scenario) check() fault.List {
 	if s.Still >= 0 && s.Until > 0 && s.Still+rounds > s.Until {
 		add(
 			"bad_value",
-			"let it go on for longer with until",
-			"it ends before five more rounds can be asked for at %s",
+			"choose a later until",
+			"the scenario ends before the check for further decisions at %s",
 			s.Still,
 		)
 	}
@@ -234,10 +234,10 @@ func (s *Scenario) policyLine(a *args) *fault.Error {
 	}
 
 	parts := []string{name.text}
-	for a.more() {
+	for a.hasNext() {
 		w := a.next()
 		if !strings.Contains(w.text, "=") {
-			return a.bad(w, "%q is no parameter", w.text).WithRemedy("write it as in margin=0.2")
+			return a.bad(w, "invalid policy parameter %q", w.text).WithRemedy("use KEY=VALUE, e.g. margin=0.2")
 		}
 
 		parts = append(parts, w.text)
@@ -257,7 +257,7 @@ func (s *Scenario) detectLine(a *args) *fault.Error { return a.only(into(&s.dete
 func (s *Scenario) stillLine(a *args) *fault.Error { return a.only(into(&s.Still, parseDuration)) }
 
 func (s *Scenario) energyLine(a *args) *fault.Error {
-	w, err := a.must("what a kWh costs", "energy 0.30 pue 1.4")
+	w, err := a.must("the price of a kWh", "energy 0.30 pue 1.4")
 	if err != nil {
 		return err
 	}

@@ -40,38 +40,38 @@ func TestAMistakeIsToldWithItsPlaceAndItsRemedy(t *testing.T) {
 	}{
 		"a line that means nothing":        {good + "nodes b 2x V100", 3, 1, "did you mean node?"},
 		"an unknown key":                   {good + "job k gpus 1 lasst 1h", 3, 14, "did you mean lasts?"},
-		"a key that comes twice":           {good + "job k gpus 1 gpus 2 lasts 1h", 3, 14, `"gpus" comes twice`},
-		"a key without a value":            {good + "job k gpus 1 lasts", 3, 14, `a value is missing behind "lasts"`},
+		"a key that comes twice":           {good + "job k gpus 1 gpus 2 lasts 1h", 3, 14, `"gpus" is given twice`},
+		"a key without a value":            {good + "job k gpus 1 lasts", 3, 14, `a value is missing after "lasts"`},
 		"no length of time":                {good + "job k gpus 1 lasts long", 3, 20, `value must be a duration, got "long"`},
-		"a job that lasts for nothing":     {good + "job k gpus 1 lasts 0s", 3, 20, "more than nothing"},
-		"a job without a length":           {good + "job k gpus 1", 3, 5, "does not say how long it takes"},
+		"a job that lasts for nothing":     {good + "job k gpus 1 lasts 0s", 3, 20, "must be greater than 0"},
+		"a job without a length":           {good + "job k gpus 1", 3, 5, "neither lasts nor work and speed"},
 		"a job of two lengths":             {good + "job k gpus 1 lasts 1h work 5 speed 1:1", 3, 5, "both lasts and work"},
-		"a start of a job that only lasts": {good + "job k gpus 1 lasts 1h start 5s", 3, 5, "lasts as long whatever it is given"},
-		"a job that asks for nothing":      {good + "job k lasts 1h", 3, 5, "asks for nothing"},
+		"a start of a job that only lasts": {good + "job k gpus 1 lasts 1h start 5s", 3, 5, "lasts together with keys that need work"},
+		"a job that requests no resources": {good + "job k lasts 1h", 3, 5, "requests no resources"},
 		"a late cost without a deadline":   {good + "job k gpus 1 lasts 1h late_cost $5", 3, 5, "no deadline"},
-		"two jobs of one name":             {good + "job j gpus 1 lasts 1h", 3, 5, "two jobs called j"},
-		"a bad name":                       {good + "job Big gpus 1 lasts 1h", 3, 5, "cannot name a job"},
-		"no speed":                         {good + "job k gpus 1 work 5 speed fast", 3, 27, "is no speed"},
-		"no failure":                       {good + "job k gpus 1 lasts 1h fails 0.5:boredom", 3, 29, "is no failure"},
-		"a phase out of order":             {good + "job k gpus 1 work 9 speed 1:1 phase 5/1:2 phase 3/1:1", 3, 49, "is no later phase"},
-		"two nodes of one name":            {good + "node a 1x V100", 3, 1, "two nodes called a"},
+		"two jobs of one name":             {good + "job j gpus 1 lasts 1h", 3, 5, "job j is defined twice"},
+		"a bad name":                       {good + "job Big gpus 1 lasts 1h", 3, 5, "invalid job name"},
+		"no speed":                         {good + "job k gpus 1 work 5 speed fast", 3, 27, "invalid speed"},
+		"no failure":                       {good + "job k gpus 1 lasts 1h fails 0.5:boredom", 3, 29, "invalid failure"},
+		"a phase out of order":             {good + "job k gpus 1 work 9 speed 1:1 phase 5/1:2 phase 3/1:1", 3, 49, "invalid phase"},
+		"two nodes of one name":            {good + "node a 1x V100", 3, 1, "node a is defined twice"},
 		"too many GPUs":                    {good + "node b 99x V100", 3, 8, "1 to 64 GPUs"},
-		"no kind of GPU":                   {good + "node b 4x", 3, 8, "kind of GPU is missing"},
-		"two prices of one kind":           {good + "node b 2x V100 hourly 3", 3, 1, "those of line 1 have another"},
-		"boot of what is never off":        {good + "node b 2x A100 boot 3m", 3, 1, "never switched off"},
-		"a range of names that goes back":  {good + "node b[4..2] 2x V100", 3, 6, "no range of names"},
+		"no kind of GPU":                   {good + "node b 4x", 3, 8, "GPU model is missing"},
+		"two prices of one kind":           {good + "node b 2x V100 hourly 3", 3, 1, "the price differs from line 1"},
+		"boot of what is never off":        {good + "node b 2x A100 boot 3m", 3, 1, "boot applies only to nodes"},
+		"a range of names that goes back":  {good + "node b[4..2] 2x V100", 3, 6, "invalid range of names"},
 		"something unknown happens":        {good + "at 5m explode a", 3, 7, `"explode" is none of`},
-		"it happens to nobody":             {good + "at 5m fail", 3, 7, "missing behind"},
-		"chance without a rate":            {good + "random fail on a", 3, 8, "how often and for how long"},
-		"a workload without a rate":        {good + "workload poisson jobs 5", 3, 10, "how often jobs come"},
+		"it happens to nobody":             {good + "at 5m fail", 3, 7, "missing after"},
+		"chance without a rate":            {good + "random fail on a", 3, 8, "every and for are required"},
+		"a workload without a rate":        {good + "workload poisson jobs 5", 3, 10, "every is required"},
 		"shares that do not fit sizes":     {good + "workload poisson every 5m gpus 1,2 shares 1", 3, 10, "1 shares for 2 sizes"},
 		"an open quotation mark":           {good + `node "b 2x V100`, 3, 6, "quotation mark"},
-		"a parameter without a value":      {"policy fifo fast\n" + good, 1, 13, "is no parameter"},
+		"a parameter without a value":      {"policy fifo fast\n" + good, 1, 13, "invalid policy parameter"},
 		"a mistake in a line that goes on": {good + "job k gpus 1\n    lasts long", 4, 11, `value must be a duration, got "long"`},
-		"no such node":                     {good + "at 5m fail b", 0, 0, "there is no node b"},
+		"no such node":                     {good + "at 5m fail b", 0, 0, "no node is called b"},
 		"no node at all":                   {"job j gpus 1 lasts 1h", 0, 0, "has no node"},
 		"no job at all":                    {"node a 2x V100", 0, 0, "has no job"},
-		"stillness after the end":          {good + "until 1h\nstill 1h", 0, 0, "ends before five more rounds"},
+		"stillness after the end":          {good + "until 1h\nstill 1h", 0, 0, "ends before the check for further decisions"},
 	} {
 		_, err := scenario.Parse("bad.yard", []byte(c.text))
 		var list fault.List
@@ -113,7 +113,7 @@ func TestWhatIsBelowExpectIsNotRead(t *testing.T) {
 		"# Shows\n# something.\npolicy fifo\nnode a 2x V100\njob j gpus 1 lasts 1h\n\nexpect:\n  nonsense   \n\n\n",
 	)
 
-	if s.About != "Shows something." || s.Expect != "  nonsense\n" || !s.Asks {
+	if s.About != "Shows something." || s.Expect != "  nonsense\n" || !s.HasExpect {
 		t.Errorf("about %q, expected %q", s.About, s.Expect)
 	}
 
@@ -121,8 +121,8 @@ func TestWhatIsBelowExpectIsNotRead(t *testing.T) {
 		t.Errorf("with other decisions: %q", got)
 	}
 
-	if parse(t, "node a 2x V100\njob j gpus 1 lasts 1h").Asks {
-		t.Error("a scenario without an expected part asks for nothing")
+	if parse(t, "node a 2x V100\njob j gpus 1 lasts 1h").HasExpect {
+		t.Error("a scenario without an expected part requests no resources")
 	}
 }
 
@@ -305,7 +305,7 @@ func TestChanceComesFromTheSeed(t *testing.T) {
 			if c.At-down[string(c.ID)] != time.Hour {
 				t.Errorf("%s was away for %s, want 1h", c.ID, c.At-down[string(c.ID)])
 			}
-		case sim.NodeJoins, sim.NodeTaken, sim.NodeOpens, sim.NodeDrains:
+		case sim.NodeJoins, sim.NodeReclaimed, sim.NodeUncordoned, sim.NodeCordoned:
 		}
 	}
 

@@ -16,7 +16,7 @@ import (
 func parseSeed(s string) (uint64, error) {
 	n, err := strconv.ParseUint(s, 10, 64)
 	if err != nil {
-		return 0, fmt.Errorf("%q is no seed: write a whole number", s)
+		return 0, fmt.Errorf("seed must be a non-negative integer, got %q", s)
 	}
 
 	return n, nil
@@ -36,7 +36,7 @@ func parseDuration(s string) (time.Duration, error) {
 func parseLasting(s string) (time.Duration, error) {
 	d, err := parseDuration(s)
 	if err == nil && d <= 0 {
-		err = fmt.Errorf("%q must be more than nothing", s)
+		err = fmt.Errorf("duration must be greater than 0, got %q", s)
 	}
 
 	return d, err
@@ -46,7 +46,7 @@ func parseLasting(s string) (time.Duration, error) {
 func parseAmount(s string) (float64, error) {
 	f, err := strconv.ParseFloat(strings.TrimPrefix(s, "$"), 64)
 	if err != nil || f < 0 || math.IsInf(f, 0) || math.IsNaN(f) {
-		return 0, fmt.Errorf("%q is no amount: write a number as in 0.30", s)
+		return 0, fmt.Errorf("amount must be a non-negative number such as 0.30, got %q", s)
 	}
 
 	return f, nil
@@ -56,7 +56,7 @@ func parseAmount(s string) (float64, error) {
 func parsePositive(s string) (float64, error) {
 	f, err := parseAmount(s)
 	if err == nil && f == 0 {
-		err = fmt.Errorf("%q must be more than 0", s)
+		err = fmt.Errorf("amount must be greater than 0, got %q", s)
 	}
 
 	return f, err
@@ -65,7 +65,7 @@ func parsePositive(s string) (float64, error) {
 func parseCount(s string) (int, error) {
 	n, err := strconv.ParseUint(s, 10, 31)
 	if err != nil {
-		return 0, fmt.Errorf("%q is no count: write a whole number", s)
+		return 0, fmt.Errorf("count must be a non-negative integer, got %q", s)
 	}
 
 	return int(n), nil
@@ -117,7 +117,7 @@ func parseNames(s string) ([]id.Node, error) {
 			from, err1 := parseCount(m[2])
 			to, err2 := parseCount(m[3])
 			if err := errors.Join(err1, err2); err != nil || to < from || to-from >= maxNodes {
-				return nil, fmt.Errorf("%q is no range of names: write it as in n[1..8]", part)
+				return nil, fmt.Errorf("invalid range of names %q: use e.g. n[1..8]", part)
 			}
 
 			names = names[:0]
@@ -128,7 +128,7 @@ func parseNames(s string) ([]id.Node, error) {
 
 		for _, n := range names {
 			if !id.Name(n) {
-				return nil, fmt.Errorf("%q cannot name a node: use lower-case letters, digits, '-', '_' and '.'", n)
+				return nil, fmt.Errorf("invalid node name %q: use lower-case letters, digits, '-', '_' and '.'", n)
 			}
 
 			all = append(all, id.Node(n))
@@ -156,7 +156,7 @@ func parseRates(spread bool) func(string) ([]job.Rate, error) {
 			f, err2 := parsePositive(speed)
 			if !ok || err1 != nil || err2 != nil || gpus > job.MaxCount {
 				return nil, fmt.Errorf(
-					"%q is no speed: write units a second by number of GPUs, as in 1:2,2:3.8 or A100=1:2,2:3.8",
+					"invalid speed %q: give units per second by number of GPUs, e.g. 1:2,2:3.8 or A100=1:2,2:3.8",
 					s,
 				)
 			}

@@ -20,9 +20,9 @@ type word struct {
 // args are the words of one line that have not been read yet. A line that begins
 // with a blank goes on with the one above, so the words know their own lines.
 type args struct {
-	file string
-	left []word
-	last word // read last, for a complaint that something is missing behind it
+	file  string
+	words []word
+	last  word // read last, for a complaint that something is missing behind it
 }
 
 // split splits a text into lines of words.
@@ -45,11 +45,11 @@ func split(file, text string) ([]*args, fault.List) {
 
 		if (line[0] == ' ' || line[0] == '\t') && len(all) > 0 {
 			last := all[len(all)-1]
-			last.left = append(last.left, words...)
+			last.words = append(last.words, words...)
 			continue
 		}
 
-		all = append(all, &args{file: file, left: words})
+		all = append(all, &args{file: file, words: words})
 	}
 
 	return all, wrong
@@ -71,7 +71,7 @@ func cut(file, line string, number int) ([]word, *fault.Error) {
 		case '"':
 			end := strings.IndexByte(line[at+1:], '"')
 			if end < 0 {
-				return nil, (&args{file: file}).bad(w, "the quotation mark has no other one in this line")
+				return nil, (&args{file: file}).bad(w, "unterminated quotation mark")
 			}
 
 			w.text = line[at+1 : at+1+end]
@@ -104,19 +104,19 @@ func wordEnd(text string) int {
 	return len(text)
 }
 
-func (a *args) more() bool { return len(a.left) > 0 }
+func (a *args) hasNext() bool { return len(a.words) > 0 }
 
 // next takes the next word; there must be one.
 func (a *args) next() word {
-	a.last = a.left[0]
-	a.left = a.left[1:]
+	a.last = a.words[0]
+	a.words = a.words[1:]
 	return a.last
 }
 
 // must takes the next word, or says what is missing.
 func (a *args) must(what, example string) (word, *fault.Error) {
-	if !a.more() {
-		return word{}, a.bad(a.last, "%s is missing behind %q", what, a.last.text).WithRemedy("write it as in: %s", example)
+	if !a.hasNext() {
+		return word{}, a.bad(a.last, "%s is missing after %q", what, a.last.text).WithRemedy("for example: %s", example)
 	}
 
 	return a.next(), nil
@@ -131,9 +131,9 @@ func (a *args) bad(w word, format string, args ...any) *fault.Error {
 
 // unknown is a word that means nothing where it stands.
 func (a *args) unknown(w word, what string, known []string) *fault.Error {
-	e := a.bad(w, "%q is no %s of a scenario", w.text, what)
-	if near := suggest.Closest(w.text, known); near != "" {
-		return e.WithRemedy("did you mean %s?", near)
+	e := a.bad(w, "unknown %[2]s %[1]q", w.text, what)
+	if closest := suggest.Closest(w.text, known); closest != "" {
+		return e.WithRemedy("did you mean %s?", closest)
 	}
 
 	return e.WithRemedy("use one of %s", strings.Join(known, ", "))
@@ -147,7 +147,7 @@ type reader func(a *args, key word) *fault.Error
 func (a *args) keys(table map[string]reader) *fault.Error {
 	seen := map[string]bool{}
 
-	for a.more() {
+	for a.hasNext() {
 		key := a.next()
 		read, ok := table[key.text]
 		if !ok {
@@ -161,7 +161,7 @@ func (a *args) keys(table map[string]reader) *fault.Error {
 				return a.unknown(key, "key", names)
 			}
 		} else if seen[key.text] {
-			return a.bad(key, "%q comes twice", key.text)
+			return a.bad(key, "%q is given twice", key.text)
 		}
 
 		seen[key.text] = true
@@ -183,8 +183,8 @@ func (a *args) only(read func(*args, word) *fault.Error) *fault.Error {
 	if err := read(a, w); err != nil {
 		return err
 	}
-	if a.more() {
-		return a.bad(a.left[0], "%q is too much in this line", a.left[0].text)
+	if a.hasNext() {
+		return a.bad(a.words[0], "unexpected %q at the end of the line", a.words[0].text)
 	}
 
 	return nil

@@ -14,7 +14,7 @@ import (
 
 // workload makes jobs: from a generator, or from a trace.
 type workload struct {
-	total int // jobs, 0 if nobody knows
+	total int // jobs, 0 if unknown
 	open  func(seed uint64) (sim.Jobs, error)
 }
 
@@ -38,7 +38,7 @@ func (s *Scenario) workloadLine(a *args) *fault.Error {
 		"lublin":     s.lublin,
 	}
 
-	w, err := a.must("the kind of workload", "workload poisson jobs 100 every 5m gpus 1,2,4 median 1h")
+	w, err := a.must("the name of a generator", "workload poisson jobs 100 every 5m gpus 1,2,4 median 1h")
 	if err != nil {
 		return err
 	}
@@ -83,7 +83,7 @@ func (r *rigid) load(
 	arrivals func(seed, stream uint64) trace.Arrivals,
 ) (workload, *fault.Error) {
 	if len(r.kind.Shares) > 0 && len(r.kind.Shares) != len(r.kind.GPUs) {
-		return workload{}, a.bad(w, "there are %d shares for %d sizes", len(r.kind.Shares), len(r.kind.GPUs))
+		return workload{}, a.bad(w, "got %d shares for %d sizes; give one share per size", len(r.kind.Shares), len(r.kind.GPUs))
 	}
 
 	s.shares = s.shares || r.kind.Users > 1
@@ -104,8 +104,8 @@ func (s *Scenario) poisson(a *args, w word) (workload, *fault.Error) {
 	}
 
 	if r.every == 0 {
-		return workload{}, a.bad(w, "it is not said how often jobs come").
-			WithRemedy("add every 5m, the mean time between two")
+		return workload{}, a.bad(w, "every is required").
+			WithRemedy("add every 5m, the mean time between two jobs")
 	}
 
 	return r.load(
@@ -129,8 +129,8 @@ func (s *Scenario) bursty(a *args, w word) (workload, *fault.Error) {
 	}
 
 	if r.burst.Busy == 0 || r.burst.CalmFor == 0 || r.burst.BusyFor == 0 {
-		return workload{}, a.bad(w, "the bursts are not described").
-			WithRemedy("write it as in: busy 30s busy_for 20m calm 10m calm_for 2h")
+		return workload{}, a.bad(w, "busy, busy_for and calm_for are required").
+			WithRemedy("for example: busy 30s busy_for 20m calm 10m calm_for 2h")
 	}
 
 	return r.load(
@@ -188,7 +188,7 @@ func (s *Scenario) freetrain(a *args, w word) (workload, *fault.Error) {
 		"every":     value(into(&o.Every, parseLasting)),
 		"start":     value(into(&o.Start, parseLasting)),
 		"save":      value(into(&o.Save, parseDuration)),
-		"lost":      value(into(&o.Lost, parseLasting)),
+		"lost":      value(into(&o.MaxLoss, parseLasting)),
 		"max_nodes": value(into(&o.MaxNodes, parseCount)),
 		"free":      flag(&o.Free),
 	})
@@ -232,7 +232,7 @@ func (s *Scenario) lublin(a *args, _ word) (workload, *fault.Error) {
 
 // traceLine reads the name of a trace and how to read it.
 func (s *Scenario) traceLine(a *args) *fault.Error {
-	w, err := a.must("the file of a trace", "trace jobs.csv format philly")
+	w, err := a.must("the file name of a trace", "trace jobs.csv format philly")
 	if err != nil {
 		return err
 	}
@@ -334,15 +334,15 @@ func (s *Scenario) workload(seed uint64) (sim.Jobs, error) {
 // merged yields the jobs of several sources by time of submission; the earlier
 // source goes first.
 type merged struct {
-	sources []sim.Jobs
-	heads   []*sim.Job // the next of each, nil if it is to be read
-	over    int        // sources at their end are moved to the back
+	sources   []sim.Jobs
+	heads     []*sim.Job // the next of each, nil if it is to be read
+	exhausted int        // sources at their end are moved to the back
 }
 
 // Next returns the next job.
 func (m *merged) Next() (*sim.Job, error) {
 	first := -1
-	for i := 0; i < len(m.sources)-m.over; i++ {
+	for i := 0; i < len(m.sources)-m.exhausted; i++ {
 		if m.heads[i] == nil {
 			j, err := m.sources[i].Next()
 			if errors.Is(err, io.EOF) {
@@ -350,7 +350,7 @@ func (m *merged) Next() (*sim.Job, error) {
 				copy(m.sources[i:], m.sources[i+1:])
 				copy(m.heads[i:], m.heads[i+1:])
 				m.sources[len(m.sources)-1], m.heads[len(m.heads)-1] = last, nil
-				m.over++
+				m.exhausted++
 				i--
 
 				continue

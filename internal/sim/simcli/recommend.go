@@ -161,7 +161,7 @@ func (r *recommendation) question(cmd *cobra.Command) (*advise.Question, *advise
 		return nil, nil, exit.Usagef(cmd, "--to: %v", err)
 	}
 
-	q.More, err = readOffers(r.offers)
+	q.ExtraOffers, err = readOffers(r.offers)
 	if err != nil {
 		return nil, nil, err
 	}

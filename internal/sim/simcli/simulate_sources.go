@@ -197,11 +197,11 @@ func (s *simulation) recorded(cmd *cobra.Command) (whatif.Source, error) {
 				Nodes: slices.Clone(
 					nodes,
 				),
-				Jobs:   scenario.Scaled(jobs, load),
-				Tariff: prices,
-				Shares: true,
-				Until:  time.Duration(s.until),
-				Detect: time.Minute,
+				Jobs:      scenario.Scaled(jobs, load),
+				Tariff:    prices,
+				FairShare: true,
+				Until:     time.Duration(s.until),
+				Detect:    time.Minute,
 			}, nil
 		},
 	}, nil

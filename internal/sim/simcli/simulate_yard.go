@@ -210,9 +210,9 @@ func (s *simulation) cases(cmd *cobra.Command, v *yardview.View) ([]change, erro
 func (c *change) simulate(v *yardview.View, l *yardview.Lengths, until time.Duration) (map[id.Job]sim.Outcome, error) {
 	ends := map[id.Job]sim.Outcome{}
 	_, err := sim.Run(sim.Config{
-		Policy: c.policy.New(), Changes: c.changes(), Shares: true, Tariff: c.tariff, Until: until, Detect: time.Minute,
+		Policy: c.policy.New(), Changes: c.changes(), FairShare: true, Tariff: c.tariff, Until: until, Detect: time.Minute,
 		Begin: &sim.Beginning{Now: v.Now, State: v.State, Truth: l.Truth},
-		Done:  func(o *sim.Outcome) { ends[o.ID] = *o },
+		OnEnd: func(o *sim.Outcome) { ends[o.ID] = *o },
 	})
 
 	return ends, err

@@ -34,7 +34,7 @@ var paiColumns = []string{
 //
 // The table does not know when a task was submitted: its start stands for that.
 // plan_gpu is in hundredths of a GPU. Less than one whole GPU becomes one, with
-// its share noted in the job file, because a seat is whole GPUs; more is rounded
+// its share noted in the job file, because an allocation is whole GPUs; more is rounded
 // up. Tasks that never ended are left out. The table is in no order: it is read
 // with the option to sort.
 type pai struct {
@@ -51,7 +51,7 @@ func openPAI(f *rows.File, opts Options) (*pai, error) {
 	case err != nil:
 		return nil, err
 	case !strings.HasPrefix(line, "job_name,"):
-		f.Hold(line)
+		f.Unread(line)
 	}
 
 	return p, nil
@@ -100,14 +100,14 @@ func (p *pai) job() (*sim.Job, error) {
 	}
 
 	return &sim.Job{
-		Name: name + "/" + task, At: start, Owner: "pai", Lasts: end - start, Spec: p.specs.of(a),
+		Name: name + "/" + task, At: start, Owner: "pai", Duration: end - start, Spec: p.specs.of(a),
 	}, nil
 }
 
 // openb reads the pods of Alibaba's GPU-sharing cluster of 2023.
 //
 // gpu_milli is the share of one GPU. A pod with less than a whole GPU gets one,
-// with its share noted in the job file, because a seat is whole GPUs; so a
+// with its share noted in the job file, because an allocation is whole GPUs; so a
 // simulated cluster holds fewer of these pods than the real one did. A pod lasts
 // from its scheduling to its deletion; those that were never scheduled are left
 // out. The class of service owns the pod: the table knows no users.
@@ -166,7 +166,7 @@ func (o *openb) job() (*sim.Job, error) {
 		a.cpus, a.memory = job.CPUs(cpus), job.Bytes(memory)<<20
 	}
 
-	return &sim.Job{Name: strings.Clone(name), At: at, Owner: user(qos), Lasts: to - from, Spec: o.specs.of(a)}, nil
+	return &sim.Job{Name: strings.Clone(name), At: at, Owner: user(qos), Duration: to - from, Spec: o.specs.of(a)}, nil
 }
 
 // OpenbNodes reads the node list of Alibaba's GPU-sharing cluster of 2023.

@@ -65,7 +65,7 @@ func TestPhillyGPUTimeIsThatOfTheTable(t *testing.T) {
 	var lasts time.Duration
 	n := 0
 	each(t, r, func(j *sim.Job) {
-		lasts += j.Lasts / 1000
+		lasts += j.Duration / 1000
 		n++
 	})
 

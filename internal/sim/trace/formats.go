@@ -32,7 +32,7 @@ func Formats() []Format {
 	return []Format{
 		{
 			Name:     "csv",
-			About:    "any table, read by a mapping that says what its columns are",
+			About:    "any table, with a mapping that names its columns",
 			Tables:   "the mapping, a YAML file",
 			absolute: true,
 			open:     from(openMapped),
@@ -89,7 +89,7 @@ func Formats() []Format {
 			guess:    columns("t_submit_s", "scale_up_s"),
 		},
 		{
-			Name: "yard", About: "a yard's own feed, as `trainyard events -o json` prints it",
+			Name: "yard", About: "event log of a yard, as printed by `trainyard events -o json`",
 			absolute: true, open: from(func(f *rows.File, o Options) (*yardLog, error) { return openYardLog(f, o), nil }),
 			guess: func(_, line string) bool { return strings.HasPrefix(line, "{") },
 		},
@@ -177,7 +177,7 @@ func read(f *rows.File, format string, opts Options) (*Reader, error) {
 func find(f *rows.File, format string, opts Options) (*Format, error) {
 	formats := Formats()
 	wanted := func(o Format) bool { return o.Name == format }
-	says := fmt.Sprintf("%q is no format of traces", format)
+	says := fmt.Sprintf("unknown trace format %q", format)
 
 	if ext := filepath.Ext(opts.Tables); format == "" && (ext == ".yaml" || ext == ".yml") {
 		format = "csv"
@@ -186,7 +186,7 @@ func find(f *rows.File, format string, opts Options) (*Format, error) {
 		line, _, _ := strings.Cut(strings.TrimLeft(string(f.Peek()), "\ufeff \t\r\n"), "\n")
 		line = strings.TrimSpace(line)
 		wanted = func(o Format) bool { return o.guess(name, line) }
-		says = f.Name + " looks like no trace"
+		says = "cannot guess the trace format of " + f.Name
 	}
 
 	if at := slices.IndexFunc(formats, wanted); at >= 0 {
@@ -199,5 +199,5 @@ func find(f *rows.File, format string, opts Options) (*Format, error) {
 	}
 
 	return nil, fault.New(fault.Invalid, "unknown_format", "%s", says).
-		WithRemedy("say which of these it has: %s", strings.Join(names, ", "))
+		WithRemedy("choose one of %s", strings.Join(names, ", "))
 }

@@ -149,28 +149,28 @@ func TestBadRowsNameTheirPlaceOrAreSkipped(t *testing.T) {
 		line               int
 		field, says        string
 	}{
-		{"swf, no number", "swf", strings.Replace(swfSample, "   327 ", "   soon ", 1), trace.Options{}, 8, "submit", `"soon" is no number`},
-		{"swf, short row", "swf", strings.Replace(swfSample, "4 -1 -1 -1\n 3", "4\n 3", 1), trace.Options{}, 8, "think_time", "no such field"},
-		{"swf, negative submission", "swf", strings.Replace(swfSample, "   327 ", "  -327 ", 1), trace.Options{}, 8, "submit", "is no time"},
+		{"swf, no number", "swf", strings.Replace(swfSample, "   327 ", "   soon ", 1), trace.Options{}, 8, "submit", `must be a number, got "soon"`},
+		{"swf, short row", "swf", strings.Replace(swfSample, "4 -1 -1 -1\n 3", "4\n 3", 1), trace.Options{}, 8, "think_time", "field is missing"},
+		{"swf, negative submission", "swf", strings.Replace(swfSample, "   327 ", "  -327 ", 1), trace.Options{}, 8, "submit", "must be a time"},
 		{"swf, absurd run time", "swf", strings.Replace(swfSample, "291900      0 ", "291900  1e300 ", 1), trace.Options{}, 8, "run", "250 years"},
 		{"philly, date", "philly", strings.Replace(phillySample, "2017-09-04 10:30:51", "yesterday", 1), trace.Options{}, 3, "timestamp", "2006-01-02"},
-		{"philly, broken count", "philly", strings.Replace(phillySample, "0.0,1,0.0", "0.0,1.5,0.0", 1), trace.Options{}, 3, "num_gpus", "is no count"},
-		{"philly, quotation mark", "philly", strings.Replace(phillySample, ",6214e9", `,"6214e9`, 1), trace.Options{}, 3, "", "not closed"},
-		{"philly log, type", "philly-log", strings.Replace(phillyLogSample, `"jobid": "application_1"`, `"jobid": 1`, 1), trace.Options{Sort: true}, 6, "jobid", "not as in a Philly log"},
-		{"philly log, attempt", "philly-log", strings.Replace(phillyLogSample, "2017-10-07 01:00:30", "2016-10-07 01:00:30", 1), trace.Options{Sort: true}, 6, "attempts", "an attempt goes from"},
-		{"helios", "helios", strings.Replace(heliosSample, ",0,8,1,", ",0,-8,1,", 1), trace.Options{}, 3, "cpu_num", "is no count"},
-		{"helios, duration", "helios", strings.Replace(heliosSample, ",60,55", ",NaN,55", 1), trace.Options{CPUs: true}, 3, "duration", "is no number"},
-		{"pai", "pai", strings.Replace(paiSample, "1200.0,58.6", "many,58.6", 1), trace.Options{}, 3, "plan_cpu", "is no number"},
-		{"openb", "openb", strings.Replace(openbSample, "1,460,", "1,4e99,", 1), trace.Options{}, 3, "gpu_milli", "is no amount"},
+		{"philly, broken count", "philly", strings.Replace(phillySample, "0.0,1,0.0", "0.0,1.5,0.0", 1), trace.Options{}, 3, "num_gpus", "must be an integer between 0 and"},
+		{"philly, quotation mark", "philly", strings.Replace(phillySample, ",6214e9", `,"6214e9`, 1), trace.Options{}, 3, "", "unterminated"},
+		{"philly log, type", "philly-log", strings.Replace(phillyLogSample, `"jobid": "application_1"`, `"jobid": 1`, 1), trace.Options{Sort: true}, 6, "jobid", "invalid job of a Philly log"},
+		{"philly log, attempt", "philly-log", strings.Replace(phillyLogSample, "2017-10-07 01:00:30", "2016-10-07 01:00:30", 1), trace.Options{Sort: true}, 6, "attempts", "invalid attempt from"},
+		{"helios", "helios", strings.Replace(heliosSample, ",0,8,1,", ",0,-8,1,", 1), trace.Options{}, 3, "cpu_num", "must be an integer between 0 and"},
+		{"helios, duration", "helios", strings.Replace(heliosSample, ",60,55", ",NaN,55", 1), trace.Options{CPUs: true}, 3, "duration", "must be a number"},
+		{"pai", "pai", strings.Replace(paiSample, "1200.0,58.6", "many,58.6", 1), trace.Options{}, 3, "plan_cpu", "must be a number"},
+		{"openb", "openb", strings.Replace(openbSample, "1,460,", "1,4e99,", 1), trace.Options{}, 3, "gpu_milli", "must be a non-negative number"},
 		{"gavel, fields", "gavel", strings.Replace(gavelSample, "\t--steps", "", 1), trace.Options{Tables: gavel}, 2, "", "7 or 10"},
-		{"gavel, model", "gavel", strings.Replace(gavelSample, "LM (batch size 5)", "LM (batch size 6)", 1), trace.Options{Tables: gavel}, 2, "job_type", "know no LM"},
+		{"gavel, model", "gavel", strings.Replace(gavelSample, "LM (batch size 5)", "LM (batch size 6)", 1), trace.Options{Tables: gavel}, 2, "job_type", "no throughput of LM"},
 		{"summit", "summit", strings.Replace(summitSample, "2,32,", "33,32,", 1), trace.Options{Tables: summit}, 3, "max_nodes", "33 to 32"},
 		{"summit, model", "summit", strings.Replace(summitSample, "vgg16", "gpt", 1), trace.Options{Tables: summit}, 3, "model", "no throughputs"},
-		{"yard, type", "yard", strings.Replace(yardSample, `"owner":"bob"`, `"owner":7`, 1), trace.Options{Default: 1}, 3, "owner", "neither an event nor a job"},
-		{"yard, no spec", "yard", yardSample, trace.Options{}, 11, "spec", "does not say what j2 asked for"},
+		{"yard, type", "yard", strings.Replace(yardSample, `"owner":"bob"`, `"owner":7`, 1), trace.Options{Default: 1}, 3, "owner", "expected an event or a job"},
+		{"yard, no spec", "yard", yardSample, trace.Options{}, 11, "spec", "has no spec of job j2"},
 		{"csv", "csv", strings.Replace(csvSample, ";1;1;", ";one;1;", 1), trace.Options{Tables: mapping}, 0, "", ""}, // left out before it is looked at
 		{"csv, end before start", "csv", strings.Replace(csvSample, "2026-01-05T11:05", "2026-01-05T09:05", 1), trace.Options{Tables: mapping}, 2, "done", "ends before it starts"},
-		{"csv, amount", "csv", strings.Replace(csvSample, ";4;8192", ";4;lots", 1), trace.Options{Tables: mapping}, 2, "ram", "is no amount"},
+		{"csv, amount", "csv", strings.Replace(csvSample, ";4;8192", ";4;lots", 1), trace.Options{Tables: mapping}, 2, "ram", "must be a non-negative number"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			sound, _, err := read(t, c.format, c.text, c.opts)
@@ -383,8 +383,8 @@ func TestSummitJobs(t *testing.T) {
 		t.Errorf("got %+v", j.Spec.Speed)
 	}
 
-	if time.Duration(j.Spec.Speed.Start) != 17788*time.Millisecond || j.Lost != 11273*time.Millisecond {
-		t.Errorf("start %v, lost %v", j.Spec.Speed.Start, j.Lost)
+	if time.Duration(j.Spec.Speed.Start) != 17788*time.Millisecond || j.MaxLoss != 11273*time.Millisecond {
+		t.Errorf("start %v, lost %v", j.Spec.Speed.Start, j.MaxLoss)
 	}
 
 	if r := jobs[1].Spec.Resources; r.Nodes != (job.Range{Min: 2, Max: 32}) {
@@ -427,7 +427,7 @@ func TestTheYardsOwnFeedIsReplayed(t *testing.T) {
 	}
 
 	both, _ := mustRead(t, "", detail+yardSample, trace.Options{Sort: true})
-	if len(both) != 2 || both[1].Name != "j2" || both[1].Lasts != 60*s || both[1].Spec.Resources.GPUs.Min != 3 {
+	if len(both) != 2 || both[1].Name != "j2" || both[1].Duration != 60*s || both[1].Spec.Resources.GPUs.Min != 3 {
 		t.Errorf("got %v", briefs(both))
 	}
 }
@@ -455,14 +455,14 @@ func TestMappings(t *testing.T) {
 	}
 
 	for says, text := range map[string]string{
-		"has no":            "columns: {submit: a, run: b, gpus: c, gpuz: d}\n",
-		"must say":          "columns: {run: b, gpus: c}\n",
-		"gpus or cpus":      "columns: {submit: a, run: b}\n",
-		"no unit of time":   "columns: {submit: a, run: b, gpus: c}\nunit: fortnights\n",
-		"no delimiter":      "columns: {submit: a, run: b, gpus: c}\ndelimiter: ab\n",
-		"amount of memory":  "columns: {submit: a, run: b, gpus: c}\nmemory: x\n",
-		"no mapping":        "- a\n",
-		"not found in type": "column: {}\n",
+		"unknown job field":    "columns: {submit: a, run: b, gpus: c, gpuz: d}\n",
+		"required":             "columns: {run: b, gpus: c}\n",
+		"gpus or cpus":         "columns: {submit: a, run: b}\n",
+		"unknown unit of time": "columns: {submit: a, run: b, gpus: c}\nunit: fortnights\n",
+		"delimiter must be":    "columns: {submit: a, run: b, gpus: c}\ndelimiter: ab\n",
+		"memory size":          "columns: {submit: a, run: b, gpus: c}\nmemory: x\n",
+		"not a valid mapping":  "- a\n",
+		"not found in type":    "column: {}\n",
 	} {
 		if _, err := trace.Read(
 			strings.NewReader("a,b,c\n"),
@@ -481,7 +481,7 @@ func TestMappings(t *testing.T) {
 		"csv",
 		trace.Options{Tables: write(t, "m.yaml", "columns: {submit: a, run: b, gpus: c}\n")},
 	); err == nil ||
-		!strings.Contains(err.Error(), "its columns are x, y") {
+		!strings.Contains(err.Error(), "the columns are x, y") {
 		t.Errorf("got %v, want the columns that there are", err)
 	}
 }

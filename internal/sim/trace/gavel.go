@@ -66,8 +66,8 @@ type gavelKey struct {
 
 func openGavel(f *rows.File, opts Options) (*gavel, error) {
 	if opts.Tables == "" {
-		return nil, fault.New(fault.Invalid, "missing_tables", "a Gavel trace needs the throughputs that were measured with it").
-			WithRemedy("name the file, such as physical_cluster_throughputs.json")
+		return nil, fault.New(fault.Invalid, "missing_tables", "a Gavel trace needs its table of measured throughputs").
+			WithRemedy("name the file, e.g. physical_cluster_throughputs.json")
 	}
 
 	steps, err := rows.All(opts.Tables, decodeThroughputs)
@@ -93,7 +93,7 @@ func (g *gavel) job() (*sim.Job, error) {
 		return nil, g.Bad(
 			0,
 			"",
-			"the row has %d fields; a Gavel trace has %d or %d",
+			"a row of a Gavel trace must have %[2]d or %[3]d fields, got %[1]d",
 			len(g.Fields),
 			len(gavelShort),
 			len(gavelLong),
@@ -104,11 +104,11 @@ func (g *gavel) job() (*sim.Job, error) {
 
 	work, at := g.Number("total_steps"), g.Seconds("arrival_time")
 	if g.Err == nil && (work <= 0 || work > 1e15) {
-		g.Fail("total_steps", "%g is no number of steps", work)
+		g.Fail("total_steps", "must be between 1 and 1e15, got %g", work)
 	}
 
 	if g.Err == nil && (key.scale < 1 || key.scale > job.MaxCount) {
-		g.Fail("scale_factor", "%d is no number of GPUs", key.scale)
+		g.Fail("scale_factor", "number of GPUs is out of range: %d", key.scale)
 	}
 
 	if g.Err != nil {
@@ -117,7 +117,7 @@ func (g *gavel) job() (*sim.Job, error) {
 
 	rates := g.rates(key)
 	if len(rates) == 0 {
-		return nil, g.Bad(1, "job_type", "the throughputs know no %s on %d GPUs", key.model, key.scale)
+		return nil, g.Bad(1, "job_type", "the table has no throughput of %s on %d GPUs", key.model, key.scale)
 	}
 
 	g.count++
@@ -170,7 +170,7 @@ type throughputs map[string]map[gavelKey]float64
 func decodeThroughputs(f *rows.File) (throughputs, error) {
 	var all map[string]map[string]map[string]json.RawMessage
 	if err := json.NewDecoder(io.LimitReader(f.Rest(), 1<<28)).Decode(&all); err != nil {
-		return nil, fault.New(fault.Invalid, "bad_tables", "%s is no table of throughputs", f.Name).WithCause(err)
+		return nil, fault.New(fault.Invalid, "bad_tables", "%s is not a table of throughputs", f.Name).WithCause(err)
 	}
 
 	out := throughputs{}
@@ -181,13 +181,13 @@ func decodeThroughputs(f *rows.File) (throughputs, error) {
 			key, ok := parseGavelKey(text)
 			alone, measured := row["null"]
 			if !ok || !measured {
-				return nil, fault.New(fault.Invalid, "bad_tables", "%s: %q is no row of throughputs", f.Name, rows.Short(text)).
+				return nil, fault.New(fault.Invalid, "bad_tables", "%s: invalid row of throughputs: %q", f.Name, rows.Short(text)).
 					WithField(kind)
 			}
 
 			var rate float64
 			if err := json.Unmarshal(alone, &rate); err != nil || rate < 0 || rate > 1e12 {
-				return nil, fault.New(fault.Invalid, "bad_tables", "%s: the throughput of %s is no number", f.Name, rows.Short(text)).
+				return nil, fault.New(fault.Invalid, "bad_tables", "%s: the throughput of %s must be a number", f.Name, rows.Short(text)).
 					WithField(kind)
 			}
 
@@ -199,7 +199,7 @@ func decodeThroughputs(f *rows.File) (throughputs, error) {
 		gavelKinds,
 		func(k struct{ kind, together, spread string }) bool { return len(out[k.together]) > 0 },
 	) {
-		return nil, fault.New(fault.Invalid, "bad_tables", "%s has no throughputs of v100, p100 or k80", f.Name)
+		return nil, fault.New(fault.Invalid, "bad_tables", "%s has no throughputs for v100, p100 or k80", f.Name)
 	}
 
 	return out, nil

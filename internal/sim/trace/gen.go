@@ -86,25 +86,25 @@ func (b Burst) gap(busy bool) time.Duration {
 
 // generated yields jobs as they are made.
 type generated struct {
-	left     int
-	made     int
-	arrivals Arrivals
-	make     func(n int, at time.Duration) *sim.Job
+	remaining int
+	made      int
+	arrivals  Arrivals
+	make      func(n int, at time.Duration) *sim.Job
 }
 
 // Generate yields n jobs that come by arrivals and are made one after the other,
 // numbered from 1.
 func Generate(n int, arrivals Arrivals, maker func(number int, at time.Duration) *sim.Job) sim.Jobs {
-	return &generated{left: n, arrivals: arrivals, make: maker}
+	return &generated{remaining: n, arrivals: arrivals, make: maker}
 }
 
 // Next makes the next job.
 func (g *generated) Next() (*sim.Job, error) {
-	if g.left <= 0 {
+	if g.remaining <= 0 {
 		return nil, io.EOF
 	}
 
-	g.left--
+	g.remaining--
 	g.made++
 
 	return g.make(g.made, g.arrivals()), nil
@@ -135,7 +135,7 @@ func (g Rigid) Maker(r *rand.Rand) func(number int, at time.Duration) *sim.Job {
 		nodes, each := split(size, g.PerNode)
 
 		return &sim.Job{
-			Name: fmt.Sprintf("job-%d", number), At: at, Owner: owner, Lasts: atLeastSecond(lasts),
+			Name: fmt.Sprintf("job-%d", number), At: at, Owner: owner, Duration: atLeastSecond(lasts),
 			Spec: specs.of(ask{nodes: nodes, gpus: each}),
 		}
 	}

@@ -101,13 +101,13 @@ func (o TaskOptions) Generate() (sim.Jobs, error) {
 func (o TaskOptions) check() error {
 	switch {
 	case len(o.Tasks) == 0:
-		return badOption("tasks", "there is no job type to draw from")
+		return badOption("tasks", "at least one job type is required")
 	case o.Nodes < 1:
-		return badOption("nodes", "the cluster has no node")
+		return badOption("nodes", "at least one node is required")
 	case !slices.Contains([]string{"", LawExponential, LawHigh, LawLow, LawMixed}, o.Law):
 		return badOption(
 			"law",
-			"%q is no law of arrival: use %s, %s, %s or %s",
+			"unknown arrival process %q: use %s, %s, %s or %s",
 			o.Law,
 			LawExponential,
 			LawHigh,
@@ -115,9 +115,9 @@ func (o TaskOptions) check() error {
 			LawMixed,
 		)
 	case (o.Law == "" || o.Law == LawExponential) && o.Lambda <= 0:
-		return badOption("lambda", "the mean time between two jobs must be more than 0")
+		return badOption("lambda", "mean time between two jobs must be greater than 0")
 	case o.LateLeast < 0 || o.LateMost < o.LateLeast:
-		return badOption("late", "the cost of lateness goes from %g to %g", o.LateLeast, o.LateMost)
+		return badOption("late", "invalid range of lateness costs: %g to %g", o.LateLeast, o.LateMost)
 	}
 
 	return nil

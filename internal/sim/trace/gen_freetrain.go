@@ -23,7 +23,7 @@ type FreeTrainOptions struct {
 	First    time.Duration // submission
 	Start    time.Duration // before the first sample of each run; 0 for what growing costs as published
 	Save     time.Duration // what stopping costs
-	Lost     time.Duration // work that is lost with a node; 0 for what shrinking costs as published
+	MaxLoss  time.Duration // work that is lost with a node; 0 for what shrinking costs as published
 	Free     bool          // starting, saving and losing a node cost nothing
 	MaxNodes int           // of a job; 0 for 64, the greatest that was measured
 	Seed     uint64        // of the costs of the mix
@@ -37,7 +37,7 @@ func HPO(o FreeTrainOptions) sim.Jobs {
 	spec := elastic(models[5].Speed(FreeTrainSamples, start, o.save()), "hpo", o.most())
 
 	return Generate(o.Jobs, o.arrivals(), func(n int, at time.Duration) *sim.Job {
-		return &sim.Job{Name: fmt.Sprintf("trial-%d", n), At: at, Owner: "hpo", Spec: spec, Lost: lost}
+		return &sim.Job{Name: fmt.Sprintf("trial-%d", n), At: at, Owner: "hpo", Spec: spec, MaxLoss: lost}
 	})
 }
 
@@ -52,7 +52,7 @@ func ImageNetMix(o FreeTrainOptions) sim.Jobs {
 		start, lost := o.costs(drawn(r, 17, 19), drawn(r, 11, 13))
 
 		return &sim.Job{
-			Name: fmt.Sprintf("%s-%d", m.Name, n), At: at, Owner: "mix", Lost: lost,
+			Name: fmt.Sprintf("%s-%d", m.Name, n), At: at, Owner: "mix", MaxLoss: lost,
 			Spec: elastic(m.Speed(FreeTrainSamples, start, o.save()), "mix", o.most()),
 		}
 	})
@@ -64,7 +64,7 @@ func (o FreeTrainOptions) costs(start, lost time.Duration) (time.Duration, time.
 		return 0, time.Nanosecond // nothing at all would mean everything since the last checkpoint
 	}
 
-	return cmp.Or(o.Start, start), cmp.Or(o.Lost, lost)
+	return cmp.Or(o.Start, start), cmp.Or(o.MaxLoss, lost)
 }
 
 func (o FreeTrainOptions) save() time.Duration {

@@ -139,7 +139,7 @@ func Lublin(o LublinOptions) sim.Jobs {
 			a.gpus, a.cpus = 0, job.CPUs(a.gpus)*1000
 		}
 
-		return &sim.Job{Name: fmt.Sprintf("lublin-%d", n), At: at, Owner: "lublin", Lasts: lasts, Spec: specs.of(a)}
+		return &sim.Job{Name: fmt.Sprintf("lublin-%d", n), At: at, Owner: "lublin", Duration: lasts, Spec: specs.of(a)}
 	})
 }
 

@@ -104,7 +104,7 @@ func TestRigidJobs(t *testing.T) {
 		}
 
 		owners[string(j.Owner)]++
-		lasts = append(lasts, j.Lasts)
+		lasts = append(lasts, j.Duration)
 	}
 
 	slices.Sort(lasts)
@@ -222,7 +222,7 @@ func TestDatacenterJobsMayBeTight(t *testing.T) {
 
 func TestFreeTrainJobs(t *testing.T) {
 	jobs := collect(t, trace.HPO(trace.FreeTrainOptions{Jobs: 3, First: 10 * s}), nil)
-	if len(jobs) != 3 || jobs[2].At != 82*s || jobs[0].Spec != jobs[2].Spec || jobs[0].Lost != 12*s ||
+	if len(jobs) != 3 || jobs[2].At != 82*s || jobs[0].Spec != jobs[2].Spec || jobs[0].MaxLoss != 12*s ||
 		time.Duration(jobs[0].Spec.Speed.Start) != 18*s {
 		t.Errorf("got %+v", jobs[2])
 	}
@@ -247,15 +247,15 @@ func TestFreeTrainJobs(t *testing.T) {
 			t.Fatalf("job %d is %s, want %s", i, j.Name, want)
 		}
 
-		start, lost = start+time.Duration(j.Spec.Speed.Start).Seconds(), lost+j.Lost.Seconds()
+		start, lost = start+time.Duration(j.Spec.Speed.Start).Seconds(), lost+j.MaxLoss.Seconds()
 	}
 
 	near(t, "the mean start", start/701, 18, 0.01)
 	near(t, "the mean loss", lost/701, 12, 0.01)
 
 	free := collect(t, trace.ImageNetMix(trace.FreeTrainOptions{Jobs: 1, Save: s, Free: true}), nil)[0]
-	if free.Spec.Speed.Start != 0 || free.Spec.Speed.Save != 0 || free.Lost > time.Microsecond || free.Lost <= 0 {
-		t.Errorf("got %+v, lost %v", free.Spec.Speed, free.Lost)
+	if free.Spec.Speed.Start != 0 || free.Spec.Speed.Save != 0 || free.MaxLoss > time.Microsecond || free.MaxLoss <= 0 {
+		t.Errorf("got %+v, lost %v", free.Spec.Speed, free.MaxLoss)
 	}
 }
 
@@ -281,11 +281,11 @@ func TestLublinFitsTheAuthorsLog(t *testing.T) {
 			t.Fatalf("a job of %d processors", procs)
 		}
 
-		run += j.Lasts.Seconds()
-		runs = append(runs, j.Lasts.Seconds())
+		run += j.Duration.Seconds()
+		runs = append(runs, j.Duration.Seconds())
 		hours[int(j.At.Hours())%24]++
 
-		if time.Duration(j.Spec.Expect) != j.Lasts {
+		if time.Duration(j.Spec.Expect) != j.Duration {
 			t.Fatal("owners expect what comes true")
 		}
 	}

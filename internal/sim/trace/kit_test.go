@@ -68,7 +68,7 @@ func briefs(jobs []*sim.Job) []brief {
 	var list []brief
 	for _, j := range jobs {
 		r := j.Spec.Resources
-		list = append(list, brief{j.Name, j.At, string(j.Owner), j.Lasts, r.Nodes.Min, r.GPUs.Min})
+		list = append(list, brief{j.Name, j.At, string(j.Owner), j.Duration, r.Nodes.Min, r.GPUs.Min})
 	}
 
 	return list

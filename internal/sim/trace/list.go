@@ -10,7 +10,7 @@ import (
 )
 
 // list yields jobs that are in memory.
-type list struct{ left []*sim.Job }
+type list struct{ remaining []*sim.Job }
 
 // List yields these jobs in order of submission; jobs submitted together stay in
 // their order. The slice is not changed, so one workload serves many simulations.
@@ -26,12 +26,12 @@ func List(jobs []*sim.Job) sim.Jobs {
 
 // Next returns the next job.
 func (l *list) Next() (*sim.Job, error) {
-	if len(l.left) == 0 {
+	if len(l.remaining) == 0 {
 		return nil, io.EOF
 	}
 
-	j := l.left[0]
-	l.left = l.left[1:]
+	j := l.remaining[0]
+	l.remaining = l.remaining[1:]
 
 	return j, nil
 }
@@ -54,8 +54,8 @@ func Collect(jobs sim.Jobs) ([]*sim.Job, error) {
 
 // first yields the first n jobs of others.
 type first struct {
-	jobs sim.Jobs
-	left int
+	jobs      sim.Jobs
+	remaining int
 }
 
 // First yields the first n jobs of others.
@@ -63,11 +63,11 @@ func First(jobs sim.Jobs, n int) sim.Jobs { return &first{jobs, n} }
 
 // Next returns the next job.
 func (f *first) Next() (*sim.Job, error) {
-	if f.left <= 0 {
+	if f.remaining <= 0 {
 		return nil, io.EOF
 	}
 
-	f.left--
+	f.remaining--
 
 	return f.jobs.Next()
 }

@@ -59,7 +59,7 @@ func readMapping(f *rows.File) (*mapping, error) {
 
 	m := &mapping{}
 	if err := decoder.Decode(m); err != nil {
-		return nil, fault.New(fault.Invalid, "bad_mapping", "%s is no mapping: %v", f.Name, err).WithCause(err)
+		return nil, fault.New(fault.Invalid, "bad_mapping", "%s is not a valid mapping: %v", f.Name, err).WithCause(err)
 	}
 	if err := m.check(); err != nil {
 		return nil, fault.New(fault.Invalid, "bad_mapping", "%s: %v", f.Name, err)
@@ -73,22 +73,22 @@ func (m *mapping) check() error {
 	for _, part := range []map[string]string{m.Columns, m.Constants} {
 		for name := range part {
 			if !slices.Contains(mapped, name) {
-				return fmt.Errorf("a job has no %q; it has %s", name, strings.Join(mapped, ", "))
+				return fmt.Errorf("unknown job field %q; use one of %s", name, strings.Join(mapped, ", "))
 			}
 		}
 	}
 
 	if !m.has("submit") || !m.has("run") && (!m.has("start") || !m.has("end")) {
-		return errors.New("it must say which column is submit, and which is run, or which are start and end")
+		return errors.New("submit and either run, or start and end, are required")
 	}
 	if !m.has("gpus") && !m.has("cpus") {
-		return errors.New("it must say which column, or how many, are gpus or cpus")
+		return errors.New("gpus or cpus is required")
 	}
 
 	var ok bool
 	m.run, ok = timeUnits[cmp.Or(m.Unit, "seconds")]
 	if !ok {
-		return fmt.Errorf("%q is no unit of time", m.Unit)
+		return fmt.Errorf("unknown unit of time %q", m.Unit)
 	}
 
 	m.unit = timeUnits[cmp.Or(m.Time, "seconds")] // or it is written as a date
@@ -107,7 +107,7 @@ func (m *mapping) check() error {
 		m.comma = ' '
 	default:
 		if len(m.Delimiter) != 1 || m.Delimiter == `"` {
-			return fmt.Errorf("%q is no delimiter: it is one character, tab or space", m.Delimiter)
+			return fmt.Errorf("delimiter must be a single character, tab or space, got %q", m.Delimiter)
 		}
 
 		m.comma = m.Delimiter[0]
@@ -133,8 +133,8 @@ type mappedCSV struct {
 
 func openMapped(f *rows.File, opts Options) (*mappedCSV, error) {
 	if opts.Tables == "" {
-		return nil, fault.New(fault.Invalid, "missing_tables", "a CSV needs a mapping that says what its columns are").
-			WithRemedy("write it as in `columns: {submit: submit_time, run: duration, gpus: num_gpus}`")
+		return nil, fault.New(fault.Invalid, "missing_tables", "a CSV file needs a mapping of its columns").
+			WithRemedy("for example: `columns: {submit: submit_time, run: duration, gpus: num_gpus}`")
 	}
 
 	m, err := rows.All(opts.Tables, readMapping)
@@ -166,7 +166,7 @@ func (m *mapping) table(f *rows.File) (*rows.Table, error) {
 
 	for _, w := range wanted {
 		if !slices.Contains(m.Names, w) {
-			return nil, fault.New(fault.Invalid, "bad_mapping", "the names have no column %q", w)
+			return nil, fault.New(fault.Invalid, "bad_mapping", "names has no column %q", w)
 		}
 	}
 
@@ -207,11 +207,11 @@ func (c *mappedCSV) job() (*sim.Job, error) {
 	spec := c.special(c.specs.of(a))
 	c.jobs++
 	j := &sim.Job{
-		Name:  strings.Clone(c.value("name")),
-		At:    at,
-		Owner: user(c.value("owner")),
-		Lasts: atLeastSecond(lasts),
-		Spec:  spec,
+		Name:     strings.Clone(c.value("name")),
+		At:       at,
+		Owner:    user(c.value("owner")),
+		Duration: atLeastSecond(lasts),
+		Spec:     spec,
 	}
 
 	if j.Name == "" {
@@ -233,7 +233,7 @@ func (c *mappedCSV) ask() ask {
 	case !c.m.has("nodes"):
 		a.nodes, a.gpus = split(gpus, c.opts.PerNode)
 	case gpus%nodes != 0:
-		c.Fail(c.m.Columns["gpus"], "%d GPUs cannot be divided among %d nodes", gpus, nodes)
+		c.Fail(c.m.Columns["gpus"], "%d GPUs cannot be divided evenly among %d nodes", gpus, nodes)
 	}
 
 	if a.gpus > fleet.MaxGPUs {
@@ -282,7 +282,7 @@ func (c *mappedCSV) amount(name string) float64 {
 
 	n, err := strconv.ParseFloat(text, 64)
 	if err != nil || !(n >= 0 && n <= 1e9) {
-		c.Fail(c.m.Columns[name], "%q is no amount", rows.Short(text))
+		c.Fail(c.m.Columns[name], "must be a non-negative number, got %q", rows.Short(text))
 		return 0
 	}
 
@@ -292,7 +292,7 @@ func (c *mappedCSV) amount(name string) float64 {
 func (c *mappedCSV) whole(name string) int {
 	n := c.amount(name)
 	if n != float64(int(n)) || n > rows.MaxCount {
-		c.Fail(c.m.Columns[name], "%q is no count", rows.Short(c.value(name)))
+		c.Fail(c.m.Columns[name], "must be an integer between 0 and %d, got %q", rows.MaxCount, rows.Short(c.value(name)))
 		return 0
 	}
 
@@ -303,7 +303,7 @@ func (c *mappedCSV) whole(name string) int {
 func (c *mappedCSV) length(name string) time.Duration {
 	n := c.amount(name)
 	if n*c.m.run.Seconds() > rows.MaxSeconds {
-		c.Fail(c.m.Columns[name], "%q is longer than 250 years", rows.Short(c.value(name)))
+		c.Fail(c.m.Columns[name], "must be at most 250 years, got %q", rows.Short(c.value(name)))
 		return 0
 	}
 
@@ -315,7 +315,7 @@ func (c *mappedCSV) when(name string) time.Duration {
 	column, ok := c.m.Columns[name]
 	switch {
 	case !ok:
-		c.Fail(name, "it must be a column, not a constant")
+		c.Fail(name, "must be a column, not a constant")
 		return 0
 	case c.m.unit > 0:
 		return c.Units(column, c.m.unit)

@@ -53,7 +53,7 @@ func (p *philly) job() (*sim.Job, error) {
 	nodes, each := split(gpus, p.opts.PerNode)
 
 	return &sim.Job{
-		Name: fmt.Sprintf("philly-%d", p.count), At: at, Owner: user(cluster), Lasts: atLeastSecond(lasts),
+		Name: fmt.Sprintf("philly-%d", p.count), At: at, Owner: user(cluster), Duration: atLeastSecond(lasts),
 		Spec: p.specs.of(ask{nodes: nodes, gpus: each}),
 	}, nil
 }
@@ -112,7 +112,7 @@ func (p *phillyLog) job() (*sim.Job, error) {
 
 	var j phillyJob
 	if err := json.Unmarshal(raw, &j); err != nil {
-		return nil, p.Bad(0, rows.FieldOf(err), "the job is not as in a Philly log")
+		return nil, p.Bad(0, rows.FieldOf(err), "invalid job of a Philly log")
 	}
 
 	return p.convert(&j)
@@ -125,7 +125,7 @@ func (p *phillyLog) convert(j *phillyJob) (*sim.Job, error) {
 
 	at, err := time.Parse(calendar, j.Submitted)
 	if err != nil || at.Year() < 1970 || at.Year() >= 2200 {
-		return nil, p.Bad(0, "submitted_time", "%q is no time: it is written as in %s", rows.Short(j.Submitted), calendar)
+		return nil, p.Bad(0, "submitted_time", "invalid time %q: expected the format %s", rows.Short(j.Submitted), calendar)
 	}
 
 	var lasts time.Duration
@@ -140,7 +140,7 @@ func (p *phillyLog) convert(j *phillyJob) (*sim.Job, error) {
 
 		end, err2 := time.Parse(calendar, a.End)
 		if err1 != nil || err2 != nil || end.Before(start) {
-			return nil, p.Bad(0, "attempts", "an attempt goes from %q to %q", rows.Short(a.Start), rows.Short(a.End))
+			return nil, p.Bad(0, "attempts", "invalid attempt from %q to %q", rows.Short(a.Start), rows.Short(a.End))
 		}
 
 		lasts += end.Sub(start)
@@ -162,7 +162,7 @@ func (p *phillyLog) convert(j *phillyJob) (*sim.Job, error) {
 	}
 
 	return &sim.Job{
-		Name: j.Name, At: at.Sub(time.Unix(0, 0)), Owner: user(owner), Lasts: atLeastSecond(lasts),
+		Name: j.Name, At: at.Sub(time.Unix(0, 0)), Owner: user(owner), Duration: atLeastSecond(lasts),
 		Spec: p.specs.of(ask{nodes: nodes, gpus: each}),
 	}, nil
 }

@@ -33,13 +33,13 @@ func openPollux(f *rows.File, opts Options) (*polluxReader, error) {
 	switch opts.Mode {
 	case "", ModeAdaptive, ModeRigid, ModeElastic:
 	default:
-		return nil, fault.New(fault.Invalid, "bad_mode", "%q is no mode", opts.Mode).
+		return nil, fault.New(fault.Invalid, "bad_mode", "unknown mode %q", opts.Mode).
 			WithRemedy("use %s, %s or %s", ModeAdaptive, ModeRigid, ModeElastic)
 	}
 
 	if opts.Tables == "" {
 		return nil, fault.New(fault.Invalid, "missing_tables", "a Pollux or Sia workload needs the profiles of its applications").
-			WithRemedy("name their folder, such as pollux/traces")
+			WithRemedy("name their folder, e.g. pollux/traces")
 	}
 
 	t, err := rows.WithHeader(f, ',', "name", "time", "application", "num_replicas", "batch_size")
@@ -61,11 +61,11 @@ func (p *polluxReader) job() (*sim.Job, error) {
 
 	replicas, batch := p.Count("num_replicas"), p.Count("batch_size")
 	if p.Err == nil && (replicas < 1 || replicas > job.MaxCount) {
-		p.Fail("num_replicas", "%d is no number of GPUs", replicas)
+		p.Fail("num_replicas", "number of GPUs is out of range: %d", replicas)
 	}
 
 	if p.Err == nil && batch < 1 {
-		p.Fail("batch_size", "%d is no batch size", batch)
+		p.Fail("batch_size", "must be at least 1, got %d", batch)
 	}
 
 	if p.Err != nil {
@@ -81,7 +81,7 @@ func (p *polluxReader) job() (*sim.Job, error) {
 	}
 
 	return &sim.Job{
-		Name: strings.Clone(name), At: at, Owner: "pollux", Spec: plan.spec, Phases: plan.phases, Tells: len(plan.phases) > 0,
+		Name: strings.Clone(name), At: at, Owner: "pollux", Spec: plan.spec, Phases: plan.phases, ReportsProgress: len(plan.phases) > 0,
 	}, nil
 }
 

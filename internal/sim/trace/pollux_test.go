@@ -86,7 +86,7 @@ func TestPolluxModes(t *testing.T) {
 	near(t, "one GPU with a batch of 80", elastic.Phases[0].Speed.On("T4", 0).Rate(1, 1), 4/8.0, 1e-9)
 
 	adaptive := at(trace.Options{})[0]
-	if r := adaptive.Spec.Resources; r.GPUs != (job.Range{Min: 1, Max: 2}) || r.Nodes.Max != 16 || !adaptive.Tells {
+	if r := adaptive.Spec.Resources; r.GPUs != (job.Range{Min: 1, Max: 2}) || r.Nodes.Max != 16 || !adaptive.ReportsProgress {
 		t.Errorf("got %+v", r)
 	}
 
@@ -105,8 +105,8 @@ func TestPolluxMistakes(t *testing.T) {
 		opts        trace.Options
 		field, says string
 	}{
-		{"replicas", strings.Replace(polluxSample, "toy,4,", "toy,0,", 1), trace.Options{}, "num_replicas", "no number of GPUs"},
-		{"batch", strings.Replace(polluxSample, "toy,4,40", "toy,4,0", 1), trace.Options{}, "batch_size", "no batch size"},
+		{"replicas", strings.Replace(polluxSample, "toy,4,", "toy,0,", 1), trace.Options{}, "num_replicas", "number of GPUs is out of range"},
+		{"batch", strings.Replace(polluxSample, "toy,4,40", "toy,4,0", 1), trace.Options{}, "batch_size", "must be at least 1"},
 		{"not measured", strings.Replace(polluxSample, "toy,4,", "toy,64,", 1), trace.Options{Mode: trace.ModeRigid}, "num_replicas", "was not measured"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -117,7 +117,7 @@ func TestPolluxMistakes(t *testing.T) {
 	}
 
 	for says, o := range map[string]trace.Options{
-		"needs the profiles": {}, "no mode": {Tables: folder, Mode: "wild"}, "no profile of toy": {Tables: t.TempDir()},
+		"needs the profiles": {}, "unknown mode": {Tables: folder, Mode: "wild"}, "no profile of toy": {Tables: t.TempDir()},
 	} {
 		if _, _, err := read(t, "pollux", polluxSample, o); err == nil || !strings.Contains(err.Error(), says) {
 			t.Errorf("got %v, want %q", err, says)
@@ -130,7 +130,7 @@ func TestPolluxMistakes(t *testing.T) {
 		strings.Replace(polluxSample, "toy", "../toy", 1),
 		trace.Options{Tables: folder},
 	); err == nil ||
-		!strings.Contains(err.Error(), "no application") {
+		!strings.Contains(err.Error(), "invalid application name") {
 		t.Errorf("got %v: a name must not lead out of the folder", err)
 	}
 }

@@ -34,7 +34,7 @@ type Options struct {
 	// jobs ask for GPUs alone, and those that want none are left out.
 	CPUs bool
 	// Exact lets owners expect what comes true where the trace does not know what
-	// they expected. Without it nobody knows how long such a job will run.
+	// they expected. Without it the run time of such a job is unknown.
 	Exact bool
 	// Default is how many GPUs a job has whose log does not say it; 0 makes that an error.
 	Default int
@@ -115,8 +115,8 @@ func (r *Reader) place(j *sim.Job) error {
 	}
 
 	if r.began && j.At < r.last {
-		e := fault.New(fault.Invalid, "trace_order", "%s is submitted before the job above it", j.Name).
-			WithRemedy("sort the file, or read it with the option to sort, which holds all jobs in memory")
+		e := fault.New(fault.Invalid, "trace_order", "jobs must be in order of submission: %s is earlier than the job before it", j.Name).
+			WithRemedy("sort the file, or use the option sort, which keeps all jobs in memory")
 		e.Message += ", in " + r.where.Name
 		e.Line, e.Column = r.where.Line, 1
 
@@ -130,7 +130,7 @@ func (r *Reader) place(j *sim.Job) error {
 	}
 
 	if j.Spec.Expect == 0 && r.exact {
-		own(j).Expect = job.Duration(j.Lasts)
+		own(j).Expect = job.Duration(j.Duration)
 	}
 
 	j.At -= r.zero

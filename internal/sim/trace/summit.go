@@ -67,11 +67,11 @@ func (s *summitJobs) job() (*sim.Job, error) {
 	switch {
 	case s.Err != nil:
 	case i < 0:
-		s.Fail("model", "there are no throughputs of %q", rows.Short(model))
+		s.Fail("model", "no throughputs for model %q", rows.Short(model))
 	case least < 1 || most < least || most > job.MaxCount:
-		s.Fail("max_nodes", "%d to %d nodes cannot be", least, most)
+		s.Fail("max_nodes", "invalid range of nodes: %d to %d", least, most)
 	case images <= 0 || images > 1e15:
-		s.Fail("total_images", "%g is no number of images", images)
+		s.Fail("total_images", "must be between 1 and 1e15, got %g", images)
 	}
 
 	if s.Err != nil {
@@ -82,7 +82,7 @@ func (s *summitJobs) job() (*sim.Job, error) {
 	spec := elastic(speed, strings.ToLower(s.models[i].Name), most)
 	spec.Resources.Nodes.Min = least
 
-	return &sim.Job{Name: strings.Clone(name), At: at, Owner: "mix", Spec: spec, Lost: down}, nil
+	return &sim.Job{Name: strings.Clone(name), At: at, Owner: "mix", Spec: spec, MaxLoss: down}, nil
 }
 
 // readSummitModels reads images a second by model and number of nodes.
@@ -99,7 +99,7 @@ func readSummitModels(f *rows.File) ([]FreeTrainModel, error) {
 
 		rate := t.Number("images_per_s")
 		if nodes > job.MaxCount || rate < 0 || rate > 1e15 {
-			t.Fail("images_per_s", "%d nodes cannot do %g images a second", nodes, rate)
+			t.Fail("images_per_s", "invalid throughput of %d nodes: %g images per second", nodes, rate)
 		}
 
 		if t.Err != nil || nodes == 0 {

@@ -65,7 +65,7 @@ func openSWF(f *rows.File, opts Options) (*swf, error) {
 		case strings.HasPrefix(text, ";"):
 			s.header.note(text)
 		default:
-			f.Hold(line)
+			f.Unread(line)
 			return s, nil
 		}
 	}
@@ -123,9 +123,9 @@ func (s *swf) job() (*sim.Job, error) {
 
 	switch {
 	case run > rows.MaxSeconds || expect > rows.MaxSeconds:
-		s.Fail("run", "the job takes longer than 250 years")
+		s.Fail("run", "must be at most 250 years")
 	case procs > rows.MaxCount:
-		s.Fail("procs", "there are more than %d processors", rows.MaxCount)
+		s.Fail("procs", "must be at most %d processors", rows.MaxCount)
 	case run < 0 || procs <= 0:
 		return nil, errNothing
 	case s.opts.Cluster != "" && s.opts.Cluster != queue && s.opts.Cluster != s.Text("partition"):
@@ -143,11 +143,11 @@ func (s *swf) job() (*sim.Job, error) {
 	}
 
 	j := &sim.Job{
-		Name:  "swf-" + strings.Clone(name),
-		At:    at,
-		Owner: "unknown",
-		Lasts: atLeastSecond(rows.Scaled(run, time.Second)),
-		Spec:  s.specs.of(a),
+		Name:     "swf-" + strings.Clone(name),
+		At:       at,
+		Owner:    "unknown",
+		Duration: atLeastSecond(rows.Scaled(run, time.Second)),
+		Spec:     s.specs.of(a),
 	}
 
 	if owner != "-1" {

@@ -206,7 +206,7 @@ func DatacenterJobs() []Task {
 	return tasks
 }
 
-// DatacenterTariff is the rent of the datacenter workload's nodes. A node that
+// DatacenterTariff is the tariff of the datacenter workload's nodes. A node that
 // nothing uses costs nothing.
 func DatacenterTariff() *fleet.Tariff {
 	return &fleet.Tariff{Nodes: []fleet.NodePrice{

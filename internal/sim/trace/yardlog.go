@@ -25,18 +25,18 @@ import (
 // its runs held their nodes. Jobs that never ran, or have not ended, are left out.
 type yardLog struct {
 	*rows.JSON
-	opts  Options
-	began bool
-	page  bool // the file is one page of the feed, not an object a line
-	over  bool
-	lives map[id.Job]*life
-	told  map[id.Job]bool // jobs that were told in full
-	queue []*life         // by submission
-	specs *specs
+	opts     Options
+	began    bool
+	page     bool // the file is one page of the feed, not an object a line
+	atEnd    bool
+	lives    map[id.Job]*record
+	complete map[id.Job]bool // jobs whose whole record was read
+	queue    []*record       // by submission
+	specs    *specs
 }
 
-// life is what is known of a job so far.
-type life struct {
+// record is what the log has said about a job so far.
+type record struct {
 	id    id.Job
 	owner id.User
 	at    time.Time
@@ -70,27 +70,27 @@ var pageStart = regexp.MustCompile(`^\s*\{\s*"events"\s*:\s*\[`)
 func openYardLog(f *rows.File, opts Options) *yardLog {
 	page := pageStart.Match(f.Peek())
 	return &yardLog{
-		JSON:  rows.NewJSON(f),
-		page:  page,
-		opts:  opts,
-		lives: map[id.Job]*life{},
-		told:  map[id.Job]bool{},
-		specs: newSpecs(),
+		JSON:     rows.NewJSON(f),
+		page:     page,
+		opts:     opts,
+		lives:    map[id.Job]*record{},
+		complete: map[id.Job]bool{},
+		specs:    newSpecs(),
 	}
 }
 
 func (y *yardLog) job() (*sim.Job, error) {
 	for {
-		if len(y.queue) > 0 && (y.queue[0].ended || y.over) {
-			return y.give()
+		if len(y.queue) > 0 && (y.queue[0].ended || y.atEnd) {
+			return y.take()
 		}
-		if y.over {
+		if y.atEnd {
 			return nil, io.EOF
 		}
 
 		e, err := y.entry()
 		if errors.Is(err, io.EOF) {
-			y.over = true
+			y.atEnd = true
 			continue
 		}
 
@@ -132,7 +132,7 @@ func (y *yardLog) entry() (*logEntry, error) {
 
 	var e logEntry
 	if err := json.Unmarshal(raw, &e); err != nil || !bytes.HasPrefix(raw, []byte("{")) {
-		return nil, y.Bad(0, rows.FieldOf(err), "this is neither an event nor a job")
+		return nil, y.Bad(0, rows.FieldOf(err), "expected an event or a job")
 	}
 
 	return &e, nil
@@ -143,7 +143,7 @@ func (y *yardLog) note(e *logEntry) error {
 	switch {
 	case e.ID != "" && e.Spec != nil:
 		return y.noteJob(e)
-	case e.Job == "" || y.told[e.Job]:
+	case e.Job == "" || y.complete[e.Job]:
 		return nil // about a node, a person, the yard; or known already
 	}
 
@@ -191,7 +191,7 @@ func (y *yardLog) noteJob(e *logEntry) error {
 	l := y.lives[e.ID]
 	if l == nil {
 		if e.Submitted.IsZero() {
-			return y.Bad(0, "submitted", "the job has no time of submission")
+			return y.Bad(0, "submitted", "the job has no submission time")
 		}
 
 		l = y.begin(e.ID, e.Owner, e.Submitted)
@@ -203,7 +203,7 @@ func (y *yardLog) noteJob(e *logEntry) error {
 		return nil
 	}
 
-	l.ended, l.ran, y.told[e.ID] = true, 0, true
+	l.ended, l.ran, y.complete[e.ID] = true, 0, true
 	for _, r := range e.Runs {
 		if r.Started != nil && r.Ended != nil {
 			l.ran += max(r.Ended.Sub(*r.Started), 0)
@@ -213,16 +213,16 @@ func (y *yardLog) noteJob(e *logEntry) error {
 	return nil
 }
 
-func (y *yardLog) begin(name id.Job, owner id.User, at time.Time) *life {
-	l := &life{id: name, owner: owner, at: at}
+func (y *yardLog) begin(name id.Job, owner id.User, at time.Time) *record {
+	l := &record{id: name, owner: owner, at: at}
 	y.lives[name] = l
 	y.queue = append(y.queue, l)
 
 	return l
 }
 
-// give yields the first job in line.
-func (y *yardLog) give() (*sim.Job, error) {
+// take returns the earliest job that has not been returned.
+func (y *yardLog) take() (*sim.Job, error) {
 	l := y.queue[0]
 	y.queue[0] = nil
 	y.queue = y.queue[1:]
@@ -231,13 +231,13 @@ func (y *yardLog) give() (*sim.Job, error) {
 	case !l.ended || l.ran <= 0:
 		return nil, errNothing
 	case l.at.Year() < 1970 || l.at.Year() >= 2200:
-		return nil, y.Bad(0, "at", "%s is submitted at %s", l.id, l.at)
+		return nil, y.Bad(0, "at", "submission time of %s is out of range: %s", l.id, l.at)
 	case l.spec == nil && y.opts.Default == 0:
-		return nil, y.Bad(0, "spec", "the log does not say what %s asked for", l.id).
-			WithRemedy("put what `trainyard job %s -o json` prints in front, or say how many GPUs such a job has", l.id)
+		return nil, y.Bad(0, "spec", "the log has no spec of job %s", l.id).
+			WithRemedy("put the output of `trainyard job %s -o json` in front, or set the default number of GPUs", l.id)
 	}
 
-	j := &sim.Job{Name: string(l.id), At: l.at.Sub(time.Unix(0, 0)), Owner: user(string(l.owner)), Lasts: l.ran}
+	j := &sim.Job{Name: string(l.id), At: l.at.Sub(time.Unix(0, 0)), Owner: user(string(l.owner)), Duration: l.ran}
 
 	if l.spec == nil {
 		nodes, each := split(y.opts.Default, y.opts.PerNode)
@@ -247,7 +247,7 @@ func (y *yardLog) give() (*sim.Job, error) {
 
 	spec, err := replayed(l.spec)
 	if err != nil {
-		return nil, y.Bad(0, "spec", "%s asks for what cannot be: %v", l.id, err)
+		return nil, y.Bad(0, "spec", "invalid spec of job %s: %v", l.id, err)
 	}
 
 	j.Spec = spec

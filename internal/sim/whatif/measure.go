@@ -42,7 +42,7 @@ func Measures() []Measure {
 	return []Measure{
 		{"jobs", "jobs", "", UnitCount, 0, count(func(r *sim.Result) int { return r.Jobs })},
 		{"failed", "jobs", "failed", UnitCount, -1, count(func(r *sim.Result) int { return r.Failed })},
-		{"left", "jobs", "not ended", UnitCount, -1, count(func(r *sim.Result) int { return r.Left })},
+		{"left", "jobs", "not ended", UnitCount, -1, count(func(r *sim.Result) int { return r.Unfinished })},
 		{"completion_mean_s", "completion", "mean", UnitTime, -1, func(r *sim.Result) float64 { return r.Completion.Mean }},
 		{"completion_p50_s", "completion", "p50", UnitTime, -1, func(r *sim.Result) float64 { return r.Completion.P50 }},
 		{"completion_p95_s", "completion", "p95", UnitTime, -1, func(r *sim.Result) float64 { return r.Completion.P95 }},
@@ -57,7 +57,7 @@ func Measures() []Measure {
 		{"money", "money", "nodes in use", UnitMoney, -1, func(r *sim.Result) float64 { return r.Money }},
 		{"idle_money", "money", "unused nodes", UnitMoney, -1, func(r *sim.Result) float64 { return r.IdleMoney }},
 		{"late_money", "money", "lateness", UnitMoney, -1, func(r *sim.Result) float64 { return r.LateMoney }},
-		{"late", "late", "jobs", UnitCount, -1, count(func(r *sim.Result) int { return r.Late })},
+		{"late", "late", "jobs", UnitCount, -1, count(func(r *sim.Result) int { return r.LateJobs })},
 		{"lateness_s", "late", "in all", UnitTime, -1, seconds(func(r *sim.Result) time.Duration { return r.Lateness })},
 		{"fairness", "fairness", "", UnitNumber, 1, func(r *sim.Result) float64 { return r.Fairness }},
 		{"slowdown", "slowdown", "", UnitNumber, -1, func(r *sim.Result) float64 { return r.Slowdown }},

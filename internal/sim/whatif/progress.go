@@ -9,11 +9,11 @@ import (
 
 // progress counts what all simulations have done.
 type progress struct {
-	tell  func(Progress)
-	clock clock.Clock
-	began time.Time
-	jobs  int // in all, 0 if unknown
-	total int
+	notify  func(Progress)
+	clock   clock.Clock
+	started time.Time
+	jobs    int // in all, 0 if unknown
+	total   int
 
 	mu    sync.Mutex
 	done  int
@@ -27,9 +27,9 @@ const (
 )
 
 func newProgress(m *Matrix, tasks []task) *progress {
-	p := &progress{tell: m.Progress, clock: m.Clock, total: len(tasks)}
-	if p.tell == nil || p.clock == nil {
-		p.tell = nil
+	p := &progress{notify: m.Progress, clock: m.Clock, total: len(tasks)}
+	if p.notify == nil || p.clock == nil {
+		p.notify = nil
 		return p
 	}
 
@@ -42,7 +42,7 @@ func newProgress(m *Matrix, tasks []task) *progress {
 		p.jobs += tasks[i].source.Jobs
 	}
 
-	p.began = p.clock.Now()
+	p.started = p.clock.Now()
 
 	return p
 }
@@ -50,7 +50,7 @@ func newProgress(m *Matrix, tasks []task) *progress {
 // counter returns what one simulation tells after each step, nil if nobody
 // listens, and what is called at its end.
 func (p *progress) counter() (step func(now time.Duration, ended int), end func()) {
-	if p.tell == nil {
+	if p.notify == nil {
 		return nil, func() {}
 	}
 
@@ -67,7 +67,7 @@ func (p *progress) counter() (step func(now time.Duration, ended int), end func(
 	return step, func() { p.add(last-told, 1) }
 }
 
-// add counts jobs and simulations that have ended, and tells of it now and then.
+// add counts jobs and simulations that have ended, and reports the progress now and then.
 func (p *progress) add(jobs, cells int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -76,13 +76,13 @@ func (p *progress) add(jobs, cells int) {
 	p.cells += cells
 	if now := p.clock.Now(); now.Sub(p.last) >= tellEvery {
 		p.last = now
-		p.tell(p.report(now))
+		p.notify(p.report(now))
 	}
 }
 
 // report says how far it is now.
 func (p *progress) report(now time.Time) Progress {
-	out := Progress{Done: p.done, Jobs: p.jobs, Cells: p.cells, Total: p.total, Elapsed: now.Sub(p.began)}
+	out := Progress{Done: p.done, Jobs: p.jobs, Cells: p.cells, Total: p.total, Elapsed: now.Sub(p.started)}
 	if s := out.Elapsed.Seconds(); s > 0 {
 		out.Rate = float64(p.done) / s
 	}
@@ -94,14 +94,14 @@ func (p *progress) report(now time.Time) Progress {
 	return out
 }
 
-// end tells a last time.
+// end reports the progress a last time.
 func (p *progress) end() {
-	if p.tell == nil {
+	if p.notify == nil {
 		return
 	}
 
 	p.mu.Lock()
 	defer p.mu.Unlock()
 
-	p.tell(p.report(p.clock.Now()))
+	p.notify(p.report(p.clock.Now()))
 }

@@ -5,7 +5,7 @@
 // cores as are allowed; the results come in the order of the matrix whatever that
 // number is. Results of several seeds are summed up as a mean with a confidence
 // interval. The package knows nothing of files and terminals: trainyard simulate
-// and the benchmarks give it sources and are told how far it has come.
+// and the benchmarks give it sources and get its progress.
 package whatif
 
 import (
@@ -24,7 +24,7 @@ import (
 // Source is something to simulate: a scenario, or a trace on a cluster.
 type Source struct {
 	Name string
-	Jobs int    // how many, 0 if nobody knows
+	Jobs int    // how many, 0 if unknown
 	Seed uint64 // the first; others follow it
 	// Config makes all of a simulation but the policy. Each call makes a workload
 	// of its own.
@@ -48,10 +48,10 @@ type Matrix struct {
 	Seeds    int       // how many, at least one
 	Parallel int       // simulations at once, at least one
 	Keep     int       // points of series and spans to keep of each simulation with the first seed
-	// Log opens what gets the decisions of a simulation; nil if nobody wants them.
+	// Log opens what gets the decisions of a simulation; it may be nil.
 	Log func(Cell) (io.WriteCloser, error)
-	// Progress is told now and then how far it is, never twice at once; nil if
-	// nobody wants to know. Clock is read for it.
+	// Progress is called now and then, never concurrently; it may be nil. Clock is read
+	// for it.
 	Progress func(Progress)
 	Clock    clock.Clock
 }
@@ -190,7 +190,7 @@ func (t *task) run(ctx context.Context, m *Matrix, p *progress) (*sim.Result, er
 	cfg.Policy, cfg.Keep = t.policy.New(), t.keep
 	cfg.Stop = func() bool { return ctx.Err() != nil }
 	count, rest := p.counter()
-	cfg.Step = count
+	cfg.OnStep = count
 	defer rest()
 
 	simulate := t.source.Run
@@ -227,9 +227,9 @@ func (t *task) named(r *sim.Result, err error) (*sim.Result, error) {
 
 // Progress says how far the simulations have come.
 type Progress struct {
-	Done, Jobs   int // jobs that have ended, of so many; 0 if nobody knows
+	Done, Jobs   int // jobs that have ended, of so many; 0 if unknown
 	Cells, Total int // simulations that have ended, of all
 	Elapsed      time.Duration
 	Rate         float64       // jobs a second
-	Remaining    time.Duration // expected; 0 if nobody knows
+	Remaining    time.Duration // estimated; 0 if unknown
 }

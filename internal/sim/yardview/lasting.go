@@ -41,7 +41,7 @@ func NewLengths(v *View, assume time.Duration) *Lengths {
 	return l
 }
 
-// Unknown lists the jobs whose length nobody has told.
+// Unknown lists the jobs of unknown run time.
 func (l *Lengths) Unknown() []id.Job {
 	var list []id.Job
 	for i := range l.view.State.Jobs {
@@ -93,7 +93,7 @@ func (l *Lengths) ran(j id.Job) time.Duration {
 // Truth is what a job of the view is taken to be really like.
 func (l *Lengths) Truth(j job.Job) *sim.Job {
 	t := &sim.Job{Name: j.Spec.Name, At: j.Submitted.Sub(l.view.Now), Owner: j.Owner, Spec: j.Spec}
-	t.Lasts, _ = l.of(&j)
+	t.Duration, _ = l.of(&j)
 	return t
 }
 
@@ -106,7 +106,7 @@ func (v *View) Label(j id.Job) string {
 	return string(j)
 }
 
-// Detail returns what the API tells of a job, and false for a stranger.
+// Detail returns the API's answer about a job, and false for a job of another user.
 func (v *View) Detail(j id.Job) (api.JobDetail, bool) {
 	d, ok := v.Jobs[j]
 	return d, ok

@@ -19,7 +19,7 @@ type Past struct {
 	Job id.Job
 	Run api.Run  // that was ordered then
 	And []id.Job // started at the same time, without the job itself
-	// Reason is what was given for the order; "" if the feed does not tell.
+	// Reason is what was given for the order; "" if the events do not have it.
 	Reason string
 }
 
@@ -61,7 +61,7 @@ func Before(ctx context.Context, s Source, j id.Job, epoch int, opts Options) (*
 		return nil, err
 	}
 
-	p.tell()
+	p.noteGaps()
 	r.finish()
 
 	return p.out, nil
@@ -70,8 +70,8 @@ func Before(ctx context.Context, s Source, j id.Job, epoch int, opts Options) (*
 // pick returns the run of a job with an epoch.
 func pick(d *api.JobDetail, epoch int) (api.Run, error) {
 	if len(d.Runs) == 0 {
-		return api.Run{}, fault.New(fault.Conflict, "never_ran", "job %s has never been given a place: there is no decision to look at", d.ID).
-			WithRemedy("see why it waits with: trainyard job %s", d.ID)
+		return api.Run{}, fault.New(fault.Conflict, "never_ran", "job %s has never been placed: there is no decision to replay", d.ID).
+			WithRemedy("see why it is queued: trainyard job %s", d.ID)
 	}
 
 	if epoch == 0 {
@@ -101,7 +101,7 @@ type past struct {
 	at      time.Time
 	worked  bool // a job with a speed had run before
 	escaped bool // a job had failed in a way that keeps it off nodes or raises what it asks for
-	shared  bool // several people had jobs in line
+	shared  bool // several users had queued jobs
 }
 
 // everyone finds the jobs that had been submitted and had not ended then.
@@ -132,7 +132,7 @@ func (p *past) everyone(ctx context.Context) error {
 		}
 
 		if seen >= maxPast {
-			p.gap("jobs that are older than the newest %d were not looked at", seen)
+			p.gap("only the newest %d jobs were examined", seen)
 			break
 		}
 	}
@@ -217,7 +217,7 @@ func (p *past) person(ctx context.Context, d *api.JobDetail) (waits bool, err er
 	case live != nil:
 		p.live(&j, live, history)
 	case !j.State.Waiting():
-		// The feed does not tell; it had no run, so it waited.
+		// The events do not say; it had no run, so it was queued.
 		j.State = job.Pending
 	}
 
@@ -275,10 +275,10 @@ func (p *past) live(j *job.Job, a *api.Run, h history) {
 	p.view.State.Runs = append(p.view.State.Runs, run)
 }
 
-// history is what the feed tells of one job, oldest first.
+// history is the events of one job, oldest first.
 type history []api.Event
 
-// history reads what the feed tells of a job up to then.
+// history reads the events of a job up to then.
 func (p *past) history(ctx context.Context, j id.Job) (history, error) {
 	f := api.EventFilter{Job: j}
 	f.Limit = pageSize
@@ -336,7 +336,8 @@ func (h history) ordered(run id.Run) string {
 	return ""
 }
 
-// backoff returns the wait that a reason tells of.
+// backoff returns the retry delay that a reason names. It reads the sentence that
+// yardmaster/retry.go writes: the delay is in no field of an event.
 func backoff(reason string) (time.Duration, bool) {
 	_, rest, found := strings.Cut(reason, "; retry in ")
 	text, _, ends := strings.Cut(rest, " at the earliest")
@@ -349,12 +350,12 @@ func backoff(reason string) (time.Duration, bool) {
 	return time.Duration(d), err == nil
 }
 
-// stopping reports whether a run had been told to stop by then.
+// stopping reports whether a run had been ordered to stop by then.
 func (h history) stopping(run id.Run, at time.Time) bool {
 	return slices.ContainsFunc(h, func(e api.Event) bool {
-		told := e.Kind == "run.stopping" || e.Kind == "run.timed_out" || e.To == string(job.Cancelling) ||
+		stops := e.Kind == "run.stopping" || e.Kind == "run.timed_out" || e.To == string(job.Cancelling) ||
 			e.To == string(job.Pausing)
-		return told && e.Run == run && e.At.Before(at)
+		return stops && e.Run == run && e.At.Before(at)
 	})
 }
 
@@ -365,14 +366,14 @@ func (p *past) everything(ctx context.Context) error {
 		return err
 	}
 
-	told := map[id.Node]*fate{}
+	fates := map[id.Node]*fate{}
 	if p.admin {
-		told, err = p.fates(ctx)
+		fates, err = p.fates(ctx)
 		if err != nil {
 			return err
 		}
 	} else {
-		p.gap("what happened to nodes since then is told to admins alone: they are taken as they are now")
+		p.gap("past node states are visible to admins only: nodes are shown in their present state")
 	}
 
 	there := map[id.Node]bool{}
@@ -381,14 +382,14 @@ func (p *past) everything(ctx context.Context) error {
 		n := nodeOf(&nodes[i])
 		there[n.ID] = true
 
-		if f := told[n.ID]; f != nil {
+		if f := fates[n.ID]; f != nil {
 			if f.joined.After(p.at) {
 				continue
 			}
 
 			n.State, n.Cordoned = f.state, f.drained
 			if f.rebuilt {
-				p.gap("the hardware or the agent of node %s has changed since then: it is taken as it is now", n.ID)
+				p.gap("the hardware or agent of node %s has changed since then: its present inventory is used", n.ID)
 			}
 		}
 
@@ -399,9 +400,9 @@ func (p *past) everything(ctx context.Context) error {
 		p.view.State.Nodes = append(p.view.State.Nodes, n)
 	}
 
-	for _, name := range sortedNodes(told) {
-		if f := told[name]; !there[name] && !f.joined.After(p.at) && f.state != fleet.Removed {
-			p.gap("node %s was there then and has been removed since: what it had is not told any more", name)
+	for _, name := range sortedNodes(fates) {
+		if f := fates[name]; !there[name] && !f.joined.After(p.at) && f.state != fleet.Removed {
+			p.gap("node %s existed then and has been removed since: its inventory is no longer available", name)
 		}
 	}
 
@@ -419,7 +420,7 @@ func sortedNodes(m map[id.Node]*fate) []id.Node {
 	return names
 }
 
-// fate is what the feed tells of one node.
+// fate is what the events say about one node.
 type fate struct {
 	joined  time.Time
 	state   fleet.State // then
@@ -427,7 +428,7 @@ type fate struct {
 	rebuilt bool        // its inventory has changed since then
 }
 
-// fates reads what the feed tells of all nodes.
+// fates reads the events of all nodes.
 func (p *past) fates(ctx context.Context) (map[id.Node]*fate, error) {
 	all := map[id.Node]*fate{}
 	f := api.EventFilter{Kind: "node"}
@@ -474,23 +475,23 @@ func (p *past) note(all map[id.Node]*fate, e *api.Event) {
 	}
 }
 
-// tell says what is never recorded, where it may have mattered.
-func (p *past) tell() {
+// noteGaps lists what is never recorded, where it may have mattered.
+func (p *past) noteGaps() {
 	if !p.admin {
-		p.gap("jobs of others, which you may not see, are left out: nodes that they held seem free")
+		p.gap("jobs of other users are not visible to you: nodes that they used appear to be free")
 	}
 
 	if p.worked {
-		p.gap("how much work jobs had done by then is not recorded: those that had run before seem to begin anew")
+		p.gap("job progress at that time is not recorded: jobs that had already run appear to start from the beginning")
 	}
 
 	if p.escaped {
-		p.gap("which nodes jobs were kept off after failures, and what more they were given, is not recorded")
+		p.gap("nodes excluded and memory added after failures are not recorded")
 	}
 
 	if p.shared {
-		p.gap("how much everyone had used by then is not recorded: fair share goes by what they have used until now")
+		p.gap("usage at that time is not recorded: fair share is based on usage until now")
 	}
 
-	p.gap("what programs outside the yard used, and what nodes cost, is taken as it is now")
+	p.gap("node prices and GPU use by programs outside the yard are those of today")
 }

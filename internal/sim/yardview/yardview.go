@@ -1,9 +1,9 @@
-// Package yardview rebuilds a yard from what its API tells: as it is now, and as
+// Package yardview rebuilds a yard from its API: as it is now, and as
 // it was when a run was ordered.
 //
 // What comes out is a yardmaster.State, which the simulator goes on from and which
-// a policy can be asked about again. The API does not tell everything, and not
-// everything to everyone: what could not be rebuilt exactly is told in sentences
+// a policy can be asked about again. The API does not have everything, and does not
+// show everything to everyone: what could not be rebuilt exactly is listed in sentences
 // beside the state, never passed over. trainyard simulate --from-yard and trainyard
 // replay use it. It changes nothing in the yard and decides nothing.
 package yardview
@@ -42,7 +42,7 @@ var _ Source = (*api.Client)(nil)
 
 // Options say how to read a yard.
 type Options struct {
-	// Progress is told how many jobs have been read, of how many; nil if nobody
+	// Progress is called with how many jobs have been read, of how many; nil if nobody
 	// wants to know.
 	Progress func(done, total int)
 }
@@ -52,7 +52,7 @@ type View struct {
 	Now    time.Time
 	Policy string // that the server uses
 	State  yardmaster.State
-	// Jobs holds what the API tells of each job of the state that may be seen.
+	// Jobs holds the API's answers about the visible jobs of the state.
 	Jobs map[id.Job]api.JobDetail
 	// Strangers are jobs of others: only what they hold is known.
 	Strangers []id.Job
@@ -111,7 +111,7 @@ func Live(ctx context.Context, s Source, opts Options) (*View, error) {
 	}
 
 	if paused > 0 {
-		r.gap("%s paused and left out: nobody knows when they are resumed", jobsAre(paused))
+		r.gap("%s paused and not included: when they will be resumed is unknown", jobsAre(paused))
 	}
 
 	for _, n := range nodes {
@@ -261,7 +261,7 @@ func (r *reader) add(d api.JobDetail) error {
 	return nil
 }
 
-// jobOf makes a job of what the API tells of it.
+// jobOf converts a job of the API.
 func jobOf(d *api.JobDetail) (job.Job, error) {
 	j := job.Job{
 		ID:        d.ID,
@@ -298,7 +298,7 @@ func jobOf(d *api.JobDetail) (job.Job, error) {
 	}
 
 	if err := json.Unmarshal(d.Spec, j.Spec); err != nil {
-		return j, fmt.Errorf("read what job %s asks for: %w", d.ID, err)
+		return j, fmt.Errorf("read the spec of job %s: %w", d.ID, err)
 	}
 
 	return j, nil
@@ -313,7 +313,7 @@ func gpusOf(r *api.Run) int {
 	return n
 }
 
-// runOf makes a run of what the API tells of it. What each rank holds beside GPUs
+// runOf converts a run of the API. What each rank holds beside GPUs
 // is what the job asks for.
 func runOf(j *job.Job, a *api.Run) job.Run {
 	r := job.Run{ID: a.ID, Job: j.ID, Epoch: a.Epoch, State: a.State, Cause: a.Cause, Reason: a.Reason, Ordered: a.Ordered}
@@ -345,7 +345,7 @@ func runOf(j *job.Job, a *api.Run) job.Run {
 	return r
 }
 
-// nodeOf makes a node of what the API tells of it. A GPU that someone outside the
+// nodeOf converts a node of the API. A GPU that someone outside the
 // yard uses is as good as one that does not work.
 func nodeOf(a *api.Node) fleet.Node {
 	n := fleet.Node{
@@ -385,7 +385,7 @@ func nodeOf(a *api.Node) fleet.Node {
 		}
 
 		if g.State == fleet.GPUForeign {
-			gpu.Error = "used by someone outside the yard"
+			gpu.Error = "used by a program outside the yard"
 		}
 
 		n.Inventory.GPUs = append(n.Inventory.GPUs, gpu)
@@ -423,7 +423,7 @@ func (r *reader) strangers(nodes []api.Node) {
 					State:   job.RunRunning,
 					Ordered: r.view.Now,
 					Started: r.view.Now,
-					Reason:  "of someone else",
+					Reason:  "job of another user",
 				}
 
 				runs[j] = run
@@ -475,7 +475,7 @@ func (r *reader) strangers(nodes []api.Node) {
 	}
 
 	if !r.admin {
-		r.gap("you see your own jobs alone: waiting jobs of others are left out, so that yours may start later than said")
+		r.gap("queued jobs of other users are not visible to you, so your jobs may start later than estimated")
 	}
 }
 
@@ -500,7 +500,7 @@ func (r *reader) needs(ctx context.Context) error {
 	return nil
 }
 
-// users reads how much everyone has used, which fair share goes by.
+// users reads the usage of all users, on which fair share is based.
 func (r *reader) users(ctx context.Context) error {
 	known := map[id.User]bool{}
 	if r.admin {
@@ -526,7 +526,7 @@ func (r *reader) users(ctx context.Context) error {
 			}
 		}
 	} else {
-		r.gap("what everyone has used, which fair share goes by, is told to admins alone: all count as having used nothing")
+		r.gap("usage of other users is visible to admins only: fair share treats everyone as having used nothing")
 	}
 
 	for i := range r.view.State.Jobs {

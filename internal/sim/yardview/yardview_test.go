@@ -245,8 +245,8 @@ func TestLengthsComeFromWhatJobsDeclare(t *testing.T) {
 
 	for i, w := range want {
 		j := v.State.Jobs[i]
-		if got := l.Truth(j); l.Basis(j.ID) != w.basis || got.Lasts != w.lasts || got.At != j.Submitted.Sub(at(60)) {
-			t.Errorf("%s: %s by %s, submitted at %s; want %s by %s", j.ID, got.Lasts, l.Basis(j.ID), got.At, w.lasts, w.basis)
+		if got := l.Truth(j); l.Basis(j.ID) != w.basis || got.Duration != w.lasts || got.At != j.Submitted.Sub(at(60)) {
+			t.Errorf("%s: %s by %s, submitted at %s; want %s by %s", j.ID, got.Duration, l.Basis(j.ID), got.At, w.lasts, w.basis)
 		}
 	}
 }
@@ -278,7 +278,7 @@ func TestAResearcherSeesWhatOthersHold(t *testing.T) {
 	if text := strings.Join(
 		v.Gaps,
 		"\n",
-	); !strings.Contains(text, "your own jobs alone") ||
+	); !strings.Contains(text, "queued jobs of other users") ||
 		!strings.Contains(text, "fair share") {
 		t.Errorf("gaps: %v", v.Gaps)
 	}
@@ -410,7 +410,7 @@ func TestTheYardAsItWasWhenARunWasOrdered(t *testing.T) {
 	}
 
 	text := strings.Join(past.Gaps, "\n")
-	for _, want := range []string{"node gone was there then", "hardware or the agent of node a", "fair share"} {
+	for _, want := range []string{"node gone existed then", "hardware or agent of node a", "fair share"} {
 		if !strings.Contains(text, want) {
 			t.Errorf("it is not said that %q: %v", want, past.Gaps)
 		}

@@ -131,7 +131,7 @@ func (b *bench) table(tw io.Writer, cells ...any) {
 			c = fmt.Sprintf("%.3g", f)
 		}
 
-		_, _ = fmt.Fprint(tw, c, "\t") // what went wrong is told by Flush
+		_, _ = fmt.Fprint(tw, c, "\t") // Flush returns the error
 	}
 
 	_, _ = fmt.Fprintln(tw)

@@ -103,7 +103,7 @@ func Run(w io.Writer, o Options) (map[string]float64, error) {
 	)
 
 	p.Line(
-		"Load: work on one TESLA each for what the cluster does, a TURING counting 0.43. Seeds %d to %d; ± is half a 95 %% interval.",
+		"Load: work on one TESLA each over the capacity of the cluster, with a TURING counting 0.43. Seeds %d to %d; ± is half a 95 %% interval.",
 		g.skip+1,
 		g.skip+g.seeds,
 	)

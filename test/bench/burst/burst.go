@@ -31,13 +31,13 @@ type trial struct {
 	their *published              // theirs
 	plan  func() (outcome, error) // neither
 	outcome
-	seats []seat
+	slots []slot
 }
 
 func (t *trial) run() (err error) {
 	switch {
 	case t.yard != nil:
-		t.outcome, t.seats, err = t.yard.run(t.w)
+		t.outcome, t.slots, err = t.yard.run(t.w)
 	case t.their != nil:
 		t.outcome = t.their.run(t.w)
 	default:
@@ -228,7 +228,7 @@ func (s *study) measure(parallel int) error {
 		s.seer = append(
 			s.seer,
 			&trial{rule: fmt.Sprintf("clairvoyant, from worth %v", t.yard.worth), w: s.window, plan: func() (outcome, error) {
-				return clairvoyant(s.window, t.seats, t.yard.worth, s.rounds)
+				return clairvoyant(s.window, t.slots, t.yard.worth, s.rounds)
 			}},
 		)
 	}

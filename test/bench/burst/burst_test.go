@@ -122,7 +122,7 @@ func TestNoScheduleIsBelowTheBound(t *testing.T) {
 	})
 }
 
-// What the books of the simulator say of the cloud is what the jobs that ran there cost.
+// The cloud cost of the simulator is the cost of the jobs that ran there.
 func TestCloudIsPaidForAsLongAsItWorks(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		w := crowd(t, 1, 2, 4, 8, 16)

@@ -34,7 +34,7 @@ type booking struct {
 const small = 5
 
 // clairvoyant improves a schedule of the yard.
-func clairvoyant(w *window, from []seat, worth float64, rounds int) (outcome, error) {
+func clairvoyant(w *window, from []slot, worth float64, rounds int) (outcome, error) {
 	b := &book{w: w, worth: worth, nodes: make([]profile, w.nodes), of: make([]booking, len(w.tasks))}
 	for i := range b.nodes {
 		b.nodes[i] = profile{{0, perNode}}
@@ -121,7 +121,7 @@ func (b *book) choose(large []int, chance *rand.Rand) []int {
 			if (j.arrives-t).Abs() < day && chance.Float64() < 0.2 {
 				list = append(list, i)
 			}
-		} else if o.start < t+day && o.start+j.lasts > t && chance.Float64() < 0.1 {
+		} else if o.start < t+day && o.start+j.duration > t && chance.Float64() < 0.1 {
 			list = append(list, i)
 		}
 	}
@@ -145,7 +145,7 @@ func (b *book) put(i int) {
 
 	best, free := -1, 0
 	for n, p := range b.nodes {
-		s := p.earliest(j.gpus, j.lasts, j.arrives, latest)
+		s := p.earliest(j.gpus, j.duration, j.arrives, latest)
 		if s == endless {
 			continue
 		}
@@ -184,10 +184,10 @@ func (b *book) gang(j *task, s time.Duration) (booking, bool) {
 	whole, rest, last := j.gpus/perNode, j.gpus%perNode, -1
 	o := booking{start: s}
 	for n, p := range b.nodes {
-		if whole > 0 && p.earliest(perNode, j.lasts, s, s) == s {
+		if whole > 0 && p.earliest(perNode, j.duration, s, s) == s {
 			o.at, o.take = append(o.at, n), append(o.take, perNode)
 			whole--
-		} else if rest > 0 && last < 0 && p.earliest(rest, j.lasts, s, s) == s {
+		} else if rest > 0 && last < 0 && p.earliest(rest, j.duration, s, s) == s {
 			last = n
 		}
 	}
@@ -206,7 +206,7 @@ func (b *book) gang(j *task, s time.Duration) (booking, bool) {
 func (b *book) set(i int, o booking) {
 	b.of[i] = o
 	for k, n := range o.at {
-		b.nodes[n] = b.nodes[n].book(o.start, o.take[k], b.w.tasks[i].lasts)
+		b.nodes[n] = b.nodes[n].book(o.start, o.take[k], b.w.tasks[i].duration)
 	}
 }
 
@@ -214,7 +214,7 @@ func (b *book) drop(i int) {
 	o := b.of[i]
 	b.of[i] = booking{}
 	for k, n := range o.at {
-		b.nodes[n] = b.nodes[n].book(o.start, -o.take[k], b.w.tasks[i].lasts).tidy()
+		b.nodes[n] = b.nodes[n].book(o.start, -o.take[k], b.w.tasks[i].duration).tidy()
 	}
 }
 
@@ -243,7 +243,7 @@ func (b *book) outcome() (outcome, error) {
 		}
 
 		e.add(j, o.start.Hours())
-		e.local(j.gpus, o.start.Hours(), (o.start + j.lasts).Hours())
+		e.local(j.gpus, o.start.Hours(), (o.start + j.duration).Hours())
 	}
 
 	return e.outcome(), nil

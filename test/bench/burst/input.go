@@ -12,23 +12,23 @@ import (
 
 // task is a job of the trace. Its arrival counts from the window's start.
 type task struct {
-	name    string
-	arrives time.Duration
-	lasts   time.Duration
-	at, run float64 // the same in hours
-	gpus    int
-	owner   string
+	name     string
+	arrives  time.Duration
+	duration time.Duration
+	at, run  float64 // the same in hours
+	gpus     int
+	owner    string
 }
 
 func newTask(number int, arrives, lasts time.Duration, gpus int, owner string) task {
 	return task{
-		name:    fmt.Sprintf("philly-%d", number),
-		arrives: arrives,
-		lasts:   lasts,
-		at:      arrives.Hours(),
-		run:     lasts.Hours(),
-		gpus:    gpus,
-		owner:   owner,
+		name:     fmt.Sprintf("philly-%d", number),
+		arrives:  arrives,
+		duration: lasts,
+		at:       arrives.Hours(),
+		run:      lasts.Hours(),
+		gpus:     gpus,
+		owner:    owner,
 	}
 }
 
@@ -52,10 +52,10 @@ const (
 
 // row is a line of the file.
 type row struct {
-	at    time.Duration // since 1970
-	lasts time.Duration
-	gpus  int
-	owner string
+	at       time.Duration // since 1970
+	duration time.Duration
+	gpus     int
+	owner    string
 }
 
 // load reads the file, in order of submission. Its error is fs.ErrNotExist if it is not there.
@@ -69,10 +69,10 @@ func load(folder string) ([]row, error) {
 		var list []row
 		err = t.Each(func() {
 			r := row{
-				at:    t.Wall("timestamp", calendar),
-				lasts: t.Seconds("duration"),
-				gpus:  t.Count("num_gpus"),
-				owner: t.Text("cluster"),
+				at:       t.Wall("timestamp", calendar),
+				duration: t.Seconds("duration"),
+				gpus:     t.Count("num_gpus"),
+				owner:    t.Text("cluster"),
 			}
 
 			list = append(list, r)
@@ -110,7 +110,7 @@ func (w *window) cut(list []row) error {
 			continue
 		}
 
-		w.tasks = append(w.tasks, newTask(len(w.tasks), r.at-begin, r.lasts, r.gpus, r.owner))
+		w.tasks = append(w.tasks, newTask(len(w.tasks), r.at-begin, r.duration, r.gpus, r.owner))
 	}
 
 	return nil

@@ -16,10 +16,10 @@ type outcome struct {
 
 // ends adds up how tasks went.
 type ends struct {
-	w           *window
-	wait, most  float64
-	cloud, used float64
-	completion  []float64
+	w                 *window
+	wait, longestWait float64
+	cloud, used       float64
+	completion        []float64
 }
 
 func newEnds(w *window) *ends { return &ends{w: w, completion: make([]float64, 0, len(w.tasks))} }
@@ -28,7 +28,7 @@ func newEnds(w *window) *ends { return &ends{w: w, completion: make([]float64, 0
 func (e *ends) add(t *task, start float64) {
 	wait := start - t.at
 	e.wait += wait
-	e.most = math.Max(e.most, wait)
+	e.longestWait = math.Max(e.longestWait, wait)
 	e.completion = append(e.completion, wait+t.run)
 }
 
@@ -39,7 +39,7 @@ func (e *ends) local(gpus int, from, to float64) {
 }
 
 func (e *ends) outcome() outcome {
-	o := outcome{cloud: e.cloud, longest: e.most, used: e.used / (float64(e.w.nodes*perNode) * e.w.last())}
+	o := outcome{cloud: e.cloud, longest: e.longestWait, used: e.used / (float64(e.w.nodes*perNode) * e.w.last())}
 	n := float64(len(e.completion))
 
 	slices.Sort(e.completion)

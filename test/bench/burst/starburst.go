@@ -9,19 +9,19 @@ import (
 // order of arrival, the first nodes that fit, and for each job a time that it waits at
 // most, settled when it comes. A job whose time is over goes to the cloud.
 type published struct {
-	waits func(*task) float64 // hours
-	loop  bool                // a job that finds no room does not hold up those behind it
-	most  int                 // waiting jobs; the newest beyond go to the cloud at once. Less than 0 for no bound
+	waits    func(*task) float64 // hours
+	loop     bool                // a job that finds no room does not hold up those behind it
+	maxQueue int                 // waiting jobs; the newest beyond go to the cloud at once. Less than 0 for no bound
 }
 
 // cluster is the local nodes under the published rule.
 type cluster struct {
 	free []int
-	runs []held // by end
+	runs []allocation // by end
 }
 
-// held are the GPUs that a task has.
-type held struct {
+// allocation is the GPUs that a task has.
+type allocation struct {
 	end  float64
 	at   []int
 	take []int
@@ -46,7 +46,7 @@ func (p published) run(w *window) outcome {
 		}
 
 		queue = p.start(queue, now, c, e)
-		for p.most >= 0 && len(queue) > p.most {
+		for p.maxQueue >= 0 && len(queue) > p.maxQueue {
 			e.provision(queue[len(queue)-1], now)
 			queue = queue[:len(queue)-1]
 		}
@@ -90,7 +90,7 @@ func (p published) start(queue []*task, now float64, c *cluster, e *ends) []*tas
 			return false
 		}
 
-		c.hold(held{now + t.run, at, take})
+		c.hold(allocation{now + t.run, at, take})
 		e.add(t, now)
 		e.local(t.gpus, now, now+t.run)
 
@@ -116,12 +116,12 @@ func (p published) after(queue []*task, coming []task, c *cluster) float64 {
 	return at
 }
 
-func (c *cluster) hold(h held) {
+func (c *cluster) hold(h allocation) {
 	for i, n := range h.at {
 		c.free[n] -= h.take[i]
 	}
 
-	k, _ := slices.BinarySearchFunc(c.runs, h.end, func(o held, end float64) int {
+	k, _ := slices.BinarySearchFunc(c.runs, h.end, func(o allocation, end float64) int {
 		if o.end <= end {
 			return -1
 		}

@@ -86,7 +86,7 @@ func (p *printer) table(list []*trial, beside []outcome) {
 	line("cloud GPU-h\tmean completion h\tp99 h\tmean wait h\tlongest wait h\tlocal use\t")
 
 	if beside != nil {
-		line("ours at this mean\tours at this p99\t")
+		line("yard at this mean\tyard at this p99\t")
 	}
 
 	line("\n")
@@ -135,24 +135,24 @@ func (s *study) print(w io.Writer) error {
 		perNode,
 	)
 
-	p.say("The yard, by what an hour of a job's waiting is worth in dollars; each job says how long it runs\n")
+	p.say("The yard, by the value of an hour of queueing in dollars; each job states its run time\n")
 	p.table(s.main, nil)
-	p.say("Starburst's rule, by our rendering of it; linear_cost knows how long each job runs\n")
+	p.say("Starburst's rule, our implementation; linear_cost knows the run time of each job\n")
 	p.table(s.theirs, main)
-	p.say("The yard when nobody says how long a job runs\n")
+	p.say("The yard when run times are unknown\n")
 	p.table(s.blind, nil)
-	p.say("Starburst's rule that does not need to know it\n")
+	p.say("Starburst's rule that does not need run times\n")
 	p.table(s.unknowing, outcomes(s.blind))
-	p.say("A plan by someone who knows all arrivals: %d rounds of a local search\n", s.rounds)
+	p.say("Clairvoyant plan that knows all arrivals: %d rounds of a local search\n", s.rounds)
 	p.table(s.seer, main)
-	p.say("No policy needs less cloud, whatever it knows, without moving jobs\n")
+	p.say("Lower bound for every policy that does not move jobs\n")
 
 	for _, t := range s.main {
-		p.say("  %6.0f GPU-h at %.3f h, where ours needs %.0f\n", s.bound.at(t.mean), t.mean, t.cloud)
+		p.say("  %6.0f GPU-h at %.3f h, where the yard needs %.0f\n", s.bound.at(t.mean), t.mean, t.cloud)
 	}
 
 	p.say(
-		"\nOther stretches of the trace, on as many nodes as make the load about the same: %s beside the yard\n",
+		"\nOther periods of the trace, on the number of nodes that gives about the same load: %s beside the yard\n",
 		pointRule,
 	)
 
@@ -174,11 +174,11 @@ func (s *study) print(w io.Writer) error {
 	}
 
 	p.say(
-		"ageing and patience are %s, so that no other rule than the measured one makes a job go first or be provisioned for.\n",
+		"ageing and patience are %s, so that only the measured rule affects the order and the provisioning.\n",
 		beyond,
 	)
 
-	p.say("A provisioned node is there at once, is paid by the second and goes back when its job ends.\n")
+	p.say("A provisioned node is ready at once, is billed by the second and is released when its job ends.\n")
 
 	return p.err
 }

@@ -21,11 +21,11 @@ import (
 type yardRun struct {
 	worth float64 // of an hour of waiting, in GPU-hours of the cloud
 	never bool    // nothing can be provisioned
-	blind bool    // nobody says how long a job will run
+	blind bool    // run times are unknown
 }
 
-// seat is a node of the yard that a task ran on.
-type seat struct {
+// slot is a node of the yard that a task ran on.
+type slot struct {
 	task, node, gpus int
 	start            time.Duration
 }
@@ -46,7 +46,7 @@ func (y yardRun) policy() string {
 }
 
 // run simulates a window. It also returns what ran on the yard's own nodes.
-func (y yardRun) run(w *window) (outcome, []seat, error) {
+func (y yardRun) run(w *window) (outcome, []slot, error) {
 	policy, err := catalogue.All(nil).Make(y.policy())
 	if err != nil {
 		return outcome{}, nil, err
@@ -62,9 +62,9 @@ func (y yardRun) run(w *window) (outcome, []seat, error) {
 	cfg := sim.Config{
 		Policy: policy(), Nodes: local(w.nodes), Jobs: trace.List(y.jobs(w.tasks)), Keep: mostSpans,
 		Yard: func(c *yardmaster.Config) { c.Keep.Idle, c.Keep.Margin = idle, 0 },
-		Done: func(o *sim.Outcome) {
+		OnEnd: func(o *sim.Outcome) {
 			t := &w.tasks[numbers[o.Job.Name]]
-			e.add(t, (o.Ended - t.lasts).Hours())
+			e.add(t, (o.Ended - t.duration).Hours())
 		},
 	}
 
@@ -79,10 +79,10 @@ func (y yardRun) run(w *window) (outcome, []seat, error) {
 	case r.Succeeded != len(w.tasks) || r.Runs != len(w.tasks):
 		return outcome{}, nil, fmt.Errorf("%d of %d jobs succeeded, in %d runs", r.Succeeded, len(w.tasks), r.Runs)
 	case len(r.Spans) == mostSpans:
-		return outcome{}, nil, fmt.Errorf("more than %d seats", mostSpans)
+		return outcome{}, nil, fmt.Errorf("more than %d slots", mostSpans)
 	}
 
-	var seats []seat
+	var seats []slot
 
 	for _, s := range r.Spans {
 		node, own := strings.CutPrefix(s.Node, localName)
@@ -95,7 +95,7 @@ func (y yardRun) run(w *window) (outcome, []seat, error) {
 			return outcome{}, nil, err
 		}
 
-		seats = append(seats, seat{numbers[s.Job], n, s.GPUs, time.Duration(math.Round(s.From*1e6)) * time.Microsecond})
+		seats = append(seats, slot{numbers[s.Job], n, s.GPUs, time.Duration(math.Round(s.From*1e6)) * time.Microsecond})
 		e.local(s.GPUs, s.From/3600, s.To/3600)
 	}
 
@@ -106,7 +106,7 @@ func (y yardRun) run(w *window) (outcome, []seat, error) {
 
 const (
 	// idle is for how long a provisioned node may be without a job. It is not quite nothing:
-	// a node that comes before its job is told to start there would go back at once.
+	// a node that joins before its job is ordered to start there would be released at once.
 	idle      = time.Millisecond
 	mostSpans = 1 << 20
 	localName = "local-"
@@ -162,10 +162,10 @@ func (y yardRun) jobs(tasks []task) []*sim.Job {
 		spec := &job.Spec{Run: "simulated", Place: job.PlaceAny, Objective: job.ObjectiveBalanced}
 		spec.Resources.Nodes, spec.Resources.GPUs = job.Range{Min: nodes, Max: nodes}, job.Range{Min: each, Max: each}
 		if !y.blind {
-			spec.Expect = job.Duration(t.lasts)
+			spec.Expect = job.Duration(t.duration)
 		}
 
-		list[i] = &sim.Job{Name: t.name, At: t.arrives, Owner: id.User(t.owner), Lasts: t.lasts, Spec: spec}
+		list[i] = &sim.Job{Name: t.name, At: t.arrives, Owner: id.User(t.owner), Duration: t.duration, Spec: spec}
 	}
 
 	return list

@@ -42,7 +42,7 @@ const (
 	serverSlots   = 8
 )
 
-// What everybody has to reckon with: a pod that is told to go may take as long as
+// Costs that apply to every policy: a pod that is stopped may take as long as
 // Kubernetes lets it; the published autoscaler looks as often as it was set to.
 const (
 	goes = 30 * time.Second
@@ -96,7 +96,7 @@ func Run(w io.Writer, o Options) (map[string]float64, error) {
 
 	fmt.Fprintf(
 		&text,
-		"a trainer that is told to go takes %s; a job whose number of trainers changes stops and starts again; edl looks every %s\n",
+		"a trainer takes %s to stop; a job whose number of trainers changes is stopped and restarted; edl decides every %s\n",
 		goes,
 		look,
 	)

@@ -111,13 +111,13 @@ func training(y *way, at, until time.Duration, trainers int) *sim.Job {
 		spec.Resources = job.Resources{Nodes: job.Range{Min: 1, Max: whole}, GPUs: job.Range{Min: perNode, Max: perNode}}
 	}
 
-	return &sim.Job{Name: "training", At: at, Cancel: until, Spec: spec}
+	return &sim.Job{Name: "training", At: at, CancelAfter: until, Spec: spec}
 }
 
 // service is a node's worth of Nginx pods until then. It goes before training and
 // is never stopped for it.
 func service(name string, at, until time.Duration) *sim.Job {
-	return &sim.Job{Name: name, At: at, Lasts: 24 * time.Hour, Cancel: until, Spec: &job.Spec{
+	return &sim.Job{Name: name, At: at, Duration: 24 * time.Hour, CancelAfter: until, Spec: &job.Spec{
 		Run: "simulated", Place: job.PlaceAny, Objective: job.ObjectiveTime, Priority: 100,
 		Resources: job.Resources{GPUs: job.Range{Min: perNode, Max: perNode}},
 	}}
@@ -136,7 +136,7 @@ func run(y *way, jobs []*sim.Job, end time.Duration) (*outcome, error) {
 	count := map[string]float64{}
 	r, err := sim.Run(sim.Config{
 		Policy: y.policy(), Nodes: clusterNodes(), Jobs: trace.List(jobs), Keep: 1 << 20,
-		Done: func(out *sim.Outcome) {
+		OnEnd: func(out *sim.Outcome) {
 			count[out.Job.Name]++
 			o.pending[out.Job.Name] += out.Wait().Seconds()
 		},
@@ -145,8 +145,8 @@ func run(y *way, jobs []*sim.Job, end time.Duration) (*outcome, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", y.key, err)
 	}
-	if r.Left > 0 {
-		return nil, fmt.Errorf("%s: %d jobs are left at %s", y.key, r.Left, end)
+	if r.Unfinished > 0 {
+		return nil, fmt.Errorf("%s: %d jobs are left at %s", y.key, r.Unfinished, end)
 	}
 
 	for name, n := range count {

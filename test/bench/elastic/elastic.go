@@ -121,8 +121,8 @@ func (r *row) run() error {
 	if err != nil {
 		return err
 	}
-	if r.result.Left > 0 {
-		return fmt.Errorf("%d jobs never ended", r.result.Left)
+	if r.result.Unfinished > 0 {
+		return fmt.Errorf("%d jobs never finished", r.result.Unfinished)
 	}
 
 	r.mean, r.p99, r.makespan = r.result.Completion.Mean, r.result.Completion.P99, r.result.Makespan.Seconds()
@@ -182,7 +182,7 @@ func orNone(format string, v float64) string {
 	return fmt.Sprintf(format, v)
 }
 
-// theirs is a row of somebody else's figures, in seconds; 0 for one that was not told.
+// theirs is a row of published figures, in seconds; 0 for one that was not published.
 func theirs(input, policy string, mean, p99, makespan float64) *row {
 	return &row{input: input, policy: policy, note: "their simulator", mean: mean, p99: p99, makespan: makespan}
 }

@@ -89,11 +89,11 @@ func philly(o Options) *section {
 		notes: []string{
 			"Placement by counting: one node of 64 GPUs. Stops and starts cost nothing, as in the Tiresias simulator.",
 			"Jobs of the same second are in the order of the reference run; in the order of the file strict FIFO has a mean of 162,324 s.",
-			"Told: the owner's expectation is the true run time. Otherwise nobody knows how long a job will run.",
+			"Known: the owner's estimate is the true run time. Otherwise run times are unknown.",
 		},
 	}
 
-	const told = "run times told"
+	const told = "run times known"
 	for _, r := range []struct{ policy, note string }{
 		{"fifo-strict", ""}, {"fifo-fit", ""}, {"las", ""}, {"goodput", ""}, {"srtf", told}, {"srsf", told}, {"goodput", told},
 	} {
@@ -183,7 +183,7 @@ func gavelRow(o Options, file, policy, note string) *row {
 var gavelNotes = []string{
 	"Each job has a fixed number of GPUs and a measured speed on each kind; it may change its kind at any time.",
 	"As in Gavel's simulator GPUs are only counted (one node for each kind) and stops and starts cost nothing, unless said otherwise.",
-	"Ours know how many steps are left; so does Gavel's rule for the last end, not the one for fairness.",
+	"Our policies know the remaining steps; so does Gavel's rule for the makespan, not the one for fairness.",
 }
 
 // gavelMean is the trace with which Gavel measured mean completion.
@@ -257,7 +257,7 @@ const (
 const (
 	adaptive = ""
 	rigid    = "owner's GPUs and batch"
-	untold   = "work not told"
+	untold   = "work unknown"
 )
 
 // polluxRow is a run of a Pollux or Sia workload.
@@ -325,7 +325,7 @@ func pollux(o Options) *section {
 		title: "Pollux, workload 6: 160 jobs in 8 hours on 16 nodes of 4 T4",
 		notes: []string{
 			"Measured step times and gradient noise; jobs choose their batch size, and report the speeds of each epoch. Each start costs 30 s, as in Pollux's simulator.",
-			"Ours are told how much work a job is, which Pollux is not; \"work not told\" is without that.",
+			"Our policies know the work of a job, which Pollux does not; \"work unknown\" is without that.",
 		},
 	}
 

@@ -21,7 +21,7 @@ var margins = [...]float64{0.1, 0.5}
 
 // goalCases asks of runs that went on to an end of their own whether they reach goals: the one they did reach, and
 // others that are better than their best. Runs that end when the goal is reached are
-// left out: nobody knows what would have come.
+// left out: how it would have continued is unknown.
 func goalCases(list []sample) []goalCase {
 	var out []goalCase
 	for i := range list {

@@ -104,7 +104,7 @@ func measureScale(w io.Writer, jobs int) (map[string]float64, error) {
 	_, err = fmt.Fprintf(w, "%d jobs with %d points each, of which %.0f are kept, and %d past jobs of their kind\n"+
 		"a pass costs %.2f s of one core, %.3f ms a job\n"+
 		"memory: %.1f MB past jobs and their record, %.0f MB series of the running jobs, %.1f MB forecasts\n"+
-		"what the forecasts go by: %v\n",
+		"forecasts by method: %v\n",
 		jobs, scalePoints, figures["points_kept"], library.Len(), figures["pass_cpu_s"], figures["forecast_cpu_ms"],
 		figures["library_mb"], figures["inputs_mb"], figures["forecasts_mb"], basis)
 

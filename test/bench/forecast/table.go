@@ -177,9 +177,9 @@ func reportGoalCases(w io.Writer, list []goalCase, figures map[string]float64) e
 
 			area, brier := aucAndBrier(part)
 
-			name, text := "never", "the program does not say when it ends"
+			name, text := "never", "the program does not report its total"
 			if told {
-				name, text = "never_total", "the program says when it ends"
+				name, text = "never_total", "the program reports its total"
 			}
 
 			name = fmt.Sprintf("%s_beyond%.0f", name, 100*margin)

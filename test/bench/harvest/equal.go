@@ -10,7 +10,7 @@ import (
 )
 
 // equalShare is the rule that the published replay compares with: every job gets
-// as many nodes as every other, what is left over goes to the first in line. In the
+// as many nodes as every other, what is left over goes to the first in the queue. In the
 // public code a job whose share is just its least gets nothing; here it gets that.
 type equalShare struct{ parallel int }
 

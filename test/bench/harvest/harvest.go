@@ -86,7 +86,7 @@ func (r *run) do(s *scene) {
 			Nodes:   in.nodes,
 			Changes: in.replay(),
 			Until:   in.length,
-			Jobs:    r.load.jobs(trace.FreeTrainOptions{Jobs: s.jobs, Lost: r.lost, Seed: 1}),
+			Jobs:    r.load.jobs(trace.FreeTrainOptions{Jobs: s.jobs, MaxLoss: r.lost, Seed: 1}),
 		}
 
 		if r.dedicated {
@@ -126,7 +126,7 @@ func Run(w io.Writer, o Options) (map[string]float64, error) {
 	)
 
 	p.line(
-		"costs: every start, resize and restart after a loss takes 18 s (mix: 17 to 19 s) at the new size; a node that is taken loses %s of work",
+		"costs: every start, resize and restart after a loss takes 18 s (mix: 17 to 19 s) at the new size; a reclaimed node loses %s of work",
 		lost,
 	)
 

@@ -107,7 +107,7 @@ func sampleOf(changes []sim.Change, from, size int, length time.Duration) *idle 
 		in.pool[len(open)] += c.At - last
 		last = c.At
 
-		if c.Kind == sim.NodeOpens {
+		if c.Kind == sim.NodeUncordoned {
 			open[c.ID] = true
 		} else {
 			delete(open, c.ID)

@@ -98,7 +98,7 @@ func (p *plan) report(w *printer, s *scene) map[string]float64 {
 	}
 
 	w.line(
-		"\nwith %s of work lost with each node that is taken, on top of the start, as the published cost of shrinking:",
+		"\nwith %s of work lost with each reclaimed node, on top of the start, as the published cost of shrinking:",
 		published,
 	)
 
@@ -170,7 +170,7 @@ func (p *plan) row(w *printer, s *scene, r run, out map[string]float64) {
 		p.share(r),
 		bound,
 		100*res.Utilisation,
-		100*res.StartTime/res.Served,
+		100*res.StartTime/res.GPUSeconds,
 		100*res.LostWork/(res.Work+res.LostWork),
 		res.Runs,
 		res.Rescales,

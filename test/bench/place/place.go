@@ -32,7 +32,7 @@ type row struct {
 	what        string
 	ms          []float64
 	plan        size
-	left        int // jobs that still wait, nodes on their way for some of them
+	queued      int // jobs that still wait, nodes on their way for some of them
 }
 
 // size is how large a plan is.
@@ -98,7 +98,7 @@ func measure(c *scale) []row {
 		y.do(&plan)
 	}
 
-	steps.left = y.line.Len()
+	steps.queued = y.line.Len()
 
 	return []row{idle, busy, steps}
 }
@@ -117,7 +117,7 @@ func full(c *scale, what string, load float64) row {
 		plan := policy.Plan(v)
 		r.ms = append(r.ms, millis(processor()-began))
 		r.plan = sizeOf(&plan)
-		r.left = c.jobs - r.plan.starts
+		r.queued = c.jobs - r.plan.starts
 	}
 
 	return r
@@ -154,17 +154,17 @@ func figures(out map[string]float64, key string, rows []row) {
 	out["incremental_ms_"+key] = at(steps.ms, 0.5)
 	out["incremental_p99_ms_"+key] = at(steps.ms, 0.99)
 	out["incremental_starts_"+key] = float64(steps.plan.starts)
-	out["incremental_waiting_"+key] = float64(steps.left)
+	out["incremental_waiting_"+key] = float64(steps.queued)
 }
 
 func table(w io.Writer, rows []row) error {
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
-	_, _ = fmt.Fprintln(t, "nodes\tjobs\twhat\trounds\tmedian ms\tp99 ms\tstarts\tstops\thires\tstill waiting\t")
+	_, _ = fmt.Fprintln(t, "nodes\tjobs\twhat\trounds\tmedian ms\tp99 ms\tstarts\tstops\tprovisions\tqueued\t")
 
 	for i := range rows {
 		r := &rows[i]
 		_, _ = fmt.Fprintf(t, "%d\t%d\t%s\t%d\t%.2f\t%.2f\t%d\t%d\t%d\t%d\t\n", r.nodes, r.jobs, r.what, len(r.ms),
-			at(r.ms, 0.5), at(r.ms, 0.99), r.plan.starts, r.plan.stops, r.plan.provisions, r.left)
+			at(r.ms, 0.5), at(r.ms, 0.99), r.plan.starts, r.plan.stops, r.plan.provisions, r.queued)
 	}
 
 	return t.Flush()

@@ -21,7 +21,7 @@ import (
 type kind struct {
 	model  string
 	memory job.Bytes
-	hourly float64 // rent of one
+	hourly float64 // hourly price of one node
 }
 
 func kinds() []kind {

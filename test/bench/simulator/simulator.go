@@ -98,8 +98,8 @@ func (b *bench) measure(what, policy string, cfg func() (sim.Config, error)) (*r
 
 		got := row{what, policy, r, processor() - used, clock.Wall{}.Now().Sub(began).Seconds()}
 
-		if r.Left > 0 {
-			return nil, fmt.Errorf("%s under %s: %d jobs never ended", what, policy, r.Left)
+		if r.Unfinished > 0 {
+			return nil, fmt.Errorf("%s under %s: %d jobs never finished", what, policy, r.Unfinished)
 		}
 
 		if best == nil || got.seconds < best.seconds {
@@ -261,7 +261,7 @@ func (b *bench) memory(io.Writer) error {
 
 		steps := 0
 		_, err = sim.Run(
-			sim.Config{Policy: newPolicy(), Nodes: nodes(100, 8), Jobs: rigid(m.jobs), Step: func(time.Duration, int) {
+			sim.Config{Policy: newPolicy(), Nodes: nodes(100, 8), Jobs: rigid(m.jobs), OnStep: func(time.Duration, int) {
 				steps++
 				if steps%50_000 == 0 {
 					var s runtime.MemStats
@@ -349,7 +349,7 @@ func (b *bench) print(w io.Writer) error {
 	_, err := fmt.Fprintf(
 		w,
 		"\nheap in use with 100,000 jobs %.1f MB, with a million %.1f MB; at most %.0f MB for the whole process\n"+
-			"One core; processor seconds, best of three. Handled: events of nodes, runs and people, messages to the yard, rounds, and turns of jobs.\n"+
+			"One core; processor seconds, best of three. Handled: events of nodes, runs and people, messages to the yard, rounds, and state changes of jobs.\n"+
 			"Reading the file counts in the first row, and not in those of the virtual cluster.\n"+
 			"The Tiresias simulator does %d jobs a processor second at most on its own input.\n",
 		b.out["heap_mb_100k"],

@@ -107,7 +107,7 @@ func simulate(w *window, p *policy) (float64, error) {
 	jobs := make([]*sim.Job, len(w.jobs))
 	for i, r := range w.jobs {
 		jobs[i] = &sim.Job{
-			Name: fmt.Sprintf("w%d", i), At: seconds(r.Submit) - first, Lasts: seconds(r.Run),
+			Name: fmt.Sprintf("w%d", i), At: seconds(r.Submit) - first, Duration: seconds(r.Run),
 			Spec: &job.Spec{
 				Run: "simulated", Place: job.PlaceAny, Objective: job.ObjectiveTime, Expect: job.Duration(seconds(r.Requested)),
 				Resources: job.Resources{CPUs: job.CPUs(r.Procs) * 1000},
@@ -122,8 +122,8 @@ func simulate(w *window, p *policy) (float64, error) {
 			{ID: "machine", Class: fleet.Local, Inventory: fleet.Inventory{CPUs: job.CPUs(w.procs) * 1000, Memory: 1 << 50}},
 		},
 		Jobs: trace.List(jobs),
-		Done: func(o *sim.Outcome) {
-			run := o.Job.Lasts.Seconds()
+		OnEnd: func(o *sim.Outcome) {
+			run := o.Job.Duration.Seconds()
 			sum += math.Max(1, (o.Wait().Seconds()+run)/math.Max(run, 10))
 		},
 	})

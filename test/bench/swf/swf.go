@@ -97,12 +97,12 @@ func Run(w io.Writer, o Options) (map[string]float64, error) {
 
 	fmt.Fprintf(
 		&b.text,
-		"waiting is the time really waited; no restarts, nothing weighted; ± is the 95 %% interval over the windows\n",
+		"waiting is the actual queueing time; no restarts, unweighted; ± is the 95 %% interval over the windows\n",
 	)
 
 	fmt.Fprintf(
 		&b.text,
-		"held: the reference in the way of the published table, where whoever was first once is waited for\n",
+		"held: the reference as in the published table, where the first job in the queue is never overtaken again\n",
 	)
 
 	for _, l := range logs() {
@@ -178,7 +178,7 @@ func draw(l log, jobs []*sim.Job, n, length int) drawn {
 	for _, j := range jobs {
 		r := row{
 			Submit:    j.At.Seconds(),
-			Run:       j.Lasts.Seconds(),
+			Run:       j.Duration.Seconds(),
 			Requested: time.Duration(j.Spec.Expect).Seconds(),
 			Procs:     procs(j),
 		}

@@ -32,7 +32,7 @@ func cpuOf(stat string) (time.Duration, error) {
 	end := strings.LastIndexByte(stat, ')')
 	fields := strings.Fields(stat[end+1:])
 	if end < 0 || len(fields) < 13 {
-		return 0, fmt.Errorf("%.60q is no line of /proc/PID/stat", stat)
+		return 0, fmt.Errorf("%.60q is not a line of /proc/PID/stat", stat)
 	}
 
 	var ticks int64

@@ -24,22 +24,22 @@ func Formats() []Format {
 	return []Format{
 		{
 			"summit-nodes",
-			"idle nodes of Summit, as changes",
+			"changes of the idle nodes of Summit",
 			openSummitNodes,
 			func(line string) bool { return line == "t_s,node,state" },
 		},
 		{
-			"spot-counts", "spot instances that could be had in a zone, by tick (JSON)",
+			"spot-counts", "available spot instances in a zone, by tick (JSON)",
 			func(f *rows.File, o Options) (*stream, error) { return openSpotCounts(f, o), nil },
 			func(line string) bool { return strings.HasPrefix(line, "{") },
 		},
 		{
-			"bamboo", "comings and goings of a fleet of spot instances",
+			"bamboo", "spot instances joining and leaving a fleet",
 			func(f *rows.File, o Options) (*stream, error) { return openBamboo(f, o), nil },
 			func(line string) bool { return strings.Contains(line, ",add,") || strings.Contains(line, ",remove,") },
 		},
 		{
-			"gcloud", "spot instances that were alive when someone looked",
+			"gcloud", "number of live spot instances, sampled",
 			func(f *rows.File, o Options) (*stream, error) { return openGcloud(f, o), nil },
 			func(line string) bool { return strings.Count(line, ", ") == 2 },
 		},
@@ -83,6 +83,6 @@ func read(f *rows.File, format string, opts Options) (*Reader, error) {
 		names = append(names, c.Name)
 	}
 
-	return nil, fault.New(fault.Invalid, "unknown_format", "%s looks like no trace of nodes", f.Name).
-		WithRemedy("say which format it has: %s", strings.Join(names, ", "))
+	return nil, fault.New(fault.Invalid, "unknown_format", "cannot guess the format of the node trace %s", f.Name).
+		WithRemedy("choose one of %s", strings.Join(names, ", "))
 }

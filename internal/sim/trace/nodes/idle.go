@@ -31,7 +31,7 @@ type IdleOptions struct {
 // drawn from the same sizes, scaled down more in loose times, which build up the
 // pool, than in tight ones; or it is a large share of the pool, when a large job
 // starts. Those go that came one after the other, mostly the last that came. Some
-// of the batches that come are taken back soon, as a whole: the next job takes the
+// of the batches that come are reclaimed soon, as a whole: the next job takes the
 // nodes that the last one left.
 func Idle(o IdleOptions) sim.Changes {
 	return idle(o, fitted)
@@ -39,19 +39,19 @@ func Idle(o IdleOptions) sim.Changes {
 
 // idleModel are the parameters of the generator that were fitted.
 type idleModel struct {
-	comes     float64    // share of events at which nodes come
-	both      float64    // share of events at which nodes come and go
-	large     float64    // share of goings for a large job
-	share     float64    // of the pool that a large job takes at least
-	skew      float64    // towards the whole pool
-	goes      [2]float64 // scale of other goings in loose and in tight times
-	lasts     [2]float64 // mean hours of these times
-	small     [3]float64 // scale of comings while the pool is below each level
-	slow      [3]float64 // scale of the gap to the next event while it is
-	otherwise float64    // scale of the gap above all levels
-	fresh     float64    // share of other goings that take who came last
-	again     float64    // share of comings that are taken back soon, as a whole
-	soon      float64    // mean seconds until then, beyond the shortest
+	arrivalShare   float64    // share of events at which nodes come
+	exchangeShare  float64    // share of events at which nodes come and go
+	largeShare     float64    // share of goings for a large job
+	largeMin       float64    // of the pool that a large job takes at least
+	skew           float64    // towards the whole pool
+	departureScale [2]float64 // scale of other goings in loose and in tight times
+	regimeHours    [2]float64 // mean hours of these times
+	arrivalScale   [3]float64 // scale of comings while the pool is below each level
+	gapScale       [3]float64 // scale of the gap to the next event while it is
+	gapAbove       float64    // scale of the gap above all levels
+	newestShare    float64    // share of other goings that take who came last
+	reclaimShare   float64    // share of arrivals that are reclaimed soon, as a whole
+	reclaimSeconds float64    // mean seconds until then, beyond the shortest
 }
 
 // levels are sizes of the pool below which it behaves in another way.
@@ -60,23 +60,23 @@ var levels = [3]int{5, 20, 80}
 // fitted is what fits the published statistics, found by a random search over these
 // numbers and then by hand.
 var fitted = idleModel{
-	comes: 0.64,
-	both:  0.062,
-	large: 0.055,
-	share: 0.43,
-	skew:  0.094,
-	goes:  [2]float64{0.1, 0.95},
-	lasts: [2]float64{1.8, 3.4},
-	small: [3]float64{
+	arrivalShare:   0.64,
+	exchangeShare:  0.062,
+	largeShare:     0.055,
+	largeMin:       0.43,
+	skew:           0.094,
+	departureScale: [2]float64{0.1, 0.95},
+	regimeHours:    [2]float64{1.8, 3.4},
+	arrivalScale: [3]float64{
 		0.545,
 		0.25,
 		1.5,
 	},
-	slow:      [3]float64{1.1, 1.9, 1.65},
-	otherwise: 0.87,
-	fresh:     0.735,
-	again:     0.26,
-	soon:      60,
+	gapScale:       [3]float64{1.1, 1.9, 1.65},
+	gapAbove:       0.87,
+	newestShare:    0.735,
+	reclaimShare:   0.26,
+	reclaimSeconds: 60,
 }
 
 // quantiles is a distribution by its published quantiles, with straight lines
@@ -124,19 +124,19 @@ const (
 
 // idling is a generator at work.
 type idling struct {
-	model   idleModel
-	rand    *rand.Rand
-	next    time.Duration // event, since the beginning; less than 0 while it warms up
-	regular time.Duration // event that is no taking back
-	until   time.Duration
-	names   []id.Node     // of the nodes that are told of
-	pool    []idleNode    // the oldest first
-	busy    []int         // nodes that are not in the pool, in no order
-	goes    []bool        // of the pool, at this event
-	tight   int           // 1 in tight times, 0 in loose ones
-	turns   time.Duration // to the other
-	again   []comeback    // batches that will be taken back, the next first
-	pending []sim.Change
+	model     idleModel
+	rand      *rand.Rand
+	next      time.Duration // event, since the beginning; less than 0 while it warms up
+	regular   time.Duration // event that is no taking back
+	until     time.Duration
+	names     []id.Node     // of the nodes that changes name
+	pool      []idleNode    // the oldest first
+	busy      []int         // nodes that are not in the pool, in no order
+	departing []bool        // of the pool, at this event
+	tight     int           // 1 in tight times, 0 in loose ones
+	turns     time.Duration // to the other
+	reclaims  []comeback    // batches that will be reclaimed, the next first
+	pending   []sim.Change
 }
 
 type idleNode struct {
@@ -144,7 +144,7 @@ type idleNode struct {
 	since time.Duration
 }
 
-// comeback is when a batch is taken back, and when it came.
+// comeback is when a batch is reclaimed, and when it arrived.
 type comeback struct{ at, since time.Duration }
 
 func idle(o IdleOptions, m idleModel) *idling {
@@ -163,9 +163,9 @@ func idle(o IdleOptions, m idleModel) *idling {
 
 	g.pending = nil
 	for n, name := range g.names {
-		kind := sim.NodeTaken
+		kind := sim.NodeReclaimed
 		if open[n] {
-			kind = sim.NodeOpens
+			kind = sim.NodeUncordoned
 		}
 
 		g.pending = append(g.pending, sim.Change{Kind: kind, ID: name})
@@ -197,15 +197,15 @@ func (g *idling) step() {
 		g.regular += g.gap()
 	}
 
-	for len(g.again) > 0 && g.again[0].at <= g.next {
-		since := g.again[0].since
-		g.again = g.again[1:]
-		g.take(func(i int) bool { return g.pool[i].since == since })
+	for len(g.reclaims) > 0 && g.reclaims[0].at <= g.next {
+		since := g.reclaims[0].since
+		g.reclaims = g.reclaims[1:]
+		g.depart(func(i int) bool { return g.pool[i].since == since })
 	}
 
 	g.next = g.regular
-	if len(g.again) > 0 {
-		g.next = min(g.next, g.again[0].at)
+	if len(g.reclaims) > 0 {
+		g.next = min(g.next, g.reclaims[0].at)
 	}
 }
 
@@ -221,9 +221,9 @@ func (g *idling) level() int {
 
 // gap draws the time to the next event.
 func (g *idling) gap() time.Duration {
-	slow := g.model.otherwise
+	slow := g.model.gapAbove
 	if i := g.level(); i < len(levels) {
-		slow = g.model.slow[i]
+		slow = g.model.gapScale[i]
 	}
 
 	ticks := math.Round(eventGaps.draw(g.rand) * slow / sampling.Seconds())
@@ -235,15 +235,15 @@ func (g *idling) gap() time.Duration {
 func (g *idling) event() {
 	for g.next >= g.turns {
 		g.tight = 1 - g.tight
-		g.turns += time.Duration(g.rand.ExpFloat64() * g.model.lasts[g.tight] * float64(time.Hour))
+		g.turns += time.Duration(g.rand.ExpFloat64() * g.model.regimeHours[g.tight] * float64(time.Hour))
 	}
 
-	comes := g.rand.Float64() < g.model.comes
-	goes := !comes || g.rand.Float64() < g.model.both/g.model.comes
+	comes := g.rand.Float64() < g.model.arrivalShare
+	goes := !comes || g.rand.Float64() < g.model.exchangeShare/g.model.arrivalShare
 
 	small := 1.0
 	if i := g.level(); i < len(levels) {
-		small = g.model.small[i]
+		small = g.model.arrivalScale[i]
 	}
 
 	if goes {
@@ -253,21 +253,21 @@ func (g *idling) event() {
 	if comes {
 		g.join(whole(batchSizes.draw(g.rand) * small))
 
-		if g.rand.Float64() < g.model.again {
+		if g.rand.Float64() < g.model.reclaimShare {
 			g.comeBack()
 		}
 	}
 }
 
-// comeBack lets the batch that came now be taken back soon.
+// comeBack schedules an early reclaim of the batch that arrived now.
 func (g *idling) comeBack() {
-	at := g.next + shortest + time.Duration(g.rand.ExpFloat64()*g.model.soon*float64(time.Second)).Round(sampling)
-	i := len(g.again)
-	for i > 0 && g.again[i-1].at > at {
+	at := g.next + shortest + time.Duration(g.rand.ExpFloat64()*g.model.reclaimSeconds*float64(time.Second)).Round(sampling)
+	i := len(g.reclaims)
+	for i > 0 && g.reclaims[i-1].at > at {
 		i--
 	}
 
-	g.again = slices.Insert(g.again, i, comeback{at, g.next})
+	g.reclaims = slices.Insert(g.reclaims, i, comeback{at, g.next})
 }
 
 // leave lets some of the pool go: who has been idle long enough for the log.
@@ -281,29 +281,29 @@ func (g *idling) leave() {
 		return
 	}
 
-	n := whole(batchSizes.draw(g.rand) * g.model.goes[g.tight])
-	if g.rand.Float64() < g.model.large {
-		rest := (1 - g.model.share) * math.Pow(g.rand.Float64(), g.model.skew)
-		n = whole(float64(ripe) * (g.model.share + rest))
+	n := whole(batchSizes.draw(g.rand) * g.model.departureScale[g.tight])
+	if g.rand.Float64() < g.model.largeShare {
+		rest := (1 - g.model.largeMin) * math.Pow(g.rand.Float64(), g.model.skew)
+		n = whole(float64(ripe) * (g.model.largeMin + rest))
 	}
 
-	g.goes = append(g.goes[:0], make([]bool, len(g.pool))...)
+	g.departing = append(g.departing[:0], make([]bool, len(g.pool))...)
 
 	at := ripe - 1
-	if g.rand.Float64() >= g.model.fresh {
+	if g.rand.Float64() >= g.model.newestShare {
 		at = g.rand.IntN(ripe)
 	}
 
 	for range min(n, ripe) {
-		g.goes[at] = true
+		g.departing[at] = true
 		at = (at + ripe - 1) % ripe
 	}
 
-	g.take(func(i int) bool { return g.goes[i] })
+	g.depart(func(i int) bool { return g.departing[i] })
 }
 
 // take takes nodes from the pool.
-func (g *idling) take(goes func(i int) bool) {
+func (g *idling) depart(goes func(i int) bool) {
 	kept := g.pool[:0]
 	for i, n := range g.pool {
 		if !goes(i) {
@@ -312,7 +312,7 @@ func (g *idling) take(goes func(i int) bool) {
 		}
 
 		g.busy = append(g.busy, n.node)
-		g.tell(n.node, sim.NodeTaken)
+		g.emit(n.node, sim.NodeReclaimed)
 	}
 
 	g.pool = kept
@@ -326,11 +326,11 @@ func (g *idling) join(n int) {
 		g.busy[at] = g.busy[last]
 		g.busy = g.busy[:last]
 		g.pool = append(g.pool, idleNode{node, g.next})
-		g.tell(node, sim.NodeOpens)
+		g.emit(node, sim.NodeUncordoned)
 	}
 }
 
-func (g *idling) tell(node int, kind sim.ChangeKind) {
+func (g *idling) emit(node int, kind sim.ChangeKind) {
 	if node < len(g.names) {
 		g.pending = append(g.pending, sim.Change{At: g.next, Kind: kind, ID: g.names[node]})
 	}

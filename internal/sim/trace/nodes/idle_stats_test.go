@@ -84,7 +84,7 @@ func measure(t *testing.T, changes sim.Changes) idleStats {
 		}
 
 		switch {
-		case c.Kind == sim.NodeOpens && !open[n]:
+		case c.Kind == sim.NodeUncordoned && !open[n]:
 			since[n], open[n] = c.At, true
 			pool++
 			begins[n] = c.At == 0
@@ -92,7 +92,7 @@ func measure(t *testing.T, changes sim.Changes) idleStats {
 			if c.At > 0 {
 				joined++
 			}
-		case c.Kind == sim.NodeTaken && open[n]:
+		case c.Kind == sim.NodeReclaimed && open[n]:
 			open[n] = false
 			pool--
 			left++

@@ -119,11 +119,11 @@ func TestIdleIsTheSameForTheSameSeed(t *testing.T) {
 	open, last := map[id.Node]bool{}, time.Duration(0)
 	for i, c := range first {
 		if c.At < last || c.At >= 20*time.Hour || i < 200 && c.At != 0 ||
-			i >= 200 && open[c.ID] == (c.Kind == sim.NodeOpens) {
+			i >= 200 && open[c.ID] == (c.Kind == sim.NodeUncordoned) {
 			t.Fatalf("change %d is %+v, and the node is open: %v", i, c, open[c.ID])
 		}
 
-		last, open[c.ID] = c.At, c.Kind == sim.NodeOpens
+		last, open[c.ID] = c.At, c.Kind == sim.NodeUncordoned
 	}
 }
 

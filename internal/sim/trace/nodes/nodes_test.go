@@ -59,31 +59,31 @@ func TestFormatsYieldTheirChanges(t *testing.T) {
 	}{
 		{
 			"summit, three nodes", "summit-nodes", summitSample, Options{Nodes: 3},
-			[]string{"0 take summit0000", "0 open summit0001", "0 take summit0002", "2396 open summit0002", "2396 open summit0000", "2467 take summit0002"},
+			[]string{"0 reclaim summit0000", "0 uncordon summit0001", "0 reclaim summit0002", "2396 uncordon summit0002", "2396 uncordon summit0000", "2467 reclaim summit0002"},
 		},
 		{
 			"summit, a stretch of time", "", summitSample, Options{Nodes: 3, From: 2400 * time.Second, Length: 100 * time.Second},
-			[]string{"0 open summit0000", "0 open summit0001", "0 open summit0002", "67 take summit0002"},
+			[]string{"0 uncordon summit0000", "0 uncordon summit0001", "0 uncordon summit0002", "67 reclaim summit0002"},
 		},
 		{
 			"counts by tick", "", spotSample, Options{},
-			[]string{"300 open spot-00001", "300 open spot-00002", "900 take spot-00002", "1200 open spot-00002", "1200 open spot-00003"},
+			[]string{"300 uncordon spot-00001", "300 uncordon spot-00002", "900 reclaim spot-00002", "1200 uncordon spot-00002", "1200 uncordon spot-00003"},
 		},
 		{
 			"counts of nodes that join", "spot-counts", spotSample, Options{Node: machine, Prefix: "zone", Nodes: 2},
-			[]string{"300 join zone-00001", "300 join zone-00002", "900 take zone-00002", "1200 open zone-00002"},
+			[]string{"300 join zone-00001", "300 join zone-00002", "900 reclaim zone-00002", "1200 uncordon zone-00002"},
 		},
 		{
 			"a fleet", "", bambooSample, Options{},
-			[]string{"480 open node1", "540 open node2", "600 take node1", "660 open node1", "660 open node3"},
+			[]string{"480 uncordon node1", "540 uncordon node2", "600 reclaim node1", "660 uncordon node1", "660 uncordon node3"},
 		},
 		{
 			"a fleet of nodes that join", "bamboo", bambooSample, Options{Node: machine, Nodes: 2, Prefix: "g-"},
-			[]string{"480 join g-node1", "540 join g-node2", "600 take g-node1", "660 open g-node1"},
+			[]string{"480 join g-node1", "540 join g-node2", "600 reclaim g-node1", "660 uncordon g-node1"},
 		},
 		{
 			"looks", "", gcloudSample, Options{},
-			[]string{"0 open spot-00001", "0 open spot-00002", "60 open spot-00003", "120 take spot-00003", "120 take spot-00002"},
+			[]string{"0 uncordon spot-00001", "0 uncordon spot-00002", "60 uncordon spot-00003", "120 reclaim spot-00003", "120 reclaim spot-00002"},
 		},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -112,15 +112,15 @@ func TestBadRowsNameTheirPlaceOrAreSkipped(t *testing.T) {
 		line               int
 		field, says        string
 	}{
-		{"summit, node", "summit-nodes", strings.Replace(summitSample, "2396,2,1", "2396,4734,1", 1), 3, "node", "Summit has 4734"},
-		{"summit, state", "summit-nodes", strings.Replace(summitSample, "2396,2,1", "2396,2,2", 1), 3, "state", "neither 0 nor 1"},
-		{"summit, time", "summit-nodes", strings.Replace(summitSample, "2396,2,1", "x,2,1", 1), 3, "t_s", "is no number"},
-		{"counts", "spot-counts", strings.Replace(spotSample, " 1, 3", " 1.5, 3", 1), 2, "data", "no number of instances"},
-		{"fleet, word", "bamboo", strings.Replace(bambooSample, "add,node2", "plus,node2", 1), 2, "change", "neither add nor remove"},
-		{"fleet, twice", "bamboo", strings.Replace(bambooSample, "add,node2", "add,node1", 1), 2, "change", "cannot be"},
-		{"fleet, name", "bamboo", strings.Replace(bambooSample, "add,node2", "add,Node 2", 1), 2, "node", "no name of a node"},
-		{"looks, clock", "gcloud", strings.Replace(gcloudSample, "00:00:45", "noon", 1), 2, "time", "no time of day"},
-		{"looks, backwards", "gcloud", strings.Replace(gcloudSample, "2021-12-11, 00:00", "2021-12-10, 00:00", 1), 2, "time", "goes back"},
+		{"summit, node", "summit-nodes", strings.Replace(summitSample, "2396,2,1", "2396,4734,1", 1), 3, "node", "at most 4734"},
+		{"summit, state", "summit-nodes", strings.Replace(summitSample, "2396,2,1", "2396,2,2", 1), 3, "state", "must be 0 or 1"},
+		{"summit, time", "summit-nodes", strings.Replace(summitSample, "2396,2,1", "x,2,1", 1), 3, "t_s", "must be a number"},
+		{"counts", "spot-counts", strings.Replace(spotSample, " 1, 3", " 1.5, 3", 1), 2, "data", "invalid number of instances"},
+		{"fleet, word", "bamboo", strings.Replace(bambooSample, "add,node2", "plus,node2", 1), 2, "change", "must be add or remove"},
+		{"fleet, twice", "bamboo", strings.Replace(bambooSample, "add,node2", "add,node1", 1), 2, "change", "contradicts the rows above"},
+		{"fleet, name", "bamboo", strings.Replace(bambooSample, "add,node2", "add,Node 2", 1), 2, "node", "invalid node name"},
+		{"looks, clock", "gcloud", strings.Replace(gcloudSample, "00:00:45", "noon", 1), 2, "time", "must be a time of day"},
+		{"looks, backwards", "gcloud", strings.Replace(gcloudSample, "2021-12-11, 00:00", "2021-12-10, 00:00", 1), 2, "time", "must not decrease"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			_, _, err := read1(t, c.format, c.text, Options{})
@@ -155,7 +155,7 @@ func TestBadRowsNameTheirPlaceOrAreSkipped(t *testing.T) {
 
 // A window must leave every node as the whole trace does.
 func TestAWindowLeavesNodesAsTheWholeTraceDoes(t *testing.T) {
-	kinds := []sim.ChangeKind{sim.NodeOpens, sim.NodeTaken, sim.NodeJoins, sim.NodeDrains}
+	kinds := []sim.ChangeKind{sim.NodeUncordoned, sim.NodeReclaimed, sim.NodeJoins, sim.NodeCordoned}
 	rapid.Check(t, func(r *rapid.T) {
 		n := rapid.IntRange(0, 30).Draw(r, "changes")
 		var all []sim.Change

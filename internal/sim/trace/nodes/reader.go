@@ -26,7 +26,7 @@ type Options struct {
 	// Nodes takes only the first so many nodes; 0 takes all.
 	Nodes int
 	// From and Length take a stretch of the trace, whose beginning becomes time 0.
-	// What nodes are then is told first. A Length of 0 goes to the end.
+	// The state of the nodes at that time comes first. A Length of 0 goes to the end.
 	From, Length time.Duration
 	// Prefix begins the names of nodes that have none in the trace.
 	Prefix string
@@ -80,7 +80,7 @@ func (r *stream) Next() (sim.Change, error) {
 		var bad *fault.Error
 		switch {
 		case err == nil && len(changes) > 0 && changes[0].At < r.last:
-			r.end(r.file.Bad(0, "", "the time goes back"))
+			r.end(r.file.Bad(0, "", "times must not decrease"))
 		case err == nil:
 			r.pending = changes
 		case r.skipBad && errors.As(err, &bad) && bad.Code == rows.BadRow:
@@ -113,7 +113,7 @@ func (r *stream) end(err error) {
 // the first to go.
 type pool struct {
 	prefix string
-	most   int // 0 for no bound
+	limit  int // 0 for no bound
 	have   int
 	joined int
 	node   func(id.Node) fleet.Node
@@ -124,13 +124,13 @@ func newPool(o Options, prefix string) *pool {
 		prefix = o.Prefix
 	}
 
-	return &pool{prefix: prefix, most: o.Nodes, node: o.Node}
+	return &pool{prefix: prefix, limit: o.Nodes, node: o.Node}
 }
 
 // set returns the changes that make the pool have n nodes.
 func (p *pool) set(at time.Duration, n int) []sim.Change {
-	if p.most > 0 {
-		n = min(n, p.most)
+	if p.limit > 0 {
+		n = min(n, p.limit)
 	}
 
 	var changes []sim.Change
@@ -139,7 +139,7 @@ func (p *pool) set(at time.Duration, n int) []sim.Change {
 	}
 
 	for ; p.have > n; p.have-- {
-		changes = append(changes, sim.Change{At: at, Kind: sim.NodeTaken, ID: p.name(p.have - 1)})
+		changes = append(changes, sim.Change{At: at, Kind: sim.NodeReclaimed, ID: p.name(p.have - 1)})
 	}
 
 	return changes
@@ -153,7 +153,7 @@ func (p *pool) name(i int) id.Node { return Name(p.prefix+"-", i+1, maxPool) }
 // come is the coming of a node, the first of which is its joining.
 func (p *pool) come(at time.Duration, name id.Node) sim.Change {
 	if p.node == nil || p.have < p.joined {
-		return sim.Change{At: at, Kind: sim.NodeOpens, ID: name}
+		return sim.Change{At: at, Kind: sim.NodeUncordoned, ID: name}
 	}
 
 	p.joined++

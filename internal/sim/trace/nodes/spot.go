@@ -52,7 +52,7 @@ func (s *spotCounts) read() ([]sim.Change, error) {
 
 	var n int
 	if err := json.Unmarshal(raw, &n); err != nil || n < 0 || n > maxPool {
-		return nil, s.Bad(0, "data", "%s is no number of instances, at tick %d", rows.Short(string(raw)), s.tick)
+		return nil, s.Bad(0, "data", "invalid number of instances %s at tick %d", rows.Short(string(raw)), s.tick)
 	}
 	if at.Seconds() > rows.MaxSeconds {
 		return nil, s.Broken(nil, "the trace is longer than 250 years")
@@ -88,17 +88,17 @@ func (s *spotCounts) head() error {
 				Gap float64 `json:"gap_seconds"`
 			}
 			if err := json.Unmarshal(raw, &m); err != nil || m.Gap <= 0 || m.Gap > rows.MaxSeconds {
-				return s.Broken(err, "the metadata has no gap_seconds")
+				return s.Broken(err, "metadata must have a positive gap_seconds")
 			}
 
 			s.gap = rows.Scaled(m.Gap, time.Second)
 		}
 	}
 
-	return s.Broken(nil, "there are no data behind the metadata")
+	return s.Broken(nil, "data is missing after metadata")
 }
 
-// openBamboo reads the comings and goings of a fleet of spot instances: time in
+// openBamboo reads the spot instances joining and leaving a fleet: time in
 // milliseconds, add or remove, and the node.
 func openBamboo(f *rows.File, o Options) *stream {
 	t := rows.NewTable(f, ',', "time", "change", "node")
@@ -114,7 +114,7 @@ func openBamboo(f *rows.File, o Options) *stream {
 		node := t.Text("node")
 		name := id.Node(o.Prefix + node)
 		if t.Err == nil && !id.Name(string(name)) {
-			t.Fail("node", "%q is no name of a node", rows.Short(node))
+			t.Fail("node", "invalid node name %q", rows.Short(node))
 		}
 
 		open, known := there[node]
@@ -132,17 +132,17 @@ func openBamboo(f *rows.File, o Options) *stream {
 				return []sim.Change{joins(at, name, o.Node)}, nil
 			}
 
-			return []sim.Change{{At: at, Kind: sim.NodeOpens, ID: name}}, nil
+			return []sim.Change{{At: at, Kind: sim.NodeUncordoned, ID: name}}, nil
 		case change == "remove" && open:
 			there[node] = false
-			return []sim.Change{{At: at, Kind: sim.NodeTaken, ID: name}}, nil
+			return []sim.Change{{At: at, Kind: sim.NodeReclaimed, ID: name}}, nil
 		case change == "remove" && o.Nodes > 0 && !known:
 			return nil, nil
 		case change == "add", change == "remove":
-			return nil, t.Bad(2, "change", "%s cannot be: the node was there, or was not", change)
+			return nil, t.Bad(2, "change", "%s contradicts the rows above: the node is already in that state", change)
 		}
 
-		return nil, t.Bad(2, "change", "%q is neither add nor remove", rows.Short(change))
+		return nil, t.Bad(2, "change", "must be add or remove, got %q", rows.Short(change))
 	}}
 }
 
@@ -168,11 +168,11 @@ func openGcloud(f *rows.File, o Options) *stream {
 		case t.Err != nil:
 			return nil, t.Err
 		case n > maxPool:
-			return nil, t.Bad(3, "instances", "there are more than %d", maxPool)
+			return nil, t.Bad(3, "instances", "must be at most %d", maxPool)
 		case !began:
 			zero, began = at, true
 		case at < last:
-			return nil, t.Bad(2, "time", "the time goes back")
+			return nil, t.Bad(2, "time", "times must not decrease")
 		}
 
 		last = at

@@ -51,7 +51,7 @@ func openSummitNodes(f *rows.File, o Options) (*stream, error) {
 
 	r := &stream{file: f, skipBad: o.SkipBad}
 	for _, name := range names {
-		r.pending = append(r.pending, sim.Change{Kind: sim.NodeTaken, ID: name})
+		r.pending = append(r.pending, sim.Change{Kind: sim.NodeReclaimed, ID: name})
 	}
 
 	one := make([]sim.Change, 1)
@@ -65,11 +65,11 @@ func openSummitNodes(f *rows.File, o Options) (*stream, error) {
 		state := t.Count("state")
 
 		if t.Err == nil && node >= SummitSize {
-			t.Fail("node", "Summit has %d nodes", SummitSize)
+			t.Fail("node", "must be at most %d, the nodes of Summit", SummitSize)
 		}
 
 		if t.Err == nil && state > 1 {
-			t.Fail("state", "%d is neither 0 nor 1", state)
+			t.Fail("state", "must be 0 or 1, got %d", state)
 		}
 
 		if t.Err != nil {
@@ -79,9 +79,9 @@ func openSummitNodes(f *rows.File, o Options) (*stream, error) {
 			return nil, nil
 		}
 
-		one[0] = sim.Change{At: at, Kind: sim.NodeTaken, ID: names[node]}
+		one[0] = sim.Change{At: at, Kind: sim.NodeReclaimed, ID: names[node]}
 		if state == 1 {
-			one[0].Kind = sim.NodeOpens
+			one[0].Kind = sim.NodeUncordoned
 		}
 
 		return one, nil

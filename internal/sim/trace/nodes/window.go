@@ -12,7 +12,7 @@ import (
 )
 
 // list yields changes that are in memory.
-type list struct{ left []sim.Change }
+type list struct{ remaining []sim.Change }
 
 // List yields these changes in order of time; changes at the same time stay in their order.
 func List(changes []sim.Change) sim.Changes {
@@ -23,12 +23,12 @@ func List(changes []sim.Change) sim.Changes {
 
 // Next returns the next change.
 func (l *list) Next() (sim.Change, error) {
-	if len(l.left) == 0 {
+	if len(l.remaining) == 0 {
 		return sim.Change{}, io.EOF
 	}
 
-	c := l.left[0]
-	l.left = l.left[1:]
+	c := l.remaining[0]
+	l.remaining = l.remaining[1:]
 
 	return c, nil
 }
@@ -60,7 +60,7 @@ type window struct {
 }
 
 // Window yields the changes from a time on and for a length of time, 0 for all
-// that follow. What nodes are at the beginning is told first, at time 0.
+// that follow. The state of the nodes at its beginning comes first, at time 0.
 func Window(changes sim.Changes, from, length time.Duration) sim.Changes {
 	return &window{changes: changes, from: from, length: length, before: newStates()}
 }

@@ -110,7 +110,7 @@ const tiny = 1e-8
 
 // best returns the goodput with the best batch size, 0 if none is possible.
 func (p *Profile) best(k *stepTimes, sh shape, epoch int) float64 {
-	low := max(p.base(), k.least*float64(sh.gpus))
+	low := max(p.base(), k.minLocal*float64(sh.gpus))
 	best := 0.0
 	for i := range batches {
 		if low > p.most() {
@@ -130,7 +130,7 @@ func (p *Profile) best(k *stepTimes, sh shape, epoch int) float64 {
 func (p *Profile) fixed(k *stepTimes, sh shape, epoch int, batch float64) float64 {
 	gpus := float64(sh.gpus)
 	local := math.Ceil(batch/gpus - tiny)
-	passes := math.Ceil(local/k.most - tiny)
+	passes := math.Ceil(local/k.maxLocal - tiny)
 	if sh.gpus == 1 && batch > p.base()+tiny {
 		passes = max(passes, 2)
 	}
@@ -150,7 +150,7 @@ func (p *Profile) fixed(k *stepTimes, sh shape, epoch int, batch float64) float6
 // step returns how long a step takes, between two that were measured if need be.
 func (k *stepTimes) step(sh shape, local float64) (stepTime, bool) {
 	list := k.at[sh]
-	if local < k.least || local > k.most || len(list) == 0 || local < list[0].local || local > list[len(list)-1].local {
+	if local < k.minLocal || local > k.maxLocal || len(list) == 0 || local < list[0].local || local > list[len(list)-1].local {
 		return stepTime{}, false
 	}
 

@@ -129,7 +129,7 @@ func TestTheBestBatchIsAtLeastAsGoodAsAnyOther(t *testing.T) {
 		epoch := rapid.IntRange(0, 1).Draw(r, "epoch")
 		k := p.kinds[0]
 		sh := rapid.SampledFrom(k.shapes).Draw(r, "shape")
-		low := max(p.base(), k.least*float64(sh.gpus))
+		low := max(p.base(), k.minLocal*float64(sh.gpus))
 		i := rapid.IntRange(0, batches-1).Draw(r, "batch")
 		batch := low * math.Pow(p.most()/low, float64(i)/(batches-1))
 		if got, any := p.best(k, sh, epoch), p.fixed(k, sh, epoch, batch); got < any || got <= 0 {
@@ -157,7 +157,7 @@ func TestFoldersAreSearchedInOrder(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	if len(p.kinds) != 2 || p.kinds[0].kind != "T4" || p.kinds[1].kind != "A100" || p.kinds[1].most != 80 ||
+	if len(p.kinds) != 2 || p.kinds[0].kind != "T4" || p.kinds[1].kind != "A100" || p.kinds[1].maxLocal != 80 ||
 		p.Restart != 2*time.Minute {
 		t.Errorf("got %+v", p)
 	}

@@ -35,11 +35,11 @@ type training struct {
 
 // stepTimes are the measured steps on one kind of GPU.
 type stepTimes struct {
-	kind        string
-	perNode     int     // GPUs of a node
-	least, most float64 // samples of one GPU in a step
-	at          map[shape][]stepTime
-	shapes      []shape // that were measured, in order
+	kind               string
+	perNode            int     // GPUs of a node
+	minLocal, maxLocal float64 // samples of one GPU in a step
+	at                 map[shape][]stepTime
+	shapes             []shape // that were measured, in order
 }
 
 // shape is how many GPUs on how many nodes.
@@ -64,7 +64,7 @@ func Read(app string, folders []string) (*Profile, error) {
 	p := &Profile{Name: app, Restart: polluxRestart}
 
 	if strings.ContainsAny(app, `/\*?[`) || app == "" || app == "." || app == ".." {
-		return nil, fault.New(fault.Invalid, "bad_tables", "%q is no application", rows.Short(app))
+		return nil, fault.New(fault.Invalid, "bad_tables", "invalid application name %q", rows.Short(app))
 	}
 
 	for _, folder := range folders {
@@ -74,8 +74,8 @@ func Read(app string, folders []string) (*Profile, error) {
 	}
 
 	if len(p.trained) == 0 || len(p.kinds) == 0 {
-		return nil, fault.New(fault.NotFound, "bad_tables", "there is no profile of %s in %s", app, strings.Join(folders, ", ")).
-			WithRemedy("it needs placements*.csv and validation-*.csv in a folder of its name")
+		return nil, fault.New(fault.NotFound, "bad_tables", "no profile of %s found in %s", app, strings.Join(folders, ", ")).
+			WithRemedy("put placements*.csv and validation-*.csv into a folder of that name")
 	}
 
 	slices.SortFunc(p.trained, func(a, b training) int { return cmp.Compare(a.batch, b.batch) })
@@ -85,7 +85,7 @@ func Read(app string, folders []string) (*Profile, error) {
 	}
 
 	if p.Epochs == 0 {
-		return nil, fault.New(fault.Invalid, "bad_tables", "a training of %s has no epoch", app)
+		return nil, fault.New(fault.Invalid, "bad_tables", "a training run of %s has no epochs", app)
 	}
 
 	return p, nil
@@ -151,7 +151,7 @@ func (p *Profile) readSteps(folder, name string) error {
 
 	times := newStepTimes(kind, append(steps, wide...))
 	if most, ok := localMost[[2]string{p.Name, suffix}]; ok {
-		times.most = min(times.most, most)
+		times.maxLocal = min(times.maxLocal, most)
 	}
 
 	if suffix != "" {
@@ -168,7 +168,7 @@ func (p *Profile) readSteps(folder, name string) error {
 func readTraining(f *rows.File) (training, error) {
 	batch, err := strconv.Atoi(strings.TrimSuffix(strings.TrimPrefix(f.Name, "validation-"), ".csv"))
 	if err != nil || batch < 1 {
-		return training{}, fault.New(fault.Invalid, "bad_tables", "%s does not name a batch size", f.Name)
+		return training{}, fault.New(fault.Invalid, "bad_tables", "file name %s must contain a batch size", f.Name)
 	}
 
 	t, err := rows.WithHeader(f, ',', "progress", "grad_sqr", "grad_var")
@@ -183,11 +183,11 @@ func readTraining(f *rows.File) (training, error) {
 		variance := t.Number("grad_var")
 
 		if n := len(run.progress); progress <= 0 || n > 0 && progress <= run.progress[n-1] {
-			t.Fail("progress", "there is no progress")
+			t.Fail("progress", "progress must increase from row to row")
 		}
 
 		if sqr < 0 || variance < 0 || sqr+variance == 0 {
-			t.Fail("grad_sqr", "the gradient is nothing")
+			t.Fail("grad_sqr", "gradient statistics must not be negative or all zero")
 		}
 
 		run.progress = append(run.progress, progress)
@@ -201,13 +201,13 @@ func readTraining(f *rows.File) (training, error) {
 type measured struct {
 	shape
 	stepTime
-	each   int // GPUs on the fullest node; 0 if that is not known
-	fewest int // GPUs on the node with fewest
+	maxGPUs int // GPUs on the fullest node; 0 if that is not known
+	minGPUs int // GPUs on the node with fewest
 }
 
 // packed reports whether all nodes but one are full.
 func (m *measured) packed(perNode int) bool {
-	return m.each > 0 && m.gpus == (m.nodes-1)*perNode+m.fewest
+	return m.maxGPUs > 0 && m.gpus == (m.nodes-1)*perNode+m.minGPUs
 }
 
 func readPlacements(f *rows.File) ([]measured, error) {
@@ -222,15 +222,15 @@ func readPlacements(f *rows.File) ([]measured, error) {
 		for _, digit := range t.Text("placement") { // "44" is four GPUs on each of two nodes
 			n := int(digit - '0')
 			if n < 1 || n > 9 || m.nodes >= MaxNodes {
-				t.Fail("placement", "%q is no list of GPUs by node", rows.Short(t.Text("placement")))
+				t.Fail("placement", "must be one digit per node, 1 to 9, got %q", rows.Short(t.Text("placement")))
 				return
 			}
 
-			if m.nodes == 0 || n < m.fewest {
-				m.fewest = n
+			if m.nodes == 0 || n < m.minGPUs {
+				m.minGPUs = n
 			}
 
-			m.nodes, m.gpus, m.each = m.nodes+1, m.gpus+n, max(m.each, n)
+			m.nodes, m.gpus, m.maxGPUs = m.nodes+1, m.gpus+n, max(m.maxGPUs, n)
 		}
 
 		list = append(list, m)
@@ -249,7 +249,7 @@ func readScalability(f *rows.File) ([]measured, error) {
 	err = t.Each(func() {
 		m := measured{stepTime: readStep(t), shape: shape{t.Count("num_nodes"), t.Count("num_replicas")}}
 		if m.nodes < 1 || m.gpus < m.nodes || m.gpus > job.MaxCount {
-			t.Fail("num_replicas", "%d GPUs on %d nodes cannot be", m.gpus, m.nodes)
+			t.Fail("num_replicas", "invalid combination of %d GPUs on %d nodes", m.gpus, m.nodes)
 		}
 
 		list = append(list, m)
@@ -261,7 +261,7 @@ func readScalability(f *rows.File) ([]measured, error) {
 func readStep(t *rows.Table) stepTime {
 	s := stepTime{t.Number("local_bsz"), t.Number("step_time"), t.Number("sync_time")}
 	if s.local <= 0 || s.step <= 0 || s.sync < 0 {
-		t.Fail("step_time", "a step of %g samples takes %g s", s.local, s.step)
+		t.Fail("step_time", "invalid step time: %g samples in %g s", s.local, s.step)
 	}
 
 	s.sync = min(s.sync, s.step)
@@ -273,10 +273,10 @@ func readStep(t *rows.Table) stepTime {
 // "33", the one with full nodes counts, because that is how jobs are placed; others
 // are averaged.
 func newStepTimes(kind string, list []measured) *stepTimes {
-	s := &stepTimes{kind: kind, least: math.Inf(1), at: map[shape][]stepTime{}}
+	s := &stepTimes{kind: kind, minLocal: math.Inf(1), at: map[shape][]stepTime{}}
 	for _, m := range list {
-		s.perNode = max(s.perNode, m.each, 1)
-		s.least, s.most = min(s.least, m.local), max(s.most, m.local)
+		s.perNode = max(s.perNode, m.maxGPUs, 1)
+		s.minLocal, s.maxLocal = min(s.minLocal, m.local), max(s.maxLocal, m.local)
 	}
 
 	packed := map[shape]bool{}

@@ -32,20 +32,20 @@ const BadFile = "bad_trace"
 
 // File is a text as it is read, from front to back.
 type File struct {
-	Name  string // for messages
-	Line  int    // of the last row, from 1
-	text  *bufio.Reader
-	lines *bufio.Scanner // made by the first line
-	first string         // read to guess the format and not used yet
-	held  bool           // first is to be given
-	parts []io.Closer
+	Name   string // for messages
+	Line   int    // of the last row, from 1
+	text   *bufio.Reader
+	lines  *bufio.Scanner // made by the first line
+	first  string         // read to guess the format and not used yet
+	peeked bool           // first is to be given
+	parts  []io.Closer
 }
 
 // Open opens a file; one whose name ends in .gz is unpacked as it is read.
 func Open(name string) (*File, error) {
 	f, err := os.Open(name)
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil, fault.New(fault.NotFound, "trace_not_found", "there is no file %s", name).WithCause(err)
+		return nil, fault.New(fault.NotFound, "trace_not_found", "file not found: %s", name).WithCause(err)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("open trace: %w", err)
@@ -58,7 +58,7 @@ func Open(name string) (*File, error) {
 		z, err := gzip.NewReader(bufio.NewReaderSize(f, 1<<16))
 		if err != nil {
 			return nil, errors.Join(
-				fault.New(fault.Invalid, BadFile, "%s is not what its name says: %v", name, err).WithCause(err),
+				fault.New(fault.Invalid, BadFile, "%s is not a gzip file: %v", name, err).WithCause(err),
 				f.Close(),
 			)
 		}
@@ -91,8 +91,8 @@ func (f *File) Close() error {
 
 // Next returns the next line without its end, and io.EOF after the last.
 func (f *File) Next() (string, error) {
-	if f.held {
-		f.held = false
+	if f.peeked {
+		f.peeked = false
 		f.Line++
 		return f.first, nil
 	}
@@ -138,9 +138,9 @@ func (f *File) Peek() []byte {
 	return begin
 }
 
-// Hold gives a line back, to be read again.
-func (f *File) Hold(line string) {
-	f.first, f.held = line, true
+// Unread puts a line back, to be read again.
+func (f *File) Unread(line string) {
+	f.first, f.peeked = line, true
 	f.Line--
 }
 

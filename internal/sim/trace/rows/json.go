@@ -62,7 +62,7 @@ func (j *JSON) Expect(wanted ...json.Token) error {
 	for _, w := range wanted {
 		t, err := j.decoder.Token()
 		if err != nil || t != w {
-			return j.Broken(err, "the text is not as it should be: %v is wanted here", w)
+			return j.Broken(err, "unexpected JSON: expected %v", w)
 		}
 	}
 
@@ -74,7 +74,7 @@ func (j *JSON) Key() (string, error) {
 	t, err := j.decoder.Token()
 	key, ok := t.(string)
 	if err != nil || !ok {
-		return "", j.Broken(err, "the text is no JSON object")
+		return "", j.Broken(err, "invalid JSON: expected an object")
 	}
 
 	return key, nil
@@ -88,7 +88,7 @@ func (j *JSON) Value() (json.RawMessage, error) {
 		return nil, io.EOF
 	}
 	if err != nil {
-		return nil, j.Broken(err, "the text is no JSON")
+		return nil, j.Broken(err, "invalid JSON")
 	}
 
 	j.mark(j.decoder.InputOffset() - int64(len(raw)))
@@ -101,7 +101,7 @@ func (j *JSON) Value() (json.RawMessage, error) {
 func (j *JSON) Element() (json.RawMessage, error) {
 	raw, err := j.Value()
 	if errors.Is(err, io.EOF) {
-		return nil, j.Broken(err, "the text ends too early")
+		return nil, j.Broken(err, "unexpected end of file")
 	}
 
 	return raw, err

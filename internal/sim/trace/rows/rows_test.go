@@ -43,18 +43,18 @@ func TestTablesSayWhatIsWrong(t *testing.T) {
 		column          int
 		get             func(*Table)
 	}{
-		{"number", "a,NaN", `"NaN" is no number`, 2, func(t *Table) { t.Number("y") }},
-		{"infinite", "a,1e999", `is no number`, 2, func(t *Table) { t.Number("y") }},
-		{"count", "-1,b", `"-1" is no count`, 1, func(t *Table) { t.Count("x") }},
-		{"broken count", "1.5,b", "is no count", 1, func(t *Table) { t.Count("x") }},
-		{"great count", "1e12,b", "is no count", 1, func(t *Table) { t.Count("x") }},
-		{"time", "-1,b", "is no time", 1, func(t *Table) { t.Seconds("x") }},
-		{"long time", "1e11,b", "is no time", 1, func(t *Table) { t.Seconds("x") }},
-		{"date", "a,1066-10-14 09:00:00", "is no time", 2, func(t *Table) { t.Wall("y", time.DateTime) }},
-		{"clock", "a,25:00:00", "is no time of day", 2, func(t *Table) { t.Clock("y") }},
-		{"amount", "a,-2", "is no amount", 2, func(t *Table) { t.OrZero("y") }},
-		{"missing", "a", "no such field", 2, func(t *Table) { t.Text("y") }},
-		{"the first of two", "a,b", `"a" is no number`, 1, func(t *Table) {
+		{"number", "a,NaN", `must be a number, got "NaN"`, 2, func(t *Table) { t.Number("y") }},
+		{"infinite", "a,1e999", `must be a number`, 2, func(t *Table) { t.Number("y") }},
+		{"count", "-1,b", `must be an integer between 0 and 16777216, got "-1"`, 1, func(t *Table) { t.Count("x") }},
+		{"broken count", "1.5,b", "must be an integer", 1, func(t *Table) { t.Count("x") }},
+		{"great count", "1e12,b", "must be an integer", 1, func(t *Table) { t.Count("x") }},
+		{"time", "-1,b", "must be a time", 1, func(t *Table) { t.Seconds("x") }},
+		{"long time", "1e11,b", "must be a time", 1, func(t *Table) { t.Seconds("x") }},
+		{"date", "a,1066-10-14 09:00:00", "invalid time", 2, func(t *Table) { t.Wall("y", time.DateTime) }},
+		{"clock", "a,25:00:00", "must be a time of day", 2, func(t *Table) { t.Clock("y") }},
+		{"amount", "a,-2", "must be a non-negative number", 2, func(t *Table) { t.OrZero("y") }},
+		{"missing", "a", "field is missing", 2, func(t *Table) { t.Text("y") }},
+		{"the first of two", "a,b", `must be a number, got "a"`, 1, func(t *Table) {
 			t.Number("x")
 			t.Number("y")
 		}},
@@ -127,7 +127,7 @@ func TestAHeldLineComesAgainUnderItsNumber(t *testing.T) {
 		t.Fatalf("got %q, %v", first, err)
 	}
 
-	f.Hold(first)
+	f.Unread(first)
 
 	again, err := f.Next()
 	if err != nil || again != "one" || f.Line != 1 {

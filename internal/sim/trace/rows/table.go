@@ -56,8 +56,8 @@ func WithHeader(f *File, comma byte, wanted ...string) (*Table, error) {
 
 	for _, w := range wanted {
 		if !slices.Contains(names, w) {
-			e := f.Bad(0, w, "there is no such column")
-			e.Remedy = "its columns are " + strings.Join(names, ", ")
+			e := f.Bad(0, w, "column not found")
+			e.Remedy = "the columns are " + strings.Join(names, ", ")
 			return nil, e
 		}
 	}
@@ -105,7 +105,7 @@ func (t *Table) split(line string) error {
 		if strings.HasPrefix(line, `"`) {
 			field, rest, ok := quoted(line[1:], t.comma)
 			if !ok {
-				return t.Bad(len(t.Fields)+1, "", "the quotation mark is not closed, or something stands behind it")
+				return t.Bad(len(t.Fields)+1, "", "unterminated quotation mark, or text after it")
 			}
 
 			t.Fields = append(t.Fields, field)
@@ -198,7 +198,7 @@ func All[T any](name string, read func(*File) (T, error)) (T, error) {
 func (t *Table) Text(column string) string {
 	at, ok := t.known[column]
 	if !ok || at >= len(t.Fields) {
-		t.Fail(column, "the row has no such field")
+		t.Fail(column, "field is missing in this row")
 		return ""
 	}
 
@@ -217,7 +217,7 @@ func (t *Table) Number(column string) float64 {
 	text := t.Text(column)
 	n, err := strconv.ParseFloat(text, 64)
 	if err != nil || math.IsNaN(n) || math.IsInf(n, 0) {
-		t.Fail(column, "%q is no number", Short(text))
+		t.Fail(column, "must be a number, got %q", Short(text))
 		return 0
 	}
 
@@ -231,7 +231,7 @@ const MaxCount = 1 << 24
 func (t *Table) Count(column string) int {
 	n := t.Number(column)
 	if n != math.Trunc(n) || n < 0 || n > MaxCount {
-		t.Fail(column, "%q is no count", Short(t.Text(column)))
+		t.Fail(column, "must be an integer between 0 and %d, got %q", MaxCount, Short(t.Text(column)))
 		return 0
 	}
 
@@ -246,7 +246,7 @@ func (t *Table) OrZero(column string) float64 {
 
 	n := t.Number(column)
 	if n < 0 || n > 1e9 {
-		t.Fail(column, "%q is no amount", Short(t.Text(column)))
+		t.Fail(column, "must be a non-negative number, got %q", Short(t.Text(column)))
 		return 0
 	}
 
@@ -263,7 +263,7 @@ func (t *Table) Seconds(column string) time.Duration { return t.Units(column, ti
 func (t *Table) Units(column string, unit time.Duration) time.Duration {
 	n := t.Number(column)
 	if n < 0 || n*unit.Seconds() > MaxSeconds {
-		t.Fail(column, "%q is no time", Short(t.Text(column)))
+		t.Fail(column, "must be a time between 0 and 250 years, got %q", Short(t.Text(column)))
 		return 0
 	}
 
@@ -282,7 +282,7 @@ func (t *Table) Wall(column, layout string) time.Duration {
 	text := t.Text(column)
 	at, err := time.ParseInLocation(layout, text, time.UTC)
 	if err != nil || at.Year() < 1970 || at.Year() >= 2200 {
-		t.Fail(column, "%q is no time: it is written as in %s", Short(text), layout)
+		t.Fail(column, "invalid time %q: expected the format %s", Short(text), layout)
 		return 0
 	}
 
@@ -294,7 +294,7 @@ func (t *Table) Clock(column string) time.Duration {
 	text := t.Text(column)
 	at, err := time.Parse(time.TimeOnly, text)
 	if err != nil {
-		t.Fail(column, "%q is no time of day", Short(text))
+		t.Fail(column, "must be a time of day such as 13:05:00, got %q", Short(text))
 		return 0
 	}
 
