@@ -34,7 +34,7 @@ type Moment struct {
 func MomentOf(clk clock.Clock) (Moment, error) {
 	boot, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
 	if err != nil {
-		return Moment{}, fmt.Errorf("read which boot this is: %w", err)
+		return Moment{}, fmt.Errorf("read the boot id: %w", err)
 	}
 
 	var since unix.Timespec
@@ -85,7 +85,7 @@ func ParseDeadline(text string) (Deadline, error) {
 
 	const most = int64(1<<63-1) / int64(time.Second)
 	if err != nil || n != 4 || until < 0 || wall < 0 || given < 0 || until > most || given > most {
-		return Deadline{}, fmt.Errorf("%.80q does not say when this machine ends", text)
+		return Deadline{}, fmt.Errorf("invalid lease deadline %.80q", text)
 	}
 
 	d.Until, d.Given, d.Wall = time.Duration(until)*time.Second, time.Duration(given)*time.Second, time.Unix(wall, 0).UTC()

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"trainyard/internal/fleet"
+	"trainyard/internal/humanize"
 	"trainyard/internal/job"
 )
 
@@ -60,29 +61,26 @@ type Option struct {
 
 // String says it in a sentence.
 func (o *Option) String() string {
-	s := fmt.Sprintf("%d × %s", o.Nodes, o.Offer.Name)
+	const layout = "Jan 2 15:04 MST"
+	what := humanize.Times(o.Nodes, o.Offer.Name)
+	start := o.Start.UTC().Format(layout)
 	if o.Guessed {
-		return fmt.Sprintf(
-			"%s: starts %s, costs $%.2f an hour",
-			s,
-			o.Start.UTC().Format("Jan 2 15:04"),
-			float64(o.Nodes)*float64(o.Offer.Hourly)/1e6,
-		)
+		return fmt.Sprintf("%s: start %s, %s", what, start, humanize.Rate(float64(o.Nodes)*float64(o.Offer.Hourly)/1e6))
 	}
 
-	s = fmt.Sprintf(
-		"%s: starts %s, done %s, costs $%.2f",
-		s,
-		o.Start.UTC().Format("Jan 2 15:04"),
-		o.Finish.UTC().Format("Jan 2 15:04"),
-		o.Money,
+	text := fmt.Sprintf(
+		"%s: start %s, est. finish %s, est. cost %s",
+		what,
+		start,
+		o.Finish.UTC().Format(layout),
+		humanize.Dollars(o.Money),
 	)
 
 	if o.Losses > 0.005 {
-		s += fmt.Sprintf(", with %.2f take-backs expected", o.Losses)
+		text += fmt.Sprintf(", %.2f expected spot interruptions", o.Losses)
 	}
 
-	return s
+	return text
 }
 
 // Best lists the ways to provision for a need, the best first. Those who ask often use a

@@ -244,7 +244,7 @@ func TestWithoutAnEstimateTheCheapestWorkComesFirst(t *testing.T) {
 		t.Errorf("got %v", optionNames(got))
 	}
 
-	if want := "1 × x/fast: starts Mar 1 12:00, costs $5.00 an hour"; got[0].String() != want {
+	if want := "1× x/fast: start Mar 1 12:00 UTC, $5.00/h"; got[0].String() != want {
 		t.Errorf("got %q, want %q", got[0].String(), want)
 	}
 }

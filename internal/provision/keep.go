@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"trainyard/internal/fleet"
+	"trainyard/internal/humanize"
 	"trainyard/internal/id"
 	"trainyard/internal/job"
 )
@@ -34,10 +35,10 @@ type Idle struct {
 
 // Verdict is what becomes of an idle node.
 type Verdict struct {
-	Lease  id.Lease
-	Return bool
-	Again  time.Time // when to look again if nothing has changed; zero if only a change matters
-	Why    string
+	Lease     id.Lease
+	Release   bool
+	NextCheck time.Time // when to look again if nothing has changed; zero if only a change matters
+	Why       string
 }
 
 // Keep says which idle nodes are given back now and when to look at the others
@@ -53,7 +54,7 @@ func Keep(idle []Idle, now time.Time, cfg KeepConfig) []Verdict {
 	verdicts := make([]Verdict, len(idle))
 	for i := range idle {
 		if line := warm[i]; line >= 0 {
-			verdicts[i] = Verdict{Lease: idle[i].Lease.ID, Why: "kept ready: " + cfg.Warm[line].words()}
+			verdicts[i] = Verdict{Lease: idle[i].Lease.ID, Why: "kept warm: " + cfg.Warm[line].words()}
 			continue
 		}
 
@@ -71,31 +72,31 @@ func judge(n *Idle, now time.Time, cfg KeepConfig) Verdict {
 		since = now
 	}
 
-	goes := since.Add(cfg.Idle)
+	release := since.Add(cfg.Idle)
 
 	paid := paidUntil(n.Lease, since, cfg)
 	if !paid.IsZero() {
-		goes = paid.Add(-cfg.Margin)
+		release = paid.Add(-cfg.Margin)
 	}
 
-	was := job.Duration(now.Sub(since).Truncate(time.Second))
+	idleFor := humanize.Duration(now.Sub(since).Truncate(time.Second))
 	switch {
-	case !now.Before(goes) && !paid.IsZero():
-		v.Return, v.Why = true, fmt.Sprintf("idle for %s and paid until %s: given back", was, paid.UTC().Format("15:04:05"))
-	case !now.Before(goes):
-		v.Return, v.Why = true, fmt.Sprintf("idle for %s: given back", was)
+	case !now.Before(release) && !paid.IsZero():
+		v.Release = true
+		v.Why = fmt.Sprintf("idle for %s, paid until %s", idleFor, humanize.Time(paid, now.UTC()))
+	case !now.Before(release):
+		v.Release = true
+		v.Why = "idle for " + idleFor
 	case !paid.IsZero():
-		v.Again, v.Why = goes, fmt.Sprintf(
-			"idle for %s; it is paid until %s anyway and is given back just before that if nothing needs it",
-			was,
-			paid.UTC().Format("15:04:05"),
+		v.NextCheck = release
+		v.Why = fmt.Sprintf(
+			"idle for %s; paid until %s and released just before that if still idle",
+			idleFor,
+			humanize.Time(paid, now.UTC()),
 		)
 	default:
-		v.Again, v.Why = goes, fmt.Sprintf(
-			"idle for %s; it is given back at %s if nothing needs it",
-			was,
-			goes.UTC().Format("15:04:05"),
-		)
+		v.NextCheck = release
+		v.Why = fmt.Sprintf("idle for %s; released at %s if still idle", idleFor, humanize.Time(release, now.UTC()))
 	}
 
 	return v
@@ -168,11 +169,7 @@ func (w *Warm) matches(o *fleet.Offer) bool {
 
 // words says what a line keeps.
 func (w *Warm) words() string {
-	what := "nodes"
-	if w.Nodes == 1 {
-		what = "node"
-	}
-
+	what := humanize.Plural(w.Nodes, "node")
 	if w.GPU != (job.GPUKind{}) {
 		what += " with " + w.GPU.String()
 	}
@@ -181,5 +178,5 @@ func (w *Warm) words() string {
 		what += " of " + w.Offer
 	}
 
-	return fmt.Sprintf("%d idle %s shall be there", w.Nodes, what)
+	return fmt.Sprintf("at least %d idle %s", w.Nodes, what)
 }

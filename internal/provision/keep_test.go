@@ -30,22 +30,22 @@ func TestWhenAnIdleNodeIsGivenBack(t *testing.T) {
 		says      string
 		ungranted bool
 	}{
-		"not idle long": {now: 35 * m, since: 30 * m, again: 40 * m, says: "idle for 5m; it is given back at 12:40:00 if nothing needs it"},
-		"idle long":     {now: 40 * m, since: 30 * m, gone: true, says: "idle for 10m: given back"},
+		"not idle long": {now: 35 * m, since: 30 * m, again: 40 * m, says: "idle for 5m; released at 12:40 UTC if still idle"},
+		"idle long":     {now: 40 * m, since: 30 * m, gone: true, says: "idle for 10m"},
 		"the hour is paid anyway": {offer: byHour, since: 20 * m, now: 45 * m, again: 58 * m,
-			says: "idle for 25m; it is paid until 13:00:00 anyway and is given back just before that if nothing needs it"},
-		"the hour is over soon":                                 {offer: byHour, since: 20 * m, now: 58 * m, gone: true, says: "idle for 38m and paid until 13:00:00: given back"},
-		"no new hour for a node that is idle for a short while": {offer: byHour, since: 55 * m, now: 58 * m, gone: true, says: "idle for 3m and paid until 13:00:00: given back"},
-		"too late for this hour, so it goes at once":            {offer: byHour, since: 59 * m, now: 59 * m, gone: true, says: "idle for 0s and paid until 13:00:00: given back"},
-		"seen late, in an hour that has begun":                  {offer: byHour, since: 30 * m, now: 70 * m, gone: true, says: "idle for 40m and paid until 13:00:00: given back"},
-		"idle from the first second of an hour":                 {offer: byHour, since: 61 * m, now: 62 * m, again: 118 * m, says: "idle for 1m; it is paid until 14:00:00 anyway and is given back just before that if nothing needs it"},
-		"stretches that fit into the idle time":                 {offer: fleet.Offer{BillingIncrement: job.Duration(4 * m)}, since: 1 * m, now: 5 * m, again: 6 * m, says: "idle for 4m; it is paid until 12:08:00 anyway and is given back just before that if nothing needs it"},
-		"stretches too short to be caught":                      {offer: fleet.Offer{BillingIncrement: job.Duration(m)}, since: 1 * m, now: 5 * m, again: 11 * m, says: "idle for 4m; it is given back at 12:11:00 if nothing needs it"},
-		"a least time that is paid anyway":                      {offer: fleet.Offer{MinBilling: job.Duration(h)}, since: 5 * m, now: 20 * m, again: 58 * m, says: "idle for 15m; it is paid until 13:00:00 anyway and is given back just before that if nothing needs it"},
-		"a least time that is over":                             {offer: fleet.Offer{MinBilling: job.Duration(5 * m)}, since: 30 * m, now: 40 * m, gone: true, says: "idle for 10m: given back"},
-		"a least time of several stretches":                     {offer: fleet.Offer{MinBilling: job.Duration(90 * m), BillingIncrement: job.Duration(h)}, since: 5 * m, now: 80 * m, again: 118 * m, says: "idle for 1h15m; it is paid until 14:00:00 anyway and is given back just before that if nothing needs it"},
-		"nothing is known of when it was given":                 {offer: byHour, since: 0, now: 10 * m, gone: true, says: "idle for 10m: given back", ungranted: true},
-		"a clock that was set back":                             {since: 30 * m, now: 10 * m, again: 20 * m, says: "idle for 0s; it is given back at 12:20:00 if nothing needs it"},
+			says: "idle for 25m; paid until 13:00 UTC and released just before that if still idle"},
+		"the hour is over soon":                                 {offer: byHour, since: 20 * m, now: 58 * m, gone: true, says: "idle for 38m, paid until 13:00 UTC"},
+		"no new hour for a node that is idle for a short while": {offer: byHour, since: 55 * m, now: 58 * m, gone: true, says: "idle for 3m, paid until 13:00 UTC"},
+		"too late for this hour, so it goes at once":            {offer: byHour, since: 59 * m, now: 59 * m, gone: true, says: "idle for 0s, paid until 13:00 UTC"},
+		"seen late, in an hour that has begun":                  {offer: byHour, since: 30 * m, now: 70 * m, gone: true, says: "idle for 40m, paid until 13:00 UTC"},
+		"idle from the first second of an hour":                 {offer: byHour, since: 61 * m, now: 62 * m, again: 118 * m, says: "idle for 1m; paid until 14:00 UTC and released just before that if still idle"},
+		"stretches that fit into the idle time":                 {offer: fleet.Offer{BillingIncrement: job.Duration(4 * m)}, since: 1 * m, now: 5 * m, again: 6 * m, says: "idle for 4m; paid until 12:08 UTC and released just before that if still idle"},
+		"stretches too short to be caught":                      {offer: fleet.Offer{BillingIncrement: job.Duration(m)}, since: 1 * m, now: 5 * m, again: 11 * m, says: "idle for 4m; released at 12:11 UTC if still idle"},
+		"a least time that is paid anyway":                      {offer: fleet.Offer{MinBilling: job.Duration(h)}, since: 5 * m, now: 20 * m, again: 58 * m, says: "idle for 15m; paid until 13:00 UTC and released just before that if still idle"},
+		"a least time that is over":                             {offer: fleet.Offer{MinBilling: job.Duration(5 * m)}, since: 30 * m, now: 40 * m, gone: true, says: "idle for 10m"},
+		"a least time of several stretches":                     {offer: fleet.Offer{MinBilling: job.Duration(90 * m), BillingIncrement: job.Duration(h)}, since: 5 * m, now: 80 * m, again: 118 * m, says: "idle for 1h15m; paid until 14:00 UTC and released just before that if still idle"},
+		"nothing is known of when it was given":                 {offer: byHour, since: 0, now: 10 * m, gone: true, says: "idle for 10m", ungranted: true},
+		"a clock that was set back":                             {since: 30 * m, now: 10 * m, again: 20 * m, says: "idle for 0s; released at 12:20 UTC if still idle"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -60,9 +60,9 @@ func TestWhenAnIdleNodeIsGivenBack(t *testing.T) {
 				provision.KeepConfig{Idle: 10 * m, Margin: 2 * m},
 			)
 
-			want := provision.Verdict{Lease: l.ID, Return: c.gone, Why: c.says}
+			want := provision.Verdict{Lease: l.ID, Release: c.gone, Why: c.says}
 			if !c.gone {
-				want.Again = noon.Add(c.again)
+				want.NextCheck = noon.Add(c.again)
 			}
 
 			if len(got) != 1 || got[0] != want {
@@ -105,22 +105,22 @@ func TestTheNewestNodesAreKeptWarm(t *testing.T) {
 
 	want := []string{
 		"",
-		"kept ready: 2 idle nodes with H100:80GB shall be there",
-		"kept ready: 2 idle nodes with H100:80GB shall be there",
+		"kept warm: at least 2 idle nodes with H100:80GB",
+		"kept warm: at least 2 idle nodes with H100:80GB",
 		"",
-		"kept ready: 1 idle node of aws/t4 shall be there",
+		"kept warm: at least 1 idle node of aws/t4",
 		"",
 	}
 
 	for i, v := range provision.Keep(idle, noon.Add(time.Hour), cfg) {
-		if v.Return != (want[i] == "") || !v.Return && (v.Why != want[i] || !v.Again.IsZero()) {
+		if v.Release != (want[i] == "") || !v.Release && (v.Why != want[i] || !v.NextCheck.IsZero()) {
 			t.Errorf("node %d: %+v, want %q", i+1, v, want[i])
 		}
 	}
 }
 
 // TestNoStretchIsPaidForAnIdleNode looks at a node whenever Keep asks for it, until it
-// goes, and reckons what is paid for it.
+// goes, and computes what is paid for it.
 func TestNoStretchIsPaidForAnIdleNode(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
@@ -139,15 +139,15 @@ func TestNoStretchIsPaidForAnIdleNode(t *testing.T) {
 		var v provision.Verdict
 		for looks := 0; ; looks++ {
 			v = provision.Keep([]provision.Idle{node}, now, cfg)[0]
-			if v.Return {
+			if v.Release {
 				break
 			}
 
-			if looks > 2 || !v.Again.After(now) {
-				t.Fatalf("looked %d times, at %s again at %s", looks, now, v.Again)
+			if looks > 2 || !v.NextCheck.After(now) {
+				t.Fatalf("looked %d times, at %s again at %s", looks, now, v.NextCheck)
 			}
 
-			now = v.Again
+			now = v.NextCheck
 		}
 
 		held := func(at time.Time) time.Duration { return time.Duration(o.Billed(job.Duration(at.Sub(noon)))) }
@@ -159,18 +159,18 @@ func TestNoStretchIsPaidForAnIdleNode(t *testing.T) {
 		switch {
 		case now.Equal(node.Since): // there was no time to lose
 		case caught && held(gone) > tolerated:
-			t.Fatalf("given back at %s, it is paid for %s and only %s was due", now, held(gone), tolerated)
+			t.Fatalf("released at %s, it is paid for %s and only %s was due", now, held(gone), tolerated)
 		case !caught && now.After(node.Since.Add(cfg.Idle)) && gone.Sub(noon) > paidAnyway:
-			t.Fatalf("given back at %s, later than need be", now)
+			t.Fatalf("released at %s, later than need be", now)
 		}
 
 		// And nothing that is paid is thrown away: it goes no earlier than it must.
 		if caught && gone.Add(time.Duration(o.BillingIncrement)).Sub(noon) <= paidAnyway {
-			t.Fatalf("given back at %s, though it is paid until %s", now, noon.Add(paidAnyway))
+			t.Fatalf("released at %s, though it is paid until %s", now, noon.Add(paidAnyway))
 		}
 
 		if !caught && now.Before(node.Since.Add(cfg.Idle)) {
-			t.Fatalf("given back at %s, before it was idle for %s", now, cfg.Idle)
+			t.Fatalf("released at %s, before it was idle for %s", now, cfg.Idle)
 		}
 	})
 }

@@ -352,8 +352,8 @@ func (c Closing) String() string {
 		times = fmt.Sprintf("refused %d times in a row", c.Times)
 	}
 
-	return fmt.Sprintf("%s: %s; %s, last at %s; is asked for again at %s", c.What, c.Why, times,
-		c.Since.UTC().Format("15:04:05"), c.Until.UTC().Format("15:04:05"))
+	return fmt.Sprintf("%s: %s; %s, last at %s; not requested until %s", c.What, c.Why, times,
+		c.Since.UTC().Format("15:04:05 MST"), c.Until.UTC().Format("15:04:05 MST"))
 }
 
 // Closed lists what is not asked for now, why, and until when, in a fixed order.

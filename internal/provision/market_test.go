@@ -103,39 +103,39 @@ func TestARefusalClosesWhatWouldBeRefusedToo(t *testing.T) {
 	}{
 		"no capacity in a zone": {
 			"aws/big/east/a", fleet.RefusedCapacity, []string{"aws/big/east/a"},
-			"aws big on demand in east, zone a: the provider has none to give; refused once, last at 12:00:00; is asked for again at 12:01:00",
+			"aws on-demand big in east, zone a: no capacity; refused once, last at 12:00:00 UTC; not requested until 12:01:00 UTC",
 		},
 		"no capacity in any zone of a region": {
 			"aws/big/east", fleet.RefusedCapacity, []string{"aws/big/east", "aws/big/east/a", "aws/big/east/b"},
-			"aws big on demand in east: the provider has none to give; refused once, last at 12:00:00; is asked for again at 12:01:00",
+			"aws on-demand big in east: no capacity; refused once, last at 12:00:00 UTC; not requested until 12:01:00 UTC",
 		},
 		"no capacity on spot": {
 			"aws/big/east/spot", fleet.RefusedCapacity, []string{"aws/big/east/spot"},
-			"aws big on spot in east: the provider has none to give; refused once, last at 12:00:00; is asked for again at 12:01:00",
+			"aws spot big in east: no capacity; refused once, last at 12:00:00 UTC; not requested until 12:01:00 UTC",
 		},
 		"the quota, for so many GPUs": {
 			"aws/big/east/b", fleet.RefusedQuota, []string{"aws/big/east", "aws/big/east/a", "aws/big/east/b"},
-			"aws nodes with 8 or more GPUs of H100 on demand in east: the account's quota is used up; refused once, last at 12:00:00; is asked for again at 12:10:00",
+			"aws on-demand nodes with at least 8× H100 in east: quota of the account used up; refused once, last at 12:00:00 UTC; not requested until 12:10:00 UTC",
 		},
 		"the quota, even for one GPU": {
 			"aws/small/east", fleet.RefusedQuota, []string{"aws/small/east", "aws/big/east", "aws/big/east/a", "aws/big/east/b"},
-			"aws nodes with 1 or more GPUs of H100 on demand in east: the account's quota is used up; refused once, last at 12:00:00; is asked for again at 12:10:00",
+			"aws on-demand nodes with at least 1× H100 in east: quota of the account used up; refused once, last at 12:00:00 UTC; not requested until 12:10:00 UTC",
 		},
 		"the spot price": {
 			"aws/big/east/spot", fleet.RefusedPrice, []string{"aws/big/east/spot"},
-			"aws/big/east/spot: the spot price is above what we would pay; refused once, last at 12:00:00; is asked for again at 12:01:00",
+			"aws/big/east/spot: spot price above the limit; refused once, last at 12:00:00 UTC; not requested until 12:01:00 UTC",
 		},
 		"a type that is not known there": {
 			"aws/big/east", fleet.RefusedInvalid, []string{"aws/big/east"},
-			"aws/big/east: the provider does not know this type or its image; refused once, last at 12:00:00; is asked for again at 12:10:00",
+			"aws/big/east: unknown instance type or image; refused once, last at 12:00:00 UTC; not requested until 12:10:00 UTC",
 		},
 		"the account": {
 			"aws/small/east", fleet.RefusedDenied, []string{"aws/small/east", "aws/big/east", "aws/big/east/a", "aws/big/east/b", "aws/big/west"},
-			"everything of aws on demand: the account may not provision there; refused once, last at 12:00:00; is asked for again at 12:10:00",
+			"all on-demand offers of aws: permission denied; refused once, last at 12:00:00 UTC; not requested until 12:10:00 UTC",
 		},
 		"nobody knows why": {
 			"gcp/big/east", "", []string{"gcp/big/east"},
-			"gcp/big/east: the provider refused it; refused once, last at 12:00:00; is asked for again at 12:10:00",
+			"gcp/big/east: refused by the provider; refused once, last at 12:00:00 UTC; not requested until 12:10:00 UTC",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -239,7 +239,7 @@ func TestARoomInTheQuotaOpensIt(t *testing.T) {
 
 	m.Returned("aws/small/east", later)
 
-	if closed := m.Closed(noon); len(closed) != 1 || closed[0].What != "gcp big on demand in east" {
+	if closed := m.Closed(noon); len(closed) != 1 || closed[0].What != "gcp on-demand big in east" {
 		t.Errorf("closed is %v, want gcp alone", closed)
 	}
 }

@@ -61,16 +61,16 @@ func (s Skipped) String() string {
 
 // Why rows of a catalogue are skipped.
 const (
-	noHost      = "an accelerator without a machine around it"
-	noGPU       = "its accelerators are no GPUs"
-	noPrice     = "it has no price"
-	noMachine   = "its CPUs or memory are not told"
-	partOfGPU   = "it has a part of a GPU"
-	mixedGPUs   = "it has several kinds of GPU"
-	saidBefore  = "the same was said by an earlier row"
-	badRow      = "it cannot be read"
-	otherRegion = "its region was not asked for"
-	otherGPU    = "its GPU was not asked for"
+	noHost      = "no host machine"
+	noGPU       = "accelerator is not a GPU"
+	noPrice     = "no price"
+	noMachine   = "CPUs or memory missing"
+	partOfGPU   = "fraction of a GPU"
+	mixedGPUs   = "several GPU models"
+	saidBefore  = "duplicate of an earlier row"
+	badRow      = "invalid row"
+	otherRegion = "region not selected"
+	otherGPU    = "GPU not selected"
 )
 
 // maxRows is how many rows a catalogue may have.
@@ -88,7 +88,7 @@ const maxRows = 200_000
 // it would be less than one.
 func SkyPilot(cloud string, r io.Reader, opt Import) ([]fleet.Offer, Skipped, error) {
 	if !id.Name(cloud) {
-		return nil, nil, fault.New(fault.Invalid, "bad_value", "%q is no name of a provider", cloud).
+		return nil, nil, fault.New(fault.Invalid, "bad_value", "invalid provider name %q", cloud).
 			WithRemedy("use lower-case letters and digits, as in aws")
 	}
 
@@ -191,7 +191,7 @@ func readCatalogue(cloud string, r io.Reader) ([]row, Skipped, error) {
 	in.ReuseRecord = true
 	head, err := in.Read()
 	if err != nil {
-		return nil, nil, fault.New(fault.Invalid, "bad_catalogue", "the catalogue of %s has no line of column names", cloud).
+		return nil, nil, fault.New(fault.Invalid, "bad_catalogue", "the catalog of %s has no header line", cloud).
 			WithCause(err)
 	}
 
@@ -202,8 +202,8 @@ func readCatalogue(cloud string, r io.Reader) ([]row, Skipped, error) {
 
 	for _, name := range columns {
 		if _, ok := at[name]; !ok {
-			return nil, nil, fault.New(fault.Invalid, "bad_catalogue", "the catalogue of %s has no column %s", cloud, name).
-				WithRemedy("its first line must name the columns %s", strings.Join(columns, ", "))
+			return nil, nil, fault.New(fault.Invalid, "bad_catalogue", "the catalog of %s has no column %s", cloud, name).
+				WithRemedy("its header must have the columns %s", strings.Join(columns, ", "))
 		}
 	}
 
@@ -216,10 +216,10 @@ func readCatalogue(cloud string, r io.Reader) ([]row, Skipped, error) {
 		case errors.Is(err, io.EOF):
 			return rows, skipped, nil
 		case err != nil:
-			return nil, nil, fault.New(fault.Invalid, "bad_catalogue", "the catalogue of %s cannot be read: %v", cloud, err).
+			return nil, nil, fault.New(fault.Invalid, "bad_catalogue", "cannot read the catalog of %s: %v", cloud, err).
 				WithCause(err)
 		case n >= maxRows:
-			return nil, nil, fault.New(fault.Invalid, "too_large", "the catalogue of %s has more than %d rows", cloud, maxRows)
+			return nil, nil, fault.New(fault.Invalid, "too_large", "the catalog of %s must have at most %d rows", cloud, maxRows)
 		}
 
 		get := func(name string) string {

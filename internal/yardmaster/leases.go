@@ -160,10 +160,10 @@ func (y *Yard) checkIdle(name id.Node) {
 	for _, k := range provision.Keep(y.idleNodes(), y.now, y.cfg.Keep) {
 		switch {
 		case k.Lease != l.ID:
-		case k.Return:
+		case k.Release:
 			y.vacate(n, k.Why)
-		case !k.Again.IsZero():
-			y.recheckIdle(n, k.Again)
+		case !k.NextCheck.IsZero():
+			y.recheckIdle(n, k.NextCheck)
 		}
 	}
 }

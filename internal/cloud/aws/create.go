@@ -50,7 +50,7 @@ func (p *Provider) Create(ctx context.Context, r cloud.Request) (cloud.Instance,
 	case codeOf(err) == "IdempotentParameterMismatch":
 		return p.provisioned(ctx, reg, r.Lease, err)
 	case err != nil && reg.forget(ctx, err):
-		return cloud.Instance{}, fault.New(fault.Unavailable, "provider_changed", "%s: %v; it is looked up again", doing, err).
+		return cloud.Instance{}, fault.New(fault.Unavailable, "provider_changed", "%s: %v; the image and security group will be looked up again", doing, err).
 			WithCause(err)
 	case err != nil:
 		return cloud.Instance{}, translate(ctx, doing, err)
@@ -58,7 +58,7 @@ func (p *Provider) Create(ctx context.Context, r cloud.Request) (cloud.Instance,
 		return cloud.Instance{}, fault.New(
 			fault.Internal,
 			"provider_answer",
-			"%s: asked for one machine, was given %d",
+			"%s: requested 1 instance, got %d",
 			doing,
 			len(out.Instances),
 		)
@@ -75,17 +75,17 @@ func (p *Provider) accepts(r cloud.Request) error {
 	bad := func(format string, args ...any) error { return fault.New(fault.Invalid, "bad_offer", format, args...) }
 	switch {
 	case r.Yard != p.cfg.Yard:
-		return bad("the machine is for the yard %q, and this provider provisions for %q", r.Yard, p.cfg.Yard)
+		return bad("the request is for yard %q, but this provider provisions for %q", r.Yard, p.cfg.Yard)
 	case r.Lease == "":
-		return bad("a machine is provisioned for a lease, and there is none")
+		return bad("the request has no lease")
 	case !slices.Contains(p.cfg.Regions, r.Offer.Region):
 		return bad(
-			"machines are not provisioned in the region %q, only in %s",
+			"region %q is not configured; configured regions: %s",
 			r.Offer.Region,
 			strings.Join(p.cfg.Regions, ", "),
 		)
 	case len(r.Boot.Script) > longestScript:
-		return bad("the boot script has %d bytes, and Amazon takes %d", len(r.Boot.Script), longestScript)
+		return bad("the boot script must have at most %[2]d bytes, got %[1]d", len(r.Boot.Script), longestScript)
 	}
 
 	return nil
@@ -223,7 +223,7 @@ func (p *Provider) provisioned(
 	lease id.Lease,
 	mismatch error,
 ) (cloud.Instance, error) {
-	doing := "look for the machine of " + string(lease) + " in " + reg.name
+	doing := "find the instance of " + string(lease) + " in " + reg.name
 	all, err := reg.list(ctx, filter(cloud.TagYard, p.cfg.Yard), filter(cloud.TagLease, string(lease)))
 	if err != nil {
 		return cloud.Instance{}, unclear(ctx, doing, err)

@@ -19,9 +19,9 @@ type meaning struct {
 }
 
 const (
-	askForMore = "ask Amazon for a higher quota under Service Quotas, or provision in another region"
+	askForMore = "request a higher quota under Service Quotas, or use another region"
 	seeRights  = "the role needs ec2:RunInstances, TerminateInstances, CreateTags, CreateSecurityGroup and Describe*, and iam:PassRole where machines get a role"
-	seeKeys    = "look at the profile or the environment from which the credentials come"
+	seeKeys    = "check the AWS credentials in the profile or the environment"
 )
 
 // meanings has the codes that say for certain that nothing was done. Codes that are not in
@@ -36,7 +36,7 @@ var meanings = map[string]meaning{
 	"InsufficientFreeAddressesInSubnet": {
 		fault.OverLimit,
 		cloud.CodeCapacity,
-		"name a larger subnet, or one in another zone",
+		"configure a larger subnet, or one in another zone",
 	},
 
 	"SpotMaxPriceTooLow": {fault.OverLimit, cloud.CodePrice, ""},
@@ -52,14 +52,14 @@ var meanings = map[string]meaning{
 	"PendingVerification": {
 		fault.OverLimit,
 		cloud.CodeQuota,
-		"Amazon is still checking the account; this may take hours",
+		"AWS is still verifying the account; this can take several hours",
 	},
 
 	"UnauthorizedOperation":       {fault.Denied, "denied", seeRights},
 	"AccessDenied":                {fault.Denied, "denied", seeRights},
 	"AccessDeniedException":       {fault.Denied, "denied", seeRights},
-	"OptInRequired":               {fault.Denied, "denied", "the account is not signed up for this service or region"},
-	"Blocked":                     {fault.Denied, "denied", "Amazon has blocked the account"},
+	"OptInRequired":               {fault.Denied, "denied", "enable this service or region for the account"},
+	"Blocked":                     {fault.Denied, "denied", "contact AWS support: the account is blocked"},
 	"AuthFailure":                 {fault.Denied, "denied", seeKeys},
 	"InvalidClientTokenId":        {fault.Denied, "denied", seeKeys},
 	"UnrecognizedClientException": {fault.Denied, "denied", seeKeys},
@@ -68,17 +68,17 @@ var meanings = map[string]meaning{
 	"MissingAuthenticationToken":  {fault.Denied, "denied", seeKeys},
 	"ExpiredToken":                {fault.Denied, "denied", seeKeys},
 	"ExpiredTokenException":       {fault.Denied, "denied", seeKeys},
-	"RequestExpired":              {fault.Denied, "denied", "the clock of this machine differs from Amazon's"},
+	"RequestExpired":              {fault.Denied, "denied", "set the clock of this machine: it differs from that of AWS"},
 
-	"Unsupported":          {fault.Invalid, "bad_offer", "the zone or region has no such type; take the offer out"},
+	"Unsupported":          {fault.Invalid, "bad_offer", "remove the offer: this zone or region does not have the instance type"},
 	"UnsupportedOperation": {fault.Invalid, "bad_offer", ""},
 	"MissingParameter":     {fault.Invalid, "bad_offer", ""},
 	"MissingInput":         {fault.Invalid, "bad_offer", ""},
 	"MalformedQueryString": {fault.Invalid, "bad_offer", ""},
 	"ValidationError":      {fault.Invalid, "bad_offer", ""},
-	"VPCIdNotSpecified":    {fault.Invalid, "bad_offer", "the region has no default network: name a subnet"},
+	"VPCIdNotSpecified":    {fault.Invalid, "bad_offer", "configure a subnet: the region has no default VPC"},
 	"DefaultVpcDoesNotExist": {
-		fault.Invalid, "bad_offer", "the region has no default network: name a subnet",
+		fault.Invalid, "bad_offer", "configure a subnet: the region has no default VPC",
 	},
 
 	"RequestLimitExceeded":  {fault.Unavailable, "provider_busy", ""},

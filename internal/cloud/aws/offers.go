@@ -44,7 +44,7 @@ func (p *Provider) Offers(ctx context.Context, w Wanted) ([]fleet.Offer, error) 
 	for _, name := range regions {
 		offers, err := p.offersIn(ctx, p.region(name), w)
 		if err != nil {
-			return nil, translate(ctx, "read the offers in "+name, err)
+			return nil, translate(ctx, "list offers in "+name, err)
 		}
 
 		all = append(all, offers...)
@@ -57,12 +57,12 @@ func (p *Provider) Offers(ctx context.Context, w Wanted) ([]fleet.Offer, error) 
 
 func (w *Wanted) check() error {
 	if w.At.IsZero() {
-		return fault.New(fault.Invalid, "bad_time", "spot prices are those of some time, and none is named")
+		return fault.New(fault.Invalid, "bad_time", "a time is required to read spot prices")
 	}
 
 	for _, pattern := range w.Types {
 		if pattern == "" || strings.ContainsAny(pattern, `[]\`) {
-			return fault.New(fault.Invalid, "bad_pattern", "%q is no pattern of types, such as g5.*", pattern)
+			return fault.New(fault.Invalid, "bad_pattern", "instance types must be a pattern such as g5.*, got %q", pattern)
 		}
 	}
 
@@ -236,7 +236,7 @@ func newest(history []types.SpotPrice) (map[string]map[string]quote, error) {
 	for _, h := range history {
 		hourly, err := job.ParseMoney(sdk.ToString(h.SpotPrice))
 		if err != nil {
-			return nil, fault.New(fault.Internal, "provider_answer", "the spot price of %s: %v", h.InstanceType, err).
+			return nil, fault.New(fault.Internal, "provider_answer", "invalid spot price of %s: %v", h.InstanceType, err).
 				WithCause(err)
 		}
 

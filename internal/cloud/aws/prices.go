@@ -29,7 +29,7 @@ var shelf = map[string]string{
 // prices returns the hourly price of every type in a region.
 func (p *Provider) prices(ctx context.Context, region string) (map[string]job.Money, error) {
 	if p.cfg.Endpoint != "" && p.cfg.PriceEndpoint == "" {
-		return nil, fault.New(fault.Invalid, "aws_config", "machines come from %s, and it is not said where their prices do", p.cfg.Endpoint).
+		return nil, fault.New(fault.Invalid, "aws_config", "is required with endpoint %s", p.cfg.Endpoint).
 			WithField("price_endpoint")
 	}
 
@@ -99,7 +99,7 @@ type product struct {
 func readPrice(document, region string) (kind string, hourly job.Money, err error) {
 	var p product
 	if err := json.Unmarshal([]byte(document), &p); err != nil {
-		return "", 0, fault.New(fault.Internal, "provider_answer", "a document of the price list cannot be read: %v", err).
+		return "", 0, fault.New(fault.Internal, "provider_answer", "cannot parse the AWS price list: %v", err).
 			WithCause(err)
 	}
 
@@ -124,7 +124,7 @@ func readPrice(document, region string) (kind string, hourly job.Money, err erro
 
 			amount, err := job.ParseMoney(text)
 			if err != nil {
-				return "", 0, fault.New(fault.Internal, "provider_answer", "the price of %s: %v", has["instanceType"], err).
+				return "", 0, fault.New(fault.Internal, "provider_answer", "invalid price of %s: %v", has["instanceType"], err).
 					WithCause(err)
 			}
 

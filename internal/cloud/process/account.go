@@ -129,7 +129,7 @@ func (a *account) number() (uint64, error) {
 func (a *account) machines() ([]*machine, error) {
 	entries, err := os.ReadDir(a.path(machinesDir))
 	if err != nil {
-		return nil, fmt.Errorf("look for machines: %w", err)
+		return nil, fmt.Errorf("list machines: %w", err)
 	}
 
 	var all []*machine
@@ -188,7 +188,7 @@ func Books(dir string) ([]Entry, error) {
 		return nil, nil
 	}
 	if err != nil {
-		return nil, fmt.Errorf("read the cloud's books: %w", err)
+		return nil, fmt.Errorf("read the state of the cloud: %w", err)
 	}
 
 	var all []Entry
@@ -197,14 +197,14 @@ func Books(dir string) ([]Entry, error) {
 	for lines.Scan() {
 		var e Entry
 		if err := json.Unmarshal(lines.Bytes(), &e); err != nil {
-			return nil, fmt.Errorf("read the cloud's books, line %d: %w", len(all)+1, err)
+			return nil, fmt.Errorf("read the state of the cloud: line %d: %w", len(all)+1, err)
 		}
 
 		all = append(all, e)
 	}
 
 	if err := lines.Err(); err != nil {
-		return nil, fmt.Errorf("read the cloud's books: %w", err)
+		return nil, fmt.Errorf("read the state of the cloud: %w", err)
 	}
 
 	return all, nil
@@ -224,12 +224,12 @@ func (a *account) enter(e Entry) error {
 
 	f, err := os.OpenFile(a.path(logFile), os.O_WRONLY|os.O_APPEND|os.O_CREATE, 0o600)
 	if err != nil {
-		return fmt.Errorf("write the cloud's books: %w", err)
+		return fmt.Errorf("write the state of the cloud: %w", err)
 	}
 
 	_, err = f.Write(append(line, '\n'))
 	if err := errors.Join(err, f.Sync(), f.Close()); err != nil {
-		return fmt.Errorf("write the cloud's books: %w", err)
+		return fmt.Errorf("write the state of the cloud: %w", err)
 	}
 
 	return nil

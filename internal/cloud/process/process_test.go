@@ -635,7 +635,7 @@ func TestMachinesThatEndedLongAgoAreForgotten(t *testing.T) {
 func TestOnlyAProviderStartsAMachine(t *testing.T) {
 	t.Parallel()
 	var said strings.Builder
-	if code := Machine(t.Context(), &said); code != 1 || !strings.Contains(said.String(), "there is no machine") {
+	if code := Machine(t.Context(), &said); code != 1 || !strings.Contains(said.String(), "no machine in") {
 		t.Errorf("exit code %d: %s", code, said.String())
 	}
 }

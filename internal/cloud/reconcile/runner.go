@@ -126,7 +126,7 @@ func (r *Runner) call(ctx context.Context, c Call) {
 			// What was said is not lost: leases are compared with the next list.
 			r.Log.WarnContext(
 				ctx,
-				"an answer of a provider was not taken",
+				"the scheduler did not accept a provider's response",
 				"provider",
 				c.Provider,
 				"call",
@@ -148,7 +148,7 @@ func (r *Runner) make(ctx context.Context, c Call) []yardmaster.Message {
 	began := r.Clock.Now()
 	answer := func(take func(now time.Time) []yardmaster.Message, err error) []yardmaster.Message {
 		if unknown(c, err) {
-			log.InfoContext(ctx, "the provider does not know the machine that is given back", "machine", c.Lease.Instance)
+			log.InfoContext(ctx, "the provider does not know the instance to terminate", "machine", c.Lease.Instance)
 			err = nil
 		}
 
@@ -157,7 +157,7 @@ func (r *Runner) make(ctx context.Context, c Call) []yardmaster.Message {
 		}
 
 		if err != nil {
-			log.WarnContext(ctx, "a call to a provider failed", "error", err)
+			log.WarnContext(ctx, "call to a provider failed", "error", err)
 		}
 
 		r.mu.Lock()
@@ -199,13 +199,13 @@ func (r *Runner) make(ctx context.Context, c Call) []yardmaster.Message {
 func (r *Runner) create(ctx context.Context, p cloud.Provider, l *fleet.Lease) (fleet.Instance, error) {
 	request, err := r.Prepare(ctx, l)
 	if err != nil {
-		return fleet.Instance{}, fault.New(fault.Unavailable, "not_prepared", "the machine's boot could not be prepared: %v", err).
+		return fleet.Instance{}, fault.New(fault.Unavailable, "not_prepared", "cannot prepare the boot of the node: %v", err).
 			WithCause(err)
 	}
 
 	m, err := p.Create(ctx, request)
 	if err != nil {
-		return fleet.Instance{}, fmt.Errorf("create for lease %s: %w", l.ID, err)
+		return fleet.Instance{}, fmt.Errorf("provision lease %s: %w", l.ID, err)
 	}
 
 	return m, nil

@@ -273,13 +273,13 @@ func TestRunnerDoesNotWaitForACallThatHangs(t *testing.T) {
 		r.Take([]fleet.Lease{asked()})
 		time.Sleep(119 * time.Second)
 
-		if got := y.heard(); slices.Contains(got, "yardmaster.Unclear") {
+		if got := y.heard(); slices.Contains(got, "yardmaster.OutcomeUnknown") {
 			t.Errorf("told after 119 s: %v", got)
 		}
 
 		time.Sleep(2 * time.Second)
 
-		if got := y.heard(); !slices.Contains(got, "yardmaster.Unclear") {
+		if got := y.heard(); !slices.Contains(got, "yardmaster.OutcomeUnknown") {
 			t.Errorf("told after 121 s: %v, want that nobody knows", got)
 		}
 
@@ -346,7 +346,7 @@ func TestRunnerDoesNotAskForWhatCannotBePrepared(t *testing.T) {
 			t.Errorf("the provider was asked to %v", got)
 		}
 
-		if got := y.heard(); !slices.Equal(got, []string{"yardmaster.Unclear"}) {
+		if got := y.heard(); !slices.Equal(got, []string{"yardmaster.OutcomeUnknown"}) {
 			t.Errorf("the yard was told %v", got)
 		}
 	})

@@ -97,7 +97,7 @@ func (b *Book) segments(ctx context.Context, run id.Run, rank int) ([]segment, e
 
 		end, err2 := strconv.ParseInt(last, 10, 64)
 		if err1 != nil || err2 != nil {
-			return nil, fmt.Errorf("blob %s is no log segment", name)
+			return nil, fmt.Errorf("blob %s is not a log segment", name)
 		}
 
 		list = append(list, segment{name, start, end})

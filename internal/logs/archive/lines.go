@@ -72,8 +72,8 @@ func ParseCursor(s string) (Cursor, error) {
 }
 
 func badCursor(s string) error {
-	return fault.New(fault.Invalid, "bad_cursor", "%q is no cursor of this list", s).WithField("cursor").
-		WithRemedy("use the value that an earlier answer gave, or leave it out")
+	return fault.New(fault.Invalid, "bad_cursor", "invalid cursor %q", s).WithField("cursor").
+		WithRemedy("use the cursor of an earlier response, or leave it out")
 }
 
 // Filter chooses lines.

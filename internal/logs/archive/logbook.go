@@ -51,7 +51,7 @@ type logFile struct {
 // Open opens the logbook in a folder.
 func Open(dir string, blobs blob.Store, clk clock.Clock) (*Book, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
-		return nil, fmt.Errorf("make log folder: %w", err)
+		return nil, fmt.Errorf("create log folder: %w", err)
 	}
 
 	return &Book{dir: dir, blobs: blobs, clock: clk, open: map[string]*logFile{}}, nil
@@ -95,7 +95,7 @@ func (b *Book) get(ctx context.Context, run id.Run, rank int) (*logFile, error) 
 	case err == nil:
 		info, err := file.Stat()
 		if err != nil {
-			return nil, errors.Join(fmt.Errorf("look at log %s: %w", name, err), file.Close())
+			return nil, errors.Join(fmt.Errorf("stat log %s: %w", name, err), file.Close())
 		}
 
 		f.file, f.size = file, info.Size()
@@ -159,7 +159,7 @@ func (b *Book) write(f *logFile, run id.Run, rank int, data []byte) error {
 	if f.file == nil {
 		file, err := os.OpenFile(filepath.Join(b.dir, Name(run, rank)), os.O_RDWR|os.O_CREATE, 0o600)
 		if err != nil {
-			return fault.New(fault.Unavailable, "log_store", "cannot make the log of %s", run).WithCause(err)
+			return fault.New(fault.Unavailable, "log_store", "cannot create the log of %s", run).WithCause(err)
 		}
 
 		f.file = file

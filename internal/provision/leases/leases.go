@@ -209,7 +209,7 @@ func (l *Leases) Provision(now time.Time, w Wish) ([]*fleet.Lease, error) {
 		return nil, fault.New(
 			fault.OverLimit,
 			"too_many_provisioned",
-			"the yard may provision %d nodes at once and has %d",
+			"limit of %d provisioned nodes reached, %d in use",
 			l.cfg.Most,
 			held,
 		)
@@ -275,7 +275,7 @@ func (l *Leases) Bound() time.Duration { return l.cfg.Settle + l.cfg.Term }
 func (l *Leases) Return(now time.Time, name id.Lease, reason string) (*fleet.Lease, error) {
 	r, ok := l.all[name]
 	if !ok {
-		return nil, fault.New(fault.NotFound, "lease_not_found", "there is no lease %s that could still be given back", name)
+		return nil, fault.New(fault.NotFound, "lease_not_found", "no active lease %s", name)
 	}
 
 	l.giveBack(now, r, reason)
@@ -293,7 +293,7 @@ func (l *Leases) giveBack(now time.Time, r *record, reason string) {
 func (l *Leases) Join(now time.Time, name id.Lease, node id.Node) error {
 	r, ok := l.all[name]
 	if !ok || r.State == fleet.LeaseReleasing || r.Node != "" && r.Node != node {
-		return fault.New(fault.Denied, "lease_over", "lease %s is over: this machine is not wanted any more", name).
+		return fault.New(fault.Denied, "lease_over", "lease %s has ended, the node cannot join", name).
 			WithRemedy("shut it down")
 	}
 

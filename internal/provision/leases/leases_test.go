@@ -274,7 +274,7 @@ func TestWhatBecomesOfALease(t *testing.T) {
 			b.sweep()
 		}, "l1 releasing i-1"},
 
-		{"requested", "given back", func(b *bench) { b.giveBack() }, "l1 releasing"},
+		{"requested", "released", func(b *bench) { b.giveBack() }, "l1 releasing"},
 		{"active", "given back twice", func(b *bench) {
 			b.giveBack()
 			b.giveBack()

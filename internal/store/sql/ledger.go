@@ -189,7 +189,7 @@ func loadRecord(state *yardmaster.State, r *record) error {
 		return appendDoc(&state.Shares, r)
 	}
 
-	return fmt.Errorf("nothing is called a %q", r.kind)
+	return fmt.Errorf("unknown ledger document %q", r.kind)
 }
 
 func appendDoc[T dataset.Dataset | tenant.Quota | ledger.State | quota.Usage | quota.Notice | queue.Share](
