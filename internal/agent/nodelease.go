@@ -149,7 +149,7 @@ func (h *nodeLease) remaining() (time.Duration, bool, error) {
 		return 0, true, err
 	}
 
-	return h.until.Left(now), true, nil
+	return h.until.Remaining(now), true, nil
 }
 
 // expired reports whether the lease has expired.

@@ -65,9 +65,9 @@ func (s *scope) covers(o *fleet.Offer) bool {
 
 // wait returns for how long the scope is closed when it was refused so many times in a row.
 func (s *scope) wait(times int) time.Duration {
-	first, most := firstQuota, mostQuota
+	first, most := firstQuota, maxQuota
 	if s.code == fleet.RefusedCapacity || s.code == fleet.RefusedPrice {
-		first, most = firstWait, mostWait
+		first, most = firstWait, maxWait
 	}
 
 	if times > 16 { // where doubling would not fit any more
@@ -152,4 +152,4 @@ func (s *scope) why() string {
 }
 
 // half returns what is left of something after so many of its half-lives.
-func half(times float64) float64 { return math.Exp2(-times) }
+func decay(times float64) float64 { return math.Exp2(-times) }

@@ -25,8 +25,8 @@ type Import struct {
 	// where the catalogue says nothing. Nil means that nothing is known.
 	Memory func(model string) job.Bytes
 
-	Boot, Bills, Least job.Duration // of every offer
-	Losses             float64      // of every spot offer
+	Boot, BillingIncrement, MinBilling job.Duration // of every offer
+	LossRate                           float64      // of every spot offer
 }
 
 // Skipped counts the rows of a catalogue that became no offer, by the reason.
@@ -61,16 +61,16 @@ func (s Skipped) String() string {
 
 // Why rows of a catalogue are skipped.
 const (
-	noHost      = "no host machine"
-	noGPU       = "accelerator is not a GPU"
-	noPrice     = "no price"
-	noMachine   = "CPUs or memory missing"
-	partOfGPU   = "fraction of a GPU"
-	mixedGPUs   = "several GPU models"
-	saidBefore  = "duplicate of an earlier row"
-	badRow      = "invalid row"
-	otherRegion = "region not selected"
-	otherGPU    = "GPU not selected"
+	noHost       = "no host machine"
+	noGPU        = "accelerator is not a GPU"
+	noPrice      = "no price"
+	noMachine    = "CPUs or memory missing"
+	partOfGPU    = "fraction of a GPU"
+	mixedGPUs    = "several GPU models"
+	duplicateRow = "duplicate of an earlier row"
+	badRow       = "invalid row"
+	otherRegion  = "region not selected"
+	otherGPU     = "GPU not selected"
 )
 
 // maxRows is how many rows a catalogue may have.
@@ -118,7 +118,7 @@ func SkyPilot(cloud string, r io.Reader, opt Import) ([]fleet.Offer, Skipped, er
 			o := row.offer
 			o.Spot, o.Hourly = spot == 1, price
 			if o.Spot {
-				o.LossRate = opt.Losses
+				o.LossRate = opt.LossRate
 			}
 
 			o.Name = o.NameOf()
@@ -132,7 +132,7 @@ func SkyPilot(cloud string, r io.Reader, opt Import) ([]fleet.Offer, Skipped, er
 		case why != "":
 			skipped[why]++
 		case len(offers) == before:
-			skipped[saidBefore]++
+			skipped[duplicateRow]++
 		}
 	}
 
@@ -159,8 +159,8 @@ func (r *row) finish(opt Import) string {
 	}
 
 	o.Boot = opt.Boot
-	o.BillingIncrement = opt.Bills
-	o.MinBilling = opt.Least
+	o.BillingIncrement = opt.BillingIncrement
+	o.MinBilling = opt.MinBilling
 	matches := func(k job.GPUKind) bool { return k.Matches(o.GPU, o.GPUMemory) }
 	switch {
 	case len(opt.Regions) > 0 && !slices.Contains(opt.Regions, o.Region):

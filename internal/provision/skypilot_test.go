@@ -28,10 +28,10 @@ func TestACatalogueRowBecomesOffers(t *testing.T) {
 	text := header + `p5.48xlarge,H100-SXM,8.0,192.0,2048.0,"{'Gpus': [{'Name': 'H100', 'Manufacturer': None, 'Count': 8, 'Ok': True, 'MemoryInfo': {'SizeInMiB': 81920}}], 'TotalGpuMemoryInMiB': 655360}",55.04,20.284900,us-east-1,use1-az1` + "\n"
 
 	opt := provision.Import{
-		Boot:   job.Duration(time.Minute),
-		Bills:  job.Duration(time.Second),
-		Least:  job.Duration(time.Hour),
-		Losses: 0.1,
+		Boot:             job.Duration(time.Minute),
+		BillingIncrement: job.Duration(time.Second),
+		MinBilling:       job.Duration(time.Hour),
+		LossRate:         0.1,
 	}
 
 	got, skipped, err := provision.SkyPilot("aws", strings.NewReader(text), opt)
@@ -52,8 +52,8 @@ func TestACatalogueRowBecomesOffers(t *testing.T) {
 		Memory:           2048 * gib,
 		Hourly:           55_040_000,
 		Boot:             opt.Boot,
-		BillingIncrement: opt.Bills,
-		MinBilling:       opt.Least,
+		BillingIncrement: opt.BillingIncrement,
+		MinBilling:       opt.MinBilling,
 	}
 
 	spot := onDemand

@@ -331,8 +331,8 @@ func (y *Yard) Usage(now time.Time, u id.User) float64 {
 }
 
 // Offers returns what can be provisioned now, the cheapest first, and what is not asked for and why.
-func (y *Yard) Offers(now time.Time) ([]fleet.Offer, []provision.Closing) {
-	return slices.Clone(y.leases.Market.Open(now)), y.leases.Market.Closed(now)
+func (y *Yard) Offers(now time.Time) ([]fleet.Offer, []provision.Backoff) {
+	return slices.Clone(y.leases.Market.Available(now)), y.leases.Market.Backoffs(now)
 }
 
 // Failing returns the providers that do not answer as they should, and why.

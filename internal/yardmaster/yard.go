@@ -50,7 +50,7 @@ type Config struct {
 	Tariff       *fleet.Tariff // what nodes cost; nil if nobody told
 	Offers       []fleet.Offer // what can be provisioned
 	Provision    lifecycle.Config
-	Keep         provision.KeepConfig
+	Keep         provision.IdlePolicy
 	Roads        dataset.Roads // by which data travels
 	Refuse       bool          // jobs that no node and no offer could ever run are refused
 	Unmetered    bool          // the use of nodes is not metered
@@ -71,7 +71,7 @@ func Defaults(p place.Policy) Config {
 		MaxJobs:      200_000,
 		LogLimit:     1 << 30,
 		Provision:    lifecycle.Defaults(),
-		Keep:         provision.KeepConfig{Idle: 5 * time.Minute, Margin: time.Minute},
+		Keep:         provision.IdlePolicy{MaxIdle: 5 * time.Minute, ReleaseMargin: time.Minute},
 		Roads:        dataset.DefaultRoads(),
 	}
 }

@@ -84,8 +84,8 @@ type region struct {
 // readAttempts is how often a call that changes nothing is tried, and longestPause how
 // long is waited in between: who called has a deadline and asks again anyway.
 const (
-	readAttempts = 3
-	longestPause = 2 * time.Second
+	maxReadAttempts = 3
+	maxBackoff      = 2 * time.Second
 )
 
 // New returns a provider. It asks Amazon nothing yet.
@@ -102,7 +102,7 @@ func New(ctx context.Context, cfg Config) (*Provider, error) {
 		config.WithRegion(cfg.Regions[0]),
 		config.WithRetryer(func() sdk.Retryer {
 			return retry.NewStandard(func(o *retry.StandardOptions) {
-				o.MaxAttempts, o.MaxBackoff = readAttempts, longestPause
+				o.MaxAttempts, o.MaxBackoff = maxReadAttempts, maxBackoff
 			})
 		}),
 	}

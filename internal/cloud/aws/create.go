@@ -21,10 +21,10 @@ import (
 )
 
 // longestScript is what Amazon takes as user data, before it is encoded.
-const longestScript = 16 << 10
+const maxScript = 16 << 10
 
 // longestToken is what Amazon takes as a client token.
-const longestToken = 64
+const maxToken = 64
 
 // Create asks for one machine, once. Amazon gives the same machine to whoever asks again
 // with the same client token in the same zone, and a lease keeps its zone; a request that
@@ -40,7 +40,7 @@ func (p *Provider) Create(ctx context.Context, r cloud.Request) (cloud.Instance,
 	}
 
 	reg := p.region(r.Offer.Region)
-	in, err := p.order(ctx, reg, r)
+	in, err := p.runRequest(ctx, reg, r)
 	if err != nil {
 		return cloud.Instance{}, translate(ctx, doing, err)
 	}
@@ -84,8 +84,8 @@ func (p *Provider) accepts(r cloud.Request) error {
 			r.Offer.Region,
 			strings.Join(p.cfg.Regions, ", "),
 		)
-	case len(r.Boot.Script) > longestScript:
-		return bad("the boot script must have at most %[2]d bytes, got %[1]d", len(r.Boot.Script), longestScript)
+	case len(r.Boot.Script) > maxScript:
+		return bad("the boot script must have at most %[2]d bytes, got %[1]d", len(r.Boot.Script), maxScript)
 	}
 
 	return nil
@@ -93,7 +93,7 @@ func (p *Provider) accepts(r cloud.Request) error {
 
 // order writes the request. Everything in it follows from the lease and the settings, so
 // that asking again is asking for the same.
-func (p *Provider) order(ctx context.Context, reg *region, r cloud.Request) (*ec2.RunInstancesInput, error) {
+func (p *Provider) runRequest(ctx context.Context, reg *region, r cloud.Request) (*ec2.RunInstancesInput, error) {
 	img, err := p.image(ctx, reg)
 	if err != nil {
 		return nil, err
@@ -153,7 +153,7 @@ func (p *Provider) order(ctx context.Context, reg *region, r cloud.Request) (*ec
 	}
 
 	if r.Offer.Spot {
-		in.InstanceMarketOptions = p.market(r)
+		in.InstanceMarketOptions = p.spotOptions(r)
 	}
 
 	return in, nil
@@ -161,7 +161,7 @@ func (p *Provider) order(ctx context.Context, reg *region, r cloud.Request) (*ec
 
 // market asks for a spot machine that ends for good when it is taken back: the yard starts
 // its job elsewhere, and a stopped machine would still cost its disk.
-func (p *Provider) market(r cloud.Request) *types.InstanceMarketOptionsRequest {
+func (p *Provider) spotOptions(r cloud.Request) *types.InstanceMarketOptionsRequest {
 	spot := &types.SpotMarketOptions{
 		SpotInstanceType:             types.SpotInstanceTypeOneTime,
 		InstanceInterruptionBehavior: types.InstanceInterruptionBehaviorTerminate,
@@ -207,7 +207,7 @@ func (p *Provider) tags(r cloud.Request) []types.TagSpecification {
 // token names the request to Amazon.
 func token(yard string, lease id.Lease) string {
 	name := yard + "-" + string(lease)
-	if len(name) <= longestToken {
+	if len(name) <= maxToken {
 		return name
 	}
 

@@ -19,9 +19,9 @@ type meaning struct {
 }
 
 const (
-	askForMore = "request a higher quota under Service Quotas, or use another region"
-	seeRights  = "the role needs ec2:RunInstances, TerminateInstances, CreateTags, CreateSecurityGroup and Describe*, and iam:PassRole where machines get a role"
-	seeKeys    = "check the AWS credentials in the profile or the environment"
+	quotaRemedy       = "request a higher quota under Service Quotas, or use another region"
+	rightsRemedy      = "the role needs ec2:RunInstances, TerminateInstances, CreateTags, CreateSecurityGroup and Describe*, and iam:PassRole where machines get a role"
+	credentialsRemedy = "check the AWS credentials in the profile or the environment"
 )
 
 // meanings has the codes that say for certain that nothing was done. Codes that are not in
@@ -41,33 +41,33 @@ var meanings = map[string]meaning{
 
 	"SpotMaxPriceTooLow": {fault.OverLimit, cloud.CodePrice, ""},
 
-	"InstanceLimitExceeded":            {fault.OverLimit, cloud.CodeQuota, askForMore},
-	"VcpuLimitExceeded":                {fault.OverLimit, cloud.CodeQuota, askForMore},
-	"MaxSpotInstanceCountExceeded":     {fault.OverLimit, cloud.CodeQuota, askForMore},
-	"VolumeLimitExceeded":              {fault.OverLimit, cloud.CodeQuota, askForMore},
-	"AddressLimitExceeded":             {fault.OverLimit, cloud.CodeQuota, askForMore},
-	"NetworkInterfaceLimitExceeded":    {fault.OverLimit, cloud.CodeQuota, askForMore},
-	"SecurityGroupLimitExceeded":       {fault.OverLimit, cloud.CodeQuota, askForMore},
-	"SecurityGroupsPerVpcLimitReached": {fault.OverLimit, cloud.CodeQuota, askForMore},
+	"InstanceLimitExceeded":            {fault.OverLimit, cloud.CodeQuota, quotaRemedy},
+	"VcpuLimitExceeded":                {fault.OverLimit, cloud.CodeQuota, quotaRemedy},
+	"MaxSpotInstanceCountExceeded":     {fault.OverLimit, cloud.CodeQuota, quotaRemedy},
+	"VolumeLimitExceeded":              {fault.OverLimit, cloud.CodeQuota, quotaRemedy},
+	"AddressLimitExceeded":             {fault.OverLimit, cloud.CodeQuota, quotaRemedy},
+	"NetworkInterfaceLimitExceeded":    {fault.OverLimit, cloud.CodeQuota, quotaRemedy},
+	"SecurityGroupLimitExceeded":       {fault.OverLimit, cloud.CodeQuota, quotaRemedy},
+	"SecurityGroupsPerVpcLimitReached": {fault.OverLimit, cloud.CodeQuota, quotaRemedy},
 	"PendingVerification": {
 		fault.OverLimit,
 		cloud.CodeQuota,
 		"AWS is still verifying the account; this can take several hours",
 	},
 
-	"UnauthorizedOperation":       {fault.Denied, "denied", seeRights},
-	"AccessDenied":                {fault.Denied, "denied", seeRights},
-	"AccessDeniedException":       {fault.Denied, "denied", seeRights},
+	"UnauthorizedOperation":       {fault.Denied, "denied", rightsRemedy},
+	"AccessDenied":                {fault.Denied, "denied", rightsRemedy},
+	"AccessDeniedException":       {fault.Denied, "denied", rightsRemedy},
 	"OptInRequired":               {fault.Denied, "denied", "enable this service or region for the account"},
 	"Blocked":                     {fault.Denied, "denied", "contact AWS support: the account is blocked"},
-	"AuthFailure":                 {fault.Denied, "denied", seeKeys},
-	"InvalidClientTokenId":        {fault.Denied, "denied", seeKeys},
-	"UnrecognizedClientException": {fault.Denied, "denied", seeKeys},
-	"SignatureDoesNotMatch":       {fault.Denied, "denied", seeKeys},
-	"IncompleteSignature":         {fault.Denied, "denied", seeKeys},
-	"MissingAuthenticationToken":  {fault.Denied, "denied", seeKeys},
-	"ExpiredToken":                {fault.Denied, "denied", seeKeys},
-	"ExpiredTokenException":       {fault.Denied, "denied", seeKeys},
+	"AuthFailure":                 {fault.Denied, "denied", credentialsRemedy},
+	"InvalidClientTokenId":        {fault.Denied, "denied", credentialsRemedy},
+	"UnrecognizedClientException": {fault.Denied, "denied", credentialsRemedy},
+	"SignatureDoesNotMatch":       {fault.Denied, "denied", credentialsRemedy},
+	"IncompleteSignature":         {fault.Denied, "denied", credentialsRemedy},
+	"MissingAuthenticationToken":  {fault.Denied, "denied", credentialsRemedy},
+	"ExpiredToken":                {fault.Denied, "denied", credentialsRemedy},
+	"ExpiredTokenException":       {fault.Denied, "denied", credentialsRemedy},
 	"RequestExpired":              {fault.Denied, "denied", "set the clock of this machine: it differs from that of AWS"},
 
 	"Unsupported":          {fault.Invalid, "bad_offer", "remove the offer: this zone or region does not have the instance type"},

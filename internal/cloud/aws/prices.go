@@ -18,7 +18,7 @@ const priceRegion = "us-east-1"
 // shelf is what a machine is in the price list: rented by the hour, not reserved,
 // not dedicated, with no system that is paid for. Used is a machine that runs; the
 // list also prices capacity that is held and not used.
-var shelf = map[string]string{
+var plainMachine = map[string]string{
 	"operatingSystem": "Linux",
 	"tenancy":         "Shared",
 	"preInstalledSw":  "NA",
@@ -48,7 +48,7 @@ func (p *Provider) prices(ctx context.Context, region string) (map[string]job.Mo
 
 	in.Filters = append(in.Filters, match("regionCode", region))
 	for _, field := range []string{"operatingSystem", "tenancy", "preInstalledSw", "capacitystatus"} {
-		in.Filters = append(in.Filters, match(field, shelf[field]))
+		in.Filters = append(in.Filters, match(field, plainMachine[field]))
 	}
 
 	found := map[string]job.Money{}
@@ -104,7 +104,7 @@ func readPrice(document, region string) (kind string, hourly job.Money, err erro
 	}
 
 	has := p.Product.Attributes
-	for field, want := range shelf {
+	for field, want := range plainMachine {
 		// Not every document has every field; one that has another value is of something else.
 		if got, ok := has[field]; ok && got != want {
 			return "", 0, nil

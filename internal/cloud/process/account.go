@@ -170,7 +170,7 @@ type Entry struct {
 	Offer   string       `json:"offer"`
 	Hourly  job.Money    `json:"hourly"`
 	Why     string       `json:"why,omitempty"`    // it ended
-	Kept    float64      `json:"kept_s,omitempty"` // from launch to end, in seconds
+	Uptime  float64      `json:"kept_s,omitempty"` // from launch to end, in seconds
 	Billed  job.Duration `json:"billed,omitempty"` // that much time is charged for
 	Bill    float64      `json:"bill,omitempty"`   // and so much money
 }
@@ -182,7 +182,7 @@ const (
 )
 
 // Books returns the cloud's own log of machines, oldest first: what a ledger is compared with.
-func Books(dir string) ([]Entry, error) {
+func Log(dir string) ([]Entry, error) {
 	text, err := os.ReadFile(filepath.Join(dir, logFile))
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
@@ -212,7 +212,7 @@ func Books(dir string) ([]Entry, error) {
 
 // enter adds a line to the books, unless the machine has one of that event.
 func (a *account) enter(e Entry) error {
-	all, err := Books(a.dir)
+	all, err := Log(a.dir)
 	if err != nil || slices.ContainsFunc(all, func(x Entry) bool { return x.Machine == e.Machine && x.Event == e.Event }) {
 		return err
 	}
@@ -254,7 +254,7 @@ func (a *account) end(m *machine, at time.Time, why string) error {
 
 	kept := max(at.Sub(m.Launched), 0)
 	e := m.entry(EventEnded)
-	e.At, e.Why, e.Kept = m.Launched.Add(kept), why, kept.Seconds()
+	e.At, e.Why, e.Uptime = m.Launched.Add(kept), why, kept.Seconds()
 	if why != whyNeverStarted {
 		e.Billed, e.Bill = m.Offer.Billed(job.Duration(kept)), m.Offer.Rent(job.Duration(kept))
 	}

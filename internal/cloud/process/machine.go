@@ -45,19 +45,19 @@ const (
 
 // record is what is known of a machine from its beginning; it never changes.
 type record struct {
-	ID       string        `json:"id"`
-	Yard     string        `json:"yard"`
-	Lease    id.Lease      `json:"lease"`
-	Name     string        `json:"name"`
-	Offer    fleet.Offer   `json:"offer"`
-	Server   string        `json:"server"`
-	Program  string        `json:"program"`
-	Until    time.Time     `json:"until"`
-	Launched time.Time     `json:"launched"`
-	Boot     time.Duration `json:"boot_ns"`
-	Grace    time.Duration `json:"grace_ns"`
-	Slack    time.Duration `json:"slack_ns"`
-	Taken    time.Time     `json:"taken,omitzero"` // when it is taken back, by chance
+	ID        string        `json:"id"`
+	Yard      string        `json:"yard"`
+	Lease     id.Lease      `json:"lease"`
+	Name      string        `json:"name"`
+	Offer     fleet.Offer   `json:"offer"`
+	Server    string        `json:"server"`
+	Program   string        `json:"program"`
+	Until     time.Time     `json:"until"`
+	Launched  time.Time     `json:"launched"`
+	Boot      time.Duration `json:"boot_ns"`
+	Grace     time.Duration `json:"grace_ns"`
+	Slack     time.Duration `json:"slack_ns"`
+	ReclaimAt time.Time     `json:"taken,omitzero"` // when it is taken back, by chance
 }
 
 // end is how a machine ended.

@@ -278,7 +278,7 @@ func (p *Provider) launch(ctx context.Context, r cloud.Request) (cloud.Instance,
 
 	m.dir = p.account.path(machinesDir, m.ID)
 	if r.Offer.Spot && r.Offer.LossRate > 0 {
-		m.Taken = m.Launched.Add(lifetime(p.cfg.Seed, number, r.Offer.LossRate))
+		m.ReclaimAt = m.Launched.Add(lifetime(p.cfg.Seed, number, r.Offer.LossRate))
 	}
 
 	if err := m.write(r.Boot.Script, agentSettings(m, r.Boot.Token)); err != nil {

@@ -78,8 +78,8 @@ type box struct {
 	over  bool           // the agent has ended and shall not be started again
 	next  time.Duration  // since boot of the host: the agent is started then
 
-	told  atomic.Bool   // to end
-	woken chan struct{} // something has happened; holds at most one
+	shutdown atomic.Bool   // to end
+	woken    chan struct{} // something has happened; holds at most one
 }
 
 // power makes this process a machine.
@@ -140,7 +140,7 @@ func (b *box) listen() {
 	go func() {
 		for sig := range signals {
 			if sig != unix.SIGCHLD {
-				b.told.Store(true)
+				b.shutdown.Store(true)
 			}
 
 			select {
@@ -187,15 +187,15 @@ func (b *box) end(now cloud.Moment) string {
 	}
 
 	switch {
-	case b.told.Load() || ordered: // a signal may have come before it was listened for
+	case b.shutdown.Load() || ordered: // a signal may have come before it was listened for
 		return asked.Why
 	case !b.has(recordFile):
 		return whyCrashed // the cloud was removed from under it
-	case !b.Taken.IsZero() && !now.Wall.Before(b.Taken):
+	case !b.ReclaimAt.IsZero() && !now.Wall.Before(b.ReclaimAt):
 		return whySpot
 	case b.over:
 		return whyAgent
-	case b.deadline().Left(now) <= -b.Slack:
+	case b.deadline().Remaining(now) <= -b.Slack:
 		return whyDeadline
 	}
 

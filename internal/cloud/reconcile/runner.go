@@ -20,7 +20,7 @@ type Runner struct {
 	Timing    Timing
 	Timeouts  Timeouts
 	// Tell hands a message to the yardmaster and returns when what it changed is stored.
-	Tell func(context.Context, yardmaster.Message) error
+	Deliver func(context.Context, yardmaster.Message) error
 	// Prepare returns the request for a lease, with what lets its machine join. It must
 	// return the same request for the same lease, so that asking again is the same call.
 	Prepare func(context.Context, *fleet.Lease) (cloud.Request, error)
@@ -28,13 +28,13 @@ type Runner struct {
 	Log     *slog.Logger
 	Watch   Watcher // nil if nobody watches
 
-	once   sync.Once
-	mu     sync.Mutex
-	inbox  []fleet.Lease
-	desk   *Desk
-	byName map[string]cloud.Provider
-	wake   chan struct{}
-	calls  sync.WaitGroup
+	once    sync.Once
+	mu      sync.Mutex
+	inbox   []fleet.Lease
+	planner *Planner
+	byName  map[string]cloud.Provider
+	wake    chan struct{}
+	calls   sync.WaitGroup
 }
 
 // Watcher is told of every call: what was asked of whom, how long that took, and how it
@@ -60,7 +60,7 @@ func (r *Runner) init() {
 			r.byName[p.Name()] = p
 		}
 
-		r.desk = NewDesk(r.Timing, names...)
+		r.planner = NewPlanner(r.Timing, names...)
 		r.wake = make(chan struct{}, 1)
 	})
 }
@@ -107,10 +107,10 @@ func (r *Runner) due() ([]Call, time.Time) {
 	defer r.mu.Unlock()
 
 	now := r.Clock.Now()
-	r.desk.Take(now, r.inbox)
+	r.planner.Take(now, r.inbox)
 	r.inbox = nil
 
-	return r.desk.Due(now)
+	return r.planner.Due(now)
 }
 
 // call makes one call and tells the answer.
@@ -122,7 +122,7 @@ func (r *Runner) call(ctx context.Context, c Call) {
 	}
 
 	for _, m := range messages {
-		if err := r.Tell(ctx, m); err != nil {
+		if err := r.Deliver(ctx, m); err != nil {
 			// What was said is not lost: leases are compared with the next list.
 			r.Log.WarnContext(
 				ctx,
@@ -173,7 +173,7 @@ func (r *Runner) make(ctx context.Context, c Call) []yardmaster.Message {
 
 		machines, err := p.List(bounded)
 
-		return answer(func(now time.Time) []yardmaster.Message { return r.desk.Listed(now, c, machines, err) }, err)
+		return answer(func(now time.Time) []yardmaster.Message { return r.planner.Listed(now, c, machines, err) }, err)
 	case CallCreate:
 		bounded, cancel := context.WithTimeout(ctx, r.Timeouts.Create)
 		defer cancel()
@@ -183,14 +183,14 @@ func (r *Runner) make(ctx context.Context, c Call) []yardmaster.Message {
 			log.InfoContext(ctx, "provisioned", "machine", m.ID, "offer", c.Lease.Offer.Name)
 		}
 
-		return answer(func(now time.Time) []yardmaster.Message { return r.desk.Created(now, c, m, err) }, err)
+		return answer(func(now time.Time) []yardmaster.Message { return r.planner.Created(now, c, m, err) }, err)
 	case CallTerminate:
 		bounded, cancel := context.WithTimeout(ctx, r.Timeouts.Terminate)
 		defer cancel()
 
 		err := p.Terminate(bounded, c.Lease.Offer.Region, c.Lease.Instance)
 
-		return answer(func(now time.Time) []yardmaster.Message { return r.desk.Terminated(now, c, err) }, err)
+		return answer(func(now time.Time) []yardmaster.Message { return r.planner.Terminated(now, c, err) }, err)
 	}
 
 	return nil

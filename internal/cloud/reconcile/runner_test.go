@@ -159,7 +159,7 @@ func begin(t *testing.T, f *fake, y *yard) (r *reconcile.Runner, end func()) {
 		},
 		Timing:   reconcile.DefaultTiming(),
 		Timeouts: reconcile.DefaultTimeouts(),
-		Tell:     y.tell,
+		Deliver:  y.tell,
 		Watch:    y,
 		Clock:    clock.Wall{},
 		Log:      slog.New(slog.DiscardHandler),
@@ -322,7 +322,7 @@ func TestRunnerAsksAgainWhenTheYardWasNotTold(t *testing.T) {
 		defer end()
 
 		r.Take([]fleet.Lease{asked()})
-		time.Sleep(reconcile.DefaultTiming().Most + time.Second)
+		time.Sleep(reconcile.DefaultTiming().MaxRetry + time.Second)
 
 		if got := f.took(); len(got) != 2 {
 			t.Errorf("the provider was asked to %v, want twice", got)

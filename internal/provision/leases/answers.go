@@ -75,7 +75,7 @@ func (l *Leases) disband(now time.Time, r *record, reason string) {
 
 	for _, o := range append([]*fleet.Lease(nil), l.live...) {
 		if o.Gang == r.Gang && o.ID != r.ID && o.Live() {
-			l.giveBack(now, l.all[o.ID], reason)
+			l.release(now, l.all[o.ID], reason)
 		}
 	}
 }
@@ -92,9 +92,9 @@ func (l *Leases) Unclear(now time.Time, name id.Lease, why string) {
 		return
 	}
 
-	l.out.Told = append(
-		l.out.Told,
-		Told{
+	l.out.Events = append(
+		l.out.Events,
+		Event{
 			Kind:   "lease.unclear",
 			Lease:  &r.Lease,
 			From:   r.State,
@@ -194,11 +194,11 @@ func (l *Leases) missing(now, asked time.Time, r *record) {
 	case r.Instance == "" && r.State == fleet.LeaseRequested:
 		return // it is being asked for
 	case r.Instance == "": // returning: was anything created?
-		if since := latest(r.tried, r.Released); asked.Sub(since) >= l.cfg.Settle {
+		if since := latest(r.tried, r.Released); asked.Sub(since) >= l.cfg.ListLag {
 			l.move(now, r, fleet.LeaseGone, "released; the provider lists no instance for it")
 		}
 	default:
-		if since := latest(r.accepted, r.Granted, r.Since); asked.Sub(since) >= l.cfg.Settle {
+		if since := latest(r.accepted, r.Granted, r.Since); asked.Sub(since) >= l.cfg.ListLag {
 			l.gone(now, r, "the provider no longer lists it", time.Time{})
 		}
 	}
@@ -254,7 +254,7 @@ func (l *Leases) stray(now time.Time, provider string, m *fleet.Instance, why st
 
 	l.add(r)
 	l.changed(r)
-	l.out.Told = append(l.out.Told, Told{Kind: "lease.stray", Lease: &r.Lease, Reason: r.Reason})
+	l.out.Events = append(l.out.Events, Event{Kind: "lease.stray", Lease: &r.Lease, Reason: r.Reason})
 }
 
 // Sweep renews the leases of nodes that are heard and gives back what is over: not
@@ -270,9 +270,9 @@ func (l *Leases) Sweep(now time.Time, heard func(id.Node) bool) {
 				l.changed(r)
 			}
 		case r.State == fleet.LeaseActive && !now.Before(r.Ends):
-			l.giveBack(now, r, fmt.Sprintf("no contact with node %s for %s", r.Node, l.cfg.Term))
+			l.release(now, r, fmt.Sprintf("no contact with node %s for %s", r.Node, l.cfg.Term))
 		case (r.State == fleet.LeaseRequested || r.State == fleet.LeaseBooting) && !now.Before(r.Ends):
-			l.giveBack(now, r, "node did not join in time")
+			l.release(now, r, "node did not join in time")
 			l.disband(now, r, "a node of the same job did not join in time")
 		}
 	}

@@ -71,7 +71,7 @@ func asItWas(h *History) *variant {
 
 // told returns offers with how often their nodes are taken back, where that was left out.
 func told(offers []fleet.Offer, now time.Time) []fleet.Offer {
-	return slices.Clone(provision.NewMarket(offers).Open(now))
+	return slices.Clone(provision.NewCatalog(offers).Available(now))
 }
 
 // with returns a copy to be changed.

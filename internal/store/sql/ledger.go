@@ -21,7 +21,7 @@ import (
 )
 
 // bookChanges is what several batches come to in the books.
-type bookChanges struct {
+type ledgerChanges struct {
 	leases   []*fleet.Lease
 	postings []*ledger.Posting
 	savings  []*ledger.Saving
@@ -32,7 +32,7 @@ type bookChanges struct {
 
 type recordKey struct{ kind, id string }
 
-func foldBooks(batches []*yardmaster.Batch) (bookChanges, error) {
+func foldLedger(batches []*yardmaster.Batch) (ledgerChanges, error) {
 	leases := newest[id.Lease, fleet.Lease]{}
 	postings, savings := newest[uint64, ledger.Posting]{}, newest[uint64, ledger.Saving]{}
 	uses := newest[dataset.Use, dataset.Use]{}
@@ -108,7 +108,7 @@ func foldBooks(batches []*yardmaster.Batch) (bookChanges, error) {
 		}
 	}
 
-	return bookChanges{
+	return ledgerChanges{
 		leases:   leases.rows(),
 		postings: postings.rows(),
 		savings:  savings.rows(),
@@ -119,7 +119,7 @@ func foldBooks(batches []*yardmaster.Batch) (bookChanges, error) {
 }
 
 // bookSteps are the statements that write them.
-func (c *bookChanges) steps() []step {
+func (c *ledgerChanges) steps() []step {
 	return []step{
 		put(leaseTable, c.leases, leaseRow),
 		put(postingTable, c.postings, postingRow),
@@ -133,7 +133,7 @@ func (c *bookChanges) steps() []step {
 }
 
 // loadBooks reads leases, datasets and the books. Leases that ended before since are left out.
-func loadBooks(ctx context.Context, tx *dbsql.Tx, state *yardmaster.State, since time.Time) error {
+func loadLedger(ctx context.Context, tx *dbsql.Tx, state *yardmaster.State, since time.Time) error {
 	var err error
 	state.Leases, err = collect(
 		ctx,

@@ -70,7 +70,7 @@ func load(ctx context.Context, tx *dbsql.Tx, recent time.Time) (state yardmaster
 			state.LastEvent, err = greatest(ctx, tx, `SELECT MAX(seq) FROM events`)
 			return err
 		},
-		func() error { return loadBooks(ctx, tx, &state, recent.Add(-leaseMemory)) },
+		func() error { return loadLedger(ctx, tx, &state, recent.Add(-leaseMemory)) },
 	}
 
 	for _, part := range parts {

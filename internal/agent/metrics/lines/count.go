@@ -22,7 +22,7 @@ func (c *counter) epoch(e float64) {
 // place returns where a count is in the whole run. A count that has fallen has begun again if
 // a new epoch has been told, or if it is near its beginning; otherwise the program has gone back,
 // as to a checkpoint, and does the steps anew. lap is how far it counts each time, 0 if unknown.
-func (c *counter) place(n, lap float64) float64 {
+func (c *counter) total(n, lap float64) float64 {
 	if c.known && n < c.high {
 		if c.newer || n <= c.high/10 || lap > 0 && c.high >= lap*0.99 {
 			c.offset += max(c.high, lap)
@@ -37,7 +37,7 @@ func (c *counter) place(n, lap float64) float64 {
 }
 
 // last is the newest count in the whole run.
-func (c *counter) last() float64 { return c.offset + c.high }
+func (c *counter) newest() float64 { return c.offset + c.high }
 
 // epochs is what is known of the epochs of a run.
 type epochs struct {
@@ -48,7 +48,7 @@ type epochs struct {
 }
 
 // tell takes "epoch 3 of 90". Those who count from zero say the number of the last as the total.
-func (e *epochs) tell(current, total float64) {
+func (e *epochs) update(current, total float64) {
 	if current == 0 {
 		e.zero = true
 	}
@@ -63,7 +63,7 @@ func (e *epochs) tell(current, total float64) {
 }
 
 // before is how many epochs are over.
-func (e *epochs) before() float64 {
+func (e *epochs) completed() float64 {
 	if e.zero {
 		return e.current
 	}

@@ -76,7 +76,7 @@ func (s *supervisor) runScript(text string, during job.RunState) (result, error)
 func (s *supervisor) running(pid int, st job.RunState) {
 	s.state.State, s.state.PID = st, pid
 	if p, ok := process.Read(pid); ok {
-		s.state.Begun = p.Begun
+		s.state.Begun = p.Started
 	}
 
 	if st == job.RunRunning {

@@ -14,27 +14,27 @@ import (
 )
 
 // KeepConfig says how long provisioned nodes that nothing uses are kept.
-type KeepConfig struct {
-	Idle   time.Duration // a node may be idle for this long at the yard's expense
-	Margin time.Duration // so long before a paid stretch ends a node must be told to go to be gone in time
-	Warm   []Warm        // nodes to keep ready; the first line that matches a node counts
+type IdlePolicy struct {
+	MaxIdle       time.Duration // a node may be idle for this long at the yard's expense
+	ReleaseMargin time.Duration // so long before a paid stretch ends a node must be told to go to be gone in time
+	Warm          []WarmPool    // nodes to keep ready; the first line that matches a node counts
 }
 
 // Warm is how many idle nodes of a kind are kept ready, whatever that costs.
-type Warm struct {
+type WarmPool struct {
 	Offer string      // by its name; "" for any
 	GPU   job.GPUKind // of the node; no model for any
 	Nodes int
 }
 
 // Idle is a provisioned node that nothing uses.
-type Idle struct {
+type IdleNode struct {
 	Lease *fleet.Lease
 	Since time.Time
 }
 
 // Verdict is what becomes of an idle node.
-type Verdict struct {
+type IdleDecision struct {
 	Lease     id.Lease
 	Release   bool
 	NextCheck time.Time // when to look again if nothing has changed; zero if only a change matters
@@ -49,34 +49,34 @@ type Verdict struct {
 // least time was agreed or rent is paid by whole stretches. No stretch is begun for
 // an idle node that would not end within Idle: a node that is paid by the hour and
 // becomes idle in its fiftieth minute goes back before the hour is full.
-func Keep(idle []Idle, now time.Time, cfg KeepConfig) []Verdict {
-	warm := warmOnes(idle, cfg.Warm)
-	verdicts := make([]Verdict, len(idle))
+func CheckIdle(idle []IdleNode, now time.Time, cfg IdlePolicy) []IdleDecision {
+	warm := warmNodes(idle, cfg.Warm)
+	verdicts := make([]IdleDecision, len(idle))
 	for i := range idle {
 		if line := warm[i]; line >= 0 {
-			verdicts[i] = Verdict{Lease: idle[i].Lease.ID, Why: "kept warm: " + cfg.Warm[line].words()}
+			verdicts[i] = IdleDecision{Lease: idle[i].Lease.ID, Why: "kept warm: " + cfg.Warm[line].words()}
 			continue
 		}
 
-		verdicts[i] = judge(&idle[i], now, cfg)
+		verdicts[i] = checkNode(&idle[i], now, cfg)
 	}
 
 	return verdicts
 }
 
 // judge decides about a node that is not kept warm.
-func judge(n *Idle, now time.Time, cfg KeepConfig) Verdict {
-	v := Verdict{Lease: n.Lease.ID}
+func checkNode(n *IdleNode, now time.Time, cfg IdlePolicy) IdleDecision {
+	v := IdleDecision{Lease: n.Lease.ID}
 	since := n.Since
 	if since.After(now) { // of a clock that was set back
 		since = now
 	}
 
-	release := since.Add(cfg.Idle)
+	release := since.Add(cfg.MaxIdle)
 
 	paid := paidUntil(n.Lease, since, cfg)
 	if !paid.IsZero() {
-		release = paid.Add(-cfg.Margin)
+		release = paid.Add(-cfg.ReleaseMargin)
 	}
 
 	idleFor := humanize.Duration(now.Sub(since).Truncate(time.Second))
@@ -106,7 +106,7 @@ func judge(n *Idle, now time.Time, cfg KeepConfig) Verdict {
 // and may be idle for a while. It is zero if the node may go when that while is over:
 // because rent is paid by the second or by stretches too short to be caught, or
 // because nothing is known of it.
-func paidUntil(l *fleet.Lease, since time.Time, cfg KeepConfig) time.Time {
+func paidUntil(l *fleet.Lease, since time.Time, cfg IdlePolicy) time.Time {
 	o := &l.Offer
 
 	if l.Granted.IsZero() {
@@ -114,9 +114,9 @@ func paidUntil(l *fleet.Lease, since time.Time, cfg KeepConfig) time.Time {
 	}
 
 	held, bills := max(since.Sub(l.Granted), 0), time.Duration(o.BillingIncrement)
-	if bills <= cfg.Margin {
+	if bills <= cfg.ReleaseMargin {
 		least := l.Granted.Add(time.Duration(o.Billed(0)))
-		if least.Add(-cfg.Margin).After(since.Add(cfg.Idle)) {
+		if least.Add(-cfg.ReleaseMargin).After(since.Add(cfg.MaxIdle)) {
 			return least
 		}
 
@@ -124,7 +124,7 @@ func paidUntil(l *fleet.Lease, since time.Time, cfg KeepConfig) time.Time {
 	}
 
 	paid := time.Duration(o.Billed(job.Duration(held)))
-	if more := (held + cfg.Idle) / bills * bills; more > paid { // stretches that end within the idle time
+	if more := (held + cfg.MaxIdle) / bills * bills; more > paid { // stretches that end within the idle time
 		paid = more
 	}
 
@@ -132,7 +132,7 @@ func paidUntil(l *fleet.Lease, since time.Time, cfg KeepConfig) time.Time {
 }
 
 // warmOnes returns for each idle node the warm line that keeps it, -1 if none does.
-func warmOnes(idle []Idle, lines []Warm) []int {
+func warmNodes(idle []IdleNode, lines []WarmPool) []int {
 	keeps := make([]int, len(idle))
 	order := make([]int, len(idle))
 	for i := range idle {
@@ -152,7 +152,7 @@ func warmOnes(idle []Idle, lines []Warm) []int {
 
 	kept := make([]int, len(lines))
 	for _, i := range order {
-		line := slices.IndexFunc(lines, func(w Warm) bool { return w.matches(&idle[i].Lease.Offer) })
+		line := slices.IndexFunc(lines, func(w WarmPool) bool { return w.matches(&idle[i].Lease.Offer) })
 		if line >= 0 && kept[line] < lines[line].Nodes {
 			kept[line]++
 			keeps[i] = line
@@ -162,13 +162,13 @@ func warmOnes(idle []Idle, lines []Warm) []int {
 	return keeps
 }
 
-func (w *Warm) matches(o *fleet.Offer) bool {
+func (w *WarmPool) matches(o *fleet.Offer) bool {
 	return (w.Offer == "" || w.Offer == o.Name) &&
 		(w.GPU == job.GPUKind{} || o.GPUs > 0 && w.GPU.Matches(o.GPU, o.GPUMemory))
 }
 
 // words says what a line keeps.
-func (w *Warm) words() string {
+func (w *WarmPool) words() string {
 	what := humanize.Plural(w.Nodes, "node")
 	if w.GPU != (job.GPUKind{}) {
 		what += " with " + w.GPU.String()

@@ -13,7 +13,7 @@ import (
 	"trainyard/internal/yardmaster"
 )
 
-func bookkeeping() []contract {
+func ledgerTests() []contract {
 	return []contract{
 		{"leases are listed newest first and by what is asked for", listsLeases},
 		{"ended leases are loaded for a while", loadsEndedLeases},

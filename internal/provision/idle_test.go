@@ -54,13 +54,13 @@ func TestWhenAnIdleNodeIsGivenBack(t *testing.T) {
 				l.Granted = time.Time{}
 			}
 
-			got := provision.Keep(
-				[]provision.Idle{{Lease: l, Since: noon.Add(c.since)}},
+			got := provision.CheckIdle(
+				[]provision.IdleNode{{Lease: l, Since: noon.Add(c.since)}},
 				noon.Add(c.now),
-				provision.KeepConfig{Idle: 10 * m, Margin: 2 * m},
+				provision.IdlePolicy{MaxIdle: 10 * m, ReleaseMargin: 2 * m},
 			)
 
-			want := provision.Verdict{Lease: l.ID, Release: c.gone, Why: c.says}
+			want := provision.IdleDecision{Lease: l.ID, Release: c.gone, Why: c.says}
 			if !c.gone {
 				want.NextCheck = noon.Add(c.again)
 			}
@@ -91,15 +91,15 @@ func TestTheNewestNodesAreKeptWarm(t *testing.T) {
 
 	cpu := fleet.Offer{Name: "aws/cpu"}
 
-	var idle []provision.Idle
+	var idle []provision.IdleNode
 	for i, o := range []fleet.Offer{h100, h100, h100, t4, t4, cpu} {
 		l := provisioned(uint64(i+1), o)
 		l.Granted = noon.Add(time.Duration(i) * time.Minute)
-		idle = append(idle, provision.Idle{Lease: l, Since: noon.Add(10 * time.Minute)})
+		idle = append(idle, provision.IdleNode{Lease: l, Since: noon.Add(10 * time.Minute)})
 	}
 
 	idle[4].Lease.Granted = idle[3].Lease.Granted // told apart by number
-	cfg := provision.KeepConfig{Idle: time.Minute, Warm: []provision.Warm{
+	cfg := provision.IdlePolicy{MaxIdle: time.Minute, Warm: []provision.WarmPool{
 		{GPU: job.GPUKind{Model: "H100", Memory: 80 * gib}, Nodes: 2}, {Offer: "aws/t4", Nodes: 1}, {Nodes: 0}, {Nodes: 5},
 	}}
 
@@ -112,7 +112,7 @@ func TestTheNewestNodesAreKeptWarm(t *testing.T) {
 		"",
 	}
 
-	for i, v := range provision.Keep(idle, noon.Add(time.Hour), cfg) {
+	for i, v := range provision.CheckIdle(idle, noon.Add(time.Hour), cfg) {
 		if v.Release != (want[i] == "") || !v.Release && (v.Why != want[i] || !v.NextCheck.IsZero()) {
 			t.Errorf("node %d: %+v, want %q", i+1, v, want[i])
 		}
@@ -132,13 +132,13 @@ func TestNoStretchIsPaidForAnIdleNode(t *testing.T) {
 			MinBilling:       job.Duration(seconds("least", 0, 7200)),
 		}
 
-		cfg := provision.KeepConfig{Idle: seconds("idle", 0, 7200), Margin: seconds("margin", 0, 300)}
-		node := provision.Idle{Lease: provisioned(1, o), Since: noon.Add(seconds("since", 0, 20_000))}
+		cfg := provision.IdlePolicy{MaxIdle: seconds("idle", 0, 7200), ReleaseMargin: seconds("margin", 0, 300)}
+		node := provision.IdleNode{Lease: provisioned(1, o), Since: noon.Add(seconds("since", 0, 20_000))}
 		now := node.Since
 
-		var v provision.Verdict
+		var v provision.IdleDecision
 		for looks := 0; ; looks++ {
-			v = provision.Keep([]provision.Idle{node}, now, cfg)[0]
+			v = provision.CheckIdle([]provision.IdleNode{node}, now, cfg)[0]
 			if v.Release {
 				break
 			}
@@ -152,15 +152,15 @@ func TestNoStretchIsPaidForAnIdleNode(t *testing.T) {
 
 		held := func(at time.Time) time.Duration { return time.Duration(o.Billed(job.Duration(at.Sub(noon)))) }
 		paidAnyway := held(node.Since)
-		tolerated := max(paidAnyway, node.Since.Add(cfg.Idle).Sub(noon))
-		gone := now.Add(cfg.Margin)
+		tolerated := max(paidAnyway, node.Since.Add(cfg.MaxIdle).Sub(noon))
+		gone := now.Add(cfg.ReleaseMargin)
 
-		caught := time.Duration(o.BillingIncrement) > cfg.Margin
+		caught := time.Duration(o.BillingIncrement) > cfg.ReleaseMargin
 		switch {
 		case now.Equal(node.Since): // there was no time to lose
 		case caught && held(gone) > tolerated:
 			t.Fatalf("released at %s, it is paid for %s and only %s was due", now, held(gone), tolerated)
-		case !caught && now.After(node.Since.Add(cfg.Idle)) && gone.Sub(noon) > paidAnyway:
+		case !caught && now.After(node.Since.Add(cfg.MaxIdle)) && gone.Sub(noon) > paidAnyway:
 			t.Fatalf("released at %s, later than need be", now)
 		}
 
@@ -169,8 +169,8 @@ func TestNoStretchIsPaidForAnIdleNode(t *testing.T) {
 			t.Fatalf("released at %s, though it is paid until %s", now, noon.Add(paidAnyway))
 		}
 
-		if !caught && now.Before(node.Since.Add(cfg.Idle)) {
-			t.Fatalf("released at %s, before it was idle for %s", now, cfg.Idle)
+		if !caught && now.Before(node.Since.Add(cfg.MaxIdle)) {
+			t.Fatalf("released at %s, before it was idle for %s", now, cfg.MaxIdle)
 		}
 	})
 }

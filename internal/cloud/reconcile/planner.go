@@ -32,20 +32,20 @@ type Call struct {
 	Kind     CallKind
 	Provider string
 	Lease    fleet.Lease // of a create or terminate
-	Asked    time.Time
+	Started  time.Time
 }
 
 // Timing says how often providers are asked.
 type Timing struct {
-	List  time.Duration // between two lists of a provider while it has leases
-	Idle  time.Duration // and while it has none: strays are looked for then too
-	Retry time.Duration // before a call that failed is made again; doubles
-	Most  time.Duration
+	List     time.Duration // between two lists of a provider while it has leases
+	Idle     time.Duration // and while it has none: strays are looked for then too
+	Retry    time.Duration // before a call that failed is made again; doubles
+	MaxRetry time.Duration
 }
 
 // DefaultTiming is how often providers are asked where nothing is set.
 func DefaultTiming() Timing {
-	return Timing{List: 30 * time.Second, Idle: 10 * time.Minute, Retry: 5 * time.Second, Most: 2 * time.Minute}
+	return Timing{List: 30 * time.Second, Idle: 10 * time.Minute, Retry: 5 * time.Second, MaxRetry: 2 * time.Minute}
 }
 
 // Desk knows which calls the leases want and when they are due. It makes none: who
@@ -53,43 +53,43 @@ func DefaultTiming() Timing {
 // created before the provider has been listed once, because it is not known which
 // calls were under way when the last desk ended; and after a call of which it is not
 // known what it has done the same holds for its lease. It is not safe for concurrent use.
-type Desk struct {
+type Planner struct {
 	timing    Timing
-	providers map[string]*counter
-	leases    map[id.Lease]*errand
+	providers map[string]*providerState
+	leases    map[id.Lease]*leaseState
 }
 
 // counter is what the desk knows of a provider.
-type counter struct {
-	name    string
-	asked   time.Time // when the last list that was answered was asked for; zero if none was
-	listing bool
-	next    time.Time // list
-	fails   int
-	hurry   bool // list as soon as the one under way is done
+type providerState struct {
+	name      string
+	listed    time.Time // when the last list that was answered was asked for; zero if none was
+	listing   bool
+	next      time.Time // list
+	fails     int
+	listAgain bool // list as soon as the one under way is done
 }
 
 // errand is what a lease wants to be done.
-type errand struct {
-	lease fleet.Lease
-	busy  bool
-	next  time.Time
-	fails int
-	doubt time.Time // when a call ended of which it is not known what it has done
+type leaseState struct {
+	lease        fleet.Lease
+	busy         bool
+	next         time.Time
+	fails        int
+	unknownSince time.Time // when a call ended of which it is not known what it has done
 }
 
 // NewDesk returns a desk for these providers.
-func NewDesk(t Timing, names ...string) *Desk {
-	d := &Desk{timing: t, providers: map[string]*counter{}, leases: map[id.Lease]*errand{}}
+func NewPlanner(t Timing, names ...string) *Planner {
+	d := &Planner{timing: t, providers: map[string]*providerState{}, leases: map[id.Lease]*leaseState{}}
 	for _, n := range names {
-		d.providers[n] = &counter{name: n}
+		d.providers[n] = &providerState{name: n}
 	}
 
 	return d
 }
 
 // Take tells the desk of leases that are new or have changed.
-func (d *Desk) Take(now time.Time, leases []fleet.Lease) {
+func (d *Planner) Take(now time.Time, leases []fleet.Lease) {
 	for i := range leases {
 		l := &leases[i]
 		e, known := d.leases[l.ID]
@@ -98,7 +98,7 @@ func (d *Desk) Take(now time.Time, leases []fleet.Lease) {
 			delete(d.leases, l.ID)
 			continue
 		case !known:
-			e = &errand{next: now}
+			e = &leaseState{next: now}
 			d.leases[l.ID] = e
 		case e.lease.State != l.State:
 			e.next, e.fails = now, 0
@@ -123,7 +123,7 @@ func earlier(a, b time.Time) time.Time {
 // wants returns what a lease wants to be asked of its provider, "" if nothing. One that
 // was over before its machine was had, as after a server was down for long, wants none:
 // the yard is about to give it back.
-func (e *errand) wants(now time.Time) CallKind {
+func (e *leaseState) nextCall(now time.Time) CallKind {
 	switch {
 	case e.lease.State == fleet.LeaseRequested && e.lease.Instance == "" && now.Before(e.lease.Ends):
 		return CallCreate
@@ -135,29 +135,29 @@ func (e *errand) wants(now time.Time) CallKind {
 }
 
 // Due returns the calls to make now, and when to ask again at the latest.
-func (d *Desk) Due(now time.Time) (calls []Call, next time.Time) {
+func (d *Planner) Due(now time.Time) (calls []Call, next time.Time) {
 	next = now.Add(d.timing.Idle)
-	for _, c := range d.sorted() {
+	for _, c := range d.sortedProviders() {
 		switch {
 		case c.listing:
 		case now.Before(c.next):
 			next = earlier(next, c.next)
 		default:
 			c.listing = true
-			calls = append(calls, Call{Kind: CallList, Provider: c.name, Asked: now})
+			calls = append(calls, Call{Kind: CallList, Provider: c.name, Started: now})
 		}
 	}
 
-	for _, e := range d.errands() {
+	for _, e := range d.sortedLeases() {
 		c, served := d.providers[e.lease.Offer.Provider]
-		kind := e.wants(now)
+		kind := e.nextCall(now)
 		switch {
-		case e.busy || kind == "" || !served || kind == CallCreate && !c.shows(e.doubt):
+		case e.busy || kind == "" || !served || kind == CallCreate && !c.listedSince(e.unknownSince):
 		case now.Before(e.next):
 			next = earlier(next, e.next)
 		default:
 			e.busy = true
-			calls = append(calls, Call{Kind: kind, Provider: e.lease.Offer.Provider, Lease: e.lease, Asked: now})
+			calls = append(calls, Call{Kind: kind, Provider: e.lease.Offer.Provider, Lease: e.lease, Started: now})
 		}
 	}
 
@@ -165,27 +165,29 @@ func (d *Desk) Due(now time.Time) (calls []Call, next time.Time) {
 }
 
 // shows reports whether a list was answered that was asked for after a moment.
-func (c *counter) shows(since time.Time) bool { return !c.asked.IsZero() && !c.asked.Before(since) }
+func (c *providerState) listedSince(since time.Time) bool {
+	return !c.listed.IsZero() && !c.listed.Before(since)
+}
 
-func (d *Desk) sorted() []*counter {
-	list := make([]*counter, 0, len(d.providers))
+func (d *Planner) sortedProviders() []*providerState {
+	list := make([]*providerState, 0, len(d.providers))
 	for _, c := range d.providers {
 		list = append(list, c)
 	}
 
-	slices.SortFunc(list, func(a, b *counter) int { return strings.Compare(a.name, b.name) })
+	slices.SortFunc(list, func(a, b *providerState) int { return strings.Compare(a.name, b.name) })
 
 	return list
 }
 
 // errands lists the leases by number, so that the same history gives the same calls.
-func (d *Desk) errands() []*errand {
-	list := make([]*errand, 0, len(d.leases))
+func (d *Planner) sortedLeases() []*leaseState {
+	list := make([]*leaseState, 0, len(d.leases))
 	for _, e := range d.leases {
 		list = append(list, e)
 	}
 
-	slices.SortFunc(list, func(a, b *errand) int {
+	slices.SortFunc(list, func(a, b *leaseState) int {
 		x, _ := a.lease.ID.Number()
 		z, _ := b.lease.ID.Number()
 		return cmp.Compare(x, z)
@@ -197,18 +199,18 @@ func (d *Desk) errands() []*errand {
 // wait is how long to wait after so many failures in a row.
 func (t *Timing) wait(fails int) time.Duration {
 	d := t.Retry
-	for ; fails > 1 && d < t.Most; fails-- {
+	for ; fails > 1 && d < t.MaxRetry; fails-- {
 		d *= 2
 	}
 
-	return min(d, t.Most)
+	return min(d, t.MaxRetry)
 }
 
 // Listed takes the answer to a list and returns what to tell the yardmaster.
-func (d *Desk) Listed(now time.Time, call Call, machines []fleet.Instance, err error) []yardmaster.Message {
+func (d *Planner) Listed(now time.Time, call Call, machines []fleet.Instance, err error) []yardmaster.Message {
 	c := d.providers[call.Provider]
-	hurry := c.hurry
-	c.listing, c.hurry = false, false
+	hurry := c.listAgain
+	c.listing, c.listAgain = false, false
 
 	if err != nil {
 		c.fails++
@@ -216,7 +218,7 @@ func (d *Desk) Listed(now time.Time, call Call, machines []fleet.Instance, err e
 		return []yardmaster.Message{yardmaster.ProviderFailed{Provider: call.Provider, Why: err.Error()}}
 	}
 
-	c.asked, c.fails = call.Asked, 0
+	c.listed, c.fails = call.Started, 0
 	c.next = now.Add(d.timing.Idle)
 	for _, e := range d.leases {
 		if e.lease.Offer.Provider == c.name {
@@ -231,32 +233,32 @@ func (d *Desk) Listed(now time.Time, call Call, machines []fleet.Instance, err e
 
 	for i := range machines {
 		m := &machines[i]
-		if e, ok := d.leases[m.Lease]; ok && e.wants(now) == CallCreate &&
+		if e, ok := d.leases[m.Lease]; ok && e.nextCall(now) == CallCreate &&
 			(m.State == fleet.InstancePending || m.State == fleet.InstanceUp) {
-			d.rest(now, e)
+			d.postpone(now, e)
 		}
 	}
 
-	return []yardmaster.Message{yardmaster.InstancesListed{Provider: call.Provider, Asked: call.Asked, Machines: machines}}
+	return []yardmaster.Message{yardmaster.InstancesListed{Provider: call.Provider, Asked: call.Started, Machines: machines}}
 }
 
 // Created takes the answer to a create and returns what to tell the yardmaster.
-func (d *Desk) Created(now time.Time, call Call, m fleet.Instance, err error) []yardmaster.Message {
-	e := d.done(now, call, err)
+func (d *Planner) Created(now time.Time, call Call, m fleet.Instance, err error) []yardmaster.Message {
+	e := d.finishCall(now, call, err)
 	if err == nil {
-		d.rest(now, e)
+		d.postpone(now, e)
 		return []yardmaster.Message{yardmaster.Granted{Lease: call.Lease.ID, Provider: call.Provider, Machine: m}}
 	}
 
 	if code, certain := Refusal(err); certain {
-		d.rest(now, e)
+		d.postpone(now, e)
 		return []yardmaster.Message{yardmaster.Refused{Lease: call.Lease.ID, Code: code, Why: err.Error()}}
 	}
 
-	e.doubt = now // look whether there is one before asking again
+	e.unknownSince = now // look whether there is one before asking again
 
 	if c := d.providers[call.Provider]; c != nil {
-		c.next, c.hurry = now, c.listing
+		c.next, c.listAgain = now, c.listing
 	}
 
 	return []yardmaster.Message{yardmaster.OutcomeUnknown{Lease: call.Lease.ID, Why: err.Error()}}
@@ -266,11 +268,11 @@ func (d *Desk) Created(now time.Time, call Call, m fleet.Instance, err error) []
 // A provider that does not know the machine has not failed: it is gone, or so new that
 // the provider has not caught up. The first is seen from lists that do not show it; for
 // the second the order is given again soon.
-func (d *Desk) Terminated(now time.Time, call Call, err error) []yardmaster.Message {
-	e := d.done(now, call, err)
+func (d *Planner) Terminated(now time.Time, call Call, err error) []yardmaster.Message {
+	e := d.finishCall(now, call, err)
 	switch {
 	case err == nil:
-		d.rest(now, e) // again, if the machine is still listed by then
+		d.postpone(now, e) // again, if the machine is still listed by then
 	case !unknown(call, err):
 		return []yardmaster.Message{
 			yardmaster.ProviderFailed{Provider: call.Provider, Lease: call.Lease.ID, Why: err.Error()},
@@ -287,10 +289,10 @@ func unknown(call Call, err error) bool {
 
 // done takes note that a lease's call has ended. Of a lease that has ended meanwhile
 // nothing is kept.
-func (d *Desk) done(now time.Time, call Call, err error) *errand {
+func (d *Planner) finishCall(now time.Time, call Call, err error) *leaseState {
 	e, ok := d.leases[call.Lease.ID]
 	if !ok {
-		return &errand{}
+		return &leaseState{}
 	}
 
 	e.busy = false
@@ -307,7 +309,7 @@ func (d *Desk) done(now time.Time, call Call, err error) *errand {
 
 // rest waits for the yardmaster to hear what is known of a lease and to change it. The
 // same call is made again only if nothing comes of that.
-func (d *Desk) rest(now time.Time, e *errand) { e.next = now.Add(d.timing.Most) }
+func (d *Planner) postpone(now time.Time, e *leaseState) { e.next = now.Add(d.timing.MaxRetry) }
 
 // Refusal reports whether an error says for certain that nothing was created, and
 // with which code.
