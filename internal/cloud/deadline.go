@@ -61,7 +61,7 @@ func (m Moment) In(left time.Duration) Deadline {
 	return Deadline{Boot: m.Boot, Until: m.Since + left, Wall: m.Wall.Add(left), Duration: left}
 }
 
-// Left returns how long the deadline is away, which is negative if it is over.
+// Remaining returns how long the deadline is away; it is negative if it has passed.
 func (d Deadline) Remaining(now Moment) time.Duration {
 	if d.Boot == now.Boot {
 		return d.Until - now.Since

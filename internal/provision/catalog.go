@@ -11,7 +11,7 @@ import (
 	"trainyard/internal/fleet"
 )
 
-// How long what was refused is not asked for again. The time doubles with each
+// How long an offer is not requested again after a refusal. The time doubles with each
 // refusal that follows the last one, and the count is forgotten after a success
 // or when nothing was refused for a while.
 const (
@@ -22,17 +22,17 @@ const (
 	resetAfter = time.Hour        // at least, and as long as it was closed
 )
 
-// What is thought of how often spot nodes are taken back.
+// The prior and the decay of the interruption rate of spot nodes.
 const (
 	defaultLossRate = 0.05 // per hour, where nobody told
 	priorHours      = 24.0 // what was told counts as much as what so many hours of a node show
 	halfLife        = 7 * 24 * time.Hour
 )
 
-// Market is what is offered, and what was learned about it: what was refused
-// lately, and how often nodes were taken back. The yardmaster owns it and tells it
-// what happens to leases; after a restart Replay tells it again. It is not safe for
-// use by several at once.
+// Catalog is the offers and what was learned about them: what was refused
+// recently, and how often spot nodes were interrupted. The yardmaster owns it and reports
+// what happens to leases; after a restart Replay does. It is not safe for
+// concurrent use.
 type Catalog struct {
 	offers        []fleet.Offer // cheapest first
 	index         map[string]int
@@ -55,7 +55,7 @@ type scope struct {
 	spot     bool
 }
 
-// closing is how long a scope is closed and how often in a row that happened.
+// backoff is how long a scope is not requested and how often in a row it was refused.
 type backoff struct {
 	from, until time.Time
 	last        time.Time // refused, also while it was closed
@@ -68,7 +68,7 @@ type interruptions struct {
 	at            time.Time
 }
 
-// NewMarket returns a market of these offers about which nothing is known.
+// NewCatalog returns a catalog of these offers without any history.
 func NewCatalog(offers []fleet.Offer) *Catalog {
 	m := &Catalog{backoffs: map[scope]*backoff{}, interruptions: map[string]*interruptions{}}
 	m.Update(offers)
@@ -102,7 +102,7 @@ func (m *Catalog) Offer(name string) (fleet.Offer, bool) {
 	return o, true
 }
 
-// Open returns the offers that may be asked for now, cheapest first, with what was
+// Available returns the offers that may be requested now, cheapest first, with what was
 // learned about their losses. They must not be changed.
 func (m *Catalog) Available(now time.Time) []fleet.Offer {
 	if m.valid && (m.validUntil.IsZero() || now.Before(m.validUntil)) {
@@ -133,7 +133,7 @@ next:
 	return m.available
 }
 
-// shut lists what is closed now, in a fixed order.
+// inBackoff lists the scopes that must not be requested now, in a fixed order.
 func (m *Catalog) inBackoff(now time.Time) []scope {
 	var shut []scope
 	for s, c := range m.backoffs {
@@ -147,7 +147,7 @@ func (m *Catalog) inBackoff(now time.Time) []scope {
 	return shut
 }
 
-// Refused says that the provider gave no node for an offer, and why, by one of the
+// Refused records that the provider gave no node for an offer, and why, by one of the
 // codes of package fleet. What was asked for before it was closed and is refused
 // only now, as happens when several nodes are asked for at once, counts once.
 func (m *Catalog) Refused(offer, code string, now time.Time) {
@@ -174,14 +174,14 @@ func (m *Catalog) Refused(offer, code string, now time.Time) {
 	m.valid = false
 }
 
-// Granted says that the provider gave a node: what was refused before is forgotten.
+// Granted records that the provider gave a node: earlier refusals are forgotten.
 func (m *Catalog) Granted(offer string, now time.Time) {
 	if i, ok := m.index[offer]; ok {
 		m.reopen(now, func(s scope) bool { return s.covers(&m.offers[i]) })
 	}
 }
 
-// Returned says that a node of an offer has ended, so that a quota that was used up
+// Released records that a node of an offer has ended, so that a quota that was used up
 // has room again for one like it.
 func (m *Catalog) Released(offer string, now time.Time) {
 	if i, ok := m.index[offer]; ok {
@@ -208,10 +208,10 @@ func (m *Catalog) reopen(now time.Time, about func(scope) bool) {
 	m.valid = false
 }
 
-// Taken says that a spot node was taken back by its provider.
+// Interrupted records that the provider reclaimed a spot node.
 func (m *Catalog) Interrupted(offer string, now time.Time) { m.observe(offer, 1, 0, now) }
 
-// Exposed says that a spot node was held for so long, until now, taken back or not.
+// Uptime records how long a spot node was up until now, whether it was interrupted or not.
 func (m *Catalog) Uptime(offer string, d time.Duration, now time.Time) {
 	m.observe(offer, 0, max(d, 0).Hours(), now)
 }
@@ -238,7 +238,7 @@ func (m *Catalog) observe(offer string, losses, hours float64, now time.Time) {
 	m.valid = false
 }
 
-// losses returns how often a node of an offer is taken back, per hour: what was
+// lossRate returns how often a node of an offer is interrupted, per hour: what was
 // seen, drawn to what the price file says as if that had been seen for a day.
 func (m *Catalog) lossRate(o *fleet.Offer) float64 {
 	if !o.Spot {
@@ -302,8 +302,8 @@ func (m *Catalog) Replay(leases []fleet.Lease) {
 	}
 }
 
-// Ended says that a lease has ended: how long its node was held, that it was taken
-// back if nobody had given it back, and that there is room for another.
+// Ended records that a lease has ended: how long its node was up, that it was interrupted
+// if we had not released it, and that the quota has room for another.
 func (m *Catalog) Ended(l *fleet.Lease) {
 	if l.Granted.IsZero() {
 		return
@@ -335,9 +335,9 @@ func RefusalCode(reason string) string {
 	return ""
 }
 
-// Closing is something that is not asked for now.
+// Backoff is a group of offers that are not requested until a time, because the provider refused them.
 type Backoff struct {
-	What   string // what is not asked for: "aws p5.48xlarge on spot in us-east-1"
+	What   string // the group of offers: "aws spot p5.48xlarge in us-east-1"
 	Why    string
 	Since  time.Time
 	Until  time.Time
@@ -356,7 +356,7 @@ func (c Backoff) String() string {
 		c.Since.UTC().Format("15:04:05 MST"), c.Until.UTC().Format("15:04:05 MST"))
 }
 
-// Closed lists what is not asked for now, why, and until when, in a fixed order.
+// Backoffs lists what is not requested now, why, and until when, in a fixed order.
 func (m *Catalog) Backoffs(now time.Time) []Backoff {
 	var all []Backoff
 	for _, s := range m.inBackoff(now) {
@@ -374,5 +374,5 @@ func (m *Catalog) Backoffs(now time.Time) []Backoff {
 	return all
 }
 
-// forgotten is when a closing no longer counts towards the next one.
+// resetAt is when a backoff no longer counts towards the next one.
 func (c *backoff) resetAt() time.Time { return c.until.Add(max(resetAfter, c.until.Sub(c.from))) }

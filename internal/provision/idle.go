@@ -13,27 +13,27 @@ import (
 	"trainyard/internal/job"
 )
 
-// KeepConfig says how long provisioned nodes that nothing uses are kept.
+// IdlePolicy says how long idle provisioned nodes are kept.
 type IdlePolicy struct {
 	MaxIdle       time.Duration // a node may be idle for this long at the yard's expense
 	ReleaseMargin time.Duration // so long before a paid stretch ends a node must be told to go to be gone in time
 	Warm          []WarmPool    // nodes to keep ready; the first line that matches a node counts
 }
 
-// Warm is how many idle nodes of a kind are kept ready, whatever that costs.
+// WarmPool is how many idle nodes of a kind are kept ready, whatever that costs.
 type WarmPool struct {
 	Offer string      // by its name; "" for any
 	GPU   job.GPUKind // of the node; no model for any
 	Nodes int
 }
 
-// Idle is a provisioned node that nothing uses.
+// IdleNode is a provisioned node that nothing uses.
 type IdleNode struct {
 	Lease *fleet.Lease
 	Since time.Time
 }
 
-// Verdict is what becomes of an idle node.
+// IdleDecision says whether an idle node is released now, and why.
 type IdleDecision struct {
 	Lease     id.Lease
 	Release   bool
@@ -41,7 +41,7 @@ type IdleDecision struct {
 	Why       string
 }
 
-// Keep says which idle nodes are given back now and when to look at the others
+// CheckIdle decides which idle nodes are released now and when to check the others
 // again, in the order of the list.
 //
 // Of each warm line the newest nodes are kept. Any other node is given back when it
@@ -64,7 +64,7 @@ func CheckIdle(idle []IdleNode, now time.Time, cfg IdlePolicy) []IdleDecision {
 	return verdicts
 }
 
-// judge decides about a node that is not kept warm.
+// checkNode decides about a node that is not kept warm.
 func checkNode(n *IdleNode, now time.Time, cfg IdlePolicy) IdleDecision {
 	v := IdleDecision{Lease: n.Lease.ID}
 	since := n.Since
@@ -131,7 +131,7 @@ func paidUntil(l *fleet.Lease, since time.Time, cfg IdlePolicy) time.Time {
 	return l.Granted.Add(paid)
 }
 
-// warmOnes returns for each idle node the warm line that keeps it, -1 if none does.
+// warmNodes returns for each idle node the index of the warm pool that keeps it, -1 if none does.
 func warmNodes(idle []IdleNode, lines []WarmPool) []int {
 	keeps := make([]int, len(idle))
 	order := make([]int, len(idle))

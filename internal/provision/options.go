@@ -83,13 +83,13 @@ func (o *Option) String() string {
 	return text
 }
 
-// Best lists the ways to provision for a need, the best first. Those who ask often use a
+// Options lists the ways to provision for a need, the best first. Frequent callers use an
 // Catalogue.
 func Options(offers []fleet.Offer, need fleet.Need, q Query) []Option {
 	return NewIndex(offers, nil).Fit(need).Options(q)
 }
 
-// Catalogue is offers made ready to be asked about for many jobs: offers whose
+// Index holds offers prepared for matching with many jobs: offers whose
 // nodes are alike are compared with a need once.
 type Index struct{ shapes []shape }
 
@@ -112,7 +112,7 @@ type shapeKey struct {
 	fake   bool
 }
 
-// NewCatalogue makes offers ready. They must not be changed after that. peak returns
+// NewIndex prepares offers for matching. They must not be changed after that. peak returns
 // the TFLOPS of a GPU for offers that do not say, 0 if unknown; it may be nil.
 func NewIndex(offers []fleet.Offer, peak func(gpu string, memory job.Bytes) float64) *Index {
 	type gpu struct {
@@ -192,7 +192,7 @@ func atLeastAsGood(a, b *fleet.Offer) bool {
 		(a.MaxNodes == 0 || b.MaxNodes != 0 && a.MaxNodes >= b.MaxNodes)
 }
 
-// Fit is what of a catalogue a need fits on.
+// Fit is the part of an index that a need fits on.
 type Fit struct {
 	need  fleet.Need
 	hosts []host
@@ -220,7 +220,7 @@ func (c *Index) Fit(need fleet.Need) *Fit {
 	return f
 }
 
-// Best lists the ways to provision, the best first. A need for a range of nodes is tried
+// Options lists the ways to provision, the best first. A need for a range of nodes is tried
 // with the least number and with its doublings, as far as the offer goes and as
 // long as more nodes are faster.
 func (f *Fit) Options(q Query) []Option {
@@ -237,7 +237,7 @@ func (f *Fit) Options(q Query) []Option {
 	return list
 }
 
-// First returns the best way to provision, the first of those that Best lists or one as
+// Best returns the best way to provision, the first of those that Options lists or one as
 // good, and false if there is none. It is faster: offers that cannot be the best are
 // not looked at.
 func (f *Fit) Best(q Query) (Option, bool) {
@@ -278,7 +278,7 @@ func (q *Query) compare(a, b *Option) int {
 	return cmp.Or(first, second, strings.Compare(a.Offer.Name, b.Offer.Name), a.Nodes-b.Nodes)
 }
 
-// settle fills in what was not told: an hour, on the slowest that would do.
+// setDefaults fills in what is not known: one hour, on the slowest node that fits.
 func (q *Query) setDefaults(f *Fit) {
 	if q.RunTime != nil || q.BaseTFLOPS > 0 && q.Run > 0 {
 		return
@@ -287,7 +287,7 @@ func (q *Query) setDefaults(f *Fit) {
 	q.BaseTFLOPS = f.SlowestTFLOPS() * float64(max(f.need.Nodes, 1))
 }
 
-// runs returns how long the job runs undisturbed, and whether that is a guess.
+// runTime returns how long the job runs without interruptions, and whether that is a guess.
 func (q *Query) runTime(o *fleet.Offer, h *host, nodes int) (run time.Duration, guessed, ok bool) {
 	if q.RunTime != nil {
 		run, ok = q.RunTime(o, nodes, h.gpus)
@@ -340,16 +340,16 @@ func (q *Query) options(o *fleet.Offer, h *host, need *fleet.Need, tell func(Opt
 
 // price works out when an option is done and what it costs.
 //
-// Rent is paid from the order on, so boot, set-up and staging are paid for too. Spot
-// nodes are taken back at random, each with the rate L of its offer, and a job on n
+// A node is paid for from its request on, so boot, set-up and staging are paid for too. Spot
+// nodes are interrupted at random, each with the rate L of its offer, and a job on n
 // nodes loses all of them with the first, so at the rate n·L. Work that was done since the
 // last checkpoint is lost, and then come boot, set-up, staging and restoring again,
-// in all R. (An offer that tells no losses is taken to have none; those of a Market
-// always tell.) A stretch of work w between two checkpoints is then expected to take
+// in all R. (An offer without a loss rate is assumed to have none; those of a Catalog
+// always have one.) A stretch of work w between two checkpoints is then expected to take
 //
 //	(1/(n·L) + R) · (exp(n·L·w) − 1)
 //
-// with exp(n·L·w) − 1 take-backs, and the stretches add up. A replacement begins a
+// with exp(n·L·w) − 1 interruptions, and the stretches add up. A replacement begins a
 // paid stretch of its own, of which half is lost on average.
 func (q *Query) price(o *fleet.Offer, h *host, nodes int, run time.Duration) (Option, bool) {
 	var stage time.Duration
@@ -399,10 +399,10 @@ func (q *Query) price(o *fleet.Offer, h *host, nodes int, run time.Duration) (Op
 	return opt, true
 }
 
-// longest is more than any job takes: an option that takes longer is none.
+// maxDuration is more than any job takes: an option that takes longer is dropped.
 const maxDuration = 10 * 365 * 24 * time.Hour
 
-// disturbed returns how long work takes that is disturbed at a rate, and how often
+// withInterruptions returns how long work takes that is interrupted at a rate, and how often
 // that happens; all in seconds. It is not ok if it would hardly ever get done.
 func withInterruptions(work, every, again, rate float64) (takes, losses float64, ok bool) {
 	if every <= 0 || every > work {

@@ -11,7 +11,7 @@ import (
 	"trainyard/internal/humanize"
 )
 
-// scopeOf returns what is not worth asking for after a refusal.
+// scopeOf returns the offers that a refusal applies to.
 //
 // Without capacity, that is the type in that zone, or in the whole region if no zone
 // was asked for. At a quota, it is all nodes of the provider in the region with
@@ -151,5 +151,5 @@ func (s *scope) why() string {
 	return "refused by the provider"
 }
 
-// half returns what is left of something after so many of its half-lives.
+// decay returns the fraction that remains after a number of half-lives.
 func decay(times float64) float64 { return math.Exp2(-times) }

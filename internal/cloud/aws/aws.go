@@ -81,8 +81,8 @@ type region struct {
 	groups map[string]string // id of the security group, by network
 }
 
-// readAttempts is how often a call that changes nothing is tried, and longestPause how
-// long is waited in between: who called has a deadline and asks again anyway.
+// maxReadAttempts is how often a call that changes nothing is tried, and maxBackoff how
+// long is waited in between: the caller has a deadline and retries anyway.
 const (
 	maxReadAttempts = 3
 	maxBackoff      = 2 * time.Second

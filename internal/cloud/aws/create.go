@@ -20,10 +20,10 @@ import (
 	"trainyard/internal/id"
 )
 
-// longestScript is what Amazon takes as user data, before it is encoded.
+// maxScript is the size limit of user data, before it is encoded.
 const maxScript = 16 << 10
 
-// longestToken is what Amazon takes as a client token.
+// maxToken is the length limit of a client token.
 const maxToken = 64
 
 // Create asks for one machine, once. Amazon gives the same machine to whoever asks again
@@ -91,8 +91,8 @@ func (p *Provider) accepts(r cloud.Request) error {
 	return nil
 }
 
-// order writes the request. Everything in it follows from the lease and the settings, so
-// that asking again is asking for the same.
+// runRequest builds the request. Everything in it follows from the lease and the settings, so
+// that a retry is the same request.
 func (p *Provider) runRequest(ctx context.Context, reg *region, r cloud.Request) (*ec2.RunInstancesInput, error) {
 	img, err := p.image(ctx, reg)
 	if err != nil {
@@ -159,7 +159,7 @@ func (p *Provider) runRequest(ctx context.Context, reg *region, r cloud.Request)
 	return in, nil
 }
 
-// market asks for a spot machine that ends for good when it is taken back: the yard starts
+// spotOptions requests a spot instance that is terminated when it is reclaimed: the yard starts
 // its job elsewhere, and a stopped machine would still cost its disk.
 func (p *Provider) spotOptions(r cloud.Request) *types.InstanceMarketOptionsRequest {
 	spot := &types.SpotMarketOptions{

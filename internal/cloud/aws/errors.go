@@ -125,7 +125,7 @@ func translate(ctx context.Context, doing string, err error) error {
 	return f.WithCause(err)
 }
 
-// unclear is an error after which nobody knows whether the call was carried out. Its
+// unclear is an error after which it is unknown whether the call was carried out. Its
 // cause is found by errors.Is to be the end of the context, where it was that.
 func unclear(ctx context.Context, doing string, err error) error {
 	if ended := ctx.Err(); ended != nil && !errors.Is(err, ended) {

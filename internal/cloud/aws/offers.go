@@ -16,7 +16,7 @@ import (
 	"trainyard/internal/job"
 )
 
-// Wanted says which offers are read.
+// OfferFilter chooses the offers that are read.
 type OfferFilter struct {
 	Regions []string  // those of the settings if empty
 	Types   []string  // such as p4d.24xlarge, or g5.* where * stands for anything; every type with a GPU if empty
@@ -24,7 +24,7 @@ type OfferFilter struct {
 	Quotas  bool      // leave out what the account may not have, and say how many it may
 }
 
-// leastPaid is the shortest time that Amazon bills for a machine.
+// minBilling is the shortest time that AWS bills for an instance.
 const minBilling = job.Duration(time.Minute)
 
 // Offers reads what there is to provision: types from EC2, prices from the price list, spot prices
@@ -69,7 +69,7 @@ func (w *OfferFilter) check() error {
 	return nil
 }
 
-// takes reports whether offers of a type are wanted, where types were not named.
+// matches reports whether offers of a type are wanted, where types were not named.
 func (w *OfferFilter) matches(t *types.InstanceTypeInfo) bool {
 	_, gpus, _ := gpuOf(t)
 	return len(w.Types) > 0 || gpus > 0

@@ -223,7 +223,7 @@ func (r *region) forget(ctx context.Context, err error) bool {
 
 	unlock, err := r.lock(ctx)
 	if err != nil {
-		return true // whoever comes next is told the same and has the time
+		return true // the next call gets the same error and looks it up then
 	}
 
 	defer unlock()

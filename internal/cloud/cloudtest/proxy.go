@@ -32,7 +32,7 @@ type rule struct {
 	once  bool
 }
 
-// Asked is a request with its body, and the body's form where it is one.
+// Request is a request with its body, and the body's form where it is one.
 type Request struct {
 	*http.Request
 	Body []byte

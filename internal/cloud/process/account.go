@@ -160,7 +160,7 @@ func (a *account) machine(name string) (*machine, error) {
 	return readMachine(a.path(machinesDir, name))
 }
 
-// Entry is a line of the cloud's own books.
+// Entry is a line of the cloud's own log.
 type Entry struct {
 	Event   string       `json:"event"` // launched or ended
 	At      time.Time    `json:"at"`
@@ -175,13 +175,13 @@ type Entry struct {
 	Bill    float64      `json:"bill,omitempty"`   // and so much money
 }
 
-// The events of the books.
+// The events of the log.
 const (
 	EventLaunched = "launched"
 	EventEnded    = "ended"
 )
 
-// Books returns the cloud's own log of machines, oldest first: what a ledger is compared with.
+// Log returns the cloud's own log of machines, oldest first: what the ledger is compared with.
 func Log(dir string) ([]Entry, error) {
 	text, err := os.ReadFile(filepath.Join(dir, logFile))
 	if errors.Is(err, fs.ErrNotExist) {

@@ -1,7 +1,7 @@
-// Package reconcile carries out what the yard's leases say: it asks the providers.
+// Package reconcile makes the calls to cloud providers that bring their instances in line with the leases.
 //
-// The leases are the desired state, as orders are for agents. Desk knows which calls
-// they want and when; Runner makes the calls and tells the yardmaster the answers.
+// The leases are the desired state, as orders are for agents. Planner decides which calls
+// are due and when; Runner makes the calls and sends the responses to the yardmaster.
 package reconcile
 
 import (
@@ -48,28 +48,28 @@ func DefaultTiming() Timing {
 	return Timing{List: 30 * time.Second, Idle: 10 * time.Minute, Retry: 5 * time.Second, MaxRetry: 2 * time.Minute}
 }
 
-// Desk knows which calls the leases want and when they are due. It makes none: who
-// runs it does, many at once, and tells it the answers. After a start nothing is
+// Planner decides which calls the leases require and when they are due. It makes none: Runner
+// does, many at once, and reports the responses to it. After a start nothing is
 // created before the provider has been listed once, because it is not known which
-// calls were under way when the last desk ended; and after a call of which it is not
-// known what it has done the same holds for its lease. It is not safe for concurrent use.
+// calls were in progress when the last server stopped. The same holds for a lease after a
+// call with an unknown outcome. It is not safe for concurrent use.
 type Planner struct {
 	timing    Timing
 	providers map[string]*providerState
 	leases    map[id.Lease]*leaseState
 }
 
-// counter is what the desk knows of a provider.
+// providerState is what the planner knows of a provider.
 type providerState struct {
 	name      string
-	listed    time.Time // when the last list that was answered was asked for; zero if none was
+	listed    time.Time // start of the last successful list call; zero if there was none
 	listing   bool
 	next      time.Time // list
 	fails     int
-	listAgain bool // list as soon as the one under way is done
+	listAgain bool // list again as soon as the list call in progress ends
 }
 
-// errand is what a lease wants to be done.
+// leaseState is a lease with the state of the calls for it.
 type leaseState struct {
 	lease        fleet.Lease
 	busy         bool
@@ -78,7 +78,7 @@ type leaseState struct {
 	unknownSince time.Time // when a call ended of which it is not known what it has done
 }
 
-// NewDesk returns a desk for these providers.
+// NewPlanner returns a planner for these providers.
 func NewPlanner(t Timing, names ...string) *Planner {
 	d := &Planner{timing: t, providers: map[string]*providerState{}, leases: map[id.Lease]*leaseState{}}
 	for _, n := range names {
@@ -88,7 +88,7 @@ func NewPlanner(t Timing, names ...string) *Planner {
 	return d
 }
 
-// Take tells the desk of leases that are new or have changed.
+// Take adds leases that are new or have changed.
 func (d *Planner) Take(now time.Time, leases []fleet.Lease) {
 	for i := range leases {
 		l := &leases[i]
@@ -120,9 +120,9 @@ func earlier(a, b time.Time) time.Time {
 	return a
 }
 
-// wants returns what a lease wants to be asked of its provider, "" if nothing. One that
-// was over before its machine was had, as after a server was down for long, wants none:
-// the yard is about to give it back.
+// nextCall returns the call that a lease requires, "" if none. A lease that
+// expired before it got an instance, as after a long downtime of the server, requires none:
+// the yardmaster is about to release it.
 func (e *leaseState) nextCall(now time.Time) CallKind {
 	switch {
 	case e.lease.State == fleet.LeaseRequested && e.lease.Instance == "" && now.Before(e.lease.Ends):
@@ -134,7 +134,7 @@ func (e *leaseState) nextCall(now time.Time) CallKind {
 	return ""
 }
 
-// Due returns the calls to make now, and when to ask again at the latest.
+// Due returns the calls to make now, and when to call Due again at the latest.
 func (d *Planner) Due(now time.Time) (calls []Call, next time.Time) {
 	next = now.Add(d.timing.Idle)
 	for _, c := range d.sortedProviders() {
@@ -164,7 +164,7 @@ func (d *Planner) Due(now time.Time) (calls []Call, next time.Time) {
 	return calls, next
 }
 
-// shows reports whether a list was answered that was asked for after a moment.
+// listedSince reports whether a list call that started at or after a time has succeeded.
 func (c *providerState) listedSince(since time.Time) bool {
 	return !c.listed.IsZero() && !c.listed.Before(since)
 }
@@ -180,7 +180,7 @@ func (d *Planner) sortedProviders() []*providerState {
 	return list
 }
 
-// errands lists the leases by number, so that the same history gives the same calls.
+// sortedLeases lists the leases by number, so that the same history gives the same calls.
 func (d *Planner) sortedLeases() []*leaseState {
 	list := make([]*leaseState, 0, len(d.leases))
 	for _, e := range d.leases {
@@ -287,7 +287,7 @@ func unknown(call Call, err error) bool {
 	return call.Kind == CallTerminate && fault.KindOf(err) == fault.NotFound
 }
 
-// done takes note that a lease's call has ended. Of a lease that has ended meanwhile
+// finishCall records that a lease's call has ended. Of a lease that has ended meanwhile
 // nothing is kept.
 func (d *Planner) finishCall(now time.Time, call Call, err error) *leaseState {
 	e, ok := d.leases[call.Lease.ID]
@@ -307,8 +307,8 @@ func (d *Planner) finishCall(now time.Time, call Call, err error) *leaseState {
 	return e
 }
 
-// rest waits for the yardmaster to hear what is known of a lease and to change it. The
-// same call is made again only if nothing comes of that.
+// postpone leaves the yardmaster time to process a response and change the lease. The
+// same call is repeated only if the lease stays as it is.
 func (d *Planner) postpone(now time.Time, e *leaseState) { e.next = now.Add(d.timing.MaxRetry) }
 
 // Refusal reports whether an error says for certain that nothing was created, and

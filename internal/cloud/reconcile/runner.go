@@ -14,15 +14,15 @@ import (
 	"trainyard/internal/yardmaster"
 )
 
-// Runner makes the calls that the leases want, and tells the yardmaster the answers.
+// Runner makes the calls that the leases require, and sends the responses to the yardmaster.
 type Runner struct {
 	Providers []cloud.Provider
 	Timing    Timing
 	Timeouts  Timeouts
-	// Tell hands a message to the yardmaster and returns when what it changed is stored.
+	// Deliver sends a message to the yardmaster and returns when its effects are stored.
 	Deliver func(context.Context, yardmaster.Message) error
 	// Prepare returns the request for a lease, with what lets its machine join. It must
-	// return the same request for the same lease, so that asking again is the same call.
+	// return the same request for the same lease, so that a retry is the same call.
 	Prepare func(context.Context, *fleet.Lease) (cloud.Request, error)
 	Clock   clock.Clock
 	Log     *slog.Logger
@@ -65,7 +65,7 @@ func (r *Runner) init() {
 	})
 }
 
-// Take tells of leases that are new or have changed and are stored. It does not block.
+// Take adds leases that are new or have changed and are stored. It does not block.
 func (r *Runner) Take(leases []fleet.Lease) {
 	if len(leases) == 0 {
 		return
@@ -118,12 +118,12 @@ func (r *Runner) call(ctx context.Context, c Call) {
 	messages := r.make(ctx, c)
 
 	if ctx.Err() != nil {
-		return // the next server asks again
+		return // the next server repeats the call
 	}
 
 	for _, m := range messages {
 		if err := r.Deliver(ctx, m); err != nil {
-			// What was said is not lost: leases are compared with the next list.
+			// Nothing is lost: leases are compared with the next list of instances.
 			r.Log.WarnContext(
 				ctx,
 				"the scheduler did not accept a provider's response",

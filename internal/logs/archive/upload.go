@@ -1,7 +1,7 @@
 // Package archive keeps the output of runs and finds lines in it.
 //
 // server appends what agents ship and reads pages for people; nothing here
-// knows who may see what. The format is that of package runlog. Output that is
+// knows who may see what. The format is that of package logs. Output that is
 // still written is a plain file; what is complete is compressed into the blob
 // store. It never alters what it acknowledged.
 package archive
@@ -24,8 +24,8 @@ import (
 	"trainyard/internal/id"
 )
 
-// Book keeps the output of runs, one stream of bytes for each rank in the
-// format of package runlog. While a rank runs its output is a plain file, to
+// Archive keeps the output of runs, one stream of bytes for each rank in the
+// format of package logs. While a rank runs its output is a plain file, to
 // which an upload is appended before it is acknowledged: the file's length is
 // at any time exactly what the agent need not send again. When the agent has
 // sent all, the file is compressed piece by piece into the blob store.
@@ -48,7 +48,7 @@ type logFile struct {
 	gone    bool // dropped from memory; look it up again
 }
 
-// Open opens the logbook in a folder.
+// Open opens the archive in a folder.
 func Open(dir string, blobs blob.Store, clk clock.Clock) (*Archive, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, fmt.Errorf("create log folder: %w", err)

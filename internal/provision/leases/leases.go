@@ -1,11 +1,10 @@
-// Package leases keeps the yard's leases: what is being provisioned, what is held, and
-// what is being given back.
+// Package leases keeps the leases of provisioned nodes, from the request to the release.
+// It is the record of what is being provisioned, active and being released.
 //
 // A lease is written before its provider is asked, so the leases that have not
 // ended are at any time all that the yard may be paying for. What providers answer
-// and list comes in; which leases changed, what people are told and which nodes are
-// gone comes out. It decides nothing about whether to provision: policies do, and the
-// yardmaster hands their wishes in. It calls no provider: cloud.Desk does, by what
+// and list comes in; changed leases, events and lost nodes come out. It decides nothing about whether to provision: policies do, and the
+// yardmaster passes on their requests. It calls no provider: cloud/reconcile does, by what
 // the leases say.
 //
 // The bound: a machine whose lease is over and that its provider lists is told to
@@ -37,10 +36,10 @@ func Defaults() Config {
 	return Config{Term: 15 * time.Minute, JoinTimeout: 10 * time.Minute, ListLag: 10 * time.Minute}
 }
 
-// Every is how often Sweep wants to be called.
+// SweepInterval is how often Sweep must be called.
 func (c Config) SweepInterval() time.Duration { return max(c.Term/5, time.Second) }
 
-// Told is something that happened to a lease, for the feed.
+// Event is a change of a lease, for the event feed.
 type Event struct {
 	Kind   string // "lease.booting"
 	Lease  *fleet.Lease
@@ -192,7 +191,7 @@ func (l *Leases) close(now time.Time, r *record) {
 	}
 }
 
-// Wish is what is to be provisioned.
+// Request is what is to be provisioned.
 type Request struct {
 	Offer   fleet.Offer
 	Count   int
@@ -255,7 +254,7 @@ func (l *Leases) bootLimit(o *fleet.Offer) time.Duration {
 	return time.Duration(o.Boot)*3/2 + l.cfg.JoinTimeout
 }
 
-// Held counts the machines that the yard has or may come to have.
+// Count counts the instances that exist or may come to exist.
 func (l *Leases) Count() int {
 	n := 0
 	for _, lease := range l.live {

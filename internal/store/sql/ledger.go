@@ -20,7 +20,7 @@ import (
 	"trainyard/internal/yardmaster"
 )
 
-// bookChanges is what several batches come to in the books.
+// ledgerChanges is what several batches change in the ledger and the small records beside it.
 type ledgerChanges struct {
 	leases   []*fleet.Lease
 	postings []*ledger.Posting
@@ -118,7 +118,7 @@ func foldLedger(batches []*yardmaster.Batch) (ledgerChanges, error) {
 	}, failed
 }
 
-// bookSteps are the statements that write them.
+// steps are the statements that write them.
 func (c *ledgerChanges) steps() []step {
 	return []step{
 		put(leaseTable, c.leases, leaseRow),
@@ -132,7 +132,7 @@ func (c *ledgerChanges) steps() []step {
 	}
 }
 
-// loadBooks reads leases, datasets and the books. Leases that ended before since are left out.
+// loadLedger reads leases, datasets, usage and the ledger. Leases that ended before since are left out.
 func loadLedger(ctx context.Context, tx *dbsql.Tx, state *yardmaster.State, since time.Time) error {
 	var err error
 	state.Leases, err = collect(
@@ -256,7 +256,7 @@ func (s *Store) Lease(ctx context.Context, l id.Lease) (fleet.Lease, error) {
 	return one(ctx, s.read, "lease", leaseTable.selects()+`WHERE num = $1`, []any{int64(num)}, readLease, missing)
 }
 
-// Postings hands out the lines of the books that reach into a period, in their order.
+// Postings yields the postings of the ledger that overlap a period, in their order.
 func (s *Store) Postings(ctx context.Context, from, to time.Time, yield func(*ledger.Posting) error) (err error) {
 	query, args := postingTable.selects()+`WHERE to_at >= $1 `, []any{micros(from)}
 	if !to.IsZero() {

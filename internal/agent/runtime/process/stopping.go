@@ -27,7 +27,7 @@ type name struct {
 	begun uint64
 }
 
-// Kin answers questions about processes.
+// Relations answers questions about how processes relate to each other.
 type Relations struct {
 	Shell     func(Process) bool                 // whether one is a shell
 	ReadsFrom func(p Process, of []Process) bool // whether p reads the output of one of the others
@@ -100,8 +100,8 @@ func (p Process) Shell() bool {
 	return err == nil && slices.Contains(shells, filepath.Base(strings.TrimSuffix(exe, " (deleted)")))
 }
 
-// Hears reports whether a process reads from a pipe into which another one prints.
-func (p Process) Hears(of []Process) bool {
+// ReadsFrom reports whether a process reads from a pipe into which another one prints.
+func (p Process) ReadsFrom(of []Process) bool {
 	in, err := os.Readlink(p.file(0))
 	if err != nil || !strings.HasPrefix(in, "pipe:") {
 		return false
