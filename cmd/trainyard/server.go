@@ -231,7 +231,7 @@ func readInputs(c *config) (in inputs, err error) {
 type folders struct {
 	ca    *auth.CA
 	blobs *blob.Dir
-	logs  *archive.Book
+	logs  *archive.Archive
 }
 
 func openFolders(c *config, clk clock.Clock) (f folders, err error) {
@@ -331,7 +331,7 @@ func (r *running) newServer(c *config, p serverParts) *server.Server {
 // provision connects the runner that calls the providers with the loop.
 func (r *running) provision(p *clouds.Provisioner, collector *metrics.Collector, leases []fleet.Lease) {
 	p.Loop = r.loop
-	r.runner.Tell = func(ctx context.Context, m yardmaster.Message) error {
+	r.runner.Deliver = func(ctx context.Context, m yardmaster.Message) error {
 		_, err := r.loop.Do(ctx, m)
 		return err
 	}

@@ -10,6 +10,7 @@ import (
 	"strconv"
 	"strings"
 
+	"trainyard/internal/atomicfile"
 	"trainyard/internal/fault"
 	"trainyard/internal/id"
 )
@@ -134,7 +135,7 @@ func (f *fence) rewrite() error {
 		text.WriteString(fenceLine("-", k))
 	}
 
-	if err := replaceFile(f.path, []byte(text.String())); err != nil {
+	if err := atomicfile.Write(f.path, []byte(text.String()), atomicfile.SingleWriter()); err != nil {
 		return err
 	}
 

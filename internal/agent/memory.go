@@ -49,7 +49,7 @@ func (a *Agent) saveMemory(lease job.Duration) error {
 
 	text, err := json.Marshal(m)
 	if err == nil {
-		err = replaceFile(a.path(memoryFile), text)
+		err = atomicfile.Write(a.path(memoryFile), text, atomicfile.SingleWriter())
 	}
 
 	if err != nil {
@@ -59,12 +59,6 @@ func (a *Agent) saveMemory(lease job.Duration) error {
 	a.memory = m
 
 	return nil
-}
-
-// replaceFile puts a text in place of a file: a reader sees the old one or the
-// new one.
-func replaceFile(path string, text []byte) error {
-	return atomicfile.Write(path, text, atomicfile.SingleWriter())
 }
 
 func removeIfThere(path string) error {

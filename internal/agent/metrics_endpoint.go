@@ -11,6 +11,7 @@ import (
 	"trainyard/internal/agent/runtime"
 	"trainyard/internal/agent/runtime/rundir"
 	"trainyard/internal/api"
+	"trainyard/internal/atomicfile"
 	"trainyard/internal/job"
 )
 
@@ -69,7 +70,7 @@ func (a *Agent) placeSDK() error {
 
 	path := filepath.Join(a.path("sdk"), filepath.Base(a.cfg.SDK.Name))
 	if there, err := os.ReadFile(path); err != nil || !bytes.Equal(there, a.cfg.SDK.Data) {
-		if err := replaceFile(path, a.cfg.SDK.Data); err != nil {
+		if err := atomicfile.Write(path, a.cfg.SDK.Data, atomicfile.SingleWriter()); err != nil {
 			return err
 		}
 	}

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"trainyard/internal/api"
+	"trainyard/internal/atomicfile"
 	"trainyard/internal/clock"
 	"trainyard/internal/cloud"
 	"trainyard/internal/fault"
@@ -125,7 +126,7 @@ func (h *nodeLease) set(d cloud.Deadline) error {
 	if moved := d.Until - h.written.Until; h.written.Boot == d.Boot && moved >= 0 && moved < time.Second {
 		return nil // the file has whole seconds, and may hold an earlier expiry but never a later one
 	}
-	if err := replaceFile(h.path, []byte(d.String())); err != nil {
+	if err := atomicfile.Write(h.path, []byte(d.String()), atomicfile.SingleWriter()); err != nil {
 		return fmt.Errorf("write the node lease: %w", err)
 	}
 
@@ -149,7 +150,7 @@ func (h *nodeLease) remaining() (time.Duration, bool, error) {
 		return 0, true, err
 	}
 
-	return h.until.Left(now), true, nil
+	return h.until.Remaining(now), true, nil
 }
 
 // expired reports whether the lease has expired.

@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"trainyard/internal/api"
+	"trainyard/internal/atomicfile"
 )
 
 // results keeps the ends of ranks that the runtime never had: those that were
@@ -75,7 +76,7 @@ func (r *results) put(report api.RankReport) error {
 
 	text, err := json.Marshal(report)
 	if err == nil {
-		err = replaceFile(r.path(k), text)
+		err = atomicfile.Write(r.path(k), text, atomicfile.SingleWriter())
 	}
 
 	if err != nil {

@@ -1,7 +1,6 @@
-// Package blob keeps bytes under names: files of working directories, the
-// output of ended runs, checkpoints.
+// Package blob stores immutable files under names: working directories, the output of ended runs, checkpoints.
 //
-// What is put is never changed. server alone uses it; agents and people get at
+// A stored blob is never changed. server alone uses it; agents and people get at
 // it through the API. Dir keeps blobs in a folder; an object store can stand
 // in for it by the same few calls.
 package blob
@@ -53,7 +52,7 @@ func OpenDir(root string) (*Dir, error) {
 		return nil, fmt.Errorf("clean blob folder: %w", err)
 	}
 	if err := os.MkdirAll(filepath.Join(root, unfinished), 0o700); err != nil {
-		return nil, fmt.Errorf("make blob folder: %w", err)
+		return nil, fmt.Errorf("create blob folder: %w", err)
 	}
 
 	return &Dir{root}, nil
@@ -65,7 +64,7 @@ func (d *Dir) path(name string) (string, error) {
 	first, _, _ := strings.Cut(name, "/")
 	if !fs.ValidPath(name) || !filepath.IsLocal(name) || name == "." || first == unfinished ||
 		strings.ContainsRune(name, 0) {
-		return "", fault.New(fault.Invalid, "blob_name", "%q cannot name a blob", name)
+		return "", fault.New(fault.Invalid, "blob_name", "invalid blob name %q", name)
 	}
 
 	return filepath.Join(d.root, filepath.FromSlash(name)), nil

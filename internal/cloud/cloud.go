@@ -1,4 +1,4 @@
-// Package cloud is the port through which nodes are provisioned and given back.
+// Package cloud is the interface through which nodes are provisioned and released.
 //
 // A provider is thin: it creates a machine for a lease, ends one, and lists those
 // that carry the yard's name. It decides nothing, remembers nothing and retries

@@ -34,7 +34,7 @@ type Moment struct {
 func MomentOf(clk clock.Clock) (Moment, error) {
 	boot, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
 	if err != nil {
-		return Moment{}, fmt.Errorf("read which boot this is: %w", err)
+		return Moment{}, fmt.Errorf("read the boot id: %w", err)
 	}
 
 	var since unix.Timespec
@@ -50,31 +50,31 @@ func MomentOf(clk clock.Clock) (Moment, error) {
 // that clock has begun anew: then it holds until its time on the wall clock, but
 // never for longer from that boot on than it was given for.
 type Deadline struct {
-	Boot  string
-	Until time.Duration // since boot
-	Wall  time.Time
-	Given time.Duration // how long it was given for
+	Boot     string
+	Until    time.Duration // since boot
+	Wall     time.Time
+	Duration time.Duration // how long it was given for
 }
 
 // In returns the deadline so long after a moment.
 func (m Moment) In(left time.Duration) Deadline {
-	return Deadline{Boot: m.Boot, Until: m.Since + left, Wall: m.Wall.Add(left), Given: left}
+	return Deadline{Boot: m.Boot, Until: m.Since + left, Wall: m.Wall.Add(left), Duration: left}
 }
 
-// Left returns how long the deadline is away, which is negative if it is over.
-func (d Deadline) Left(now Moment) time.Duration {
+// Remaining returns how long the deadline is away; it is negative if it has passed.
+func (d Deadline) Remaining(now Moment) time.Duration {
 	if d.Boot == now.Boot {
 		return d.Until - now.Since
 	}
 
-	return min(d.Wall.Sub(now.Wall), d.Given-now.Since)
+	return min(d.Wall.Sub(now.Wall), d.Duration-now.Since)
 }
 
 // String is the line that the file holds: boot, then in whole seconds the time since
 // boot, the Unix time and how long it was given for. A shell reads it too.
 func (d Deadline) String() string {
 	seconds := func(t time.Duration) int64 { return int64(max(t, 0) / time.Second) }
-	return fmt.Sprintf("%s %d %d %d\n", d.Boot, seconds(d.Until), max(d.Wall.Unix(), 0), seconds(d.Given))
+	return fmt.Sprintf("%s %d %d %d\n", d.Boot, seconds(d.Until), max(d.Wall.Unix(), 0), seconds(d.Duration))
 }
 
 // ParseDeadline reads what String wrote.
@@ -85,10 +85,10 @@ func ParseDeadline(text string) (Deadline, error) {
 
 	const most = int64(1<<63-1) / int64(time.Second)
 	if err != nil || n != 4 || until < 0 || wall < 0 || given < 0 || until > most || given > most {
-		return Deadline{}, fmt.Errorf("%.80q does not say when this machine ends", text)
+		return Deadline{}, fmt.Errorf("invalid lease deadline %.80q", text)
 	}
 
-	d.Until, d.Given, d.Wall = time.Duration(until)*time.Second, time.Duration(given)*time.Second, time.Unix(wall, 0).UTC()
+	d.Until, d.Duration, d.Wall = time.Duration(until)*time.Second, time.Duration(given)*time.Second, time.Unix(wall, 0).UTC()
 
 	return d, nil
 }

@@ -52,7 +52,7 @@ func TestDeadlineCountsByTheClockThatNobodyCanSet(t *testing.T) {
 	}
 
 	for _, tt := range tests {
-		if got := d.Left(tt.now); got != tt.want {
+		if got := d.Remaining(tt.now); got != tt.want {
 			t.Errorf("%s: %s left, want %s", tt.name, got, tt.want)
 		}
 	}
@@ -66,7 +66,7 @@ func TestDeadlineIsReadAsItWasWritten(t *testing.T) {
 		}
 		want := cloud.Deadline{
 			Boot: rapid.StringMatching(`[0-9a-f-]{1,36}`).Draw(t, "boot"), Until: seconds("until"),
-			Wall: time.Unix(0, 0).UTC().Add(seconds("wall")), Given: seconds("given"),
+			Wall: time.Unix(0, 0).UTC().Add(seconds("wall")), Duration: seconds("given"),
 		}
 
 		got, err := cloud.ParseDeadline(want.String())

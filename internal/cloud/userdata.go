@@ -75,13 +75,13 @@ func checkBoot(b Boot) error {
 	}
 	switch {
 	case b.Server == "" || b.Token == "":
-		return bad("boot", "a machine needs the yard's address and a token to join")
+		return bad("boot", "the boot script needs the server address and a join token")
 	case b.AgentURL != "" && b.AgentHash == "":
-		return bad("boot.agent_hash", "a program that is fetched must have its SHA-256 beside it")
+		return bad("boot.agent_hash", "sha256 is required for a program that is downloaded")
 	case b.AgentHash != "" && !sha256Hex.MatchString(b.AgentHash):
-		return bad("boot.agent_hash", "%.80q is no SHA-256 in lower-case hexadecimal", b.AgentHash)
+		return bad("boot.agent_hash", "sha256 must be 64 lower-case hexadecimal digits, got %.80q", b.AgentHash)
 	case strings.ContainsRune(b.Server+b.Token+b.AgentURL, 0):
-		return bad("boot", "a zero byte cannot stand in a script")
+		return bad("boot", "the boot script must not contain NUL bytes")
 	}
 
 	return nil

@@ -267,8 +267,8 @@ func TestAMachineBecomesANodeStepByStep(t *testing.T) {
 				t.Fatal(err)
 			}
 
-			if left := d.Left(moment); left > time.Hour || left < 55*time.Minute || d.Given > time.Hour {
-				t.Errorf("the machine ends in %s, given %s; want an hour", left, d.Given)
+			if left := d.Remaining(moment); left > time.Hour || left < 55*time.Minute || d.Duration > time.Hour {
+				t.Errorf("the machine ends in %s, given %s; want an hour", left, d.Duration)
 			}
 
 			unit := c.read("etc/systemd/system/trainyard-switch.service")
@@ -519,8 +519,8 @@ func TestTheWallClockOfAMachineCanOnlyShortenItsLease(t *testing.T) {
 				t.Fatal(err)
 			}
 
-			if d.Given < tt.least-time.Minute || d.Given > tt.most {
-				t.Errorf("the machine gives itself %s, want about %s", d.Given, tt.most)
+			if d.Duration < tt.least-time.Minute || d.Duration > tt.most {
+				t.Errorf("the machine gives itself %s, want about %s", d.Duration, tt.most)
 			}
 		})
 	}
@@ -542,7 +542,7 @@ func TestTheSwitchReadsADeadlineAsTheAgentDoes(t *testing.T) {
 	}
 
 	past := func(d time.Duration) cloud.Deadline {
-		return cloud.Deadline{Boot: now.Boot, Until: max(now.Since-d, 0), Wall: now.Wall.Add(-d), Given: time.Hour}
+		return cloud.Deadline{Boot: now.Boot, Until: max(now.Since-d, 0), Wall: now.Wall.Add(-d), Duration: time.Hour}
 	}
 	never := now.In(time.Hour)
 	tests := []struct {
@@ -602,7 +602,7 @@ func TestTheSwitchReadsADeadlineAsTheAgentDoes(t *testing.T) {
 					d = tt.first
 				}
 
-				if got := d.Left(now) <= -slack; got != tt.want {
+				if got := d.Remaining(now) <= -slack; got != tt.want {
 					t.Errorf("by Deadline it ended: %v, want %v", got, tt.want)
 				}
 			}

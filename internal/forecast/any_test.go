@@ -131,7 +131,7 @@ func wild(rng *rand.Rand) *Input {
 	}
 
 	in.Wait = job.Band{Mid: 10, High: 20}
-	in.Hourly, in.Spent = 10*rng.Float64(), rng.Float64()
+	in.Hourly, in.CostSoFar = 10*rng.Float64(), rng.Float64()
 	in.Places = []Place{{GPU: "H100", GPUs: 8, Hourly: 30}, {GPU: "A100", GPUs: 1, Hourly: 2}}
 
 	return in

@@ -266,14 +266,14 @@ func (m *maker) complete() {
 		return
 	}
 
-	if in.Hourly > 0 || in.Spent > 0 {
+	if in.Hourly > 0 || in.CostSoFar > 0 {
 		paid := f.Remaining
 		if in.running() == nil {
 			paid = calibrate.Add(paid, m.start)
 		}
 
 		f.Cost = calibrate.Scale(paid, in.Hourly/3600)
-		f.Cost.Low, f.Cost.Mid, f.Cost.High = f.Cost.Low+in.Spent, f.Cost.Mid+in.Spent, f.Cost.High+in.Spent
+		f.Cost.Low, f.Cost.Mid, f.Cost.High = f.Cost.Low+in.CostSoFar, f.Cost.Mid+in.CostSoFar, f.Cost.High+in.CostSoFar
 		f.Cost = calibrate.Clamp(f.Cost, math.MaxFloat64)
 	}
 

@@ -124,7 +124,7 @@ func TestDeclaredStepsTimesStepTime(t *testing.T) {
 	t.Parallel()
 	in := trained(100)
 	in.Progress = Progress{Total: 1000, Done: 200, At: after(100), Source: "tqdm"}
-	in.Hourly, in.Spent = 3.6, 1
+	in.Hourly, in.CostSoFar = 3.6, 1
 	f := Make(in)
 	if f.Basis != job.BasisSteps || !f.Guess {
 		t.Errorf("basis %q, guess %v", f.Basis, f.Guess)

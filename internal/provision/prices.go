@@ -1,12 +1,10 @@
-// Package provision decides about on-demand nodes: what could be provisioned, which of it
-// pays for a job, what is not worth asking for now, and when an idle node is
-// given back.
+// Package provision chooses offers for jobs, backs off from refused ones and releases idle nodes.
 //
 // It stands between place, which decides that a job shall not wait for a node
-// that the team has, and cloud, which carries provisioning out. Offers come from a price
-// file (ParseOffers) or a catalogue that others keep (SkyPilot); Market remembers
-// which of them were refused lately and how often their nodes were taken back; Best
-// prices them for a job; Keep says when a provisioned node that nothing uses goes back.
+// that the team has, and cloud, which makes the calls. Offers come from a price
+// file (ParseOffers) or from SkyPilot's catalog (SkyPilot); Catalog records
+// which of them were refused recently and how often their spot nodes were interrupted; Options
+// estimates finish and cost of each for a job; CheckIdle decides when an idle node is released.
 // The package is pure: it asks no provider and holds no lease.
 package provision
 
@@ -265,7 +263,7 @@ func (r *reader) offer(e *entry, n *yaml.Node, path string, given map[string]*ya
 func (r *reader) add(o fleet.Offer, n *yaml.Node, path string) {
 	o.Name = o.NameOf()
 	if first, ok := r.seen[o.Name]; ok {
-		r.Fail(n, "duplicate_offer", path, fmt.Sprintf("must be unique, got offer %s again, first in line %d", o.Name, first),
+		r.Fail(n, "duplicate_offer", path, fmt.Sprintf("must be unique, but offer %s is already defined (line %d)", o.Name, first),
 			"remove one of them, or give them different regions or zones")
 		return
 	}

@@ -98,7 +98,7 @@ func TestAllMistakesOfAPriceFileAreToldAtOnce(t *testing.T) {
       - {type: ok, cpus: 4, memory: 16GB, hourly: $2}
       - {type: x, cpus: 4, memory: 16GB, gpus: 2, hourly: $1}
       - {type: y, cpus: 4, memory: 16GB}
-      - {type: z, cpus: 4, memory: 16GB, hourly: -1, spot: , fake: maybe, gpus: 65, losses: NaN}
+      - {type: z, cpus: 4, memory: 16GB, hourly: -1, spot: , fake: maybe, gpus: 65, loss_rate: NaN}
       - just text
   - types: []
     gpu: H100
@@ -131,11 +131,11 @@ func TestAllMistakesOfAPriceFileAreToldAtOnce(t *testing.T) {
 		`11:60 missing_value providers[0].types[5].spot`,
 		`11:68 bad_value providers[0].types[5].fake`,
 		`11:81 bad_value providers[0].types[5].gpus`,
-		`11:93 bad_value providers[0].types[5].losses`,
+		`11:96 bad_value providers[0].types[5].loss_rate`,
 		`12:9 wrong_type providers[0].types[6]`,
 		`13:5 missing_key providers[1].provider`,
 		`14:5 unknown_key providers[1].gpu (write gpu beside type)`,
-		`16:5 duplicate_key providers[1].most`,
+		`16:5 duplicate_key providers[1].max_nodes`,
 	}
 
 	var got []string

@@ -8,9 +8,10 @@ import (
 	"time"
 
 	"trainyard/internal/fleet"
+	"trainyard/internal/humanize"
 )
 
-// scopeOf returns what is not worth asking for after a refusal.
+// scopeOf returns the offers that a refusal applies to.
 //
 // Without capacity, that is the type in that zone, or in the whole region if no zone
 // was asked for. At a quota, it is all nodes of the provider in the region with
@@ -64,9 +65,9 @@ func (s *scope) covers(o *fleet.Offer) bool {
 
 // wait returns for how long the scope is closed when it was refused so many times in a row.
 func (s *scope) wait(times int) time.Duration {
-	first, most := firstQuota, mostQuota
+	first, most := firstQuota, maxQuota
 	if s.code == fleet.RefusedCapacity || s.code == fleet.RefusedPrice {
-		first, most = firstWait, mostWait
+		first, most = firstWait, maxWait
 	}
 
 	if times > 16 { // where doubling would not fit any more
@@ -101,9 +102,9 @@ func compareScopes(a, b scope) int {
 
 // what names the scope for people.
 func (s *scope) what() string {
-	how := "on demand"
+	how := "on-demand"
 	if s.spot {
-		how = "on spot"
+		how = "spot"
 	}
 
 	where := ""
@@ -117,16 +118,16 @@ func (s *scope) what() string {
 
 	switch s.code {
 	case fleet.RefusedCapacity:
-		return fmt.Sprintf("%s %s %s%s", s.provider, s.kind, how, where)
+		return fmt.Sprintf("%s %s %s%s", s.provider, how, s.kind, where)
 	case fleet.RefusedQuota:
 		what := "nodes without a GPU"
 		if s.gpus > 0 {
-			what = fmt.Sprintf("nodes with %d or more GPUs of %s", s.gpus, s.kind)
+			what = fmt.Sprintf("nodes with at least %s", humanize.Times(s.gpus, s.kind))
 		}
 
-		return fmt.Sprintf("%s %s %s%s", s.provider, what, how, where)
+		return fmt.Sprintf("%s %s %s%s", s.provider, how, what, where)
 	case fleet.RefusedDenied:
-		return fmt.Sprintf("everything of %s %s", s.provider, how)
+		return fmt.Sprintf("all %s offers of %s", how, s.provider)
 	}
 
 	return s.kind
@@ -136,19 +137,19 @@ func (s *scope) what() string {
 func (s *scope) why() string {
 	switch s.code {
 	case fleet.RefusedCapacity:
-		return "the provider has none to give"
+		return "no capacity"
 	case fleet.RefusedQuota:
-		return "the account's quota is used up"
+		return "quota of the account used up"
 	case fleet.RefusedPrice:
-		return "the spot price is above what we would pay"
+		return "spot price above the limit"
 	case fleet.RefusedInvalid:
-		return "the provider does not know this type or its image"
+		return "unknown instance type or image"
 	case fleet.RefusedDenied:
-		return "the account may not provision there"
+		return "permission denied"
 	}
 
-	return "the provider refused it"
+	return "refused by the provider"
 }
 
-// half returns what is left of something after so many of its half-lives.
-func half(times float64) float64 { return math.Exp2(-times) }
+// decay returns the fraction that remains after a number of half-lives.
+func decay(times float64) float64 { return math.Exp2(-times) }

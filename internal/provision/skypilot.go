@@ -25,8 +25,8 @@ type Import struct {
 	// where the catalogue says nothing. Nil means that nothing is known.
 	Memory func(model string) job.Bytes
 
-	Boot, Bills, Least job.Duration // of every offer
-	Losses             float64      // of every spot offer
+	Boot, BillingIncrement, MinBilling job.Duration // of every offer
+	LossRate                           float64      // of every spot offer
 }
 
 // Skipped counts the rows of a catalogue that became no offer, by the reason.
@@ -61,16 +61,16 @@ func (s Skipped) String() string {
 
 // Why rows of a catalogue are skipped.
 const (
-	noHost      = "an accelerator without a machine around it"
-	noGPU       = "its accelerators are no GPUs"
-	noPrice     = "it has no price"
-	noMachine   = "its CPUs or memory are not told"
-	partOfGPU   = "it has a part of a GPU"
-	mixedGPUs   = "it has several kinds of GPU"
-	saidBefore  = "the same was said by an earlier row"
-	badRow      = "it cannot be read"
-	otherRegion = "its region was not asked for"
-	otherGPU    = "its GPU was not asked for"
+	noHost       = "no host machine"
+	noGPU        = "accelerator is not a GPU"
+	noPrice      = "no price"
+	noMachine    = "CPUs or memory missing"
+	partOfGPU    = "fraction of a GPU"
+	mixedGPUs    = "several GPU models"
+	duplicateRow = "duplicate of an earlier row"
+	badRow       = "invalid row"
+	otherRegion  = "region not selected"
+	otherGPU     = "GPU not selected"
 )
 
 // maxRows is how many rows a catalogue may have.
@@ -88,7 +88,7 @@ const maxRows = 200_000
 // it would be less than one.
 func SkyPilot(cloud string, r io.Reader, opt Import) ([]fleet.Offer, Skipped, error) {
 	if !id.Name(cloud) {
-		return nil, nil, fault.New(fault.Invalid, "bad_value", "%q is no name of a provider", cloud).
+		return nil, nil, fault.New(fault.Invalid, "bad_value", "invalid provider name %q", cloud).
 			WithRemedy("use lower-case letters and digits, as in aws")
 	}
 
@@ -118,7 +118,7 @@ func SkyPilot(cloud string, r io.Reader, opt Import) ([]fleet.Offer, Skipped, er
 			o := row.offer
 			o.Spot, o.Hourly = spot == 1, price
 			if o.Spot {
-				o.LossRate = opt.Losses
+				o.LossRate = opt.LossRate
 			}
 
 			o.Name = o.NameOf()
@@ -132,7 +132,7 @@ func SkyPilot(cloud string, r io.Reader, opt Import) ([]fleet.Offer, Skipped, er
 		case why != "":
 			skipped[why]++
 		case len(offers) == before:
-			skipped[saidBefore]++
+			skipped[duplicateRow]++
 		}
 	}
 
@@ -159,8 +159,8 @@ func (r *row) finish(opt Import) string {
 	}
 
 	o.Boot = opt.Boot
-	o.BillingIncrement = opt.Bills
-	o.MinBilling = opt.Least
+	o.BillingIncrement = opt.BillingIncrement
+	o.MinBilling = opt.MinBilling
 	matches := func(k job.GPUKind) bool { return k.Matches(o.GPU, o.GPUMemory) }
 	switch {
 	case len(opt.Regions) > 0 && !slices.Contains(opt.Regions, o.Region):
@@ -191,7 +191,7 @@ func readCatalogue(cloud string, r io.Reader) ([]row, Skipped, error) {
 	in.ReuseRecord = true
 	head, err := in.Read()
 	if err != nil {
-		return nil, nil, fault.New(fault.Invalid, "bad_catalogue", "the catalogue of %s has no line of column names", cloud).
+		return nil, nil, fault.New(fault.Invalid, "bad_catalogue", "the catalog of %s has no header line", cloud).
 			WithCause(err)
 	}
 
@@ -202,8 +202,8 @@ func readCatalogue(cloud string, r io.Reader) ([]row, Skipped, error) {
 
 	for _, name := range columns {
 		if _, ok := at[name]; !ok {
-			return nil, nil, fault.New(fault.Invalid, "bad_catalogue", "the catalogue of %s has no column %s", cloud, name).
-				WithRemedy("its first line must name the columns %s", strings.Join(columns, ", "))
+			return nil, nil, fault.New(fault.Invalid, "bad_catalogue", "the catalog of %s has no column %s", cloud, name).
+				WithRemedy("its header must have the columns %s", strings.Join(columns, ", "))
 		}
 	}
 
@@ -216,10 +216,10 @@ func readCatalogue(cloud string, r io.Reader) ([]row, Skipped, error) {
 		case errors.Is(err, io.EOF):
 			return rows, skipped, nil
 		case err != nil:
-			return nil, nil, fault.New(fault.Invalid, "bad_catalogue", "the catalogue of %s cannot be read: %v", cloud, err).
+			return nil, nil, fault.New(fault.Invalid, "bad_catalogue", "cannot read the catalog of %s: %v", cloud, err).
 				WithCause(err)
 		case n >= maxRows:
-			return nil, nil, fault.New(fault.Invalid, "too_large", "the catalogue of %s has more than %d rows", cloud, maxRows)
+			return nil, nil, fault.New(fault.Invalid, "too_large", "the catalog of %s must have at most %d rows", cloud, maxRows)
 		}
 
 		get := func(name string) string {

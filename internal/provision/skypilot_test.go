@@ -28,10 +28,10 @@ func TestACatalogueRowBecomesOffers(t *testing.T) {
 	text := header + `p5.48xlarge,H100-SXM,8.0,192.0,2048.0,"{'Gpus': [{'Name': 'H100', 'Manufacturer': None, 'Count': 8, 'Ok': True, 'MemoryInfo': {'SizeInMiB': 81920}}], 'TotalGpuMemoryInMiB': 655360}",55.04,20.284900,us-east-1,use1-az1` + "\n"
 
 	opt := provision.Import{
-		Boot:   job.Duration(time.Minute),
-		Bills:  job.Duration(time.Second),
-		Least:  job.Duration(time.Hour),
-		Losses: 0.1,
+		Boot:             job.Duration(time.Minute),
+		BillingIncrement: job.Duration(time.Second),
+		MinBilling:       job.Duration(time.Hour),
+		LossRate:         0.1,
 	}
 
 	got, skipped, err := provision.SkyPilot("aws", strings.NewReader(text), opt)
@@ -52,8 +52,8 @@ func TestACatalogueRowBecomesOffers(t *testing.T) {
 		Memory:           2048 * gib,
 		Hourly:           55_040_000,
 		Boot:             opt.Boot,
-		BillingIncrement: opt.Bills,
-		MinBilling:       opt.Least,
+		BillingIncrement: opt.BillingIncrement,
+		MinBilling:       opt.MinBilling,
 	}
 
 	spot := onDemand
@@ -101,9 +101,9 @@ func TestRowsThatCannotBeProvisionedAreCounted(t *testing.T) {
 	}
 
 	want := provision.Skipped{
-		"an accelerator without a machine around it": 1, "its accelerators are no GPUs": 2, "it has a part of a GPU": 1,
-		"it cannot be read": 10, "its CPUs or memory are not told": 2, "it has no price": 2, "it has several kinds of GPU": 1,
-		"its region was not asked for": 1, "its GPU was not asked for": 1, "the same was said by an earlier row": 1,
+		"no host machine": 1, "accelerator is not a GPU": 2, "fraction of a GPU": 1,
+		"invalid row": 10, "CPUs or memory missing": 2, "no price": 2, "several GPU models": 1,
+		"region not selected": 1, "GPU not selected": 1, "duplicate of an earlier row": 1,
 	}
 
 	if diff := cmp.Diff(want, skipped); diff != "" {
@@ -114,7 +114,7 @@ func TestRowsThatCannotBeProvisionedAreCounted(t *testing.T) {
 		t.Errorf("got %d offers and %d of %d rows skipped", len(got), skipped.Total(), len(rows))
 	}
 
-	if words := skipped.String(); !strings.HasPrefix(words, "10: it cannot be read; 2: ") {
+	if words := skipped.String(); !strings.HasPrefix(words, "10: invalid row; 2: ") {
 		t.Errorf("the words are %q", words)
 	}
 }

@@ -46,7 +46,7 @@ func (s *Server) listOffers(ctx context.Context, in *offersInput) (*body[api.Off
 
 	var offers []fleet.Offer
 
-	var closed []provision.Closing
+	var closed []provision.Backoff
 	if err := s.query(ctx, func(y *yardmaster.Yard) { offers, closed = y.Offers(s.Clock.Now()) }); err != nil {
 		return nil, s.fail(ctx, err)
 	}

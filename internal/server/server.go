@@ -58,7 +58,7 @@ type Deps struct {
 	Loop        *Loop
 	Store       store.Store
 	Blobs       blob.Store
-	Logbook     *archive.Book
+	Logbook     *archive.Archive
 	Assignments Assignments
 	CA          *auth.CA
 	Directory   *auth.Directory

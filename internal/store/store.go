@@ -1,4 +1,4 @@
-// Package store says what is kept and what may be asked of it.
+// Package store defines the interface of the durable store: what is stored and how it is queried.
 //
 // The yard's state lives in the yardmaster's memory; the store is its durable
 // record and the place where lists and history are looked up. One writer, the
@@ -58,7 +58,7 @@ type Store interface {
 	Leases(ctx context.Context, f LeaseFilter) ([]fleet.Lease, error)
 	// Lease returns one lease, or fault.NotFound with code "lease_not_found".
 	Lease(ctx context.Context, l id.Lease) (fleet.Lease, error)
-	// Postings hands out the lines of the books that reach into a period, in their
+	// Postings yields the postings of the ledger that overlap a period, in their
 	// order. A zero end is no end. It stops at the first error of yield and returns it.
 	Postings(ctx context.Context, from, to time.Time, yield func(*ledger.Posting) error) error
 	// Savings returns what decisions of a period saved, oldest first.

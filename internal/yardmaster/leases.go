@@ -27,7 +27,7 @@ type ReleaseLease struct {
 func (m ReleaseLease) handle(y *Yard) (any, error) {
 	l, ok := y.leases.Get(m.Lease)
 	if !ok {
-		return y.leases.Return(y.now, m.Lease, "")
+		return y.leases.StartRelease(y.now, m.Lease, "")
 	}
 
 	reason := "released by " + string(m.By)
@@ -93,7 +93,7 @@ func (y *Yard) provision(h *place.Provision) (why string) {
 		return why
 	}
 
-	wish := lifecycle.Wish{Offer: offer, Count: h.Count, Job: r.ID, Owner: r.Owner, Project: r.Project, Reason: h.Reason}
+	wish := lifecycle.Request{Offer: offer, Count: h.Count, Job: r.ID, Owner: r.Owner, Project: r.Project, Reason: h.Reason}
 	if err := y.leases.Provision(y.now, wish, r.commitment(h.Cost, -1)); err != nil {
 		return err.Error()
 	}
@@ -157,13 +157,13 @@ func (y *Yard) checkIdle(name id.Node) {
 		return
 	}
 
-	for _, k := range provision.Keep(y.idleNodes(), y.now, y.cfg.Keep) {
+	for _, k := range provision.CheckIdle(y.idleNodes(), y.now, y.cfg.Keep) {
 		switch {
 		case k.Lease != l.ID:
-		case k.Return:
+		case k.Release:
 			y.vacate(n, k.Why)
-		case !k.Again.IsZero():
-			y.recheckIdle(n, k.Again)
+		case !k.NextCheck.IsZero():
+			y.recheckIdle(n, k.NextCheck)
 		}
 	}
 }
@@ -175,11 +175,11 @@ func (y *Yard) recheckIdle(n *nodes.Node, at time.Time) {
 }
 
 // idleNodes lists the on-demand nodes on which nothing runs.
-func (y *Yard) idleNodes() []provision.Idle {
-	var list []provision.Idle
+func (y *Yard) idleNodes() []provision.IdleNode {
+	var list []provision.IdleNode
 	for _, l := range y.leases.Live() {
 		if n, ok := y.nodes.Get(l.Node); ok && l.State == fleet.LeaseActive && len(n.Runs) == 0 && !n.Cordoned {
-			list = append(list, provision.Idle{Lease: l, Since: n.Idle})
+			list = append(list, provision.IdleNode{Lease: l, Since: n.Idle})
 		}
 	}
 

@@ -331,8 +331,8 @@ func (y *Yard) Usage(now time.Time, u id.User) float64 {
 
 // Offers returns the open offers, cheapest first, and those that are closed for now with the
 // reasons.
-func (y *Yard) Offers(now time.Time) ([]fleet.Offer, []provision.Closing) {
-	return slices.Clone(y.leases.Market.Open(now)), y.leases.Market.Closed(now)
+func (y *Yard) Offers(now time.Time) ([]fleet.Offer, []provision.Backoff) {
+	return slices.Clone(y.leases.Market.Available(now)), y.leases.Market.Backoffs(now)
 }
 
 // Failing returns the providers with an outage, and the error of each.

@@ -22,7 +22,7 @@ func (y *Yard) view(now time.Time) *place.View {
 	v.Limits = y.limitsOf()
 	v.Data = y.data.Snapshot()
 	v.Tariff = y.cfg.Tariff
-	v.Offers = y.leases.Market.Open(y.now)
+	v.Offers = y.leases.Market.Available(y.now)
 	v.Leases = y.leases.Live()
 	v.Past = &y.past
 

@@ -49,7 +49,7 @@ type Config struct {
 	Tariff           *fleet.Tariff // what nodes cost; nil if unknown
 	Offers           []fleet.Offer // what can be provisioned
 	Provision        lifecycle.Config
-	Keep             provision.KeepConfig
+	Keep             provision.IdlePolicy
 	Network          dataset.Network // over which datasets are staged
 	RefuseImpossible bool            // jobs that no node and no offer could ever run are refused
 	Unmetered        bool            // the use of nodes is not metered
@@ -70,7 +70,7 @@ func Defaults(p place.Policy) Config {
 		MaxJobs:      200_000,
 		LogLimit:     1 << 30,
 		Provision:    lifecycle.Defaults(),
-		Keep:         provision.KeepConfig{Idle: 5 * time.Minute, Margin: time.Minute},
+		Keep:         provision.IdlePolicy{MaxIdle: 5 * time.Minute, ReleaseMargin: time.Minute},
 		Network:      dataset.DefaultNetwork(),
 	}
 }

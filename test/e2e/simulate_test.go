@@ -126,7 +126,7 @@ func TestSimulateReadsATraceOnACluster(t *testing.T) {
 	for want, args := range map[string][]string{
 		"--trace requires --cluster":  {"simulate", "--trace", trace},
 		"nothing to simulate":         {"simulate"},
-		"invalid cluster":              {"simulate", "--trace", trace, "--cluster", "lots"},
+		"invalid cluster":             {"simulate", "--trace", trace, "--cluster", "lots"},
 		"there is no policy":          {"simulate", filepath.Join(scenarios(t), "gang.yard"), "--policy", "magic"},
 		"there is no file":            {"simulate", "nowhere.yard"},
 		"takes neither scenarios":     {"simulate", "--from-yard", "x.yard"},

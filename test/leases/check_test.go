@@ -181,7 +181,7 @@ func (w *world) checkChanges(b *yardmaster.Batch) {
 func (w *world) checkOverdue() {
 	cfg := w.config().Provision
 	for _, l := range w.store.held() {
-		if since := later(l.Ends, w.started); l.Live() && w.now.Sub(since) > cfg.Every()+time.Minute {
+		if since := later(l.Ends, w.started); l.Live() && w.now.Sub(since) > cfg.SweepInterval()+time.Minute {
 			w.fail("lease %s is %s and was over %s ago", l.ID, l.State, w.now.Sub(l.Ends))
 		}
 	}

@@ -76,7 +76,7 @@ type world struct {
 	life      int // of the server; counts its starts
 	started   time.Time
 	yard      *yardmaster.Yard
-	desk      *reconcile.Desk
+	desk      *reconcile.Planner
 	inbox     []fleet.Lease   // stored, and not yet passed to the reconciler
 	heard     answers         // what this life of the server has heard
 	bare      map[string]bool // machines that some life of it saw in a list without their lease
@@ -134,7 +134,7 @@ func newWorld(seed uint64, t trouble) *world {
 func (w *world) config() yardmaster.Config {
 	cfg := yardmaster.Defaults(greedy{})
 	cfg.SuspectAfter = time.Minute
-	cfg.Keep = provision.KeepConfig{Idle: 5 * time.Minute, Margin: time.Minute}
+	cfg.Keep = provision.IdlePolicy{MaxIdle: 5 * time.Minute, ReleaseMargin: time.Minute}
 	cfg.Offers = offers()
 
 	return cfg
@@ -229,7 +229,7 @@ func (w *world) boot() {
 
 	w.yard = yardmaster.New(w.config())
 	w.yard.Load(w.now, state)
-	w.desk = reconcile.NewDesk(reconcile.DefaultTiming(), "once", "twice")
+	w.desk = reconcile.NewPlanner(reconcile.DefaultTiming(), "once", "twice")
 	w.inbox, w.heard, w.started = nil, newAnswers(), w.now
 	if n := len(w.outages); n > 0 {
 		w.outages[n-1].to = w.now
@@ -423,7 +423,7 @@ func (w *world) call(c reconcile.Call) {
 		p.list(func(machines []fleet.Instance, err error) {
 			answered(func() {
 				if err == nil {
-					w.heard.list(p, c.Asked, machines)
+					w.heard.list(p, c.Started, machines)
 					w.sawBare(machines)
 				}
 

@@ -59,7 +59,7 @@ func (c *Cloud) Yard() string { return "yard-of-a-test" }
 func (c *Cloud) Dir() string { return filepath.Join(c.Folder, "machines") }
 
 // Machines returns the log of the cloud itself: every machine's start and end.
-func (c *Cloud) Machines() ([]process.Entry, error) { return process.Books(c.Dir()) }
+func (c *Cloud) Machines() ([]process.Entry, error) { return process.Log(c.Dir()) }
 
 // Trust fetches the server's CA, so that Client works without LogIn.
 func (y *Yard) Trust(ctx context.Context) error {

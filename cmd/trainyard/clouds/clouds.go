@@ -219,15 +219,15 @@ func (c *Clouds) Terms(y *yardmaster.Config) error {
 	for _, d := range []struct {
 		from job.Duration
 		to   *time.Duration
-	}{{h.Term, &y.Provision.Term}, {h.Patience, &y.Provision.Patience}, {h.Settle, &y.Provision.Settle}, {h.Idle, &y.Keep.Idle}, {h.Margin, &y.Keep.Margin}} {
+	}{{h.Term, &y.Provision.Term}, {h.Patience, &y.Provision.JoinTimeout}, {h.Settle, &y.Provision.ListLag}, {h.Idle, &y.Keep.MaxIdle}, {h.Margin, &y.Keep.ReleaseMargin}} {
 		if d.from > 0 {
 			*d.to = time.Duration(d.from)
 		}
 	}
 
-	y.Provision.Most = h.MaxNodes
+	y.Provision.MaxNodes = h.MaxNodes
 	for _, w := range h.Warm {
-		line := provision.Warm{Offer: w.Offer, Nodes: w.Nodes}
+		line := provision.WarmPool{Offer: w.Offer, Nodes: w.Nodes}
 		if err := line.GPU.UnmarshalText([]byte(w.GPU)); err != nil {
 			return badClouds("warm", "%v", err)
 		}
@@ -446,7 +446,7 @@ func (p *Provisioner) prepare(ctx context.Context, l *fleet.Lease) (cloud.Reques
 		Lease: l.ID,
 		Offer: l.Offer,
 		Name:  "cloud-" + string(l.ID),
-		Until: l.Requested.Add(time.Duration(l.Offer.Boot)*3/2 + p.Config.Patience),
+		Until: l.Requested.Add(time.Duration(l.Offer.Boot)*3/2 + p.Config.JoinTimeout),
 		Boot: cloud.Boot{
 			Server:    p.server,
 			Token:     secret.Text,

@@ -110,7 +110,7 @@ func (f *imports) ask(ctx context.Context, boot job.Duration) ([]fleet.Offer, st
 		return nil, "", err
 	}
 
-	offers, err := p.Offers(ctx, aws.Wanted{Regions: f.regions, At: clock.Wall{}.Now()})
+	offers, err := p.Offers(ctx, aws.OfferFilter{Regions: f.regions, At: clock.Wall{}.Now()})
 	for i := range offers {
 		offers[i].Boot = boot
 	}

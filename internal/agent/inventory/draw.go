@@ -17,10 +17,10 @@ const (
 
 // meter keeps what the GPUs of a node draw together, by how many are in use.
 type meter struct {
-	mean  []float64
-	count []int
-	told  []float64
-	at    time.Time // when it was told
+	mean       []float64
+	count      []int
+	reported   []float64
+	reportedAt time.Time // when it was told
 }
 
 // add takes in a reading.
@@ -41,23 +41,23 @@ func (m *meter) draw(now time.Time) []float64 {
 		fresh[i] = math.Round(w)
 	}
 
-	if slices.Equal(fresh, m.told) || !m.news(fresh) && now.Sub(m.at) < drawEvery {
-		return slices.Clone(m.told)
+	if slices.Equal(fresh, m.reported) || !m.news(fresh) && now.Sub(m.reportedAt) < drawEvery {
+		return slices.Clone(m.reported)
 	}
 
-	m.told, m.at = fresh, now
+	m.reported, m.reportedAt = fresh, now
 
 	return slices.Clone(fresh)
 }
 
 // news reports whether a mean is new or far from what was told.
 func (m *meter) news(fresh []float64) bool {
-	if len(fresh) != len(m.told) {
+	if len(fresh) != len(m.reported) {
 		return true
 	}
 
 	for i, w := range fresh {
-		if math.Abs(w-m.told[i]) > drawStep*math.Max(m.told[i], 1) {
+		if math.Abs(w-m.reported[i]) > drawStep*math.Max(m.reported[i], 1) {
 			return true
 		}
 	}

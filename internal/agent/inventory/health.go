@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"trainyard/internal/atomicfile"
 	"trainyard/internal/fault"
 	"trainyard/internal/fleet"
 )
@@ -114,7 +115,7 @@ func openHealth(path, boot string) (*health, error) {
 func (h *health) save() error {
 	text, err := json.Marshal(h.state)
 	if err == nil && string(text) != h.saved {
-		err = replaceFile(h.path, text)
+		err = atomicfile.Write(h.path, text, atomicfile.SingleWriter())
 		if err == nil {
 			h.saved = string(text)
 		}

@@ -10,6 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
 
+	"trainyard/internal/atomicfile"
 	"trainyard/internal/fault"
 	"trainyard/internal/fleet"
 )
@@ -403,7 +404,7 @@ func TestHistoryThatCannotBeReadIsBegunAnew(t *testing.T) {
 
 	for _, text := range []string{"{", `{"gpus":{"GPU-1":null}}`, `{"gpus":[]}`} {
 		path := filepath.Join(t.TempDir(), "health.json")
-		if err := replaceFile(path, []byte(text)); err != nil {
+		if err := atomicfile.Write(path, []byte(text), atomicfile.SingleWriter()); err != nil {
 			t.Fatal(err)
 		}
 

@@ -1,4 +1,4 @@
-// Package inventory finds out what a machine has and how its GPUs fare.
+// Package inventory reads the hardware of a machine and the health of its GPUs.
 //
 // It reads what the kernel and the GPU driver say and changes nothing. A
 // machine without GPUs is no error; a GPU driver that answers nonsense is

@@ -15,6 +15,7 @@ import (
 	"strings"
 	"time"
 
+	"trainyard/internal/atomicfile"
 	"trainyard/internal/fleet"
 )
 
@@ -74,7 +75,7 @@ func (m *measures) of(g *fleet.GPU) float64 {
 func (m *measures) save() error {
 	text, err := json.MarshalIndent(m.all, "", "  ")
 	if err == nil {
-		err = replaceFile(m.path, text)
+		err = atomicfile.Write(m.path, text, atomicfile.SingleWriter())
 	}
 
 	if err != nil {

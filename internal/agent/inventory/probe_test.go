@@ -8,6 +8,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"trainyard/internal/atomicfile"
 	"trainyard/internal/fleet"
 )
 
@@ -189,7 +190,7 @@ func TestMeasuresAreKeptByGPUAndDriver(t *testing.T) {
 		}
 	}
 
-	if err := replaceFile(path, []byte("[")); err != nil {
+	if err := atomicfile.Write(path, []byte("["), atomicfile.SingleWriter()); err != nil {
 		t.Fatal(err)
 	}
 

@@ -81,11 +81,11 @@ type region struct {
 	groups map[string]string // id of the security group, by network
 }
 
-// readAttempts is how often a call that changes nothing is tried, and longestPause how
-// long is waited in between: who called has a deadline and asks again anyway.
+// maxReadAttempts is how often a call that changes nothing is tried, and maxBackoff how
+// long is waited in between: the caller has a deadline and retries anyway.
 const (
-	readAttempts = 3
-	longestPause = 2 * time.Second
+	maxReadAttempts = 3
+	maxBackoff      = 2 * time.Second
 )
 
 // New returns a provider. It asks Amazon nothing yet.
@@ -102,7 +102,7 @@ func New(ctx context.Context, cfg Config) (*Provider, error) {
 		config.WithRegion(cfg.Regions[0]),
 		config.WithRetryer(func() sdk.Retryer {
 			return retry.NewStandard(func(o *retry.StandardOptions) {
-				o.MaxAttempts, o.MaxBackoff = readAttempts, longestPause
+				o.MaxAttempts, o.MaxBackoff = maxReadAttempts, maxBackoff
 			})
 		}),
 	}
@@ -117,8 +117,8 @@ func New(ctx context.Context, cfg Config) (*Provider, error) {
 
 	base, err := config.LoadDefaultConfig(ctx, options...)
 	if err != nil {
-		return nil, fault.New(fault.Invalid, "aws_config", "the settings for AWS cannot be read: %v", err).
-			WithRemedy("look at the profile %q in ~/.aws", cfg.Profile).WithCause(err)
+		return nil, fault.New(fault.Invalid, "aws_config", "cannot load the AWS configuration: %v", err).
+			WithRemedy("check the profile %q in ~/.aws", cfg.Profile).WithCause(err)
 	}
 
 	return &Provider{
@@ -134,43 +134,43 @@ func (c *Config) check() error {
 	}
 	if c.Yard == "" || strings.ContainsAny(c.Yard, `*?\`) {
 		// Amazon takes these signs in a filter for any text: machines of others would be listed.
-		return bad("yard", "%q is no name of a yard: one without *, ? and \\ is needed", c.Yard)
+		return bad("yard", "must be a name without *, ? and \\, got %q", c.Yard)
 	}
 
 	if len(c.Regions) == 0 {
-		return bad("regions", "no region is named, such as us-east-1")
+		return bad("regions", "must have at least one region, e.g. us-east-1")
 	}
 
 	for i, r := range c.Regions {
 		if r == "" || slices.Contains(c.Regions[:i], r) {
-			return bad("regions", "the region %q is named twice, or not at all", r)
+			return bad("regions", "must be unique and not empty, got %q", r)
 		}
 		if c.Images[r] == "" && c.ImageName == "" {
-			return bad("images", "no image is named for %s, and no name to look for", r)
+			return bad("images", "must have an image for region %s unless image_name is set", r)
 		}
 	}
 
 	if c.ImageName != "" && c.ImageOwner == "" {
-		return bad("image_owner", "whose image is %q? Anyone can publish one under any name", c.ImageName)
+		return bad("image_owner", "is required with image_name %q, because anyone can publish an image under any name", c.ImageName)
 	}
 
 	for field, address := range map[string]string{"endpoint": c.Endpoint, "price_endpoint": c.PriceEndpoint, "quota_endpoint": c.QuotaEndpoint} {
 		if u, err := url.Parse(address); address != "" && (err != nil || u.Host == "") {
-			return bad(field, "%q is no address, such as http://127.0.0.1:5000", address)
+			return bad(field, "must be a URL such as http://127.0.0.1:5000, got %q", address)
 		}
 	}
 
 	for tag := range c.Tags {
 		if strings.HasPrefix(tag, "trainyard-") || strings.HasPrefix(tag, "aws:") || tag == "Name" {
-			return bad("tags", "the tag %s is not for you to set", tag)
+			return bad("tags", "must not include %s, which is reserved", tag)
 		}
 	}
 
 	if c.SpotMax < 0 {
-		return bad("spot_max", "%g is no limit: 1.5 allows half as much again as the offer's price", c.SpotMax)
+		return bad("spot_max", "must be 0 or a multiple of the offer's price such as 1.5, got %g", c.SpotMax)
 	}
 	if c.DiskGB < 0 {
-		return bad("disk_gb", "%d is no size of a disk", c.DiskGB)
+		return bad("disk_gb", "must be 0 or a disk size in GB, got %d", c.DiskGB)
 	}
 
 	return nil
@@ -209,7 +209,7 @@ func (r *region) lock(ctx context.Context) (unlock func(), err error) {
 	case r.turn <- struct{}{}:
 		return func() { <-r.turn }, nil
 	case <-ctx.Done():
-		return nil, unclear(ctx, "wait for another call to "+r.name, ctx.Err())
+		return nil, unclear(ctx, "wait for another request to "+r.name, ctx.Err())
 	}
 }
 

@@ -109,7 +109,7 @@ func (w *world) env() cloudtest.Env {
 }
 
 // loseAny lets the usual rules carry a request out, and loses the answer.
-func (w *world) loseAny(rw http.ResponseWriter, a *cloudtest.Asked) {
+func (w *world) loseAny(rw http.ResponseWriter, a *cloudtest.Request) {
 	if action("RunInstances")(a) {
 		w.runs(httptest.NewRecorder(), a)
 	} else {

@@ -20,11 +20,11 @@ import (
 	"trainyard/internal/id"
 )
 
-// longestScript is what Amazon takes as user data, before it is encoded.
-const longestScript = 16 << 10
+// maxScript is the size limit of user data, before it is encoded.
+const maxScript = 16 << 10
 
-// longestToken is what Amazon takes as a client token.
-const longestToken = 64
+// maxToken is the length limit of a client token.
+const maxToken = 64
 
 // Create asks for one machine, once. Amazon gives the same machine to whoever asks again
 // with the same client token in the same zone, and a lease keeps its zone; a request that
@@ -40,7 +40,7 @@ func (p *Provider) Create(ctx context.Context, r cloud.Request) (cloud.Instance,
 	}
 
 	reg := p.region(r.Offer.Region)
-	in, err := p.order(ctx, reg, r)
+	in, err := p.runRequest(ctx, reg, r)
 	if err != nil {
 		return cloud.Instance{}, translate(ctx, doing, err)
 	}
@@ -50,7 +50,7 @@ func (p *Provider) Create(ctx context.Context, r cloud.Request) (cloud.Instance,
 	case codeOf(err) == "IdempotentParameterMismatch":
 		return p.provisioned(ctx, reg, r.Lease, err)
 	case err != nil && reg.forget(ctx, err):
-		return cloud.Instance{}, fault.New(fault.Unavailable, "provider_changed", "%s: %v; it is looked up again", doing, err).
+		return cloud.Instance{}, fault.New(fault.Unavailable, "provider_changed", "%s: %v; the image and security group will be looked up again", doing, err).
 			WithCause(err)
 	case err != nil:
 		return cloud.Instance{}, translate(ctx, doing, err)
@@ -58,7 +58,7 @@ func (p *Provider) Create(ctx context.Context, r cloud.Request) (cloud.Instance,
 		return cloud.Instance{}, fault.New(
 			fault.Internal,
 			"provider_answer",
-			"%s: asked for one machine, was given %d",
+			"%s: requested 1 instance, got %d",
 			doing,
 			len(out.Instances),
 		)
@@ -75,25 +75,25 @@ func (p *Provider) accepts(r cloud.Request) error {
 	bad := func(format string, args ...any) error { return fault.New(fault.Invalid, "bad_offer", format, args...) }
 	switch {
 	case r.Yard != p.cfg.Yard:
-		return bad("the machine is for the yard %q, and this provider provisions for %q", r.Yard, p.cfg.Yard)
+		return bad("the request is for yard %q, but this provider provisions for %q", r.Yard, p.cfg.Yard)
 	case r.Lease == "":
-		return bad("a machine is provisioned for a lease, and there is none")
+		return bad("the request has no lease")
 	case !slices.Contains(p.cfg.Regions, r.Offer.Region):
 		return bad(
-			"machines are not provisioned in the region %q, only in %s",
+			"region %q is not configured; configured regions: %s",
 			r.Offer.Region,
 			strings.Join(p.cfg.Regions, ", "),
 		)
-	case len(r.Boot.Script) > longestScript:
-		return bad("the boot script has %d bytes, and Amazon takes %d", len(r.Boot.Script), longestScript)
+	case len(r.Boot.Script) > maxScript:
+		return bad("the boot script must have at most %[2]d bytes, got %[1]d", len(r.Boot.Script), maxScript)
 	}
 
 	return nil
 }
 
-// order writes the request. Everything in it follows from the lease and the settings, so
-// that asking again is asking for the same.
-func (p *Provider) order(ctx context.Context, reg *region, r cloud.Request) (*ec2.RunInstancesInput, error) {
+// runRequest builds the request. Everything in it follows from the lease and the settings, so
+// that a retry is the same request.
+func (p *Provider) runRequest(ctx context.Context, reg *region, r cloud.Request) (*ec2.RunInstancesInput, error) {
 	img, err := p.image(ctx, reg)
 	if err != nil {
 		return nil, err
@@ -153,15 +153,15 @@ func (p *Provider) order(ctx context.Context, reg *region, r cloud.Request) (*ec
 	}
 
 	if r.Offer.Spot {
-		in.InstanceMarketOptions = p.market(r)
+		in.InstanceMarketOptions = p.spotOptions(r)
 	}
 
 	return in, nil
 }
 
-// market asks for a spot machine that ends for good when it is taken back: the yard starts
+// spotOptions requests a spot instance that is terminated when it is reclaimed: the yard starts
 // its job elsewhere, and a stopped machine would still cost its disk.
-func (p *Provider) market(r cloud.Request) *types.InstanceMarketOptionsRequest {
+func (p *Provider) spotOptions(r cloud.Request) *types.InstanceMarketOptionsRequest {
 	spot := &types.SpotMarketOptions{
 		SpotInstanceType:             types.SpotInstanceTypeOneTime,
 		InstanceInterruptionBehavior: types.InstanceInterruptionBehaviorTerminate,
@@ -207,7 +207,7 @@ func (p *Provider) tags(r cloud.Request) []types.TagSpecification {
 // token names the request to Amazon.
 func token(yard string, lease id.Lease) string {
 	name := yard + "-" + string(lease)
-	if len(name) <= longestToken {
+	if len(name) <= maxToken {
 		return name
 	}
 
@@ -223,7 +223,7 @@ func (p *Provider) provisioned(
 	lease id.Lease,
 	mismatch error,
 ) (cloud.Instance, error) {
-	doing := "look for the machine of " + string(lease) + " in " + reg.name
+	doing := "find the instance of " + string(lease) + " in " + reg.name
 	all, err := reg.list(ctx, filter(cloud.TagYard, p.cfg.Yard), filter(cloud.TagLease, string(lease)))
 	if err != nil {
 		return cloud.Instance{}, unclear(ctx, doing, err)

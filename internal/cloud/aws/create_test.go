@@ -39,7 +39,7 @@ func (w *world) request(n uint64) cloud.Request {
 func (w *world) record(name string, then cloudtest.Trouble) func() []url.Values {
 	var mu sync.Mutex
 	var forms []url.Values
-	w.While(action(name), func(rw http.ResponseWriter, a *cloudtest.Asked) {
+	w.While(action(name), func(rw http.ResponseWriter, a *cloudtest.Request) {
 		mu.Lock()
 		forms = append(forms, a.Form)
 		mu.Unlock()
@@ -315,7 +315,7 @@ func TestRequestThatArrivesTwice(t *testing.T) {
 			w := newWorld(t, c.tokens)
 			p := w.provider()
 
-			w.Next(action("RunInstances"), func(rw http.ResponseWriter, a *cloudtest.Asked) {
+			w.Next(action("RunInstances"), func(rw http.ResponseWriter, a *cloudtest.Request) {
 				w.runs(httptest.NewRecorder(), a)
 				w.runs(rw, a)
 			})

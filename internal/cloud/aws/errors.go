@@ -19,9 +19,9 @@ type meaning struct {
 }
 
 const (
-	askForMore = "ask Amazon for a higher quota under Service Quotas, or provision in another region"
-	seeRights  = "the role needs ec2:RunInstances, TerminateInstances, CreateTags, CreateSecurityGroup and Describe*, and iam:PassRole where machines get a role"
-	seeKeys    = "look at the profile or the environment from which the credentials come"
+	quotaRemedy       = "request a higher quota under Service Quotas, or use another region"
+	rightsRemedy      = "the role needs ec2:RunInstances, TerminateInstances, CreateTags, CreateSecurityGroup and Describe*, and iam:PassRole where machines get a role"
+	credentialsRemedy = "check the AWS credentials in the profile or the environment"
 )
 
 // meanings has the codes that say for certain that nothing was done. Codes that are not in
@@ -36,49 +36,49 @@ var meanings = map[string]meaning{
 	"InsufficientFreeAddressesInSubnet": {
 		fault.OverLimit,
 		cloud.CodeCapacity,
-		"name a larger subnet, or one in another zone",
+		"configure a larger subnet, or one in another zone",
 	},
 
 	"SpotMaxPriceTooLow": {fault.OverLimit, cloud.CodePrice, ""},
 
-	"InstanceLimitExceeded":            {fault.OverLimit, cloud.CodeQuota, askForMore},
-	"VcpuLimitExceeded":                {fault.OverLimit, cloud.CodeQuota, askForMore},
-	"MaxSpotInstanceCountExceeded":     {fault.OverLimit, cloud.CodeQuota, askForMore},
-	"VolumeLimitExceeded":              {fault.OverLimit, cloud.CodeQuota, askForMore},
-	"AddressLimitExceeded":             {fault.OverLimit, cloud.CodeQuota, askForMore},
-	"NetworkInterfaceLimitExceeded":    {fault.OverLimit, cloud.CodeQuota, askForMore},
-	"SecurityGroupLimitExceeded":       {fault.OverLimit, cloud.CodeQuota, askForMore},
-	"SecurityGroupsPerVpcLimitReached": {fault.OverLimit, cloud.CodeQuota, askForMore},
+	"InstanceLimitExceeded":            {fault.OverLimit, cloud.CodeQuota, quotaRemedy},
+	"VcpuLimitExceeded":                {fault.OverLimit, cloud.CodeQuota, quotaRemedy},
+	"MaxSpotInstanceCountExceeded":     {fault.OverLimit, cloud.CodeQuota, quotaRemedy},
+	"VolumeLimitExceeded":              {fault.OverLimit, cloud.CodeQuota, quotaRemedy},
+	"AddressLimitExceeded":             {fault.OverLimit, cloud.CodeQuota, quotaRemedy},
+	"NetworkInterfaceLimitExceeded":    {fault.OverLimit, cloud.CodeQuota, quotaRemedy},
+	"SecurityGroupLimitExceeded":       {fault.OverLimit, cloud.CodeQuota, quotaRemedy},
+	"SecurityGroupsPerVpcLimitReached": {fault.OverLimit, cloud.CodeQuota, quotaRemedy},
 	"PendingVerification": {
 		fault.OverLimit,
 		cloud.CodeQuota,
-		"Amazon is still checking the account; this may take hours",
+		"AWS is still verifying the account; this can take several hours",
 	},
 
-	"UnauthorizedOperation":       {fault.Denied, "denied", seeRights},
-	"AccessDenied":                {fault.Denied, "denied", seeRights},
-	"AccessDeniedException":       {fault.Denied, "denied", seeRights},
-	"OptInRequired":               {fault.Denied, "denied", "the account is not signed up for this service or region"},
-	"Blocked":                     {fault.Denied, "denied", "Amazon has blocked the account"},
-	"AuthFailure":                 {fault.Denied, "denied", seeKeys},
-	"InvalidClientTokenId":        {fault.Denied, "denied", seeKeys},
-	"UnrecognizedClientException": {fault.Denied, "denied", seeKeys},
-	"SignatureDoesNotMatch":       {fault.Denied, "denied", seeKeys},
-	"IncompleteSignature":         {fault.Denied, "denied", seeKeys},
-	"MissingAuthenticationToken":  {fault.Denied, "denied", seeKeys},
-	"ExpiredToken":                {fault.Denied, "denied", seeKeys},
-	"ExpiredTokenException":       {fault.Denied, "denied", seeKeys},
-	"RequestExpired":              {fault.Denied, "denied", "the clock of this machine differs from Amazon's"},
+	"UnauthorizedOperation":       {fault.Denied, "denied", rightsRemedy},
+	"AccessDenied":                {fault.Denied, "denied", rightsRemedy},
+	"AccessDeniedException":       {fault.Denied, "denied", rightsRemedy},
+	"OptInRequired":               {fault.Denied, "denied", "enable this service or region for the account"},
+	"Blocked":                     {fault.Denied, "denied", "contact AWS support: the account is blocked"},
+	"AuthFailure":                 {fault.Denied, "denied", credentialsRemedy},
+	"InvalidClientTokenId":        {fault.Denied, "denied", credentialsRemedy},
+	"UnrecognizedClientException": {fault.Denied, "denied", credentialsRemedy},
+	"SignatureDoesNotMatch":       {fault.Denied, "denied", credentialsRemedy},
+	"IncompleteSignature":         {fault.Denied, "denied", credentialsRemedy},
+	"MissingAuthenticationToken":  {fault.Denied, "denied", credentialsRemedy},
+	"ExpiredToken":                {fault.Denied, "denied", credentialsRemedy},
+	"ExpiredTokenException":       {fault.Denied, "denied", credentialsRemedy},
+	"RequestExpired":              {fault.Denied, "denied", "set the clock of this machine: it differs from that of AWS"},
 
-	"Unsupported":          {fault.Invalid, "bad_offer", "the zone or region has no such type; take the offer out"},
+	"Unsupported":          {fault.Invalid, "bad_offer", "remove the offer: this zone or region does not have the instance type"},
 	"UnsupportedOperation": {fault.Invalid, "bad_offer", ""},
 	"MissingParameter":     {fault.Invalid, "bad_offer", ""},
 	"MissingInput":         {fault.Invalid, "bad_offer", ""},
 	"MalformedQueryString": {fault.Invalid, "bad_offer", ""},
 	"ValidationError":      {fault.Invalid, "bad_offer", ""},
-	"VPCIdNotSpecified":    {fault.Invalid, "bad_offer", "the region has no default network: name a subnet"},
+	"VPCIdNotSpecified":    {fault.Invalid, "bad_offer", "configure a subnet: the region has no default VPC"},
 	"DefaultVpcDoesNotExist": {
-		fault.Invalid, "bad_offer", "the region has no default network: name a subnet",
+		fault.Invalid, "bad_offer", "configure a subnet: the region has no default VPC",
 	},
 
 	"RequestLimitExceeded":  {fault.Unavailable, "provider_busy", ""},
@@ -125,7 +125,7 @@ func translate(ctx context.Context, doing string, err error) error {
 	return f.WithCause(err)
 }
 
-// unclear is an error after which nobody knows whether the call was carried out. Its
+// unclear is an error after which it is unknown whether the call was carried out. Its
 // cause is found by errors.Is to be the end of the context, where it was that.
 func unclear(ctx context.Context, doing string, err error) error {
 	if ended := ctx.Err(); ended != nil && !errors.Is(err, ended) {

@@ -25,7 +25,7 @@ const page = 100
 // fault.NotFound: it ended more than an hour ago, or it is so new that Amazon has not
 // caught up. The caller knows how old it is.
 func (p *Provider) Terminate(ctx context.Context, region, instance string) error {
-	doing := "end " + instance + " in " + region
+	doing := "terminate " + instance + " in " + region
 	if err := ctx.Err(); err != nil {
 		return unclear(ctx, doing, err)
 	}
@@ -34,7 +34,7 @@ func (p *Provider) Terminate(ctx context.Context, region, instance string) error
 		return fault.New(
 			fault.Invalid,
 			"no_such_machine",
-			"a machine has a region and a name; these are %q and %q",
+			"region and instance id must not be empty, got %q and %q",
 			region,
 			instance,
 		)
@@ -56,7 +56,7 @@ func (p *Provider) Terminate(ctx context.Context, region, instance string) error
 // missing from it must be gone.
 func (p *Provider) List(ctx context.Context) ([]cloud.Instance, error) {
 	if err := ctx.Err(); err != nil {
-		return nil, unclear(ctx, "list machines", err)
+		return nil, unclear(ctx, "list instances", err)
 	}
 
 	lists := make([][]cloud.Instance, len(p.cfg.Regions))
@@ -66,7 +66,7 @@ func (p *Provider) List(ctx context.Context) ([]cloud.Instance, error) {
 	for i, name := range p.cfg.Regions {
 		wg.Go(func() {
 			lists[i], errs[i] = p.region(name).list(ctx, filter(cloud.TagYard, p.cfg.Yard))
-			errs[i] = translate(ctx, "list machines in "+name, errs[i])
+			errs[i] = translate(ctx, "list instances in "+name, errs[i])
 		})
 	}
 

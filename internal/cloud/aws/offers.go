@@ -16,21 +16,21 @@ import (
 	"trainyard/internal/job"
 )
 
-// Wanted says which offers are read.
-type Wanted struct {
+// OfferFilter chooses the offers that are read.
+type OfferFilter struct {
 	Regions []string  // those of the settings if empty
 	Types   []string  // such as p4d.24xlarge, or g5.* where * stands for anything; every type with a GPU if empty
 	At      time.Time // spot prices are those of this time
 	Quotas  bool      // leave out what the account may not have, and say how many it may
 }
 
-// leastPaid is the shortest time that Amazon bills for a machine.
-const leastPaid = job.Duration(time.Minute)
+// minBilling is the shortest time that AWS bills for an instance.
+const minBilling = job.Duration(time.Minute)
 
 // Offers reads what there is to provision: types from EC2, prices from the price list, spot prices
 // from their history. A type without a price in a region is not sold there and gives no
 // offer. A spot offer is of a zone, because each zone has its own price.
-func (p *Provider) Offers(ctx context.Context, w Wanted) ([]fleet.Offer, error) {
+func (p *Provider) Offers(ctx context.Context, w OfferFilter) ([]fleet.Offer, error) {
 	if err := w.check(); err != nil {
 		return nil, err
 	}
@@ -44,7 +44,7 @@ func (p *Provider) Offers(ctx context.Context, w Wanted) ([]fleet.Offer, error) 
 	for _, name := range regions {
 		offers, err := p.offersIn(ctx, p.region(name), w)
 		if err != nil {
-			return nil, translate(ctx, "read the offers in "+name, err)
+			return nil, translate(ctx, "list offers in "+name, err)
 		}
 
 		all = append(all, offers...)
@@ -55,27 +55,27 @@ func (p *Provider) Offers(ctx context.Context, w Wanted) ([]fleet.Offer, error) 
 	return all, nil
 }
 
-func (w *Wanted) check() error {
+func (w *OfferFilter) check() error {
 	if w.At.IsZero() {
-		return fault.New(fault.Invalid, "bad_time", "spot prices are those of some time, and none is named")
+		return fault.New(fault.Invalid, "bad_time", "a time is required to read spot prices")
 	}
 
 	for _, pattern := range w.Types {
 		if pattern == "" || strings.ContainsAny(pattern, `[]\`) {
-			return fault.New(fault.Invalid, "bad_pattern", "%q is no pattern of types, such as g5.*", pattern)
+			return fault.New(fault.Invalid, "bad_pattern", "instance types must be a pattern such as g5.*, got %q", pattern)
 		}
 	}
 
 	return nil
 }
 
-// takes reports whether offers of a type are wanted, where types were not named.
-func (w *Wanted) takes(t *types.InstanceTypeInfo) bool {
+// matches reports whether offers of a type are wanted, where types were not named.
+func (w *OfferFilter) matches(t *types.InstanceTypeInfo) bool {
 	_, gpus, _ := gpuOf(t)
 	return len(w.Types) > 0 || gpus > 0
 }
 
-func (p *Provider) offersIn(ctx context.Context, reg *region, w Wanted) ([]fleet.Offer, error) {
+func (p *Provider) offersIn(ctx context.Context, reg *region, w OfferFilter) ([]fleet.Offer, error) {
 	prices, err := p.prices(ctx, reg.name)
 	if err != nil {
 		return nil, err
@@ -122,7 +122,7 @@ func (p *Provider) offersIn(ctx context.Context, reg *region, w Wanted) ([]fleet
 }
 
 // types lists the types of a region that are wanted and that our agents run on.
-func (r *region) types(ctx context.Context, w Wanted) ([]types.InstanceTypeInfo, error) {
+func (r *region) types(ctx context.Context, w OfferFilter) ([]types.InstanceTypeInfo, error) {
 	in := &ec2.DescribeInstanceTypesInput{MaxResults: sdk.Int32(page)}
 	if len(w.Types) > 0 {
 		in.Filters = []types.Filter{{Name: sdk.String("instance-type"), Values: w.Types}}
@@ -138,7 +138,7 @@ func (r *region) types(ctx context.Context, w Wanted) ([]types.InstanceTypeInfo,
 		}
 
 		for i := range out.InstanceTypes {
-			if t := &out.InstanceTypes[i]; w.takes(t) && runsAgents(t) {
+			if t := &out.InstanceTypes[i]; w.matches(t) && runsAgents(t) {
 				all = append(all, *t)
 			}
 		}
@@ -154,7 +154,7 @@ func runsAgents(t *types.InstanceTypeInfo) bool {
 
 // offer describes a type, without price.
 func (p *Provider) offer(t *types.InstanceTypeInfo, region string) fleet.Offer {
-	o := fleet.Offer{Provider: p.cfg.Name, Type: string(t.InstanceType), Region: region, MinBilling: leastPaid}
+	o := fleet.Offer{Provider: p.cfg.Name, Type: string(t.InstanceType), Region: region, MinBilling: minBilling}
 	o.GPU, o.GPUs, o.GPUMemory = gpuOf(t)
 	if t.VCpuInfo != nil {
 		o.CPUs = job.CPUs(sdk.ToInt32(t.VCpuInfo.DefaultVCpus)) * 1000
@@ -236,7 +236,7 @@ func newest(history []types.SpotPrice) (map[string]map[string]quote, error) {
 	for _, h := range history {
 		hourly, err := job.ParseMoney(sdk.ToString(h.SpotPrice))
 		if err != nil {
-			return nil, fault.New(fault.Internal, "provider_answer", "the spot price of %s: %v", h.InstanceType, err).
+			return nil, fault.New(fault.Internal, "provider_answer", "invalid spot price of %s: %v", h.InstanceType, err).
 				WithCause(err)
 		}
 

@@ -87,7 +87,7 @@ func TestOffersComeFromTypesPricesAndSpotPrices(t *testing.T) {
 	p := w.provider(func(c *aws.Config) { c.PriceEndpoint = list.URL })
 	at := time.Date(2026, 11, 15, 9, 0, 0, 0, time.UTC)
 
-	offers, err := p.Offers(t.Context(), aws.Wanted{Regions: []string{home}, At: at})
+	offers, err := p.Offers(t.Context(), aws.OfferFilter{Regions: []string{home}, At: at})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -159,7 +159,7 @@ func TestOffersOfTypesByPattern(t *testing.T) {
 	p := w.provider(func(c *aws.Config) { c.PriceEndpoint = list.URL })
 	offers, err := p.Offers(
 		t.Context(),
-		aws.Wanted{Regions: []string{home}, Types: []string{"t3.*o"}, At: time.Date(2026, 11, 15, 9, 0, 0, 0, time.UTC)},
+		aws.OfferFilter{Regions: []string{home}, Types: []string{"t3.*o"}, At: time.Date(2026, 11, 15, 9, 0, 0, 0, time.UTC)},
 	)
 
 	if err != nil {
@@ -214,7 +214,7 @@ func TestOffersThatTheAccountMayNotHaveAreLeftOut(t *testing.T) {
 	list := newPriceList(t, home, map[string]string{"g5.xlarge": "1", "g5.48xlarge": "16", "p5.48xlarge": "55"})
 	quotas := newQuotas(t, map[string]float64{"L-DB2E81BA": 64, "L-417A185B": 0, "L-3819A6DF": 4})
 	p := w.provider(func(c *aws.Config) { c.PriceEndpoint, c.QuotaEndpoint = list.URL, quotas.URL })
-	offers, err := p.Offers(t.Context(), aws.Wanted{
+	offers, err := p.Offers(t.Context(), aws.OfferFilter{
 		Regions: []string{home}, Types: []string{"g5.xlarge", "g5.48xlarge", "p5.48xlarge"}, Quotas: true,
 		At: time.Date(2026, 11, 15, 9, 0, 0, 0, time.UTC),
 	})
@@ -255,15 +255,15 @@ func TestOffersThatCannotBeRead(t *testing.T) {
 	for _, c := range []struct {
 		name   string
 		prices string
-		wanted aws.Wanted
+		wanted aws.OfferFilter
 		kind   fault.Kind
 		code   string
 	}{
-		{"no time", broken.URL, aws.Wanted{}, fault.Invalid, "bad_time"},
-		{"bad pattern", broken.URL, aws.Wanted{Types: []string{"g5.["}, At: now}, fault.Invalid, "bad_pattern"},
-		{"no price list", "", aws.Wanted{At: now}, fault.Invalid, "aws_config"},
-		{"denied", broken.URL, aws.Wanted{At: now}, fault.Denied, "denied"},
-		{"no quotas", fine.URL, aws.Wanted{Types: []string{"g5.xlarge"}, Quotas: true, At: now}, fault.Invalid, "aws_config"},
+		{"no time", broken.URL, aws.OfferFilter{}, fault.Invalid, "bad_time"},
+		{"bad pattern", broken.URL, aws.OfferFilter{Types: []string{"g5.["}, At: now}, fault.Invalid, "bad_pattern"},
+		{"no price list", "", aws.OfferFilter{At: now}, fault.Invalid, "aws_config"},
+		{"denied", broken.URL, aws.OfferFilter{At: now}, fault.Denied, "denied"},
+		{"no quotas", fine.URL, aws.OfferFilter{Types: []string{"g5.xlarge"}, Quotas: true, At: now}, fault.Invalid, "aws_config"},
 	} {
 		_, err := w.provider(func(cfg *aws.Config) { cfg.PriceEndpoint = c.prices }).Offers(t.Context(), c.wanted)
 		if fault.KindOf(err) != c.kind {

@@ -18,7 +18,7 @@ const priceRegion = "us-east-1"
 // shelf is what a machine is in the price list: rented by the hour, not reserved,
 // not dedicated, with no system that is paid for. Used is a machine that runs; the
 // list also prices capacity that is held and not used.
-var shelf = map[string]string{
+var plainMachine = map[string]string{
 	"operatingSystem": "Linux",
 	"tenancy":         "Shared",
 	"preInstalledSw":  "NA",
@@ -29,7 +29,7 @@ var shelf = map[string]string{
 // prices returns the hourly price of every type in a region.
 func (p *Provider) prices(ctx context.Context, region string) (map[string]job.Money, error) {
 	if p.cfg.Endpoint != "" && p.cfg.PriceEndpoint == "" {
-		return nil, fault.New(fault.Invalid, "aws_config", "machines come from %s, and it is not said where their prices do", p.cfg.Endpoint).
+		return nil, fault.New(fault.Invalid, "aws_config", "is required with endpoint %s", p.cfg.Endpoint).
 			WithField("price_endpoint")
 	}
 
@@ -48,7 +48,7 @@ func (p *Provider) prices(ctx context.Context, region string) (map[string]job.Mo
 
 	in.Filters = append(in.Filters, match("regionCode", region))
 	for _, field := range []string{"operatingSystem", "tenancy", "preInstalledSw", "capacitystatus"} {
-		in.Filters = append(in.Filters, match(field, shelf[field]))
+		in.Filters = append(in.Filters, match(field, plainMachine[field]))
 	}
 
 	found := map[string]job.Money{}
@@ -99,12 +99,12 @@ type product struct {
 func readPrice(document, region string) (kind string, hourly job.Money, err error) {
 	var p product
 	if err := json.Unmarshal([]byte(document), &p); err != nil {
-		return "", 0, fault.New(fault.Internal, "provider_answer", "a document of the price list cannot be read: %v", err).
+		return "", 0, fault.New(fault.Internal, "provider_answer", "cannot parse the AWS price list: %v", err).
 			WithCause(err)
 	}
 
 	has := p.Product.Attributes
-	for field, want := range shelf {
+	for field, want := range plainMachine {
 		// Not every document has every field; one that has another value is of something else.
 		if got, ok := has[field]; ok && got != want {
 			return "", 0, nil
@@ -124,7 +124,7 @@ func readPrice(document, region string) (kind string, hourly job.Money, err erro
 
 			amount, err := job.ParseMoney(text)
 			if err != nil {
-				return "", 0, fault.New(fault.Internal, "provider_answer", "the price of %s: %v", has["instanceType"], err).
+				return "", 0, fault.New(fault.Internal, "provider_answer", "invalid price of %s: %v", has["instanceType"], err).
 					WithCause(err)
 			}
 

@@ -60,7 +60,7 @@ func quotaOf(o *fleet.Offer) string {
 // that Amazon does not tell is left out.
 func (p *Provider) limits(ctx context.Context, region string, offers []fleet.Offer) (map[string]float64, error) {
 	if p.cfg.Endpoint != "" && p.cfg.QuotaEndpoint == "" {
-		return nil, fault.New(fault.Invalid, "aws_config", "machines come from %s, and it is not said where the quotas are read", p.cfg.Endpoint).
+		return nil, fault.New(fault.Invalid, "aws_config", "is required with endpoint %s", p.cfg.Endpoint).
 			WithField("quota_endpoint")
 	}
 

@@ -57,8 +57,8 @@ func (p *Provider) image(ctx context.Context, reg *region) (image, error) {
 	}
 
 	if len(out.Images) == 0 {
-		return image{}, fault.New(fault.Invalid, "bad_image", "there is no image %s in %s", what, reg.name).
-			WithRemedy("name one under images, or correct image_owner and image_name")
+		return image{}, fault.New(fault.Invalid, "bad_image", "no image %s in %s", what, reg.name).
+			WithRemedy("set images, or correct image_owner and image_name")
 	}
 
 	// Dates are written so that their order is that of their letters.
@@ -144,7 +144,7 @@ func (r *region) network(ctx context.Context, subnet string) (string, error) {
 			return "", err
 		}
 		if len(out.Subnets) != 1 {
-			return "", fault.New(fault.Invalid, "bad_subnet", "there is no subnet %s in %s", subnet, r.name)
+			return "", fault.New(fault.Invalid, "bad_subnet", "no subnet %s in %s", subnet, r.name)
 		}
 
 		return sdk.ToString(out.Subnets[0].VpcId), nil
@@ -158,8 +158,8 @@ func (r *region) network(ctx context.Context, subnet string) (string, error) {
 	}
 
 	if len(out.Vpcs) == 0 {
-		return "", fault.New(fault.Invalid, "bad_subnet", "the region %s has no default network", r.name).
-			WithRemedy("name a subnet of the region under subnets")
+		return "", fault.New(fault.Invalid, "bad_subnet", "region %s has no default VPC", r.name).
+			WithRemedy("set a subnet of the region in subnets")
 	}
 
 	return sdk.ToString(out.Vpcs[0].VpcId), nil
@@ -182,7 +182,7 @@ func (r *region) findGroup(ctx context.Context, name, vpc string) (string, error
 func (p *Provider) makeGroup(ctx context.Context, reg *region, name, vpc string) (string, error) {
 	out, err := reg.client.CreateSecurityGroup(ctx, &ec2.CreateSecurityGroupInput{
 		GroupName: sdk.String(name), VpcId: sdk.String(vpc),
-		Description: sdk.String("Machines of the yard " + p.cfg.Yard + ": nothing comes in"),
+		Description: sdk.String("Trainyard nodes of " + p.cfg.Yard + ": no inbound traffic"),
 		TagSpecifications: []types.TagSpecification{{
 			ResourceType: types.ResourceTypeSecurityGroup,
 			Tags:         []types.Tag{{Key: sdk.String(cloud.TagYard), Value: sdk.String(p.cfg.Yard)}},
@@ -196,7 +196,7 @@ func (p *Provider) makeGroup(ctx context.Context, reg *region, name, vpc string)
 			err = fault.New(
 				fault.Unavailable,
 				"provider_busy",
-				"the security group %s was made just now and is not shown yet",
+				"security group %s has just been created and is not visible yet",
 				name,
 			)
 		}
@@ -223,7 +223,7 @@ func (r *region) forget(ctx context.Context, err error) bool {
 
 	unlock, err := r.lock(ctx)
 	if err != nil {
-		return true // whoever comes next is told the same and has the time
+		return true // the next call gets the same error and looks it up then
 	}
 
 	defer unlock()

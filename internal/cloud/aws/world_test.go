@@ -107,7 +107,7 @@ func newWorld(t *testing.T, withTokens bool) *world {
 
 	w.While(action("RunInstances"), w.runs)
 
-	w.While(func(a *cloudtest.Asked) bool {
+	w.While(func(a *cloudtest.Request) bool {
 		return !strings.Contains(a.Header.Get("Authorization"), "Credential="+keyID+"/")
 	},
 		refuse(http.StatusUnauthorized, "AuthFailure", "AWS was not able to validate the provided access credentials"))
@@ -143,8 +143,8 @@ func (w *world) provider(change ...func(*aws.Config)) *aws.Provider {
 }
 
 // action matches requests for one action of the API.
-func action(names ...string) func(*cloudtest.Asked) bool {
-	return func(a *cloudtest.Asked) bool { return slices.Contains(names, a.Form.Get("Action")) }
+func action(names ...string) func(*cloudtest.Request) bool {
+	return func(a *cloudtest.Request) bool { return slices.Contains(names, a.Form.Get("Action")) }
 }
 
 // refuse answers as EC2 writes its errors.
@@ -157,13 +157,13 @@ func refuse(status int, code, message string) cloudtest.Trouble {
 }
 
 // run creates a machine at moto and hides it while lists lag.
-func (w *world) run(rw http.ResponseWriter, a *cloudtest.Asked) {
+func (w *world) run(rw http.ResponseWriter, a *cloudtest.Request) {
 	if answer := w.forwardRun(rw, a); answer != nil {
 		answer.Write(rw)
 	}
 }
 
-func (w *world) forwardRun(rw http.ResponseWriter, a *cloudtest.Asked) *cloudtest.Answer {
+func (w *world) forwardRun(rw http.ResponseWriter, a *cloudtest.Request) *cloudtest.Answer {
 	answer, err := w.Forward(a)
 	if err != nil {
 		http.Error(rw, err.Error(), http.StatusBadGateway)
@@ -184,7 +184,7 @@ func (w *world) forwardRun(rw http.ResponseWriter, a *cloudtest.Asked) *cloudtes
 
 // runOnce keeps client tokens: the same request with the same token gets the same
 // answer, another with the same token is refused.
-func (w *world) runOnce(rw http.ResponseWriter, a *cloudtest.Asked) {
+func (w *world) runOnce(rw http.ResponseWriter, a *cloudtest.Request) {
 	w.mu.Lock()
 	use := w.tokens[a.Form.Get("ClientToken")]
 	if use == nil {
@@ -223,7 +223,7 @@ func (w *world) runOnce(rw http.ResponseWriter, a *cloudtest.Asked) {
 }
 
 // terminate does not know machines that are hidden.
-func (w *world) terminate(rw http.ResponseWriter, a *cloudtest.Asked) {
+func (w *world) terminate(rw http.ResponseWriter, a *cloudtest.Request) {
 	w.mu.Lock()
 	hidden := w.hidden[a.Form.Get("InstanceId.1")]
 	w.mu.Unlock()
@@ -245,7 +245,7 @@ func (w *world) terminate(rw http.ResponseWriter, a *cloudtest.Asked) {
 }
 
 // describe leaves hidden machines out and says why those that were taken back ended.
-func (w *world) describe(rw http.ResponseWriter, a *cloudtest.Asked) {
+func (w *world) describe(rw http.ResponseWriter, a *cloudtest.Request) {
 	answer, err := w.Forward(a)
 	if err != nil {
 		http.Error(rw, err.Error(), http.StatusBadGateway)
@@ -468,7 +468,7 @@ func (w *world) userData(t *testing.T, instance string) string {
 }
 
 // asked is a request at the proxy.
-type asked = cloudtest.Asked
+type asked = cloudtest.Request
 
 // inRegion reports for which region a request is signed.
 func inRegion(a *asked, region string) bool {

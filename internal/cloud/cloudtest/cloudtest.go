@@ -96,7 +96,7 @@ func Run(t *testing.T, open func(t *testing.T) Env) {
 			h := &harness{T: t, Env: open(t), clause: c.name}
 			for name := range h.Cannot {
 				if !slices.ContainsFunc(clauses, func(c contract) bool { return c.name == name }) {
-					t.Errorf("Env.Cannot names %q, which is no clause", name)
+					t.Errorf("Env.Cannot names an unknown clause %q", name)
 				}
 			}
 

@@ -61,7 +61,7 @@ func TestContractFindsWhatBreaksIt(t *testing.T) {
 		"takes a quota for a shortage":          "a full account is a refusal",
 		"has no knob for a full account":        "a full account is a refusal",
 		"calls an unknown type a shortage":      "a type that does not exist will never be had",
-		"calls bad credentials an outage":       "who may not ask is told so",
+		"calls bad credentials an outage":       "a call without permission is denied",
 		"tries a create again":                  "a cut connection is neither yes nor no",
 		"calls an outage a refusal":             "a world that is down is neither yes nor no, and no empty list",
 		"lists nothing in an outage":            "a world that is down is neither yes nor no, and no empty list",
@@ -73,7 +73,7 @@ func TestContractFindsWhatBreaksIt(t *testing.T) {
 		"ends the newest machine":               "a machine is ended, and others are not",
 		"ends a machine once only":              "ending a machine twice does no harm",
 		"takes what it does not know for gone":  "a machine that the world does not know yet is not taken for gone",
-		"does not say why a machine ended":      "a spot machine that was taken back is gone, and why",
+		"does not say why a machine ended":      "a reclaimed spot machine is gone, and why",
 		"excuses itself from what is no clause": "a yard without machines has an empty list",
 	} {
 		t.Run(broken, func(t *testing.T) {

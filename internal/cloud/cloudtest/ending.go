@@ -13,7 +13,7 @@ func ending() []contract {
 		{"many may end machines at once", endsAtOnce},
 		{"a machine whose end was not answered ends nevertheless", endsUnanswered},
 		{"a machine that the world does not know yet is not taken for gone", endsEarly},
-		{"a spot machine that was taken back is gone, and why", tellsTakenBack},
+		{"a reclaimed spot machine is gone, and why", tellsTakenBack},
 	}
 }
 
@@ -131,7 +131,7 @@ func tellsTakenBack(h *harness) {
 	h.shown(made.ID)
 	h.TakeBack(h.T, made.ID)
 
-	h.eventually("it is gone because it was taken back", func(all []cloud.Instance) bool {
+	h.eventually("it is gone because it was reclaimed", func(all []cloud.Instance) bool {
 		one, ok := find(all, made.ID)
 		return ok && one.State == cloud.Gone && one.Why == "spot"
 	})

@@ -27,13 +27,13 @@ type Proxy struct {
 
 // rule is trouble for some requests.
 type rule struct {
-	match func(*Asked) bool
+	match func(*Request) bool
 	do    Trouble
 	once  bool
 }
 
-// Asked is a request with its body, and the body's form where it is one.
-type Asked struct {
+// Request is a request with its body, and the body's form where it is one.
+type Request struct {
 	*http.Request
 	Body []byte
 	Form url.Values
@@ -47,7 +47,7 @@ type Answer struct {
 }
 
 // Trouble answers a request in place of the API server, or does not.
-type Trouble func(w http.ResponseWriter, a *Asked)
+type Trouble func(w http.ResponseWriter, a *Request)
 
 // NewProxy starts a proxy before the server at this address. It ends with t.
 func NewProxy(t *testing.T, target string) *Proxy {
@@ -70,12 +70,12 @@ func NewProxy(t *testing.T, target string) *Proxy {
 }
 
 // Next makes trouble for the next request that matches.
-func (p *Proxy) Next(match func(*Asked) bool, do Trouble) {
+func (p *Proxy) Next(match func(*Request) bool, do Trouble) {
 	p.add(&rule{match: match, do: do, once: true})
 }
 
 // While makes trouble for every request that matches, until stop is called.
-func (p *Proxy) While(match func(*Asked) bool, do Trouble) (stop func()) {
+func (p *Proxy) While(match func(*Request) bool, do Trouble) (stop func()) {
 	r := &rule{match: match, do: do}
 	p.add(r)
 
@@ -95,7 +95,7 @@ func (p *Proxy) add(r *rule) {
 }
 
 // take returns the trouble for a request: by the newest rule that is about it.
-func (p *Proxy) take(a *Asked) Trouble {
+func (p *Proxy) take(a *Request) Trouble {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 
@@ -119,7 +119,7 @@ func (p *Proxy) serve(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 
-	a := &Asked{Request: r, Body: body}
+	a := &Request{Request: r, Body: body}
 	if strings.HasPrefix(r.Header.Get("Content-Type"), "application/x-www-form-urlencoded") {
 		a.Form, err = url.ParseQuery(string(body))
 		if err != nil {
@@ -137,7 +137,7 @@ func (p *Proxy) serve(w http.ResponseWriter, r *http.Request) {
 }
 
 // Forward asks the API server.
-func (p *Proxy) Forward(a *Asked) (*Answer, error) {
+func (p *Proxy) Forward(a *Request) (*Answer, error) {
 	u := *a.URL
 	u.Scheme, u.Host = p.target.Scheme, p.target.Host
 	r, err := http.NewRequestWithContext(a.Context(), a.Method, u.String(), bytes.NewReader(a.Body))
@@ -166,7 +166,7 @@ func (p *Proxy) Forward(a *Asked) (*Answer, error) {
 }
 
 // Through asks the API server and passes its answer back.
-func (p *Proxy) Through(w http.ResponseWriter, a *Asked) {
+func (p *Proxy) Through(w http.ResponseWriter, a *Request) {
 	if answer, err := p.Forward(a); err == nil {
 		answer.Write(w)
 	} else {
@@ -175,7 +175,7 @@ func (p *Proxy) Through(w http.ResponseWriter, a *Asked) {
 }
 
 // Lose lets the API server carry a request out and cuts the connection in place of its answer.
-func (p *Proxy) Lose(w http.ResponseWriter, a *Asked) {
+func (p *Proxy) Lose(w http.ResponseWriter, a *Request) {
 	if _, err := p.Forward(a); err != nil {
 		http.Error(w, err.Error(), http.StatusBadGateway)
 		return
@@ -197,11 +197,11 @@ func (answer *Answer) Write(w http.ResponseWriter) {
 }
 
 // Cut closes the connection without an answer.
-func Cut(http.ResponseWriter, *Asked) { panic(http.ErrAbortHandler) }
+func Cut(http.ResponseWriter, *Request) { panic(http.ErrAbortHandler) }
 
 // Say answers with a status and a text.
 func Say(status int, contentType, body string) Trouble {
-	return func(w http.ResponseWriter, _ *Asked) {
+	return func(w http.ResponseWriter, _ *Request) {
 		w.Header().Set("Content-Type", contentType)
 		w.WriteHeader(status)
 		_, _ = io.WriteString(w, body) // whoever asked may be gone
@@ -210,7 +210,7 @@ func Say(status int, contentType, body string) Trouble {
 
 // Hang answers nothing until the channel is closed or whoever asked has gone, and cuts the connection then.
 func Hang(until <-chan struct{}) Trouble {
-	return func(w http.ResponseWriter, a *Asked) {
+	return func(w http.ResponseWriter, a *Request) {
 		select {
 		case <-until:
 		case <-a.Context().Done():
@@ -221,4 +221,4 @@ func Hang(until <-chan struct{}) Trouble {
 }
 
 // Any matches every request.
-func Any(*Asked) bool { return true }
+func Any(*Request) bool { return true }

@@ -47,8 +47,8 @@ func TestProxyMakesTheTroubleItWasToldTo(t *testing.T) {
 		return string(body), served.Load() - before
 	}
 
-	is := func(action string) func(*cloudtest.Asked) bool {
-		return func(a *cloudtest.Asked) bool { return a.Form.Get("Action") == action }
+	is := func(action string) func(*cloudtest.Request) bool {
+		return func(a *cloudtest.Request) bool { return a.Form.Get("Action") == action }
 	}
 
 	check := func(form, want string, asked int64) {

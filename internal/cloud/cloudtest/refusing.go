@@ -15,7 +15,7 @@ func refusing() []contract {
 		{"a full account is a refusal", refusesQuota},
 		{"a spot price above what we pay is a refusal", refusesPrice},
 		{"a type that does not exist will never be had", refusesType},
-		{"who may not ask is told so", refusesImpostor},
+		{"a call without permission is denied", refusesImpostor},
 		{"a cut connection is neither yes nor no", cutIsUnknown},
 		{"a world that is down is neither yes nor no, and no empty list", downIsUnknown},
 		{"every call ends with its context", endsWithContext},

@@ -72,15 +72,15 @@ func (c *Config) session() (*session, error) {
 	auth := gophercloud.AuthOptions{IdentityEndpoint: c.AuthURL, AllowReauth: true}
 	switch {
 	case c.AuthURL == "":
-		return nil, fault.New(fault.Invalid, "openstack_config", "it is not said where the cloud is").
-			WithRemedy("name an entry of clouds.yaml, or give Keystone's address as OS_AUTH_URL does")
+		return nil, fault.New(fault.Invalid, "openstack_config", "auth_url is required").
+			WithRemedy("name an entry of clouds.yaml, or set OS_AUTH_URL to the address of Keystone")
 	case c.CredentialID != "":
 		auth.ApplicationCredentialID, auth.ApplicationCredentialSecret = c.CredentialID, c.CredentialSecret
 	case c.Username == "" || c.Password == "":
-		return nil, fault.New(fault.Invalid, "openstack_config", "it is not said who asks").
-			WithRemedy("give an application credential, or a user's name and password")
+		return nil, fault.New(fault.Invalid, "openstack_config", "credentials are required").
+			WithRemedy("set an application credential, or a user name and password")
 	case c.ProjectID == "" && c.Project == "":
-		return nil, fault.New(fault.Invalid, "openstack_config", "it is not said for which project").WithField("project")
+		return nil, fault.New(fault.Invalid, "openstack_config", "project is required").WithField("project")
 	default:
 		auth.Username, auth.Password = c.Username, c.Password
 		auth.DomainName = cmp.Or(c.UserDomain, "Default")
@@ -106,7 +106,7 @@ func (c *Config) fromFile() (*session, error) {
 	auth, endpoint, secure, err := clouds.Parse(options...)
 	if err != nil {
 		return nil, fault.New(fault.Invalid, "openstack_config", "cloud %q: %s", c.Cloud, err).
-			WithRemedy("look at clouds.yaml").
+			WithRemedy("check clouds.yaml").
 			WithCause(err)
 	}
 
@@ -124,8 +124,8 @@ func (c *Config) start(auth gophercloud.AuthOptions, access, region string, secu
 	switch gophercloud.Availability(access) {
 	case gophercloud.AvailabilityPublic, gophercloud.AvailabilityInternal, gophercloud.AvailabilityAdmin:
 	default:
-		return nil, fault.New(fault.Invalid, "openstack_config", "%q is no interface", access).
-			WithField("interface").WithRemedy("use public, internal or admin")
+		return nil, fault.New(fault.Invalid, "openstack_config", "interface must be public, internal or admin, got %q", access).
+			WithField("interface").WithRemedy("write interface: public, or remove it")
 	}
 
 	s := &session{auth: auth, access: gophercloud.Availability(access), region: region, turn: make(chan struct{}, 1)}
@@ -133,7 +133,7 @@ func (c *Config) start(auth gophercloud.AuthOptions, access, region string, secu
 	if secure != nil {
 		transport, ok := http.DefaultTransport.(*http.Transport)
 		if !ok {
-			return nil, fault.New(fault.Internal, "openstack_config", "the standard HTTP transport was replaced")
+			return nil, fault.New(fault.Internal, "openstack_config", "http.DefaultTransport is not a *http.Transport")
 		}
 
 		transport = transport.Clone()

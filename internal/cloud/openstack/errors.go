@@ -52,20 +52,20 @@ func callFault(ctx context.Context, doing string, err error) error {
 	status, message := answer(err)
 	switch {
 	case ctx.Err() != nil:
-		return fault.New(fault.Unavailable, "openstack_timeout", "OpenStack had not answered when the time was over: %s", doing).
+		return fault.New(fault.Unavailable, "openstack_timeout", "OpenStack did not respond in time: %s", doing).
 			WithCause(errors.Join(context.Cause(ctx), err))
 	case status == http.StatusUnauthorized || status == http.StatusForbidden:
-		return fault.New(fault.Denied, "openstack_denied", "OpenStack does not let us %s: %s", doing, message).
-			WithRemedy("look at the credentials and at the roles that they have in the project").WithCause(err)
+		return fault.New(fault.Denied, "openstack_denied", "permission denied by OpenStack: %s: %s", doing, message).
+			WithRemedy("check the credentials and their roles in the project").WithCause(err)
 	case status == http.StatusNotAcceptable:
-		return fault.New(fault.Invalid, "openstack_too_old", "this OpenStack is too old: its compute API lacks version %s", Microversion).
+		return fault.New(fault.Invalid, "openstack_too_old", "OpenStack is too old: its compute API does not support microversion %s", Microversion).
 			WithCause(err)
 	case status != 0:
 		return fault.New(fault.Unavailable, "openstack_failed", "OpenStack failed to %s: %d %s", doing, status, message).
 			WithCause(err)
 	}
 
-	return fault.New(fault.Unavailable, "openstack_failed", "OpenStack gave no answer: %s", doing).WithCause(err)
+	return fault.New(fault.Unavailable, "openstack_failed", "OpenStack did not respond: %s", doing).WithCause(err)
 }
 
 // buildFault says why a server could not be built. Whatever it was, there is none now.
@@ -75,7 +75,7 @@ func buildFault(s *servers.Server, r *cloud.Request) error {
 		code = cloud.CodeQuota
 	}
 
-	return fault.New(fault.OverLimit, code, "no server of %s was built: %s", r.Offer.Type, why(s))
+	return fault.New(fault.OverLimit, code, "server of flavor %s could not be built: %s", r.Offer.Type, why(s))
 }
 
 // quota reports whether a refusal speaks of a quota. Nova has no code for it: both of its ways to count say it in words.
@@ -89,12 +89,12 @@ func createFault(ctx context.Context, err error) error {
 	status, message := answer(err)
 	switch {
 	case (status == http.StatusForbidden || status == http.StatusRequestEntityTooLarge) && quota(message):
-		return fault.New(fault.OverLimit, cloud.CodeQuota, "the project may not have more: %s", message).WithCause(err)
+		return fault.New(fault.OverLimit, cloud.CodeQuota, "quota of the project exceeded: %s", message).WithCause(err)
 	case status == http.StatusForbidden:
-		return fault.New(fault.Denied, "openstack_denied", "OpenStack does not let us create a server: %s", message).
+		return fault.New(fault.Denied, "openstack_denied", "permission denied by OpenStack: create a server: %s", message).
 			WithCause(err)
 	case status == http.StatusBadRequest, status == http.StatusNotFound, status == http.StatusConflict:
-		return fault.New(fault.Invalid, "openstack_refused", "OpenStack cannot create such a server: %s", message).
+		return fault.New(fault.Invalid, "openstack_refused", "OpenStack rejected the server: %s", message).
 			WithCause(err)
 	}
 

@@ -112,7 +112,7 @@ func TestAnswersToCreate(t *testing.T) {
 		"broken":               {http.StatusInternalServerError, `{"computeFault": {"code": 500, "message": "Unexpected API Error."}}`, fault.Unavailable, "", "Unexpected API Error"},
 		"proxy without Nova":   {http.StatusBadGateway, `"Bad Gateway"`, fault.Unavailable, "", "502"},
 		"proxy that timed out": {http.StatusGatewayTimeout, `"Gateway Time-out"`, fault.Unavailable, "", "504"},
-		"no server in it":      {http.StatusAccepted, `{"server": {}}`, fault.Unavailable, "", "did not say which"},
+		"no server in it":      {http.StatusAccepted, `{"server": {}}`, fault.Unavailable, "", "returned no id"},
 		"not what was asked":   {http.StatusAccepted, `[]`, fault.Unavailable, "", ""},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -61,7 +61,7 @@ func (p *Provider) List(ctx context.Context) ([]cloud.Instance, error) {
 		err = each(ctx, nova, servers.ListOpts{}, func(s *servers.Server) error {
 			if s.Status == "UNKNOWN" && s.Metadata == nil {
 				return fault.New(fault.Unavailable, "openstack_partial",
-					"a part of region %s does not answer, and nothing but its name is known of server %s", region, s.ID)
+					"a cell of region %s is not responding, so server %s has no details", region, s.ID)
 			}
 
 			if s.Metadata[cloud.TagYard] != p.yard {

@@ -97,8 +97,8 @@ func offer(f *flavors.Flavor) (fleet.Offer, error) {
 }
 
 func badSpec(f *flavors.Flavor, key, text string) *fault.Error {
-	return fault.New(fault.Invalid, "openstack_flavor", "flavor %s: its property %s is %q, which cannot be read", f.Name, key, text).
-		WithRemedy("set it anew with `openstack flavor set --property %s=… %s`", key, f.Name)
+	return fault.New(fault.Invalid, "openstack_flavor", "flavor %s has an invalid property %s: %q", f.Name, key, text).
+		WithRemedy("correct it with `openstack flavor set --property %s=… %s`", key, f.Name)
 }
 
 // devices counts the GPUs that a flavor has, and names the alias under which Nova passes them

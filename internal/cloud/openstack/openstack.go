@@ -67,11 +67,11 @@ func New(yard string, c Config) (*Provider, error) {
 		return nil, fault.New(
 			fault.Invalid,
 			"openstack_config",
-			"the yard has no name, so its servers could not be told from others",
+			"yard is required: servers are tagged with it",
 		)
 	case c.Image == "":
-		return nil, fault.New(fault.Invalid, "openstack_config", "no image is named from which servers boot").
-			WithField("image").WithRemedy("name one of `openstack image list`")
+		return nil, fault.New(fault.Invalid, "openstack_config", "image is required").
+			WithField("image").WithRemedy("set image to one of `openstack image list`")
 	}
 
 	return &Provider{yard: yard, config: c, session: s, settle: 20 * time.Second, poll: time.Second}, nil
@@ -124,7 +124,7 @@ func (p *Provider) Create(ctx context.Context, r cloud.Request) (cloud.Instance,
 		return cloud.Instance{}, fault.New(
 			fault.Unavailable,
 			"openstack_failed",
-			"OpenStack accepted a server and did not say which",
+			"OpenStack accepted the server but returned no id",
 		)
 	}
 
@@ -138,8 +138,8 @@ func (p *Provider) Create(ctx context.Context, r cloud.Request) (cloud.Instance,
 // compute returns Nova of a region.
 func (p *Provider) compute(ctx context.Context, region string) (*gophercloud.ServiceClient, error) {
 	if !slices.Contains(p.config.Regions, region) {
-		return nil, fault.New(fault.Invalid, "openstack_region", "%s is not set up for region %q", p.Name(), region).
-			WithRemedy("it has %s", strings.Join(p.config.Regions, ", "))
+		return nil, fault.New(fault.Invalid, "openstack_region", "%s is not configured for region %q", p.Name(), region).
+			WithRemedy("configured regions: %s", strings.Join(p.config.Regions, ", "))
 	}
 
 	return p.session.service(ctx, "compute", region)
@@ -198,7 +198,7 @@ func (p *Provider) settled(
 	s = p.explained(ctx, nova, s)
 	if err := remove(ctx, nova, s.ID); err != nil {
 		return cloud.Instance{}, fault.New(fault.Unavailable, "openstack_failed",
-			"server %s could not be built (%s), and it could not be removed either", s.ID, why(s)).WithCause(err)
+			"server %s could not be built (%s) and could not be deleted", s.ID, why(s)).WithCause(err)
 	}
 
 	return cloud.Instance{}, buildFault(s, r)
@@ -210,7 +210,7 @@ func userData(r *cloud.Request) ([]byte, error) {
 		return nil, fault.New(
 			fault.Invalid,
 			"openstack_spot",
-			"OpenStack has no spot servers, and %s is an offer of one",
+			"OpenStack has no spot servers, but offer %s is for one",
 			r.Offer.Name,
 		)
 	}
@@ -218,7 +218,7 @@ func userData(r *cloud.Request) ([]byte, error) {
 	// Encoded here, because the library takes a script that could be base64 for one that is.
 	data := base64.StdEncoding.AppendEncode(nil, []byte(r.Boot.Script))
 	if len(data) > maxUserData {
-		return nil, fault.New(fault.Invalid, "openstack_user_data", "the boot script has %d bytes, and Nova takes %d",
+		return nil, fault.New(fault.Invalid, "openstack_user_data", "the boot script must have at most %[2]d bytes, got %[1]d",
 			len(r.Boot.Script), maxUserData/4*3)
 	}
 
@@ -282,7 +282,7 @@ func (p *Provider) Terminate(ctx context.Context, region, instance string) error
 		return fault.New(fault.NotFound, "openstack_no_server", "%s has no server %s", p.Name(), instance).WithCause(err)
 	}
 	if err != nil {
-		return callFault(ctx, fmt.Sprintf("end server %s", instance), err)
+		return callFault(ctx, fmt.Sprintf("delete server %s", instance), err)
 	}
 
 	return nil

@@ -124,10 +124,10 @@ func (c *contract) env(t *testing.T) cloudtest.Env {
 			return c.make(t, "foreign", map[string]string{cloud.TagYard: "other", cloud.TagLease: "l1"}, cloud.TagLease+"=l1")
 		},
 		Cannot: map[string]string{
-			"a spot machine is marked as one":                     noSpot,
-			"a spot price above what we pay is a refusal":         noSpot,
-			"a spot machine that was taken back is gone, and why": noSpot,
-			"the list goes on after a hundred machines":           "the fake hypervisor needs minutes for so many; pages have five servers here, so others meet several",
+			"a spot machine is marked as one":             noSpot,
+			"a spot price above what we pay is a refusal": noSpot,
+			"a reclaimed spot machine is gone, and why":   noSpot,
+			"the list goes on after a hundred machines":   "the fake hypervisor needs minutes for so many; pages have five servers here, so others meet several",
 		},
 	}
 }

@@ -75,7 +75,7 @@ func (p *Provider) image(ctx context.Context, region string) (string, error) {
 		})
 
 	if err != nil {
-		return "", callFault(ctx, fmt.Sprintf("look for the image %s", name), err)
+		return "", callFault(ctx, fmt.Sprintf("find image %s", name), err)
 	}
 
 	if len(found) == 0 {
@@ -114,11 +114,11 @@ func (p *Provider) network(ctx context.Context, region string) (any, error) {
 
 	switch {
 	case err != nil:
-		return nil, callFault(ctx, fmt.Sprintf("look for the network %s", name), err)
+		return nil, callFault(ctx, fmt.Sprintf("find network %s", name), err)
 	case len(found) == 0:
 		return nil, fault.New(fault.Invalid, "openstack_no_network", "%s has no network %q that this project sees in region %s", p.Name(), name, region).
 			WithField("network").
-			WithRemedy("see `openstack network list`; \"none\" and \"auto\" are possible too")
+			WithRemedy("see `openstack network list`, or write \"none\" or \"auto\"")
 	case len(found) > 1:
 		return nil, fault.New(fault.Invalid, "openstack_two_networks", "%s has %d networks %q in region %s", p.Name(), len(found), name, region).
 			WithField("network").

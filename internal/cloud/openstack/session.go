@@ -39,7 +39,7 @@ func (s *session) login(ctx context.Context) (*gophercloud.ProviderClient, *toke
 
 	client, err := openstack.NewClient(s.auth.IdentityEndpoint)
 	if err != nil {
-		return nil, nil, fault.New(fault.Invalid, "openstack_config", "%q is no address of Keystone", s.auth.IdentityEndpoint).
+		return nil, nil, fault.New(fault.Invalid, "openstack_config", "auth_url must be the address of Keystone, got %q", s.auth.IdentityEndpoint).
 			WithCause(err)
 	}
 
@@ -52,12 +52,12 @@ func (s *session) login(ctx context.Context) (*gophercloud.ProviderClient, *toke
 
 	result, ok := client.GetAuthResult().(tokens.CreateResult)
 	if !ok {
-		return nil, nil, fault.New(fault.Internal, "openstack_failed", "Keystone's answer is of an unknown kind")
+		return nil, nil, fault.New(fault.Internal, "openstack_failed", "unexpected response from Keystone")
 	}
 
 	catalog, err := result.ExtractServiceCatalog()
 	if err != nil {
-		return nil, nil, callFault(ctx, "read which services there are", err)
+		return nil, nil, callFault(ctx, "read the service catalog", err)
 	}
 
 	s.client, s.catalog = client, catalog
@@ -83,7 +83,7 @@ func (s *session) service(ctx context.Context, kind, region string) (*gopherclou
 	var missing *gophercloud.ErrEndpointNotFound
 	if errors.As(err, &missing) {
 		return nil, fault.New(fault.Invalid, "openstack_region", "the cloud has no %s service in region %q", kind, region).
-			WithRemedy("see `openstack catalog list` for the regions and interfaces that it has").WithCause(err)
+			WithRemedy("see `openstack catalog list` for its regions and interfaces").WithCause(err)
 	}
 
 	if err != nil {

@@ -129,7 +129,7 @@ func (a *account) number() (uint64, error) {
 func (a *account) machines() ([]*machine, error) {
 	entries, err := os.ReadDir(a.path(machinesDir))
 	if err != nil {
-		return nil, fmt.Errorf("look for machines: %w", err)
+		return nil, fmt.Errorf("list machines: %w", err)
 	}
 
 	var all []*machine
@@ -160,7 +160,7 @@ func (a *account) machine(name string) (*machine, error) {
 	return readMachine(a.path(machinesDir, name))
 }
 
-// Entry is a line of the cloud's own books.
+// Entry is a line of the cloud's own log.
 type Entry struct {
 	Event   string       `json:"event"` // launched or ended
 	At      time.Time    `json:"at"`
@@ -170,25 +170,25 @@ type Entry struct {
 	Offer   string       `json:"offer"`
 	Hourly  job.Money    `json:"hourly"`
 	Why     string       `json:"why,omitempty"`    // it ended
-	Kept    float64      `json:"kept_s,omitempty"` // from launch to end, in seconds
+	Uptime  float64      `json:"kept_s,omitempty"` // from launch to end, in seconds
 	Billed  job.Duration `json:"billed,omitempty"` // that much time is charged for
 	Bill    float64      `json:"bill,omitempty"`   // and so much money
 }
 
-// The events of the books.
+// The events of the log.
 const (
 	EventLaunched = "launched"
 	EventEnded    = "ended"
 )
 
-// Books returns the cloud's own log of machines, oldest first: what a ledger is compared with.
-func Books(dir string) ([]Entry, error) {
+// Log returns the cloud's own log of machines, oldest first: what the ledger is compared with.
+func Log(dir string) ([]Entry, error) {
 	text, err := os.ReadFile(filepath.Join(dir, logFile))
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}
 	if err != nil {
-		return nil, fmt.Errorf("read the cloud's books: %w", err)
+		return nil, fmt.Errorf("read the state of the cloud: %w", err)
 	}
 
 	var all []Entry
@@ -197,14 +197,14 @@ func Books(dir string) ([]Entry, error) {
 	for lines.Scan() {
 		var e Entry
 		if err := json.Unmarshal(lines.Bytes(), &e); err != nil {
-			return nil, fmt.Errorf("read the cloud's books, line %d: %w", len(all)+1, err)
+			return nil, fmt.Errorf("read the state of the cloud: line %d: %w", len(all)+1, err)
 		}
 
 		all = append(all, e)
 	}
 
 	if err := lines.Err(); err != nil {
-		return nil, fmt.Errorf("read the cloud's books: %w", err)
+		return nil, fmt.Errorf("read the state of the cloud: %w", err)
 	}
 
 	return all, nil
@@ -212,7 +212,7 @@ func Books(dir string) ([]Entry, error) {
 
 // enter adds a line to the books, unless the machine has one of that event.
 func (a *account) enter(e Entry) error {
-	all, err := Books(a.dir)
+	all, err := Log(a.dir)
 	if err != nil || slices.ContainsFunc(all, func(x Entry) bool { return x.Machine == e.Machine && x.Event == e.Event }) {
 		return err
 	}
@@ -224,12 +224,12 @@ func (a *account) enter(e Entry) error {
 
 	f, err := os.OpenFile(a.path(logFile), os.O_WRONLY|os.O_APPEND|os.O_CREATE, 0o600)
 	if err != nil {
-		return fmt.Errorf("write the cloud's books: %w", err)
+		return fmt.Errorf("write the state of the cloud: %w", err)
 	}
 
 	_, err = f.Write(append(line, '\n'))
 	if err := errors.Join(err, f.Sync(), f.Close()); err != nil {
-		return fmt.Errorf("write the cloud's books: %w", err)
+		return fmt.Errorf("write the state of the cloud: %w", err)
 	}
 
 	return nil
@@ -254,7 +254,7 @@ func (a *account) end(m *machine, at time.Time, why string) error {
 
 	kept := max(at.Sub(m.Launched), 0)
 	e := m.entry(EventEnded)
-	e.At, e.Why, e.Kept = m.Launched.Add(kept), why, kept.Seconds()
+	e.At, e.Why, e.Uptime = m.Launched.Add(kept), why, kept.Seconds()
 	if why != whyNeverStarted {
 		e.Billed, e.Bill = m.Offer.BilledDuration(job.Duration(kept)), m.Offer.Cost(job.Duration(kept))
 	}

@@ -122,7 +122,7 @@ func TestContract(t *testing.T) {
 				return stray(t, "another-yard")
 			},
 			Cannot: map[string]string{
-				"who may not ask is told so": "there are no credentials: whoever may write the folder may provision",
+				"a call without permission is denied": "there are no credentials: whoever may write the folder may provision",
 			},
 		}
 	})

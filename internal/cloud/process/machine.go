@@ -45,19 +45,19 @@ const (
 
 // record is what is known of a machine from its beginning; it never changes.
 type record struct {
-	ID       string        `json:"id"`
-	Yard     string        `json:"yard"`
-	Lease    id.Lease      `json:"lease"`
-	Name     string        `json:"name"`
-	Offer    fleet.Offer   `json:"offer"`
-	Server   string        `json:"server"`
-	Program  string        `json:"program"`
-	Until    time.Time     `json:"until"`
-	Launched time.Time     `json:"launched"`
-	Boot     time.Duration `json:"boot_ns"`
-	Grace    time.Duration `json:"grace_ns"`
-	Slack    time.Duration `json:"slack_ns"`
-	Taken    time.Time     `json:"taken,omitzero"` // when it is taken back, by chance
+	ID        string        `json:"id"`
+	Yard      string        `json:"yard"`
+	Lease     id.Lease      `json:"lease"`
+	Name      string        `json:"name"`
+	Offer     fleet.Offer   `json:"offer"`
+	Server    string        `json:"server"`
+	Program   string        `json:"program"`
+	Until     time.Time     `json:"until"`
+	Launched  time.Time     `json:"launched"`
+	Boot      time.Duration `json:"boot_ns"`
+	Grace     time.Duration `json:"grace_ns"`
+	Slack     time.Duration `json:"slack_ns"`
+	ReclaimAt time.Time     `json:"taken,omitzero"` // when it is taken back, by chance
 }
 
 // end is how a machine ended.
@@ -152,12 +152,12 @@ func (m *machine) has(name string) bool {
 func (m *machine) openLock() (*os.File, bool, error) {
 	f, err := os.OpenFile(filepath.Join(m.dir, lockFile), os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {
-		return nil, false, fmt.Errorf("look at machine %s: %w", m.ID, err)
+		return nil, false, fmt.Errorf("inspect machine %s: %w", m.ID, err)
 	}
 
 	mine, err := tryLock(f)
 	if err != nil {
-		return nil, false, errors.Join(fmt.Errorf("look at machine %s: %w", m.ID, err), f.Close())
+		return nil, false, errors.Join(fmt.Errorf("inspect machine %s: %w", m.ID, err), f.Close())
 	}
 
 	return f, mine, nil
@@ -184,7 +184,7 @@ func (p *Provider) start(ctx context.Context, m *machine) error {
 		return err
 	}
 	if !mine {
-		return errors.Join(fmt.Errorf("somebody else has the lock of machine %s", m.ID), lock.Close())
+		return errors.Join(fmt.Errorf("machine %s is locked by another process", m.ID), lock.Close())
 	}
 	if err := p.spawn(ctx, m, lock); err != nil {
 		return errors.Join(err, free(lock))
@@ -216,12 +216,12 @@ func (p *Provider) spawn(ctx context.Context, m *machine, lock *os.File) error {
 
 	p.children.Go(func() {
 		if err := cmd.Wait(); err != nil {
-			p.cfg.Log.Warn("machine ended badly", "machine", m.ID, "error", err)
+			p.cfg.Log.Warn("machine exited with an error", "machine", m.ID, "error", err)
 		}
 	})
 
 	if err := m.writePID(cmd.Process.Pid); err != nil { // it does so itself
-		p.cfg.Log.Warn("cannot write down the process of a machine", "machine", m.ID, "error", err)
+		p.cfg.Log.Warn("cannot record the process of a machine", "machine", m.ID, "error", err)
 	}
 
 	return nil
@@ -259,7 +259,7 @@ func (p *Provider) end(m *machine, why string) error {
 	}
 
 	if err != nil {
-		return fmt.Errorf("end machine %s: %w", m.ID, err)
+		return fmt.Errorf("stop machine %s: %w", m.ID, err)
 	}
 
 	sig := unix.SIGTERM
@@ -320,7 +320,7 @@ func (m *machine) signal(sig unix.Signal) (alive bool, err error) {
 // left running is killed: with a real machine it would have ended too.
 func (p *Provider) bury(m *machine) error {
 	if err := killAll(m.dir); err != nil {
-		return fmt.Errorf("end what machine %s left running: %w", m.ID, err)
+		return fmt.Errorf("stop the remaining processes of machine %s: %w", m.ID, err)
 	}
 
 	fresh, err := readMachine(m.dir) // it may have said so meanwhile

@@ -91,7 +91,7 @@ func killAll(dir string) error {
 		clock.Sleep(context.Background(), killLook)
 	}
 
-	return errors.New("processes do not end")
+	return errors.New("processes do not exit")
 }
 
 // kill signals a process that was just seen. That it is gone by now is as good.

@@ -127,7 +127,7 @@ func New(cfg Config) (*Provider, error) {
 		return nil, fmt.Errorf("find the cloud's folder: %w", err)
 	}
 	if err := os.MkdirAll(filepath.Join(cfg.Dir, machinesDir), 0o700); err != nil {
-		return nil, fmt.Errorf("make the cloud's folder: %w", err)
+		return nil, fmt.Errorf("create the cloud's folder: %w", err)
 	}
 
 	// By its true name, as machines see it: processes are found by it.
@@ -199,7 +199,7 @@ func (p *Provider) call(ctx context.Context, c Call, do func(f Fault) error) err
 	unlock()
 
 	if err == nil && f.Lose {
-		err = fault.New(fault.Unavailable, "reply_lost", "the answer to %s was lost", c.Method)
+		err = fault.New(fault.Unavailable, "reply_lost", "the response to %s was lost", c.Method)
 	}
 
 	return err
@@ -212,13 +212,13 @@ var gpuModel = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9 _-]{0,39}$`)
 func (p *Provider) refuse(r cloud.Request, all []*machine) error {
 	o := &r.Offer
 	if len(p.cfg.Types) > 0 && !slices.Contains(p.cfg.Types, o.Type) {
-		return fault.New(fault.Invalid, "type_unknown", "there are no machines of type %.80q here", o.Type).
-			WithRemedy("there are: %s", strings.Join(p.cfg.Types, ", "))
+		return fault.New(fault.Invalid, "type_unknown", "unknown instance type %.80q", o.Type).
+			WithRemedy("available types: %s", strings.Join(p.cfg.Types, ", "))
 	}
 
 	if o.GPUs < 0 || o.GPUs > fleet.MaxGPUs || o.GPUs > 0 && (o.GPUMemory <= 0 || !gpuModel.MatchString(o.GPU)) {
-		return fault.New(fault.Invalid, "gpus_unclear", "offer %s does not say which GPUs, how many and with how much memory", o.Name).
-			WithRemedy("give gpu, gpus and gpu_memory in the price file")
+		return fault.New(fault.Invalid, "gpus_unclear", "offer %s must have gpu, gpus and gpu_memory", o.Name).
+			WithRemedy("add them in the price file")
 	}
 
 	total, alike, inRegion := 0, 0, 0
@@ -239,12 +239,12 @@ func (p *Provider) refuse(r cloud.Request, all []*machine) error {
 	}
 
 	if p.cfg.Quota > 0 && total >= p.cfg.Quota {
-		return fault.New(fault.OverLimit, cloud.CodeQuota, "the account may have %d machines, and has them", p.cfg.Quota)
+		return fault.New(fault.OverLimit, cloud.CodeQuota, "the account's quota of %d machines is used up", p.cfg.Quota)
 	}
 
 	for name, have := range map[string]int{o.Type: alike, o.Type + "/" + o.Region: inRegion} {
 		if most, limited := p.cfg.Capacity[name]; limited && have >= most {
-			return fault.New(fault.OverLimit, cloud.CodeCapacity, "there are no more machines of %s now", name)
+			return fault.New(fault.OverLimit, cloud.CodeCapacity, "no capacity for %s", name)
 		}
 	}
 
@@ -278,11 +278,11 @@ func (p *Provider) launch(ctx context.Context, r cloud.Request) (cloud.Instance,
 
 	m.dir = p.account.path(machinesDir, m.ID)
 	if r.Offer.Spot && r.Offer.LossRate > 0 {
-		m.Taken = m.Launched.Add(lifetime(p.cfg.Seed, number, r.Offer.LossRate))
+		m.ReclaimAt = m.Launched.Add(lifetime(p.cfg.Seed, number, r.Offer.LossRate))
 	}
 
 	if err := m.write(r.Boot.Script, agentSettings(m, r.Boot.Token)); err != nil {
-		return cloud.Instance{}, fmt.Errorf("write down machine %s: %w", m.ID, err)
+		return cloud.Instance{}, fmt.Errorf("record machine %s: %w", m.ID, err)
 	}
 	if err := p.account.launched(m); err != nil {
 		return cloud.Instance{}, err
@@ -378,7 +378,7 @@ func (p *Provider) TakeBack(ctx context.Context, instance string) error {
 
 	m, err := p.account.machine(instance)
 	if err == nil && (m == nil || !m.Offer.Spot) {
-		err = fault.New(fault.NotFound, "spot_machine_not_found", "there is no spot machine %.80q", instance)
+		err = fault.New(fault.NotFound, "spot_machine_not_found", "no spot machine %.80q", instance)
 	}
 
 	if err != nil {

@@ -392,10 +392,10 @@ func TestWhatEndsAMachine(t *testing.T) {
 			cloud.Moment{Boot: "b1", Since: noon.Since, Wall: noon.Wall.Add(24 * time.Hour)},
 			"",
 		},
-		{"it is taken back", "", func(b *box) { b.Taken = noon.Wall }, noon, whySpot},
-		{"it will be taken back", "", func(b *box) { b.Taken = noon.Wall.Add(time.Second) }, noon, ""},
+		{"it is taken back", "", func(b *box) { b.ReclaimAt = noon.Wall }, noon, whySpot},
+		{"it will be taken back", "", func(b *box) { b.ReclaimAt = noon.Wall.Add(time.Second) }, noon, ""},
 		{"its agent ended", "", func(b *box) { b.over = true }, noon, whyAgent},
-		{"it was told to", "", func(b *box) { b.told.Store(true) }, noon, whyTerminated},
+		{"it was told to", "", func(b *box) { b.shutdown.Store(true) }, noon, whyTerminated},
 	}
 
 	for _, tt := range tests {
@@ -445,7 +445,7 @@ func TestTheBooksSayWhatAMachineCosts(t *testing.T) {
 
 	one := await(t, p, made.ID, gone)
 
-	books, err := Books(p.cfg.Dir)
+	books, err := Log(p.cfg.Dir)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -461,7 +461,7 @@ func TestTheBooksSayWhatAMachineCosts(t *testing.T) {
 			Offer:   o.Name,
 			Hourly:  o.Hourly,
 			Why:     whyTerminated,
-			Kept: one.Ended.Sub(made.Launched).
+			Uptime: one.Ended.Sub(made.Launched).
 				Seconds(),
 			Billed: o.BilledDuration(hours(one.Ended.Sub(made.Launched))),
 			Bill:   one.Billed,
@@ -493,7 +493,7 @@ func TestAMachineIsEnteredOnceInTheBooks(t *testing.T) {
 		}
 	}
 
-	books, err := Books(p.cfg.Dir)
+	books, err := Log(p.cfg.Dir)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -624,7 +624,7 @@ func TestMachinesThatEndedLongAgoAreForgotten(t *testing.T) {
 		t.Errorf("the name %s was used again", next.ID)
 	}
 
-	if books, err := Books(
+	if books, err := Log(
 		cfg.Dir,
 	); err != nil ||
 		!slices.ContainsFunc(books, func(e Entry) bool { return e.Machine == made.ID && e.Event == EventEnded }) {
@@ -635,7 +635,7 @@ func TestMachinesThatEndedLongAgoAreForgotten(t *testing.T) {
 func TestOnlyAProviderStartsAMachine(t *testing.T) {
 	t.Parallel()
 	var said strings.Builder
-	if code := Machine(t.Context(), &said); code != 1 || !strings.Contains(said.String(), "there is no machine") {
+	if code := Machine(t.Context(), &said); code != 1 || !strings.Contains(said.String(), "no machine in") {
 		t.Errorf("exit code %d: %s", code, said.String())
 	}
 }

@@ -51,7 +51,7 @@ func Machine(ctx context.Context, stderr io.Writer) int {
 
 	if err == nil {
 		why := b.live(ctx)
-		log.Info("machine ends", "why", why)
+		log.Info("machine shuts down", "why", why)
 
 		if err = b.clear(ctx); err == nil {
 			err = b.signOff(ctx, why)
@@ -78,8 +78,8 @@ type box struct {
 	over  bool           // the agent has ended and shall not be started again
 	next  time.Duration  // since boot of the host: the agent is started then
 
-	told  atomic.Bool   // to end
-	woken chan struct{} // something has happened; holds at most one
+	shutdown atomic.Bool   // to end
+	woken    chan struct{} // something has happened; holds at most one
 }
 
 // power makes this process a machine.
@@ -90,7 +90,7 @@ func power(dir string, log *slog.Logger) (*box, error) {
 		return nil, err
 	}
 	if m == nil {
-		return nil, fmt.Errorf("there is no machine in %s", dir)
+		return nil, fmt.Errorf("no machine in %s", dir)
 	}
 
 	lock, err := bornWith(filepath.Join(dir, lockFile))
@@ -98,7 +98,7 @@ func power(dir string, log *slog.Logger) (*box, error) {
 		return nil, err
 	}
 	if err := unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0); err != nil {
-		return nil, fmt.Errorf("become the reaper of descendants: %w", err)
+		return nil, fmt.Errorf("become the child subreaper: %w", err)
 	}
 	if err := m.writePID(os.Getpid()); err != nil {
 		return nil, err
@@ -140,7 +140,7 @@ func (b *box) listen() {
 	go func() {
 		for sig := range signals {
 			if sig != unix.SIGCHLD {
-				b.told.Store(true)
+				b.shutdown.Store(true)
 			}
 
 			select {
@@ -157,7 +157,7 @@ func (b *box) live(ctx context.Context) string {
 		b.reap()
 		now, err := cloud.MomentOf(b.clk)
 		if err != nil {
-			b.log.Error("machine has no clock", "error", err)
+			b.log.Error("cannot read the machine's clock", "error", err)
 			return whyCrashed
 		}
 
@@ -183,19 +183,19 @@ func (b *box) end(now cloud.Moment) string {
 	asked := order{Why: whyTerminated}
 	ordered, err := readJSON(filepath.Join(b.dir, endingFile), &asked)
 	if err != nil {
-		b.log.Error("machine was told something that it cannot read", "error", err)
+		b.log.Error("machine received an unreadable deadline", "error", err)
 	}
 
 	switch {
-	case b.told.Load() || ordered: // a signal may have come before it was listened for
+	case b.shutdown.Load() || ordered: // a signal may have come before it was listened for
 		return asked.Why
 	case !b.has(recordFile):
 		return whyCrashed // the cloud was removed from under it
-	case !b.Taken.IsZero() && !now.Wall.Before(b.Taken):
+	case !b.ReclaimAt.IsZero() && !now.Wall.Before(b.ReclaimAt):
 		return whySpot
 	case b.over:
 		return whyAgent
-	case b.deadline().Left(now) <= -b.Slack:
+	case b.deadline().Remaining(now) <= -b.Slack:
 		return whyDeadline
 	}
 
@@ -244,7 +244,7 @@ func (b *box) boot(ctx context.Context, now cloud.Moment) {
 func (b *box) failed(now cloud.Moment, why string) {
 	b.fails++
 	b.next = now.Since + job.Backoff(b.fails, againFirst, againMost)
-	b.log.Warn("agent failed, is started again", "why", why, "times", b.fails)
+	b.log.Warn("agent failed, restarting it", "why", why, "times", b.fails)
 }
 
 // reap takes note of all children that have ended, and reports whether none is left: as
@@ -275,7 +275,7 @@ func (b *box) agentEnded(status syscall.WaitStatus) {
 	b.agent = 0
 	now, err := cloud.MomentOf(b.clk)
 	if err != nil || !status.Exited() || status.ExitStatus() == 0 {
-		b.log.Info("agent ended", "exit", status.ExitStatus(), "signal", status.Signal())
+		b.log.Info("agent exited", "exit", status.ExitStatus(), "signal", status.Signal())
 		b.over = true
 		return
 	}
@@ -288,7 +288,7 @@ func (b *box) agentEnded(status syscall.WaitStatus) {
 func (b *box) clear(ctx context.Context) error {
 	for gone := time.Duration(0); !b.reap(); gone += killLook {
 		if gone > b.Grace+killMost {
-			return errors.New("processes of the machine do not end")
+			return errors.New("processes of the machine do not exit")
 		}
 
 		all, err := descendants()

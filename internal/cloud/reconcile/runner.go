@@ -14,27 +14,27 @@ import (
 	"trainyard/internal/yardmaster"
 )
 
-// Runner makes the calls that the leases want, and tells the yardmaster the answers.
+// Runner makes the calls that the leases require, and sends the responses to the yardmaster.
 type Runner struct {
 	Providers []cloud.Provider
 	Timing    Timing
 	Timeouts  Timeouts
-	// Tell hands a message to the yardmaster and returns when what it changed is stored.
-	Tell func(context.Context, yardmaster.Message) error
+	// Deliver sends a message to the yardmaster and returns when its effects are stored.
+	Deliver func(context.Context, yardmaster.Message) error
 	// Prepare returns the request for a lease, with what lets its machine join. It must
-	// return the same request for the same lease, so that asking again is the same call.
+	// return the same request for the same lease, so that a retry is the same call.
 	Prepare func(context.Context, *fleet.Lease) (cloud.Request, error)
 	Clock   clock.Clock
 	Log     *slog.Logger
 	Watch   Watcher // nil if nobody watches
 
-	once   sync.Once
-	mu     sync.Mutex
-	inbox  []fleet.Lease
-	desk   *Desk
-	byName map[string]cloud.Provider
-	wake   chan struct{}
-	calls  sync.WaitGroup
+	once    sync.Once
+	mu      sync.Mutex
+	inbox   []fleet.Lease
+	planner *Planner
+	byName  map[string]cloud.Provider
+	wake    chan struct{}
+	calls   sync.WaitGroup
 }
 
 // Watcher is told of every call: what was asked of whom, how long that took, and how it
@@ -60,12 +60,12 @@ func (r *Runner) init() {
 			r.byName[p.Name()] = p
 		}
 
-		r.desk = NewDesk(r.Timing, names...)
+		r.planner = NewPlanner(r.Timing, names...)
 		r.wake = make(chan struct{}, 1)
 	})
 }
 
-// Take tells of leases that are new or have changed and are stored. It does not block.
+// Take adds leases that are new or have changed and are stored. It does not block.
 func (r *Runner) Take(leases []fleet.Lease) {
 	if len(leases) == 0 {
 		return
@@ -107,10 +107,10 @@ func (r *Runner) due() ([]Call, time.Time) {
 	defer r.mu.Unlock()
 
 	now := r.Clock.Now()
-	r.desk.Take(now, r.inbox)
+	r.planner.Take(now, r.inbox)
 	r.inbox = nil
 
-	return r.desk.Due(now)
+	return r.planner.Due(now)
 }
 
 // call makes one call and tells the answer.
@@ -118,15 +118,15 @@ func (r *Runner) call(ctx context.Context, c Call) {
 	messages := r.make(ctx, c)
 
 	if ctx.Err() != nil {
-		return // the next server asks again
+		return // the next server repeats the call
 	}
 
 	for _, m := range messages {
-		if err := r.Tell(ctx, m); err != nil {
-			// What was said is not lost: leases are compared with the next list.
+		if err := r.Deliver(ctx, m); err != nil {
+			// Nothing is lost: leases are compared with the next list of instances.
 			r.Log.WarnContext(
 				ctx,
-				"an answer of a provider was not taken",
+				"the scheduler did not accept a provider's response",
 				"provider",
 				c.Provider,
 				"call",
@@ -148,7 +148,7 @@ func (r *Runner) make(ctx context.Context, c Call) []yardmaster.Message {
 	began := r.Clock.Now()
 	answer := func(take func(now time.Time) []yardmaster.Message, err error) []yardmaster.Message {
 		if unknown(c, err) {
-			log.InfoContext(ctx, "the provider does not know the machine that is given back", "machine", c.Lease.Instance)
+			log.InfoContext(ctx, "the provider does not know the instance to terminate", "machine", c.Lease.Instance)
 			err = nil
 		}
 
@@ -157,7 +157,7 @@ func (r *Runner) make(ctx context.Context, c Call) []yardmaster.Message {
 		}
 
 		if err != nil {
-			log.WarnContext(ctx, "a call to a provider failed", "error", err)
+			log.WarnContext(ctx, "call to a provider failed", "error", err)
 		}
 
 		r.mu.Lock()
@@ -173,7 +173,7 @@ func (r *Runner) make(ctx context.Context, c Call) []yardmaster.Message {
 
 		machines, err := p.List(bounded)
 
-		return answer(func(now time.Time) []yardmaster.Message { return r.desk.Listed(now, c, machines, err) }, err)
+		return answer(func(now time.Time) []yardmaster.Message { return r.planner.Listed(now, c, machines, err) }, err)
 	case CallCreate:
 		bounded, cancel := context.WithTimeout(ctx, r.Timeouts.Create)
 		defer cancel()
@@ -183,14 +183,14 @@ func (r *Runner) make(ctx context.Context, c Call) []yardmaster.Message {
 			log.InfoContext(ctx, "provisioned", "machine", m.ID, "offer", c.Lease.Offer.Name)
 		}
 
-		return answer(func(now time.Time) []yardmaster.Message { return r.desk.Created(now, c, m, err) }, err)
+		return answer(func(now time.Time) []yardmaster.Message { return r.planner.Created(now, c, m, err) }, err)
 	case CallTerminate:
 		bounded, cancel := context.WithTimeout(ctx, r.Timeouts.Terminate)
 		defer cancel()
 
 		err := p.Terminate(bounded, c.Lease.Offer.Region, c.Lease.Instance)
 
-		return answer(func(now time.Time) []yardmaster.Message { return r.desk.Terminated(now, c, err) }, err)
+		return answer(func(now time.Time) []yardmaster.Message { return r.planner.Terminated(now, c, err) }, err)
 	}
 
 	return nil
@@ -199,13 +199,13 @@ func (r *Runner) make(ctx context.Context, c Call) []yardmaster.Message {
 func (r *Runner) create(ctx context.Context, p cloud.Provider, l *fleet.Lease) (fleet.Instance, error) {
 	request, err := r.Prepare(ctx, l)
 	if err != nil {
-		return fleet.Instance{}, fault.New(fault.Unavailable, "not_prepared", "the machine's boot could not be prepared: %v", err).
+		return fleet.Instance{}, fault.New(fault.Unavailable, "not_prepared", "cannot prepare the boot of the node: %v", err).
 			WithCause(err)
 	}
 
 	m, err := p.Create(ctx, request)
 	if err != nil {
-		return fleet.Instance{}, fmt.Errorf("create for lease %s: %w", l.ID, err)
+		return fleet.Instance{}, fmt.Errorf("provision lease %s: %w", l.ID, err)
 	}
 
 	return m, nil

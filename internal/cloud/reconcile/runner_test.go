@@ -159,7 +159,7 @@ func begin(t *testing.T, f *fake, y *yard) (r *reconcile.Runner, end func()) {
 		},
 		Timing:   reconcile.DefaultTiming(),
 		Timeouts: reconcile.DefaultTimeouts(),
-		Tell:     y.tell,
+		Deliver:  y.tell,
 		Watch:    y,
 		Clock:    clock.Wall{},
 		Log:      slog.New(slog.DiscardHandler),
@@ -273,13 +273,13 @@ func TestRunnerDoesNotWaitForACallThatHangs(t *testing.T) {
 		r.Take([]fleet.Lease{asked()})
 		time.Sleep(119 * time.Second)
 
-		if got := y.heard(); slices.Contains(got, "yardmaster.Unclear") {
+		if got := y.heard(); slices.Contains(got, "yardmaster.OutcomeUnknown") {
 			t.Errorf("told after 119 s: %v", got)
 		}
 
 		time.Sleep(2 * time.Second)
 
-		if got := y.heard(); !slices.Contains(got, "yardmaster.Unclear") {
+		if got := y.heard(); !slices.Contains(got, "yardmaster.OutcomeUnknown") {
 			t.Errorf("told after 121 s: %v, want that nobody knows", got)
 		}
 
@@ -322,7 +322,7 @@ func TestRunnerAsksAgainWhenTheYardWasNotTold(t *testing.T) {
 		defer end()
 
 		r.Take([]fleet.Lease{asked()})
-		time.Sleep(reconcile.DefaultTiming().Most + time.Second)
+		time.Sleep(reconcile.DefaultTiming().MaxRetry + time.Second)
 
 		if got := f.took(); len(got) != 2 {
 			t.Errorf("the provider was asked to %v, want twice", got)
@@ -346,7 +346,7 @@ func TestRunnerDoesNotAskForWhatCannotBePrepared(t *testing.T) {
 			t.Errorf("the provider was asked to %v", got)
 		}
 
-		if got := y.heard(); !slices.Equal(got, []string{"yardmaster.Unclear"}) {
+		if got := y.heard(); !slices.Equal(got, []string{"yardmaster.OutcomeUnknown"}) {
 			t.Errorf("the yard was told %v", got)
 		}
 	})

@@ -1,6 +1,6 @@
-// Package curve extrapolates the learning curve of a job: it estimates how much work is left until the metric reaches its
-// goal, from the points so far alone. It is one of the estimators of a forecast; package calibrate blends it with
-// those that use history.
+// Package curve estimates how much work is left until the metric of a job reaches its
+// goal, by extrapolation of its learning curve. It is one of the estimators of a forecast; package
+// calibrate blends it with those that use history.
 //
 // Work is what the program counts: samples, steps, or seconds if it counts nothing. It does not change when a job gets
 // more or other GPUs; time does.

@@ -24,7 +24,7 @@ func blobPrefix(run id.Run, rank int) string {
 }
 
 // archive compresses a whole log into the blob store and removes the file.
-func (b *Book) archive(ctx context.Context, f *logFile, run id.Run, rank int) error {
+func (b *Archive) archive(ctx context.Context, f *logFile, run id.Run, rank int) error {
 	if f.size == 0 { // it printed nothing, and a blob must say so
 		if err := b.blobs.Put(ctx, segmentName(run, rank, 0, 0), bytes.NewReader(nil)); err != nil {
 			return err
@@ -54,7 +54,7 @@ func (b *Book) archive(ctx context.Context, f *logFile, run id.Run, rank int) er
 
 // pack puts one piece of a log into the blob store. One that an earlier try
 // brought there is left alone, so that a long log gets on with each try.
-func (b *Book) pack(ctx context.Context, f *logFile, run id.Run, rank int, start, end int64) error {
+func (b *Archive) pack(ctx context.Context, f *logFile, run id.Run, rank int, start, end int64) error {
 	name := segmentName(run, rank, start, end)
 	if done, err := b.blobs.Has(ctx, name); done || err != nil {
 		return err
@@ -82,7 +82,7 @@ type segment struct {
 	start, end int64
 }
 
-func (b *Book) segments(ctx context.Context, run id.Run, rank int) ([]segment, error) {
+func (b *Archive) segments(ctx context.Context, run id.Run, rank int) ([]segment, error) {
 	names, err := b.blobs.List(ctx, blobPrefix(run, rank))
 	if err != nil {
 		return nil, err
@@ -97,7 +97,7 @@ func (b *Book) segments(ctx context.Context, run id.Run, rank int) ([]segment, e
 
 		end, err2 := strconv.ParseInt(last, 10, 64)
 		if err1 != nil || err2 != nil {
-			return nil, fmt.Errorf("blob %s is no log segment", name)
+			return nil, fmt.Errorf("blob %s is not a log segment", name)
 		}
 
 		list = append(list, segment{name, start, end})
@@ -106,7 +106,7 @@ func (b *Book) segments(ctx context.Context, run id.Run, rank int) ([]segment, e
 	return list, nil
 }
 
-func (b *Book) readArchived(ctx context.Context, run id.Run, rank int, offset, limit int64) ([]byte, error) {
+func (b *Archive) readArchived(ctx context.Context, run id.Run, rank int, offset, limit int64) ([]byte, error) {
 	segments, err := b.segments(ctx, run, rank)
 	if err != nil {
 		return nil, err
@@ -129,7 +129,7 @@ func (b *Book) readArchived(ctx context.Context, run id.Run, rank int, offset, l
 	return out[:min(int64(len(out)), limit)], nil
 }
 
-func (b *Book) unpack(ctx context.Context, name string) ([]byte, error) {
+func (b *Archive) unpack(ctx context.Context, name string) ([]byte, error) {
 	r, err := b.blobs.Get(ctx, name)
 	if err != nil {
 		return nil, err

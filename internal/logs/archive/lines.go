@@ -72,8 +72,8 @@ func ParseCursor(s string) (Cursor, error) {
 }
 
 func badCursor(s string) error {
-	return fault.New(fault.Invalid, "bad_cursor", "%q is no cursor of this list", s).WithField("cursor").
-		WithRemedy("use the value that an earlier answer gave, or leave it out")
+	return fault.New(fault.Invalid, "bad_cursor", "invalid cursor %q", s).WithField("cursor").
+		WithRemedy("use the cursor of an earlier response, or leave it out")
 }
 
 // Filter chooses lines.
@@ -93,7 +93,7 @@ const chunk = 1 << 20
 // after each, and the cursor after all. more is false when all that is here has been read. A line
 // that has no end yet is returned as partial when nothing follows it; if both
 // streams have one, they come together, though that be one line too many.
-func (b *Book) ReadLines(
+func (b *Archive) ReadLines(
 	ctx context.Context,
 	run id.Run,
 	rank int,
@@ -220,7 +220,7 @@ func toLogLine(run id.Run, rank int, l *logs.Line) api.LogLine {
 
 // Tail returns a cursor after which the last n lines of a rank that the filter
 // lets through follow. It looks back in growing steps.
-func (b *Book) Tail(ctx context.Context, run id.Run, rank int, f *Filter, n int) (Mark, error) {
+func (b *Archive) Tail(ctx context.Context, run id.Run, rank int, f *Filter, n int) (Mark, error) {
 	starts, err := b.frameStarts(ctx, run, rank)
 	if err != nil {
 		return Mark{}, err
@@ -265,7 +265,7 @@ func (b *Book) Tail(ctx context.Context, run id.Run, rank int, f *Filter, n int)
 }
 
 // frameStarts returns offsets at which frames begin, about a chunk apart. The first is 0.
-func (b *Book) frameStarts(ctx context.Context, run id.Run, rank int) ([]int64, error) {
+func (b *Archive) frameStarts(ctx context.Context, run id.Run, rank int) ([]int64, error) {
 	starts := []int64{0}
 	for {
 		at := starts[len(starts)-1]

@@ -200,7 +200,7 @@ func (e *engine) reference(s *shape) float64 {
 	}
 
 	if weakest == 0 && len(e.view.Offers) > 0 {
-		weakest = e.policy.catalogue.fit(&s.Match.Need).Slowest() / float64(max(s.Match.Need.GPUs, 1))
+		weakest = e.policy.catalogue.fit(&s.Match.Need).SlowestTFLOPS() / float64(max(s.Match.Need.GPUs, 1))
 	}
 
 	s.baseSpeed, s.baseKnown = weakest, true

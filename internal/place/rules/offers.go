@@ -15,7 +15,7 @@ import (
 type catalogue struct {
 	of      []fleet.Offer // as they were given
 	list    []fleet.Offer
-	all     *provision.Catalogue
+	all     *provision.Index
 	fits    map[fleet.Need]*provision.Fit
 	choices map[choiceKey]int // index of the best offer, -1 if there is none
 	single  map[offerKey]*provision.Fit
@@ -48,7 +48,7 @@ func newCatalogue(list []fleet.Offer) *catalogue {
 		o.list[i].TFLOPS = o.list[i].Speed() // what is reached, as of the yard's own nodes
 	}
 
-	o.all = provision.NewCatalogue(o.list, nil)
+	o.all = provision.NewIndex(o.list, nil)
 
 	return o
 }
@@ -75,18 +75,18 @@ func (o *catalogue) fit(need *fleet.Need) *provision.Fit {
 // first returns the best way to provision nodes for a job. Which offer that is, is looked up
 // for jobs that are much alike; what it costs is computed for each.
 func (o *catalogue) first(need *fleet.Need, q *provision.Query) (provision.Option, bool) {
-	if q.Takes != nil || q.Stage != nil {
-		return o.fit(need).First(*q)
+	if q.RunTime != nil || q.Stage != nil {
+		return o.fit(need).Best(*q)
 	}
 
 	plain := *need
 	plain.Avoid = ""
-	key := choiceKey{plain, q.Value, int(math.Log(max(q.Run.Seconds(), 1)) * 20), q.Every, q.NoSpot, q.Base}
+	key := choiceKey{plain, q.HourValue, int(math.Log(max(q.Run.Seconds(), 1)) * 20), q.CheckpointEvery, q.NoSpot, q.BaseTFLOPS}
 	at, known := o.choices[key]
 	if !known {
 		like := *q // the same length for all of this key, whichever comes first
 		like.Run = job.Seconds(math.Exp((float64(key.length) + 0.5) / 20))
-		best, ok := o.fit(need).First(like)
+		best, ok := o.fit(need).Best(like)
 
 		at = -1
 		if ok {
@@ -103,9 +103,9 @@ func (o *catalogue) first(need *fleet.Need, q *provision.Query) (provision.Optio
 	one := offerKey{plain, at}
 	f, ok := o.single[one]
 	if !ok {
-		f = provision.NewCatalogue(o.list[at:at+1], nil).Fit(plain)
+		f = provision.NewIndex(o.list[at:at+1], nil).Fit(plain)
 		o.single[one] = f
 	}
 
-	return f.First(*q)
+	return f.Best(*q)
 }

@@ -57,16 +57,16 @@ func (e *engine) updateOffers() {
 // query describes a job to package provision.
 func (e *engine) query(j *queuedJob, s *shape) provision.Query {
 	q := provision.Query{
-		Now: e.view.Now, Objective: job.ObjectiveBalanced, Value: j.value, Setup: e.cfg.Setup,
-		Run: j.lasts, Base: e.reference(s) * float64(max(s.Match.Need.GPUs, 1)*s.Match.Need.Nodes),
+		Now: e.view.Now, Objective: job.ObjectiveBalanced, HourValue: j.value, Setup: e.cfg.Setup,
+		Run: j.lasts, BaseTFLOPS: e.reference(s) * float64(max(s.Match.Need.GPUs, 1)*s.Match.Need.Nodes),
 	}
 
 	if o := j.item.Outlook; o != nil {
-		q.Every = o.Every
+		q.CheckpointEvery = o.Every
 		q.NoSpot = !o.Resumes && j.lasts > 2*time.Hour
 		if o.Speed != nil {
 			q.Restore = time.Duration(o.Speed.Start)
-			q.Takes = func(of *fleet.Offer, nodes, gpus int) (time.Duration, bool) {
+			q.RunTime = func(of *fleet.Offer, nodes, gpus int) (time.Duration, bool) {
 				return o.RemainingTime(o.Speed.On(of.GPU, of.GPUMemory).Rate(nodes*gpus, nodes))
 			}
 		}

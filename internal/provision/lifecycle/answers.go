@@ -15,11 +15,11 @@ import (
 func (l *Leases) Granted(now time.Time, name id.Lease, provider string, m fleet.Instance) {
 	r, ok := l.all[name]
 	if !ok || r.Instance != "" && r.Instance != m.ID {
-		l.stray(now, provider, &m, "it was created for lease "+string(name)+", which has no use for it")
+		l.stray(now, provider, &m, "created for lease "+string(name)+", which no longer needs it")
 		return
 	}
 
-	l.adopt(now, r, &m, "the provider gave it machine "+m.ID)
+	l.adopt(now, r, &m, "provisioned instance "+m.ID)
 }
 
 // adopt writes down which machine a lease has. One that was listed before it carried
@@ -31,7 +31,7 @@ func (l *Leases) adopt(now time.Time, r *record, m *fleet.Instance, reason strin
 	}
 
 	if other != nil {
-		l.move(now, other, fleet.LeaseGone, "it is the machine of lease "+string(r.ID))
+		l.move(now, other, fleet.LeaseGone, "instance belongs to lease "+string(r.ID))
 	}
 
 	r.Instance, r.Granted = m.ID, within(m.Launched, r.Requested, now)
@@ -64,7 +64,7 @@ func (l *Leases) Refused(now time.Time, name id.Lease, why string) {
 	}
 
 	l.move(now, r, fleet.LeaseRefuse, why)
-	l.disband(now, r, "one of the nodes provisioned with it cannot be had: "+why)
+	l.disband(now, r, "a node of the same job was refused: "+why)
 }
 
 // disband gives back the other leases of a gang.
@@ -75,7 +75,7 @@ func (l *Leases) disband(now time.Time, r *record, reason string) {
 
 	for _, o := range append([]*fleet.Lease(nil), l.live...) {
 		if o.Gang == r.Gang && o.ID != r.ID && o.Live() {
-			l.giveBack(now, l.all[o.ID], reason)
+			l.release(now, l.all[o.ID], reason)
 		}
 	}
 }
@@ -92,17 +92,17 @@ func (l *Leases) Unclear(now time.Time, name id.Lease, why string) {
 		return
 	}
 
-	l.out.Told = append(
-		l.out.Told,
-		Told{
+	l.out.Events = append(
+		l.out.Events,
+		Event{
 			Kind:   "lease.unclear",
 			Lease:  &r.Lease,
 			From:   r.State,
-			Reason: "it is not known whether the provider has created a machine: " + why,
+			Reason: "unknown whether the provider created an instance: " + why,
 		},
 	)
 
-	r.Reason = "asked again: " + why
+	r.Reason = "retrying: " + why
 	l.changed(r)
 }
 
@@ -144,7 +144,7 @@ func (l *Leases) seen(now time.Time, provider string, m *fleet.Instance) {
 			return
 		}
 
-		l.adopt(now, r, m, "machine "+m.ID+" was found at the provider")
+		l.adopt(now, r, m, "instance "+m.ID+" found at the provider")
 	}
 
 	if m.Billed >= 0 && m.Billed != r.Billed {
@@ -166,12 +166,12 @@ func (l *Leases) Gone(now time.Time, name id.Lease, why string) {
 
 // gone ends a lease whose machine the provider has no more, since when as far as it says.
 func (l *Leases) gone(now time.Time, r *record, why string, since time.Time) {
-	reason := "machine " + r.Instance + " is gone"
+	reason := "instance " + r.Instance + " is gone"
 	switch {
 	case r.State == fleet.LeaseReleasing:
-		reason = "given back"
+		reason = "released"
 	case strings.EqualFold(why, "spot"):
-		reason = "the provider took the spot machine back"
+		reason = "spot instance reclaimed by the provider"
 	case why != "":
 		reason += ": " + why
 	}
@@ -181,7 +181,7 @@ func (l *Leases) gone(now time.Time, r *record, why string, since time.Time) {
 	l.move(now, r, fleet.LeaseGone, reason)
 
 	if unasked && r.Joined.IsZero() {
-		l.disband(now, r, "one of the nodes provisioned with it is gone")
+		l.disband(now, r, "a node of the same job is gone")
 	}
 }
 
@@ -194,12 +194,12 @@ func (l *Leases) missing(now, asked time.Time, r *record) {
 	case r.Instance == "" && r.State == fleet.LeaseRequested:
 		return // it is being asked for
 	case r.Instance == "": // returning: was anything created?
-		if since := latest(r.tried, r.Released); asked.Sub(since) >= l.cfg.Settle {
-			l.move(now, r, fleet.LeaseGone, "given back; the provider shows no machine for it")
+		if since := latest(r.tried, r.Released); asked.Sub(since) >= l.cfg.ListLag {
+			l.move(now, r, fleet.LeaseGone, "released; the provider lists no instance for it")
 		}
 	default:
-		if since := latest(r.accepted, r.Granted, r.Since); asked.Sub(since) >= l.cfg.Settle {
-			l.gone(now, r, "the provider shows it no more", time.Time{})
+		if since := latest(r.accepted, r.Granted, r.Since); asked.Sub(since) >= l.cfg.ListLag {
+			l.gone(now, r, "the provider no longer lists it", time.Time{})
 		}
 	}
 }
@@ -218,12 +218,12 @@ func latest(times ...time.Time) time.Time {
 func whyStray(m *fleet.Instance, r *record) string {
 	switch {
 	case m.Lease == "":
-		return "it carries the yard's name and no lease"
+		return "tagged with the yard but with no lease"
 	case r == nil:
-		return fmt.Sprintf("lease %s, which it carries, is over or was never written", m.Lease)
+		return fmt.Sprintf("tagged with lease %s, which has ended or never existed", m.Lease)
 	}
 
-	return fmt.Sprintf("lease %s, which it carries, has another machine, %s", m.Lease, r.Instance)
+	return fmt.Sprintf("tagged with lease %s, which has another instance, %s", m.Lease, r.Instance)
 }
 
 // stray writes a lease for a machine that none knows of, and gives it back.
@@ -247,14 +247,14 @@ func (l *Leases) stray(now time.Time, provider string, m *fleet.Instance, why st
 		Released:  now,
 		Ends:      now,
 		Instance:  m.ID,
-		Reason:    "a machine that the yard has not provisioned, or has no use for, is given back: " + why,
+		Reason:    "unknown instance is released: " + why,
 		Stray:     true,
 		Billed:    m.Billed,
 	}}
 
 	l.add(r)
 	l.changed(r)
-	l.out.Told = append(l.out.Told, Told{Kind: "lease.stray", Lease: &r.Lease, Reason: r.Reason})
+	l.out.Events = append(l.out.Events, Event{Kind: "lease.stray", Lease: &r.Lease, Reason: r.Reason})
 }
 
 // Sweep renews the leases of nodes that are heard and gives back what is over: not
@@ -270,10 +270,10 @@ func (l *Leases) Sweep(now time.Time, heard func(id.Node) bool) {
 				l.changed(r)
 			}
 		case r.State == fleet.LeaseActive && !now.Before(r.Ends):
-			l.giveBack(now, r, fmt.Sprintf("node %s was not heard for %s", r.Node, l.cfg.Term))
+			l.release(now, r, fmt.Sprintf("no contact with node %s for %s", r.Node, l.cfg.Term))
 		case (r.State == fleet.LeaseRequested || r.State == fleet.LeaseBooting) && !now.Before(r.Ends):
-			l.giveBack(now, r, "its machine did not join in time")
-			l.disband(now, r, "a machine that was provisioned with it did not join in time")
+			l.release(now, r, "node did not join in time")
+			l.disband(now, r, "a node of the same job did not join in time")
 		}
 	}
 }

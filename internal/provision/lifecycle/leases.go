@@ -1,11 +1,10 @@
-// Package lifecycle keeps the yard's leases: what is being provisioned, what is held, and
-// what is being given back.
+// Package lifecycle keeps the leases of provisioned nodes, from the request to the release.
+// It is the record of what is being provisioned, active and being released.
 //
 // A lease is written before its provider is asked, so the leases that have not
 // ended are at any time all that the yard may be paying for. What providers answer
-// and list comes in; which leases changed, what people are told and which nodes are
-// gone comes out. It decides nothing about whether to provision: policies do, and the
-// yardmaster hands their wishes in. It calls no provider: cloud.Desk does, by what
+// and list comes in; changed leases, events and lost nodes come out. It decides nothing about whether to provision: policies do, and the
+// yardmaster passes on their requests. It calls no provider: cloud/reconcile does, by what
 // the leases say.
 //
 // The bound: a machine whose lease is over and that its provider lists is told to
@@ -26,22 +25,22 @@ import (
 
 // Config is what an operator can set.
 type Config struct {
-	Term     time.Duration // a lease that is not renewed ends after this long, and its node with it
-	Patience time.Duration // beyond the offer's boot time, until a machine that has not joined is given back
-	Settle   time.Duration // by how much a provider's list may lag behind what it has done
-	Most     int           // machines at once; 0 for no limit
+	Term        time.Duration // a lease that is not renewed ends after this long, and its node with it
+	JoinTimeout time.Duration // beyond the offer's boot time, until a machine that has not joined is given back
+	ListLag     time.Duration // by how much a provider's list may lag behind what it has done
+	MaxNodes    int           // machines at once; 0 for no limit
 }
 
 // Defaults returns the configuration that is used where nothing is set.
 func Defaults() Config {
-	return Config{Term: 15 * time.Minute, Patience: 10 * time.Minute, Settle: 10 * time.Minute}
+	return Config{Term: 15 * time.Minute, JoinTimeout: 10 * time.Minute, ListLag: 10 * time.Minute}
 }
 
-// Every is how often Sweep wants to be called.
-func (c Config) Every() time.Duration { return max(c.Term/5, time.Second) }
+// SweepInterval is how often Sweep must be called.
+func (c Config) SweepInterval() time.Duration { return max(c.Term/5, time.Second) }
 
-// Told is something that happened to a lease, for the feed.
-type Told struct {
+// Event is a change of a lease, for the event feed.
+type Event struct {
 	Kind   string // "lease.booting"
 	Lease  *fleet.Lease
 	From   fleet.LeaseState
@@ -51,7 +50,7 @@ type Told struct {
 // Out is what changed since the last Take.
 type Out struct {
 	Changed []*fleet.Lease
-	Told    []Told
+	Events  []Event
 	Gone    []*fleet.Lease // whose node is no more
 	Closed  []*fleet.Lease // that ended or were refused
 }
@@ -166,7 +165,7 @@ func (l *Leases) move(now time.Time, r *record, ev fleet.LeaseEvent, reason stri
 	r.Reason = reason
 	l.changed(r)
 
-	l.out.Told = append(l.out.Told, Told{Kind: "lease." + string(to), Lease: &r.Lease, From: from, Reason: reason})
+	l.out.Events = append(l.out.Events, Event{Kind: "lease." + string(to), Lease: &r.Lease, From: from, Reason: reason})
 	if to.Final() {
 		l.close(now, r)
 	}
@@ -192,8 +191,8 @@ func (l *Leases) close(now time.Time, r *record) {
 	}
 }
 
-// Wish is what is to be provisioned.
-type Wish struct {
+// Request is what is to be provisioned.
+type Request struct {
 	Offer   fleet.Offer
 	Count   int
 	Job     id.Job
@@ -204,13 +203,13 @@ type Wish struct {
 
 // Provision writes leases for machines that are to be asked for: all of them, or none if
 // there may not be so many.
-func (l *Leases) Provision(now time.Time, w Wish) ([]*fleet.Lease, error) {
-	if held := l.Held(); l.cfg.Most > 0 && held+w.Count > l.cfg.Most {
+func (l *Leases) Provision(now time.Time, w Request) ([]*fleet.Lease, error) {
+	if held := l.Count(); l.cfg.MaxNodes > 0 && held+w.Count > l.cfg.MaxNodes {
 		return nil, fault.New(
 			fault.OverLimit,
 			"too_many_provisioned",
-			"the yard may provision %d nodes at once and has %d",
-			l.cfg.Most,
+			"limit of %d provisioned nodes reached, %d in use",
+			l.cfg.MaxNodes,
 			held,
 		)
 	}
@@ -243,7 +242,7 @@ func (l *Leases) Provision(now time.Time, w Wish) ([]*fleet.Lease, error) {
 
 		l.add(r)
 		l.changed(r)
-		l.out.Told = append(l.out.Told, Told{Kind: "lease.requested", Lease: &r.Lease, Reason: w.Reason})
+		l.out.Events = append(l.out.Events, Event{Kind: "lease.requested", Lease: &r.Lease, Reason: w.Reason})
 		provisioned = append(provisioned, &r.Lease)
 	}
 
@@ -252,11 +251,11 @@ func (l *Leases) Provision(now time.Time, w Wish) ([]*fleet.Lease, error) {
 
 // bootLimit is how long a machine has to join.
 func (l *Leases) bootLimit(o *fleet.Offer) time.Duration {
-	return time.Duration(o.Boot)*3/2 + l.cfg.Patience
+	return time.Duration(o.Boot)*3/2 + l.cfg.JoinTimeout
 }
 
-// Held counts the machines that the yard has or may come to have.
-func (l *Leases) Held() int {
+// Count counts the instances that exist or may come to exist.
+func (l *Leases) Count() int {
 	n := 0
 	for _, lease := range l.live {
 		if lease.Live() {
@@ -269,21 +268,21 @@ func (l *Leases) Held() int {
 
 // Bound is by how much a machine may outlive its lease at most: its provider must
 // list it and take the order to end it within this time, or it ends itself.
-func (l *Leases) Bound() time.Duration { return l.cfg.Settle + l.cfg.Term }
+func (l *Leases) Bound() time.Duration { return l.cfg.ListLag + l.cfg.Term }
 
-// Return gives a lease back. The answer is the lease.
-func (l *Leases) Return(now time.Time, name id.Lease, reason string) (*fleet.Lease, error) {
+// StartRelease begins to release a lease, and returns it.
+func (l *Leases) StartRelease(now time.Time, name id.Lease, reason string) (*fleet.Lease, error) {
 	r, ok := l.all[name]
 	if !ok {
-		return nil, fault.New(fault.NotFound, "lease_not_found", "there is no lease %s that could still be given back", name)
+		return nil, fault.New(fault.NotFound, "lease_not_found", "no active lease %s", name)
 	}
 
-	l.giveBack(now, r, reason)
+	l.release(now, r, reason)
 
 	return &r.Lease, nil
 }
 
-func (l *Leases) giveBack(now time.Time, r *record, reason string) {
+func (l *Leases) release(now time.Time, r *record, reason string) {
 	if l.move(now, r, fleet.LeaseRelease, reason) {
 		r.Released = now
 	}
@@ -293,7 +292,7 @@ func (l *Leases) giveBack(now time.Time, r *record, reason string) {
 func (l *Leases) Join(now time.Time, name id.Lease, node id.Node) error {
 	r, ok := l.all[name]
 	if !ok || r.State == fleet.LeaseReleasing || r.Node != "" && r.Node != node {
-		return fault.New(fault.Denied, "lease_over", "lease %s is over: this machine is not wanted any more", name).
+		return fault.New(fault.Denied, "lease_over", "lease %s has ended, the node cannot join", name).
 			WithRemedy("shut it down")
 	}
 

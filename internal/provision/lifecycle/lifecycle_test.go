@@ -34,7 +34,7 @@ func (b *bench) provision(t *testing.T, count int) []*fleet.Lease {
 	t.Helper()
 	o := fleet.Offer{Provider: "p", Type: "small", Region: "north", Boot: job.Duration(4 * time.Minute)}
 	o.Name = o.NameOf()
-	list, err := b.Provision(b.now, lifecycle.Wish{Offer: o, Count: count, Job: "j1", Owner: "ada", Reason: "it waits"})
+	list, err := b.Provision(b.now, lifecycle.Request{Offer: o, Count: count, Job: "j1", Owner: "ada", Reason: "it waits"})
 	if err != nil {
 		t.Fatalf("provision: %v", err)
 	}
@@ -104,7 +104,7 @@ func (b *bench) join(node id.Node) {
 }
 
 func (b *bench) giveBack() {
-	if _, err := b.Return(b.now, "l1", "not wanted"); err != nil {
+	if _, err := b.StartRelease(b.now, "l1", "not wanted"); err != nil {
 		panic(err)
 	}
 }
@@ -274,7 +274,7 @@ func TestWhatBecomesOfALease(t *testing.T) {
 			b.sweep()
 		}, "l1 releasing i-1"},
 
-		{"requested", "given back", func(b *bench) { b.giveBack() }, "l1 releasing"},
+		{"requested", "released", func(b *bench) { b.giveBack() }, "l1 releasing"},
 		{"active", "given back twice", func(b *bench) {
 			b.giveBack()
 			b.giveBack()
@@ -341,7 +341,7 @@ func TestAnswersInEveryOrder(t *testing.T) {
 		{"listed without tags", func(b *bench) { b.listed(up("i-1", ""), up("i-2", "")) }},
 		{"listed", func(b *bench) { b.listed(up("i-1", "l1"), up("i-2", "l1")) }},
 		{"joined", func(b *bench) { _ = b.Join(b.now, "l1", "n1") }}, // denied in some orders
-		{"returned", func(b *bench) { _, _ = b.Return(b.now, "l1", "not wanted") }},
+		{"returned", func(b *bench) { _, _ = b.StartRelease(b.now, "l1", "not wanted") }},
 	}
 
 	orders := 0
@@ -358,7 +358,7 @@ func TestAnswersInEveryOrder(t *testing.T) {
 			checkMachines(t, b, told)
 		}
 
-		_, _ = b.Return(b.now, "l1", "not wanted") // in some orders it is over
+		_, _ = b.StartRelease(b.now, "l1", "not wanted") // in some orders it is over
 		b.pass(10 * time.Minute)
 		b.listed()
 
@@ -462,7 +462,7 @@ func TestALeaseIsRenewedWhileItsNodeIsHeard(t *testing.T) {
 
 	b.heard = true
 	for range 100 {
-		b.pass(cfg.Every())
+		b.pass(cfg.SweepInterval())
 		b.sweep()
 
 		if left := l.Ends.Sub(b.now); left <= cfg.Term/3 || left > cfg.Term {
@@ -478,7 +478,7 @@ func TestALeaseIsRenewedWhileItsNodeIsHeard(t *testing.T) {
 
 	b.giveBack()
 	ends := l.Ends
-	b.pass(cfg.Every())
+	b.pass(cfg.SweepInterval())
 	b.sweep()
 
 	if !l.Ends.Equal(ends) {
@@ -489,13 +489,13 @@ func TestALeaseIsRenewedWhileItsNodeIsHeard(t *testing.T) {
 func TestNoMoreIsProvisionedThanAllowed(t *testing.T) {
 	t.Parallel()
 	cfg := lifecycle.Defaults()
-	cfg.Most = 3
+	cfg.MaxNodes = 3
 	b := newBench(cfg)
 	b.provision(t, 2)
 
 	if _, err := b.Provision(
 		b.now,
-		lifecycle.Wish{Count: 2, Job: "j2", Reason: "it waits"},
+		lifecycle.Request{Count: 2, Job: "j2", Reason: "it waits"},
 	); code(
 		err,
 	) != "too_many_provisioned" {
@@ -508,7 +508,7 @@ func TestNoMoreIsProvisionedThanAllowed(t *testing.T) {
 
 	b.giveBack()
 
-	if _, err := b.Provision(b.now, lifecycle.Wish{Count: 2, Job: "j2", Reason: "it waits"}); err != nil {
+	if _, err := b.Provision(b.now, lifecycle.Request{Count: 2, Job: "j2", Reason: "it waits"}); err != nil {
 		t.Errorf("one is given back and 2 more were refused: %v", err)
 	}
 }
@@ -526,7 +526,7 @@ func TestTakeTellsEveryChangeOnce(t *testing.T) {
 			kinds = append(kinds, fmt.Sprint(c.ID, " ", c.State, " ", c.Seq))
 		}
 
-		for _, c := range out.Told {
+		for _, c := range out.Events {
 			kinds = append(kinds, c.Kind)
 		}
 

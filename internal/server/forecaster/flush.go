@@ -135,7 +135,7 @@ func (f *Forecaster) nextDocuments(
 		keep := func(kind store.DocumentKind, name string, value any) {
 			text, err := json.Marshal(value)
 			if err != nil {
-				f.Log.ErrorContext(ctx, "writing out a document failed; it is left out", "kind", kind, "id", name, "error", err)
+				f.Log.ErrorContext(ctx, "a document cannot be marshalled and is skipped", "kind", kind, "id", name, "error", err)
 				return
 			}
 

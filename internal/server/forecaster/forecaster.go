@@ -243,7 +243,7 @@ func (f *Forecaster) loadAll(ctx context.Context) error {
 	slices.SortFunc(unread, compareJobs)
 	for _, j := range unread {
 		if err := f.loadJob(ctx, j); err != nil {
-			return fmt.Errorf("read what was kept of %s: %w", j, err)
+			return fmt.Errorf("read the stored metrics of %s: %w", j, err)
 		}
 	}
 

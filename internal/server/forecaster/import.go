@@ -26,7 +26,7 @@ func (f *Forecaster) importRoutes(e Edge) {
 			OperationID:  "import-history",
 			Method:       http.MethodPost,
 			Path:         "/api/v1/forecasts/history",
-			Summary:      "Remember jobs that ran before this yard was there",
+			Summary:      "Import past jobs as forecast history",
 			Security:     e.Security,
 			MaxBodyBytes: maxImport,
 			Tags:         []string{"forecasts"},
@@ -47,7 +47,7 @@ func (f *Forecaster) importRoutes(e Edge) {
 }
 
 type importInput struct {
-	Format  string `query:"format" enum:"csv,mlperf" default:"csv" doc:"the yard's own columns, or the runs of MLPerf Training"`
+	Format  string `query:"format" enum:"csv,mlperf" default:"csv" doc:"the columns of Trainyard, or the results of MLPerf Training"`
 	RawBody []byte `contentType:"application/octet-stream"`
 }
 

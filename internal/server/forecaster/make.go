@@ -149,7 +149,7 @@ func (f *Forecaster) one(j id.Job, stand *yardmaster.JobStatus) (pendingForecast
 // input puts together what is known of a job. What may change is copied.
 func (f *Forecaster) input(w *liveJob, stand *yardmaster.JobStatus, now time.Time) *forecast.Input {
 	j := w.job
-	in := &forecast.Input{Job: &j, Now: now, Progress: w.progress, Speed: stand.Speed, Spent: stand.Cost}
+	in := &forecast.Input{Job: &j, Now: now, Progress: w.progress, Speed: stand.Speed, CostSoFar: stand.Cost}
 	in.Progress.Marks = slices.Clone(w.progress.Marks)
 	for i := range w.runs {
 		if r := &w.runs[i]; r.started {

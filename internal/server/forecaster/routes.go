@@ -36,19 +36,19 @@ func (f *Forecaster) Routes(e Edge) {
 
 	huma.Register(
 		e.API,
-		op("get-forecast", "/api/v1/jobs/{job}/forecast", "Say when a job will be done", "forecasts"),
+		op("get-forecast", "/api/v1/jobs/{job}/forecast", "Get the forecast of a job", "forecasts"),
 		answer(e, f.getForecast),
 	)
 
 	huma.Register(
 		e.API,
-		op("list-metrics", "/api/v1/jobs/{job}/metrics", "List what a job's program measures of itself", "forecasts"),
+		op("list-metrics", "/api/v1/jobs/{job}/metrics", "List the metrics of a job", "forecasts"),
 		answer(e, f.listMetrics),
 	)
 
 	huma.Register(
 		e.API,
-		op("get-curve", "/api/v1/jobs/{job}/curve", "Show one metric of a job, and how it is expected to go on", "forecasts"),
+		op("get-curve", "/api/v1/jobs/{job}/curve", "Get one metric of a job and its expected curve", "forecasts"),
 		func(ctx context.Context, in *curveInput) (*body[api.Curve], error) {
 			j, err := e.Job(ctx, in.Job)
 			if err != nil {
@@ -66,7 +66,7 @@ func (f *Forecaster) Routes(e Edge) {
 
 	f.importRoutes(e)
 
-	huma.Register(e.API, op("get-forecast-record", "/api/v1/forecasts", "Say how good forecasts have been", "forecasts"),
+	huma.Register(e.API, op("get-forecast-record", "/api/v1/forecasts", "Get the accuracy of past forecasts", "forecasts"),
 		func(ctx context.Context, _ *struct{}) (*body[api.ForecastRecord], error) {
 			if err := e.Allow(ctx, tenant.ReadNodes, ""); err != nil {
 				return nil, e.Fail(ctx, err)
@@ -85,7 +85,7 @@ type jobInput struct {
 type curveInput struct {
 	Job    string `path:"job" maxLength:"40"`
 	Metric string `query:"metric" maxLength:"128" required:"true"`
-	Points int    `query:"points" minimum:"2" maximum:"1024" default:"500" doc:"at most so many"`
+	Points int    `query:"points" minimum:"2" maximum:"1024" default:"500" doc:"maximum number of points"`
 }
 
 // answer wraps a question about one job that the caller may see.

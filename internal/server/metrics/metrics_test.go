@@ -543,12 +543,12 @@ func TestCallsToProvidersAreWatched(t *testing.T) {
 		Providers: []cloud.Provider{
 			p,
 		},
-		Timing:   reconcile.Timing{List: time.Hour, Idle: time.Hour, Retry: time.Millisecond, Most: time.Millisecond},
+		Timing:   reconcile.Timing{List: time.Hour, Idle: time.Hour, Retry: time.Millisecond, MaxRetry: time.Millisecond},
 		Timeouts: reconcile.DefaultTimeouts(),
 		Clock:    clock.Wall{},
 		Log:      slog.New(slog.DiscardHandler),
 		Watch:    y.board,
-		Tell: func(_ context.Context, m yardmaster.Message) error {
+		Deliver: func(_ context.Context, m yardmaster.Message) error {
 			told <- m
 			return nil
 		},

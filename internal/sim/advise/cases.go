@@ -72,7 +72,7 @@ func asItWas(h *History) *variant {
 
 // withLossRates returns the offers with default loss rates of spot nodes where none is given.
 func withLossRates(offers []fleet.Offer, now time.Time) []fleet.Offer {
-	return slices.Clone(provision.NewMarket(offers).Open(now))
+	return slices.Clone(provision.NewCatalog(offers).Available(now))
 }
 
 // with returns a copy to be changed.

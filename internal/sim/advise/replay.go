@@ -70,7 +70,7 @@ func (p *play) once(
 		Data:    h.Data,
 		Cloud:   &sim.Cloud{Offers: p.offers, Reclaims: takes},
 		Yard: func(c *yardmaster.Config) {
-			c.Keep.Idle = p.idle
+			c.Keep.MaxIdle = p.idle
 			c.Unmetered = len(h.Quotas) == 0
 		},
 		OnLease: func(l *fleet.Lease) {

@@ -137,7 +137,7 @@ func (s *Store) Commit(ctx context.Context, batches ...*yardmaster.Batch) error 
 		return notWriter()
 	}
 
-	books, err := foldBooks(batches)
+	books, err := foldLedger(batches)
 	if err != nil {
 		return failure("commit", fault.New(fault.Internal, "bad_value", "a value cannot be stored: %s", err).WithCause(err))
 	}
@@ -145,7 +145,7 @@ func (s *Store) Commit(ctx context.Context, batches ...*yardmaster.Batch) error 
 	return failure("commit", s.commit(ctx, fold(batches), books))
 }
 
-func (s *Store) commit(ctx context.Context, c changes, books bookChanges) error {
+func (s *Store) commit(ctx context.Context, c changes, books ledgerChanges) error {
 	steps := []step{
 		put(jobTable, c.jobs, jobRow),
 		put(runTable, c.runs, runRow),

@@ -29,14 +29,14 @@ func (s *Store) Keep(ctx context.Context, docs ...store.Document) error {
 		all.put(recordKey{string(docs[i].Kind), clean(docs[i].ID)}, 0, &docs[i])
 	}
 
-	return s.alone(ctx, "keep documents", put(documentTable, all.rows(), documentRow))
+	return s.alone(ctx, "write documents", put(documentTable, all.rows(), documentRow))
 }
 
 // Drop removes documents.
 func (s *Store) Drop(ctx context.Context, kind store.DocumentKind, ids ...string) error {
 	return s.alone(
 		ctx,
-		"drop documents",
+		"delete documents",
 		step{stmtKey{table: documentTable, remove: true}, len(ids), func(i int, args []any) ([]any, error) {
 			return append(args, string(kind), clean(ids[i])), nil
 		}},

@@ -23,7 +23,7 @@ var jobTable = &table{
 func jobNumber(j id.Job) (int64, error) {
 	num, ok := j.Number()
 	if !ok || int64(num) < 0 {
-		return 0, fmt.Errorf("%q is no id of a job", string(j))
+		return 0, fmt.Errorf("invalid job id %q", string(j))
 	}
 
 	return int64(num), nil
@@ -208,7 +208,7 @@ func runRow(args []any, r *job.Run) ([]any, error) {
 		return nil, err
 	}
 	if r.ID != id.NewRun(r.Job, r.Epoch) {
-		return nil, fmt.Errorf("%q is no id of run %d of job %s", string(r.ID), r.Epoch, r.Job)
+		return nil, fmt.Errorf("invalid id %q of run %d of job %s", string(r.ID), r.Epoch, r.Job)
 	}
 
 	ranks, err := encodeList(r.Ranks, len(r.Ranks))

@@ -20,8 +20,8 @@ import (
 	"trainyard/internal/yardmaster"
 )
 
-// bookChanges is what several batches come to in the books.
-type bookChanges struct {
+// ledgerChanges is what several batches change in the ledger and the small records beside it.
+type ledgerChanges struct {
 	leases   []*fleet.Lease
 	postings []*ledger.Posting
 	savings  []*ledger.Saving
@@ -32,7 +32,7 @@ type bookChanges struct {
 
 type recordKey struct{ kind, id string }
 
-func foldBooks(batches []*yardmaster.Batch) (bookChanges, error) {
+func foldLedger(batches []*yardmaster.Batch) (ledgerChanges, error) {
 	leases := newest[id.Lease, fleet.Lease]{}
 	postings, savings := newest[uint64, ledger.Posting]{}, newest[uint64, ledger.Saving]{}
 	uses := newest[dataset.Use, dataset.Use]{}
@@ -108,7 +108,7 @@ func foldBooks(batches []*yardmaster.Batch) (bookChanges, error) {
 		}
 	}
 
-	return bookChanges{
+	return ledgerChanges{
 		leases:   leases.rows(),
 		postings: postings.rows(),
 		savings:  savings.rows(),
@@ -118,8 +118,8 @@ func foldBooks(batches []*yardmaster.Batch) (bookChanges, error) {
 	}, failed
 }
 
-// bookSteps are the statements that write them.
-func (c *bookChanges) steps() []step {
+// steps are the statements that write them.
+func (c *ledgerChanges) steps() []step {
 	return []step{
 		put(leaseTable, c.leases, leaseRow),
 		put(postingTable, c.postings, postingRow),
@@ -132,8 +132,8 @@ func (c *bookChanges) steps() []step {
 	}
 }
 
-// loadBooks reads leases, datasets and the books. Leases that ended before since are left out.
-func loadBooks(ctx context.Context, tx *dbsql.Tx, state *yardmaster.State, since time.Time) error {
+// loadLedger reads leases, datasets, usage and the ledger. Leases that ended before since are left out.
+func loadLedger(ctx context.Context, tx *dbsql.Tx, state *yardmaster.State, since time.Time) error {
 	var err error
 	state.Leases, err = collect(
 		ctx,
@@ -189,7 +189,7 @@ func loadRecord(state *yardmaster.State, r *record) error {
 		return appendDoc(&state.Shares, r)
 	}
 
-	return fmt.Errorf("nothing is called a %q", r.kind)
+	return fmt.Errorf("unknown ledger document %q", r.kind)
 }
 
 func appendDoc[T dataset.Dataset | tenant.Quota | ledger.State | quota.Usage | quota.Notice | queue.Share](
@@ -256,7 +256,7 @@ func (s *Store) Lease(ctx context.Context, l id.Lease) (fleet.Lease, error) {
 	return one(ctx, s.read, "lease", leaseTable.selects()+`WHERE num = $1`, []any{int64(num)}, readLease, missing)
 }
 
-// Postings hands out the lines of the books that reach into a period, in their order.
+// Postings yields the postings of the ledger that overlap a period, in their order.
 func (s *Store) Postings(ctx context.Context, from, to time.Time, yield func(*ledger.Posting) error) (err error) {
 	query, args := postingTable.selects()+`WHERE to_at >= $1 `, []any{micros(from)}
 	if !to.IsZero() {

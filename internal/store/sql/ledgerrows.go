@@ -18,7 +18,7 @@ var leaseTable = &table{
 func leaseRow(args []any, l *fleet.Lease) ([]any, error) {
 	num, ok := l.ID.Number()
 	if !ok || int64(num) < 0 {
-		return nil, fmt.Errorf("%q is no id of a lease", string(l.ID))
+		return nil, fmt.Errorf("invalid lease id %q", string(l.ID))
 	}
 
 	doc, err := json.Marshal(l)

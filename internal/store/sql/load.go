@@ -70,7 +70,7 @@ func load(ctx context.Context, tx *dbsql.Tx, recent time.Time) (state yardmaster
 			state.LastEvent, err = greatest(ctx, tx, `SELECT MAX(seq) FROM events`)
 			return err
 		},
-		func() error { return loadBooks(ctx, tx, &state, recent.Add(-leaseMemory)) },
+		func() error { return loadLedger(ctx, tx, &state, recent.Add(-leaseMemory)) },
 	}
 
 	for _, part := range parts {
@@ -82,8 +82,8 @@ func load(ctx context.Context, tx *dbsql.Tx, recent time.Time) (state yardmaster
 	return state, nil
 }
 
-// leaseMemory is how much longer than ended jobs ended leases are read: the market
-// learns from them what can be had.
+// leaseMemory is how much longer than ended jobs ended leases are read: the catalog of offers
+// learns from them what is available.
 const leaseMemory = 24 * time.Hour
 
 func greatest(ctx context.Context, q querier, query string) (uint64, error) {

@@ -125,7 +125,7 @@ func (s *Store) migrate(ctx context.Context, steps []migration) error {
 
 func tooNew(have, want int64) error {
 	return fault.New(fault.Conflict, "schema_too_new",
-		"the store has schema %d and this program knows schemas up to %d", have, want).
+		"the store has schema %d, but this version supports schemas up to %d", have, want).
 		WithRemedy("run the version of trainyard that last used this store, or a newer one")
 }
 

@@ -26,7 +26,7 @@ type postgresEngine struct{ config *pgx.ConnConfig }
 func newPostgres(url string) (engine, error) {
 	config, err := pgx.ParseConfig(url)
 	if err != nil {
-		return nil, fault.New(fault.Invalid, "store_url", "the store's address cannot be read").
+		return nil, fault.New(fault.Invalid, "store_url", "invalid store address").
 			WithRemedy("write it as postgres://user:password@host:5432/database").WithCause(err)
 	}
 

@@ -85,7 +85,7 @@ func (s *Store) Job(ctx context.Context, j id.Job) (job.Job, error) {
 
 // JobByKey returns the first job that was submitted under the key.
 func (s *Store) JobByKey(ctx context.Context, owner id.User, key string) (job.Job, error) {
-	missing := fault.New(fault.NotFound, "job_not_found", "%s has submitted no job under the key %q", owner, key)
+	missing := fault.New(fault.NotFound, "job_not_found", "%s has not submitted a job with the idempotency key %q", owner, key)
 	query := jobTable.selects() + `WHERE owner = $1 AND idem_key = $2 AND idem_key <> '' ORDER BY num LIMIT 1`
 	return one(ctx, s.read, "job", query, []any{clean(string(owner)), clean(key)}, readJob, missing)
 }
@@ -267,7 +267,7 @@ func (w *where) add(term string, args ...any) {
 // query puts the conditions between the beginning of a query and its order.
 func (w *where) query(begin, order string, limit int) (string, error) {
 	if limit <= 0 {
-		return "", fault.New(fault.Invalid, "limit_required", "a list needs a limit of at least 1").WithField("limit")
+		return "", fault.New(fault.Invalid, "limit_required", "limit must be at least 1").WithField("limit")
 	}
 
 	conditions := ""

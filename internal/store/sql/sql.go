@@ -93,11 +93,11 @@ func (s *Store) prepare(ctx context.Context) error {
 
 	risks, err := s.engine.risks(ctx, s.read)
 	if err != nil {
-		return failure("look at the database's settings", err)
+		return failure("read the database settings", err)
 	}
 
 	for _, setting := range risks {
-		s.log.Warn("database setting may lose what was committed", "setting", setting, "value", "off")
+		s.log.Warn("database setting may lose committed data", "setting", setting, "value", "off")
 	}
 
 	return nil
@@ -171,13 +171,13 @@ func (s *Store) writeAndRead(ctx context.Context) error {
 		return failure("read from the store", err)
 	}
 	if read < wrote {
-		return fault.New(fault.Internal, "store_stale", "the store wrote %d and reads %d", wrote, read)
+		return fault.New(fault.Internal, "store_stale", "the store wrote %d but read %d", wrote, read)
 	}
 
 	return nil
 }
 
 func hung(ctx context.Context) error {
-	return fault.New(fault.Unavailable, "store_unavailable", "the store did not answer in time").
+	return fault.New(fault.Unavailable, "store_unavailable", "the store did not respond in time").
 		WithCause(context.Cause(ctx))
 }

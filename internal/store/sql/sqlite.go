@@ -23,7 +23,7 @@ type sqliteEngine struct{ path string }
 
 func newSQLite(path string) (engine, error) {
 	if path == "" {
-		return nil, fault.New(fault.Invalid, "store_url", "the store's address names no file").
+		return nil, fault.New(fault.Invalid, "store_url", "the store's address must name a file").
 			WithRemedy("write a path or sqlite:///path/file.db")
 	}
 
@@ -41,16 +41,16 @@ func (*sqliteEngine) name() string { return "sqlite" }
 // last commit and wait for nobody. A commit is on the disk when it returns.
 func (e *sqliteEngine) open() (write, read *dbsql.DB, err error) {
 	if err := os.MkdirAll(filepath.Dir(e.path), 0o700); err != nil {
-		return nil, nil, fmt.Errorf("make the store's folder: %w", err)
+		return nil, nil, fmt.Errorf("create the store's folder: %w", err)
 	}
 
 	// The file holds hashes of tokens and what jobs were given: nobody else may read it.
 	file, err := os.OpenFile(e.path, os.O_CREATE|os.O_RDWR, 0o600)
 	if err != nil {
-		return nil, nil, fmt.Errorf("make the store's file: %w", err)
+		return nil, nil, fmt.Errorf("create the store's file: %w", err)
 	}
 	if err := file.Close(); err != nil {
-		return nil, nil, fmt.Errorf("make the store's file: %w", err)
+		return nil, nil, fmt.Errorf("create the store's file: %w", err)
 	}
 
 	write, err = e.connect(

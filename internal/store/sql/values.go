@@ -67,7 +67,7 @@ type timeColumn struct{ to *time.Time }
 func (c timeColumn) Scan(value any) error {
 	us, ok := value.(int64)
 	if !ok {
-		return fmt.Errorf("a time is kept as a number, not as %T", value)
+		return fmt.Errorf("a time must be stored as a number, got %T", value)
 	}
 
 	*c.to = fromMicros(us)

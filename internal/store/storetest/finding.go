@@ -57,8 +57,8 @@ func filtersJobs(h *harness) {
 		{"two states", store.JobFilter{States: []job.State{job.Failed, job.Succeeded}}, []id.Job{"j4", "j1"}},
 		{"part of the name", store.JobFilter{Name: "net"}, []id.Job{"j2", "j1"}},
 		{"name in other letters", store.JobFilter{Name: "BERT"}, []id.Job{"j10", "j4"}},
-		{"underscore is no joker", store.JobFilter{Name: "resnet_5"}, []id.Job{"j2"}},
-		{"percent is no joker", store.JobFilter{Name: "0%"}, []id.Job{"j3"}},
+		{"underscore is not a wildcard", store.JobFilter{Name: "resnet_5"}, []id.Job{"j2"}},
+		{"percent is not a wildcard", store.JobFilter{Name: "0%"}, []id.Job{"j3"}},
 		{"exclamation mark is itself", store.JobFilter{Name: "t!"}, []id.Job{"j4"}},
 		{"backslash is itself", store.JobFilter{Name: `\`}, nil},
 		{"node, once for each job", store.JobFilter{Node: "gpu-1"}, []id.Job{"j10", "j1"}},
@@ -196,7 +196,7 @@ func filtersEvents(h *harness) {
 		{"kind", store.EventFilter{Kind: "job.started"}, []uint64{2}},
 		{"first part of the kind", store.EventFilter{Kind: "job"}, []uint64{1, 2, 10}},
 		{"other letters are another kind", store.EventFilter{Kind: "JOB"}, nil},
-		{"a joker is no joker", store.EventFilter{Kind: "%"}, nil},
+		{"a wildcard is taken literally", store.EventFilter{Kind: "%"}, nil},
 		{"all at once", store.EventFilter{After: 1, Owner: "ada", Job: "j1", Node: "gpu-1", Kind: "job"}, []uint64{2}},
 	}
 

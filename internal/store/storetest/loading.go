@@ -12,7 +12,7 @@ func loading() []contract {
 	return []contract{
 		{"an empty store loads as nothing", loadsNothing},
 		{"jobs that ended long ago are left out", leavesOutOld},
-		{"the ends of needed jobs are told", tellsNeeds},
+		{"the final states of needed jobs are loaded", tellsNeeds},
 		{"only runs that have not ended are loaded", loadsLiveRuns},
 		{"the greatest numbers are those ever given", loadsGreatest},
 	}
@@ -52,7 +52,7 @@ func leavesOutOld(h *harness) {
 func tellsNeeds(h *harness) {
 	old, recent := plainJob(1, "ada", "old", job.Succeeded), plainJob(2, "ada", "recent", job.Failed)
 	old.Ended, recent.Ended = dayOne.Add(-time.Hour), dayOne.Add(time.Hour)
-	gone := plainJob(3, "ada", "needed by nobody who waits", job.Cancelled)
+	gone := plainJob(3, "ada", "not needed by a queued job", job.Cancelled)
 	gone.Ended = dayOne.Add(-time.Hour)
 	running := plainJob(4, "ada", "running", job.Running)
 	waiting, paused := plainJob(5, "ada", "waiting", job.Pending), plainJob(6, "ada", "paused", job.Paused)

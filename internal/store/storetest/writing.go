@@ -26,7 +26,7 @@ func writing() []contract {
 		{"an event is never changed", keepsEvents},
 		{"orders stay open until they are closed", closesOrders},
 		{"many rows go into one commit", commitsMany},
-		{"text that is no text does not stop a commit", keepsStrangeText},
+		{"invalid UTF-8 does not stop a commit", keepsStrangeText},
 		{"what cannot be stored is an error and leaves nothing behind", refusesBadValues},
 	}
 }
@@ -70,7 +70,7 @@ func (h *harness) holds(s store.Store, b *yardmaster.Batch) {
 	h.same("shares", state.Shares, b.Shares)
 	h.same("meters", state.Ledger.Meters, b.Ledger.Meters)
 	h.same("totals", state.Usage, b.Usage)
-	h.same("what was told", state.Notices, b.Notices)
+	h.same("notices", state.Notices, b.Notices)
 	h.same("postings", h.postings(s, time.Time{}, time.Time{}), b.Ledger.Postings)
 	savings, err := s.Savings(h.context(), time.Time{}, time.Time{})
 	h.must(err)

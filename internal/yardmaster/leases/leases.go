@@ -26,7 +26,7 @@ import (
 // Leases holds the leases and what they are for. It is not safe for concurrent use.
 type Leases struct {
 	*lifecycle.Leases
-	Market *provision.Market
+	Market *provision.Catalog
 
 	sweepInterval time.Duration
 	quotas        *quota.Tracker
@@ -52,8 +52,8 @@ func New(
 ) *Leases {
 	return &Leases{
 		Leases:        lifecycle.New(cfg),
-		Market:        provision.NewMarket(offers),
-		sweepInterval: cfg.Every(),
+		Market:        provision.NewCatalog(offers),
+		sweepInterval: cfg.SweepInterval(),
 		quotas:        quotas,
 		recentlySeen:  recentlySeen,
 		feed:          feed,
@@ -120,7 +120,7 @@ func payer(l *fleet.Lease) quota.Payer { return quota.Payer{Owner: l.Owner, Proj
 
 // Provision creates the leases of a request for a queued job and commits their expected
 // cost, so that nobody else spends that money.
-func (h *Leases) Provision(now time.Time, w lifecycle.Wish, o quota.Commitment) error {
+func (h *Leases) Provision(now time.Time, w lifecycle.Request, o quota.Commitment) error {
 	created, err := h.Leases.Provision(now, w)
 	if err != nil {
 		return err
@@ -175,7 +175,7 @@ func (h *Leases) Abandon(now time.Time, j id.Job) {
 // Release releases a lease, unless it has ended already.
 func (h *Leases) Release(now time.Time, name id.Lease, reason string) {
 	if _, live := h.Get(name); live {
-		_, err := h.Return(now, name, reason)
+		_, err := h.StartRelease(now, name, reason)
 		h.feed.Bug(now, err)
 	}
 }
@@ -234,7 +234,7 @@ func (h *Leases) Settle(now time.Time, changed func(*fleet.Lease)) (gone []*flee
 		}
 	}
 
-	for _, t := range out.Told {
+	for _, t := range out.Events {
 		h.feed.Add(
 			now,
 			batch.Event{

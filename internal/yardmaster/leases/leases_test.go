@@ -52,7 +52,7 @@ func newOffice() *office {
 
 func (o *office) provision(t *testing.T, j id.Job, count int) {
 	t.Helper()
-	w := lifecycle.Wish{Offer: offer(), Count: count, Job: j, Owner: "ada", Reason: "it waits"}
+	w := lifecycle.Request{Offer: offer(), Count: count, Job: j, Owner: "ada", Reason: "it waits"}
 	if err := o.Provision(o.now, w, quota.Commitment{RemainingCost: 1, RemainingGPUHours: -1}); err != nil {
 		t.Fatalf("provision: %v", err)
 	}
@@ -229,7 +229,7 @@ func TestARefusalIsRemembered(t *testing.T) {
 		t.Errorf("the leases are %s", o.states())
 	}
 
-	if len(o.Market.Open(o.now)) != 0 || len(o.Market.Closed(o.now)) != 1 {
+	if len(o.Market.Available(o.now)) != 0 || len(o.Market.Backoffs(o.now)) != 1 {
 		t.Error("what was refused is offered again at once")
 	}
 }

@@ -61,7 +61,7 @@ func (y yardRun) run(w *window) (outcome, []slot, error) {
 
 	cfg := sim.Config{
 		Policy: policy(), Nodes: local(w.nodes), Jobs: trace.List(y.jobs(w.tasks)), Keep: mostSpans,
-		Yard: func(c *yardmaster.Config) { c.Keep.Idle, c.Keep.Margin = idle, 0 },
+		Yard: func(c *yardmaster.Config) { c.Keep.MaxIdle, c.Keep.ReleaseMargin = idle, 0 },
 		OnEnd: func(o *sim.Outcome) {
 			t := &w.tasks[numbers[o.Job.Name]]
 			e.add(t, (o.Ended - t.duration).Hours())

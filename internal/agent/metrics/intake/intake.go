@@ -114,7 +114,7 @@ func (i *Intake) openSecret() error {
 		return fmt.Errorf("generate the intake secret: %w", err)
 	}
 
-	return replace(path, i.secret)
+	return atomicfile.Write(path, i.secret, atomicfile.SingleWriter())
 }
 
 // listen opens the port of the last time, or another.
@@ -145,7 +145,7 @@ func (i *Intake) listen(ctx context.Context) (net.Listener, error) {
 
 	_, port, err := net.SplitHostPort(listener.Addr().String())
 	if err == nil {
-		err = replace(path, []byte(port))
+		err = atomicfile.Write(path, []byte(port), atomicfile.SingleWriter())
 	}
 
 	if err != nil {
@@ -168,7 +168,7 @@ func (i *Intake) Env(r id.Run, rank int, mlflow bool) (map[string]string, error)
 	}
 
 	token := i.token(n)
-	if err := replace(filepath.Join(dir, tokenFile), []byte(token)); err != nil {
+	if err := atomicfile.Write(filepath.Join(dir, tokenFile), []byte(token), atomicfile.SingleWriter()); err != nil {
 		return nil, err
 	}
 
@@ -219,11 +219,6 @@ func (i *Intake) token(name string) string {
 func (i *Intake) knows(r *http.Request, name string) bool {
 	token, ok := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
 	return ok && subtle.ConstantTimeCompare([]byte(strings.TrimSpace(token)), []byte(i.token(name))) == 1
-}
-
-// replace writes a file as a whole.
-func replace(path string, data []byte) error {
-	return atomicfile.Write(path, data, atomicfile.SingleWriter())
 }
 
 // Prune drops what was sent by ranks for which keep is false.

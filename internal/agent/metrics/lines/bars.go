@@ -164,7 +164,7 @@ func (s *bars) longer(d drawn) *bar {
 			continue
 		}
 
-		b.count.offset, b.count.high = b.count.last(), 0
+		b.count.offset, b.count.high = b.count.newest(), 0
 		b.total, b.n, b.uneven = d.total, 0, true
 		b.laps++
 		s.lapped(b)
@@ -178,17 +178,17 @@ func (s *bars) longer(d drawn) *bar {
 // advance moves a bar to where it was drawn.
 func (s *bars) advance(b *bar, d drawn) {
 	if d.epoch.Known {
-		b.ages.tell(d.epoch.Value, d.epochs.Value)
+		b.ages.update(d.epoch.Value, d.epochs.Value)
 		b.count.epoch(d.epoch.Value)
 	}
 
 	before, n := b.count.offset, b.n
 	b.drawn = d
-	b.count.place(d.n, d.total)
+	b.count.total(d.n, d.total)
 	lapped := b.count.offset > before
 
 	if d.epoch.Known && d.total > 0 && !b.uneven {
-		b.count.offset = b.ages.before() * d.total
+		b.count.offset = b.ages.completed() * d.total
 	}
 
 	if lapped {

@@ -1,6 +1,6 @@
 package lines
 
-// counter makes one count of a count that begins again and again.
+// counter makes one running count of a step count that restarts, as programs do in every epoch.
 type counter struct {
 	offset  float64
 	high    float64 // the highest since it began
@@ -10,7 +10,7 @@ type counter struct {
 	hasRun  bool // current is known
 }
 
-// epoch tells in which epoch the counts are that follow.
+// epoch sets the epoch of the counts that follow.
 func (c *counter) epoch(e float64) {
 	if c.hasRun && e > c.current {
 		c.newer = true
@@ -19,10 +19,10 @@ func (c *counter) epoch(e float64) {
 	c.current, c.hasRun = e, true
 }
 
-// place returns where a count is in the whole run. A count that has fallen has begun again if
-// a new epoch has been told, or if it is near its beginning; otherwise the program has gone back,
-// as to a checkpoint, and does the steps anew. lap is how far it counts each time, 0 if unknown.
-func (c *counter) place(n, lap float64) float64 {
+// total returns a count as a step of the whole run. A count that has decreased has restarted if
+// a new epoch was announced, or if it is close to 0; otherwise the program has gone back,
+// as to a checkpoint, and repeats steps. lap is the length of one count, 0 if unknown.
+func (c *counter) total(n, lap float64) float64 {
 	if c.known && n < c.high {
 		if c.newer || n <= c.high/10 || lap > 0 && c.high >= lap*0.99 {
 			c.offset += max(c.high, lap)
@@ -36,8 +36,8 @@ func (c *counter) place(n, lap float64) float64 {
 	return c.offset + n
 }
 
-// last is the newest count in the whole run.
-func (c *counter) last() float64 { return c.offset + c.high }
+// newest is the latest count as a step of the whole run.
+func (c *counter) newest() float64 { return c.offset + c.high }
 
 // epochs is what is known of the epochs of a run.
 type epochs struct {
@@ -47,8 +47,8 @@ type epochs struct {
 	zero    bool // they are counted from zero
 }
 
-// tell takes "epoch 3 of 90". Those who count from zero say the number of the last as the total.
-func (e *epochs) tell(current, total float64) {
+// update records "epoch 3 of 90". Programs that count from 0 give the number of the last epoch as the total.
+func (e *epochs) update(current, total float64) {
 	if current == 0 {
 		e.zero = true
 	}
@@ -62,8 +62,8 @@ func (e *epochs) tell(current, total float64) {
 	}
 }
 
-// before is how many epochs are over.
-func (e *epochs) before() float64 {
+// completed is how many epochs are over.
+func (e *epochs) completed() float64 {
 	if e.zero {
 		return e.current
 	}

@@ -52,9 +52,9 @@ func (p *Parser) within(r *reading.Reading, n, total float64) {
 		count.epoch(p.epochs.current)
 	}
 
-	step := count.place(n, total)
+	step := count.total(n, total)
 	if p.epochs.known && total > 0 {
-		step = p.epochs.before()*total + n
+		step = p.epochs.completed()*total + n
 		count.offset, count.high = step-n, n
 	}
 

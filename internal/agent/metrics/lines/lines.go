@@ -185,7 +185,7 @@ func (p *Parser) unroll(o Object) reading.Reading {
 			count.epoch(o.Epoch.Value)
 		}
 
-		r.Step.Value = count.place(r.Step.Value, 0)
+		r.Step.Value = count.total(r.Step.Value, 0)
 		if r.Total.Known && !r.Done.Known {
 			r.Done = r.Step
 		}

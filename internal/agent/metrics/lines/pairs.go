@@ -133,7 +133,7 @@ func (p *Parser) pairs(line string) (reading.Reading, bool) {
 	r := found.metrics()
 
 	if found.epoch.Known {
-		p.epochs.tell(found.epoch.Value, found.epochs.Value)
+		p.epochs.update(found.epoch.Value, found.epochs.Value)
 	}
 
 	progress := found.named && found.step.Known && found.total.Known
@@ -145,7 +145,7 @@ func (p *Parser) pairs(line string) (reading.Reading, bool) {
 	case found.step.Known:
 		p.within(&r, found.step.Value, found.total.Value)
 	case p.newest != nil: // the end of an epoch, of which the steps were told
-		r.Step = reading.Known(p.newest.last())
+		r.Step = reading.Known(p.newest.newest())
 	case found.epoch.Known:
 		r.Step, r.Done, r.Total = found.epoch, found.epoch, reading.Known(p.epochs.total)
 	default:

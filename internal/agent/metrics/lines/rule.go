@@ -94,7 +94,7 @@ func (r *rule) read(m []string) reading.Reading {
 
 	switch {
 	case step.Known:
-		out.Step = reading.Known(r.count.place(step.Value, 0))
+		out.Step = reading.Known(r.count.total(step.Value, 0))
 		out.Done, out.Total = out.Step, total
 		if total.Known && epochTotal.Known {
 			out.Total.Value *= epochTotal.Value

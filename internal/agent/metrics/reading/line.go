@@ -70,7 +70,7 @@ var kindsOfNotes = map[string]bool{"checkpoint_saved": true, "checkpoint_restore
 
 // Reading is what the line says.
 func (l *Line) Reading() Reading {
-	r := Reading{At: l.At, Step: told64(l.Step), Done: told64(l.Done), Total: told64(l.Total)}
+	r := Reading{At: l.At, Step: optional(l.Step), Done: optional(l.Done), Total: optional(l.Total)}
 	for _, name := range slices.Sorted(maps.Keys(l.Metrics)) {
 		r.Add(name, float64(l.Metrics[name]))
 	}
@@ -82,7 +82,7 @@ func (l *Line) Reading() Reading {
 	return r
 }
 
-func told64(n *Float) Number {
+func optional(n *Float) Number {
 	if n == nil {
 		return Number{}
 	}

@@ -13,7 +13,7 @@ import (
 	"trainyard/internal/metric"
 )
 
-// Number is a number that may not have been told.
+// Number is a number that may be absent.
 type Number struct {
 	Value float64
 	Known bool

@@ -21,7 +21,7 @@ import (
 // Process is a process as the kernel lists it.
 type Process struct {
 	PID, Parent, Session int
-	Begun                uint64 // in ticks since boot; with PID it names one process only
+	Started              uint64 // in ticks since boot; with PID it names one process only
 	Dead                 bool   // a zombie: it does nothing any more
 }
 
@@ -54,7 +54,7 @@ func parseStat(pid int, data []byte) (Process, bool) {
 
 	dead := fields[0] == "Z" || fields[0] == "X"
 
-	return Process{PID: pid, Parent: parent, Session: session, Begun: begun, Dead: dead}, true
+	return Process{PID: pid, Parent: parent, Session: session, Started: begun, Dead: dead}, true
 }
 
 func cutLast(data []byte, sep byte) (before, after []byte, ok bool) {
@@ -156,7 +156,7 @@ func (p Process) Signal(sig unix.Signal) error {
 	default:
 		defer func() { _ = unix.Close(fd) }()
 
-		if now, ok := Read(p.PID); !ok || now.Begun != p.Begun {
+		if now, ok := Read(p.PID); !ok || now.Started != p.Started {
 			return nil
 		}
 

@@ -16,8 +16,8 @@ func TestStatOfAProcess(t *testing.T) {
 		want       Process
 		ok         bool
 	}{
-		{"plain", "9 (bash) S" + rest, Process{PID: 9, Parent: 7, Session: 43, Begun: 9876}, true},
-		{"odd name", "9 (a) b) (c d)) Z" + rest, Process{PID: 9, Parent: 7, Session: 43, Begun: 9876, Dead: true}, true},
+		{"plain", "9 (bash) S" + rest, Process{PID: 9, Parent: 7, Session: 43, Started: 9876}, true},
+		{"odd name", "9 (a) b) (c d)) Z" + rest, Process{PID: 9, Parent: 7, Session: 43, Started: 9876, Dead: true}, true},
 		{"cut", "9 (bash) S 7 42", Process{}, false},
 		{"empty", "", Process{}, false},
 	}
@@ -43,12 +43,12 @@ func TestASignalReachesNoOtherProcess(t *testing.T) {
 	}
 
 	other := p
-	other.Begun++ // as if the PID had been reused
+	other.Started++ // as if the PID had been reused
 	if err := other.Signal(unix.SIGKILL); err != nil {
 		t.Error(err)
 	}
 
-	if now, ok := Read(p.PID); !ok || now.Dead || now.Begun != p.Begun {
+	if now, ok := Read(p.PID); !ok || now.Dead || now.Started != p.Started {
 		t.Fatal("the signal reached a process that only has the same PID")
 	}
 

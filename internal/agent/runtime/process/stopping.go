@@ -17,8 +17,8 @@ import (
 // the writer would fail without its reader. The reader exits at the end of its input, or gets SIGTERM once the writer
 // is gone. Processes started after the first call belong to the saving and never get SIGTERM.
 type Stopping struct {
-	there map[name]bool // processes at the first call; true for those that got SIGTERM
-	begun bool          // Next has been called
+	signalled map[name]bool // processes at the first call; true for those that got SIGTERM
+	begun     bool          // Next has been called
 }
 
 // name is one process.
@@ -27,18 +27,18 @@ type name struct {
 	begun uint64
 }
 
-// Kin answers questions about processes.
-type Kin struct {
-	Shell func(Process) bool                 // whether one is a shell
-	Hears func(p Process, of []Process) bool // whether p reads the output of one of the others
+// Relations answers questions about how processes relate to each other.
+type Relations struct {
+	Shell     func(Process) bool                 // whether one is a shell
+	ReadsFrom func(p Process, of []Process) bool // whether p reads the output of one of the others
 }
 
 // Next returns the processes that get SIGTERM now. procs are all live processes of the program. With all it returns
 // every process that was there at the first call and has not got SIGTERM yet.
-func (s *Stopping) Next(procs []Process, kin Kin, all bool) []Process {
+func (s *Stopping) Next(procs []Process, kin Relations, all bool) []Process {
 	next := s.choose(procs, kin, all)
 	if len(next) == 0 && !s.begun { // they read from each other in a circle
-		next = s.choose(procs, Kin{kin.Shell, func(Process, []Process) bool { return false }}, all)
+		next = s.choose(procs, Relations{kin.Shell, func(Process, []Process) bool { return false }}, all)
 	}
 
 	s.begun = true
@@ -46,11 +46,11 @@ func (s *Stopping) Next(procs []Process, kin Kin, all bool) []Process {
 	return next
 }
 
-func (s *Stopping) choose(procs []Process, kin Kin, all bool) []Process {
-	if s.there == nil {
-		s.there = map[name]bool{}
+func (s *Stopping) choose(procs []Process, kin Relations, all bool) []Process {
+	if s.signalled == nil {
+		s.signalled = map[name]bool{}
 		for _, p := range procs {
-			s.there[name{p.PID, p.Begun}] = false
+			s.signalled[name{p.PID, p.Started}] = false
 		}
 	}
 
@@ -61,12 +61,12 @@ func (s *Stopping) choose(procs []Process, kin Kin, all bool) []Process {
 
 	var next []Process
 	for _, p := range procs {
-		if told, there := s.there[name{p.PID, p.Begun}]; told || !there {
+		if told, there := s.signalled[name{p.PID, p.Started}]; told || !there {
 			continue
 		}
 
-		if (all || unattended(p, parents, kin.Shell)) && !kin.Hears(p, procs) {
-			s.there[name{p.PID, p.Begun}] = true
+		if (all || unattended(p, parents, kin.Shell)) && !kin.ReadsFrom(p, procs) {
+			s.signalled[name{p.PID, p.Started}] = true
 			next = append(next, p)
 		}
 	}
@@ -100,8 +100,8 @@ func (p Process) Shell() bool {
 	return err == nil && slices.Contains(shells, filepath.Base(strings.TrimSuffix(exe, " (deleted)")))
 }
 
-// Hears reports whether a process reads from a pipe into which another one prints.
-func (p Process) Hears(of []Process) bool {
+// ReadsFrom reports whether a process reads from a pipe into which another one prints.
+func (p Process) ReadsFrom(of []Process) bool {
 	in, err := os.Readlink(p.file(0))
 	if err != nil || !strings.HasPrefix(in, "pipe:") {
 		return false

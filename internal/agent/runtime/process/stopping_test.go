@@ -17,7 +17,7 @@ func TestWhoIsToldToEnd(t *testing.T) {
 	hears := func(p Process, of []Process) bool {
 		return slices.ContainsFunc(of, func(other Process) bool { return reads[p.PID] == other.PID })
 	}
-	proc := func(pid, parent int) Process { return Process{PID: pid, Parent: parent, Begun: uint64(pid)} }
+	proc := func(pid, parent int) Process { return Process{PID: pid, Parent: parent, Started: uint64(pid)} }
 
 	type look struct {
 		procs []Process
@@ -55,7 +55,7 @@ func TestWhoIsToldToEnd(t *testing.T) {
 		}},
 		{"another that has the same number is another", []look{
 			{[]Process{proc(training, outside)}, false, []int{training}},
-			{[]Process{{PID: training, Parent: outside, Begun: 99}}, true, nil},
+			{[]Process{{PID: training, Parent: outside, Started: 99}}, true, nil},
 		}},
 		{"who reads what a training prints, when that is gone", []look{
 			{[]Process{proc(script, outside), proc(training, script), proc(tee, script)}, false, []int{script, training}},
@@ -70,7 +70,7 @@ func TestWhoIsToldToEnd(t *testing.T) {
 			var s Stopping
 			for i, l := range test.looks {
 				var got []int
-				for _, p := range s.Next(l.procs, Kin{shell, hears}, l.all) {
+				for _, p := range s.Next(l.procs, Relations{shell, hears}, l.all) {
 					got = append(got, p.PID)
 				}
 

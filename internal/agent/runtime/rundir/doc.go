@@ -7,7 +7,7 @@
 //	<data>/runs/<run>.<rank>/
 //	    launch.json          what to execute; durable before anything is started
 //	    state.json           current state; replaced atomically at every step
-//	    output.log           the output, in the format of package runlog
+//	    output.log           the output, in the format of package logs
 //	    stop                 the requested stop mode
 //	    control              named pipe; wakes the supervisor to read stop
 //	    lock                 held by the supervisor, or by the agent when there is none;

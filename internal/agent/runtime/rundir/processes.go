@@ -44,7 +44,7 @@ func (q Processes) Find(deep bool) ([]process.Process, error) {
 			continue
 		}
 
-		ours := inGroup[p.PID] || q.Session != 0 && p.Session == q.Session && p.Begun >= q.Since
+		ours := inGroup[p.PID] || q.Session != 0 && p.Session == q.Session && p.Started >= q.Since
 		if ours || deep && process.HasEnv(p.PID, mark) {
 			roots[p.PID] = true
 			found = append(found, p)

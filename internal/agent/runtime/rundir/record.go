@@ -139,11 +139,6 @@ func WriteJSON(path string, v any, durable bool) error {
 		return fmt.Errorf("write %s: %w", path, err)
 	}
 
-	return WriteFile(path, data, durable)
-}
-
-// WriteFile is WriteJSON for content that is not JSON.
-func WriteFile(path string, data []byte, durable bool) error {
 	if durable {
 		return atomicfile.Write(path, data, atomicfile.SingleWriter())
 	}

@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 
+	"trainyard/internal/atomicfile"
 	"trainyard/internal/job"
 )
 
@@ -37,7 +38,8 @@ func RequestStop(dir string, mode job.StopMode) error {
 	}
 
 	if requested != mode && requested != job.StopKill {
-		if err := WriteFile(filepath.Join(dir, StopFile), []byte(mode), false); err != nil {
+		path := filepath.Join(dir, StopFile)
+		if err := atomicfile.Write(path, []byte(mode), atomicfile.SingleWriter(), atomicfile.Volatile()); err != nil {
 			return err
 		}
 	}

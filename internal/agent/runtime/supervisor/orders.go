@@ -110,7 +110,7 @@ func (s *supervisor) handleSignals(ctx context.Context, signals chan os.Signal) 
 		case sig := <-signals:
 			if sig != unix.SIGHUP {
 				s.send(ctx, order{mode: job.StopTerm, cause: job.CauseNodeLost,
-					reason: "the supervisor was told to exit, for instance by a shutdown of the machine"})
+					reason: "the supervisor received a signal to exit, for instance at a shutdown of the machine"})
 			}
 		case <-ctx.Done():
 			return

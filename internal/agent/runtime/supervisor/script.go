@@ -76,7 +76,7 @@ func (s *supervisor) runScript(text string, during job.RunState) (result, error)
 func (s *supervisor) running(pid int, st job.RunState) {
 	s.state.State, s.state.PID = st, pid
 	if p, ok := process.Read(pid); ok {
-		s.state.Begun = p.Begun
+		s.state.Begun = p.Started
 	}
 
 	if st == job.RunRunning {
@@ -88,7 +88,7 @@ func (s *supervisor) running(pid int, st job.RunState) {
 
 // stopping records that the run was told to stop.
 func (s *supervisor) stopping() {
-	s.out.remark("%s: rundir.Ending all processes of this run", s.stop.reason)
+	s.out.remark("%s: ending all processes of this run", s.stop.reason)
 	s.state.State, s.state.Reason = job.RunStopping, s.stop.reason
 	s.record()
 }

@@ -1,4 +1,4 @@
-"""Trainyard: what a training program tells the yard, and what it is told.
+"""Report metrics, progress and checkpoints of a training program to Trainyard, and learn when to stop.
 
     import trainyard
 
@@ -10,10 +10,10 @@
             save(trainyard.checkpoint_dir("checkpoints"))
             break
 
-Inside a run of the yard the calls write small files that its agent reads. Outside they do
-nothing, so that one program serves for both. No call ever ends a training:
-what cannot be written is told once through ``logging``. Only a call that makes no sense, such as a
-step that is no number, raises TypeError, inside and outside alike.
+Inside a Trainyard run the calls write small files that the agent reads. Outside they do
+nothing, so the same program works in both places. No call ever ends a training:
+what cannot be written is reported once through ``logging``. Only an invalid call, such as a
+step that is not a number, raises TypeError, inside and outside alike.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ if os.environ.get("TRAINYARD_JOB_ID"):
 
 
 def log(step: Any, metrics: Mapping[str, Any] | None = None, **values: Any) -> None:
-    """Tell what was measured at a step: ``log(10, loss=0.5)`` or ``log(10, {"val/loss": 0.4})``.
+    """Report the metrics of a step: ``log(10, loss=0.5)`` or ``log(10, {"val/loss": 0.4})``.
 
     Values are numbers, or anything of one element that has ``.item()``, such as a tensor; NaN and
     infinities are told as such. Call it as often as you like: at most about 20 times a
@@ -72,7 +72,7 @@ def log(step: Any, metrics: Mapping[str, Any] | None = None, **values: Any) -> N
 
 
 def progress(done: Any, total: Any = None) -> None:
-    """Tell how much of the work is done, and of how much: steps, epochs or samples, always the same."""
+    """Report the progress: how much is done and the total, always in the same unit (steps, epochs or samples)."""
     if type(done) is not int:
         _numbers.check("done", done)
     if total is not None and type(total) is not int:
@@ -82,12 +82,12 @@ def progress(done: Any, total: Any = None) -> None:
 
 
 def checkpoint_saved(path: str | os.PathLike[str] | None = None, step: Any = None) -> None:
-    """Tell that a checkpoint is complete: where it is, and of which step if not the last logged."""
+    """Report that a checkpoint has been saved: its path, and its step if it is not the last logged one."""
     _note("checkpoint_saved", path, step)
 
 
 def checkpoint_restored(path: str | os.PathLike[str] | None = None, step: Any = None) -> None:
-    """Tell that the program goes on from a checkpoint, and at which step."""
+    """Report that the program resumes from a checkpoint, and at which step."""
     _note("checkpoint_restored", path, step)
 
 
@@ -106,7 +106,7 @@ def checkpoint_dir() -> Path | None: ...
 @overload
 def checkpoint_dir(default: str | os.PathLike[str]) -> Path: ...
 def checkpoint_dir(default: str | os.PathLike[str] | None = None) -> Path | None:
-    """Return the folder in which the job saves itself and finds what it saved; it is made if missing.
+    """Return the folder for the checkpoints of the job; it is created if missing.
 
     All runs of a job see the same. Outside the yard it is ``default``.
     """
@@ -117,12 +117,12 @@ def checkpoint_dir(default: str | os.PathLike[str] | None = None) -> Path | None
         try:
             path.mkdir(parents=True, exist_ok=True)
         except OSError as error:
-            _trouble.once("checkpoint_dir", "cannot make the folder for checkpoints: %s", error)
+            _trouble.once("checkpoint_dir", "cannot create the checkpoint folder: %s", error)
     return path
 
 
 def stopping() -> bool:
-    """Say whether the run shall stop: it is moved, paused or cancelled. Save and leave then.
+    """Return whether the run must stop because it is moved, paused or cancelled. Save and exit then.
 
     The notice is SIGTERM. A handler that the program has set itself is called as before. A
     program that asks this is not ended by the signal but trusted to end by itself; after the
@@ -132,7 +132,7 @@ def stopping() -> bool:
 
 
 def on_stop(callback: _Callback, *, end: bool = True) -> _Callback:
-    """Have a function called when the run shall stop, in the main thread, between two steps of Python.
+    """Register a function that is called when the run must stop, in the main thread, between two Python instructions.
 
     After it, the signal takes its course: the program's own handler is called, and if there is
     none the program ends. With ``end=False``, or if it asks ``stopping()``, it is trusted to end by itself.
@@ -146,12 +146,12 @@ def on_stop(callback: _Callback, *, end: bool = True) -> _Callback:
 
 
 def grace_left() -> float | None:
-    """Return the seconds until the program is killed; None if it was not told to stop or nobody knows."""
+    """Return the seconds until the program is killed; None if it need not stop or the time is unknown."""
     return None if _here is None else _here.notice.grace_left()
 
 
 def target_reached(value: Any = None) -> bool:
-    """Say whether the target of the job file has been reached by a value that was logged, or by this one."""
+    """Return whether the target of the job file has been reached, by a logged value or by this one."""
     if _here is None:
         if value is not None:
             _numbers.check("value", value)
@@ -160,28 +160,28 @@ def target_reached(value: Any = None) -> bool:
 
 
 def inside() -> bool:
-    """Say whether this is a run of the yard."""
+    """Return whether the program runs inside a Trainyard job."""
     return _here is not None
 
 
 def job_id() -> str | None:
-    """Return the job's name in the yard, such as j1041, the same for all its runs; None outside."""
+    """Return the job id, such as j1041, the same for all its runs; None outside."""
     return None if _here is None else _here.job
 
 
 def run() -> str | None:
-    """Return the run's name, such as j1041.2; None outside."""
+    """Return the run id, such as j1041.2; None outside."""
     return None if _here is None else _here.run
 
 
 def configure(*, write: bool | None) -> None:
-    """Set whether this process writes. By default (None) only the one of rank 0 does."""
+    """Set whether this process reports. By default (None) only rank 0 does."""
     if _here is not None:
         _here.configure(write)
 
 
 def flush() -> None:
-    """Write what is kept back. It happens by itself at the end, but not before ``os._exit``."""
+    """Write what is buffered. It happens automatically at exit, but not before ``os._exit``."""
     if _here is not None:
         _here.writer.flush()
 

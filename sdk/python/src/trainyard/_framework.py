@@ -44,7 +44,7 @@ def first_of(*names: str) -> Any:
 
 
 def stop_agreed(step: int, processes: int, device: Any) -> bool:
-    """Say whether any process was told to stop; all of them get the same answer.
+    """Return whether any process was asked to stop; all of them get the same answer.
 
     One that stopped alone would leave the others waiting for it. They compare notes every few
     steps only, since that makes all of them wait for each other.

@@ -28,7 +28,7 @@ def check(what: str, value: Any) -> None:
 def read(value: Any) -> Number:
     """Return the number that a value is. Raises whatever the value raises if it is none."""
     if isinstance(value, (str, bytes)):
-        raise TypeError(f"{value!r} is text, no number")
+        raise TypeError(f"{value!r} is a string, not a number")
     if not isinstance(value, (int, float)) and hasattr(value, "item"):
         value = value.item()
     if isinstance(value, int) and -(2**53) <= value <= 2**53:
@@ -47,7 +47,7 @@ def count(what: str, value: Any) -> Number | None:
     except Exception as error:
         raise TypeError(f"{what} must be a number: {error}") from error
     if number < 0 or not math.isfinite(number):
-        _trouble.once("bad " + what, "%s is %r, and must be a finite number from 0 on: left out", what, number)
+        _trouble.once("bad " + what, "%s must be a finite number >= 0, got %r; ignored", what, number)
         return None
     return number
 
@@ -57,15 +57,15 @@ def metrics(given: Mapping[Any, Any]) -> dict[str, float]:
     out: dict[str, float] = {}
     for name, value in given.items():
         if not isinstance(name, str) or not 0 < len(name.encode("utf-8", "replace")) <= MAX_NAME:
-            _trouble.once("name", "%r is no name of a metric: text of 1 to %d bytes is; left out", name, MAX_NAME)
+            _trouble.once("name", "metric name %r must be a string of 1 to %d bytes; ignored", name, MAX_NAME)
             continue
         if len(out) == MAX_METRICS:
-            _trouble.once("many", "more than %d metrics in one call; %r and others are left out", MAX_METRICS, name)
+            _trouble.once("many", "more than %d metrics in one call; %r and others are ignored", MAX_METRICS, name)
             break
         try:
             out[name] = float(read(value))
         except Exception as error:  # the value is of a type that others wrote
-            _trouble.once("value", "metric %r cannot be read as a number: %s; left out", name, error)
+            _trouble.once("value", "metric %r is not a number: %s; ignored", name, error)
     return out
 
 

@@ -1,4 +1,4 @@
-"""The notice that a run shall stop: SIGTERM, then a grace period, then SIGKILL.
+"""The stop request of a run: SIGTERM, then a grace period, then SIGKILL.
 
 The handler is set when somebody asks for the notice, never before, and passes
 the signal on to the handler that was there. If there was none, the signal would have
@@ -18,7 +18,7 @@ from . import _trouble
 
 
 class Notice:
-    """Whether this process was told to stop."""
+    """Whether this process has been asked to stop."""
 
     def __init__(
         self,
@@ -83,7 +83,7 @@ class Notice:
             )
             return
         if current is None:
-            _trouble.once("handler", "SIGTERM is handled outside of Python, so that there is no notice to stop")
+            _trouble.once("handler", "SIGTERM is handled outside of Python, so stopping() cannot detect it")
             return
         self._previous = current
         signal.signal(signal.SIGTERM, self._handler)
@@ -106,7 +106,7 @@ class Notice:
             try:
                 callback()
             except Exception:
-                _trouble.exception("%r failed on the notice to stop", callback)
+                _trouble.exception("%r failed while the run was stopping", callback)
 
     def _pass_on(self, number: int, frame: FrameType | None) -> None:
         if callable(self._previous):

@@ -25,10 +25,10 @@ class Target:
             metric = str(given["metric"])
             bounds = [None if given.get(key) is None else float(given[key]) for key in ("at_most", "at_least")]
         except (ValueError, TypeError, KeyError) as error:
-            _trouble.once("target", "TRAINYARD_TARGET is no target: %r", error)
+            _trouble.once("target", "invalid TRAINYARD_TARGET: %r", error)
             return None
         if bounds == [None, None]:
-            _trouble.once("target", "TRAINYARD_TARGET is no target: it has neither at_most nor at_least")
+            _trouble.once("target", "invalid TRAINYARD_TARGET: neither at_most nor at_least")
             return None
         return cls(metric, *bounds)
 

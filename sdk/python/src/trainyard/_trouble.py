@@ -1,7 +1,7 @@
-"""Telling of trouble without making any.
+"""Log problems without causing any.
 
-A training must not end because of what is said about it. So what goes wrong in here is
-told once through ``logging`` and then put up with. ``warnings`` is not used: a program
+A training must not end because its reports fail. So a problem in this package is
+logged once through ``logging`` and then ignored. ``warnings`` is not used: a program
 that turns warnings into errors would be ended by them.
 """
 
@@ -10,16 +10,16 @@ from __future__ import annotations
 import logging
 
 _log = logging.getLogger("trainyard")
-_told: set[str] = set()
+_logged: set[str] = set()
 
 
 def once(kind: str, text: str, *values: object) -> None:
-    """Tell of trouble of a kind, the first time that it comes up in this process."""
-    if kind not in _told:
-        _told.add(kind)
-        _log.warning(text + " (further ones of this kind are not told)", *values)
+    """Log a problem of a kind, the first time that it occurs in this process."""
+    if kind not in _logged:
+        _logged.add(kind)
+        _log.warning(text + " (further warnings of this kind are suppressed)", *values)
 
 
 def exception(text: str, *values: object) -> None:
-    """Tell of the exception that is being handled, with its traceback."""
+    """Log the exception that is being handled, with its traceback."""
     _log.exception(text, *values)

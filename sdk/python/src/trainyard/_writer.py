@@ -1,4 +1,4 @@
-"""Writing what a program tells, at a bounded rate, to where the yard's agent reads it.
+"""Write the reports of a program, at a bounded rate, to the files that the agent reads.
 
 The agent tails one file of JSON lines and reads another that holds the newest progress.
 A line is one write to a file opened for appending, so that threads and processes can
@@ -67,7 +67,7 @@ class Writer:
         self._thread: threading.Thread | None = None
 
     def after_fork(self) -> None:
-        """In a child: what is kept back is the parent's, and the parent's thread is not here."""
+        """After a fork, in the child: buffered records are the parent's, and its thread does not exist here."""
         self._renew()
         for channel in self._all():
             channel.kept = None
@@ -91,12 +91,12 @@ class Writer:
                 self._offer(self._progress, record)
 
     def flush(self) -> None:
-        """Write what is kept back."""
+        """Write what is buffered."""
         with self._lock:
             self._send_due(float("inf"))
 
     def close(self) -> None:
-        """Write what is kept back, and from now on keep nothing back: the program is ending."""
+        """Write what is buffered, and buffer nothing from now on: the program is exiting."""
         self._closed = True
         self.flush()
 
@@ -166,11 +166,11 @@ class Writer:
             finally:
                 os.close(file)
         except OSError as error:
-            _trouble.once("lines", "cannot tell the yard: %s", error)
+            _trouble.once("lines", "cannot report to Trainyard: %s", error)
             return
         self._torn = written < len(data)
         if self._torn:
-            _trouble.once("lines", "cannot tell the yard: %s took only a part of a line", self._lines_path)
+            _trouble.once("lines", "cannot report to Trainyard: incomplete write to %s", self._lines_path)
 
     def _replace_progress(self, record: Record) -> None:
         path = self._progress_path
@@ -185,7 +185,7 @@ class Writer:
                     os.unlink(temporary)
                 raise
         except OSError as error:
-            _trouble.once("progress", "cannot tell the yard how far this is: %s", error)
+            _trouble.once("progress", "cannot report progress to Trainyard: %s", error)
 
 
 def _encode(record: Record) -> bytes:

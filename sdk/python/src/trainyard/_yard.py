@@ -1,4 +1,4 @@
-"""What a process inside a run of the yard knows and does. Outside there is none of it."""
+"""The state of a process inside a run. It does not exist outside."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Yard:
         self._writes: bool | None = None  # None: not looked up yet
 
     def at_exit_and_fork(self) -> None:
-        """Have this object looked after when the process ends or forks."""
+        """Register this object for the end and for forks of the process."""
         atexit.register(self.writer.close)
         if hasattr(os, "register_at_fork"):
             os.register_at_fork(after_in_child=self._after_fork)
@@ -44,7 +44,7 @@ class Yard:
         self.notice.after_fork()
 
     def writes(self) -> bool:
-        """Say whether this process is the one that speaks for its run.
+        """Return whether this process reports for its run.
 
         Every process of a run is given the rank of its node as RANK; launchers overwrite
         it, or only add LOCAL_RANK. So who speaks is 0 in all of them. They are looked up at the first
@@ -59,7 +59,7 @@ class Yard:
         self._writes = write
 
     def log(self, step: Any, given: Mapping[Any, Any]) -> None:
-        """Tell what was measured at a step."""
+        """Report the metrics of a step."""
         number = _numbers.count("step", step)
         metrics = _numbers.metrics(given)
         if number is None or not metrics:
@@ -71,7 +71,7 @@ class Yard:
             self.writer.line(frozenset(metrics), {"step": number, "at": _now(), "metrics": values})
 
     def progress(self, done: Any, total: Any) -> None:
-        """Tell how much of the work is done."""
+        """Report the progress."""
         done = _numbers.count("done", done)
         total = None if total is None else _numbers.count("total", total)
         if done is None or not self.writes():
@@ -83,7 +83,7 @@ class Yard:
         self.writer.progress(file)
 
     def note(self, what: str, step: Any, text: str) -> None:
-        """Tell that something has happened, by its own step or else at the newest."""
+        """Report an event at its own step or else at the newest."""
         number = self._step if step is None else _numbers.count("step", step)
         if not self.writes():
             return
@@ -95,7 +95,7 @@ class Yard:
         self.writer.line(what, line)
 
     def target_reached(self, value: Any) -> bool:
-        """Say whether the target of the job has been reached, by a value or by what was logged."""
+        """Return whether the target of the job has been reached, by a value or by what was logged."""
         if value is not None:
             _numbers.check("value", value)
             if self._target is not None:
@@ -108,7 +108,7 @@ class Yard:
             self.note("target_reached", None, f"{name}={metrics[name]:.6g}")
 
     def checkpoint_dir(self) -> Path | None:
-        """Return where the job saves itself, if there is such a place."""
+        """Return the checkpoint folder of the job, if it has one."""
         path = self._environ.get("TRAINYARD_CHECKPOINT_DIR", "")
         return Path(path) if path else None
 
@@ -125,6 +125,6 @@ def _seconds(text: str) -> float | None:
     except ValueError:
         seconds = math.nan
     if not math.isfinite(seconds) or seconds < 0:
-        _trouble.once("grace", "TRAINYARD_GRACE is %r, and should be a number of seconds", text)
+        _trouble.once("grace", "TRAINYARD_GRACE must be a number of seconds, got %r", text)
         return None
     return seconds

@@ -31,7 +31,7 @@ def _make() -> type:
     base: Any = importlib.import_module("transformers").TrainerCallback
 
     class Callback(base):  # type: ignore[misc]
-        """Tells the yard what a Trainer does, and the Trainer when to stop."""
+        """Reports the progress of a Trainer and stops it when the run must stop."""
 
         def on_train_begin(self, args: Any, state: Any, control: Any, **_: Any) -> None:
             trainyard.stopping()  # from now on it is heard

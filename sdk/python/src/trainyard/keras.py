@@ -1,11 +1,11 @@
-"""A callback for Keras 3, whatever it computes with.
+"""A callback for Keras 3 with any backend.
 
     from trainyard.keras import Callback
 
     folder = trainyard.checkpoint_dir("checkpoints")
     model.fit(..., callbacks=[Callback(save_to=folder / "stopped.keras")])
 
-It tells metrics and progress. When the run shall stop it has ``fit`` leave after the batch; with
+It reports metrics and progress. When the run must stop it ends ``fit`` after the batch; with
 ``save_to`` it saves the model there first. Steps are counted on from the optimizer's, so
 that a model that was loaded goes on where it was.
 """
@@ -28,7 +28,7 @@ def _make() -> type:
     base: Any = importlib.import_module("keras").callbacks.Callback
 
     class Callback(base):  # type: ignore[misc]
-        """Tells the yard what ``fit`` does, and ``fit`` when to stop."""
+        """Reports the progress of ``fit`` and stops it when the run must stop."""
 
         def __init__(self, save_to: Any = None) -> None:
             super().__init__()

@@ -28,7 +28,7 @@ def _make() -> type:
     base: Any = _framework.first_of("lightning.pytorch", "pytorch_lightning").Callback
 
     class Callback(base):  # type: ignore[misc]
-        """Tells the yard what a Trainer does, and saves when the run shall stop."""
+        """Reports the progress of a Trainer and saves when the run must stop."""
 
         def __init__(self, save_to: Any = None) -> None:
             super().__init__()
@@ -82,7 +82,7 @@ def _make() -> type:
             self._tell_saved(trainer)
 
         def _new(self, trainer: Any, which: str) -> dict[str, Any]:
-            """Return what has been measured since the last time: Lightning keeps old values beside."""
+            """Return the metrics that are new since the last call: Lightning keeps old values too."""
             new: dict[str, Any] = {}
             for source in ("logged_metrics", "callback_metrics"):
                 values, seen = getattr(trainer, source), self._seen.setdefault(source, {})
@@ -110,17 +110,17 @@ def _make() -> type:
 
 
 def _total(trainer: Any) -> float | None:
-    """Return how many steps the training has, None if Lightning cannot say."""
+    """Return how many steps the training has, None if Lightning does not know."""
     try:
         total = trainer.estimated_stepping_batches
     except Exception as error:  # as when gradients are accumulated differently in each epoch
-        _trouble.once("total", "Lightning cannot say how many steps there are: %s", error)
+        _trouble.once("total", "cannot get the number of steps from Lightning: %s", error)
         return None
     return total if 0 < total < math.inf else None
 
 
 def _newest(trainer: Any) -> str | None:
-    """Return the checkpoint that Lightning has written last, as far as it can be told."""
+    """Return the checkpoint that Lightning has written last, None if unknown."""
     for callback in reversed(trainer.checkpoint_callbacks):
         for name in ("_last_checkpoint_saved", "last_model_path", "best_model_path"):
             path = getattr(callback, name, "")

@@ -13,13 +13,13 @@ import (
 	"trainyard/internal/yardmaster"
 )
 
-func bookkeeping() []contract {
+func ledgerTests() []contract {
 	return []contract{
 		{"leases are listed newest first and by what is asked for", listsLeases},
 		{"ended leases are loaded for a while", loadsEndedLeases},
-		{"postings that reach into a period are handed out in their order", handsOutPostings},
+		{"postings that overlap a period are listed in their order", handsOutPostings},
 		{"a meter that was closed is gone", closesMeters},
-		{"a word that was taken back is gone", forgetsNotices},
+		{"a notice that was withdrawn is gone", forgetsNotices},
 		{"savings are found by time", findsSavings},
 	}
 }

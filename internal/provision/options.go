@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"trainyard/internal/fleet"
+	"trainyard/internal/humanize"
 	"trainyard/internal/job"
 )
 
@@ -18,28 +19,28 @@ import (
 type Query struct {
 	Now       time.Time
 	Objective job.Objective
-	Value     float64 // what an hour of the job's time is worth in money; counts for balanced alone
+	HourValue float64 // what an hour of the job's time is worth in money; counts for balanced alone
 
 	// Takes returns how long the job would run undisturbed on so many nodes of an
 	// offer with so many GPUs in use on each, and false if it cannot run there. It
 	// is the same for offers whose nodes are alike. Nil means that the work scales
 	// with the TFLOPS in use.
-	Takes func(o *fleet.Offer, nodes, gpus int) (time.Duration, bool)
+	RunTime func(o *fleet.Offer, nodes, gpus int) (time.Duration, bool)
 	// Run is how long it runs on Base TFLOPS in all, where Takes is nil. Without Run
 	// an hour is reckoned with, and the options are guessed; without Base it is
 	// meant on the slowest GPUs that would do. GPUs whose speed is unknown are taken
 	// to be as fast as Base says.
-	Run  time.Duration
-	Base float64
+	Run        time.Duration
+	BaseTFLOPS float64
 
 	Setup time.Duration // of the environment, on each new node
 	// Stage returns how long it takes to bring the data to a node of an offer, and
 	// what that costs for each node. Nil means nothing.
 	Stage func(o *fleet.Offer) (time.Duration, float64)
 
-	Every   time.Duration // between checkpoints; 0 if what is done is lost with a node
-	Restore time.Duration // from a checkpoint
-	NoSpot  bool          // nodes that may be taken back do not come into question
+	CheckpointEvery time.Duration // between checkpoints; 0 if what is done is lost with a node
+	Restore         time.Duration // from a checkpoint
+	NoSpot          bool          // nodes that may be taken back do not come into question
 }
 
 // Option is one way to provision for a job.
@@ -60,40 +61,37 @@ type Option struct {
 
 // String says it in a sentence.
 func (o *Option) String() string {
-	s := fmt.Sprintf("%d × %s", o.Nodes, o.Offer.Name)
+	const layout = "Jan 2 15:04 MST"
+	what := humanize.Times(o.Nodes, o.Offer.Name)
+	start := o.Start.UTC().Format(layout)
 	if o.Guessed {
-		return fmt.Sprintf(
-			"%s: starts %s, costs $%.2f an hour",
-			s,
-			o.Start.UTC().Format("Jan 2 15:04"),
-			float64(o.Nodes)*float64(o.Offer.Hourly)/1e6,
-		)
+		return fmt.Sprintf("%s: start %s, %s", what, start, humanize.Rate(float64(o.Nodes)*float64(o.Offer.Hourly)/1e6))
 	}
 
-	s = fmt.Sprintf(
-		"%s: starts %s, done %s, costs $%.2f",
-		s,
-		o.Start.UTC().Format("Jan 2 15:04"),
-		o.Finish.UTC().Format("Jan 2 15:04"),
-		o.Money,
+	text := fmt.Sprintf(
+		"%s: start %s, est. finish %s, est. cost %s",
+		what,
+		start,
+		o.Finish.UTC().Format(layout),
+		humanize.Dollars(o.Money),
 	)
 
 	if o.Losses > 0.005 {
-		s += fmt.Sprintf(", with %.2f take-backs expected", o.Losses)
+		text += fmt.Sprintf(", %.2f expected spot interruptions", o.Losses)
 	}
 
-	return s
+	return text
 }
 
-// Best lists the ways to provision for a need, the best first. Those who ask often use a
+// Options lists the ways to provision for a need, the best first. Frequent callers use an
 // Catalogue.
-func Best(offers []fleet.Offer, need fleet.Need, q Query) []Option {
-	return NewCatalogue(offers, nil).Fit(need).Best(q)
+func Options(offers []fleet.Offer, need fleet.Need, q Query) []Option {
+	return NewIndex(offers, nil).Fit(need).Options(q)
 }
 
-// Catalogue is offers made ready to be asked about for many jobs: offers whose
+// Index holds offers prepared for matching with many jobs: offers whose
 // nodes are alike are compared with a need once.
-type Catalogue struct{ shapes []shape }
+type Index struct{ shapes []shape }
 
 // shape is a kind of node and the offers of it.
 type shape struct {
@@ -114,15 +112,15 @@ type shapeKey struct {
 	fake   bool
 }
 
-// NewCatalogue makes offers ready. They must not be changed after that. peak returns
+// NewIndex prepares offers for matching. They must not be changed after that. peak returns
 // the TFLOPS of a GPU for offers that do not say, 0 if unknown; it may be nil.
-func NewCatalogue(offers []fleet.Offer, peak func(gpu string, memory job.Bytes) float64) *Catalogue {
+func NewIndex(offers []fleet.Offer, peak func(gpu string, memory job.Bytes) float64) *Index {
 	type gpu struct {
 		model string
 		size  job.Bytes
 	}
 
-	c := &Catalogue{}
+	c := &Index{}
 	index, kinds := map[shapeKey]int{}, map[gpu]int32{}
 
 	for i := range offers {
@@ -194,7 +192,7 @@ func atLeastAsGood(a, b *fleet.Offer) bool {
 		(a.MaxNodes == 0 || b.MaxNodes != 0 && a.MaxNodes >= b.MaxNodes)
 }
 
-// Fit is what of a catalogue a need fits on.
+// Fit is the part of an index that a need fits on.
 type Fit struct {
 	need  fleet.Need
 	hosts []host
@@ -208,7 +206,7 @@ type host struct {
 }
 
 // Fit compares a need with all offers. Jobs with the same need share the answer.
-func (c *Catalogue) Fit(need fleet.Need) *Fit {
+func (c *Index) Fit(need fleet.Need) *Fit {
 	match := fleet.NewMatcher(need)
 	f := &Fit{need: need}
 	for i := range c.shapes {
@@ -222,11 +220,11 @@ func (c *Catalogue) Fit(need fleet.Need) *Fit {
 	return f
 }
 
-// Best lists the ways to provision, the best first. A need for a range of nodes is tried
+// Options lists the ways to provision, the best first. A need for a range of nodes is tried
 // with the least number and with its doublings, as far as the offer goes and as
 // long as more nodes are faster.
-func (f *Fit) Best(q Query) []Option {
-	q.settle(f)
+func (f *Fit) Options(q Query) []Option {
+	q.setDefaults(f)
 	var list []Option
 	for i := range f.hosts {
 		for _, o := range f.hosts[i].shape.offers {
@@ -239,11 +237,11 @@ func (f *Fit) Best(q Query) []Option {
 	return list
 }
 
-// First returns the best way to provision, the first of those that Best lists or one as
+// Best returns the best way to provision, the first of those that Options lists or one as
 // good, and false if there is none. It is faster: offers that cannot be the best are
 // not looked at.
-func (f *Fit) First(q Query) (Option, bool) {
-	q.settle(f)
+func (f *Fit) Best(q Query) (Option, bool) {
+	q.setDefaults(f)
 	var best Option
 
 	found := false
@@ -280,19 +278,19 @@ func (q *Query) compare(a, b *Option) int {
 	return cmp.Or(first, second, strings.Compare(a.Offer.Name, b.Offer.Name), a.Nodes-b.Nodes)
 }
 
-// settle fills in what was not told: an hour, on the slowest that would do.
-func (q *Query) settle(f *Fit) {
-	if q.Takes != nil || q.Base > 0 && q.Run > 0 {
+// setDefaults fills in what is not known: one hour, on the slowest node that fits.
+func (q *Query) setDefaults(f *Fit) {
+	if q.RunTime != nil || q.BaseTFLOPS > 0 && q.Run > 0 {
 		return
 	}
 
-	q.Base = f.Slowest() * float64(max(f.need.Nodes, 1))
+	q.BaseTFLOPS = f.SlowestTFLOPS() * float64(max(f.need.Nodes, 1))
 }
 
-// runs returns how long the job runs undisturbed, and whether that is a guess.
-func (q *Query) runs(o *fleet.Offer, h *host, nodes int) (run time.Duration, guessed, ok bool) {
-	if q.Takes != nil {
-		run, ok = q.Takes(o, nodes, h.gpus)
+// runTime returns how long the job runs without interruptions, and whether that is a guess.
+func (q *Query) runTime(o *fleet.Offer, h *host, nodes int) (run time.Duration, guessed, ok bool) {
+	if q.RunTime != nil {
+		run, ok = q.RunTime(o, nodes, h.gpus)
 		return run, false, ok
 	}
 
@@ -301,8 +299,8 @@ func (q *Query) runs(o *fleet.Offer, h *host, nodes int) (run time.Duration, gue
 		run = time.Hour
 	}
 
-	if h.speed > 0 && q.Base > 0 {
-		run = job.Seconds(run.Seconds() * q.Base / (h.speed * float64(nodes)))
+	if h.speed > 0 && q.BaseTFLOPS > 0 {
+		run = job.Seconds(run.Seconds() * q.BaseTFLOPS / (h.speed * float64(nodes)))
 	}
 
 	return run, guessed, true
@@ -322,7 +320,7 @@ func (q *Query) options(o *fleet.Offer, h *host, need *fleet.Need, tell func(Opt
 	var last time.Duration
 
 	for n := max(need.Nodes, 1); n <= most; n *= 2 {
-		run, guessed, ok := q.runs(o, h, n)
+		run, guessed, ok := q.runTime(o, h, n)
 		if !ok || last > 0 && run >= last {
 			return
 		}
@@ -342,16 +340,16 @@ func (q *Query) options(o *fleet.Offer, h *host, need *fleet.Need, tell func(Opt
 
 // price works out when an option is done and what it costs.
 //
-// Rent is paid from the order on, so boot, set-up and staging are paid for too. Spot
-// nodes are taken back at random, each with the rate L of its offer, and a job on n
+// A node is paid for from its request on, so boot, set-up and staging are paid for too. Spot
+// nodes are interrupted at random, each with the rate L of its offer, and a job on n
 // nodes loses all of them with the first, so at the rate n·L. Work that was done since the
 // last checkpoint is lost, and then come boot, set-up, staging and restoring again,
-// in all R. (An offer that tells no losses is taken to have none; those of a Market
-// always tell.) A stretch of work w between two checkpoints is then expected to take
+// in all R. (An offer without a loss rate is assumed to have none; those of a Catalog
+// always have one.) A stretch of work w between two checkpoints is then expected to take
 //
 //	(1/(n·L) + R) · (exp(n·L·w) − 1)
 //
-// with exp(n·L·w) − 1 take-backs, and the stretches add up. A replacement begins a
+// with exp(n·L·w) − 1 interruptions, and the stretches add up. A replacement begins a
 // paid stretch of its own, of which half is lost on average.
 func (q *Query) price(o *fleet.Offer, h *host, nodes int, run time.Duration) (Option, bool) {
 	var stage time.Duration
@@ -366,9 +364,9 @@ func (q *Query) price(o *fleet.Offer, h *host, nodes int, run time.Duration) (Op
 
 	if o.Spot && o.LossRate > 0 {
 		var ok bool
-		works, opt.Losses, ok = disturbed(
+		works, opt.Losses, ok = withInterruptions(
 			run.Seconds(),
-			q.Every.Seconds(),
+			q.CheckpointEvery.Seconds(),
 			(ready + q.Restore).Seconds(),
 			o.LossRate*float64(nodes)/3600,
 		)
@@ -379,7 +377,7 @@ func (q *Query) price(o *fleet.Offer, h *host, nodes int, run time.Duration) (Op
 	}
 
 	held := ready + job.Seconds(works)
-	if held < ready || held > longest {
+	if held < ready || held > maxDuration {
 		return Option{}, false
 	}
 
@@ -395,18 +393,18 @@ func (q *Query) price(o *fleet.Offer, h *host, nodes int, run time.Duration) (Op
 	case job.ObjectiveCost:
 		opt.Score = opt.Money
 	case job.ObjectiveBalanced:
-		opt.Score = opt.Money + q.Value*held.Hours()
+		opt.Score = opt.Money + q.HourValue*held.Hours()
 	}
 
 	return opt, true
 }
 
-// longest is more than any job takes: an option that takes longer is none.
-const longest = 10 * 365 * 24 * time.Hour
+// maxDuration is more than any job takes: an option that takes longer is dropped.
+const maxDuration = 10 * 365 * 24 * time.Hour
 
-// disturbed returns how long work takes that is disturbed at a rate, and how often
+// withInterruptions returns how long work takes that is interrupted at a rate, and how often
 // that happens; all in seconds. It is not ok if it would hardly ever get done.
-func disturbed(work, every, again, rate float64) (takes, losses float64, ok bool) {
+func withInterruptions(work, every, again, rate float64) (takes, losses float64, ok bool) {
 	if every <= 0 || every > work {
 		every = work
 	}
@@ -423,4 +421,17 @@ func disturbed(work, every, again, rate float64) (takes, losses float64, ok bool
 	losses = whole*math.Expm1(rate*every) + math.Expm1(rate*(work-whole*every))
 
 	return losses * (1/rate + again), losses, true
+}
+
+// SlowestTFLOPS returns the TFLOPS that the slowest node on which the need fits would use,
+// 0 if that is known of none.
+func (f *Fit) SlowestTFLOPS() float64 {
+	slowest := 0.0
+	for i := range f.hosts {
+		if s := f.hosts[i].speed; s > 0 && (slowest == 0 || s < slowest) {
+			slowest = s
+		}
+	}
+
+	return slowest
 }

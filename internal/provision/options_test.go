@@ -66,10 +66,10 @@ func TestTheObjectiveDecides(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			got := provision.Best(
+			got := provision.Options(
 				offers,
 				need(1),
-				provision.Query{Now: noon, Objective: c.objective, Value: c.value, Run: 10 * time.Hour, Base: 50},
+				provision.Query{Now: noon, Objective: c.objective, HourValue: c.value, Run: 10 * time.Hour, BaseTFLOPS: 50},
 			)
 
 			if !slices.Equal(optionNames(got), c.want) {
@@ -112,7 +112,7 @@ func TestOnlyWhatFitsIsOffered(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			got := provision.Best(offers, c.need, provision.Query{Now: noon, Objective: job.ObjectiveCost, Run: time.Hour})
+			got := provision.Options(offers, c.need, provision.Query{Now: noon, Objective: job.ObjectiveCost, Run: time.Hour})
 			if !slices.Equal(optionNames(got), c.want) {
 				t.Errorf("got %v, want %v", optionNames(got), c.want)
 			}
@@ -137,15 +137,15 @@ func TestMoneyAndTimesOfAnOption(t *testing.T) {
 		"by the hour":                {fleet.Offer{Hourly: 6e6, BillingIncrement: job.Duration(h)}, provision.Query{Run: 61 * m}, 1, 0, 61 * m, 12},
 		"at least":                   {fleet.Offer{Hourly: 6e6, MinBilling: job.Duration(2 * h)}, provision.Query{Run: m}, 1, 0, m, 12},
 		"staging":                    {fleet.Offer{Hourly: 6e6}, provision.Query{Run: h, Stage: stage}, 1, 6 * m, 66 * m, 7.1},
-		"several nodes":              {fleet.Offer{Hourly: 6e6}, provision.Query{Run: h, Base: 200, Stage: stage}, 2, 6 * m, 66 * m, 14.2},
-		"half the speed":             {fleet.Offer{Hourly: 6e6}, provision.Query{Run: h, Base: 200}, 1, 0, 2 * h, 12},
-		"a speed that is looked up":  {fleet.Offer{GPU: "known", Hourly: 6e6, TFLOPS: -1}, provision.Query{Run: h, Base: 200}, 1, 0, 4 * h, 24},
-		"a speed that nobody knows":  {fleet.Offer{Hourly: 6e6, TFLOPS: -1}, provision.Query{Run: h, Base: 200}, 1, 0, h, 6},
-		"what the caller knows":      {fleet.Offer{Hourly: 6e6}, provision.Query{Takes: func(_ *fleet.Offer, n, g int) (time.Duration, bool) { return time.Duration(10*n+g) * m, true }}, 2, 0, 21 * m, 4.2},
+		"several nodes":              {fleet.Offer{Hourly: 6e6}, provision.Query{Run: h, BaseTFLOPS: 200, Stage: stage}, 2, 6 * m, 66 * m, 14.2},
+		"half the speed":             {fleet.Offer{Hourly: 6e6}, provision.Query{Run: h, BaseTFLOPS: 200}, 1, 0, 2 * h, 12},
+		"a speed that is looked up":  {fleet.Offer{GPU: "known", Hourly: 6e6, TFLOPS: -1}, provision.Query{Run: h, BaseTFLOPS: 200}, 1, 0, 4 * h, 24},
+		"a speed that nobody knows":  {fleet.Offer{Hourly: 6e6, TFLOPS: -1}, provision.Query{Run: h, BaseTFLOPS: 200}, 1, 0, h, 6},
+		"what the caller knows":      {fleet.Offer{Hourly: 6e6}, provision.Query{RunTime: func(_ *fleet.Offer, n, g int) (time.Duration, bool) { return time.Duration(10*n+g) * m, true }}, 2, 0, 21 * m, 4.2},
 		"spot that is never lost":    {fleet.Offer{Hourly: 6e6, Spot: true}, provision.Query{Run: h}, 1, 0, h, 6},
-		"no work at all":             {fleet.Offer{Hourly: 6e6, Spot: true, LossRate: 1}, provision.Query{Takes: func(*fleet.Offer, int, int) (time.Duration, bool) { return 0, true }}, 1, 0, 0, 0},
+		"no work at all":             {fleet.Offer{Hourly: 6e6, Spot: true, LossRate: 1}, provision.Query{RunTime: func(*fleet.Offer, int, int) (time.Duration, bool) { return 0, true }}, 1, 0, 0, 0},
 		"spot by the hour, 1 loss":   {fleet.Offer{Hourly: 6e6, Spot: true, LossRate: math.Ln2, BillingIncrement: job.Duration(h)}, provision.Query{Run: h}, 1, 0, job.Seconds(3600 / math.Ln2), 15},
-		"a job that needs no GPU":    {fleet.Offer{Hourly: 6e6}, provision.Query{Run: h, Base: 200}, 0, 0, h, 6},
+		"a job that needs no GPU":    {fleet.Offer{Hourly: 6e6}, provision.Query{Run: h, BaseTFLOPS: 200}, 0, 0, h, 6},
 		"spot by the second, 1 loss": {fleet.Offer{Hourly: 6e6, Spot: true, LossRate: math.Ln2}, provision.Query{Run: h}, 1, 0, job.Seconds(3600 / math.Ln2), 6 / math.Ln2},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -174,7 +174,7 @@ func TestMoneyAndTimesOfAnOption(t *testing.T) {
 				return 0
 			}
 
-			got := provision.NewCatalogue(fleetOf(c.offer), peak).Fit(n).Best(c.query)
+			got := provision.NewIndex(fleetOf(c.offer), peak).Fit(n).Options(c.query)
 			if len(got) != 1 {
 				t.Fatalf("got %d options", len(got))
 			}
@@ -200,7 +200,7 @@ func TestMoreNodesAreTriedAsFarAsTheyHelp(t *testing.T) {
 	counts := func(o fleet.Offer, q provision.Query) []int {
 		var all []int
 		q.Now, q.Objective = noon, job.ObjectiveCost
-		for _, opt := range provision.Best(fleetOf(o), n, q) {
+		for _, opt := range provision.Options(fleetOf(o), n, q) {
 			all = append(all, opt.Nodes)
 		}
 
@@ -213,11 +213,11 @@ func TestMoreNodesAreTriedAsFarAsTheyHelp(t *testing.T) {
 	few := plain
 	few.MaxNodes = 3
 
-	if got := counts(plain, provision.Query{Takes: takes}); !slices.Equal(got, []int{1, 2, 4}) {
+	if got := counts(plain, provision.Query{RunTime: takes}); !slices.Equal(got, []int{1, 2, 4}) {
 		t.Errorf("tried %v, want up to 4: more is not faster", got)
 	}
 
-	if got := counts(few, provision.Query{Takes: takes}); !slices.Equal(got, []int{1, 2}) {
+	if got := counts(few, provision.Query{RunTime: takes}); !slices.Equal(got, []int{1, 2}) {
 		t.Errorf("tried %v, want no more than there may be", got)
 	}
 
@@ -227,7 +227,7 @@ func TestMoreNodesAreTriedAsFarAsTheyHelp(t *testing.T) {
 
 	n.Nodes = 4
 
-	if got := counts(few, provision.Query{Takes: takes}); len(got) != 0 {
+	if got := counts(few, provision.Query{RunTime: takes}); len(got) != 0 {
 		t.Errorf("tried %v, want nothing: there may be 3", got)
 	}
 }
@@ -239,12 +239,12 @@ func TestWithoutAnEstimateTheCheapestWorkComesFirst(t *testing.T) {
 		fleet.Offer{GPU: "fast", TFLOPS: 500, Hourly: 5e6},
 	)
 
-	got := provision.Best(offers, need(1), provision.Query{Now: noon, Objective: job.ObjectiveCost})
+	got := provision.Options(offers, need(1), provision.Query{Now: noon, Objective: job.ObjectiveCost})
 	if !slices.Equal(optionNames(got), []string{"x/fast", "x/slow"}) || !got[0].Guessed {
 		t.Errorf("got %v", optionNames(got))
 	}
 
-	if want := "1 × x/fast: starts Mar 1 12:00, costs $5.00 an hour"; got[0].String() != want {
+	if want := "1× x/fast: start Mar 1 12:00 UTC, $5.00/h"; got[0].String() != want {
 		t.Errorf("got %q, want %q", got[0].String(), want)
 	}
 }
@@ -257,10 +257,10 @@ func TestSpotIsWeighedWithWhatItLoses(t *testing.T) {
 	)
 
 	ask := func(every time.Duration, noSpot bool) []provision.Option {
-		return provision.Best(
+		return provision.Options(
 			offers,
 			need(1),
-			provision.Query{Now: noon, Objective: job.ObjectiveCost, Run: 10 * time.Hour, Every: every, NoSpot: noSpot},
+			provision.Query{Now: noon, Objective: job.ObjectiveCost, Run: 10 * time.Hour, CheckpointEvery: every, NoSpot: noSpot},
 		)
 	}
 
@@ -292,7 +292,7 @@ func TestTheFormulaOfSpotLossesIsRight(t *testing.T) {
 	n := need(1)
 	n.Nodes, n.MaxNodes = nodes, nodes
 	takes := func(*fleet.Offer, int, int) (time.Duration, bool) { return hours(run), true }
-	got := provision.Best(offers, n, provision.Query{Now: noon, Objective: job.ObjectiveTime, Takes: takes, Every: hours(every), Restore: hours(restore)})[0]
+	got := provision.Options(offers, n, provision.Query{Now: noon, Objective: job.ObjectiveTime, RunTime: takes, CheckpointEvery: hours(every), Restore: hours(restore)})[0]
 
 	chance := rand.New(rand.NewPCG(1, 2))
 	const lives = 200_000
@@ -331,17 +331,17 @@ func TestBestIsSortedAndSteady(t *testing.T) {
 			Now: noon,
 			Objective: rapid.SampledFrom([]job.Objective{job.ObjectiveTime, job.ObjectiveCost, job.ObjectiveBalanced}).
 				Draw(t, "objective"),
-			Value: rapid.Float64Range(0, 20).
+			HourValue: rapid.Float64Range(0, 20).
 				Draw(t, "value"),
 			Run: time.Duration(rapid.IntRange(1, 100_000).Draw(t, "run")) * time.Second,
-			Base: rapid.Float64Range(1, 5000).
+			BaseTFLOPS: rapid.Float64Range(1, 5000).
 				Draw(t, "base"),
-			Every: time.Duration(rapid.IntRange(0, 7200).Draw(t, "every")) * time.Second,
+			CheckpointEvery: time.Duration(rapid.IntRange(0, 7200).Draw(t, "every")) * time.Second,
 		}
 
 		n := need(rapid.IntRange(0, 8).Draw(t, "gpus"))
 		n.MaxNodes = rapid.IntRange(1, 4).Draw(t, "nodes")
-		got := provision.Best(offers, n, q)
+		got := provision.Options(offers, n, q)
 		for i := range got {
 			o := &got[i]
 			if o.Finish.Before(o.Start) || o.Money < 0 || o.GPUs != n.MaxGPUs {
@@ -353,7 +353,7 @@ func TestBestIsSortedAndSteady(t *testing.T) {
 			}
 		}
 
-		catalogue := provision.NewCatalogue(offers, nil).Fit(n)
+		catalogue := provision.NewIndex(offers, nil).Fit(n)
 		if rapid.Bool().Draw(t, "data in one region") {
 			q.Stage = func(o *fleet.Offer) (time.Duration, float64) {
 				if o.Region == "r2" {
@@ -363,16 +363,16 @@ func TestBestIsSortedAndSteady(t *testing.T) {
 				return time.Hour, 5
 			}
 
-			got = catalogue.Best(q)
+			got = catalogue.Options(q)
 		}
 
-		first, ok := catalogue.First(q)
+		first, ok := catalogue.Best(q)
 		if ok != (len(got) > 0) ||
 			ok && (first.Score != got[0].Score || first.Money != got[0].Money || !first.Finish.Equal(got[0].Finish)) {
 			t.Fatalf("the first is %s and the best of the list %s", &first, &got[0])
 		}
 
-		again := provision.Best(rapid.Permutation(offers).Draw(t, "order"), n, q)
+		again := provision.Options(rapid.Permutation(offers).Draw(t, "order"), n, q)
 		for i := range got {
 			if *got[i].Offer != *again[i].Offer || got[i].Nodes != again[i].Nodes {
 				t.Fatalf("%d is %s in one order and %s in another", i, &got[i], &again[i])
@@ -423,16 +423,16 @@ func TestTheFirstIsAsGoodAsAny(t *testing.T) {
 			Now: noon,
 			Objective: rapid.SampledFrom([]job.Objective{job.ObjectiveTime, job.ObjectiveCost, job.ObjectiveBalanced}).
 				Draw(t, "objective"),
-			Value: rapid.SampledFrom([]float64{0, 1, 10}).
+			HourValue: rapid.SampledFrom([]float64{0, 1, 10}).
 				Draw(t, "value"),
 			Run:    time.Duration(rapid.IntRange(1, 600).Draw(t, "run")) * time.Minute,
 			NoSpot: rapid.IntRange(0, 3).Draw(t, "no spot") == 0,
 		}
 
-		fit := provision.NewCatalogue(fleetOf(offers...), nil).Fit(n)
-		all := fit.Best(q)
+		fit := provision.NewIndex(fleetOf(offers...), nil).Fit(n)
+		all := fit.Options(q)
 
-		first, ok := fit.First(q)
+		first, ok := fit.Best(q)
 		if ok != (len(all) > 0) ||
 			ok && (first.Score != all[0].Score || first.Money != all[0].Money || !first.Finish.Equal(all[0].Finish)) {
 			t.Fatalf("the first is %v and the list %v", first, all)
@@ -450,21 +450,21 @@ func BenchmarkBest(b *testing.B) {
 	}
 
 	q := provision.Query{
-		Now:       noon,
-		Objective: job.ObjectiveBalanced,
-		Value:     1,
-		Run:       5 * time.Hour,
-		Base:      312,
-		Every:     10 * time.Minute,
+		Now:             noon,
+		Objective:       job.ObjectiveBalanced,
+		HourValue:       1,
+		Run:             5 * time.Hour,
+		BaseTFLOPS:      312,
+		CheckpointEvery: 10 * time.Minute,
 	}
 
 	b.Run("catalogue", func(b *testing.B) {
 		for b.Loop() {
-			provision.NewCatalogue(offers, nil)
+			provision.NewIndex(offers, nil)
 		}
 	})
 
-	c := provision.NewCatalogue(offers, nil)
+	c := provision.NewIndex(offers, nil)
 	b.Run("fit", func(b *testing.B) {
 		for i := 0; b.Loop(); i++ {
 			c.Fit(needs[i%len(needs)])
@@ -478,13 +478,13 @@ func BenchmarkBest(b *testing.B) {
 
 	b.Run("list", func(b *testing.B) {
 		for i := 0; b.Loop(); i++ {
-			fits[i%len(fits)].Best(q)
+			fits[i%len(fits)].Options(q)
 		}
 	})
 
 	b.Run("first", func(b *testing.B) {
 		for i := 0; b.Loop(); i++ {
-			fits[i%len(fits)].First(q)
+			fits[i%len(fits)].Best(q)
 		}
 	})
 }

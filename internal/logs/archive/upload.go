@@ -1,7 +1,7 @@
 // Package archive keeps the output of runs and finds lines in it.
 //
 // server appends what agents ship and reads pages for people; nothing here
-// knows who may see what. The format is that of package runlog. Output that is
+// knows who may see what. The format is that of package logs. Output that is
 // still written is a plain file; what is complete is compressed into the blob
 // store. It never alters what it acknowledged.
 package archive
@@ -24,12 +24,12 @@ import (
 	"trainyard/internal/id"
 )
 
-// Book keeps the output of runs, one stream of bytes for each rank in the
-// format of package runlog. While a rank runs its output is a plain file, to
+// Archive keeps the output of runs, one stream of bytes for each rank in the
+// format of package logs. While a rank runs its output is a plain file, to
 // which an upload is appended before it is acknowledged: the file's length is
 // at any time exactly what the agent need not send again. When the agent has
 // sent all, the file is compressed piece by piece into the blob store.
-type Book struct {
+type Archive struct {
 	dir   string
 	blobs blob.Store
 	clock clock.Clock
@@ -48,20 +48,20 @@ type logFile struct {
 	gone    bool // dropped from memory; look it up again
 }
 
-// Open opens the logbook in a folder.
-func Open(dir string, blobs blob.Store, clk clock.Clock) (*Book, error) {
+// Open opens the archive in a folder.
+func Open(dir string, blobs blob.Store, clk clock.Clock) (*Archive, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
-		return nil, fmt.Errorf("make log folder: %w", err)
+		return nil, fmt.Errorf("create log folder: %w", err)
 	}
 
-	return &Book{dir: dir, blobs: blobs, clock: clk, open: map[string]*logFile{}}, nil
+	return &Archive{dir: dir, blobs: blobs, clock: clk, open: map[string]*logFile{}}, nil
 }
 
 // Name names the output of a rank.
 func Name(run id.Run, rank int) string { return string(run) + "-" + strconv.Itoa(rank) }
 
 // lock returns the log of a rank, locked, with its file open if it is still written.
-func (b *Book) lock(ctx context.Context, run id.Run, rank int) (*logFile, error) {
+func (b *Archive) lock(ctx context.Context, run id.Run, rank int) (*logFile, error) {
 	for {
 		f, err := b.get(ctx, run, rank)
 		if err != nil {
@@ -79,7 +79,7 @@ func (b *Book) lock(ctx context.Context, run id.Run, rank int) (*logFile, error)
 	}
 }
 
-func (b *Book) get(ctx context.Context, run id.Run, rank int) (*logFile, error) {
+func (b *Archive) get(ctx context.Context, run id.Run, rank int) (*logFile, error) {
 	name := Name(run, rank)
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -95,7 +95,7 @@ func (b *Book) get(ctx context.Context, run id.Run, rank int) (*logFile, error) 
 	case err == nil:
 		info, err := file.Stat()
 		if err != nil {
-			return nil, errors.Join(fmt.Errorf("look at log %s: %w", name, err), file.Close())
+			return nil, errors.Join(fmt.Errorf("stat log %s: %w", name, err), file.Close())
 		}
 
 		f.file, f.size = file, info.Size()
@@ -120,7 +120,7 @@ func (b *Book) get(ctx context.Context, run id.Run, rank int) (*logFile, error) 
 
 // Append adds output at an offset and returns how much of the log is here now.
 // What is here already is passed over; what would leave a gap is not taken.
-func (b *Book) Append(ctx context.Context, run id.Run, rank int, offset int64, data []byte, final bool) (int64, error) {
+func (b *Archive) Append(ctx context.Context, run id.Run, rank int, offset int64, data []byte, final bool) (int64, error) {
 	f, err := b.lock(ctx, run, rank)
 	if err != nil {
 		return 0, err
@@ -155,11 +155,11 @@ func (f *logFile) wake() {
 	f.changed = make(chan struct{})
 }
 
-func (b *Book) write(f *logFile, run id.Run, rank int, data []byte) error {
+func (b *Archive) write(f *logFile, run id.Run, rank int, data []byte) error {
 	if f.file == nil {
 		file, err := os.OpenFile(filepath.Join(b.dir, Name(run, rank)), os.O_RDWR|os.O_CREATE, 0o600)
 		if err != nil {
-			return fault.New(fault.Unavailable, "log_store", "cannot make the log of %s", run).WithCause(err)
+			return fault.New(fault.Unavailable, "log_store", "cannot create the log of %s", run).WithCause(err)
 		}
 
 		f.file = file
@@ -184,7 +184,7 @@ type State struct {
 }
 
 // State says how much of a log is here.
-func (b *Book) State(ctx context.Context, run id.Run, rank int) (State, error) {
+func (b *Archive) State(ctx context.Context, run id.Run, rank int) (State, error) {
 	f, err := b.lock(ctx, run, rank)
 	if err != nil {
 		return State{}, err
@@ -196,7 +196,7 @@ func (b *Book) State(ctx context.Context, run id.Run, rank int) (State, error) {
 }
 
 // Read returns the bytes of a log from an offset on, at most limit of them.
-func (b *Book) Read(ctx context.Context, run id.Run, rank int, offset, limit int64) ([]byte, error) {
+func (b *Archive) Read(ctx context.Context, run id.Run, rank int, offset, limit int64) ([]byte, error) {
 	f, err := b.lock(ctx, run, rank)
 	if err != nil {
 		return nil, err
@@ -226,7 +226,7 @@ const keepOpen = 10 * time.Minute
 
 // Sweep drops logs that nobody has used lately from memory and closes their
 // files. Those who follow one are woken and look it up again.
-func (b *Book) Sweep() error {
+func (b *Archive) Sweep() error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 

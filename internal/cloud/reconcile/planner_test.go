@@ -22,12 +22,12 @@ var errLost = errors.New("connection reset")
 
 // clerk is a desk with a clock.
 type clerk struct {
-	*reconcile.Desk
+	*reconcile.Planner
 	now time.Time
 }
 
 func newClerk(providers ...string) *clerk {
-	return &clerk{reconcile.NewDesk(reconcile.DefaultTiming(), providers...), start}
+	return &clerk{reconcile.NewPlanner(reconcile.DefaultTiming(), providers...), start}
 }
 
 func (c *clerk) pass(d time.Duration) { c.now = c.now.Add(d) }

@@ -71,7 +71,7 @@ func TestOpenListsTheCheapestFirst(t *testing.T) {
 	offers := stalls()
 	twin := offer("aaa", "big", "east", "", 8, 50e6, false)
 	offers = append(offers, twin)
-	m := provision.NewMarket(offers)
+	m := provision.NewCatalog(offers)
 
 	want := []string{
 		"aws/small/east",
@@ -84,7 +84,7 @@ func TestOpenListsTheCheapestFirst(t *testing.T) {
 		"gcp/big/east",
 	}
 
-	if diff := cmp.Diff(want, names(m.Open(noon))); diff != "" {
+	if diff := cmp.Diff(want, names(m.Available(noon))); diff != "" {
 		t.Error(diff)
 	}
 
@@ -103,62 +103,62 @@ func TestARefusalClosesWhatWouldBeRefusedToo(t *testing.T) {
 	}{
 		"no capacity in a zone": {
 			"aws/big/east/a", fleet.RefusedCapacity, []string{"aws/big/east/a"},
-			"aws big on demand in east, zone a: the provider has none to give; refused once, last at 12:00:00; is asked for again at 12:01:00",
+			"aws on-demand big in east, zone a: no capacity; refused once, last at 12:00:00 UTC; not requested until 12:01:00 UTC",
 		},
 		"no capacity in any zone of a region": {
 			"aws/big/east", fleet.RefusedCapacity, []string{"aws/big/east", "aws/big/east/a", "aws/big/east/b"},
-			"aws big on demand in east: the provider has none to give; refused once, last at 12:00:00; is asked for again at 12:01:00",
+			"aws on-demand big in east: no capacity; refused once, last at 12:00:00 UTC; not requested until 12:01:00 UTC",
 		},
 		"no capacity on spot": {
 			"aws/big/east/spot", fleet.RefusedCapacity, []string{"aws/big/east/spot"},
-			"aws big on spot in east: the provider has none to give; refused once, last at 12:00:00; is asked for again at 12:01:00",
+			"aws spot big in east: no capacity; refused once, last at 12:00:00 UTC; not requested until 12:01:00 UTC",
 		},
 		"the quota, for so many GPUs": {
 			"aws/big/east/b", fleet.RefusedQuota, []string{"aws/big/east", "aws/big/east/a", "aws/big/east/b"},
-			"aws nodes with 8 or more GPUs of H100 on demand in east: the account's quota is used up; refused once, last at 12:00:00; is asked for again at 12:10:00",
+			"aws on-demand nodes with at least 8× H100 in east: quota of the account used up; refused once, last at 12:00:00 UTC; not requested until 12:10:00 UTC",
 		},
 		"the quota, even for one GPU": {
 			"aws/small/east", fleet.RefusedQuota, []string{"aws/small/east", "aws/big/east", "aws/big/east/a", "aws/big/east/b"},
-			"aws nodes with 1 or more GPUs of H100 on demand in east: the account's quota is used up; refused once, last at 12:00:00; is asked for again at 12:10:00",
+			"aws on-demand nodes with at least 1× H100 in east: quota of the account used up; refused once, last at 12:00:00 UTC; not requested until 12:10:00 UTC",
 		},
 		"the spot price": {
 			"aws/big/east/spot", fleet.RefusedPrice, []string{"aws/big/east/spot"},
-			"aws/big/east/spot: the spot price is above what we would pay; refused once, last at 12:00:00; is asked for again at 12:01:00",
+			"aws/big/east/spot: spot price above the limit; refused once, last at 12:00:00 UTC; not requested until 12:01:00 UTC",
 		},
 		"a type that is not known there": {
 			"aws/big/east", fleet.RefusedInvalid, []string{"aws/big/east"},
-			"aws/big/east: the provider does not know this type or its image; refused once, last at 12:00:00; is asked for again at 12:10:00",
+			"aws/big/east: unknown instance type or image; refused once, last at 12:00:00 UTC; not requested until 12:10:00 UTC",
 		},
 		"the account": {
 			"aws/small/east", fleet.RefusedDenied, []string{"aws/small/east", "aws/big/east", "aws/big/east/a", "aws/big/east/b", "aws/big/west"},
-			"everything of aws on demand: the account may not provision there; refused once, last at 12:00:00; is asked for again at 12:10:00",
+			"all on-demand offers of aws: permission denied; refused once, last at 12:00:00 UTC; not requested until 12:10:00 UTC",
 		},
 		"nobody knows why": {
 			"gcp/big/east", "", []string{"gcp/big/east"},
-			"gcp/big/east: the provider refused it; refused once, last at 12:00:00; is asked for again at 12:10:00",
+			"gcp/big/east: refused by the provider; refused once, last at 12:00:00 UTC; not requested until 12:10:00 UTC",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			m := provision.NewMarket(stalls())
-			all := names(m.Open(noon))
+			m := provision.NewCatalog(stalls())
+			all := names(m.Available(noon))
 			m.Refused(c.offer, c.code, noon)
 
 			want := slices.DeleteFunc(slices.Clone(all), func(n string) bool { return slices.Contains(c.closed, n) })
-			if diff := cmp.Diff(want, names(m.Open(noon))); diff != "" {
+			if diff := cmp.Diff(want, names(m.Available(noon))); diff != "" {
 				t.Error(diff)
 			}
 
-			closed := m.Closed(noon)
+			closed := m.Backoffs(noon)
 			if len(closed) != 1 || closed[0].String() != c.says || closed[0].Offers != len(c.closed) {
 				t.Errorf("closed is %v, want %q", closed, c.says)
 			}
 
-			if diff := cmp.Diff(all, names(m.Open(closed[0].Until))); diff != "" {
+			if diff := cmp.Diff(all, names(m.Available(closed[0].Until))); diff != "" {
 				t.Errorf("is not open again when the time is over: %s", diff)
 			}
 
-			if left := m.Closed(closed[0].Until); len(left) != 0 {
+			if left := m.Backoffs(closed[0].Until); len(left) != 0 {
 				t.Errorf("still closed: %v", left)
 			}
 		})
@@ -167,11 +167,11 @@ func TestARefusalClosesWhatWouldBeRefusedToo(t *testing.T) {
 
 func TestWaitingDoublesUntilSomethingIsGranted(t *testing.T) {
 	t.Parallel()
-	m := provision.NewMarket(stalls())
+	m := provision.NewCatalog(stalls())
 	now := noon
 	refuse := func(code string) time.Duration {
 		m.Refused("aws/big/west", code, now)
-		wait := m.Closed(now)[0].Until.Sub(now)
+		wait := m.Backoffs(now)[0].Until.Sub(now)
 		now = now.Add(wait)
 
 		return wait
@@ -202,7 +202,7 @@ func TestWaitingDoublesUntilSomethingIsGranted(t *testing.T) {
 		t.Errorf("after an hour of being open it closes for %s", got)
 	}
 
-	m = provision.NewMarket(stalls())
+	m = provision.NewCatalog(stalls())
 
 	for i, want := range []time.Duration{10, 20, 40, 80, 160, 320, 360, 360} {
 		if got := refuse(fleet.RefusedQuota); got != want*time.Minute {
@@ -213,12 +213,12 @@ func TestWaitingDoublesUntilSomethingIsGranted(t *testing.T) {
 
 func TestRefusalsOfOneGangCountOnce(t *testing.T) {
 	t.Parallel()
-	m := provision.NewMarket(stalls())
+	m := provision.NewCatalog(stalls())
 	for i := range 8 {
 		m.Refused("aws/big/west", fleet.RefusedCapacity, noon.Add(time.Duration(i)*time.Second))
 	}
 
-	closed := m.Closed(noon.Add(8 * time.Second))
+	closed := m.Backoffs(noon.Add(8 * time.Second))
 	if len(closed) != 1 || closed[0].Times != 1 || !closed[0].Until.Equal(noon.Add(time.Minute)) {
 		t.Errorf("closed is %v", closed)
 	}
@@ -226,66 +226,66 @@ func TestRefusalsOfOneGangCountOnce(t *testing.T) {
 
 func TestARoomInTheQuotaOpensIt(t *testing.T) {
 	t.Parallel()
-	m := provision.NewMarket(stalls())
+	m := provision.NewCatalog(stalls())
 	m.Refused("aws/big/east", fleet.RefusedQuota, noon)
 	m.Refused("gcp/big/east", fleet.RefusedCapacity, noon)
 	later := noon.Add(time.Second)
-	m.Returned("aws/big/west", later) // another region's quota
-	m.Returned("gcp/big/east", later) // a machine that went back says nothing of capacity
+	m.Released("aws/big/west", later) // another region's quota
+	m.Released("gcp/big/east", later) // a machine that went back says nothing of capacity
 
-	if closed := m.Closed(noon); len(closed) != 2 {
+	if closed := m.Backoffs(noon); len(closed) != 2 {
 		t.Errorf("closed is %v, want both", closed)
 	}
 
-	m.Returned("aws/small/east", later)
+	m.Released("aws/small/east", later)
 
-	if closed := m.Closed(noon); len(closed) != 1 || closed[0].What != "gcp big on demand in east" {
+	if closed := m.Backoffs(noon); len(closed) != 1 || closed[0].What != "gcp on-demand big in east" {
 		t.Errorf("closed is %v, want gcp alone", closed)
 	}
 }
 
 func TestASmallNodeThatIsGrantedSaysNothingOfLargerOnes(t *testing.T) {
 	t.Parallel()
-	m := provision.NewMarket(stalls())
+	m := provision.NewCatalog(stalls())
 	m.Refused("aws/big/east", fleet.RefusedQuota, noon)
 	later := noon.Add(time.Second)
 	m.Granted("aws/small/east", later)
 
-	if closed := m.Closed(noon); len(closed) != 1 {
+	if closed := m.Backoffs(noon); len(closed) != 1 {
 		t.Errorf("closed is %v, want the quota for 8 GPUs", closed)
 	}
 
 	m.Granted("aws/big/east/a", later)
 
-	if closed := m.Closed(noon); len(closed) != 0 {
+	if closed := m.Backoffs(noon); len(closed) != 0 {
 		t.Errorf("closed is %v, want nothing", closed)
 	}
 }
 
 func TestAnUpdateKeepsWhatWasLearned(t *testing.T) {
 	t.Parallel()
-	m := provision.NewMarket(stalls())
+	m := provision.NewCatalog(stalls())
 	m.Refused("aws/big/west", fleet.RefusedCapacity, noon)
-	m.Taken("aws/big/east/spot", noon)
+	m.Interrupted("aws/big/east/spot", noon)
 	before, _ := m.Offer("aws/big/east/spot")
 	offers := stalls()
 	offers[4].Hourly = 1e6
 	m.Update(offers)
 
 	after, ok := m.Offer("aws/big/east/spot")
-	if !ok || after.LossRate != before.LossRate || len(m.Closed(noon)) != 1 {
-		t.Errorf("losses are %g and were %g; closed is %v", after.LossRate, before.LossRate, m.Closed(noon))
+	if !ok || after.LossRate != before.LossRate || len(m.Backoffs(noon)) != 1 {
+		t.Errorf("losses are %g and were %g; closed is %v", after.LossRate, before.LossRate, m.Backoffs(noon))
 	}
 
-	if first := m.Open(noon.Add(time.Hour))[0]; first.Name != "aws/big/west" {
+	if first := m.Available(noon.Add(time.Hour))[0]; first.Name != "aws/big/west" {
 		t.Errorf("the cheapest is %s", first.Name)
 	}
 
 	m.Update(offers[:1])
 	m.Refused("aws/big/west", fleet.RefusedCapacity, noon.Add(time.Hour))
-	m.Taken("aws/big/east/spot", noon)
+	m.Interrupted("aws/big/east/spot", noon)
 
-	if got := m.Closed(noon.Add(time.Hour)); len(got) != 0 {
+	if got := m.Backoffs(noon.Add(time.Hour)); len(got) != 0 {
 		t.Errorf("what is offered no more was closed: %v", got)
 	}
 
@@ -297,9 +297,9 @@ func TestAnUpdateKeepsWhatWasLearned(t *testing.T) {
 func TestLossesMoveFromWhatWasToldToWhatIsSeen(t *testing.T) {
 	t.Parallel()
 	const name = "aws/big/east/spot"
-	losses := func(m *provision.Market) float64 {
+	losses := func(m *provision.Catalog) float64 {
 		o, _ := m.Offer(name)
-		open := m.Open(noon)
+		open := m.Available(noon)
 		i := slices.IndexFunc(open, func(o fleet.Offer) bool { return o.Name == name })
 		if open[i].LossRate != o.LossRate {
 			t.Errorf("Open says %g and Offer %g", open[i].LossRate, o.LossRate)
@@ -308,33 +308,33 @@ func TestLossesMoveFromWhatWasToldToWhatIsSeen(t *testing.T) {
 		return o.LossRate
 	}
 
-	m := provision.NewMarket(stalls())
+	m := provision.NewCatalog(stalls())
 	if got := losses(m); got != 0.1 {
 		t.Errorf("before anything was seen: %g, want what the price file says", got)
 	}
 
-	m.Exposed(name, 24*time.Hour, noon)
+	m.Uptime(name, 24*time.Hour, noon)
 
 	if got := losses(m); math.Abs(got-0.05) > 1e-9 {
 		t.Errorf("after a day without a loss: %g, want half", got)
 	}
 
-	m.Taken(name, noon)
+	m.Interrupted(name, noon)
 
 	if got := losses(m); got <= 0.05 {
 		t.Errorf("after a loss: %g, want more than before", got)
 	}
 
 	for range 1000 { // one every two hours
-		m.Exposed(name, 2*time.Hour, noon)
-		m.Taken(name, noon)
+		m.Uptime(name, 2*time.Hour, noon)
+		m.Interrupted(name, noon)
 	}
 
 	if got := losses(m); math.Abs(got-0.5) > 0.02 {
 		t.Errorf("after much was seen: %g, want 0.5", got)
 	}
 
-	m.Exposed(name, 0, noon.AddDate(1, 0, 0))
+	m.Uptime(name, 0, noon.AddDate(1, 0, 0))
 
 	if got := losses(m); math.Abs(got-0.1) > 0.01 {
 		t.Errorf("a year later: %g, want what the price file says", got)
@@ -342,7 +342,7 @@ func TestLossesMoveFromWhatWasToldToWhatIsSeen(t *testing.T) {
 
 	unknown := offer("x", "y", "", "", 1, 1e6, true)
 	unknown.LossRate = 0
-	if o, _ := provision.NewMarket([]fleet.Offer{unknown}).Offer(unknown.Name); o.LossRate <= 0 {
+	if o, _ := provision.NewCatalog([]fleet.Offer{unknown}).Offer(unknown.Name); o.LossRate <= 0 {
 		t.Error("a spot node of which nothing is known is thought to be never taken back")
 	}
 
@@ -356,22 +356,22 @@ func TestOfARefusalAndAGrantAtOnceTheRefusalCounts(t *testing.T) {
 	const name = "aws/big/west"
 
 	later := noon.Add(time.Hour)
-	for order, tell := range map[string]func(m *provision.Market){
-		"granted first": func(m *provision.Market) {
+	for order, tell := range map[string]func(m *provision.Catalog){
+		"granted first": func(m *provision.Catalog) {
 			m.Granted(name, later)
 			m.Refused(name, fleet.RefusedCapacity, later)
 		},
-		"refused first": func(m *provision.Market) {
+		"refused first": func(m *provision.Catalog) {
 			m.Refused(name, fleet.RefusedCapacity, later)
 			m.Granted(name, later)
 		},
 	} {
 		for _, before := range []time.Time{noon, later.Add(-time.Second)} {
-			m := provision.NewMarket(stalls())
+			m := provision.NewCatalog(stalls())
 			m.Refused(name, fleet.RefusedCapacity, before)
 			tell(m)
 
-			closed := m.Closed(later)
+			closed := m.Backoffs(later)
 			if len(closed) != 1 || closed[0].Times != 1 || !closed[0].Until.Equal(later.Add(time.Minute)) {
 				t.Errorf("%s, refused before at %s: closed is %v", order, before, closed)
 			}
@@ -391,7 +391,7 @@ func TestALeaseThatEndedTellsWhetherItsNodeWasTakenBack(t *testing.T) {
 		"never given":      {fleet.Lease{Offer: spot, Ended: noon.Add(24 * time.Hour)}, 0.1},
 		"not a spot lease": {fleet.Lease{Offer: onDemand, Granted: noon, Ended: noon.Add(24 * time.Hour)}, 0.1},
 	} {
-		m := provision.NewMarket(stalls())
+		m := provision.NewCatalog(stalls())
 		m.Refused(spot.Name, fleet.RefusedQuota, noon)
 
 		m.Ended(&c.lease)
@@ -399,8 +399,8 @@ func TestALeaseThatEndedTellsWhetherItsNodeWasTakenBack(t *testing.T) {
 			t.Errorf("%s: losses are %g, want %g", name, o.LossRate, c.want)
 		}
 
-		if open := len(m.Closed(noon)) == 0; open != (c.lease.Offer.Spot && !c.lease.Granted.IsZero()) {
-			t.Errorf("%s: closed is %v", name, m.Closed(noon))
+		if open := len(m.Backoffs(noon)) == 0; open != (c.lease.Offer.Spot && !c.lease.Granted.IsZero()) {
+			t.Errorf("%s: closed is %v", name, m.Backoffs(noon))
 		}
 	}
 }
@@ -410,7 +410,7 @@ func TestALeaseThatEndedTellsWhetherItsNodeWasTakenBack(t *testing.T) {
 func TestReplayRemembersTheSame(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
-		live, now := provision.NewMarket(stalls()), noon
+		live, now := provision.NewCatalog(stalls()), noon
 		var leases []fleet.Lease
 		for i := range rapid.IntRange(0, 60).Draw(t, "steps") {
 			now = now.Add(time.Duration(rapid.SampledFrom([]int{0, 0, 1, 30, 600, 5000}).Draw(t, "seconds")) * time.Second)
@@ -446,16 +446,16 @@ func TestReplayRemembersTheSame(t *testing.T) {
 			}
 		}
 
-		again := provision.NewMarket(stalls())
+		again := provision.NewCatalog(stalls())
 		shuffled := rapid.Permutation(leases).Draw(t, "stored order")
 		again.Replay(shuffled)
 
 		for _, at := range []time.Time{now, now.Add(time.Minute), now.Add(3 * time.Hour)} {
-			if diff := cmp.Diff(live.Closed(at), again.Closed(at)); diff != "" {
+			if diff := cmp.Diff(live.Backoffs(at), again.Backoffs(at)); diff != "" {
 				t.Fatalf("at %s: %s", at, diff)
 			}
 
-			if diff := cmp.Diff(live.Open(at), again.Open(at)); diff != "" {
+			if diff := cmp.Diff(live.Available(at), again.Available(at)); diff != "" {
 				t.Fatalf("at %s: %s", at, diff)
 			}
 		}
@@ -466,7 +466,7 @@ func TestReplayRemembersTheSame(t *testing.T) {
 func TestNothingIsOpenAndClosed(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
-		m, now := provision.NewMarket(stalls()), noon
+		m, now := provision.NewCatalog(stalls()), noon
 		for range rapid.IntRange(1, 30).Draw(t, "steps") {
 			now = now.Add(time.Duration(rapid.IntRange(0, 4000).Draw(t, "seconds")) * time.Second)
 			o := rapid.SampledFrom(stalls()).Draw(t, "offer")
@@ -475,7 +475,7 @@ func TestNothingIsOpenAndClosed(t *testing.T) {
 			case 0:
 				m.Granted(o.Name, now)
 			case 1:
-				m.Returned(o.Name, now)
+				m.Released(o.Name, now)
 			default:
 				m.Refused(
 					o.Name,
@@ -483,14 +483,14 @@ func TestNothingIsOpenAndClosed(t *testing.T) {
 					now,
 				)
 
-				if slices.Contains(names(m.Open(now)), o.Name) {
+				if slices.Contains(names(m.Available(now)), o.Name) {
 					t.Fatalf("%s was refused and is open", o.Name)
 				}
 			}
 
-			closed := m.Closed(now)
-			if (len(closed) == 0) != (len(m.Open(now)) == len(stalls())) {
-				t.Fatalf("%d are open and closed is %v", len(m.Open(now)), closed)
+			closed := m.Backoffs(now)
+			if (len(closed) == 0) != (len(m.Available(now)) == len(stalls())) {
+				t.Fatalf("%d are open and closed is %v", len(m.Available(now)), closed)
 			}
 
 			for _, c := range closed {
@@ -500,7 +500,7 @@ func TestNothingIsOpenAndClosed(t *testing.T) {
 			}
 		}
 
-		if open := m.Open(now.Add(6 * time.Hour)); len(open) != len(stalls()) {
+		if open := m.Available(now.Add(6 * time.Hour)); len(open) != len(stalls()) {
 			t.Fatalf("%d are open after the longest wait", len(open))
 		}
 	})
@@ -521,15 +521,15 @@ func TestReasonsOfRefusedLeasesBeginWithTheirCode(t *testing.T) {
 
 func BenchmarkOpen(b *testing.B) {
 	offers := manyOffers(500)
-	m := provision.NewMarket(offers)
+	m := provision.NewCatalog(offers)
 	for i := range 20 {
 		m.Refused(offers[i*7].Name, fleet.RefusedCapacity, noon)
 	}
 
 	for b.Loop() {
-		m.Exposed(offers[1].Name, time.Second, noon) // so that it has to look again
+		m.Uptime(offers[1].Name, time.Second, noon) // so that it has to look again
 
-		if len(m.Open(noon)) == 0 {
+		if len(m.Available(noon)) == 0 {
 			b.Fatal("nothing is open")
 		}
 	}

@@ -11,36 +11,36 @@ import (
 	"trainyard/internal/fleet"
 )
 
-// How long what was refused is not asked for again. The time doubles with each
+// How long an offer is not requested again after a refusal. The time doubles with each
 // refusal that follows the last one, and the count is forgotten after a success
 // or when nothing was refused for a while.
 const (
 	firstWait  = time.Minute      // capacity comes and goes
-	mostWait   = time.Hour        //
+	maxWait    = time.Hour        //
 	firstQuota = 10 * time.Minute // a quota stays until someone has raised it or a node went back
-	mostQuota  = 6 * time.Hour    //
-	forget     = time.Hour        // at least, and as long as it was closed
+	maxQuota   = 6 * time.Hour    //
+	resetAfter = time.Hour        // at least, and as long as it was closed
 )
 
-// What is thought of how often spot nodes are taken back.
+// The prior and the decay of the interruption rate of spot nodes.
 const (
-	usualLosses = 0.05 // per hour, where nobody told
-	priorHours  = 24.0 // what was told counts as much as what so many hours of a node show
-	halfLife    = 7 * 24 * time.Hour
+	defaultLossRate = 0.05 // per hour, where nobody told
+	priorHours      = 24.0 // what was told counts as much as what so many hours of a node show
+	halfLife        = 7 * 24 * time.Hour
 )
 
-// Market is what is offered, and what was learned about it: what was refused
-// lately, and how often nodes were taken back. The yardmaster owns it and tells it
-// what happens to leases; after a restart Replay tells it again. It is not safe for
-// use by several at once.
-type Market struct {
-	offers []fleet.Offer // cheapest first
-	index  map[string]int
-	closed map[scope]*closing
-	lost   map[string]*record
-	open   []fleet.Offer // what Open answered
-	until  time.Time     // and until when that is right; zero if it never closes by itself
-	fresh  bool
+// Catalog is the offers and what was learned about them: what was refused
+// recently, and how often spot nodes were interrupted. The yardmaster owns it and reports
+// what happens to leases; after a restart Replay does. It is not safe for
+// concurrent use.
+type Catalog struct {
+	offers        []fleet.Offer // cheapest first
+	index         map[string]int
+	backoffs      map[scope]*backoff
+	interruptions map[string]*interruptions
+	available     []fleet.Offer // what Open answered
+	validUntil    time.Time     // and until when that is right; zero if it never closes by itself
+	valid         bool
 }
 
 // scope is what a refusal is about: which offers are not worth asking for. What is
@@ -55,28 +55,28 @@ type scope struct {
 	spot     bool
 }
 
-// closing is how long a scope is closed and how often in a row that happened.
-type closing struct {
+// backoff is how long a scope is not requested and how often in a row it was refused.
+type backoff struct {
 	from, until time.Time
 	last        time.Time // refused, also while it was closed
 	times       int
 }
 
 // record is what was seen of the spot nodes of an offer, faded by time.
-type record struct {
+type interruptions struct {
 	losses, hours float64
 	at            time.Time
 }
 
-// NewMarket returns a market of these offers about which nothing is known.
-func NewMarket(offers []fleet.Offer) *Market {
-	m := &Market{closed: map[scope]*closing{}, lost: map[string]*record{}}
+// NewCatalog returns a catalog of these offers without any history.
+func NewCatalog(offers []fleet.Offer) *Catalog {
+	m := &Catalog{backoffs: map[scope]*backoff{}, interruptions: map[string]*interruptions{}}
 	m.Update(offers)
 	return m
 }
 
 // Update replaces the offers, as when the price file has changed. What was learned stays.
-func (m *Market) Update(offers []fleet.Offer) {
+func (m *Catalog) Update(offers []fleet.Offer) {
 	m.offers = slices.Clone(offers)
 	slices.SortStableFunc(m.offers, func(a, b fleet.Offer) int {
 		return cmp.Or(cmp.Compare(a.Hourly, b.Hourly), strings.Compare(a.Name, b.Name))
@@ -86,34 +86,34 @@ func (m *Market) Update(offers []fleet.Offer) {
 		m.index[m.offers[i].Name] = i
 	}
 
-	m.fresh = false
+	m.valid = false
 }
 
 // Offer returns an offer as it is now, with what was learned about its losses.
-func (m *Market) Offer(name string) (fleet.Offer, bool) {
+func (m *Catalog) Offer(name string) (fleet.Offer, bool) {
 	i, ok := m.index[name]
 	if !ok {
 		return fleet.Offer{}, false
 	}
 
 	o := m.offers[i]
-	o.LossRate = m.losses(&o)
+	o.LossRate = m.lossRate(&o)
 
 	return o, true
 }
 
-// Open returns the offers that may be asked for now, cheapest first, with what was
+// Available returns the offers that may be requested now, cheapest first, with what was
 // learned about their losses. They must not be changed.
-func (m *Market) Open(now time.Time) []fleet.Offer {
-	if m.fresh && (m.until.IsZero() || now.Before(m.until)) {
-		return m.open
+func (m *Catalog) Available(now time.Time) []fleet.Offer {
+	if m.valid && (m.validUntil.IsZero() || now.Before(m.validUntil)) {
+		return m.available
 	}
 
-	m.open, m.until, m.fresh = make([]fleet.Offer, 0, len(m.offers)), time.Time{}, true
-	shut := m.shut(now)
+	m.available, m.validUntil, m.valid = make([]fleet.Offer, 0, len(m.offers)), time.Time{}, true
+	shut := m.inBackoff(now)
 	for _, s := range shut {
-		if end := m.closed[s].until; m.until.IsZero() || end.Before(m.until) {
-			m.until = end
+		if end := m.backoffs[s].until; m.validUntil.IsZero() || end.Before(m.validUntil) {
+			m.validUntil = end
 		}
 	}
 
@@ -125,18 +125,18 @@ next:
 			}
 		}
 
-		m.open = append(m.open, m.offers[i])
-		last := &m.open[len(m.open)-1]
-		last.LossRate = m.losses(last)
+		m.available = append(m.available, m.offers[i])
+		last := &m.available[len(m.available)-1]
+		last.LossRate = m.lossRate(last)
 	}
 
-	return m.open
+	return m.available
 }
 
-// shut lists what is closed now, in a fixed order.
-func (m *Market) shut(now time.Time) []scope {
+// inBackoff lists the scopes that must not be requested now, in a fixed order.
+func (m *Catalog) inBackoff(now time.Time) []scope {
 	var shut []scope
-	for s, c := range m.closed {
+	for s, c := range m.backoffs {
 		if now.Before(c.until) {
 			shut = append(shut, s)
 		}
@@ -147,43 +147,43 @@ func (m *Market) shut(now time.Time) []scope {
 	return shut
 }
 
-// Refused says that the provider gave no node for an offer, and why, by one of the
+// Refused records that the provider gave no node for an offer, and why, by one of the
 // codes of package fleet. What was asked for before it was closed and is refused
 // only now, as happens when several nodes are asked for at once, counts once.
-func (m *Market) Refused(offer, code string, now time.Time) {
+func (m *Catalog) Refused(offer, code string, now time.Time) {
 	i, ok := m.index[offer]
 	if !ok {
 		return // it is offered no more
 	}
 
 	s := scopeOf(&m.offers[i], code)
-	c := m.closed[s]
+	c := m.backoffs[s]
 	if c != nil && now.Before(c.until) {
 		c.last = now
 		return
 	}
 
-	if c == nil || !now.Before(c.forgotten()) {
-		c = &closing{}
-		m.closed[s] = c
+	if c == nil || !now.Before(c.resetAt()) {
+		c = &backoff{}
+		m.backoffs[s] = c
 	}
 
 	c.times++
 	c.from, c.last, c.until = now, now, now.Add(s.wait(c.times))
-	maps.DeleteFunc(m.closed, func(_ scope, c *closing) bool { return !now.Before(c.forgotten()) })
-	m.fresh = false
+	maps.DeleteFunc(m.backoffs, func(_ scope, c *backoff) bool { return !now.Before(c.resetAt()) })
+	m.valid = false
 }
 
-// Granted says that the provider gave a node: what was refused before is forgotten.
-func (m *Market) Granted(offer string, now time.Time) {
+// Granted records that the provider gave a node: earlier refusals are forgotten.
+func (m *Catalog) Granted(offer string, now time.Time) {
 	if i, ok := m.index[offer]; ok {
 		m.reopen(now, func(s scope) bool { return s.covers(&m.offers[i]) })
 	}
 }
 
-// Returned says that a node of an offer has ended, so that a quota that was used up
+// Released records that a node of an offer has ended, so that a quota that was used up
 // has room again for one like it.
-func (m *Market) Returned(offer string, now time.Time) {
+func (m *Catalog) Released(offer string, now time.Time) {
 	if i, ok := m.index[offer]; ok {
 		m.reopen(now, func(s scope) bool {
 			s.gpus = 0
@@ -194,63 +194,63 @@ func (m *Market) Returned(offer string, now time.Time) {
 
 // reopen forgets what was refused before now. Of what was refused at this very moment
 // it is not known which came first, and the refusal counts: as the first one.
-func (m *Market) reopen(now time.Time, about func(scope) bool) {
-	for s, c := range m.closed {
+func (m *Catalog) reopen(now time.Time, about func(scope) bool) {
+	for s, c := range m.backoffs {
 		switch {
 		case !about(s):
 		case c.last.Before(now):
-			delete(m.closed, s)
+			delete(m.backoffs, s)
 		default:
-			*c = closing{from: c.last, last: c.last, until: c.last.Add(s.wait(1)), times: 1}
+			*c = backoff{from: c.last, last: c.last, until: c.last.Add(s.wait(1)), times: 1}
 		}
 	}
 
-	m.fresh = false
+	m.valid = false
 }
 
-// Taken says that a spot node was taken back by its provider.
-func (m *Market) Taken(offer string, now time.Time) { m.observe(offer, 1, 0, now) }
+// Interrupted records that the provider reclaimed a spot node.
+func (m *Catalog) Interrupted(offer string, now time.Time) { m.observe(offer, 1, 0, now) }
 
-// Exposed says that a spot node was held for so long, until now, taken back or not.
-func (m *Market) Exposed(offer string, d time.Duration, now time.Time) {
+// Uptime records how long a spot node was up until now, whether it was interrupted or not.
+func (m *Catalog) Uptime(offer string, d time.Duration, now time.Time) {
 	m.observe(offer, 0, max(d, 0).Hours(), now)
 }
 
 // observe adds to what was seen of an offer after that has faded to now: what
 // happened a week ago counts half.
-func (m *Market) observe(offer string, losses, hours float64, now time.Time) {
+func (m *Catalog) observe(offer string, losses, hours float64, now time.Time) {
 	if _, ok := m.index[offer]; !ok {
 		return // it is offered no more
 	}
 
-	r := m.lost[offer]
+	r := m.interruptions[offer]
 	if r == nil {
-		r = &record{at: now}
-		m.lost[offer] = r
+		r = &interruptions{at: now}
+		m.interruptions[offer] = r
 	}
 
 	if age := now.Sub(r.at); age > 0 {
-		keep := half(age.Hours() / halfLife.Hours())
+		keep := decay(age.Hours() / halfLife.Hours())
 		r.losses, r.hours, r.at = r.losses*keep, r.hours*keep, now
 	}
 
 	r.losses, r.hours = r.losses+losses, r.hours+hours
-	m.fresh = false
+	m.valid = false
 }
 
-// losses returns how often a node of an offer is taken back, per hour: what was
+// lossRate returns how often a node of an offer is interrupted, per hour: what was
 // seen, drawn to what the price file says as if that had been seen for a day.
-func (m *Market) losses(o *fleet.Offer) float64 {
+func (m *Catalog) lossRate(o *fleet.Offer) float64 {
 	if !o.Spot {
 		return 0
 	}
 
 	prior := o.LossRate
 	if prior <= 0 {
-		prior = usualLosses
+		prior = defaultLossRate
 	}
 
-	r := m.lost[o.Name]
+	r := m.interruptions[o.Name]
 	if r == nil {
 		return prior
 	}
@@ -260,7 +260,7 @@ func (m *Market) losses(o *fleet.Offer) float64 {
 
 // Replay tells the market again what happened to leases, as after a restart. It
 // gives the same as if it had been told at the time, whatever the order of the leases.
-func (m *Market) Replay(leases []fleet.Lease) {
+func (m *Catalog) Replay(leases []fleet.Lease) {
 	type event struct {
 		at   time.Time
 		kind int
@@ -302,23 +302,23 @@ func (m *Market) Replay(leases []fleet.Lease) {
 	}
 }
 
-// Ended says that a lease has ended: how long its node was held, that it was taken
-// back if nobody had given it back, and that there is room for another.
-func (m *Market) Ended(l *fleet.Lease) {
+// Ended records that a lease has ended: how long its node was up, that it was interrupted
+// if we had not released it, and that the quota has room for another.
+func (m *Catalog) Ended(l *fleet.Lease) {
 	if l.Granted.IsZero() {
 		return
 	}
 
 	name := l.Offer.Name
 	if l.Offer.Spot {
-		m.Exposed(name, l.PaidTime(l.Ended), l.Ended)
+		m.Uptime(name, l.PaidTime(l.Ended), l.Ended)
 
 		if l.Released.IsZero() {
-			m.Taken(name, l.Ended)
+			m.Interrupted(name, l.Ended)
 		}
 	}
 
-	m.Returned(name, l.Ended)
+	m.Released(name, l.Ended)
 }
 
 // RefusalCode returns the code that the reason of a refused lease begins with, as in
@@ -335,9 +335,9 @@ func RefusalCode(reason string) string {
 	return ""
 }
 
-// Closing is something that is not asked for now.
-type Closing struct {
-	What   string // what is not asked for: "aws p5.48xlarge on spot in us-east-1"
+// Backoff is a group of offers that are not requested until a time, because the provider refused them.
+type Backoff struct {
+	What   string // the group of offers: "aws spot p5.48xlarge in us-east-1"
 	Why    string
 	Since  time.Time
 	Until  time.Time
@@ -346,22 +346,22 @@ type Closing struct {
 }
 
 // String says it in a sentence.
-func (c Closing) String() string {
+func (c Backoff) String() string {
 	times := "refused once"
 	if c.Times > 1 {
 		times = fmt.Sprintf("refused %d times in a row", c.Times)
 	}
 
-	return fmt.Sprintf("%s: %s; %s, last at %s; is asked for again at %s", c.What, c.Why, times,
-		c.Since.UTC().Format("15:04:05"), c.Until.UTC().Format("15:04:05"))
+	return fmt.Sprintf("%s: %s; %s, last at %s; not requested until %s", c.What, c.Why, times,
+		c.Since.UTC().Format("15:04:05 MST"), c.Until.UTC().Format("15:04:05 MST"))
 }
 
-// Closed lists what is not asked for now, why, and until when, in a fixed order.
-func (m *Market) Closed(now time.Time) []Closing {
-	var all []Closing
-	for _, s := range m.shut(now) {
-		c := m.closed[s]
-		one := Closing{What: s.what(), Why: s.why(), Since: c.from, Until: c.until, Times: c.times}
+// Backoffs lists what is not requested now, why, and until when, in a fixed order.
+func (m *Catalog) Backoffs(now time.Time) []Backoff {
+	var all []Backoff
+	for _, s := range m.inBackoff(now) {
+		c := m.backoffs[s]
+		one := Backoff{What: s.what(), Why: s.why(), Since: c.from, Until: c.until, Times: c.times}
 		for i := range m.offers {
 			if s.covers(&m.offers[i]) {
 				one.Offers++
@@ -374,5 +374,5 @@ func (m *Market) Closed(now time.Time) []Closing {
 	return all
 }
 
-// forgotten is when a closing no longer counts towards the next one.
-func (c *closing) forgotten() time.Time { return c.until.Add(max(forget, c.until.Sub(c.from))) }
+// resetAt is when a backoff no longer counts towards the next one.
+func (c *backoff) resetAt() time.Time { return c.until.Add(max(resetAfter, c.until.Sub(c.from))) }

@@ -1,4 +1,4 @@
-// Package logs holds the format of a run's output.
+// Package logs defines the format in which the output of a run is stored and sent.
 //
 // A log is a byte stream of frames, each a text header, the raw bytes and a
 // line end:

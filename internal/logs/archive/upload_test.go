@@ -17,7 +17,7 @@ import (
 
 // shelf is a logbook in a folder of its own, with its blobs.
 type shelf struct {
-	*Book
+	*Archive
 	t     testing.TB
 	blobs *testBlobs
 	clock *handClock
@@ -52,7 +52,7 @@ func (s *shelf) reopen(dir string) {
 		s.t.Fatal(err)
 	}
 
-	s.Book = book
+	s.Archive = book
 }
 
 // empty gives back the space that the log takes.
