@@ -35,9 +35,16 @@ func agentCommand(env cli.Env) *cobra.Command {
 }
 
 func joinCommand(env cli.Env) *cobra.Command {
-	settings := append(append([]setting{dataSetting,
-		{"token", "", "join token, created with trainyard tokens create --join", text(func(c *config) *string { return &c.token })},
+	settings := append(append([]setting{
+		dataSetting,
+		{
+			"token",
+			"",
+			"join token, created with trainyard tokens create --join",
+			text(func(c *config) *string { return &c.token }),
+		},
 	}, agentSettings...), logSettings...)
+
 	cmd := &cobra.Command{
 		Use:   "join URL",
 		Short: "Join a yard and run its jobs",

@@ -238,9 +238,19 @@ var serverSettings = []setting{
 		"how long ended jobs stay in memory",
 		length(func(c *config) *time.Duration { return &c.keepFinal }, time.Second),
 	},
-	{"max-jobs", "200000", "maximum number of jobs per user that have not ended", number(func(c *config) *int { return &c.maxJobs })},
+	{
+		"max-jobs",
+		"200000",
+		"maximum number of jobs per user that have not ended",
+		number(func(c *config) *int { return &c.maxJobs }),
+	},
 	{"log-limit", "1GB", "maximum output kept per rank of a run", size(func(c *config) *int64 { return &c.logLimit })},
-	{"max-file", "5GB", "maximum size of a file in a working directory", size(func(c *config) *int64 { return &c.maxFile })},
+	{
+		"max-file",
+		"5GB",
+		"maximum size of a file in a working directory",
+		size(func(c *config) *int64 { return &c.maxFile }),
+	},
 	{"rate", "500", "requests per second allowed per token; 0 for no limit", func(c *config, v string) (err error) {
 		c.rate, err = strconv.ParseFloat(v, 64)
 		if err != nil || c.rate < 0 {

@@ -53,7 +53,8 @@ func LoadNodeIdentity(dir string) (*NodeIdentity, error) {
 	data, err := readPrivate(path)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, fault.New(fault.NotFound, "node_not_joined", "this machine has not joined a yard: %s does not exist", path).
-			WithRemedy("join it with trainyard agent join").WithCause(err)
+			WithRemedy("join it with trainyard agent join").
+			WithCause(err)
 	}
 
 	if err != nil {

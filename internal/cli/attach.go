@@ -42,6 +42,7 @@ func (a *app) stateLine(j api.Job) string {
 	}
 
 	text += " " + word
+
 	if j.State.Final() && j.Started != nil && j.Ended != nil {
 		preposition := " after "
 		if j.State == job.Succeeded {

@@ -75,7 +75,10 @@ func (a *app) listOffers(ctx context.Context, c *api.Client, f api.OfferFilter, 
 		}
 
 		if n := len(all.Closed); n > 0 {
-			defer a.Note("Refused recently and not requested now: %s. See: trainyard offers --closed", humanize.Count(n, "offer"))
+			defer a.Note(
+				"Refused recently and not requested now: %s. See: trainyard offers --closed",
+				humanize.Count(n, "offer"),
+			)
 		}
 
 		f.Page = api.Page{}
@@ -124,7 +127,17 @@ func (a *app) offerTable(offers []fleet.Offer) *table.Table {
 			boot = humanize.Duration(time.Duration(f.Boot))
 		}
 
-		t.Row(f.Name, gpus, f.CPUs.String(), humanize.Size(f.Memory), humanize.Dollars(float64(f.Hourly)/1e6), each, spot, billed, boot)
+		t.Row(
+			f.Name,
+			gpus,
+			f.CPUs.String(),
+			humanize.Size(f.Memory),
+			humanize.Dollars(float64(f.Hourly)/1e6),
+			each,
+			spot,
+			billed,
+			boot,
+		)
 	}
 
 	return t

@@ -76,7 +76,8 @@ func TestSpeedComesBackFromTheStore(t *testing.T) {
 func TestWhatIsSeenMovesTheCurveHalfWay(t *testing.T) {
 	t.Parallel()
 	s := job.NewSpeed(10, 0, 0, job.Rate{GPU: "T4", GPUs: 1, PerSecond: 2})
-	l := s.WithObservation(job.Rate{GPU: "T4", GPUs: 1, PerSecond: 4}).WithObservation(job.Rate{GPU: "T4", GPUs: 2, PerSecond: 5})
+	l := s.WithObservation(job.Rate{GPU: "T4", GPUs: 1, PerSecond: 4}).
+		WithObservation(job.Rate{GPU: "T4", GPUs: 2, PerSecond: 5})
 	if c := l.On("T4", 0); c.Rate(1, 1) != 3 || c.Rate(2, 1) != 5 {
 		t.Errorf("it does %g on one and %g on two, want 3 and 5", c.Rate(1, 1), c.Rate(2, 1))
 	}

@@ -281,8 +281,14 @@ func (c *checker) start(s *Start) error {
 		if !ok {
 			return refuse(s.Item.Job, "it does not fit on node %s", allocation.Node)
 		}
+
 		if n := bits.OnesCount64(allocation.GPUs); n < need.GPUs || n > need.MaxGPUs || allocation.GPUs&^fits != 0 {
-			return refuse(s.Item.Job, "GPUs %v of node %s are not available to it", fleet.Indices(allocation.GPUs), allocation.Node)
+			return refuse(
+				s.Item.Job,
+				"GPUs %v of node %s are not available to it",
+				fleet.Indices(allocation.GPUs),
+				allocation.Node,
+			)
 		}
 
 		room.Free &^= allocation.GPUs
@@ -313,7 +319,12 @@ func (c *checker) part(s *Start, room *fleet.Room, allocation Allocation) error 
 
 	if o := s.Item.Outlook; o == nil ||
 		RateOn(o.Speed, s.Allocations, func(id.Node) *fleet.Node { return room.Node }) <= 0 {
-		return refuse(s.Item.Job, "it declares no speed for a share of %g of a GPU of node %s", allocation.Share, allocation.Node)
+		return refuse(
+			s.Item.Job,
+			"it declares no speed for a share of %g of a GPU of node %s",
+			allocation.Share,
+			allocation.Node,
+		)
 	}
 
 	room.Share(allocation.GPUs, allocation.Share)

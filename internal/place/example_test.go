@@ -28,6 +28,7 @@ func ExamplePolicy() {
 			Name: name, Place: job.PlaceAny,
 			Resources: job.Resources{Nodes: job.Range{Min: 1, Max: 1}, GPUs: job.Range{Min: 2, Max: 2}},
 		}
+
 		item := &queue.Item{Job: "j1", Number: 1, User: "ann", Spec: spec}
 		if i > 0 {
 			item.Job, item.Number = "j2", 2

@@ -63,6 +63,7 @@ type Option struct {
 func (o *Option) String() string {
 	const layout = "Jan 2 15:04 MST"
 	what := humanize.Times(o.Nodes, o.Offer.Name)
+
 	start := o.Start.UTC().Format(layout)
 	if o.Guessed {
 		return fmt.Sprintf("%s: start %s, %s", what, start, humanize.Rate(float64(o.Nodes)*float64(o.Offer.Hourly)/1e6))
@@ -187,7 +188,8 @@ func front(offers []*fleet.Offer) []*fleet.Offer {
 
 // atLeastAsGood reports whether nothing speaks for b against a, whose nodes are alike.
 func atLeastAsGood(a, b *fleet.Offer) bool {
-	return a.Hourly <= b.Hourly && a.Boot <= b.Boot && a.BillingIncrement == b.BillingIncrement && a.MinBilling <= b.MinBilling &&
+	return a.Hourly <= b.Hourly && a.Boot <= b.Boot && a.BillingIncrement == b.BillingIncrement &&
+		a.MinBilling <= b.MinBilling &&
 		(!a.Spot || b.Spot && a.LossRate <= b.LossRate) &&
 		(a.MaxNodes == 0 || b.MaxNodes != 0 && a.MaxNodes >= b.MaxNodes)
 }

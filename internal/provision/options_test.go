@@ -260,7 +260,13 @@ func TestSpotIsWeighedWithWhatItLoses(t *testing.T) {
 		return provision.Options(
 			offers,
 			need(1),
-			provision.Query{Now: noon, Objective: job.ObjectiveCost, Run: 10 * time.Hour, CheckpointEvery: every, NoSpot: noSpot},
+			provision.Query{
+				Now:             noon,
+				Objective:       job.ObjectiveCost,
+				Run:             10 * time.Hour,
+				CheckpointEvery: every,
+				NoSpot:          noSpot,
+			},
 		)
 	}
 

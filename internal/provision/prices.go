@@ -263,8 +263,14 @@ func (r *reader) offer(e *entry, n *yaml.Node, path string, given map[string]*ya
 func (r *reader) add(o fleet.Offer, n *yaml.Node, path string) {
 	o.Name = o.NameOf()
 	if first, ok := r.seen[o.Name]; ok {
-		r.Fail(n, "duplicate_offer", path, fmt.Sprintf("must be unique, but offer %s is already defined (line %d)", o.Name, first),
-			"remove one of them, or give them different regions or zones")
+		r.Fail(
+			n,
+			"duplicate_offer",
+			path,
+			fmt.Sprintf("must be unique, but offer %s is already defined (line %d)", o.Name, first),
+			"remove one of them, or give them different regions or zones",
+		)
+
 		return
 	}
 

@@ -440,13 +440,15 @@ func compareAllowances(t *rapid.T, b *quota.Tracker, m *model) {
 
 	want, hold := m.allow(w, budget, spent)
 	if got.GPUs != want.GPUs || !near(got.Part, want.Part) || got.Nodes != want.Nodes || got.Ceiling != want.Ceiling || got.Borrow != want.Borrow ||
-		got.NoProvisioning != want.NoProvisioning || !near(got.Money, want.Money) ||
+		got.NoProvisioning != want.NoProvisioning ||
+		!near(got.Money, want.Money) ||
 		!near(got.GPUHours, want.GPUHours) ||
 		(got.HoldReason != "") != hold {
 		t.Fatalf("%+v may\n%+v, want\n%+v, held: %t", w, got, want, hold)
 	}
 
-	if bound := got.GPUs < tenant.NoLimit || got.Nodes < tenant.NoLimit || got.NoProvisioning || !math.IsInf(got.Money, 1) ||
+	if bound := got.GPUs < tenant.NoLimit || got.Nodes < tenant.NoLimit || got.NoProvisioning ||
+		!math.IsInf(got.Money, 1) ||
 		!math.IsInf(got.GPUHours, 1); bound != (got.FirstLimit != "") {
 		t.Fatalf("%+v may %+v", w, got)
 	}

@@ -192,7 +192,8 @@ func uncompressed(w http.ResponseWriter, r *http.Request, limit int64) (io.Reade
 
 	z, err := gzip.NewReader(in)
 	if err != nil {
-		return nil, fault.New(fault.Invalid, "bad_gzip", "the body is not gzip although Content-Encoding says so").WithCause(err)
+		return nil, fault.New(fault.Invalid, "bad_gzip", "the body is not gzip although Content-Encoding says so").
+			WithCause(err)
 	}
 
 	return z, nil

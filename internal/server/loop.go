@@ -121,7 +121,8 @@ func storeDown(why string) error {
 }
 
 func ended() error {
-	return fault.New(fault.Unavailable, "stopping", "the server is shutting down").WithRemedy("try again after it has restarted")
+	return fault.New(fault.Unavailable, "stopping", "the server is shutting down").
+		WithRemedy("try again after it has restarted")
 }
 
 // Stuck returns why commits fail now, and "" if they do not.

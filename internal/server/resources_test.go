@@ -406,7 +406,8 @@ func TestTheAuditSaysWhetherDataLeftTheBuilding(t *testing.T) {
 		return a
 	}
 
-	if a := says(); a.Left || !a.Complete || a.Answer != "No: it was never used, and no copy is registered outside the premises." {
+	if a := says(); a.Left || !a.Complete ||
+		a.Answer != "No: it was never used, and no copy is registered outside the premises." {
 		t.Errorf("unused: %+v", a)
 	}
 

@@ -91,7 +91,12 @@ func (s *simulation) resumeRuns(state *yardmaster.State) {
 		for k := range run.Ranks {
 			rank := &run.Ranks[k]
 			h := s.hosts[rank.Node]
-			m.allocations = append(m.allocations, place.Allocation{Node: rank.Node, GPUs: fleet.Mask(rank.GPUs), Share: rank.Share})
+
+			m.allocations = append(
+				m.allocations,
+				place.Allocation{Node: rank.Node, GPUs: fleet.Mask(rank.GPUs), Share: rank.Share},
+			)
+
 			m.hosts = append(m.hosts, h)
 			m.ended = append(m.ended, rank.State == job.RunEnded)
 			m.gpus += len(rank.GPUs)

@@ -135,7 +135,11 @@ func (s *simulation) crash(h *host) {
 		}
 
 		s.step(
-			yardmaster.NodeGone{Node: h.node.ID, By: "sim", Reason: fmt.Sprintf("no heartbeat for %s", job.Duration(s.cfg.Detect))},
+			yardmaster.NodeGone{
+				Node:   h.node.ID,
+				By:     "sim",
+				Reason: fmt.Sprintf("no heartbeat for %s", job.Duration(s.cfg.Detect)),
+			},
 		)
 	})
 }

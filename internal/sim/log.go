@@ -17,7 +17,15 @@ func (s *simulation) write(events []yardmaster.Event) {
 			continue
 		}
 
-		s.logLine = fmt.Appendf(s.logLine[:0], "%14s  %-14s %-22s (%s)\n", job.Duration(e.At.Sub(s.epoch)), who, turn(e), e.Reason)
+		s.logLine = fmt.Appendf(
+			s.logLine[:0],
+			"%14s  %-14s %-22s (%s)\n",
+			job.Duration(e.At.Sub(s.epoch)),
+			who,
+			turn(e),
+			e.Reason,
+		)
+
 		if _, err := s.cfg.Log.Write(s.logLine); err != nil && s.failed == nil {
 			s.failed = fmt.Errorf("write the log of decisions: %w", err)
 		}

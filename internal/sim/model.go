@@ -120,7 +120,12 @@ func (s *simulation) order(o *yardmaster.Order) {
 	}
 
 	h := s.hosts[o.Node]
-	m.allocations = append(m.allocations, place.Allocation{Node: o.Node, GPUs: fleet.Mask(o.Launch.GPUs), Share: o.Launch.Share})
+
+	m.allocations = append(
+		m.allocations,
+		place.Allocation{Node: o.Node, GPUs: fleet.Mask(o.Launch.GPUs), Share: o.Launch.Share},
+	)
+
 	m.hosts = append(m.hosts, h)
 	m.ended = append(m.ended, false)
 	m.live++

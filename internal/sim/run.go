@@ -177,8 +177,14 @@ func (s *simulation) nextJob() error {
 	if err != nil {
 		return err
 	}
+
 	if s.arrival != nil && j.At < s.arrival.At {
-		return fmt.Errorf("the workload is not in order of submission: %s was submitted at %s, but follows a job of %s", j.Name, j.At, s.arrival.At)
+		return fmt.Errorf(
+			"the workload is not in order of submission: %s was submitted at %s, but follows a job of %s",
+			j.Name,
+			j.At,
+			s.arrival.At,
+		)
 	}
 
 	s.arrival = j

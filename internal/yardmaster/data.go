@@ -120,6 +120,7 @@ func (m Override) handle(y *Yard) (any, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	if r.State.Final() {
 		return nil, fault.New(fault.Conflict, "job_state",
 			"job %s has finished; the place rules of its data cannot be overridden any more", r.ID)

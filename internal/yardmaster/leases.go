@@ -93,7 +93,14 @@ func (y *Yard) provision(h *place.Provision) (why string) {
 		return why
 	}
 
-	wish := lifecycle.Request{Offer: offer, Count: h.Count, Job: r.ID, Owner: r.Owner, Project: r.Project, Reason: h.Reason}
+	wish := lifecycle.Request{
+		Offer:   offer,
+		Count:   h.Count,
+		Job:     r.ID,
+		Owner:   r.Owner,
+		Project: r.Project,
+		Reason:  h.Reason,
+	}
 	if err := y.leases.Provision(y.now, wish, r.commitment(h.Cost, -1)); err != nil {
 		return err.Error()
 	}

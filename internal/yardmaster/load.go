@@ -104,7 +104,11 @@ func (y *Yard) loadRun(run job.Run) {
 
 	allocations := make([]place.Allocation, len(run.Ranks))
 	for i := range run.Ranks {
-		allocations[i] = place.Allocation{Node: run.Ranks[i].Node, GPUs: fleet.Mask(run.Ranks[i].GPUs), Share: run.Ranks[i].Share}
+		allocations[i] = place.Allocation{
+			Node:  run.Ranks[i].Node,
+			GPUs:  fleet.Mask(run.Ranks[i].GPUs),
+			Share: run.Ranks[i].Share,
+		}
 	}
 
 	r.running = y.running.add(r.entry, &rec.Run, allocations, y.nodes.Of)

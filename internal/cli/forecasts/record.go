@@ -114,7 +114,13 @@ func (f *Forecasts) model(r *api.ForecastRecord) error {
 
 	t := f.NewTable("LEARNER", "MEDIAN ERROR", "P80 ERROR", "WITHIN 25%", "WEIGHT")
 	for _, v := range m.Validation {
-		t.Row(v.Learner, humanize.Percent(v.Median), humanize.Percent(v.P80), humanize.Percent(v.Within25), humanize.Percent(v.Weight))
+		t.Row(
+			v.Learner,
+			humanize.Percent(v.Median),
+			humanize.Percent(v.P80),
+			humanize.Percent(v.Within25),
+			humanize.Percent(v.Weight),
+		)
 	}
 
 	return t.Write(f.Stdout)

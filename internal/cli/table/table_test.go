@@ -11,6 +11,7 @@ import (
 
 func TestAmounts(t *testing.T) {
 	t.Parallel()
+
 	for got, want := range map[string]string{
 		GPUs(8, "NVIDIA A100-SXM4-80GB", 80<<30, false):                      "8× A100 80GB",
 		GPUs(1, "NVIDIA H100 80GB HBM3", 81559<<20, true):                    "1× H100 80GB (fake)",

@@ -151,7 +151,11 @@ func (c *Config) check() error {
 	}
 
 	if c.ImageName != "" && c.ImageOwner == "" {
-		return bad("image_owner", "is required with image_name %q, because anyone can publish an image under any name", c.ImageName)
+		return bad(
+			"image_owner",
+			"is required with image_name %q, because anyone can publish an image under any name",
+			c.ImageName,
+		)
 	}
 
 	for field, address := range map[string]string{"endpoint": c.Endpoint, "price_endpoint": c.PriceEndpoint, "quota_endpoint": c.QuotaEndpoint} {

@@ -70,7 +70,11 @@ var meanings = map[string]meaning{
 	"ExpiredTokenException":       {fault.Denied, "denied", credentialsRemedy},
 	"RequestExpired":              {fault.Denied, "denied", "set the clock of this machine: it differs from that of AWS"},
 
-	"Unsupported":          {fault.Invalid, "bad_offer", "remove the offer: this zone or region does not have the instance type"},
+	"Unsupported": {
+		fault.Invalid,
+		"bad_offer",
+		"remove the offer: this zone or region does not have the instance type",
+	},
 	"UnsupportedOperation": {fault.Invalid, "bad_offer", ""},
 	"MissingParameter":     {fault.Invalid, "bad_offer", ""},
 	"MissingInput":         {fault.Invalid, "bad_offer", ""},

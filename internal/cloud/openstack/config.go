@@ -125,7 +125,8 @@ func (c *Config) start(auth gophercloud.AuthOptions, access, region string, secu
 	case gophercloud.AvailabilityPublic, gophercloud.AvailabilityInternal, gophercloud.AvailabilityAdmin:
 	default:
 		return nil, fault.New(fault.Invalid, "openstack_config", "interface must be public, internal or admin, got %q", access).
-			WithField("interface").WithRemedy("write interface: public, or remove it")
+			WithField("interface").
+			WithRemedy("write interface: public, or remove it")
 	}
 
 	s := &session{auth: auth, access: gophercloud.Availability(access), region: region, turn: make(chan struct{}, 1)}

@@ -218,8 +218,13 @@ func userData(r *cloud.Request) ([]byte, error) {
 	// Encoded here, because the library takes a script that could be base64 for one that is.
 	data := base64.StdEncoding.AppendEncode(nil, []byte(r.Boot.Script))
 	if len(data) > maxUserData {
-		return nil, fault.New(fault.Invalid, "openstack_user_data", "the boot script must have at most %[2]d bytes, got %[1]d",
-			len(r.Boot.Script), maxUserData/4*3)
+		return nil, fault.New(
+			fault.Invalid,
+			"openstack_user_data",
+			"the boot script must have at most %[2]d bytes, got %[1]d",
+			len(r.Boot.Script),
+			maxUserData/4*3,
+		)
 	}
 
 	return data, nil

@@ -239,7 +239,9 @@ func (d *Planner) Listed(now time.Time, call Call, machines []fleet.Instance, er
 		}
 	}
 
-	return []yardmaster.Message{yardmaster.InstancesListed{Provider: call.Provider, CalledAt: call.Started, Machines: machines}}
+	return []yardmaster.Message{
+		yardmaster.InstancesListed{Provider: call.Provider, CalledAt: call.Started, Machines: machines},
+	}
 }
 
 // Created takes the answer to a create and returns what to tell the yardmaster.

@@ -120,7 +120,14 @@ func (b *Archive) get(ctx context.Context, run id.Run, rank int) (*logFile, erro
 
 // Append adds output at an offset and returns how much of the log is here now.
 // What is here already is passed over; what would leave a gap is not taken.
-func (b *Archive) Append(ctx context.Context, run id.Run, rank int, offset int64, data []byte, final bool) (int64, error) {
+func (b *Archive) Append(
+	ctx context.Context,
+	run id.Run,
+	rank int,
+	offset int64,
+	data []byte,
+	final bool,
+) (int64, error) {
 	f, err := b.lock(ctx, run, rank)
 	if err != nil {
 		return 0, err

@@ -42,7 +42,11 @@ func BenchmarkPlan(b *testing.B) {
 
 			for i := range 5200 {
 				c.Add(
-					placetest.Job{Spec: placetest.GPUs(1 << (i % 4)), Lasts: time.Duration(i%97+1) * time.Minute, User: id.User(fmt.Sprint("u", i%20))},
+					placetest.Job{
+						Spec:  placetest.GPUs(1 << (i % 4)),
+						Lasts: time.Duration(i%97+1) * time.Minute,
+						User:  id.User(fmt.Sprint("u", i%20)),
+					},
 				)
 			}
 

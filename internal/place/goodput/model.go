@@ -231,7 +231,8 @@ func (t *task) pace(rate float64) float64 {
 
 // hasFastest reports whether a job has the fastest there is for it.
 func (t *task) hasFastest() bool {
-	return t.current >= 0 && !slices.ContainsFunc(t.options, func(o option) bool { return o.rate > t.options[t.current].rate })
+	return t.current >= 0 &&
+		!slices.ContainsFunc(t.options, func(o option) bool { return o.rate > t.options[t.current].rate })
 }
 
 // options lists the ways to run a job: kind by kind, counts rising, each faster

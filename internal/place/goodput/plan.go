@@ -142,8 +142,16 @@ func (m *market) why(t *task, g *allocate.Allocation) string {
 			m.amount(t.run.Allocations, t.run.GPUs), what)
 	}
 
-	return fmt.Sprintf("resized from %s to %s: est. finish in %s instead of %s",
-		m.amount(t.run.Allocations, t.run.GPUs), what, humanize.Seconds(ends), humanize.Seconds(t.remaining/t.options[t.current].rate))
+	return fmt.Sprintf(
+		"resized from %s to %s: est. finish in %s instead of %s",
+		m.amount(
+			t.run.Allocations,
+			t.run.GPUs,
+		),
+		what,
+		humanize.Seconds(ends),
+		humanize.Seconds(t.remaining/t.options[t.current].rate),
+	)
 }
 
 // amount is a number of GPUs of the kind of the first seat, in words.

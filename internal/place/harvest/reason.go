@@ -52,7 +52,10 @@ func (r *round) startReason(b *bidder, c *change) string {
 	}
 
 	if b.undefinedSizes > 0 {
-		text += fmt.Sprintf("; the objective has no value for %s of this job, which count as 0", humanize.Count(b.undefinedSizes, "size"))
+		text += fmt.Sprintf(
+			"; the objective has no value for %s of this job, which count as 0",
+			humanize.Count(b.undefinedSizes, "size"),
+		)
 	}
 
 	return r.withNote(text)

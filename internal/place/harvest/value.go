@@ -106,7 +106,13 @@ const horizonFactor = 5
 
 func (r *round) newCosts(b *bidder) costs {
 	o := b.item.Outlook
-	c := costs{start: defaultStart.Seconds(), remaining: math.Inf(1), lostWork: o.Every.Seconds() / 2, hasFollower: r.queued}
+	c := costs{
+		start:       defaultStart.Seconds(),
+		remaining:   math.Inf(1),
+		lostWork:    o.Every.Seconds() / 2,
+		hasFollower: r.queued,
+	}
+
 	if s := o.Speed; s != nil {
 		c.start, c.save = time.Duration(s.Start).Seconds(), time.Duration(s.Save).Seconds()
 	}

@@ -23,7 +23,20 @@ func TestUsersTakeTurns(t *testing.T) {
 		c.Add(placetest.Job{User: u, Spec: placetest.GPUs(1)})
 	}
 
-	if got, want := placetest.Started(c.Plan()), []id.Job{"j1", "j5", "j2", "j6", "j3", "j7", "j4"}; !cmp.Equal(got, want) {
+	if got, want := placetest.Started(
+		c.Plan(),
+	), []id.Job{
+		"j1",
+		"j5",
+		"j2",
+		"j6",
+		"j3",
+		"j7",
+		"j4",
+	}; !cmp.Equal(
+		got,
+		want,
+	) {
 		t.Errorf("started %v, want %v", got, want)
 	}
 }

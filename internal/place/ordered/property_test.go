@@ -178,7 +178,10 @@ func TestBackfillNeverDelaysTheHead(t *testing.T) {
 				at = max(0, rapid.IntRange(-20, 30).Draw(t, "arrives"))
 			}
 
-			s.arrivals = append(s.arrivals, arrival{placetest.Start.Add(time.Duration(at) * time.Minute), placetest.DrawJob(t, true)})
+			s.arrivals = append(
+				s.arrivals,
+				arrival{placetest.Start.Add(time.Duration(at) * time.Minute), placetest.DrawJob(t, true)},
+			)
 		}
 
 		slices.SortStableFunc(s.arrivals, func(a, b arrival) int { return a.at.Compare(b.at) })

@@ -119,7 +119,9 @@ func TestFairShareGivesUsersEqualParts(t *testing.T) {
 		t.Errorf("and then it changes its mind: %+v", p)
 	}
 
-	c.Add(placetest.Job{User: "eve", Lasts: time.Hour, Spec: placetest.GPUs(8)}) // fits nowhere, and is not held against eve
+	c.Add(
+		placetest.Job{User: "eve", Lasts: time.Hour, Spec: placetest.GPUs(8)},
+	) // fits nowhere, and is not held against eve
 	c.Add(placetest.Job{User: "eve", Lasts: time.Hour, Spec: placetest.GPUs(1)})
 
 	if diff := cmp.Diff([]id.Job{"j11"}, placetest.Started(w.Round(t))); diff != "" {

@@ -81,7 +81,15 @@ func (o *catalogue) first(need *fleet.Need, q *provision.Query) (provision.Optio
 
 	plain := *need
 	plain.Avoid = ""
-	key := choiceKey{plain, q.HourValue, int(math.Log(max(q.Run.Seconds(), 1)) * 20), q.CheckpointEvery, q.NoSpot, q.BaseTFLOPS}
+	key := choiceKey{
+		plain,
+		q.HourValue,
+		int(math.Log(max(q.Run.Seconds(), 1)) * 20),
+		q.CheckpointEvery,
+		q.NoSpot,
+		q.BaseTFLOPS,
+	}
+
 	at, known := o.choices[key]
 	if !known {
 		like := *q // the same length for all of this key, whichever comes first

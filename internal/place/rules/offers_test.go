@@ -48,8 +48,17 @@ func drawOffers(t *rapid.T) []fleet.Offer {
 func drawQuery(t *rapid.T) (fleet.Need, provision.Query) {
 	gpus := rapid.SampledFrom([]int{1, 2, 8}).Draw(t, "need")
 	return fleet.Need{Nodes: 1, MaxNodes: 1, GPUs: gpus, MaxGPUs: gpus, Place: job.PlaceAny}, provision.Query{
-		Now: time.Unix(0, 0), Objective: job.ObjectiveBalanced, HourValue: rapid.SampledFrom([]float64{2, 50}).Draw(t, "value"),
-		Run: time.Duration(rapid.IntRange(1, 20000).Draw(t, "seconds")) * time.Second, BaseTFLOPS: 100, CheckpointEvery: 10 * time.Minute,
+		Now: time.Unix(
+			0,
+			0,
+		),
+		Objective: job.ObjectiveBalanced,
+		HourValue: rapid.SampledFrom([]float64{2, 50}).Draw(t, "value"),
+		Run: time.Duration(
+			rapid.IntRange(1, 20000).Draw(t, "seconds"),
+		) * time.Second,
+		BaseTFLOPS:      100,
+		CheckpointEvery: 10 * time.Minute,
 	}
 }
 

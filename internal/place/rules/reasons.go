@@ -197,5 +197,11 @@ func (e *engine) whyStop(j *queuedJob, v *victim, gain float64) string {
 		who = "whose owner is within their quota, while this job runs on borrowed GPUs"
 	}
 
-	return fmt.Sprintf("preempted for %s, %s: saves %s, costs %s", j.item.Job, who, humanize.Dollars(gain), humanize.Dollars(v.loss))
+	return fmt.Sprintf(
+		"preempted for %s, %s: saves %s, costs %s",
+		j.item.Job,
+		who,
+		humanize.Dollars(gain),
+		humanize.Dollars(v.loss),
+	)
 }

@@ -139,7 +139,9 @@ func TestLifeOfProvisionedNodes(t *testing.T) {
 	y.submit("ann", 2)
 	y.ok(yardmaster.OutcomeUnknown{Lease: "l1", Why: "timeout"})
 	y.ok(yardmaster.LeaseGranted{Lease: "l1", Provider: "testcloud", Machine: fleet.Instance{ID: "i-1", Lease: "l1"}})
-	y.ok(yardmaster.LeaseGranted{Lease: "l1", Provider: "testcloud", Machine: fleet.Instance{ID: "i-1", Lease: "l1"}}) // again
+	y.ok(
+		yardmaster.LeaseGranted{Lease: "l1", Provider: "testcloud", Machine: fleet.Instance{ID: "i-1", Lease: "l1"}},
+	) // again
 	y.pass(90 * time.Second)
 
 	want(t, y.scrape(), map[string]float64{

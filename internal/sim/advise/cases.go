@@ -408,7 +408,9 @@ func (q *Question) spots(base *variant, b *bill) (list []*variant, skipped []str
 	v.offers = slices.DeleteFunc(v.offers, func(o fleet.Offer) bool { return !o.Spot && spots[shapeKey(&o)] })
 
 	if len(spots) == 0 {
-		return list, []string{"spot nodes were not examined: there are no spot offers (name a price file that has some with --offers)"}
+		return list, []string{
+			"spot nodes were not examined: there are no spot offers (name a price file that has some with --offers)",
+		}
 	}
 
 	return append(list, v), nil

@@ -75,8 +75,14 @@ func aMonth() *advise.History {
 	for i := range 56 {
 		at := begin.AddDate(0, 0, i/2).Add(time.Duration(i%2) * time.Minute)
 		h.Jobs = append(h.Jobs, advise.Job{
-			ID: id.NewJob(uint64(i + 1)), Owner: "ada", Spec: spec, Submitted: at, Ended: at.Add(21 * time.Hour),
-			Stretches: []advise.Stretch{{Lasted: 20 * time.Hour, GPU: "V100", Memory: 16 << 30, TFLOPS: 93.75, GPUs: 1, Nodes: 1}},
+			ID:        id.NewJob(uint64(i + 1)),
+			Owner:     "ada",
+			Spec:      spec,
+			Submitted: at,
+			Ended:     at.Add(21 * time.Hour),
+			Stretches: []advise.Stretch{
+				{Lasted: 20 * time.Hour, GPU: "V100", Memory: 16 << 30, TFLOPS: 93.75, GPUs: 1, Nodes: 1},
+			},
 		})
 	}
 

@@ -203,7 +203,8 @@ func (d *draft) finish(a *args) *fault.Error {
 
 	switch {
 	case spec.Resources.GPUShare > 0 && spec.Resources.GPUs != (job.Range{Min: 1, Max: 1}):
-		return a.bad(d.at, "job %s has both gpu_share and more than one GPU", spec.Name).WithRemedy("remove gpus or gpu_share")
+		return a.bad(d.at, "job %s has both gpu_share and more than one GPU", spec.Name).
+			WithRemedy("remove gpus or gpu_share")
 	case d.job.Duration > 0 && d.work > 0:
 		return a.bad(d.at, "job %s has both lasts and work", spec.Name).
 			WithRemedy("give either lasts, or work and speed")

@@ -83,7 +83,12 @@ func (r *rigid) load(
 	arrivals func(seed, stream uint64) trace.Arrivals,
 ) (workload, *fault.Error) {
 	if len(r.kind.Shares) > 0 && len(r.kind.Shares) != len(r.kind.GPUs) {
-		return workload{}, a.bad(w, "got %d shares for %d sizes; give one share per size", len(r.kind.Shares), len(r.kind.GPUs))
+		return workload{}, a.bad(
+			w,
+			"got %d shares for %d sizes; give one share per size",
+			len(r.kind.Shares),
+			len(r.kind.GPUs),
+		)
 	}
 
 	s.shares = s.shares || r.kind.Users > 1

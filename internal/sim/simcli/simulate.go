@@ -89,7 +89,13 @@ Simulate a scenario file, a recorded workload (--trace on --cluster), or the yar
 		"policies to compare, e.g. fifo,andreas:margin=0.2 (default: the policy of the scenario, or fifo)",
 	)
 
-	f.Float64SliceVar(&s.loads, "load", nil, "arrival rates to simulate, relative to the workload, e.g. 0.8,1,1.2 (default 1)")
+	f.Float64SliceVar(
+		&s.loads,
+		"load",
+		nil,
+		"arrival rates to simulate, relative to the workload, e.g. 0.8,1,1.2 (default 1)",
+	)
+
 	f.IntVar(&s.seeds, "seeds", 1, "number of random seeds per case; more than one gives a confidence interval")
 	f.Var(&s.until, "until", "stop at this simulated time, even if jobs remain, e.g. 7d")
 	f.IntVar(&s.parallel, "parallel", 0, "number of parallel simulations; 0 for one per core; does not change the results")

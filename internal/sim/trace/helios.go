@@ -65,6 +65,12 @@ func (h *helios) job() (*sim.Job, error) {
 	}
 
 	return &sim.Job{
-		Name: "helios-" + strings.Clone(name), At: at, Owner: user(owner), Duration: atLeastSecond(lasts), Spec: h.specs.of(a),
+		Name: "helios-" + strings.Clone(
+			name,
+		),
+		At:       at,
+		Owner:    user(owner),
+		Duration: atLeastSecond(lasts),
+		Spec:     h.specs.of(a),
 	}, nil
 }

@@ -81,7 +81,14 @@ func (p *polluxReader) job() (*sim.Job, error) {
 	}
 
 	return &sim.Job{
-		Name: strings.Clone(name), At: at, Owner: "pollux", Spec: plan.spec, Phases: plan.phases, ReportsProgress: len(plan.phases) > 0,
+		Name: strings.Clone(
+			name,
+		),
+		At:              at,
+		Owner:           "pollux",
+		Spec:            plan.spec,
+		Phases:          plan.phases,
+		ReportsProgress: len(plan.phases) > 0,
 	}, nil
 }
 

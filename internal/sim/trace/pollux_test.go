@@ -86,7 +86,8 @@ func TestPolluxModes(t *testing.T) {
 	near(t, "one GPU with a batch of 80", elastic.Phases[0].Speed.On("T4", 0).Rate(1, 1), 4/8.0, 1e-9)
 
 	adaptive := at(trace.Options{})[0]
-	if r := adaptive.Spec.Resources; r.GPUs != (job.Range{Min: 1, Max: 2}) || r.Nodes.Max != 16 || !adaptive.ReportsProgress {
+	if r := adaptive.Spec.Resources; r.GPUs != (job.Range{Min: 1, Max: 2}) || r.Nodes.Max != 16 ||
+		!adaptive.ReportsProgress {
 		t.Errorf("got %+v", r)
 	}
 

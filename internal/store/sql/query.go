@@ -85,8 +85,16 @@ func (s *Store) Job(ctx context.Context, j id.Job) (job.Job, error) {
 
 // JobByKey returns the first job that was submitted under the key.
 func (s *Store) JobByKey(ctx context.Context, owner id.User, key string) (job.Job, error) {
-	missing := fault.New(fault.NotFound, "job_not_found", "%s has not submitted a job with the idempotency key %q", owner, key)
+	missing := fault.New(
+		fault.NotFound,
+		"job_not_found",
+		"%s has not submitted a job with the idempotency key %q",
+		owner,
+		key,
+	)
+
 	query := jobTable.selects() + `WHERE owner = $1 AND idem_key = $2 AND idem_key <> '' ORDER BY num LIMIT 1`
+
 	return one(ctx, s.read, "job", query, []any{clean(string(owner)), clean(key)}, readJob, missing)
 }
 

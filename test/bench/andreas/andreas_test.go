@@ -48,7 +48,12 @@ func TestQuick(t *testing.T) {
 // TestEveryPolicyBringsEveryJobToItsEnd runs all of them, with every search.
 func TestEveryPolicyBringsEveryJobToItsEnd(t *testing.T) {
 	t.Parallel()
-	policies := []place.Policy{paper.NewFirstPrinciple(paper.FIFO), paper.NewFirstPrinciple(paper.EDF), paper.NewFirstPrinciple(paper.Priority)}
+	policies := []place.Policy{
+		paper.NewFirstPrinciple(paper.FIFO),
+		paper.NewFirstPrinciple(paper.EDF),
+		paper.NewFirstPrinciple(paper.Priority),
+	}
+
 	for _, s := range []policy.Search{policy.Greedy, policy.Local, policy.Random, policy.Relink} {
 		o := policy.Defaults()
 		o.Search = s

@@ -261,7 +261,8 @@ func (g *idling) event() {
 
 // comeBack schedules an early reclaim of the batch that arrived now.
 func (g *idling) comeBack() {
-	at := g.next + shortest + time.Duration(g.rand.ExpFloat64()*g.model.reclaimSeconds*float64(time.Second)).Round(sampling)
+	at := g.next + shortest + time.Duration(g.rand.ExpFloat64()*g.model.reclaimSeconds*float64(time.Second)).
+		Round(sampling)
 	i := len(g.reclaims)
 	for i > 0 && g.reclaims[i-1].at > at {
 		i--

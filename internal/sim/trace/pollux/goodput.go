@@ -150,7 +150,8 @@ func (p *Profile) fixed(k *stepTimes, sh shape, epoch int, batch float64) float6
 // step returns how long a step takes, between two that were measured if need be.
 func (k *stepTimes) step(sh shape, local float64) (stepTime, bool) {
 	list := k.at[sh]
-	if local < k.minLocal || local > k.maxLocal || len(list) == 0 || local < list[0].local || local > list[len(list)-1].local {
+	if local < k.minLocal || local > k.maxLocal || len(list) == 0 || local < list[0].local ||
+		local > list[len(list)-1].local {
 		return stepTime{}, false
 	}
 
