@@ -42,9 +42,7 @@ func command(t *testing.T, folder string, env []string, name string, args ...str
 	cmd := exec.CommandContext(t.Context(), tool(t, name), args...)
 	cmd.Dir = folder
 	cmd.Env = append([]string{
-		"PATH=" + os.Getenv(
-			"PATH",
-		),
+		"PATH=" + os.Getenv("PATH"),
 		"HOME=" + os.Getenv("HOME"),
 		"GOCACHE=" + os.Getenv("GOCACHE"),
 		"PYTHONDONTWRITEBYTECODE=1",
@@ -227,13 +225,7 @@ func TestDigitsStoppedAndResumedGivesTheNumbersOfAnUnbrokenRun(t *testing.T) {
 	wholeLines := strings.Split(strings.TrimSpace(whole), "\n")
 
 	secondLines := strings.Split(strings.TrimSpace(second), "\n")
-	if got, want := strings.Join(
-		secondLines[len(secondLines)-3:],
-		"\n",
-	), strings.Join(
-		wholeLines[len(wholeLines)-3:],
-		"\n",
-	); got != want {
+	if got, want := strings.Join(secondLines[len(secondLines)-3:], "\n"), strings.Join(wholeLines[len(wholeLines)-3:], "\n"); got != want {
 		t.Errorf("the resumed run ended with\n%s\nthe unbroken one with\n%s", got, want)
 	}
 }

@@ -280,7 +280,6 @@ func loadTree(t *testing.T) []*pkg {
 
 			return nil
 		})
-
 		if err != nil {
 			t.Fatalf("read the sources: %v", err)
 		}
@@ -452,6 +451,7 @@ func filesBelow(t *testing.T, top, suffix string) []string {
 	t.Helper()
 
 	var names []string
+
 	err := filepath.WalkDir(top, func(name string, d fs.DirEntry, err error) error {
 		if err != nil {
 			return err
@@ -471,7 +471,6 @@ func filesBelow(t *testing.T, top, suffix string) []string {
 
 		return nil
 	})
-
 	if err != nil {
 		t.Fatal(err)
 	}

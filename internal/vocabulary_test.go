@@ -79,6 +79,7 @@ func TestRetiredWordsAreGone(t *testing.T) {
 
 	root := ".."
 	visited := 0
+
 	err := filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
 		if err != nil {
 			return err
@@ -114,7 +115,6 @@ func TestRetiredWordsAreGone(t *testing.T) {
 
 		return nil
 	})
-
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -143,10 +143,7 @@ func visibleTexts(path, rel string) ([]visible, error) {
 		strings.HasSuffix(rel, ".yard"),
 		rel == "api/openapi.yaml",
 		rel == "api/jobfile.schema.json",
-		strings.HasPrefix(
-			rel,
-			"deploy/",
-		),
+		strings.HasPrefix(rel, "deploy/"),
 		strings.HasPrefix(rel, "examples/"),
 		strings.HasPrefix(rel, "scripts/"),
 		rel == "Makefile":

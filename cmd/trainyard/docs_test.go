@@ -126,7 +126,6 @@ func markdownFiles(t *testing.T) []string {
 
 			return nil
 		})
-
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -500,7 +500,6 @@ func bootstrap(ctx context.Context, r *running) (string, error) {
 				Scope: tenant.ScopeAdmin, UsesLeft: 1, Expires: r.clock.Now().Add(bootstrapLife)},
 		},
 	)
-
 	if err != nil {
 		return "", fmt.Errorf("make the bootstrap token: %w", err)
 	}

@@ -25,10 +25,7 @@ func TestATariffIsReadOrRefused(t *testing.T) {
 		"an unknown class":   {"nodes:\n  - class: local\n  - class: cloud\n", `line 3, column 12: nodes[1].class: must be one of local, reserved, ondemand, got "cloud"`},
 		"a bad kind":         {"nodes: [{gpu: 'A100:much'}]\n", "line 1, column 15: nodes[0].gpu"},
 	} {
-		if _, err := parseTariff(
-			"t.yaml",
-			[]byte(tc.text),
-		); err == nil || !strings.Contains(err.Error(), tc.says) ||
+		if _, err := parseTariff("t.yaml", []byte(tc.text)); err == nil || !strings.Contains(err.Error(), tc.says) ||
 			!strings.Contains(err.Error(), "t.yaml") {
 			t.Errorf("%s: %v, want it to name the file and %q", name, err, tc.says)
 		}

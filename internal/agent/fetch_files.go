@@ -58,7 +58,7 @@ func (f *files) materialise(ctx context.Context, digest, dir string) error {
 		case found.Kind == fault.Unavailable:
 			waits++
 			f.agent.noteProblem("file download", err)
-			clock.Sleep(ctx, job.Backoff(waits, retryMin, retryMax))
+			clock.Sleep(ctx, job.Backoff(waits, minRetryWait, maxRetryWait))
 		default:
 			return err
 		}

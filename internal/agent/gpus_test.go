@@ -33,26 +33,18 @@ func smi(t *testing.T) (show func(uncorrected int, pid int)) {
 	return func(uncorrected, pid int) {
 		t.Helper()
 		gpu := func(n int, more string) string {
-			return `<gpu id="0000FFFF:0` + strconv.Itoa(
-				n,
-			) + `:00.0"><product_name>NVIDIA A100-SXM4-80GB</product_name><uuid>GPU-` + strconv.Itoa(
-				n,
-			) + `</uuid>
+			return `<gpu id="0000FFFF:0` + strconv.Itoa(n) + `:00.0"><product_name>NVIDIA A100-SXM4-80GB</product_name><uuid>GPU-` + strconv.Itoa(n) + `</uuid>
 				<fb_memory_usage><total>81920 MiB</total></fb_memory_usage>` + more + `</gpu>`
 		}
 
 		text := `<nvidia_smi_log><driver_version>550</driver_version>` +
 			gpu(
 				0,
-				`<processes><process_info><pid>`+strconv.Itoa(
-					pid,
-				)+`</pid><type>C</type><used_memory>512 MiB</used_memory></process_info></processes>`,
+				`<processes><process_info><pid>`+strconv.Itoa(pid)+`</pid><type>C</type><used_memory>512 MiB</used_memory></process_info></processes>`,
 			) +
 			gpu(
 				1,
-				`<ecc_errors><aggregate><dram_uncorrectable>`+strconv.Itoa(
-					uncorrected,
-				)+`</dram_uncorrectable></aggregate></ecc_errors>`,
+				`<ecc_errors><aggregate><dram_uncorrectable>`+strconv.Itoa(uncorrected)+`</dram_uncorrectable></aggregate></ecc_errors>`,
 			) + `</nvidia_smi_log>`
 
 		if err := os.WriteFile(answer+".new", []byte(text), 0o600); err != nil {

@@ -119,7 +119,6 @@ func (a *Agent) joinWithToken(ctx context.Context, half *auth.NodeIdentity) (*au
 		CSR:        string(csr),
 		Inventory:  a.inventory(),
 	})
-
 	if err != nil {
 		return nil, err
 	}

@@ -86,7 +86,7 @@ func (a *Agent) reconcileLoop(ctx context.Context) {
 
 		failures++
 		if err != nil {
-			wait = job.Backoff(failures, retryMin, retryMax)
+			wait = job.Backoff(failures, minRetryWait, maxRetryWait)
 		} else {
 			failures = 0
 

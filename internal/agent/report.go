@@ -94,7 +94,7 @@ func (a *Agent) reportLoop(ctx context.Context) {
 		if err != nil {
 			a.metrics.reportFailures.Inc()
 			failures++
-			clock.Sleep(ctx, min(job.Backoff(failures, retryMin, retryMax), interval))
+			clock.Sleep(ctx, min(job.Backoff(failures, minRetryWait, maxRetryWait), interval))
 
 			continue
 		}

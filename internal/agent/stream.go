@@ -10,8 +10,8 @@ import (
 )
 
 const (
-	retryMin = 100 * time.Millisecond
-	retryMax = 5 * time.Second
+	minRetryWait = 100 * time.Millisecond
+	maxRetryWait = 5 * time.Second
 
 	// streamTimeout is how long the server may have newer assignments than the
 	// stream brought before the stream is given up.
@@ -48,7 +48,7 @@ func (a *Agent) streamLoop(ctx context.Context) {
 			a.noteProblem("assignment stream", err)
 		}
 
-		clock.Sleep(ctx, job.Backoff(tries, retryMin, retryMax))
+		clock.Sleep(ctx, job.Backoff(tries, minRetryWait, maxRetryWait))
 	}
 }
 

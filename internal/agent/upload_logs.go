@@ -123,7 +123,7 @@ func (s *logUploader) run(ctx context.Context) {
 		default:
 			failures++
 			s.close() // what is read next begins at the offset
-			clock.Sleep(ctx, job.Backoff(failures, retryMin, retryMax))
+			clock.Sleep(ctx, job.Backoff(failures, minRetryWait, maxRetryWait))
 		}
 	}
 }

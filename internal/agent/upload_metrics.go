@@ -193,7 +193,7 @@ func (a *Agent) pushCurves(ctx context.Context) {
 
 		if err != nil {
 			c.failures++
-			c.nextPush = a.clk.Now().Add(job.Backoff(c.failures, retryMin, retryMax))
+			c.nextPush = a.clk.Now().Add(job.Backoff(c.failures, minRetryWait, maxRetryWait))
 			a.metrics.pushFailures.Inc()
 
 			return

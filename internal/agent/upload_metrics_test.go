@@ -304,13 +304,13 @@ func TestProgramsSendMetricsToTheAgent(t *testing.T) {
 
 	send := func(body string) {
 		t.Helper()
+
 		req, err := http.NewRequestWithContext(
 			t.Context(),
 			http.MethodPost,
 			env["TRAINYARD_METRICS_URL"],
 			strings.NewReader(body),
 		)
-
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -161,13 +161,7 @@ func TestEveryCallSaysWhatTheContractSays(t *testing.T) {
 
 				got = r.Method + " " + r.URL.RequestURI() + " " + string(body)
 
-				key, encoding, bearer = r.Header.Get(
-					"Idempotency-Key",
-				), r.Header.Get(
-					"Content-Encoding",
-				), r.Header.Get(
-					"Authorization",
-				)
+				key, encoding, bearer = r.Header.Get("Idempotency-Key"), r.Header.Get("Content-Encoding"), r.Header.Get("Authorization")
 
 				_, _ = io.WriteString(w, "{}")
 			}))
@@ -215,11 +209,11 @@ func TestFollowLogsTellsLinesStatesAndTheEnd(t *testing.T) {
 	defer client.Close()
 
 	var got []LogItem
+
 	err := client.FollowLogs(t.Context(), "j1", LogFilter{}, func(i LogItem) error {
 		got = append(got, i)
 		return nil
 	})
-
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -240,10 +234,7 @@ func TestFollowLogsTellsLinesStatesAndTheEnd(t *testing.T) {
 		"j1",
 		LogFilter{},
 		func(LogItem) error { return stop },
-	); !errors.Is(
-		err,
-		stop,
-	) {
+	); !errors.Is(err, stop) {
 		t.Errorf("got %v, want the function's own error", err)
 	}
 
@@ -366,7 +357,6 @@ func FuzzReadFeed(f *testing.F) {
 
 			return nil
 		})
-
 		if err != nil {
 			t.Errorf("a feed from memory failed: %v", err)
 		}

@@ -162,6 +162,7 @@ type ImportReply struct {
 // ImportHistory uploads a table of past jobs.
 func (c *Client) ImportHistory(ctx context.Context, format string, table []byte) (ImportReply, error) {
 	var reply ImportReply
+
 	resp, err := c.send(
 		ctx,
 		c.stream,
@@ -172,7 +173,6 @@ func (c *Client) ImportHistory(ctx context.Context, format string, table []byte)
 		"Content-Type",
 		"application/octet-stream",
 	)
-
 	if err != nil {
 		return reply, err
 	}

@@ -146,7 +146,6 @@ func (c *Client) CSV(ctx context.Context, report string, q UsageQuery, w io.Writ
 		"Accept",
 		"text/csv",
 	)
-
 	if err != nil {
 		return err
 	}

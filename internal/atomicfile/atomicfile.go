@@ -130,7 +130,7 @@ func SyncDir(dir string) error {
 		return nil
 	}
 
-	d, err := os.Open(dir) //nolint:gosec // the caller's own directory
+	d, err := os.Open(dir)
 	if err != nil {
 		return fmt.Errorf("sync directory: %w", err)
 	}

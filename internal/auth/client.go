@@ -127,12 +127,12 @@ func chooseCA(chain []*x509.Certificate, addr, wantHash string) (*x509.Certifica
 // verifyServer checks that the server's certificate is signed by ca and for host.
 func verifyServer(leaf, ca *x509.Certificate, addr, host string) error {
 	name, _, _ := strings.Cut(host, "%") // a certificate knows no IPv6 zones
+
 	_, err := leaf.Verify(x509.VerifyOptions{
 		Roots:     poolOf(ca),
 		DNSName:   name,
 		KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
 	})
-
 	if err == nil {
 		return nil
 	}

@@ -139,7 +139,6 @@ func (ca *CA) SignNode(
 		URIs:        []*url.URL{nodeURI(node)},
 		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth},
 	}, csr.PublicKey, ttl, now)
-
 	if err != nil {
 		return nil, time.Time{}, fmt.Errorf("sign certificate of node %s: %w", node, err)
 	}

@@ -23,11 +23,11 @@ import (
 // request writes a signing request with whatever key and wishes.
 func request(tb testing.TB, key crypto.Signer) []byte {
 	tb.Helper()
+
 	der, err := x509.CreateCertificateRequest(rand.Reader, &x509.CertificateRequest{
 		Subject:  pkix.Name{CommonName: "someone-else", Organization: []string{"admins"}},
 		DNSNames: []string{"yard.example.org"},
 	}, key)
-
 	if err != nil {
 		tb.Fatal(err)
 	}

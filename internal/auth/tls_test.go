@@ -168,6 +168,7 @@ func TestACertificateForClientsCannotServeEvenWithTheRightHost(t *testing.T) {
 	}
 
 	key := ecKey(t, elliptic.P256())
+
 	der, err := x509.CreateCertificate(rand.Reader, &x509.Certificate{
 		SerialNumber: big.NewInt(1),
 		NotBefore:    now.Add(-time.Hour),
@@ -175,7 +176,6 @@ func TestACertificateForClientsCannotServeEvenWithTheRightHost(t *testing.T) {
 		IPAddresses:  []net.IP{net.IPv4(127, 0, 0, 1)},
 		ExtKeyUsage:  []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth},
 	}, parseCert(t, ca.PEM()), key.Public(), signer.PrivateKey)
-
 	if err != nil {
 		t.Fatal(err)
 	}

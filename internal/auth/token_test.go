@@ -99,11 +99,7 @@ func TestMintRefuses(t *testing.T) {
 		t.Errorf("with a bad CA hash: %v", err)
 	}
 
-	if s, err := auth.Mint(
-		tenant.AccessToken,
-		iotest.DataErrReader(bytes.NewReader(make([]byte, 41))),
-		"",
-	); err == nil ||
+	if s, err := auth.Mint(tenant.AccessToken, iotest.DataErrReader(bytes.NewReader(make([]byte, 41))), ""); err == nil ||
 		s.Text != "" {
 		t.Error("a token was minted from too little entropy")
 	}
@@ -331,9 +327,7 @@ func FuzzParse(f *testing.F) {
 		}
 
 		again := map[tenant.TokenKind]string{tenant.AccessToken: "ty", tenant.BootstrapToken: "tyb", tenant.JoinToken: "tyj"}[p.Kind] +
-			"_" + string(
-			p.ID,
-		) + "_" + p.Secret
+			"_" + string(p.ID) + "_" + p.Secret
 
 		if p.Kind != tenant.AccessToken {
 			again += "_" + p.CAHash

@@ -206,6 +206,7 @@ func (d *Dir) List(ctx context.Context, prefix string) ([]string, error) {
 	}
 
 	var names []string
+
 	err := filepath.WalkDir(start, func(file string, entry fs.DirEntry, err error) error {
 		if errors.Is(err, fs.ErrNotExist) {
 			return nil
@@ -230,7 +231,6 @@ func (d *Dir) List(ctx context.Context, prefix string) ([]string, error) {
 
 		return nil
 	})
-
 	if err != nil {
 		return nil, unavailable("list", prefix, err)
 	}

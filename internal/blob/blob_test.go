@@ -68,6 +68,7 @@ func list(t *testing.T, d *blob.Dir, prefix string) []string {
 func files(t *testing.T, root string) []string {
 	t.Helper()
 	var names []string
+
 	err := filepath.WalkDir(root, func(path string, e os.DirEntry, err error) error {
 		if err == nil && !e.IsDir() {
 			names = append(names, strings.TrimPrefix(path, root+"/"))
@@ -75,7 +76,6 @@ func files(t *testing.T, root string) []string {
 
 		return err
 	})
-
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -52,7 +52,6 @@ func (a *app) listData(ctx context.Context) error {
 			page, err := c.Datasets(ctx, p)
 			return page.Datasets, page.Next, err
 		})
-
 		if err != nil {
 			return err
 		}
@@ -263,10 +262,7 @@ func (a *app) removeData() *cobra.Command {
 		Example: "  trainyard data remove scans",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return a.withClient(func(c *api.Client) error {
-				if err := a.sure(
-					cmd.Context(),
-					"Remove dataset "+args[0]+"? Jobs that use it can no longer be placed.",
-				); err != nil {
+				if err := a.sure(cmd.Context(), "Remove dataset "+args[0]+"? Jobs that use it can no longer be placed."); err != nil {
 					return err
 				}
 

@@ -163,10 +163,7 @@ func TestAYardThatDoesNotAnswer(t *testing.T) {
 	p := newPerson(t).at(t, y)
 	y.Close()
 
-	if code := p.types(
-		t.Context(),
-		"jobs",
-	); code != exit.Unreachable ||
+	if code := p.types(t.Context(), "jobs"); code != exit.Unreachable ||
 		!strings.Contains(p.stderr.String(), "error: cannot reach the server at https://127.0.0.1") {
 		t.Errorf("exit code %d: %s", code, p.stderr)
 	}
@@ -296,13 +293,7 @@ func TestAccountsAndNodesAreChangedAsAsked(t *testing.T) {
 	}
 
 	p := newPerson(t).at(t, y)
-	if code := p.types(
-		t.Context(),
-		"tokens",
-		"create",
-		"--join",
-		"-q",
-	); code != exit.OK ||
+	if code := p.types(t.Context(), "tokens", "create", "--join", "-q"); code != exit.OK ||
 		p.stdout.String() != "tyj_secret\n" {
 		t.Errorf("tokens create -q: %d %q", code, p.stdout)
 	}

@@ -355,11 +355,7 @@ func TestAJobIsShownWithoutACurveThatCannotBeHad(t *testing.T) {
 	)
 
 	p := newPerson(t).at(t, y)
-	if code := p.types(
-		t.Context(),
-		"job",
-		"j9",
-	); code != exit.OK || !strings.Contains(p.stdout.String(), "File:") ||
+	if code := p.types(t.Context(), "job", "j9"); code != exit.OK || !strings.Contains(p.stdout.String(), "File:") ||
 		!strings.Contains(p.stderr.String(), "no curve: the disk is full") {
 		t.Errorf("exit code %d:\n%s%s", code, p.stdout, p.stderr)
 	}

@@ -421,17 +421,7 @@ func TestJobsWithoutFlagsShowsActiveAndRecentlyEnded(t *testing.T) {
 	})
 
 	p := newPerson(t).at(t, y)
-	if code := p.types(
-		t.Context(),
-		"jobs",
-		"--owner",
-		"me",
-		"--name",
-		"x",
-		"--node",
-		"box1",
-		"-q",
-	); code != exit.OK ||
+	if code := p.types(t.Context(), "jobs", "--owner", "me", "--name", "x", "--node", "box1", "-q"); code != exit.OK ||
 		p.stderr.String() != "" {
 		t.Fatalf("exit code %d: %s", code, p.stderr)
 	}
@@ -455,26 +445,13 @@ func TestJobsWithoutFlagsShowsActiveAndRecentlyEnded(t *testing.T) {
 		t.Fatalf("exit code %d: %s", code, p.stderr)
 	}
 
-	if got := strings.Count(
-		p.stdout.String(),
-		"\n",
-	); got != 3 ||
+	if got := strings.Count(p.stdout.String(), "\n"); got != 3 ||
 		!strings.Contains(p.stderr.String(), "Showing the newest 2 jobs; use --limit for more.") {
 		t.Errorf("%d lines for a limit of 2:\n%s%s", got, p.stdout, p.stderr)
 	}
 
 	p = newPerson(t).at(t, y)
-	if code := p.types(
-		t.Context(),
-		"jobs",
-		"-q",
-		"--since",
-		"2d",
-		"--state",
-		"succeeded",
-		"--state",
-		"Paused",
-	); code != exit.OK ||
+	if code := p.types(t.Context(), "jobs", "-q", "--since", "2d", "--state", "succeeded", "--state", "Paused"); code != exit.OK ||
 		p.stdout.String() != "j5\nj4\n" {
 		t.Errorf("exit code %d, listed %q: %s", code, p.stdout, p.stderr)
 	}
@@ -524,14 +501,7 @@ func TestTheNewestEventsAreShown(t *testing.T) {
 		}
 
 		p = newPerson(t).at(t, y)
-		if code := p.types(
-			t.Context(),
-			"events",
-			"--after",
-			"7",
-			"--limit",
-			"2",
-		); code != exit.OK || !strings.Contains(p.stdout.String(), "\n8 ") ||
+		if code := p.types(t.Context(), "events", "--after", "7", "--limit", "2"); code != exit.OK || !strings.Contains(p.stdout.String(), "\n8 ") ||
 			strings.Contains(p.stdout.String(), "\n10 ") {
 			t.Errorf("--after: exit code %d: %s", code, p.stdout)
 		}

@@ -36,12 +36,7 @@ func TestASharedGPUIsShownAsSuch(t *testing.T) {
 	y.answer("GET /api/v1/jobs/j9", d)
 
 	p := newPerson(t).at(t, y)
-	if code := p.types(
-		t.Context(),
-		"job",
-		"j9",
-	); code != exit.OK ||
-		!strings.Contains(p.stdout.String(), " 25% of 3 ") {
+	if code := p.types(t.Context(), "job", "j9"); code != exit.OK || !strings.Contains(p.stdout.String(), " 25% of 3 ") {
 		t.Errorf("exit code %d:\n%s%s", code, p.stdout, p.stderr)
 	}
 }

@@ -66,7 +66,6 @@ func (a *app) listLeases(ctx context.Context, c *api.Client, f api.LeaseFilter) 
 		page, err := c.Leases(ctx, f)
 		return page.Leases, page.Next, err
 	})
-
 	if err != nil {
 		return err
 	}

@@ -173,21 +173,12 @@ func TestLoginAsksAboutTheCAAndForTheToken(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	if code := p.types(
-		t.Context(),
-		"login",
-		y.URL,
-		"--token",
-		accessToken(t),
-	); code != exit.Denied ||
+	if code := p.types(t.Context(), "login", y.URL, "--token", accessToken(t)); code != exit.Denied ||
 		!strings.Contains(p.stderr.String(), "a different CA than at the last login") {
 		t.Errorf("impostor: exit code %d: %s", code, p.stderr)
 	}
 
-	if code := p.types(
-		t.Context(),
-		"jobs",
-	); code != exit.Denied ||
+	if code := p.types(t.Context(), "jobs"); code != exit.Denied ||
 		!strings.Contains(p.stderr.String(), "not the server you logged in to") {
 		t.Errorf("call to impostor: exit code %d: %s", code, p.stderr)
 	}

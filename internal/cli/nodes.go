@@ -53,7 +53,6 @@ func (a *app) listNodes(ctx context.Context, c *api.Client) error {
 		page, err := c.Nodes(ctx, p)
 		return page.Nodes, page.Next, err
 	})
-
 	if err != nil {
 		return err
 	}

@@ -48,6 +48,7 @@ offer it is not requested again for a while: --closed lists those offers, and wh
 func (a *app) listOffers(ctx context.Context, c *api.Client, f api.OfferFilter, closed bool) error {
 	all := api.OfferPage{Closed: []api.Closing{}}
 	var err error
+
 	all.Offers, err = collect(func(p api.Page) ([]fleet.Offer, string, error) {
 		f.Page = p
 		page, err := c.Offers(ctx, f)
@@ -55,7 +56,6 @@ func (a *app) listOffers(ctx context.Context, c *api.Client, f api.OfferFilter, 
 
 		return page.Offers, page.Next, err
 	})
-
 	if err != nil {
 		return err
 	}

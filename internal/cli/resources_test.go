@@ -58,15 +58,13 @@ func someLeases() []api.Lease {
 			Owner:     "grace",
 			Project:   "vision",
 			Requested: ago(time.Hour),
-			Granted: new(
-				ago(58 * time.Minute),
-			),
-			Joined:   new(ago(50 * time.Minute)),
-			Ends:     new(now.Add(10 * time.Minute)),
-			Instance: "i-0abc",
-			Node:     "g6-1",
-			Kept:     3480,
-			Cost:     0.291,
+			Granted:   new(ago(58 * time.Minute)),
+			Joined:    new(ago(50 * time.Minute)),
+			Ends:      new(now.Add(10 * time.Minute)),
+			Instance:  "i-0abc",
+			Node:      "g6-1",
+			Kept:      3480,
+			Cost:      0.291,
 		},
 		{
 			ID:        "l8",
@@ -87,14 +85,12 @@ func someLeases() []api.Lease {
 			Owner:     "ada",
 			Requested: ago(30 * time.Hour),
 			Granted:   new(ago(30 * time.Hour)),
-			Released: new(
-				ago(26 * time.Hour),
-			),
-			Ended:  new(ago(26 * time.Hour)),
-			Kept:   14400,
-			Cost:   88,
-			Billed: new(87.5),
-			Stray:  true,
+			Released:  new(ago(26 * time.Hour)),
+			Ended:     new(ago(26 * time.Hour)),
+			Kept:      14400,
+			Cost:      88,
+			Billed:    new(87.5),
+			Stray:     true,
 		},
 	}
 }
@@ -409,13 +405,7 @@ func TestANodeTellsWhatIsWrongWithItsGPUs(t *testing.T) {
 	golden(t, "node-broken", p.stdout.String())
 
 	p = newPerson(t).at(t, y)
-	if code := p.types(
-		t.Context(),
-		"nodes",
-		"clear-error",
-		"box1",
-		"1",
-	); code != exit.OK ||
+	if code := p.types(t.Context(), "nodes", "clear-error", "box1", "1"); code != exit.OK ||
 		p.stdout.String() != "GPU 1 of box1 returns to service with the next report of its agent\n" {
 		t.Errorf("exit code %d: %s%s", code, p.stdout, p.stderr)
 	}
@@ -611,11 +601,7 @@ func TestEmptyBooksSayWhatToDo(t *testing.T) {
 	} {
 		p := newPerson(t).at(t, y)
 		p.terminal = true
-		if code := p.types(
-			t.Context(),
-			strings.Fields(
-				command,
-			)...); code != exit.OK || !strings.Contains(p.stderr.String(), want) || !strings.Contains(p.stderr.String(), "\nNext:\n  trainyard ") ||
+		if code := p.types(t.Context(), strings.Fields(command)...); code != exit.OK || !strings.Contains(p.stderr.String(), want) || !strings.Contains(p.stderr.String(), "\nNext:\n  trainyard ") ||
 			p.stdout.String() != "" {
 			t.Errorf("%s: exit code %d, says %q and %q", command, code, p.stdout, p.stderr)
 		}

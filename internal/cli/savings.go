@@ -65,11 +65,7 @@ func (a *app) savingsText(s *api.Savings) error {
 	}
 
 	if len(s.Rows) == 0 {
-		return a.WriteTable(
-			t,
-			"no savings "+a.period(s.From, s.To),
-			"trainyard savings --last all     since the beginning",
-		)
+		return a.WriteTable(t, "no savings "+a.period(s.From, s.To), "trainyard savings --last all     since the beginning")
 	}
 
 	if _, err := fmt.Fprintf(

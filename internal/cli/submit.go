@@ -283,10 +283,7 @@ func (a *app) notes(notes []string) {
 // submitted lists accepted jobs that are not followed.
 func (a *app) submitted(jobs []api.Job) error {
 	for _, j := range jobs {
-		if _, err := fmt.Fprintln(
-			a.Stdout,
-			strings.TrimSpace("Submitted "+string(j.ID)+" "+table.Plain(j.Name)),
-		); err != nil {
+		if _, err := fmt.Fprintln(a.Stdout, strings.TrimSpace("Submitted "+string(j.ID)+" "+table.Plain(j.Name))); err != nil {
 			return err
 		}
 	}
@@ -354,7 +351,6 @@ func (a *app) upload(ctx context.Context, client *api.Client, dir string) (strin
 			bar.Set("reading %s: %s, %s", dir, humanize.Count(files, "file"), humanize.Size(bytes))
 		},
 	})
-
 	if err != nil {
 		return "", err
 	}

@@ -288,13 +288,7 @@ func TestSubmitShowsThePlanAndAsksOnATerminal(t *testing.T) {
 	p.terminal = true
 
 	path := write(t, t.TempDir(), "job.yaml", "run: hostname\n")
-	if code := p.types(
-		t.Context(),
-		"submit",
-		path,
-		"-d",
-		"-y",
-	); code != exit.OK ||
+	if code := p.types(t.Context(), "submit", path, "-d", "-y"); code != exit.OK ||
 		strings.Contains(p.stderr.String(), "[Y/n]") {
 		t.Errorf("-y: exit code %d: %s", code, p.stderr)
 	}
@@ -344,10 +338,7 @@ func TestMistakesOfTheFileAreAllToldBeforeAnythingIsSent(t *testing.T) {
 	}
 
 	var doc exit.Document
-	if err := json.Unmarshal(
-		[]byte(p.stderr.String()),
-		&doc,
-	); err != nil || len(doc.Errors) != 2 || doc.Errors[0].Line != 2 ||
+	if err := json.Unmarshal([]byte(p.stderr.String()), &doc); err != nil || len(doc.Errors) != 2 || doc.Errors[0].Line != 2 ||
 		doc.ExitCode != exit.Refused {
 		t.Errorf("stderr: %s (%v)", p.stderr, err)
 	}
@@ -364,11 +355,7 @@ func TestOneFileHasOneWorkdir(t *testing.T) {
 		"name: a\nrun: a\nworkdir: x\n---\nname: b\nrun: b\nworkdir: ./x\n---\nname: c\nrun: c\nworkdir: y\n",
 	)
 
-	if code := p.types(
-		t.Context(),
-		"validate",
-		path,
-	); code != exit.Refused ||
+	if code := p.types(t.Context(), "validate", path); code != exit.Refused ||
 		!strings.Contains(p.stdout.String(), ":9:1: workdir: the jobs of one file share") {
 		t.Errorf("exit code %d: %s", code, p.stdout)
 	}
@@ -420,14 +407,7 @@ func TestRunWritesAJobFile(t *testing.T) {
 
 	golden(t, "run-file", d.request(t).File)
 
-	if code := p.types(
-		t.Context(),
-		"run",
-		"--cpus",
-		"many",
-		"--",
-		"true",
-	); code != exit.Refused ||
+	if code := p.types(t.Context(), "run", "--cpus", "many", "--", "true"); code != exit.Refused ||
 		!strings.Contains(p.stderr.String(), "error: resources.cpus: ") {
 		t.Errorf("exit code %d: %s", code, p.stderr)
 	}

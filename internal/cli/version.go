@@ -31,7 +31,6 @@ func (a *app) version() *cobra.Command {
 					v.Server = &info
 					return err
 				})
-
 				if err != nil {
 					return err
 				}

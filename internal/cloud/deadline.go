@@ -88,11 +88,7 @@ func ParseDeadline(text string) (Deadline, error) {
 		return Deadline{}, fmt.Errorf("invalid lease deadline %.80q", text)
 	}
 
-	d.Until, d.Duration, d.Wall = time.Duration(
-		until,
-	)*time.Second, time.Duration(
-		given,
-	)*time.Second, time.Unix(wall, 0).
+	d.Until, d.Duration, d.Wall = time.Duration(until)*time.Second, time.Duration(given)*time.Second, time.Unix(wall, 0).
 		UTC()
 
 	return d, nil

@@ -272,14 +272,7 @@ func TestAMachineBecomesANodeStepByStep(t *testing.T) {
 			}
 
 			unit := c.read("etc/systemd/system/trainyard-switch.service")
-			if want := "ExecStart=" + c.path(
-				"usr/local/bin/trainyard-switch",
-			) + " " + c.path(
-				"var/lib/trainyard/agent/lease-end",
-			) + " 300 " + line + "\n"; !strings.Contains(
-				unit,
-				want,
-			) {
+			if want := "ExecStart=" + c.path("usr/local/bin/trainyard-switch") + " " + c.path("var/lib/trainyard/agent/lease-end") + " 300 " + line + "\n"; !strings.Contains(unit, want) {
 				t.Errorf("the switch's service is\n%s\nwant %s", unit, want)
 			}
 
@@ -338,11 +331,7 @@ func TestNothingInARequestIsTakenForShell(t *testing.T) {
 				t.Errorf("fetched from %q, want %q", got, r.Boot.AgentURL)
 			}
 
-			started := "agent agent join --data " + c.path(
-				"var/lib/trainyard",
-			) + " --config " + c.path(
-				"etc/trainyard/agent.json",
-			) + " -- " + r.Boot.Server + "\n"
+			started := "agent agent join --data " + c.path("var/lib/trainyard") + " --config " + c.path("etc/trainyard/agent.json") + " -- " + r.Boot.Server + "\n"
 
 			if steps := c.read("steps"); !strings.HasPrefix(steps, started+started) {
 				t.Errorf("the steps are\n%s\nwant\n%s", steps, started)

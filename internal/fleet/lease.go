@@ -53,6 +53,10 @@ func LeaseStates() []LeaseState {
 	return []LeaseState{LeaseRequested, LeaseBooting, LeaseActive, LeaseReleasing, LeaseEnded, LeaseRefused}
 }
 
+// SpotReclaimed is the reason of a lease whose spot instance the provider took away. The Prometheus metrics tell such
+// losses from others by it.
+const SpotReclaimed = "spot instance reclaimed by the provider"
+
 // LeaseEvents lists every event of a lease.
 func LeaseEvents() []LeaseEvent {
 	return []LeaseEvent{LeaseGrant, LeaseRefuse, LeaseJoin, LeaseRelease, LeaseGone}

@@ -46,9 +46,7 @@ func finished(n int, goal float64) []history.Past {
 	for i := range n {
 		slow := 0.9 + 0.2*float64(i)/float64(max(n-1, 1))
 		p := history.Past{
-			Job: id.Job(
-				"j" + string(rune('A'+i)),
-			),
+			Job:      id.Job("j" + string(rune('A'+i))),
 			Group:    string(rune('a' + i)),
 			Finished: noon.Add(time.Duration(i-100) * time.Hour),
 			Features: history.Features{Name: "resnet", Owner: "ann", Command: "python train.py", Metric: "loss", Target: goal},

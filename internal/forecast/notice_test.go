@@ -65,11 +65,7 @@ func TestALateJobIsToldOfOnce(t *testing.T) {
 func TestTheEarlierOfDeadlineAndExpectationCounts(t *testing.T) {
 	t.Parallel()
 	w := Watch{Now: noon, Submitted: noon, Expect: time.Hour, Deadline: after(600)}
-	if got := Compare(
-		nil,
-		ending(1000),
-		w,
-	); len(got) != 1 ||
+	if got := Compare(nil, ending(1000), w); len(got) != 1 ||
 		!strings.HasPrefix(got[0].Text, "Expected to finish 6 min 40 s later than its deadline: ") {
 		t.Errorf("%+v", got)
 	}

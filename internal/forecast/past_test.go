@@ -125,9 +125,7 @@ func durations(n int) []history.Past {
 		}
 
 		past = append(past, history.Past{
-			Job: id.Job(
-				fmt.Sprint("d", i),
-			),
+			Job:      id.Job(fmt.Sprint("d", i)),
 			Group:    f.Owner,
 			Features: f,
 			Finished: noon.Add(time.Duration(i-n) * time.Hour),

@@ -103,16 +103,11 @@ func families(rng *rand.Rand) []family {
 	var all []family
 	for i := range 8 {
 		all = append(all, family{
-			name: fmt.Sprintf(
-				"kind %c",
-				'a'+i,
-			),
+			name:   fmt.Sprintf("kind %c", 'a'+i),
 			floor:  0.2 + rng.Float64(),
 			height: 2 + 5*rng.Float64(),
 			power:  0.3 + 0.7*rng.Float64(),
-			length: math.Exp(
-				6 + 3*rng.Float64(),
-			),
+			length: math.Exp(6 + 3*rng.Float64()),
 			spread: 0.1 + 0.4*rng.Float64(),
 			drop:   0.6 + 0.4*rng.Float64(),
 			noise:  0.002 + 0.01*rng.Float64(),

@@ -49,9 +49,7 @@ func diagram[S, E ~string](states []S, events []E, table map[S]map[E]S, begin st
 // CatalogueTable returns the failure catalogue as a Markdown table.
 func CatalogueTable() string {
 	var out strings.Builder
-	out.WriteString(
-		"| cause | meaning | what happens next | final status |\n| --- | --- | --- | --- |\n",
-	)
+	out.WriteString("| cause | meaning | what happens next | final status |\n| --- | --- | --- | --- |\n")
 
 	for _, h := range Catalogue() {
 		fmt.Fprintf(&out, "| `%s` | %s | %s | `%s` |\n", h.Cause, h.Meaning, h.words(), h.Status)

@@ -110,9 +110,7 @@ func TestLifeOfAJob(t *testing.T) {
 			continue
 		}
 
-		if to, err := s.After(
-			job.EventCancel,
-		); s != job.Cancelling &&
+		if to, err := s.After(job.EventCancel); s != job.Cancelling &&
 			(err != nil || to != job.Cancelling && to != job.Cancelled) {
 			t.Errorf("a job that is %s cannot be cancelled: %s, %v", s, to, err)
 		}
@@ -135,9 +133,7 @@ func TestRunEndsWithTheJobsState(t *testing.T) {
 			}
 		}
 
-		if to, err := s.After(
-			job.EventStopped,
-		); (err == nil) != (s == job.Pausing || s == job.Cancelling) ||
+		if to, err := s.After(job.EventStopped); (err == nil) != (s == job.Pausing || s == job.Cancelling) ||
 			err == nil && to.Live() {
 			t.Errorf("the run of a job that is %s stops as asked: %s, %v", s, to, err)
 		}

@@ -56,13 +56,7 @@ func BenchmarkSum(b *testing.B) {
 			from := monday.Add(time.Duration(hour) * time.Hour)
 			books = append(
 				books,
-				stretch(
-					fmt.Sprint(n),
-					fmt.Sprint("u", n%50),
-					ledger.Use,
-					from,
-					time.Hour,
-				),
+				stretch(fmt.Sprint(n), fmt.Sprint("u", n%50), ledger.Use, from, time.Hour),
 				stretch(fmt.Sprint(n), "", ledger.Idle, from, time.Hour),
 			)
 		}

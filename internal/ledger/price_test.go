@@ -25,10 +25,7 @@ func TestWhatRunsUpIsSeenBeforeItIsPosted(t *testing.T) {
 	b.Node(start, node("box2"), 0, nil, nil)
 
 	half := start.Add(30 * time.Minute)
-	if got := b.PeekNode(
-		half,
-		"box1",
-	); len(got) != 1 || got[0].Job != "j1" || got[0].Cost().Dollars() != 1 ||
+	if got := b.PeekNode(half, "box1"); len(got) != 1 || got[0].Job != "j1" || got[0].Cost().Dollars() != 1 ||
 		b.Posted() != 0 {
 		t.Errorf("half an hour of $2 is %+v, after posting %d", got, b.Posted())
 	}

@@ -239,10 +239,7 @@ func (h *history) hold(s *slot) {
 	for range h.number("new runs", 0, 3) {
 		h.runs++
 		holder := ledger.Holder{
-			Run: id.NewRun(
-				id.NewJob(uint64(h.runs%5+1)),
-				h.runs,
-			),
+			Run:   id.NewRun(id.NewJob(uint64(h.runs%5+1)), h.runs),
 			Job:   id.NewJob(uint64(h.runs%5 + 1)),
 			Owner: id.User(h.person()),
 			Project: rapid.SampledFrom([]id.Project{"", "vision", "speech"}).
@@ -280,13 +277,9 @@ func (h *history) stand(s *slot) {
 	s.status = ledger.Status{
 		Rest: rapid.SampledFrom([]ledger.Account{ledger.Idle, ledger.Cordoned, ledger.Error, ledger.Releasing}).
 			Draw(h.t, "rest"),
-		PowerOff: h.number(
-			"dark",
-			0,
-			5,
-		) == 0,
-		Error:   uint64(h.number("error", 0, 15)),
-		Foreign: uint64(h.number("foreign", 0, 15)),
+		PowerOff: h.number("dark", 0, 5) == 0,
+		Error:    uint64(h.number("error", 0, 15)),
+		Foreign:  uint64(h.number("foreign", 0, 15)),
 	}
 
 	if h.flip("sound") {

@@ -19,9 +19,7 @@ import (
 // stretch returns a line of an hour's worth of $1 for each hour it lasts.
 func stretch(node, owner string, account ledger.Account, from time.Time, lasts time.Duration) ledger.Posting {
 	p := ledger.Posting{
-		Node: id.Node(
-			"n" + node,
-		),
+		Node:    id.Node("n" + node),
 		Class:   fleet.Reserved,
 		GPU:     "A100",
 		From:    from,
@@ -199,11 +197,11 @@ func TestReportsAsText(t *testing.T) {
 	odd.GPU = "=1+1, \"x\""
 	odd.EnergyCost = 250_000_000
 	odd.Energy = 3_600_000_000
+
 	r, err := ledger.Sum(
 		each([]ledger.Posting{stretch("1", "ann", ledger.Use, monday, time.Hour), odd}),
 		ledger.Query{From: monday, Group: []ledger.Key{ledger.ByGPU, ledger.ByResearcher}},
 	)
-
 	if err != nil {
 		t.Fatal(err)
 	}

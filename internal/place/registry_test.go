@@ -29,13 +29,7 @@ func registry() place.Registry {
 			return tuned{
 				ahead: s.Time("ahead", 2*time.Minute, "how far it looks"),
 				share: s.Number("share", 0.5, 0, 1, "how much"),
-				most: s.Count(
-					"most",
-					10,
-					1,
-					100,
-					"how many",
-				),
+				most:  s.Count("most", 10, 1, 100, "how many"),
 				value: s.Text("value", "throughput", "what counts"),
 				how:   s.Choice("how", "which way", "fast", "slow"),
 			}, nil

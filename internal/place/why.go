@@ -196,12 +196,7 @@ func noFit(v *View, m *fleet.Matcher, found int) Why {
 	w := Why{Blocker: BlockNoFit}
 
 	if found > 0 {
-		w.Sentence = fmt.Sprintf(
-			"%d nodes with %s each needed, the yard has %d",
-			need.Nodes,
-			NeedWords(need),
-			found,
-		)
+		w.Sentence = fmt.Sprintf("%d nodes with %s each needed, the yard has %d", need.Nodes, NeedWords(need), found)
 
 		w.Remedies = []string{fmt.Sprintf("request at most %s, or add nodes", humanize.Count(found, "node"))}
 

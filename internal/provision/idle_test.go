@@ -74,15 +74,7 @@ func TestWhenAnIdleNodeIsGivenBack(t *testing.T) {
 
 func TestTheNewestNodesAreKeptWarm(t *testing.T) {
 	t.Parallel()
-	h100, t4 := offer(
-		"aws",
-		"big",
-		"east",
-		"",
-		8,
-		50e6,
-		false,
-	), fleet.Offer{
+	h100, t4 := offer("aws", "big", "east", "", 8, 50e6, false), fleet.Offer{
 		Name:      "aws/t4",
 		GPU:       "T4",
 		GPUs:      1,

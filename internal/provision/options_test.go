@@ -397,18 +397,12 @@ func TestTheFirstIsAsGoodAsAny(t *testing.T) {
 		var offers []fleet.Offer
 		for i := range rapid.IntRange(2, 3).Draw(t, "offers") {
 			o := fleet.Offer{
-				GPU:    "g",
-				TFLOPS: 100,
-				Zone:   string(rune('a' + i)),
-				Spot:   rapid.Bool().Draw(t, "spot"),
-				Hourly: job.Money(rapid.IntRange(1, 4).Draw(t, "hourly")) * 1e6,
-				Boot: some(
-					"boot",
-					0,
-					0,
-					0,
-					time.Hour,
-				),
+				GPU:              "g",
+				TFLOPS:           100,
+				Zone:             string(rune('a' + i)),
+				Spot:             rapid.Bool().Draw(t, "spot"),
+				Hourly:           job.Money(rapid.IntRange(1, 4).Draw(t, "hourly")) * 1e6,
+				Boot:             some("boot", 0, 0, 0, time.Hour),
 				BillingIncrement: some("bills", 0, 0, 0, 3*time.Hour),
 				MinBilling:       some("least", 0, 0, 0, 5*time.Hour),
 				MaxNodes:         rapid.SampledFrom([]int{0, 0, 0, 1, 2}).Draw(t, "most"),

@@ -306,13 +306,11 @@ func drawOffers(t *rapid.T) []fleet.Offer {
 
 	for range rapid.IntRange(0, 12).Draw(t, "types") {
 		o := fleet.Offer{
-			Provider: rapid.SampledFrom([]string{"aws", "process", "0"}).Draw(t, "provider"),
-			Type:     word.Draw(t, "type"),
-			Region:   maybe.Draw(t, "region"),
-			Zone:     maybe.Draw(t, "zone"),
-			CPUs: job.CPUs(
-				rapid.Int64Range(1, 1e6).Draw(t, "cpus"),
-			),
+			Provider:         rapid.SampledFrom([]string{"aws", "process", "0"}).Draw(t, "provider"),
+			Type:             word.Draw(t, "type"),
+			Region:           maybe.Draw(t, "region"),
+			Zone:             maybe.Draw(t, "zone"),
+			CPUs:             job.CPUs(rapid.Int64Range(1, 1e6).Draw(t, "cpus")),
 			Memory:           job.Bytes(rapid.Int64Range(1<<20, 1<<45).Draw(t, "memory")),
 			Hourly:           job.Money(rapid.Int64Range(0, 1e9).Draw(t, "hourly")),
 			Boot:             length.Draw(t, "boot"),

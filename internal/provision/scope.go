@@ -90,10 +90,7 @@ func compareScopes(a, b scope) int {
 		strings.Compare(a.provider, b.provider),
 		strings.Compare(a.region, b.region),
 		strings.Compare(a.zone, b.zone),
-		strings.Compare(
-			a.kind,
-			b.kind,
-		),
+		strings.Compare(a.kind, b.kind),
 		cmp.Compare(a.gpus, b.gpus),
 		cmp.Compare(spot(a), spot(b)),
 		strings.Compare(a.code, b.code),

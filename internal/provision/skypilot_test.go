@@ -320,7 +320,6 @@ func TestEveryRowOfTheSharedCataloguesIsAccountedFor(t *testing.T) {
 			strings.NewReader(text),
 			provision.Import{Memory: func(m string) job.Bytes { return known[m] }},
 		)
-
 		if err != nil {
 			t.Fatalf("%s: %v", cloud, err)
 		}
@@ -376,12 +375,12 @@ func TestKnownPricesOfTheSharedCatalogues(t *testing.T) {
 	offers := map[string]fleet.Offer{}
 	for _, name := range []string{"aws_gpu_vms.csv.gz", "vast_gpu_vms.csv", "primeintellect_gpu_vms.csv", "lambda_gpu_vms.csv", "nebius_gpu_vms.csv"} {
 		cloud, _, _ := strings.Cut(name, "_")
+
 		got, _, err := provision.SkyPilot(
 			cloud,
 			strings.NewReader(catalogue(t, filepath.Join(catalogues(t), name))),
 			provision.Import{},
 		)
-
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -101,11 +101,7 @@ func (a *account) situation(r *limit, m measure, now time.Time) situation {
 		return s
 	}
 
-	s.period, s.limit, s.used, s.warnAt, s.action, s.mark = r.Period, r.amounts[m], a.used(
-		m,
-		r.Period,
-		now,
-	), r.WarnAt, r.OnExceeded, r.marks[m]
+	s.period, s.limit, s.used, s.warnAt, s.action, s.mark = r.Period, r.amounts[m], a.used(m, r.Period, now), r.WarnAt, r.OnExceeded, r.marks[m]
 
 	s.begin, s.reset = r.Period.Begin(now), r.Period.End(now)
 	rest := s.reset.Sub(now)
@@ -186,32 +182,32 @@ func (t *Tracker) appendAlerts(all []Alert, n *notice, key noticeKey, s *situati
 }
 
 // update returns what people have not been notified of yet, and records it.
-func (t *notice) update(s *situation) []Kind {
+func (n *notice) update(s *situation) []Kind {
 	var news []Kind
-	if t.held && !s.blocks() {
-		t.held, t.usedUp = false, false
+	if n.held && !s.blocks() {
+		n.held, n.usedUp = false, false
 		news = append(news, Lifted)
 	}
 
-	if t.mark != s.mark || !t.begin.Equal(s.begin) {
-		*t = notice{mark: s.mark, begin: s.begin}
+	if n.mark != s.mark || !n.begin.Equal(s.begin) {
+		*n = notice{mark: s.mark, begin: s.begin}
 	}
 
 	switch {
 	case s.limit == 0:
 	case s.exhausted():
-		if !t.usedUp {
-			t.usedUp, t.near, t.held = true, true, s.blocks()
+		if !n.usedUp {
+			n.usedUp, n.near, n.held = true, true, s.blocks()
 			news = append(news, UsedUp)
 		}
 	default:
-		if !t.near && float64(s.used) >= s.warnAt*float64(s.limit) {
-			t.near = true
+		if !n.near && float64(s.used) >= s.warnAt*float64(s.limit) {
+			n.near = true
 			news = append(news, Near)
 		}
 
-		if !t.forecast && !s.due.IsZero() {
-			t.forecast = true
+		if !n.forecast && !s.due.IsZero() {
+			n.forecast = true
 			news = append(news, Overrun)
 		}
 	}

@@ -359,11 +359,9 @@ func drawLimit(t *rapid.T) tenant.Quota {
 		Subject: rapid.SampledFrom(append(subjects(), anyone, anyPro)).Draw(t, "subject"),
 		GPUs: rapid.IntRange(0, 8).
 			Draw(t, "most gpus"),
-		Nodes:  rapid.IntRange(0, 3).Draw(t, "most nodes"),
-		Borrow: rapid.Bool().Draw(t, "borrow"),
-		Budget: job.Money(
-			rapid.IntRange(0, 30).Draw(t, "most money"),
-		) * dollar,
+		Nodes:    rapid.IntRange(0, 3).Draw(t, "most nodes"),
+		Borrow:   rapid.Bool().Draw(t, "borrow"),
+		Budget:   job.Money(rapid.IntRange(0, 30).Draw(t, "most money")) * dollar,
 		GPUHours: float64(rapid.IntRange(0, 20).Draw(t, "most hours")) / 2,
 		Period: rapid.SampledFrom(tenant.Periods()).
 			Draw(t, "period"),
@@ -394,20 +392,8 @@ func restarted(t *rapid.T, b *quota.Tracker, m *model) *quota.Tracker {
 		again.Commit(w, o)
 	}
 
-	if diff := cmp.Diff(
-		b.Quotas(),
-		again.Quotas(),
-	) + cmp.Diff(
-		b.Usage(),
-		again.Usage(),
-	) + cmp.Diff(
-		b.Notices(),
-		again.Notices(),
-	) +
-		cmp.Diff(
-			b.Statuses(m.now),
-			again.Statuses(m.now),
-		); diff != "" {
+	if diff := cmp.Diff(b.Quotas(), again.Quotas()) + cmp.Diff(b.Usage(), again.Usage()) + cmp.Diff(b.Notices(), again.Notices()) +
+		cmp.Diff(b.Statuses(m.now), again.Statuses(m.now)); diff != "" {
 		t.Fatal("after a restart:", diff)
 	}
 

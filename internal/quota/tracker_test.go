@@ -129,9 +129,7 @@ func TestBadLimitsAreRefusedByField(t *testing.T) {
 			b := quota.New()
 
 			var f *fault.Error
-			if err := b.Put(
-				c.limit,
-			); !errors.As(err, &f) || f.Field != c.field || f.Code != "bad_quota" ||
+			if err := b.Put(c.limit); !errors.As(err, &f) || f.Field != c.field || f.Code != "bad_quota" ||
 				f.Kind != fault.Invalid {
 				t.Errorf("answered with %v, want field %s", err, c.field)
 			}

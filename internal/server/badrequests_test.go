@@ -59,30 +59,14 @@ func badYard(t *testing.T) (*yard, *node, map[string]string) {
 		return y.newToken(tenant.Token{Kind: kind, Owner: "ada", Scope: scope, UsesLeft: 1, Expires: y.clock.Now().Add(d)})
 	}
 	tokens := map[string]string{
-		"ada": y.token(
-			"ada",
-			tenant.Researcher,
-			tenant.ScopeSubmit,
-		),
-		"bob": y.token("bob", tenant.Researcher, tenant.ScopeSubmit),
-		"root": y.token(
-			"root",
-			tenant.Admin,
-			tenant.ScopeAdmin,
-		),
-		"reader": life(tenant.AccessToken, tenant.ScopeRead, time.Hour),
-		"expired": life(
-			tenant.AccessToken,
-			tenant.ScopeSubmit,
-			0,
-		),
-		"revoked": life(tenant.AccessToken, tenant.ScopeSubmit, time.Hour),
-		"bootstrap": life(
-			tenant.BootstrapToken,
-			"",
-			time.Hour,
-		),
-		"disabled": y.token("eve", tenant.Researcher, tenant.ScopeSubmit),
+		"ada":       y.token("ada", tenant.Researcher, tenant.ScopeSubmit),
+		"bob":       y.token("bob", tenant.Researcher, tenant.ScopeSubmit),
+		"root":      y.token("root", tenant.Admin, tenant.ScopeAdmin),
+		"reader":    life(tenant.AccessToken, tenant.ScopeRead, time.Hour),
+		"expired":   life(tenant.AccessToken, tenant.ScopeSubmit, 0),
+		"revoked":   life(tenant.AccessToken, tenant.ScopeSubmit, time.Hour),
+		"bootstrap": life(tenant.BootstrapToken, "", time.Hour),
+		"disabled":  y.token("eve", tenant.Researcher, tenant.ScopeSubmit),
 		"used up": y.newToken(
 			tenant.Token{Kind: tenant.JoinToken, Owner: "ada", Class: "local", Expires: y.clock.Now().Add(time.Hour)},
 		),

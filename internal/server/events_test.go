@@ -326,10 +326,7 @@ func TestSubmissionsSayWhatWasAskedFor(t *testing.T) {
 			continue
 		}
 
-		if err := json.Unmarshal(
-			events[0].Spec,
-			&spec,
-		); err != nil || spec.Resources.GPUs.Min != 3 ||
+		if err := json.Unmarshal(events[0].Spec, &spec); err != nil || spec.Resources.GPUs.Min != 3 ||
 			spec.Expect.String() != "2h" {
 			t.Errorf("the spec is %s, %v; want three GPUs for 2h", events[0].Spec, err)
 		}

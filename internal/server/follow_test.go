@@ -140,9 +140,7 @@ func TestFollowingAJobFromItsLineToItsEnd(t *testing.T) {
 		t.Errorf("at the end (-want +got):\n%s", diff)
 	}
 
-	if got := slices.Compact(
-		w.states,
-	); got[len(got)-1] != job.Succeeded || !slices.Contains(got, job.Running) ||
+	if got := slices.Compact(w.states); got[len(got)-1] != job.Succeeded || !slices.Contains(got, job.Running) ||
 		!slices.Contains(got, job.Recovering) {
 		t.Errorf("the states were %v", got)
 	}

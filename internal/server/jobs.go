@@ -253,7 +253,6 @@ func (s *Server) getJob(ctx context.Context, in *jobInput) (*body[api.JobDetail]
 
 		addBrief(&d.Job, &y.Briefs(s.Clock.Now(), []id.Job{j.ID})[0])
 	})
-
 	if err != nil {
 		return nil, s.fail(ctx, err)
 	}

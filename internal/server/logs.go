@@ -187,6 +187,7 @@ func (r *logReader) next(
 				var got []api.LogLine
 				var after []archive.Mark
 				var next archive.Mark
+
 				got, after, next, more, err = r.s.Logbook.ReadLines(
 					ctx,
 					r.run.ID,
@@ -195,7 +196,6 @@ func (r *logReader) next(
 					&r.filter,
 					limit-len(lines),
 				)
-
 				if err != nil {
 					return nil, nil, false, err
 				}

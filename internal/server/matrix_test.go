@@ -130,19 +130,11 @@ func TestWhoMayDoWhat(t *testing.T) {
 	t.Parallel()
 	y := newYard(t, provisioning)
 	tokens := map[string]string{
-		"ada to read": y.token(
-			"ada",
-			tenant.Researcher,
-			tenant.ScopeRead,
-		),
+		"ada to read":   y.token("ada", tenant.Researcher, tenant.ScopeRead),
 		"ada to submit": y.token("ada", tenant.Researcher, tenant.ScopeSubmit),
-		"ada as admin": y.token(
-			"ada",
-			tenant.Researcher,
-			tenant.ScopeAdmin,
-		),
-		"bob":  y.token("bob", tenant.Researcher, tenant.ScopeSubmit),
-		"root": y.token("root", tenant.Admin, tenant.ScopeAdmin),
+		"ada as admin":  y.token("ada", tenant.Researcher, tenant.ScopeAdmin),
+		"bob":           y.token("bob", tenant.Researcher, tenant.ScopeSubmit),
+		"root":          y.token("root", tenant.Admin, tenant.ScopeAdmin),
 	}
 
 	n := y.join("n1")
@@ -271,13 +263,7 @@ func TestTheDescriptionIsComplete(t *testing.T) {
 	} {
 		awaitReady(t, y)
 
-		if got := y.raw(
-			y.http,
-			http.MethodGet,
-			path,
-			"",
-			"",
-		); got.status != http.StatusOK ||
+		if got := y.raw(y.http, http.MethodGet, path, "", ""); got.status != http.StatusOK ||
 			!strings.HasPrefix(string(got.body), want) {
 			t.Errorf("GET %s: %d %.60s", path, got.status, got.body)
 		}

@@ -35,6 +35,7 @@ func (s *Server) listNodes(ctx context.Context, in *struct{ Paging }) (*body[api
 	}
 
 	page := api.NodePage{Nodes: []api.Node{}}
+
 	err := s.query(ctx, func(y *yardmaster.Yard) {
 		infos := y.Nodes(id.Node(in.Cursor), in.Limit+1)
 		if len(infos) > in.Limit {
@@ -46,7 +47,6 @@ func (s *Server) listNodes(ctx context.Context, in *struct{ Paging }) (*body[api
 			page.Nodes = append(page.Nodes, s.toNode(&infos[i]))
 		}
 	})
-
 	if err != nil {
 		return nil, s.fail(ctx, err)
 	}

@@ -15,15 +15,7 @@ import (
 func TestWhoAsksTooOftenIsToldSo(t *testing.T) {
 	t.Parallel()
 	y := newYard(t, withConfig(func(c *Config) { c.Rate, c.Burst = 0.001, 3 }))
-	ada, bob := y.token(
-		"ada",
-		tenant.Researcher,
-		tenant.ScopeSubmit,
-	), y.token(
-		"bob",
-		tenant.Researcher,
-		tenant.ScopeSubmit,
-	)
+	ada, bob := y.token("ada", tenant.Researcher, tenant.ScopeSubmit), y.token("bob", tenant.Researcher, tenant.ScopeSubmit)
 
 	for _, try := range []struct{ name, method, path, token, body string }{
 		{"a token", http.MethodGet, "/api/v1/whoami", ada, ""},
@@ -37,9 +29,7 @@ func TestWhoAsksTooOftenIsToldSo(t *testing.T) {
 		}
 
 		got := y.raw(y.http, try.method, try.path, try.token, try.body)
-		if text := says(
-			&got.p,
-		); text != "429 too_often: too many requests" || got.header.Get("Retry-After") == "" ||
+		if text := says(&got.p); text != "429 too_often: too many requests" || got.header.Get("Retry-After") == "" ||
 			got.p.Remedy == "" {
 			t.Errorf("%s: %s, retry after %q", try.name, text, got.header.Get("Retry-After"))
 		}
@@ -67,9 +57,7 @@ func TestEveryKindOfFailureHasAStatus(t *testing.T) {
 		t.Errorf("what is not meant for people is shown: %+v", p)
 	}
 
-	if p := toProblem(
-		fmt.Errorf("load: %w", fault.New(fault.NotFound, "c", "m").WithCause(fmt.Errorf("secret"))),
-	); p.Status != 404 ||
+	if p := toProblem(fmt.Errorf("load: %w", fault.New(fault.NotFound, "c", "m").WithCause(fmt.Errorf("secret")))); p.Status != 404 ||
 		p.Detail != "m" {
 		t.Errorf("got %+v", p)
 	}

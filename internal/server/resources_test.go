@@ -467,11 +467,7 @@ func TestTheAuditSaysWhetherDataLeftTheBuilding(t *testing.T) {
 	wantFault(t, err, fault.Conflict, "job_state")
 	y.must(ada.RemoveDataset(t.Context(), "cats"))
 
-	if gone, err := root.AuditDataset(
-		t.Context(),
-		"cats",
-		0,
-	); err != nil || gone.Outside != 1 || gone.Inside != 1 ||
+	if gone, err := root.AuditDataset(t.Context(), "cats", 0); err != nil || gone.Outside != 1 || gone.Inside != 1 ||
 		gone.Place != "" {
 		t.Errorf("the record of what was removed: %+v, %v", gone, err)
 	}
@@ -553,9 +549,7 @@ func TestTheBooksHaveWhatRunsNow(t *testing.T) {
 		if _, err := root.UsageReport(
 			t.Context(),
 			api.UsageQuery{Where: []string{where}},
-		); fault.KindOf(
-			err,
-		) != fault.Invalid {
+		); fault.KindOf(err) != fault.Invalid {
 			t.Errorf("where=%s: %v", where, err)
 		}
 	}
@@ -581,27 +575,12 @@ func TestTheBooksHaveWhatRunsNow(t *testing.T) {
 	}
 
 	token := y.token("root", tenant.Admin, tenant.ScopeAdmin)
-	if got := y.raw(
-		y.http,
-		http.MethodGet,
-		"/api/v1/usage?format=csv",
-		token,
-		"",
-	); got.header.Get("Content-Type") != "text/csv; charset=utf-8" ||
+	if got := y.raw(y.http, http.MethodGet, "/api/v1/usage?format=csv", token, ""); got.header.Get("Content-Type") != "text/csv; charset=utf-8" ||
 		!strings.HasPrefix(string(got.body), "group,class,node,") {
 		t.Errorf("usage as CSV: %v %.200s", got.header, got.body)
 	}
 
-	if got := y.raw(
-		y.http,
-		http.MethodGet,
-		"/api/v1/usage?format=json",
-		token,
-		"",
-		"Accept: text/csv",
-	); got.header.Get(
-		"Content-Type",
-	) != "application/json" {
+	if got := y.raw(y.http, http.MethodGet, "/api/v1/usage?format=json", token, "", "Accept: text/csv"); got.header.Get("Content-Type") != "application/json" {
 		t.Errorf("the format that was asked for counts: %v", got.header)
 	}
 }

@@ -35,7 +35,6 @@ func (s *Server) submit(ctx context.Context, in *submitInput) (*body[api.SubmitR
 			return v, ok
 		}, Now: s.Clock.Now(), Location: time.UTC,
 	})
-
 	if err != nil {
 		return nil, toProblem(err)
 	}
@@ -190,7 +189,6 @@ func (s *Server) preview(ctx context.Context, owner id.User, file *spec.File) ([
 			plan = append(plan, p)
 		}
 	})
-
 	if err != nil { // the loop may still be at it
 		return nil, err
 	}
@@ -206,16 +204,14 @@ func toOptions(list []place.Option) []api.Option {
 	out := make([]api.Option, len(list))
 	for i, o := range list {
 		out[i] = api.Option{
-			What:   o.What,
-			Class:  string(o.Class),
-			Nodes:  o.Nodes,
-			Offer:  o.Offer,
-			Count:  o.Count,
-			Start:  timeOrNil(o.Start),
-			Finish: timeOrNil(o.Finish),
-			Earliest: timeOrNil(
-				o.Earliest,
-			),
+			What:     o.What,
+			Class:    string(o.Class),
+			Nodes:    o.Nodes,
+			Offer:    o.Offer,
+			Count:    o.Count,
+			Start:    timeOrNil(o.Start),
+			Finish:   timeOrNil(o.Finish),
+			Earliest: timeOrNil(o.Earliest),
 			Latest:   timeOrNil(o.Latest),
 			Cost:     o.Cost,
 			CostMost: o.CostMost,

@@ -50,12 +50,12 @@ func TestAKeySubmitsOnce(t *testing.T) {
 	for i := range many {
 		wg.Go(func() {
 			var err error
+
 			replies[i], err = c.Submit(
 				t.Context(),
 				api.SubmitRequest{File: "name: a\nrun: a\n---\nname: b\nrun: b\nneeds: [a]"},
 				"k",
 			)
-
 			if err != nil {
 				t.Error(err)
 			}

@@ -69,7 +69,6 @@ func (s *Server) listUsers(ctx context.Context, in *struct{ Paging }) (*body[api
 			page.Users = append(page.Users, toUser(&users[i], y.Usage(s.Clock.Now(), users[i].ID)))
 		}
 	})
-
 	if err != nil {
 		return nil, s.fail(ctx, err)
 	}
@@ -132,7 +131,6 @@ func (s *Server) putUser(ctx context.Context, in *putUserInput) (*body[api.User]
 			By:       string(callerOf(ctx).User),
 		},
 	)
-
 	if err != nil {
 		return nil, s.fail(ctx, err)
 	}

@@ -168,9 +168,7 @@ func (t *tally) account(m *model) {
 	if t.cfg.Keep > 0 && len(t.out.Spans) < t.cfg.Keep {
 		for i, seat := range m.allocations {
 			t.out.Spans = append(t.out.Spans, Span{
-				Job: label(
-					m.life,
-				),
+				Job:  label(m.life),
 				Node: string(m.hosts[i].node.ID),
 				From: m.ordered.Seconds(),
 				To:   t.since.Seconds(),
@@ -271,10 +269,7 @@ func (t *tally) result(policy string, now time.Duration, left int) *Result {
 	r := &t.out
 	r.Policy, r.Unfinished = policy, left
 	r.Completion, r.Waiting, r.Slowdown, r.Fairness = t.completion.summary(), t.waiting.summary(), t.slowdown.mean(), t.fair.jain()
-	r.Makespan = t.last - max(t.first, 0)
-	if r.Makespan < 0 {
-		r.Makespan = 0
-	}
+	r.Makespan = max(t.last-max(t.first, 0), 0)
 
 	there, used := t.availableAtEnd, t.usedAtEnd
 	if left > 0 {

@@ -90,9 +90,7 @@ func TestLongCircleIsToldWhole(t *testing.T) {
 	}
 
 	_, err := Parse([]byte(text.String()), Options{})
-	if got := codes(
-		err,
-	); len(got) != 1 || got[0] != "cycle" ||
+	if got := codes(err); len(got) != 1 || got[0] != "cycle" ||
 		!strings.Contains(err.Error(), "n998 needs n999 needs n0") {
 		t.Errorf("codes = %v", got)
 	}

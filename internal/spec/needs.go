@@ -34,11 +34,7 @@ func (r *reader) together(drafts []*draft, complete bool) {
 				n,
 				"duplicate_name",
 				"name",
-				fmt.Sprintf(
-					"must be unique within the file, got %s, the name of the job in line %d",
-					name,
-					first.entry.Line,
-				),
+				fmt.Sprintf("must be unique within the file, got %s, the name of the job in line %d", name, first.entry.Line),
 				"give each job of the file its own name",
 			)
 

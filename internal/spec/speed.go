@@ -211,11 +211,7 @@ func (r *reader) speed(d *draft) {
 			d.at["speed.rates"],
 			"too_large",
 			"speed.rates",
-			fmt.Sprintf(
-				"must be for at most %d GPU models, got %d",
-				maxRateKinds,
-				len(kinds),
-			),
+			fmt.Sprintf("must be for at most %d GPU models, got %d", maxRateKinds, len(kinds)),
 			"keep those that the job may run on",
 		)
 

@@ -139,9 +139,7 @@ func amountKind(what string, least float64, at func(*job.Spec) *float64) kind {
 
 			for _, a := range amounts() {
 				number, ok := strings.CutSuffix(strings.ToUpper(s), a.letter)
-				if f, isNumber := parseNumber(
-					strings.TrimSpace(number),
-				); ok && isNumber && f*a.size >= least &&
+				if f, isNumber := parseNumber(strings.TrimSpace(number)); ok && isNumber && f*a.size >= least &&
 					f*a.size <= maxAmount {
 					*at(&v.d.entry.Spec) = f * a.size
 					return

@@ -120,6 +120,7 @@ func materialiseInside(t *testing.T, m api.Manifest) {
 
 	// Names that the file system refuses are an error, never a write elsewhere.
 	made := workdir.Materialise(t.Context(), links, dir, fetch) == nil
+
 	err := filepath.WalkDir(outer, func(name string, _ fs.DirEntry, err error) error {
 		if err == nil && name != outer && name != filepath.Dir(dir) && (!made || !strings.HasPrefix(name, dir)) {
 			t.Errorf("%s was made", name)
@@ -127,7 +128,6 @@ func materialiseInside(t *testing.T, m api.Manifest) {
 
 		return err
 	})
-
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -76,6 +76,7 @@ func (s *Store) load() error {
 	}
 
 	var all []found
+
 	err := filepath.WalkDir(s.dir, func(name string, entry fs.DirEntry, err error) error {
 		if err != nil || entry.IsDir() || !isDigest(entry.Name()) {
 			return err
@@ -90,7 +91,6 @@ func (s *Store) load() error {
 
 		return nil
 	})
-
 	if err != nil {
 		return err
 	}

@@ -230,9 +230,7 @@ func (s *scanner) link(name string) error {
 	}
 
 	// The text may look harmless and still lead out through a second link.
-	if real, err := filepath.EvalSymlinks(
-		s.real(name),
-	); err == nil && real != s.root &&
+	if real, err := filepath.EvalSymlinks(s.real(name)); err == nil && real != s.root &&
 		!strings.HasPrefix(real, s.root+string(filepath.Separator)) {
 		return refuse
 	}

@@ -115,8 +115,7 @@ func (f *File) structure(n *yaml.Node, t reflect.Type, path string) {
 	types := map[string]reflect.Type{}
 	var names []string
 
-	for i := range t.NumField() {
-		field := t.Field(i)
+	for field := range t.Fields() {
 		name, _, _ := strings.Cut(field.Tag.Get("yaml"), ",")
 		if !field.IsExported() || name == "-" {
 			continue

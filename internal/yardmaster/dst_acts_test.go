@@ -408,9 +408,7 @@ func (d *driver) account() error {
 	case 3:
 		if _, err := d.send(
 			yardmaster.PutUser{User: "root", Role: tenant.Researcher, By: "root"},
-		); fault.KindOf(
-			err,
-		) != fault.Conflict {
+		); fault.KindOf(err) != fault.Conflict {
 			return fmt.Errorf("the last admin could be made a researcher: %w", err)
 		}
 	case 4:

@@ -436,9 +436,7 @@ func checkPromises(y *Yard) error {
 		}
 
 		for _, s := range p.start.Allocations {
-			if room, ok := y.nodes.Rooms.Get(
-				s.Node,
-			); !ok ||
+			if room, ok := y.nodes.Rooms.Get(s.Node); !ok ||
 				!slices.ContainsFunc(room.Holds, func(h fleet.Hold) bool { return h.Run == p.run && h.GPUs == s.GPUs }) {
 				return fmt.Errorf("%s is promised a seat on %s that is not held", p.run, s.Node)
 			}

@@ -488,9 +488,7 @@ func TestMemoryIsDoubledWhileSomeNodeHasIt(t *testing.T) {
 	oom := yardmaster.RankReport{Cause: job.CauseHostOOM, ExitCode: 137, Reason: "out of memory"}
 	y.ends(j, 0, oom)
 
-	if got := y.job(
-		j,
-	); got.State != job.Recovering || got.Floor.Memory != 200<<30 ||
+	if got := y.job(j); got.State != job.Recovering || got.Floor.Memory != 200<<30 ||
 		got.Reason != "out of memory; the next run gets 200 GB of memory; requeued" {
 		t.Errorf("job is %s with at least %s: %s", got.State, got.Floor.Memory, got.Reason)
 	}
@@ -668,10 +666,7 @@ func TestWhyOfAJobThatDoesNotWaitForNodes(t *testing.T) {
 
 	y.ok(yardmaster.Pause{Job: j, By: "bob"})
 
-	if why, _ := y.Why(
-		y.now,
-		j,
-	); why.Blocker != place.BlockPaused || why.Sentence != "paused by bob" ||
+	if why, _ := y.Why(y.now, j); why.Blocker != place.BlockPaused || why.Sentence != "paused by bob" ||
 		why.Remedies[0] != "trainyard resume j1" {
 		t.Errorf("why %+v, want paused by bob", why)
 	}
@@ -763,9 +758,7 @@ func TestTokensThatAreUsedUp(t *testing.T) {
 	if _, err := y.Step(
 		y.now,
 		yardmaster.Exchange{Bootstrap: "boot", Token: access},
-	); fault.KindOf(
-		err,
-	) != fault.Conflict {
+	); fault.KindOf(err) != fault.Conflict {
 		t.Errorf("a token of a name that is taken: %v", err)
 	}
 

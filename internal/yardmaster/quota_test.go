@@ -51,10 +51,7 @@ func TestQuotasAreNumberedAndAnnounced(t *testing.T) {
 	if _, err := y.Step(
 		y.now,
 		yardmaster.PutQuota{Quota: tenant.Quota{Subject: alice, Removed: true}, By: "root"},
-	); !errors.As(
-		err,
-		&f,
-	) ||
+	); !errors.As(err, &f) ||
 		f.Code != "quota_not_found" {
 		t.Errorf("removed a quota that is not there: %v", err)
 	}
@@ -146,10 +143,7 @@ func TestBudgetsAreCheckedWhenTheyAreUsedUp(t *testing.T) {
 	y.now = start.Add(11 * time.Second)
 	y.ok(yardmaster.Tick{})
 
-	if j, _ := yardmaster.JobOf(
-		y.Yard,
-		"j1",
-	); j.State != job.Pausing ||
+	if j, _ := yardmaster.JobOf(y.Yard, "j1"); j.State != job.Pausing ||
 		!strings.Contains(j.Reason, "of its budget of $1.00") {
 		t.Errorf("the job is %s: %s", j.State, j.Reason)
 	}

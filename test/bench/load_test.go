@@ -115,11 +115,7 @@ func TestBell(t *testing.T) {
 		}
 	}
 
-	if _, err := ring.latency(
-		t.Context(),
-		time.Millisecond,
-		shell("true"),
-	); err == nil ||
+	if _, err := ring.latency(t.Context(), time.Millisecond, shell("true")); err == nil ||
 		!strings.Contains(err.Error(), "did not start") {
 		t.Errorf("a job that never rings: error %v", err)
 	}
@@ -129,10 +125,7 @@ func TestBell(t *testing.T) {
 		t.Context(),
 		time.Minute,
 		func(context.Context) error { return refused },
-	); !errors.Is(
-		err,
-		refused,
-	) {
+	); !errors.Is(err, refused) {
 		t.Errorf("a refused submission: error %v, want %v", err, refused)
 	}
 

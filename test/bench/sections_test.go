@@ -141,6 +141,7 @@ func TestASubmissionThatTheServerLostIsNoticed(t *testing.T) {
 	}
 
 	s := submitSection{settings{clock: clock.Wall{}, quick: true, notes: testNotes{t}}}
+
 	err := s.bench(t.Context(), func(_, binary string) (err error) {
 		y, err := yard.Start(t.Context(), yard.Options{Binary: binary})
 		if err != nil {
@@ -177,7 +178,6 @@ func TestASubmissionThatTheServerLostIsNoticed(t *testing.T) {
 
 		return nil
 	})
-
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -73,7 +73,6 @@ func pages(t *testing.T) []string {
 
 		return nil
 	})
-
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -304,10 +303,7 @@ func (s *session) do(t *testing.T, name string, step Step) {
 
 	if step.File != "" {
 		path := filepath.Join(s.folder, step.File)
-		if err := errors.Join(
-			os.MkdirAll(filepath.Dir(path), 0o700),
-			os.WriteFile(path, []byte(step.Content), 0o600),
-		); err != nil {
+		if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o700), os.WriteFile(path, []byte(step.Content), 0o600)); err != nil {
 			t.Fatal(err)
 		}
 

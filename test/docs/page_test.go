@@ -34,7 +34,6 @@ func TestParse(t *testing.T) {
 		"print()",
 		"```",
 	}, "\n"))
-
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -97,11 +97,7 @@ func TestALossThatIsNoNumberIsTold(t *testing.T) {
 	j := id.Job(s.submit(t, script(
 		`for n in $(seq 1 8); do echo "step=$n loss=$((9 - n)).5"; sleep 0.3; done`,
 		`for n in $(seq 9 400); do echo "step=$n loss=nan"; sleep 0.3; done`)))
-	if reason := s.awaitEvent(
-		t,
-		j,
-		"job."+foresight.NotNumber,
-	); !strings.Contains(reason, "loss") ||
+	if reason := s.awaitEvent(t, j, "job."+foresight.NotNumber); !strings.Contains(reason, "loss") ||
 		!strings.Contains(reason, "1.5 at step 8") {
 		t.Errorf("it is told as %q", reason)
 	}
@@ -279,10 +275,7 @@ func TestTheYardLearnsFromJobsThatEnded(t *testing.T) {
 	s.succeed(t, "cordon", "north")
 
 	queued := short(101, 0.02)
-	if f, err := s.client.Forecast(
-		t.Context(),
-		queued,
-	); err != nil || f.Basis != job.BasisHistory || f.Remaining.Mid <= 0 ||
+	if f, err := s.client.Forecast(t.Context(), queued); err != nil || f.Basis != job.BasisHistory || f.Remaining.Mid <= 0 ||
 		f.Remaining.High <= f.Remaining.Low {
 		t.Errorf("a queued job is foretold as %+v (%v)", f.Forecast, err)
 	}

@@ -116,9 +116,7 @@ func needsMoto(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	if found, err := filepath.Glob(
-		filepath.Join(cache, "trainyard", "moto-*", ".complete"),
-	); err != nil ||
+	if found, err := filepath.Glob(filepath.Join(cache, "trainyard", "moto-*", ".complete")); err != nil ||
 		len(found) == 0 {
 		cloudtest.SkipMoto(t, cloudtest.ErrNoMoto)
 	}

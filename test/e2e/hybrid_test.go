@@ -198,10 +198,7 @@ func TestAMachineIsProvisionedForAJobAndGoesBackWhenItIsIdle(t *testing.T) {
 		t.Errorf("the lease does not say why it ended: %q", l.Reason)
 	}
 
-	if provisioned := h.eventsOf(
-		t,
-		"lease.requested",
-	); len(provisioned) != 1 || provisioned[0].Reason == "" ||
+	if provisioned := h.eventsOf(t, "lease.requested"); len(provisioned) != 1 || provisioned[0].Reason == "" ||
 		provisioned[0].Job != d.ID {
 		t.Errorf("the feed tells of the provisioning: %+v", provisioned)
 	}
@@ -448,10 +445,7 @@ func TestDataOfTheBuildingStaysThereUnlessSomebodyWritesDownWhyNot(t *testing.T)
 		t.Errorf("after the override the audit says %+v", a)
 	}
 
-	if told := h.eventsOf(
-		t,
-		"data.override",
-	); len(told) != 1 || told[0].Actor != "admin" ||
+	if told := h.eventsOf(t, "data.override"); len(told) != 1 || told[0].Actor != "admin" ||
 		!strings.Contains(told[0].Reason, "the ethics board agreed") {
 		t.Errorf("the feed tells of the override: %+v", told)
 	}

@@ -14,6 +14,7 @@ import (
 func (y *yard) blobs(t *testing.T) map[string]int64 {
 	t.Helper()
 	all := map[string]int64{}
+
 	err := filepath.WalkDir(filepath.Join(y.Folder, "server", "blobs"), func(path string, d fs.DirEntry, err error) error {
 		if err != nil || d.IsDir() || strings.Contains(path, "/logs/") {
 			return err
@@ -28,7 +29,6 @@ func (y *yard) blobs(t *testing.T) map[string]int64 {
 
 		return nil
 	})
-
 	if err != nil {
 		t.Fatal(err)
 	}

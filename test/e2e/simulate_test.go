@@ -167,12 +167,7 @@ func TestSimulateFromYardSaysWhenJobsWouldStart(t *testing.T) {
 	second := y.submit(t, sleeper("second", "gpus: 2, cpus: 0.1", "max_duration: 1h\n"))
 
 	silent := y.submit(t, sleeper("silent", "gpus: 1, cpus: 0.1", ""))
-	if r := y.exits(
-		t,
-		104,
-		"simulate",
-		"--from-yard",
-	); !strings.Contains(r.err, silent+" (silent)") ||
+	if r := y.exits(t, 104, "simulate", "--from-yard"); !strings.Contains(r.err, silent+" (silent)") ||
 		!strings.Contains(r.err, "--assume") {
 		t.Errorf("a job that says nothing: %s", r)
 	}

@@ -76,9 +76,7 @@ func TestAJoinTokenLetsAsManyMachinesInAsItSays(t *testing.T) {
 		t.Errorf("the second machine ended with code %d (%v), want 106", code, err)
 	}
 
-	if text, err := os.ReadFile(
-		y.AgentLog("south"),
-	); err != nil ||
+	if text, err := os.ReadFile(y.AgentLog("south")); err != nil ||
 		!strings.Contains(string(text), "used as often as it may") {
 		t.Errorf("the second machine says %s (%v)", text, err)
 	}
@@ -124,10 +122,7 @@ func TestEveryListIsGoodJSON(t *testing.T) {
 		ExitCode int    `json:"exit_code"`
 	}
 
-	if err := json.Unmarshal(
-		[]byte(r.err),
-		&problem,
-	); err != nil || problem.Code != "job_not_found" ||
+	if err := json.Unmarshal([]byte(r.err), &problem); err != nil || problem.Code != "job_not_found" ||
 		problem.ExitCode != 102 {
 		t.Errorf("the error as JSON is %s (%v)", r.err, err)
 	}

@@ -56,10 +56,7 @@ func TestUpStartsAWholeYardAndTakesItUpAgain(t *testing.T) {
 		func() bool { return strings.Contains(yardtest.Tail(log, 100), "Ctrl-C stops the yard") },
 	)
 
-	if text := yardtest.Tail(
-		log,
-		100,
-	); !strings.Contains(text, "hello from up") ||
+	if text := yardtest.Tail(log, 100); !strings.Contains(text, "hello from up") ||
 		!strings.Contains(text, "https://"+address) {
 		t.Errorf("up says\n%s", text)
 	}

@@ -49,10 +49,7 @@ func newMachine(p *provider, l *fleet.Lease) *machine {
 	w := p.w
 	w.store.machines++
 	m := &machine{
-		id: fmt.Sprintf(
-			"i-%d",
-			w.store.machines,
-		),
+		id:      fmt.Sprintf("i-%d", w.store.machines),
 		p:       p,
 		lease:   *l,
 		offer:   l.Offer,

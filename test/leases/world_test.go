@@ -491,7 +491,6 @@ func (w *world) prepare(l *fleet.Lease) bool {
 				Lease: l.ID, UsesLeft: 1, Expires: start.AddDate(1, 0, 0)},
 		},
 	)
-
 	if err != nil {
 		w.fail("token of %s: %w", l.ID, err)
 	}

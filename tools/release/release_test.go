@@ -52,11 +52,11 @@ func releaseOf(t *testing.T) string {
 
 	out := filepath.Join(t.TempDir(), "out")
 	var stderr bytes.Buffer
+
 	err := run(t.Context(), []string{
 		"-version", "0.1.0", "-commit", "abc", "-epoch", "1767225600", "-source", smallModule(t), "-package", "./cmd/yard",
 		"-platforms", runtime.GOOS + "/" + runtime.GOARCH, "-out", out,
 	}, io.Discard, &stderr)
-
 	if err != nil {
 		t.Fatalf("%v\n%s", err, stderr.String())
 	}

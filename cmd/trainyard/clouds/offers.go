@@ -179,7 +179,6 @@ func (f *imports) parse(boot job.Duration) (offers []fleet.Offer, note string, e
 			return s.Memory
 		},
 	})
-
 	if err != nil {
 		return nil, "", err
 	}

@@ -183,13 +183,7 @@ func TestWhatLastsKeepsTheGPUOut(t *testing.T) {
 				t.Errorf("after hours: %+v, want %q", got[0], want)
 			}
 
-			if got := h.see(
-				later.Add(time.Minute),
-				soundOnes("1"),
-			); !strings.Contains(
-				got[0].Error,
-				"in quarantine until "+moment(later.Add(Quarantine)),
-			) {
+			if got := h.see(later.Add(time.Minute), soundOnes("1")); !strings.Contains(got[0].Error, "in quarantine until "+moment(later.Add(Quarantine))) {
 				t.Errorf("in quarantine: %q", got[0].Error)
 			}
 
@@ -331,10 +325,7 @@ func TestReleaseByAnOperator(t *testing.T) {
 
 	release(start, true)
 
-	if got := h.see(
-		now,
-		soundOnes("1"),
-	); got[0].Error != "" ||
+	if got := h.see(now, soundOnes("1")); got[0].Error != "" ||
 		!strings.HasSuffix(got[0].Health, "; released by an operator, Nov 15 10:33 UTC") {
 		t.Errorf("released: %+v", got[0])
 	}

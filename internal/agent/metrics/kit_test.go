@@ -39,6 +39,7 @@ func start(t testing.TB, rules ...job.MetricRule) *program {
 // follow begins to gather, as an agent does that has just started.
 func (p *program) follow(rules ...job.MetricRule) {
 	p.t.Helper()
+
 	g, err := New(Run{
 		Run:        "j1.1",
 		Epoch:      1,
@@ -49,7 +50,6 @@ func (p *program) follow(rules ...job.MetricRule) {
 		IntakeFile: filepath.Join(p.work, "received.jsonl"),
 		Output:     p.open,
 	})
-
 	if err != nil {
 		p.t.Fatal(err)
 	}

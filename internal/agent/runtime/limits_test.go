@@ -46,12 +46,7 @@ head -c 300000000 /dev/zero | tail > /dev/null`
 		t.Error("exit code 0")
 	}
 
-	if _, err := os.Stat(
-		filepath.Join(y.limits.Memory, rundir.GroupName(y.runDir(run))),
-	); !errors.Is(
-		err,
-		os.ErrNotExist,
-	) {
+	if _, err := os.Stat(filepath.Join(y.limits.Memory, rundir.GroupName(y.runDir(run)))); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("its cgroup is left: %v", err)
 	}
 }
@@ -176,10 +171,7 @@ func TestEnvironment(t *testing.T) {
 
 	most := 0.5
 	s.Launch.Target = &job.Target{Metric: "val_loss", AtMost: &most}
-	if got := strings.Join(
-		environment(base, s, "/data", ""),
-		"\n",
-	); !strings.Contains(
+	if got := strings.Join(environment(base, s, "/data", ""), "\n"); !strings.Contains(
 		got,
 		`TRAINYARD_TARGET={"metric":"val_loss","at_most":0.5}`+"\n",
 	) {
@@ -187,13 +179,7 @@ func TestEnvironment(t *testing.T) {
 	}
 
 	s.Devices = []string{"GPU-a", "GPU-b"}
-	if got := strings.Join(
-		environment(base, s, "/data", ""),
-		"\n",
-	); !strings.Contains(
-		got,
-		"CUDA_VISIBLE_DEVICES=GPU-a,GPU-b\n",
-	) {
+	if got := strings.Join(environment(base, s, "/data", ""), "\n"); !strings.Contains(got, "CUDA_VISIBLE_DEVICES=GPU-a,GPU-b\n") {
 		t.Errorf("devices are not named as given:\n%s", got)
 	}
 

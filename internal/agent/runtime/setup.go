@@ -22,7 +22,6 @@ func planSetup(data string, l api.Launch, base map[string]string) (*rundir.Setup
 		Owner, Setup, Files string
 		Base, Env           map[string]string
 	}{string(l.Owner), l.Setup, l.Workdir, base, l.Env})
-
 	if err != nil {
 		return nil, fmt.Errorf("plan the set-up: %w", err)
 	}

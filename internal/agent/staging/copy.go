@@ -105,12 +105,8 @@ func (f *fetch) copyOne(ctx context.Context, from, to string, d fs.DirEntry) err
 
 	defer func() { _ = in.Close() }()
 
-	out, err := os.OpenFile(
-		to,
-		os.O_WRONLY|os.O_CREATE|os.O_EXCL,
-		0o444,
-	) //nolint:gosec // programs that run as others may read it
-
+	//nolint:gosec // programs that run as other users may read it
+	out, err := os.OpenFile(to, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o444)
 	if err != nil {
 		return err
 	}

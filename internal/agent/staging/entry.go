@@ -87,10 +87,7 @@ func (c *Cache) locate(ref job.DataRef) (located, error) {
 	p.src = src
 	switch src.Kind {
 	case dataset.SourceNone:
-		return p, failed(
-			ref.Name,
-			"no copy on this node and no source to fetch it from",
-		).WithRemedy("set a source: trainyard data add %s --source …", ref.Name)
+		return p, failed(ref.Name, "no copy on this node and no source to fetch it from").WithRemedy("set a source: trainyard data add %s --source …", ref.Name)
 	case dataset.SourcePath:
 		if _, err := os.Stat(src.At); err != nil {
 			return p, failed(ref.Name, "%v", err)

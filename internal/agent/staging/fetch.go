@@ -142,10 +142,8 @@ func (c *Cache) begin(p located) *fetch {
 
 // obtain fetches a dataset into its entry.
 func (c *Cache) obtain(ctx context.Context, f *fetch) (*entry, error) {
-	if err := os.MkdirAll(
-		filepath.Join(f.dir, partDir, contentDir),
-		0o755,
-	); err != nil { //nolint:gosec // programs that run as others may read it
+	//nolint:gosec // programs that run as other users may read it
+	if err := os.MkdirAll(filepath.Join(f.dir, partDir, contentDir), 0o755); err != nil {
 		return nil, failed(f.ref.Name, "%v", err)
 	}
 

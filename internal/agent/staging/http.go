@@ -101,16 +101,14 @@ func (d *getting) attempt(ctx context.Context) (err error) {
 		}
 	})
 
-	if err := os.Chmod(
-		d.target(),
-		0o644,
-	); err != nil &&
-		!errors.Is(err, fs.ErrNotExist) { //nolint:gosec // one that was whole but for its name
+	//nolint:gosec // programs that run as other users may read it
+	if err := os.Chmod(d.target(), 0o644); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return failed(d.ref.Name, "%v", err)
 	}
 
+	//nolint:gosec // programs that run as other users may read it
 	d.part, err = os.OpenFile(d.target(), os.O_RDWR|os.O_CREATE, 0o644)
-	if err != nil { //nolint:gosec // programs that run as others may read it
+	if err != nil {
 		return failed(d.ref.Name, "%v", err)
 	}
 

@@ -112,10 +112,7 @@ func (f *Forecasts) listMetrics(ctx context.Context, c *api.Client, j id.Job) er
 		return f.WriteTable(
 			t,
 			fmt.Sprintf("%s has reported no metrics yet", j),
-			fmt.Sprintf(
-				"trainyard logs -f %s       output lines such as \"step=100 loss=2.3\" are parsed",
-				j,
-			),
+			fmt.Sprintf("trainyard logs -f %s       output lines such as \"step=100 loss=2.3\" are parsed", j),
 			fmt.Sprintf("trainyard forecast %s      the forecast without metrics", j),
 		)
 	})
@@ -325,7 +322,6 @@ func (f *Forecasts) completeMetrics(
 
 		return err
 	})
-
 	if err != nil {
 		return nil, cobra.ShellCompDirectiveError
 	}

@@ -22,9 +22,7 @@ func (f *Forecasts) showRecord(ctx context.Context, c *api.Client) error {
 		}
 
 		if t := f.accuracyTable(r.Methods); t.Len() > 0 {
-			if err := f.write(
-				"\nMedian error of remaining time by job progress (n = forecasts; none = no estimate)\n",
-			); err != nil {
+			if err := f.write("\nMedian error of remaining time by job progress (n = forecasts; none = no estimate)\n"); err != nil {
 				return err
 			}
 

@@ -89,13 +89,13 @@ func TestTheSameContentIsSentOnceAndTheManifestLast(t *testing.T) {
 	t.Parallel()
 	client, uploads := yard(t, func(string) (int, string) { return http.StatusNoContent, "" })
 	told := 0
+
 	err := Upload(
 		t.Context(),
 		client,
 		folder("one", "two", "one", strings.Repeat("x", 5000)),
 		func(files, of int, _ int64) { told = max(told, files*10+of) },
 	)
-
 	if err != nil {
 		t.Fatal(err)
 	}

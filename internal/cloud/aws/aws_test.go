@@ -79,9 +79,7 @@ func TestMachinesAreReadAsAmazonShowsThem(t *testing.T) {
 	t.Parallel()
 	launched := time.Date(2026, 11, 15, 7, 0, 0, 0, time.UTC)
 	base := types.Instance{
-		InstanceId: sdk.String(
-			"i-1",
-		),
+		InstanceId:       sdk.String("i-1"),
 		InstanceType:     "g5.xlarge",
 		LaunchTime:       &launched,
 		PrivateIpAddress: sdk.String("10.0.0.7"),
@@ -170,7 +168,6 @@ func TestNewestSpotPriceOfAZoneHolds(t *testing.T) {
 		price("us-east-1a", "0.40", -2), price("us-east-1a", "0.4321", -1), price("us-east-1a", "0.39", -5),
 		price("us-east-1b", "0.5", 0), price("us-east-1c", "0.0", 0), price("", "0.1", 0),
 	})
-
 	if err != nil {
 		t.Fatal(err)
 	}

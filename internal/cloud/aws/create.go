@@ -79,11 +79,7 @@ func (p *Provider) accepts(r cloud.Request) error {
 	case r.Lease == "":
 		return bad("the request has no lease")
 	case !slices.Contains(p.cfg.Regions, r.Offer.Region):
-		return bad(
-			"region %q is not configured; configured regions: %s",
-			r.Offer.Region,
-			strings.Join(p.cfg.Regions, ", "),
-		)
+		return bad("region %q is not configured; configured regions: %s", r.Offer.Region, strings.Join(p.cfg.Regions, ", "))
 	case len(r.Boot.Script) > maxScript:
 		return bad("the boot script must have at most %[2]d bytes, got %[1]d", len(r.Boot.Script), maxScript)
 	}

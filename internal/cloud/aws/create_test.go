@@ -120,7 +120,6 @@ func TestMachineIsOrderedSoThatItEndsForGoodAndLetsNothingIn(t *testing.T) {
 		t.Context(),
 		&ec2.DescribeSecurityGroupsInput{GroupIds: []string{forms()[0].Get("SecurityGroupId.1")}},
 	)
-
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -40,9 +40,7 @@ func (p *Provider) Terminate(ctx context.Context, region, instance string) error
 		)
 	}
 
-	_, err := p.region(
-		region,
-	).client.TerminateInstances(
+	_, err := p.region(region).client.TerminateInstances(
 		ctx,
 		&ec2.TerminateInstancesInput{InstanceIds: []string{instance}},
 		p.plain,

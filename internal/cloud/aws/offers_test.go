@@ -157,11 +157,11 @@ func TestOffersOfTypesByPattern(t *testing.T) {
 	w := newWorld(t, true)
 	list := newPriceList(t, home, map[string]string{"t3.micro": "0.0104000000", "t3.nano": "0.0052", "g5.xlarge": "1"})
 	p := w.provider(func(c *aws.Config) { c.PriceEndpoint = list.URL })
+
 	offers, err := p.Offers(
 		t.Context(),
 		aws.OfferFilter{Regions: []string{home}, Types: []string{"t3.*o"}, At: time.Date(2026, 11, 15, 9, 0, 0, 0, time.UTC)},
 	)
-
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -214,11 +214,11 @@ func TestOffersThatTheAccountMayNotHaveAreLeftOut(t *testing.T) {
 	list := newPriceList(t, home, map[string]string{"g5.xlarge": "1", "g5.48xlarge": "16", "p5.48xlarge": "55"})
 	quotas := newQuotas(t, map[string]float64{"L-DB2E81BA": 64, "L-417A185B": 0, "L-3819A6DF": 4})
 	p := w.provider(func(c *aws.Config) { c.PriceEndpoint, c.QuotaEndpoint = list.URL, quotas.URL })
+
 	offers, err := p.Offers(t.Context(), aws.OfferFilter{
 		Regions: []string{home}, Types: []string{"g5.xlarge", "g5.48xlarge", "p5.48xlarge"}, Quotas: true,
 		At: time.Date(2026, 11, 15, 9, 0, 0, 0, time.UTC),
 	})
-
 	if err != nil {
 		t.Fatal(err)
 	}

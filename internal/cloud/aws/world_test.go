@@ -391,7 +391,6 @@ func (w *world) put(t *testing.T, tags map[string]string) string {
 		ImageId: sdk.String("ami-1e749f67"), InstanceType: "t3.micro", MinCount: sdk.Int32(1), MaxCount: sdk.Int32(1),
 		TagSpecifications: []types.TagSpecification{spec},
 	})
-
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -427,9 +426,7 @@ func (w *world) machines(t *testing.T) []cloudtest.Machine {
 	var all []cloudtest.Machine
 	for _, i := range slices.Concat(w.instances(t, home), w.instances(t, elsewhere)) {
 		m := cloudtest.Machine{
-			ID: sdk.ToString(
-				i.InstanceId,
-			),
+			ID:    sdk.ToString(i.InstanceId),
 			Tags:  map[string]string{},
 			Spot:  i.InstanceLifecycle == types.InstanceLifecycleTypeSpot,
 			Ended: i.State.Name == types.InstanceStateNameTerminated,

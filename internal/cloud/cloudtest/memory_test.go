@@ -170,10 +170,7 @@ func (m *memory) refusal(err error) error {
 // add makes a machine.
 func (w *table) add(tags map[string]string, o fleet.Offer) *machine {
 	made := &machine{tags: tags, hidden: w.lagging, Instance: cloud.Instance{
-		ID: fmt.Sprintf(
-			"m%04d",
-			len(w.machines)+1,
-		),
+		ID:       fmt.Sprintf("m%04d", len(w.machines)+1),
 		Lease:    id.Lease(tags[cloud.TagLease]),
 		Region:   o.Region,
 		Type:     o.Type,

@@ -159,9 +159,8 @@ func motoPython() (string, error) {
 	}
 
 	folder := filepath.Join(cache, "trainyard", "moto-"+string(version[1]))
-	if _, err := os.Stat(
-		filepath.Join(folder, ".complete"),
-	); err != nil { //nolint:gosec // G703: the cache folder is the user's own to choose
+	//nolint:gosec // G703: the cache folder is the user's own to choose
+	if _, err := os.Stat(filepath.Join(folder, ".complete")); err != nil {
 		return "", fmt.Errorf("%w (%w)", ErrNoMoto, err)
 	}
 

@@ -40,11 +40,9 @@ type Config struct {
 // Environ returns the part of a configuration that the usual OS_ variables hold.
 func Environ(get func(string) string) Config {
 	c := Config{
-		Cloud: get("OS_CLOUD"),
-		File:  get("OS_CLIENT_CONFIG_FILE"),
-		AuthURL: get(
-			"OS_AUTH_URL",
-		),
+		Cloud:            get("OS_CLOUD"),
+		File:             get("OS_CLIENT_CONFIG_FILE"),
+		AuthURL:          get("OS_AUTH_URL"),
 		Username:         get("OS_USERNAME"),
 		Password:         get("OS_PASSWORD"),
 		UserDomain:       get("OS_USER_DOMAIN_NAME"),

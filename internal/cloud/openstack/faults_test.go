@@ -194,26 +194,14 @@ func TestLeaseThatHasSeveralServersKeepsTheOldest(t *testing.T) {
 			"GET",
 			"/v2.1/servers/detail?tags=trainyard-lease%3Dl1",
 			http.StatusOK,
-			`{"servers": [`+one(
-				"younger",
-				"yard",
-				"2026-05-01T10:00:09Z",
-			)+`], "servers_links": [{"rel": "next", "href": "http://nova.test/v2.1/servers/detail?marker=younger"}]}`,
+			`{"servers": [`+one("younger", "yard", "2026-05-01T10:00:09Z")+`], "servers_links": [{"rel": "next", "href": "http://nova.test/v2.1/servers/detail?marker=younger"}]}`,
 		),
 		say(
 			"nova",
 			"GET",
 			"/v2.1/servers/detail?marker=younger",
 			http.StatusOK,
-			`{"servers": [`+one(
-				"of another yard",
-				"other",
-				"2026-05-01T10:00:00Z",
-			)+`,`+one(
-				"older",
-				"yard",
-				"2026-05-01T10:00:05Z",
-			)+`]}`,
+			`{"servers": [`+one("of another yard", "other", "2026-05-01T10:00:00Z")+`,`+one("older", "yard", "2026-05-01T10:00:05Z")+`]}`,
 		),
 	}, handConfig())
 

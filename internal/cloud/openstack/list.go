@@ -36,7 +36,6 @@ func each(
 
 		return true, nil
 	})
-
 	if err != nil {
 		return callFault(ctx, "list servers", err)
 	}
@@ -79,7 +78,6 @@ func (p *Provider) List(ctx context.Context) ([]cloud.Instance, error) {
 
 			return nil
 		})
-
 		if err != nil {
 			return nil, err
 		}

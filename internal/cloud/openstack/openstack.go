@@ -64,11 +64,7 @@ func New(yard string, c Config) (*Provider, error) {
 
 	switch {
 	case yard == "":
-		return nil, fault.New(
-			fault.Invalid,
-			"openstack_config",
-			"yard is required: servers are tagged with it",
-		)
+		return nil, fault.New(fault.Invalid, "openstack_config", "yard is required: servers are tagged with it")
 	case c.Image == "":
 		return nil, fault.New(fault.Invalid, "openstack_config", "image is required").
 			WithField("image").WithRemedy("set image to one of `openstack image list`")

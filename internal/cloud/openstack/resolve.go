@@ -23,12 +23,12 @@ var uuid = regexp.MustCompile(`^[0-9a-fA-F]{8}(-?[0-9a-fA-F]{4}){3}-?[0-9a-fA-F]
 // allFlavors returns the flavors that the project may use.
 func allFlavors(ctx context.Context, nova *gophercloud.ServiceClient) ([]flavors.Flavor, error) {
 	var all []flavors.Flavor
+
 	err := flavors.ListDetail(nova, nil).EachPage(ctx, func(_ context.Context, page pagination.Page) (bool, error) {
 		some, err := flavors.ExtractFlavors(page)
 		all = append(all, some...)
 		return true, err
 	})
-
 	if err != nil {
 		return nil, callFault(ctx, "list flavors", err)
 	}
@@ -67,13 +67,13 @@ func (p *Provider) image(ctx context.Context, region string) (string, error) {
 
 	// Newest first: the name of an image that is built anew every week stays with the old ones.
 	var found []images.Image
+
 	err = images.List(glance, images.ListOpts{Name: name, Status: images.ImageStatusActive, Sort: "created_at:desc", Limit: 1}).
 		EachPage(ctx, func(_ context.Context, page pagination.Page) (bool, error) {
 			var err error
 			found, err = images.ExtractImages(page)
 			return false, err
 		})
-
 	if err != nil {
 		return "", callFault(ctx, fmt.Sprintf("find image %s", name), err)
 	}

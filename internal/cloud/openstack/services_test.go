@@ -258,12 +258,7 @@ func (l *lab) project(t *testing.T) *project {
 
 	t.Cleanup(func() {
 		for _, s := range p.servers(t) {
-			if _, _, err := l.ask(
-				"DELETE",
-				l.nova+"/servers/"+dig[string](s, "id"),
-				l.token,
-				nil,
-			); err != nil &&
+			if _, _, err := l.ask("DELETE", l.nova+"/servers/"+dig[string](s, "id"), l.token, nil); err != nil &&
 				!strings.Contains(err.Error(), " 404 ") {
 				t.Errorf("clean up: %v", err)
 			}

@@ -165,7 +165,6 @@ func (p *Provider) Create(ctx context.Context, r cloud.Request) (made cloud.Inst
 
 		return err
 	})
-
 	if err != nil {
 		return cloud.Instance{}, err
 	}
@@ -259,10 +258,7 @@ func (p *Provider) launch(ctx context.Context, r cloud.Request) (cloud.Instance,
 	}
 
 	m := &machine{record: record{
-		ID: "m" + strconv.FormatUint(
-			number,
-			10,
-		),
+		ID:       "m" + strconv.FormatUint(number, 10),
 		Yard:     r.Yard,
 		Lease:    r.Lease,
 		Name:     r.Name,
@@ -424,7 +420,6 @@ func (p *Provider) List(ctx context.Context) (list []cloud.Instance, err error) 
 
 		return nil
 	})
-
 	if err != nil {
 		return nil, err
 	}

@@ -42,10 +42,7 @@ func TestTheAgentIsToldWhatTheOfferSays(t *testing.T) {
 		return err == nil
 	})
 
-	if got, want := read(
-		t,
-		filepath.Join(dir, "args"),
-	), "agent join https://127.0.0.1:1 --config "+dir+"/agent.json\n"; got != want {
+	if got, want := read(t, filepath.Join(dir, "args")), "agent join https://127.0.0.1:1 --config "+dir+"/agent.json\n"; got != want {
 		t.Errorf("started with %q, want %q", got, want)
 	}
 
@@ -583,10 +580,7 @@ func TestAListThatLagsShowsThePast(t *testing.T) {
 		t.Errorf("known before it was: %+v", got)
 	}
 
-	if got, known := lagging(
-		one,
-		noon.Add(time.Minute),
-	); !known || got.State != cloud.Up || !got.Ended.IsZero() || got.Why != "" ||
+	if got, known := lagging(one, noon.Add(time.Minute)); !known || got.State != cloud.Up || !got.Ended.IsZero() || got.Why != "" ||
 		got.Billed >= 0 {
 		t.Errorf("shown as %+v, %v; want it to be up", got, known)
 	}
@@ -624,9 +618,7 @@ func TestMachinesThatEndedLongAgoAreForgotten(t *testing.T) {
 		t.Errorf("the name %s was used again", next.ID)
 	}
 
-	if books, err := Log(
-		cfg.Dir,
-	); err != nil ||
+	if books, err := Log(cfg.Dir); err != nil ||
 		!slices.ContainsFunc(books, func(e Entry) bool { return e.Machine == made.ID && e.Event == EventEnded }) {
 		t.Errorf("the books say %+v, %v", books, err)
 	}

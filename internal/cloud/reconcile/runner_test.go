@@ -212,7 +212,7 @@ func TestRunnerProvisionsAndGivesBack(t *testing.T) {
 			t.Errorf("the provider was asked to %v, want %v", got, want)
 		}
 
-		if got, want := y.heard(), []string{"yardmaster.Granted", "yardmaster.Accepted"}; !slices.Equal(got, want) {
+		if got, want := y.heard(), []string{"yardmaster.LeaseGranted", "yardmaster.ReleaseAccepted"}; !slices.Equal(got, want) {
 			t.Errorf("the yard was told %v, want %v", got, want)
 		}
 	})
@@ -227,7 +227,7 @@ func TestRunnerTakesAMachineThatIsNotKnownForGivenBack(t *testing.T) {
 		time.Sleep(6 * time.Second)
 		end()
 
-		if got, want := y.heard(), []string{"yardmaster.Accepted", "yardmaster.Accepted"}; !slices.Equal(got, want) {
+		if got, want := y.heard(), []string{"yardmaster.ReleaseAccepted", "yardmaster.ReleaseAccepted"}; !slices.Equal(got, want) {
 			t.Errorf("the yard was told %v, want %v", got, want)
 		}
 

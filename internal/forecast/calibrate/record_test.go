@@ -136,17 +136,7 @@ func TestIntervalsAreAsWideAsErrorsWere(t *testing.T) {
 
 	// Where past jobs are far apart, the interval is wide from the beginning.
 	r := recordOf(200, ClassLike, map[string]float64{MethodMatch: 0.1}).Calibration()
-	sure, unsure := r.bounds(
-		classIndex(ClassLike),
-		"k",
-		1,
-		difficulty(0),
-	), r.bounds(
-		classIndex(ClassLike),
-		"k",
-		1,
-		difficulty(1),
-	)
+	sure, unsure := r.bounds(classIndex(ClassLike), "k", 1, difficulty(0)), r.bounds(classIndex(ClassLike), "k", 1, difficulty(1))
 
 	if math.Abs(unsure.High/sure.High-difficulty(1)/difficulty(0)) > 1e-9 {
 		t.Errorf("sure %+v, unsure %+v", sure, unsure)

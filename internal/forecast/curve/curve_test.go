@@ -289,10 +289,7 @@ func TestEveryMethodSaysSomethingSound(t *testing.T) {
 func TestUnitsOfWorkDoNotMatter(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		c := anyCurve(t)
-		times := math.Pow(
-			2,
-			float64(rapid.IntRange(-20, 20).Draw(t, "times")),
-		) // exact, so that comparisons fall the same way
+		times := math.Pow(2, float64(rapid.IntRange(-20, 20).Draw(t, "times"))) // exact, so that comparisons fall the same way
 
 		other := Curve{Y: c.Y, Goal: c.Goal}
 		for _, x := range c.X {

@@ -38,11 +38,7 @@ func yard(n int, noise float64) []history.Past {
 		model := models[rng.IntN(len(models))]
 		gpu := []string{"A100", "H100", "T4"}[rng.IntN(3)]
 		f := history.Features{
-			Name: fmt.Sprintf(
-				"%s-%d",
-				model,
-				i,
-			),
+			Name:      fmt.Sprintf("%s-%d", model, i),
 			Owner:     fmt.Sprintf("u%d", i%8),
 			Task:      "task-" + model,
 			Model:     model,

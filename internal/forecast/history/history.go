@@ -52,9 +52,7 @@ type Past struct {
 // Compare puts past jobs in order: the newest first.
 func Compare(a, b *Past) int {
 	if c := cmp.Or(
-		b.Finished.Compare(
-			a.Finished,
-		),
+		b.Finished.Compare(a.Finished),
 		cmp.Compare(a.Job, b.Job),
 		cmp.Compare(a.Group, b.Group),
 		cmp.Compare(a.Seconds, b.Seconds),

@@ -81,9 +81,7 @@ type traits struct {
 
 func traitsOf(f *history.Features) traits {
 	return traits{
-		metric: history.Normalize(
-			f.Metric,
-		),
+		metric:          history.Normalize(f.Metric),
 		task:            history.Normalize(f.Task),
 		model:           history.Normalize(f.Model),
 		owner:           history.Normalize(f.Owner),

@@ -19,13 +19,13 @@ func run(b job.Band) *job.Forecast { return &job.Forecast{Basis: job.BasisSteps,
 
 func TestTheLongestPathDecides(t *testing.T) {
 	t.Parallel()
+
 	spans, err := Simulate([]Node{
 		{Job: "report", Needs: []id.Job{"train", "eval"}, Forecast: run(band(10, 10, 10))},
 		{Job: "prepare", Forecast: nil},
 		{Job: "train", Needs: []id.Job{"prepare", "gone"}, Forecast: run(band(50, 100, 200))},
 		{Job: "eval", Needs: []id.Job{"prepare"}, Forecast: run(band(5, 10, 20))},
 	}, 1)
-
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -46,6 +46,7 @@ func TestTheLongestPathDecides(t *testing.T) {
 
 func TestOfTwoEqualPathsTheLaterIsLaterThanEither(t *testing.T) {
 	t.Parallel()
+
 	spans, err := Simulate([]Node{
 		{Job: "a", Forecast: run(band(50, 100, 200))},
 		{Job: "b", Forecast: run(band(50, 100, 200))},
@@ -55,7 +56,6 @@ func TestOfTwoEqualPathsTheLaterIsLaterThanEither(t *testing.T) {
 			Forecast: &job.Forecast{Basis: job.BasisSteps, Wait: band(0, 0, 0), Remaining: band(0, 0, 0)},
 		},
 	}, 1)
-
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -67,13 +67,13 @@ func TestOfTwoEqualPathsTheLaterIsLaterThanEither(t *testing.T) {
 
 func TestWhatIsNotKnownIsNamed(t *testing.T) {
 	t.Parallel()
+
 	spans, err := Simulate([]Node{
 		{Job: "a", Forecast: &job.Forecast{}},
 		{Job: "b", Needs: []id.Job{"a"}, Forecast: run(band(1, 2, 3))},
 		{Job: "c", Needs: []id.Job{"b"}, Forecast: run(band(1, 2, 3))},
 		{Job: "d", Forecast: run(band(1, 2, 3))},
 	}, 1)
-
 	if err != nil {
 		t.Fatal(err)
 	}

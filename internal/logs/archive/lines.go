@@ -108,6 +108,7 @@ func (b *Archive) ReadLines(
 
 	full := false
 	var last Mark // before the last line
+
 	end, err := eachLine(raw, at.Offset, func(before Mark, l *logs.Line) bool {
 		if before.Offset == at.Offset && before.Skip < at.Skip || !f.lets(l) {
 			return true
@@ -127,7 +128,6 @@ func (b *Archive) ReadLines(
 
 		return true
 	})
-
 	if err != nil {
 		return nil, nil, at, false, damaged(err, run, rank, at)
 	}
@@ -238,6 +238,7 @@ func (b *Archive) Tail(ctx context.Context, run id.Run, rank int, f *Filter, n i
 			}
 
 			skip := at
+
 			end, err := eachLine(raw, at.Offset, func(c Mark, l *logs.Line) bool {
 				if (c.Offset != skip.Offset || c.Skip >= skip.Skip) && f.lets(l) {
 					before = append(before, c)
@@ -245,7 +246,6 @@ func (b *Archive) Tail(ctx context.Context, run id.Run, rank int, f *Filter, n i
 
 				return true
 			})
-
 			if err != nil {
 				return Mark{}, fmt.Errorf("log of %s rank %d: %w", run, rank, err)
 			}

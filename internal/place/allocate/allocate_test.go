@@ -452,9 +452,7 @@ func drawDeal(t *rapid.T) (*yard, []allocate.Request) {
 			y.view(),
 			[]allocate.Request{{Item: w.Item, GPUs: rapid.IntRange(0, 6).Draw(t, "held")}},
 			allocate.Options{},
-		); len(
-			g[0].Seats,
-		) > 0 {
+		); len(g[0].Seats) > 0 {
 			w.Running = y.run(w.Item, text(g[0].Seats))
 			w.Item.Outlook.Resumes = rapid.IntRange(0, 4).Draw(t, "resumes") > 0
 		}
@@ -478,10 +476,7 @@ func TestDealCanBeCarriedOut(t *testing.T) {
 		o := allocate.Options{Move: rapid.Bool().Draw(t, "move")}
 		given := allocate.Assign(v, wants, o)
 		p := allocate.Plan(wants, given, func(int) string { return "why not" })
-		if good, bad := place.Check(
-			v,
-			p,
-		); len(bad) > 0 || len(good.Starts) != len(p.Starts) ||
+		if good, bad := place.Check(v, p); len(bad) > 0 || len(good.Starts) != len(p.Starts) ||
 			len(good.Stops) != len(p.Stops) {
 			t.Fatalf("the plan does not pass the check: %v", bad)
 		}

@@ -82,11 +82,9 @@ func drawJob(t *rapid.T) want {
 		fixed: rapid.IntRange(0, 3).Draw(t, "fixed") == 0,
 		user: rapid.SampledFrom([]id.User{"ada", "bob"}).
 			Draw(t, "user"),
-		place: rapid.SampledFrom([]job.Place{job.PlaceAny, job.PlaceAny, job.PlaceLocal, job.PlaceCloud}).Draw(t, "place"),
-		waited: time.Duration(
-			rapid.IntRange(0, 100).Draw(t, "waited"),
-		) * time.Hour,
-		lasts: time.Duration(rapid.IntRange(0, 9).Draw(t, "lasts")) * time.Hour,
+		place:  rapid.SampledFrom([]job.Place{job.PlaceAny, job.PlaceAny, job.PlaceLocal, job.PlaceCloud}).Draw(t, "place"),
+		waited: time.Duration(rapid.IntRange(0, 100).Draw(t, "waited")) * time.Hour,
+		lasts:  time.Duration(rapid.IntRange(0, 9).Draw(t, "lasts")) * time.Hour,
 	}
 
 	if rapid.Bool().Draw(t, "dated") {

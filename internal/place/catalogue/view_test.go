@@ -324,8 +324,8 @@ func TestAViewIsData(t *testing.T) {
 			look(path, of.Key())
 			look(path, of.Elem())
 		case reflect.Struct:
-			for i := range of.NumField() {
-				look(path+"."+of.Field(i).Name, of.Field(i).Type)
+			for field := range of.Fields() {
+				look(path+"."+field.Name, field.Type)
 			}
 		default:
 		}

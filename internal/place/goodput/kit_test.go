@@ -134,10 +134,7 @@ func (y *yard) after(t testing.TB, p goodput.Policy) (map[id.Job]has, place.Plan
 	t.Helper()
 	v := y.view()
 	plan := p.Plan(v)
-	if good, bad := place.Check(
-		v,
-		plan,
-	); len(bad) > 0 || len(good.Starts) != len(plan.Starts) ||
+	if good, bad := place.Check(v, plan); len(bad) > 0 || len(good.Starts) != len(plan.Starts) ||
 		len(good.Stops) != len(plan.Stops) {
 		t.Fatalf("the plan cannot be carried out: %v", bad)
 	}

@@ -144,10 +144,7 @@ func (m *market) why(t *task, g *allocate.Allocation) string {
 
 	return fmt.Sprintf(
 		"resized from %s to %s: est. finish in %s instead of %s",
-		m.amount(
-			t.run.Allocations,
-			t.run.GPUs,
-		),
+		m.amount(t.run.Allocations, t.run.GPUs),
 		what,
 		humanize.Seconds(ends),
 		humanize.Seconds(t.remaining/t.options[t.current].rate),

@@ -42,13 +42,7 @@ func drawInstance(t *rapid.T) *harvest.Instance {
 				each[k] = float64(rapid.IntRange(0, 2).Draw(t, "per node"))
 			}
 
-			row.PerNode, row.PerJob = append(
-				row.PerNode,
-				each,
-			), append(
-				row.PerJob,
-				float64(rapid.IntRange(0, 1).Draw(t, "per job")),
-			)
+			row.PerNode, row.PerJob = append(row.PerNode, each), append(row.PerJob, float64(rapid.IntRange(0, 1).Draw(t, "per job")))
 		}
 
 		in.Rows = append(in.Rows, row)

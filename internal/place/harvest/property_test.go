@@ -76,12 +76,12 @@ func TestPlansCanBeCarriedOutAndAreTheSameForTheSameView(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		y := drawYard(t)
+
 		h, err := harvest.New(harvest.Params{
 			MaxParallel: rapid.IntRange(1, 6).Draw(t, "at once"),
 			Objective:   rapid.SampledFrom([]string{"speedup", "throughput", "fair", "log(n) * speedup"}).Draw(t, "objective"),
 			Effort:      knapsack.Effort{Rounds: 20, Prices: 20},
 		})
-
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -7,6 +7,7 @@ type Entry struct {
 	At            int32 // where the job is in the list it came from
 }
 
+// Before reports whether an entry comes before another: by the first key, then the second, then the number.
 func (e *Entry) Before(o *Entry) bool {
 	switch {
 	case e.First != o.First:
@@ -21,6 +22,7 @@ func (e *Entry) Before(o *Entry) bool {
 // Heap hands out entries in order.
 type Heap []Entry
 
+// Init puts the entries into heap order.
 func (h Heap) Init() {
 	for i := len(h)/2 - 1; i >= 0; i-- {
 		h.down(i)
@@ -47,6 +49,7 @@ func (h Heap) down(i int) {
 	}
 }
 
+// Pop removes and returns the first entry. The heap must not be empty.
 func (h *Heap) Pop() Entry {
 	old := *h
 	top, last := old[0], len(old)-1
@@ -57,6 +60,7 @@ func (h *Heap) Pop() Entry {
 	return top
 }
 
+// Push adds an entry.
 func (h *Heap) Push(e Entry) {
 	*h = append(*h, e)
 	for i := len(*h) - 1; i > 0; {

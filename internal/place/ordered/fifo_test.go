@@ -23,9 +23,7 @@ func TestUsersTakeTurns(t *testing.T) {
 		c.Add(placetest.Job{User: u, Spec: placetest.GPUs(1)})
 	}
 
-	if got, want := placetest.Started(
-		c.Plan(),
-	), []id.Job{
+	if got, want := placetest.Started(c.Plan()), []id.Job{
 		"j1",
 		"j5",
 		"j2",
@@ -33,10 +31,7 @@ func TestUsersTakeTurns(t *testing.T) {
 		"j3",
 		"j7",
 		"j4",
-	}; !cmp.Equal(
-		got,
-		want,
-	) {
+	}; !cmp.Equal(got, want) {
 		t.Errorf("started %v, want %v", got, want)
 	}
 }

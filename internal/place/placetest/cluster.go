@@ -221,6 +221,7 @@ func DrawCluster(t *rapid.T) *Cluster {
 	return c
 }
 
+// DrawNode adds a random node to a cluster.
 func DrawNode(t *rapid.T, c *Cluster, name string) {
 	models := []fleet.GPU{{Model: "NVIDIA A100-SXM4-80GB", Memory: 80 << 30}, {Model: "NVIDIA L4", Memory: 24 << 30}}
 	list := make([]fleet.GPU, rapid.IntRange(0, 4).Draw(t, name+" gpus"))

@@ -163,6 +163,7 @@ func Feasible(rooms []fleet.Room, need fleet.Need) bool {
 	return found >= need.Nodes
 }
 
+// Lasting is a job of the given duration that needs n GPUs.
 func Lasting(d time.Duration, n int) Job { return Job{Lasts: d, Spec: GPUs(n)} }
 
 // StoppedBy names the jobs that a plan stops.

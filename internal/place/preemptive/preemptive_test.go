@@ -52,10 +52,7 @@ func TestPreemptionStopsNoMoreThanItMust(t *testing.T) {
 	if want := []string{
 		"moved to make room for j6, which has less time remaining",
 		"preempted for j6, which has less time remaining",
-	}; !slices.Equal(
-		got,
-		want,
-	) {
+	}; !slices.Equal(got, want) {
 		t.Errorf("j1 and j4 are stopped because each %q, want %q", got, want)
 	}
 }

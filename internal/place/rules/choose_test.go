@@ -164,9 +164,7 @@ func TestARoomShortOfCPUsIsWaitedFor(t *testing.T) {
 	y.occupy("a", 0, want{gpus: 1, cpus: 62_000, lasts: time.Hour})
 
 	it := y.submit(want{gpus: 1, cpus: 8000, lasts: time.Hour})
-	if p := y.plan(
-		t,
-	); len(p.Starts) > 0 || p.Reservation == nil || p.Reservation.Job != it.Job ||
+	if p := y.plan(t); len(p.Starts) > 0 || p.Reservation == nil || p.Reservation.Job != it.Job ||
 		!p.Reservation.At.Equal(y.now.Add(time.Hour)) {
 		t.Errorf("the plan is %+v, want the node kept in an hour", p)
 	}
@@ -321,10 +319,7 @@ func TestOptionsSayWhatWouldBeDone(t *testing.T) {
 		}
 
 		first := list[0]
-		if h := provisioned(
-			p,
-			it,
-		); h != nil && first.Offer != h.Offer ||
+		if h := provisioned(p, it); h != nil && first.Offer != h.Offer ||
 			h == nil && !slices.Equal(first.Nodes, where(p, it)) {
 			t.Errorf("%s: the first option is %+v and the plan %+v", objective, first, p)
 		}

@@ -138,9 +138,7 @@ func (y *yard) submit(w want) *queue.Item {
 	}
 
 	it := &queue.Item{
-		Job: id.NewJob(
-			y.last,
-		),
+		Job:      id.NewJob(y.last),
 		Number:   y.last,
 		User:     cmp.Or(w.user, "ada"),
 		Project:  w.project,

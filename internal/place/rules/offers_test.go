@@ -17,10 +17,7 @@ func drawOffers(t *rapid.T) []fleet.Offer {
 	var list []fleet.Offer
 	for i := range rapid.IntRange(1, 12).Draw(t, "offers") {
 		o := fleet.Offer{
-			Name: fmt.Sprint(
-				"o",
-				i,
-			),
+			Name:      fmt.Sprint("o", i),
 			GPU:       rapid.SampledFrom([]string{"T4", "A100"}).Draw(t, "gpu"),
 			GPUs:      rapid.SampledFrom([]int{1, 2, 8}).Draw(t, "gpus"),
 			GPUMemory: 16 << 30,
@@ -29,10 +26,8 @@ func drawOffers(t *rapid.T) []fleet.Offer {
 			CPUs:   64000,
 			Memory: 1 << 40,
 			Hourly: job.Money(rapid.IntRange(1, 90).Draw(t, "hourly")) * 1e5,
-			Boot: job.Duration(
-				time.Duration(rapid.IntRange(1, 20).Draw(t, "boot")) * time.Minute,
-			),
-			Spot: rapid.Bool().Draw(t, "spot"),
+			Boot:   job.Duration(time.Duration(rapid.IntRange(1, 20).Draw(t, "boot")) * time.Minute),
+			Spot:   rapid.Bool().Draw(t, "spot"),
 		}
 
 		if o.Spot {
@@ -48,15 +43,10 @@ func drawOffers(t *rapid.T) []fleet.Offer {
 func drawQuery(t *rapid.T) (fleet.Need, provision.Query) {
 	gpus := rapid.SampledFrom([]int{1, 2, 8}).Draw(t, "need")
 	return fleet.Need{Nodes: 1, MaxNodes: 1, GPUs: gpus, MaxGPUs: gpus, Place: job.PlaceAny}, provision.Query{
-		Now: time.Unix(
-			0,
-			0,
-		),
-		Objective: job.ObjectiveBalanced,
-		HourValue: rapid.SampledFrom([]float64{2, 50}).Draw(t, "value"),
-		Run: time.Duration(
-			rapid.IntRange(1, 20000).Draw(t, "seconds"),
-		) * time.Second,
+		Now:             time.Unix(0, 0),
+		Objective:       job.ObjectiveBalanced,
+		HourValue:       rapid.SampledFrom([]float64{2, 50}).Draw(t, "value"),
+		Run:             time.Duration(rapid.IntRange(1, 20000).Draw(t, "seconds")) * time.Second,
 		BaseTFLOPS:      100,
 		CheckpointEvery: 10 * time.Minute,
 	}

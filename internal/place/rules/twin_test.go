@@ -160,9 +160,7 @@ func (l *life) runChanges(t *rapid.T) {
 	case 0:
 		r.Stopping = !r.Stopping
 	case 1:
-		r.Outlook.Resumes, r.Outlook.Every = !r.Outlook.Resumes, time.Duration(
-			rapid.IntRange(0, 60).Draw(t, "every"),
-		)*time.Minute
+		r.Outlook.Resumes, r.Outlook.Every = !r.Outlook.Resumes, time.Duration(rapid.IntRange(0, 60).Draw(t, "every"))*time.Minute
 	case 2:
 		r.Began = l.now.Add(-time.Duration(rapid.IntRange(0, 60).Draw(t, "began")) * time.Minute)
 	case 3: // it will end at another time
@@ -332,9 +330,7 @@ func (l *life) carriesOut(t *rapid.T, p place.Plan) {
 		for range h.Count {
 			l.asked++
 			l.leases = append(l.leases, &fleet.Lease{
-				ID: id.Lease(
-					fmt.Sprintf("l%d", l.asked),
-				),
+				ID:        id.Lease(fmt.Sprintf("l%d", l.asked)),
 				Offer:     l.offers[at],
 				State:     fleet.LeaseBooting,
 				Job:       h.Item.Job,

@@ -171,7 +171,7 @@ func (l *Leases) gone(now time.Time, r *record, why string, since time.Time) {
 	case r.State == fleet.LeaseReleasing:
 		reason = "released"
 	case strings.EqualFold(why, "spot"):
-		reason = "spot instance reclaimed by the provider"
+		reason = fleet.SpotReclaimed
 	case why != "":
 		reason += ": " + why
 	}
@@ -236,9 +236,7 @@ func (l *Leases) stray(now time.Time, provider string, m *fleet.Instance, why st
 	offer := fleet.Offer{Provider: provider, Type: m.Type, Region: m.Region, Zone: m.Zone, Spot: m.Spot}
 	offer.Name = offer.NameOf()
 	r := &record{number: l.last, Lease: fleet.Lease{
-		ID: id.NewLease(
-			l.last,
-		),
+		ID:        id.NewLease(l.last),
 		Offer:     offer,
 		State:     fleet.LeaseReleasing,
 		Since:     now,

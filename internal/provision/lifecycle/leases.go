@@ -224,9 +224,7 @@ func (l *Leases) Provision(now time.Time, w Request) ([]*fleet.Lease, error) {
 	for range w.Count {
 		l.last++
 		r := &record{number: l.last, Lease: fleet.Lease{
-			ID: id.NewLease(
-				l.last,
-			),
+			ID:        id.NewLease(l.last),
 			Offer:     w.Offer,
 			State:     fleet.LeaseRequested,
 			Since:     now,

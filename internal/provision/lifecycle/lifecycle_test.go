@@ -496,9 +496,7 @@ func TestNoMoreIsProvisionedThanAllowed(t *testing.T) {
 	if _, err := b.Provision(
 		b.now,
 		lifecycle.Request{Count: 2, Job: "j2", Reason: "it waits"},
-	); code(
-		err,
-	) != "too_many_provisioned" {
+	); code(err) != "too_many_provisioned" {
 		t.Errorf("provisioning 2 more of 3 was answered with %v", err)
 	}
 

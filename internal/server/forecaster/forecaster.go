@@ -256,6 +256,7 @@ func (f *Forecaster) survey(ctx context.Context) error {
 	var nodes []fleet.Node
 	var tariff *fleet.Tariff
 	var offers []fleet.Offer
+
 	err := f.Query(ctx, func(y *yardmaster.Yard) { // written by the loop, perhaps after we gave up on it
 		for _, n := range y.Nodes("", math.MaxInt) {
 			nodes = append(nodes, n.Node)
@@ -264,7 +265,6 @@ func (f *Forecaster) survey(ctx context.Context) error {
 		tariff = y.Tariff()
 		offers, _ = y.Offers(f.Clock.Now())
 	})
-
 	if err != nil {
 		return err
 	}
@@ -290,7 +290,6 @@ func (f *Forecaster) survey(ctx context.Context) error {
 		ctx,
 		store.JobFilter{States: []job.State{job.Pending}, Limit: maxQueue},
 	) // some have been paused
-
 	if err != nil {
 		return err
 	}

@@ -137,7 +137,6 @@ func (f *Forecaster) loadJob(ctx context.Context, j id.Job) error {
 		ctx,
 		store.DocumentFilter{Kind: store.CurveDocument, Under: string(j), Limit: metric.MaxSeries},
 	)
-
 	if err != nil {
 		return err
 	}

@@ -220,7 +220,6 @@ func (f *Forecaster) seriesOf(ctx context.Context, j id.Job) ([]metric.Series, e
 		ctx,
 		store.DocumentFilter{Kind: store.CurveDocument, Under: string(j), Limit: metric.MaxSeries},
 	)
-
 	if err != nil {
 		return nil, err
 	}

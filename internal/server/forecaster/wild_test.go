@@ -222,10 +222,7 @@ func TestJobsThatEndByTheThousandAreLetGo(t *testing.T) {
 			Started:   noon,
 		}
 
-		jobs, runs = append(
-			jobs,
-			j,
-		), append(
+		jobs, runs = append(jobs, j), append(
 			runs,
 			job.Run{ID: id.NewRun(j.ID, 1), Job: j.ID, Epoch: 1, Seq: 1, State: job.RunRunning, Ordered: noon, Started: noon},
 		)

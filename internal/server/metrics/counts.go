@@ -44,7 +44,7 @@ const (
 
 // Why a provisioned node was lost.
 const (
-	lostSpot  = "spot" // the provider took it back
+	lostSpot  = "spot" // the provider reclaimed it
 	lostOther = "other"
 )
 
@@ -217,7 +217,7 @@ func codeOf(reason string) string {
 }
 
 func whyLost(reason string) string {
-	if strings.Contains(reason, "spot machine back") {
+	if strings.Contains(reason, fleet.SpotReclaimed) {
 		return lostSpot
 	}
 

@@ -59,15 +59,13 @@ type Collector struct {
 // New returns a board of a yard in which there is nothing yet.
 func New(clk clock.Clock, o Options) *Collector {
 	b := &Collector{
-		clock:   clk,
-		options: o,
-		counts:  newCounts(o.Providers),
-		nodes:   map[id.Node]*node{},
-		jobs:    newJobs(),
-		leases:  map[id.Lease]*fleet.Lease{},
-		spent: newSums(
-			o.ByUser,
-		),
+		clock:    clk,
+		options:  o,
+		counts:   newCounts(o.Providers),
+		nodes:    map[id.Node]*node{},
+		jobs:     newJobs(),
+		leases:   map[id.Lease]*fleet.Lease{},
+		spent:    newSums(o.ByUser),
 		saved:    map[string]saved{"place": {}},
 		budgets:  newBudgets(),
 		runs:     map[id.Run]fleet.Class{},

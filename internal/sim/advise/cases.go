@@ -126,11 +126,7 @@ func (q *Question) adds(base *variant, b *bill) (list []*variant, skipped []stri
 		if i >= maxKinds {
 			skipped = append(
 				skipped,
-				fmt.Sprintf(
-					"one more node with %s was not examined: %d other node types cost more in total",
-					name,
-					maxKinds,
-				),
+				fmt.Sprintf("one more node with %s was not examined: %d other node types cost more in total", name, maxKinds),
 			)
 
 			continue

@@ -80,6 +80,7 @@ func TestTheSameQuestionGetsTheSameAnswer(t *testing.T) {
 	for parallel := 1; parallel <= 2; parallel++ {
 		h := twoADay(7 * hour)
 		h.From, h.To, h.Policy = begin, begin.Add(span), "rules"
+
 		r, err := advise.Advise(
 			t.Context(),
 			advise.Question{
@@ -90,7 +91,6 @@ func TestTheSameQuestionGetsTheSameAnswer(t *testing.T) {
 				ExtraOffers: []fleet.Offer{offer("v1", 0.6, true, 0.1)},
 			},
 		)
-
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -307,7 +307,6 @@ func (r *reader) readRules(ctx context.Context) error {
 
 		return p.Next, err
 	})
-
 	if err != nil {
 		return err
 	}

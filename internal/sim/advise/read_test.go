@@ -131,13 +131,7 @@ func (y *yard) UsageReport(_ context.Context, q api.UsageQuery) (api.UsageReport
 		return api.UsageReport{Total: api.Amounts{Cost: 321.5}}, nil
 	}
 
-	if by, where := strings.Join(
-		q.By,
-		",",
-	), strings.Join(
-		q.Where,
-		",",
-	); by != "run,job,node,gpu,offer" ||
+	if by, where := strings.Join(q.By, ","), strings.Join(q.Where, ","); by != "run,job,node,gpu,offer" ||
 		where != "account=use" {
 		return api.UsageReport{}, fmt.Errorf("unexpected question by %s where %s", by, where)
 	}
@@ -211,18 +205,7 @@ func TestAPeriodIsReadFromEventsAndUsage(t *testing.T) {
 		api.Event{Job: "j2", Lease: "l1", To: "refused"},
 	) // says nothing of the job itself
 
-	y.goes(
-		"j2",
-		1,
-		2,
-		2.5,
-		4,
-		job.CauseNodeLost,
-		job.Recovering,
-		"provisioned",
-		"cloud/old",
-		2,
-	) // without a checkpoint: lost
+	y.goes("j2", 1, 2, 2.5, 4, job.CauseNodeLost, job.Recovering, "provisioned", "cloud/old", 2) // without a checkpoint: lost
 
 	y.goes("j2", 2, 5, 5, 8, job.CauseNone, job.Succeeded, "box", "", 3)
 	y.submit(3, "j3", specOf(1, ""))
@@ -279,9 +262,7 @@ func TestAPeriodIsReadFromEventsAndUsage(t *testing.T) {
 		t.Errorf("nodes %+v, cost %v", h.Nodes, h.Cost)
 	}
 
-	if p := h.Tariff.Of(
-		&h.Nodes[0].Node,
-	); p == nil || h.Tariff.Rate(p, 0) != 0.6 || h.Tariff.Rate(p, 1) != 0.7 || h.Tariff.Rate(p, 2) != 0.8 ||
+	if p := h.Tariff.Of(&h.Nodes[0].Node); p == nil || h.Tariff.Rate(p, 0) != 0.6 || h.Tariff.Rate(p, 1) != 0.7 || h.Tariff.Rate(p, 2) != 0.8 ||
 		h.Tariff.Of(&h.Nodes[1].Node) != nil {
 		t.Errorf("tariff %+v", h.Tariff)
 	}

@@ -60,6 +60,7 @@ func (p *play) once(
 	h := p.work.history
 	seen := map[id.Lease]*fleet.Lease{}
 	ends := make([]*sim.Outcome, len(p.work.jobs))
+
 	result, err := sim.Run(sim.Config{
 		Policy:  p.policy(),
 		Nodes:   p.work.present(p.nodes),
@@ -90,7 +91,6 @@ func (p *play) once(
 			}
 		},
 	})
-
 	if err != nil {
 		return nil, nil, err
 	}
@@ -328,13 +328,7 @@ func (p *play) meter(b *bill, n *Node, spans []sim.Span) {
 
 	used, since := 0, time.Duration(0)
 	for _, t := range turns {
-		if more := tariff.Rate(
-			price,
-			min(used, len(n.Inventory.GPUs)),
-		) - tariff.Rate(
-			price,
-			0,
-		); used > 0 && more != 0 &&
+		if more := tariff.Rate(price, min(used, len(n.Inventory.GPUs))) - tariff.Rate(price, 0); used > 0 && more != 0 &&
 			t.at > since {
 			b.pay(since, t.at, more*(t.at-since).Hours(), h.span())
 		}

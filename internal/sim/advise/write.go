@@ -26,9 +26,7 @@ func (r *Report) Write(w io.Writer, newTable func(head ...string) *table.Table) 
 
 	say(
 		"Baseline: %s a month, of which %s for %.0f hours of on-demand nodes; mean completion time %s, 95th percentile %s.",
-		dollars(
-			r.Base.Cost,
-		),
+		dollars(r.Base.Cost),
 		dollars(r.Base.OnDemandCost),
 		r.Base.OnDemand,
 		humanize.Seconds(r.Base.Mean),

@@ -111,7 +111,6 @@ func TestRecommendationsAsPeopleAndProgramsReadThem(t *testing.T) {
 		t.Context(),
 		advise.Question{History: aMonth(), Policy: policies, ExtraOffers: []fleet.Offer{spot}, Seed: 1, Parallel: 2},
 	)
-
 	if err != nil {
 		t.Fatal(err)
 	}

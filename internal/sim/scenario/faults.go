@@ -90,7 +90,6 @@ func (s *Scenario) randomLine(a *args) *fault.Error {
 		"for":   value(into(&c.lasts, parseLasting)),
 		"on":    value(into(&c.nodes, parseNames)),
 	})
-
 	if err != nil {
 		return err
 	}

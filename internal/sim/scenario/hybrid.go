@@ -60,6 +60,7 @@ func (s *Scenario) offerLine(a *args) *fault.Error {
 	}
 
 	var refused []sim.Refusal
+
 	err = a.keys(map[string]reader{
 		"spot":              flag(&o.Spot),
 		"region":            value(into(&o.Region, func(s string) (string, error) { return s, nil })),
@@ -79,7 +80,6 @@ func (s *Scenario) offerLine(a *args) *fault.Error {
 			return err
 		}),
 	})
-
 	if err != nil {
 		return err
 	}
@@ -187,12 +187,12 @@ func (s *Scenario) dataLine(a *args) *fault.Error {
 
 	d := dataset.Dataset{ID: id.Dataset(w.text), Rule: job.PlaceAny}
 	at := job.Place("")
+
 	err = a.keys(map[string]reader{
 		"size":  value(into(&d.Size, job.ParseBytes)),
 		"place": value(into(&d.Rule, oneOf(job.PlaceAny, job.PlaceLocal, job.PlaceCloud))),
 		"at":    value(into(&at, oneOf(job.PlaceAny, job.PlaceLocal, job.PlaceCloud))),
 	})
-
 	if err != nil {
 		return err
 	}

@@ -216,12 +216,7 @@ func (s *Scenario) check() fault.List {
 	}
 
 	if s.Still >= 0 && s.Until > 0 && s.Still+rounds > s.Until {
-		add(
-			"bad_value",
-			"choose a later until",
-			"the scenario ends before the check for further decisions at %s",
-			s.Still,
-		)
+		add("bad_value", "choose a later until", "the scenario ends before the check for further decisions at %s", s.Still)
 	}
 
 	return wrong

@@ -404,10 +404,7 @@ func FuzzParse(f *testing.F) {
 			return
 		}
 
-		if again, err := scenario.Parse(
-			"fuzz.yard",
-			[]byte(s.With(s.Expect)),
-		); err != nil || again.Expect != s.Expect ||
+		if again, err := scenario.Parse("fuzz.yard", []byte(s.With(s.Expect))); err != nil || again.Expect != s.Expect ||
 			again.Policy != s.Policy {
 			t.Fatalf("written and read again it is another one: %v", err)
 		}

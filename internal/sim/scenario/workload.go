@@ -150,6 +150,7 @@ func (s *Scenario) bursty(a *args, w word) (workload, *fault.Error) {
 func (s *Scenario) tasks(a *args, w word) (workload, *fault.Error) {
 	o := trace.TaskOptions{Nodes: max(len(s.nodes), 1), Lambda: 30_000 * time.Second}
 	weight := 10.0
+
 	err := a.keys(map[string]reader{
 		"jobs":   value(into(&o.Jobs, parseCount)),
 		"nodes":  value(into(&o.Nodes, parseCount)),
@@ -160,7 +161,6 @@ func (s *Scenario) tasks(a *args, w word) (workload, *fault.Error) {
 		"start":  value(into(&o.Start, parseDuration)),
 		"save":   value(into(&o.Save, parseDuration)),
 	})
-
 	if err != nil {
 		return workload{}, err
 	}
@@ -188,6 +188,7 @@ func (s *Scenario) tasks(a *args, w word) (workload, *fault.Error) {
 // freetrain makes the elastic jobs of FreeTrain: trials of one search, or a mix of models.
 func (s *Scenario) freetrain(a *args, w word) (workload, *fault.Error) {
 	o := trace.FreeTrainOptions{Jobs: 20}
+
 	err := a.keys(map[string]reader{
 		"jobs":      value(into(&o.Jobs, parseCount)),
 		"every":     value(into(&o.Every, parseLasting)),
@@ -197,7 +198,6 @@ func (s *Scenario) freetrain(a *args, w word) (workload, *fault.Error) {
 		"max_nodes": value(into(&o.MaxNodes, parseCount)),
 		"free":      flag(&o.Free),
 	})
-
 	if err != nil {
 		return workload{}, err
 	}
@@ -216,6 +216,7 @@ func (s *Scenario) freetrain(a *args, w word) (workload, *fault.Error) {
 // lublin makes jobs of the model of Lublin and Feitelson, with the cycle of a day.
 func (s *Scenario) lublin(a *args, _ word) (workload, *fault.Error) {
 	o := trace.LublinOptions{Jobs: 100, GPUs: true}
+
 	err := a.keys(map[string]reader{
 		"jobs":     value(into(&o.Jobs, parseCount)),
 		"gpus":     value(into(&o.Procs, parseCount)),
@@ -223,7 +224,6 @@ func (s *Scenario) lublin(a *args, _ word) (workload, *fault.Error) {
 		"hour":     value(into(&o.Hour, parseCount)),
 		"types":    flag(&o.Types),
 	})
-
 	if err != nil {
 		return workload{}, err
 	}
@@ -245,6 +245,7 @@ func (s *Scenario) traceLine(a *args) *fault.Error {
 	var o trace.Options
 	var format string
 	first := 0
+
 	err = a.keys(map[string]reader{
 		"format":   value(into(&format, plain)),
 		"tables":   value(into(&o.Tables, plain)),
@@ -259,7 +260,6 @@ func (s *Scenario) traceLine(a *args) *fault.Error {
 		"start":    value(into(&o.Start, parseLasting)),
 		"save":     value(into(&o.Save, parseDuration)),
 	})
-
 	if err != nil {
 		return err
 	}

@@ -104,12 +104,7 @@ Simulate a scenario file, a recorded workload (--trace on --cluster), or the yar
 	f.StringVar(&s.json, "out-json", "", "write all results as JSON to this file")
 	f.StringVar(&s.csv, "csv", "", "write one CSV row per simulation to this file")
 	f.StringVar(&s.html, "html", "", "write an HTML report with plots to this file; it works offline")
-	f.StringVar(
-		&s.log,
-		"log",
-		"",
-		"write every decision to this file, - for standard output; one file per simulation",
-	)
+	f.StringVar(&s.log, "log", "", "write every decision to this file, - for standard output; one file per simulation")
 
 	f.BoolVar(&s.skipBad, "skip-bad", false, "skip invalid rows of a trace and report how many")
 	s.trace.register(f)

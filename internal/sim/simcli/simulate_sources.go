@@ -48,12 +48,7 @@ func (t *traceFlags) register(f *pflag.FlagSet) {
 
 	f.StringVar(&t.file, "trace", "", "simulate the jobs of this trace file; .gz is decompressed")
 	f.StringVar(&t.format, "format", "", "trace format: "+strings.Join(names, ", ")+" (default: detected)")
-	f.StringVar(
-		&t.cluster,
-		"cluster",
-		"",
-		"nodes for the trace, as COUNTxGPUxGPUS, e.g. 16xV100:32GBx8,4xA100:80GBx8",
-	)
+	f.StringVar(&t.cluster, "cluster", "", "nodes for the trace, as COUNTxGPUxGPUS, e.g. 16xV100:32GBx8,4xA100:80GBx8")
 
 	f.StringVar(
 		&t.tables,
@@ -194,9 +189,7 @@ func (s *simulation) recorded(cmd *cobra.Command) (whatif.Source, error) {
 			}
 
 			return sim.Config{
-				Nodes: slices.Clone(
-					nodes,
-				),
+				Nodes:     slices.Clone(nodes),
 				Jobs:      scenario.Scaled(jobs, load),
 				Tariff:    prices,
 				FairShare: true,

@@ -75,9 +75,7 @@ func typed(t *testing.T, args ...string) (code int, out, errs string) {
 	t.Helper()
 	var stdout, stderr bytes.Buffer
 	env := cli.Env{
-		Stdin: strings.NewReader(
-			"",
-		),
+		Stdin:      strings.NewReader(""),
 		Stdout:     &stdout,
 		Stderr:     &stderr,
 		Clock:      clock.Wall{},

@@ -356,9 +356,7 @@ func TestGavelSpeeds(t *testing.T) {
 			"sample",
 			"gavel",
 			trace.Options{Tables: write(t, "t.json", text)},
-		); fault.KindOf(
-			err,
-		) != fault.Invalid {
+		); fault.KindOf(err) != fault.Invalid {
 			t.Errorf("%s: got %v", name, err)
 		}
 	}
@@ -368,10 +366,7 @@ func TestGavelSpeeds(t *testing.T) {
 		"sample",
 		"gavel",
 		trace.Options{},
-	); !strings.Contains(
-		err.Error(),
-		"throughputs",
-	) {
+	); !strings.Contains(err.Error(), "throughputs") {
 		t.Errorf("got %v", err)
 	}
 }

@@ -227,10 +227,7 @@ func TestFreeTrainJobs(t *testing.T) {
 		t.Errorf("got %+v", jobs[2])
 	}
 
-	if c := jobs[0].Spec.Speed.On(
-		"V100",
-		0,
-	); c.Rate(64, 64) != 145081.5 || c.MinGPUs() != 1 ||
+	if c := jobs[0].Spec.Speed.On("V100", 0); c.Rate(64, 64) != 145081.5 || c.MinGPUs() != 1 ||
 		jobs[0].Spec.Resources.Nodes.Max != 64 {
 		t.Errorf("got %+v", jobs[0].Spec)
 	}

@@ -65,9 +65,7 @@ func (h *helios) job() (*sim.Job, error) {
 	}
 
 	return &sim.Job{
-		Name: "helios-" + strings.Clone(
-			name,
-		),
+		Name:     "helios-" + strings.Clone(name),
 		At:       at,
 		Owner:    user(owner),
 		Duration: atLeastSecond(lasts),

@@ -81,9 +81,7 @@ func (p *polluxReader) job() (*sim.Job, error) {
 	}
 
 	return &sim.Job{
-		Name: strings.Clone(
-			name,
-		),
+		Name:            strings.Clone(name),
 		At:              at,
 		Owner:           "pollux",
 		Spec:            plan.spec,

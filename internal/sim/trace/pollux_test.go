@@ -74,10 +74,7 @@ func TestPolluxModes(t *testing.T) {
 	}
 
 	elastic := at(trace.Options{Mode: trace.ModeElastic, Start: -1, Save: s})[0]
-	if c := elastic.Spec.Speed.On(
-		"T4",
-		0,
-	); c.MaxGPUs() != 4 || elastic.Spec.Speed.Start != 0 ||
+	if c := elastic.Spec.Speed.On("T4", 0); c.MaxGPUs() != 4 || elastic.Spec.Speed.Start != 0 ||
 		time.Duration(elastic.Spec.Speed.Save) != s {
 		t.Errorf("got %+v", elastic.Spec.Speed)
 	}

@@ -42,7 +42,6 @@ func openSummitJobs(f *rows.File, opts Options) (*summitJobs, error) {
 		"max_nodes",
 		"total_images",
 	)
-
 	if err != nil {
 		return nil, err
 	}

@@ -139,10 +139,7 @@ func detail(j string, owner id.User, state job.State, submitted int, spec string
 
 func run(j string, epoch, ordered int, ended *time.Time, n string, gpus ...int) api.Run {
 	r := api.Run{
-		ID: id.NewRun(
-			id.Job(j),
-			epoch,
-		),
+		ID:      id.NewRun(id.Job(j), epoch),
 		Epoch:   epoch,
 		State:   job.RunRunning,
 		Ordered: at(ordered),
@@ -275,10 +272,7 @@ func TestAResearcherSeesWhatOthersHold(t *testing.T) {
 		t.Errorf("rooms: %+v", rooms)
 	}
 
-	if text := strings.Join(
-		v.Gaps,
-		"\n",
-	); !strings.Contains(text, "queued jobs of other users") ||
+	if text := strings.Join(v.Gaps, "\n"); !strings.Contains(text, "queued jobs of other users") ||
 		!strings.Contains(text, "fair share") {
 		t.Errorf("gaps: %v", v.Gaps)
 	}
@@ -308,26 +302,13 @@ func TestTheYardAsItWasWhenARunWasOrdered(t *testing.T) {
 			detail("j1", "ada", job.Succeeded, 0, twoGPUs, run("j1", 1, 1, new(at(20)), "a", 0, 1)),  // over by then
 			detail("j2", "ada", job.Succeeded, 0, twoGPUs, run("j2", 1, 2, new(at(50)), "a", 2, 3)),  // ran then
 			detail("j3", "ada", job.Succeeded, 3, twoGPUs, run("j3", 1, 30, new(at(55)), "a", 0, 1)), // this one
-			detail(
-				"j4",
-				"ben",
-				job.Pending,
-				4,
-				twoGPUs,
-			), // waited, and still does
-			detail("j5", "ben", job.Pending, 40, twoGPUs),                                           // came later
-			detail("j6", "ben", job.Running, 5, twoGPUs, run("j6", 1, 30, nil, "a", 4, 5)),          // started together
-			detail("j7", "ben", job.Succeeded, 6, twoGPUs, run("j7", 1, 7, new(at(29)), "b", 0, 1)), // in its back-off
-			detail("j8", "ben", job.Running, 7, twoGPUs, run("j8", 1, 8, nil, "b", 0)),              // was being stopped
-			detail("j9", "ben", job.Cancelled, 8, twoGPUs),                                          // paused then
-			detail(
-				"j10",
-				"ben",
-				job.Succeeded,
-				9,
-				twoGPUs,
-				run("j10", 1, 30, new(at(30)), "a", 6, 7),
-			),
+			detail("j4", "ben", job.Pending, 4, twoGPUs),                                             // waited, and still does
+			detail("j5", "ben", job.Pending, 40, twoGPUs),                                            // came later
+			detail("j6", "ben", job.Running, 5, twoGPUs, run("j6", 1, 30, nil, "a", 4, 5)),           // started together
+			detail("j7", "ben", job.Succeeded, 6, twoGPUs, run("j7", 1, 7, new(at(29)), "b", 0, 1)),  // in its back-off
+			detail("j8", "ben", job.Running, 7, twoGPUs, run("j8", 1, 8, nil, "b", 0)),               // was being stopped
+			detail("j9", "ben", job.Cancelled, 8, twoGPUs),                                           // paused then
+			detail("j10", "ben", job.Succeeded, 9, twoGPUs, run("j10", 1, 30, new(at(30)), "a", 6, 7)),
 		}, // ended when it was ordered: not there
 		events: []api.Event{
 			{
@@ -344,14 +325,7 @@ func TestTheYardAsItWasWhenARunWasOrdered(t *testing.T) {
 			{At: at(50), Kind: "node.joined", Node: "new", To: "ready"},
 			{At: at(51), Kind: "node.inventory", Node: "a"},
 			feed(30, "j3", "j3.1", job.Pending, job.Starting, "first in line"),
-			feed(
-				7,
-				"j7",
-				"j7.1",
-				job.Pending,
-				job.Starting,
-				"x",
-			),
+			feed(7, "j7", "j7.1", job.Pending, job.Starting, "x"),
 			feed(29, "j7", "j7.1", job.Running, job.Recovering, "it failed; retry in 5m at the earliest"),
 			{At: at(29), Kind: "run.stopping", Job: "j8", Run: "j8.1"},
 			feed(8, "j8", "j8.1", job.Pending, job.Starting, "x"),

@@ -224,6 +224,7 @@ func readRun(row scanner) (job.Run, error) {
 	var r job.Run
 	var num uint64
 	var ranks string
+
 	err := row.Scan(
 		&num,
 		&r.Epoch,
@@ -241,7 +242,6 @@ func readRun(row scanner) (job.Run, error) {
 		(*string)(&r.StopFor),
 		&ranks,
 	)
-
 	if err != nil {
 		return job.Run{}, err
 	}

@@ -135,6 +135,7 @@ func (c *ledgerChanges) steps() []step {
 // loadLedger reads leases, datasets, usage and the ledger. Leases that ended before since are left out.
 func loadLedger(ctx context.Context, tx *dbsql.Tx, state *yardmaster.State, since time.Time) error {
 	var err error
+
 	state.Leases, err = collect(
 		ctx,
 		tx,
@@ -143,7 +144,6 @@ func loadLedger(ctx context.Context, tx *dbsql.Tx, state *yardmaster.State, sinc
 		[]any{micros(since)},
 		readLease,
 	)
-
 	if err != nil {
 		return err
 	}

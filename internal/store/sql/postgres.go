@@ -65,7 +65,6 @@ func (e *postgresEngine) lock(ctx context.Context) (unlock func() error, err err
 		err := conn.QueryRow(ctx, `SELECT pg_try_advisory_lock($1)`, int64(postgresLock)).Scan(&locked)
 		return locked, err
 	})
-
 	if err != nil {
 		return nil, errors.Join(err, release())
 	}

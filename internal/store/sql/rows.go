@@ -132,9 +132,7 @@ func tokenRow(args []any, t *tenant.Token) ([]any, error) {
 		clean(string(t.Owner)),
 		clean(t.Hash),
 		string(t.Scope),
-		clean(
-			t.Note,
-		),
+		clean(t.Note),
 		clean(t.Class),
 		clean(t.Pool),
 		int64(t.UsesLeft),
@@ -253,6 +251,7 @@ func orderRow(args []any, o *yardmaster.Order) ([]any, error) {
 func readOrder(row scanner) (yardmaster.Order, error) {
 	var o yardmaster.Order
 	var key, launch string
+
 	err := row.Scan(
 		&key,
 		(*string)(&o.Run),
@@ -263,7 +262,6 @@ func readOrder(row scanner) (yardmaster.Order, error) {
 		(*string)(&o.Stop),
 		&launch,
 	)
-
 	if err != nil {
 		return yardmaster.Order{}, err
 	}

@@ -62,7 +62,6 @@ func (e *sqliteEngine) open() (write, read *dbsql.DB, err error) {
 		"cache_size(-65536)",
 		"temp_store(memory)",
 	)
-
 	if err != nil {
 		return nil, nil, err
 	}
@@ -107,7 +106,6 @@ func (e *sqliteEngine) lock(ctx context.Context) (unlock func() error, err error
 
 		return err == nil, err
 	})
-
 	if err != nil {
 		return nil, errors.Join(err, file.Close())
 	}

@@ -345,7 +345,6 @@ func queryPlan(t *testing.T, db *dbsql.DB, query string, args ...any) string {
 
 		return detail, err
 	})
-
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -40,12 +40,7 @@ func findsDocuments(h *harness) {
 		h.context(),
 		document(store.CurveDocument, "j1/loss", 1, "a"),
 		document(store.CurveDocument, "j1/val/loss %", 3, "b"),
-		document(
-			store.CurveDocument,
-			"j10/loss",
-			2,
-			"c",
-		),
+		document(store.CurveDocument, "j10/loss", 2, "c"),
 		document(store.CurveDocument, "j1", 4, "d"),
 		document(store.PastDocument, "j1/loss", 5, "e"),
 	))

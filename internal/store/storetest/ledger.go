@@ -105,10 +105,7 @@ func handsOutPostings(h *harness) {
 		time.Time{},
 		time.Time{},
 		func(*ledger.Posting) error { return enough },
-	); !errors.Is(
-		err,
-		enough,
-	) {
+	); !errors.Is(err, enough) {
 		h.Errorf("error = %v, want the caller's", err)
 	}
 

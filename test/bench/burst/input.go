@@ -80,7 +80,6 @@ func load(folder string) ([]row, error) {
 
 		return list, err
 	})
-
 	if err != nil {
 		return nil, err
 	}

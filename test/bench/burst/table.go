@@ -173,10 +173,7 @@ func (s *study) print(w io.Writer) error {
 		p.table([]*trial{their}, beside)
 	}
 
-	p.say(
-		"ageing and patience are %s, so that only the measured rule affects the order and the provisioning.\n",
-		beyond,
-	)
+	p.say("ageing and patience are %s, so that only the measured rule affects the order and the provisioning.\n", beyond)
 
 	p.say("A provisioned node is ready at once, is billed by the second and is released when its job ends.\n")
 

@@ -30,11 +30,11 @@ func TestStopEndsTheWholeGroup(t *testing.T) {
 	}
 
 	var text []byte
+
 	err := g.Await(t.Context(), time.Minute, func(context.Context) (err error) {
 		text, err = os.ReadFile(child)
 		return err
 	})
-
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -92,10 +92,7 @@ func TestKillEndsOneDaemonAndForgetsIt(t *testing.T) {
 	t.Parallel()
 	g := Group{Dir: t.TempDir()}
 	for _, name := range []string{"one", "two"} {
-		if err := g.Start(
-			name,
-			exec.Command("/bin/sh", "-c", "trap : TERM; echo $0 >&2; while :; do sleep 60; done", name),
-		); err != nil {
+		if err := g.Start(name, exec.Command("/bin/sh", "-c", "trap : TERM; echo $0 >&2; while :; do sleep 60; done", name)); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -113,7 +110,6 @@ func TestKillEndsOneDaemonAndForgetsIt(t *testing.T) {
 
 		return nil
 	})
-
 	if err != nil {
 		t.Fatal(err)
 	}

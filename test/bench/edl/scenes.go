@@ -134,6 +134,7 @@ type outcome struct {
 func run(y *way, jobs []*sim.Job, end time.Duration) (*outcome, error) {
 	o := &outcome{pending: map[string]float64{}}
 	count := map[string]float64{}
+
 	r, err := sim.Run(sim.Config{
 		Policy: y.policy(), Nodes: clusterNodes(), Jobs: trace.List(jobs), Keep: 1 << 20,
 		OnEnd: func(out *sim.Outcome) {
@@ -141,7 +142,6 @@ func run(y *way, jobs []*sim.Job, end time.Duration) (*outcome, error) {
 			o.pending[out.Job.Name] += out.Wait().Seconds()
 		},
 	})
-
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", y.key, err)
 	}

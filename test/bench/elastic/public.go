@@ -336,14 +336,7 @@ func pollux(o Options) *section {
 	s.rows = append(
 		s.rows,
 		polluxRow(o, file, "goodput", untold, nodes("T4", 16, 4), polluxTables),
-		polluxRow(
-			o,
-			file,
-			"las",
-			rigid,
-			nodes("T4", 16, 4),
-			polluxTables,
-		),
+		polluxRow(o, file, "las", rigid, nodes("T4", 16, 4), polluxTables),
 		polluxRow(o, file, "goodput", rigid, nodes("T4", 16, 4), polluxTables),
 	)
 

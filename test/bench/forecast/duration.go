@@ -64,9 +64,7 @@ func reportDurations(w io.Writer, dir string, figures map[string]float64) error 
 	_, err = fmt.Fprintf(
 		w,
 		"Duration before the first point, %d configurations of organisations not seen: error %.1f %% (80th percentile %.0f), coverage %.1f %%, refused %.1f %%\n",
-		len(
-			list,
-		),
+		len(list),
 		figures["duration_err"],
 		figures["duration_err_p80"],
 		figures["duration_coverage80"],

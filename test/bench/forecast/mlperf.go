@@ -101,12 +101,12 @@ func readMLPerf(dir string) ([]sample, error) {
 
 		return nil
 	})
-
 	if err != nil {
 		return nil, err
 	}
 
 	var order []string
+
 	err = table(filepath.Join(dir, "evals.csv.gz"), []string{"run_id", "t_s", "value"}, func(cells []string) error {
 		s := runs[cells[0]]
 		if s == nil {
@@ -127,7 +127,6 @@ func readMLPerf(dir string) ([]sample, error) {
 
 		return err
 	})
-
 	if err != nil {
 		return nil, err
 	}

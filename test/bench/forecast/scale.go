@@ -88,9 +88,7 @@ func measureScale(w io.Writer, jobs int) (map[string]float64, error) {
 	}
 
 	figures := map[string]float64{
-		"jobs": float64(
-			jobs,
-		),
+		"jobs":            float64(jobs),
 		"points_reported": scalePoints,
 		"points_kept":     float64(len(list[0].Series[0].Points)),
 		"past_jobs":       float64(library.Len()),
@@ -122,7 +120,6 @@ params: {lr: 0.0006, batch_size: 512}
 resources: {gpus: 8}
 target: {metric: val_loss, at_most: 3.0}
 `), spec.Options{Env: func(string) (string, bool) { return "", false }, Now: now, Location: time.UTC})
-
 	if err != nil {
 		return nil, fmt.Errorf("make up a job: %w", err)
 	}

@@ -202,17 +202,18 @@ func readNanoTrain(dir string) ([]sample, error) {
 func nano(dir, source, file, metric string, window int) ([]sample, error) {
 	dir = filepath.Join(dir, "loss-curves")
 	record := map[string]string{}
+
 	err := table(filepath.Join(dir, "nanogpt_index.csv"), []string{"curve", "record"}, func(cells []string) error {
 		record[cells[0]] = cells[1]
 		return nil
 	})
-
 	if err != nil {
 		return nil, err
 	}
 
 	var names []string
 	runs := map[string]*sample{}
+
 	err = table(filepath.Join(dir, file), []string{"curve", "step", metric}, func(cells []string) error {
 		name := cells[0]
 		x, err := number(cells[1])
@@ -234,7 +235,6 @@ func nano(dir, source, file, metric string, window int) ([]sample, error) {
 
 		return nil
 	})
-
 	if err != nil {
 		return nil, err
 	}
@@ -311,6 +311,7 @@ func readPollux(dir string) ([]sample, error) {
 		s := sample{source: "pollux", name: fmt.Sprintf("%s-%v", model, batch)}
 		s.Group = s.name
 		s.Features = history.Features{Name: model, Task: model, Model: model, Metric: "validation", Batch: batch}
+
 		err = table(file, []string{"progress", "metric"}, func(cells []string) error {
 			x, err := number(cells[0])
 			if err != nil {
@@ -322,7 +323,6 @@ func readPollux(dir string) ([]sample, error) {
 
 			return err
 		})
-
 		if err != nil {
 			return nil, err
 		}
@@ -350,6 +350,7 @@ func readMorphling(dir string) ([]sample, error) {
 		s := sample{source: "morphling", name: strings.TrimSuffix(filepath.Base(file), ".csv.gz")}
 		s.Group = s.name
 		s.Features = history.Features{Name: "llama7b", Task: "language", Model: "llama7b", Metric: "lm_loss"}
+
 		err := table(file, []string{"consumed_samples", "lm_loss"}, func(cells []string) error {
 			x, err := number(cells[0])
 			if err != nil {
@@ -361,7 +362,6 @@ func readMorphling(dir string) ([]sample, error) {
 
 			return err
 		})
-
 		if err != nil {
 			return nil, err
 		}

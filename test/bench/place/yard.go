@@ -152,11 +152,9 @@ func (y *yard) makeOffers(n int) {
 			TFLOPS: gpuspec.Describe(
 				fleet.GPU{Model: k.model, Memory: k.memory},
 			).Peak,
-			CPUs:   job.CPUs(count) * 8000,
-			Memory: job.Bytes(count) * 64 << 30,
-			Boot: job.Duration(
-				time.Duration(90+y.rng.IntN(200)) * time.Second,
-			),
+			CPUs:             job.CPUs(count) * 8000,
+			Memory:           job.Bytes(count) * 64 << 30,
+			Boot:             job.Duration(time.Duration(90+y.rng.IntN(200)) * time.Second),
 			BillingIncrement: job.Duration(time.Second),
 			MinBilling:       job.Duration(time.Minute),
 		}
@@ -229,9 +227,7 @@ func (y *yard) draw() (*queue.Item, fleet.Need) {
 	lasts = min(max(lasts, time.Minute), 72*time.Hour)
 	s.Expect = job.Duration(lasts)
 	it := &queue.Item{
-		Job: id.NewJob(
-			y.last,
-		),
+		Job:     id.NewJob(y.last),
 		Number:  y.last,
 		User:    id.User(fmt.Sprintf("u%02d", y.rng.IntN(100))),
 		Project: id.Project(fmt.Sprintf("p%02d", y.rng.IntN(20))),

@@ -85,9 +85,7 @@ func (s *Scene) Nodes(n int) []fleet.Node {
 	for i := range list {
 		k := kinds[i%len(kinds)]
 		node := fleet.Node{
-			ID: id.Node(
-				fmt.Sprintf("node-%05d", i),
-			),
+			ID:     id.Node(fmt.Sprintf("node-%05d", i)),
 			Seq:    1,
 			Class:  k.class,
 			State:  fleet.Ready,

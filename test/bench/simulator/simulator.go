@@ -142,7 +142,6 @@ func (b *bench) public(w io.Writer) error {
 		jobs, err := trace.Open(file, "philly", trace.Options{PerNode: 8})
 		return sim.Config{Nodes: nodes(420, 8), Jobs: jobs}, err
 	})
-
 	if err != nil {
 		return err
 	}
@@ -232,7 +231,6 @@ func (b *bench) optimised(io.Writer) error {
 		jobs, err := o.Generate()
 		return sim.Config{Nodes: trace.AndreasNodes(100), Jobs: jobs, Tariff: trace.AndreasTariff()}, err
 	})
-
 	if err != nil {
 		return err
 	}
@@ -260,6 +258,7 @@ func (b *bench) memory(io.Writer) error {
 		}
 
 		steps := 0
+
 		_, err = sim.Run(
 			sim.Config{Policy: newPolicy(), Nodes: nodes(100, 8), Jobs: rigid(m.jobs), OnStep: func(time.Duration, int) {
 				steps++
@@ -271,7 +270,6 @@ func (b *bench) memory(io.Writer) error {
 				}
 			}},
 		)
-
 		if err != nil {
 			return err
 		}
@@ -320,14 +318,11 @@ func nodes(n, gpus int) []fleet.Node {
 
 func (b *bench) print(w io.Writer) error {
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(
-		t,
-		"workload\tpolicy\tjobs\tprocessor s\tjobs/s\thandled/s\trounds\tstops\tmean completion s",
-	) //nolint:errcheck // Flush reports it
+	_, _ = fmt.Fprintln(t, "workload\tpolicy\tjobs\tprocessor s\tjobs/s\thandled/s\trounds\tstops\tmean completion s")
 
 	for i := range b.rows {
 		r := &b.rows[i]
-		fmt.Fprintf(
+		_, _ = fmt.Fprintf(
 			t,
 			"%s\t%s\t%d\t%.2f\t%.0f\t%.0f\t%d\t%d\t%.0f\n",
 			r.what,
@@ -335,7 +330,7 @@ func (b *bench) print(w io.Writer) error {
 			r.result.Jobs,
 			r.seconds,
 			r.jobs(),
-			r.handled(), //nolint:errcheck // Flush reports it
+			r.handled(),
 			r.result.Rounds,
 			r.result.Stops,
 			r.result.Completion.Mean,

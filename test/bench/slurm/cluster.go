@@ -141,11 +141,8 @@ func (c *Cluster) prepare(cf conf) error {
 		}
 	}
 
-	if err := os.WriteFile(
-		filepath.Join(c.dir, "slurm.conf"),
-		[]byte(cf.text()),
-		0o644,
-	); err != nil { //nolint:gosec // slurmrestd reads it as another user
+	//nolint:gosec // slurmrestd reads it as another user
+	if err := os.WriteFile(filepath.Join(c.dir, "slurm.conf"), []byte(cf.text()), 0o644); err != nil {
 		return fmt.Errorf("write slurm.conf: %w", err)
 	}
 
@@ -180,7 +177,6 @@ func (c *Cluster) startMunge(ctx context.Context) error {
 
 		return conn.Close()
 	})
-
 	if err != nil {
 		return fmt.Errorf("wait for munged: %w", err)
 	}
@@ -235,12 +231,12 @@ func (c *Cluster) startREST(ctx context.Context, port int) error {
 	c.token = strings.TrimPrefix(strings.TrimSpace(out), "SLURM_JWT=")
 	c.restURL = "http://" + addr + "/slurm/v0.0.38"
 	probe := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
+
 	err = c.daemons.Await(
 		ctx,
 		patience,
 		func(ctx context.Context) error { return c.call(ctx, probe, http.MethodGet, "/ping", nil, nil) },
 	)
-
 	if err != nil {
 		return fmt.Errorf("wait for slurmrestd: %w", err)
 	}

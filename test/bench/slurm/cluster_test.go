@@ -67,7 +67,6 @@ func TestClusterTakesAndRunsJobsAndLeavesNothing(t *testing.T) {
 			_, err := os.Stat(filepath.Join(marks, name))
 			return err
 		})
-
 		if err != nil {
 			t.Errorf("the job by %s did not run: %v", name, err)
 		}
@@ -135,12 +134,7 @@ func TestARefusedSubmissionIsAnError(t *testing.T) {
 		t.Error("slurmrestd took a job from nobody in particular")
 	}
 
-	if _, err := c.output(
-		t.Context(),
-		"sbatch",
-		"--partition=none",
-		"--wrap=true",
-	); err == nil ||
+	if _, err := c.output(t.Context(), "sbatch", "--partition=none", "--wrap=true"); err == nil ||
 		!strings.Contains(err.Error(), "invalid partition") {
 		t.Errorf("sbatch to no partition: error %v", err)
 	}

@@ -116,6 +116,7 @@ func simulate(w *window, p *policy) (float64, error) {
 	}
 
 	sum := 0.0
+
 	result, err := sim.Run(sim.Config{
 		Policy: p.make(sim.Epoch().Add(-first)),
 		Nodes: []fleet.Node{
@@ -127,7 +128,6 @@ func simulate(w *window, p *policy) (float64, error) {
 			sum += math.Max(1, (o.Wait().Seconds()+run)/math.Max(run, 10))
 		},
 	})
-
 	if err != nil {
 		return 0, fmt.Errorf("%s: %w", p.key, err)
 	}

@@ -162,6 +162,7 @@ var bootstrap = regexp.MustCompile(`--token (tyb_\S+)`)
 // login makes the first admin's access token out of the one that the server printed.
 func (y *Yard) login(ctx context.Context) error {
 	var found []string
+
 	err := y.daemons.Await(ctx, patience, func(context.Context) error {
 		text, err := y.daemons.Output("server")
 		found = bootstrap.FindStringSubmatch(text)
@@ -171,7 +172,6 @@ func (y *Yard) login(ctx context.Context) error {
 
 		return err
 	})
-
 	if err != nil {
 		return err
 	}

@@ -223,11 +223,7 @@ func TestValuesThatAreNoNumbers(t *testing.T) {
 	d := open(t)
 	for _, body := range []string{`{"step": 1, "metrics": {"loss": NaN}}`, `{"step": 1, "loss": NaN}`, `[{"step": 1, "metrics": {"loss": null}}]`} {
 		before := len(d.kept())
-		if status, answer := d.post(
-			"TRAINYARD_METRICS_URL",
-			"",
-			body,
-		); status != http.StatusOK ||
+		if status, answer := d.post("TRAINYARD_METRICS_URL", "", body); status != http.StatusOK ||
 			!strings.Contains(d.kept()[before:], `"metrics":{"loss":"NaN"}`) {
 			t.Errorf("%s: %d, %s, kept %s", body, status, answer, d.kept()[before:])
 		}
@@ -235,11 +231,7 @@ func TestValuesThatAreNoNumbers(t *testing.T) {
 
 	before := d.kept()
 	for _, body := range []string{`{"metrics": [{"key": "loss", "step": 1}]}`, `{"metrics": [{"key": "loss", "value": null}]}`, `{"metrics": [null]}`, `{"metrics": [{"value": 1}]}`} {
-		if status, answer := d.post(
-			"MLFLOW_TRACKING_URI",
-			"/api/2.0/mlflow/runs/log-batch",
-			body,
-		); status != http.StatusBadRequest ||
+		if status, answer := d.post("MLFLOW_TRACKING_URI", "/api/2.0/mlflow/runs/log-batch", body); status != http.StatusBadRequest ||
 			d.kept() != before {
 			t.Errorf("%s: %d, %s", body, status, answer)
 		}
@@ -306,11 +298,7 @@ func TestARunThatSendsTooFastIsTold(t *testing.T) {
 		}
 	}
 
-	if status, text := d.post(
-		"TRAINYARD_METRICS_URL",
-		"",
-		body,
-	); status != http.StatusTooManyRequests ||
+	if status, text := d.post("TRAINYARD_METRICS_URL", "", body); status != http.StatusTooManyRequests ||
 		!strings.Contains(text, "too_fast") {
 		t.Errorf("%d %s", status, text)
 	}
@@ -397,11 +385,7 @@ func TestCallsOfMLflowsClient(t *testing.T) {
 		return text
 	}
 
-	if text := call(
-		"GET",
-		"experiments/get-by-name?experiment_name=e1",
-		"",
-	); !strings.Contains(text, `"name":"e1"`) ||
+	if text := call("GET", "experiments/get-by-name?experiment_name=e1", ""); !strings.Contains(text, `"name":"e1"`) ||
 		!strings.Contains(text, `"experiment_id":"0"`) {
 		t.Errorf("experiment: %s", text)
 	}
@@ -446,11 +430,7 @@ func TestCallsOfMLflowsClient(t *testing.T) {
 		`{"run_id": "`+id+`", "metrics": [{"key": "acc", "value": 0.5, "timestamp": 1794744557490, "step": 3, "run_id": "r1"}, {"key": "nan", "value": "NaN", "timestamp": 1794744557490, "step": 3}]}`,
 	)
 
-	if text := call(
-		"GET",
-		"runs/get?run_uuid="+id+"&run_id="+id,
-		"",
-	); !strings.Contains(text, `"params":[{"key":"lr","value":"0.1"}]`) ||
+	if text := call("GET", "runs/get?run_uuid="+id+"&run_id="+id, ""); !strings.Contains(text, `"params":[{"key":"lr","value":"0.1"}]`) ||
 		!strings.Contains(text, `{"key":"a","value":"b"}`) {
 		t.Errorf("run: %s", text)
 	}
@@ -485,12 +465,7 @@ func TestCallsOfMLflowsClient(t *testing.T) {
 		{"runs/log-metric", `no`, "INVALID_PARAMETER_VALUE", 400},
 		{"runs/set-tag", `{"key": "a", "value": 3}`, "INVALID_PARAMETER_VALUE", 400},
 	} {
-		if status, text := d.send(
-			"POST",
-			url+test.path,
-			token,
-			test.body,
-		); status != test.status ||
+		if status, text := d.send("POST", url+test.path, token, test.body); status != test.status ||
 			!strings.Contains(text, test.code) {
 			t.Errorf("%s %s: %d %s", test.path, test.body, status, text)
 		}
@@ -587,7 +562,6 @@ func FuzzRequest(f *testing.F) {
 			"http://x/v1/j1.2.0/"+path,
 			strings.NewReader(body),
 		)
-
 		if err != nil {
 			t.Skip("no request")
 		}

@@ -48,10 +48,8 @@ func (i *Intake) run(name string) *run {
 			return nil
 		}
 
-		if info, err := os.Stat(
-			dir,
-		); err != nil ||
-			!info.IsDir() { //nolint:gosec // its token was checked, and those are made for ranks only
+		//nolint:gosec // its token was checked, and those are made for ranks only
+		if info, err := os.Stat(dir); err != nil || !info.IsDir() {
 			return nil
 		}
 
@@ -112,12 +110,8 @@ func (r *run) spend(n float64) error {
 
 // write appends to the file.
 func (r *run) write(text []byte) (err error) {
-	f, err := os.OpenFile(
-		r.path,
-		os.O_WRONLY|os.O_APPEND|os.O_CREATE,
-		0o600,
-	) //nolint:gosec // a folder of the intake's own, see Intake.run
-
+	//nolint:gosec // a folder of the intake's own, see Intake.run
+	f, err := os.OpenFile(r.path, os.O_WRONLY|os.O_APPEND|os.O_CREATE, 0o600)
 	if err != nil {
 		return err
 	}

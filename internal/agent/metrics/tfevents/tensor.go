@@ -25,6 +25,7 @@ func tensor(msg []byte) (value float64, single bool, err error) {
 	var kind int64
 	var content []byte
 	var listed []float64
+
 	err = wire.Each(msg, func(f wire.Field) error {
 		switch f.Number {
 		case 1:
@@ -43,7 +44,6 @@ func tensor(msg []byte) (value float64, single bool, err error) {
 
 		return nil
 	})
-
 	if err != nil {
 		return 0, false, err
 	}

@@ -52,6 +52,7 @@ func TestFieldsOfAllKinds(t *testing.T) {
 	}
 
 	var got []field
+
 	err := Each(msg, func(f Field) error {
 		out := field{Number: f.Number, Text: string(f.Bytes)}
 
@@ -69,7 +70,6 @@ func TestFieldsOfAllKinds(t *testing.T) {
 
 		return nil
 	})
-
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -117,7 +117,7 @@ func (st *State) End(e Ending, now time.Time) {
 
 // ReadJSON reads a file into v and reports whether it exists.
 func ReadJSON(path string, v any) (bool, error) {
-	data, err := os.ReadFile(path) //nolint:gosec // inside the data directory
+	data, err := os.ReadFile(path)
 	if errors.Is(err, fs.ErrNotExist) {
 		return false, nil
 	}
@@ -146,13 +146,6 @@ func WriteJSON(path string, v any, durable bool) error {
 	return atomicfile.Write(path, data, atomicfile.SingleWriter(), atomicfile.Volatile())
 }
 
-func removeIfThere(path string) error {
-	if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return err
-	}
-
-	return nil
-}
 
 // WriteState writes state.json. Only the holder of the rank's lock calls it. A
 // failure, such as a full disk, is retried every second until ctx ends.

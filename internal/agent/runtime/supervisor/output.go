@@ -30,7 +30,7 @@ type output struct {
 
 // openOutput opens the log of a run. An error while writing goes to failed, and the run goes on.
 func openOutput(path string, limit int64, clk clock.Clock, failed func(error)) (*output, error) {
-	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_APPEND, 0o600) //nolint:gosec // inside the run directory
+	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_APPEND, 0o600)
 	if err != nil {
 		return nil, err
 	}

@@ -55,6 +55,7 @@ func copyTree(from, to string) error {
 	}
 
 	var folders []folder
+
 	err := filepath.WalkDir(from, func(path string, d fs.DirEntry, err error) error {
 		if err != nil {
 			return err
@@ -88,7 +89,6 @@ func copyTree(from, to string) error {
 
 		return nil
 	})
-
 	if err != nil {
 		return fmt.Errorf("copy %s: %w", from, err)
 	}

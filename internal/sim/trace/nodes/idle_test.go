@@ -59,14 +59,7 @@ func compare(t *testing.T, got, want idleStats, slack float64) {
 	f.row("idle share of nodes, %", got.mean/SummitSize*100, want.mean/SummitSize*100, 0.1*slack, 0)
 	f.row("time without idle nodes, %", got.empty*100, want.empty*100, 0, slack)
 
-	f.rows(
-		"pool",
-		poolShares,
-		got.pool,
-		want.pool,
-		0.4*slack,
-		3,
-	) // 0.1 but for the median, through which the pool passes fast
+	f.rows("pool", poolShares, got.pool, want.pool, 0.4*slack, 3) // 0.1 but for the median, through which the pool passes fast
 
 	f.rows("join", batchShares, got.joins, want.joins, 0.1*slack, 1)
 	f.row("join, mean", got.meanJoin, want.meanJoin, 0.05*slack, 0)

@@ -109,7 +109,6 @@ func TestPackedPlacementsCount(t *testing.T) {
 		"placements-rtx.csv": "placement,local_bsz,step_time,sync_time\n33,10,9,0\n24,10,2,0\n4,10,1,0\n",
 		"validation-20.csv":  base,
 	})})
-
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -166,9 +166,7 @@ func TestJSONKnowsTheLineOfEachValue(t *testing.T) {
 		t.Errorf("got %v", err)
 	}
 
-	if _, err := NewJSON(
-		New("f", strings.NewReader("")),
-	).Element(); !errors.As(err, &e) ||
+	if _, err := NewJSON(New("f", strings.NewReader(""))).Element(); !errors.As(err, &e) ||
 		!errors.Is(e.Cause, io.ErrUnexpectedEOF) {
 		t.Errorf("got %v", err)
 	}
