@@ -20,20 +20,26 @@ func GPUs[T ~int64](n int, model string, memory T) string {
 }
 
 // GPU writes one kind of GPU: "A100 80GB". Vendors round what their cards have, so a
-// card that reports 79.6 GiB is written as the 80GB it is sold with.
+// card that reports 79.6 GiB is written as the 80GB it is sold with. A remark in parentheses
+// at the end of the model, such as "(fake)", stays at the end: "A100 80GB (fake)".
 func GPU[T ~int64](model string, memory T) string {
 	const gib = 1 << 30
+
+	remark := ""
+	if at := strings.LastIndex(model, " ("); at > 0 && strings.HasSuffix(model, ")") {
+		model, remark = model[:at], model[at:]
+	}
 
 	name := Model(model)
 	if name == "" {
 		name = "GPU"
 	}
 
-	if memory <= 0 {
-		return name
+	if memory > 0 {
+		name += " " + strconv.FormatInt((int64(memory)+gib/2)/gib, 10) + "GB"
 	}
 
-	return name + " " + strconv.FormatInt((int64(memory)+gib/2)/gib, 10) + "GB"
+	return name + remark
 }
 
 // Times writes several of one thing: "4× A100".

@@ -87,6 +87,7 @@ func TestWrites(t *testing.T) {
 		{humanize.Seconds(math.NaN()), "unknown"},
 
 		{humanize.GPUs(8, "NVIDIA A100-SXM4-80GB", int64(80<<30)), "8× A100 80GB"},
+		{humanize.GPUs(3, "NVIDIA A100-SXM4-80GB (fake)", int64(80<<30)), "3× A100 80GB (fake)"},
 		{humanize.GPUs(1, "NVIDIA H100 80GB HBM3", int64(81559<<20)), "1× H100 80GB"},
 		{humanize.GPUs(2, "NVIDIA GeForce RTX 4090", int64(24564<<20)), "2× RTX 4090 24GB"},
 		{humanize.GPUs(4, "Tesla V100-PCIE-32GB", int64(0)), "4× V100"},
