@@ -80,8 +80,8 @@ func TestTheDemoTellsItsStoryAndLeavesNothingBehind(t *testing.T) {
 			for _, want := range []string{
 				"big-memory [l1]: provisions ", // what only the cloud has is provisioned
 				"refused: error: ",             // what fits nowhere is refused
-				"warm-up: starts on lab-a100 (local, idle): 1× A100 (fake)", // time: the fastest
-				"Did it leave:  No", // the rule of the data held
+				"warm-up: starts on lab-a100 (local, idle): 1× A100 40GB (fake)", // time: the fastest
+				"Left premises:  No", // the rule of the data held
 				"releases its machine: idle for",
 				"On-demand nodes: creations, time, cost",
 				"Leases:  none",

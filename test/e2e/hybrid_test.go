@@ -194,7 +194,7 @@ func TestAMachineIsProvisionedForAJobAndGoesBackWhenItIsIdle(t *testing.T) {
 		t.Errorf("the lease is %+v", l)
 	}
 
-	if !strings.Contains(l.Reason, "idle") && !strings.Contains(l.Reason, "given back") {
+	if !strings.Contains(l.Reason, "idle") && !strings.Contains(l.Reason, "released") {
 		t.Errorf("the lease does not say why it ended: %q", l.Reason)
 	}
 

@@ -174,7 +174,7 @@ func TestANodeIsTakenOut(t *testing.T) {
 	y.join(t, []string{"north"})
 	y.succeed(t, "nodes", "remove", "north")
 	y.await(t, "the agent says that its node was taken out", func() bool {
-		return strings.Contains(yardtest.Tail(y.AgentLog("north"), 20), "was removed from the yard")
+		return strings.Contains(yardtest.Tail(y.AgentLog("north"), 20), "has been removed from the yard")
 	})
 
 	waits := y.submit(t, script("echo hi"))

@@ -127,7 +127,7 @@ func TestSimulateReadsATraceOnACluster(t *testing.T) {
 		"--trace requires --cluster":  {"simulate", "--trace", trace},
 		"nothing to simulate":         {"simulate"},
 		"invalid cluster":             {"simulate", "--trace", trace, "--cluster", "lots"},
-		"there is no policy":          {"simulate", filepath.Join(scenarios(t), "gang.yard"), "--policy", "magic"},
+		"unknown policy":              {"simulate", filepath.Join(scenarios(t), "gang.yard"), "--policy", "magic"},
 		"there is no file":            {"simulate", "nowhere.yard"},
 		"takes neither scenarios":     {"simulate", "--from-yard", "x.yard"},
 		"go with --from-yard":         {"simulate", "x.yard", "--assume", "2h"},
@@ -196,7 +196,7 @@ func TestSimulateFromYardSaysWhenJobsWouldStart(t *testing.T) {
 	}
 
 	r := y.succeed(t, "simulate", "--from-yard", "--assume", "30m", "--policy", "sjf")
-	for _, want := range []string{"JOB", "EARLIER BY", second, "runs", "then: sjf", "1 job: told nothing about how long they run"} {
+	for _, want := range []string{"JOB", "EARLIER BY", second, "runs", "then: sjf", "1 job: without a run time"} {
 		if !strings.Contains(r.out+r.err, want) {
 			t.Errorf("the table does not have %q: %s", want, r)
 		}
