@@ -304,7 +304,8 @@ var agentSettings = []setting{
 	{
 		"on-lease-end",
 		"",
-		"command that shuts this machine down when its lease expires, if it was provisioned; exit if ending the agent is enough",
+		"command that shuts this machine down when its lease expires, if it was provisioned; exit if ending the agent is " +
+			"enough",
 		text(func(c *config) *string { return &c.onLeaseEnd }),
 	},
 	{

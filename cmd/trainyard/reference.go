@@ -93,7 +93,8 @@ func exitCodeReference(root *cobra.Command) []byte {
 func configReference() []byte {
 	var out bytes.Buffer
 	out.WriteString("# Configuration\n\nThis page is made from the code by `make generate`.\n\n" +
-		"Every setting can be given as a flag, as an environment variable and as a key of the file named by `--config` (or `TRAINYARD_CONFIG`). " +
+		"Every setting can be given as a flag, as an environment variable and as a key of the file named by `--config` " +
+		"(or `TRAINYARD_CONFIG`). " +
 		"A flag wins over a variable, a variable over the file, the file over the default.\n")
 
 	for _, group := range []struct {
@@ -127,7 +128,8 @@ func configReference() []byte {
 func lifecycle() []byte {
 	var out bytes.Buffer
 	out.WriteString(
-		"# Life cycles and failures\n\nThis page is made by `make generate` from the tables that the yard works by. A transition that is not drawn cannot happen.\n",
+		"# Life cycles and failures\n\nThis page is made by `make generate` from the tables that the yard works by. A " +
+			"transition that is not drawn cannot happen.\n",
 	)
 
 	for _, part := range []struct{ title, intro, body string }{

@@ -74,7 +74,8 @@ logs in.`,
 			if s.bootstrap != "" {
 				if _, err := fmt.Fprintf(
 					env.Stdout,
-					"Log in as admin with this bootstrap token; it is shown once and works once:\n\n  trainyard login %s --token %s\n\n",
+					"Log in as admin with this bootstrap token; it is shown once and works once:\n\n  trainyard login %s --token "+
+						"%s\n\n",
 					s.url,
 					s.bootstrap,
 				); err != nil {

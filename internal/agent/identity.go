@@ -146,7 +146,8 @@ func (a *Agent) joinWithToken(ctx context.Context, half *auth.NodeIdentity) (*au
 
 func (a *Agent) joinToken() (auth.Parsed, error) {
 	if a.cfg.JoinToken == "" {
-		return auth.Parsed{}, fault.New(fault.Invalid, "join_token_missing", "join token is missing and this machine has not joined a server yet").
+		return auth.Parsed{}, fault.New(fault.Invalid, "join_token_missing",
+			"join token is missing and this machine has not joined a server yet").
 			WithField("token").
 			WithRemedy("create one with: trainyard tokens create --join")
 	}

@@ -80,13 +80,15 @@ func OpenCA(dir string, now time.Time) (*CA, error) {
 	ca, err := parseCA(data)
 	if err != nil {
 		return nil, fault.New(fault.Internal, "ca_damaged", "the CA in %s is damaged: %v", path, err).
-			WithRemedy("restore the file from a backup; if you delete it, a new CA is created, every node must join again and every user must log in again").
+			WithRemedy("restore the file from a backup; if you delete it, a new CA is created, every node must join again " +
+				"and every user must log in again").
 			WithCause(err)
 	}
 
 	if !now.Before(ca.cert.NotAfter) {
 		return nil, fault.New(fault.Internal, "ca_expired", "the CA in %s expired on %s", path, ca.cert.NotAfter.Format(time.DateOnly)).
-			WithRemedy("check the machine's clock; if it is right, move the file away: a new CA is created, every node must join again and every user must log in again")
+			WithRemedy("check the machine's clock; if it is right, move the file away: a new CA is created, every node must " +
+				"join again and every user must log in again")
 	}
 
 	return ca, nil

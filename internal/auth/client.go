@@ -117,7 +117,8 @@ func chooseCA(chain []*x509.Certificate, addr, wantHash string) (*x509.Certifica
 	}
 
 	if hash := HashOf(ca); wantHash != "" && subtle.ConstantTimeCompare([]byte(hash), []byte(wantHash)) != 1 {
-		return nil, fault.New(fault.Denied, "ca_mismatch", "the CA of the server at %s is %s, expected %s: this may be another server or a man-in-the-middle attack", addr, hash, wantHash).
+		return nil, fault.New(fault.Denied, "ca_mismatch", "the CA of the server at %s is %s, expected %s: this may be "+
+			"another server or a man-in-the-middle attack", addr, hash, wantHash).
 			WithRemedy("check the address; if the server has a new CA, ask an admin for a new token")
 	}
 
@@ -139,7 +140,8 @@ func verifyServer(leaf, ca *x509.Certificate, addr, host string) error {
 
 	var wrongName x509.HostnameError
 	if errors.As(err, &wrongName) {
-		return fault.New(fault.Denied, "server_name_mismatch", "the certificate of the server at %s is not valid for that host, only for %s", addr, hostsOf(leaf)).
+		return fault.New(fault.Denied, "server_name_mismatch", "the certificate of the server at %s is not valid for that "+
+			"host, only for %s", addr, hostsOf(leaf)).
 			WithRemedy("use one of those, or add this host to --hosts of the server").
 			WithCause(err)
 	}

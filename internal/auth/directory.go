@@ -116,7 +116,8 @@ func (d *Directory) check(kind tenant.TokenKind, text string, now time.Time) (te
 	}
 
 	if !hasOwner {
-		return tenant.Token{}, tenant.User{}, fault.New(fault.Unknown, "token_invalid", "the owner of the token no longer exists").
+		return tenant.Token{}, tenant.User{}, fault.New(fault.Unknown, "token_invalid",
+			"the owner of the token no longer exists").
 			WithRemedy("ask an admin for a new account")
 	}
 

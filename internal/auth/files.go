@@ -41,7 +41,8 @@ func readPrivate(path string) (data []byte, err error) {
 	}
 
 	if info.Mode().Perm()&0o007 != 0 {
-		return nil, fault.New(fault.Internal, "key_exposed", "%s contains a private key and is readable by every user of this machine (mode %04o)", path, info.Mode().Perm()).
+		return nil, fault.New(fault.Internal, "key_exposed", "%s contains a private key and is readable by every user of "+
+			"this machine (mode %04o)", path, info.Mode().Perm()).
 			WithRemedy("run chmod 600 %s, and treat the key as compromised if others use this machine", path)
 	}
 

@@ -159,7 +159,8 @@ func (ca *CA) sign(
 	now time.Time,
 ) (*x509.Certificate, error) {
 	if !now.Before(ca.cert.NotAfter) {
-		return nil, fault.New(fault.Unavailable, "ca_expired", "the CA of the server expired on %s and can no longer sign certificates", ca.cert.NotAfter.Format(time.DateOnly)).
+		return nil, fault.New(fault.Unavailable, "ca_expired", "the CA of the server expired on %s and can no longer sign "+
+			"certificates", ca.cert.NotAfter.Format(time.DateOnly)).
 			WithRemedy("an admin must create a new CA")
 	}
 
@@ -213,7 +214,8 @@ func parseCSR(csrPEM []byte) (*x509.CertificateRequest, error) {
 	}
 
 	if !strongKey(csr.PublicKey) {
-		return nil, fault.New(fault.Invalid, "csr_key_weak", "the key of the certificate signing request is too weak or of an unsupported type").
+		return nil, fault.New(fault.Invalid, "csr_key_weak", "the key of the certificate signing request is too weak or "+
+			"of an unsupported type").
 			WithRemedy("use an ECDSA P-256, P-384 or P-521 key, Ed25519, or RSA with 2048 to 4096 bits")
 	}
 

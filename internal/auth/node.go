@@ -124,7 +124,8 @@ func (n *NodeIdentity) CSR(name string) ([]byte, error) { return signingRequest(
 // the idle ones after a renewal. Save makes it last.
 func (n *NodeIdentity) Install(certPEM []byte) error {
 	refuse := func(err error) error {
-		return fault.New(fault.Internal, "node_certificate_unusable", "the server answered with a certificate that this node cannot use: %v", err).
+		return fault.New(fault.Internal, "node_certificate_unusable",
+			"the server answered with a certificate that this node cannot use: %v", err).
 			WithRemedy("check that this is the address of the server this machine joined").
 			WithCause(err)
 	}

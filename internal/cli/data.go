@@ -201,7 +201,8 @@ func (a *app) putData(verb string) *cobra.Command {
 		&copied,
 		"copy",
 		nil,
-		"a `place` that has a copy: node=box1:/data, pool=lab or at=local; may be given several times, replaces the previous copies",
+		"a `place` that has a copy: node=box1:/data, pool=lab or at=local; may be given several times, replaces the "+
+			"previous copies",
 	)
 
 	a.OutputFlag(cmd)

@@ -157,7 +157,8 @@ func (a *app) pin(ctx context.Context, server, tokenHash, flagHash, known string
 	}
 
 	if known != "" {
-		return nil, fault.New(fault.Denied, "ca_changed", "the server at %s has a different CA than at the last login: it may be another server or a man-in-the-middle attack", u.Host).
+		return nil, fault.New(fault.Denied, "ca_changed", "the server at %s has a different CA than at the last login: it "+
+			"may be another server or a man-in-the-middle attack", u.Host).
 			WithRemedy("ask an admin; if the new CA is right, log in with --ca-hash %s", hash)
 	}
 
@@ -168,7 +169,8 @@ func (a *app) pin(ctx context.Context, server, tokenHash, flagHash, known string
 
 	if !a.OnTerminal(a.Stdin) || !a.OnTerminal(a.Stderr) {
 		return nil, fault.New(fault.Denied, "ca_unknown", "cannot verify the server at %s: unknown CA %s", server, hash).
-			WithRemedy("log in with a token that carries its fingerprint, or compare the hash with the one the server printed at its first start and use: --ca-hash %s", hash)
+			WithRemedy("log in with a token that carries its fingerprint, or compare the hash with the one the server "+
+				"printed at its first start and use: --ca-hash %s", hash)
 	}
 
 	a.Note(

@@ -16,7 +16,8 @@ func (a *app) logout() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "logout [CONTEXT]",
 		Short: "Log out",
-		Long:  "Remove a login from this machine, by default the current one. Its token stays valid unless --revoke is given.",
+		Long: "Remove a login from this machine, by default the current one. Its token stays valid unless --revoke is " +
+			"given.",
 		Example: `  trainyard logout
   trainyard logout lab --revoke`,
 		Args: exit.Args(0, 1, "login"),

@@ -45,9 +45,11 @@ Researchers see what was saved for them.`,
 
 	a.reportFlags(cmd, &r)
 	cmd.Flags().
-		StringSliceVar(&r.by, "by", []string{"kind"}, "group rows by these `keys`: researcher, project, job, kind, hour, day, week, month")
+		StringSliceVar(&r.by, "by", []string{"kind"}, "group rows by these `keys`: researcher, project, job, kind, hour, "+
+			"day, week, month")
 	cmd.Flags().
-		StringArrayVar(&r.where, "where", nil, "only rows with this `key=value`, e.g. researcher=ann; may be given several times")
+		StringArrayVar(&r.where, "where", nil, "only rows with this `key=value`, e.g. researcher=ann; may be given "+
+			"several times")
 
 	return cmd
 }

@@ -20,11 +20,12 @@ import (
 func (a *app) tokens() *cobra.Command {
 	var owner string
 	cmd := &cobra.Command{
-		Use:     "tokens",
-		Short:   "List, create or revoke tokens",
-		Args:    exit.NoArgs,
-		Long:    `List tokens: your own, or for admins those of all users. Secrets are shown once, when a token is created.`,
-		Example: "  trainyard tokens\n  trainyard tokens create --scope read --ttl 7d --note dashboard\n  trainyard tokens create --join --uses 10\n  trainyard tokens revoke abcdefghij",
+		Use:   "tokens",
+		Short: "List, create or revoke tokens",
+		Args:  exit.NoArgs,
+		Long:  `List tokens: your own, or for admins those of all users. Secrets are shown once, when a token is created.`,
+		Example: "  trainyard tokens\n  trainyard tokens create --scope read --ttl 7d --note dashboard\n  trainyard " +
+			"tokens create --join --uses 10\n  trainyard tokens revoke abcdefghij",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return a.withClient(func(c *api.Client) error { return a.listTokens(cmd.Context(), c, id.User(owner)) })
 		},
@@ -124,7 +125,8 @@ func (a *app) createToken() *cobra.Command {
 		Args:  exit.NoArgs,
 		Long: `Create a token. Its secret is shown only once. With --join it lets machines join as nodes, otherwise
 people and programs use it to call the API.`,
-		Example: "  trainyard tokens create --ttl 90d --note laptop\n  trainyard tokens create --owner ada\n  trainyard tokens create --join --class reserved --pool a100 --uses 8",
+		Example: "  trainyard tokens create --ttl 90d --note laptop\n  trainyard tokens create --owner ada\n  trainyard " +
+			"tokens create --join --class reserved --pool a100 --uses 8",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			given := cmd.Flags().Changed
 

@@ -52,7 +52,8 @@ func TestALateJobIsToldOfOnce(t *testing.T) {
 		}
 
 		if tt.ends == 1101 {
-			want := "Expected to finish 1 min 41 s later than the expected 33 min 20 s: in 18 min 21 s (80 % prediction interval: 14 min 41 s to 27 min 32 s)."
+			want := "Expected to finish 1 min 41 s later than the expected 33 min 20 s: in 18 min 21 s (80 % prediction " +
+				"interval: 14 min 41 s to 27 min 32 s)."
 			if got[0].Text != want {
 				t.Errorf("it says %q, want %q", got[0].Text, want)
 			}

@@ -90,7 +90,8 @@ func TestExplain(t *testing.T) {
 				y.node("b", 4, nil)
 			},
 			need: fleet.NeedOf(&job.Spec{Place: job.PlaceAny}, job.Floor{}, []id.Node{"b", "a"}),
-			want: place.Why{Blocker: place.BlockBackoff, Sentence: "failed on a and b and no other node could run it; it may run there again after a delay",
+			want: place.Why{Blocker: place.BlockBackoff, Sentence: "failed on a and b and no other node could run it; it may " +
+				"run there again after a delay",
 				Remedies: []string{"add a node that could run it"}},
 		},
 		"drained and silent": {
@@ -120,8 +121,10 @@ func TestExplain(t *testing.T) {
 				y.hold("b", "j2", 0b1111, 1000, time.Hour)
 				y.hold("b", "j3", 0, 1000, time.Minute)
 			}, need: need(4, nil),
-			want: place.Why{Blocker: place.BlockResources, Sentence: "4 GPUs and 1 CPU needed, at most 1 free on any of 2 suitable nodes; j2 (bob) is expected to release 4 GPUs on b at 10:00 UTC",
-				Nodes: []id.Node{"b", "a"}, Remedies: []string{"with gpus: 1 it could start now", "it can start when jobs such as j2 (bob, on b) end"}},
+			want: place.Why{Blocker: place.BlockResources, Sentence: "4 GPUs and 1 CPU needed, at most 1 free on any of 2 " +
+				"suitable nodes; j2 (bob) is expected to release 4 GPUs on b at 10:00 UTC",
+				Nodes: []id.Node{"b", "a"}, Remedies: []string{"with gpus: 1 it could start now", "it can start when jobs such " +
+					"as j2 (bob, on b) end"}},
 			by: []id.Job{"j2", "j1"},
 		},
 		"others hold the CPUs": {
@@ -130,7 +133,8 @@ func TestExplain(t *testing.T) {
 				y.hold("a", "j1", 0, 15000, time.Hour)
 			},
 			need: need(0, func(s *job.Spec) { s.Resources.CPUs = 2000 }),
-			want: place.Why{Blocker: place.BlockResources, Sentence: "2 CPUs needed, not free on a, the only suitable node; j1 (bob) is expected to release its part of a at 10:00 UTC",
+			want: place.Why{Blocker: place.BlockResources, Sentence: "2 CPUs needed, not free on a, the only suitable node; " +
+				"j1 (bob) is expected to release its part of a at 10:00 UTC",
 				Nodes: []id.Node{"a"}, Remedies: []string{"it can start when jobs such as j1 (bob, on a) end"}},
 			by: []id.Job{"j1"},
 		},
@@ -141,7 +145,8 @@ func TestExplain(t *testing.T) {
 			}, need: need(2, nil),
 			held: &place.Reservation{Job: "j9", Nodes: []id.Node{"a"}, At: now.Add(time.Hour)},
 			want: place.Why{Blocker: place.BlockResources, Start: now.Add(time.Hour), Nodes: []id.Node{"a"},
-				Sentence: "2 GPUs and 1 CPU needed, at most 1 free on a, the only suitable node; j1 (bob) is expected to release 1 GPU on a at 10:00 UTC; next in the queue, expected to start at 10:00 UTC",
+				Sentence: "2 GPUs and 1 CPU needed, at most 1 free on a, the only suitable node; j1 (bob) is expected to " +
+					"release 1 GPU on a at 10:00 UTC; next in the queue, expected to start at 10:00 UTC",
 				Remedies: []string{"with gpus: 1 it could start now", "it can start when jobs such as j1 (bob, on a) end"}},
 			by: []id.Job{"j1"},
 		},
@@ -155,7 +160,8 @@ func TestExplain(t *testing.T) {
 			}, need: need(2, gang(3)),
 			held: &place.Reservation{Job: "j9", Nodes: []id.Node{"c", "a", "b"}},
 			want: place.Why{Blocker: place.BlockResources, Nodes: []id.Node{"a", "b"},
-				Sentence: "3 nodes with 2 GPUs and 1 CPU each needed, free on 1 of 3 suitable nodes; next in the queue, c and 2 other nodes are reserved for it",
+				Sentence: "3 nodes with 2 GPUs and 1 CPU each needed, free on 1 of 3 suitable nodes; next in the queue, c and 2 " +
+					"other nodes are reserved for it",
 				Remedies: []string{"it can start when jobs such as j1 (bob, on a) end"}},
 			by: []id.Job{"j1", "j2"},
 		},
@@ -166,7 +172,8 @@ func TestExplain(t *testing.T) {
 				y.hold("b", "j1", 1, 1000, 0)
 			}, need: need(2, nil),
 			held: &place.Reservation{Job: "j5", Nodes: []id.Node{"a"}},
-			want: place.Why{Blocker: place.BlockReserved, Sentence: "a has room but is reserved for j5, which is ahead in the queue",
+			want: place.Why{Blocker: place.BlockReserved, Sentence: "a has room but is reserved for j5, which is ahead in " +
+				"the queue",
 				Remedies: []string{"set expect for the jobs running there, so that gaps can be filled"}},
 		},
 		"kept for another until a time": {
@@ -182,7 +189,8 @@ func TestExplain(t *testing.T) {
 				y.node("b", 1, nil)
 			}, need: need(1, gang(2)),
 			held: &place.Reservation{Job: "j5", Nodes: []id.Node{"b"}},
-			want: place.Why{Blocker: place.BlockReserved, Sentence: "b has room but is reserved for j5, which is ahead in the queue",
+			want: place.Why{Blocker: place.BlockReserved, Sentence: "b has room but is reserved for j5, which is ahead in " +
+				"the queue",
 				Remedies: []string{"set expect for the jobs running there, so that gaps can be filled"}},
 		},
 		"free GPUs that are kept are not offered": {
@@ -191,7 +199,8 @@ func TestExplain(t *testing.T) {
 				y.hold("a", "j1", 1, 1000, 0)
 			}, need: need(2, nil),
 			held: &place.Reservation{Job: "j5", Nodes: []id.Node{"a"}},
-			want: place.Why{Blocker: place.BlockResources, Sentence: "2 GPUs and 1 CPU needed, at most 1 free on a, the only suitable node",
+			want: place.Why{Blocker: place.BlockResources, Sentence: "2 GPUs and 1 CPU needed, at most 1 free on a, the only " +
+				"suitable node",
 				Nodes: []id.Node{"a"}, Remedies: []string{"it can start when jobs such as j1 (bob, on a) end"}},
 			by: []id.Job{"j1"},
 		},

@@ -51,7 +51,8 @@ func (s *Server) infoRoutes() {
 		answerText(
 			w,
 			http.StatusOK,
-			"This is a Trainyard server, version "+s.Version+".\nUse the command line: trainyard login, trainyard jobs.\nThe API is described at /api/v1/openapi.yaml.\n",
+			"This is a Trainyard server, version "+s.Version+".\nUse the command line: trainyard login, trainyard jobs.\nThe "+
+				"API is described at /api/v1/openapi.yaml.\n",
 		)
 	})
 

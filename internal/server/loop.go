@@ -109,7 +109,8 @@ func (l *Loop) ask(ctx context.Context, r request) (any, error) {
 			return nil, ended()
 		}
 	case <-ctx.Done():
-		return nil, fault.New(fault.Unavailable, "no_answer", "server not responding; the request may or may not have taken effect").
+		return nil, fault.New(fault.Unavailable, "no_answer", "server not responding; the request may or may not have "+
+			"taken effect").
 			WithRemedy("try again; submissions with the same idempotency key are accepted only once").
 			WithCause(ctx.Err())
 	}

@@ -88,14 +88,16 @@ func workFields() []field {
 			kind:    pathKind(func(s *job.Spec) *string { return &s.Workdir }),
 			example: ".",
 			also:    []string{"working_dir", "repo", "repos"},
-			doc:     "The directory that is uploaded and in which the job runs, relative to the job file. Without it nothing is uploaded.",
+			doc: "The directory that is uploaded and in which the job runs, relative to the job file. Without it nothing " +
+				"is uploaded.",
 		},
 		{
 			name:    "setup",
 			kind:    commandKind(func(s *job.Spec) *string { return &s.Setup }),
 			example: "pip install -r requirements.txt",
 			also:    []string{"prerequisites", "init", "install"},
-			doc:     "Shell commands that prepare the node before the job. They run once per node for the same commands and files.",
+			doc: "Shell commands that prepare the node before the job. They run once per node for the same commands and " +
+				"files.",
 		},
 		{
 			name:    "run",
@@ -113,7 +115,8 @@ func workFields() []field {
 			name:    "framework",
 			kind:    lineKind(func(s *job.Spec) *string { return &s.Framework }),
 			example: "pytorch",
-			doc:     "The framework that the program uses. Forecasts are based on past jobs with the same framework, model and params.",
+			doc: "The framework that the program uses. Forecasts are based on past jobs with the same framework, model " +
+				"and params.",
 		},
 		{name: "model", fields: modelFields(), example: "{kind: cnn, task: vision, params: 25.6M}",
 			doc: "The model that is trained. Forecasts compare the job with past jobs by it."},
@@ -122,7 +125,8 @@ func workFields() []field {
 			kind:    paramsKind(),
 			example: "{lr: 0.1, batch_size: 128}",
 			also:    []string{"hyperparameters", "parameters"},
-			doc:     "The hyperparameters of the job. Forecasts compare the job with past jobs by them; they are not passed to the program.",
+			doc: "The hyperparameters of the job. Forecasts compare the job with past jobs by them; they are not passed " +
+				"to the program.",
 		},
 		{
 			name:    "data",
@@ -132,7 +136,8 @@ func workFields() []field {
 				"datasets",
 				"dataset",
 			},
-			doc: "The named datasets that the job reads. It runs only where the place rules of all of them allow it; the path of each is in TRAINYARD_DATA_NAME.",
+			doc: "The named datasets that the job reads. It runs only where the place rules of all of them allow it; the " +
+				"path of each is in TRAINYARD_DATA_NAME.",
 		},
 	}
 }
@@ -228,7 +233,8 @@ func aimFields() []field {
 			example: "local",
 			def:     "any",
 			also:    []string{"where", "location", "infra"},
-			doc:     "Where the job may run: on the team's own nodes (local), on reserved and on-demand cloud nodes (cloud), or any.",
+			doc: "Where the job may run: on the team's own nodes (local), on reserved and on-demand cloud nodes (cloud), " +
+				"or any.",
 		},
 		{
 			name: "objective",
@@ -256,7 +262,8 @@ func aimFields() []field {
 			kind:    durationKind(func(s *job.Spec) *job.Duration { return &s.Expect }, minTime, maxTime),
 			example: "6h",
 			also:    []string{"expected", "estimate", "estimated_duration"},
-			doc: "How long you expect a run to take, from the start of its program, on the slowest node that fits; faster nodes are assumed to take less. " +
+			doc: "How long you expect a run to take, from the start of its program, on the slowest node that fits; faster " +
+				"nodes are assumed to take less. " +
 				"The schedule uses it until the running job has a forecast of its own; max_duration, if given, takes its place. " +
 				"The job is reported as late when its estimated finish is later than this long after it was submitted.",
 		},
@@ -289,11 +296,13 @@ func aimFields() []field {
 			kind:    moneyKind(func(s *job.Spec) *job.Money { return &s.Budget }, 10_000),
 			example: "$40",
 			also:    []string{"max_cost", "max_price"},
-			doc:     "What all runs of the job together may cost. When it is used up the run is stopped and the job is paused until its owner decides: trainyard resume lets it spend the same amount again.",
+			doc: "What all runs of the job together may cost. When it is used up the run is stopped and the job is " +
+				"paused until its owner decides: trainyard resume lets it spend the same amount again.",
 		},
 		{name: "target", fields: targetFields(), example: "{metric: val_loss, at_most: 0.35}",
 			doc: "The metric value that the job should reach; exactly one of at_most and at_least. " +
-				"Trainyard forecasts when it is reached and records when it was; the job is not stopped then: the program finds the target in TRAINYARD_TARGET and may stop itself."},
+				"Trainyard forecasts when it is reached and records when it was; the job is not stopped then: the program finds " +
+				"the target in TRAINYARD_TARGET and may stop itself."},
 		metricsField(),
 	}
 }
@@ -348,14 +357,16 @@ func careFields() []field {
 		{
 			name:    "checkpoint",
 			example: "{dir: ckpt, every: 10m}",
-			doc:     "Where and how often the program writes checkpoints. Only jobs with this field are preempted by policies that do so.",
+			doc: "Where and how often the program writes checkpoints. Only jobs with this field are preempted by " +
+				"policies that do so.",
 			fields: []field{
 				{
 					name:    "dir",
 					kind:    insideKind(func(s *job.Spec) *string { return &checkpoint(s).Dir }),
 					example: "ckpt",
 					also:    []string{"path", "folder"},
-					doc:     "A directory in the working directory. Its path is in TRAINYARD_CHECKPOINT_DIR; it is kept on the node for the next run.",
+					doc: "A directory in the working directory. Its path is in TRAINYARD_CHECKPOINT_DIR; it is kept on the " +
+						"node for the next run.",
 				},
 				{
 					name:    "every",
@@ -399,7 +410,8 @@ func careFields() []field {
 			kind:    envKind(),
 			example: "{SEED: 1}",
 			also:    []string{"envs", "environment", "environment_variables"},
-			doc:     "Environment variables, as a mapping or as a list of KEY=VALUE. A value of null, or a list entry KEY, takes the value from the submitter's environment.",
+			doc: "Environment variables, as a mapping or as a list of KEY=VALUE. A value of null, or a list entry KEY, " +
+				"takes the value from the submitter's environment.",
 		},
 		{
 			name:    "secrets",

@@ -36,7 +36,8 @@ func metricsField() field {
 			add:  func(s *job.Spec) { s.Metrics = append(s.Metrics, job.MetricRule{}) },
 			each: eachMetricRule,
 		},
-		doc: "Additional metric sources. The output of common tools, TensorBoard files, Lightning's CSV and Hugging Face's reports are found without it; " +
+		doc: "Additional metric sources. The output of common tools, TensorBoard files, Lightning's CSV and Hugging " +
+			"Face's reports are found without it; " +
 			"each entry adds one source, which takes precedence over what is found automatically.",
 		fields: []field{
 			{
@@ -44,14 +45,16 @@ func metricsField() field {
 				kind:    matchKind(),
 				example: `'it (?P<step>\d+) err (?P<val_loss>\S+)'`,
 				also:    []string{"regex", "regexp", "pattern"},
-				doc:     "A regular expression for lines of output. Named groups are metrics; step, total, epoch and epochs are progress.",
+				doc: "A regular expression for lines of output. Named groups are metrics; step, total, epoch and epochs are " +
+					"progress.",
 			},
 			{
 				name:    "file",
 				kind:    insideKind(func(s *job.Spec) *string { return &metricRule(s).File }),
 				example: "logs/*.csv",
 				also:    []string{"path", "glob"},
-				doc:     "Files in the working directory that hold metrics: TensorBoard events, CSV with a header, JSON lines. * matches any name.",
+				doc: "Files in the working directory that hold metrics: TensorBoard events, CSV with a header, JSON lines. " +
+					"* matches any name.",
 			},
 			{name: "mlflow", kind: mlflowKind(), example: "true",
 				doc: "Whether the program's MLflow client reports to Trainyard. It then does not report elsewhere."},

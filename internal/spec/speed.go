@@ -43,7 +43,8 @@ func speedField() field {
 		name:    "speed",
 		also:    []string{"throughput", "performance"},
 		example: "{work: 130M, rates: [{gpus: 1, per_second: 900}]}",
-		doc: "How much work the job is and how fast it runs on which GPUs, in units of your choice: samples, steps, epochs. " +
+		doc: "How much work the job is and how fast it runs on which GPUs, in units of your choice: samples, steps, " +
+			"epochs. " +
 			"Trainyard shows progress and estimates the run time from it; policies that plan by speed use all of it.",
 		fields: []field{
 			{
@@ -60,7 +61,8 @@ func speedField() field {
 				fields:  rateFields(),
 				example: "[{gpu: A100, gpus: 2, per_second: 12.5K}]",
 				also:    []string{"rate", "curve"},
-				doc:     "Measured speeds. Between two GPU counts they are interpolated linearly; below the smallest measured count the job is assumed not to run, above the largest not to get faster.",
+				doc: "Measured speeds. Between two GPU counts they are interpolated linearly; below the smallest measured " +
+					"count the job is assumed not to run, above the largest not to get faster.",
 			},
 			{
 				name:    "start",
@@ -112,7 +114,8 @@ func rateFields() []field {
 			kind:    shareKind(func(s *job.Spec) *float64 { return &rate(s).Share }, 0.01, 0.99),
 			example: "0.5",
 			also:    []string{"gpu_share", "fraction"},
-			doc:     "Fraction of one GPU; other jobs may use the rest. Policies that share GPUs may then give the job no more than this. The fraction is not enforced: the program itself must not use more.",
+			doc: "Fraction of one GPU; other jobs may use the rest. Policies that share GPUs may then give the job no " +
+				"more than this. The fraction is not enforced: the program itself must not use more.",
 		},
 		{
 			name:    "per_second",

@@ -60,7 +60,8 @@ func (s *scanner) readFile(ctx context.Context, name string) (line api.ManifestF
 	}
 
 	if before.Size() > s.opts.MaxFile {
-		return line, false, fault.New(fault.OverLimit, "workdir_file_too_large", "%s has %s; files of a working directory must not be larger than %s",
+		return line, false, fault.New(fault.OverLimit, "workdir_file_too_large",
+			"%s has %s; files of a working directory must not be larger than %s",
 			name, job.Bytes(before.Size()).Short(), job.Bytes(s.opts.MaxFile).Short()).
 			WithField("workdir").
 			WithRemedy("leave it out with a line in %s, or put it in a place that the nodes can read", ownIgnoreName)

@@ -222,7 +222,8 @@ func (s *scanner) link(name string) error {
 		return unreadable(name, err)
 	}
 
-	refuse := fault.New(fault.Invalid, "workdir_link_outside", "the link %s points outside the working directory, to %.200q", name, target).
+	refuse := fault.New(fault.Invalid, "workdir_link_outside", "the link %s points outside the working directory, to "+
+		"%.200q", name, target).
 		WithField("workdir").
 		WithRemedy("replace it by what it points to, or leave it out with a line in %s", ownIgnoreName)
 	if !insideLink(name, target) {
@@ -270,7 +271,8 @@ func (s *scanner) add(f api.ManifestFile) error {
 func (s *scanner) real(name string) string { return filepath.Join(s.root, filepath.FromSlash(name)) }
 
 func unreadable(name string, err error) error {
-	return fault.New(fault.Invalid, "workdir_unreadable", "cannot read %s in the working directory: %v", cmp.Or(name, "the top folder"), err).
+	return fault.New(fault.Invalid, "workdir_unreadable", "cannot read %s in the working directory: %v", cmp.Or(name,
+		"the top folder"), err).
 		WithField("workdir").
 		WithRemedy("make it readable, or leave it out with a line in %s", ownIgnoreName).
 		WithCause(err)

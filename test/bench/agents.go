@@ -238,7 +238,8 @@ func (s agentsSection) watch(ctx context.Context, c *crowd, agents int, span tim
 	}
 
 	note := fmt.Sprintf(
-		"of one core, over %.0f s; %d agents, a report every %s each (%d in all), each with its own TLS connection and open stream, no jobs",
+		"of one core, over %.0f s; %d agents, a report every %s each (%d in all), each with its own TLS connection and "+
+			"open stream, no jobs",
 		took.Seconds(),
 		agents,
 		time.Duration(c.every.Load()),

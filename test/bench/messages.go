@@ -109,7 +109,8 @@ func (s messagesSection) measure(ctx context.Context, f flow) (figure, error) {
 		float64(counted) / busy.Seconds(),
 		"messages/s",
 		fmt.Sprintf(
-			"of %d messages that share a commit and a round %d are submissions, %d runs, %d ends, the others heartbeats; %d messages, %d nodes, %d jobs",
+			"of %d messages that share a commit and a round %d are submissions, %d runs, %d ends, the others heartbeats; %d "+
+				"messages, %d nodes, %d jobs",
 			f.batch,
 			f.jobs,
 			f.jobs,

@@ -118,7 +118,8 @@ func (s restartSection) measure(ctx context.Context, name string, o yard.Options
 			percentile(samples, 50).Seconds(),
 			"s",
 			fmt.Sprintf(
-				"%d finished and %d queued jobs; from the process's start until /readyz says yes; median of %d, after kill -9, files in the page cache",
+				"%d finished and %d queued jobs; from the process's start until /readyz says yes; median of %d, after kill -9, "+
+					"files in the page cache",
 				finished,
 				queued,
 				len(samples),

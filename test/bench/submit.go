@@ -115,7 +115,8 @@ func (s submitSection) best(
 		if got.rate > best.value {
 			best.value = got.rate
 			best.note = fmt.Sprintf(
-				"%d jobs, one to a request; %s of the server's processor time each; all there after kill -9 and restart; best of %d rounds",
+				"%d jobs, one to a request; %s of the server's processor time each; all there after kill -9 and restart; best "+
+					"of %d rounds",
 				got.jobs,
 				(got.cpu / time.Duration(got.jobs)).Round(time.Microsecond),
 				s.rounds(),

@@ -33,7 +33,8 @@ func ImportCommand(env cli.Env) *cobra.Command {
 (CSV, also .gz), or from Amazon's instance type, price and spot price APIs.
 
 Review the file before you use it: every offer in it may be provisioned.`,
-		Example: "  trainyard offers import --skypilot aws_gpu_vms.csv.gz --provider aws --region us-east-1 --gpu A10G,A100 > offers-aws.yaml\n" +
+		Example: "  trainyard offers import --skypilot aws_gpu_vms.csv.gz --provider aws --region us-east-1 --gpu " +
+			"A10G,A100 > offers-aws.yaml\n" +
 			"  trainyard offers import --aws --region us-east-1 > offers-aws.yaml",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			offers, note, err := from.read(cmd.Context())

@@ -30,7 +30,8 @@ func ParseFake(text string) ([]fleet.GPU, error) {
 		}
 
 		if err != nil {
-			return nil, fault.New(fault.Invalid, "fake_gpus_invalid", "fake-gpus must be a list such as 8xA100:80GB, got %.80q: %v", text, err).
+			return nil, fault.New(fault.Invalid, "fake_gpus_invalid",
+				"fake-gpus must be a list such as 8xA100:80GB, got %.80q: %v", text, err).
 				WithField("fake-gpus").
 				WithRemedy("write count, model and memory, e.g. 8xA100:80GB")
 		}

@@ -85,7 +85,8 @@ func (r *Runtime) check(s rundir.Spec) error {
 	}
 
 	if c := s.Launch.Checkpoint; c != "" && (!filepath.IsLocal(c) || filepath.Clean(c) == ".") {
-		return fault.New(fault.Invalid, "bad_checkpoint", "checkpoint.dir must be a folder inside the working directory, got %q", c).
+		return fault.New(fault.Invalid, "bad_checkpoint", "checkpoint.dir must be a folder inside the working directory, "+
+			"got %q", c).
 			WithField("checkpoint.dir")
 	}
 

@@ -50,7 +50,8 @@ func (p *Provider) Create(ctx context.Context, r cloud.Request) (cloud.Instance,
 	case codeOf(err) == "IdempotentParameterMismatch":
 		return p.provisioned(ctx, reg, r.Lease, err)
 	case err != nil && reg.forget(ctx, err):
-		return cloud.Instance{}, fault.New(fault.Unavailable, "provider_changed", "%s: %v; the image and security group will be looked up again", doing, err).
+		return cloud.Instance{}, fault.New(fault.Unavailable, "provider_changed",
+			"%s: %v; the image and security group will be looked up again", doing, err).
 			WithCause(err)
 	case err != nil:
 		return cloud.Instance{}, translate(ctx, doing, err)

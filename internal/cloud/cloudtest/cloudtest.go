@@ -130,7 +130,8 @@ const (
 )
 
 // script is as awkward as a boot script may be: quotes, dollars, no ASCII, no line end at its end.
-const script = "#!/bin/sh\nset -eu\necho 'it''s' \"$HOME\" \\\\ %s {{x}} $(date) &amp; <tag> ütf-8 ☃\n\ttrailing spaces  \nexit 0"
+const script = "#!/bin/sh\nset -eu\necho 'it''s' \"$HOME\" \\\\ %s {{x}} $(date) &amp; <tag> ütf-8 ☃\n\ttrailing " +
+	"spaces  \nexit 0"
 
 // context returns the context of one clause.
 func (h *harness) context() context.Context {

@@ -58,7 +58,8 @@ func callFault(ctx context.Context, doing string, err error) error {
 		return fault.New(fault.Denied, "openstack_denied", "permission denied by OpenStack: %s: %s", doing, message).
 			WithRemedy("check the credentials and their roles in the project").WithCause(err)
 	case status == http.StatusNotAcceptable:
-		return fault.New(fault.Invalid, "openstack_too_old", "OpenStack is too old: its compute API does not support microversion %s", Microversion).
+		return fault.New(fault.Invalid, "openstack_too_old", "OpenStack is too old: its compute API does not support "+
+			"microversion %s", Microversion).
 			WithCause(err)
 	case status != 0:
 		return fault.New(fault.Unavailable, "openstack_failed", "OpenStack failed to %s: %d %s", doing, status, message).

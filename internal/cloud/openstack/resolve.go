@@ -79,7 +79,8 @@ func (p *Provider) image(ctx context.Context, region string) (string, error) {
 	}
 
 	if len(found) == 0 {
-		return "", fault.New(fault.Invalid, "openstack_no_image", "%s has no image %q that this project may use in region %s", p.Name(), name, region).
+		return "", fault.New(fault.Invalid, "openstack_no_image", "%s has no image %q that this project may use in region "+
+			"%s", p.Name(), name, region).
 			WithField("image").
 			WithRemedy("see `openstack image list`")
 	}
@@ -116,7 +117,8 @@ func (p *Provider) network(ctx context.Context, region string) (any, error) {
 	case err != nil:
 		return nil, callFault(ctx, fmt.Sprintf("find network %s", name), err)
 	case len(found) == 0:
-		return nil, fault.New(fault.Invalid, "openstack_no_network", "%s has no network %q that this project sees in region %s", p.Name(), name, region).
+		return nil, fault.New(fault.Invalid, "openstack_no_network",
+			"%s has no network %q that this project sees in region %s", p.Name(), name, region).
 			WithField("network").
 			WithRemedy("see `openstack network list`, or write \"none\" or \"auto\"")
 	case len(found) > 1:

@@ -75,7 +75,8 @@ func Advise(ctx context.Context, q Question) (*Report, error) {
 	}
 
 	if bills[0].ended() == 0 {
-		return nil, fault.New(fault.Conflict, "no_replay", "none of the %d jobs could be replayed: no known node or offer fits them", len(h.Jobs)).
+		return nil, fault.New(fault.Conflict, "no_replay", "none of the %d jobs could be replayed: no known node or offer "+
+			"fits them", len(h.Jobs)).
 			WithRemedy("the nodes that ran them may have been removed; choose a later period")
 	}
 
@@ -106,7 +107,8 @@ func (q *Question) checkSize() error {
 	}
 
 	if span := h.To.Sub(h.From); span < minPeriod {
-		return fault.New(fault.Invalid, "short_period", "the period covers %.1f days; at least %.0f are needed for a reliable comparison", span.Hours()/24, minPeriod.Hours()/24).
+		return fault.New(fault.Invalid, "short_period", "the period covers %.1f days; at least %.0f are needed for a "+
+			"reliable comparison", span.Hours()/24, minPeriod.Hours()/24).
 			WithRemedy("choose a longer period, e.g. --last 30d")
 	}
 

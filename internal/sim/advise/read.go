@@ -67,7 +67,8 @@ func Read(ctx context.Context, s Source, p Period, tell func(what string, n int)
 	}
 
 	if who.Role != tenant.Admin {
-		return nil, fault.New(fault.Denied, "admins_only", "permission denied: recommendations are based on the jobs and usage of all users").
+		return nil, fault.New(fault.Denied, "admins_only", "permission denied: recommendations are based on the jobs and "+
+			"usage of all users").
 			WithRemedy("ask an admin to run this command")
 	}
 

@@ -121,7 +121,8 @@ func trust(h *History, b *bill) Trust {
 		)
 	case t.CompletionOff != nil:
 		t.Sentence = fmt.Sprintf(
-			"the baseline replay differs from what happened by %s in completion time; nothing was paid, so cost cannot be compared",
+			"the baseline replay differs from what happened by %s in completion time; nothing was paid, so cost cannot be "+
+				"compared",
 			percent(*t.CompletionOff),
 		)
 	default:

@@ -70,7 +70,8 @@ shown beside it. Requires an admin's login, because the replay uses everyone's j
 		&r.prices,
 		"price",
 		nil,
-		"hourly price of an additional reserved node by GPU type, e.g. A100:80GB=9.80 (default: the tariff, then the on-demand price)",
+		"hourly price of an additional reserved node by GPU type, e.g. A100:80GB=9.80 (default: the tariff, then the "+
+			"on-demand price)",
 	)
 
 	f.Uint64Var(&r.seed, "seed", 1, "random seed: when spot nodes are reclaimed, and how weeks are resampled")

@@ -152,7 +152,8 @@ func decide(past *yardview.Past, p place.Policy) (*Decision, error) {
 
 	why, waits := yard.Why(past.Now, past.Job)
 	if !waits {
-		return nil, fault.New(fault.Conflict, "not_rebuilt", "the yard could not be rebuilt: %s is not queued in it just before its run was ordered", past.Job).
+		return nil, fault.New(fault.Conflict, "not_rebuilt", "the yard could not be rebuilt: %s is not queued in it just "+
+			"before its run was ordered", past.Job).
 			WithRemedy("its run may be due to an earlier decision; see trainyard events --job %s", past.Job)
 	}
 

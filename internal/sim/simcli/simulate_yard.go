@@ -167,7 +167,8 @@ func (s *simulation) cases(cmd *cobra.Command, v *yardview.View) ([]change, erro
 
 	now, err := s.registry.Make(v.Policy)
 	if err != nil {
-		return nil, fault.New(fault.Conflict, "unknown_policy", "the server uses policy %q, which this version of trainyard does not know", v.Policy).
+		return nil, fault.New(fault.Conflict, "unknown_policy", "the server uses policy %q, which this version of "+
+			"trainyard does not know", v.Policy).
 			WithRemedy("use the same version as the server, or choose a policy with --policy").
 			WithCause(err)
 	}

@@ -38,7 +38,8 @@ func openPollux(f *rows.File, opts Options) (*polluxReader, error) {
 	}
 
 	if opts.Tables == "" {
-		return nil, fault.New(fault.Invalid, "missing_tables", "a Pollux or Sia workload needs the profiles of its applications").
+		return nil, fault.New(fault.Invalid, "missing_tables", "a Pollux or Sia workload needs the profiles of its "+
+			"applications").
 			WithRemedy("name their folder, e.g. pollux/traces")
 	}
 

@@ -115,7 +115,8 @@ func (r *Reader) place(j *sim.Job) error {
 	}
 
 	if r.began && j.At < r.last {
-		e := fault.New(fault.Invalid, "trace_order", "jobs must be in order of submission: %s is earlier than the job before it", j.Name).
+		e := fault.New(fault.Invalid, "trace_order", "jobs must be in order of submission: %s is earlier than the job "+
+			"before it", j.Name).
 			WithRemedy("sort the file, or use the option sort, which keeps all jobs in memory")
 		e.Message += ", in " + r.where.Name
 		e.Line, e.Column = r.where.Line, 1

@@ -70,7 +70,8 @@ func Before(ctx context.Context, s Source, j id.Job, epoch int, opts Options) (*
 // pick returns the run of a job with an epoch.
 func pick(d *api.JobDetail, epoch int) (api.Run, error) {
 	if len(d.Runs) == 0 {
-		return api.Run{}, fault.New(fault.Conflict, "never_ran", "job %s has never been placed: there is no decision to replay", d.ID).
+		return api.Run{}, fault.New(fault.Conflict, "never_ran", "job %s has never been placed: there is no decision to "+
+			"replay", d.ID).
 			WithRemedy("see why it is queued: trainyard job %s", d.ID)
 	}
 

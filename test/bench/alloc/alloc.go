@@ -269,7 +269,8 @@ func (b *bench) published(quick bool) error {
 			}
 
 			b.printf(
-				"\nnode by node, %d jobs on %d nodes, %d variables, %d rows, %s with %s: %.0f ms, %.4f of the allocator's optimum, proven: %v",
+				"\nnode by node, %d jobs on %d nodes, %d variables, %d rows, %s with %s: %.0f ms, %.4f of the allocator's "+
+					"optimum, proven: %v",
 				s.jobs,
 				s.nodes,
 				len(m.Vars),

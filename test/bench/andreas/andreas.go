@@ -94,7 +94,8 @@ func Run(w io.Writer, o Options) (map[string]float64, error) {
 	figures := map[string]float64{}
 	g := gridOf(o)
 	p.Line(
-		"ANDREAS workload: 10 jobs a node and one, exponential arrivals, deadlines equally between the fastest and the slowest run,",
+		"ANDREAS workload: 10 jobs a node and one, exponential arrivals, deadlines equally between the fastest and the " +
+			"slowest run,",
 	)
 
 	p.Line(
@@ -103,18 +104,21 @@ func Run(w io.Writer, o Options) (map[string]float64, error) {
 	)
 
 	p.Line(
-		"Load: work on one TESLA each over the capacity of the cluster, with a TURING counting 0.43. Seeds %d to %d; ± is half a 95 %% interval.",
+		"Load: work on one TESLA each over the capacity of the cluster, with a TURING counting 0.43. Seeds %d to %d; ± is "+
+			"half a 95 %% interval.",
 		g.skip+1,
 		g.skip+g.seeds,
 	)
 
 	p.Line(
-		"The published rule draws %v orders at each event by number of nodes, where 1000 were published: with 10 nodes 1000 orders change its cost by 0 to 3 %%.",
+		"The published rule draws %v orders at each event by number of nodes, where 1000 were published: with 10 nodes "+
+			"1000 orders change its cost by 0 to 3 %%.",
 		g.rounds,
 	)
 
 	p.Line(
-		"Bound: each job alone, at once, on nodes shared in the cheapest way, changing its GPUs freely; no policy can be below it.",
+		"Bound: each job alone, at once, on nodes shared in the cheapest way, changing its GPUs freely; no policy can be " +
+			"below it.",
 	)
 	p.Line("* marks a difference that is no larger than chance (paired over seeds, 95 %%).")
 
@@ -323,7 +327,8 @@ func sumUp(p *Printer, cells []cell, suffix string, figures map[string]float64) 
 	figures["cells_surely_worse"+suffix] = float64(surely)
 
 	p.Line(
-		"Worst cell: %+.1f %% against the first-principle rules, %+.1f %% against the published rule; comparisons lost beyond chance: %d.",
+		"Worst cell: %+.1f %% against the first-principle rules, %+.1f %% against the published rule; comparisons lost "+
+			"beyond chance: %d.",
 		first,
 		rg,
 		surely,

@@ -76,17 +76,20 @@ func Run(w io.Writer, o Options) (map[string]float64, error) {
 
 	p := &andreas.Printer{W: w}
 	p.Line(
-		"Datacenter workload: %d nodes of 8 GPUs, K80 and M60 in turn; 101 jobs of AlexNet on 1 to 8 GPUs of one node; exponential arrivals with a",
+		"Datacenter workload: %d nodes of 8 GPUs, K80 and M60 in turn; 101 jobs of AlexNet on 1 to 8 GPUs of one node; "+
+			"exponential arrivals with a",
 		nodes,
 	)
 
 	p.Line(
-		"mean time of lambda/%d seconds; deadlines equally between the fastest and the slowest run; lateness 0.0063 to 0.0111 a second.",
+		"mean time of lambda/%d seconds; deadlines equally between the fastest and the slowest run; lateness 0.0063 to "+
+			"0.0111 a second.",
 		nodes,
 	)
 
 	p.Line(
-		"The published rule draws %d orders at each event, where 1000 were published. Seeds 1 to %d; ± is half a 95 %% interval;",
+		"The published rule draws %d orders at each event, where 1000 were published. Seeds 1 to %d; ± is half a 95 %% "+
+			"interval;",
 		rounds,
 		seeds,
 	)
@@ -141,7 +144,8 @@ func Run(w io.Writer, o Options) (map[string]float64, error) {
 	for _, lambda := range lambdas {
 		k, v := known[lambda], variant[lambda]
 		p.Line(
-			"%7d: its rule %+.1f / %+.1f / %+.1f %% against fifo / edf / ps; with the cheapest GPUs for late jobs %+.1f %% against ps",
+			"%7d: its rule %+.1f / %+.1f / %+.1f %% against fifo / edf / ps; with the cheapest GPUs for late jobs %+.1f %% "+
+				"against ps",
 			lambda,
 			k[0],
 			k[1],

@@ -103,12 +103,14 @@ func Run(w io.Writer, o Options) (map[string]float64, error) {
 
 	fmt.Fprintf(
 		&text,
-		"case 1: 20 jobs, one every 12 to 15 s as logged, stopped after 600 s; off: each takes what is there of 60 trainers\n",
+		"case 1: 20 jobs, one every 12 to 15 s as logged, stopped after 600 s; off: each takes what is there of 60 "+
+			"trainers\n",
 	)
 
 	fmt.Fprintf(
 		&text,
-		"case 2: 6 jobs, one every 6 to 7.5 s, beside 400 -> 100 -> 400 Nginx pods in steps of 100 every 90 s; off: 15 trainers each\n\n",
+		"case 2: 6 jobs, one every 6 to 7.5 s, beside 400 -> 100 -> 400 Nginx pods in steps of 100 every 90 s; off: 15 "+
+			"trainers each\n\n",
 	)
 
 	figures := map[string][]float64{}

@@ -95,13 +95,16 @@ func generated(o Options) *section {
 
 	s := &section{
 		title: fmt.Sprintf(
-			"Generated: %d elastic jobs, seeds 1 to %d, 8 nodes of 8 T4 (one kind), or 16 V100, 16 P100 and 32 K80 (three kinds)",
+			"Generated: %d elastic jobs, seeds 1 to %d, 8 nodes of 8 T4 (one kind), or 16 V100, 16 P100 and 32 K80 (three "+
+				"kinds)",
 			jobs,
 			seeds,
 		),
 		notes: []string{
-			"Load is the work that comes a second of what the GPUs do if each job has one. On one GPU jobs take half an hour (median; 2 min to 9 h for nine in ten).",
-			"Speed goes with the number of GPUs to the power of 0.5 to 0.95, less up to 40 % over several nodes. Each start costs 10 s to 2 min.",
+			"Load is the work that comes a second of what the GPUs do if each job has one. On one GPU jobs take half an hour " +
+				"(median; 2 min to 9 h for nine in ten).",
+			"Speed goes with the number of GPUs to the power of 0.5 to 0.95, less up to 40 % over several nodes. Each start " +
+				"costs 10 s to 2 min.",
 		},
 	}
 

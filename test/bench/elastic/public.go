@@ -88,7 +88,8 @@ func philly(o Options) *section {
 		title: "Philly, virtual cluster 6c71a0: 9,953 jobs that cannot change, 64 GPUs",
 		notes: []string{
 			"Placement by counting: one node of 64 GPUs. Stops and starts cost nothing, as in the Tiresias simulator.",
-			"Jobs of the same second are in the order of the reference run; in the order of the file strict FIFO has a mean of 162,324 s.",
+			"Jobs of the same second are in the order of the reference run; in the order of the file strict FIFO has a mean " +
+				"of 162,324 s.",
 			"Known: the owner's estimate is the true run time. Otherwise run times are unknown.",
 		},
 	}
@@ -182,7 +183,8 @@ func gavelRow(o Options, file, policy, note string) *row {
 
 var gavelNotes = []string{
 	"Each job has a fixed number of GPUs and a measured speed on each kind; it may change its kind at any time.",
-	"As in Gavel's simulator GPUs are only counted (one node for each kind) and stops and starts cost nothing, unless said otherwise.",
+	"As in Gavel's simulator GPUs are only counted (one node for each kind) and stops and starts cost nothing, unless " +
+		"said otherwise.",
 	"Our policies know the remaining steps; so does Gavel's rule for the makespan, not the one for fairness.",
 }
 
@@ -324,7 +326,8 @@ func pollux(o Options) *section {
 	s := &section{
 		title: "Pollux, workload 6: 160 jobs in 8 hours on 16 nodes of 4 T4",
 		notes: []string{
-			"Measured step times and gradient noise; jobs choose their batch size, and report the speeds of each epoch. Each start costs 30 s, as in Pollux's simulator.",
+			"Measured step times and gradient noise; jobs choose their batch size, and report the speeds of each epoch. Each " +
+				"start costs 30 s, as in Pollux's simulator.",
 			"Our policies know the work of a job, which Pollux does not; \"work unknown\" is without that.",
 		},
 	}

@@ -63,7 +63,8 @@ func reportDurations(w io.Writer, dir string, figures map[string]float64) error 
 	figures["duration_coverage80"] = 100 * float64(covered) / float64(max(len(errs), 1))
 	_, err = fmt.Fprintf(
 		w,
-		"Duration before the first point, %d configurations of organisations not seen: error %.1f %% (80th percentile %.0f), coverage %.1f %%, refused %.1f %%\n",
+		"Duration before the first point, %d configurations of organisations not seen: error %.1f %% (80th percentile "+
+			"%.0f), coverage %.1f %%, refused %.1f %%\n",
 		len(list),
 		figures["duration_err"],
 		figures["duration_err_p80"],

@@ -121,12 +121,14 @@ func Run(w io.Writer, o Options) (map[string]float64, error) {
 	p.line("%s", about)
 
 	p.line(
-		"jobs: %d of 130e6 samples, 1 to 64 nodes, one every 36 s; hpo: ShuffleNet; mix: the seven ImageNet models in turn (seed 1)",
+		"jobs: %d of 130e6 samples, 1 to 64 nodes, one every 36 s; hpo: ShuffleNet; mix: the seven ImageNet models in "+
+			"turn (seed 1)",
 		s.jobs,
 	)
 
 	p.line(
-		"costs: every start, resize and restart after a loss takes 18 s (mix: 17 to 19 s) at the new size; a reclaimed node loses %s of work",
+		"costs: every start, resize and restart after a loss takes 18 s (mix: 17 to 19 s) at the new size; a reclaimed "+
+			"node loses %s of work",
 		lost,
 	)
 

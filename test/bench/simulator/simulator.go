@@ -344,7 +344,8 @@ func (b *bench) print(w io.Writer) error {
 	_, err := fmt.Fprintf(
 		w,
 		"\nheap in use with 100,000 jobs %.1f MB, with a million %.1f MB; at most %.0f MB for the whole process\n"+
-			"One core; processor seconds, best of three. Handled: events of nodes, runs and people, messages to the yard, rounds, and state changes of jobs.\n"+
+			"One core; processor seconds, best of three. Handled: events of nodes, runs and people, messages to the yard, "+
+			"rounds, and state changes of jobs.\n"+
 			"Reading the file counts in the first row, and not in those of the virtual cluster.\n"+
 			"The Tiresias simulator does %d jobs a processor second at most on its own input.\n",
 		b.out["heap_mb_100k"],

@@ -181,7 +181,8 @@ func (r *run) mlflowCall(call string, in *mlflowRequest) (any, error) {
 		return object{}, nil // none are found
 	}
 
-	return nil, fault.New(fault.NotFound, "ENDPOINT_NOT_FOUND", "unsupported MLflow call %q: the agent accepts metrics only", call).
+	return nil, fault.New(fault.NotFound, "ENDPOINT_NOT_FOUND",
+		"unsupported MLflow call %q: the agent accepts metrics only", call).
 		WithRemedy("use an MLflow server for anything else")
 }
 

@@ -42,12 +42,18 @@ func TestFilesOfRealWriters(t *testing.T) {
 	t.Parallel()
 
 	for _, test := range []struct{ file, want string }{
-		{"tensorboard-v2.tfevents", "0 epoch_loss=1; 1 epoch_loss=0.5; 2 epoch_loss=0.3333; 3 epoch_loss=0.25; 4 epoch_loss=0.2"},
-		{"pytorch.tfevents", "0 train/loss=1; 0 val/loss=1.5; 0 val/double=1.5; 1 train/loss=0.5; 1 val/loss=0.75; 1 val/double=0.75; " +
-			"2 train/loss=0.3333; 2 val/loss=0.5; 2 val/double=0.5; 3 train/loss=0.25; 3 val/loss=0.375; 3 val/double=0.375; 4 train/loss=0.2; 4 val/loss=0.3; 4 val/double=0.3"},
-		{"tensorboardx.tfevents", "0 loss=2; 0 acc=0; 10 loss=1; 20 loss=0.6667; 30 loss=0.5; 40 loss=0.4; 50 loss=0.3333; 50 acc=0.25; 60 loss=0.2857; 70 loss=0.25; 80 loss=0.2222; 90 loss=0.2; " +
-			"100 loss=0.1818; 100 acc=0.5; 110 loss=0.1667; 120 loss=0.1538; 130 loss=0.1429; 140 loss=0.1333; 150 loss=0.125; 150 acc=0.75; 160 loss=0.1176; 170 loss=0.1111; 180 loss=0.1053; 190 loss=0.1; 200 loss=NaN"},
-		{"keras-train.tfevents", "0 epoch_loss=6.55; 0 epoch_mae=2.041; 0 epoch_learning_rate=0.01; 1 epoch_loss=3.463; 1 epoch_mae=1.477; 1 epoch_learning_rate=0.01; 2 epoch_loss=1.853; 2 epoch_mae=1.067; 2 epoch_learning_rate=0.01"},
+		{"tensorboard-v2.tfevents", "0 epoch_loss=1; 1 epoch_loss=0.5; 2 epoch_loss=0.3333; 3 epoch_loss=0.25; 4 " +
+			"epoch_loss=0.2"},
+		{"pytorch.tfevents", "0 train/loss=1; 0 val/loss=1.5; 0 val/double=1.5; 1 train/loss=0.5; 1 val/loss=0.75; 1 " +
+			"val/double=0.75; " +
+			"2 train/loss=0.3333; 2 val/loss=0.5; 2 val/double=0.5; 3 train/loss=0.25; 3 val/loss=0.375; 3 val/double=0.375; " +
+			"4 train/loss=0.2; 4 val/loss=0.3; 4 val/double=0.3"},
+		{"tensorboardx.tfevents", "0 loss=2; 0 acc=0; 10 loss=1; 20 loss=0.6667; 30 loss=0.5; 40 loss=0.4; 50 " +
+			"loss=0.3333; 50 acc=0.25; 60 loss=0.2857; 70 loss=0.25; 80 loss=0.2222; 90 loss=0.2; " +
+			"100 loss=0.1818; 100 acc=0.5; 110 loss=0.1667; 120 loss=0.1538; 130 loss=0.1429; 140 loss=0.1333; 150 " +
+			"loss=0.125; 150 acc=0.75; 160 loss=0.1176; 170 loss=0.1111; 180 loss=0.1053; 190 loss=0.1; 200 loss=NaN"},
+		{"keras-train.tfevents", "0 epoch_loss=6.55; 0 epoch_mae=2.041; 0 epoch_learning_rate=0.01; 1 epoch_loss=3.463; 1 " +
+			"epoch_mae=1.477; 1 epoch_learning_rate=0.01; 2 epoch_loss=1.853; 2 epoch_mae=1.067; 2 epoch_learning_rate=0.01"},
 	} {
 		var d Decoder
 		data := read(t, test.file)
