@@ -187,7 +187,7 @@ var (
 	}
 	// hooks are variables of libraries that the library wants to be set.
 	hooks = map[string][]string{
-		"internal/server": {
+		"internal/server/httpapi": {
 			"github.com/danielgtaylor/huma/v2.NewError",
 			"github.com/danielgtaylor/huma/v2.DefaultArrayNullable",
 		},

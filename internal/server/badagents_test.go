@@ -16,6 +16,7 @@ import (
 	"trainyard/internal/api"
 	"trainyard/internal/auth"
 	"trainyard/internal/fleet"
+	"trainyard/internal/server/agentapi"
 	"trainyard/internal/yardmaster"
 )
 
@@ -286,7 +287,7 @@ func TestBadRequestsOfAgents(t *testing.T) {
 			"POST",
 			"/agent/v1/logs/j1.1/0?offset=0",
 			n.http,
-			strings.Repeat("x", maxLogPart+1),
+			strings.Repeat("x", agentapi.MaxLogPart+1),
 			"",
 			"413 too_large: an upload must not be larger than 8388608 bytes",
 		},
@@ -295,7 +296,7 @@ func TestBadRequestsOfAgents(t *testing.T) {
 			"POST",
 			"/agent/v1/logs/j1.1/0?offset=0",
 			n.http,
-			strings.Repeat("x", maxLogPart+2<<20),
+			strings.Repeat("x", agentapi.MaxLogPart+2<<20),
 			"",
 			"413 too_large: an upload must not be larger than 8388608 bytes",
 		},

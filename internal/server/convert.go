@@ -8,7 +8,6 @@ import (
 	"trainyard/internal/api"
 	"trainyard/internal/fleet"
 	"trainyard/internal/humanize"
-	"trainyard/internal/id"
 	"trainyard/internal/job"
 	"trainyard/internal/tenant"
 	"trainyard/internal/yardmaster"
@@ -229,38 +228,4 @@ func toEvent(e *yardmaster.Event) api.Event {
 		To:     e.To,
 		Reason: e.Reason,
 	}
-}
-
-// toAssignments writes the orders of a node as its agent receives them.
-func (s *Server) toAssignments(orders []yardmaster.Order, generation uint64) api.Assignments {
-	out := api.Assignments{Server: s.start, Generation: generation, Runs: make([]api.Assignment, len(orders))}
-	for i := range orders {
-		o := &orders[i]
-		out.Runs[i] = api.Assignment{
-			Run:    o.Run,
-			Job:    o.Job,
-			Epoch:  o.Epoch,
-			Rank:   o.Rank,
-			Stop:   o.Stop,
-			Launch: api.Launch(o.Launch),
-		}
-	}
-
-	return out
-}
-
-func fromReport(n id.Node, r *api.Report) yardmaster.NodeReport {
-	out := yardmaster.NodeReport{
-		Node:      n,
-		Inventory: r.Inventory,
-		Foreign:   r.Foreign,
-		Data:      r.Data,
-		Ranks:     make([]yardmaster.RankReport, len(r.Ranks)),
-	}
-
-	for i := range r.Ranks {
-		out.Ranks[i] = yardmaster.RankReport(r.Ranks[i])
-	}
-
-	return out
 }

@@ -14,6 +14,7 @@ import (
 	"trainyard/internal/fault"
 	"trainyard/internal/id"
 	"trainyard/internal/job"
+	"trainyard/internal/server/httpapi"
 	"trainyard/internal/tenant"
 	"trainyard/internal/yardmaster"
 )
@@ -58,7 +59,7 @@ func (s *Server) datasetRoutes() {
 	huma.Register(s.api, remove, s.removeDataset)
 }
 
-func (s *Server) listDatasets(ctx context.Context, in *struct{ Paging }) (*body[api.DatasetPage], error) {
+func (s *Server) listDatasets(ctx context.Context, in *struct{ Paging }) (*httpapi.Body[api.DatasetPage], error) {
 	if err := allow(ctx, tenant.ReadData, ""); err != nil {
 		return nil, s.fail(ctx, err)
 	}
@@ -82,7 +83,7 @@ func (s *Server) listDatasets(ctx context.Context, in *struct{ Paging }) (*body[
 		page.Datasets = append(page.Datasets, toDataset(&list[i]))
 	}
 
-	return &body[api.DatasetPage]{page}, nil
+	return &httpapi.Body[api.DatasetPage]{Body: page}, nil
 }
 
 func toDataset(d *dataset.Dataset) api.Dataset {
@@ -123,7 +124,7 @@ func (s *Server) findDataset(ctx context.Context, name string) (dataset.Dataset,
 	return list[at], nil
 }
 
-func (s *Server) getDataset(ctx context.Context, in *datasetInput) (*body[api.Dataset], error) {
+func (s *Server) getDataset(ctx context.Context, in *datasetInput) (*httpapi.Body[api.Dataset], error) {
 	if err := allow(ctx, tenant.ReadData, ""); err != nil {
 		return nil, s.fail(ctx, err)
 	}
@@ -133,7 +134,7 @@ func (s *Server) getDataset(ctx context.Context, in *datasetInput) (*body[api.Da
 		return nil, s.fail(ctx, err)
 	}
 
-	return &body[api.Dataset]{toDataset(&d)}, nil
+	return &httpapi.Body[api.Dataset]{Body: toDataset(&d)}, nil
 }
 
 type putDatasetInput struct {
@@ -141,7 +142,7 @@ type putDatasetInput struct {
 	Body    api.DatasetRequest
 }
 
-func (s *Server) putDataset(ctx context.Context, in *putDatasetInput) (*body[api.Dataset], error) {
+func (s *Server) putDataset(ctx context.Context, in *putDatasetInput) (*httpapi.Body[api.Dataset], error) {
 	old, err := s.mayChange(ctx, in.Dataset)
 	if err != nil && fault.KindOf(err) != fault.NotFound {
 		return nil, s.fail(ctx, err)
@@ -159,7 +160,7 @@ func (s *Server) putDataset(ctx context.Context, in *putDatasetInput) (*body[api
 
 	changed, _ := answer.(dataset.Dataset)
 
-	return &body[api.Dataset]{toDataset(&changed)}, nil
+	return &httpapi.Body[api.Dataset]{Body: toDataset(&changed)}, nil
 }
 
 // fromCopy reads a copy; one that was there before is there since then.
@@ -208,7 +209,7 @@ type overrideInput struct {
 	Body api.OverrideRequest
 }
 
-func (s *Server) override(ctx context.Context, in *overrideInput) (*body[api.Job], error) {
+func (s *Server) override(ctx context.Context, in *overrideInput) (*httpapi.Body[api.Job], error) {
 	j, err := s.readJob(ctx, in.Job)
 	if err == nil {
 		err = allow(ctx, tenant.OverridePlace, "")
@@ -233,7 +234,7 @@ func (s *Server) override(ctx context.Context, in *overrideInput) (*body[api.Job
 
 	changed, _ := answer.(job.Job)
 
-	return &body[api.Job]{toJob(&changed)}, nil
+	return &httpapi.Body[api.Job]{Body: toJob(&changed)}, nil
 }
 
 type auditInput struct {
@@ -246,7 +247,7 @@ const maxUses = 200_000
 
 // auditDataset is for admins and for who owns the data. Of data that is not registered
 // any more the record is still there, for admins.
-func (s *Server) auditDataset(ctx context.Context, in *auditInput) (*body[api.Audit], error) {
+func (s *Server) auditDataset(ctx context.Context, in *auditInput) (*httpapi.Body[api.Audit], error) {
 	d, missing := s.findDataset(ctx, in.Dataset)
 	if missing != nil && fault.KindOf(missing) != fault.NotFound {
 		return nil, s.fail(ctx, missing)
@@ -268,7 +269,7 @@ func (s *Server) auditDataset(ctx context.Context, in *auditInput) (*body[api.Au
 	a.Dataset = id.Dataset(in.Dataset)
 	a.Uses = a.Uses[:min(len(a.Uses), in.Limit)]
 
-	return &body[api.Audit]{a}, nil
+	return &httpapi.Body[api.Audit]{Body: a}, nil
 }
 
 // auditOf says where a dataset was used. Uses are newest first.

@@ -12,6 +12,7 @@ import (
 
 	"trainyard/internal/api"
 	"trainyard/internal/id"
+	"trainyard/internal/server/httpapi"
 	"trainyard/internal/store"
 	"trainyard/internal/tenant"
 	"trainyard/internal/yardmaster"
@@ -33,7 +34,7 @@ func (s *Server) eventRoutes() {
 
 	huma.Register(
 		s.api,
-		streaming(huma.Operation{
+		httpapi.Streaming(huma.Operation{
 			OperationID: "follow-events",
 			Method:      http.MethodGet,
 			Path:        "/api/v1/events/follow",
@@ -93,7 +94,7 @@ func (s *Server) eventTail(ctx context.Context, f store.EventFilter, n int) (uin
 	return events[0].Seq - 1, nil
 }
 
-func (s *Server) listEvents(ctx context.Context, in *eventInput) (*body[api.EventPage], error) {
+func (s *Server) listEvents(ctx context.Context, in *eventInput) (*httpapi.Body[api.EventPage], error) {
 	f, err := s.eventFilter(ctx, in)
 	if err != nil {
 		return nil, s.fail(ctx, err)
@@ -123,7 +124,7 @@ func (s *Server) listEvents(ctx context.Context, in *eventInput) (*body[api.Even
 		page.Next = strconv.FormatUint(events[i].Seq, 10)
 	}
 
-	return &body[api.EventPage]{page}, nil
+	return &httpapi.Body[api.EventPage]{Body: page}, nil
 }
 
 func (s *Server) followEvents(ctx context.Context, in *eventInput) (*huma.StreamResponse, error) {
@@ -140,16 +141,16 @@ func (s *Server) followEvents(ctx context.Context, in *eventInput) (*huma.Stream
 
 	return &huma.StreamResponse{Body: func(hc huma.Context) {
 		req, w := humago.Unwrap(hc)
-		out := newStream(w)
+		out := httpapi.NewStream(w)
 		if err := s.sendEvents(req.Context(), f, out); err != nil && req.Context().Err() == nil {
 			s.Log.WarnContext(req.Context(), "following events ended", "error", err)
-			out.send("", "error", toProblem(err))
+			out.Send("", "error", httpapi.ToProblem(err))
 		}
 	}}, nil
 }
 
 // sendEvents sends the feed from memory, and from the store what is older.
-func (s *Server) sendEvents(ctx context.Context, f store.EventFilter, out *stream) error {
+func (s *Server) sendEvents(ctx context.Context, f store.EventFilter, out *httpapi.Stream) error {
 	for {
 		last := s.Feed.Last()
 		events, changed, ok := s.Feed.After(f.After)
@@ -171,14 +172,14 @@ func (s *Server) sendEvents(ctx context.Context, f store.EventFilter, out *strea
 		for i := range events {
 			e := &events[i]
 			f.After = e.Seq
-			if lets(&f, e) && !out.send(strconv.FormatUint(e.Seq, 10), "", toEvent(e)) {
+			if lets(&f, e) && !out.Send(strconv.FormatUint(e.Seq, 10), "", toEvent(e)) {
 				return nil
 			}
 		}
 
 		f.After = max(f.After, upTo)
 
-		if ok && !s.waitAny(ctx, out, []<-chan struct{}{changed}) {
+		if ok && !httpapi.WaitAny(ctx, out, []<-chan struct{}{changed}) {
 			return nil
 		}
 	}

@@ -1,7 +1,6 @@
 package server
 
 import (
-	"compress/gzip"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -15,6 +14,7 @@ import (
 
 	"trainyard/internal/api"
 	"trainyard/internal/fault"
+	"trainyard/internal/server/httpapi"
 	"trainyard/internal/tenant"
 )
 
@@ -33,116 +33,31 @@ func (s *Server) fileRoutes() {
 		s.missingFiles,
 	)
 
-	s.plain(huma.Operation{
+	s.router.Plain(huma.Operation{
 		OperationID: "put-file",
 		Method:      http.MethodPut,
 		Path:        "/api/v1/files/{digest}",
 		Summary:     "Upload a file or the manifest of a working directory, addressed by its SHA-256",
 		Security:    byToken,
 		Tags:        []string{"files"},
-	}, s.putFile)
-
-	s.plain(huma.Operation{OperationID: "get-file", Method: http.MethodGet, Path: "/agent/v1/files/{digest}",
-		Summary: "Download a file of a working directory", Security: byNode, Tags: []string{"agent"}}, s.getFile)
+	}, s.identify, s.putFile)
 }
 
-// plain registers a handler that reads or writes bytes as they are, and adds
-// it to the description.
-func (s *Server) plain(op huma.Operation, handle func(w http.ResponseWriter, r *http.Request) error) {
-	for _, name := range pathNames(op.Path) {
-		op.Parameters = append(
-			op.Parameters,
-			&huma.Param{Name: name, In: "path", Required: true, Schema: &huma.Schema{Type: "string"}},
-		)
-	}
-
-	op.Responses = map[string]*huma.Response{
-		"200":     {Description: "OK", Content: map[string]*huma.MediaType{"application/octet-stream": {}}},
-		"default": {Description: "Error", Content: map[string]*huma.MediaType{"application/problem+json": {}}},
-	}
-
-	if op.Method != http.MethodGet {
-		op.RequestBody = &huma.RequestBody{
-			Required: true,
-			Content:  map[string]*huma.MediaType{"application/octet-stream": {}},
-		}
-	}
-
-	s.api.OpenAPI().AddOperation(&op)
-	_, forNode := op.Security[0]["node"]
-	s.mux.HandleFunc(op.Method+" "+op.Path, func(w http.ResponseWriter, r *http.Request) {
-		ctx := r.Context()
-		var err error
-		if forNode {
-			n, nodeErr := s.node(r)
-			ctx, err = context.WithValue(ctx, nodeKey{}, n), nodeErr
-		} else {
-			c, callerErr := s.person(r)
-			ctx, err = context.WithValue(ctx, callerKey{}, c), callerErr
-		}
-
-		if err == nil {
-			err = handle(w, r.WithContext(ctx))
-		}
-
-		if err != nil {
-			if k := fault.KindOf(err); (k == fault.Internal || k == fault.Unavailable) && !left(ctx) {
-				s.Log.ErrorContext(ctx, "request failed", "path", r.URL.Path, "error", err, "cause", errors.Unwrap(err))
-			}
-
-			writeProblem(w, err)
-		}
-	})
-}
-
-// pathNames returns the names in braces of a path.
-func pathNames(path string) []string {
-	var names []string
-	for i := 0; i < len(path); i++ {
-		if path[i] != '{' {
-			continue
-		}
-
-		start := i + 1
-
-		for path[i] != '}' {
-			i++
-		}
-
-		names = append(names, path[start:i])
-	}
-
-	return names
-}
-
-// digestLen is the length of a SHA-256 in hex.
-const digestLen = 64
-
-func checkDigest(d, field string) error {
-	raw, err := hex.DecodeString(d)
-	if err != nil || len(d) != digestLen || hex.EncodeToString(raw) != d {
-		return fault.New(fault.Invalid, "bad_digest", "digest must be a SHA-256 in lower-case hex, got %q", d).
-			WithField(field)
-	}
-
-	return nil
-}
-
-// fileBlob is where a file is kept. The folders keep directories small.
-func fileBlob(digest string) string { return "files/" + digest[:2] + "/" + digest }
-
-func (s *Server) missingFiles(ctx context.Context, in *body[api.MissingRequest]) (*body[api.MissingReply], error) {
+func (s *Server) missingFiles(
+	ctx context.Context,
+	in *httpapi.Body[api.MissingRequest],
+) (*httpapi.Body[api.MissingReply], error) {
 	if err := allow(ctx, tenant.SubmitJob, callerOf(ctx).User); err != nil {
-		return nil, toProblem(err)
+		return nil, httpapi.ToProblem(err)
 	}
 
 	reply := api.MissingReply{Digests: []string{}}
 	for _, d := range in.Body.Digests {
-		if err := checkDigest(d, "digests"); err != nil {
-			return nil, toProblem(err)
+		if err := httpapi.CheckDigest(d, "digests"); err != nil {
+			return nil, httpapi.ToProblem(err)
 		}
 
-		ok, err := s.Blobs.Has(ctx, fileBlob(d))
+		ok, err := s.Blobs.Has(ctx, httpapi.FileBlob(d))
 		if err != nil {
 			return nil, s.fail(ctx, err)
 		}
@@ -152,25 +67,25 @@ func (s *Server) missingFiles(ctx context.Context, in *body[api.MissingRequest])
 		}
 	}
 
-	return &body[api.MissingReply]{reply}, nil
+	return &httpapi.Body[api.MissingReply]{Body: reply}, nil
 }
 
 func (s *Server) putFile(w http.ResponseWriter, r *http.Request) error {
 	digest := r.PathValue("digest")
-	if err := checkDigest(digest, "digest"); err != nil {
+	if err := httpapi.CheckDigest(digest, "digest"); err != nil {
 		return err
 	}
 	if err := allow(r.Context(), tenant.SubmitJob, callerOf(r.Context()).User); err != nil {
 		return err
 	}
 
-	content, err := uncompressed(w, r, s.MaxFile)
+	content, err := httpapi.Uncompressed(w, r, s.MaxFile)
 	if err != nil {
 		return err
 	}
 
 	sum := &summed{r: content, hash: sha256.New(), want: digest, limit: s.MaxFile}
-	if err := s.Blobs.Put(r.Context(), fileBlob(digest), sum); err != nil {
+	if err := s.Blobs.Put(r.Context(), httpapi.FileBlob(digest), sum); err != nil {
 		if sum.fault != nil {
 			return sum.fault
 		}
@@ -181,22 +96,6 @@ func (s *Server) putFile(w http.ResponseWriter, r *http.Request) error {
 	w.WriteHeader(http.StatusNoContent)
 
 	return nil
-}
-
-// uncompressed returns what a request carries, unpacked and bounded.
-func uncompressed(w http.ResponseWriter, r *http.Request, limit int64) (io.Reader, error) {
-	in := http.MaxBytesReader(w, r.Body, limit+1<<20)
-	if r.Header.Get("Content-Encoding") != "gzip" {
-		return in, nil
-	}
-
-	z, err := gzip.NewReader(in)
-	if err != nil {
-		return nil, fault.New(fault.Invalid, "bad_gzip", "the body is not gzip although Content-Encoding says so").
-			WithCause(err)
-	}
-
-	return z, nil
 }
 
 // summed passes bytes on, and fails at their end unless they have the digest
@@ -223,7 +122,7 @@ func (s *summed) Read(p []byte) (int, error) {
 	var tooBig *http.MaxBytesError
 	switch {
 	case s.n > s.limit || errors.As(err, &tooBig):
-		s.fault = fault.New(fault.OverLimit, tooLarge, "a file must not be larger than %d bytes", s.limit)
+		s.fault = fault.New(fault.OverLimit, httpapi.TooLarge, "a file must not be larger than %d bytes", s.limit)
 	case errors.Is(err, io.EOF) && hex.EncodeToString(s.hash.Sum(nil)) != s.want:
 		s.fault = fault.New(fault.Invalid, "wrong_digest", "the SHA-256 of the uploaded content does not match the request").
 			WithField("digest").
@@ -239,32 +138,6 @@ func (s *summed) Read(p []byte) (int, error) {
 	return n, err
 }
 
-func (s *Server) getFile(w http.ResponseWriter, r *http.Request) error {
-	digest := r.PathValue("digest")
-	if err := checkDigest(digest, "digest"); err != nil {
-		return err
-	}
-
-	f, err := s.Blobs.Get(r.Context(), fileBlob(digest))
-	if fault.KindOf(err) == fault.NotFound {
-		return fault.New(fault.NotFound, "file_not_found", "there is no file %s", digest)
-	}
-	if err != nil {
-		return err
-	}
-
-	defer func() { _ = f.Close() }()
-
-	w.Header().Set("Content-Type", "application/octet-stream")
-
-	if _, err := io.Copy(w, f); err != nil {
-		s.Log.WarnContext(r.Context(), "sending a file broke off", "digest", digest, "error", err)
-		panic(http.ErrAbortHandler) // the answer has begun; the only way to say that it is not whole
-	}
-
-	return nil
-}
-
 // maxManifest bounds what is read of a manifest.
 const maxManifest = 64 << 20
 
@@ -273,11 +146,11 @@ func (s *Server) checkWorkdir(ctx context.Context, digest string) error {
 	if digest == "" {
 		return nil
 	}
-	if err := checkDigest(digest, "workdir"); err != nil {
+	if err := httpapi.CheckDigest(digest, "workdir"); err != nil {
 		return err
 	}
 
-	f, err := s.Blobs.Get(ctx, fileBlob(digest))
+	f, err := s.Blobs.Get(ctx, httpapi.FileBlob(digest))
 	if fault.KindOf(err) == fault.NotFound {
 		return missingUpload("the manifest")
 	}
@@ -298,11 +171,11 @@ func (s *Server) checkWorkdir(ctx context.Context, digest string) error {
 		if file.Digest == "" {
 			continue
 		}
-		if err := checkDigest(file.Digest, "workdir"); err != nil {
+		if err := httpapi.CheckDigest(file.Digest, "workdir"); err != nil {
 			return err
 		}
 
-		ok, err := s.Blobs.Has(ctx, fileBlob(file.Digest))
+		ok, err := s.Blobs.Has(ctx, httpapi.FileBlob(file.Digest))
 		if err != nil {
 			return err
 		}

@@ -14,6 +14,7 @@ import (
 
 	"trainyard/internal/fault"
 	"trainyard/internal/id"
+	"trainyard/internal/server/httpapi"
 	"trainyard/internal/tenant"
 )
 
@@ -24,16 +25,12 @@ type caller struct {
 }
 
 type callerKey struct{}
-type nodeKey struct{}
 
-// Operations are guarded by one of these, named in their security.
-var (
-	byToken = []map[string][]string{{"token": {}}}
-	byNode  = []map[string][]string{{"node": {}}}
-)
+// byToken is the security of operations for people.
+var byToken = []map[string][]string{{"token": {}}}
 
-// authenticate finds out who asks, by what the operation's security names, and
-// limits how often they may.
+// authenticate finds out who asks where the operation's security names a token,
+// and limits how often people and strangers may. Agents are agentapi's to check.
 func (s *Server) authenticate(ctx huma.Context, next func(huma.Context)) {
 	r, w := humago.Unwrap(ctx)
 	var err error
@@ -49,22 +46,21 @@ func (s *Server) authenticate(ctx huma.Context, next func(huma.Context)) {
 				ctx = huma.WithValue(ctx, callerKey{}, c)
 			}
 		}
-
-		if _, ok := scheme["node"]; ok {
-			var n id.Node
-			n, err = s.node(r)
-			if err == nil {
-				ctx = huma.WithValue(ctx, nodeKey{}, n)
-			}
-		}
 	}
 
 	if err != nil {
-		writeProblem(w, err)
+		httpapi.WriteProblem(w, err)
 		return
 	}
 
 	next(ctx)
+}
+
+// identify adds who presents an access token to the context of a request.
+func (s *Server) identify(r *http.Request) (context.Context, error) {
+	c, err := s.person(r)
+
+	return context.WithValue(r.Context(), callerKey{}, c), err
 }
 
 // person returns who presents an access token.
@@ -99,20 +95,6 @@ func addressOf(r *http.Request) string {
 	return "from " + host
 }
 
-// node returns which node's certificate the connection shows.
-func (s *Server) node(r *http.Request) (id.Node, error) {
-	if r.TLS == nil {
-		return "", fault.New(fault.Unknown, "certificate_missing", "agents must connect with TLS and a node certificate")
-	}
-
-	n, err := s.CA.NodeOf(r.TLS, s.Clock.Now())
-	if err == nil {
-		_, err = s.roster.admit(n)
-	}
-
-	return n, err
-}
-
 func tooOften() error {
 	return fault.New(fault.OverLimit, "too_often", "too many requests").
 		WithRemedy("wait a second, or ask an admin for a higher limit")
@@ -122,11 +104,6 @@ func tooOften() error {
 func callerOf(ctx context.Context) caller {
 	c, _ := ctx.Value(callerKey{}).(caller)
 	return c
-}
-
-func nodeOf(ctx context.Context) id.Node {
-	n, _ := ctx.Value(nodeKey{}).(id.Node)
-	return n
 }
 
 // actionPhrases say what a caller who is denied cannot do.

@@ -2,7 +2,6 @@ package server
 
 import (
 	"context"
-	"encoding/json"
 	"net/http"
 
 	"github.com/danielgtaylor/huma/v2"
@@ -10,6 +9,7 @@ import (
 
 	"trainyard/internal/api"
 	"trainyard/internal/fault"
+	"trainyard/internal/server/httpapi"
 	"trainyard/internal/server/metrics"
 	"trainyard/internal/spec"
 )
@@ -33,7 +33,7 @@ func (s *Server) infoRoutes() {
 	s.mux.HandleFunc("GET /api/v1/openapi.yaml", func(w http.ResponseWriter, r *http.Request) {
 		text, err := s.OpenAPI()
 		if err != nil {
-			writeProblem(w, s.fail(r.Context(), err))
+			httpapi.WriteProblem(w, s.fail(r.Context(), err))
 			return
 		}
 
@@ -56,7 +56,7 @@ func (s *Server) infoRoutes() {
 		)
 	})
 
-	s.mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) { writeProblem(w, noSuchPath(r)) })
+	s.mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) { httpapi.WriteProblem(w, noSuchPath(r)) })
 	s.Registry.MustRegister(s.Loop.metrics)
 	s.Registry.MustRegister(metrics.Health(s.health.why, s.Loop.Stuck)...)
 
@@ -77,14 +77,9 @@ func answerText(w http.ResponseWriter, status int, text string) {
 	_, _ = w.Write([]byte(text))
 }
 
-func writeJSON(w http.ResponseWriter, v any) error {
-	w.Header().Set("Content-Type", "application/json")
-	return json.NewEncoder(w).Encode(v)
-}
-
-func (s *Server) info(context.Context, *struct{}) (*body[api.Info], error) {
-	return &body[api.Info]{
-		api.Info{
+func (s *Server) info(context.Context, *struct{}) (*httpapi.Body[api.Info], error) {
+	return &httpapi.Body[api.Info]{
+		Body: api.Info{
 			Version:    s.Version,
 			Capability: api.Capability,
 			CAHash:     s.CA.Hash(),

@@ -3,7 +3,6 @@ package server
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"net/http"
 	"slices"
 	"strconv"
@@ -15,6 +14,7 @@ import (
 	"trainyard/internal/fault"
 	"trainyard/internal/id"
 	"trainyard/internal/job"
+	"trainyard/internal/server/httpapi"
 	"trainyard/internal/store"
 	"trainyard/internal/tenant"
 	"trainyard/internal/yardmaster"
@@ -25,8 +25,6 @@ type Paging struct {
 	Cursor string `query:"cursor" maxLength:"40000" doc:"value of next from the previous page"`
 	Limit  int    `query:"limit" minimum:"1" maximum:"500" default:"50"`
 }
-
-type body[T any] struct{ Body T }
 
 func (s *Server) jobRoutes() {
 	huma.Register(
@@ -105,7 +103,7 @@ type listJobsInput struct {
 	Since   time.Time `query:"since" doc:"only jobs submitted at or after this time"`
 }
 
-func (s *Server) listJobs(ctx context.Context, in *listJobsInput) (*body[api.JobPage], error) {
+func (s *Server) listJobs(ctx context.Context, in *listJobsInput) (*httpapi.Body[api.JobPage], error) {
 	f := store.JobFilter{
 		Owner:   id.User(in.Owner),
 		Project: id.Project(in.Project),
@@ -121,12 +119,12 @@ func (s *Server) listJobs(ctx context.Context, in *listJobsInput) (*body[api.Job
 	}
 
 	if err := allow(ctx, tenant.ReadJob, f.Owner); err != nil {
-		return nil, toProblem(err)
+		return nil, httpapi.ToProblem(err)
 	}
 
 	for _, st := range in.State {
 		if !slices.Contains(job.States(), job.State(st)) {
-			return nil, toProblem(
+			return nil, httpapi.ToProblem(
 				fault.New(fault.Invalid, "unknown_state", "unknown job state %q", st).
 					WithField("state").
 					WithRemedy("use one of %v", job.States()),
@@ -139,7 +137,7 @@ func (s *Server) listJobs(ctx context.Context, in *listJobsInput) (*body[api.Job
 	if in.Cursor != "" {
 		before, ok := id.Job(in.Cursor).Number()
 		if !ok {
-			return nil, toProblem(badCursor(in.Cursor))
+			return nil, httpapi.ToProblem(badCursor(in.Cursor))
 		}
 
 		f.Before = before
@@ -174,7 +172,7 @@ func (s *Server) listJobs(ctx context.Context, in *listJobsInput) (*body[api.Job
 		page.Jobs[i].Forecast = api.NewForecast(foreseen[i]).Brief()
 	}
 
-	return &body[api.JobPage]{page}, nil
+	return &httpapi.Body[api.JobPage]{Body: page}, nil
 }
 
 // addBriefs fills in what is not stored: where live jobs run and why others wait.
@@ -225,7 +223,7 @@ func (s *Server) readJob(ctx context.Context, name string) (job.Job, error) {
 	return j, nil
 }
 
-func (s *Server) getJob(ctx context.Context, in *jobInput) (*body[api.JobDetail], error) {
+func (s *Server) getJob(ctx context.Context, in *jobInput) (*httpapi.Body[api.JobDetail], error) {
 	j, err := s.readJob(ctx, in.Job)
 	if err != nil {
 		return nil, s.fail(ctx, err)
@@ -266,20 +264,20 @@ func (s *Server) getJob(ctx context.Context, in *jobInput) (*body[api.JobDetail]
 		d.Forecast = api.NewForecast(made)
 	}
 
-	return &body[api.JobDetail]{d}, nil
+	return &httpapi.Body[api.JobDetail]{Body: d}, nil
 }
 
 func (s *Server) changeJob(
 	verb string,
 	message func(id.Job, id.User) yardmaster.Message,
-) func(context.Context, *jobInput) (*body[api.Job], error) {
-	return func(ctx context.Context, in *jobInput) (*body[api.Job], error) {
+) func(context.Context, *jobInput) (*httpapi.Body[api.Job], error) {
+	return func(ctx context.Context, in *jobInput) (*httpapi.Body[api.Job], error) {
 		j, err := s.readJob(ctx, in.Job)
 		if err != nil {
 			return nil, s.fail(ctx, err)
 		}
 		if err := allowTo(ctx, verb+" jobs", tenant.ChangeJob, j.Owner); err != nil {
-			return nil, toProblem(err)
+			return nil, httpapi.ToProblem(err)
 		}
 
 		answer, err := s.do(ctx, message(j.ID, callerOf(ctx).User))
@@ -293,21 +291,14 @@ func (s *Server) changeJob(
 
 		changed, _ := answer.(job.Job)
 
-		return &body[api.Job]{toJob(&changed)}, nil
+		return &httpapi.Body[api.Job]{Body: toJob(&changed)}, nil
 	}
 }
 
 // fail turns an error into an answer and logs it if it is the yard's own fault.
 func (s *Server) fail(ctx context.Context, err error) error {
-	if k := fault.KindOf(err); (k == fault.Internal || k == fault.Unavailable) && !left(ctx) {
-		s.Log.ErrorContext(ctx, "request failed", "error", err, "kind", k)
-	}
-
-	return toProblem(err)
+	return httpapi.Fail(ctx, s.Log, err)
 }
-
-// left reports whether the caller disconnected: an interrupted request is not a failure.
-func left(ctx context.Context) bool { return errors.Is(ctx.Err(), context.Canceled) }
 
 func parseSeq(cursor string) (uint64, error) {
 	if cursor == "" {

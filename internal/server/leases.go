@@ -14,6 +14,7 @@ import (
 	"trainyard/internal/fleet"
 	"trainyard/internal/id"
 	"trainyard/internal/ledger"
+	"trainyard/internal/server/httpapi"
 	"trainyard/internal/store"
 	"trainyard/internal/tenant"
 	"trainyard/internal/yardmaster"
@@ -48,7 +49,7 @@ type leasesInput struct {
 	To      time.Time `query:"to" doc:"only leases requested before this time"`
 }
 
-func (s *Server) listLeases(ctx context.Context, in *leasesInput) (*body[api.LeasePage], error) {
+func (s *Server) listLeases(ctx context.Context, in *leasesInput) (*httpapi.Body[api.LeasePage], error) {
 	owner, err := ownerFilter(ctx, tenant.ReadUsage, id.User(in.Owner))
 	if err != nil {
 		return nil, s.fail(ctx, err)
@@ -88,7 +89,7 @@ func (s *Server) listLeases(ctx context.Context, in *leasesInput) (*body[api.Lea
 		page.Leases = append(page.Leases, s.toLease(&leases[i]))
 	}
 
-	return &body[api.LeasePage]{page}, nil
+	return &httpapi.Body[api.LeasePage]{Body: page}, nil
 }
 
 type leaseInput struct {
@@ -108,16 +109,16 @@ func (s *Server) readLease(ctx context.Context, name string) (fleet.Lease, error
 	return l, nil
 }
 
-func (s *Server) getLease(ctx context.Context, in *leaseInput) (*body[api.Lease], error) {
+func (s *Server) getLease(ctx context.Context, in *leaseInput) (*httpapi.Body[api.Lease], error) {
 	l, err := s.readLease(ctx, in.Lease)
 	if err != nil {
 		return nil, s.fail(ctx, err)
 	}
 
-	return &body[api.Lease]{s.toLease(&l)}, nil
+	return &httpapi.Body[api.Lease]{Body: s.toLease(&l)}, nil
 }
 
-func (s *Server) releaseLease(ctx context.Context, in *leaseInput) (*body[api.Lease], error) {
+func (s *Server) releaseLease(ctx context.Context, in *leaseInput) (*httpapi.Body[api.Lease], error) {
 	l, err := s.readLease(ctx, in.Lease)
 	if err == nil {
 		err = allow(ctx, tenant.ManageLeases, l.Owner)
@@ -138,7 +139,7 @@ func (s *Server) releaseLease(ctx context.Context, in *leaseInput) (*body[api.Le
 
 	changed, _ := answer.(fleet.Lease)
 
-	return &body[api.Lease]{s.toLease(&changed)}, nil
+	return &httpapi.Body[api.Lease]{Body: s.toLease(&changed)}, nil
 }
 
 func (s *Server) toLease(l *fleet.Lease) api.Lease {
@@ -180,7 +181,7 @@ const (
 	maxEvents = 100
 )
 
-func (s *Server) reaper(ctx context.Context, _ *struct{}) (*body[api.ReaperReport], error) {
+func (s *Server) reaper(ctx context.Context, _ *struct{}) (*httpapi.Body[api.ReaperReport], error) {
 	if err := allow(ctx, tenant.ReadUsage, ""); err != nil {
 		return nil, s.fail(ctx, err)
 	}
@@ -225,7 +226,7 @@ func (s *Server) reaper(ctx context.Context, _ *struct{}) (*body[api.ReaperRepor
 
 	slices.SortFunc(r.Failing, func(a, b api.FailingProvider) int { return strings.Compare(a.Provider, b.Provider) })
 
-	return &body[api.ReaperReport]{r}, nil
+	return &httpapi.Body[api.ReaperReport]{Body: r}, nil
 }
 
 // newestEvents returns the newest events of a kind, oldest first.

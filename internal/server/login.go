@@ -9,6 +9,7 @@ import (
 
 	"trainyard/internal/api"
 	"trainyard/internal/auth"
+	"trainyard/internal/server/httpapi"
 	"trainyard/internal/tenant"
 	"trainyard/internal/yardmaster"
 )
@@ -30,7 +31,7 @@ func (s *Server) loginRoutes() {
 	)
 }
 
-func (s *Server) login(ctx context.Context, in *body[api.LoginRequest]) (*body[api.NewToken], error) {
+func (s *Server) login(ctx context.Context, in *httpapi.Body[api.LoginRequest]) (*httpapi.Body[api.NewToken], error) {
 	now := s.Clock.Now()
 	boot, err := s.Directory.Check(tenant.BootstrapToken, in.Body.Token, now)
 	if err != nil {
@@ -54,12 +55,12 @@ func (s *Server) login(ctx context.Context, in *body[api.LoginRequest]) (*body[a
 	return s.newToken(ctx, answer, secret, err)
 }
 
-func (s *Server) whoami(ctx context.Context, _ *struct{}) (*body[api.Whoami], error) {
+func (s *Server) whoami(ctx context.Context, _ *struct{}) (*httpapi.Body[api.Whoami], error) {
 	c := callerOf(ctx)
 	who := api.Whoami{User: c.User, Role: c.Role, Scope: c.Scope, Token: c.token}
 	if t, ok := s.Directory.Token(c.token); ok {
 		who.Expires = t.Expires.UTC()
 	}
 
-	return &body[api.Whoami]{who}, nil
+	return &httpapi.Body[api.Whoami]{Body: who}, nil
 }

@@ -14,6 +14,7 @@ import (
 	"trainyard/internal/id"
 	"trainyard/internal/job"
 	"trainyard/internal/logs/archive"
+	"trainyard/internal/server/httpapi"
 )
 
 func (s *Server) logRoutes() {
@@ -32,7 +33,7 @@ func (s *Server) logRoutes() {
 
 	huma.Register(
 		s.api,
-		streaming(huma.Operation{
+		httpapi.Streaming(huma.Operation{
 			OperationID: "follow-logs",
 			Method:      http.MethodGet,
 			Path:        "/api/v1/jobs/{job}/logs/follow",
@@ -250,7 +251,7 @@ func (r *logReader) complete(rank int, st archive.State) bool {
 	// One that never began has no log, unless its set-up was what failed.
 	none := k.Started.IsZero() && st.Size == 0 && k.Cause != job.CauseSetupFailed
 
-	return none || k.Cause == job.CauseNodeLost || r.s.roster.gone(k.Node)
+	return none || k.Cause == job.CauseNodeLost || r.s.agents.Gone(k.Node)
 }
 
 // refresh reads the job and run again.
@@ -273,7 +274,7 @@ func (r *logReader) refresh(ctx context.Context) error {
 	return err
 }
 
-func (s *Server) readLogs(ctx context.Context, in *logInput) (*body[api.LogPage], error) {
+func (s *Server) readLogs(ctx context.Context, in *logInput) (*httpapi.Body[api.LogPage], error) {
 	r, err := s.openLogs(ctx, in)
 	if err != nil {
 		return nil, s.fail(ctx, err)
@@ -293,7 +294,7 @@ func (s *Server) readLogs(ctx context.Context, in *logInput) (*body[api.LogPage]
 		page.Next = r.at.String()
 	}
 
-	return &body[api.LogPage]{page}, nil
+	return &httpapi.Body[api.LogPage]{Body: page}, nil
 }
 
 func (s *Server) followLogs(ctx context.Context, in *logInput) (*huma.StreamResponse, error) {
@@ -304,26 +305,26 @@ func (s *Server) followLogs(ctx context.Context, in *logInput) (*huma.StreamResp
 
 	return &huma.StreamResponse{Body: func(hc huma.Context) {
 		req, w := humago.Unwrap(hc)
-		out := newStream(w)
+		out := httpapi.NewStream(w)
 		if err := s.sendLogs(req.Context(), r, out); err != nil && req.Context().Err() == nil {
 			s.Log.WarnContext(req.Context(), "following logs ended", "job", r.job.ID, "error", err)
-			out.send("", "error", toProblem(err))
+			out.Send("", "error", httpapi.ToProblem(err))
 		}
 	}}, nil
 }
 
 // sendLogs sends lines as they come, and the job whenever its state changes.
-func (s *Server) sendLogs(ctx context.Context, r *logReader, out *stream) error {
+func (s *Server) sendLogs(ctx context.Context, r *logReader, out *httpapi.Stream) error {
 	seen := r.job.Seq
 	r.marking = true
-	if !out.send("", "state", toJob(&r.job)) {
+	if !out.Send("", "state", toJob(&r.job)) {
 		return nil
 	}
 
 	defer s.Feed.Leave(r.job.ID)
 
 	for {
-		feed, lost := s.Feed.OfJob(r.job.ID), s.roster.waitLost() // before looking, so that nothing is missed
+		feed, lost := s.Feed.OfJob(r.job.ID), s.agents.WaitLost() // before looking, so that nothing is missed
 
 		if err := r.refresh(ctx); err != nil {
 			return err
@@ -335,7 +336,7 @@ func (s *Server) sendLogs(ctx context.Context, r *logReader, out *stream) error 
 		}
 
 		for i := range lines {
-			if !out.send(r.marks[i], "", lines[i]) {
+			if !out.Send(r.marks[i], "", lines[i]) {
 				return nil
 			}
 		}
@@ -343,21 +344,24 @@ func (s *Server) sendLogs(ctx context.Context, r *logReader, out *stream) error 
 		if r.job.Seq != seen {
 			seen = r.job.Seq
 
-			if !out.send("", "state", toJob(&r.job)) {
+			if !out.Send("", "state", toJob(&r.job)) {
 				return nil
 			}
 		}
 
 		if done {
-			out.send("", "end", toJob(&r.job))
+			out.Send("", "end", toJob(&r.job))
 			return nil
 		}
 
 		if len(lines) >= followBatch {
 			continue
 		}
-		if !s.waitAny(ctx, out, append(slices.Clone(wait), feed, lost)) {
+		if !httpapi.WaitAny(ctx, out, append(slices.Clone(wait), feed, lost)) {
 			return nil
 		}
 	}
 }
+
+// followBatch is how many lines are sent between two looks at the caller.
+const followBatch = 500

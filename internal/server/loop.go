@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"math"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -72,6 +73,21 @@ func NewLoop(c LoopConfig) *Loop {
 // Tell lets fn hear of every committed batch, after those who do already. The loop must
 // not run yet.
 func (l *Loop) Tell(fn func(*yardmaster.Batch)) { l.after = append(l.after, fn) }
+
+// tellFirst lets fn hear of every committed batch before all others. The loop must not
+// run yet.
+func (l *Loop) tellFirst(fn func(*yardmaster.Batch)) {
+	l.after = append([]func(*yardmaster.Batch){fn}, l.after...)
+}
+
+// nodes returns the nodes of the yard. The loop must not run yet.
+func (l *Loop) nodes() []yardmaster.NodeInfo {
+	if l.yard == nil {
+		return nil
+	}
+
+	return l.yard.Nodes("", math.MaxInt)
+}
 
 // Do sends a message to the yard and returns the answer once its changes are stored.
 func (l *Loop) Do(ctx context.Context, m yardmaster.Message) (any, error) {

@@ -8,6 +8,7 @@ import (
 
 	"trainyard/internal/api"
 	"trainyard/internal/id"
+	"trainyard/internal/server/httpapi"
 	"trainyard/internal/tenant"
 	"trainyard/internal/yardmaster"
 )
@@ -29,7 +30,7 @@ func (s *Server) nodeRoutes() {
 	huma.Register(s.api, remove, s.removeNode)
 }
 
-func (s *Server) listNodes(ctx context.Context, in *struct{ Paging }) (*body[api.NodePage], error) {
+func (s *Server) listNodes(ctx context.Context, in *struct{ Paging }) (*httpapi.Body[api.NodePage], error) {
 	if err := allow(ctx, tenant.ReadNodes, ""); err != nil {
 		return nil, s.fail(ctx, err)
 	}
@@ -51,7 +52,7 @@ func (s *Server) listNodes(ctx context.Context, in *struct{ Paging }) (*body[api
 		return nil, s.fail(ctx, err)
 	}
 
-	return &body[api.NodePage]{page}, nil
+	return &httpapi.Body[api.NodePage]{Body: page}, nil
 }
 
 // NodeInput names a node in a path.
@@ -59,7 +60,7 @@ type NodeInput struct {
 	Node string `path:"node" maxLength:"63"`
 }
 
-func (s *Server) readNode(ctx context.Context, name string) (*body[api.Node], error) {
+func (s *Server) readNode(ctx context.Context, name string) (*httpapi.Body[api.Node], error) {
 	var info yardmaster.NodeInfo
 	var missing error
 	err := s.query(ctx, func(y *yardmaster.Yard) { info, missing = y.NodeByName(id.Node(name)) })
@@ -71,10 +72,10 @@ func (s *Server) readNode(ctx context.Context, name string) (*body[api.Node], er
 		return nil, s.fail(ctx, err)
 	}
 
-	return &body[api.Node]{s.toNode(&info)}, nil
+	return &httpapi.Body[api.Node]{Body: s.toNode(&info)}, nil
 }
 
-func (s *Server) getNode(ctx context.Context, in *NodeInput) (*body[api.Node], error) {
+func (s *Server) getNode(ctx context.Context, in *NodeInput) (*httpapi.Body[api.Node], error) {
 	if err := allow(ctx, tenant.ReadNodes, ""); err != nil {
 		return nil, s.fail(ctx, err)
 	}
@@ -82,21 +83,21 @@ func (s *Server) getNode(ctx context.Context, in *NodeInput) (*body[api.Node], e
 	return s.readNode(ctx, in.Node)
 }
 
-func (s *Server) cordonNode(ctx context.Context, in *NodeInput) (*body[api.Node], error) {
+func (s *Server) cordonNode(ctx context.Context, in *NodeInput) (*httpapi.Body[api.Node], error) {
 	return s.changeNode(ctx, in.Node, yardmaster.Cordon{Node: id.Node(in.Node), By: callerOf(ctx).User, On: true})
 }
 
-func (s *Server) uncordonNode(ctx context.Context, in *NodeInput) (*body[api.Node], error) {
+func (s *Server) uncordonNode(ctx context.Context, in *NodeInput) (*httpapi.Body[api.Node], error) {
 	return s.changeNode(ctx, in.Node, yardmaster.Cordon{Node: id.Node(in.Node), By: callerOf(ctx).User})
 }
 
-func (s *Server) drainNode(ctx context.Context, in *NodeInput) (*body[api.Node], error) {
+func (s *Server) drainNode(ctx context.Context, in *NodeInput) (*httpapi.Body[api.Node], error) {
 	return s.changeNode(ctx, in.Node, yardmaster.Cordon{
 		Node: id.Node(in.Node), By: callerOf(ctx).User, On: true, Stop: true,
 	})
 }
 
-func (s *Server) changeNode(ctx context.Context, name string, m yardmaster.Message) (*body[api.Node], error) {
+func (s *Server) changeNode(ctx context.Context, name string, m yardmaster.Message) (*httpapi.Body[api.Node], error) {
 	if err := allow(ctx, tenant.ChangeNodes, ""); err != nil {
 		return nil, s.fail(ctx, err)
 	}
@@ -124,7 +125,7 @@ type gpuInput struct {
 }
 
 // clearGPUError records the release; the agent learns of it with the reply to its next report.
-func (s *Server) clearGPUError(ctx context.Context, in *gpuInput) (*body[api.Node], error) {
+func (s *Server) clearGPUError(ctx context.Context, in *gpuInput) (*httpapi.Body[api.Node], error) {
 	if err := allow(ctx, tenant.ChangeNodes, ""); err != nil {
 		return nil, s.fail(ctx, err)
 	}
@@ -135,7 +136,7 @@ func (s *Server) clearGPUError(ctx context.Context, in *gpuInput) (*body[api.Nod
 	}
 
 	if e, ok := answer.(yardmaster.Event); ok {
-		s.seen.release(&e)
+		s.agents.Release(&e)
 	}
 
 	return s.readNode(ctx, in.Node)

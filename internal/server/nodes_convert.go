@@ -7,6 +7,7 @@ import (
 	"trainyard/internal/api"
 	"trainyard/internal/fleet"
 	"trainyard/internal/id"
+	"trainyard/internal/server/agentapi"
 	"trainyard/internal/yardmaster"
 )
 
@@ -24,7 +25,7 @@ func (s *Server) toNode(n *yardmaster.NodeInfo) api.Node {
 		out.Jobs = []id.Job{}
 	}
 
-	seen := s.seen.of(n.ID)
+	seen := s.agents.Sighting(n.ID)
 	for i := range inv.GPUs {
 		out.GPUs[i] = toGPU(n, &inv.GPUs[i], &seen)
 		out.FakeGPUs = out.FakeGPUs || inv.GPUs[i].Fake
@@ -51,7 +52,7 @@ func (s *Server) toNode(n *yardmaster.NodeInfo) api.Node {
 }
 
 // toGPU writes one device: what it is, what it does and since when, and what is known of its health.
-func toGPU(n *yardmaster.NodeInfo, g *fleet.GPU, seen *sighting) api.GPU {
+func toGPU(n *yardmaster.NodeInfo, g *fleet.GPU, seen *agentapi.Sighting) api.GPU {
 	speed, origin := g.TFLOPS()
 	out := api.GPU{
 		Index:     g.Index,
@@ -69,7 +70,7 @@ func toGPU(n *yardmaster.NodeInfo, g *fleet.GPU, seen *sighting) api.GPU {
 		Bandwidth: g.Bandwidth,
 		Watts:     g.Watts,
 		Health:    g.Health,
-		Foreign:   seen.processes[g.Index],
+		Foreign:   seen.Processes[g.Index],
 	}
 
 	if len(n.Runs) == 0 {
@@ -83,11 +84,11 @@ func toGPU(n *yardmaster.NodeInfo, g *fleet.GPU, seen *sighting) api.GPU {
 	}
 
 	if out.State == fleet.GPUIdle && slices.Contains(n.Foreign, g.Index) {
-		out.State, out.Since = fleet.GPUForeign, timeOrNil(seen.foreign[g.Index])
+		out.State, out.Since = fleet.GPUForeign, timeOrNil(seen.Foreign[g.Index])
 	}
 
 	if g.Error != "" {
-		out.State, out.Since = fleet.GPUError, timeOrNil(seen.failed[g.Index])
+		out.State, out.Since = fleet.GPUError, timeOrNil(seen.Failed[g.Index])
 	}
 
 	return out
@@ -129,7 +130,7 @@ func nodeState(n *yardmaster.NodeInfo) string {
 }
 
 // nodeSince is since when a node is in the state that people see, as far as is known.
-func nodeSince(n *yardmaster.NodeInfo, state string, seen *sighting) time.Time {
+func nodeSince(n *yardmaster.NodeInfo, state string, seen *agentapi.Sighting) time.Time {
 	since := n.Since
 	later := func(t time.Time) {
 		if t.After(since) {
@@ -152,9 +153,9 @@ func nodeSince(n *yardmaster.NodeInfo, state string, seen *sighting) time.Time {
 	case stateIdle:
 		later(n.Idle)
 	case stateForeign:
-		later(earliest(seen.foreign))
+		later(earliest(seen.Foreign))
 	case stateError:
-		later(earliest(seen.failed))
+		later(earliest(seen.Failed))
 	}
 
 	return since

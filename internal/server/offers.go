@@ -12,6 +12,7 @@ import (
 	"trainyard/internal/fleet"
 	"trainyard/internal/job"
 	"trainyard/internal/provision"
+	"trainyard/internal/server/httpapi"
 	"trainyard/internal/tenant"
 	"trainyard/internal/yardmaster"
 )
@@ -29,7 +30,7 @@ type offersInput struct {
 	Spot     string `query:"spot" enum:"true,false" doc:"true: only spot offers; false: only on-demand offers"`
 }
 
-func (s *Server) listOffers(ctx context.Context, in *offersInput) (*body[api.OfferPage], error) {
+func (s *Server) listOffers(ctx context.Context, in *offersInput) (*httpapi.Body[api.OfferPage], error) {
 	if err := allow(ctx, tenant.ReadOffers, ""); err != nil {
 		return nil, s.fail(ctx, err)
 	}
@@ -91,5 +92,5 @@ func (s *Server) listOffers(ctx context.Context, in *offersInput) (*body[api.Off
 		)
 	}
 
-	return &body[api.OfferPage]{page}, nil
+	return &httpapi.Body[api.OfferPage]{Body: page}, nil
 }

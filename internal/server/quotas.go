@@ -11,6 +11,7 @@ import (
 	"trainyard/internal/fault"
 	"trainyard/internal/id"
 	"trainyard/internal/quota"
+	"trainyard/internal/server/httpapi"
 	"trainyard/internal/tenant"
 	"trainyard/internal/yardmaster"
 )
@@ -30,7 +31,7 @@ func (s *Server) quotaRoutes() {
 }
 
 // listQuotas shows an admin all; others the quotas that may apply to them, and their own usage.
-func (s *Server) listQuotas(ctx context.Context, in *struct{ Paging }) (*body[api.QuotaPage], error) {
+func (s *Server) listQuotas(ctx context.Context, in *struct{ Paging }) (*httpapi.Body[api.QuotaPage], error) {
 	who := callerOf(ctx)
 	owner, err := ownerFilter(ctx, tenant.ReadUsage, "")
 	if err != nil {
@@ -73,7 +74,7 @@ func (s *Server) listQuotas(ctx context.Context, in *struct{ Paging }) (*body[ap
 		page.Usage = append(page.Usage, one)
 	}
 
-	return &body[api.QuotaPage]{page}, nil
+	return &httpapi.Body[api.QuotaPage]{Body: page}, nil
 }
 
 func toQuota(l *tenant.Quota) *api.Quota {
@@ -131,7 +132,7 @@ type quotaInput struct {
 	Body api.QuotaRequest
 }
 
-func (s *Server) putQuota(ctx context.Context, in *quotaInput) (*body[api.Quota], error) {
+func (s *Server) putQuota(ctx context.Context, in *quotaInput) (*httpapi.Body[api.Quota], error) {
 	if err := allow(ctx, tenant.ManageQuotas, ""); err != nil {
 		return nil, s.fail(ctx, err)
 	}
@@ -174,7 +175,7 @@ func (s *Server) putQuota(ctx context.Context, in *quotaInput) (*body[api.Quota]
 		return nil, s.fail(ctx, err)
 	}
 
-	return &body[api.Quota]{*out}, nil
+	return &httpapi.Body[api.Quota]{Body: *out}, nil
 }
 
 func noQuota(subject tenant.Subject) error {

@@ -2,13 +2,11 @@ package server
 
 import (
 	"encoding/json"
-	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"strings"
 	"testing"
 
-	"trainyard/internal/fault"
 	"trainyard/internal/tenant"
 )
 
@@ -40,35 +38,6 @@ func TestWhoAsksTooOftenIsToldSo(t *testing.T) {
 		if got := y.raw(y.http, http.MethodGet, "/healthz", "", ""); got.status != http.StatusOK {
 			t.Fatalf("%d", got.status)
 		}
-	}
-}
-
-func TestEveryKindOfFailureHasAStatus(t *testing.T) {
-	t.Parallel()
-
-	for _, k := range fault.Kinds() {
-		p := toProblem(fault.New(k, "c", "m"))
-		if p.Status < 400 || p.Title == "" || p.Kind != string(k) {
-			t.Errorf("%s: %+v", k, p)
-		}
-	}
-
-	if p := toProblem(fmt.Errorf("secret detail")); p.Status != 500 || strings.Contains(p.Detail, "secret") {
-		t.Errorf("what is not meant for people is shown: %+v", p)
-	}
-
-	if p := toProblem(fmt.Errorf("load: %w", fault.New(fault.NotFound, "c", "m").WithCause(fmt.Errorf("secret")))); p.Status != 404 ||
-		p.Detail != "m" {
-		t.Errorf("got %+v", p)
-	}
-
-	list := fault.List{fault.New(fault.Invalid, "a", "first"), fault.New(fault.Invalid, "b", "second")}
-	if p := toProblem(list); p.Detail != "first" || len(p.Errors) != 2 || p.Errors[1].Code != "b" {
-		t.Errorf("got %+v", p)
-	}
-
-	if p := toProblem(fault.List{list[0]}); len(p.Errors) != 0 || p.Code != "a" {
-		t.Errorf("got %+v", p)
 	}
 }
 

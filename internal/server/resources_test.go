@@ -824,13 +824,15 @@ func TestABrokenGPUIsReleasedByAnAdminAndItsAgentIsTold(t *testing.T) {
 	}
 
 	// A server that starts again has not forgotten what it may not have told.
-	if err := y.srv.recallReleases(t.Context()); err != nil {
+	if err := y.srv.agents.RecallReleases(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 
-	again := y.srv.noteReport("box1", &api.Report{})
-	if diff := cmp.Diff(told.Release[0].UUID, again[0].UUID); diff != "" || len(again) != 1 {
-		t.Errorf("after a start it tells %+v", again)
+	again, err := n.Report(t.Context(), api.Report{Capability: api.Capability, Boot: "b"})
+	y.must(err)
+
+	if len(again.Release) != 1 || again.Release[0].UUID != told.Release[0].UUID {
+		t.Errorf("after a start it tells %+v", again.Release)
 	}
 }
 

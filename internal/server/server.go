@@ -1,11 +1,12 @@
 // Package server is the yard's edge to people and agents: HTTP handlers, live
-// feeds, uploads, and the loop that feeds the yardmaster.
+// feeds, uploads, and the loop that feeds the yardmaster. The handlers here are
+// the people's API; the agents' protocol is in agentapi, and what both need of
+// HTTP in httpapi.
 //
 // Handlers decide nothing about jobs: they check who asks (auth, tenant), turn
 // wire types into messages, hand them to the loop and turn the answer back.
-// Lists and history are read from the store. Only here are kinds of failure
-// mapped to HTTP statuses. cmd/trainyard builds a Server and serves its
-// Handler.
+// Lists and history are read from the store. cmd/trainyard builds a Server and
+// serves its Handler.
 package server
 
 import (
@@ -24,20 +25,14 @@ import (
 	"trainyard/internal/auth"
 	"trainyard/internal/blob"
 	"trainyard/internal/clock"
-	"trainyard/internal/id"
 	"trainyard/internal/logs/archive"
+	"trainyard/internal/server/agentapi"
 	"trainyard/internal/server/feed"
 	"trainyard/internal/server/forecaster"
+	"trainyard/internal/server/httpapi"
 	"trainyard/internal/server/metrics"
 	"trainyard/internal/store"
-	"trainyard/internal/yardmaster"
 )
-
-// Assignments returns the desired state of each node; the engine of the agents provides it.
-type Assignments interface {
-	Desired(n id.Node) (orders []yardmaster.Order, generation uint64, changed <-chan struct{})
-	Generation(n id.Node) uint64
-}
 
 // Config is what an operator can set, and the names of what is in use.
 type Config struct {
@@ -59,7 +54,7 @@ type Deps struct {
 	Store       store.Store
 	Blobs       blob.Store
 	Logbook     *archive.Archive
-	Assignments Assignments
+	Assignments agentapi.Assignments
 	CA          *auth.CA
 	Directory   *auth.Directory
 	Feed        *feed.Feed
@@ -73,34 +68,56 @@ type Deps struct {
 type Server struct {
 	Config
 	Deps
-	start   string // names this start of the server to agents
 	started time.Time
 	limiter *rateLimiter
 	used    *lastUsed
 	health  *health
-	roster  *roster
-	writers writers
 	mux     *http.ServeMux
 	api     huma.API
-	seen    *sightings
+	router  httpapi.Router
+	agents  *agentapi.Server
 	seer    *forecaster.Forecaster
 }
 
 // New returns a server; Handler is what it serves. The loop must not run yet.
 func New(c Config, d Deps, start string) *Server {
-	s := &Server{Config: c, Deps: d, start: start, started: d.Clock.Now(), mux: http.NewServeMux()}
+	s := &Server{Config: c, Deps: d, started: d.Clock.Now(), mux: http.NewServeMux()}
 	s.limiter = newRateLimiter(c.Rate, c.Burst, d.Clock)
 	s.used = newLastUsed()
 	s.health = newHealth(d.Loop, d.Store, d.Clock)
-	s.roster = newRoster(d.Loop)
-	s.seen = newSightings()
 	s.api = humago.New(s.mux, describe(c.Version))
 	s.api.UseMiddleware(s.authenticate)
+	s.router = httpapi.Router{API: s.api, Mux: s.mux, Log: d.Log}
 	s.seer = forecaster.New(forecaster.Deps{Store: d.Store, Clock: d.Clock, Log: d.Log, Do: s.do, Query: s.query})
 	d.Loop.Tell(s.seer.Follow)
+	s.agents = agentapi.New(s.agentConfig(start))
+	d.Loop.tellFirst(s.agents.Follow)
 	s.routes()
 
 	return s
+}
+
+// agentConfig is what the agents' side works with; start names this start of the
+// server to them.
+func (s *Server) agentConfig(start string) agentapi.Config {
+	return agentapi.Config{
+		Loop:        s.Loop,
+		Nodes:       s.Loop.nodes(),
+		Store:       s.Store,
+		Blobs:       s.Blobs,
+		Archive:     s.Logbook,
+		Assignments: s.Assignments,
+		Metrics:     s.seer,
+		CA:          s.CA,
+		Directory:   s.Directory,
+		Clock:       s.Clock,
+		Log:         s.Log,
+		Start:       start,
+		Interval:    s.Interval,
+		Lease:       s.Lease,
+		NodeCertTTL: s.NodeCertTTL,
+		Timeout:     s.Timeout,
+	}
 }
 
 func (s *Server) routes() {
@@ -119,7 +136,7 @@ func (s *Server) routes() {
 	s.tokenRoutes()
 	s.eventRoutes()
 	s.fileRoutes()
-	s.agentRoutes()
+	s.agents.Routes(s.router)
 	s.infoRoutes()
 }
 
@@ -134,7 +151,7 @@ func (s *Server) Run(ctx context.Context) {
 	}()
 	defer func() { <-seer }() // its last curves are written
 
-	if err := s.recallReleases(ctx); err != nil && ctx.Err() == nil {
+	if err := s.agents.RecallReleases(ctx); err != nil && ctx.Err() == nil {
 		s.Log.ErrorContext(ctx, "reading releases of GPUs failed; release them again", "error", err)
 	}
 
@@ -160,7 +177,7 @@ func (s *Server) recovered(next http.Handler) http.Handler {
 				}
 
 				s.Log.ErrorContext(r.Context(), "handler panicked", "path", r.URL.Path, "panic", p, "stack", stack())
-				writeProblem(w, errInternal())
+				httpapi.WriteProblem(w, errInternal())
 			}
 		}()
 

@@ -13,6 +13,7 @@ import (
 	"trainyard/internal/id"
 	"trainyard/internal/job"
 	"trainyard/internal/place"
+	"trainyard/internal/server/httpapi"
 	"trainyard/internal/spec"
 	"trainyard/internal/tenant"
 	"trainyard/internal/yardmaster"
@@ -23,10 +24,10 @@ type submitInput struct {
 	Body api.SubmitRequest
 }
 
-func (s *Server) submit(ctx context.Context, in *submitInput) (*body[api.SubmitReply], error) {
+func (s *Server) submit(ctx context.Context, in *submitInput) (*httpapi.Body[api.SubmitReply], error) {
 	who := callerOf(ctx)
 	if err := allow(ctx, tenant.SubmitJob, who.User); err != nil {
-		return nil, toProblem(err)
+		return nil, httpapi.ToProblem(err)
 	}
 
 	file, err := spec.Parse([]byte(in.Body.File), spec.Options{
@@ -36,7 +37,7 @@ func (s *Server) submit(ctx context.Context, in *submitInput) (*body[api.SubmitR
 		}, Now: s.Clock.Now(), Location: time.UTC,
 	})
 	if err != nil {
-		return nil, toProblem(err)
+		return nil, httpapi.ToProblem(err)
 	}
 
 	reply := api.SubmitReply{Jobs: []api.Job{}}
@@ -56,36 +57,36 @@ func (s *Server) submit(ctx context.Context, in *submitInput) (*body[api.SubmitR
 
 	if in.Body.DryRun {
 		reply.Plan, err = s.preview(ctx, who.User, file)
-		return &body[api.SubmitReply]{reply}, problemOrNil(err)
+		return &httpapi.Body[api.SubmitReply]{Body: reply}, problemOrNil(err)
 	}
 
 	if err := s.checkWorkdir(ctx, in.Body.Workdir); err != nil {
-		return nil, toProblem(err)
+		return nil, httpapi.ToProblem(err)
 	}
 
 	if in.Key != "" {
 		msg.KeyHash = hashOf(&in.Body)
 		if done, err := s.submittedBefore(ctx, &msg, &reply); done || err != nil {
-			return &body[api.SubmitReply]{reply}, problemOrNil(err)
+			return &httpapi.Body[api.SubmitReply]{Body: reply}, problemOrNil(err)
 		}
 	}
 
 	answer, err := s.do(ctx, msg)
 	if err != nil {
-		return nil, toProblem(err)
+		return nil, httpapi.ToProblem(err)
 	}
 
 	sub, _ := answer.(yardmaster.Submitted)
 	if sub.Replay { // another request with the same key came first, and is stored by now
 		_, err := s.submittedBefore(ctx, &msg, &reply)
-		return &body[api.SubmitReply]{reply}, problemOrNil(err)
+		return &httpapi.Body[api.SubmitReply]{Body: reply}, problemOrNil(err)
 	}
 
 	for i := range sub.Stored {
 		reply.Jobs = append(reply.Jobs, toJob(&sub.Stored[i]))
 	}
 
-	return &body[api.SubmitReply]{reply}, nil
+	return &httpapi.Body[api.SubmitReply]{Body: reply}, nil
 }
 
 func problemOrNil(err error) error {
@@ -93,7 +94,7 @@ func problemOrNil(err error) error {
 		return nil
 	}
 
-	return toProblem(err)
+	return httpapi.ToProblem(err)
 }
 
 // overrideEnv lets values that came with the request stand in for those in the file.

@@ -14,6 +14,7 @@ import (
 	"trainyard/internal/fleet"
 	"trainyard/internal/id"
 	"trainyard/internal/job"
+	"trainyard/internal/server/httpapi"
 	"trainyard/internal/tenant"
 	"trainyard/internal/yardmaster"
 )
@@ -56,14 +57,19 @@ const (
 	longest    = 366 * 24 * time.Hour
 )
 
-func (s *Server) newToken(ctx context.Context, answer any, secret auth.Secret, err error) (*body[api.NewToken], error) {
+func (s *Server) newToken(
+	ctx context.Context,
+	answer any,
+	secret auth.Secret,
+	err error,
+) (*httpapi.Body[api.NewToken], error) {
 	if err != nil {
 		return nil, s.fail(ctx, err)
 	}
 
 	t, _ := answer.(tenant.Token)
 
-	return &body[api.NewToken]{api.NewToken{Token: s.toToken(&t), Text: secret.Text}}, nil
+	return &httpapi.Body[api.NewToken]{Body: api.NewToken{Token: s.toToken(&t), Text: secret.Text}}, nil
 }
 
 type listTokensInput struct {
@@ -71,7 +77,7 @@ type listTokensInput struct {
 	Owner string `query:"owner" maxLength:"63" doc:"only tokens of this user; users who are not admins see only their own"`
 }
 
-func (s *Server) listTokens(ctx context.Context, in *listTokensInput) (*body[api.TokenPage], error) {
+func (s *Server) listTokens(ctx context.Context, in *listTokensInput) (*httpapi.Body[api.TokenPage], error) {
 	who := callerOf(ctx)
 	owner := id.User(in.Owner)
 	if owner == "" && !who.May(tenant.ManageUsers, "") {
@@ -80,10 +86,10 @@ func (s *Server) listTokens(ctx context.Context, in *listTokensInput) (*body[api
 
 	if owner == who.User {
 		if err := allow(ctx, tenant.OwnTokens, owner); err != nil {
-			return nil, toProblem(err)
+			return nil, httpapi.ToProblem(err)
 		}
 	} else if err := allow(ctx, tenant.ManageUsers, ""); err != nil {
-		return nil, toProblem(err)
+		return nil, httpapi.ToProblem(err)
 	}
 
 	tokens, err := s.Store.Tokens(ctx, owner, id.Token(in.Cursor), in.Limit+1)
@@ -101,10 +107,13 @@ func (s *Server) listTokens(ctx context.Context, in *listTokensInput) (*body[api
 		page.Tokens = append(page.Tokens, s.toToken(&tokens[i]))
 	}
 
-	return &body[api.TokenPage]{page}, nil
+	return &httpapi.Body[api.TokenPage]{Body: page}, nil
 }
 
-func (s *Server) addToken(ctx context.Context, in *body[api.TokenRequest]) (*body[api.NewToken], error) {
+func (s *Server) addToken(
+	ctx context.Context,
+	in *httpapi.Body[api.TokenRequest],
+) (*httpapi.Body[api.NewToken], error) {
 	t, err := s.wantedToken(ctx, &in.Body)
 	if err != nil {
 		return nil, s.fail(ctx, err)
@@ -188,7 +197,7 @@ func (s *Server) revokeToken(ctx context.Context, in *tokenInput) (*struct{}, er
 	who := callerOf(ctx)
 	may := ok && (who.May(tenant.ManageUsers, "") || who.May(tenant.OwnTokens, t.Owner))
 	if !may {
-		return nil, toProblem(fault.New(fault.NotFound, "token_not_found", "there is no token %s", in.Token))
+		return nil, httpapi.ToProblem(fault.New(fault.NotFound, "token_not_found", "there is no token %s", in.Token))
 	}
 	if _, err := s.do(ctx, yardmaster.RevokeToken{Token: t.ID, By: string(who.User)}); err != nil {
 		return nil, s.fail(ctx, err)

@@ -9,6 +9,7 @@ import (
 	"trainyard/internal/api"
 	"trainyard/internal/fault"
 	"trainyard/internal/id"
+	"trainyard/internal/server/httpapi"
 	"trainyard/internal/tenant"
 	"trainyard/internal/yardmaster"
 )
@@ -48,9 +49,9 @@ func (s *Server) userRoutes() {
 	)
 }
 
-func (s *Server) listUsers(ctx context.Context, in *struct{ Paging }) (*body[api.UserPage], error) {
+func (s *Server) listUsers(ctx context.Context, in *struct{ Paging }) (*httpapi.Body[api.UserPage], error) {
 	if err := allow(ctx, tenant.ManageUsers, ""); err != nil {
-		return nil, toProblem(err)
+		return nil, httpapi.ToProblem(err)
 	}
 
 	users, err := s.Store.Users(ctx, id.User(in.Cursor), in.Limit+1)
@@ -73,7 +74,7 @@ func (s *Server) listUsers(ctx context.Context, in *struct{ Paging }) (*body[api
 		return nil, s.fail(ctx, err)
 	}
 
-	return &body[api.UserPage]{page}, nil
+	return &httpapi.Body[api.UserPage]{Body: page}, nil
 }
 
 // UserInput names a user in a path.
@@ -81,10 +82,10 @@ type UserInput struct {
 	User string `path:"user" maxLength:"63"`
 }
 
-func (s *Server) getUser(ctx context.Context, in *UserInput) (*body[api.User], error) {
+func (s *Server) getUser(ctx context.Context, in *UserInput) (*httpapi.Body[api.User], error) {
 	if in.User != string(callerOf(ctx).User) {
 		if err := allow(ctx, tenant.ManageUsers, ""); err != nil {
-			return nil, toProblem(err)
+			return nil, httpapi.ToProblem(err)
 		}
 	}
 
@@ -104,7 +105,7 @@ func (s *Server) getUser(ctx context.Context, in *UserInput) (*body[api.User], e
 		return nil, s.fail(ctx, err)
 	}
 
-	return &body[api.User]{*out}, nil
+	return &httpapi.Body[api.User]{Body: *out}, nil
 }
 
 type putUserInput struct {
@@ -112,13 +113,13 @@ type putUserInput struct {
 	Body api.UserRequest
 }
 
-func (s *Server) putUser(ctx context.Context, in *putUserInput) (*body[api.User], error) {
+func (s *Server) putUser(ctx context.Context, in *putUserInput) (*httpapi.Body[api.User], error) {
 	if err := allow(ctx, tenant.ManageUsers, ""); err != nil {
-		return nil, toProblem(err)
+		return nil, httpapi.ToProblem(err)
 	}
 
 	if !id.Name(in.User) {
-		return nil, toProblem(fault.New(fault.Invalid, "bad_name", "invalid user name %q", in.User).WithField("user").
+		return nil, httpapi.ToProblem(fault.New(fault.Invalid, "bad_name", "invalid user name %q", in.User).WithField("user").
 			WithRemedy("use lower-case letters, digits, '-', '_' and '.', at most %d", id.MaxName))
 	}
 
@@ -137,5 +138,5 @@ func (s *Server) putUser(ctx context.Context, in *putUserInput) (*body[api.User]
 
 	u, _ := answer.(tenant.User)
 
-	return &body[api.User]{toUser(&u, u.Usage)}, nil
+	return &httpapi.Body[api.User]{Body: toUser(&u, u.Usage)}, nil
 }

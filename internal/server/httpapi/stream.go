@@ -1,4 +1,4 @@
-package server
+package httpapi
 
 import (
 	"context"
@@ -11,29 +11,29 @@ import (
 	"trainyard/internal/clock"
 )
 
-// stream writes a live feed as server-sent events. Each item's id is the cursor to
+// Stream writes a live feed as server-sent events. Each item's id is the cursor to
 // go on after it.
-type stream struct {
+type Stream struct {
 	w http.ResponseWriter
 	c *http.ResponseController
 }
 
-// newStream begins the answer.
-func newStream(w http.ResponseWriter) *stream {
+// NewStream begins the answer.
+func NewStream(w http.ResponseWriter) *Stream {
 	h := w.Header()
 	h.Set("Content-Type", "text/event-stream")
 	h.Set("Cache-Control", "no-store")
 	h.Set("X-Accel-Buffering", "no")
 	w.WriteHeader(http.StatusOK)
 
-	s := &stream{w, http.NewResponseController(w)}
+	s := &Stream{w, http.NewResponseController(w)}
 	s.flush()
 
 	return s
 }
 
-// send writes one item, and reports whether the caller is still there.
-func (s *stream) send(cursor, kind string, v any) bool {
+// Send writes one item, and reports whether the caller is still there.
+func (s *Stream) Send(cursor, kind string, v any) bool {
 	data, err := json.Marshal(v)
 	if err != nil {
 		return false
@@ -56,7 +56,7 @@ func (s *stream) send(cursor, kind string, v any) bool {
 }
 
 // comment writes a line that means nothing, so that proxies keep the connection open.
-func (s *stream) comment() bool {
+func (s *Stream) comment() bool {
 	if _, err := s.w.Write([]byte(": still here\n\n")); err != nil {
 		return false
 	}
@@ -64,10 +64,10 @@ func (s *stream) comment() bool {
 	return s.flush()
 }
 
-func (s *stream) flush() bool { return s.c.Flush() == nil }
+func (s *Stream) flush() bool { return s.c.Flush() == nil }
 
-// streaming marks an operation as a live feed in the description.
-func streaming(op huma.Operation) huma.Operation {
+// Streaming marks an operation as a live feed in the description.
+func Streaming(op huma.Operation) huma.Operation {
 	op.Responses = map[string]*huma.Response{"200": {
 		Description: "Server-sent events. The id of an item is the cursor to resume after it.",
 		Content:     map[string]*huma.MediaType{"text/event-stream": {Schema: &huma.Schema{Type: "string"}}},
@@ -79,8 +79,8 @@ func streaming(op huma.Operation) huma.Operation {
 // keepAlive is how often something is sent on a quiet stream, so that proxies leave it open.
 const keepAlive = 10 * time.Second
 
-// waitAny waits until one of the channels is closed. It returns false when the caller is gone.
-func (s *Server) waitAny(ctx context.Context, out *stream, channels []<-chan struct{}) bool {
+// WaitAny waits until one of the channels is closed. It returns false when the caller is gone.
+func WaitAny(ctx context.Context, out *Stream, channels []<-chan struct{}) bool {
 	woken := make(chan struct{}, 1)
 	waiting, stop := context.WithCancel(ctx)
 	defer stop()
@@ -111,6 +111,3 @@ func (s *Server) waitAny(ctx context.Context, out *stream, channels []<-chan str
 		}
 	}
 }
-
-// followBatch is how many lines are sent between two looks at the caller.
-const followBatch = 500

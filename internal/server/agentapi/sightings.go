@@ -1,4 +1,4 @@
-package server
+package agentapi
 
 import (
 	"cmp"
@@ -20,7 +20,7 @@ import (
 // releases are in the event feed.
 type sightings struct {
 	mu       sync.Mutex
-	nodes    map[id.Node]sighting
+	nodes    map[id.Node]Sighting
 	released map[id.Node]map[string]time.Time // newest release by UUID
 	swept    time.Time
 }
@@ -28,22 +28,23 @@ type sightings struct {
 // forgetAfter is how long the sighting of a node is kept after its last report.
 const forgetAfter = 24 * time.Hour
 
-// sighting is what was seen of one node. Its maps are replaced, never changed.
-type sighting struct {
+// Sighting is what was seen of one node. Its maps are replaced, never changed.
+type Sighting struct {
 	at        time.Time
-	processes map[int][]api.ForeignProcess // of others, by GPU
-	foreign   map[int]time.Time            // GPUs that others use, since
-	failed    map[int]time.Time            // GPUs out of use, since
+	Processes map[int][]api.ForeignProcess // of others, by GPU
+	Foreign   map[int]time.Time            // GPUs that others use, since
+	Failed    map[int]time.Time            // GPUs out of use, since
 }
 
 func newSightings() *sightings {
-	return &sightings{nodes: map[id.Node]sighting{}, released: map[id.Node]map[string]time.Time{}}
+	return &sightings{nodes: map[id.Node]Sighting{}, released: map[id.Node]map[string]time.Time{}}
 }
 
-func (s *sightings) of(n id.Node) sighting {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.nodes[n]
+// Sighting returns what was seen of a node.
+func (s *Server) Sighting(n id.Node) Sighting {
+	s.seen.mu.Lock()
+	defer s.seen.mu.Unlock()
+	return s.seen.nodes[n]
 }
 
 // noteReport stores what an agent reports about GPUs, and returns the releases to send in
@@ -55,17 +56,17 @@ func (s *Server) noteReport(n id.Node, r *api.Report) []api.GPURelease {
 	defer seen.mu.Unlock()
 
 	old := seen.nodes[n]
-	next := sighting{at: now, processes: map[int][]api.ForeignProcess{}, foreign: map[int]time.Time{}, failed: old.failed}
+	next := Sighting{at: now, Processes: map[int][]api.ForeignProcess{}, Foreign: map[int]time.Time{}, Failed: old.Failed}
 	for _, p := range r.ForeignProcesses {
-		next.processes[p.GPU] = append(next.processes[p.GPU], p)
+		next.Processes[p.GPU] = append(next.Processes[p.GPU], p)
 	}
 
 	for _, g := range r.Foreign {
-		next.foreign[g] = since(old.foreign, g, now)
+		next.Foreign[g] = since(old.Foreign, g, now)
 	}
 
 	if r.Inventory != nil {
-		next.failed = failures(old.failed, r.Inventory.GPUs, now)
+		next.Failed = failures(old.Failed, r.Inventory.GPUs, now)
 	}
 
 	seen.nodes[n] = next
@@ -86,7 +87,7 @@ func (s *sightings) sweep(now time.Time) {
 	}
 
 	s.swept = now
-	maps.DeleteFunc(s.nodes, func(_ id.Node, seen sighting) bool { return now.Sub(seen.at) > forgetAfter })
+	maps.DeleteFunc(s.nodes, func(_ id.Node, seen Sighting) bool { return now.Sub(seen.at) > forgetAfter })
 	maps.DeleteFunc(s.released, func(n id.Node, _ map[string]time.Time) bool {
 		_, known := s.nodes[n]
 		return !known
@@ -108,29 +109,30 @@ func since(old map[int]time.Time, key int, now time.Time) time.Time {
 	return cmp.Or(old[key], now)
 }
 
-// release remembers what the event of a release says.
-func (s *sightings) release(e *yardmaster.Event) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
+// Release remembers what the event of a release says.
+func (s *Server) Release(e *yardmaster.Event) {
+	seen := s.seen
+	seen.mu.Lock()
+	defer seen.mu.Unlock()
 
-	if s.released[e.Node] == nil {
-		s.released[e.Node] = map[string]time.Time{}
+	if seen.released[e.Node] == nil {
+		seen.released[e.Node] = map[string]time.Time{}
 	}
 
-	if e.At.After(s.released[e.Node][e.To]) {
-		s.released[e.Node][e.To] = e.At
+	if e.At.After(seen.released[e.Node][e.To]) {
+		seen.released[e.Node][e.To] = e.At
 	}
 }
 
 // maxRecalled is how many releases are remembered over a restart.
 const maxRecalled = 1000
 
-// recallReleases reads from the feed the releases that may not have reached their agents before the server
+// RecallReleases reads from the feed the releases that may not have reached their agents before the server
 // stopped. An agent acts on a release once, however often it is sent.
-func (s *Server) recallReleases(ctx context.Context) error {
+func (s *Server) RecallReleases(ctx context.Context) error {
 	events, err := s.Store.Events(ctx, store.EventFilter{Kind: yardmaster.EventReleased, Newest: true, Limit: maxRecalled})
 	for i := range events {
-		s.seen.release(&events[i])
+		s.Release(&events[i])
 	}
 
 	return err

@@ -1,4 +1,11 @@
-package server
+// Package httpapi is what the people's API and the agents' protocol have in
+// common as HTTP: how errors become problem documents, live feeds are sent,
+// bytes go up and down beside the framework, and routes are registered.
+//
+// The server's handlers (internal/server) and the agents'
+// (internal/server/agentapi) stand on it. It knows nobody who asks and none of
+// their resources. Only here are kinds of failure mapped to HTTP statuses.
+package httpapi
 
 import (
 	"encoding/json"
@@ -24,8 +31,8 @@ var statuses = map[fault.Kind]int{
 	fault.Internal:    http.StatusInternalServerError,
 }
 
-// tooLarge is the code of what is over a limit on size.
-const tooLarge = "too_large"
+// TooLarge is the code of what is over a limit on size.
+const TooLarge = "too_large"
 
 var _ huma.StatusError = (*api.Problem)(nil)
 
@@ -46,7 +53,7 @@ func frameworkProblem(status int, msg string, errs ...error) huma.StatusError {
 	case http.StatusNotFound:
 		kind, code = fault.NotFound, "not_found"
 	case http.StatusRequestEntityTooLarge:
-		kind, code = fault.OverLimit, tooLarge
+		kind, code = fault.OverLimit, TooLarge
 	case http.StatusInternalServerError:
 		kind, code = fault.Internal, "internal"
 	}
@@ -81,15 +88,15 @@ func fieldOf(location string) string {
 	return location
 }
 
-// toProblem turns an error into an answer. What is not meant for people is
+// ToProblem turns an error into an answer. What is not meant for people is
 // replaced by a plain sentence; the log has it.
-func toProblem(err error) *api.Problem {
+func ToProblem(err error) *api.Problem {
 	var list fault.List
 	if errors.As(err, &list) && len(list) > 1 {
-		p := toProblem(list[0])
+		p := ToProblem(list[0])
 		p.Detail = list[0].Message
 		for _, e := range list {
-			p.Errors = append(p.Errors, *toProblem(e))
+			p.Errors = append(p.Errors, *ToProblem(e))
 		}
 
 		return p
@@ -101,7 +108,7 @@ func toProblem(err error) *api.Problem {
 	}
 
 	status := statuses[f.Kind]
-	if f.Code == tooLarge { // waiting does not help
+	if f.Code == TooLarge { // waiting does not help
 		status = http.StatusRequestEntityTooLarge
 	}
 
@@ -111,9 +118,9 @@ func toProblem(err error) *api.Problem {
 	}
 }
 
-// writeProblem answers a plain handler's error.
-func writeProblem(w http.ResponseWriter, err error) {
-	p := toProblem(err)
+// WriteProblem answers a plain handler's error.
+func WriteProblem(w http.ResponseWriter, err error) {
+	p := ToProblem(err)
 	w.Header().Set("Content-Type", "application/problem+json")
 
 	if p.Status == http.StatusTooManyRequests || p.Status == http.StatusServiceUnavailable {

@@ -1,7 +1,6 @@
-package server
+package agentapi
 
 import (
-	"math"
 	"sync"
 
 	"trainyard/internal/fault"
@@ -20,21 +19,19 @@ type roster struct {
 	lost    chan struct{} // closed when a node is removed or lost
 }
 
-// newRoster returns the roster of a loop that does not run yet, which keeps it
-// up to date from then on. It is updated before any other listener, so that whoever is woken
-// by a batch finds it in the roster.
-func newRoster(l *Loop) *roster {
+// newRoster returns the roster of a yard with these nodes.
+func newRoster(nodes []yardmaster.NodeInfo) *roster {
 	r := &roster{states: map[id.Node]fleet.State{}, removed: make(chan struct{}), lost: make(chan struct{})}
-	if l.yard != nil {
-		for _, n := range l.yard.Nodes("", math.MaxInt) {
-			r.states[n.ID] = n.State
-		}
+	for _, n := range nodes {
+		r.states[n.ID] = n.State
 	}
-
-	l.after = append([]func(*yardmaster.Batch){r.update}, l.after...)
 
 	return r
 }
+
+// Follow keeps up with a committed batch. The loop must call it before any other
+// listener, so that whoever is woken by a batch finds it in the roster.
+func (s *Server) Follow(b *yardmaster.Batch) { s.roster.update(b) }
 
 func (r *roster) update(b *yardmaster.Batch) {
 	r.mu.Lock()
@@ -71,8 +68,9 @@ func (r *roster) admit(n id.Node) (<-chan struct{}, error) {
 	return r.removed, nil
 }
 
-// gone reports whether a node was removed or is lost, so that no more reports are expected.
-func (r *roster) gone(n id.Node) bool {
+// Gone reports whether a node was removed or is lost, so that no more reports are expected.
+func (s *Server) Gone(n id.Node) bool {
+	r := s.roster
 	r.mu.Lock()
 	defer r.mu.Unlock()
 
@@ -81,8 +79,9 @@ func (r *roster) gone(n id.Node) bool {
 	return !ok || state == fleet.Lost
 }
 
-// waitLost returns a channel that is closed when a node is lost or removed.
-func (r *roster) waitLost() <-chan struct{} {
+// WaitLost returns a channel that is closed when a node is lost or removed.
+func (s *Server) WaitLost() <-chan struct{} {
+	r := s.roster
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.lost

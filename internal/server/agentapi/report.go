@@ -1,0 +1,139 @@
+package agentapi
+
+import (
+	"context"
+	"strconv"
+	"time"
+
+	"github.com/danielgtaylor/huma/v2"
+	"github.com/danielgtaylor/huma/v2/adapters/humago"
+
+	"trainyard/internal/api"
+	"trainyard/internal/id"
+	"trainyard/internal/job"
+	"trainyard/internal/server/httpapi"
+	"trainyard/internal/yardmaster"
+)
+
+func (s *Server) report(ctx context.Context, in *httpapi.Body[api.Report]) (*httpapi.Body[api.ReportReply], error) {
+	n := nodeOf(ctx)
+
+	if in.Body.Inventory != nil {
+		if err := checkInventory(in.Body.Inventory); err != nil {
+			return nil, httpapi.ToProblem(err)
+		}
+	}
+
+	if err := in.Body.Check(); err != nil {
+		return nil, httpapi.ToProblem(err)
+	}
+
+	answer, err := s.do(ctx, fromReport(n, &in.Body))
+	if err != nil {
+		return nil, s.fail(ctx, err)
+	}
+
+	reply := api.ReportReply{
+		Interval:   job.Duration(s.Interval),
+		Lease:      job.Duration(s.Lease),
+		Generation: s.Assignments.Generation(n),
+		Release:    s.noteReport(n, &in.Body),
+	}
+
+	if h, ok := answer.(yardmaster.LeaseRenewal); ok {
+		reply.LeaseLeft = wholeSeconds(h.LeaseLeft)
+	}
+
+	if len(in.Body.Data) > 0 {
+		if err := s.query(ctx, func(y *yardmaster.Yard) { reply.Purge = y.Misplaced(n, in.Body.Data) }); err != nil {
+			return nil, s.fail(ctx, err)
+		}
+	}
+
+	return &httpapi.Body[api.ReportReply]{Body: reply}, nil
+}
+
+func wholeSeconds(d time.Duration) *int64 {
+	n := int64(max(d, 0) / time.Second)
+	return &n
+}
+
+func (s *Server) assignments(ctx context.Context, _ *struct{}) (*huma.StreamResponse, error) {
+	n := nodeOf(ctx)
+	return &huma.StreamResponse{Body: func(hc huma.Context) {
+		req, w := humago.Unwrap(hc)
+		out := httpapi.NewStream(w)
+
+		for {
+			removed, err := s.roster.admit(n)
+			if err != nil {
+				out.Send("", "error", httpapi.ToProblem(err))
+				return
+			}
+
+			orders, generation, changed := s.Assignments.Desired(n)
+			if !out.Send(strconv.FormatUint(generation, 10), "", s.toAssignments(orders, generation)) {
+				return
+			}
+			if !httpapi.WaitAny(req.Context(), out, []<-chan struct{}{changed, removed}) {
+				return
+			}
+		}
+	}}, nil
+}
+
+// pushMetrics stores the training metrics of the runs of a node. Only rank 0 of a run reports them.
+func (s *Server) pushMetrics(
+	ctx context.Context,
+	in *httpapi.Body[api.MetricsReport],
+) (*httpapi.Body[api.MetricsReply], error) {
+	if err := in.Body.Check(); err != nil {
+		return nil, httpapi.ToProblem(err)
+	}
+
+	for i := range in.Body.Runs {
+		if err := s.mayWriteLog(ctx, in.Body.Runs[i].Run, 0); err != nil {
+			return nil, s.fail(ctx, err)
+		}
+	}
+
+	if err := s.Metrics.Take(ctx, &in.Body); err != nil {
+		return nil, s.fail(ctx, err)
+	}
+
+	return &httpapi.Body[api.MetricsReply]{Body: api.MetricsReply{Server: s.Start}}, nil
+}
+
+// toAssignments writes the orders of a node as its agent receives them.
+func (s *Server) toAssignments(orders []yardmaster.Order, generation uint64) api.Assignments {
+	out := api.Assignments{Server: s.Start, Generation: generation, Runs: make([]api.Assignment, len(orders))}
+	for i := range orders {
+		o := &orders[i]
+		out.Runs[i] = api.Assignment{
+			Run:    o.Run,
+			Job:    o.Job,
+			Epoch:  o.Epoch,
+			Rank:   o.Rank,
+			Stop:   o.Stop,
+			Launch: api.Launch(o.Launch),
+		}
+	}
+
+	return out
+}
+
+func fromReport(n id.Node, r *api.Report) yardmaster.NodeReport {
+	out := yardmaster.NodeReport{
+		Node:      n,
+		Inventory: r.Inventory,
+		Foreign:   r.Foreign,
+		Data:      r.Data,
+		Ranks:     make([]yardmaster.RankReport, len(r.Ranks)),
+	}
+
+	for i := range r.Ranks {
+		out.Ranks[i] = yardmaster.RankReport(r.Ranks[i])
+	}
+
+	return out
+}
