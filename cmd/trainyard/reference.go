@@ -133,7 +133,8 @@ func lifecycle() []byte {
 	)
 
 	for _, part := range []struct{ title, intro, body string }{
-		{"What people see", "The status word of a job: its state, or for a job that has failed what it failed of.", job.StatusTable()},
+		{"What people see", "The status word of a job: its state, or for a job that has failed what it failed of.",
+			job.StatusTable()},
 		{"When a run ends early", "The failure catalogue: what is shown and what happens next.", job.CatalogueTable()},
 		{"A job", "", fence(job.Diagram())},
 		{"A run", "One attempt of a job; each of its ranks goes through the same states.", fence(job.RunDiagram())},

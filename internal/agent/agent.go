@@ -290,7 +290,8 @@ func (a *Agent) Run(ctx context.Context) (err error) {
 	inner, cancel := context.WithCancel(context.WithoutCancel(ctx))
 
 	var loops sync.WaitGroup
-	for _, loop := range []func(context.Context){a.reconcileLoop, a.streamLoop, a.reportLoop, a.inventoryLoop, a.renewLoop, a.curvesLoop} {
+	for _, loop := range []func(context.Context){a.reconcileLoop, a.streamLoop, a.reportLoop, a.inventoryLoop,
+		a.renewLoop, a.curvesLoop} {
 		loops.Go(func() { loop(inner) })
 	}
 

@@ -60,7 +60,8 @@ func (a *Agent) checkSameServer(identity *auth.NodeIdentity) error {
 	}
 
 	if token.CAHash != identity.CAHash() {
-		return fault.New(fault.Conflict, "joined_elsewhere", "this machine has already joined another server as %s", identity.Node()).
+		return fault.New(fault.Conflict, "joined_elsewhere", "this machine has already joined another server as %s",
+			identity.Node()).
 			WithRemedy("use another data directory, or remove %s to leave that server", a.path("identity"))
 	}
 
@@ -158,7 +159,8 @@ func (a *Agent) joinToken() (auth.Parsed, error) {
 	}
 
 	if token.Kind != tenant.JoinToken {
-		return token, fault.New(fault.Invalid, "token_kind_wrong", "token must be a join token, got a token for %s", token.Kind).
+		return token, fault.New(fault.Invalid, "token_kind_wrong", "token must be a join token, got a token for %s",
+			token.Kind).
 			WithField("token").
 			WithRemedy("create one with: trainyard tokens create --join")
 	}
@@ -183,7 +185,8 @@ func (a *Agent) nodeName() (string, error) {
 		if !id.Name(a.cfg.Name) {
 			return "", fault.New(fault.Invalid, "node_name_invalid", "invalid node name %.80q", a.cfg.Name).
 				WithField("name").
-				WithRemedy("use up to %d lower-case letters, digits, '-', '_' and '.', with a letter or digit at both ends", id.MaxName)
+				WithRemedy("use up to %d lower-case letters, digits, '-', '_' and '.', with a letter or digit at both ends",
+					id.MaxName)
 		}
 
 		return a.cfg.Name, nil

@@ -48,7 +48,8 @@ func TestWhatAProgramTellsIsChecked(t *testing.T) {
 func TestPercentIsAHundredOnlyWhenAllIsDone(t *testing.T) {
 	t.Parallel()
 
-	for _, tt := range []struct{ done, work, want float64 }{{0, 3, 0}, {1, 3, 33.3}, {2.9999, 3, 99.9}, {3, 3, 100}, {4, 3, 100}} {
+	for _, tt := range []struct{ done, work, want float64 }{{0, 3, 0}, {1, 3, 33.3}, {2.9999, 3, 99.9}, {3, 3, 100},
+		{4, 3, 100}} {
 		j := Job{Work: tt.work}
 		j.SetDone(tt.done)
 

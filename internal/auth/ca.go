@@ -86,7 +86,8 @@ func OpenCA(dir string, now time.Time) (*CA, error) {
 	}
 
 	if !now.Before(ca.cert.NotAfter) {
-		return nil, fault.New(fault.Internal, "ca_expired", "the CA in %s expired on %s", path, ca.cert.NotAfter.Format(time.DateOnly)).
+		return nil, fault.New(fault.Internal, "ca_expired", "the CA in %s expired on %s", path,
+			ca.cert.NotAfter.Format(time.DateOnly)).
 			WithRemedy("check the machine's clock; if it is right, move the file away: a new CA is created, every node must " +
 				"join again and every user must log in again")
 	}

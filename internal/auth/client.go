@@ -146,7 +146,8 @@ func verifyServer(leaf, ca *x509.Certificate, addr, host string) error {
 			WithCause(err)
 	}
 
-	return fault.New(fault.Denied, "server_certificate_invalid", "the certificate of the server at %s is invalid: %v", addr, err).
+	return fault.New(fault.Denied, "server_certificate_invalid", "the certificate of the server at %s is invalid: %v",
+		addr, err).
 		WithRemedy("check this machine's clock, then the server").
 		WithCause(err)
 }

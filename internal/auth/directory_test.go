@@ -94,7 +94,8 @@ func TestTheDirectoryRefuses(t *testing.T) {
 			d := auth.NewDirectory()
 			d.PutUser(u)
 
-			for _, r := range []tenant.Token{rec, record(boot, tenant.BootstrapToken, now), record(join, tenant.JoinToken, now)} {
+			for _, r := range []tenant.Token{rec, record(boot, tenant.BootstrapToken, now),
+				record(join, tenant.JoinToken, now)} {
 				d.PutToken(r)
 			}
 

@@ -59,7 +59,8 @@ func (ca *CA) ServerCertificate(hosts []string, now time.Time) (tls.Certificate,
 // addHosts sets the names and addresses that a server certificate is for.
 func addHosts(template *x509.Certificate, hosts []string) error {
 	if len(hosts) == 0 || len(hosts) > maxHosts {
-		return fault.New(fault.Invalid, "host_invalid", "a server needs 1 to %d host names or addresses, got %d", maxHosts, len(hosts)).
+		return fault.New(fault.Invalid, "host_invalid", "a server needs 1 to %d host names or addresses, got %d", maxHosts,
+			len(hosts)).
 			WithRemedy("give the host names under which the server is reached")
 	}
 
@@ -121,11 +122,13 @@ func (ca *CA) SignNode(
 ) (certPEM []byte, expires time.Time, err error) {
 	if !id.Name(string(node)) {
 		return nil, time.Time{}, fault.New(fault.Invalid, "node_name_invalid", "invalid node name %.80q", node).
-			WithRemedy("use up to %d lower-case letters, digits, '-', '_' and '.', with a letter or digit at both ends", id.MaxName)
+			WithRemedy("use up to %d lower-case letters, digits, '-', '_' and '.', with a letter or digit at both ends",
+				id.MaxName)
 	}
 
 	if ttl <= 0 || ttl > MaxNodeLife {
-		return nil, time.Time{}, fault.New(fault.Invalid, "node_life_invalid", "invalid lifetime %s of a node certificate", ttl).
+		return nil, time.Time{}, fault.New(fault.Invalid, "node_life_invalid", "invalid lifetime %s of a node certificate",
+			ttl).
 			WithRemedy("use at most %s", MaxNodeLife)
 	}
 

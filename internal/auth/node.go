@@ -52,7 +52,8 @@ func LoadNodeIdentity(dir string) (*NodeIdentity, error) {
 	path := filepath.Join(dir, nodeFile)
 	data, err := readPrivate(path)
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil, fault.New(fault.NotFound, "node_not_joined", "this machine has not joined a yard: %s does not exist", path).
+		return nil, fault.New(fault.NotFound, "node_not_joined", "this machine has not joined a yard: %s does not exist",
+			path).
 			WithRemedy("join it with trainyard agent join").
 			WithCause(err)
 	}

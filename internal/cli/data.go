@@ -263,7 +263,8 @@ func (a *app) removeData() *cobra.Command {
 		Example: "  trainyard data remove scans",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return a.withClient(func(c *api.Client) error {
-				if err := a.sure(cmd.Context(), "Remove dataset "+args[0]+"? Jobs that use it can no longer be placed."); err != nil {
+				if err := a.sure(cmd.Context(), "Remove dataset "+args[0]+
+					"? Jobs that use it can no longer be placed."); err != nil {
 					return err
 				}
 

@@ -276,7 +276,8 @@ func (a *app) jobTable(jobs []api.Job) *table.Table {
 				exit = strconv.Itoa(*j.ExitCode)
 			}
 
-			for _, text := range []string{string(j.Project), strconv.Itoa(j.Priority), strconv.Itoa(j.Epoch), exit, percent(j), due} {
+			for _, text := range []string{string(j.Project), strconv.Itoa(j.Priority), strconv.Itoa(j.Epoch), exit, percent(j),
+				due} {
 				row = append(row, table.Cell{Text: text})
 			}
 		}

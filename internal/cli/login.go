@@ -144,7 +144,8 @@ func (a *app) pin(ctx context.Context, server, tokenHash, flagHash, known string
 	want := tokenHash
 	if flagHash != "" {
 		if want != "" && want != flagHash {
-			return nil, fault.New(fault.Denied, "ca_mismatch", "the token belongs to a server with CA %s, expected %s", want, flagHash).
+			return nil, fault.New(fault.Denied, "ca_mismatch", "the token belongs to a server with CA %s, expected %s", want,
+				flagHash).
 				WithRemedy("use a token of the server you log in to")
 		}
 

@@ -121,7 +121,8 @@ func (a *app) nodeTable(nodes []api.Node) *table.Table {
 			}
 
 			for _, text := range []string{
-				fmt.Sprintf("%s of %s", n.CPUsFree, n.CPUs), fmt.Sprintf("%s of %s", humanize.Size(n.MemFree), humanize.Size(n.Memory)), seen,
+				fmt.Sprintf("%s of %s", n.CPUsFree, n.CPUs),
+				fmt.Sprintf("%s of %s", humanize.Size(n.MemFree), humanize.Size(n.Memory)), seen,
 				n.Pool, n.Address, n.OS + "/" + n.Arch, n.Version, n.Limits, n.Reason,
 			} {
 				row = append(row, table.Cell{Text: text})

@@ -283,7 +283,8 @@ func (a *app) notes(notes []string) {
 // submitted lists accepted jobs that are not followed.
 func (a *app) submitted(jobs []api.Job) error {
 	for _, j := range jobs {
-		if _, err := fmt.Fprintln(a.Stdout, strings.TrimSpace("Submitted "+string(j.ID)+" "+table.Plain(j.Name))); err != nil {
+		if _, err := fmt.Fprintln(a.Stdout, strings.TrimSpace("Submitted "+string(j.ID)+" "+
+			table.Plain(j.Name))); err != nil {
 			return err
 		}
 	}

@@ -338,7 +338,8 @@ func TestMistakesOfTheFileAreAllToldBeforeAnythingIsSent(t *testing.T) {
 	}
 
 	var doc exit.Document
-	if err := json.Unmarshal([]byte(p.stderr.String()), &doc); err != nil || len(doc.Errors) != 2 || doc.Errors[0].Line != 2 ||
+	if err := json.Unmarshal([]byte(p.stderr.String()), &doc); err != nil || len(doc.Errors) != 2 ||
+		doc.Errors[0].Line != 2 ||
 		doc.ExitCode != exit.Refused {
 		t.Errorf("stderr: %s (%v)", p.stderr, err)
 	}

@@ -124,9 +124,13 @@ func (a *app) usageText(u *api.Usage) error {
 		none  string
 	}{
 		{"Use rate of local and reserved nodes", a.rates(u.UseRate), "none"},
-		{"On-demand nodes: creations, time, cost", a.provisioned(u.OnDemand, "OFFER", func(h *api.Provisioned) string { return orAll(h.Offer) }), "none were provisioned"},
+		{"On-demand nodes: creations, time, cost",
+			a.provisioned(u.OnDemand, "OFFER", func(h *api.Provisioned) string { return orAll(h.Offer) }),
+			"none were provisioned"},
 		{"Time on local and reserved nodes, by researcher", a.own(u.Own), "none"},
-		{"On-demand nodes: creations, time, cost, by researcher", a.provisioned(u.OnDemandBy, "RESEARCHER", func(h *api.Provisioned) string { return orYard(h.Researcher) }), "none were provisioned"},
+		{"On-demand nodes: creations, time, cost, by researcher",
+			a.provisioned(u.OnDemandBy, "RESEARCHER", func(h *api.Provisioned) string { return orYard(h.Researcher) }),
+			"none were provisioned"},
 		{"Paid for but not used", a.unused(u.Unused), "none"},
 	} {
 		if _, err := fmt.Fprintf(a.Stdout, "\n%s\n", group.title); err != nil {

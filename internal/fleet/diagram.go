@@ -31,7 +31,8 @@ func Diagram() string {
 func LeaseDiagram() string {
 	var out strings.Builder
 	out.WriteString(
-		"stateDiagram-v2\n    [*] --> " + string(LeaseRequested) + ": provision\n    [*] --> " + string(LeaseReleasing) + ": found without a lease\n",
+		"stateDiagram-v2\n    [*] --> " + string(LeaseRequested) + ": provision\n    [*] --> " + string(LeaseReleasing) +
+			": found without a lease\n",
 	)
 
 	for _, from := range LeaseStates() {

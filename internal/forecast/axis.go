@@ -10,7 +10,8 @@ import (
 	"trainyard/internal/metric"
 )
 
-// view is what the program of a job reports: the curve of the metric that matters, on the axis of work, and how fast the
+// view is what the program of a job reports: the curve of the metric that matters, on the axis of work, and how fast
+// the
 // job is.
 type view struct {
 	series        *metric.Series // whose curve; nil if there is none

@@ -11,7 +11,8 @@ import (
 	"trainyard/internal/job"
 )
 
-// maxExtrapolation is how many times the largest known number of GPUs a job is assumed to scale to. Beyond that the cost of
+// maxExtrapolation is how many times the largest known number of GPUs a job is assumed to scale to. Beyond that the
+// cost of
 // communication is unknown.
 const maxExtrapolation = 2
 

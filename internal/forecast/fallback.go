@@ -12,7 +12,8 @@ import (
 	"trainyard/internal/quantile"
 )
 
-// What a job reports comes first. The estimates below are for jobs that have not started or report nothing; each is used
+// What a job reports comes first. The estimates below are for jobs that have not started or report nothing; each is
+// used
 // if the one before has none.
 
 // bySpeed uses the work and the speed that the job file or the program declares.
@@ -136,7 +137,8 @@ func (m *maker) byNamesakes() bool {
 	return true
 }
 
-// byExpectation adds the researcher's own estimate. It decides only if there is no other estimate: then it returns true.
+// byExpectation adds the researcher's own estimate. It decides only if there is no other estimate: then it returns
+// true.
 func (m *maker) byExpectation() bool {
 	expect := time.Duration(m.in.Job.Spec.Expect).Seconds()
 	if expect <= 0 {

@@ -1,9 +1,12 @@
-// Package forecast estimates when a job will finish and what it will cost, with a prediction interval. It stands between
-// watch and move on the path of a job: metrics and finished jobs go in, a job.Forecast comes out, which people are shown
+// Package forecast estimates when a job will finish and what it will cost, with a prediction interval. It stands
+// between
+// watch and move on the path of a job: metrics and finished jobs go in, a job.Forecast comes out, which people are
+// shown
 // and policies plan by.
 //
 // Several estimators contribute: the declared amount of work, the job's own learning curve (package curve), similar
-// finished jobs (package match), a regression of durations (package duration), and the researcher's own estimate. Package
+// finished jobs (package match), a regression of durations (package duration), and the researcher's own estimate.
+// Package
 // calibrate weighs them and computes the interval from replays of the yard's finished jobs (Score). A job of which
 // nothing is known gets a forecast that says so.
 //
@@ -48,7 +51,8 @@ type Stretch struct {
 	Setup  float64   // seconds of it before the program began or went on: set-up, start, restore
 }
 
-// Progress is the progress that a program reports, in its own units: by a progress file, a status protocol or a progress
+// Progress is the progress that a program reports, in its own units: by a progress file, a status protocol or a
+// progress
 // bar.
 type Progress struct {
 	Done  float64

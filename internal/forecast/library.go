@@ -16,7 +16,8 @@ import (
 	"trainyard/internal/quantile"
 )
 
-// Library is the finished jobs that forecasts are based on: their curves, the duration model, and how long they waited and
+// Library is the finished jobs that forecasts are based on: their curves, the duration model, and how long they
+// waited and
 // were set up. It is immutable and safe for concurrent use. A nil Library has no jobs.
 type Library struct {
 	past  []history.Past

@@ -184,7 +184,8 @@ func (n *notices) checkFinite(w *Watch) {
 	n.toggle(false, Number, "Its losses are finite again.")
 }
 
-// checkProgress reports whether the program still makes progress. One that never reported anything is not expected to, and
+// checkProgress reports whether the program still makes progress. One that never reported anything is not expected
+// to, and
 // one that reports NaN does report.
 func (n *notices) checkProgress(w *Watch) {
 	reported, usual := 0.0, 0.0

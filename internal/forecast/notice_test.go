@@ -43,7 +43,8 @@ func TestALateJobIsToldOfOnce(t *testing.T) {
 		ends float64
 		want []string
 	}{
-		{900, nil}, {1050, nil}, {1101, []string{Slipped}}, {1050, nil}, {1200, nil}, {950, nil}, {899, []string{OnTime}}, {1000, nil}, {1500, []string{Slipped}},
+		{900, nil}, {1050, nil}, {1101, []string{Slipped}}, {1050, nil}, {1200, nil}, {950, nil}, {899, []string{OnTime}},
+		{1000, nil}, {1500, []string{Slipped}},
 	} {
 		now := ending(tt.ends)
 		got := Compare(before, now, w)

@@ -138,7 +138,8 @@ const (
 	minFirstInterval = 60.0 // seconds after which a single point counts; before that the second is waited for
 )
 
-// sinceStart returns the pace of a program that has reported a single point. It began with no work done, but how much of its
+// sinceStart returns the pace of a program that has reported a single point. It began with no work done, but how much
+// of its
 // time went into loading is unknown: between nothing and half.
 func sinceStart(p metric.Point, began float64) pace {
 	took := p.At - began

@@ -155,7 +155,8 @@ func cutTimeUnit(s string) (size time.Duration, after string, ok bool) {
 	for _, u := range []struct {
 		name string
 		size time.Duration
-	}{{"ms", time.Millisecond}, {"s", time.Second}, {"m", time.Minute}, {"h", time.Hour}, {"d", 24 * time.Hour}, {"w", 7 * 24 * time.Hour}} {
+	}{{"ms", time.Millisecond}, {"s", time.Second}, {"m", time.Minute}, {"h", time.Hour}, {"d", 24 * time.Hour},
+		{"w", 7 * 24 * time.Hour}} {
 		after, ok = strings.CutPrefix(s, u.name)
 		if ok && (after == "" || after[0] >= '0' && after[0] <= '9') {
 			return u.size, after, true

@@ -86,7 +86,8 @@ func TestCheckFindsWhatIsWrong(t *testing.T) {
 			t.Parallel()
 			nodes := node()
 			spoiled := tc.spoil(slices.Clone(books), nodes)
-			for period, want := range map[[2]time.Time]string{{}: tc.want, {monday.Add(20 * time.Minute), monday.Add(30 * time.Minute)}: tc.part} {
+			for period, want := range map[[2]time.Time]string{{}: tc.want,
+				{monday.Add(20 * time.Minute), monday.Add(30 * time.Minute)}: tc.part} {
 				err := ledger.Check(each(spoiled), nodes, period[0], period[1])
 				switch {
 				case want == "" && err != nil:

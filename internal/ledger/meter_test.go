@@ -269,7 +269,8 @@ func TestTheRestOfAPaidStretchIsWaste(t *testing.T) {
 		"not kept, but paid for anyway": {time.Hour, time.Minute, 0, ledger.NanosOf(12)},
 	} {
 		l := newLease()
-		l.Offer.BillingIncrement, l.Offer.MinBilling, l.Ended = job.Duration(tc.bills), job.Duration(tc.least), monday.Add(tc.kept)
+		l.Offer.BillingIncrement, l.Offer.MinBilling, l.Ended = job.Duration(tc.bills), job.Duration(tc.least),
+			monday.Add(tc.kept)
 
 		m := ledger.NewMeter(l.Offer.Node(), tariff(), l, monday)
 

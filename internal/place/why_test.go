@@ -66,7 +66,8 @@ func TestExplain(t *testing.T) {
 		},
 		"memory after an escalation": {
 			yard: func(y yard) { y.node("a", 1, nil) },
-			need: fleet.NeedOf(&job.Spec{Place: job.PlaceAny, Resources: job.Resources{GPUs: job.Range{Min: 1, Max: 1}}}, job.Floor{GPUMemory: 80 << 30}, nil),
+			need: fleet.NeedOf(&job.Spec{Place: job.PlaceAny, Resources: job.Resources{GPUs: job.Range{Min: 1, Max: 1}}},
+				job.Floor{GPUMemory: 80 << 30}, nil),
 			want: place.Why{Blocker: place.BlockNoFit, Sentence: "no node has 1 GPU with more than 80 GB of memory",
 				Remedies: []string{"request at most 1 GPU, 16 CPUs and 64 GB of memory per node, or add a node"}},
 		},

@@ -185,7 +185,10 @@ func badPart(s string) (problem, remedy string) {
 	switch {
 	case s == "" || len(s) > maxText || s != strings.TrimSpace(s):
 		return "must be a name", "write it as the provider does, without spaces around it"
-	case strings.ContainsFunc(s, func(c rune) bool { return c == '/' || c == unicode.ReplacementChar || !unicode.IsPrint(c) }):
+	case strings.ContainsFunc(s, func(c rune) bool {
+		return c == '/' || c == unicode.ReplacementChar ||
+			!unicode.IsPrint(c)
+	}):
 		return "must not have a slash or a character that cannot be printed", "write it as the provider does"
 	}
 

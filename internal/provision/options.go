@@ -385,7 +385,8 @@ func (q *Query) price(o *fleet.Offer, h *host, nodes int, run time.Duration) (Op
 
 	opt.Finish = q.Now.Add(held)
 	hourly := float64(o.Hourly) / 1e6
-	opt.Money = float64(nodes)*(o.Cost(job.Duration(held))+transfer) + opt.Losses*(hourly*time.Duration(o.BillingIncrement).Hours()/2+transfer)
+	opt.Money = float64(nodes)*(o.Cost(job.Duration(held))+transfer) +
+		opt.Losses*(hourly*time.Duration(o.BillingIncrement).Hours()/2+transfer)
 
 	switch q.Objective {
 	case job.ObjectiveTime:

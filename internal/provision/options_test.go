@@ -298,7 +298,8 @@ func TestTheFormulaOfSpotLossesIsRight(t *testing.T) {
 	n := need(1)
 	n.Nodes, n.MaxNodes = nodes, nodes
 	takes := func(*fleet.Offer, int, int) (time.Duration, bool) { return hours(run), true }
-	got := provision.Options(offers, n, provision.Query{Now: noon, Objective: job.ObjectiveTime, RunTime: takes, CheckpointEvery: hours(every), Restore: hours(restore)})[0]
+	got := provision.Options(offers, n, provision.Query{Now: noon, Objective: job.ObjectiveTime, RunTime: takes,
+		CheckpointEvery: hours(every), Restore: hours(restore)})[0]
 
 	chance := rand.New(rand.NewPCG(1, 2))
 	const lives = 200_000

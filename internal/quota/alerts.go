@@ -101,7 +101,8 @@ func (a *account) situation(r *limit, m measure, now time.Time) situation {
 		return s
 	}
 
-	s.period, s.limit, s.used, s.warnAt, s.action, s.mark = r.Period, r.amounts[m], a.used(m, r.Period, now), r.WarnAt, r.OnExceeded, r.marks[m]
+	s.period, s.limit, s.used, s.warnAt, s.action, s.mark = r.Period, r.amounts[m], a.used(m, r.Period, now), r.WarnAt,
+		r.OnExceeded, r.marks[m]
 
 	s.begin, s.reset = r.Period.Begin(now), r.Period.End(now)
 	rest := s.reset.Sub(now)

@@ -56,13 +56,14 @@ func (a *account) limitOr(each *limit) *limit {
 
 // allowanceQuery is an allowance while it is computed.
 type allowanceQuery struct {
-	now          time.Time
-	allowance    tenant.Allowance
-	job          *jobUsage      // of the asking job, nil if it has none
-	freeGPUs     int64          // without borrowing, in millionths of a GPU
-	ceilingGPUs  int64          // with all that may be borrowed
-	longest      exhaustedLimit // the exhausted limit that resets last
-	downgradedBy string         // names the exhausted limit that allows only nodes that are paid for anyway, "" if none does
+	now         time.Time
+	allowance   tenant.Allowance
+	job         *jobUsage      // of the asking job, nil if it has none
+	freeGPUs    int64          // without borrowing, in millionths of a GPU
+	ceilingGPUs int64          // with all that may be borrowed
+	longest     exhaustedLimit // the exhausted limit that resets last
+	// names the exhausted limit that allows only nodes that are paid for anyway, "" if none does
+	downgradedBy string
 }
 
 // exhaustedLimit is a limit that is used up.

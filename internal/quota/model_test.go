@@ -392,7 +392,8 @@ func restarted(t *rapid.T, b *quota.Tracker, m *model) *quota.Tracker {
 		again.Commit(w, o)
 	}
 
-	if diff := cmp.Diff(b.Quotas(), again.Quotas()) + cmp.Diff(b.Usage(), again.Usage()) + cmp.Diff(b.Notices(), again.Notices()) +
+	if diff := cmp.Diff(b.Quotas(), again.Quotas()) + cmp.Diff(b.Usage(), again.Usage()) +
+		cmp.Diff(b.Notices(), again.Notices()) +
 		cmp.Diff(b.Statuses(m.now), again.Statuses(m.now)); diff != "" {
 		t.Fatal("after a restart:", diff)
 	}
@@ -425,7 +426,8 @@ func compareAllowances(t *rapid.T, b *quota.Tracker, m *model) {
 	got := b.Allow(m.now, w, budget, spent)
 
 	want, hold := m.allow(w, budget, spent)
-	if got.GPUs != want.GPUs || !near(got.Part, want.Part) || got.Nodes != want.Nodes || got.Ceiling != want.Ceiling || got.Borrow != want.Borrow ||
+	if got.GPUs != want.GPUs || !near(got.Part, want.Part) || got.Nodes != want.Nodes || got.Ceiling != want.Ceiling ||
+		got.Borrow != want.Borrow ||
 		got.NoProvisioning != want.NoProvisioning ||
 		!near(got.Money, want.Money) ||
 		!near(got.GPUHours, want.GPUHours) ||
@@ -468,7 +470,8 @@ func compareForecast(t *rapid.T, b *quota.Tracker, m *model) {
 			t.Fatalf("%s stands at %+v, want %g an hour, %d nodes", s.Subject, s, hourly, nodes)
 		}
 
-		check := func(c quota.Projection, used, limit float64, rate func(entry) float64, expect func(quota.Commitment) float64) {
+		check := func(c quota.Projection, used, limit float64, rate func(entry) float64,
+			expect func(quota.Commitment) float64) {
 			after := func(hours float64) float64 {
 				sum := used
 				for w, e := range jobs {

@@ -238,7 +238,8 @@ func TestAllowTakesTheTightest(t *testing.T) {
 			},
 		},
 		"used up money leaves what costs no rent": {
-			limits: []tenant.Quota{{Subject: ann, Budget: 40 * dollar, OnExceeded: tenant.ExceededDowngrade}, {Subject: vision, Budget: 100 * dollar}},
+			limits: []tenant.Quota{{Subject: ann, Budget: 40 * dollar, OnExceeded: tenant.ExceededDowngrade},
+				{Subject: vision, Budget: 100 * dollar}},
 			before: func(b *quota.Tracker) { b.Spend(noon, noon, annsJ1, 0, 40) },
 			want: func(a *tenant.Allowance) {
 				a.Money = 60
@@ -290,7 +291,8 @@ func TestAllowTakesTheTightest(t *testing.T) {
 			}
 
 			if want.FirstLimit == "" {
-				for _, words := range []string{want.LimitedBy.GPUs, want.LimitedBy.Nodes, want.LimitedBy.Money, want.LimitedBy.GPUHours} {
+				for _, words := range []string{want.LimitedBy.GPUs, want.LimitedBy.Nodes, want.LimitedBy.Money,
+					want.LimitedBy.GPUHours} {
 					if want.FirstLimit == "" {
 						want.FirstLimit = words
 					}
@@ -337,17 +339,20 @@ func TestHoldIsASentence(t *testing.T) {
 				"set project/vision --money $0.075",
 		},
 		"the next year is named": {
-			limits: []tenant.Quota{{Subject: ann, Budget: 40 * dollar}}, now: time.Date(2026, 12, 31, 23, 59, 59, 0, time.UTC), cost: 50,
+			limits: []tenant.Quota{{Subject: ann, Budget: 40 * dollar}}, now: time.Date(2026, 12, 31, 23, 59, 59, 0, time.UTC),
+			cost: 50,
 			want: "ann has used $50.00 of $40.00 this month; resets on Jan 1 2027; an admin can raise it: trainyard quota " +
 				"set user/ann --money $60",
 		},
 		"and for the whole of a week in which it begins": {
-			limits: []tenant.Quota{{Subject: ann, Budget: 40 * dollar, Period: tenant.Week}}, now: time.Date(2026, 12, 28, 12, 0, 0, 0, time.UTC), cost: 50,
+			limits: []tenant.Quota{{Subject: ann, Budget: 40 * dollar, Period: tenant.Week}},
+			now:    time.Date(2026, 12, 28, 12, 0, 0, 0, time.UTC), cost: 50,
 			want: "ann has used $50.00 of $40.00 this week; resets on Jan 4 2027; an admin can raise it: trainyard quota set " +
 				"user/ann --money $60",
 		},
 		"of two the one that lasts longer": {
-			limits: []tenant.Quota{{Subject: ann, Budget: 40 * dollar, Period: tenant.Day}, {Subject: vision, GPUHours: 1}}, cost: 40, hours: 1,
+			limits: []tenant.Quota{{Subject: ann, Budget: 40 * dollar, Period: tenant.Day}, {Subject: vision, GPUHours: 1}},
+			cost:   40, hours: 1,
 			want: "project vision has used 1 of 1 GPU-hour this month; resets on Dec 1; an admin can raise it: trainyard " +
 				"quota set project/vision --gpu-hours 1.5",
 		},

@@ -58,7 +58,8 @@ func (y *yard) joinWith(name, token string) *node {
 	csr, err := identity.CSR(name)
 	y.must(err)
 	reply, err := y.client("").
-		Join(y.t.Context(), api.JoinRequest{Capability: api.Capability, Token: token, Name: name, CSR: string(csr), Inventory: someInventory()})
+		Join(y.t.Context(), api.JoinRequest{Capability: api.Capability, Token: token, Name: name, CSR: string(csr),
+			Inventory: someInventory()})
 	y.must(err)
 	y.must(identity.Install([]byte(reply.Certificate)))
 	n.name = reply.Node

@@ -66,10 +66,18 @@ func (s *Server) jobRoutes() {
 		name, summary string
 		message       func(j id.Job, by id.User) yardmaster.Message
 	}{
-		{"cancel", "Cancel a job: SIGTERM, then SIGKILL after its grace period", func(j id.Job, by id.User) yardmaster.Message { return yardmaster.Cancel{Job: j, By: by} }},
-		{"kill", "Kill a job immediately", func(j id.Job, by id.User) yardmaster.Message { return yardmaster.Cancel{Job: j, By: by, Kill: true} }},
-		{"pause", "Stop a job until it is resumed", func(j id.Job, by id.User) yardmaster.Message { return yardmaster.Pause{Job: j, By: by} }},
-		{"resume", "Requeue a paused job", func(j id.Job, by id.User) yardmaster.Message { return yardmaster.Resume{Job: j, By: by} }},
+		{"cancel", "Cancel a job: SIGTERM, then SIGKILL after its grace period",
+			func(j id.Job, by id.User) yardmaster.Message { return yardmaster.Cancel{Job: j, By: by} }},
+		{"kill", "Kill a job immediately", func(j id.Job,
+			by id.User) yardmaster.Message {
+			return yardmaster.Cancel{Job: j, By: by, Kill: true}
+		}},
+		{"pause", "Stop a job until it is resumed",
+			func(j id.Job, by id.User) yardmaster.Message { return yardmaster.Pause{Job: j, By: by} }},
+		{"resume", "Requeue a paused job", func(j id.Job,
+			by id.User) yardmaster.Message {
+			return yardmaster.Resume{Job: j, By: by}
+		}},
 	} {
 		huma.Register(
 			s.api,

@@ -208,7 +208,8 @@ func (s *Server) reaper(ctx context.Context, _ *struct{}) (*httpapi.Body[api.Rea
 		}
 	}
 
-	for kind, into := range map[string]*[]api.Event{"lease.stray": &r.Strays, "lease.unclear": &r.Unclear, "provider": &r.Failures} {
+	for kind, into := range map[string]*[]api.Event{"lease.stray": &r.Strays, "lease.unclear": &r.Unclear,
+		"provider": &r.Failures} {
 		*into, err = s.newestEvents(ctx, kind)
 		if err != nil {
 			return nil, s.fail(ctx, err)

@@ -167,7 +167,8 @@ func (s *Server) wantedToken(ctx context.Context, r *api.TokenRequest) (tenant.T
 		}
 
 		if !who.Scope.Includes(t.Scope) {
-			return t, fault.New(fault.Denied, "wider_scope", "a token of scope %s cannot create one of scope %s", who.Scope, t.Scope).
+			return t, fault.New(fault.Denied, "wider_scope", "a token of scope %s cannot create one of scope %s", who.Scope,
+				t.Scope).
 				WithField("scope")
 		}
 	}

@@ -33,11 +33,12 @@ type Result struct {
 	StartTime                           float64 // GPU-seconds spent on starts and restores
 	GPUSeconds                          float64 // GPU-seconds in use
 	Events, Messages, Rounds, Decisions int
-	Turns                               int                     // entries of the yard's feed: all turns of jobs, runs and nodes
-	ByClass                             map[fleet.Class]float64 // money
-	Use                                 []Point                 // share of GPUs in use over time, in seconds
-	Distribution                        []Point                 // share of jobs done within so many seconds
-	Spans                               []Span
+	// entries of the yard's feed: all turns of jobs, runs and nodes
+	Turns        int
+	ByClass      map[fleet.Class]float64 // money
+	Use          []Point                 // share of GPUs in use over time, in seconds
+	Distribution []Point                 // share of jobs done within so many seconds
+	Spans        []Span
 }
 
 // Span is a stretch of a node's time that a run had.
@@ -268,7 +269,8 @@ func (t *tally) result(policy string, now time.Duration, left int) *Result {
 	t.pass(now)
 	r := &t.out
 	r.Policy, r.Unfinished = policy, left
-	r.Completion, r.Waiting, r.Slowdown, r.Fairness = t.completion.summary(), t.waiting.summary(), t.slowdown.mean(), t.fair.jain()
+	r.Completion, r.Waiting, r.Slowdown, r.Fairness = t.completion.summary(), t.waiting.summary(), t.slowdown.mean(),
+		t.fair.jain()
 	r.Makespan = max(t.last-max(t.first, 0), 0)
 
 	there, used := t.availableAtEnd, t.usedAtEnd

@@ -77,10 +77,12 @@ type OnExceeded string
 
 // What happens when a quota is exceeded. Except with warn, nothing new is provisioned.
 const (
-	ExceededWarn      OnExceeded = "warn"      // people are notified, jobs continue
-	ExceededAsk       OnExceeded = "ask"       // no new job starts until the quota is raised; running jobs continue
-	ExceededDowngrade OnExceeded = "downgrade" // jobs on on-demand nodes checkpoint and move to nodes that are paid for anyway
-	ExceededStop      OnExceeded = "stop"      // running jobs checkpoint, stop, and wait for the next period or a higher quota
+	ExceededWarn OnExceeded = "warn" // people are notified, jobs continue
+	ExceededAsk  OnExceeded = "ask"  // no new job starts until the quota is raised; running jobs continue
+	// jobs on on-demand nodes checkpoint and move to nodes that are paid for anyway
+	ExceededDowngrade OnExceeded = "downgrade"
+	// running jobs checkpoint, stop, and wait for the next period or a higher quota
+	ExceededStop OnExceeded = "stop"
 )
 
 // ExceededActions lists what may happen when a quota is exceeded.

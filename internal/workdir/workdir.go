@@ -246,13 +246,15 @@ func (s *scanner) add(f api.ManifestFile) error {
 	t.Manifest.Files = append(t.Manifest.Files, f)
 	t.Size += f.Size
 	if len(t.Manifest.Files) > s.opts.MaxFiles {
-		return fault.New(fault.OverLimit, "workdir_too_many_files", "the working directory has more than %d files", s.opts.MaxFiles).
+		return fault.New(fault.OverLimit, "workdir_too_many_files", "the working directory has more than %d files",
+			s.opts.MaxFiles).
 			WithField("workdir").
 			WithRemedy(remedy, ownIgnoreName)
 	}
 
 	if t.Size > s.opts.MaxTotal {
-		return fault.New(fault.OverLimit, "workdir_too_large", "the working directory is larger than %s", job.Bytes(s.opts.MaxTotal).Short()).
+		return fault.New(fault.OverLimit, "workdir_too_large", "the working directory is larger than %s",
+			job.Bytes(s.opts.MaxTotal).Short()).
 			WithField("workdir").
 			WithRemedy(remedy, ownIgnoreName)
 	}

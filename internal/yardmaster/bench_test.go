@@ -70,7 +70,8 @@ func reportMS(b *testing.B) {
 // BenchmarkRoundFull is one round over everything: on an empty yard, where as
 // many jobs start as fit, and on a full one, where none does.
 func BenchmarkRoundFull(b *testing.B) {
-	for _, size := range []struct{ nodes, jobs int }{{1_000, 10_000}, {1_000, 100_000}, {10_000, 10_000}, {10_000, 100_000}} {
+	for _, size := range []struct{ nodes, jobs int }{{1_000, 10_000}, {1_000, 100_000}, {10_000, 10_000},
+		{10_000, 100_000}} {
 		name := fmt.Sprintf("%dnodes/%djobs", size.nodes, size.jobs)
 		b.Run("empty/"+name, func(b *testing.B) {
 			for range b.N {

@@ -19,7 +19,8 @@ import (
 // not agree with the rest. shrunk names nodes whose hardware became less while
 // runs were on them: those alone may hold more than they have.
 func CheckInvariants(y *Yard, shrunk map[id.Node]bool) error {
-	for _, check := range []func(*Yard) error{checkJobs, checkNeeds, checkLine, checkRuns, checkOrders, checkUsers, checkKeys, checkTimers, checkRunning, checkPromises} {
+	for _, check := range []func(*Yard) error{checkJobs, checkNeeds, checkLine, checkRuns, checkOrders, checkUsers,
+		checkKeys, checkTimers, checkRunning, checkPromises} {
 		if err := check(y); err != nil {
 			return err
 		}

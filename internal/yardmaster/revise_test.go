@@ -352,7 +352,8 @@ func TestTheYardLearnsHowFastAJobIs(t *testing.T) {
 		t.Errorf("it is taken to do %g a second with %g left, want 20 and 1,530 as it said", r.Rate, left)
 	}
 
-	for _, wrong := range []job.Progress{{Done: math.NaN()}, {Done: -1}, {Done: math.Inf(1)}, {Done: 1, Rates: []job.Rate{{PerSecond: math.NaN()}}}} {
+	for _, wrong := range []job.Progress{{Done: math.NaN()}, {Done: -1}, {Done: math.Inf(1)},
+		{Done: 1, Rates: []job.Rate{{PerSecond: math.NaN()}}}} {
 		r = tell(0, wrong)
 		if r.Done(y.now) != 470 {
 			t.Errorf("%+v was believed: done %g", wrong, r.Done(y.now))

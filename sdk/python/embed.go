@@ -137,7 +137,8 @@ func (p project) files(from fs.FS) ([]file, error) {
 
 func (p project) metadata() string {
 	return fmt.Sprintf("Metadata-Version: 2.4\nName: %s\nVersion: %s\nSummary: %s\nRequires-Python: %s\n"+
-		"License-Expression: %s\nDescription-Content-Type: text/markdown\n\n%s", p.name, p.version, p.summary, p.python, p.license, p.readme)
+		"License-Expression: %s\nDescription-Content-Type: text/markdown\n\n%s", p.name, p.version, p.summary, p.python,
+		p.license, p.readme)
 }
 
 // pack writes files into an archive. They are not compressed: the bytes would depend on the

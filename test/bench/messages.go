@@ -20,7 +20,8 @@ type flow struct {
 	name  string
 	nodes int
 	batch int // messages that share a commit and a round; the server takes as many as have come, up to 2,048
-	jobs  int // of each batch so many are submissions, as many say that a rank runs, and as many that one has ended; the others are heartbeats
+	// of each batch so many are submissions, as many say that a rank runs, and as many that one has ended; the others are heartbeats
+	jobs int
 }
 
 // flows are the yard that the figure is about, and three beside it: more nodes,

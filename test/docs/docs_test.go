@@ -303,7 +303,8 @@ func (s *session) do(t *testing.T, name string, step Step) {
 
 	if step.File != "" {
 		path := filepath.Join(s.folder, step.File)
-		if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o700), os.WriteFile(path, []byte(step.Content), 0o600)); err != nil {
+		if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o700),
+			os.WriteFile(path, []byte(step.Content), 0o600)); err != nil {
 			t.Fatal(err)
 		}
 

@@ -1,7 +1,8 @@
 // Package docs reads the documentation as a script, so that tests can run every command in it.
 //
 // A page is a session in a folder of its own. A fenced block marked "console" is a transcript: lines that begin with
-// "$ " are commands, "> " continues one, and what follows is the output to expect. Where "…" stands, the output may have
+// "$ " are commands, "> " continues one, and what follows is the output to expect. Where "…" stands, the output may
+// have
 // anything or nothing; a line that is only "…" stands for any number of lines. A last line "[exit status N]" is the
 // expected exit status, else it is 0. A command without output in the page may print what it likes.
 //

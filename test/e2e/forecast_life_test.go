@@ -275,7 +275,8 @@ func TestTheYardLearnsFromJobsThatEnded(t *testing.T) {
 	s.succeed(t, "cordon", "north")
 
 	queued := short(101, 0.02)
-	if f, err := s.client.Forecast(t.Context(), queued); err != nil || f.Basis != job.BasisHistory || f.Remaining.Mid <= 0 ||
+	if f, err := s.client.Forecast(t.Context(), queued); err != nil || f.Basis != job.BasisHistory ||
+		f.Remaining.Mid <= 0 ||
 		f.Remaining.High <= f.Remaining.Low {
 		t.Errorf("a queued job is foretold as %+v (%v)", f.Forecast, err)
 	}

@@ -307,7 +307,8 @@ func (w *world) checkEnded(m *machine) {
 		return // only its provider can end it
 	}
 
-	own := later(w.store.leases[m.lease.ID].Ends, m.booted.Add(m.lease.Ends.Sub(m.lease.Requested))).Add(cloud.Slack + endMost)
+	own := later(w.store.leases[m.lease.ID].Ends, m.booted.Add(m.lease.Ends.Sub(m.lease.Requested))).Add(cloud.Slack +
+		endMost)
 
 	if m.ended.After(own) {
 		w.fail("machine %s ended at %s and should have ended itself by %s", m.id, m.ended, own)
@@ -383,7 +384,8 @@ func (w *world) checkBooks() {
 
 	for name, dollars := range rent {
 		l := w.store.leases[name]
-		least, most := l.Offer.Cost(job.Duration(l.Ended.Sub(opened[name]))), l.Offer.Cost(job.Duration(l.Since.Sub(opened[name])))
+		least, most := l.Offer.Cost(job.Duration(l.Ended.Sub(opened[name]))),
+			l.Offer.Cost(job.Duration(l.Since.Sub(opened[name])))
 
 		if dollars < least-cent/10 || dollars > most+cent/10 {
 			w.fail(

@@ -87,7 +87,8 @@ var errUnclear = fault.New(fault.Unavailable, "provider_failed", "the connection
 
 // refusal is a certain no, with one of the codes.
 func (p *provider) refusal() error {
-	code := []string{fleet.RefusedCapacity, fleet.RefusedCapacity, fleet.RefusedQuota, fleet.RefusedPrice, fleet.RefusedInvalid, fleet.RefusedDenied}[p.w.rng.IntN(6)]
+	code := []string{fleet.RefusedCapacity, fleet.RefusedCapacity, fleet.RefusedQuota, fleet.RefusedPrice,
+		fleet.RefusedInvalid, fleet.RefusedDenied}[p.w.rng.IntN(6)]
 	kind := fault.OverLimit
 
 	switch code {

@@ -219,7 +219,8 @@ func (c *Clouds) Terms(y *yardmaster.Config) error {
 	for _, d := range []struct {
 		from job.Duration
 		to   *time.Duration
-	}{{h.Term, &y.Provision.Term}, {h.Patience, &y.Provision.JoinTimeout}, {h.Settle, &y.Provision.ListLag}, {h.Idle, &y.Keep.MaxIdle}, {h.Margin, &y.Keep.ReleaseMargin}} {
+	}{{h.Term, &y.Provision.Term}, {h.Patience, &y.Provision.JoinTimeout}, {h.Settle, &y.Provision.ListLag},
+		{h.Idle, &y.Keep.MaxIdle}, {h.Margin, &y.Keep.ReleaseMargin}} {
 		if d.from > 0 {
 			*d.to = time.Duration(d.from)
 		}

@@ -121,7 +121,8 @@ func (s *series) queue(p metric.Point) {
 	}
 }
 
-// choose returns the series that a value belongs to, nil if another source tells it or there are too many. A source that
+// choose returns the series that a value belongs to, nil if another source tells it or there are too many. A source
+// that
 // is trusted more takes a series over with its first number: that something is no number is heeded, but makes no curve.
 func (g *Gatherer) choose(from *origin, v reading.Value) *series {
 	name := v.Name

@@ -233,7 +233,8 @@ func (w *watchedFile) deliver(g *Gatherer, p *piece, readings []reading.Reading)
 	}
 }
 
-// detectFormat chooses the reader of a file that the user has named, by its content. It reports whether that could be done.
+// detectFormat chooses the reader of a file that the user has named, by its content. It reports whether that could be
+// done.
 func (w *watchedFile) detectFormat(data []byte) bool {
 	line, _, whole := bytes.Cut(data, []byte("\n"))
 	switch {

@@ -46,7 +46,8 @@ head -c 300000000 /dev/zero | tail > /dev/null`
 		t.Error("exit code 0")
 	}
 
-	if _, err := os.Stat(filepath.Join(y.limits.Memory, rundir.GroupName(y.runDir(run)))); !errors.Is(err, os.ErrNotExist) {
+	if _, err := os.Stat(filepath.Join(y.limits.Memory, rundir.GroupName(y.runDir(run)))); !errors.Is(err,
+		os.ErrNotExist) {
 		t.Errorf("its cgroup is left: %v", err)
 	}
 }

@@ -57,7 +57,8 @@ func (c *Cache) reserve(f *fetch, size int64) error {
 		}
 
 		if !removed {
-			return failed(f.ref.Name, "%s, and all cached datasets are in use", lacks).WithRemedy("free some space, or run the job on a node with more")
+			return failed(f.ref.Name, "%s, and all cached datasets are in use",
+				lacks).WithRemedy("free some space, or run the job on a node with more")
 		}
 	}
 }

@@ -237,7 +237,8 @@ func choose(metrics []api.Metric) string {
 		})
 	}
 
-	for _, fits := range []func(api.Metric) bool{func(m api.Metric) bool { return m.Goal != nil }, loss, func(api.Metric) bool { return true }} {
+	for _, fits := range []func(api.Metric) bool{func(m api.Metric) bool { return m.Goal != nil }, loss,
+		func(api.Metric) bool { return true }} {
 		if at := slices.IndexFunc(metrics, fits); at >= 0 {
 			return metrics[at].Name
 		}

@@ -155,7 +155,8 @@ func cost(made *api.Forecast, budget job.Money) console.Field {
 	case b.Mid > limit:
 		field.Value, field.Color = field.Value+", exceeds its budget of "+humanize.Dollars(float64(budget)/1e6), table.Red
 	case b.High > limit:
-		field.Value, field.Color = field.Value+", may exceed its budget of "+humanize.Dollars(float64(budget)/1e6), table.Yellow
+		field.Value, field.Color = field.Value+", may exceed its budget of "+humanize.Dollars(float64(budget)/1e6),
+			table.Yellow
 	}
 
 	return field

@@ -159,7 +159,8 @@ func (m Maker) Make(text []byte, dir string, ch Changes) (*Draft, error) {
 // cannot know, so that it counts as a change.
 func (ch Changes) apply(file *spec.File, given map[string]string) (bool, error) {
 	if ch.Name != "" && len(file.Jobs) > 1 {
-		return false, fault.New(fault.Invalid, "name_of_many", "a name can be given to one job, and this file has %d", len(file.Jobs)).
+		return false, fault.New(fault.Invalid, "name_of_many", "a name can be given to one job, and this file has %d",
+			len(file.Jobs)).
 			WithRemedy("write the names into the file")
 	}
 

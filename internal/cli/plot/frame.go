@@ -56,7 +56,8 @@ func (d *drawing) bottom() (rule, labels string) {
 		copy(text[len(text)-len(word):], []rune(word))
 	}
 
-	return strings.Repeat(" ", d.tickWidth+1) + d.pick("└", "+") + strings.Join(line, ""), strings.TrimRight(string(text), " ")
+	return strings.Repeat(" ", d.tickWidth+1) + d.pick("└", "+") + strings.Join(line, ""),
+		strings.TrimRight(string(text), " ")
 }
 
 // endMark returns how the expected end is marked, and where; "" if it is not.

@@ -158,7 +158,8 @@ func (c *Config) check() error {
 		)
 	}
 
-	for field, address := range map[string]string{"endpoint": c.Endpoint, "price_endpoint": c.PriceEndpoint, "quota_endpoint": c.QuotaEndpoint} {
+	for field, address := range map[string]string{"endpoint": c.Endpoint, "price_endpoint": c.PriceEndpoint,
+		"quota_endpoint": c.QuotaEndpoint} {
 		if u, err := url.Parse(address); address != "" && (err != nil || u.Host == "") {
 			return bad(field, "must be a URL such as http://127.0.0.1:5000, got %q", address)
 		}

@@ -122,7 +122,8 @@ func (c *Config) start(auth gophercloud.AuthOptions, access, region string, secu
 	switch gophercloud.Availability(access) {
 	case gophercloud.AvailabilityPublic, gophercloud.AvailabilityInternal, gophercloud.AvailabilityAdmin:
 	default:
-		return nil, fault.New(fault.Invalid, "openstack_config", "interface must be public, internal or admin, got %q", access).
+		return nil, fault.New(fault.Invalid, "openstack_config", "interface must be public, internal or admin, got %q",
+			access).
 			WithField("interface").
 			WithRemedy("write interface: public, or remove it")
 	}

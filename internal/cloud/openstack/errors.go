@@ -79,7 +79,8 @@ func buildFault(s *servers.Server, r *cloud.Request) error {
 	return fault.New(fault.OverLimit, code, "server of flavor %s could not be built: %s", r.Offer.Type, why(s))
 }
 
-// quota reports whether a refusal speaks of a quota. Nova has no code for it: both of its ways to count say it in words.
+// quota reports whether a refusal speaks of a quota. Nova has no code for it: both of its ways to count say it in
+// words.
 func quota(message string) bool {
 	m := strings.ToLower(message)
 	return strings.Contains(m, "quota") || strings.Contains(m, "over limit") || strings.Contains(m, "over a limit")

@@ -45,7 +45,8 @@ type nobody struct{}
 
 func (nobody) stop(*testing.T, string) {}
 
-// recorded returns a provider whose cloud answers from a record, in its order, and checks at the end that all of it was asked for.
+// recorded returns a provider whose cloud answers from a record, in its order, and checks at the end that all of it
+// was asked for.
 func recorded(t *testing.T, said []Exchange, config openstack.Config) *openstack.Provider {
 	t.Helper()
 	p, err := openstack.New("yard", config)

@@ -68,7 +68,8 @@ func (p *Provider) image(ctx context.Context, region string) (string, error) {
 	// Newest first: the name of an image that is built anew every week stays with the old ones.
 	var found []images.Image
 
-	err = images.List(glance, images.ListOpts{Name: name, Status: images.ImageStatusActive, Sort: "created_at:desc", Limit: 1}).
+	err = images.List(glance, images.ListOpts{Name: name, Status: images.ImageStatusActive, Sort: "created_at:desc",
+		Limit: 1}).
 		EachPage(ctx, func(_ context.Context, page pagination.Page) (bool, error) {
 			var err error
 			found, err = images.ExtractImages(page)
@@ -122,7 +123,8 @@ func (p *Provider) network(ctx context.Context, region string) (any, error) {
 			WithField("network").
 			WithRemedy("see `openstack network list`, or write \"none\" or \"auto\"")
 	case len(found) > 1:
-		return nil, fault.New(fault.Invalid, "openstack_two_networks", "%s has %d networks %q in region %s", p.Name(), len(found), name, region).
+		return nil, fault.New(fault.Invalid, "openstack_two_networks", "%s has %d networks %q in region %s", p.Name(),
+			len(found), name, region).
 			WithField("network").
 			WithRemedy("give its id")
 	}

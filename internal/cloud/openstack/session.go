@@ -39,7 +39,8 @@ func (s *session) login(ctx context.Context) (*gophercloud.ProviderClient, *toke
 
 	client, err := openstack.NewClient(s.auth.IdentityEndpoint)
 	if err != nil {
-		return nil, nil, fault.New(fault.Invalid, "openstack_config", "auth_url must be the address of Keystone, got %q", s.auth.IdentityEndpoint).
+		return nil, nil, fault.New(fault.Invalid, "openstack_config", "auth_url must be the address of Keystone, got %q",
+			s.auth.IdentityEndpoint).
 			WithCause(err)
 	}
 

@@ -66,7 +66,8 @@ func weightsOf(r *Record, class Class, methods ...string) map[string]float64 {
 func TestBeforeThereIsARecordTheOrderIsThatOfResearch(t *testing.T) {
 	t.Parallel()
 	w := weightsOf(nil, ClassLike, MethodSteps, MethodMatch, MethodCurve, MethodDuration)
-	if !(w[MethodSteps] > w[MethodMatch] && w[MethodMatch] > w[MethodCurve] && w[MethodCurve] > w[MethodDuration] && w[MethodDuration] > 0) {
+	if !(w[MethodSteps] > w[MethodMatch] && w[MethodMatch] > w[MethodCurve] && w[MethodCurve] > w[MethodDuration] &&
+		w[MethodDuration] > 0) {
 		t.Errorf("weights: %v", w)
 	}
 }
@@ -226,7 +227,8 @@ func TestConformalBounds(t *testing.T) {
 		return all
 	}
 
-	for n, want := range map[int][3]float64{1: {1, 1, 1}, 2: {1, 1.5, 2}, 20: {2, 10.5, 19}, 29: {3, 15, 27}, 99: {10, 50, 90}} {
+	for n, want := range map[int][3]float64{1: {1, 1, 1}, 2: {1, 1.5, 2}, 20: {2, 10.5, 19}, 29: {3, 15, 27},
+		99: {10, 50, 90}} {
 		low, mid, high := conformalQuantiles(sorted(n), TailProbability)
 		if got := [3]float64{low, mid, high}; got != want {
 			t.Errorf("of 1 to %d: %v, want %v", n, got, want)

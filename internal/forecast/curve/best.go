@@ -8,7 +8,8 @@ import (
 // The method nohistory is Bayesian.
 //
 // Over the logarithm of work a training curve is straighter than over work: each doubling brings about as much as the
-// one before. So the present slope in log work is measured by least squares; the distance to the goal over that slope is
+// one before. So the present slope in log work is measured by least squares; the distance to the goal over that slope
+// is
 // the log work that is left. The posterior of the log work left is computed on a grid, from three parts.
 //
 // The slope has a standard error, because points are noisy (the likelihood). The future slope is not the present
@@ -136,7 +137,8 @@ func (v *view) posterior(s slope, distance float64) *posterior {
 	return b
 }
 
-// likelihood is the density of the measured slope given the actual one, up to a factor: Student's t with four degrees of
+// likelihood is the density of the measured slope given the actual one, up to a factor: Student's t with four degrees
+// of
 // freedom, because noise estimated from a few points is itself uncertain.
 func (s slope) likelihood(actual float64) float64 {
 	if math.IsInf(s.stdErr, 1) {
@@ -150,7 +152,8 @@ func (s slope) likelihood(actual float64) float64 {
 	return 0.375 * f * f * math.Sqrt(f) / sd
 }
 
-// neverProbability is the posterior probability that the goal is not reached: that the actual slope would need more than
+// neverProbability is the posterior probability that the goal is not reached: that the actual slope would need more
+// than
 // thirty times the work, or has the wrong sign.
 func (s slope) neverProbability(distance, reached float64) float64 {
 	if math.IsInf(s.stdErr, 1) {
@@ -221,7 +224,8 @@ func (v *view) distance(s slope) float64 {
 	return max(distance, 0.3*s.noise, 1e-9*math.Abs(v.goal), 1e-12)
 }
 
-// Best is our estimate without history. It exists for every curve with a goal and a point; one that has met its goal is at
+// Best is our estimate without history. It exists for every curve with a goal and a point; one that has met its goal
+// is at
 // its end. Low and High are the 10 % and 90 % quantiles of the posterior.
 func Best(c *Curve) Estimate {
 	v := newView(c)

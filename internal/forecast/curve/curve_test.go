@@ -118,7 +118,8 @@ func TestBestOfACurveThatNeedsNone(t *testing.T) {
 		t.Errorf("a goal that is met:\n%s", diff)
 	}
 
-	for _, c := range []Curve{{Goal: falls(1)}, {X: []float64{1, 2}, Y: []float64{2, 1}}, {X: []float64{0, -1}, Y: []float64{2, 1}, Goal: falls(0.5)}} {
+	for _, c := range []Curve{{Goal: falls(1)}, {X: []float64{1, 2}, Y: []float64{2, 1}},
+		{X: []float64{0, -1}, Y: []float64{2, 1}, Goal: falls(0.5)}} {
 		if e := Best(&c); !e.Fails() {
 			t.Errorf("%v has an end at %v", c, e.End)
 		}

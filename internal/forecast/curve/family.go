@@ -72,7 +72,8 @@ type problem struct {
 	low, high float64
 }
 
-// newProblem turns a curve into one whose error falls and says where it ends. Bound to end below the goal: the researcher
+// newProblem turns a curve into one whose error falls and says where it ends. Bound to end below the goal: the
+// researcher
 // believes that the goal can be reached, and that is worth more than the choice of a family.
 func newProblem(c *Curve, bound bool) (problem, bool) {
 	u, y := clean(c)

@@ -16,11 +16,13 @@ const (
 // view is a curve as the methods want it: an error that falls, whatever the metric does, in logarithms
 // if it has a floor at 0, and work in units of what is done.
 type view struct {
-	x, e           []float64               // log of work over work done, so 0 at the last; error, smoothed
-	goal           float64                 // the error to come down to
-	step           float64                 // log of work over work done at the point to come, if points keep coming at the same distance
-	done           float64                 // work at the last point
-	chordResiduals []float64               // how far the last points as reported lie beside the chord between their neighbours
+	x, e []float64 // log of work over work done, so 0 at the last; error, smoothed
+	goal float64   // the error to come down to
+	// log of work over work done at the point to come, if points keep coming at the same distance
+	step float64
+	done float64 // work at the last point
+	// how far the last points as reported lie beside the chord between their neighbours
+	chordResiduals []float64
 	pointsPerMean  float64                 // points that went into one of e
 	logs           bool                    // the errors are logarithms
 	toMetric       func(e float64) float64 // the metric from the error

@@ -241,7 +241,8 @@ func (m *Model) UnmarshalJSON(text []byte) error {
 // valid reports whether all learners are present and have matching dimensions.
 func (p *learners) valid() bool {
 	if p.Encoder == nil || p.Domain == nil || len(p.Begin.Residuals) == 0 || len(p.Ridges) == 0 ||
-		len(p.Networks) != len(p.Ridges) || len(p.Forests) != len(p.Ridges) || !slices.IsSorted(p.Begin.Residuals) || !slices.IsSorted(p.Run.Residuals) {
+		len(p.Networks) != len(p.Ridges) || len(p.Forests) != len(p.Ridges) || !slices.IsSorted(p.Begin.Residuals) ||
+		!slices.IsSorted(p.Run.Residuals) {
 		return false
 	}
 

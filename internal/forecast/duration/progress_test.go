@@ -30,7 +30,8 @@ func shape(f func(u float64) float64, end, until float64, n int) curve.Curve {
 	return c
 }
 
-// hiddenUnits is jobs that are alike in all that is known of them and take very different times; their curves go straight
+// hiddenUnits is jobs that are alike in all that is known of them and take very different times; their curves go
+// straight
 // to the goal.
 func hiddenUnits(n int) []history.Past {
 	rng := rand.New(rand.NewPCG(11, 13))

@@ -83,7 +83,8 @@ type training struct {
 	beforeStart, running []int
 }
 
-// splitFolds assigns groups to folds, the large ones first, so that folds have about as many records. With too few groups
+// splitFolds assigns groups to folds, the large ones first, so that folds have about as many records. With too few
+// groups
 // single records are assigned.
 func (t *training) splitFolds() {
 	members := map[string][]int{}

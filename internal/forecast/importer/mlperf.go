@@ -218,7 +218,8 @@ func mlperfFeatures(t *table, run *MLPerfRun) history.Features {
 func oneFramework(text string) string {
 	text = strings.ToLower(text)
 	found := ""
-	for _, name := range []string{"pytorch", "tensorflow", "mxnet", "jax", "mindspore", "paddlepaddle", "poplar", "hugectr", "nemo"} {
+	for _, name := range []string{"pytorch", "tensorflow", "mxnet", "jax", "mindspore", "paddlepaddle", "poplar",
+		"hugectr", "nemo"} {
 		if !strings.Contains(text, name) {
 			continue
 		}

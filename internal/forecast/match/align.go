@@ -36,7 +36,8 @@ const (
 	minError       = 4e-6 // squared error below which alignments are equally good
 )
 
-// alignment is a past curve aligned with the running one. Fractions of work are kept as square roots, in which curves bend
+// alignment is a past curve aligned with the running one. Fractions of work are kept as square roots, in which curves
+// bend
 // evenly.
 type alignment struct {
 	*neighbour
@@ -51,7 +52,8 @@ func (f *alignment) predictedEnd(s *runningCurve) float64 {
 	return s.done / (f.sqrtProgress * f.sqrtProgress)
 }
 
-// sqrtGoalOrEnd is the fraction of the past job's work that corresponds to reaching the goal: all of it if it fell short.
+// sqrtGoalOrEnd is the fraction of the past job's work that corresponds to reaching the goal: all of it if it fell
+// short.
 func (f *alignment) sqrtGoalOrEnd() float64 {
 	if f.sqrtGoal == 0 {
 		return 1
@@ -184,7 +186,8 @@ func (s *runningCurve) pairWith(h *template) curvePair {
 	}
 }
 
-// goalReachedAt returns the square root of the fraction of a past job's work at which it reached the goal; 0 if it never
+// goalReachedAt returns the square root of the fraction of a past job's work at which it reached the goal; 0 if it
+// never
 // did.
 func (s *runningCurve) goalReachedAt(h *neighbour) float64 {
 	if !s.goal.Set || h.goal.Set && math.Abs(h.goal.Value-s.goal.Value) <= 0.001*h.valueRange {
@@ -213,7 +216,8 @@ func (s *runningCurve) goalReachedAt(h *neighbour) float64 {
 	return 0
 }
 
-// meanSquaredError is the weighted mean squared error between the running curve and a past one of which root² is done, with
+// meanSquaredError is the weighted mean squared error between the running curve and a past one of which root² is
+// done, with
 // the robust loss of Geman and McClure. Before its first point nothing is known of the past curve but that it was no
 // better than there.
 func (s *runningCurve) meanSquaredError(c *curvePair, root float64) float64 {

@@ -17,7 +17,8 @@ func kindOf(f *history.Features) string {
 	return history.Kind(f) + " " + history.Normalize(f.Metric)
 }
 
-// tuneKernels selects a kernel for each kind of job by leave-one-group-out validation: past jobs are predicted as if they
+// tuneKernels selects a kernel for each kind of job by leave-one-group-out validation: past jobs are predicted as if
+// they
 // were running, without those of their group.
 func (p *Pool) tuneKernels() map[string]kernel {
 	kinds := map[string][]*template{}

@@ -34,7 +34,8 @@ type Span struct {
 	Unknown id.Job
 }
 
-// Simulate returns when each job finishes, in the order of the nodes. A job's wait begins when all its dependencies have
+// Simulate returns when each job finishes, in the order of the nodes. A job's wait begins when all its dependencies
+// have
 // finished. It returns an error if the dependencies form a cycle.
 func Simulate(nodes []Node, seed uint64) ([]Span, error) {
 	p := simulation{
@@ -172,7 +173,8 @@ func (p *simulation) summarize(i int) {
 // z90 is the 90 % quantile of the standard normal distribution.
 const z90 = 1.2815515655446004
 
-// draw samples an amount from the distribution that a band stands for: a two-piece log-normal, or normal below the median
+// draw samples an amount from the distribution that a band stands for: a two-piece log-normal, or normal below the
+// median
 // if the low end is zero.
 func draw(b job.Band, rng *rand.Rand) float64 {
 	z := rng.NormFloat64() / z90

@@ -193,7 +193,8 @@ func TestAnArchivedLogIsReadAcrossItsSegments(t *testing.T) {
 		t.Errorf("the folder still has %v (%v)", entries, err)
 	}
 
-	for _, span := range [][2]int{{0, 10}, {segmentSize - 5, 10}, {segmentSize, 1}, {segmentSize - 1, 1}, {2*segmentSize - 7, 7}, {10, 2 * segmentSize},
+	for _, span := range [][2]int{{0, 10}, {segmentSize - 5, 10}, {segmentSize, 1}, {segmentSize - 1, 1},
+		{2*segmentSize - 7, 7}, {10, 2 * segmentSize},
 		{2*segmentSize + 12344, 100}, {2*segmentSize + 12345, 1}, {3 * segmentSize, 5}, {0, 3 * segmentSize}} {
 		got, err := s.Read(t.Context(), theRun, 0, int64(span[0]), int64(span[1]))
 		if err != nil {

@@ -134,7 +134,8 @@ func TestWhatAJobIsGiven(t *testing.T) {
 					}
 				})
 
-				c.wait(want{speed: lstm(0, 0), due: 12 * hour, late: 1, spec: job.Resources{GPUs: job.Range{Min: 1, Max: 2}, GPUMemory: job.ByteRange{Min: 40 << 30}}})
+				c.wait(want{speed: lstm(0, 0), due: 12 * hour, late: 1,
+					spec: job.Resources{GPUs: job.Range{Min: 1, Max: 2}, GPUMemory: job.ByteRange{Min: 40 << 30}}})
 				c.wait(want{speed: lstm(0, 0), due: 12 * hour, late: 1, place: job.PlaceCloud})
 			},
 			map[id.Job]string{"j1": "1 TURING", "j2": "1 TESLA"},
@@ -144,7 +145,8 @@ func TestWhatAJobIsGiven(t *testing.T) {
 				c.node("t1", "TESLA", 4)
 				c.node("t2", "TESLA", 4)
 				wide := job.NewSpeed(8*3600, 0, 0, job.Rate{GPUs: 2, PerSecond: 1}, job.Rate{GPUs: 8, PerSecond: 3.9})
-				c.wait(want{speed: wide, due: 150 * time.Minute, late: 50, spec: job.Resources{GPUs: job.Range{Min: 1, Max: 4}, Nodes: job.Range{Min: 1, Max: 4}}})
+				c.wait(want{speed: wide, due: 150 * time.Minute, late: 50,
+					spec: job.Resources{GPUs: job.Range{Min: 1, Max: 4}, Nodes: job.Range{Min: 1, Max: 4}}})
 			},
 			map[id.Job]string{"j1": "4 TESLA + 4 TESLA"},
 		},
@@ -167,7 +169,8 @@ func TestWhatAJobIsGiven(t *testing.T) {
 		"a job that needs what is not there waits": {
 			func(c *cluster) {
 				tesla(c)
-				c.wait(want{speed: lstm(0, 0), due: hour, late: 1, spec: job.Resources{GPUs: job.Range{Min: 1, Max: 2}, GPUMemory: job.ByteRange{Min: 40 << 30}}})
+				c.wait(want{speed: lstm(0, 0), due: hour, late: 1,
+					spec: job.Resources{GPUs: job.Range{Min: 1, Max: 2}, GPUMemory: job.ByteRange{Min: 40 << 30}}})
 			},
 			map[id.Job]string{"j1": ""},
 		},

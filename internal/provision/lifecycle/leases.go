@@ -3,7 +3,8 @@
 //
 // A lease is written before its provider is asked, so the leases that have not
 // ended are at any time all that the yard may be paying for. What providers answer
-// and list comes in; changed leases, events and lost nodes come out. It decides nothing about whether to provision: policies do, and the
+// and list comes in; changed leases, events and lost nodes come out. It decides nothing about whether to provision:
+// policies do, and the
 // yardmaster passes on their requests. It calls no provider: cloud/reconcile does, by what
 // the leases say.
 //

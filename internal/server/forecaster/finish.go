@@ -11,7 +11,8 @@ import (
 	"trainyard/internal/yardmaster"
 )
 
-// A yard may end many jobs a second, and each that becomes history is replayed. So the number that is added at a time is
+// A yard may end many jobs a second, and each that becomes history is replayed. So the number that is added at a time
+// is
 // limited, as is the number that waits: the oldest are dropped.
 const (
 	learnEvery    = 5 * time.Second

@@ -50,10 +50,11 @@ type Edge struct {
 // Intervals and limits. The forecast of a job with new data is renewed after minInterval, that of others after
 // maxInterval, because time passes for them too.
 const (
-	passEvery    = time.Second
-	minInterval  = 5 * time.Second
-	maxInterval  = time.Minute
-	maxQueue     = 10_000                 // jobs that wait to be looked at for the first time; the others are when someone asks
+	passEvery   = time.Second
+	minInterval = 5 * time.Second
+	maxInterval = time.Minute
+	// jobs that wait to be looked at for the first time; the others are when someone asks
+	maxQueue     = 10_000
 	queuePerPass = 100                    // of those in a pass
 	maxPerPass   = 500                    // forecasts in a pass
 	passBudget   = 400 * time.Millisecond // that a pass makes forecasts at most, so that it leaves the others a core
@@ -318,7 +319,8 @@ func (f *Forecaster) due(now time.Time) []id.Job {
 
 	for _, w := range f.jobs {
 		if w.loaded && w.endedAt.IsZero() &&
-			(w.forecastAt.IsZero() || passed(w.forecastAt, now, maxInterval) || w.changed && passed(w.forecastAt, now, minInterval)) {
+			(w.forecastAt.IsZero() || passed(w.forecastAt, now, maxInterval) || w.changed &&
+				passed(w.forecastAt, now, minInterval)) {
 			list = append(list, w)
 		}
 	}

@@ -10,7 +10,8 @@ import (
 	"trainyard/internal/job"
 )
 
-// market is the kinds of GPU that the yard has or could provision, with prices. There are few kinds however many nodes there
+// market is the kinds of GPU that the yard has or could provision, with prices. There are few kinds however many
+// nodes there
 // are.
 type market struct {
 	made  time.Time

@@ -164,7 +164,8 @@ func (c *counts) prepare(providers []string) {
 // each calls do with all of them.
 func (c *counts) each(do func(prometheus.Collector)) {
 	for _, v := range []prometheus.Collector{
-		c.ended, c.waits, c.alerts, c.provisions, c.granted, c.refused, c.returns, c.strays, c.unclear, c.lost, c.joins, c.calls, c.callTime, c.up,
+		c.ended, c.waits, c.alerts, c.provisions, c.granted, c.refused, c.returns, c.strays, c.unclear, c.lost, c.joins,
+		c.calls, c.callTime, c.up,
 	} {
 		do(v)
 	}

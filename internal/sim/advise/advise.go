@@ -113,7 +113,8 @@ func (q *Question) checkSize() error {
 	}
 
 	if n := h.counted(); n < least {
-		return fault.New(fault.Conflict, "too_little_data", "only %s in the period; at least %d are needed", humanize.Count(n, "job"), least).
+		return fault.New(fault.Conflict, "too_little_data", "only %s in the period; at least %d are needed",
+			humanize.Count(n, "job"), least).
 			WithRemedy("choose a longer period, e.g. --last 90d")
 	}
 

@@ -86,7 +86,8 @@ func (v *variant) with(kind Kind, format string, args ...any) *variant {
 
 // changes lists the variants to compare with the baseline, and those left out with the reason.
 func (q *Question) changes(base *variant, b *bill) (list []*variant, skipped []string) {
-	for _, more := range []func(*variant, *bill) ([]*variant, []string){q.adds, q.drops, q.swaps, q.others, q.spots, q.idles, q.values} {
+	for _, more := range []func(*variant, *bill) ([]*variant, []string){q.adds, q.drops, q.swaps, q.others, q.spots,
+		q.idles, q.values} {
 		v, s := more(base, b)
 		list, skipped = append(list, v...), append(skipped, s...)
 	}

@@ -96,7 +96,8 @@ func Read(ctx context.Context, s Source, p Period, tell func(what string, n int)
 		return nil, err
 	}
 
-	for _, step := range []func(context.Context) error{r.readNodes, r.readOffers, r.readLeases, r.readRules, r.readUsage, r.readFeed, r.readCarried} {
+	for _, step := range []func(context.Context) error{r.readNodes, r.readOffers, r.readLeases, r.readRules, r.readUsage,
+		r.readFeed, r.readCarried} {
 		if err := step(ctx); err != nil {
 			return nil, err
 		}

@@ -262,7 +262,8 @@ func TestAPeriodIsReadFromEventsAndUsage(t *testing.T) {
 		t.Errorf("nodes %+v, cost %v", h.Nodes, h.Cost)
 	}
 
-	if p := h.Tariff.Of(&h.Nodes[0].Node); p == nil || h.Tariff.Rate(p, 0) != 0.6 || h.Tariff.Rate(p, 1) != 0.7 || h.Tariff.Rate(p, 2) != 0.8 ||
+	if p := h.Tariff.Of(&h.Nodes[0].Node); p == nil || h.Tariff.Rate(p, 0) != 0.6 || h.Tariff.Rate(p, 1) != 0.7 ||
+		h.Tariff.Rate(p, 2) != 0.8 ||
 		h.Tariff.Of(&h.Nodes[1].Node) != nil {
 		t.Errorf("tariff %+v", h.Tariff)
 	}

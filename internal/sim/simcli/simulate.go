@@ -341,7 +341,8 @@ func (keepOpen) Close() error { return nil }
 func commandLine(cmd *cobra.Command, args []string) string {
 	parts := append([]string{cmd.CommandPath()}, args...)
 
-	for _, name := range []string{"trace", "format", "tables", "cluster", "queue", "first", "policy", "load", "seeds", "until", "price"} {
+	for _, name := range []string{"trace", "format", "tables", "cluster", "queue", "first", "policy", "load", "seeds",
+		"until", "price"} {
 		f := cmd.Flags().Lookup(name)
 		if f == nil || !f.Changed {
 			continue

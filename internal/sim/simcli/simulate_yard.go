@@ -151,7 +151,8 @@ func (s *simulation) fromYard(cmd *cobra.Command) error {
 
 // unknownLengths is the error for jobs whose run time is unknown.
 func unknownLengths(v *yardview.View, jobs []id.Job) error {
-	return fault.New(fault.Invalid, "unknown_length", "the run times of these jobs are unknown: %s", listed(jobs, v.Label)).
+	return fault.New(fault.Invalid, "unknown_length", "the run times of these jobs are unknown: %s",
+		listed(jobs, v.Label)).
 		WithRemedy("set a run time with --assume, e.g. --assume 2h; in a job file: expect, max_duration or speed")
 }
 

@@ -69,7 +69,8 @@ func check(t *testing.T, j, last *sim.Job) {
 		t.Fatalf("%s is submitted at %v", j.Name, j.At)
 	case j.Duration <= 0 && (j.Spec.Speed == nil || j.Spec.Speed.Work <= 0 || len(j.Spec.Speed.Rates) == 0):
 		t.Fatalf("%s lasts %v and has no speed", j.Name, j.Duration)
-	case res.Nodes.Min < 0 || res.GPUs.Min < 0 || res.CPUs < 0 || res.Memory < 0 || res.GPUs.Min > rows.MaxCount || res.Nodes.Min > rows.MaxCount:
+	case res.Nodes.Min < 0 || res.GPUs.Min < 0 || res.CPUs < 0 || res.Memory < 0 || res.GPUs.Min > rows.MaxCount ||
+		res.Nodes.Min > rows.MaxCount:
 		t.Fatalf("%s asks for %+v", j.Name, res)
 	case !id.Name(string(j.Owner)):
 		t.Fatalf("%s belongs to %q", j.Name, j.Owner)

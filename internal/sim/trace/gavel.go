@@ -187,7 +187,8 @@ func decodeThroughputs(f *rows.File) (throughputs, error) {
 
 			var rate float64
 			if err := json.Unmarshal(alone, &rate); err != nil || rate < 0 || rate > 1e12 {
-				return nil, fault.New(fault.Invalid, "bad_tables", "%s: the throughput of %s must be a number", f.Name, rows.Short(text)).
+				return nil, fault.New(fault.Invalid, "bad_tables", "%s: the throughput of %s must be a number", f.Name,
+					rows.Short(text)).
 					WithField(kind)
 			}
 

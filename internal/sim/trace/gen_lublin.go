@@ -27,8 +27,9 @@ type LublinOptions struct {
 
 // lublin are the published parameters of one stream of jobs.
 type lublin struct {
-	serial, pow2          float64 // shares of jobs with one processor, and with a power of two
-	low, below, high      float64 // sizes as powers of two: the least, the middle below the greatest, the greatest below the machine
+	serial, pow2 float64 // shares of jobs with one processor, and with a power of two
+	// sizes as powers of two: the least, the middle below the greatest, the greatest below the machine
+	low, below, high      float64
 	small                 float64 // share of sizes below the middle
 	a1, b1, a2, b2        float64 // of the two gamma distributions of the logarithm of the run time
 	pa, pb                float64 // the share of the first is pa × processors + pb

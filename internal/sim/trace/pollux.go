@@ -16,9 +16,10 @@ type Mode string
 
 // The modes.
 const (
-	ModeAdaptive Mode = "adaptive" // any number of GPUs, with the batch size that is best there: what Pollux schedules. The default
-	ModeRigid    Mode = "rigid"    // the owner's number of GPUs and batch size: what Tiresias schedules
-	ModeElastic  Mode = "elastic"  // any number of GPUs with the owner's batch size: what Optimus schedules
+	// any number of GPUs, with the batch size that is best there: what Pollux schedules. The default
+	ModeAdaptive Mode = "adaptive"
+	ModeRigid    Mode = "rigid"   // the owner's number of GPUs and batch size: what Tiresias schedules
+	ModeElastic  Mode = "elastic" // any number of GPUs with the owner's batch size: what Optimus schedules
 )
 
 // polluxReader reads a workload of the Pollux and Sia simulators. Its rows only name

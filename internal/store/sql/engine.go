@@ -37,7 +37,8 @@ func engineOf(url string) (engine, error) {
 	case found && scheme == "sqlite":
 		return newSQLite(rest)
 	case found:
-		return nil, fault.New(fault.Invalid, "store_url", "store must be a path, sqlite:// or postgres:// address, got %q", scheme).
+		return nil, fault.New(fault.Invalid, "store_url", "store must be a path, sqlite:// or postgres:// address, got %q",
+			scheme).
 			WithRemedy("write a path, sqlite:///path/file.db or postgres://user@host/database")
 	}
 

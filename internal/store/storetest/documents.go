@@ -49,11 +49,13 @@ func findsDocuments(h *harness) {
 		filter store.DocumentFilter
 		want   []string
 	}{
-		"all of a kind": {store.DocumentFilter{Kind: store.CurveDocument, Limit: 10}, []string{"j1", "j1/val/loss %", "j10/loss", "j1/loss"}},
-		"the newest":    {store.DocumentFilter{Kind: store.CurveDocument, Limit: 2}, []string{"j1", "j1/val/loss %"}},
-		"one":           {store.DocumentFilter{Kind: store.CurveDocument, ID: "j10/loss", Limit: 10}, []string{"j10/loss"}},
-		"of a job":      {store.DocumentFilter{Kind: store.CurveDocument, Under: "j1", Limit: 10}, []string{"j1/val/loss %", "j1/loss"}},
-		"none":          {store.DocumentFilter{Kind: store.ModelDocument, Limit: 10}, nil},
+		"all of a kind": {store.DocumentFilter{Kind: store.CurveDocument, Limit: 10},
+			[]string{"j1", "j1/val/loss %", "j10/loss", "j1/loss"}},
+		"the newest": {store.DocumentFilter{Kind: store.CurveDocument, Limit: 2}, []string{"j1", "j1/val/loss %"}},
+		"one":        {store.DocumentFilter{Kind: store.CurveDocument, ID: "j10/loss", Limit: 10}, []string{"j10/loss"}},
+		"of a job": {store.DocumentFilter{Kind: store.CurveDocument, Under: "j1", Limit: 10},
+			[]string{"j1/val/loss %", "j1/loss"}},
+		"none": {store.DocumentFilter{Kind: store.ModelDocument, Limit: 10}, nil},
 	} {
 		h.same(name, h.ids(s, tc.filter), tc.want)
 	}

@@ -282,7 +282,8 @@ func listsTokens(h *harness) {
 
 func findsNothing(h *harness) {
 	s := h.with(everything())
-	for _, j := range []id.Job{"j1", "j70", "j", "", "j7 ", "j99999999999999999999", "j18446744073709551615", "J7", "j7.1"} {
+	for _, j := range []id.Job{"j1", "j70", "j", "", "j7 ", "j99999999999999999999", "j18446744073709551615", "J7",
+		"j7.1"} {
 		_, err := s.Job(h.context(), j)
 		h.fails(err, fault.NotFound, "job_not_found")
 		runs, err := s.Runs(h.context(), j)

@@ -54,7 +54,8 @@ func listsLeases(h *harness) {
 		"of an owner":  {store.LeaseFilter{Owner: "ada", Limit: 10}, []id.Lease{"l2"}},
 		"of a project": {store.LeaseFilter{Project: live.Project, Limit: 10}, []id.Lease{"l2"}},
 		"of a job":     {store.LeaseFilter{Job: "j9", Limit: 10}, []id.Lease{"l12"}},
-		"of a period":  {store.LeaseFilter{From: dayOne.Add(90 * time.Minute), To: dayOne.Add(150 * time.Minute), Limit: 10}, []id.Lease{"l2"}},
+		"of a period": {store.LeaseFilter{From: dayOne.Add(90 * time.Minute), To: dayOne.Add(150 * time.Minute), Limit: 10},
+			[]id.Lease{"l2"}},
 	} {
 		leases, err := s.Leases(h.context(), tc.filter)
 		h.must(err)

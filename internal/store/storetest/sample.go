@@ -38,7 +38,8 @@ func (f *filler) fill(v reflect.Value) {
 			Rates       []job.Rate
 		}](f.n)
 
-		*value = *job.NewSpeed(plain.Work, plain.Start.Truncate(time.Millisecond), plain.Save.Truncate(time.Millisecond), plain.Rates...)
+		*value = *job.NewSpeed(plain.Work, plain.Start.Truncate(time.Millisecond), plain.Save.Truncate(time.Millisecond),
+			plain.Rates...)
 
 		return
 	}

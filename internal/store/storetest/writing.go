@@ -192,7 +192,8 @@ func keepsTheLast(h *harness) {
 
 func refusesOlder(h *harness) {
 	newer, older := everything(), everything()
-	for _, seq := range []*uint64{&newer.Jobs[0].Seq, &newer.Runs[0].Seq, &newer.Nodes[0].Seq, &newer.Users[0].Seq, &newer.Tokens[0].Seq} {
+	for _, seq := range []*uint64{&newer.Jobs[0].Seq, &newer.Runs[0].Seq, &newer.Nodes[0].Seq, &newer.Users[0].Seq,
+		&newer.Tokens[0].Seq} {
 		*seq++
 	}
 

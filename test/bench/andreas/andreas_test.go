@@ -98,7 +98,8 @@ func TestTheRulesCostWhatThePublicProgramDoes(t *testing.T) {
 
 		rg := paper.Defaults()
 		rg.Rounds = -1
-		for p, sum := range map[place.Policy]*andreas.Cost{paper.New(rg): &greedy, paper.NewFirstPrinciple(paper.FIFO): &fifo} {
+		for p, sum := range map[place.Policy]*andreas.Cost{paper.New(rg): &greedy,
+			paper.NewFirstPrinciple(paper.FIFO): &fifo} {
 			c, err := in.Run(p)
 			if err != nil {
 				t.Fatal(err)

@@ -96,7 +96,8 @@ func philly(o Options) *section {
 
 	const told = "run times known"
 	for _, r := range []struct{ policy, note string }{
-		{"fifo-strict", ""}, {"fifo-fit", ""}, {"las", ""}, {"goodput", ""}, {"srtf", told}, {"srsf", told}, {"goodput", told},
+		{"fifo-strict", ""}, {"fifo-fit", ""}, {"las", ""}, {"goodput", ""}, {"srtf", told}, {"srsf", told},
+		{"goodput", told},
 	} {
 		s.rows = append(s.rows, &row{input: "6c71a0", policy: r.policy, note: r.note, config: func() (sim.Config, error) {
 			jobs, err := input(o, phillyFile, "philly", trace.Options{Cluster: "6c71a0", Exact: r.note == told}, 400)

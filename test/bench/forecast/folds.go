@@ -59,7 +59,8 @@ func makeFolds(list []sample) []*fold {
 	return out
 }
 
-// selectHalf leaves one half of the groups to be asked about: first or second, as a hash of their name says; "" keeps all.
+// selectHalf leaves one half of the groups to be asked about: first or second, as a hash of their name says; "" keeps
+// all.
 func selectHalf(parts []*fold, half string) error {
 	if half == "" {
 		return nil

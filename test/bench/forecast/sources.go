@@ -21,9 +21,10 @@ import (
 // sample is a whole curve whose end is known.
 type sample struct {
 	history.Past
-	source         string      // where it comes from
-	name           string      // of the run
-	excludedSystem string      // runs with the same are not shown to it as history, besides those of its group; "" if there are none
+	source string // where it comes from
+	name   string // of the run
+	// runs with the same are not shown to it as history, besides those of its group; "" if there are none
+	excludedSystem string
 	directionKnown bool        // its index says whether it rises or falls
 	whole          curve.Curve // the curve beyond its end, for runs that went on; its Total is where the program ended
 }
@@ -34,7 +35,8 @@ var sources = []string{"nanogpt", "mlperf", "pollux", "morphling", "mlperf_other
 
 // readAll reads every source that is there. Those that are not are named in left.
 func readAll(dir string) (list []sample, left []string, err error) {
-	for _, read := range []func(dir string) ([]sample, error){readNanoGPT, readNanoTrain, readMLPerf, readPollux, readMorphling} {
+	for _, read := range []func(dir string) ([]sample, error){readNanoGPT, readNanoTrain, readMLPerf, readPollux,
+		readMorphling} {
 		got, err := read(dir)
 		if errors.Is(err, fs.ErrNotExist) {
 			left = append(left, fmt.Sprintf("left out: %v", err))

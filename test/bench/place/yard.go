@@ -194,8 +194,9 @@ func (y *yard) occupy(r *fleet.Room, load float64) {
 func (y *yard) draw() (*queue.Item, fleet.Need) {
 	y.last++
 	s := &job.Spec{
-		Place:     job.PlaceAny,
-		Objective: []job.Objective{job.ObjectiveTime, job.ObjectiveBalanced, job.ObjectiveBalanced, job.ObjectiveCost}[y.rng.IntN(4)],
+		Place: job.PlaceAny,
+		Objective: []job.Objective{job.ObjectiveTime, job.ObjectiveBalanced, job.ObjectiveBalanced,
+			job.ObjectiveCost}[y.rng.IntN(4)],
 	}
 
 	res := &s.Resources

@@ -187,7 +187,8 @@ func (b *bench) generated(io.Writer) error {
 		n = 3_000
 	}
 
-	for _, c := range []struct{ policy, key string }{{"fifo", "jobs_per_s_generated_fifo"}, {"priority-easy", "jobs_per_s_rules"}} {
+	for _, c := range []struct{ policy, key string }{{"fifo", "jobs_per_s_generated_fifo"},
+		{"priority-easy", "jobs_per_s_rules"}} {
 		policy, key := c.policy, c.key
 		r, err := b.measure(fmt.Sprintf("generated, %d jobs, 100 nodes of 8", n), policy, func() (sim.Config, error) {
 			return sim.Config{Nodes: nodes(100, 8), Jobs: rigid(n)}, nil

@@ -257,7 +257,8 @@ func (r *run) mlflowCreate(in *mlflowRequest) (mlflowRun, error) {
 	return *made, nil
 }
 
-// mlflowFind returns a run. One that is not known is of a time before the agent was started anew. The caller holds the lock.
+// mlflowFind returns a run. One that is not known is of a time before the agent was started anew. The caller holds
+// the lock.
 func (r *run) mlflowFind(id string) *mlflowRun {
 	if r.mlflow.all == nil {
 		r.mlflow.all = map[string]*mlflowRun{}

@@ -99,7 +99,8 @@ func (r *run) spend(n float64) error {
 	r.allow = min(burst, r.allow+perSecond*max(now.Sub(r.filled).Seconds(), 0))
 	r.filled = now
 	if n > r.allow {
-		return fault.New(fault.OverLimit, "too_fast", "rate limit exceeded: a run may send at most %.0f points per second", perSecond).
+		return fault.New(fault.OverLimit, "too_fast", "rate limit exceeded: a run may send at most %.0f points per second",
+			perSecond).
 			WithRemedy("send fewer; one value every few seconds is enough")
 	}
 

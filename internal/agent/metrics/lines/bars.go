@@ -149,7 +149,8 @@ func (s *bars) find(d drawn) *bar {
 	return b
 }
 
-// longer returns a bar that counts further, or less far, than the last time, nil if there is none: one whose name says that
+// longer returns a bar that counts further, or less far, than the last time, nil if there is none: one whose name
+// says that
 // the next epoch has begun, or that was complete and tells the same metric.
 func (s *bars) longer(d drawn) *bar {
 	for _, b := range slices.Backward(s.all) {

@@ -100,7 +100,8 @@ func insideEpoch(tokens []token, i int) bool {
 	return n.Known && !total.Known && is(tokens, after, "[") && is(tokens, after+2, "/")
 }
 
-// checkOf is the word by which a line says that it is of a check and not of the training: it begins with it, or has it with
+// checkOf is the word by which a line says that it is of a check and not of the training: it begins with it, or has
+// it with
 // a mark behind it, as "Test: [48/48]" and "Epoch(val) [2]". It is "" for other lines.
 func checkOf(tokens []token) string {
 	for i, t := range tokens {
@@ -168,7 +169,8 @@ func isCount(t token) bool {
 	return t.kind == number && !t.unit && t.value >= 0 && t.value < 1e15
 }
 
-// valueAfter reads the number that a name stands before, also as Python shows what holds a single number: tensor(0.5, …)
+// valueAfter reads the number that a name stands before, also as Python shows what holds a single number: tensor(0.5,
+// …)
 // and [0.5].
 func valueAfter(tokens []token, i int) (v float64, after int, ok bool) {
 	sign := is(tokens, i, ":=")

@@ -71,7 +71,8 @@ func decimalComma(line string, i int) bool {
 	end := digits(line, i+1)
 
 	return end > i+1 &&
-		(end == len(line) || strings.IndexByte(",._", line[end]) < 0 || end+1 < len(line) && line[end] != '_' && !isDigit(line[end+1]))
+		(end == len(line) || strings.IndexByte(",._", line[end]) < 0 || end+1 < len(line) && line[end] != '_' &&
+			!isDigit(line[end+1]))
 }
 
 // digits returns where the digits end that begin at i.

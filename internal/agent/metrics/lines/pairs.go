@@ -152,7 +152,8 @@ func (p *Parser) pairs(line string) (reading.Reading, bool) {
 		if b := p.bars.finest(); b != nil {
 			r.Step = reading.Known(b.step())
 		} else if p.epochs.known { // a line before said which
-			r.Step, r.Done, r.Total = reading.Known(p.epochs.current), reading.Known(p.epochs.current), reading.Known(p.epochs.total)
+			r.Step, r.Done, r.Total = reading.Known(p.epochs.current), reading.Known(p.epochs.current),
+				reading.Known(p.epochs.total)
 		}
 	}
 

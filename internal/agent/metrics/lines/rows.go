@@ -10,7 +10,8 @@ import (
 // rowCounts are names in the rows of programs that boost trees that are no metrics.
 var rowCounts = []string{"best", "total", "remaining"}
 
-// row reads a row of a program that boosts trees, which are set apart by tabs: "[10]\ttrain-rmse:0.3\tvalid-rmse:0.4" of
+// row reads a row of a program that boosts trees, which are set apart by tabs: "[10]\ttrain-rmse:0.3\tvalid-rmse:0.4"
+// of
 // XGBoost's, "[10]\ttraining's l2: 0.3" of LightGBM's, "10:\tlearn: 0.3\ttest: 0.4" of CatBoost's.
 func (p *Parser) row(line string) (reading.Reading, bool) {
 	var r reading.Reading

@@ -30,7 +30,8 @@ func TestWhoIsToldToEnd(t *testing.T) {
 		looks []look
 	}{
 		{"a training, not its workers", []look{
-			{[]Process{proc(script, outside), proc(training, script), proc(worker, training), proc(other, training)}, false, []int{script, training}},
+			{[]Process{proc(script, outside), proc(training, script), proc(worker, training), proc(other, training)}, false,
+				[]int{script, training}},
 			{[]Process{proc(training, outside), proc(worker, training), proc(other, training)}, false, nil},
 		}},
 		{"nobody twice", []look{

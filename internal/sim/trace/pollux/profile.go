@@ -110,7 +110,8 @@ func (p *Profile) read(folder string) error {
 		p.trained = append(p.trained, t)
 	}
 
-	measured, err := filepath.Glob(filepath.Join(folder, "placements*.csv")) // by name: dgx-ext, with larger batches, before dgx
+	measured, err := filepath.Glob(filepath.Join(folder,
+		"placements*.csv")) // by name: dgx-ext, with larger batches, before dgx
 	if err != nil {
 		return err
 	}
