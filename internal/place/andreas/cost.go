@@ -208,8 +208,8 @@ func (y *planner) lateCostAt(t *problem.Task, end, planned float64) float64 {
 }
 
 // expectedLateness returns the expected lateness in seconds of a job that is planned to end by
-// seconds after its deadline, if plans are wrong by about spread seconds. Well before the deadline
-// it falls quickly to 0; after it, it approaches the planned lateness.
+// seconds after its deadline, if plans are wrong by about spread seconds. Before the deadline it falls
+// exponentially towards 0; after it, it is the planned lateness plus the spread.
 func expectedLateness(by, spread float64) float64 {
 	switch {
 	case spread <= 0:

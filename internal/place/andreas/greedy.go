@@ -55,7 +55,7 @@ func (y *planner) climb(chance func() float64) {
 		s := y.heap[0]
 		t := &y.Tasks[s.task]
 
-		// The free GPUs have changed since the step was computed.
+		// The free GPUs may have changed since the step was computed; then it is computed anew.
 		ok := !y.hasRoom(t, int(s.to)) || y.Reassign(t, int(s.to))
 
 		again, more := y.bestStep(s.task)

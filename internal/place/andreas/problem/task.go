@@ -382,8 +382,9 @@ func (d *Configuration) On(i int) int {
 	return int(each)
 }
 
-// SetLateCost sets the cost of a second past the deadline. Without a deadline every second costs as
-// much as the minimum of GPUs that the job asks for, and more the longer ago it was submitted.
+// SetLateCost sets what a second past the deadline costs: the late cost of the job, or else a multiple
+// of the price of its cheapest candidate. Without a deadline every second costs such a multiple, and
+// more the longer ago the job was submitted.
 func (y *Yard) SetLateCost(t *Task) {
 	o := t.Item.Outlook
 	if t.HasDeadline && o.LateCost > 0 {
