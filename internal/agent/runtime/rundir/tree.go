@@ -7,7 +7,7 @@ import (
 	"path/filepath"
 )
 
-// RemoveTree removes a folder, including folders in it that a program made read-only.
+// RemoveTree removes a directory, including directories in it that a program made read-only.
 func RemoveTree(root string) error {
 	err := os.RemoveAll(root)
 	if err == nil || !errors.Is(err, fs.ErrPermission) {
