@@ -276,7 +276,7 @@ func (s *supervisor) terminate(q rundir.Processes, stopping *process.Stopping, d
 	procs, err := q.Find(deep)
 	errs := []error{err}
 	for _, p := range stopping.Next(procs, process.Relations{Shell: process.Process.Shell, ReadsFrom: process.Process.ReadsFrom}, all) {
-		errs = append(errs, p.Signal(unix.SIGTERM), p.Signal(unix.SIGCONT)) // a stopped process must continue to receive it
+		errs = append(errs, p.Signal(unix.SIGTERM), p.Signal(unix.SIGCONT)) // wakes a stopped process
 	}
 
 	if err := errors.Join(errs...); err != nil {

@@ -81,7 +81,7 @@ func copyTree(from, to string) error {
 				return err
 			}
 
-			return os.Symlink(target, dst) //nolint:gosec // no process of the run is alive that could change it meanwhile
+			return os.Symlink(target, dst) //nolint:gosec // no process of the run is left to change it
 		case d.Type().IsRegular():
 			return copyFile(path, dst, info)
 		}
