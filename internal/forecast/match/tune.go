@@ -52,8 +52,8 @@ func (p *Pool) bestKernel(list []*template) kernel {
 			}
 		}
 
-		// The sum of the median and the 80 % quantile, because people notice both typical and large
-		// errors.
+		// The score is the median plus half of the 80 % quantile, because people notice both typical
+		// and large errors.
 		if len(errs) < minJobs {
 			continue
 		}
