@@ -53,10 +53,10 @@ const (
 	passEvery    = time.Second
 	minInterval  = 5 * time.Second
 	maxInterval  = time.Minute
-	maxQueue     = 10_000                 // jobs that wait to be looked at for the first time; the others are when someone asks
+	maxQueue     = 10_000                 // jobs queued for a first forecast; others get one on request
 	queuePerPass = 100                    // queued jobs per pass
 	maxPerPass   = 500                    // forecasts per pass
-	passBudget   = 400 * time.Millisecond // that a pass makes forecasts at most, so that it leaves the others a core
+	passBudget   = 400 * time.Millisecond // for the forecasts of a pass, to leave CPU time to others
 	flushEvery   = 30 * time.Second       // between two writes of a job's curves
 	settleAfter  = 20 * time.Second       // after the end of a job, until its last points have arrived
 )

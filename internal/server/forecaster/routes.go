@@ -298,14 +298,14 @@ func (f *Forecaster) fit(j *job.Job, s *metric.Series) *api.Fit {
 	}
 
 	d := curve.Fit(&c, until, fitPoints)
-	if r := made.Remaining; now > 0 && r.Mid > 0 && made.Basis != job.BasisSteps { // the job ends because it reaches its goal
+	if r := made.Remaining; now > 0 && r.Mid > 0 && made.Basis != job.BasisSteps { // it ends at its goal
 		e := curve.Estimate{End: until, Low: now + (until-now)*r.Low/r.Mid, High: now + (until-now)*r.High/r.Mid}
 		d = curve.FitTo(&c, e, until, fitPoints)
 	}
 
 	for _, line := range [][]float64{d.X, d.Mid, d.Low, d.High} {
 		if slices.ContainsFunc(line, func(v float64) bool { return math.IsNaN(v) || math.IsInf(v, 0) }) {
-			return nil // values near the limits of float64, which JSON cannot represent
+			return nil // overflow: JSON has no NaN and no infinity
 		}
 	}
 

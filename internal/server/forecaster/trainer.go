@@ -147,7 +147,7 @@ func (s *trainer) learn(ctx context.Context, past []history.Past) error {
 		replaced[past[i].Job] = true
 	}
 
-	all = slices.DeleteFunc(all, func(old history.Past) bool { return replaced[old.Job] }) // jobs that are imported again replace the old ones
+	all = slices.DeleteFunc(all, func(old history.Past) bool { return replaced[old.Job] }) // imported again
 	var docs []store.Document
 	var scored []calibrate.JobScore
 	known := len(all) // number of jobs in the library
