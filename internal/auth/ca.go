@@ -1,14 +1,13 @@
-// Package auth holds the yard's own CA, the identities of server and nodes, and
-// the tokens of people.
+// Package auth holds the yard's own CA, the identities of server and nodes, and the tokens of
+// people.
 //
-// The server opens the CA at its start and gets its certificate from it; an
-// agent makes its own key and gets a short-lived certificate for it; the CLI
-// pins the CA at login. A secret is shown once when it is minted; from then on
-// only its hash is kept, and Directory tells who presents it. The package never
-// writes a secret into a log or an error, never replaces a CA or a key that it
-// cannot read, and keeps no record of users and tokens: those belong to the
-// yardmaster. The server, the agent and the CLI call it; whether a known caller
-// may do a thing is decided by tenant.
+// The server opens the CA at its start and gets its certificate from it; an agent creates its own
+// key and gets a short-lived certificate for it; the CLI pins the CA at login. A secret is shown
+// once when it is minted; after that only its hash is stored, and Directory identifies its owner
+// when it is presented. The package never writes a secret into a log or an error, never replaces a
+// CA or a key that it cannot read, and stores no users and tokens: those belong to the yardmaster.
+// The server, the agent and the CLI call it; package tenant decides what an identified caller may
+// do.
 package auth
 
 import (

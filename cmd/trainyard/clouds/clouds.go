@@ -66,7 +66,7 @@ type terms struct {
 	} `yaml:"warm"`
 }
 
-// roads is the network for data: see dataset.Network.
+// roads is the speed in bytes per second and the price in dollars of moving data, as in dataset.Network.
 type roads struct {
 	In     job.Bytes `yaml:"in"`
 	Across job.Bytes `yaml:"across"`
