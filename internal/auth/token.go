@@ -50,7 +50,7 @@ type Parsed struct {
 //	tyb_<id>_<secret>_<cahash>  bootstrap
 //	tyj_<id>_<secret>_<cahash>  join
 //
-// A bootstrap or join token carries the CA's hash so that whoever holds it can
+// A bootstrap or join token carries the CA's hash so that its holder can
 // tell the right server from a wrong one at first contact. An access token does
 // not: it is issued to callers that have already pinned the CA.
 func Mint(kind tenant.TokenKind, entropy io.Reader, caHash string) (Secret, error) {

@@ -170,7 +170,7 @@ func (c *Cache) obtain(ctx context.Context, f *fetch) (*entry, error) {
 	return e, nil
 }
 
-// target is the file or folder that is being fetched.
+// target returns the path of the file or directory that is being fetched.
 func (f *fetch) target() string { return filepath.Join(f.dir, partDir, contentDir, f.base) }
 
 // from names the source as it may be shown to people: without a password.

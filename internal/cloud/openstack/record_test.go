@@ -74,7 +74,7 @@ func (rec *recorder) RoundTrip(r *http.Request) (*http.Response, error) {
 	return res, nil
 }
 
-// boring are headers and fields that are left out: they are never read, or are secret.
+// boring are fields that are left out: they are never read, or are secret.
 var boring = map[string]bool{
 	"links":     true,
 	"adminPass": true,
