@@ -1,14 +1,13 @@
-// Package auth holds the yard's own CA, the identities of server and nodes, and
-// the tokens of people.
+// Package auth holds the yard's own CA, the identities of server and nodes, and the tokens of
+// people.
 //
-// The server opens the CA at its start and gets its certificate from it; an
-// agent makes its own key and gets a short-lived certificate for it; the CLI
-// pins the CA at login. A secret is shown once when it is minted; from then on
-// only its hash is kept, and Directory tells who presents it. The package never
-// writes a secret into a log or an error, never replaces a CA or a key that it
-// cannot read, and keeps no record of users and tokens: those belong to the
-// yardmaster. The server, the agent and the CLI call it; whether a known caller
-// may do a thing is decided by tenant.
+// The server opens the CA at its start and gets its certificate from it; an agent creates its own
+// key and gets a short-lived certificate for it; the CLI pins the CA at login. A secret is shown
+// once when it is minted; after that only its hash is stored, and Directory identifies its owner
+// when it is presented. The package never writes a secret into a log or an error, never replaces a
+// CA or a key that it cannot read, and stores no users and tokens: those belong to the yardmaster.
+// The server, the agent and the CLI call it; package tenant decides what an identified caller may
+// do.
 package auth
 
 import (
@@ -35,8 +34,8 @@ const (
 	caFile = "ca.pem"
 	caLife = 10 * 365 * 24 * time.Hour
 
-	// skew is how far a certificate reaches back, so that it is good at once
-	// on a machine whose clock is behind ours.
+	// skew is how far certificates are backdated, so that they are valid at once on a machine whose
+	// clock is behind.
 	skew = time.Hour
 
 	pemKey  = "PRIVATE KEY"
@@ -53,12 +52,11 @@ type CA struct {
 	hash string
 }
 
-// OpenCA loads the CA under dir, or makes it if there is none. The folder is
-// the CA's own: it is given mode 0700. Key and certificate lie in one file,
-// ca.pem with mode 0600, so that a crash leaves both or neither. A file that is
-// there but is not a whole pair is an error and is left as it is: with a new CA
-// every node and every login would have to start again. One process at a time
-// may open a folder.
+// OpenCA loads the CA under dir, or creates it if there is none. The directory belongs to the CA
+// and gets mode 0700. Key and certificate are in one file, ca.pem with mode 0600, so that a crash
+// leaves both or neither. An existing file that is not a complete pair is an error and is not
+// changed: with a new CA every node would have to join and every person to log in again. Only one
+// process at a time may open a directory.
 func OpenCA(dir string, now time.Time) (*CA, error) {
 	if err := ownDir(dir); err != nil {
 		return nil, fmt.Errorf("open CA: %w", err)
@@ -98,7 +96,7 @@ func OpenCA(dir string, now time.Time) (*CA, error) {
 // PEM returns a copy of the CA's certificate, for clients that must trust it.
 func (ca *CA) PEM() []byte { return bytes.Clone(ca.pem) }
 
-// Hash returns the hash by which tokens and people name this CA; see HashOf.
+// Hash returns the hash by which tokens and people identify this CA; see HashOf.
 func (ca *CA) Hash() string { return ca.hash }
 
 // HashOf returns the SHA-256 of the certificate in lower-case hex.
@@ -107,7 +105,7 @@ func HashOf(cert *x509.Certificate) string {
 	return hex.EncodeToString(sum[:])
 }
 
-// makeCA makes a key and a certificate and returns the text of both.
+// makeCA creates a key and a certificate and returns both as PEM.
 func makeCA(now time.Time) ([]byte, error) {
 	key, err := newKey()
 	if err != nil {
@@ -143,7 +141,7 @@ func makeCA(now time.Time) ([]byte, error) {
 	return append(keyPEM, encodeCert(der)...), nil
 }
 
-// parseCA reads what makeCA wrote and checks that the two belong together.
+// parseCA parses what makeCA wrote and checks that the two belong together.
 func parseCA(data []byte) (*CA, error) {
 	parts, err := parseBundle(data)
 	if err != nil {
@@ -166,16 +164,16 @@ func parseCA(data []byte) (*CA, error) {
 	return &CA{key: parts.key, cert: parts.ca, pem: encodeCert(parts.ca.Raw), hash: HashOf(parts.ca)}, nil
 }
 
-// bundle is what one of our PEM files holds; a part that is not there is nil.
+// bundle is the content of one of our PEM files; a missing part is nil.
 type bundle struct {
 	key  *ecdsa.PrivateKey
 	ca   *x509.Certificate
 	leaf *x509.Certificate
 }
 
-// parseBundle reads a PEM file of ours. Anything but at most one key, one CA
-// certificate and one other certificate is an error, text between them too: a
-// file that was cut or joined must not pass for a whole one.
+// parseBundle parses one of our PEM files. It accepts at most one key, one CA certificate and one
+// other certificate, without text between them: a truncated or concatenated file must not pass for
+// a complete one.
 func parseBundle(data []byte) (bundle, error) {
 	var b bundle
 	for rest := bytes.TrimSpace(data); len(rest) > 0; {
@@ -185,7 +183,7 @@ func parseBundle(data []byte) (bundle, error) {
 
 		block, after := pem.Decode(rest)
 
-		// Decode skips a block that is cut off and takes a later one.
+		// Decode skips a truncated block and returns a later one.
 		if block == nil || bytes.Count(rest[:len(rest)-len(after)], []byte("-----BEGIN ")) != 1 {
 			return b, errors.New("truncated or not PEM")
 		}
@@ -199,13 +197,13 @@ func parseBundle(data []byte) (bundle, error) {
 	return b, nil
 }
 
-// add takes one block into the bundle.
+// add adds one block to the bundle.
 func (b *bundle) add(block *pem.Block) error {
 	switch block.Type {
 	case pemKey:
 		parsed, err := x509.ParsePKCS8PrivateKey(block.Bytes)
 		if err != nil {
-			// The cause could quote what it read; a key is not for an error.
+			// The cause is dropped, because it could quote the key.
 			return errors.New("the private key cannot be parsed")
 		}
 
@@ -256,7 +254,7 @@ func newSerial() (*big.Int, error) {
 		return nil, fmt.Errorf("create serial number: %w", err)
 	}
 
-	return serial.Add(serial, big.NewInt(1)), nil // a serial number is positive
+	return serial.Add(serial, big.NewInt(1)), nil // a serial number must be positive
 }
 
 func encodeKey(key *ecdsa.PrivateKey) ([]byte, error) {

@@ -13,11 +13,10 @@ import (
 	"trainyard/internal/fault"
 )
 
-// PinnedTLS returns how a client speaks TLS to the server of exactly this CA,
-// whatever other authorities the machine trusts. The server's name is checked
-// as usual: a server that is reached by a further name or address must be
-// started with that host among its own (see ServerCertificate); a client that
-// goes through a tunnel may set ServerName to one of them.
+// PinnedTLS returns the TLS configuration of a client that trusts exactly this CA, whatever other
+// authorities the machine trusts. The server's name is checked as usual: a server that is reached
+// by a further name or address must have that host in its certificate (see ServerCertificate); a
+// client behind a tunnel may set ServerName to one of its hosts.
 func PinnedTLS(caPEM []byte) (*tls.Config, error) {
 	ca, err := parseCACert(caPEM)
 	if err != nil {
@@ -27,7 +26,7 @@ func PinnedTLS(caPEM []byte) (*tls.Config, error) {
 	return &tls.Config{MinVersion: tls.VersionTLS13, RootCAs: poolOf(ca)}, nil
 }
 
-// parseCACert reads the one CA certificate that a client pins.
+// parseCACert parses the CA certificate that a client pins.
 func parseCACert(caPEM []byte) (*x509.Certificate, error) {
 	parts, err := parseBundle(caPEM)
 	if err == nil && (parts.ca == nil || parts.leaf != nil || parts.key != nil) {
@@ -42,11 +41,11 @@ func parseCACert(caPEM []byte) (*x509.Certificate, error) {
 	return parts.ca, nil
 }
 
-// FetchCA asks the server at addr (host:port) for its CA. It returns the CA's
-// certificate and hash only if the server's own certificate is signed by it, is
-// for that host and, when wantHash is given, the hash is the wanted one. With
-// no wantHash nothing vouches for the CA yet: show the hash to the person and
-// pin only what they accept. Nothing is sent to the server but the handshake.
+// FetchCA reads the CA of the server at addr (host:port). It returns the certificate and hash of
+// the CA only if the server's own certificate is signed by it and valid for that host and, if
+// wantHash is given, the hash matches. Without wantHash nothing vouches for the CA yet: show the
+// hash to the person and pin only what they accept. Nothing but the handshake is sent to the
+// server.
 func FetchCA(ctx context.Context, addr, wantHash string) (caPEM []byte, hash string, err error) {
 	host, _, err := net.SplitHostPort(addr)
 	if err != nil || host == "" {
@@ -76,9 +75,8 @@ func FetchCA(ctx context.Context, addr, wantHash string) (caPEM []byte, hash str
 	return encodeCert(ca.Raw), HashOf(ca), nil
 }
 
-// presentedChain returns the certificates that the server presents. The
-// handshake proves that it holds the key of the first; who signed that is not
-// yet known, so the caller verifies it.
+// presentedChain returns the certificates that the server presents. The handshake proves that it
+// holds the key of the first; the caller must verify who signed that.
 func presentedChain(ctx context.Context, addr, host string) (chain []*x509.Certificate, err error) {
 	dialer := &tls.Dialer{Config: &tls.Config{
 		MinVersion:         tls.VersionTLS13,
@@ -108,7 +106,7 @@ func presentedChain(ctx context.Context, addr, host string) (chain []*x509.Certi
 	return secure.ConnectionState().PeerCertificates, nil
 }
 
-// chooseCA picks the CA certificate that the chain ends with.
+// chooseCA returns the CA certificate at the end of the chain.
 func chooseCA(chain []*x509.Certificate, addr, wantHash string) (*x509.Certificate, error) {
 	ca := chain[len(chain)-1]
 	if len(chain) < 2 || !ca.IsCA {
@@ -125,10 +123,9 @@ func chooseCA(chain []*x509.Certificate, addr, wantHash string) (*x509.Certifica
 	return ca, nil
 }
 
-// verifyServer checks that the server's certificate is signed by ca and for host.
+// verifyServer checks that the server's certificate is signed by ca and valid for host.
 func verifyServer(leaf, ca *x509.Certificate, addr, host string) error {
-	name, _, _ := strings.Cut(host, "%") // a certificate knows no IPv6 zones
-
+	name, _, _ := strings.Cut(host, "%") // certificates do not contain IPv6 zones
 	_, err := leaf.Verify(x509.VerifyOptions{
 		Roots:     poolOf(ca),
 		DNSName:   name,
@@ -152,8 +149,8 @@ func verifyServer(leaf, ca *x509.Certificate, addr, host string) error {
 		WithCause(err)
 }
 
-// hostsOf lists what a server certificate is for, safe to print: it may come
-// from a stranger.
+// hostsOf lists the hosts of a server certificate. The text is safe to print although the
+// certificate may come from a stranger.
 func hostsOf(leaf *x509.Certificate) string {
 	var hosts []string
 	for _, name := range leaf.DNSNames {

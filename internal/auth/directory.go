@@ -10,21 +10,21 @@ import (
 	"trainyard/internal/tenant"
 )
 
-// Directory answers who presents a token. It is a copy of the yardmaster's
-// users and tokens, for the server's request path; the server keeps it up to
-// date with every committed change. It is safe for concurrent use.
+// Directory identifies callers by their tokens. It is a copy of the yardmaster's users and tokens
+// for the server's request path; the server updates it with every committed change. It is safe for
+// concurrent use.
 type Directory struct {
 	mu     sync.RWMutex
 	users  map[id.User]tenant.User
 	tokens map[id.Token]tenant.Token
 }
 
-// NewDirectory returns a directory that knows nobody.
+// NewDirectory returns an empty directory.
 func NewDirectory() *Directory {
 	return &Directory{users: map[id.User]tenant.User{}, tokens: map[id.Token]tenant.Token{}}
 }
 
-// Set replaces all users and tokens, as at the start of the server.
+// Set replaces all users and tokens, at the start of the server.
 func (d *Directory) Set(users []tenant.User, tokens []tenant.Token) {
 	byUser := make(map[id.User]tenant.User, len(users))
 	for _, u := range users {
@@ -42,8 +42,8 @@ func (d *Directory) Set(users []tenant.User, tokens []tenant.Token) {
 	d.users, d.tokens = byUser, byToken
 }
 
-// PutUser adds or replaces a user. One that is older than what is known is
-// dropped, so that a late update never lets a disabled user back in.
+// PutUser adds or replaces a user. An older version than the present one is dropped, so that a late
+// update never lets a disabled user back in.
 func (d *Directory) PutUser(u tenant.User) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -53,8 +53,8 @@ func (d *Directory) PutUser(u tenant.User) {
 	}
 }
 
-// PutToken adds or replaces a token. One that is older than what is known is
-// dropped, so that a late update never brings a revoked token back.
+// PutToken adds or replaces a token. An older version than the present one is dropped, so that a
+// late update never restores a revoked token.
 func (d *Directory) PutToken(t tenant.Token) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -64,10 +64,9 @@ func (d *Directory) PutToken(t tenant.Token) {
 	}
 }
 
-// Authenticate tells who presents this access token as a bearer, and which
-// token it is. The text is that of the token, without "Bearer". Every failure
-// to say who one is is of kind Unknown; a user who is known and disabled is
-// Denied.
+// Authenticate returns the user and the token for an access token presented as a bearer token,
+// without the word "Bearer". A caller who cannot be identified gets an error of kind Unknown; a
+// user who is known but disabled gets Denied.
 func (d *Directory) Authenticate(bearer string, now time.Time) (tenant.Caller, id.Token, error) {
 	t, u, err := d.check(tenant.AccessToken, bearer, now)
 	if err != nil {
@@ -77,18 +76,18 @@ func (d *Directory) Authenticate(bearer string, now time.Time) (tenant.Caller, i
 	return tenant.Caller{User: u.ID, Role: u.Role, Scope: t.Scope}, t.ID, nil
 }
 
-// Check returns the record of a bootstrap or join token that is presented, if
-// it is good now. It takes no use off it: the yardmaster counts uses and has
-// the last word when two come at once. A token that is right but used up comes
-// with the error: whoever used it may ask again because the answer was lost.
+// Check returns the record of a presented bootstrap or join token if it is valid now. It does not
+// count as a use: the yardmaster counts uses and decides when two come at once. A correct token
+// that is used up is returned together with the error, because the caller who used it may be asking
+// again after a lost answer.
 func (d *Directory) Check(kind tenant.TokenKind, text string, now time.Time) (tenant.Token, error) {
 	t, _, err := d.check(kind, text, now)
 	return t, err
 }
 
-// check finds the token and its owner. An owner is required of access tokens;
-// a bootstrap token comes before the first user, and a join token outlives the
-// account of the admin who made it unless it is revoked.
+// check finds the token and its owner. Access tokens must have an owner; a bootstrap token exists
+// before the first user, and a join token outlives the account of the admin who made it unless it
+// is revoked.
 func (d *Directory) check(kind tenant.TokenKind, text string, now time.Time) (tenant.Token, tenant.User, error) {
 	p, err := Parse(text)
 	if err != nil {
@@ -141,7 +140,7 @@ func (d *Directory) find(name id.Token) (t tenant.Token, known bool, u tenant.Us
 	return t, known, u, hasOwner
 }
 
-// Token returns a token by its id.
+// Token returns a token by its ID.
 func (d *Directory) Token(name id.Token) (tenant.Token, bool) {
 	d.mu.RLock()
 	defer d.mu.RUnlock()
@@ -151,8 +150,7 @@ func (d *Directory) Token(name id.Token) (tenant.Token, bool) {
 	return t, ok
 }
 
-// asUnknown turns the error about a malformed token into one about a caller who
-// did not say who they are.
+// asUnknown converts the error about a malformed token to one of kind Unknown.
 func asUnknown(err error) error {
 	var f *fault.Error
 	if !errors.As(err, &f) {

@@ -9,24 +9,24 @@ import (
 	"trainyard/internal/fault"
 )
 
-// maxFile bounds what is read from a file of ours; the real ones are far smaller.
+// maxFile bounds how many bytes of a file are read; the real files are far smaller.
 const maxFile = 64 << 10
 
-// ownDir makes the folder if need be and closes it to others.
+// ownDir creates the directory if necessary and denies access to others.
 func ownDir(dir string) error {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return fmt.Errorf("create directory: %w", err)
 	}
-	if err := os.Chmod(dir, 0o700); err != nil { //nolint:gosec // a folder needs its x bit
+	if err := os.Chmod(dir, 0o700); err != nil { //nolint:gosec // a directory needs its x bit
 		return fmt.Errorf("restrict directory permissions: %w", err)
 	}
 
 	return nil
 }
 
-// readPrivate reads a file that holds a key. One that everybody may read is
-// refused, because its key may be known. Group bits are let pass: volumes that
-// belong to a service's group set them by themselves.
+// readPrivate reads a file that holds a key. A file that everybody may read is refused, because its
+// key may be known to others. Group permissions are accepted, because volumes that belong to a
+// service's group set them.
 func readPrivate(path string) (data []byte, err error) {
 	f, err := os.Open(path)
 	if err != nil {
@@ -54,8 +54,8 @@ func readPrivate(path string) (data []byte, err error) {
 	return data, nil
 }
 
-// writeAtomic puts data at path so that after a crash either the old or the new
-// content is there, whole. It first removes what earlier crashes left.
+// writeAtomic replaces the file at path, so that after a crash it has either the complete old or
+// the complete new content. It first removes temporary files that earlier crashes left.
 func writeAtomic(path string, data []byte) error {
 	if err := atomicfile.RemoveLeftovers(path); err != nil {
 		return err

@@ -25,16 +25,15 @@ import (
 const (
 	serverLife = 90 * 24 * time.Hour
 
-	// MaxNodeLife is the longest time for which a node's certificate is signed.
+	// MaxNodeLife is the longest validity of a node's certificate.
 	MaxNodeLife = 90 * 24 * time.Hour
 
 	maxCSR   = 16 << 10
 	maxHosts = 100
 )
 
-// ServerCertificate issues a certificate for a server that is reached under
-// these names and addresses, valid for 90 days and only for serving. The
-// chain ends with the CA itself, so that FetchCA finds it there.
+// ServerCertificate issues a certificate for a server with these names and addresses, valid for 90
+// days and only for serving. The chain ends with the CA itself, so that FetchCA finds it there.
 func (ca *CA) ServerCertificate(hosts []string, now time.Time) (tls.Certificate, error) {
 	template := &x509.Certificate{ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}}
 	if err := addHosts(template, hosts); err != nil {
@@ -56,7 +55,7 @@ func (ca *CA) ServerCertificate(hosts []string, now time.Time) (tls.Certificate,
 	return tls.Certificate{Certificate: [][]byte{cert.Raw, ca.cert.Raw}, PrivateKey: key, Leaf: cert}, nil
 }
 
-// addHosts sets the names and addresses that a server certificate is for.
+// addHosts sets the names and addresses of a server certificate.
 func addHosts(template *x509.Certificate, hosts []string) error {
 	if len(hosts) == 0 || len(hosts) > maxHosts {
 		return fault.New(fault.Invalid, "host_invalid", "a server needs 1 to %d host names or addresses, got %d", maxHosts,
@@ -87,9 +86,8 @@ func addHosts(template *x509.Certificate, hosts []string) error {
 	return nil
 }
 
-// hostName reports whether s is a lower-case DNS name. An underscore is let
-// pass, since container networks use it; a wildcard is not, since the CA has
-// no need to vouch for names nobody asked for.
+// hostName reports whether s is a lower-case DNS name. Underscores are accepted, because container
+// networks use them; wildcards are not, because the CA should vouch only for names that are in use.
 func hostName(s string) bool {
 	if len(s) > 253 {
 		return false
@@ -110,10 +108,9 @@ func hostName(s string) bool {
 	return true
 }
 
-// SignNode gives a node a certificate for the key in its signing request, for
-// the time ttl but not beyond the CA's own end. Only the key is taken from the
-// request: who the node is, and that the certificate is for clients alone, is
-// said by us.
+// SignNode issues a certificate for the key in a node's signing request, valid for ttl but not
+// beyond the end of the CA. Only the key is taken from the request: the caller determines the name
+// of the node, and the certificate is always for clients only.
 func (ca *CA) SignNode(
 	csrPEM []byte,
 	node id.Node,
@@ -149,12 +146,12 @@ func (ca *CA) SignNode(
 	return encodeCert(cert.Raw), cert.NotAfter, nil
 }
 
-// nodeURI is how a certificate names a node.
+// nodeURI returns the URI by which a certificate names a node.
 func nodeURI(node id.Node) *url.URL {
 	return &url.URL{Scheme: "trainyard", Host: "node", Path: "/" + string(node)}
 }
 
-// sign fills in what all our certificates share and signs.
+// sign fills in what all our certificates have in common, and signs.
 func (ca *CA) sign(
 	template *x509.Certificate,
 	public any,
@@ -180,7 +177,7 @@ func (ca *CA) sign(
 	}
 
 	template.KeyUsage = x509.KeyUsageDigitalSignature
-	template.BasicConstraintsValid = true // and no CA
+	template.BasicConstraintsValid = true // and not a CA
 	der, err := x509.CreateCertificate(rand.Reader, template, ca.cert, public, ca.key)
 	if err != nil {
 		return nil, fmt.Errorf("sign certificate: %w", err)
@@ -194,8 +191,8 @@ func (ca *CA) sign(
 	return cert, nil
 }
 
-// parseCSR reads a signing request and checks that its key is strong and that
-// whoever sent it holds that key.
+// parseCSR parses a signing request, and checks that its key is strong and that the sender holds
+// that key.
 func parseCSR(csrPEM []byte) (*x509.CertificateRequest, error) {
 	refuse := func(format string, args ...any) *fault.Error {
 		return fault.New(fault.Invalid, "csr_invalid", "the certificate signing request "+format, args...).
@@ -229,8 +226,8 @@ func parseCSR(csrPEM []byte) (*x509.CertificateRequest, error) {
 	return csr, nil
 }
 
-// strongKey reports whether a key is good enough to stand for a node. Very long
-// RSA keys are refused as well: each handshake would pay for them.
+// strongKey reports whether a key is strong enough for a node. Very long RSA keys are refused as
+// well, because they slow down each handshake.
 func strongKey(public any) bool {
 	switch key := public.(type) {
 	case *ecdsa.PublicKey:

@@ -20,18 +20,16 @@ import (
 
 const nodeFile = "node.pem"
 
-// NodeIdentity is what an agent shows to the server: its own key, which never
-// leaves the machine, the CA it trusts and, once it has joined, its
-// certificate. It is safe for concurrent use.
+// NodeIdentity is the identity of an agent: its own key, which never leaves the machine, the CA it
+// trusts and, once it has joined, its certificate. It is safe for concurrent use.
 type NodeIdentity struct {
 	key  *ecdsa.PrivateKey
 	ca   *x509.Certificate
-	cert atomic.Pointer[tls.Certificate] // nil before the node has joined
+	cert atomic.Pointer[tls.Certificate] // nil until the node has joined
 }
 
-// NewNodeIdentity makes a key for a machine that is about to join the yard of
-// this CA. Save it before the join is asked for: if the answer is lost, the
-// agent asks again with the same key.
+// NewNodeIdentity creates a key for a machine that is about to join the yard of this CA. Save it
+// before joining: if the answer is lost, the agent repeats the request with the same key.
 func NewNodeIdentity(caPEM []byte) (*NodeIdentity, error) {
 	ca, err := parseCACert(caPEM)
 	if err != nil {
@@ -46,8 +44,8 @@ func NewNodeIdentity(caPEM []byte) (*NodeIdentity, error) {
 	return &NodeIdentity{key: key, ca: ca}, nil
 }
 
-// LoadNodeIdentity reads the identity that Save left under dir. If there is
-// none the error is of kind NotFound.
+// LoadNodeIdentity reads the identity that Save wrote under dir. If there is none the error is of
+// kind NotFound.
 func LoadNodeIdentity(dir string) (*NodeIdentity, error) {
 	path := filepath.Join(dir, nodeFile)
 	data, err := readPrivate(path)
@@ -71,7 +69,7 @@ func LoadNodeIdentity(dir string) (*NodeIdentity, error) {
 	return n, nil
 }
 
-// parseNode reads key, CA and, if there is one, the certificate.
+// parseNode parses the key, the CA and, if there is one, the certificate.
 func parseNode(data []byte) (*NodeIdentity, error) {
 	parts, err := parseBundle(data)
 	if err != nil {
@@ -92,8 +90,8 @@ func parseNode(data []byte) (*NodeIdentity, error) {
 	return n, nil
 }
 
-// Save writes the identity under dir with mode 0600. After a crash either the
-// old or the new identity is there, whole.
+// Save writes the identity under dir with mode 0600. After a crash there is either the complete old
+// or the complete new identity.
 func (n *NodeIdentity) Save(dir string) error {
 	if err := ownDir(dir); err != nil {
 		return fmt.Errorf("save node identity: %w", err)
@@ -116,13 +114,13 @@ func (n *NodeIdentity) Save(dir string) error {
 	return nil
 }
 
-// CSR returns the signing request to send to the server. The name is a hint
-// for people who read it: the server says what the node is called.
+// CSR returns the signing request for the server. The name is only a hint for people who read the
+// request: the server determines the name of the node.
 func (n *NodeIdentity) CSR(name string) ([]byte, error) { return signingRequest(n.key, name) }
 
-// Install takes a certificate from the server into use: handshakes from now on
-// present it. Connections that are open keep the one they began with, so close
-// the idle ones after a renewal. Save makes it last.
+// Install puts a certificate from the server into use: handshakes from now on present it. Open
+// connections keep the certificate they began with, so close idle ones after a renewal. Call Save
+// to keep the certificate over a restart.
 func (n *NodeIdentity) Install(certPEM []byte) error {
 	refuse := func(err error) error {
 		return fault.New(fault.Internal, "node_certificate_unusable",
@@ -145,9 +143,8 @@ func (n *NodeIdentity) Install(certPEM []byte) error {
 	return nil
 }
 
-// use checks that leaf is for this key, from this CA and of a node. Its times
-// are not checked: an identity that has ended must still load, so that the
-// agent can say so.
+// use checks that leaf is a certificate of a node, for this key and from this CA. It does not check
+// the validity period: an expired identity must still load, so that the agent can report it.
 func (n *NodeIdentity) use(leaf *x509.Certificate) error {
 	if !n.key.PublicKey.Equal(leaf.PublicKey) {
 		return errors.New("the certificate is for another key")
@@ -169,7 +166,7 @@ func (n *NodeIdentity) use(leaf *x509.Certificate) error {
 	return nil
 }
 
-// Node returns the node's name, "" before it has joined.
+// Node returns the node's name, "" until it has joined.
 func (n *NodeIdentity) Node() id.Node {
 	cert := n.cert.Load()
 	if cert == nil {
@@ -182,8 +179,7 @@ func (n *NodeIdentity) Node() id.Node {
 // CAHash returns the hash of the CA that the node trusts.
 func (n *NodeIdentity) CAHash() string { return HashOf(n.ca) }
 
-// Expires returns the end of the certificate, the zero time before the node
-// has joined.
+// Expires returns the end of the certificate's validity, the zero time until the node has joined.
 func (n *NodeIdentity) Expires() time.Time {
 	cert := n.cert.Load()
 	if cert == nil {
@@ -193,16 +189,15 @@ func (n *NodeIdentity) Expires() time.Time {
 	return cert.Leaf.NotAfter
 }
 
-// NeedsRenewal reports whether two thirds of the certificate's life are over,
-// or there is no certificate yet.
+// NeedsRenewal reports whether two thirds of the certificate's validity are over, or there is no
+// certificate yet.
 func (n *NodeIdentity) NeedsRenewal(now time.Time) bool {
 	cert := n.cert.Load()
 	return cert == nil || due(cert.Leaf, now)
 }
 
-// TLS returns how the agent speaks to the server: it trusts the pinned CA alone
-// and presents whichever certificate is installed at the time of a handshake,
-// none before it has joined.
+// TLS returns the TLS configuration of the agent: it trusts only the pinned CA, and presents the
+// certificate that is installed at the time of a handshake, none until it has joined.
 func (n *NodeIdentity) TLS() *tls.Config {
 	return &tls.Config{
 		MinVersion: tls.VersionTLS13,

@@ -15,8 +15,8 @@ import (
 	"trainyard/internal/id"
 )
 
-// ServerIdentity is the server's certificate, which renews itself. It lives in
-// memory only: each start of the server issues a new one.
+// ServerIdentity is the server's certificate, which it renews by itself. It is kept in memory only:
+// each start of the server issues a new one.
 type ServerIdentity struct {
 	ca    *CA
 	hosts []string
@@ -26,8 +26,7 @@ type ServerIdentity struct {
 	renewing sync.Mutex
 }
 
-// NewServerIdentity issues the first certificate for a server that is reached
-// under these hosts.
+// NewServerIdentity issues the first certificate for a server with these hosts.
 func (ca *CA) NewServerIdentity(hosts []string, clk clock.Clock) (*ServerIdentity, error) {
 	s := &ServerIdentity{ca: ca, hosts: slices.Clone(hosts), clk: clk}
 	cert, err := ca.ServerCertificate(s.hosts, clk.Now())
@@ -40,8 +39,8 @@ func (ca *CA) NewServerIdentity(hosts []string, clk clock.Clock) (*ServerIdentit
 	return s, nil
 }
 
-// GetCertificate returns the certificate for a handshake, a new one if two
-// thirds of the old one's life are over. It has the form tls.Config wants.
+// GetCertificate returns the certificate for a handshake, and renews it after two thirds of its
+// validity. It has the signature that tls.Config requires.
 func (s *ServerIdentity) GetCertificate(*tls.ClientHelloInfo) (*tls.Certificate, error) {
 	now := s.clk.Now()
 	if cert := s.current.Load(); !due(cert.Leaf, now) {
@@ -53,7 +52,7 @@ func (s *ServerIdentity) GetCertificate(*tls.ClientHelloInfo) (*tls.Certificate,
 
 	old := s.current.Load()
 	if !due(old.Leaf, now) {
-		return old, nil // another handshake was faster
+		return old, nil // another handshake has renewed it
 	}
 
 	cert, err := s.ca.ServerCertificate(s.hosts, now)
@@ -63,24 +62,23 @@ func (s *ServerIdentity) GetCertificate(*tls.ClientHelloInfo) (*tls.Certificate,
 	}
 
 	if now.After(old.Leaf.NotBefore) && now.Before(old.Leaf.NotAfter) {
-		return old, nil // still good: each further handshake tries again
+		return old, nil // still valid: the next handshake tries again
 	}
 
 	return nil, err
 }
 
-// due reports whether a certificate of ours should be renewed: two thirds of
-// its life are over, or the clock went back to before its start. The skew is no
-// part of that life: a short-lived certificate would be due at once.
+// due reports whether one of our certificates should be renewed: two thirds of its validity are
+// over, or the clock was set back to before its start. The backdating by skew is not counted,
+// otherwise a short-lived certificate would be due at once.
 func due(cert *x509.Certificate, now time.Time) bool {
 	life := cert.NotAfter.Sub(cert.NotBefore) - skew
 	return now.Before(cert.NotBefore) || !now.Before(cert.NotAfter.Add(-life/3))
 }
 
-// ServerTLS returns how the server speaks TLS. Clients may present a
-// certificate of this CA, and one that is not good ends the handshake; people
-// come without. Sessions are not resumed, so that every connection proves anew
-// who is on it.
+// ServerTLS returns the TLS configuration of the server. Clients may present a certificate of this
+// CA, and an invalid one ends the handshake; people present none. Sessions are not resumed, so that
+// every connection proves its identity anew.
 func (ca *CA) ServerTLS(identity *ServerIdentity) *tls.Config {
 	return &tls.Config{
 		MinVersion:             tls.VersionTLS13,
@@ -99,11 +97,10 @@ func poolOf(cert *x509.Certificate) *x509.CertPool {
 	return pool
 }
 
-// NodeOf tells which node is at the other end of a connection. The handshake
-// has checked the signatures; NodeOf checks that it was this CA that vouched
-// and, as a connection may live long, that the certificate is still good now.
-// It is cheap enough for every request. Whether the node is still wanted is for
-// the caller to ask.
+// NodeOf returns the node at the other end of a connection. The handshake has checked the
+// signatures; NodeOf checks that the certificate is from this CA and, because a connection may be
+// old, that it is still valid now. It is cheap enough for every request. The caller must check
+// whether the node is still part of the yard.
 func (ca *CA) NodeOf(cs *tls.ConnectionState, now time.Time) (id.Node, error) {
 	if cs == nil || len(cs.PeerCertificates) == 0 {
 		return "", fault.New(fault.Unknown, "node_certificate_missing", "a node certificate is required").
@@ -124,12 +121,12 @@ func (ca *CA) NodeOf(cs *tls.ConnectionState, now time.Time) (id.Node, error) {
 	return nodeIn(leaf)
 }
 
-// endsChain reports whether the chain is a leaf directly below this CA.
+// endsChain reports whether the chain is a leaf signed directly by this CA.
 func (ca *CA) endsChain(chain []*x509.Certificate) bool {
 	return len(chain) == 2 && chain[1].Equal(ca.cert)
 }
 
-// nodeIn reads the node's name from its certificate.
+// nodeIn returns the node's name in its certificate.
 func nodeIn(leaf *x509.Certificate) (id.Node, error) {
 	if !slices.Equal(leaf.ExtKeyUsage, []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}) {
 		return "", badNode(errors.New("the certificate is not a client certificate only"))

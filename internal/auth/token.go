@@ -21,22 +21,21 @@ const (
 	alphabet    = "abcdefghijklmnopqrstuvwxyz234567"
 	idLen       = 10
 	secretBytes = 32
-	secretLen   = 52 // of 32 bytes in base32
+	secretLen   = 52 // characters: 32 bytes in base32
 	hashLen     = 2 * sha256.Size
-	maxToken    = 256 // longer text is no token, whatever it says
+	maxToken    = 256 // characters; longer text is not a token
 )
 
-// Secret is a token that was just minted. Text is shown to its owner once and
-// kept nowhere; ID and Hash go into the tenant.Token. Printing or logging a
-// Secret does not show it.
+// Secret is a newly minted token. Text is shown to its owner once and stored nowhere; ID and Hash
+// go into the tenant.Token. Printing or logging a Secret does not show it.
 type Secret struct {
 	ID   id.Token
 	Text string
 	Hash string
 }
 
-// Parsed is a token that somebody presented. Nothing in it is proven; Matches
-// does that. Printing or logging it does not show the secret.
+// Parsed is a presented token. Nothing in it is verified; Matches does that. Printing or logging it
+// does not show the secret.
 type Parsed struct {
 	Kind   tenant.TokenKind
 	ID     id.Token
@@ -51,7 +50,7 @@ type Parsed struct {
 //	tyb_<id>_<secret>_<cahash>  bootstrap
 //	tyj_<id>_<secret>_<cahash>  join
 //
-// A bootstrap or join token carries the CA's hash so that whoever holds it can
+// A bootstrap or join token carries the CA's hash so that its holder can
 // tell the right server from a wrong one at first contact. An access token does
 // not: it is issued to callers that have already pinned the CA.
 func Mint(kind tenant.TokenKind, entropy io.Reader, caHash string) (Secret, error) {
@@ -84,8 +83,7 @@ func Mint(kind tenant.TokenKind, entropy io.Reader, caHash string) (Secret, erro
 	return Secret{ID: id.Token(name), Text: text, Hash: HashSecret(secret)}, nil
 }
 
-// prefixOf returns how the text of such a token begins and whether it carries
-// the CA's hash.
+// prefixOf returns the prefix of a kind of token, and whether its text contains the hash of the CA.
 func prefixOf(kind tenant.TokenKind) (prefix string, carriesHash, ok bool) {
 	switch kind {
 	case tenant.AccessToken:
@@ -113,9 +111,8 @@ func kindOf(prefix string) (kind tenant.TokenKind, carriesHash, ok bool) {
 	return "", false, false
 }
 
-// Parse takes the text of a token apart. White space around it is ignored, as
-// it comes with copying. Its errors never quote the text: a token with a typing
-// error is still most of a secret.
+// Parse parses the text of a token. It ignores white space around it, which comes with copying. Its
+// errors never quote the text: a token with a typing error is still most of a secret.
 func Parse(text string) (Parsed, error) {
 	text = strings.TrimSpace(text)
 	if text == "" {
@@ -176,18 +173,17 @@ func isHash(s string) bool {
 	return len(s) == hashLen
 }
 
-// HashSecret returns what is kept of a secret: its SHA-256 in hex. A slow,
-// salted hash as for passwords would protect nothing more: those make guessing
-// expensive where people chose the secret, and nobody guesses 256 random bits. A
-// fast hash lets the server check every request.
+// HashSecret returns the stored form of a secret: its SHA-256 in hex. A slow, salted hash as for
+// passwords would add no protection: it makes guessing expensive where people choose the secret,
+// and 256 random bits cannot be guessed. A fast hash lets the server check every request.
 func HashSecret(secret string) string {
 	sum := sha256.Sum256([]byte(secret))
 	return hex.EncodeToString(sum[:])
 }
 
-// Matches reports by a nil error that the presented token is this one and is
-// good now. That the secret is right is checked first, in constant time, so
-// that only a holder learns of a token's state. A nil t matches nothing.
+// Matches returns nil if the presented token is this one and is valid now. The secret is checked
+// first, in constant time, so that only a holder learns the state of a token. A nil t matches
+// nothing.
 func Matches(t *tenant.Token, p Parsed, now time.Time) error {
 	if t == nil || t.ID != p.ID || t.Kind != p.Kind || !secretIs(p.Secret, t.Hash) {
 		return fault.New(fault.Unknown, "token_invalid", "invalid token").
@@ -208,14 +204,13 @@ func Matches(t *tenant.Token, p Parsed, now time.Time) error {
 
 const codeUsedUp = "token_used_up"
 
-// UsedUp reports whether an error of Matches says that the token is right, and
-// has been used as often as it may.
+// UsedUp reports whether an error of Matches says that the token is correct but has no uses left.
 func UsedUp(err error) bool {
 	var f *fault.Error
 	return errors.As(err, &f) && f.Code == codeUsedUp
 }
 
-// refusal is the error for a token that is right but no longer good.
+// refusal returns the error for a token that is correct but no longer valid.
 func refusal(t *tenant.Token, code, what string) error {
 	var remedy string
 
@@ -231,7 +226,8 @@ func refusal(t *tenant.Token, code, what string) error {
 	return fault.New(fault.Unknown, code, "%s token %s %s", t.Kind, t.ID, what).WithRemedy("%s", remedy)
 }
 
-// secretIs compares in constant time and without leaving anything on the heap.
+// secretIs compares in constant time, without heap allocations that would keep the secret in
+// memory.
 func secretIs(secret, hash string) bool {
 	sum := sha256.Sum256([]byte(secret))
 	var text [hashLen]byte
@@ -249,8 +245,7 @@ func (s Secret) GoString() string { return s.String() }
 // LogValue is String, for slog.
 func (s Secret) LogValue() slog.Value { return slog.StringValue(s.String()) }
 
-// MarshalText is String, for JSON and YAML: whoever means to show the secret
-// must write out Text.
+// MarshalText is String, for JSON and YAML: code that means to show the secret must write out Text.
 func (s Secret) MarshalText() ([]byte, error) { return []byte(s.String()), nil }
 
 // String names the token without its secret.

@@ -9,25 +9,25 @@ import (
 	"trainyard/internal/quantile"
 )
 
-// pace is how fast a job is.
+// pace is the speed of a job.
 type pace struct {
-	perUnit  float64 // seconds that a unit of work takes; 0 if that is not known
-	spread   float64 // standard error of its logarithm
+	perUnit  float64 // seconds per unit of work; 0 if unknown
+	spread   float64 // standard error of the logarithm of perUnit
 	interval float64 // seconds from one point to the next
 	points   int     // in the measurement
 }
 
-// The window that a pace is measured in.
+// The window in which a pace is measured.
 const (
-	minWindow = 17 // points, if there are as many
+	minWindow = 17 // points, if there are that many
 	maxBlocks = 8
 )
 
-// measure returns the pace of points that one stretch of running has brought, by the
-// later half of them. The window is cut into blocks of equal work. Their mean
-// counts pauses that come again and again, to evaluate or to save; a single block that
-// stands out does not count: what happened once is no habit. Points that arrive in bursts do no
-// harm either, as they would to a median of intervals.
+// measure returns the pace of the points of one stretch of running, from the later half of them.
+// The window is split into blocks of equal work. Their mean includes pauses that recur, such as
+// evaluating or saving; a single block that stands out is ignored, because it says nothing about
+// the future. Points that arrive in bursts do no harm either, as they would to a median of
+// intervals.
 func measure(points []metric.Point) pace {
 	if len(points) < 2 {
 		return pace{points: len(points)}
@@ -67,8 +67,8 @@ func measure(points []metric.Point) pace {
 	return p
 }
 
-// blockTimes returns the seconds that a unit took in each of at most blocksMost stretches of
-// about equal work. Stretches in which time stood still are joined to the next.
+// blockTimes returns the seconds per unit of work in each of at most blocksMost blocks of about
+// equal work. Blocks in which no time passed are joined to the next.
 func blockTimes(window []metric.Point) []float64 {
 	first, last := window[0], window[len(window)-1]
 	width := (last.Step - first.Step) / float64(min(maxBlocks, len(window)-1))
@@ -132,15 +132,14 @@ func paces(points []metric.Point, runs []Stretch) []pace {
 	return all
 }
 
-// A program imports and loads before it works.
+// A program imports modules and loads data before it works.
 const (
-	startupSeconds   = 20.0 // seconds that this takes as a rule
-	minFirstInterval = 60.0 // seconds after which a single point counts; before that the second is waited for
+	startupSeconds   = 20.0 // typical duration of that, in seconds
+	minFirstInterval = 60.0 // seconds after which a single point counts; before that a second point is awaited
 )
 
-// sinceStart returns the pace of a program that has reported a single point. It began with no work done, but how much
-// of its
-// time went into loading is unknown: between nothing and half.
+// sinceStart returns the pace of a program that has reported a single point. It began with no work done, but the
+// part of its time that was spent on loading is unknown: between none and half.
 func sinceStart(p metric.Point, began float64) pace {
 	took := p.At - began
 	if took < minFirstInterval {
@@ -154,7 +153,7 @@ func sinceStart(p metric.Point, began float64) pace {
 	return out
 }
 
-// unix returns a time as points have it.
+// unix returns a time in the unit of points: seconds since 1970.
 func unix(t time.Time) float64 { return float64(t.UnixMicro()) / 1e6 }
 
 func sum(values []float64) float64 {

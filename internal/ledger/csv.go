@@ -9,10 +9,10 @@ import (
 	"strings"
 )
 
-// amountColumns are the columns in which amounts are written.
+// amountColumns are the names of the columns for amounts.
 var amountColumns = []string{"node_seconds", "gpu_seconds", "rent_usd", "power_usd", "cost_usd", "energy_kwh"}
 
-// columns writes amounts for the columns: seconds and dollars exactly, energy rounded.
+// columns formats amounts for the columns: seconds and dollars exactly, energy rounded.
 func (a Amounts) columns() []string {
 	return []string{
 		a.NodeTime.String(), a.GPUTime.String(), a.NodeCost.String(), a.EnergyCost.String(), a.Cost().String(),
@@ -20,7 +20,7 @@ func (a Amounts) columns() []string {
 	}
 }
 
-// WriteCSV writes the rows as text with commas, with a line of names at the top.
+// WriteCSV writes the rows as CSV, with a header line.
 func (r *Report) WriteCSV(w io.Writer) error {
 	out := newTable(w)
 	head := make([]string, 0, len(r.Group)+len(amountColumns))
@@ -38,8 +38,8 @@ func (r *Report) WriteCSV(w io.Writer) error {
 	return out.end()
 }
 
-// WriteCSV writes the groups one below the other, each with the name of its group in
-// front and a line of names of its own.
+// WriteCSV writes the groups one below the other as CSV. Each has its own header line, and its name
+// in the first column.
 func (u *Usage) WriteCSV(w io.Writer) error {
 	out := newTable(w)
 	out.row(
@@ -134,7 +134,7 @@ func (h *OnDemandUsage) columns() []string {
 	}
 }
 
-// WriteCSV writes the rows as text with commas, with a line of names at the top.
+// WriteCSV writes the rows as CSV, with a header line.
 func (r *SavingsReport) WriteCSV(w io.Writer) error {
 	out := newTable(w)
 	var head []string
@@ -187,8 +187,8 @@ func (t *table) end() error {
 	return nil
 }
 
-// escapeFormula keeps a name from being taken for a formula by a program that opens the table.
-// Numbers stay as they are.
+// escapeFormula prevents a spreadsheet from interpreting a name as a formula. Numbers are not
+// changed.
 func escapeFormula(cell string) string {
 	if cell == "" || !strings.ContainsRune("=+-@\t\r", rune(cell[0])) {
 		return cell

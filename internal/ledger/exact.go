@@ -5,10 +5,10 @@ import (
 	"math/bits"
 )
 
-// vector is Amounts for arithmetic that treats all of them alike.
+// vector is Amounts as an array, for arithmetic that treats all of them alike.
 type vector [5]int64
 
-// Places in a vector.
+// Indices in a vector.
 const (
 	inNodeTime = iota
 	inGPUTime
@@ -37,7 +37,7 @@ func (v vector) amounts() Amounts {
 	}
 }
 
-// minus returns what is left of v after w was taken off.
+// minus returns v - w.
 func (v vector) minus(w vector) vector {
 	for i := range v {
 		v[i] -= w[i]
@@ -46,7 +46,7 @@ func (v vector) minus(w vector) vector {
 	return v
 }
 
-// plus returns the sum, and false if it does not fit; it is the greatest number there is then.
+// plus returns v + w. If a sum overflows it returns false, and that sum is the largest or smallest int64.
 func (v vector) plus(w vector) (vector, bool) {
 	fits := true
 	for i := range v {
@@ -64,8 +64,8 @@ func (v vector) plus(w vector) (vector, bool) {
 	return v, fits
 }
 
-// accrue returns rate·times+carry in units of per, and what is left over. What does not
-// fit into a word is the greatest number there is: years at a price beyond reason.
+// accrue returns the quotient and the remainder of (rate·times + carry) / per. A quotient that
+// overflows becomes the largest int64; that takes years at an absurd price.
 func accrue(rate, times, carry, per int64) (units, left int64) {
 	hi, lo := bits.Mul64(uint64(rate), uint64(times))
 	lo, over := bits.Add64(lo, uint64(carry), 0)
@@ -82,19 +82,19 @@ func accrue(rate, times, carry, per int64) (units, left int64) {
 	return int64(q), int64(r)
 }
 
-// scale returns x·num/den, rounded down. Num is at most den, so that it fits.
+// scale returns x·num/den, rounded down. num must be at most den, so that the result fits.
 func scale(x, num, den int64) int64 {
 	units, _ := accrue(x, num, 0, den)
 	return units
 }
 
-// smallEntry is how many lines an entry has at most as a rule: so many are reckoned without
-// asking for memory.
+// smallEntry is the usual largest number of lines of an entry; up to that many are computed without
+// allocating memory.
 const smallEntry = 16
 
-// split divides a total by weights to the last unit: each part is its exact share
-// rounded down, and the units that are left go to the largest remainders, the first of
-// equals. At least one weight is greater than 0. Parts are written to out.
+// split divides a total by weights to the last unit: each part is its exact share rounded down, and
+// the remaining units go to the largest remainders, the first of equals. At least one weight must
+// be greater than 0. The parts are written to out.
 func split(total int64, weights, out []int64) {
 	sum := int64(0)
 	for _, w := range weights {
@@ -126,14 +126,13 @@ func split(total int64, weights, out []int64) {
 	}
 }
 
-// prefixOf writes to out what of the lines of an entry falls on its first num of den
-// milliseconds. The lines together have exactly num/den of their total, rounded down;
-// no line ever has less at a later time; and at the end each has all of its own. So
+// prefixOf computes how much of each line of an entry falls on its first num of den milliseconds,
+// and writes it to out. All lines together have exactly num/den of their total, rounded down; no
+// line ever decreases as num grows; and at the end each line has all of its amount. Therefore the
 // pieces of a line add up to the line, and the lines of a piece to the piece.
 //
-// It works as if the total were so many coins that come in one by one: of the coins
-// that are in, the first line gets its share rounded down, the second its share of the
-// rest, and so on.
+// It works as if the units of the total arrived one by one: of the units that have arrived, the
+// first line gets its share rounded down, the second its share of the rest, and so on.
 func prefixOf(lines []Posting, num, den int64, out []vector) {
 	var total vector
 	for i := range lines {
@@ -157,8 +156,8 @@ func prefixOf(lines []Posting, num, den int64, out []vector) {
 	}
 }
 
-// whole returns x·unit as a whole number, rounded to the next, none if it is less than
-// nothing or no number, and most if it is more than that.
+// whole returns x·unit rounded to the nearest integer: 0 if it is negative or not a number, and
+// most if it is larger than that.
 func whole(x, unit float64, most int64) int64 {
 	switch y := math.Round(x * unit); {
 	case !(y > 0):

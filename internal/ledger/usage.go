@@ -10,8 +10,7 @@ import (
 	"trainyard/internal/id"
 )
 
-// Usage is the four groups of figures of the HP disclosure, and what was paid for
-// without use.
+// Usage is the four groups of figures of the HP disclosure, and what was paid for but not used.
 type Usage struct {
 	From time.Time `json:"from,omitzero"`
 	To   time.Time `json:"to,omitzero"`
@@ -26,40 +25,41 @@ type Usage struct {
 	// OnDemandBy is the fourth group: on-demand nodes created, their time and their
 	// cost, by researcher.
 	OnDemandBy []OnDemandUsage `json:"on_demand_by_researcher"`
-	// Unused is what the yard had and nobody used, by class and account.
+	// Unused is the capacity that nobody used, by class and account.
 	Unused []Unused `json:"unused"`
 }
 
-// UseRate is how much of a node, or of all nodes of a class, was used. A node is busy
-// while a run holds any of it, a GPU while a run holds that GPU. Available is what runs
-// had or could have had: busy and idle, without what was broken, cordoned, used by
-// others or not there yet.
+// UseRate is how much of a node, or of all nodes of a class, was used. A node is busy while a run
+// holds any part of it, a GPU while a run holds that GPU. Available time is the time that runs had
+// or could have had: busy and idle, without the time in which it was broken, cordoned, used by
+// others or not yet there.
 type UseRate struct {
 	Class         fleet.Class `json:"class"`
 	Node          id.Node     `json:"node,omitempty"` // "" for all of the class
 	BusyNode      Span        `json:"busy_node_ms"`
 	AvailableNode Span        `json:"available_node_ms"`
-	NodeRate      float64     `json:"node_rate"` // busy part of available, 0 if nothing was
+	NodeRate      float64     `json:"node_rate"` // busy fraction of available, 0 if nothing was available
 	BusyGPU       Span        `json:"busy_gpu_ms"`
 	AvailableGPU  Span        `json:"available_gpu_ms"`
 	GPURate       float64     `json:"gpu_rate"`
 }
 
-// OnDemandUsage is what on-demand nodes were created, how long they were kept and what they
-// cost: by our own reckoning in this period, and as their providers said, where they do,
-// for leases that ended in it.
+// OnDemandUsage is the number of on-demand nodes created, their time and their cost: as the ledger
+// computes it for this period, and as the providers reported it, where they do, for leases that
+// ended in it.
 type OnDemandUsage struct {
-	Offer        string  `json:"offer,omitempty"`      // of the second group; "" for all
-	Researcher   id.User `json:"researcher,omitempty"` // of the fourth; "" for the yard itself
+	Offer        string  `json:"offer,omitempty"`      // in the second group; "" for all
+	Researcher   id.User `json:"researcher,omitempty"` // in the fourth group; "" for the yard itself
 	Creations    int     `json:"creations"`
 	NodeTime     Span    `json:"node_ms"`
 	GPUTime      Span    `json:"gpu_ms"`
 	Estimated    Nanos   `json:"estimated_nanodollars"`
 	Billed       Nanos   `json:"billed_nanodollars"`
-	BilledLeases int     `json:"billed_leases"` // of which Billed is the sum
+	BilledLeases int     `json:"billed_leases"` // number of leases that Billed sums up
 }
 
-// OwnUsage is what a researcher had of nodes that are paid for anyway.
+// OwnUsage is the use of local and reserved nodes, which are paid for in any case, by one
+// researcher.
 type OwnUsage struct {
 	Researcher id.User     `json:"researcher"`
 	Class      fleet.Class `json:"class"`
@@ -68,7 +68,7 @@ type OwnUsage struct {
 	Cost       Nanos       `json:"cost_nanodollars"`
 }
 
-// Unused is what was paid for and not used, for one reason.
+// Unused is capacity that was paid for but not used, for one reason.
 type Unused struct {
 	Class    fleet.Class `json:"class"`
 	Account  Account     `json:"account"`
@@ -77,14 +77,14 @@ type Unused struct {
 	Cost     Nanos       `json:"cost_nanodollars"`
 }
 
-// LeaseCost is what the ledger says about one lease.
+// LeaseCost is the cost of one lease according to the ledger.
 type LeaseCost struct {
 	Lease     id.Lease   `json:"lease"`
 	Offer     string     `json:"offer"`
 	Owner     id.User    `json:"owner,omitempty"`
 	Project   id.Project `json:"project,omitempty"`
 	Job       id.Job     `json:"job,omitempty"`
-	Created   time.Time  `json:"created"` // when the provider gave the machine
+	Created   time.Time  `json:"created"` // when the provider created the machine
 	Ended     time.Time  `json:"ended,omitzero"`
 	Kept      Span       `json:"kept_ms"`
 	Estimated Nanos      `json:"estimated_nanodollars"`
@@ -92,7 +92,7 @@ type LeaseCost struct {
 	BillKnown bool       `json:"bill_known"` // the provider reported what it charged
 }
 
-// LeaseCostOf returns the facts of a lease by now, and false if no machine was given.
+// LeaseCostOf returns the cost of a lease until now. It returns false if no machine was created.
 func LeaseCostOf(l *fleet.Lease, now time.Time) (LeaseCost, bool) {
 	if l.Granted.IsZero() {
 		return LeaseCost{}, false
@@ -110,8 +110,8 @@ func LeaseCostOf(l *fleet.Lease, now time.Time) (LeaseCost, bool) {
 	return f, true
 }
 
-// UsageOf returns the figures of a period, from postings in the order of the ledger and
-// the facts of all leases that were created or ended in it.
+// UsageOf returns the figures of a period, from postings in the order of the ledger and the costs
+// of all leases that were created or ended in it.
 func UsageOf(postings iter.Seq[*Posting], leases []LeaseCost, from, to time.Time) (*Usage, error) {
 	r, err := Sum(postings, Query{From: from, To: to, Group: []Key{ByClass, ByNode, ByAccount, ByResearcher, ByOffer}})
 	if err != nil {
@@ -137,7 +137,7 @@ func UsageOf(postings iter.Seq[*Posting], leases []LeaseCost, from, to time.Time
 	return u, nil
 }
 
-// usageSums collects what goes into a usage.
+// usageSums collects the sums of a usage.
 type usageSums struct {
 	rates  map[nodeKey]*UseRate
 	own    map[ownerKey]*OwnUsage
@@ -161,7 +161,7 @@ type (
 	}
 )
 
-// cell returns the value of a key, made if there is none.
+// cell returns the value of a key, and adds a zero value if there is none.
 func cell[K comparable, V any](m map[K]*V, key K) *V {
 	v, ok := m[key]
 	if !ok {
@@ -172,7 +172,7 @@ func cell[K comparable, V any](m map[K]*V, key K) *V {
 	return v
 }
 
-// row takes one sum: of a class, node, account, researcher and offer.
+// row adds one row: of a class, node, account, researcher and offer.
 func (f *usageSums) row(r *Row) {
 	class := fleet.Class(r.Keys[0])
 	node := id.Node(r.Keys[1])
@@ -209,8 +209,7 @@ func (f *usageSums) row(r *Row) {
 	}
 }
 
-// lease counts a lease that was created in the period, and what was billed for one that
-// ended in it.
+// lease counts a lease that was created in the period, and adds the bill of one that ended in it.
 func (f *usageSums) lease(l *LeaseCost, from, to time.Time) {
 	within := func(t time.Time) bool {
 		return !t.IsZero() && !t.Before(from) && (to.IsZero() || t.Before(to))
@@ -227,8 +226,8 @@ func (f *usageSums) lease(l *LeaseCost, from, to time.Time) {
 	}
 }
 
-// onDemand returns the three sums that something about an on-demand node goes into. A node
-// that joined by hand has no offer and is in the first alone.
+// onDemand returns the sums that an amount of an on-demand node is added to: of all offers, of its
+// researcher and of its offer. A node that joined by hand has no offer.
 func (f *usageSums) onDemand(offer string, researcher id.User) []*OnDemandUsage {
 	list := []*OnDemandUsage{f.offers[""], cell(f.people, researcher)}
 	if offer != "" {
@@ -238,7 +237,7 @@ func (f *usageSums) onDemand(offer string, researcher id.User) []*OnDemandUsage 
 	return list
 }
 
-// usage puts all in order.
+// usage returns the sums, sorted.
 func (f *usageSums) usage() *Usage {
 	u := &Usage{
 		UseRate:    []UseRate{},
@@ -294,7 +293,7 @@ func (f *usageSums) usage() *Usage {
 	return u
 }
 
-// ratio returns which part of all something is.
+// ratio returns some as a fraction of all, 0 if all is 0.
 func ratio(some, all Span) float64 {
 	if all == 0 {
 		return 0

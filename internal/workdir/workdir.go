@@ -226,6 +226,7 @@ func (s *scanner) link(name string) error {
 		"%.200q", name, target).
 		WithField("workdir").
 		WithRemedy("replace it by what it points to, or leave it out with a line in %s", ownIgnoreName)
+
 	if !insideLink(name, target) {
 		return refuse
 	}

@@ -147,7 +147,9 @@ func checkNeeds(y *Yard) error {
 func checkLine(y *Yard) error {
 	inLine := map[id.Job]*queue.Item{}
 	walk := y.queue.Walk(y.usage)
-	for it := walk.Next(func(*queue.Shape) bool { return true }); it != nil; it = walk.Next(func(*queue.Shape) bool { return true }) {
+
+	all := func(*queue.Shape) bool { return true }
+	for it := walk.Next(all); it != nil; it = walk.Next(all) {
 		if inLine[it.Job] != nil {
 			return fmt.Errorf("job %s is in line twice", it.Job)
 		}

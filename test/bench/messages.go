@@ -20,7 +20,8 @@ type flow struct {
 	name  string
 	nodes int
 	batch int // messages that share a commit and a round; the server takes as many as have come, up to 2,048
-	// of each batch so many are submissions, as many say that a rank runs, and as many that one has ended; the others are heartbeats
+	// jobs is how many messages of a batch are submissions; as many report that a rank runs, and as many that one has
+	// ended. The others are heartbeats.
 	jobs int
 }
 

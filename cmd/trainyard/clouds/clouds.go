@@ -1,7 +1,7 @@
-// Package clouds wires what the yard provisions nodes with: the clouds file, the providers,
-// the runner that calls them, and what their machines need to join.
+// Package clouds wires up provisioning: the clouds file, the providers, the runner that calls them,
+// and what provisioned machines need to join the yard.
 //
-// It is part of the wiring: with cmd/trainyard it alone knows the adapters.
+// It is part of the wiring: only this package and cmd/trainyard import the adapters.
 package clouds
 
 import (
@@ -40,17 +40,17 @@ import (
 	"trainyard/internal/yardmaster"
 )
 
-// Clouds is the file that says where nodes can be provisioned and on what terms.
+// Clouds is the clouds file: where nodes can be provisioned and on what terms.
 type Clouds struct {
-	Yard      string          `yaml:"yard"`   // names this yard among others in the same account
-	Server    string          `yaml:"server"` // where provisioned machines reach the server
+	Yard      string          `yaml:"yard"`   // distinguishes this yard from others in the same account
+	Server    string          `yaml:"server"` // URL under which provisioned machines reach the server
 	Provision terms           `yaml:"provision"`
 	Roads     roads           `yaml:"roads"`
 	Providers []cloudProvider `yaml:"providers"`
 	folder    string
 }
 
-// terms is when nodes are provisioned and released.
+// terms says when nodes are provisioned and released.
 type terms struct {
 	Term     job.Duration `yaml:"term"`
 	Patience job.Duration `yaml:"patience"`
@@ -66,18 +66,18 @@ type terms struct {
 	} `yaml:"warm"`
 }
 
-// roads is how data travels.
+// roads is the speed in bytes per second and the price in dollars of moving data, as in dataset.Network.
 type roads struct {
 	In     job.Bytes `yaml:"in"`
 	Across job.Bytes `yaml:"across"`
 	PerGB  float64   `yaml:"per_gb"`
 }
 
-// cloudProvider is one provider. Which of the keys count depends on its kind.
+// cloudProvider is one provider. Its kind determines which of the keys apply.
 type cloudProvider struct {
 	Name   string `yaml:"name"`
 	Kind   string `yaml:"kind"`
-	Offers string `yaml:"offers"` // price file, from the folder of this file
+	Offers string `yaml:"offers"` // price file, relative to the directory of this file
 
 	Regions        []string          `yaml:"regions"`
 	Profile        string            `yaml:"profile"`
@@ -103,7 +103,8 @@ type cloudProvider struct {
 	Dir   string       `yaml:"dir"`
 	Boot  job.Duration `yaml:"boot"`
 	Quota int          `yaml:"quota"`
-	// Capacity bounds machines at once by TYPE or TYPE/REGION; Seed decides when spot machines are taken back.
+	// Capacity bounds machines at once by TYPE or TYPE/REGION; Seed determines when spot machines are
+	// reclaimed.
 	Capacity map[string]int `yaml:"capacity"`
 	Seed     uint64         `yaml:"seed"`
 }
@@ -113,7 +114,7 @@ func badClouds(path, format string, args ...any) error {
 		WithField("clouds")
 }
 
-// ReadClouds reads the file, if one is named, and all price files that it names.
+// ReadClouds reads the clouds file, if path is not empty, and all price files that it names.
 func ReadClouds(path string) (*Clouds, []fleet.Offer, error) {
 	if path == "" {
 		return nil, nil, nil
@@ -158,7 +159,8 @@ func ReadClouds(path string) (*Clouds, []fleet.Offer, error) {
 	return c, offers, nil
 }
 
-// offers reads the price file of a provider. What it does not say of a GPU comes from our table.
+// offers reads the price file of a provider. GPU properties that it does not state come from the
+// table of GPU models.
 func (c *Clouds) offers(p *cloudProvider) ([]fleet.Offer, error) {
 	path := p.Offers
 	if path == "" {
@@ -195,7 +197,7 @@ func (c *Clouds) offers(p *cloudProvider) ([]fleet.Offer, error) {
 	return list, nil
 }
 
-// Names lists the providers.
+// Names lists the names of the providers.
 func (c *Clouds) Names() []string {
 	if c == nil {
 		return nil
@@ -209,7 +211,7 @@ func (c *Clouds) Names() []string {
 	return list
 }
 
-// Terms puts what the file says over what holds otherwise.
+// Terms overrides the defaults in y with the terms of the file.
 func (c *Clouds) Terms(y *yardmaster.Config) error {
 	if c == nil {
 		return nil
@@ -243,7 +245,7 @@ func (c *Clouds) Terms(y *yardmaster.Config) error {
 	return nil
 }
 
-// provider makes the adapter of a provider.
+// provider returns the adapter for a provider.
 func (p *Provisioner) provider(ctx context.Context, c *cloudProvider) (cloud.Provider, error) {
 	switch c.Kind {
 	case "aws":
@@ -262,7 +264,8 @@ func (p *Provisioner) provider(ctx context.Context, c *cloudProvider) (cloud.Pro
 	return nil, badClouds("provider "+c.Name, "there is no kind %q: use aws, openstack or process", c.Kind)
 }
 
-// openstackOptions puts what the clouds file says over what the environment does.
+// openstackOptions returns the configuration of an OpenStack provider; the clouds file overrides
+// the environment.
 func openstackOptions(c *cloudProvider) openstack.Config {
 	o := openstack.Environ(os.Getenv)
 	o.Name = c.Name
@@ -280,7 +283,7 @@ func openstackOptions(c *cloudProvider) openstack.Config {
 	return o
 }
 
-// processProvider makes the provider whose machines are processes of this one.
+// processProvider returns the provider whose machines are processes on this machine.
 func (p *Provisioner) processProvider(c *cloudProvider) (cloud.Provider, error) {
 	program, err := os.Executable()
 	if err != nil {
@@ -298,28 +301,28 @@ func (p *Provisioner) processProvider(c *cloudProvider) (cloud.Provider, error) 
 	})
 }
 
-// Options is what a Provisioner works with.
+// Options are the dependencies of a Provisioner.
 type Options struct {
 	Clouds *Clouds // nil if nothing can be provisioned
-	Data   string  // folder of the server's data
-	URL    string  // of the server, where the clouds file names none
+	Data   string  // data directory of the server
+	URL    string  // of the server, unless the clouds file names one
 	CA     *auth.CA
 	Config lifecycle.Config
 	Clock  clock.Clock
 	Log    *slog.Logger
 }
 
-// Provisioner carries out the leases of a running server.
+// Provisioner prepares the requests for the leases of a running server.
 type Provisioner struct {
 	Options
-	Loop    *server.Loop // set before the runner runs
+	Loop    *server.Loop // must be set before the runner starts
 	yard    string
 	server  string
-	program string // SHA-256 of this program, which machines fetch
+	program string // SHA-256 of this binary, which machines download
 	key     []byte
 }
 
-// NewRunner makes what calls the providers, nil if there are none.
+// NewRunner returns the runner that calls the providers, nil if there are none.
 func NewRunner(ctx context.Context, o Options) (*reconcile.Runner, *Provisioner, error) {
 	c := o.Clouds
 	if c == nil {
@@ -370,8 +373,8 @@ func NewRunner(ctx context.Context, o Options) (*reconcile.Runner, *Provisioner,
 	return r, p, nil
 }
 
-// leaseKey returns the key from which the join tokens of provisioned machines are made, so
-// that asking a provider again for the same lease is the same request.
+// leaseKey returns the key from which the join tokens of provisioned machines are derived, so that
+// a repeated request for the same lease is identical.
 func leaseKey(path string) ([]byte, error) {
 	key, err := os.ReadFile(path)
 	if err == nil && len(key) == sha256.Size {
@@ -389,7 +392,7 @@ func leaseKey(path string) ([]byte, error) {
 	return key, os.WriteFile(path, key, 0o600)
 }
 
-// stream is as many bytes as are wanted that follow from a key and a name.
+// stream is a deterministic stream of bytes derived from a key and a name.
 type stream struct {
 	key     []byte
 	name    string
@@ -397,7 +400,7 @@ type stream struct {
 	pending []byte
 }
 
-// Read fills a buffer.
+// Read implements io.Reader.
 func (s *stream) Read(p []byte) (int, error) {
 	for n := 0; n < len(p); {
 		if len(s.pending) == 0 {
@@ -416,8 +419,8 @@ func (s *stream) Read(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// prepare makes the request for a lease: the same each time, with a token by which its
-// machine, and no other, joins.
+// prepare returns the request for a lease. It is the same each time, and has a token with which
+// only the machine of this lease can join.
 func (p *Provisioner) prepare(ctx context.Context, l *fleet.Lease) (cloud.Request, error) {
 	secret, err := auth.Mint(tenant.JoinToken, &stream{key: p.key, name: string(l.ID)}, p.CA.Hash())
 	if err != nil {
@@ -461,7 +464,7 @@ func (p *Provisioner) prepare(ctx context.Context, l *fleet.Lease) (cloud.Reques
 	return r, err
 }
 
-// programPath is where machines fetch the agent's program, which is this one.
+// programPath is the path from which machines download the agent's binary, which is this one.
 const programPath = "/agent/program"
 
 func hashProgram() (string, error) {
@@ -481,7 +484,7 @@ func hashProgram() (string, error) {
 	return hex.EncodeToString(sum.Sum(nil)), errors.Join(err, f.Close())
 }
 
-// WithProgram serves this program to machines that are to run it, beside everything else.
+// WithProgram serves this binary to provisioned machines, in addition to next.
 func WithProgram(next http.Handler) http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET "+programPath, func(w http.ResponseWriter, r *http.Request) {

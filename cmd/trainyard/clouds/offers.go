@@ -22,7 +22,7 @@ import (
 	"trainyard/internal/provision"
 )
 
-// ImportCommand makes a price file of what others list.
+// ImportCommand returns the command that writes a price file from a public price list.
 func ImportCommand(env cli.Env) *cobra.Command {
 	var from imports
 	cmd := &cobra.Command{
@@ -71,7 +71,7 @@ Review the file before you use it: every offer in it may be provisioned.`,
 	return cmd
 }
 
-// imports is where offers come from.
+// imports is the source and selection of imported offers.
 type imports struct {
 	catalogue, provider, boot string
 	amazon                    bool
@@ -95,7 +95,7 @@ func (f *imports) read(ctx context.Context) ([]fleet.Offer, string, error) {
 	return f.parse(boot)
 }
 
-// ask asks Amazon.
+// ask reads offers from the price API of Amazon.
 func (f *imports) ask(ctx context.Context, boot job.Duration) ([]fleet.Offer, string, error) {
 	name := f.provider
 	if name == "" {
@@ -119,7 +119,7 @@ func (f *imports) ask(ctx context.Context, boot job.Duration) ([]fleet.Offer, st
 	return f.only(offers), "", err
 }
 
-// kinds are the GPUs that were asked for.
+// kinds returns the requested GPUs.
 func (f *imports) kinds() []job.GPUKind {
 	list := make([]job.GPUKind, len(f.gpus))
 	for i, g := range f.gpus {
@@ -131,7 +131,7 @@ func (f *imports) kinds() []job.GPUKind {
 	return list
 }
 
-// only leaves the GPUs that were asked for.
+// only keeps the offers with the requested GPUs.
 func (f *imports) only(offers []fleet.Offer) []fleet.Offer {
 	if len(f.gpus) == 0 {
 		return offers

@@ -12,8 +12,8 @@ import (
 	"trainyard/internal/job"
 )
 
-// cpus returns the processors that this process may use: those of its affinity,
-// less if a cgroup grants less.
+// cpus returns the number of processors that this process may use: those of its affinity, or fewer
+// if a cgroup grants fewer.
 func cpus(root string, affinity int) job.CPUs {
 	most := job.CPUs(affinity) * 1000
 	for _, dir := range cgroupDirs(root, "cpu") {
@@ -25,7 +25,7 @@ func cpus(root string, affinity int) job.CPUs {
 	return max(most, 1)
 }
 
-// cpuQuota reads what a cgroup grants, false if it sets no bound.
+// cpuQuota reads the CPU quota of a cgroup. It returns false if the cgroup sets none.
 func cpuQuota(dir string) (job.CPUs, bool) {
 	var quota, period string
 	if fields := strings.Fields(readText(filepath.Join(dir, "cpu.max"))); len(fields) == 2 { // version 2
@@ -45,8 +45,8 @@ func cpuQuota(dir string) (job.CPUs, bool) {
 	return job.CPUs(math.Floor(q / p * 1000)), true
 }
 
-// memory returns the memory that this process may use: the machine's, less if a
-// cgroup grants less.
+// memory returns the bytes of memory that this process may use: those of the machine, or fewer if a
+// cgroup grants fewer.
 func memory(root string) (job.Bytes, error) {
 	most, err := memTotal(readText(filepath.Join(root, "proc/meminfo")))
 	if err != nil {
@@ -80,8 +80,8 @@ func memTotal(meminfo string) (job.Bytes, error) {
 	return 0, errors.New("no MemTotal in /proc/meminfo")
 }
 
-// cgroupDirs returns the folders of the cgroups that bound this process by a
-// controller: its own and all above it, in version 2 and version 1.
+// cgroupDirs returns the directories of the cgroups whose limits apply to this process for a
+// controller: its own cgroup and all above it, in version 2 and version 1.
 func cgroupDirs(root, controller string) []string {
 	mount := filepath.Join(root, "sys/fs/cgroup")
 	var dirs []string
@@ -116,8 +116,8 @@ func cgroupDirs(root, controller string) []string {
 	return dirs
 }
 
-// upwards lists base/path and the folders above it up to base. In a container
-// the path may be the host's and not be there; then base is the container's own.
+// upwards lists base/path and the directories above it up to base. In a container the path may be
+// that of the host and not exist; base is then the cgroup of the container itself.
 func upwards(base, path string) []string {
 	dirs := []string{base}
 	at := base
@@ -133,8 +133,8 @@ func upwards(base, path string) []string {
 	return dirs
 }
 
-// readText returns a file's text, or "" for one that is not there: each kernel
-// has only some of these files.
+// readText returns the text of a file, "" if it does not exist: each kernel has only some of these
+// files.
 func readText(path string) string {
 	text, err := os.ReadFile(path)
 	if err != nil {

@@ -11,65 +11,67 @@ import (
 )
 
 const (
-	// maxGPUs bounds how many devices are believed.
+	// maxGPUs bounds the number of devices accepted from a driver, in case it answers nonsense.
 	maxGPUs = 256
-	// maxWord bounds each text that is taken over.
+	// maxWord bounds the length of each text taken from a driver.
 	maxWord = 200
-	// silentMemory is from which amount on memory without a process to it counts as
-	// use: processes of other containers cannot be seen, and an idle driver keeps less.
+	// silentMemory is the amount of GPU memory in use without a visible process from which on the
+	// GPU counts as in use. Processes of other containers are invisible, and an idle driver keeps
+	// less than this.
 	silentMemory job.Bytes = 1 << 30
-	// paintMemory is from which amount on a process that only draws counts as use.
-	// The windows of a desktop take less and stop nobody from training.
+	// paintMemory is the amount of GPU memory from which on a graphics process counts as use. The
+	// windows of a desktop need less and do not disturb training.
 	paintMemory job.Bytes = 1 << 30
 )
 
-// driver tells what a GPU driver knows. It has no GPUs where there is no driver.
+// driver reads the GPUs of this machine. On a machine without a GPU driver it lists none.
 type driver interface {
-	// devices lists the GPUs as they are now, in the driver's order.
+	// devices lists the GPUs in their present state, in the order of the driver.
 	devices(ctx context.Context) ([]device, error)
-	// xids returns the errors that the driver has told of since the last call.
+	// xids returns the Xid errors reported since the last call.
 	xids() []xid
 	close() error
 }
 
-// device is one GPU at one moment.
+// device is the state of one GPU at one moment.
 type device struct {
-	// gpu is what stays the same: its name, memory and power limit. Its Error says
-	// what makes it unusable right now.
+	// gpu holds the properties that do not change: name, memory and power limit. gpu.Error says why
+	// the device is unusable at present.
 	gpu   fleet.GPU
-	bus   string    // its PCI address without function, as in 0000:3b:00; "" if not told
-	procs []Process // without those that only draw a little
-	// silent says that its memory is in use and no process can be seen to use it.
+	bus   string    // PCI address without function, such as 0000:3b:00; "" if unknown
+	procs []Process // without graphics processes that use little memory
+	// silent is set if memory is in use but no process is visible that uses it.
 	silent bool
-	draw   float64 // watts, -1 if not told
-	// uncorrected counts the memory errors of its life that could not be corrected, -1 if not told.
+	draw   float64 // watts, -1 if unknown
+	// uncorrected counts the uncorrectable memory errors over the life of the device, -1 if
+	// unknown.
 	uncorrected int64
-	// recovery is what the driver asks for after an error, "" for nothing.
+	// recovery is the action that the driver recommends after an error, "" for none.
 	recovery string
-	// hot says at which temperature it slows itself down, if it is that hot; "" if not.
+	// hot says at which temperature the device slows itself down, "" if it is not that hot.
 	hot string
 }
 
 // busy reports whether anyone uses the device.
 func (d *device) busy() bool { return len(d.procs) > 0 || d.silent }
 
-// named reports whether the driver could tell which device this is.
+// named reports whether the driver returned the UUID of this device.
 func (d *device) named() bool { return !strings.HasPrefix(d.gpu.UUID, unnamed) }
 
-// unnamed begins what stands in for the UUID of a device that does not tell it.
+// unnamed starts the placeholder for the UUID of a device that does not report one.
 const unnamed = "index-"
 
 func unnamedID(index int) string { return unnamed + strconv.Itoa(index) }
 
-// use notes the processes of a device and how much of its memory is used.
+// use records the processes of a device and how much of its memory is used.
 func (d *device) use(procs []Process, used job.Bytes, sliced bool) {
 	d.procs = slices.DeleteFunc(procs, func(p Process) bool { return p.paints && p.Memory < paintMemory })
-	// A device that is cut into slices keeps memory for each of them.
+	// A partitioned device (MIG) reserves memory for each partition, so used memory proves nothing
+	// there.
 	d.silent = len(procs) == 0 && used >= silentMemory && !sliced
 }
 
-// busName brings the ways to write a PCI address to one: the driver writes
-// 00000000:3B:00.0 and the kernel 0000:3b:00.
+// busName normalises a PCI address: the driver writes 00000000:3B:00.0, the kernel 0000:3b:00.
 func busName(s string) string {
 	s, _, _ = strings.Cut(strings.ToLower(strings.TrimSpace(s)), ".")
 	parts := strings.Split(s, ":")
@@ -90,7 +92,7 @@ func busName(s string) string {
 	return strings.Join(parts, ":")
 }
 
-// word makes a text from outside short, and one line.
+// word shortens a text from outside to maxWord and to one line.
 func word(s string) string {
 	s = strings.Join(strings.Fields(strings.ToValidUTF8(s, "?")), " ")
 	if len(s) > maxWord {

@@ -7,23 +7,23 @@ import (
 )
 
 const (
-	// drawWeight is how many readings the mean remembers.
+	// drawWeight is the number of readings over which the mean is taken.
 	drawWeight = 100
-	// drawEvery and drawStep say when a new mean is worth telling: the books need no
-	// finer ones, and each is a change to the node's record.
+	// drawEvery and drawStep say when a new mean is reported. Each report changes the record of the
+	// node, and the ledger needs no finer values.
 	drawEvery = 10 * time.Minute
 	drawStep  = 0.10
 )
 
-// meter keeps what the GPUs of a node draw together, by how many are in use.
+// meter keeps the mean power draw of all GPUs of a node together, by how many of them are in use.
 type meter struct {
 	mean       []float64
 	count      []int
 	reported   []float64
-	reportedAt time.Time // when it was told
+	reportedAt time.Time // time of the last report
 }
 
-// add takes in a reading.
+// add adds a reading in watts to the mean for this number of GPUs in use.
 func (m *meter) add(used int, watts float64) {
 	for len(m.mean) <= used {
 		m.mean, m.count = append(m.mean, 0), append(m.count, 0)
@@ -33,8 +33,8 @@ func (m *meter) add(used int, watts float64) {
 	m.mean[used] += (watts - m.mean[used]) / float64(m.count[used])
 }
 
-// draw returns the means in whole watts as they are told: those of before
-// unless they have changed much or are old.
+// draw returns the means to report, in whole watts. It repeats the last report unless a mean has
+// changed by drawStep or the report is older than drawEvery.
 func (m *meter) draw(now time.Time) []float64 {
 	fresh := make([]float64, len(m.mean))
 	for i, w := range m.mean {
@@ -50,7 +50,7 @@ func (m *meter) draw(now time.Time) []float64 {
 	return slices.Clone(fresh)
 }
 
-// news reports whether a mean is new or far from what was told.
+// news reports whether a mean is new or differs much from the last report.
 func (m *meter) news(fresh []float64) bool {
 	if len(fresh) != len(m.reported) {
 		return true

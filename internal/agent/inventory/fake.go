@@ -11,12 +11,12 @@ import (
 	"trainyard/internal/job"
 )
 
-// maxFake bounds how many GPUs can be declared.
+// maxFake bounds the number of declared GPUs.
 const maxFake = 1024
 
-// ParseFake reads declared GPUs, such as "8xA100:80GB" or "4xA100:40GB,2xH100:80GB".
-// They are for evaluation and tests: runs are given them as if they were there,
-// and every list shows that they are not. They are as fast as their model.
+// ParseFake parses declared GPUs, such as "8xA100:80GB" or "4xA100:40GB,2xH100:80GB". They are for
+// evaluation and tests: runs are placed on them as if they existed, and every list shows that they
+// do not. Their speed is that of their model.
 func ParseFake(text string) ([]fleet.GPU, error) {
 	if strings.TrimSpace(text) == "" {
 		return nil, nil
@@ -69,7 +69,7 @@ func parseFakePart(part string) (int, job.GPUKind, error) {
 	return count, kind, nil
 }
 
-// gpuName reports whether a job file could ask for a GPU by this name.
+// gpuName reports whether a job file could request a GPU by this name.
 func gpuName(s string) bool {
 	for i, c := range []byte(s) {
 		alnum := c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9'

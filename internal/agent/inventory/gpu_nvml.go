@@ -15,21 +15,21 @@ import (
 	"trainyard/internal/job"
 )
 
-// newDriver returns the way to the GPUs of this machine.
+// newDriver returns the driver for the GPUs of this machine.
 func newDriver() driver { return &library{lib: nvml.New()} }
 
-// library is the driver through its own library. It stays open between looks,
-// because the driver keeps events only for those who wait for them.
+// library reads the GPUs through NVML, the library of the NVIDIA driver. It stays open between
+// looks, because the driver delivers events only to open event sets.
 type library struct {
 	lib  nvml.Interface
 	open bool
-	set  nvml.EventSet // nil if events cannot be had
+	set  nvml.EventSet // nil if the driver offers no events
 }
 
-// maxEvents bounds how many events one look takes.
+// maxEvents bounds the number of events read in one look.
 const maxEvents = 1000
 
-// devices lists the machine's GPUs. A machine without the library has none.
+// devices lists the GPUs of the machine. A machine without the library has none.
 func (l *library) devices(ctx context.Context) ([]device, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
@@ -49,15 +49,15 @@ func (l *library) devices(ctx context.Context) ([]device, error) {
 	}
 
 	all, err := l.list()
-	if err != nil { // a driver that was replaced needs a new start
+	if err != nil { // a replaced driver requires that the library is opened again
 		err = errors.Join(err, l.close())
 	}
 
 	return all, err
 }
 
-// listen asks for the errors of every device. One that tells of none is left
-// out: the kernel's log is the other source.
+// listen registers for the Xid events of every device. A device without such events is skipped,
+// because the kernel log reports its errors too.
 func (l *library) listen() {
 	set, ret := l.lib.EventSetCreate()
 	if ret != nvml.SUCCESS {
@@ -75,17 +75,17 @@ func (l *library) listen() {
 	}
 
 	if heard > 0 || set.Free() != nvml.SUCCESS {
-		l.set = set // it is freed, or tried again to be, when the library is closed
+		l.set = set // freed when the library is closed
 	}
 }
 
-// xids returns the errors since the last call.
+// xids returns the Xid errors since the last call.
 func (l *library) xids() []xid {
 	var all []xid
 	for l.set != nil && len(all) < maxEvents {
 		event, ret := l.set.Wait(0)
 		if ret != nvml.SUCCESS {
-			break // none is left, or a device was lost, which the list shows
+			break // no event is left, or a device was lost, which devices reports
 		}
 
 		uuid, ret := event.Device.GetUUID()
@@ -145,7 +145,7 @@ func (l *library) list() ([]device, error) {
 	return all, nil
 }
 
-// read fills in one device. What it does not support is left out.
+// read fills in the fields of one device. Fields that the device does not support stay empty.
 func (d *device) read(handle nvml.Device) {
 	if name, ret := handle.GetName(); ret == nvml.SUCCESS {
 		d.gpu.Model = word(name)
@@ -181,9 +181,8 @@ func (d *device) read(handle nvml.Device) {
 	d.use(d.readProcesses(handle), used, ret == nvml.SUCCESS && mig == nvml.DEVICE_MIG_ENABLE)
 }
 
-// readMemory notes the size and returns what is used, or why that cannot be
-// told. The newer call is asked first: the older one counts the driver's own reserve
-// as used.
+// readMemory records the memory size and returns the bytes in use, or why they are unknown. It
+// tries the newer call first, because the older one counts the reserve of the driver as used.
 func (d *device) readMemory(handle nvml.Device) (used job.Bytes, problem string) {
 	if memory, ret := handle.GetMemoryInfo_v2(); ret == nvml.SUCCESS {
 		d.gpu.Memory = job.Bytes(memory.Total)
@@ -225,7 +224,7 @@ func (d *device) readErrors(handle nvml.Device) {
 	}
 }
 
-// recoveryName says what the driver asks for, "" for nothing.
+// recoveryName names the recovery action that the driver recommends, "" for none.
 func recoveryName(action uint32) string {
 	switch action {
 	case 0:
@@ -251,7 +250,7 @@ func (d *device) readHeat(handle nvml.Device) {
 		return
 	}
 
-	const thermal = 0x40 // the clock is held down by hardware for heat
+	const thermal = 0x40 // the hardware limits the clock because of heat
 	if reasons, ret := handle.GetCurrentClocksEventReasons(); ret == nvml.SUCCESS && reasons&thermal != 0 {
 		d.hot = "reported by the driver"
 	}
@@ -266,11 +265,11 @@ func (d *device) readProcesses(handle nvml.Device) []Process {
 
 		for _, p := range list {
 			if slices.ContainsFunc(all, func(o Process) bool { return o.PID == int(p.Pid) }) {
-				continue // it computes and draws
+				continue // it computes and draws: already listed as a compute process
 			}
 
 			memory := p.UsedGpuMemory
-			if memory > 1<<50 { // not told
+			if memory > 1<<50 { // the driver's value for "unknown"
 				memory = 0
 			}
 

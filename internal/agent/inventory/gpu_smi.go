@@ -4,11 +4,10 @@ package inventory
 
 import "context"
 
-// newDriver returns the way to the GPUs of this machine.
+// newDriver returns the driver for the GPUs of this machine.
 func newDriver() driver { return smi{"nvidia-smi"} }
 
-// smi is the driver as nvidia-smi shows it. It tells of no Xid: those are read
-// in the kernel's log.
+// smi reads the GPUs through nvidia-smi. It reports no Xid errors; those come from the kernel log.
 type smi struct{ command string }
 
 func (s smi) devices(ctx context.Context) ([]device, error) { return viaSMI(ctx, s.command) }

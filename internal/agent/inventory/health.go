@@ -16,19 +16,20 @@ import (
 )
 
 const (
-	// Quarantine is for how long a GPU must be without fault before it is used again.
+	// Quarantine is how long a GPU must be without a fault before it is used again.
 	Quarantine = 30 * time.Minute
-	// noteFor is for how long evidence is shown, and maxNotes how much of it.
+	// Evidence is shown for noteFor, and at most maxNotes pieces of it.
 	noteFor  = 24 * time.Hour
 	maxNotes = 4
-	// hotReadings is how many looks in a row must find a GPU too hot: a short peak is
-	// what its own protection is for.
+	// hotReadings is the number of consecutive looks that must find a GPU too hot. Short peaks are
+	// left to the protection of the GPU itself.
 	hotReadings = 3
-	// silentLooks is after how many looks without an answer the driver is given up.
+	// silentLooks is the number of consecutive looks without an answer after which the driver
+	// counts as failed.
 	silentLooks = 3
 )
 
-// What is wrong with a GPU's memory.
+// Faults of a GPU's memory, as people see them.
 const (
 	remapFailed  = "memory row remapping failed"
 	remapPending = "memory row remapping pending: GPU reset required"
@@ -36,39 +37,39 @@ const (
 	unrepairable = "unrepairable memory errors"
 )
 
-// health keeps what is known about the GPUs over time: which there were, what
-// went wrong and since when all has been well. It lies in a file, because a
-// restart of the agent heals no GPU.
+// health keeps the history of the GPUs: which were seen, what went wrong, and since when they have
+// been without a fault. It is stored in a file, because a restart of the agent does not repair a
+// GPU.
 type health struct {
 	path   string
 	state  healthState
-	saved  string // what the file holds
-	silent int    // looks in a row without an answer of the driver
+	saved  string // content of the file
+	silent int    // consecutive looks that the driver did not answer
 }
 
 type healthState struct {
-	Boot string              `json:"boot"`       // start of the machine that this is about
-	Log  uint64              `json:"kernel_log"` // newest message of the kernel that was read
+	Boot string              `json:"boot"`       // boot ID of the machine start that this is about
+	Log  uint64              `json:"kernel_log"` // number of the newest kernel message that was read
 	GPUs map[string]*history `json:"gpus"`       // by UUID
 }
 
-// history is the history of one GPU.
+// history is what is known of one GPU.
 type history struct {
 	GPU    fleet.GPU `json:"gpu"` // as it was last seen
 	Bus    string    `json:"bus,omitempty"`
 	Listed bool      `json:"listed"` // seen since the machine was started
-	// Fault is what keeps it out of use, "" if nothing does; it began at Since and was
-	// last seen at Bad.
+	// Fault is what keeps the GPU out of use, "" if nothing does. It began at Since and was last
+	// observed at Bad.
 	Fault string    `json:"fault,omitempty"`
 	Since time.Time `json:"since,omitzero"`
 	Bad   time.Time `json:"bad,omitzero"`
-	// Uncorrected is the newest count of its memory errors, -1 if it is not known.
+	// Uncorrected is the newest count of uncorrectable memory errors, -1 if unknown.
 	Uncorrected int64     `json:"uncorrected"`
-	Hot         int       `json:"hot,omitempty"` // looks in a row that found it too hot
+	Hot         int       `json:"hot,omitempty"` // consecutive looks that found it too hot
 	Notes       []note    `json:"notes,omitempty"`
 	Released    time.Time `json:"released,omitzero"` // newest release by an operator
 
-	holds bool // the fault was there at the newest look
+	holds bool // the fault was present at the newest look
 }
 
 type note struct {
@@ -76,8 +77,8 @@ type note struct {
 	Text string    `json:"text"`
 }
 
-// openHealth reads what is known. A file that cannot be read is told of and
-// begun anew: it must not keep the machine out of the yard.
+// openHealth reads the stored history. A file that cannot be read is reported and replaced: it must
+// not keep the machine out of the yard.
 func openHealth(path, boot string) (*health, error) {
 	h := &health{path: path}
 	text, err := os.ReadFile(path)
@@ -101,7 +102,7 @@ func openHealth(path, boot string) (*health, error) {
 		h.state.GPUs = map[string]*history{}
 	}
 
-	if h.state.Boot != boot { // devices may have been taken out or have moved
+	if h.state.Boot != boot { // devices may have been removed or moved
 		h.state.Boot, h.state.Log = boot, 0
 		for _, p := range h.state.GPUs {
 			p.Listed = false
@@ -111,7 +112,7 @@ func openHealth(path, boot string) (*health, error) {
 	return h, err
 }
 
-// save writes the file if anything changed.
+// save writes the file if the history has changed.
 func (h *health) save() error {
 	text, err := json.Marshal(h.state)
 	if err == nil && string(text) != h.saved {
@@ -128,7 +129,7 @@ func (h *health) save() error {
 	return nil
 }
 
-// knows reports whether there were GPUs since the machine was started.
+// knows reports whether any GPU was seen since the machine was started.
 func (h *health) knows() bool {
 	for _, p := range h.state.GPUs {
 		if p.Listed {
@@ -139,9 +140,9 @@ func (h *health) knows() bool {
 	return false
 }
 
-// settle gives every device the index that it had before. A driver numbers
-// those that it still has from 0 on, but a run was given its GPUs by number.
-// Devices that no longer tell which they are stand for those that are missing.
+// settle gives every device the index that it had at earlier looks. A driver that has lost a device
+// numbers the remaining ones from 0, but runs hold their GPUs by index. A device that no longer
+// reports its UUID takes the place of a missing one.
 func (h *health) settle(devices []device) []device {
 	listed := map[string]bool{}
 	for i := range devices {
@@ -165,7 +166,7 @@ func (h *health) settle(devices []device) []device {
 		case listed[id] && p.Listed:
 			taken[p.GPU.Index] = true
 		case strings.HasPrefix(id, unnamed):
-			delete(h.state.GPUs, id) // it tells its name now, or stood for one that is missing
+			delete(h.state.GPUs, id) // it reports its UUID now, or took the place of a missing device
 		case p.Listed:
 			taken[p.GPU.Index] = true
 			missing++
@@ -201,8 +202,8 @@ func (h *health) settle(devices []device) []device {
 	return devices
 }
 
-// judge takes in one look and returns all GPUs with what is wrong with them, by
-// index. The devices have been settled.
+// judge updates the history with the devices and errors of one look, and returns all GPUs with
+// their faults, by index. settle has been called on the devices.
 func (h *health) judge(now time.Time, devices []device, errs []xid) []fleet.GPU {
 	h.silent = 0
 	listed := map[string]bool{}
@@ -230,7 +231,7 @@ func (h *health) judge(now time.Time, devices []device, errs []xid) []fleet.GPU 
 	return h.verdicts(now)
 }
 
-// unanswered takes in a look that the driver did not answer.
+// unanswered updates the history after a look that the driver did not answer.
 func (h *health) unanswered(now time.Time) []fleet.GPU {
 	h.silent++
 	if h.silent >= silentLooks {
@@ -244,7 +245,7 @@ func (h *health) unanswered(now time.Time) []fleet.GPU {
 	return h.verdicts(now)
 }
 
-// suffer takes in the errors that the driver told of.
+// suffer adds Xid errors to the history.
 func (h *health) suffer(now time.Time, errs []xid) {
 	for i := range errs {
 		for id, p := range h.state.GPUs {
@@ -257,7 +258,7 @@ func (h *health) suffer(now time.Time, errs []xid) {
 	for _, x := range mergeXids(errs) {
 		p := h.state.GPUs[x.uuid]
 		if p == nil {
-			continue // a device that is not ours to use
+			continue // a device that the agent may not use
 		}
 
 		if x.fatal() && now.Sub(x.at) < Quarantine {
@@ -268,7 +269,7 @@ func (h *health) suffer(now time.Time, errs []xid) {
 	}
 }
 
-// verdicts returns the GPUs since the machine's start, by index.
+// verdicts returns the GPUs seen since the machine was started, by index.
 func (h *health) verdicts(now time.Time) []fleet.GPU {
 	var all []fleet.GPU
 	for _, p := range h.state.GPUs {
@@ -282,8 +283,8 @@ func (h *health) verdicts(now time.Time) []fleet.GPU {
 	return all
 }
 
-// release lets a GPU back into use because an operator says so. A release is
-// heeded once, whenever it comes; what is still wrong shows at the next look.
+// release puts a GPU back into use because an operator said so. Each release takes effect once,
+// however often it is delivered; a fault that persists is found again at the next look.
 func (h *health) release(now time.Time, uuid string, at time.Time) (news bool, err error) {
 	p := h.state.GPUs[uuid]
 	if p == nil {
@@ -302,11 +303,11 @@ func (h *health) release(now time.Time, uuid string, at time.Time) (news bool, e
 	return true, h.save()
 }
 
-// observe takes in how a device was found.
+// observe adds the state of a device at one look to its history.
 func (p *history) observe(now time.Time, d *device) {
 	kept := d.gpu
 	kept.Error = ""
-	if p.Listed && kept.Memory == 0 { // it told more when it was well
+	if p.Listed && kept.Memory == 0 { // keep what the device reported before it failed
 		kept.Model, kept.Memory = p.GPU.Model, p.GPU.Memory
 	}
 
@@ -343,13 +344,13 @@ func (p *history) observe(now time.Time, d *device) {
 	}
 }
 
-// mark keeps the GPU out of use for something that happened once.
+// mark keeps the GPU out of use because of a single event.
 func (p *history) mark(at time.Time, evidence string) {
 	if p.Fault == "" {
 		p.Since = at
 	}
 
-	if !p.holds || p.Fault == "" { // what still holds says more than what happened
+	if !p.holds || p.Fault == "" { // a fault that persists explains more than a past event
 		p.Fault = evidence
 	}
 
@@ -360,7 +361,7 @@ func (p *history) mark(at time.Time, evidence string) {
 	p.note(at, evidence)
 }
 
-// hold keeps the GPU out of use for something that is wrong with it now.
+// hold keeps the GPU out of use because of a fault that is present now.
 func (p *history) hold(now time.Time, what string) {
 	p.holds, p.Bad = true, now
 	if strings.HasPrefix(p.Fault, what+", since ") {
@@ -372,7 +373,7 @@ func (p *history) hold(now time.Time, what string) {
 	p.note(now, p.Fault)
 }
 
-// note keeps evidence, the newest last.
+// note adds a piece of evidence, the newest last.
 func (p *history) note(at time.Time, text string) {
 	if slices.ContainsFunc(p.Notes, func(n note) bool { return n.Text == text }) {
 		return
@@ -383,7 +384,7 @@ func (p *history) note(at time.Time, text string) {
 	p.Notes = p.Notes[max(0, len(p.Notes)-maxNotes):]
 }
 
-// verdict returns the GPU with what keeps it out of use and what is known against it.
+// verdict returns the GPU with the fault that keeps it out of use and the evidence against it.
 func (p *history) verdict(now time.Time) fleet.GPU {
 	if p.Fault != "" && !p.holds && now.Sub(p.Bad) >= Quarantine {
 		p.Fault = ""

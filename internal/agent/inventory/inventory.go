@@ -1,13 +1,12 @@
 // Package inventory reads the hardware of a machine and the health of its GPUs.
 //
-// It reads what the kernel and the GPU driver say and changes nothing. A
-// machine without GPUs is no error; a GPU driver that answers nonsense is
-// reported with the machine's other parts and stops nobody. Declared GPUs that do not
-// exist are marked as such in every field that people see. What a GPU has
-// suffered is remembered over restarts of the agent, and one that failed is kept
-// out of use until it has been well for a while; the agent never resets a GPU.
-// The agent calls Look at its start and every so often; the server places jobs
-// by the result.
+// The agent calls Look at its start and regularly after that, and the server places jobs on what it
+// reports. The package reads what the kernel and the GPU driver say and changes nothing; it never
+// resets a GPU. A machine without GPUs is not an error. A GPU driver that answers nonsense is
+// reported as a problem, together with the rest of the machine. Declared GPUs that do not exist are
+// marked as such in every field that people see. The faults of each GPU are remembered over
+// restarts of the agent, and a GPU that failed is kept out of use until it has been without a fault
+// for a while.
 package inventory
 
 import (
@@ -34,32 +33,33 @@ import (
 	"trainyard/internal/job"
 )
 
-// Options says where to look.
+// Options says where to read the hardware.
 type Options struct {
-	DataDir  string      // the disk of which is counted, and where what is known is kept
-	Server   string      // URL of the yard: the address on the way to it is the node's
-	Address  string      // how other nodes reach this one, if it is not that address
+	DataDir  string      // its disk is measured, and the history of the GPUs is stored there
+	Server   string      // URL of the yard; the local address on the route to it is the node's default address
+	Address  string      // how other nodes reach this one; default see Server
 	Version  string      // of the agent
-	Limits   string      // how the runtime enforces what a run may use
-	FakeGPUs []fleet.GPU // declared GPUs, see ParseFake; real ones are not looked for then
-	NoGPUs   bool        // GPUs are not looked for
-	Python   string      // measures GPUs if it has PyTorch; python3 if left out
+	Limits   string      // how the runtime enforces resource limits
+	FakeGPUs []fleet.GPU // declared GPUs, see ParseFake; real GPUs are then ignored
+	NoGPUs   bool        // do not look for GPUs
+	Python   string      // interpreter for the speed probe, which needs PyTorch; default python3
 	Root     string      // "/" outside of tests
-	Clock    clock.Clock // the machine's if left out
+	Clock    clock.Clock // default: the clock of the machine
 }
 
-// Found is what a machine has and what is wrong with it.
+// Found is the hardware of a machine and its problems.
 type Found struct {
 	Inventory fleet.Inventory
-	// Busy lists the indices of the GPUs that are in use, whoever's the processes are.
+	// Busy lists the indices of the GPUs that any process uses, also one that does not belong to
+	// the yard.
 	Busy []int
-	// Processes are those that are known to use GPUs.
+	// Processes lists the visible processes that use GPUs.
 	Processes []Process
-	// Problems says what could not be found out.
+	// Problems lists what could not be read.
 	Problems []error
 }
 
-// Machine is the machine that the agent works on. It may be used by several
+// Machine is the machine on which the agent runs. Its methods may be called from several
 // goroutines.
 type Machine struct {
 	opts Options
@@ -67,18 +67,18 @@ type Machine struct {
 	mu       sync.Mutex
 	driver   driver
 	log      *kernelLog
-	read     time.Time // when the log was last read
+	read     time.Time // when the kernel log was last read
 	health   *health
 	measures *measures
 	meter    meter
 	busy     []int // at the newest answer of the driver
 	procs    []Process
-	warm     bool        // a probe has just been, and what the GPUs draw shows it
+	warm     bool        // a probe has just run, and distorts the power draw of the GPUs
 	gpus     []fleet.GPU // at the newest look
-	problem  error       // met when it was opened, told with the first look
+	problem  error       // met by Open, reported with the first look
 }
 
-// Open reads what is known about the machine from before.
+// Open reads the stored history and measurements of the machine.
 func Open(opts Options) *Machine {
 	if opts.Root == "" {
 		opts.Root = "/"
@@ -101,16 +101,16 @@ func Open(opts Options) *Machine {
 	return m
 }
 
-// Close ends the connections to driver and kernel.
+// Close closes the connections to the driver and the kernel log.
 func (m *Machine) Close() error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return errors.Join(m.driver.close(), m.log.close())
 }
 
-// Look looks at the machine; held are the GPUs that its runs have. It fails only
-// if ctx ends or the machine's processors, memory or disk cannot be told,
-// without which it cannot be used.
+// Look reads the machine; held are the indices of the GPUs that its runs hold. It fails only if ctx
+// is cancelled or if the processors, memory or disk cannot be read, without which the machine
+// cannot be used.
 func (m *Machine) Look(ctx context.Context, held []int) (Found, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -171,13 +171,13 @@ func (m *Machine) Look(ctx context.Context, held []int) (Found, error) {
 	return found, nil
 }
 
-// lookAtGPUs asks the driver and takes in what it says. If it does not answer,
-// what it said last stands for a while.
+// lookAtGPUs reads the GPUs from the driver and updates their history. If the driver does not
+// answer, its last answer remains valid for silentLooks looks.
 func (m *Machine) lookAtGPUs(ctx context.Context, held []int) (problems []error) {
 	devices, err := m.driver.devices(ctx)
 
 	if ctx.Err() != nil {
-		return nil // the agent ends; that says nothing about the driver
+		return nil // the agent is stopping, which is no fault of the driver
 	}
 
 	now := m.opts.Clock.Now()
@@ -213,7 +213,7 @@ func (m *Machine) lookAtGPUs(ctx context.Context, held []int) (problems []error)
 	return problems
 }
 
-// observeUse notes who uses the devices and what they draw.
+// observeUse records which processes use the devices and how much power the devices draw.
 func (m *Machine) observeUse(devices []device, held []int) {
 	m.busy, m.procs = nil, nil
 	used, watts := 0, 0.0
@@ -234,7 +234,7 @@ func (m *Machine) observeUse(devices []device, held []int) {
 		}
 
 		if d.draw < 0 || watts < 0 {
-			watts = -1 // one that does not tell spoils the sum
+			watts = -1 // one GPU without a reading makes the sum meaningless
 		} else {
 			watts += d.draw
 		}
@@ -248,11 +248,12 @@ func (m *Machine) observeUse(devices []device, held []int) {
 	m.warm = false
 }
 
-// xids collects what the driver and the kernel's log tell of since the last look.
+// xids collects the Xid errors that the driver and the kernel log have reported since the last
+// look.
 func (m *Machine) xids(now time.Time) ([]xid, error) {
 	all := m.driver.xids()
 	for i := range all {
-		all[i].at = now // the driver does not say when
+		all[i].at = now // the driver reports no time
 	}
 
 	up, err := uptime(m.opts.Root)
@@ -265,8 +266,8 @@ func (m *Machine) xids(now time.Time) ([]xid, error) {
 		m.health.state.Log = max(m.health.state.Log, msg.seq)
 
 		if x, ok := parseXid(msg.text); ok {
-			// The kernel's count stands still while a machine sleeps, and then a message
-			// seems older than the last look, at which it was not there yet.
+			// The kernel's counter stops while the machine sleeps. A message may then seem older
+			// than the last look, although it was not there at that time.
 			x.at = now.Add(msg.at - up)
 			if x.at.Before(m.read) {
 				x.at = now
@@ -283,19 +284,19 @@ func (m *Machine) xids(now time.Time) ([]xid, error) {
 	return all, err
 }
 
-// Release lets a GPU back into use because an operator says so, and reports
-// whether that is news. at names the release: one that was heeded before, or is
-// older, changes nothing.
+// Release puts a GPU back into use because an operator said so, and reports whether that changed
+// anything. The time at identifies the release: one that took effect before, or is older, changes
+// nothing.
 func (m *Machine) Release(uuid string, at time.Time) (news bool, err error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.health.release(m.opts.Clock.Now(), uuid, at)
 }
 
-// Probe measures the GPUs that were found idle and in order by the newest look
-// and have not been measured with this driver, and returns how many it
-// measured; the next look has the result. The caller sees to it that nothing is
-// started meanwhile. A machine without a framework to measure with is no error.
+// Probe measures the speed of the GPUs that the newest look found idle and without a fault and that
+// were not yet measured with this driver version. It returns how many it measured; the next look
+// reports the result. The caller must not start a run meanwhile. A machine without PyTorch is not
+// an error.
 func (m *Machine) Probe(ctx context.Context) (int, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -318,7 +319,7 @@ func (m *Machine) Probe(ctx context.Context) (int, error) {
 	return len(found), errors.Join(err, m.measures.save())
 }
 
-// disk returns the size of the file system that dir lies on.
+// disk returns the size of the file system that holds dir.
 func disk(dir string) (job.Bytes, error) {
 	var st unix.Statfs_t
 	if err := unix.Statfs(dir, &st); err != nil {
@@ -337,11 +338,11 @@ func kernel() (string, error) {
 	return unix.ByteSliceToString(u.Release[:]), nil
 }
 
-// osName returns what the distribution calls itself.
+// osName returns the name of the operating system from /etc/os-release.
 func osName(root string) string {
 	text, err := os.ReadFile(filepath.Join(root, "etc/os-release"))
 	if err != nil {
-		return goruntime.GOOS // a machine without that file
+		return goruntime.GOOS // the file does not exist
 	}
 
 	for line := range strings.Lines(string(text)) {
@@ -357,8 +358,8 @@ func osName(root string) string {
 	return goruntime.GOOS
 }
 
-// addressTo returns the local address from which this machine reaches the
-// server. Nothing is sent: connecting a UDP socket only asks for the route.
+// addressTo returns the local address from which this machine reaches the server. It sends nothing:
+// connecting a UDP socket only looks up the route.
 func addressTo(ctx context.Context, server string) (string, error) {
 	u, err := url.Parse(server)
 	if err != nil || u.Hostname() == "" {

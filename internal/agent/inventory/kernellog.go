@@ -12,30 +12,30 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// kernelLog reads the kernel's own messages, which name the process behind an
-// Xid. Not every agent may read them; one that may not does without.
+// kernelLog reads the kernel log, which names the process behind an Xid error. An agent without
+// permission to read the log works without it.
 type kernelLog struct {
 	root string
-	fd   int // -1 before the first read and where it is not permitted
+	fd   int // -1 before the first read and without permission
 	rest string
 }
 
 const (
-	// maxRecord bounds one message; the kernel's are shorter.
+	// maxRecord bounds the length of one message in bytes; those of the kernel are shorter.
 	maxRecord = 16 << 10
-	// maxRecords bounds how many messages one look reads, so that a flood of them
-	// cannot hold the agent up.
+	// maxRecords bounds the number of messages read in one look, so that a flood of messages cannot
+	// block the agent.
 	maxRecords = 200_000
 )
 
-// kernelMessage is one message of the kernel.
+// kernelMessage is one message of the kernel log.
 type kernelMessage struct {
 	seq  uint64
 	at   time.Duration // since the machine was started
 	text string
 }
 
-// since returns the messages after a number that the kernel itself wrote.
+// since returns the messages written by the kernel itself after the message with the given number.
 func (k *kernelLog) since(after uint64) ([]kernelMessage, error) {
 	if k.fd < 0 {
 		fd, err := unix.Open(filepath.Join(k.root, "dev/kmsg"), unix.O_RDONLY|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
@@ -56,7 +56,7 @@ func (k *kernelLog) since(after uint64) ([]kernelMessage, error) {
 		n, err := unix.Read(k.fd, buffer)
 		switch {
 		case errors.Is(err, unix.EPIPE), errors.Is(err, unix.EINTR):
-			continue // messages were lost before they were read
+			continue // messages were overwritten before they were read
 		case errors.Is(err, unix.EAGAIN), err == nil && n <= 0:
 			return all, nil
 		case err != nil:
@@ -69,7 +69,7 @@ func (k *kernelLog) since(after uint64) ([]kernelMessage, error) {
 	return all, nil
 }
 
-// split takes the whole lines off what was read so far.
+// split cuts the complete lines off the text read so far.
 func (k *kernelLog) split(text string, after uint64) []kernelMessage {
 	var all []kernelMessage
 	k.rest += text
@@ -91,9 +91,9 @@ func (k *kernelLog) split(text string, after uint64) []kernelMessage {
 	}
 }
 
-// parseKernelMessage reads "priority,number,microseconds,flags;text". Messages
-// that programs wrote into the log have another facility and are left out:
-// anybody who may write there could declare a GPU dead.
+// parseKernelMessage parses "priority,number,microseconds,flags;text". It rejects messages that
+// programs wrote into the log (those have another facility), because otherwise any program with
+// write access could declare a GPU dead.
 func parseKernelMessage(line string) (kernelMessage, bool) {
 	head, text, ok := strings.Cut(line, ";")
 	fields := strings.Split(head, ",")
@@ -123,7 +123,7 @@ func (k *kernelLog) close() error {
 	return err
 }
 
-// uptime says for how long the machine runs.
+// uptime returns how long ago the machine was started.
 func uptime(root string) (time.Duration, error) {
 	text := readText(filepath.Join(root, "proc/uptime"))
 	first, _, _ := strings.Cut(strings.TrimSpace(text), " ")
@@ -135,7 +135,7 @@ func uptime(root string) (time.Duration, error) {
 	return time.Duration(seconds * float64(time.Second)), nil
 }
 
-// bootID names this start of the machine, "" if the kernel does not tell.
+// bootID identifies this start of the machine, "" if the kernel does not report it.
 func bootID(root string) string {
 	return word(readText(filepath.Join(root, "proc/sys/kernel/random/boot_id")))
 }

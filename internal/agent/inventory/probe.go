@@ -23,19 +23,20 @@ import (
 var probeScript string
 
 const (
-	// probeTimeout bounds a probe of all GPUs: loading the framework takes most of it.
+	// probeTimeout bounds a probe of all GPUs. Most of that time is spent loading PyTorch.
 	probeTimeout = 60 * time.Second
 	probeOutput  = 64 << 10
 )
 
-// measures is how fast this machine's GPUs were found to be. It lies in a file,
-// because measuring takes longer than a restart of the agent may.
+// measures holds the measured speeds of the GPUs of this machine. They are stored in a file,
+// because measuring would delay each restart of the agent.
 type measures struct {
 	path string
 	all  map[string]measure // by UUID
 }
 
-// measure is the result of one probe. Another driver may make another speed.
+// measure is the result of one probe. It is valid for one driver version, because another may be
+// faster or slower.
 type measure struct {
 	Driver  string    `json:"driver"`
 	Numbers string    `json:"numbers"` // bf16, fp16 or fp32
@@ -43,8 +44,7 @@ type measure struct {
 	At      time.Time `json:"at"`
 }
 
-// openMeasures reads what was measured before. A file that cannot be read is
-// told of and begun anew.
+// openMeasures reads the stored measurements. A file that cannot be read is reported and replaced.
 func openMeasures(path string) (*measures, error) {
 	m := &measures{path: path, all: map[string]measure{}}
 	text, err := os.ReadFile(path)
@@ -63,7 +63,7 @@ func openMeasures(path string) (*measures, error) {
 	return m, err
 }
 
-// of returns the measured TFLOPS of a GPU, 0 if there are none.
+// of returns the measured TFLOPS of a GPU, 0 if it was not measured.
 func (m *measures) of(g *fleet.GPU) float64 {
 	if found := m.all[g.UUID]; found.Driver == g.Driver {
 		return found.TFLOPS
@@ -85,8 +85,8 @@ func (m *measures) save() error {
 	return nil
 }
 
-// pythons lists the interpreters that may have the framework, the first to try
-// in front. One that is named is the only one.
+// pythons lists the interpreters that may have PyTorch, in the order in which to try them. A
+// configured interpreter is the only one.
 func pythons(named string) []string {
 	if named != "" {
 		return []string{named}
@@ -95,8 +95,8 @@ func pythons(named string) []string {
 	return []string{"python3", "/usr/bin/python3"}
 }
 
-// probe runs the helper on the GPUs with the first interpreter that has the
-// framework. None is no error: then the table must do.
+// probe runs the helper on the GPUs with the first interpreter that has PyTorch. If none has it,
+// that is not an error: the speeds then come from the table of GPU models.
 func probe(ctx context.Context, interpreters []string, gpus []fleet.GPU, now time.Time) (map[string]measure, error) {
 	ctx, cancel := context.WithTimeout(ctx, probeTimeout)
 	defer cancel()
@@ -104,7 +104,7 @@ func probe(ctx context.Context, interpreters []string, gpus []fleet.GPU, now tim
 	for _, name := range interpreters {
 		path, err := exec.LookPath(name)
 		if err != nil {
-			continue // not on this machine
+			continue // not installed on this machine
 		}
 
 		text, err := runProbe(ctx, path, gpus)
@@ -127,9 +127,9 @@ func runProbe(ctx context.Context, python string, gpus []fleet.GPU) ([]byte, err
 		names[i] = gpus[i].UUID
 	}
 
-	// The helper ends itself if it outlives the agent.
+	// The helper exits by itself if it outlives the agent.
 	cmd := exec.CommandContext(ctx, python, "-c", probeScript, strconv.Itoa(int(probeTimeout.Seconds())))
-	cmd.Dir = "/" // python looks for modules where it is started
+	cmd.Dir = "/" // python also looks for modules in its working directory
 	cmd.Env = append(os.Environ(), "CUDA_DEVICE_ORDER=PCI_BUS_ID", "CUDA_VISIBLE_DEVICES="+strings.Join(names, ","))
 	cmd.WaitDelay = time.Second
 	out, err := cmd.StdoutPipe()
@@ -153,8 +153,8 @@ func runProbe(ctx context.Context, python string, gpus []fleet.GPU) ([]byte, err
 	return text, readErr
 }
 
-// parseProbe reads what the helper printed: a line for each GPU, or that the
-// framework is missing. Other lines are the framework's own chatter.
+// parseProbe parses the output of the helper: a line for each GPU, or one that says that PyTorch is
+// missing. Other lines come from PyTorch itself and are ignored.
 func parseProbe(text []byte, gpus []fleet.GPU, now time.Time) (found map[string]measure, missing bool, err error) {
 	found = map[string]measure{}
 	var errs []error

@@ -16,14 +16,14 @@ import (
 )
 
 const (
-	// smiTimeout bounds a call of nvidia-smi, which hangs when a GPU is in trouble.
+	// smiTimeout bounds a call of nvidia-smi, which hangs if a GPU has failed.
 	smiTimeout = 20 * time.Second
-	// smiOutput bounds what is read of its answer.
+	// smiOutput bounds how many bytes of its output are read.
 	smiOutput = 16 << 20
 )
 
-// smiLog is the part of `nvidia-smi -q -x` that is used. Where drivers of
-// several ages write the same thing in several places, each is read.
+// smiLog is the part of the output of `nvidia-smi -q -x` that is used. Where old and new drivers
+// write the same value in different places, all of them are read.
 type smiLog struct {
 	Driver string   `xml:"driver_version"`
 	GPUs   []smiGPU `xml:"gpu"`
@@ -36,7 +36,7 @@ type smiGPU struct {
 	Memory string `xml:"fb_memory_usage>total"`
 	Used   string `xml:"fb_memory_usage>used"`
 	MIG    string `xml:"mig_mode>current_mig"`
-	// Retiring says that memory pages failed and wait for a reset.
+	// Retiring says that memory pages failed and are retired at the next reset.
 	Retiring     string       `xml:"retired_pages>pending_retirement"`
 	RemapFailed  string       `xml:"remapped_rows>remapped_row_failure"`
 	RemapPending string       `xml:"remapped_rows>remapped_row_pending"`
@@ -57,14 +57,14 @@ type smiErrors struct {
 	SRAM   string `xml:"sram_uncorrectable"`
 	DRAM   string `xml:"dram_uncorrectable"`
 	Double string `xml:"double_bit>total"`
-	// Exceeded says that its caches have had more errors than they may.
+	// Exceeded says that the on-chip memory had more errors than allowed.
 	Exceeded string `xml:"sram_threshold_exceeded"`
 }
 
 type smiHeat struct {
 	Now       string `xml:"gpu_temp"`
 	Slow      string `xml:"gpu_temp_slow_threshold"`
-	Left      string `xml:"gpu_temp_tlimit"` // degrees left until it must slow down
+	Left      string `xml:"gpu_temp_tlimit"` // degrees below the temperature at which it slows down
 	SlowsLeft string `xml:"gpu_temp_slow_tlimit_threshold"`
 }
 
@@ -83,7 +83,7 @@ type smiProcess struct {
 	Memory string `xml:"used_memory"`
 }
 
-// viaSMI asks nvidia-smi. A machine that lacks it has no GPUs.
+// viaSMI lists the GPUs by nvidia-smi. A machine without that command has no GPUs.
 func viaSMI(ctx context.Context, command string) ([]device, error) {
 	path, err := exec.LookPath(command)
 	if errors.Is(err, exec.ErrNotFound) || errors.Is(err, exec.ErrDot) {
@@ -97,7 +97,7 @@ func viaSMI(ctx context.Context, command string) ([]device, error) {
 	defer cancel()
 
 	cmd := exec.CommandContext(ctx, path, "-q", "-x")
-	cmd.WaitDelay = time.Second // a child of a killed script may hold the pipe
+	cmd.WaitDelay = time.Second // a child of a killed script may keep the pipe open
 	out, err := cmd.StdoutPipe()
 	if err != nil {
 		return nil, fmt.Errorf("run %s: %w", command, err)
@@ -122,7 +122,7 @@ func viaSMI(ctx context.Context, command string) ([]device, error) {
 	return parseSMI(text)
 }
 
-// parseSMI reads the answer of nvidia-smi.
+// parseSMI parses the output of nvidia-smi.
 func parseSMI(text []byte) ([]device, error) {
 	var log smiLog
 	if err := xml.Unmarshal(text, &log); err != nil {
@@ -140,8 +140,8 @@ func parseSMI(text []byte) ([]device, error) {
 	return all, nil
 }
 
-// device takes over one GPU. One whose memory cannot be read is kept, with the
-// error, so that people see it and no job gets it.
+// device converts one GPU. A GPU whose memory cannot be read is kept with the error, so that people
+// see it and no job gets it.
 func (g *smiGPU) device(index int, driver string) device {
 	d := device{
 		gpu: fleet.GPU{Index: index, UUID: word(g.UUID), Model: word(g.Name), Driver: word(driver)},
@@ -200,7 +200,7 @@ func (g *smiGPU) processes(index int) []Process {
 	for _, p := range g.Procs {
 		pid, err := strconv.ParseInt(strings.TrimSpace(p.PID), 10, 32)
 		if err != nil || pid <= 0 {
-			continue // a row without a process
+			continue // an empty row
 		}
 
 		all = append(all, Process{
@@ -212,7 +212,8 @@ func (g *smiGPU) processes(index int) []Process {
 	return all
 }
 
-// hot says from when on the GPU slows itself down, if it does for heat.
+// hot says at which temperature the GPU slows itself down, "" if heat does not slow it down at
+// present.
 func (g *smiGPU) hot() string {
 	now, ok1 := amount(g.Heat.Now)
 	slow, ok2 := amount(g.Heat.Slow)
@@ -233,7 +234,7 @@ func (g *smiGPU) hot() string {
 	return ""
 }
 
-// uncorrected sums up the errors, -1 if none are told.
+// uncorrected sums up the uncorrectable errors, -1 if the driver reports none of the counters.
 func (e *smiErrors) uncorrected() int64 {
 	sum := int64(-1)
 	for _, s := range []string{e.Parity, e.SecDed, e.SRAM, e.DRAM, e.Double} {
@@ -257,14 +258,14 @@ func needsRecovery(action string) bool {
 func yes(s string) bool    { return strings.EqualFold(strings.TrimSpace(s), "yes") }
 func active(s string) bool { return strings.EqualFold(strings.TrimSpace(s), "active") }
 
-// amount reads a number with a unit, as in 84.28 W; false for N/A.
+// amount parses a number with a unit, such as "84.28 W". It returns false for N/A.
 func amount(s string) (float64, bool) {
 	number, _, _ := strings.Cut(strings.TrimSpace(s), " ")
 	v, err := strconv.ParseFloat(number, 64)
 	return v, err == nil && v > -1e6 && v < 1e6
 }
 
-// bytes reads an amount of memory, 0 if it is not told.
+// bytes parses an amount of memory, 0 if it is not a number.
 func bytes(s string) job.Bytes {
 	b, err := job.ParseBytes(strings.TrimSpace(s))
 	if err != nil {

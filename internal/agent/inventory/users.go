@@ -12,26 +12,25 @@ import (
 	"trainyard/internal/job"
 )
 
-// Process is a process that uses a GPU, so that people can be told whose it is.
+// Process is a process that uses a GPU, with what people need to find its owner.
 type Process struct {
 	GPU     int
 	PID     int
-	User    string // "" if it cannot be told
+	User    string // "" if unknown
 	Program string
-	Memory  job.Bytes // of the GPU
-	// Ours says that it belongs to a run of this node, Seen that the kernel shows it
-	// at all: one in another container may be anyone's.
+	Memory  job.Bytes // bytes of GPU memory
+	// Ours says that the process belongs to a run of this node. Seen says that the kernel shows the
+	// process at all: one in another container is invisible and may belong to anyone.
 	Ours, Seen bool
 
 	paints bool // it draws on a screen and does not compute
 }
 
-// maxAncestors bounds how far up the parents of a process are followed.
+// maxAncestors bounds how many parents of a process are followed.
 const maxAncestors = 64
 
-// introduce adds what the kernel knows about a process. dir is where the runs
-// of this node are: each process of theirs carries its folder in its
-// environment, or descends from one that does.
+// introduce adds what the kernel knows about a process. dir holds the runs of this node: each
+// process of a run has its rank directory in its environment, or descends from one that has.
 func (p *Process) introduce(root, dir string) {
 	proc := filepath.Join(root, "proc", strconv.Itoa(p.PID))
 	info, err := os.Stat(proc)
@@ -67,14 +66,15 @@ func ofRun(root string, pid int, dir string) bool {
 	return false
 }
 
-// rankDirVar is how the runtime tells a rank its folder.
+// rankDirVar is the variable in which the runtime passes a rank its directory.
 const rankDirVar = "TRAINYARD_RANK_DIR="
 
-// parent returns the parent of a process, 0 if it cannot be told.
+// parent returns the parent of a process, 0 if unknown.
 func parent(root string, pid int) int {
 	stat := readText(filepath.Join(root, "proc", strconv.Itoa(pid), "stat"))
 
-	// The name in parentheses may hold anything.
+	// The name in parentheses may contain spaces and parentheses, so the fields are counted from
+	// the last one.
 	fields := strings.Fields(stat[strings.LastIndexByte(stat, ')')+1:])
 	if len(fields) < 2 {
 		return 0
@@ -88,8 +88,8 @@ func parent(root string, pid int) int {
 	return up
 }
 
-// programName is what people call a program: its file, and the script if it
-// runs one. The other arguments may hold secrets.
+// programName returns the name by which people know a program: its file, and the script if it is an
+// interpreter. The other arguments are left out, because they may hold secrets.
 func programName(cmdline string) string {
 	args := strings.Split(strings.TrimRight(cmdline, "\x00"), "\x00")
 	name := path.Base(args[0])
@@ -109,7 +109,7 @@ func programName(cmdline string) string {
 	return word(name)
 }
 
-// userName returns the name of a user of this machine, or their number.
+// userName returns the name of a user of this machine, or the numeric ID if there is no name.
 func userName(uid uint32) string {
 	number := strconv.FormatUint(uint64(uid), 10)
 	u, err := user.LookupId(number)

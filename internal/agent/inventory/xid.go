@@ -9,27 +9,26 @@ import (
 	"time"
 )
 
-// xid is an error that the NVIDIA driver has told of: a number that says what
-// happened, to whom, and when.
+// xid is an error reported by the NVIDIA driver: a number that says what happened, with the GPU,
+// the process and the time.
 type xid struct {
 	at      time.Time
 	bus     string // of the GPU, as busName writes it
-	uuid    string // of the GPU, if the bus is not told
+	uuid    string // of the GPU, if the bus is unknown
 	code    int
-	pid     int    // of the process that did it or suffered it, 0 if not told
+	pid     int    // of the process that caused or suffered it, 0 if unknown
 	program string // its name
-	// settled says that it tells of the end of a trouble, not of a new one.
+	// settled says that the message reports the end of a fault, not a new one.
 	settled bool
 }
 
-// blameless are the Xids that a program causes by its own mistake: the GPU is in
-// order after them.
+// blameless lists the Xids that a program causes by its own mistake. They leave the GPU intact.
 var blameless = []int{13, 31, 43, 45, 68, 109}
 
-// fatal reports whether the GPU may not be used after it.
+// fatal reports whether the GPU must not be used after this error.
 func (x *xid) fatal() bool { return !x.settled && !slices.Contains(blameless, x.code) }
 
-// meanings says in a few words what an Xid means.
+// meanings explains the Xids in a few words.
 var meanings = map[int]string{
 	8:   "GPU stopped processing",
 	13:  "graphics engine exception",
@@ -58,7 +57,7 @@ var meanings = map[int]string{
 	154: "GPU recovery action changed",
 }
 
-// evidence says what happened, to whom and when.
+// evidence describes the error for people: what happened, to which program, and when.
 func (x *xid) evidence() string {
 	text := fmt.Sprintf("Xid %d", x.code)
 	if m := meanings[x.code]; m != "" {
@@ -74,11 +73,11 @@ func (x *xid) evidence() string {
 	return text + ", " + moment(x.at)
 }
 
-// moment writes a time for people who may sit in another time zone.
+// moment formats a time in UTC, because readers may be in another time zone.
 func moment(t time.Time) string { return t.UTC().Format("Jan 2 15:04 UTC") }
 
-// xidLine is how the driver writes an Xid into the kernel's log. Old drivers
-// name no process; a slice of a GPU follows its address.
+// xidLine matches an Xid in the kernel log. Old drivers name no process; on a partitioned GPU the
+// partition follows the address.
 var xidLine = regexp.MustCompile(`^NVRM: Xid \((?:PCI:)?([0-9a-fA-F:.]+)[^)]*\): ([0-9]{1,5}),?(.*)$`)
 
 var (
@@ -86,7 +85,7 @@ var (
 	xidName = regexp.MustCompile(`\bname=([^,]{1,64})`)
 )
 
-// parseXid reads a line of the kernel's log.
+// parseXid parses a line of the kernel log.
 func parseXid(line string) (xid, bool) {
 	m := xidLine.FindStringSubmatch(line)
 	if m == nil {
@@ -120,12 +119,12 @@ func parseXid(line string) (xid, bool) {
 	return x, true
 }
 
-// sameXid is within what time the same Xid from two sources is one: the driver's
-// own event and the kernel's line differ by moments.
+// sameXid is the largest time between two reports of the same Xid that count as one. The event of
+// the driver and the line in the kernel log differ by moments.
 const sameXid = time.Minute
 
-// mergeXids puts what several sources tell in order and drops what is told
-// twice. Of two the one that names the process is kept.
+// mergeXids sorts the errors of several sources by time and drops duplicates. Of two reports of one
+// error it keeps the one that names the process.
 func mergeXids(all []xid) []xid {
 	slices.SortStableFunc(all, func(a, b xid) int { return a.at.Compare(b.at) })
 	var out []xid

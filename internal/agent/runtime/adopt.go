@@ -20,10 +20,10 @@ import (
 	"trainyard/internal/job"
 )
 
-// Adopt finds the ranks that an earlier agent left, and is called once before
-// anything else. Those that run are looked after as if this agent had started them. Of one
-// whose supervisor is gone without a result everything is killed, and it ends
-// with the cause node_lost. One whose supervisor was never started waits for Start.
+// Adopt takes over the ranks that an earlier agent process left. It is called once, before anything
+// else. Running ranks are monitored as if this agent had started them. If the supervisor of a rank
+// is gone without a result, all its processes are killed and the rank ends with the cause
+// node_lost. A rank whose supervisor was never started waits for Start.
 func (r *Runtime) Adopt() ([]rundir.Status, error) {
 	runs := filepath.Join(r.dir, rundir.RunsDir)
 	entries, err := os.ReadDir(runs)
@@ -32,7 +32,7 @@ func (r *Runtime) Adopt() ([]rundir.Status, error) {
 	}
 
 	for _, e := range entries {
-		if strings.HasPrefix(e.Name(), ".") { // begun and not finished, or removed and not yet gone
+		if strings.HasPrefix(e.Name(), ".") { // being created, or removed but not yet deleted
 			if err := rundir.RemoveTree(filepath.Join(runs, e.Name())); err != nil {
 				return nil, fmt.Errorf("clean up: %w", err)
 			}
@@ -60,7 +60,7 @@ func (r *Runtime) adopt(name string) error {
 	rk := &rank{name: name, dir: filepath.Join(r.dir, rundir.RunsDir, name)}
 	ok, err := rundir.ReadJSON(filepath.Join(rk.dir, rundir.LaunchFile), &rk.rec)
 	if err != nil || !ok || rk.rec.Name() != name {
-		// It was durable before it had its name, so this is damage from outside.
+		// The record was durable before the directory got its name, so this is damage from outside.
 		r.log.Error("cannot read a run directory, skipping it", "dir", rk.dir, "error", err)
 		return nil
 	}
@@ -88,8 +88,8 @@ func (r *Runtime) adopt(name string) error {
 	return nil
 }
 
-// monitor waits until no supervisor has the rank any more and then makes sure
-// that its end is recorded.
+// monitor waits until no supervisor holds the rank's lock and then makes sure that its end is
+// recorded.
 func (r *Runtime) monitor(rk *rank) {
 	for !r.hasEnded(rk) {
 		holder, err := rundir.LockHolder(rk.dir)
@@ -123,7 +123,7 @@ func (r *Runtime) monitor(rk *rank) {
 	}
 
 	if rk.rec.Setup != nil {
-		r.pruneSetups() // it may have been the last to use one
+		r.pruneSetups() // it may have been the last rank to use a set-up
 		r.pruneCheckpoints()
 	}
 }
@@ -147,7 +147,7 @@ func (r *Runtime) ensureEnd(rk *rank) {
 	case st.State == job.RunEnded:
 	case begun:
 		r.bury(rk, st)
-	default: // what it begins it records first, so it began nothing
+	default: // the supervisor records each step before it takes it, so it started nothing
 		r.writeEnd(
 			rk,
 			st,
@@ -159,8 +159,8 @@ func (r *Runtime) ensureEnd(rk *rank) {
 	}
 }
 
-// awaitExit waits for the end of a process and reports whether that came, and
-// not Close. It does not reap it.
+// awaitExit waits for the end of a process. It returns false if Close is called first. It does not
+// reap the process.
 func (r *Runtime) awaitExit(pid int) bool {
 	fd, err := unix.PidfdOpen(pid, unix.PIDFD_NONBLOCK)
 	if errors.Is(err, unix.ESRCH) {
@@ -171,7 +171,7 @@ func (r *Runtime) awaitExit(pid int) bool {
 		err = r.awaitReadable(fd, pid)
 	}
 
-	for err != nil && r.ctx.Err() == nil { // an old kernel
+	for err != nil && r.ctx.Err() == nil { // an old kernel without pidfd
 		if p, ok := process.Read(pid); !ok || p.Dead {
 			return true
 		}
@@ -182,8 +182,8 @@ func (r *Runtime) awaitExit(pid int) bool {
 	return r.ctx.Err() == nil
 }
 
-// awaitReadable waits until a descriptor that stands for a process says that it
-// has ended, or until Close, and closes the descriptor.
+// awaitReadable waits until a pidfd reports the end of its process, or until Close, and closes the
+// descriptor.
 func (r *Runtime) awaitReadable(fd, pid int) error {
 	f := os.NewFile(uintptr(fd), "process "+strconv.Itoa(pid))
 	defer func() { _ = f.Close() }()
@@ -200,7 +200,7 @@ func (r *Runtime) awaitReadable(fd, pid int) error {
 	})
 }
 
-// endUnstarted ends a rank that no supervisor has taken. If one has, it looks after that.
+// endUnstarted ends a rank that no supervisor has taken. If one has, the supervisor will end it.
 func (r *Runtime) endUnstarted(rk *rank, e rundir.Ending) {
 	lock, mine, err := rundir.TakeLock(rk.dir)
 	if err != nil {
@@ -225,8 +225,8 @@ func (r *Runtime) endUnstarted(rk *rank, e rundir.Ending) {
 	r.monitor(rk)
 }
 
-// Forget removes all traces of a rank that has ended, but for its checkpoints.
-// Call it when the server has its end and its whole log.
+// Forget removes all traces of an ended rank except its checkpoints. Call it once the server has
+// its ending and its complete log.
 func (r *Runtime) Forget(run id.Run, n int) error {
 	rk, err := r.lookup(run, n)
 	if err != nil {

@@ -38,7 +38,7 @@ func (r *Runtime) bury(rk *rank, st rundir.State) {
 
 		wait = min(2*wait, 100*time.Millisecond)
 		if !clock.Sleep(r.ctx, wait) {
-			return // closed: the next agent goes on
+			return // closed: the next agent process continues
 		}
 	}
 
@@ -57,7 +57,7 @@ func (r *Runtime) bury(rk *rank, st rundir.State) {
 	)
 }
 
-// awaitGone waits until the processes are gone, for at most d.
+// awaitGone waits until the processes have ended, for at most d.
 func (r *Runtime) awaitGone(q rundir.Processes, d time.Duration) {
 	for end := r.clk.Now().Add(d); r.clk.Now().Before(end); {
 		if procs, err := q.Find(true); err != nil || len(procs) == 0 {
@@ -69,7 +69,7 @@ func (r *Runtime) awaitGone(q rundir.Processes, d time.Duration) {
 	}
 }
 
-// mendLog makes a log end with a whole frame and says that it ended early.
+// mendLog truncates a log to its last complete frame and adds a remark that it ended early.
 func mendLog(path string, clk clock.Clock) (err error) {
 	f, err := os.OpenFile(path, os.O_RDWR|os.O_APPEND, 0)
 	if err != nil {
@@ -104,7 +104,7 @@ func mendLog(path string, clk clock.Clock) (err error) {
 	return logs.NewWriter(f, 0).Remark(clk.Now(), "the supervisor of this run was killed; output may be missing")
 }
 
-// supervisorLogTail is the end of what a supervisor wrote to its own log.
+// supervisorLogTail returns the end of a supervisor's own log.
 func (r *Runtime) supervisorLogTail(rk *rank) string {
 	data, err := os.ReadFile(filepath.Join(rk.dir, rundir.SupervisorLog))
 	if err != nil {
@@ -121,7 +121,7 @@ func (r *Runtime) writeEnd(rk *rank, st rundir.State, e rundir.Ending) {
 		r.log.Error("cannot record the end of a rank, retrying", "rank", rk.name, "error", err)
 	})
 	if err != nil {
-		return // closed: the next agent does it
+		return // closed: the next agent process does it
 	}
 
 	r.refresh(rk)

@@ -11,12 +11,13 @@ import (
 	"trainyard/internal/agent/runtime/rundir"
 )
 
-// SDKVar names the wheel of the Python SDK, if the agent offers one. It is on the program's PYTHONPATH too.
+// SDKVar is the variable with the path of the Python SDK's wheel, if the agent offers one. The wheel is
+// also on the program's PYTHONPATH.
 const SDKVar = "TRAINYARD_SDK"
 
-// environment returns the whole environment of a rank, sorted: what the machine
-// gives, over it what the job asks for, over that what the yard says. So a job
-// may choose its PATH, but not which GPUs it sees or who it is.
+// environment returns the complete environment of a rank, sorted. The variables of the job override
+// those of the machine, and those of the yard override both. So a job may set its PATH, but not its
+// GPUs or its identity.
 func environment(base map[string]string, s rundir.Spec, data, setupDir string) []string {
 	env := maps.Clone(base)
 	env["PYTHONUNBUFFERED"] = "1"
@@ -42,7 +43,8 @@ func environment(base map[string]string, s rundir.Spec, data, setupDir string) [
 	return out
 }
 
-// rankEnv says who the rank is, which GPUs it has and where it may tell how it fares.
+// rankEnv returns the variables that tell a program its rank, its GPUs and where to report its
+// progress.
 func rankEnv(s rundir.Spec, data string) map[string]string {
 	gpus := strings.Join(s.DeviceNames(), ",")
 	share := ""
@@ -61,7 +63,7 @@ func rankEnv(s rundir.Spec, data string) map[string]string {
 		"TRAINYARD_METRICS_FILE":   filepath.Join(data, rundir.RunsDir, s.Name(), rundir.MetricsFile),
 		"TRAINYARD_GRACE":          strconv.FormatFloat(time.Duration(s.Launch.Grace).Seconds(), 'f', -1, 64),
 		rundir.RankDirVar:          filepath.Join(data, rundir.RunsDir, s.Name()),
-		// Empty, not absent, for a rank without GPUs: absent would mean all of them.
+		// Empty, not absent, for a rank without GPUs: absent would mean all GPUs.
 		"CUDA_VISIBLE_DEVICES":   gpus,
 		"NVIDIA_VISIBLE_DEVICES": gpus,
 	}

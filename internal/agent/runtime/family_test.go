@@ -16,12 +16,12 @@ import (
 	"trainyard/internal/logs"
 )
 
-// play is a program that has processes of its own. It writes to $READY when it may be stopped.
+// play is a program with child processes. It writes to $READY when it may be stopped.
 func play(part string) int {
 	told := make(chan os.Signal, 10)
 
 	switch part {
-	case "training": // saves itself, for which it needs its workers
+	case "training": // saves a checkpoint, for which it needs its workers
 		signal.Notify(told, unix.SIGTERM)
 		var workers []*exec.Cmd
 		for range 2 {
@@ -43,15 +43,15 @@ func play(part string) int {
 		}
 
 		fmt.Printf("saved with %d workers\n", left)
-	case "child": // saves itself and says how often it was told to end
+	case "child": // saves a checkpoint and prints how many times it was signalled
 		signal.Notify(told, unix.SIGTERM)
 		ready()
 		<-told
 		time.Sleep(200 * time.Millisecond)
 		fmt.Printf("saved, told %d times\n", 1+len(told))
-	case "wrapper": // starts another program and knows nothing of signals
+	case "wrapper": // starts another program and does not handle signals
 		_ = begin(os.Args[0], "play", "child").Wait()
-	case "launcher": // starts another program and passes signals on
+	case "launcher": // starts another program and forwards signals
 		signal.Notify(told, unix.SIGTERM)
 		child := begin(os.Args[0], "play", "child")
 		go func() {
@@ -61,7 +61,7 @@ func play(part string) int {
 		}()
 
 		_ = child.Wait()
-	case "deaf": // starts another program and hears nothing
+	case "deaf": // starts another program and ignores signals
 		signal.Ignore(unix.SIGTERM)
 		_ = begin(os.Args[0], "play", "child").Wait()
 		time.Sleep(time.Hour)

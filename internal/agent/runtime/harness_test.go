@@ -26,7 +26,7 @@ import (
 	"trainyard/internal/logs"
 )
 
-// TestMain lets the test binary be its own supervisor, as main does, and the programs of some tests.
+// TestMain makes the test binary its own supervisor, as main does, and the program of some tests.
 func TestMain(m *testing.M) {
 	if len(os.Args) == 3 && os.Args[1] == rundir.Subcommand {
 		os.Exit(supervisor.Run(context.Background(), os.Args[2], os.Stderr))
@@ -47,8 +47,8 @@ type yard struct {
 	next uint64
 }
 
-// newYard opens a Runtime on a new data directory. At the end of the test all
-// that is left is killed.
+// newYard opens a Runtime on a new data directory. At the end of the test everything that is left
+// is killed.
 func newYard(t testing.TB, change ...func(*Options)) *yard {
 	t.Helper()
 	opts := Options{Dir: t.TempDir(), Log: slog.New(slog.NewTextHandler(t.Output(), nil)), Clock: clock.Wall{}}
@@ -260,8 +260,7 @@ func release(t *testing.T, path string) {
 	}
 }
 
-// alive reports whether a process does anything any more. A zombie that nobody
-// has reaped yet does not.
+// alive reports whether a process is running. A zombie is not.
 func alive(t *testing.T, pid string) bool {
 	t.Helper()
 	n, err := strconv.Atoi(pid)
@@ -285,7 +284,7 @@ func count(t *testing.T, path string) int {
 	return bytes.Count(data, []byte("\n"))
 }
 
-// lacking skips a test that needs something which is not there; in CI it must be.
+// lacking skips a test whose requirement is missing; in CI the requirement must be met.
 func lacking(t *testing.T, why string) {
 	t.Helper()
 

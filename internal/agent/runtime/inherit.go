@@ -12,8 +12,8 @@ import (
 // agentAddress is the address of the agent's metrics endpoint.
 const agentAddress = "127.0.0.1"
 
-// inherited are the variables of the agent that describe the machine and that a program
-// may need. Programs get nothing else of the agent's environment.
+// inherited lists the variables of the agent that describe the machine and that a program may need.
+// Programs get nothing else of the agent's environment.
 var inherited = []string{
 	"PATH", "HOME", "USER", "LOGNAME", "SHELL", "LANG", "LANGUAGE", "TZ", "TMPDIR",
 	"SSL_CERT_FILE", "SSL_CERT_DIR", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE",
@@ -22,11 +22,11 @@ var inherited = []string{
 	"CONDA_EXE", "CONDA_PREFIX", "CONDA_DEFAULT_ENV", "CONDA_PYTHON_EXE", "MAMBA_EXE", "MAMBA_ROOT_PREFIX",
 }
 
-// inheritedPrefixes are the prefixes of further variables that are passed on: locale and
-// the network settings of collective communication.
+// inheritedPrefixes are the prefixes of further inherited variables: locale, and the network
+// settings of collective communication.
 var inheritedPrefixes = []string{"LC_", "NCCL_", "GLOO_"}
 
-// inheritedEnv picks from the agent's environment what programs get.
+// inheritedEnv selects the variables of the agent's environment that programs inherit.
 func inheritedEnv(environ []string) map[string]string {
 	env := map[string]string{"PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"}
 	for _, e := range environ {
@@ -51,7 +51,8 @@ func bypassProxy(env map[string]string) {
 		return
 	}
 
-	// Programs read only one of the two spellings, so none is added beside another that is set.
+	// Programs read only one of the two spellings, so a missing one is not added beside one that is
+	// set.
 	names := slices.DeleteFunc([]string{"NO_PROXY", "no_proxy"}, func(name string) bool { return !has(name) })
 	if len(names) == 0 {
 		names = []string{"NO_PROXY", "no_proxy"}
@@ -95,7 +96,7 @@ func targetJSON(t *job.Target) string {
 
 	text, err := json.Marshal(t)
 	if err != nil {
-		return "" // NaN or infinite: nothing can reach it
+		return "" // NaN or infinite: no metric can reach it
 	}
 
 	return string(text)

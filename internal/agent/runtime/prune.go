@@ -16,18 +16,18 @@ import (
 	"trainyard/internal/job"
 )
 
-// unfinishedAge is after how long a set-up that was never finished is removed.
+// unfinishedAge is the age at which an unfinished set-up is removed.
 const unfinishedAge = 24 * time.Hour
 
-// cachedSetup is a set-up that could be removed.
+// cachedSetup is a set-up that may be removed.
 type cachedSetup struct {
 	dir  string
 	size job.Bytes
 	used time.Time
 }
 
-// pruneSetups removes the set-ups that are too old and, the least recently used
-// first, as many as it takes to keep the cache within its size. One that a run uses stays.
+// pruneSetups removes set-ups that are too old, and then the least recently used ones until the
+// cache is within its size. It keeps set-ups that a run uses.
 func (r *Runtime) pruneSetups() {
 	r.prune.Lock()
 	defer r.prune.Unlock()
@@ -78,7 +78,7 @@ func (r *Runtime) pruneSetups() {
 	}
 }
 
-// errInUse says that a set-up cannot be removed now.
+// errInUse says that a set-up cannot be removed because a run uses it.
 var errInUse = errors.New("in use")
 
 func (r *Runtime) logRemoval(dir string, err error) {
@@ -136,9 +136,9 @@ func removeSetup(dir string) error {
 	return rundir.RemoveTree(gone)
 }
 
-// pruneCheckpoints removes the checkpoint folders of jobs that have no rank
-// here: empty ones at once, others when nothing in them has been touched for
-// CheckpointAge. The yard does not tell agents when a job has ended for good.
+// pruneCheckpoints removes the checkpoint directories of jobs that have no rank here: empty ones at
+// once, others when nothing in them has changed for CheckpointAge. The server does not tell agents
+// when a job has ended for good, so age has to decide.
 func (r *Runtime) pruneCheckpoints() {
 	root := filepath.Join(r.dir, rundir.CheckpointsDir)
 	entries, err := os.ReadDir(root)
@@ -155,7 +155,7 @@ func (r *Runtime) pruneCheckpoints() {
 	}
 }
 
-// pruneCheckpoint removes one job's checkpoints if it is time.
+// pruneCheckpoint removes the checkpoints of one job if they are due.
 func (r *Runtime) pruneCheckpoint(j id.Job) {
 	dir := filepath.Join(r.dir, rundir.CheckpointsDir, string(j))
 	touched, empty, err := lastTouched(dir)
@@ -168,8 +168,8 @@ func (r *Runtime) pruneCheckpoint(j id.Job) {
 	}
 }
 
-// dropCheckpoints removes a folder unless the job has a rank here. New ranks
-// are recorded under the same lock before their supervisor makes the folder.
+// dropCheckpoints removes a checkpoint directory unless the job has a rank here. It holds the lock
+// under which new ranks are recorded, before their supervisor creates the directory.
 func (r *Runtime) dropCheckpoints(j id.Job, dir string, empty bool) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -187,7 +187,7 @@ func (r *Runtime) dropCheckpoints(j id.Job, dir string, empty bool) error {
 	return rundir.RemoveTree(dir)
 }
 
-// lastTouched returns when a folder or something directly in it changed last.
+// lastTouched returns when a directory or an entry directly in it last changed.
 func lastTouched(dir string) (at time.Time, empty bool, err error) {
 	info, err := os.Stat(dir)
 	if err != nil {

@@ -23,32 +23,30 @@ import (
 	"trainyard/internal/job"
 )
 
-// Materialise puts the files of a manifest into a folder, which exists and is
-// empty. A program may change them, so they must not share their content with
-// a store by hard links.
+// Materialise writes the files of a manifest into an existing empty directory. Programs may change
+// the files, so they must not be hard links into a store.
 type Materialise func(ctx context.Context, digest, dir string) error
 
-// Options is what a Runtime needs. Dir, Log and Clock must be given.
+// Options configures a Runtime. Dir, Log and Clock are required.
 type Options struct {
 	Dir string // the data directory
-	// Exe and Args start a supervisor; the run directory is put behind Args.
-	// The default is this binary, even when its file was replaced, with Subcommand.
+	// Exe and Args start a supervisor; the run directory is appended to Args. The default is this
+	// binary (even if its file was replaced) with Subcommand.
 	Exe   string
 	Args  []string
 	Files Materialise // nil refuses launches that have files
 	Log   *slog.Logger
 	Clock clock.Clock
-	// Environ is the environment that programs inherit a part of; nil means this process's own.
+	// Environ is the environment of which programs inherit a part; nil means that of this process.
 	Environ []string
 	// SetupBytes and SetupAge bound the cache of set-ups; the defaults are 20GB and 30 days.
 	SetupBytes job.Bytes
 	SetupAge   time.Duration
-	// CheckpointAge is how long checkpoints are kept that nobody touches; the default is 30 days.
+	// CheckpointAge is how long unchanged checkpoints are kept; the default is 30 days.
 	CheckpointAge time.Duration
 }
 
-// Runtime carries out the ranks of this machine. Its methods may be called from
-// several goroutines.
+// Runtime executes the ranks of this machine. Its methods may be called from several goroutines.
 type Runtime struct {
 	opt           Options
 	dir           string
@@ -59,10 +57,10 @@ type Runtime struct {
 	limitsProblem string // why limits are not enforced; "" if they are
 	lock          *os.File
 	events        *os.File
-	ctx           context.Context //nolint:containedctx // ends with Close; bounds the goroutines, not the runs
+	ctx           context.Context //nolint:containedctx // cancelled by Close; bounds the goroutines, not the runs
 	cancel        context.CancelFunc
 	tasks         sync.WaitGroup
-	prune         sync.Mutex // one look at the set-ups at a time
+	prune         sync.Mutex // one pass over the set-ups at a time
 
 	mu      sync.Mutex
 	adopted bool
@@ -70,20 +68,20 @@ type Runtime struct {
 	changed chan struct{} // closed at the next change
 }
 
-// rank is what the agent knows of a rank. Its fields are guarded by Runtime.mu,
-// but for name, dir and rec, which do not change.
+// rank is the agent's state of a rank. Its fields are guarded by Runtime.mu, except name, dir and
+// rec, which do not change.
 type rank struct {
 	name      string
 	dir       string
 	rec       rundir.Record
 	state     rundir.State
 	begun     bool               // a supervisor has taken it
-	monitored bool               // a goroutine looks after it
-	abort     context.CancelFunc // ends its preparation; nil if it is not being prepared
+	monitored bool               // a goroutine monitors it
+	abort     context.CancelFunc // cancels its preparation; nil if it is not being prepared
 }
 
-// New opens a data directory and makes it if it is not there. A second agent on
-// the same directory is refused.
+// New opens a data directory and creates it if it does not exist. It fails if another agent uses
+// the directory.
 func New(opt Options) (*Runtime, error) {
 	if err := opt.fill(); err != nil {
 		return nil, err
@@ -116,7 +114,7 @@ func New(opt Options) (*Runtime, error) {
 	return r, nil
 }
 
-// fill puts in the defaults.
+// fill sets the defaults.
 func (o *Options) fill() (err error) {
 	o.Dir, err = filepath.Abs(o.Dir)
 	if err != nil {
@@ -150,7 +148,7 @@ func (o *Options) fill() (err error) {
 	return nil
 }
 
-// open takes the data directory's lock and opens the pipe of events.
+// open takes the lock of the data directory and opens the events pipe.
 func (r *Runtime) open() error {
 	lock, err := os.OpenFile(filepath.Join(r.dir, rundir.LockFile), os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {
@@ -178,8 +176,8 @@ func (r *Runtime) open() error {
 	return nil
 }
 
-// lockSoon takes the lock of the data directory. An agent that was killed while it
-// started a supervisor may seem to hold it for a moment longer.
+// lockSoon takes the lock of the data directory. It retries for a moment, because a child that a
+// killed agent was just starting may still hold the lock.
 func lockSoon(f *os.File) error {
 	for try := 0; ; try++ {
 		err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB)
@@ -191,19 +189,20 @@ func lockSoon(f *os.File) error {
 	}
 }
 
-// Close ends the agent's side: the runs go on, and another Runtime on the same
-// directory can adopt them.
+// Close stops the agent's side. The runs continue, and another Runtime on the same directory can
+// adopt them.
 func (r *Runtime) Close() error {
 	r.cancel()
 	err := r.events.Close()
 	r.tasks.Wait()
 
-	// Closing alone is not enough: a process that is being started has a copy.
+	// Closing the file alone is not enough: a process that is just being started has a copy of the
+	// descriptor.
 	return errors.Join(err, unix.Flock(int(r.lock.Fd()), unix.LOCK_UN), r.lock.Close())
 }
 
-// Limits says how what a run may use is enforced: "cgroup v2", "cgroup v1", or
-// in one sentence why it is not. The inventory shows it.
+// Limits says how the limits of a run are enforced: "cgroup v2", "cgroup v1", or in one sentence
+// why they are not. The inventory shows it.
 func (r *Runtime) Limits() string {
 	if r.limitsProblem != "" {
 		return r.limitsProblem
@@ -212,7 +211,7 @@ func (r *Runtime) Limits() string {
 	return r.limits.String()
 }
 
-// readEvents takes the supervisors' news until Close.
+// readEvents reads the announcements of the supervisors until Close.
 func (r *Runtime) readEvents() {
 	buf := make([]byte, 4096)
 	rest := ""
@@ -227,7 +226,7 @@ func (r *Runtime) readEvents() {
 		rest = names[len(names)-1]
 
 		names = slices.Compact(names[:len(names)-1])
-		if n == len(buf) { // so much news that some may not have fitted in
+		if n == len(buf) { // the buffer is full, so some announcements may be missing
 			names = r.names()
 		}
 
@@ -243,14 +242,14 @@ func (r *Runtime) readEvents() {
 	}
 }
 
-// names lists all ranks.
+// names lists the names of all ranks.
 func (r *Runtime) names() []string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return slices.Collect(maps.Keys(r.ranks))
 }
 
-// refresh reads a rank's state anew and tells those who watch.
+// refresh reads the state of a rank from disk and wakes the watchers.
 func (r *Runtime) refresh(rk *rank) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -269,21 +268,21 @@ func (r *Runtime) refresh(rk *rank) {
 	r.announce()
 }
 
-// announce wakes all who watch. The caller holds r.mu.
+// announce wakes all watchers. The caller holds r.mu.
 func (r *Runtime) announce() {
 	close(r.changed)
 	r.changed = make(chan struct{})
 }
 
-// Watch returns a channel that is closed at the next change of any rank. Take it
-// before you look at the ranks, so that no change is missed.
+// Watch returns a channel that is closed at the next change of any rank. Call it before reading the
+// ranks, so that no change is missed.
 func (r *Runtime) Watch() <-chan struct{} {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.changed
 }
 
-// Status returns how far a rank has come, and whether it is known here.
+// Status returns the status of a rank, and whether it is known here.
 func (r *Runtime) Status(run id.Run, n int) (rundir.Status, bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -317,7 +316,7 @@ func (r *Runtime) List() []rundir.Status {
 	return out
 }
 
-// lookup returns a rank or says that it is not known.
+// lookup returns a rank, or a fault if it is not known.
 func (r *Runtime) lookup(run id.Run, n int) (*rank, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

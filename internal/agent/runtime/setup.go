@@ -17,7 +17,7 @@ func planSetup(data string, l api.Launch, base map[string]string) (*rundir.Setup
 		return nil, nil
 	}
 
-	// Maps are written in the order of their keys, so the text is always the same.
+	// Maps are encoded in the order of their keys, so the text is deterministic.
 	text, err := json.Marshal(struct {
 		Owner, Setup, Files string
 		Base, Env           map[string]string

@@ -8,11 +8,11 @@ import (
 	"trainyard/internal/id"
 )
 
-// progressVar names the file in which a program tells how far it is.
+// progressVar is the variable with the path of the file in which a program reports its progress.
 const progressVar = "TRAINYARD_PROGRESS"
 
-// ProgressFile returns the path of that file. What is there, if anything, is the
-// program's: it may be half written, and need not even be a file.
+// ProgressFile returns the path of the progress file. Its content belongs to the program: it may be
+// half written, and need not even be a file.
 func (r *Runtime) ProgressFile(run id.Run, n int) (string, error) {
 	rk, err := r.lookup(run, n)
 	if err != nil {
@@ -22,7 +22,7 @@ func (r *Runtime) ProgressFile(run id.Run, n int) (string, error) {
 	return filepath.Join(rk.dir, rundir.ProgressFile), nil
 }
 
-// MetricSources are where a rank's program leaves what it measures of itself.
+// MetricSources are the places where a rank's program leaves its metrics.
 type MetricSources struct {
 	Work        string // the working directory
 	Checkpoints string
@@ -30,7 +30,8 @@ type MetricSources struct {
 	Launch      api.Launch
 }
 
-// MetricSources returns them. What is there is the program's, as with ProgressFile.
+// MetricSources returns the sources of a rank. Their content belongs to the program, as with
+// ProgressFile.
 func (r *Runtime) MetricSources(run id.Run, n int) (MetricSources, error) {
 	rk, err := r.lookup(run, n)
 	if err != nil {

@@ -18,11 +18,10 @@ import (
 	"trainyard/internal/job"
 )
 
-// Start begins to carry out a rank and returns when that is on disk; the rest
-// shows in its status. A rank that is known already is not started again, but
-// one whose preparation an earlier agent did not finish goes on. A rank of an
-// older epoch than one that is known of the same job is refused; those of older epochs are
-// stopped, and waited for, before it begins.
+// Start starts a rank. It returns when the rank is recorded on disk; its status shows everything
+// after that. A rank that is already known is not started again, but an unfinished preparation by
+// an earlier agent process is continued. A rank with an older epoch than a known one of the same
+// job is refused. Ranks with older epochs are stopped, and waited for, before the new one begins.
 func (r *Runtime) Start(ctx context.Context, s rundir.Spec) error {
 	if err := r.check(s); err != nil {
 		return err
@@ -70,7 +69,7 @@ func (r *Runtime) Start(ctx context.Context, s rundir.Spec) error {
 	return nil
 }
 
-// check refuses what cannot be carried out.
+// check refuses a rank that cannot be executed.
 func (r *Runtime) check(s rundir.Spec) error {
 	if j, epoch, ok := s.Run.Split(); !ok || j != s.Job || epoch != s.Epoch || s.Rank < 0 {
 		return fault.New(
@@ -117,7 +116,8 @@ func (r *Runtime) check(s rundir.Spec) error {
 	return nil
 }
 
-// createRunDir makes the run directory, whole and durable before it has its name.
+// createRunDir creates the run directory. It gets its final name only when it is complete and
+// durable.
 func (r *Runtime) createRunDir(s rundir.Spec) (*rank, error) {
 	runs := filepath.Join(r.dir, rundir.RunsDir)
 	rk := &rank{name: s.Name(), dir: filepath.Join(runs, s.Name())}
@@ -162,16 +162,16 @@ func fillRunDir(dir string, rec rundir.Record) error {
 	return os.WriteFile(filepath.Join(dir, rundir.OutputFile), nil, 0o600)
 }
 
-// prepareAndSupervise prepares a rank, starts its supervisor and looks after it to the end.
+// prepareAndSupervise prepares a rank, starts its supervisor and monitors it to the end.
 func (r *Runtime) prepareAndSupervise(ctx context.Context, rk *rank) {
 	err := r.prepareAlone(ctx, rk)
 	r.mu.Lock()
-	rk.abort() // frees its context
+	rk.abort() // releases its context
 	rk.abort = nil
 	r.mu.Unlock()
 
 	if r.ctx.Err() != nil {
-		return // closed: the next agent goes on
+		return // closed: the next agent process continues
 	}
 
 	if errors.Is(err, errTaken) {
@@ -195,7 +195,7 @@ func (r *Runtime) prepareAndSupervise(ctx context.Context, rk *rank) {
 	}
 
 	if !r.awaitExit(child.Process.Pid) {
-		return // closed: the next agent adopts it, whether it has taken the rank yet or not
+		return // closed: the next agent process adopts it, whether or not the supervisor has taken the rank
 	}
 
 	if err := child.Wait(); err != nil {
@@ -205,17 +205,17 @@ func (r *Runtime) prepareAndSupervise(ctx context.Context, rk *rank) {
 	r.monitor(rk)
 }
 
-// stoppedEarly is the end of a rank that was told to stop before a supervisor had it.
+// stoppedEarly returns the ending of a rank that was asked to stop before a supervisor took it.
 func stoppedEarly() rundir.Ending {
 	return rundir.Ending{Cause: job.CauseCancelled, Reason: "stopped on request before it was started", Signalled: true}
 }
 
-// errTaken says that a supervisor has a rank, or had it.
+// errTaken says that a supervisor has or had the rank.
 var errTaken = errors.New("a supervisor has already taken the rank")
 
-// prepareAlone prepares a rank and lets no supervisor take it meanwhile: one
-// that an earlier agent started right before it was killed may come late, and
-// would find its files half made.
+// prepareAlone prepares a rank while holding its lock, so that no supervisor takes it meanwhile. A
+// supervisor that an earlier agent process started just before it was killed may appear late, and
+// would find incomplete files.
 func (r *Runtime) prepareAlone(ctx context.Context, rk *rank) (err error) {
 	lock, mine, err := rundir.TakeLock(rk.dir)
 	if err != nil {
@@ -235,14 +235,14 @@ func (r *Runtime) prepareAlone(ctx context.Context, rk *rank) (err error) {
 	return r.prepare(ctx, rk)
 }
 
-// prepare waits for older runs of the job to end and fills the working directory.
+// prepare waits until older runs of the job have ended and fills the working directory.
 func (r *Runtime) prepare(ctx context.Context, rk *rank) error {
 	if err := r.stopOlderEpochs(ctx, rk); err != nil {
 		return err
 	}
 
 	work := filepath.Join(rk.dir, rundir.WorkDir)
-	if err := rundir.RemoveTree(work); err != nil { // of an agent that did not finish
+	if err := rundir.RemoveTree(work); err != nil { // left by an agent process that did not finish
 		return err
 	}
 	if err := os.Mkdir(work, 0o750); err != nil {
@@ -258,8 +258,8 @@ func (r *Runtime) prepare(ctx context.Context, rk *rank) error {
 	return nil
 }
 
-// stopOlderEpochs stops the ranks of older epochs of the same job and waits for their
-// end: they share its checkpoints, and a job must not run twice at once.
+// stopOlderEpochs stops the ranks with older epochs of the same job and waits for their end,
+// because they share its checkpoints and a job must not run twice at the same time.
 func (r *Runtime) stopOlderEpochs(ctx context.Context, rk *rank) error {
 	for {
 		changed := r.Watch()
@@ -296,7 +296,7 @@ func (r *Runtime) olderThan(s rundir.Spec) []rundir.Spec {
 	return older
 }
 
-// spawn starts the supervisor, in a session of its own so that it outlives the agent.
+// spawn starts the supervisor in its own session, so that it outlives the agent.
 func (r *Runtime) spawn(rk *rank) (*exec.Cmd, error) {
 	log, err := os.OpenFile(filepath.Join(rk.dir, rundir.SupervisorLog), os.O_WRONLY|os.O_CREATE|os.O_APPEND, 0o600)
 	if err != nil {
@@ -305,11 +305,11 @@ func (r *Runtime) spawn(rk *rank) (*exec.Cmd, error) {
 
 	defer func() { _ = log.Close() }()
 
-	// No context ends it: it outlives the agent.
+	// No context bounds it, because it outlives the agent.
 	cmd := exec.CommandContext(context.Background(), r.opt.Exe, append(append([]string(nil), r.opt.Args...), rk.dir)...)
 	cmd.Args[0] = "trainyard"
 	cmd.Dir, cmd.Stdout, cmd.Stderr = rk.dir, log, log
-	cmd.Env = []string{"PATH=" + r.base["PATH"], "GOMAXPROCS=2"} // it has little to do
+	cmd.Env = []string{"PATH=" + r.base["PATH"], "GOMAXPROCS=2"} // the supervisor has little to do
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
 	if err := cmd.Start(); err != nil {
 		return nil, fmt.Errorf("start the supervisor: %w", err)
@@ -318,9 +318,9 @@ func (r *Runtime) spawn(rk *rank) (*exec.Cmd, error) {
 	return cmd, nil
 }
 
-// Stop tells a rank to stop: StopTerm with SIGTERM and its grace period,
-// StopKill at once. A kill overrides a term. Of a rank that has ended nothing changes, and one
-// that was not started yet never is.
+// Stop asks a rank to stop: StopTerm with SIGTERM and its grace period, StopKill at once. A kill
+// overrides a term. Stop has no effect on a rank that has ended; a rank that has not started yet
+// never does.
 func (r *Runtime) Stop(run id.Run, n int, mode job.StopMode) error {
 	if mode != job.StopTerm && mode != job.StopKill {
 		return fault.New(fault.Invalid, "bad_stop", "stop mode must be term or kill, got %q", mode)
@@ -353,9 +353,9 @@ func (r *Runtime) Stop(run id.Run, n int, mode job.StopMode) error {
 	return nil
 }
 
-// OpenLog opens the output of a rank at an offset and says how long it is now. At the end
-// of what is there a read returns io.EOF; a later one goes on when there is more. Once
-// the rank has ended the log does not grow any more.
+// OpenLog opens the output of a rank at an offset and returns its present length. A read at the end
+// returns io.EOF; a later read continues if the log has grown. After the rank has ended the log
+// does not grow.
 func (r *Runtime) OpenLog(run id.Run, n int, offset int64) (io.ReadCloser, int64, error) {
 	rk, err := r.lookup(run, n)
 	if err != nil {

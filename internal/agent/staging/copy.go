@@ -11,8 +11,8 @@ import (
 	"path/filepath"
 )
 
-// copyFrom copies a file or a folder that the machine reaches, such as one on a network
-// disk. It begins anew each time: what is near is not far.
+// copyFrom copies a file or directory that the machine can read, such as one on a network file
+// system. It always starts over: resuming is not worth its complexity for sources this close.
 func (c *Cache) copyFrom(ctx context.Context, f *fetch) error {
 	if err := f.discard(); err != nil {
 		return failed(f.ref.Name, "%v", err)
@@ -60,7 +60,7 @@ func (c *Cache) copyFrom(ctx context.Context, f *fetch) error {
 	return f.checkCopy()
 }
 
-// measure adds up the files below a path.
+// measure returns the total size in bytes of the files below a path.
 func measure(ctx context.Context, root string) (total int64, err error) {
 	err = filepath.WalkDir(root, func(_ string, d fs.DirEntry, err error) error {
 		if err != nil || ctx.Err() != nil {
@@ -82,7 +82,8 @@ func measure(ctx context.Context, root string) (total int64, err error) {
 	return total, err
 }
 
-// copyOne copies a folder without what is in it, a link as a link, or a file.
+// copyOne copies one directory entry: a directory without its content, a link as a link, or a file
+// with its bytes.
 func (f *fetch) copyOne(ctx context.Context, from, to string, d fs.DirEntry) error {
 	switch {
 	case d.IsDir():
@@ -116,14 +117,14 @@ func (f *fetch) copyOne(ctx context.Context, from, to string, d fs.DirEntry) err
 	return errors.Join(err, out.Close())
 }
 
-// counted counts what is read and stops when it is not wanted any more.
+// counted counts the bytes read and stops reading when its context is cancelled.
 type counted struct {
 	io.Reader
 	ctx context.Context //nolint:containedctx // of one copy
 	f   *fetch
 }
 
-// Read reads on.
+// Read implements io.Reader.
 func (c *counted) Read(p []byte) (int, error) {
 	if err := c.ctx.Err(); err != nil {
 		return 0, err
@@ -135,7 +136,7 @@ func (c *counted) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// checkCopy compares a copied file with the digest that it must have.
+// checkCopy compares the digest of a copied file with the registered digest.
 func (f *fetch) checkCopy() error {
 	if f.src.SHA256 == "" {
 		return nil

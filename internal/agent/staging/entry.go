@@ -23,7 +23,7 @@ import (
 const (
 	holdsDir   = ".holds"
 	viewsDir   = ".views"
-	goneDir    = ".gone-" // begins the name of what is being removed
+	goneDir    = ".gone-" // prefix of directories that are being deleted
 	partDir    = "part"
 	dataDir    = "data"
 	contentDir = "content"
@@ -31,7 +31,7 @@ const (
 	fromFile   = "from.json"
 )
 
-// about is about.json.
+// about is the content of about.json.
 type about struct {
 	Name   string    `json:"name"`
 	Source string    `json:"source"`
@@ -39,34 +39,36 @@ type about struct {
 	Size   job.Bytes `json:"size"`
 }
 
-// entry is a dataset that is here as a whole.
+// entry is a complete dataset in the cache.
 type entry struct {
 	about
 	dir  string
 	used time.Time
 }
 
-// path is where its content lies.
+// path returns the path of the content.
 func (e *entry) path() string { return contentPath(e.dir, e.Base) }
 
 func contentPath(dir, base string) string { return filepath.Join(dir, dataDir, contentDir, base) }
 
-// located is a dataset of a rank and where its program will find it.
+// located is a dataset of a rank together with the path at which its program will find it.
 type located struct {
 	ref  job.DataRef
 	src  dataset.Source
-	key  string // of its entry, "" if it is read where it is
+	key  string // key of the cache entry, "" if the data is read in place
 	base string
 	path string
 }
 
-// keyOf names the entry of a dataset. Another source is other data.
+// keyOf returns the key of a dataset's entry. The source is part of the key, because the same name
+// with another source is different data.
 func keyOf(name, source string) string {
 	sum := sha256.Sum256([]byte(source))
 	return name + "-" + hex.EncodeToString(sum[:8])
 }
 
-// locate finds out how a dataset is come by.
+// locate decides whether a dataset is read in place or comes from the cache, and determines its
+// path.
 func (c *Cache) locate(ref job.DataRef) (located, error) {
 	p := located{ref: ref}
 	if ref.Path != "" && filepath.IsAbs(ref.Path) {
@@ -87,7 +89,8 @@ func (c *Cache) locate(ref job.DataRef) (located, error) {
 	p.src = src
 	switch src.Kind {
 	case dataset.SourceNone:
-		return p, failed(ref.Name, "no copy on this node and no source to fetch it from").WithRemedy("set a source: trainyard data add %s --source …", ref.Name)
+		return p, failed(ref.Name, "no copy on this node and no source to fetch it from").
+			WithRemedy("set a source: trainyard data add %s --source …", ref.Name)
 	case dataset.SourcePath:
 		if _, err := os.Stat(src.At); err != nil {
 			return p, failed(ref.Name, "%v", err)
@@ -106,7 +109,7 @@ func (c *Cache) locate(ref job.DataRef) (located, error) {
 	return p, nil
 }
 
-// loadEntries reads what an earlier agent left.
+// loadEntries reads the entries that an earlier agent process left.
 func (c *Cache) loadEntries() error {
 	list, err := os.ReadDir(c.opt.Dir)
 	if err != nil {
@@ -127,7 +130,8 @@ func (c *Cache) loadEntries() error {
 
 		e, err := loadEntry(dir)
 		if err != nil {
-			// It is of no use as it is; that a run needs it does not depend on it.
+			// The entry is unusable. A run that needs the dataset fetches it again, so this is only
+			// a warning.
 			c.opt.Log.Warn("cannot read a cached dataset, fetching it again", "dir", dir, "error", err)
 
 			if err := os.RemoveAll(filepath.Join(dir, dataDir)); err != nil {
@@ -143,7 +147,7 @@ func (c *Cache) loadEntries() error {
 	return nil
 }
 
-// loadEntry reads an entry, nil if it is not whole.
+// loadEntry reads an entry. It returns nil if the entry is not complete.
 func loadEntry(dir string) (*entry, error) {
 	path := filepath.Join(dir, dataDir, aboutFile)
 	info, err := os.Stat(path)
@@ -165,7 +169,8 @@ func loadEntry(dir string) (*entry, error) {
 	return e, nil
 }
 
-// finish makes what was fetched whole: from here on it is there or it is not.
+// finish turns a fetched part into an entry by a rename, so that a dataset is either complete or
+// absent.
 func (c *Cache) finish(p located, size job.Bytes) (*entry, error) {
 	e := &entry{
 		dir:   filepath.Join(c.opt.Dir, p.key),
@@ -187,8 +192,8 @@ func (c *Cache) finish(p located, size job.Bytes) (*entry, error) {
 	return e, os.Rename(part, filepath.Join(e.dir, dataDir))
 }
 
-// settle waits until the disk has all that was written, so that a power cut leaves no
-// dataset that only seems whole. One call for the whole disk: a folder may have
+// settle flushes everything written to the disk, so that after a power failure no dataset looks
+// complete without being so. It flushes the whole file system at once, because a directory may hold
 // a million files.
 func settle(path string) error {
 	f, err := os.Open(path)
@@ -199,7 +204,7 @@ func settle(path string) error {
 	return errors.Join(unix.Syncfs(int(f.Fd())), f.Close())
 }
 
-// touch notes that an entry is used.
+// touch records the time of use of an entry, which decides the order of removal.
 func (c *Cache) touch(e *entry) {
 	e.used = c.opt.Clock.Now()
 	if err := os.Chtimes(filepath.Join(e.dir, dataDir, aboutFile), e.used, e.used); err != nil {
@@ -220,13 +225,13 @@ func readJSON(path string, v any) error {
 	return nil
 }
 
-// writeJSON replaces a file as a whole.
+// writeJSON replaces a file atomically.
 func writeJSON(path string, v any) error {
 	text, err := json.Marshal(v)
 	if err != nil {
 		return err
 	}
 
-	// Staged data is fetched again if a power cut takes its records.
+	// A lost record costs only another fetch, so the write is not flushed to the disk.
 	return atomicfile.Write(path, text, atomicfile.SingleWriter(), atomicfile.Volatile())
 }

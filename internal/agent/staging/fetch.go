@@ -13,23 +13,24 @@ import (
 	"trainyard/internal/job"
 )
 
-// fetch is a dataset on its way, for all ranks that wait for it.
+// fetch is the download or copy of one dataset. All ranks that need the dataset wait for the same
+// fetch.
 type fetch struct {
 	located
-	dir    string // of its entry
+	dir    string // directory of the cache entry
 	done   chan struct{}
-	err    error // once done is closed
+	err    error // valid once done is closed
 	cancel context.CancelFunc
-	users  int  // that wait for it; guarded by Cache.mu
-	dying  bool // the last of them has gone, and nobody may join any more; likewise
+	users  int  // ranks that wait for it; guarded by Cache.mu
+	dying  bool // the last waiting rank has left, so no other may join; guarded by Cache.mu
 
 	got      atomic.Int64
-	total    atomic.Int64 // 0 if not known
-	reserved atomic.Int64 // for how much there is room
+	total    atomic.Int64 // bytes; 0 if unknown
+	reserved atomic.Int64 // bytes for which there is room
 	trouble  atomic.Pointer[string]
 }
 
-// words says how far it is.
+// words describes the progress of the fetch for people.
 func (f *fetch) words() string {
 	text := fmt.Sprintf("fetching dataset %s: %s so far", f.ref.Name, job.Bytes(f.got.Load()).Short())
 	if total := f.total.Load(); total > 0 {
@@ -48,7 +49,7 @@ func (f *fetch) words() string {
 	return text
 }
 
-// bring waits until a dataset is in the cache, and fetches it if nobody else does.
+// bring waits until a dataset is in the cache, and starts a fetch unless one is already under way.
 func (c *Cache) bring(ctx context.Context, h *hold, p located) error {
 	for {
 		c.mu.Lock()
@@ -86,7 +87,8 @@ func (c *Cache) bring(ctx context.Context, h *hold, p located) error {
 	}
 }
 
-// leave is what one who waited for a fetch does when it has ended, or when it waits no longer.
+// leave is called by each waiting rank when the fetch has ended or the rank stops waiting. The last
+// rank to leave an unfinished fetch cancels it.
 func (c *Cache) leave(ctx context.Context, h *hold, f *fetch) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -166,10 +168,10 @@ func (c *Cache) obtain(ctx context.Context, f *fetch) (*entry, error) {
 	return e, nil
 }
 
-// target is the file or folder that is being fetched.
+// target returns the path of the file or directory that is being fetched.
 func (f *fetch) target() string { return filepath.Join(f.dir, partDir, contentDir, f.base) }
 
-// from names the source as it may be shown: without a password.
+// from names the source as it may be shown to people: without a password.
 func (f *fetch) from() string {
 	u, err := url.Parse(f.src.At)
 	if err != nil {
@@ -179,17 +181,18 @@ func (f *fetch) from() string {
 	return u.Redacted()
 }
 
-// discard drops what was fetched so far.
+// discard deletes the bytes fetched so far.
 func (f *fetch) discard() error {
 	f.got.Store(0)
 	return errors.Join(os.RemoveAll(f.target()), os.RemoveAll(filepath.Join(f.dir, fromFile)))
 }
 
-// slack is by how much the size of data may differ from what was registered: people
-// round, and nothing that a rounded figure allows is a mistake.
+// slack is the fraction by which the size of the data may differ from the registered size, because
+// people register rounded sizes.
 const slack = 0.1
 
-// sized says what is wrong with the size of what a source has.
+// sized compares the size that the source reports with the registered size, and returns a fault if
+// they differ by more than slack.
 func (f *fetch) sized(size int64) error {
 	want := float64(f.ref.Size)
 	if want == 0 || float64(size) <= want*(1+slack) && float64(size) >= want*(1-slack) {

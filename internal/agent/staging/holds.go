@@ -11,17 +11,18 @@ import (
 	"strings"
 )
 
-// hold is what a rank uses.
+// hold lists the cached datasets that a rank uses and that therefore must not be removed.
 type hold struct {
 	rank  string
 	Keys  []string `json:"keys"`
 	View  string   `json:"view"`
-	waits *fetch   // for which it waits now, nil if for none
+	waits *fetch   // the fetch that it waits for now, nil if none
 }
 
 func (c *Cache) holdPath(rank string) string { return filepath.Join(c.opt.Dir, holdsDir, rank) }
 
-// loadHolds reads which ranks used what when an earlier agent ended: they may still run.
+// loadHolds reads the holds that an earlier agent process recorded, because its ranks may still be
+// running.
 func (c *Cache) loadHolds() error {
 	list, err := os.ReadDir(filepath.Join(c.opt.Dir, holdsDir))
 	if err != nil {
@@ -49,7 +50,7 @@ func (c *Cache) loadHolds() error {
 	return nil
 }
 
-// take keeps what a rank uses from being removed.
+// take records a hold, so that the datasets of the rank are not removed.
 func (c *Cache) take(h *hold) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -63,7 +64,7 @@ func (c *Cache) take(h *hold) error {
 	return nil
 }
 
-// Drop lets go of what a rank used. Of a rank that uses nothing nothing changes.
+// Drop releases the datasets of a rank. It does nothing for a rank without a hold.
 func (c *Cache) Drop(rank string) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -76,7 +77,7 @@ func (c *Cache) Drop(rank string) error {
 	delete(c.holds, rank)
 	for _, key := range h.Keys {
 		if e := c.entries[key]; e != nil {
-			c.touch(e) // it was in use until now
+			c.touch(e) // the rank used it until now
 		}
 	}
 
@@ -92,7 +93,7 @@ func (c *Cache) Drop(rank string) error {
 	return nil
 }
 
-// KeepOnly drops all ranks for which live is false.
+// KeepOnly drops the holds of all ranks for which live is false.
 func (c *Cache) KeepOnly(live func(rank string) bool) error {
 	c.mu.Lock()
 	var over []string
@@ -113,7 +114,7 @@ func (c *Cache) KeepOnly(live func(rank string) bool) error {
 	return errors.Join(errs...)
 }
 
-// held reports whether a rank uses an entry. The caller holds c.mu.
+// held reports whether any rank uses an entry. The caller holds c.mu.
 func (c *Cache) held(key string) bool {
 	for _, h := range c.holds {
 		if slices.Contains(h.Keys, key) {
@@ -134,8 +135,9 @@ func (c *Cache) viewUsed(view string) bool {
 	return false
 }
 
-// viewName names a view by what it shows, so that ranks with the same data see the
-// same path: a set-up is cached by its environment.
+// viewName derives the name of a view from its content, so that ranks with the same data see the
+// same path. The cache of set-ups depends on that: its key contains the environment, and so this
+// path.
 func viewName(places []located) string {
 	var text strings.Builder
 	for _, p := range places {
@@ -147,11 +149,11 @@ func viewName(places []located) string {
 	return hex.EncodeToString(sum[:16])
 }
 
-// makeView makes the folder that has a link for each dataset. One that is there
-// is right, since its name says what it shows.
+// makeView creates the directory with one link for each dataset. An existing view needs no check,
+// because its name is a hash of its content.
 func (c *Cache) makeView(name string, places []located) (string, error) {
 	dir := filepath.Join(c.opt.Dir, viewsDir, name)
-	c.mu.Lock() // another rank may be about to make or to remove the same
+	c.mu.Lock() // another rank may be creating or removing the same view
 	defer c.mu.Unlock()
 
 	if _, err := os.Stat(dir); err == nil {
@@ -184,11 +186,11 @@ func (c *Cache) makeView(name string, places []located) (string, error) {
 	return dir, nil
 }
 
-// prefix begins the variables by which programs find their data.
+// prefix starts the names of the variables by which programs find their data.
 const prefix = "TRAINYARD_DATA_"
 
-// variables are those of a rank. Where two datasets would have the same, it is the
-// first one's; TRAINYARD_DATA_DIR has them all.
+// variables returns the environment variables of a rank. If two datasets map to the same variable
+// name, the first one gets it; both are below TRAINYARD_DATA_DIR.
 func variables(view string, places []located) map[string]string {
 	vars := map[string]string{prefix + "DIR": view}
 	for _, p := range places {

@@ -21,24 +21,25 @@ import (
 	"trainyard/internal/job"
 )
 
-// maxWait bounds the wait before a fetch is tried again.
+// maxWait bounds the wait between two attempts of a fetch.
 const maxWait = 30 * time.Second
 
-// version is from.json: which version of the source a part is of.
+// version is the content of from.json: the version of the source that the bytes in the part
+// directory belong to.
 type version struct {
-	Validator string `json:"validator"` // for If-Range
+	Validator string `json:"validator"` // sent in If-Range
 }
 
-// passing is a failure that may be over when it is tried again.
+// passing marks a temporary failure, after which the fetch is tried again.
 type passing struct{ error }
 
 func (p passing) Unwrap() error { return p.error }
 
-// passed makes a failure that may be over soon.
+// passed returns a temporary failure.
 func passed(format string, args ...any) error { return passing{fmt.Errorf(format, args...)} }
 
-// download fetches a file over HTTP and goes on where it broke off, as long as that
-// leads anywhere.
+// download fetches a file over HTTP. After an interruption it resumes where the last attempt
+// stopped; it gives up after Options.Tries consecutive attempts that brought no new byte.
 func (c *Cache) download(ctx context.Context, f *fetch) error {
 	d := &getting{fetch: f, cache: c, sum: sha256.New()}
 	best := int64(0)
@@ -71,16 +72,16 @@ func (c *Cache) download(ctx context.Context, f *fetch) error {
 	}
 }
 
-// getting is a file on its way over HTTP.
+// getting is the state of one file that is downloaded over HTTP.
 type getting struct {
 	*fetch
 	cache  *Cache
-	sum    hash.Hash // of the first summed bytes
+	sum    hash.Hash // digest of the first summed bytes
 	summed int64
 	part   *os.File
 }
 
-// attempt makes one request and takes what comes.
+// attempt makes one request and writes the bytes of its answer to the part.
 func (d *getting) attempt(ctx context.Context) (err error) {
 	ctx, stop := context.WithCancelCause(ctx)
 	var watch sync.WaitGroup
@@ -139,13 +140,14 @@ func (d *getting) attempt(ctx context.Context) (err error) {
 	return err
 }
 
-// lively tells of everything that is read.
+// lively reports each read, so that a connection that delivers nothing for Options.Stall can be
+// closed.
 type lively struct {
 	io.Reader
 	came chan<- struct{}
 }
 
-// Read reads on.
+// Read implements io.Reader.
 func (l *lively) Read(p []byte) (int, error) {
 	n, err := l.Reader.Read(p)
 	if n > 0 {
@@ -158,8 +160,9 @@ func (l *lively) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// resumes returns from where the source is asked to go on, and what must not have
-// changed there. Without a validator only a digest can tell that two halves belong together.
+// resumes returns the offset from which to request the file and the validator that the source must
+// still report. Without a validator, only a registered digest can prove that the two halves belong
+// to the same version of the file; without either the download starts over.
 func (d *getting) resumes() (offset int64, validator string, err error) {
 	info, err := d.part.Stat()
 	if err != nil || info.Size() == 0 {
@@ -168,7 +171,7 @@ func (d *getting) resumes() (offset int64, validator string, err error) {
 
 	var v version
 	if err := readJSON(filepath.Join(d.dir, fromFile), &v); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return 0, "", nil // half written: begin anew
+		return 0, "", nil // the record is incomplete: start over
 	}
 	if v.Validator == "" && d.src.SHA256 == "" {
 		return 0, "", nil
@@ -177,7 +180,7 @@ func (d *getting) resumes() (offset int64, validator string, err error) {
 	return info.Size(), v.Validator, nil
 }
 
-// ask sends the request.
+// ask sends the request for the bytes from offset on.
 func (d *getting) ask(ctx context.Context, offset int64, validator string) (*http.Response, error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, d.src.At, nil)
 	if err != nil {
@@ -203,7 +206,7 @@ func (d *getting) ask(ctx context.Context, offset int64, validator string) (*htt
 	return resp, nil
 }
 
-// brokeOff is the failure of a connection.
+// brokeOff returns the error for a connection that failed.
 func (d *getting) brokeOff(ctx context.Context, err error) error {
 	if cause := context.Cause(ctx); cause != nil && ctx.Err() != nil {
 		err = cause
@@ -212,7 +215,8 @@ func (d *getting) brokeOff(ctx context.Context, err error) error {
 	return passed("%s: %w", d.from(), err)
 }
 
-// answered looks at how the source answered and returns where its bytes belong.
+// answered checks the status and headers of the answer and returns the offset at which its bytes
+// belong.
 func (d *getting) answered(resp *http.Response, asked int64) (offset int64, err error) {
 	total := resp.ContentLength
 	switch {
@@ -254,13 +258,14 @@ func (d *getting) answered(resp *http.Response, asked int64) (offset int64, err 
 	return offset, nil
 }
 
-// restart drops what is there of the file; it stays open.
+// restart truncates the part to nothing. The file stays open.
 func (d *getting) restart() error {
 	d.got.Store(0)
 	return d.part.Truncate(0)
 }
 
-// contentRange reads "bytes 100-199/1000"; a size that is not told is -1.
+// contentRange parses a Content-Range header such as "bytes 100-199/1000". A size that the source
+// does not state is -1.
 func contentRange(text string) (start, size int64, ok bool) {
 	text, found := strings.CutPrefix(text, "bytes ")
 	span, all, slash := strings.Cut(text, "/")
@@ -278,7 +283,8 @@ func contentRange(text string) (start, size int64, ok bool) {
 	return start, size, err == nil
 }
 
-// validatorOf returns what names this version of a file, "" if nothing does for sure.
+// validatorOf returns a value that identifies this version of the file, "" if the source sends none
+// that is reliable.
 func validatorOf(h http.Header) string {
 	if tag := h.Get("ETag"); tag != "" && !strings.HasPrefix(tag, "W/") {
 		return tag
@@ -287,7 +293,7 @@ func validatorOf(h http.Header) string {
 	return h.Get("Last-Modified")
 }
 
-// take writes what comes behind the first offset bytes.
+// take writes the body of the answer behind the first offset bytes.
 func (d *getting) take(ctx context.Context, body io.Reader, offset int64) error {
 	if err := d.part.Truncate(offset); err != nil {
 		return failed(d.ref.Name, "%v", err)
@@ -323,7 +329,8 @@ func (d *getting) take(ctx context.Context, body io.Reader, offset int64) error 
 	return nil
 }
 
-// write adds to the part, if there is room and the source sends no more than it may.
+// write appends to the part. It fails if the disk has no room or if the source sends more bytes
+// than it announced.
 func (d *getting) write(p []byte) error {
 	next := d.got.Load() + int64(len(p))
 	if total := d.total.Load(); total > 0 && next > total {
@@ -353,8 +360,8 @@ func (d *getting) write(p []byte) error {
 	return nil
 }
 
-// catchUp lets the digest be that of the first bytes of the part, which an earlier
-// attempt, perhaps of an earlier agent, has left.
+// catchUp brings the digest up to date with the first offset bytes of the part, which an earlier
+// attempt, perhaps of an earlier agent process, has written.
 func (d *getting) catchUp(offset int64) error {
 	if d.src.SHA256 == "" || d.summed == offset {
 		return nil
@@ -367,7 +374,7 @@ func (d *getting) catchUp(offset int64) error {
 	return err
 }
 
-// whole checks a file that has come to its end.
+// whole checks the size and digest of a file that was received to its end.
 func (d *getting) whole() error {
 	if err := d.sized(d.got.Load()); err != nil {
 		return errors.Join(err, d.discard())

@@ -13,16 +13,17 @@ import (
 	"trainyard/internal/job"
 )
 
-// step is for how much more there must be room while data comes whose size is not known.
+// step is how many bytes are reserved at a time while data of unknown size is fetched.
 const step = 64 << 20
 
-// Of the disk a twentieth is left to others, and not more than spareMost.
+// The cache leaves a twentieth of the disk to other programs, but at most spareMost.
 const (
 	sparePart = 20
 	spareMost = job.Bytes(10 << 30)
 )
 
-// diskFree asks the system.
+// diskFree asks the operating system for the free and total bytes of the disk that holds a
+// directory.
 func diskFree(dir string) (free, total job.Bytes, err error) {
 	var s unix.Statfs_t
 	if err := unix.Statfs(dir, &s); err != nil {
@@ -34,8 +35,8 @@ func diskFree(dir string) (free, total job.Bytes, err error) {
 	return job.Bytes(s.Bavail) * size, job.Bytes(s.Blocks) * size, nil
 }
 
-// reserve makes sure that there is room for a fetch to grow to a size, and removes
-// what no rank uses if that is what it takes.
+// reserve makes sure that a fetch can grow to size bytes. It removes datasets that no rank uses if
+// there is too little room.
 func (c *Cache) reserve(f *fetch, size int64) error {
 	c.space.Lock()
 	defer c.space.Unlock()
@@ -63,7 +64,8 @@ func (c *Cache) reserve(f *fetch, size int64) error {
 	}
 }
 
-// lacks says what there is too little of for a fetch to grow to a size, "" if there is enough.
+// lacks says what prevents a fetch from growing to size bytes (the disk or the limit of the cache),
+// "" if nothing does.
 func (c *Cache) lacks(f *fetch, size int64) (string, error) {
 	free, total, err := c.opt.Free(c.opt.Dir)
 	if err != nil {
@@ -108,8 +110,8 @@ func (c *Cache) lacks(f *fetch, size int64) (string, error) {
 	return "", nil
 }
 
-// evict removes the dataset, or the part of one that nobody fetches any more, whose last use
-// is the longest ago, and reports whether there was one that no rank uses.
+// evict removes the least recently used dataset, or an abandoned part of one, that no rank uses. It
+// reports whether there was any.
 func (c *Cache) evict() (bool, error) {
 	gone, err := c.retire()
 	if gone == "" || err != nil {
@@ -119,8 +121,8 @@ func (c *Cache) evict() (bool, error) {
 	return true, os.RemoveAll(gone)
 }
 
-// retire takes it out of the cache and returns where it lies to be removed, "" if there
-// is none. That is quick, so that nobody has to wait.
+// retire moves the entry that evict has chosen out of the cache and returns the directory to
+// delete, "" if there is none. A rename is quick, so c.mu is not held while the files are deleted.
 func (c *Cache) retire() (string, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -138,7 +140,7 @@ func (c *Cache) retire() (string, error) {
 			continue
 		}
 
-		used := time.Time{} // a part goes first
+		used := time.Time{} // abandoned parts are removed first
 		if e := c.entries[key]; e != nil {
 			used = e.used
 		}
@@ -155,8 +157,8 @@ func (c *Cache) retire() (string, error) {
 	return c.unname(oldest)
 }
 
-// unname takes an entry out of the cache and returns where it lies to be removed. The
-// caller holds c.mu.
+// unname renames the directory of an entry, so that it is no longer in the cache, and returns its
+// new path for deletion. The caller holds c.mu.
 func (c *Cache) unname(key string) (string, error) {
 	gone, err := os.MkdirTemp(c.opt.Dir, goneDir)
 	if err != nil {
@@ -172,8 +174,8 @@ func (c *Cache) unname(key string) (string, error) {
 	return gone, nil
 }
 
-// Remove removes a dataset that must not be here any more, unless a rank uses it. It
-// is out of the way at once; the disk is cleared meanwhile.
+// Remove removes a dataset that must no longer be on this machine, unless a rank uses it. The
+// dataset leaves the cache at once; its files are deleted in the background.
 func (c *Cache) Remove(name, source string) {
 	key := keyOf(name, source)
 	c.mu.Lock()
@@ -190,7 +192,7 @@ func (c *Cache) Remove(name, source string) {
 	}
 
 	c.tasks.Go(func() {
-		if err := os.RemoveAll(gone); err != nil { // what is left goes at the next start
+		if err := os.RemoveAll(gone); err != nil { // the next start deletes the rest
 			c.opt.Log.Error("cannot remove a dataset", "dataset", name, "error", err)
 		}
 	})

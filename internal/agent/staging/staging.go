@@ -1,24 +1,23 @@
-// Package staging brings the datasets of runs to this machine and keeps them for the
-// runs that come after.
+// Package staging brings the datasets of runs to this machine and keeps them for later runs.
 //
-// On the path of a job it stands between the assignment and the start: the agent calls
-// Stage before it gives a rank to the runtime, and the program finds its data by the
-// variables that Stage returns. Data that the machine has already, by a path, is read
-// where it is and never touched. What has to be fetched comes into a cache:
+// On the path of a job it stands between the assignment and the start: the agent calls Stage
+// before it gives a rank to the runtime, and the program finds its data by the variables that
+// Stage returns. Data that the machine can already read by a path is used in place and never
+// changed. Everything else is fetched into a cache:
 //
 //	<dir>/<name>-<hash of the source>/
-//	    part/            while it is fetched; a fetch that broke off goes on from here
-//	    from.json        which version of the source part is of
-//	    data/            when it is whole: renamed from part
-//	        about.json   name, source and size; its time is that of the last use
-//	        content/     the file or folder
-//	<dir>/.holds/<rank>  what a rank uses: it is not removed before the rank has ended
+//	    part/            bytes fetched so far; an interrupted fetch resumes from here
+//	    from.json        the version of the source that part belongs to
+//	    data/            the complete dataset, renamed from part
+//	        about.json   name, source and size; its modification time is the last use
+//	        content/     the file or directory
+//	<dir>/.holds/<rank>  the datasets that a rank uses; they are not removed before it ends
 //	<dir>/.views/<hash>/ TRAINYARD_DATA_DIR: a link for each dataset, by its name
 //
-// Runs that need the same data at once fetch it once. What no run uses is removed, the
-// least recently used first, when the disk or the cache's limit leaves no room for
-// what is needed. The package decides nothing about who may use what: the yard sends
-// a run only where the rules of its data allow it.
+// Runs that need the same data at the same time share one fetch. When the disk or the limit of
+// the cache leaves too little room, datasets that no run uses are removed, the least recently
+// used first. The package does not decide who may use which data: the yard places a run only
+// where the rules of its data allow it.
 package staging
 
 import (
@@ -40,39 +39,40 @@ import (
 	"trainyard/internal/job"
 )
 
-// Options is what a cache needs. Dir, Log and Clock must be given.
+// Options configures a cache. Dir, Log and Clock are required.
 type Options struct {
 	Dir   string
-	Limit job.Bytes // that it may hold; as much as the disk has if left out
+	Limit job.Bytes // size limit of the cache; 0 means the whole disk
 	Log   *slog.Logger
 	Clock clock.Clock
-	// Client fetches; one with a transport of its own if left out.
+	// Client sends the HTTP requests. The default is a client with its own transport.
 	Client *http.Client
-	// Free tells how much of a folder's disk is free and how much it has; asked of the
-	// system if left out.
+	// Free returns the free and total bytes of the disk that holds a directory. The default asks
+	// the operating system.
 	Free  func(dir string) (free, total job.Bytes, err error)
-	Wait  time.Duration // before a fetch is tried again, doubled each time; a second if left out
-	Stall time.Duration // without a byte, after which a connection is given up; a minute if left out
-	Tries int           // that bring nothing before a fetch is given up; 6 if left out
-	// Changed is called when a fetch has ended.
+	Wait  time.Duration // before the first retry, doubled for each further one; default one second
+	Stall time.Duration // without a byte after which a connection is closed; default one minute
+	Tries int           // consecutive attempts without a new byte before a fetch fails; default 6
+	// Changed is called each time a fetch ends.
 	Changed func()
 }
 
-// Cache keeps datasets. Its methods may be called from several goroutines.
+// Cache keeps datasets on the disk of this machine. Its methods may be called from several
+// goroutines.
 type Cache struct {
 	opt    Options
-	ctx    context.Context //nolint:containedctx // ends with Close; bounds the fetches
+	ctx    context.Context //nolint:containedctx // cancelled by Close; bounds the fetches
 	cancel context.CancelFunc
 	tasks  sync.WaitGroup
-	space  sync.Mutex // one search for room at a time
+	space  sync.Mutex // held while room is made, so that two fetches do not claim the same free bytes
 
 	mu      sync.Mutex
-	entries map[string]*entry // whole ones
+	entries map[string]*entry // complete datasets
 	fetches map[string]*fetch // under way
 	holds   map[string]*hold  // by rank
 }
 
-// Open opens a cache and makes it if it is not there.
+// Open opens a cache and creates its directory if it does not exist.
 func Open(opt Options) (*Cache, error) {
 	dir, err := filepath.Abs(opt.Dir)
 	if err != nil {
@@ -112,7 +112,7 @@ func Open(opt Options) (*Cache, error) {
 	return c, nil
 }
 
-// Close ends all fetches; another cache on the same folder goes on with them.
+// Close cancels all fetches. A cache opened later on the same directory resumes them.
 func (c *Cache) Close() {
 	c.cancel()
 	c.tasks.Wait()
@@ -166,7 +166,7 @@ func (c *Cache) Stage(ctx context.Context, rank string, refs []job.DataRef) (var
 	return variables(view, places), nil
 }
 
-// Progress says in words what a rank waits for, "" if for nothing.
+// Progress describes the fetch that a rank waits for, "" if it waits for none.
 func (c *Cache) Progress(rank string) string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -179,7 +179,7 @@ func (c *Cache) Progress(rank string) string {
 	return h.waits.words()
 }
 
-// Copies lists what was fetched and is kept, by name and source.
+// Copies lists the datasets that were fetched and are kept, by name and source.
 func (c *Cache) Copies() []job.DataCopy {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -196,7 +196,7 @@ func (c *Cache) Copies() []job.DataCopy {
 	return list
 }
 
-// failed is why a dataset could not be had, in words.
+// failed returns the fault that says why a dataset is not available.
 func failed(name, format string, args ...any) *fault.Error {
 	e := fault.New(fault.Unavailable, "data_failed", format, args...)
 	e.Message = fmt.Sprintf("cannot stage dataset %s on this node: %s", name, e.Message)

@@ -22,7 +22,8 @@ func (f *Forecasts) showRecord(ctx context.Context, c *api.Client) error {
 		}
 
 		if t := f.accuracyTable(r.Methods); t.Len() > 0 {
-			if err := f.write("\nMedian error of remaining time by job progress (n = forecasts; none = no estimate)\n"); err != nil {
+			err := f.write("\nMedian error of remaining time by job progress (n = forecasts; none = no estimate)\n")
+			if err != nil {
 				return err
 			}
 

@@ -20,8 +20,8 @@ type meaning struct {
 
 //nolint:gosec // advice about credentials, not credentials
 const (
-	quotaRemedy       = "request a higher quota under Service Quotas, or use another region"
-	rightsRemedy      = "the role needs ec2:RunInstances, TerminateInstances, CreateTags, CreateSecurityGroup and " +
+	quotaRemedy  = "request a higher quota under Service Quotas, or use another region"
+	rightsRemedy = "the role needs ec2:RunInstances, TerminateInstances, CreateTags, CreateSecurityGroup and " +
 		"Describe*, and iam:PassRole where machines get a role"
 	credentialsRemedy = "check the AWS credentials in the profile or the environment"
 )

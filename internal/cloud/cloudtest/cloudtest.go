@@ -1,10 +1,10 @@
 // Package cloudtest is the contract of a cloud provider, written as tests.
 //
-// Run is called by the tests of every provider, against the world that the provider
-// speaks to: a real API server, started by the test. What Run does not ask for is not
-// promised to those who provision. It uses the provider through its port alone, makes
-// trouble through the knobs of Env, and compares with what the world itself says.
-// Proxy stands between a provider and an API server and makes such trouble.
+// The tests of every provider call Run with the backend that the provider talks to: a real API
+// server, started by the test. Callers may rely only on what Run checks. It uses the provider
+// through its interface alone, injects faults through the functions of Env, and compares the result
+// with the state of the backend itself. Proxy stands between a provider and an API server and
+// injects such faults.
 package cloudtest
 
 import (
@@ -23,29 +23,29 @@ import (
 	"trainyard/internal/id"
 )
 
-// Env is a provider and the world that it speaks to. Every clause of the contract gets
-// one of its own: its world holds no machine of this yard yet, and trouble made in it
-// does not reach another. Ending what is left is the work of whoever made it, by t.Cleanup.
+// Env is a provider and its backend, which is called the world here. Every clause of the contract
+// gets one of its own: its world has no machine of this yard yet, and faults injected into it do
+// not affect another. Whoever makes an Env must end what is left in it, by t.Cleanup.
 //
-// A knob that is nil is one that the world does not have. The clauses that need it
-// are then named in Cannot with the reason, or they fail.
+// A function that is nil is one that the world does not support. The clauses that need it must then
+// be listed in Cannot with the reason, or they fail.
 type Env struct {
 	Provider cloud.Provider
-	Yard     string      // for which the provider is set up
-	Offer    fleet.Offer // can be had
-	Spot     fleet.Offer // can be had and is taken back; no Type if the world has none
-	Unknown  fleet.Offer // of a type that the world does not know
+	Yard     string      // the yard that the provider is set up for
+	Offer    fleet.Offer // available
+	Spot     fleet.Offer // available and can be reclaimed; without Type if the world has none
+	Unknown  fleet.Offer // of a type that does not exist
 	Once     Once
-	Many     int           // machines that the world can hold at least
-	Patience time.Duration // how long the world may take to show what was done; three minutes if 0
+	Many     int           // number of machines that the world can hold at least
+	Patience time.Duration // how long the world may take to show a change; default three minutes
 
-	// Machines is what the world holds for this yard, asked past the provider. Machines that
-	// have ended may be left out.
+	// Machines returns the machines of this yard in the world, without using the provider. Machines
+	// that have ended may be left out.
 	Machines func(t *testing.T) []Machine
 
-	// These make trouble for what is asked of the world from now on.
+	// These inject faults into requests from now on.
 	NoCapacity func(t *testing.T)                  // the next create finds no machine of the type
-	NoQuota    func(t *testing.T)                  // the next create is more than the account may have
+	NoQuota    func(t *testing.T)                  // the next create exceeds the quota of the account
 	LowPrice   func(t *testing.T)                  // the next create bids less than the spot price
 	LoseReply  func(t *testing.T)                  // the next create or terminate is carried out, and its answer is lost
 	Cut        func(t *testing.T)                  // the next request's connection is cut before it is carried out
@@ -53,30 +53,30 @@ type Env struct {
 	Hang       func(t *testing.T) (resume func())  // no request is answered, until resume
 	Lag        func(t *testing.T) (catchup func()) // machines made from now on are not known to other calls, until catchup
 
-	// Impostor is a provider of the same world with credentials that it does not accept.
+	// Impostor returns a provider for the same world whose credentials are rejected.
 	Impostor func(t *testing.T) cloud.Provider
-	// TakeBack takes a spot machine back.
+	// TakeBack reclaims a spot machine.
 	TakeBack func(t *testing.T, instance string)
-	// Stray makes a machine with the yard's tag and no lease's and returns its name.
+	// Stray creates a machine with the yard's tag but no lease's, and returns its ID.
 	Stray func(t *testing.T) string
-	// Foreign makes a machine of another yard in the same account and returns its name.
+	// Foreign creates a machine of another yard in the same account, and returns its ID.
 	Foreign func(t *testing.T) string
 
-	// Cannot names clauses that this world cannot be asked about, and says why.
+	// Cannot lists the clauses that cannot be tested with this world, with the reason.
 	Cannot map[string]string
 }
 
-// Once says what asking twice for the same lease gives.
+// Once says what two requests for the same lease give.
 type Once int
 
-// What asking twice for the same lease gives.
+// The results of two requests for the same lease.
 const (
 	Twice  Once = iota // two machines; both are listed with the lease
-	InTurn             // the same machine, if the first was answered before the second was asked
-	Always             // the same machine, also if both are asked at once or the first answer was lost
+	InTurn             // the same machine, if the second request comes after the answer to the first
+	Always             // the same machine, also for simultaneous requests or if the first answer was lost
 )
 
-// Machine is a machine as its world shows it.
+// Machine is a machine in the world.
 type Machine struct {
 	ID       string
 	Tags     map[string]string
@@ -85,8 +85,8 @@ type Machine struct {
 	Ended    bool
 }
 
-// Run tests that a provider keeps the contract. Clauses run in parallel; a world that
-// holds one at a time locks in open and unlocks in t.Cleanup.
+// Run tests that a provider keeps the contract. Clauses run in parallel; a world that supports one
+// at a time locks in open and unlocks in t.Cleanup.
 func Run(t *testing.T, open func(t *testing.T) Env) {
 	t.Helper()
 	clauses := slices.Concat(creating(), refusing(), listing(), ending())
@@ -115,7 +115,7 @@ type contract struct {
 	test func(h *harness)
 }
 
-// harness is what a clause is tested with.
+// harness is the environment of one clause.
 type harness struct {
 	*testing.T
 	Env
@@ -123,15 +123,15 @@ type harness struct {
 }
 
 const (
-	// patience bounds a test against a world that never does what it should.
+	// patience bounds a test against a world that never reaches the expected state.
 	patience = 3 * time.Minute
-	// look is how often the world is asked whether it has caught up.
+	// look is how often the world is checked for the expected state.
 	look = 50 * time.Millisecond
 )
 
-// script is as awkward as a boot script may be: quotes, dollars, no ASCII, no line end at its end.
-const script = "#!/bin/sh\nset -eu\necho 'it''s' \"$HOME\" \\\\ %s {{x}} $(date) &amp; <tag> ütf-8 ☃\n\ttrailing " +
-	"spaces  \nexit 0"
+// script is a boot script with everything that is difficult to pass on: quotes, dollars, non-ASCII
+// characters, no newline at the end.
+const script = "#!/bin/sh\nset -eu\necho 'it''s' \"$HOME\" \\\\ %s {{x}} $(date) &amp; <tag> ütf-8 ☃\n\ttrailing spaces  \nexit 0"
 
 // context returns the context of one clause.
 func (h *harness) context() context.Context {
@@ -140,7 +140,7 @@ func (h *harness) context() context.Context {
 	return ctx
 }
 
-// needs ends the clause if the world lacks a knob and does not say why.
+// needs fails the clause if the world does not support a function that the clause needs.
 func (h *harness) needs(there bool, knob string) {
 	h.Helper()
 
@@ -149,7 +149,7 @@ func (h *harness) needs(there bool, knob string) {
 	}
 }
 
-// request asks for a machine for the n-th lease.
+// request returns a request for the n-th lease.
 func (h *harness) request(n uint64, o fleet.Offer) cloud.Request {
 	lease := id.NewLease(n)
 	return cloud.Request{
@@ -166,7 +166,7 @@ func (h *harness) request(n uint64, o fleet.Offer) cloud.Request {
 	}
 }
 
-// create asks for a machine that must be given.
+// create creates a machine, which must succeed.
 func (h *harness) create(n uint64, o fleet.Offer) cloud.Instance {
 	h.Helper()
 	r := h.request(n, o)
@@ -195,7 +195,7 @@ func (h *harness) must(err error) {
 	}
 }
 
-// refused checks that a create was refused for certain: by kind and code.
+// refused checks that a create was definitely refused, with this kind and code.
 func (h *harness) refused(err error, kind fault.Kind, code string) {
 	h.Helper()
 	var got *fault.Error
@@ -204,7 +204,7 @@ func (h *harness) refused(err error, kind fault.Kind, code string) {
 	}
 }
 
-// unknown checks that an error says nothing about whether the call was carried out.
+// unknown checks that an error leaves open whether the call was carried out.
 func (h *harness) unknown(err error) {
 	h.Helper()
 
@@ -217,7 +217,7 @@ func (h *harness) unknown(err error) {
 	}
 }
 
-// list returns what the provider lists now.
+// list returns the provider's present list.
 func (h *harness) list() []cloud.Instance {
 	h.Helper()
 	got, err := h.Provider.List(h.context())
@@ -226,8 +226,8 @@ func (h *harness) list() []cloud.Instance {
 	return got
 }
 
-// eventually waits until the provider's list is as it should be: lists lag. It fails with
-// the last list when the clause's time is over.
+// eventually waits until the provider's list meets a condition, because lists lag. After the time
+// of the clause it fails with the last list.
 func (h *harness) eventually(what string, ok func([]cloud.Instance) bool) []cloud.Instance {
 	h.Helper()
 	ctx := h.context()
@@ -243,7 +243,7 @@ func (h *harness) eventually(what string, ok func([]cloud.Instance) bool) []clou
 	}
 }
 
-// shown waits until a machine is listed and not ended, and returns how.
+// shown waits until a machine is listed and not ended, and returns it.
 func (h *harness) shown(instance string) cloud.Instance {
 	h.Helper()
 	all := h.eventually(instance+" is listed", func(all []cloud.Instance) bool {
@@ -256,7 +256,7 @@ func (h *harness) shown(instance string) cloud.Instance {
 	return one
 }
 
-// over waits until a machine is listed as gone or not at all, and the world says so too.
+// over waits until a machine is listed as gone or not at all, and until the world agrees.
 func (h *harness) over(instance string) {
 	h.Helper()
 	h.eventually(instance+" is gone", func(all []cloud.Instance) bool {
@@ -271,12 +271,12 @@ func (h *harness) over(instance string) {
 	}
 }
 
-// world returns the machines that have not ended, as the world has them.
+// world returns the machines in the world that have not ended.
 func (h *harness) world() []Machine {
 	return slices.DeleteFunc(h.Machines(h.T), func(m Machine) bool { return m.Ended })
 }
 
-// empty checks that the world holds no machine of this yard.
+// empty checks that the world has no machine of this yard.
 func (h *harness) empty() {
 	h.Helper()
 
@@ -294,7 +294,7 @@ func find(all []cloud.Instance, instance string) (cloud.Instance, bool) {
 	return all[i], true
 }
 
-// names returns the machines of a list that have not ended, in order.
+// names returns the IDs of the machines of a list that have not ended, sorted.
 func names(all []cloud.Instance) []string {
 	var ids []string
 	for _, one := range all {

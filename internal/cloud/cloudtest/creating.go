@@ -28,7 +28,7 @@ func listsCreated(h *harness) {
 	got := h.shown(made.ID)
 	want := made
 
-	// What changes while a machine boots, and what the world may know only later.
+	// Fields that change while a machine boots, or that the world may know only later.
 	want.State = got.State
 	want.Address = got.Address
 	want.Launched = got.Launched
@@ -102,7 +102,8 @@ func createsOnce(h *harness) {
 	}
 }
 
-// pair checks that two machines of one lease are both listed with it: then one of them is given back.
+// pair checks that two machines of one lease are both listed with it, so that one of them can be
+// released.
 func (h *harness) pair(lease id.Lease, first, second string) {
 	h.Helper()
 
@@ -127,7 +128,8 @@ func createsOnceAtOnce(h *harness) {
 		defer mu.Unlock()
 
 		if err != nil {
-			// A world may refuse the second while it carries out the first, but not for good.
+			// A world may refuse the second request while it carries out the first, but not
+			// permanently.
 			h.unknown(err)
 			return
 		}
@@ -179,7 +181,7 @@ func createsAtOnce(h *harness) {
 	h.eventually("all are listed", func(all []cloud.Instance) bool { return slices.Equal(names(all), made) })
 }
 
-// atOnce calls fn n times at once and waits for all.
+// atOnce calls fn n times in parallel and waits for all calls.
 func (h *harness) atOnce(n int, fn func(i int)) {
 	var wg sync.WaitGroup
 	for i := range n {

@@ -33,8 +33,8 @@ func ends(h *harness) {
 	}
 }
 
-// done checks the answer to a call that ends what may be gone: a world that has forgotten
-// a machine says fault.NotFound, and the caller knows whether it is old enough for that.
+// done checks the answer to ending a machine that may be gone already. A world that has forgotten a
+// machine returns fault.NotFound; the caller knows whether the machine is old enough for that.
 func (h *harness) done(err error) {
 	h.Helper()
 
@@ -53,8 +53,8 @@ func endsTwice(h *harness) {
 	h.empty()
 }
 
-// endsUnknown takes the name of a machine of its own that has one letter changed, so
-// that it looks like a name of this world.
+// endsUnknown uses the ID of one of its own machines with one letter changed, so that it looks like
+// an ID of this world.
 func endsUnknown(h *harness) {
 	made := h.create(1, h.Offer)
 	h.shown(made.ID)
@@ -98,7 +98,7 @@ func endsUnanswered(h *harness) {
 	h.shown(made.ID)
 	h.LoseReply(h.T)
 
-	// Ending a machine again is harmless, so a provider may ask a second time by itself.
+	// Ending a machine again is harmless, so a provider may repeat the request by itself.
 	if err := h.Provider.Terminate(h.context(), made.Region, made.ID); err != nil {
 		h.unknown(err)
 	}

@@ -69,7 +69,7 @@ func listsLate(h *harness) {
 	h.needs(h.Lag != nil, "Lag")
 	catchup := h.Lag(h.T)
 	made := h.create(1, h.Offer)
-	h.list() // whether it is there is up to the world; it is no error
+	h.list() // whether it is listed is up to the world; it must not be an error
 	catchup()
 	h.shown(made.ID)
 }

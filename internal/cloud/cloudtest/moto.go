@@ -17,7 +17,7 @@ import (
 	"trainyard/internal/clock"
 )
 
-// ErrNoMoto says that this machine has no moto.
+// ErrNoMoto says that moto is not installed on this machine.
 var ErrNoMoto = errors.New("no moto on this machine: scripts/setup-moto.sh installs it")
 
 // Moto is a running server of the EC2 API.
@@ -25,14 +25,14 @@ type Moto struct {
 	URL    string
 	cmd    *exec.Cmd
 	exited chan struct{}
-	output *bytes.Buffer // read only after exited
+	output *bytes.Buffer // must be read only after exited is closed
 }
 
-// motoTimeout bounds the wait for a new server to answer: it reads a lot at its start.
+// motoTimeout bounds the wait for a new server to answer: it loads a lot of data at its start.
 const motoTimeout = 90 * time.Second
 
-// serveMoto is moto's own way of serving, with one request at a time: its tables are not
-// made for several threads.
+// serveMoto starts moto's own server with one request at a time, because its tables are not safe
+// for several threads.
 const serveMoto = `
 import sys
 from werkzeug.serving import run_simple
@@ -40,8 +40,8 @@ from moto.moto_server.werkzeug_app import DomainDispatcherApplication, create_ba
 run_simple("127.0.0.1", int(sys.argv[1]), DomainDispatcherApplication(create_backend_app), threaded=False)
 `
 
-// StartMoto starts moto on a free port, with the checks of types and images that it leaves
-// out unless it is told. It ends with Stop, or with the program that started it.
+// StartMoto starts moto on a free port, with its optional checks of types and images. It ends with
+// Stop, or with the program that started it.
 func StartMoto() (*Moto, error) {
 	python, err := motoPython()
 	if err != nil {
@@ -65,7 +65,7 @@ func StartMoto() (*Moto, error) {
 	go func() {
 		defer close(m.exited)
 
-		_ = m.cmd.Wait() // how it ended is in its output
+		_ = m.cmd.Wait() // its output says how it ended
 	}()
 
 	if err := m.awaitReady(); err != nil {
@@ -75,7 +75,7 @@ func StartMoto() (*Moto, error) {
 	return m, nil
 }
 
-// Stop ends the server. It has nothing to save.
+// Stop ends the server.
 func (m *Moto) Stop() error {
 	err := m.cmd.Process.Kill()
 	<-m.exited
@@ -123,7 +123,7 @@ func get(ctx context.Context, address string) error {
 	return res.Body.Close()
 }
 
-// SkipMoto skips tb because moto did not start, or fails it where it must be there.
+// SkipMoto skips tb because moto did not start, or fails it where moto is required.
 func SkipMoto(tb testing.TB, err error) {
 	tb.Helper()
 
@@ -136,7 +136,8 @@ func SkipMoto(tb testing.TB, err error) {
 
 var motoVersion = regexp.MustCompile(`(?m)^MOTO_VERSION=(\S+)$`)
 
-// motoPython returns the Python of the version of moto that scripts/setup-moto.sh installs.
+// motoPython returns the Python interpreter of the moto version that scripts/setup-moto.sh
+// installs.
 func motoPython() (string, error) {
 	root, err := repository()
 	if err != nil {
@@ -159,7 +160,8 @@ func motoPython() (string, error) {
 	}
 
 	folder := filepath.Join(cache, "trainyard", "moto-"+string(version[1]))
-	//nolint:gosec // G703: the cache folder is the user's own to choose
+
+	//nolint:gosec // G703: the user chooses the cache directory
 	if _, err := os.Stat(filepath.Join(folder, ".complete")); err != nil {
 		return "", fmt.Errorf("%w (%w)", ErrNoMoto, err)
 	}
@@ -167,7 +169,7 @@ func motoPython() (string, error) {
 	return filepath.Join(folder, "bin", "python"), nil
 }
 
-// repository returns the folder of go.mod above the test that runs.
+// repository returns the directory of go.mod above the running test.
 func repository() (string, error) {
 	folder, err := os.Getwd()
 	if err != nil {
@@ -188,7 +190,7 @@ func repository() (string, error) {
 	}
 }
 
-// freePort returns a port on which nobody listens now.
+// freePort returns a port that is not in use.
 func freePort() (string, error) {
 	l, err := new(net.ListenConfig).Listen(context.Background(), "tcp", "127.0.0.1:0")
 	if err != nil {

@@ -13,8 +13,8 @@ import (
 	"testing"
 )
 
-// Proxy stands before an API server and makes trouble for whoever speaks to it. What no
-// rule is about goes through unchanged.
+// Proxy stands in front of an API server and injects faults. Requests that no rule matches pass
+// unchanged.
 type Proxy struct {
 	URL string
 
@@ -25,31 +25,31 @@ type Proxy struct {
 	rules []*rule
 }
 
-// rule is trouble for some requests.
+// rule is a fault for the requests that match.
 type rule struct {
 	match func(*Request) bool
 	do    Trouble
 	once  bool
 }
 
-// Request is a request with its body, and the body's form where it is one.
+// Request is a request with its body, and the form in the body if there is one.
 type Request struct {
 	*http.Request
 	Body []byte
 	Form url.Values
 }
 
-// Answer is what the API server answered.
+// Answer is an answer of the API server.
 type Answer struct {
 	Status int
 	Header http.Header
 	Body   []byte
 }
 
-// Trouble answers a request in place of the API server, or does not.
+// Trouble answers a request instead of the API server, or leaves it unanswered.
 type Trouble func(w http.ResponseWriter, a *Request)
 
-// NewProxy starts a proxy before the server at this address. It ends with t.
+// NewProxy starts a proxy for the server at this address. It ends with t.
 func NewProxy(t *testing.T, target string) *Proxy {
 	t.Helper()
 	u, err := url.Parse(target)
@@ -61,7 +61,7 @@ func NewProxy(t *testing.T, target string) *Proxy {
 	server := httptest.NewServer(http.HandlerFunc(p.serve))
 	p.URL = server.URL
 	t.Cleanup(func() {
-		server.CloseClientConnections() // those that hang too
+		server.CloseClientConnections() // including those that hang
 		server.Close()
 		p.client.CloseIdleConnections()
 	})
@@ -69,12 +69,12 @@ func NewProxy(t *testing.T, target string) *Proxy {
 	return p
 }
 
-// Next makes trouble for the next request that matches.
+// Next injects a fault into the next request that matches.
 func (p *Proxy) Next(match func(*Request) bool, do Trouble) {
 	p.add(&rule{match: match, do: do, once: true})
 }
 
-// While makes trouble for every request that matches, until stop is called.
+// While injects a fault into every request that matches, until stop is called.
 func (p *Proxy) While(match func(*Request) bool, do Trouble) (stop func()) {
 	r := &rule{match: match, do: do}
 	p.add(r)
@@ -94,7 +94,7 @@ func (p *Proxy) add(r *rule) {
 	p.rules = append(p.rules, r)
 }
 
-// take returns the trouble for a request: by the newest rule that is about it.
+// take returns the fault for a request, by the newest rule that matches.
 func (p *Proxy) take(a *Request) Trouble {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -136,7 +136,7 @@ func (p *Proxy) serve(w http.ResponseWriter, r *http.Request) {
 	p.Through(w, a)
 }
 
-// Forward asks the API server.
+// Forward sends a request to the API server.
 func (p *Proxy) Forward(a *Request) (*Answer, error) {
 	u := *a.URL
 	u.Scheme, u.Host = p.target.Scheme, p.target.Host
@@ -146,7 +146,7 @@ func (p *Proxy) Forward(a *Request) (*Answer, error) {
 	}
 
 	r.Header = a.Header.Clone()
-	r.Header.Del("Accept-Encoding") // the transport undoes what it asked for itself
+	r.Header.Del("Accept-Encoding") // the transport decompresses only what it requested itself
 
 	res, err := p.client.Do(r)
 	if err != nil {
@@ -165,7 +165,7 @@ func (p *Proxy) Forward(a *Request) (*Answer, error) {
 	return &Answer{Status: res.StatusCode, Header: res.Header, Body: body}, nil
 }
 
-// Through asks the API server and passes its answer back.
+// Through forwards a request to the API server and returns its answer to the client.
 func (p *Proxy) Through(w http.ResponseWriter, a *Request) {
 	if answer, err := p.Forward(a); err == nil {
 		answer.Write(w)
@@ -174,7 +174,8 @@ func (p *Proxy) Through(w http.ResponseWriter, a *Request) {
 	}
 }
 
-// Lose lets the API server carry a request out and cuts the connection in place of its answer.
+// Lose has the API server carry out a request, and closes the connection instead of returning the
+// answer.
 func (p *Proxy) Lose(w http.ResponseWriter, a *Request) {
 	if _, err := p.Forward(a); err != nil {
 		http.Error(w, err.Error(), http.StatusBadGateway)
@@ -184,7 +185,7 @@ func (p *Proxy) Lose(w http.ResponseWriter, a *Request) {
 	Cut(w, a)
 }
 
-// Write gives the answer to whoever asked.
+// Write returns the answer to the client.
 func (answer *Answer) Write(w http.ResponseWriter) {
 	for name, values := range answer.Header {
 		if name != "Content-Length" && name != "Connection" && name != "Transfer-Encoding" {
@@ -193,7 +194,7 @@ func (answer *Answer) Write(w http.ResponseWriter) {
 	}
 
 	w.WriteHeader(answer.Status)
-	_, _ = w.Write(answer.Body) // whoever asked may be gone
+	_, _ = w.Write(answer.Body) // the client may have disconnected
 }
 
 // Cut closes the connection without an answer.
@@ -204,11 +205,12 @@ func Say(status int, contentType, body string) Trouble {
 	return func(w http.ResponseWriter, _ *Request) {
 		w.Header().Set("Content-Type", contentType)
 		w.WriteHeader(status)
-		_, _ = io.WriteString(w, body) // whoever asked may be gone
+		_, _ = io.WriteString(w, body) // the client may have disconnected
 	}
 }
 
-// Hang answers nothing until the channel is closed or whoever asked has gone, and cuts the connection then.
+// Hang answers nothing until the channel is closed or the client disconnects, and then closes the
+// connection.
 func Hang(until <-chan struct{}) Trouble {
 	return func(w http.ResponseWriter, a *Request) {
 		select {

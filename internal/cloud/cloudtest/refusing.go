@@ -33,8 +33,8 @@ func refusesQuota(h *harness) {
 	h.refusesOnce(h.NoQuota, cloud.CodeQuota)
 }
 
-// refusesOnce checks that a refusal has its code, leaves nothing behind, and is not
-// remembered by the provider: that is for those who decide.
+// refusesOnce checks that a refusal has its code, leaves nothing behind, and is not remembered by
+// the provider: avoiding an offer after a refusal is a decision of the yardmaster.
 func (h *harness) refusesOnce(trouble func(t *testing.T), code string) {
 	h.Helper()
 	trouble(h.T)
@@ -79,7 +79,7 @@ func cutIsUnknown(h *harness) {
 	h.Cut(h.T)
 	_, err := h.Provider.Create(h.context(), r)
 	h.unknown(err)
-	h.empty() // the world was cut off before; the provider has not asked a second time
+	h.empty() // the request was cut off, and the provider has not repeated it
 	made, err := h.Provider.Create(h.context(), r)
 	h.must(err)
 	h.shown(made.ID)
@@ -128,7 +128,7 @@ func endsWithContext(h *harness) {
 		}},
 	} {
 		ctx, cancel := context.WithTimeout(h.context(), 2*look)
-		err := call.do(ctx) // would hang until the test is given up
+		err := call.do(ctx) // without a deadline it would hang until the test times out
 		cancel()
 		h.unknown(err)
 

@@ -11,33 +11,33 @@ import (
 	"trainyard/internal/fault"
 )
 
-// Config says which cloud is meant, who asks, and what servers are made of. Who asks is
-// either an entry of a clouds.yaml, or what the OS_ variables of the same names hold.
+// Config identifies the cloud, the credentials, and what servers are made of. The credentials are
+// either an entry of a clouds.yaml or the values of the OS_ variables of the same names.
 type Config struct {
-	Name string // of the provider in offers; "openstack" if empty
+	Name string // name of the provider in offers; default "openstack"
 
 	Cloud string // entry of clouds.yaml
-	File  string // which clouds.yaml; "" for the places where `openstack` looks
+	File  string // path of clouds.yaml; "" for the default places of the `openstack` command
 
 	AuthURL          string // Keystone: https://cloud.example:5000/v3
 	Username         string
 	Password         string
-	UserDomain       string // name; "Default" if empty
+	UserDomain       string // name; default "Default"
 	Project          string // name
-	ProjectID        string // in place of the name
-	ProjectDomain    string // name; as UserDomain if empty
-	CredentialID     string // an application credential in place of user and project
+	ProjectID        string // instead of the name
+	ProjectDomain    string // name; default UserDomain
+	CredentialID     string // application credential instead of user and project
 	CredentialSecret string
-	Interface        string   // public, internal or admin; "" for public
-	Regions          []string // in which servers are made and looked for; the first is meant where none is named
-	Image            string   // name or id; of several of one name the newest
-	Network          string   // name or id, "none", or "auto", which "" means too
+	Interface        string   // public, internal or admin; default public
+	Regions          []string // in which servers are created and listed; the first is the default
+	Image            string   // name or ID; the newest of several with one name
+	Network          string   // name or ID, "none", or "auto"; default auto
 	SecurityGroups   []string
-	KeyPair          string // lets people log in; "" for none
-	ConfigDrive      bool   // hand the boot script over on a disk, where there is no metadata service
+	KeyPair          string // for logins by people; "" for none
+	ConfigDrive      bool   // pass the boot script on a disk, for clouds without a metadata service
 }
 
-// Environ returns the part of a configuration that the usual OS_ variables hold.
+// Environ returns the part of a configuration that the usual OS_ variables contain.
 func Environ(get func(string) string) Config {
 	c := Config{
 		Cloud:            get("OS_CLOUD"),
@@ -61,7 +61,7 @@ func Environ(get func(string) string) Config {
 	return c
 }
 
-// session returns who asks where; nobody is asked yet.
+// session returns a session for these credentials. It does not contact the cloud yet.
 func (c *Config) session() (*session, error) {
 	if c.Cloud != "" {
 		return c.fromFile()

@@ -15,9 +15,10 @@ import (
 	"trainyard/internal/fault"
 )
 
-// answer returns status and message of an error that is an API's answer; 0 if there was none.
+// answer returns the status and message of an error that is the answer of an API; status 0 if there
+// was no answer.
 func answer(err error) (status int, message string) {
-	// Asked for a new token, the library hides both errors; what Keystone said is what counts.
+	// When a new token is needed, the library wraps both errors; the one from Keystone is relevant.
 	var reauth *gophercloud.ErrUnableToReauthenticate
 	if errors.As(err, &reauth) {
 		err = reauth.ErrReauth
@@ -41,8 +42,8 @@ func answer(err error) (status int, message string) {
 	return got.Actual, fmt.Sprintf("%.200s", got.Body)
 }
 
-// callFault tells what a failed call means where nothing special is known about it: it is
-// not known whether it was carried out, unless whoever asked was turned away.
+// callFault returns the fault for a failed call without special handling. It is unknown whether the
+// call was carried out, unless the credentials were rejected.
 func callFault(ctx context.Context, doing string, err error) error {
 	var known *fault.Error
 	if errors.As(err, &known) {
@@ -69,7 +70,7 @@ func callFault(ctx context.Context, doing string, err error) error {
 	return fault.New(fault.Unavailable, "openstack_failed", "OpenStack did not respond: %s", doing).WithCause(err)
 }
 
-// buildFault says why a server could not be built. Whatever it was, there is none now.
+// buildFault says why a server could not be built. In any case there is no server now.
 func buildFault(s *servers.Server, r *cloud.Request) error {
 	code := cloud.CodeCapacity
 	if quota(s.Fault.Message) {
@@ -79,14 +80,14 @@ func buildFault(s *servers.Server, r *cloud.Request) error {
 	return fault.New(fault.OverLimit, code, "server of flavor %s could not be built: %s", r.Offer.Type, why(s))
 }
 
-// quota reports whether a refusal speaks of a quota. Nova has no code for it: both of its ways to count say it in
-// words.
+// quota reports whether a refusal is about a quota. Nova has no code for that, but the message says it for both
+// kinds of quota.
 func quota(message string) bool {
 	m := strings.ToLower(message)
 	return strings.Contains(m, "quota") || strings.Contains(m, "over limit") || strings.Contains(m, "over a limit")
 }
 
-// createFault tells what the answer to a create means for the lease.
+// createFault returns the fault for a failed create, by what it means for the lease.
 func createFault(ctx context.Context, err error) error {
 	status, message := answer(err)
 	switch {

@@ -15,7 +15,7 @@ import (
 	"trainyard/internal/id"
 )
 
-// each calls fn for every server of the project that the options let through, page by page.
+// each calls fn for every server of the project that matches the options, page by page.
 func each(
 	ctx context.Context,
 	nova *gophercloud.ServiceClient,
@@ -43,12 +43,12 @@ func each(
 	return nil
 }
 
-// List returns the servers of this yard in all regions. Nova cannot be asked for servers by
-// their metadata, so all of the project's are read. If one region or a part of it does
-// not answer there is no list: one with holes would say that machines are gone.
+// List returns the servers of this yard in all regions. Nova cannot filter servers by metadata, so
+// all servers of the project are read. If a region or a part of it does not answer, List fails: an
+// incomplete list would mean that machines are gone.
 //
-// A server that could not be built is removed here, if that came out only after Create had
-// answered, and listed as gone with the reason. Nova would keep it for ever.
+// A server that could not be built, if that became known only after Create had returned, is removed
+// here and listed as gone with the reason. Nova would keep it for ever.
 func (p *Provider) List(ctx context.Context) ([]cloud.Instance, error) {
 	found := []cloud.Instance{}
 	for _, region := range p.config.Regions {
@@ -70,7 +70,8 @@ func (p *Provider) List(ctx context.Context) ([]cloud.Instance, error) {
 			s = p.explained(ctx, nova, s)
 			one := p.instance(region, s)
 			if one.State == cloud.Gone && failed(s) && remove(ctx, nova, s.ID) != nil {
-				// It is there still, and the next list tries again; Why tells what is wrong with it.
+				// The server still exists, and the next List tries again to remove it; Why says what
+				// is wrong.
 				one.State, one.Ended = cloud.Ending, time.Time{}
 			}
 
@@ -86,9 +87,9 @@ func (p *Provider) List(ctx context.Context) ([]cloud.Instance, error) {
 	return found, nil
 }
 
-// instance is a server as the yard sees it. A server that has shut itself down, as the dead
-// man's switch of a node does, is off and still there: its memory and GPUs stay taken, and
-// whoever bills goes on. It is up for the yard, with the reason, until it is ended.
+// instance converts a server. A server that has shut itself down, as the dead man's switch of a
+// node does, is off but still exists: its memory and GPUs stay reserved, and billing continues. The
+// yard sees it as up, with the reason, until it is terminated.
 func (p *Provider) instance(region string, s *servers.Server) cloud.Instance {
 	one := cloud.Instance{
 		ID: s.ID, Lease: id.Lease(s.Metadata[cloud.TagLease]), Region: region, Zone: s.AvailabilityZone,
@@ -120,12 +121,12 @@ func (p *Provider) instance(region string, s *servers.Server) cloud.Instance {
 	return one
 }
 
-// failed reports whether a server could not be built. One that ran before and is in error now may
-// still run: an action on it went wrong, and its agent tells more than Nova does.
+// failed reports whether a server could not be built. A server that ran before and is in error now
+// may still run: an action on it failed, and its agent knows more about it than Nova does.
 func failed(s *servers.Server) bool { return s.Status == "ERROR" && s.LaunchedAt.IsZero() }
 
-// explained returns a server that could not be built with the reason: Nova writes down that it
-// failed a moment before it writes why.
+// explained returns a server that could not be built, with the reason. Nova records the failure a
+// moment before the reason, so it may have to be read again.
 func (p *Provider) explained(ctx context.Context, nova *gophercloud.ServiceClient, s *servers.Server) *servers.Server {
 	if !failed(s) || s.Fault.Message != "" || !clock.Sleep(ctx, p.poll) {
 		return s
@@ -134,10 +135,10 @@ func (p *Provider) explained(ctx context.Context, nova *gophercloud.ServiceClien
 		return again
 	}
 
-	return s // without the reason it has failed nevertheless
+	return s // it has failed even if the reason is unknown
 }
 
-// undecided reports whether it is open if there is a host for a new server: while one is looked for.
+// undecided reports whether Nova is still looking for a host for a new server.
 func undecided(s *servers.Server) bool { return s.Status == "BUILD" && s.TaskState == "scheduling" }
 
 // why says in Nova's words why a server is not simply active.
@@ -150,7 +151,7 @@ func why(s *servers.Server) string {
 	return text
 }
 
-// address returns an address of a server: that which its owner set, a floating one, or any.
+// address returns an address of a server: the one that its owner set, or a floating one, or any.
 func address(s *servers.Server) string {
 	if s.AccessIPv4 != "" {
 		return s.AccessIPv4
@@ -166,7 +167,8 @@ func address(s *servers.Server) string {
 				return addr
 			}
 
-			// The least, because they come in no order and the same server must look the same twice.
+			// The smallest, because Nova returns them in no order and the same server must always
+			// have the same address.
 			if fixed == "" || addr < fixed {
 				fixed = addr
 			}

@@ -14,17 +14,17 @@ import (
 	"trainyard/internal/job"
 )
 
-// Keys of a flavor's extra specs by which a cloud's operator tells the yard what Nova does not
-// know: `openstack flavor set --property trainyard:hourly=3.25 gpu.large`.
+// Keys of a flavor's extra specs with which the operator of a cloud states what Nova does not know:
+// `openstack flavor set --property trainyard:hourly=3.25 gpu.large`.
 const (
 	keyGPU    = "trainyard:gpu"        // model
-	keyGPUs   = "trainyard:gpus"       // how many; else they are counted from Nova's own keys
-	keyMemory = "trainyard:gpu_memory" // of one
-	keyTFLOPS = "trainyard:tflops"     // peak of one; else looked up by the model
-	keyHourly = "trainyard:hourly"     // price; a flavor without one costs nothing
+	keyGPUs   = "trainyard:gpus"       // number; otherwise counted from Nova's own keys
+	keyMemory = "trainyard:gpu_memory" // of one GPU
+	keyTFLOPS = "trainyard:tflops"     // peak of one GPU; otherwise looked up by model
+	keyHourly = "trainyard:hourly"     // price; without it the flavor is free
 )
 
-// Offers returns a kind of node for every flavor of every region.
+// Offers returns an offer for every flavor of every region.
 func (p *Provider) Offers(ctx context.Context) ([]fleet.Offer, error) {
 	var offers []fleet.Offer
 
@@ -56,7 +56,7 @@ func (p *Provider) Offers(ctx context.Context) ([]fleet.Offer, error) {
 	return offers, nil
 }
 
-// offer reads a flavor.
+// offer converts a flavor to an offer.
 func offer(f *flavors.Flavor) (fleet.Offer, error) {
 	o := fleet.Offer{Type: f.Name, CPUs: job.CPUs(f.VCPUs) * 1000, Memory: job.Bytes(f.RAM) << 20}
 	count, alias, err := devices(f)
@@ -101,8 +101,8 @@ func badSpec(f *flavors.Flavor, key, text string) *fault.Error {
 		WithRemedy("correct it with `openstack flavor set --property %s=… %s`", key, f.Name)
 }
 
-// devices counts the GPUs that a flavor has, and names the alias under which Nova passes them
-// through. A flavor that names a GPU's model and counts none has one.
+// devices counts the GPUs of a flavor and returns the alias under which Nova passes them through. A
+// flavor that names a GPU model but no number has one.
 func devices(f *flavors.Flavor) (count int, alias string, err error) {
 	if text, ok := f.ExtraSpecs[keyGPUs]; ok {
 		n, err := strconv.ParseUint(text, 10, 16)

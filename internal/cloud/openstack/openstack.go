@@ -1,11 +1,10 @@
-// Package openstack provisions servers of an OpenStack cloud: Nova's servers, reached with a
-// token from Keystone, booted from an image in Glance.
+// Package openstack provisions servers of an OpenStack cloud: Nova's servers, reached with a token
+// from Keystone, booted from an image in Glance.
 //
-// It is an adapter of cloud.Provider: where the yard's leases say that a node is wanted,
-// the desk calls Create here, the server boots with the lease's script and its agent
-// joins the yard. Nova has no request tokens, keeps servers that have shut themselves down
-// and those that could not be built; how this package deals with each is told at
-// Create, List and instance.
+// It is an adapter of cloud.Provider: when a lease of the yard needs a node, package reconcile
+// calls Create here, the server boots with the lease's script, and its agent joins the yard. Nova
+// has no request tokens, and it keeps servers that have shut themselves down and servers that could
+// not be built; the comments of Create, List and instance say how this package deals with that.
 package openstack
 
 import (
@@ -27,13 +26,13 @@ import (
 	"trainyard/internal/fault"
 )
 
-// Microversion is the version of Nova's API that is spoken, of the release Stein of 2019.
-// It is the first that shows servers in a part of the cloud that does not answer, instead of
-// leaving them out; earlier ones brought networks "none" and "auto" (2.37), the flavor's
-// name in a server (2.47), tags at creation (2.52) and extra specs in the list of flavors (2.61).
+// Microversion is the version of Nova's API in use, of the release Stein of 2019. It is the first
+// that lists servers in a part of the cloud that does not answer, instead of omitting them; earlier
+// ones introduced networks "none" and "auto" (2.37), the flavor's name in a server (2.47), tags at
+// creation (2.52) and extra specs in the list of flavors (2.61).
 const Microversion = "2.69"
 
-// Nova's limit for user data is on its base64 form.
+// Nova's limit for user data applies to its base64 form, in bytes.
 const maxUserData = 65535
 
 // Provider provisions servers of one OpenStack cloud, in one or more of its regions.
@@ -42,12 +41,12 @@ type Provider struct {
 	config  Config
 	session *session
 
-	settle time.Duration // how long Create waits to learn whether a host was found
-	poll   time.Duration // how often it looks meanwhile
+	settle time.Duration // how long Create waits until a host was found
+	poll   time.Duration // how often it checks meanwhile
 }
 
-// New returns a provider for a yard. Nobody is asked yet: a cloud that is down must not keep
-// the yard from starting.
+// New returns a provider for a yard. It does not contact the cloud: a cloud that is down must not
+// keep the yard from starting.
 func New(yard string, c Config) (*Provider, error) {
 	s, err := c.session()
 	if err != nil {
@@ -73,19 +72,19 @@ func New(yard string, c Config) (*Provider, error) {
 	return &Provider{yard: yard, config: c, session: s, settle: 20 * time.Second, poll: time.Second}, nil
 }
 
-// Name returns the name under which offers mean this provider.
+// Name returns the name of this provider in offers.
 func (p *Provider) Name() string { return p.config.Name }
 
 // leaseTag is the tag by which the server of a lease is found without reading all servers.
 func leaseTag(r *cloud.Request) string { return cloud.TagLease + "=" + string(r.Lease) }
 
-// Create makes a server, or returns the one that the lease has.
+// Create creates a server, or returns the one that the lease already has.
 //
-// Nova knows no request tokens, so it is asked first whether the lease has a server. That
-// makes asking again after an answer, or after one that was lost, harmless. Two that
-// ask at the same moment may still both find none and make one each, and so may one whose
-// first request sits in a proxy while it asks again. Both servers then carry the
-// lease; the yardmaster keeps the one that it was told of and gives the other back.
+// Nova has no request tokens, so Create first looks for a server of the lease. That makes it safe
+// to repeat, also after a lost answer. Two calls at the same time may still both find none and
+// create one each, and so may a repeated call whose first request is delayed in a proxy. Both
+// servers then carry the lease; the yardmaster keeps the one that was reported to it and releases
+// the other.
 func (p *Provider) Create(ctx context.Context, r cloud.Request) (cloud.Instance, error) {
 	script, err := userData(&r)
 	if err != nil {
@@ -124,14 +123,14 @@ func (p *Provider) Create(ctx context.Context, r cloud.Request) (cloud.Instance,
 		)
 	}
 
-	// Nova answers with little more than the name; the rest is known from what was asked.
+	// Nova answers with little more than the name; the rest is known from the request.
 	made.Status, made.TaskState, made.Metadata = "BUILD", "scheduling", p.metadata(&r)
 	made.Flavor = map[string]any{"original_name": r.Offer.Type}
 
 	return p.settled(ctx, nova, &r, made)
 }
 
-// compute returns Nova of a region.
+// compute returns the Nova client for a region.
 func (p *Provider) compute(ctx context.Context, region string) (*gophercloud.ServiceClient, error) {
 	if !slices.Contains(p.config.Regions, region) {
 		return nil, fault.New(fault.Invalid, "openstack_region", "%s is not configured for region %q", p.Name(), region).
@@ -141,7 +140,7 @@ func (p *Provider) compute(ctx context.Context, region string) (*gophercloud.Ser
 	return p.session.service(ctx, "compute", region)
 }
 
-// ofLease returns the server that the lease has, the oldest if there are several, nil if none.
+// ofLease returns the server of a lease, the oldest if there are several, nil if there is none.
 func (p *Provider) ofLease(
 	ctx context.Context,
 	nova *gophercloud.ServiceClient,
@@ -150,7 +149,7 @@ func (p *Provider) ofLease(
 	var oldest *servers.Server
 	err := each(ctx, nova, servers.ListOpts{Tags: leaseTag(r)}, func(s *servers.Server) error {
 		if s.Metadata[cloud.TagYard] != p.yard || s.Metadata[cloud.TagLease] != string(r.Lease) {
-			return nil // another yard counts its leases too
+			return nil // another yard numbers its leases in the same way
 		}
 
 		if oldest == nil || s.Created.Before(oldest.Created) {
@@ -163,9 +162,9 @@ func (p *Provider) ofLease(
 	return oldest, err
 }
 
-// settled looks at a new server until a host was found for it or none: Nova accepts a
-// request before it has looked for one. What could not be built is removed, because Nova
-// keeps it, and it counts against the quota.
+// settled polls a new server until Nova has found a host for it or failed: Nova accepts a request
+// before it looks for a host. A server that could not be built is removed, because Nova keeps it
+// and counts it against the quota.
 func (p *Provider) settled(
 	ctx context.Context,
 	nova *gophercloud.ServiceClient,
@@ -181,7 +180,7 @@ func (p *Provider) settled(
 			s = now
 		}
 
-		// The server is there, whatever else goes wrong now: what becomes of it is told by List.
+		// The server exists, whatever goes wrong from here on; List reports what becomes of it.
 		if undecided(s) && !clock.Sleep(wait, p.poll) {
 			break
 		}
@@ -200,7 +199,8 @@ func (p *Provider) settled(
 	return cloud.Instance{}, buildFault(s, r)
 }
 
-// userData returns the boot script as Nova wants it, and refuses what need not be asked for.
+// userData returns the boot script in the form that Nova expects, and refuses requests that Nova
+// would refuse.
 func userData(r *cloud.Request) ([]byte, error) {
 	if r.Offer.Spot {
 		return nil, fault.New(
@@ -211,7 +211,8 @@ func userData(r *cloud.Request) ([]byte, error) {
 		)
 	}
 
-	// Encoded here, because the library takes a script that could be base64 for one that is.
+	// Encoded here, because the library would take a script that happens to be valid base64 for
+	// encoded data.
 	data := base64.StdEncoding.AppendEncode(nil, []byte(r.Boot.Script))
 	if len(data) > maxUserData {
 		return nil, fault.New(
@@ -226,7 +227,7 @@ func userData(r *cloud.Request) ([]byte, error) {
 	return data, nil
 }
 
-// options says what the new server is.
+// options returns the properties of the new server.
 func (p *Provider) options(
 	ctx context.Context,
 	nova *gophercloud.ServiceClient,
@@ -269,9 +270,9 @@ func (p *Provider) metadata(r *cloud.Request) map[string]string {
 	}
 }
 
-// Terminate ends a server. Nova removes it a while after it has answered; List tells when.
-// One that Nova does not know is fault.NotFound: it is gone, unless it was made
-// a moment ago and this answer came from a database that has not heard of it.
+// Terminate ends a server. Nova removes it some time after its answer; List shows when. A server
+// that Nova does not know is fault.NotFound: it is gone, unless it was created a moment ago and the
+// answer came from a database replica that does not have it yet.
 func (p *Provider) Terminate(ctx context.Context, region, instance string) error {
 	nova, err := p.compute(ctx, cmp.Or(region, p.config.Regions[0]))
 	if err != nil {
@@ -289,7 +290,7 @@ func (p *Provider) Terminate(ctx context.Context, region, instance string) error
 	return nil
 }
 
-// remove ends a server of which it is known that it was there.
+// remove terminates a server that is known to have existed.
 func remove(ctx context.Context, nova *gophercloud.ServiceClient, server string) error {
 	err := servers.Delete(ctx, nova, server).ExtractErr()
 	if gophercloud.ResponseCodeIs(err, http.StatusNotFound) {

@@ -14,8 +14,8 @@ import (
 	"testing"
 )
 
-// recorder writes down what is said. Addresses become those of nova.test and the like, tokens
-// and passwords are left out, and so is what nobody reads.
+// recorder records requests and answers. Addresses are replaced by nova.test and the like; tokens,
+// passwords and fields that are never read are left out.
 type recorder struct {
 	names map[string]string // of services, by host and port
 
@@ -74,7 +74,7 @@ func (rec *recorder) RoundTrip(r *http.Request) (*http.Response, error) {
 	return res, nil
 }
 
-// left out: nobody reads them, or nobody may.
+// boring are fields that are left out: they are never read, or are secret.
 var boring = map[string]bool{
 	"links":     true,
 	"adminPass": true,

@@ -36,17 +36,18 @@ func TestReplay(t *testing.T) {
 		Regions: []string{"lab"}, Image: "debian", Network: "none",
 	})
 
-	// The record has as many looks as were needed then.
+	// The record has as many polls as were needed when it was made.
 	scenario(t, p, time.Millisecond, nobody{})
 }
 
-// nobody has done already what is done past the provider.
+// nobody is a world for replays, in which everything that happens outside the provider has happened
+// already.
 type nobody struct{}
 
 func (nobody) stop(*testing.T, string) {}
 
-// recorded returns a provider whose cloud answers from a record, in its order, and checks at the end that all of it
-// was asked for.
+// recorded returns a provider whose cloud answers from a record, in order. At the end it checks that the whole
+// record was used.
 func recorded(t *testing.T, said []Exchange, config openstack.Config) *openstack.Provider {
 	t.Helper()
 	p, err := openstack.New("yard", config)

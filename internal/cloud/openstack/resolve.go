@@ -15,8 +15,8 @@ import (
 	"trainyard/internal/fault"
 )
 
-// Names are looked up for every server, not kept: an image that was built anew has
-// the same name and another id, and servers are not created often.
+// Names are looked up for every server and not cached: a rebuilt image has the same name and
+// another ID, and servers are not created often.
 
 var uuid = regexp.MustCompile(`^[0-9a-fA-F]{8}(-?[0-9a-fA-F]{4}){3}-?[0-9a-fA-F]{12}$`)
 
@@ -53,7 +53,7 @@ func (p *Provider) flavor(ctx context.Context, nova *gophercloud.ServiceClient, 
 		WithRemedy("see `openstack flavor list`")
 }
 
-// image returns the id of the image from which servers boot.
+// image returns the ID of the image from which servers boot.
 func (p *Provider) image(ctx context.Context, region string) (string, error) {
 	name := p.config.Image
 	if uuid.MatchString(name) {
@@ -65,7 +65,7 @@ func (p *Provider) image(ctx context.Context, region string) (string, error) {
 		return "", err
 	}
 
-	// Newest first: the name of an image that is built anew every week stays with the old ones.
+	// Newest first: an image that is rebuilt every week shares its name with the old ones.
 	var found []images.Image
 
 	err = images.List(glance, images.ListOpts{Name: name, Status: images.ImageStatusActive, Sort: "created_at:desc",
@@ -89,7 +89,7 @@ func (p *Provider) image(ctx context.Context, region string) (string, error) {
 	return found[0].ID, nil
 }
 
-// network returns what Nova wants to hear of networks: "auto", "none" or a list of ids.
+// network returns the value that Nova expects for networks: "auto", "none" or a list of IDs.
 func (p *Provider) network(ctx context.Context, region string) (any, error) {
 	name := p.config.Network
 	switch {

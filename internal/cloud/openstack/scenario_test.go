@@ -56,7 +56,7 @@ func request(n uint64, flavor string) cloud.Request {
 	}
 }
 
-// world is what a scenario does past the provider. A replay has it behind it already.
+// world is what a scenario does without the provider. In a replay that is part of the record.
 type world interface {
 	stop(t *testing.T, server string)
 }

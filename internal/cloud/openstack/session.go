@@ -12,19 +12,19 @@ import (
 	"trainyard/internal/fault"
 )
 
-// session is a login that is made when it is first needed and renewed when its token has run out.
+// session is a login, made when it is first needed and renewed when its token has expired.
 type session struct {
 	auth   gophercloud.AuthOptions
 	access gophercloud.Availability
-	region string // that clouds.yaml names
+	region string // from clouds.yaml
 	http   http.Client
 
-	turn    chan struct{} // held by the one who logs in: a lock that a context can end the wait for
+	turn    chan struct{} // a lock for logging in, for which a context can bound the wait
 	client  *gophercloud.ProviderClient
 	catalog *tokens.ServiceCatalog
 }
 
-// login returns the client that has a token, and the services that Keystone names.
+// login returns a client with a token, and Keystone's catalogue of services.
 func (s *session) login(ctx context.Context) (*gophercloud.ProviderClient, *tokens.ServiceCatalog, error) {
 	select {
 	case s.turn <- struct{}{}:
@@ -66,11 +66,11 @@ func (s *session) login(ctx context.Context) (*gophercloud.ProviderClient, *toke
 	return client, catalog, nil
 }
 
-// versions are what services want between their address and a resource, where the catalogue leaves it out.
+// versions are the version paths of services for which the catalogue omits them.
 var versions = map[string]string{"image": "v2/", "network": "v2.0/"}
 
-// service returns a service of a region. The library's own way to find it asks the service
-// for its versions, without a context; the catalogue says enough.
+// service returns the client for a service of a region. The library's own lookup asks the service
+// for its versions without a context; the catalogue has enough information.
 func (s *session) service(ctx context.Context, kind, region string) (*gophercloud.ServiceClient, error) {
 	client, catalog, err := s.login(ctx)
 	if err != nil {

@@ -32,20 +32,20 @@ const (
 	logFile     = "log.jsonl"
 )
 
-// lockLook is how often a lock that somebody else has is tried.
+// lockLook is how often a lock that another process holds is tried.
 const lockLook = 2 * time.Millisecond
 
-// account is the cloud's folder. All of its methods but lock and path need the lock.
+// account is the directory of the cloud. All its methods except lock and path require the lock.
 type account struct {
 	dir string
-	mu  sync.Mutex // locks of files do not tell goroutines apart
+	mu  sync.Mutex // file locks do not exclude goroutines of the same process
 }
 
 func (a *account) path(names ...string) string {
 	return filepath.Join(append([]string{a.dir}, names...)...)
 }
 
-// lock waits until nobody else changes the cloud, in this process or another.
+// lock waits until no other process or goroutine changes the cloud.
 func (a *account) lock(ctx context.Context) (unlock func(), err error) {
 	for !a.mu.TryLock() {
 		if !clock.Sleep(ctx, lockLook) {
@@ -82,7 +82,7 @@ func (a *account) lock(ctx context.Context) (unlock func(), err error) {
 	}
 }
 
-// tryLock takes the lock of an open file, if nobody has it.
+// tryLock takes the lock of an open file, and reports whether it was free.
 func tryLock(f *os.File) (bool, error) {
 	for {
 		err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB)
@@ -96,13 +96,13 @@ func tryLock(f *os.File) (bool, error) {
 	}
 }
 
-// free gives a lock back and closes its file. Closing alone would do it late: a process
-// that is just being started by this one shares its files until it is another program.
+// free releases a lock and closes its file. Closing alone may release it late: a child that is just
+// being started shares the descriptor until it executes its program.
 func free(f *os.File) error {
 	return errors.Join(unix.Flock(int(f.Fd()), unix.LOCK_UN), f.Close())
 }
 
-// number returns the number of the next machine, which none had before.
+// number returns the number of the next machine. No number is used twice.
 func (a *account) number() (uint64, error) {
 	text, err := os.ReadFile(a.path(nextFile))
 	if errors.Is(err, fs.ErrNotExist) {
@@ -125,7 +125,7 @@ func (a *account) number() (uint64, error) {
 	return n, nil
 }
 
-// machines returns every machine whose folder is kept, by number.
+// machines returns every machine whose directory still exists, by number.
 func (a *account) machines() ([]*machine, error) {
 	entries, err := os.ReadDir(a.path(machinesDir))
 	if err != nil {
@@ -153,7 +153,7 @@ func (a *account) machines() ([]*machine, error) {
 
 // machine reads one machine, nil if there is none of that name.
 func (a *account) machine(name string) (*machine, error) {
-	if !id.Name(name) { // such as that of a folder that is being made or removed
+	if !id.Name(name) { // for instance a directory that is being created or removed
 		return nil, nil
 	}
 
@@ -169,10 +169,10 @@ type Entry struct {
 	Lease   id.Lease     `json:"lease"`
 	Offer   string       `json:"offer"`
 	Hourly  job.Money    `json:"hourly"`
-	Why     string       `json:"why,omitempty"`    // it ended
+	Why     string       `json:"why,omitempty"`    // reason of its end
 	Uptime  float64      `json:"kept_s,omitempty"` // from launch to end, in seconds
-	Billed  job.Duration `json:"billed,omitempty"` // that much time is charged for
-	Bill    float64      `json:"bill,omitempty"`   // and so much money
+	Billed  job.Duration `json:"billed,omitempty"` // charged time
+	Bill    float64      `json:"bill,omitempty"`   // charged amount, in dollars
 }
 
 // The events of the log.
@@ -181,7 +181,7 @@ const (
 	EventEnded    = "ended"
 )
 
-// Log returns the cloud's own log of machines, oldest first: what the ledger is compared with.
+// Log returns the cloud's own log of machines, oldest first. Tests compare the ledger with it.
 func Log(dir string) ([]Entry, error) {
 	text, err := os.ReadFile(filepath.Join(dir, logFile))
 	if errors.Is(err, fs.ErrNotExist) {
@@ -210,7 +210,7 @@ func Log(dir string) ([]Entry, error) {
 	return all, nil
 }
 
-// enter adds a line to the books, unless the machine has one of that event.
+// enter adds a line to the log, unless the machine already has one for that event.
 func (a *account) enter(e Entry) error {
 	all, err := Log(a.dir)
 	if err != nil || slices.ContainsFunc(all, func(x Entry) bool { return x.Machine == e.Machine && x.Event == e.Event }) {
@@ -235,20 +235,20 @@ func (a *account) enter(e Entry) error {
 	return nil
 }
 
-// launched enters the start of a machine.
+// launched logs the start of a machine.
 func (a *account) launched(m *machine) error {
 	e := m.entry(EventLaunched)
 	e.At = m.Launched
 	return a.enter(e)
 }
 
-// end enters the end of a machine and makes out its bill. The books come first: if the
-// power is cut between the two, the second try finds the line and adds no other.
+// end logs the end of a machine and computes its bill. The log is written before ended.json: if the
+// process dies between the two, the second attempt finds the line and adds no other.
 func (a *account) end(m *machine, at time.Time, why string) error {
 	if m.ended != nil {
 		return nil
 	}
-	if err := a.launched(m); err != nil { // who started it may have died before that
+	if err := a.launched(m); err != nil { // the process that started it may have died before logging it
 		return err
 	}
 

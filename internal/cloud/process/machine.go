@@ -33,17 +33,17 @@ const (
 	dataDir      = "data"
 )
 
-// Why a machine ended.
+// Reasons for the end of a machine.
 const (
-	whyTerminated   = "terminated"    // it was told to
-	whySpot         = "spot"          // it was taken back
+	whyTerminated   = "terminated"    // it was terminated through the API
+	whySpot         = "spot"          // a spot machine that was reclaimed
 	whyDeadline     = "deadline"      // its dead man's switch ended it
 	whyAgent        = "agent"         // its agent ended by itself
 	whyCrashed      = "crashed"       // its process was killed from outside
-	whyNeverStarted = "never started" // who asked for it died before it was started
+	whyNeverStarted = "never started" // the server died between writing the record and starting the machine
 )
 
-// record is what is known of a machine from its beginning; it never changes.
+// record is what is known of a machine at its start; it never changes.
 type record struct {
 	ID        string        `json:"id"`
 	Yard      string        `json:"yard"`
@@ -57,7 +57,7 @@ type record struct {
 	Boot      time.Duration `json:"boot_ns"`
 	Grace     time.Duration `json:"grace_ns"`
 	Slack     time.Duration `json:"slack_ns"`
-	ReclaimAt time.Time     `json:"taken,omitzero"` // when it is taken back, by chance
+	ReclaimAt time.Time     `json:"taken,omitzero"` // random time at which a spot machine is reclaimed
 }
 
 // end is how a machine ended.
@@ -67,20 +67,20 @@ type end struct {
 	Bill float64   `json:"bill"`
 }
 
-// order says that a machine shall end.
+// order is a request to end a machine.
 type order struct {
 	Since time.Time `json:"since"`
 	Why   string    `json:"why"`
 }
 
-// machine is a machine as its folder shows it.
+// machine is the state of a machine according to its directory.
 type machine struct {
 	record
 	dir   string
-	ended *end // nil while it has not
+	ended *end // nil until it has ended
 }
 
-// readMachine reads a machine's folder, nil if it is not there.
+// readMachine reads a machine's directory, nil if it does not exist.
 func readMachine(dir string) (*machine, error) {
 	m := &machine{dir: dir}
 	if ok, err := readJSON(filepath.Join(dir, recordFile), &m.record); err != nil || !ok {
@@ -96,10 +96,10 @@ func readMachine(dir string) (*machine, error) {
 	return m, err
 }
 
-// write makes the machine's folder, whole before it has its name.
+// write creates the machine's directory. It gets its final name only when it is complete.
 func (m *machine) write(script string, settings map[string]string) error {
 	tmp := filepath.Join(filepath.Dir(m.dir), ".new-"+m.ID)
-	err := os.RemoveAll(tmp) // of somebody who died over it
+	err := os.RemoveAll(tmp) // left by a process that died while creating it
 	if err == nil {
 		err = os.MkdirAll(filepath.Join(tmp, dataDir), 0o700)
 	}
@@ -123,7 +123,7 @@ func (m *machine) write(script string, settings map[string]string) error {
 	return err
 }
 
-// remove forgets a machine.
+// remove deletes a machine's directory.
 func (m *machine) remove() error {
 	tmp := filepath.Join(filepath.Dir(m.dir), ".old-"+m.ID)
 	if err := os.Rename(m.dir, tmp); err != nil {
@@ -136,7 +136,7 @@ func (m *machine) remove() error {
 	return nil
 }
 
-// entry begins a line of the books about the machine.
+// entry returns a log line about the machine.
 func (m *machine) entry(event string) Entry {
 	return Entry{Event: event, Machine: m.ID, Yard: m.Yard, Lease: m.Lease, Offer: m.Offer.Name, Hourly: m.Offer.Hourly}
 }
@@ -146,9 +146,8 @@ func (m *machine) has(name string) bool {
 	return err == nil
 }
 
-// openLock opens the lock that the machine's process holds while it lives. A lock
-// cannot be mistaken, as a process number can, and a dead process that nobody
-// has waited for yet holds none.
+// openLock opens the lock that the machine's process holds while it lives. Unlike a PID a lock
+// cannot be reused, and a zombie does not hold it.
 func (m *machine) openLock() (*os.File, bool, error) {
 	f, err := os.OpenFile(filepath.Join(m.dir, lockFile), os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {
@@ -176,8 +175,8 @@ func (m *machine) alive() (bool, error) {
 	return true, f.Close()
 }
 
-// start starts the machine's process, in a session of its own, so that it outlives this
-// one. It is born with its lock: there is no moment at which it seems dead.
+// start starts the machine's process in its own session, so that it outlives this one. The process
+// inherits its lock already locked, so there is no moment at which it seems dead.
 func (p *Provider) start(ctx context.Context, m *machine) error {
 	lock, mine, err := m.openLock()
 	if err != nil {
@@ -190,19 +189,19 @@ func (p *Provider) start(ctx context.Context, m *machine) error {
 		return errors.Join(err, free(lock))
 	}
 
-	return lock.Close() // the machine has its own descriptor of it
+	return lock.Close() // the machine has its own descriptor
 }
 
-// spawn starts the process of a machine and gives it its lock.
+// spawn starts the process of a machine and passes it its lock.
 func (p *Provider) spawn(ctx context.Context, m *machine, lock *os.File) error {
 	out, err := os.OpenFile(filepath.Join(m.dir, outputFile), os.O_WRONLY|os.O_CREATE|os.O_APPEND, 0o600)
 	if err != nil {
 		return err
 	}
 
-	defer func() { _ = out.Close() }() // the machine has its own descriptor of it
+	defer func() { _ = out.Close() }() // the machine has its own descriptor
 
-	// The folder is among the arguments for people who look at the list of processes.
+	// The directory is an argument only for people who read the list of processes.
 	cmd := exec.CommandContext(context.WithoutCancel(ctx), p.cfg.Program, Subcommand, m.dir)
 	cmd.Dir = m.dir
 	cmd.Stdout = out
@@ -220,31 +219,32 @@ func (p *Provider) spawn(ctx context.Context, m *machine, lock *os.File) error {
 		}
 	})
 
-	if err := m.writePID(cmd.Process.Pid); err != nil { // it does so itself
+	if err := m.writePID(cmd.Process.Pid); err != nil { // the machine writes it too
 		p.cfg.Log.Warn("cannot record the process of a machine", "machine", m.ID, "error", err)
 	}
 
 	return nil
 }
 
-// environ drops the yard's own variables and makes sure that programs are found.
+// environ removes the yard's own variables and makes sure that PATH is set.
 func environ(all []string) []string {
 	env := []string{"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"}
 	for _, e := range all {
 		if !strings.HasPrefix(e, "TRAINYARD_") {
-			env = append(env, e) // of two the last counts
+			env = append(env, e) // the last of two entries is valid
 		}
 	}
 
 	return env
 }
 
-// writePID is done by both, the machine and who starts it, because either may die before.
+// writePID writes the PID file. Both the machine and the process that starts it call it, because
+// either may die first.
 func (m *machine) writePID(pid int) error {
 	return atomicfile.Write(filepath.Join(m.dir, pidFile), strconv.AppendInt(nil, int64(pid), 10))
 }
 
-// end tells a machine to end, and kills it if it was told long ago.
+// end asks a machine to end, and kills it if it was asked long ago.
 func (p *Provider) end(m *machine, why string) error {
 	if m.ended != nil {
 		return nil
@@ -275,14 +275,14 @@ func (p *Provider) end(m *machine, why string) error {
 	return p.bury(m)
 }
 
-// overdue is how long after its grace period a machine that was told to end is killed.
+// overdue is how long after its grace period a machine that was asked to end is killed.
 const overdue = 5 * time.Second
 
-// signal sends a signal to the machine's process, and reports whether it lived.
+// signal sends a signal to the machine's process, and reports whether it was alive.
 func (m *machine) signal(sig unix.Signal) (alive bool, err error) {
 	text, err := os.ReadFile(filepath.Join(m.dir, pidFile))
 	if errors.Is(err, fs.ErrNotExist) {
-		return m.alive() // it is being started and writes it soon
+		return m.alive() // it is being started and will write its PID soon
 	}
 
 	var pid int
@@ -304,7 +304,7 @@ func (m *machine) signal(sig unix.Signal) (alive bool, err error) {
 
 	defer func() { _ = unix.Close(fd) }()
 
-	// While the lock is held the number belongs to the machine: so does the descriptor.
+	// While the lock is held the PID belongs to the machine, and so does the pidfd.
 	alive, err = m.alive()
 	if err != nil || !alive {
 		return false, err
@@ -316,14 +316,14 @@ func (m *machine) signal(sig unix.Signal) (alive bool, err error) {
 	return true, nil
 }
 
-// bury writes down the end of a machine whose process is dead and did not do so. What it
-// left running is killed: with a real machine it would have ended too.
+// bury records the end of a machine whose process died without doing so. Processes that it left are
+// killed, as they would have ended with a real machine.
 func (p *Provider) bury(m *machine) error {
 	if err := killAll(m.dir); err != nil {
 		return fmt.Errorf("stop the remaining processes of machine %s: %w", m.ID, err)
 	}
 
-	fresh, err := readMachine(m.dir) // it may have said so meanwhile
+	fresh, err := readMachine(m.dir) // it may have recorded its end meanwhile
 	if err != nil {
 		return err
 	}
@@ -350,7 +350,7 @@ func (p *Provider) bury(m *machine) error {
 	return p.account.end(m, at, why)
 }
 
-// readJSON reads a file, and reports whether it is there.
+// readJSON reads a file, and reports whether it exists.
 func readJSON(path string, into any) (bool, error) {
 	text, err := os.ReadFile(path)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -368,7 +368,7 @@ func readJSON(path string, into any) (bool, error) {
 	return true, nil
 }
 
-// writeJSON puts a file in place, whole.
+// writeJSON replaces a file atomically.
 func writeJSON(path string, v any) error {
 	text, err := json.Marshal(v)
 	if err != nil {

@@ -17,16 +17,16 @@ import (
 )
 
 const (
-	// machineVar is in the environment of a machine's process and of its agent.
+	// machineVar is set in the environment of a machine's process and of its agent.
 	machineVar = "TRAINYARD_MACHINE"
-	// rankVar is in the environment of every program that the agent runs.
+	// rankVar is set in the environment of every program that the agent runs.
 	rankVar = "TRAINYARD_RANK_DIR"
 
-	killLook = 20 * time.Millisecond // how often it is looked whether processes are gone
-	killMost = 10 * time.Second      // a process that a SIGKILL has not ended by then will not end
+	killLook = 20 * time.Millisecond // how often to check whether processes have ended
+	killMost = 10 * time.Second      // a process that survives SIGKILL for this long will not end
 )
 
-// pids lists the numbers of all processes.
+// pids lists the PIDs of all processes.
 func pids() ([]int, error) {
 	entries, err := os.ReadDir("/proc")
 	if err != nil {
@@ -43,7 +43,7 @@ func pids() ([]int, error) {
 	return all, nil
 }
 
-// procFile reads a file about a process, "" if the process is gone or is somebody else's.
+// procFile reads a file about a process, "" if the process has ended or belongs to another user.
 func procFile(pid int, name string) string {
 	text, err := os.ReadFile(filepath.Join("/proc", strconv.Itoa(pid), name))
 	if err != nil {
@@ -53,8 +53,8 @@ func procFile(pid int, name string) string {
 	return string(text)
 }
 
-// belongs reports whether a process is one of the machine in this folder: by the marks
-// that the machine and the agent give to what they start.
+// belongs reports whether a process belongs to the machine in this directory, by the variables that
+// the machine and the agent set for the processes they start.
 func belongs(pid int, dir string) bool {
 	for entry := range strings.SplitSeq(procFile(pid, "environ"), "\x00") {
 		if entry == machineVar+"="+dir || strings.HasPrefix(entry, rankVar+"="+dir+"/") {
@@ -62,13 +62,14 @@ func belongs(pid int, dir string) bool {
 		}
 	}
 
-	// The supervisor of a run has an environment of its own, but is told the run's folder.
+	// The supervisor of a run has its own environment, but the run directory is one of its
+	// arguments.
 	args := strings.Split(procFile(pid, "cmdline"), "\x00")
 
 	return len(args) > 2 && args[0] == "trainyard" && strings.HasPrefix(args[2], dir+"/")
 }
 
-// killAll kills everything that a dead machine has left until nothing is.
+// killAll kills the remaining processes of a dead machine until none is left.
 func killAll(dir string) error {
 	for began := time.Duration(0); began < killMost; began += killLook {
 		all, err := pids()
@@ -94,12 +95,12 @@ func killAll(dir string) error {
 	return errors.New("processes do not exit")
 }
 
-// kill signals a process that was just seen. That it is gone by now is as good.
+// kill signals a process that was just listed. It may have ended since.
 func kill(pid int, sig unix.Signal) {
-	_ = unix.Kill(pid, sig) // those that are left are found again and signalled again
+	_ = unix.Kill(pid, sig) // survivors are listed and signalled again
 }
 
-// descendants lists all processes below this one.
+// descendants lists all descendants of this process.
 func descendants() ([]int, error) {
 	all, err := pids()
 	if err != nil {
@@ -123,8 +124,8 @@ func descendants() ([]int, error) {
 	return found, nil
 }
 
-// parentOf returns the parent of a process that is not dead. The program's name, in
-// parentheses, may hold anything, so the fields are counted from its end.
+// parentOf returns the parent of a process that is not a zombie. The name in parentheses may
+// contain anything, so the fields are counted from its end.
 func parentOf(pid int) (int, bool) {
 	stat := []byte(procFile(pid, "stat"))
 	fields := bytes.Fields(stat[bytes.LastIndexByte(stat, ')')+1:])

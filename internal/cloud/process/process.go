@@ -1,28 +1,28 @@
 // Package process is a provider whose machines are processes on this machine.
 //
-// It is for demonstrations and tests: a machine is an agent with declared GPUs that joins
-// the yard like any other, and the provider behaves like a cloud. Machines take
-// time to boot, outlive the server that provisioned them, cost money by the rules of their
-// offer, can be refused, and, if they are spot, are taken back. All that the
-// cloud knows lies in a folder, so that another server finds it:
+// It is for demonstrations and tests: a machine is an agent with declared GPUs that joins the yard
+// like any other, and the provider behaves like a cloud. Machines take time to boot, outlive the
+// server that provisioned them, cost money by the rules of their offer, can be refused, and are
+// reclaimed if they are spot. The state of the cloud is in a directory, so that another server
+// process finds it:
 //
-//	<dir>/lock                held while something changes here
+//	<dir>/lock                held during changes
 //	<dir>/next                the number of the next machine
-//	<dir>/log.jsonl           the cloud's own books: every machine's start and end, and its bill
+//	<dir>/log.jsonl           the cloud's own log: start, end and bill of every machine
 //	<dir>/machines/<id>/
-//	    machine.json          what was asked for; whole before anything is started
+//	    machine.json          the request; complete before anything is started
 //	    user-data             the boot script, which a real machine would run
 //	    agent.json            the settings of its agent
-//	    lock                  held by the machine's process for as long as it lives
-//	    pid                   of that process
-//	    up                    there once the agent was started
-//	    ending                that it was told to end, since when and why
+//	    lock                  held by the machine's process while it lives
+//	    pid                   PID of that process
+//	    up                    exists once the agent was started
+//	    ending                the request to end, with time and reason
 //	    ended.json            its end and its bill
-//	    machine.log           what it and its agent print
-//	    data/                 the agent's data folder
+//	    machine.log           the output of the machine and its agent
+//	    data/                 the agent's data directory
 //
-// A machine's process is this program again, under a hidden subcommand; see Machine. The
-// provider decides nothing: the yardmaster says what to provision, package desk asks for it.
+// The process of a machine is this binary with a hidden subcommand; see Machine. The provider
+// decides nothing: the yardmaster says what to provision, and package reconcile calls the provider.
 package process
 
 import (
@@ -50,31 +50,31 @@ import (
 	"trainyard/internal/job"
 )
 
-// Config is what a provider needs. Dir, Program, Yard, Clock and Log must be given.
+// Config configures a provider. Dir, Program, Yard, Clock and Log are required.
 type Config struct {
-	Name    string // "process" if left out
+	Name    string // default "process"
 	Yard    string // whose machines are listed
-	Dir     string // holds the cloud; shared by all yards that use it
+	Dir     string // directory of the cloud; shared by all yards that use it
 	Program string // the trainyard program, which is both machine and agent
 
-	// Environ is the environment of the machines. The yard's own variables in it are
-	// left out: the server's settings are not those of its agents.
+	// Environ is the environment of the machines. The yard's own variables are removed from it,
+	// because the server's settings are not those of its agents.
 	Environ []string
 
-	Boot  time.Duration // until the agent of a new machine is started; that of its offer if left out
-	Grace time.Duration // from a machine's SIGTERM to its SIGKILL; 10 seconds if left out
-	Slack time.Duration // after a machine's deadline until its switch ends it; cloud.Slack if left out
-	Keep  time.Duration // how long machines that ended are listed, and their folders kept; an hour if left out
+	Boot  time.Duration // from creation to the start of the agent; default that of the offer
+	Grace time.Duration // between SIGTERM and SIGKILL; default 10 seconds
+	Slack time.Duration // after its deadline, before the dead man's switch ends a machine; default cloud.Slack
+	Keep  time.Duration // how long ended machines are listed and their directories kept; default one hour
 
-	Types    []string       // the types there are; any if left out
-	Capacity map[string]int // machines at once by TYPE or TYPE/REGION; what is not named has no limit
+	Types    []string       // available types; default any
+	Capacity map[string]int // machines at once by TYPE or TYPE/REGION; others have no limit
 	Quota    int            // machines at once in the whole cloud; 0 for no limit
 
-	// Seed decides when spot machines are taken back, at the rate that their offer
-	// tells. The same seed gives the same lives.
+	// Seed determines when spot machines are reclaimed, at the rate of their offer. The same seed
+	// gives the same lifetimes.
 	Seed uint64
 
-	// Faults, if given, is asked before every call what shall go wrong with it.
+	// Faults, if set, is called before every call and returns the fault to inject.
 	Faults func(Call) Fault
 
 	Clock clock.Clock
@@ -91,19 +91,19 @@ const (
 	ListCall      Method = "list"
 )
 
-// Call is a call of the provider that may go wrong.
+// Call is a call of the provider into which a fault can be injected.
 type Call struct {
 	Method   Method
-	Request  cloud.Request // of a create
-	Instance string        // of a terminate
+	Request  cloud.Request // of a Create
+	Instance string        // of a Terminate
 }
 
-// Fault is what goes wrong with a call; the zero Fault is nothing.
+// Fault is a fault to inject into a call; the zero value injects none.
 type Fault struct {
-	Delay  time.Duration // before anything is done
-	Refuse error         // is answered, and nothing is done
-	Lose   bool          // it is done, and its answer is lost
-	Lag    time.Duration // a list shows the cloud as it was so long ago
+	Delay  time.Duration // wait before the call is carried out
+	Refuse error         // return this error and do nothing
+	Lose   bool          // carry out the call and lose its answer
+	Lag    time.Duration // List shows the state of this long ago
 }
 
 // Provider provisions machines that are processes. It is safe for concurrent use.
@@ -115,7 +115,7 @@ type Provider struct {
 
 var _ cloud.Provider = (*Provider)(nil)
 
-// New opens the cloud in a folder, or makes one.
+// New opens the cloud in a directory, or creates one.
 func New(cfg Config) (*Provider, error) {
 	cfg.Name = cmp.Or(cfg.Name, "process")
 	cfg.Grace = cmp.Or(cfg.Grace, 10*time.Second)
@@ -130,7 +130,7 @@ func New(cfg Config) (*Provider, error) {
 		return nil, fmt.Errorf("create the cloud's folder: %w", err)
 	}
 
-	// By its true name, as machines see it: processes are found by it.
+	// Without symbolic links, as machines see the path: their processes are found by it.
 	cfg.Dir, err = filepath.EvalSymlinks(cfg.Dir)
 	if err != nil {
 		return nil, fmt.Errorf("find the cloud's folder: %w", err)
@@ -139,10 +139,10 @@ func New(cfg Config) (*Provider, error) {
 	return &Provider{cfg: cfg, account: &account{dir: cfg.Dir}}, nil
 }
 
-// Name returns the provider's name.
+// Name returns the name of the provider.
 func (p *Provider) Name() string { return p.cfg.Name }
 
-// Create starts a machine, or returns the one that was started for this lease.
+// Create starts a machine, or returns the one that was started for this lease before.
 func (p *Provider) Create(ctx context.Context, r cloud.Request) (made cloud.Instance, err error) {
 	err = p.call(ctx, Call{Method: CreateCall, Request: r}, func(Fault) error {
 		all, err := p.account.machines()
@@ -172,7 +172,7 @@ func (p *Provider) Create(ctx context.Context, r cloud.Request) (made cloud.Inst
 	return made, nil
 }
 
-// call does one call with what shall go wrong with it, holding the account's lock.
+// call carries out one call with its injected fault, holding the account's lock.
 func (p *Provider) call(ctx context.Context, c Call, do func(f Fault) error) error {
 	var f Fault
 	if p.cfg.Faults != nil {
@@ -204,10 +204,10 @@ func (p *Provider) call(ctx context.Context, c Call, do func(f Fault) error) err
 	return err
 }
 
-// gpuModel is what an agent takes for the name of a declared GPU.
+// gpuModel matches the names that an agent accepts for a declared GPU.
 var gpuModel = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9 _-]{0,39}$`)
 
-// refuse says why there is no such machine, or none now.
+// refuse says why a request cannot be met, in general or at present; nil if it can.
 func (p *Provider) refuse(r cloud.Request, all []*machine) error {
 	o := &r.Offer
 	if len(p.cfg.Types) > 0 && !slices.Contains(p.cfg.Types, o.Type) {
@@ -250,7 +250,7 @@ func (p *Provider) refuse(r cloud.Request, all []*machine) error {
 	return nil
 }
 
-// launch writes a new machine down and starts it.
+// launch records a new machine and starts it.
 func (p *Provider) launch(ctx context.Context, r cloud.Request) (cloud.Instance, error) {
 	number, err := p.account.number()
 	if err != nil {
@@ -309,14 +309,14 @@ func (p *Provider) launch(ctx context.Context, r cloud.Request) (cloud.Instance,
 	return p.show(m)
 }
 
-// lifetime returns when a spot machine is taken back: losses at a constant rate
-// per hour give lives of exponential length.
+// lifetime returns after what time a spot machine is reclaimed: losses at a constant rate per hour
+// give exponentially distributed lifetimes.
 func lifetime(seed, number uint64, losses float64) time.Duration {
 	hours := rand.New(rand.NewPCG(seed, number)).ExpFloat64() / losses
 	return time.Duration(min(hours*float64(time.Hour), math.MaxInt64/2))
 }
 
-// agentSettings are those of a machine's agent, by the names of its configuration file.
+// agentSettings returns the settings of a machine's agent, by the names of its configuration file.
 func agentSettings(m *machine, token string) map[string]string {
 	o := &m.Offer
 	gpus := "none"
@@ -331,7 +331,7 @@ func agentSettings(m *machine, token string) map[string]string {
 		"address":      address,
 		"fake_gpus":    gpus,
 		"on_lease_end": "exit",
-		"probe":        "off", // what the host has is not the machine's
+		"probe":        "off", // the GPUs of the host are not those of the machine
 	}
 
 	maps.DeleteFunc(settings, func(_, value string) bool { return value == "" })
@@ -346,12 +346,12 @@ func agentSettings(m *machine, token string) map[string]string {
 	return settings
 }
 
-// address is where the runs of all machines reach each other.
+// address is the address under which the runs of all machines reach each other.
 const address = "127.0.0.1"
 
-// Terminate tells a machine to end. It gets SIGTERM, which its process passes on to all that
-// runs there, and SIGKILL after the grace period. Asked again after that, it is killed
-// from outside. A machine that is not known has ended long ago.
+// Terminate asks a machine to end. It gets SIGTERM, which its process passes on to everything that
+// runs there, and SIGKILL after the grace period. If Terminate is called again after that, the
+// machine is killed from outside. An unknown machine has ended long ago, which is not an error.
 func (p *Provider) Terminate(ctx context.Context, region, instance string) error {
 	return p.call(ctx, Call{Method: TerminateCall, Instance: instance}, func(Fault) error {
 		m, err := p.account.machine(instance)
@@ -363,7 +363,7 @@ func (p *Provider) Terminate(ctx context.Context, region, instance string) error
 	})
 }
 
-// TakeBack ends a machine as a cloud does that wants its spot machine back.
+// TakeBack reclaims a spot machine, as a cloud does that needs the capacity.
 func (p *Provider) TakeBack(ctx context.Context, instance string) error {
 	unlock, err := p.account.lock(ctx)
 	if err != nil {
@@ -384,7 +384,7 @@ func (p *Provider) TakeBack(ctx context.Context, instance string) error {
 	return p.end(m, whySpot)
 }
 
-// List returns the yard's machines, by their numbers.
+// List returns the yard's machines, by number.
 func (p *Provider) List(ctx context.Context) (list []cloud.Instance, err error) {
 	err = p.call(ctx, Call{Method: ListCall}, func(f Fault) error {
 		all, err := p.account.machines()
@@ -427,7 +427,7 @@ func (p *Provider) List(ctx context.Context) (list []cloud.Instance, err error) 
 	return list, nil
 }
 
-// lagging returns how a machine stood at a time, and whether it was known then.
+// lagging returns the state of a machine at an earlier time, and whether it existed then.
 func lagging(one cloud.Instance, at time.Time) (cloud.Instance, bool) {
 	if one.Launched.After(at) {
 		return one, false
@@ -443,8 +443,8 @@ func lagging(one cloud.Instance, at time.Time) (cloud.Instance, bool) {
 	return one, true
 }
 
-// show looks at a machine. One whose process is gone without having said so has
-// ended: that is written down then, and what it left running is killed.
+// show returns the state of a machine. If its process is gone without having recorded its end, show
+// records the end and kills what the machine left running.
 func (p *Provider) show(m *machine) (cloud.Instance, error) {
 	one := cloud.Instance{
 		ID: m.ID, Lease: m.Lease, Region: m.Offer.Region, Zone: m.Offer.Zone, Type: m.Offer.Type, Spot: m.Offer.Spot,
@@ -463,7 +463,7 @@ func (p *Provider) show(m *machine) (cloud.Instance, error) {
 	now := p.cfg.Clock.Now()
 
 	switch {
-	case m.ended != nil && alive: // has written its end, and is about to be gone
+	case m.ended != nil && alive: // it has recorded its end and is about to exit
 		one.State = cloud.Ending
 	case m.ended != nil:
 		one.State = cloud.Gone
@@ -485,6 +485,6 @@ func (p *Provider) show(m *machine) (cloud.Instance, error) {
 	return one, nil
 }
 
-// Wait waits until every machine that this process started has ended. Nobody has to call
-// it: machines are meant to outlive their server.
+// Wait waits until every machine that this process started has ended. Calling it is optional:
+// machines are meant to outlive their server.
 func (p *Provider) Wait() { p.children.Wait() }

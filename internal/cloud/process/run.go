@@ -26,20 +26,20 @@ import (
 const Subcommand = "machine"
 
 const (
-	lockFD    = 3 // the machine is born with its lock
+	lockFD    = 3 // descriptor of the inherited lock
 	lookEvery = time.Second
-	// An agent that fails, as one does whose server is away, is started again.
+	// An agent that fails, for instance because its server is down, is started again.
 	againFirst = time.Second
 	againMost  = 10 * time.Second
-	// signOffMost is how long a machine tries to write its end down.
+	// signOffMost is how long a machine tries to record its end.
 	signOffMost = 30 * time.Second
 )
 
-// Machine is a machine: it boots, runs an agent, and ends when it is told to, when its time
-// is over, when it is taken back, or when its agent ends of its own accord. Everything
-// that was started in it ends with it. It is called by main alone, in a process of its
-// own that a provider has started in the machine's folder, before anything else is set
-// up: it becomes the reaper of all descendants and waits for every child.
+// Machine is the main function of a machine's process: it boots, runs an agent, and ends when it is
+// asked to, when its time is over, when it is reclaimed, or when its agent exits by itself.
+// Everything that was started in it ends with it. Only main calls it, in a process of its own that
+// a provider started in the machine's directory, before anything else is set up: the process
+// becomes the reaper of all its descendants and waits for every child.
 func Machine(ctx context.Context, stderr io.Writer) int {
 	log := slog.New(slog.NewTextHandler(stderr, nil))
 	dir, err := os.Getwd()
@@ -66,25 +66,26 @@ func Machine(ctx context.Context, stderr io.Writer) int {
 	return 0
 }
 
-// box is a machine from within. Its fields but told and woken belong to the goroutine that runs it.
+// box is the state of a machine inside its own process. All fields except shutdown and woken belong
+// to the goroutine that runs it.
 type box struct {
 	*machine
 	clk   clock.Clock
 	log   *slog.Logger
 	lock  *os.File
-	first cloud.Deadline // until the agent says another
-	agent int            // the process of the agent, 0 if there is none
-	fails int            // of the agent, in a row
-	over  bool           // the agent has ended and shall not be started again
-	next  time.Duration  // since boot of the host: the agent is started then
+	first cloud.Deadline // until the agent sets another
+	agent int            // PID of the agent, 0 if it is not running
+	fails int            // consecutive failures of the agent
+	over  bool           // the agent has ended and must not be started again
+	next  time.Duration  // next start of the agent, as time since the boot of the host
 
-	shutdown atomic.Bool   // to end
-	woken    chan struct{} // something has happened; holds at most one
+	shutdown atomic.Bool   // the machine is to end
+	woken    chan struct{} // wakes the loop; buffer of one
 }
 
-// power makes this process a machine.
+// power turns this process into a machine.
 func power(dir string, log *slog.Logger) (*box, error) {
-	goruntime.LockOSThread() // the kernel ends the agent with the thread that started it
+	goruntime.LockOSThread() // the kernel ends the agent together with the thread that started it
 	m, err := readMachine(dir)
 	if err != nil {
 		return nil, err
@@ -117,7 +118,7 @@ func power(dir string, log *slog.Logger) (*box, error) {
 	return b, nil
 }
 
-// bornWith returns the lock that this process got from the one that started it.
+// bornWith returns the lock that this process inherited from the one that started it.
 func bornWith(path string) (*os.File, error) {
 	var mine, there unix.Stat_t
 	if err := unix.Stat(path, &there); err != nil {
@@ -127,12 +128,12 @@ func bornWith(path string) (*os.File, error) {
 		return nil, errors.New("only a provider starts a machine")
 	}
 
-	unix.CloseOnExec(lockFD) // else the agent would have it too
+	unix.CloseOnExec(lockFD) // otherwise the agent would inherit it too
 
 	return os.NewFile(lockFD, path), nil
 }
 
-// listen takes note of signals: of children, and to end.
+// listen handles signals: the end of children, and requests to end.
 func (b *box) listen() {
 	signals := make(chan os.Signal, 8)
 	signal.Notify(signals, unix.SIGCHLD, unix.SIGTERM, unix.SIGINT)
@@ -151,7 +152,7 @@ func (b *box) listen() {
 	}()
 }
 
-// live looks after the agent until the machine shall end, and returns why.
+// live runs the agent until the machine must end, and returns the reason.
 func (b *box) live(ctx context.Context) string {
 	for {
 		b.reap()
@@ -178,7 +179,7 @@ func (b *box) live(ctx context.Context) string {
 	}
 }
 
-// end says why the machine shall end now, "" if it shall not.
+// end returns why the machine must end now, "" if it need not.
 func (b *box) end(now cloud.Moment) string {
 	asked := order{Why: whyTerminated}
 	ordered, err := readJSON(filepath.Join(b.dir, endingFile), &asked)
@@ -187,10 +188,10 @@ func (b *box) end(now cloud.Moment) string {
 	}
 
 	switch {
-	case b.shutdown.Load() || ordered: // a signal may have come before it was listened for
+	case b.shutdown.Load() || ordered: // a signal may have arrived before listen was called
 		return asked.Why
 	case !b.has(recordFile):
-		return whyCrashed // the cloud was removed from under it
+		return whyCrashed // the directory of the machine was removed
 	case !b.ReclaimAt.IsZero() && !now.Wall.Before(b.ReclaimAt):
 		return whySpot
 	case b.over:
@@ -202,7 +203,7 @@ func (b *box) end(now cloud.Moment) string {
 	return ""
 }
 
-// deadline is what the agent's file says, or while there is none, what was asked for.
+// deadline returns the deadline in the agent's file or, until that exists, the one of the request.
 func (b *box) deadline() cloud.Deadline {
 	text, err := os.ReadFile(filepath.Join(b.dir, dataDir, "agent", cloud.DeadlineFile))
 	if err != nil {
@@ -217,7 +218,7 @@ func (b *box) deadline() cloud.Deadline {
 	return d
 }
 
-// boot starts the agent. What keeps it from starting keeps it for a while only.
+// boot starts the agent. A failure counts as temporary and is retried.
 func (b *box) boot(ctx context.Context, now cloud.Moment) {
 	args := []string{"agent", "join", b.Server, "--config", filepath.Join(b.dir, agentFile)}
 	cmd := exec.CommandContext(context.WithoutCancel(ctx), b.Program, args...)
@@ -240,15 +241,15 @@ func (b *box) boot(ctx context.Context, now cloud.Moment) {
 	}
 }
 
-// failed makes the agent be started again, later each time.
+// failed schedules another start of the agent, with a longer delay each time.
 func (b *box) failed(now cloud.Moment, why string) {
 	b.fails++
 	b.next = now.Since + job.Backoff(b.fails, againFirst, againMost)
 	b.log.Warn("agent failed, restarting it", "why", why, "times", b.fails)
 }
 
-// reap takes note of all children that have ended, and reports whether none is left: as
-// all descendants come to this process in the end, none is left below it then.
+// reap records all children that have ended, and reports whether none is left. This process is the
+// reaper of all its descendants, so that means that no descendant is left.
 func (b *box) reap() bool {
 	for {
 		var status syscall.WaitStatus
@@ -268,9 +269,9 @@ func (b *box) reap() bool {
 	}
 }
 
-// agentEnded decides what the end of the agent means. One that ends in order, as at the end of
-// its lease, or that is killed takes the machine with it; one that fails is started
-// again, as the service of a real machine is.
+// agentEnded decides what the end of the agent means. An agent that exits normally, as at the end
+// of its lease, or that is killed ends the machine too; one that fails is started again, as the
+// service manager of a real machine does.
 func (b *box) agentEnded(status syscall.WaitStatus) {
 	b.agent = 0
 	now, err := cloud.MomentOf(b.clk)
@@ -283,8 +284,8 @@ func (b *box) agentEnded(status syscall.WaitStatus) {
 	b.failed(now, fmt.Sprintf("exit status %d", status.ExitStatus()))
 }
 
-// clear ends everything that runs in the machine: with SIGTERM, and after the grace period
-// with SIGKILL until nothing is left.
+// clear ends everything that runs in the machine: with SIGTERM, and after the grace period with
+// SIGKILL until nothing is left.
 func (b *box) clear(ctx context.Context) error {
 	for gone := time.Duration(0); !b.reap(); gone += killLook {
 		if gone > b.Grace+killMost {
@@ -311,8 +312,8 @@ func (b *box) clear(ctx context.Context) error {
 	return nil
 }
 
-// signOff writes the end down. If that cannot be done the provider finds the machine
-// dead and does it.
+// signOff records the end of the machine. If that fails, the provider finds the machine dead and
+// records its end.
 func (b *box) signOff(ctx context.Context, why string) error {
 	at := b.clk.Now()
 	ctx, cancel := context.WithTimeout(ctx, signOffMost)

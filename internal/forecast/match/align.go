@@ -8,9 +8,9 @@ import (
 	"trainyard/internal/quantile"
 )
 
-// kernel is how neighbours are weighed. Jobs that count steps mostly run on the same scale, and an alignment that needs
-// another is less likely; jobs that count seconds on different machines have no common scale. Which holds is
-// tuned on past jobs.
+// kernel is how neighbours are weighted. Jobs that count steps mostly run on the same scale, so an alignment with
+// another scale is less likely; jobs that count seconds on different machines have no common scale. Which of these
+// applies is tuned on past jobs.
 type kernel struct {
 	scalePenalty  float64 // weight of the prior on the scale
 	maxNeighbours int     // in a prediction
@@ -47,13 +47,13 @@ type alignment struct {
 	cost         float64 // squared error plus the penalty of its scale
 }
 
-// predictedEnd returns the work at which the goal is reached by this alignment.
+// predictedEnd returns the work at which this alignment predicts that the goal is reached.
 func (f *alignment) predictedEnd(s *runningCurve) float64 {
 	return s.done / (f.sqrtProgress * f.sqrtProgress)
 }
 
-// sqrtGoalOrEnd is the fraction of the past job's work that corresponds to reaching the goal: all of it if it fell
-// short.
+// sqrtGoalOrEnd returns the fraction of the past job's work, as a square root, at which it reached the goal, or 1
+// if it did not.
 func (f *alignment) sqrtGoalOrEnd() float64 {
 	if f.sqrtGoal == 0 {
 		return 1
@@ -75,7 +75,7 @@ func (s *runningCurve) alignAll(neighbours []neighbour, w kernel) []alignment {
 		bests[i] = s.tryScales(f, grid, &squaredErrors[i])
 	}
 
-	// The error of the better ones is the noise to expect; few points always fit.
+	// The error of the better alignments estimates the noise; with few points everything fits.
 	slices.Sort(bests)
 	n := float64(len(s.sqrtWork))
 	expected := max(bests[len(bests)/5]*n/max(n-1.5, 0.5), minError)
@@ -84,7 +84,7 @@ func (s *runningCurve) alignAll(neighbours []neighbour, w kernel) []alignment {
 		s.refine(&alignments[i], grid, &squaredErrors[i], penalty)
 	}
 
-	// An alignment of a less similar job has to be that much better.
+	// A less similar job needs a proportionally better alignment.
 	slices.SortStableFunc(
 		alignments,
 		func(a, b alignment) int { return cmp.Compare(a.cost/a.similarity, b.cost/b.similarity) },
@@ -93,7 +93,7 @@ func (s *runningCurve) alignAll(neighbours []neighbour, w kernel) []alignment {
 	return alignments
 }
 
-// scaleGrid is the scales that are tried first: for each the fraction done, and the logarithm of the end that follows.
+// scaleGrid is the scales that are tried first: for each the fraction done, and the logarithm of the resulting end.
 type scaleGrid struct {
 	sqrtProgress, logEnd [gridSize]float64
 	ratio                float64 // of neighbouring sqrtProgress
@@ -113,7 +113,7 @@ func (s *runningCurve) scales() *scaleGrid {
 	return g
 }
 
-// tryScales computes the error at all scales of the grid and returns the least.
+// tryScales computes the error at all scales of the grid and returns the smallest.
 func (s *runningCurve) tryScales(f *alignment, grid *scaleGrid, squaredErrors *[gridSize]float64) float64 {
 	c := s.pairWith(f.template)
 	sqrtEnd := f.sqrtGoalOrEnd()
@@ -144,7 +144,7 @@ func (s *runningCurve) refine(f *alignment, grid *scaleGrid, squaredErrors *[gri
 	}
 
 	for k := range gridSize {
-		if squaredErrors[k] < f.cost { // the scale only adds to it
+		if squaredErrors[k] < f.cost { // the scale penalty can only add to it
 			take(grid.sqrtProgress[k], grid.logEnd[k], squaredErrors[k])
 		}
 	}
@@ -160,13 +160,13 @@ func (s *runningCurve) refine(f *alignment, grid *scaleGrid, squaredErrors *[gri
 	}
 }
 
-// curvePair is two curves to compare: logarithms where all values have one.
+// curvePair is two curves to compare, by logarithms if all values have one.
 type curvePair struct {
 	running, template []float64
-	firstCell         float64 // stretch in which the past curve has its first point
-	unit              float64 // of a squared difference
-	missingPenalty    float64 // squared, of a point before the first of the past curve
-	robustness        float64 // inverse squared outlierScale
+	firstCell         float64 // cell in which the past curve has its first point
+	unit              float64 // scale of a squared difference
+	missingPenalty    float64 // squared difference assumed for points before the first of the past curve
+	robustness        float64 // inverse square of outlierScale
 }
 
 func (s *runningCurve) pairWith(h *template) curvePair {
@@ -216,10 +216,9 @@ func (s *runningCurve) goalReachedAt(h *neighbour) float64 {
 	return 0
 }
 
-// meanSquaredError is the weighted mean squared error between the running curve and a past one of which root² is
-// done, with
-// the robust loss of Geman and McClure. Before its first point nothing is known of the past curve but that it was no
-// better than there.
+// meanSquaredError returns the weighted mean squared error between the running curve and the first root² of a past
+// one, with the robust loss of Geman and McClure. Before its first point the past curve is only known to have been
+// no better than there.
 func (s *runningCurve) meanSquaredError(c *curvePair, root float64) float64 {
 	sum := 0.0
 	root *= cells
@@ -233,7 +232,7 @@ func (s *runningCurve) meanSquaredError(c *curvePair, root float64) float64 {
 		}
 
 		d *= d
-		sum += s.weights[i] * d / (1 + d*c.robustness) // outliers do not decide
+		sum += s.weights[i] * d / (1 + d*c.robustness) // bounded, so that outliers do not decide
 	}
 
 	return sum / c.unit
@@ -245,7 +244,7 @@ func (s *runningCurve) predict(alignments []alignment, w kernel) Match {
 	var m Match
 	var ends []quantile.WeightedValue
 	sum, never, squaredError := 0.0, 0.0, 0.0
-	floor := s.done + s.step/2 // the goal is met at a later point than the last
+	floor := s.done + s.step/2 // the goal is reached after the last point
 
 	for i := range alignments {
 		f := &alignments[i]
@@ -289,8 +288,8 @@ func (s *runningCurve) predict(alignments []alignment, w kernel) Match {
 	return m
 }
 
-// fellShort reports whether a past job that did not reach the goal counts as evidence that it is out of reach: it ran
-// to its own end, or had a goal that was no easier.
+// fellShort reports whether a past job that did not reach the goal is evidence that the goal is out of reach: it
+// ran to its own end, or its own goal was no easier.
 func (f *alignment) fellShort(s *runningCurve) bool {
 	return !f.goal.Set || s.goal.Met(f.goal.Value)
 }

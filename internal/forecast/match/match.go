@@ -4,8 +4,8 @@
 // It is a nearest-neighbour method. Similarity of the jobs' features selects the neighbours; each neighbour's
 // curve is aligned with the running one by scaling its axis of work; the prediction is the weighted median of
 // the aligned ends, with weights that fall with the alignment error (a kernel). The kernel's parameters are
-// chosen for each kind of job by leave-one-group-out validation (tune.go). It refuses to answer about a
-// job that has no similar predecessor.
+// chosen for each kind of job by leave-one-group-out validation (tune.go). For a job without a similar
+// predecessor it returns an error instead of a prediction.
 package match
 
 import (
@@ -20,12 +20,12 @@ import (
 	"trainyard/internal/id"
 )
 
-// Query is a running job, and which past jobs may be used.
+// Query is a running job and the past jobs with which it may be compared.
 type Query struct {
 	Curve    *curve.Curve
 	Features history.Features
-	Job      id.Job                   // the job itself: not compared with its own past
-	Group    string                   // of past jobs that are left out; "" leaves none out
+	Job      id.Job                   // the job itself, which is not compared with its own past
+	Group    string                   // group of past jobs to leave out; "" leaves none out
 	Before   time.Time                // only past jobs that had ended by then; zero means all
 	Skip     func(*history.Past) bool // further past jobs to leave out; nil leaves none out
 }
@@ -41,21 +41,21 @@ type Match struct {
 type Neighbour struct {
 	Job    id.Job
 	Name   string
-	End    float64 // predicted by it
-	Scale  float64 // units of work here for one of its
+	End    float64 // predicted from it
+	Scale  float64 // units of work here per unit of work there
 	Error  float64 // as Fit
 	Weight float64 // in the prediction, 0 to 1
 }
 
 const (
-	maxPoints     = 32 // of the running curve that are compared
-	maxCandidates = 80 // neighbours that are aligned at most
-	maxShown      = 7  // neighbours that a prediction lists
+	maxPoints     = 32 // points of the running curve that are compared
+	maxCandidates = 80 // neighbours that are aligned
+	maxShown      = 7  // neighbours listed in a prediction
 	// maxError is the Fit beyond which no past curve counts as similar.
 	maxError = 0.15
 )
 
-// Match predicts where a curve reaches its goal, and returns an error if no past job is similar.
+// Match predicts where a curve reaches its goal. It returns an error if no past job is similar.
 func (p *Pool) Match(q Query) (Match, error) {
 	w, ok := p.kernels[kindOf(&q.Features)]
 	if !ok {
@@ -92,7 +92,8 @@ func (p *Pool) predict(q *Query, w kernel) (Match, error) {
 	return running.predict(alignments, w), nil
 }
 
-// nothingAlike is the error that no past job is similar, with what would change that.
+// nothingAlike returns the error for a job without similar past jobs, and says what would change
+// that.
 func (p *Pool) nothingAlike(q *Query) error {
 	e := fault.New(fault.NotFound, "nothing_alike", "no similar job has finished yet")
 	if p.Len() == 0 {
@@ -139,14 +140,14 @@ func (p *Pool) neighbours(q *Query, s *runningCurve) []neighbour {
 // runningCurve is the running job's curve, prepared for comparison.
 type runningCurve struct {
 	done       float64   // work done at its last point
-	step       float64   // work from the point before it to the last
+	step       float64   // work between the last two points
 	sqrtWork   []float64 // of the fraction of done at each point
 	values     []float64
 	logs       []float64 // nil if a value is not positive
 	weights    []float64 // sum to 1; the newest count most
 	goal       curve.Goal
 	rising     bool
-	valueRange float64 // how far the values reach
+	valueRange float64 // range of the values
 }
 
 // newRunningCurve downsamples a curve and weighs its points.
@@ -203,7 +204,8 @@ func newRunningCurve(c *curve.Curve) runningCurve {
 	return s
 }
 
-// setWeights gives half of the weight to the last fifth of the points: they show the present trend.
+// setWeights gives half of the weight to the last fifth of the points, because they show the
+// present trend.
 func (s *runningCurve) setWeights() {
 	n := float64(len(s.sqrtWork))
 	sum := 0.0

@@ -8,32 +8,32 @@ import (
 	"trainyard/internal/forecast/history"
 )
 
-// cells is into how many stretches a past curve is cut. They are narrow at the beginning,
-// where curves bend most: stretch k ends at (k/cells)² of the work.
+// cells is the number of cells into which a past curve is divided. They are narrow at the
+// beginning, where curves bend most: cell k ends at (k/cells)² of the work.
 const cells = 192
 
-// Pool is past jobs whose curves have been prepared to be laid under others. It is
-// never changed, so that many may ask it at once.
+// Pool is past jobs whose curves are prepared for comparison. It is immutable, so that several
+// goroutines may use it.
 type Pool struct {
 	all     []template
-	kernels map[string]kernel // how the curves of a kind of job are best compared, by what came of it
+	kernels map[string]kernel // tuned kernel by kind of job
 }
 
-// template is a past job with its curve as it is looked up.
+// template is a past job with its prepared curve.
 type template struct {
 	past   *history.Past
 	traits traits
 	rising bool
 	goal   curve.Goal
-	// values and log are the values, and their logarithms if all are positive, at the ends of the
-	// stretches of the work until End; log is nil otherwise.
+	// values are the values of the curve at the ends of the cells, up to end. logs are their
+	// logarithms, nil unless all values are positive.
 	values, logs []float64
-	firstCell    float64 // stretch of its first point
+	firstCell    float64 // cell of its first point
 	end          float64 // work of the whole job
-	valueRange   float64 // how far the values reach
+	valueRange   float64 // range of its values
 }
 
-// NewPool prepares past jobs, which must not be changed afterwards. Those without a curve are left
+// NewPool prepares past jobs, which must not be changed afterwards. Jobs without a curve are left
 // out.
 func NewPool(past []history.Past) *Pool {
 	p := &Pool{}
@@ -43,18 +43,17 @@ func NewPool(past []history.Past) *Pool {
 		}
 	}
 
-	// The order in which jobs are given must not matter.
+	// The result must not depend on the order in which jobs are given.
 	slices.SortStableFunc(p.all, func(a, b template) int { return history.Compare(a.past, b.past) })
 	p.kernels = p.tuneKernels()
 
 	return p
 }
 
-// Len returns how many past jobs have a curve.
+// Len returns the number of past jobs with a curve.
 func (p *Pool) Len() int { return len(p.all) }
 
-// newTemplate cuts the curve of a past job into stretches; it returns false if there is
-// nothing to cut.
+// newTemplate divides the curve of a past job into cells. It returns false if the curve is empty.
 func newTemplate(p *history.Past) (template, bool) {
 	x, y := clean(p.Curve.X, p.Curve.Y)
 	if len(x) < 3 {
@@ -92,11 +91,12 @@ func newTemplate(p *history.Past) (template, bool) {
 	return q, true
 }
 
-// huge is beyond all that is measured, and small enough to be squared.
+// huge is larger than any measured value, and small enough to be squared.
 const huge = 1e100
 
-// clean returns the points of a curve that are numbers and go on, each value the
-// middle of itself and its neighbours: one outlier is not a shape.
+// clean returns the points of a curve with finite values and increasing work. Each value is
+// replaced by the median of itself and its neighbours, so that a single outlier does not change the
+// shape.
 func clean(xs, ys []float64) (x, y []float64) {
 	n := min(len(xs), len(ys))
 	x, y = make([]float64, 0, n), make([]float64, 0, n)
@@ -118,8 +118,8 @@ func clean(xs, ys []float64) (x, y []float64) {
 	return x, smooth
 }
 
-// cellMean returns the value of a curve at the end of a stretch: the mean of the points between the middles
-// of this stretch and the next if there are several, so that noise is not taken for shape.
+// cellMean returns the value of a curve at the end of a cell: the mean of the points between the middles of
+// this cell and the next if there are several, so that noise is not mistaken for shape.
 func cellMean(x, y []float64, end float64, k int, at *int) float64 {
 	part := float64(k) / cells
 	before, after := max(part-0.5/cells, 0), part+0.5/cells
@@ -142,9 +142,9 @@ func cellMean(x, y []float64, end float64, k int, at *int) float64 {
 	return interpolate(x, y, end*part*part, at)
 }
 
-// interpolate returns the value of a curve at a place, along straight lines between its points;
-// before the first and after the last it is theirs. It goes on from *at, so that rising
-// places are found without a search.
+// interpolate returns the value of a curve at a place by linear interpolation; before the first
+// point and after the last it is constant. It continues from *at, so that increasing places need no
+// search.
 func interpolate(x, y []float64, place float64, at *int) float64 {
 	for *at+1 < len(x) && x[*at+1] < place {
 		*at++

@@ -6,9 +6,9 @@ import (
 	"trainyard/internal/forecast/history"
 )
 
-// similarity is how much one job is like another by what is known of them: 0 is not at all,
-// 1 is the same kind of job. A metric that both name and name differently sets them apart, and so do
-// task and model together. Jobs that say nothing of this are known by their names and commands.
+// similarity returns how similar two jobs are by their features: 0 is not at all, 1 is the same kind
+// of job. Two jobs with different metrics are not similar, nor are two that differ in both task and
+// model. Jobs without these features are compared by their names and commands.
 func similarity(a, b *traits) float64 {
 	if differ(a.metric, b.metric) || differ(a.task, b.task) && differ(a.model, b.model) {
 		return 0
@@ -21,7 +21,7 @@ func similarity(a, b *traits) float64 {
 	case same(a.model, b.model):
 		neighbours = 1
 	case differ(a.model, b.model):
-		// Another model may be trained on the same data to the same end.
+		// A different model may be trained on the same data for the same purpose.
 		if same(a.task, b.task) && same(a.metric, b.metric) {
 			neighbours = 0.25 + 0.5*nameOverlap
 		}
@@ -48,15 +48,15 @@ func similarity(a, b *traits) float64 {
 	return neighbours * math.Exp(-hyperparameterDistance(a, b))
 }
 
-// otherTargetFactor is what is left of kinship if jobs aim at different values: people change
-// the target mostly when they change the model or the data.
+// otherTargetFactor reduces the similarity of jobs with different target values: people mostly
+// change the target when they change the model or the data.
 const otherTargetFactor = 0.3
 
-// otherTaskFactor is what is left of it if the same kind of model, or a job of the same name, does something else.
+// otherTaskFactor reduces the similarity of jobs with the same model or name but different tasks.
 const otherTaskFactor = 0.4
 
-// hyperparameterDistance adds up how far the numbers of two jobs that shape a curve are from each other:
-// those that both name, as factors.
+// hyperparameterDistance sums up the distances between the hyperparameters that shape a curve and that
+// both jobs state, as logarithms of ratios.
 func hyperparameterDistance(a, b *traits) float64 {
 	sum := 0.0
 	for i := range a.hyperparameters {
@@ -68,15 +68,16 @@ func hyperparameterDistance(a, b *traits) float64 {
 	return distanceWeight * sum
 }
 
-// distanceWeight is what a factor of e in batch, rate or size costs in kinship, as a logarithm.
+// distanceWeight is the weight of a factor of e in batch size, learning rate or model size, in the
+// logarithm of the similarity.
 const distanceWeight = 0.5
 
-// traits are the features of a job as they are compared.
+// traits are the features of a job, prepared for comparison.
 type traits struct {
 	metric, task, model, owner string
-	name, command              []string // their words, sorted
+	name, command              []string // words, sorted
 	target                     float64
-	hyperparameters            [3]float64 // batch, rate, parameters
+	hyperparameters            [3]float64 // batch size, learning rate, number of parameters
 }
 
 func traitsOf(f *history.Features) traits {
@@ -95,7 +96,7 @@ func traitsOf(f *history.Features) traits {
 func same(a, b string) bool   { return a != "" && a == b }
 func differ(a, b string) bool { return a != "" && b != "" && a != b }
 
-// overlap is how many of the words of two names are in both, as a part of all.
+// overlap returns the fraction of the words of two names that are in both.
 func overlap(a, b []string) float64 {
 	if len(a) == 0 || len(b) == 0 {
 		return 0

@@ -8,11 +8,11 @@ import (
 )
 
 const (
-	minJobs   = 8  // past jobs of a kind that tuning needs
-	maxProbes = 16 // of them that are predicted
+	minJobs   = 8  // past jobs of a kind needed for tuning
+	maxProbes = 16 // past jobs that are predicted for tuning
 )
 
-// kindOf names the kind of jobs that share a kernel.
+// kindOf returns the kind of a job; jobs of one kind share a kernel.
 func kindOf(f *history.Features) string {
 	return history.Kind(f) + " " + history.Normalize(f.Metric)
 }
@@ -53,7 +53,8 @@ func (p *Pool) bestKernel(list []*template) kernel {
 			}
 		}
 
-		// The median and the 80 % quantile: neither alone is what people notice.
+		// The score is the median plus half of the 80 % quantile, because people notice both typical
+		// and large errors.
 		if len(errs) < minJobs {
 			continue
 		}

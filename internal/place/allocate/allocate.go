@@ -18,33 +18,33 @@ import (
 	"trainyard/internal/queue"
 )
 
-// Request is how much one job shall have.
+// Request is the number of GPUs that one job is to have.
 type Request struct {
 	Item    *queue.Item
 	Running *place.Running // what it holds; nil if it is queued
-	// GPUs is how many it shall have on all its nodes together, 0 for nothing. For a
-	// job that asks for no GPUs it is the number of nodes.
+	// GPUs is how many GPUs the job is to have on all its nodes together, 0 for none. For a job
+	// that asks for no GPUs it is the number of nodes.
 	GPUs int
-	// Min is the smallest useful count. A job that cannot have that many gets nothing, or
-	// stays as it is if it runs, was to grow, and its seats were not given to others. 0
-	// means the minimum of its need.
+	// Min is the smallest useful count. A job that cannot have that many gets nothing. If it runs
+	// and was to grow, it stays as it is, provided that its seats were not given to others. 0 means
+	// the minimum of its need.
 	Min int
-	// Kinds are the kinds of rooms it may have, as in fleet.Room, the best first.
-	// Nil means all that its need allows.
+	// Kinds are the kinds of rooms that the job may use, as in fleet.Room, the best first. Nil
+	// means all that its need allows.
 	Kinds []int32
 }
 
-// Allocation is what a job gets.
+// Allocation is what one job gets.
 type Allocation struct {
 	Seats     []place.Allocation // in rank order; nil for nothing
-	GPUs      int                // in all, or nodes if it asks for no GPUs; less than requested if there is no more
-	Unchanged bool               // it runs on just these seats and need not be stopped
+	GPUs      int                // total GPUs, or nodes for a job without GPUs; may be less than requested
+	Unchanged bool               // it runs on exactly these seats and need not be stopped
 }
 
-// Options say what Assign may do.
+// Options restricts what Assign may do.
 type Options struct {
-	// Move lets jobs be moved to other nodes to make room for a larger one that would get
-	// less than requested. Without it a job moves only when its count or kind changes.
+	// Move permits moving jobs to other nodes to make room for a larger one that would get less
+	// than requested. Without it a job moves only when its count or kind changes.
 	Move bool
 }
 
@@ -56,9 +56,9 @@ func Movable(r *place.Running) bool {
 		func(s place.Allocation) bool { return s.Share != 0 })
 }
 
-// Assign gives each of the requests its seats. Jobs that are not among them, or not movable,
-// keep what they hold. The largest count is served first, because it is hardest to place,
-// then the earlier in the list.
+// Assign assigns seats to the requests. Jobs that are not among them, or not movable, keep their
+// seats. Requests are served by count, the largest first, because it is hardest to place, and then
+// in the order of the list.
 func Assign(v *place.View, requests []Request, o Options) []Allocation {
 	al := newAllocator(v, requests)
 	var order []int
@@ -85,8 +85,8 @@ func Assign(v *place.View, requests []Request, o Options) []Allocation {
 	return results
 }
 
-// Plan returns the plan that carries out the allocations: jobs that run on other seats than
-// before are stopped and started again. why returns the reason for the change of a request.
+// Plan returns the plan that carries out the allocations: jobs whose seats change are stopped and
+// started again. why returns the reason for the change of a request.
 func Plan(requests []Request, results []Allocation, why func(i int) string) place.Plan {
 	var p place.Plan
 
@@ -112,9 +112,9 @@ func Plan(requests []Request, results []Allocation, why func(i int) string) plac
 // Kind is a kind of room: nodes with one kind of GPU.
 type Kind struct {
 	ID      int32      // as in fleet.Room: -1 for nodes without GPUs or with several kinds
-	GPU     *fleet.GPU // one of them, nil without
+	GPU     *fleet.GPU // an example, nil without GPUs
 	GPUs    int        // that are free or held by movable jobs
-	Nodes   int        // with such GPUs, or without any
+	Nodes   int        // that have such GPUs, or that have none
 	Largest int        // most such GPUs of one node
 }
 
@@ -125,11 +125,11 @@ func Vacant(v *place.View) []fleet.Room {
 	return al.rooms
 }
 
-// Kinds returns what there is to allocate without the movable jobs, by kind in the order of
+// Kinds returns what can be allocated if the movable jobs are taken off, by kind in the order of
 // their IDs. Closed nodes do not count.
 func Kinds(v *place.View) []Kind { return KindsOf(Vacant(v)) }
 
-// KindsOf returns what there is to allocate in vacant rooms.
+// KindsOf returns what can be allocated in vacant rooms.
 func KindsOf(vacant []fleet.Room) []Kind {
 	var kinds []Kind
 

@@ -29,7 +29,7 @@ type yard struct {
 
 func newYard() *yard { return &yard{table: fleet.NewTable(), line: queue.New()} }
 
-// node adds a node with so many GPUs of a model.
+// node adds a node with a number of GPUs of a model.
 func (y *yard) node(name, model string, gpus int, change func(*fleet.Node)) {
 	n := &fleet.Node{
 		ID:        id.Node(name),
@@ -120,7 +120,8 @@ func text(list []place.Allocation) string {
 	return strings.Join(parts, " ")
 }
 
-// TestDeal has for each situation what everybody gets: seats, and "=" in front if nothing changes.
+// TestDeal has for each situation what each job gets: its seats, with "=" in front if nothing
+// changes.
 func TestDeal(t *testing.T) {
 	t.Parallel()
 	elastic := ask(1, 16, 1, 4)
@@ -420,7 +421,7 @@ func TestKinds(t *testing.T) {
 	}
 }
 
-// drawDeal draws a yard in which some jobs run, and what each shall have.
+// drawDeal draws a yard in which some jobs run, and the number of GPUs that each is to have.
 func drawDeal(t *rapid.T) (*yard, []allocate.Request) {
 	y := newYard()
 	for i := range rapid.IntRange(1, 5).Draw(t, "nodes") {
@@ -447,7 +448,7 @@ func drawDeal(t *rapid.T) (*yard, []allocate.Request) {
 
 		w := allocate.Request{Item: y.item(r)}
 
-		// What it holds comes from a deal of its own, with the others as they are.
+		// Its present seats come from an earlier allocation, with the others unchanged.
 		if g := allocate.Assign(
 			y.view(),
 			[]allocate.Request{{Item: w.Item, GPUs: rapid.IntRange(0, 6).Draw(t, "held")}},
@@ -495,7 +496,7 @@ func TestDealCanBeCarriedOut(t *testing.T) {
 	})
 }
 
-// soundGiven checks what one job was given.
+// soundGiven checks the allocation of one job.
 func soundGiven(t *rapid.T, y *yard, w *allocate.Request, g *allocate.Allocation, o allocate.Options) {
 	need := &w.Item.Shape.Need
 	n := len(g.Seats)
@@ -533,7 +534,7 @@ func soundGiven(t *rapid.T, y *yard, w *allocate.Request, g *allocate.Allocation
 	}
 }
 
-// open reports whether new work may go onto all nodes of a job.
+// open reports whether new work may start on all nodes of a job.
 func (y *yard) open(r *place.Running) bool {
 	return !slices.ContainsFunc(r.Allocations, func(s place.Allocation) bool {
 		room, found := y.table.Get(s.Node)
@@ -541,8 +542,8 @@ func (y *yard) open(r *place.Running) bool {
 	})
 }
 
-// TestEverythingFitsThatIsFine deals to jobs that take single GPUs anywhere: as
-// long as the sum is not greater than what there is, everyone gets all.
+// TestEverythingFitsThatIsFine allocates to jobs that take single GPUs anywhere: as long as the sum
+// does not exceed the capacity, each gets all it requested.
 func TestEverythingFitsThatIsFine(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
@@ -592,8 +593,8 @@ func TestEverythingFitsThatIsFine(t *testing.T) {
 	})
 }
 
-// BenchmarkDeal is the worst that harvesting does: 1,024 nodes, all in the hands
-// of jobs of up to 64 nodes, of which some change.
+// BenchmarkDeal is the largest case of harvesting: 1,024 nodes, all held by jobs of up to 64 nodes,
+// of which some change.
 func BenchmarkDeal(b *testing.B) {
 	y := newYard()
 	for i := range 1024 {

@@ -10,27 +10,27 @@ import (
 	"trainyard/internal/place"
 )
 
-// allocator has the rooms as they are while the requests are served.
+// allocator holds the state of the rooms while requests are served.
 type allocator struct {
 	view           *place.View
-	rooms          []fleet.Room // those of the view; what movable jobs among the requests hold is free
-	last           int          // the room that was found last
-	rank           []int32      // of each group of rooms: the one to fill first is 0
+	rooms          []fleet.Room // those of the view, without what movable jobs among the requests hold
+	last           int          // index of the room found last
+	rank           []int32      // rank of each group of rooms; the group to fill first has rank 0
 	matchers       map[fleet.Need]*fleet.Matcher
 	requests       []Request
 	allocations    []allocation
-	candidateSpace []candidate // memory for the candidates of the request being served
-	seatIn         []int32     // and for the number of its seat in each room, from 1; 0 for none
+	candidateSpace []candidate // scratch space for the candidates of the request being served
+	seatIn         []int32     // scratch space: number of its seat in each room, from 1; 0 for none
 }
 
-// allocation is what a request has so far.
+// allocation is what a request has been given so far.
 type allocation struct {
 	seats []seat
 	count int  // GPUs, or nodes of a job without
-	fixed bool // it stays as it is, whatever was requested
+	fixed bool // keeps its present seats, regardless of the request
 }
 
-// seat is the GPUs of one room.
+// seat is a set of GPUs of one room.
 type seat struct {
 	room int32 // index of the room
 	gpus uint64
@@ -53,8 +53,8 @@ func newAllocator(v *place.View, requests []Request) *allocator {
 	return al
 }
 
-// vacate frees what movable jobs hold. What is held twice, by a run and by one that is to follow
-// it, stays held as long as one of them is not movable.
+// vacate frees what movable jobs hold. GPUs held twice, by a run and by the one that is to follow
+// it, stay held as long as one of the two is not movable.
 func (al *allocator) vacate(running []*place.Running) {
 	loose := make(map[id.Run]bool, len(running))
 	touched := make([]bool, len(al.rooms))
@@ -91,8 +91,8 @@ func (al *allocator) vacate(running []*place.Running) {
 	}
 }
 
-// find returns the room of a node. The nodes of a job are often neighbours, so the one after
-// the last that was found is tried first.
+// find returns the room of a node. The nodes of a job are often adjacent in the list, so the room
+// after the last one found is tried first.
 func (al *allocator) find(n id.Node) (int32, bool) {
 	al.last++
 	if al.last < len(al.rooms) && al.rooms[al.last].Node.ID == n {
@@ -105,7 +105,7 @@ func (al *allocator) find(n id.Node) (int32, bool) {
 	return int32(at), at < len(al.rooms) && al.rooms[at].Node.ID == n
 }
 
-// matcher returns the matcher of a request's need.
+// matcher returns the matcher for the need of a request.
 func (al *allocator) matcher(w *Request) *fleet.Matcher {
 	need := w.Item.Shape.Need
 	m := al.matchers[need]
@@ -117,8 +117,8 @@ func (al *allocator) matcher(w *Request) *fleet.Matcher {
 	return m
 }
 
-// keep gives a running job what it holds now, up to what was requested, so that no other job
-// is given it. It reports whether the request is still to be served.
+// keep assigns a running job the seats that it has, up to the requested count, so that no other job
+// gets them. It reports whether the request still has to be served.
 func (al *allocator) keep(i int) bool {
 	w := &al.requests[i]
 	r := w.Running
@@ -132,7 +132,7 @@ func (al *allocator) keep(i int) bool {
 		return false
 	}
 
-	gone := false // the nodes of some of its seats are gone
+	gone := false // some of its nodes no longer exist
 
 	own := make([]seat, 0, len(r.Allocations))
 	for _, s := range r.Allocations {
@@ -173,7 +173,7 @@ func (al *allocator) keep(i int) bool {
 	return true
 }
 
-// unitsOf counts GPUs, or the nodes of a job that asks for none.
+// unitsOf counts GPUs, or nodes for a job that asks for no GPUs.
 func (al *allocator) unitsOf(w *Request, cards []seat) int {
 	if w.Item.Shape.Need.MaxGPUs == 0 {
 		return len(cards)
@@ -187,7 +187,7 @@ func (al *allocator) unitsOf(w *Request, cards []seat) int {
 	return n
 }
 
-// kindAllowed reports whether all seats are on one kind that the request allows.
+// kindAllowed reports whether all seats are on one kind, and on one that the request allows.
 func (al *allocator) kindAllowed(w *Request, cards []seat) bool {
 	if w.Item.Shape.Need.MaxGPUs == 0 {
 		return true
@@ -203,10 +203,10 @@ func (al *allocator) kindAllowed(w *Request, cards []seat) bool {
 	return true
 }
 
-// book takes what a request has out of the rooms.
+// book subtracts the seats of a request from the rooms.
 func (al *allocator) book(i int) { al.change(i, -1) }
 
-// unbook puts it back into the rooms.
+// unbook adds the seats of a request back to the rooms.
 func (al *allocator) unbook(i int) { al.change(i, 1) }
 
 func (al *allocator) change(i int, sign int) {
@@ -226,7 +226,7 @@ func (al *allocator) change(i int, sign int) {
 	}
 }
 
-// result returns what a request gets.
+// result returns the final allocation of a request.
 func (al *allocator) result(i int) Allocation {
 	h, r := &al.allocations[i], al.requests[i].Running
 	g := Allocation{GPUs: h.count, Unchanged: r != nil && h.fixed}

@@ -5,15 +5,15 @@ import (
 	"slices"
 )
 
-// holder is a request with a seat in a room.
+// holder is a request that has a seat in a room.
 type holder struct {
 	request int
 	gpus    uint64
 }
 
-// makeRoom moves smaller jobs out of the way of a request that got less than it asked for. It
-// is done if the request gets more and each of the others gets all it had; otherwise
-// everything stays as it was. Only smaller jobs are moved, so this terminates.
+// makeRoom moves smaller jobs out of the way of a request that got less than it asked for. The
+// moves are kept only if the request gets more and each of the others gets all it had; otherwise
+// they are undone. Only smaller jobs are moved, so this terminates.
 func (al *allocator) makeRoom(i int) {
 	w := &al.requests[i]
 	b := boundsOf(w)
@@ -34,7 +34,7 @@ func (al *allocator) makeRoom(i int) {
 	}
 }
 
-// serveAgain serves those that were moved, and reports whether each has what it had.
+// serveAgain serves the requests that were moved, and reports whether each has as much as before.
 func (al *allocator) serveAgain(moved []int, had []allocation) bool {
 	slices.SortStableFunc(moved, func(a, b int) int {
 		return cmp.Or(cmp.Compare(had[b].count, had[a].count),
@@ -52,8 +52,8 @@ func (al *allocator) serveAgain(moved []int, had []allocation) bool {
 	return true
 }
 
-// evict takes smaller jobs off rooms of a kind until the request fits there, rooms where the
-// fewest GPUs are moved first. It returns the requests that it took off.
+// evict removes smaller jobs from rooms of a kind until the request fits there, first from rooms
+// where the fewest GPUs have to be moved. It returns the requests that it removed.
 func (al *allocator) evict(i int, b bounds, kind int32) []int {
 	w := &al.requests[i]
 	there := al.holders(w.GPUs)
@@ -63,7 +63,7 @@ func (al *allocator) evict(i int, b bounds, kind int32) []int {
 
 	type option struct {
 		at        int32
-		cap, cost int // what it could have there, and how much of that others have
+		cap, cost int // GPUs that the request could have there, and how many of them others hold
 	}
 
 	var list []option
@@ -114,7 +114,8 @@ func (al *allocator) evict(i int, b bounds, kind int32) []int {
 	return moved
 }
 
-// clearRoom takes jobs off a room, the smallest first, until the request fits there with so many GPUs.
+// clearRoom removes jobs from a room, the smallest first, until the request fits there with the wanted
+// number of GPUs.
 func (al *allocator) clearRoom(i int, at int32, want int, there []holder) []int {
 	m := al.matcher(&al.requests[i])
 	var moved []int
@@ -125,7 +126,7 @@ func (al *allocator) clearRoom(i int, at int32, want int, there []holder) []int 
 			break
 		}
 		if len(al.allocations[h.request].seats) == 0 {
-			continue // it was on a room that was cleared before
+			continue // removed already, with another room
 		}
 
 		al.unbook(h.request)
@@ -136,8 +137,8 @@ func (al *allocator) clearRoom(i int, at int32, want int, there []holder) []int 
 	return moved
 }
 
-// holders lists for each room the jobs with a seat there that may be moved and
-// have less than so many GPUs in all, the smallest first.
+// holders lists for each room the movable jobs with a seat there that have fewer than below GPUs in
+// total, the smallest first.
 func (al *allocator) holders(below int) [][]holder {
 	there := make([][]holder, len(al.rooms))
 	for j := range al.allocations {

@@ -12,9 +12,9 @@ type candidate struct {
 	room     int32
 	fits     uint64 // GPUs it could have there
 	capacity int    // how many of them it may have; 1 for a job without GPUs
-	own      uint64 // what it holds there now
+	own      uint64 // GPUs that it holds there now
 	current  bool   // it has a seat there now
-	occupied uint64 // what of it running jobs must release first
+	occupied uint64 // GPUs in fits that running jobs must release first
 }
 
 // bounds are the limits of one request.
@@ -38,8 +38,8 @@ func boundsOf(w *Request) bounds {
 	return b
 }
 
-// serve gives a request its seats: what it holds and more, or others if those are on fewer
-// nodes or have more GPUs.
+// serve assigns seats to a request: either its present seats and more, or others if those need
+// fewer nodes or have more GPUs.
 func (al *allocator) serve(i int) {
 	w, h := &al.requests[i], &al.allocations[i]
 	b := boundsOf(w)
@@ -50,7 +50,7 @@ func (al *allocator) serve(i int) {
 		best = al.extend(w, b, h.seats)
 	}
 
-	// If all seats are on as few nodes as possible, no others can be better.
+	// If all seats are on the minimum number of nodes, a fresh start cannot be better.
 	if best.count < w.GPUs || len(best.seats) > max(b.minNodes, (w.GPUs+b.maxPerNode-1)/b.maxPerNode) {
 		if fresh := al.fromScratch(w, b, h.seats); fresh.count > best.count || fresh.count == best.count &&
 			len(fresh.seats) < len(best.seats) {
@@ -66,8 +66,8 @@ func (al *allocator) serve(i int) {
 	al.book(i)
 }
 
-// unserved is what a job gets that cannot have its minimum: what it has now, if it was to
-// grow.
+// unserved returns what a job gets if it cannot have its minimum: its present seats if it was to
+// grow, otherwise nothing.
 func (al *allocator) unserved(i int) allocation {
 	w := &al.requests[i]
 	r := w.Running
@@ -90,13 +90,13 @@ func (al *allocator) unserved(i int) allocation {
 	return h
 }
 
-// available reports whether what a job has of a room was not given to others.
+// available reports whether the present share of a job in a room was not given to others.
 func (al *allocator) available(at int32, gpus uint64, need *fleet.Need) bool {
 	r := &al.rooms[at]
 	return gpus&r.Sound&^r.Free == 0 && r.CPUs >= need.CPUs && r.Memory >= need.Memory
 }
 
-// currentCount is what a running job has now.
+// currentCount returns the present count of a running job.
 func (al *allocator) currentCount(w *Request) int {
 	if w.Item.Shape.Need.MaxGPUs == 0 {
 		return len(w.Running.Allocations)
@@ -105,7 +105,7 @@ func (al *allocator) currentCount(w *Request) int {
 	return w.Running.GPUs
 }
 
-// shrink keeps as many of a job's GPUs as requested, on as few nodes as possible.
+// shrink keeps the requested number of a job's GPUs, on as few nodes as possible.
 func (al *allocator) shrink(w *Request, own []seat) []seat {
 	list := make([]candidate, 0, len(own))
 	for _, c := range own {
@@ -122,8 +122,7 @@ func (al *allocator) shrink(w *Request, own []seat) []seat {
 	return split(list, w.GPUs, boundsOf(w)).seats
 }
 
-// extend adds to the seats that a job has: first on its nodes, then on others of
-// the same kind.
+// extend adds to the present seats of a job: first on its nodes, then on others of the same kind.
 func (al *allocator) extend(w *Request, b bounds, own []seat) allocation {
 	m := al.matcher(w)
 	list := make([]candidate, 0, len(own))
@@ -143,7 +142,7 @@ func (al *allocator) extend(w *Request, b bounds, own []seat) allocation {
 		}
 
 		if al.unitsOf(w, own) >= w.GPUs && b.gpus {
-			k.capacity = count(c.gpus) // it has enough: it takes nothing more on its nodes
+			k.capacity = count(c.gpus) // has enough already: take nothing more on its nodes
 		}
 
 		list = append(list, k)
@@ -160,7 +159,8 @@ func (al *allocator) extend(w *Request, b bounds, own []seat) allocation {
 	return split(list, w.GPUs, b)
 }
 
-// fromScratch finds seats on the first allowed kind that has enough, or on the one that has most.
+// fromScratch finds seats on the first allowed kind that has enough, or else on the kind that has
+// most.
 func (al *allocator) fromScratch(w *Request, b bounds, own []seat) allocation {
 	var best allocation
 	for _, kind := range al.kinds(w, own) {
@@ -177,11 +177,11 @@ func (al *allocator) fromScratch(w *Request, b bounds, own []seat) allocation {
 	return best
 }
 
-// kinds lists the kinds that a request may have in the order in which they are tried: that of
-// its current seats, then as the request says, or by rank.
+// kinds lists the kinds that a request may use in the order in which to try them: that of its
+// present seats, then those of the request in its order, or by rank.
 func (al *allocator) kinds(w *Request, own []seat) []int32 {
 	if w.Item.Shape.Need.MaxGPUs == 0 {
-		return []int32{-1} // any will do
+		return []int32{-1} // a job without GPUs may use any kind
 	}
 
 	list := slices.Clone(w.Kinds)
@@ -272,8 +272,7 @@ func (al *allocator) candidates(w *Request, b bounds, kind int32, own []seat) []
 	return list
 }
 
-// trueFirst compares two conditions for sorting: rooms for which one holds come before rooms
-// for which it does not.
+// trueFirst compares two conditions for sorting: true comes before false.
 func trueFirst(a, b bool) int {
 	switch {
 	case a == b:
@@ -285,7 +284,7 @@ func trueFirst(a, b bool) int {
 	return 1
 }
 
-// pick takes the fewest rooms that have enough. The last of them is the tightest that
+// pick selects the fewest rooms that together have enough. The last of them is the tightest that
 // suffices for the rest, preferably one where the job need not wait for others to stop.
 func pick(list []candidate, want int, b bounds) []candidate {
 	sum, k := 0, 0
@@ -319,7 +318,7 @@ func pick(list []candidate, want int, b bounds) []candidate {
 	return picked
 }
 
-// free is how many GPUs of a room the job can have without waiting for others to stop.
+// free returns how many GPUs of a room the job can have without waiting for others to stop.
 func (c *candidate) free(b bounds) int {
 	if !b.gpus {
 		return c.capacity
@@ -328,8 +327,8 @@ func (c *candidate) free(b bounds) int {
 	return count(c.fits &^ c.occupied)
 }
 
-// split distributes a count over rooms, in their order: as many to each as it can give, and
-// to none fewer than the minimum per node.
+// split distributes a count over rooms in their order: to each as many as it can give, and to none
+// fewer than the minimum per node.
 func split(list []candidate, want int, b bounds) allocation {
 	sum := 0
 	for k := range list {
@@ -363,7 +362,7 @@ func split(list []candidate, want int, b bounds) allocation {
 	return h
 }
 
-// take chooses n GPUs of a room: those the job has there first, then free ones.
+// take chooses n GPUs of a room: those that the job holds there first, then free ones.
 func (c *candidate) take(n int, b bounds) uint64 {
 	if !b.gpus {
 		return 0

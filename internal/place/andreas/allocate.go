@@ -11,9 +11,9 @@ import (
 	"trainyard/internal/place/andreas/problem"
 )
 
-// allocate finds the nodes and GPUs for what the tasks were given. Who keeps the candidate
-// that it has keeps its seats; then the others, the greatest first. Then nodes are
-// emptied where that saves more than the moves cost.
+// allocate selects the nodes and GPUs for the assigned candidates. Tasks that keep their present
+// candidate keep their seats; then come the others, the largest first. Finally nodes are emptied
+// where that saves more than the moves cost.
 func (y *planner) allocate() {
 	y.ClearSeats()
 	var rest []int32
@@ -42,9 +42,9 @@ func (y *planner) allocate() {
 	y.consolidate()
 }
 
-// allocateTask finds seats for a task. If its candidate cannot be had, because what is free
-// is scattered, others make room for it or it takes the best that it can have. One
-// that runs and finds nothing else stays where it is if it still can.
+// allocateTask finds seats for a task. If its candidate does not fit because the free GPUs are
+// scattered, other tasks make room or the task takes the best candidate that fits. A running task
+// that finds nothing else stays where it is if it still can.
 func (y *planner) allocateTask(i int32) {
 	t := &y.Tasks[i]
 
@@ -66,11 +66,11 @@ func (y *planner) allocateTask(i int32) {
 			return
 		}
 
-		t.Candidates[best].Gain = math.Inf(-1) // no room for it
+		t.Candidates[best].Gain = math.Inf(-1) // it does not fit: do not try it again
 	}
 }
 
-// fits reports whether there seems to be room for a candidate.
+// fits reports whether there seems to be room for a candidate, by the number of free GPUs alone.
 func (y *planner) fits(i int32, at int) bool {
 	t := &y.Tasks[i]
 	o := &t.Candidates[at]
@@ -86,8 +86,8 @@ func (y *planner) fits(i int32, at int) bool {
 	return y.Indexes[o.Kind].CountWith(o.On(0)) >= int(o.Nodes)
 }
 
-// tryAllocate seats a task on the nodes that its candidate fits on most tightly: its own
-// first, which it may have to itself anyway. Rooms in avoid are not used.
+// tryAllocate seats a task on the nodes that its candidate fits most tightly. The task's own nodes
+// come first, because it may have them to itself already. Rooms in avoid are not used.
 func (y *planner) tryAllocate(i int32, avoid []int32) bool {
 	t := &y.Tasks[i]
 	o := &t.Candidates[t.Assigned]
@@ -125,8 +125,8 @@ func (y *planner) tryAllocate(i int32, avoid []int32) bool {
 	return true
 }
 
-// sharing finds a GPU of which a task can have a part: the one with the least left
-// of those that others share, or else a free one on the fullest node.
+// sharing finds a GPU of which a task can have a part: of the GPUs that are already shared the one
+// with the least left, or else a free one on the fullest node.
 func (y *planner) sharing(t *problem.Task, o *problem.Candidate, avoid []int32) (room int32, gpu uint64, ok bool) {
 	match := y.ShapeOf(t.Item.Shape).Match
 	most := -1.0
@@ -181,9 +181,9 @@ func isFree(r *fleet.Room, s place.Allocation) bool {
 	})
 }
 
-// tightest returns the room of a candidate's kind that has so many GPUs for a task
-// and fewest beside them, and which of them. The node where it runs or ran goes
-// first if it is in use anyway.
+// tightest returns the room of a candidate's kind that has enough GPUs for a task and the fewest
+// beyond that, and which GPUs. The node where the task runs or ran last comes first if it is in use
+// anyway.
 func (y *planner) tightest(
 	t *problem.Task, match *fleet.Matcher, o *problem.Candidate, gpus int, skip []int32,
 ) (int32, uint64) {
@@ -221,7 +221,7 @@ func (y *planner) tightest(
 	return -1, 0
 }
 
-// lastRoom returns the room where a task runs or ran last, -1 if it has not run.
+// lastRoom returns the room where a task runs or last ran, -1 if it has not run.
 func (y *planner) lastRoom(t *problem.Task) int32 {
 	switch {
 	case t.Running != nil:

@@ -433,8 +433,8 @@ func TestWithoutDeadlines(t *testing.T) {
 	})
 }
 
-// TestWaitingByChoiceEnds lets the only free GPUs be of a kind that costs more: the
-// job waits, and takes them when it must.
+// TestWaitingByChoiceEnds has only free GPUs of a more expensive kind: the job waits, and takes
+// them when it must.
 func TestWaitingByChoiceEnds(t *testing.T) {
 	t.Parallel()
 	c := newCluster()
@@ -467,7 +467,7 @@ func TestWaitingByChoiceEnds(t *testing.T) {
 	}
 }
 
-// TestNodesThatMustBootFirst lets a node in use and one that is off be the choice.
+// TestNodesThatMustBootFirst offers the choice between a node in use and one that is off.
 func TestNodesThatMustBootFirst(t *testing.T) {
 	t.Parallel()
 

@@ -9,7 +9,7 @@ import (
 	"trainyard/internal/place"
 )
 
-// moved is a task that was taken off its seats to try something.
+// moved is a task that was taken off its seats tentatively, with what is needed to undo that.
 type moved struct {
 	task  int32
 	seats []place.Allocation
@@ -29,9 +29,8 @@ func (y *planner) undo(list []moved) {
 	}
 }
 
-// restartCost is what it costs to stop a task and to start it again elsewhere, nothing
-// if it is not running on its seats. Time that it loses makes it late, and its
-// GPUs cost money meanwhile.
+// restartCost returns the cost of stopping a task and starting it again elsewhere, 0 if it is not
+// running on its seats. The lost time makes it later, and its GPUs cost money meanwhile.
 func (y *planner) restartCost(i int32) float64 {
 	t := &y.Tasks[i]
 	if t.Running == nil || t.Assigned != t.Current || !slices.Equal(t.Seats, t.Running.Allocations) {
@@ -45,9 +44,9 @@ func (y *planner) restartCost(i int32) float64 {
 	return y.costPerSecond(o)*t.RestartTime + later - now
 }
 
-// makeRoom moves smaller tasks out of the way of one that finds no node with
-// enough GPUs free although there are enough in all. It is done if they find seats
-// elsewhere and what the moves cost is less than what the task would lose.
+// makeRoom moves smaller tasks out of the way of one that finds no node with enough free GPUs
+// although there are enough in total. The moves are made if the smaller tasks find seats elsewhere
+// and the moves cost less than the task would lose.
 func (y *planner) makeRoom(i int32) bool {
 	t := &y.Tasks[i]
 	o := &t.Candidates[t.Assigned]
@@ -87,8 +86,8 @@ func (y *planner) makeRoom(i int32) bool {
 	return false
 }
 
-// smaller chooses tasks of a room, each with less than so many GPUs there, that
-// together have at least some GPUs, and returns what moving them costs.
+// smaller chooses tasks of a room, each with fewer than below GPUs there, that together have at
+// least gpus GPUs, and returns what moving them costs.
 func (y *planner) smaller(room int32, gpus, below int) (list []moved, cost float64) {
 	there := slices.Clone(y.TasksIn[room])
 	slices.SortFunc(there, func(a, b int32) int {
@@ -110,8 +109,8 @@ func (y *planner) smaller(room int32, gpus, below int) (list []moved, cost float
 	return list, cost
 }
 
-// relocate seats tasks elsewhere, on nodes that are in use, and puts everything
-// back if one finds no seat there.
+// relocate seats tasks elsewhere, on nodes that are in use. If one of them finds no seat, it undoes
+// all moves.
 func (y *planner) relocate(list []moved, avoid []int32) bool {
 	for k := range list {
 		m := &list[k]
@@ -128,8 +127,8 @@ func (y *planner) relocate(list []moved, avoid []int32) bool {
 	return true
 }
 
-// consolidate empties nodes: the tasks of a node that is little used move to others that
-// are in use anyway, and the node is switched off.
+// consolidate empties nodes: the tasks of a little used node move to others that are in use anyway,
+// so that the node can be switched off.
 func (y *planner) consolidate() {
 	for k := range y.Kinds {
 		for y.Kinds[k].PowersOff && y.vacateOne(k) {
@@ -138,11 +137,10 @@ func (y *planner) consolidate() {
 	}
 }
 
-// maxVacated is how many nodes of a kind are tried before it is left at that.
+// maxVacated bounds how many nodes of a kind are tried.
 const maxVacated = 3
 
-// vacateOne empties a node of a kind, one of those that are used least, and
-// reports whether it found one.
+// vacateOne empties one of the least used nodes of a kind, and reports whether it could.
 func (y *planner) vacateOne(k int) bool {
 	s := &y.Indexes[k]
 	var list []int32
@@ -172,12 +170,12 @@ func (y *planner) vacateOne(k int) bool {
 	return false
 }
 
-// stayShare is how long, of the time that they have left, jobs are assumed to stay where
-// they are before something else would move them anyway.
+// stayShare is the fraction of their remaining time for which jobs are assumed to stay where they
+// are before something else would move them anyway.
 const stayShare = 0.5
 
-// vacate moves the tasks of a node to others that are in use, if that saves more
-// than the moves cost.
+// vacate moves the tasks of a node to others that are in use, if that saves more than the moves
+// cost.
 func (y *planner) vacate(k int, room int32) bool {
 	before := y.Power(k)
 	list := make([]moved, 0, len(y.TasksIn[room]))
@@ -195,7 +193,7 @@ func (y *planner) vacate(k int, room int32) bool {
 			bits.OnesCount64(y.Tasks[a.task].Seats[0].GPUs))
 	})
 
-	until := make([]float64, len(y.Kinds[k].Rooms)) // of the others
+	until := make([]float64, len(y.Kinds[k].Rooms)) // how long each of the other nodes will be in use, in seconds
 	for at, other := range y.Kinds[k].Rooms {
 		until[at] = y.busy(other)
 	}
@@ -204,7 +202,7 @@ func (y *planner) vacate(k int, room int32) bool {
 		return false
 	}
 
-	// It saves something only as long as both nodes would have been in use.
+	// The move saves money only for as long as both nodes would have been in use.
 	others := 0.0
 	for _, m := range list {
 		others = max(others, until[y.Positions[y.Tasks[m.task].Positions[0]].At])
@@ -218,7 +216,7 @@ func (y *planner) vacate(k int, room int32) bool {
 	return true
 }
 
-// busy is how long a room will be in use, for ever if others than the tasks use it.
+// busy returns how many seconds a room will be in use, infinity if jobs that are not tasks use it.
 func (y *planner) busy(room int32) float64 {
 	sp := y.Positions[room]
 	longest, gpus := 0.0, 0
@@ -235,7 +233,7 @@ func (y *planner) busy(room int32) float64 {
 	return longest
 }
 
-// movable reports whether all that is on a room are tasks that can be moved alone.
+// movable reports whether everything in a room is a task on a single node that can be moved.
 func (y *planner) movable(room int32) bool {
 	gpus := int8(0)
 	for _, i := range y.TasksIn[room] {
@@ -252,8 +250,8 @@ func (y *planner) movable(room int32) bool {
 	return gpus > 0 && gpus == y.Indexes[sp.Kind].Used[sp.At]
 }
 
-// excluded lists the rooms of a kind that tasks may not move to when a room is
-// emptied: that one, and those that are not in use.
+// excluded lists the rooms of a kind to which tasks must not move when a room is emptied: the room
+// itself, and rooms that are not in use.
 func (y *planner) excluded(k int, room int32) []int32 {
 	list := []int32{room}
 	for _, at := range y.Kinds[k].Rooms {

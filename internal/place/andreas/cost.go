@@ -8,18 +8,17 @@ import (
 	"trainyard/internal/place/andreas/problem"
 )
 
-// price computes what each candidate is worth beside waiting.
+// price computes the value of each candidate compared with waiting.
 //
-// A candidate is judged by a look ahead: the task has it for a while and then goes
-// on as it may hope to. What that costs in all is money: the GPUs until then and
-// after, and being late. What it costs less than waiting for that while is the
-// candidate's gain. Gains of jobs with a deadline count the more the less work is
-// left, as a share of the job and not of its time, because a job that has ended is
-// in nobody's way. Divided by the GPUs that the candidate takes, gains are the order
-// in which things are done: of jobs that are late those first that have the
-// greatest weight for the work that is left, of others those first that are
-// closest to being late; and more GPUs for a job only if they win more than they
-// would for others.
+// A candidate is valued by a look-ahead: the task has the candidate for a while, and after that
+// continues with what it can expect to get. The total cost of that, in money, is the price of the
+// GPUs until then and after, and of being late. The gain of a candidate is how much less it costs
+// than waiting for that while. For jobs with a deadline the gain is weighted: the less work is
+// left, as a fraction of the job, the more it counts, because a finished job is in nobody's way.
+//
+// The gain per GPU gives the order of decisions. Late jobs with the largest weight for their
+// remaining work come first, then jobs that are closest to being late; and a job gets more GPUs
+// only if they save more there than they would for others.
 func (y *planner) price() {
 	y.rateKinds()
 	work := y.summarize()
@@ -42,8 +41,8 @@ func (y *planner) price() {
 	y.computeUrgency()
 }
 
-// rateKinds finds out what a GPU of each kind is worth beside the best kind's: the
-// mean over the tasks of their speed on one GPU where they use it best.
+// rateKinds computes the speed of a GPU of each kind relative to the best kind: the mean over the
+// tasks of their speed per GPU in their most efficient configuration.
 func (y *planner) rateKinds() {
 	sum, count := make([]float64, len(y.Kinds)), make([]float64, len(y.Kinds))
 	each := make([]float64, len(y.Kinds))
@@ -76,8 +75,8 @@ func (y *planner) rateKinds() {
 	}
 }
 
-// summarize finds for each task the candidate that takes least of the yard and the one
-// that is fastest, and returns how much the tasks take in all.
+// summarize finds for each task the candidate that uses least of the yard and the fastest one, and
+// returns the total work of the tasks, in seconds of the best kind of GPU.
 func (y *planner) summarize() (work float64) {
 	used, tasks := 0.0, 0
 	y.meanDuration = 0
@@ -112,8 +111,8 @@ func (y *planner) summarize() (work float64) {
 	return work
 }
 
-// gains sets what each candidate of a task wins in a second over waiting: on average,
-// if it may end early.
+// gains sets how much each candidate of a task saves per second compared with waiting, as the mean
+// over its possible endings.
 func (y *planner) gains(t *problem.Task) {
 	if len(t.Candidates) == 0 {
 		return
@@ -127,7 +126,7 @@ func (y *planner) gains(t *problem.Task) {
 
 	for _, e := range y.endings(t) {
 		waits := y.remainingCost(t, e.share, h)
-		if t.Running != nil { // it would have to start again
+		if t.Running != nil { // it would have to restart
 			rent := y.costPerSecond(&t.Candidates[t.Current]) * t.RestartTime
 			waits = y.remainingCost(t, e.share, h+t.RestartTime) + rent
 		}
@@ -151,11 +150,11 @@ func (y *planner) gains(t *problem.Task) {
 	}
 }
 
-// minLookahead is how far ahead it looks at least, in times of what starting the task
-// takes: within its start a job does nothing anywhere.
+// minLookahead is the least look-ahead as a multiple of the task's start-up time, because a job
+// does no work anywhere while it starts.
 const minLookahead = 4
 
-// horizon is how far ahead it looks for a task.
+// horizon returns the look-ahead for a task, in seconds.
 func (y *planner) horizon(t *problem.Task) float64 {
 	lost := t.RestartTime
 	for k := range t.Candidates {
@@ -165,13 +164,13 @@ func (y *planner) horizon(t *problem.Task) float64 {
 	return max(y.lookahead, minLookahead*lost)
 }
 
-// costPerSecond is what the GPUs of a candidate cost in a second.
+// costPerSecond returns the cost of the GPUs of a candidate per second.
 func (y *planner) costPerSecond(o *problem.Candidate) float64 {
 	return o.Amount() * y.Kinds[o.Kind].GPURate
 }
 
-// costWith returns what a task costs that has a candidate for a while, if it ends when a
-// share of the work that is left is done.
+// costWith returns the cost of a task that has a candidate for the look-ahead, if it ends when a
+// share of its remaining work is done.
 func (y *planner) costWith(t *problem.Task, o *problem.Candidate, share, ahead float64) float64 {
 	if end := o.Startup + (o.Duration-o.Startup)*share; end <= ahead {
 		return y.costPerSecond(o)*end + y.lateCostAt(t, end, 0)
@@ -182,9 +181,9 @@ func (y *planner) costWith(t *problem.Task, o *problem.Candidate, share, ahead f
 	return y.costPerSecond(o)*ahead + y.remainingCost(t, share-done, ahead)
 }
 
-// remainingCost returns what a share of the work that is left of a task costs if it is
-// begun some time from now. When the yard is full it will get the GPUs that it
-// has most cheaply, when it is empty what is best for it.
+// remainingCost returns the cost of a share of a task's remaining work if it begins from seconds
+// from now. In a full yard the task is assumed to get its cheapest candidate, in an empty one the
+// best for it.
 func (y *planner) remainingCost(t *problem.Task, share, from float64) float64 {
 	b := &t.Candidates[t.Cheapest]
 	full := b.Cost*share + y.lateCostAt(t, from+b.Duration*share, b.Duration*share)
@@ -198,8 +197,8 @@ func (y *planner) remainingCost(t *problem.Task, share, from float64) float64 {
 	return y.occupancy*full + (1-y.occupancy)*min(full, free)
 }
 
-// lateCostAt returns what it costs to end so many seconds from now, of which some are
-// left to be planned.
+// lateCostAt returns the cost of ending end seconds from now. planned is the part of that time that
+// is still uncertain, in seconds.
 func (y *planner) lateCostAt(t *problem.Task, end, planned float64) float64 {
 	if !t.HasDeadline {
 		return t.LateCost * end
@@ -208,9 +207,9 @@ func (y *planner) lateCostAt(t *problem.Task, end, planned float64) float64 {
 	return t.LateCost * expectedLateness(end-t.Slack, y.o.Hedge*planned)
 }
 
-// expectedLateness returns by how much a job is expected to be late that is planned to end
-// so many seconds past its deadline, where plans are off by about spread seconds.
-// Below zero it falls off fast; above it is what was planned and the spread.
+// expectedLateness returns the expected lateness in seconds of a job that is planned to end by
+// seconds after its deadline, if plans are wrong by about spread seconds. Before the deadline it falls
+// exponentially towards 0; after it, it is the planned lateness plus the spread.
 func expectedLateness(by, spread float64) float64 {
 	switch {
 	case spread <= 0:
@@ -222,9 +221,9 @@ func expectedLateness(by, spread float64) float64 {
 	return by + spread
 }
 
-// startValueOf is what a start is worth to a job without a deadline, for each GPU and
-// second. Those that are queued are served in the order of the queue; one that runs goes
-// before those that are queued, so that such jobs do not take turns.
+// startValueOf returns the value of starting a job without a deadline, per GPU and second. Queued
+// jobs are served in the order of the queue; a running job comes before queued ones, so that such
+// jobs do not take turns.
 func (y *planner) startValueOf(t *problem.Task) float64 {
 	worth := t.LateCost / max(t.Candidates[t.Leanest].Amount(), 1)
 	if t.Running != nil {
@@ -234,10 +233,10 @@ func (y *planner) startValueOf(t *problem.Task) float64 {
 	return worth * (1 - float64(t.QueueRank)/float64(2*(y.View.Queue.Len()+1)))
 }
 
-// computeUrgency finds out who may wait for GPUs that suit it better: whose deadline is far
-// even if all that is due before it is done first. To the others every second is
-// worth money, and they take what they can get. Where there is enough for all
-// nobody need wait.
+// computeUrgency computes how much it is worth to each task not to wait for GPUs that suit it
+// better. A task whose deadline is far away even if everything due before it is done first may
+// wait; for the others each second is worth money, so they take what they can get. If there are
+// enough GPUs for all, no task waits.
 func (y *planner) computeUrgency() {
 	order := make([]int32, 0, len(y.Tasks))
 	sum := make([]float64, len(y.Kinds))
@@ -273,8 +272,8 @@ func (y *planner) computeUrgency() {
 	}
 }
 
-// declines reports whether a task had better wait than take a candidate: what it
-// costs more than the one that suits it best is more than time is worth to it.
+// declines reports whether a task should wait rather than take a candidate: the candidate costs
+// more than the best suited one by more than the task's urgency.
 func (y *planner) declines(t *problem.Task, at int) bool {
 	return t.HasDeadline && at != t.Leanest && t.Candidates[at].Cost-t.Candidates[t.Leanest].Cost > t.Urgency
 }

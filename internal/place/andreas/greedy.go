@@ -6,17 +6,16 @@ import (
 	"trainyard/internal/place/andreas/problem"
 )
 
-// step is the best next thing to do for a task: to start it, or to give it
-// another candidate than it has. Its worth is what that saves for each second of the
-// best GPU that it takes more.
+// step is the best next step for a task: to start it, or to give it another candidate. Its value is
+// the money saved per second and additional GPU of the best kind.
 type step struct {
 	task  int32
-	to    int32 // candidate
+	to    int32 // index of the candidate
 	worth float64
 }
 
-// stepBefore reports whether a step is to be taken before another. Equal ones go by
-// the order of submission.
+// stepBefore reports whether a step comes before another. Equal steps go in the order of
+// submission.
 func (y *planner) stepBefore(a, b step) bool {
 	if a.worth != b.worth {
 		return a.worth > b.worth
@@ -25,15 +24,15 @@ func (y *planner) stepBefore(a, b step) bool {
 	return y.Tasks[a.task].Item.Number < y.Tasks[b.task].Item.Number
 }
 
-// greedy is the first solution: step by step whatever is worth most for what it
-// takes, as long as there is room.
+// greedy makes the first solution: it takes the step with the largest value per use of the yard, as
+// long as there is room.
 func (y *planner) greedy() {
 	y.Indexes = y.NewIndexes()
 	y.climb(nil)
 }
 
-// climb takes steps until none is left. chance, if there is one, makes some steps
-// look better or worse than they are.
+// climb takes steps until none is left. If chance is given, it multiplies the values of the steps,
+// so that repeated calls give different solutions.
 func (y *planner) climb(chance func() float64) {
 	y.heap = y.heap[:0]
 	for i := range y.Tasks {
@@ -56,7 +55,7 @@ func (y *planner) climb(chance func() float64) {
 		s := y.heap[0]
 		t := &y.Tasks[s.task]
 
-		// What is free has changed since the step was thought of.
+		// The free GPUs may have changed since the step was computed; then it is computed anew.
 		ok := !y.hasRoom(t, int(s.to)) || y.Reassign(t, int(s.to))
 
 		again, more := y.bestStep(s.task)
@@ -74,7 +73,7 @@ func (y *planner) climb(chance func() float64) {
 	}
 }
 
-// siftDown puts a step of the heap into its place below those that go before it.
+// siftDown moves a step of the heap down to its place.
 func (y *planner) siftDown(i int) {
 	h := y.heap
 
@@ -97,9 +96,9 @@ func (y *planner) siftDown(i int) {
 	}
 }
 
-// bestStep returns the best step for a task of those that there is room for. A task
-// that waits takes any step, so that nothing stands idle that someone could use,
-// unless it had better wait; one that has a candidate takes only a better one.
+// bestStep returns the best step for a task of those that there is room for. A waiting task takes
+// any step unless it declines it, so that no usable GPU stays idle; a task that has a candidate
+// takes only a better one.
 func (y *planner) bestStep(i int32) (best step, found bool) {
 	t := &y.Tasks[i]
 	had := &problem.Candidate{}
@@ -154,13 +153,13 @@ func (y *planner) needsBoot(t *problem.Task, o *problem.Candidate) bool {
 	return true
 }
 
-// hasRoom reports whether there is room for another candidate of a task: on some nodes,
-// or on its own with what it has there.
+// hasRoom reports whether there is room for another candidate of a task: on other nodes, or on its
+// own together with what it has there.
 func (y *planner) hasRoom(t *problem.Task, at int) bool {
 	o := &t.Candidates[at]
 	s := &y.Indexes[o.Kind]
 
-	had := o // of the same kind
+	had := o // the present candidate, of the same kind
 	if t.Assigned >= 0 {
 		had = &t.Candidates[t.Assigned]
 	}
@@ -180,7 +179,7 @@ func (y *planner) hasRoom(t *problem.Task, at int) bool {
 	return nodes >= int(o.Nodes)
 }
 
-// value is what the solution wins in a second.
+// value returns how much money the solution saves per second.
 func (y *planner) value() float64 {
 	sum := 0.0
 	for i := range y.Tasks {
@@ -190,8 +189,8 @@ func (y *planner) value() float64 {
 	return sum
 }
 
-// gainOf is what a candidate wins, or waiting. Doing something that wins nothing is
-// still better than to let GPUs stand idle.
+// gainOf returns the gain of a candidate, or of waiting. A candidate without a gain is still
+// preferred to idle GPUs.
 func gainOf(t *problem.Task, at int) float64 {
 	if at < 0 {
 		return 0
@@ -206,5 +205,5 @@ type attempt struct {
 	value float64
 }
 
-// record returns the solution as it is now, with its value.
+// record returns the current solution and its value.
 func (y *planner) record() attempt { return attempt{y.Snapshot(), y.value()} }

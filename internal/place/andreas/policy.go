@@ -18,15 +18,15 @@ import (
 	"trainyard/internal/place/ordered"
 )
 
-// Search is how the policy looks for something better than its first solution.
+// Search selects how the policy improves on its first solution.
 type Search string
 
-// The searches, each with what the ones before it find.
+// The searches; each includes what the ones before it find.
 const (
-	Greedy Search = "greedy" // the first answer
-	Local  Search = "local"  // jobs push each other aside, from the first answer
-	Random Search = "random" // the first answer again and again, with chance in the order
-	Relink Search = "relink" // both, and then walks from the best answer towards the others
+	Greedy Search = "greedy" // the first solution
+	Local  Search = "local"  // tasks displace each other, starting from the first solution
+	Random Search = "random" // the first solution repeatedly, with a random order
+	Relink Search = "relink" // both, and then paths from the best solution to the others
 )
 
 // Options are the parameters of the policy.
@@ -37,25 +37,25 @@ type Options struct {
 	Search Search
 	Rounds int
 	Seed   uint64
-	// Hedge is how much of its remaining time a job is kept ahead of its deadline
-	// where that costs little: the chance that something comes in between.
+	// Hedge is the fraction of its remaining time by which a job is kept ahead of its deadline
+	// where that costs little, as a reserve against delays.
 	Hedge float64
-	// Ahead is how far ahead it looks when it asks what waiting would cost, in times
-	// of what it would take to do all work that is there.
+	// Ahead is the look-ahead for the cost of waiting, as a multiple of the time that all present
+	// work would take.
 	Ahead float64
-	// Crowd is how soon the yard counts as full when it asks whether a job that
-	// waits could have more GPUs later: 1 when each job has the GPUs that it uses
-	// best, 2 when there are twice as many GPUs as that.
+	// Crowd says when the yard counts as full, for the question whether a waiting job could have
+	// more GPUs later: at 1 when each job has its most efficient number of GPUs, at 2 when there
+	// are still twice as many GPUs as that.
 	Crowd float64
-	// Dare is how much time to spare a job must have, in times of what is left of it,
-	// to wait for GPUs that suit it better while others are free.
+	// Dare is how much spare time a job must have, as a multiple of its remaining time, to wait for
+	// GPUs that suit it better while others are free.
 	Dare float64
-	// Survival is the share of jobs that still run when they have done 1/n, 2/n, …
-	// n/n of their work, falling. Nil means that all run to their end.
+	// Survival is the fraction of jobs that still run after 1/n, 2/n, … n/n of their work; it does
+	// not rise. Nil means that all jobs run to their end.
 	Survival []float64
 }
 
-// Defaults are the parameters of the policy as it is registered.
+// Defaults returns the parameters with which the policy is registered.
 func Defaults() Options {
 	return Options{
 		Assumptions: problem.Standard(),
@@ -71,19 +71,19 @@ var _ place.Searcher = (*Policy)(nil)
 // New returns the policy with these parameters.
 func New(o Options) *Policy { return &Policy{o} }
 
-// Name is what the policy is called in the configuration.
+// Name returns the name of the policy in the configuration.
 func (*Policy) Name() string { return "andreas" }
 
-// Revises reports that it stops, moves and resizes what runs where that saves money.
+// Revises reports that the policy stops, moves and resizes running jobs where that saves money.
 func (*Policy) Revises() bool { return true }
 
-// Plan finds the cheapest way to go on.
+// Plan returns the cheapest plan that the search finds.
 func (p *Policy) Plan(v *place.View) place.Plan { return p.Search(v, nil) }
 
-// Slow reports that the server does not wait for it.
+// Slow reports that the server plans in the background instead of waiting for the policy.
 func (*Policy) Slow() bool { return true }
 
-// Search finds the cheapest way to go on that it can find in its time.
+// Search is Plan with a time limit: it returns the cheapest plan found until enough is true.
 func (p *Policy) Search(v *place.View, enough func() bool) place.Plan {
 	y := newPlanner(v, &p.o)
 	y.enough = enough
@@ -102,20 +102,20 @@ func (p *Policy) Search(v *place.View, enough func() bool) place.Plan {
 	return plan
 }
 
-// planner is the yard with what the policy computes about it.
+// planner is the yard with the values that the policy computes for it.
 type planner struct {
 	*problem.Yard
 	o             *Options
 	enough        func() bool // reports that the time is up; nil if there is no limit
-	capacity      float64     // GPUs that may be given, in GPUs of the best kind
+	capacity      float64     // GPUs that may be assigned, in GPUs of the best kind
 	relativeSpeed []float64   // of one GPU of each kind, compared with the best kind
-	lookahead     float64     // how far it looks ahead, in seconds
+	lookahead     float64     // in seconds
 	meanDuration  float64     // of the jobs where they use their GPUs best, in seconds
 	occupancy     float64     // how full the yard is, 0 to 1
 	heap          []step
 }
 
-// newPlanner returns a planner for what a view shows.
+// newPlanner returns a planner for a view.
 func newPlanner(v *place.View, o *Options) *planner {
 	y := problem.NewYard(v, &o.Assumptions, false)
 	return &planner{Yard: y, o: o, relativeSpeed: make([]float64, len(y.Kinds))}

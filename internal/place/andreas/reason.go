@@ -8,7 +8,7 @@ import (
 	"trainyard/internal/place/andreas/problem"
 )
 
-// reason says in money why a task is started, stopped or moved.
+// reason explains in money why a task is started, stopped or moved.
 func (y *planner) reason(t *problem.Task) string {
 	if t.Assigned < 0 {
 		return y.stopped(t)
@@ -38,7 +38,7 @@ func (y *planner) reason(t *problem.Task) string {
 	return text
 }
 
-// stopped says why a running task has to wait.
+// stopped explains why a running task has to wait.
 func (y *planner) stopped(t *problem.Task) string {
 	text := "preempted for jobs that would lose more by waiting"
 	if !t.HasDeadline {
@@ -53,7 +53,7 @@ func (y *planner) stopped(t *problem.Task) string {
 	return fmt.Sprintf("%s: each hour of delay costs %s", text, humanize.Dollars(t.LateCost*3600))
 }
 
-// changed says what happens to a running task.
+// changed describes what happens to a running task.
 func (y *planner) changed(t *problem.Task) string {
 	was, is := &t.Candidates[t.Current], &t.Candidates[t.Assigned]
 	switch {
@@ -68,7 +68,7 @@ func (y *planner) changed(t *problem.Task) string {
 	return fmt.Sprintf("moved from %s; ", y.Describe(was))
 }
 
-// costs says what a candidate costs and when the task would be done.
+// costs describes what a candidate costs and when the task would be done.
 func (y *planner) costs(t *problem.Task, at int) string {
 	o := &t.Candidates[at]
 	text := "est. cost " + y.bill(o.Cost)
@@ -85,7 +85,7 @@ func (y *planner) costs(t *problem.Task, at int) string {
 		humanize.Dollars(-spare*t.LateCost))
 }
 
-// bill says what GPUs cost.
+// bill describes the cost of GPUs.
 func (y *planner) bill(f float64) string {
 	if y.View.Tariff == nil {
 		return strconv.FormatFloat(f, 'f', 2, 64) + " GPU-hours"
@@ -94,8 +94,8 @@ func (y *planner) bill(f float64) string {
 	return humanize.Dollars(f)
 }
 
-// other is the candidate that a reader would ask about: the cheapest if it was not
-// chosen, or else the fastest if the task will be late. It is -1 if there is none.
+// other returns the alternative that a reader would ask about: the cheapest candidate if it was not
+// chosen, or else the fastest if the task will be late. It returns -1 if there is none.
 func (y *planner) other(t *problem.Task) int {
 	switch {
 	case t.Assigned != t.Cheapest && t.Candidates[t.Cheapest].Cost < t.Candidates[t.Assigned].Cost:

@@ -6,9 +6,9 @@ import (
 	"trainyard/internal/place/andreas/problem"
 )
 
-// relink walks from the best solution towards each of the others: task after task is
-// given what the other solution gives it, always the one that wins most, even if
-// that is less than before. What is best on the way is kept.
+// relink follows paths from the best solution to each of the others (path relinking). Task by task
+// it takes over the assignment of the other solution, always the one that gains most, even if the
+// value falls. The best solution on the way is kept.
 func (s *search) relink() {
 	for i := 1; i < len(s.pool); i++ {
 		if !s.nextRound() {
@@ -22,8 +22,8 @@ func (s *search) relink() {
 	}
 }
 
-// walk goes from the present solution towards another one, and returns the best that
-// it comes by, nil if that is no better than where it began.
+// walk goes from the current solution towards another one. It returns the best solution on the way,
+// nil if none is better than the start.
 func (s *search) walk(to *problem.Solution) *attempt {
 	var left []int32
 	for i := range s.Tasks {

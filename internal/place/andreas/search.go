@@ -9,8 +9,8 @@ import (
 )
 
 const (
-	usualRounds = 100     // of a search that nobody limits
-	noLimit     = 1 << 30 // rounds, of a search that time alone limits
+	usualRounds = 100     // rounds of a search without a limit
+	noLimit     = 1 << 30 // rounds of a search that only time limits
 	poolSize    = 10      // how many solutions a search keeps
 )
 
@@ -18,11 +18,12 @@ const (
 type search struct {
 	*planner
 	roundsLeft int
-	pool       []attempt   // the best that were found, the very best first
-	tasksOn    [][][]int32 // tasks on each node, by kind and place on the index
+	pool       []attempt   // the best solutions found, the best first
+	tasksOn    [][][]int32 // tasks on each node, by kind and position in the index
 }
 
-// improve searches as long as it may. What was found first stays if nothing is better.
+// improve searches until its time or rounds are used up. The first solution stays if none is
+// better.
 func (y *planner) improve() {
 	if y.o.Search == Greedy || y.o.Search == "" || len(y.Tasks) < 2 {
 		return
@@ -36,7 +37,7 @@ func (y *planner) improve() {
 		}
 	}
 
-	if y.o.Search == Local { // what it does only makes the solution better
+	if y.o.Search == Local { // a local search never makes the solution worse
 		s.local()
 		return
 	}
@@ -64,7 +65,7 @@ func (s *search) nextRound() bool {
 	return s.roundsLeft >= 0 && (s.enough == nil || !s.enough())
 }
 
-// addToPool puts a solution into the pool if it is among the best and not there yet.
+// addToPool adds a solution to the pool if it is among the best and not a duplicate.
 func (s *search) addToPool(a attempt) {
 	at, _ := slices.BinarySearchFunc(s.pool, a, func(x, b attempt) int { return cmp.Compare(b.value, x.value) })
 	if at >= poolSize || at < len(s.pool) && slices.Equal(s.pool[at].Assigned, a.Assigned) {
@@ -75,10 +76,10 @@ func (s *search) addToPool(a attempt) {
 	s.pool = s.pool[:min(len(s.pool), poolSize)]
 }
 
-// noise is how far chance makes the worth of a step look better or worse.
+// noise is the relative size of the random change of a step's value.
 const noise = 0.3
 
-// random climbs again and again with randomness in the order of the steps.
+// random repeats the greedy climb with random changes in the order of the steps.
 func (s *search) random() {
 	rng := problem.NewRand(s.o.Seed, s.Now)
 	for s.nextRound() {
@@ -94,8 +95,8 @@ func (s *search) random() {
 	}
 }
 
-// local lets tasks that would like something better displace others, as long as
-// that wins more.
+// local lets tasks that would gain from a better candidate displace others, as long as that raises
+// the total.
 func (s *search) local() {
 	list := s.improvable()
 	if len(list) == 0 {
@@ -116,7 +117,7 @@ func (s *search) local() {
 	}
 }
 
-// indexTasks records who is on which node.
+// indexTasks records which tasks are on which node.
 func (s *search) indexTasks() {
 	s.tasksOn = make([][][]int32, len(s.Kinds))
 	for k := range s.Kinds {
@@ -128,7 +129,7 @@ func (s *search) indexTasks() {
 	}
 }
 
-// updateIndex adds a task to the crews of its nodes, or takes it out.
+// updateIndex adds a task to the lists of its nodes, or removes it.
 func (s *search) updateIndex(i int32, in bool) {
 	t := &s.Tasks[i]
 	if t.Assigned < 0 {
@@ -145,12 +146,11 @@ func (s *search) updateIndex(i int32, in bool) {
 	}
 }
 
-// minImprovement is what a task must have to win to push others, as a share of what the
-// solution wins in all.
+// minImprovement is the least gain for which a task displaces others, as a fraction of the value of
+// the solution.
 const minImprovement = 1e-4
 
-// improvable lists the tasks that would be better off with another candidate, those first
-// that have most to win.
+// improvable lists the tasks that would gain from another candidate, the largest gain first.
 func (s *search) improvable() []int32 {
 	var list []int32
 	improvement := make([]float64, len(s.Tasks))
@@ -172,7 +172,7 @@ func (s *search) improvable() []int32 {
 	return list
 }
 
-// assignedTo is the candidate that a task has.
+// assignedTo returns the assigned candidate of a task.
 func (s *search) assignedTo(i int32) *problem.Candidate {
 	return &s.Tasks[i].Candidates[s.Tasks[i].Assigned]
 }
@@ -202,11 +202,11 @@ func (s *search) displace(i int32) bool {
 	return false
 }
 
-// maxTargets is on how many nodes a task tries to displace others.
+// maxTargets bounds on how many nodes a task tries to displace others.
 const maxTargets = 4
 
-// targets lists the nodes on which a candidate could be had at the expense of others,
-// those first where least is lost.
+// targets lists the nodes on which a candidate would fit if others left, those where least is lost
+// first.
 func (s *search) targets(i int32, at int) []int32 {
 	o := &s.Tasks[i].Candidates[at]
 	var list []int32
@@ -237,16 +237,16 @@ func (s *search) targets(i int32, at int) []int32 {
 	return list[:min(len(list), maxTargets)]
 }
 
-// removed is what a task had that left its node.
+// removed is what a task had before it left its node.
 type removed struct {
 	task int32
 	at   int
 	node int32
 }
 
-// try gives a task a candidate on a node. Others leave it, those first that lose
-// least for their GPUs, and take the best that is left for them. If that does not win
-// more all is undone.
+// try gives a task a candidate on a node. Other tasks leave the node, those that lose least per GPU
+// first, and take the best candidate that still fits elsewhere. If the total does not rise,
+// everything is undone.
 func (s *search) try(i int32, at int, node int32) bool {
 	t := &s.Tasks[i]
 	o := &t.Candidates[at]
@@ -289,7 +289,7 @@ func (s *search) try(i int32, at int, node int32) bool {
 	return false
 }
 
-// leave takes a task of one node off it, and returns what it had.
+// leave removes a task on a single node from it, and returns what it had.
 func (s *search) leave(i int32) removed {
 	t := &s.Tasks[i]
 	if t.Assigned < 0 {
@@ -303,7 +303,7 @@ func (s *search) leave(i int32) removed {
 	return l
 }
 
-// join puts a task with a candidate onto a node.
+// join assigns a task a candidate on a node.
 func (s *search) join(i int32, at int, node int32) {
 	t := &s.Tasks[i]
 	t.Positions = append(t.Positions[:0], node)
@@ -311,7 +311,7 @@ func (s *search) join(i int32, at int, node int32) {
 	s.updateIndex(i, true)
 }
 
-// rejoin gives a task the best candidate that there is room for, and returns what that wins.
+// rejoin gives a task the best candidate that there is room for, and returns its gain.
 func (s *search) rejoin(i int32) float64 {
 	t := &s.Tasks[i]
 	best := -1

@@ -61,8 +61,8 @@ func drawView(t *rapid.T) *place.View {
 	return &place.View{Now: now, Rooms: table.Rooms(), Queue: line}
 }
 
-// TestSearchesNeverLose compares what each search finds with the first solution, and
-// looks at the books of the indexes.
+// TestSearchesNeverLose compares what each search finds with the first solution, and checks the
+// indexes.
 func TestSearchesNeverLose(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
@@ -87,7 +87,7 @@ func TestSearchesNeverLose(t *testing.T) {
 	})
 }
 
-// TestSearchesFind has a yard where the first solution is not the best: the first job
+// TestLocalSearchPushesAside has a yard where the first solution is not the best: the first job
 // takes the node on which the second could be in time.
 func TestLocalSearchPushesAside(t *testing.T) {
 	t.Parallel()
@@ -112,7 +112,7 @@ func TestLocalSearchPushesAside(t *testing.T) {
 	}
 }
 
-// balanced checks that the indexes say what the tasks have been given.
+// balanced checks that the indexes agree with the assignments of the tasks.
 func balanced(t *rapid.T, y *planner) {
 	fresh := y.NewIndexes()
 	for i := range y.Tasks {

@@ -2,19 +2,19 @@ package andreas
 
 import "trainyard/internal/place/andreas/problem"
 
-// ending is a chance that a task ends when a share of what is left of it is done.
+// ending is the chance that a task ends when a share of its remaining work is done.
 type ending struct{ share, chance float64 }
 
-// maxEndings is how many endings of one task are told apart.
+// maxEndings bounds how many endings of one task are distinguished.
 const maxEndings = 10
 
-// toTheEnd is how a task ends of which nothing says that it may end early.
+// toTheEnd is the only ending of a task that is not expected to end early.
 var toTheEnd = []ending{{1, 1}}
 
-// endings lists how a task may end. Many trainings end early, because they have
-// reached what they were for or never will. To one that may, much speed at the
-// beginning is of little use: if it lives on it can still have more GPUs. So its
-// candidates are judged by all of its endings, each with what it would cost then.
+// endings lists how a task may end. Many trainings end early, because they have reached their
+// target or never will. For such a job, much speed at the beginning is of little use: if it
+// survives, it can still have more GPUs later. Its candidates are therefore valued by the mean over
+// all its endings.
 func (y *planner) endings(t *problem.Task) []ending {
 	sv := y.o.Survival
 	speed := t.Item.Outlook.Speed
@@ -39,7 +39,8 @@ func (y *planner) endings(t *problem.Task) []ending {
 		}
 
 		if p := (before - now) / alive; p > 0 {
-			// Those that end in a stretch do so in its middle, those at the end at the end.
+			// A task that ends within a stretch is assumed to end in its middle, one that runs to
+			// the end at the end.
 			at := share - 0.5/maxEndings
 			if i == maxEndings {
 				at = 1
@@ -54,8 +55,8 @@ func (y *planner) endings(t *problem.Task) []ending {
 	return list
 }
 
-// survival is the share of jobs that still run when so much of their work is done, in
-// straight lines between what is known.
+// survival returns the fraction of jobs that still run when a share of their work is done, by
+// linear interpolation.
 func (y *planner) survival(done float64) float64 {
 	sv := y.o.Survival
 	at := done * float64(len(sv))

@@ -7,12 +7,11 @@ import (
 	"trainyard/internal/job"
 )
 
-// maxWakes is how often at most it asks for that within the time that it looks ahead.
+// maxWakes bounds how often the policy asks to be run again within its look-ahead.
 const maxWakes = 4
 
-// wakeAt returns when the policy wants to be asked again although nothing happens:
-// when a job that waits by its own choice may have to take what it can get. Zero
-// if no job does.
+// wakeAt returns when the policy must run again although nothing happens: when a job that declined
+// a candidate may have to accept it. It is zero if there is no such job.
 func (y *planner) wakeAt() time.Time {
 	soonest := math.Inf(1)
 	for i := range y.Tasks {
@@ -23,7 +22,7 @@ func (y *planner) wakeAt() time.Time {
 
 		for k := range t.Candidates {
 			if b := &t.Candidates[t.Leanest]; y.declines(t, k) && y.fits(int32(i), k) {
-				// When what it would cost more is what the rush will be worth.
+				// That is when the additional cost of the candidate equals the urgency of the job.
 				more := t.Candidates[k].Cost - b.Cost
 				soonest = min(soonest, t.SpareTime-y.o.Dare*b.Duration*math.Log(max(t.LateCost*b.Duration/more, 1)))
 			}

@@ -126,8 +126,8 @@ func TestGrowingAndShrinking(t *testing.T) {
 	}
 }
 
-// TestRunningJobsAreLeftAloneForAWhile has jobs come every few seconds: those that
-// run are not changed for each of them, and who comes starts on what is free.
+// TestRunningJobsAreLeftAloneForAWhile submits a job every few seconds: running jobs are not
+// changed for each of them, and new jobs start on free GPUs.
 func TestRunningJobsAreLeftAloneForAWhile(t *testing.T) {
 	t.Parallel()
 	c := placetest.NewCluster()
@@ -194,7 +194,7 @@ func TestEDLWithAPeriod(t *testing.T) {
 	}
 }
 
-// TestEDLBringsJobsToTheSameFulfilment has two jobs at one of its looks.
+// TestEDLBringsJobsToTheSameFulfilment has two jobs at one run of the autoscaler.
 func TestEDLBringsJobsToTheSameFulfilment(t *testing.T) {
 	t.Parallel()
 	c := placetest.NewCluster()
@@ -209,8 +209,8 @@ func TestEDLBringsJobsToTheSameFulfilment(t *testing.T) {
 	}
 }
 
-// TestEDLKeepsRoomForWhoKeepsComing has a job come every ten seconds: each starts
-// at once, and when no more come, everything is used.
+// TestEDLKeepsRoomForWhoKeepsComing submits a job every ten seconds: each starts at once, and when
+// no more arrive all GPUs are used.
 func TestEDLKeepsRoomForWhoKeepsComing(t *testing.T) {
 	t.Parallel()
 	c := placetest.NewCluster()
@@ -351,8 +351,8 @@ func bestSum(rates [][]float64, gpus int) float64 {
 	return best
 }
 
-// TestKindsAreSharedOut has two kinds of node; the jobs go where less is to do, and
-// one that knows only one kind goes there.
+// TestKindsAreSharedOut has two kinds of node: jobs go to the less loaded kind, and a job measured
+// on one kind goes there.
 func TestKindsAreSharedOut(t *testing.T) {
 	t.Parallel()
 	c := placetest.NewCluster()
@@ -379,8 +379,8 @@ func TestKindsAreSharedOut(t *testing.T) {
 	}
 }
 
-// TestAJobThatFindsNoNodeIsInNobodysWay has one GPU free on each of two nodes, and
-// a job that wants two on one.
+// TestAJobThatFindsNoNodeIsInNobodysWay has one GPU free on each of two nodes, and a job that needs
+// two on one node.
 func TestAJobThatFindsNoNodeIsInNobodysWay(t *testing.T) {
 	t.Parallel()
 	c := placetest.NewCluster()
@@ -401,8 +401,8 @@ func TestAJobThatFindsNoNodeIsInNobodysWay(t *testing.T) {
 	}
 }
 
-// TestBitsHereAndThereAreOfNoUse has one GPU free on each of two nodes, and a job
-// that wants two on one: those who run shrink for it, though as many are free.
+// TestBitsHereAndThereAreOfNoUse has one GPU free on each of two nodes, and a job that needs two on
+// one node: running jobs shrink for it, although two GPUs are free.
 func TestBitsHereAndThereAreOfNoUse(t *testing.T) {
 	t.Parallel()
 	c := placetest.NewCluster()

@@ -52,8 +52,8 @@ func EDL() Policy {
 	return Policy{name: "edl", why: edlWhy, rule: edl, cooldown: cooldown, reactive: true}
 }
 
-// EDLAsPublished is the autoscaler of Paddle EDL as it was published: it runs once per
-// period, which was half a minute. It is there to be compared with.
+// EDLAsPublished is the autoscaler of Paddle EDL as it was published, for comparison: it runs once
+// per period, which was half a minute.
 func EDLAsPublished(every time.Duration) Policy {
 	return Policy{name: "edl-as-published", why: edlWhy, rule: edlAsPublished, period: every}
 }

@@ -1,11 +1,11 @@
-// Package elastic holds the policies that give each job a number of GPUs by a rule, and
-// change it while the job runs: equal shares, FfDL, AFS-L, Paddle EDL's autoscaler, and the
-// elastic variants of FIFO, SRJF and Tiresias. The rule decides how many GPUs each job gets;
-// package allocate decides which.
+// Package elastic holds the policies that give each job a number of GPUs by a rule, and change it
+// while the job runs: equal shares, FfDL, AFS-L, Paddle EDL's autoscaler, and the elastic variants
+// of FIFO, SRJF and Tiresias. The rule decides how many GPUs each job gets; package allocate
+// decides which.
 //
-// They are baselines from published rules; where the public code of a rule has a known
-// defect it is corrected, and the comment of the rule says so. Like every policy they are
-// pure functions from a view to a plan. They learn nothing and know no money.
+// They are baselines from published rules; where the public code of a rule has a known defect it is
+// corrected, and the comment of the rule says so. Like every policy they are pure functions from a
+// view to a plan. They do not learn, and they do not consider money.
 package elastic
 
 import (
@@ -26,11 +26,10 @@ import (
 	"trainyard/internal/queue"
 )
 
-// Policy gives each job a number of GPUs by a rule, and changes what runs when
-// the numbers change. There is one pool for each kind of GPU, because a job on two
-// kinds goes as fast as on the slower; a waiting job belongs to the pool that has
-// least to do of those it may use, and one that no pool alone can hold waits. Jobs
-// without GPUs start where they fit.
+// Policy gives each job a number of GPUs by a rule, and changes running jobs when the numbers
+// change. There is one pool for each kind of GPU, because a job on two kinds runs at the speed of
+// the slower one. A waiting job belongs to the least loaded pool that it may use; a job that no
+// single pool can hold waits. Jobs without GPUs start where they fit.
 type Policy struct {
 	name string
 	why  string // the rule as the reason of a change: "resized from 2 to 4 GPUs: …"
@@ -46,50 +45,50 @@ type Policy struct {
 
 var _ place.Policy = Policy{}
 
-// Name is what the policy is called in the configuration.
+// Name returns the name of the policy in the configuration.
 func (e Policy) Name() string { return e.name }
 
-// Revises reports that it also changes what runs.
+// Revises reports that the policy also changes running jobs.
 func (e Policy) Revises() bool { return true }
 
 // pool is the GPUs of one kind and the jobs that share them.
 type pool struct {
 	now         time.Time
 	kind        allocate.Kind
-	gpus        int // that can be given
-	fragments   int // free, but in pieces that fit no job
+	gpus        int // GPUs that can be assigned
+	fragments   int // free GPUs in pieces too small for any job
 	free        int // of gpus, not assigned yet
 	jobs        []*member
 	arrivals    []arrival // jobs that were submitted lately, running or not
 	coolingDown bool      // running jobs were changed within the cooldown
-	hasUnplaced bool      // a job was removed that waits for room on one node
-	// again is when the rule must be applied again, zero if only after an event.
+	hasUnplaced bool      // a job was removed because no node has room for it
+	// wakeAt is when the rule must be applied again, zero if only after an event.
 	wakeAt time.Time
 }
 
-// arrival is a job that came lately.
+// arrival is a recently submitted job.
 type arrival struct {
 	at      time.Time
 	minGPUs int // GPUs
 }
 
-// arrivalWindow is for how long a job has come lately.
+// arrivalWindow is how long after its submission a job counts as a recent arrival.
 const arrivalWindow = time.Minute
 
 // member is a job that a rule gives GPUs to.
 type member struct {
 	it               *queue.Item
-	run              *place.Running // nil if it waits
+	run              *place.Running // nil if it is queued
 	minGPUs, maxGPUs int            // GPUs
-	step             int            // by how many its number may grow
+	step             int            // number of GPUs by which it grows
 	curve            *job.Curve
 	perNode          int // GPUs that it can have on one node
 	has, assigned    int
 }
 
-// Plan asks the rule and allocates. If there is a job for which the rule has GPUs
-// but no node has room, what is free in bits here and there is of no use to it: the
-// rule is asked again as if that were not there, and then without the job.
+// Plan applies the rule and allocates. If the rule gives GPUs to a job that fits on no node, the
+// free fragments are useless to it: the rule is applied again as if the fragments did not exist,
+// and after that without the job.
 func (e Policy) Plan(v *place.View) place.Plan {
 	pools, others := e.pools(v)
 	until, calm := e.coolingDown(v)
@@ -124,10 +123,10 @@ func (e Policy) Plan(v *place.View) place.Plan {
 	return plan
 }
 
-// maxTries is how often the rule is asked in one plan.
+// maxTries bounds how often the rule is applied in one plan.
 const maxTries = 4
 
-// failures are the jobs that were to have GPUs and got none.
+// failures returns the jobs that the rule gave GPUs but that got none.
 func failures(wants []allocate.Request, given []allocate.Allocation) map[*queue.Item]bool {
 	failed := map[*queue.Item]bool{}
 	for i := range wants {
@@ -139,8 +138,8 @@ func failures(wants []allocate.Request, given []allocate.Allocation) map[*queue.
 	return failed
 }
 
-// retry prepares a pool for another try: the first time what was left over does
-// not count, after that jobs for which there is no room are taken out.
+// retry prepares a pool for another try: the first time fragments no longer count, after that the
+// jobs without room are removed.
 func (p *pool) retry(try int, failed map[*queue.Item]bool, wants []allocate.Request, given []allocate.Allocation) {
 	p.gpus += p.fragments
 	p.fragments = 0
@@ -167,7 +166,7 @@ func (p *pool) retry(try int, failed map[*queue.Item]bool, wants []allocate.Requ
 	p.hasUnplaced = true
 }
 
-// wants lets the rule decide, and returns the requests.
+// wants applies the rule and returns the requests that follow from it.
 func (e Policy) wants(p *pool, calm bool) []allocate.Request {
 	p.free = p.gpus
 	p.wakeAt = time.Time{}
@@ -193,7 +192,7 @@ func (e Policy) wants(p *pool, calm bool) []allocate.Request {
 	return wants
 }
 
-// sooner is the earlier of two times, of which zero is none.
+// sooner returns the earlier of two times, where zero means none.
 func sooner(a, b time.Time) time.Time {
 	if a.IsZero() || !b.IsZero() && b.Before(a) {
 		return b
@@ -202,7 +201,7 @@ func sooner(a, b time.Time) time.Time {
 	return a
 }
 
-// coolingDown reports whether running jobs are to be left alone, and until when.
+// coolingDown reports whether running jobs must not be changed, and until when.
 func (e Policy) coolingDown(v *place.View) (until time.Time, calm bool) {
 	if e.period > 0 {
 		last := v.Now.Truncate(e.period)
@@ -218,7 +217,7 @@ func (e Policy) coolingDown(v *place.View) (until time.Time, calm bool) {
 	return until, !until.IsZero()
 }
 
-// settle lets what runs be, and gives those that are queued their least from what is free.
+// settle leaves running jobs as they are and gives queued jobs their minimum from the free GPUs.
 func (p *pool) settle() {
 	for _, m := range p.jobs {
 		m.assigned = m.has
@@ -228,8 +227,8 @@ func (p *pool) settle() {
 	p.grant(p.jobs)
 }
 
-// pools makes the pools, each with its jobs by priority and submission, and the
-// wants of jobs without GPUs.
+// pools makes the pools, each with its jobs by priority and submission, and the requests of jobs
+// without GPUs.
 func (e Policy) pools(v *place.View) ([]*pool, []allocate.Request) {
 	vacant := allocate.Vacant(v)
 	var pools []*pool
@@ -266,14 +265,14 @@ func (e Policy) pools(v *place.View) ([]*pool, []allocate.Request) {
 	return pools, others
 }
 
-// builder finds each job its pool.
+// builder assigns each job to a pool.
 type builder struct {
 	view    *place.View
 	vacant  []fleet.Room
 	pools   []*pool
-	load    []int                  // GPUs that the jobs of each pool need at least
+	load    []int                  // GPUs that the jobs of each pool need as their minimum
 	reach   map[*queue.Shape][]int // most GPUs that a shape can have of each pool
-	members []member               // never more than it has space for: others point into it
+	members []member               // never grows beyond its capacity, because others point into it
 }
 
 func (b *builder) running(r *place.Running) {
@@ -292,7 +291,7 @@ func (b *builder) running(r *place.Running) {
 	switch {
 	case !allocate.Movable(r):
 		b.note(i, &m)
-	case !ok: // what is known of it does not fit where it is; let it be
+	case !ok: // its range does not fit its present nodes: leave it alone
 		b.pools[i].gpus -= r.GPUs
 	default:
 		m.has = r.GPUs
@@ -300,7 +299,7 @@ func (b *builder) running(r *place.Running) {
 	}
 }
 
-// waiting puts a job into the pool that has least to do.
+// waiting adds a queued job to the least loaded pool that it can use.
 func (b *builder) waiting(it *queue.Item) {
 	var best member
 	to := -1
@@ -319,7 +318,7 @@ func (b *builder) waiting(it *queue.Item) {
 	}
 }
 
-// note writes down when a job came, if that was lately.
+// note records the arrival of a job if it was recent.
 func (b *builder) note(to int, m *member) {
 	if at := m.it.Outlook.Submitted; b.view.Now.Sub(at) < arrivalWindow {
 		b.pools[to].arrivals = append(b.pools[to].arrivals, arrival{at, m.minGPUs})
@@ -333,8 +332,8 @@ func (b *builder) add(to int, m member) {
 	b.pools[to].jobs = append(b.pools[to].jobs, &b.members[len(b.members)-1])
 }
 
-// most returns how many GPUs a shape could have of a pool if it were alone there,
-// 0 if there are not enough nodes for it.
+// most returns how many GPUs a shape could have in a pool of its own, 0 if there are not enough
+// nodes for it.
 func (b *builder) most(s *queue.Shape, pool int) int {
 	if b.reach[s] == nil {
 		b.reach[s] = make([]int, len(b.pools))
@@ -365,7 +364,7 @@ func (b *builder) most(s *queue.Shape, pool int) int {
 	return b.reach[s][pool]
 }
 
-// newMember says what a job can have of a kind, and whether it can have anything.
+// newMember returns what a job can have of a kind of GPU, and whether it can have anything.
 func newMember(it *queue.Item, run *place.Running, kind *allocate.Kind, most int) (m member, ok bool) {
 	need := &it.Shape.Need
 	m = member{it: it, run: run, step: 1, perNode: max(min(need.MaxGPUs, kind.Largest), 1), maxGPUs: most}
@@ -387,7 +386,8 @@ func newMember(it *queue.Item, run *place.Running, kind *allocate.Kind, most int
 	return m, m.minGPUs <= m.maxGPUs
 }
 
-// rate is the units per second on so many GPUs; without a curve, as many as GPUs.
+// rate returns the units of work per second on a number of GPUs. Without a measured curve it is
+// that number.
 func (m *member) rate(gpus int) float64 {
 	if gpus <= 0 {
 		return 0
@@ -399,8 +399,8 @@ func (m *member) rate(gpus int) float64 {
 	return m.curve.Rate(gpus, (gpus+m.perNode-1)/m.perNode)
 }
 
-// speedup is how many times faster it is than on one GPU; where it needs more
-// than one, those count as so many.
+// speedup returns how many times faster the job is than on one GPU. If its minimum is more than one
+// GPU, a speed-up equal to the minimum is assumed there.
 func (m *member) speedup(gpus int) float64 {
 	base := m.rate(m.minGPUs)
 	if base <= 0 {
@@ -410,7 +410,8 @@ func (m *member) speedup(gpus int) float64 {
 	return m.rate(gpus) / base * float64(m.minGPUs)
 }
 
-// remainingTime is how long the rest of it takes on so many GPUs, in seconds. Unknown is longest.
+// remainingTime returns how long the rest of the job takes on a number of GPUs, in seconds,
+// infinite if unknown.
 func (m *member) remainingTime(now time.Time, gpus int) float64 {
 	units, known := m.it.Outlook.RemainingWork()
 	if m.run != nil {
@@ -424,13 +425,13 @@ func (m *member) remainingTime(now time.Time, gpus int) float64 {
 		return math.Inf(1)
 	}
 
-	// It was declared for as little as it asks for.
+	// The declared duration is for the minimum number of GPUs.
 	rest := math.Max(m.it.Lasts.Seconds()-lineup.Served(now, m.it, m.run)/float64(m.minGPUs), 0)
 
 	return rest * m.rate(m.minGPUs) / math.Max(m.rate(gpus), 1e-12)
 }
 
-// reason says why a job gets what it gets.
+// reason explains the allocation of a job.
 func (e Policy) reason(w *allocate.Request, g *allocate.Allocation) string {
 	gpus := humanize.Count(g.GPUs, "GPU")
 

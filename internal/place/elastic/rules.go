@@ -7,8 +7,7 @@ import (
 	"time"
 )
 
-// grant gives each job its least, in order, if that is left. One that does not
-// fit is passed over.
+// grant gives each job its minimum, in order, and skips jobs whose minimum is no longer free.
 func (p *pool) grant(jobs []*member) {
 	for _, m := range jobs {
 		if m.assigned == 0 && m.minGPUs <= p.free && m.minGPUs <= m.maxGPUs {
@@ -17,19 +16,19 @@ func (p *pool) grant(jobs []*member) {
 	}
 }
 
-// give takes GPUs for a job out of what is free.
+// give assigns free GPUs to a job.
 func (p *pool) give(m *member, gpus int) {
 	m.assigned += gpus
 	p.free -= gpus
 }
 
-// grows reports whether a job that has its least can have another step.
+// grows reports whether a job that has its minimum can have another step.
 func (p *pool) grows(m *member) bool {
 	return m.assigned > 0 && m.assigned+m.step <= m.maxGPUs && m.step <= p.free
 }
 
-// admitted lists the jobs that can all have their least together, the first in order
-// first. At most maxKept are looked at, so that a long line costs no more.
+// admitted lists the jobs that can all have their minimum together, in order. It considers at most
+// maxKept jobs, which bounds the work for a long queue.
 func (p *pool) admitted() []*member {
 	var kept []*member
 	sum := 0
@@ -45,16 +44,16 @@ func (p *pool) admitted() []*member {
 
 const maxAdmitted = 256
 
-// elasticFIFO gives each job its least by submission, later ones passing those
-// that do not fit, then what is left one GPU at a time in turns. In the public
-// code a job that could not get its least is handed single GPUs and breaks the
-// allocator; here only those grow that have their least.
+// elasticFIFO gives each job its minimum in the order of submission, skipping those that do not
+// fit, and then the remaining GPUs one at a time in turns. In the public code a job that cannot
+// have its minimum is given single GPUs, which breaks the allocator; here only jobs that have their
+// minimum grow.
 func elasticFIFO(p *pool) {
 	p.grant(p.jobs)
 	p.roundRobin(p.jobs)
 }
 
-// roundRobin hands out what is left, a step for each job in turn.
+// roundRobin gives out the remaining GPUs, one step to each job in turn.
 func (p *pool) roundRobin(jobs []*member) {
 	for more := true; more && p.free > 0; {
 		more = false
@@ -67,10 +66,9 @@ func (p *pool) roundRobin(jobs []*member) {
 	}
 }
 
-// elasticSRJF is elasticFIFO in the order of the time that is left. The public
-// code knows it only of jobs that have run on one GPU, and takes the others for
-// finished; here it follows from what was declared, and who declared nothing
-// comes last.
+// elasticSRJF is elasticFIFO in the order of the remaining time. The public code knows the
+// remaining time only of jobs that have run on one GPU, and treats the others as finished; here it
+// follows from the declared duration, and jobs without one come last.
 func elasticSRJF(p *pool) {
 	slices.SortStableFunc(p.jobs, func(a, b *member) int {
 		return cmp.Compare(a.remainingTime(p.now, a.minGPUs),
@@ -80,10 +78,10 @@ func elasticSRJF(p *pool) {
 	elasticFIFO(p)
 }
 
-// equalShare gives every job the same, at least its least and at most its most,
-// and what is over to the first in order. Jobs for which not even the least is
-// left wait. In the published baseline everyone gets nothing when the share is
-// just the least; here that is a share like any other.
+// equalShare gives every job the same number of GPUs, within its minimum and maximum, and the
+// remainder to the first jobs in order. Jobs whose minimum is no longer available wait. In the
+// published baseline nobody gets anything when the share equals the minimum; here that is a share
+// like any other.
 func equalShare(p *pool) {
 	kept := p.admitted()
 	if len(kept) == 0 {
@@ -93,7 +91,7 @@ func equalShare(p *pool) {
 	share := p.free / len(kept)
 	p.grant(kept)
 
-	for _, m := range kept { // those whose least is more than the share leave less for the others
+	for _, m := range kept { // jobs whose minimum exceeds the share leave less for the others
 		if n := (min(share, m.maxGPUs) - m.assigned) / m.step * m.step; n > 0 {
 			p.give(m, min(n, p.free/m.step*m.step))
 		}
@@ -106,10 +104,9 @@ func equalShare(p *pool) {
 	}
 }
 
-// ffdl maximises the sum of the speed-ups over the first jobs in the queue that can
-// all have their least, by dynamic programming. The public code forgets the
-// least of a job and fails where there is no answer; here each that is kept has
-// it, and the rest waits.
+// ffdl maximises the sum of the speed-ups over the first jobs in the queue that can all have their
+// minimum, by dynamic programming. The public code ignores the minimum of a job and fails if there
+// is no solution; here each admitted job gets at least its minimum, and the others wait.
 func ffdl(p *pool) {
 	kept := p.admitted()
 	spare := p.free
@@ -118,10 +115,10 @@ func ffdl(p *pool) {
 	}
 
 	const no = math.MaxFloat64 * -1
-	best := make([]float64, spare+1) // greatest sum with so many GPUs above the leasts
+	best := make([]float64, spare+1) // largest sum for each number of GPUs above the minimums
 	next := make([]float64, spare+1)
 
-	picks := make([][]int32, len(kept)) // what the job gets of them for each sum
+	picks := make([][]int32, len(kept)) // how many of them each job gets, for each number
 	for i, m := range kept {
 		picks[i] = make([]int32, spare+1)
 		gains := make([]float64, 0, (m.maxGPUs-m.minGPUs)/m.step+1)
@@ -148,12 +145,14 @@ func ffdl(p *pool) {
 	}
 }
 
-// afsL gives one GPU after the other to the job that comes first of any pair: of
-// two that have none the shorter, else the one whose gain is greater, the longer
-// job's in parts of what it then has and the shorter's in parts of what it has. In
-// the public code a job gets single GPUs below its least, and its length is looked
-// up with the other's number; here the first step is the least, and lengths are
-// those with a job's own number.
+// afsL gives one step after the other to the job that comes first in a comparison of pairs. Of two
+// jobs without GPUs that is the shorter one. Otherwise it is the one with the greater relative
+// gain, where the gain of the longer job is relative to its speed after the step and that of the
+// shorter one to its speed before.
+//
+// In the public code a job gets single GPUs below its minimum, and its length is looked up with the
+// GPU count of the other job; here the first step is the minimum, and each length uses the job's
+// own count.
 func afsL(p *pool) {
 	for p.free > 0 {
 		var top *member
@@ -171,7 +170,7 @@ func afsL(p *pool) {
 	}
 }
 
-// nextStep is what a job needs to go on: its least, or a step.
+// nextStep returns how many GPUs a job needs to make progress: its minimum at first, then one step.
 func (m *member) nextStep() int {
 	if m.assigned == 0 {
 		return m.minGPUs
@@ -185,7 +184,7 @@ func (p *pool) canTake(m *member) bool {
 	return n <= p.free && m.assigned+n <= m.maxGPUs
 }
 
-// afsBefore reports whether a comes before b.
+// afsBefore reports whether job a comes before job b.
 func afsBefore(p *pool, a, b *member) bool {
 	if a.assigned == 0 && b.assigned == 0 {
 		return a.remainingTime(p.now, a.minGPUs) < b.remainingTime(p.now, b.minGPUs)
@@ -204,16 +203,16 @@ func afsBefore(p *pool, a, b *member) bool {
 func longerFirst(longer, shorter *member) bool {
 	lk, sk := longer.speedup(longer.assigned), shorter.speedup(shorter.assigned)
 	ln, sn := longer.speedup(longer.assigned+longer.nextStep()), shorter.speedup(shorter.assigned+shorter.nextStep())
-	if sk == 0 || ln == 0 { // the shorter has nothing yet, or the longer would have nothing
+	if sk == 0 || ln == 0 { // the shorter has no GPUs yet, or the longer would have none
 		return false
 	}
 
 	return (ln-lk)/ln > (sn-sk)/sk
 }
 
-// edlAsPublished brings jobs towards the same fulfilment, the share of the way
-// from their least to their most: for a job that waits the most fulfilled give
-// GPUs until it has its least, and what is free goes to the least fulfilled.
+// edlAsPublished moves all jobs towards the same fulfilment, which is the position of a job between
+// its minimum (0) and its maximum (1). For a waiting job, the most fulfilled jobs give up GPUs
+// until it has its minimum; free GPUs go to the least fulfilled jobs.
 func edlAsPublished(p *pool) {
 	p.serve(func(want int) {
 		for p.free < want {
@@ -225,14 +224,12 @@ func edlAsPublished(p *pool) {
 	p.fill(0)
 }
 
-// edl is the same rule with its two defects corrected. The published autoscaler
-// looks only every half minute, and it fills the yard with whoever is there: who
-// comes then waits for its next look and for others to shrink. Here the rule is
-// followed at once. Who starts leaves half of what is free, and while jobs keep
-// coming, room is kept for as many as came in the last minute. Jobs here start
-// again when their number changes: so a few of them change by much instead of all
-// by a little, and they grow only when nobody came and nothing was changed for a
-// while.
+// edl is edlAsPublished with two defects corrected. The published autoscaler runs only every half
+// minute, and it gives all GPUs to the jobs that are present: a new job waits for the next run and
+// then for others to shrink. Here the rule is applied at once. A starting job leaves half of the
+// free GPUs alone, and while jobs keep arriving, room is kept for as many as arrived in the last
+// minute. A job restarts when its number of GPUs changes, so a few jobs change by much instead of
+// all by a little, and jobs grow only when none has arrived and none was changed for a while.
 func edl(p *pool) {
 	p.serve(p.shrink)
 	keep := p.expected()
@@ -251,8 +248,8 @@ func edl(p *pool) {
 	}
 }
 
-// shrink takes from the most fulfilled until so many GPUs are free, as much as
-// needed from each.
+// shrink takes GPUs from the most fulfilled jobs until want GPUs are free, from each as many as
+// needed.
 func (p *pool) shrink(want int) {
 	for p.free < want {
 		m := p.fulfilled(func(m *member) bool { return m.assigned-m.step >= m.minGPUs }, 1)
@@ -265,11 +262,11 @@ func (p *pool) shrink(want int) {
 	}
 }
 
-// worthGrowing is by how much a running job must grow to be started again for it.
+// worthGrowing is the factor by which a running job must grow to be worth a restart.
 const worthGrowing = 1.25
 
-// grow gives what is free, but for so much, to running jobs, the least fulfilled
-// first, as much as each can use.
+// grow gives the free GPUs, except keep of them, to running jobs, the least fulfilled first, to
+// each as many as it can use.
 func (p *pool) grow(keep int) {
 	done := map[*member]bool{}
 	for p.free > keep {
@@ -287,7 +284,7 @@ func (p *pool) grow(keep int) {
 	}
 }
 
-// lastArrival is when the last job came, as far as that was lately.
+// lastArrival returns when the newest job arrived, zero if that was not within the arrival window.
 func (p *pool) lastArrival() time.Time {
 	var last time.Time
 	for _, a := range p.arrivals {
@@ -299,10 +296,10 @@ func (p *pool) lastArrival() time.Time {
 	return last
 }
 
-// serve lets everyone keep what it has, and those that are queued have their least,
-// which shrink makes free if it can be had at all.
+// serve leaves every running job what it has and gives queued jobs their minimum. It calls shrink
+// to free GPUs for them if running jobs have enough above their minimum.
 func (p *pool) serve(shrink func(want int)) {
-	spare := 0 // that jobs have above their least
+	spare := 0 // GPUs that jobs have above their minimum
 	for _, m := range p.jobs {
 		m.assigned = min(m.has, max(m.maxGPUs, m.minGPUs))
 		p.free -= m.assigned
@@ -321,7 +318,7 @@ func (p *pool) serve(shrink func(want int)) {
 	}
 }
 
-// fill gives what is free, but for so much, to the least fulfilled.
+// fill gives the free GPUs, except keep of them, to the least fulfilled jobs.
 func (p *pool) fill(keep int) {
 	for p.free > keep {
 		m := p.fulfilled(func(m *member) bool { return p.grows(m) && p.free-m.step >= keep }, -1)
@@ -333,9 +330,10 @@ func (p *pool) fill(keep int) {
 	}
 }
 
-// expected is how many GPUs those need at least who may come soon: as many as
-// came in the last minute, one after the other. Who came together with the first of
-// them says nothing. It asks to be asked again when that will be less.
+// expected returns how many GPUs the jobs that may arrive soon need at least: as many as arrived in
+// the last minute one after the other. Jobs that arrived together with the first of them are not
+// counted, because they say nothing about the rate. It sets the wake-up time to when the number
+// falls.
 func (p *pool) expected() int {
 	slices.SortFunc(p.arrivals, func(a, b arrival) int { return a.at.Compare(b.at) })
 	sum := 0
@@ -352,8 +350,8 @@ func (p *pool) expected() int {
 	return sum
 }
 
-// fulfilled returns the most (1) or least (-1) fulfilled job of those that
-// qualify, of equals the first in order when giving and the last when taking.
+// fulfilled returns the most (sign 1) or least (sign -1) fulfilled of the qualifying jobs. Of
+// equals it returns the first in order when giving and the last when taking.
 func (p *pool) fulfilled(qualifies func(*member) bool, sign float64) *member {
 	var best *member
 	most := 0.0

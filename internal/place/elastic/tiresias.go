@@ -10,21 +10,22 @@ import (
 	"trainyard/internal/place/lineup"
 )
 
-// What the elastic Tiresias of the Voda scheduler goes by.
+// Parameters of the elastic Tiresias policy of the Voda scheduler.
 const (
-	allotment    = 3600 // GPU-seconds after which a job falls into the second queue
-	promoteAfter = 8    // times as long as it ran that a job may wait before it is in the first again
-	compactAbove = 10   // waiting jobs from which on those of the second queue get their least
-	worthHalf    = 0.5  // of the speed of a GPU that the last of the wanted ones must still bring
+	allotment    = 3600 // GPU-seconds after which a job moves to the second queue
+	promoteAfter = 8    // a job that has waited this many times as long as it ran returns to the first queue
+	compactAbove = 10   // number of waiting jobs above which jobs of the second queue get their minimum
+	worthHalf    = 0.5  // fraction of one GPU's speed that the last of the wanted GPUs must still add
 )
 
-// tiresiasL is least attained service with two queues: each job gets the number
-// it wants, or waits. Who has had an hour of a GPU falls into the second queue,
-// and who has waited eight times as long as it ran is in the first again.
-// Within a queue who has run before comes first, then who was submitted first.
-// Voda keeps in mind when a job last ran and how long. Here it follows from what
-// the job has had in all: an hour of a GPU in the first queue, and another one for
-// each time that it has waited eight times as long as such an hour takes.
+// tiresiasL is least attained service with two queues: each job gets the number of GPUs that it
+// wants, or waits. A job that has used one GPU-hour moves to the second queue, and a job that has
+// waited eight times as long as it ran returns to the first. Within a queue, jobs that have run
+// before come first, then the order of submission decides.
+//
+// Voda stores when each job last ran and for how long. Here the queue follows from the total GPU
+// time of the job: it may use one GPU-hour in the first queue, and another one for each time that
+// it has waited eight times as long as such an hour takes.
 func tiresiasL(p *pool) {
 	p.byQueue()
 
@@ -37,9 +38,9 @@ func tiresiasL(p *pool) {
 	p.nextTurn()
 }
 
-// elasticTiresias is tiresiasL, but when many wait those of the second queue get
-// their least, and what is left goes step by step to who gains most from it,
-// waiting jobs among them.
+// elasticTiresias is tiresiasL with two changes: when many jobs wait, those of the second queue get
+// only their minimum, and the remaining GPUs go step by step to the job, running or waiting, that
+// gains most from them.
 func elasticTiresias(p *pool) {
 	p.byQueue()
 	all := p.free
@@ -70,7 +71,8 @@ func elasticTiresias(p *pool) {
 	p.nextTurn()
 }
 
-// byGain hands out what is left to who gains most from the next step, for each GPU of it.
+// byGain gives the remaining GPUs, step by step, to the job with the largest gain per GPU of its
+// next step.
 func (p *pool) byGain() {
 	for p.free > 0 {
 		var best *member
@@ -94,14 +96,14 @@ func (p *pool) byGain() {
 	}
 }
 
-// byQueue orders the jobs by queue, then those that have run before, then by submission.
+// byQueue sorts the jobs by queue, then those that have run before first, then by submission.
 func (p *pool) byQueue() {
 	slices.SortStableFunc(p.jobs, func(a, b *member) int {
 		return cmp.Or(lineup.TrueFirst(p.second(b), p.second(a)), lineup.TrueFirst(a.hasRun(), b.hasRun()))
 	})
 }
 
-// hasRun reports whether a job runs or has run.
+// hasRun reports whether a job runs now or has run before.
 func (m *member) hasRun() bool { return m.run != nil || m.it.Outlook.Ran > 0 }
 
 // second reports whether a job is in the second queue.
@@ -110,8 +112,7 @@ func (p *pool) second(m *member) bool {
 	return used >= 1+math.Floor(earned)
 }
 
-// allotments are how many hours of a GPU a job has had, and how many it has
-// earned by waiting.
+// allotments returns how many GPU-hours a job has used, and how many it has earned by waiting.
 func (m *member) allotments(now time.Time) (used, earned float64) {
 	gpus := m.it.Outlook.Ran
 	if m.run != nil {
@@ -125,8 +126,8 @@ func (m *member) allotments(now time.Time) (used, earned float64) {
 	return (had + tolerance) / allotment, (math.Max(waited, 0) + tolerance) * float64(gpus) / (promoteAfter * allotment)
 }
 
-// wanted is the number of GPUs that a job of a range would ask for if it had to
-// name one: as many as still bring half of what the first do.
+// wanted returns the number of GPUs that an elastic job would request if it had to name one number:
+// as many as still add worthHalf of the speed of the first ones.
 func (m *member) wanted() int {
 	n := m.minGPUs
 	if m.curve == nil {
@@ -143,7 +144,7 @@ func (m *member) wanted() int {
 	return n
 }
 
-// nextTurn asks to be asked when the first job changes its queue, if one waits for it.
+// nextTurn sets the wake-up time to when the next job changes its queue, if a job waits for that.
 func (p *pool) nextTurn() {
 	if !p.hasUnplaced && !slices.ContainsFunc(p.jobs, func(m *member) bool { return m.assigned == 0 }) {
 		return
@@ -153,7 +154,7 @@ func (p *pool) nextTurn() {
 		used, earned := m.allotments(p.now)
 		limit := 1 + math.Floor(earned)
 
-		var in float64 // seconds
+		var in float64 // seconds from now
 		switch {
 		case m.assigned > 0 && used < limit:
 			in = (limit - used) * allotment / float64(m.assigned)
@@ -167,5 +168,5 @@ func (p *pool) nextTurn() {
 	}
 }
 
-// tolerance is by how much a sum of GPU-seconds may be off.
+// tolerance is the rounding error allowed in a sum of GPU-seconds.
 const tolerance = 1e-6

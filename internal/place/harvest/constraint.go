@@ -9,19 +9,19 @@ import (
 	"trainyard/internal/place"
 )
 
-// Constraint is a condition across jobs that someone who runs a yard sets: over all
-// jobs it is about, what their GPUs and they themselves count for is at most so
-// much. A quota is PerGPU "1" for some users; a budget is PerGPU "price"; "job 12
-// only together with job 7" is PerJob "(job == 12) - (job == 7)" with AtMost 0.
+// Constraint is a condition across jobs, set by the administrator of a yard: the sum over its jobs
+// of PerGPU for each GPU and PerJob for each job is at most AtMost. A quota is PerGPU "1" for some
+// users; a budget is PerGPU "price"; "job 12 only together with job 7" is PerJob "(job == 12) -
+// (job == 7)" with AtMost 0.
 type Constraint struct {
 	Name   string
-	Users  []id.User // whose jobs it is about; none means everyone's
-	PerGPU string    // formula for what each GPU of a job counts; "" for nothing
-	PerJob string    // formula for what a job counts that has any; "" for nothing
+	Users  []id.User // owners of the jobs that it applies to; none means everyone
+	PerGPU string    // formula for each GPU of a job; "" for 0
+	PerJob string    // formula for a job that has any GPUs; "" for 0
 	AtMost float64
 }
 
-// constraint is one with its formulas read.
+// constraint is a Constraint with compiled formulas.
 type constraint struct {
 	*Constraint
 	perGPU, perJob *formula.Program
@@ -53,8 +53,8 @@ func newConstraint(c *Constraint) (constraint, error) {
 	return out, nil
 }
 
-// counts returns what each GPU of a job and the job itself count for. What is no
-// number counts for nothing.
+// counts returns the values of a job's GPU and of the job itself. A value that is not a finite
+// number counts as 0.
 func (c *constraint) counts(values []float64, user id.User) (perGPU, perJob float64) {
 	if len(c.Users) > 0 && !slices.Contains(c.Users, user) {
 		return 0, 0
@@ -71,8 +71,8 @@ func (c *constraint) counts(values []float64, user id.User) (perGPU, perJob floa
 	return perGPU, perJob
 }
 
-// sides writes the conditions for the jobs of a round. What jobs have that are left
-// alone is taken off the limits.
+// sides returns the conditions for the jobs of a round. The use of jobs that are left alone is
+// subtracted from the limits.
 func (r *round) sides() []SideRow {
 	rows := make([]SideRow, len(r.policy.rows))
 	for i := range r.policy.rows {
@@ -100,7 +100,7 @@ func (r *round) sides() []SideRow {
 	return rows
 }
 
-// priceOf returns what an hour of one GPU costs where a job runs.
+// priceOf returns the cost of one GPU-hour where a job runs.
 func (r *round) priceOf(f *place.Running) float64 {
 	if len(f.Allocations) > 0 {
 		if at, found := r.find(f.Allocations[0].Node); found {

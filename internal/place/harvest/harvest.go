@@ -25,32 +25,33 @@ import (
 	"trainyard/internal/place/lp"
 )
 
-// Params say how the policy decides. The zero value of each means the usual.
+// Params are the parameters of the policy. A zero value means the default.
 type Params struct {
-	// LookAhead is over how long a size must pay for the change to it; 2 minutes.
-	// Short ones change little, long ones follow every hole.
+	// LookAhead is the time within which a change of size must pay for itself; default 2 minutes.
+	// With a short one jobs change rarely, with a long one they follow every change of the free
+	// nodes.
 	LookAhead time.Duration
-	// MaxParallel is how many jobs share the nodes at once; 30. Fewer jobs finish
-	// sooner each, more use large holes better.
+	// MaxParallel is how many jobs share the nodes at once; default 30. With fewer, each job
+	// finishes sooner; with more, large numbers of free nodes are used better.
 	MaxParallel int
-	// Hysteresis is the share of its worth by which a job is better left as it is, on
-	// top of what a change costs; 0.
+	// Hysteresis is the fraction of its value by which a job prefers its present size, in addition
+	// to the cost of a change; default 0.
 	Hysteresis float64
-	// Objective is what a job on so many nodes is worth: a name of Objectives, or a
-	// formula over Names. "" is speedup.
+	// Objective is the value of a job at a size: a name from Objectives, or a formula over Names.
+	// The default is speedup.
 	Objective string
-	// Patience is how long after its submission a job that takes part may be left
-	// with nothing because its nodes bring more elsewhere; one hour.
+	// Patience is how long after its submission a participating job may be left without nodes
+	// because they are worth more elsewhere; default one hour.
 	Patience time.Duration
-	// Probe lets jobs try sizes beyond those that were measured, one doubling at a
-	// time. It is for yards whose jobs report progress: one that does not would hold
-	// nodes without anyone knowing whether it can use them.
+	// Probe lets jobs try sizes beyond those that were measured, one doubling at a time. It is for
+	// yards whose jobs report progress: a job that reports none would occupy nodes without showing
+	// whether it uses them.
 	Probe bool
 	// Constraints are conditions across jobs. They need a solver.
 	Constraints []Constraint
 	// Solve solves a linear programme; nil if there is no solver.
 	Solve lp.Solve
-	// Effort is how hard to search where the allocator is not exact.
+	// Effort limits the search where the allocation is not exact.
 	Effort knapsack.Effort
 }
 
@@ -63,7 +64,7 @@ type Policy struct {
 
 var _ place.Searcher = (*Policy)(nil)
 
-// New makes the policy. A mistake in its parameters is a *fault.Error that names the field.
+// New returns the policy. An invalid parameter is a *fault.Error that names the field.
 func New(p Params) (*Policy, error) {
 	if p.LookAhead == 0 {
 		p.LookAhead = 2 * time.Minute
@@ -117,11 +118,11 @@ func New(p Params) (*Policy, error) {
 	return h, nil
 }
 
-// Default is the policy with its usual parameters.
+// Default returns the policy with default parameters.
 func Default() *Policy {
 	h, err := New(Params{})
 	if err != nil {
-		return &Policy{} // cannot happen: the defaults are tested
+		return &Policy{} // unreachable: a test covers the defaults
 	}
 
 	return h
@@ -131,19 +132,19 @@ func wrong(field, format string, args ...any) error {
 	return fault.New(fault.Invalid, "bad_parameter", format, args...).WithField(field)
 }
 
-// Name is what the policy is called in the configuration.
+// Name returns the name of the policy in the configuration.
 func (*Policy) Name() string { return "harvest" }
 
-// Revises reports that it also changes what runs.
+// Revises reports that the policy also changes running jobs.
 func (*Policy) Revises() bool { return true }
 
-// Plan gives the jobs the sizes that are worth most together.
+// Plan gives the jobs the sizes with the largest total value.
 func (h *Policy) Plan(v *place.View) place.Plan { return h.Search(v, nil) }
 
-// Slow reports that the server does not wait for it.
+// Slow reports that the server plans in the background instead of waiting for the policy.
 func (*Policy) Slow() bool { return true }
 
-// Search gives the jobs the best sizes that it finds in its time.
+// Search is Plan with a time limit: it returns the best sizes found until enough is true.
 func (h *Policy) Search(v *place.View, enough func() bool) place.Plan {
 	r := newRound(h, v)
 	r.enough = enough

@@ -8,43 +8,43 @@ import (
 	"trainyard/internal/place/lp"
 )
 
-// Instance is one decision: how many nodes of which kind each job shall have.
+// Instance is one decision problem: how many nodes of which kind each job gets.
 type Instance struct {
 	Nodes []int // of each kind
 	Jobs  []Sizes
 	Rows  []SideRow
 }
 
-// Sizes is what a job could have. It has nodes of one kind, or nothing.
+// Sizes is the alternatives of one job. A job has nodes of one kind, or none.
 type Sizes struct {
-	None  float64             // what having nothing is worth
-	Must  bool                // having nothing is not allowed
+	None  float64             // value of having no nodes
+	Must  bool                // having no nodes is not allowed
 	Kinds [][]knapsack.Choice // by kind; counts of at least 1
 }
 
-// SideRow is a condition across jobs: for all together, what each of their nodes
-// and each of them counts for is at most so much.
+// SideRow is a condition across jobs: the sum over all jobs of PerNode for each of their nodes,
+// plus PerJob for each job that has nodes, is at most the limit.
 type SideRow struct {
 	Name    string
 	PerNode [][]float64 // by job and kind
-	PerJob  []float64   // by job that has any nodes
+	PerJob  []float64   // by job, if it has any nodes
 	AtMost  float64
 }
 
-// Decision is an answer to an instance.
+// Decision is a solution of an instance.
 type Decision struct {
-	Kind  []int // of each job, -1 if it has nothing
+	Kind  []int // of each job, -1 if it has no nodes
 	Count []int
 	Value float64
-	Bound float64 // nothing is worth more
-	Exact bool    // Bound is Value
+	Bound float64 // no solution is worth more
+	Exact bool    // the value equals Bound
 }
 
-// simple reports whether the exact allocator can decide: one kind, no further conditions.
+// simple reports whether the exact allocator applies: one kind and no side conditions.
 func (in *Instance) simple() bool { return len(in.Nodes) == 1 && len(in.Rows) == 0 }
 
-// Decide answers by the exact allocator where that is possible, and by search otherwise.
-// It is false if it finds no answer that keeps to everything.
+// Decide solves the instance exactly where that is possible, and by search otherwise. It returns
+// false if it finds no solution that meets all conditions.
 func (in *Instance) Decide(e knapsack.Effort) (Decision, bool) {
 	if !in.simple() {
 		return in.search(e)
@@ -77,7 +77,7 @@ func (in *Instance) Decide(e knapsack.Effort) (Decision, bool) {
 	return d, true
 }
 
-// decision returns a decision in which nobody has anything.
+// decision returns a decision in which no job has nodes.
 func (in *Instance) decision() Decision {
 	d := Decision{Kind: make([]int, len(in.Jobs)), Count: make([]int, len(in.Jobs))}
 	for j := range d.Kind {
@@ -87,7 +87,7 @@ func (in *Instance) decision() Decision {
 	return d
 }
 
-// search answers by prices and neighbourhoods.
+// search solves the instance with knapsack.Search.
 func (in *Instance) search(e knapsack.Effort) (Decision, bool) {
 	p := &knapsack.Problem{Jobs: make([][]knapsack.Option, len(in.Jobs))}
 	for _, n := range in.Nodes {
@@ -135,7 +135,7 @@ func (in *Instance) search(e knapsack.Effort) (Decision, bool) {
 	return d, true
 }
 
-// option is a job's choice with what it draws of the nodes and the side rows.
+// option converts a choice of a job to an option with its use of the nodes and of the side rows.
 func (in *Instance) option(j, k int, c knapsack.Choice) knapsack.Option {
 	o := knapsack.Option{Value: c.Value, Uses: []knapsack.Use{{Row: k, Amount: float64(c.Count)}}}
 	for i := range in.Rows {
@@ -148,9 +148,9 @@ func (in *Instance) option(j, k int, c knapsack.Choice) knapsack.Option {
 	return o
 }
 
-// Model writes the instance as a linear programme over counts. Each stretch of a
-// job's choices on which its value runs straight is a segment: one variable says
-// whether the job's count lies there, another how far in. A job lies in exactly one.
+// Model writes the instance as a linear programme over counts. Each range of a job's choices on
+// which its value is linear is a segment: one variable says whether the job's count lies in it,
+// another how far in. Each job lies in exactly one segment.
 func (in *Instance) Model() *lp.Model {
 	m := &lp.Model{}
 	limits := make([][]lp.Term, len(in.Nodes)+len(in.Rows))
@@ -194,7 +194,7 @@ func (in *Instance) Model() *lp.Model {
 	return m
 }
 
-// terms returns what a job's segment adds to the row.
+// terms returns the contribution of a job's segment to the row.
 func (r *SideRow) terms(j, k, z int, nodes []lp.Term) []lp.Term {
 	var list []lp.Term
 	for _, t := range nodes {
@@ -211,8 +211,8 @@ func (r *SideRow) terms(j, k, z int, nodes []lp.Term) []lp.Term {
 	return list
 }
 
-// addSegment adds the variables of a segment: is the job there, and how far in. The
-// second is -1 for a single point.
+// addSegment adds the two variables of a segment: whether the job lies in it, and how far in. The
+// second is -1 if the segment is a single point.
 func addSegment(m *lp.Model, name string, g segment) (z, more int) {
 	z = m.Add(lp.Var{Name: "at" + name, High: 1, Whole: true, Gain: g.value})
 	if g.length == 0 {
@@ -263,13 +263,13 @@ func (in *Instance) Read(s *lp.Solution) Decision {
 	return d
 }
 
-// segment is a stretch of counts on which the value runs straight.
+// segment is a range of counts on which the value is linear.
 type segment struct {
 	count, length int // from count to count+length
 	value, slope  float64
 }
 
-// segments splits choices, which rise by their counts, into straight stretches.
+// segments splits choices, sorted by count, into linear ranges.
 func segments(choices []knapsack.Choice) []segment {
 	var list []segment
 	for i := 0; i < len(choices); {

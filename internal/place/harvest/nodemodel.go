@@ -9,13 +9,13 @@ import (
 
 // NodeJob is a job of the published programme, which decides node by node.
 type NodeJob struct {
-	Holds       []bool // by node: it is the job's now
+	Holds       []bool // by node: the job holds it now
 	Least, Most int
-	Points      []knapsack.Choice // number of nodes and units per second there, from 0 on; straight lines between
-	Up, Down    float64           // seconds that growing and shrinking cost
+	Points      []knapsack.Choice // number of nodes and units per second, starting at 0 nodes; linear between points
+	Up, Down    float64           // cost of growing and shrinking, in seconds
 }
 
-// rate returns the units per second on so many nodes.
+// rate returns the units per second on a number of nodes.
 func (j *NodeJob) rate(n int) float64 {
 	for i := 1; i < len(j.Points); i++ {
 		if a, b := j.Points[i-1], j.Points[i]; n <= b.Count {
@@ -26,7 +26,7 @@ func (j *NodeJob) rate(n int) float64 {
 	return j.Points[len(j.Points)-1].Value
 }
 
-// now returns how many nodes the job holds and how fast it is there.
+// now returns how many nodes the job holds and its rate there.
 func (j *NodeJob) now() (int, float64) {
 	n := 0
 	for _, h := range j.Holds {
@@ -42,19 +42,19 @@ func (j *NodeJob) now() (int, float64) {
 	return n, j.rate(n)
 }
 
-// NodeInstance is a decision as the published programme (FreeTrain) puts it.
+// NodeInstance is a decision in the form of the published programme (FreeTrain).
 type NodeInstance struct {
 	Nodes     int
 	Jobs      []NodeJob
 	LookAhead float64 // seconds
-	// BigM is the constant that switches conditions off. The published value, Nodes+1,
-	// is too small: with it no job may gain or lose more than half of the nodes at
-	// once. 0 stands for what is needed, twice that.
+	// BigM is the constant that disables conditions. The published value, Nodes+1, is too small:
+	// with it no job may gain or lose more than half of the nodes at once. 0 means twice that
+	// value, which is enough.
 	BigM float64
 }
 
-// Counts is the same decision over counts: nodes are alike, and whatever counts are
-// chosen can be reached without moving a job from one node to another.
+// Counts returns the same decision over counts. Nodes are interchangeable, and any counts can be
+// reached without moving a job from one node to another.
 func (in *NodeInstance) Counts() *Instance {
 	out := &Instance{Nodes: []int{in.Nodes}}
 
@@ -90,10 +90,9 @@ func (in *NodeInstance) Counts() *Instance {
 	return out
 }
 
-// Model writes the published programme: a variable for each job and node, one for
-// whether that changes, and for each job either only gains or only losses. Its
-// special ordered sets are written with a variable for each segment, which every
-// solver takes.
+// Model writes the published programme: a variable for each job and node, one for whether it
+// changes, and for each job either only gains or only losses of nodes. Its special ordered sets are
+// written with one variable per segment, which every solver accepts.
 func (in *NodeInstance) Model() *lp.Model {
 	m := &lp.Model{}
 	big := in.BigM
@@ -131,7 +130,7 @@ func (in *NodeInstance) job(m *lp.Model, i int, big float64, shared [][]lp.Term)
 			has = 1
 		}
 
-		// y is whether x differs from what is held.
+		// y is 1 if x differs from the present state.
 		m.AddRow("differs", lp.AtLeast, -has, lp.Times(y, 1), lp.Times(x, -1))
 		m.AddRow("differs", lp.AtLeast, has, lp.Times(y, 1), lp.Times(x, 1))
 		m.AddRow("same", lp.AtMost, has, lp.Times(y, 1), lp.Times(x, -1))
@@ -142,7 +141,7 @@ func (in *NodeInstance) job(m *lp.Model, i int, big float64, shared [][]lp.Term)
 	m.AddRow(name("least"), lp.AtLeast, 0, plus(count, lp.Times(runs, -float64(j.Least)))...)
 	m.AddRow(name("most"), lp.AtMost, 0, plus(count, lp.Times(runs, -float64(j.Most)))...)
 
-	// Either every change is a gain, or every one a loss.
+	// A job either only gains nodes or only loses nodes.
 	loses := m.Add(lp.Var{Name: name("loses"), High: 1, Whole: true})
 	m.AddRow(name("gains"), lp.AtMost, -float64(held), plus(minus(changed, count), lp.Times(loses, -big))...)
 	m.AddRow(name("losses"), lp.AtMost, float64(held)+big, plus(plus(changed, count...), lp.Times(loses, big))...)
@@ -153,8 +152,8 @@ func (in *NodeInstance) job(m *lp.Model, i int, big float64, shared [][]lp.Term)
 	in.curve(m, i, count)
 }
 
-// curve ties a job's gain to its count: a point of the curve is a mix of two
-// neighbouring measured ones.
+// curve ties the gain of a job to its count: a point of the curve is a mix of two adjacent measured
+// points.
 func (in *NodeInstance) curve(m *lp.Model, i int, count []lp.Term) {
 	j := &in.Jobs[i]
 	var all, segs []lp.Term
@@ -190,12 +189,12 @@ func (in *NodeInstance) curve(m *lp.Model, i int, count []lp.Term) {
 	}
 }
 
-// plus returns terms with more of them, and leaves the first alone.
+// plus returns a new list with more terms; the first list is not changed.
 func plus(terms []lp.Term, more ...lp.Term) []lp.Term {
 	return append(terms[:len(terms):len(terms)], more...)
 }
 
-// minus returns terms with others taken off.
+// minus returns terms minus the terms of less.
 func minus(terms, less []lp.Term) []lp.Term {
 	out := plus(terms)
 	for _, t := range less {

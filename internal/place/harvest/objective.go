@@ -6,14 +6,14 @@ import (
 	"trainyard/internal/formula"
 )
 
-// Objective is what a job on so many nodes is worth, for each second.
+// Objective is the value of a job at a size, per second.
 type Objective struct {
 	Name    string
 	Formula string
 	Means   string
 }
 
-// Objectives lists those that have a name.
+// Objectives lists the named objectives.
 func Objectives() []Objective {
 	return []Objective{
 		{"throughput", "throughput", "units of work per second; comparable only between jobs of one kind"},
@@ -24,10 +24,10 @@ func Objectives() []Objective {
 	}
 }
 
-// Name is something that a formula can look at.
+// Name is a variable of an objective formula.
 type Name struct{ Name, Means string }
 
-// The places of the names' values.
+// Indices of the variables' values.
 const (
 	atN = iota
 	atNodes
@@ -46,7 +46,7 @@ const (
 	names
 )
 
-// Names lists what an objective can look at.
+// Names lists the variables that an objective may use.
 func Names() []Name {
 	return []Name{
 		{"n", "GPUs at this size"},
@@ -69,8 +69,8 @@ func Names() []Name {
 	}
 }
 
-// sizeless are the names that a condition across jobs can look at: those that do
-// not depend on the size.
+// sizeless lists the variables that a condition across jobs may use: those that do not depend on
+// the size.
 func sizeless() []string {
 	return []string{"now_n", "priority", "weight", "remaining", "price", "waited_h", "served_gpu_h", "job"}
 }
@@ -84,7 +84,7 @@ func namesOf() []string {
 	return list
 }
 
-// compile reads an objective: one that has a name, or a formula.
+// compile compiles an objective, given by its name or as a formula.
 func compile(text string) (*formula.Program, error) {
 	all := Objectives()
 	if at := slices.IndexFunc(all, func(o Objective) bool { return o.Name == text }); at >= 0 {

@@ -8,8 +8,8 @@ import (
 	"trainyard/internal/place/allocate"
 )
 
-// decide chooses the sizes. A solver is asked only where there are conditions
-// across jobs; if it fails the search decides, and the reasons say so.
+// decide chooses the sizes. It uses the solver only if there are conditions across jobs. If the
+// solver fails, the search decides and the reasons say so.
 func (r *round) decide() (d Decision, note string, ok bool) {
 	in := &Instance{Rows: r.sides()}
 	for k := range r.kinds {
@@ -39,13 +39,13 @@ func (r *round) decide() (d Decision, note string, ok bool) {
 	return d, note, ok
 }
 
-// change is what becomes of a job.
+// change is the new allocation of a job.
 type change struct {
 	seats []place.Allocation // nil for none
 	stays bool
 }
 
-// plan gives the jobs their seats.
+// plan assigns seats to the decision and returns the plan.
 func (r *round) plan(d Decision) place.Plan {
 	changes := make([]change, len(r.jobs))
 	for k := range r.kinds {
@@ -80,8 +80,7 @@ func (r *round) plan(d Decision) place.Plan {
 	return p
 }
 
-// allocate finds seats for jobs on kinds whose unit is the GPU, and for those that ask
-// for none.
+// allocate assigns seats to jobs on kinds whose unit is the GPU, and to jobs that ask for no GPUs.
 func (r *round) allocate(d Decision, changes []change, p *place.Plan) {
 	var wants []allocate.Request
 	var who []int
@@ -102,7 +101,7 @@ func (r *round) allocate(d Decision, changes []change, p *place.Plan) {
 		}
 
 		if b.running != nil && d.Count[j] > b.running.GPUs {
-			w.Min = d.Count[j] // starting again for less may not pay
+			w.Min = d.Count[j] // a restart with fewer GPUs may not pay
 		}
 
 		wants, who = append(wants, w), append(who, j)

@@ -8,23 +8,23 @@ import (
 	"trainyard/internal/job"
 )
 
-// curve is how fast a job is on a kind, with guesses where nobody has measured.
+// curve is the speed of a job on a kind, with guesses where nothing was measured.
 type curve struct {
 	known *job.Curve
-	base  float64 // rate on one GPU, to compare with
-	each  float64 // guessed rate on one GPU where nothing is known
-	most  int     // GPUs beyond which it is not tried
+	base  float64 // rate on one GPU, for comparison
+	each  float64 // guessed rate per GPU where nothing is known
+	most  int     // number of GPUs beyond which it is not tried
 }
 
-// scalingExponent is the power of the number of GPUs by which a job of unknown speed is taken
-// to get faster: a little less than a job that scales fully, so that it does not
-// take nodes from one that is known to.
+// scalingExponent is the assumed exponent with which the speed of an unmeasured job grows with the
+// number of GPUs. It is a little less than 1, so that such a job does not take nodes from one that
+// is known to scale fully.
 const scalingExponent = 0.9
 
-// curveOf returns a job's curve on a kind. Bounds on the count come from what was
-// measured. A job of which nothing is known starts at its least size and doubles
-// from what it has tried, and so does one that is to be probed beyond what was
-// measured: what it then tells of its progress becomes part of its curve.
+// curveOf returns the curve of a job on a kind. The number of GPUs is bounded by what was measured.
+// A job of unknown speed starts at its minimum and doubles what it has tried; so does a job that is
+// probed beyond its measurements. The progress that it then reports becomes part of its measured
+// curve.
 func (r *round) curveOf(b *bidder, k *kind) curve {
 	o := b.item.Outlook
 	g := &k.sample.Node.Inventory.GPUs[0]
@@ -46,16 +46,16 @@ func (r *round) curveOf(b *bidder, k *kind) curve {
 	return c
 }
 
-// observe is how long a job is watched at a size before another is tried.
+// observe is how long a job must run at a size before another size is tried.
 const observe = 5 * time.Minute
 
-// observed reports whether a job has not run, or for long enough at its size.
+// observed reports whether a job has not run yet, or has run for at least observe at its size.
 func (r *round) observed(b *bidder) bool {
 	return b.running == nil || !b.running.Began.IsZero() && r.view.Now.Sub(b.running.Began) >= observe
 }
 
-// maxTrial returns up to how many GPUs a job of unknown speed may try: the least that
-// it asks for at first, and then twice what it has had for long enough.
+// maxTrial returns how many GPUs a job of unknown speed may try: its minimum at first, and then
+// twice the number at which it was observed for long enough.
 func (r *round) maxTrial(b *bidder) int {
 	n := &b.item.Shape.Need
 	least, had := n.Nodes*max(n.GPUs, 1), b.item.Outlook.Ran
@@ -70,8 +70,8 @@ func (r *round) maxTrial(b *bidder) int {
 	return max(least, 2*had)
 }
 
-// typicalBase returns the middle of the rates on one GPU of the jobs of which they
-// are known, 1 if there is none: that is what a job of unknown speed is assumed to do.
+// typicalBase returns the median of the known rates on one GPU, 1 if none is known. It is the
+// assumed rate of a job of unknown speed.
 func (r *round) typicalBase() float64 {
 	var list []float64
 	for j := range r.jobs {
@@ -101,7 +101,7 @@ func baseOf(s *job.Speed) float64 {
 	return 0
 }
 
-// rate returns the units per second on so many GPUs, 0 where it is not to go.
+// rate returns the units per second on a number of GPUs, 0 for sizes that must not be tried.
 func (c *curve) rate(gpus, nodes int) float64 {
 	switch {
 	case gpus > c.most:

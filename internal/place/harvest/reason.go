@@ -10,13 +10,13 @@ import (
 	"trainyard/internal/place"
 )
 
-// outReason says why a job is stopped that does not take part any more.
+// outReason explains why a job that no longer participates is stopped.
 func (r *round) outReason() string {
 	return r.withNote(fmt.Sprintf("preempted: at most %s share the idle nodes, and others go first",
 		humanize.Count(r.policy.MaxParallel, "job")))
 }
 
-// stopReason says why a running job is stopped.
+// stopReason explains why a running job is stopped.
 func (r *round) stopReason(b *bidder, c *change) string {
 	if len(c.seats) == 0 {
 		return r.withNote(fmt.Sprintf("preempted: its %s are worth more to other jobs; it resumes when more are free",
@@ -26,7 +26,7 @@ func (r *round) stopReason(b *bidder, c *change) string {
 	return r.startReason(b, c)
 }
 
-// startReason says why a job starts, grows, shrinks or moves there.
+// startReason explains why a job starts, grows, shrinks or moves.
 func (r *round) startReason(b *bidder, c *change) string {
 	var text string
 	has, had := gpusOf(c.seats), 0
@@ -70,13 +70,13 @@ func (r *round) withNote(text string) string {
 	return text
 }
 
-// horizon is how far ahead was looked for a job.
+// horizon returns the look-ahead used for a job.
 func (r *round) horizon(b *bidder) job.Duration {
 	c := r.newCosts(b)
 	return job.Duration(time.Duration(c.horizon) * time.Second)
 }
 
-// amount writes the GPUs and nodes of an allocation.
+// amount describes the GPUs and nodes of an allocation.
 func amount(seats []place.Allocation) string {
 	gpus := gpusOf(seats)
 	if gpus == len(seats) {

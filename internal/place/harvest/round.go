@@ -14,46 +14,45 @@ import (
 	"trainyard/internal/queue"
 )
 
-// round is one look at the yard.
+// round is the state of one planning round.
 type round struct {
 	policy      *Policy
 	view        *place.View
-	enough      func() bool  // the time is up; nil if there is no limit
-	rooms       []fleet.Room // those of the view; what resizable jobs hold is free
+	enough      func() bool  // reports that the time is up; nil for no limit
+	rooms       []fleet.Room // those of the view, without what resizable jobs hold
 	kinds       []kind
-	jobs        []bidder         // those that take part, in the order of their turn
-	fixed       []*place.Running // jobs that are left alone
-	withoutGPUs []*queue.Item    // waiting jobs that ask for no GPUs
-	excluded    []*place.Running // resizable jobs that no longer take part
+	jobs        []bidder         // participating jobs, in their order
+	fixed       []*place.Running // running jobs that are left alone
+	withoutGPUs []*queue.Item    // queued jobs that ask for no GPUs
+	excluded    []*place.Running // resizable jobs that no longer participate
 	match       map[fleet.Need]*fleet.Matcher
-	fitting     map[fleet.Need]int    // rooms that jobs with a need could have
-	usableRooms map[fleet.Need][]room // what of each kind
-	queued      bool                  // more jobs wait than take part
-	typicalRate float64               // rate on one GPU that a job of unknown speed is assumed to have
+	fitting     map[fleet.Need]int    // number of rooms that could run jobs with a need
+	usableRooms map[fleet.Need][]room // how much of each kind jobs with a need could have
+	queued      bool                  // more jobs wait than participate
+	typicalRate float64               // assumed rate on one GPU of a job of unknown speed
 	note        string                // added to the reasons of the decision
 }
 
-// bidder is a job that takes part.
+// bidder is a participating job.
 type bidder struct {
 	item           *queue.Item
 	running        *place.Running // nil if it waits
-	kind           int            // of what it holds, -1 if it holds nothing
+	kind           int            // of the nodes that it holds, -1 if it holds none
 	count          int            // units of that kind it holds
 	sizes          Sizes
 	undefinedSizes int // sizes for which the objective had no value
 	guessedFrom    int // number of GPUs from which on its speed is a guess, 0 if all is measured
 }
 
-// kind is all nodes with one kind of GPU. If every job takes one and the same
-// number of GPUs of a node, and no node has room for two, its unit is the node;
-// otherwise it is the GPU.
+// kind is all nodes with one kind of GPU. If every job takes the same number of GPUs per node, and
+// no node has room for two jobs, the unit of allocation is the node; otherwise it is the GPU.
 type kind struct {
 	id      int32 // as in fleet.Room
 	sample  *fleet.Room
-	rooms   []int32 // with GPUs that can be had
+	rooms   []int32 // rooms with available GPUs
 	gpus    int
-	largest int // most such GPUs of one node
-	unit    int // GPUs of a unit
+	largest int // most available GPUs of one node
+	unit    int // GPUs per unit
 	byNode  bool
 	units   int
 	price   float64
@@ -86,8 +85,8 @@ func newRound(h *Policy, v *place.View) *round {
 	return r
 }
 
-// resizable reports whether a running job can be given another size: it can be
-// stopped, asks for a range, and all its nodes could be its own again.
+// resizable reports whether a running job can be given another size: it can be stopped, asks for a
+// range, and could use all its present nodes again.
 func (r *round) resizable(run *place.Running) bool {
 	n := &run.Shape.Need
 	if !allocate.Movable(run) || n.MaxGPUs == 0 || n.MaxNodes == n.Nodes && n.MaxGPUs == n.GPUs {
@@ -100,9 +99,8 @@ func (r *round) resizable(run *place.Running) bool {
 	})
 }
 
-// admit finds the jobs that take part: the highest priority first, then those that
-// have begun, then in the order of the queue. A job for which nothing fits
-// does not take the place of one that could run.
+// admit selects the participating jobs: by priority, then those that have begun, then in the order
+// of the queue. A job that fits nowhere does not take the place of one that could run.
 func (r *round) admit(loose []*place.Running) {
 	type entry struct {
 		bidder
@@ -151,7 +149,8 @@ func (r *round) admit(loose []*place.Running) {
 	r.queued = waiting > 0
 }
 
-// possible reports whether jobs of a shape could have enough nodes if they had all there are to have.
+// possible reports whether jobs of a shape could have enough nodes if all available nodes were
+// theirs.
 func (r *round) possible(s *queue.Shape) bool {
 	n, known := r.fitting[s.Need]
 	if !known {
@@ -168,8 +167,8 @@ func (r *round) possible(s *queue.Shape) bool {
 	return n >= s.Need.Nodes
 }
 
-// queueDepth is how far into the queue to look for jobs that have begun, as a multiple
-// of how many take part.
+// queueDepth is how far into the queue to look for jobs that have begun, as a multiple of
+// MaxParallel.
 const queueDepth = 8
 
 // trueFirst compares two conditions for sorting: true comes before false.
@@ -184,7 +183,7 @@ func trueFirst(a, b bool) int {
 	return 1
 }
 
-// free takes what resizable jobs hold out of the rooms.
+// free removes what resizable jobs hold from the rooms.
 func (r *round) free(running []*place.Running) {
 	loose := make(map[id.Run]bool, len(running))
 	touched := make([]bool, len(r.rooms))
@@ -217,14 +216,14 @@ func (r *round) free(running []*place.Running) {
 	}
 }
 
-// find returns the place of a node's room.
+// find returns the index of a node's room.
 func (r *round) find(n id.Node) (int, bool) {
 	return slices.BinarySearchFunc(r.rooms, n, func(room fleet.Room, n id.Node) int {
 		return strings.Compare(string(room.Node.ID), string(n))
 	})
 }
 
-// findKinds sorts the rooms that can be had by the kind of their GPUs.
+// findKinds groups the available rooms by the kind of their GPUs.
 func (r *round) findKinds() {
 	for i := range r.rooms {
 		room := &r.rooms[i]
@@ -250,7 +249,7 @@ func (r *round) findKinds() {
 	}
 }
 
-// measure finds the unit of a kind, and how many there are.
+// measure determines the unit of a kind and how many units there are.
 func (r *round) measure(k *kind) {
 	k.unit, k.byNode = r.seatSize(k)
 	if !k.byNode {
@@ -263,8 +262,8 @@ func (r *round) measure(k *kind) {
 	k.risk = r.riskOf(k)
 }
 
-// seatSize returns how many GPUs every job takes of a node, if that is one number
-// and no node has room for two.
+// seatSize returns how many GPUs every job takes of a node. It returns false if that is not one
+// number, or if a node has room for two jobs.
 func (r *round) seatSize(k *kind) (int, bool) {
 	size := 0
 	for j := range r.jobs {
@@ -284,7 +283,7 @@ func (r *round) seatSize(k *kind) (int, bool) {
 	return size, true
 }
 
-// price is what an hour of one GPU costs on a node that is in full use.
+// price returns the cost of one GPU-hour on a fully used node.
 func price(v *place.View, room *fleet.Room) float64 {
 	n := len(room.Node.Inventory.GPUs)
 	if v.Tariff == nil || n == 0 {
@@ -294,7 +293,7 @@ func price(v *place.View, room *fleet.Room) float64 {
 	return v.Tariff.Rate(v.Tariff.Of(room.Node), n) / float64(n)
 }
 
-// matcher returns the matcher of a need.
+// matcher returns the matcher for a need.
 func (r *round) matcher(need fleet.Need) *fleet.Matcher {
 	m := r.match[need]
 	if m == nil {
@@ -305,7 +304,7 @@ func (r *round) matcher(need fleet.Need) *fleet.Matcher {
 	return m
 }
 
-// place finds what a job holds.
+// place determines which units of which kind a job holds.
 func (r *round) place(b *bidder) {
 	b.kind = -1
 	if b.running == nil || len(b.running.Allocations) == 0 {
@@ -323,7 +322,7 @@ func (r *round) place(b *bidder) {
 	}
 }
 
-// starts returns how long it still takes until a running job does its first unit of work.
+// starts returns the time from now until a running job does its first unit of work.
 func starts(run *place.Running, now time.Time) time.Duration {
 	at := run.Began
 	if at.IsZero() {

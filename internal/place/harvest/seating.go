@@ -9,14 +9,13 @@ import (
 	"trainyard/internal/place"
 )
 
-// seatNodes finds the nodes of the jobs that are to be on a kind whose unit is the
-// node. A job keeps what it holds as far as it can. Nodes that opened together are
-// likely to be taken together, so jobs are given such nodes together: then as few
-// jobs as possible are hit at once. The larger a job, the older the nodes it gets,
-// because those that opened lately are the likeliest to be taken soon.
+// seatNodes selects nodes for the jobs on a kind whose unit is the node. A job keeps as many of its
+// nodes as possible. Nodes that opened together are likely to be taken together, so they are given
+// to the same job where possible: then few jobs are hit at once. The larger a job, the older the
+// nodes it gets, because nodes that opened recently are the likeliest to be taken soon.
 func (r *round) seatNodes(k int, d Decision, changes []change) {
 	kd := &r.kinds[k]
-	taken := map[int]bool{} // rooms
+	taken := map[int]bool{} // indices of rooms
 
 	var seekers []int
 	for j := range r.jobs {
@@ -60,7 +59,7 @@ func (r *round) seatNodes(k int, d Decision, changes []change) {
 	}
 }
 
-// keep returns so many of a job's seats, on the nodes that opened first.
+// keep returns n of a job's seats, on the nodes that opened first.
 func (r *round) keep(held []place.Allocation, n int) []place.Allocation {
 	order := make([]int, len(held))
 	since := make([]time.Time, len(held))
@@ -84,9 +83,9 @@ func (r *round) keep(held []place.Allocation, n int) []place.Allocation {
 	return kept
 }
 
-// seek gives a job the nodes it lacks, and returns those that are left. One that
-// was to grow and cannot have all it was to have stays as it is; one that was to
-// start takes what there is, if that is enough.
+// seek gives a job the nodes that it lacks, and returns those that remain. A job that was to grow
+// but cannot have all of its nodes stays as it is; a job that was to start takes what is available,
+// if that is enough for it.
 func (r *round) seek(b *bidder, c *change, count int, k *kind, free []int32) []int32 {
 	own := len(c.seats)
 	like := map[time.Time]bool{}
@@ -99,7 +98,7 @@ func (r *round) seek(b *bidder, c *change, count int, k *kind, free []int32) []i
 	var got []int32
 
 	m := r.matcher(b.item.Shape.Need)
-	for _, wanted := range []bool{true, false} { // those that opened with its own first
+	for _, wanted := range []bool{true, false} { // first nodes that opened together with its own
 		for _, at := range free {
 			if own+len(got) == count {
 				break

@@ -13,15 +13,15 @@ import (
 	"trainyard/internal/queue"
 )
 
-// risk is how likely nodes of a kind are to be taken away. A node that has been
-// open for a while is likely to stay open for about as long again, so those that
-// opened lately are the ones to lose; and those that opened together leave together.
+// risk is how likely nodes of a kind are to be taken away. A node that has been open for some time
+// is likely to stay open for about as long again, so nodes that opened recently are the likeliest
+// to be lost. Nodes that opened together are likely to be taken together.
 type risk struct {
 	each  float64 // mean rate for a node, per second
 	group float64 // mean number of nodes that opened together
 }
 
-// stableAge is from when on a node counts as there to stay.
+// stableAge is the age from which on a node counts as permanent.
 const stableAge = 24 * time.Hour
 
 // minStay is the least time that a node is expected to stay.
@@ -47,7 +47,8 @@ func (r *round) riskOf(k *kind) risk {
 	return risk{each: sum / n, group: n / float64(len(opened))}
 }
 
-// rate is how often a job on so many nodes is expected to lose one of them, per second.
+// rate returns how many times per second a job on a number of nodes is expected to lose one of
+// them.
 func (k *risk) rate(nodes int) float64 { return k.each * math.Max(1, float64(nodes)/k.group) }
 
 // value computes the value of each size of each job.
@@ -74,8 +75,8 @@ func (r *round) value() {
 	r.patience(total)
 }
 
-// patience adds a penalty for leaving a job without nodes that was submitted long ago; the
-// earlier its turn, the higher the penalty.
+// patience adds a penalty for leaving a job without nodes although it was submitted longer than
+// Patience ago. The earlier its place in the order, the higher the penalty.
 func (r *round) patience(total float64) {
 	for j := range r.jobs {
 		b := &r.jobs[j]
@@ -85,23 +86,23 @@ func (r *round) patience(total float64) {
 	}
 }
 
-// costs is what changing a job's size costs it.
+// costs describes what a change of size costs a job. Times are in seconds.
 type costs struct {
-	horizon     float64 // seconds that are looked at
-	start       float64 // until the first unit of work
-	save        float64 // to save itself first
-	firstWork   float64 // until the first unit if nothing is changed
-	lostWork    float64 // seconds of work that go with a node that is taken
-	remaining   float64 // units of work left, infinite if that is not known
-	gain        float64 // by which its objective counts, for the length of its horizon
-	hasFollower bool    // another job waits to follow it on its nodes
+	horizon     float64 // length of the look-ahead
+	start       float64 // from a start to the first unit of work
+	save        float64 // to save a checkpoint before the stop
+	firstWork   float64 // to the first unit of work if nothing is changed
+	lostWork    float64 // work lost when a node is taken
+	remaining   float64 // units of work, infinite if unknown
+	gain        float64 // weight of its objective, which corrects for the length of its horizon
+	hasFollower bool    // another job waits that would follow on its nodes
 }
 
-// defaultStart is how long a job takes to start of which nothing is known.
+// defaultStart is the assumed start-up time of a job of which nothing is known.
 const defaultStart = 30 * time.Second
 
-// horizonFactor is how many times what a change costs is looked ahead at least: a job that
-// takes long to start must still be able to.
+// horizonFactor is the least length of the look-ahead as a multiple of the cost of a change, so
+// that a job with a long start-up can still start.
 const horizonFactor = 5
 
 func (r *round) newCosts(b *bidder) costs {
@@ -138,11 +139,11 @@ func (r *round) newCosts(b *bidder) costs {
 	return c
 }
 
-// seconds returns how long of the horizon a job works at a rate: what is left of
-// it after a start, less what it is expected to lose with nodes that are taken, and
-// no longer than it has work. If another job waits, that one follows on its nodes
-// and does as much there; else the last minutes of a job would be worth so little
-// that its nodes were given to others, who start again for them.
+// seconds returns for how much of the horizon a job works at a rate: what remains after its
+// start-up, less the expected losses with nodes that are taken, and no more than its remaining work
+// needs. If another job waits, that one is assumed to follow on the nodes and to do as much there.
+// Otherwise the last minutes of a job would be worth so little that its nodes would go to others,
+// which would have to restart for them.
 func (c *costs) seconds(rate, loses float64, stays bool) float64 {
 	idle := c.start + c.save
 	if stays {
@@ -158,10 +159,11 @@ func (c *costs) seconds(rate, loses float64, stays bool) float64 {
 	return math.Min(works, c.remaining/rate)
 }
 
-// tieBonus is by what share a job is better left as it is where all else is equal.
+// tieBonus is the fraction of its value by which a job prefers its present size if all else is
+// equal.
 const tieBonus = 1e-6
 
-// choices lists what a job's sizes on a kind are worth.
+// choices lists the values of a job's sizes on a kind.
 func (r *round) choices(b *bidder, k int, c *costs) []knapsack.Choice {
 	kd := &r.kinds[k]
 	n := &b.item.Shape.Need
@@ -189,11 +191,11 @@ func (r *round) choices(b *bidder, k int, c *costs) []knapsack.Choice {
 	return list
 }
 
-// room is what a job could have of a kind.
+// room is how much of a kind a job could have.
 type room struct{ nodes, gpus int }
 
-// usable returns what of a kind jobs with this need could have. Nodes of one kind
-// may still differ in class, processors and memory.
+// usable returns how much of a kind jobs with this need could have. Nodes of one kind may still
+// differ in class, processors and memory.
 func (r *round) usable(n fleet.Need, k int) room {
 	list, known := r.usableRooms[n]
 	if !known {
@@ -217,8 +219,8 @@ func (r *round) usable(n fleet.Need, k int) room {
 // size is one size of a job.
 type size struct{ units, gpus, nodes int }
 
-// sizesOf lists the sizes that a need allows on a kind: some number of seats within
-// its bounds, each with some number of GPUs within its bounds.
+// sizesOf lists the sizes that a need allows on a kind: each number of nodes within its bounds,
+// with each number of GPUs within its bounds.
 func sizesOf(n *fleet.Need, k *kind, has room) []size {
 	var list []size
 	if k.byNode {
@@ -235,7 +237,7 @@ func sizesOf(n *fleet.Need, k *kind, has room) []size {
 	}
 
 	for gpus := n.Nodes * low; gpus <= min(n.MaxNodes*high, has.gpus, job.MaxCount); gpus++ {
-		nodes := max(n.Nodes, (gpus+high-1)/high) // as few as will do
+		nodes := max(n.Nodes, (gpus+high-1)/high) // the minimum number of nodes for so many GPUs
 		if nodes*low <= gpus && nodes <= has.nodes {
 			list = append(list, size{gpus, gpus, nodes})
 		}
@@ -244,8 +246,8 @@ func sizesOf(n *fleet.Need, k *kind, has room) []size {
 	return list
 }
 
-// worth evaluates the objective for a size. An undefined value counts as 0, and is counted
-// so that the reason can mention it.
+// worth evaluates the objective for a size. An undefined value counts as 0 and is recorded, so that
+// the reason can mention it.
 func (r *round) worth(b *bidder, values []float64, s size, rate, base float64, c *costs) float64 {
 	values[atN], values[atNodes] = float64(s.gpus), float64(s.nodes)
 	values[atThroughput], values[atSpeedup] = rate, rate/base
@@ -269,7 +271,7 @@ func (r *round) worth(b *bidder, values []float64, s size, rate, base float64, c
 	return v
 }
 
-// facts returns what is known of a job whatever its size, in the order of Names.
+// facts returns the values of the names that do not depend on the size, in the order of Names.
 func (r *round) facts(it *queue.Item, run *place.Running, price float64) []float64 {
 	values := make([]float64, names)
 	values[atPriority], values[atWeight] = float64(it.Priority), 1+float64(it.Priority)/10
@@ -288,8 +290,7 @@ func (r *round) facts(it *queue.Item, run *place.Running, price float64) []float
 	return values
 }
 
-// sizeless returns what is known of a job for the names that a condition across
-// jobs can look at, in their order.
+// sizeless returns the values of the names that a condition across jobs may use, in their order.
 func (r *round) sizeless(it *queue.Item, run *place.Running, price float64) []float64 {
 	all, known := r.facts(it, run, price), namesOf()
 	var values []float64

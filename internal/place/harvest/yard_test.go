@@ -53,7 +53,7 @@ func (y *yard) nodes(from, to int) {
 	}
 }
 
-// shuffle is how fast ShuffleNet is on so many nodes of Summit, and vgg how fast VGG-16 is.
+// shuffle and vgg are the speeds of ShuffleNet and VGG-16 by number of nodes of Summit.
 var (
 	shuffle = map[int]float64{1: 2831, 2: 5259, 4: 9988, 8: 20379.2, 16: 38895.3, 32: 74125.1, 64: 145081.5}
 	vgg     = map[int]float64{1: 1193.3, 2: 2389.2, 4: 4691.7, 8: 9257.9, 16: 18348.9, 32: 36208.5, 64: 70151.7}
@@ -70,8 +70,8 @@ func speed(work float64, start time.Duration, rates map[int]float64) *job.Speed 
 	return job.NewSpeed(work, start, 0, list...)
 }
 
-// want is a job of a test. Without more said it is elastic, one GPU on each of 1 to
-// 64 nodes, and saves itself.
+// want is a job of a test. By default it is elastic, with one GPU on each of 1 to 64 nodes, and
+// resumes from a checkpoint.
 type want struct {
 	speed     *job.Speed
 	need      fleet.Need
@@ -115,7 +115,7 @@ func (y *yard) view() *place.View {
 	return &place.View{Now: y.now, Rooms: y.table.Rooms(), Queue: y.line, Running: y.running, Tariff: y.tariff}
 }
 
-// start lets a job run on so many nodes, from some node on, since a while.
+// start lets a job run on these seats since some time.
 func (y *yard) start(it *queue.Item, seats ...place.Allocation) *place.Running {
 	y.line.Remove(it)
 	r := &place.Running{
@@ -174,7 +174,7 @@ type tester interface {
 	Fatalf(string, ...any)
 }
 
-// ask asks the policy, and sees to it that the plan can be carried out as a whole.
+// ask runs the policy, and checks that the whole plan can be carried out.
 func (y *yard) ask(t tester, h *harvest.Policy) place.Plan {
 	t.Helper()
 	p := h.Plan(y.view())

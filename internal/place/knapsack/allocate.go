@@ -49,7 +49,7 @@ import (
 	"slices"
 )
 
-// Choice is a number of nodes that a job could have, and what that is worth.
+// Choice is a number of nodes that a job could have, and the value of that.
 type Choice struct {
 	Count int
 	Value float64
@@ -57,15 +57,15 @@ type Choice struct {
 
 // Allocation is one choice for each job.
 type Allocation struct {
-	Picks []int   // for each job the index of its choice
-	Value float64 // of all together
+	Picks []int   // index of the choice of each job
+	Value float64 // total value
 }
 
-// Allocate chooses for each job one of its choices, so that all together need no
-// more than so many nodes and are worth most. It is exact for any values, and
-// false if even the least counts do not fit.
+// Allocate selects one choice for each job, so that the total number of nodes is at most nodes and
+// the total value is largest. It is exact for any values. It returns false if even the smallest
+// counts do not fit.
 //
-// The package comment says how, and why that is exact.
+// The package comment explains the method and why it is exact.
 func Allocate(jobs [][]Choice, nodes int) (Allocation, bool) {
 	a := &allocator{jobs: make([]ladder, len(jobs)), nodes: nodes}
 	for i, choices := range jobs {
@@ -93,11 +93,11 @@ func Allocate(jobs [][]Choice, nodes int) (Allocation, bool) {
 	return out, true
 }
 
-// ladder is a job's choices without those that are no use: counts and values both rise.
+// ladder is the useful choices of a job: counts and values both rise strictly from rung to rung.
 type ladder struct {
-	base  int // count of the least choice; the rungs count from there
+	base  int // count of the smallest choice; rungs count from there
 	rungs []rung
-	runs  [][2]int // stretches of rungs whose counts are consecutive and whose gains fall, first and last
+	runs  [][2]int // runs of rungs, first and last, with consecutive counts and falling gains
 }
 
 type rung struct {
@@ -129,10 +129,10 @@ func newLadder(choices []Choice) ladder {
 	return l
 }
 
-// max is the count of the greatest choice that is of use.
+// max returns the count of the largest useful choice.
 func (l *ladder) max() int { return l.rungs[len(l.rungs)-1].count }
 
-// splitRuns splits the rungs into runs. A single rung is a run of its own.
+// splitRuns splits the rungs into concave runs. A single rung is a run of its own.
 func (l *ladder) splitRuns() {
 	l.runs = l.runs[:0]
 	first := 0
@@ -149,7 +149,7 @@ func (l *ladder) splitRuns() {
 
 func (l *ladder) gain(i int) float64 { return l.rungs[i].value - l.rungs[i-1].value }
 
-// concave reports whether the gains fall all the way.
+// concave reports whether the gains fall over all rungs.
 func (l *ladder) concave() bool { return len(l.runs) == 1 }
 
 type allocator struct {
@@ -158,16 +158,16 @@ type allocator struct {
 	stages []stage
 }
 
-// stage is one step of the programme: a job, or all jobs whose gains fall, merged.
+// stage is one step of the dynamic programme: one job, or all concave jobs merged into one.
 type stage struct {
 	ladder *ladder
-	job    int     // -1 for the merged ones
-	chosen []int32 // chosen rung by number of nodes, from low on
-	low    int     // rows below are never asked for
-	high   int     // rows above are like this one
+	job    int     // -1 for the merged jobs
+	chosen []int32 // chosen rung by number of nodes, starting at low
+	low    int     // rows below are never needed
+	high   int     // rows above equal this one
 }
 
-// solve returns the chosen rung of each job.
+// solve returns the index of the chosen rung of each job.
 func (a *allocator) solve() []int {
 	picks := make([]int, len(a.jobs))
 	total := 0
@@ -176,7 +176,7 @@ func (a *allocator) solve() []int {
 		total += a.jobs[i].max()
 	}
 
-	if total <= a.nodes { // there is enough for everyone
+	if total <= a.nodes { // every job can have its largest choice
 		return picks
 	}
 
@@ -233,13 +233,13 @@ func (a *allocator) solve() []int {
 	return picks
 }
 
-// unit is one more node for a job and what it brings.
+// unit is one more node for a job, with its gain.
 type unit struct {
 	job  int
 	gain float64
 }
 
-// merge returns the ladder of jobs whose gains fall: each node goes to the job to which it brings most.
+// merge returns the ladder of several concave jobs: each node goes to the job with the largest gain.
 func merge(units []unit) *ladder {
 	slices.SortStableFunc(units, func(a, b unit) int { return cmp.Compare(b.gain, a.gain) })
 	l := &ladder{rungs: make([]rung, len(units)+1)}
@@ -252,8 +252,8 @@ func merge(units []unit) *ladder {
 	return l
 }
 
-// scale divides all counts by what they have in common: jobs that take nodes by
-// the dozen leave fewer cases to look at.
+// scale divides all counts by their greatest common divisor. If all jobs take nodes by the dozen,
+// there are a twelfth as many rows to compute.
 func (a *allocator) scale() {
 	d := 0
 	for i := range a.jobs {
@@ -282,7 +282,7 @@ func gcd(a, b int) int {
 	return a
 }
 
-// run works out the steps one after the other.
+// run computes the stages one after the other.
 func (a *allocator) run() {
 	before, after := make([]float64, a.nodes+1), make([]float64, a.nodes+1)
 	low := 0
@@ -300,11 +300,12 @@ func (a *allocator) run() {
 	}
 }
 
-// minHalving is from how long a run on it is worth while.
+// minHalving is the length of a run from which on divide and conquer is faster than trying each
+// rung.
 const minHalving = 32
 
-// fold works out after from before, which is known from a row on: with this step's
-// job as well.
+// fold computes after, the best values including the job of this stage, from before, the best
+// values without it. before is known from row from on.
 func (st *stage) fold(before, after []float64, from int) {
 	for m := st.low; m <= st.high; m++ {
 		after[m] = math.Inf(-1)
@@ -347,16 +348,16 @@ func (st *stage) add(r int, before, after []float64, from int) {
 	}
 }
 
-// foldRange folds in one run by halving.
+// foldRange folds in one concave run by divide and conquer.
 type foldRange struct {
 	*stage
 	before, after []float64
-	first         int // rung with which the run begins
-	least, most   int // counts of its first and last rung
+	first         int // first rung of the run
+	least, most   int // counts of the first and last rung of the run
 }
 
-// half works out the rows from low to high, knowing that the nodes left to the
-// jobs before are between from and to: the best number of them rises with the row.
+// half computes the rows from low to high. In each of them the best number of nodes for the earlier
+// jobs lies between from and to, because that number does not fall as the row grows.
 func (f *foldRange) half(low, high, from, to int) {
 	for low <= high {
 		m := (low + high) / 2

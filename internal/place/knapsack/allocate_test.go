@@ -12,7 +12,7 @@ import (
 	"trainyard/internal/place/knapsack"
 )
 
-// plain is the same programme without any trick.
+// plain is the same dynamic programme without shortcuts.
 func plain(jobs [][]knapsack.Choice, nodes int) (float64, bool) {
 	best := make([]float64, nodes+1)
 	for _, choices := range jobs {
@@ -32,7 +32,7 @@ func plain(jobs [][]knapsack.Choice, nodes int) (float64, bool) {
 	return best[nodes], !math.IsInf(best[nodes], -1)
 }
 
-// verify holds an allocation against what it says of itself and against the plain programme.
+// verify checks an allocation for consistency and against the plain programme.
 func verify(t interface {
 	Helper()
 	Fatalf(string, ...any)

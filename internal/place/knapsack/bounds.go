@@ -6,16 +6,16 @@ import (
 	"slices"
 )
 
-// segment is a range of nodes that bring a job equally much each, on the hull that
-// is drawn over its choices so that gains only fall.
+// segment is a range of nodes with the same gain per node, on the upper concave hull of a job's
+// choices.
 type segment struct {
 	gain  float64
 	nodes int
-	stage int // whose
-	rung  int // with which the stretch ends
+	stage int // the stage that it belongs to
+	rung  int // the rung at its end
 }
 
-// hull returns the segments of the hull over a ladder, the steepest first.
+// hull returns the segments of the upper concave hull of a ladder, the steepest first.
 func (l *ladder) hull(step int) []segment {
 	top := []int{0} // rungs on the hull
 	steep := func(a, b int) float64 {
@@ -38,11 +38,10 @@ func (l *ladder) hull(step int) []segment {
 	return list
 }
 
-// boundRows finds which rows each step must work out. With the lines over the choices
-// in place of the choices the best answer is easily found, and is worth more: so
-// what the first jobs can be worth with m nodes and the others with the rest is
-// bounded. Where the bound is below what some answer is known to be worth, m need
-// not be looked at.
+// boundRows determines which rows each stage must compute. If the choices are replaced by their
+// concave hulls, the best solution is easy to find and worth at least as much. That bounds from
+// above what the first jobs with m nodes and the others with the rest can be worth. If the bound is
+// below the value of a known solution, row m need not be computed.
 func (a *allocator) boundRows() {
 	hulls := make([][]segment, len(a.stages))
 	for s := range a.stages {
@@ -51,7 +50,7 @@ func (a *allocator) boundRows() {
 
 	known := a.greedyValue(hulls)
 	known -= 1e-9 * math.Max(1, math.Abs(known))
-	after := make([][]float64, len(a.stages)+1) // what the steps from s on are worth at most
+	after := make([][]float64, len(a.stages)+1) // upper bound of the value of the stages from s on
 	rest := newHull(a.nodes)
 	after[len(a.stages)] = rest.values()
 	for s := len(a.stages) - 1; s >= 0; s-- {
@@ -74,7 +73,7 @@ func (a *allocator) boundRows() {
 	}
 }
 
-// base is what all steps are worth with nothing but their least.
+// base returns the value of all stages with their smallest choices.
 func (a *allocator) base() float64 {
 	v := 0.0
 	for s := range a.stages {
@@ -84,8 +83,8 @@ func (a *allocator) base() float64 {
 	return v
 }
 
-// feasibleRows returns the rows in which the bound reaches what is known. The bound rises
-// and then falls with the row.
+// feasibleRows returns the first and last row in which the bound reaches the known value. The bound
+// is concave in the row, so the rows between them form an interval.
 func (a *allocator) feasibleRows(done *hull, after []float64, known float64, from int) (low, high int) {
 	before := done.values()
 	low, high = a.nodes, from
@@ -95,15 +94,16 @@ func (a *allocator) feasibleRows(done *hull, after []float64, known float64, fro
 		}
 	}
 
-	if low > high { // cannot be; then everything is looked at
+	if low > high { // impossible except by rounding; then all rows are computed
 		return from, a.nodes
 	}
 
 	return low, high
 }
 
-// greedyValue returns what a simple answer is worth: stretches of the lines, the steepest
-// first, as long as they fit whole; then for what is left the choices that bring most.
+// greedyValue returns the value of a simple feasible solution: whole segments of the hulls, the
+// steepest first, as long as they fit, and then the choices with the largest gain for the nodes
+// that remain.
 func (a *allocator) greedyValue(hulls [][]segment) float64 {
 	all := slices.Concat(hulls...)
 	slices.SortStableFunc(all, func(x, y segment) int { return cmp.Compare(y.gain, x.gain) })
@@ -147,8 +147,8 @@ func (a *allocator) greedyValue(hulls [][]segment) float64 {
 	return value
 }
 
-// hull is the lines over the choices of several jobs, merged: by number of nodes,
-// what they bring over the jobs' least.
+// hull is the merged concave hull of several jobs: the gain over their smallest choices by number
+// of nodes.
 type hull struct {
 	slopes []segment // the steepest first
 	nodes  int
@@ -156,7 +156,7 @@ type hull struct {
 
 func newHull(nodes int) *hull { return &hull{nodes: nodes} }
 
-// add merges another job's line in.
+// add merges in the segments of another job.
 func (l *hull) add(more []segment) {
 	merged := make([]segment, 0, len(l.slopes)+len(more))
 	i := 0
@@ -172,7 +172,7 @@ func (l *hull) add(more []segment) {
 	l.slopes = append(merged, l.slopes[i:]...)
 }
 
-// values returns what m nodes bring, for every m.
+// values returns the gain of m nodes, for every m.
 func (l *hull) values() []float64 {
 	list := make([]float64, l.nodes+1)
 	m := 0

@@ -6,7 +6,8 @@ import (
 	"slices"
 )
 
-// improve chooses anew for a few jobs at a time.
+// improve improves the best solution by solving small neighbourhoods: a few jobs choose anew while
+// the others stay.
 func (s *search) improve() {
 	if s.best == nil || len(s.Jobs) == 0 {
 		return
@@ -41,7 +42,7 @@ func (s *search) improve() {
 // shortlistLength is how many options of a job are tried in a neighbourhood.
 const shortlistLength = 24
 
-// shortlist is those of a job's options that gain most at the best prices.
+// shortlist returns the options of a job with the largest gain over the best prices.
 func (s *search) shortlist(j int) []int {
 	order := make([]int, len(s.Jobs[j]))
 	gain := make([]float64, len(order))
@@ -63,16 +64,16 @@ func (s *search) shortlist(j int) []int {
 	return order[:min(len(order), shortlistLength)]
 }
 
-// neighbourhood is a search over the options of a few jobs while the others stay.
+// neighbourhood is a branch-and-bound search over the options of a few jobs while the others stay.
 type neighbourhood struct {
 	*search
 	jobs       []int
 	options    [][]int   // options to try, the most valuable first
-	maxValue   []float64 // greatest value of the jobs from here on
-	maxGain    []float64 // greatest gain over the best prices of the jobs from here on
+	maxValue   []float64 // sum of the greatest values of the jobs from each index on
+	maxGain    []float64 // sum of the greatest gains over the best prices, from each index on
 	now        []int
 	found      []int
-	maxRelease [][]float64 // how much the jobs from here on could give back to each row
+	maxRelease [][]float64 // the most that the jobs from each index on could give back to each row
 	before     float64
 	gained     float64
 }
@@ -127,8 +128,8 @@ func newNeighbourhood(s *search, jobs []int, short [][]int) *neighbourhood {
 	return n
 }
 
-// branch looks at the options of the i-th job and of those after it. A row that was
-// short because of these jobs alone must fit again at the end.
+// branch tries the options of the i-th job and, recursively, of the jobs after it. Rows that these
+// jobs alone have overdrawn must be feasible again at the end.
 func (n *neighbourhood) branch(i int, value float64) {
 	known := n.before + n.gained + 1e-12*math.Abs(n.before)
 	if value+n.maxValue[i] <= known || value+n.maxGain[i]+n.slackValue() <= known {
@@ -160,8 +161,8 @@ func (n *neighbourhood) branch(i int, value float64) {
 	}
 }
 
-// slackValue is what the rest of the rows is worth at the best prices. No jobs can gain
-// more with it than that and what they gain over the prices.
+// slackValue returns the value of the slack of all rows at the best prices. No choice of the open
+// jobs can gain more than this value plus their gains over the prices.
 func (n *neighbourhood) slackValue() float64 {
 	v := 0.0
 	for r, p := range n.bestPrices {
@@ -171,8 +172,8 @@ func (n *neighbourhood) slackValue() float64 {
 	return v
 }
 
-// tooMuch reports whether an option overdraws a row by more than the jobs still to
-// be chosen for could give back.
+// tooMuch reports whether an option overdraws a row by more than the jobs that are still open could
+// give back.
 func (n *neighbourhood) tooMuch(o *Option, from int) bool {
 	for _, u := range o.Uses {
 		if u.Amount > 0 && n.slack[u.Row]-u.Amount+n.tolerance[u.Row]+n.maxRelease[from][u.Row] < 0 {
@@ -183,8 +184,8 @@ func (n *neighbourhood) tooMuch(o *Option, from int) bool {
 	return false
 }
 
-// releaseOf is the most that one of a job's listed options gives back to each row,
-// on top of what the jobs after it give.
+// releaseOf returns the most that any listed option of a job gives back to each row, plus what the
+// jobs after it can give back.
 func (n *neighbourhood) releaseOf(i int) []float64 {
 	total := slices.Clone(n.maxRelease[i+1])
 	most := make([]float64, len(total))

@@ -5,48 +5,45 @@ import (
 	"slices"
 )
 
-// Problem is to choose one option for each job so that no row is overdrawn and
-// all together are worth most. Rows are what jobs share: the nodes of each kind,
-// a budget, someone's quota.
+// Problem is to select one option for each job so that no row is overdrawn and the total value is
+// largest. Rows are shared resources: the nodes of each kind, a budget, the quota of a user.
 type Problem struct {
 	Jobs   [][]Option
 	Limits []float64 // of the rows
 }
 
-// Option is one way for a job to go, and what it draws of the rows.
+// Option is one alternative for a job, and how much of each row it uses.
 type Option struct {
 	Value float64
 	Uses  []Use
 }
 
-// Use is so much of a row. Less than nothing gives the row something back.
+// Use is an amount of a row. A negative amount gives something back to the row.
 type Use struct {
 	Row    int
 	Amount float64
 }
 
-// Effort says how hard to search. The same effort gives the same answer.
+// Effort limits the search. The same effort gives the same solution.
 type Effort struct {
-	Prices int         // rounds of finding prices; 0 for 300
+	Prices int         // iterations of the price adjustment; 0 means 300
 	Rounds int         // neighbourhoods to try; 0 for 400
-	Seed   uint64      // of the choice of neighbourhoods
-	Enough func() bool // the time is up; nil if there is no such limit
+	Seed   uint64      // seed for the choice of neighbourhoods
+	Enough func() bool // reports that the time is up; nil for no time limit
 }
 
-// Found is the best answer of a search. No answer whatever is worth more than Bound.
+// Found is the best solution of a search. No solution is worth more than Bound.
 type Found struct {
 	Picks []int
 	Value float64
 	Bound float64
 }
 
-// Search looks for a good answer and proves how good it is. It puts a price on
-// each row, lets every job choose for itself at these prices, and moves the
-// prices until what is drawn fits what there is; what jobs then gain over the
-// prices, together with the rows at their prices, bounds what can be reached. The
-// choices are repaired to fit, and then improved by looking at a few jobs at a
-// time and choosing for them anew while the others stay. It is false if it finds
-// no answer that fits.
+// Search finds a good solution and an upper bound that proves how good it is. It puts a price on
+// each row, lets every job choose its best option at these prices, and adjusts the prices until the
+// total use matches the limits. The gains of the jobs over the prices, plus the value of the limits
+// at these prices, bound every solution from above. The choices are then repaired to fit, and
+// improved in small neighbourhoods. Search returns false if it finds no solution that fits.
 func Search(p *Problem, e Effort) (Found, bool) {
 	s := newSearch(p, e)
 	s.startSmall()
@@ -63,13 +60,13 @@ func Search(p *Problem, e Effort) (Found, bool) {
 type search struct {
 	*Problem
 	effort     Effort
-	prices     []float64 // of the rows, now
+	prices     []float64 // current prices of the rows
 	bestPrices []float64 // the prices at which the bound was lowest
 	bound      float64
-	best       []int // nil as long as nothing fits
+	best       []int // nil until a feasible solution is found
 	value      float64
 	slack      []float64 // scratch space
-	tolerance  []float64 // what a row may be overdrawn by rounding
+	tolerance  []float64 // amount by which rounding may overdraw a row
 	picks      []int
 }
 
@@ -96,7 +93,7 @@ func newSearch(p *Problem, e Effort) *search {
 
 func (s *search) timeUp() bool { return s.effort.Enough != nil && s.effort.Enough() }
 
-// gain is what an option is worth over the prices of what it draws.
+// gain returns the value of an option minus the price of what it uses.
 func (s *search) gain(o *Option, price []float64) float64 {
 	v := o.Value
 	for _, u := range o.Uses {
@@ -106,8 +103,8 @@ func (s *search) gain(o *Option, price []float64) float64 {
 	return v
 }
 
-// startSmall offers the answer in which every job has the option that draws least, so
-// that there is one as soon as possible.
+// startSmall records the solution in which every job has the option that uses least, so that there
+// is a solution as early as possible.
 func (s *search) startSmall() {
 	copy(s.slack, s.Limits)
 	for j, options := range s.Jobs {
@@ -124,7 +121,7 @@ func (s *search) startSmall() {
 	s.round()
 }
 
-// share is what an option draws, each row as a share of its limit.
+// share returns how much an option uses, as the sum over the rows of the fraction of their limits.
 func (s *search) share(o *Option) float64 {
 	d := 0.0
 	for _, u := range o.Uses {
@@ -134,7 +131,8 @@ func (s *search) share(o *Option) float64 {
 	return d
 }
 
-// adjustPrices moves the prices by what is overdrawn or left over, in ever smaller steps.
+// adjustPrices raises the prices of overdrawn rows and lowers those of the others, in ever smaller
+// steps.
 func (s *search) adjustPrices() {
 	pace, since := 1.0, 0
 
@@ -182,20 +180,20 @@ func (s *search) adjustPrices() {
 	}
 }
 
-// roundEvery is after how many changes of the prices an answer is made of the choices.
-// At the first prices, which are 0, there would be far too much to repair.
+// roundEvery is the number of price changes between two attempts to turn the choices into a
+// solution. At the first prices, which are 0, there would be far too much to repair.
 const roundEvery = 12
 
-// optimalityGap is the share of the bound that is not worth searching for.
+// optimalityGap is the fraction of the bound that is not worth further search.
 const optimalityGap = 1e-5
 
-// nearBound reports that nothing better can be found that would be worth while.
+// nearBound reports whether the best solution is within optimalityGap of the bound.
 func (s *search) nearBound() bool { return s.value >= s.bound-optimalityGap*math.Abs(s.bound) }
 
-// step changes the prices, and reports whether anything is left to change.
+// step changes the prices and reports whether there was anything to change.
 func (s *search) step(total, pace float64) bool {
 	square := 0.0
-	over := s.overdraft() // the slack may have been used to repair
+	over := s.overdraft() // computed anew, because repair may have used the slack
 	for r, d := range over {
 		if s.prices[r] > 0 || d > 0 {
 			square += d * d
@@ -235,14 +233,14 @@ func (s *search) overdraft() []float64 {
 	return over
 }
 
-// draw takes what an option needs off the slack, or puts it back.
+// draw subtracts the use of an option from the slack, or adds it back.
 func (s *search) draw(o *Option, sign float64) {
 	for _, u := range o.Uses {
 		s.slack[u.Row] += sign * u.Amount
 	}
 }
 
-// fits reports whether the slack is enough for an option in place of another.
+// fits reports whether the slack is enough to replace one option by another.
 func (s *search) fits(next, now *Option) bool {
 	for _, u := range next.Uses {
 		s.slack[u.Row] -= u.Amount
@@ -272,7 +270,8 @@ func (s *search) fits(next, now *Option) bool {
 	return ok
 }
 
-// round makes an answer of the relaxed choices: repaired until it fits, then filled up.
+// round turns the relaxed choices into a solution: it repairs them until they fit and then fills up
+// what is left.
 func (s *search) round() {
 	now := slices.Clone(s.picks)
 	if !s.repair(now) {
@@ -283,7 +282,7 @@ func (s *search) round() {
 	s.record(now)
 }
 
-// record keeps an answer that is better than the best so far.
+// record keeps a solution if it is better than the best so far.
 func (s *search) record(picks []int) {
 	value := 0.0
 	for j, k := range picks {
@@ -295,8 +294,8 @@ func (s *search) record(picks []int) {
 	}
 }
 
-// repair changes choices until no row is overdrawn: each time the one that loses
-// least for what it gives back. It reports whether that worked.
+// repair changes choices until no row is overdrawn, each time the one that loses least value for
+// what it gives back. It reports whether it succeeded.
 func (s *search) repair(picks []int) bool {
 	for range 4*len(picks) + 4 {
 		if !s.overdrawn() {
@@ -331,7 +330,7 @@ func (s *search) repair(picks []int) bool {
 	return false
 }
 
-// overdrawn reports whether any row is.
+// overdrawn reports whether any row is overdrawn.
 func (s *search) overdrawn() bool {
 	for r, v := range s.slack {
 		if v < -s.tolerance[r] {
@@ -342,8 +341,8 @@ func (s *search) overdrawn() bool {
 	return false
 }
 
-// relief is by how much another option lessens what is overdrawn, each row as a
-// share of its limit.
+// relief returns by how much replacing an option reduces the overdraft, each row as a fraction of
+// its limit.
 func (s *search) relief(next, now *Option) float64 {
 	before := s.lacking(next) + s.lacking(now)
 	if before == 0 {
@@ -359,7 +358,7 @@ func (s *search) relief(next, now *Option) float64 {
 	return before - after
 }
 
-// lacking is how far the rows are overdrawn that an option draws on.
+// lacking returns how far the rows that an option uses are overdrawn.
 func (s *search) lacking(o *Option) float64 {
 	short := 0.0
 	for _, u := range o.Uses {
@@ -371,7 +370,7 @@ func (s *search) lacking(o *Option) float64 {
 	return short
 }
 
-// fill lets jobs have better options as long as these fit, the greatest gain first.
+// fill gives jobs better options as long as these fit, the largest gain first.
 func (s *search) fill(picks []int) {
 	for {
 		bestJob, bestOption, most := -1, 0, 0.0

@@ -9,17 +9,17 @@ import (
 	"trainyard/internal/id"
 )
 
-// Request is what a job looks for.
+// Request is a job that looks for rooms.
 type Request struct {
 	Shape *Shape
 	Job   id.Job
 	Lasts time.Duration
-	// Tightest takes the first rooms that fit, those with the fewest GPUs free first.
-	// Without it the ends of jobs are compared; see FitNow.
+	// Tightest takes the first rooms that fit, those with the fewest free GPUs first. Without it
+	// the ends of the jobs are compared as well; see FitNow.
 	Tightest bool
 }
 
-// Room returns a room as the plan has left it.
+// Room returns a room in its state under the plan so far.
 func (t *Timeline) Room(at int32) fleet.Room {
 	r := t.rooms[at]
 	o := &t.open[at]
@@ -28,10 +28,10 @@ func (t *Timeline) Room(at int32) fleet.Room {
 	return r
 }
 
-// Free returns what a room has left in the plan.
+// Free returns what is still free in a room under the plan so far.
 func (t *Timeline) Free(at int32) *Free { return &t.open[at] }
 
-// Reserved reports whether a room is reserved for a job from some time on.
+// Reserved reports whether a room is reserved for a job from some later time on.
 func (t *Timeline) Reserved(at int32) bool {
 	p := t.plans[at]
 	return p != nil && p.reserved
@@ -54,7 +54,7 @@ func (t *Timeline) FitNow(q *Request, p *Pool) []int32 {
 		list := p.free[gpus]
 		for i := 0; i < len(list); i++ {
 			at := list[i]
-			if bits.OnesCount64(t.open[at].GPUs) != gpus { // the plan has listed it elsewhere
+			if bits.OnesCount64(t.open[at].GPUs) != gpus { // the plan has changed its free GPUs since it was listed
 				list = slices.Delete(list, i, i+1)
 				p.free[gpus] = list
 				t.shifts++
@@ -89,7 +89,7 @@ func (t *Timeline) FitNow(q *Request, p *Pool) []int32 {
 				return t.single(best)
 			}
 			if busy == 0 {
-				break // the room is empty; mostly so are the others with as many GPUs free
+				break // the room is empty; the others with as many free GPUs mostly are too
 			}
 		}
 	}
@@ -101,10 +101,11 @@ func (t *Timeline) FitNow(q *Request, p *Pool) []int32 {
 	return t.single(best)
 }
 
-// maxCompared bounds how many rooms are compared in which a job could start.
+// maxCompared bounds how many rooms FitNow compares for one job.
 const maxCompared = 16
 
-// FitsOn returns the room of a node if it is in a pool and a job can start there now.
+// FitsOn returns the room of a node if the node belongs to the pool and the job can start there
+// now.
 func (t *Timeline) FitsOn(q *Request, p *Pool, n id.Node) (int32, bool) {
 	if n == "" {
 		return 0, false
@@ -118,8 +119,8 @@ func (t *Timeline) FitsOn(q *Request, p *Pool, n id.Node) (int32, bool) {
 	return at, true
 }
 
-// fits reports whether a job can start in a room now without delaying a job for which it
-// is reserved.
+// fits reports whether a job can start in a room now without delaying a job for which the room is
+// reserved.
 func (t *Timeline) fits(q *Request, at int32) bool {
 	if t.closedTo(q.Job, at) {
 		return false
@@ -133,7 +134,7 @@ func (t *Timeline) fits(q *Request, at int32) bool {
 	return !t.Reserved(at) || t.profileOf(t.plan(at)).fits(0, q.Shape.Takes, q.Lasts)
 }
 
-// busy returns for how long jobs run in a room or are planned there.
+// busy returns the time from now until the last running or planned job of a room ends.
 func (t *Timeline) busy(at int32) time.Duration {
 	p := t.plans[at]
 	if p != nil && p.profile != nil {
@@ -161,9 +162,9 @@ func (t *Timeline) single(at int32) []int32 {
 	return t.singles[n-1 : n : n]
 }
 
-// Prune drops rooms of a pool from lists in which they are no longer, as a search for so
-// many free GPUs does that finds nothing. A policy that knows that a search would be in
-// vain calls this instead, so that the lists are the same as if it had searched.
+// Prune removes stale rooms from the lists of a pool, exactly as a search for the given number of
+// free GPUs does that finds nothing. A policy that knows that a search would fail calls Prune
+// instead, so that the lists are the same as if it had searched.
 func (t *Timeline) Prune(p *Pool, gpus int) {
 	if p.stale == 0 {
 		return
@@ -184,5 +185,5 @@ func (t *Timeline) Prune(p *Pool, gpus int) {
 	}
 }
 
-// countBit is the bit of a number of GPUs in Pool.stale; the two largest numbers share one.
+// countBit returns the bit for a number of GPUs in Pool.stale. The two largest numbers share one.
 func countBit(gpus int) uint64 { return 1 << min(gpus, fleet.MaxGPUs-1) }

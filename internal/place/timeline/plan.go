@@ -8,7 +8,7 @@ import (
 	"trainyard/internal/id"
 )
 
-// Start enters that a job starts in a room now, on these GPUs.
+// Start records that the plan starts a job in a room now, on these GPUs.
 func (t *Timeline) Start(at int32, gpus uint64, need *fleet.Need, lasts time.Duration) {
 	o := &t.open[at]
 	before := o.GPUs
@@ -28,7 +28,7 @@ func (t *Timeline) Start(at int32, gpus uint64, need *fleet.Need, lasts time.Dur
 	t.relist(at, before)
 }
 
-// Reserve keeps a part of a room for a job from some time on.
+// Reserve keeps a part of a room for a job from a later time on.
 func (t *Timeline) Reserve(at int32, from time.Duration, takes Size, lasts time.Duration) {
 	p := t.plan(at)
 	t.profileOf(p).reserve(from, takes, lasts)
@@ -36,7 +36,7 @@ func (t *Timeline) Reserve(at int32, from time.Duration, takes Size, lasts time.
 	p.reserved = true
 }
 
-// Vacate enters that a running job is stopped: what it held in a room is free.
+// Vacate records that the plan stops a running job: what it held in a room is free.
 func (t *Timeline) Vacate(at int32, j id.Job, gpus uint64, need *fleet.Need) {
 	t.vacated[j] = true
 	o := &t.open[at]
@@ -51,13 +51,13 @@ func (t *Timeline) Vacate(at int32, j id.Job, gpus uint64, need *fleet.Need) {
 // Vacated reports whether this plan stops a job.
 func (t *Timeline) Vacated(j id.Job) bool { return t.vacated[j] }
 
-// Dedicate lets only one job use a room.
+// Dedicate restricts a room to one job.
 func (t *Timeline) Dedicate(at int32, j id.Job) { t.dedicated[at] = j }
 
-// Undedicate lets every job use a room.
+// Undedicate opens a room to all jobs again.
 func (t *Timeline) Undedicate(at int32) { delete(t.dedicated, at) }
 
-// Dedicated returns the job to which a room is dedicated, "" if any may use it.
+// Dedicated returns the job to which a room is dedicated, "" if any job may use it.
 func (t *Timeline) Dedicated(at int32) id.Job { return t.dedicated[at] }
 
 // DedicatedTo lists the rooms that are dedicated to a job.
@@ -83,7 +83,7 @@ func (t *Timeline) closedTo(j id.Job, at int32) bool {
 	return ok && owner != j
 }
 
-// plan returns what is planned in a room, to be changed.
+// plan returns the plan of a room for changing it, and makes one if there is none.
 func (t *Timeline) plan(at int32) *roomPlan {
 	p := t.plans[at]
 	if p == nil {
@@ -96,13 +96,14 @@ func (t *Timeline) plan(at int32) *roomPlan {
 	return p
 }
 
-// planned reports whether this plan changes something in a room.
+// planned reports whether this round's plan changes anything in a room.
 func (t *Timeline) planned(at int32) bool {
 	p := t.plans[at]
 	return p != nil && p.changed
 }
 
-// relist lists a room by what it has free now; before it had other GPUs free.
+// relist lists a room under its present number of free GPUs; before is the set that was free until
+// now.
 func (t *Timeline) relist(at int32, before uint64) {
 	p := t.PoolOf(at)
 	p.put(at, bits.OnesCount64(t.open[at].GPUs))
@@ -111,7 +112,7 @@ func (t *Timeline) relist(at int32, before uint64) {
 	t.touch(at)
 }
 
-// touch remembers that this plan changes something in a room.
+// touch records that this round's plan changes a room.
 func (t *Timeline) touch(at int32) {
 	if p := t.plan(at); !p.changed {
 		p.changed = true
@@ -120,7 +121,7 @@ func (t *Timeline) touch(at int32) {
 	}
 }
 
-// profileOf returns what will be free in a room.
+// profileOf returns the profile of a room, computed when it is first needed.
 func (t *Timeline) profileOf(s *roomPlan) *profile {
 	if s.profile != nil {
 		return &s.profile

@@ -9,14 +9,14 @@ import (
 	"trainyard/internal/job"
 )
 
-// Size is how much of a node: what a rank of a job takes, or what is free.
+// Size is an amount of the resources of one node: what a rank of a job takes, or what is free.
 type Size struct {
 	GPUs   int
 	CPUs   job.CPUs
 	Memory job.Bytes
 }
 
-// SizeOf is what each rank of a job takes of its node.
+// SizeOf returns what each rank of a job takes of its node.
 func SizeOf(n *fleet.Need) Size { return Size{n.GPUs, n.CPUs, n.Memory} }
 
 // Holds reports whether n fits into s.
@@ -29,20 +29,20 @@ func (s Size) minus(n Size) Size {
 	return Size{s.GPUs - n.GPUs, s.CPUs - n.CPUs, s.Memory - n.Memory}
 }
 
-// step is what is free from some time on, counted from now.
+// step is what is free from a time on, as a duration from now.
 type step struct {
 	at   time.Duration
 	free Size
 }
 
-// profile is what will be free in a room as time passes: never empty, the first step
-// is now.
+// profile is what will be free in a room over time. It is never empty, and its first step is at 0,
+// which is now.
 type profile []step
 
-// Never is later than anything.
+// Never is later than any other time.
 const Never = time.Duration(math.MaxInt64)
 
-// until returns when something ends that begins then and lasts so long.
+// until returns the end of something that begins at a time and lasts that long, without overflow.
 func until(at, lasts time.Duration) time.Duration {
 	if lasts > Never-at {
 		return Never
@@ -51,7 +51,8 @@ func until(at, lasts time.Duration) time.Duration {
 	return at + lasts
 }
 
-// earliest returns when so much is free for so long, Never if not by latest.
+// earliest returns the first time from which on n is free for the whole duration, Never if there is
+// none by latest.
 func (p profile) earliest(n Size, lasts, latest time.Duration) time.Duration {
 	for i := 0; i < len(p); i++ {
 		at := p[i].at
@@ -65,7 +66,7 @@ func (p profile) earliest(n Size, lasts, latest time.Duration) time.Duration {
 		end, ok := until(at, lasts), true
 		for k := i + 1; k < len(p) && p[k].at < end; k++ {
 			if !p[k].free.Holds(n) {
-				i, ok = k, false // what follows cannot start before that
+				i, ok = k, false // a start before step k would overlap it
 				break
 			}
 		}
@@ -78,7 +79,7 @@ func (p profile) earliest(n Size, lasts, latest time.Duration) time.Duration {
 	return Never
 }
 
-// fits reports whether so much is free from then on for so long.
+// fits reports whether n is free from a time on for the whole duration.
 func (p profile) fits(at time.Duration, n Size, lasts time.Duration) bool {
 	end := until(at, lasts)
 	for i := range p {
@@ -123,7 +124,7 @@ func (p profile) from(t time.Duration) profile {
 	return rest
 }
 
-// cut makes a time a step of its own and returns its place.
+// cut makes a step begin at a time and returns its index.
 func (p *profile) cut(at time.Duration) int {
 	for i := range *p {
 		switch {
@@ -143,14 +144,14 @@ func (p *profile) cut(at time.Duration) int {
 	return len(*p) - 1
 }
 
-// release adds what is free from a time on.
+// release adds n to what is free from a time on.
 func (p *profile) release(at time.Duration, n Size) {
 	for k := p.cut(at); k < len(*p); k++ {
 		(*p)[k].free = (*p)[k].free.Plus(n)
 	}
 }
 
-// reserve takes something for a while.
+// reserve subtracts n from what is free for a duration.
 func (p *profile) reserve(at time.Duration, n Size, lasts time.Duration) {
 	from := p.cut(at)
 	to := p.cut(until(at, lasts))

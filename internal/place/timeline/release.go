@@ -7,8 +7,8 @@ import (
 	"trainyard/internal/fleet"
 )
 
-// freesAt returns when, by the clock, a room has so many GPUs free if what runs there ends
-// as expected, and how many more it has then.
+// freesAt returns the clock time at which a room has the given number of GPUs free if the jobs
+// there end as expected, and how many GPUs more than that are free then.
 func (t *Timeline) freesAt(at int32, gpus int) (time.Duration, int, bool) {
 	for _, x := range t.releasesOf(at) {
 		if x.free >= gpus {
@@ -19,14 +19,14 @@ func (t *Timeline) freesAt(at int32, gpus int) (time.Duration, int, bool) {
 	return 0, 0, false
 }
 
-// release is how many GPUs a room has free from some time on.
+// release is the number of GPUs that a room has free from some time on.
 type release struct {
 	at   time.Duration // by the clock; 0 for now
 	free int
 }
 
-// releasesOf lists when a room will have how many GPUs free if nothing is planned there. It
-// is computed once, or once in a round if it moves as time passes.
+// releasesOf lists the times at which the GPUs of a room become free if nothing is planned there.
+// The list is computed once, or once per round if its estimates move as time passes.
 func (t *Timeline) releasesOf(at int32) []release {
 	s := &t.states[at]
 	if len(s.releases) > 0 && (!s.moving || s.round == t.round) {
@@ -41,14 +41,14 @@ func (t *Timeline) releasesOf(at int32) []release {
 	} else {
 		r := &t.rooms[at]
 		for i := range r.Holds {
-			if n := t.releasedBy(r, i).GPUs; n > 0 { // not pending: the list outlives this round's plan
+			if n := t.releasedBy(r, i).GPUs; n > 0 { // not pending: the list outlives the plan of this round
 				list = sortIn(list, release{until(t.now, t.Remaining(&r.Holds[i])), n})
 			}
 		}
 	}
 
 	kept := 0
-	for i := 1; i < len(list); i++ { // those at the same time become one
+	for i := 1; i < len(list); i++ { // releases at the same time become one
 		free := list[kept].free + list[i].free
 
 		if list[i].at > list[kept].at {
@@ -63,7 +63,7 @@ func (t *Timeline) releasesOf(at int32) []release {
 	return s.releases
 }
 
-// sortIn adds a release where it belongs. They are few, and mostly in order.
+// sortIn inserts a release in order of time. The lists are short and mostly sorted already.
 func sortIn(list []release, x release) []release {
 	at := len(list)
 	list = append(list, x)
@@ -76,8 +76,8 @@ func sortIn(list []release, x release) []release {
 	return list
 }
 
-// pending is what a hold of a room will release when it ends: nothing if this plan has
-// stopped its job, for then it is free already.
+// pending returns what a hold of a room will release when it ends: nothing if this plan has stopped
+// the job, because then its GPUs are free already.
 func (t *Timeline) pending(r *fleet.Room, i int) Size {
 	if len(t.vacated) > 0 && t.vacated[r.Holds[i].Job] {
 		return Size{}
@@ -86,8 +86,8 @@ func (t *Timeline) pending(r *fleet.Room, i int) Size {
 	return t.releasedBy(r, i)
 }
 
-// releasedBy is what a hold releases when it ends, whatever the plan is. Of jobs that
-// share a GPU, the last to end releases all of it.
+// releasedBy returns what a hold releases when it ends, regardless of the plan. Of jobs that share
+// a GPU, the last to end releases the whole GPU.
 func (t *Timeline) releasedBy(r *fleet.Room, i int) Size {
 	h := &r.Holds[i]
 	n := Size{bits.OnesCount64(h.GPUs & r.Sound), h.CPUs, h.Memory}
@@ -126,7 +126,7 @@ func (t *Timeline) Remaining(h *fleet.Hold) time.Duration {
 	return remaining(clockOf(h.Ends) - t.now)
 }
 
-// remaining is the same for a job whose expected end is d from now.
+// remaining is Remaining for a job whose expected end is d from now.
 func remaining(d time.Duration) time.Duration {
 	if d > 0 {
 		return d
@@ -135,5 +135,5 @@ func remaining(d time.Duration) time.Duration {
 	return max(-d, minRemaining)
 }
 
-// minRemaining is what a late job is assumed to last at least.
+// minRemaining is the least time that a late job is assumed to last.
 const minRemaining = time.Minute

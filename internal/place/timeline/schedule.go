@@ -6,20 +6,20 @@ import (
 	"time"
 )
 
-// schedule lists the rooms of a pool by when they will have so many GPUs free if nothing
-// more is planned there. The estimates of most rooms hold from round to round: those are
-// kept sorted. The others (a job there is late, or its end is unknown) move as time
-// passes and are entered anew in each round.
+// schedule lists the rooms of a pool by the time at which they have a given number of GPUs free if
+// nothing more is planned there. The estimates of most rooms remain valid from round to round, and
+// those rooms are kept sorted. The estimates of the others move as time passes, because a job there
+// is late or its end is unknown; they are entered anew in each round.
 type schedule struct {
 	steady []entry // sorted
 	moving entryHeap
-	round  uint64  // in which the moving ones were entered
-	first  int     // of the steady ones without plans
-	at     int     // of the steady ones to be returned next
-	passed []entry // moving ones that were returned
+	round  uint64  // the round in which the moving rooms were entered
+	first  int     // first steady room without plans
+	at     int     // next steady room to return
+	passed []entry // moving rooms that were returned
 }
 
-// entryHeap is rooms by when they are free, the soonest first.
+// entryHeap is a heap of rooms, the one that is free soonest on top.
 type entryHeap []entry
 
 // entry is a room in a schedule.
@@ -30,7 +30,7 @@ type entry struct {
 	room  int32
 }
 
-// from returns how long that is from now on.
+// from returns the time from now until the room is free, 0 if it is free already.
 func (a *entry) from(now time.Duration) time.Duration { return max(a.at-now, 0) }
 
 func (a entry) compare(b entry) int {
@@ -48,7 +48,8 @@ func (a *entry) before(b *entry) bool {
 	return a.room < b.room
 }
 
-// schedule returns that of a pool, made when it is first needed.
+// schedule returns the schedule of a pool for a number of GPUs, and makes it when it is first
+// needed.
 func (t *Timeline) schedule(p *Pool, gpus int) *schedule {
 	for len(p.schedules) <= gpus {
 		p.schedules = append(p.schedules, nil)
@@ -87,8 +88,7 @@ func (t *Timeline) schedule(p *Pool, gpus int) *schedule {
 	return c
 }
 
-// next returns the room without plans that is free soonest of those that were not
-// passed yet.
+// next returns the room without plans that is free soonest, of those that were not passed yet.
 func (c *schedule) next(t *Timeline) (entry, bool) {
 	for c.at < len(c.steady) && t.planned(c.steady[c.at].room) {
 		if c.first == c.at {
@@ -112,7 +112,7 @@ func (c *schedule) next(t *Timeline) (entry, bool) {
 	return entry{}, false
 }
 
-// pass goes on to the room after the one that next returned.
+// pass advances to the room after the one that next returned.
 func (c *schedule) pass(x entry) {
 	if c.at < len(c.steady) && c.steady[c.at] == x {
 		c.at++
@@ -122,7 +122,7 @@ func (c *schedule) pass(x entry) {
 	c.passed = append(c.passed, c.moving.pop())
 }
 
-// rewind begins from the first again.
+// rewind starts again at the first room.
 func (c *schedule) rewind() {
 	c.at = c.first
 	for _, x := range c.passed {
@@ -132,14 +132,14 @@ func (c *schedule) rewind() {
 	c.passed = c.passed[:0]
 }
 
-// remove takes a room out of the steady ones.
+// remove removes a room from the steady ones.
 func (c *schedule) remove(room int32) {
 	if at := slices.IndexFunc(c.steady, func(x entry) bool { return x.room == room }); at >= 0 {
 		c.steady = slices.Delete(c.steady, at, at+1)
 	}
 }
 
-// insert enters a room among the steady ones.
+// insert adds a room to the steady ones.
 func (c *schedule) insert(x entry) {
 	at, _ := slices.BinarySearchFunc(c.steady, x, entry.compare)
 	c.steady = slices.Insert(c.steady, at, x)

@@ -10,7 +10,7 @@ import (
 type candidate struct {
 	at      int32
 	when    time.Duration
-	spare   int // GPUs that are left then
+	spare   int // GPUs that remain free at that time
 	profile *profile
 }
 
@@ -18,8 +18,8 @@ func (c *candidate) compare(o *candidate) int {
 	return cmp.Or(cmp.Compare(c.when, o.when), cmp.Compare(c.spare, o.spare), cmp.Compare(c.at, o.at))
 }
 
-// Earliest returns the rooms of a pool in which a job can start soonest after now, and when
-// that is; nil and Never if it cannot until latest.
+// Earliest returns the rooms of a pool in which a job can start soonest after now, and the time
+// from now until then. It returns nil and Never if the job cannot start by latest.
 func (t *Timeline) Earliest(q *Request, p *Pool, latest time.Duration) ([]int32, time.Duration) {
 	if q.Shape.Match.Need.Nodes > 1 {
 		return t.earliestGang(q, p, latest)
@@ -28,7 +28,7 @@ func (t *Timeline) Earliest(q *Request, p *Pool, latest time.Duration) ([]int32,
 	return t.earliestSingle(q, p, latest)
 }
 
-// earliestSingle finds the room that is free soonest for a job of one node.
+// earliestSingle finds the room that is free soonest for a job on one node.
 func (t *Timeline) earliestSingle(q *Request, p *Pool, latest time.Duration) ([]int32, time.Duration) {
 	list := t.nearest(q, p, latest, 1)
 	best := -1
@@ -49,7 +49,8 @@ func (t *Timeline) earliestSingle(q *Request, p *Pool, latest time.Duration) ([]
 	return t.single(list[best].at), list[best].when
 }
 
-// earliestGang finds the first time at which enough rooms are free together.
+// earliestGang finds the first time at which enough rooms for a job on several nodes are free
+// together.
 func (t *Timeline) earliestGang(q *Request, p *Pool, latest time.Duration) ([]int32, time.Duration) {
 	nodes, takes := q.Shape.Match.Need.Nodes, q.Shape.Takes
 	list := t.nearest(q, p, latest, nodes)
@@ -91,12 +92,12 @@ func (t *Timeline) earliestGang(q *Request, p *Pool, latest time.Duration) ([]in
 	return nil, Never
 }
 
-// maxGangTries bounds the search for a time at which many rooms are free together.
+// maxGangTries bounds the number of times at which earliestGang tries to find enough rooms.
 const maxGangTries = 64
 
-// nearest returns the rooms of a pool among which the soonest for a job are: all rooms that
-// this plan has changed, and the first count of the others. Rooms without plans only gain
-// GPUs as time passes, so the schedule of the pool has them in the right order.
+// nearest returns candidates for the soonest start of a job: all rooms that this plan has changed,
+// and the first count of the others. Rooms without plans only gain free GPUs as time passes, so the
+// schedule of the pool has them in the right order.
 func (t *Timeline) nearest(q *Request, p *Pool, latest time.Duration, count int) []candidate {
 	t.candidates = t.candidates[:0]
 	soonest := latest
@@ -112,8 +113,8 @@ func (t *Timeline) nearest(q *Request, p *Pool, latest time.Duration, count int)
 	return t.candidates
 }
 
-// consider adds a room to the candidates, and returns when the job could start there;
-// Never if it cannot until latest.
+// consider adds a room to the candidates and returns when the job could start there, Never if not
+// by latest.
 func (t *Timeline) consider(q *Request, p *Pool, x *roomPlan, latest time.Duration) time.Duration {
 	t.visits++
 	takes, match := q.Shape.Takes, q.Shape.Match
@@ -121,7 +122,8 @@ func (t *Timeline) consider(q *Request, p *Pool, x *roomPlan, latest time.Durati
 		return Never
 	}
 
-	// The rooms of an able pool are alike, except for the node that the job avoids and in pools of mixed GPUs.
+	// The rooms of an able pool are interchangeable, except for the node that the job avoids and in pools of
+	// mixed GPUs.
 	if (p.Kind < 0 || match.Need.Avoid != "") && !match.Eligible(&t.rooms[x.room]) {
 		return Never
 	}
@@ -136,11 +138,11 @@ func (t *Timeline) consider(q *Request, p *Pool, x *roomPlan, latest time.Durati
 	return when
 }
 
-// nearestUnchanged adds rooms in which nothing is planned, the soonest first, until count
-// are found and no other can be sooner.
+// nearestUnchanged adds rooms without plans, the soonest first, until it has found count rooms and
+// no other can be sooner.
 func (t *Timeline) nearestUnchanged(q *Request, p *Pool, latest time.Duration, count int) {
 	c := t.schedule(p, q.Shape.Match.Need.GPUs)
-	last := Never // when the last of the wanted number is free
+	last := Never // when the last of the count soonest rooms is free
 
 	for found := 0; ; {
 		next, ok := c.next(t)

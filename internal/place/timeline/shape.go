@@ -10,14 +10,15 @@ import (
 type Shape struct {
 	Match *fleet.Matcher // nil until Compare was called
 	Takes Size           // of each node
-	Able  []*Pool        // that could run it if their nodes were empty
+	Able  []*Pool        // pools that could run it if their nodes were empty
 
-	version uint64 // of the timeline it was compared with
-	shifts  int    // of the timeline when room was computed
+	version uint64 // version of the timeline that it was compared with
+	shifts  int    // shift count of the timeline when room was computed
 	room    bool
 }
 
-// Compare finds the pools that could run a need, unless the shape knows them already.
+// Compare finds the pools that could run a need. It does nothing if the shape was compared with
+// this version of the timeline already.
 func (t *Timeline) Compare(s *Shape, need *fleet.Need) {
 	if s.Match != nil && s.version == t.version {
 		return
@@ -30,7 +31,7 @@ func (t *Timeline) Compare(s *Shape, need *fleet.Need) {
 			continue
 		}
 
-		// All rooms of a pool have the same kind of GPU: if the sample has none that is wanted, nor has any other.
+		// All rooms of a pool have the same kind of GPU: if the sample has no suitable GPU, no other room has one.
 		if p.Kind >= 0 && need.GPUs > 0 && p.Sample.Sound != 0 && s.Match.MatchingGPUs(p.Sample) == 0 {
 			continue
 		}
@@ -42,8 +43,8 @@ func (t *Timeline) Compare(s *Shape, need *fleet.Need) {
 	}
 }
 
-// MayFit reports whether there may be rooms with as many GPUs free as a shape needs. If
-// not, there is none.
+// MayFit reports whether there may be rooms with as many free GPUs as a shape needs. False is
+// certain; true must be checked by a search.
 func (t *Timeline) MayFit(s *Shape) bool {
 	if s.shifts != t.shifts {
 		s.shifts = t.shifts
@@ -53,7 +54,7 @@ func (t *Timeline) MayFit(s *Shape) bool {
 	return s.room
 }
 
-// hasFree reports whether a room is listed with at least so many GPUs free.
+// hasFree reports whether a room is listed with at least the given number of free GPUs.
 func (p *Pool) hasFree(gpus int) bool {
 	for ; gpus < len(p.free); gpus++ {
 		if len(p.free[gpus]) > 0 {

@@ -1,19 +1,19 @@
-// Package timeline answers one question about the nodes of the yard: when does which of
-// them have so many GPUs, CPUs and so much memory free, and for how long?
+// Package timeline answers one question about the nodes of the yard: which of them have a given
+// amount of GPUs, CPUs and memory free, when, and for how long?
 //
-// It stands between the view of a round and the policy that plans on it. A policy calls
-// Update with the nodes of the round, searches with FitNow and Earliest, and enters what
-// it plans with Start, Reserve and Vacate, so that its next search sees the nodes as the
-// plan has left them. The package knows no money, no priorities and no reasons: which of
-// the answers is best is for the policy to decide.
+// It stands between the view of a round and the policy that plans on it. A policy calls Update with
+// the nodes of the round, searches with FitNow and Earliest, and enters its plan with Start,
+// Reserve and Vacate, so that its next search sees the nodes in their state under the plan. The
+// package does not consider money, priorities or reasons: the policy decides which of the answers
+// is best.
 //
-// Times in a timeline are of two kinds. Within a round they are durations from now on. What
-// is kept from round to round is counted by the clock, as durations since 1970 (clockOf),
-// with 0 for "free already"; otherwise it would have to be recomputed each round.
+// There are two kinds of times. Within a round, times are durations from now. Times that are kept
+// from round to round are clock times, as durations since 1970 (clockOf), with 0 for "free
+// already"; durations from now would have to be recomputed each round.
 //
-// A yard changes little from one round to the next, so a Timeline is kept and brought up
-// to date. That makes rounds fast and changes no answer: a new Timeline that sees the
-// same nodes answers the same.
+// A yard changes little from one round to the next, so a Timeline is kept and updated. That makes
+// rounds fast and changes no answer: a new Timeline that sees the same nodes gives the same
+// answers.
 package timeline
 
 import (
@@ -32,50 +32,51 @@ import (
 type Snapshot struct {
 	Now   time.Time
 	Rooms []fleet.Room  // sorted by the nodes' names
-	Past  *queue.Past   // how long earlier jobs ran; nil if nobody knows
-	Guess time.Duration // how long a job lasts of which nothing is known
+	Past  *queue.Past   // how long earlier jobs ran; nil if unknown
+	Guess time.Duration // assumed duration of a job of which nothing is known
 }
 
-// Timeline knows when each node has how much free. Rooms are named by their index in the
+// Timeline knows what each node has free, and when. Rooms are identified by their index in the
 // snapshot.
 //
-// Pools are built anew when a node comes, goes or changes. A room in which a job starts or
-// ends is read again by itself, and one in which a job is late is read in each round.
+// Pools are rebuilt when a node is added, removed or changed. A room in which a job starts or ends
+// is updated by itself, and one in which a job is late is updated in each round.
 type Timeline struct {
-	version uint64 // grows when the pools are built anew
+	version uint64 // incremented when the pools are rebuilt
 	states  []state
 	pools   []*Pool
 
-	// Of this round.
+	// The fields below are valid for one round.
 	now       time.Duration // by the clock
 	round     uint64
 	rooms     []fleet.Room
 	past      *queue.Past
 	guess     time.Duration
-	open      []Free      // what each room has left in this round's plan
-	plans     []*roomPlan // what this round plans in each room; nil for nothing
+	open      []Free      // what each room has free under this round's plan
+	plans     []*roomPlan // this round's plan for each room; nil for none
 	used      []int32     // rooms that have a plan
 	vacated   map[id.Job]bool
 	dedicated map[int32]id.Job // rooms that only this job may use
-	shifts    int              // grows whenever a room is listed under another number of free GPUs
+	shifts    int              // incremented when a room is listed under another number of free GPUs
 	visits    int
 
-	// Reused by searches, so that a round of many jobs does not allocate for each.
+	// The fields below are reused by searches, so that a round with many jobs does not allocate for
+	// each.
 	candidates []candidate
 	singles    []int32
 }
 
-// Free is what a room has left in the plan of a round.
+// Free is what a room has free under the plan of a round.
 type Free struct {
 	GPUs   uint64
 	CPUs   job.CPUs
 	Memory job.Bytes
 }
 
-// Size is how much that is.
+// Size returns the amount that is free.
 func (f *Free) Size() Size { return Size{bits.OnesCount64(f.GPUs), f.CPUs, f.Memory} }
 
-// state is what is known of one room from round to round.
+// state is what is kept of one room from round to round.
 type state struct {
 	node     *fleet.Node
 	mark     *byte
@@ -85,22 +86,22 @@ type state struct {
 	kind     int32
 	pool     int32
 	open     bool
-	moving   bool          // a job there is late, or its end is unknown: the estimate moves as time passes
-	moves    time.Duration // if not moving, it will be from then on
-	releases []release     // when it will have how many GPUs free; empty if not computed
-	round    uint64        // in which releases were computed, if they move
-	plain    bool          // releases follow from known alone: no GPU is shared, and all ends are known
+	moving   bool          // a job there is late or its end is unknown, so the estimate moves as time passes
+	moves    time.Duration // clock time from which on it is moving, if it is not yet
+	releases []release     // times at which its GPUs become free; empty if not computed
+	round    uint64        // the round in which releases were computed, if they move
+	plain    bool          // releases follow from known alone: no GPU is shared and all ends are known
 	known    []release     // GPUs that running jobs will free, and when
 }
 
-// roomPlan is what this round plans in a room.
+// roomPlan is this round's plan for a room.
 type roomPlan struct {
 	room     int32
 	total    Size      // what the node has in all
-	profile  profile   // what will be free there; nil until a search needs it
+	profile  profile   // what will be free there over time; nil until a search needs it
 	started  []started // jobs started there while profile is nil
 	changed  bool      // something is started, stopped or reserved there
-	reserved bool      // it is reserved for a job from some time on
+	reserved bool      // reserved for a job from some later time on
 }
 
 // started is a job that this plan starts in a room.
@@ -109,11 +110,10 @@ type started struct {
 	lasts time.Duration
 }
 
-// clockOf is a time as the timeline counts it: since 1970.
+// clockOf returns a time as a duration since 1970.
 func clockOf(t time.Time) time.Duration { return t.Sub(time.Unix(0, 0)) }
 
-// Update begins a round with what is known of the yard now. The plan of the last round is
-// forgotten.
+// Update begins a round with the present state of the yard and discards the plan of the last round.
 func (t *Timeline) Update(s Snapshot) {
 	t.now, t.rooms, t.past, t.guess = clockOf(s.Now), s.Rooms, s.Past, s.Guess
 	t.round++
@@ -135,23 +135,22 @@ func (t *Timeline) Update(s Snapshot) {
 	}
 }
 
-// Forget drops the snapshot, so that nothing of it is kept between rounds.
+// Forget drops the snapshot, so that its memory is not kept between rounds.
 func (t *Timeline) Forget() {
 	t.rooms, t.past = nil, nil
 	clear(t.candidates[:cap(t.candidates)])
 }
 
-// Version changes when the pools are built anew. Rooms and pools of another version must
-// not be used.
+// Version changes when the pools are rebuilt. Rooms and pools of another version must not be used.
 func (t *Timeline) Version() uint64 { return t.version }
 
-// Pools returns all pools. Pool.Index is the place in this list.
+// Pools returns all pools; Pool.Index is the index in this list.
 func (t *Timeline) Pools() []*Pool { return t.pools }
 
 // PoolOf returns the pool of a room.
 func (t *Timeline) PoolOf(room int32) *Pool { return t.pools[t.states[room].pool] }
 
-// Visits returns how many rooms were looked at in this round by searches for a later start.
+// Visits returns how many rooms the searches for a later start have visited in this round.
 func (t *Timeline) Visits() int { return t.visits }
 
 // Find returns the room of a node.
@@ -163,7 +162,7 @@ func (t *Timeline) Find(n id.Node) (int32, bool) {
 	return int32(at), found
 }
 
-// refresh reads what has changed, and reports whether the pools are still the same.
+// refresh updates the rooms that have changed, and reports whether the pools are still valid.
 func (t *Timeline) refresh() bool {
 	for _, p := range t.pools {
 		p.begin(&t.rooms[p.rooms[0]])
@@ -194,7 +193,7 @@ func (t *Timeline) refresh() bool {
 	return true
 }
 
-// reread takes up a room that has changed, or in which a job has become late.
+// reread updates the state of a room that has changed or in which a job has become late.
 func (t *Timeline) reread(at int32) {
 	r, s := &t.rooms[at], &t.states[at]
 	s.mark, s.free, s.holds = r.Mark, r.Free, len(r.Holds)
@@ -222,13 +221,13 @@ func (t *Timeline) reread(at int32) {
 	}
 }
 
-// reschedule moves a room within the schedules of its pool.
+// reschedule moves a room to its new place in the schedules of its pool.
 func (t *Timeline) reschedule(at int32) {
 	s := &t.states[at]
 	p := t.pools[s.pool]
 	p.churn++
 	if p.churn > len(p.rooms)/8+8 {
-		p.schedules = nil // so many have changed that sorting them all anew is faster
+		p.schedules = nil // after so many changes a new sort is faster
 	}
 
 	for gpus, c := range p.schedules {
@@ -244,7 +243,7 @@ func (t *Timeline) reschedule(at int32) {
 	}
 }
 
-// build makes the pools anew.
+// build rebuilds the pools.
 func (t *Timeline) build() {
 	type key struct {
 		class fleet.Class

@@ -11,7 +11,7 @@ import (
 	"trainyard/internal/id"
 )
 
-// minutes is a profile the slow way: what is free in each of so many minutes.
+// minutes is a simple profile: what is free in each of 200 minutes.
 type minutes [200]Size
 
 // TestProfileIsWhatIsFree compares a profile with what is free in each minute.
@@ -99,7 +99,7 @@ func TestProfileIsWhatIsFree(t *testing.T) {
 	})
 }
 
-// TestHeapReturnsTheSoonest: a heap is a heap.
+// TestHeapReturnsTheSoonest checks the order in which the heap returns rooms.
 func TestHeapReturnsTheSoonest(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
@@ -120,8 +120,8 @@ func TestHeapReturnsTheSoonest(t *testing.T) {
 	})
 }
 
-// TestReleasesAgreeWithTheProfile: what is worked out once for all sizes is what the
-// profile of a room says for each.
+// TestReleasesAgreeWithTheProfile checks that the releases, computed once for all sizes, agree with
+// the profile of a room for each size.
 func TestReleasesAgreeWithTheProfile(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {

@@ -84,5 +84,6 @@ func (s *Server) WaitLost() <-chan struct{} {
 	r := s.roster
 	r.mu.Lock()
 	defer r.mu.Unlock()
+
 	return r.lost
 }

@@ -11,9 +11,8 @@ import (
 	"trainyard/internal/yardmaster"
 )
 
-// A yard may end many jobs a second, and each that becomes history is replayed. So the number that is added at a time
-// is
-// limited, as is the number that waits: the oldest are dropped.
+// A yard may end many jobs per second, and the forecasts of each job that becomes history are replayed. The number
+// of jobs added at a time is therefore limited, and so is the number that waits: the oldest are dropped.
 const (
 	learnEvery    = 5 * time.Second
 	maxLearn      = 50
@@ -21,8 +20,8 @@ const (
 	maxEnded      = 50_000
 )
 
-// finish makes history of jobs that have ended well, when their last points have come, and
-// lets all go that have ended.
+// finish adds successful jobs to the history once their last points have arrived, and drops all
+// jobs that have ended.
 func (f *Forecaster) finish(ctx context.Context) {
 	now := f.Clock.Now()
 	well := f.dropEnded(ctx, now)
@@ -59,8 +58,8 @@ func (f *Forecaster) finish(ctx context.Context) {
 	}
 }
 
-// dropEnded lets jobs go that have ended and are written, and returns those that can become
-// history, the oldest first.
+// dropEnded drops jobs that have ended and are written, and returns those that can become history,
+// the oldest first.
 func (f *Forecaster) dropEnded(ctx context.Context, now time.Time) []*liveJob {
 	var well, unwritten []*liveJob
 	f.mu.Lock()

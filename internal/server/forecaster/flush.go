@@ -14,17 +14,17 @@ import (
 	"trainyard/internal/store"
 )
 
-// The loop's commits wait for those of curves, so these are small, and in a pass there are only so
-// many: with very many jobs each is written less often, and agents tell again what a
-// crash lost.
+// The loop's commits wait for the writing of curves, so transactions are small and their number per
+// pass is limited. With very many jobs each is written less often; after a crash the agents send
+// the lost points again.
 const (
-	maxFlush    = 100                    // documents of a transaction
-	flushBytes  = 1 << 20                // and their text, unless it is one job's
-	flushBudget = 200 * time.Millisecond // of a pass
+	maxFlush    = 100                    // documents per transaction
+	flushBytes  = 1 << 20                // bytes per transaction, unless a single job has more
+	flushBudget = 200 * time.Millisecond // time per pass
 	maxPause    = 30 * time.Second       // between attempts while the store fails
 )
 
-// draft is what is to be written of a job, copied.
+// draft is a copy of what has to be written for a job.
 type draft struct {
 	w        *liveJob
 	id       id.Job
@@ -32,9 +32,9 @@ type draft struct {
 	forecast *job.Forecast
 }
 
-// flush writes the curves that have changed, at most once in a while for each job, and
-// all of them at last. Those of a job that has ended are written once more when its last
-// points have had time to come. What the feed was told is written at once, so that it is not told
+// flush writes the curves that have changed: at most once per flushEvery for each job, or all of
+// them if all is set. The curves of an ended job are written once more after settleAfter, when its
+// last points have arrived. What was sent to the feed is written at once, so that it is not sent
 // again after a restart.
 func (f *Forecaster) flush(ctx context.Context, all bool) {
 	began := f.Clock.Now()
@@ -61,15 +61,15 @@ func (f *Forecaster) flush(ctx context.Context, all bool) {
 	}
 }
 
-// resting reports whether the store has just failed. Then it is left alone for a while.
+// resting reports whether the store failed recently, so that nothing should be written yet.
 func (f *Forecaster) resting(now time.Time) bool {
 	left := f.resume.Sub(now)
 	return left > 0 && left <= maxPause
 }
 
-// failed logs that the store did not keep something, and leaves it alone for longer each time. When
-// another server has it, nothing is written any more: the loop finds out by itself and
-// ends this one.
+// failed logs that the store did not save something, and doubles the pause before the next attempt.
+// If another server has taken over the store, nothing is written any more; the loop notices that by
+// itself and stops this server.
 func (f *Forecaster) failed(ctx context.Context, what string, err error) {
 	f.pause = min(max(2*f.pause, passEvery), maxPause)
 	f.resume = f.Clock.Now().Add(f.pause)
@@ -85,8 +85,8 @@ func (f *Forecaster) failed(ctx context.Context, what string, err error) {
 	}
 }
 
-// unwritten lists the jobs of which something is to be written: those that have ended
-// first, then those of which nothing was written for longest.
+// unwritten lists the jobs with something to write: ended jobs first, then those that were written
+// longest ago.
 func (f *Forecaster) unwritten(now time.Time, all bool) []*liveJob {
 	var list []*liveJob
 	f.mu.Lock()
@@ -113,8 +113,8 @@ func (f *Forecaster) unwritten(now time.Time, all bool) []*liveJob {
 	return list
 }
 
-// nextDocuments makes up the documents of the next transaction, and says of how many jobs they
-// are. They are written out without the lock.
+// nextDocuments encodes the documents of the next transaction, and returns for how many jobs they
+// are. Encoding happens without the lock.
 func (f *Forecaster) nextDocuments(
 	ctx context.Context,
 	waiting []*liveJob,
@@ -155,7 +155,7 @@ func (f *Forecaster) nextDocuments(
 	return drafts, docs, n
 }
 
-// draft copies what is to be written of a job, which then counts as written.
+// draft copies what has to be written for a job, and marks it as written.
 func (w *liveJob) draft(now time.Time) draft {
 	d := draft{w: w, id: w.job.ID, forecast: w.forecast}
 	for _, name := range sortedKeys(w.dirty) {
@@ -170,7 +170,7 @@ func (w *liveJob) draft(now time.Time) draft {
 	return d
 }
 
-// redo marks what could not be written.
+// redo marks drafts that could not be written as changed again.
 func (f *Forecaster) redo(drafts []draft) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

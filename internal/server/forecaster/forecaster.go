@@ -28,65 +28,64 @@ import (
 	"trainyard/internal/yardmaster"
 )
 
-// Deps is what a forecaster works with.
+// Deps are the dependencies of a forecaster.
 type Deps struct {
 	Store store.Store
 	Clock clock.Clock
 	Log   *slog.Logger
-	// Do hands a message to the yardmaster, Query looks at it.
+	// Do sends a message to the yardmaster; Query reads its state.
 	Do    func(context.Context, yardmaster.Message) (any, error)
 	Query func(context.Context, func(*yardmaster.Yard)) error
 }
 
-// Edge is what it needs of the server to answer people.
+// Edge is what the forecaster needs of the server to answer API requests.
 type Edge struct {
 	API      huma.API
 	Security []map[string][]string
 	Allow    func(ctx context.Context, a tenant.Action, owner id.User) error
 	Fail     func(context.Context, error) error
-	Job      func(ctx context.Context, name string) (job.Job, error) // one that the caller may see
+	Job      func(ctx context.Context, name string) (job.Job, error) // only if the caller may see the job
 }
 
 // Intervals and limits. The forecast of a job with new data is renewed after minInterval, that of others after
 // maxInterval, because time passes for them too.
 const (
-	passEvery   = time.Second
-	minInterval = 5 * time.Second
-	maxInterval = time.Minute
-	// jobs that wait to be looked at for the first time; the others are when someone asks
-	maxQueue     = 10_000
-	queuePerPass = 100                    // of those in a pass
-	maxPerPass   = 500                    // forecasts in a pass
-	passBudget   = 400 * time.Millisecond // that a pass makes forecasts at most, so that it leaves the others a core
-	flushEvery   = 30 * time.Second       // between writings of a job's curves
-	settleAfter  = 20 * time.Second       // from a job's end until its last points have come
+	passEvery    = time.Second
+	minInterval  = 5 * time.Second
+	maxInterval  = time.Minute
+	maxQueue     = 10_000                 // jobs queued for a first forecast; others get one on request
+	queuePerPass = 100                    // queued jobs per pass
+	maxPerPass   = 500                    // forecasts per pass
+	passBudget   = 400 * time.Millisecond // for the forecasts of a pass, to leave CPU time to others
+	flushEvery   = 30 * time.Second       // between two writes of a job's curves
+	settleAfter  = 20 * time.Second       // after the end of a job, until its last points have arrived
 )
 
 // Forecaster keeps the forecasts of live jobs up to date.
 type Forecaster struct {
 	Deps
 	trainer *trainer
-	ready   chan struct{} // closed when the jobs that were there before are known
+	ready   chan struct{} // closed when the jobs of an earlier server process are known
 
-	// These belong to the goroutine of Run.
-	lastError   loggedError // that was logged
-	lastLearned time.Time   // when jobs last became history
+	// The fields below belong to the goroutine of Run.
+	lastError   loggedError // the last that was logged
+	lastLearned time.Time   // when jobs were last added to the history
 	pause       time.Duration
-	resume      time.Time // when curves are written again after that failed
-	fenced      bool      // another server has the store
+	resume      time.Time // earliest next write after a failure
+	fenced      bool      // another server has taken over the store
 
 	mu         sync.Mutex
-	jobs       map[id.Job]*liveJob // that have had a run
-	queue      []job.Job           // that have not, in order
-	queued     map[id.Job]bool     // those in line
+	jobs       map[id.Job]*liveJob // jobs that have had a run
+	queue      []job.Job           // jobs that have had none, in order
+	queued     map[id.Job]bool     // the jobs in queue
 	nodes      map[id.Node]fleet.Node
 	leases     map[id.Lease]fleet.Lease
-	tariff     *fleet.Tariff // what nodes cost; nil if unknown
+	tariff     *fleet.Tariff // prices of nodes; nil if unknown
 	offers     []fleet.Offer
 	marketView *market
 }
 
-// New returns a forecaster that knows nothing yet.
+// New returns a forecaster without any data.
 func New(d Deps) *Forecaster {
 	return &Forecaster{
 		Deps:    d,
@@ -99,7 +98,7 @@ func New(d Deps) *Forecaster {
 	}
 }
 
-// Follow takes in a committed batch. The loop waits for it, so it only takes notes.
+// Follow processes a committed batch. The loop waits for it, so it only records what has changed.
 func (f *Forecaster) Follow(b *yardmaster.Batch) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -131,9 +130,8 @@ func (f *Forecaster) Follow(b *yardmaster.Batch) {
 	}
 }
 
-// follow takes in what a job has become. One that has not run yet is only put down to be
-// looked at once: there may be very many, and nothing is known of them but what the
-// store has.
+// follow records the new state of a job. A job that has not run yet is only queued for one
+// forecast: there may be very many, and nothing is known of them that is not in the store.
 func (f *Forecaster) follow(j *job.Job) {
 	w, known := f.jobs[j.ID]
 	switch {
@@ -148,7 +146,7 @@ func (f *Forecaster) follow(j *job.Job) {
 		return
 	case !known:
 		w = newLiveJob()
-		w.loaded = j.Epoch == 1 && f.isReady() // nothing can have been kept of it
+		w.loaded = j.Epoch == 1 && f.isReady() // a first run has no stored data
 		f.jobs[j.ID] = w
 	case j.Seq < w.job.Seq:
 		return
@@ -164,7 +162,7 @@ func (f *Forecaster) follow(j *job.Job) {
 	}
 }
 
-// Run makes forecasts until ctx ends.
+// Run makes forecasts until ctx is cancelled.
 func (f *Forecaster) Run(ctx context.Context) {
 	if !f.start(ctx) {
 		return
@@ -189,9 +187,9 @@ func (f *Forecaster) Run(ctx context.Context) {
 	}
 }
 
-// start takes in what was there before, and reports whether there was time for that. Until
-// the jobs are known no points are taken: those of a job that is not known would be lost, and
-// its agent would not tell them again.
+// start reads the state left by an earlier server process, and reports false if ctx is cancelled
+// first. Until the jobs are known no points are accepted: points of an unknown job would be lost,
+// and its agent would not send them again.
 func (f *Forecaster) start(ctx context.Context) bool {
 	for wait := passEvery; ; wait = min(2*wait, maxPause) {
 		err := f.survey(ctx)
@@ -226,9 +224,9 @@ func (f *Forecaster) isReady() bool {
 	}
 }
 
-// loadAll reads what was kept of jobs that were known before the server started. No forecast
-// is made of them before, and nothing written: what was said of them would be said again,
-// and what was kept be lost.
+// loadAll reads the stored data of jobs that existed before the server started. No forecasts are
+// made and nothing is written before that; otherwise notices would be sent again and stored data
+// would be overwritten.
 func (f *Forecaster) loadAll(ctx context.Context) error {
 	var unread []id.Job
 	f.mu.Lock()
@@ -251,14 +249,13 @@ func (f *Forecaster) loadAll(ctx context.Context) error {
 	return nil
 }
 
-// survey takes in what was there before the first batch: prices, nodes, leases, jobs
-// that have had a run, and as many of those that wait as are looked at.
+// survey reads the state before the first batch: prices, nodes, leases, jobs that have had a run,
+// and as many queued jobs as fit into the queue.
 func (f *Forecaster) survey(ctx context.Context) error {
 	var nodes []fleet.Node
 	var tariff *fleet.Tariff
 	var offers []fleet.Offer
-
-	err := f.Query(ctx, func(y *yardmaster.Yard) { // written by the loop, perhaps after we gave up on it
+	err := f.Query(ctx, func(y *yardmaster.Yard) { // written by the loop, perhaps after this call has timed out
 		for _, n := range y.Nodes("", math.MaxInt) {
 			nodes = append(nodes, n.Node)
 		}
@@ -311,7 +308,7 @@ func (f *Forecaster) survey(ctx context.Context) error {
 	return nil
 }
 
-// due returns the jobs whose forecast is to be made again, the longest waiting first.
+// due returns the jobs whose forecast must be renewed, the longest waiting first.
 func (f *Forecaster) due(now time.Time) []id.Job {
 	var list []*liveJob
 	f.mu.Lock()
@@ -341,8 +338,8 @@ func (f *Forecaster) due(now time.Time) []id.Job {
 	return jobs
 }
 
-// passed reports whether some time has gone by since then. A clock that was put back must not
-// make anything wait for the time it was put back by.
+// passed reports whether d has passed since then. It also returns true if the clock was set back,
+// so that nothing waits for the clock to catch up.
 func passed(then, now time.Time, d time.Duration) bool {
 	age := now.Sub(then)
 	return age >= d || age < 0

@@ -16,7 +16,7 @@ import (
 	"trainyard/internal/tenant"
 )
 
-// maxImport bounds a table of earlier jobs.
+// maxImport bounds the size of a table of earlier jobs, in bytes.
 const maxImport = 16 << 20
 
 func (f *Forecaster) importRoutes(e Edge) {
@@ -51,7 +51,7 @@ type importInput struct {
 	RawBody []byte `contentType:"application/octet-stream"`
 }
 
-// importTable takes a table of earlier jobs into the history. Taking it again replaces what it brought.
+// importTable adds a table of earlier jobs to the history. Importing it again replaces its jobs.
 func (s *trainer) importTable(ctx context.Context, format string, text []byte) (api.ImportReply, error) {
 	read := importer.ReadCSV
 	if format == "mlperf" {
@@ -70,10 +70,10 @@ func (s *trainer) importTable(ctx context.Context, format string, text []byte) (
 
 	slices.SortStableFunc(past, func(a, b history.Past) int { return a.Finished.Compare(b.Finished) })
 	for i := range past {
-		past[i].Job = "import-" + id.Job(format) + "-" + past[i].Job // never the name of a job of this yard
+		past[i].Job = "import-" + id.Job(format) + "-" + past[i].Job // never the ID of a job of this yard
 	}
 
-	if len(past) > maxPast/2 { // the yard's own jobs need room too
+	if len(past) > maxPast/2 { // leave room for the yard's own jobs
 		past = past[len(past)-maxPast/2:]
 	}
 

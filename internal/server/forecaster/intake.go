@@ -17,9 +17,9 @@ import (
 // takeWait bounds how long points wait for a server that has just started.
 const takeWait = 10 * time.Second
 
-// Take takes in what the programs of a node have measured. The caller has seen to it that
-// the runs are the node's. What is said of jobs that have been let go is not kept. After an
-// error the agent tells all of it again.
+// Take records the metrics reported by a node. The caller has checked that the runs belong to the
+// node. Metrics of jobs that have been dropped are discarded. After an error the agent sends the
+// whole report again.
 func (f *Forecaster) Take(ctx context.Context, r *api.MetricsReport) error {
 	if !f.isReady() && clock.Wait(ctx, takeWait, f.ready) != clock.Woken {
 		return fault.New(fault.Unavailable, "starting", "the server has just started and has not loaded its jobs yet").
@@ -56,15 +56,16 @@ func (f *Forecaster) Take(ctx context.Context, r *api.MetricsReport) error {
 	return err
 }
 
-// addReport adds what a run has measured, and returns what the feed is to be told, and by which notes.
+// addReport adds the report of a run, and returns the events for the feed and the notes that identify
+// them.
 func (w *liveJob) addReport(epoch int, r *api.RunMetrics, now time.Time) (updates []yardmaster.Notice, from []note) {
 	for i := range r.Series {
 		in := &r.Series[i]
-		name := strings.ReplaceAll(in.Name, "\x00", "\uFFFD") // as stores that take no NUL would write it
+		name := strings.ReplaceAll(in.Name, "\x00", "\uFFFD") // the form in which a store without NUL would write it
 		s, known := w.series[name]
 		if !known {
 			if len(w.series) >= metric.MaxSeries {
-				continue // the agent bounds them too; what is beyond is not kept
+				continue // the agent limits the number too; further metrics are discarded
 			}
 
 			s = &metric.Series{Name: name}
@@ -100,9 +101,9 @@ func (w *liveJob) addReport(epoch int, r *api.RunMetrics, now time.Time) (update
 	return updates, from
 }
 
-const maxNotes = 1000 // of a job and a kind that are sent
+const maxNotes = 1000 // notes per job and kind that are sent
 
-// forget makes notes be sent again when they are reported again.
+// forget removes notes, so that they are sent again when they are reported again.
 func (w *liveJob) forget(notes []note) {
 	for _, n := range notes {
 		delete(w.notes, n)
@@ -110,9 +111,9 @@ func (w *liveJob) forget(notes []note) {
 	}
 }
 
-// setProgress remembers how far the program says it is.
+// setProgress records the progress that the program reports.
 func (w *liveJob) setProgress(r *api.RunMetrics, now time.Time) {
-	if r.Total != nil && usable(*r.Total) && *r.Total != w.progress.Total { // 0 withdraws it
+	if r.Total != nil && usable(*r.Total) && *r.Total != w.progress.Total { // 0 withdraws the total
 		w.progress.Total, w.changed = *r.Total, true
 	}
 
@@ -120,7 +121,7 @@ func (w *liveJob) setProgress(r *api.RunMetrics, now time.Time) {
 		return
 	}
 
-	if *r.Done < w.progress.Done { // it has begun again
+	if *r.Done < w.progress.Done { // the program has restarted
 		w.progress.Marks = nil
 	}
 
@@ -137,7 +138,7 @@ func usable(f float64) bool { return !math.IsNaN(f) && !math.IsInf(f, 0) && f >=
 
 func seconds(t time.Time) float64 { return float64(t.UnixNano()) / 1e9 }
 
-// sentence writes an event that a program reported for the feed.
+// sentence converts an event that a program reported to a notice for the feed.
 func sentence(n *api.MetricNote) (yardmaster.Notice, bool) {
 	at := ""
 	if n.Step > 0 {

@@ -31,7 +31,7 @@ type handClock struct{ ahead atomic.Int64 }
 func (c *handClock) Now() time.Time       { return noon.Add(time.Duration(c.ahead.Load())) }
 func (c *handClock) move(d time.Duration) { c.ahead.Add(int64(d)) }
 
-// shakyStore is a real store that fails to keep documents when it is told to.
+// shakyStore is a real store that fails to save documents on request.
 type shakyStore struct {
 	store.Store
 	mu    sync.Mutex

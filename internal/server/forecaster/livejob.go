@@ -15,31 +15,31 @@ import (
 	"trainyard/internal/store"
 )
 
-// liveJob is all that is known of one live job. It is guarded by the forecaster's lock.
+// liveJob is the state of one live job. It is guarded by the forecaster's lock.
 type liveJob struct {
 	job            job.Job
 	runs           []stretch // by epoch
-	loaded         bool      // what was kept of it has been read
+	loaded         bool      // its stored data has been read
 	series         map[string]*metric.Series
-	dirty          map[string]bool // metrics to be written
+	dirty          map[string]bool // metrics that have to be written
 	flushedAt      time.Time
 	progress       forecast.Progress
-	progressEpoch  int            // epoch of the run that reported it
+	progressEpoch  int            // epoch of the run that reported the progress
 	notes          map[note]bool  // already sent to the feed
-	noteCounts     map[string]int // how many, by kind
+	noteCounts     map[string]int // number of notes sent, by kind
 	unsavedNotices bool           // notices were sent since the forecast was stored
 	forecast       *job.Forecast
 	forecastAt     time.Time // when the forecast was last made
-	changed        bool      // since then
-	endedAt        time.Time // when it was seen to have ended
+	changed        bool      // there is new data since forecastAt
+	endedAt        time.Time // when the forecaster learned of its end
 }
 
-// stretch is a run as forecasts see it.
+// stretch is a run as forecasts use it.
 type stretch struct {
 	forecast.Stretch
 	seq     uint64
-	started bool    // its program, all of it
-	hourly  float64 // what it costs
+	started bool    // all ranks of its program have started
+	hourly  float64 // cost per hour
 }
 
 // note identifies an event that a program reported: kind and time.
@@ -48,7 +48,7 @@ type note struct {
 	at   float64
 }
 
-const maxMarks = 256 // of how far a program was, and when
+const maxMarks = 256 // pairs of progress and time that are kept
 
 func newLiveJob() *liveJob {
 	return &liveJob{
@@ -59,7 +59,7 @@ func newLiveJob() *liveJob {
 	}
 }
 
-// setRun takes in what a run has become.
+// setRun updates a run of the job.
 func (w *liveJob) setRun(r job.Run, on allocation) {
 	at, found := slices.BinarySearchFunc(w.runs, r.Epoch, func(s stretch, epoch int) int { return s.Epoch - epoch })
 	if !found {
@@ -71,7 +71,7 @@ func (w *liveJob) setRun(r job.Run, on allocation) {
 		return
 	}
 
-	if on.GPU == "" && s.GPU != "" { // its node is gone: what was seen of it stands
+	if on.GPU == "" && s.GPU != "" { // its node is gone: keep what was recorded before
 		on = allocation{GPU: s.GPU, GPUs: s.GPUs, Nodes: s.Nodes, TFLOPS: s.TFLOPS, hourly: s.hourly}
 	}
 
@@ -94,15 +94,15 @@ func (w *liveJob) setRun(r job.Run, on allocation) {
 	w.changed = true
 }
 
-// allocation is what a run runs on.
+// allocation is the hardware of a run.
 type allocation struct {
 	GPU         string
 	GPUs, Nodes int
-	TFLOPS      float64 // of one GPU, the slowest
+	TFLOPS      float64 // per GPU, of the slowest
 	hourly      float64
 }
 
-// allocation says what a run runs on, as far as its nodes are known.
+// allocation returns the hardware of a run, as far as its nodes are known.
 func (f *Forecaster) allocation(r *job.Run) allocation {
 	a := allocation{Nodes: len(r.Ranks)}
 
@@ -131,7 +131,7 @@ func (f *Forecaster) allocation(r *job.Run) allocation {
 	return a
 }
 
-// loadJob reads the curves and the ended runs of a job.
+// loadJob reads the stored curves and ended runs of a job.
 func (f *Forecaster) loadJob(ctx context.Context, j id.Job) error {
 	docs, err := f.Store.Documents(
 		ctx,
@@ -157,7 +157,7 @@ func (f *Forecaster) loadJob(ctx context.Context, j id.Job) error {
 
 	w, ok := f.jobs[j]
 	if !ok {
-		return nil // it has been let go meanwhile
+		return nil // the job was dropped meanwhile
 	}
 
 	for i := range docs {
@@ -167,7 +167,7 @@ func (f *Forecaster) loadJob(ctx context.Context, j id.Job) error {
 			continue
 		}
 
-		if received, already := w.series[s.Name]; already { // points came first
+		if received, already := w.series[s.Name]; already { // points arrived before this was read
 			for _, p := range received.Points {
 				s.Add(received.Epoch, p)
 			}
@@ -191,7 +191,7 @@ func (f *Forecaster) loadJob(ctx context.Context, j id.Job) error {
 
 	w.loaded = true
 
-	if bad != nil { // it is no better the next time
+	if bad != nil { // a retry would fail in the same way
 		f.Log.ErrorContext(ctx, "some stored data of a job cannot be read and is ignored", "job", j, "error", bad)
 	}
 

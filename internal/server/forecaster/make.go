@@ -14,7 +14,7 @@ import (
 	"trainyard/internal/yardmaster"
 )
 
-// pass makes the forecasts that are due, writes what has changed, and lets jobs go that have ended.
+// pass makes the forecasts that are due, writes what has changed, and drops jobs that have ended.
 func (f *Forecaster) pass(ctx context.Context) {
 	if f.fenced {
 		return
@@ -26,13 +26,13 @@ func (f *Forecaster) pass(ctx context.Context) {
 	f.finish(ctx)
 }
 
-// loggedError is the error that was logged last. While it lasts it is not logged at each pass.
+// loggedError is the last logged error. A lasting error is not logged at each pass.
 type loggedError struct {
 	text string
 	at   time.Time
 }
 
-// log logs an error that is another than before, or was last logged long ago.
+// log logs an error unless the same error was logged recently.
 func (t *loggedError) log(ctx context.Context, log *slog.Logger, now time.Time, err error) {
 	if err == nil || ctx.Err() != nil {
 		t.text = ""
@@ -45,20 +45,20 @@ func (t *loggedError) log(ctx context.Context, log *slog.Logger, now time.Time, 
 	}
 }
 
-// pendingForecast is a forecast that was not sent yet.
+// pendingForecast is a forecast that has not been sent yet.
 type pendingForecast struct {
 	w      *liveJob
-	before []string // active notices before it
+	before []string // notices that were active before it
 	yardmaster.JobForecast
 }
 
-// make asks about jobs and tells the yardmaster.
+// make makes forecasts for jobs and sends them to the yardmaster.
 func (f *Forecaster) make(ctx context.Context, due []id.Job) error {
 	if len(due) == 0 {
 		return nil
 	}
 
-	var stands []yardmaster.JobStatus // written by the loop, perhaps after we gave up on it
+	var stands []yardmaster.JobStatus // written by the loop, perhaps after this call has timed out
 	if err := f.Query(ctx, func(y *yardmaster.Yard) { stands = y.JobStatuses(due) }); err != nil {
 		return err
 	}
@@ -73,7 +73,7 @@ func (f *Forecaster) make(ctx context.Context, due []id.Job) error {
 		}
 
 		if ctx.Err() != nil || passed(began, f.Clock.Now(), passBudget) {
-			break // the others are the first of the next pass
+			break // the others are first in the next pass
 		}
 	}
 
@@ -94,7 +94,7 @@ func (f *Forecaster) restoreNotices(all []pendingForecast) {
 		m := &all[i]
 		m.w.changed = true
 		if len(m.Notices) > 0 && m.w.forecast == m.Forecast {
-			again := *m.Forecast // others have the one that was made
+			again := *m.Forecast // a copy, because others have the original
 			again.Notices = m.before
 			m.w.forecast = &again
 		}
@@ -111,7 +111,7 @@ func (f *Forecaster) send(ctx context.Context, updates []yardmaster.JobForecast)
 	return err
 }
 
-// one makes the forecast of a job. It is made without the lock: points may come meanwhile.
+// one makes the forecast of a job. It computes without the lock, so points may arrive meanwhile.
 func (f *Forecaster) one(j id.Job, stand *yardmaster.JobStatus) (pendingForecast, bool) {
 	now := f.Clock.Now()
 	f.mu.Lock()
@@ -146,7 +146,7 @@ func (f *Forecaster) one(j id.Job, stand *yardmaster.JobStatus) (pendingForecast
 	return out, true
 }
 
-// input puts together what is known of a job. What may change is copied.
+// input collects what is known of a job. Data that may change is copied.
 func (f *Forecaster) input(w *liveJob, stand *yardmaster.JobStatus, now time.Time) *forecast.Input {
 	j := w.job
 	in := &forecast.Input{Job: &j, Now: now, Progress: w.progress, Speed: stand.Speed, CostSoFar: stand.Cost}
@@ -159,7 +159,7 @@ func (f *Forecaster) input(w *liveJob, stand *yardmaster.JobStatus, now time.Tim
 	}
 
 	if p := stand.Progress; p != nil && in.Progress.Total == 0 && p.Work > 0 &&
-		!p.At.IsZero() { // from the progress file, or the job file
+		!p.At.IsZero() { // from the progress file or the job file
 		in.Progress.Done = p.Done
 		in.Progress.Total = p.Work
 		in.Progress.At = p.At
@@ -172,7 +172,7 @@ func (f *Forecaster) input(w *liveJob, stand *yardmaster.JobStatus, now time.Tim
 	return in
 }
 
-// surroundings adds what the yard around a job is like. The caller has the lock.
+// surroundings adds the state of the yard to the input of a forecast. The caller holds the lock.
 func (f *Forecaster) surroundings(in *forecast.Input, stand *yardmaster.JobStatus) {
 	need, m := &in.Job.Spec.Resources, f.market(in.Now)
 	in.Places = m.places(need)
@@ -185,13 +185,13 @@ func (f *Forecaster) surroundings(in *forecast.Input, stand *yardmaster.JobStatu
 		return
 	}
 
-	if at := stand.Start; at.After(in.Now) { // else history says how long the like of it wait
+	if at := stand.Start; at.After(in.Now) { // otherwise the wait follows from the history of similar jobs
 		s := at.Sub(in.Now).Seconds()
 		in.Wait = job.Band{Low: s / 2, Mid: s, High: 2 * s} // others may come before it, and those before it may end sooner
 	}
 }
 
-// watch returns what notices are based on.
+// watch returns the data on which notices are based.
 func watch(in *forecast.Input) forecast.Watch {
 	w := forecast.Watch{
 		Now:       in.Now,
@@ -216,12 +216,12 @@ func watch(in *forecast.Input) forecast.Watch {
 	return w
 }
 
-// curves copies the metrics of a job, by name.
+// curves returns a copy of the metrics of a job, by name.
 func (w *liveJob) curves() []metric.Series {
 	var list []metric.Series
 	for _, name := range sortedKeys(w.series) {
 		s := *w.series[name]
-		s.Points = slices.Clone(s.Points) // more may come while they are read
+		s.Points = slices.Clone(s.Points) // points may be added while the copy is read
 		list = append(list, s)
 	}
 

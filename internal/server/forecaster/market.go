@@ -21,15 +21,15 @@ type market struct {
 // kind is one kind of GPU at one price.
 type kind struct {
 	fleet.GPU
-	gpus   int     // of a node
-	hourly float64 // of a GPU, or of a node without any
+	gpus   int     // per node
+	hourly float64 // price per hour of a GPU, or of a node without GPUs
 	speed  float64 // TFLOPS
 }
 
-// marketFor is how long a look at all nodes serves.
+// marketFor is how long a survey of all nodes is used.
 const marketFor = 30 * time.Second
 
-// market looks at what there is, not too often. The caller has the lock.
+// market surveys the nodes and offers, at most once per marketFor. The caller holds the lock.
 func (f *Forecaster) market(now time.Time) *market {
 	if f.marketView != nil && now.Sub(f.marketView.made) < marketFor {
 		return f.marketView
@@ -47,7 +47,7 @@ func (f *Forecaster) market(now time.Time) *market {
 	for _, name := range sortedKeys(f.nodes) {
 		n := f.nodes[name]
 		if n.State != fleet.Ready || n.Lease != "" {
-			continue // a provisioned one is released when its job has ended
+			continue // a provisioned node is released when its job has ended
 		}
 
 		k := kind{gpus: len(n.Inventory.GPUs), hourly: f.hourly(&n, 1)}
@@ -95,7 +95,7 @@ func less(yes bool) int {
 	return 1
 }
 
-// hourly returns what an hour of some GPUs of a node costs whoever runs there.
+// hourly returns the price per hour of a number of GPUs of a node, for any user.
 func (f *Forecaster) hourly(n *fleet.Node, gpus int) float64 {
 	if l, provisioned := f.leases[n.Lease]; provisioned {
 		return float64(l.Offer.Hourly) / 1e6
@@ -117,14 +117,14 @@ func (f *Forecaster) hourly(n *fleet.Node, gpus int) float64 {
 	return f.tariff.Rate(p, all) * 3600 * float64(gpus) / float64(all)
 }
 
-// serves reports whether a node of the kind could be one of those that are asked for.
+// serves reports whether nodes of this kind meet a need.
 func (k *kind) serves(need *job.Resources) bool {
 	return k.gpus >= need.GPUs.Min && (len(need.GPU) == 0 || need.GPUs.Min == 0 && need.GPUs.Max == 0 ||
 		slices.ContainsFunc(need.GPU, func(want job.GPUKind) bool { return want.Matches(k.Model, k.Memory) }))
 }
 
-// hourly returns what an hour is expected to cost of what a job asks for: on the cheapest
-// that would do. 0 if nothing would.
+// hourly returns the expected price per hour of what a job asks for: on the cheapest suitable kind,
+// 0 if none is suitable.
 func (m *market) hourly(need *job.Resources) float64 {
 	least := math.Inf(1)
 	for i := range m.kinds {
@@ -140,11 +140,11 @@ func (m *market) hourly(need *job.Resources) float64 {
 	return least
 }
 
-// maxPlaces bounds the other GPUs that are reckoned with.
+// maxPlaces bounds the number of alternative GPUs in a forecast.
 const maxPlaces = 6
 
-// places lists GPUs that a job could run on: of each kind the cheapest, in the numbers
-// that the job may have; the fastest first.
+// places lists alternative GPUs for a job: the cheapest of each kind, in the numbers that the job
+// may have, the fastest first.
 func (m *market) places(need *job.Resources) []forecast.Place {
 	if need.GPUs.Min == 0 && need.GPUs.Max == 0 {
 		return nil
@@ -178,7 +178,7 @@ func (m *market) places(need *job.Resources) []forecast.Place {
 	return list[:min(len(list), maxPlaces)]
 }
 
-// counts are the numbers of GPUs to reckon with: the least, and doubled up to the most.
+// counts returns the numbers of GPUs to consider: the minimum, doubled up to the maximum.
 func counts(need *job.Resources) []int {
 	low := max(need.GPUs.Min, 1) * max(need.Nodes.Min, 1)
 	high := max(need.GPUs.Max, 1) * max(need.Nodes.Max, 1)

@@ -11,8 +11,8 @@ import (
 	"trainyard/internal/yardmaster"
 )
 
-// forecastQueue looks at jobs that were submitted lately, so that policies know how long they
-// may take. What is known of them does not change while they wait.
+// forecastQueue makes forecasts for recently submitted jobs, so that policies know how long they
+// may take. One forecast is enough: what is known of a job does not change while it waits.
 func (f *Forecaster) forecastQueue(ctx context.Context) error {
 	f.mu.Lock()
 	n := min(len(f.queue), queuePerPass)
@@ -20,7 +20,7 @@ func (f *Forecaster) forecastQueue(ctx context.Context) error {
 
 	f.queue = f.queue[n:]
 	if len(f.queue) == 0 {
-		f.queue = nil // what was behind it can go
+		f.queue = nil // releases the memory of the list
 	}
 
 	for i := range jobs {
@@ -34,7 +34,7 @@ func (f *Forecaster) forecastQueue(ctx context.Context) error {
 	}
 
 	err := f.forecastQueued(ctx, jobs)
-	if err != nil { // they are the first again
+	if err != nil { // they are tried first in the next pass
 		f.mu.Lock()
 		defer f.mu.Unlock()
 
@@ -47,7 +47,7 @@ func (f *Forecaster) forecastQueue(ctx context.Context) error {
 	return err
 }
 
-// forecastQueued tells the yardmaster what is expected of jobs that wait.
+// forecastQueued sends forecasts of queued jobs to the yardmaster.
 func (f *Forecaster) forecastQueued(ctx context.Context, jobs []job.Job) error {
 	made, err := f.Waiting(ctx, jobs)
 	if err != nil {
@@ -64,8 +64,8 @@ func (f *Forecaster) forecastQueued(ctx context.Context, jobs []job.Job) error {
 	return f.send(ctx, updates)
 }
 
-// Waiting returns what is expected of jobs: what was last found of those that have had a run, and
-// of others what history says. It is nil for one that has ended.
+// Waiting returns the forecasts of jobs: the latest one for jobs that have had a run, and one from
+// history for the others. It is nil for a job that has ended.
 func (f *Forecaster) Waiting(ctx context.Context, jobs []job.Job) ([]*job.Forecast, error) {
 	out := make([]*job.Forecast, len(jobs))
 	var ask []int
@@ -89,7 +89,7 @@ func (f *Forecaster) Waiting(ctx context.Context, jobs []job.Job) ([]*job.Foreca
 		return out, nil
 	}
 
-	var stands []yardmaster.JobStatus // written by the loop, perhaps after we gave up on it
+	var stands []yardmaster.JobStatus // written by the loop, perhaps after this call has timed out
 	if err := f.Query(ctx, func(y *yardmaster.Yard) { stands = y.JobStatuses(ids) }); err != nil {
 		return out, err
 	}
@@ -134,7 +134,7 @@ func (f *Forecaster) Forecast(ctx context.Context, j *job.Job) (*job.Forecast, e
 		nodes[i] = pipeline.Node{Job: jobs[i].ID, Forecast: made[i], Needs: jobs[i].Needs}
 	}
 
-	number, _ := nodes[0].Job.Number() // the same answer each time it is asked
+	number, _ := nodes[0].Job.Number() // a fixed seed, so that repeated requests get the same answer
 	spans, err := pipeline.Simulate(nodes, number)
 	if err != nil {
 		return nil, err

@@ -21,7 +21,7 @@ import (
 	"trainyard/internal/tenant"
 )
 
-// Routes makes the forecaster's answers part of the API.
+// Routes adds the forecaster's endpoints to the API.
 func (f *Forecaster) Routes(e Edge) {
 	op := func(name, path, summary, tag string) huma.Operation {
 		return huma.Operation{
@@ -88,7 +88,7 @@ type curveInput struct {
 	Points int    `query:"points" minimum:"2" maximum:"1024" default:"500" doc:"maximum number of points"`
 }
 
-// answer wraps a question about one job that the caller may see.
+// answer wraps a request about one job, which the caller must be allowed to see.
 func answer[T any](
 	e Edge,
 	ask func(context.Context, *job.Job) (T, error),
@@ -131,8 +131,8 @@ func (f *Forecaster) getForecast(ctx context.Context, j *job.Job) (api.Forecast,
 	return *api.NewForecast(&out), nil
 }
 
-// methodEstimates returns what the methods of a forecast say, and what the textbook's fits would say of the same
-// curve: for comparison, they count nothing.
+// methodEstimates returns the estimates of a forecast's methods, and for comparison those of textbook fits to
+// the same curve, which do not enter the forecast.
 func (f *Forecaster) methodEstimates(
 	ctx context.Context,
 	j *job.Job,
@@ -204,7 +204,7 @@ func toMetric(j *job.Job, s *metric.Series) api.Metric {
 	return out
 }
 
-// seriesOf returns the metrics of a job by name: those at hand, or those that were kept.
+// seriesOf returns the metrics of a job by name: from memory, or else from the store.
 func (f *Forecaster) seriesOf(ctx context.Context, j id.Job) ([]metric.Series, error) {
 	f.mu.Lock()
 
@@ -275,11 +275,11 @@ func (f *Forecaster) getCurve(ctx context.Context, j *job.Job, in *curveInput) (
 	return out, nil
 }
 
-// fitPoints is how many points a fit is drawn with.
+// fitPoints is the number of points of a drawn fit.
 const fitPoints = 200
 
-// fit draws how a metric is expected to go on, up to the end that is expected; nil if there is no
-// forecast by it.
+// fit returns the expected course of a metric up to the expected end of the job, nil if there is no
+// forecast based on it.
 func (f *Forecaster) fit(j *job.Job, s *metric.Series) *api.Fit {
 	f.mu.Lock()
 	w, ok := f.jobs[j.ID]
@@ -297,22 +297,22 @@ func (f *Forecaster) fit(j *job.Job, s *metric.Series) *api.Fit {
 	}
 
 	d := curve.Fit(&c, until, fitPoints)
-	if r := made.Remaining; now > 0 && r.Mid > 0 && made.Basis != job.BasisSteps { // it ends because it comes to its goal
+	if r := made.Remaining; now > 0 && r.Mid > 0 && made.Basis != job.BasisSteps { // it ends at its goal
 		e := curve.Estimate{End: until, Low: now + (until-now)*r.Low/r.Mid, High: now + (until-now)*r.High/r.Mid}
 		d = curve.FitTo(&c, e, until, fitPoints)
 	}
 
 	for _, line := range [][]float64{d.X, d.Mid, d.Low, d.High} {
 		if slices.ContainsFunc(line, func(v float64) bool { return math.IsNaN(v) || math.IsInf(v, 0) }) {
-			return nil // values at the end of what a number can be; no answer can hold more
+			return nil // overflow: JSON has no NaN and no infinity
 		}
 	}
 
 	return &api.Fit{Step: d.X, Mid: d.Mid, Low: d.Low, High: d.High}
 }
 
-// curveOf returns a metric over the steps of the program, where it was when a forecast was made, 0 if
-// that is not known, and where the forecast expects its end.
+// curveOf returns a metric over the steps of the program, the step at which the forecast was made (0
+// if unknown), and the step at which the forecast expects the end.
 func curveOf(j *job.Job, s *metric.Series, made *job.Forecast) (c curve.Curve, now, until float64) {
 	c.Goal = goalOf(j)
 	for _, p := range s.Points {
@@ -335,7 +335,7 @@ func curveOf(j *job.Job, s *metric.Series, made *job.Forecast) (c curve.Curve, n
 	return c, 0, until
 }
 
-// goalOf returns what a job's metric is to come to.
+// goalOf returns the goal of a job's metric.
 func goalOf(j *job.Job) curve.Goal {
 	switch t := j.Spec.Target; {
 	case t == nil:
@@ -348,7 +348,7 @@ func goalOf(j *job.Job) curve.Goal {
 	return curve.Goal{}
 }
 
-// report says how good forecasts have been.
+// report returns how accurate past forecasts were.
 func (s *trainer) report() api.ForecastRecord {
 	s.mu.Lock()
 	defer s.mu.Unlock()

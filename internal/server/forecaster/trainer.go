@@ -35,21 +35,22 @@ type trainer struct {
 	record        *calibrate.Record
 	model         *duration.Model
 	trainedJobs   int    // jobs that the model was trained on
-	newJobs       int    // added since
+	newJobs       int    // jobs added since then
 	noModelReason string // why there is no model
 }
 
 const (
-	maxPast         = 2000 // jobs that are remembered
-	smallHistory    = 300  // with fewer a job may count for the next of those that come together
+	maxPast         = 2000 // jobs that are kept
+	smallHistory    = 300  // with fewer past jobs, the library is rebuilt between jobs that are added together
 	rebuildFraction = 20   // library and calibration are rebuilt when the history has grown by 1/20
-	maxModels       = 5    // versions
+	maxModels       = 5    // versions that are kept
 	trainEvery      = 10 * time.Minute
 	trainRetry      = time.Minute // after a failure
-	retrainPercent  = 10          // percent of its jobs that must have ended since before the model is trained again
+	retrainPercent  = 10          // percentage of new jobs after which the model is trained again
 )
 
-// pastJob is the stored form of a finished job: with the score of its forecasts, made with what was known then.
+// pastJob is the stored form of a finished job, with the score of its forecasts, which were made with what was
+// known at that time.
 type pastJob struct {
 	Past  history.Past       `json:"past"`
 	Score calibrate.JobScore `json:"scored"`
@@ -66,7 +67,7 @@ func newTrainer(s store.Store, c clock.Clock, log *slog.Logger) *trainer {
 	}
 }
 
-// load reads what was learned before.
+// load reads the stored history and models.
 func (s *trainer) load(ctx context.Context) error {
 	docs, err := s.store.Documents(ctx, store.DocumentFilter{Kind: store.PastDocument, Limit: maxPast})
 	if err != nil {
@@ -122,16 +123,17 @@ func (s *trainer) load(ctx context.Context) error {
 	return bad
 }
 
-// current returns the library and the record. Both are immutable: later jobs are in new ones.
+// current returns the library and the record. Both are immutable: jobs that are added later are in
+// new ones.
 func (s *trainer) current() (*forecast.Library, *calibrate.Record) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.library, s.record
 }
 
-// learn takes jobs that have ended well into the history, the oldest first: each is replayed
-// against what was known before it, or nearly all of that, because to work that out takes longer
-// than a replay.
+// learn adds successful jobs to the history, the oldest first. The forecasts of each are scored
+// against what was known before it, or nearly all of that, because rebuilding the library takes
+// longer than scoring.
 func (s *trainer) learn(ctx context.Context, past []history.Past) error {
 	s.updating.Lock()
 	defer s.updating.Unlock()
@@ -148,13 +150,13 @@ func (s *trainer) learn(ctx context.Context, past []history.Past) error {
 	all = slices.DeleteFunc(all, func(old history.Past) bool { return replaced[old.Job] }) // imported again
 	var docs []store.Document
 	var scored []calibrate.JobScore
-	known := len(all) // that the library has
+	known := len(all) // number of jobs in the library
 
 	for i := range past {
 		p := &past[i]
 		l := pastJob{Past: *p, Score: forecast.Score(p, library, record)}
 		text, err := json.Marshal(l)
-		if err != nil { // it would be no better the next time, and the others would wait for it
+		if err != nil { // a retry would fail in the same way, and would hold up the other jobs
 			s.log.ErrorContext(
 				ctx,
 				"a finished job cannot be marshalled and is left out of the history",
@@ -214,7 +216,7 @@ func (s *trainer) learn(ctx context.Context, past []history.Past) error {
 	return nil
 }
 
-// keep writes what is remembered, in transactions that the loop's commits need not wait for long.
+// keep writes documents in small transactions, so that the loop's commits do not wait long.
 func (s *trainer) keep(ctx context.Context, docs []store.Document) error {
 	for part := range slices.Chunk(docs, maxFlush) {
 		if err := s.store.Keep(ctx, part...); err != nil {
@@ -225,7 +227,7 @@ func (s *trainer) keep(ctx context.Context, docs []store.Document) error {
 	return nil
 }
 
-// run trains the model whenever there is enough more to learn from, until ctx ends.
+// run trains the model whenever there are enough new jobs, until ctx is cancelled.
 func (s *trainer) run(ctx context.Context) {
 	for first := true; ctx.Err() == nil; first = false {
 		if !first {
@@ -256,14 +258,14 @@ func (s *trainer) run(ctx context.Context) {
 	}
 }
 
-// hasModel reports whether there is a model that has learned from nearly all there is.
+// hasModel reports whether there is a model that was trained on nearly all past jobs.
 func (s *trainer) hasModel() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.model != nil
 }
 
-// train learns a new model if there is enough more to learn from.
+// train trains a new model if there are enough new jobs.
 func (s *trainer) train(ctx context.Context) error {
 	s.mu.Lock()
 	past, before, trained, since := s.past, s.model, s.trainedJobs, s.newJobs

@@ -187,7 +187,8 @@ func drawBox(out *strings.Builder, b box, x axis, top, lane float64, color int) 
 	y, height := top+lane*float64(b.lane), lane*float64(b.of)
 	fmt.Fprintf(
 		out,
-		`<rect class="box j%d" x="%.1f" y="%.1f" width="%.1f" height="%.1f"><title>%s on %s, %d GPUs, %s to %s</title></rect>`,
+		`<rect class="box j%d" x="%.1f" y="%.1f" width="%.1f" height="%.1f">`+
+			`<title>%s on %s, %d GPUs, %s to %s</title></rect>`,
 		color,
 		left,
 		y+0.5,

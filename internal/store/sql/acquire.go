@@ -8,10 +8,9 @@ import (
 	"trainyard/internal/fault"
 )
 
-// Acquire takes the writer's lock and begins a new term. The lock keeps a
-// second server waiting while the first lives; the term stops a server that
-// lost its lock without knowing, because every Commit asks for it in its own
-// transaction.
+// Acquire takes the writer's lock and begins a new term. The lock makes a second server wait while
+// the first lives. The term stops a server that lost its lock without noticing, because every
+// Commit checks the term in its own transaction.
 func (s *Store) Acquire(ctx context.Context, holder string) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -40,8 +39,8 @@ func (s *Store) Acquire(ctx context.Context, holder string) error {
 	return nil
 }
 
-// fence fails the transaction unless this store is still the writer. It locks
-// the row, so that no other server can begin a term before this commit is done.
+// fence fails the transaction unless this store is still the writer. It locks the row, so that no
+// other server can begin a term before this commit is complete.
 func fence(ctx context.Context, tx *dbsql.Tx, holder string, term int64) error {
 	result, err := tx.ExecContext(ctx,
 		`UPDATE meta SET commits = commits + 1 WHERE one = 1 AND holder = $1 AND term = $2`, holder, term)

@@ -14,7 +14,8 @@ import (
 	"trainyard/internal/yardmaster"
 )
 
-// changes is what several batches come to: each row once, as it is after the last of them.
+// changes is the combined effect of several batches: each changed row once, in its state after the
+// last of them.
 type changes struct {
 	jobs     []*job.Job
 	runs     []*job.Run
@@ -27,8 +28,8 @@ type changes struct {
 	closed   []*string
 }
 
-// fold brings batches down to changes. A statement may touch a row only once,
-// and what was opened and closed again need not be written at all.
+// fold combines batches into changes. A statement may touch a row only once, and what was opened
+// and closed again within the batches need not be written at all.
 func fold(batches []*yardmaster.Batch) changes {
 	jobs, runs := newest[id.Job, job.Job]{}, newest[id.Run, job.Run]{}
 	nodes, users := newest[id.Node, fleet.Node]{}, newest[id.User, tenant.User]{}
@@ -85,7 +86,7 @@ func fold(batches []*yardmaster.Batch) changes {
 	}
 }
 
-// newest keeps the newest row for each key, in the order in which keys first came.
+// newest keeps the newest row for each key, in the order in which the keys first appeared.
 type newest[K comparable, T any] struct {
 	at   map[K]int
 	list []*T
@@ -127,8 +128,8 @@ func (n *newest[K, T]) rows() []*T {
 	return kept
 }
 
-// Commit writes the batches in one transaction. Without anything to write it
-// still answers whether this store is the writer.
+// Commit writes the batches in one transaction. Even without anything to write it fails if this
+// store is no longer the writer.
 func (s *Store) Commit(ctx context.Context, batches ...*yardmaster.Batch) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -163,7 +164,7 @@ func (s *Store) commit(ctx context.Context, c changes, books ledgerChanges) erro
 	return s.transact(ctx, append(steps, books.steps()...)...)
 }
 
-// transact does steps in one transaction, if this store is still the writer.
+// transact carries out steps in one transaction, if this store is still the writer.
 func (s *Store) transact(ctx context.Context, steps ...step) error {
 	for _, step := range steps {
 		if err := s.prepareStep(ctx, step); err != nil {
@@ -176,7 +177,7 @@ func (s *Store) transact(ctx context.Context, steps ...step) error {
 		return err
 	}
 
-	defer func() { _ = tx.Rollback() }() // after Commit it does nothing
+	defer func() { _ = tx.Rollback() }() // no effect after Commit
 
 	if err := fence(ctx, tx, s.holder, s.term); err != nil {
 		return err
@@ -193,18 +194,18 @@ func (s *Store) transact(ctx context.Context, steps ...step) error {
 
 // step is one statement over n rows.
 type step struct {
-	key    stmtKey // less its number of rows
+	key    stmtKey // without the number of rows
 	n      int
 	encode func(i int, args []any) ([]any, error)
 }
 
-// put is the step that writes rows into a table.
+// put returns the step that writes rows into a table.
 func put[T any](t *table, rows []*T, encode func([]any, *T) ([]any, error)) step {
 	return step{stmtKey{table: t}, len(rows), func(i int, args []any) ([]any, error) { return encode(args, rows[i]) }}
 }
 
-// prepareStep prepares the statements a step needs. The one connection that
-// writes is not to be had again while a transaction holds it.
+// prepareStep prepares the statements of a step before the transaction, because the transaction
+// occupies the only connection for writing.
 func (s *Store) prepareStep(ctx context.Context, step step) error {
 	return s.chunked(step, func(key stmtKey, _, _ int) error { return s.prepareStmt(ctx, key) })
 }
@@ -235,8 +236,8 @@ func (s *Store) run(ctx context.Context, tx *dbsql.Tx, step step) error {
 	})
 }
 
-// chunked cuts a step's rows into as many at a time as the engine likes: a
-// statement, the first row for it, and how many times it is done.
+// chunked splits the rows of a step into chunks that suit the engine, and calls do with the
+// statement, its first row, and how many times to execute it.
 func (s *Store) chunked(step step, do func(key stmtKey, first, times int) error) error {
 	first, key := 0, step.key
 	for _, size := range s.engine.chunks() {

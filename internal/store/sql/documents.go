@@ -22,7 +22,7 @@ func readDocument(row scanner) (d store.Document, err error) {
 	return d, err
 }
 
-// Keep writes documents in one transaction, beside the loop's commits.
+// Keep writes documents in one transaction, independent of the loop's commits.
 func (s *Store) Keep(ctx context.Context, docs ...store.Document) error {
 	all := newest[recordKey, store.Document]{}
 	for i := range docs {
@@ -32,7 +32,7 @@ func (s *Store) Keep(ctx context.Context, docs ...store.Document) error {
 	return s.alone(ctx, "write documents", put(documentTable, all.rows(), documentRow))
 }
 
-// Drop removes documents.
+// Drop deletes documents.
 func (s *Store) Drop(ctx context.Context, kind store.DocumentKind, ids ...string) error {
 	return s.alone(
 		ctx,
@@ -43,7 +43,7 @@ func (s *Store) Drop(ctx context.Context, kind store.DocumentKind, ids ...string
 	)
 }
 
-// alone does one step in a transaction of its own, if this store is the writer.
+// alone carries out one step in its own transaction, if this store is the writer.
 func (s *Store) alone(ctx context.Context, what string, one step) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -65,10 +65,11 @@ func (s *Store) Documents(ctx context.Context, f store.DocumentFilter) ([]store.
 	}
 
 	if f.Under != "" {
-		// A range instead of LIKE: ids may hold its wildcards, and both engines use the key's index.
+		// A range instead of LIKE, because IDs may contain its wildcards and because both engines
+		// use the index of the key for it.
 		prefix := clean(f.Under) + "/"
 		w.add("id >= ?", prefix)
-		w.add("id < ?", strings.TrimSuffix(prefix, "/")+"0") // 0 comes after /
+		w.add("id < ?", strings.TrimSuffix(prefix, "/")+"0") // "0" is the character after "/"
 	}
 
 	query, err := w.query(documentTable.selects(), "at DESC, id", f.Limit)

@@ -10,25 +10,26 @@ import (
 	"trainyard/internal/fault"
 )
 
-// engine is all that differs between the databases.
+// engine is everything that differs between the databases.
 type engine interface {
 	name() string
-	// open returns connections that write and connections that read.
+	// open returns one pool of connections for writing and one for reading.
 	open() (write, read *dbsql.DB, err error)
-	// lock takes the writer's lock, waiting for it until ctx ends. The lock
-	// goes with the process, however that ends.
+	// lock takes the writer's lock, and waits for it until ctx is cancelled. The lock is released
+	// when the process ends, in whatever way.
 	lock(ctx context.Context) (unlock func() error, err error)
-	// schema spells a statement of a migration.
+	// schema adapts a statement of a migration to the engine.
 	schema(statement string) string
-	// mark spells the n-th parameter of a statement that takes each once and in order.
+	// mark returns the placeholder of the n-th parameter, for statements that use each parameter
+	// once and in order.
 	mark(n int) string
-	// chunks lists how many rows one statement may take, the most first and 1 last.
+	// chunks lists the numbers of rows per statement, the largest first and 1 last.
 	chunks() []int
-	// risks names the settings under which the database may lose what it committed.
+	// risks lists settings under which the database may lose committed data.
 	risks(ctx context.Context, db *dbsql.DB) ([]string, error)
 }
 
-// engineOf chooses the engine by the store's address.
+// engineOf chooses the engine by the URL of the store.
 func engineOf(url string) (engine, error) {
 	scheme, rest, found := strings.Cut(url, "://")
 	switch {
@@ -45,10 +46,10 @@ func engineOf(url string) (engine, error) {
 	return newSQLite(url)
 }
 
-// lockPoll is how often a lock that another holds is tried again.
+// lockPoll is how often a lock that another process holds is tried.
 const lockPoll = 50 * time.Millisecond
 
-// waitLock tries until it has the lock or ctx ends.
+// waitLock tries until it has the lock or ctx is cancelled.
 func waitLock(ctx context.Context, try func() (bool, error)) error {
 	for {
 		locked, err := try()

@@ -13,9 +13,8 @@ import (
 	"trainyard/internal/fault"
 )
 
-// failure says what was being done when the database failed. A database that
-// is full, read-only, busy or gone is Unavailable; an error that the database
-// gives because of what it was asked is a bug and stays Internal.
+// failure adds to a database error what was being done. A database that is full, read-only, busy or
+// unreachable is Unavailable; an error caused by the statement is a bug and stays Internal.
 func failure(doing string, err error) error {
 	var known *fault.Error
 	switch {
@@ -40,11 +39,11 @@ func unavailable(err error) bool {
 		return unavailableSQLite(lite.Code())
 	}
 
-	// What comes from neither database comes from the way to it: a broken or closed connection, or time that ran out.
+	// An error of neither database comes from the connection: it is broken or closed, or its time has run out.
 	return true
 }
 
-// unavailablePostgres goes by the class of the SQLSTATE code.
+// unavailablePostgres decides by the class of the SQLSTATE code.
 func unavailablePostgres(code string) bool {
 	if len(code) != 5 {
 		return false
@@ -53,7 +52,7 @@ func unavailablePostgres(code string) bool {
 	switch code[:2] {
 	case "08", // connection
 		"25", // read-only transaction
-		"28", // not let in
+		"28", // authorization rejected
 		"3D", // no such database
 		"40", // serialization, deadlock
 		"53", // out of disk, memory or connections
@@ -88,8 +87,7 @@ func noTable(err error) bool {
 	return errors.As(err, &lite) && lite.Code() == sqlite3.SQLITE_ERROR && strings.Contains(lite.Error(), "no such table")
 }
 
-// badRow is for a row that was read and makes no sense. While ctx has ended,
-// reading fails because of that.
+// badRow is the error for a row that cannot be decoded. If ctx was cancelled, that is the cause.
 func badRow(ctx context.Context, what string, err error) error {
 	if ctx.Err() != nil {
 		return failure("read "+what, err)

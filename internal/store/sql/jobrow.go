@@ -19,7 +19,7 @@ var jobTable = &table{
 	fixed: []string{"num", "id", "spec"},
 }
 
-// jobNumber is the number of a job's id, by which jobs are kept.
+// jobNumber returns the number in a job's ID, which is the primary key of jobs.
 func jobNumber(j id.Job) (int64, error) {
 	num, ok := j.Number()
 	if !ok || int64(num) < 0 {
@@ -105,8 +105,8 @@ func jobRow(args []any, j *job.Job) ([]any, error) {
 	), nil
 }
 
-// storedJob is a job whose lists and spec have not been decoded yet; that is
-// most of the work and may be done elsewhere.
+// storedJob is a job whose lists and spec have not been decoded yet. Decoding is most of the work
+// and may be done by other goroutines.
 type storedJob struct {
 	job                       job.Job
 	needs, tried, avoid, spec string
@@ -116,7 +116,7 @@ type storedJob struct {
 func scanJob(row scanner) (storedJob, error) {
 	var s storedJob
 	var num int64
-	var name string // also in the spec
+	var name string // redundant: the spec has it too
 	j := &s.job
 	err := row.Scan(
 		&num,
@@ -254,7 +254,7 @@ func readRun(row scanner) (job.Run, error) {
 	return r, nil
 }
 
-// jobNode says that a job has or had a run on a node.
+// jobNode records that a job has or had a run on a node.
 type jobNode struct {
 	node id.Node
 	job  id.Job

@@ -20,14 +20,14 @@ import (
 	"trainyard/internal/yardmaster"
 )
 
-// ledgerChanges is what several batches change in the ledger and the small records beside it.
+// ledgerChanges is the combined effect of several batches on the ledger and on the small records.
 type ledgerChanges struct {
 	leases   []*fleet.Lease
 	postings []*ledger.Posting
 	savings  []*ledger.Saving
 	uses     []*dataset.Use
 	records  []*record
-	removed  []*record // no longer there
+	removed  []*record // to be deleted
 }
 
 type recordKey struct{ kind, id string }
@@ -118,7 +118,7 @@ func foldLedger(batches []*yardmaster.Batch) (ledgerChanges, error) {
 	}, failed
 }
 
-// steps are the statements that write them.
+// steps returns the statements that write the changes.
 func (c *ledgerChanges) steps() []step {
 	return []step{
 		put(leaseTable, c.leases, leaseRow),
@@ -256,7 +256,7 @@ func (s *Store) Lease(ctx context.Context, l id.Lease) (fleet.Lease, error) {
 	return one(ctx, s.read, "lease", leaseTable.selects()+`WHERE num = $1`, []any{int64(num)}, readLease, missing)
 }
 
-// Postings yields the postings of the ledger that overlap a period, in their order.
+// Postings yields the postings of the ledger that overlap a period, in the order of the ledger.
 func (s *Store) Postings(ctx context.Context, from, to time.Time, yield func(*ledger.Posting) error) (err error) {
 	query, args := postingTable.selects()+`WHERE to_at >= $1 `, []any{micros(from)}
 	if !to.IsZero() {
@@ -283,7 +283,7 @@ func (s *Store) Postings(ctx context.Context, from, to time.Time, yield func(*le
 	return failure("read postings", rows.Err())
 }
 
-// Savings returns what decisions of a period saved, in order of time.
+// Savings returns the savings by decisions in a period, in order of time.
 func (s *Store) Savings(ctx context.Context, from, to time.Time) ([]ledger.Saving, error) {
 	query, args := savingTable.selects()+`WHERE at >= $1 `, []any{micros(from)}
 	if !to.IsZero() {
@@ -293,7 +293,7 @@ func (s *Store) Savings(ctx context.Context, from, to time.Time) ([]ledger.Savin
 	return collect(ctx, s.read, "saving", query+`ORDER BY seq`, args, readSaving)
 }
 
-// Uses returns where a dataset was used, in order of time.
+// Uses returns the uses of a dataset, in order of time.
 func (s *Store) Uses(ctx context.Context, d id.Dataset, limit int) ([]dataset.Use, error) {
 	var w where
 	w.add("dataset = ?", clean(string(d)))

@@ -183,7 +183,7 @@ func readUse(row scanner) (u dataset.Use, err error) {
 	return u, err
 }
 
-// record is a small thing that is written whole.
+// record is a small object that is stored as one JSON text.
 type record struct {
 	kind, id string
 	seq      uint64
@@ -200,7 +200,8 @@ const (
 	shareKind   = "share"
 )
 
-// No guard: of most of them there is no sequence, and one writer writes in order.
+// No guard: most of these records have no sequence number, and the single writer writes them in
+// order.
 var recordTable = &table{
 	name: "records", key: "kind, id",
 	columns: []string{"kind", "id", "seq", "doc"},
@@ -216,7 +217,7 @@ func readRecord(row scanner) (r record, err error) {
 	return r, err
 }
 
-// recordOf writes something down as a record.
+// recordOf encodes an object as a record.
 func recordOf(kind, id string, seq uint64, value any) (*record, error) {
 	doc, err := json.Marshal(value)
 	if err != nil {

@@ -14,7 +14,7 @@ import (
 	"trainyard/internal/yardmaster"
 )
 
-// Load reads in one transaction, so that what it returns belongs together.
+// Load reads everything in one transaction, so that the result is consistent.
 func (s *Store) Load(ctx context.Context, recent time.Time) (yardmaster.State, error) {
 	tx, err := s.read.BeginTx(ctx, &dbsql.TxOptions{Isolation: dbsql.LevelRepeatableRead, ReadOnly: true})
 	if err != nil {
@@ -38,7 +38,7 @@ func load(ctx context.Context, tx *dbsql.Tx, recent time.Time) (state yardmaster
 			return err
 		},
 		func() (err error) {
-			// The job of a run that has not ended has not ended either.
+			// A run that has not ended belongs to a job that has not ended.
 			state.Runs, err = collect(ctx, tx, "run", runTable.selects()+`WHERE state <> 'ended'`, nil, readRun)
 			return err
 		},
@@ -82,8 +82,8 @@ func load(ctx context.Context, tx *dbsql.Tx, recent time.Time) (state yardmaster
 	return state, nil
 }
 
-// leaseMemory is how much longer than ended jobs ended leases are read: the catalog of offers
-// learns from them what is available.
+// leaseMemory is how much longer ended leases are read than ended jobs, because the catalog of
+// offers learns from them which offers are available.
 const leaseMemory = 24 * time.Hour
 
 func greatest(ctx context.Context, q querier, query string) (uint64, error) {
@@ -92,7 +92,7 @@ func greatest(ctx context.Context, q querier, query string) (uint64, error) {
 	return uint64(n.Int64), err
 }
 
-// loadNeeds finds the states of the ended jobs that jobs which have not ended need.
+// loadNeeds reads the states of ended jobs on which jobs that have not ended depend.
 func loadNeeds(ctx context.Context, tx *dbsql.Tx, jobs []job.Job) (map[id.Job]job.State, error) {
 	loaded := make(map[id.Job]job.State, len(jobs))
 	for i := range jobs {
@@ -123,7 +123,7 @@ func loadNeeds(ctx context.Context, tx *dbsql.Tx, jobs []job.Job) (map[id.Job]jo
 		return nil, err
 	}
 
-	defer func() { _ = stmt.Close() }() // it only reads
+	defer func() { _ = stmt.Close() }() // it was used for reading only
 
 	for need := range missing {
 		num, ok := need.Number()
@@ -146,9 +146,9 @@ func loadNeeds(ctx context.Context, tx *dbsql.Tx, jobs []job.Job) (map[id.Job]jo
 	return needs, nil
 }
 
-// loadJobs reads the jobs that have not ended or ended at recent or later.
-// There may be very many, and most of the time goes into decoding; so other
-// goroutines decode while this one reads.
+// loadJobs reads the jobs that have not ended, or that ended at recent or later. There may be very
+// many, and most of the time is spent on decoding; therefore other goroutines decode while this one
+// reads.
 func loadJobs(ctx context.Context, tx *dbsql.Tx, recent time.Time) ([]job.Job, error) {
 	d := newDecoder()
 	err := d.read(ctx, tx, jobTable.selects()+liveJobs)
@@ -168,20 +168,20 @@ func loadJobs(ctx context.Context, tx *dbsql.Tx, recent time.Time) ([]job.Job, e
 	return jobs, nil
 }
 
-// The two sets are disjoint. The second says NOT IN so that it is found by the
-// time of the end and not by the state, which almost all jobs share.
+// The two sets are disjoint. The second uses NOT IN so that the database searches by the time of
+// the end and not by the state, which almost all jobs share.
 const (
 	liveJobs  = `WHERE state IN (` + liveStates + `)`
 	endedJobs = `WHERE ended >= $1 AND ended > 0 AND state NOT IN (` + liveStates + `)`
 )
 
-// liveStates are the states that are not final; the contract tests hold it against job.States.
+// liveStates are the states that are not final; the contract tests compare it with job.States.
 const liveStates = `'pending', 'starting', 'running', 'recovering', 'pausing', 'paused', 'cancelling'`
 
-// decoderChunk is how many jobs are handed to a goroutine at a time.
+// decoderChunk is how many jobs are passed to a goroutine at a time.
 const decoderChunk = 512
 
-// decoder decodes jobs in the order in which they were read.
+// decoder decodes jobs in parallel and returns them in the order in which they were read.
 type decoder struct {
 	work    chan decoderWork
 	workers sync.WaitGroup
@@ -220,7 +220,7 @@ func (d *decoder) decode() {
 	}
 }
 
-// read hands over all rows of a query.
+// read passes all rows of a query to the goroutines.
 func (d *decoder) read(ctx context.Context, q querier, query string, args ...any) (err error) {
 	rows, err := q.QueryContext(ctx, query, args...)
 	if err != nil {

@@ -17,15 +17,15 @@ import (
 //go:embed migrations/*.sql
 var migrationFiles embed.FS
 
-// migration is one step of the schema, forward only.
+// migration is one step of the schema. Steps are never undone.
 type migration struct {
 	version int64
 	name    string
 	text    string
 }
 
-// readMigrations reads migrations/NNNN_name.sql in order, and
-// NNNN_name.ENGINE.sql where the engines need different texts.
+// readMigrations reads migrations/NNNN_name.sql in order, or NNNN_name.ENGINE.sql where the engines
+// need different texts.
 func readMigrations(files fs.FS, engine string) ([]migration, error) {
 	paths, err := fs.Glob(files, "migrations/*.sql")
 	if err != nil {
@@ -59,8 +59,8 @@ func readMigrations(files fs.FS, engine string) ([]migration, error) {
 	return steps, nil
 }
 
-// statements splits a text where a line ends with a semicolon, because not
-// every driver takes more than one statement. Lines of comment are left out.
+// statements splits a text at lines that end with a semicolon, because not every driver accepts
+// more than one statement. Comment lines are left out.
 func statements(text string) []string {
 	var out []string
 	var current strings.Builder
@@ -85,8 +85,8 @@ func statements(text string) []string {
 	return out
 }
 
-// metaTable holds one row: the version of the schema, and who may write.
-// It is older than all migrations.
+// metaTable holds one row: the version of the schema, and the present writer. It exists before any
+// migration.
 const metaTable = `CREATE TABLE IF NOT EXISTS meta (
 	one BIGINT PRIMARY KEY CHECK (one = 1),
 	schema_version BIGINT NOT NULL,
@@ -96,8 +96,8 @@ const metaTable = `CREATE TABLE IF NOT EXISTS meta (
 	commits BIGINT NOT NULL
 )`
 
-// migrate brings the schema to the last step. Nothing may write meanwhile, so
-// it holds the writer's lock; a schema that is up to date needs no lock.
+// migrate brings the schema to the last step. Nothing may write meanwhile, so it holds the writer's
+// lock; a schema that is up to date needs no lock.
 func (s *Store) migrate(ctx context.Context, steps []migration) error {
 	have, err := s.schemaVersion(ctx)
 	if err != nil {
@@ -129,7 +129,7 @@ func tooNew(have, want int64) error {
 		WithRemedy("run the version of trainyard that last used this store, or a newer one")
 }
 
-// schemaVersion is 0 for a database that holds nothing yet.
+// schemaVersion returns the version of the schema, 0 for an empty database.
 func (s *Store) schemaVersion(ctx context.Context) (int64, error) {
 	var version int64
 	err := s.write.QueryRowContext(ctx, `SELECT schema_version FROM meta WHERE one = 1`).Scan(&version)
@@ -140,18 +140,19 @@ func (s *Store) schemaVersion(ctx context.Context) (int64, error) {
 	return version, err
 }
 
-// applyAll takes all missing steps in one transaction.
+// applyAll applies all missing steps in one transaction.
 func (s *Store) applyAll(ctx context.Context, steps []migration) error {
 	tx, err := s.write.BeginTx(ctx, nil)
 	if err != nil {
 		return failure("begin the migration", err)
 	}
 
-	defer func() { _ = tx.Rollback() }() // after Commit it does nothing
+	defer func() { _ = tx.Rollback() }() // no effect after Commit
 
 	first := []string{
 		s.engine.schema(metaTable),
-		`INSERT INTO meta (one, schema_version, holder, term, acquired, commits) VALUES (1, 0, '', 0, 0, 0) ON CONFLICT (one) DO NOTHING`,
+		`INSERT INTO meta (one, schema_version, holder, term, acquired, commits) VALUES (1, 0, '', 0, 0, 0)
+			ON CONFLICT (one) DO NOTHING`,
 	}
 
 	for _, statement := range first {

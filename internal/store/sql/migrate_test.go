@@ -21,7 +21,7 @@ import (
 	"trainyard/internal/store"
 )
 
-// released are the digests of migrations; a text that databases were made with
+// released returns the digests of the migrations: the text of one with which databases were made
 // must not change. A new migration adds a line here and a file testdata/schema-NNNN.sql.
 func released() map[string]string {
 	return map[string]string{
@@ -171,7 +171,7 @@ func checkFixture(t *testing.T, s *Store) {
 	}
 }
 
-// checkProgress checks how far the fixture's running job has come: schema 1 did not keep that.
+// checkProgress checks the progress of the fixture's running job, which schema 1 did not store.
 func checkProgress(t *testing.T, s *Store, version int) {
 	t.Helper()
 	j, err := s.Job(t.Context(), "j2")
@@ -194,7 +194,7 @@ func checkProgress(t *testing.T, s *Store, version int) {
 	}
 }
 
-// checkBooks checks the fixture's books: earlier schemas kept none.
+// checkBooks checks the ledger of the fixture, which earlier schemas did not have.
 func checkBooks(t *testing.T, s *Store, version int) {
 	t.Helper()
 	state, err := s.Load(t.Context(), time.Time{})
@@ -220,7 +220,7 @@ func checkBooks(t *testing.T, s *Store, version int) {
 	}
 }
 
-// checkDocuments checks the fixture's document: earlier schemas kept none.
+// checkDocuments checks the document of the fixture, which earlier schemas did not have.
 func checkDocuments(t *testing.T, s *Store, version int) {
 	t.Helper()
 	docs, err := s.Documents(t.Context(), store.DocumentFilter{Kind: store.CurveDocument, Under: "j2", Limit: 10})

@@ -12,7 +12,7 @@ import (
 	"trainyard/internal/fault"
 )
 
-// Connections of one server: Commit and Ping write, queries read.
+// Connections of one server: Commit and Ping use those for writing, queries those for reading.
 const (
 	postgresWriters = 2
 	postgresReaders = 8
@@ -50,8 +50,8 @@ func (e *postgresEngine) open() (write, read *dbsql.DB, err error) {
 	return write, read, nil
 }
 
-// lock takes an advisory lock on a connection of its own; the database gives
-// it back when the connection is gone.
+// lock takes an advisory lock on a connection of its own; the database releases it when the
+// connection is closed.
 func (e *postgresEngine) lock(ctx context.Context) (unlock func() error, err error) {
 	conn, err := pgx.ConnectConfig(ctx, e.config.Copy())
 	if err != nil {
@@ -76,7 +76,8 @@ func (*postgresEngine) schema(statement string) string { return statement }
 
 func (*postgresEngine) mark(n int) string { return "$" + strconv.Itoa(n) }
 
-// chunks makes few ways to the database of many rows, with a handful of statements to prepare.
+// chunks keeps the number of round trips small for many rows, with only a few different statements
+// to prepare.
 func (*postgresEngine) chunks() []int { return []int{256, 128, 64, 32, 16, 8, 4, 2, 1} }
 
 func (*postgresEngine) risks(ctx context.Context, db *dbsql.DB) ([]string, error) {

@@ -51,7 +51,7 @@ func collect[T any](
 	return out, failure("read "+what+"s", rows.Err())
 }
 
-// one reads the first row of a query, or fails as missing says.
+// one reads the first row of a query. If there is none it returns the error missing.
 func one[T any](
 	ctx context.Context,
 	q querier,
@@ -83,7 +83,7 @@ func (s *Store) Job(ctx context.Context, j id.Job) (job.Job, error) {
 	return one(ctx, s.read, "job", jobTable.selects()+`WHERE num = $1`, []any{num}, readJob, missing)
 }
 
-// JobByKey returns the first job that was submitted under the key.
+// JobByKey returns the first job that was submitted with the key.
 func (s *Store) JobByKey(ctx context.Context, owner id.User, key string) (job.Job, error) {
 	missing := fault.New(
 		fault.NotFound,
@@ -98,7 +98,7 @@ func (s *Store) JobByKey(ctx context.Context, owner id.User, key string) (job.Jo
 	return one(ctx, s.read, "job", query, []any{clean(string(owner)), clean(key)}, readJob, missing)
 }
 
-// Pipeline returns the jobs of one file.
+// Pipeline returns the jobs that share the pipeline name, in order of submission.
 func (s *Store) Pipeline(ctx context.Context, pipeline string) ([]job.Job, error) {
 	query := jobTable.selects() + `WHERE pipeline = $1 AND pipeline <> '' ORDER BY num`
 	return collect(ctx, s.read, "job", query, []any{clean(pipeline)}, readJob)
@@ -108,7 +108,7 @@ func (s *Store) Pipeline(ctx context.Context, pipeline string) ([]job.Job, error
 func (s *Store) Runs(ctx context.Context, j id.Job) ([]job.Run, error) {
 	num, ok := j.Number()
 	if !ok || num > math.MaxInt64 {
-		return nil, nil // what is no job has no runs
+		return nil, nil // not a valid job ID, so it has no runs
 	}
 
 	return collect(ctx, s.read, "run", runTable.selects()+`WHERE num = $1 ORDER BY epoch`, []any{int64(num)}, readRun)
@@ -147,7 +147,7 @@ func (s *Store) Users(ctx context.Context, after id.User, limit int) ([]tenant.U
 	return collect(ctx, s.read, "user", query, w.args, readUser)
 }
 
-// Tokens lists tokens by id, of one owner or of all.
+// Tokens lists tokens by ID, of one owner or of all.
 func (s *Store) Tokens(ctx context.Context, owner id.User, after id.Token, limit int) ([]tenant.Token, error) {
 	var w where
 	w.add("id > ?", clean(string(after)))
@@ -169,7 +169,8 @@ func (s *Store) Jobs(ctx context.Context, f store.JobFilter) ([]job.Job, error) 
 	from, order := "SELECT "+jobTable.list("jobs.")+" FROM jobs ", "jobs.num DESC"
 	var w where
 	if f.Node != "" {
-		// From the node's own list, so that a node with few jobs is not looked for among all.
+		// Starts from the jobs of the node, so that a node with few jobs does not require a scan of
+		// all jobs.
 		from, order = from+"JOIN job_nodes ON job_nodes.num = jobs.num ", "job_nodes.num DESC"
 		w.add("job_nodes.node = ?", clean(string(f.Node)))
 	}
@@ -252,12 +253,12 @@ func (s *Store) Events(ctx context.Context, f store.EventFilter) ([]yardmaster.E
 	return events, err
 }
 
-// escapeLike takes the special meaning from what LIKE finds special.
+// escapeLike escapes the wildcards of LIKE.
 func escapeLike(s string) string {
 	return strings.NewReplacer("!", "!!", "%", "!%", "_", "!_").Replace(s)
 }
 
-// where collects conditions and numbers their parameters, written as ?.
+// where collects conditions, in which parameters are written as ?, and numbers the parameters.
 type where struct {
 	terms []string
 	args  []any
@@ -272,7 +273,7 @@ func (w *where) add(term string, args ...any) {
 	w.terms = append(w.terms, term)
 }
 
-// query puts the conditions between the beginning of a query and its order.
+// query inserts the conditions between the beginning of a query and its order.
 func (w *where) query(begin, order string, limit int) (string, error) {
 	if limit <= 0 {
 		return "", fault.New(fault.Invalid, "limit_required", "limit must be at least 1").WithField("limit")

@@ -1,12 +1,11 @@
-// Package sql keeps the yard's record in SQLite or PostgreSQL.
+// Package sql stores the state of the yard in SQLite or PostgreSQL.
 //
-// One SQL text serves both; what differs lies behind the engine interface:
-// how to connect, how to take the writer's lock, and how a statement is
-// spelled where one text cannot do. The package decides nothing: it writes
-// the batches it is given and returns the nouns it has kept, and no row type
-// leaves it. It never calls the network inside a transaction. Only
-// cmd/trainyard and tests import it; the server's loop commits through it and
-// handlers read through it.
+// One SQL text serves both. What differs is behind the engine interface: how to connect, how to
+// take the writer's lock, and the spelling of statements where one text is not enough. The package
+// decides nothing: it writes the batches it is given and returns the objects it has stored, and no
+// row type is exported. It makes no network call inside a transaction except those to the database.
+// Only cmd/trainyard and tests import it; the server's loop commits through it and handlers read
+// through it.
 package sql
 
 import (
@@ -23,13 +22,13 @@ import (
 
 var _ store.Store = (*Store)(nil)
 
-// Options is what a store needs besides its address. Zero fields mean the wall clock and no log.
+// Options are the optional settings of a store. Zero values mean the wall clock and no log.
 type Options struct {
 	Clock clock.Clock
 	Log   *slog.Logger
 }
 
-// Store is the yard's record in a database.
+// Store is the state of the yard in a database.
 type Store struct {
 	engine engine
 	write  *dbsql.DB
@@ -37,18 +36,18 @@ type Store struct {
 	clock  clock.Clock
 	log    *slog.Logger
 
-	mu     sync.Mutex // guards what follows
+	mu     sync.Mutex // guards the fields below
 	unlock func() error
 	holder string
-	term   int64 // of this store as the writer; 0 before Acquire
+	term   int64 // term of this store as the writer; 0 before Acquire
 	stmts  map[stmtKey]*dbsql.Stmt
 
-	pinging chan struct{} // holds the one token of the Ping in progress
+	pinging chan struct{} // holds a token while a Ping is in progress
 }
 
-// Open opens the database at url and brings its schema up to date: a path or
-// sqlite:///path/file.db for SQLite, postgres://… for PostgreSQL. A schema is
-// changed only while no server is the writer; Open waits for that until ctx ends.
+// Open opens the database at url and brings its schema up to date: a path or sqlite:///path/file.db
+// for SQLite, postgres://… for PostgreSQL. The schema is changed only while no server is the
+// writer; Open waits for that until ctx is cancelled.
 func Open(ctx context.Context, url string, opts Options) (*Store, error) {
 	if opts.Clock == nil {
 		opts.Clock = clock.Wall{}
@@ -74,7 +73,7 @@ func Open(ctx context.Context, url string, opts Options) (*Store, error) {
 	}
 
 	if err := s.prepare(ctx); err != nil {
-		_ = s.Close() // the first error tells more
+		_ = s.Close() // the first error is more informative
 		return nil, err
 	}
 
@@ -103,7 +102,7 @@ func (s *Store) prepare(ctx context.Context) error {
 	return nil
 }
 
-// Close gives up the writer's lock and closes all connections.
+// Close releases the writer's lock and closes all connections.
 func (s *Store) Close() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -137,8 +136,8 @@ func (s *Store) Close() error {
 	return nil
 }
 
-// Ping writes a row and reads it back. It returns when ctx ends even if the
-// database hangs; then the write goes on behind it, and the next Ping waits for that.
+// Ping writes a row and reads it back. It returns when ctx is cancelled even if the database hangs;
+// the write then continues in the background, and the next Ping waits for it.
 func (s *Store) Ping(ctx context.Context) error {
 	select {
 	case s.pinging <- struct{}{}:

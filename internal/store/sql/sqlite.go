@@ -11,12 +11,12 @@ import (
 	"strings"
 	"syscall"
 
-	_ "modernc.org/sqlite" // the driver "sqlite"
+	_ "modernc.org/sqlite" // registers the driver "sqlite"
 
 	"trainyard/internal/fault"
 )
 
-// sqliteReaders is how many queries run beside each other.
+// sqliteReaders is the number of queries that may run at the same time.
 const sqliteReaders = 8
 
 type sqliteEngine struct{ path string }
@@ -37,14 +37,14 @@ func newSQLite(path string) (engine, error) {
 
 func (*sqliteEngine) name() string { return "sqlite" }
 
-// open opens one connection that writes and several that read. Readers see the
-// last commit and wait for nobody. A commit is on the disk when it returns.
+// open opens one connection for writing and several for reading. Readers see the last commit and
+// never wait. A commit is on the disk when it returns.
 func (e *sqliteEngine) open() (write, read *dbsql.DB, err error) {
 	if err := os.MkdirAll(filepath.Dir(e.path), 0o700); err != nil {
 		return nil, nil, fmt.Errorf("create the store's folder: %w", err)
 	}
 
-	// The file holds hashes of tokens and what jobs were given: nobody else may read it.
+	// The file contains hashes of tokens and the settings of jobs, so only its owner may read it.
 	file, err := os.OpenFile(e.path, os.O_CREATE|os.O_RDWR, 0o600)
 	if err != nil {
 		return nil, nil, fmt.Errorf("create the store's file: %w", err)
@@ -91,7 +91,7 @@ func (e *sqliteEngine) connect(options string, pragmas ...string) (*dbsql.DB, er
 	return dbsql.Open("sqlite", address.String())
 }
 
-// lock takes a lock on a file beside the database; the kernel gives it back when the process is gone.
+// lock takes a lock on a file beside the database; the kernel releases it when the process ends.
 func (e *sqliteEngine) lock(ctx context.Context) (unlock func() error, err error) {
 	file, err := os.OpenFile(e.path+".lock", os.O_CREATE|os.O_RDWR, 0o600)
 	if err != nil {
@@ -113,17 +113,18 @@ func (e *sqliteEngine) lock(ctx context.Context) (unlock func() error, err error
 	return file.Close, nil
 }
 
-// schema takes out what PostgreSQL alone needs: SQLite compares text by its
-// bytes anyway, and only INTEGER makes a number the row's own key.
+// schema removes what only PostgreSQL needs: SQLite compares text by its bytes anyway, and only the
+// type INTEGER makes a column the row ID.
 func (*sqliteEngine) schema(statement string) string {
 	return strings.NewReplacer("BIGINT PRIMARY KEY", "INTEGER PRIMARY KEY", ` COLLATE "C"`, "").Replace(statement)
 }
 
-// mark leaves parameters without a number: the driver looks numbered ones up by name, one by one.
+// mark returns parameters without a number, because the driver looks numbered ones up by name, one
+// by one.
 func (*sqliteEngine) mark(int) string { return "?" }
 
-// chunks takes rows one by one: there is no way to the database to save, and
-// the driver's time to bind grows with the square of a statement's parameters.
+// chunks returns single rows: there is no round trip to save, and the driver's time to bind
+// parameters grows with the square of their number.
 func (*sqliteEngine) chunks() []int { return []int{1} }
 
 func (*sqliteEngine) risks(context.Context, *dbsql.DB) ([]string, error) { return nil, nil }

@@ -6,25 +6,25 @@ import (
 	"strings"
 )
 
-// table says how rows of one kind are written.
+// table describes how rows of one kind are written.
 type table struct {
 	name    string
-	key     string   // its columns that make a row one
-	columns []string // all, in the order in which they are written and read
-	fixed   []string // columns that never change after the first writing
-	frozen  bool     // a row never changes at all
-	guard   bool     // a row gives way only to one with the same or a greater seq
+	key     string   // columns of the primary key
+	columns []string // all columns, in the order in which they are written and read
+	fixed   []string // columns that never change after the first write
+	frozen  bool     // rows that never change at all
+	guard   bool     // a row is replaced only by one with the same or a greater seq
 }
 
-// selects is the beginning of a query for whole rows.
+// selects returns the beginning of a query for whole rows.
 func (t *table) selects() string { return "SELECT " + t.list("") + " FROM " + t.name + " " }
 
-// list names the columns, each with the prefix.
+// list returns the names of the columns, each with the prefix.
 func (t *table) list(prefix string) string {
 	return prefix + strings.Join(t.columns, ", "+prefix)
 }
 
-// insert is the statement that writes a number of rows.
+// insert returns the statement that writes a number of rows.
 func (t *table) insert(rows int, mark func(int) string) string {
 	var b strings.Builder
 	b.WriteString("INSERT INTO " + t.name + " (" + t.list("") + ") VALUES ")
@@ -66,7 +66,7 @@ func (t *table) insert(rows int, mark func(int) string) string {
 	return b.String()
 }
 
-// remove is the statement that deletes a number of rows by their key.
+// remove returns the statement that deletes a number of rows by their key.
 func (t *table) remove(rows int, mark func(int) string) string {
 	keys := strings.Split(t.key, ", ")
 	marks := make([]string, rows)
@@ -89,14 +89,14 @@ func (t *table) remove(rows int, mark func(int) string) string {
 	return "DELETE FROM " + t.name + " WHERE " + t.key + " IN (" + strings.Join(marks, ", ") + ")"
 }
 
-// stmtKey names a prepared statement.
+// stmtKey identifies a prepared statement.
 type stmtKey struct {
 	table  *table
 	rows   int
 	remove bool
 }
 
-// prepareStmt prepares a statement once; many rows go through it.
+// prepareStmt prepares a statement if it was not prepared before.
 func (s *Store) prepareStmt(ctx context.Context, key stmtKey) error {
 	if s.stmts[key] != nil {
 		return nil

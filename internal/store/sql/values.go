@@ -8,7 +8,7 @@ import (
 	"unicode/utf8"
 )
 
-// micros is a time as it is stored: microseconds UTC, 0 for no time.
+// micros returns a time in its stored form: microseconds since 1970 in UTC, 0 for the zero time.
 func micros(t time.Time) int64 {
 	if t.IsZero() {
 		return 0
@@ -25,8 +25,8 @@ func fromMicros(us int64) time.Time {
 	return time.UnixMicro(us).UTC()
 }
 
-// clean is a text as it is stored. Reasons may quote what programs wrote;
-// PostgreSQL takes neither broken UTF-8 nor NUL, and a commit must not fail for that.
+// clean returns a text in its stored form. Reasons may quote output of programs; PostgreSQL accepts
+// neither invalid UTF-8 nor NUL, and a commit must not fail because of that.
 func clean(s string) string {
 	if utf8.ValidString(s) && strings.IndexByte(s, 0) < 0 {
 		return s
@@ -35,7 +35,7 @@ func clean(s string) string {
 	return strings.ReplaceAll(strings.ToValidUTF8(s, "\uFFFD"), "\x00", "\uFFFD")
 }
 
-// encodeList writes a list or map as JSON, and nothing at all if it is empty.
+// encodeList encodes a list or map as JSON, an empty one as "".
 func encodeList(value any, size int) (string, error) {
 	if size == 0 {
 		return "", nil
@@ -46,7 +46,7 @@ func encodeList(value any, size int) (string, error) {
 	return string(text), err
 }
 
-// decodeList reads what encodeList wrote.
+// decodeList decodes what encodeList wrote.
 func decodeList(text string, into any) error {
 	if text == "" {
 		return nil
@@ -55,7 +55,7 @@ func decodeList(text string, into any) error {
 	return json.Unmarshal([]byte(text), into)
 }
 
-// scanner is a row: of one, or the current one of many.
+// scanner is a single row, or the current one of several.
 type scanner interface {
 	Scan(into ...any) error
 }
@@ -63,7 +63,7 @@ type scanner interface {
 // timeColumn scans microseconds into a time.
 type timeColumn struct{ to *time.Time }
 
-// Scan implements the interface of database/sql.
+// Scan implements sql.Scanner.
 func (c timeColumn) Scan(value any) error {
 	us, ok := value.(int64)
 	if !ok {

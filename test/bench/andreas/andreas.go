@@ -93,6 +93,7 @@ func Run(w io.Writer, o Options) (map[string]float64, error) {
 	p := &Printer{W: w}
 	figures := map[string]float64{}
 	g := gridOf(o)
+
 	p.Line(
 		"ANDREAS workload: 10 jobs a node and one, exponential arrivals, deadlines equally between the fastest and the " +
 			"slowest run,",
@@ -120,6 +121,7 @@ func Run(w io.Writer, o Options) (map[string]float64, error) {
 		"Bound: each job alone, at once, on nodes shared in the cheapest way, changing its GPUs freely; no policy can be " +
 			"below it.",
 	)
+
 	p.Line("* marks a difference that is no larger than chance (paired over seeds, 95 %%).")
 
 	for _, restart := range []struct {

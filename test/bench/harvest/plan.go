@@ -83,6 +83,7 @@ func (p *plan) report(w *printer, s *scene) map[string]float64 {
 	out := map[string]float64{}
 	in := s.idle[0]
 	w.line("idle nodes on average %d; the pool changes %d times", in.equivalent(), in.events())
+
 	w.line(
 		"jobs\tat once\tpolicy\tsamples\tof dedicated\tbound\tnodes " +
 			"used\tstarting\tlost\tstarts\tresizes\tended\tfairness\tmean h\tp99 h",

@@ -8,27 +8,28 @@ import (
 )
 
 const (
-	// maxBars is how many bars are kept apart.
+	// maxBars bounds how many bars are distinguished.
 	maxBars = 32
-	// abandoned is how often a bar inside another begins again before the other, if it stands still, is
-	// taken for one that was left as it was.
+	// abandoned is how many times an inner bar restarts before an outer bar that does not move is
+	// considered abandoned.
 	abandoned = 3
 )
 
-// bars are those that a program has drawn, the oldest first. One bar may be inside another: for each
-// epoch of the outer the inner counts anew.
+// bars are the progress bars that a program has drawn, the oldest first. Bars may be nested: the
+// inner one restarts for each epoch of the outer one.
 type bars struct{ all []*bar }
 
-// bar is one bar over all the times that it counted.
+// bar is one bar over all its laps; a lap is one count from 0 to its total.
 type bar struct {
 	drawn
 	count  counter
-	ages   epochs // what its names have said: "Epoch 3/10"
-	laps   int    // how often it has begun again
-	still  int    // how often a bar inside it has begun again while this one stood still
-	uneven bool   // it does not always count equally far
-	inside bool   // another was not complete when it began
-	// The count of the bar around this one when it last began, and whether that goes on by one each time.
+	ages   epochs // epochs from its names: "Epoch 3/10"
+	laps   int    // how many times it has restarted
+	still  int    // how many times an inner bar has restarted while this one did not move
+	uneven bool   // its laps have different lengths
+	inside bool   // another bar was incomplete when it began
+	// The count of the surrounding bar when this one last began, and whether that count grows by one per
+	// lap.
 	around float64
 	nested bool
 }
@@ -36,7 +37,7 @@ type bar struct {
 func (b *bar) step() float64  { return b.count.offset + b.n }
 func (b *bar) complete() bool { return b.total > 0 && b.n >= b.total }
 
-// chores are what bars are called that do not show the training.
+// chores are parts of the names of bars that do not show the training.
 var chores = []string{
 	"download",
 	"fetch",
@@ -68,14 +69,15 @@ var chores = []string{
 	"sanity",
 }
 
-// checks are what bars are called that show how the model is checked.
+// checks are parts of the names of bars that show a validation or test.
 var checks = []string{"val", "eval", "test", "predict", "infer"}
 
 func holds(name string, parts []string) bool {
 	return slices.ContainsFunc(parts, func(part string) bool { return strings.Contains(name, part) })
 }
 
-// draw takes a bar and returns what it says. It reports whether the bar is one that counts the training.
+// draw processes a drawing of a bar and returns its reading. It reports whether the bar counts the
+// training.
 func (s *bars) draw(d drawn) (r reading.Reading, counts bool) {
 	if holds(d.name, chores) || strings.HasSuffix(d.rate, "B/s") || strings.HasSuffix(d.rate, "examples/s") {
 		return r, false
@@ -89,7 +91,7 @@ func (s *bars) draw(d drawn) (r reading.Reading, counts bool) {
 	for _, v := range d.postfix {
 		checked := holds(strings.ToLower(v.Name), checks)
 
-		// What is told again is old: at the beginning of a lap everything, and what is measured once in a while always.
+		// A repeated value is old: at the beginning of a lap every value, and values from a validation always.
 		if old := slices.Contains(before.postfix, v); old && (d.n == 0 || checked) {
 			continue
 		}
@@ -103,7 +105,7 @@ func (s *bars) draw(d drawn) (r reading.Reading, counts bool) {
 
 	fine := s.finest()
 	switch {
-	case check && fine != nil: // measured at where the training is
+	case check && fine != nil: // measured at the present step of the training
 		r.Step = reading.Known(fine.step())
 		return r, false
 	case check:
@@ -111,7 +113,7 @@ func (s *bars) draw(d drawn) (r reading.Reading, counts bool) {
 	}
 
 	r.Step = reading.Known(b.step())
-	if b == s.main() && s.inner() != nil { // what is told for each epoch is of the steps in it
+	if b == s.main() && s.inner() != nil { // values shown per epoch belong to the steps of the inner bar
 		r.Step = reading.Known(fine.step())
 	}
 
@@ -122,7 +124,7 @@ func (s *bars) draw(d drawn) (r reading.Reading, counts bool) {
 	return r, b == fine
 }
 
-// find returns the bar that was drawn again, or makes it one of those that are known.
+// find returns the bar that a drawing belongs to, and adds a new one if it is not known.
 func (s *bars) find(d drawn) *bar {
 	for _, b := range s.all {
 		if b.name == d.name && b.total == d.total {
@@ -149,9 +151,8 @@ func (s *bars) find(d drawn) *bar {
 	return b
 }
 
-// longer returns a bar that counts further, or less far, than the last time, nil if there is none: one whose name
-// says that
-// the next epoch has begun, or that was complete and tells the same metric.
+// longer returns the bar that a drawing continues although its total has changed, nil if there is none: one whose
+// name announces the next epoch, or that was complete and shows the same metric.
 func (s *bars) longer(d drawn) *bar {
 	for _, b := range slices.Backward(s.all) {
 		if b.name != d.name || b.total == 0 || d.total == 0 {
@@ -176,7 +177,7 @@ func (s *bars) longer(d drawn) *bar {
 	return nil
 }
 
-// advance moves a bar to where it was drawn.
+// advance moves a bar to the count of a drawing.
 func (s *bars) advance(b *bar, d drawn) {
 	if d.epoch.Known {
 		b.ages.update(d.epoch.Value, d.epochs.Value)
@@ -202,7 +203,7 @@ func (s *bars) advance(b *bar, d drawn) {
 	}
 }
 
-// lapped notes how the bars around one have moved while it counted once.
+// lapped updates the surrounding bars of a bar that has completed a lap.
 func (s *bars) lapped(b *bar) {
 	if main := s.main(); main != nil && main != b {
 		b.nested = main.n == b.around+1
@@ -218,9 +219,9 @@ func (s *bars) lapped(b *bar) {
 	}
 }
 
-// main is the bar that shows the whole run: the oldest that is not complete and not abandoned, or else the one
-// that was completed last. A complete one that counts again and again is between two laps. A bar that began while
-// another was not complete shows only a part, unless that other one never goes on.
+// main returns the bar that shows the whole run: the oldest that is neither complete nor abandoned, or else the
+// one that was completed last. A complete bar that restarts repeatedly is between two laps. A bar that began
+// while another was incomplete shows only a part, unless that other one never moves again.
 func (s *bars) main() *bar {
 	var complete, inside *bar
 	for _, b := range s.all {
@@ -242,7 +243,7 @@ func (s *bars) main() *bar {
 	return inside
 }
 
-// inner is the bar that counts inside the main one, nil if none does.
+// inner returns the bar that counts inside the main one, nil if there is none.
 func (s *bars) inner() *bar {
 	main := s.main()
 	if main == nil {
@@ -261,7 +262,7 @@ func (s *bars) inner() *bar {
 	return nil
 }
 
-// finest is the bar that counts the steps of the run, nil if none does.
+// finest returns the bar that counts the steps of the run, nil if there is none.
 func (s *bars) finest() *bar {
 	if in := s.inner(); in != nil {
 		return in
@@ -270,7 +271,7 @@ func (s *bars) finest() *bar {
 	return s.main()
 }
 
-// progress tells how far the whole run is.
+// progress adds the progress of the whole run to a reading.
 func (s *bars) progress(r *reading.Reading) {
 	main, in := s.main(), s.inner()
 	if main == nil {

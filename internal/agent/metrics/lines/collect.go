@@ -7,16 +7,17 @@ import (
 	"trainyard/internal/agent/metrics/reading"
 )
 
-// collected is what the tokens of a line say.
+// collected is what the tokens of a line contain.
 type collected struct {
 	step, total, epoch, epochs reading.Number
 	named                      bool // the step had a name
-	loose                      bool // by a word that settings have too: "steps: 1000"
+	loose                      bool // named by a word that settings use too: "steps: 1000"
 	check                      string
 	values                     []reading.Value
 }
 
-// metrics returns the metrics of the line: all that it names if it counts, or else only what is surely one.
+// metrics returns the metrics of the line: all named numbers if the line has a count, otherwise only those
+// that surely are metrics.
 func (c *collected) metrics() reading.Reading {
 	var r reading.Reading
 	sure := slices.ContainsFunc(c.values, func(v reading.Value) bool { return surelyMetric(v.Name) })
@@ -80,12 +81,12 @@ func collect(tokens []token) collected {
 	return c
 }
 
-// is reports whether there is such a mark at a place among the tokens.
+// is reports whether the token at i is one of the marks.
 func is(tokens []token, i int, marks string) bool {
 	return i >= 0 && i < len(tokens) && tokens[i].kind == mark && strings.Contains(marks, tokens[i].text)
 }
 
-// part passes over a word in parentheses: "Epoch(train) [1]".
+// part skips a word in parentheses: "Epoch(train) [1]".
 func part(tokens []token, i int) int {
 	if is(tokens, i, "(") && i+1 < len(tokens) && tokens[i+1].kind == word && is(tokens, i+2, ")") {
 		return i + 3
@@ -94,15 +95,15 @@ func part(tokens []token, i int) int {
 	return i
 }
 
-// insideEpoch reports whether after "Train" at i come an epoch and a count in it: "Train: 3 [ 100/1251".
+// insideEpoch reports whether "Train" at i is followed by an epoch and a count within it: "Train: 3 [
+// 100/1251".
 func insideEpoch(tokens []token, i int) bool {
 	n, total, after := countAfter(tokens, i+1)
 	return n.Known && !total.Known && is(tokens, after, "[") && is(tokens, after+2, "/")
 }
 
-// checkOf is the word by which a line says that it is of a check and not of the training: it begins with it, or has
-// it with
-// a mark behind it, as "Test: [48/48]" and "Epoch(val) [2]". It is "" for other lines.
+// checkOf returns the word by which a line shows that it is about a validation or test, "" if it is not. The line
+// begins with that word, or has it before a mark, as in "Test: [48/48]" and "Epoch(val) [2]".
 func checkOf(tokens []token) string {
 	for i, t := range tokens {
 		if t.kind != word {
@@ -123,7 +124,8 @@ func checkOf(tokens []token) string {
 	return ""
 }
 
-// alone reports whether a count at i is nobody else's: not the value of a name before it, nor a part of a date.
+// alone reports whether a count at i stands by itself: it is neither the value of a name before it nor part of
+// a date.
 func alone(tokens []token, i int) bool {
 	switch {
 	case i == 0 || tokens[i-1].kind == number:
@@ -137,12 +139,12 @@ func alone(tokens []token, i int) bool {
 	return is(tokens, i-1, "[(|]),-")
 }
 
-// dated reports whether what ends before i was a date: a time or a year stands behind it.
+// dated reports whether the text before i was a date: a time or a year follows it.
 func dated(tokens []token, i int) bool {
 	return is(tokens, i, "/") || i < len(tokens) && tokens[i].kind == number && is(tokens, i+1, ":")
 }
 
-// countAfter reads "10", ": 10", "[10/100]", "= 10/100" or "10 of 100" at a place among the tokens.
+// countAfter parses "10", ": 10", "[10/100]", "= 10/100" or "10 of 100" at i.
 func countAfter(tokens []token, i int) (n, total reading.Number, after int) {
 	for is(tokens, i, "[(:=#") {
 		i++
@@ -169,9 +171,8 @@ func isCount(t token) bool {
 	return t.kind == number && !t.unit && t.value >= 0 && t.value < 1e15
 }
 
-// valueAfter reads the number that a name stands before, also as Python shows what holds a single number: tensor(0.5,
-// …)
-// and [0.5].
+// valueAfter parses the number after a name, also in the forms in which Python shows a single number: tensor(0.5,
+// …) and [0.5].
 func valueAfter(tokens []token, i int) (v float64, after int, ok bool) {
 	sign := is(tokens, i, ":=")
 	if sign {
@@ -188,21 +189,21 @@ func valueAfter(tokens []token, i int) (v float64, after int, ok bool) {
 	if i >= len(tokens) || tokens[i].kind != number || tokens[i].unit {
 		return 0, i, false
 	}
-	if is(tokens, i+1, "/") || wrapped != "" && !is(tokens, i+1, wrapped) { // a share of something, or a list
+	if is(tokens, i+1, "/") || wrapped != "" && !is(tokens, i+1, wrapped) { // a fraction, or a list
 		return 0, i + 1, false
 	}
 
 	return tokens[i].value, i + 1, true
 }
 
-// isWrapping reports whether a word is what Python writes around a number.
+// isWrapping reports whether a word is one that Python writes around a number.
 func isWrapping(text string) bool {
 	text = strings.ToLower(text)
 	return text == "tensor" || text == "array" || strings.Contains(text, "float")
 }
 
-// metricName returns the name of the metric whose last word is at i, with what it is of before it. What is
-// wanted, or is a setting, is no metric.
+// metricName returns the name of the metric whose last word is at i, with its qualifiers. It returns ""
+// for goals and settings, which are not metrics.
 func metricName(tokens []token, i int) string {
 	name := strings.ToLower(tokens[i].text)
 	if !looksLikeMetric(name) || isSetting(name) || is(tokens, i-1, "/") {

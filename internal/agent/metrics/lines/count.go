@@ -3,7 +3,7 @@ package lines
 // counter makes one running count of a step count that restarts, as programs do in every epoch.
 type counter struct {
 	offset  float64
-	high    float64 // the highest since it began
+	high    float64 // highest count since the last restart
 	known   bool
 	newer   bool // an epoch has begun since the last count
 	current float64
@@ -36,15 +36,15 @@ func (c *counter) total(n, lap float64) float64 {
 	return c.offset + n
 }
 
-// newest is the latest count as a step of the whole run.
+// newest returns the latest count as a step of the whole run.
 func (c *counter) newest() float64 { return c.offset + c.high }
 
-// epochs is what is known of the epochs of a run.
+// epochs is what is known about the epochs of a run.
 type epochs struct {
 	current float64
 	total   float64 // 0 if unknown
 	known   bool
-	zero    bool // they are counted from zero
+	zero    bool // counted from zero
 }
 
 // update records "epoch 3 of 90". Programs that count from 0 give the number of the last epoch as the total.
@@ -62,7 +62,7 @@ func (e *epochs) update(current, total float64) {
 	}
 }
 
-// completed is how many epochs are over.
+// completed returns how many epochs are complete.
 func (e *epochs) completed() float64 {
 	if e.zero {
 		return e.current

@@ -6,7 +6,8 @@ import (
 	"trainyard/internal/agent/metrics/reading"
 )
 
-// keras reads a bar of Keras's: "16/16 ━━━━ 0s 13ms/step - loss: 6.55 - mae: 2.04", after a line "Epoch 1/3".
+// keras parses a Keras progress bar: "16/16 ━━━━ 0s 13ms/step - loss: 6.55 - mae: 2.04", after a line "Epoch
+// 1/3".
 func (p *Parser) keras(line string) (reading.Reading, bool) {
 	var r reading.Reading
 	head, rest, ok := strings.Cut(line, " ")
@@ -45,7 +46,7 @@ func (p *Parser) keras(line string) (reading.Reading, bool) {
 	return r, true
 }
 
-// within puts a count inside an epoch into a reading.
+// within adds a count inside an epoch to a reading.
 func (p *Parser) within(r *reading.Reading, n, total float64) {
 	count := p.counter(r)
 	if p.epochs.known {

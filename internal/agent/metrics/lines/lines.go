@@ -14,7 +14,7 @@ import (
 	"trainyard/internal/agent/metrics/reading"
 )
 
-// Kind says by what a line was recognised.
+// Kind says in which format a line was recognised.
 type Kind string
 
 // The kinds of lines.
@@ -22,36 +22,37 @@ const (
 	Rule Kind = "rule" // the user's own
 	JSON Kind = "json" // a line that is a JSON object
 	Dict Kind = "dict" // a Python dictionary
-	// Logged is a dictionary without a step, as Hugging Face's Trainer prints, to which its bar told the step.
+	// Logged is a dictionary without a step, as Hugging Face's Trainer prints it, with the step of its
+	// progress bar.
 	Logged Kind = "logged"
 	Bar    Kind = "tqdm"  // a progress bar
 	Keras  Kind = "keras" // Keras's bar
 	Pairs  Kind = "lines" // names and numbers
 )
 
-// maxSegment is how long a line may be that is looked at: longer ones hold data, not words.
+// maxSegment is the length in bytes up to which lines are parsed. Longer ones hold data, not text.
 const maxSegment = 4 << 10
 
-// maxCounters is how many kinds of lines are counted apart.
+// maxCounters bounds how many kinds of lines are counted separately.
 const maxCounters = 128
 
-// Emit takes what a line says.
+// Emit receives the reading of a line.
 type Emit func(kind Kind, r reading.Reading)
 
-// Parser reads the lines of one program. It remembers how far the program is, since a
-// line may tell that for those that follow.
+// Parser parses the lines of one program. It remembers the progress of the program, because a line
+// may state the step for those that follow.
 type Parser struct {
 	At float64 // when the next line was printed, in seconds of Unix time; 0 if unknown
 
 	rules  []*rule
 	bars   bars
-	counts map[string]*counter // of lines and of Keras's bars, by the first metric on them
+	counts map[string]*counter // of lines and Keras bars, by the first metric on them
 	newest *counter            // the one that was used last
 	epochs epochs
-	tokens []token // of the line that was read last, to be used again
+	tokens []token // of the last line; kept to reuse the memory
 	// A dictionary without a step waits for the bar that is drawn after it.
 	waiting  *reading.Reading
-	byEpochs bool // dictionaries came before any bar, so that epochs are their steps
+	byEpochs bool // dictionaries came before any bar, so their epochs serve as steps
 }
 
 // New returns a parser with the user's rules.
@@ -69,7 +70,7 @@ func New(rules []string) (*Parser, error) {
 	return p, nil
 }
 
-// Line reads one line, without its end. It does not keep text.
+// Line parses one line, without its line end. It does not keep text.
 func (p *Parser) Line(text []byte, emit Emit) {
 	if len(text) > maxSegment ||
 		!bytes.ContainsAny(text, "0123456789") && !bytes.Contains(bytes.ToLower(text), []byte("nan")) {
@@ -110,7 +111,7 @@ func (p *Parser) Line(text []byte, emit Emit) {
 	}
 }
 
-// logged reads a JSON object at the end of a line that a logger has put something before.
+// logged parses a JSON object at the end of a line, after the prefix of a logger.
 func logged(line string) (Object, bool) {
 	if line[len(line)-1] != '}' {
 		return Object{}, false
@@ -124,8 +125,8 @@ func logged(line string) (Object, bool) {
 	return FromJSON([]byte(line[at:]))
 }
 
-// Flush returns what waits for a line that may not come any more. It is called when the
-// output has been silent for a while or has ended.
+// Flush emits a reading that waits for a line that may never come. Call it when the output has been
+// silent for a while or has ended.
 func (p *Parser) Flush(emit Emit) {
 	if p.waiting != nil {
 		r := *p.waiting
@@ -138,8 +139,8 @@ func (p *Parser) Flush(emit Emit) {
 	}
 }
 
-// dict takes a dictionary. Hugging Face prints the epoch in it, not the step, and draws its bar right
-// after it.
+// dict processes a dictionary. Hugging Face prints the epoch in it, not the step, and draws its bar
+// right after it.
 func (p *Parser) dict(r Object, emit Emit) {
 	if r.Step.Known {
 		emit(Dict, p.unroll(r))
@@ -160,7 +161,7 @@ func (p *Parser) dict(r Object, emit Emit) {
 	p.waiting = &r.Reading
 }
 
-// bar takes a bar as it was drawn.
+// bar processes a drawing of a progress bar.
 func (p *Parser) bar(b drawn, emit Emit) {
 	r, counts := p.bars.draw(b)
 	if counts && p.waiting != nil {
@@ -175,7 +176,7 @@ func (p *Parser) bar(b drawn, emit Emit) {
 	}
 }
 
-// unroll makes the step of an object one of the whole run.
+// unroll converts the step of an object to one of the whole run.
 func (p *Parser) unroll(o Object) reading.Reading {
 	r := o.Reading
 	switch {
@@ -196,8 +197,8 @@ func (p *Parser) unroll(o Object) reading.Reading {
 	return r
 }
 
-// counter returns that of lines of the same kind: two kinds may count different things, so that where one falls
-// behind the other nothing has begun again.
+// counter returns the counter for lines of the same kind. Different kinds of lines may count different things,
+// so a smaller count on one than on another does not mean a restart.
 func (p *Parser) counter(r *reading.Reading) *counter {
 	name := ""
 	if len(r.Values) > 0 {
@@ -221,7 +222,7 @@ func (p *Parser) counter(r *reading.Reading) *counter {
 	return c
 }
 
-// clean takes colours, backspaces and white space off a line.
+// clean removes colours, backspaces and surrounding white space from a line.
 func clean(text []byte) string {
 	if bytes.IndexByte(text, '\x1b') < 0 && bytes.IndexByte(text, '\b') < 0 {
 		return strings.TrimSpace(strings.ToValidUTF8(string(text), ""))

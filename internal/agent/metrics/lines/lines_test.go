@@ -11,7 +11,7 @@ import (
 	"trainyard/internal/agent/metrics/reading"
 )
 
-// said writes a reading so that tables are easy to read: "tqdm 5: loss=4.1 (5 of 60)".
+// said formats a reading for the tables of tests: "tqdm 5: loss=4.1 (5 of 60)".
 func said(kind Kind, r reading.Reading) string {
 	out := string(kind)
 	if r.Step.Known {
@@ -29,7 +29,7 @@ func said(kind Kind, r reading.Reading) string {
 	return out
 }
 
-// hear reads a text as a program prints it.
+// hear parses the output of a program.
 func hear(t testing.TB, rules []string, text string) []string {
 	t.Helper()
 	p, err := New(rules)

@@ -6,9 +6,9 @@ import (
 	"trainyard/internal/agent/metrics/reading"
 )
 
-// grouped reads a number that begins at i and has a comma or an underscore in it: 1,234.5 and 10_000 in groups of three
-// digits, 0,512 and 1.234,5 as they are written where the comma goes before the fraction. Three digits after one comma
-// are a group, unless a zero stands before it. It reports whether there was such a number.
+// grouped parses a number that begins at i and contains a comma or an underscore: 1,234.5 and 10_000 in groups of
+// three digits, and 0,512 and 1.234,5 with a decimal comma. Three digits after a single comma are a group, unless a
+// zero is before the comma. It reports whether there was such a number.
 func grouped(line string, i int) (t token, end int, ok bool) {
 	begin := i
 
@@ -53,7 +53,8 @@ func grouped(line string, i int) (t token, end int, ok bool) {
 	return t, end, true
 }
 
-// groupsEnd returns where groups of three digits end, each behind the same mark, and how many there are.
+// groupsEnd returns the end of groups of three digits, each behind the same separator, and how many
+// groups there are.
 func groupsEnd(line string, i int, sep byte) (end, groups int) {
 	for i < len(line) && line[i] == sep && digits(line, i+1) == i+4 {
 		i, groups = i+4, groups+1
@@ -62,7 +63,7 @@ func groupsEnd(line string, i int, sep byte) (end, groups int) {
 	return i, groups
 }
 
-// decimalComma reports whether at i there is a comma and a fraction, and no list that goes on.
+// decimalComma reports whether there is a comma with a fraction at i that is not part of a list.
 func decimalComma(line string, i int) bool {
 	if i >= len(line) || line[i] != ',' {
 		return false
@@ -75,7 +76,7 @@ func decimalComma(line string, i int) bool {
 			!isDigit(line[end+1]))
 }
 
-// digits returns where the digits end that begin at i.
+// digits returns the end of the digits that begin at i.
 func digits(line string, i int) int {
 	for i < len(line) && isDigit(line[i]) {
 		i++

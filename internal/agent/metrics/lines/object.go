@@ -9,17 +9,17 @@ import (
 	"trainyard/internal/agent/metrics/reading"
 )
 
-// Object is what an object of names and numbers says, and in which epoch it is.
+// Object is the reading of an object of names and numbers, with its epoch.
 type Object struct {
 	reading.Reading
 	Epoch reading.Number
 }
 
-// maxDepth is how deep objects within objects are looked into.
+// maxDepth bounds how deep nested objects are read.
 const maxDepth = 3
 
-// FromJSON reads a line that is a JSON object. One without a metric, by its names, is a
-// line of a log like any other and says nothing.
+// FromJSON parses a line that is a JSON object. It returns false for an object without a metric,
+// which is an ordinary log line.
 func FromJSON(line []byte) (Object, bool) {
 	var in map[string]json.RawMessage
 	if reading.Unmarshal(line, &in) != nil {
@@ -29,21 +29,21 @@ func FromJSON(line []byte) (Object, bool) {
 	return FromMap(in)
 }
 
-// FromMap reads a JSON object whose fields have been taken apart.
+// FromMap interprets a JSON object whose fields have been separated.
 func FromMap(in map[string]json.RawMessage) (Object, bool) {
 	var all fields
 	all.flatten("", in, 0)
 	return all.object()
 }
 
-// FromValues reads names and numbers, such as those of a row in a table.
+// FromValues interprets names and numbers, such as those of a table row.
 func FromValues(values []reading.Value) (Object, bool) { return fields(values).object() }
 
-// fields are the numbers of an object with their names, sorted.
+// fields are the numbers of an object with their names, sorted by name.
 type fields []reading.Value
 
-// flatten collects the numbers of an object. The name of an inner object becomes part of
-// the names in it, unless it only says that metrics are there.
+// flatten collects the numbers of an object. The name of an inner object becomes a prefix of the
+// names in it, unless it is one of the wrappers.
 func (f *fields) flatten(prefix string, in map[string]json.RawMessage, depth int) {
 	names := make([]string, 0, len(in))
 	for name := range in {
@@ -83,8 +83,8 @@ func (f *fields) flatten(prefix string, in map[string]json.RawMessage, depth int
 	}
 }
 
-// object tells steps, totals and times from metrics by their names. The names for one
-// thing are asked for in order of trust, so that global_step goes before step.
+// object separates steps, totals and times from metrics by their names. The names for each are
+// tried in order of reliability, so that global_step comes before step.
 func (f fields) object() (Object, bool) {
 	var o Object
 	take := func(names []string) reading.Number {
@@ -129,7 +129,8 @@ func (f fields) object() (Object, bool) {
 	return o, metric && !o.Empty()
 }
 
-// unixSeconds reads a time given in seconds, milliseconds or nanoseconds; 0 if it is none.
+// unixSeconds converts a time given in seconds, milliseconds or nanoseconds; 0 if it is not a
+// plausible time.
 func unixSeconds(v float64) float64 {
 	const from, to = 1e9, 1e10 // the years 2001 to 2286
 	for _, unit := range []float64{1, 1e3, 1e6, 1e9} {
@@ -141,7 +142,7 @@ func unixSeconds(v float64) float64 {
 	return 0
 }
 
-// fromDict reads a dictionary as Python prints it.
+// fromDict parses a dictionary in the form in which Python prints it.
 func fromDict(line string) (Object, bool) {
 	if len(line) < 2 || line[len(line)-1] != '}' {
 		return Object{}, false
@@ -183,8 +184,8 @@ func fromDict(line string) (Object, bool) {
 	return all.object()
 }
 
-// dictValue cuts a value off a dictionary: a quoted text, a call such as tensor(0.5), or
-// what stands before the next comma.
+// dictValue splits the first value off a dictionary: a quoted text, a call such as tensor(0.5), or
+// the text before the next comma.
 func dictValue(rest string) (value, after string) {
 	if rest == "" {
 		return "", ""

@@ -6,7 +6,7 @@ import (
 	"trainyard/internal/agent/metrics/reading"
 )
 
-// tokenKind tells the parts of a line apart.
+// tokenKind is the kind of a token.
 type tokenKind int
 
 const (
@@ -20,13 +20,14 @@ type token struct {
 	kind  tokenKind
 	text  string
 	value float64
-	unit  bool // a number with letters right behind it, or others in a list: "20ms", "1,2,3"
+	unit  bool // a number directly followed by letters, or one of a list: "20ms", "1,2,3"
 }
 
-// maxTokens bounds the work on a line.
+// maxTokens bounds the work per line.
 const maxTokens = 200
 
-// scan cuts a line into words, numbers and marks, and puts them into out. White space only separates.
+// scan splits a line into words, numbers and marks, and appends them to out. White space only
+// separates.
 func scan(out []token, line string) []token {
 	for i := 0; i < len(line) && len(out) < maxTokens; {
 		c := line[i]
@@ -65,7 +66,7 @@ func isLetter(c byte) bool {
 }
 func isDigit(c byte) bool { return c >= '0' && c <= '9' }
 
-// wordEnd returns where a word ends: names such as train/loss, acc@1 and val-loss are one word.
+// wordEnd returns the end of a word. Names such as train/loss, acc@1 and val-loss are one word.
 func wordEnd(line string, i int) int {
 	for ; i < len(line); i++ {
 		c := line[i]
@@ -79,7 +80,7 @@ func wordEnd(line string, i int) int {
 	return i
 }
 
-// scanNumber reads the number that begins at i.
+// scanNumber parses the number that begins at i.
 func scanNumber(line string, i int) (token, int) {
 	if t, end, ok := grouped(line, i); ok {
 		return t, end
@@ -109,7 +110,7 @@ func scanNumber(line string, i int) (token, int) {
 	return afterNumber(t, line, end)
 }
 
-// afterNumber passes over what belongs to a number that ends at a place: a sign of percent, or a unit.
+// afterNumber skips what belongs to a number that ends at end: a percent sign or a unit.
 func afterNumber(t token, line string, end int) (token, int) {
 	switch {
 	case end < len(line) && line[end] == '%':
@@ -122,7 +123,7 @@ func afterNumber(t token, line string, end int) (token, int) {
 	return t, end
 }
 
-// pairs reads a line of names and numbers.
+// pairs parses a line of names and numbers.
 func (p *Parser) pairs(line string) (reading.Reading, bool) {
 	if !strings.ContainsAny(line, "=:/ ") {
 		return reading.Reading{}, false
@@ -144,16 +145,15 @@ func (p *Parser) pairs(line string) (reading.Reading, bool) {
 	switch {
 	case found.step.Known:
 		p.within(&r, found.step.Value, found.total.Value)
-	case p.newest != nil: // the end of an epoch, of which the steps were told
+	case p.newest != nil: // the end of an epoch whose steps were reported
 		r.Step = reading.Known(p.newest.newest())
 	case found.epoch.Known:
 		r.Step, r.Done, r.Total = found.epoch, found.epoch, reading.Known(p.epochs.total)
 	default:
 		if b := p.bars.finest(); b != nil {
 			r.Step = reading.Known(b.step())
-		} else if p.epochs.known { // a line before said which
-			r.Step, r.Done, r.Total = reading.Known(p.epochs.current), reading.Known(p.epochs.current),
-				reading.Known(p.epochs.total)
+		} else if p.epochs.known { // an earlier line stated the epoch
+			r.Step, r.Done, r.Total = reading.Known(p.epochs.current), reading.Known(p.epochs.current), reading.Known(p.epochs.total)
 		}
 	}
 

@@ -7,12 +7,11 @@ import (
 	"trainyard/internal/agent/metrics/reading"
 )
 
-// rowCounts are names in the rows of programs that boost trees that are no metrics.
+// rowCounts are names in the rows of gradient-boosting programs that are not metrics.
 var rowCounts = []string{"best", "total", "remaining"}
 
-// row reads a row of a program that boosts trees, which are set apart by tabs: "[10]\ttrain-rmse:0.3\tvalid-rmse:0.4"
-// of
-// XGBoost's, "[10]\ttraining's l2: 0.3" of LightGBM's, "10:\tlearn: 0.3\ttest: 0.4" of CatBoost's.
+// row parses a tab-separated row of a gradient-boosting program: "[10]\ttrain-rmse:0.3\tvalid-rmse:0.4" from
+// XGBoost, "[10]\ttraining's l2: 0.3" from LightGBM, "10:\tlearn: 0.3\ttest: 0.4" from CatBoost.
 func (p *Parser) row(line string) (reading.Reading, bool) {
 	var r reading.Reading
 	head, rest, ok := strings.Cut(line, "\t")
@@ -44,7 +43,7 @@ func (p *Parser) row(line string) (reading.Reading, bool) {
 		}
 
 		name := strings.ReplaceAll(strings.TrimSpace(cell[:at]), "'s ", "_")
-		value, _, _ := strings.Cut(strings.TrimSpace(cell[at+1:]), " ") // before what it varies by
+		value, _, _ := strings.Cut(strings.TrimSpace(cell[at+1:]), " ") // without the standard deviation behind it
 		value, _, _ = strings.Cut(value, "+")
 		if v, ok := reading.Parse(value); ok && !slices.Contains(rowCounts, name) {
 			r.Add(name, v)

@@ -8,7 +8,7 @@ import (
 	"trainyard/internal/fault"
 )
 
-// rule is a regular expression of the user's.
+// rule is a regular expression given by the user.
 type rule struct {
 	re    *regexp.Regexp
 	names []string
@@ -31,7 +31,7 @@ func compile(text string) (*rule, error) {
 	return &rule{re: re, names: re.SubexpNames()}, nil
 }
 
-// byRule reads a line by the first rule that matches and says something.
+// byRule parses a line by the first rule that matches and yields a value.
 func (p *Parser) byRule(line string) (reading.Reading, bool) {
 	for _, r := range p.rules {
 		m := r.re.FindStringSubmatch(line)
@@ -46,7 +46,7 @@ func (p *Parser) byRule(line string) (reading.Reading, bool) {
 	return reading.Reading{}, false
 }
 
-// read turns the groups of a match into a reading. A pair of groups called name and value is a
+// read converts the groups of a match to a reading. A pair of groups called name and value is a
 // metric whose name is in the line.
 func (r *rule) read(m []string) reading.Reading {
 	var out reading.Reading

@@ -2,14 +2,15 @@ package lines
 
 import "bytes"
 
-// Splitter cuts a stream of output into lines. A carriage return ends a line too: progress
-// bars draw themselves anew behind one. Its zero value is ready.
+// Splitter splits a stream of output into lines. A carriage return ends a line too, because
+// progress bars redraw themselves after one. The zero value is ready to use.
 type Splitter struct {
 	open []byte
-	lost bool // the beginning of the open line is not there
+	lost bool // the beginning of the open line is missing
 }
 
-// Add calls fn with each line that ends in data. What follows the last end waits for more.
+// Add calls fn with each line that ends in data. The text after the last line end is kept for the
+// next call.
 func (s *Splitter) Add(data []byte, fn func(line []byte)) {
 	for {
 		at := bytes.IndexAny(data, "\r\n")
@@ -32,7 +33,7 @@ func (s *Splitter) Add(data []byte, fn func(line []byte)) {
 	}
 
 	if len(s.open)+len(data) > maxSegment {
-		s.open, s.lost = s.open[:0], true // too long to be looked at
+		s.open, s.lost = s.open[:0], true // too long to be parsed
 		return
 	}
 
@@ -41,11 +42,11 @@ func (s *Splitter) Add(data []byte, fn func(line []byte)) {
 	}
 }
 
-// Skip says that some of the stream is left out: what is open now has no end, and
-// what comes next has no beginning.
+// Skip says that a part of the stream is missing: the open line has no end, and the next text has
+// no beginning.
 func (s *Splitter) Skip() { s.open, s.lost = s.open[:0], true }
 
-// Flush calls fn with the line that has not ended.
+// Flush calls fn with the line that has not ended yet.
 func (s *Splitter) Flush(fn func(line []byte)) {
 	if len(s.open) > 0 {
 		fn(s.open)

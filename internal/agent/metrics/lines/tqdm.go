@@ -7,18 +7,18 @@ import (
 	"trainyard/internal/agent/metrics/reading"
 )
 
-// drawn is a bar as it was drawn once.
+// drawn is one drawing of a progress bar.
 type drawn struct {
 	name    string
 	n       float64
-	total   float64 // 0 if it has none
+	total   float64 // 0 if unknown
 	rate    string  // "12.3it/s"
 	postfix []reading.Value
-	epoch   reading.Number // if the name says it: "Epoch 3/10"
+	epoch   reading.Number // if the name contains it: "Epoch 3/10"
 	epochs  reading.Number
 }
 
-// parseBar reads a bar of tqdm's: "name:  25%|██▌   | 5/20 [00:00<00:00, 48.37it/s, loss=0.2]", or
+// parseBar parses a tqdm bar: "name:  25%|██▌   | 5/20 [00:00<00:00, 48.37it/s, loss=0.2]", or
 // without a total "name: 5it [00:00, 48.37it/s, loss=0.2]".
 func parseBar(line string) (drawn, bool) {
 	var b drawn
@@ -55,7 +55,7 @@ func parseBar(line string) (drawn, bool) {
 	}
 
 	b.name = strings.TrimSpace(strings.TrimSuffix(strings.TrimSpace(b.name), ":"))
-	if !strings.Contains(inside, ":") { // the time that has passed
+	if !strings.Contains(inside, ":") { // the brackets must hold the elapsed time
 		return b, false
 	}
 
@@ -65,7 +65,7 @@ func parseBar(line string) (drawn, bool) {
 	return b, true
 }
 
-// inside reads what stands between the brackets: times, rate, and what the program adds.
+// inside parses the text between the brackets: times, rate, and what the program adds.
 func (b *drawn) inside(text string) {
 	for i, part := range strings.Split(text, ", ") {
 		name, value, ok := strings.Cut(strings.TrimSpace(part), "=")
@@ -83,8 +83,9 @@ func (b *drawn) inside(text string) {
 	}
 }
 
-// named reads the epoch and metrics off a bar's name, and takes its numbers out, so that the bar of the
-// next epoch has the same name. A name that begins with "3/10" says the epoch too, as Ultralytics' does.
+// named takes the epoch and metrics from a bar's name and removes its numbers, so that the bar of the
+// next epoch has the same name. A name that begins with "3/10" also states the epoch, as Ultralytics'
+// does.
 func (b *drawn) named() {
 	lower := strings.ToLower(b.name)
 	tokens := scan(nil, lower)
@@ -115,7 +116,7 @@ func (b *drawn) named() {
 	b.name = strings.TrimSpace(name.String())
 }
 
-// scaled reads a count that may be given in thousands, millions or more.
+// scaled parses a count that may be given in thousands, millions or more.
 func scaled(text string, to *float64) bool {
 	if text == "" {
 		return false

@@ -6,7 +6,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// Lines as well-known trainers print them.
+// TestWhatTrainersPrint parses lines of well-known trainers.
 func TestWhatTrainersPrint(t *testing.T) {
 	t.Parallel()
 
@@ -89,7 +89,7 @@ func TestNumbersInLines(t *testing.T) {
 	}
 }
 
-// What no metrics, steps or totals are made of.
+// TestOrdinaryLinesSayNothing checks lines that contain no metrics, steps or totals.
 func TestOrdinaryLinesSayNothing(t *testing.T) {
 	t.Parallel()
 

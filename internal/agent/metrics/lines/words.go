@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// The names under which programs tell how far they are, the surest first.
+// Names under which programs report their progress, the most reliable first.
 var (
 	stepNames = []string{
 		"global_step",
@@ -39,7 +39,7 @@ var (
 	timeNames  = []string{"_timestamp", "timestamp", "wall_time", "walltime", "unix_time", "time", "ts", "at"}
 )
 
-// counts are names that are no metrics though they stand beside them.
+// counts are names that stand beside metrics but are not metrics.
 var counts = []string{
 	"percentage",
 	"percent",
@@ -69,11 +69,11 @@ var counts = []string{
 	"total_flos",
 }
 
-// wrappers are names of inner objects that only say that metrics are there.
+// wrappers are names of inner objects that say only that they contain metrics.
 var wrappers = []string{"metrics", "metric", "logs", "log", "scalars", "values", "data", "results"}
 
-// metricParts are what the names of metrics have in them. They decide whether a pair of name and
-// number in free text is a metric.
+// metricParts are substrings of the names of metrics. They decide whether a pair of name and number
+// in free text is a metric.
 var metricParts = []string{
 	"loss",
 	"accuracy",
@@ -95,7 +95,7 @@ var metricParts = []string{
 	"return",
 }
 
-// metricWords are whole words of which the same is true, between the marks that join words in names.
+// metricWords are the same as whole words, between the separators within a name.
 var metricWords = []string{
 	"acc",
 	"err",
@@ -136,10 +136,10 @@ var metricWords = []string{
 	"objective",
 }
 
-// strongParts are those by which a name is a metric's even on a line that counts nothing.
+// strongParts are substrings that identify a metric even on a line without a step count.
 var strongParts = []string{"loss", "accuracy", "perplexity", "_acc", "ppl"}
 
-// qualifiers are words that stand before a metric's name and belong to it.
+// qualifiers are words before the name of a metric that belong to it.
 var qualifiers = []string{
 	"train",
 	"training",
@@ -159,7 +159,7 @@ var qualifiers = []string{
 	"total",
 }
 
-// stepWords and epochWords are what counts are called in free text.
+// stepWords and epochWords are the names of counts in free text.
 var (
 	stepWords = []string{
 		"step",
@@ -181,16 +181,16 @@ var (
 	epochWords = []string{"epoch", "epochs", "ep"}
 )
 
-// progressWords are names of counts that are those of the run though they do not say what they count.
+// progressWords are names of counts that count the steps of the run although they do not say so.
 var progressWords = []string{"progress", "train", "training"}
 
-// checkWords begin lines that are about a check of the model.
+// checkWords start lines about a validation or test of the model.
 var checkWords = []string{"val", "valid", "validation", "test", "testing", "eval", "evaluation", "dev"}
 
-// wantedWords stand before a metric's name where a number is not measured but wished for.
+// wantedWords before the name of a metric say that the number is a goal, not a measurement.
 var wantedWords = []string{"target", "goal", "desired", "wanted", "threshold", "max", "min", "maximum", "minimum"}
 
-// settings are words in names that say how something is measured, not what came out.
+// settings are words in names that say how something is measured, not the result.
 var settings = []string{
 	"fn",
 	"func",
@@ -211,16 +211,16 @@ func isSetting(name string) bool {
 	return slices.ContainsFunc(nameParts(name), func(part string) bool { return slices.Contains(settings, part) })
 }
 
-// nameParts cuts a name at the marks that join words in names.
+// nameParts splits a name at the separators between its words.
 func nameParts(name string) []string {
 	return strings.FieldsFunc(name, func(c rune) bool { return c == '_' || c == '/' || c == '-' || c == '.' || c == ' ' })
 }
 
-// IsCount says whether a name is one of steps, epochs, totals or times, which are no metrics.
-// Nor is how fast a program is.
+// IsCount reports whether a name is that of a step, epoch, total, time or speed of the program,
+// none of which is a metric.
 func IsCount(name string) bool {
 	name = strings.ToLower(name)
-	for _, part := range []string{"train/", "eval/"} { // as TensorBoard is told by Hugging Face's Trainer
+	for _, part := range []string{"train/", "eval/"} { // the prefixes of Hugging Face's Trainer in TensorBoard
 		name = strings.TrimPrefix(name, part)
 	}
 
@@ -235,7 +235,7 @@ func IsCount(name string) bool {
 
 func isWrapper(name string) bool { return slices.Contains(wrappers, strings.ToLower(name)) }
 
-// looksLikeMetric says whether a name is one that metrics have.
+// looksLikeMetric reports whether a name looks like that of a metric.
 func looksLikeMetric(name string) bool {
 	name = strings.ToLower(name)
 	for _, part := range metricParts {
@@ -247,7 +247,7 @@ func looksLikeMetric(name string) bool {
 	return slices.ContainsFunc(nameParts(name), func(part string) bool { return slices.Contains(metricWords, part) })
 }
 
-// surelyMetric says whether a name is a metric's whatever else is on its line.
+// surelyMetric reports whether a name is that of a metric, whatever else is on its line.
 func surelyMetric(name string) bool {
 	for _, part := range strongParts {
 		if strings.Contains(name, part) {

@@ -1,10 +1,9 @@
-// Package cgroup limits what the processes of a run may use.
+// Package cgroup limits the resources of the processes of a run.
 //
-// It knows both kinds of the kernel's control groups: v2, and v1 with its
-// separate trees for memory and CPU. Every run has a group of its own under a
-// common parent. Where groups cannot be made, Find says why in a sentence and runs
-// go on without limits. The package runtime calls it. It never moves a process that
-// it was not given, and touches no group but those that it made.
+// It supports both versions of the kernel's control groups: v2, and v1 with its separate trees for
+// memory and CPU. Every run has its own group under a common parent. Where groups cannot be
+// created, Find says why in a sentence and runs continue without limits. Package runtime calls it.
+// It moves only the processes that it is given, and changes only groups that it created.
 package cgroup
 
 import (
@@ -17,20 +16,20 @@ import (
 	"strings"
 )
 
-// parentName is the group that holds those of all ranks.
+// parentName is the group that contains those of all ranks.
 const parentName = "trainyard"
 
-// Place says where the ranks' cgroups are made. Its zero value means nowhere.
+// Place says where the cgroups of ranks are created. The zero value means nowhere.
 type Place struct {
 	V2     bool   `json:"v2,omitempty"`
-	Memory string `json:"memory,omitempty"` // the parent folder; with v2 for everything
-	CPU    string `json:"cpu,omitempty"`    // v1 only; "" if that controller is not to be had
+	Memory string `json:"memory,omitempty"` // parent directory; with v2 for all controllers
+	CPU    string `json:"cpu,omitempty"`    // v1 only; "" if that controller is not available
 }
 
 // Usable reports whether limits can be enforced at all.
 func (c Place) Usable() bool { return c.Memory != "" }
 
-// String is what the inventory says about limits that are enforced.
+// String describes for the inventory how limits are enforced.
 func (c Place) String() string {
 	if c.V2 {
 		return "cgroup v2"
@@ -39,8 +38,8 @@ func (c Place) String() string {
 	return "cgroup v1"
 }
 
-// Find looks for a place where cgroups can be made, and tries it. The
-// error says in one sentence why there is none.
+// Find looks for a place where cgroups can be created, and tests it. The error says in one sentence
+// why there is none.
 func Find() (Place, error) {
 	mounts, err := os.ReadFile("/proc/self/mountinfo")
 	if err != nil {
@@ -63,9 +62,9 @@ func Find() (Place, error) {
 	return makeParentV1(found)
 }
 
-// mounted is where the controllers are: for v1 this process's own cgroup, so
-// that ranks stay within what bounds the agent; for v2 the root, because a cgroup that
-// has processes of its own may not have limited children.
+// mounted is where the controllers are mounted. For v1 it is the cgroup of this process, so that
+// ranks stay within the limits of the agent; for v2 it is the root, because a cgroup with processes
+// of its own cannot have limited children.
 type mounted struct{ v2, memory, cpu string }
 
 func parseMounts(mountinfo, own string) mounted {
@@ -94,7 +93,7 @@ func parseMounts(mountinfo, own string) mounted {
 		at := func(controller string) string {
 			p := path[controller]
 			if root != "/" {
-				p = strings.TrimPrefix(p, root) // a container sees its own part only
+				p = strings.TrimPrefix(p, root) // a container sees only its own part of the tree
 			}
 
 			return filepath.Join(point, p)
@@ -121,7 +120,7 @@ func makeParentV1(m mounted) (Place, error) {
 
 	if m.cpu != "" {
 		cpu := filepath.Join(m.cpu, parentName)
-		if tryCgroup(cpu) == nil { // memory alone is still worth having
+		if tryCgroup(cpu) == nil { // a memory limit alone is still useful
 			c.CPU = cpu
 		}
 	}
@@ -147,7 +146,7 @@ func makeParentV2(root string) (Place, error) {
 	return c, nil
 }
 
-// tryCgroup makes the parent and, to see that it works, a child that goes again.
+// tryCgroup creates the parent and, as a test, a child that it removes again.
 func tryCgroup(parent string) error {
 	if err := mkdir(parent); err != nil {
 		return err
@@ -169,7 +168,7 @@ func mkdir(dir string) error {
 	return nil
 }
 
-// setKnob writes a control file of a cgroup, which must exist.
+// setKnob writes an existing control file of a cgroup.
 func setKnob(dir, name, value string) error {
 	f, err := os.OpenFile(filepath.Join(dir, name), os.O_WRONLY, 0)
 	if err != nil {
@@ -181,7 +180,7 @@ func setKnob(dir, name, value string) error {
 	return errors.Join(err, f.Close())
 }
 
-// hasWord reports whether a file of words has this one.
+// hasWord reports whether a file contains a word.
 func hasWord(path, word string) bool {
 	data, err := os.ReadFile(filepath.Clean(path))
 	return err == nil && slices.Contains(strings.Fields(string(data)), word)

@@ -23,12 +23,12 @@ type Group struct {
 	V2     bool   `json:"v2,omitempty"`
 	Memory string `json:"memory"`
 	CPU    string `json:"cpu,omitempty"`
-	// Limit is the memory that was asked for, 0 if none.
+	// Limit is the memory limit in bytes, 0 for none.
 	Limit job.Bytes `json:"limit,omitempty"`
 }
 
-// Create makes a cgroup with these limits. CPUs are a share, not a cap: whoever
-// has work to do may use what is idle.
+// Create creates a cgroup with these limits. CPUs are a share, not a cap: a run may use CPUs that
+// are idle.
 func (c Place) Create(name string, memory job.Bytes, cpus job.CPUs) (*Group, error) {
 	g := &Group{V2: c.V2, Memory: filepath.Join(c.Memory, name), Limit: memory}
 	if err := mkdir(g.Memory); err != nil {
@@ -61,7 +61,7 @@ func (g *Group) limitV1(memory job.Bytes, cpus job.CPUs) error {
 			return err
 		}
 
-		// Without swap accounting the file is not there, and swap not limited.
+		// Without swap accounting the file does not exist, and swap is not limited.
 		err := setKnob(g.Memory, "memory.memsw.limit_in_bytes", bytes)
 		if err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return err
@@ -97,7 +97,7 @@ func (g *Group) limitV2(memory job.Bytes, cpus job.CPUs) error {
 	return nil
 }
 
-// Add moves processes into the cgroup. One that is gone is no error.
+// Add moves processes into the cgroup. It is not an error if a process has ended.
 func (g *Group) Add(pids []int) error {
 	for _, dir := range []string{g.Memory, g.CPU} {
 		if dir == "" {
@@ -123,7 +123,7 @@ func (g *Group) Procs() map[int]bool {
 
 	data, err := os.ReadFile(filepath.Join(g.Memory, "cgroup.procs"))
 	if err != nil {
-		return nil // removed: nothing is in it
+		return nil // the group was removed, so it has no processes
 	}
 
 	pids := map[int]bool{}
@@ -136,15 +136,15 @@ func (g *Group) Procs() map[int]bool {
 	return pids
 }
 
-// Kill kills all that is in the cgroup at once, where the kernel can do that.
-// Where it cannot, the caller's own signals do it.
+// Kill kills all processes of the cgroup at once, if the kernel supports that. Otherwise the caller
+// has to signal them one by one.
 func (g *Group) Kill() {
 	if g != nil && g.V2 {
 		_ = setKnob(g.Memory, "cgroup.kill", "1")
 	}
 }
 
-// OOMKills is how often the kernel killed a process of the cgroup for its memory.
+// OOMKills returns how many processes of the cgroup the kernel killed for lack of memory.
 func (g *Group) OOMKills() int64 {
 	if g == nil {
 		return 0
@@ -160,7 +160,7 @@ func (g *Group) OOMKills() int64 {
 	return n
 }
 
-// Remove takes the cgroup away. Its last process may linger for a moment.
+// Remove removes the cgroup. It retries for a moment, because the last process may linger.
 func (g *Group) Remove() error {
 	if g == nil {
 		return nil

@@ -1,9 +1,8 @@
 // Package process finds processes of this machine and signals them.
 //
-// A process is named by its PID and the time it began, so that a signal never
-// reaches another one that got the same PID later. The package runtime uses it
-// to find all that belongs to a run. It only looks and signals: it neither
-// starts processes nor waits for them.
+// A process is identified by its PID and its start time, so that a signal never reaches another
+// process that got the same PID later. Package runtime uses it to find all processes of a run. The
+// package only reads and signals: it neither starts processes nor waits for them.
 package process
 
 import (
@@ -21,8 +20,8 @@ import (
 // Process is a process as the kernel lists it.
 type Process struct {
 	PID, Parent, Session int
-	Started              uint64 // in ticks since boot; with PID it names one process only
-	Dead                 bool   // a zombie: it does nothing any more
+	Started              uint64 // in ticks since boot; together with PID it identifies one process
+	Dead                 bool   // a zombie: it has ended and was not waited for
 }
 
 // Read reads one process and reports whether it exists.
@@ -35,8 +34,8 @@ func Read(pid int) (Process, bool) {
 	return parseStat(pid, data)
 }
 
-// parseStat reads the text of /proc/<pid>/stat. The name in parentheses may
-// hold anything, so the fields are counted from its last parenthesis on.
+// parseStat parses the text of /proc/<pid>/stat. The name in parentheses may contain spaces and
+// parentheses, so the fields are counted from the last one.
 func parseStat(pid int, data []byte) (Process, bool) {
 	_, rest, ok := cutLast(data, ')')
 	fields := strings.Fields(string(rest))
@@ -130,7 +129,7 @@ func Descendants(procs []Process, roots map[int]bool) []Process {
 func HasEnv(pid int, entry string) bool {
 	data, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/environ")
 	if err != nil {
-		return false // gone, or somebody else's
+		return false // it has ended, or belongs to another user
 	}
 
 	for e := range bytes.SplitSeq(data, []byte{0}) {
@@ -142,15 +141,15 @@ func HasEnv(pid int, entry string) bool {
 	return false
 }
 
-// Signal sends a signal to exactly this process, never to one that got its PID
-// later. A process that is gone is no error.
+// Signal sends a signal to exactly this process, never to one that got its PID later. It is not an
+// error if the process has ended.
 func (p Process) Signal(sig unix.Signal) error {
 	fd, err := unix.PidfdOpen(p.PID, 0)
 	switch {
 	case errors.Is(err, unix.ESRCH):
 		return nil
 	case errors.Is(err, unix.ENOSYS):
-		err = unix.Kill(p.PID, sig) // an old kernel: the risk is a reused PID
+		err = unix.Kill(p.PID, sig) // an old kernel without pidfd: the PID may have been reused
 	case err != nil:
 		return fmt.Errorf("open process %d: %w", p.PID, err)
 	default:

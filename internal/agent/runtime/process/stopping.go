@@ -11,17 +11,18 @@ import (
 // Stopping chooses which processes of a program get SIGTERM, and when.
 //
 // A program that gets SIGTERM may save a checkpoint, and needs its own processes for that: a training whose data
-// loaders get SIGTERM too loses them while it saves, and fails. So only those processes get it that have no parent in
-// the program: whose parent is outside, is a shell, or has exited. The others are left to their parents until the
-// caller wants all. Even then a process that reads the output of another, as tee does behind a training, is spared:
-// the writer would fail without its reader. The reader exits at the end of its input, or gets SIGTERM once the writer
-// is gone. Processes started after the first call belong to the saving and never get SIGTERM.
+// loaders get SIGTERM too loses them while it saves, and fails. Therefore SIGTERM first goes only to processes
+// without a parent in the program: those whose parent is outside the program, is a shell, or has exited. The others
+// are left to their parents until the caller asks for all. Even then a process that reads the output of another
+// one, as tee does behind a training, is spared, because the writer would fail without its reader. The reader exits
+// at the end of its input, or gets SIGTERM once the writer is gone. Processes started after the first call belong
+// to the saving of the checkpoint and never get SIGTERM.
 type Stopping struct {
 	signalled map[name]bool // processes at the first call; true for those that got SIGTERM
 	begun     bool          // Next has been called
 }
 
-// name is one process.
+// name identifies one process.
 type name struct {
 	pid   int
 	begun uint64
@@ -34,10 +35,10 @@ type Relations struct {
 }
 
 // Next returns the processes that get SIGTERM now. procs are all live processes of the program. With all it returns
-// every process that was there at the first call and has not got SIGTERM yet.
+// every process that existed at the first call and has not received SIGTERM yet.
 func (s *Stopping) Next(procs []Process, kin Relations, all bool) []Process {
 	next := s.choose(procs, kin, all)
-	if len(next) == 0 && !s.begun { // they read from each other in a circle
+	if len(next) == 0 && !s.begun { // they read from each other in a cycle
 		next = s.choose(procs, Relations{kin.Shell, func(Process, []Process) bool { return false }}, all)
 	}
 
@@ -74,7 +75,8 @@ func (s *Stopping) choose(procs []Process, kin Relations, all bool) []Process {
 	return next
 }
 
-// unattended reports whether between a process and the outside there are shells only.
+// unattended reports whether there are only shells between a process and the outside of the
+// program.
 func unattended(p Process, parents map[int]Process, shell func(Process) bool) bool {
 	for range len(parents) {
 		parent, inside := parents[p.Parent]
@@ -88,19 +90,19 @@ func unattended(p Process, parents map[int]Process, shell func(Process) bool) bo
 		p = parent
 	}
 
-	return true // a circle: the processes were not seen at one moment
+	return true // a cycle: the processes were not all read at the same moment
 }
 
-// shells are the names of programs that start others and leave them to themselves.
+// shells are the names of programs that start other programs and do not look after them.
 var shells = []string{"sh", "bash", "dash", "ash", "zsh", "ksh", "mksh", "busybox"}
 
-// Shell reports whether a process is a shell. A script is one by the program that carries it out.
+// Shell reports whether a process is a shell. A script counts as its interpreter.
 func (p Process) Shell() bool {
 	exe, err := os.Readlink("/proc/" + strconv.Itoa(p.PID) + "/exe")
 	return err == nil && slices.Contains(shells, filepath.Base(strings.TrimSuffix(exe, " (deleted)")))
 }
 
-// ReadsFrom reports whether a process reads from a pipe into which another one prints.
+// ReadsFrom reports whether a process reads from a pipe into which one of the others writes.
 func (p Process) ReadsFrom(of []Process) bool {
 	in, err := os.Readlink(p.file(0))
 	if err != nil || !strings.HasPrefix(in, "pipe:") {
@@ -122,7 +124,7 @@ func (p Process) ReadsFrom(of []Process) bool {
 	})
 }
 
-// file is the name of one of the files that a process has open.
+// file returns the name of an open file of a process, by its descriptor.
 func (p Process) file(n int) string {
 	return filepath.Join("/proc", strconv.Itoa(p.PID), "fd", strconv.Itoa(n))
 }

@@ -15,9 +15,9 @@ import (
 	"trainyard/internal/clock"
 )
 
-// ContactLease is how long the runs of this machine may continue without contact
-// to the server. It counts the time since boot, which advances while the machine
-// is suspended and does not jump when somebody sets the clock.
+// ContactLease is how long the runs of this machine may continue without contact to the server. It
+// is measured as time since boot, which advances while the machine is suspended and does not jump
+// when the clock is set.
 type ContactLease struct {
 	Boot  string        `json:"boot"`  // id of the boot it counts from
 	Until time.Duration `json:"until"` // since boot
@@ -37,8 +37,8 @@ func WriteContactLease(dir string, valid time.Duration) error {
 	return WriteJSON(filepath.Join(dir, ContactLeaseFile), lease, false)
 }
 
-// ReadContactLease returns the contact lease of a data directory, how much of it
-// is left, negative once it has expired, and whether there is one.
+// ReadContactLease returns the contact lease of a data directory, the time left of it (negative
+// once it has expired), and whether there is one.
 func ReadContactLease(dir string) (ContactLease, time.Duration, bool, error) {
 	var lease ContactLease
 	ok, err := ReadJSON(filepath.Join(dir, ContactLeaseFile), &lease)
@@ -58,7 +58,7 @@ func ReadContactLease(dir string) (ContactLease, time.Duration, bool, error) {
 	return lease, lease.Until - now, true, nil
 }
 
-// sinceBoot returns the id of this boot and how long ago it was.
+// sinceBoot returns the ID of this boot and the time since then.
 func sinceBoot() (string, time.Duration, error) {
 	id, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
 	if err != nil {
@@ -73,9 +73,9 @@ func sinceBoot() (string, time.Duration, error) {
 	return strings.TrimSpace(string(id)), time.Duration(ts.Nano()), nil
 }
 
-// AwaitContactLeaseExpiry waits until the contact lease of a data directory has
-// expired and returns it. It returns false if ctx ends first. Timers stop while the
-// machine is suspended, so it checks at least once a second.
+// AwaitContactLeaseExpiry waits until the contact lease of a data directory has expired and returns
+// it. It returns false if ctx is cancelled first. Timers stop while the machine is suspended, so it
+// checks at least once a second.
 func AwaitContactLeaseExpiry(ctx context.Context, dir string, failed func(error)) (ContactLease, bool) {
 	for {
 		lease, left, ok, err := ReadContactLease(dir)

@@ -19,7 +19,7 @@ type Ending struct {
 // maxQuote is how many bytes of a line of output a reason quotes.
 const maxQuote = 300
 
-// LastLine is the last non-empty line of some output, clipped for a reason.
+// LastLine returns the last non-empty line of some output, clipped for a reason.
 func LastLine(output []byte) string {
 	text := bytes.TrimRight(output, "\r\n\t \x00")
 	if i := bytes.LastIndexAny(text, "\r\n"); i >= 0 {
@@ -29,7 +29,7 @@ func LastLine(output []byte) string {
 	return Clip(string(text))
 }
 
-// QuoteLastLine is the last line of the output as the end of a reason, "" if there is none.
+// QuoteLastLine returns the last line of the output as the end of a reason, "" if there is none.
 func QuoteLastLine(line string) string {
 	if line == "" {
 		return ""

@@ -37,19 +37,19 @@ const (
 // Subcommand is the hidden subcommand of the trainyard binary that runs a supervisor.
 const Subcommand = "supervise"
 
-// RankDirVar is set in the environment of every process of a rank, so that agent
-// and supervisor can find those that left its session.
+// RankDirVar is set in the environment of every process of a rank, so that agent and supervisor can
+// find processes that left its session.
 const RankDirVar = "TRAINYARD_RANK_DIR"
 
 // LeftoverGrace is how long processes that a program leaves behind when it exits
 // have between SIGTERM and SIGKILL.
 const LeftoverGrace = 250 * time.Millisecond
 
-// RankName is the name of a rank's run directory.
+// RankName returns the name of a rank's run directory.
 func RankName(run id.Run, rank int) string { return string(run) + "." + strconv.Itoa(rank) }
 
-// GroupName is the name of the cgroup of a run directory. It holds a checksum of the
-// path because another agent on this machine may run a rank of the same name.
+// GroupName returns the name of the cgroup of a run directory. It contains a checksum of the path,
+// because another agent on this machine may run a rank of the same name.
 func GroupName(dir string) string {
 	return filepath.Base(dir) + "-" + strconv.FormatUint(uint64(crc32.ChecksumIEEE([]byte(dir))), 16)
 }

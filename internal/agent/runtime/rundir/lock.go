@@ -9,10 +9,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// TakeLock takes a rank's lock for this process and reports whether it got it. The
-// lock is free again when the file is closed or the process dies. Children do not inherit it.
+// TakeLock takes a rank's lock for this process and reports whether it got it. The lock is released
+// when the file is closed or the process dies. Children do not inherit it.
 func TakeLock(dir string) (*os.File, bool, error) {
-
 	f, err := os.OpenFile(filepath.Join(dir, LockFile), os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {
 		return nil, false, err

@@ -33,10 +33,10 @@ type Spec struct {
 	ExtraEnv map[string]string `json:"extra_env,omitempty"`
 }
 
-// Name is the name of the rank's run directory.
+// Name returns the name of the rank's run directory.
 func (s Spec) Name() string { return RankName(s.Run, s.Rank) }
 
-// DeviceNames names the GPUs of the rank the way its program sees them.
+// DeviceNames returns the GPUs of the rank by the names under which its program sees them.
 func (s Spec) DeviceNames() []string {
 	if len(s.Devices) > 0 {
 		return s.Devices
@@ -50,7 +50,7 @@ func (s Spec) DeviceNames() []string {
 	return names
 }
 
-// Record is launch.json: everything the supervisor needs.
+// Record is the content of launch.json: everything the supervisor needs.
 type Record struct {
 	Spec
 	Env    []string     `json:"env"`
@@ -79,7 +79,7 @@ type Status struct {
 	PID int `json:"pid,omitempty"`
 }
 
-// NewStatus is the status of a rank that has not started yet.
+// NewStatus returns the status of a rank that has not started yet.
 func NewStatus(s Spec) Status {
 	return Status{Run: s.Run, Rank: s.Rank, Job: s.Job, Epoch: s.Epoch, State: job.RunPreparing}
 }
@@ -92,7 +92,7 @@ func (s Status) Report() api.RankReport {
 	}
 }
 
-// State is state.json.
+// State is the content of state.json.
 type State struct {
 	Status
 	// Begun is the kernel's start time of the program with this PID. PIDs are reused;
@@ -101,7 +101,7 @@ type State struct {
 	Group *cgroup.Group `json:"group,omitempty"`
 }
 
-// End puts the end of a rank into its state.
+// End records the end of a rank in its state.
 func (st *State) End(e Ending, now time.Time) {
 	st.State = job.RunEnded
 	st.Ended = now
@@ -145,7 +145,6 @@ func WriteJSON(path string, v any, durable bool) error {
 
 	return atomicfile.Write(path, data, atomicfile.SingleWriter(), atomicfile.Volatile())
 }
-
 
 // WriteState writes state.json. Only the holder of the rank's lock calls it. A
 // failure, such as a full disk, is retried every second until ctx ends.

@@ -18,7 +18,7 @@ type SetupPlan struct {
 	Dir string `json:"dir"` // <data>/setups/<key>
 }
 
-// Names inside the folder of a cached set-up.
+// Names inside the directory of a cached set-up.
 const (
 	SetupDirName    = "dir"         // TRAINYARD_SETUP_DIR
 	SetupTreeName   = "tree"        // the working directory after the set-up, if the set-up changed it
@@ -33,7 +33,7 @@ type SetupResult struct {
 	Size job.Bytes `json:"size"`
 }
 
-// OutputDir is TRAINYARD_SETUP_DIR, "" for a rank without a set-up.
+// OutputDir returns the value of TRAINYARD_SETUP_DIR, "" for a rank without a set-up.
 func (p *SetupPlan) OutputDir() string {
 	if p == nil {
 		return ""
@@ -42,8 +42,8 @@ func (p *SetupPlan) OutputDir() string {
 	return filepath.Join(p.Dir, SetupDirName)
 }
 
-// TryLockSetup takes a lock of a set-up, or returns nil if somebody has it. A
-// folder that was removed at that very moment is made again.
+// TryLockSetup takes a lock of a set-up. It returns nil if another process holds it. If the
+// directory is removed at the same moment, it is created again.
 func TryLockSetup(dir, name string, how int) (*os.File, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, err

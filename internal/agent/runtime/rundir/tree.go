@@ -7,7 +7,7 @@ import (
 	"path/filepath"
 )
 
-// RemoveTree removes a folder, including folders in it that a program made read-only.
+// RemoveTree removes a directory, including directories in it that a program made read-only.
 func RemoveTree(root string) error {
 	err := os.RemoveAll(root)
 	if err == nil || !errors.Is(err, fs.ErrPermission) {
@@ -16,7 +16,7 @@ func RemoveTree(root string) error {
 
 	werr := filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
 		if d != nil && d.IsDir() {
-			return os.Chmod(path, 0o700) //nolint:gosec // a folder, to be removed
+			return os.Chmod(path, 0o700) //nolint:gosec // a directory, to be removed
 		}
 
 		return err

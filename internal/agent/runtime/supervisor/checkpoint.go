@@ -10,9 +10,9 @@ import (
 	"trainyard/internal/agent/runtime/rundir"
 )
 
-// linkCheckpoints makes the folder for checkpoints and, if the job names one in
-// its working directory, puts a link to it there. What the shipped files
-// hold at that place is moved into it, unless an earlier run has left something of that name.
+// linkCheckpoints creates the checkpoint directory and, if the job names one in its working
+// directory, puts a link to it there. Uploaded files at that path are moved into it, unless an
+// earlier run left a file of the same name.
 func (s *supervisor) linkCheckpoints() (err error) {
 	kept := filepath.Join(s.data, rundir.CheckpointsDir, string(s.rec.Job))
 	if err := os.MkdirAll(kept, 0o700); err != nil {
@@ -24,7 +24,7 @@ func (s *supervisor) linkCheckpoints() (err error) {
 		return nil
 	}
 
-	// A Root does not follow links that lead out of the working directory.
+	// A Root does not follow links out of the working directory.
 	root, err := os.OpenRoot(filepath.Join(s.dir, rundir.WorkDir))
 	if err != nil {
 		return err
@@ -62,7 +62,8 @@ func (s *supervisor) linkCheckpoints() (err error) {
 	return root.Symlink(kept, name)
 }
 
-// moveUploaded moves what was shipped in the checkpoint folder to where it is kept.
+// moveUploaded moves uploaded files from the checkpoint path in the working directory to the
+// directory where checkpoints are kept.
 func (s *supervisor) moveUploaded(root *os.Root, name, kept string) error {
 	dir, err := root.Open(name)
 	if err != nil {
@@ -82,7 +83,7 @@ func (s *supervisor) moveUploaded(root *os.Root, name, kept string) error {
 			continue
 		}
 
-		// name is not a link, as the caller has seen, and lies inside the working directory.
+		// The caller has checked that name is not a link and lies inside the working directory.
 		if err := os.Rename(filepath.Join(root.Name(), name, n), to); err != nil {
 			return err
 		}

@@ -12,15 +12,16 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// children starts processes and takes note of the end of every child, also of
-// those that are no one's any more and came to this process to be reaped.
+// children starts processes and records the end of every child, including orphaned descendants that
+// the kernel has given to this process.
 type children struct {
 	mu      sync.Mutex
 	waiting map[int]chan syscall.WaitStatus
-	changed chan struct{} // a child has ended; holds at most one
+	changed chan struct{} // signals that a child has ended; buffer of one
 }
 
-// newChildren makes this process the reaper of all its descendants and reaps until ctx ends.
+// newChildren makes this process the reaper of all its descendants and reaps until ctx is
+// cancelled.
 func newChildren(ctx context.Context) (*children, error) {
 	if err := unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0); err != nil {
 		return nil, fmt.Errorf("become the child subreaper: %w", err)
@@ -51,9 +52,9 @@ func newChildren(ctx context.Context) (*children, error) {
 	return c, nil
 }
 
-// start starts a process. Its end comes through the channel.
+// start starts a process. Its exit status is sent on the channel.
 func (c *children) start(path string, args []string, attr *syscall.ProcAttr) (int, <-chan syscall.WaitStatus, error) {
-	c.mu.Lock() // a child that ends at once must not be reaped before it is known
+	c.mu.Lock() // a child that exits at once must not be reaped before it is recorded
 	defer c.mu.Unlock()
 
 	pid, err := syscall.ForkExec(path, args, attr)
@@ -67,9 +68,8 @@ func (c *children) start(path string, args []string, attr *syscall.ProcAttr) (in
 	return pid, exit, nil
 }
 
-// reap takes note of all children that have ended, and reports whether none is
-// left. As this process is the reaper of all descendants, none left means that
-// no descendant is.
+// reap records all children that have ended, and reports whether none is left. As this process is
+// the reaper of all its descendants, that means that no descendant is left.
 func (c *children) reap() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -11,7 +11,7 @@ import (
 	"trainyard/internal/job"
 )
 
-// gpuMemoryMarks are what frameworks print when a GPU's memory runs out.
+// gpuMemoryMarks are texts that frameworks print when they run out of GPU memory.
 var gpuMemoryMarks = []string{
 	"CUDA out of memory", "HIP out of memory", "torch.OutOfMemoryError", "torch.cuda.OutOfMemoryError",
 	"CUDA_ERROR_OUT_OF_MEMORY", "cudaErrorMemoryAllocation", "CUBLAS_STATUS_ALLOC_FAILED", "CUDNN_STATUS_ALLOC_FAILED",
@@ -21,15 +21,15 @@ var gpuMemoryMarks = []string{
 // result is how a script ended.
 type result struct {
 	status    syscall.WaitStatus
-	signalled bool // it ran when it was told to stop
-	forced    bool // and something of it had to be killed
+	signalled bool // it was running when the stop was requested
+	forced    bool // some of its processes had to be killed
 	oomKills  int64
 }
 
-// ok reports whether it ended well and by itself.
+// ok reports whether the script succeeded without being stopped.
 func (r result) ok() bool { return !r.signalled && r.status.Exited() && r.status.ExitStatus() == 0 }
 
-// exitOf puts a wait status into words and, as shells do, a number.
+// exitOf describes a wait status in words and as an exit code, as shells do.
 func exitOf(status syscall.WaitStatus) (code int, signal, words string) {
 	if status.Signaled() {
 		name := unix.SignalName(status.Signal())
@@ -39,7 +39,7 @@ func exitOf(status syscall.WaitStatus) (code int, signal, words string) {
 	return status.ExitStatus(), "", fmt.Sprintf("exit code %d", status.ExitStatus())
 }
 
-// classify says why the command ended as it did.
+// classify determines why the command ended.
 func (s *supervisor) classify(r result) rundir.Ending {
 	code, signal, words := exitOf(r.status)
 	e := rundir.Ending{Code: code, Signal: signal}
@@ -59,7 +59,7 @@ func (s *supervisor) classify(r result) rundir.Ending {
 	return e
 }
 
-// stopReason says how the program answered to the stop.
+// stopReason describes how the program reacted to the stop.
 func (s *supervisor) stopReason(r result, words string) string {
 	switch {
 	case s.stop.mode == job.StopKill:
@@ -86,7 +86,7 @@ func (s *supervisor) memoryReason(words string) string {
 	)
 }
 
-// classifySetup says why a set-up that did not succeed ended so.
+// classifySetup determines why a set-up failed.
 func (s *supervisor) classifySetup(r result) rundir.Ending {
 	e := s.classify(r)
 	if !r.signalled && e.Cause == job.CauseUserCode {
@@ -97,8 +97,8 @@ func (s *supervisor) classifySetup(r result) rundir.Ending {
 	return e
 }
 
-// oomKills counts the kernel's kills for memory that could concern this rank:
-// those in its cgroup or, without one, those of the whole machine.
+// oomKills counts the out-of-memory kills that could concern this rank: those in its cgroup or,
+// without one, those of the whole machine.
 func (s *supervisor) oomKills() int64 {
 	if s.group != nil {
 		return s.group.OOMKills()

@@ -15,7 +15,7 @@ import (
 	"trainyard/internal/job"
 )
 
-// order tells a supervisor to stop its run.
+// order is a request to stop the run.
 type order struct {
 	mode     job.StopMode
 	cause    job.Cause
@@ -23,7 +23,8 @@ type order struct {
 	maxGrace time.Duration // bound on the grace period; 0 for none
 }
 
-// grace is how long a run that asked for so much has between SIGTERM and SIGKILL.
+// grace returns the time between SIGTERM and SIGKILL for a run that requested the given grace
+// period.
 func (o order) grace(requested job.Duration) time.Duration {
 	if o.maxGrace > 0 {
 		return min(time.Duration(requested), o.maxGrace)
@@ -32,7 +33,7 @@ func (o order) grace(requested job.Duration) time.Duration {
 	return time.Duration(requested)
 }
 
-// requestedStop is the order that the stop file holds, if any.
+// requestedStop returns the order in the stop file, if there is one.
 func (s *supervisor) requestedStop() (order, bool) {
 	mode, err := rundir.ReadStop(s.dir)
 	if err != nil {
@@ -42,9 +43,9 @@ func (s *supervisor) requestedStop() (order, bool) {
 	return order{mode: mode, cause: job.CauseCancelled, reason: "stopped on request"}, mode != job.StopNone
 }
 
-// leaseExpired is the order that follows from a lease that is over. The yard grants
-// nine tenths of the time after which it gives a node up; by the end of the last
-// tenth nothing of the run may be left, however long a grace it asked for.
+// leaseExpired returns the order that follows from an expired contact lease. The server grants nine
+// tenths of the time after which it declares a node lost. By the end of the last tenth nothing of
+// the run may be left, whatever grace period it requested.
 func leaseExpired(l rundir.ContactLease) order {
 	return order{
 		mode:     job.StopTerm,
@@ -57,10 +58,11 @@ func leaseExpired(l rundir.ContactLease) order {
 	}
 }
 
-// receiveOrders gathers all reasons to stop in s.orders until ctx ends. What was asked
-// before is known when it returns.
+// receiveOrders sends every reason to stop to s.orders until ctx is cancelled. Requests made before
+// the call are read before it returns.
 func (s *supervisor) receiveOrders(ctx context.Context) error {
-	// Reading and writing, so that it never ends when a writer goes away.
+	// Open for reading and writing, so that the pipe does not report its end when a writer closes
+	// it.
 	control, err := os.OpenFile(filepath.Join(s.dir, rundir.ControlPipe), os.O_RDWR|unix.O_NONBLOCK, 0)
 	if err != nil {
 		return fmt.Errorf("open the control pipe: %w", err)
@@ -99,9 +101,9 @@ func (s *supervisor) receiveOrders(ctx context.Context) error {
 	return nil
 }
 
-// handleSignals stops the run when the supervisor itself is told to, as when the
-// machine shuts down. A hang-up means nothing to it; but it must not be ignored
-// either, because the program would inherit that.
+// handleSignals stops the run when the supervisor itself receives a signal to stop, as when the
+// machine shuts down. SIGHUP has no effect; it must not be ignored, though, because the program
+// would inherit that.
 func (s *supervisor) handleSignals(ctx context.Context, signals chan os.Signal) {
 	defer signal.Stop(signals)
 
@@ -126,7 +128,7 @@ func (s *supervisor) send(ctx context.Context, o order) {
 	}
 }
 
-// accept notes an order. The first one gives the cause; a kill overrides a running term.
+// accept records an order. The first one determines the cause; a kill overrides an earlier term.
 func (s *supervisor) accept(o order) {
 	if s.stop.mode == job.StopNone {
 		s.stop = o
@@ -137,7 +139,7 @@ func (s *supervisor) accept(o order) {
 	}
 }
 
-// stopRequested reports whether an order has come, without waiting for one.
+// stopRequested reports whether an order has arrived, without waiting for one.
 func (s *supervisor) stopRequested() bool {
 	select {
 	case o := <-s.orders:

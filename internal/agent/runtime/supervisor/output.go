@@ -14,10 +14,11 @@ import (
 	"trainyard/internal/logs"
 )
 
-// tailSize is how much of the output's end is kept to read the cause of a failure from.
+// tailSize is how many bytes of the end of the output are kept, to find the cause of a failure in
+// them.
 const tailSize = 16 << 10
 
-// output takes what a run's processes write.
+// output receives the output of a run's processes.
 type output struct {
 	clk    clock.Clock
 	file   *os.File
@@ -28,7 +29,8 @@ type output struct {
 	tail []byte
 }
 
-// openOutput opens the log of a run. An error while writing goes to failed, and the run goes on.
+// openOutput opens the log of a run. Errors while writing are passed to failed, and the run
+// continues.
 func openOutput(path string, limit int64, clk clock.Clock, failed func(error)) (*output, error) {
 	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_APPEND, 0o600)
 	if err != nil {
@@ -38,8 +40,8 @@ func openOutput(path string, limit int64, clk clock.Clock, failed func(error)) (
 	return &output{clk: clk, file: f, log: logs.NewWriter(f, limit), failed: failed}, nil
 }
 
-// pump copies a pipe to the log until all its writers are gone. Every read
-// goes to the file at once, so that others see it without delay.
+// pump copies a pipe to the log until all its writers have closed it. Each read is written to the
+// file at once, so that readers of the log see it without delay.
 func (o *output) pump(r *os.File, stream logs.Stream) {
 	buf := make([]byte, logs.MaxFrame)
 	for {
@@ -62,7 +64,7 @@ func (o *output) pump(r *os.File, stream logs.Stream) {
 	}
 }
 
-// keepTail remembers the end of the output.
+// keepTail keeps the end of the output.
 func (o *output) keepTail(data []byte) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -73,14 +75,14 @@ func (o *output) keepTail(data []byte) {
 	}
 }
 
-// remark writes a line of the yard's own.
+// remark writes a line of the yard's own into the log.
 func (o *output) remark(format string, args ...any) {
 	if err := o.log.Remark(o.clk.Now(), format, args...); err != nil {
 		o.failed(err)
 	}
 }
 
-// resetTail drops the remembered end, so that the next program is not blamed for it.
+// resetTail drops the kept output, so that the next program is not blamed for it.
 func (o *output) resetTail() {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -88,14 +90,14 @@ func (o *output) resetTail() {
 	o.tail = nil
 }
 
-// lastLine is the last line of the output that is not empty, short enough for a reason.
+// lastLine returns the last non-empty line of the output, clipped for a reason.
 func (o *output) lastLine() string {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	return rundir.LastLine(o.tail)
 }
 
-// find returns the last line that holds one of the marks.
+// find returns the last line that contains one of the marks.
 func (o *output) find(marks []string) (string, bool) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -119,7 +121,7 @@ func (o *output) find(marks []string) (string, bool) {
 	return "", false
 }
 
-// close ends the log and makes it durable. A full disk is given some time.
+// close completes the log and makes it durable. If the disk is full it retries for some time.
 func (o *output) close() {
 	for try := 0; ; try++ {
 		err := o.log.Close(o.clk.Now())

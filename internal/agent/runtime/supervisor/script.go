@@ -18,21 +18,19 @@ import (
 	"trainyard/internal/logs"
 )
 
-// drainTime is how long output is waited for when somebody outside the run
-// holds its pipes open.
+// drainTime is how long to wait for output if a process outside the run holds its pipes open.
 const drainTime = 2 * time.Second
 
-// script is one that runs.
+// script is a running script.
 type script struct {
 	pid     int
 	exit    <-chan syscall.WaitStatus
 	pumping sync.WaitGroup
-	pipes   []*os.File // the reading ends
+	pipes   []*os.File // reading ends
 }
 
-// runScript runs a script to its end, or to that which an order brings, and
-// returns when nothing of it is left and its output is written. While it runs
-// the rank is in state during.
+// runScript runs a script until it ends by itself or an order stops it. It returns when none of its
+// processes is left and its output is written. While the script runs the rank is in state during.
 func (s *supervisor) runScript(text string, during job.RunState) (result, error) {
 	before := s.oomKills()
 	p, err := s.launch(text)
@@ -52,7 +50,7 @@ func (s *supervisor) runScript(text string, during job.RunState) (result, error)
 		s.kids.reap()
 
 		select {
-		case r.status = <-p.exit: // it was faster than the order
+		case r.status = <-p.exit: // it ended before the order took effect
 			s.endProcesses(rundir.LeftoverGrace)
 		default:
 			r.signalled = true
@@ -64,7 +62,7 @@ func (s *supervisor) runScript(text string, during job.RunState) (result, error)
 
 	r.oomKills = s.oomKills() - before
 	if s.group == nil && (!r.status.Signaled() || r.status.Signal() != unix.SIGKILL) {
-		r.oomKills = 0 // the machine's count may be about others
+		r.oomKills = 0 // without a cgroup the count may be about other processes
 	}
 
 	s.drain(p)
@@ -72,7 +70,7 @@ func (s *supervisor) runScript(text string, during job.RunState) (result, error)
 	return r, nil
 }
 
-// running records that a process runs.
+// running records that a process of the rank runs.
 func (s *supervisor) running(pid int, st job.RunState) {
 	s.state.State, s.state.PID = st, pid
 	if p, ok := process.Read(pid); ok {
@@ -86,14 +84,14 @@ func (s *supervisor) running(pid int, st job.RunState) {
 	s.record()
 }
 
-// stopping records that the run was told to stop.
+// stopping records that the run was asked to stop.
 func (s *supervisor) stopping() {
 	s.out.remark("%s: ending all processes of this run", s.stop.reason)
 	s.state.State, s.state.Reason = job.RunStopping, s.stop.reason
 	s.record()
 }
 
-// launch starts a script in the working directory, in a session of its own.
+// launch starts a script in the working directory, in its own session.
 func (s *supervisor) launch(text string) (*script, error) {
 	shell, err := findShell()
 	if err != nil {
@@ -148,7 +146,7 @@ func (s *supervisor) launch(text string) (*script, error) {
 	return p, nil
 }
 
-// findShell returns bash or, where there is none, sh.
+// findShell returns the path of bash or, without bash, of sh.
 func findShell() (string, error) {
 	for _, shell := range []string{"/bin/bash", "/usr/bin/bash", "/usr/local/bin/bash", "/bin/sh"} {
 		if _, err := os.Stat(shell); err == nil {
@@ -161,7 +159,7 @@ func findShell() (string, error) {
 	return "", errors.New("neither /bin/bash nor /bin/sh exists")
 }
 
-// enterV2 lets the process be born in its cgroup, where the kernel can do that.
+// enterV2 starts the process inside its cgroup, if the kernel supports that.
 func (s *supervisor) enterV2(attr *syscall.SysProcAttr) (func(), error) {
 	if s.group == nil || !s.group.V2 {
 		return func() {}, nil
@@ -177,9 +175,9 @@ func (s *supervisor) enterV2(attr *syscall.SysProcAttr) (func(), error) {
 	return func() { _ = dir.Close() }, nil
 }
 
-// gather moves the processes of the run into its v1 cgroup. Doing it after the
-// start keeps the start fast: the first move on an idle machine can take the
-// kernel many milliseconds. A process that is forked meanwhile is found by the next pass.
+// gather moves the processes of the run into its v1 cgroup. It runs after the start to keep the
+// start fast: the first move on an idle machine can take the kernel many milliseconds. A process
+// that is forked meanwhile is found by the next pass.
 func (s *supervisor) gather() {
 	if s.group == nil || s.group.V2 {
 		return
@@ -216,8 +214,8 @@ func (s *supervisor) gather() {
 	})
 }
 
-// drain waits until all output is written. All processes of the run are gone, so
-// the pipes are at their end, unless a stranger was given one.
+// drain waits until all output is written. All processes of the run are gone, so the pipes are at
+// their end, unless a process outside the run holds one open.
 func (s *supervisor) drain(p *script) {
 	for _, pipe := range p.pipes {
 		if err := pipe.SetReadDeadline(s.clk.Now().Add(drainTime)); err != nil {

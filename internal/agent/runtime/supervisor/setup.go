@@ -13,9 +13,8 @@ import (
 	"trainyard/internal/job"
 )
 
-// setUp brings the set-up about, from the cache or by running it. The set-up
-// stays in the cache until release is called. It returns false with the end of the rank
-// if there is no set-up to go on with.
+// setUp provides the set-up, from the cache or by running it. The set-up stays in the cache until
+// release is called. If the set-up fails, setUp returns false and the ending of the rank.
 func (s *supervisor) setUp() (release func(), e rundir.Ending, ok bool) {
 	plan := s.rec.Setup
 	use, err := s.lockSetup(rundir.SetupUseLock, unix.LOCK_SH)
@@ -63,13 +62,13 @@ func (s *supervisor) setUp() (release func(), e rundir.Ending, ok bool) {
 	return release, e, ok
 }
 
-// setupTrouble is the end of a rank whose set-up failed through no fault of its own.
+// setupTrouble returns the ending of a rank whose set-up failed for a reason outside the job.
 func setupTrouble(err error) rundir.Ending {
 	return rundir.Ending{Cause: job.CauseLaunchFailed, Reason: fmt.Sprintf("cannot prepare the set-up: %v", err)}
 }
 
-// lockSetup takes a lock of the set-up, waiting for who has it. It returns nil
-// if the rank is told to stop meanwhile.
+// lockSetup takes a lock of the set-up and waits while another process holds it. It returns nil if
+// the rank is asked to stop meanwhile.
 func (s *supervisor) lockSetup(name string, how int) (*os.File, error) {
 	for remarked := false; ; {
 		f, err := rundir.TryLockSetup(s.rec.Setup.Dir, name, how)
@@ -90,14 +89,14 @@ func (s *supervisor) lockSetup(name string, how int) (*os.File, error) {
 	}
 }
 
-// cached reports whether the set-up is there, ready to be used.
+// cached reports whether a complete set-up is in the cache.
 func (s *supervisor) cached() (rundir.SetupResult, bool, error) {
 	var made rundir.SetupResult
 	have, err := rundir.ReadJSON(filepath.Join(s.rec.Setup.Dir, rundir.SetupResultFile), &made)
 	return made, have, err
 }
 
-// reuse puts the cached set-up into the rank's working directory.
+// reuse copies the cached set-up into the rank's working directory.
 func (s *supervisor) reuse(made rundir.SetupResult) error {
 	now := s.clk.Now()
 	if err := os.Chtimes(filepath.Join(s.rec.Setup.Dir, rundir.SetupResultFile), now, now); err != nil {
@@ -115,12 +114,12 @@ func (s *supervisor) reuse(made rundir.SetupResult) error {
 	return copyTree(filepath.Join(s.rec.Setup.Dir, rundir.SetupTreeName), work)
 }
 
-// makeSetup runs the set-up and, if it succeeds, caches what it made.
+// makeSetup runs the set-up and caches its result if it succeeds.
 func (s *supervisor) makeSetup() (rundir.Ending, bool, error) {
 	plan, work := s.rec.Setup, filepath.Join(s.dir, rundir.WorkDir)
 	kept := filepath.Join(plan.Dir, rundir.SetupTreeName)
 
-	// What a failed attempt left behind.
+	// Remove what a failed attempt left behind.
 	if err := errors.Join(rundir.RemoveTree(plan.OutputDir()), rundir.RemoveTree(kept)); err != nil {
 		return rundir.Ending{}, false, err
 	}
@@ -156,7 +155,7 @@ func (s *supervisor) makeSetup() (rundir.Ending, bool, error) {
 		made.Size += size
 
 		if err := copyTree(work, kept); err != nil {
-			// The run can go on; the next one makes its set-up again.
+			// The run can continue; the next run makes its set-up again.
 			s.logError(err)
 			s.out.remark("set-up not cached: %v", err)
 			return rundir.Ending{}, true, rundir.RemoveTree(kept)

@@ -55,8 +55,8 @@ import (
 	"trainyard/internal/job"
 )
 
-// supervisor carries out one rank. All its fields but out, kids and orders
-// belong to the goroutine that runs it.
+// supervisor executes one rank. All its fields except out, kids and orders belong to the goroutine
+// that runs it.
 type supervisor struct {
 	dir         string // the run directory
 	data        string // the data directory
@@ -67,15 +67,15 @@ type supervisor struct {
 	kids        *children
 	group       *cgroup.Group
 	orders      chan order
-	stop        order // the one that is obeyed
+	stop        order // the order that is being carried out
 	state       rundir.State
-	cgroupMoves sync.WaitGroup // processes on their way into the cgroup
+	cgroupMoves sync.WaitGroup // processes that are being moved into the cgroup
 }
 
-// Run carries out the rank whose run directory is dir and returns the exit
-// status for the process. It is called by main alone, in a process of its own,
-// before anything else is set up: it becomes the reaper of all descendants and
-// waits for every child. It returns at once if another supervisor has the rank, or had it.
+// Run executes the rank whose run directory is dir and returns the exit status of the process. Only
+// main calls it, in a process of its own, before anything else is set up: the process becomes the
+// reaper of all its descendants and waits for every child. It returns at once if another supervisor
+// has or had the rank.
 func Run(ctx context.Context, dir string, stderr io.Writer) int {
 	log := slog.New(slog.NewTextHandler(stderr, nil))
 	if err := supervise(ctx, dir, log); err != nil {
@@ -127,7 +127,7 @@ func supervise(ctx context.Context, dir string, log *slog.Logger) error {
 	}
 
 	s.limit()
-	s.record() // before anything is started: without a record nothing was
+	s.record() // before anything is started, so that a rank without a record started nothing
 	s.finish(s.execute())
 
 	return nil
@@ -138,7 +138,8 @@ func (s *supervisor) logError(err error) {
 	s.log.Warn("supervisor continues after an error", "error", err)
 }
 
-// limit makes the rank's cgroup. Without one the run goes on and says so.
+// limit creates the rank's cgroup. If that fails the run continues without limits, and its log says
+// so.
 func (s *supervisor) limit() {
 	if !s.rec.Limits.Usable() {
 		return
@@ -154,7 +155,7 @@ func (s *supervisor) limit() {
 	s.group, s.state.Group = g, g
 }
 
-// execute does what the launch says and returns how it ended.
+// execute carries out the launch and returns how it ended.
 func (s *supervisor) execute() rundir.Ending {
 	if s.stopRequested() {
 		return s.neverStarted()
@@ -187,12 +188,12 @@ func (s *supervisor) execute() rundir.Ending {
 	return s.classify(r)
 }
 
-// neverStarted is the end of a rank that was told to stop before its command began.
+// neverStarted returns the ending of a rank that was asked to stop before its command began.
 func (s *supervisor) neverStarted() rundir.Ending {
 	return rundir.Ending{Cause: s.stop.cause, Reason: s.stop.reason + " before it was started", Signalled: true}
 }
 
-// finish writes the end, which is final: nothing of the run is left.
+// finish records the ending, which is final: no process of the run is left.
 func (s *supervisor) finish(e rundir.Ending) {
 	s.cgroupMoves.Wait()
 	s.out.close()
@@ -205,7 +206,7 @@ func (s *supervisor) finish(e rundir.Ending) {
 	s.record()
 }
 
-// record writes the state and tells the agent.
+// record writes the state and notifies the agent.
 func (s *supervisor) record() {
 	if err := rundir.WriteState(context.Background(), s.dir, s.state, s.logError); err != nil {
 		s.logError(err)
@@ -216,9 +217,10 @@ func (s *supervisor) record() {
 	}
 }
 
-// endProcesses ends every process of the run and returns when none is left: SIGTERM to those that nobody
-// in the run looks after, see process.Stopping, and at half of the grace period to all; at its end SIGKILL as often
-// as it takes. An order to kill cuts the grace short. It reports whether anything had to be killed.
+// endProcesses ends every process of the run and returns when none is left. SIGTERM goes first to the processes
+// without a parent in the run (see process.Stopping), after half of the grace period to all; at its end SIGKILL is
+// sent until nothing is left. An order to kill ends the grace period at once. It reports whether any process had to
+// be killed.
 func (s *supervisor) endProcesses(grace time.Duration) (killed bool) {
 	q := rundir.Processes{Dir: s.dir, Group: s.group, Root: os.Getpid()}
 	if s.gone(q) {
@@ -269,13 +271,12 @@ func (s *supervisor) gone(q rundir.Processes) bool {
 	return err == nil && len(outside) == 0
 }
 
-// terminate sends SIGTERM to those whose turn it is.
+// terminate sends SIGTERM to the processes that process.Stopping selects.
 func (s *supervisor) terminate(q rundir.Processes, stopping *process.Stopping, deep, all bool) {
 	procs, err := q.Find(deep)
 	errs := []error{err}
-	for _, p := range stopping.Next(procs, process.Relations{Shell: process.Process.Shell,
-		ReadsFrom: process.Process.ReadsFrom}, all) {
-		errs = append(errs, p.Signal(unix.SIGTERM), p.Signal(unix.SIGCONT)) // a stopped process must see it
+	for _, p := range stopping.Next(procs, process.Relations{Shell: process.Process.Shell, ReadsFrom: process.Process.ReadsFrom}, all) {
+		errs = append(errs, p.Signal(unix.SIGTERM), p.Signal(unix.SIGCONT)) // wakes a stopped process
 	}
 
 	if err := errors.Join(errs...); err != nil {
@@ -290,7 +291,7 @@ func (s *supervisor) signal(q rundir.Processes, sig unix.Signal) {
 	}
 }
 
-// await returns when a child has ended, an order has come or d has passed.
+// await waits until a child ends, an order arrives or d has passed.
 func (s *supervisor) await(d time.Duration) {
 	ctx, cancel := context.WithTimeout(context.Background(), d)
 	defer cancel()

@@ -14,8 +14,8 @@ import (
 	"trainyard/internal/job"
 )
 
-// fingerprint returns a digest that changes when anything in a folder changes,
-// and how much is in it. It looks at names, sizes and times, not at the content.
+// fingerprint returns a digest that changes when anything in a directory changes, and the size of
+// its content. It considers names, sizes and times, not the content of files.
 func fingerprint(root string) ([sha256.Size]byte, job.Bytes, error) {
 	h := sha256.New()
 	var size int64
@@ -46,8 +46,8 @@ func fingerprint(root string) ([sha256.Size]byte, job.Bytes, error) {
 	return sum, job.Bytes(size), err
 }
 
-// copyTree copies a folder with its links, modes and times. Pipes, sockets and
-// devices are left out. Files share their blocks where the file system can do that.
+// copyTree copies a directory with its links, modes and times. Pipes, sockets and devices are left
+// out. Files share their blocks where the file system supports that.
 func copyTree(from, to string) error {
 	type folder struct {
 		path string
@@ -82,7 +82,7 @@ func copyTree(from, to string) error {
 				return err
 			}
 
-			return os.Symlink(target, dst) //nolint:gosec // nothing of the run is alive that could change it meanwhile
+			return os.Symlink(target, dst) //nolint:gosec // no process of the run is left to change it
 		case d.Type().IsRegular():
 			return copyFile(path, dst, info)
 		}
@@ -93,7 +93,8 @@ func copyTree(from, to string) error {
 		return fmt.Errorf("copy %s: %w", from, err)
 	}
 
-	// From the inside out: a folder may not be writable, and writing changes its time.
+	// From the inside out, because a directory may become read-only, and writing into it changes
+	// its time.
 	for i := len(folders) - 1; i >= 0; i-- {
 		if err := setModeAndTime(folders[i].path, folders[i].info); err != nil {
 			return fmt.Errorf("copy %s: %w", from, err)

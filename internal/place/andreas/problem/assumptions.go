@@ -2,7 +2,7 @@ package problem
 
 import "time"
 
-// Assumptions are what the policies take for granted about restarts and lateness.
+// Assumptions are what the policies assume about restarts and lateness.
 type Assumptions struct {
 	// Margin is the factor by which the gain of stopping a job must exceed the cost of
 	// its restart.
@@ -20,7 +20,7 @@ type Assumptions struct {
 	Patience   time.Duration
 }
 
-// Standard returns the assumptions of the policies as they are registered.
+// Standard returns the assumptions with which the policies are registered.
 func Standard() Assumptions {
 	return Assumptions{
 		Margin: 1.25, Restart: 30 * time.Second, Rest: 2,

@@ -6,7 +6,7 @@ import (
 	"trainyard/internal/humanize"
 )
 
-// Where says what a task is given.
+// Where describes the assignment of a task.
 func (y *Yard) Where(t *Task) string {
 	gpus := y.Describe(&t.Candidates[t.Assigned])
 	if len(t.Seats) == 1 {
@@ -16,7 +16,7 @@ func (y *Yard) Where(t *Task) string {
 	return fmt.Sprintf("%d nodes: %s", len(t.Seats), gpus)
 }
 
-// Describe names the GPUs of a candidate.
+// Describe describes the GPUs of a candidate.
 func (y *Yard) Describe(o *Candidate) string {
 	g := y.Kinds[o.Kind].gpu
 	if o.GPUs == 0 || g == nil {

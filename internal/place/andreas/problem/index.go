@@ -5,25 +5,25 @@ import (
 	"slices"
 )
 
-// NodeIndex has the nodes of one kind by how many GPUs they have free, so that the
-// tightest that will do is found at once.
+// NodeIndex lists the nodes of one kind by how many GPUs they have free, so that the tightest
+// suitable node is found without a search.
 type NodeIndex struct {
-	Free   []int8      // GPUs of each node
-	Used   []int8      // GPUs of each node
-	InUse  [][]uint64  // rows[n] is the set of nodes in use with n GPUs free
-	Idle   [][]uint64  // the same for nodes of which no GPU is in use
-	count  []int32     // of both rows
+	Free   []int8      // free GPUs of each node
+	Used   []int8      // used GPUs of each node
+	InUse  [][]uint64  // InUse[n] is the set of nodes in use with n GPUs free
+	Idle   [][]uint64  // the same for nodes without a used GPU
+	count  []int32     // number of nodes in both rows
 	shared []sharedGPU // GPUs that jobs share
 }
 
-// sharedGPU is a GPU of which jobs have parts.
+// sharedGPU is a GPU of which several jobs have parts.
 type sharedGPU struct {
 	node  int32
 	left  float64
-	tasks int // that have a part of it, and one more if others do; 0 if it is shared no more
+	tasks int // tasks that have a part of it, plus one if other jobs have; 0 if it is no longer shared
 }
 
-// Epsilon is what sums of parts may be off by.
+// Epsilon is the rounding error allowed in sums of parts.
 const Epsilon = 1e-6
 
 func newNodeIndex(nodes, size int) NodeIndex {
@@ -42,7 +42,7 @@ func newNodeIndex(nodes, size int) NodeIndex {
 	return s
 }
 
-// row is the set that a node is in.
+// row returns the set that a node belongs to.
 func (s *NodeIndex) row(at int32) []uint64 {
 	if s.Used[at] > 0 {
 		return s.InUse[s.Free[at]]
@@ -51,22 +51,22 @@ func (s *NodeIndex) row(at int32) []uint64 {
 	return s.Idle[s.Free[at]]
 }
 
-// put sets what a node has free.
+// put sets the numbers of free and used GPUs of a node.
 func (s *NodeIndex) put(at int32, free, used int) {
 	s.Free[at], s.Used[at] = int8(free), int8(used)
 	s.row(at)[at/64] |= 1 << (at % 64)
 	s.count[free]++
 }
 
-// Move changes what a node has free; n is what is taken, or given back below 0.
+// Move takes n GPUs of a node, or gives back -n if n is negative.
 func (s *NodeIndex) Move(at int32, n int) {
 	s.row(at)[at/64] &^= 1 << (at % 64)
 	s.count[s.Free[at]]--
 	s.put(at, int(s.Free[at])-n, int(s.Used[at])+n)
 }
 
-// Fit returns the node with the fewest free GPUs of those with at least so many, a
-// node that is in use before one that is not, and -1 if there is none.
+// Fit returns the node with the fewest free GPUs of those with at least gpus. A node that is in use
+// comes before one that is not. It returns -1 if there is none.
 func (s *NodeIndex) Fit(gpus int, skip []int32) int32 {
 	for _, rows := range [2][][]uint64{s.InUse, s.Idle} {
 		for n := gpus; n < len(rows); n++ {
@@ -82,7 +82,7 @@ func (s *NodeIndex) Fit(gpus int, skip []int32) int32 {
 	return -1
 }
 
-// CountWith returns how many nodes have at least so many GPUs free.
+// CountWith returns how many nodes have at least gpus GPUs free.
 func (s *NodeIndex) CountWith(gpus int) (nodes int) {
 	for n := gpus; n < len(s.count); n++ {
 		nodes += int(s.count[n])
@@ -104,8 +104,8 @@ func FirstOf(set []uint64, skip []int32) int32 {
 	return -1
 }
 
-// FindShared returns the shared GPU with the least left of those with so much left, on
-// one node if that is not -1, and -1 if there is none.
+// FindShared returns the shared GPU that has the least left of those with at least part left, on
+// the given node unless that is -1. It returns -1 if there is none.
 func (s *NodeIndex) FindShared(part float64, node int32) int {
 	best := -1
 	for i := range s.shared {
@@ -119,9 +119,9 @@ func (s *NodeIndex) FindShared(part float64, node int32) int {
 	return best
 }
 
-// share takes a share of a GPU, of one node if that is not -1: one that is shared
-// already if there is one, or else a free one. It returns its place among the
-// shared ones, -1 if there is no such GPU.
+// share takes a part of a GPU, on the given node unless that is -1: of a GPU that is shared already
+// if possible, or else of a free one. It returns the index among the shared GPUs, -1 if there is
+// none.
 func (s *NodeIndex) share(part float64, node int32) int {
 	if i := s.FindShared(part, node); i >= 0 {
 		s.shared[i].left -= part
@@ -153,7 +153,7 @@ func (s *NodeIndex) share(part float64, node int32) int {
 	return at
 }
 
-// unshare gives a part of a shared GPU back, and the GPU if nobody else has any.
+// unshare gives back a part of a shared GPU, and the GPU itself if no other job has a part.
 func (s *NodeIndex) unshare(part float64, at int) {
 	c := &s.shared[at]
 	c.left += part
@@ -163,7 +163,7 @@ func (s *NodeIndex) unshare(part float64, at int) {
 	}
 }
 
-// NewIndexes puts the rooms onto indexes as they are without the preemptible jobs.
+// NewIndexes returns indexes of the rooms without the preemptible jobs.
 func (y *Yard) NewIndexes() []NodeIndex {
 	list := make([]NodeIndex, len(y.Kinds))
 	for k := range y.Kinds {
@@ -183,7 +183,7 @@ func (y *Yard) NewIndexes() []NodeIndex {
 	return list
 }
 
-// Assign gives a task a candidate's GPUs if there is room, and reports whether there is.
+// Assign gives a task the GPUs of a candidate if there is room, and reports whether there is.
 func (y *Yard) Assign(t *Task, at int) bool {
 	o := &t.Candidates[at]
 	s := &y.Indexes[o.Kind]
@@ -217,7 +217,7 @@ func (y *Yard) Assign(t *Task, at int) bool {
 	return true
 }
 
-// Unassign takes a task's GPUs back.
+// Unassign takes back a task's GPUs.
 func (y *Yard) Unassign(t *Task) {
 	if t.Assigned < 0 {
 		return
@@ -236,8 +236,8 @@ func (y *Yard) Unassign(t *Task) {
 	}
 }
 
-// Reassign gives a task another candidate than the one it has, and reports whether there
-// was room; if not it keeps what it has. A candidate of -1 lets it wait.
+// Reassign gives a task another candidate, and reports whether there was room; if not it keeps the
+// one it has. Candidate -1 means that the task waits.
 func (y *Yard) Reassign(t *Task, to int) bool {
 	from := t.Assigned
 	y.previous = append(y.previous[:0], t.Positions...)
@@ -253,9 +253,8 @@ func (y *Yard) Reassign(t *Task, to int) bool {
 	return false
 }
 
-// AssignAt gives a task a candidate on the nodes that it has been recorded for. A
-// part of a GPU may no longer be there if others have taken their parts in another
-// order; then it waits.
+// AssignAt gives a task a candidate on the nodes recorded for it. A part of a GPU may no longer be
+// available if others have taken their parts in another order; then the task waits.
 func (y *Yard) AssignAt(t *Task, at int) {
 	t.Assigned = at
 

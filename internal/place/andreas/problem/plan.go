@@ -6,7 +6,7 @@ import (
 	"trainyard/internal/place"
 )
 
-// Plan says what must change for the tasks to have what they were given.
+// Plan returns the starts and stops that carry out the assignments of the tasks.
 func (y *Yard) Plan(why func(*Task) string) place.Plan {
 	var p place.Plan
 

@@ -7,7 +7,7 @@ import (
 	"trainyard/internal/place"
 )
 
-// ClearSeats takes everybody off the nodes, to begin with seats.
+// ClearSeats removes all tasks from the nodes, before seats are allocated.
 func (y *Yard) ClearSeats() {
 	y.Indexes = y.NewIndexes()
 	y.TasksIn = make([][]int32, len(y.Rooms))
@@ -17,7 +17,7 @@ func (y *Yard) ClearSeats() {
 	}
 }
 
-// usualSeats is how many tasks a node is expected to have at most.
+// usualSeats is the expected largest number of tasks on a node.
 const usualSeats = 8
 
 // AddSeat gives a task GPUs of a room.
@@ -28,11 +28,11 @@ func (y *Yard) AddSeat(i int32, room int32, seat place.Allocation) {
 	t.Positions = append(t.Positions, room)
 }
 
-// occupy takes a seat out of a room.
+// occupy subtracts a seat from a room.
 func (y *Yard) occupy(i int32, room int32, seat place.Allocation) {
 	t, r, sp := &y.Tasks[i], &y.Rooms[room], y.Positions[room]
 	need := &t.Item.Shape.Need
-	taken := bits.OnesCount64(seat.GPUs & r.Free) // a GPU that is shared already is taken once
+	taken := bits.OnesCount64(seat.GPUs & r.Free) // a GPU that is shared already was taken before
 	r.Free &^= seat.GPUs
 	r.Share(seat.GPUs, seat.Share)
 	r.CPUs -= need.CPUs
@@ -41,7 +41,7 @@ func (y *Yard) occupy(i int32, room int32, seat place.Allocation) {
 	y.TasksIn[room] = append(y.TasksIn[room], i)
 }
 
-// RemoveSeats takes a task off its seats, and returns them.
+// RemoveSeats removes a task from its seats, and returns them.
 func (y *Yard) RemoveSeats(i int32) (seats []place.Allocation, rooms []int32) {
 	t := &y.Tasks[i]
 	need := &t.Item.Shape.Need
@@ -66,7 +66,7 @@ func (y *Yard) RemoveSeats(i int32) (seats []place.Allocation, rooms []int32) {
 	return seats, rooms
 }
 
-// RestoreSeats puts a task back onto seats that it had.
+// RestoreSeats puts a task back on seats that it had.
 func (y *Yard) RestoreSeats(i int32, seats []place.Allocation, rooms []int32) {
 	for k, room := range rooms {
 		y.occupy(i, room, seats[k])

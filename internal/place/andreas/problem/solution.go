@@ -6,13 +6,13 @@ import (
 	"time"
 )
 
-// Solution is what each task is given: its candidate and its nodes.
+// Solution is the assignment of each task: its candidate and its nodes.
 type Solution struct {
 	Assigned  []int
 	positions [][]int32
 }
 
-// Snapshot records the solution as it is now.
+// Snapshot returns the current solution.
 func (y *Yard) Snapshot() Solution {
 	a := Solution{Assigned: make([]int, len(y.Tasks)), positions: make([][]int32, len(y.Tasks))}
 	for i := range y.Tasks {
@@ -35,7 +35,7 @@ func (y *Yard) Restore(a *Solution) {
 	}
 }
 
-// NewRand is the random source of one plan.
+// NewRand returns the random source of one plan. The same seed and time give the same plan.
 func NewRand(seed uint64, now time.Time) *rand.Rand {
 	return rand.New(rand.NewPCG(seed, uint64(now.UnixNano())))
 }

@@ -10,37 +10,36 @@ import (
 	"trainyard/internal/queue"
 )
 
-// Task is a job that may be given GPUs: a queued one, or a running one that may be preempted.
+// Task is a job that may be given GPUs: a queued job, or a running one that may be preempted.
 type Task struct {
 	Item    *queue.Item
 	Running *place.Running // nil if it is queued
 
-	// What is known of it.
+	// What is known of the job.
 	CurrentRooms  []int32 // the rooms that it runs in
 	RemainingWork float64 // in units of work; in seconds if its speed is unknown
 	HasDeadline   bool
 	Slack         float64 // seconds until the deadline
 	LateCost      float64 // money for a second past the deadline, or for any second without one
-	RestartTime   float64 // seconds that stopping and starting it again takes
-	QueueRank     int     // in the order of the queue, of a queued job without a deadline
+	RestartTime   float64 // seconds that stopping and starting again takes
+	QueueRank     int     // position in the queue, of a queued job without a deadline
 
-	// What it could have.
+	// The candidates of the task.
 	configurations []Configuration
 	Candidates     []Candidate
-	Current        int // the candidate that it has now, -1 if it is queued
+	Current        int // index of its present candidate, -1 if it is queued
 
-	// What it is given.
-	Assigned    int     // the candidate, -1 if it waits
+	// The assignment of the task.
+	Assigned    int     // index of the candidate, -1 if it waits
 	Positions   []int32 // its nodes, by their positions in the kind's index; once seats are allocated, its rooms
 	onePosition [1]int32
 	sharedGPU   int                // the shared GPU that it has a part of, in the kind's index
-	Seats       []place.Allocation // once seats are allocated
+	Seats       []place.Allocation // valid once seats are allocated
 
 	Valuation
 }
 
-// Valuation is what a policy that looks ahead computes about a task. This package
-// only stores it.
+// Valuation is what a policy with a look-ahead computes for a task. This package only stores it.
 type Valuation struct {
 	Leanest      int     // the candidate that uses least of the yard
 	Fastest      int     // the fastest candidate
@@ -51,23 +50,24 @@ type Valuation struct {
 	RandomFactor float64 // multiplies the value of its steps in a randomised search
 }
 
-// Candidate is a configuration that a task could have, with what it would take and cost.
+// Candidate is a configuration for a task, with its duration and cost there.
 type Candidate struct {
 	Configuration
-	Duration float64 // seconds until it ends there
-	Startup  float64 // of these until it does its first work
-	Usage    float64 // what it takes of the yard, in GPUs of the best kind
+	Duration float64 // seconds until the task ends
+	Startup  float64 // seconds of Duration before its first work
+	Usage    float64 // share of the yard that it takes, in GPUs of the best kind
 	Cost     float64 // of its GPUs until its end, on well used nodes
-	Gain     float64 // money that it saves in a second compared with waiting
+	Gain     float64 // money saved per second compared with waiting
 	ColdGain float64 // the same on nodes that must be switched on first
 }
 
-// Configuration is a kind and a number of GPUs, as all jobs of one shape and speed have it.
+// Configuration is a kind and a number of GPUs. All jobs of one shape and speed share their
+// configurations.
 type Configuration struct {
 	Kind        int32
 	GPUs, Nodes int32   // of all nodes together
-	Share       float64 // of the one GPU, if it is shared with others; 0 for whole GPUs
-	Rate        float64 // units of work in a second
+	Share       float64 // of the one GPU, if it is shared; 0 for whole GPUs
+	Rate        float64 // units of work per second
 }
 
 type configurationKey struct {
@@ -75,10 +75,10 @@ type configurationKey struct {
 	speed *job.Speed
 }
 
-// unknownLasts is how long a job is assumed to run of which nothing is known.
+// unknownLasts is the assumed duration of a job of which nothing is known.
 const unknownLasts = time.Hour
 
-// enter makes tasks of the jobs that are queued and of those that may be stopped.
+// enter makes tasks of the queued and the preemptible jobs.
 func (y *Yard) enter(waiting []*queue.Item) {
 	y.shapes = map[*queue.Shape]*Shape{}
 	y.needs = map[fleet.Need]*Shape{}
@@ -100,7 +100,7 @@ func (y *Yard) enter(waiting []*queue.Item) {
 	}
 }
 
-// rank records the order of the queue, for the jobs without a deadline.
+// rank records the position in the queue of jobs without a deadline.
 func (y *Yard) rank() {
 	ranks := make(map[*queue.Item]int, y.View.Queue.Len())
 	walk := y.View.Queue.Walk(y.View.UsageOf)
@@ -117,8 +117,8 @@ func (y *Yard) rank() {
 	}
 }
 
-// ListCandidates finds out what each task could have, and how long it would take there. A
-// running job that nothing but its place is known of may only stay or wait.
+// ListCandidates lists the candidates of each task with their durations. A running job of unknown
+// speed may only stay or wait.
 func (y *Yard) ListCandidates() {
 	total := 0
 	for i := range y.Tasks {
@@ -196,7 +196,7 @@ func (y *Yard) runningCandidates(t *Task) {
 	t.Current = 0
 }
 
-// lasts is how long a job of unknown speed runs.
+// lasts returns the assumed duration of a job of unknown speed.
 func (y *Yard) lasts(it *queue.Item) time.Duration {
 	if it.Lasts > 0 {
 		return it.Lasts
@@ -205,8 +205,8 @@ func (y *Yard) lasts(it *queue.Item) time.Duration {
 	return unknownLasts
 }
 
-// endOf is when a running job of unknown speed is assumed to end. One that is past
-// that is assumed to run as long again as it is late.
+// endOf returns when a running job of unknown speed is assumed to end. A job past that time is
+// assumed to run as long again as it is late.
 func (y *Yard) endOf(r *place.Running) time.Time {
 	from := r.Began
 	if from.IsZero() {
@@ -221,7 +221,7 @@ func (y *Yard) endOf(r *place.Running) time.Time {
 	return end
 }
 
-// ConfigurationsOf returns what jobs of the task's shape and speed could have.
+// ConfigurationsOf returns the configurations for jobs of the task's shape and speed.
 func (y *Yard) ConfigurationsOf(t *Task) []Configuration {
 	if t.configurations == nil {
 		key := configurationKey{y.ShapeOf(t.Item.Shape), t.Item.Outlook.Speed}
@@ -237,8 +237,8 @@ func (y *Yard) ConfigurationsOf(t *Task) []Configuration {
 	return t.configurations
 }
 
-// listConfigurations makes a list of configurations. If nobody measured the job on any kind of GPU that there is,
-// all will do.
+// listConfigurations lists the configurations of a job. If it was measured on no kind of GPU in the yard, all
+// kinds are allowed.
 func (y *Yard) listConfigurations(it *queue.Item) []Configuration {
 	sh := y.ShapeOf(it.Shape)
 	if it.Outlook.Speed != nil {
@@ -250,8 +250,8 @@ func (y *Yard) listConfigurations(it *queue.Item) []Configuration {
 	return y.enumerate(it, sh, func(_ int, c count) float64 { return y.guess(it, c) })
 }
 
-// measured lists what a job has been measured on. Where it can do with a part of a
-// GPU, that is a candidate too.
+// measured lists the configurations in which a job was measured. If a part of a GPU is enough for
+// it, that is a configuration too.
 func (y *Yard) measured(it *queue.Item, sh *Shape) []Configuration {
 	speed := it.Outlook.Speed
 	list := y.enumerate(it, sh, func(k int, c count) float64 { return y.curve(speed, k).Rate(c.gpus, c.nodes) })
@@ -260,7 +260,7 @@ func (y *Yard) measured(it *queue.Item, sh *Shape) []Configuration {
 	}
 
 	for k := range y.Kinds {
-		if sh.most[k] < 1 || y.Kinds[k].id < 0 { // on a node of several kinds it is not said which GPU it gets
+		if sh.most[k] < 1 || y.Kinds[k].id < 0 { // on a node of several kinds it is unknown which GPU the job gets
 			continue
 		}
 
@@ -283,7 +283,7 @@ func (y *Yard) enumerate(it *queue.Item, sh *Shape, rate func(k int, c count) fl
 		for _, c := range y.counts(it, k, sh.most[k]) {
 			d := Configuration{Kind: int32(k), GPUs: int32(c.gpus), Nodes: int32(c.nodes), Rate: rate(k, c)}
 
-			// More GPUs that are not faster are no candidate.
+			// More GPUs that are not faster are not a candidate.
 			if d.Rate > 0 && (len(list) == from || d.Rate > list[len(list)-1].Rate) {
 				list = append(list, d)
 			}
@@ -293,14 +293,14 @@ func (y *Yard) enumerate(it *queue.Item, sh *Shape, rate func(k int, c count) fl
 	return list
 }
 
-// count is a number of GPUs and the nodes that it takes.
+// count is a number of GPUs and the number of nodes for it.
 type count struct{ gpus, nodes int }
 
-// maxCounts is how many counts of one kind are tried for a job that could have many.
+// maxCounts bounds how many counts per kind are tried for a job with a wide range.
 const maxCounts = 16
 
-// counts lists how many GPUs of a kind a job could have, ascending, each on as few
-// nodes as possible. Of many, every further one is a step greater.
+// counts lists the numbers of GPUs of a kind that a job could have, ascending, each on as few nodes
+// as possible. For a wide range the steps between them grow.
 func (y *Yard) counts(it *queue.Item, k, perNode int) []count {
 	n := &it.Shape.Need
 	if n.MaxGPUs == 0 {
@@ -339,12 +339,12 @@ func (y *Yard) curve(s *job.Speed, k int) *job.Curve {
 	return s.On("", 0)
 }
 
-// unknownGain is how a job is assumed to become faster with more GPUs of which
-// nothing is known: twice as many make it 1.8 times as fast.
+// unknownGain is the assumed exponent with which a job of unknown speed scales: twice as many GPUs
+// make it 1.8 times as fast.
 const unknownGain = 0.85
 
-// guess returns the units a second of a job of unknown speed: one for each second
-// that it lasts on the least that it asks for.
+// guess returns the units of work per second of a job of unknown speed, where a unit is one second
+// of its assumed duration on its minimum.
 func (y *Yard) guess(it *queue.Item, c count) float64 {
 	n := &it.Shape.Need
 	rate := 1.0
@@ -359,7 +359,7 @@ func (y *Yard) guess(it *queue.Item, c count) float64 {
 	return rate
 }
 
-// Amount is how many GPUs a candidate has, a part counted as such.
+// Amount returns the number of GPUs, with a part counted as a fraction.
 func (d *Configuration) Amount() float64 {
 	if d.Share > 0 {
 		return d.Share
@@ -368,11 +368,11 @@ func (d *Configuration) Amount() float64 {
 	return float64(d.GPUs)
 }
 
-// Plain reports whether a candidate is of whole GPUs of one node.
+// Plain reports whether the configuration is whole GPUs of one node.
 func (d *Configuration) Plain() bool { return d.Nodes == 1 && d.Share == 0 }
 
-// On returns how many GPUs the i-th node gives: as many as the others, or one more
-// on the first few.
+// On returns how many GPUs the i-th node gives: GPUs divided by Nodes, and one more on the first
+// nodes for the remainder.
 func (d *Configuration) On(i int) int {
 	each := d.GPUs / d.Nodes
 	if int32(i) < d.GPUs%d.Nodes {
@@ -382,9 +382,9 @@ func (d *Configuration) On(i int) int {
 	return int(each)
 }
 
-// SetLateCost sets what a second past the deadline costs. Without a deadline every
-// second costs as much as the GPUs that the job asks for at least, and the more
-// the older it is.
+// SetLateCost sets what a second past the deadline costs: the late cost of the job, or else a multiple
+// of the price of its cheapest candidate. Without a deadline every second costs such a multiple, and
+// more the longer ago the job was submitted.
 func (y *Yard) SetLateCost(t *Task) {
 	o := t.Item.Outlook
 	if t.HasDeadline && o.LateCost > 0 {

@@ -21,8 +21,7 @@ import (
 	"trainyard/internal/queue"
 )
 
-// Yard is what one plan is made of: kinds of nodes with their prices, and tasks
-// with what they could be given.
+// Yard is the input of one plan: kinds of nodes with their prices, and tasks with their candidates.
 type Yard struct {
 	o              *Assumptions
 	View           *place.View
@@ -30,15 +29,15 @@ type Yard struct {
 	HasEstimates   bool // some job has a deadline or a known speed
 	preemptible    []preemptible
 	Kinds          []Kind
-	Rooms          []fleet.Room // the view's, with what preemptible jobs hold taken out
+	Rooms          []fleet.Room // those of the view, without what preemptible jobs hold
 	Positions      []Position   // of each room
 	Tasks          []Task
 	shapes         map[*queue.Shape]*Shape
 	needs          map[fleet.Need]*Shape
 	configurations map[configurationKey][]Configuration
-	Indexes        []NodeIndex // of each kind, as the tasks have been placed
-	candidateSpace []Candidate // of all tasks
-	previous       []int32     // nodes that a task had
+	Indexes        []NodeIndex // of each kind, with the tasks placed so far
+	candidateSpace []Candidate // memory for the candidates of all tasks
+	previous       []int32     // scratch space: nodes that a task had
 	TasksIn        [][]int32   // tasks with a seat in each room
 }
 
@@ -46,9 +45,9 @@ type Yard struct {
 type Kind struct {
 	id        int32 // as in fleet.Room
 	class     fleet.Class
-	gpu       *fleet.GPU // one of them; nil without
-	Cost      []float64  // money a second with 0, 1, … GPUs in use, above that of a node that is on
-	GPURate   float64    // of one GPU a second, on a node that is used in the best way
+	gpu       *fleet.GPU // an example; nil without GPUs
+	Cost      []float64  // per second with 0, 1, … GPUs in use, in addition to that of a node that is on
+	GPURate   float64    // cost of one GPU per second, on a node that is used in the best way
 	PowersOff bool       // an unused node is switched off
 	Boot      float64    // seconds from off to ready
 	Rooms     []int32
@@ -56,15 +55,15 @@ type Kind struct {
 	GPUs      int // free or held by preemptible jobs
 }
 
-// Position is where a room stands: its kind, and its place among the rooms of that kind.
+// Position is the kind of a room and its index among the rooms of that kind.
 type Position struct{ Kind, At int32 }
 
-// perHour turns a price for an hour into one for a second.
+// perHour converts a price per hour to one per second.
 const perHour = 1.0 / 3600
 
-// NewYard returns a view as nodes with prices and jobs with configurations. If running jobs are
-// fixed, only queued jobs become tasks. If no job has a deadline or a known speed, HasEstimates
-// is false and there are no tasks.
+// NewYard converts a view to nodes with prices and jobs with configurations. If running jobs are
+// fixed, only queued jobs become tasks. If no job has a deadline or a known speed, HasEstimates is
+// false and there are no tasks.
 func NewYard(v *place.View, o *Assumptions, fixed bool) *Yard {
 	y := &Yard{o: o, View: v, Now: v.Now, Rooms: v.Rooms}
 	waiting := v.Queue.Items()
@@ -94,9 +93,9 @@ func hasEstimate(it *queue.Item) bool {
 	return !it.Outlook.Deadline.IsZero() || it.Outlook.Speed != nil
 }
 
-// preemptible is a running job that may be stopped: it resumes from a checkpoint, is not
-// being stopped already nor has just been started, and could also stay where it
-// is: its nodes are open, its GPUs sound and promised to nobody else.
+// preemptible is a running job that may be stopped: it resumes from a checkpoint, is not being
+// stopped already, and has not just been started. It must also be able to stay: its nodes are open,
+// and its GPUs are sound and not promised to another job.
 type preemptible struct {
 	run   *place.Running
 	rooms []int32 // of its seats
@@ -127,7 +126,7 @@ func (y *Yard) listPreemptible() {
 	}
 }
 
-// restartTime is how long stopping a job and starting it again takes.
+// restartTime returns how long stopping a job and starting it again takes.
 func (y *Yard) restartTime(it *queue.Item) time.Duration {
 	again := y.o.Restart
 	if s := it.Outlook.Speed; s != nil {
@@ -144,8 +143,8 @@ func mayStay(room *fleet.Room, r *place.Running, s place.Allocation) bool {
 	})
 }
 
-// free takes what preemptible jobs hold out of the rooms. Nobody else holds the same, nor
-// was it promised to anybody.
+// free removes what preemptible jobs hold from the rooms. No other job holds or was promised the
+// same.
 func (y *Yard) free() {
 	for _, l := range y.preemptible {
 		need := &l.run.Shape.Need
@@ -163,7 +162,7 @@ func (y *Yard) free() {
 	}
 }
 
-// Find returns the place of a node's room, -1 if it has none.
+// Find returns the index of a node's room, -1 if it has none.
 func (y *Yard) Find(n id.Node) int {
 	at := sort.Search(len(y.Rooms), func(i int) bool { return y.Rooms[i].Node.ID >= n })
 	if at < len(y.Rooms) && y.Rooms[at].Node.ID == n {
@@ -173,8 +172,7 @@ func (y *Yard) Find(n id.Node) int {
 	return -1
 }
 
-// groupRooms puts the open rooms together by kind. A node with several kinds of GPU
-// is a kind of its own.
+// groupRooms groups the open rooms by kind. A node with several kinds of GPU is a kind of its own.
 func (y *Yard) groupRooms() {
 	y.Positions = make([]Position, len(y.Rooms))
 	for i := range y.Rooms {
@@ -192,7 +190,7 @@ func (y *Yard) groupRooms() {
 	}
 }
 
-// kindOf returns the kind of a room, a new one if there is none like it.
+// kindOf returns the kind of a room, and adds one if there is none like it.
 func (y *Yard) kindOf(r *fleet.Room) int {
 	mixed := r.Kind < 0 && len(r.Node.Inventory.GPUs) > 0
 	for i := range y.Kinds {
@@ -213,8 +211,8 @@ func (y *Yard) kindOf(r *fleet.Room) int {
 	return len(y.Kinds) - 1
 }
 
-// priceOf computes what a node of a kind costs. A node that is on in any case
-// costs only what it draws more; without a tariff a GPU-hour is worth one.
+// priceOf computes the price of a node of a kind. A node that is on anyway costs only its
+// additional power; without a tariff a GPU-hour costs 1.
 func (y *Yard) priceOf(k *Kind, n *fleet.Node) {
 	t := y.View.Tariff
 	p := t.Of(n)
@@ -243,14 +241,14 @@ func (y *Yard) priceOf(k *Kind, n *fleet.Node) {
 	}
 }
 
-// Shape is what a need can have of each kind.
+// Shape is how many GPUs of each kind a need can have.
 type Shape struct {
 	Match *fleet.Matcher
-	most  []int // GPUs on one node, by kind; -1 if no node of the kind will do
+	most  []int // GPUs on one node, by kind; -1 if no node of the kind is suitable
 }
 
-// ShapeOf returns what a need can have. Jobs that were started at different times
-// may have one need and several shapes.
+// ShapeOf returns how many GPUs of each kind a need can have. Jobs that were started at different
+// times may have the same need and different shapes.
 func (y *Yard) ShapeOf(s *queue.Shape) *Shape {
 	sh, known := y.shapes[s]
 	if known {
@@ -289,7 +287,7 @@ func (y *Yard) newShape(need *fleet.Need) *Shape {
 	return sh
 }
 
-// Power is what the nodes of a kind cost in a second.
+// Power returns what the nodes of a kind cost per second.
 func (y *Yard) Power(k int) float64 {
 	sum := 0.0
 	for _, u := range y.Indexes[k].Used {

@@ -9,20 +9,20 @@ import (
 	"trainyard/internal/place/ordered"
 )
 
-// Order is the order in which a first-principle rule serves the jobs that are queued.
+// Order is the order in which a first-principle rule serves queued jobs.
 type Order string
 
 // The orders.
 const (
 	FIFO     Order = "fifo" // by submission
 	EDF      Order = "edf"  // by deadline
-	Priority Order = "ps"   // by what being late costs, the greatest first
+	Priority Order = "ps"   // by the cost of being late, the largest first
 )
 
-// FirstPrinciple is a first-principle rule, as the published schedulers are measured
-// against: jobs are served in a fixed order and what runs is left alone. A job
-// takes the configuration that the published rule would choose now, or its next if
-// there is no room; jobs behind one that does not fit may start.
+// FirstPrinciple is one of the first-principle rules with which the published schedulers are
+// compared: jobs are served in a fixed order, and running jobs are left alone. A job takes the
+// configuration that the published rule would choose now, or its next one if there is no room; jobs
+// behind one that does not fit may start.
 type FirstPrinciple struct{ by Order }
 
 var _ place.Policy = FirstPrinciple{}
@@ -30,13 +30,13 @@ var _ place.Policy = FirstPrinciple{}
 // NewFirstPrinciple returns the rule with this order.
 func NewFirstPrinciple(by Order) FirstPrinciple { return FirstPrinciple{by} }
 
-// Name is what the policy is called in the configuration.
+// Name returns the name of the policy in the configuration.
 func (p FirstPrinciple) Name() string { return "andreas-" + string(p.by) }
 
-// Revises reports that it leaves alone what runs.
+// Revises reports that the policy leaves running jobs alone.
 func (FirstPrinciple) Revises() bool { return false }
 
-// Plan starts what can start.
+// Plan starts the queued jobs that fit.
 func (p FirstPrinciple) Plan(v *place.View) place.Plan {
 	y := problem.NewYard(v, noRestartCost(), true)
 	if !y.HasEstimates {

@@ -1,7 +1,7 @@
-// Package published is the randomised greedy rule of the ANDREAS papers (andreas-published)
-// and the first-principle rules it was measured against (andreas-fifo, andreas-edf,
-// andreas-ps), for comparison with the policy andreas. None of them knows the cost of a
-// restart, and none provisions nodes.
+// Package published is the randomised greedy rule of the ANDREAS papers (andreas-published) and the
+// first-principle rules it was measured against (andreas-fifo, andreas-edf, andreas-ps), for
+// comparison with the policy andreas. None of them considers the cost of a restart, and none
+// provisions nodes.
 package published
 
 import (
@@ -18,35 +18,34 @@ import (
 
 // Options are the parameters of the published rule.
 type Options struct {
-	// Rounds is how often an order is drawn. 0 is the published number: as many as
-	// nodes times jobs times the counts of GPUs in the price table, at most a
-	// thousand. Below 0 there is none, which is the published greedy rule.
+	// Rounds is the number of random orders. 0 means the published number: nodes times jobs times
+	// the counts of GPUs in the price table, at most a thousand. A negative number means none,
+	// which is the published greedy rule.
 	Rounds int
 	Seed   uint64
-	Swap   float64 // by how much a swap is likelier if it brings the greater weight forward
-	Choice float64 // share of the configurations, from the best, of which one is drawn
-	Worst  float64 // what being late costs a postponed job, in times of its price
+	Swap   float64 // factor by which a swap is likelier if it moves the larger weight forward
+	Choice float64 // fraction of the configurations, from the best, from which one is drawn
+	Worst  float64 // cost of being late for a postponed job, as a multiple of its price
 }
 
-// Defaults are the published parameters.
+// Defaults returns the published parameters.
 func Defaults() Options {
 	return Options{Swap: 0.05, Choice: 0.05, Worst: 100}
 }
 
-// Policy is the randomised greedy rule as it was published: at every event it
-// gives all GPUs anew. Jobs go by pressure, which is how late they will be at
-// best, times their weight if that is positive. Each takes the cheapest
-// configuration that meets its deadline or else the fastest, on the node where it
-// fits most tightly; if there is no room it tries its next. A thousand orders are
-// drawn around that one, and the cheapest until the first end counts, with a
-// penalty for the jobs that are put off. It knows no cost of stopping a job.
+// Policy is the randomised greedy rule as it was published: at every event it reassigns all GPUs.
+// Jobs are sorted by pressure, which is their best possible lateness, times their weight if it is
+// positive. Each takes the cheapest configuration that meets its deadline or else the fastest, on
+// the node where it fits most tightly; if there is no room it tries its next configuration. A
+// thousand orders are drawn around that one, and the one with the least cost until the first end of
+// a job wins; postponed jobs add a penalty. The cost of stopping a job is not considered.
 //
-// The public program has defects that are not repeated here: its sweep of swaps
-// reads past the end of the list, and its pool of solutions takes only those that
-// beat the first. That a choice among the best twentieth of fewer than thirty
-// configurations is none is kept: the rounding is part of the rule. Its simulator
-// moves jobs between like nodes at every event, which its deployed form tries to
-// undo; here the same schedule is had with as few moves as possible.
+// Two defects of the public program are not repeated here: its sweep of swaps reads past the end of
+// the list, and its pool of solutions accepts only those that beat the first. One is kept because
+// the rounding is part of the rule: a choice among the best twentieth of fewer than thirty
+// configurations is no choice at all. The published simulator moves jobs between identical nodes at
+// every event, which its deployed form tries to undo; here the same schedule is reached with as few
+// moves as possible.
 type Policy struct{ o Options }
 
 var _ place.Searcher = (*Policy)(nil)
@@ -54,19 +53,19 @@ var _ place.Searcher = (*Policy)(nil)
 // New returns the published rule with these parameters.
 func New(o Options) *Policy { return &Policy{o} }
 
-// Name is what the policy is called in the configuration.
+// Name returns the name of the policy in the configuration.
 func (*Policy) Name() string { return "andreas-published" }
 
-// Revises reports that it stops, moves and resizes what runs.
+// Revises reports that the policy stops, moves and resizes running jobs.
 func (*Policy) Revises() bool { return true }
 
-// Plan gives all GPUs anew.
+// Plan reassigns all GPUs.
 func (p *Policy) Plan(v *place.View) place.Plan { return p.Search(v, nil) }
 
-// Slow reports that the server does not wait for it.
+// Slow reports that the server plans in the background instead of waiting for the policy.
 func (*Policy) Slow() bool { return true }
 
-// Search gives all GPUs anew, in the best of the ways it has time to try.
+// Search is Plan with a time limit: it returns the best of the orders tried until enough is true.
 func (p *Policy) Search(v *place.View, enough func() bool) place.Plan {
 	y := problem.NewYard(v, noRestartCost(), false)
 	if !y.HasEstimates {
@@ -121,7 +120,7 @@ func (p *Policy) rounds(y *problem.Yard) int {
 	return min(1000, len(y.Rooms)*len(y.Tasks)*counts)
 }
 
-// noRestartCost are the assumptions of rules that know no cost of stopping and starting.
+// noRestartCost returns the assumptions of rules that ignore the cost of stopping and starting.
 func noRestartCost() *problem.Assumptions {
 	a := problem.Standard()
 	a.Margin, a.Rest = 0, 0
@@ -134,13 +133,12 @@ type rule struct {
 	y        *problem.Yard
 	order    []int32
 	pressure []float64
-	lists    [][]int32 // of each task: its candidates, the best first
-	slowest  []float64 // seconds of each task where it is slowest
+	lists    [][]int32 // candidates of each task, the best first
+	slowest  []float64 // duration of each task in its slowest configuration, in seconds
 }
 
-// newRule orders the configurations of each task: those that meet the deadline by
-// what they cost, the others by their time. What a node costs is what it would
-// cost with this job alone.
+// newRule sorts the configurations of each task: those that meet the deadline by cost, then the
+// others by duration. The cost of a node is what it would cost with this job alone.
 func newRule(y *problem.Yard) *rule {
 	r := &rule{
 		y: y, order: make([]int32, len(y.Tasks)), pressure: make([]float64, len(y.Tasks)),
@@ -161,7 +159,7 @@ func newRule(y *problem.Yard) *rule {
 		for k := range t.Candidates {
 			o := &t.Candidates[k]
 			if o.Rate > 0 && t.RemainingWork > 0 {
-				o.Duration = t.RemainingWork / o.Rate // it knows nothing of starts
+				o.Duration = t.RemainingWork / o.Rate // the rule ignores start-up times
 			}
 
 			o.Cost = 0
@@ -170,7 +168,7 @@ func newRule(y *problem.Yard) *rule {
 			}
 
 			least, r.slowest[i] = min(least, o.Duration), max(r.slowest[i], o.Duration)
-			if o.Share == 0 { // it gives whole GPUs
+			if o.Share == 0 { // the rule assigns whole GPUs only
 				r.lists[i] = append(r.lists[i], int32(k))
 			}
 		}
@@ -200,7 +198,7 @@ func newRule(y *problem.Yard) *rule {
 	return r
 }
 
-// sortByPressure puts the jobs with the greatest pressure first.
+// sortByPressure sorts the jobs by pressure, the largest first.
 func (r *rule) sortByPressure() {
 	for i := range r.order {
 		r.order[i] = int32(i)
@@ -209,7 +207,7 @@ func (r *rule) sortByPressure() {
 	slices.SortStableFunc(r.order, func(a, b int32) int { return cmp.Compare(r.pressure[b], r.pressure[a]) })
 }
 
-// swap goes through the order once and swaps neighbours at random.
+// swap goes through the order once and swaps adjacent jobs at random.
 func (r *rule) swap(rng *rand.Rand, by float64) {
 	for i := 0; i+1 < len(r.order); i++ {
 		likely := 0.5 - by
@@ -223,8 +221,8 @@ func (r *rule) swap(rng *rand.Rand, by float64) {
 	}
 }
 
-// assign places the tasks in their order, each on the first of its configurations
-// that there is room for. draw chooses with which of so many to begin.
+// assign places the tasks in their order, each in the first of its configurations that fits. draw
+// chooses the configuration, of n, at which to begin.
 func (r *rule) assign(draw func(n int) int) {
 	y := r.y
 	for i := range y.Tasks {
@@ -246,8 +244,8 @@ func (r *rule) assign(draw func(n int) int) {
 	}
 }
 
-// cost is the published measure of a schedule: what it costs until the first job
-// ends, and what being late would cost the jobs that are put off at worst.
+// cost is the published measure of a schedule: its cost until the first job ends, plus the worst
+// cost of being late for postponed jobs.
 func (r *rule) cost(worst float64) float64 {
 	y := r.y
 	until := math.Inf(1)
@@ -278,7 +276,7 @@ func (r *rule) cost(worst float64) float64 {
 	return sum
 }
 
-// reason says what the rule thought of.
+// reason explains the decision of the rule for a task.
 func (r *rule) reason(t *problem.Task) string {
 	switch {
 	case t.Assigned < 0:

@@ -10,11 +10,10 @@ import (
 	"trainyard/internal/place/andreas/problem"
 )
 
-// relabel finds seats for a solution as it is: so many jobs of each size together on
-// a node. Which node is which, and which of the jobs of one size is where, makes
-// no difference to what the solution costs, so as many as possible stay where they
-// are. A task that cannot have its seats there after all, because CPUs or memory
-// do not suffice, waits.
+// relabel finds seats for a solution. A solution says only which sizes of jobs share a node. Which
+// node that is, and which of the jobs of one size it has, makes no difference to the cost, so as
+// many jobs as possible stay where they are. A task that cannot have its seats after all, because
+// CPUs or memory do not suffice, waits.
 func (r *rule) relabel() {
 	left := make([][]int32, len(r.y.Kinds))
 	for k := range r.y.Kinds {
@@ -51,11 +50,11 @@ func (r *rule) relabel() {
 	}
 }
 
-// keepsAssignment reports whether a task is given just what it has, on whatever node.
+// keepsAssignment reports whether a task is assigned what it has now, on any node.
 func keepsAssignment(t *problem.Task) bool { return t.Running != nil && t.Assigned == t.Current }
 
-// takePlace takes one of the places that a room has for tasks of this size, and
-// reports whether there is one.
+// takePlace takes one of the places that a room has for tasks of this size, and reports whether
+// there was one.
 func (r *rule) takePlace(left [][]int32, t *problem.Task, room int32) bool {
 	o := &t.Candidates[t.Assigned]
 	sp := r.y.Positions[room]
@@ -69,7 +68,7 @@ func (r *rule) takePlace(left [][]int32, t *problem.Task, room int32) bool {
 	return true
 }
 
-// claim seats a task on the rooms that it has been recorded for.
+// claim seats a task in the rooms recorded for it.
 func (r *rule) claim(i int32) {
 	t := &r.y.Tasks[i]
 	o := &t.Candidates[t.Assigned]
@@ -92,9 +91,9 @@ func (r *rule) claim(i int32) {
 	}
 }
 
-// rename chooses which node of a kind is which, so that most tasks find a place of
-// their size where they are. It writes the rooms of tasks on several nodes down,
-// and returns how many places for tasks of one node each real node has, by size.
+// rename maps the nodes of the solution to real nodes of a kind, so that most tasks find a place of
+// their size where they are. It records the rooms of tasks on several nodes, and returns by size
+// how many places for tasks on one node each real node has.
 func (r *rule) rename(k int32) []int32 {
 	kd := &r.y.Kinds[k]
 	sizes := kd.Size + 1
@@ -135,9 +134,8 @@ func (r *rule) rename(k int32) []int32 {
 	return places
 }
 
-// matched gives each node of the solution a real one, those first that have most to
-// keep. Nodes are exchanged only for such as have equally many GPUs free and in
-// use without the tasks.
+// matched maps each node of the solution to a real one, those with the most tasks to keep first. It
+// maps nodes only to those with equally many GPUs free and in use without the tasks.
 func matched(wanted, held []int32, sizes int, s *problem.NodeIndex) []int32 {
 	nodes := len(s.Free)
 	real, taken := make([]int32, nodes), make([]bool, nodes)
