@@ -131,7 +131,8 @@ const (
 
 // script is a boot script with everything that is difficult to pass on: quotes, dollars, non-ASCII
 // characters, no newline at the end.
-const script = "#!/bin/sh\nset -eu\necho 'it''s' \"$HOME\" \\\\ %s {{x}} $(date) &amp; <tag> ütf-8 ☃\n\ttrailing spaces  \nexit 0"
+const script = "#!/bin/sh\nset -eu\n" +
+	"echo 'it''s' \"$HOME\" \\\\ %s {{x}} $(date) &amp; <tag> ütf-8 ☃\n\ttrailing spaces  \nexit 0"
 
 // context returns the context of one clause.
 func (h *harness) context() context.Context {

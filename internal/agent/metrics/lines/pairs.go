@@ -153,7 +153,9 @@ func (p *Parser) pairs(line string) (reading.Reading, bool) {
 		if b := p.bars.finest(); b != nil {
 			r.Step = reading.Known(b.step())
 		} else if p.epochs.known { // an earlier line stated the epoch
-			r.Step, r.Done, r.Total = reading.Known(p.epochs.current), reading.Known(p.epochs.current), reading.Known(p.epochs.total)
+			r.Step = reading.Known(p.epochs.current)
+			r.Done = reading.Known(p.epochs.current)
+			r.Total = reading.Known(p.epochs.total)
 		}
 	}
 

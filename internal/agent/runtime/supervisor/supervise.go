@@ -275,7 +275,8 @@ func (s *supervisor) gone(q rundir.Processes) bool {
 func (s *supervisor) terminate(q rundir.Processes, stopping *process.Stopping, deep, all bool) {
 	procs, err := q.Find(deep)
 	errs := []error{err}
-	for _, p := range stopping.Next(procs, process.Relations{Shell: process.Process.Shell, ReadsFrom: process.Process.ReadsFrom}, all) {
+	relations := process.Relations{Shell: process.Process.Shell, ReadsFrom: process.Process.ReadsFrom}
+	for _, p := range stopping.Next(procs, relations, all) {
 		errs = append(errs, p.Signal(unix.SIGTERM), p.Signal(unix.SIGCONT)) // wakes a stopped process
 	}
 
