@@ -1,6 +1,6 @@
 //go:build race
 
-package history_test
+package duration_test
 
 // underRace says that the race detector slows everything down.
 const underRace = true
