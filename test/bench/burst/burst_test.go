@@ -136,7 +136,9 @@ func TestCloudIsPaidForAsLongAsItWorks(t *testing.T) {
 			cloud -= float64(s.gpus) * w.tasks[s.task].run
 		}
 
-		spare := float64(len(w.tasks)) * 2 * perNode * idle.Hours()
+		// A node may be idle before and after its job, and one whose job found a local node at the same moment is kept for
+		// the minute in which the job is expected there.
+		spare := float64(len(w.tasks)) * perNode * (2*idle + time.Minute).Hours()
 		if o.cloud < cloud-1e-6 || o.cloud > cloud+spare+1e-6 {
 			t.Errorf("the cloud costs %.6f for work of %.6f GPU-h", o.cloud, cloud)
 		}
