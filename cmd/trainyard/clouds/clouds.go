@@ -261,7 +261,7 @@ func (p *Provisioner) provider(ctx context.Context, c *cloudProvider) (cloud.Pro
 		return p.processProvider(c)
 	}
 
-	return nil, badClouds("provider "+c.Name, "there is no kind %q: use aws, openstack or process", c.Kind)
+	return nil, badClouds("provider "+c.Name, "kind must be aws, openstack or process, got %q", c.Kind)
 }
 
 // openstackOptions returns the configuration of an OpenStack provider; the clouds file overrides
