@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"time"
 )
 
 // Limits on the search for files.
@@ -174,12 +175,15 @@ func (g *Gatherer) consider(root, rel string) {
 	w := newWatchedFile(full, rel, kind, ruled)
 
 	// What was there before the program started was shipped with it, or is of an earlier run: only what is added counts.
-	if info, err := os.Lstat(full); err == nil && !info.ModTime().After(g.run.Started) {
+	if info, err := os.Lstat(full); err == nil && info.ModTime().Before(g.run.Started.Add(-fileClockTick)) {
 		w.skip(info)
 	}
 
 	g.files[full] = w
 }
+
+// fileClockTick is by how much a file's time may lag behind the clock: the kernel takes it from the last timer tick.
+const fileClockTick = 10 * time.Millisecond
 
 // within matches a pattern with ** in it, which stands for any folders.
 func within(glob, rel string) bool {

@@ -133,6 +133,16 @@ func TestWhatWasThereBeforeIsNotOfThisRun(t *testing.T) {
 	p.expect("acc", "2=0.75 from JSON lines (log.jsonl)")
 }
 
+func TestAFileWrittenAtOnceIsOfThisRun(t *testing.T) {
+	t.Parallel()
+	p := start(t)
+	p.now = begun.Add(-4 * time.Millisecond) // written after the start, dated by the timer tick before it
+	p.write("work/metrics.csv", "step,loss\n1,5\n2,4\n")
+	p.now = begun.Add(time.Second)
+	p.poll()
+	p.expect("loss", "1=5 2=4 from table (metrics.csv)")
+}
+
 func TestTheSourceThatIsTrustedMost(t *testing.T) {
 	t.Parallel()
 	p := start(t)

@@ -33,12 +33,15 @@ type script struct {
 // processes is left and its output is written. While the script runs the rank is in state during.
 func (s *supervisor) runScript(text string, during job.RunState) (result, error) {
 	before := s.oomKills()
+
+	// Taken before the launch: what the script writes at once must not look older than the script.
+	begun := s.clk.Now()
 	p, err := s.launch(text)
 	if err != nil {
 		return result{}, err
 	}
 
-	s.running(p.pid, during)
+	s.running(p.pid, during, begun)
 	s.gather()
 
 	var r result
@@ -70,15 +73,15 @@ func (s *supervisor) runScript(text string, during job.RunState) (result, error)
 	return r, nil
 }
 
-// running records that a process of the rank runs.
-func (s *supervisor) running(pid int, st job.RunState) {
+// running records that a process of the rank runs, and since when.
+func (s *supervisor) running(pid int, st job.RunState, begun time.Time) {
 	s.state.State, s.state.PID = st, pid
 	if p, ok := process.Read(pid); ok {
 		s.state.Begun = p.Started
 	}
 
 	if st == job.RunRunning {
-		s.state.Started = s.clk.Now()
+		s.state.Started = begun
 	}
 
 	s.record()
