@@ -46,7 +46,7 @@ func (e *engine) start(j *queuedJob, o *option, all []option) {
 // saves returns what a start costs less than provisioning would have.
 func (e *engine) saves(o *option, all []option) (float64, string) {
 	for i := range all {
-		if h := &all[i]; h.provisions() && !o.provisions() && e.costs.of(o.pool).rent == 0 &&
+		if h := &all[i]; h.provisions() && !o.provisions() && !e.rented(o) &&
 			h.ledgerCost > o.ledgerCost {
 			return h.ledgerCost - o.ledgerCost,
 				"instead of provisioning " + h.offer.Offer.Name + " for " + humanize.Dollars(h.ledgerCost)

@@ -47,7 +47,7 @@ func (e *engine) advise(j *queuedJob) []place.Option {
 			p.Offer = o.offer.Offer.Name
 			p.Count = o.offer.Nodes
 		} else {
-			p.Class, p.Nodes = o.pool.Class, e.names(o.rooms)
+			p.Class, p.Nodes = o.class(), e.names(o.rooms)
 		}
 
 		switch {
