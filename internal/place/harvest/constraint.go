@@ -7,6 +7,7 @@ import (
 	"trainyard/internal/formula"
 	"trainyard/internal/id"
 	"trainyard/internal/place"
+	"trainyard/internal/queue"
 )
 
 // Constraint is a condition across jobs, set by the administrator of a yard: the sum over its jobs
@@ -99,6 +100,46 @@ func (r *round) sides() []SideRow {
 
 	return rows
 }
+
+// Admits reports whether the conditions across jobs allow a job to start on allocations together with
+// a plan.
+func (h *Policy) Admits(
+	v *place.View, p *place.Plan, it *queue.Item, allocations []place.Allocation,
+) bool {
+	if len(h.rows) == 0 {
+		return true
+	}
+
+	r := &round{policy: h, view: v, rooms: v.Rooms}
+	runs := []*place.Running{{Item: it, Allocations: allocations, GPUs: gpusOf(allocations)}}
+	for i := range p.Starts {
+		s := &p.Starts[i]
+		runs = append(runs, &place.Running{Item: s.Item, Allocations: s.Allocations, GPUs: gpusOf(s.Allocations)})
+	}
+
+	for _, run := range v.Running {
+		if !slices.ContainsFunc(p.Stops, func(s place.Stop) bool { return s.Running.Job == run.Job }) {
+			runs = append(runs, run)
+		}
+	}
+
+	for i := range h.rows {
+		used := 0.0
+		for _, run := range runs {
+			perGPU, perJob := h.rows[i].counts(r.sizeless(run.Item, nil, r.priceOf(run)), run.User)
+			used += perGPU*float64(run.GPUs) + perJob
+		}
+
+		if used > h.rows[i].AtMost+tolerance {
+			return false
+		}
+	}
+
+	return true
+}
+
+// tolerance is the rounding error allowed in a sum.
+const tolerance = 1e-9
 
 // priceOf returns the cost of one GPU-hour where a job runs.
 func (r *round) priceOf(f *place.Running) float64 {

@@ -86,16 +86,24 @@ func newRound(h *Policy, v *place.View) *round {
 }
 
 // resizable reports whether a running job can be given another size: it can be stopped, asks for a
-// range, and could use all its present nodes again.
+// range, could use all its present nodes again, and these are of one kind.
 func (r *round) resizable(run *place.Running) bool {
 	n := &run.Shape.Need
 	if !allocate.Movable(run) || n.MaxGPUs == 0 || n.MaxNodes == n.Nodes && n.MaxGPUs == n.GPUs {
 		return false
 	}
 
+	kind := int32(-1)
 	return !slices.ContainsFunc(run.Allocations, func(s place.Allocation) bool {
 		at, found := r.find(s.Node)
-		return !found || !r.rooms[at].Open || r.rooms[at].Kind < 0
+		if !found || !r.rooms[at].Open || r.rooms[at].Kind < 0 {
+			return true
+		}
+
+		unlike := kind >= 0 && r.rooms[at].Kind != kind
+		kind = r.rooms[at].Kind
+
+		return unlike
 	})
 }
 
