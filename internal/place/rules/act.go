@@ -37,6 +37,7 @@ func (e *engine) start(j *queuedJob, o *option, all []option) {
 		e.timeline.Start(at, gpus, need, o.runs)
 	}
 
+	e.claims.Start(j.item, o.gpus*len(o.rooms))
 	s.Reason = e.whyHere(j, o, all)
 	e.undedicate(j)
 	s.Saves, s.Instead = e.saves(o, all)
@@ -62,6 +63,7 @@ func (e *engine) provision(j *queuedJob, o *option) {
 		Item: j.item, Offer: o.offer.Offer.Name, Count: o.offer.Nodes, Cost: o.marginalCost,
 		Reason: e.whyProvision(j, o),
 	})
+	e.claims.Provision(&e.plan.Provisions[len(e.plan.Provisions)-1])
 }
 
 // stop preempts a running job.

@@ -49,9 +49,12 @@ func (e *engine) options(j *queuedJob, s *shape) []option {
 
 	j.provisionedIn = 0
 	if canProvision {
-		provisioning.barredBy = barred(a, &provisioning)
-		if provisioning.barredBy == "" && !j.costSensitive {
+		provisioning.barredBy = e.barred(j, a, &provisioning)
+		switch {
+		case provisioning.barredBy == "" && !j.costSensitive:
 			limit, j.provisionedIn = e.limit(j, &provisioning), provisioning.readyIn
+		case provisioning.barredBy != "" && e.claims.Any():
+			e.wakeAt(e.view.Now.Add(time.Second)) // the next plan knows what is really left
 		}
 	}
 
