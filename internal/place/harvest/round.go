@@ -25,6 +25,11 @@ type round struct {
 	fixed       []*place.Running // running jobs that are left alone
 	withoutGPUs []*queue.Item    // queued jobs that ask for no GPUs
 	excluded    []*place.Running // resizable jobs that no longer participate
+	beyond      []*queue.Item    // queued jobs that do not participate, because MaxParallel others do
+	instance    *Instance        // what was decided about
+	decision    Decision
+	changes     []change     // of each participating job
+	takersOf    place.Takers // of the GPUs that running jobs lose; nil until a reason needs it
 	match       map[fleet.Need]*fleet.Matcher
 	fitting     map[fleet.Need]int    // number of rooms that could run jobs with a need
 	usableRooms map[fleet.Need][]room // how much of each kind jobs with a need could have
@@ -151,6 +156,8 @@ func (r *round) admit(loose []*place.Running) {
 			}
 		case all[i].running != nil:
 			r.excluded = append(r.excluded, all[i].running)
+		default:
+			r.beyond = append(r.beyond, all[i].item)
 		}
 	}
 
