@@ -108,7 +108,7 @@ func (y *planner) changed(t *problem.Task, takers []id.Job) string {
 	}
 
 	if node := y.emptied(t); node != "" {
-		return fmt.Sprintf("%s, so that %s can be switched off; ", text, node)
+		return fmt.Sprintf("%s, which leaves %s empty and switched off; ", text, node)
 	}
 
 	return text + "; "

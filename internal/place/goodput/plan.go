@@ -131,16 +131,16 @@ func (m *market) why(t *task, g *allocate.Allocation, takers []id.Job) string {
 		text = "moved to " + m.amount(g.Seats, g.GPUs)
 	}
 
+	if _, known := t.item.Outlook.RemainingWork(); known && t.item.Outlook.Speed != nil {
+		text += fmt.Sprintf(": est. finish in %s instead of %s", humanize.Seconds(m.ends(t, m.rate(t, g.Seats))),
+			humanize.Seconds(t.remaining/t.options[t.current].rate))
+	}
+
 	if len(takers) > 0 {
 		text += "; released GPUs go to " + place.JobNames(takers)
 	}
 
-	if _, known := t.item.Outlook.RemainingWork(); !known || t.item.Outlook.Speed == nil {
-		return text
-	}
-
-	return fmt.Sprintf("%s: est. finish in %s instead of %s", text,
-		humanize.Seconds(m.ends(t, m.rate(t, g.Seats))), humanize.Seconds(t.remaining/t.options[t.current].rate))
+	return text
 }
 
 // aim names the choice that is looked for.
