@@ -5,6 +5,7 @@ import (
 
 	"trainyard/internal/fleet"
 	"trainyard/internal/id"
+	"trainyard/internal/money"
 	"trainyard/internal/queue"
 	"trainyard/internal/tenant"
 )
@@ -30,7 +31,7 @@ type Claims struct {
 type claim struct {
 	gpus  int // of jobs that start
 	nodes int // that are provisioned
-	money float64
+	money money.Amount
 }
 
 func (c claim) plus(o claim) claim {

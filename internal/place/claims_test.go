@@ -6,6 +6,7 @@ import (
 
 	"trainyard/internal/fleet"
 	"trainyard/internal/id"
+	"trainyard/internal/money"
 	"trainyard/internal/place"
 	"trainyard/internal/queue"
 	"trainyard/internal/tenant"
@@ -43,10 +44,10 @@ func TestClaimsAreTakenOffWhatIsAllowed(t *testing.T) {
 		it    *queue.Item
 		gpus  int
 		nodes int
-		money float64
+		money money.Amount
 	}{
 		{item("ada", "speech"), 2, 1, 6}, {item("ben", "vision"), 2, 1, 6}, {item("ben", ""), 4, 3, 10},
-		{item("eve", ""), tenant.NoLimit, tenant.NoLimit, math.Inf(1)},
+		{item("eve", ""), tenant.NoLimit, tenant.NoLimit, money.Amount(math.Inf(1))},
 	} {
 		a := c.Allow(tc.it)
 		if a.GPUs != tc.gpus || a.Nodes != tc.nodes || a.Money != tc.money {

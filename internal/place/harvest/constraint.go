@@ -6,6 +6,7 @@ import (
 
 	"trainyard/internal/formula"
 	"trainyard/internal/id"
+	"trainyard/internal/money"
 	"trainyard/internal/place"
 	"trainyard/internal/queue"
 )
@@ -142,7 +143,7 @@ func (h *Policy) Admits(
 const tolerance = 1e-9
 
 // priceOf returns the cost of one GPU-hour where a job runs.
-func (r *round) priceOf(f *place.Running) float64 {
+func (r *round) priceOf(f *place.Running) money.PerGPUHour {
 	if len(f.Allocations) > 0 {
 		if at, found := r.find(f.Allocations[0].Node); found {
 			return price(r.view, &r.view.Rooms[at])

@@ -12,6 +12,7 @@ import (
 
 	"trainyard/internal/fleet"
 	"trainyard/internal/id"
+	"trainyard/internal/money"
 	"trainyard/internal/place"
 	"trainyard/internal/place/harvest"
 	"trainyard/internal/place/knapsack"
@@ -59,7 +60,7 @@ func TestWhyAJobWaitsAlthoughThereIsRoom(t *testing.T) {
 
 	y := newYard()
 	y.nodes(0, 4)
-	y.tariff = &fleet.Tariff{Nodes: []fleet.NodePrice{{Hourly: []float64{0, 4}}}}
+	y.tariff = &fleet.Tariff{Nodes: []fleet.NodePrice{{Hourly: []money.PerHour{0, 4}}}}
 	y.add(want{speed: speed(work, 18*time.Second, shuffle)})
 
 	p := y.ask(t, policy(t, harvest.Params{Objective: "speedup - 0.5 * n * price"}))

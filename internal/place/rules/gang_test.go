@@ -10,6 +10,7 @@ import (
 	"trainyard/internal/fleet"
 	"trainyard/internal/id"
 	"trainyard/internal/job"
+	"trainyard/internal/money"
 	"trainyard/internal/place"
 )
 
@@ -186,7 +187,7 @@ func TestAGangCostsTheSumOfItsNodes(t *testing.T) {
 
 	y := newYard()
 	y.tariff = &fleet.Tariff{Energy: 0.25, Nodes: []fleet.NodePrice{
-		{Class: fleet.Local, Hourly: []float64{4}}, {Class: fleet.Reserved, Hourly: []float64{20}},
+		{Class: fleet.Local, Hourly: []money.PerHour{4}}, {Class: fleet.Reserved, Hourly: []money.PerHour{20}},
 	}}
 
 	y.node("t", fleet.Local, 4, t4())
@@ -204,7 +205,7 @@ func TestAGangCostsTheSumOfItsNodes(t *testing.T) {
 		t.Errorf("it takes %s, want 3 hours as on the slowest node", d)
 	}
 
-	if want := 3 * (2*4.0/4 + 2*20.0/4); o.Cost < want*0.99 || o.Cost > want*1.01 {
+	if want := money.Amount(3 * (2*4.0/4 + 2*20.0/4)); o.Cost < want*0.99 || o.Cost > want*1.01 {
 		t.Errorf("it costs %g, want %g", o.Cost, want)
 	}
 }

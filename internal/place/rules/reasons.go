@@ -9,6 +9,7 @@ import (
 	"trainyard/internal/fleet"
 	"trainyard/internal/humanize"
 	"trainyard/internal/job"
+	"trainyard/internal/money"
 	"trainyard/internal/place/timeline"
 )
 
@@ -273,7 +274,7 @@ func (e *engine) suitable(s *shape) int {
 }
 
 // whyStop says why a job is preempted for another.
-func (e *engine) whyStop(j *queuedJob, v *victim, gain float64) string {
+func (e *engine) whyStop(j *queuedJob, v *victim, gain money.Amount) string {
 	who := "which is time-sensitive and would wait longer"
 	if !timeSensitive(j) {
 		who = "whose owner is within their quota, while this job runs on borrowed GPUs"
