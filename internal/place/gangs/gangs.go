@@ -55,8 +55,9 @@ func ByGPUAndClass(_ *fleet.Need, r *fleet.Room) Kind {
 
 // Admitter is a policy with conditions of its own on what may run together.
 type Admitter interface {
-	// Admits reports whether a job may start on allocations together with a plan.
-	Admits(v *place.View, p *place.Plan, it *queue.Item, allocations []place.Allocation) bool
+	// Bars says which condition keeps a job from starting on allocations together with a plan, ""
+	// if none does.
+	Bars(v *place.View, p *place.Plan, it *queue.Item, allocations []place.Allocation) string
 }
 
 // Policy is a policy that also runs gangs on unlike nodes.
@@ -298,12 +299,22 @@ func (r *round) keep(it *queue.Item) bool {
 		seats = append(seats, place.Allocation{Node: r.view.Rooms[at].Node.ID, GPUs: gpus})
 	}
 
-	if a, ok := r.policy.inner.(Admitter); ok && !a.Admits(r.view, &place.Plan{}, it, seats) {
+	if r.bars(&place.Plan{}, it, seats) != "" {
 		r.kept = nil
 		return false
 	}
 
 	return true
+}
+
+// bars says which condition of the policy keeps a gang from starting, "" if none does.
+func (r *round) bars(p *place.Plan, it *queue.Item, seats []place.Allocation) string {
+	a, ok := r.policy.inner.(Admitter)
+	if !ok {
+		return ""
+	}
+
+	return a.Bars(r.view, p, it, seats)
 }
 
 // unknown is later than all ends that are known.
@@ -395,7 +406,12 @@ func (r *round) startOn(p *place.Plan, it *queue.Item, rooms []int) bool {
 		}
 	}
 
-	if a, ok := r.policy.inner.(Admitter); len(seats) < need.Nodes || ok && !a.Admits(r.view, p, it, seats) {
+	if len(seats) < need.Nodes {
+		return false
+	}
+
+	if why := r.bars(p, it, seats); why != "" {
+		p.Waits = append(p.Waits, place.Wait{Job: it.Job, Reason: why})
 		return false
 	}
 

@@ -26,10 +26,10 @@ func (p *inner) Plan(v *place.View) place.Plan {
 	return place.Plan{}
 }
 
-// strict is one that admits no job.
+// strict is one that bars all jobs.
 type strict struct{ inner }
 
-func (*strict) Admits(*place.View, *place.Plan, *queue.Item, []place.Allocation) bool { return false }
+func (*strict) Bars(*place.View, *place.Plan, *queue.Item, []place.Allocation) string { return "not today" }
 
 type yard struct {
 	table *fleet.Table
@@ -188,6 +188,10 @@ func TestThePolicysOwnConditionsHold(t *testing.T) {
 	p := &strict{}
 	plan := gangs.Wrap(p, gangs.ByGPU).Plan(y.view())
 	if len(plan.Starts) != 0 || plan.Reservation != nil || !p.saw.Rooms[0].Open {
-		t.Errorf("the policy does not admit it, and the plan is %+v", plan)
+		t.Errorf("the policy bars it, and the plan is %+v", plan)
+	}
+
+	if want := (place.Wait{Job: "j1", Reason: "not today"}); len(plan.Waits) != 1 || plan.Waits[0] != want {
+		t.Errorf("waits are %+v", plan.Waits)
 	}
 }

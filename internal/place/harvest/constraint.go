@@ -102,41 +102,47 @@ func (r *round) sides() []SideRow {
 	return rows
 }
 
-// Admits reports whether the conditions across jobs allow a job to start on allocations together with
-// a plan.
-func (h *Policy) Admits(
+// Bars says which condition across jobs keeps a job from starting on allocations together with a
+// plan, "" if none does.
+func (h *Policy) Bars(
 	v *place.View, p *place.Plan, it *queue.Item, allocations []place.Allocation,
-) bool {
+) string {
 	if len(h.rows) == 0 {
-		return true
+		return ""
 	}
 
 	r := &round{policy: h, view: v, rooms: v.Rooms}
-	runs := []*place.Running{{Item: it, Allocations: allocations, GPUs: gpusOf(allocations)}}
+	own := &place.Running{Item: it, Allocations: allocations, GPUs: gpusOf(allocations)}
+	var others []*place.Running
 	for i := range p.Starts {
 		s := &p.Starts[i]
-		runs = append(runs, &place.Running{Item: s.Item, Allocations: s.Allocations, GPUs: gpusOf(s.Allocations)})
+		others = append(others, &place.Running{Item: s.Item, Allocations: s.Allocations, GPUs: gpusOf(s.Allocations)})
 	}
 
 	for _, run := range v.Running {
 		if !slices.ContainsFunc(p.Stops, func(s place.Stop) bool { return s.Running.Job == run.Job }) {
-			runs = append(runs, run)
+			others = append(others, run)
 		}
 	}
 
 	for i := range h.rows {
-		used := 0.0
-		for _, run := range runs {
-			perGPU, perJob := h.rows[i].counts(r.sizeless(run.Item, nil, r.priceOf(run)), run.User)
-			used += perGPU*float64(run.GPUs) + perJob
+		row := &h.rows[i]
+		use := func(run *place.Running) float64 {
+			perGPU, perJob := row.counts(r.sizeless(run.Item, nil, r.priceOf(run)), run.User)
+			return perGPU*float64(run.GPUs) + perJob
 		}
 
-		if used > h.rows[i].AtMost+tolerance {
-			return false
+		used := 0.0
+		for _, run := range others {
+			used += use(run)
+		}
+
+		if needs := use(own); needs > 0 && used+needs > row.AtMost+tolerance {
+			return conditionWords(row.Name, row.AtMost, used, needs)
 		}
 	}
 
-	return true
+	return ""
 }
 
 // tolerance is the rounding error allowed in a sum.

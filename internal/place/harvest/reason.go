@@ -153,12 +153,17 @@ func (r *round) barredBy(j, kind, count int) string {
 		}
 
 		if needs := row.use(j, kind, count); others+needs > limit+tolerance && needs > 0 {
-			return fmt.Sprintf("the condition %q allows %s: other jobs use %s, and it needs %s",
-				row.Name, figure(limit), figure(others), figure(needs))
+			return conditionWords(row.Name, limit, others, needs)
 		}
 	}
 
 	return ""
+}
+
+// conditionWords says that a job cannot meet a condition.
+func conditionWords(name string, limit, others, needs float64) string {
+	return fmt.Sprintf("the condition %q allows %s: other jobs use %s, and it needs %s",
+		name, figure(limit), figure(others), figure(needs))
 }
 
 // has returns what a job has after the plan: the kind, -1 for nothing, and how many units of it. That
