@@ -147,8 +147,8 @@ func (r *round) barredBy(j, kind, count int) string {
 		limit := r.policy.rows[i].AtMost
 		others := limit - row.AtMost // of the jobs that are left alone
 		for k := range r.jobs {
-			if kind, count := r.has(k); k != j && kind >= 0 {
-				others += row.use(k, kind, count)
+			if at, n := r.has(k); k != j && at >= 0 {
+				others += row.use(k, at, n)
 			}
 		}
 

@@ -38,8 +38,8 @@ type engine struct {
 func newEngine(p *Policy, v *place.View) *engine {
 	p.rounds++
 	e := &engine{
-		policy: p, cfg: &p.cfg, view: v, claims: place.NewClaims(v), earliestWake: v.Now.Add(time.Second), round: p.rounds, timeline: &p.timeline,
-		costs: &p.costs, backlog: &p.backlog,
+		policy: p, cfg: &p.cfg, view: v, claims: place.NewClaims(v), earliestWake: v.Now.Add(time.Second),
+		round: p.rounds, timeline: &p.timeline, costs: &p.costs, backlog: &p.backlog,
 		costHourValue: p.cfg.Value[job.ObjectiveCost], allow: tenant.Unlimited(), hostsByShape: map[*shape][]*host{},
 	}
 
