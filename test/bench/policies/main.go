@@ -27,6 +27,7 @@ import (
 	"trainyard/test/bench/datacenter"
 	"trainyard/test/bench/edl"
 	"trainyard/test/bench/elastic"
+	"trainyard/test/bench/fidelity"
 	"trainyard/test/bench/harvest"
 	"trainyard/test/bench/place"
 	"trainyard/test/bench/simulator"
@@ -37,7 +38,7 @@ import (
 // targets are the benchmarks by name.
 var targets = map[string]func(io.Writer, target.Options) (map[string]float64, error){
 	"alloc": alloc.Run, "andreas": andreas.Run, "burst": burst.Run, "datacenter": datacenter.Run, "edl": edl.Run,
-	"elastic": elastic.Run, "harvest": harvest.Run, "place": place.Run, "sim": simulator.Run, "swf": swf.Run,
+	"elastic": elastic.Run, "fidelity": fidelity.Run, "harvest": harvest.Run, "place": place.Run, "sim": simulator.Run, "swf": swf.Run,
 }
 
 func main() {
