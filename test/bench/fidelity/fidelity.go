@@ -46,7 +46,7 @@ func Run(w io.Writer, o target.Options) (map[string]float64, error) {
 
 	defer func() { _ = os.RemoveAll(folder) }()
 
-	if err := yardtest.Build(folder, "./cmd/trainyard"); err != nil {
+	if err := yardtest.Build(folder, "trainyard/cmd/trainyard"); err != nil {
 		return nil, err
 	}
 
