@@ -63,7 +63,7 @@ func TestALiveStreamIsMeasured(t *testing.T) {
 	}
 
 	s := &stream{name: "two", machines: []machine{{"v100-1", "1xV100:16GB"}}, tasks: []task{
-		{name: "first", gpus: 1, work: 0.5, objective: job.ObjectiveTime, place: job.PlaceAny, deadline: time.Millisecond},
+		{name: "first", gpus: 1, work: 0.5, objective: job.ObjectiveTime, place: job.PlaceAny, deadline: time.Hour},
 		{name: "second", gpus: 1, work: 0.5, objective: job.ObjectiveTime, place: job.PlaceAny},
 	}}
 
@@ -73,7 +73,7 @@ func TestALiveStreamIsMeasured(t *testing.T) {
 	}
 
 	// One after the other on the one GPU: however slow the machine is, both take at least their work.
-	if o.makespan < 1 || o.completion < 0.75 || o.lateness < 0.4 || o.cost <= 0 || o.stops != 0 {
+	if o.makespan < 1 || o.completion < 0.75 || o.lateness != 0 || o.cost <= 0 || o.stops != 0 {
 		t.Errorf("measured %+v", *o)
 	}
 }
