@@ -127,7 +127,7 @@ func (l *live) writeCloud(boot time.Duration) (string, error) {
 
 	return clouds, errors.Join(
 		os.WriteFile(clouds, fmt.Appendf(nil,
-			"yard: fidelity\nprovision: {idle: %s, max_nodes: %d}\nproviders:\n"+
+			"yard: fidelity\nprovision: {idle: %s, max_nodes: %d, list_every: 2s}\nproviders:\n"+
 				"  - {name: lab, kind: process, dir: machines, boot: %s, offers: offers.yaml}\n",
 			job.Duration(idle), maxNodes, job.Duration(providerBoot)), 0o600),
 		os.WriteFile(filepath.Join(l.folder, "offers.yaml"), fmt.Appendf(nil,
@@ -227,7 +227,27 @@ func runLive(ctx context.Context, binary, parent, policy string, s *stream, p *p
 		return nil, err
 	}
 
+	if err := l.release(ctx); err != nil {
+		return nil, err
+	}
+
 	return l.measure(ctx, began, ended)
+}
+
+// release waits until every machine is known to have ended: until then its last stretch is an estimate.
+func (l *live) release(ctx context.Context) error {
+	for {
+		page, err := l.client.Leases(ctx, api.LeaseFilter{Live: true})
+		if err != nil || len(page.Leases) == 0 {
+			return err
+		}
+
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("wait for the release of %s: %w", page.Leases[0].ID, ctx.Err())
+		case <-time.After(200 * time.Millisecond):
+		}
+	}
 }
 
 // measure reads what the jobs came to, from the yard's own records.

@@ -60,7 +60,7 @@ func simulate(policy func() place.Policy, s *stream, p *probe) (*outcome, error)
 	}
 
 	return &outcome{
-		cost: r.Money + r.IdleMoney, energyCost: (r.Energy + r.IdleEnergy) * prices.Energy,
+		cost: r.Money + r.IdleMoney, energyCost: (r.Energy + r.IdleEnergy) * float64(prices.Energy),
 		completion: r.Completion.Mean, p95: r.Completion.P95, lateness: r.Lateness.Seconds(),
 		makespan: r.Makespan.Seconds(), nodes: r.Provisioned, stops: r.Stops,
 	}, nil
