@@ -28,16 +28,44 @@ import (
 	"trainyard/test/bench/edl"
 	"trainyard/test/bench/elastic"
 	"trainyard/test/bench/harvest"
+	"trainyard/test/bench/information"
 	"trainyard/test/bench/place"
 	"trainyard/test/bench/simulator"
 	"trainyard/test/bench/swf"
 	"trainyard/test/bench/target"
 )
 
+// benchmark is a target with what its comparisons tell each side.
+type benchmark struct {
+	measure     func(io.Writer, target.Options) (map[string]float64, error)
+	comparisons func() []information.Comparison // nil if it compares nobody
+	alone       string                          // why it compares nobody
+	page        string                          // under docs/explanation, with its figures
+}
+
+const (
+	policyPage = "benchmarks-policies.md"
+	cloudPage  = "benchmarks-cloud.md"
+)
+
 // targets are the benchmarks by name.
-var targets = map[string]func(io.Writer, target.Options) (map[string]float64, error){
-	"alloc": alloc.Run, "andreas": andreas.Run, "burst": burst.Run, "datacenter": datacenter.Run, "edl": edl.Run,
-	"elastic": elastic.Run, "harvest": harvest.Run, "place": place.Run, "sim": simulator.Run, "swf": swf.Run,
+var targets = map[string]benchmark{
+	"alloc":      {measure: alloc.Run, comparisons: alloc.Comparisons, page: policyPage},
+	"andreas":    {measure: andreas.Run, comparisons: andreas.Comparisons, page: policyPage},
+	"burst":      {measure: burst.Run, comparisons: burst.Comparisons, page: cloudPage},
+	"datacenter": {measure: datacenter.Run, comparisons: datacenter.Comparisons, page: policyPage},
+	"edl":        {measure: edl.Run, comparisons: edl.Comparisons, page: policyPage},
+	"elastic":    {measure: elastic.Run, comparisons: elastic.Comparisons, page: policyPage},
+	"harvest":    {measure: harvest.Run, comparisons: harvest.Comparisons, page: policyPage},
+	"place": {
+		measure: place.Run, page: cloudPage,
+		alone: "it times two policies of ours on the same views; each takes from them what it needs",
+	},
+	"sim": {measure: simulator.Run, comparisons: simulator.Comparisons, page: policyPage},
+	"swf": {
+		measure: swf.Run, page: policyPage,
+		alone: "it holds the same rules against an independent computation of them; nobody is ahead",
+	},
 }
 
 func main() {
@@ -69,7 +97,7 @@ func run(args []string, stdout, stderr io.Writer) error {
 		return err
 	}
 
-	measure, ok := targets[*name]
+	bench, ok := targets[*name]
 	if !ok {
 		return fmt.Errorf("there is no target %q; there are %s", *name, strings.Join(names(), ", "))
 	}
@@ -88,9 +116,14 @@ func run(args []string, stdout, stderr io.Writer) error {
 		return err
 	}
 
-	figures, err := measure(stdout, o)
+	figures, err := bench.measure(stdout, o)
 	if err != nil {
 		return err
+	}
+	if bench.comparisons != nil {
+		if err := information.Print(stdout, bench.comparisons()); err != nil {
+			return err
+		}
 	}
 	if _, err := fmt.Fprintf(stdout, "\nmeasured in %s\n", clock.Wall{}.Now().Sub(began).Round(1e8)); err != nil {
 		return err
