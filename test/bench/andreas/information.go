@@ -31,7 +31,7 @@ func Compare(name string) information.Comparison {
 
 	return information.Comparison{
 		Name: name, Sides: sides,
-		Differs: "FIFO, EDF and PS follow an order of arrival, deadline or pressure and take the cheapest GPUs; all are " +
-			"judged by the same cost.",
+		Differs: "FIFO, EDF and PS take jobs by arrival, deadline or price of lateness, with the published rule's choice " +
+			"of GPUs; all are judged by the same cost.",
 	}
 }

@@ -237,8 +237,35 @@ func (c *Comparison) Markdown() string {
 	}
 
 	if c.Differs != "" {
-		text.WriteString("\nObjectives differ: " + c.Differs + "\n")
+		text.WriteString("\n" + wrap("Objectives differ: "+c.Differs) + "\n")
 	}
 
 	return text.String()
+}
+
+// wrap breaks a sentence into lines of a page.
+func wrap(text string) string {
+	const width = 120
+
+	var out strings.Builder
+
+	column := 0
+
+	for i, word := range strings.Fields(text) {
+		switch {
+		case i == 0:
+		case column+1+len(word) > width:
+			out.WriteByte('\n')
+
+			column = 0
+		default:
+			out.WriteByte(' ')
+			column++
+		}
+
+		out.WriteString(word)
+		column += len(word)
+	}
+
+	return out.String()
 }

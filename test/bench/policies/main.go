@@ -3,13 +3,12 @@
 //	go run ./test/bench/policies -target andreas -out build/bench/bench-andreas.json
 //
 // Each target is a package beside this one that prints its table and returns its
-// figures; this command only chooses it, names the machine, and writes the figures
-// as one flat JSON object. It asserts nothing. `make bench-…` calls it.
+// figures; this command only chooses it, says what each side was told, and writes the
+// figures with commit, machine and date. It asserts nothing. `make bench-…` calls it.
 package main
 
 import (
-	"bytes"
-	"encoding/json"
+	"context"
 	"errors"
 	"flag"
 	"fmt"
@@ -30,6 +29,7 @@ import (
 	"trainyard/test/bench/harvest"
 	"trainyard/test/bench/information"
 	"trainyard/test/bench/place"
+	"trainyard/test/bench/report"
 	"trainyard/test/bench/simulator"
 	"trainyard/test/bench/swf"
 	"trainyard/test/bench/target"
@@ -69,7 +69,7 @@ var targets = map[string]benchmark{
 }
 
 func main() {
-	if err := run(os.Args[1:], os.Stdout, os.Stderr); err != nil {
+	if err := run(context.Background(), os.Args[1:], os.Stdout, os.Stderr); err != nil {
 		if errors.Is(err, flag.ErrHelp) {
 			os.Exit(2)
 		}
@@ -79,7 +79,7 @@ func main() {
 	}
 }
 
-func run(args []string, stdout, stderr io.Writer) error {
+func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	flags := flag.NewFlagSet("policies", flag.ContinueOnError)
 	flags.SetOutput(stderr)
 	name := flags.String("target", "", "what to measure: "+strings.Join(names(), ", "))
@@ -105,14 +105,12 @@ func run(args []string, stdout, stderr io.Writer) error {
 	o := target.Options{Data: dataFolder(), Quick: *quick, Parallel: runtime.GOMAXPROCS(0), Skip: *skip}
 
 	began := clock.Wall{}.Now()
-	if _, err := fmt.Fprintf(
-		stdout,
-		"bench-%s: %d cores, %s, %s\n\n",
-		*name,
-		runtime.NumCPU(),
-		runtime.Version(),
-		began.UTC().Format("2006-01-02 15:04 UTC"),
-	); err != nil {
+
+	origin, err := report.Begin(ctx, *out, extent(*quick, *skip), began)
+	if err != nil {
+		return err
+	}
+	if _, err := fmt.Fprintf(stdout, "bench-%s: %s\n\n", *name, origin.Describe()); err != nil {
 		return err
 	}
 
@@ -129,7 +127,25 @@ func run(args []string, stdout, stderr io.Writer) error {
 		return err
 	}
 
-	return write(*out, figures)
+	if *out == "" {
+		return nil
+	}
+
+	r := report.Report{Origin: origin, Figures: figures}
+
+	return r.Save(*out)
+}
+
+// extent says how much of a benchmark is run.
+func extent(quick bool, skip int) string {
+	switch {
+	case quick:
+		return "quick"
+	case skip > 0:
+		return fmt.Sprintf("full, without the first %d seeds", skip)
+	default:
+		return "full"
+	}
 }
 
 func names() []string {
@@ -150,20 +166,4 @@ func dataFolder() string {
 	}
 
 	return filepath.Join("..", "shared", "data")
-}
-
-// write writes the figures, by name.
-func write(path string, figures map[string]float64) error {
-	text, err := json.MarshalIndent(figures, "", "  ")
-	if err != nil {
-		return fmt.Errorf("write the figures: %w", err)
-	}
-	if path == "" {
-		return nil
-	}
-	if err := os.MkdirAll(filepath.Dir(path), 0o750); err != nil {
-		return fmt.Errorf("write the figures: %w", err)
-	}
-
-	return os.WriteFile(path, append(bytes.TrimSpace(text), '\n'), 0o600)
 }
