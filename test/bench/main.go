@@ -19,6 +19,7 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"path/filepath"
 	"runtime/pprof"
 	"slices"
 	"strings"
@@ -81,6 +82,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	out := flags.String("out", "build/bench/bench-core.json", "write the figures to `file`")
 	only := flags.String("only", "", "run only these `sections`, separated by commas")
 	quick := flags.Bool("quick", false, "short runs: to try the benchmark, not to quote its figures")
+	binary := flags.String("binary", "", "measure this `file`, a built trainyard, instead of building one")
 	table := flags.String("table", "", "measure nothing; print the figures in `file` as a table in Markdown")
 
 	profile := flags.String(
@@ -99,7 +101,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 		return printMarkdown(stdout, *table)
 	}
 
-	s := settings{clock: clock.Wall{}, build: &build{}, quick: *quick, notes: stderr}
+	s := settings{clock: clock.Wall{}, build: &build{given: *binary}, quick: *quick, notes: stderr}
 	chosen, err := choose(sections(s), *only)
 	if err != nil {
 		return err
@@ -126,10 +128,17 @@ func record(ctx context.Context, s settings, chosen []section, path, extent stri
 	}
 
 	figures, failures := measure(ctx, s, chosen)
-	figures = append(figures, factors(figures)...)
 
-	if err := errors.Join(printTable(stdout, figures), information.Print(stdout, comparisons())); err != nil {
+	ratios := factors(figures)
+	figures = append(figures, ratios...)
+
+	if err := printTable(stdout, figures); err != nil {
 		return errors.Join(failures, err)
+	}
+	if len(ratios) > 0 { // both sides were measured
+		if err := information.Print(stdout, comparisons()); err != nil {
+			return errors.Join(failures, err)
+		}
 	}
 	if failures != nil {
 		return fmt.Errorf("no figures were written, because not all of them could be measured: %w", failures)
@@ -161,14 +170,19 @@ func extent(quick bool, only string) string {
 
 // build is the binary that all sections measure.
 type build struct {
-	once sync.Once
-	dir  string
-	path string
-	err  error
+	given string // somebody built it already
+	once  sync.Once
+	dir   string
+	path  string
+	err   error
 }
 
 // binary builds the binary of this checkout when it is asked for the first time.
 func (b *build) binary(ctx context.Context) (string, error) {
+	if b.given != "" {
+		return filepath.Abs(b.given)
+	}
+
 	b.once.Do(func() {
 		if b.dir, b.err = os.MkdirTemp("", "trainyard-bench-build-"); b.err == nil {
 			b.path, b.err = yard.Build(ctx, b.dir)

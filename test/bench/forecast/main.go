@@ -54,7 +54,11 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	began := clock.Wall{}.Now()
 
 	extent := "full"
-	if *half != "" {
+
+	switch {
+	case *scale:
+		extent = fmt.Sprintf("full, %d jobs", *jobs)
+	case *half != "":
 		extent = *half + " half"
 	}
 

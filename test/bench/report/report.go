@@ -16,6 +16,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"runtime/debug"
 	"strings"
 	"syscall"
 	"time"
@@ -60,8 +61,13 @@ func Begin(ctx context.Context, path, run string, now time.Time) (Origin, error)
 	}, nil
 }
 
-// commit names the state of the sources.
+// commit names the sources of this program: those it was built from where it knows them, which go build notes and
+// go run does not, else those of the working directory.
 func commit(ctx context.Context) string {
+	if built := builtFrom(); built != "" {
+		return built
+	}
+
 	git := func(args ...string) string {
 		text, err := exec.CommandContext(ctx, "git", args...).Output()
 		if err != nil {
@@ -81,6 +87,26 @@ func commit(ctx context.Context) string {
 	default:
 		return head
 	}
+}
+
+// builtFrom is the commit that go build noted, "" if none.
+func builtFrom() string {
+	info, ok := debug.ReadBuildInfo()
+	if !ok {
+		return ""
+	}
+
+	noted := map[string]string{}
+	for _, s := range info.Settings {
+		noted[s.Key] = s.Value
+	}
+
+	revision := noted["vcs.revision"]
+	if revision != "" && noted["vcs.modified"] == "true" {
+		revision += "-dirty"
+	}
+
+	return revision
 }
 
 // machine says what this machine is.
