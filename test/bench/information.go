@@ -2,7 +2,7 @@ package main
 
 import "trainyard/test/bench/information"
 
-// comparisons says what Trainyard and Slurm are told: the same jobs, by clients of the same kind, one after the other
+// comparisons says what Trainyard and Slurm know: the same jobs, by clients of the same kind, one after the other
 // on one machine.
 func comparisons() []information.Comparison {
 	const (

@@ -178,8 +178,8 @@ func TestThePlainFiguresAreOfTheDefaultPolicy(t *testing.T) {
 	}
 }
 
-// What each side is told is on the page.
-func TestThePageSaysWhatEachSideIsTold(t *testing.T) {
+// What each side knows is on the page.
+func TestThePageSaysWhatEachSideKnows(t *testing.T) {
 	t.Parallel()
 
 	path := filepath.Join("..", "..", "docs", "explanation", "benchmarks.md")

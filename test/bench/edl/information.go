@@ -2,7 +2,7 @@ package edl
 
 import "trainyard/test/bench/information"
 
-// Comparisons says what each side is told: all three see what waits and what runs, and nothing about its speed.
+// Comparisons says what each side knows: all three see what waits and what runs, and nothing about its speed.
 func Comparisons() []information.Comparison {
 	const objective = "short waits and busy CPUs"
 

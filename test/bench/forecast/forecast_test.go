@@ -252,7 +252,7 @@ func TestNoHistoryOnPublicCurves(t *testing.T) {
 	}
 }
 
-func TestThePageSaysWhatEachMethodIsTold(t *testing.T) {
+func TestThePageSaysWhatEachMethodKnows(t *testing.T) {
 	t.Parallel()
 
 	path := filepath.Join("..", "..", "..", "docs", "explanation", "benchmarks-forecast.md")

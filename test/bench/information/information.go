@@ -1,4 +1,4 @@
-// Package information states what each side of a comparison is told.
+// Package information states what each side of a comparison knows.
 //
 // A policy that knows how long jobs run beats one that does not, and a table that shows only the two results
 // hides why. So every benchmark with a comparison declares, for each row, what its side knows and what it tries
@@ -15,15 +15,15 @@ import (
 	"text/tabwriter"
 )
 
-// Knowledge is how a side comes to know something.
-type Knowledge int
+// Source is how a side comes to know something.
+type Source int
 
 // From nothing to the truth beforehand; each is worth more than the one before it. Learned is what the side finds
 // out from what the running job reports, Forecast what it concludes from finished jobs as well. Declared is what
 // comes with the job: in a replay it is the true value. Oracle is the truth beforehand for every choice, also for
 // those that nobody has tried.
 const (
-	None Knowledge = iota
+	None Source = iota
 	Learned
 	Forecast
 	Declared
@@ -31,27 +31,27 @@ const (
 )
 
 // String is the word in the table.
-func (k Knowledge) String() string {
+func (k Source) String() string {
 	words := []string{"none", "learned", "forecast", "declared", "oracle"}
 	if k < 0 || int(k) >= len(words) {
-		return fmt.Sprintf("Knowledge(%d)", int(k))
+		return fmt.Sprintf("Source(%d)", int(k))
 	}
 
 	return words[k]
 }
 
-// Told is what a side is told beforehand or finds out.
-type Told struct {
-	Work     Knowledge // how much a job has to do: steps, samples, epochs
-	RunTimes Knowledge // how long a job runs
-	Speeds   Knowledge // how fast a job is on other numbers and models of GPU, and what that costs
-	Arrivals Knowledge // which jobs come later, and which nodes go
+// Knowledge is what a side knows beforehand or finds out.
+type Knowledge struct {
+	Work     Source // how much a job has to do: steps, samples, epochs
+	RunTimes Source // how long a job runs
+	Speeds   Source // how fast a job is on other numbers and models of GPU, and what that costs
+	Arrivals Source // which jobs come later, and which nodes go
 }
 
-// subjects names what is told, in the order of the columns.
+// subjects names what is known, in the order of the columns.
 func subjects() []string { return []string{"work", "run times", "speeds", "future"} }
 
-func (t Told) list() []Knowledge { return []Knowledge{t.Work, t.RunTimes, t.Speeds, t.Arrivals} }
+func (t Knowledge) list() []Source { return []Source{t.Work, t.RunTimes, t.Speeds, t.Arrivals} }
 
 // Role is what a row of a comparison is for.
 type Role int
@@ -64,11 +64,11 @@ const (
 	Opponent
 )
 
-// Side is one row of a comparison, or several that are told the same.
+// Side is one row of a comparison, or several that know the same.
 type Side struct {
 	Name      string // as the row is called in the table of figures
 	Role      Role
-	Told      Told
+	Knowledge Knowledge
 	Objective string
 	Figures   string // where its figures are from; empty: this run
 }
@@ -116,7 +116,7 @@ func (c *Comparison) Check() error {
 
 	for _, h := range headlines {
 		for _, o := range opponents {
-			if more, _ := compare(h.Told, o.Told); len(more) > 0 {
+			if more, _ := compare(h.Knowledge, o.Knowledge); len(more) > 0 {
 				note("headline %s knows more than its opponent %s: %s", h.Name, o.Name, strings.Join(more, ", "))
 			}
 			if h.Objective != o.Objective && c.Differs == "" {
@@ -133,7 +133,7 @@ func (c *Comparison) with(r Role) []Side {
 }
 
 // compare returns what one side knows more and what it knows less than another.
-func compare(a, b Told) (more, less []string) {
+func compare(a, b Knowledge) (more, less []string) {
 	x, y := a.list(), b.list()
 	for i, name := range subjects() {
 		switch {
@@ -159,7 +159,7 @@ func (c *Comparison) label(s *Side) string {
 		parts = append(parts, "headline")
 	}
 
-	more, less := compare(s.Told, opponents[0].Told)
+	more, less := compare(s.Knowledge, opponents[0].Knowledge)
 	if len(more) > 0 {
 		parts = append(parts, "knows more: "+strings.Join(more, ", "))
 	}
@@ -183,7 +183,7 @@ func (c *Comparison) rows() [][]string {
 		s := &c.Sides[i]
 
 		row := []string{s.Name}
-		for _, k := range s.Told.list() {
+		for _, k := range s.Knowledge.list() {
 			row = append(row, k.String())
 		}
 
@@ -207,7 +207,7 @@ func Print(w io.Writer, list []Comparison) error {
 		}
 
 		t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-		_, _ = fmt.Fprintf(t, "\nWhat each side is told (%s):\n", c.Name) // Flush returns its errors
+		_, _ = fmt.Fprintf(t, "\nWhat each side knows (%s):\n", c.Name) // Flush returns its errors
 
 		for _, row := range c.rows() {
 			_, _ = fmt.Fprintln(t, strings.Join(row, "\t"))
@@ -218,7 +218,7 @@ func Print(w io.Writer, list []Comparison) error {
 		}
 
 		if err := t.Flush(); err != nil {
-			return fmt.Errorf("print what each side is told: %w", err)
+			return fmt.Errorf("print what each side knows: %w", err)
 		}
 	}
 

@@ -9,9 +9,9 @@ import (
 // sound is a declaration with nothing wrong.
 func sound() Comparison {
 	return Comparison{Name: "bench-x", Sides: []Side{
-		{Name: "ours", Role: Headline, Told: Told{RunTimes: Learned}, Objective: "cost"},
-		{Name: "theirs", Role: Opponent, Told: Told{RunTimes: Forecast, Speeds: Declared}, Objective: "cost"},
-		{Name: "ours, told", Told: Told{RunTimes: Declared, Speeds: Declared}, Objective: "cost"},
+		{Name: "ours", Role: Headline, Knowledge: Knowledge{RunTimes: Learned}, Objective: "cost"},
+		{Name: "theirs", Role: Opponent, Knowledge: Knowledge{RunTimes: Forecast, Speeds: Declared}, Objective: "cost"},
+		{Name: "ours, declared", Knowledge: Knowledge{RunTimes: Declared, Speeds: Declared}, Objective: "cost"},
 	}}
 }
 
@@ -26,12 +26,12 @@ func TestADeclarationThatWouldMisleadIsRefused(t *testing.T) {
 	for want, change := range map[string]func(*Comparison){
 		"has no name":                            func(c *Comparison) { c.Name = "" },
 		"needs a headline and an opponent":       func(c *Comparison) { c.Sides[1].Role = Reference },
-		"knows more than its opponent theirs":    func(c *Comparison) { c.Sides[0].Told.Work = Learned },
+		"knows more than its opponent theirs":    func(c *Comparison) { c.Sides[0].Knowledge.Work = Learned },
 		"ours has no objective":                  func(c *Comparison) { c.Sides[0].Objective = "" },
 		"have different objectives":              func(c *Comparison) { c.Sides[0].Objective = "mean completion" },
 		"declared twice":                         func(c *Comparison) { c.Sides[2].Name = "ours" },
 		"a side has no name":                     func(c *Comparison) { c.Sides[2].Name = "" },
-		"knows more than its opponent theirs: f": func(c *Comparison) { c.Sides[0].Told.Arrivals = Oracle },
+		"knows more than its opponent theirs: f": func(c *Comparison) { c.Sides[0].Knowledge.Arrivals = Oracle },
 	} {
 		c := sound()
 		change(&c)
@@ -59,7 +59,7 @@ func TestRowsAreLabelledByWhatTheyKnow(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	for _, want := range []string{"headline; knows less: run times, speeds", "knows more: run times", "What each side is told (bench-x)"} {
+	for _, want := range []string{"headline; knows less: run times, speeds", "knows more: run times", "What each side knows (bench-x)"} {
 		if !strings.Contains(text.String(), want) {
 			t.Errorf("%q is missing in\n%s", want, &text)
 		}

@@ -3,7 +3,7 @@
 //	go run ./test/bench/policies -target andreas -out build/bench/bench-andreas.json
 //
 // Each target is a package beside this one that prints its table and returns its
-// figures; this command only chooses it, says what each side was told, and writes the
+// figures; this command only chooses it, says what each side knows, and writes the
 // figures with commit, machine and date. It asserts nothing. `make bench-…` calls it.
 package main
 

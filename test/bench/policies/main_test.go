@@ -9,8 +9,8 @@ import (
 	"trainyard/test/golden"
 )
 
-// A comparison says what each side is told, in its output and on its page; a benchmark that compares nobody says why.
-func TestEveryBenchmarkSaysWhatEachSideIsTold(t *testing.T) {
+// A comparison says what each side knows, in its output and on its page; a benchmark that compares nobody says why.
+func TestEveryBenchmarkSaysWhatEachSideKnows(t *testing.T) {
 	pages := map[string][]information.Comparison{}
 
 	for name, b := range targets {

@@ -2,7 +2,7 @@ package simulator
 
 import "trainyard/test/bench/information"
 
-// Comparisons says what each side is told: the same trace.
+// Comparisons says what each side knows: the same trace.
 func Comparisons() []information.Comparison {
 	const objective = "the same schedule, in little time"
 
