@@ -26,6 +26,7 @@ import (
 	"trainyard/test/bench/datacenter"
 	"trainyard/test/bench/edl"
 	"trainyard/test/bench/elastic"
+	"trainyard/test/bench/fidelity"
 	"trainyard/test/bench/harvest"
 	"trainyard/test/bench/information"
 	"trainyard/test/bench/place"
@@ -56,7 +57,11 @@ var targets = map[string]benchmark{
 	"datacenter": {measure: datacenter.Run, comparisons: datacenter.Comparisons, page: policyPage},
 	"edl":        {measure: edl.Run, comparisons: edl.Comparisons, page: policyPage},
 	"elastic":    {measure: elastic.Run, comparisons: elastic.Comparisons, page: policyPage},
-	"harvest":    {measure: harvest.Run, comparisons: harvest.Comparisons, page: policyPage},
+	"fidelity": {
+		measure: fidelity.Run, page: policyPage,
+		alone: "it holds the simulator against real processes; both have the same jobs, prices and policies",
+	},
+	"harvest": {measure: harvest.Run, comparisons: harvest.Comparisons, page: policyPage},
 	"place": {
 		measure: place.Run, page: cloudPage,
 		alone: "it times two policies of ours on the same views; each takes from them what it needs",
