@@ -32,6 +32,11 @@ for target in "$@"; do
   measure "$target" "$bin/policies" -target "$target" "${quick[@]}"
 done
 measure forecast "$bin/forecast"
+
+# What was not looked at when parameters were chosen.
+measure andreas-held-out "$bin/policies" -target andreas -skip-seeds 5 "${quick[@]}"
+measure forecast-held-out "$bin/forecast" -half second
+
 measure forecast-scale "$bin/forecast" -scale "${jobs[@]}"
 
 # All of one build, or nothing is to be published.

@@ -37,7 +37,16 @@ func (o *Origin) keys() map[string]*string {
 
 // Describe says in one line where and when figures were taken.
 func (o *Origin) Describe() string {
-	return fmt.Sprintf("%s, %s, commit %.12s, %s run", o.Machine, o.Measured, o.Commit, o.Run)
+	hash, changed, _ := strings.Cut(o.Commit, "-")
+	if len(hash) > 12 {
+		hash = hash[:12]
+	}
+
+	if changed != "" { // the sources are not those of the commit
+		hash += "-" + changed
+	}
+
+	return fmt.Sprintf("%s, %s, commit %s, run: %s", o.Machine, o.Measured, hash, o.Run)
 }
 
 // Report is the figures of one run.
