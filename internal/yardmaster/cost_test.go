@@ -2,8 +2,10 @@ package yardmaster_test
 
 import (
 	"fmt"
+	"maps"
 	"math/big"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -17,6 +19,7 @@ import (
 	"trainyard/internal/job"
 	"trainyard/internal/ledger"
 	"trainyard/internal/money"
+	"trainyard/internal/place/ordered"
 	"trainyard/internal/place/rules"
 	"trainyard/internal/tenant"
 	"trainyard/internal/yardmaster"
@@ -360,4 +363,139 @@ func (c *costYard) runs(rt *rapid.T, nodes int, seconds int64, rent forecast.Ren
 		j, _ = yardmaster.JobOf(c.Yard, "j1")
 		is(rt, "the cost of the job", j.Cost, want)
 	}
+}
+
+// shared is what an hour costs one of several runs on a node, each with its GPUs: of what the node
+// costs unused its part of all GPUs, of what it costs more its part of those in use.
+func (p *priceList) shared(own, used, all int64) *big.Rat {
+	alone := p.hour(int(used), big.NewRat(0, 1)) // what it costs more
+	idle := new(big.Rat).Sub(p.hour(int(used), big.NewRat(1, 1)), alone)
+
+	idle.Mul(idle, big.NewRat(own, all))
+	alone.Mul(alone, big.NewRat(own, used))
+
+	return idle.Add(idle, alone)
+}
+
+// TestABudgetIsOverrunByASecondAtMost lets other jobs come to the node of a job with a budget and
+// leave it, so that its cost changes while it runs. Whatever the prices, the job is told to stop
+// at most a second after its budget is used up, and says why for as long as it is paused.
+func TestABudgetIsOverrunByASecondAtMost(t *testing.T) {
+	t.Parallel()
+
+	const all = 8
+
+	rapid.Check(t, func(rt *rapid.T) {
+		list := priceList{
+			cents: rapid.SliceOfN(rapid.Int64Range(0, 500_000), 2, all+1).Draw(rt, "cents"),
+			watts: rapid.SliceOfN(rapid.Int64Range(0, 9000), 0, all+1).Draw(rt, "watts"),
+			off:   rapid.Bool().Draw(rt, "off"), energy: rapid.Int64Range(0, 900).Draw(rt, "energy"), pue: 120,
+		}
+
+		row := fleet.NodePrice{Off: list.off}
+		for _, x := range list.cents {
+			row.Hourly = append(row.Hourly, money.PerHour(x)/100)
+		}
+
+		for _, x := range list.watts {
+			row.Watts = append(row.Watts, float64(x))
+		}
+
+		cfg := yardmaster.Defaults(ordered.FIFO{})
+		cfg.Tariff = &fleet.Tariff{Energy: money.PerKWh(list.energy) / 1000, PUE: 1.2, Nodes: []fleet.NodePrice{row}}
+		y := newYardOf(t, cfg)
+		y.node("a", all)
+
+		own := rapid.Int64Range(1, all/2).Draw(rt, "GPUs")
+		s := spec(int(own))
+		s.Budget = job.Money(rapid.Int64Range(1, 50).Draw(rt, "budget")) * 1_000_000
+		y.startFirst(s)
+
+		others := map[int64]int64{} // GPUs of each other run, by number of its job
+		used, next := own, int64(2)
+		rate := func() *big.Rat { return list.shared(own, used, all) }
+		spent, dearest := new(big.Rat), map[time.Time]*big.Rat{} // the latter by when that ended
+
+		pass := func(d time.Duration) {
+			spent.Add(spent, new(big.Rat).Mul(rate(), big.NewRat(int64(d), int64(time.Hour))))
+			y.now = y.now.Add(d)
+			dearest[y.now] = rate()
+		}
+
+		state := func() job.Job {
+			j, _ := yardmaster.JobOf(y.Yard, "j1")
+			return j
+		}
+
+		alive := func() { // the node keeps in touch
+			r := yardmaster.NodeReport{Node: "a"}
+			for number := range others {
+				run := id.NewRun(id.NewJob(uint64(number)), 1)
+				r.Ranks = append(r.Ranks, yardmaster.RankReport{Run: run, State: job.RunRunning, Started: y.now})
+			}
+
+			y.ok(r)
+		}
+
+		for step := 0; step < 100 && state().State == job.Running; step++ {
+			until := y.now.Add(time.Duration(rapid.IntRange(1, 20_000).Draw(rt, "until the next event")) * time.Millisecond)
+
+			for state().State == job.Running && y.NextTimer().Before(until) {
+				pass(max(y.NextTimer().Sub(y.now), 0))
+				y.ok(yardmaster.Tick{})
+			}
+
+			if state().State != job.Running {
+				break
+			}
+
+			pass(until.Sub(y.now))
+			alive()
+
+			if gpus := rapid.Int64Range(1, all).Draw(rt, "GPUs of another"); used+gpus <= all {
+				y.submit("alice", spec(int(gpus)))
+				y.round()
+				others[next], used, next = gpus, used+gpus, next+1
+			} else if len(others) > 0 {
+				gone := slices.Sorted(maps.Keys(others))[0]
+				run := id.NewRun(id.NewJob(uint64(gone)), 1)
+				y.ok(yardmaster.NodeReport{Node: "a", Ranks: []yardmaster.RankReport{
+					{Run: run, State: job.RunEnded, Started: y.now, Ended: y.now},
+				}})
+
+				used -= others[gone]
+				delete(others, gone)
+			}
+		}
+
+		highest := rate() // of the last second
+		for ended, was := range dearest {
+			if y.now.Sub(ended) <= time.Second && was.Cmp(highest) > 0 {
+				highest = was
+			}
+		}
+
+		over, _ := new(big.Rat).Sub(spent, big.NewRat(int64(s.Budget), 1_000_000)).Float64()
+		second, _ := new(big.Rat).Mul(highest, big.NewRat(1001, 3_600_000)).Float64()
+
+		switch j := state(); {
+		case j.State == job.Running && over > second+1e-6:
+			rt.Fatalf("it runs on, $%.6f over its budget of %s; a second costs $%.6f", over, s.Budget, second)
+		case j.State == job.Running:
+			return
+		case over < -1e-6 || over > second+1e-6:
+			rt.Fatalf("it was paused $%.6f over its budget of %s; a second costs $%.6f", over, s.Budget, second)
+		}
+
+		pass(3 * time.Second)
+		y.ok(yardmaster.NodeReport{Node: "a", Ranks: []yardmaster.RankReport{
+			{Run: "j1.1", State: job.RunEnded, Started: start, Ended: y.now, Signalled: true, Cause: job.CausePreempted},
+		}})
+
+		why, _ := y.Why(y.now, "j1")
+		if j := state(); j.State != job.Paused || !strings.Contains(j.Reason, "of its budget of") ||
+			!strings.Contains(why.Sentence, "of its budget of") {
+			rt.Fatalf("it is %s: %q, why: %q", j.State, j.Reason, why.Sentence)
+		}
+	})
 }
