@@ -283,7 +283,7 @@ func (r *rule) reason(t *problem.Task) string {
 	case t.Assigned < 0:
 		return "preempted: jobs under more pressure get all GPUs that it could use"
 	case t.Candidates[t.Assigned].Duration <= t.Slack:
-		return r.y.Where(t) + ", est. cost " + humanize.Dollars(t.Candidates[t.Assigned].Cost) +
+		return r.y.Where(t) + ", est. cost " + humanize.Dollars(r.y.Charge(t, t.Assigned)) +
 			"; cheapest configuration that meets the deadline"
 	}
 
