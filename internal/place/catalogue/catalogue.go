@@ -22,6 +22,7 @@ import (
 	"trainyard/internal/place/goodput"
 	"trainyard/internal/place/harvest"
 	"trainyard/internal/place/lp"
+	"trainyard/internal/place/ondemand"
 	"trainyard/internal/place/rules"
 )
 
@@ -66,9 +67,27 @@ func All(solve lp.Solve) place.Registry {
 	}
 
 	all = append(all, baseline.Policies()...)
+	for i := range all {
+		if all[i].Name != "rules" { // which provisions together with its placement
+			all[i].New = provisioning(all[i].New)
+		}
+	}
+
 	slices.SortFunc(all, func(a, b place.Entry) int { return cmp.Compare(a.Name, b.Name) })
 
 	return all
+}
+
+// provisioning returns a constructor of the same policy that provisions nodes by the common rule.
+func provisioning(make func(*place.Settings) (place.Policy, error)) func(*place.Settings) (place.Policy, error) {
+	return func(s *place.Settings) (place.Policy, error) {
+		p, err := make(s)
+		if err != nil {
+			return nil, err
+		}
+
+		return ondemand.Wrap(p, ondemand.Standard()), nil
+	}
 }
 
 func first(name, rule string, by published.Order) place.Entry {

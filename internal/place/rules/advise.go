@@ -89,7 +89,7 @@ func (e *engine) others(j *queuedJob, s *shape, taken *option) []option {
 		return nil
 	}
 
-	for _, h := range e.policy.catalogue.fit(&s.Match.Need).Options(e.query(j, s)) {
+	for _, h := range e.policy.catalogue.Fit(&s.Match.Need).Options(e.query(j, s)) {
 		o := e.asOption(&h)
 		o.barredBy = barred(a, &o)
 

@@ -6,6 +6,7 @@ import (
 
 	"trainyard/internal/fleet"
 	"trainyard/internal/place"
+	"trainyard/internal/place/ondemand"
 	"trainyard/internal/place/timeline"
 )
 
@@ -51,17 +52,8 @@ func newRates(t *fleet.Tariff, n *fleet.Node) rates {
 	}
 
 	all := len(n.Inventory.GPUs)
-	gpus := float64(max(all, 1))
-	r := rates{
-		energy: (t.Power(price, all) - t.Power(price, 0)) / 1000 * t.Energy / gpus,
-		tariff: t.Rate(price, all) / gpus,
-	}
 
-	if len(price.Watts) == 0 && all > 0 { // its draw is not configured: what its GPUs may draw
-		r.energy = n.Inventory.GPUs[0].Watts / 1000 * t.Energy
-	}
-
-	return r
+	return rates{energy: ondemand.EnergyRate(t, n), tariff: t.Rate(price, all) / float64(max(all, 1))}
 }
 
 // charge sets what an hour costs in this round: on provisioned nodes the rent, by the lease
@@ -92,17 +84,12 @@ func (e *engine) score(j *queuedJob, o *option) {
 	o.score = o.marginalCost + j.value*o.done().Hours()
 
 	// A job that waits longer than a provisioned node would take keeps others out: see patience.
-	if j.patience.share > 0 {
+	if j.patience.Share > 0 {
 		excess := min(max(o.startsIn-j.provisionedIn, 0), timeline.Never/2)
-		o.score += j.value * (1/j.patience.share - 1) * excess.Hours()
+		o.score += j.value * (1/j.patience.Share - 1) * excess.Hours()
 	}
 
-	if l := j.item.Outlook; l != nil && !l.Deadline.IsZero() {
-		if late := e.view.Now.Add(o.done()).Sub(l.Deadline); late > 0 {
-			o.score += late.Hours() * max(l.LateCost*3600, 10*j.value)
-		}
-	}
-
+	o.score += ondemand.LateCost(j.item, j.value, e.view.Now.Add(o.done()))
 	o.score += float64(classRank(o)) * 1e-9 // ties go local, then reserved, then on-demand
 	if j.item.Shape.Need.MaxGPUs == 0 && !o.provisions() && len(o.pool.Sample.Node.Inventory.GPUs) > 0 {
 		o.score += 1e-10 // and away from GPUs that others could use

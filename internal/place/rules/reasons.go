@@ -7,7 +7,7 @@ import (
 
 	"trainyard/internal/fleet"
 	"trainyard/internal/humanize"
-	"trainyard/internal/job"
+	"trainyard/internal/place/ondemand"
 )
 
 // clockTime writes a time of day in UTC, with the date if it is another day.
@@ -18,17 +18,7 @@ func (e *engine) clockTime(d time.Duration) string {
 // describeOption names what a job would have.
 func (e *engine) describeOption(o *option) string {
 	if o.provisions() {
-		f := o.offer.Offer
-		name := f.Name
-		if f.GPUs > 0 {
-			name = fmt.Sprintf("%s (%s)", f.Name, humanize.GPUs(f.GPUs, f.GPU, f.GPUMemory))
-		}
-
-		if o.offer.Nodes > 1 {
-			return fmt.Sprintf("%d of %s", o.offer.Nodes, name)
-		}
-
-		return name
+		return ondemand.Describe(o.offer)
 	}
 
 	if gpus := o.gpuWords(); gpus != "" {
@@ -80,21 +70,7 @@ func (j *queuedJob) basedOn() string {
 }
 
 // objective is how a job is called by what it cares about.
-func objective(j *queuedJob) string {
-	if j.item.Spec == nil {
-		return "balanced"
-	}
-
-	switch j.item.Spec.Objective {
-	case job.ObjectiveTime:
-		return "time-sensitive"
-	case job.ObjectiveCost:
-		return "cost-sensitive"
-	case job.ObjectiveBalanced:
-	}
-
-	return "balanced"
-}
+func objective(j *queuedJob) string { return ondemand.Objective(j.item) }
 
 // whyHere says why a job starts where it does, as in
 // "l-strong (local, idle): 1× A100, est. finish 06:00 UTC, est. cost $0.81".
@@ -181,13 +157,10 @@ func (e *engine) nextBest(o *option, all []option) *option {
 
 // whyProvision says why nodes are provisioned for a job.
 func (e *engine) whyProvision(j *queuedJob, o *option) string {
-	text := fmt.Sprintf("provisions %s: est. finish %s, est. cost %s",
-		e.describeOption(o), e.clockTime(o.done()), humanize.Dollars(o.marginalCost))
-	if len(e.shapeOf(j).Able) == 0 {
-		return text + "; no node of the yard can run it"
-	}
+	h := *o.offer // it may have been computed in an earlier round
+	h.Finish = e.view.Now.Add(o.done())
 
-	return fmt.Sprintf("%s; waiting for a node of the yard would cost more (%s job)", text, objective(j))
+	return ondemand.Reason(e.view.Now, j.item, &h, len(e.shapeOf(j).Able) == 0)
 }
 
 // whyStop says why a job is preempted for another.
