@@ -154,10 +154,12 @@ func (j *leased) start(v *place.View, rooms []int) (place.Start, bool) {
 	return s, true
 }
 
-// plan makes a plan around what is kept: the policy sees the kept nodes as closed and the jobs
-// that start there not at all.
+// plan makes a plan around what is kept: the policy sees the kept nodes as closed, the jobs
+// that start there not at all, and jobs that may not spend on nodes as ones that avoid the
+// provisioned ones.
 func (k *kept) plan(v *place.View, policy func(*place.View) place.Plan) place.Plan {
-	if len(k.rooms) == 0 {
+	bars := barredNodes(v)
+	if len(k.rooms) == 0 && bars == "" {
 		return policy(v)
 	}
 
@@ -172,8 +174,22 @@ func (k *kept) plan(v *place.View, policy func(*place.View) place.Plan) place.Pl
 	}
 
 	for _, it := range c.Queue.Items() {
-		if starts[it.Job] {
+		switch {
+		case starts[it.Job]:
 			c.Queue.Remove(it)
+		case bars != "" && v.Allow(it).NoProvisioning:
+			need := it.Shape.Need
+			need.Avoid += bars
+			c.Queue.Remove(it)
+			c.Queue.Add(it, need)
+		}
+	}
+
+	for _, r := range c.Running {
+		if bars != "" && v.Allow(r.Item).NoProvisioning {
+			need := r.Shape.Need
+			need.Avoid += bars
+			r.Shape = c.Queue.ShapeOf(need)
 		}
 	}
 
@@ -181,6 +197,36 @@ func (k *kept) plan(v *place.View, policy func(*place.View) place.Plan) place.Pl
 	plan.Starts = append(plan.Starts, k.starts...)
 
 	return plan
+}
+
+// barredNodes lists the provisioned nodes in the form of fleet.Need.Avoid, "" if there are none
+// or every payer may spend on them.
+func barredNodes(v *place.View) string {
+	if v.Limits == nil {
+		return ""
+	}
+
+	barred := false
+	for _, p := range v.Limits.Payers {
+		barred = barred || p.Allowance.NoProvisioning
+	}
+
+	for _, a := range v.Limits.Jobs {
+		barred = barred || a.NoProvisioning
+	}
+
+	if !barred {
+		return ""
+	}
+
+	list := ""
+	for i := range v.Rooms {
+		if v.Rooms[i].Node.Class == fleet.OnDemand {
+			list += "|" + string(v.Rooms[i].Node.ID) + "|"
+		}
+	}
+
+	return list
 }
 
 // bind replaces the jobs of a clone by those of the view itself.
