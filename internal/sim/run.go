@@ -13,6 +13,7 @@ import (
 	"trainyard/internal/fleet"
 	"trainyard/internal/id"
 	"trainyard/internal/job"
+	"trainyard/internal/place"
 	"trainyard/internal/tenant"
 	"trainyard/internal/yardmaster"
 )
@@ -104,6 +105,12 @@ func newSimulation(cfg Config) (*simulation, error) {
 
 	if cfg.Begin != nil {
 		s.epoch = cfg.Begin.Now
+	}
+
+	if cfg.Cloud != nil {
+		if err := place.Refusal(cfg.Policy, place.Clouds); err != nil {
+			return nil, err
+		}
 	}
 
 	yc := yardmaster.Defaults(cfg.Policy)

@@ -99,17 +99,17 @@ func TestNodesAreProvisionedWhereTheRentIsLessThanBeingLate(t *testing.T) {
 		want   bool
 	}{
 		"three hours late cost more than two hours of rent": {func(*hire) {}, true},
-		"late cost below the rent":                           {func(h *hire) { h.late = 0.5 }, false},
-		"the node is free in time":                           {func(h *hire) { h.busy[0] = hour }, false},
-		"an idle node, and no lateness":                      {func(h *hire) { h.busy[0] = 0 }, false},
-		"an idle node that is too slow":                      {func(h *hire) { h.busy[0], h.runs, h.speedup = 0, 9*hour, 9 }, true},
-		"the rent is too high":                               {func(h *hire) { h.hourly = 5 }, false},
-		"the boot takes too long":                            {func(h *hire) { h.boot = 5 * hour }, false},
-		"a whole day is billed":                              {func(h *hire) { h.increment = 24 * hour }, false},
-		"at least a day is billed":                           {func(h *hire) { h.least = 24 * hour }, false},
-		"twice as fast pays for the higher rent":             {func(h *hire) { h.speedup, h.hourly = 2, 3 }, true},
-		"there is no own node":                               {func(h *hire) { h.busy, h.hourly = nil, 500 }, true},
-		"one of several nodes is free in time":               {func(h *hire) { h.busy = append(h.busy, 30*minute) }, false},
+		"late cost below the rent":                          {func(h *hire) { h.late = 0.5 }, false},
+		"the node is free in time":                          {func(h *hire) { h.busy[0] = hour }, false},
+		"an idle node, and no lateness":                     {func(h *hire) { h.busy[0] = 0 }, false},
+		"an idle node that is too slow":                     {func(h *hire) { h.busy[0], h.runs, h.speedup = 0, 9*hour, 9 }, true},
+		"the rent is too high":                              {func(h *hire) { h.hourly = 5 }, false},
+		"the boot takes too long":                           {func(h *hire) { h.boot = 5 * hour }, false},
+		"a whole day is billed":                             {func(h *hire) { h.increment = 24 * hour }, false},
+		"at least a day is billed":                          {func(h *hire) { h.least = 24 * hour }, false},
+		"twice as fast pays for the higher rent":            {func(h *hire) { h.speedup, h.hourly = 2, 3 }, true},
+		"there is no own node":                              {func(h *hire) { h.busy, h.hourly = nil, 500 }, true},
+		"one of several nodes is free in time":              {func(h *hire) { h.busy = append(h.busy, 30*minute) }, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -42,6 +42,7 @@ type adviser struct {
 
 var (
 	_ place.Searcher = (*Policy)(nil)
+	_ place.Refuser  = (*Policy)(nil)
 	_ place.Adviser  = adviser{}
 )
 
@@ -66,6 +67,15 @@ func (p *Policy) Slow() bool {
 	s, ok := p.inner.(place.Searcher)
 
 	return ok && s.Slow()
+}
+
+// Refuses says with what the policy that places the jobs cannot work.
+func (p *Policy) Refuses(f place.Feature) string {
+	if r, ok := p.inner.(place.Refuser); ok {
+		return r.Refuses(f)
+	}
+
+	return ""
 }
 
 // Plan is the plan of the policy that places the jobs, and what is provisioned beside it.
