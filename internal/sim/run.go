@@ -354,6 +354,14 @@ func (s *simulation) step(m yardmaster.Message) any {
 	return reply
 }
 
+// addUser adds a user, unless they are there already.
+func (s *simulation) addUser(name id.User) {
+	if !s.users[name] {
+		s.users[name] = true
+		s.step(yardmaster.PutUser{User: name, Role: tenant.Researcher, By: "sim"})
+	}
+}
+
 // everyone is who submits where shares do not matter.
 const everyone = id.User("everyone")
 
@@ -363,10 +371,7 @@ func (s *simulation) submit(j *Job) error {
 		owner = j.Owner
 	}
 
-	if !s.users[owner] {
-		s.users[owner] = true
-		s.step(yardmaster.PutUser{User: owner, Role: tenant.Researcher, By: "sim"})
-	}
+	s.addUser(owner)
 
 	s.tally.messages++
 	reply, err := s.yard.Step(s.time(), yardmaster.Submit{Owner: owner, Jobs: []yardmaster.NewJob{{Spec: j.Spec}}})
