@@ -95,9 +95,9 @@ func covers(row, other *fleet.NodePrice) bool {
 }
 
 // checkAmounts reports amounts of money or power that cannot be one.
-func checkAmounts(f *yamlfile.File, path string, amounts ...float64) {
+func checkAmounts[T ~float64](f *yamlfile.File, path string, amounts ...T) {
 	for _, a := range amounts {
-		if a < 0 || math.IsNaN(a) || math.IsInf(a, 0) {
+		if a < 0 || math.IsNaN(float64(a)) || math.IsInf(float64(a), 0) {
 			f.Fail(path, fmt.Sprintf("must be a number of at least 0, got %g", a), "write a price or a power of 0 or more")
 			return
 		}

@@ -34,6 +34,7 @@ import (
 	"trainyard/internal/fleet"
 	"trainyard/internal/gpuspec"
 	"trainyard/internal/job"
+	"trainyard/internal/money"
 	"trainyard/internal/provision"
 	"trainyard/internal/provision/lifecycle"
 	"trainyard/internal/server"
@@ -75,9 +76,9 @@ const lookBack = 2 * time.Hour
 
 // roads is the speed in bytes per second and the price in dollars of moving data, as in dataset.Network.
 type roads struct {
-	In     job.Bytes `yaml:"in"`
-	Across job.Bytes `yaml:"across"`
-	PerGB  float64   `yaml:"per_gb"`
+	In     job.Bytes   `yaml:"in"`
+	Across job.Bytes   `yaml:"across"`
+	PerGB  money.PerGB `yaml:"per_gb"`
 }
 
 // cloudProvider is one provider. The tag kinds says to which kinds of provider a key applies; one without applies

@@ -11,6 +11,7 @@ import (
 	"trainyard/internal/fleet"
 	"trainyard/internal/humanize"
 	"trainyard/internal/job"
+	"trainyard/internal/money"
 	"trainyard/internal/place"
 	"trainyard/internal/place/andreas/problem"
 	"trainyard/internal/place/ondemand"
@@ -39,7 +40,7 @@ func (y *planner) leaveOwn() {
 
 // ownTotal returns what a task costs with a candidate that it gets after a wait: its GPUs, and
 // being late.
-func (y *planner) ownTotal(t *problem.Task, at int, wait float64) float64 {
+func (y *planner) ownTotal(t *problem.Task, at int, wait float64) money.Amount {
 	o := &t.Candidates[at]
 
 	return o.Cost + y.LateCostAt(t, wait+o.Duration)
@@ -75,7 +76,7 @@ func (y *planner) provision(plan *place.Plan) {
 	for _, i := range waiting {
 		t := &y.Tasks[i]
 		at, wait, rooms := f.best(t)
-		own := math.Inf(1)
+		own := money.Amount(math.Inf(1))
 		if at >= 0 {
 			own = y.ownTotal(t, at, wait)
 		}
@@ -112,7 +113,7 @@ func bit(b bool) int {
 // tally is what a plan provisions for one payer.
 type tally struct {
 	nodes int
-	money float64
+	money money.Amount
 }
 
 // mayProvision reports whether a task's limits allow its offer beside what the plan provisions
@@ -159,12 +160,12 @@ func (y *planner) provisionFor(t *problem.Task, at int, wait float64) place.Prov
 }
 
 // offerCost describes the cost of nodes and of being late.
-func (y *planner) offerCost(money, late float64) string {
+func (y *planner) offerCost(cost, late money.Amount) string {
 	if late <= 0 {
-		return humanize.Dollars(money)
+		return humanize.Dollars(cost)
 	}
 
-	return humanize.Dollars(money) + " and late cost " + humanize.Dollars(late)
+	return humanize.Dollars(cost) + " and late cost " + humanize.Dollars(late)
 }
 
 // freeing knows when what is on the nodes under a plan will be free.
@@ -262,7 +263,7 @@ func (f *freeing) from(at int32, match *fleet.Matcher, gpus int) float64 {
 // waits for that, and its rooms; -1 if it has none.
 func (f *freeing) best(t *problem.Task) (at int, wait float64, rooms []int32) {
 	at = -1
-	least := math.Inf(1)
+	least := money.Amount(math.Inf(1))
 
 	match := f.y.ShapeOf(t.Item.Shape).Match
 	for k := range t.Candidates {

@@ -11,6 +11,7 @@ import (
 	"trainyard/internal/fleet"
 	"trainyard/internal/id"
 	"trainyard/internal/job"
+	"trainyard/internal/money"
 	"trainyard/internal/place"
 	"trainyard/internal/tenant"
 )
@@ -34,7 +35,7 @@ const ownHourly = 0.25
 // view returns the yard as the policy sees it.
 func (h *hire) view() (*cluster, *place.View) {
 	c := newCluster()
-	c.tariff = &fleet.Tariff{Nodes: []fleet.NodePrice{{GPU: "OWN", Hourly: []float64{0, ownHourly}}}}
+	c.tariff = &fleet.Tariff{Nodes: []fleet.NodePrice{{GPU: "OWN", Hourly: []money.PerHour{0, ownHourly}}}}
 
 	for i, busy := range h.busy {
 		name := "n" + string(rune('a'+i))
@@ -48,7 +49,7 @@ func (h *hire) view() (*cluster, *place.View) {
 
 	speed := job.NewSpeed(h.runs.Seconds(), 0, 0, job.Rate{GPU: "OWN", GPUs: 1, PerSecond: 1},
 		job.Rate{GPU: "FAST", GPUs: 1, PerSecond: h.speedup})
-	c.wait(want{speed: speed, due: h.due, late: h.late, spec: one(), fixed: true})
+	c.wait(want{speed: speed, due: h.due, late: money.PerHour(h.late), spec: one(), fixed: true})
 
 	v := c.view()
 	v.Offers = []fleet.Offer{{
@@ -133,7 +134,7 @@ func TestNodesAreProvisionedWhereTheRentIsLessThanBeingLate(t *testing.T) {
 			}
 
 			p := plan.Provisions[0]
-			if rent := h.rented() - h.lateness(h.boot+job.Seconds(h.runs.Seconds()/h.speedup)); math.Abs(p.Cost-rent) > 1e-6 ||
+			if rent := h.rented() - h.lateness(h.boot+job.Seconds(h.runs.Seconds()/h.speedup)); math.Abs(float64(p.Cost)-rent) > 1e-6 ||
 				p.Offer != "aws/fast" || p.Count != 1 || !strings.HasPrefix(p.Reason, "provisions aws/fast (1× FAST 16GB): ") {
 				t.Fatalf("rent %f: %+v", rent, p)
 			}

@@ -8,6 +8,7 @@ import (
 	"trainyard/internal/fleet"
 	"trainyard/internal/id"
 	"trainyard/internal/job"
+	"trainyard/internal/money"
 	"trainyard/internal/place"
 	"trainyard/internal/place/timeline"
 	"trainyard/internal/provision"
@@ -38,7 +39,7 @@ type shape struct {
 // committed is what this plan provisions for one payer.
 type committed struct {
 	nodes int
-	money float64
+	money money.Amount
 }
 
 // maxVisits bounds how many nodes a round looks at for jobs that wait.
@@ -164,10 +165,10 @@ type waiting struct {
 	item          *queue.Item
 	shape         *shape
 	since         time.Time
-	value         float64 // of an hour of its time
+	value         money.PerHour // of an hour of its time
 	costSensitive bool
 	patience      Patience
-	provisioning  float64 // what provisioning costs, in money and in time at its value
+	provisioning  money.Amount // what provisioning costs, in money and in time at its value
 }
 
 // longest returns how long the job waits before nodes are provisioned for it in any case.
@@ -184,7 +185,7 @@ type option struct {
 	rooms    []int32
 	startsIn time.Duration // 0 if the nodes are free and the policy does not use them for the job
 	runs     time.Duration
-	score    float64
+	score    money.Amount
 }
 
 // offer returns the best way to provision nodes for a job, and whether there is one that its
@@ -218,7 +219,7 @@ func (d *decider) offer(w *waiting, a *tenant.Allowance) (provision.Option, bool
 	left.Money -= spent.money
 
 	done := best.Finish.Sub(d.view.Now)
-	w.provisioning = best.Money + w.value*done.Hours() + LateCost(w.item, w.value, best.Finish)
+	w.provisioning = best.Money + w.value.For(done) + LateCost(w.item, w.value, best.Finish)
 
 	return best, Barred(&left, best.Nodes, best.Money) == ""
 }
@@ -277,20 +278,20 @@ func (d *decider) score(w *waiting, pool *timeline.Pool, o *option, offer *provi
 	need := &w.item.Shape.Need
 	node := d.view.Rooms[o.rooms[0]].Node
 
-	staging, money := d.view.Stage(w.item, node)
+	staging, cost := d.view.Stage(w.item, node)
 	done := o.startsIn + staging + o.runs
-	hours := float64(max(need.GPUs, 1)*need.Nodes) * o.runs.Hours()
+	energy := EnergyRate(d.view.Tariff, pool.Sample.Node).Of(float64(max(need.GPUs, 1) * need.Nodes))
 
-	o.score = money + EnergyRate(d.view.Tariff, pool.Sample.Node)*hours + w.value*done.Hours() +
+	o.score = cost + energy.For(o.runs) + w.value.For(done) +
 		LateCost(w.item, w.value, d.view.Now.Add(done))
 
 	if l := d.leaseOf(node); l != nil { // it is kept for as long as the job runs
-		o.score += float64(l.Offer.Hourly) / 1e6 * float64(need.Nodes) * (done - o.startsIn).Hours()
+		o.score += l.Offer.PerHour().Times(float64(need.Nodes)).For(done - o.startsIn)
 	}
 
 	if w.patience.Share > 0 && offer.Offer != nil {
 		excess := min(max(o.startsIn-offer.Start.Sub(d.view.Now), 0), timeline.Never/2)
-		o.score += w.value * (1/w.patience.Share - 1) * excess.Hours()
+		o.score += w.value.Times(1/w.patience.Share - 1).For(excess)
 	}
 }
 

@@ -4,7 +4,7 @@ import (
 	"maps"
 	"time"
 
-	"trainyard/internal/job"
+	"trainyard/internal/money"
 	"trainyard/internal/place/timeline"
 	"trainyard/internal/queue"
 )
@@ -34,8 +34,8 @@ const stopAt = 2
 // ready to use.
 type Patiences struct {
 	byNumber map[uint64]Patience
-	count    float64
-	sum      float64 // money
+	count    int
+	sum      money.Amount
 }
 
 // Known returns the patience of a job that has one.
@@ -46,17 +46,17 @@ func (m *Patiences) Known(it *queue.Item) (Patience, bool) {
 
 // Add computes the patience of a new job: rent is what it costs to provision for it, and
 // value what an hour of its time is worth.
-func (m *Patiences) Add(it *queue.Item, rent, value float64) Patience {
+func (m *Patiences) Add(it *queue.Item, rent money.Amount, value money.PerHour) Patience {
 	m.count++
 	m.sum += rent
-	p := Patience{Share: rent / (rent + halfSaved*m.sum/m.count)}
+	p := Patience{Share: float64(rent / (rent + halfSaved*m.sum/money.Amount(m.count)))}
 	if rent == 0 {
 		p.Share = 0
 	}
 
 	p.Lasts = timeline.Never
 	if value > 0 {
-		p.Lasts = job.Seconds(p.Share * rent / value * 3600)
+		p.Lasts = rent.Times(p.Share).Lasts(value)
 	}
 
 	if m.byNumber == nil {

@@ -6,6 +6,7 @@ import (
 	"trainyard/internal/fleet"
 	"trainyard/internal/humanize"
 	"trainyard/internal/job"
+	"trainyard/internal/money"
 	"trainyard/internal/place"
 	"trainyard/internal/provision"
 	"trainyard/internal/queue"
@@ -15,7 +16,7 @@ import (
 // Terms are what the decision to provision depends on, apart from the yard and the job.
 type Terms struct {
 	// Value is what an hour of a job's time is worth in money, by objective.
-	Value map[job.Objective]float64
+	Value map[job.Objective]money.PerHour
 	// Patience is how long a cost-sensitive job waits for a node that is paid for anyway before
 	// one is provisioned for it.
 	Patience time.Duration
@@ -30,13 +31,13 @@ type Terms struct {
 // Standard returns the terms that are used where nothing is set.
 func Standard() Terms {
 	return Terms{
-		Value:    map[job.Objective]float64{job.ObjectiveTime: 50, job.ObjectiveBalanced: 2, job.ObjectiveCost: 0.05},
+		Value:    map[job.Objective]money.PerHour{job.ObjectiveTime: 50, job.ObjectiveBalanced: 2, job.ObjectiveCost: 0.05},
 		Patience: 24 * time.Hour, Ageing: 48 * time.Hour, Guess: time.Hour,
 	}
 }
 
 // ValueOf returns what an hour of a job's time is worth.
-func (t *Terms) ValueOf(it *queue.Item) float64 {
+func (t *Terms) ValueOf(it *queue.Item) money.PerHour {
 	if it.Spec != nil {
 		if v, ok := t.Value[it.Spec.Objective]; ok {
 			return v
@@ -49,7 +50,7 @@ func (t *Terms) ValueOf(it *queue.Item) float64 {
 // Length is how long a job lasts, and what its time is worth.
 type Length struct {
 	Lasts     time.Duration
-	HourValue float64
+	HourValue money.PerHour
 	Setup     time.Duration // of a new node
 	// TFLOPS of one GPU for which Lasts is meant; 0 if unknown.
 	TFLOPS float64
@@ -75,7 +76,7 @@ func Query(v *place.View, it *queue.Item, l Length) provision.Query {
 	}
 
 	if v.Data != nil && it.Spec != nil && len(it.Spec.Data) > 0 {
-		q.Stage = func(of *fleet.Offer) (time.Duration, float64) { return v.Stage(it, of.Node()) }
+		q.Stage = func(of *fleet.Offer) (time.Duration, money.Amount) { return v.Stage(it, of.Node()) }
 	}
 
 	return q
@@ -83,13 +84,13 @@ func Query(v *place.View, it *queue.Item, l Length) provision.Query {
 
 // Barred says which quota or budget forbids to provision so many nodes for so much money, ""
 // if none does.
-func Barred(a *tenant.Allowance, nodes int, money float64) string {
+func Barred(a *tenant.Allowance, nodes int, cost money.Amount) string {
 	switch {
 	case a.NoProvisioning:
 		return a.LimitedBy.Money + " allows no spending on nodes"
 	case nodes > a.Nodes:
 		return a.LimitedBy.Nodes + " allows no more on-demand nodes"
-	case money > a.Money:
+	case cost > a.Money:
 		return a.LimitedBy.Money + " has " + humanize.Dollars(max(a.Money, 0)) + " left"
 	}
 
@@ -98,21 +99,21 @@ func Barred(a *tenant.Allowance, nodes int, money float64) string {
 
 // LateCost returns what it costs a job to be done at a time: nothing before its deadline, and
 // after that the job's late cost, or ten times as much as waiting.
-func LateCost(it *queue.Item, hourValue float64, done time.Time) float64 {
+func LateCost(it *queue.Item, hourValue money.PerHour, done time.Time) money.Amount {
 	l := it.Outlook
 	if l == nil || l.Deadline.IsZero() {
 		return 0
 	}
 
 	if late := done.Sub(l.Deadline); late > 0 {
-		return late.Hours() * max(l.LateCost*3600, 10*hourValue)
+		return max(l.LateCost.PerHour(), 10*hourValue).For(late)
 	}
 
 	return 0
 }
 
 // EnergyRate returns what an hour of one GPU of a node costs beyond the idle node.
-func EnergyRate(t *fleet.Tariff, n *fleet.Node) float64 {
+func EnergyRate(t *fleet.Tariff, n *fleet.Node) money.PerGPUHour {
 	price := t.Of(n)
 	if price == nil {
 		return 0
@@ -120,8 +121,8 @@ func EnergyRate(t *fleet.Tariff, n *fleet.Node) float64 {
 
 	all := len(n.Inventory.GPUs)
 	if len(price.Watts) == 0 && all > 0 { // its draw is not configured: what its GPUs may draw
-		return n.Inventory.GPUs[0].Watts / 1000 * t.Energy
+		return t.Energy.Drawing(n.Inventory.GPUs[0].Watts).PerGPU(1)
 	}
 
-	return (t.Power(price, all) - t.Power(price, 0)) / 1000 * t.Energy / float64(max(all, 1))
+	return t.Energy.Drawing(t.Power(price, all) - t.Power(price, 0)).PerGPU(all)
 }

@@ -7,6 +7,7 @@ import (
 
 	"trainyard/internal/fleet"
 	"trainyard/internal/humanize"
+	"trainyard/internal/money"
 	"trainyard/internal/place/ondemand"
 )
 
@@ -164,7 +165,7 @@ func (e *engine) whyProvision(j *queuedJob, o *option) string {
 }
 
 // whyStop says why a job is preempted for another.
-func (e *engine) whyStop(j *queuedJob, v *victim, gain float64) string {
+func (e *engine) whyStop(j *queuedJob, v *victim, gain money.Amount) string {
 	who := "which is time-sensitive and would wait longer"
 	if !timeSensitive(j) {
 		who = "whose owner is within their quota, while this job runs on borrowed GPUs"

@@ -27,6 +27,7 @@ import (
 	"time"
 
 	"trainyard/internal/job"
+	"trainyard/internal/money"
 	"trainyard/internal/place"
 	"trainyard/internal/place/ondemand"
 	"trainyard/internal/place/timeline"
@@ -36,7 +37,7 @@ import (
 // Config is what an operator can set.
 type Config struct {
 	// Value is what an hour of a job's time is worth in money, by objective.
-	Value map[job.Objective]float64
+	Value map[job.Objective]money.PerHour
 	// Patience is how long a cost-sensitive job waits for a node that is paid for
 	// anyway before one is provisioned for it.
 	Patience time.Duration

@@ -9,7 +9,6 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -268,7 +267,7 @@ func (s *simulation) tariff() (*fleet.Tariff, error) {
 	t := &fleet.Tariff{}
 
 	for _, kind := range slices.Sorted(maps.Keys(s.prices)) {
-		money, err := job.ParseMoney(s.prices[kind])
+		each, err := job.ParseMoney(s.prices[kind])
 		if err != nil || kind == "" {
 			return nil, fault.New(fault.Invalid, "bad_price", "invalid price %q of %s", s.prices[kind], kind).WithField("price").
 				WithRemedy("use GPU=DOLLARS per hour, e.g. A100=2.40")
@@ -276,13 +275,8 @@ func (s *simulation) tariff() (*fleet.Tariff, error) {
 
 		p := fleet.NodePrice{GPU: kind, Off: true}
 
-		each, err := strconv.ParseFloat(strings.TrimPrefix(money.String(), "$"), 64)
-		if err != nil {
-			return nil, fmt.Errorf("read the price of %s: %w", kind, err)
-		}
-
 		for n := range fleet.MaxGPUs + 1 {
-			p.Hourly = append(p.Hourly, float64(n)*each)
+			p.Hourly = append(p.Hourly, each.PerHour().Times(float64(n)))
 		}
 
 		t.Nodes = append(t.Nodes, p)

@@ -7,6 +7,7 @@ import (
 	"trainyard/internal/fleet"
 	"trainyard/internal/id"
 	"trainyard/internal/job"
+	"trainyard/internal/money"
 	"trainyard/internal/place/ondemand"
 	"trainyard/internal/provision"
 )
@@ -16,13 +17,13 @@ import (
 // than the minimum.
 type OnOffer struct {
 	provision.Option
-	Candidate         // its Startup includes boot, set-up and staging
-	Booting   bool    // the nodes are being provisioned already
-	Late      float64 // cost of being late there
+	Candidate              // its Startup includes boot, set-up and staging
+	Booting   bool         // the nodes are being provisioned already
+	Late      money.Amount // cost of being late there
 }
 
 // Total returns what the task costs there: rent, and lateness.
-func (o *OnOffer) Total() float64 { return o.Cost + o.Late }
+func (o *OnOffer) Total() money.Amount { return o.Cost + o.Late }
 
 // ListOffers gives each queued task its best configuration on an offer, by rent and lateness, if
 // its place and its limits allow one. A task for which nodes are being provisioned has those.
@@ -123,10 +124,10 @@ func (y *Yard) onLease(t *Task, leases []*fleet.Lease) *OnOffer {
 
 // LateCostAt returns what it costs a task to end so many seconds from now. Without a deadline every
 // second costs what waiting does, or what the job's time is worth by its objective if that is more.
-func (y *Yard) LateCostAt(t *Task, end float64) float64 {
+func (y *Yard) LateCostAt(t *Task, end float64) money.Amount {
 	if !t.HasDeadline {
-		return max(t.LateCost, y.terms.ValueOf(t.Item)*perHour) * end
+		return max(t.LateCost, y.terms.ValueOf(t.Item).PerSecond()).For(end)
 	}
 
-	return t.LateCost * max(end-t.Slack, 0)
+	return t.LateCost.For(max(end-t.Slack, 0))
 }
