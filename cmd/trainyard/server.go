@@ -280,7 +280,9 @@ func yardConfig(c *config, in inputs, clk clock.Clock) (yardmaster.Config, error
 		return func() bool { return clk.Now().After(until) }
 	}
 
-	return cfg, in.clouds.Terms(&cfg)
+	err := in.clouds.Terms(&cfg)
+
+	return cfg, err
 }
 
 // serverParts is what newServer puts together.

@@ -21,6 +21,31 @@ type WarmPool struct {
 	MaxHourly job.Money
 }
 
+// InVain says which warm line could never keep a node ready: no offer matches it, or each costs more
+// than the line may. It is "" if there is none.
+func InVain(lines []WarmPool, offers []fleet.Offer) string {
+	for line := range lines {
+		w := &lines[line]
+		var cheapest *fleet.Offer
+
+		for i := range offers {
+			if lineOf(lines, &offers[i]) == line && (cheapest == nil || offers[i].Hourly < cheapest.Hourly) {
+				cheapest = &offers[i]
+			}
+		}
+
+		switch {
+		case cheapest == nil:
+			return fmt.Sprintf("no offer is left for entry %d", line+1)
+		case w.MaxHourly > 0 && w.MaxHourly < cheapest.Hourly:
+			return fmt.Sprintf("max_hourly of entry %d is %s, and the cheapest offer for it, %s, costs %s", line+1,
+				humanize.Rate(w.MaxHourly.PerHour()), cheapest.Name, humanize.Rate(cheapest.PerHour()))
+		}
+	}
+
+	return ""
+}
+
 // Demand is when a job last used or was given a node of each warm line; zero for never.
 type Demand []time.Time
 

@@ -112,3 +112,26 @@ func TestWarmNodesGoWithTheDemand(t *testing.T) {
 		t.Errorf("without demand: %+v", gone)
 	}
 }
+
+func TestWarmLinesInVain(t *testing.T) {
+	t.Parallel()
+
+	offers := []fleet.Offer{
+		{Name: "p/a100", GPU: "A100", GPUs: 1, GPUMemory: 40 << 30, Hourly: 2e6},
+		{Name: "p/t4", GPU: "T4", GPUs: 1, GPUMemory: 16 << 30, Hourly: 1e6},
+	}
+	kind := func(model string) job.GPUKind { return job.GPUKind{Model: model} }
+
+	for want, lines := range map[string][]provision.WarmPool{
+		"":                             {{GPU: kind("A100"), MaxHourly: 2e6}, {}},
+		"no offer is left for entry 1": {{GPU: kind("H100")}},
+		"no offer is left for entry 2": {{}, {GPU: kind("T4")}},
+		"max_hourly of entry 1 is $1.50/h, and the cheapest offer for it, p/a100, costs $2.00/h": {
+			{GPU: kind("A100"), MaxHourly: 15e5},
+		},
+	} {
+		if got := provision.InVain(lines, offers); got != want {
+			t.Errorf("%+v: %q, want %q", lines, got, want)
+		}
+	}
+}

@@ -288,6 +288,10 @@ func (c *Clouds) Terms(y *yardmaster.Config) error {
 		y.Keep.Warm = append(y.Keep.Warm, line)
 	}
 
+	if vain := provision.InVain(y.Keep.Warm, y.Offers); vain != "" {
+		return badClouds("warm", "%s", vain)
+	}
+
 	if r := c.Roads; r != (roads{}) {
 		y.Network = dataset.Network{In: r.In, Across: r.Across, PerGB: r.PerGB}
 	}
