@@ -272,7 +272,10 @@ func (c *Clouds) Terms(y *yardmaster.Config) error {
 
 	y.Provision.MaxNodes = h.MaxNodes
 	for _, w := range h.Warm {
-		line := provision.WarmPool{Offer: w.Offer, Nodes: w.Nodes, LookBack: time.Duration(w.LookBack), MaxHourly: w.MaxHourly}
+		line := provision.WarmPool{
+			Offer: w.Offer, Nodes: w.Nodes, LookBack: time.Duration(w.LookBack), MaxHourly: w.MaxHourly,
+		}
+
 		if line.LookBack == 0 {
 			line.LookBack = lookBack
 		}

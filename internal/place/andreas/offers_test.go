@@ -134,8 +134,8 @@ func TestNodesAreProvisionedWhereTheRentIsLessThanBeingLate(t *testing.T) {
 			}
 
 			p := plan.Provisions[0]
-			if rent := h.rented() - h.lateness(h.boot+job.Seconds(h.runs.Seconds()/h.speedup)); math.Abs(float64(p.Cost)-rent) > 1e-6 ||
-				p.Offer != "aws/fast" || p.Count != 1 || !strings.HasPrefix(p.Reason, "provisions aws/fast (1× FAST 16GB): ") {
+			rent := h.rented() - h.lateness(h.boot+job.Seconds(h.runs.Seconds()/h.speedup))
+			if math.Abs(float64(p.Cost)-rent) > 1e-6 || p.Offer != "aws/fast" || p.Count != 1 || !strings.HasPrefix(p.Reason, "provisions aws/fast (1× FAST 16GB): ") {
 				t.Fatalf("rent %f: %+v", rent, p)
 			}
 
@@ -187,8 +187,10 @@ func TestNodesThatAreBootingAreWaitedFor(t *testing.T) {
 	t.Parallel()
 
 	// The node is free, but there the job would be ten hours late; one that is faster is booting.
-	h := hire{busy: []time.Duration{0}, runs: 12 * time.Hour, due: 2 * time.Hour, late: 10, hourly: 1, boot: 5 * time.Minute,
-		speedup: 12}
+	h := hire{
+		busy: []time.Duration{0}, runs: 12 * time.Hour, due: 2 * time.Hour, late: 10, hourly: 1, boot: 5 * time.Minute,
+		speedup: 12,
+	}
 
 	c, v := h.view()
 	v.Leases = []*fleet.Lease{{

@@ -235,7 +235,9 @@ func (d *decider) limit(w *waiting, o *provision.Option) time.Duration {
 }
 
 // soonest returns the best way to run a job on nodes that are there, now or until limit.
-func (d *decider) soonest(w *waiting, a *tenant.Allowance, offer *provision.Option, limit time.Duration) (option, bool) {
+func (d *decider) soonest(
+	w *waiting, a *tenant.Allowance, offer *provision.Option, limit time.Duration,
+) (option, bool) {
 	var best option
 	found := false
 	for _, pool := range w.shape.Able {
