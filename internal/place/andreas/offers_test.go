@@ -135,7 +135,8 @@ func TestNodesAreProvisionedWhereTheRentIsLessThanBeingLate(t *testing.T) {
 
 			p := plan.Provisions[0]
 			rent := h.rented() - h.lateness(h.boot+job.Seconds(h.runs.Seconds()/h.speedup))
-			if math.Abs(float64(p.Cost)-rent) > 1e-6 || p.Offer != "aws/fast" || p.Count != 1 || !strings.HasPrefix(p.Reason, "provisions aws/fast (1× FAST 16GB): ") {
+			if math.Abs(float64(p.Cost)-rent) > 1e-6 || p.Offer != "aws/fast" || p.Count != 1 ||
+				!strings.HasPrefix(p.Reason, "provisions aws/fast (1× FAST 16GB): ") {
 				t.Fatalf("rent %f: %+v", rent, p)
 			}
 

@@ -72,19 +72,23 @@ func TestWhoGetsANode(t *testing.T) {
 		change    func(*place.View)
 		want      string // what the reason says at the end; "" if nothing is provisioned
 	}{
-		"a time-sensitive job":                         {objective: job.ObjectiveTime, want: "would cost more (time-sensitive job)"},
-		"a balanced job":                               {objective: job.ObjectiveBalanced, want: "would cost more (balanced job)"},
-		"a cost-sensitive job waits":                   {objective: job.ObjectiveCost},
-		"a cost-sensitive job that has waited":         {objective: job.ObjectiveCost, waited: 19 * hour, want: "would cost more (cost-sensitive job)"},
-		"a cost-sensitive job that may run nowhere":    {objective: job.ObjectiveCost, where: job.PlaceCloud, want: "no node of the yard can run it"},
-		"a job that may not leave":                     {objective: job.ObjectiveTime, where: job.PlaceLocal},
-		"no offer":                                     {objective: job.ObjectiveTime, change: func(v *place.View) { v.Offers = nil }},
-		"nodes used up":                                {objective: job.ObjectiveTime, limit: func(a *tenant.Allowance) { a.Nodes = 0 }},
-		"too little money":                             {objective: job.ObjectiveTime, limit: func(a *tenant.Allowance) { a.Money = 1 }},
-		"nothing may be spent on nodes":                {objective: job.ObjectiveTime, limit: func(a *tenant.Allowance) { a.NoProvisioning = true }},
-		"held by a quota":                              {objective: job.ObjectiveTime, limit: func(a *tenant.Allowance) { a.HoldReason = "used up" }},
-		"a job for which a node is being provisioned":  {objective: job.ObjectiveTime, change: func(v *place.View) { v.Leases = []*fleet.Lease{{ID: "l1", Job: "j2", State: fleet.LeaseBooting, Offer: offers()[0]}} }},
-		"a job for which a node was refused":           {objective: job.ObjectiveTime, change: func(v *place.View) { v.Leases = []*fleet.Lease{{ID: "l1", Job: "j2", State: fleet.LeaseRefused, Offer: offers()[0]}} }, want: "would cost more (time-sensitive job)"},
+		"a time-sensitive job":                      {objective: job.ObjectiveTime, want: "would cost more (time-sensitive job)"},
+		"a balanced job":                            {objective: job.ObjectiveBalanced, want: "would cost more (balanced job)"},
+		"a cost-sensitive job waits":                {objective: job.ObjectiveCost},
+		"a cost-sensitive job that has waited":      {objective: job.ObjectiveCost, waited: 19 * hour, want: "would cost more (cost-sensitive job)"},
+		"a cost-sensitive job that may run nowhere": {objective: job.ObjectiveCost, where: job.PlaceCloud, want: "no node of the yard can run it"},
+		"a job that may not leave":                  {objective: job.ObjectiveTime, where: job.PlaceLocal},
+		"no offer":                                  {objective: job.ObjectiveTime, change: func(v *place.View) { v.Offers = nil }},
+		"nodes used up":                             {objective: job.ObjectiveTime, limit: func(a *tenant.Allowance) { a.Nodes = 0 }},
+		"too little money":                          {objective: job.ObjectiveTime, limit: func(a *tenant.Allowance) { a.Money = 1 }},
+		"nothing may be spent on nodes":             {objective: job.ObjectiveTime, limit: func(a *tenant.Allowance) { a.NoProvisioning = true }},
+		"held by a quota":                           {objective: job.ObjectiveTime, limit: func(a *tenant.Allowance) { a.HoldReason = "used up" }},
+		"a job for which a node is being provisioned": {objective: job.ObjectiveTime, change: func(v *place.View) {
+			v.Leases = []*fleet.Lease{{ID: "l1", Job: "j2", State: fleet.LeaseBooting, Offer: offers()[0]}}
+		}},
+		"a job for which a node was refused": {objective: job.ObjectiveTime, change: func(v *place.View) {
+			v.Leases = []*fleet.Lease{{ID: "l1", Job: "j2", State: fleet.LeaseRefused, Offer: offers()[0]}}
+		}, want: "would cost more (time-sensitive job)"},
 		"a node that will be free in a minute is best": {objective: job.ObjectiveBalanced, change: func(v *place.View) { v.Now = v.Now.Add(6*hour - time.Minute) }},
 	} {
 		t.Run(name, func(t *testing.T) {
