@@ -5,7 +5,6 @@ import (
 	"trainyard/internal/id"
 	"trainyard/internal/job"
 	"trainyard/internal/ledger"
-	"trainyard/internal/place"
 	"trainyard/internal/quota"
 )
 
@@ -124,16 +123,4 @@ func (run *runRecord) hourly() float64 {
 	}
 
 	return sum
-}
-
-// recordSaving records what a start saves compared with the alternative.
-func (y *Yard) recordSaving(r *jobRecord, s *place.Start) {
-	if s.Saves == 0 {
-		return
-	}
-
-	y.ledger.Save(ledger.Saving{
-		At: y.now, Job: r.ID, Owner: r.Owner, Project: r.Project,
-		Kind: "place", Money: ledger.NanosOf(s.Saves), Reason: s.Instead,
-	})
 }

@@ -106,6 +106,13 @@ func (y *Yard) bind(p place.Plan) place.Plan {
 		bound.Provisions = append(bound.Provisions, h)
 	}
 
+	for _, w := range p.Waits {
+		if it := y.currentItem(w.Item); it != nil {
+			w.Item = it
+			bound.Waits = append(bound.Waits, w)
+		}
+	}
+
 	if p.Reservation != nil {
 		if r, ok := y.jobs[p.Reservation.Job]; !ok || r.item == nil {
 			bound.Reservation = nil
