@@ -17,6 +17,7 @@ type Counterfactual struct {
 	What     string  `json:"what"`                   // for people: provision aws/p4d (8× A100)
 	StartsIn Span    `json:"starts_in_ms,omitempty"` // from the decision until it is paid for
 	Lead     Span    `json:"lead_ms,omitempty"`      // paid for before the program starts: boot, staging of data
+	Runs     Span    `json:"runs_ms,omitempty"`      // how long it was expected to run there; 0 if unknown
 	Startup  Span    `json:"startup_ms,omitempty"`   // of each run, the same on all hardware
 	Restart  Span    `json:"restart_ms,omitempty"`   // start-up that only the decision makes necessary
 	Ratio    float64 `json:"ratio"`                  // how long it runs there for each second that it runs here
@@ -40,7 +41,8 @@ type Decision struct {
 	Provisions bool   `json:"provisions,omitempty"`
 	Ran        Span   `json:"ran_ms,omitempty"` // how long the job ran in its part, without what was lost
 	// SameMoment says that the job was ended from outside, by a person or a budget. That would have
-	// happened at the same moment, however far the job would have been.
+	// happened at the same moment, however far the job would have been, unless it would have been
+	// done by then.
 	SameMoment bool `json:"same_moment,omitempty"`
 }
 
@@ -153,36 +155,56 @@ func (g *Ledger) takeDecisions() {
 func (d *Decision) settle(p *Part) (money Nanos, saved Span) {
 	actual := p.Cost - d.CostBefore
 	if d.SameMoment {
-		cost := d.costUntil(p)
-		return cost - actual, 0
+		cost, end := d.costUntil(p)
+		return cost - actual, SpanOf(end.Sub(p.End))
 	}
 
 	if d.Ran == 0 && !p.Final {
-		// Nothing was done in this part, and the next decision finds the job as this one did.
-		end := d.At.Add(-d.Restart.Duration())
-		return -d.cost(d.Restart, nil, time.Time{}) - actual, spanOf(end.Sub(p.End))
+		return d.settleIdle() - actual, d.delay(p)
 	}
 
 	started := min(d.Ran, d.Startup)
 	work := max(Span(math.Round(float64(started)+float64(d.Ran-started)*d.Ratio))-d.Restart, 0)
 	end := d.At.Add((d.StartsIn + d.Lead + work).Duration())
 
-	return d.cost(d.Lead+work, p, end) - actual, spanOf(end.Sub(p.End))
+	return d.cost(d.Lead+work, p, end) - actual, SpanOf(end.Sub(p.End))
 }
 
-// costUntil returns what the counterfactual would have cost if it had been ended when the job was.
-func (d *Decision) costUntil(p *Part) Nanos {
-	held := spanOf(p.End.Sub(d.At)) - d.StartsIn
-	if held < 0 || held == 0 && d.StartsIn > 0 {
-		return 0 // it would still have been queued
+// settleIdle returns what the counterfactual would have cost in a part in which nothing was done: a
+// job that would have gone on running need not start again.
+func (d *Decision) settleIdle() Nanos { return -d.cost(d.Restart, nil, time.Time{}) }
+
+// delay returns the time, at most 0, that was lost in a part in which nothing was done. The next
+// decision finds a job that waited or was stopped as this one did, only later. One for which nodes
+// were provisioned in vain would have waited too, until its counterfactual was ready.
+func (d *Decision) delay(p *Part) Span {
+	ready := d.At.Add(-d.Restart.Duration())
+	if d.Provisions {
+		ready = d.At.Add((d.StartsIn + d.Lead).Duration())
 	}
 
-	idle := p.End
+	return min(SpanOf(ready.Sub(p.End)), 0)
+}
+
+// costUntil returns what the counterfactual would have cost if it had been ended when the job was,
+// and when it would have ended.
+func (d *Decision) costUntil(p *Part) (Nanos, time.Time) {
+	end := p.End
+	if done := d.At.Add((d.StartsIn + d.Lead + d.Runs).Duration()); d.Runs > 0 && done.Before(end) {
+		end = done
+	}
+
+	held := SpanOf(end.Sub(d.At)) - d.StartsIn
+	if held < 0 || held == 0 && d.StartsIn > 0 {
+		return 0, end // it would still have been queued
+	}
+
+	idle := end
 	if held < d.Lead {
 		idle = time.Time{} // a machine that is not ready is released at once
 	}
 
-	return d.cost(held, p, idle)
+	return d.cost(held, p, idle), end
 }
 
 // cost returns what the counterfactual costs that holds its nodes for a while. A provisioned node
@@ -243,5 +265,5 @@ func (g *Ledger) Unposted(now time.Time, j id.Job, nodes []id.Node, arriving []i
 	return sum
 }
 
-// spanOf returns a duration in milliseconds.
-func spanOf(d time.Duration) Span { return Span(d.Milliseconds()) }
+// SpanOf returns a duration, rounded to milliseconds.
+func SpanOf(d time.Duration) Span { return Span(d.Round(time.Millisecond).Milliseconds()) }

@@ -38,6 +38,7 @@ type Counterfactual struct {
 
 	StartsIn time.Duration // until the nodes are free; 0 for provisioned ones
 	ReadyIn  time.Duration // until the program starts there: StartsIn, boot and staging of data
+	Runs     time.Duration // how long it is expected to run there; 0 if unknown
 	// Ratio is how long the job works there for each second that it works where it is placed.
 	Ratio float64
 	// Startup is the start-up of each run, which is the same everywhere. Restart is the start-up
@@ -55,13 +56,44 @@ type Wait struct {
 
 // Stay is the counterfactual of stopping a running job: it goes on where it is. Ratio compares its
 // speed there with that of the nodes to which it moves; it is 1 if it goes back to the queue.
-func Stay(kind DecisionKind, r *Running, ratio float64) *Counterfactual {
+func Stay(now time.Time, kind DecisionKind, r *Running, ratio float64) *Counterfactual {
 	c := &Counterfactual{Kind: kind, What: "continue on " + r.where(), Allocations: r.Allocations, Ratio: ratio}
+	if end, known := r.ExpectedEnd(now); known {
+		c.Runs = end.Sub(now)
+	}
+
 	if s := r.Outlook.Speed; s != nil {
 		c.Startup, c.Restart = time.Duration(s.Start), time.Duration(s.Start)
 	}
 
 	return c
+}
+
+// AddStays adds to the stops of a plan that starts the same jobs again what would have become of
+// them otherwise: they stay where they are. kind returns the kind of decision. Jobs whose speed is
+// unknown, there or here, are left out, and so are jobs that go back to the queue: that is a loss
+// which only means something beside the gain of the jobs that take their place.
+func AddStays(v *View, p *Plan, kind func(*Stop) DecisionKind) {
+	if len(p.Stops) == 0 {
+		return
+	}
+
+	starts := make(map[*queue.Item]*Start, len(p.Starts))
+	for i := range p.Starts {
+		starts[p.Starts[i].Item] = &p.Starts[i]
+	}
+
+	for i := range p.Stops {
+		s := &p.Stops[i]
+		start := starts[s.Running.Item]
+		if start == nil || s.Running.Rate <= 0 {
+			continue
+		}
+
+		if rate := RateOn(s.Running.Outlook.Speed, start.Allocations, v.node); rate > 0 {
+			s.Counterfactual = Stay(v.Now, kind(s), s.Running, rate/s.Running.Rate)
+		}
+	}
 }
 
 // where names the nodes of a running job.

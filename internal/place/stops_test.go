@@ -81,7 +81,9 @@ func TestCheckOfStops(t *testing.T) {
 			stops: []id.Job{"j1"}, starts: []id.Job{"j9"}, bad: []string{"j10 it does not fit on node a"},
 		},
 		"a job that saves nothing is not stopped": {
-			plan:  func(w *world) place.Plan { return place.Plan{Stops: []place.Stop{{Running: w.j3, Reason: why}, {Running: w.j2, Reason: why}}} },
+			plan: func(w *world) place.Plan {
+				return place.Plan{Stops: []place.Stop{{Running: w.j3, Reason: why}, {Running: w.j2, Reason: why}}}
+			},
 			stops: []id.Job{"j2"}, bad: []string{"j3 it has no checkpoints and would lose its work"},
 		},
 		"one that is being stopped is left alone": {
@@ -95,7 +97,9 @@ func TestCheckOfStops(t *testing.T) {
 			bad: []string{"j10 it does not fit on node d"},
 		},
 		"stopped twice": {
-			plan:  func(w *world) place.Plan { return place.Plan{Stops: []place.Stop{{Running: w.j1, Reason: why}, {Running: w.j1, Reason: why}}} },
+			plan: func(w *world) place.Plan {
+				return place.Plan{Stops: []place.Stop{{Running: w.j1, Reason: why}, {Running: w.j1, Reason: why}}}
+			},
 			stops: []id.Job{"j1"}, bad: []string{"j1 it is already being stopped"},
 		},
 		"no reason": {

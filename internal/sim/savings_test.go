@@ -2,8 +2,8 @@ package sim_test
 
 import (
 	"fmt"
-	"math"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -33,23 +33,41 @@ type savingsWorld struct {
 // lived is what came of a world: what each job cost by the ledger, when it ended, and what its
 // decisions saved.
 type lived struct {
-	cost   map[id.Job]ledger.Nanos
-	ended  map[id.Job]time.Duration
-	began  map[id.Job]time.Duration
-	state  map[id.Job]job.State
-	saved  map[id.Job][]ledger.Saving
-	made   map[id.Job]time.Time // the first decision
-	leased map[id.Job]time.Duration
+	cost  map[id.Job]ledger.Nanos
+	ended map[id.Job]time.Duration
+	began map[id.Job]time.Duration
+	state map[id.Job]job.State
+	saved map[id.Job][]ledger.Saving
+	made  map[id.Job]time.Time // the first decision
+	offer map[id.Job]string    // that was provisioned for it
+	node  map[id.Job]id.Node   // on which it started first
+}
+
+// observed is a policy of which is written down where it starts each job first.
+type observed struct {
+	place.Policy
+	first map[id.Job]id.Node
+}
+
+func (o *observed) Plan(v *place.View) place.Plan {
+	p := o.Policy.Plan(v)
+	for i := range p.Starts {
+		if _, known := o.first[p.Starts[i].Item.Job]; !known {
+			o.first[p.Starts[i].Item.Job] = p.Starts[i].Allocations[0].Node
+		}
+	}
+
+	return p
 }
 
 // far is when everything has ended, and provisioned nodes have been released.
-const far = 100 * time.Hour
+const far = 30 * time.Hour
 
 func (w *savingsWorld) live(t interface{ Fatal(...any) }) *lived {
 	l := &lived{
 		cost: map[id.Job]ledger.Nanos{}, ended: map[id.Job]time.Duration{}, began: map[id.Job]time.Duration{},
 		state: map[id.Job]job.State{}, saved: map[id.Job][]ledger.Saving{}, made: map[id.Job]time.Time{},
-		leased: map[id.Job]time.Duration{},
+		offer: map[id.Job]string{}, node: map[id.Job]id.Node{},
 	}
 
 	changes := slices.Clone(w.changes)
@@ -58,7 +76,7 @@ func (w *savingsWorld) live(t interface{ Fatal(...any) }) *lived {
 	}
 
 	cfg := sim.Config{
-		Policy: w.policy(), Nodes: w.nodes, Tariff: w.tariff, Jobs: &list{jobs: w.jobs},
+		Policy: &observed{w.policy(), l.node}, Nodes: w.nodes, Tariff: w.tariff, Jobs: &list{jobs: w.jobs},
 		Changes: &happenings{list: changes}, Until: far + time.Hour,
 		Yard: func(c *yardmaster.Config) { c.Unmetered = false },
 		OnEnd: func(o *sim.Outcome) {
@@ -79,7 +97,7 @@ func (w *savingsWorld) live(t interface{ Fatal(...any) }) *lived {
 				l.saved[s.Job] = append(l.saved[s.Job], s)
 			}
 		},
-		OnLease: func(x *fleet.Lease) { l.leased[x.Job] = x.Requested.Sub(sim.Epoch()) },
+		OnLease: func(x *fleet.Lease) { l.offer[x.Job] = x.Offer.Name },
 	}
 	if len(w.offers) > 0 {
 		cfg.Cloud = &sim.Cloud{Offers: w.offers}
@@ -389,7 +407,282 @@ func TestPreemptionBooksTheGainAndTheLoss(t *testing.T) {
 	}
 }
 
-var _ = math.Abs
-var _ = fmt.Sprint
-var _ = andreas.Defaults
-var _ = rapid.Check
+// elastic is a job that runs on one or two GPUs, with a deadline.
+func elastic(at, due time.Duration) *sim.Job {
+	j := training("elastic", at, job.ObjectiveBalanced)
+	j.Spec.Resources.GPUs.Max = 2
+	j.Spec.Checkpoint = &job.Checkpoint{Dir: "c", Every: job.Duration(time.Minute)}
+	deadline := sim.Epoch().Add(at + due)
+	j.Spec.Deadline = &deadline
+	j.Spec.Speed = job.NewSpeed(2*3600, time.Minute, 0, job.Rate{GPU: "A100", GPUs: 1, PerSecond: 1},
+		job.Rate{GPU: "H100", GPUs: 1, PerSecond: 2})
+
+	return j
+}
+
+// TestAndreasSavesPowerByASlowerNode: the job has time, so it gets the node that costs less instead
+// of the fast one.
+func TestAndreasSavesPowerByASlowerNode(t *testing.T) {
+	t.Parallel()
+	w := savingsWorld{
+		policy: func() place.Policy { return andreas.New(andreas.Defaults()) },
+		tariff: &fleet.Tariff{Energy: 0.5, Nodes: []fleet.NodePrice{
+			{GPU: "A100", Watts: []float64{0, 300}, Off: true},
+			{GPU: "H100", Watts: []float64{0, 1400}, Off: true},
+		}},
+		nodes: []fleet.Node{withGPUs("a", fleet.Local, 1, "A100"), withGPUs("h", fleet.Local, 1, "H100")},
+		jobs:  []*sim.Job{elastic(0, 100*time.Hour)},
+	}
+	with := w.live(t)
+
+	// Two hours and a minute at 300 W, instead of an hour and a minute at 1400 W.
+	money, saved := with.total("j1")
+	want := dollars(0.5 * (1.4*61/60 - 0.3*121/60))
+	if d := money - want; d > moneyTolerance || -d > moneyTolerance || saved != -time.Hour {
+		t.Errorf("saved $%s and %s, want $%s and -1h: %v", money, saved, want, with.saved["j1"])
+	}
+
+	if kinds := with.kinds("j1"); !slices.Equal(kinds, []string{"power"}) {
+		t.Errorf("booked %v, want one decision to save power", with.saved["j1"])
+	}
+
+	replayed(t, "j1", with, w.cordoned(0, "a").live(t), moneyTolerance, timeTolerance)
+}
+
+// TestAMoveIsSettledAgainstStaying: a job that is late moves to the fast node when that becomes
+// free. It loses a minute to restart and gains what the rest takes less.
+func TestAMoveIsSettledAgainstStaying(t *testing.T) {
+	t.Parallel()
+	w := savingsWorld{
+		policy: func() place.Policy { return andreas.New(andreas.Defaults()) },
+		tariff: &fleet.Tariff{Nodes: []fleet.NodePrice{{GPU: "A100", Hourly: []float64{1}}, {GPU: "H100", Hourly: []float64{3}}}},
+		nodes:  []fleet.Node{withGPUs("a", fleet.Reserved, 1, "A100"), withGPUs("h", fleet.Reserved, 1, "H100")},
+		jobs:   []*sim.Job{elastic(0, 30*time.Minute)},
+	}
+	w.jobs[0].Spec.LateCost = 1
+	w.changes = []sim.Change{
+		{At: 0, Kind: sim.NodeCordoned, ID: "h"}, {At: 20 * time.Minute, Kind: sim.NodeUncordoned, ID: "h"},
+	}
+	with := w.live(t)
+
+	if kinds := with.kinds("j1"); !slices.Equal(kinds, []string{"move"}) {
+		t.Fatalf("booked %v, want one move", with.saved["j1"])
+	}
+
+	stays := w
+	stays.changes = w.changes[:1]
+	replayed(t, "j1", with, stays.live(t), moneyTolerance, timeTolerance)
+
+	// After 20 minutes 101 are left, of which the fast node takes half; a minute goes to the restart.
+	if _, saved := with.total("j1"); saved != 49*time.Minute+30*time.Second {
+		t.Errorf("the move saved %s, want 49m30s", saved)
+	}
+}
+
+// models are the GPUs of drawn worlds. Rates divide hours of work into whole seconds, so that
+// billing increments begin and end at the same time wherever they are computed.
+var models = map[string]float64{"T4": 1, "A100": 2, "L4": 3, "H100": 4}
+
+func drawModel(t *rapid.T, what string) string {
+	return rapid.SampledFrom([]string{"T4", "A100", "L4", "H100"}).Draw(t, what)
+}
+
+// drawTraining draws a job of one GPU that succeeds, fails by itself or is cancelled.
+func drawTraining(t *rapid.T, name string, at time.Duration) *sim.Job {
+	objectives := []job.Objective{job.ObjectiveTime, job.ObjectiveBalanced, job.ObjectiveCost}
+	j := training(name, at, rapid.SampledFrom(objectives).Draw(t, name+" objective"))
+	start := time.Duration(rapid.IntRange(0, 3).Draw(t, name+" start")) * time.Minute
+
+	var rates []job.Rate
+	for _, model := range []string{"T4", "A100", "L4", "H100"} {
+		rates = append(rates, job.Rate{GPU: model, GPUs: 1, PerSecond: models[model]})
+	}
+
+	work := 720 * rapid.IntRange(1, 30).Draw(t, name+" work")
+	j.Spec.Speed = job.NewSpeed(float64(work), start, 0, rates...)
+
+	return j
+}
+
+// drawEnd lets a job end in another way than by success.
+func drawEnd(t *rapid.T, j *sim.Job) {
+	switch rapid.IntRange(0, 2).Draw(t, j.Name+" end") {
+	case 1:
+		share := float64(rapid.IntRange(0, 9).Draw(t, j.Name+" fails at")) / 10
+		j.Failures = []sim.Failure{{Share: share, Cause: job.CauseUserCode}}
+	case 2:
+		j.CancelAfter = time.Duration(rapid.IntRange(1, 14_000).Draw(t, j.Name+" cancelled after"))*time.Second + time.Second/2
+	}
+}
+
+func drawOffer(t *rapid.T, name string) fleet.Offer {
+	model := drawModel(t, name+" gpu")
+	o := h100At(float64(rapid.IntRange(1, 60).Draw(t, name+" hourly")) / 5)
+	o.Name, o.Type, o.GPU = "aws/"+name, name, model
+	o.Boot = job.Duration(rapid.IntRange(0, 600).Draw(t, name+" boot")) * job.Duration(time.Second)
+	o.BillingIncrement = rapid.SampledFrom([]job.Duration{
+		0, job.Duration(time.Second), job.Duration(time.Minute), job.Duration(time.Hour),
+	}).Draw(t, name+" increment")
+	o.MinBilling = rapid.SampledFrom([]job.Duration{
+		0, job.Duration(time.Minute), job.Duration(20 * time.Minute),
+	}).Draw(t, name+" minimum")
+
+	return o
+}
+
+func drawTariff(t *rapid.T) *fleet.Tariff {
+	tariff := &fleet.Tariff{Energy: 0.25}
+	for _, model := range []string{"T4", "A100", "L4", "H100"} {
+		hourly := float64(rapid.IntRange(0, 20).Draw(t, model+" hourly")) / 4
+		watts := float64(rapid.IntRange(1, 8).Draw(t, model+" watts")) * 100
+		tariff.Nodes = append(tariff.Nodes, fleet.NodePrice{
+			GPU: model, Hourly: []float64{hourly}, Watts: []float64{watts / 2, watts},
+		})
+	}
+
+	return tariff
+}
+
+// without returns the world without the option that was chosen for a job: the offer that was
+// provisioned for it, or the node on which it started.
+func (w savingsWorld) without(with *lived, j id.Job) *savingsWorld {
+	offer, node := with.offer[j], with.node[j]
+	if offer != "" {
+		w.offers = slices.DeleteFunc(slices.Clone(w.offers), func(o fleet.Offer) bool { return o.Name == offer })
+		return &w
+	}
+
+	return w.cordoned(with.made[j].Sub(sim.Epoch()), node)
+}
+
+// patient takes back that the last job is cancelled if it was done before. What its owner would have
+// done later is not known when it ends.
+func (w *savingsWorld) patient(with *lived, j id.Job) {
+	if with.state[j] != job.Cancelled {
+		w.jobs[len(w.jobs)-1].CancelAfter = 0
+	}
+}
+
+// TestSavingsAreWhatAReplayWithoutTheDecisionCosts: in a yard with nothing else, what is booked is
+// exactly the difference in the ledger, and in the end of the job, to the same world without the
+// option that was chosen.
+func TestSavingsAreWhatAReplayWithoutTheDecisionCosts(t *testing.T) {
+	t.Parallel()
+
+	booked := 0
+	rapid.Check(t, func(t *rapid.T) {
+		w := savingsWorld{policy: byRules(), tariff: drawTariff(t), jobs: []*sim.Job{drawTraining(t, "j", 0)}}
+		drawEnd(t, w.jobs[0])
+
+		for i := range rapid.IntRange(1, 3).Draw(t, "nodes") {
+			class := rapid.SampledFrom([]fleet.Class{fleet.Local, fleet.Reserved}).Draw(t, "class")
+			w.nodes = append(w.nodes, withGPUs(fmt.Sprint("n", i), class, 1, drawModel(t, "gpu")))
+		}
+
+		for i := range rapid.IntRange(0, 2).Draw(t, "offers") {
+			w.offers = append(w.offers, drawOffer(t, fmt.Sprint("o", i)))
+		}
+
+		with := w.live(t)
+		if with.made["j1"].IsZero() {
+			return // there was nothing else, or nothing else of another kind
+		}
+
+		w.patient(with, "j1")
+
+		without := w.without(with, "j1").live(t)
+		if _, ended := without.ended["j1"]; !ended {
+			t.Fatalf("booked %v, but without the decision the job never ends", with.saved["j1"])
+		}
+
+		booked++
+		replayed(t, "j1", with, without, moneyTolerance, timeTolerance)
+	})
+
+	if booked < 20 {
+		t.Errorf("only %d worlds had a decision", booked)
+	}
+}
+
+// TestSavingsInABusyYard: the last of several jobs waits for the others, or has a node provisioned
+// instead, or takes the last node. If the others last as long as expected what is booked is exact;
+// if they end earlier, the time of a job that would have waited is wrong by as much at most. Worlds
+// are left out in which a job for which a node would have been provisioned would have found another
+// before that was ready: the counterfactual is one decision, not all that would have followed.
+func TestSavingsInABusyYard(t *testing.T) {
+	t.Parallel()
+
+	kinds := map[string]int{}
+	rapid.Check(t, func(t *rapid.T) {
+		w := savingsWorld{policy: byRules(), tariff: drawTariff(t), offers: []fleet.Offer{drawOffer(t, "o")}}
+		count := rapid.IntRange(1, 3).Draw(t, "nodes")
+		model := drawModel(t, "gpu")
+		for i := range count {
+			w.nodes = append(w.nodes, withGPUs(fmt.Sprint("n", i), fleet.Reserved, 1, model))
+		}
+
+		earlier := rapid.IntRange(0, count).Draw(t, "earlier jobs")
+		slack := time.Duration(0)
+		for i := range earlier {
+			j := drawTraining(t, fmt.Sprint("j", i), time.Duration(i)*time.Minute)
+			j.Spec.Place, j.Spec.Objective = job.PlaceAny, job.ObjectiveCost // they take nodes of the yard
+			if rapid.Bool().Draw(t, j.Name+" ends early") {
+				j.Failures = []sim.Failure{{Share: 0.7, Cause: job.CauseUserCode}}
+				slack = max(slack, job.Seconds(0.3*j.Spec.Speed.Work/models[model]))
+			}
+
+			w.jobs = append(w.jobs, j)
+		}
+
+		last := drawTraining(t, "last", 10*time.Minute)
+		drawEnd(t, last)
+		w.jobs = append(w.jobs, last)
+
+		name := id.NewJob(uint64(earlier + 1))
+		with := w.live(t)
+		if len(with.saved[name]) == 0 {
+			return
+		}
+
+		w.patient(with, name)
+
+		for _, k := range with.kinds(name) {
+			kinds[k]++
+		}
+
+		var without *lived
+		if slices.Contains(with.kinds(name), "wait") {
+			var all []id.Node
+			for i := range w.nodes {
+				all = append(all, w.nodes[i].ID)
+			}
+
+			without = w.cordoned(with.made[name].Sub(sim.Epoch()), all...).live(t)
+			slack = 0 // it would not have waited for anybody
+		} else {
+			without = w.without(with, name).live(t)
+		}
+
+		if _, ended := without.ended[name]; !ended {
+			t.Fatalf("booked %v, but without the decision the job never ends", with.saved[name])
+		}
+
+		provisions := strings.HasPrefix(with.saved[name][0].Reason, "provision ")
+		if provisions != strings.HasPrefix(string(without.node[name]), "cloud-") {
+			return
+		}
+
+		money := moneyTolerance
+		if slack > 0 && last.CancelAfter > 0 {
+			money += dollars(slack.Hours() * 6) // by then it would have run for longer than was expected
+		}
+
+		replayed(t, name, with, without, money, timeTolerance+slack)
+	})
+
+	for _, k := range []string{"placement", "wait"} {
+		if kinds[k] == 0 {
+			t.Errorf("no world had a decision of the kind %s: %v", k, kinds)
+		}
+	}
+}

@@ -31,7 +31,8 @@ func (y *Yard) decide(r *jobRecord, c *place.Counterfactual, how decided) {
 		return
 	}
 
-	y.closeDecision(r, false)
+	unused := y.unusedRent(r)
+	y.closeDecision(r, unused, false)
 
 	if c == nil {
 		return
@@ -43,7 +44,7 @@ func (y *Yard) decide(r *jobRecord, c *place.Counterfactual, how decided) {
 	}
 
 	y.ledger.Decide(r.ID, r.Owner, r.Project, ledger.Decision{
-		Kind: string(c.Kind), At: y.now, Counterfactual: terms, CostBefore: y.costNow(r),
+		Kind: string(c.Kind), At: y.now, Counterfactual: terms, CostBefore: y.costNow(r) + unused,
 		Awaited: how.awaited, Provisions: how.provisions,
 	})
 }
@@ -52,10 +53,11 @@ func (y *Yard) decide(r *jobRecord, c *place.Counterfactual, how decided) {
 func (y *Yard) termsOf(r *jobRecord, c *place.Counterfactual) (terms ledger.Counterfactual, known bool) {
 	terms = ledger.Counterfactual{
 		What:     c.What,
-		StartsIn: ledger.Span(c.StartsIn.Milliseconds()),
-		Lead:     ledger.Span((c.ReadyIn - c.StartsIn).Milliseconds()),
-		Startup:  ledger.Span(c.Startup.Milliseconds()),
-		Restart:  ledger.Span(c.Restart.Milliseconds()),
+		StartsIn: ledger.SpanOf(c.StartsIn),
+		Lead:     ledger.SpanOf(c.ReadyIn - c.StartsIn),
+		Runs:     ledger.SpanOf(c.Runs),
+		Startup:  ledger.SpanOf(c.Startup),
+		Restart:  ledger.SpanOf(c.Restart),
 		Ratio:    c.Ratio,
 	}
 
@@ -63,8 +65,8 @@ func (y *Yard) termsOf(r *jobRecord, c *place.Counterfactual) (terms ledger.Coun
 		o, offered := y.leases.Market.Offer(c.Offer)
 		terms.Hourly = ledger.Nanos(o.Hourly) * 1000
 		terms.Nodes = c.Count
-		terms.BillingUnit = ledger.Span(time.Duration(o.BillingIncrement).Milliseconds())
-		terms.MinBilled = ledger.Span(time.Duration(o.MinBilling).Milliseconds())
+		terms.BillingUnit = ledger.SpanOf(time.Duration(o.BillingIncrement))
+		terms.MinBilled = ledger.SpanOf(time.Duration(o.MinBilling))
 
 		return terms, offered
 	}
@@ -149,7 +151,7 @@ func ranUntil(run *runRecord, at time.Time) ledger.Span {
 		return 0
 	}
 
-	return ledger.Span(at.Sub(run.Started).Milliseconds())
+	return ledger.SpanOf(at.Sub(run.Started))
 }
 
 // creditRun records in the open decision how long the job ran there. done is the work that was
@@ -210,11 +212,11 @@ func (y *Yard) kept(r *jobRecord, run *runRecord, cause job.Cause, done float64)
 
 		worked := job.Seconds((r.Done - done) / r.running.Rate)
 
-		return min(ledger.Span((time.Duration(o.Speed.Start) + worked).Milliseconds()), ran)
+		return min(ledger.SpanOf(time.Duration(o.Speed.Start)+worked), ran)
 	case cause == job.CausePreempted:
 		return ran // it was told to stop, and saved a checkpoint
 	case o.Every > 0:
-		return ran - ran%ledger.Span(o.Every.Milliseconds())
+		return ran - ran%ledger.SpanOf(o.Every)
 	}
 
 	return 0
@@ -229,7 +231,7 @@ func (y *Yard) leaveRun(r *jobRecord, run *runRecord, cause job.Cause) {
 	}
 
 	if ownEnd(cause) || d.SameMoment {
-		y.closeDecision(r, false)
+		y.closeDecision(r, 0, false)
 	}
 }
 
@@ -238,7 +240,7 @@ func (y *Yard) leaveRun(r *jobRecord, run *runRecord, cause job.Cause) {
 func (y *Yard) suspendDecision(r *jobRecord) {
 	if d := y.ledger.Decision(r.ID); d != nil {
 		d.SameMoment = true
-		y.closeDecision(r, false)
+		y.closeDecision(r, 0, false)
 	}
 }
 
@@ -246,24 +248,31 @@ func (y *Yard) suspendDecision(r *jobRecord) {
 func (y *Yard) settleDecisions(r *jobRecord) {
 	if d := y.ledger.Decision(r.ID); d != nil {
 		d.SameMoment = d.SameMoment || r.Cause == job.CauseCancelled
-		y.closeDecision(r, true)
+		y.closeDecision(r, y.remainingRent(r), true)
 	}
 
 	y.ledger.BookSavings(y.now, r.ID)
 }
 
-// closeDecision ends the part of the open decision about a job, if there is one.
-func (y *Yard) closeDecision(r *jobRecord, final bool) {
+// closeDecision ends the part of the open decision about a job, if there is one. owed is what it
+// makes the job pay later.
+func (y *Yard) closeDecision(r *jobRecord, owed ledger.Nanos, final bool) {
 	if y.ledger.Decision(r.ID) == nil {
 		return
 	}
 
-	p := ledger.Part{End: y.now, Cost: y.costNow(r), Final: final, Released: y.released}
-	if final {
-		p.Cost += y.remainingRent(r)
+	p := ledger.Part{End: y.now, Cost: y.costNow(r) + owed, Final: final, Released: y.released}
+	y.ledger.CloseDecision(r.ID, &p)
+}
+
+// unusedRent returns what nodes will still cost that were provisioned for a job in vain, because it
+// starts elsewhere: that is the cost of the decision to provision them.
+func (y *Yard) unusedRent(r *jobRecord) ledger.Nanos {
+	if d := y.ledger.Decision(r.ID); d == nil || !d.Provisions || d.Run != "" {
+		return 0
 	}
 
-	y.ledger.CloseDecision(r.ID, &p)
+	return y.remainingRent(r)
 }
 
 // costNow returns what a job has cost until now, with what is not posted yet.

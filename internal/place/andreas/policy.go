@@ -98,6 +98,7 @@ func (p *Policy) Search(v *place.View, enough func() bool) place.Plan {
 	y.allocate()
 	plan := y.Plan(y.reason)
 	plan.WakeAt = y.wakeAt()
+	y.addCounterfactuals(&plan)
 
 	return plan
 }

@@ -52,6 +52,7 @@ func (m *market) plan() place.Plan {
 	})
 
 	p.WakeAt = m.wakeAt()
+	place.AddStays(m.view, &p, func(*place.Stop) place.DecisionKind { return place.Move })
 
 	return p
 }

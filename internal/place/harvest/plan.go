@@ -75,6 +75,7 @@ func (r *round) plan(d Decision) place.Plan {
 		}
 	}
 
+	place.AddStays(r.view, &p, func(*place.Stop) place.DecisionKind { return place.Move })
 	r.setWakeAt(changes, &p)
 
 	return p

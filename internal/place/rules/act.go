@@ -57,7 +57,8 @@ func (e *engine) stop(j *queuedJob, at int32, v *victim, gain float64) {
 	e.timeline.Vacate(at, v.running.Job, v.gpus, &v.running.Shape.Need)
 	e.freed++
 	e.plan.Stops = append(e.plan.Stops, place.Stop{
-		Running: v.running, Reason: e.whyStop(j, v, gain), Counterfactual: place.Stay(place.Preemption, v.running, 1),
+		Running: v.running, Reason: e.whyStop(j, v, gain),
+		Counterfactual: place.Stay(e.view.Now, place.Preemption, v.running, 1),
 	})
 }
 

@@ -61,6 +61,10 @@ func newRates(t *fleet.Tariff, n *fleet.Node) rates {
 		r.energy = n.Inventory.GPUs[0].Watts / 1000 * t.Energy
 	}
 
+	if n.Class == fleet.OnDemand {
+		r.energy = 0 // the rent includes it; else another machine would look cheaper than the one that is there
+	}
+
 	return r
 }
 

@@ -132,7 +132,10 @@ func (e *engine) chooseOf(j *queuedJob, options []option) *option {
 func (e *engine) counterfactual(
 	kind place.DecisionKind, j *queuedJob, s *shape, taken, other *option,
 ) *place.Counterfactual {
-	c := &place.Counterfactual{Kind: kind, StartsIn: other.startsIn, ReadyIn: other.readyIn, Ratio: 1}
+	c := &place.Counterfactual{
+		Kind: kind, StartsIn: other.startsIn, ReadyIn: other.readyIn, Runs: other.runs, Ratio: 1,
+	}
+
 	if !j.unprofiled {
 		c.Startup = time.Duration(j.item.Outlook.Speed.Start)
 	}
