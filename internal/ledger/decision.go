@@ -8,21 +8,22 @@ import (
 
 	"trainyard/internal/fleet"
 	"trainyard/internal/id"
+	"trainyard/internal/money"
 )
 
 // Counterfactual is what would have become of a job if the option that was chosen for it had not
 // existed, in the terms of the ledger: when the job would have run, how fast, and at which price.
 // It is recorded when the decision is made and priced when it is known what really happened.
 type Counterfactual struct {
-	What     string  `json:"what"`                   // for people: provision aws/p4d (8× A100)
-	StartsIn Span    `json:"starts_in_ms,omitempty"` // from the decision until it is paid for
-	Lead     Span    `json:"lead_ms,omitempty"`      // paid for before the program starts: boot, staging of data
-	Runs     Span    `json:"runs_ms,omitempty"`      // how long it was expected to run there; 0 if unknown
-	Startup  Span    `json:"startup_ms,omitempty"`   // of each run, the same on all hardware
-	Restart  Span    `json:"restart_ms,omitempty"`   // start-up that only the decision makes necessary
-	Ratio    float64 `json:"ratio"`                  // how long it runs there for each second that it runs here
-	Hourly   Nanos   `json:"hourly"`                 // of its nodes of the yard, or of one provisioned node
-	Nodes    int     `json:"nodes,omitempty"`        // to be provisioned; 0 for nodes of the yard
+	What     string        `json:"what"`                   // for people: provision aws/p4d (8× A100)
+	StartsIn Span          `json:"starts_in_ms,omitempty"` // from the decision until it is paid for
+	Lead     Span          `json:"lead_ms,omitempty"`      // paid for before the program starts: boot, staging of data
+	Runs     Span          `json:"runs_ms,omitempty"`      // how long it was expected to run there; 0 if unknown
+	Startup  Span          `json:"startup_ms,omitempty"`   // of each run, the same on all hardware
+	Restart  Span          `json:"restart_ms,omitempty"`   // start-up that only the decision makes necessary
+	Ratio    float64       `json:"ratio"`                  // how long it runs there for each second that it runs here
+	Hourly   money.PerHour `json:"hourly"`                 // of its nodes of the yard, or of one provisioned node
+	Nodes    int           `json:"nodes,omitempty"`        // to be provisioned; 0 for nodes of the yard
 
 	// How a provisioned node is billed.
 	BillingUnit Span `json:"billing_unit_ms,omitempty"`
@@ -226,7 +227,7 @@ func (d *Decision) cost(held Span, p *Part, idle time.Time) Nanos {
 		ms += r.unusedPaid(ms)
 	}
 
-	return Nanos(math.Round(float64(nodes) * float64(d.Hourly) * float64(ms) / msPerHour))
+	return NanosOf(d.Hourly.Times(float64(nodes)).For(Span(ms).Duration()))
 }
 
 // RemainingCost returns what a lease will still cost if nothing uses its machine from now until it

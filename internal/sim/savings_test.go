@@ -13,6 +13,7 @@ import (
 	"trainyard/internal/id"
 	"trainyard/internal/job"
 	"trainyard/internal/ledger"
+	"trainyard/internal/money"
 	"trainyard/internal/place"
 	"trainyard/internal/place/andreas"
 	"trainyard/internal/place/rules"
@@ -111,13 +112,13 @@ func (w *savingsWorld) live(t interface{ Fatal(...any) }) *lived {
 }
 
 // total adds up what was booked for a job.
-func (l *lived) total(j id.Job) (money ledger.Nanos, saved time.Duration) {
+func (l *lived) total(j id.Job) (amount ledger.Nanos, saved time.Duration) {
 	for _, s := range l.saved[j] {
-		money += s.Money
+		amount += s.Money
 		saved += s.Time.Duration()
 	}
 
-	return money, saved
+	return amount, saved
 }
 
 // kinds lists the kinds of decisions that were booked for a job.
@@ -142,10 +143,10 @@ func (w savingsWorld) cordoned(at time.Duration, nodes ...id.Node) *savingsWorld
 	return &w
 }
 
-// tolerance is what exact means: amounts are posted in billionths of a dollar for each interval,
-// and times in milliseconds.
+// The tolerances are what exact means: times are recorded in milliseconds, and two of them cost less
+// than that at the prices of the tests.
 const (
-	moneyTolerance = ledger.Nanos(2000)
+	moneyTolerance = ledger.Nanos(40_000)
 	timeTolerance  = 2 * time.Millisecond
 )
 
@@ -153,13 +154,13 @@ const (
 func replayed(t interface {
 	Fatal(args ...any)
 	Errorf(format string, args ...any)
-}, j id.Job, with, without *lived, money ledger.Nanos, within time.Duration,
+}, j id.Job, with, without *lived, amount ledger.Nanos, within time.Duration,
 ) {
 	gotMoney, gotTime := with.total(j)
 	wantMoney := without.cost[j] - with.cost[j]
 	wantTime := without.ended[j] - with.ended[j]
 
-	if d := gotMoney - wantMoney; d > money || -d > money {
+	if d := gotMoney - wantMoney; d > amount || -d > amount {
 		t.Errorf("%s: booked $%s by %v, but without the decision it costs $%s instead of $%s, which is $%s",
 			j, gotMoney, with.saved[j], without.cost[j], with.cost[j], wantMoney)
 	}
@@ -211,13 +212,13 @@ func h100At(hourly float64) fleet.Offer {
 	}
 }
 
-func dollars(d float64) ledger.Nanos { return ledger.NanosOf(d) }
+func dollars(d money.Amount) ledger.Nanos { return ledger.NanosOf(d) }
 
 // reserved is a tariff by which a node with a T4 costs $0.60 an hour and one with an A100 $1.20,
 // used or not.
 func reserved() *fleet.Tariff {
 	return &fleet.Tariff{Nodes: []fleet.NodePrice{
-		{GPU: "T4", Hourly: []float64{0.6}}, {GPU: "A100", Hourly: []float64{1.2}},
+		{GPU: "T4", Hourly: []money.PerHour{0.6}}, {GPU: "A100", Hourly: []money.PerHour{1.2}},
 	}}
 }
 
@@ -237,7 +238,7 @@ func TestSavingsWorkedOutByHand(t *testing.T) {
 		change    func(*sim.Job)
 		offer     func(*fleet.Offer)
 		nodes     []fleet.Node
-		money     float64
+		money     money.Amount
 		saved     time.Duration
 		kinds     []string
 	}{
@@ -289,10 +290,10 @@ func TestSavingsWorkedOutByHand(t *testing.T) {
 				nodes: append([]fleet.Node{withGPUs("t", fleet.Reserved, 1, "T4")}, c.nodes...),
 			}
 			with := w.live(t)
-			money, saved := with.total("j1")
+			amount, saved := with.total("j1")
 
-			if d := money - dollars(c.money); d > moneyTolerance || -d > moneyTolerance {
-				t.Errorf("saved $%s, want $%s: %v", money, dollars(c.money), with.saved["j1"])
+			if d := amount - dollars(c.money); d > moneyTolerance || -d > moneyTolerance {
+				t.Errorf("saved $%s, want $%s: %v", amount, dollars(c.money), with.saved["j1"])
 			}
 
 			if saved != c.saved {
@@ -343,9 +344,9 @@ func TestAWaitIsSettledAgainstProvisioning(t *testing.T) {
 	}
 
 	// It waits for 10 minutes and works for 60. The H100 boots for 5, works for 15 and idles for 5.
-	money, saved := with.total("j2")
-	if want := dollars(25.0/60*60 - 0.6); money != want || saved != -50*time.Minute {
-		t.Errorf("saved $%s and %s, want $%s and -50m", money, saved, want)
+	amount, saved := with.total("j2")
+	if want := dollars(25.0/60*60 - 0.6); amount != want || saved != -50*time.Minute {
+		t.Errorf("saved $%s and %s, want $%s and -50m", amount, saved, want)
 	}
 
 	replayed(t, "j2", with, w.cordoned(50*time.Minute, "t").live(t), moneyTolerance, timeTolerance)
@@ -364,9 +365,9 @@ func TestProvisioningIsSettledAgainstWaiting(t *testing.T) {
 
 	// It boots for 5 minutes, works for 15 and pays for 25. On the T4 it would end 110 minutes after
 	// its submission.
-	money, saved := with.total("j2")
-	if want := dollars(0.6 - 25.0/60*6); money != want || saved != 90*time.Minute {
-		t.Errorf("saved $%s and %s, want $%s and 90m: %v", money, saved, want, with.saved["j2"])
+	amount, saved := with.total("j2")
+	if want := dollars(0.6 - 25.0/60*6); amount != want || saved != 90*time.Minute {
+		t.Errorf("saved $%s and %s, want $%s and 90m: %v", amount, saved, want, with.saved["j2"])
 	}
 
 	offline := w
@@ -401,9 +402,9 @@ func TestPreemptionBooksTheGainAndTheLoss(t *testing.T) {
 	}
 
 	// A minute to save, an hour of the urgent job, two minutes to restart.
-	money, saved := with.total("j1")
-	if want := dollars(-3.0 / 60 * 0.6); money != want || saved != -63*time.Minute {
-		t.Errorf("the preempted job lost $%s and %s, want $%s and -63m", money, saved, want)
+	amount, saved := with.total("j1")
+	if want := dollars(-3.0 / 60 * 0.6); amount != want || saved != -63*time.Minute {
+		t.Errorf("the preempted job lost $%s and %s, want $%s and -63m", amount, saved, want)
 	}
 }
 
@@ -436,10 +437,10 @@ func TestAndreasSavesPowerByASlowerNode(t *testing.T) {
 	with := w.live(t)
 
 	// Two hours and a minute at 300 W, instead of an hour and a minute at 1400 W.
-	money, saved := with.total("j1")
+	amount, saved := with.total("j1")
 	want := dollars(0.5 * (1.4*61/60 - 0.3*121/60))
-	if d := money - want; d > moneyTolerance || -d > moneyTolerance || saved != -time.Hour {
-		t.Errorf("saved $%s and %s, want $%s and -1h: %v", money, saved, want, with.saved["j1"])
+	if d := amount - want; d > moneyTolerance || -d > moneyTolerance || saved != -time.Hour {
+		t.Errorf("saved $%s and %s, want $%s and -1h: %v", amount, saved, want, with.saved["j1"])
 	}
 
 	if kinds := with.kinds("j1"); !slices.Equal(kinds, []string{"power"}) {
@@ -455,7 +456,7 @@ func TestAMoveIsSettledAgainstStaying(t *testing.T) {
 	t.Parallel()
 	w := savingsWorld{
 		policy: func() place.Policy { return andreas.New(andreas.Defaults()) },
-		tariff: &fleet.Tariff{Nodes: []fleet.NodePrice{{GPU: "A100", Hourly: []float64{1}}, {GPU: "H100", Hourly: []float64{3}}}},
+		tariff: &fleet.Tariff{Nodes: []fleet.NodePrice{{GPU: "A100", Hourly: []money.PerHour{1}}, {GPU: "H100", Hourly: []money.PerHour{3}}}},
 		nodes:  []fleet.Node{withGPUs("a", fleet.Reserved, 1, "A100"), withGPUs("h", fleet.Reserved, 1, "H100")},
 		jobs:   []*sim.Job{elastic(0, 30*time.Minute)},
 	}
@@ -533,10 +534,10 @@ func drawOffer(t *rapid.T, name string) fleet.Offer {
 func drawTariff(t *rapid.T) *fleet.Tariff {
 	tariff := &fleet.Tariff{Energy: 0.25}
 	for _, model := range []string{"T4", "A100", "L4", "H100"} {
-		hourly := float64(rapid.IntRange(0, 20).Draw(t, model+" hourly")) / 4
+		hourly := money.PerHour(rapid.IntRange(0, 20).Draw(t, model+" hourly")) / 4
 		watts := float64(rapid.IntRange(1, 8).Draw(t, model+" watts")) * 100
 		tariff.Nodes = append(tariff.Nodes, fleet.NodePrice{
-			GPU: model, Hourly: []float64{hourly}, Watts: []float64{watts / 2, watts},
+			GPU: model, Hourly: []money.PerHour{hourly}, Watts: []float64{watts / 2, watts},
 		})
 	}
 
@@ -672,12 +673,12 @@ func TestSavingsInABusyYard(t *testing.T) {
 			return
 		}
 
-		money := moneyTolerance
+		tolerance := moneyTolerance
 		if slack > 0 && last.CancelAfter > 0 {
-			money += dollars(slack.Hours() * 6) // by then it would have run for longer than was expected
+			tolerance += dollars(money.PerHour(6).For(slack)) // by then it would have run for longer than was expected
 		}
 
-		replayed(t, name, with, without, money, timeTolerance+slack)
+		replayed(t, name, with, without, tolerance, timeTolerance+slack)
 	})
 
 	for _, k := range []string{"placement", "wait"} {

@@ -63,7 +63,7 @@ func (y *Yard) termsOf(r *jobRecord, c *place.Counterfactual) (terms ledger.Coun
 
 	if c.Offer != "" {
 		o, offered := y.leases.Market.Offer(c.Offer)
-		terms.Hourly = ledger.Nanos(o.Hourly) * 1000
+		terms.Hourly = o.PerHour()
 		terms.Nodes = c.Count
 		terms.BillingUnit = ledger.SpanOf(time.Duration(o.BillingIncrement))
 		terms.MinBilled = ledger.SpanOf(time.Duration(o.MinBilling))
@@ -78,7 +78,7 @@ func (y *Yard) termsOf(r *jobRecord, c *place.Counterfactual) (terms ledger.Coun
 		}
 
 		k := job.Rank{GPUs: fleet.Indices(a.GPUs), Share: a.Share, CPUs: r.entry.Shape.Need.CPUs}
-		terms.Hourly += ledger.NanosOf(y.ledger.Rate(n, &k, y.Lease(n.Lease)))
+		terms.Hourly += y.ledger.Rate(n, &k, y.Lease(n.Lease))
 	}
 
 	return terms, len(c.Allocations) > 0

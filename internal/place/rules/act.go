@@ -3,6 +3,7 @@ package rules
 import (
 	"trainyard/internal/fleet"
 	"trainyard/internal/id"
+	"trainyard/internal/money"
 	"trainyard/internal/place"
 	"trainyard/internal/place/timeline"
 )
@@ -53,7 +54,7 @@ func (e *engine) provision(j *queuedJob, o *option, instead *place.Counterfactua
 }
 
 // stop preempts a running job.
-func (e *engine) stop(j *queuedJob, at int32, v *victim, gain float64) {
+func (e *engine) stop(j *queuedJob, at int32, v *victim, gain money.Amount) {
 	e.timeline.Vacate(at, v.running.Job, v.gpus, &v.running.Shape.Need)
 	e.freed++
 	e.plan.Stops = append(e.plan.Stops, place.Stop{
