@@ -605,6 +605,50 @@ func TestSavingsAreWhatAReplayWithoutTheDecisionCosts(t *testing.T) {
 	}
 }
 
+// TestAndreasSavingsAreWhatAReplayCosts: with two nodes, of which unused ones are switched off, what is
+// booked is exactly the difference to the world with the other node alone.
+func TestAndreasSavingsAreWhatAReplayCosts(t *testing.T) {
+	t.Parallel()
+
+	kinds := map[string]int{}
+	rapid.Check(t, func(t *rapid.T) {
+		w := savingsWorld{
+			policy: func() place.Policy { return andreas.New(andreas.Defaults()) }, tariff: drawTariff(t),
+			nodes: []fleet.Node{withGPUs("a", fleet.Local, 1, "A100"), withGPUs("h", fleet.Local, 1, "H100")},
+			jobs:  []*sim.Job{drawTraining(t, "j", 0)},
+		}
+		drawEnd(t, w.jobs[0])
+
+		for i := range w.tariff.Nodes {
+			w.tariff.Nodes[i].Off = true
+			w.tariff.Nodes[i].Boot = job.Duration(rapid.IntRange(0, 10).Draw(t, "boot")) * job.Duration(time.Minute)
+		}
+
+		if hours := rapid.IntRange(0, 4).Draw(t, "deadline"); hours > 0 {
+			deadline := sim.Epoch().Add(time.Duration(hours) * time.Hour)
+			w.jobs[0].Spec.Deadline = &deadline
+		}
+
+		with := w.live(t)
+		if with.made["j1"].IsZero() {
+			return
+		}
+
+		for _, k := range with.kinds("j1") {
+			kinds[k]++
+		}
+
+		w.patient(with, "j1")
+		replayed(t, "j1", with, w.without(with, "j1").live(t), moneyTolerance, timeTolerance)
+	})
+
+	for _, k := range []string{"placement", "power"} {
+		if kinds[k] == 0 {
+			t.Errorf("no world had a decision of the kind %s: %v", k, kinds)
+		}
+	}
+}
+
 // TestSavingsInABusyYard: the last of several jobs waits for the others, or has a node provisioned
 // instead, or takes the last node. If the others last as long as expected what is booked is exact;
 // if they end earlier, the time of a job that would have waited is wrong by as much at most. Worlds
