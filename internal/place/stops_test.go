@@ -128,7 +128,9 @@ func TestCheckOfStops(t *testing.T) {
 		},
 		"and with it goes who wanted its room": {
 			plan: func(w *world) place.Plan {
-				return place.Plan{Stops: []place.Stop{{Running: w.j1, Reason: why}, {Running: w.j2, Reason: why}}, Starts: []place.Start{
+				stops := []place.Stop{{Running: w.j1, Reason: why}, {Running: w.j2, Reason: why}}
+
+				return place.Plan{Stops: stops, Starts: []place.Start{
 					{Item: w.small, Allocations: []place.Allocation{seat("a", 1)}, Reason: why},
 					{Item: w.j1.Item, Allocations: []place.Allocation{seat("x", 15)}, Reason: why},
 					{Item: w.waiting, Allocations: []place.Allocation{seat("b", 15)}, Reason: why}}}
@@ -137,7 +139,9 @@ func TestCheckOfStops(t *testing.T) {
 		},
 		"stops that fall one after the other": {
 			plan: func(w *world) place.Plan { // j1 cannot start, so it stays; so j2 cannot go there, so it stays too
-				return place.Plan{Stops: []place.Stop{{Running: w.j3, Reason: why}, {Running: w.j1, Reason: why}, {Running: w.j2, Reason: why}}, Starts: []place.Start{
+				stops := []place.Stop{{Running: w.j3, Reason: why}, {Running: w.j1, Reason: why}, {Running: w.j2, Reason: why}}
+
+				return place.Plan{Stops: stops, Starts: []place.Start{
 					{Item: w.j1.Item, Allocations: []place.Allocation{seat("x", 15)}, Reason: why}, {Item: w.j2.Item, Allocations: []place.Allocation{seat("a", 15)}, Reason: why}}}
 			},
 			bad: []string{"j3 it has no checkpoints and would lose its work", "j1 there is no node x", "j2 it does not fit on node a"},

@@ -84,6 +84,7 @@ func (y *planner) otherConfiguration(i int32) *place.Counterfactual {
 			}
 
 			y.RemoveSeats(i)
+
 			break
 		}
 	}
