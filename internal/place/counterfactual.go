@@ -46,9 +46,9 @@ type Counterfactual struct {
 	Startup, Restart time.Duration
 }
 
-// Wait is the decision that a queued job waits for nodes of the yard although nodes could be
-// provisioned for it. A policy need not repeat it for an item that is marked as waiting.
-type Wait struct {
+// Deferral is the decision that a queued job waits for nodes of the yard although nodes could be
+// provisioned for it. A policy need not repeat it for an item that is marked as deferred.
+type Deferral struct {
 	Item *queue.Item
 	// Counterfactual is nil if nothing would have been provisioned either way.
 	Counterfactual *Counterfactual

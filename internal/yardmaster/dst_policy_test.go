@@ -95,8 +95,8 @@ func compare(v *place.View, plan *place.Plan, rng *rand.Rand) {
 	}
 
 	for _, it := range v.Queue.Items() {
-		if !it.Waits && rng.IntN(2) == 0 {
-			plan.Waits = append(plan.Waits, place.Wait{Item: it, Counterfactual: &place.Counterfactual{
+		if !it.Deferred && rng.IntN(2) == 0 {
+			plan.Deferrals = append(plan.Deferrals, place.Deferral{Item: it, Counterfactual: &place.Counterfactual{
 				Kind: place.Waiting, What: "start elsewhere", Allocations: anywhere(v, it, rng), Ratio: 1,
 			}})
 		}

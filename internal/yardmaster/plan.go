@@ -106,10 +106,10 @@ func (y *Yard) bind(p place.Plan) place.Plan {
 		bound.Provisions = append(bound.Provisions, h)
 	}
 
-	for _, w := range p.Waits {
-		if it := y.currentItem(w.Item); it != nil {
-			w.Item = it
-			bound.Waits = append(bound.Waits, w)
+	for _, d := range p.Deferrals {
+		if it := y.currentItem(d.Item); it != nil {
+			d.Item = it
+			bound.Deferrals = append(bound.Deferrals, d)
 		}
 	}
 

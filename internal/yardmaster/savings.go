@@ -84,9 +84,9 @@ func (y *Yard) termsOf(r *jobRecord, c *place.Counterfactual) (terms ledger.Coun
 	return terms, len(c.Allocations) > 0
 }
 
-// recordWaits records which queued jobs wait although nodes could be provisioned for them. A job
+// recordDeferrals records which queued jobs wait although nodes could be provisioned for them. A job
 // that was preempted waits because of that.
-func (y *Yard) recordWaits(list []place.Wait) {
+func (y *Yard) recordDeferrals(list []place.Deferral) {
 	for i := range list {
 		w := &list[i]
 		r, ok := y.jobs[w.Item.Job]
@@ -94,7 +94,7 @@ func (y *Yard) recordWaits(list []place.Wait) {
 			continue
 		}
 
-		r.item.Waits = true
+		r.item.Deferred = true
 
 		if w.Counterfactual != nil && y.ledger.Decision(r.ID) == nil {
 			y.decide(r, w.Counterfactual, decided{awaited: true})

@@ -40,6 +40,7 @@ func (e *engine) start(j *queuedJob, o *option, all []option, instead *place.Cou
 		e.timeline.Start(at, gpus, need, o.runs)
 	}
 
+	e.claims.Start(j.item, o.gpus*len(o.rooms))
 	s.Reason = e.whyHere(j, o, all)
 	e.undedicate(j)
 	e.plan.Starts = append(e.plan.Starts, s)
@@ -51,6 +52,7 @@ func (e *engine) provision(j *queuedJob, o *option, instead *place.Counterfactua
 		Item: j.item, Offer: o.offer.Offer.Name, Count: o.offer.Nodes, Cost: o.marginalCost,
 		Reason: e.whyProvision(j, o), Counterfactual: instead,
 	})
+	e.claims.Provision(&e.plan.Provisions[len(e.plan.Provisions)-1])
 }
 
 // stop preempts a running job.

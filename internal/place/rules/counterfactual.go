@@ -23,27 +23,27 @@ func (e *engine) insteadOfStart(j *queuedJob, s *shape, o *option, all []option)
 	}
 
 	other := e.chooseWithout(j, s, o, all)
-	if other == nil || other.pool == o.pool && !other.provisions() && other.startsIn == 0 {
+	if other == nil || !other.provisions() && other.startsIn == 0 && other.pool == o.pool && len(other.mix) == len(o.mix) {
 		return nil
 	}
 
 	return e.counterfactual(place.Placement, j, s, o, other)
 }
 
-// wait records the decision to wait for a node of the yard, if the policy would otherwise provision
+// deferral records the decision to wait for a node of the yard, if the policy would otherwise provision
 // nodes for the job.
-func (e *engine) wait(j *queuedJob, s *shape, o *option, all []option) {
+func (e *engine) deferral(j *queuedJob, s *shape, o *option, all []option) {
 	provisions := func(o option) bool { return o.provisions() && o.barredBy == "" }
-	if j.item.Waits || !slices.ContainsFunc(all, provisions) {
+	if j.item.Deferred || !slices.ContainsFunc(all, provisions) {
 		return
 	}
 
-	w := place.Wait{Item: j.item}
+	d := place.Deferral{Item: j.item}
 	if other := e.chooseWithout(j, s, o, all); other != nil && other.provisions() {
-		w.Counterfactual = e.counterfactual(place.Waiting, j, s, o, other)
+		d.Counterfactual = e.counterfactual(place.Waiting, j, s, o, other)
 	}
 
-	e.plan.Waits = append(e.plan.Waits, w)
+	e.plan.Deferrals = append(e.plan.Deferrals, d)
 }
 
 // insteadOfProvisioning is what the policy would do if an offer did not exist: provision another,
@@ -85,11 +85,14 @@ func (e *engine) insteadOfProvisioning(j *queuedJob, s *shape, o *option, all []
 // chooseWithout returns what would be chosen of a job's options if the nodes of one of them did not
 // exist. In the same pool others may be free, now or later.
 func (e *engine) chooseWithout(j *queuedJob, s *shape, o *option, all []option) *option {
-	rest := make([]option, 0, len(all))
+	var rest, offers []option
 	limit := timeline.Never
 	for i := range all {
 		x := &all[i]
-		if x.provisions() || x.pool != o.pool {
+		switch {
+		case x.provisions():
+			offers = append(offers, *x)
+		case len(x.mix) == 0 && x.pool != o.pool:
 			rest = append(rest, *x)
 		}
 
@@ -98,14 +101,14 @@ func (e *engine) chooseWithout(j *queuedJob, s *shape, o *option, all []option) 
 		}
 	}
 
-	again, visits := option{pool: o.pool}, e.timeline.Visits()
+	visits := e.timeline.Visits()
 	for _, at := range o.rooms {
 		e.timeline.Dedicate(at, nobody)
 	}
 
-	if e.complete(j, s, &again, limit, false) {
-		e.score(j, &again)
-		rest = append(rest, again)
+	rest = append(e.searchAgain(j, s, o, rest, limit), offers...)
+	for i := range rest {
+		e.score(j, &rest[i])
 	}
 
 	for _, at := range o.rooms {
@@ -115,6 +118,23 @@ func (e *engine) chooseWithout(j *queuedJob, s *shape, o *option, all []option) 
 	e.uncounted += e.timeline.Visits() - visits
 
 	return e.chooseOf(j, rest)
+}
+
+// searchAgain adds the options in the pools of one whose nodes are left out. Gangs on nodes of several
+// pools are searched for anew.
+func (e *engine) searchAgain(j *queuedJob, s *shape, o *option, rest []option, limit time.Duration) []option {
+	o.pools(func(p *timeline.Pool) {
+		rest = slices.DeleteFunc(rest, func(x option) bool { return x.pool == p })
+		if again := (option{pool: p}); e.complete(j, s, &again, limit, false) {
+			rest = append(rest, again)
+		}
+	})
+
+	if s.Match.Need.Nodes > 1 && len(s.Able) > 1 {
+		rest = e.mixed(j, s, rest, limit, false)
+	}
+
+	return rest
 }
 
 // chooseOf returns what would be chosen of other options than the job has. It plans nothing.

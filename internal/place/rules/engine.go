@@ -27,6 +27,7 @@ type engine struct {
 	hostVisits    int              // hosts that were looked at for preemption
 	uncounted     int              // visits that decided nothing: what would have been done otherwise
 	plan          place.Plan
+	claims        *place.Claims    // what the plan provisions
 	search        timeline.Request // of the current search
 	freed         int              // grows whenever the plan frees GPUs
 	hostList      []*host          // rooms with jobs that could be preempted, once listed
@@ -38,8 +39,8 @@ type engine struct {
 func newEngine(p *Policy, v *place.View) *engine {
 	p.rounds++
 	e := &engine{
-		policy: p, cfg: &p.cfg, view: v, earliestWake: v.Now.Add(time.Second), round: p.rounds, timeline: &p.timeline,
-		costs: &p.costs, backlog: &p.backlog,
+		policy: p, cfg: &p.cfg, view: v, claims: place.NewClaims(v), earliestWake: v.Now.Add(time.Second),
+		round: p.rounds, timeline: &p.timeline, costs: &p.costs, backlog: &p.backlog,
 		costHourValue: p.cfg.Value[job.ObjectiveCost], allow: tenant.Unlimited(), hostsByShape: map[*shape][]*host{},
 	}
 
@@ -66,7 +67,7 @@ func (e *engine) consider(j *queuedJob) {
 	}
 
 	j.limited = limited
-	j.nowOnly = limited || len(j.leases) > 0 // with leases, its nodes are being provisioned
+	j.nowOnly = limited || len(j.leases) > 0 || e.overQuota(j) // with leases, its nodes are being provisioned
 	if j.nowOnly && e.futile(j, s) {
 		return
 	}
@@ -89,7 +90,7 @@ func (e *engine) consider(j *queuedJob) {
 			return
 		}
 
-		e.wait(j, s, best, options)
+		e.deferral(j, s, best, options)
 		e.reserve(j, best)
 	}
 }
