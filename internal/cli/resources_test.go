@@ -242,10 +242,20 @@ func withBooks(t *testing.T) *yard {
 			From:  new(ago(7 * 24 * time.Hour)),
 			To:    &now,
 			Group: []string{"kind"},
-			Total: api.SavingRow{Count: 3, Money: 7.5},
-			Rows:  []api.SavingRow{{Keys: []string{"place"}, Count: 3, Money: 7.5, Seconds: -7200}},
+			Total: api.SavingRow{Count: 4, Money: 7.26, Seconds: -8100},
+			Rows: []api.SavingRow{
+				{Keys: []string{"preemption"}, Count: 1, Money: -0.24, Seconds: -900},
+				{Keys: []string{"wait"}, Count: 3, Money: 7.5, Seconds: -7200},
+			},
 			Decisions: []api.SavingReason{
-				{At: ago(time.Hour), Job: "j7", Owner: "ada", Kind: "place", Money: 5, Reason: "an A100 in the cloud for $9"},
+				{
+					At: ago(time.Hour), Job: "j7", Owner: "ada", Kind: "wait", Money: 5, Seconds: -3600,
+					Reason: "provision aws/p4d (8× A100 40GB)",
+				},
+				{
+					At: ago(2 * time.Hour), Job: "j5", Owner: "ben", Kind: "preemption", Money: -0.24, Seconds: -900,
+					Reason: "continue on box1",
+				},
 			},
 		},
 	)

@@ -19,8 +19,9 @@ func (a *app) savings() *cobra.Command {
 		Use:   "savings",
 		Short: "Report savings of scheduling decisions, and why",
 		Args:  exit.NoArgs,
-		Long: `Report what decisions saved compared with the best alternative, as estimated when they were made.
-Researchers see what was saved for them.`,
+		Long: `Report what decisions saved compared with what would have been done instead, in money and in time. Losses are
+negative. A decision is settled when its job has ended, by what the job did and cost; jobs that have not ended are
+not included. Researchers see what was saved for them.`,
 		Example: "  trainyard savings\n  trainyard savings --by researcher --last 7d",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			q, err := r.query(cmd, a.Clock.Now())
@@ -72,9 +73,10 @@ func (a *app) savingsText(s *api.Savings) error {
 
 	if _, err := fmt.Fprintf(
 		a.Stdout,
-		"Saved %s: %s by %s\n\n",
+		"Saved %s: %s and %s hours by %s\n\n",
 		a.period(s.From, s.To),
 		humanize.Dollars(s.Total.Money),
+		hours(s.Total.Seconds),
 		humanize.Count(s.Total.Count, "decision"),
 	); err != nil {
 		return err
@@ -84,12 +86,13 @@ func (a *app) savingsText(s *api.Savings) error {
 		return err
 	}
 
-	why := a.NewTable("WHEN", "JOB", "OWNER", "SAVED", "INSTEAD OF")
+	why := a.NewTable("SETTLED", "JOB", "OWNER", "KIND", "SAVED", "HOURS SAVED", "ALTERNATIVE")
 	for _, d := range s.Decisions {
-		why.Row(d.At.UTC().Format("2006-01-02 15:04"), string(d.Job), string(d.Owner), humanize.Dollars(d.Money), d.Reason)
+		why.Row(d.At.UTC().Format("2006-01-02 15:04"), string(d.Job), string(d.Owner), d.Kind, humanize.Dollars(d.Money),
+			hours(d.Seconds), d.Reason)
 	}
 
-	if _, err := io.WriteString(a.Stdout, "\nLargest savings\n"); err != nil {
+	if _, err := io.WriteString(a.Stdout, "\nLargest savings and losses\n"); err != nil {
 		return err
 	}
 

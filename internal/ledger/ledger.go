@@ -29,11 +29,14 @@ type Changes struct {
 	Meters   []State   // changed
 	Closed   []id.Node // whose meters are closed
 	Savings  []Saving
+	// Decisions are those about jobs that have not ended; Settled are jobs of which none are left.
+	Decisions []JobDecisions
+	Settled   []id.Job
 }
 
 // Empty reports whether there is nothing to store.
 func (c *Changes) Empty() bool {
-	return len(c.Postings)+len(c.Meters)+len(c.Closed)+len(c.Savings) == 0
+	return len(c.Postings)+len(c.Meters)+len(c.Closed)+len(c.Savings)+len(c.Decisions)+len(c.Settled) == 0
 }
 
 // Ledger has a meter for each node and numbers what they post. It is not safe for
@@ -47,6 +50,9 @@ type Ledger struct {
 	lastPosting uint64 // number of the last one
 	lastSaving  uint64
 	charge      func(*Posting)
+
+	decisions        map[id.Job]*JobDecisions
+	changedDecisions map[id.Job]bool // that have to be stored
 }
 
 // New returns an empty ledger. charge is called for each posting that someone pays for.
@@ -54,6 +60,7 @@ func New(t *fleet.Tariff, charge func(*Posting)) *Ledger {
 	return &Ledger{
 		tariff: t, charge: charge,
 		meters: map[id.Node]*Meter{}, booting: map[id.Lease]id.Node{}, dirty: map[id.Node]bool{},
+		decisions: map[id.Job]*JobDecisions{}, changedDecisions: map[id.Job]bool{},
 	}
 }
 
@@ -62,11 +69,16 @@ type Stored struct {
 	Meters      []State
 	LastPosting uint64
 	LastSaving  uint64
+	Decisions   []JobDecisions
 }
 
 // Load restores what the store kept.
 func (g *Ledger) Load(s Stored) error {
 	g.lastPosting, g.lastSaving = s.LastPosting, s.LastSaving
+
+	for i := range s.Decisions {
+		g.decisions[s.Decisions[i].Job] = &s.Decisions[i]
+	}
 
 	for _, state := range s.Meters {
 		m, err := LoadMeter(state)
@@ -205,13 +217,6 @@ func (g *Ledger) each(now time.Time, post func(*Meter, []Posting, time.Time) []P
 	}
 }
 
-// Save records what a decision saved.
-func (g *Ledger) Save(s Saving) {
-	g.lastSaving++
-	s.Seq = g.lastSaving
-	g.changes.Savings = append(g.changes.Savings, s)
-}
-
 // Rate returns what a rank costs, as the meter of its node will post it.
 func (g *Ledger) Rate(n *fleet.Node, k *job.Rank, l *fleet.Lease) money.PerHour {
 	h := HolderOf(&fleet.Hold{GPUs: fleet.Mask(k.GPUs), Share: k.Share, CPUs: k.CPUs}, "")
@@ -227,6 +232,7 @@ func (g *Ledger) Take() Changes {
 	}
 
 	clear(g.dirty)
+	g.takeDecisions()
 
 	changes := g.changes
 	g.changes = Changes{}

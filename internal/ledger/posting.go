@@ -25,6 +25,9 @@ func (s Span) Duration() time.Duration {
 	return time.Duration(s) * time.Millisecond
 }
 
+// job returns the amount as durations are written in offers.
+func (s Span) job() job.Duration { return job.Duration(s.Duration()) }
+
 // Hours returns the amount in hours, for people.
 func (s Span) Hours() float64 { return float64(s) / float64(msPerHour) }
 

@@ -9,19 +9,19 @@ import (
 	"trainyard/internal/id"
 )
 
-// Saving is what one decision saved compared with the alternative, as estimated when it was
-// made. Savings are not postings and are in none of their sums: money that was not spent is in
-// no account.
+// Saving is what one decision saved compared with what would have been done instead. It is booked
+// when the job has ended, from what the job really did and cost; a loss is negative. Savings are
+// not postings and are in none of their sums: money that was not spent is in no account.
 type Saving struct {
 	Seq     uint64     `json:"seq"`
 	At      time.Time  `json:"at"`
 	Job     id.Job     `json:"job"`
 	Owner   id.User    `json:"owner"`
 	Project id.Project `json:"project,omitempty"`
-	Kind    string     `json:"kind"` // the sort of decision: place, wait, move, reuse, …
+	Kind    string     `json:"kind"` // the kind of decision, see place.DecisionKinds
 	Money   Nanos      `json:"saved_nanodollars"`
 	Time    Span       `json:"saved_ms"` // negative if the decision made the job later
-	Reason  string     `json:"reason"`   // a sentence for people
+	Reason  string     `json:"reason"`   // what would have been done instead
 }
 
 // ByKind groups savings by the sort of decision.

@@ -62,6 +62,7 @@ type Plan struct {
 	Stops      []Stop
 	Starts     []Start
 	Provisions []Provision
+	Deferrals  []Deferral
 	// Reservation is the first queued job that could not be started, and the nodes that are
 	// reserved for it. Nil if there is none.
 	Reservation *Reservation
@@ -88,6 +89,9 @@ const MaxWaits = 1000
 type Stop struct {
 	Running *Running
 	Reason  string // why, as a sentence for its owner
+	// Counterfactual is what would have become of the job otherwise, nil if the policy does not
+	// know. If the plan starts the job again, it accounts for both: they are one decision.
+	Counterfactual *Counterfactual
 }
 
 // Start places a job on nodes: a queued one, or a running one that the same plan stops.
@@ -95,10 +99,9 @@ type Start struct {
 	Item        *queue.Item
 	Allocations []Allocation // in rank order
 	Reason      string       // why here, as a sentence for its owner
-	// Saves is how much less this costs than the alternative, which Instead names. 0 if there
-	// was no alternative.
-	Saves   money.Amount
-	Instead string
+	// Counterfactual is what would have been done otherwise, nil if the policy does not know or
+	// it would have been the same.
+	Counterfactual *Counterfactual
 }
 
 // Provision provisions on-demand nodes for a queued job: all of them or none.
@@ -108,6 +111,8 @@ type Provision struct {
 	Count  int
 	Cost   money.Amount // expected, until the job has ended
 	Reason string
+	// Counterfactual is what would have been done otherwise, nil if the policy does not know.
+	Counterfactual *Counterfactual
 }
 
 // Allocation is the GPUs of one node that a rank gets.

@@ -57,7 +57,7 @@ func TestCheckOfStops(t *testing.T) {
 	}{
 		"a start takes what a stop frees": {
 			plan: func(w *world) place.Plan {
-				return place.Plan{Stops: []place.Stop{{w.j1, why}}, Starts: []place.Start{{Item: w.waiting, Allocations: []place.Allocation{seat("a", 15)}, Reason: why}}}
+				return place.Plan{Stops: []place.Stop{{Running: w.j1, Reason: why}}, Starts: []place.Start{{Item: w.waiting, Allocations: []place.Allocation{seat("a", 15)}, Reason: why}}}
 			},
 			stops: []id.Job{"j1"}, starts: []id.Job{"j9"},
 		},
@@ -69,23 +69,25 @@ func TestCheckOfStops(t *testing.T) {
 		},
 		"a job moves to where another was": {
 			plan: func(w *world) place.Plan {
-				return place.Plan{Stops: []place.Stop{{w.j1, why}, {w.j2, why}}, Starts: []place.Start{{Item: w.j1.Item, Allocations: []place.Allocation{seat("b", 15)}, Reason: why}}}
+				return place.Plan{Stops: []place.Stop{{Running: w.j1, Reason: why}, {Running: w.j2, Reason: why}}, Starts: []place.Start{{Item: w.j1.Item, Allocations: []place.Allocation{seat("b", 15)}, Reason: why}}}
 			},
 			stops: []id.Job{"j1", "j2"}, starts: []id.Job{"j1"},
 		},
 		"what was freed is given away once": {
 			plan: func(w *world) place.Plan {
-				return place.Plan{Stops: []place.Stop{{w.j1, why}}, Starts: []place.Start{
+				return place.Plan{Stops: []place.Stop{{Running: w.j1, Reason: why}}, Starts: []place.Start{
 					{Item: w.waiting, Allocations: []place.Allocation{seat("a", 15)}, Reason: why}, {Item: w.small, Allocations: []place.Allocation{seat("a", 1)}, Reason: why}}}
 			},
 			stops: []id.Job{"j1"}, starts: []id.Job{"j9"}, bad: []string{"j10 it does not fit on node a"},
 		},
 		"a job that saves nothing is not stopped": {
-			plan:  func(w *world) place.Plan { return place.Plan{Stops: []place.Stop{{w.j3, why}, {w.j2, why}}} },
+			plan: func(w *world) place.Plan {
+				return place.Plan{Stops: []place.Stop{{Running: w.j3, Reason: why}, {Running: w.j2, Reason: why}}}
+			},
 			stops: []id.Job{"j2"}, bad: []string{"j3 it has no checkpoints and would lose its work"},
 		},
 		"one that is being stopped is left alone": {
-			plan: func(w *world) place.Plan { return place.Plan{Stops: []place.Stop{{w.j4, why}}} },
+			plan: func(w *world) place.Plan { return place.Plan{Stops: []place.Stop{{Running: w.j4, Reason: why}}} },
 			bad:  []string{"j4 it is already being stopped"},
 		},
 		"what it holds is not free yet": {
@@ -95,36 +97,40 @@ func TestCheckOfStops(t *testing.T) {
 			bad: []string{"j10 it does not fit on node d"},
 		},
 		"stopped twice": {
-			plan:  func(w *world) place.Plan { return place.Plan{Stops: []place.Stop{{w.j1, why}, {w.j1, why}}} },
+			plan: func(w *world) place.Plan {
+				return place.Plan{Stops: []place.Stop{{Running: w.j1, Reason: why}, {Running: w.j1, Reason: why}}}
+			},
 			stops: []id.Job{"j1"}, bad: []string{"j1 it is already being stopped"},
 		},
 		"no reason": {
-			plan: func(w *world) place.Plan { return place.Plan{Stops: []place.Stop{{w.j1, ""}}} },
+			plan: func(w *world) place.Plan { return place.Plan{Stops: []place.Stop{{Running: w.j1, Reason: ""}}} },
 			bad:  []string{"j1 the plan gives no reason"},
 		},
 		"another run of the job": {
 			plan: func(w *world) place.Plan {
 				old := *w.j1
 				old.Run = id.NewRun(old.Job, 7)
-				return place.Plan{Stops: []place.Stop{{&old, why}}}
+				return place.Plan{Stops: []place.Stop{{Running: &old, Reason: why}}}
 			},
 			bad: []string{"j1 it is no longer running"},
 		},
 		"a job that does not run": {
 			plan: func(w *world) place.Plan {
-				return place.Plan{Stops: []place.Stop{{&place.Running{Item: w.waiting, Run: "j9.1"}, why}}}
+				return place.Plan{Stops: []place.Stop{{Running: &place.Running{Item: w.waiting, Run: "j9.1"}, Reason: why}}}
 			},
 			bad: []string{"j9 it is no longer running"},
 		},
 		"a stop falls with the start it was for": {
 			plan: func(w *world) place.Plan {
-				return place.Plan{Stops: []place.Stop{{w.j1, why}}, Starts: []place.Start{{Item: w.j1.Item, Allocations: []place.Allocation{seat("x", 15)}, Reason: why}}}
+				return place.Plan{Stops: []place.Stop{{Running: w.j1, Reason: why}}, Starts: []place.Start{{Item: w.j1.Item, Allocations: []place.Allocation{seat("x", 15)}, Reason: why}}}
 			},
 			bad: []string{"j1 there is no node x"},
 		},
 		"and with it goes who wanted its room": {
 			plan: func(w *world) place.Plan {
-				return place.Plan{Stops: []place.Stop{{w.j1, why}, {w.j2, why}}, Starts: []place.Start{
+				stops := []place.Stop{{Running: w.j1, Reason: why}, {Running: w.j2, Reason: why}}
+
+				return place.Plan{Stops: stops, Starts: []place.Start{
 					{Item: w.small, Allocations: []place.Allocation{seat("a", 1)}, Reason: why},
 					{Item: w.j1.Item, Allocations: []place.Allocation{seat("x", 15)}, Reason: why},
 					{Item: w.waiting, Allocations: []place.Allocation{seat("b", 15)}, Reason: why}}}
@@ -133,7 +139,9 @@ func TestCheckOfStops(t *testing.T) {
 		},
 		"stops that fall one after the other": {
 			plan: func(w *world) place.Plan { // j1 cannot start, so it stays; so j2 cannot go there, so it stays too
-				return place.Plan{Stops: []place.Stop{{w.j3, why}, {w.j1, why}, {w.j2, why}}, Starts: []place.Start{
+				stops := []place.Stop{{Running: w.j3, Reason: why}, {Running: w.j1, Reason: why}, {Running: w.j2, Reason: why}}
+
+				return place.Plan{Stops: stops, Starts: []place.Start{
 					{Item: w.j1.Item, Allocations: []place.Allocation{seat("x", 15)}, Reason: why}, {Item: w.j2.Item, Allocations: []place.Allocation{seat("a", 15)}, Reason: why}}}
 			},
 			bad: []string{"j3 it has no checkpoints and would lose its work", "j1 there is no node x", "j2 it does not fit on node a"},

@@ -83,11 +83,20 @@ func (v *View) Stage(it *queue.Item, n *fleet.Node) (time.Duration, money.Amount
 
 // inCloud reports whether a node of the view is not a local one.
 func (v *View) inCloud(name id.Node) bool {
+	n := v.node(name)
+	return n != nil && n.Class != fleet.Local
+}
+
+// node returns a node of the view, nil if there is none of that name.
+func (v *View) node(name id.Node) *fleet.Node {
 	at, found := slices.BinarySearchFunc(v.Rooms, name, func(r fleet.Room, n id.Node) int {
 		return cmp.Compare(r.Node.ID, n)
 	})
+	if !found {
+		return nil
+	}
 
-	return found && v.Rooms[at].Node.Class != fleet.Local
+	return v.Rooms[at].Node
 }
 
 // SpotOf returns where a node is, as datasets see it.

@@ -69,13 +69,7 @@ func checkNode(n *IdleNode, now time.Time, cfg IdlePolicy) IdleDecision {
 		since = now
 	}
 
-	release := since.Add(cfg.MaxIdle)
-
-	paid := paidUntil(n.Lease, since, cfg)
-	if !paid.IsZero() {
-		release = paid.Add(-cfg.ReleaseMargin)
-	}
-
+	release, paid := releaseAt(n.Lease, since, cfg)
 	idleFor := humanize.Duration(now.Sub(since).Truncate(time.Second))
 	switch {
 	case !now.Before(release) && !paid.IsZero():
@@ -97,6 +91,27 @@ func checkNode(n *IdleNode, now time.Time, cfg IdlePolicy) IdleDecision {
 	}
 
 	return v
+}
+
+// ReleaseAt returns when a node is released that is idle since a time and stays so.
+func ReleaseAt(l *fleet.Lease, since time.Time, cfg IdlePolicy) time.Time {
+	at, _ := releaseAt(l, since, cfg)
+	if at.Before(since) {
+		return since
+	}
+
+	return at
+}
+
+// releaseAt returns when an idle node is released, and until when it is paid for then; zero if it
+// is paid by the second.
+func releaseAt(l *fleet.Lease, since time.Time, cfg IdlePolicy) (at, paid time.Time) {
+	paid = paidUntil(l, since, cfg)
+	if !paid.IsZero() {
+		return paid.Add(-cfg.ReleaseMargin), paid
+	}
+
+	return since.Add(cfg.MaxIdle), paid
 }
 
 // paidUntil returns until when rent is paid for a node that became idle at a moment

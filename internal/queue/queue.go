@@ -30,6 +30,7 @@ type Item struct {
 	Outlook  *job.Outlook  // its speed, progress and forecast
 	Spec     *job.Spec     // as submitted; never changed
 	Since    time.Time     // in the queue since
+	Deferred bool          // that it waits instead of having nodes provisioned has been decided and recorded
 }
 
 // Shape is all queued jobs with the same need.

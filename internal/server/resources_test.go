@@ -657,25 +657,38 @@ func TestUsageHasTheFourGroups(t *testing.T) {
 
 func TestSavingsAreTheOwnOnesUnlessAnAdminAsks(t *testing.T) {
 	t.Parallel()
-	y := newYard(t, withYard(func(c *yardmaster.Config) { c.Policy = thrifty{} }))
+	y := newYard(t, provisioning, withYard(func(c *yardmaster.Config) {
+		c.Policy = thrifty{}
+		c.Tariff = nil
+	}))
 	ada, root := y.researcher("ada"), y.admin()
 	n := y.join("box1")
 	n.listen()
-	n.started(ada)
-	n.started(y.researcher("bob"))
+
+	_, first := n.started(ada)
+	_, second := n.started(y.researcher("bob"))
+	open, err := root.Savings(t.Context(), api.UsageQuery{})
+	y.must(err)
+
+	if open.Total.Count != 0 {
+		t.Errorf("booked for jobs that have not ended: %+v", open)
+	}
+
+	n.ends(first, 0, 0)
+	n.ends(second, 0, 1)
 	all, err := root.Savings(t.Context(), api.UsageQuery{})
 	y.must(err)
 
-	if all.Total.Count != 2 || all.Total.Money != 5 || len(all.Rows) != 1 || all.Rows[0].Keys[0] != "place" ||
-		len(all.Decisions) != 2 ||
-		all.Decisions[0].Reason != "an A100 in the cloud" {
+	if all.Total.Count != 2 || all.Total.Money != 2 || len(all.Rows) != 1 ||
+		all.Rows[0].Keys[0] != "placement" || len(all.Decisions) != 2 ||
+		all.Decisions[0].Reason != "provision an L4" {
 		t.Errorf("all: %+v", all)
 	}
 
 	mine, err := ada.Savings(t.Context(), api.UsageQuery{By: []string{"researcher", "job"}})
 	y.must(err)
 
-	if mine.Total.Count != 1 || mine.Total.Money != 2.5 || len(mine.Decisions) != 1 || mine.Decisions[0].Owner != "ada" ||
+	if mine.Total.Count != 1 || mine.Total.Money != 1 || len(mine.Decisions) != 1 || mine.Decisions[0].Owner != "ada" ||
 		mine.Rows[0].Keys[1] != "j1" {
 		t.Errorf("ada sees %+v", mine)
 	}
@@ -683,18 +696,21 @@ func TestSavingsAreTheOwnOnesUnlessAnAdminAsks(t *testing.T) {
 	var text strings.Builder
 	y.must(root.CSV(t.Context(), "savings", api.UsageQuery{}, &text))
 
-	if !strings.HasPrefix(text.String(), "kind,decisions,saved_usd,saved_seconds\nplace,2,5,") {
+	if !strings.HasPrefix(text.String(), "kind,decisions,saved_usd,saved_seconds\nplacement,2,2,") {
 		t.Errorf("as CSV: %s", text.String())
 	}
 }
 
-// thrifty says of each start that it saves money.
+// thrifty says of each start that a node would have been provisioned instead, which is billed by the
+// hour.
 type thrifty struct{ ordered.FIFO }
 
 func (p thrifty) Plan(v *place.View) place.Plan {
 	plan := p.FIFO.Plan(v)
 	for i := range plan.Starts {
-		plan.Starts[i].Saves, plan.Starts[i].Instead = 2.5, "an A100 in the cloud"
+		plan.Starts[i].Counterfactual = &place.Counterfactual{
+			Kind: place.Placement, What: "provision an L4", Offer: "testcloud/small", Count: 1, Ratio: 1,
+		}
 	}
 
 	return plan

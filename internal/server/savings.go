@@ -85,10 +85,13 @@ func toSaving(r *ledger.SavingsRow) api.SavingRow {
 	return api.SavingRow{Keys: r.Keys, Count: r.Count, Money: r.Money.Dollars(), Seconds: seconds(r.Time)}
 }
 
-// greatest lists the decisions that saved most of those that a question lets through.
+// greatest lists the decisions that saved or lost most of those that a question lets through.
 func greatest(list []ledger.Saving, q ledger.Query) []api.SavingReason {
 	out := []api.SavingReason{}
-	slices.SortStableFunc(list, func(a, b ledger.Saving) int { return cmp.Compare(b.Money, a.Money) })
+	slices.SortStableFunc(list, func(a, b ledger.Saving) int {
+		return cmp.Or(cmp.Compare(max(b.Money, -b.Money), max(a.Money, -a.Money)),
+			cmp.Compare(max(b.Time, -b.Time), max(a.Time, -a.Time)))
+	})
 	for i := range list {
 		s := &list[i]
 		one, err := ledger.SumSavings(list[i:i+1], ledger.Query{From: q.From, To: q.To, Filter: q.Filter})

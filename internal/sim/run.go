@@ -426,6 +426,10 @@ func (s *simulation) carry() {
 
 	s.tally.decided(b.Events)
 
+	if s.cfg.OnLedger != nil && !b.Ledger.Empty() {
+		s.cfg.OnLedger(&b.Ledger)
+	}
+
 	for i := range b.Orders {
 		s.order(&b.Orders[i])
 	}

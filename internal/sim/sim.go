@@ -17,6 +17,7 @@ import (
 	"trainyard/internal/fleet"
 	"trainyard/internal/id"
 	"trainyard/internal/job"
+	"trainyard/internal/ledger"
 	"trainyard/internal/money"
 	"trainyard/internal/place"
 	"trainyard/internal/tenant"
@@ -130,6 +131,9 @@ type Config struct {
 	OnEnd func(*Outcome)
 	// OnLease is called for each lease that is new or has changed; it may be nil.
 	OnLease func(*fleet.Lease)
+	// OnLedger is called with what the yard's own ledger records, if Yard sets that the use of nodes
+	// is metered; it may be nil.
+	OnLedger func(*ledger.Changes)
 	// OnStep is called after each batch of events with the virtual time and the number of
 	// ended jobs; it may be nil.
 	OnStep func(now time.Duration, ended int)

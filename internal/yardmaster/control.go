@@ -66,6 +66,8 @@ func (m Pause) handle(y *Yard) (any, error) {
 
 	if r.run != nil {
 		y.stop(r.run, job.StopTerm, job.CausePreempted)
+	} else {
+		y.suspendDecision(r)
 	}
 
 	return r.Job, nil

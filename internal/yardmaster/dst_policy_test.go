@@ -18,11 +18,13 @@ type restless struct{}
 func (restless) Name() string  { return "restless" }
 func (restless) Revises() bool { return true }
 
-func (restless) Plan(v *place.View) place.Plan {
-	plan := ordered.FIFO{}.Plan(v)
+func (restless) Plan(v *place.View) (plan place.Plan) {
+	plan = ordered.FIFO{}.Plan(v)
 	rng := rand.New(rand.NewPCG(uint64(v.Now.UnixNano()), uint64(len(v.Running))))
 
 	plan.WakeAt = v.Now.Add(1 + v.Now.Sub(start)%7e9)
+	defer func() { compare(v, &plan, rng) }()
+
 	if len(v.Running) == 0 {
 		return plan
 	}
@@ -73,6 +75,32 @@ func (restless) Plan(v *place.View) place.Plan {
 	}
 
 	return plan
+}
+
+// compare says of some decisions what would have been done instead.
+func compare(v *place.View, plan *place.Plan, rng *rand.Rand) {
+	for i := range plan.Stops {
+		if s := &plan.Stops[i]; rng.IntN(2) == 0 {
+			kind := []place.DecisionKind{place.Preemption, place.Move}[rng.IntN(2)]
+			s.Counterfactual = place.Stay(v.Now, kind, s.Running, 0.5)
+		}
+	}
+
+	for i := range plan.Starts {
+		if s := &plan.Starts[i]; rng.IntN(2) == 0 {
+			s.Counterfactual = &place.Counterfactual{
+				Kind: place.Placement, What: "start elsewhere", Allocations: anywhere(v, s.Item, rng), Ratio: 2,
+			}
+		}
+	}
+
+	for _, it := range v.Queue.Items() {
+		if !it.Deferred && rng.IntN(2) == 0 {
+			plan.Deferrals = append(plan.Deferrals, place.Deferral{Item: it, Counterfactual: &place.Counterfactual{
+				Kind: place.Waiting, What: "start elsewhere", Allocations: anywhere(v, it, rng), Ratio: 1,
+			}})
+		}
+	}
 }
 
 func anywhere(v *place.View, it *queue.Item, rng *rand.Rand) []place.Allocation {

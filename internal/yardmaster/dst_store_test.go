@@ -10,6 +10,7 @@ import (
 	"trainyard/internal/fleet"
 	"trainyard/internal/id"
 	"trainyard/internal/job"
+	"trainyard/internal/ledger"
 	"trainyard/internal/queue"
 	"trainyard/internal/tenant"
 	"trainyard/internal/yardmaster"
@@ -26,6 +27,8 @@ type record struct {
 	tokens    map[id.Token]tenant.Token
 	shares    map[id.Project]queue.Share
 	orders    map[string]yardmaster.Order
+	decisions map[id.Job]ledger.JobDecisions
+	saved     uint64 // savings so far
 	lastJob   uint64
 	lastEvent uint64
 	lastAt    time.Time // of the last event since the yard was started
@@ -42,6 +45,8 @@ func newRecord() *record {
 		shares: map[id.Project]queue.Share{},
 		orders: map[string]yardmaster.Order{},
 		events: map[string]int{},
+
+		decisions: map[id.Job]ledger.JobDecisions{},
 	}
 }
 
@@ -103,7 +108,35 @@ func (s *record) commit(b *yardmaster.Batch) error {
 		delete(s.orders, key)
 	}
 
+	if err := s.commitDecisions(&b.Ledger); err != nil {
+		return err
+	}
+
 	return s.checkTouched(b)
+}
+
+// commitDecisions checks that decisions are settled when their job ends, and not before.
+func (s *record) commitDecisions(c *ledger.Changes) error {
+	for _, d := range c.Decisions {
+		if s.jobs[d.Job].State.Final() {
+			return fmt.Errorf("job %s has ended and has decisions that are not settled: %+v", d.Job, d)
+		}
+
+		s.decisions[d.Job] = d
+	}
+
+	for _, j := range c.Settled {
+		delete(s.decisions, j)
+	}
+
+	for i := range c.Savings {
+		s.saved++
+		if p := &c.Savings[i]; p.Seq != s.saved || !s.jobs[p.Job].State.Final() || p.Reason == "" {
+			return fmt.Errorf("saving %d: %+v of a job that is %s", s.saved, p, s.jobs[p.Job].State)
+		}
+	}
+
+	return nil
 }
 
 func (s *record) checkEvents(b *yardmaster.Batch) error {
@@ -246,6 +279,7 @@ func (s *record) load(recent time.Time) (yardmaster.State, error) {
 	state.Tokens = slices.Collect(maps.Values(s.tokens))
 	state.Shares = slices.Collect(maps.Values(s.shares))
 	state.Orders = slices.Collect(maps.Values(s.orders))
+	state.Ledger.Decisions, state.Ledger.LastSaving = slices.Collect(maps.Values(s.decisions)), s.saved
 
 	// What is kept is text: nothing may depend on pointers that are shared in memory.
 	text, err := json.Marshal(state)

@@ -26,7 +26,9 @@ func (y *Yard) finish(r *jobRecord, run *runRecord) {
 		y.past.Add(r.Owner, r.running.GPUs, y.now.Sub(run.Started))
 	}
 
+	done := r.Done
 	recordWork(y.now, &r.Job, &run.Run, r.running, cause, run.stopOrdered)
+	y.creditRun(r, run, cause, done)
 	y.running.remove(r.running)
 
 	r.running = nil
@@ -45,6 +47,7 @@ func (y *Yard) finish(r *jobRecord, run *runRecord) {
 	)
 
 	y.decideNext(r, run, cause, rank)
+	y.leaveRun(r, run, cause)
 	r.run = nil
 }
 
@@ -109,6 +112,7 @@ func (y *Yard) decideNext(r *jobRecord, run *runRecord, cause job.Cause, rank *j
 // closeJob does what remains to be done when a job has reached its final state.
 func (y *Yard) closeJob(r *jobRecord) {
 	r.Ended = y.now
+	y.settleDecisions(r)
 	y.dequeue(r)
 	y.countJob(r, -1)
 	y.quotas.Done(r.payer())

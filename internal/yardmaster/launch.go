@@ -12,6 +12,7 @@ import (
 // launch creates a run of a job on the GPUs that a plan allocated and orders its nodes to start it.
 func (y *Yard) launch(r *jobRecord, s *place.Start) {
 	need := s.Item.Shape.Need
+	y.decideStart(r, s)
 	y.dequeue(r)
 	r.Epoch++
 	r.NotBefore = time.Time{}
@@ -36,6 +37,7 @@ func (y *Yard) launch(r *jobRecord, s *place.Start) {
 	}
 
 	y.runs[run.ID] = run
+	y.carryOut(r, run)
 	r.run, r.Last = run, s.Allocations[0].Node
 	r.running = y.running.add(r.entry, &run.Run, s.Allocations, y.nodes.Of)
 	y.bookNodes(r, run)

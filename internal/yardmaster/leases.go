@@ -108,6 +108,7 @@ func (y *Yard) provision(h *place.Provision) (why string) {
 	r.committed = true
 	y.updateOwnAllowance(r)
 	y.recordDemand(&offer)
+	y.decide(r, h.Counterfactual, decided{awaited: true, provisions: true})
 
 	return ""
 }

@@ -8,7 +8,6 @@ import (
 	"trainyard/internal/job"
 	"trainyard/internal/ledger"
 	"trainyard/internal/money"
-	"trainyard/internal/place"
 	"trainyard/internal/quota"
 )
 
@@ -168,16 +167,4 @@ func (run *runRecord) hourly() money.PerHour {
 	}
 
 	return sum
-}
-
-// recordSaving records what a start saves compared with the alternative.
-func (y *Yard) recordSaving(r *jobRecord, s *place.Start) {
-	if s.Saves == 0 {
-		return
-	}
-
-	y.ledger.Save(ledger.Saving{
-		At: y.now, Job: r.ID, Owner: r.Owner, Project: r.Project,
-		Kind: "place", Money: ledger.NanosOf(s.Saves), Reason: s.Instead,
-	})
 }

@@ -28,6 +28,8 @@ func (y *Yard) apply(now time.Time, p place.Plan) {
 	y.reservation = p.Reservation
 	y.setWakeTimer(p.WakeAt)
 
+	y.recordDeferrals(p.Deferrals)
+
 	if len(p.Provisions) > 0 {
 		y.provisionAll(p.Provisions)
 		y.settleLeases()
@@ -89,7 +91,6 @@ func (y *Yard) start(s *place.Start) {
 		}
 
 		if y.nodes.Vacant(s) {
-			y.recordSaving(r, s)
 			y.launch(r, s)
 			return
 		}

@@ -106,6 +106,13 @@ func (y *Yard) bind(p place.Plan) place.Plan {
 		bound.Provisions = append(bound.Provisions, h)
 	}
 
+	for _, d := range p.Deferrals {
+		if it := y.currentItem(d.Item); it != nil {
+			d.Item = it
+			bound.Deferrals = append(bound.Deferrals, d)
+		}
+	}
+
 	if p.Reservation != nil {
 		if r, ok := y.jobs[p.Reservation.Job]; !ok || r.item == nil {
 			bound.Reservation = nil

@@ -40,6 +40,11 @@ func (y *Yard) promise(r *jobRecord, s *place.Start) {
 		)
 	}
 
+	if s.Counterfactual != nil {
+		y.decide(r, s.Counterfactual, decided{awaited: true})
+		p.start.Counterfactual = nil
+	}
+
 	r.promise = p
 	y.promises = append(y.promises, p)
 	y.promisesDue = true
@@ -104,6 +109,8 @@ func (y *Yard) ready(p *promise) (ready, possible bool) {
 // stopPlanned takes a job off its nodes because a plan says so.
 func (y *Yard) stopPlanned(r *jobRecord, s *place.Stop) {
 	run := r.run
+	y.decideStop(r, s)
+
 	run.stoppedByPlan, run.stopReason = true, s.Reason
 	r.running.Stopping = true
 	r.Stops++

@@ -51,7 +51,7 @@ func (y *Yard) describeItem(r *jobRecord) fleet.Need {
 	r.entry = &queue.Item{
 		Job: r.ID, Number: number, User: r.Owner, Project: r.Project, Priority: r.Spec.Priority, Lasts: lasts,
 		Cost: weight(&need, need.GPUs, need.Nodes) * charge.Seconds(), Prefer: r.Last, Outlook: r.outlook,
-		Spec: r.Spec, Since: y.now,
+		Spec: r.Spec, Since: y.now, Deferred: y.ledger.Decision(r.ID) != nil,
 	}
 
 	return need

@@ -113,6 +113,7 @@ func (p *Policy) Search(v *place.View, enough func() bool) place.Plan {
 	plan.Waits = y.waits()
 	plan.WakeAt = y.wakeAt()
 	y.provision(&plan)
+	y.addCounterfactuals(&plan)
 
 	return plan
 }

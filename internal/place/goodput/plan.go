@@ -53,6 +53,7 @@ func (m *market) plan() place.Plan {
 	})
 
 	p.WakeAt = m.wakeAt()
+	place.AddStays(m.view, &p, func(*place.Stop) place.DecisionKind { return place.Move })
 
 	return p
 }

@@ -120,10 +120,11 @@ func LateCost(it *queue.Item, hourValue money.PerHour, done time.Time) money.Amo
 	return 0
 }
 
-// EnergyRate returns what an hour of one GPU of a node costs beyond the idle node.
+// EnergyRate returns what an hour of one GPU of a node costs beyond the idle node. The rent of a
+// provisioned node includes it: else another machine would look cheaper than the one that is there.
 func EnergyRate(t *fleet.Tariff, n *fleet.Node) money.PerGPUHour {
 	price := t.Of(n)
-	if price == nil {
+	if price == nil || n.Class == fleet.OnDemand {
 		return 0
 	}
 

@@ -2,7 +2,6 @@ package rules
 
 import (
 	"trainyard/internal/fleet"
-	"trainyard/internal/humanize"
 	"trainyard/internal/id"
 	"trainyard/internal/money"
 	"trainyard/internal/place"
@@ -25,12 +24,15 @@ func (e *engine) reserve(j *queuedJob, o *option) {
 	}
 }
 
-// start starts a job on the nodes of an option.
-func (e *engine) start(j *queuedJob, o *option, all []option) {
+// start starts a job on the nodes of an option. instead is what would have been done otherwise.
+func (e *engine) start(j *queuedJob, o *option, all []option, instead *place.Counterfactual) {
 	need := &j.item.Shape.Need
 	match := e.shapeOf(j).Match
 
-	s := place.Start{Item: j.item, Allocations: make([]place.Allocation, 0, len(o.rooms))}
+	s := place.Start{
+		Item: j.item, Allocations: make([]place.Allocation, 0, len(o.rooms)), Counterfactual: instead,
+	}
+
 	for _, at := range o.rooms {
 		r := e.timeline.Room(at)
 		gpus := fleet.LowestGPUs(match.MatchingGPUs(&r)&r.Free, o.gpus)
@@ -41,28 +43,14 @@ func (e *engine) start(j *queuedJob, o *option, all []option) {
 	e.claims.Start(j.item, o.gpus*len(o.rooms))
 	s.Reason = e.whyHere(j, o, all)
 	e.undedicate(j)
-	s.Saves, s.Instead = e.saves(o, all)
 	e.plan.Starts = append(e.plan.Starts, s)
 }
 
-// saves returns what a start costs less than provisioning would have.
-func (e *engine) saves(o *option, all []option) (money.Amount, string) {
-	for i := range all {
-		if h := &all[i]; h.provisions() && !o.provisions() && !e.rented(o) &&
-			h.ledgerCost > o.ledgerCost {
-			return h.ledgerCost - o.ledgerCost,
-				"instead of provisioning " + h.offer.Offer.Name + " for " + humanize.Dollars(h.ledgerCost)
-		}
-	}
-
-	return 0, ""
-}
-
 // provision requests nodes for a job.
-func (e *engine) provision(j *queuedJob, o *option) {
+func (e *engine) provision(j *queuedJob, o *option, instead *place.Counterfactual) {
 	e.plan.Provisions = append(e.plan.Provisions, place.Provision{
 		Item: j.item, Offer: o.offer.Offer.Name, Count: o.offer.Nodes, Cost: o.marginalCost,
-		Reason: e.whyProvision(j, o),
+		Reason: e.whyProvision(j, o), Counterfactual: instead,
 	})
 	e.claims.Provision(&e.plan.Provisions[len(e.plan.Provisions)-1])
 }
@@ -71,7 +59,10 @@ func (e *engine) provision(j *queuedJob, o *option) {
 func (e *engine) stop(j *queuedJob, at int32, v *victim, gain money.Amount) {
 	e.timeline.Vacate(at, v.running.Job, v.gpus, &v.running.Shape.Need)
 	e.freed++
-	e.plan.Stops = append(e.plan.Stops, place.Stop{Running: v.running, Reason: e.whyStop(j, v, gain)})
+	e.plan.Stops = append(e.plan.Stops, place.Stop{
+		Running: v.running, Reason: e.whyStop(j, v, gain),
+		Counterfactual: place.Stay(e.view.Now, place.Preemption, v.running, 1),
+	})
 }
 
 func (e *engine) names(rooms []int32) []id.Node {

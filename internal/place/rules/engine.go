@@ -25,6 +25,7 @@ type engine struct {
 	allow         tenant.Allowance // of the current job
 	unlimited     bool             // Config.Visits does not apply: a person asked about one job
 	hostVisits    int              // hosts that were looked at for preemption
+	uncounted     int              // visits that decided nothing: what would have been done otherwise
 	plan          place.Plan
 	claims        *place.Claims    // what the plan provisions
 	search        timeline.Request // of the current search
@@ -80,15 +81,16 @@ func (e *engine) consider(j *queuedJob) {
 	switch {
 	case best == nil:
 	case best.provisions():
-		e.provision(j, best)
+		e.provision(j, best, e.insteadOfProvisioning(j, s, best, options))
 	case best.startsIn == 0:
-		e.start(j, best, options)
+		e.start(j, best, options, e.insteadOfStart(j, s, best, options))
 	default:
 		if freed := e.preempt(j, best); freed != nil {
-			e.start(j, freed, options)
+			e.start(j, freed, options, e.counterfactual(place.Preemption, j, s, freed, best))
 			return
 		}
 
+		e.deferral(j, s, best, options)
 		e.reserve(j, best)
 	}
 }
@@ -126,7 +128,7 @@ func (e *engine) knownFull(j *queuedJob, s *shape) bool {
 
 // spent reports whether the round has looked at as many rooms as it may.
 func (e *engine) spent() bool {
-	return !e.unlimited && e.timeline.Visits()+e.hostVisits > e.cfg.Visits
+	return !e.unlimited && e.timeline.Visits()-e.uncounted+e.hostVisits > e.cfg.Visits
 }
 
 // wakeAt requests another round at a time at which nothing else may happen, in a second at

@@ -19,6 +19,7 @@ import (
 	"trainyard/internal/fleet"
 	"trainyard/internal/id"
 	"trainyard/internal/job"
+	"trainyard/internal/place"
 	"trainyard/internal/yardmaster"
 )
 
@@ -66,7 +67,7 @@ func New(clk clock.Clock, o Options) *Collector {
 		jobs:     newJobs(),
 		leases:   map[id.Lease]*fleet.Lease{},
 		spent:    newSums(o.ByUser),
-		saved:    map[string]saved{"place": {}},
+		saved:    map[string]saved{},
 		budgets:  newBudgets(),
 		runs:     map[id.Run]fleet.Class{},
 		orders:   map[string]bool{},
@@ -75,6 +76,10 @@ func New(clk clock.Clock, o Options) *Collector {
 	}
 
 	b.figures.define(o.ByUser)
+
+	for _, kind := range place.DecisionKinds() {
+		b.saved[string(kind)] = saved{}
+	}
 
 	return b
 }

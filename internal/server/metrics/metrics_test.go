@@ -604,15 +604,15 @@ func TestSavingsAndWhatTimeWasBoughtFor(t *testing.T) {
 	y.board.Take(&yardmaster.Batch{Ledger: savings(2.5, -1, 0.5)})
 
 	want(t, y.scrape(), map[string]float64{
-		`trainyard_saved_dollars_total{kind="place"}`:         3,
-		`trainyard_speed_premium_dollars_total{kind="place"}`: 1,
+		`trainyard_saved_dollars_total{kind="placement"}`:         3,
+		`trainyard_speed_premium_dollars_total{kind="placement"}`: 1,
 	})
 }
 
 func savings(dollars ...money.Amount) ledger.Changes {
 	var out ledger.Changes
 	for _, d := range dollars {
-		out.Savings = append(out.Savings, ledger.Saving{Kind: "place", Money: ledger.NanosOf(d)})
+		out.Savings = append(out.Savings, ledger.Saving{Kind: "placement", Money: ledger.NanosOf(d)})
 	}
 
 	return out

@@ -102,14 +102,14 @@ func (f *figures) define(byUser bool) {
 	f.saved = add(
 		counter,
 		"trainyard_saved_dollars_total",
-		"Money that decisions saved compared with the best alternative.",
+		"Money that decisions about ended jobs saved compared with what would have been done instead.",
 		"kind",
 	)
 
 	f.forgone = add(
 		counter,
 		"trainyard_speed_premium_dollars_total",
-		"Extra cost of decisions over the cheapest alternative, accepted to finish sooner.",
+		"What decisions about ended jobs cost more than what would have been done instead.",
 		"kind",
 	)
 

@@ -89,6 +89,14 @@ func foldLedger(batches []*yardmaster.Batch) (ledgerChanges, error) {
 			remove(meterKind, string(n))
 		}
 
+		for _, j := range o.Settled {
+			remove(decisionKind, string(j))
+		}
+
+		for i := range o.Decisions {
+			put(decisionKind, string(o.Decisions[i].Job), 0, &o.Decisions[i])
+		}
+
 		for _, m := range o.Meters {
 			put(meterKind, string(m.Node), 0, m)
 		}
@@ -181,6 +189,8 @@ func loadRecord(state *yardmaster.State, r *record) error {
 		return appendDoc(&state.Quotas, r)
 	case meterKind:
 		return appendDoc(&state.Ledger.Meters, r)
+	case decisionKind:
+		return appendDoc(&state.Ledger.Decisions, r)
 	case usageKind:
 		return appendDoc(&state.Usage, r)
 	case noticeKind:
@@ -192,10 +202,12 @@ func loadRecord(state *yardmaster.State, r *record) error {
 	return fmt.Errorf("unknown ledger document %q", r.kind)
 }
 
-func appendDoc[T dataset.Dataset | tenant.Quota | ledger.State | quota.Usage | quota.Notice | queue.Share](
-	list *[]T,
-	r *record,
-) error {
+// document is what is stored as one JSON text.
+type document interface {
+	dataset.Dataset | tenant.Quota | ledger.State | ledger.JobDecisions | quota.Usage | quota.Notice | queue.Share
+}
+
+func appendDoc[T document](list *[]T, r *record) error {
 	var value T
 	if err := json.Unmarshal([]byte(r.doc), &value); err != nil {
 		return fmt.Errorf("decode %s %s: %w", r.kind, r.id, err)

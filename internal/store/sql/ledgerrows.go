@@ -198,6 +198,8 @@ const (
 	usageKind   = "usage"
 	noticeKind  = "notice"
 	shareKind   = "share"
+	// decisionKind is what is kept of the decisions about a job until it has ended.
+	decisionKind = "decision"
 )
 
 // No guard: most of these records have no sequence number, and the single writer writes them in

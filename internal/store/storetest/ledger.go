@@ -19,6 +19,7 @@ func ledgerTests() []contract {
 		{"ended leases are loaded for a while", loadsEndedLeases},
 		{"postings that overlap a period are listed in their order", handsOutPostings},
 		{"a meter that was closed is gone", closesMeters},
+		{"decisions that are settled are gone", removesSettledDecisions},
 		{"a notice that was withdrawn is gone", forgetsNotices},
 		{"savings are found by time", findsSavings},
 	}
@@ -119,6 +120,14 @@ func closesMeters(h *harness) {
 	h.same("meters", h.load(s, time.Time{}).Ledger.Meters, []ledger.State{m})
 	h.must(s.Commit(h.context(), &yardmaster.Batch{Ledger: ledger.Changes{Closed: []id.Node{m.Node}}}))
 	h.same("meters", len(h.load(s, time.Time{}).Ledger.Meters), 0)
+}
+
+func removesSettledDecisions(h *harness) {
+	d := full[ledger.JobDecisions](1)
+	s := h.with(&yardmaster.Batch{Ledger: ledger.Changes{Decisions: []ledger.JobDecisions{d}}})
+	h.same("decisions", h.load(s, time.Time{}).Ledger.Decisions, []ledger.JobDecisions{d})
+	h.must(s.Commit(h.context(), &yardmaster.Batch{Ledger: ledger.Changes{Settled: []id.Job{d.Job}}}))
+	h.same("decisions", len(h.load(s, time.Time{}).Ledger.Decisions), 0)
 }
 
 func forgetsNotices(h *harness) {

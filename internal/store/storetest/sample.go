@@ -169,7 +169,7 @@ func sampleLedger() ledger.Changes {
 
 	return ledger.Changes{
 		Postings: []ledger.Posting{samplePosting(1)}, Meters: []ledger.State{full[ledger.State](1)},
-		Savings: []ledger.Saving{saving},
+		Savings: []ledger.Saving{saving}, Decisions: []ledger.JobDecisions{full[ledger.JobDecisions](1)},
 	}
 }
 

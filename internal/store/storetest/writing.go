@@ -69,6 +69,7 @@ func (h *harness) holds(s store.Store, b *yardmaster.Batch) {
 	h.same("datasets", state.Datasets, b.Datasets)
 	h.same("shares", state.Shares, b.Shares)
 	h.same("meters", state.Ledger.Meters, b.Ledger.Meters)
+	h.same("decisions", state.Ledger.Decisions, b.Ledger.Decisions)
 	h.same("totals", state.Usage, b.Usage)
 	h.same("notices", state.Notices, b.Notices)
 	h.same("postings", h.postings(s, time.Time{}, time.Time{}), b.Ledger.Postings)
