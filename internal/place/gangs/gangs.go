@@ -66,7 +66,10 @@ type Policy struct {
 	kindOf KindOf
 }
 
-var _ place.Searcher = Policy{}
+var (
+	_ place.Searcher    = Policy{}
+	_ place.Provisioner = Policy{}
+)
 
 // Wrap returns a policy that does what another does and runs gangs on unlike nodes.
 func Wrap(p place.Policy, of KindOf) Policy { return Policy{p, of} }
@@ -84,6 +87,12 @@ func (p Policy) Plan(v *place.View) place.Plan { return p.Search(v, nil) }
 func (p Policy) Slow() bool {
 	s, ok := p.inner.(place.Searcher)
 	return ok && s.Slow()
+}
+
+// Provisions reports whether the policy decides itself what to provision.
+func (p Policy) Provisions(v *place.View) bool {
+	o, ok := p.inner.(place.Provisioner)
+	return ok && o.Provisions(v)
 }
 
 // Search is Plan with a time limit.

@@ -197,3 +197,17 @@ func TestThePolicysOwnConditionsHold(t *testing.T) {
 		t.Errorf("waits are %+v", plan.Waits)
 	}
 }
+
+// opinionated is a policy that decides itself what to provision.
+type opinionated struct{ inner }
+
+func (*opinionated) Provisions(*place.View) bool { return true }
+
+func TestThePolicyDecidesWhatToProvision(t *testing.T) {
+	t.Parallel()
+
+	v := newYard("A100").view()
+	if gangs.Wrap(&inner{}, gangs.ByGPU).Provisions(v) || !gangs.Wrap(&opinionated{}, gangs.ByGPU).Provisions(v) {
+		t.Error("the answer is not that of the policy")
+	}
+}
