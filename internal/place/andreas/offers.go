@@ -71,7 +71,10 @@ func (y *planner) provision(plan *place.Plan) {
 	})
 
 	f := newFreeing(y)
-	spent := map[queue.Payer]*tally{}
+	claims := place.NewClaims(y.View)
+	for i := range plan.Starts {
+		claims.Start(plan.Starts[i].Item, gpusOf(plan.Starts[i].Allocations))
+	}
 
 	for _, i := range waiting {
 		t := &y.Tasks[i]
@@ -81,9 +84,10 @@ func (y *planner) provision(plan *place.Plan) {
 			own = y.ownTotal(t, at, wait)
 		}
 
-		if o := t.OnOffer; o != nil && o.Total() < own && (o.Booting || y.mayProvision(t, spent)) {
+		if o := t.OnOffer; o != nil && o.Total() < own && (o.Booting || y.mayProvision(t, claims)) {
 			if !o.Booting {
 				plan.Provisions = append(plan.Provisions, y.provisionFor(t, at, wait))
+				claims.Provision(&plan.Provisions[len(plan.Provisions)-1])
 			}
 
 			continue
@@ -102,6 +106,15 @@ func (y *planner) provision(plan *place.Plan) {
 	}
 }
 
+func gpusOf(allocations []place.Allocation) int {
+	gpus := 0
+	for _, a := range allocations {
+		gpus += bits.OnesCount64(a.GPUs)
+	}
+
+	return gpus
+}
+
 func bit(b bool) int {
 	if b {
 		return 1
@@ -110,32 +123,11 @@ func bit(b bool) int {
 	return 0
 }
 
-// tally is what a plan provisions for one payer.
-type tally struct {
-	nodes int
-	money money.Amount
-}
+// mayProvision reports whether a task's limits allow its offer beside what the plan claims already.
+func (y *planner) mayProvision(t *problem.Task, claims *place.Claims) bool {
+	left := claims.Allow(t.Item)
 
-// mayProvision reports whether a task's limits allow its offer beside what the plan provisions
-// already, and counts it if so.
-func (y *planner) mayProvision(t *problem.Task, spent map[queue.Payer]*tally) bool {
-	p := queue.Payer{User: t.Item.User, Project: t.Item.Project}
-	if spent[p] == nil {
-		spent[p] = &tally{}
-	}
-
-	left := y.View.Allow(t.Item)
-	left.Nodes -= spent[p].nodes
-	left.Money -= spent[p].money
-
-	if ondemand.Barred(&left, t.OnOffer.Option.Nodes, t.OnOffer.Money) != "" {
-		return false
-	}
-
-	spent[p].nodes += t.OnOffer.Option.Nodes
-	spent[p].money += t.OnOffer.Money
-
-	return true
+	return ondemand.Barred(claims, &left, t.Item, t.OnOffer.Offer, t.OnOffer.Option.Nodes, t.OnOffer.Money) == ""
 }
 
 // provisionFor provisions the nodes of a task's offer. at is the candidate on own nodes that it

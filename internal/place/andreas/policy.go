@@ -110,6 +110,7 @@ func (p *Policy) Search(v *place.View, enough func() bool) place.Plan {
 	y.leaveOwn()
 	y.allocate()
 	plan := y.Plan(y.reason)
+	plan.Waits = y.waits()
 	plan.WakeAt = y.wakeAt()
 	y.provision(&plan)
 

@@ -20,6 +20,7 @@ import (
 	"trainyard/internal/place/andreas"
 	"trainyard/internal/place/andreas/published"
 	"trainyard/internal/place/baseline"
+	"trainyard/internal/place/gangs"
 	"trainyard/internal/place/goodput"
 	"trainyard/internal/place/harvest"
 	"trainyard/internal/place/lp"
@@ -69,8 +70,14 @@ func All(solve lp.Solve) place.Registry {
 
 	all = append(all, baseline.Policies()...)
 	for i := range all {
+		if kindOf := keepsToOneKind(all[i].Name); kindOf != nil {
+			all[i].New = wrapped(all[i].New, func(p place.Policy) place.Policy { return gangs.Wrap(p, kindOf) })
+		}
+
 		if all[i].Name != "rules" { // which provisions together with its placement
-			all[i].New = provisioning(all[i].New)
+			all[i].New = wrapped(all[i].New, func(p place.Policy) place.Policy {
+				return ondemand.Wrap(p, ondemand.Standard())
+			})
 		}
 	}
 
@@ -79,15 +86,31 @@ func All(solve lp.Solve) place.Registry {
 	return all
 }
 
-// provisioning returns a constructor of the same policy that provisions nodes by the common rule.
-func provisioning(make func(*place.Settings) (place.Policy, error)) func(*place.Settings) (place.Policy, error) {
+// keepsToOneKind returns what a policy takes for one kind of node if it keeps every job on one kind,
+// nil if it also runs gangs on unlike nodes itself.
+func keepsToOneKind(policy string) gangs.KindOf {
+	switch policy {
+	case "andreas", "andreas-published", "andreas-fifo", "andreas-edf", "andreas-ps":
+		return gangs.ByGPUAndClass
+	case "goodput", "goodput-makespan", "harvest", "afs-l", "edl", "elastic-fifo", "elastic-srjf", "elastic-tiresias",
+		"equal-share", "ffdl", "tiresias":
+		return gangs.ByGPU
+	}
+
+	return nil
+}
+
+// wrapped returns a constructor of the same policy with something around it.
+func wrapped(
+	make func(*place.Settings) (place.Policy, error), wrap func(place.Policy) place.Policy,
+) func(*place.Settings) (place.Policy, error) {
 	return func(s *place.Settings) (place.Policy, error) {
 		p, err := make(s)
 		if err != nil {
 			return nil, err
 		}
 
-		return ondemand.Wrap(p, ondemand.Standard()), nil
+		return wrap(p), nil
 	}
 }
 

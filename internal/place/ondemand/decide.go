@@ -2,6 +2,7 @@ package ondemand
 
 import (
 	"math"
+	"math/bits"
 	"slices"
 	"time"
 
@@ -27,19 +28,13 @@ type decider struct {
 	leased map[id.Job]*leased
 	placed map[id.Job]bool // what the plan starts
 	shapes map[*queue.Shape]*shape
-	spent  map[queue.Payer]*committed
+	claims *place.Claims
 }
 
 // shape is what is known of all jobs with one need.
 type shape struct {
 	timeline.Shape
 	tflops float64 // of one GPU, for which expected run times are meant; 0 if unknown
-}
-
-// committed is what this plan provisions for one payer.
-type committed struct {
-	nodes int
-	money money.Amount
 }
 
 // maxVisits bounds how many nodes a round looks at for jobs that wait.
@@ -55,7 +50,7 @@ func newDecider(p *Policy, v *place.View, plan *place.Plan, jobs map[id.Job]*lea
 
 	d := &decider{
 		Policy: p, view: v, plan: plan, leased: jobs, placed: map[id.Job]bool{}, shapes: map[*queue.Shape]*shape{},
-		spent: map[queue.Payer]*committed{},
+		claims: place.NewClaims(v),
 	}
 
 	d.dedicate()
@@ -95,12 +90,16 @@ func (d *decider) enter() {
 	for i := range d.plan.Starts {
 		s := &d.plan.Starts[i]
 		d.placed[s.Item.Job] = true
+		gpus := 0
 
 		for _, a := range s.Allocations {
+			gpus += bits.OnesCount64(a.GPUs)
 			if at, ok := d.timeline.Find(a.Node); ok {
 				d.timeline.Start(at, a.GPUs&d.timeline.Free(at).GPUs, &s.Item.Shape.Need, d.lasts(s.Item))
 			}
 		}
+
+		d.claims.Start(s.Item, gpus)
 	}
 }
 
@@ -123,7 +122,7 @@ func (d *decider) decide(stop func() bool) {
 
 // consider decides about one job: to wait for a node of the yard, or to provision nodes for it.
 func (d *decider) consider(it *queue.Item) {
-	a := d.view.Allow(it)
+	a := d.claims.Allow(it)
 	if a.HoldReason != "" {
 		return
 	}
@@ -213,15 +212,10 @@ func (d *decider) offer(w *waiting, a *tenant.Allowance) (provision.Option, bool
 		}
 	}
 
-	spent := d.spentBy(w.item)
-	left := *a
-	left.Nodes -= spent.nodes
-	left.Money -= spent.money
-
 	done := best.Finish.Sub(d.view.Now)
 	w.provisioning = best.Money + w.value.For(done) + LateCost(w.item, w.value, best.Finish)
 
-	return best, Barred(&left, best.Nodes, best.Money) == ""
+	return best, Barred(d.claims, a, w.item, best.Offer, best.Nodes, best.Money) == ""
 }
 
 // limit returns how long from now a job waits at most for a node of the yard.
@@ -240,49 +234,66 @@ func (d *decider) soonest(
 ) (option, bool) {
 	var best option
 	found := false
-	for _, pool := range w.shape.Able {
-		if pool.Class == fleet.OnDemand && a.NoProvisioning {
-			continue
-		}
-
-		o, ok := d.onPool(w, pool, limit)
+	able := make([]*timeline.Pool, 0, len(w.shape.Able))
+	try := func(pools ...*timeline.Pool) {
+		o, ok := d.onPools(w, limit, pools)
 		if !ok {
-			continue
+			return
 		}
 
-		d.score(w, pool, &o, offer)
+		d.score(w, &o, offer)
 		if !found || o.score < best.score {
 			best, found = o, true
 		}
 	}
 
+	for _, pool := range w.shape.Able {
+		if pool.Class != fleet.OnDemand || !a.NoProvisioning {
+			able = append(able, pool)
+			try(pool)
+		}
+	}
+
+	if w.item.Shape.Need.Nodes > 1 && len(able) > 1 {
+		try(able...)
+	}
+
 	return best, found
 }
 
-// onPool returns the soonest way to run a job on nodes of a pool. Nodes that are free now and
-// that the policy does not use for the job count until it has waited for too long.
-func (d *decider) onPool(w *waiting, pool *timeline.Pool, limit time.Duration) (option, bool) {
-	o := option{runs: d.runs(w, pool)}
+// onPools returns the soonest way to run a job on nodes of some pools, of several only for a job
+// on several nodes. Nodes that are free now and that the policy does not use for the job count
+// until it has waited for too long.
+func (d *decider) onPools(w *waiting, limit time.Duration, pools []*timeline.Pool) (option, bool) {
+	o := option{}
+	for _, pool := range pools { // the slowest node decides
+		o.runs = max(o.runs, d.runs(w, pool))
+	}
+
 	q := timeline.Request{Shape: &w.shape.Shape, Job: w.item.Job, Lasts: o.runs, Tightest: true}
 
-	o.rooms = d.timeline.FitNow(&q, pool)
+	o.rooms = d.timeline.FitNowAcross(&q, pools...)
 	if o.rooms != nil {
 		return o, limit == timeline.Never || d.view.Now.Sub(w.since) <= w.longest(&d.terms)
 	}
 
-	o.rooms, o.startsIn = d.timeline.Earliest(&q, pool, limit)
+	if len(pools) > 1 {
+		o.rooms, o.startsIn = d.timeline.EarliestAcross(&q, limit, pools...)
+	} else {
+		o.rooms, o.startsIn = d.timeline.Earliest(&q, pools[0], limit)
+	}
 
 	return o, o.rooms != nil
 }
 
 // score sets what an option costs in all: money, and time at its value.
-func (d *decider) score(w *waiting, pool *timeline.Pool, o *option, offer *provision.Option) {
+func (d *decider) score(w *waiting, o *option, offer *provision.Option) {
 	need := &w.item.Shape.Need
 	node := d.view.Rooms[o.rooms[0]].Node
 
 	staging, cost := d.view.Stage(w.item, node)
 	done := o.startsIn + staging + o.runs
-	energy := EnergyRate(d.view.Tariff, pool.Sample.Node).Of(float64(max(need.GPUs, 1) * need.Nodes))
+	energy := EnergyRate(d.view.Tariff, node).Of(float64(max(need.GPUs, 1) * need.Nodes))
 
 	o.score = cost + energy.For(o.runs) + w.value.For(done) +
 		LateCost(w.item, w.value, d.view.Now.Add(done))
@@ -309,23 +320,12 @@ func (o *option) worthWaiting(w *waiting, d *decider) bool {
 
 // provision adds nodes for a job to the plan.
 func (d *decider) provision(w *waiting, o *provision.Option) {
-	spent := d.spentBy(w.item)
-	spent.nodes += o.Nodes
-	spent.money += o.Money
-
 	d.plan.Provisions = append(d.plan.Provisions, place.Provision{
 		Item: w.item, Offer: o.Offer.Name, Count: o.Nodes, Cost: o.Money,
-		Reason: Reason(d.view.Now, w.item, o, len(w.shape.Able) == 0),
+		Reason: Reason(d.view, w.item, o, w.shape.Match),
 	})
-}
 
-func (d *decider) spentBy(it *queue.Item) *committed {
-	p := queue.Payer{User: it.User, Project: it.Project}
-	if d.spent[p] == nil {
-		d.spent[p] = &committed{}
-	}
-
-	return d.spent[p]
+	d.claims.Provision(&d.plan.Provisions[len(d.plan.Provisions)-1])
 }
 
 // leaseOf returns the lease of a provisioned node, nil if it is none.

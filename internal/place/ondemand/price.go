@@ -82,10 +82,20 @@ func Query(v *place.View, it *queue.Item, l Length) provision.Query {
 	return q
 }
 
-// Barred says which quota or budget forbids to provision so many nodes for so much money, ""
-// if none does.
-func Barred(a *tenant.Allowance, nodes int, cost money.Amount) string {
+// Barred says which quota, budget or limit on nodes forbids to provision so many nodes of an offer
+// for a job and so much money, "" if none does. The allowance is what the job may still use beside
+// the claims of the plan.
+func Barred(
+	c *place.Claims, a *tenant.Allowance, it *queue.Item, o *fleet.Offer, nodes int, cost money.Amount,
+) string {
+	limit := c.Limit(o, nodes)
+	need := &it.Shape.Need
+
 	switch {
+	case limit != "":
+		return limit
+	case need.GPUs*need.Nodes > a.Ceiling:
+		return "quota reached: " + a.LimitedBy.GPUs
 	case a.NoProvisioning:
 		return a.LimitedBy.Money + " allows no spending on nodes"
 	case nodes > a.Nodes:

@@ -2,10 +2,11 @@ package ondemand
 
 import (
 	"fmt"
-	"time"
 
+	"trainyard/internal/fleet"
 	"trainyard/internal/humanize"
 	"trainyard/internal/job"
+	"trainyard/internal/place"
 	"trainyard/internal/provision"
 	"trainyard/internal/queue"
 )
@@ -24,15 +25,35 @@ func Describe(o *provision.Option) string {
 	return name
 }
 
-// Reason says why nodes are provisioned for a job. alone says that no node of the yard can run it.
-func Reason(now time.Time, it *queue.Item, o *provision.Option, alone bool) string {
+// Reason says why nodes are provisioned for a job.
+func Reason(v *place.View, it *queue.Item, o *provision.Option, match *fleet.Matcher) string {
 	text := fmt.Sprintf("provisions %s: est. finish %s, est. cost %s",
-		Describe(o), humanize.Time(o.Finish, now.UTC()), humanize.Dollars(o.Money))
-	if alone {
+		Describe(o), humanize.Time(o.Finish, v.Now.UTC()), humanize.Dollars(o.Money))
+
+	needs := it.Shape.Need.Nodes
+	switch n := suitable(v, match, needs); {
+	case n == 0:
 		return text + "; no node of the yard can run it"
+	case n < needs:
+		return fmt.Sprintf("%s; %d nodes needed, the yard has %d that could run it", text, needs, n)
 	}
 
 	return fmt.Sprintf("%s; waiting for a node of the yard would cost more (%s job)", text, Objective(it))
+}
+
+// suitable counts the nodes of the yard that could run a rank of a job, up to as many as it needs.
+func suitable(v *place.View, match *fleet.Matcher, needs int) int {
+	found := 0
+	for i := range v.Rooms {
+		if r := &v.Rooms[i]; r.Open && match.Eligible(r) {
+			found++
+			if found == needs {
+				break
+			}
+		}
+	}
+
+	return found
 }
 
 // Objective is how a job is called by what it cares about.

@@ -92,7 +92,7 @@ func (e *engine) score(j *queuedJob, o *option) {
 
 	o.score += ondemand.LateCost(j.item, j.value, e.view.Now.Add(o.done()))
 	o.score += money.Amount(classRank(o)) * 1e-9 // ties go local, then reserved, then on-demand
-	if j.item.Shape.Need.MaxGPUs == 0 && !o.provisions() && len(o.pool.Sample.Node.Inventory.GPUs) > 0 {
+	if j.item.Shape.Need.MaxGPUs == 0 && !o.provisions() && o.pool.HasGPUs() {
 		o.score += 1e-10 // and away from GPUs that others could use
 	}
 }
@@ -102,30 +102,32 @@ func classRank(o *option) int {
 		return len(fleet.Classes())
 	}
 
-	return slices.Index(fleet.Classes(), o.pool.Class)
+	return slices.Index(fleet.Classes(), o.class())
 }
 
-// price computes what an option on nodes that are there costs.
+// price computes what an option on nodes that are there costs: the sum over its nodes. It can
+// compute when the last of them has its data.
 func (e *engine) price(j *queuedJob, o *option) {
-	o.readyIn = o.startsIn
-	node := o.pool.Sample.Node
-	if len(o.rooms) > 0 {
-		node = e.view.Rooms[o.rooms[0]].Node
+	staging, transfer := time.Duration(0), money.Amount(0)
+	for _, at := range o.rooms {
+		takes, costs := e.stage(j, e.view.Rooms[at].Node)
+		staging = max(staging, takes)
+		transfer += costs
 	}
 
-	staging, transfer := e.stage(j, node)
-	o.readyIn += staging
+	o.readyIn = o.startsIn + staging
 	o.marginalCost += transfer
 	o.ledgerCost += transfer
 
-	gpus := float64(max(o.gpus, 1) * max(len(o.rooms), 1))
-	o.marginalCost += e.costs.of(o.pool).energy.Of(gpus).For(o.runs)
-	if e.costs.of(o.pool).rent == 0 {
-		o.ledgerCost += e.costs.of(o.pool).ledger.Of(gpus).For(o.runs)
-		return
-	}
-
+	gpus := float64(max(o.gpus, 1))
 	for _, at := range o.rooms {
+		r := e.costs.of(e.timeline.PoolOf(at))
+		o.marginalCost += r.energy.Of(gpus).For(o.runs)
+		if r.rent == 0 {
+			o.ledgerCost += r.ledger.Of(gpus).For(o.runs)
+			continue
+		}
+
 		rent := e.rent(at, o)
 		o.marginalCost += rent
 		o.ledgerCost += rent
@@ -141,7 +143,7 @@ func (e *engine) rent(at int32, o *option) money.Amount {
 		kept = max(kept, e.timeline.Remaining(&r.Holds[i]))
 	}
 
-	hourly := e.costs.of(o.pool).rent.Of(float64(max(len(r.Node.Inventory.GPUs), 1)))
+	hourly := e.costs.of(e.timeline.PoolOf(at)).rent.Of(float64(max(len(r.Node.Inventory.GPUs), 1)))
 
 	return hourly.For(max(o.done()-max(kept, o.startsIn), 0))
 }

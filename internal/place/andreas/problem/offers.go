@@ -8,6 +8,7 @@ import (
 	"trainyard/internal/id"
 	"trainyard/internal/job"
 	"trainyard/internal/money"
+	"trainyard/internal/place"
 	"trainyard/internal/place/ondemand"
 	"trainyard/internal/provision"
 )
@@ -61,7 +62,8 @@ func (y *Yard) query(t *Task, slowest float64) provision.Query {
 // allow, nil if there is none.
 func (y *Yard) bestOffer(t *Task, c *ondemand.Catalogue) *OnOffer {
 	need := &t.Item.Shape.Need
-	allow := y.View.Allow(t.Item)
+	none := place.NewClaims(y.View)
+	allow := none.Allow(t.Item)
 	if allow.HoldReason != "" {
 		return nil
 	}
@@ -70,7 +72,7 @@ func (y *Yard) bestOffer(t *Task, c *ondemand.Catalogue) *OnOffer {
 	var best *OnOffer
 
 	for _, o := range fit.Options(y.query(t, fit.SlowestTFLOPS()/float64(max(need.GPUs, 1)))) {
-		if ondemand.Barred(&allow, o.Nodes, o.Money) != "" {
+		if ondemand.Barred(none, &allow, t.Item, o.Offer, o.Nodes, o.Money) != "" {
 			continue
 		}
 
