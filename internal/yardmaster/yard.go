@@ -118,6 +118,7 @@ type Yard struct {
 	budgets       int              // jobs with a budget of their own that have not ended
 	heldJobs      queue.HeldJobs   // jobs that a quota keeps out of the queue
 	quotaCheck    *timers.Timer    // of watchQuotas
+	quotaCheckAt  time.Time        // when that is due; zero if none is
 	changedQuotas []tenant.Quota
 
 	lastJob     uint64
@@ -145,6 +146,8 @@ type jobRecord struct {
 	// committed says that money or GPU-hours were committed to it, when it ran or when
 	// nodes were provisioned for it.
 	committed bool
+	// exhausts is when its budget will be used up at what it costs now; zero if it has none or does not run.
+	exhausts time.Time
 }
 
 type runRecord struct {

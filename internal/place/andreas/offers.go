@@ -106,15 +106,6 @@ func (y *planner) provision(plan *place.Plan) {
 	}
 }
 
-func gpusOf(allocations []place.Allocation) int {
-	gpus := 0
-	for _, a := range allocations {
-		gpus += bits.OnesCount64(a.GPUs)
-	}
-
-	return gpus
-}
-
 func bit(b bool) int {
 	if b {
 		return 1
@@ -123,11 +114,22 @@ func bit(b bool) int {
 	return 0
 }
 
+// gpusOf counts the GPUs of allocations.
+func gpusOf(allocations []place.Allocation) int {
+	n := 0
+	for _, a := range allocations {
+		n += bits.OnesCount64(a.GPUs)
+	}
+
+	return n
+}
+
 // mayProvision reports whether a task's limits allow its offer beside what the plan claims already.
 func (y *planner) mayProvision(t *problem.Task, claims *place.Claims) bool {
-	left := claims.Allow(t.Item)
+	allow := claims.Allow(t.Item)
+	need := &t.Item.Shape.Need
 
-	return ondemand.Barred(claims, &left, t.Item, t.OnOffer.Offer, t.OnOffer.Option.Nodes, t.OnOffer.Money) == ""
+	return ondemand.Barred(claims, &allow, need, &t.OnOffer.Option, t.OnOffer.Money) == ""
 }
 
 // provisionFor provisions the nodes of a task's offer. at is the candidate on own nodes that it

@@ -71,13 +71,11 @@ func All(solve lp.Solve) place.Registry {
 	all = append(all, baseline.Policies()...)
 	for i := range all {
 		if kindOf := keepsToOneKind(all[i].Name); kindOf != nil {
-			all[i].New = wrapped(all[i].New, func(p place.Policy) place.Policy { return gangs.Wrap(p, kindOf) })
+			all[i].New = withGangs(all[i].New, kindOf)
 		}
 
 		if all[i].Name != "rules" { // which provisions together with its placement
-			all[i].New = wrapped(all[i].New, func(p place.Policy) place.Policy {
-				return ondemand.Wrap(p, ondemand.Standard())
-			})
+			all[i].New = provisioning(all[i].New)
 		}
 	}
 
@@ -100,9 +98,9 @@ func keepsToOneKind(policy string) gangs.KindOf {
 	return nil
 }
 
-// wrapped returns a constructor of the same policy with something around it.
-func wrapped(
-	make func(*place.Settings) (place.Policy, error), wrap func(place.Policy) place.Policy,
+// withGangs returns a constructor of the same policy that also runs gangs on unlike nodes.
+func withGangs(
+	make func(*place.Settings) (place.Policy, error), of gangs.KindOf,
 ) func(*place.Settings) (place.Policy, error) {
 	return func(s *place.Settings) (place.Policy, error) {
 		p, err := make(s)
@@ -110,7 +108,19 @@ func wrapped(
 			return nil, err
 		}
 
-		return wrap(p), nil
+		return gangs.Wrap(p, of), nil
+	}
+}
+
+// provisioning returns a constructor of the same policy that provisions nodes by the common rule.
+func provisioning(make func(*place.Settings) (place.Policy, error)) func(*place.Settings) (place.Policy, error) {
+	return func(s *place.Settings) (place.Policy, error) {
+		p, err := make(s)
+		if err != nil {
+			return nil, err
+		}
+
+		return ondemand.Wrap(p, ondemand.Standard()), nil
 	}
 }
 

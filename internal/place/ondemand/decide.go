@@ -28,7 +28,7 @@ type decider struct {
 	leased map[id.Job]*leased
 	placed map[id.Job]bool // what the plan starts
 	shapes map[*queue.Shape]*shape
-	claims *place.Claims
+	claims *place.Claims // what the plan takes of quotas, budgets and limits on nodes
 }
 
 // shape is what is known of all jobs with one need.
@@ -215,7 +215,7 @@ func (d *decider) offer(w *waiting, a *tenant.Allowance) (provision.Option, bool
 	done := best.Finish.Sub(d.view.Now)
 	w.provisioning = best.Money + w.value.For(done) + LateCost(w.item, w.value, best.Finish)
 
-	return best, Barred(d.claims, a, w.item, best.Offer, best.Nodes, best.Money) == ""
+	return best, Barred(d.claims, a, need, &best, best.Money) == ""
 }
 
 // limit returns how long from now a job waits at most for a node of the yard.
@@ -322,9 +322,8 @@ func (o *option) worthWaiting(w *waiting, d *decider) bool {
 func (d *decider) provision(w *waiting, o *provision.Option) {
 	d.plan.Provisions = append(d.plan.Provisions, place.Provision{
 		Item: w.item, Offer: o.Offer.Name, Count: o.Nodes, Cost: o.Money,
-		Reason: Reason(d.view, w.item, o, w.shape.Match),
+		Reason: Reason(d.view, w.item, o),
 	})
-
 	d.claims.Provision(&d.plan.Provisions[len(d.plan.Provisions)-1])
 }
 

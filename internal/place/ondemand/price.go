@@ -82,14 +82,12 @@ func Query(v *place.View, it *queue.Item, l Length) provision.Query {
 	return q
 }
 
-// Barred says which quota, budget or limit on nodes forbids to provision so many nodes of an offer
-// for a job and so much money, "" if none does. The allowance is what the job may still use beside
-// the claims of the plan.
+// Barred says which quota, budget or limit on nodes forbids to provision an option at a cost for a
+// job with a need, beside what the plan claims already; "" if none does.
 func Barred(
-	c *place.Claims, a *tenant.Allowance, it *queue.Item, o *fleet.Offer, nodes int, cost money.Amount,
+	c *place.Claims, a *tenant.Allowance, need *fleet.Need, o *provision.Option, cost money.Amount,
 ) string {
-	limit := c.Limit(o, nodes)
-	need := &it.Shape.Need
+	limit := c.Limit(o.Offer, o.Nodes)
 
 	switch {
 	case limit != "":
@@ -98,7 +96,7 @@ func Barred(
 		return "quota reached: " + a.LimitedBy.GPUs
 	case a.NoProvisioning:
 		return a.LimitedBy.Money + " allows no spending on nodes"
-	case nodes > a.Nodes:
+	case o.Nodes > a.Nodes:
 		return a.LimitedBy.Nodes + " allows no more on-demand nodes"
 	case cost > a.Money:
 		return a.LimitedBy.Money + " has " + humanize.Dollars(max(a.Money, 0)) + " left"

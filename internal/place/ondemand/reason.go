@@ -26,28 +26,30 @@ func Describe(o *provision.Option) string {
 }
 
 // Reason says why nodes are provisioned for a job.
-func Reason(v *place.View, it *queue.Item, o *provision.Option, match *fleet.Matcher) string {
+func Reason(v *place.View, it *queue.Item, o *provision.Option) string {
 	text := fmt.Sprintf("provisions %s: est. finish %s, est. cost %s",
 		Describe(o), humanize.Time(o.Finish, v.Now.UTC()), humanize.Dollars(o.Money))
 
-	needs := it.Shape.Need.Nodes
-	switch n := suitable(v, match, needs); {
+	need := &it.Shape.Need
+	switch n := suitable(v, need); {
 	case n == 0:
 		return text + "; no node of the yard can run it"
-	case n < needs:
-		return fmt.Sprintf("%s; %d nodes needed, the yard has %d that could run it", text, needs, n)
+	case n < need.Nodes:
+		return fmt.Sprintf("%s; %d nodes needed, the yard has %d that could run it", text, need.Nodes, n)
 	}
 
 	return fmt.Sprintf("%s; waiting for a node of the yard would cost more (%s job)", text, Objective(it))
 }
 
 // suitable counts the nodes of the yard that could run a rank of a job, up to as many as it needs.
-func suitable(v *place.View, match *fleet.Matcher, needs int) int {
+func suitable(v *place.View, need *fleet.Need) int {
+	m := fleet.NewMatcher(*need)
 	found := 0
+
 	for i := range v.Rooms {
-		if r := &v.Rooms[i]; r.Open && match.Eligible(r) {
+		if r := &v.Rooms[i]; r.Open && m.Eligible(r) {
 			found++
-			if found == needs {
+			if found == need.Nodes {
 				break
 			}
 		}

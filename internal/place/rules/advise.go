@@ -45,10 +45,12 @@ func (e *engine) advise(j *queuedJob) []place.Option {
 		p.Earliest, p.Latest = e.interval(j, o)
 		p.CostMost = o.ledgerCost
 		if o.runs > 0 {
-			p.CostMost = o.ledgerCost.Times(float64(p.Latest.Sub(p.Start)) / float64(o.runs))
+			p.CostMost = max(p.CostMost, o.ledgerCost.Times(float64(p.Latest.Sub(p.Start))/float64(o.runs)))
 		}
 
 		if o.provisions() {
+			held := job.Duration(p.Latest.Sub(e.view.Now))
+			p.CostMost = max(o.ledgerCost, o.offer.Offer.Cost(held).Times(float64(o.offer.Nodes)))
 			p.Class = fleet.OnDemand
 			p.Offer = o.offer.Offer.Name
 			p.Count = o.offer.Nodes

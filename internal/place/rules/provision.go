@@ -61,5 +61,5 @@ func (e *engine) query(j *queuedJob, s *shape) provision.Query {
 // barred says which quota, budget or limit on nodes forbids an option that provisions nodes, "" if
 // none does.
 func (e *engine) barred(j *queuedJob, a *tenant.Allowance, o *option) string {
-	return ondemand.Barred(e.claims, a, j.item, o.offer.Offer, o.nodes, o.marginalCost)
+	return ondemand.Barred(e.claims, a, &j.item.Shape.Need, o.offer, o.marginalCost)
 }

@@ -220,7 +220,7 @@ func (e *engine) whyProvision(j *queuedJob, o *option) string {
 	h := *o.offer // it may have been computed in an earlier round
 	h.Finish = e.view.Now.Add(o.done())
 
-	return ondemand.Reason(e.view, j.item, &h, e.shapeOf(j).Match)
+	return ondemand.Reason(e.view, j.item, &h)
 }
 
 // whyStop says why a job is preempted for another.

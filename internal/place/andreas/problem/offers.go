@@ -62,17 +62,17 @@ func (y *Yard) query(t *Task, slowest float64) provision.Query {
 // allow, nil if there is none.
 func (y *Yard) bestOffer(t *Task, c *ondemand.Catalogue) *OnOffer {
 	need := &t.Item.Shape.Need
-	none := place.NewClaims(y.View)
-	allow := none.Allow(t.Item)
+	allow := y.View.Allow(t.Item)
 	if allow.HoldReason != "" {
 		return nil
 	}
 
 	fit := c.Fit(need)
+	none := place.NewClaims(y.View)
 	var best *OnOffer
 
 	for _, o := range fit.Options(y.query(t, fit.SlowestTFLOPS()/float64(max(need.GPUs, 1)))) {
-		if ondemand.Barred(none, &allow, t.Item, o.Offer, o.Nodes, o.Money) != "" {
+		if ondemand.Barred(none, &allow, need, &o, o.Money) != "" {
 			continue
 		}
 

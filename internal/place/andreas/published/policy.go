@@ -288,7 +288,7 @@ func (r *rule) reason(t *problem.Task, takers []id.Job) string {
 	case t.Assigned < 0:
 		return "preempted: no GPUs were left for it in the order of pressure"
 	case t.Candidates[t.Assigned].Duration <= t.Slack:
-		return r.y.Where(t) + ", est. cost " + humanize.Dollars(t.Candidates[t.Assigned].Cost) +
+		return r.y.Where(t) + ", est. cost " + humanize.Dollars(r.y.Charge(t, t.Assigned)) +
 			"; meets the deadline"
 	}
 
