@@ -95,6 +95,15 @@ func (p Policy) Provisions(v *place.View) bool {
 	return ok && o.Provisions(v)
 }
 
+// Refuses says with what the policy cannot work.
+func (p Policy) Refuses(f place.Feature) string {
+	if r, ok := p.inner.(place.Refuser); ok {
+		return r.Refuses(f)
+	}
+
+	return ""
+}
+
 // Search is Plan with a time limit.
 func (p Policy) Search(v *place.View, stop func() bool) place.Plan {
 	r := &round{policy: p, view: v, spans: map[*queue.Shape]bool{}, matchers: map[*queue.Shape]*fleet.Matcher{}}

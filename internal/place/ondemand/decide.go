@@ -234,49 +234,66 @@ func (d *decider) soonest(
 ) (option, bool) {
 	var best option
 	found := false
-	for _, pool := range w.shape.Able {
-		if pool.Class == fleet.OnDemand && a.NoProvisioning {
-			continue
-		}
-
-		o, ok := d.onPool(w, pool, limit)
+	able := make([]*timeline.Pool, 0, len(w.shape.Able))
+	try := func(pools ...*timeline.Pool) {
+		o, ok := d.onPools(w, limit, pools)
 		if !ok {
-			continue
+			return
 		}
 
-		d.score(w, pool, &o, offer)
+		d.score(w, &o, offer)
 		if !found || o.score < best.score {
 			best, found = o, true
 		}
 	}
 
+	for _, pool := range w.shape.Able {
+		if pool.Class != fleet.OnDemand || !a.NoProvisioning {
+			able = append(able, pool)
+			try(pool)
+		}
+	}
+
+	if w.item.Shape.Need.Nodes > 1 && len(able) > 1 {
+		try(able...)
+	}
+
 	return best, found
 }
 
-// onPool returns the soonest way to run a job on nodes of a pool. Nodes that are free now and
-// that the policy does not use for the job count until it has waited for too long.
-func (d *decider) onPool(w *waiting, pool *timeline.Pool, limit time.Duration) (option, bool) {
-	o := option{runs: d.runs(w, pool)}
+// onPools returns the soonest way to run a job on nodes of some pools, of several only for a job
+// on several nodes. Nodes that are free now and that the policy does not use for the job count
+// until it has waited for too long.
+func (d *decider) onPools(w *waiting, limit time.Duration, pools []*timeline.Pool) (option, bool) {
+	o := option{}
+	for _, pool := range pools { // the slowest node decides
+		o.runs = max(o.runs, d.runs(w, pool))
+	}
+
 	q := timeline.Request{Shape: &w.shape.Shape, Job: w.item.Job, Lasts: o.runs, Tightest: true}
 
-	o.rooms = d.timeline.FitNow(&q, pool)
+	o.rooms = d.timeline.FitNowAcross(&q, pools...)
 	if o.rooms != nil {
 		return o, limit == timeline.Never || d.view.Now.Sub(w.since) <= w.longest(&d.terms)
 	}
 
-	o.rooms, o.startsIn = d.timeline.Earliest(&q, pool, limit)
+	if len(pools) > 1 {
+		o.rooms, o.startsIn = d.timeline.EarliestAcross(&q, limit, pools...)
+	} else {
+		o.rooms, o.startsIn = d.timeline.Earliest(&q, pools[0], limit)
+	}
 
 	return o, o.rooms != nil
 }
 
 // score sets what an option costs in all: money, and time at its value.
-func (d *decider) score(w *waiting, pool *timeline.Pool, o *option, offer *provision.Option) {
+func (d *decider) score(w *waiting, o *option, offer *provision.Option) {
 	need := &w.item.Shape.Need
 	node := d.view.Rooms[o.rooms[0]].Node
 
 	staging, cost := d.view.Stage(w.item, node)
 	done := o.startsIn + staging + o.runs
-	energy := EnergyRate(d.view.Tariff, pool.Sample.Node).Of(float64(max(need.GPUs, 1) * need.Nodes))
+	energy := EnergyRate(d.view.Tariff, node).Of(float64(max(need.GPUs, 1) * need.Nodes))
 
 	o.score = cost + energy.For(o.runs) + w.value.For(done) +
 		LateCost(w.item, w.value, d.view.Now.Add(done))

@@ -16,6 +16,7 @@
 package ondemand
 
 import (
+	"slices"
 	"time"
 
 	"trainyard/internal/place"
@@ -87,6 +88,7 @@ func (p *Policy) Search(v *place.View, stop func() bool) place.Plan {
 	kept := keep(v, leased)
 
 	plan := kept.plan(v, func(v *place.View) place.Plan { return place.Within(p.inner, v, stop) })
+	plan.Provisions = withoutStarted(&plan)
 	if len(v.Offers) == 0 || p.decidesItself(v) {
 		return plan
 	}
@@ -97,6 +99,21 @@ func (p *Policy) Search(v *place.View, stop func() bool) place.Plan {
 	d.decide(stop)
 
 	return plan
+}
+
+// withoutStarted returns what a plan provisions, without what it provisions for jobs that something
+// around the policy has started.
+func withoutStarted(plan *place.Plan) []place.Provision {
+	if len(plan.Provisions) == 0 {
+		return nil
+	}
+
+	starts := map[*queue.Item]bool{}
+	for i := range plan.Starts {
+		starts[plan.Starts[i].Item] = true
+	}
+
+	return slices.DeleteFunc(plan.Provisions, func(p place.Provision) bool { return starts[p.Item] })
 }
 
 // decidesItself reports whether the policy that places the jobs has provisioned what it wants.
