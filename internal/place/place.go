@@ -57,9 +57,23 @@ type Plan struct {
 	// Reservation is the first queued job that could not be started, and the nodes that are
 	// reserved for it. Nil if there is none.
 	Reservation *Reservation
+	// Waits are queued jobs that could start, because there is room or nodes can be provisioned,
+	// and that the policy lets wait all the same, each with its reason. It need not be complete:
+	// of a job that is not listed people are told only that the policy lets it wait. A policy
+	// lists what it finds anyway, at most MaxWaits.
+	Waits []Wait
 	// WakeAt is when the policy wants to plan again even if nothing changes. Zero for never.
 	WakeAt time.Time
 }
+
+// Wait is a queued job that is not started although it could be.
+type Wait struct {
+	Job    id.Job
+	Reason string // why, as a sentence for its owner
+}
+
+// MaxWaits bounds how many waits of a plan are worth writing down: with more, nobody reads each.
+const MaxWaits = 1000
 
 // Stop preempts a running job. It saves a checkpoint and is requeued, unless the same plan
 // starts it again.

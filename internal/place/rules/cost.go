@@ -117,7 +117,7 @@ func (e *engine) score(j *queuedJob, o *option) {
 	}
 
 	o.score += money.Amount(classRank(o)) * 1e-9 // ties go local, then reserved, then on-demand
-	if j.item.Shape.Need.MaxGPUs == 0 && !o.provisions() && len(o.pool.Sample.Node.Inventory.GPUs) > 0 {
+	if j.item.Shape.Need.MaxGPUs == 0 && !o.provisions() && o.pool.HasGPUs() {
 		o.score += 1e-10 // and away from GPUs that others could use
 	}
 }
@@ -127,30 +127,32 @@ func classRank(o *option) int {
 		return len(fleet.Classes())
 	}
 
-	return slices.Index(fleet.Classes(), o.pool.Class)
+	return slices.Index(fleet.Classes(), o.class())
 }
 
-// price computes what an option on nodes that are there costs.
+// price computes what an option on nodes that are there costs: the sum over its nodes. It can
+// compute when the last of them has its data.
 func (e *engine) price(j *queuedJob, o *option) {
-	o.readyIn = o.startsIn
-	node := o.pool.Sample.Node
-	if len(o.rooms) > 0 {
-		node = e.view.Rooms[o.rooms[0]].Node
+	staging, transfer := time.Duration(0), money.Amount(0)
+	for _, at := range o.rooms {
+		takes, costs := e.stage(j, e.view.Rooms[at].Node)
+		staging = max(staging, takes)
+		transfer += costs
 	}
 
-	staging, transfer := e.stage(j, node)
-	o.readyIn += staging
+	o.readyIn = o.startsIn + staging
 	o.marginalCost += transfer
 	o.ledgerCost += transfer
 
-	gpus := float64(max(o.gpus, 1) * max(len(o.rooms), 1))
-	o.marginalCost += e.costs.of(o.pool).energy.Of(gpus).For(o.runs)
-	if e.costs.of(o.pool).rent == 0 {
-		o.ledgerCost += e.charge(j, o, node).Times(float64(max(len(o.rooms), 1))).For(o.done() - o.startsIn)
-		return
-	}
-
+	gpus := float64(max(o.gpus, 1))
 	for _, at := range o.rooms {
+		pool := e.timeline.PoolOf(at)
+		o.marginalCost += e.costs.of(pool).energy.Of(gpus).For(o.runs)
+		if e.costs.of(pool).rent == 0 {
+			o.ledgerCost += e.charge(j, o, pool, e.view.Rooms[at].Node).For(o.done() - o.startsIn)
+			continue
+		}
+
 		o.marginalCost += e.rent(at, o)
 		o.ledgerCost += e.sharedRent(j, at, o)
 	}
@@ -158,8 +160,8 @@ func (e *engine) price(j *queuedJob, o *option) {
 
 // charge returns what the ledger will post for the job's part of a node that nobody else uses,
 // by the tariff. It is computed once for all holds alike.
-func (e *engine) charge(j *queuedJob, o *option, n *fleet.Node) money.PerHour {
-	key := hold{pool: o.pool.Index, size: len(n.Inventory.GPUs), gpus: o.gpus}
+func (e *engine) charge(j *queuedJob, o *option, pool *timeline.Pool, n *fleet.Node) money.PerHour {
+	key := hold{pool: pool.Index, size: len(n.Inventory.GPUs), gpus: o.gpus}
 	if o.gpus == 0 {
 		key.cpus, key.part = n.Inventory.CPUs, j.item.Shape.Need.CPUs
 	}
@@ -188,7 +190,7 @@ func allGPUs(n *fleet.Node) uint64 {
 // of its rent while the job is alone, and else its part among those who use it.
 func (e *engine) sharedRent(j *queuedJob, at int32, o *option) money.Amount {
 	r := &e.view.Rooms[at]
-	hourly := e.rentOf(r.Node, o.pool)
+	hourly := e.rentOf(r.Node, e.timeline.PoolOf(at))
 	own := weight(r.Node, o.gpus, 0, j.item.Shape.Need.CPUs)
 	all, from := own, o.startsIn
 
@@ -256,7 +258,7 @@ func (e *engine) rent(at int32, o *option) money.Amount {
 		kept = max(kept, e.timeline.Remaining(&r.Holds[i]))
 	}
 
-	hourly := e.costs.of(o.pool).rent.Of(float64(max(len(r.Node.Inventory.GPUs), 1)))
+	hourly := e.costs.of(e.timeline.PoolOf(at)).rent.Of(float64(max(len(r.Node.Inventory.GPUs), 1)))
 
 	return hourly.For(max(o.done()-max(kept, o.startsIn), 0))
 }
