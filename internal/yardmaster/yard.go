@@ -99,6 +99,9 @@ type Yard struct {
 	promises    []*promise         // starts that wait for stops, oldest first
 	promisesDue bool               // something changed for which a promise may wait
 	wakeTimer   *timers.Timer      // when the policy wants to plan again
+	demand      provision.Demand   // for nodes that are kept ready
+	aheadDue    bool               // something changed for which nodes may have to be provisioned ahead
+	aheadTimer  *timers.Timer      // when nodes that could not be had are tried again
 	expired     []id.Job           // ended jobs to forget once they have been taken
 	reservation *place.Reservation // of the last round
 	timers      timers.Timers
@@ -171,6 +174,7 @@ func New(cfg Config) *Yard {
 		queue:         queue.New(),
 		quotas:        quota.New(),
 
+		demand:        make(provision.Demand, len(cfg.Keep.Warm)),
 		changedMeters: map[id.Node]bool{},
 	}
 
@@ -198,6 +202,10 @@ func (y *Yard) Step(now time.Time, m Message) (any, error) {
 
 	if y.leases.Pending() {
 		y.settleLeases()
+	}
+
+	if y.aheadDue {
+		y.provisionAhead()
 	}
 
 	if y.promisesDue {

@@ -10,6 +10,7 @@ import (
 	"trainyard/internal/ledger"
 	"trainyard/internal/money"
 	"trainyard/internal/place"
+	"trainyard/internal/place/ondemand"
 	"trainyard/internal/place/timeline"
 )
 
@@ -65,16 +66,8 @@ func newRates(t *fleet.Tariff, n *fleet.Node) rates {
 	}
 
 	all := len(n.Inventory.GPUs)
-	r := rates{
-		energy: t.Energy.Drawing(t.Power(price, all) - t.Power(price, 0)).PerGPU(all),
-		tariff: t.Rate(price, all).PerGPU(all),
-	}
 
-	if len(price.Watts) == 0 && all > 0 { // its draw is not configured: what its GPUs may draw
-		r.energy = t.Energy.Drawing(n.Inventory.GPUs[0].Watts).PerGPU(1)
-	}
-
-	return r
+	return rates{energy: ondemand.EnergyRate(t, n), tariff: t.Rate(price, all).PerGPU(all)}
 }
 
 // charge sets what an hour costs in this round: on provisioned nodes the rent, by the lease
@@ -105,17 +98,12 @@ func (e *engine) score(j *queuedJob, o *option) {
 	o.score = o.marginalCost + j.value.For(o.done())
 
 	// A job that waits longer than a provisioned node would take keeps others out: see patience.
-	if j.patience.share > 0 {
+	if j.patience.Share > 0 {
 		excess := min(max(o.startsIn-j.provisionedIn, 0), timeline.Never/2)
-		o.score += j.value.Times(1/j.patience.share - 1).For(excess)
+		o.score += j.value.Times(1/j.patience.Share - 1).For(excess)
 	}
 
-	if l := j.item.Outlook; l != nil && !l.Deadline.IsZero() {
-		if late := e.view.Now.Add(o.done()).Sub(l.Deadline); late > 0 {
-			o.score += max(l.LateCost.PerHour(), 10*j.value).For(late)
-		}
-	}
-
+	o.score += ondemand.LateCost(j.item, j.value, e.view.Now.Add(o.done()))
 	o.score += money.Amount(classRank(o)) * 1e-9 // ties go local, then reserved, then on-demand
 	if j.item.Shape.Need.MaxGPUs == 0 && !o.provisions() && o.pool.HasGPUs() {
 		o.score += 1e-10 // and away from GPUs that others could use

@@ -1,7 +1,7 @@
 // Package published is the randomised greedy rule of the ANDREAS papers (andreas-published) and the
 // first-principle rules it was measured against (andreas-fifo, andreas-edf, andreas-ps), for
-// comparison with the policy andreas. None of them considers the cost of a restart, and none
-// provisions nodes.
+// comparison with the policy andreas. None of them considers the cost of a restart, nor that nodes can
+// be provisioned.
 package published
 
 import (
