@@ -49,7 +49,8 @@ func TestConversionsAreThoseOfTheUnits(t *testing.T) {
 		inHours := big.NewRat(seconds, 3600)
 
 		near(t, "an hourly price for a time", float64(hourly.For(lasts)), times(rat(price), inHours))
-		near(t, "a price per second for a time", float64(hourly.PerSecond().For(float64(seconds))), times(rat(price), inHours))
+		near(t, "a price per second for a time", float64(hourly.PerSecond().For(float64(seconds))),
+			times(rat(price), inHours))
 		near(t, "there and back", float64(hourly.PerSecond().PerHour()), rat(price))
 		near(t, "per GPU", float64(hourly.PerGPU(gpus)), times(rat(price), big.NewRat(1, int64(gpus))))
 		near(t, "per GPU and of all of them", float64(hourly.PerGPU(gpus).Of(float64(gpus))), rat(price))

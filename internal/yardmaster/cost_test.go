@@ -134,11 +134,13 @@ func drawCosts(t *testing.T, rt *rapid.T) *costYard {
 	c.offer = fleet.Offer{
 		Name: "p/box/north", Provider: "p", Type: "box", Region: "north", GPU: "NVIDIA A100-SXM4-80GB", GPUs: c.gpus,
 		GPUMemory: 80 << 30, CPUs: 64000, Memory: 256 << 30,
-		Hourly:           job.Money(rapid.Int64Range(1, 90_000_000).Draw(rt, "micros an hour")),
-		Boot:             job.Duration(rapid.IntRange(1, 900).Draw(rt, "boot")) * job.Duration(time.Second),
-		BillingIncrement: job.Duration(rapid.SampledFrom([]time.Duration{0, time.Second, time.Minute, time.Hour}).Draw(rt, "billed by")),
-		MinBilling:       job.Duration(rapid.SampledFrom([]time.Duration{0, time.Minute, 2 * time.Hour}).Draw(rt, "billed at least")),
+		Hourly: job.Money(rapid.Int64Range(1, 90_000_000).Draw(rt, "micros an hour")),
+		Boot:   job.Duration(rapid.IntRange(1, 900).Draw(rt, "boot")) * job.Duration(time.Second),
 	}
+
+	increments := rapid.SampledFrom([]time.Duration{0, time.Second, time.Minute, time.Hour})
+	c.offer.BillingIncrement = job.Duration(increments.Draw(rt, "billed by"))
+	c.offer.MinBilling = job.Duration(rapid.SampledFrom([]time.Duration{0, time.Minute, 2 * time.Hour}).Draw(rt, "least"))
 
 	cfg.Offers = []fleet.Offer{c.offer}
 	c.yard = newYardOf(t, cfg)

@@ -160,7 +160,8 @@ func (m *market) hourly(d *demand) (least money.PerHour, offer *fleet.Offer, kno
 			continue
 		}
 
-		if price := k.price(m.tariff, d, d.GPUs, max(d.Nodes, 1)); !known || price < least {
+		price := k.price(m.tariff, d, d.GPUs, max(d.Nodes, 1))
+		if !known || price < least || price == least && k.offer == nil { // at one price nodes that are there
 			least, offer, known = price, k.offer, true
 		}
 	}

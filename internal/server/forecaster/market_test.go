@@ -1,13 +1,18 @@
 package forecaster
 
 import (
+	"math"
 	"testing"
 	"time"
 
+	"pgregory.net/rapid"
+
 	"trainyard/internal/fleet"
+	"trainyard/internal/forecast"
 	"trainyard/internal/id"
 	"trainyard/internal/job"
 	"trainyard/internal/money"
+	"trainyard/internal/yardmaster"
 )
 
 const gib = job.Bytes(1 << 30)
@@ -88,12 +93,22 @@ func TestAJobIsPricedByWhatCouldRunIt(t *testing.T) {
 		none   bool
 	}{
 		// A GPU of the local node: a quarter of the idle node's 200 W and the 300 W that it adds.
-		"the cheapest of all":     {change: func(*job.Spec) {}, want: 0.3 * (200.0/4 + 300) / 1000},
-		"two GPUs of an own node": {change: func(s *job.Spec) { s.Resources.GPUs = job.Range{Min: 2, Max: 2} }, want: 0.3 * (100 + 600) / 1000},
-		"a whole node":            {change: func(s *job.Spec) { s.Resources.GPUs = job.Range{Min: 4, Max: 4} }, want: 0.42},
-		"two nodes":               {change: func(s *job.Spec) { s.Resources.Nodes = job.Range{Min: 2, Max: 2} }, want: 2 * 0.3 * 0.35},
+		"the cheapest of all": {change: func(*job.Spec) {}, want: 0.3 * (200.0/4 + 300) / 1000},
+		"two GPUs of an own node": {
+			change: func(s *job.Spec) { s.Resources.GPUs = job.Range{Min: 2, Max: 2} },
+			want:   0.3 * (100 + 600) / 1000,
+		},
+		"a whole node": {
+			change: func(s *job.Spec) { s.Resources.GPUs = job.Range{Min: 4, Max: 4} },
+			want:   0.42,
+		},
+		"two nodes": {
+			change: func(s *job.Spec) { s.Resources.Nodes = job.Range{Min: 2, Max: 2} },
+			want:   2 * 0.3 * 0.35,
+		},
 		"local alone, cloud is cheaper": {
-			change: func(s *job.Spec) { s.Place, s.Resources.GPU = job.PlaceLocal, []job.GPUKind{{Model: "A100"}} }, want: 0.3 * 0.35,
+			change: func(s *job.Spec) { s.Place, s.Resources.GPU = job.PlaceLocal, []job.GPUKind{{Model: "A100"}} },
+			want:   0.3 * 0.35,
 		},
 		"cloud alone": {change: func(s *job.Spec) { s.Place = job.PlaceCloud }, want: 0.2},
 		"cloud alone, memory that a T4 does not have": {
@@ -129,11 +144,18 @@ func TestAJobIsPricedByWhatCouldRunIt(t *testing.T) {
 			},
 			none: true,
 		},
-		"a kind that only the cloud has":                      {change: func(s *job.Spec) { s.Resources.GPU = []job.GPUKind{{Model: "T4"}} }, want: 0.35},
-		"a kind that only the cloud has, nothing provisioned": {change: func(s *job.Spec) { s.Resources.GPU = []job.GPUKind{{Model: "T4"}} }, own: true, none: true},
+		"a kind that only the cloud has": {
+			change: func(s *job.Spec) { s.Resources.GPU = []job.GPUKind{{Model: "T4"}} },
+			want:   0.35,
+		},
+		"a kind that only the cloud has, nothing provisioned": {
+			change: func(s *job.Spec) { s.Resources.GPU = []job.GPUKind{{Model: "T4"}} },
+			own:    true, none: true,
+		},
 		"all of a provisioned node is paid": {
 			change: func(s *job.Spec) {
-				s.Place, s.Resources.GPU, s.Resources.GPUs = job.PlaceCloud, []job.GPUKind{{Model: "A100"}}, job.Range{Min: 3, Max: 3}
+				s.Place, s.Resources.GPU = job.PlaceCloud, []job.GPUKind{{Model: "A100"}}
+				s.Resources.GPUs = job.Range{Min: 3, Max: 3}
 			},
 			want: 6, // three GPUs of the reserved node, cheaper than the whole offer for $12
 		},
@@ -209,4 +231,79 @@ func TestPlacesCostWhatTheirNodesCost(t *testing.T) {
 			t.Errorf("%d %s cost %g an hour, want %g", p.GPUs, p.GPU, p.Hourly, price)
 		}
 	}
+}
+
+// TestForecastsCostWhatTheirTimeCosts holds the forecast cost of a waiting job against price × time,
+// over random prices, nodes and offers. The price is that of the cheapest nodes that could run it;
+// of an offer its boot, its minimum and whole billing increments are paid too.
+func TestForecastsCostWhatTheirTimeCosts(t *testing.T) {
+	t.Parallel()
+
+	rapid.Check(t, func(t *rapid.T) {
+		cents := rapid.Int64Range(1, 9000)
+		local, reserved := cents.Draw(t, "local"), cents.Draw(t, "reserved")
+		size := rapid.IntRange(1, 8).Draw(t, "GPUs of a node")
+		gpus := rapid.IntRange(1, size).Draw(t, "GPUs")
+		place := rapid.SampledFrom([]job.Place{job.PlaceAny, job.PlaceLocal, job.PlaceCloud}).Draw(t, "place")
+		expect := rapid.Int64Range(1, 500_000).Draw(t, "seconds")
+		own := rapid.Bool().Draw(t, "no provisioning")
+
+		o := marketOffer("cloud/box", job.Money(cents.Draw(t, "offer")*10_000), size, "Tesla T4", 16*gib)
+		boot := rapid.Int64Range(0, 900).Draw(t, "boot")
+		by := rapid.SampledFrom([]int64{1, 60, 3600}).Draw(t, "billed by")
+		least := rapid.SampledFrom([]int64{0, 60, 7200}).Draw(t, "billed at least")
+		o.Boot, o.BillingIncrement = job.Duration(boot*int64(time.Second)), job.Duration(by*int64(time.Second))
+		o.MinBilling = job.Duration(least * int64(time.Second))
+
+		f := marketOf(
+			&fleet.Tariff{Nodes: []fleet.NodePrice{
+				{Class: fleet.Local, Hourly: []money.PerHour{money.PerHour(local) / 100}},
+				{Class: fleet.Reserved, Hourly: []money.PerHour{money.PerHour(reserved) / 100}},
+			}},
+			[]fleet.Offer{o},
+			marketNode("local", fleet.Local, size, "Tesla T4", 16*gib),
+			marketNode("reserved", fleet.Reserved, size, "Tesla T4", 16*gib),
+		)
+
+		// Hundredths of a cent for an hour: of own nodes the part that it holds, of an offer all.
+		price, provisioned := int64(math.MaxInt64), false
+		consider := func(allowed, offer bool, cost int64) {
+			if allowed && cost < price {
+				price, provisioned = cost, offer
+			}
+		}
+
+		parts := int64(size)
+		consider(place != job.PlaceCloud, false, local*int64(gpus)*1000/parts)
+		consider(place != job.PlaceLocal, false, reserved*int64(gpus)*1000/parts)
+		if mine := price; place != job.PlaceLocal && !own {
+			consider(true, true, int64(o.Hourly)/10)
+
+			if diff := mine - int64(o.Hourly)/10; diff >= -1 && diff <= 1 {
+				return // what is rounded decides
+			}
+		}
+
+		j := job.Job{ID: "j1", State: job.Pending, Spec: &job.Spec{
+			Place: place, Expect: job.Duration(expect * int64(time.Second)),
+			Resources: job.Resources{GPUs: job.Range{Min: gpus, Max: gpus}, Nodes: job.Range{Min: 1, Max: 1}},
+		}}
+
+		in := &forecast.Input{Job: &j, Now: noon}
+		f.surroundings(in, &yardmaster.JobStatus{
+			Need: fleet.NeedOf(j.Spec, job.Floor{}, nil), NoProvisioning: own,
+		})
+
+		made := forecast.Make(in)
+		seconds := made.Remaining.Mid
+		if provisioned {
+			paid := max(int64(math.Ceil(seconds-1e-6))+boot, least)
+			seconds = float64((paid + by - 1) / by * by)
+		}
+
+		want := float64(price) / 100_000 * seconds / 3600
+		if math.Abs(made.Cost.Mid-want) > 0.005+want*1e-4 {
+			t.Fatalf("%g s cost $%.4f, want $%.4f", made.Remaining.Mid, made.Cost.Mid, want)
+		}
+	})
 }

@@ -52,7 +52,7 @@ func (y *Yard) charge(t *Task, n *fleet.Node, gpus int, share float64) money.Per
 	hold := fleet.Hold{GPUs: fleet.LowestGPUs(set, gpus), Share: share, CPUs: t.Item.Shape.Need.CPUs}
 
 	var lease *fleet.Lease
-	if at := slices.IndexFunc(y.View.Leases, func(l *fleet.Lease) bool { return l.ID == n.Lease }); at >= 0 && n.Lease != "" {
+	if at := slices.IndexFunc(y.View.Leases, func(l *fleet.Lease) bool { return l.ID == n.Lease }); at >= 0 {
 		lease = y.View.Leases[at]
 	}
 
