@@ -37,6 +37,24 @@ type Searcher interface {
 	Slow() bool
 }
 
+// Rehearser is a policy that remembers something from plan to plan.
+type Rehearser interface {
+	Policy
+	// Rehearsal returns a policy that decides as this one would and shares nothing with it that
+	// changes, for plans that are not carried out.
+	Rehearsal() Policy
+}
+
+// Rehearsal returns a policy for plans that are not carried out, on a clone of a view. Asking
+// it changes no later plan of p. One that is no Rehearser remembers nothing.
+func Rehearsal(p Policy) Policy {
+	if r, ok := p.(Rehearser); ok {
+		return r.Rehearsal()
+	}
+
+	return p
+}
+
 // Within returns the plan of a policy. stop ends the search of a Searcher; nil sets no limit.
 func Within(p Policy, v *View, stop func() bool) Plan {
 	if s, ok := p.(Searcher); ok {
@@ -56,9 +74,23 @@ type Plan struct {
 	// Reservation is the first queued job that could not be started, and the nodes that are
 	// reserved for it. Nil if there is none.
 	Reservation *Reservation
+	// Waits are queued jobs that could start, because there is room or nodes can be provisioned,
+	// and that the policy lets wait all the same, each with its reason. It need not be complete:
+	// of a job that is not listed people are told only that the policy lets it wait. A policy
+	// lists what it finds anyway, at most MaxWaits.
+	Waits []Wait
 	// WakeAt is when the policy wants to plan again even if nothing changes. Zero for never.
 	WakeAt time.Time
 }
+
+// Wait is a queued job that is not started although it could be.
+type Wait struct {
+	Job    id.Job
+	Reason string // why, as a sentence for its owner
+}
+
+// MaxWaits bounds how many waits of a plan are worth writing down: with more, nobody reads each.
+const MaxWaits = 1000
 
 // Stop preempts a running job. It saves a checkpoint and is requeued, unless the same plan
 // starts it again.

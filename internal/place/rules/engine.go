@@ -77,6 +77,7 @@ func (e *engine) consider(j *queuedJob) {
 	best := e.choose(j, options)
 	switch {
 	case best == nil:
+		e.letWait(j, nil, options)
 	case best.provisions():
 		e.provision(j, best)
 	case best.startsIn == 0:
@@ -87,6 +88,7 @@ func (e *engine) consider(j *queuedJob) {
 			return
 		}
 
+		e.letWait(j, best, options)
 		e.reserve(j, best)
 	}
 }

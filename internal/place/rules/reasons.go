@@ -145,7 +145,7 @@ func (e *engine) estimate(o *option) string {
 // because says what decided for an option, against the next best.
 func (e *engine) because(j *queuedJob, o *option, all []option) string {
 	text := e.estimate(o)
-	if j.costSensitive && !o.provisions() && e.costs.of(o.pool).rent == 0 {
+	if j.costSensitive && !o.provisions() && o.startsIn == 0 && e.costs.of(o.pool).rent == 0 {
 		return text + "; slowest idle node that suffices (cost-sensitive job)"
 	}
 
@@ -177,6 +177,12 @@ func (e *engine) nextBest(o *option, all []option) *option {
 	}
 
 	return nil
+}
+
+// whyWait says why a job waits for the nodes of an option although it could start elsewhere now.
+func (e *engine) whyWait(j *queuedJob, o, now *option) string {
+	return fmt.Sprintf("waits for %s, expected to be free at %s: %s; alternative: %s now, %s (%s job)",
+		e.describeOption(o), e.clockTime(o.startsIn), e.estimate(o), e.describeOption(now), e.estimate(now), objective(j))
 }
 
 // whyProvision says why nodes are provisioned for a job.

@@ -24,6 +24,7 @@
 package rules
 
 import (
+	"maps"
 	"time"
 
 	"trainyard/internal/job"
@@ -83,13 +84,23 @@ type Policy struct {
 }
 
 var (
-	_ place.Searcher = (*Policy)(nil)
-	_ place.Adviser  = (*Policy)(nil)
+	_ place.Searcher  = (*Policy)(nil)
+	_ place.Adviser   = (*Policy)(nil)
+	_ place.Rehearser = (*Policy)(nil)
 )
 
 // New returns the policy.
 func New(cfg Config) *Policy {
 	return &Policy{cfg: cfg, patiences: patiences{byNumber: map[uint64]patience{}}}
+}
+
+// Rehearsal returns a policy that knows what this one knows of earlier jobs. Everything else
+// it keeps from round to round only makes rounds faster.
+func (p *Policy) Rehearsal() place.Policy {
+	known := p.patiences
+	known.byNumber = maps.Clone(known.byNumber)
+
+	return &Policy{cfg: p.cfg, patiences: known}
 }
 
 // Name is what the policy is called in the configuration.

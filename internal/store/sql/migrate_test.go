@@ -30,6 +30,7 @@ func released() map[string]string {
 		"migrations/0003_books.sql":      "29955f5bddfc06dd15f4ea2b69dcd4bf6544d8ab26b8d5db497a051068bfc6d9",
 		"migrations/0004_documents.sql":  "c8f5974aa8df2629c2206376545a1f77a0dd624f6fc120c2dc0103eba5668405",
 		"migrations/0005_vocabulary.sql": "de5a7f10605677388601e243fc277cd4efc5a0e2eec8f46305c9467f55ec03bb",
+		"migrations/0006_holds.sql":      "e25f9b7b9f7b48cc91f00844a9b44f7caa8c6751ed6cd0de2c75f6e201b60661",
 	}
 }
 
