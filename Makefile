@@ -152,6 +152,12 @@ bench-forecast: ## Measure how accurate forecasts are, on real training curves (
 	@mkdir -p build/bench
 	go run ./test/bench/forecast -out build/bench/$@.json $(if $(CURVES),-curves "$(CURVES)")
 
+.PHONY: bench-live-forecast
+bench-live-forecast: ## Measure how many intervals of running trainings hold (needs PyTorch and a quiet machine)
+	@scripts/setup.sh test
+	@mkdir -p build/bench
+	TRAINYARD_LIVE_FORECAST=$(CURDIR)/build/bench/bench-live-forecast.json go test ./test/e2e -run '^TestForecastsOfRealTrainings$$' -count=1 -v
+
 bench-forecast-scale: ## Measure what forecasts of 10,000 running jobs cost (JOBS=1000 for fewer)
 	@mkdir -p build/bench
 	go run ./test/bench/forecast -scale -out build/bench/$@.json $(if $(JOBS),-jobs $(JOBS))

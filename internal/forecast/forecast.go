@@ -21,6 +21,7 @@ import (
 	"trainyard/internal/forecast/calibrate"
 	"trainyard/internal/job"
 	"trainyard/internal/metric"
+	"trainyard/internal/money"
 )
 
 // Input is all that is known of a job when a forecast of it is made. Make does not change it.
@@ -37,8 +38,8 @@ type Input struct {
 	// StartUnknown says that a queued job is not a candidate for a start now: how long similar
 	// jobs were queued says nothing about it.
 	StartUnknown bool
-	Hourly       float64 // dollars for an hour where it runs, or will run
-	CostSoFar    float64 // dollars so far
+	Hourly       money.PerHour // where it runs, or will run
+	CostSoFar    money.Amount
 	Places       []Place // other GPUs to estimate for
 }
 
@@ -70,8 +71,8 @@ type Progress struct {
 type Place struct {
 	GPU    string
 	GPUs   int
-	TFLOPS float64 // of one GPU; 0 to look the model up
-	Hourly float64 // dollars for an hour of all of them
+	TFLOPS float64       // of one GPU; 0 to look the model up
+	Hourly money.PerHour // of all of them
 }
 
 // running returns the stretch that has not ended, and nil if the job waits.

@@ -13,6 +13,7 @@ import (
 
 	"trainyard/internal/fleet"
 	"trainyard/internal/id"
+	"trainyard/internal/money"
 	"trainyard/internal/queue"
 )
 
@@ -106,7 +107,7 @@ type Start struct {
 	Reason      string       // why here, as a sentence for its owner
 	// Saves is how much less this costs than the alternative, which Instead names. 0 if there
 	// was no alternative.
-	Saves   float64
+	Saves   money.Amount
 	Instead string
 }
 
@@ -115,7 +116,7 @@ type Provision struct {
 	Item   *queue.Item
 	Offer  string // by its name
 	Count  int
-	Cost   float64 // expected, in money, until the job has ended
+	Cost   money.Amount // expected, until the job has ended
 	Reason string
 }
 
@@ -143,11 +144,11 @@ type Option struct {
 	Finish   time.Time // expected; zero if unknown
 	Earliest time.Time // the 80 % prediction interval of Finish
 	Latest   time.Time
-	Cost     float64 // expected, in money
-	CostMost float64 // at the end of the interval
-	Basis    string  // of the times: "your expect", "speed in the job file", "38 earlier jobs", "nothing is known"
-	Verdict  string  // why it is chosen, or why it is not
-	Excluded string  // quota or budget that forbids it, "" if none does
+	Cost     money.Amount // expected
+	CostMost money.Amount // at the end of the interval
+	Basis    string       // of the times: "your expect", "speed in the job file", "38 earlier jobs", "nothing is known"
+	Verdict  string       // why it is chosen, or why it is not
+	Excluded string       // quota or budget that forbids it, "" if none does
 }
 
 // Reservation reserves nodes for a job that cannot start yet.

@@ -9,6 +9,7 @@ import (
 	"trainyard/internal/dataset"
 	"trainyard/internal/fleet"
 	"trainyard/internal/id"
+	"trainyard/internal/money"
 	"trainyard/internal/queue"
 	"trainyard/internal/tenant"
 )
@@ -69,7 +70,7 @@ func (v *View) Borrows(it *queue.Item) bool {
 
 // Stage returns how long staging a job's datasets on a node takes, and what it costs.
 // A node that is not in the view counts as a local one.
-func (v *View) Stage(it *queue.Item, n *fleet.Node) (time.Duration, float64) {
+func (v *View) Stage(it *queue.Item, n *fleet.Node) (time.Duration, money.Amount) {
 	if v.Data == nil || it.Spec == nil || len(it.Spec.Data) == 0 {
 		return 0, 0
 	}
@@ -173,8 +174,8 @@ type purseRecord struct {
 // allowanceRecord leaves out the amounts that are not limited: JSON knows no infinity.
 type allowanceRecord struct {
 	tenant.Allowance
-	Money    *float64 `json:",omitempty"`
-	GPUHours *float64 `json:",omitempty"`
+	Money    *money.Amount `json:",omitempty"`
+	GPUHours *float64      `json:",omitempty"`
 }
 
 func recordAllowance(a tenant.Allowance) allowanceRecord {

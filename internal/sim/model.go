@@ -8,6 +8,7 @@ import (
 	"trainyard/internal/fleet"
 	"trainyard/internal/id"
 	"trainyard/internal/job"
+	"trainyard/internal/money"
 	"trainyard/internal/place"
 	"trainyard/internal/yardmaster"
 )
@@ -22,18 +23,18 @@ type model struct {
 	live        int    // ranks that have not ended
 	gpus        int
 	ordered     time.Duration
-	runs        bool          // its processes run
-	startedAt   time.Duration // since then
-	works       time.Duration // does its first unit then
-	since       time.Duration // did and ran are as of then
-	rate        float64       // units per second
-	did         float64       // units done, over all runs of the job
-	ran         time.Duration // of a job that only lasts
-	gen         int           // of its schedule: an event that was entered for an older one is void
-	broken      bool          // stopped without time to save a checkpoint
-	halted      bool          // does no work any more
-	lostWork    float64       // units done and lost
-	share       []float64     // of what its hosts cost when it came, by rank
+	runs        bool           // its processes run
+	startedAt   time.Duration  // since then
+	works       time.Duration  // does its first unit then
+	since       time.Duration  // did and ran are as of then
+	rate        float64        // units per second
+	did         float64        // units done, over all runs of the job
+	ran         time.Duration  // of a job that only lasts
+	gen         int            // of its schedule: an event that was entered for an older one is void
+	broken      bool           // stopped without time to save a checkpoint
+	halted      bool           // does no work any more
+	lostWork    float64        // units done and lost
+	share       []money.Amount // of what its hosts cost when it came, by rank
 	watts       []float64
 }
 

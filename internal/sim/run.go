@@ -453,7 +453,7 @@ func (s *simulation) end(j *job.Job) {
 	if d := l.job.Spec.Deadline; d != nil {
 		if late := s.time().Sub(*d); late > 0 {
 			l.Lateness = late
-			l.LateCost = float64(l.job.Spec.LateCost) / 1e6 / 3600 * late.Seconds()
+			l.LateCost = l.job.Spec.LateCost.PerHour().For(late)
 		}
 	}
 

@@ -13,6 +13,7 @@ import (
 	"trainyard/internal/fleet"
 	"trainyard/internal/id"
 	"trainyard/internal/job"
+	"trainyard/internal/money"
 	"trainyard/internal/place"
 	"trainyard/internal/place/ordered"
 	"trainyard/internal/sim"
@@ -238,7 +239,7 @@ func TestADeadNodeIsNoticedLaterAndItsJobGoesOnElsewhere(t *testing.T) {
 
 func TestEnergyIsPaidByThoseWhoUseTheNode(t *testing.T) {
 	t.Parallel()
-	costs := map[id.Job]float64{}
+	costs := map[id.Job]money.Amount{}
 	r := run(t, sim.Config{
 		Policy: ordered.FIFO{},
 		Nodes:  []fleet.Node{box("a", 2)},
@@ -250,9 +251,9 @@ func TestEnergyIsPaidByThoseWhoUseTheNode(t *testing.T) {
 	})
 
 	// One GPU: 400 W × 2 × 0.5 = 0.4 an hour. Two: 0.6 an hour, half for each. Unused: 0.1 an hour.
-	want := map[id.Job]float64{"j1": 0.7, "j2": 0.3, "j3": 0.4}
+	want := map[id.Job]money.Amount{"j1": 0.7, "j2": 0.3, "j3": 0.4}
 	for j, c := range want {
-		if math.Abs(costs[j]-c) > 1e-9 {
+		if math.Abs(float64(costs[j]-c)) > 1e-9 {
 			t.Errorf("job %s cost %v, want %v", j, costs[j], c)
 		}
 	}

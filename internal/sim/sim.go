@@ -17,6 +17,7 @@ import (
 	"trainyard/internal/fleet"
 	"trainyard/internal/id"
 	"trainyard/internal/job"
+	"trainyard/internal/money"
 	"trainyard/internal/place"
 	"trainyard/internal/tenant"
 	"trainyard/internal/yardmaster"
@@ -147,9 +148,9 @@ type Outcome struct {
 	Runs       int
 	Stops      int // by plans
 	Lateness   time.Duration
-	LateCost   float64 // money
-	Cost       float64 // its share of what its nodes cost
-	Energy     float64 // kWh, its share
+	LateCost   money.Amount
+	Cost       money.Amount // its share of what its nodes cost
+	Energy     float64      // kWh, its share
 }
 
 // Completion returns how long the job took from submission to end.

@@ -3,8 +3,10 @@ package andreas
 import (
 	"fmt"
 	"strconv"
+	"time"
 
 	"trainyard/internal/humanize"
+	"trainyard/internal/money"
 	"trainyard/internal/place/andreas/problem"
 )
 
@@ -50,7 +52,7 @@ func (y *planner) stopped(t *problem.Task) string {
 		return fmt.Sprintf("%s: it can wait %s and still meet its deadline", text, humanize.Seconds(spare))
 	}
 
-	return fmt.Sprintf("%s: each hour of delay costs %s", text, humanize.Dollars(t.LateCost*3600))
+	return fmt.Sprintf("%s: each hour of delay costs %s", text, humanize.Dollars(t.LateCost.PerHour().For(time.Hour)))
 }
 
 // changed describes what happens to a running task.
@@ -82,16 +84,16 @@ func (y *planner) costs(t *problem.Task, at int) string {
 	}
 
 	return fmt.Sprintf("%s, est. finish %s after the deadline (late cost %s)", text, humanize.Seconds(-spare),
-		humanize.Dollars(-spare*t.LateCost))
+		humanize.Dollars(t.LateCost.For(-spare)))
 }
 
 // bill describes the cost of GPUs.
-func (y *planner) bill(f float64) string {
+func (y *planner) bill(cost money.Amount) string {
 	if y.View.Tariff == nil {
-		return strconv.FormatFloat(f, 'f', 2, 64) + " GPU-hours"
+		return strconv.FormatFloat(float64(cost), 'f', 2, 64) + " GPU-hours"
 	}
 
-	return humanize.Dollars(f)
+	return humanize.Dollars(cost)
 }
 
 // other returns the alternative that a reader would ask about: the cheapest candidate if it was not

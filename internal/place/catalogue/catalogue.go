@@ -15,6 +15,7 @@ import (
 	"trainyard/internal/fault"
 	"trainyard/internal/id"
 	"trainyard/internal/job"
+	"trainyard/internal/money"
 	"trainyard/internal/place"
 	"trainyard/internal/place/andreas"
 	"trainyard/internal/place/andreas/published"
@@ -128,8 +129,8 @@ func newRules(s *place.Settings) (place.Policy, error) {
 		who       string
 	}{{job.ObjectiveTime, "time-sensitive"}, {job.ObjectiveBalanced, "balanced"},
 		{job.ObjectiveCost, "cost-sensitive"}} {
-		c.Value[o.objective] = s.Number(string(o.objective), c.Value[o.objective], 0, unbounded,
-			"value of an hour of a "+o.who+" job, in dollars")
+		c.Value[o.objective] = money.PerHour(s.Number(string(o.objective), float64(c.Value[o.objective]), 0, unbounded,
+			"value of an hour of a "+o.who+" job, in dollars"))
 	}
 
 	c.Patience = s.Time("patience", c.Patience,

@@ -6,6 +6,7 @@ import (
 
 	"trainyard/internal/formula"
 	"trainyard/internal/id"
+	"trainyard/internal/money"
 	"trainyard/internal/place"
 )
 
@@ -101,7 +102,7 @@ func (r *round) sides() []SideRow {
 }
 
 // priceOf returns the cost of one GPU-hour where a job runs.
-func (r *round) priceOf(f *place.Running) float64 {
+func (r *round) priceOf(f *place.Running) money.PerGPUHour {
 	if len(f.Allocations) > 0 {
 		if at, found := r.find(f.Allocations[0].Node); found {
 			return price(r.view, &r.view.Rooms[at])

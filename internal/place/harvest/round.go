@@ -9,6 +9,7 @@ import (
 
 	"trainyard/internal/fleet"
 	"trainyard/internal/id"
+	"trainyard/internal/money"
 	"trainyard/internal/place"
 	"trainyard/internal/place/allocate"
 	"trainyard/internal/queue"
@@ -55,7 +56,7 @@ type kind struct {
 	unit    int // GPUs per unit
 	byNode  bool
 	units   int
-	price   float64
+	price   money.PerGPUHour
 	risk    risk
 }
 
@@ -284,13 +285,13 @@ func (r *round) seatSize(k *kind) (int, bool) {
 }
 
 // price returns the cost of one GPU-hour on a fully used node.
-func price(v *place.View, room *fleet.Room) float64 {
+func price(v *place.View, room *fleet.Room) money.PerGPUHour {
 	n := len(room.Node.Inventory.GPUs)
 	if v.Tariff == nil || n == 0 {
 		return 0
 	}
 
-	return v.Tariff.Rate(v.Tariff.Of(room.Node), n) / float64(n)
+	return v.Tariff.Rate(v.Tariff.Of(room.Node), n).PerGPU(n)
 }
 
 // matcher returns the matcher for a need.

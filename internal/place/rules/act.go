@@ -4,6 +4,7 @@ import (
 	"trainyard/internal/fleet"
 	"trainyard/internal/humanize"
 	"trainyard/internal/id"
+	"trainyard/internal/money"
 	"trainyard/internal/place"
 	"trainyard/internal/place/timeline"
 )
@@ -69,7 +70,7 @@ func (e *engine) start(j *queuedJob, o *option, all []option) {
 }
 
 // saves returns what a start costs less than provisioning would have.
-func (e *engine) saves(o *option, all []option) (float64, string) {
+func (e *engine) saves(o *option, all []option) (money.Amount, string) {
 	for i := range all {
 		if h := &all[i]; h.provisions() && !o.provisions() && e.costs.of(o.pool).rent == 0 &&
 			h.ledgerCost > o.ledgerCost {
@@ -90,7 +91,7 @@ func (e *engine) provision(j *queuedJob, o *option) {
 }
 
 // stop preempts a running job.
-func (e *engine) stop(j *queuedJob, at int32, v *victim, gain float64) {
+func (e *engine) stop(j *queuedJob, at int32, v *victim, gain money.Amount) {
 	e.timeline.Vacate(at, v.running.Job, v.gpus, &v.running.Shape.Need)
 	e.freed++
 	e.plan.Stops = append(e.plan.Stops, place.Stop{Running: v.running, Reason: e.whyStop(j, v, gain)})

@@ -47,7 +47,7 @@ func (e *engine) advise(j *queuedJob) []place.Option {
 		p.Earliest, p.Latest = e.interval(j, o)
 		p.CostMost = o.ledgerCost
 		if o.runs > 0 {
-			p.CostMost = o.ledgerCost * float64(p.Latest.Sub(p.Start)) / float64(o.runs)
+			p.CostMost = o.ledgerCost.Times(float64(p.Latest.Sub(p.Start)) / float64(o.runs))
 		}
 
 		if o.provisions() {

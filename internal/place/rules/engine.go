@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"trainyard/internal/job"
+	"trainyard/internal/money"
 	"trainyard/internal/place"
 	"trainyard/internal/place/timeline"
 	"trainyard/internal/tenant"
@@ -20,7 +21,7 @@ type engine struct {
 	timeline      *timeline.Timeline
 	costs         *costModel
 	backlog       *backlog
-	costHourValue float64          // what an hour of a cost-sensitive job is worth
+	costHourValue money.PerHour    // what the time of a cost-sensitive job is worth
 	allow         tenant.Allowance // of the current job
 	unlimited     bool             // Config.Visits does not apply: a person asked about one job
 	hostVisits    int              // hosts that were looked at for preemption

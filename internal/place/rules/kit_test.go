@@ -14,6 +14,7 @@ import (
 	"trainyard/internal/fleet"
 	"trainyard/internal/id"
 	"trainyard/internal/job"
+	"trainyard/internal/money"
 	"trainyard/internal/place"
 	"trainyard/internal/place/rules"
 	"trainyard/internal/queue"
@@ -189,7 +190,7 @@ func limitsOf(owner id.User, a tenant.Allowance) *place.Limits {
 
 // dataAt is a dataset that is at a place, and takes so long and costs so much to bring
 // to the other side.
-func dataAt(name id.Dataset, at job.Place, takes time.Duration, costs float64) *dataset.Catalogue {
+func dataAt(name id.Dataset, at job.Place, takes time.Duration, costs money.PerGB) *dataset.Catalogue {
 	const size = 1e12
 	roads := dataset.Network{PerGB: costs / 1000}
 	if takes > 0 {
@@ -216,7 +217,7 @@ func (y *yard) plan(t failer) place.Plan {
 	}
 
 	for _, h := range p.Provisions {
-		if h.Reason == "" || h.Count < 1 || math.IsNaN(h.Cost) || h.Cost < 0 {
+		if h.Reason == "" || h.Count < 1 || math.IsNaN(float64(h.Cost)) || h.Cost < 0 {
 			t.Fatalf("provision without reason, count or cost: %+v", h)
 		}
 	}

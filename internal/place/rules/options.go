@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	"trainyard/internal/money"
 	"trainyard/internal/place"
 	"trainyard/internal/place/timeline"
 	"trainyard/internal/provision"
@@ -19,9 +20,9 @@ type option struct {
 	startsIn     time.Duration // until nodes that are there become free; 0 for idle and for provisioned ones
 	readyIn      time.Duration // until it computes: startsIn, boot, set-up and staging of data
 	runs         time.Duration
-	marginalCost float64           // what is paid only because the job runs there
-	ledgerCost   float64           // what the ledger will charge the job
-	score        float64           // marginal cost, and time at what it is worth; less is better
+	marginalCost money.Amount      // what is paid only because the job runs there
+	ledgerCost   money.Amount      // what the ledger will charge the job
+	score        money.Amount      // marginal cost, and time at what it is worth; less is better
 	offer        *provision.Option // to be provisioned; nil for nodes that are there
 	nodes        int               // of the offer
 	stops        []*place.Running  // jobs that are preempted for it

@@ -6,6 +6,7 @@ import (
 	"trainyard/internal/fleet"
 	"trainyard/internal/humanize"
 	"trainyard/internal/job"
+	"trainyard/internal/money"
 	"trainyard/internal/provision"
 	"trainyard/internal/tenant"
 )
@@ -73,7 +74,7 @@ func (e *engine) query(j *queuedJob, s *shape) provision.Query {
 	}
 
 	if e.needsStaging(j) {
-		q.Stage = func(of *fleet.Offer) (time.Duration, float64) { return e.stage(j, of.Node()) }
+		q.Stage = func(of *fleet.Offer) (time.Duration, money.Amount) { return e.stage(j, of.Node()) }
 	}
 
 	return q

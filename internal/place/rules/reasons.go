@@ -8,6 +8,7 @@ import (
 	"trainyard/internal/fleet"
 	"trainyard/internal/humanize"
 	"trainyard/internal/job"
+	"trainyard/internal/money"
 )
 
 // clockTime writes a time of day in UTC, with the date if it is another day.
@@ -197,7 +198,7 @@ func (e *engine) whyProvision(j *queuedJob, o *option) string {
 }
 
 // whyStop says why a job is preempted for another.
-func (e *engine) whyStop(j *queuedJob, v *victim, gain float64) string {
+func (e *engine) whyStop(j *queuedJob, v *victim, gain money.Amount) string {
 	who := "which is time-sensitive and would wait longer"
 	if !timeSensitive(j) {
 		who = "whose owner is within their quota, while this job runs on borrowed GPUs"

@@ -28,6 +28,7 @@ import (
 	"time"
 
 	"trainyard/internal/job"
+	"trainyard/internal/money"
 	"trainyard/internal/place"
 	"trainyard/internal/place/timeline"
 	"trainyard/internal/queue"
@@ -36,7 +37,7 @@ import (
 // Config is what an operator can set.
 type Config struct {
 	// Value is what an hour of a job's time is worth in money, by objective.
-	Value map[job.Objective]float64
+	Value map[job.Objective]money.PerHour
 	// Patience is how long a cost-sensitive job waits for a node that is paid for
 	// anyway before one is provisioned for it.
 	Patience time.Duration
@@ -57,7 +58,7 @@ type Config struct {
 // Defaults returns the configuration that is used where nothing is set.
 func Defaults() Config {
 	return Config{
-		Value:    map[job.Objective]float64{job.ObjectiveTime: 50, job.ObjectiveBalanced: 2, job.ObjectiveCost: 0.05},
+		Value:    map[job.Objective]money.PerHour{job.ObjectiveTime: 50, job.ObjectiveBalanced: 2, job.ObjectiveCost: 0.05},
 		Patience: 24 * time.Hour, Ageing: 48 * time.Hour, Preempt: true, Width: 1, Guess: time.Hour, Setup: 0,
 		Visits: 1 << 16,
 	}

@@ -15,6 +15,7 @@ import (
 	"trainyard/internal/fleet"
 	"trainyard/internal/id"
 	"trainyard/internal/job"
+	"trainyard/internal/money"
 	"trainyard/internal/place"
 	"trainyard/internal/place/rules"
 	"trainyard/internal/queue"
@@ -241,7 +242,7 @@ func (l *life) offersChange(t *rapid.T) {
 
 	if rapid.IntRange(0, 3).Draw(t, "tariff") == 0 {
 		l.tariff = &fleet.Tariff{
-			Energy: rapid.Float64Range(0, 1).Draw(t, "energy"),
+			Energy: money.PerKWh(rapid.Float64Range(0, 1).Draw(t, "energy")),
 			Nodes:  []fleet.NodePrice{{Watts: []float64{300, 600, 900}}},
 		}
 	}
@@ -277,7 +278,7 @@ func (l *life) limitsChange(t *rapid.T) {
 	case 1:
 		a := tenant.Unlimited()
 		a.NoProvisioning = rapid.Bool().Draw(t, "no rent")
-		a.Nodes, a.Money = rapid.IntRange(0, 2).Draw(t, "provisioned"), rapid.Float64Range(0, 20).Draw(t, "money")
+		a.Nodes, a.Money = rapid.IntRange(0, 2).Draw(t, "provisioned"), money.Amount(rapid.Float64Range(0, 20).Draw(t, "money"))
 		if rapid.IntRange(0, 3).Draw(t, "hold") == 0 {
 			a.HoldReason = "enough for today"
 		}

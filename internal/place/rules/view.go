@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"trainyard/internal/fleet"
+	"trainyard/internal/money"
 	"trainyard/internal/place"
 	"trainyard/internal/tenant"
 )
@@ -25,7 +26,7 @@ func (e *engine) needsStaging(j *queuedJob) bool {
 }
 
 // stage returns how long it takes to copy a job's data to a node, and what that costs.
-func (e *engine) stage(j *queuedJob, n *fleet.Node) (time.Duration, float64) {
+func (e *engine) stage(j *queuedJob, n *fleet.Node) (time.Duration, money.Amount) {
 	if e.view.Data == nil {
 		return 0, 0
 	}

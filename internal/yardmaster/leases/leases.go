@@ -16,6 +16,7 @@ import (
 
 	"trainyard/internal/fleet"
 	"trainyard/internal/id"
+	"trainyard/internal/money"
 	"trainyard/internal/provision"
 	"trainyard/internal/provision/lifecycle"
 	"trainyard/internal/quota"
@@ -33,9 +34,9 @@ type Leases struct {
 	recentlySeen  func(id.Node) bool
 	feed          *batch.Feed
 	timers        *timers.Timers
-	byJob         map[id.Job][]id.Lease // leases created for queued jobs
-	pendingHourly map[id.Lease]float64  // hourly price of machines that have not joined yet
-	outages       map[string]*outage    // providers that are failing
+	byJob         map[id.Job][]id.Lease      // leases created for queued jobs
+	pendingHourly map[id.Lease]money.PerHour // hourly price of machines that have not joined yet
+	outages       map[string]*outage         // providers that are failing
 	sweep         *timers.Timer
 	changed       []*fleet.Lease
 }
@@ -59,7 +60,7 @@ func New(
 		feed:          feed,
 		timers:        timers,
 		byJob:         map[id.Job][]id.Lease{},
-		pendingHourly: map[id.Lease]float64{},
+		pendingHourly: map[id.Lease]money.PerHour{},
 		outages:       map[string]*outage{},
 	}
 }
@@ -131,7 +132,7 @@ func (h *Leases) Provision(now time.Time, w lifecycle.Request, o quota.Commitmen
 	for _, l := range created {
 		h.byJob[w.Job] = append(h.byJob[w.Job], l.ID)
 		h.quotas.Nodes(now, payer(l), 1)
-		hourly := float64(l.Offer.Hourly) / 1e6
+		hourly := l.Offer.PerHour()
 		h.pendingHourly[l.ID] = hourly
 		h.quotas.Use(now, who, fleet.OnDemand, 0, hourly)
 	}

@@ -11,6 +11,7 @@ import (
 	"slices"
 
 	"trainyard/internal/humanize"
+	"trainyard/internal/money"
 	"trainyard/internal/place"
 	"trainyard/internal/place/andreas/problem"
 	"trainyard/internal/place/ordered"
@@ -164,7 +165,7 @@ func newRule(y *problem.Yard) *rule {
 
 			o.Cost = 0
 			for n := range int(o.Nodes) {
-				o.Cost += y.Kinds[o.Kind].Cost[o.On(n)] * o.Duration
+				o.Cost += y.Kinds[o.Kind].Cost[o.On(n)].For(o.Duration)
 			}
 
 			least, r.slowest[i] = min(least, o.Duration), max(r.slowest[i], o.Duration)
@@ -191,7 +192,7 @@ func newRule(y *problem.Yard) *rule {
 
 		r.pressure[i] = least - t.Slack
 		if r.pressure[i] > 0 {
-			r.pressure[i] *= t.LateCost
+			r.pressure[i] *= float64(t.LateCost)
 		}
 	}
 
@@ -246,7 +247,7 @@ func (r *rule) assign(draw func(n int) int) {
 
 // cost is the published measure of a schedule: its cost until the first job ends, plus the worst
 // cost of being late for postponed jobs.
-func (r *rule) cost(worst float64) float64 {
+func (r *rule) cost(worst float64) money.Amount {
 	y := r.y
 	until := math.Inf(1)
 	for i := range y.Tasks {
@@ -259,17 +260,17 @@ func (r *rule) cost(worst float64) float64 {
 		until = 0
 	}
 
-	sum := 0.0
+	sum := money.Amount(0)
 	for k := range y.Kinds {
-		sum += y.Power(k) * until
+		sum += y.Power(k).For(until)
 	}
 
 	for i := range y.Tasks {
 		t := &y.Tasks[i]
 		if t.Assigned >= 0 {
-			sum += t.LateCost * max(until-t.Slack, 0)
+			sum += t.LateCost.For(max(until-t.Slack, 0))
 		} else {
-			sum += worst * t.LateCost * max(r.slowest[i]-t.Slack, 0)
+			sum += t.LateCost.For(worst * max(r.slowest[i]-t.Slack, 0))
 		}
 	}
 
