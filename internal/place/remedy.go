@@ -46,13 +46,7 @@ func noFit(v *View, m *fleet.Matcher, found int) Why {
 		return w
 	}
 
-	anyModel := need
-	anyModel.Kinds, anyModel.GPUMin, anyModel.GPUMax = "", 0, 0
-	if anyModel != need && eligible(v, anyModel) {
-		w.Remedies = append(w.Remedies, Remedy{
-			Text: "allow other GPU models; trainyard nodes lists those of the yard", Need: &anyModel,
-		})
-	}
+	w.Remedies = append(w.Remedies, otherGPUs(v, need)...)
 
 	if less, text := reduced(v, m); text != "" {
 		w.Remedies = append(w.Remedies, Remedy{Text: text + ", or add a node", Need: &less})
@@ -63,6 +57,29 @@ func noFit(v *View, m *fleet.Matcher, found int) Why {
 	}
 
 	return w
+}
+
+// otherGPUs says which condition on the GPUs no node meets, if the job could run without it.
+func otherGPUs(v *View, need fleet.Need) []Remedy {
+	anyModel, anySize, anyGPU := need, need, need
+	anyModel.Kinds, anyGPU.Kinds = "", ""
+	anySize.GPUMin, anySize.GPUMax = 0, 0
+	anyGPU.GPUMin, anyGPU.GPUMax = 0, 0
+
+	for _, o := range []struct {
+		need *fleet.Need
+		text string
+	}{
+		{&anyModel, "allow other GPU models; trainyard nodes lists those of the yard"},
+		{&anySize, "change gpu_memory; trainyard nodes lists the GPUs of the yard"},
+		{&anyGPU, "allow other GPU models and change gpu_memory; trainyard nodes lists the GPUs of the yard"},
+	} {
+		if *o.need != need && eligible(v, *o.need) {
+			return []Remedy{{Text: o.text, Need: o.need}}
+		}
+	}
+
+	return nil
 }
 
 // eligible reports whether as many nodes as the need has could ever run it.

@@ -178,8 +178,9 @@ func (e *engine) choose(j *queuedJob, options []option) *option {
 		o := &options[i]
 		switch {
 		case o.barredBy != "":
-		case o.provisions() && len(j.leases) > 0:
+		case o.provisions() && j.awaitsNodes():
 			return nil // nodes are being provisioned for it already
+		case o.provisions() && len(j.leases) > 0: // they have come: it starts there, not on others like them
 		case o.provisions() && j.limited:
 			e.wakeAt(j.due) // how long it would wait was not computed; when it is due it goes first
 			return nil
