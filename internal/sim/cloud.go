@@ -149,7 +149,7 @@ func (s *simulation) reclaimSpot() {
 			m.gen++
 		}
 
-		m.life.saved, m.life.ran = m.did, m.ran
+		s.keep(m)
 		s.rankGone(m, slices.Index(m.hosts, found))
 	}
 

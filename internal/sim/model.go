@@ -104,7 +104,8 @@ func (s *simulation) order(o *yardmaster.Order) {
 			return
 		}
 
-		m = &model{run: o.Run, life: l, ordered: s.now, did: l.saved, ran: l.ran}
+		m = &model{run: o.Run, life: l, ordered: s.now, lostWork: s.restore(l, o.Node)}
+		m.did, m.ran = l.saved, l.ran
 		s.runs[o.Run] = m
 	}
 
@@ -371,7 +372,7 @@ func (s *simulation) stop(m *model, mode job.StopMode) {
 func (s *simulation) endRanks(m *model, r yardmaster.RankReport) {
 	m.halted = true
 	m.gen++
-	m.life.saved, m.life.ran = m.did, m.ran
+	s.keep(m)
 	if !m.broken || m.runs {
 		r.Progress = &job.Progress{Done: m.did}
 	}

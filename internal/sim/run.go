@@ -86,6 +86,7 @@ type jobRecord struct {
 	fails int           // failures it has had
 	share float64       // of its work that it has to do
 	been  []id.Node     // where its data is, if it has any
+	left  []checkpoint  // what it has left on nodes, if checkpoints stay there
 	last  *model        // its last run, nil before the first
 	Outcome
 }

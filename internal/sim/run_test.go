@@ -221,6 +221,42 @@ func TestANodeThatIsTakenCostsTheWorkSinceTheLastCheckpoint(t *testing.T) {
 	}
 }
 
+func TestACheckpointThatStaysOnItsNodeIsFoundThereAlone(t *testing.T) {
+	t.Parallel()
+
+	for name, c := range map[string]struct {
+		stay bool
+		back bool // node a comes back, and b is taken after that
+		want time.Duration
+		lost float64
+	}{
+		// 200 of 1000 units, ten a second, are saved when a is taken at 27 s.
+		"it travels":      {false, false, 107 * time.Second, 70},
+		"it stays":        {true, false, 127 * time.Second, 270},
+		"and back":        {false, true, 112 * time.Second, 70 + 50},
+		"it stays, found": {true, true, 142 * time.Second, 270 + 50 + 100},
+	} {
+		changes := []sim.Change{{At: 27 * time.Second, Kind: sim.NodeReclaimed, ID: "a"}}
+		if c.back {
+			changes = append(changes,
+				sim.Change{At: 50 * time.Second, Kind: sim.NodeUncordoned, ID: "a"},
+				sim.Change{At: 62 * time.Second, Kind: sim.NodeReclaimed, ID: "b"},
+			)
+		}
+
+		var out sim.Outcome
+		r := run(t, sim.Config{
+			Policy: ordered.FIFO{}, Nodes: []fleet.Node{box("a", 1), box("b", 1)}, CheckpointsStay: c.stay,
+			Jobs: &list{jobs: []*sim.Job{working(0, 1000, 10, 0, 0)}}, Changes: &happenings{list: changes},
+			OnEnd: func(o *sim.Outcome) { out = *o },
+		})
+
+		if out.Ended != c.want || math.Abs(r.LostWork-c.lost) > 1e-6 || math.Abs(r.Work-1000) > 1e-6 {
+			t.Errorf("%s: ended at %v with %v units lost of %v, want %v and %v", name, out.Ended, r.LostWork, r.Work, c.want, c.lost)
+		}
+	}
+}
+
 func TestADeadNodeIsNoticedLaterAndItsJobGoesOnElsewhere(t *testing.T) {
 	t.Parallel()
 	var out sim.Outcome
