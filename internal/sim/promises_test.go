@@ -196,7 +196,8 @@ func (s *scene) drawJob(t *rapid.T, f features, at time.Duration) *sim.Job {
 
 	if f.elastic && gpus > 0 && rapid.Bool().Draw(t, "elastic") {
 		spec.Resources.GPUs.Max = 2 * gpus
-		spec.Speed = job.NewSpeed(lasts.Seconds(), 0, 0, job.Rate{GPUs: gpus, PerSecond: 1}, job.Rate{GPUs: 2 * gpus, PerSecond: 1.6})
+		spec.Speed = job.NewSpeed(lasts.Seconds(), 0, 0,
+			job.Rate{GPUs: gpus, PerSecond: 1}, job.Rate{GPUs: 2 * gpus, PerSecond: 1.6})
 		spec.Expect, j.Duration = 0, 0 // how long it takes depends on the GPUs that it gets
 	}
 
@@ -327,12 +328,9 @@ type promise struct {
 
 // never reports whether the job is said not to start unless the yard changes.
 func (p *promise) never() bool {
-	switch p.why.Blocker {
-	case place.BlockNoFit, place.BlockNoNode, place.BlockClosed, place.BlockData, place.BlockPaused:
-		return true
-	default:
-		return false
-	}
+	return slices.Contains([]place.Blocker{
+		place.BlockNoFit, place.BlockNoNode, place.BlockClosed, place.BlockData, place.BlockPaused,
+	}, p.why.Blocker)
 }
 
 // watched reports whether something is said about the start of the job.
@@ -365,9 +363,9 @@ func (s *scene) checkStarts(t *rapid.T, made []*promise) {
 
 			_, waits := w.Yard().Why(w.Now(), p.job)
 			switch {
-			case !waits && !(joined && p.never()):
-				p.started = w.Now()
+			case !waits && joined && p.never():
 			case !waits:
+				p.started = w.Now()
 			default:
 				pending = true
 				p.overtaken = p.overtaken || started && !w.Now().After(p.why.Start)
@@ -560,7 +558,8 @@ func (s *scene) fail(t *rapid.T, w *sim.Simulation, format string, args ...any) 
 
 	for i, j := range s.jobs {
 		fmt.Fprintf(&b, "j%d at %s by %s: %+v, place %s, objective %s, priority %d, takes %s, budget %s, data %v\n", i+1, j.At,
-			j.Owner, j.Spec.Resources, j.Spec.Place, j.Spec.Objective, j.Spec.Priority, j.Spec.Expect, j.Spec.Budget, j.Spec.Data)
+			j.Owner, j.Spec.Resources, j.Spec.Place, j.Spec.Objective, j.Spec.Priority, j.Spec.Expect, j.Spec.Budget,
+			j.Spec.Data)
 	}
 
 	for _, q := range s.quotas {

@@ -149,7 +149,8 @@ func (e *engine) widen(j *queuedJob, s *shape, o *option) {
 		return
 	}
 
-	most := need.MaxGPUs
+	// More than its quota allows would not be started at all.
+	most := min(need.MaxGPUs, max(e.allowance(j).Ceiling/need.Nodes, need.GPUs))
 	for _, at := range o.rooms {
 		r := e.timeline.Room(at)
 		fits, _ := s.Match.Fits(&r)

@@ -112,6 +112,22 @@ func TestAJobStartsOnTheNodeThatWasProvisionedForIt(t *testing.T) {
 	}
 }
 
+// TestAnElasticJobGetsNoMoreThanItsQuota: with more GPUs the start would be refused.
+func TestAnElasticJobGetsNoMoreThanItsQuota(t *testing.T) {
+	t.Parallel()
+	y := newYard()
+	y.node("a", fleet.Local, 4, a100())
+	y.submit(want{gpus: 2, most: 4, lasts: time.Hour, speed: job.NewSpeed(3600, 0, 0,
+		job.Rate{GPUs: 2, PerSecond: 1}, job.Rate{GPUs: 4, PerSecond: 1.8})})
+	a := tenant.Unlimited()
+	a.GPUs, a.Ceiling, a.LimitedBy.GPUs = 3, 3, "ada may use 3 GPUs at a time"
+	y.limits = limitsOf("ada", a)
+
+	if p := y.plan(t); len(p.Starts) != 1 || p.Starts[0].Allocations[0].GPUs != 0b111 {
+		t.Errorf("the plan is %+v, want a start with 3 GPUs", p)
+	}
+}
+
 // TestARehearsalLeavesNothingBehind: what jobs cost on average is part of what rules decides by,
 // and jobs that nobody submitted do not count.
 func TestARehearsalLeavesNothingBehind(t *testing.T) {
