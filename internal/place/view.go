@@ -34,9 +34,12 @@ type View struct {
 	Limits *Limits            `json:",omitempty"` // what quotas and budgets allow; nil if there are none
 	Data   *dataset.Catalogue `json:",omitempty"` // datasets with their copies; nil if there are none
 	Tariff *fleet.Tariff      `json:",omitempty"` // what nodes cost; nil if unknown
-	Offers []fleet.Offer      `json:",omitempty"` // what can be provisioned now, cheapest first
+	Offers []fleet.Offer      `json:",omitempty"` // what can be provisioned now, cheapest first; MaxNodes is how many more
 	Leases []*fleet.Lease     `json:",omitempty"` // that have not ended, by number
 	Past   *queue.Past        `json:",omitempty"` // durations of earlier runs; nil if unknown
+
+	NodeLimit NodeLimit     `json:",omitzero"`  // the yard's limit on provisioned nodes
+	Exhausted []fleet.Offer `json:",omitempty"` // offers of which as many nodes are in use as may be; MaxNodes is that limit
 }
 
 // UsageOf returns the decayed usage of a user.
@@ -100,6 +103,7 @@ func (v *View) Clone() *View {
 	c.Bands = nil // they belong to the table and only save work
 	c.Queue = v.Queue.Clone()
 	c.Offers = slices.Clone(v.Offers)
+	c.Exhausted = slices.Clone(v.Exhausted)
 
 	c.Rooms = slices.Clone(v.Rooms)
 	for i := range c.Rooms {

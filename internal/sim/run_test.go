@@ -252,7 +252,9 @@ func TestACheckpointThatStaysOnItsNodeIsFoundThereAlone(t *testing.T) {
 		})
 
 		if out.Ended != c.want || math.Abs(r.LostWork-c.lost) > 1e-6 || math.Abs(r.Work-1000) > 1e-6 {
-			t.Errorf("%s: ended at %v with %v units lost of %v, want %v and %v", name, out.Ended, r.LostWork, r.Work, c.want, c.lost)
+			t.Errorf(
+				"%s: ended at %v with %v units lost of %v, want %v and %v", name, out.Ended, r.LostWork, r.Work, c.want, c.lost,
+			)
 		}
 	}
 }

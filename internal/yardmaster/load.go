@@ -65,6 +65,9 @@ func (y *Yard) Load(now time.Time, s State) {
 		y.checkIdle(n.ID)
 	}
 
+	y.projectBudgets()
+	y.watchQuotas()
+
 	y.planDue = true
 }
 

@@ -263,7 +263,7 @@ func (h *Rehearsal) verdict(o *rehearsedJob, plan *place.Plan, held map[id.Job]h
 	}
 
 	w := place.Explain(h.view, place.QueuedJob{Job: j, Need: o.need, Lasts: o.last, Rule: o.rule}, verdict)
-	considerOffers(&w, o.need, h.offers, h.policy.Name(), h.view.Now)
+	considerOffers(&w, o.need, without(h.offers, h.view.Exhausted), h.view.Exhausted, h.policy.Name(), h.view.Now)
 	addReasons(&w, verdict.Reason)
 
 	return w

@@ -2,6 +2,7 @@ package yardmaster
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
 	"trainyard/internal/fleet"
@@ -81,7 +82,11 @@ func (y *Yard) explain(v *place.View, r *jobRecord) (place.Why, bool) {
 		Reason:      y.waits[r.ID],
 		Due:         y.planDue || y.planning,
 	})
-	considerOffers(&w, queued.Need, y.cfg.Offers, y.cfg.Policy.Name(), y.now)
+	if len(y.cfg.Offers) > 0 {
+		_, exhausted := y.leases.Offers(y.now)
+		considerOffers(&w, queued.Need, without(y.cfg.Offers, exhausted), exhausted, y.cfg.Policy.Name(), y.now)
+	}
+
 	if w.Blocker == place.BlockPolicy && (y.planDue || y.planning) {
 		w.Blocker, w.Sentence = place.BlockNone, w.Sentence+"; considered in the next scheduling round"
 	}
@@ -165,15 +170,40 @@ func provisioning(sentence string, ready, now time.Time) place.Why {
 	return w
 }
 
+// without returns the offers that are not among others. Those that a provider refused lately
+// are still offers: they come back.
+func without(offers, others []fleet.Offer) []fleet.Offer {
+	return slices.DeleteFunc(slices.Clone(offers), func(o fleet.Offer) bool {
+		return slices.ContainsFunc(others, func(other fleet.Offer) bool { return other.Name == o.Name })
+	})
+}
+
 // considerOffers corrects an answer that looked only at nodes: what no node of the yard could
 // run may be run by one that can be provisioned.
-func considerOffers(w *place.Why, need fleet.Need, offers []fleet.Offer, policy string, now time.Time) {
-	if w.Blocker != place.BlockNoFit && w.Blocker != place.BlockNoNode || !fleet.OnDemand.Allows(need.Place) {
+func considerOffers(w *place.Why, need fleet.Need, open, exhausted []fleet.Offer, policy string, now time.Time) {
+	if !fleet.OnDemand.Allows(need.Place) {
 		return
 	}
 
-	options := provision.Options(offers, need, provision.Query{Now: now})
+	unfit := w.Blocker == place.BlockNoFit || w.Blocker == place.BlockNoNode
+	options := provision.Options(open, need, provision.Query{Now: now})
 	if len(options) == 0 {
+		options = provision.Options(exhausted, need, provision.Query{Now: now})
+		if len(options) == 0 || !unfit && w.Blocker != place.BlockResources && w.Blocker != place.BlockReserved {
+			return
+		}
+
+		o := options[0].Offer
+		w.Sentence += fmt.Sprintf("; offer %s is not provisioned: its limit of %s (max_nodes) is reached", o.Name,
+			humanize.Count(o.MaxNodes, "node"))
+		if unfit {
+			w.Blocker = place.BlockResources // it may start when one of them is released
+		}
+
+		return
+	}
+
+	if !unfit {
 		return
 	}
 

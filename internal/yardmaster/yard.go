@@ -108,6 +108,7 @@ type Yard struct {
 	planDue     bool      // something changed that may lead to another plan
 	planning    bool      // a plan is being made outside the loop
 	drops       int       // number of parts of plans that were not carried out
+	holds       int       // number of jobs of plans that were held for their quota instead of started
 
 	payers        map[queue.Payer]int   // number of unfinished jobs by owner and project
 	ownAllowances map[id.Job]*jobRecord // queued jobs with an allowance of their own
@@ -116,6 +117,7 @@ type Yard struct {
 	budgets       int              // jobs with a budget of their own that have not ended
 	heldJobs      queue.HeldJobs   // jobs that a quota keeps out of the queue
 	quotaCheck    *timers.Timer    // of watchQuotas
+	quotaCheckAt  time.Time        // when that is due; zero if none is
 	changedQuotas []tenant.Quota
 
 	lastJob     uint64
@@ -143,6 +145,8 @@ type jobRecord struct {
 	// committed says that money or GPU-hours were committed to it, when it ran or when
 	// nodes were provisioned for it.
 	committed bool
+	// exhausts is when its budget will be used up at what it costs now; zero if it has none or does not run.
+	exhausts time.Time
 }
 
 // hold is what keeps a job out of the queue.

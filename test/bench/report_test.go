@@ -125,7 +125,9 @@ func TestARunThatBreaksOffWritesNothingAndLeavesNothingOld(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if diff := cmp.Diff(map[string]float64{"a": 1, "b": 1}, got.Figures); diff != "" || got.Commit == "" || got.Run != "full" {
+
+	diff := cmp.Diff(map[string]float64{"a": 1, "b": 1}, got.Figures)
+	if diff != "" || got.Commit == "" || got.Run != "full" {
 		t.Errorf("%+v, figures (-want +got):\n%s", got.Origin, diff)
 	}
 

@@ -119,6 +119,8 @@ func TestEverySectionMeasuresWhatItSaysQuickly(t *testing.T) {
 
 // newBuild is the binary that the sections of a test measure.
 func newBuild(t *testing.T) *build {
+	t.Helper()
+
 	b := &build{}
 	t.Cleanup(func() {
 		if err := b.remove(); err != nil {
@@ -210,7 +212,8 @@ func TestEverySectionsFiguresAreInTheTable(t *testing.T) {
 
 	for _, key := range []string{
 		"submit_per_s_sqlite_1", "submit_per_s_sqlite_64", "submit_per_s_postgres_64", "slurm_submit_per_s_1", "slurm_submit_per_s_64",
-		"start_ms_p50", "start_ms_p99", "slurm_start_ms_p50", "messages_per_s", "messages_per_s_fifo", "round_full_ms_10k_100k", "round_full_ms_10k_100k_fifo",
+		"start_ms_p50", "start_ms_p99", "slurm_start_ms_p50", "messages_per_s", "messages_per_s_fifo",
+		"round_full_ms_10k_100k", "round_full_ms_10k_100k_fifo",
 		"round_incremental_ms_10k_100k", "round_incremental_ms_10k_100k_fifo",
 		"bytes_per_queued_job", "restart_s_1m", "agents_1000_cpu_pct",
 	} {

@@ -35,13 +35,13 @@ func rows() []row {
 		{"slurm_srun_start_ms_p50", "Slurm, srun (not queued), median", "ms", ""},
 		{"ahead_start_p50", "ratio to Slurm, median", "times", "> 1"},
 		{"ahead_start_p99", "ratio to Slurm, p99", "times", "> 1"},
-		{"messages_per_s", "yardmaster messages, 100 nodes, 64 to a batch, `rules`", "messages/s", "≥ 300,000"},
+		{"messages_per_s", "yardmaster messages, 100 nodes, batches of 64, `rules`", "messages/s", "≥ 300,000"},
 		{"messages_per_s_fifo", "the same, `fifo`", "messages/s", ""},
-		{"messages_per_s_1k_nodes", "yardmaster messages, 1,000 nodes, 64 to a batch, `rules`", "messages/s", ""},
+		{"messages_per_s_1k_nodes", "yardmaster messages, 1,000 nodes, batches of 64, `rules`", "messages/s", ""},
 		{"messages_per_s_1k_nodes_fifo", "the same, `fifo`", "messages/s", ""},
-		{"messages_per_s_1k_nodes_batch_512", "yardmaster messages, 1,000 nodes, 512 to a batch, `rules`", "messages/s", ""},
+		{"messages_per_s_1k_nodes_batch_512", "yardmaster messages, 1,000 nodes, batches of 512, `rules`", "messages/s", ""},
 		{"messages_per_s_1k_nodes_batch_512_fifo", "the same, `fifo`", "messages/s", ""},
-		{"messages_per_s_jobs_only", "yardmaster messages, no heartbeats, 100 nodes, 63 to a batch, `rules`", "messages/s", ""},
+		{"messages_per_s_jobs_only", "yardmaster messages, no heartbeats, batches of 63, `rules`", "messages/s", ""},
 		{"messages_per_s_jobs_only_fifo", "the same, `fifo`", "messages/s", ""},
 		{"round_full_ms_1k_10k", "full round, 1,000 nodes × 10,000 jobs, `rules`", "ms", ""},
 		{"round_full_ms_1k_10k_fifo", "the same, `fifo`", "ms", ""},
@@ -67,7 +67,7 @@ func rows() []row {
 	}
 }
 
-// printMarkdown prints the figures of a file as the table of docs/explanation/benchmarks.md. All of them are from one run.
+// printMarkdown prints the figures of a file as the table of docs/explanation/benchmarks.md. All are from one run.
 func printMarkdown(w io.Writer, path string) error {
 	r, err := report.Read(path)
 	if err != nil {

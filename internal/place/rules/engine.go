@@ -26,6 +26,7 @@ type engine struct {
 	unlimited     bool             // Config.Visits does not apply: a person asked about one job
 	hostVisits    int              // hosts that were looked at for preemption
 	plan          place.Plan
+	claims        *place.Claims    // what the plan provisions
 	search        timeline.Request // of the current search
 	freed         int              // grows whenever the plan frees GPUs
 	hostList      []*host          // rooms with jobs that could be preempted, once listed
@@ -37,8 +38,8 @@ type engine struct {
 func newEngine(p *Policy, v *place.View) *engine {
 	p.rounds++
 	e := &engine{
-		policy: p, cfg: &p.cfg, view: v, earliestWake: v.Now.Add(time.Second), round: p.rounds, timeline: &p.timeline,
-		costs: &p.costs, backlog: &p.backlog,
+		policy: p, cfg: &p.cfg, view: v, claims: place.NewClaims(v), earliestWake: v.Now.Add(time.Second),
+		round: p.rounds, timeline: &p.timeline, costs: &p.costs, backlog: &p.backlog,
 		costHourValue: p.cfg.Value[job.ObjectiveCost], allow: tenant.Unlimited(), hostsByShape: map[*shape][]*host{},
 	}
 
@@ -65,7 +66,7 @@ func (e *engine) consider(j *queuedJob) {
 	}
 
 	j.limited = limited
-	j.nowOnly = limited || len(j.leases) > 0 // with leases, its nodes are being provisioned
+	j.nowOnly = limited || len(j.leases) > 0 || e.overQuota(j) // with leases, its nodes are being provisioned
 	if j.nowOnly && e.futile(j, s) {
 		return
 	}

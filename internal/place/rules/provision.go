@@ -80,9 +80,17 @@ func (e *engine) query(j *queuedJob, s *shape) provision.Query {
 	return q
 }
 
-// barred says which quota or budget forbids an option that provisions nodes, "" if none does.
-func barred(a *tenant.Allowance, o *option) string {
+// barred says which quota, budget or limit on nodes forbids an option that provisions nodes, "" if
+// none does.
+func (e *engine) barred(j *queuedJob, a *tenant.Allowance, o *option) string {
+	limit := e.claims.Limit(o.offer.Offer, o.nodes)
+	need := &j.item.Shape.Need
+
 	switch {
+	case limit != "":
+		return limit
+	case need.GPUs*need.Nodes > a.Ceiling:
+		return "quota reached: " + a.LimitedBy.GPUs
 	case a.NoProvisioning:
 		return a.LimitedBy.Money + " allows no spending on nodes"
 	case o.nodes > a.Nodes:

@@ -79,6 +79,7 @@ type Policy struct {
 	// would otherwise allocate these lists for each. Nothing in it outlives a round.
 	scratch struct {
 		options []option // of the current job
+		members []member // of the current gang
 		hosts   []host   // of this round
 		victims []victim // on these hosts
 	}
@@ -157,6 +158,7 @@ func (p *Policy) Options(v *place.View, it *queue.Item) []place.Option {
 func (p *Policy) tidyUp() {
 	p.timeline.Forget()
 	clear(p.scratch.options[:cap(p.scratch.options)])
+	clear(p.scratch.members[:cap(p.scratch.members)])
 	clear(p.scratch.hosts)
 	clear(p.scratch.victims)
 }

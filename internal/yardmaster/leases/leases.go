@@ -39,6 +39,52 @@ type Leases struct {
 	outages       map[string]*outage         // providers that are failing
 	sweep         *timers.Timer
 	changed       []*fleet.Lease
+	offered       offered
+}
+
+// offered is what Offers returned last, kept so that policies see the same list while nothing has
+// changed.
+type offered struct {
+	of              []fleet.Offer // the offers of the market
+	inUse           []int         // nodes of each
+	open, exhausted []fleet.Offer
+}
+
+// Offers returns what may be provisioned now, cheapest first, where MaxNodes is how many more of an
+// offer there may be; and the offers of which there are as many as there may be.
+func (h *Leases) Offers(now time.Time) (open, exhausted []fleet.Offer) {
+	all := h.Market.Available(now)
+	if !slices.ContainsFunc(all, func(o fleet.Offer) bool { return o.MaxNodes > 0 }) {
+		return all, nil
+	}
+
+	inUse := make([]int, len(all))
+	for i := range all {
+		if all[i].MaxNodes > 0 {
+			inUse[i] = h.CountOf(all[i].Name)
+		}
+	}
+
+	last := &h.offered
+	if len(last.of) == len(all) && &last.of[0] == &all[0] && slices.Equal(last.inUse, inUse) {
+		return last.open, last.exhausted
+	}
+
+	*last = offered{of: all, inUse: inUse}
+	for i, o := range all {
+		if o.MaxNodes > 0 && inUse[i] >= o.MaxNodes {
+			last.exhausted = append(last.exhausted, o)
+			continue
+		}
+
+		if o.MaxNodes > 0 {
+			o.MaxNodes -= inUse[i]
+		}
+
+		last.open = append(last.open, o)
+	}
+
+	return last.open, last.exhausted
 }
 
 // New returns a yard without leases. recentlySeen reports whether a node's agent has

@@ -9,6 +9,9 @@ func Comparisons() []information.Comparison {
 
 	return []information.Comparison{{Name: "bench-alloc", Sides: []information.Side{
 		{Name: "allocator", Role: information.Headline, Knowledge: same, Objective: objective},
-		{Name: "CBC, GLPK (with the start of the process)", Role: information.Opponent, Knowledge: same, Objective: objective},
+		{
+			Name: "CBC, GLPK (with the start of the process)", Role: information.Opponent, Knowledge: same,
+			Objective: objective,
+		},
 	}}}
 }

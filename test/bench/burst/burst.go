@@ -3,8 +3,8 @@
 //
 // The yard's rows are the production path: yardmaster and policy rules in the
 // simulator, with offers to provision from, all settings but the value of waiting as they are by default. A labelled
-// table has the rule alone, without ageing, patience and nodes that are kept. Beside them stand the published waiting rule of
-// Starburst by our rendering of it, a plan by someone who knows the future, and a bound
+// table has the rule alone, without ageing, patience and nodes that are kept. Beside them stand the published waiting
+// rule of Starburst by our rendering of it, a plan by someone who knows the future, and a bound
 // that no policy passes. Nothing that runs is moved or stopped. The benchmark prints
 // tables and returns the figures by name; it asserts nothing. `make bench-burst` calls
 // it. Without the public trace all of it is left out, and said to be.

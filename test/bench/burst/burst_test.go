@@ -203,8 +203,8 @@ func TestWithoutTheTraceItIsLeftOut(t *testing.T) {
 	}
 }
 
-// smallTrace writes a small trace in the form of the public one, with a crowd in both windows of the quick study and one
-// before them, and returns its folder.
+// smallTrace writes a small trace in the form of the public one, with a crowd in both windows of the quick study and
+// one before them, and returns its folder.
 func smallTrace(t *testing.T) string {
 	t.Helper()
 
@@ -256,7 +256,8 @@ func TestEveryWayIsMeasuredAndLabelled(t *testing.T) {
 	}
 
 	for _, key := range []string{
-		"never_jct_h", "never_jct_h_default", "burst_cloud_gpu_h", "burst_cloud_gpu_h_default", "theirs_cost_rule_cloud_gpu_h",
+		"never_jct_h", "never_jct_h_default", "burst_cloud_gpu_h", "burst_cloud_gpu_h_default",
+		"theirs_cost_rule_cloud_gpu_h",
 	} {
 		if figures[key] <= 0 {
 			t.Errorf("%s is %g in\n%v", key, figures[key], figures)
@@ -264,7 +265,8 @@ func TestEveryWayIsMeasuredAndLabelled(t *testing.T) {
 	}
 
 	for _, label := range []string{
-		"rules with the product's defaults", "forecast: the same defaults; run times as the yard knows them from the 150 jobs",
+		"rules with the product's defaults",
+		"forecast: the same defaults; run times as the yard knows them from the 150 jobs",
 		"untold: the same defaults", "patience and ageing off, nodes released at once, run times declared",
 	} {
 		if !strings.Contains(text.String(), label) {

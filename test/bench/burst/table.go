@@ -7,8 +7,8 @@ import (
 	"text/tabwriter"
 )
 
-// The point of comparison: the mean completion, in hours, and the cloud, in GPU-hours, that the published cost rule comes
-// to on the fortnight. Its rows are computed in the same run; a test holds them to these.
+// The point of comparison: the mean completion, in hours, and the cloud, in GPU-hours, that the published cost rule
+// comes to on the fortnight. Its rows are computed in the same run; a test holds them to these.
 const (
 	pointMean  = 2.958
 	pointCloud = 31_172
@@ -148,7 +148,8 @@ func (s *study) print(w io.Writer) error {
 
 	standard := outcomes(s.standard)
 
-	p.say("rules with the product's defaults, by the value of an hour of waiting in dollars; each job declares its run time\n")
+	p.say("rules with the product's defaults, by the value of an hour of waiting in dollars; each job declares its run " +
+		"time\n")
 	p.table(s.standard, nil)
 	p.say("Starburst's rule, our implementation; linear_cost knows the run time of each job\n")
 	p.table(s.theirs, standard)
@@ -161,10 +162,11 @@ func (s *study) print(w io.Writer) error {
 	p.table(s.unknowing, outcomes(s.untold))
 	p.say("patience and ageing off, nodes released at once, run times declared (as measured before)\n")
 	p.table(s.main, nil)
-	p.say("patience and ageing off, nodes released at once, run times learned from the jobs that end (as measured before)\n")
+	p.say("patience and ageing off, nodes released at once, run times learned from the jobs that end (as measured " +
+		"before)\n")
 	p.table(s.blind, nil)
-	p.say("Clairvoyant plan that knows all arrivals: %d rounds of a local search from plans with patience and ageing off; "+
-		"beside it the yard by default\n", s.rounds)
+	p.say("Clairvoyant plan that knows all arrivals: %d rounds of a local search from plans with patience and ageing "+
+		"off; beside it the yard by default\n", s.rounds)
 	p.table(s.seer, standard)
 	p.say("Lower bound for every policy that does not move jobs\n")
 
@@ -173,7 +175,8 @@ func (s *study) print(w io.Writer) error {
 	}
 
 	p.say(
-		"\nOther periods of the trace, on the number of nodes that gives about the same load: %s beside the yard by default\n",
+		"\nOther periods of the trace, on the number of nodes that gives about the same load: %s beside the yard by "+
+			"default\n",
 		pointRule,
 	)
 
@@ -194,10 +197,11 @@ func (s *study) print(w io.Writer) error {
 		p.table([]*trial{their}, beside)
 	}
 
-	p.say("Off: ageing and patience are %s, so that only the value of waiting affects the order and the provisioning.\n", beyond)
+	p.say("Off: ageing and patience are %s, so that only the value of waiting affects the order and the provisioning.\n",
+		beyond)
 
-	p.say("A provisioned node is ready at once and billed by the second, until it is released: by default after 5 minutes " +
-		"without a job.\n")
+	p.say("A provisioned node is ready at once and billed by the second, until it is released: by default after 5 " +
+		"minutes without a job.\n")
 
 	return p.err
 }

@@ -2,8 +2,8 @@
 //
 //	go run ./test/bench/compare -old docs/baseline/bench -new build/bench -tolerances docs/baseline/tolerances.json
 //
-// Both folders hold one flat JSON object per benchmark: names of figures and numbers, and where they are from. How far a figure may
-// move, and in which direction it is better, is looked up by its name in the file of tolerances. A figure
+// Both folders hold one flat JSON object per benchmark: names of figures and numbers, and where they are from. How far
+// a figure may move, and in which direction it is better, is looked up by its name in the file of tolerances. A figure
 // that moved too far in the wrong direction, or that is gone, ends the command with status 1.
 // With -store it copies the new figures over the stored ones instead.
 package main

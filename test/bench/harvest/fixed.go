@@ -50,12 +50,7 @@ func (f *fixed) samples(parts []int) float64 {
 	for i := range f.jobs {
 		j := &f.jobs[i]
 
-		p := 0
-		for k := range free {
-			if free[k] < free[p] {
-				p = k
-			}
-		}
+		p := slices.Index(free, slices.Min(free))
 
 		works := max(free[p], j.at) + j.start
 		if works >= f.length { // and so it is for all that come later

@@ -41,8 +41,8 @@ const every = 10 * time.Minute
 // rank, carries none to another node, and its policies do not know that; a program can save elsewhere by itself. With
 // the others the remaining nodes of a job still have its state.
 var (
-	product = costs{words: "as the product has them: a checkpoint every 10 min on the first node of a run, found there alone",
-		stay: true}
+	product = costs{stay: true,
+		words: "as the product has them: a checkpoint every 10 min on the first node of a run, found there alone"}
 	shared = costs{suffix: "_shared",
 		words: "as the product has them if the program saves every 10 min to a storage that all nodes share"}
 	travel = costs{suffix: "_travel", lost: time.Second,
@@ -187,8 +187,8 @@ func Run(w io.Writer, o Options) (map[string]float64, error) {
 	)
 
 	p.line(
-		"best fixed assignment: the nodes in as many parts as jobs at once, by hill climbing; each part takes one job after " +
-			"the other; one for all policies and costs",
+		"best fixed assignment: the nodes in as many parts as jobs at once, by hill climbing; each part takes one job " +
+			"after the other; one for all policies and costs",
 	)
 
 	p.line("bound: the best sizes at every moment with no costs at all, of the same; no policy can pass it")

@@ -30,8 +30,8 @@ func TestHarvestBeatsEqualShareAndKeepsBelowItsBound(t *testing.T) {
 
 	for _, key := range []string{
 		"share_mix_10", "share_mix_30", "share_mix_speedup_10", "equal_share_hpo_10", "equal_share_mix_10",
-		"share_mix_10_travel", "equal_share_mix_10_travel", "share_hpo_10_travel_lost12", "share_hpo_10_shared", "equal_share_hpo_30_shared", "fixed_samples_hpo_10",
-		"fixed_samples_mix_30",
+		"share_mix_10_travel", "equal_share_mix_10_travel", "share_hpo_10_travel_lost12",
+		"share_hpo_10_shared", "equal_share_hpo_30_shared", "fixed_samples_hpo_10", "fixed_samples_mix_30",
 	} {
 		if got[key] <= 0 {
 			t.Errorf("%s is %g", key, got[key])
@@ -42,8 +42,9 @@ func TestHarvestBeatsEqualShareAndKeepsBelowItsBound(t *testing.T) {
 		t.Errorf("harvest %g, equal share %g", got["share_hpo_10_travel"], got["equal_share_hpo_10_travel"])
 	}
 
-	// One denominator: shares stand to each other as the samples do.
-	for _, part := range []string{"as the product has them", "with checkpoints that travel (published assumption, 1 s lost)"} {
+	for _, part := range []string{
+		"as the product has them", "with checkpoints that travel (published assumption, 1 s lost)",
+	} {
 		if !bytes.Contains(text.Bytes(), []byte(part)) {
 			t.Errorf("the tables do not say %q:\n%s", part, &text)
 		}

@@ -31,13 +31,13 @@ const (
 )
 
 // String is the word in the table.
-func (k Source) String() string {
+func (s Source) String() string {
 	words := []string{"none", "learned", "forecast", "declared", "oracle"}
-	if k < 0 || int(k) >= len(words) {
-		return fmt.Sprintf("Source(%d)", int(k))
+	if s < 0 || int(s) >= len(words) {
+		return fmt.Sprintf("Source(%d)", int(s))
 	}
 
-	return words[k]
+	return words[s]
 }
 
 // Knowledge is what a side knows beforehand or finds out.
@@ -51,7 +51,7 @@ type Knowledge struct {
 // subjects names what is known, in the order of the columns.
 func subjects() []string { return []string{"work", "run times", "speeds", "future"} }
 
-func (t Knowledge) list() []Source { return []Source{t.Work, t.RunTimes, t.Speeds, t.Arrivals} }
+func (k Knowledge) list() []Source { return []Source{k.Work, k.RunTimes, k.Speeds, k.Arrivals} }
 
 // Role is what a row of a comparison is for.
 type Role int

@@ -59,7 +59,9 @@ func TestRowsAreLabelledByWhatTheyKnow(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	for _, want := range []string{"headline; knows less: run times, speeds", "knows more: run times", "What each side knows (bench-x)"} {
+	for _, want := range []string{
+		"headline; knows less: run times, speeds", "knows more: run times", "What each side knows (bench-x)",
+	} {
 		if !strings.Contains(text.String(), want) {
 			t.Errorf("%q is missing in\n%s", want, &text)
 		}

@@ -186,8 +186,8 @@ func table(w io.Writer, rows []row) error {
 
 	for i := range rows {
 		r := &rows[i]
-		_, _ = fmt.Fprintf(t, "%s\t%d\t%d\t%s\t%d\t%.2f\t%.2f\t%d\t%d\t%d\t%d\t\n", r.policy, r.nodes, r.jobs, r.what, len(r.ms),
-			at(r.ms, 0.5), at(r.ms, 0.99), r.plan.starts, r.plan.stops, r.plan.provisions, r.queued)
+		_, _ = fmt.Fprintf(t, "%s\t%d\t%d\t%s\t%d\t%.2f\t%.2f\t%d\t%d\t%d\t%d\t\n", r.policy, r.nodes, r.jobs, r.what,
+			len(r.ms), at(r.ms, 0.5), at(r.ms, 0.99), r.plan.starts, r.plan.stops, r.plan.provisions, r.queued)
 	}
 
 	return t.Flush()

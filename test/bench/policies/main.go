@@ -143,14 +143,16 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 
 // extent says how much of a benchmark is run.
 func extent(quick bool, skip int) string {
-	switch {
-	case quick:
-		return "quick"
-	case skip > 0:
-		return fmt.Sprintf("full, without the first %d seeds", skip)
-	default:
-		return "full"
+	text := "full"
+	if quick {
+		text = "quick"
 	}
+
+	if skip > 0 {
+		text += fmt.Sprintf(", without the first %d seeds", skip)
+	}
+
+	return text
 }
 
 func names() []string {

@@ -16,7 +16,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
-	"runtime/debug"
 	"strings"
 	"syscall"
 	"time"
@@ -37,7 +36,16 @@ func (o *Origin) keys() map[string]*string {
 
 // Describe says in one line where and when figures were taken.
 func (o *Origin) Describe() string {
-	return fmt.Sprintf("%s, %s, commit %.12s, %s run", o.Machine, o.Measured, o.Commit, o.Run)
+	hash, changed, _ := strings.Cut(o.Commit, "-")
+	if len(hash) > 12 {
+		hash = hash[:12]
+	}
+
+	if changed != "" { // the sources are not those of the commit
+		hash += "-" + changed
+	}
+
+	return fmt.Sprintf("%s, %s, commit %s, run: %s", o.Machine, o.Measured, hash, o.Run)
 }
 
 // Report is the figures of one run.
@@ -61,10 +69,13 @@ func Begin(ctx context.Context, path, run string, now time.Time) (Origin, error)
 	}, nil
 }
 
-// commit names the sources of this program: those it was built from where it knows them, which go build notes and
-// go run does not, else those of the working directory.
+// built is the commit that this program was built from, where somebody noted it with -ldflags -X.
+var built string
+
+// commit names the sources of this program: those it was built from if that was noted, else those of the working
+// directory, as under go run.
 func commit(ctx context.Context) string {
-	if built := builtFrom(); built != "" {
+	if built != "" {
 		return built
 	}
 
@@ -87,26 +98,6 @@ func commit(ctx context.Context) string {
 	default:
 		return head
 	}
-}
-
-// builtFrom is the commit that go build noted, "" if none.
-func builtFrom() string {
-	info, ok := debug.ReadBuildInfo()
-	if !ok {
-		return ""
-	}
-
-	noted := map[string]string{}
-	for _, s := range info.Settings {
-		noted[s.Key] = s.Value
-	}
-
-	revision := noted["vcs.revision"]
-	if revision != "" && noted["vcs.modified"] == "true" {
-		revision += "-dirty"
-	}
-
-	return revision
 }
 
 // machine says what this machine is.

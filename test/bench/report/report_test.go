@@ -43,6 +43,15 @@ func TestAReportIsReadAsItWasWritten(t *testing.T) {
 	}
 }
 
+func TestARunOfChangedSourcesSaysSo(t *testing.T) {
+	t.Parallel()
+
+	o := Origin{Commit: "0123456789abcdef-dirty", Measured: "today", Machine: "2 cores", Run: "quick"}
+	if got, want := o.Describe(), "2 cores, today, commit 0123456789ab-dirty, run: quick"; got != want {
+		t.Errorf("described as %q, want %q", got, want)
+	}
+}
+
 func TestAReportRefusesWhatWouldMislead(t *testing.T) {
 	t.Parallel()
 

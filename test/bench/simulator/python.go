@@ -68,7 +68,7 @@ func python(ctx context.Context, jobs []*sim.Job, gpus, times int) (*reference, 
 	return &r, nil
 }
 
-// agrees reports an error if the reference came to another schedule than ours: then the times of the two do not compare.
+// agrees reports an error if the reference came to another schedule than ours: then the two times do not compare.
 func (r *reference) agrees(ours *sim.Result) error {
 	if math.Abs(r.Mean-ours.Completion.Mean) > agreement*r.Mean {
 		return fmt.Errorf(

@@ -15,7 +15,6 @@ func clients(t *testing.T, programs map[string]string) *Cluster {
 
 	dir := t.TempDir()
 	for name, text := range programs {
-		//nolint:gosec // a program for this test
 		if err := os.WriteFile(filepath.Join(dir, name), []byte("#!/bin/sh\n"+text+"\n"), 0o700); err != nil {
 			t.Fatal(err)
 		}

@@ -6,11 +6,13 @@ package published
 
 import (
 	"cmp"
+	"fmt"
 	"math"
 	"math/rand/v2"
 	"slices"
 
 	"trainyard/internal/humanize"
+	"trainyard/internal/id"
 	"trainyard/internal/money"
 	"trainyard/internal/place"
 	"trainyard/internal/place/andreas/problem"
@@ -278,14 +280,17 @@ func (r *rule) cost(worst float64) money.Amount {
 }
 
 // reason explains the decision of the rule for a task.
-func (r *rule) reason(t *problem.Task) string {
+func (r *rule) reason(t *problem.Task, takers []id.Job) string {
 	switch {
+	case t.Assigned < 0 && len(takers) > 0:
+		return fmt.Sprintf("preempted: released GPUs go to %s",
+			place.JobNames(takers))
 	case t.Assigned < 0:
-		return "preempted: jobs under more pressure get all GPUs that it could use"
+		return "preempted: no GPUs were left for it in the order of pressure"
 	case t.Candidates[t.Assigned].Duration <= t.Slack:
-		return r.y.Where(t) + ", est. cost " + humanize.Dollars(t.Candidates[t.Assigned].Cost) +
-			"; cheapest configuration that meets the deadline"
+		return r.y.Where(t) + ", est. cost " + humanize.Dollars(r.y.Charge(t, t.Assigned)) +
+			"; meets the deadline"
 	}
 
-	return r.y.Where(t) + "; late in any case, fastest free configuration"
+	return r.y.Where(t) + "; misses the deadline"
 }
