@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"trainyard/internal/id"
+	"trainyard/internal/tenant"
 )
 
 // Event is one entry of the feed.
@@ -23,6 +24,9 @@ type Event struct {
 	From   string    `json:"from,omitempty"`
 	To     string    `json:"to,omitempty"`
 	Reason string    `json:"reason,omitempty"`
+	// Hold and NotBefore are for programs: the reason says the same to people.
+	Hold      tenant.Hold `json:"hold,omitempty" doc:"kind of quota or budget that holds the job, for job.held"`
+	NotBefore *time.Time  `json:"not_before,omitempty" doc:"time before which the job is not retried, or its quota does not reset"`
 	// Spec is what a submitted job asked for, where the list was asked to say it.
 	Spec json.RawMessage `json:"spec,omitempty"`
 }

@@ -111,12 +111,14 @@ type Rank struct {
 
 // Why says why a job waits, or that it would start now.
 type Why struct {
-	Blocker  string     `json:"blocker" enum:"none,needs,backoff,paused,resources,reserved,closed,no_node,no_fit,provisioning,limit,data" doc:"machine-readable reason why it is not running"`
+	Blocker  string     `json:"blocker" enum:"none,needs,backoff,paused,resources,reserved,closed,no_node,no_fit,provisioning,limit,data,policy" doc:"machine-readable reason why it is not running"`
 	Sentence string     `json:"sentence" doc:"reason as a sentence"`
 	Position int        `json:"position,omitempty" doc:"position in the queue, starting at 1"`
 	Holders  []Holder   `json:"holders,omitempty" doc:"jobs that hold the resources it needs; at most 20"`
 	Start    *time.Time `json:"start,omitempty" doc:"estimated start; absent if unknown"`
-	Remedies []string   `json:"remedies,omitempty" doc:"changes that would let it start earlier"`
+	Remedies []string   `json:"remedies,omitempty" doc:"changes that would let it start or make room for it"`
+
+	NotBefore *time.Time `json:"not_before,omitempty" doc:"time before which it does not start unless something changes"`
 }
 
 // Holder is someone who holds what a job waits for.

@@ -221,6 +221,10 @@ func (a *app) jobWhy(why *api.Why, now time.Time) error {
 		_, _ = fmt.Fprintf(&out, "  estimated start: %s\n", inAbout(*why.Start, now))
 	}
 
+	if why.NotBefore != nil && why.NotBefore.After(now) {
+		_, _ = fmt.Fprintf(&out, "  start: unknown, not within %s\n", humanize.Duration(why.NotBefore.Sub(now)))
+	}
+
 	if _, err := io.WriteString(a.Stdout, out.String()); err != nil {
 		return err
 	}
@@ -242,7 +246,7 @@ func (a *app) jobWhy(why *api.Why, now time.Time) error {
 	}
 
 	for _, r := range why.Remedies {
-		if _, err := fmt.Fprintf(a.Stdout, "  to start earlier: %s\n", table.Plain(r)); err != nil {
+		if _, err := fmt.Fprintf(a.Stdout, "  what would help: %s\n", table.Plain(r)); err != nil {
 			return err
 		}
 	}

@@ -195,7 +195,7 @@ func (a *app) plan(w io.Writer, plan api.SubmitReply) error {
 		}
 
 		start := table.Cell{Text: "now", Color: table.Green}
-		if p.Why != nil && p.Why.Blocker != "none" {
+		if p.Why != nil && (p.Why.Blocker != "none" || p.Why.Start == nil) {
 			start = table.Cell{Text: p.Why.Sentence, Color: table.Yellow}
 			if p.Why.Start != nil {
 				start.Text = inAbout(*p.Why.Start, now) + ": " + start.Text

@@ -13,6 +13,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -46,7 +47,7 @@ func newDepot(t *testing.T) *depot {
 
 		if in.DryRun {
 			reply(w, http.StatusOK, api.SubmitReply{Plan: []api.PlannedJob{
-				{Name: "train", Resources: "1 CPU", Fits: []id.Node{"box1", "box2"}, FitCount: 2, Why: &api.Why{Blocker: "none"}},
+				{Name: "train", Resources: "1 CPU", Fits: []id.Node{"box1", "box2"}, FitCount: 2, Why: &api.Why{Blocker: "none", Start: new(time.Unix(0, 0))}},
 				{Resources: "8× H100", Why: &api.Why{Blocker: "no_fit", Sentence: "No node has 8 H100."}},
 			}})
 

@@ -27,19 +27,22 @@ import (
 
 // Input is all that is known of a job when a forecast of it is made. Make does not change it.
 type Input struct {
-	Job       *job.Job
-	Now       time.Time
-	Runs      []Stretch         // in order; empty before the first
-	Series    []metric.Series   // metrics of the job
-	Progress  Progress          // as the program reports it
-	Speed     *job.Speed        // declared or learned rates, in units of their own; nil if there are none
-	Library   *Library          // finished jobs; nil if there are none
-	Record    *calibrate.Record // of earlier forecasts; nil if there is none
-	Wait      job.Band          // seconds in the queue, if known; zero if the job runs
-	Hourly    money.PerHour     // where it runs, or will run
-	Rent      Rent              // of nodes that are provisioned for it
-	CostSoFar money.Amount
-	Places    []Place // other GPUs to estimate for
+	Job      *job.Job
+	Now      time.Time
+	Runs     []Stretch         // in order; empty before the first
+	Series   []metric.Series   // metrics of the job
+	Progress Progress          // as the program reports it
+	Speed    *job.Speed        // declared or learned rates, in units of their own; nil if there are none
+	Library  *Library          // finished jobs; nil if there are none
+	Record   *calibrate.Record // of earlier forecasts; nil if there is none
+	Wait     job.Band          // seconds in the queue, if known; zero if the job runs
+	// StartUnknown says that a queued job is not a candidate for a start now: how long similar
+	// jobs were queued says nothing about it.
+	StartUnknown bool
+	Hourly       money.PerHour // where it runs, or will run
+	Rent         Rent          // of nodes that are provisioned for it
+	CostSoFar    money.Amount
+	Places       []Place // other GPUs to estimate for
 }
 
 // Stretch is a run as a stretch of time on one allocation.

@@ -243,6 +243,31 @@ func basisOf(a *Answer) job.Basis {
 	return job.BasisCurve
 }
 
+// wait returns how long it takes until the job computes: the rest of its time in the queue and
+// its start. It is zero if that is unknown.
+func (m *maker) wait() job.Band {
+	in := m.in
+
+	switch {
+	case in.Wait != (job.Band{}):
+		return calibrate.Add(in.Wait, m.start)
+	case in.StartUnknown || len(in.Runs) > 0:
+		return job.Band{}
+	}
+
+	// Similar jobs were queued for so long in all. One that has been queued for longer than
+	// they is not like them, and its start is not due at any moment.
+	wait, _ := in.Library.wait(&m.features, in.Job.ID)
+	waited := max(in.Now.Sub(in.Job.Submitted).Seconds(), 0)
+	if waited > wait.Mid {
+		return job.Band{}
+	}
+
+	rest := job.Band{Low: max(wait.Low-waited, 0), Mid: wait.Mid - waited, High: wait.High - waited}
+
+	return calibrate.Add(rest, m.start)
+}
+
 // complete adds up the whole job: the wait before it runs, what it will have cost, and how
 // it would fare elsewhere.
 func (m *maker) complete() {
@@ -250,12 +275,7 @@ func (m *maker) complete() {
 	known := f.Basis != job.BasisNone
 
 	if in.running() == nil {
-		wait := in.Wait
-		if wait == (job.Band{}) && len(in.Runs) == 0 {
-			wait, _ = in.Library.wait(&m.features, in.Job.ID)
-		}
-
-		f.Wait = calibrate.Add(wait, m.start)
+		f.Wait = m.wait()
 	} else if known {
 		f.Remaining = calibrate.Add(f.Remaining, m.start)
 	}

@@ -424,6 +424,33 @@ func TestAWaitingJobIsForecastByWhatIsKnownBefore(t *testing.T) {
 	wants(t, f, "Only the researcher's own estimate is known: 6 h (`expect`).")
 }
 
+// TestAStartIsNotDueAtAnyMoment: others like it were queued for two minutes.
+func TestAStartIsNotDueAtAnyMoment(t *testing.T) {
+	t.Parallel()
+	made := func(waited time.Duration, unknown bool) job.Band {
+		in := trained(0)
+		in.Series, in.Runs = nil, nil
+		in.Job.Submitted = in.Now.Add(-waited)
+		in.Library = NewLibrary(finished(5, 1), nil)
+		in.StartUnknown = unknown
+
+		return Make(in).Wait
+	}
+
+	early, later := made(time.Minute, false), made(3*time.Minute, false)
+	if early.Mid != 90 { // a minute in the queue and 30 s for its start
+		t.Errorf("after a minute it waits for %+v, want for about another", early)
+	}
+
+	if later != (job.Band{}) {
+		t.Errorf("after three minutes it waits for %+v, want that nobody knows", later)
+	}
+
+	if held := made(time.Minute, true); held != (job.Band{}) {
+		t.Errorf("a job that a quota holds waits for %+v, want that nobody knows", held)
+	}
+}
+
 func TestTheExpectationIsShownBesideOthers(t *testing.T) {
 	t.Parallel()
 	in := trained(100)

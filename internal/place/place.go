@@ -38,6 +38,24 @@ type Searcher interface {
 	Slow() bool
 }
 
+// Rehearser is a policy that remembers something from plan to plan.
+type Rehearser interface {
+	Policy
+	// Rehearsal returns a policy that decides as this one would and shares nothing with it that
+	// changes, for plans that are not carried out.
+	Rehearsal() Policy
+}
+
+// Rehearsal returns a policy for plans that are not carried out, on a clone of a view. Asking
+// it changes no later plan of p. One that is no Rehearser remembers nothing.
+func Rehearsal(p Policy) Policy {
+	if r, ok := p.(Rehearser); ok {
+		return r.Rehearsal()
+	}
+
+	return p
+}
+
 // Within returns the plan of a policy. stop ends the search of a Searcher; nil sets no limit.
 func Within(p Policy, v *View, stop func() bool) Plan {
 	if s, ok := p.(Searcher); ok {

@@ -18,7 +18,7 @@ type Blocker string
 
 // The blockers.
 const (
-	BlockNone         Blocker = "none"         // nothing: it starts with the next plan
+	BlockNone         Blocker = "none"         // nothing that is known: the next plan decides
 	BlockNeeds        Blocker = "needs"        // jobs it needs
 	BlockBackoff      Blocker = "backoff"      // the delay before it is retried
 	BlockPaused       Blocker = "paused"       // someone paused it
@@ -30,12 +30,13 @@ const (
 	BlockProvisioning Blocker = "provisioning" // a node is being provisioned for it
 	BlockLimit        Blocker = "limit"        // a quota or budget is used up
 	BlockData         Blocker = "data"         // its data may not be used where it could run
+	BlockPolicy       Blocker = "policy"       // there is room, and the policy lets it wait
 )
 
 // blockers is every blocker, in the order in which they are documented.
 var blockers = []Blocker{
 	BlockNone, BlockNeeds, BlockBackoff, BlockPaused, BlockResources, BlockReserved,
-	BlockClosed, BlockNoNode, BlockNoFit, BlockProvisioning, BlockLimit, BlockData,
+	BlockClosed, BlockNoNode, BlockNoFit, BlockProvisioning, BlockLimit, BlockData, BlockPolicy,
 }
 
 // Blockers lists every blocker.
@@ -47,8 +48,46 @@ type Why struct {
 	Sentence string
 	Holders  []fleet.Hold // runs that hold what it needs, by expected end
 	Nodes    []id.Node    // of each holder
-	Start    time.Time    // estimated; zero if unknown
-	Remedies []string
+	Start    time.Time    // expected; zero if unknown
+	Remedies []Remedy
+	// NotBefore is before which time it surely does not start unless something changes; zero if
+	// there is no such time.
+	NotBefore time.Time
+}
+
+// Outside reports whether the job is not a candidate for a start: how long others like it were
+// queued says nothing about when it starts.
+func (w *Why) Outside() bool {
+	switch w.Blocker {
+	case BlockNone, BlockResources, BlockReserved, BlockPolicy:
+		return false
+	case BlockNeeds, BlockBackoff, BlockPaused, BlockClosed, BlockNoNode, BlockNoFit, BlockProvisioning, BlockLimit,
+		BlockData:
+	}
+
+	return true
+}
+
+// Remedy is a change that would let a job start or would make room for it. The fields say the
+// same as the text, as far as it can be said without words.
+type Remedy struct {
+	Text     string
+	Need     *fleet.Need // the need for which there would be room now, or a node that could run it
+	Uncordon id.Node
+	Ended    []id.Job // jobs that must have ended
+}
+
+// remedy is one that only words describe.
+func remedy(text string) Remedy { return Remedy{Text: text} }
+
+// Texts returns the remedies as people read them.
+func Texts(list []Remedy) []string {
+	var texts []string
+	for i := range list {
+		texts = append(texts, list[i].Text)
+	}
+
+	return texts
 }
 
 // maxHolders bounds how many holders are listed.
@@ -62,12 +101,27 @@ type QueuedJob struct {
 	Rule  string        // the rule of a dataset that restricts where it may run, as a clause; "" if there is none
 }
 
-// Explain says why a job does not run, as of this view. reservation is that of the last plan,
-// nil if it made none.
-func Explain(v *View, j QueuedJob, reservation *Reservation) Why {
-	w := explain(v, j.Need, j.Lasts, j.Job, reservation)
+// Verdict is what the last plan came to for a job that it did not start.
+type Verdict struct {
+	Policy      string       // name
+	Reservation *Reservation // of the plan, nil if it made none
+	Reason      string       // why the policy lets the job wait, "" if it did not say
+	// Due says that the yard has changed since, or that the job is new: the next plan decides.
+	Due bool
+}
 
-	if j.Rule == "" || w.Blocker == BlockNone || w.Blocker == BlockNoNode {
+// Explain says why a job does not run, as of this view and of the last plan.
+//
+// What is free does not decide whether a job starts: the policy does. So where there is room
+// Explain never promises a start. It says what the policy decided, or that it has yet to decide.
+func Explain(v *View, j QueuedJob, verdict Verdict) Why {
+	if verdict.Due {
+		verdict.Reservation, verdict.Reason = nil, ""
+	}
+
+	w := explain(v, &j, &verdict)
+
+	if j.Rule == "" || w.Blocker == BlockNone || w.Blocker == BlockPolicy || w.Blocker == BlockNoNode {
 		return w
 	}
 
@@ -90,19 +144,19 @@ func applyDataRule(v *View, need fleet.Need, w Why, rule string) Why {
 		}
 	}
 
-	remedies := []string{"ask the owner of the data to change its rule, or an admin to override it for this job"}
+	change := remedy("ask the owner of the data to change its rule, or an admin to override it for this job")
 	switch {
 	case need.Place == job.PlaceNowhere:
-		return Why{Blocker: BlockData, Sentence: rule, Remedies: remedies}
+		return Why{Blocker: BlockData, Sentence: rule, Remedies: []Remedy{change}}
 	case !allowed:
 		return Why{
 			Blocker:  BlockData,
 			Sentence: fmt.Sprintf("%s, and the yard has no %s node", rule, need.Place),
-			Remedies: append([]string{"add such a node"}, remedies...),
+			Remedies: []Remedy{remedy("add such a node"), change},
 		}
 	case room != "":
 		w.Sentence += fmt.Sprintf("; %s has room, but %s", room, rule)
-		w.Remedies = append(w.Remedies, remedies...)
+		w.Remedies = append(w.Remedies, change)
 	case w.Blocker == BlockNoFit:
 		w.Sentence += "; " + rule
 	}
@@ -110,7 +164,8 @@ func applyDataRule(v *View, need fleet.Need, w Why, rule string) Why {
 	return w
 }
 
-func explain(v *View, need fleet.Need, lasts time.Duration, self id.Job, reservation *Reservation) Why {
+func explain(v *View, j *QueuedJob, verdict *Verdict) Why {
+	need := j.Need
 	m := fleet.NewMatcher(need)
 	var eligible, open, fit []*fleet.Room
 
@@ -135,28 +190,47 @@ func explain(v *View, need fleet.Need, lasts time.Duration, self id.Job, reserva
 
 	switch {
 	case len(v.Rooms) == 0:
-		return Why{Blocker: BlockNoNode, Sentence: "no node has joined the yard",
-			Remedies: []string{"join a node: trainyard tokens create --join, then trainyard agent join on the machine"}}
+		return Why{Blocker: BlockNoNode, Sentence: "no node has joined the yard", Remedies: []Remedy{
+			remedy("join a node: trainyard tokens create --join, then trainyard agent join on the machine")}}
 	case len(eligible) < need.Nodes && need.Avoid != "" && couldRun(v, need):
 		return avoided(need)
 	case len(eligible) < need.Nodes:
 		return noFit(v, m, len(eligible))
 	case len(open) < need.Nodes:
-		return closed(eligible, need)
+		return closed(eligible, need, len(open))
 	}
 
-	isReserved := func(r *fleet.Room) bool { return reservation.blocks(self, r.Node.ID) }
+	if len(fit) < need.Nodes {
+		return occupied(v, m, open, fit, j.Job, verdict.Reservation)
+	}
+
+	isReserved := func(r *fleet.Room) bool { return verdict.Reservation.blocks(j.Job, r.Node.ID) }
 	free := slices.DeleteFunc(slices.Clone(fit), isReserved)
-	if len(free) >= need.Nodes {
-		return Why{Blocker: BlockNone, Sentence: fmt.Sprintf("can start on %s now", free[0].Node.ID), Start: v.Now}
-	}
 
-	if len(fit) >= need.Nodes {
+	switch {
+	case verdict.Due:
+		return Why{Blocker: BlockNone, Sentence: roomOn(fit, need.Nodes) + "; considered in the next scheduling round"}
+	case verdict.Reason != "":
+		return Why{Blocker: BlockPolicy, Sentence: verdict.Reason}
+	case len(free) < need.Nodes:
 		at := slices.IndexFunc(fit, isReserved)
-		return reserved(v, reservation, fit[at].Node.ID, lasts)
+		return reserved(v, verdict.Reservation, fit[at].Node.ID, j.Lasts)
 	}
 
-	return occupied(v, m, open, len(fit), self, reservation)
+	return Why{
+		Blocker:  BlockPolicy,
+		Sentence: fmt.Sprintf("%s, but policy %s lets the job wait", roomOn(free, need.Nodes), verdict.Policy),
+	}
+}
+
+// roomOn says which nodes have room for a job that needs so many.
+func roomOn(fit []*fleet.Room, nodes int) string {
+	first := string(fit[0].Node.ID)
+	if nodes > 1 {
+		return fmt.Sprintf("%s and %s have room", first, humanize.Count(nodes-1, "other node"))
+	}
+
+	return first + " has room"
 }
 
 // blocks reports whether a node is reserved for another job than this one.
@@ -186,61 +260,17 @@ func avoided(need fleet.Need) Why {
 			"failed on %s and no other node could run it; it may run there again after a delay",
 			humanize.List(names...),
 		),
-		Remedies: []string{"add a node that could run it"},
+		Remedies: []Remedy{remedy("add a node that could run it")},
 	}
 }
 
-// noFit says what no node has, and what the largest has.
-func noFit(v *View, m *fleet.Matcher, found int) Why {
-	need := m.Need
-	w := Why{Blocker: BlockNoFit}
-
-	if found > 0 {
-		w.Sentence = fmt.Sprintf("%d nodes with %s each needed, the yard has %d", need.Nodes, NeedWords(need), found)
-
-		w.Remedies = []string{fmt.Sprintf("request at most %s, or add nodes", humanize.Count(found, "node"))}
-
-		return w
-	}
-
-	w.Sentence = "no node has " + NeedWords(need)
-	gpus, cpus, memory := 0, job.CPUs(0), job.Bytes(0)
-	allowed := false
-
-	for i := range v.Rooms {
-		r := &v.Rooms[i]
-		if !r.Node.Class.Allows(need.Place) {
-			continue
-		}
-
-		allowed = true
-		gpus = max(gpus, bits.OnesCount64(r.Sound))
-		cpus, memory = max(cpus, r.Node.Inventory.CPUs), max(memory, r.Node.Inventory.Memory)
-	}
-
-	if !allowed {
-		w.Sentence = fmt.Sprintf("place is %s, but the yard has no %s node", need.Place, need.Place)
-		w.Remedies = []string{"set place: any, or add such a node"}
-		return w
-	}
-
-	w.Remedies = []string{
-		fmt.Sprintf("request at most %s, %s CPUs and %s of memory per node, or add a node",
-			humanize.Count(gpus, "GPU"), cpus, humanize.Size(memory)),
-	}
-
-	if need.Kinds != "" || need.GPUMin > 0 {
-		w.Remedies = append(w.Remedies, "allow other GPU models; trainyard nodes lists those of the yard")
-	}
-
-	return w
-}
-
-// closed says that the nodes that could run the job are cordoned or silent.
-func closed(eligible []*fleet.Room, need fleet.Need) Why {
+// closed says that the nodes that could run the job are cordoned or silent. open is how many
+// are neither.
+func closed(eligible []*fleet.Room, need fleet.Need, open int) Why {
 	w := Why{Blocker: BlockClosed}
 	const maxListed = 3
 	var parts []string
+	var uncordon []Remedy
 	more := 0
 
 	for _, r := range eligible {
@@ -248,15 +278,15 @@ func closed(eligible []*fleet.Room, need fleet.Need) Why {
 			continue
 		}
 
-		if len(parts) == maxListed {
-			more++
-			continue
-		}
-
 		state := string(r.Node.State)
 		if r.Node.State == fleet.Ready {
 			state = "cordoned"
-			w.Remedies = append(w.Remedies, "trainyard uncordon "+string(r.Node.ID))
+			uncordon = append(uncordon, Remedy{Text: "trainyard uncordon " + string(r.Node.ID), Uncordon: r.Node.ID})
+		}
+
+		if len(parts) == maxListed {
+			more++
+			continue
 		}
 
 		parts = append(parts, fmt.Sprintf("%s is %s", r.Node.ID, state))
@@ -264,6 +294,11 @@ func closed(eligible []*fleet.Room, need fleet.Need) Why {
 
 	if more > 0 {
 		parts = append(parts, fmt.Sprintf("%d more are unavailable", more))
+	}
+
+	// As many as it takes; where that is not enough, because others are silent, it helps nobody.
+	if missing := need.Nodes - open; missing <= len(uncordon) {
+		w.Remedies = uncordon[:missing]
 	}
 
 	w.Sentence = fmt.Sprintf("%s could run it, but %s", humanize.Count(len(eligible), "node"), humanize.List(parts...))
@@ -282,67 +317,56 @@ func reserved(v *View, reservation *Reservation, n id.Node, lasts time.Duration)
 	}
 
 	if reservation.At.IsZero() {
-		w.Remedies = []string{"set expect for the jobs running there, so that gaps can be filled"}
+		w.Remedies = []Remedy{remedy("set expect for the jobs running there, so that gaps can be filled")}
 		return w
 	}
 
 	w.Sentence += " and is expected to start at " + humanize.Time(reservation.At, v.Now.UTC())
-	if gap := reservation.At.Sub(v.Now); gap > 0 && (lasts == 0 || lasts > gap) {
-		w.Remedies = []string{
-			fmt.Sprintf(
-				"set expect or max_duration to at most %s, if it is that short",
-				job.Duration(gap.Truncate(time.Second)),
-			),
-		}
+	if gap := reservation.At.Sub(v.Now).Truncate(time.Second); gap > 0 && (lasts == 0 || lasts > gap) {
+		w.Remedies = []Remedy{remedy(fmt.Sprintf(
+			"only a job that has ended by then may start there: set expect or max_duration to at most %s, if it is that short",
+			job.Duration(gap),
+		))}
 	}
 
 	return w
 }
 
-// occupied says that other runs hold what the job needs, which they are, and what would let it
-// start. fit is how many of the open nodes have enough free.
+// occupied says that other runs hold what the job needs, which they are, and what would make
+// room for it. fit are those of the open nodes that have enough free.
 func occupied(
 	v *View,
 	m *fleet.Matcher,
-	open []*fleet.Room,
-	fit int,
+	open, fit []*fleet.Room,
 	self id.Job,
 	reservation *Reservation,
 ) Why {
-	w := Why{Blocker: BlockResources, Sentence: shortage(m, open, fit)}
+	w := Why{Blocker: BlockResources, Sentence: shortage(m, open, len(fit))}
 
 	for _, h := range holders(m, open) {
 		w.Holders = append(w.Holders, h.hold)
 		w.Nodes = append(w.Nodes, h.node)
 	}
 
-	if len(w.Holders) > 0 && !w.Holders[0].Ends.IsZero() {
+	if len(w.Holders) > 0 && w.Holders[0].Ends.After(v.Now) {
 		w.Sentence += "; " + release(&w.Holders[0], w.Nodes[0], v.Now.UTC())
 	}
 
 	if reservation != nil && reservation.Job == self {
-		w.Start = reservation.At
-		if reservation.At.IsZero() {
-			w.Sentence += "; next in the queue, " + reservedNodes(reservation.Nodes) + " for it"
+		if reservation.At.After(v.Now) {
+			w.Start = reservation.At
+			w.Sentence += fmt.Sprintf("; next in the queue, expected to start at %s if no job overtakes it",
+				humanize.Time(reservation.At, v.Now.UTC()))
 		} else {
-			w.Sentence += "; next in the queue, expected to start at " + humanize.Time(reservation.At, v.Now.UTC())
+			w.Sentence += "; next in the queue, " + reservedNodes(reservation.Nodes) + " for it"
 		}
 	}
 
 	unreserved := slices.DeleteFunc(slices.Clone(open), func(r *fleet.Room) bool {
 		return reservation.blocks(self, r.Node.ID)
 	})
-	if m.Need.GPUs > 1 && m.Need.Nodes == 1 {
-		if gpus := maxFreeGPUs(m, unreserved); gpus > 0 {
-			w.Remedies = append(w.Remedies, fmt.Sprintf("with gpus: %d it could start now", gpus))
-		}
-	}
 
-	if len(w.Holders) > 0 {
-		first := &w.Holders[0]
-		w.Remedies = append(w.Remedies,
-			fmt.Sprintf("it can start when jobs such as %s (%s, on %s) end", first.Job, first.Owner, w.Nodes[0]))
-	}
+	w.Remedies = append(smaller(m, unreserved), afterEnds(m, open, fit)...)
 
 	return w
 }
@@ -432,18 +456,24 @@ func reservedNodes(nodes []id.Node) string {
 	return fmt.Sprintf("%s and %s are reserved", nodes[0], humanize.Count(len(nodes)-1, "other node"))
 }
 
-// mostFree returns the greatest number of GPUs with which the job would fit now.
+// maxFreeGPUs returns the greatest number of GPUs with which the job would fit now.
 func maxFreeGPUs(m *fleet.Matcher, open []*fleet.Room) int {
+	gpus, _ := mostFree(m, open)
+	return gpus
+}
+
+// mostFree returns the greatest number of GPUs with which the job would fit now, and where.
+func mostFree(m *fleet.Matcher, open []*fleet.Room) (int, id.Node) {
 	need := m.Need
 	need.GPUs = 1
-	smaller := fleet.NewMatcher(need)
+	one := fleet.NewMatcher(need)
 
-	free := 0
+	most, node := 0, id.Node("")
 	for _, r := range open {
-		if gpus, ok := smaller.Fits(r); ok {
-			free = max(free, bits.OnesCount64(gpus))
+		if gpus, ok := one.Fits(r); ok && bits.OnesCount64(gpus) > most {
+			most, node = bits.OnesCount64(gpus), r.Node.ID
 		}
 	}
 
-	return free
+	return most, node
 }

@@ -12,6 +12,16 @@ import (
 	"trainyard/internal/place"
 )
 
+// texts are remedies of which only the words count.
+func texts(list ...string) []place.Remedy {
+	var remedies []place.Remedy
+	for _, text := range list {
+		remedies = append(remedies, place.Remedy{Text: text})
+	}
+
+	return remedies
+}
+
 // TestExplain has for each blocker the whole answer, as a researcher reads it.
 func TestExplain(t *testing.T) {
 	t.Parallel()
@@ -26,17 +36,32 @@ func TestExplain(t *testing.T) {
 		need  fleet.Need
 		lasts time.Duration
 		held  *place.Reservation
-		want  place.Why // Holders are checked by their jobs
-		by    []id.Job
+		// reason is what the policy says, due whether it has yet to decide.
+		reason string
+		due    bool
+		want   place.Why // Holders are checked by their jobs
+		by     []id.Job
 	}{
 		"no node": {
 			yard: func(yard) {}, need: need(1, nil),
 			want: place.Why{Blocker: place.BlockNoNode, Sentence: "no node has joined the yard",
-				Remedies: []string{"join a node: trainyard tokens create --join, then trainyard agent join on the machine"}},
+				Remedies: texts("join a node: trainyard tokens create --join, then trainyard agent join on the machine")},
 		},
 		"nothing": {
+			yard: func(y yard) { y.node("a", 4, nil) }, need: need(1, nil), due: true,
+			want: place.Why{Blocker: place.BlockNone, Sentence: "a has room; considered in the next scheduling round"},
+		},
+		"a policy that says why": {
+			yard: func(y yard) { y.node("a", 4, nil) }, need: need(1, nil), reason: "waits for b, which is faster",
+			want: place.Why{Blocker: place.BlockPolicy, Sentence: "waits for b, which is faster"},
+		},
+		"a policy that does not": {
 			yard: func(y yard) { y.node("a", 4, nil) }, need: need(1, nil),
-			want: place.Why{Blocker: place.BlockNone, Sentence: "can start on a now", Start: now},
+			want: place.Why{Blocker: place.BlockPolicy, Sentence: "a has room, but policy fifo lets the job wait"},
+		},
+		"what a policy said before the yard changed": {
+			yard: func(y yard) { y.node("a", 4, nil) }, need: need(1, nil), reason: "waits for b, which is faster", due: true,
+			want: place.Why{Blocker: place.BlockNone, Sentence: "a has room; considered in the next scheduling round"},
 		},
 		"too many GPUs": {
 			yard: func(y yard) {
@@ -44,7 +69,7 @@ func TestExplain(t *testing.T) {
 				y.node("b", 2, nil)
 			}, need: need(8, nil),
 			want: place.Why{Blocker: place.BlockNoFit, Sentence: "no node has 8 GPUs and 1 CPU",
-				Remedies: []string{"request at most 4 GPUs, 16 CPUs and 64 GB of memory per node, or add a node"}},
+				Remedies: texts("request at most 4 GPUs, 16 CPUs and 64 GB of memory per node, as a has, or add a node")},
 		},
 		"a GPU that is not there": {
 			yard: func(y yard) { y.node("a", 4, nil) },
@@ -52,8 +77,7 @@ func TestExplain(t *testing.T) {
 				s.Resources.GPU, s.Resources.Memory = []job.GPUKind{{Model: "H100"}, {Model: "A100", Memory: 40 << 30}}, 32<<30
 			}),
 			want: place.Why{Blocker: place.BlockNoFit, Sentence: "no node has 1× A100 40GB or H100, 1 CPU and 32 GB of memory",
-				Remedies: []string{"request at most 4 GPUs, 16 CPUs and 64 GB of memory per node, or add a node",
-					"allow other GPU models; trainyard nodes lists those of the yard"}},
+				Remedies: texts("allow other GPU models; trainyard nodes lists those of the yard")},
 		},
 		"GPU memory": {
 			yard: func(y yard) { y.node("a", 1, nil) },
@@ -61,15 +85,14 @@ func TestExplain(t *testing.T) {
 				s.Resources.GPUMemory, s.Resources.CPUs = job.ByteRange{Min: 24 << 30, Max: 48 << 30}, 0
 			}),
 			want: place.Why{Blocker: place.BlockNoFit, Sentence: "no node has 2 GPUs with 24 GB to 48 GB",
-				Remedies: []string{"request at most 1 GPU, 16 CPUs and 64 GB of memory per node, or add a node",
-					"allow other GPU models; trainyard nodes lists those of the yard"}},
+				Remedies: texts("add a node that could run it")},
 		},
 		"memory after an escalation": {
 			yard: func(y yard) { y.node("a", 1, nil) },
 			need: fleet.NeedOf(&job.Spec{Place: job.PlaceAny, Resources: job.Resources{GPUs: job.Range{Min: 1, Max: 1}}},
 				job.Floor{GPUMemory: 80 << 30}, nil),
 			want: place.Why{Blocker: place.BlockNoFit, Sentence: "no node has 1 GPU with more than 80 GB of memory",
-				Remedies: []string{"request at most 1 GPU, 16 CPUs and 64 GB of memory per node, or add a node"}},
+				Remedies: texts("add a node that could run it")},
 		},
 		"too many nodes": {
 			yard: func(y yard) {
@@ -78,12 +101,12 @@ func TestExplain(t *testing.T) {
 				y.node("c", 0, nil)
 			}, need: need(4, gang(3)),
 			want: place.Why{Blocker: place.BlockNoFit, Sentence: "3 nodes with 4 GPUs and 1 CPU each needed, the yard has 2",
-				Remedies: []string{"request at most 2 nodes, or add nodes"}},
+				Remedies: texts("request at most 2 nodes, or add nodes")},
 		},
 		"no node of its place": {
 			yard: func(y yard) { y.node("a", 4, nil) }, need: need(1, func(s *job.Spec) { s.Place = job.PlaceCloud }),
 			want: place.Why{Blocker: place.BlockNoFit, Sentence: "place is cloud, but the yard has no cloud node",
-				Remedies: []string{"set place: any, or add such a node"}},
+				Remedies: texts("set place: any, or add such a node")},
 		},
 		"only nodes it failed on": {
 			yard: func(y yard) {
@@ -93,7 +116,7 @@ func TestExplain(t *testing.T) {
 			need: fleet.NeedOf(&job.Spec{Place: job.PlaceAny}, job.Floor{}, []id.Node{"b", "a"}),
 			want: place.Why{Blocker: place.BlockBackoff, Sentence: "failed on a and b and no other node could run it; it may " +
 				"run there again after a delay",
-				Remedies: []string{"add a node that could run it"}},
+				Remedies: texts("add a node that could run it")},
 		},
 		"drained and silent": {
 			yard: func(y yard) {
@@ -101,7 +124,7 @@ func TestExplain(t *testing.T) {
 				y.node("b", 4, state(fleet.Suspect))
 				y.node("c", 0, nil)
 			}, need: need(1, nil),
-			want: place.Why{Blocker: place.BlockClosed, Sentence: "2 nodes could run it, but a is cordoned and b is suspect", Remedies: []string{"trainyard uncordon a"}},
+			want: place.Why{Blocker: place.BlockClosed, Sentence: "2 nodes could run it, but a is cordoned and b is suspect", Remedies: texts("trainyard uncordon a")},
 		},
 		"many are closed": {
 			yard: func(y yard) {
@@ -124,8 +147,7 @@ func TestExplain(t *testing.T) {
 			}, need: need(4, nil),
 			want: place.Why{Blocker: place.BlockResources, Sentence: "4 GPUs and 1 CPU needed, at most 1 free on any of 2 " +
 				"suitable nodes; j2 (bob) is expected to release 4 GPUs on b at 10:00 UTC",
-				Nodes: []id.Node{"b", "a"}, Remedies: []string{"with gpus: 1 it could start now", "it can start when jobs such " +
-					"as j2 (bob, on b) end"}},
+				Nodes: []id.Node{"b", "a"}, Remedies: texts("a has room for it with gpus: 1", "b has room for it when j2 (bob) has ended")},
 			by: []id.Job{"j2", "j1"},
 		},
 		"others hold the CPUs": {
@@ -136,7 +158,7 @@ func TestExplain(t *testing.T) {
 			need: need(0, func(s *job.Spec) { s.Resources.CPUs = 2000 }),
 			want: place.Why{Blocker: place.BlockResources, Sentence: "2 CPUs needed, not free on a, the only suitable node; " +
 				"j1 (bob) is expected to release its part of a at 10:00 UTC",
-				Nodes: []id.Node{"a"}, Remedies: []string{"it can start when jobs such as j1 (bob, on a) end"}},
+				Nodes: []id.Node{"a"}, Remedies: texts("a has room for it when j1 (bob) has ended")},
 			by: []id.Job{"j1"},
 		},
 		"it is next, and the time is known": {
@@ -147,8 +169,8 @@ func TestExplain(t *testing.T) {
 			held: &place.Reservation{Job: "j9", Nodes: []id.Node{"a"}, At: now.Add(time.Hour)},
 			want: place.Why{Blocker: place.BlockResources, Start: now.Add(time.Hour), Nodes: []id.Node{"a"},
 				Sentence: "2 GPUs and 1 CPU needed, at most 1 free on a, the only suitable node; j1 (bob) is expected to " +
-					"release 1 GPU on a at 10:00 UTC; next in the queue, expected to start at 10:00 UTC",
-				Remedies: []string{"with gpus: 1 it could start now", "it can start when jobs such as j1 (bob, on a) end"}},
+					"release 1 GPU on a at 10:00 UTC; next in the queue, expected to start at 10:00 UTC if no job overtakes it",
+				Remedies: texts("a has room for it with gpus: 1", "a has room for it when j1 (bob) has ended")},
 			by: []id.Job{"j1"},
 		},
 		"a gang that is next": {
@@ -163,7 +185,7 @@ func TestExplain(t *testing.T) {
 			want: place.Why{Blocker: place.BlockResources, Nodes: []id.Node{"a", "b"},
 				Sentence: "3 nodes with 2 GPUs and 1 CPU each needed, free on 1 of 3 suitable nodes; next in the queue, c and 2 " +
 					"other nodes are reserved for it",
-				Remedies: []string{"it can start when jobs such as j1 (bob, on a) end"}},
+				Remedies: texts("a and b have room for it when j1 (bob) and j2 (bob) have ended")},
 			by: []id.Job{"j1", "j2"},
 		},
 		"kept for another": {
@@ -175,14 +197,14 @@ func TestExplain(t *testing.T) {
 			held: &place.Reservation{Job: "j5", Nodes: []id.Node{"a"}},
 			want: place.Why{Blocker: place.BlockReserved, Sentence: "a has room but is reserved for j5, which is ahead in " +
 				"the queue",
-				Remedies: []string{"set expect for the jobs running there, so that gaps can be filled"}},
+				Remedies: texts("set expect for the jobs running there, so that gaps can be filled")},
 		},
 		"kept for another until a time": {
 			yard: func(y yard) { y.node("a", 2, nil) }, need: need(1, nil), lasts: 2 * time.Hour,
 			held: &place.Reservation{Job: "j5", Nodes: []id.Node{"a"}, At: now.Add(90 * time.Minute)},
 			want: place.Why{Blocker: place.BlockReserved,
 				Sentence: "a has room but is reserved for j5, which is ahead in the queue and is expected to start at 10:30 UTC",
-				Remedies: []string{"set expect or max_duration to at most 1h30m, if it is that short"}},
+				Remedies: texts("only a job that has ended by then may start there: set expect or max_duration to at most 1h30m, if it is that short")},
 		},
 		"a gang of which one node is kept": {
 			yard: func(y yard) {
@@ -192,7 +214,7 @@ func TestExplain(t *testing.T) {
 			held: &place.Reservation{Job: "j5", Nodes: []id.Node{"b"}},
 			want: place.Why{Blocker: place.BlockReserved, Sentence: "b has room but is reserved for j5, which is ahead in " +
 				"the queue",
-				Remedies: []string{"set expect for the jobs running there, so that gaps can be filled"}},
+				Remedies: texts("set expect for the jobs running there, so that gaps can be filled")},
 		},
 		"free GPUs that are kept are not offered": {
 			yard: func(y yard) {
@@ -202,7 +224,7 @@ func TestExplain(t *testing.T) {
 			held: &place.Reservation{Job: "j5", Nodes: []id.Node{"a"}},
 			want: place.Why{Blocker: place.BlockResources, Sentence: "2 GPUs and 1 CPU needed, at most 1 free on a, the only " +
 				"suitable node",
-				Nodes: []id.Node{"a"}, Remedies: []string{"it can start when jobs such as j1 (bob, on a) end"}},
+				Nodes: []id.Node{"a"}, Remedies: texts("a has room for it when j1 (bob) has ended")},
 			by: []id.Job{"j1"},
 		},
 	} {
@@ -210,7 +232,8 @@ func TestExplain(t *testing.T) {
 			t.Parallel()
 			y := newYard()
 			tc.yard(y)
-			got := place.Explain(y.view(), place.QueuedJob{Job: "j9", Need: tc.need, Lasts: tc.lasts}, tc.held)
+			got := place.Explain(y.view(), place.QueuedJob{Job: "j9", Need: tc.need, Lasts: tc.lasts},
+				place.Verdict{Policy: "fifo", Reservation: tc.held, Reason: tc.reason, Due: tc.due})
 
 			var by []id.Job
 			for _, h := range got.Holders {
@@ -218,6 +241,7 @@ func TestExplain(t *testing.T) {
 			}
 
 			got.Holders = nil
+			got.Remedies = texts(place.Texts(got.Remedies)...)
 			if diff := cmp.Diff(tc.want, got); diff != "" {
 				t.Error(diff)
 			}
@@ -244,14 +268,14 @@ func TestExplainNamesTheDataset(t *testing.T) {
 	}{
 		"no node of that place": {
 			yard: func(y yard) { y.node("c", 4, cloud) }, need: at(1, job.PlaceLocal),
-			want: place.Why{Blocker: place.BlockData, Sentence: rule + ", and the yard has no local node", Remedies: []string{"add such a node", ask}},
+			want: place.Why{Blocker: place.BlockData, Sentence: rule + ", and the yard has no local node", Remedies: texts("add such a node", ask)},
 		},
 		"nowhere at all": {
 			yard: func(y yard) {
 				y.node("a", 4, nil)
 				y.node("c", 4, cloud)
 			}, need: at(1, job.PlaceNowhere),
-			want: place.Why{Blocker: place.BlockData, Sentence: rule, Remedies: []string{ask}},
+			want: place.Why{Blocker: place.BlockData, Sentence: rule, Remedies: texts(ask)},
 		},
 		"too small where it may be": {
 			yard: func(y yard) {
@@ -259,19 +283,19 @@ func TestExplainNamesTheDataset(t *testing.T) {
 				y.node("c", 8, cloud)
 			}, need: at(8, job.PlaceLocal),
 			want: place.Why{Blocker: place.BlockNoFit, Sentence: "no node has 8 GPUs and 1 CPU; c has room, but " + rule,
-				Remedies: []string{"request at most 1 GPU, 16 CPUs and 64 GB of memory per node, or add a node", ask}},
+				Remedies: texts("request at most 1 GPU, 16 CPUs and 64 GB of memory per node, as a has, or add a node", ask)},
 		},
 		"too small everywhere": {
 			yard: func(y yard) { y.node("a", 1, nil) }, need: at(8, job.PlaceLocal),
 			want: place.Why{Blocker: place.BlockNoFit, Sentence: "no node has 8 GPUs and 1 CPU; " + rule,
-				Remedies: []string{"request at most 1 GPU, 16 CPUs and 64 GB of memory per node, or add a node"}},
+				Remedies: texts("request at most 1 GPU, 16 CPUs and 64 GB of memory per node, as a has, or add a node")},
 		},
 		"closed where it may be": {
 			yard: func(y yard) {
 				y.node("a", 1, func(n *fleet.Node) { n.State = fleet.Lost })
 				y.node("c", 1, cloud)
 			}, need: at(1, job.PlaceLocal),
-			want: place.Why{Blocker: place.BlockClosed, Sentence: "1 node could run it, but a is lost; c has room, but " + rule, Remedies: []string{ask}},
+			want: place.Why{Blocker: place.BlockClosed, Sentence: "1 node could run it, but a is lost; c has room, but " + rule, Remedies: texts(ask)},
 		},
 		"all busy: it is not the rule": {
 			yard: func(y yard) {
@@ -286,7 +310,7 @@ func TestExplainNamesTheDataset(t *testing.T) {
 				y.node("a", 1, nil)
 				y.node("c", 1, cloud)
 			}, need: at(1, job.PlaceLocal),
-			want: place.Why{Blocker: place.BlockNone, Sentence: "can start on a now", Start: now},
+			want: place.Why{Blocker: place.BlockNone, Sentence: "a has room; considered in the next scheduling round"},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -294,7 +318,8 @@ func TestExplainNamesTheDataset(t *testing.T) {
 			y := newYard()
 			tc.yard(y)
 			v := y.view()
-			got := place.Explain(v, place.QueuedJob{Job: "j9", Need: tc.need, Rule: rule}, nil)
+			got := place.Explain(v, place.QueuedJob{Job: "j9", Need: tc.need, Rule: rule}, place.Verdict{Due: true})
+			got.Remedies = texts(place.Texts(got.Remedies)...)
 			if diff := cmp.Diff(tc.want, got); diff != "" {
 				t.Error(diff)
 			}
@@ -311,7 +336,7 @@ func TestHoldersAreBounded(t *testing.T) {
 		y.hold("a", id.NewJob(i+1), 0, 1000, 0)
 	}
 
-	why := place.Explain(y.view(), place.QueuedJob{Job: "j200", Need: need(0, nil)}, nil)
+	why := place.Explain(y.view(), place.QueuedJob{Job: "j200", Need: need(0, nil)}, place.Verdict{})
 	if len(why.Holders) != 20 || len(why.Nodes) != 20 {
 		t.Errorf("%d holders on %d nodes are listed, want 20", len(why.Holders), len(why.Nodes))
 	}

@@ -186,6 +186,7 @@ func (q *allowanceQuery) addBudget(w Payer, budget job.Money, cost money.Amount)
 	if left <= 0 {
 		left = 0
 		q.allowance.HoldReason = budgetExhausted(w.Job, budget, cost)
+		q.allowance.Hold = tenant.HoldBudget
 	}
 
 	if left < q.allowance.Money {
@@ -216,6 +217,11 @@ func (q *allowanceQuery) result() tenant.Allowance {
 
 	if o.HoldReason == "" && q.longest.account != nil {
 		o.HoldReason = q.longest.sentence(q.now)
+		o.HeldUntil = q.longest.reset
+		o.Hold = tenant.HoldMoney
+		if q.longest.measure == gpuHours {
+			o.Hold = tenant.HoldGPUHours
+		}
 	}
 
 	o.FirstLimit = bindingQuota(o)

@@ -9,6 +9,7 @@ import (
 	"trainyard/internal/fleet"
 	"trainyard/internal/humanize"
 	"trainyard/internal/job"
+	"trainyard/internal/place"
 	"trainyard/internal/tenant"
 	"trainyard/internal/yardmaster"
 )
@@ -171,7 +172,9 @@ func toWhy(w *yardmaster.WhyReport) *api.Why {
 		Sentence: w.Sentence,
 		Position: w.Position,
 		Start:    timeOrNil(w.Start),
-		Remedies: w.Remedies,
+		Remedies: place.Texts(w.Remedies),
+
+		NotBefore: timeOrNil(w.NotBefore),
 	}
 
 	for i := range w.Holders {
@@ -227,5 +230,8 @@ func toEvent(e *yardmaster.Event) api.Event {
 		From:   e.From,
 		To:     e.To,
 		Reason: e.Reason,
+
+		Hold:      e.Hold,
+		NotBefore: timeOrNil(e.NotBefore),
 	}
 }

@@ -175,3 +175,41 @@ func TestTheAPIListsEveryBlocker(t *testing.T) {
 		t.Errorf("api.Why.Blocker (-place +api):\n%s", diff)
 	}
 }
+
+// TestADryRunAsksASlowPolicyOutsideTheLoop: the answer is what the policy would do, and the
+// loop goes on while it thinks.
+func TestADryRunAsksASlowPolicyOutsideTheLoop(t *testing.T) {
+	t.Parallel()
+	policy := newThinker()
+	y := newYard(t, withThinker(policy))
+	c := y.researcher("ada")
+	y.join("n1")
+
+	type answer struct {
+		reply api.SubmitReply
+		err   error
+	}
+
+	answers := make(chan answer, 1)
+	go func() {
+		reply, err := c.Submit(context.Background(), api.SubmitRequest{File: "run: a", DryRun: true}, "")
+		answers <- answer{reply, err}
+	}()
+
+	if v := <-policy.begun; v.Queue.Len() != 1 {
+		t.Fatalf("the policy sees %d jobs, want the one of the dry run", v.Queue.Len())
+	}
+
+	if page, err := c.Jobs(t.Context(), api.JobFilter{}); err != nil || len(page.Jobs) != 0 {
+		t.Errorf("while it thinks there are %+v, %v; want no job", page, err)
+	}
+
+	policy.goOn <- struct{}{}
+
+	got := <-answers
+	y.must(got.err)
+
+	if w := got.reply.Plan[0].Why; w.Blocker != "none" || w.Start == nil || w.Sentence != "starts on n1 now" {
+		t.Errorf("the dry run says %+v, want a start on n1", w)
+	}
+}

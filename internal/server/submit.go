@@ -147,11 +147,12 @@ func (s *Server) submittedBefore(ctx context.Context, m *yardmaster.Submit, repl
 	return true, nil
 }
 
-// preview says what would happen to the jobs of a file.
-func (s *Server) preview(ctx context.Context, owner id.User, file *spec.File) ([]api.PlannedJob, error) {
-	var plan []api.PlannedJob
-	var refused error
+// rehearsalTime bounds how long a policy is asked what it would do with the jobs of a file.
+const rehearsalTime = 2 * time.Second
 
+// preview says what would happen to the jobs of a file. The yard is copied in the loop and the
+// policy is asked outside it.
+func (s *Server) preview(ctx context.Context, owner id.User, file *spec.File) ([]api.PlannedJob, error) {
 	jobs := make([]job.Job, len(file.Jobs))
 	for i := range jobs {
 		jobs[i] = job.Job{Owner: owner, Spec: &file.Jobs[i].Spec, State: job.Pending, Submitted: s.Clock.Now()}
@@ -162,39 +163,42 @@ func (s *Server) preview(ctx context.Context, owner id.User, file *spec.File) ([
 		return nil, err
 	}
 
-	err = s.query(ctx, func(y *yardmaster.Yard) {
-		for i := range file.Jobs {
-			sp := &file.Jobs[i].Spec
-			v, err := y.Preview(s.Clock.Now(), owner, sp, foreseen[i])
-			if err != nil {
-				refused = err
-				return
-			}
-
-			p := api.PlannedJob{
-				Name:      sp.Name,
-				Resources: resourcesText(&sp.Resources),
-				Fits:      append([]id.Node{}, v.Fits[:min(len(v.Fits), 20)]...),
-				FitCount:  len(v.Fits),
-				Why:       toWhy(&yardmaster.WhyReport{Why: v.Why}),
-				Options:   toOptions(v.Options),
-			}
-
-			if len(sp.Needs) > 0 {
-				p.Why = &api.Why{
-					Blocker:  string(place.BlockNeeds),
-					Sentence: "queued until the jobs it needs have succeeded",
-				}
-			}
-
-			plan = append(plan, p)
-		}
-	})
-	if err != nil { // the loop may still be at it
-		return nil, err
+	candidates := make([]yardmaster.Candidate, len(file.Jobs))
+	for i := range file.Jobs {
+		candidates[i] = yardmaster.Candidate{Spec: &file.Jobs[i].Spec, Forecast: foreseen[i]}
 	}
-	if refused != nil {
-		return nil, refused
+
+	type outcome struct { // written by the loop, perhaps after we gave up on it
+		rehearsal *yardmaster.Rehearsal
+		refused   error
+	}
+
+	done := &outcome{}
+	err = s.query(ctx, func(y *yardmaster.Yard) {
+		done.rehearsal, done.refused = y.Rehearse(s.Clock.Now(), owner, candidates)
+	})
+
+	switch {
+	case err != nil:
+		return nil, err
+	case done.refused != nil:
+		return nil, done.refused
+	}
+
+	until := s.Clock.Now().Add(rehearsalTime)
+	previews := done.rehearsal.Previews(func() bool { return ctx.Err() != nil || s.Clock.Now().After(until) })
+	plan := make([]api.PlannedJob, len(previews))
+
+	for i := range previews {
+		v, sp := &previews[i], &file.Jobs[i].Spec
+		plan[i] = api.PlannedJob{
+			Name:      sp.Name,
+			Resources: resourcesText(&sp.Resources),
+			Fits:      append([]id.Node{}, v.Fits[:min(len(v.Fits), 20)]...),
+			FitCount:  len(v.Fits),
+			Why:       toWhy(&yardmaster.WhyReport{Why: v.Why}),
+			Options:   toOptions(v.Options),
+		}
 	}
 
 	return plan, nil

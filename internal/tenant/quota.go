@@ -119,9 +119,26 @@ type Allowance struct {
 	Ceiling        int          // GPUs with what may be borrowed; NoLimit if that is not limited
 	NoProvisioning bool         // only local and reserved nodes: a used-up quota says downgrade
 	HoldReason     string       // why nothing may start, as a sentence; "" if something may
+	Hold           Hold         // what nothing may start by; "" if something may
 	FirstLimit     string       // names the quota that is reached first
 	LimitedBy      Bounds       // names the quota that limits each number
+	// HeldUntil is when the quota by which nothing may start resets; zero if it does not by itself.
+	HeldUntil time.Time
 }
+
+// Hold is the kind of quota or budget that keeps a job out of the queue.
+type Hold string
+
+// The kinds of hold.
+const (
+	HoldGPUs     Hold = "gpus"       // GPUs at a time
+	HoldGPUHours Hold = "gpu_hours"  // GPU-hours in a period
+	HoldMoney    Hold = "money"      // money in a period
+	HoldBudget   Hold = "job_budget" // the job's own budget
+)
+
+// Holds lists the kinds of hold.
+func Holds() []Hold { return []Hold{HoldGPUs, HoldGPUHours, HoldMoney, HoldBudget} }
 
 // Bounds names the quotas that limit the numbers of an allowance, "" where none does.
 type Bounds struct {

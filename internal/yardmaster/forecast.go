@@ -86,8 +86,11 @@ type JobStatus struct {
 	Cost     money.Amount  // so far, with what is not posted yet
 	Progress *job.Progress // as its program reports it, nil if it has ended
 	Speed    *job.Speed    // as declared or observed; nil if unknown
-	Start    time.Time     // expected, if it is next in the queue
-	Need     fleet.Need    // what it asks of its nodes, in the places that its data allow
+	Start    time.Time     // expected; zero if unknown
+	// Outside says that it is no candidate for a start now, so that how long others like it were
+	// queued says nothing about when it starts.
+	Outside bool
+	Need    fleet.Need // what it asks of its nodes, in the places that its data allow
 	// NoProvisioning says that its quotas let no nodes be provisioned for it.
 	NoProvisioning bool
 }
@@ -95,6 +98,7 @@ type JobStatus struct {
 // JobStatuses returns the status of each job; that of one that is not in memory is empty.
 func (y *Yard) JobStatuses(jobs []id.Job) []JobStatus {
 	list := make([]JobStatus, len(jobs))
+	v := y.basicView(y.now)
 
 	for i, j := range jobs {
 		r, ok := y.jobs[j]
@@ -112,8 +116,8 @@ func (y *Yard) JobStatuses(jobs []id.Job) []JobStatus {
 			s.Progress = progressOf(y.now, r.outlook, r.running)
 		}
 
-		if y.reservation != nil && y.reservation.Job == j {
-			s.Start = y.reservation.At
+		if why, waits := y.explain(v, r); waits {
+			s.Start, s.Outside = why.Start, why.Outside()
 		}
 	}
 

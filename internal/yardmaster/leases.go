@@ -68,9 +68,19 @@ func (y *Yard) vacate(n *nodes.Node, reason string) {
 // provisionAll creates leases for what a plan wants to provision.
 func (y *Yard) provisionAll(list []place.Provision) {
 	for i := range list {
-		if why := y.provision(&list[i]); why != "" {
-			y.drop(Event{Job: list[i].Item.Job, Reason: why})
+		why := y.provision(&list[i])
+		if why == "" {
+			continue
 		}
+
+		j := list[i].Item.Job
+		y.drop(Event{Job: j, Reason: why})
+
+		if y.unprovided == nil {
+			y.unprovided = map[id.Job]string{}
+		}
+
+		y.unprovided[j] = fmt.Sprintf("%s cannot be provisioned: %s", list[i].Offer, why)
 	}
 }
 
@@ -89,7 +99,7 @@ func (y *Yard) provision(h *place.Provision) (why string) {
 		return "nodes are already being provisioned for the job"
 	}
 
-	if why := y.provisionQuotaReached(r, h); why != "" {
+	if why := provisionQuotaReached(y.allowance(r), h); why != "" {
 		return why
 	}
 

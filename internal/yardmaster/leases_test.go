@@ -68,6 +68,7 @@ func provisioningYard(t *testing.T) *yard {
 			CPUs:      8000,
 			Memory:    32 << 30,
 			Hourly:    1e6,
+			Boot:      job.Duration(4 * time.Minute),
 		},
 	}
 
@@ -266,7 +267,8 @@ func TestANodeThatFallsSilentAgainIsSuspectAgain(t *testing.T) {
 func TestAJobSaysWhichNodeIsBeingProvisionedForIt(t *testing.T) {
 	t.Parallel()
 	y := provisioningYard(t)
-	want := "a node is being provisioned: p/small/north (lease l1, requested)"
+	want := "a node is being provisioned: p/small/north (lease l1, requested), expected at " +
+		start.Add(4*time.Minute).Format("15:04 MST")
 
 	w, waits := y.Why(y.now, "j1")
 	if !waits || w.Blocker != place.BlockProvisioning || w.Sentence != want {

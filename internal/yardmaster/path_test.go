@@ -637,8 +637,9 @@ func TestNodesKeptForAJobThatIsGoneAreFree(t *testing.T) {
 
 	y.ok(yardmaster.Cancel{Job: big, By: "alice"})
 
-	if p, err := y.Preview(y.now, "ann", spec(1), nil); err != nil || p.Why.Blocker != place.BlockNone {
-		t.Errorf("a job submitted now would wait: %+v, %v", p.Why, err)
+	p := y.preview("ann", spec(1))
+	if !p.Starts || p.Why.Blocker != place.BlockNone || !p.Why.Start.Equal(y.now) {
+		t.Errorf("a job submitted now would wait: %+v", p.Why)
 	}
 }
 
@@ -660,14 +661,14 @@ func TestWhyOfAJobThatDoesNotWaitForNodes(t *testing.T) {
 
 	y.ends(j, 0, yardmaster.RankReport{Cause: job.CauseLaunchFailed, Reason: "no disk left"})
 
-	if why, _ := y.Why(y.now, j); why.Blocker != place.BlockBackoff || !why.Start.Equal(y.now.Add(5*time.Second)) {
+	if why, _ := y.Why(y.now, j); why.Blocker != place.BlockBackoff || !why.NotBefore.Equal(y.now.Add(5*time.Second)) {
 		t.Errorf("why %+v, want the wait before it is tried again", why)
 	}
 
 	y.ok(yardmaster.Pause{Job: j, By: "bob"})
 
 	if why, _ := y.Why(y.now, j); why.Blocker != place.BlockPaused || why.Sentence != "paused by bob" ||
-		why.Remedies[0] != "trainyard resume j1" {
+		why.Remedies[0].Text != "trainyard resume j1" {
 		t.Errorf("why %+v, want paused by bob", why)
 	}
 

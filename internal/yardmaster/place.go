@@ -3,6 +3,7 @@ package yardmaster
 import (
 	"time"
 
+	"trainyard/internal/id"
 	"trainyard/internal/job"
 	"trainyard/internal/place"
 )
@@ -26,6 +27,7 @@ func (y *Yard) Round(now time.Time) {
 func (y *Yard) apply(now time.Time, p place.Plan) {
 	y.setNow(now)
 	y.reservation = p.Reservation
+	y.rememberWaits(p.Waits)
 	y.setWakeTimer(p.WakeAt)
 
 	y.recordDeferrals(p.Deferrals)
@@ -76,14 +78,27 @@ func (y *Yard) apply(now time.Time, p place.Plan) {
 	y.updateMeters()
 }
 
+// rememberWaits keeps what a plan says of jobs that it does not start, until the next plan.
+func (y *Yard) rememberWaits(list []place.Wait) {
+	y.waits, y.unprovided = nil, nil
+
+	for i := range list {
+		if y.waits == nil {
+			y.waits = make(map[id.Job]string, len(list))
+		}
+
+		y.waits[list[i].Job] = list[i].Reason
+	}
+}
+
 // start launches a job of a plan, or makes a promise if its GPUs are not free yet.
 func (y *Yard) start(s *place.Start) {
 	r, ok := y.jobs[s.Item.Job]
 	switch {
 	case ok && r.item == s.Item && r.State.Waiting():
-		if why := y.quotaReached(r, gpusOf(s)); why != "" {
+		if h := y.quotaReached(r, gpusOf(s)); h.reason != "" {
 			y.dequeue(r)
-			y.holdForQuota(r, why)
+			y.holdForQuota(r, h)
 			y.holds++
 			y.planDue = true
 
@@ -144,6 +159,10 @@ func (y *Yard) moveJob(r *jobRecord, ev job.Event, actor, reason string) error {
 
 	if r.run != nil {
 		e.Run = r.run.ID
+	}
+
+	if to.Waiting() && r.NotBefore.After(y.now) {
+		e.NotBefore = r.NotBefore
 	}
 
 	y.event(e)

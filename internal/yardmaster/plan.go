@@ -71,7 +71,7 @@ const noLongerQueued = "the job is no longer queued"
 // bind replaces the jobs and runs of a cloned view by the yard's own. Parts whose job or run
 // has changed since are dropped; place.Check finds out whether the nodes are still free.
 func (y *Yard) bind(p place.Plan) place.Plan {
-	bound := place.Plan{Reservation: p.Reservation, WakeAt: p.WakeAt}
+	bound := place.Plan{Reservation: p.Reservation, Waits: p.Waits, WakeAt: p.WakeAt}
 
 	for _, s := range p.Stops {
 		r, ok := y.jobs[s.Running.Job]

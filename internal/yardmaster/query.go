@@ -1,87 +1,20 @@
 package yardmaster
 
 import (
-	"fmt"
 	"slices"
 	"time"
 
 	"trainyard/internal/dataset"
 	"trainyard/internal/fleet"
-	"trainyard/internal/humanize"
 	"trainyard/internal/id"
 	"trainyard/internal/job"
 	"trainyard/internal/ledger"
 	"trainyard/internal/money"
-	"trainyard/internal/place"
 	"trainyard/internal/provision"
-	"trainyard/internal/queue"
 	"trainyard/internal/quota"
 	"trainyard/internal/tenant"
 	"trainyard/internal/yardmaster/nodes"
 )
-
-// WhyReport is why a job is queued, with its position in the queue.
-type WhyReport struct {
-	place.Why
-	Position int // from 1; 0 if it is not in the queue or further back than maxPosition
-}
-
-// maxPosition bounds how far the queue is walked to find a job's position.
-const maxPosition = 10_000
-
-// Why says why a job does not run. It returns false for a job that is not queued.
-func (y *Yard) Why(now time.Time, j id.Job) (WhyReport, bool) {
-	y.setNow(now)
-	r, ok := y.jobs[j]
-	if !ok {
-		return WhyReport{}, false
-	}
-
-	switch {
-	case r.State == job.Paused:
-		return WhyReport{
-			Why: place.Why{Blocker: place.BlockPaused, Sentence: r.Reason, Remedies: []string{"trainyard resume " + string(j)}},
-		}, true
-	case !r.State.Waiting():
-		return WhyReport{}, false
-	case len(r.pendingNeeds) > 0:
-		w := place.Why{Blocker: place.BlockNeeds, Sentence: needsReason(r.pendingNeeds)}
-		for _, n := range r.pendingNeeds[:min(len(r.pendingNeeds), 5)] {
-			if d, ok := y.jobs[n]; ok && d.State == job.Paused {
-				w.Remedies = append(w.Remedies, "trainyard resume "+string(n))
-			}
-		}
-
-		return WhyReport{Why: w}, true
-	case r.NotBefore.After(y.now):
-		return WhyReport{Why: place.Why{Blocker: place.BlockBackoff, Sentence: r.Reason, Start: r.NotBefore}}, true
-	}
-
-	if r.holdReason != "" {
-		return WhyReport{Why: place.Why{Blocker: place.BlockLimit, Sentence: r.holdReason}}, true
-	}
-	if s := y.leases.Arriving(j); s != "" {
-		return WhyReport{Why: place.Why{Blocker: place.BlockProvisioning, Sentence: s}}, true
-	}
-
-	need := y.need(r)
-	queued := place.QueuedJob{Job: j, Need: need, Lasts: r.Spec.DeclaredDuration(), Rule: y.data.Rule(&r.Job)}
-	w := WhyReport{Why: place.Explain(y.basicView(now), queued, y.reservation), Position: y.position(j)}
-	if adviser, ok := y.cfg.Policy.(place.Adviser); ok && r.item != nil && len(y.cfg.Offers) > 0 {
-		for _, o := range adviser.Options(y.view(now), r.item) {
-			if o.Offer != "" && o.Excluded != "" {
-				w.Sentence += fmt.Sprintf("; offer %s is not provisioned: %s", o.Offer, o.Excluded)
-				break
-			}
-		}
-	}
-
-	if w.Position > 1 {
-		w.Sentence += fmt.Sprintf("; %s ahead of it in the queue", humanize.Count(w.Position-1, "job"))
-	}
-
-	return w, true
-}
 
 // Brief is what a list shows of a job beside what is stored.
 type Brief struct {
@@ -107,12 +40,8 @@ func (y *Yard) Briefs(now time.Time, jobs []id.Job) []Brief {
 		b := &list[i]
 		b.Cost = y.costOf(r)
 
-		if r.item != nil {
-			queued := place.QueuedJob{Job: j, Need: r.item.Shape.Need, Lasts: r.item.Lasts, Rule: y.data.Rule(&r.Job)}
-			b.WaitReason = place.Explain(v, queued, y.reservation).Sentence
-			if s := y.leases.Arriving(j); s != "" {
-				b.WaitReason = s
-			}
+		if why, waits := y.explain(v, r); waits {
+			b.WaitReason = why.Sentence
 		}
 
 		if !r.State.Final() {
@@ -152,87 +81,6 @@ func (y *Yard) costAt(r *jobRecord, at time.Time) money.Amount {
 	}
 
 	return cost
-}
-
-// position returns a job's position in the queue, from 1, or 0 if it is too far back.
-func (y *Yard) position(j id.Job) int {
-	walk := y.queue.Walk(y.usage)
-	all := func(*queue.Shape) bool { return true }
-	for n := 1; n <= maxPosition; n++ {
-		it := walk.Next(all)
-		if it == nil {
-			return 0
-		}
-		if it.Job == j {
-			return n
-		}
-	}
-
-	return 0
-}
-
-// Preview is what would happen to a job if it were submitted now.
-type Preview struct {
-	Why     place.Why
-	Fits    []id.Node      // that could ever run it
-	Options []place.Option // best first; none if the policy is no Adviser
-}
-
-// Preview says what would happen to a job of this owner if it were submitted now, or
-// why it would be refused. f is its forecast, nil if there is none.
-func (y *Yard) Preview(now time.Time, owner id.User, s *job.Spec, f *job.Forecast) (Preview, error) {
-	y.setNow(now)
-	r := &jobRecord{
-		Job: job.Job{
-			ID:        id.NewJob(y.lastJob + 1),
-			Owner:     owner,
-			Project:   id.Project(s.Project),
-			Spec:      s,
-			State:     job.Pending,
-			Submitted: y.now,
-			Since:     y.now,
-		},
-	}
-
-	r.outlook = job.NewOutlook(&r.Job)
-	r.outlook.Forecast = f
-
-	if _, err := y.data.PlaceOf(s.Place, s.Data); err != nil {
-		return Preview{}, err
-	}
-	if err := y.checkPossible(r); err != nil {
-		return Preview{}, err
-	}
-
-	need := y.describeItem(r)
-	r.entry.Shape = &queue.Shape{Need: need, Count: 1}
-
-	v := y.view(now)
-	if v.Limits == nil && s.Budget > 0 {
-		v.Limits = &place.Limits{Jobs: map[id.Job]tenant.Allowance{}}
-	}
-
-	if v.Limits != nil {
-		v.Limits.Jobs[r.ID] = y.allowance(r)
-	}
-
-	p := Preview{Why: place.Explain(v, place.QueuedJob{Need: need, Lasts: s.DeclaredDuration()}, y.reservation)}
-	if why := y.quotaReached(r, need.GPUs*need.Nodes); why != "" {
-		p.Why = place.Why{Blocker: place.BlockLimit, Sentence: why}
-	}
-
-	m := fleet.NewMatcher(need)
-	for i := range v.Rooms {
-		if m.Eligible(&v.Rooms[i]) {
-			p.Fits = append(p.Fits, v.Rooms[i].Node.ID)
-		}
-	}
-
-	if adviser, ok := y.cfg.Policy.(place.Adviser); ok {
-		p.Options = adviser.Options(v, r.entry)
-	}
-
-	return p, nil
 }
 
 // NodeInfo is a node with its runs, its lease and its price.

@@ -18,8 +18,8 @@ func (y *Yard) enqueue(r *jobRecord) {
 	}
 
 	need := y.describeItem(r)
-	if why := y.quotaReached(r, need.GPUs*need.Nodes); why != "" {
-		y.holdForQuota(r, why)
+	if h := y.quotaReached(r, need.GPUs*need.Nodes); h.reason != "" {
+		y.holdForQuota(r, h)
 		return
 	}
 

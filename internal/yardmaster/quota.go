@@ -74,28 +74,35 @@ func (y *Yard) allowance(r *jobRecord) tenant.Allowance {
 	return y.quotas.Allow(y.now, r.payer(), r.Spec.Budget, r.budgetCost())
 }
 
-// quotaReached says which quota keeps a job from using so many GPUs now, "" if none does.
-func (y *Yard) quotaReached(r *jobRecord, gpus int) string {
+// quotaReached returns which quota keeps a job from using so many GPUs now, zero if none does.
+func (y *Yard) quotaReached(r *jobRecord, gpus int) hold {
 	if !y.limited() && r.Spec.Budget == 0 {
-		return ""
+		return hold{}
 	}
 
-	allowance := y.allowance(r)
-
-	switch {
-	case allowance.HoldReason != "":
-		return allowance.HoldReason
-	case gpus > allowance.Ceiling:
-		return fmt.Sprintf("quota reached: %s; %d needed, %d left", allowance.LimitedBy.GPUs, gpus, max(allowance.GPUs, 0))
-	}
-
-	return ""
+	return holdFor(y.allowance(r), gpus)
 }
 
-// provisionQuotaReached says which quota forbids to provision nodes for a job, "" if none does.
-func (y *Yard) provisionQuotaReached(r *jobRecord, h *place.Provision) string {
-	allowance := y.allowance(r)
+// holdFor returns what keeps a job with an allowance from using so many GPUs, zero if nothing
+// does.
+func holdFor(allowance tenant.Allowance, gpus int) hold {
+	switch {
+	case allowance.HoldReason != "":
+		return hold{reason: allowance.HoldReason, kind: allowance.Hold, until: allowance.HeldUntil}
+	case gpus > allowance.Ceiling:
+		return hold{
+			reason: fmt.Sprintf("quota reached: %s; %d needed, %d left", allowance.LimitedBy.GPUs, gpus,
+				max(allowance.GPUs, 0)),
+			kind: tenant.HoldGPUs,
+		}
+	}
 
+	return hold{}
+}
+
+// provisionQuotaReached says which quota forbids to provision nodes with an allowance, "" if
+// none does.
+func provisionQuotaReached(allowance tenant.Allowance, h *place.Provision) string {
 	switch {
 	case allowance.HoldReason != "":
 		return allowance.HoldReason
@@ -113,30 +120,31 @@ func (y *Yard) provisionQuotaReached(r *jobRecord, h *place.Provision) string {
 
 // holdForQuota keeps a job out of the queue until its owner may use more. Held jobs are in
 // y.heldJobs, from where requeueHeld takes them.
-func (y *Yard) holdForQuota(r *jobRecord, reason string) {
+func (y *Yard) holdForQuota(r *jobRecord, h hold) {
 	number, _ := r.ID.Number()
 	y.heldJobs.Put(queuePayer(r), number)
 
-	if r.holdReason == reason {
+	if r.hold == h {
 		return
 	}
 
-	r.holdReason, r.Reason = reason, reason
+	r.hold, r.Reason = h, h.reason
 	y.changedJob(r)
 	y.event(Event{
-		Kind: "job.held", Actor: theYard, Owner: r.Owner, Job: r.ID, To: string(r.State), Reason: reason,
+		Kind: "job.held", Actor: theYard, Owner: r.Owner, Job: r.ID, To: string(r.State), Reason: h.reason,
+		Hold: h.kind, NotBefore: h.until,
 	})
 }
 
 // clearHold removes a job from the held jobs, if it is one of them.
 func (y *Yard) clearHold(r *jobRecord) {
-	if r.holdReason == "" {
+	if r.hold.reason == "" {
 		return
 	}
 
 	number, _ := r.ID.Number()
 	y.heldJobs.Remove(queuePayer(r), number)
-	r.holdReason = ""
+	r.hold = hold{}
 }
 
 // queuePayer is whose quotas may hold a job.
@@ -155,8 +163,8 @@ func (y *Yard) requeueHeld() {
 			r := y.jobs[id.NewJob(number)]
 
 			need := y.need(r)
-			if why := y.quotaReached(r, need.GPUs*need.Nodes); why != "" {
-				y.holdForQuota(r, why)
+			if h := y.quotaReached(r, need.GPUs*need.Nodes); h.reason != "" {
+				y.holdForQuota(r, h)
 				break
 			}
 

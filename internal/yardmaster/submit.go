@@ -150,7 +150,8 @@ func (y *Yard) checkPossible(r *jobRecord) error {
 	}
 
 	v := y.basicView(y.now)
-	w := place.Explain(v, place.QueuedJob{Need: need, Rule: y.data.RuleText(r.Spec.Place, r.Spec.Data)}, nil)
+	w := place.Explain(v, place.QueuedJob{Need: need, Rule: y.data.RuleText(r.Spec.Place, r.Spec.Data)},
+		place.Verdict{Due: true})
 	err := fault.New(fault.Invalid, "nothing_fits", "%s", w.Sentence).WithField("resources")
 	switch provisionable := len(y.cfg.Offers) > 0 && fleet.OnDemand.Allows(need.Place); {
 	case y.nodes.Rooms.Len() == 0:
@@ -159,7 +160,9 @@ func (y *Yard) checkPossible(r *jobRecord) error {
 		err.Message += "; no offer fits either"
 	}
 
-	return err.WithRemedy("%s", strings.Join(append(w.Remedies, place.Largest(v, y.cfg.Offers, need.Place)), "; "))
+	remedies := append(place.Texts(w.Remedies), place.Largest(v, y.cfg.Offers, need.Place))
+
+	return err.WithRemedy("%s", strings.Join(remedies, "; "))
 }
 
 // KeyReused is the error for an idempotency key that was used for another submission;

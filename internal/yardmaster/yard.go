@@ -104,6 +104,8 @@ type Yard struct {
 	aheadTimer  *timers.Timer      // when nodes that could not be had are tried again
 	expired     []id.Job           // ended jobs to forget once they have been taken
 	reservation *place.Reservation // of the last round
+	waits       map[id.Job]string  // jobs that the last plan lets wait although there is room, and why
+	unprovided  map[id.Job]string  // jobs for which the last plan could not provision nodes, and why
 	timers      timers.Timers
 	lastTick    time.Time // last tick
 	planDue     bool      // something changed that may lead to another plan
@@ -141,13 +143,20 @@ type jobRecord struct {
 	run          *runRecord  // live run, nil if none
 	running      *place.Running
 	promise      *promise // start that waits for its GPUs, nil if none
-	holdReason   string   // why a quota keeps it out of the queue, "" if none does
+	hold         hold     // the quota that keeps it out of the queue; zero if none does
 	outlook      *job.Outlook
 	// committed says that money or GPU-hours were committed to it, when it ran or when
 	// nodes were provisioned for it.
 	committed bool
 	// exhausts is when its budget will be used up at what it costs now; zero if it has none or does not run.
 	exhausts time.Time
+}
+
+// hold is what keeps a job out of the queue.
+type hold struct {
+	reason string // one sentence, "" if nothing does
+	kind   tenant.Hold
+	until  time.Time // when it ends by itself; zero if that is not known
 }
 
 type runRecord struct {

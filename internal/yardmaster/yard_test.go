@@ -89,6 +89,17 @@ func (y *yard) submit(owner id.User, s *job.Spec) id.Job {
 	return reply.(yardmaster.Submitted).Jobs[0]
 }
 
+// preview returns what would happen to a job if it were submitted now.
+func (y *yard) preview(owner id.User, s *job.Spec) yardmaster.Preview {
+	y.t.Helper()
+	rehearsal, err := y.Rehearse(y.now, owner, []yardmaster.Candidate{{Spec: s}})
+	if err != nil {
+		y.t.Fatal(err)
+	}
+
+	return rehearsal.Previews(nil)[0]
+}
+
 func TestSubmittedJobRunsAndSucceeds(t *testing.T) {
 	t.Parallel()
 	y := newYard(t)

@@ -80,6 +80,7 @@ func (f *Forecasts) times(j *api.JobDetail, w *wishes, now time.Time) []console.
 
 	starts := ""
 	end := f.ends(made, now)
+	startKnown := runs(j.State) || made.Wait != (job.Band{})
 
 	switch {
 	case runs(j.State):
@@ -92,7 +93,7 @@ func (f *Forecasts) times(j *api.JobDetail, w *wishes, now time.Time) []console.
 	}
 
 	if !runs(j.State) {
-		if made.Wait == (job.Band{}) {
+		if !startKnown {
 			end = length(rest.Mid) + " after it starts (start time unknown)"
 		} else {
 			starts = "in " + length(made.Wait.Mid) + interval(made.Wait, "", length)
@@ -106,7 +107,7 @@ func (f *Forecasts) times(j *api.JobDetail, w *wishes, now time.Time) []console.
 	}
 
 	fields := []console.Field{{Name: "Estimated start", Value: starts}, takes, {Name: "Estimated finish", Value: end}}
-	if !never(made) {
+	if !never(made) && (startKnown || made.End.After(due(&j.Job, w.Expect))) {
 		fields = append(fields, late(made, j, w))
 	}
 

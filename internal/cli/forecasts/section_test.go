@@ -26,19 +26,21 @@ func TestASectionSaysWhatIsKnown(t *testing.T) {
 		started  bool
 		forecast *job.Forecast
 		spec     string
+		deadline time.Duration
 		want     string
 	}{
-		"nothing":        {state: job.Running},
-		"an ended job":   {state: job.Succeeded, forecast: &job.Forecast{Remaining: hour, Basis: job.BasisCurve}},
-		"not known":      {state: job.Running, forecast: &job.Forecast{Why: "nothing was heard"}, want: "Forecast: nothing was heard\n"},
-		"not even why":   {state: job.Pending, forecast: &job.Forecast{}, want: "Forecast: nothing is known yet\n"},
-		"start unknown":  {state: job.Pending, forecast: &job.Forecast{Remaining: hour, Basis: job.BasisHistory}, want: "Forecast:\n  Duration:          1h (80% prediction interval: 30m to 2h)\n  Estimated finish:  1h after it starts (start time unknown)\n  Basis:             similar jobs that have finished\n"},
-		"once begun":     {state: job.Recovering, started: true, forecast: &job.Forecast{Remaining: hour, Wait: job.Band{Low: 60, Mid: 60, High: 60}, Basis: job.BasisBoth}, want: "Forecast:\n  Estimated start:   in 1m\n  Remaining:         1h (80% prediction interval: 30m to 2h)\n  Estimated finish:  today 13:01 UTC (12:31 to 14:01)\n  Basis:             its own curve and similar jobs that have finished\n"},
-		"time is up":     {state: job.Running, started: true, forecast: &job.Forecast{At: noon.Add(-time.Hour), Remaining: hour, Basis: job.BasisSteps}, want: "Forecast:\n  Remaining:         any moment, in 1h at the latest\n  Estimated finish:  today 12:00 UTC (11:30 to 13:00)\n  Basis:             the amount of work that its program declares\n"},
-		"no end":         {state: job.Running, started: true, forecast: &job.Forecast{Remaining: hour, Never: 0.83, Basis: job.BasisCurve}, spec: `{"target":{"metric":"acc","at_least":0.9}}`, want: "Forecast:\n  Remaining:  unknown: it will probably not reach its target\n  Target:     acc at least 0.9: 83% probability of missing it\n  Basis:      its own curve\n"},
-		"ends by itself": {state: job.Running, started: true, forecast: &job.Forecast{Remaining: job.Band{Low: 60, Mid: 60, High: 60}, Never: 0.83, Basis: job.BasisSteps}, want: "Forecast:\n  Remaining:         1m\n  Estimated finish:  today 12:01 UTC\n  Target:            83% probability of missing it\n  Basis:             the amount of work that its program declares\n"},
-		"a guess":        {state: job.Running, started: true, forecast: &job.Forecast{Remaining: job.Band{Low: 60, Mid: 60, High: 60}, Guess: true, Basis: job.BasisExpect}, want: "Forecast:\n  Remaining:         1m (guess)\n  Estimated finish:  today 12:01 UTC\n  Basis:             its owner's estimate (expect)\n"},
-		"a newer spec":   {state: job.Running, started: true, forecast: &job.Forecast{Remaining: job.Band{Low: 60, Mid: 60, High: 60}, Basis: job.BasisCurve}, spec: `{"expect":{"p90":"1h"}}`, want: "Forecast:\n  Remaining:         1m\n  Estimated finish:  today 12:01 UTC\n  Basis:             its own curve\n"},
+		"nothing":                    {state: job.Running},
+		"an ended job":               {state: job.Succeeded, forecast: &job.Forecast{Remaining: hour, Basis: job.BasisCurve}},
+		"not known":                  {state: job.Running, forecast: &job.Forecast{Why: "nothing was heard"}, want: "Forecast: nothing was heard\n"},
+		"not even why":               {state: job.Pending, forecast: &job.Forecast{}, want: "Forecast: nothing is known yet\n"},
+		"start unknown":              {state: job.Pending, forecast: &job.Forecast{Remaining: hour, Basis: job.BasisHistory}, want: "Forecast:\n  Duration:          1h (80% prediction interval: 30m to 2h)\n  Estimated finish:  1h after it starts (start time unknown)\n  Basis:             similar jobs that have finished\n"},
+		"late or not is unknown too": {state: job.Pending, forecast: &job.Forecast{Remaining: hour, Basis: job.BasisHistory}, deadline: 2 * time.Hour, want: "Forecast:\n  Duration:          1h (80% prediction interval: 30m to 2h)\n  Estimated finish:  1h after it starts (start time unknown)\n  Basis:             similar jobs that have finished\n"},
+		"once begun":                 {state: job.Recovering, started: true, forecast: &job.Forecast{Remaining: hour, Wait: job.Band{Low: 60, Mid: 60, High: 60}, Basis: job.BasisBoth}, want: "Forecast:\n  Estimated start:   in 1m\n  Remaining:         1h (80% prediction interval: 30m to 2h)\n  Estimated finish:  today 13:01 UTC (12:31 to 14:01)\n  Basis:             its own curve and similar jobs that have finished\n"},
+		"time is up":                 {state: job.Running, started: true, forecast: &job.Forecast{At: noon.Add(-time.Hour), Remaining: hour, Basis: job.BasisSteps}, want: "Forecast:\n  Remaining:         any moment, in 1h at the latest\n  Estimated finish:  today 12:00 UTC (11:30 to 13:00)\n  Basis:             the amount of work that its program declares\n"},
+		"no end":                     {state: job.Running, started: true, forecast: &job.Forecast{Remaining: hour, Never: 0.83, Basis: job.BasisCurve}, spec: `{"target":{"metric":"acc","at_least":0.9}}`, want: "Forecast:\n  Remaining:  unknown: it will probably not reach its target\n  Target:     acc at least 0.9: 83% probability of missing it\n  Basis:      its own curve\n"},
+		"ends by itself":             {state: job.Running, started: true, forecast: &job.Forecast{Remaining: job.Band{Low: 60, Mid: 60, High: 60}, Never: 0.83, Basis: job.BasisSteps}, want: "Forecast:\n  Remaining:         1m\n  Estimated finish:  today 12:01 UTC\n  Target:            83% probability of missing it\n  Basis:             the amount of work that its program declares\n"},
+		"a guess":                    {state: job.Running, started: true, forecast: &job.Forecast{Remaining: job.Band{Low: 60, Mid: 60, High: 60}, Guess: true, Basis: job.BasisExpect}, want: "Forecast:\n  Remaining:         1m (guess)\n  Estimated finish:  today 12:01 UTC\n  Basis:             its owner's estimate (expect)\n"},
+		"a newer spec":               {state: job.Running, started: true, forecast: &job.Forecast{Remaining: job.Band{Low: 60, Mid: 60, High: 60}, Basis: job.BasisCurve}, spec: `{"expect":{"p90":"1h"}}`, want: "Forecast:\n  Remaining:         1m\n  Estimated finish:  today 12:01 UTC\n  Basis:             its own curve\n"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -46,6 +48,10 @@ func TestASectionSaysWhatIsKnown(t *testing.T) {
 			f := New(console.New(console.Env{Stdin: strings.NewReader(""), Stdout: &out, Clock: at(noon)}), nil, nil)
 
 			j := api.JobDetail{Job: api.Job{State: tt.state}, Spec: json.RawMessage(tt.spec)}
+			if tt.deadline > 0 {
+				j.Deadline = new(noon.Add(tt.deadline))
+			}
+
 			if tt.started {
 				j.Started = new(noon.Add(-2 * time.Hour))
 			}

@@ -69,10 +69,14 @@ type Policy struct {
 var (
 	_ place.Searcher    = Policy{}
 	_ place.Provisioner = Policy{}
+	_ place.Rehearser   = Policy{}
 )
 
 // Wrap returns a policy that does what another does and runs gangs on unlike nodes.
 func Wrap(p place.Policy, of KindOf) Policy { return Policy{p, of} }
+
+// Rehearsal returns the same around a rehearsal of the policy.
+func (p Policy) Rehearsal() place.Policy { return Policy{place.Rehearsal(p.inner), p.kindOf} }
 
 // Name returns the name of the policy in the configuration.
 func (p Policy) Name() string { return p.inner.Name() }

@@ -42,9 +42,10 @@ type adviser struct {
 }
 
 var (
-	_ place.Searcher = (*Policy)(nil)
-	_ place.Refuser  = (*Policy)(nil)
-	_ place.Adviser  = adviser{}
+	_ place.Searcher  = (*Policy)(nil)
+	_ place.Refuser   = (*Policy)(nil)
+	_ place.Rehearser = (*Policy)(nil)
+	_ place.Adviser   = adviser{}
 )
 
 // Wrap returns a policy that places jobs as p does and provisions nodes by the common rule.
@@ -52,6 +53,26 @@ func Wrap(p place.Policy, t Terms) place.Policy {
 	w := &Policy{inner: p, terms: t}
 	if a, ok := p.(place.Adviser); ok {
 		return adviser{w, a}
+	}
+
+	return w
+}
+
+// Rehearsal returns a policy that knows what this one knows of earlier jobs. A slow policy may be
+// planning outside the loop meanwhile and is not looked into: its rehearsal takes the jobs of
+// the view for the first.
+func (p *Policy) Rehearsal() place.Policy {
+	w := Wrap(place.Rehearsal(p.inner), p.terms)
+	if p.Slow() {
+		return w
+	}
+
+	known := p.patiences.Clone()
+	switch w := w.(type) {
+	case *Policy:
+		w.patiences = known
+	case adviser:
+		w.Policy.patiences = known
 	}
 
 	return w

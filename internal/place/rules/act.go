@@ -24,6 +24,31 @@ func (e *engine) reserve(j *queuedJob, o *option) {
 	}
 }
 
+// letWait notes that a job waits for better nodes although it could start on others now, or
+// that a quota or budget forbids to provision nodes for it. o is what it waits for, nil if
+// nothing is reserved for it.
+func (e *engine) letWait(j *queuedJob, o *option, all []option) {
+	if len(e.plan.Waits) == place.MaxWaits {
+		return
+	}
+
+	barred := ""
+	for i := range all {
+		a := &all[i]
+		switch {
+		case a.barredBy != "":
+			barred = "offer " + a.offer.Offer.Name + " is not provisioned: " + a.barredBy
+		case o != nil && !a.provisions() && a.startsIn == 0:
+			e.plan.Waits = append(e.plan.Waits, place.Wait{Job: j.item.Job, Reason: e.whyWait(j, o, a)})
+			return
+		}
+	}
+
+	if barred != "" {
+		e.plan.Waits = append(e.plan.Waits, place.Wait{Job: j.item.Job, Reason: barred})
+	}
+}
+
 // start starts a job on the nodes of an option. instead is what would have been done otherwise.
 func (e *engine) start(j *queuedJob, o *option, all []option, instead *place.Counterfactual) {
 	need := &j.item.Shape.Need

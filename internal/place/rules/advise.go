@@ -19,12 +19,20 @@ func (e *engine) advise(j *queuedJob) []place.Option {
 	taken := e.choose(j, options)
 	if taken != nil { // it may move when others are added
 		chosen := *taken
-		options = slices.DeleteFunc(options, func(o option) bool {
+		options = slices.DeleteFunc(slices.Clone(options), func(o option) bool {
 			return o.provisions() == chosen.provisions() &&
 				o.score == chosen.score
 		})
 
-		options = append([]option{chosen}, append(options, e.others(j, s, &chosen)...)...)
+		if !chosen.provisions() && chosen.startsIn > 0 {
+			if freed := e.preempt(j, &chosen); freed != nil {
+				options = slices.Insert(options, 0, chosen)
+				chosen = *freed
+			}
+		}
+
+		options = slices.Insert(options, 0, chosen)
+		options = append(options, e.others(j, s, options)...)
 		taken = &options[0]
 	}
 
@@ -88,8 +96,8 @@ func (e *engine) advise(j *queuedJob) []place.Option {
 // maxOthers bounds how many offers are shown beside the best.
 const maxOthers = 4
 
-// others lists further offers, to be shown.
-func (e *engine) others(j *queuedJob, s *shape, taken *option) []option {
+// others lists offers to be shown beside those that are among the options already.
+func (e *engine) others(j *queuedJob, s *shape, options []option) []option {
 	var list []option
 	a := e.allowance(j)
 
@@ -101,7 +109,8 @@ func (e *engine) others(j *queuedJob, s *shape, taken *option) []option {
 		o := e.asOption(&h)
 		o.barredBy = e.barred(j, a, &o)
 
-		if taken.provisions() && h.Offer.Name == taken.offer.Offer.Name {
+		listed := func(o option) bool { return o.provisions() && o.offer.Offer.Name == h.Offer.Name }
+		if slices.ContainsFunc(options, listed) {
 			continue
 		}
 

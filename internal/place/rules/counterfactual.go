@@ -52,7 +52,7 @@ func (e *engine) insteadOfProvisioning(j *queuedJob, s *shape, o *option, all []
 	rest := slices.DeleteFunc(slices.Clone(all), func(x option) bool { return x.provisions() })
 	limit := timeline.Never
 
-	for _, x := range e.others(j, s, o) {
+	for _, x := range e.others(j, s, []option{*o}) {
 		if x.barredBy == "" {
 			rest = append(rest, x)
 			limit = 0 // later starts were searched for as long as provisioning is worth

@@ -80,6 +80,7 @@ func (e *engine) consider(j *queuedJob) {
 	best := e.choose(j, options)
 	switch {
 	case best == nil:
+		e.letWait(j, nil, options)
 	case best.provisions():
 		e.provision(j, best, e.insteadOfProvisioning(j, s, best, options))
 	case best.startsIn == 0:
@@ -91,6 +92,7 @@ func (e *engine) consider(j *queuedJob) {
 		}
 
 		e.deferral(j, s, best, options)
+		e.letWait(j, best, options)
 		e.reserve(j, best)
 	}
 }

@@ -1,8 +1,10 @@
 package rules
 
 import (
+	"slices"
 	"time"
 
+	"trainyard/internal/fleet"
 	"trainyard/internal/place/timeline"
 )
 
@@ -46,6 +48,11 @@ func (e *engine) dedicateLeased() {
 			j.hasNode, dedicated = true, true
 		}
 	}
+}
+
+// awaitsNodes reports whether nodes that are being provisioned for a job have not joined yet.
+func (j *queuedJob) awaitsNodes() bool {
+	return slices.ContainsFunc(j.leases, func(l *fleet.Lease) bool { return l.Node == "" })
 }
 
 // undedicate lets others have what is left of the nodes that were provisioned for a job, now

@@ -159,7 +159,8 @@ func (e *engine) widen(j *queuedJob, s *shape, o *option) {
 		return
 	}
 
-	most := need.MaxGPUs
+	// More than its quota allows would not be started at all.
+	most := min(need.MaxGPUs, max(e.allowance(j).Ceiling/need.Nodes, need.GPUs))
 	for _, at := range o.rooms {
 		r := e.timeline.Room(at)
 		fits, _ := s.Match.Fits(&r)
@@ -193,8 +194,9 @@ func (e *engine) choose(j *queuedJob, options []option) *option {
 		o := &options[i]
 		switch {
 		case o.barredBy != "":
-		case o.provisions() && len(j.leases) > 0:
+		case o.provisions() && j.awaitsNodes():
 			return nil // nodes are being provisioned for it already
+		case o.provisions() && len(j.leases) > 0: // they have come: it starts there, not on others like them
 		case o.provisions() && j.limited:
 			e.wakeAt(j.due) // how long it would wait was not computed; when it is due it goes first
 			return nil

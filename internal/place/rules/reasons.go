@@ -215,6 +215,12 @@ func (e *engine) nextBest(o *option, all []option) *option {
 	return nil
 }
 
+// whyWait says why a job waits for the nodes of an option although it could start elsewhere now.
+func (e *engine) whyWait(j *queuedJob, o, now *option) string {
+	return fmt.Sprintf("waits for %s, expected to be free at %s: %s; alternative: %s now, %s (%s job)",
+		e.describeOption(o), e.clockTime(o.startsIn), e.estimate(o), e.describeOption(now), e.estimate(now), objective(j))
+}
+
 // whyProvision says why nodes are provisioned for a job.
 func (e *engine) whyProvision(j *queuedJob, o *option) string {
 	h := *o.offer // it may have been computed in an earlier round

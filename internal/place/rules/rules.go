@@ -87,13 +87,20 @@ type Policy struct {
 }
 
 var (
-	_ place.Searcher = (*Policy)(nil)
-	_ place.Adviser  = (*Policy)(nil)
+	_ place.Searcher  = (*Policy)(nil)
+	_ place.Adviser   = (*Policy)(nil)
+	_ place.Rehearser = (*Policy)(nil)
 )
 
 // New returns the policy.
 func New(cfg Config) *Policy {
 	return &Policy{cfg: cfg}
+}
+
+// Rehearsal returns a policy that knows what this one knows of earlier jobs. Everything else
+// it keeps from round to round only makes rounds faster.
+func (p *Policy) Rehearsal() place.Policy {
+	return &Policy{cfg: p.cfg, patiences: p.patiences.Clone()}
 }
 
 // Name is what the policy is called in the configuration.

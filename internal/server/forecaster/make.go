@@ -200,6 +200,7 @@ func (f *Forecaster) surroundings(in *forecast.Input, stand *yardmaster.JobStatu
 		return
 	}
 
+	in.StartUnknown = stand.Outside
 	if at := stand.Start; at.After(in.Now) { // otherwise the wait follows from the history of similar jobs
 		s := at.Sub(in.Now).Seconds()
 		in.Wait = job.Band{Low: s / 2, Mid: s, High: 2 * s} // others may come before it, and those before it may end sooner

@@ -6,6 +6,7 @@ import (
 
 	"trainyard/internal/id"
 	"trainyard/internal/job"
+	"trainyard/internal/tenant"
 	"trainyard/internal/yardmaster"
 )
 
@@ -21,7 +22,8 @@ type waiter struct {
 	since     time.Time
 	needs     []id.Job
 	notBefore time.Time
-	blocked   string // why a quota keeps it out of the queue, "" if none does
+	reason    string      // why a quota keeps it out of the queue, "" if none does
+	hold      tenant.Hold // the kind of that quota
 }
 
 func newJobs() jobs { return jobs{all: map[id.Job]*waiter{}, byState: map[job.State]int{}} }
@@ -51,7 +53,7 @@ func (j *jobs) event(e *yardmaster.Event) (waited time.Duration, started bool, e
 	}
 
 	if e.Kind == "job.held" {
-		w.blocked = e.Reason
+		w.reason, w.hold = e.Reason, e.Hold
 		return 0, false, ""
 	}
 
@@ -86,8 +88,8 @@ func (j *jobs) changed(stored *job.Job) {
 	}
 
 	w.needs, w.notBefore = stored.Needs, stored.NotBefore
-	if !stored.State.Waiting() || stored.Reason != w.blocked {
-		w.blocked = ""
+	if !stored.State.Waiting() || stored.Reason != w.reason {
+		w.reason, w.hold = "", ""
 	}
 }
 
@@ -95,18 +97,18 @@ func (j *jobs) changed(stored *job.Job) {
 type line struct {
 	length  int           // jobs that could start if there were a place
 	oldest  time.Duration // how long the first of them has waited
-	blocked map[string]int
+	blocked map[tenant.Hold]int
 }
 
 // look counts the jobs in line and those that a limit keeps out of it. One that waits for
 // other jobs, or for its time to try again, is neither.
 func (j *jobs) look(now time.Time) line {
-	l := line{blocked: map[string]int{}}
+	l := line{blocked: map[tenant.Hold]int{}}
 	for _, w := range j.all {
 		switch {
 		case !w.state.Waiting():
-		case w.blocked != "":
-			l.blocked[limitOf(w.blocked)]++
+		case w.hold != "":
+			l.blocked[w.hold]++
 		case w.notBefore.After(now) || j.blocked(w):
 		default:
 			l.length++
@@ -126,33 +128,4 @@ func (j *jobs) blocked(w *waiter) bool {
 	}
 
 	return false
-}
-
-// What a limit counts.
-const (
-	limitGPUs   = "gpus"
-	limitHours  = "gpu_hours"
-	limitMoney  = "money"
-	limitBudget = "job_budget"
-	limitOther  = "other"
-)
-
-// heldBy lists what can keep a job out of the line.
-func heldBy() []string { return []string{limitGPUs, limitHours, limitMoney, limitBudget, limitOther} }
-
-// limitOf returns which sort of limit a sentence is about. The sentence is all that a
-// job that is held has; that the yardmaster and quota still write them so is tested.
-func limitOf(why string) string {
-	switch {
-	case strings.HasPrefix(why, "quota reached: "):
-		return limitGPUs
-	case strings.Contains(why, " of its budget of "):
-		return limitBudget
-	case strings.Contains(why, "GPU-hour"):
-		return limitHours
-	case strings.Contains(why, "$"):
-		return limitMoney
-	}
-
-	return limitOther
 }

@@ -282,7 +282,6 @@ func TestBudgetsAndWhatTheyHold(t *testing.T) {
 		`trainyard_budget_used_ratio{measure="gpu_hours",period="day",subject="user/bob"}`: 1,
 		`trainyard_quota_blocked_jobs{limit="money"}`:                                      1,
 		`trainyard_quota_blocked_jobs{limit="gpu_hours"}`:                                  1,
-		`trainyard_quota_blocked_jobs{limit="other"}`:                                      0,
 		`trainyard_queued_jobs`:                                                            0,
 		`trainyard_budget_alerts_total{kind="used_up"}`:                                    2,
 		`trainyard_budget_alerts_total{kind="forecast"}`:                                   2,

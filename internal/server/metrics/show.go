@@ -12,6 +12,7 @@ import (
 	"trainyard/internal/id"
 	"trainyard/internal/job"
 	"trainyard/internal/quota"
+	"trainyard/internal/tenant"
 )
 
 // figure is one metric that is worked out when someone looks.
@@ -240,8 +241,8 @@ func (f *figures) showJobs(s *still, tell teller) {
 	tell(f.waiting, float64(s.line.length))
 	tell(f.oldest, s.line.oldest.Seconds())
 
-	for _, limit := range heldBy() {
-		tell(f.blocked, float64(s.line.blocked[limit]), limit)
+	for _, limit := range tenant.Holds() {
+		tell(f.blocked, float64(s.line.blocked[limit]), string(limit))
 	}
 
 	tell(f.runs, float64(s.runs))

@@ -318,8 +318,8 @@ func (h history) stateAt(at time.Time) (s job.State, reason string, notBefore ti
 		}
 
 		s, reason, notBefore = job.State(e.To), e.Reason, time.Time{}
-		if wait, told := backoff(e.Reason); told {
-			notBefore = e.At.Add(wait)
+		if e.NotBefore != nil && e.Hold == "" {
+			notBefore = *e.NotBefore
 		}
 	}
 
@@ -335,20 +335,6 @@ func (h history) ordered(run id.Run) string {
 	}
 
 	return ""
-}
-
-// backoff returns the retry delay that a reason names. It reads the sentence that
-// yardmaster/retry.go writes: the delay is in no field of an event.
-func backoff(reason string) (time.Duration, bool) {
-	_, rest, found := strings.Cut(reason, "; retry in ")
-	text, _, ends := strings.Cut(rest, " at the earliest")
-	if !found || !ends {
-		return 0, false
-	}
-
-	d, err := job.ParseDuration(text)
-
-	return time.Duration(d), err == nil
 }
 
 // stopping reports whether a run had been ordered to stop by then.

@@ -295,6 +295,9 @@ func TestTheYardAsItWasWhenARunWasOrdered(t *testing.T) {
 	t.Parallel()
 
 	// At 30 minutes j3 was ordered, together with j6.
+	retry := feed(29, "j7", "j7.1", job.Running, job.Recovering, "it failed and is tried again")
+	retry.NotBefore = new(at(34))
+
 	f := &fake{
 		role:  tenant.Admin,
 		nodes: []api.Node{node("a", 8), node("b", 2), node("new", 8)},
@@ -326,7 +329,7 @@ func TestTheYardAsItWasWhenARunWasOrdered(t *testing.T) {
 			{At: at(51), Kind: "node.inventory", Node: "a"},
 			feed(30, "j3", "j3.1", job.Pending, job.Starting, "first in line"),
 			feed(7, "j7", "j7.1", job.Pending, job.Starting, "x"),
-			feed(29, "j7", "j7.1", job.Running, job.Recovering, "it failed; retry in 5m at the earliest"),
+			retry,
 			{At: at(29), Kind: "run.stopping", Job: "j8", Run: "j8.1"},
 			feed(8, "j8", "j8.1", job.Pending, job.Starting, "x"),
 			feed(9, "j9", "", job.Pending, job.Paused, "paused"),

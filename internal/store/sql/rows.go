@@ -182,6 +182,8 @@ var eventTable = &table{
 		"to_state",
 		"reason",
 		"lease",
+		"hold",
+		"not_before",
 	},
 }
 
@@ -200,6 +202,8 @@ func eventRow(args []any, e *yardmaster.Event) ([]any, error) {
 		clean(e.To),
 		clean(e.Reason),
 		clean(string(e.Lease)),
+		clean(string(e.Hold)),
+		micros(e.NotBefore),
 	), nil
 }
 
@@ -218,6 +222,8 @@ func readEvent(row scanner) (yardmaster.Event, error) {
 		&e.To,
 		&e.Reason,
 		(*string)(&e.Lease),
+		(*string)(&e.Hold),
+		timeColumn{&e.NotBefore},
 	)
 
 	return e, err

@@ -65,6 +65,11 @@ type Event struct {
 	From   string // state before and after, where it changed one
 	To     string
 	Reason string // one sentence for people
+	// Hold is what keeps the job of a "job.held" out of the queue.
+	Hold tenant.Hold
+	// NotBefore is when its job may go on at the earliest: the end of the delay before it is
+	// retried, or of the period of the quota that holds it. Zero if that is not known.
+	NotBefore time.Time
 }
 
 // Order is something an engine must do: run one rank on a node, or stop it. It is open from

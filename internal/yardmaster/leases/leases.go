@@ -205,15 +205,32 @@ func (h *Leases) ProvisionAhead(now time.Time, o fleet.Offer, reason string) err
 // Awaits reports whether nodes are being provisioned for a queued job.
 func (h *Leases) Awaits(j id.Job) bool { return len(h.byJob[j]) > 0 }
 
-// Arriving says which node is being provisioned for a job, "" if none is.
-func (h *Leases) Arriving(j id.Job) string {
+// Arriving says which node is being provisioned for a job, "" if none is, and when the last of
+// its nodes is expected to have booted; zero if that is not known.
+func (h *Leases) Arriving(j id.Job) (sentence string, ready time.Time) {
+	known := true
+
 	for _, name := range h.byJob[j] {
-		if l := h.Of(name); l != nil && arriving(l) {
-			return fmt.Sprintf("a node is being provisioned: %s (lease %s, %s)", l.Offer.Name, l.ID, l.State)
+		l := h.Of(name)
+		if l == nil || !arriving(l) {
+			continue
+		}
+
+		if sentence == "" {
+			sentence = fmt.Sprintf("a node is being provisioned: %s (lease %s, %s)", l.Offer.Name, l.ID, l.State)
+		}
+
+		known = known && l.Offer.Boot > 0
+		if at := l.Requested.Add(time.Duration(l.Offer.Boot)); at.After(ready) {
+			ready = at
 		}
 	}
 
-	return ""
+	if !known {
+		ready = time.Time{}
+	}
+
+	return sentence, ready
 }
 
 // Abandon releases the leases of a job that has left the queue, as far as their machines have

@@ -119,8 +119,9 @@ func TestWhatAJobNoLongerWaitsForIsGivenBackUnlessItHasCome(t *testing.T) {
 
 	o.settle()
 
-	if !o.Awaits("j1") || !strings.Contains(o.Arriving("j1"), "(lease l2, booting)") {
-		t.Errorf("it awaits %v: %q", o.Awaits("j1"), o.Arriving("j1"))
+	sentence, ready := o.Arriving("j1")
+	if !o.Awaits("j1") || !strings.Contains(sentence, "(lease l2, booting)") || !ready.Equal(start.Add(4*time.Minute)) {
+		t.Errorf("it awaits %v: %q, ready at %s", o.Awaits("j1"), sentence, ready)
 	}
 
 	o.Abandon(o.now, "j1")
@@ -130,8 +131,8 @@ func TestWhatAJobNoLongerWaitsForIsGivenBackUnlessItHasCome(t *testing.T) {
 		t.Errorf("the leases are %s", got)
 	}
 
-	if o.Awaits("j1") || o.Arriving("j1") != "" {
-		t.Errorf("it still awaits: %q", o.Arriving("j1"))
+	if sentence, _ := o.Arriving("j1"); o.Awaits("j1") || sentence != "" {
+		t.Errorf("it still awaits: %q", sentence)
 	}
 }
 

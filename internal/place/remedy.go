@@ -1,0 +1,274 @@
+package place
+
+import (
+	"cmp"
+	"fmt"
+	"math/bits"
+	"slices"
+	"time"
+
+	"trainyard/internal/fleet"
+	"trainyard/internal/humanize"
+	"trainyard/internal/id"
+	"trainyard/internal/job"
+)
+
+// noFit says what no node has, and what could run. found is how many nodes could run a rank.
+func noFit(v *View, m *fleet.Matcher, found int) Why {
+	need := m.Need
+	w := Why{Blocker: BlockNoFit}
+
+	if found > 0 {
+		fewer := need
+		fewer.Nodes, fewer.MaxNodes = found, max(found, min(need.MaxNodes, found))
+		w.Sentence = fmt.Sprintf("%d nodes with %s each needed, the yard has %d", need.Nodes, NeedWords(need), found)
+		w.Remedies = []Remedy{
+			{Text: fmt.Sprintf("request at most %s, or add nodes", humanize.Count(found, "node")), Need: &fewer},
+		}
+
+		return w
+	}
+
+	w.Sentence = "no node has " + NeedWords(need)
+
+	allowed := slices.ContainsFunc(v.Rooms, func(r fleet.Room) bool { return r.Node.Class.Allows(need.Place) })
+	if !allowed {
+		w.Sentence = fmt.Sprintf("place is %s, but the yard has no %s node", need.Place, need.Place)
+
+		anywhere := need
+		anywhere.Place = job.PlaceAny
+		if eligible(v, anywhere) {
+			w.Remedies = []Remedy{{Text: "set place: any, or add such a node", Need: &anywhere}}
+		} else {
+			w.Remedies = []Remedy{remedy("add such a node")}
+		}
+
+		return w
+	}
+
+	w.Remedies = append(w.Remedies, otherGPUs(v, need)...)
+
+	if less, text := reduced(v, m); text != "" {
+		w.Remedies = append(w.Remedies, Remedy{Text: text + ", or add a node", Need: &less})
+	}
+
+	if len(w.Remedies) == 0 {
+		w.Remedies = []Remedy{remedy("add a node that could run it")}
+	}
+
+	return w
+}
+
+// otherGPUs says which condition on the GPUs no node meets, if the job could run without it.
+func otherGPUs(v *View, need fleet.Need) []Remedy {
+	anyModel, anySize, anyGPU := need, need, need
+	anyModel.Kinds, anyGPU.Kinds = "", ""
+	anySize.GPUMin, anySize.GPUMax = 0, 0
+	anyGPU.GPUMin, anyGPU.GPUMax = 0, 0
+
+	for _, o := range []struct {
+		need *fleet.Need
+		text string
+	}{
+		{&anyModel, "allow other GPU models; trainyard nodes lists those of the yard"},
+		{&anySize, "change gpu_memory; trainyard nodes lists the GPUs of the yard"},
+		{&anyGPU, "allow other GPU models and change gpu_memory; trainyard nodes lists the GPUs of the yard"},
+	} {
+		if *o.need != need && eligible(v, *o.need) {
+			return []Remedy{{Text: o.text, Need: o.need}}
+		}
+	}
+
+	return nil
+}
+
+// eligible reports whether as many nodes as the need has could ever run it.
+func eligible(v *View, need fleet.Need) bool {
+	m, found := fleet.NewMatcher(need), 0
+	for i := range v.Rooms {
+		if m.Eligible(&v.Rooms[i]) {
+			found++
+		}
+	}
+
+	return found >= need.Nodes
+}
+
+// reduced returns the need cut down to what the nodes with the most matching GPUs have, so many
+// of them as it asks for, and says so. The text is "" if that would not let it run.
+func reduced(v *View, m *fleet.Matcher) (fleet.Need, string) {
+	need := m.Need
+
+	var rooms []*fleet.Room
+	for i := range v.Rooms {
+		r := &v.Rooms[i]
+		if r.Node.Class.Allows(need.Place) && (need.GPUs == 0 || m.MatchingGPUs(r) != 0) {
+			rooms = append(rooms, r)
+		}
+	}
+
+	if len(rooms) < need.Nodes {
+		return need, ""
+	}
+
+	gpusOf := func(r *fleet.Room) int { return bits.OnesCount64(m.MatchingGPUs(r)) }
+	slices.SortStableFunc(rooms, func(a, b *fleet.Room) int {
+		return cmp.Or(
+			cmp.Compare(min(gpusOf(b), need.GPUs), min(gpusOf(a), need.GPUs)),
+			cmp.Compare(b.Node.Inventory.CPUs, a.Node.Inventory.CPUs),
+			cmp.Compare(b.Node.Inventory.Memory, a.Node.Inventory.Memory),
+		)
+	})
+
+	gpus, cpus, memory := fleet.MaxGPUs, rooms[0].Node.Inventory.CPUs, rooms[0].Node.Inventory.Memory
+	for _, r := range rooms[:need.Nodes] {
+		gpus = min(gpus, gpusOf(r))
+		cpus, memory = min(cpus, r.Node.Inventory.CPUs), min(memory, r.Node.Inventory.Memory)
+	}
+
+	less := need
+	less.GPUs, less.CPUs, less.Memory = min(need.GPUs, gpus), min(need.CPUs, cpus), min(need.Memory, memory)
+	if need.GPUs > 0 && less.GPUs == 0 || !eligible(v, less) {
+		return need, ""
+	}
+
+	return less, fmt.Sprintf("request at most %s, %s CPUs and %s of memory per node, as %s has",
+		humanize.Count(gpus, "GPU"), cpus, humanize.Size(memory), rooms[need.Nodes-1].Node.ID)
+}
+
+// smaller says with how many GPUs there would be room for the job now.
+func smaller(m *fleet.Matcher, open []*fleet.Room) []Remedy {
+	if m.Need.GPUs < 2 || m.Need.Nodes > 1 {
+		return nil
+	}
+
+	gpus, node := mostFree(m, open)
+	if gpus == 0 || gpus >= m.Need.GPUs {
+		return nil
+	}
+
+	less := m.Need
+	less.GPUs, less.MaxGPUs = gpus, gpus
+
+	return []Remedy{{Text: fmt.Sprintf("%s has room for it with gpus: %d", node, gpus), Need: &less}}
+}
+
+// vacancy is a node and the runs that must have ended before the job fits there.
+type vacancy struct {
+	node  id.Node
+	holds []fleet.Hold
+	at    time.Time // expected; zero if unknown
+}
+
+// afterEnds says which jobs must have ended before there is room for the job: those of the
+// nodes that are expected to be free first.
+func afterEnds(m *fleet.Matcher, open, fit []*fleet.Room) []Remedy {
+	var list []vacancy
+	for _, r := range open {
+		if slices.Contains(fit, r) {
+			continue
+		}
+
+		if found, ok := vacancyOf(m, r); ok {
+			list = append(list, found)
+		}
+	}
+
+	missing := m.Need.Nodes - len(fit)
+	if len(list) < missing {
+		return nil
+	}
+
+	slices.SortStableFunc(list, func(a, b vacancy) int {
+		switch {
+		case a.at.IsZero() && !b.at.IsZero():
+			return 1
+		case b.at.IsZero() && !a.at.IsZero():
+			return -1
+		}
+
+		return cmp.Or(a.at.Compare(b.at), cmp.Compare(len(a.holds), len(b.holds)), cmp.Compare(a.node, b.node))
+	})
+
+	var jobs []id.Job
+	var names, nodes []string
+
+	for _, o := range list[:missing] {
+		nodes = append(nodes, string(o.node))
+
+		for i := range o.holds {
+			h := &o.holds[i]
+			if !slices.Contains(jobs, h.Job) {
+				jobs = append(jobs, h.Job)
+				names = append(names, fmt.Sprintf("%s (%s)", h.Job, h.Owner))
+			}
+		}
+	}
+
+	return []Remedy{{Text: fmt.Sprintf("%s room for it when %s ended", have(nodes), have(names)), Ended: jobs}}
+}
+
+// have names things with their verb: "a has", "a and b have". Of many it names the first.
+func have(names []string) string {
+	const most = 3
+	if len(names) == 1 {
+		return names[0] + " has"
+	}
+
+	if more := len(names) - most; more > 0 {
+		names = append(slices.Clone(names[:most]), fmt.Sprintf("%d more", more))
+	}
+
+	return humanize.List(names...) + " have"
+}
+
+// vacancyOf returns which runs on a node must have ended before the job fits there: the first
+// to end, without those that make no difference. It is false where GPUs are shared: what is left
+// of one depends on who else shares it.
+func vacancyOf(m *fleet.Matcher, r *fleet.Room) (vacancy, bool) {
+	o := vacancy{node: r.Node.ID}
+	if slices.ContainsFunc(r.Holds, func(h fleet.Hold) bool { return h.Share > 0 }) {
+		return o, false
+	}
+
+	for i := range r.Holds {
+		o.holds = append(o.holds, r.Holds[i])
+		if fitsAfter(m, r, o.holds) {
+			break
+		}
+	}
+
+	if !fitsAfter(m, r, o.holds) {
+		return o, false
+	}
+
+	for i := len(o.holds) - 1; i >= 0; i-- {
+		if fewer := slices.Delete(slices.Clone(o.holds), i, i+1); fitsAfter(m, r, fewer) {
+			o.holds = fewer
+		}
+	}
+
+	o.at = o.holds[len(o.holds)-1].Ends
+
+	return o, true
+}
+
+// fitsAfter reports whether a rank fits in a room once some of its holds have ended.
+func fitsAfter(m *fleet.Matcher, r *fleet.Room, ended []fleet.Hold) bool {
+	room := *r
+	for i := range ended {
+		room.Free |= ended[i].GPUs & r.Sound
+		room.CPUs += ended[i].CPUs
+		room.Memory += ended[i].Memory
+	}
+
+	for i := range r.Holds {
+		if h := &r.Holds[i]; !slices.ContainsFunc(ended, func(o fleet.Hold) bool { return o.Run == h.Run }) {
+			room.Free &^= h.GPUs // a GPU may be booked already for a run that follows
+		}
+	}
+
+	_, ok := m.Fits(&room)
+
+	return ok
+}

@@ -1,0 +1,287 @@
+package yardmaster
+
+import (
+	"fmt"
+	"time"
+
+	"trainyard/internal/fleet"
+	"trainyard/internal/humanize"
+	"trainyard/internal/id"
+	"trainyard/internal/job"
+	"trainyard/internal/place"
+	"trainyard/internal/queue"
+	"trainyard/internal/tenant"
+)
+
+// Candidate is a job that has not been submitted, with its forecast; nil if there is none.
+type Candidate struct {
+	Spec     *job.Spec
+	Forecast *job.Forecast
+}
+
+// Rehearsal is the yard as it would be if the jobs of a file were submitted now. It shares
+// nothing with the yard that changes, so that the policy is asked outside the loop.
+type Rehearsal struct {
+	view   *place.View
+	policy place.Policy
+	offers []fleet.Offer // all, open or not
+	jobs   []rehearsedJob
+}
+
+// rehearsedJob is one job of the file.
+type rehearsedJob struct {
+	item *queue.Item // in the view's queue; nil if it would not be queued
+	why  place.Why   // why it would not be queued
+	need fleet.Need
+	last time.Duration // as declared
+	rule string        // of its datasets
+}
+
+// Preview is what would happen to a job if its file were submitted now.
+type Preview struct {
+	Why     place.Why
+	Starts  bool           // it would start with the next plan, now or as soon as runs have stopped for it
+	Fits    []id.Node      // that could ever run it
+	Options []place.Option // best first; none if the policy is no Adviser
+}
+
+// Rehearse prepares the question what would happen to the jobs of a file of this owner if they
+// were submitted now, or says why they would be refused.
+func (y *Yard) Rehearse(now time.Time, owner id.User, file []Candidate) (*Rehearsal, error) {
+	y.setNow(now)
+	records := make([]*jobRecord, len(file))
+
+	for i, c := range file {
+		r := &jobRecord{
+			Job: job.Job{
+				ID:        id.NewJob(y.lastJob + 1 + uint64(i)),
+				Owner:     owner,
+				Project:   id.Project(c.Spec.Project),
+				Spec:      c.Spec,
+				State:     job.Pending,
+				Submitted: y.now,
+				Since:     y.now,
+			},
+		}
+
+		r.outlook = job.NewOutlook(&r.Job)
+		r.outlook.Forecast = c.Forecast
+
+		if _, err := y.data.PlaceOf(c.Spec.Place, c.Spec.Data); err != nil {
+			return nil, err
+		}
+		if err := y.checkPossible(r); err != nil {
+			return nil, err
+		}
+
+		records[i] = r
+	}
+
+	h := &Rehearsal{
+		view: y.View(now), policy: place.Rehearsal(y.cfg.Policy), offers: y.cfg.Offers,
+		jobs: make([]rehearsedJob, len(file)),
+	}
+	for i, r := range records {
+		h.jobs[i] = y.rehearse(h.view, r)
+	}
+
+	return h, nil
+}
+
+// rehearse queues a job in a clone of the view, unless it would not be queued.
+func (y *Yard) rehearse(v *place.View, r *jobRecord) rehearsedJob {
+	need := y.describeItem(r)
+	out := rehearsedJob{
+		need: need, last: r.Spec.DeclaredDuration(), rule: y.data.RuleText(r.Spec.Place, r.Spec.Data),
+	}
+
+	if len(r.Spec.Needs) > 0 {
+		out.why = place.Why{Blocker: place.BlockNeeds, Sentence: "queued until the jobs it needs have succeeded"}
+		return out
+	}
+
+	if held := y.quotaReached(r, need.GPUs*need.Nodes); held.reason != "" {
+		out.why = held.why()
+		return out
+	}
+
+	if y.limited() || r.Spec.Budget > 0 {
+		if v.Limits == nil {
+			v.Limits = &place.Limits{Jobs: map[id.Job]tenant.Allowance{}}
+		}
+
+		v.Limits.Jobs[r.ID] = y.allowance(r)
+	}
+
+	out.item = r.entry
+	v.Queue.Add(out.item, need)
+
+	return out
+}
+
+// Previews asks the policy and says what would become of each job. The search of the policy is
+// cut short when stop reports true; nil sets no limit.
+func (h *Rehearsal) Previews(stop func() bool) []Preview {
+	list := make([]Preview, len(h.jobs))
+	for i := range h.jobs {
+		m := fleet.NewMatcher(h.jobs[i].need)
+		for k := range h.view.Rooms {
+			if m.Eligible(&h.view.Rooms[k]) {
+				list[i].Fits = append(list[i].Fits, h.view.Rooms[k].Node.ID)
+			}
+		}
+	}
+
+	plan := place.Within(h.policy, h.view, stop)
+	good, _ := place.Check(h.view, plan)
+
+	if adviser, ok := h.policy.(place.Adviser); ok {
+		for i := range h.jobs {
+			if it := h.jobs[i].item; it != nil {
+				list[i].Options = adviser.Options(h.view, it)
+			}
+		}
+	}
+
+	free := make([]bool, len(good.Starts)) // what they take is free now
+	for i := range good.Starts {
+		free[i] = h.vacant(&good.Starts[i])
+	}
+
+	held := h.overQuota(good.Starts)
+	carried := place.Checked{Stops: good.Stops}
+
+	for i := range good.Starts {
+		if _, over := held[good.Starts[i].Item.Job]; !over {
+			carried.Starts = append(carried.Starts, good.Starts[i])
+		}
+	}
+
+	h.view.Carry(carried)
+
+	for i := range h.jobs {
+		o := &h.jobs[i]
+		if o.item == nil {
+			list[i].Why = o.why
+			continue
+		}
+
+		list[i].Why = h.verdict(o, &plan, held)
+
+		for k := range good.Starts {
+			if s := &good.Starts[k]; s.Item == o.item && held[o.item.Job] == (hold{}) {
+				list[i].Why, list[i].Starts = h.started(s, free[k]), true
+			}
+		}
+	}
+
+	return list
+}
+
+// vacant reports whether what a start takes is free.
+func (h *Rehearsal) vacant(s *place.Start) bool {
+	need := &s.Item.Shape.Need
+	for _, a := range s.Allocations {
+		r := h.view.RoomOf(a.Node)
+		if r == nil || a.Share == 0 && a.GPUs&^r.Free != 0 || r.CPUs < need.CPUs || r.Memory < need.Memory {
+			return false
+		}
+	}
+
+	return true
+}
+
+// started says that a job would start, now or when runs have stopped for it.
+func (h *Rehearsal) started(s *place.Start, now bool) place.Why {
+	if now {
+		return place.Why{Blocker: place.BlockNone, Sentence: "starts on " + startNodes(s) + " now", Start: h.view.Now}
+	}
+
+	return place.Why{
+		Blocker:  place.BlockNone,
+		Sentence: "starts on " + startNodes(s) + " as soon as the jobs that are preempted for it have stopped",
+	}
+}
+
+// overQuota returns which of the starts of a plan a quota does not allow once those before
+// them have started.
+func (h *Rehearsal) overQuota(starts []place.Start) map[id.Job]hold {
+	held := map[id.Job]hold{}
+	if h.view.Limits == nil {
+		return held
+	}
+
+	users, projects := map[id.User]int{}, map[id.Project]int{}
+
+	for i := range starts {
+		it := starts[i].Item
+		used := users[it.User]
+		if it.Project != "" {
+			used = max(used, projects[it.Project])
+		}
+
+		gpus := gpusOf(&starts[i])
+		if over := holdFor(h.view.Allow(it), gpus+used); over.reason != "" {
+			held[it.Job] = holdFor(h.view.Allow(it), gpus+used)
+			continue
+		}
+
+		users[it.User] += gpus
+		projects[it.Project] += gpus
+	}
+
+	return held
+}
+
+// verdict says why a job would not start with the plan.
+func (h *Rehearsal) verdict(o *rehearsedJob, plan *place.Plan, held map[id.Job]hold) place.Why {
+	j := o.item.Job
+	if over, ok := held[j]; ok {
+		return over.why()
+	}
+
+	for i := range plan.Provisions {
+		p := &plan.Provisions[i]
+		if p.Item != o.item {
+			continue
+		}
+
+		if why := provisionQuotaReached(h.view.Allow(o.item), p); why != "" {
+			return place.Why{
+				Blocker: place.BlockLimit, Sentence: fmt.Sprintf("%s cannot be provisioned: %s", p.Offer, why),
+			}
+		}
+
+		return h.provisions(p)
+	}
+
+	verdict := place.Verdict{Policy: h.policy.Name(), Reservation: plan.Reservation}
+	for i := range plan.Waits {
+		if plan.Waits[i].Job == j {
+			verdict.Reason = plan.Waits[i].Reason
+		}
+	}
+
+	w := place.Explain(h.view, place.QueuedJob{Job: j, Need: o.need, Lasts: o.last, Rule: o.rule}, verdict)
+	considerOffers(&w, o.need, without(h.offers, h.view.Exhausted), h.view.Exhausted, h.policy.Name(), h.view.Now)
+	addReasons(&w, verdict.Reason)
+
+	return w
+}
+
+// provisions says that nodes would be provisioned for a job.
+func (h *Rehearsal) provisions(p *place.Provision) place.Why {
+	sentence := "a node would be provisioned: " + p.Offer
+	if p.Count > 1 {
+		sentence = fmt.Sprintf("%s would be provisioned: %s", humanize.Count(p.Count, "node"), p.Offer)
+	}
+
+	var ready time.Time
+	for i := range h.view.Offers {
+		if o := &h.view.Offers[i]; o.Name == p.Offer && o.Boot > 0 {
+			ready = h.view.Now.Add(time.Duration(o.Boot))
+		}
+	}
+
+	return provisioning(sentence, ready, h.view.Now)
+}
