@@ -261,7 +261,7 @@ func (a *app) jobTable(jobs []api.Job) *table.Table {
 			{Text: string(j.Status), Color: statusColor(j.Status)},
 			{Text: resources},
 			{Text: humanize.Ago(j.Submitted, now)},
-			{Text: ranFor(j, now)},
+			{Text: ranFor(j)},
 			forecasts.Left(&j, now),
 			{Text: nodeList(j.Nodes)},
 		}
@@ -288,17 +288,19 @@ func (a *app) jobTable(jobs []api.Job) *table.Table {
 	return t
 }
 
-// ranFor writes how long a job has run, or ran, since its first start.
-func ranFor(j api.Job, now time.Time) string {
+// ranFor writes how long a job has run, or ran, in all: the time in the queue before and between its runs does not
+// count.
+func ranFor(j api.Job) string {
 	if j.Started == nil {
 		return ""
 	}
 
-	if j.Ended != nil {
-		now = *j.Ended
+	ran := time.Duration(j.Ran)
+	if ran == 0 && j.Ended != nil { // a server of an older release does not say
+		ran = max(j.Ended.Sub(*j.Started), 0)
 	}
 
-	return humanize.Duration(max(now.Sub(*j.Started), 0))
+	return humanize.Duration(ran)
 }
 
 // nodeList writes a few names, and how many there are beyond.

@@ -45,6 +45,8 @@ type Job struct {
 	Cost      float64       // in dollars, as far as it is posted
 	Paid      float64       // part of Cost from before its owner last resumed it with a new budget
 	Override  Override      // of the place rules of its data
+	Reference Reference     // GPU that its expected run time is for
+	Ran       time.Duration // that its ended runs ran in all, without the waits between them
 }
 
 // Override lets a job run against the place rules of its data.

@@ -39,7 +39,7 @@ func (it *Item) Clone() *Item {
 func (l *Queue) ShapeOf(need fleet.Need) *Shape {
 	s, ok := l.shapes[need]
 	if !ok {
-		s = &Shape{Need: need, lasts: map[time.Duration]int{}}
+		s = &Shape{Need: need, lasts: map[length]int{}}
 		l.shapes[need] = s
 	}
 

@@ -37,6 +37,7 @@ func (y *Yard) launch(r *jobRecord, s *place.Start) {
 
 	y.runs[run.ID] = run
 	r.run, r.Last = run, s.Allocations[0].Node
+	y.recordFirstGPU(r, &s.Allocations[0])
 	r.running = y.running.add(r.entry, &run.Run, s.Allocations, y.nodes.Of)
 	y.bookNodes(r, run)
 

@@ -95,6 +95,7 @@ type Yard struct {
 
 	queue       *queue.Queue
 	past        queue.Past         // durations of earlier runs
+	references  references         // GPUs that expected run times are for
 	running     runningJobs        // jobs that hold nodes, by number
 	promises    []*promise         // starts that wait for stops, oldest first
 	promisesDue bool               // something changed for which a promise may wait

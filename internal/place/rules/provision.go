@@ -58,10 +58,11 @@ func (e *engine) updateOffers() {
 func (e *engine) query(j *queuedJob, s *shape) provision.Query {
 	q := provision.Query{
 		Now: e.view.Now, Objective: job.ObjectiveBalanced, HourValue: j.value, Setup: e.cfg.Setup,
-		Run: j.lasts, BaseTFLOPS: e.reference(s) * float64(max(s.Match.Need.GPUs, 1)*s.Match.Need.Nodes),
+		Run: j.lasts,
 	}
 
 	if o := j.item.Outlook; o != nil {
+		q.Reference, q.Spec = o.Reference, j.item.Spec
 		q.CheckpointEvery = o.Every
 		q.NoSpot = !o.Resumes && j.lasts > 2*time.Hour
 		if o.Speed != nil {
