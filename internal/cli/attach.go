@@ -48,7 +48,7 @@ func (a *app) stateLine(j api.Job) string {
 			preposition = " in "
 		}
 
-		text += preposition + ranFor(j)
+		text += preposition + ranFor(j, a.Clock.Now())
 	}
 
 	if j.Reason != "" && j.State != job.Succeeded {

@@ -71,6 +71,7 @@ func foreseen() []api.Job {
 		like(waiting, "j23", func(_ *api.Job, f *job.Forecast) { f.Guess, f.Basis = true, job.BasisHistory }),
 		like(waiting, "j22", func(j *api.Job, _ *job.Forecast) {
 			j.State, j.Status, j.Started = job.Paused, job.StatusPaused, new(ago(time.Hour))
+			j.Ran = job.Duration(time.Hour)
 		}),
 		like(running, "j21", func(j *api.Job, _ *job.Forecast) { j.State, j.Status = job.Cancelling, job.StatusCancelling }),
 	}

@@ -139,7 +139,7 @@ func (a *app) jobFields(j api.Job, now time.Time) error {
 		{Name: "Priority", Value: strconv.Itoa(j.Priority)}, {Name: "Needs", Value: strings.Join(needs, ", ")},
 		{Name: "Pipeline", Value: j.Pipeline}, {Name: "Submitted", Value: stamp(&j.Submitted, now)},
 		{Name: "Started", Value: stamp(j.Started, now)}, {Name: "Ended", Value: stamp(j.Ended, now)},
-		{Name: "Ran", Value: ranFor(j)}, {Name: "Progress", Value: headway(j)},
+		{Name: "Ran", Value: ranFor(j, now)}, {Name: "Progress", Value: headway(j)},
 		{Name: "Deadline", Value: stamp(j.Deadline, now)}, {Name: "Late cost", Value: lateCost(j.LateCost)},
 		{Name: "Cost", Value: costText(j)},
 	}

@@ -261,7 +261,7 @@ func (a *app) jobTable(jobs []api.Job) *table.Table {
 			{Text: string(j.Status), Color: statusColor(j.Status)},
 			{Text: resources},
 			{Text: humanize.Ago(j.Submitted, now)},
-			{Text: ranFor(j)},
+			{Text: ranFor(j, now)},
 			forecasts.Left(&j, now),
 			{Text: nodeList(j.Nodes)},
 		}
@@ -290,14 +290,19 @@ func (a *app) jobTable(jobs []api.Job) *table.Table {
 
 // ranFor writes how long a job has run, or ran, in all: the time in the queue before and between its runs does not
 // count.
-func ranFor(j api.Job) string {
+func ranFor(j api.Job, now time.Time) string {
 	if j.Started == nil {
 		return ""
 	}
 
 	ran := time.Duration(j.Ran)
-	if ran == 0 && j.Ended != nil { // a server of an older release does not say
+
+	// A server of an older release does not say.
+	switch {
+	case ran == 0 && j.Ended != nil:
 		ran = max(j.Ended.Sub(*j.Started), 0)
+	case ran == 0 && j.State == job.Running:
+		ran = max(now.Sub(j.Since), 0)
 	}
 
 	return humanize.Duration(ran)

@@ -114,10 +114,11 @@ func RunTimeOn(it *queue.Item, allocations []Allocation, node func(id.Node) *fle
 
 // asked returns how many GPUs a job asks for at least, of all nodes together.
 func asked(it *queue.Item) int {
-	need := &it.Shape.Need
-	if need.MaxGPUs == 0 {
+	if it.Shape == nil || it.Shape.Need.MaxGPUs == 0 {
 		return 0
 	}
+
+	need := &it.Shape.Need
 
 	return max(need.GPUs*need.Nodes, 1)
 }

@@ -42,7 +42,6 @@ func (y *Yard) addToQueue(r *jobRecord, need fleet.Need) {
 func (y *Yard) describeItem(r *jobRecord) fleet.Need {
 	number, _ := r.ID.Number()
 	need := y.need(r)
-	y.recordReference(r) // if no node could run it when it was submitted
 	lasts := r.outlook.Duration(r.Spec, need.GPUs*need.Nodes, need.Nodes)
 	charge := lasts
 	if charge == 0 {
