@@ -90,6 +90,9 @@ func (in *Input) elapsed() float64 {
 	return sum
 }
 
+// Ran returns how long the job's runs have taken so far, without the waits between them.
+func (in *Input) Ran() time.Duration { return job.Seconds(in.elapsed()) }
+
 // seconds returns how long a stretch has lasted.
 func (s *Stretch) seconds(now time.Time) float64 {
 	until := s.To

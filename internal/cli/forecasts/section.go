@@ -107,23 +107,23 @@ func (f *Forecasts) times(j *api.JobDetail, w *wishes, now time.Time) []console.
 
 	fields := []console.Field{{Name: "Estimated start", Value: starts}, takes, {Name: "Estimated finish", Value: end}}
 	if !never(made) {
-		fields = append(fields, late(made, j, w))
+		fields = append(fields, late(made, j, w, now))
 	}
 
 	return append(fields, cost(made, j.Budget))
 }
 
 // late says whether a job will finish on time, if it has a deadline or an expected duration.
-func late(made *api.Forecast, j *api.JobDetail, w *wishes) console.Field {
+func late(made *api.Forecast, j *api.JobDetail, w *wishes, now time.Time) console.Field {
 	field := console.Field{Name: "On time"}
-	at := due(&j.Job, w.Expect)
+	at := due(&j.Job, w.Expect, now)
 	if at.IsZero() {
 		return field
 	}
 
 	than := "its deadline"
 	if j.Deadline == nil || at.Before(*j.Deadline) {
-		than = "expected (" + humanize.Duration(w.Expect) + " after submission)"
+		than = "expected (" + humanize.Duration(w.Expect) + " of run time)"
 	}
 
 	expected, worst := lateness(made, at)

@@ -197,6 +197,7 @@ func watch(in *forecast.Input) forecast.Watch {
 		Now:       in.Now,
 		Submitted: in.Job.Submitted,
 		Expect:    time.Duration(in.Job.Spec.Expect),
+		Ran:       in.Ran(),
 		Series:    in.Series,
 	}
 
