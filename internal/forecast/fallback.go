@@ -140,26 +140,63 @@ func (m *maker) byNamesakes() bool {
 // byExpectation adds the researcher's own estimate. It decides only if there is no other estimate: then it returns
 // true.
 func (m *maker) byExpectation() bool {
-	expect := time.Duration(m.in.Job.Spec.Expect).Seconds()
+	expect, left := m.expectation()
 	if expect <= 0 {
 		return false
 	}
 
-	left := expect - m.in.elapsed()
 	say := job.MethodForecast{Method: calibrate.MethodExpect, Remaining: max(left, 0), Error: -1}
 
 	decides := m.f.Basis == job.BasisNone && left > 0
 	if decides {
 		m.guess(job.BasisExpect, calibrate.ClassBefore, left)
-		m.f.Done = m.in.elapsed() / expect
+		m.f.Done = 1 - left/expect
 		say.Weight = 1
-		m.tell("Only the researcher's own estimate is known: %s (`expect`).", span(expect))
+		m.tell("Only the researcher's own estimate is known: %s (`expect`)%s.",
+			span(time.Duration(m.in.Job.Spec.Expect).Seconds()), m.elsewhereNote(expect))
 		m.explainMissing()
 	}
 
 	m.f.Methods = append(m.f.Methods, say)
 
 	return decides
+}
+
+// expectation returns how long the job takes where it is, in seconds, by what the researcher expects, and what is
+// left of that: by the same rule by which policies place it. Stretches on other GPUs count for what was done there.
+func (m *maker) expectation() (whole, left float64) {
+	spec, need := m.in.Job.Spec, &m.in.Job.Spec.Resources
+	asked := 0
+	if need.UsesGPUs() {
+		asked = max(need.GPUs.Min*max(need.Nodes.Min, 1), 1)
+	}
+
+	outlook := job.Outlook{Reference: m.in.Job.Reference}
+	takes := func(s *Stretch) float64 {
+		on := job.Hardware{GPU: s.GPU, TFLOPS: s.TFLOPS, GPUs: s.GPUs}
+		return outlook.RunTime(spec, time.Duration(spec.Expect), asked, on).Seconds()
+	}
+
+	whole = takes(&m.here)
+	if whole <= 0 {
+		return 0, 0
+	}
+
+	undone := 1.0
+	for i := range m.in.Runs {
+		undone -= m.in.Runs[i].seconds(m.in.Now) / takes(&m.in.Runs[i])
+	}
+
+	return whole, undone * whole
+}
+
+// elsewhereNote says what an expected run time comes to where the job is, if that is not what it asks for.
+func (m *maker) elsewhereNote(whole float64) string {
+	if whole == time.Duration(m.in.Job.Spec.Expect).Seconds() {
+		return ""
+	}
+
+	return fmt.Sprintf(", which is %s on %s", span(whole), gpus(m.here.GPUs, m.here.GPU))
 }
 
 // explainNothing says that nothing is known, and why.

@@ -131,7 +131,7 @@ func Finished(in *Input) (history.Past, bool) {
 	last := in.Runs[len(in.Runs)-1]
 	p := history.Past{
 		Job:      in.Job.ID,
-		Group:    string(in.Job.Owner) + "/" + plainName(in.Job.Spec.Name),
+		Group:    string(in.Job.Owner) + "/" + history.PlainName(in.Job.Spec.Name),
 		Features: v.features(in, last),
 		Finished: in.Now,
 		Seconds:  in.elapsed(),

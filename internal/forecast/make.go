@@ -57,7 +57,9 @@ func (in *Input) here() Stretch {
 
 	r := &in.Job.Spec.Resources
 	s := Stretch{GPUs: r.GPUs.Min * max(r.Nodes.Min, 1), Nodes: max(r.Nodes.Min, 1)}
-	if len(r.GPU) > 0 {
+	if ref := in.Job.Reference; r.UsesGPUs() && ref.GPU != "" {
+		s.GPU, s.TFLOPS = ref.GPU, ref.TFLOPS
+	} else if len(r.GPU) > 0 {
 		s.GPU = r.GPU[0].Model
 	}
 

@@ -160,7 +160,7 @@ func timeAt(p *history.Past, work float64) float64 {
 func kindOf(f *history.Features) string {
 	what := f.Task + "/" + f.Model
 	if what == "/" {
-		what = "/" + plainName(f.Name)
+		what = "/" + history.PlainName(f.Name)
 	}
 
 	return strings.ToLower(what + "/" + f.Metric)

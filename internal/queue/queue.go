@@ -30,6 +30,7 @@ type Item struct {
 	Outlook  *job.Outlook  // its speed, progress and forecast
 	Spec     *job.Spec     // as submitted; never changed
 	Since    time.Time     // in the queue since
+	Program  Program       // what it runs, if its duration has to be estimated from that
 
 	length length // as of when it was added
 }

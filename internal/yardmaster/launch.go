@@ -84,6 +84,9 @@ func (y *Yard) bookNodes(r *jobRecord, run *runRecord) {
 			Memory: k.Memory,
 			Since:  run.Ordered,
 			Ends:   ends,
+
+			Program: r.entry.Program.Key,
+			Pace:    r.running.Pace,
 		})
 
 		if n, ok := y.nodes.Get(k.Node); ok {

@@ -19,6 +19,7 @@ import (
 
 	"trainyard/internal/dataset"
 	"trainyard/internal/fleet"
+	"trainyard/internal/forecast/history"
 	"trainyard/internal/id"
 	"trainyard/internal/job"
 	"trainyard/internal/ledger"
@@ -94,14 +95,15 @@ type Yard struct {
 	orders *batch.Orders
 
 	queue       *queue.Queue
-	past        queue.Past         // durations of earlier runs
-	references  references         // GPUs that expected run times are for
-	running     runningJobs        // jobs that hold nodes, by number
-	promises    []*promise         // starts that wait for stops, oldest first
-	promisesDue bool               // something changed for which a promise may wait
-	wakeTimer   *timers.Timer      // when the policy wants to plan again
-	expired     []id.Job           // ended jobs to forget once they have been taken
-	reservation *place.Reservation // of the last round
+	past        queue.Past                 // durations of earlier runs
+	programs    map[string]history.Program // what commands run
+	references  references                 // GPUs that expected run times are for
+	running     runningJobs                // jobs that hold nodes, by number
+	promises    []*promise                 // starts that wait for stops, oldest first
+	promisesDue bool                       // something changed for which a promise may wait
+	wakeTimer   *timers.Timer              // when the policy wants to plan again
+	expired     []id.Job                   // ended jobs to forget once they have been taken
+	reservation *place.Reservation         // of the last round
 	timers      timers.Timers
 	lastTick    time.Time // last tick
 	planDue     bool      // something changed that may lead to another plan

@@ -36,7 +36,6 @@ type queuedJob struct {
 	item         *queue.Item
 	value        float64       // of an hour of its time
 	basis        basis         // how it is known how long it lasts
-	samples      int           // number of earlier jobs it is learned from
 	low          time.Duration // 80 % prediction interval; 0 if unknown
 	high         time.Duration
 	since        time.Time
@@ -71,7 +70,6 @@ func (e *engine) describe(j *queuedJob) (volatile bool) {
 	lasts := j.lasts
 	j.lasts = it.Lasts
 	j.basis = expected
-	j.samples = 0
 	j.low = 0
 	j.high = 0
 	switch {
@@ -85,9 +83,8 @@ func (e *engine) describe(j *queuedJob) (volatile bool) {
 	case it.Lasts == 0:
 		volatile = true
 		j.lasts, j.basis = e.cfg.Guess, guessed
-		if mean, of := e.view.Past.MeanDuration(it.User, it.Shape.Need.GPUs*it.Shape.Need.Nodes); of > 0 {
-			j.lasts, j.basis, j.samples = mean, learned, of
-			j.low, j.high = e.view.Past.Interval(it.User, it.Shape.Need.GPUs*it.Shape.Need.Nodes)
+		if past, ok := e.view.Past.Estimate(queue.KinOf(it)); ok {
+			j.lasts, j.basis, j.low, j.high = past.Mean, basis(past.Basis), past.Low, past.High
 		}
 	}
 
