@@ -70,6 +70,48 @@ func (m *maker) declaredPace() (float64, bool) {
 	return 0, false
 }
 
+// reported returns the seconds that remain now by what the program itself estimated last during its present run; 0
+// if it did not, or its time is up.
+func (m *maker) reported() float64 {
+	run, all := m.in.running(), m.in.Progress.Reports
+	if run == nil || len(all) == 0 {
+		return 0
+	}
+
+	last := &all[len(all)-1]
+	if last.At.Before(run.From) {
+		return 0
+	}
+
+	return max(last.Remaining-m.in.Now.Sub(last.At).Seconds(), 0)
+}
+
+// byReport uses the program's own estimate of the remaining time, with what similar jobs took.
+func (m *maker) byReport() bool {
+	left, elapsed := m.reported(), m.in.elapsed()
+	if left <= 0 || elapsed <= 0 {
+		return false
+	}
+
+	a := Ask(&Case{Job: m.in.Job.ID, Features: m.features, Elapsed: elapsed, PerUnit: 1, Reported: left}, m.in.Library,
+		m.in.Record)
+	if !a.Known() {
+		return false
+	}
+
+	m.enterAnswer(&a, 1)
+	m.f.Remaining = a.Left
+	m.f.Done = elapsed / (elapsed + a.Left.Mid)
+	m.tell("The program reports that %s remain.", span(left))
+	m.tell("%s", m.basis(&a))
+
+	if a.Guess {
+		m.tell("The interval is a guess until %d similar jobs have finished (%d so far).", calibrate.MinJobs, a.Records)
+	}
+
+	return true
+}
+
 // byDuration uses the duration model.
 func (m *maker) byDuration() bool {
 	elapsed := m.in.elapsed()

@@ -139,6 +139,10 @@ func Finished(in *Input) (history.Past, bool) {
 		Start:    last.Setup,
 	}
 
+	for _, r := range in.Progress.Reports {
+		p.Reported = append(p.Reported, history.Reported{At: runSeconds(in, unix(r.At)), Remaining: r.Remaining})
+	}
+
 	p.Curve = v.curve
 	p.Curve.X, p.Curve.Y, p.At = v.thin(in)
 	p.End, _ = v.done()

@@ -61,6 +61,14 @@ type Progress struct {
 	// Marks are earlier reports, oldest first: Step is what was done, At when. They may be missing.
 	Marks  []metric.Point
 	Source string // of the report
+	// Reports are what the program itself has estimated to remain, oldest first.
+	Reports []Report
+}
+
+// Report is the remaining time as the program itself estimated it at some time.
+type Report struct {
+	At        time.Time
+	Remaining float64 // seconds
 }
 
 // Place is a kind and number of GPUs where a job could run.

@@ -198,6 +198,8 @@ var basis = map[job.Basis]string{
 	job.BasisHistory: "similar jobs that have finished",
 	job.BasisBoth:    "its own curve and similar jobs that have finished",
 	job.BasisExpect:  "its owner's estimate (expect)",
+
+	job.BasisReported: "the remaining time that its program reports",
 }
 
 // target says what a job is to reach, and the probability that it does not.

@@ -151,6 +151,7 @@ func (f *Forecaster) input(w *liveJob, stand *yardmaster.JobStatus, now time.Tim
 	j := w.job
 	in := &forecast.Input{Job: &j, Now: now, Progress: w.progress, Speed: stand.Speed, CostSoFar: stand.Cost}
 	in.Progress.Marks = slices.Clone(w.progress.Marks)
+	in.Progress.Reports = slices.Clone(w.progress.Reports)
 	for i := range w.runs {
 		if r := &w.runs[i]; r.started {
 			in.Runs = append(in.Runs, r.Stretch)
