@@ -79,10 +79,11 @@ func (s *Spec) Capped(d time.Duration) time.Duration {
 func (s *Spec) onlyLimited() bool { return s != nil && s.Expect == 0 && s.MaxDuration > 0 }
 
 // DeclaredDuration returns how long a job runs on its reference as its owner declared: as expected, or
-// else as long as it may. 0 if they did not.
+// else as long as it may. 0 if they did not. What is expected may be more than max_duration allows: on
+// faster GPUs it may still be less.
 func (s *Spec) DeclaredDuration() time.Duration {
 	if s.Expect > 0 {
-		return s.Capped(time.Duration(s.Expect))
+		return time.Duration(s.Expect)
 	}
 
 	return time.Duration(s.MaxDuration)
