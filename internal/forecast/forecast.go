@@ -21,6 +21,7 @@ import (
 	"trainyard/internal/forecast/calibrate"
 	"trainyard/internal/job"
 	"trainyard/internal/metric"
+	"trainyard/internal/money"
 )
 
 // Input is all that is known of a job when a forecast of it is made. Make does not change it.
@@ -34,9 +35,9 @@ type Input struct {
 	Library   *Library          // finished jobs; nil if there are none
 	Record    *calibrate.Record // of earlier forecasts; nil if there is none
 	Wait      job.Band          // seconds in the queue, if known; zero if the job runs
-	Hourly    float64           // dollars for an hour where it runs, or will run
-	CostSoFar float64           // dollars so far
-	Places    []Place           // other GPUs to estimate for
+	Hourly    money.PerHour     // where it runs, or will run
+	CostSoFar money.Amount
+	Places    []Place // other GPUs to estimate for
 }
 
 // Stretch is a run as a stretch of time on one allocation.
@@ -75,8 +76,8 @@ type Report struct {
 type Place struct {
 	GPU    string
 	GPUs   int
-	TFLOPS float64 // of one GPU; 0 to look the model up
-	Hourly float64 // dollars for an hour of all of them
+	TFLOPS float64       // of one GPU; 0 to look the model up
+	Hourly money.PerHour // of all of them
 }
 
 // running returns the stretch that has not ended, and nil if the job waits.

@@ -1,16 +1,20 @@
 package job
 
-import "time"
+import (
+	"time"
+
+	"trainyard/internal/money"
+)
 
 // Outlook is what is known of the future of a job: its remaining work, its speed, its deadline
 // and what stopping it costs.
 type Outlook struct {
 	Submitted time.Time
-	Deadline  time.Time // zero if it has none
-	LateCost  float64   // dollars per second after the deadline
-	Speed     *Speed    // nil if unknown
-	Reference Reference // GPU that its expected run time is for
-	Done      float64   // units of work done at At
+	Deadline  time.Time       // zero if it has none
+	LateCost  money.PerSecond // after the deadline
+	Speed     *Speed          // nil if unknown
+	Reference Reference       // GPU that its expected run time is for
+	Done      float64         // units of work done at At
 	At        time.Time
 	Served    float64       // GPU-seconds of its runs that have ended
 	Every     time.Duration // between checkpoints; 0 if it saves one only when it is stopped
@@ -72,7 +76,7 @@ func Seconds(s float64) time.Duration {
 // NewOutlook returns the outlook of a job when it is submitted or loaded.
 func NewOutlook(j *Job) *Outlook {
 	o := &Outlook{
-		Submitted: j.Submitted, LateCost: float64(j.Spec.LateCost) / 1e6 / 3600, Speed: j.Spec.Speed,
+		Submitted: j.Submitted, LateCost: j.Spec.LateCost.PerHour().PerSecond(), Speed: j.Spec.Speed,
 		Reference: j.Reference, Done: j.Done, Served: j.Served, Stops: j.Stops,
 	}
 

@@ -86,6 +86,7 @@ type jobRecord struct {
 	fails int           // failures it has had
 	share float64       // of its work that it has to do
 	been  []id.Node     // where its data is, if it has any
+	left  []checkpoint  // what it has left on nodes, if checkpoints stay there
 	last  *model        // its last run, nil before the first
 	Outcome
 }
@@ -453,7 +454,7 @@ func (s *simulation) end(j *job.Job) {
 	if d := l.job.Spec.Deadline; d != nil {
 		if late := s.time().Sub(*d); late > 0 {
 			l.Lateness = late
-			l.LateCost = float64(l.job.Spec.LateCost) / 1e6 / 3600 * late.Seconds()
+			l.LateCost = l.job.Spec.LateCost.PerHour().For(late)
 		}
 	}
 

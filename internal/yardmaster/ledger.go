@@ -5,6 +5,7 @@ import (
 	"trainyard/internal/id"
 	"trainyard/internal/job"
 	"trainyard/internal/ledger"
+	"trainyard/internal/money"
 	"trainyard/internal/place"
 	"trainyard/internal/quota"
 )
@@ -63,10 +64,10 @@ func (y *Yard) charge(p *ledger.Posting) {
 	}
 
 	payer := quota.Payer{Owner: p.Owner, Project: p.Project, Job: p.Job}
-	y.quotas.Spend(p.From, p.To, payer, float64(used)/1000, p.Cost().Dollars())
+	y.quotas.Spend(p.From, p.To, payer, float64(used)/1000, p.Cost().Amount())
 
 	if r, ok := y.jobs[p.Job]; ok {
-		r.Cost += p.Cost().Dollars()
+		r.Cost += p.Cost().Amount()
 		y.changedJob(r)
 	}
 }
@@ -82,7 +83,7 @@ func (y *Yard) countUse(r *jobRecord, k *job.Rank, sign float64) {
 		k.Hourly = y.ledger.Rate(n, k, y.Lease(n.Lease))
 	}
 
-	y.quotas.Use(y.now, r.payer(), n.Class, sign*k.GPUCount(), sign*k.Hourly)
+	y.quotas.Use(y.now, r.payer(), n.Class, sign*k.GPUCount(), k.Hourly.Times(sign))
 }
 
 // commit records in the quotas what a job is expected to use from now on.
@@ -92,16 +93,12 @@ func (y *Yard) commit(r *jobRecord) {
 		return
 	}
 
-	cost, gpuHours := -1.0, -1.0
+	cost, gpuHours := money.Amount(-1), -1.0
 
 	if r.running != nil {
 		if end := expectedEnd(y.now, r.Spec, &r.run.Run, r.running); !end.IsZero() {
-			hours := max(end.Sub(y.now), 0).Hours()
-			cost, gpuHours = 0, hours*r.running.GPUCount()
-
-			for i := range r.run.Ranks {
-				cost += r.run.Ranks[i].Hourly * hours
-			}
+			lasts := max(end.Sub(y.now), 0)
+			cost, gpuHours = r.run.hourly().For(lasts), lasts.Hours()*r.running.GPUCount()
 		}
 	}
 
@@ -110,15 +107,15 @@ func (y *Yard) commit(r *jobRecord) {
 }
 
 // commitment is what a job is expected to use from now on; negative where that is unknown.
-func (r *jobRecord) commitment(cost, gpuHours float64) quota.Commitment {
+func (r *jobRecord) commitment(cost money.Amount, gpuHours float64) quota.Commitment {
 	return quota.Commitment{
 		RemainingCost: cost, RemainingGPUHours: gpuHours, Budget: r.Spec.Budget, CostSoFar: r.budgetCost(),
 	}
 }
 
 // hourly is what the ranks of a run cost in an hour.
-func (run *runRecord) hourly() float64 {
-	sum := 0.0
+func (run *runRecord) hourly() money.PerHour {
+	sum := money.PerHour(0)
 	for i := range run.Ranks {
 		sum += run.Ranks[i].Hourly
 	}

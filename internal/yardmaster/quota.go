@@ -11,6 +11,7 @@ import (
 	"trainyard/internal/id"
 	"trainyard/internal/job"
 	"trainyard/internal/ledger"
+	"trainyard/internal/money"
 	"trainyard/internal/place"
 	"trainyard/internal/queue"
 	"trainyard/internal/quota"
@@ -66,7 +67,7 @@ func (r *jobRecord) payer() quota.Payer {
 }
 
 // budgetCost is what a job has cost so far against its own budget.
-func (r *jobRecord) budgetCost() float64 { return r.Cost - r.Paid }
+func (r *jobRecord) budgetCost() money.Amount { return r.Cost - r.Paid }
 
 // allowance returns what a job may still use.
 func (y *Yard) allowance(r *jobRecord) tenant.Allowance {
@@ -226,9 +227,9 @@ func (y *Yard) nextQuotaCheck() time.Time {
 			continue
 		}
 
-		remaining := float64(r.Spec.Budget)/1e6 - r.budgetCost()
+		remaining := r.Spec.Budget.Amount() - r.budgetCost()
 		if hourly := r.run.hourly(); hourly > 0 && remaining > 0 {
-			bringForward(y.now.Add(job.Seconds(remaining / hourly * 3600)))
+			bringForward(y.now.Add(remaining.Lasts(hourly)))
 		}
 	}
 

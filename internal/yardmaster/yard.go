@@ -109,6 +109,7 @@ type Yard struct {
 	planDue     bool      // something changed that may lead to another plan
 	planning    bool      // a plan is being made outside the loop
 	drops       int       // number of parts of plans that were not carried out
+	holds       int       // number of jobs of plans that were held for their quota instead of started
 
 	payers        map[queue.Payer]int   // number of unfinished jobs by owner and project
 	ownAllowances map[id.Job]*jobRecord // queued jobs with an allowance of their own

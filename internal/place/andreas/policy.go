@@ -97,6 +97,7 @@ func (p *Policy) Search(v *place.View, enough func() bool) place.Plan {
 	y.improve()
 	y.allocate()
 	plan := y.Plan(y.reason)
+	plan.Waits = y.waits()
 	plan.WakeAt = y.wakeAt()
 
 	return plan

@@ -148,8 +148,11 @@ func (*Policy) Slow() bool { return true }
 func (h *Policy) Search(v *place.View, enough func() bool) place.Plan {
 	r := newRound(h, v)
 	r.enough = enough
-	if len(r.jobs) == 0 {
+	switch {
+	case len(r.jobs) == 0 && len(r.withoutGPUs) == 0:
 		return place.Plan{}
+	case len(r.jobs) == 0:
+		return r.plan(Decision{})
 	}
 
 	r.value()

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"trainyard/internal/fleet"
+	"trainyard/internal/money"
 	"trainyard/internal/place"
 	"trainyard/internal/place/timeline"
 )
@@ -17,13 +18,13 @@ type costModel struct {
 	rates   []rates // by pool
 }
 
-// rates are what one GPU of a pool costs, in money an hour.
+// rates are what one GPU of a pool costs.
 type rates struct {
-	energy float64 // in use, beyond the idle node
-	rent   float64 // of a provisioned node, for each of its GPUs
-	tariff float64 // what the ledger says by the tariff
-	ledger float64 // what the ledger will say, with the rent
-	lease  int     // where the lease of the sample was found
+	energy money.PerGPUHour // in use, beyond the idle node
+	rent   money.PerGPUHour // of a provisioned node, for each of its GPUs
+	tariff money.PerGPUHour // what the ledger says by the tariff
+	ledger money.PerGPUHour // what the ledger will say, with the rent
+	lease  int              // where the lease of the sample was found
 }
 
 // of returns the rates of a pool.
@@ -51,14 +52,13 @@ func newRates(t *fleet.Tariff, n *fleet.Node) rates {
 	}
 
 	all := len(n.Inventory.GPUs)
-	gpus := float64(max(all, 1))
 	r := rates{
-		energy: (t.Power(price, all) - t.Power(price, 0)) / 1000 * t.Energy / gpus,
-		tariff: t.Rate(price, all) / gpus,
+		energy: t.Energy.Drawing(t.Power(price, all) - t.Power(price, 0)).PerGPU(all),
+		tariff: t.Rate(price, all).PerGPU(all),
 	}
 
 	if len(price.Watts) == 0 && all > 0 { // its draw is not configured: what its GPUs may draw
-		r.energy = n.Inventory.GPUs[0].Watts / 1000 * t.Energy
+		r.energy = t.Energy.Drawing(n.Inventory.GPUs[0].Watts).PerGPU(1)
 	}
 
 	return r
@@ -82,29 +82,29 @@ func (r *rates) charge(v *place.View, n *fleet.Node) {
 		return
 	}
 
-	r.rent = float64(v.Leases[r.lease].Offer.Hourly) / 1e6 / float64(max(len(n.Inventory.GPUs), 1))
+	r.rent = v.Leases[r.lease].Offer.PerHour().PerGPU(len(n.Inventory.GPUs))
 	r.ledger = r.rent
 }
 
 // score sets the total cost of an option: money, plus time at the job's value of time.
 // Missing the deadline costs the job's late cost, or ten times as much as waiting.
 func (e *engine) score(j *queuedJob, o *option) {
-	o.score = o.marginalCost + j.value*o.done().Hours()
+	o.score = o.marginalCost + j.value.For(o.done())
 
 	// A job that waits longer than a provisioned node would take keeps others out: see patience.
 	if j.patience.share > 0 {
 		excess := min(max(o.startsIn-j.provisionedIn, 0), timeline.Never/2)
-		o.score += j.value * (1/j.patience.share - 1) * excess.Hours()
+		o.score += j.value.Times(1/j.patience.share - 1).For(excess)
 	}
 
 	if l := j.item.Outlook; l != nil && !l.Deadline.IsZero() {
 		if late := e.view.Now.Add(o.done()).Sub(l.Deadline); late > 0 {
-			o.score += late.Hours() * max(l.LateCost*3600, 10*j.value)
+			o.score += max(l.LateCost.PerHour(), 10*j.value).For(late)
 		}
 	}
 
-	o.score += float64(classRank(o)) * 1e-9 // ties go local, then reserved, then on-demand
-	if j.item.Shape.Need.MaxGPUs == 0 && !o.provisions() && len(o.pool.Sample.Node.Inventory.GPUs) > 0 {
+	o.score += money.Amount(classRank(o)) * 1e-9 // ties go local, then reserved, then on-demand
+	if j.item.Shape.Need.MaxGPUs == 0 && !o.provisions() && o.pool.HasGPUs() {
 		o.score += 1e-10 // and away from GPUs that others could use
 	}
 }
@@ -114,30 +114,32 @@ func classRank(o *option) int {
 		return len(fleet.Classes())
 	}
 
-	return slices.Index(fleet.Classes(), o.pool.Class)
+	return slices.Index(fleet.Classes(), o.class())
 }
 
-// price computes what an option on nodes that are there costs.
+// price computes what an option on nodes that are there costs: the sum over its nodes. It can
+// compute when the last of them has its data.
 func (e *engine) price(j *queuedJob, o *option) {
-	o.readyIn = o.startsIn
-	node := o.pool.Sample.Node
-	if len(o.rooms) > 0 {
-		node = e.view.Rooms[o.rooms[0]].Node
-	}
-
-	staging, money := e.stage(j, node)
-	o.readyIn += staging
-	o.marginalCost += money
-	o.ledgerCost += money
-
-	hours := float64(max(o.gpus, 1)*max(len(o.rooms), 1)) * o.runs.Hours()
-	o.marginalCost += e.costs.of(o.pool).energy * hours
-	if e.costs.of(o.pool).rent == 0 {
-		o.ledgerCost += e.costs.of(o.pool).ledger * hours
-		return
-	}
-
+	staging, transfer := time.Duration(0), money.Amount(0)
 	for _, at := range o.rooms {
+		takes, costs := e.stage(j, e.view.Rooms[at].Node)
+		staging = max(staging, takes)
+		transfer += costs
+	}
+
+	o.readyIn = o.startsIn + staging
+	o.marginalCost += transfer
+	o.ledgerCost += transfer
+
+	gpus := float64(max(o.gpus, 1))
+	for _, at := range o.rooms {
+		r := e.costs.of(e.timeline.PoolOf(at))
+		o.marginalCost += r.energy.Of(gpus).For(o.runs)
+		if r.rent == 0 {
+			o.ledgerCost += r.ledger.Of(gpus).For(o.runs)
+			continue
+		}
+
 		rent := e.rent(at, o)
 		o.marginalCost += rent
 		o.ledgerCost += rent
@@ -146,21 +148,24 @@ func (e *engine) price(j *queuedJob, o *option) {
 
 // rent returns what is paid for a provisioned node because of a job: all of its rent from
 // the time at which the node would otherwise be released.
-func (e *engine) rent(at int32, o *option) float64 {
+func (e *engine) rent(at int32, o *option) money.Amount {
 	r := &e.view.Rooms[at]
 	kept := time.Duration(0)
 	for i := range r.Holds {
 		kept = max(kept, e.timeline.Remaining(&r.Holds[i]))
 	}
 
-	hourly := e.costs.of(o.pool).rent * float64(max(len(r.Node.Inventory.GPUs), 1))
+	hourly := e.costs.of(e.timeline.PoolOf(at)).rent.Of(float64(max(len(r.Node.Inventory.GPUs), 1)))
 
-	return hourly * max(o.done()-max(kept, o.startsIn), 0).Hours()
+	return hourly.For(max(o.done()-max(kept, o.startsIn), 0))
 }
+
+// stopCost is what each earlier stop of a job adds to the cost of preempting it.
+const stopCost money.Amount = 0.01
 
 // loss returns what preempting a job costs: the work since its last checkpoint, and the time
 // to save and to start again. Each earlier stop adds a little, so that victims take turns.
-func (e *engine) loss(r *place.Running, pool *timeline.Pool) float64 {
+func (e *engine) loss(r *place.Running, pool *timeline.Pool) money.Amount {
 	lost := time.Duration(0)
 	if s := r.Outlook.Speed; s != nil {
 		lost = time.Duration(s.Save) + time.Duration(s.Start)
@@ -170,10 +175,10 @@ func (e *engine) loss(r *place.Running, pool *timeline.Pool) float64 {
 		lost += e.view.Now.Sub(r.Began) % every
 	}
 
-	hours := lost.Hours()
 	rates := e.costs.of(pool)
+	hourly := (rates.ledger + rates.energy).Of(float64(r.GPUs)) + e.costHourValue
 
-	return hours*float64(r.GPUs)*(rates.ledger+rates.energy) + hours*e.costHourValue + float64(r.Outlook.Stops)*0.01
+	return hourly.For(lost) + stopCost.Times(float64(r.Outlook.Stops))
 }
 
 // late reports whether a job would miss its deadline.

@@ -7,6 +7,7 @@ import (
 	"trainyard/internal/fleet"
 	"trainyard/internal/id"
 	"trainyard/internal/job"
+	"trainyard/internal/money"
 	"trainyard/internal/place"
 	"trainyard/internal/place/timeline"
 	"trainyard/internal/queue"
@@ -34,7 +35,7 @@ type queuedJob struct {
 	leases        []*fleet.Lease // of nodes that are provisioned for it
 
 	item         *queue.Item
-	value        float64       // of an hour of its time
+	value        money.PerHour // of its time
 	basis        basis         // how it is known how long it lasts
 	low          time.Duration // 80 % prediction interval; 0 if unknown
 	high         time.Duration
@@ -115,7 +116,7 @@ func (e *engine) describe(j *queuedJob) (volatile bool) {
 
 	need := &it.Shape.Need
 	wide := math.Pow(float64(max(need.GPUs*need.Nodes, 1)), e.cfg.Width)
-	j.baseKey = j.lasts.Hours() / wide / max(j.value, 1e-9)
+	j.baseKey = j.lasts.Hours() / wide / float64(max(j.value, 1e-9))
 
 	return volatile
 }

@@ -7,6 +7,7 @@ import (
 
 	"trainyard/internal/fleet"
 	"trainyard/internal/job"
+	"trainyard/internal/money"
 	"trainyard/internal/provision"
 )
 
@@ -25,7 +26,7 @@ type catalogue struct {
 // the same.
 type choiceKey struct {
 	need   fleet.Need
-	value  float64
+	value  money.PerHour
 	length int // logarithm of how long it lasts, in steps of a twentieth
 	every  time.Duration
 	noSpot bool

@@ -10,6 +10,7 @@ import (
 
 	"trainyard/internal/fleet"
 	"trainyard/internal/job"
+	"trainyard/internal/money"
 	"trainyard/internal/provision"
 )
 
@@ -45,7 +46,7 @@ func drawQuery(t *rapid.T) (fleet.Need, provision.Query) {
 	return fleet.Need{Nodes: 1, MaxNodes: 1, GPUs: gpus, MaxGPUs: gpus, Place: job.PlaceAny}, provision.Query{
 		Now:             time.Unix(0, 0),
 		Objective:       job.ObjectiveBalanced,
-		HourValue:       rapid.SampledFrom([]float64{2, 50}).Draw(t, "value"),
+		HourValue:       rapid.SampledFrom([]money.PerHour{2, 50}).Draw(t, "value"),
 		Run:             time.Duration(rapid.IntRange(1, 20000).Draw(t, "seconds")) * time.Second,
 		Reference:       job.Reference{GPU: "base", TFLOPS: 100},
 		CheckpointEvery: 10 * time.Minute,

@@ -5,7 +5,7 @@ import (
 	"time"
 
 	"trainyard/internal/fleet"
-	"trainyard/internal/job"
+	"trainyard/internal/money"
 	"trainyard/internal/place/timeline"
 	"trainyard/internal/queue"
 )
@@ -34,8 +34,8 @@ const stopAt = 2
 // patiences are those of the queued jobs, and what all jobs so far cost.
 type patiences struct {
 	byNumber map[uint64]patience
-	count    float64
-	sum      float64 // money
+	count    int
+	sum      money.Amount
 }
 
 // patienceOf returns the patience of a job, and computes it when the job is new. It is not
@@ -54,14 +54,14 @@ func (e *engine) patienceOf(j *queuedJob) (p patience, settled bool) {
 
 	m.count++
 	m.sum += h.marginalCost
-	p = patience{share: h.marginalCost / (h.marginalCost + halfSaved*m.sum/m.count)}
+	p = patience{share: float64(h.marginalCost / (h.marginalCost + halfSaved*m.sum/money.Amount(m.count)))}
 	if h.marginalCost == 0 {
 		p.share = 0
 	}
 
 	p.lasts = timeline.Never
 	if j.value > 0 {
-		p.lasts = job.Seconds(p.share * h.marginalCost / j.value * 3600)
+		p.lasts = h.marginalCost.Times(p.share).Lasts(j.value)
 	}
 
 	m.byNumber[j.item.Number] = p

@@ -6,6 +6,7 @@ import (
 	"trainyard/internal/fleet"
 	"trainyard/internal/humanize"
 	"trainyard/internal/job"
+	"trainyard/internal/money"
 	"trainyard/internal/provision"
 	"trainyard/internal/tenant"
 )
@@ -74,15 +75,23 @@ func (e *engine) query(j *queuedJob, s *shape) provision.Query {
 	}
 
 	if e.needsStaging(j) {
-		q.Stage = func(of *fleet.Offer) (time.Duration, float64) { return e.stage(j, of.Node()) }
+		q.Stage = func(of *fleet.Offer) (time.Duration, money.Amount) { return e.stage(j, of.Node()) }
 	}
 
 	return q
 }
 
-// barred says which quota or budget forbids an option that provisions nodes, "" if none does.
-func barred(a *tenant.Allowance, o *option) string {
+// barred says which quota, budget or limit on nodes forbids an option that provisions nodes, "" if
+// none does.
+func (e *engine) barred(j *queuedJob, a *tenant.Allowance, o *option) string {
+	limit := e.claims.Limit(o.offer.Offer, o.nodes)
+	need := &j.item.Shape.Need
+
 	switch {
+	case limit != "":
+		return limit
+	case need.GPUs*need.Nodes > a.Ceiling:
+		return "quota reached: " + a.LimitedBy.GPUs
 	case a.NoProvisioning:
 		return a.LimitedBy.Money + " allows no spending on nodes"
 	case o.nodes > a.Nodes:

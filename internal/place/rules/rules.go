@@ -27,6 +27,7 @@ import (
 	"time"
 
 	"trainyard/internal/job"
+	"trainyard/internal/money"
 	"trainyard/internal/place"
 	"trainyard/internal/place/timeline"
 	"trainyard/internal/queue"
@@ -35,7 +36,7 @@ import (
 // Config is what an operator can set.
 type Config struct {
 	// Value is what an hour of a job's time is worth in money, by objective.
-	Value map[job.Objective]float64
+	Value map[job.Objective]money.PerHour
 	// Patience is how long a cost-sensitive job waits for a node that is paid for
 	// anyway before one is provisioned for it.
 	Patience time.Duration
@@ -56,7 +57,7 @@ type Config struct {
 // Defaults returns the configuration that is used where nothing is set.
 func Defaults() Config {
 	return Config{
-		Value:    map[job.Objective]float64{job.ObjectiveTime: 50, job.ObjectiveBalanced: 2, job.ObjectiveCost: 0.05},
+		Value:    map[job.Objective]money.PerHour{job.ObjectiveTime: 50, job.ObjectiveBalanced: 2, job.ObjectiveCost: 0.05},
 		Patience: 24 * time.Hour, Ageing: 48 * time.Hour, Preempt: true, Width: 1, Guess: time.Hour, Setup: 0,
 		Visits: 1 << 16,
 	}
@@ -77,6 +78,7 @@ type Policy struct {
 	// would otherwise allocate these lists for each. Nothing in it outlives a round.
 	scratch struct {
 		options []option // of the current job
+		members []member // of the current gang
 		hosts   []host   // of this round
 		victims []victim // on these hosts
 	}
@@ -145,6 +147,7 @@ func (p *Policy) Options(v *place.View, it *queue.Item) []place.Option {
 func (p *Policy) tidyUp() {
 	p.timeline.Forget()
 	clear(p.scratch.options[:cap(p.scratch.options)])
+	clear(p.scratch.members[:cap(p.scratch.members)])
 	clear(p.scratch.hosts)
 	clear(p.scratch.victims)
 }

@@ -12,6 +12,7 @@ import (
 	"trainyard/internal/id"
 	"trainyard/internal/job"
 	"trainyard/internal/metric"
+	"trainyard/internal/money"
 	"trainyard/internal/store"
 )
 
@@ -38,8 +39,8 @@ type liveJob struct {
 type stretch struct {
 	forecast.Stretch
 	seq     uint64
-	started bool    // all ranks of its program have started
-	hourly  float64 // cost per hour
+	started bool // all ranks of its program have started
+	hourly  money.PerHour
 }
 
 // note identifies an event that a program reported: kind and time.
@@ -99,7 +100,7 @@ type allocation struct {
 	GPU         string
 	GPUs, Nodes int
 	TFLOPS      float64 // per GPU, of the slowest
-	hourly      float64
+	hourly      money.PerHour
 }
 
 // allocation returns the hardware of a run, as far as its nodes are known.
@@ -109,13 +110,13 @@ func (f *Forecaster) allocation(r *job.Run) allocation {
 	for k := range r.Ranks {
 		rank := &r.Ranks[k]
 		a.GPUs += len(rank.GPUs)
+		a.hourly += rank.Hourly // as the ledger and quotas count it
 
 		n, ok := f.nodes[rank.Node]
 		if !ok {
 			continue
 		}
 
-		a.hourly += f.hourly(&n, len(rank.GPUs))
 		for _, index := range rank.GPUs {
 			g := n.Inventory.GPU(index)
 			if g == nil {

@@ -17,6 +17,7 @@ import (
 
 	"trainyard/internal/fleet"
 	"trainyard/internal/id"
+	"trainyard/internal/money"
 	"trainyard/internal/place"
 	"trainyard/internal/queue"
 )
@@ -45,11 +46,11 @@ type Yard struct {
 type Kind struct {
 	id        int32 // as in fleet.Room
 	class     fleet.Class
-	gpu       *fleet.GPU // an example; nil without GPUs
-	Cost      []float64  // per second with 0, 1, … GPUs in use, in addition to that of a node that is on
-	GPURate   float64    // cost of one GPU per second, on a node that is used in the best way
-	PowersOff bool       // an unused node is switched off
-	Boot      float64    // seconds from off to ready
+	gpu       *fleet.GPU         // an example; nil without GPUs
+	Cost      []money.PerSecond  // with 0, 1, … GPUs in use, in addition to that of a node that is on
+	GPURate   money.PerGPUSecond // of one GPU, on a node that is used in the best way
+	PowersOff bool               // an unused node is switched off
+	Boot      float64            // seconds from off to ready
 	Rooms     []int32
 	Size      int // most GPUs of one node
 	GPUs      int // free or held by preemptible jobs
@@ -58,8 +59,8 @@ type Kind struct {
 // Position is the kind of a room and its index among the rooms of that kind.
 type Position struct{ Kind, At int32 }
 
-// perHour converts a price per hour to one per second.
-const perHour = 1.0 / 3600
+// gpuHour is what a GPU costs in a yard without a tariff: then costs count GPU-hours.
+const gpuHour money.PerGPUHour = 1
 
 // NewYard converts a view to nodes with prices and jobs with configurations. If running jobs are
 // fixed, only queued jobs become tasks. If no job has a deadline or a known speed, HasEstimates is
@@ -217,12 +218,12 @@ func (y *Yard) priceOf(k *Kind, n *fleet.Node) {
 	t := y.View.Tariff
 	p := t.Of(n)
 
-	k.Cost = make([]float64, fleet.MaxGPUs+1)
+	k.Cost = make([]money.PerSecond, fleet.MaxGPUs+1)
 	for u := range k.Cost {
 		if t == nil {
-			k.Cost[u] = float64(u) * perHour
+			k.Cost[u] = gpuHour.Of(float64(u)).PerSecond()
 		} else if p != nil {
-			k.Cost[u] = t.Rate(p, u) * perHour
+			k.Cost[u] = t.Rate(p, u).PerSecond()
 		}
 	}
 
@@ -235,9 +236,9 @@ func (y *Yard) priceOf(k *Kind, n *fleet.Node) {
 		k.Cost[u] = max(k.Cost[u]-on, 0)
 	}
 
-	k.GPURate = math.Inf(1)
+	k.GPURate = money.PerGPUSecond(math.Inf(1))
 	for u := 1; u <= max(len(n.Inventory.GPUs), 1); u++ {
-		k.GPURate = min(k.GPURate, k.Cost[u]/float64(u))
+		k.GPURate = min(k.GPURate, k.Cost[u].EachOf(float64(u)))
 	}
 }
 
@@ -287,9 +288,9 @@ func (y *Yard) newShape(need *fleet.Need) *Shape {
 	return sh
 }
 
-// Power returns what the nodes of a kind cost per second.
-func (y *Yard) Power(k int) float64 {
-	sum := 0.0
+// Power returns what the nodes of a kind cost.
+func (y *Yard) Power(k int) money.PerSecond {
+	sum := money.PerSecond(0)
 	for _, u := range y.Indexes[k].Used {
 		sum += y.Kinds[k].Cost[u]
 	}
