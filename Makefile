@@ -50,9 +50,10 @@ check: ## Format, vet, linters, modules, vulnerabilities, generated files, a bri
 	@scripts/check.sh
 
 .PHONY: generate
-generate: ## Write what is generated from the code: API description, schema, reference, life cycles, package table
+generate: ## Write what is generated from the code: API description, schema, reference, life cycles, policies and features, package table
 	go run ./cmd/trainyard generate .
 	go test ./internal -run '^TestArchitectureListsEveryPackage$$' -count=1 -update
+	go test ./test/features -run '^TestEveryPolicyWithEveryFeature$$' -count=1 -update
 
 .PHONY: golden
 golden: ## Write all golden files anew: review the diff as code

@@ -18,6 +18,7 @@ package forecast
 import (
 	"time"
 
+	"trainyard/internal/fleet"
 	"trainyard/internal/forecast/calibrate"
 	"trainyard/internal/job"
 	"trainyard/internal/metric"
@@ -36,6 +37,7 @@ type Input struct {
 	Record    *calibrate.Record // of earlier forecasts; nil if there is none
 	Wait      job.Band          // seconds in the queue, if known; zero if the job runs
 	Hourly    money.PerHour     // where it runs, or will run
+	Rent      Rent              // of nodes that are provisioned for it
 	CostSoFar money.Amount
 	Places    []Place // other GPUs to estimate for
 }
@@ -72,8 +74,31 @@ type Report struct {
 	Remaining float64 // seconds
 }
 
+// Rent is how provisioned nodes are billed. The zero value is for nodes of the yard, which are
+// paid for by the time of use.
+type Rent struct {
+	Offer *fleet.Offer  // nil for nodes of the yard
+	Kept  time.Duration // for how long they have been paid already
+}
+
+// cost returns what a job costs from now on if it goes on for some seconds at a price: of
+// provisioned nodes the boot and the whole billing increments too.
+func (r *Rent) cost(hourly money.PerHour, seconds float64) money.Amount {
+	if r.Offer == nil {
+		return hourly.PerSecond().For(seconds)
+	}
+
+	kept := r.Kept + job.Seconds(seconds)
+	if r.Kept == 0 {
+		kept += time.Duration(r.Offer.Boot)
+	}
+
+	return hourly.For(time.Duration(r.Offer.BilledDuration(job.Duration(kept))) - r.Kept)
+}
+
 // Place is a kind and number of GPUs where a job could run.
 type Place struct {
+	Offer  *fleet.Offer // that would have to be provisioned; nil for nodes of the yard
 	GPU    string
 	GPUs   int
 	TFLOPS float64       // of one GPU; 0 to look the model up

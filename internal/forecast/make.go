@@ -280,7 +280,7 @@ func (m *maker) complete() {
 		}
 
 		cost := func(seconds float64) float64 {
-			return float64(in.Hourly.PerSecond().For(seconds) + in.CostSoFar)
+			return float64(in.Rent.cost(in.Hourly, seconds) + in.CostSoFar)
 		}
 
 		f.Cost = job.Band{Low: cost(paid.Low), Mid: cost(paid.Mid), High: cost(paid.High)}

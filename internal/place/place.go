@@ -47,6 +47,14 @@ func Within(p Policy, v *View, stop func() bool) Plan {
 	return p.Plan(v)
 }
 
+// Provisioner is a policy that decides itself for which jobs nodes are provisioned. For other
+// policies the common rule of package place/ondemand does.
+type Provisioner interface {
+	Policy
+	// Provisions reports whether the plan for a view has all that is to be provisioned.
+	Provisions(v *View) bool
+}
+
 // Plan is what a policy decides. The stops come first: a start may use what they free, and a
 // job that is stopped may be started again with other GPUs, which is how a job moves, grows
 // and shrinks.

@@ -81,10 +81,17 @@ func (s *simulation) provision(l fleet.Lease) {
 		s.hosts[n.ID] = h
 		s.tally.size(s.now, len(n.Inventory.GPUs))
 		token := id.Token("lease-" + string(l.ID))
+
+		owner := l.Owner
+		if owner == "" { // provisioned for nobody in particular
+			owner = everyone
+			s.addUser(owner)
+		}
+
 		s.step(
 			yardmaster.AddToken{
 				By: "sim",
-				Token: tenant.Token{ID: token, Kind: tenant.JoinToken, Owner: l.Owner, Class: string(fleet.OnDemand), Lease: l.ID,
+				Token: tenant.Token{ID: token, Kind: tenant.JoinToken, Owner: owner, Class: string(fleet.OnDemand), Lease: l.ID,
 					UsesLeft: 1, Expires: s.time().Add(time.Hour)},
 			},
 		)

@@ -13,6 +13,7 @@ import (
 	"trainyard/internal/fleet"
 	"trainyard/internal/id"
 	"trainyard/internal/job"
+	"trainyard/internal/place"
 	"trainyard/internal/tenant"
 	"trainyard/internal/yardmaster"
 )
@@ -105,6 +106,12 @@ func newSimulation(cfg Config) (*simulation, error) {
 
 	if cfg.Begin != nil {
 		s.epoch = cfg.Begin.Now
+	}
+
+	if cfg.Cloud != nil {
+		if err := place.Refusal(cfg.Policy, place.Clouds); err != nil {
+			return nil, err
+		}
 	}
 
 	yc := yardmaster.Defaults(cfg.Policy)
@@ -348,6 +355,14 @@ func (s *simulation) step(m yardmaster.Message) any {
 	return reply
 }
 
+// addUser adds a user, unless they are there already.
+func (s *simulation) addUser(name id.User) {
+	if !s.users[name] {
+		s.users[name] = true
+		s.step(yardmaster.PutUser{User: name, Role: tenant.Researcher, By: "sim"})
+	}
+}
+
 // everyone is who submits where shares do not matter.
 const everyone = id.User("everyone")
 
@@ -357,10 +372,7 @@ func (s *simulation) submit(j *Job) error {
 		owner = j.Owner
 	}
 
-	if !s.users[owner] {
-		s.users[owner] = true
-		s.step(yardmaster.PutUser{User: owner, Role: tenant.Researcher, By: "sim"})
-	}
+	s.addUser(owner)
 
 	s.tally.messages++
 	reply, err := s.yard.Step(s.time(), yardmaster.Submit{Owner: owner, Jobs: []yardmaster.NewJob{{Spec: j.Spec}}})

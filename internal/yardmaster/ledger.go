@@ -1,6 +1,8 @@
 package yardmaster
 
 import (
+	"time"
+
 	"trainyard/internal/fleet"
 	"trainyard/internal/id"
 	"trainyard/internal/job"
@@ -30,11 +32,56 @@ func (y *Yard) leaseChanged(l *fleet.Lease) {
 
 // updateMeters updates the meters of the nodes on which something changed.
 func (y *Yard) updateMeters() {
+	sooner := false
+
 	for _, name := range sortedKeys(y.changedMeters) {
 		y.updateMeter(name)
+		sooner = y.projectBudgetsOn(name) || sooner
 	}
 
 	clear(y.changedMeters)
+
+	if sooner {
+		y.watchQuotas()
+	}
+}
+
+// projectBudgetsOn projects the budgets of the jobs on a node anew: what they cost depends on who
+// else is there. It reports whether one is used up sooner than was known.
+func (y *Yard) projectBudgetsOn(name id.Node) (sooner bool) {
+	if y.budgets == 0 {
+		return false
+	}
+
+	room, ok := y.nodes.Rooms.Get(name)
+	if !ok {
+		return false
+	}
+
+	for i := range room.Holds {
+		if r := y.jobs[room.Holds[i].Job]; r != nil && r.Spec.Budget > 0 {
+			before := r.exhausts
+			y.projectBudget(r)
+			sooner = sooner || !r.exhausts.IsZero() && (before.IsZero() || r.exhausts.Before(before))
+		}
+	}
+
+	return sooner
+}
+
+// projectBudget works out when the budget of a job will be used up at what it costs now.
+func (y *Yard) projectBudget(r *jobRecord) {
+	r.exhausts = time.Time{}
+
+	if r.Spec.Budget == 0 || r.run == nil {
+		return
+	}
+
+	soFar, inAnHour := y.costAt(r, y.now), y.costAt(r, y.now.Add(time.Hour))
+	if hourly := money.PerHour(inAnHour - soFar); hourly > 0 {
+		remaining := r.Spec.Budget.Amount() - (soFar - r.Paid)
+		r.exhausts = y.now.Add(remaining.Lasts(hourly))
+	}
 }
 
 func (y *Yard) updateMeter(name id.Node) {

@@ -63,6 +63,10 @@ func (y *Yard) apply(now time.Time, p place.Plan) {
 		y.settleLeases()
 	}
 
+	if y.aheadDue {
+		y.provisionAhead()
+	}
+
 	if y.promisesDue {
 		y.fulfil()
 	}

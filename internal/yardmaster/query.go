@@ -144,14 +144,17 @@ func (r *jobRecord) ranBy(now time.Time) time.Duration {
 }
 
 // costOf returns what a job has cost so far, including what is not posted yet.
-func (y *Yard) costOf(r *jobRecord) money.Amount {
+func (y *Yard) costOf(r *jobRecord) money.Amount { return y.costAt(r, y.now) }
+
+// costAt returns what a job will have cost at a time if nothing changes until then.
+func (y *Yard) costAt(r *jobRecord, at time.Time) money.Amount {
 	cost := r.Cost
 	if r.run == nil {
 		return cost
 	}
 
 	for k := range r.run.Ranks {
-		for _, p := range y.ledger.PeekNode(y.now, r.run.Ranks[k].Node) {
+		for _, p := range y.ledger.PeekNode(at, r.run.Ranks[k].Node) {
 			if p.Job == r.ID {
 				cost += p.Cost().Amount()
 			}

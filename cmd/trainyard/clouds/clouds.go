@@ -63,11 +63,16 @@ type terms struct {
 	MaxNodes int          `yaml:"max_nodes"`
 	List     job.Duration `yaml:"list_every"`
 	Warm     []struct {
-		Offer string `yaml:"offer"`
-		GPU   string `yaml:"gpu"`
-		Nodes int    `yaml:"nodes"`
+		Offer     string       `yaml:"offer"`
+		GPU       string       `yaml:"gpu"`
+		Nodes     int          `yaml:"nodes"`
+		LookBack  job.Duration `yaml:"look_back"`
+		MaxHourly job.Money    `yaml:"max_hourly"`
 	} `yaml:"warm"`
 }
+
+// lookBack is how long a job's use of a node counts as demand for another that is kept warm, where nothing is set.
+const lookBack = 2 * time.Hour
 
 // roads is the speed in bytes per second and the price in dollars of moving data, as in dataset.Network.
 type roads struct {
@@ -267,12 +272,27 @@ func (c *Clouds) Terms(y *yardmaster.Config) error {
 
 	y.Provision.MaxNodes = h.MaxNodes
 	for _, w := range h.Warm {
-		line := provision.WarmPool{Offer: w.Offer, Nodes: w.Nodes}
+		line := provision.WarmPool{
+			Offer: w.Offer, Nodes: w.Nodes, LookBack: time.Duration(w.LookBack), MaxHourly: w.MaxHourly,
+		}
+
+		if line.LookBack == 0 {
+			line.LookBack = lookBack
+		}
+
 		if err := line.GPU.UnmarshalText([]byte(w.GPU)); err != nil {
 			return badClouds("warm", "%v", err)
 		}
 
+		if w.Nodes < 1 {
+			return badClouds("warm", "nodes must be at least 1, got %d", w.Nodes)
+		}
+
 		y.Keep.Warm = append(y.Keep.Warm, line)
+	}
+
+	if vain := provision.InVain(y.Keep.Warm, y.Offers); vain != "" {
+		return badClouds("warm", "%s", vain)
 	}
 
 	if r := c.Roads; r != (roads{}) {

@@ -630,15 +630,15 @@ func TestReasons(t *testing.T) {
 				c.node("t1", "TESLA", 4)
 				c.wait(want{speed: lstm(0, 0), due: 12 * hour, late: 1})
 			},
-			[]string{"t1: 1× TESLA 16GB, est. cost $0.36, est. finish 5h before the deadline"},
+			[]string{"t1: 1× TESLA 16GB, est. cost $0.74, est. finish 5h before the deadline"},
 		},
 		"more to be in time": {
 			func(c *cluster) {
 				c.node("t1", "TESLA", 4)
 				c.wait(want{speed: lstm(0, 0), due: 5*hour + 20*time.Minute, late: 1})
 			},
-			[]string{"t1: 2× TESLA 16GB, est. cost $0.52, est. finish 20m before the deadline; " +
-				"alternative: 1× TESLA 16GB, est. cost $0.36, est. finish 1h40m after the deadline (late cost $1.67)"},
+			[]string{"t1: 2× TESLA 16GB, est. cost $0.70, est. finish 20m before the deadline; " +
+				"alternative: 1× TESLA 16GB, est. cost $0.74, est. finish 1h40m after the deadline (late cost $1.67)"},
 		},
 		"without a deadline and a tariff": {
 			func(c *cluster) {
@@ -674,7 +674,7 @@ func TestReasons(t *testing.T) {
 				c.node("t1", "TESLA", 4)
 				c.run(want{speed: lstm(time.Minute, 0), due: 12 * hour, late: 1}, seat("t1", 3))
 			},
-			[]string{"resized from 2 to 1 GPUs; t1: 1× TESLA 16GB, est. cost $0.37, est. finish 4h59m before the deadline", ""},
+			[]string{"resized from 2 to 1 GPUs; t1: 1× TESLA 16GB, est. cost $0.74, est. finish 4h59m before the deadline", ""},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

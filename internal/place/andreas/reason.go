@@ -167,7 +167,7 @@ func (y *planner) whyWaits(t *problem.Task, free int) string {
 // costs describes what a candidate costs and when the task would be done.
 func (y *planner) costs(t *problem.Task, at int) string {
 	o := &t.Candidates[at]
-	text := "est. cost " + y.bill(o.Cost)
+	text := "est. cost " + y.bill(y.Charge(t, at))
 	if !t.HasDeadline {
 		return text + ", est. finish in " + humanize.Seconds(o.Duration)
 	}

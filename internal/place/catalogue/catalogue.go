@@ -24,6 +24,7 @@ import (
 	"trainyard/internal/place/goodput"
 	"trainyard/internal/place/harvest"
 	"trainyard/internal/place/lp"
+	"trainyard/internal/place/ondemand"
 	"trainyard/internal/place/rules"
 )
 
@@ -72,6 +73,10 @@ func All(solve lp.Solve) place.Registry {
 		if kindOf := keepsToOneKind(all[i].Name); kindOf != nil {
 			all[i].New = withGangs(all[i].New, kindOf)
 		}
+
+		if all[i].Name != "rules" { // which provisions together with its placement
+			all[i].New = provisioning(all[i].New)
+		}
 	}
 
 	slices.SortFunc(all, func(a, b place.Entry) int { return cmp.Compare(a.Name, b.Name) })
@@ -104,6 +109,18 @@ func withGangs(
 		}
 
 		return gangs.Wrap(p, of), nil
+	}
+}
+
+// provisioning returns a constructor of the same policy that provisions nodes by the common rule.
+func provisioning(make func(*place.Settings) (place.Policy, error)) func(*place.Settings) (place.Policy, error) {
+	return func(s *place.Settings) (place.Policy, error) {
+		p, err := make(s)
+		if err != nil {
+			return nil, err
+		}
+
+		return ondemand.Wrap(p, ondemand.Standard()), nil
 	}
 }
 

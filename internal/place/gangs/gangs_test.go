@@ -29,7 +29,9 @@ func (p *inner) Plan(v *place.View) place.Plan {
 // strict is one that bars all jobs.
 type strict struct{ inner }
 
-func (*strict) Bars(*place.View, *place.Plan, *queue.Item, []place.Allocation) string { return "not today" }
+func (*strict) Bars(*place.View, *place.Plan, *queue.Item, []place.Allocation) string {
+	return "not today"
+}
 
 type yard struct {
 	table *fleet.Table

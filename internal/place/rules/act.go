@@ -16,8 +16,8 @@ func (e *engine) reserve(j *queuedJob, o *option) {
 		e.timeline.Reserve(at, o.startsIn, n, o.runs)
 	}
 
-	if j.patience.share > 0 && !j.costSensitive {
-		e.wakeAt(j.since.Add(min(stopAt*j.patience.lasts, e.cfg.Ageing)))
+	if j.patience.Share > 0 && !j.costSensitive {
+		e.wakeAt(j.since.Add(j.patience.Most(e.cfg.Ageing)))
 	}
 
 	if e.plan.Reservation == nil {

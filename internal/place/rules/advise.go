@@ -8,6 +8,7 @@ import (
 	"trainyard/internal/fleet"
 	"trainyard/internal/job"
 	"trainyard/internal/place"
+	"trainyard/internal/place/ondemand"
 )
 
 // advise turns a job's options into what people are shown.
@@ -44,10 +45,12 @@ func (e *engine) advise(j *queuedJob) []place.Option {
 		p.Earliest, p.Latest = e.interval(j, o)
 		p.CostMost = o.ledgerCost
 		if o.runs > 0 {
-			p.CostMost = o.ledgerCost.Times(float64(p.Latest.Sub(p.Start)) / float64(o.runs))
+			p.CostMost = max(p.CostMost, o.ledgerCost.Times(float64(p.Latest.Sub(p.Start))/float64(o.runs)))
 		}
 
 		if o.provisions() {
+			held := job.Duration(p.Latest.Sub(e.view.Now))
+			p.CostMost = max(o.ledgerCost, o.offer.Offer.Cost(held).Times(float64(o.offer.Nodes)))
 			p.Class = fleet.OnDemand
 			p.Offer = o.offer.Offer.Name
 			p.Count = o.offer.Nodes
@@ -94,7 +97,7 @@ func (e *engine) others(j *queuedJob, s *shape, taken *option) []option {
 		return nil
 	}
 
-	for _, h := range e.policy.catalogue.fit(&s.Match.Need).Options(e.query(j, s)) {
+	for _, h := range e.policy.catalogue.Fit(&s.Match.Need).Options(e.query(j, s)) {
 		o := e.asOption(&h)
 		o.barredBy = e.barred(j, a, &o)
 
@@ -119,7 +122,7 @@ func (e *engine) exhausted(j *queuedJob, s *shape) []option {
 	}
 
 	var list []option
-	for _, h := range newCatalogue(e.view.Exhausted).fit(&s.Match.Need).Options(e.query(j, s)) {
+	for _, h := range ondemand.NewCatalogue(e.view.Exhausted).Fit(&s.Match.Need).Options(e.query(j, s)) {
 		o := e.asOption(&h)
 		o.barredBy = fmt.Sprintf("its limit of %d nodes (max_nodes) is reached", h.Offer.MaxNodes)
 		e.score(j, &o)

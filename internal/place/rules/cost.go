@@ -1,12 +1,16 @@
 package rules
 
 import (
+	"math/bits"
 	"slices"
 	"time"
 
 	"trainyard/internal/fleet"
+	"trainyard/internal/job"
+	"trainyard/internal/ledger"
 	"trainyard/internal/money"
 	"trainyard/internal/place"
+	"trainyard/internal/place/ondemand"
 	"trainyard/internal/place/timeline"
 )
 
@@ -16,14 +20,23 @@ type costModel struct {
 	version uint64 // of the timeline whose pools these are
 	tariff  *fleet.Tariff
 	rates   []rates // by pool
+	charges map[hold]money.PerHour
+}
+
+// hold is what a run has of a node of a pool, as far as its price depends on it.
+type hold struct {
+	pool       int
+	size       int      // GPUs of the node
+	gpus       int      // of those
+	cpus, part job.CPUs // of a run without GPUs: those of the node, and of those
 }
 
 // rates are what one GPU of a pool costs.
 type rates struct {
 	energy money.PerGPUHour // in use, beyond the idle node
 	rent   money.PerGPUHour // of a provisioned node, for each of its GPUs
-	tariff money.PerGPUHour // what the ledger says by the tariff
-	ledger money.PerGPUHour // what the ledger will say, with the rent
+	tariff money.PerGPUHour // by the tariff, on a node that is used as a whole
+	full   money.PerGPUHour // by the tariff or the rent, on a node that is used as a whole
 	lease  int              // where the lease of the sample was found
 }
 
@@ -35,6 +48,7 @@ func (c *costModel) update(t *timeline.Timeline, v *place.View) {
 	if c.rates == nil || c.version != t.Version() || c.tariff != v.Tariff {
 		c.version, c.tariff = t.Version(), v.Tariff
 		c.rates = make([]rates, len(t.Pools()))
+		c.charges = map[hold]money.PerHour{}
 		for i, p := range t.Pools() {
 			c.rates[i] = newRates(v.Tariff, p.Sample.Node)
 		}
@@ -52,22 +66,14 @@ func newRates(t *fleet.Tariff, n *fleet.Node) rates {
 	}
 
 	all := len(n.Inventory.GPUs)
-	r := rates{
-		energy: t.Energy.Drawing(t.Power(price, all) - t.Power(price, 0)).PerGPU(all),
-		tariff: t.Rate(price, all).PerGPU(all),
-	}
 
-	if len(price.Watts) == 0 && all > 0 { // its draw is not configured: what its GPUs may draw
-		r.energy = t.Energy.Drawing(n.Inventory.GPUs[0].Watts).PerGPU(1)
-	}
-
-	return r
+	return rates{energy: ondemand.EnergyRate(t, n), tariff: t.Rate(price, all).PerGPU(all)}
 }
 
 // charge sets what an hour costs in this round: on provisioned nodes the rent, by the lease
 // of one of them.
 func (r *rates) charge(v *place.View, n *fleet.Node) {
-	r.rent, r.ledger = 0, r.tariff
+	r.rent, r.full = 0, r.tariff
 
 	if n.Class != fleet.OnDemand {
 		return
@@ -83,7 +89,7 @@ func (r *rates) charge(v *place.View, n *fleet.Node) {
 	}
 
 	r.rent = v.Leases[r.lease].Offer.PerHour().PerGPU(len(n.Inventory.GPUs))
-	r.ledger = r.rent
+	r.full = r.rent
 }
 
 // score sets the total cost of an option: money, plus time at the job's value of time.
@@ -92,17 +98,12 @@ func (e *engine) score(j *queuedJob, o *option) {
 	o.score = o.marginalCost + j.value.For(o.done())
 
 	// A job that waits longer than a provisioned node would take keeps others out: see patience.
-	if j.patience.share > 0 {
+	if j.patience.Share > 0 {
 		excess := min(max(o.startsIn-j.provisionedIn, 0), timeline.Never/2)
-		o.score += j.value.Times(1/j.patience.share - 1).For(excess)
+		o.score += j.value.Times(1/j.patience.Share - 1).For(excess)
 	}
 
-	if l := j.item.Outlook; l != nil && !l.Deadline.IsZero() {
-		if late := e.view.Now.Add(o.done()).Sub(l.Deadline); late > 0 {
-			o.score += max(l.LateCost.PerHour(), 10*j.value).For(late)
-		}
-	}
-
+	o.score += ondemand.LateCost(j.item, j.value, e.view.Now.Add(o.done()))
 	o.score += money.Amount(classRank(o)) * 1e-9 // ties go local, then reserved, then on-demand
 	if j.item.Shape.Need.MaxGPUs == 0 && !o.provisions() && o.pool.HasGPUs() {
 		o.score += 1e-10 // and away from GPUs that others could use
@@ -133,17 +134,107 @@ func (e *engine) price(j *queuedJob, o *option) {
 
 	gpus := float64(max(o.gpus, 1))
 	for _, at := range o.rooms {
-		r := e.costs.of(e.timeline.PoolOf(at))
-		o.marginalCost += r.energy.Of(gpus).For(o.runs)
-		if r.rent == 0 {
-			o.ledgerCost += r.ledger.Of(gpus).For(o.runs)
+		pool := e.timeline.PoolOf(at)
+		o.marginalCost += e.costs.of(pool).energy.Of(gpus).For(o.runs)
+		if e.costs.of(pool).rent == 0 {
+			o.ledgerCost += e.charge(j, o, pool, e.view.Rooms[at].Node).For(o.done() - o.startsIn)
 			continue
 		}
 
-		rent := e.rent(at, o)
-		o.marginalCost += rent
-		o.ledgerCost += rent
+		o.marginalCost += e.rent(at, o)
+		o.ledgerCost += e.sharedRent(j, at, o)
 	}
+}
+
+// charge returns what the ledger will post for the job's part of a node that nobody else uses,
+// by the tariff. It is computed once for all holds alike.
+func (e *engine) charge(j *queuedJob, o *option, pool *timeline.Pool, n *fleet.Node) money.PerHour {
+	key := hold{pool: pool.Index, size: len(n.Inventory.GPUs), gpus: o.gpus}
+	if o.gpus == 0 {
+		key.cpus, key.part = n.Inventory.CPUs, j.item.Shape.Need.CPUs
+	}
+
+	price, known := e.costs.charges[key]
+	if !known {
+		held := fleet.Hold{GPUs: fleet.LowestGPUs(allGPUs(n), o.gpus), CPUs: j.item.Shape.Need.CPUs}
+		price = ledger.Hourly(n, e.view.Tariff, nil, ledger.HolderOf(&held, ""))
+		e.costs.charges[key] = price
+	}
+
+	return price
+}
+
+// allGPUs returns the GPUs of a node.
+func allGPUs(n *fleet.Node) uint64 {
+	set := uint64(0)
+	for i := range n.Inventory.GPUs {
+		set |= 1 << n.Inventory.GPUs[i].Index
+	}
+
+	return set
+}
+
+// sharedRent returns what the ledger will post for a job on a provisioned node that is there: all
+// of its rent while the job is alone, and else its part among those who use it.
+func (e *engine) sharedRent(j *queuedJob, at int32, o *option) money.Amount {
+	r := &e.view.Rooms[at]
+	hourly := e.rentOf(r.Node, e.timeline.PoolOf(at))
+	own := weight(r.Node, o.gpus, 0, j.item.Shape.Need.CPUs)
+	all, from := own, o.startsIn
+
+	for i := range r.Holds {
+		if e.timeline.Remaining(&r.Holds[i]) > from {
+			all += weightOf(r.Node, &r.Holds[i])
+		}
+	}
+
+	sum := money.Amount(0)
+	for i := range r.Holds { // by expected end
+		ends := min(e.timeline.Remaining(&r.Holds[i]), o.done())
+		if ends <= from && e.timeline.Remaining(&r.Holds[i]) <= o.startsIn {
+			continue
+		}
+
+		if ends > from {
+			sum += hourly.Times(own / all).For(ends - from)
+			from = ends
+		}
+
+		all -= weightOf(r.Node, &r.Holds[i])
+	}
+
+	return sum + hourly.For(max(o.done()-from, 0))
+}
+
+// rentOf returns the price of a provisioned node: by its own lease, or else like others of its pool.
+func (e *engine) rentOf(n *fleet.Node, p *timeline.Pool) money.PerHour {
+	for _, l := range e.view.Leases {
+		if l.ID == n.Lease {
+			return l.Offer.PerHour()
+		}
+	}
+
+	return e.costs.of(p).rent.Of(float64(max(len(n.Inventory.GPUs), 1)))
+}
+
+// weightOf returns the weight of a hold among the users of a node.
+func weightOf(n *fleet.Node, h *fleet.Hold) float64 {
+	return weight(n, bits.OnesCount64(h.GPUs), h.Share, h.CPUs)
+}
+
+// weight returns the weight by which the users of a node share its cost: GPUs, or for a run
+// without GPUs its CPUs.
+func weight(n *fleet.Node, gpus int, share float64, cpus job.CPUs) float64 {
+	switch {
+	case gpus > 0 && share > 0:
+		return share
+	case gpus > 0:
+		return float64(gpus)
+	}
+
+	part := max(float64(cpus), 1) / float64(max(n.Inventory.CPUs, 1))
+
+	return part * float64(max(len(n.Inventory.GPUs), 1))
 }
 
 // rent returns what is paid for a provisioned node because of a job: all of its rent from
@@ -176,7 +267,7 @@ func (e *engine) loss(r *place.Running, pool *timeline.Pool) money.Amount {
 	}
 
 	rates := e.costs.of(pool)
-	hourly := (rates.ledger + rates.energy).Of(float64(r.GPUs)) + e.costHourValue
+	hourly := (rates.full + rates.energy).Of(float64(r.GPUs)) + e.costHourValue
 
 	return hourly.For(lost) + stopCost.Times(float64(r.Outlook.Stops))
 }

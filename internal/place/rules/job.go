@@ -9,6 +9,7 @@ import (
 	"trainyard/internal/job"
 	"trainyard/internal/money"
 	"trainyard/internal/place"
+	"trainyard/internal/place/ondemand"
 	"trainyard/internal/place/timeline"
 	"trainyard/internal/queue"
 )
@@ -40,7 +41,7 @@ type queuedJob struct {
 	low          time.Duration // 80 % prediction interval; 0 if unknown
 	high         time.Duration
 	since        time.Time
-	patience     patience
+	patience     ondemand.Patience
 	provisioning *option // the best way to provision for it; nil if not computed
 
 	// Of this round.
@@ -103,12 +104,12 @@ func (e *engine) describe(j *queuedJob) (volatile bool) {
 	}
 
 	j.due = j.since.Add(e.cfg.Ageing)
-	j.patience = patience{}
+	j.patience = ondemand.Patience{}
 	if len(e.view.Offers) > 0 && !j.costSensitive {
 		p, settled := e.patienceOf(j)
 		j.patience = p
-		if p.share > 0 && p.lasts < e.cfg.Ageing {
-			j.due = j.since.Add(p.lasts)
+		if p.Share > 0 && p.Lasts < e.cfg.Ageing {
+			j.due = j.since.Add(p.Lasts)
 		}
 
 		volatile = volatile || !settled

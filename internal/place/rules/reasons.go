@@ -8,8 +8,8 @@ import (
 
 	"trainyard/internal/fleet"
 	"trainyard/internal/humanize"
-	"trainyard/internal/job"
 	"trainyard/internal/money"
+	"trainyard/internal/place/ondemand"
 	"trainyard/internal/place/timeline"
 )
 
@@ -21,17 +21,7 @@ func (e *engine) clockTime(d time.Duration) string {
 // describeOption names what a job would have.
 func (e *engine) describeOption(o *option) string {
 	if o.provisions() {
-		f := o.offer.Offer
-		name := f.Name
-		if f.GPUs > 0 {
-			name = fmt.Sprintf("%s (%s)", f.Name, humanize.GPUs(f.GPUs, f.GPU, f.GPUMemory))
-		}
-
-		if o.offer.Nodes > 1 {
-			return fmt.Sprintf("%d of %s", o.offer.Nodes, name)
-		}
-
-		return name
+		return ondemand.Describe(o.offer)
 	}
 
 	if gpus := o.gpuWords(); gpus != "" {
@@ -92,21 +82,7 @@ const (
 func (j *queuedJob) basedOn() string { return string(j.basis) }
 
 // objective is how a job is called by what it cares about.
-func objective(j *queuedJob) string {
-	if j.item.Spec == nil {
-		return "balanced"
-	}
-
-	switch j.item.Spec.Objective {
-	case job.ObjectiveTime:
-		return "time-sensitive"
-	case job.ObjectiveCost:
-		return "cost-sensitive"
-	case job.ObjectiveBalanced:
-	}
-
-	return "balanced"
-}
+func objective(j *queuedJob) string { return ondemand.Objective(j.item) }
 
 // whyHere says why a job starts where it does, as in
 // "l-strong (local, idle): 1× A100, est. finish 06:00 UTC, est. cost $0.81".
@@ -234,36 +210,10 @@ func (e *engine) nextBest(o *option, all []option) *option {
 
 // whyProvision says why nodes are provisioned for a job.
 func (e *engine) whyProvision(j *queuedJob, o *option) string {
-	text := fmt.Sprintf("provisions %s: est. finish %s, est. cost %s",
-		e.describeOption(o), e.clockTime(o.done()), humanize.Dollars(o.marginalCost))
-	s := e.shapeOf(j)
-	if len(s.Able) == 0 {
-		return text + "; no node of the yard can run it"
-	}
-	if n := e.suitable(s); n < s.Match.Need.Nodes {
-		return fmt.Sprintf("%s; %d nodes needed, the yard has %d that could run it", text, s.Match.Need.Nodes, n)
-	}
+	h := *o.offer // it may have been computed in an earlier round
+	h.Finish = e.view.Now.Add(o.done())
 
-	return fmt.Sprintf("%s; waiting for a node of the yard would cost more (%s job)", text, objective(j))
-}
-
-// suitable counts the nodes of the yard that could run a rank of a gang, up to as many as it needs.
-func (e *engine) suitable(s *shape) int {
-	if s.Match.Need.Nodes == 1 {
-		return len(s.Able)
-	}
-
-	found := 0
-	for i := range e.view.Rooms {
-		if r := &e.view.Rooms[i]; r.Open && s.Match.Eligible(r) {
-			found++
-			if found == s.Match.Need.Nodes {
-				break
-			}
-		}
-	}
-
-	return found
+	return ondemand.Reason(e.view, j.item, &h)
 }
 
 // whyStop says why a job is preempted for another.

@@ -29,6 +29,7 @@ import (
 	"trainyard/internal/job"
 	"trainyard/internal/money"
 	"trainyard/internal/place"
+	"trainyard/internal/place/ondemand"
 	"trainyard/internal/place/timeline"
 	"trainyard/internal/queue"
 )
@@ -56,9 +57,10 @@ type Config struct {
 
 // Defaults returns the configuration that is used where nothing is set.
 func Defaults() Config {
+	t := ondemand.Standard()
+
 	return Config{
-		Value:    map[job.Objective]money.PerHour{job.ObjectiveTime: 50, job.ObjectiveBalanced: 2, job.ObjectiveCost: 0.05},
-		Patience: 24 * time.Hour, Ageing: 48 * time.Hour, Preempt: true, Width: 1, Guess: time.Hour, Setup: 0,
+		Value: t.Value, Patience: t.Patience, Ageing: t.Ageing, Preempt: true, Width: 1, Guess: t.Guess, Setup: t.Setup,
 		Visits: 1 << 16,
 	}
 }
@@ -67,9 +69,9 @@ func Defaults() Config {
 // apart from the patiences it changes no plan.
 type Policy struct {
 	cfg       Config
-	patiences patiences
+	patiences ondemand.Patiences
 	rounds    uint64
-	catalogue *catalogue
+	catalogue *ondemand.Catalogue
 	timeline  timeline.Timeline
 	costs     costModel
 	backlog   backlog
@@ -91,7 +93,7 @@ var (
 
 // New returns the policy.
 func New(cfg Config) *Policy {
-	return &Policy{cfg: cfg, patiences: patiences{byNumber: map[uint64]patience{}}}
+	return &Policy{cfg: cfg}
 }
 
 // Name is what the policy is called in the configuration.

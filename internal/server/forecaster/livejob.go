@@ -41,6 +41,7 @@ type stretch struct {
 	seq     uint64
 	started bool // all ranks of its program have started
 	hourly  money.PerHour
+	lease   id.Lease // of the first of its nodes that was provisioned for the job
 }
 
 // note identifies an event that a program reported: kind and time.
@@ -73,10 +74,10 @@ func (w *liveJob) setRun(r job.Run, on allocation) {
 	}
 
 	if on.GPU == "" && s.GPU != "" { // its node is gone: keep what was recorded before
-		on = allocation{GPU: s.GPU, GPUs: s.GPUs, Nodes: s.Nodes, TFLOPS: s.TFLOPS, hourly: s.hourly}
+		on = allocation{GPU: s.GPU, GPUs: s.GPUs, Nodes: s.Nodes, TFLOPS: s.TFLOPS, hourly: s.hourly, lease: s.lease}
 	}
 
-	s.seq, s.hourly = r.Seq, on.hourly
+	s.seq, s.hourly, s.lease = r.Seq, on.hourly, on.lease
 	s.Stretch = forecast.Stretch{
 		Epoch:  r.Epoch,
 		GPU:    on.GPU,
@@ -101,6 +102,7 @@ type allocation struct {
 	GPUs, Nodes int
 	TFLOPS      float64 // per GPU, of the slowest
 	hourly      money.PerHour
+	lease       id.Lease
 }
 
 // allocation returns the hardware of a run, as far as its nodes are known.
@@ -115,6 +117,10 @@ func (f *Forecaster) allocation(r *job.Run) allocation {
 		n, ok := f.nodes[rank.Node]
 		if !ok {
 			continue
+		}
+
+		if l, provisioned := f.leases[n.Lease]; provisioned && l.Job == r.Job && a.lease == "" {
+			a.lease = l.ID
 		}
 
 		for _, index := range rank.GPUs {

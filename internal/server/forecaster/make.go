@@ -169,7 +169,7 @@ func (f *Forecaster) input(w *liveJob, stand *yardmaster.JobStatus, now time.Tim
 	for i := range w.runs {
 		if r := &w.runs[i]; r.started {
 			in.Runs = append(in.Runs, r.Stretch)
-			in.Hourly = r.hourly
+			in.Hourly, in.Rent = r.hourly, f.rent(r.lease, now)
 		}
 	}
 
@@ -193,7 +193,8 @@ func (f *Forecaster) surroundings(in *forecast.Input, stand *yardmaster.JobStatu
 	in.Places = m.places(&need)
 	waits := in.Job.State.Waiting()
 	if waits || len(in.Runs) == 0 {
-		in.Hourly, _ = m.hourly(&need)
+		in.Hourly, in.Rent.Offer, _ = m.hourly(&need)
+		in.Rent.Kept = 0
 	}
 
 	if !waits {
@@ -204,6 +205,16 @@ func (f *Forecaster) surroundings(in *forecast.Input, stand *yardmaster.JobStatu
 		s := at.Sub(in.Now).Seconds()
 		in.Wait = job.Band{Low: s / 2, Mid: s, High: 2 * s} // others may come before it, and those before it may end sooner
 	}
+}
+
+// rent returns how the nodes of a run are billed that were provisioned for its job.
+func (f *Forecaster) rent(name id.Lease, now time.Time) forecast.Rent {
+	l, live := f.leases[name]
+	if !live {
+		return forecast.Rent{}
+	}
+
+	return forecast.Rent{Offer: &l.Offer, Kept: l.PaidTime(now)}
 }
 
 // demandOf returns what a job asks for: as the yardmaster sees it, with the places that its data

@@ -151,8 +151,8 @@ func (k *machine) price(t *fleet.Tariff, d *demand, gpus, nodes int) money.PerHo
 }
 
 // hourly returns the expected price of what a job asks for: on the cheapest nodes that could run
-// it. It is not known if none could.
-func (m *market) hourly(d *demand) (least money.PerHour, known bool) {
+// it, and the offer if they would have to be provisioned. It is not known if none could.
+func (m *market) hourly(d *demand) (least money.PerHour, offer *fleet.Offer, known bool) {
 	match := d.matcher()
 	for i := range m.machines {
 		k := &m.machines[i]
@@ -161,11 +161,11 @@ func (m *market) hourly(d *demand) (least money.PerHour, known bool) {
 		}
 
 		if price := k.price(m.tariff, d, d.GPUs, max(d.Nodes, 1)); !known || price < least {
-			least, known = price, true
+			least, offer, known = price, k.offer, true
 		}
 	}
 
-	return least, known
+	return least, offer, known
 }
 
 // maxPlaces bounds the number of alternative GPUs in a forecast.
@@ -230,7 +230,7 @@ func (k *machine) places(t *fleet.Tariff, d *demand) []forecast.Place {
 		}
 
 		list = append(list, forecast.Place{
-			GPU: k.room.Node.Inventory.GPUs[0].Model, GPUs: gpus, TFLOPS: k.speed,
+			GPU: k.room.Node.Inventory.GPUs[0].Model, GPUs: gpus, TFLOPS: k.speed, Offer: k.offer,
 			Hourly: k.price(t, d, gpus/nodes, nodes),
 		})
 	}

@@ -144,7 +144,7 @@ func TestAJobIsPricedByWhatCouldRunIt(t *testing.T) {
 			d := asks(tc.change)
 			d.ownNodes = tc.own
 
-			got, known := m.hourly(&d)
+			got, _, known := m.hourly(&d)
 			if known == tc.none || got < tc.want-1e-9 || got > tc.want+1e-9 {
 				t.Errorf("it costs %g an hour (known: %t), want %g", got, known, tc.want)
 			}
@@ -158,7 +158,7 @@ func TestTheMarketFollowsTheOffers(t *testing.T) {
 
 	f := marketOf(nil, []fleet.Offer{marketOffer("cloud/t4", 350_000, 1, "Tesla T4", 16*gib)})
 	d := asks(func(*job.Spec) {})
-	if got, known := f.market(noon).hourly(&d); !known || got != 0.35 {
+	if got, _, known := f.market(noon).hourly(&d); !known || got != 0.35 {
 		t.Fatalf("it costs %g an hour (known: %t)", got, known)
 	}
 
@@ -172,7 +172,7 @@ func TestTheMarketFollowsTheOffers(t *testing.T) {
 
 	f.setOffers(nil)
 
-	if got, known := f.market(noon.Add(time.Second)).hourly(&d); known {
+	if got, _, known := f.market(noon.Add(time.Second)).hourly(&d); known {
 		t.Errorf("it costs %g an hour where nothing is offered", got)
 	}
 }

@@ -189,6 +189,19 @@ func (h *Leases) Provision(now time.Time, w lifecycle.Request, o quota.Commitmen
 	return nil
 }
 
+// ProvisionAhead creates a lease for no job: the yard pays for its node until one uses it.
+func (h *Leases) ProvisionAhead(now time.Time, o fleet.Offer, reason string) error {
+	_, err := h.Leases.Provision(now, lifecycle.Request{Offer: o, Count: 1, Reason: reason})
+	if err != nil {
+		return err
+	}
+
+	h.quotas.Nodes(now, quota.Payer{}, 1)
+	h.Watch(now)
+
+	return nil
+}
+
 // Awaits reports whether nodes are being provisioned for a queued job.
 func (h *Leases) Awaits(j id.Job) bool { return len(h.byJob[j]) > 0 }
 

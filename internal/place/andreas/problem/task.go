@@ -27,7 +27,9 @@ type Task struct {
 	// The candidates of the task.
 	configurations []Configuration
 	Candidates     []Candidate
-	Current        int // index of its present candidate, -1 if it is queued
+	Current        int      // index of its present candidate, -1 if it is queued
+	OnOffer        *OnOffer // nodes that could be or are being provisioned for it; nil if none can be
+	Leaves         bool     // it costs less on its offer than on any node of the yard that is free
 
 	// The assignment of the task.
 	Assigned    int     // index of the candidate, -1 if it waits
@@ -209,6 +211,15 @@ func (y *Yard) lasts(it *queue.Item) time.Duration {
 	}
 
 	return unknownLasts
+}
+
+// EndOf returns when a running job is expected to end.
+func (y *Yard) EndOf(r *place.Running) time.Time {
+	if ends, known := r.ExpectedEnd(y.Now); known {
+		return ends
+	}
+
+	return y.endOf(r)
 }
 
 // endOf returns when a running job of unknown speed is assumed to end. A job past that time is

@@ -19,12 +19,14 @@ import (
 	"trainyard/internal/id"
 	"trainyard/internal/money"
 	"trainyard/internal/place"
+	"trainyard/internal/place/ondemand"
 	"trainyard/internal/queue"
 )
 
 // Yard is the input of one plan: kinds of nodes with their prices, and tasks with their candidates.
 type Yard struct {
 	o              *Assumptions
+	terms          ondemand.Terms // what the time of jobs without a deadline is worth
 	View           *place.View
 	Now            time.Time
 	HasEstimates   bool // some job has a deadline or a known speed
@@ -66,16 +68,7 @@ const gpuHour money.PerGPUHour = 1
 // fixed, only queued jobs become tasks. If no job has a deadline or a known speed, HasEstimates is
 // false and there are no tasks.
 func NewYard(v *place.View, o *Assumptions, fixed bool) *Yard {
-	y := &Yard{o: o, View: v, Now: v.Now, Rooms: v.Rooms}
-	waiting := v.Queue.Items()
-	for _, it := range waiting {
-		y.HasEstimates = y.HasEstimates || hasEstimate(it)
-	}
-
-	if !fixed {
-		y.listPreemptible()
-	}
-
+	y := newYard(v, o, fixed)
 	if !y.HasEstimates {
 		return y
 	}
@@ -83,7 +76,24 @@ func NewYard(v *place.View, o *Assumptions, fixed bool) *Yard {
 	y.Rooms = slices.Clone(v.Rooms)
 	y.free()
 	y.groupRooms()
-	y.enter(waiting)
+	y.enter(v.Queue.Items())
+
+	return y
+}
+
+// HasEstimates reports whether some queued or preemptible job has a deadline or a known speed.
+func HasEstimates(v *place.View, o *Assumptions) bool { return newYard(v, o, false).HasEstimates }
+
+// newYard returns a yard that knows its preemptible jobs and whether there are estimates.
+func newYard(v *place.View, o *Assumptions, fixed bool) *Yard {
+	y := &Yard{o: o, View: v, Now: v.Now, Rooms: v.Rooms, terms: ondemand.Standard()}
+	for _, it := range v.Queue.Stays {
+		y.HasEstimates = y.HasEstimates || hasEstimate(it)
+	}
+
+	if !fixed {
+		y.listPreemptible()
+	}
 
 	return y
 }
@@ -231,6 +241,14 @@ func (y *Yard) priceOf(k *Kind, n *fleet.Node) {
 		k.PowersOff, k.Boot = true, time.Duration(p.Boot).Seconds()
 	}
 
+	if rent := y.rentOf(n); rent > 0 { // it is released when nobody uses it
+		for u := 1; u < len(k.Cost); u++ {
+			k.Cost[u] = rent
+		}
+
+		k.Cost[0], k.PowersOff = 0, true
+	}
+
 	on := k.Cost[0]
 	for u := range k.Cost {
 		k.Cost[u] = max(k.Cost[u]-on, 0)
@@ -240,6 +258,20 @@ func (y *Yard) priceOf(k *Kind, n *fleet.Node) {
 	for u := 1; u <= max(len(n.Inventory.GPUs), 1); u++ {
 		k.GPURate = min(k.GPURate, k.Cost[u].EachOf(float64(u)))
 	}
+}
+
+// rentOf returns what a provisioned node costs per second, 0 if it is none.
+func (y *Yard) rentOf(n *fleet.Node) money.PerSecond {
+	if n.Lease == "" {
+		return 0
+	}
+
+	at := slices.IndexFunc(y.View.Leases, func(l *fleet.Lease) bool { return l.ID == n.Lease })
+	if at < 0 {
+		return 0
+	}
+
+	return y.View.Leases[at].Offer.PerHour().PerSecond()
 }
 
 // Shape is how many GPUs of each kind a need can have.

@@ -1,7 +1,7 @@
 // Package published is the randomised greedy rule of the ANDREAS papers (andreas-published) and the
 // first-principle rules it was measured against (andreas-fifo, andreas-edf, andreas-ps), for
-// comparison with the policy andreas. None of them considers the cost of a restart, and none
-// provisions nodes.
+// comparison with the policy andreas. None of them considers the cost of a restart, nor that nodes can
+// be provisioned.
 package published
 
 import (
@@ -288,7 +288,7 @@ func (r *rule) reason(t *problem.Task, takers []id.Job) string {
 	case t.Assigned < 0:
 		return "preempted: no GPUs were left for it in the order of pressure"
 	case t.Candidates[t.Assigned].Duration <= t.Slack:
-		return r.y.Where(t) + ", est. cost " + humanize.Dollars(t.Candidates[t.Assigned].Cost) +
+		return r.y.Where(t) + ", est. cost " + humanize.Dollars(r.y.Charge(t, t.Assigned)) +
 			"; meets the deadline"
 	}
 
