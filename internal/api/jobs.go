@@ -59,7 +59,9 @@ type Job struct {
 	Needs     []id.Job     `json:"needs,omitempty"`
 	Pipeline  string       `json:"pipeline,omitempty"`
 	Deadline  *time.Time   `json:"deadline,omitempty"`
-	Expect    job.Duration `json:"expect,omitempty" doc:"how long the owner expects a run to take on the slowest node that fits; the job is late when its estimated finish is later than submission plus expect"`
+	Ran       job.Duration `json:"ran,omitempty" doc:"how long its runs have run so far, without the waits before and between them"`
+	Expect    job.Duration `json:"expect,omitempty" doc:"how long the owner expects the job to take on the hardware it asks for, waiting not included; the job is late when it is estimated to run longer than that"`
+	ExpectOn  *Reference   `json:"expect_on,omitempty" doc:"GPU that the expected run time is for; absent if unknown, and for jobs without GPUs"`
 	LateCost  job.Money    `json:"late_cost,omitempty" doc:"cost of each hour past the deadline"`
 	Done      *float64     `json:"done,omitempty" doc:"units of work completed, as reported by the program or estimated from its speed; absent if unknown"`
 	Work      float64      `json:"work,omitempty" doc:"total units of work, if known"`
@@ -67,6 +69,12 @@ type Job struct {
 	Cost      float64      `json:"cost_usd,omitempty" doc:"cost of nodes and energy so far"`
 	Budget    job.Money    `json:"budget,omitempty"`
 	Forecast  *Forecast    `json:"forecast,omitempty" doc:"forecast of its finish; absent if there is none or the job has ended"`
+}
+
+// Reference is the GPU that a job's expected run time is for. It is recorded when the job is submitted.
+type Reference struct {
+	GPU    string  `json:"gpu" doc:"model"`
+	TFLOPS float64 `json:"tflops,omitempty" doc:"TFLOPS of one; absent if unknown"`
 }
 
 // JobDetail is a job with all that is known about it.

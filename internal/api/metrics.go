@@ -29,7 +29,9 @@ type RunMetrics struct {
 	Series []SeriesPoints `json:"series,omitempty" maxItems:"64"`
 	Done   *float64       `json:"done,omitempty" doc:"work completed as reported by the program, in its own units"`
 	Total  *float64       `json:"total,omitempty" doc:"total work, in the same units"`
-	Notes  []MetricNote   `json:"notes,omitempty" maxItems:"100"`
+	// Remaining is as of when the report is sent.
+	Remaining *float64     `json:"remaining_seconds,omitempty" doc:"remaining time as the program itself estimates it"`
+	Notes     []MetricNote `json:"notes,omitempty" maxItems:"100"`
 }
 
 // SeriesPoints are further points of a metric.

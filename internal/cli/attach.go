@@ -10,7 +10,6 @@ import (
 	"trainyard/internal/cli/follow"
 	"trainyard/internal/cli/forecasts"
 	"trainyard/internal/cli/table"
-	"trainyard/internal/humanize"
 	"trainyard/internal/job"
 )
 
@@ -43,13 +42,13 @@ func (a *app) stateLine(j api.Job) string {
 
 	text += " " + word
 
-	if j.State.Final() && j.Started != nil && j.Ended != nil {
+	if j.State.Final() && j.Started != nil {
 		preposition := " after "
 		if j.State == job.Succeeded {
 			preposition = " in "
 		}
 
-		text += preposition + humanize.Duration(max(j.Ended.Sub(*j.Started), 0))
+		text += preposition + ranFor(j, a.Clock.Now())
 	}
 
 	if j.Reason != "" && j.State != job.Succeeded {

@@ -71,6 +71,7 @@ func foreseen() []api.Job {
 		like(waiting, "j23", func(_ *api.Job, f *job.Forecast) { f.Guess, f.Basis = true, job.BasisHistory }),
 		like(waiting, "j22", func(j *api.Job, _ *job.Forecast) {
 			j.State, j.Status, j.Started = job.Paused, job.StatusPaused, new(ago(time.Hour))
+			j.Ran = job.Duration(time.Hour)
 		}),
 		like(running, "j21", func(j *api.Job, _ *job.Forecast) { j.State, j.Status = job.Cancelling, job.StatusCancelling }),
 	}
@@ -275,7 +276,8 @@ func TestForecastsAreShownAsTheyAreDrawn(t *testing.T) {
 		"forecast-job-metric":  {utf8, []string{"job", "j7", "--metric", "accuracy"}},
 		"forecast-job-waiting": {utf8, []string{"job", "j9"}},
 		"forecast-job-ended":   {utf8, []string{"job", "j6"}},
-		"forecast-one":         {func(*person) {}, []string{"forecast", "j7"}},
+		"forecast-one":         {func(*person) {}, []string{"forecast", "j7", "--methods"}},
+		"forecast-brief":       {func(*person) {}, []string{"forecast", "j7", "--no-plot"}},
 		"forecast-one-json":    {utf8, []string{"forecast", "j7", "-o", "json"}},
 		"forecast-terminal":    {terminal, []string{"forecast", "j7"}},
 		"forecast-zone": {func(p *person) {
@@ -320,8 +322,8 @@ func TestWhatIsWrongWithForecastsIsTold(t *testing.T) {
 		says string
 	}{
 		{[]string{"forecast", "j6"}, exit.Refused, "job j6 has ended"},
-		{[]string{"forecast", "--no-plot"}, exit.Usage, "--metric and --no-plot need a job"},
-		{[]string{"forecast", "--metric", "x"}, exit.Usage, "--metric and --no-plot need a job"},
+		{[]string{"forecast", "--no-plot"}, exit.Usage, "--metric, --no-plot and --methods need a job"},
+		{[]string{"forecast", "--metric", "x"}, exit.Usage, "--metric, --no-plot and --methods need a job"},
 		{[]string{"forecast", "j7", "--metric", "x"}, exit.NotFound, `has no metric "x"`},
 		{[]string{"job", "j7", "--metric", "x"}, exit.NotFound, `has no metric "x"`},
 		{[]string{"job", "j7", "--metric", "x", "--no-plot"}, exit.Usage, "[metric no-plot] were all set"},

@@ -51,6 +51,7 @@ func someJobs() []api.Job {
 			Submitted: ago(3 * time.Hour),
 			Since:     ago(2 * time.Hour),
 			Started:   new(ago(167 * time.Minute)),
+			Ran:       job.Duration(133 * time.Minute), // it waited between its two runs
 			Nodes:     []id.Node{"box1"},
 			FakeGPUs:  true,
 		},

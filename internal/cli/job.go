@@ -59,7 +59,6 @@ why it is not running, which jobs hold the resources, and what would let it star
 	}
 
 	show.Flags(cmd)
-	cmd.Flags().BoolVar(&show.Methods, "methods", false, "show the forecast of each method")
 	a.OutputFlag(cmd)
 
 	return cmd

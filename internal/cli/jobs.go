@@ -288,17 +288,24 @@ func (a *app) jobTable(jobs []api.Job) *table.Table {
 	return t
 }
 
-// ranFor writes how long a job has run, or ran, since its first start.
+// ranFor writes how long a job has run, or ran, in all: the time in the queue before and between its runs does not
+// count.
 func ranFor(j api.Job, now time.Time) string {
 	if j.Started == nil {
 		return ""
 	}
 
-	if j.Ended != nil {
-		now = *j.Ended
+	ran := time.Duration(j.Ran)
+
+	// A server of an older release does not say.
+	switch {
+	case ran == 0 && j.Ended != nil:
+		ran = max(j.Ended.Sub(*j.Started), 0)
+	case ran == 0 && j.State == job.Running:
+		ran = max(now.Sub(j.Since), 0)
 	}
 
-	return humanize.Duration(max(now.Sub(*j.Started), 0))
+	return humanize.Duration(ran)
 }
 
 // nodeList writes a few names, and how many there are beyond.

@@ -36,6 +36,9 @@ type Hold struct {
 	Memory job.Bytes
 	Since  time.Time // when the run was ordered
 	Ends   time.Time // expected; zero if unknown
+	// Of a run without an expected end: what it runs, and how many seconds of such a run it gets done in a second.
+	Program string  `json:",omitempty"`
+	Pace    float64 `json:",omitempty"` // 0 for 1
 }
 
 // Part is a shared GPU and how much of it is held.

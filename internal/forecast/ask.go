@@ -26,6 +26,7 @@ type Case struct {
 	Elapsed  float64 // seconds that it has run so far; 0 if unknown
 	PerUnit  float64 // seconds that a unit of work takes now; 0 for the mean so far, including start-up
 	Done     float64 // work that is done, if that is more than at the last point
+	Reported float64 // seconds that remain as the program itself estimates; 0 if it does not
 }
 
 // Estimate is what one method says of a case.
@@ -131,6 +132,12 @@ func (a *Answer) estimate(c *Case, l *Library, before time.Time) {
 		a.addDuration(c, l)
 	}
 
+	if c.Reported > 0 && !(c.Curve.Goal.Set && c.Curve.Total > 0) { // it knows nothing of goals
+		if perUnit := a.secondsPerUnit(c); perUnit > 0 {
+			a.add(calibrate.MethodReported, c.Reported/perUnit, 0)
+		}
+	}
+
 	a.Class = a.classOf(c)
 }
 
@@ -141,17 +148,23 @@ func (a *Answer) addDuration(c *Case, l *Library) {
 		return
 	}
 
-	perUnit := c.PerUnit
-	if perUnit <= 0 {
-		perUnit = c.Elapsed / a.done
+	a.add(calibrate.MethodDuration, (d.Mid-c.Elapsed)/a.secondsPerUnit(c), 0)
+}
+
+// secondsPerUnit returns how long a unit of work takes: as measured, or on average so far.
+func (a *Answer) secondsPerUnit(c *Case) float64 {
+	if c.PerUnit > 0 {
+		return c.PerUnit
 	}
 
-	a.add(calibrate.MethodDuration, (d.Mid-c.Elapsed)/perUnit, 0)
+	return c.Elapsed / a.done
 }
 
 // classOf returns what kind of evidence there is about a case.
 func (a *Answer) classOf(c *Case) calibrate.Class {
 	switch {
+	case a.points == 0 && c.Done == 0 && c.Curve.Total == 0 && c.Reported > 0:
+		return calibrate.ClassAlone
 	case a.points == 0 && c.Done == 0 && c.Curve.Total == 0:
 		return calibrate.ClassBefore
 	case c.Curve.Total > 0 && !c.Curve.Goal.Set:
@@ -268,7 +281,8 @@ func (a *Answer) blendNever(weights *calibrate.PerMethod) {
 	const minWeight = 0.05
 	total, never := 0.0, 0.0
 	for _, e := range a.Estimates {
-		if e.Method == calibrate.MethodSteps || e.Method == calibrate.MethodDuration {
+		if e.Method == calibrate.MethodSteps || e.Method == calibrate.MethodDuration ||
+			e.Method == calibrate.MethodReported {
 			continue // they know nothing of goals
 		}
 

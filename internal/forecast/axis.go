@@ -245,6 +245,11 @@ func (v *view) collectMarks(in *Input, toWork func(float64) float64) {
 		v.addMark(toWork(p.Step), p.At)
 	}
 
+	// Of metrics whose steps do not advance, only the progress tells when how much was done.
+	if len(v.marks) == 1 && len(in.Progress.Marks) > 1 {
+		v.marks = nil
+	}
+
 	if len(v.marks) > 0 {
 		if t := &in.Progress; !t.At.IsZero() {
 			v.addMark(t.Done, unix(t.At))

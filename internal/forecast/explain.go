@@ -80,6 +80,8 @@ func (m *maker) basis(a *Answer) string {
 		}
 
 		return text + "."
+	case job.BasisReported:
+		return "Based on the remaining time that the program itself reports."
 	case job.BasisNone, job.BasisExpect: // they have sentences of their own
 	}
 

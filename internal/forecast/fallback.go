@@ -70,6 +70,48 @@ func (m *maker) declaredPace() (float64, bool) {
 	return 0, false
 }
 
+// reported returns the seconds that remain now by what the program itself estimated last during its present run; 0
+// if it did not, or its time is up.
+func (m *maker) reported() float64 {
+	run, all := m.in.running(), m.in.Progress.Reports
+	if run == nil || len(all) == 0 {
+		return 0
+	}
+
+	last := &all[len(all)-1]
+	if last.At.Before(run.From) {
+		return 0
+	}
+
+	return max(last.Remaining-m.in.Now.Sub(last.At).Seconds(), 0)
+}
+
+// byReport uses the program's own estimate of the remaining time, with what similar jobs took.
+func (m *maker) byReport() bool {
+	left, elapsed := m.reported(), m.in.elapsed()
+	if left <= 0 || elapsed <= 0 {
+		return false
+	}
+
+	a := Ask(&Case{Job: m.in.Job.ID, Features: m.features, Elapsed: elapsed, PerUnit: 1, Reported: left}, m.in.Library,
+		m.in.Record)
+	if !a.Known() {
+		return false
+	}
+
+	m.enterAnswer(&a, 1)
+	m.f.Remaining = a.Left
+	m.f.Done = elapsed / (elapsed + a.Left.Mid)
+	m.tell("The program reports that %s remain.", span(left))
+	m.tell("%s", m.basis(&a))
+
+	if a.Guess {
+		m.tell("The interval is a guess until %d similar jobs have finished (%d so far).", calibrate.MinJobs, a.Records)
+	}
+
+	return true
+}
+
 // byDuration uses the duration model.
 func (m *maker) byDuration() bool {
 	elapsed := m.in.elapsed()
@@ -140,26 +182,63 @@ func (m *maker) byNamesakes() bool {
 // byExpectation adds the researcher's own estimate. It decides only if there is no other estimate: then it returns
 // true.
 func (m *maker) byExpectation() bool {
-	expect := time.Duration(m.in.Job.Spec.Expect).Seconds()
+	expect, left := m.expectation()
 	if expect <= 0 {
 		return false
 	}
 
-	left := expect - m.in.elapsed()
 	say := job.MethodForecast{Method: calibrate.MethodExpect, Remaining: max(left, 0), Error: -1}
 
 	decides := m.f.Basis == job.BasisNone && left > 0
 	if decides {
 		m.guess(job.BasisExpect, calibrate.ClassBefore, left)
-		m.f.Done = m.in.elapsed() / expect
+		m.f.Done = 1 - left/expect
 		say.Weight = 1
-		m.tell("Only the researcher's own estimate is known: %s (`expect`).", span(expect))
+		m.tell("Only the researcher's own estimate is known: %s (`expect`)%s.",
+			span(time.Duration(m.in.Job.Spec.Expect).Seconds()), m.elsewhereNote(expect))
 		m.explainMissing()
 	}
 
 	m.f.Methods = append(m.f.Methods, say)
 
 	return decides
+}
+
+// expectation returns how long the job takes where it is, in seconds, by what the researcher expects, and what is
+// left of that: by the same rule by which policies place it. Stretches on other GPUs count for what was done there.
+func (m *maker) expectation() (whole, left float64) {
+	spec, need := m.in.Job.Spec, &m.in.Job.Spec.Resources
+	asked := 0
+	if need.UsesGPUs() {
+		asked = max(need.GPUs.Min*max(need.Nodes.Min, 1), 1)
+	}
+
+	outlook := job.Outlook{Reference: m.in.Job.Reference}
+	takes := func(s *Stretch) float64 {
+		on := job.Hardware{GPU: s.GPU, TFLOPS: s.TFLOPS, GPUs: s.GPUs}
+		return outlook.RunTime(spec, time.Duration(spec.Expect), asked, on).Seconds()
+	}
+
+	whole = takes(&m.here)
+	if whole <= 0 {
+		return 0, 0
+	}
+
+	undone := 1.0
+	for i := range m.in.Runs {
+		undone -= m.in.Runs[i].seconds(m.in.Now) / takes(&m.in.Runs[i])
+	}
+
+	return whole, undone * whole
+}
+
+// elsewhereNote says what an expected run time comes to where the job is, if that is not what it asks for.
+func (m *maker) elsewhereNote(whole float64) string {
+	if whole == time.Duration(m.in.Job.Spec.Expect).Seconds() {
+		return ""
+	}
+
+	return fmt.Sprintf(", which is %s on %s", span(whole), gpus(m.here.GPUs, m.here.GPU))
 }
 
 // explainNothing says that nothing is known, and why.

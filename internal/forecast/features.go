@@ -131,12 +131,16 @@ func Finished(in *Input) (history.Past, bool) {
 	last := in.Runs[len(in.Runs)-1]
 	p := history.Past{
 		Job:      in.Job.ID,
-		Group:    string(in.Job.Owner) + "/" + plainName(in.Job.Spec.Name),
+		Group:    string(in.Job.Owner) + "/" + history.PlainName(in.Job.Spec.Name),
 		Features: v.features(in, last),
 		Finished: in.Now,
 		Seconds:  in.elapsed(),
 		Wait:     max(in.Runs[0].From.Sub(in.Job.Submitted).Seconds(), 0),
 		Start:    last.Setup,
+	}
+
+	for _, r := range in.Progress.Reports {
+		p.Reported = append(p.Reported, history.Reported{At: runSeconds(in, unix(r.At)), Remaining: r.Remaining})
 	}
 
 	p.Curve = v.curve

@@ -67,6 +67,14 @@ type Progress struct {
 	// Marks are earlier reports, oldest first: Step is what was done, At when. They may be missing.
 	Marks  []metric.Point
 	Source string // of the report
+	// Reports are what the program itself has estimated to remain, oldest first.
+	Reports []Report
+}
+
+// Report is the remaining time as the program itself estimated it at some time.
+type Report struct {
+	At        time.Time
+	Remaining float64 // seconds
 }
 
 // Rent is how provisioned nodes are billed. The zero value is for nodes of the yard, which are
@@ -118,6 +126,9 @@ func (in *Input) elapsed() float64 {
 
 	return sum
 }
+
+// Ran returns how long the job's runs have taken so far, without the waits between them.
+func (in *Input) Ran() time.Duration { return job.Seconds(in.elapsed()) }
 
 // seconds returns how long a stretch has lasted.
 func (s *Stretch) seconds(now time.Time) float64 {

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"math"
 	"slices"
-	"strings"
 	"time"
 
 	"trainyard/internal/forecast/calibrate"
@@ -34,7 +33,7 @@ func NewLibrary(past []history.Past, model *duration.Model) *Library {
 		return cmp.Or(b.Finished.Compare(a.Finished), cmp.Compare(a.Job, b.Job))
 	})
 	for i := range l.past {
-		if name := plainName(l.past[i].Features.Name); name != "" {
+		if name := history.PlainName(l.past[i].Features.Name); name != "" {
 			l.named[name] = append(l.named[name], i)
 		}
 	}
@@ -92,12 +91,6 @@ func (l *Library) duration(f history.Features, p duration.Progress) (duration.Du
 	return l.model.PredictAt(f, p)
 }
 
-// plainName returns a job's name without what tells one attempt from the next: case and
-// the number at its end.
-func plainName(name string) string {
-	return strings.TrimRight(strings.ToLower(strings.TrimSpace(name)), "0123456789-_. ")
-}
-
 // namesakes returns the newest finished jobs of a job's name, its owner's before others'.
 func (l *Library) namesakes(f *history.Features, self id.Job) []*history.Past {
 	if l == nil {
@@ -105,7 +98,7 @@ func (l *Library) namesakes(f *history.Features, self id.Job) []*history.Past {
 	}
 
 	var own, others []*history.Past
-	for _, i := range l.named[plainName(f.Name)] {
+	for _, i := range l.named[history.PlainName(f.Name)] {
 		switch p := &l.past[i]; {
 		case p.Job == self || l.skip != nil && l.skip(p):
 		case p.Features.Owner == f.Owner:

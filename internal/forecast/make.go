@@ -25,7 +25,7 @@ func Make(in *Input) *job.Forecast {
 	m.speeds = []speeds{measuredSpeeds(in, m.v), declaredSpeeds(in.Speed)}
 	m.estimateStart()
 
-	known := m.byWork() || m.bySpeed() || m.byDuration() || m.byNamesakes()
+	known := m.byWork() || m.bySpeed() || m.byReport() || m.byDuration() || m.byNamesakes()
 	if expected := m.byExpectation(); !known && !expected {
 		m.explainNothing()
 	}
@@ -57,7 +57,9 @@ func (in *Input) here() Stretch {
 
 	r := &in.Job.Spec.Resources
 	s := Stretch{GPUs: r.GPUs.Min * max(r.Nodes.Min, 1), Nodes: max(r.Nodes.Min, 1)}
-	if len(r.GPU) > 0 {
+	if ref := in.Job.Reference; r.UsesGPUs() && ref.GPU != "" {
+		s.GPU, s.TFLOPS = ref.GPU, ref.TFLOPS
+	} else if len(r.GPU) > 0 {
 		s.GPU = r.GPU[0].Model
 	}
 
@@ -111,6 +113,7 @@ func (m *maker) byWork() bool {
 		Elapsed:  m.in.elapsed(),
 		PerUnit:  p.perUnit,
 		Done:     done,
+		Reported: m.reported(),
 	}
 
 	a := Ask(&c, m.in.Library, m.in.Record)
@@ -219,13 +222,15 @@ func (m *maker) enterAnswer(a *Answer, perUnit float64) {
 
 // basisOf returns what an answer is based on: methods with a weight of at least a tenth.
 func basisOf(a *Answer) job.Basis {
-	var steps, own, past float64
+	var steps, own, past, reported float64
 	for _, s := range a.Estimates {
 		switch s.Method {
 		case calibrate.MethodSteps:
 			steps += s.Weight
 		case calibrate.MethodCurve:
 			own += s.Weight
+		case calibrate.MethodReported:
+			reported += s.Weight
 		default:
 			past += s.Weight
 		}
@@ -234,6 +239,8 @@ func basisOf(a *Answer) job.Basis {
 	switch {
 	case a.Misses || steps >= 0.5:
 		return job.BasisSteps
+	case reported > own && reported > past:
+		return job.BasisReported
 	case own >= 0.1 && past >= 0.1:
 		return job.BasisBoth
 	case past > own:

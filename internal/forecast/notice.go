@@ -33,7 +33,8 @@ type Notice struct {
 type Watch struct {
 	Now       time.Time
 	Submitted time.Time
-	Expect    time.Duration // from submission; 0 if nothing is expected
+	Expect    time.Duration // of run time; 0 if nothing is expected
+	Ran       time.Duration // so far, all runs together
 	Deadline  time.Time     // zero if there is none
 	Save      time.Duration // that a checkpoint takes, during which nothing is reported; 0 if not declared
 	Running   time.Time     // since when the program works; zero if it does not
@@ -101,8 +102,13 @@ var beginning = map[string]string{OnTime: Slipped, Reachable: Misses, Number: No
 // checkLateness tells whether the job will be late.
 func (n *notices) checkLateness(w *Watch) {
 	limit, what := w.Deadline, "its deadline"
-	if due := w.Submitted.Add(w.Expect); w.Expect > 0 && (limit.IsZero() || due.Before(limit)) {
-		limit, what = due, fmt.Sprintf("the expected %s", span(w.Expect.Seconds()))
+	margin := lateTolerance * limit.Sub(w.Submitted).Seconds()
+
+	// It may run as long as expected. The time in the queue does not make it late: that is what deadlines are for.
+	ending := n.f.End().Add(w.Expect - w.Ran - job.Seconds(n.f.Remaining.Mid))
+	if w.Expect > 0 && (limit.IsZero() || ending.Before(limit)) {
+		limit, what = ending, fmt.Sprintf("the expected %s of run time", span(w.Expect.Seconds()))
+		margin = lateTolerance * w.Expect.Seconds()
 	}
 
 	if limit.IsZero() || n.f.Basis == job.BasisNone || n.f.Basis == job.BasisExpect {
@@ -110,7 +116,6 @@ func (n *notices) checkLateness(w *Watch) {
 	}
 
 	late := n.f.End().Sub(limit).Seconds()
-	margin := lateTolerance * limit.Sub(w.Submitted).Seconds()
 
 	early, latest := n.f.Ends()
 	switch {

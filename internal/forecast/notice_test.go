@@ -33,8 +33,9 @@ func TestALateJobIsToldOfOnce(t *testing.T) {
 	t.Parallel()
 	w := Watch{
 		Now:       noon,
-		Submitted: after(-1000),
+		Submitted: after(-86400), // it was queued for most of that
 		Expect:    2000 * time.Second,
+		Ran:       1000 * time.Second,
 	} // due 1000 s after noon, with 100 s of slack
 
 	var before *job.Forecast
@@ -53,7 +54,7 @@ func TestALateJobIsToldOfOnce(t *testing.T) {
 		}
 
 		if tt.ends == 1101 {
-			want := "Expected to finish 1 min 41 s later than the expected 33 min 20 s: in 18 min 21 s (80 % prediction " +
+			want := "Expected to finish 1 min 41 s later than the expected 33 min 20 s of run time: in 18 min 21 s (80 % prediction " +
 				"interval: 14 min 41 s to 27 min 32 s)."
 			if got[0].Text != want {
 				t.Errorf("it says %q, want %q", got[0].Text, want)

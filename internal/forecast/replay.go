@@ -86,6 +86,7 @@ func cutAt(p *history.Past, fraction float64) (Case, float64, bool) {
 		}
 
 		c.Elapsed = fraction * p.Seconds
+		c.Reported = reportedAt(p, c.Elapsed)
 
 		return c, p.Seconds - c.Elapsed, true
 	}
@@ -120,7 +121,20 @@ func cutAt(p *history.Past, fraction float64) (Case, float64, bool) {
 		}
 	}
 
+	c.Reported = reportedAt(p, c.Elapsed)
+
 	return c, left, true
+}
+
+// reportedAt returns what the program itself estimated to remain when it had run so long; 0 if it did not.
+func reportedAt(p *history.Past, elapsed float64) float64 {
+	for _, r := range slices.Backward(p.Reported) {
+		if r.At <= elapsed {
+			return max(r.Remaining-(elapsed-r.At), 0)
+		}
+	}
+
+	return 0
 }
 
 // remainingTime returns the seconds that a job still had to run after its n-th point, and the seconds per unit of
@@ -160,7 +174,7 @@ func timeAt(p *history.Past, work float64) float64 {
 func kindOf(f *history.Features) string {
 	what := f.Task + "/" + f.Model
 	if what == "/" {
-		what = "/" + plainName(f.Name)
+		what = "/" + history.PlainName(f.Name)
 	}
 
 	return strings.ToLower(what + "/" + f.Metric)

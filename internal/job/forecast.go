@@ -49,6 +49,8 @@ const (
 	BasisHistory Basis = "history" // similar jobs that have finished
 	BasisBoth    Basis = "both"    // curve and history
 	BasisExpect  Basis = "expect"  // what the researcher expects
+
+	BasisReported Basis = "reported" // what the program itself estimates
 )
 
 // MethodForecast is the estimate of one method, with its weight.

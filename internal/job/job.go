@@ -46,6 +46,8 @@ type Job struct {
 	Cost      money.Amount  // as far as it is posted
 	Paid      money.Amount  // part of Cost from before its owner last resumed it with a new budget
 	Override  Override      // of the place rules of its data
+	Reference Reference     // GPU that its expected run time is for
+	Ran       time.Duration // that its ended runs ran in all, without the waits between them
 }
 
 // Override lets a job run against the place rules of its data.

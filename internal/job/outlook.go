@@ -13,6 +13,7 @@ type Outlook struct {
 	Deadline  time.Time       // zero if it has none
 	LateCost  money.PerSecond // after the deadline
 	Speed     *Speed          // nil if unknown
+	Reference Reference       // GPU that its expected run time is for
 	Done      float64         // units of work done at At
 	At        time.Time
 	Served    float64       // GPU-seconds of its runs that have ended
@@ -76,7 +77,7 @@ func Seconds(s float64) time.Duration {
 func NewOutlook(j *Job) *Outlook {
 	o := &Outlook{
 		Submitted: j.Submitted, LateCost: j.Spec.LateCost.PerHour().PerSecond(), Speed: j.Spec.Speed,
-		Done: j.Done, Served: j.Served, Stops: j.Stops,
+		Reference: j.Reference, Done: j.Done, Served: j.Served, Stops: j.Stops,
 	}
 
 	if d := j.Spec.Deadline; d != nil {
@@ -90,27 +91,28 @@ func NewOutlook(j *Job) *Outlook {
 	return o
 }
 
-// DeclaredDuration returns how long a job runs at most as its owner declared, 0 if they did not.
-func (s *Spec) DeclaredDuration() time.Duration {
-	if s.MaxDuration > 0 {
-		return time.Duration(s.MaxDuration)
-	}
-
-	return time.Duration(s.Expect)
-}
-
-// Duration returns how long a job will run: as its owner declared, or else how long the rest
-// of it takes with so many GPUs on so many nodes, or is forecast to take. 0 if that is unknown.
+// Duration returns how long a job will run with so many GPUs on so many nodes: how long the rest of its
+// work takes at its speed, or else as its owner declared for its reference, or as it is forecast to take.
+// 0 if that is unknown.
 func (o *Outlook) Duration(s *Spec, gpus, nodes int) time.Duration {
+	if d := o.slowest(gpus, nodes); d > 0 {
+		return s.Capped(d)
+	}
 	if d := s.DeclaredDuration(); d > 0 {
 		return d
 	}
 
-	if o.Speed == nil {
-		if f := o.Forecast; f != nil && f.Informed() {
-			return Seconds(f.Remaining.Mid)
-		}
+	if f := o.Forecast; o.Speed == nil && f != nil && f.Informed() {
+		return Seconds(f.Remaining.Mid)
+	}
 
+	return 0
+}
+
+// slowest returns how long the rest of the work takes on the kind of GPU on which the job is slowest,
+// 0 if that is unknown.
+func (o *Outlook) slowest(gpus, nodes int) time.Duration {
+	if o.Speed == nil {
 		return 0
 	}
 

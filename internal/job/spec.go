@@ -93,6 +93,9 @@ type Resources struct {
 	Memory    Bytes     `json:"memory,omitempty"`
 }
 
+// UsesGPUs reports whether a job has GPUs, at least if there are any to spare.
+func (r *Resources) UsesGPUs() bool { return r.GPUs.Min > 0 || r.GPUs.Max > 0 }
+
 // GPUKind names a GPU model, and its memory where one model comes with several: A100:80GB.
 type GPUKind struct {
 	Model  string

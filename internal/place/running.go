@@ -17,9 +17,13 @@ type Running struct {
 	Allocations []Allocation // in rank order
 	GPUs        int          // of all allocations
 	Rate        float64      // units of work per second expected there, 0 if unknown
-	Ordered     time.Time
-	Began       time.Time // when its processes started; zero before that
-	Stopping    bool      // it was ordered to stop: what it holds will be free soon
+	// Pace is how many seconds of its expected run time it gets done there in a second, 0 for 1.
+	Pace float64 `json:",omitempty"`
+	// Takes is how long a whole run takes there, 0 if unknown.
+	Takes    time.Duration `json:",omitempty"`
+	Ordered  time.Time
+	Began    time.Time // when its processes started; zero before that
+	Stopping bool      // it was ordered to stop: what it holds will be free soon
 }
 
 // Done returns the estimated units of work done by now: what was known at the outlook's
@@ -88,6 +92,16 @@ func (r *Running) Served(now time.Time) float64 {
 	}
 
 	return r.Outlook.Served + now.Sub(r.Began).Seconds()*r.GPUCount()
+}
+
+// ServedAsked returns the GPU-seconds that the job would have needed by now on what it asks for: those of its
+// present run count by how fast it is there.
+func (r *Running) ServedAsked(now time.Time) float64 {
+	if r.Began.IsZero() || !now.After(r.Began) || r.Pace <= 0 {
+		return r.Served(now)
+	}
+
+	return r.Outlook.Served + now.Sub(r.Began).Seconds()*r.Pace*float64(asked(r.Item))
 }
 
 // GPUCount returns how many GPUs it holds; a share of one counts as a fraction.

@@ -24,15 +24,15 @@ type Query struct {
 
 	// Takes returns how long the job would run undisturbed on so many nodes of an
 	// offer with so many GPUs in use on each, and false if it cannot run there. It
-	// is the same for offers whose nodes are alike. Nil means that the work scales
-	// with the TFLOPS in use.
+	// is the same for offers whose nodes are alike. Nil means that Run says it.
 	RunTime func(o *fleet.Offer, nodes, gpus int) (time.Duration, bool)
-	// Run is how long it runs on Base TFLOPS in all, where Takes is nil. Without Run
-	// an hour is reckoned with, and the options are guessed; without Base it is
-	// meant on the slowest GPUs that would do. GPUs whose speed is unknown are taken
-	// to be as fast as Base says.
-	Run        time.Duration
-	BaseTFLOPS float64
+	// Run is how long it runs on its reference with as many GPUs as it asks for, where RunTime is nil;
+	// elsewhere it follows from that by the rule for expected run times. Without Run an hour is reckoned
+	// with, and the options are guessed. GPUs whose speed is unknown are taken to be as fast as the
+	// reference.
+	Run       time.Duration
+	Reference job.Reference
+	Spec      *job.Spec // for its max_duration; may be nil
 
 	Setup time.Duration // of the environment, on each new node
 	// Stage returns how long it takes to bring the data to a node of an offer, and
@@ -281,17 +281,26 @@ func (q *Query) compare(a, b *Option) int {
 	return cmp.Or(first, second, strings.Compare(a.Offer.Name, b.Offer.Name), a.Nodes-b.Nodes)
 }
 
-// setDefaults fills in what is not known: one hour, on the slowest node that fits.
+// setDefaults compares the offers of a guess by their speeds: with the slowest node that fits.
 func (q *Query) setDefaults(f *Fit) {
-	if q.RunTime != nil || q.BaseTFLOPS > 0 && q.Run > 0 {
+	if q.RunTime != nil || q.Run > 0 || q.Reference.TFLOPS > 0 {
 		return
 	}
 
-	q.BaseTFLOPS = f.SlowestTFLOPS() * float64(max(f.need.Nodes, 1))
+	for i := range f.hosts {
+		h := &f.hosts[i]
+		if h.gpus == 0 || h.speed <= 0 {
+			continue
+		}
+
+		if s := h.speed / float64(h.gpus); q.Reference.TFLOPS == 0 || s < q.Reference.TFLOPS {
+			q.Reference.TFLOPS = s
+		}
+	}
 }
 
 // runTime returns how long the job runs without interruptions, and whether that is a guess.
-func (q *Query) runTime(o *fleet.Offer, h *host, nodes int) (run time.Duration, guessed, ok bool) {
+func (q *Query) runTime(o *fleet.Offer, h *host, need *fleet.Need, nodes int) (run time.Duration, guessed, ok bool) {
 	if q.RunTime != nil {
 		run, ok = q.RunTime(o, nodes, h.gpus)
 		return run, false, ok
@@ -302,11 +311,18 @@ func (q *Query) runTime(o *fleet.Offer, h *host, nodes int) (run time.Duration, 
 		run = time.Hour
 	}
 
-	if h.speed > 0 && q.BaseTFLOPS > 0 {
-		run = job.Seconds(run.Seconds() * q.BaseTFLOPS / (h.speed * float64(nodes)))
+	asked := 0
+	if need.MaxGPUs > 0 {
+		asked = max(need.GPUs*need.Nodes, 1)
 	}
 
-	return run, guessed, true
+	outlook := job.Outlook{Reference: q.Reference}
+	on := job.Hardware{GPU: o.GPU, GPUs: h.gpus * nodes}
+	if h.gpus > 0 {
+		on.TFLOPS = h.speed / float64(h.gpus)
+	}
+
+	return outlook.RunTime(q.Spec, run, asked, on), guessed, true
 }
 
 // options tells the ways to provision one offer.
@@ -323,7 +339,7 @@ func (q *Query) options(o *fleet.Offer, h *host, need *fleet.Need, tell func(Opt
 	var last time.Duration
 
 	for n := max(need.Nodes, 1); n <= most; n *= 2 {
-		run, guessed, ok := q.runTime(o, h, n)
+		run, guessed, ok := q.runTime(o, h, need, n)
 		if !ok || last > 0 && run >= last {
 			return
 		}
@@ -422,17 +438,4 @@ func withInterruptions(work, every, again, rate float64) (takes, losses float64,
 	losses = whole*math.Expm1(rate*every) + math.Expm1(rate*(work-whole*every))
 
 	return losses * (1/rate + again), losses, true
-}
-
-// SlowestTFLOPS returns the TFLOPS that the slowest node on which the need fits would use,
-// 0 if that is known of none.
-func (f *Fit) SlowestTFLOPS() float64 {
-	slowest := 0.0
-	for i := range f.hosts {
-		if s := f.hosts[i].speed; s > 0 && (slowest == 0 || s < slowest) {
-			slowest = s
-		}
-	}
-
-	return slowest
 }

@@ -70,7 +70,7 @@ func TestTheObjectiveDecides(t *testing.T) {
 			got := provision.Options(
 				offers,
 				need(1),
-				provision.Query{Now: noon, Objective: c.objective, HourValue: c.value, Run: 10 * time.Hour, BaseTFLOPS: 50},
+				provision.Query{Now: noon, Objective: c.objective, HourValue: c.value, Run: 10 * time.Hour, Reference: ref(50)},
 			)
 
 			if !slices.Equal(optionNames(got), c.want) {
@@ -121,6 +121,9 @@ func TestOnlyWhatFitsIsOffered(t *testing.T) {
 	}
 }
 
+// ref is a GPU of another model than any offer's.
+func ref(tflops float64) job.Reference { return job.Reference{GPU: "base", TFLOPS: tflops} }
+
 func TestMoneyAndTimesOfAnOption(t *testing.T) {
 	t.Parallel()
 	const h, m = time.Hour, time.Minute
@@ -138,15 +141,15 @@ func TestMoneyAndTimesOfAnOption(t *testing.T) {
 		"by the hour":                {fleet.Offer{Hourly: 6e6, BillingIncrement: job.Duration(h)}, provision.Query{Run: 61 * m}, 1, 0, 61 * m, 12},
 		"at least":                   {fleet.Offer{Hourly: 6e6, MinBilling: job.Duration(2 * h)}, provision.Query{Run: m}, 1, 0, m, 12},
 		"staging":                    {fleet.Offer{Hourly: 6e6}, provision.Query{Run: h, Stage: stage}, 1, 6 * m, 66 * m, 7.1},
-		"several nodes":              {fleet.Offer{Hourly: 6e6}, provision.Query{Run: h, BaseTFLOPS: 200, Stage: stage}, 2, 6 * m, 66 * m, 14.2},
-		"half the speed":             {fleet.Offer{Hourly: 6e6}, provision.Query{Run: h, BaseTFLOPS: 200}, 1, 0, 2 * h, 12},
-		"a speed that is looked up":  {fleet.Offer{GPU: "known", Hourly: 6e6, TFLOPS: -1}, provision.Query{Run: h, BaseTFLOPS: 200}, 1, 0, 4 * h, 24},
-		"a speed that nobody knows":  {fleet.Offer{Hourly: 6e6, TFLOPS: -1}, provision.Query{Run: h, BaseTFLOPS: 200}, 1, 0, h, 6},
+		"several nodes":              {fleet.Offer{Hourly: 6e6}, provision.Query{Run: h, Reference: ref(100), Stage: stage}, 2, 6 * m, 66 * m, 14.2},
+		"half the speed":             {fleet.Offer{Hourly: 6e6}, provision.Query{Run: h, Reference: ref(200)}, 1, 0, 2 * h, 12},
+		"a speed that is looked up":  {fleet.Offer{GPU: "known", Hourly: 6e6, TFLOPS: -1}, provision.Query{Run: h, Reference: ref(200)}, 1, 0, 4 * h, 24},
+		"a speed that nobody knows":  {fleet.Offer{Hourly: 6e6, TFLOPS: -1}, provision.Query{Run: h, Reference: ref(200)}, 1, 0, h, 6},
 		"what the caller knows":      {fleet.Offer{Hourly: 6e6}, provision.Query{RunTime: func(_ *fleet.Offer, n, g int) (time.Duration, bool) { return time.Duration(10*n+g) * m, true }}, 2, 0, 21 * m, 4.2},
 		"spot that is never lost":    {fleet.Offer{Hourly: 6e6, Spot: true}, provision.Query{Run: h}, 1, 0, h, 6},
 		"no work at all":             {fleet.Offer{Hourly: 6e6, Spot: true, LossRate: 1}, provision.Query{RunTime: func(*fleet.Offer, int, int) (time.Duration, bool) { return 0, true }}, 1, 0, 0, 0},
 		"spot by the hour, 1 loss":   {fleet.Offer{Hourly: 6e6, Spot: true, LossRate: math.Ln2, BillingIncrement: job.Duration(h)}, provision.Query{Run: h}, 1, 0, job.Seconds(3600 / math.Ln2), 15},
-		"a job that needs no GPU":    {fleet.Offer{Hourly: 6e6}, provision.Query{Run: h, BaseTFLOPS: 200}, 0, 0, h, 6},
+		"a job that needs no GPU":    {fleet.Offer{Hourly: 6e6}, provision.Query{Run: h, Reference: ref(200)}, 0, 0, h, 6},
 		"spot by the second, 1 loss": {fleet.Offer{Hourly: 6e6, Spot: true, LossRate: math.Ln2}, provision.Query{Run: h}, 1, 0, job.Seconds(3600 / math.Ln2), 6 / math.Ln2},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -339,10 +342,9 @@ func TestBestIsSortedAndSteady(t *testing.T) {
 			Now: noon,
 			Objective: rapid.SampledFrom([]job.Objective{job.ObjectiveTime, job.ObjectiveCost, job.ObjectiveBalanced}).
 				Draw(t, "objective"),
-			HourValue: money.PerHour(rapid.Float64Range(0, 20).Draw(t, "value")),
-			Run:       time.Duration(rapid.IntRange(1, 100_000).Draw(t, "run")) * time.Second,
-			BaseTFLOPS: rapid.Float64Range(1, 5000).
-				Draw(t, "base"),
+			HourValue:       money.PerHour(rapid.Float64Range(0, 20).Draw(t, "value")),
+			Run:             time.Duration(rapid.IntRange(1, 100_000).Draw(t, "run")) * time.Second,
+			Reference:       ref(rapid.Float64Range(1, 5000).Draw(t, "base")),
 			CheckpointEvery: time.Duration(rapid.IntRange(0, 7200).Draw(t, "every")) * time.Second,
 		}
 
@@ -455,7 +457,7 @@ func BenchmarkBest(b *testing.B) {
 		Objective:       job.ObjectiveBalanced,
 		HourValue:       1,
 		Run:             5 * time.Hour,
-		BaseTFLOPS:      312,
+		Reference:       job.Reference{GPU: "base", TFLOPS: 312},
 		CheckpointEvery: 10 * time.Minute,
 	}
 

@@ -39,7 +39,7 @@ func (it *Item) Clone() *Item {
 func (l *Queue) ShapeOf(need fleet.Need) *Shape {
 	s, ok := l.shapes[need]
 	if !ok {
-		s = &Shape{Need: need, lasts: map[time.Duration]int{}}
+		s = &Shape{Need: need, lasts: map[length]int{}}
 		l.shapes[need] = s
 	}
 
@@ -92,9 +92,10 @@ func (s *sample) own() *sample {
 
 // pastRecord is the JSON form of a sample, with the oldest run first.
 type pastRecord struct {
-	User id.User         `json:"user,omitempty"`
-	GPUs int             `json:"gpus"`
-	Runs []time.Duration `json:"runs"`
+	User    id.User         `json:"user,omitempty"`
+	Program string          `json:"program,omitempty"`
+	GPUs    int             `json:"gpus"`
+	Runs    []time.Duration `json:"runs"`
 }
 
 // MarshalJSON writes the run times, by user and number of GPUs.
@@ -103,11 +104,11 @@ func (p *Past) MarshalJSON() ([]byte, error) {
 
 	for k, s := range p.runs {
 		runs := slices.Concat(s.order[s.next:], s.order[:s.next])
-		list = append(list, pastRecord{k.user, k.gpus, runs})
+		list = append(list, pastRecord{k.user, k.program, k.gpus, runs})
 	}
 
 	slices.SortFunc(list, func(a, b pastRecord) int {
-		return cmp.Or(cmp.Compare(a.User, b.User), cmp.Compare(a.GPUs, b.GPUs))
+		return cmp.Or(cmp.Compare(a.User, b.User), cmp.Compare(a.Program, b.Program), cmp.Compare(a.GPUs, b.GPUs))
 	})
 
 	return json.Marshal(list)
@@ -127,7 +128,7 @@ func (p *Past) UnmarshalJSON(text []byte) error {
 			s.add(ran)
 		}
 
-		p.runs[group{r.User, r.GPUs}] = s
+		p.runs[group{r.User, r.Program, r.GPUs}] = s
 	}
 
 	return nil

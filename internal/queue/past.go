@@ -1,24 +1,44 @@
 package queue
 
 import (
+	"fmt"
 	"slices"
 	"time"
 
+	"trainyard/internal/humanize"
 	"trainyard/internal/id"
 )
 
-// Past is the durations of earlier runs, from which the duration of a job is estimated if its
-// owner declares none. Runs that ended by themselves are grouped by user and number of GPUs,
-// by number of GPUs, and all together; the narrowest group with enough runs is used. The zero
-// value is empty.
+// Past is the durations of earlier runs that succeeded, on what their jobs ask for, from which the duration of a
+// job is estimated if its owner declares none. They are grouped by what the user ran, by user and number of GPUs,
+// by number of GPUs, and all together; the narrowest group with enough runs is used. The zero value is empty.
 type Past struct {
 	runs map[group]*sample
 }
 
+// Kin is what jobs are compared by.
+type Kin struct {
+	User    id.User
+	Program Program
+	GPUs    int // that it asks for, of all nodes together
+}
+
+// Program is what a job runs.
+type Program struct {
+	Key   string `json:",omitempty"` // the same for runs with other data, numbers or seeds; "" if unknown
+	Label string `json:",omitempty"` // for people: train.py
+}
+
+// KinOf returns what a queued job is compared by.
+func KinOf(it *Item) Kin {
+	return Kin{User: it.User, Program: it.Program, GPUs: it.Shape.Need.GPUs * it.Shape.Need.Nodes}
+}
+
 // group is what jobs have in common that are expected to take equally long.
 type group struct {
-	user id.User
-	gpus int // -1 for any
+	user    id.User
+	program string
+	gpus    int // -1 for any
 }
 
 // sample is the durations of the newest runs of a group.
@@ -32,14 +52,47 @@ type sample struct {
 
 const (
 	minRuns      = 20   // of a group before it is used for an estimate
+	minAlike     = 5    // of a group that ran the same program
 	minSurvivors = 5    // runs that took longer than the age of a run, before its remaining time is estimated
 	maxRuns      = 2000 // kept of each group
 )
 
-func groups(u id.User, gpus int) [3]group { return [3]group{{u, gpus}, {"", gpus}, {"", -1}} }
+// groups returns the groups that a job belongs to, the narrowest first. A job of which it is not known what it runs
+// is in none of the first kind.
+func groups(k *Kin) []group {
+	all := [4]group{{k.User, k.Program.Key, k.GPUs}, {k.User, "", k.GPUs}, {"", "", k.GPUs}, {"", "", -1}}
+	if k.Program.Key == "" {
+		return all[1:]
+	}
 
-// Add adds the duration of a run.
-func (p *Past) Add(u id.User, gpus int, ran time.Duration) {
+	return all[:]
+}
+
+// enough is how many runs of a group are needed for an estimate.
+func (g *group) enough() int {
+	if g.program != "" {
+		return minAlike
+	}
+
+	return minRuns
+}
+
+// describe says what so many runs of a group have in common.
+func (g *group) describe(k *Kin, count int) string {
+	switch {
+	case g.program != "":
+		return fmt.Sprintf("%s of %s", humanize.Count(count, "past run"), k.Program.Label)
+	case g.user != "":
+		return fmt.Sprintf("%s of %s with %s", humanize.Count(count, "past job"), g.user, humanize.Count(g.gpus, "GPU"))
+	case g.gpus >= 0:
+		return fmt.Sprintf("%s with %s", humanize.Count(count, "past job"), humanize.Count(g.gpus, "GPU"))
+	}
+
+	return humanize.Count(count, "past job")
+}
+
+// Add adds the duration of a run that succeeded, as it would have been on what its job asks for.
+func (p *Past) Add(k Kin, ran time.Duration) {
 	if ran <= 0 {
 		return
 	}
@@ -48,15 +101,15 @@ func (p *Past) Add(u id.User, gpus int, ran time.Duration) {
 		p.runs = map[group]*sample{}
 	}
 
-	for _, k := range groups(u, gpus) {
-		s := p.runs[k]
+	for _, g := range groups(&k) {
+		s := p.runs[g]
 		if s == nil {
 			s = &sample{}
 		}
 
 		s = s.own()
 		s.add(ran)
-		p.runs[k] = s
+		p.runs[g] = s
 	}
 }
 
@@ -77,42 +130,44 @@ func (s *sample) add(ran time.Duration) {
 	s.sum += ran
 }
 
-// MeanDuration returns the mean duration of similar runs and their number, both 0 if there are
-// too few.
-func (p *Past) MeanDuration(u id.User, gpus int) (mean time.Duration, count int) {
-	if p == nil {
-		return 0, 0
-	}
-
-	for _, k := range groups(u, gpus) {
-		if s := p.runs[k]; s != nil && len(s.sorted) >= minRuns {
-			return s.sum / time.Duration(len(s.sorted)), len(s.sorted)
-		}
-	}
-
-	return 0, 0
+// Estimate is how long jobs like one took.
+type Estimate struct {
+	Mean      time.Duration
+	Low, High time.Duration // of the middle 80 %
+	Basis     string        // which jobs those are: "12 past runs of train.py"
 }
 
-// Interval returns the range of the middle 80 % of the durations of similar runs.
-func (p *Past) Interval(u id.User, gpus int) (low, high time.Duration) {
-	for _, k := range groups(u, gpus) {
-		if s := p.runs[k]; s != nil && len(s.sorted) >= minRuns {
-			return s.sorted[len(s.sorted)/10], s.sorted[len(s.sorted)*9/10]
-		}
+// Estimate returns how long jobs like one took, and false if there are too few.
+func (p *Past) Estimate(k Kin) (Estimate, bool) {
+	if p == nil {
+		return Estimate{}, false
 	}
 
-	return 0, 0
+	for _, g := range groups(&k) {
+		s := p.runs[g]
+		if s == nil || len(s.sorted) < g.enough() {
+			continue
+		}
+
+		n := len(s.sorted)
+
+		return Estimate{
+			Mean: s.sum / time.Duration(n), Low: s.sorted[n/10], High: s.sorted[n*9/10], Basis: g.describe(&k, n),
+		}, true
+	}
+
+	return Estimate{}, false
 }
 
 // RemainingTime returns the expected remaining time of a run of this age: the median of the
 // similar runs that took longer, less its age. It is 0 if there are too few of them.
-func (p *Past) RemainingTime(u id.User, gpus int, age time.Duration) time.Duration {
+func (p *Past) RemainingTime(k Kin, age time.Duration) time.Duration {
 	if p == nil {
 		return 0
 	}
 
-	for _, k := range groups(u, gpus) {
-		s := p.runs[k]
+	for _, g := range groups(&k) {
+		s := p.runs[g]
 		if s == nil {
 			continue
 		}

@@ -4,38 +4,47 @@ import (
 	"testing"
 	"time"
 
+	"trainyard/internal/id"
 	"trainyard/internal/queue"
 )
+
+func kin(u id.User, gpus int) queue.Kin { return queue.Kin{User: u, GPUs: gpus} }
+
+// mean returns how long jobs like one took, and which those are.
+func mean(p *queue.Past, k queue.Kin) (time.Duration, string) {
+	got, _ := p.Estimate(k)
+	return got.Mean, got.Basis
+}
 
 func TestPastSpeaksForTheNarrowestKinOfWhichItKnowsEnough(t *testing.T) {
 	t.Parallel()
 	var p queue.Past
-	if mean, of := p.MeanDuration("ann", 1); mean != 0 || of != 0 {
-		t.Errorf("an empty past expects %s of %d", mean, of)
+	if mean, of := mean(&p, kin("ann", 1)); mean != 0 || of != "" {
+		t.Errorf("an empty past expects %s of %q", mean, of)
 	}
 
 	for i := range 30 {
-		p.Add("bob", 1, time.Duration(i+1)*time.Minute)
+		p.Add(kin("bob", 1), time.Duration(i+1)*time.Minute)
 	}
 
-	if mean, of := p.MeanDuration("ann", 1); mean != 15*time.Minute+30*time.Second || of != 30 {
-		t.Errorf("ann's first job is expected to run %s by %d others, want 15m30s by bob's 30", mean, of)
+	if mean, of := mean(&p, kin("ann", 1)); mean != 15*time.Minute+30*time.Second || of != "30 past jobs with 1 GPU" {
+		t.Errorf("ann's first job is expected to run %s by %q, want 15m30s by bob's 30", mean, of)
 	}
 
 	for range 20 {
-		p.Add("ann", 1, time.Hour)
+		p.Add(kin("ann", 1), time.Hour)
 	}
 
-	if mean, of := p.MeanDuration("ann", 1); mean != time.Hour || of != 20 {
-		t.Errorf("ann's jobs are expected to run %s by %d, want an hour by her own 20", mean, of)
+	if mean, of := mean(&p, kin("ann", 1)); mean != time.Hour || of != "20 past jobs of ann with 1 GPU" {
+		t.Errorf("ann's jobs are expected to run %s by %q, want an hour by her own 20", mean, of)
 	}
 
-	if mean, _ := p.MeanDuration("ann", 8); mean == 0 {
+	if mean, _ := mean(&p, kin("ann", 8)); mean == 0 {
 		t.Error("nothing is expected of a job of another size, though 50 jobs are known")
 	}
 
-	if low, high := p.Interval("bob", 1); low != 4*time.Minute || high != 28*time.Minute {
-		t.Errorf("four out of five end between %s and %s, want 4m and 28m", low, high)
+	if got, _ := p.Estimate(kin("bob", 1)); got.Low != 4*time.Minute || got.High != 28*time.Minute {
+		t.Errorf("four out of five end between %s and %s, want 4m and 28m", got.Low, got.High)
 	}
 }
 
@@ -43,18 +52,18 @@ func TestPastExpectsOfAnOldJobThatItIsOneOfTheLongOnes(t *testing.T) {
 	t.Parallel()
 	var p queue.Past
 	for i := range 100 {
-		p.Add("ann", 1, time.Duration(i+1)*time.Minute)
+		p.Add(kin("ann", 1), time.Duration(i+1)*time.Minute)
 	}
 
-	if left := p.RemainingTime("ann", 1, 0); left != 51*time.Minute {
+	if left := p.RemainingTime(kin("ann", 1), 0); left != 51*time.Minute {
 		t.Errorf("a new job has %s left, want the median, 51m", left)
 	}
 
-	if left := p.RemainingTime("ann", 1, 80*time.Minute); left != 11*time.Minute {
+	if left := p.RemainingTime(kin("ann", 1), 80*time.Minute); left != 11*time.Minute {
 		t.Errorf("a job of 80m has %s left, want 11m: half of the 20 longer ones end by then", left)
 	}
 
-	if left := p.RemainingTime("ann", 1, 200*time.Minute); left != 0 {
+	if left := p.RemainingTime(kin("ann", 1), 200*time.Minute); left != 0 {
 		t.Errorf("a job older than all has %s left, want 0 for not known", left)
 	}
 }
@@ -63,14 +72,44 @@ func TestPastForgetsTheOldest(t *testing.T) {
 	t.Parallel()
 	var p queue.Past
 	for range 2000 {
-		p.Add("ann", 1, time.Hour)
+		p.Add(kin("ann", 1), time.Hour)
 	}
 
 	for range 2000 {
-		p.Add("ann", 1, time.Minute)
+		p.Add(kin("ann", 1), time.Minute)
 	}
 
-	if mean, of := p.MeanDuration("ann", 1); mean != time.Minute || of != 2000 {
-		t.Errorf("expects %s by %d, want a minute by the newest 2000", mean, of)
+	if mean, of := mean(&p, kin("ann", 1)); mean != time.Minute || of != "2,000 past jobs of ann with 1 GPU" {
+		t.Errorf("expects %s by %q, want a minute by the newest 2000", mean, of)
+	}
+}
+
+// TestPastComparesJobsByWhatTheyRan: runs of the same program tell more than other jobs of the same size.
+func TestPastComparesJobsByWhatTheyRan(t *testing.T) {
+	t.Parallel()
+	var p queue.Past
+	train := queue.Kin{User: "ada", Program: queue.Program{Key: "train", Label: "train.py"}, GPUs: 2}
+	other := queue.Kin{User: "ada", Program: queue.Program{Key: "eval", Label: "eval.py"}, GPUs: 2}
+
+	for range 40 {
+		p.Add(other, time.Minute)
+	}
+
+	for range 4 {
+		p.Add(train, 3*time.Hour)
+	}
+
+	if _, of := mean(&p, train); of != "44 past jobs of ada with 2 GPUs" {
+		t.Errorf("4 runs of train.py are too few: the estimate is by %q", of)
+	}
+
+	p.Add(train, 3*time.Hour)
+
+	if mean, of := mean(&p, train); mean != 3*time.Hour || of != "5 past runs of train.py" {
+		t.Errorf("train.py is expected to run %s by %q, want 3h by its 5 past runs", mean, of)
+	}
+
+	if left := p.RemainingTime(train, 2*time.Hour); left != time.Hour {
+		t.Errorf("a run of 2h has %s left, want 1h as the other runs of train.py", left)
 	}
 }

@@ -31,20 +31,63 @@ type Item struct {
 	Spec     *job.Spec     // as submitted; never changed
 	Since    time.Time     // in the queue since
 	Deferred bool          // that it waits instead of having nodes provisioned has been decided and recorded
+	Program  Program       // what it runs, if its duration has to be estimated from that
+
+	length length // as of when it was added
 }
 
 // Shape is all queued jobs with the same need.
 type Shape struct {
 	Need  fleet.Need
-	Count int                   // queued jobs of this shape
-	lasts map[time.Duration]int // their durations, each with the number of jobs
+	Count int            // queued jobs of this shape
+	lasts map[length]int // their durations, each with the number of jobs
 }
 
-// Shortest returns the duration of the shortest of them, 0 if none is known.
-func (s *Shape) Shortest() time.Duration {
+// length is how long a job lasts, and what that is for.
+type length struct {
+	lasts     time.Duration
+	reference job.Reference
+	limit     job.Duration // of wall time; 0 for none
+	fixed     bool         // equally long on all hardware
+	measured  bool         // by its speed, which may make it shorter elsewhere
+}
+
+func lengthOf(it *Item) length {
+	l := length{lasts: it.Lasts}
+	if it.Outlook != nil {
+		l.reference, l.measured = it.Outlook.Reference, it.Outlook.Speed != nil
+	}
+
+	if it.Spec != nil {
+		l.limit, l.fixed = it.Spec.MaxDuration, it.Spec.Expect == 0 && it.Spec.MaxDuration > 0
+	}
+
+	return l
+}
+
+// Shortest returns the least that any of them can take on hardware, 0 if no duration is known. Jobs whose
+// speed was measured count with a nanosecond: how fast they are there is not known here.
+func (s *Shape) Shortest(on job.Hardware) time.Duration {
+	asked := s.Need.GPUs * s.Need.Nodes
+
 	var shortest time.Duration
-	for d := range s.lasts {
-		if d > 0 && (shortest == 0 || d < shortest) {
+	for l := range s.lasts {
+		if l.lasts <= 0 {
+			continue
+		}
+
+		d := time.Nanosecond
+		if !l.measured {
+			spec := job.Spec{MaxDuration: l.limit}
+			if !l.fixed {
+				spec.Expect = job.Duration(l.lasts)
+			}
+
+			o := job.Outlook{Reference: l.reference}
+			d = o.RunTime(&spec, l.lasts, asked, on)
+		}
+
+		if shortest == 0 || d < shortest {
 			shortest = d
 		}
 	}
@@ -111,7 +154,8 @@ func (l *Queue) Add(it *Item, need fleet.Need) {
 		l.shapeCount++
 	}
 
-	s.lasts[it.Lasts]++
+	it.length = lengthOf(it)
+	s.lasts[it.length]++
 	l.length++
 	l.roll.enter(it)
 }
@@ -138,9 +182,9 @@ func (l *Queue) Remove(it *Item) {
 	l.length--
 	l.roll.leave(it)
 
-	it.Shape.lasts[it.Lasts]--
-	if it.Shape.lasts[it.Lasts] == 0 {
-		delete(it.Shape.lasts, it.Lasts)
+	it.Shape.lasts[it.length]--
+	if it.Shape.lasts[it.length] == 0 {
+		delete(it.Shape.lasts, it.length)
 	}
 
 	it.Shape.Count--

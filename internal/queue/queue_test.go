@@ -12,6 +12,7 @@ import (
 
 	"trainyard/internal/fleet"
 	"trainyard/internal/id"
+	"trainyard/internal/job"
 	"trainyard/internal/queue"
 )
 
@@ -131,7 +132,7 @@ func compare(t *rapid.T, l *queue.Queue, m *model, usage map[id.User]float64) {
 	}
 
 	for _, it := range m.items {
-		if got, want := it.Shape.Shortest(), shortest[it.Shape.Need]; got != want {
+		if got, want := it.Shape.Shortest(job.Hardware{}), shortest[it.Shape.Need]; got != want {
 			t.Fatalf("the shortest of shape %+v lasts %s, want %s", it.Shape.Need, got, want)
 		}
 

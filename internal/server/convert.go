@@ -47,6 +47,11 @@ func toJob(j *job.Job) api.Job {
 		Needs:     j.Needs,
 		Pipeline:  j.Pipeline,
 		Cost:      float64(j.Cost),
+		Ran:       ranOf(j),
+	}
+
+	if j.Reference != (job.Reference{}) {
+		out.ExpectOn = &api.Reference{GPU: j.Reference.GPU, TFLOPS: j.Reference.TFLOPS}
 	}
 
 	if j.Spec != nil {
@@ -63,6 +68,21 @@ func toJob(j *job.Job) api.Job {
 	}
 
 	return out
+}
+
+// ranOf returns how long the ended runs of a job ran. Of jobs that ended before this was recorded only the first
+// start and the end are known.
+func ranOf(j *job.Job) job.Duration {
+	if j.Ran == 0 && j.State.Final() && !j.Started.IsZero() {
+		return duration(j.Ended.Sub(j.Started))
+	}
+
+	return duration(j.Ran)
+}
+
+// duration is a duration as it is shown, in milliseconds.
+func duration(d time.Duration) job.Duration {
+	return job.Duration(max(d, 0).Truncate(time.Millisecond))
 }
 
 // addSpec shows what a job asks for.
@@ -82,6 +102,7 @@ func addSpec(out *api.Job, s *job.Spec) {
 // is not posted yet, and how far it has come by now in place of what its ended runs did.
 func addBrief(out *api.Job, b *yardmaster.Brief) {
 	out.Nodes, out.FakeGPUs, out.Cost = b.Nodes, b.FakeGPUs, max(out.Cost, float64(b.Cost))
+	out.Ran = max(out.Ran, duration(b.Ran))
 	if p := b.Progress; p != nil {
 		out.Work, out.Done, out.Percent = p.Work, nil, nil
 		if !p.At.IsZero() {

@@ -150,6 +150,7 @@ func (s *simulation) resume(m *model, began time.Duration) {
 		m.rate = s.rateOf(m, t)
 	}
 
+	m.pace = s.paceOf(m)
 	m.life.last = m
 	m.advance(s)
 	s.schedule(m)

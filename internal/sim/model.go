@@ -10,6 +10,7 @@ import (
 	"trainyard/internal/job"
 	"trainyard/internal/money"
 	"trainyard/internal/place"
+	"trainyard/internal/queue"
 	"trainyard/internal/yardmaster"
 )
 
@@ -29,7 +30,8 @@ type model struct {
 	since       time.Duration  // did and ran are as of then
 	rate        float64        // units per second
 	did         float64        // units done, over all runs of the job
-	ran         time.Duration  // of a job that only lasts
+	ran         time.Duration  // of a job that only lasts: on its reference, if it has one
+	pace        float64        // with which ran grows
 	gen         int            // of its schedule: an event that was entered for an older one is void
 	broken      bool           // stopped without time to save a checkpoint
 	halted      bool           // does no work any more
@@ -167,6 +169,7 @@ func (s *simulation) start(m *model) {
 		m.rate = s.rateOf(m, t)
 	}
 
+	m.pace = s.paceOf(m)
 	s.tally.started(m)
 
 	for i := range m.allocations {
@@ -179,13 +182,29 @@ func (s *simulation) start(m *model) {
 
 // rateOf returns how fast the run is where it is.
 func (s *simulation) rateOf(m *model, t *job.Speed) float64 {
-	return place.RateOn(t, m.allocations, func(n id.Node) *fleet.Node {
-		if h, ok := s.hosts[n]; ok {
-			return &h.node
-		}
+	return place.RateOn(t, m.allocations, s.nodeOf)
+}
 
-		return nil
-	})
+// paceOf returns how many seconds of its duration the run of a job that only lasts gets done in a second.
+func (s *simulation) paceOf(m *model) float64 {
+	if m.life.job.Reference == nil {
+		return 1
+	}
+
+	it := queue.Item{
+		Shape:   &queue.Shape{Need: fleet.NeedOf(m.life.job.Spec, job.Floor{}, nil)},
+		Outlook: &job.Outlook{Reference: *m.life.job.Reference},
+	}
+
+	return place.Pace(&it, m.allocations, s.nodeOf)
+}
+
+func (s *simulation) nodeOf(n id.Node) *fleet.Node {
+	if h, ok := s.hosts[n]; ok {
+		return &h.node
+	}
+
+	return nil
 }
 
 // reportRank sends the report of one rank to the yard.
@@ -235,7 +254,24 @@ func (s *simulation) scheduleFixed(m *model) {
 		}
 	}
 
-	s.scheduleAt(m, max(m.works, s.now)+goal-m.ran, turn)
+	s.scheduleAt(m, max(m.works, s.now)+m.wall(goal-m.ran), turn)
+}
+
+// wall returns how long it takes to get so much of a duration done, and progress how much is done in a time.
+func (m *model) wall(of time.Duration) time.Duration {
+	if m.pace == 1 {
+		return of
+	}
+
+	return job.Seconds(of.Seconds() / m.pace)
+}
+
+func (m *model) progress(in time.Duration) time.Duration {
+	if m.pace == 1 {
+		return in
+	}
+
+	return job.Seconds(in.Seconds() * m.pace)
 }
 
 func (s *simulation) scheduleAt(m *model, at time.Duration, turn func(*model)) {
@@ -258,7 +294,7 @@ func (m *model) advance(s *simulation) {
 
 	m.since = s.now
 	if m.life.job.Duration > 0 {
-		m.ran += passed
+		m.ran += m.progress(passed)
 		return
 	}
 
@@ -328,7 +364,7 @@ func (m *model) lose() {
 	}
 
 	// What was done in earlier runs is safe.
-	m.ran = max(m.ran-lost, l.ran)
+	m.ran = max(m.ran-m.progress(lost), l.ran)
 	before := m.did
 	m.did = max(m.did-m.rate*lost.Seconds(), l.saved)
 	m.lostWork += before - m.did

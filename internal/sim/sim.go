@@ -37,6 +37,9 @@ type Job struct {
 	// Duration is how long it runs on any node, for a job of a trace that records only
 	// that. 0 means that its speed decides.
 	Duration time.Duration
+	// Reference is the GPU that Duration is for: on others it takes as long as the rule for expected run
+	// times says. Nil means that it takes equally long everywhere.
+	Reference *job.Reference
 	// Speed is how fast it really is, and how much work it really has, where that
 	// is not what its spec says. Nil means that the spec is right.
 	Speed *job.Speed

@@ -262,10 +262,10 @@ func aimFields() []field {
 			kind:    durationKind(func(s *job.Spec) *job.Duration { return &s.Expect }, minTime, maxTime),
 			example: "6h",
 			also:    []string{"expected", "estimate", "estimated_duration"},
-			doc: "How long you expect a run to take, from the start of its program, on the slowest node that fits; faster " +
-				"nodes are assumed to take less. " +
-				"The schedule uses it until the running job has a forecast of its own; max_duration, if given, takes its place. " +
-				"The job is reported as late when its estimated finish is later than this long after it was submitted.",
+			doc: "How long you expect the job to take on the hardware it asks for, set-up included, waiting not. If it asks " +
+				"for no GPU model, the most common one of the nodes that could run it is meant; on other GPUs the run time is " +
+				"scaled by TFLOPS and number. The schedule uses it until the running job has a forecast of its own. It never " +
+				"stops the job, which is reported as late when it is estimated to run longer.",
 		},
 		{
 			name:    "max_duration",

@@ -457,3 +457,9 @@ func checkPromises(y *Yard) error {
 
 // PromiseCount returns how many starts wait for stops.
 func PromiseCount(y *Yard) int { return len(y.promises) }
+
+// Estimate returns how long jobs like one took, as policies are told.
+func (y *Yard) Estimate(owner id.User, command string, gpus int) queue.Estimate {
+	got, _ := y.past.Estimate(queue.Kin{User: owner, Program: y.programOf(&job.Spec{Run: command}), GPUs: gpus})
+	return got
+}

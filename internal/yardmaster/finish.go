@@ -1,12 +1,15 @@
 package yardmaster
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 
+	"trainyard/internal/forecast/history"
 	"trainyard/internal/humanize"
 	"trainyard/internal/id"
 	"trainyard/internal/job"
+	"trainyard/internal/queue"
 )
 
 // finish ends a run whose ranks have all ended, and decides what becomes of its job.
@@ -22,8 +25,8 @@ func (y *Yard) finish(r *jobRecord, run *runRecord) {
 		run.Reason = rank.Describe(cause)
 	}
 
-	if !run.Started.IsZero() && r.running != nil && (cause == job.CauseNone || cause == job.CauseUserCode) {
-		y.past.Add(r.Owner, r.running.GPUs, y.now.Sub(run.Started))
+	if cause == job.CauseNone {
+		y.rememberDuration(r, run)
 	}
 
 	done := r.Done
@@ -49,6 +52,41 @@ func (y *Yard) finish(r *jobRecord, run *runRecord) {
 	y.decideNext(r, run, cause, rank)
 	y.leaveRun(r, run, cause)
 	r.run = nil
+}
+
+// rememberDuration records how long a run that succeeded took, as it would have on what its job asks for. A run that
+// continued from a checkpoint is only a part of its job, and tells nothing.
+func (y *Yard) rememberDuration(r *jobRecord, run *runRecord) {
+	if run.Started.IsZero() || r.running == nil || run.Epoch > 1 && r.outlook.Resumes {
+		return
+	}
+
+	need := &r.running.Shape.Need
+	kin := queue.Kin{User: r.Owner, Program: y.programOf(r.Spec), GPUs: need.GPUs * need.Nodes}
+	y.past.Add(kin, job.Seconds(y.now.Sub(run.Started).Seconds()*r.running.Pace))
+}
+
+// maxPrograms bounds how many commands are remembered with what they run.
+const maxPrograms = 4096
+
+// programOf returns what a job runs, as jobs are compared by it.
+func (y *Yard) programOf(s *job.Spec) queue.Program {
+	program, known := y.programs[s.Run]
+	if !known {
+		program = history.ProgramOf(s.Run)
+		if y.programs == nil || len(y.programs) >= maxPrograms {
+			y.programs = map[string]history.Program{}
+		}
+
+		y.programs[s.Run] = program
+	}
+
+	name := history.PlainName(s.Name)
+	if program.Words == "" {
+		return queue.Program{}
+	}
+
+	return queue.Program{Key: name + ": " + program.Words, Label: cmp.Or(program.Name, name)}
 }
 
 // next decides by the failure catalogue what becomes of a job whose run has ended.

@@ -39,6 +39,7 @@ func (y *Yard) launch(r *jobRecord, s *place.Start) {
 	y.runs[run.ID] = run
 	y.carryOut(r, run)
 	r.run, r.Last = run, s.Allocations[0].Node
+	y.recordFirstGPU(r, &s.Allocations[0])
 	r.running = y.running.add(r.entry, &run.Run, s.Allocations, y.nodes.Of)
 	y.bookNodes(r, run)
 
@@ -85,6 +86,9 @@ func (y *Yard) bookNodes(r *jobRecord, run *runRecord) {
 			Memory: k.Memory,
 			Since:  run.Ordered,
 			Ends:   ends,
+
+			Program: r.entry.Program.Key,
+			Pace:    r.running.Pace,
 		})
 
 		if n, ok := y.nodes.Get(k.Node); ok {

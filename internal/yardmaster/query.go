@@ -23,7 +23,8 @@ type Brief struct {
 	FakeGPUs   bool // it has GPUs that are declared, not real
 	// Progress is nil if the job has ended. Its At is zero if the progress is unknown.
 	Progress *job.Progress
-	Cost     money.Amount // so far, including what is not posted yet
+	Cost     money.Amount  // so far, including what is not posted yet
+	Ran      time.Duration // so far, all runs together
 }
 
 // Briefs returns a brief of each job; that of one that is not in memory is empty.
@@ -38,7 +39,7 @@ func (y *Yard) Briefs(now time.Time, jobs []id.Job) []Brief {
 		}
 
 		b := &list[i]
-		b.Cost = y.costOf(r)
+		b.Cost, b.Ran = y.costOf(r), r.ranBy(y.now)
 
 		if why, waits := y.explain(v, r); waits {
 			b.WaitReason = why.Sentence
@@ -60,6 +61,15 @@ func (y *Yard) Briefs(now time.Time, jobs []id.Job) []Brief {
 	}
 
 	return list
+}
+
+// ranBy returns how long the runs of a job have run by now.
+func (r *jobRecord) ranBy(now time.Time) time.Duration {
+	if r.run == nil || r.run.Started.IsZero() {
+		return r.Ran
+	}
+
+	return r.Ran + max(now.Sub(r.run.Started), 0)
 }
 
 // costOf returns what a job has cost so far, including what is not posted yet.

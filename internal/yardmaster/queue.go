@@ -54,6 +54,10 @@ func (y *Yard) describeItem(r *jobRecord) fleet.Need {
 		Spec: r.Spec, Since: y.now, Deferred: y.ledger.Decision(r.ID) != nil,
 	}
 
+	if lasts == 0 {
+		r.entry.Program = y.programOf(r.Spec)
+	}
+
 	return need
 }
 

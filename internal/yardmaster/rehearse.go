@@ -66,6 +66,7 @@ func (y *Yard) Rehearse(now time.Time, owner id.User, file []Candidate) (*Rehear
 
 		r.outlook = job.NewOutlook(&r.Job)
 		r.outlook.Forecast = c.Forecast
+		y.recordReference(r)
 
 		if _, err := y.data.PlaceOf(c.Spec.Place, c.Spec.Data); err != nil {
 			return nil, err

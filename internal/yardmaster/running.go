@@ -13,15 +13,16 @@ import (
 	"trainyard/internal/queue"
 )
 
-// expectedEnd returns when a run is expected to end: by the forecast, else by what its owner
-// declared, else by the remaining work at its rate. Zero if that is unknown.
+// expectedEnd returns when a run is expected to end: by the forecast, else by the remaining work at its
+// rate, else by how long such a run takes on its nodes. Zero if that is unknown.
 func expectedEnd(now time.Time, s *job.Spec, run *job.Run, rn *place.Running) time.Time {
-	if f := rn.Outlook.Forecast; f != nil && f.Informed() && !run.Started.IsZero() && f.At.After(run.Started) {
-		end := f.End()
-		if latest := run.Started.Add(time.Duration(s.MaxDuration)); s.MaxDuration > 0 && latest.Before(end) {
-			end = latest
-		}
+	limit := time.Time{}
+	if s.MaxDuration > 0 && !run.Started.IsZero() {
+		limit = run.Started.Add(time.Duration(s.MaxDuration))
+	}
 
+	if f := rn.Outlook.Forecast; f != nil && f.Informed() && !run.Started.IsZero() && f.At.After(run.Started) {
+		end := earlier(f.End(), limit)
 		if end.Before(now) {
 			end = now
 		}
@@ -29,15 +30,25 @@ func expectedEnd(now time.Time, s *job.Spec, run *job.Run, rn *place.Running) ti
 		return end
 	}
 
-	if d := s.DeclaredDuration(); d > 0 {
-		if !run.Started.IsZero() {
-			return run.Started.Add(d)
-		}
-
-		return run.Ordered.Add(d)
+	if at, known := rn.ExpectedEnd(now); known {
+		return earlier(at, limit)
 	}
 
-	at, _ := rn.ExpectedEnd(now)
+	switch {
+	case rn.Takes == 0:
+		return time.Time{}
+	case run.Started.IsZero():
+		return run.Ordered.Add(rn.Takes)
+	}
+
+	return run.Started.Add(rn.Takes)
+}
+
+// earlier returns a time, or the limit if there is one before it.
+func earlier(at, limit time.Time) time.Time {
+	if !limit.IsZero() && limit.Before(at) {
+		return limit
+	}
 
 	return at
 }
@@ -73,6 +84,7 @@ func recordWork(now time.Time, j *job.Job, run *job.Run, rn *place.Running, caus
 
 	if !run.Started.IsZero() {
 		j.Served += now.Sub(run.Started).Seconds() * rn.GPUCount()
+		j.Ran += now.Sub(run.Started)
 	}
 
 	switch {
@@ -109,6 +121,7 @@ func (l *runningJobs) add(
 	rn := &place.Running{
 		Item: it, Run: run.ID, Allocations: allocations, Rate: place.RateOn(it.Outlook.Speed, allocations, node),
 		Ordered: run.Ordered, Began: run.Started, Stopping: run.Stop != job.StopNone,
+		Pace: place.Pace(it, allocations, node), Takes: place.RunTimeOn(it, allocations, node),
 	}
 
 	for _, s := range allocations {

@@ -82,6 +82,7 @@ func (m Submit) handle(y *Yard) (any, error) {
 		}}
 
 		r.outlook = job.NewOutlook(&r.Job)
+		y.recordReference(r)
 
 		if _, err := y.data.PlaceOf(nj.Spec.Place, nj.Spec.Data); err != nil {
 			return nil, err

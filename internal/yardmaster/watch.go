@@ -65,7 +65,7 @@ func (y *Yard) markRunning(r *jobRecord, run *runRecord) {
 	y.changedRun(run)
 
 	r.running.Began = y.now
-	if r.Spec.DeclaredDuration() > 0 || r.running.Rate > 0 {
+	if r.running.Takes > 0 || r.running.Rate > 0 {
 		y.bookNodes(r, run) // the expected end counts from the start
 	}
 

@@ -19,6 +19,7 @@ import (
 
 	"trainyard/internal/dataset"
 	"trainyard/internal/fleet"
+	"trainyard/internal/forecast/history"
 	"trainyard/internal/id"
 	"trainyard/internal/job"
 	"trainyard/internal/ledger"
@@ -94,18 +95,20 @@ type Yard struct {
 	orders *batch.Orders
 
 	queue       *queue.Queue
-	past        queue.Past         // durations of earlier runs
-	running     runningJobs        // jobs that hold nodes, by number
-	promises    []*promise         // starts that wait for stops, oldest first
-	promisesDue bool               // something changed for which a promise may wait
-	wakeTimer   *timers.Timer      // when the policy wants to plan again
-	demand      provision.Demand   // for nodes that are kept ready
-	aheadDue    bool               // something changed for which nodes may have to be provisioned ahead
-	aheadTimer  *timers.Timer      // when nodes that could not be had are tried again
-	expired     []id.Job           // ended jobs to forget once they have been taken
-	reservation *place.Reservation // of the last round
-	waits       map[id.Job]string  // jobs that the last plan lets wait although there is room, and why
-	unprovided  map[id.Job]string  // jobs for which the last plan could not provision nodes, and why
+	past        queue.Past                 // durations of earlier runs
+	programs    map[string]history.Program // what commands run
+	references  references                 // GPUs that expected run times are for
+	running     runningJobs                // jobs that hold nodes, by number
+	promises    []*promise                 // starts that wait for stops, oldest first
+	promisesDue bool                       // something changed for which a promise may wait
+	wakeTimer   *timers.Timer              // when the policy wants to plan again
+	demand      provision.Demand           // for nodes that are kept ready
+	aheadDue    bool                       // something changed for which nodes may have to be provisioned ahead
+	aheadTimer  *timers.Timer              // when nodes that could not be had are tried again
+	expired     []id.Job                   // ended jobs to forget once they have been taken
+	reservation *place.Reservation         // of the last round
+	waits       map[id.Job]string          // jobs that the last plan lets wait although there is room, and why
+	unprovided  map[id.Job]string          // jobs for which the last plan could not provision nodes, and why
 	timers      timers.Timers
 	lastTick    time.Time // last tick
 	planDue     bool      // something changed that may lead to another plan

@@ -48,6 +48,9 @@ type progress struct {
 	trust       trust
 	done, total reading.Number
 	unsent      bool
+
+	remaining       reading.Number // as the program estimates
+	remainingUnsent bool
 }
 
 // note is something that happened in the program.
@@ -185,6 +188,10 @@ func (g *Gatherer) begin(from *origin, name string) *series {
 // advance takes how far the program says it is. A source that is trusted more is not contradicted.
 func (g *Gatherer) advance(from *origin, r reading.Reading) {
 	p := &g.progress
+	if from.trust >= p.trust && r.Remaining.Known && plausible(r.Remaining) {
+		p.remaining, p.remainingUnsent = r.Remaining, true
+	}
+
 	if !r.Done.Known && !r.Total.Known || from.trust < p.trust {
 		return
 	}

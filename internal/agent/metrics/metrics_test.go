@@ -209,6 +209,62 @@ func TestWhatTheSDKTells(t *testing.T) {
 	}
 }
 
+// TestStatusMessagesWithoutSteps: of a program that says how much it has done in percent, its metrics are by percent
+// too, and what it estimates itself is passed on.
+func TestStatusMessagesWithoutSteps(t *testing.T) {
+	t.Parallel()
+	p := start(t)
+	p.add("received.jsonl", `{"source": "status", "at": 1794744001, "step": 0, "done": 0, "total": 100}`+"\n"+
+		`{"source": "status", "at": 1794744013, "step": 12, "done": 12, "total": 100, "remaining": 88, "metrics": {"loss": 4}}`+"\n"+
+		`{"source": "status", "at": 1794744025, "step": 24, "done": 24, "total": 100, "remaining": 90, "metrics": {"loss": 3}}`+"\n")
+
+	p.poll()
+	p.expect("loss", "12=4 24=3 from Hugging Face's status messages")
+
+	if got := p.progress(); got != "24 of 100" {
+		t.Errorf("progress is %s", got)
+	}
+
+	news, _ := p.g.Unsent(100)
+	if news.Remaining == nil || *news.Remaining != 90 {
+		t.Errorf("the program's own estimate is %v, want 90 s", news.Remaining)
+	}
+
+	p.g.MarkSent()
+
+	if news, more := p.g.Unsent(100); more {
+		t.Errorf("it is sent again: %+v", news)
+	}
+
+	p.add("received.jsonl", `{"source": "status", "at": 1794744026, "remaining": 89}`+"\n")
+	p.poll()
+
+	if news, more := p.g.Unsent(100); !more || news.Remaining == nil || *news.Remaining != 89 || news.Done != nil {
+		t.Errorf("of a message with an estimate alone %+v is sent", news)
+	}
+}
+
+// TestProgressBarsTellTheTimeThatIsLeft: the outermost of nested bars is about the whole run.
+func TestProgressBarsTellTheTimeThatIsLeft(t *testing.T) {
+	t.Parallel()
+
+	for text, want := range map[string]float64{
+		" 25%|██▌   | 5/20 [00:10<00:30,  2.00s/it, loss=0.2]\n":                             30,
+		" 25%|██▌   | 5/20 [1:00:00<3:00:10, 720.00s/it]\n":                                  3*3600 + 10,
+		"train:  40%|████      | [00:20<00:30]\n":                                            30,
+		"epochs:  10%|█ | 1/10 [00:10<01:30]\nbatches:  50%|█████ | 5/10 [00:05<00:05]\n": 90,
+	} {
+		p := start(t)
+		p.print(text)
+		p.poll()
+
+		news, _ := p.g.Unsent(100)
+		if news.Remaining == nil || *news.Remaining != want {
+			t.Errorf("%q: %v s are left, want %g", text, news.Remaining, want)
+		}
+	}
+}
+
 func TestStatusMessagesSayTheLastValueAgain(t *testing.T) {
 	t.Parallel()
 	p := start(t)

@@ -16,6 +16,8 @@ type batch struct {
 	bad      map[string]metric.Point
 	notes    int
 	progress bool
+
+	remaining bool
 }
 
 // Unsent returns what has not been sent to the server, at most limit points, and whether there is anything. It
@@ -58,13 +60,18 @@ func (g *Gatherer) Unsent(limit int) (api.RunMetrics, bool) {
 		}
 	}
 
+	if p := &g.progress; p.remainingUnsent {
+		g.inFlight.remaining = true
+		out.Remaining = &p.remaining.Value
+	}
+
 	for _, n := range g.notes[:min(len(g.notes), api.MaxMetricNotes)] {
 		out.Notes = append(out.Notes, api.MetricNote{Kind: n.Kind, Step: n.step, At: n.at, Text: clip(n.Text, 500)})
 	}
 
 	g.inFlight.notes = len(out.Notes)
 
-	return out, len(out.Series) > 0 || g.inFlight.progress || len(out.Notes) > 0
+	return out, len(out.Series) > 0 || g.inFlight.progress || g.inFlight.remaining || len(out.Notes) > 0
 }
 
 // MarkSent says that the server has accepted the last batch.
@@ -79,6 +86,10 @@ func (g *Gatherer) MarkSent() {
 
 	if g.inFlight.progress {
 		g.progress.unsent = false
+	}
+
+	if g.inFlight.remaining {
+		g.progress.remainingUnsent = false
 	}
 
 	g.notes = slices.Delete(g.notes, 0, g.inFlight.notes)

@@ -48,17 +48,18 @@ func (o *Options) Flags(cmd *cobra.Command) {
 	flags := cmd.Flags()
 	flags.StringVar(&o.Metric, "metric", "", "plot the curve of this `metric`")
 	flags.BoolVar(&o.NoPlot, "no-plot", false, "do not plot the curve")
+	flags.BoolVar(&o.Methods, "methods", false, "show what each method estimates, with its weight and its error so far")
 	cmd.MarkFlagsMutuallyExclusive("metric", "no-plot")
 }
 
 func (f *Forecasts) forecast() *cobra.Command {
-	o := Options{Methods: true}
+	var o Options
 	cmd := &cobra.Command{
 		Use:   "forecast [JOB]",
 		Short: "Show when a job will finish, or how accurate forecasts have been",
 		Long: `Show the estimated finish of a job with its prediction interval, what the estimate is
-based on and what each method estimates, and plot the curve of its metric with its expected
-course.
+based on, and plot the curve of its metric with its expected course. --methods adds what each
+method estimates.
 
 Without a job, show how accurate forecasts have been so far. Every method is replayed on
 every finished job as if the job were still running. Its weight follows from its error,
@@ -66,14 +67,15 @@ and the prediction interval from the errors of the weighted mean. Until enough j
 finished, intervals are guesses and marked with "~".`,
 		Example: `  trainyard forecast
   trainyard forecast j7
+  trainyard forecast j7 --methods
   trainyard forecast j7 --metric train_loss
   trainyard forecast j7 -o json | jq .end`,
 		Args:              exit.Args(0, 1, "job"),
 		ValidArgsFunction: f.complete,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if len(args) == 0 {
-				if o.Metric != "" || o.NoPlot {
-					return exit.Usagef(cmd, "--metric and --no-plot need a job")
+				if o.Metric != "" || o.NoPlot || o.Methods {
+					return exit.Usagef(cmd, "--metric, --no-plot and --methods need a job")
 				}
 
 				return f.call(func(c *api.Client) error { return f.showRecord(cmd.Context(), c) })

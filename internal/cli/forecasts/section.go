@@ -107,24 +107,24 @@ func (f *Forecasts) times(j *api.JobDetail, w *wishes, now time.Time) []console.
 	}
 
 	fields := []console.Field{{Name: "Estimated start", Value: starts}, takes, {Name: "Estimated finish", Value: end}}
-	if !never(made) && (startKnown || made.End.After(due(&j.Job, w.Expect))) {
-		fields = append(fields, late(made, j, w))
+	if !never(made) && (startKnown || made.End.After(due(&j.Job, w.Expect, now))) {
+		fields = append(fields, late(made, j, w, now))
 	}
 
 	return append(fields, cost(made, j.Budget))
 }
 
 // late says whether a job will finish on time, if it has a deadline or an expected duration.
-func late(made *api.Forecast, j *api.JobDetail, w *wishes) console.Field {
+func late(made *api.Forecast, j *api.JobDetail, w *wishes, now time.Time) console.Field {
 	field := console.Field{Name: "On time"}
-	at := due(&j.Job, w.Expect)
+	at := due(&j.Job, w.Expect, now)
 	if at.IsZero() {
 		return field
 	}
 
 	than := "its deadline"
 	if j.Deadline == nil || at.Before(*j.Deadline) {
-		than = "expected (" + humanize.Duration(w.Expect) + " after submission)"
+		than = "expected (" + humanize.Duration(w.Expect) + " of run time)"
 	}
 
 	expected, worst := lateness(made, at)
@@ -199,6 +199,8 @@ var basis = map[job.Basis]string{
 	job.BasisHistory: "similar jobs that have finished",
 	job.BasisBoth:    "its own curve and similar jobs that have finished",
 	job.BasisExpect:  "its owner's estimate (expect)",
+
+	job.BasisReported: "the remaining time that its program reports",
 }
 
 // target says what a job is to reach, and the probability that it does not.

@@ -26,7 +26,7 @@ func Left(j *api.Job, now time.Time) table.Cell {
 	}
 
 	f := j.Forecast
-	switch late, perhaps := lateness(f, due(j, j.Expect)); {
+	switch late, perhaps := lateness(f, due(j, j.Expect, now)); {
 	case never(f):
 		return table.Cell{Text: text, Color: table.Red}
 	case late > 0:
@@ -98,16 +98,26 @@ func left(j *api.Job, now time.Time) job.Band {
 	return job.Band{Low: max(b.Low, 0), Mid: max(b.Mid, 0), High: max(b.High, 0)}
 }
 
-// due returns when a job ought to be done: by its deadline or by what its owner expects,
-// whichever is earlier; zero if there is neither.
-func due(j *api.Job, expect job.Duration) time.Time {
+// due returns when a job ought to be done: by its deadline, or when it has run as long as its owner expects,
+// whichever is earlier; zero if there is neither. The time in the queue does not count against the latter.
+func due(j *api.Job, expect job.Duration, now time.Time) time.Time {
 	var at time.Time
 	if j.Deadline != nil {
 		at = *j.Deadline
 	}
 
-	if expected := j.Submitted.Add(time.Duration(expect)); expect > 0 && (at.IsZero() || expected.Before(at)) {
-		at = expected
+	if expect <= 0 {
+		return at
+	}
+
+	ran := time.Duration(j.Ran)
+	if ran == 0 && j.State == job.Running { // a server of an older release does not say
+		ran = max(now.Sub(j.Since), 0)
+	}
+
+	whole := ran + job.Seconds(left(j, now).Mid)
+	if ending := j.Forecast.End.Add(time.Duration(expect) - whole); at.IsZero() || ending.Before(at) {
+		at = ending
 	}
 
 	return at

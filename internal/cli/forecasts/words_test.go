@@ -42,17 +42,19 @@ func TestLatenessIsMeasuredByTheEarlierWish(t *testing.T) {
 		"in time":             {5 * time.Hour, 0, "yes: 3h earlier than its deadline"},
 		"perhaps":             {150 * time.Minute, 0, "maybe: up to 30m later than its deadline"},
 		"late":                {time.Hour, 0, "no: 1h later than its deadline"},
-		"expected earlier":    {5 * time.Hour, 2 * time.Hour, "no: 1h later than expected (2h after submission)"},
+		"expected earlier":    {5 * time.Hour, 2 * time.Hour, "no: 1h later than expected (2h of run time)"},
 		"expected later":      {time.Hour, 9 * time.Hour, "no: 1h later than its deadline"},
-		"expected and enough": {0, 9 * time.Hour, "yes: 6h earlier than expected (9h after submission)"},
+		"expected and enough": {0, 9 * time.Hour, "yes: 6h earlier than expected (9h of run time)"},
 	} {
-		j := &api.JobDetail{Job: api.Job{Submitted: noon.Add(-time.Hour)}}
+		j := &api.JobDetail{Job: api.Job{State: job.Running, Submitted: noon.Add(-24 * time.Hour), Ran: job.Duration(time.Hour)}}
 		if tt.deadline > 0 {
 			j.Deadline = new(noon.Add(tt.deadline))
 		}
 
 		made := &api.Forecast{End: noon.Add(2 * time.Hour), EndHigh: noon.Add(3 * time.Hour)}
-		if got := late(made, j, &wishes{Expect: job.Duration(tt.expect)}).Value; got != tt.want {
+		made.At, made.Remaining.Mid = noon, 7200
+		j.Forecast = made
+		if got := late(made, j, &wishes{Expect: job.Duration(tt.expect)}, noon).Value; got != tt.want {
 			t.Errorf("%s: %q, want %q", name, got, tt.want)
 		}
 	}

@@ -47,6 +47,14 @@ type Past struct {
 	End      float64     `json:"end"`     // work at which it was done: on the axis of its curve
 	// At is how many seconds of running each point of the curve came at; empty if that is not known.
 	At []float64 `json:"at,omitempty"`
+	// Reported is what the program itself estimated to remain, oldest first; empty if it did not.
+	Reported []Reported `json:"reported,omitempty"`
+}
+
+// Reported is a program's own estimate of its remaining time.
+type Reported struct {
+	At        float64 `json:"at"`        // seconds of running
+	Remaining float64 `json:"remaining"` // seconds
 }
 
 // Compare puts past jobs in order: the newest first.

@@ -248,7 +248,11 @@ func drawPast(t *rapid.T, v *place.View) {
 	v.Past = &queue.Past{}
 	for range rapid.SampledFrom([]int{0, 30, 2100}).Draw(t, "past jobs") {
 		ran := time.Duration(rapid.IntRange(1, 1e6).Draw(t, "ran")) * time.Millisecond
-		v.Past.Add(rapid.SampledFrom(users).Draw(t, "whose"), rapid.IntRange(0, 2).Draw(t, "gpus"), ran)
+		v.Past.Add(queue.Kin{
+			User:    rapid.SampledFrom(users).Draw(t, "whose"),
+			Program: queue.Program{Key: rapid.SampledFrom([]string{"", "train.py"}).Draw(t, "program")},
+			GPUs:    rapid.IntRange(0, 2).Draw(t, "gpus"),
+		}, ran)
 	}
 }
 

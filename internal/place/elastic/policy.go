@@ -81,8 +81,9 @@ type member struct {
 	run              *place.Running // nil if it is queued
 	minGPUs, maxGPUs int            // GPUs
 	step             int            // number of GPUs by which it grows
-	curve            *job.Curve
-	perNode          int // GPUs that it can have on one node
+	gpu              *fleet.GPU     // of the kind that it can have
+	curve            *job.Curve     // nil if its speed is unknown
+	perNode          int            // GPUs that it can have on one node
 	has, assigned    int
 }
 
@@ -369,7 +370,7 @@ func (b *builder) most(s *queue.Shape, pool int) int {
 // newMember returns what a job can have of a kind of GPU, and whether it can have anything.
 func newMember(it *queue.Item, run *place.Running, kind *allocate.Kind, most int) (m member, ok bool) {
 	need := &it.Shape.Need
-	m = member{it: it, run: run, step: 1, perNode: max(min(need.MaxGPUs, kind.Largest), 1), maxGPUs: most}
+	m = member{it: it, run: run, gpu: kind.GPU, step: 1, perNode: max(min(need.MaxGPUs, kind.Largest), 1), maxGPUs: most}
 	m.minGPUs = max(need.Nodes*need.GPUs, 1)
 	if need.GPUs == need.MaxGPUs {
 		m.step = need.GPUs
@@ -427,10 +428,15 @@ func (m *member) remainingTime(now time.Time, gpus int) float64 {
 		return math.Inf(1)
 	}
 
-	// The declared duration is for the minimum number of GPUs.
-	rest := math.Max(m.it.Lasts.Seconds()-lineup.Served(now, m.it, m.run)/float64(m.minGPUs), 0)
+	if m.curve != nil { // the declared duration is for the minimum number of GPUs
+		rest := math.Max(m.it.Lasts.Seconds()-lineup.ServedAsked(now, m.it, m.run)/float64(m.minGPUs), 0)
 
-	return rest * m.rate(m.minGPUs) / math.Max(m.rate(gpus), 1e-12)
+		return rest * m.rate(m.minGPUs) / math.Max(m.rate(gpus), 1e-12)
+	}
+
+	rest := m.it.Lasts - job.Seconds(lineup.ServedAsked(now, m.it, m.run)/float64(m.minGPUs))
+
+	return place.RunTimeOf(m.it, max(rest, 0), m.gpu, gpus, m.it.Shape.Need.Nodes).Seconds()
 }
 
 // reason explains the allocation of a job. takers are the jobs that get GPUs which it holds now; if

@@ -59,8 +59,9 @@ type reach struct{ gpus, each int }
 
 // source is what options depend on.
 type source struct {
-	shape *queue.Shape
-	speed *job.Speed
+	shape     *queue.Shape
+	speed     *job.Speed
+	reference job.Reference // of the expected run time of a job of unknown speed
 }
 
 func newMarket(v *place.View, p Policy) *market {
@@ -119,7 +120,7 @@ func (m *market) add(it *queue.Item, r *place.Running) {
 func (t *task) findCurrent(m *market) bool {
 	own := option{gpus: t.run.GPUs, nodes: len(t.run.Allocations), rate: math.Max(t.run.Rate, tiny)}
 	if t.item.Outlook.Speed == nil {
-		own.rate = 1
+		own.rate = cmp.Or(t.run.Pace, 1)
 	}
 
 	for i, s := range t.run.Allocations {
@@ -185,6 +186,9 @@ func (m *market) remainingWork(t *task) float64 {
 	if t.run != nil {
 		left, known = t.run.RemainingWork(m.view.Now)
 		served = t.run.Served(m.view.Now)
+		if o.Speed == nil {
+			served = t.run.ServedAsked(m.view.Now)
+		}
 	}
 
 	if known {
@@ -238,7 +242,7 @@ func (t *task) hasFastest() bool {
 // options lists the ways to run a job: kind by kind, counts rising, each faster
 // than the one before it.
 func (m *market) options(it *queue.Item) []option {
-	key := source{it.Shape, it.Outlook.Speed}
+	key := source{it.Shape, it.Outlook.Speed, it.Outlook.Reference}
 	if opts, ok := m.optionCache[key]; ok {
 		return opts
 	}
@@ -267,7 +271,7 @@ func (m *market) appendOptions(opts []option, kind int, r reach, it *queue.Item)
 	if speed == nil {
 		if least <= most {
 			opts = append(opts, option{kind: kind, gpus: least, nodes: max(need.Nodes, (least+r.each-1)/r.each),
-				rate: 1})
+				rate: it.Outlook.Reference.Pace(least, place.HardwareOf(gpu, least))})
 		}
 
 		return opts

@@ -29,6 +29,15 @@ func Served(now time.Time, it *queue.Item, run *place.Running) float64 {
 	return it.Outlook.Served
 }
 
+// ServedAsked is the GPU-seconds that a job would have needed on what it asks for to come as far as it has.
+func ServedAsked(now time.Time, it *queue.Item, run *place.Running) float64 {
+	if run != nil {
+		return run.ServedAsked(now)
+	}
+
+	return it.Outlook.Served
+}
+
 // NodeNames names the nodes of seats.
 func NodeNames(seats []place.Allocation) string {
 	if len(seats) > 1 {

@@ -30,7 +30,9 @@ type choiceKey struct {
 	length int // logarithm of how long it lasts, in steps of a twentieth
 	every  time.Duration
 	noSpot bool
-	base   float64
+	base   job.Reference
+	fixed  bool         // equally long on all hardware
+	limit  job.Duration // of wall time
 }
 
 type offerKey struct {
@@ -88,7 +90,13 @@ func (o *Catalogue) First(need *fleet.Need, q *provision.Query) (provision.Optio
 		int(math.Log(max(q.Run.Seconds(), 1)) * 20),
 		q.CheckpointEvery,
 		q.NoSpot,
-		q.BaseTFLOPS,
+		q.Reference,
+		false,
+		0,
+	}
+
+	if q.Spec != nil && q.Spec.MaxDuration > 0 {
+		key.fixed, key.limit = q.Spec.Expect == 0, q.Spec.MaxDuration
 	}
 
 	at, known := o.choices[key]

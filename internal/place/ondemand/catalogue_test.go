@@ -48,7 +48,7 @@ func drawQuery(t *rapid.T) (fleet.Need, provision.Query) {
 		Objective:       job.ObjectiveBalanced,
 		HourValue:       rapid.SampledFrom([]money.PerHour{2, 50}).Draw(t, "value"),
 		Run:             time.Duration(rapid.IntRange(1, 20000).Draw(t, "seconds")) * time.Second,
-		BaseTFLOPS:      100,
+		Reference:       job.Reference{GPU: "base", TFLOPS: 100},
 		CheckpointEvery: 10 * time.Minute,
 	}
 }

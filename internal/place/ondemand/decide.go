@@ -1,7 +1,6 @@
 package ondemand
 
 import (
-	"math"
 	"math/bits"
 	"slices"
 	"time"
@@ -34,7 +33,6 @@ type decider struct {
 // shape is what is known of all jobs with one need.
 type shape struct {
 	timeline.Shape
-	tflops float64 // of one GPU, for which expected run times are meant; 0 if unknown
 }
 
 // maxVisits bounds how many nodes a round looks at for jobs that wait.
@@ -196,7 +194,7 @@ func (d *decider) offer(w *waiting, a *tenant.Allowance) (provision.Option, bool
 	}
 
 	q := Query(d.view, w.item, Length{
-		Lasts: d.lasts(w.item), HourValue: w.value, Setup: d.terms.Setup, TFLOPS: w.shape.tflops,
+		Lasts: d.lasts(w.item), HourValue: w.value, Setup: d.terms.Setup,
 	})
 
 	best, ok := d.catalogue.First(need, &q)
@@ -347,9 +345,8 @@ func (d *decider) lasts(it *queue.Item) time.Duration {
 		return it.Lasts
 	}
 
-	need := &it.Shape.Need
-	if mean, of := d.view.Past.MeanDuration(it.User, need.GPUs*need.Nodes); of > 0 {
-		return mean
+	if past, ok := d.view.Past.Estimate(queue.KinOf(it)); ok {
+		return past.Mean
 	}
 
 	return d.terms.Guess
@@ -358,29 +355,16 @@ func (d *decider) lasts(it *queue.Item) time.Duration {
 // runs returns how long a job runs on nodes of a pool.
 func (d *decider) runs(w *waiting, pool *timeline.Pool) time.Duration {
 	need := &w.item.Shape.Need
-	if o := w.item.Outlook; o != nil && o.Speed != nil {
-		var model string
-		var memory job.Bytes
-		if g := pool.Sample.Node.Inventory.GPUs; len(g) > 0 {
-			model, memory = g[0].Model, g[0].Memory
-		}
 
-		if t, known := o.RemainingTime(o.Speed.On(model, memory).Rate(need.GPUs*need.Nodes, need.Nodes)); known {
-			return t
-		}
+	var gpu *fleet.GPU
+	if all := pool.Sample.Node.Inventory.GPUs; len(all) > 0 && need.MaxGPUs > 0 {
+		gpu = &all[0]
 	}
 
-	lasts := d.lasts(w.item)
-	if need.MaxGPUs == 0 || w.shape.tflops == 0 || pool.TFLOPS == 0 {
-		return lasts
-	}
-
-	return job.Seconds(lasts.Seconds() * w.shape.tflops / pool.TFLOPS)
+	return place.RunTimeOf(w.item, d.lasts(w.item), gpu, need.GPUs*need.Nodes, need.Nodes)
 }
 
-// shapeOf returns what is known of a job's need: which pools could run it, and for which speed
-// its expected run time is meant, which is that of the slowest suitable GPU of the yard's own
-// nodes, or else of the slowest offer.
+// shapeOf returns what is known of a job's need: which pools could run it.
 func (d *decider) shapeOf(it *queue.Item) *shape {
 	if s, ok := d.shapes[it.Shape]; ok {
 		return s
@@ -389,18 +373,6 @@ func (d *decider) shapeOf(it *queue.Item) *shape {
 	s := &shape{}
 	d.timeline.Compare(&s.Shape, &it.Shape.Need)
 	d.shapes[it.Shape] = s
-
-	slowest := math.Inf(1)
-	for _, pool := range s.Able {
-		if pool.Class != fleet.OnDemand && pool.TFLOPS > 0 {
-			slowest = min(slowest, pool.TFLOPS)
-		}
-	}
-
-	s.tflops = slowest
-	if math.IsInf(slowest, 1) {
-		s.tflops = d.catalogue.Fit(&it.Shape.Need).SlowestTFLOPS() / float64(max(it.Shape.Need.GPUs, 1))
-	}
 
 	return s
 }

@@ -52,19 +52,17 @@ type Length struct {
 	Lasts     time.Duration
 	HourValue money.PerHour
 	Setup     time.Duration // of a new node
-	// TFLOPS of one GPU for which Lasts is meant; 0 if unknown.
-	TFLOPS float64
 }
 
 // Query describes a job to package provision.
 func Query(v *place.View, it *queue.Item, l Length) provision.Query {
-	need := &it.Shape.Need
 	q := provision.Query{
 		Now: v.Now, Objective: job.ObjectiveBalanced, HourValue: l.HourValue, Setup: l.Setup,
-		Run: l.Lasts, BaseTFLOPS: l.TFLOPS * float64(max(need.GPUs, 1)*need.Nodes),
+		Run: l.Lasts, Spec: it.Spec,
 	}
 
 	if o := it.Outlook; o != nil {
+		q.Reference = o.Reference
 		q.CheckpointEvery = o.Every
 		q.NoSpot = !o.Resumes && l.Lasts > 2*time.Hour
 		if o.Speed != nil {

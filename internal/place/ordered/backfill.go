@@ -4,6 +4,7 @@ import (
 	"math/bits"
 	"slices"
 	"sort"
+	"strings"
 	"time"
 
 	"trainyard/internal/fleet"
@@ -122,7 +123,8 @@ func (f *planner) bookStarts() {
 		s := &f.plan.Starts[f.booked]
 		hold := fleet.Hold{Job: s.Item.Job, CPUs: s.Item.Shape.Need.CPUs, Memory: s.Item.Shape.Need.Memory}
 
-		if s.Item.Lasts == 0 { // its end is unknown: it holds its nodes without a time
+		takes := place.RunTimeOn(s.Item, s.Allocations, f.node)
+		if takes == 0 { // its end is unknown: it holds its nodes without a time
 			if f.endless == nil {
 				f.endless = map[int32]int{}
 			}
@@ -134,7 +136,7 @@ func (f *planner) bookStarts() {
 			continue
 		}
 
-		hold.Ends = f.view.Now.Add(s.Item.Lasts)
+		hold.Ends = f.view.Now.Add(takes)
 
 		for k, seat := range s.Allocations {
 			at := f.rooms[f.booked][k]
@@ -148,6 +150,18 @@ func (f *planner) bookStarts() {
 			room.Holds = slices.Insert(room.Holds, i, hold)
 		}
 	}
+}
+
+// node returns a node of the view.
+func (f *planner) node(name id.Node) *fleet.Node {
+	at, found := slices.BinarySearchFunc(f.view.Rooms, name, func(r fleet.Room, n id.Node) int {
+		return strings.Compare(string(r.Node.ID), string(n))
+	})
+	if !found {
+		return nil
+	}
+
+	return f.view.Rooms[at].Node
 }
 
 // freeAt returns when the room will fit the need, and whether that is sure. It
@@ -248,8 +262,7 @@ func (h *reservation) backfill(f *planner, it *queue.Item, st *shapeState) []int
 
 	need := &st.match.Need
 
-	inTime := h.inTime(f, it.Lasts)
-	if !inTime && st.tight {
+	if st.tight && !h.anyInTime(f, it, st) {
 		return nil
 	}
 
@@ -266,6 +279,7 @@ func (h *reservation) backfill(f *planner, it *queue.Item, st *shapeState) []int
 		s := h.rooms[at]
 
 		take := min(need.MaxGPUs, bits.OnesCount64(gpus))
+		inTime := h.inTime(f, it, at)
 		if !inTime && (s.gpus < take || s.cpus < need.CPUs || s.memory < need.Memory) {
 			continue
 		}
@@ -279,21 +293,51 @@ func (h *reservation) backfill(f *planner, it *queue.Item, st *shapeState) []int
 	// What is free and to spare only gets less. So if this job, which would be in
 	// time, found no room, no other of its shape will; and if it would not be, only
 	// those that would be may.
-	st.tight = st.tight || !inTime
-	st.full = fit < need.Nodes || !h.inTime(f, it.Shape.Shortest())
+	st.tight = st.tight || !h.anyInTime(f, it, st)
+	st.full = fit < need.Nodes || !h.shortestInTime(f, it, st)
 
 	return nil
 }
 
-// inTime reports whether a job that starts now and lasts so long will have ended when the kept nodes are needed.
-func (h *reservation) inTime(f *planner, lasts time.Duration) bool {
-	return lasts > 0 && !h.at.IsZero() && !f.view.Now.Add(lasts).After(h.at)
+// inTime reports whether a job that starts now in a kept room will have ended when the room is needed.
+func (h *reservation) inTime(f *planner, it *queue.Item, at int32) bool {
+	if h.at.IsZero() {
+		return false
+	}
+
+	room := f.trial.room(at)
+
+	return h.endsBefore(f, place.RunTimeIn(it, room.Node, f.shapes[it.Shape].match.MatchingGPUs(room)))
+}
+
+// anyInTime reports whether the job would be in time in any of the kept rooms that are of a kind for it.
+func (h *reservation) anyInTime(f *planner, it *queue.Item, st *shapeState) bool {
+	return slices.ContainsFunc(h.order, func(at int32) bool {
+		return st.match.Eligible(f.trial.room(at)) && h.inTime(f, it, at)
+	})
+}
+
+// shortestInTime reports whether any job of the shape might be in time in any of the kept rooms.
+func (h *reservation) shortestInTime(f *planner, it *queue.Item, st *shapeState) bool {
+	need := &st.match.Need
+
+	return slices.ContainsFunc(h.order, func(at int32) bool {
+		room := f.trial.room(at)
+		gpu := place.FirstGPU(room.Node, st.match.MatchingGPUs(room))
+
+		return h.endsBefore(f, it.Shape.Shortest(place.HardwareOf(gpu, need.GPUs*need.Nodes)))
+	})
+}
+
+// endsBefore reports whether what starts now and takes so long has ended when the kept nodes are needed.
+func (h *reservation) endsBefore(f *planner, takes time.Duration) bool {
+	return takes > 0 && !h.at.IsZero() && !f.view.Now.Add(takes).After(h.at)
 }
 
 // take takes what was placed on a kept room off what it has to spare. A job
 // that will have ended by then takes nothing.
 func (h *reservation) take(f *planner, it *queue.Item, at int32, gpus int) {
-	if !h.keeps(at) || h.inTime(f, it.Lasts) {
+	if !h.keeps(at) || h.inTime(f, it, at) {
 		return
 	}
 

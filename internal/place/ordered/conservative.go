@@ -71,6 +71,10 @@ type shapeNeed struct {
 	match  *fleet.Matcher
 	closed bool          // it has no room now
 	failed time.Duration // as long as this, and longer, finds no time now; 0 if none failed
+	of     job.Reference // that failed is for
+
+	longestFor *queue.Item   // a job of several nodes
+	longest    time.Duration // that it takes on the slowest that it may get
 }
 
 // span is a stretch of time in which nothing changes in a room.
@@ -179,7 +183,7 @@ func (c *calendar) reserve(it *queue.Item) {
 // backfill starts a job far behind in the queue if it delays no reserved start.
 func (c *calendar) backfill(it *queue.Item) {
 	o := c.shapes[it.Shape]
-	if o.failed > 0 && c.lasts(it) >= o.failed {
+	if o.failed > 0 && unmeasured(it) && it.Outlook.Reference == o.of && c.lasts(it) >= o.failed {
 		return
 	}
 
@@ -191,7 +195,10 @@ func (c *calendar) backfill(it *queue.Item) {
 	}
 
 	if len(rooms) < o.match.Need.Nodes {
-		o.failed = c.lasts(it)
+		if unmeasured(it) {
+			o.failed, o.of = c.lasts(it), it.Outlook.Reference
+		}
+
 		return
 	}
 
@@ -201,7 +208,7 @@ func (c *calendar) backfill(it *queue.Item) {
 	c.plan.Starts = append(c.plan.Starts, start)
 }
 
-// lasts is how long a job is expected to run, for ever if nobody knows.
+// lasts is how long a job is expected to run on what it asks for, for ever if nobody knows.
 func (c *calendar) lasts(it *queue.Item) time.Duration {
 	if it.Lasts == 0 {
 		return never(c.view.Now).Sub(c.view.Now)
@@ -210,12 +217,50 @@ func (c *calendar) lasts(it *queue.Item) time.Duration {
 	return it.Lasts
 }
 
+// unmeasured reports whether how long a job takes in a room follows from how long it takes in another.
+func unmeasured(it *queue.Item) bool {
+	return it.Outlook.Speed == nil && (it.Spec == nil || it.Spec.MaxDuration == 0)
+}
+
+// takes is how long a job is expected to run in a room, for ever if nobody knows. A job of several nodes is
+// as slow as the slowest that it may get: which those are is not settled yet.
+func (c *calendar) takes(it *queue.Item, room int, o *shapeNeed) time.Duration {
+	if it.Lasts == 0 {
+		return c.lasts(it)
+	}
+	if o.match.Need.Nodes == 1 {
+		return c.takesIn(it, room, o)
+	}
+
+	if o.longestFor != it {
+		o.longestFor, o.longest = it, 0
+		seen := map[int32]bool{}
+
+		for i := range c.view.Rooms {
+			r := &c.view.Rooms[i]
+			if r.Kind >= 0 && seen[r.Kind] || !o.match.Eligible(r) {
+				continue
+			}
+
+			seen[r.Kind] = true
+			o.longest = max(o.longest, c.takesIn(it, i, o))
+		}
+	}
+
+	return o.longest
+}
+
+func (c *calendar) takesIn(it *queue.Item, room int, o *shapeNeed) time.Duration {
+	r := &c.view.Rooms[room]
+	return place.RunTimeIn(it, r.Node, o.match.MatchingGPUs(r))
+}
+
 // book takes a job's part out of rooms from a time on, and closes the shapes that
 // have no room now any more. The reason of what it returns says where.
 func (c *calendar) book(it *queue.Item, o *shapeNeed, at time.Time, rooms []int) place.Start {
 	start := place.Start{Item: it}
 	for _, room := range rooms {
-		gpus := c.take(room, at, at.Add(c.lasts(it)), o)
+		gpus := c.take(room, at, at.Add(c.takes(it, room, o)), o)
 		start.Allocations = append(start.Allocations, place.Allocation{Node: c.view.Rooms[room].Node.ID, GPUs: gpus})
 	}
 
@@ -318,7 +363,7 @@ func (c *calendar) tighter(a, b int) int {
 // can run in the room for as long as it lasts, zero if there is none, or if it is
 // later and only that one will do.
 func (c *calendar) roomFrom(room int, from time.Time, it *queue.Item, o *shapeNeed, only bool) time.Time {
-	days, lasts := c.days[room], c.lasts(it)
+	days, lasts := c.days[room], c.takes(it, room, o)
 	i, found := slices.BinarySearchFunc(days, from, func(d span, t time.Time) int { return d.from.Compare(t) })
 	if !found {
 		i--

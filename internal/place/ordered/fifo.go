@@ -243,7 +243,7 @@ func (f *planner) reason(s *place.Start, rooms []int32) string {
 	}
 
 	if f.held.keeps(rooms[0]) {
-		if f.held.inTime(f, it.Lasts) {
+		if f.held.inTime(f, it, rooms[0]) {
 			return fmt.Sprintf("%s: reserved for %s from %s; this job is expected to end before that",
 				where, f.held.job, humanize.Time(f.held.at, f.view.Now.UTC()))
 		}

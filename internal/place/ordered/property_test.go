@@ -277,7 +277,7 @@ func (s *simulation) round(t *rapid.T) {
 		}
 
 		s.Book(st)
-		s.running = append(s.running, ending{s.Now.Add(st.Item.Lasts), st})
+		s.running = append(s.running, ending{s.HoldOf(st, st.Allocations[0]).Ends, st})
 	}
 }
 

@@ -142,13 +142,21 @@ func (c *Cluster) Book(s place.Start) {
 		r.GPUs += bits.OnesCount64(seat.GPUs)
 	}
 
-	r.Rate = place.RateOn(s.Item.Outlook.Speed, s.Allocations, func(n id.Node) *fleet.Node {
-		room, _ := c.Table.Get(n)
-		return room.Node
-	})
+	r.Rate = place.RateOn(s.Item.Outlook.Speed, s.Allocations, c.nodeOf)
+	r.Pace = place.Pace(s.Item, s.Allocations, c.nodeOf)
+	r.Takes = place.RunTimeOn(s.Item, s.Allocations, c.nodeOf)
 
 	c.Runs = append(c.Runs, r)
 	slices.SortFunc(c.Runs, func(a, b *place.Running) int { return cmp.Compare(a.Number, b.Number) })
+}
+
+func (c *Cluster) nodeOf(n id.Node) *fleet.Node {
+	room, ok := c.Table.Get(n)
+	if !ok {
+		return nil
+	}
+
+	return room.Node
 }
 
 // Leave takes a job off its nodes, and records its work and usage.
@@ -180,8 +188,8 @@ func (c *Cluster) HoldOf(s place.Start, seat place.Allocation) fleet.Hold {
 		Memory: s.Item.Shape.Need.Memory,
 	}
 
-	if s.Item.Lasts > 0 {
-		h.Ends = c.Now.Add(s.Item.Lasts)
+	if takes := place.RunTimeOn(s.Item, s.Allocations, c.nodeOf); takes > 0 {
+		h.Ends = c.Now.Add(takes)
 	}
 
 	return h

@@ -78,7 +78,7 @@ func (w *World) end(r *place.Running) time.Time {
 
 	had := time.Duration(r.Outlook.Served / float64(max(r.GPUs, 1)) * float64(time.Second))
 
-	return r.Began.Add(r.Lasts - had)
+	return r.Began.Add(r.Takes - had)
 }
 
 // Step goes to the next time at which something happens, at most until then, and

@@ -111,7 +111,7 @@ func timeLeft(now time.Time, it *queue.Item, run *place.Running) float64 {
 		return math.Inf(1)
 	}
 
-	return math.Max(it.Lasts.Seconds()-lineup.Served(now, it, run)/lineup.Processors(it), 0)
+	return math.Max(it.Lasts.Seconds()-lineup.ServedAsked(now, it, run)/lineup.Processors(it), 0)
 }
 
 // slowest is how fast a job is on as little as it asks for, of the kind on which

@@ -8,6 +8,7 @@ import (
 	"trainyard/internal/id"
 	"trainyard/internal/job"
 	"trainyard/internal/money"
+	"trainyard/internal/place"
 	"trainyard/internal/place/ondemand"
 	"trainyard/internal/place/timeline"
 	"trainyard/internal/queue"
@@ -37,7 +38,6 @@ type queuedJob struct {
 	item         *queue.Item
 	value        money.PerHour // of its time
 	basis        basis         // how it is known how long it lasts
-	samples      int           // number of earlier jobs it is learned from
 	low          time.Duration // 80 % prediction interval; 0 if unknown
 	high         time.Duration
 	since        time.Time
@@ -72,7 +72,6 @@ func (e *engine) describe(j *queuedJob) (volatile bool) {
 	lasts := j.lasts
 	j.lasts = it.Lasts
 	j.basis = expected
-	j.samples = 0
 	j.low = 0
 	j.high = 0
 	switch {
@@ -86,9 +85,8 @@ func (e *engine) describe(j *queuedJob) (volatile bool) {
 	case it.Lasts == 0:
 		volatile = true
 		j.lasts, j.basis = e.cfg.Guess, guessed
-		if mean, of := e.view.Past.MeanDuration(it.User, it.Shape.Need.GPUs*it.Shape.Need.Nodes); of > 0 {
-			j.lasts, j.basis, j.samples = mean, learned, of
-			j.low, j.high = e.view.Past.Interval(it.User, it.Shape.Need.GPUs*it.Shape.Need.Nodes)
+		if past, ok := e.view.Past.Estimate(queue.KinOf(it)); ok {
+			j.lasts, j.basis, j.low, j.high = past.Mean, basis(past.Basis), past.Low, past.High
 		}
 	}
 
@@ -145,67 +143,10 @@ func (e *engine) describeNew(it *queue.Item) *queuedJob {
 
 // takes returns how long a job takes on nodes of a pool, with so many GPUs on each.
 func (e *engine) takes(j *queuedJob, pool *timeline.Pool, gpus, nodes int, s *shape) time.Duration {
-	if !j.unprofiled {
-		o := j.item.Outlook
-		var model string
-
-		var memory job.Bytes
-		if len(pool.Sample.Node.Inventory.GPUs) > 0 {
-			g := &pool.Sample.Node.Inventory.GPUs[0]
-			model, memory = g.Model, g.Memory
-		}
-
-		if d, known := o.RemainingTime(o.Speed.On(model, memory).Rate(gpus*nodes, nodes)); known {
-			return d
-		}
+	var gpu *fleet.GPU
+	if all := pool.Sample.Node.Inventory.GPUs; len(all) > 0 && s.Match.Need.MaxGPUs > 0 {
+		gpu = &all[0]
 	}
 
-	if s.Match.Need.MaxGPUs == 0 {
-		return j.lasts // GPUs that it does not use make it no faster
-	}
-
-	reference := s.baseSpeed
-	if !s.baseKnown {
-		reference = e.reference(s)
-	}
-
-	return scaled(j.lasts, reference, pool.TFLOPS, s.Match.Need.GPUs*s.Match.Need.Nodes, gpus*nodes)
-}
-
-// scaled returns how long something takes at another speed, with more GPUs than it
-// asked for. Twice the GPUs are not quite twice as fast.
-func scaled(d time.Duration, reference, speed float64, asked, gets int) time.Duration {
-	seconds := d.Seconds()
-	if reference > 0 && speed > 0 {
-		seconds *= reference / speed
-	}
-
-	if asked > 0 && gets > asked {
-		seconds *= math.Pow(float64(asked)/float64(gets), 0.9)
-	}
-
-	return job.Seconds(seconds)
-}
-
-// reference returns the GPU speed that an owner's expected run time is assumed to be for:
-// that of the slowest suitable GPU of the yard's own nodes, or else of the slowest offer.
-func (e *engine) reference(s *shape) float64 {
-	if s.baseKnown {
-		return s.baseSpeed
-	}
-
-	weakest := 0.0
-	for _, pool := range s.Able {
-		if pool.Class != fleet.OnDemand && pool.TFLOPS > 0 && (weakest == 0 || pool.TFLOPS < weakest) {
-			weakest = pool.TFLOPS
-		}
-	}
-
-	if weakest == 0 && len(e.view.Offers) > 0 {
-		weakest = e.policy.catalogue.Fit(&s.Match.Need).SlowestTFLOPS() / float64(max(s.Match.Need.GPUs, 1))
-	}
-
-	s.baseSpeed, s.baseKnown = weakest, true
-
-	return weakest
+	return place.RunTimeOf(j.item, j.lasts, gpu, gpus*nodes, nodes)
 }

@@ -149,7 +149,7 @@ func (y *yard) submit(w want) *queue.Item {
 		Spec:     s,
 		Since:    y.now,
 		Prefer:   w.prefer,
-		Outlook:  &job.Outlook{Submitted: y.now, Speed: w.speed, Every: w.every, Resumes: w.resumes},
+		Outlook:  &job.Outlook{Submitted: y.now, Speed: w.speed, Reference: y.reference(w.kind), Every: w.every, Resumes: w.resumes},
 	}
 
 	if w.due > 0 {
@@ -303,6 +303,42 @@ func (y *yard) round(t failer) place.Plan {
 	return p
 }
 
+// reference is the GPU that expected run times are for: the slowest of the yard's own, or else of the offers.
+func (y *yard) reference(kind string) job.Reference {
+	var slowest job.Reference
+	consider := func(r job.Reference) {
+		if r.TFLOPS > 0 && (kind == "" || r.GPU == kind) && (slowest.TFLOPS == 0 || r.TFLOPS < slowest.TFLOPS) {
+			slowest = r
+		}
+	}
+
+	for _, room := range y.table.Rooms() {
+		for i := range room.Node.Inventory.GPUs {
+			if room.Node.Class != fleet.OnDemand {
+				hardware := place.HardwareOf(&room.Node.Inventory.GPUs[i], 1)
+				consider(job.Reference{GPU: hardware.GPU, TFLOPS: hardware.TFLOPS})
+			}
+		}
+	}
+
+	if slowest.TFLOPS == 0 {
+		for i := range y.offers {
+			consider(job.Reference{GPU: y.offers[i].GPU, TFLOPS: y.offers[i].Speed()})
+		}
+	}
+
+	return slowest
+}
+
+func (y *yard) nodeOf(n id.Node) *fleet.Node {
+	room, ok := y.table.Get(n)
+	if !ok {
+		return nil
+	}
+
+	return room.Node
+}
+
 // hold lets a job run.
 func (y *yard) hold(it *queue.Item, seats []place.Allocation, began time.Time) *place.Running {
 	r := &place.Running{
@@ -326,8 +362,8 @@ func (y *yard) hold(it *queue.Item, seats []place.Allocation, began time.Time) *
 			Since:  began,
 		}
 
-		if it.Lasts > 0 {
-			h.Ends = began.Add(it.Lasts)
+		if takes := place.RunTimeOn(it, seats, y.nodeOf); takes > 0 {
+			h.Ends = began.Add(takes)
 		}
 
 		y.table.Book(s.Node, h)

@@ -53,9 +53,7 @@ func (e *engine) updateOffers() {
 
 // query describes a job to package provision.
 func (e *engine) query(j *queuedJob, s *shape) provision.Query {
-	return ondemand.Query(e.view, j.item, ondemand.Length{
-		Lasts: j.lasts, HourValue: j.value, Setup: e.cfg.Setup, TFLOPS: e.reference(s),
-	})
+	return ondemand.Query(e.view, j.item, ondemand.Length{Lasts: j.lasts, HourValue: j.value, Setup: e.cfg.Setup})
 }
 
 // barred says which quota, budget or limit on nodes forbids an option that provisions nodes, "" if

@@ -70,23 +70,16 @@ func gpusOf(p *timeline.Pool, count int) string {
 // basis is how it is known how long a job takes.
 type basis string
 
-// The bases.
+// The bases. A job whose length is learned from past ones has those as its basis: "12 past runs of train.py".
 const (
 	expected basis = "the owner's estimate"
 	measured basis = "its measured speed"
 	guessed  basis = "default guess (no `expect` given)"
-	learned  basis = "similar past jobs"
 	forecast basis = "its forecast"
 )
 
 // basedOn says how it is known how long a job takes.
-func (j *queuedJob) basedOn() string {
-	if j.basis == learned {
-		return fmt.Sprintf("%d %s", j.samples, learned)
-	}
-
-	return string(j.basis)
-}
+func (j *queuedJob) basedOn() string { return string(j.basis) }
 
 // objective is how a job is called by what it cares about.
 func objective(j *queuedJob) string { return ondemand.Objective(j.item) }

@@ -10,13 +10,11 @@ import (
 // shape is what is known of all jobs with one need.
 type shape struct {
 	timeline.Shape
-	of        *queue.Shape
-	jobs      int     // queued
-	baseSpeed float64 // GPU speed that expected run times are for
+	of   *queue.Shape
+	jobs int // queued
 
 	// Of this round.
 	round           uint64
-	baseKnown       bool          // baseSpeed is known
 	stopsThen       int           // len(plan.Stops) when shortestBlocked was set
 	shortestBlocked time.Duration // the shortest job that found nothing in the pools it may use; 0 for none yet
 	freedThen       int           // engine.freed when shortestFull was set
@@ -29,7 +27,6 @@ func (e *engine) shapeOf(j *queuedJob) *shape {
 	e.timeline.Compare(&s.Shape, &s.of.Need)
 	if s.round != e.round {
 		s.round = e.round
-		s.baseKnown = false
 		s.shortestBlocked = 0
 		s.shortestFull = 0
 	}

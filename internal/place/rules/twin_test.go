@@ -126,7 +126,7 @@ func (l *life) happens(t *rapid.T) {
 	case n < 18:
 		if r, ok := l.drawRun(t); ok {
 			for range rapid.SampledFrom([]int{1, 1, 20}).Draw(t, "times") {
-				l.past.Add(r.User, r.GPUs, max(l.now.Sub(r.Ordered), time.Minute))
+				l.past.Add(queue.Kin{User: r.User, GPUs: r.GPUs}, max(l.now.Sub(r.Ordered), time.Minute))
 			}
 
 			l.leave(r)

@@ -1,10 +1,13 @@
 package timeline
 
 import (
+	"cmp"
 	"math/bits"
 	"time"
 
 	"trainyard/internal/fleet"
+	"trainyard/internal/job"
+	"trainyard/internal/queue"
 )
 
 // freesAt returns the clock time at which a room has the given number of GPUs free if the jobs
@@ -116,8 +119,10 @@ func (t *Timeline) Remaining(h *fleet.Hold) time.Duration {
 		}
 
 		age := max(t.now-clockOf(h.Since), 0)
-		if left := t.past.RemainingTime(h.Owner, bits.OnesCount64(h.GPUs), age); left > 0 {
-			return left
+		kin := queue.Kin{User: h.Owner, Program: queue.Program{Key: h.Program}, GPUs: bits.OnesCount64(h.GPUs)}
+		pace := cmp.Or(h.Pace, 1)
+		if left := t.past.RemainingTime(kin, job.Seconds(age.Seconds()*pace)); left > 0 {
+			return job.Seconds(left.Seconds() / pace)
 		}
 
 		return max(age, minRemaining)

@@ -10,6 +10,7 @@ import (
 	"trainyard/internal/api"
 	"trainyard/internal/clock"
 	"trainyard/internal/fault"
+	"trainyard/internal/forecast"
 	"trainyard/internal/metric"
 	"trainyard/internal/yardmaster"
 )
@@ -113,6 +114,15 @@ func (w *liveJob) forget(notes []note) {
 
 // setProgress records the progress that the program reports.
 func (w *liveJob) setProgress(r *api.RunMetrics, now time.Time) {
+	if r.Remaining != nil && usable(*r.Remaining) {
+		w.progress.Reports = append(w.progress.Reports, forecast.Report{At: now, Remaining: *r.Remaining})
+		if len(w.progress.Reports) > maxReports { // every other of the older half
+			w.progress.Reports = thinReports(w.progress.Reports)
+		}
+
+		w.changed = true
+	}
+
 	if r.Total != nil && usable(*r.Total) && *r.Total != w.progress.Total { // 0 withdraws the total
 		w.progress.Total, w.changed = *r.Total, true
 	}
@@ -132,6 +142,20 @@ func (w *liveJob) setProgress(r *api.RunMetrics, now time.Time) {
 	if len(w.progress.Marks) > maxMarks {
 		w.progress.Marks = metric.Downsample(w.progress.Marks, maxMarks/2)
 	}
+}
+
+// maxReports is how many of the program's own estimates are kept.
+const maxReports = 128
+
+// thinReports drops every other one of the older half.
+func thinReports(all []forecast.Report) []forecast.Report {
+	half := len(all) / 2
+	kept := make([]forecast.Report, 0, maxReports)
+	for i := 0; i < half; i += 2 {
+		kept = append(kept, all[i])
+	}
+
+	return append(kept, all[half:]...)
 }
 
 func usable(f float64) bool { return !math.IsNaN(f) && !math.IsInf(f, 0) && f >= 0 }

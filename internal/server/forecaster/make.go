@@ -165,6 +165,7 @@ func (f *Forecaster) input(w *liveJob, stand *yardmaster.JobStatus, now time.Tim
 	j := w.job
 	in := &forecast.Input{Job: &j, Now: now, Progress: w.progress, Speed: stand.Speed, CostSoFar: stand.Cost}
 	in.Progress.Marks = slices.Clone(w.progress.Marks)
+	in.Progress.Reports = slices.Clone(w.progress.Reports)
 	for i := range w.runs {
 		if r := &w.runs[i]; r.started {
 			in.Runs = append(in.Runs, r.Stretch)
@@ -233,6 +234,7 @@ func watch(in *forecast.Input) forecast.Watch {
 		Now:       in.Now,
 		Submitted: in.Job.Submitted,
 		Expect:    time.Duration(in.Job.Spec.Expect),
+		Ran:       in.Ran(),
 		Series:    in.Series,
 	}
 

@@ -375,7 +375,7 @@ func (s *trainer) report() api.ForecastRecord {
 	}
 
 	if m := s.model; m != nil {
-		out.Model = &api.DurationModel{Version: m.Version, Trained: m.Newest, Records: m.Records, Digest: m.Digest}
+		out.Model = &api.DurationModel{Version: m.Version, Trained: s.trainedAt, Records: m.Records, Digest: m.Digest}
 		for _, v := range m.Validation {
 			out.Model.Validation = append(
 				out.Model.Validation,

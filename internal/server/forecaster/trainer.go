@@ -34,6 +34,7 @@ type trainer struct {
 	library       *forecast.Library
 	record        *calibrate.Record
 	model         *duration.Model
+	trainedAt     time.Time
 	trainedJobs   int    // jobs that the model was trained on
 	newJobs       int    // jobs added since then
 	noModelReason string // why there is no model
@@ -110,7 +111,7 @@ func (s *trainer) load(ctx context.Context) error {
 
 	s.past, s.record, s.model = past, record, model
 	if model != nil {
-		s.trainedJobs = model.Records
+		s.trainedAt, s.trainedJobs = models[0].At, model.Records
 		for i := range past {
 			if past[i].Finished.After(model.Newest) {
 				s.newJobs++
@@ -294,6 +295,8 @@ func (s *trainer) train(ctx context.Context) error {
 	}
 
 	model.Version = version
+	now := s.clock.Now()
+
 	text, err := json.Marshal(model)
 	if err != nil {
 		return fmt.Errorf("write model %d: %w", version, err)
@@ -301,7 +304,7 @@ func (s *trainer) train(ctx context.Context) error {
 
 	if err := s.store.Keep(
 		ctx,
-		store.Document{Kind: store.ModelDocument, ID: strconv.Itoa(version), At: s.clock.Now(), Text: string(text)},
+		store.Document{Kind: store.ModelDocument, ID: strconv.Itoa(version), At: now, Text: string(text)},
 	); err != nil {
 		return err
 	}
@@ -322,7 +325,8 @@ func (s *trainer) train(ctx context.Context) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 
-	s.model, s.library, s.trainedJobs, s.noModelReason = model, library, len(past), ""
+	s.model, s.library, s.noModelReason = model, library, ""
+	s.trainedAt, s.trainedJobs = now, len(past)
 	s.newJobs -= since
 	s.log.InfoContext(ctx, "trained the duration model", "version", version, "jobs", len(past))
 

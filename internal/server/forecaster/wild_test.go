@@ -259,7 +259,9 @@ func TestJobsThatEndByTheThousandAreLetGo(t *testing.T) {
 
 func TestTheModelIsTrainedAgainThoughHistoryIsFull(t *testing.T) {
 	t.Parallel()
-	b := newBench(t, t.TempDir(), &handClock{})
+	clock := &handClock{}
+	b := newBench(t, t.TempDir(), clock)
+	clock.move(79 * 24 * time.Hour) // since the newest of the jobs
 	chance := rand.New(rand.NewPCG(1, 2))
 
 	var past []history.Past
@@ -288,6 +290,41 @@ func TestTheModelIsTrainedAgainThoughHistoryIsFull(t *testing.T) {
 	learn(1, past)
 	learn(1, past[:1])
 	learn(2, past[:5]) // as many as before, and others among them
+
+	// It was trained now, whenever the jobs ended, and that is known after a restart too.
+	for _, b := range []*bench{b, b.again(true)} {
+		if m := b.trainer.report().Model; m == nil || !m.Trained.Equal(clock.Now()) {
+			t.Errorf("the model is %+v, trained just now", m)
+		}
+	}
+}
+
+// TestWhatTheProgramEstimatesIsShown: it comes with a report, and is one method of the forecast.
+func TestWhatTheProgramEstimatesIsShown(t *testing.T) {
+	t.Parallel()
+	clock := &handClock{}
+	b := newBench(t, t.TempDir(), clock)
+	j := b.runs(1, 1, job.Spec{}).ID
+	b.pass(t.Context())
+
+	for i := range 3 * maxReports {
+		clock.move(10 * time.Second)
+		left := float64(5000 - 10*i)
+		b.must(b.Take(t.Context(), &api.MetricsReport{Runs: []api.RunMetrics{{Run: id.NewRun(j, 1), Remaining: &left}}}))
+	}
+
+	reports := b.jobs[j].progress.Reports
+	if n := len(reports); n > maxReports || n < maxReports/2 || reports[n-1].Remaining != 5000-10*(3*maxReports-1) {
+		t.Errorf("%d reports are kept, the last %+v", n, reports[n-1])
+	}
+
+	clock.move(time.Minute)
+	b.pass(t.Context())
+
+	f := b.jobs[j].forecast
+	if f == nil || f.Basis != job.BasisReported || f.Remaining.Mid < 1000 || f.Remaining.Mid > 1170 {
+		t.Errorf("the forecast is %+v", f)
+	}
 }
 
 func TestAJobThatCannotBeWrittenHoldsUpNoOther(t *testing.T) {

@@ -5,8 +5,11 @@ import (
 	"time"
 
 	"trainyard/internal/api"
+	"trainyard/internal/fleet"
 	"trainyard/internal/id"
 	"trainyard/internal/job"
+	"trainyard/internal/place"
+	"trainyard/internal/queue"
 	"trainyard/internal/sim"
 )
 
@@ -56,7 +59,7 @@ func (l *Lengths) Unknown() []id.Job {
 // Basis says what the length of a job was taken from.
 func (l *Lengths) Basis(j id.Job) Basis { return l.basis[j] }
 
-// of returns how long a run of a job lasts in all, 0 if its speed says it.
+// of returns how long a run of a job lasts in all on what it asks for, 0 if its speed says it.
 func (l *Lengths) of(j *job.Job) (time.Duration, Basis) {
 	s := j.Spec
 	lasts, basis := l.assume, BasisAssumed
@@ -72,28 +75,70 @@ func (l *Lengths) of(j *job.Job) (time.Duration, Basis) {
 		basis = BasisUnknown
 	}
 
-	if ran := l.ran(j.ID); ran > 0 && ran >= lasts && basis != BasisUnknown {
+	if ran := l.ran(j, scales(basis)); ran > 0 && ran >= lasts && basis != BasisUnknown {
 		return 2 * ran, BasisOverdue
 	}
 
 	return lasts, basis
 }
 
-// ran returns how long the live run of a job has run.
-func (l *Lengths) ran(j id.Job) time.Duration {
+// scales reports whether a length is for what the job asks for, and another elsewhere. max_duration is the same
+// everywhere.
+func scales(b Basis) bool { return b == BasisExpect || b == BasisAssumed }
+
+// ran returns how long the live run of a job has run, as it would have on what the job asks for if asked is set.
+func (l *Lengths) ran(j *job.Job, asked bool) time.Duration {
 	for i := range l.view.State.Runs {
-		if r := &l.view.State.Runs[i]; r.Job == j && !r.Started.IsZero() {
-			return l.view.Now.Sub(r.Started)
+		r := &l.view.State.Runs[i]
+		if r.Job != j.ID || r.Started.IsZero() {
+			continue
 		}
+
+		ran := l.view.Now.Sub(r.Started)
+		if asked {
+			ran = job.Seconds(ran.Seconds() * l.pace(j, r))
+		}
+
+		return ran
 	}
 
 	return 0
 }
 
-// Truth is what a job of the view is taken to be really like.
+// pace returns how many seconds of its expected run time a run of a job gets done in a second.
+func (l *Lengths) pace(j *job.Job, r *job.Run) float64 {
+	it := queue.Item{
+		Shape:   &queue.Shape{Need: fleet.NeedOf(j.Spec, job.Floor{}, nil)},
+		Outlook: &job.Outlook{Reference: j.Reference},
+	}
+
+	var on []place.Allocation
+	for i := range r.Ranks {
+		on = append(on, place.Allocation{Node: r.Ranks[i].Node, GPUs: fleet.Mask(r.Ranks[i].GPUs)})
+	}
+
+	return place.Pace(&it, on, func(n id.Node) *fleet.Node {
+		for i := range l.view.State.Nodes {
+			if l.view.State.Nodes[i].ID == n {
+				return &l.view.State.Nodes[i]
+			}
+		}
+
+		return nil
+	})
+}
+
+// Truth is what a job of the view is taken to be really like. How long it takes where it runs follows from its
+// expected run time by the same rule that policies use.
 func (l *Lengths) Truth(j job.Job) *sim.Job {
 	t := &sim.Job{Name: j.Spec.Name, At: j.Submitted.Sub(l.view.Now), Owner: j.Owner, Spec: j.Spec}
-	t.Duration, _ = l.of(&j)
+
+	lasts, basis := l.of(&j)
+	t.Duration = lasts
+	if scales(basis) || basis == BasisOverdue && (j.Spec.Expect > 0 || j.Spec.MaxDuration == 0) {
+		t.Reference = &j.Reference
+	}
+
 	return t
 }
 

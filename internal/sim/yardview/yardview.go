@@ -287,6 +287,10 @@ func jobOf(d *api.JobDetail) (job.Job, error) {
 		j.Done = *d.Done
 	}
 
+	if d.ExpectOn != nil {
+		j.Reference = job.Reference{GPU: d.ExpectOn.GPU, TFLOPS: d.ExpectOn.TFLOPS}
+	}
+
 	if n := len(d.Runs); n > 0 && len(d.Runs[n-1].Ranks) > 0 {
 		j.Last = d.Runs[n-1].Ranks[0].Node
 	}
@@ -294,6 +298,7 @@ func jobOf(d *api.JobDetail) (job.Job, error) {
 	for i := range d.Runs {
 		if run := &d.Runs[i]; run.Started != nil && run.Ended != nil {
 			j.Served += run.Ended.Sub(*run.Started).Seconds() * float64(gpusOf(run))
+			j.Ran += run.Ended.Sub(*run.Started)
 		}
 	}
 

@@ -3,6 +3,7 @@ package sql
 import (
 	"encoding/json"
 	"fmt"
+	"time"
 
 	"trainyard/internal/id"
 	"trainyard/internal/job"
@@ -27,6 +28,14 @@ func jobNumber(j id.Job) (int64, error) {
 	}
 
 	return int64(num), nil
+}
+
+// jobExtras is the JSON of the column place_override: what is only read with
+// the whole job.
+type jobExtras struct {
+	job.Override
+	Reference job.Reference `json:"reference,omitzero"`
+	Ran       time.Duration `json:"ran,omitempty"` // nanoseconds
 }
 
 func jobRow(args []any, j *job.Job) ([]any, error) {
@@ -58,8 +67,8 @@ func jobRow(args []any, j *job.Job) ([]any, error) {
 
 	override := ""
 
-	if j.Override != (job.Override{}) {
-		text, err := json.Marshal(j.Override)
+	if more := (jobExtras{j.Override, j.Reference, j.Ran}); more != (jobExtras{}) {
+		text, err := json.Marshal(more)
 		if err != nil {
 			return nil, fmt.Errorf("encode job %s: %w", j.ID, err)
 		}
@@ -159,14 +168,18 @@ func scanJob(row scanner) (storedJob, error) {
 
 func (s *storedJob) decode() (job.Job, error) {
 	j := s.job
+
+	var more jobExtras
 	for _, part := range []struct {
 		text string
 		into any
-	}{{s.needs, &j.Needs}, {s.tried, &j.Tried}, {s.avoid, &j.Avoid}, {s.override, &j.Override}, {s.spec, &j.Spec}} {
+	}{{s.needs, &j.Needs}, {s.tried, &j.Tried}, {s.avoid, &j.Avoid}, {s.override, &more}, {s.spec, &j.Spec}} {
 		if err := decodeList(part.text, part.into); err != nil {
 			return job.Job{}, fmt.Errorf("decode job %s: %w", j.ID, err)
 		}
 	}
+
+	j.Override, j.Reference, j.Ran = more.Override, more.Reference, more.Ran
 
 	return j, nil
 }

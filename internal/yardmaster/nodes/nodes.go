@@ -50,6 +50,7 @@ type Watcher struct {
 // Nodes holds all nodes. It is not safe for concurrent use.
 type Nodes struct {
 	Rooms    *fleet.Table // what is free where, of nodes that were not removed
+	Changes  int          // how often a node was added or changed
 	byName   map[id.Node]*Node
 	patience Patience
 	watcher  Watcher
@@ -75,6 +76,7 @@ func New(p Patience, feed *batch.Feed, timers *timers.Timers, w Watcher) *Nodes 
 func (r *Nodes) Load(now time.Time, n fleet.Node) {
 	r.byName[n.ID] = &Node{Node: n, Seen: now, Idle: now, Runs: map[id.Run]int{}, ports: map[int]id.Run{}}
 	if n.State != fleet.Removed {
+		r.Changes++
 		r.Rooms.Put(&n, 0)
 		r.watch(n.ID, now.Add(r.patience.SuspectAfter))
 	}
@@ -180,6 +182,7 @@ func (r *Nodes) change(n *Node) {
 	r.changed.Add(n)
 	node := n.Node
 	r.watcher.Changed(n.ID)
+	r.Changes++
 	r.Rooms.Put(&node, n.Foreign)
 }
 

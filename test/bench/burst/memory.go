@@ -58,7 +58,8 @@ func remembering(p place.Policy, w *window, knows runTimes) (*withMemory, error)
 	m := &withMemory{own, &queue.Past{}}
 	if knows == forecast {
 		for i := range w.before {
-			m.past.Add(id.User(w.before[i].row.owner), w.before[i].gpus, w.before[i].row.duration)
+			kin := queue.Kin{User: id.User(w.before[i].row.owner), GPUs: w.before[i].gpus}
+			m.past.Add(kin, w.before[i].row.duration)
 		}
 	}
 

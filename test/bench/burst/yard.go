@@ -84,7 +84,7 @@ func (y yardRun) run(w *window) (outcome, []slot, error) {
 			e.add(t, (o.Ended - t.duration).Hours())
 
 			if memory != nil {
-				memory.Add(id.User(t.owner), t.gpus, t.duration)
+				memory.Add(queue.Kin{User: id.User(t.owner), GPUs: t.gpus}, t.duration)
 			}
 		},
 	}
@@ -184,7 +184,7 @@ func (y yardRun) jobs(tasks []task) []*sim.Job {
 		}
 
 		each := t.gpus / nodes
-		spec := &job.Spec{Run: "simulated", Place: job.PlaceAny, Objective: job.ObjectiveBalanced}
+		spec := &job.Spec{Place: job.PlaceAny, Objective: job.ObjectiveBalanced}
 		spec.Resources.Nodes, spec.Resources.GPUs = job.Range{Min: nodes, Max: nodes}, job.Range{Min: each, Max: each}
 		if y.knows == declared {
 			spec.Expect = job.Duration(t.duration)

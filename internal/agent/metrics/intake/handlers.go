@@ -241,13 +241,15 @@ func number(n reading.Number) *reading.Float {
 }
 
 // fromStatus reads a status message as Hugging Face's Trainer sends it: the share that is done, and as texts the
-// newest value of each metric, among them the step and how many there will be.
+// newest value of each metric, among them the step and how many there will be. It may hold the sender's own estimate
+// of the remaining time.
 // The first message has no step, when none is done, nor has the last, when all are.
 func (r *run) fromStatus(body []byte) ([]reading.Line, error) {
 	var in struct {
 		Status struct {
-			Progress *reading.Float `json:"progressPercentage"`
-			Metrics  []struct {
+			Progress  *reading.Float `json:"progressPercentage"`
+			Remaining *reading.Float `json:"estimatedRemainingSeconds"`
+			Metrics   []struct {
 				Name  string `json:"name"`
 				Value string `json:"value"`
 			} `json:"metrics"`
@@ -258,7 +260,7 @@ func (r *run) fromStatus(body []byte) ([]reading.Line, error) {
 		return nil, fault.New(fault.Invalid, "bad_status", "the status is not valid JSON: %v", err).WithCause(err)
 	}
 
-	line := reading.Line{Source: reading.ViaStatus, Metrics: map[string]reading.Float{}}
+	line := reading.Line{Source: reading.ViaStatus, Metrics: map[string]reading.Float{}, Remaining: in.Status.Remaining}
 	for _, m := range in.Status.Metrics {
 		v, ok := reading.Parse(m.Value)
 		if !ok || len(line.Metrics) > 500 {
@@ -292,9 +294,9 @@ func (r *run) fromStatus(body []byte) ([]reading.Line, error) {
 			line.Done = progress
 		}
 	case progress == nil || line.Step != nil:
-	case r.total == 0: // of a program that counts nothing else
+	case r.total == 0: // of a program that counts nothing else: its metrics are by percent too
 		hundred := reading.Float(100)
-		line.Done, line.Total = progress, &hundred
+		line.Step, line.Done, line.Total = progress, progress, &hundred
 	case *progress >= 100:
 		line.Step, line.Done = &r.total, &r.total
 	}

@@ -340,8 +340,8 @@ func TestStatusMessagesOfHuggingFace(t *testing.T) {
 	}
 
 	want := `{"at":1794744000,"done":0,"total":60,"source":"status"}
-{"step":25,"at":1794744000,"metrics":{"loss":2.370958},"done":25,"total":60,"source":"status"}
-{"step":60,"at":1794744000,"metrics":{"loss":"NaN","train_loss":2.5},"done":60,"source":"status"}
+{"step":25,"at":1794744000,"metrics":{"loss":2.370958},"done":25,"total":60,"remaining":7,"source":"status"}
+{"step":60,"at":1794744000,"metrics":{"loss":"NaN","train_loss":2.5},"done":60,"remaining":0,"source":"status"}
 `
 
 	if diff := cmp.Diff(want, d.kept()); diff != "" {
@@ -365,7 +365,7 @@ func TestAStatusOfNothingButProgress(t *testing.T) {
 		t.Fatalf("%d %s", status, text)
 	}
 
-	if got := d.kept(); got != `{"at":1794744000,"done":41,"total":100,"source":"status"}`+"\n" {
+	if got := d.kept(); got != `{"step":41,"at":1794744000,"done":41,"total":100,"source":"status"}`+"\n" {
 		t.Error(got)
 	}
 }

@@ -121,6 +121,11 @@ func (s *bars) draw(d drawn) (r reading.Reading, counts bool) {
 		s.progress(&r)
 	}
 
+	// What a bar says of the time left is meant for the whole run if it is the outermost, and has but one lap.
+	if b == s.main() && b.laps == 0 && !b.ages.known {
+		r.Remaining = d.left
+	}
+
 	return r, b == fine
 }
 

@@ -92,6 +92,7 @@ func TestLinesOfManyKinds(t *testing.T) {
 		{"a dictionary of texts as it prints it now", "{'loss': '0.5', 'epoch': '1.5'}", []string{"dict 1.5: loss=0.5"}},
 		{"a dictionary with tensors", "{'step': 4, 'loss': tensor(0.5, device='cuda:0'), 'acc': 0.25}", []string{"dict 4: loss=0.5 acc=0.25"}},
 		{"a bar without a total", "train: 120it [00:12, 10.1it/s, loss=0.5]", []string{"tqdm 120: loss=0.5 (120 of 0)"}},
+		{"a bar with a percentage alone", " 40%|████      | [00:20<00:30]", []string{"tqdm 40: (40 of 100)"}},
 		{"a bar in thousands", " 12%|█▏  | 1.20k/10.0k [00:10<01:00, 120it/s, loss=0.5]", []string{"tqdm 1200: loss=0.5 (1200 of 10000)"}},
 		{"a bar for each epoch", "Epoch 1/3: 50%|█ | 5/10 [00:10<01:00, 1it/s, loss=4]\rEpoch 1/3: 100%|█ | 10/10 [00:10<01:00, 1it/s, loss=3]\rEpoch 2/3: 10%|█ | 1/10 [00:10<01:00, 1it/s, loss=2]\n",
 			[]string{"tqdm 5: loss=4 (5 of 30)", "tqdm 10: loss=3 (10 of 30)", "tqdm 11: loss=2 (11 of 30)"}},

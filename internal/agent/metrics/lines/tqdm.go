@@ -2,6 +2,7 @@ package lines
 
 import (
 	"slices"
+	"strconv"
 	"strings"
 
 	"trainyard/internal/agent/metrics/reading"
@@ -11,8 +12,9 @@ import (
 type drawn struct {
 	name    string
 	n       float64
-	total   float64 // 0 if unknown
-	rate    string  // "12.3it/s"
+	total   float64        // 0 if unknown
+	rate    string         // "12.3it/s"
+	left    reading.Number // seconds that remain, as the bar says
 	postfix []reading.Value
 	epoch   reading.Number // if the name contains it: "Epoch 3/10"
 	epochs  reading.Number
@@ -38,8 +40,18 @@ func parseBar(line string) (drawn, bool) {
 			return b, false
 		}
 
-		n, total, ok := strings.Cut(strings.TrimSpace(before[end+1:]), "/")
-		if !ok || !scaled(n, &b.n) || !scaled(total, &b.total) {
+		counts := strings.TrimSpace(before[end+1:])
+		n, total, ok := strings.Cut(counts, "/")
+		switch {
+		case counts == "": // drawn without them: the percentage is all there is
+			digits := strings.TrimLeft(before[:at], " ")
+			digits = digits[strings.LastIndexAny(digits, " :")+1:]
+			if !scaled(digits, &b.n) || b.n > 100 {
+				return b, false
+			}
+
+			b.total = 100
+		case !ok || !scaled(n, &b.n) || !scaled(total, &b.total):
 			return b, false
 		}
 
@@ -67,6 +79,11 @@ func parseBar(line string) (drawn, bool) {
 
 // inside parses the text between the brackets: times, rate, and what the program adds.
 func (b *drawn) inside(text string) {
+	if _, rest, ok := strings.Cut(text, "<"); ok {
+		rest, _, _ = strings.Cut(rest, ",")
+		b.left = clockTime(strings.TrimSpace(rest))
+	}
+
 	for i, part := range strings.Split(text, ", ") {
 		name, value, ok := strings.Cut(strings.TrimSpace(part), "=")
 		if !ok {
@@ -81,6 +98,27 @@ func (b *drawn) inside(text string) {
 			b.postfix = append(b.postfix, reading.Value{Name: strings.TrimSpace(name), Value: v})
 		}
 	}
+}
+
+// clockTime parses a time as tqdm writes it: "02:15", "1:02:15", or "1 day, 3:02:15" of which the day is cut off here
+// and nothing is known. "?" is unknown.
+func clockTime(text string) reading.Number {
+	parts := strings.Split(text, ":")
+	if len(parts) < 2 || len(parts) > 3 {
+		return reading.Number{}
+	}
+
+	seconds := 0.0
+	for _, p := range parts {
+		v, err := strconv.ParseUint(p, 10, 32)
+		if err != nil {
+			return reading.Number{}
+		}
+
+		seconds = 60*seconds + float64(v)
+	}
+
+	return reading.Known(seconds)
 }
 
 // named takes the epoch and metrics from a bar's name and removes its numbers, so that the bar of the

@@ -16,9 +16,11 @@ type Line struct {
 	Metrics map[string]Float `json:"metrics,omitempty"`
 	Done    *Float           `json:"done,omitempty"`
 	Total   *Float           `json:"total,omitempty"`
-	Note    string           `json:"note,omitempty"`
-	Text    string           `json:"text,omitempty"`
-	Source  string           `json:"source,omitempty"` // of what was sent: one of the Via
+	// Remaining is the program's own estimate of the rest, in seconds.
+	Remaining *Float `json:"remaining,omitempty"`
+	Note      string `json:"note,omitempty"`
+	Text      string `json:"text,omitempty"`
+	Source    string `json:"source,omitempty"` // of what was sent: one of the Via
 }
 
 // How something was sent to the agent.
@@ -70,7 +72,7 @@ var kindsOfNotes = map[string]bool{"checkpoint_saved": true, "checkpoint_restore
 
 // Reading is what the line says.
 func (l *Line) Reading() Reading {
-	r := Reading{At: l.At, Step: optional(l.Step), Done: optional(l.Done), Total: optional(l.Total)}
+	r := Reading{At: l.At, Step: optional(l.Step), Done: optional(l.Done), Total: optional(l.Total), Remaining: optional(l.Remaining)}
 	for _, name := range slices.Sorted(maps.Keys(l.Metrics)) {
 		r.Add(name, float64(l.Metrics[name]))
 	}

@@ -35,7 +35,9 @@ type Reading struct {
 	Values []Value
 	Done   Number // how far the whole run is, in steps
 	Total  Number // how far it will go; 0 if what was said before does not hold any more
-	Note   Note
+	// Remaining is how many seconds the program itself estimates the rest of the run to take.
+	Remaining Number
+	Note      Note
 }
 
 // Note is something that happened in the program.
@@ -46,7 +48,7 @@ type Note struct {
 
 // Empty reports whether nothing was said.
 func (r *Reading) Empty() bool {
-	return len(r.Values) == 0 && !r.Done.Known && !r.Total.Known && r.Note.Kind == ""
+	return len(r.Values) == 0 && !r.Done.Known && !r.Total.Known && !r.Remaining.Known && r.Note.Kind == ""
 }
 
 // Add puts a metric into the reading, unless its name cannot be one.

@@ -54,8 +54,8 @@ func (y *Yard) ListOffers() {
 }
 
 // query describes a task to package provision.
-func (y *Yard) query(t *Task, slowest float64) provision.Query {
-	return ondemand.Query(y.View, t.Item, ondemand.Length{Lasts: y.lasts(t.Item), TFLOPS: slowest})
+func (y *Yard) query(t *Task) provision.Query {
+	return ondemand.Query(y.View, t.Item, ondemand.Length{Lasts: y.lasts(t.Item)})
 }
 
 // bestOffer returns the configuration with the lowest total of those that the task's limits
@@ -71,7 +71,7 @@ func (y *Yard) bestOffer(t *Task, c *ondemand.Catalogue) *OnOffer {
 	none := place.NewClaims(y.View)
 	var best *OnOffer
 
-	for _, o := range fit.Options(y.query(t, fit.SlowestTFLOPS()/float64(max(need.GPUs, 1)))) {
+	for _, o := range fit.Options(y.query(t)) {
 		if ondemand.Barred(none, &allow, need, &o, o.Money) != "" {
 			continue
 		}
@@ -112,7 +112,7 @@ func (y *Yard) onLease(t *Task, leases []*fleet.Lease) *OnOffer {
 	offer.MinBilling = 0
 
 	fit := ondemand.NewCatalogue([]fleet.Offer{offer}).Fit(&t.Item.Shape.Need)
-	list := fit.Options(y.query(t, fit.SlowestTFLOPS()/float64(max(t.Item.Shape.Need.GPUs, 1))))
+	list := fit.Options(y.query(t))
 	at := slices.IndexFunc(list, func(o provision.Option) bool { return o.Nodes == len(leases) })
 	if at < 0 {
 		return nil // its need has changed since

@@ -1,7 +1,6 @@
 package problem
 
 import (
-	"math"
 	"time"
 
 	"trainyard/internal/fleet"
@@ -74,8 +73,10 @@ type Configuration struct {
 }
 
 type configurationKey struct {
-	shape *Shape
-	speed *job.Speed
+	shape     *Shape
+	speed     *job.Speed
+	reference job.Reference // of its expected run time
+	fixed     bool          // which is the same on all GPUs
 }
 
 // unknownLasts is the assumed duration of a job of which nothing is known.
@@ -165,8 +166,12 @@ func (y *Yard) queuedCandidates(t *Task) {
 
 	t.RemainingWork = left
 	for _, d := range y.ConfigurationsOf(t) {
-		y.candidateSpace = append(y.candidateSpace, Candidate{Configuration: d, Duration: start + max(left/d.Rate, 1),
-			Startup: start})
+		run := start + max(left/d.Rate, 1)
+		if s := t.Item.Spec; s != nil && s.MaxDuration > 0 {
+			run = min(run, time.Duration(s.MaxDuration).Seconds())
+		}
+
+		y.candidateSpace = append(y.candidateSpace, Candidate{Configuration: d, Duration: run, Startup: start})
 	}
 }
 
@@ -225,7 +230,12 @@ func (y *Yard) endOf(r *place.Running) time.Time {
 		from = y.Now
 	}
 
-	end := from.Add(y.lasts(r.Item))
+	takes := r.Takes
+	if takes == 0 {
+		takes = y.lasts(r.Item)
+	}
+
+	end := from.Add(takes)
 	if late := y.Now.Sub(end); late > 0 {
 		return y.Now.Add(late)
 	}
@@ -236,7 +246,10 @@ func (y *Yard) endOf(r *place.Running) time.Time {
 // ConfigurationsOf returns the configurations for jobs of the task's shape and speed.
 func (y *Yard) ConfigurationsOf(t *Task) []Configuration {
 	if t.configurations == nil {
-		key := configurationKey{y.ShapeOf(t.Item.Shape), t.Item.Outlook.Speed}
+		key := configurationKey{
+			y.ShapeOf(t.Item.Shape), t.Item.Outlook.Speed, t.Item.Outlook.Reference, onlyLimited(t.Item),
+		}
+
 		list, known := y.configurations[key]
 		if !known {
 			list = y.listConfigurations(t.Item)
@@ -259,7 +272,7 @@ func (y *Yard) listConfigurations(it *queue.Item) []Configuration {
 		}
 	}
 
-	return y.enumerate(it, sh, func(_ int, c count) float64 { return y.guess(it, c) })
+	return y.enumerate(it, sh, func(k int, c count) float64 { return y.guess(it, k, c) })
 }
 
 // measured lists the configurations in which a job was measured. If a part of a GPU is enough for
@@ -351,17 +364,12 @@ func (y *Yard) curve(s *job.Speed, k int) *job.Curve {
 	return s.On("", 0)
 }
 
-// unknownGain is the assumed exponent with which a job of unknown speed scales: twice as many GPUs
-// make it 1.8 times as fast.
-const unknownGain = 0.85
-
-// guess returns the units of work per second of a job of unknown speed, where a unit is one second
-// of its assumed duration on its minimum.
-func (y *Yard) guess(it *queue.Item, c count) float64 {
-	n := &it.Shape.Need
+// guess returns the units of work per second of a job of unknown speed on a kind of GPU, where a unit is one
+// second of its assumed duration on what it asks for.
+func (y *Yard) guess(it *queue.Item, k int, c count) float64 {
 	rate := 1.0
-	if least := n.GPUs * n.Nodes; c.gpus > least {
-		rate = math.Pow(float64(c.gpus)/max(float64(least), 1), unknownGain)
+	if n := &it.Shape.Need; n.MaxGPUs > 0 && !onlyLimited(it) {
+		rate = it.Outlook.Reference.Pace(max(n.GPUs*n.Nodes, 1), place.HardwareOf(y.Kinds[k].gpu, c.gpus))
 	}
 
 	if s := it.Outlook.Speed; s != nil && s.Work > 0 {
@@ -369,6 +377,11 @@ func (y *Yard) guess(it *queue.Item, c count) float64 {
 	}
 
 	return rate
+}
+
+// onlyLimited reports whether max_duration is all that is known of a job's run time. It is the same everywhere.
+func onlyLimited(it *queue.Item) bool {
+	return it.Spec != nil && it.Spec.Expect == 0 && it.Spec.MaxDuration > 0
 }
 
 // Amount returns the number of GPUs, with a part counted as a fraction.
