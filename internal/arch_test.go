@@ -43,6 +43,7 @@ var layers = []struct {
 			"internal/suggest",
 			"internal/humanize",
 			"internal/quantile",
+			"internal/scaling",
 			"internal/atomicfile",
 		},
 	},

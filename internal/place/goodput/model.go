@@ -5,7 +5,6 @@ import (
 	"math"
 	"math/bits"
 	"slices"
-	"time"
 
 	"trainyard/internal/fleet"
 	"trainyard/internal/id"
@@ -13,6 +12,7 @@ import (
 	"trainyard/internal/place"
 	"trainyard/internal/place/allocate"
 	"trainyard/internal/queue"
+	"trainyard/internal/scaling"
 )
 
 // market is a plan in the making.
@@ -59,8 +59,9 @@ type reach struct{ gpus, each int }
 
 // source is what options depend on.
 type source struct {
-	shape *queue.Shape
-	speed *job.Speed
+	shape   *queue.Shape
+	speed   *job.Speed
+	learned *scaling.Model
 }
 
 func newMarket(v *place.View, p Policy) *market {
@@ -91,10 +92,8 @@ func newMarket(v *place.View, p Policy) *market {
 // add makes a task of a job, if there is a way to run it.
 func (m *market) add(it *queue.Item, r *place.Running) {
 	t := task{item: it, run: r, options: m.options(it), current: -1}
-	t.restart = minRestart
-	if s := it.Outlook.Speed; s != nil {
-		t.restart = math.Max(t.restart, time.Duration(s.Start+s.Save).Seconds())
-	}
+	save, start := it.Outlook.RestartCost()
+	t.restart = math.Max(minRestart, (save + start).Seconds())
 
 	if r == nil && !m.policy.Makespan {
 		t.startDelay = t.restart
@@ -118,7 +117,7 @@ func (m *market) add(it *queue.Item, r *place.Running) {
 // as it is.
 func (t *task) findCurrent(m *market) bool {
 	own := option{gpus: t.run.GPUs, nodes: len(t.run.Allocations), rate: math.Max(t.run.Rate, tiny)}
-	if t.item.Outlook.Speed == nil {
+	if !t.item.Outlook.HasRates() {
 		own.rate = 1
 	}
 
@@ -192,7 +191,7 @@ func (m *market) remainingWork(t *task) float64 {
 	}
 
 	had, rate := served/float64(t.options[0].gpus), t.options[0].rate
-	if lasts := t.item.Lasts.Seconds(); o.Speed == nil && had < lasts {
+	if lasts := t.item.Lasts.Seconds(); !o.HasRates() && had < lasts {
 		return lasts - had
 	}
 
@@ -238,7 +237,7 @@ func (t *task) hasFastest() bool {
 // options lists the ways to run a job: kind by kind, counts rising, each faster
 // than the one before it.
 func (m *market) options(it *queue.Item) []option {
-	key := source{it.Shape, it.Outlook.Speed}
+	key := source{it.Shape, it.Outlook.DeclaredSpeed(), it.Outlook.Learned}
 	if opts, ok := m.optionCache[key]; ok {
 		return opts
 	}
@@ -260,11 +259,9 @@ func (m *market) options(it *queue.Item) []option {
 // others better.
 func (m *market) appendOptions(opts []option, kind int, r reach, it *queue.Item) []option {
 	need := &it.Shape.Need
-	speed := it.Outlook.Speed
-	gpu := m.kinds[kind].GPU
 
 	least, most := need.Nodes*max(need.GPUs, 1), min(r.gpus, need.MaxNodes*r.each)
-	if speed == nil {
+	if !it.Outlook.HasRates() {
 		if least <= most {
 			opts = append(opts, option{kind: kind, gpus: least, nodes: max(need.Nodes, (least+r.each-1)/r.each),
 				rate: 1})
@@ -273,17 +270,17 @@ func (m *market) appendOptions(opts []option, kind int, r reach, it *queue.Item)
 		return opts
 	}
 
-	curve := speed.On(gpu.Model, gpu.Memory)
+	curve := newCurve(it.Outlook, m.kinds[kind].GPU)
 	best := 0.0
 
-	most = min(most, curve.MaxGPUs())
-	for n := max(least, curve.MinGPUs()); n <= most; n++ {
+	most = min(most, curve.maxGPUs())
+	for n := max(least, curve.minGPUs()); n <= most; n++ {
 		nodes := max(need.Nodes, (n+r.each-1)/r.each)
 		if nodes > need.Nodes && nodes > 1 && n%r.each != 0 && n < most {
 			continue
 		}
 
-		if rate := curve.Rate(n, nodes); rate > best {
+		if rate := curve.rate(n, nodes); rate > best {
 			best = rate
 			opts = append(opts, option{kind: kind, gpus: n, nodes: nodes, rate: rate})
 		}

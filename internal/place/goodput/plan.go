@@ -97,11 +97,11 @@ func (m *market) worthOf(given []allocate.Allocation) float64 {
 
 // rate is how fast a job is on seats.
 func (m *market) rate(t *task, list []place.Allocation) float64 {
-	if t.item.Outlook.Speed == nil {
+	if !t.item.Outlook.HasRates() {
 		return 1
 	}
 
-	return place.RateOn(t.item.Outlook.Speed, list, func(n id.Node) *fleet.Node {
+	return place.ExpectedRate(t.item.Outlook, list, func(n id.Node) *fleet.Node {
 		at, found := m.room(n)
 		if !found {
 			return nil
@@ -119,7 +119,7 @@ func (m *market) why(t *task, g *allocate.Allocation) string {
 	}
 
 	what := m.amount(g.Seats, g.GPUs)
-	if t.item.Outlook.Speed == nil {
+	if !t.item.Outlook.HasRates() {
 		if t.run != nil {
 			return fmt.Sprintf("moved to %s to make room", what)
 		}
@@ -129,7 +129,8 @@ func (m *market) why(t *task, g *allocate.Allocation) string {
 
 	_, known := t.item.Outlook.RemainingWork()
 	rate := m.rate(t, g.Seats)
-	ends := t.remaining/rate + time.Duration(t.item.Outlook.Speed.Start).Seconds()
+	_, start := t.item.Outlook.RestartCost()
+	ends := t.remaining/rate + start.Seconds()
 	switch {
 	case !known && t.run == nil:
 		return what

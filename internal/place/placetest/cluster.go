@@ -142,7 +142,7 @@ func (c *Cluster) Book(s place.Start) {
 		r.GPUs += bits.OnesCount64(seat.GPUs)
 	}
 
-	r.Rate = place.RateOn(s.Item.Outlook.Speed, s.Allocations, func(n id.Node) *fleet.Node {
+	r.Rate = place.ExpectedRate(s.Item.Outlook, s.Allocations, func(n id.Node) *fleet.Node {
 		room, _ := c.Table.Get(n)
 		return room.Node
 	})
