@@ -107,7 +107,7 @@ func (r *Running) observe(started, at time.Time, p *job.Progress, node func(id.N
 		return false
 	}
 
-	seen.PerSecond = rate
+	seen.PerSecond, seen.Done, seen.Training = rate, p.Done, p.Training
 	first = !o.Learned.Observed(seen.Kind, seen.GPUs, seen.Nodes)
 	o.Learned = o.Learned.With(seen)
 

@@ -1,51 +1,71 @@
 // Package scaling learns how the speed of a program grows with its GPUs from what was observed
 // of it while it ran.
 //
-// A unit of work takes a program f·(A/n + B + C) seconds on n GPUs: a part that the GPUs share, a
-// part that each of them has to do, and one for the network if they are on several nodes; f is by
-// model of GPU. The same form describes training that grows its batch with its GPUs, where B
-// comes from the noise of the gradients. Few observations fix these figures: what was not
-// observed is assumed to be nearly perfect, so that it is tried, and the assumption gives way to
-// the first observation that contradicts it.
+// Of a program that reports only its progress, a unit of work is taken to last f·(A/n + B + C)
+// seconds on n GPUs: a part that the GPUs share, a part that each of them has to do, and one for
+// the network if they are on several nodes; f is by model of GPU. A program that chooses its batch
+// size may report that with its step time and the noise of its gradients. Then the time of a step
+// is learned instead, which does not change as training goes on, and what a step is worth follows
+// from the noise, which does.
 //
-// The package is pure and knows no jobs. package place feeds it with the progress that programs
+// Few observations fix these figures. What was not observed is assumed to be nearly perfect, so
+// that it is tried, and the assumption gives way to the first observation that contradicts it.
+//
+// The package is pure and knows no jobs. Package place feeds it with the progress that programs
 // report, and the policies that choose numbers of GPUs ask it where no speeds were declared.
 package scaling
 
-import "slices"
+import (
+	"math"
+	"slices"
+)
 
 // Observation is the speed of a program on the GPUs that it had.
 type Observation struct {
 	Kind      string  // model of the GPUs
-	TFLOPS      float64 // TFLOPS of one of them, 0 if unknown
+	TFLOPS    float64 // of one of them, 0 if unknown
 	GPUs      int     // of all nodes together
 	Nodes     int
-	PerSecond float64 // units of work
+	PerSecond float64   // units of work
+	Done      float64   // units of work, in all
+	Training  *Training `json:",omitempty"` // nil if it does not report that
 }
 
 // Model is what is known of the speed of one program. It is made by With and never changed after
 // that.
 type Model struct {
-	Seen []Observation // by time of the last one, the newest last; each allocation once
+	Seen  []Observation // the newest last; each allocation and batch once
+	Kinds []Kind        // models of GPU that were observed, the reference first
+
 	// Shared, Own and Network are the seconds that a unit takes on a GPU of the reference model,
 	// of which only Shared is divided by the number of GPUs.
 	Shared, Own, Network float64
-	Kinds                []Kind // models of GPU that were observed, the reference first
+
+	// Training is the newest report of a program that chooses its batch, and Unit the units of
+	// work that a step of the base batch is. Pass and Sample are the seconds of a pass and of each
+	// of its samples on the reference model; Within, Across and More those that GPUs wait for each
+	// other in a step: on one node, on several, and for each GPU beyond two.
+	Training             *Training `json:",omitempty"`
+	Unit                 float64   `json:",omitempty"`
+	Pass, Sample         float64   `json:",omitempty"`
+	Within, Across, More float64   `json:",omitempty"`
 }
 
 // Kind is a model of GPU on which the program was observed.
 type Kind struct {
 	Name   string
-	TFLOPS   float64 // TFLOPS, 0 if unknown
+	TFLOPS float64 // 0 if unknown
 	Factor float64 // how many times as long a unit takes as on the reference
 }
 
 const (
-	// maxSeen bounds what is remembered: of more allocations the oldest is forgotten.
+	// maxSeen bounds what is remembered: of more the oldest is forgotten.
 	maxSeen = 32
 	// renewal is the weight of a new observation of an allocation beside the earlier ones: a
 	// program gets faster and slower as it goes on.
 	renewal = 0.7
+	// same is up to which ratio a repeated observation says nothing new.
+	same = 1.01
 )
 
 // With returns a model that includes an observation. The model may be nil.
@@ -56,12 +76,20 @@ func (m *Model) With(o Observation) *Model {
 
 	o.Nodes = max(o.Nodes, 1)
 	next := &Model{}
+
 	if m != nil {
+		if m.repeats(&o) {
+			return m
+		}
+
 		next.Seen = slices.Clone(m.Seen)
 	}
 
-	if at := next.find(o.Kind, o.GPUs, o.Nodes); at >= 0 {
-		o.PerSecond = renewal*o.PerSecond + (1-renewal)*next.Seen[at].PerSecond
+	if at := next.find(&o); at >= 0 {
+		if o.Training == nil {
+			o.PerSecond = renewal*o.PerSecond + (1-renewal)*next.Seen[at].PerSecond
+		}
+
 		next.Seen = slices.Delete(next.Seen, at, at+1)
 	}
 
@@ -75,16 +103,45 @@ func (m *Model) With(o Observation) *Model {
 	return next
 }
 
-func (m *Model) find(kind string, gpus, nodes int) int {
-	return slices.IndexFunc(m.Seen, func(o Observation) bool {
+// repeats reports whether an observation is like the newest.
+func (m *Model) repeats(o *Observation) bool {
+	last := &m.Seen[len(m.Seen)-1]
+	if m.find(o) != len(m.Seen)-1 || !close(last.PerSecond, o.PerSecond) {
+		return false
+	}
+
+	return o.Training == nil || close(last.Training.NoiseScale, o.Training.NoiseScale) &&
+		close(last.Training.StepSeconds, o.Training.StepSeconds)
+}
+
+func close(a, b float64) bool { return a <= b*same && b <= a*same }
+
+// find returns where the same allocation with the same batch was observed, -1 if it was not.
+func (m *Model) find(o *Observation) int {
+	return slices.IndexFunc(m.Seen, func(s Observation) bool {
+		return s.Kind == o.Kind && s.GPUs == o.GPUs && s.Nodes == o.Nodes && s.batch() == o.batch()
+	})
+}
+
+// batch is how the program did its batch; zero if it does not report that.
+func (o *Observation) batch() Batch {
+	if o.Training == nil {
+		return Batch{}
+	}
+
+	p := o.Training.passes()
+
+	return Batch{o.Training.Batch / p / float64(o.GPUs), p}
+}
+
+// Observed reports whether the program was observed on such an allocation.
+func (m *Model) Observed(kind string, gpus, nodes int) bool {
+	return m != nil && slices.ContainsFunc(m.Seen, func(o Observation) bool {
 		return o.Kind == kind && o.GPUs == gpus && o.Nodes == nodes
 	})
 }
 
-// Observed reports whether the program was observed on such an allocation.
-func (m *Model) Observed(kind string, gpus, nodes int) bool { return m != nil && m.find(kind, gpus, nodes) >= 0 }
-
-// MaxGPUs returns the largest number of GPUs that is worth trying: twice the largest that was
+// MaxGPUs returns the largest number of GPUs that is worth trying: four times the largest that was
 // observed, 0 if nothing was. What lies further is too far from any observation.
 func (m *Model) MaxGPUs() int {
 	if m == nil {
@@ -96,15 +153,22 @@ func (m *Model) MaxGPUs() int {
 		most = max(most, m.Seen[i].GPUs)
 	}
 
-	return 2 * most
+	return reach * most
 }
+
+// reach is how many times as many GPUs as were observed may be tried.
+const reach = 4
 
 // Rate returns the units of work per second to expect on so many GPUs of a model with so many
 // TFLOPS, 0 if nothing was observed. On a model that was not observed, the program is assumed to
 // be as fast as its TFLOPS say.
 func (m *Model) Rate(kind string, tflops float64, gpus, nodes int) float64 {
-	if m == nil || len(m.Seen) == 0 || gpus < 1 {
+	switch {
+	case m == nil || len(m.Seen) == 0 || gpus < 1:
 		return 0
+	case m.Training != nil:
+		_, rate := m.Best(kind, tflops, gpus, nodes)
+		return m.Unit * rate
 	}
 
 	return 1 / (m.factor(kind, tflops) * m.seconds(gpus, nodes))
@@ -138,3 +202,15 @@ func (m *Model) factor(kind string, tflops float64) float64 {
 
 	return nearest.Factor * byTFLOPS(nearest.TFLOPS, tflops)
 }
+
+// byTFLOPS is how many times as long a unit takes on a GPU as on another.
+func byTFLOPS(from, to float64) float64 {
+	if from <= 0 || to <= 0 {
+		return 1
+	}
+
+	return from / to
+}
+
+// distance is how unlike two GPUs are.
+func distance(a, b float64) float64 { return math.Abs(math.Log(byTFLOPS(a, b))) }

@@ -270,7 +270,7 @@ func (s *simulation) schedule(m *model) {
 }
 
 // reportEvery is how often a program that decides for itself reports its progress.
-const reportEvery = 30 * time.Second
+const reportEvery = 10 * time.Second
 
 func (s *simulation) scheduleFixed(m *model) {
 	goal, turn := m.life.job.Duration, s.finish
@@ -331,7 +331,9 @@ func (s *simulation) turn(m *model) {
 
 	switch {
 	case m.life.program != nil:
-		s.reportRank(m, 0, yardmaster.RankReport{State: job.RunRunning, Progress: &job.Progress{Done: m.did}})
+		s.reportRank(m, 0, yardmaster.RankReport{State: job.RunRunning, Progress: &job.Progress{
+			Done: m.did, Training: m.life.program.Report(),
+		}})
 	case m.life.job.ReportsProgress:
 		s.reportRank(m, 0, yardmaster.RankReport{State: job.RunRunning, Progress: &job.Progress{Done: m.did, Rates: t.Rates}})
 	}

@@ -18,6 +18,7 @@ import (
 	"trainyard/internal/id"
 	"trainyard/internal/job"
 	"trainyard/internal/place"
+	"trainyard/internal/scaling"
 	"trainyard/internal/tenant"
 	"trainyard/internal/yardmaster"
 )
@@ -45,7 +46,7 @@ type Job struct {
 	// Program makes the job's program, if that decides for itself how it uses its GPUs. Speed
 	// then says only how much work the job is and what its starts cost. Such a program reports
 	// how much it has done, and nothing else.
-	Program func() Program
+	Program func() Program `json:"-"`
 	// MaxLoss bounds the work that a stop without warning loses, in seconds of running;
 	// 0 means everything since the last checkpoint.
 	MaxLoss time.Duration
@@ -74,6 +75,9 @@ type Program interface {
 	// Step returns the units per second that it does on these GPUs from now on, having done so
 	// many units, and up to how many units at most that holds.
 	Step(on GPUs, done float64) (rate, until float64)
+	// Report returns what it measured of its batch on these GPUs before the last step; nil if it
+	// does not report that.
+	Report() *scaling.Training
 }
 
 // GPUs are what a run has.

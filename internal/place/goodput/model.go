@@ -36,6 +36,7 @@ type task struct {
 	run        *place.Running // nil if it waits
 	options    []option       // what it could have, by kind and count; never changed
 	current    int            // which of them it has now, -1 if it waits
+	elapsed    float64        // seconds since it began where it is, if its speed is learned; 0 otherwise
 	recent     bool           // it has just begun and keeps what it has
 	remaining  float64        // units of work
 	restart    float64        // seconds that a change costs it: saving itself and starting again
@@ -143,6 +144,9 @@ func (t *task) findCurrent(m *market) bool {
 	}
 
 	t.recent = t.run.Began.IsZero() || m.view.Now.Sub(t.run.Began) < m.policy.gap()
+	if o := t.item.Outlook; !t.run.Began.IsZero() && o.DeclaredSpeed() == nil && o.Learned != nil {
+		t.elapsed = m.view.Now.Sub(t.run.Began).Seconds()
+	}
 	if t.recent {
 		t.options, t.current = t.options[t.current:t.current+1], 0
 	}
@@ -174,6 +178,9 @@ const tiny = 1e-9
 // whose amount of work is unknown.
 const initialGuess = 60
 
+// guessStep is the ratio of one guess to the next: jobs of about the same age must not take turns.
+const guessStep = 4
+
 // remainingWork returns the remaining work. If the amount of work is unknown, as much is
 // assumed to remain as the job has had so far.
 func (m *market) remainingWork(t *task) float64 {
@@ -191,17 +198,22 @@ func (m *market) remainingWork(t *task) float64 {
 	}
 
 	had, rate := served/float64(t.options[0].gpus), t.options[0].rate
-	if lasts := t.item.Lasts.Seconds(); !o.HasRates() && had < lasts {
-		return lasts - had
+	if lasts := t.item.Lasts.Seconds(); o.DeclaredSpeed() == nil && had < lasts {
+		return (lasts - had) * rate
 	}
 
-	// In steps of two, so that jobs of about the same age do not take turns.
-	return rate * initialGuess * math.Exp2(math.Ceil(math.Log2(math.Max(had/initialGuess, 1))))
+	steps := math.Ceil(math.Log(math.Max(had/initialGuess, 1)) / math.Log(guessStep))
+
+	return rate * initialGuess * math.Pow(guessStep, steps)
 }
 
 // maxStretch is how many times longer than alone on the yard a job may take before it
-// counts as more than one job.
-const maxStretch = 3
+// counts as more than one job. How long it takes alone is a guess if its work is unknown, and a
+// guess from what it has had so far is too low for most of its time.
+const (
+	maxStretch        = 3.0
+	maxStretchGuessed = 10.0
+)
 
 // ageWeight is how many jobs a job counts as because it has been in the yard for far longer
 // than it would take alone. Without it a large job could starve where small ones keep coming.
@@ -211,15 +223,18 @@ func (m *market) ageWeight(t *task) float64 {
 		best = max(best, t.options[i].rate)
 	}
 
+	stretch := maxStretch
 	if s := t.item.Outlook.Speed; s != nil && s.Work > 0 {
 		work = s.Work
 	} else if t.item.Lasts > 0 {
-		work = t.item.Lasts.Seconds()
+		work = t.item.Lasts.Seconds() * t.options[0].rate
+	} else {
+		stretch = maxStretchGuessed
 	}
 
 	there := m.view.Now.Sub(t.item.Outlook.Submitted).Seconds()
 
-	return math.Max(1, there/(maxStretch*(work/best+t.restart)))
+	return math.Max(1, there/(stretch*(work/best+t.restart)))
 }
 
 // pace is how fast a job comes to its end at a rate: with a start ahead, which

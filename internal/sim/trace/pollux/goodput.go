@@ -183,21 +183,6 @@ func (k *stepTimes) nearest(sh shape, local float64) stepTime {
 	return stepTime{local, compute + t.sync, t.sync}
 }
 
-// split returns how a batch is done on GPUs.
-func (p *Profile) split(k *stepTimes, on sim.GPUs, batch float64) split {
-	gpus := float64(on.Count)
-	local := math.Ceil(batch/gpus - tiny)
-	passes := math.Ceil(local/k.maxLocal - tiny)
-	if on.Count == 1 && batch > p.base()+tiny {
-		passes = max(passes, 2)
-	}
-
-	each := math.Ceil(local/passes - tiny)
-	each = min(each, math.Floor(p.most()/(gpus*passes)))
-
-	return split{max(each, 1), passes}
-}
-
 // batches is how many batch sizes are tried between the least and the greatest.
 const batches = 50
 
@@ -224,15 +209,16 @@ func (p *Profile) best(k *stepTimes, sh shape, epoch int) float64 {
 // that does not fit the GPUs is done in several passes; one GPU makes at least two
 // passes of a batch greater than the base, because one shows no noise.
 func (p *Profile) fixed(k *stepTimes, sh shape, epoch int, batch float64) float64 {
-	s := p.split(k, sim.GPUs{Count: sh.gpus}, batch)
-	step, ok := k.step(sh, s.each)
+	limits := p.limits(k)
+	s := limits.Split(sh.gpus, batch)
+	step, ok := k.step(sh, s.Each)
 	if !ok {
 		return 0
 	}
 
-	seconds := step.step + (s.passes-1)*(step.step-step.sync)
+	seconds := step.step + (s.Passes-1)*(step.step-step.sync)
 
-	return p.gain(float64(sh.gpus)*s.each*s.passes, epoch) / (seconds * p.slow)
+	return p.gain(float64(sh.gpus)*s.Each*s.Passes, epoch) / (seconds * p.slow)
 }
 
 // step returns how long a step takes, between two that were measured if need be.
