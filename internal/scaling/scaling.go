@@ -203,13 +203,16 @@ func (m *Model) factor(kind string, tflops float64) float64 {
 	return nearest.Factor * byTFLOPS(nearest.TFLOPS, tflops)
 }
 
+// maxRatio bounds how many times as fast one GPU is taken to be as another.
+const maxRatio = 100
+
 // byTFLOPS is how many times as long a unit takes on a GPU as on another.
 func byTFLOPS(from, to float64) float64 {
 	if from <= 0 || to <= 0 {
 		return 1
 	}
 
-	return from / to
+	return math.Min(math.Max(from/to, 1.0/maxRatio), maxRatio)
 }
 
 // distance is how unlike two GPUs are.

@@ -301,7 +301,7 @@ const (
 	knowsSpeedsAndWork = "knows more: true speeds, total work"
 	knowsSpeeds        = "knows more: true speeds"
 	knowsSteps         = "knows more: remaining steps; optimises mean completion"
-	)
+)
 
 // polluxRow is a run of a Pollux or Sia workload.
 func polluxRow(o Options, file, policy, note string, cluster []fleet.Node, tables ...string) *row {
