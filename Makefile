@@ -50,9 +50,10 @@ check: ## Format, vet, linters, modules, vulnerabilities, generated files, a bri
 	@scripts/check.sh
 
 .PHONY: generate
-generate: ## Write what is generated from the code: API description, schema, reference, life cycles, package table
+generate: ## Write what is generated from the code: API description, schema, reference, life cycles, policies and features, package table
 	go run ./cmd/trainyard generate .
 	go test ./internal -run '^TestArchitectureListsEveryPackage$$' -count=1 -update
+	go test ./test/features -run '^TestEveryPolicyWithEveryFeature$$' -count=1 -update
 
 .PHONY: golden
 golden: ## Write all golden files anew: review the diff as code
@@ -87,7 +88,7 @@ demo-hybrid: ## Show local, reserved and provisioned nodes in one queue on this 
 	@scripts/demo-hybrid.sh
 
 .PHONY: bench-core
-bench-core: ## Measure the core, and Slurm beside it; figures in build/bench/bench-core.json
+bench-core: ## Measure the core, and Slurm beside it in the same run; figures in build/bench/bench-core.json
 	@scripts/setup.sh test
 	@scripts/setup-slurm.sh
 	@mkdir -p build/bench
@@ -126,22 +127,31 @@ api-release: ## Store the API of the newest release of the changelog, to compare
 
 # The policies and the simulator: each target prints its table and writes build/bench/<target>.json.
 # TRAINYARD_DATA names the folder with the public traces; without it what needs them is left out or generated.
-policy_benches := bench-andreas bench-datacenter bench-alloc bench-harvest bench-edl bench-elastic bench-swf bench-sim bench-place bench-burst
+policy_benches := bench-andreas bench-datacenter bench-alloc bench-harvest bench-edl bench-elastic bench-swf bench-sim bench-place bench-burst bench-fidelity
 
 .PHONY: $(policy_benches)
 bench-andreas: ## Measure energy and lateness of andreas beside its baselines and the published rule
 bench-datacenter: ## The same on the tables on which the published rule loses to its baselines
 bench-alloc: ## Measure the exact allocator beside the solvers that are installed
-bench-harvest: ## Measure elastic jobs on idle nodes beside the same jobs on nodes of their own
+bench-harvest: ## Measure elastic jobs on idle nodes beside the best fixed assignment to nodes that stay
 bench-edl: ## Measure elastic jobs beside a service whose load goes up and down
 bench-elastic: ## Measure elastic and preemptive policies on public workloads, beside published figures
 bench-swf: ## Check the orders of waiting jobs against an independent computation
-bench-place: ## Measure how long the policy rules takes to decide
-bench-sim: ## Measure the simulator: jobs and events a second, memory
+bench-place: ## Measure how long the policies rules and fifo take to decide
+bench-fidelity: ## Measure how far the simulator is from real processes (about ten minutes, on a quiet machine)
+bench-sim: ## Measure the simulator: jobs and events a second, memory, beside a simulator in Python
 bench-burst: ## Measure how much cloud the yard provisions for how short waits, beside Starburst's rule and a lower bound
 $(policy_benches):
 	@mkdir -p build/bench
 	go run ./test/bench/policies -target $(@:bench-%=%) -out build/bench/$@.json $(if $(QUICK),-quick)
+
+.PHONY: bench-all
+bench-all: ## Run every benchmark of the pages from one build; figures in build/bench (hours; QUICK=1 to try it)
+	@scripts/setup.sh test
+	@scripts/setup-slurm.sh
+	@rm -rf build/bench
+	@$(MAKE) --no-print-directory build
+	@QUICK='$(QUICK)' scripts/bench-all.sh $(policy_benches:bench-%=%)
 
 .PHONY: clean
 clean: ## Remove what was built; tools in the user's cache and Go's own cache stay
@@ -151,6 +161,12 @@ clean: ## Remove what was built; tools in the user's cache and Go's own cache st
 bench-forecast: ## Measure how accurate forecasts are, on real training curves (CURVES=<folder> scores others)
 	@mkdir -p build/bench
 	go run ./test/bench/forecast -out build/bench/$@.json $(if $(CURVES),-curves "$(CURVES)")
+
+.PHONY: bench-live-forecast
+bench-live-forecast: ## Measure how many intervals of running trainings hold (needs PyTorch and a quiet machine)
+	@scripts/setup.sh test
+	@mkdir -p build/bench
+	TRAINYARD_LIVE_FORECAST=$(CURDIR)/build/bench/bench-live-forecast.json go test ./test/e2e -run '^TestForecastsOfRealTrainings$$' -count=1 -v
 
 bench-forecast-scale: ## Measure what forecasts of 10,000 running jobs cost (JOBS=1000 for fewer)
 	@mkdir -p build/bench

@@ -30,6 +30,16 @@ var cases = map[string][]ruleCase{
 		{name: "init", source: "func init() {}", want: "init"},
 		{name: "a method of that name", source: "type t struct{}\nfunc (t) init() {}"},
 	},
+	"an hour is not written as a number": {
+		{name: "seconds", source: "func f(rate float64) float64 { return rate * 3600 }", want: "3600 is an hour"},
+		{name: "a fraction", source: "const perHour = 1.0 / 3600", want: "3600 is an hour"},
+		{name: "a float", source: "const s = 3600.0", want: "3600.0 is an hour"},
+		{name: "with an exponent", source: "const s = 3.6e3", want: "3.6e3 is an hour"},
+		{name: "milliseconds", source: "const ms = 3_600_000", want: "3_600_000 is an hour"},
+		{name: "another number", source: "const n = 36000"},
+		{name: "in a benchmark", pkg: "test/bench", source: "const s = 3600"},
+		{name: "by package time", source: "import \"time\"\nconst s = int64(time.Hour / time.Second)"},
+	},
 	"no mutable package variable": {
 		{name: "zero value", source: "var count int", want: "variable count"},
 		{name: "number", source: "var limit = 5", want: "variable limit"},

@@ -3,6 +3,7 @@ package arch_test
 import (
 	"fmt"
 	"go/ast"
+	"go/constant"
 	"go/parser"
 	"go/token"
 	"go/types"
@@ -156,6 +157,7 @@ var rules = []struct {
 	{"pure packages import nothing that acts", checkPureImports},
 	{"pure packages start nothing", checkPureConcurrency},
 	{"pure packages roll no dice of their own", checkPureChance},
+	{"an hour is not written as a number", checkHours},
 }
 
 func checkHasLayer(p *pkg) []string {
@@ -428,6 +430,42 @@ func checkClock(p *pkg) []string {
 		[]string{"Now", "Since", "Until", "Sleep", "After", "AfterFunc", "Tick", "NewTicker", "NewTimer"},
 		"time comes from internal/clock, or as an argument",
 	)
+}
+
+// checkHours flags the number of seconds, milliseconds, … of an hour: times are converted by package
+// time, and money by package money. A price that is multiplied by hand is a price of another unit by
+// mistake.
+func checkHours(p *pkg) []string {
+	if isForTests(p.path) {
+		return nil
+	}
+
+	var found []string
+	p.each(func(n ast.Node) {
+		lit, ok := n.(*ast.BasicLit)
+		if !ok || lit.Kind != token.INT && lit.Kind != token.FLOAT {
+			return
+		}
+
+		file := p.fset.Position(n.Pos()).Filename
+		if _, allowed := writesHours[file]; !allowed && hourOf(lit) {
+			found = append(found, p.at(n, "%s is an hour in another unit: use time.Hour or the methods of package money", lit.Value))
+		}
+	})
+
+	return found
+}
+
+// hourOf reports whether a number is an hour in seconds, milliseconds, microseconds or nanoseconds.
+func hourOf(lit *ast.BasicLit) bool {
+	value := constant.MakeFromLiteral(lit.Value, lit.Kind, 0)
+	for unit := int64(3600); unit <= 3600*1e9; unit *= 1000 {
+		if constant.Compare(value, token.EQL, constant.MakeInt64(unit)) {
+			return true
+		}
+	}
+
+	return false
 }
 
 func checkEnviron(p *pkg) []string {

@@ -41,6 +41,7 @@ var layers = []struct {
 			"internal/clock",
 			"internal/id",
 			"internal/suggest",
+			"internal/money",
 			"internal/humanize",
 			"internal/quantile",
 			"internal/scaling",
@@ -192,6 +193,11 @@ var (
 			"github.com/danielgtaylor/huma/v2.NewError",
 			"github.com/danielgtaylor/huma/v2.DefaultArrayNullable",
 		},
+	}
+	// writesHours are the files that may write an hour as a number, and why.
+	writesHours = map[string]string{
+		"internal/server/metrics/counts.go": "the bounds of histograms, in seconds, are a list of round figures",
+		"internal/sim/report/chart.go":      "the steps of a time axis, in seconds, are a list of round figures",
 	}
 	// notPure are the exceptions within the pure layers.
 	notPure = []string{"internal/clock", "internal/atomicfile"}

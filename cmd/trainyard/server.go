@@ -224,8 +224,20 @@ func readInputs(c *config) (in inputs, err error) {
 	}
 
 	in.clouds, in.offers, err = clouds.ReadClouds(c.clouds)
+	if err != nil {
+		return in, err
+	}
 
-	return in, err
+	return in, in.check()
+}
+
+// check refuses what cannot be combined.
+func (in *inputs) check() error {
+	if in.clouds == nil {
+		return nil
+	}
+
+	return place.Refusal(in.newPolicy(), place.Clouds)
 }
 
 // folders is what is kept in the data folder beside the store.
@@ -268,7 +280,9 @@ func yardConfig(c *config, in inputs, clk clock.Clock) (yardmaster.Config, error
 		return func() bool { return clk.Now().After(until) }
 	}
 
-	return cfg, in.clouds.Terms(&cfg)
+	err := in.clouds.Terms(&cfg)
+
+	return cfg, err
 }
 
 // serverParts is what newServer puts together.

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math"
 	"os"
+	"slices"
 
 	"trainyard/internal/fault"
 	"trainyard/internal/fleet"
@@ -44,6 +45,18 @@ func parseTariff(path string, text []byte) (*fleet.Tariff, error) {
 		checkAmounts(f, at+"watts", n.Watts...)
 		checkAmounts(f, at+"hourly", n.Hourly...)
 
+		if n.Boot > 0 && !n.Off {
+			f.Fail(at+"boot", "applies only to nodes that are switched off when idle", "add off: true or remove it")
+		}
+
+		if j := slices.IndexFunc(t.Nodes[:i], func(o fleet.NodePrice) bool { return covers(&o, &t.Nodes[i]) }); j >= 0 {
+			f.Fail(
+				at[:len(at)-1],
+				fmt.Sprintf("never applies: nodes[%d] matches the same nodes, and the first match counts", j),
+				"write it above, or remove it",
+			)
+		}
+
 		var kind job.GPUKind
 		if err := kind.UnmarshalText([]byte(n.GPU)); err != nil {
 			f.Fail(at+"gpu", err.Error(), "write it as in A100 or A100:80GB")
@@ -67,10 +80,24 @@ func parseTariff(path string, text []byte) (*fleet.Tariff, error) {
 	return &t, nil
 }
 
+// covers reports whether a row of a tariff matches every node that another one matches.
+func covers(row, other *fleet.NodePrice) bool {
+	if row.Class != "" && row.Class != other.Class {
+		return false
+	}
+
+	var mine, theirs job.GPUKind
+	if mine.UnmarshalText([]byte(row.GPU)) != nil || theirs.UnmarshalText([]byte(other.GPU)) != nil {
+		return false // reported as a mistake of its own
+	}
+
+	return row.GPU == "" || row.GPU == other.GPU || mine.Memory == 0 && theirs.Model != "" && mine.Model == theirs.Model
+}
+
 // checkAmounts reports amounts of money or power that cannot be one.
-func checkAmounts(f *yamlfile.File, path string, amounts ...float64) {
+func checkAmounts[T ~float64](f *yamlfile.File, path string, amounts ...T) {
 	for _, a := range amounts {
-		if a < 0 || math.IsNaN(a) || math.IsInf(a, 0) {
+		if a < 0 || math.IsNaN(float64(a)) || math.IsInf(float64(a), 0) {
 			f.Fail(path, fmt.Sprintf("must be a number of at least 0, got %g", a), "write a price or a power of 0 or more")
 			return
 		}

@@ -4,13 +4,14 @@ import (
 	"math"
 	"strconv"
 	"strings"
+	"time"
 
 	"trainyard/internal/cli/table"
 )
 
 // hours writes seconds as hours.
 func hours(seconds float64) string {
-	h := seconds / 3600
+	h := seconds / time.Hour.Seconds()
 	switch size := math.Abs(h); {
 	case size >= 10_000:
 		return table.Amount(h)

@@ -188,7 +188,7 @@ func lateCost(m job.Money) string {
 }
 
 // dollars writes an amount of a job file: "$2.50".
-func dollars(m job.Money) string { return humanize.Dollars(float64(m) / 1e6) }
+func dollars(m job.Money) string { return humanize.Dollars(m.Amount()) }
 
 // costText writes what a job has cost so far: "$3.20 of its budget of $40.00".
 func costText(j api.Job) string {

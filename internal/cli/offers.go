@@ -106,7 +106,7 @@ func (a *app) offerTable(offers []fleet.Offer) *table.Table {
 		boot := ""
 
 		if f.GPUs > 0 {
-			gpus, each = table.GPUs(f.GPUs, f.GPU, f.GPUMemory, f.Fake), humanize.Dollars(float64(f.Hourly)/1e6/float64(f.GPUs))
+			gpus, each = table.GPUs(f.GPUs, f.GPU, f.GPUMemory, f.Fake), humanize.Dollars(f.PerGPU().Of(1).For(time.Hour))
 		}
 
 		if f.Spot {
@@ -132,7 +132,7 @@ func (a *app) offerTable(offers []fleet.Offer) *table.Table {
 			gpus,
 			f.CPUs.String(),
 			humanize.Size(f.Memory),
-			humanize.Dollars(float64(f.Hourly)/1e6),
+			humanize.Dollars(f.PerHour().For(time.Hour)),
 			each,
 			spot,
 			billed,

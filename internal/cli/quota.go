@@ -80,7 +80,7 @@ func (a *app) listQuotas(ctx context.Context, c *api.Client) error {
 // eachQuotaRow adds the row of a quota that applies to everyone without one of their own.
 func eachQuotaRow(t *table.Table, q *api.Quota) {
 	t.Row(q.Subject, countOrNone(q.GPUs), countOrNone(q.Nodes),
-		orNone(q.Budget > 0, humanize.Dollars(float64(q.Budget)/1e6)),
+		orNone(q.Budget > 0, humanize.Dollars(q.Budget.Amount())),
 		orNone(q.GPUHours > 0, table.Amount(q.GPUHours)),
 		"each "+string(q.Period), string(q.OnExceeded),
 		"for each "+strings.TrimPrefix(q.Subject, "each/")+" without a quota of its own")

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"strconv"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -89,7 +90,7 @@ func (a *app) showUsers(value any, users ...api.User) error {
 				table.Cell{Text: string(u.Role)},
 				state,
 				table.Cell{
-					Text: strconv.FormatFloat(u.Usage/3600, 'f', 1, 64) + " GPU-h",
+					Text: strconv.FormatFloat(u.Usage/time.Hour.Seconds(), 'f', 1, 64) + " GPU-h",
 				},
 				table.Cell{Text: humanize.Ago(u.Created, now)},
 			)

@@ -11,6 +11,7 @@ import (
 	"trainyard/internal/fault"
 	"trainyard/internal/id"
 	"trainyard/internal/job"
+	"trainyard/internal/money"
 )
 
 // Spot is where a dataset is needed: on a node, or on one that would be provisioned.
@@ -22,9 +23,9 @@ type Spot struct {
 
 // Network is the bandwidth over which datasets are staged, and what transfers cost.
 type Network struct {
-	In     job.Bytes // bytes per second on the same side, local or cloud
-	Across job.Bytes // bytes per second between local and cloud
-	PerGB  float64   // dollars per gigabyte between local and cloud
+	In     job.Bytes   // bytes per second on the same side, local or cloud
+	Across job.Bytes   // bytes per second between local and cloud
+	PerGB  money.PerGB // between local and cloud
 }
 
 // DefaultNetwork is the default: a local network of 1 GiB/s, a link of 1 Gbit/s to the cloud,
@@ -170,7 +171,7 @@ func (d *Dataset) sameSide(s Spot, cloud func(id.Node) bool) bool {
 
 // Stage returns how long staging datasets at a spot takes, and what it costs. cloud reports
 // whether a node is in the cloud.
-func (c *Catalogue) Stage(names []string, s Spot, cloud func(id.Node) bool) (d time.Duration, money float64) {
+func (c *Catalogue) Stage(names []string, s Spot, cloud func(id.Node) bool) (d time.Duration, cost money.Amount) {
 	for _, name := range names {
 		set, ok := c.byName[id.Dataset(name)]
 		if !ok || set.Size == 0 || set.Has(s) {
@@ -183,10 +184,10 @@ func (c *Catalogue) Stage(names []string, s Spot, cloud func(id.Node) bool) (d t
 		}
 
 		d += travel(set.Size, c.network.Across)
-		money += float64(set.Size) / 1e9 * c.network.PerGB
+		cost += c.network.PerGB.Moving(int64(set.Size))
 	}
 
-	return d, money
+	return d, cost
 }
 
 func travel(size, rate job.Bytes) time.Duration {

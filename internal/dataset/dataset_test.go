@@ -10,6 +10,7 @@ import (
 	"trainyard/internal/fault"
 	"trainyard/internal/id"
 	"trainyard/internal/job"
+	"trainyard/internal/money"
 )
 
 func catalogue() *dataset.Catalogue {
@@ -66,7 +67,7 @@ func TestStagingIsFreeWhereACopyIsAndCostsMoreFromTheOtherSide(t *testing.T) {
 		data  []string
 		spot  dataset.Spot
 		takes time.Duration
-		money float64
+		cost  money.Amount
 	}{
 		"a copy is there":         {[]string{"mri"}, dataset.Spot{Node: "x"}, 0, 0},
 		"from the same side":      {[]string{"web"}, dataset.Spot{Node: "n2", Cloud: true}, 5_000_000 * time.Second, 0},
@@ -77,9 +78,9 @@ func TestStagingIsFreeWhereACopyIsAndCostsMoreFromTheOtherSide(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			takes, money := c.Stage(tc.data, tc.spot, cloud)
-			if takes != tc.takes || money < tc.money-1e-9 || money > tc.money+1e-9 {
-				t.Errorf("takes %s and costs %g, want %s and %g", takes, money, tc.takes, tc.money)
+			takes, cost := c.Stage(tc.data, tc.spot, cloud)
+			if takes != tc.takes || cost < tc.cost-1e-9 || cost > tc.cost+1e-9 {
+				t.Errorf("takes %s and costs %g, want %s and %g", takes, cost, tc.takes, tc.cost)
 			}
 		})
 	}

@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"trainyard/internal/id"
+	"trainyard/internal/money"
 )
 
 // InstanceState is the state of a machine at its provider.
@@ -30,7 +31,7 @@ type Instance struct {
 	Address  string
 	Launched time.Time // by the provider's clock
 	Ended    time.Time
-	Billed   float64 // what the provider says it has charged; negative if it does not say
+	Billed   money.Amount // what the provider says it has charged; negative if it does not say
 }
 
 // Reasons for which a provider refuses a machine.

@@ -5,6 +5,7 @@ import (
 
 	"trainyard/internal/fault"
 	"trainyard/internal/id"
+	"trainyard/internal/money"
 )
 
 // LeaseState is the state of a lease.
@@ -100,7 +101,7 @@ type Lease struct {
 	Node     id.Node
 	Token    id.Token // with which the machine joins
 	// Billed is what the provider reported to have charged; negative if it reports nothing.
-	Billed float64
+	Billed money.Amount
 	// Stray says that the machine was found without a lease.
 	Stray bool
 }

@@ -9,6 +9,7 @@ import (
 
 	"trainyard/internal/fleet"
 	"trainyard/internal/job"
+	"trainyard/internal/money"
 )
 
 func TestLifeOfALeaseIsTheTable(t *testing.T) {
@@ -66,7 +67,7 @@ func TestRentIsPaidByStretchesAndAtLeastForATime(t *testing.T) {
 	for _, tc := range []struct {
 		offer *fleet.Offer
 		kept  time.Duration
-		want  float64
+		want  money.Amount
 	}{
 		{&o, 0, 3.6}, {&o, time.Minute, 3.6}, {&o, time.Hour, 3.6}, {&o, time.Hour + 1, 7.2},
 		{&second, time.Second, 0.06}, {&second, time.Minute, 0.06}, {&second, 90 * time.Second, 0.09},

@@ -5,6 +5,7 @@ import (
 
 	"trainyard/internal/id"
 	"trainyard/internal/job"
+	"trainyard/internal/money"
 )
 
 // Offer is a kind of on-demand node that could be provisioned.
@@ -69,9 +70,15 @@ func (o *Offer) Speed() float64 {
 	return speed
 }
 
-// Cost returns what a node of this offer costs for a duration, in dollars.
-func (o *Offer) Cost(d job.Duration) float64 {
-	return float64(o.Hourly) / 1e6 * time.Duration(o.BilledDuration(d)).Hours()
+// PerHour returns the price of a node of this offer.
+func (o *Offer) PerHour() money.PerHour { return o.Hourly.PerHour() }
+
+// PerGPU returns the price of one of its GPUs, or that of a node without GPUs.
+func (o *Offer) PerGPU() money.PerGPUHour { return o.PerHour().PerGPU(o.GPUs) }
+
+// Cost returns what a node of this offer costs for a duration.
+func (o *Offer) Cost(d job.Duration) money.Amount {
+	return o.PerHour().For(time.Duration(o.BilledDuration(d)))
 }
 
 // BilledDuration returns the duration that is billed for a node that is kept for d.

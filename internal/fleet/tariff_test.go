@@ -5,12 +5,13 @@ import (
 	"testing"
 
 	"trainyard/internal/fleet"
+	"trainyard/internal/money"
 )
 
 func TestTariffChargesEnergyAndRent(t *testing.T) {
 	t.Parallel()
 	tariff := &fleet.Tariff{Energy: 0.2, PUE: 1.5, Nodes: []fleet.NodePrice{
-		{GPU: "A100", Class: fleet.OnDemand, Hourly: []float64{3, 3, 4}},
+		{GPU: "A100", Class: fleet.OnDemand, Hourly: []money.PerHour{3, 3, 4}},
 		{GPU: "A100", Watts: []float64{200, 500, 800}},
 		{Class: fleet.Local, Watts: []float64{100}, Off: true},
 	}}
@@ -28,7 +29,7 @@ func TestTariffChargesEnergyAndRent(t *testing.T) {
 		name string
 		node *fleet.Node
 		used int
-		want float64
+		want money.PerHour
 	}{
 		{"rent by what is in use", node(fleet.OnDemand, "NVIDIA A100-SXM4-80GB"), 2, 4},
 		{"more in use than the line says", node(fleet.OnDemand, "NVIDIA A100-SXM4-80GB"), 7, 4},
@@ -38,7 +39,7 @@ func TestTariffChargesEnergyAndRent(t *testing.T) {
 		{"a node without GPUs in use", node(fleet.Local), 1, 0.03},
 		{"no line matches", node(fleet.Reserved, "NVIDIA L4"), 1, 0},
 	} {
-		if got := tariff.Rate(tariff.Of(tc.node), tc.used); math.Abs(got-tc.want) > 1e-9 {
+		if got := tariff.Rate(tariff.Of(tc.node), tc.used); math.Abs(float64(got-tc.want)) > 1e-9 {
 			t.Errorf("%s: %g an hour, want %g", tc.name, got, tc.want)
 		}
 	}

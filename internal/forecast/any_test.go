@@ -11,6 +11,7 @@ import (
 
 	"trainyard/internal/job"
 	"trainyard/internal/metric"
+	"trainyard/internal/money"
 )
 
 // soundForecast fails if a forecast says what no forecast may say.
@@ -47,7 +48,7 @@ func soundForecast(t interface{ Fatalf(string, ...any) }, f *job.Forecast) {
 	}
 
 	for _, e := range f.Elsewhere {
-		if math.IsNaN(e.Remaining+e.Cost) || e.Remaining < 0 || e.Cost < 0 || e.Why == "" {
+		if math.IsNaN(e.Remaining+float64(e.Cost)) || e.Remaining < 0 || e.Cost < 0 || e.Why == "" {
 			t.Fatalf("elsewhere: %+v", e)
 		}
 	}
@@ -131,7 +132,7 @@ func wild(rng *rand.Rand) *Input {
 	}
 
 	in.Wait = job.Band{Mid: 10, High: 20}
-	in.Hourly, in.CostSoFar = 10*rng.Float64(), rng.Float64()
+	in.Hourly, in.CostSoFar = money.PerHour(10*rng.Float64()), money.Amount(rng.Float64())
 	in.Places = []Place{{GPU: "H100", GPUs: 8, Hourly: 30}, {GPU: "A100", GPUs: 1, Hourly: 2}}
 
 	return in

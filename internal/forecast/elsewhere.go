@@ -240,7 +240,9 @@ func elsewhere(in *Input, f *job.Forecast, from location, start float64, sources
 		}
 
 		rest := min(f.Remaining.Mid/ratio+start, maxSeconds)
-		all = append(all, job.Elsewhere{GPU: p.GPU, GPUs: p.GPUs, Remaining: rest, Cost: rest / 3600 * p.Hourly, Why: why})
+		rent := Rent{Offer: p.Offer}
+		cost := rent.cost(p.Hourly, rest)
+		all = append(all, job.Elsewhere{GPU: p.GPU, GPUs: p.GPUs, Remaining: rest, Cost: cost, Why: why})
 	}
 
 	return all

@@ -115,7 +115,7 @@ func TestElsewhereHasTimeAndCost(t *testing.T) {
 
 	four, hopper := f.Elsewhere[0], f.Elsewhere[1]
 	near(t, "on four", four.Remaining, 200+20, 0.01)
-	near(t, "its cost", four.Cost, 2.2, 0.01)
+	near(t, "its cost", float64(four.Cost), 2.2, 0.01)
 	near(t, "on H100", hopper.Remaining, 400*312/989.4+20, 0.01)
 
 	if four.Why != "based on TFLOPS only" {

@@ -18,9 +18,11 @@ package forecast
 import (
 	"time"
 
+	"trainyard/internal/fleet"
 	"trainyard/internal/forecast/calibrate"
 	"trainyard/internal/job"
 	"trainyard/internal/metric"
+	"trainyard/internal/money"
 )
 
 // Input is all that is known of a job when a forecast of it is made. Make does not change it.
@@ -34,9 +36,10 @@ type Input struct {
 	Library   *Library          // finished jobs; nil if there are none
 	Record    *calibrate.Record // of earlier forecasts; nil if there is none
 	Wait      job.Band          // seconds in the queue, if known; zero if the job runs
-	Hourly    float64           // dollars for an hour where it runs, or will run
-	CostSoFar float64           // dollars so far
-	Places    []Place           // other GPUs to estimate for
+	Hourly    money.PerHour     // where it runs, or will run
+	Rent      Rent              // of nodes that are provisioned for it
+	CostSoFar money.Amount
+	Places    []Place // other GPUs to estimate for
 }
 
 // Stretch is a run as a stretch of time on one allocation.
@@ -63,12 +66,35 @@ type Progress struct {
 	Source string // of the report
 }
 
+// Rent is how provisioned nodes are billed. The zero value is for nodes of the yard, which are
+// paid for by the time of use.
+type Rent struct {
+	Offer *fleet.Offer  // nil for nodes of the yard
+	Kept  time.Duration // for how long they have been paid already
+}
+
+// cost returns what a job costs from now on if it goes on for some seconds at a price: of
+// provisioned nodes the boot and the whole billing increments too.
+func (r *Rent) cost(hourly money.PerHour, seconds float64) money.Amount {
+	if r.Offer == nil {
+		return hourly.PerSecond().For(seconds)
+	}
+
+	kept := r.Kept + job.Seconds(seconds)
+	if r.Kept == 0 {
+		kept += time.Duration(r.Offer.Boot)
+	}
+
+	return hourly.For(time.Duration(r.Offer.BilledDuration(job.Duration(kept))) - r.Kept)
+}
+
 // Place is a kind and number of GPUs where a job could run.
 type Place struct {
+	Offer  *fleet.Offer // that would have to be provisioned; nil for nodes of the yard
 	GPU    string
 	GPUs   int
-	TFLOPS float64 // of one GPU; 0 to look the model up
-	Hourly float64 // dollars for an hour of all of them
+	TFLOPS float64       // of one GPU; 0 to look the model up
+	Hourly money.PerHour // of all of them
 }
 
 // running returns the stretch that has not ended, and nil if the job waits.

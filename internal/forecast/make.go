@@ -272,8 +272,11 @@ func (m *maker) complete() {
 			paid = calibrate.Add(paid, m.start)
 		}
 
-		f.Cost = calibrate.Scale(paid, in.Hourly/3600)
-		f.Cost.Low, f.Cost.Mid, f.Cost.High = f.Cost.Low+in.CostSoFar, f.Cost.Mid+in.CostSoFar, f.Cost.High+in.CostSoFar
+		cost := func(seconds float64) float64 {
+			return float64(in.Rent.cost(in.Hourly, seconds) + in.CostSoFar)
+		}
+
+		f.Cost = job.Band{Low: cost(paid.Low), Mid: cost(paid.Mid), High: cost(paid.High)}
 		f.Cost = calibrate.Clamp(f.Cost, math.MaxFloat64)
 	}
 

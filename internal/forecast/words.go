@@ -5,6 +5,7 @@ import (
 	"math"
 	"strconv"
 	"strings"
+	"time"
 
 	"trainyard/internal/forecast/match"
 )
@@ -39,13 +40,13 @@ func span(seconds float64) string {
 		return strconv.FormatFloat(seconds, 'g', 2, 64) + " s"
 	case seconds < 60:
 		return fmt.Sprintf("%.0f s", seconds)
-	case seconds < 3600:
+	case seconds < time.Hour.Seconds():
 		return twoUnits(int64(math.Round(seconds)), 60, "min", "s")
 	case seconds < 86400:
 		return twoUnits(int64(math.Round(seconds/60)), 60, "h", "min")
 	}
 
-	return twoUnits(int64(math.Round(seconds/3600)), 24, "d", "h")
+	return twoUnits(int64(math.Round(seconds/time.Hour.Seconds())), 24, "d", "h")
 }
 
 // twoUnits writes an amount in a great and a small unit, without the small one if it is zero.

@@ -16,6 +16,8 @@ import (
 	"strings"
 	"time"
 	"unicode/utf8"
+
+	"trainyard/internal/money"
 )
 
 // Count writes a number of things: "1 GPU", "3 GPUs", "12,000 jobs".
@@ -71,7 +73,9 @@ func separate(digits string) string {
 // Dollars writes money with two decimals and separators between thousands: "$0.81",
 // "$1,234.50", "-$3.00". An amount that two decimals would show as nothing is
 // "<$0.01", so that a small cost does not read as no cost.
-func Dollars(amount float64) string {
+func Dollars[T float64 | money.Amount](a T) string {
+	amount := float64(a)
+
 	switch {
 	case math.IsNaN(amount):
 		return "$?"
@@ -94,7 +98,9 @@ func Dollars(amount float64) string {
 
 // Rate writes the price of an hour: "$1.25/h". Prices below ten cents keep two digits
 // that matter ("$0.0042/h"): half a cent an hour is a real difference between offers.
-func Rate(dollarsPerHour float64) string {
+func Rate[T float64 | money.PerHour](price T) string {
+	dollarsPerHour := float64(price)
+
 	decimals := 2
 	for p := math.Abs(dollarsPerHour); p > 0 && p < 0.0995 && decimals < 6; p *= 10 {
 		decimals++

@@ -29,7 +29,7 @@ func TestWrites(t *testing.T) {
 		{humanize.Integer(-1234567), "-1,234,567"},
 		{humanize.Integer(math.MinInt64), "-9,223,372,036,854,775,808"},
 
-		{humanize.Dollars(0), "$0.00"},
+		{humanize.Dollars(0.0), "$0.00"},
 		{humanize.Dollars(0.81), "$0.81"},
 		{humanize.Dollars(1234.5), "$1,234.50"},
 		{humanize.Dollars(-1234.5), "-$1,234.50"},
@@ -40,7 +40,7 @@ func TestWrites(t *testing.T) {
 		{humanize.Rate(1.25), "$1.25/h"},
 		{humanize.Rate(0.0042), "$0.0042/h"},
 		{humanize.Rate(0.05), "$0.05/h"},
-		{humanize.Rate(0), "$0.00/h"},
+		{humanize.Rate(0.0), "$0.00/h"},
 
 		{humanize.Percent(0.375), "38%"},
 		{humanize.Percent(1), "100%"},

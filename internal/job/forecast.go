@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"trainyard/internal/id"
+	"trainyard/internal/money"
 )
 
 // Forecast is the forecast of an unfinished job: its remaining time, its waiting time and its
@@ -60,11 +61,11 @@ type MethodForecast struct {
 
 // Elsewhere is the forecast of a job on other GPUs.
 type Elsewhere struct {
-	GPU       string  `json:"gpu"`
-	GPUs      int     `json:"gpus"`
-	Remaining float64 `json:"remaining"` // seconds
-	Cost      float64 `json:"cost"`      // of what remains, in dollars
-	Why       string  `json:"why"`       // basis: observed speeds, declared speeds, or TFLOPS
+	GPU       string       `json:"gpu"`
+	GPUs      int          `json:"gpus"`
+	Remaining float64      `json:"remaining"` // seconds
+	Cost      money.Amount `json:"cost"`      // of what remains
+	Why       string       `json:"why"`       // basis: observed speeds, declared speeds, or TFLOPS
 }
 
 // Informed reports whether it is based on more than the job's expect.

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"trainyard/internal/id"
+	"trainyard/internal/money"
 )
 
 // Job is what a researcher submitted, with its state.
@@ -42,8 +43,8 @@ type Job struct {
 	Done      float64       // units of work that its ended runs have checkpointed
 	Served    float64       // GPU-seconds of its ended runs
 	Stops     int           // how often a plan has stopped it
-	Cost      float64       // in dollars, as far as it is posted
-	Paid      float64       // part of Cost from before its owner last resumed it with a new budget
+	Cost      money.Amount  // as far as it is posted
+	Paid      money.Amount  // part of Cost from before its owner last resumed it with a new budget
 	Override  Override      // of the place rules of its data
 }
 
@@ -118,8 +119,8 @@ type Rank struct {
 	// Signalled says that the program was still running when it was ordered to stop, so that
 	// its exit was caused by that order.
 	Signalled bool `json:"signalled,omitempty"`
-	// Hourly is what it costs per hour, in dollars, as quotas count it.
-	Hourly float64 `json:"hourly,omitempty"`
+	// Hourly is what it costs, as quotas count it.
+	Hourly money.PerHour `json:"hourly,omitempty"`
 	// Weight is its fair-share weight while it runs, fixed when it was placed.
 	Weight float64 `json:"weight,omitempty"`
 }

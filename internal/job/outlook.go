@@ -3,6 +3,7 @@ package job
 import (
 	"time"
 
+	"trainyard/internal/money"
 	"trainyard/internal/scaling"
 )
 
@@ -10,10 +11,10 @@ import (
 // and what stopping it costs.
 type Outlook struct {
 	Submitted time.Time
-	Deadline  time.Time // zero if it has none
-	LateCost  float64   // dollars per second after the deadline
-	Speed     *Speed    // nil if unknown
-	Done      float64   // units of work done at At
+	Deadline  time.Time       // zero if it has none
+	LateCost  money.PerSecond // after the deadline
+	Speed     *Speed          // nil if unknown
+	Done      float64         // units of work done at At
 	At        time.Time
 	Served    float64       // GPU-seconds of its runs that have ended
 	Every     time.Duration // between checkpoints; 0 if it saves one only when it is stopped
@@ -106,7 +107,7 @@ func Seconds(s float64) time.Duration {
 // NewOutlook returns the outlook of a job when it is submitted or loaded.
 func NewOutlook(j *Job) *Outlook {
 	o := &Outlook{
-		Submitted: j.Submitted, LateCost: float64(j.Spec.LateCost) / 1e6 / 3600, Speed: j.Spec.Speed,
+		Submitted: j.Submitted, LateCost: j.Spec.LateCost.PerHour().PerSecond(), Speed: j.Spec.Speed,
 		Done: j.Done, Served: j.Served, Stops: j.Stops,
 	}
 

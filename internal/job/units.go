@@ -6,6 +6,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"trainyard/internal/money"
 )
 
 // UnitError says that a text is not a value of one of the units of job files.
@@ -251,6 +253,12 @@ func parseMicros(s string) (Money, bool) {
 
 	return Money(micros + carry), true
 }
+
+// Amount returns it for calculations.
+func (m Money) Amount() money.Amount { return money.Micros(m) }
+
+// PerHour returns it as the price of an hour, where that is what it stands for.
+func (m Money) PerHour() money.PerHour { return money.HourlyMicros(m) }
 
 // String writes the amount with as many decimals as it needs.
 func (m Money) String() string {

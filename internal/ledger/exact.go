@@ -158,8 +158,8 @@ func prefixOf(lines []Posting, num, den int64, out []vector) {
 
 // whole returns x·unit rounded to the nearest integer: 0 if it is negative or not a number, and
 // most if it is larger than that.
-func whole(x, unit float64, most int64) int64 {
-	switch y := math.Round(x * unit); {
+func whole[T ~float64](x T, unit float64, most int64) int64 {
+	switch y := math.Round(float64(x) * unit); {
 	case !(y > 0):
 		return 0
 	case y >= float64(most):

@@ -20,6 +20,7 @@ import (
 	"trainyard/internal/fleet"
 	"trainyard/internal/id"
 	"trainyard/internal/job"
+	"trainyard/internal/money"
 )
 
 // Changes is what has to be stored since the last Take.
@@ -211,10 +212,10 @@ func (g *Ledger) Save(s Saving) {
 	g.changes.Savings = append(g.changes.Savings, s)
 }
 
-// Rate returns what a rank costs in an hour, as the meter of its node will post it.
-func (g *Ledger) Rate(n *fleet.Node, k *job.Rank, l *fleet.Lease) float64 {
+// Rate returns what a rank costs, as the meter of its node will post it.
+func (g *Ledger) Rate(n *fleet.Node, k *job.Rank, l *fleet.Lease) money.PerHour {
 	h := HolderOf(&fleet.Hold{GPUs: fleet.Mask(k.GPUs), Share: k.Share, CPUs: k.CPUs}, "")
-	return Hourly(n, g.tariff, l, h).Dollars()
+	return Hourly(n, g.tariff, l, h)
 }
 
 // Take returns what has to be stored, and forgets it.

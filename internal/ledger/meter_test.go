@@ -14,6 +14,7 @@ import (
 	"trainyard/internal/id"
 	"trainyard/internal/job"
 	"trainyard/internal/ledger"
+	"trainyard/internal/money"
 )
 
 var monday = time.Date(2026, 11, 16, 8, 0, 0, 0, time.UTC)
@@ -33,9 +34,9 @@ func newNode(name string, class fleet.Class, gpus int) *fleet.Node {
 // in use; a kWh costs $0.20 in a building with a PUE of 1.5.
 func tariff() *fleet.Tariff {
 	return &fleet.Tariff{Energy: 0.2, PUE: 1.5, Nodes: []fleet.NodePrice{
-		{GPU: "A100", Hourly: []float64{8}, Watts: []float64{1000, 1500, 2000, 2500, 3000, 3500, 4000, 4500, 5000}},
+		{GPU: "A100", Hourly: []money.PerHour{8}, Watts: []float64{1000, 1500, 2000, 2500, 3000, 3500, 4000, 4500, 5000}},
 		{Class: fleet.Local, Watts: []float64{100}, Off: true},
-		{Hourly: []float64{1.6}},
+		{Hourly: []money.PerHour{1.6}},
 	}}
 }
 
@@ -239,15 +240,15 @@ func TestForecastsAgreeWithTheBooks(t *testing.T) {
 		node  *fleet.Node
 		lease *fleet.Lease
 		who   ledger.Holder
-		want  float64
+		want  money.PerHour
 	}{
 		"a seat of a reserved node":              {newNode("n", fleet.Reserved, 8), nil, gpus(1, "ann", 1), 1.1875},
 		"all of it":                              {newNode("n", fleet.Reserved, 8), nil, gpus(1, "ann", 0xff), 9.5},
 		"one GPU of a node provisioned for that": {newNode("n", fleet.OnDemand, 4), newLease(), gpus(1, "ann", 1), 12},
 		"a node of which nothing is known":       {&fleet.Node{ID: "n", Class: fleet.OnDemand}, nil, gpus(1, "ann", 0), 1.6},
 	} {
-		if got := ledger.Hourly(tc.node, tariff(), tc.lease, tc.who); got != ledger.NanosOf(tc.want) {
-			t.Errorf("%s: %s an hour, want %g", name, got, tc.want)
+		if got := ledger.Hourly(tc.node, tariff(), tc.lease, tc.who); got != tc.want {
+			t.Errorf("%s: %g an hour, want %g", name, got, tc.want)
 		}
 	}
 }
@@ -291,7 +292,7 @@ func TestTheRestOfAPaidStretchIsWaste(t *testing.T) {
 	t.Run("of a node without a lease", func(t *testing.T) {
 		t.Parallel()
 		prices := &fleet.Tariff{
-			Nodes: []fleet.NodePrice{{Hourly: []float64{6}, BillingIncrement: job.Duration(10 * time.Minute)}},
+			Nodes: []fleet.NodePrice{{Hourly: []money.PerHour{6}, BillingIncrement: job.Duration(10 * time.Minute)}},
 		}
 		m := ledger.NewMeter(newNode("n", fleet.OnDemand, 1), prices, nil, monday)
 
@@ -456,8 +457,8 @@ func TestTheMeterAndTheClock(t *testing.T) {
 	t.Run("centuries at the highest price do not wrap around", func(t *testing.T) {
 		t.Parallel()
 		dear := &fleet.Tariff{
-			Energy: math.Inf(1),
-			Nodes:  []fleet.NodePrice{{Hourly: []float64{1e300}, Watts: []float64{math.NaN(), 1e300}}},
+			Energy: money.PerKWh(math.Inf(1)),
+			Nodes:  []fleet.NodePrice{{Hourly: []money.PerHour{1e300}, Watts: []float64{math.NaN(), 1e300}}},
 		}
 
 		m := ledger.NewMeter(newNode("n", fleet.Local, 1), dear, nil, monday)
@@ -479,7 +480,7 @@ func TestTheMeterAndTheClock(t *testing.T) {
 // amounts to is there at the end.
 func TestNothingIsLostBetweenStretches(t *testing.T) {
 	t.Parallel()
-	prices := &fleet.Tariff{Energy: 0.123, Nodes: []fleet.NodePrice{{Hourly: []float64{0.0101}, Watts: []float64{0.3}}}}
+	prices := &fleet.Tariff{Energy: 0.123, Nodes: []fleet.NodePrice{{Hourly: []money.PerHour{0.0101}, Watts: []float64{0.3}}}}
 	idle, drained := ledger.Status{Rest: ledger.Idle}, ledger.Status{Rest: ledger.Cordoned}
 	m := ledger.NewMeter(newNode("n", fleet.Local, 1), prices, nil, monday)
 	var books []ledger.Posting

@@ -9,6 +9,7 @@ import (
 	"trainyard/internal/fleet"
 	"trainyard/internal/id"
 	"trainyard/internal/job"
+	"trainyard/internal/money"
 )
 
 // Span is an amount of node-time or GPU-time, in milliseconds. Nanoseconds would be
@@ -25,7 +26,7 @@ func (s Span) Duration() time.Duration {
 }
 
 // Hours returns the amount in hours, for people.
-func (s Span) Hours() float64 { return float64(s) / 3.6e6 }
+func (s Span) Hours() float64 { return float64(s) / float64(msPerHour) }
 
 // String writes the amount in seconds, exactly.
 func (s Span) String() string { return decimal(int64(s), 3) }
@@ -33,13 +34,13 @@ func (s Span) String() string { return decimal(int64(s), 3) }
 // Nanos is money in billionths of a dollar: a second of a cheap node is some thousands.
 type Nanos int64
 
-// NanosOf returns an amount of dollars, rounded to the next unit.
-func NanosOf(dollars float64) Nanos {
-	if dollars < 0 {
-		return -NanosOf(-dollars)
+// NanosOf returns an amount, rounded to the next unit.
+func NanosOf(a money.Amount) Nanos {
+	if a < 0 {
+		return -NanosOf(-a)
 	}
 
-	return Nanos(whole(dollars, 1e9, math.MaxInt64))
+	return Nanos(whole(a, nanosPerDollar, math.MaxInt64))
 }
 
 // Money returns the amount rounded to millionths of a dollar.
@@ -52,7 +53,12 @@ func (n Nanos) Money() job.Money {
 }
 
 // Dollars returns the amount in dollars, for people.
-func (n Nanos) Dollars() float64 { return float64(n) / 1e9 }
+func (n Nanos) Dollars() float64 { return float64(n) / nanosPerDollar }
+
+// Amount returns it for calculations.
+func (n Nanos) Amount() money.Amount { return money.Amount(n.Dollars()) }
+
+const nanosPerDollar = 1e9
 
 // String writes the amount in dollars, exactly.
 func (n Nanos) String() string { return decimal(int64(n), 9) }
@@ -61,7 +67,7 @@ func (n Nanos) String() string { return decimal(int64(n), 9) }
 type Millijoules int64
 
 // KWh returns the energy in kilowatt-hours, for people.
-func (e Millijoules) KWh() float64 { return float64(e) / 3.6e9 }
+func (e Millijoules) KWh() float64 { return float64(e) / (1000 * float64(msPerHour)) }
 
 // String writes the energy in joules, exactly.
 func (e Millijoules) String() string { return decimal(int64(e), 3) }

@@ -5,6 +5,7 @@ import (
 
 	"trainyard/internal/fleet"
 	"trainyard/internal/id"
+	"trainyard/internal/money"
 )
 
 // Posted returns the number of the last posting. A caller that adds what Peek returns to
@@ -22,19 +23,19 @@ func (g *Ledger) PeekNode(now time.Time, n id.Node) []Posting {
 	return m.Peek(nil, now)
 }
 
-// Price is what a node costs in an hour while all of its GPUs are used.
+// Price is what a node costs while all of its GPUs are used.
 type Price struct {
-	NodeCost   float64 // paid to a provider, or its purchase price spread over its life
-	EnergyCost float64 // 0 for an on-demand node: its price includes energy
-	IdleCost   float64 // both, while nothing uses it
-	Watts      float64 // with the building's overhead; 0 if unknown
+	NodeCost   money.PerHour // paid to a provider, or its purchase price spread over its life
+	EnergyCost money.PerHour // 0 for an on-demand node: its price includes energy
+	IdleCost   money.PerHour // both, while nothing uses it
+	Watts      float64       // with the building's overhead; 0 if unknown
 }
 
 // Price returns what a node costs: by its lease if it is an on-demand node, else by the
 // tariff, and nil if that is unknown.
 func (g *Ledger) Price(n *fleet.Node, l *fleet.Lease) *Price {
 	if l != nil {
-		hourly := float64(l.Offer.Hourly) / 1e6
+		hourly := l.Offer.PerHour()
 
 		return &Price{NodeCost: hourly, IdleCost: hourly}
 	}
@@ -49,7 +50,7 @@ func (g *Ledger) Price(n *fleet.Node, l *fleet.Lease) *Price {
 
 	return &Price{
 		NodeCost:   g.tariff.HourlyPrice(p, all),
-		EnergyCost: watts / 1000 * g.tariff.Energy,
+		EnergyCost: g.tariff.Energy.Drawing(watts),
 		IdleCost:   g.tariff.Rate(p, 0),
 		Watts:      watts,
 	}

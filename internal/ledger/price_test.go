@@ -8,6 +8,7 @@ import (
 
 	"trainyard/internal/fleet"
 	"trainyard/internal/ledger"
+	"trainyard/internal/money"
 )
 
 func node(name string) *fleet.Node {
@@ -18,7 +19,7 @@ func node(name string) *fleet.Node {
 
 func TestWhatRunsUpIsSeenBeforeItIsPosted(t *testing.T) {
 	t.Parallel()
-	tariff := &fleet.Tariff{Nodes: []fleet.NodePrice{{Hourly: []float64{2}}}}
+	tariff := &fleet.Tariff{Nodes: []fleet.NodePrice{{Hourly: []money.PerHour{2}}}}
 	start := time.Date(2026, 11, 16, 9, 0, 0, 0, time.UTC)
 	b := ledger.New(tariff, func(*ledger.Posting) {})
 	b.Node(start, node("box1"), 0, []ledger.Holder{{Job: "j1", Run: "j1.1", Owner: "ada", GPUs: 0b11}}, nil)
@@ -54,7 +55,7 @@ func TestThePriceOfANode(t *testing.T) {
 	tariff := &fleet.Tariff{
 		Energy: 0.5,
 		PUE:    2,
-		Nodes:  []fleet.NodePrice{{Class: fleet.Local, GPU: "L4", Watts: []float64{100, 400, 700}, Hourly: []float64{1}}},
+		Nodes:  []fleet.NodePrice{{Class: fleet.Local, GPU: "L4", Watts: []float64{100, 400, 700}, Hourly: []money.PerHour{1}}},
 	}
 
 	b := ledger.New(tariff, func(*ledger.Posting) {})

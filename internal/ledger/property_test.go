@@ -17,6 +17,7 @@ import (
 	"trainyard/internal/id"
 	"trainyard/internal/job"
 	"trainyard/internal/ledger"
+	"trainyard/internal/money"
 )
 
 // history drives meters through random lives of nodes, and keeps a second account of
@@ -76,16 +77,20 @@ func (h *history) post(postings []ledger.Posting) {
 
 // prices draws a tariff.
 func (h *history) prices() *fleet.Tariff {
-	money := rapid.Float64Range(0, 40)
-	list := func(label string) []float64 { return rapid.SliceOfN(money, 0, 5).Draw(h.t, label) }
+	list := func(label string) []float64 { return rapid.SliceOfN(rapid.Float64Range(0, 40), 0, 5).Draw(h.t, label) }
 
 	t := &fleet.Tariff{
-		Energy: rapid.Float64Range(0, 1).Draw(h.t, "energy"),
+		Energy: money.PerKWh(rapid.Float64Range(0, 1).Draw(h.t, "energy")),
 		PUE:    rapid.SampledFrom([]float64{0, 1, 1.37}).Draw(h.t, "pue"),
 	}
 
 	for _, class := range fleet.Classes() {
-		t.Nodes = append(t.Nodes, fleet.NodePrice{Class: class, Hourly: list("hourly"), Off: h.flip("off")})
+		var hourly []money.PerHour
+		for _, p := range list("hourly") {
+			hourly = append(hourly, money.PerHour(p))
+		}
+
+		t.Nodes = append(t.Nodes, fleet.NodePrice{Class: class, Hourly: hourly, Off: h.flip("off")})
 		watts := list("watts")
 		for i := range watts {
 			watts[i] *= 100
@@ -183,7 +188,7 @@ func (h *history) rates(s *slot) (rent, watts, price int64) {
 	case off:
 		watts = 0
 	default:
-		rent, price = round(h.tariff.HourlyPrice(&line, used), 1e9), round(h.tariff.Energy, 1e9)
+		rent, price = round(float64(h.tariff.HourlyPrice(&line, used)), 1e9), round(float64(h.tariff.Energy), 1e9)
 	}
 
 	if s.status.PowerOff {

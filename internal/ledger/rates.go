@@ -8,13 +8,14 @@ import (
 	"trainyard/internal/fleet"
 	"trainyard/internal/gpuspec"
 	"trainyard/internal/job"
+	"trainyard/internal/money"
 )
 
 // Units in which accrued amounts are computed.
 const (
-	msPerHour = 3_600_000         // node cost is by the hour
-	perJoule  = 1000              // milliwatts for a millisecond are microjoules
-	perKWh    = 3_600_000_000_000 // microjoules
+	msPerHour = int64(time.Hour / time.Millisecond) // node cost is by the hour
+	perJoule  = 1000                                // milliwatts for a millisecond are microjoules
+	perKWh    = 1_000_000 * msPerHour               // a million milliwatts for an hour, in microjoules
 )
 
 // Upper bounds of prices. Larger values are mistakes in a price file, and are cut off so that
@@ -199,9 +200,9 @@ func Estimate(l *fleet.Lease, now time.Time) Nanos {
 	return Nanos(cost)
 }
 
-// Hourly returns what a holder pays for an hour of a node that nobody else holds: what
-// the node's meter would post. It is for forecasts that agree with the ledger.
-func Hourly(n *fleet.Node, t *fleet.Tariff, l *fleet.Lease, h Holder) Nanos {
+// Hourly returns what a holder pays for a node that nobody else holds: what the node's meter
+// would post for an hour. It is for forecasts that agree with the ledger.
+func Hourly(n *fleet.Node, t *fleet.Tariff, l *fleet.Lease, h Holder) money.PerHour {
 	m := NewMeter(n, t, l, time.Unix(0, 0))
 	m.Set(nil, m.s.Since, Status{Rest: Idle}, []Holder{h})
 
@@ -212,7 +213,7 @@ func Hourly(n *fleet.Node, t *fleet.Tariff, l *fleet.Lease, h Holder) Nanos {
 		}
 	}
 
-	return sum
+	return money.PerHour(sum.Amount())
 }
 
 // wholeMillis returns the time in whole milliseconds.

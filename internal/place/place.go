@@ -13,6 +13,7 @@ import (
 
 	"trainyard/internal/fleet"
 	"trainyard/internal/id"
+	"trainyard/internal/money"
 	"trainyard/internal/queue"
 )
 
@@ -46,6 +47,14 @@ func Within(p Policy, v *View, stop func() bool) Plan {
 	return p.Plan(v)
 }
 
+// Provisioner is a policy that decides itself for which jobs nodes are provisioned. For other
+// policies the common rule of package place/ondemand does.
+type Provisioner interface {
+	Policy
+	// Provisions reports whether the plan for a view has all that is to be provisioned.
+	Provisions(v *View) bool
+}
+
 // Plan is what a policy decides. The stops come first: a start may use what they free, and a
 // job that is stopped may be started again with other GPUs, which is how a job moves, grows
 // and shrinks.
@@ -56,9 +65,23 @@ type Plan struct {
 	// Reservation is the first queued job that could not be started, and the nodes that are
 	// reserved for it. Nil if there is none.
 	Reservation *Reservation
+	// Waits are queued jobs that could start, because there is room or nodes can be provisioned,
+	// and that the policy lets wait all the same, each with its reason. It need not be complete:
+	// of a job that is not listed people are told only that the policy lets it wait. A policy
+	// lists what it finds anyway, at most MaxWaits.
+	Waits []Wait
 	// WakeAt is when the policy wants to plan again even if nothing changes. Zero for never.
 	WakeAt time.Time
 }
+
+// Wait is a queued job that is not started although it could be.
+type Wait struct {
+	Job    id.Job
+	Reason string // why, as a sentence for its owner
+}
+
+// MaxWaits bounds how many waits of a plan are worth writing down: with more, nobody reads each.
+const MaxWaits = 1000
 
 // Stop preempts a running job. It saves a checkpoint and is requeued, unless the same plan
 // starts it again.
@@ -74,7 +97,7 @@ type Start struct {
 	Reason      string       // why here, as a sentence for its owner
 	// Saves is how much less this costs than the alternative, which Instead names. 0 if there
 	// was no alternative.
-	Saves   float64
+	Saves   money.Amount
 	Instead string
 }
 
@@ -83,7 +106,7 @@ type Provision struct {
 	Item   *queue.Item
 	Offer  string // by its name
 	Count  int
-	Cost   float64 // expected, in money, until the job has ended
+	Cost   money.Amount // expected, until the job has ended
 	Reason string
 }
 
@@ -111,11 +134,11 @@ type Option struct {
 	Finish   time.Time // expected; zero if unknown
 	Earliest time.Time // the 80 % prediction interval of Finish
 	Latest   time.Time
-	Cost     float64 // expected, in money
-	CostMost float64 // at the end of the interval
-	Basis    string  // of the times: "your expect", "speed in the job file", "38 earlier jobs", "nothing is known"
-	Verdict  string  // why it is chosen, or why it is not
-	Excluded string  // quota or budget that forbids it, "" if none does
+	Cost     money.Amount // expected
+	CostMost money.Amount // at the end of the interval
+	Basis    string       // of the times: "your expect", "speed in the job file", "38 earlier jobs", "nothing is known"
+	Verdict  string       // why it is chosen, or why it is not
+	Excluded string       // quota or budget that forbids it, "" if none does
 }
 
 // Reservation reserves nodes for a job that cannot start yet.

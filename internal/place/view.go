@@ -9,6 +9,7 @@ import (
 	"trainyard/internal/dataset"
 	"trainyard/internal/fleet"
 	"trainyard/internal/id"
+	"trainyard/internal/money"
 	"trainyard/internal/queue"
 	"trainyard/internal/tenant"
 )
@@ -33,9 +34,12 @@ type View struct {
 	Limits *Limits            `json:",omitempty"` // what quotas and budgets allow; nil if there are none
 	Data   *dataset.Catalogue `json:",omitempty"` // datasets with their copies; nil if there are none
 	Tariff *fleet.Tariff      `json:",omitempty"` // what nodes cost; nil if unknown
-	Offers []fleet.Offer      `json:",omitempty"` // what can be provisioned now, cheapest first
+	Offers []fleet.Offer      `json:",omitempty"` // what can be provisioned now, cheapest first; MaxNodes is how many more
 	Leases []*fleet.Lease     `json:",omitempty"` // that have not ended, by number
 	Past   *queue.Past        `json:",omitempty"` // durations of earlier runs; nil if unknown
+
+	NodeLimit NodeLimit     `json:",omitzero"`  // the yard's limit on provisioned nodes
+	Exhausted []fleet.Offer `json:",omitempty"` // offers of which as many nodes are in use as may be; MaxNodes is that limit
 }
 
 // UsageOf returns the decayed usage of a user.
@@ -69,7 +73,7 @@ func (v *View) Borrows(it *queue.Item) bool {
 
 // Stage returns how long staging a job's datasets on a node takes, and what it costs.
 // A node that is not in the view counts as a local one.
-func (v *View) Stage(it *queue.Item, n *fleet.Node) (time.Duration, float64) {
+func (v *View) Stage(it *queue.Item, n *fleet.Node) (time.Duration, money.Amount) {
 	if v.Data == nil || it.Spec == nil || len(it.Spec.Data) == 0 {
 		return 0, 0
 	}
@@ -99,6 +103,7 @@ func (v *View) Clone() *View {
 	c.Bands = nil // they belong to the table and only save work
 	c.Queue = v.Queue.Clone()
 	c.Offers = slices.Clone(v.Offers)
+	c.Exhausted = slices.Clone(v.Exhausted)
 
 	c.Rooms = slices.Clone(v.Rooms)
 	for i := range c.Rooms {
@@ -173,8 +178,8 @@ type purseRecord struct {
 // allowanceRecord leaves out the amounts that are not limited: JSON knows no infinity.
 type allowanceRecord struct {
 	tenant.Allowance
-	Money    *float64 `json:",omitempty"`
-	GPUHours *float64 `json:",omitempty"`
+	Money    *money.Amount `json:",omitempty"`
+	GPUHours *float64      `json:",omitempty"`
 }
 
 func recordAllowance(a tenant.Allowance) allowanceRecord {

@@ -115,7 +115,7 @@ func sharedFields() []field {
 			name:    "loss_rate",
 			example: "0.03",
 			also:    []string{"interruptions", "losses"},
-			read:    number(func(e *entry) *float64 { return &e.offer.LossRate }, 3600),
+			read:    number(func(e *entry) *float64 { return &e.offer.LossRate }, time.Hour.Seconds()),
 		},
 		{
 			name:    "max_nodes",

@@ -20,13 +20,6 @@ type IdlePolicy struct {
 	Warm          []WarmPool    // nodes to keep ready; the first line that matches a node counts
 }
 
-// WarmPool is how many idle nodes of a kind are kept ready, whatever that costs.
-type WarmPool struct {
-	Offer string      // by its name; "" for any
-	GPU   job.GPUKind // of the node; no model for any
-	Nodes int
-}
-
 // IdleNode is a provisioned node that nothing uses.
 type IdleNode struct {
 	Lease *fleet.Lease
@@ -44,17 +37,21 @@ type IdleDecision struct {
 // CheckIdle decides which idle nodes are released now and when to check the others
 // again, in the order of the list.
 //
-// Of each warm line the newest nodes are kept. Any other node is given back when it
+// Of each warm line the newest nodes are kept as long as there is demand. Any other node is given back when it
 // has been idle for Idle, or later if it is paid for until later anyway, because a
 // least time was agreed or rent is paid by whole stretches. No stretch is begun for
 // an idle node that would not end within Idle: a node that is paid by the hour and
 // becomes idle in its fiftieth minute goes back before the hour is full.
-func CheckIdle(idle []IdleNode, now time.Time, cfg IdlePolicy) []IdleDecision {
-	warm := warmNodes(idle, cfg.Warm)
+func CheckIdle(idle []IdleNode, now time.Time, cfg IdlePolicy, d Demand) []IdleDecision {
+	warm := warmNodes(idle, now, cfg.Warm, d)
 	verdicts := make([]IdleDecision, len(idle))
 	for i := range idle {
 		if line := warm[i]; line >= 0 {
-			verdicts[i] = IdleDecision{Lease: idle[i].Lease.ID, Why: "kept warm: " + cfg.Warm[line].words()}
+			until, _ := d.ends(cfg.Warm, line, now)
+			verdicts[i] = IdleDecision{
+				Lease: idle[i].Lease.ID, NextCheck: until, Why: "kept warm: " + cfg.Warm[line].words(),
+			}
+
 			continue
 		}
 
@@ -132,7 +129,7 @@ func paidUntil(l *fleet.Lease, since time.Time, cfg IdlePolicy) time.Time {
 }
 
 // warmNodes returns for each idle node the index of the warm pool that keeps it, -1 if none does.
-func warmNodes(idle []IdleNode, lines []WarmPool) []int {
+func warmNodes(idle []IdleNode, now time.Time, lines []WarmPool, d Demand) []int {
 	keeps := make([]int, len(idle))
 	order := make([]int, len(idle))
 	for i := range idle {
@@ -152,8 +149,12 @@ func warmNodes(idle []IdleNode, lines []WarmPool) []int {
 
 	kept := make([]int, len(lines))
 	for _, i := range order {
-		line := slices.IndexFunc(lines, func(w WarmPool) bool { return w.matches(&idle[i].Lease.Offer) })
-		if line >= 0 && kept[line] < lines[line].Nodes {
+		line := lineOf(lines, &idle[i].Lease.Offer)
+		if line < 0 || kept[line] >= lines[line].Nodes {
+			continue
+		}
+
+		if _, demanded := d.ends(lines, line, now); demanded {
 			kept[line]++
 			keeps[i] = line
 		}

@@ -58,6 +58,7 @@ func TestWhenAnIdleNodeIsGivenBack(t *testing.T) {
 				[]provision.IdleNode{{Lease: l, Since: noon.Add(c.since)}},
 				noon.Add(c.now),
 				provision.IdlePolicy{MaxIdle: 10 * m, ReleaseMargin: 2 * m},
+				nil,
 			)
 
 			want := provision.IdleDecision{Lease: l.ID, Release: c.gone, Why: c.says}
@@ -104,7 +105,7 @@ func TestTheNewestNodesAreKeptWarm(t *testing.T) {
 		"",
 	}
 
-	for i, v := range provision.CheckIdle(idle, noon.Add(time.Hour), cfg) {
+	for i, v := range provision.CheckIdle(idle, noon.Add(time.Hour), cfg, nil) {
 		if v.Release != (want[i] == "") || !v.Release && (v.Why != want[i] || !v.NextCheck.IsZero()) {
 			t.Errorf("node %d: %+v, want %q", i+1, v, want[i])
 		}
@@ -130,7 +131,7 @@ func TestNoStretchIsPaidForAnIdleNode(t *testing.T) {
 
 		var v provision.IdleDecision
 		for looks := 0; ; looks++ {
-			v = provision.CheckIdle([]provision.IdleNode{node}, now, cfg)[0]
+			v = provision.CheckIdle([]provision.IdleNode{node}, now, cfg, nil)[0]
 			if v.Release {
 				break
 			}

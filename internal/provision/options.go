@@ -12,6 +12,7 @@ import (
 	"trainyard/internal/fleet"
 	"trainyard/internal/humanize"
 	"trainyard/internal/job"
+	"trainyard/internal/money"
 )
 
 // Query is what is asked about a job: how long it runs where, what comes before
@@ -19,7 +20,7 @@ import (
 type Query struct {
 	Now       time.Time
 	Objective job.Objective
-	HourValue float64 // what an hour of the job's time is worth in money; counts for balanced alone
+	HourValue money.PerHour // what the job's time is worth; counts for balanced alone
 
 	// Takes returns how long the job would run undisturbed on so many nodes of an
 	// offer with so many GPUs in use on each, and false if it cannot run there. It
@@ -36,7 +37,7 @@ type Query struct {
 	Setup time.Duration // of the environment, on each new node
 	// Stage returns how long it takes to bring the data to a node of an offer, and
 	// what that costs for each node. Nil means nothing.
-	Stage func(o *fleet.Offer) (time.Duration, float64)
+	Stage func(o *fleet.Offer) (time.Duration, money.Amount)
 
 	CheckpointEvery time.Duration // between checkpoints; 0 if what is done is lost with a node
 	Restore         time.Duration // from a checkpoint
@@ -51,7 +52,7 @@ type Option struct {
 	Start  time.Time     // when it would begin to work
 	Finish time.Time     // when it is expected to be done
 	Run    time.Duration // undisturbed
-	Money  float64       // expected
+	Money  money.Amount  // expected
 	Losses float64       // times that nodes are expected to be taken back meanwhile
 	Score  float64       // by which options are compared, less is better
 	// Guessed says that nothing is known of how long the job runs: only the order of
@@ -66,7 +67,7 @@ func (o *Option) String() string {
 
 	start := o.Start.UTC().Format(layout)
 	if o.Guessed {
-		return fmt.Sprintf("%s: start %s, %s", what, start, humanize.Rate(float64(o.Nodes)*float64(o.Offer.Hourly)/1e6))
+		return fmt.Sprintf("%s: start %s, %s", what, start, humanize.Rate(o.Offer.PerHour().Times(float64(o.Nodes))))
 	}
 
 	text := fmt.Sprintf(
@@ -355,7 +356,7 @@ func (q *Query) options(o *fleet.Offer, h *host, need *fleet.Need, tell func(Opt
 // paid stretch of its own, of which half is lost on average.
 func (q *Query) price(o *fleet.Offer, h *host, nodes int, run time.Duration) (Option, bool) {
 	var stage time.Duration
-	var transfer float64
+	var transfer money.Amount
 	if q.Stage != nil {
 		stage, transfer = q.Stage(o)
 	}
@@ -370,7 +371,7 @@ func (q *Query) price(o *fleet.Offer, h *host, nodes int, run time.Duration) (Op
 			run.Seconds(),
 			q.CheckpointEvery.Seconds(),
 			(ready + q.Restore).Seconds(),
-			o.LossRate*float64(nodes)/3600,
+			o.LossRate*float64(nodes)/time.Hour.Seconds(),
 		)
 
 		if !ok {
@@ -384,17 +385,16 @@ func (q *Query) price(o *fleet.Offer, h *host, nodes int, run time.Duration) (Op
 	}
 
 	opt.Finish = q.Now.Add(held)
-	hourly := float64(o.Hourly) / 1e6
-	opt.Money = float64(nodes)*(o.Cost(job.Duration(held))+transfer) +
-		opt.Losses*(hourly*time.Duration(o.BillingIncrement).Hours()/2+transfer)
+	opt.Money = (o.Cost(job.Duration(held)) + transfer).Times(float64(nodes)) +
+		(o.PerHour().For(time.Duration(o.BillingIncrement)/2) + transfer).Times(opt.Losses)
 
 	switch q.Objective {
 	case job.ObjectiveTime:
 		opt.Score = held.Seconds()
 	case job.ObjectiveCost:
-		opt.Score = opt.Money
+		opt.Score = float64(opt.Money)
 	case job.ObjectiveBalanced:
-		opt.Score = opt.Money + q.HourValue*held.Hours()
+		opt.Score = float64(opt.Money + q.HourValue.For(held))
 	}
 
 	return opt, true

@@ -12,6 +12,7 @@ import (
 
 	"trainyard/internal/fleet"
 	"trainyard/internal/job"
+	"trainyard/internal/money"
 	"trainyard/internal/provision"
 )
 
@@ -55,7 +56,7 @@ func TestTheObjectiveDecides(t *testing.T) {
 
 	for name, c := range map[string]struct {
 		objective job.Objective
-		value     float64
+		value     money.PerHour
 		want      []string
 	}{
 		"time":                           {job.ObjectiveTime, 0, []string{"x/fast", "x/mid", "x/slow"}},
@@ -123,14 +124,14 @@ func TestOnlyWhatFitsIsOffered(t *testing.T) {
 func TestMoneyAndTimesOfAnOption(t *testing.T) {
 	t.Parallel()
 	const h, m = time.Hour, time.Minute
-	stage := func(*fleet.Offer) (time.Duration, float64) { return 6 * m, 0.5 }
+	stage := func(*fleet.Offer) (time.Duration, money.Amount) { return 6 * m, 0.5 }
 	for name, c := range map[string]struct {
 		offer  fleet.Offer
 		query  provision.Query
 		nodes  int
 		start  time.Duration
 		finish time.Duration
-		money  float64
+		cost   money.Amount
 	}{
 		"by the second":              {fleet.Offer{Hourly: 6e6}, provision.Query{Run: 90 * m}, 1, 0, 90 * m, 9},
 		"boot and set-up are paid":   {fleet.Offer{Hourly: 6e6, Boot: job.Duration(4 * m)}, provision.Query{Run: h, Setup: 6 * m}, 1, 10 * m, 70 * m, 7},
@@ -181,9 +182,9 @@ func TestMoneyAndTimesOfAnOption(t *testing.T) {
 
 			o := &got[0]
 			late := o.Finish.Sub(noon) - c.finish
-			if o.Start.Sub(noon) != c.start || late.Abs() > time.Second || math.Abs(o.Money-c.money) > 0.001 || o.Guessed ||
+			if o.Start.Sub(noon) != c.start || late.Abs() > time.Second || math.Abs(float64(o.Money-c.cost)) > 0.001 || o.Guessed ||
 				o.Nodes != n.Nodes {
-				t.Errorf("got %+v, want start %s, finish %s, $%g", *o, c.start, c.finish, c.money)
+				t.Errorf("got %+v, want start %s, finish %s, $%g", *o, c.start, c.finish, c.cost)
 			}
 		})
 	}
@@ -338,9 +339,8 @@ func TestBestIsSortedAndSteady(t *testing.T) {
 			Now: noon,
 			Objective: rapid.SampledFrom([]job.Objective{job.ObjectiveTime, job.ObjectiveCost, job.ObjectiveBalanced}).
 				Draw(t, "objective"),
-			HourValue: rapid.Float64Range(0, 20).
-				Draw(t, "value"),
-			Run: time.Duration(rapid.IntRange(1, 100_000).Draw(t, "run")) * time.Second,
+			HourValue: money.PerHour(rapid.Float64Range(0, 20).Draw(t, "value")),
+			Run:       time.Duration(rapid.IntRange(1, 100_000).Draw(t, "run")) * time.Second,
 			BaseTFLOPS: rapid.Float64Range(1, 5000).
 				Draw(t, "base"),
 			CheckpointEvery: time.Duration(rapid.IntRange(0, 7200).Draw(t, "every")) * time.Second,
@@ -362,7 +362,7 @@ func TestBestIsSortedAndSteady(t *testing.T) {
 
 		catalogue := provision.NewIndex(offers, nil).Fit(n)
 		if rapid.Bool().Draw(t, "data in one region") {
-			q.Stage = func(o *fleet.Offer) (time.Duration, float64) {
+			q.Stage = func(o *fleet.Offer) (time.Duration, money.Amount) {
 				if o.Region == "r2" {
 					return 0, 0
 				}
@@ -424,7 +424,7 @@ func TestTheFirstIsAsGoodAsAny(t *testing.T) {
 			Now: noon,
 			Objective: rapid.SampledFrom([]job.Objective{job.ObjectiveTime, job.ObjectiveCost, job.ObjectiveBalanced}).
 				Draw(t, "objective"),
-			HourValue: rapid.SampledFrom([]float64{0, 1, 10}).
+			HourValue: rapid.SampledFrom([]money.PerHour{0, 1, 10}).
 				Draw(t, "value"),
 			Run:    time.Duration(rapid.IntRange(1, 600).Draw(t, "run")) * time.Minute,
 			NoSpot: rapid.IntRange(0, 3).Draw(t, "no spot") == 0,

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"trainyard/internal/id"
+	"trainyard/internal/money"
 )
 
 // HalfLife is the half-life with which the usage of a user or project decays.
@@ -43,8 +44,8 @@ const (
 // two is unknown (0) the other is used alone; if both are unknown a GPU counts 1.
 //
 //	worth = (tflops/270 + hourly/$1.50) / 2
-func Worth(tflops, hourly float64) float64 {
-	speed, price := tflops/ReferenceTFLOPS, hourly/ReferencePrice
+func Worth(tflops float64, hourly money.PerGPUHour) float64 {
+	speed, price := tflops/ReferenceTFLOPS, float64(hourly/ReferencePrice)
 	switch {
 	case tflops <= 0 && hourly <= 0:
 		return 1

@@ -9,6 +9,7 @@ import (
 	"pgregory.net/rapid"
 
 	"trainyard/internal/id"
+	"trainyard/internal/money"
 	"trainyard/internal/queue"
 )
 
@@ -16,9 +17,10 @@ func TestAGPUIsWorthItsSpeedAndItsPrice(t *testing.T) {
 	t.Parallel()
 
 	for _, tc := range []struct {
-		name           string
-		tflops, hourly float64
-		want           float64
+		name   string
+		tflops float64
+		hourly money.PerGPUHour
+		want   float64
 	}{
 		{"nothing is known", 0, 0, 1},
 		{"the reference itself", queue.ReferenceTFLOPS, queue.ReferencePrice, 1},

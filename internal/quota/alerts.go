@@ -117,16 +117,16 @@ func (a *account) situation(r *limit, m measure, now time.Time) situation {
 
 // situation returns the state of a job under its budget.
 func (s *jobUsage) situation(w Payer, now time.Time) situation {
-	out := situation{who: string(w.Job), subject: tenant.Subject{User: w.Owner}, job: w.Job, measure: money, now: now,
+	out := situation{who: string(w.Job), subject: tenant.Subject{User: w.Owner}, job: w.Job, measure: dollars, now: now,
 		limit: s.budget, used: s.cost, warnAt: warnAt, action: onBudgetExceeded}
 	if s.budget == 0 {
 		return out
 	}
 
 	out.mark = budgetMark(s.budget)
-	if rate := float64(s.rate[money]); s.predictable(money) && s.cost+s.remaining[money] > s.budget {
+	if rate := float64(s.rate[dollars]); s.predictable(dollars) && s.cost+s.remaining[dollars] > s.budget {
 		out.due = now.Add(hoursDuration(float64(s.budget-s.cost) / rate))
-		out.expected = money.value(s.cost + s.remaining[money])
+		out.expected = dollars.value(s.cost + s.remaining[dollars])
 	}
 
 	return out

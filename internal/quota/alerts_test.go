@@ -8,6 +8,7 @@ import (
 
 	"trainyard/internal/fleet"
 	"trainyard/internal/id"
+	"trainyard/internal/money"
 	"trainyard/internal/quota"
 	"trainyard/internal/tenant"
 )
@@ -157,7 +158,7 @@ func TestAlertsTellOnce(t *testing.T) {
 	}
 
 	now := noon
-	spend := func(cost float64) func() { return func() { b.Spend(now, now, jobOf("j1"), 0, cost) } }
+	spend := func(cost money.Amount) func() { return func() { b.Spend(now, now, jobOf("j1"), 0, cost) } }
 
 	nothing := func() {}
 	for _, step := range []struct {

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"trainyard/internal/job"
+	"trainyard/internal/money"
 	"trainyard/internal/tenant"
 )
 
@@ -16,7 +17,7 @@ import (
 // The quotas on GPUs and on-demand nodes are firm, except for GPUs that may be borrowed.
 // When GPU-hours or money are used up, the quota says what happens: warn allows everything,
 // ask and stop allow nothing, downgrade allows only nodes that are paid for anyway.
-func (t *Tracker) Allow(now time.Time, w Payer, budget job.Money, cost float64) tenant.Allowance {
+func (t *Tracker) Allow(now time.Time, w Payer, budget job.Money, cost money.Amount) tenant.Allowance {
 	q := allowanceQuery{
 		now:         t.latest(now),
 		allowance:   tenant.Unlimited(),
@@ -139,8 +140,8 @@ func (q *allowanceQuery) addPeriod(a *account, r *limit, m measure) {
 // tighten lowers how much of a measure is left.
 func (q *allowanceQuery) tighten(m measure, left float64, words tenant.Bounds) {
 	switch {
-	case m == money && left < q.allowance.Money:
-		q.allowance.Money, q.allowance.LimitedBy.Money = left, words.Money
+	case m == dollars && money.Amount(left) < q.allowance.Money:
+		q.allowance.Money, q.allowance.LimitedBy.Money = money.Amount(left), words.Money
 	case m == gpuHours && left < q.allowance.GPUHours:
 		q.allowance.GPUHours, q.allowance.LimitedBy.GPUHours = left, words.GPUHours
 	}
@@ -149,7 +150,7 @@ func (q *allowanceQuery) tighten(m measure, left float64, words tenant.Bounds) {
 // addExhausted applies a limit that is used up.
 func (q *allowanceQuery) addExhausted(a *account, r *limit, m measure) {
 	if r.OnExceeded == tenant.ExceededDowngrade {
-		if m == money {
+		if m == dollars {
 			q.downgradedBy = r.names.Money
 		} else if q.downgradedBy == "" {
 			q.downgradedBy = r.names.GPUHours
@@ -180,8 +181,8 @@ func (a *account) committedByOthers(m measure, rest time.Duration, asking *jobUs
 }
 
 // addBudget applies the job's own budget.
-func (q *allowanceQuery) addBudget(w Payer, budget job.Money, cost float64) {
-	left := float64(budget)/micro - cost
+func (q *allowanceQuery) addBudget(w Payer, budget job.Money, cost money.Amount) {
+	left := budget.Amount() - cost
 	if left <= 0 {
 		left = 0
 		q.allowance.HoldReason = budgetExhausted(w.Job, budget, cost)

@@ -14,6 +14,7 @@ import (
 	"trainyard/internal/fleet"
 	"trainyard/internal/id"
 	"trainyard/internal/job"
+	"trainyard/internal/money"
 	"trainyard/internal/quota"
 	"trainyard/internal/tenant"
 )
@@ -162,7 +163,7 @@ func (m *model) allow(w quota.Payer, budget job.Money, spent float64) (a tenant.
 		}
 
 		if l.Budget > 0 && (l.OnExceeded != tenant.ExceededDowngrade || !noMoney) {
-			a.Money = min(a.Money, max(float64(l.Budget)/1e6-max(dollars, -1e9)-pledged(hourlyOf, moneyOf), 0))
+			a.Money = min(a.Money, money.Amount(max(float64(l.Budget)/1e6-max(dollars, -1e9)-pledged(hourlyOf, moneyOf), 0)))
 		}
 
 		if l.GPUHours > 0 && (l.OnExceeded != tenant.ExceededDowngrade || !noHours) {
@@ -171,7 +172,7 @@ func (m *model) allow(w quota.Payer, budget job.Money, spent float64) (a tenant.
 	}
 
 	if budget > 0 {
-		a.Money = min(a.Money, max(float64(budget)/1e6-spent, 0))
+		a.Money = min(a.Money, money.Amount(max(float64(budget)/1e6-spent, 0)))
 		hold = hold || spent >= float64(budget)/1e6
 	}
 
@@ -190,7 +191,7 @@ func (m *model) allow(w quota.Payer, budget job.Money, spent float64) (a tenant.
 
 func hourlyOf(e entry) float64           { return e.hourly }
 func gpusOf(e entry) float64             { return e.gpus }
-func moneyOf(o quota.Commitment) float64 { return o.RemainingCost }
+func moneyOf(o quota.Commitment) float64 { return float64(o.RemainingCost) }
 func hoursOf(o quota.Commitment) float64 { return o.RemainingGPUHours }
 func near(a, b float64) bool             { return a == b || math.Abs(a-b) < 1e-6*max(1, math.Abs(a)) }
 func subjects() (all []tenant.Subject) {
@@ -286,12 +287,12 @@ func step(t *rapid.T, b *quota.Tracker, m *model) {
 			hourly: eighths(t, 4, "hourly"),
 		}
 
-		b.Use(told, w, e.class, e.gpus, e.hourly)
+		b.Use(told, w, e.class, e.gpus, money.PerHour(e.hourly))
 		m.entries = append(m.entries, e)
 	case "end":
 		for _, e := range slices.Clone(m.entries) {
 			if e.who == w && e.class != "" {
-				b.Use(told, w, e.class, -e.gpus, -e.hourly)
+				b.Use(told, w, e.class, -e.gpus, -money.PerHour(e.hourly))
 				m.entries = append(m.entries, entry{at: m.now, who: w, class: e.class, gpus: -e.gpus, hourly: -e.hourly})
 			}
 		}
@@ -314,13 +315,13 @@ func step(t *rapid.T, b *quota.Tracker, m *model) {
 			e.from = e.at.Add(-back)
 		}
 
-		b.Spend(e.from, e.at, w, e.seconds, e.sum)
+		b.Spend(e.from, e.at, w, e.seconds, money.Amount(e.sum))
 
 		m.entries = append(m.entries, e)
 		if o, ok := m.outlays[w]; ok {
-			o.CostSoFar += e.sum
+			o.CostSoFar += money.Amount(e.sum)
 			if o.RemainingCost >= 0 {
-				o.RemainingCost = max(o.RemainingCost-e.sum, 0)
+				o.RemainingCost = max(o.RemainingCost-money.Amount(e.sum), 0)
 			}
 
 			if o.RemainingGPUHours >= 0 {
@@ -331,10 +332,10 @@ func step(t *rapid.T, b *quota.Tracker, m *model) {
 		}
 	case "commit":
 		o := quota.Commitment{
-			RemainingCost:     eighths(t, 40, "left") - 1,
+			RemainingCost:     money.Amount(eighths(t, 40, "left")) - 1,
 			RemainingGPUHours: eighths(t, 40, "hours left") - 1,
 			Budget:            job.Money(rapid.IntRange(0, 20).Draw(t, "budget")) * dollar,
-			CostSoFar:         eighths(t, 10, "spent"),
+			CostSoFar:         money.Amount(eighths(t, 10, "spent")),
 		}
 
 		if w.Job != "" {
@@ -384,7 +385,7 @@ func restarted(t *rapid.T, b *quota.Tracker, m *model) *quota.Tracker {
 	}
 
 	for _, e := range m.entries {
-		again.Use(m.now, e.who, e.class, e.gpus, e.hourly)
+		again.Use(m.now, e.who, e.class, e.gpus, money.PerHour(e.hourly))
 		again.Nodes(m.now, e.who, e.nodes)
 	}
 
@@ -423,20 +424,20 @@ func compareAllowances(t *rapid.T, b *quota.Tracker, m *model) {
 	w := drawWho(t)
 	budget := job.Money(rapid.IntRange(0, 9).Draw(t, "own budget")) * dollar
 	spent := eighths(t, 9, "own cost")
-	got := b.Allow(m.now, w, budget, spent)
+	got := b.Allow(m.now, w, budget, money.Amount(spent))
 
 	want, hold := m.allow(w, budget, spent)
 	if got.GPUs != want.GPUs || !near(got.Part, want.Part) || got.Nodes != want.Nodes || got.Ceiling != want.Ceiling ||
 		got.Borrow != want.Borrow ||
 		got.NoProvisioning != want.NoProvisioning ||
-		!near(got.Money, want.Money) ||
+		!near(float64(got.Money), float64(want.Money)) ||
 		!near(got.GPUHours, want.GPUHours) ||
 		(got.HoldReason != "") != hold {
 		t.Fatalf("%+v may\n%+v, want\n%+v, held: %t", w, got, want, hold)
 	}
 
 	if bound := got.GPUs < tenant.NoLimit || got.Nodes < tenant.NoLimit || got.NoProvisioning ||
-		!math.IsInf(got.Money, 1) ||
+		!math.IsInf(float64(got.Money), 1) ||
 		!math.IsInf(got.GPUHours, 1); bound != (got.FirstLimit != "") {
 		t.Fatalf("%+v may %+v", w, got)
 	}
@@ -465,7 +466,7 @@ func compareForecast(t *rapid.T, b *quota.Tracker, m *model) {
 		dollars, gpuHours := m.used(s.Subject, l.Period)
 
 		_, hourly, nodes, jobs := m.live(s.Subject)
-		if !near(s.Hourly, hourly) || s.Nodes != nodes || !s.End.Equal(l.Period.End(m.now)) ||
+		if !near(float64(s.Hourly), hourly) || s.Nodes != nodes || !s.End.Equal(l.Period.End(m.now)) ||
 			!s.Begin.Equal(l.Period.Begin(m.now)) {
 			t.Fatalf("%s stands at %+v, want %g an hour, %d nodes", s.Subject, s, hourly, nodes)
 		}
@@ -597,7 +598,7 @@ func checkAlerts(t *rapid.T, b *quota.Tracker, m *model) {
 	}
 
 	for w, o := range m.outlays {
-		want[string(w.Job)+" money"] = o.Budget > 0 && o.CostSoFar >= float64(o.Budget)/1e6
+		want[string(w.Job)+" money"] = o.Budget > 0 && o.CostSoFar >= o.Budget.Amount()
 	}
 
 	maps.DeleteFunc(want, func(_ string, held bool) bool { return !held })

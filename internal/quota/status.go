@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	"trainyard/internal/money"
 	"trainyard/internal/tenant"
 )
 
@@ -19,7 +20,7 @@ const (
 )
 
 func (m measure) name() Measure {
-	if m == money {
+	if m == dollars {
 		return Money
 	}
 
@@ -31,7 +32,7 @@ func measureOf(m Measure) measure {
 		return gpuHours
 	}
 
-	return money
+	return dollars
 }
 
 // Status is the current and expected usage of a user or project.
@@ -41,8 +42,8 @@ type Status struct {
 	Local    float64      // GPUs in use now, by class
 	Reserved float64
 	OnDemand float64
-	Nodes    int     // on-demand nodes held now
-	Hourly   float64 // current cost per hour
+	Nodes    int           // on-demand nodes held now
+	Hourly   money.PerHour // now
 	Begin    time.Time
 	End      time.Time // of the period, when usage resets
 	Cost     Projection
@@ -100,10 +101,10 @@ func (t *Tracker) Status(now time.Time, s tenant.Subject) Status {
 
 func (a *account) status(r *limit, now time.Time) Status {
 	return Status{
-		Subject: a.subject, Quota: r.Quota, Nodes: a.nodes, Hourly: money.value(a.rate[money]),
+		Subject: a.subject, Quota: r.Quota, Nodes: a.nodes, Hourly: money.PerHour(dollars.value(a.rate[dollars])),
 		Local: float64(a.gpus[0]) / micro, Reserved: float64(a.gpus[1]) / micro, OnDemand: float64(a.gpus[2]) / micro,
 		Begin: r.Period.Begin(now), End: r.Period.End(now),
-		Cost: a.projection(r, money, now), GPUHours: a.projection(r, gpuHours, now),
+		Cost: a.projection(r, dollars, now), GPUHours: a.projection(r, gpuHours, now),
 	}
 }
 

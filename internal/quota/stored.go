@@ -64,7 +64,7 @@ func (t *Tracker) usageOf(accounts []*account) []Usage {
 			if w := &a.windows[i]; t.now.Before(w.end) {
 				all = append(all, Usage{
 					Subject: a.subject, Period: p, Begin: w.begin,
-					GPUSeconds: float64(w.used[gpuHours]) / micro, Cost: money.value(w.used[money]),
+					GPUSeconds: float64(w.used[gpuHours]) / micro, Cost: dollars.value(w.used[dollars]),
 				})
 			}
 		}
@@ -134,7 +134,7 @@ func (t *Tracker) Load(usage []Usage, notices []Notice) error {
 
 		w := &a.windows[periodIndex(n.Period)]
 		*w = window{begin: n.Period.Begin(n.Begin), end: n.Period.End(n.Begin)}
-		w.used[money], w.used[gpuHours] = toUnits(n.Cost, nano), toUnits(n.GPUSeconds, micro)
+		w.used[dollars], w.used[gpuHours] = toUnits(n.Cost, nano), toUnits(n.GPUSeconds, micro)
 		t.advance(w.begin)
 	}
 

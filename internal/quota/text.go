@@ -10,6 +10,7 @@ import (
 	"trainyard/internal/humanize"
 	"trainyard/internal/id"
 	"trainyard/internal/job"
+	"trainyard/internal/money"
 	"trainyard/internal/tenant"
 )
 
@@ -48,7 +49,7 @@ func boundNames(l *limit) tenant.Bounds {
 	}
 
 	if l.Budget > 0 {
-		names.Money = name("budget", humanize.Dollars(money.value(l.amounts[money]))+" per "+string(l.Period))
+		names.Money = name("budget", humanize.Dollars(dollars.value(l.amounts[dollars]))+" per "+string(l.Period))
 	}
 
 	if l.GPUHours > 0 {
@@ -60,14 +61,14 @@ func boundNames(l *limit) tenant.Bounds {
 
 // budgetName names the budget of a job.
 func budgetName(budget job.Money) string {
-	return "the job's budget of " + humanize.Dollars(float64(budget)/micro)
+	return "the job's budget of " + humanize.Dollars(budget.Amount())
 }
 
 // mark identifies a quota in the notices about it: after another mark people are notified
 // anew. Marks are stored, so their form must not change with the sentences.
 func mark(m measure, l *limit) string {
 	amount := hours(exact(m.value(l.amounts[m])))
-	if m == money {
+	if m == dollars {
 		amount = l.Budget.String()
 	}
 
@@ -109,12 +110,12 @@ type holdReason struct {
 }
 
 // budgetExhausted says why a job may not start, and what would help.
-func budgetExhausted(j id.Job, budget job.Money, cost float64) string {
-	return join(budgetUsage(string(j), cost, float64(budget)/micro), budgetHint)
+func budgetExhausted(j id.Job, budget job.Money, cost money.Amount) string {
+	return join(budgetUsage(string(j), cost, budget.Amount()), budgetHint)
 }
 
 // budgetUsage says how much of its budget a job has used.
-func budgetUsage(who string, cost, budget float64) string {
+func budgetUsage(who string, cost, budget money.Amount) string {
 	return fmt.Sprintf("%s has used %s of its budget of %s", who, humanize.Dollars(cost), humanize.Dollars(budget))
 }
 
@@ -177,7 +178,7 @@ func (s *situation) liftedText(before *notice) string {
 // usageText says how much of the quota or budget is used.
 func (s *situation) usageText() string {
 	if s.job != "" {
-		return budgetUsage(s.who, money.value(s.used), money.value(s.limit))
+		return budgetUsage(s.who, money.Amount(dollars.value(s.used)), money.Amount(dollars.value(s.limit)))
 	}
 
 	return usageText(s.who, s.measure, s.used, s.limit, s.period)
@@ -220,7 +221,7 @@ func usageText(who string, m measure, used, limit int64, p tenant.Period) string
 	}
 
 	amount := number(m.value(used))
-	if m == money {
+	if m == dollars {
 		amount = humanize.Dollars(m.value(used))
 	}
 
@@ -237,7 +238,7 @@ func raiseHint(s tenant.Subject, m measure, used, limit int64) string {
 	target = roundUp(target)
 
 	flag := "--gpu-hours " + number(target)
-	if m == money {
+	if m == dollars {
 		flag = "--money " + job.Money(math.Round(target*micro)).String()
 	}
 
@@ -252,7 +253,7 @@ func roundUp(x float64) float64 {
 
 // quotaName is what a quota on the measure is called.
 func (m measure) quotaName() string {
-	if m == money {
+	if m == dollars {
 		return "budget"
 	}
 
@@ -261,7 +262,7 @@ func (m measure) quotaName() string {
 
 // text writes an amount for people.
 func (m measure) text(x float64) string {
-	if m == money {
+	if m == dollars {
 		return humanize.Dollars(x)
 	}
 
@@ -270,7 +271,7 @@ func (m measure) text(x float64) string {
 
 // limitText writes the amount of a quota.
 func (m measure) limitText(n int64) string {
-	if m == money {
+	if m == dollars {
 		return humanize.Dollars(m.value(n))
 	}
 

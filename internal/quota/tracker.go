@@ -208,7 +208,7 @@ func validate(l *tenant.Quota) error {
 		return bad("gpu_hours", "gpu_hours must be between 0 (no limit) and %g, got %g", maxGPUHours, l.GPUHours)
 	case l.Budget < 0 || l.Budget > maxMoney:
 		return bad("money", "money must be between $0.00 (no limit) and %s, got %s",
-			humanize.Dollars(float64(maxMoney)/micro), humanize.Dollars(float64(l.Budget)/micro))
+			humanize.Dollars(maxMoney.Amount()), humanize.Dollars(l.Budget.Amount()))
 	case l.Period != "" && !slices.Contains(tenant.Periods(), l.Period):
 		return bad("period", "period must be day, week or month, got %q", l.Period)
 	case l.OnExceeded != "" && !slices.Contains(tenant.ExceededActions(), l.OnExceeded):
@@ -229,8 +229,8 @@ const (
 
 func newLimit(l tenant.Quota) *limit {
 	r := &limit{Quota: l, gpus: int64(l.GPUs) * micro}
-	r.amounts[money] = int64(l.Budget) * (nano / micro)
-	r.amounts[gpuHours] = toUnits(l.GPUHours, hour*micro)
+	r.amounts[dollars] = int64(l.Budget) * (nano / micro)
+	r.amounts[gpuHours] = toUnits(l.GPUHours, float64(hour*micro))
 	for m := range measures {
 		if r.amounts[m] > 0 {
 			r.marks[m] = mark(m, r)
@@ -261,7 +261,7 @@ func (t *Tracker) advance(now time.Time) time.Time {
 type measure int
 
 const (
-	money    measure = iota // in billionths of a dollar
+	dollars  measure = iota // in billionths of a dollar
 	gpuHours                // in GPU-microseconds
 	measures
 )
@@ -272,7 +272,7 @@ const (
 const (
 	micro = 1_000_000
 	nano  = 1_000_000_000
-	hour  = 3600 // seconds
+	hour  = int64(time.Hour / time.Second)
 )
 
 // toUnits returns an amount in whole units of one scale-th. NaN is 0, and what does not fit
@@ -296,11 +296,11 @@ func toUnits(x, scale float64) int64 {
 
 // scale is how many units make one dollar or one GPU-hour.
 func (m measure) scale() float64 {
-	if m == money {
+	if m == dollars {
 		return nano
 	}
 
-	return hour * micro
+	return float64(hour * micro)
 }
 
 // value returns an amount in dollars or GPU-hours.

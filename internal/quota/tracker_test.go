@@ -12,6 +12,7 @@ import (
 	"trainyard/internal/fault"
 	"trainyard/internal/fleet"
 	"trainyard/internal/job"
+	"trainyard/internal/money"
 	"trainyard/internal/quota"
 	"trainyard/internal/tenant"
 )
@@ -148,7 +149,7 @@ func TestAllowTakesTheTightest(t *testing.T) {
 		limits []tenant.Quota
 		before func(*quota.Tracker)
 		budget job.Money
-		spent  float64
+		spent  money.Amount
 		want   func(*tenant.Allowance)
 	}{
 		"nothing is limited": {},
@@ -310,10 +311,11 @@ func TestHoldIsASentence(t *testing.T) {
 	t.Parallel()
 
 	for name, c := range map[string]struct {
-		limits      []tenant.Quota
-		now         time.Time
-		hours, cost float64
-		want        string
+		limits []tenant.Quota
+		now    time.Time
+		hours  float64
+		cost   money.Amount
+		want   string
 	}{
 		"money by month": {
 			limits: []tenant.Quota{{Subject: ann, Budget: 40 * dollar}}, cost: 40.12,
@@ -423,11 +425,11 @@ func TestPeriodsStartAnew(t *testing.T) {
 				want = 10
 			}
 
-			same(t, "what is left", b.Allow(at(c.then), annsJ1, 0, 0).Money, want)
+			same(t, "what is left", float64(b.Allow(at(c.then), annsJ1, 0, 0).Money), want)
 			b.Spend(at(c.then), at(c.then), annsJ1, 0, 1) // has ended by then, and is of the time before
 			later := at(c.then).Add(time.Millisecond)
 			b.Spend(later, later, annsJ1, 0, 2)
-			same(t, "what is left after more", b.Allow(later, annsJ1, 0, 0).Money, max(want-2, 0))
+			same(t, "what is left after more", float64(b.Allow(later, annsJ1, 0, 0).Money), max(want-2, 0))
 		})
 	}
 }
@@ -465,8 +467,8 @@ func TestTheClockDoesNotGoBack(t *testing.T) {
 	b := trackerWith(t, tenant.Quota{Subject: ann, Budget: 10 * dollar})
 	b.Spend(noon, noon, annsJ1, 0, 4)
 	october := noon.AddDate(0, -1, 0)
-	same(t, "what is left", b.Allow(october, annsJ1, 0, 0).Money, 6)
-	same(t, "what is left", b.Allow(noon, annsJ1, 0, 0).Money, 6)
+	same(t, "what is left", float64(b.Allow(october, annsJ1, 0, 0).Money), 6)
+	same(t, "what is left", float64(b.Allow(noon, annsJ1, 0, 0).Money), 6)
 
 	if s := b.Status(october, ann); !s.Begin.Equal(time.Date(2026, 11, 1, 0, 0, 0, 0, time.UTC)) {
 		t.Errorf("the period began on %s", s.Begin)
@@ -477,7 +479,7 @@ func TestTheClockDoesNotGoBack(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	same(t, "what is left after a restart with a clock that is wrong", again.Allow(october, annsJ1, 0, 0).Money, 6)
+	same(t, "what is left after a restart with a clock that is wrong", float64(again.Allow(october, annsJ1, 0, 0).Money), 6)
 
 	if s := again.Status(october, ann); !s.Begin.Equal(time.Date(2026, 11, 1, 0, 0, 0, 0, time.UTC)) {
 		t.Errorf("after a restart the period began on %s", s.Begin)
@@ -491,11 +493,11 @@ func TestSharesLeaveNothingBehind(t *testing.T) {
 	shares := []float64{0.1, 1.0 / 3, 0.7, 0.2, 1.0 / 7}
 	for range 1000 {
 		for _, s := range shares {
-			b.Use(noon, annsJ1, fleet.Local, s, s/3)
+			b.Use(noon, annsJ1, fleet.Local, s, money.PerHour(s/3))
 		}
 
 		for _, s := range shares {
-			b.Use(noon, annsJ1, fleet.Local, -s, -s/3)
+			b.Use(noon, annsJ1, fleet.Local, -s, money.PerHour(-s/3))
 		}
 	}
 

@@ -9,6 +9,7 @@ import (
 	"trainyard/internal/fleet"
 	"trainyard/internal/id"
 	"trainyard/internal/job"
+	"trainyard/internal/money"
 	"trainyard/internal/tenant"
 )
 
@@ -108,13 +109,13 @@ func (t *Tracker) eachAccount(w Payer, do func(*account)) {
 	}
 }
 
-// Use records that a payer uses so many more GPUs on nodes of a class, at so many more
-// dollars per hour. When that use ends, it is called again with negative amounts.
-func (t *Tracker) Use(now time.Time, w Payer, class fleet.Class, gpus, hourly float64) {
+// Use records that a payer uses so many more GPUs on nodes of a class, at so
+// much more per hour. When that use ends, it is called again with negative amounts.
+func (t *Tracker) Use(now time.Time, w Payer, class fleet.Class, gpus float64, hourly money.PerHour) {
 	t.advance(now)
 	devices := toUnits(gpus, micro)
 	var delta [measures]int64
-	delta[money], delta[gpuHours] = toUnits(hourly, nano), devices*hour
+	delta[dollars], delta[gpuHours] = toUnits(float64(hourly), nano), devices*hour
 	t.updateJob(w, func(s *jobUsage) {
 		for m := range measures {
 			s.rate[m] += delta[m]
@@ -137,10 +138,10 @@ func (t *Tracker) Nodes(now time.Time, w Payer, delta int) {
 
 // Spend records what was used evenly over a stretch of time. The part that lies in a period
 // that is over does not count.
-func (t *Tracker) Spend(from, to time.Time, w Payer, gpuSeconds, cost float64) {
+func (t *Tracker) Spend(from, to time.Time, w Payer, gpuSeconds float64, cost money.Amount) {
 	t.advance(to)
 	var used [measures]int64
-	used[money], used[gpuHours] = toUnits(cost, nano), toUnits(gpuSeconds, micro)
+	used[dollars], used[gpuHours] = toUnits(float64(cost), nano), toUnits(gpuSeconds, micro)
 	t.eachAccount(w, func(a *account) {
 		for i, p := range tenant.Periods() {
 			a.windows[i].add(p, from, to, used)
@@ -154,7 +155,7 @@ func (t *Tracker) Spend(from, to time.Time, w Payer, gpuSeconds, cost float64) {
 	}
 
 	t.updateJob(w, func(s *jobUsage) {
-		s.cost += used[money]
+		s.cost += used[dollars]
 		for m := range measures {
 			s.remaining[m] = max(s.remaining[m]-used[m], 0)
 		}
@@ -163,10 +164,10 @@ func (t *Tracker) Spend(from, to time.Time, w Payer, gpuSeconds, cost float64) {
 
 // Commitment is what a job is expected to use until it ends.
 type Commitment struct {
-	RemainingCost     float64   // negative if unknown
-	RemainingGPUHours float64   // negative if unknown
-	Budget            job.Money // for the whole job, 0 if it has none
-	CostSoFar         float64   // against the budget
+	RemainingCost     money.Amount // negative if unknown
+	RemainingGPUHours float64      // negative if unknown
+	Budget            job.Money    // for the whole job, 0 if it has none
+	CostSoFar         money.Amount // against the budget
 }
 
 // Commit sets what a job is expected to use from now on. What it spends is subtracted from
@@ -177,11 +178,11 @@ func (t *Tracker) Commit(w Payer, o Commitment) {
 			s.budget, s.budgetName = budget, budgetName(o.Budget)
 		}
 
-		s.committed, s.cost = true, toUnits(o.CostSoFar, nano)
-		s.remainingKnown[money], s.remaining[money] = o.RemainingCost >= 0, toUnits(max(o.RemainingCost, 0), nano)
+		s.committed, s.cost = true, toUnits(float64(o.CostSoFar), nano)
+		s.remainingKnown[dollars], s.remaining[dollars] = o.RemainingCost >= 0, toUnits(float64(max(o.RemainingCost, 0)), nano)
 		s.remainingKnown[gpuHours], s.remaining[gpuHours] = o.RemainingGPUHours >= 0, toUnits(
 			max(o.RemainingGPUHours, 0),
-			hour*micro,
+			float64(hour*micro),
 		)
 	})
 }

@@ -45,7 +45,7 @@ func toJob(j *job.Job) api.Job {
 		Epoch:     j.Epoch,
 		Needs:     j.Needs,
 		Pipeline:  j.Pipeline,
-		Cost:      j.Cost,
+		Cost:      float64(j.Cost),
 	}
 
 	if j.Spec != nil {
@@ -80,7 +80,7 @@ func addSpec(out *api.Job, s *job.Spec) {
 // addBrief shows what is not stored: where a live job runs, what it has cost with what
 // is not posted yet, and how far it has come by now in place of what its ended runs did.
 func addBrief(out *api.Job, b *yardmaster.Brief) {
-	out.Nodes, out.FakeGPUs, out.Cost = b.Nodes, b.FakeGPUs, max(out.Cost, b.Cost)
+	out.Nodes, out.FakeGPUs, out.Cost = b.Nodes, b.FakeGPUs, max(out.Cost, float64(b.Cost))
 	if p := b.Progress; p != nil {
 		out.Work, out.Done, out.Percent = p.Work, nil, nil
 		if !p.At.IsZero() {

@@ -168,7 +168,7 @@ func (s *Server) toLease(l *fleet.Lease) api.Lease {
 	}
 
 	if l.State.Final() && l.Billed >= 0 && !l.Granted.IsZero() {
-		billed := l.Billed
+		billed := float64(l.Billed)
 		out.Billed = &billed
 	}
 

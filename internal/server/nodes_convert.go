@@ -200,10 +200,10 @@ func addPower(out *api.Node, inv *fleet.Inventory) {
 func addPrice(out *api.Node, n *yardmaster.NodeInfo) {
 	if p := n.Price; p != nil {
 		out.Price = &api.Price{
-			NodeCost:   p.NodeCost,
-			EnergyCost: p.EnergyCost,
-			Hourly:     p.NodeCost + p.EnergyCost,
-			Idle:       p.IdleCost,
+			NodeCost:   float64(p.NodeCost),
+			EnergyCost: float64(p.EnergyCost),
+			Hourly:     float64(p.NodeCost + p.EnergyCost),
+			Idle:       float64(p.IdleCost),
 		}
 	}
 

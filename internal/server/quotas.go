@@ -92,7 +92,7 @@ func toQuotaUsage(s *quota.Status) api.QuotaUsage {
 		Reserved: s.Reserved,
 		OnDemand: s.OnDemand,
 		Nodes:    s.Nodes,
-		Hourly:   s.Hourly,
+		Hourly:   float64(s.Hourly),
 		Begin:    s.Begin,
 		Ends:     s.End,
 		Cost:     toPeriodUsage(&s.Cost),

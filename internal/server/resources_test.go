@@ -18,6 +18,7 @@ import (
 	"trainyard/internal/id"
 	"trainyard/internal/job"
 	"trainyard/internal/ledger"
+	"trainyard/internal/money"
 	"trainyard/internal/place"
 	"trainyard/internal/place/ordered"
 	"trainyard/internal/store"
@@ -50,7 +51,7 @@ func provisioning(_ *Config, c *yardmaster.Config) {
 	c.Tariff = &fleet.Tariff{
 		Energy: 0.5,
 		PUE:    2,
-		Nodes:  []fleet.NodePrice{{Class: fleet.Local, Watts: []float64{100, 400, 700}, Hourly: []float64{1}}},
+		Nodes:  []fleet.NodePrice{{Class: fleet.Local, Watts: []float64{100, 400, 700}, Hourly: []money.PerHour{1}}},
 	}
 
 	for _, o := range []fleet.Offer{

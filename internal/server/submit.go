@@ -214,8 +214,8 @@ func toOptions(list []place.Option) []api.Option {
 			Finish:   timeOrNil(o.Finish),
 			Earliest: timeOrNil(o.Earliest),
 			Latest:   timeOrNil(o.Latest),
-			Cost:     o.Cost,
-			CostMost: o.CostMost,
+			Cost:     float64(o.Cost),
+			CostMost: float64(o.CostMost),
 			Basis:    o.Basis,
 			Verdict:  o.Verdict,
 		}

@@ -7,6 +7,7 @@ import (
 
 	"trainyard/internal/fleet"
 	"trainyard/internal/job"
+	"trainyard/internal/money"
 	"trainyard/internal/place"
 	"trainyard/internal/yardmaster"
 )
@@ -122,7 +123,7 @@ func (s *simulation) resumeRuns(state *yardmaster.State) {
 
 // occupy marks the GPUs of the live ranks of a run as used, and returns how long their nodes take to boot.
 func (s *simulation) occupy(m *model) (boot time.Duration) {
-	m.share, m.watts = make([]float64, len(m.hosts)), make([]float64, len(m.hosts))
+	m.share, m.watts = make([]money.Amount, len(m.hosts)), make([]float64, len(m.hosts))
 	for i, h := range m.hosts {
 		if m.ended[i] {
 			continue

@@ -7,6 +7,7 @@ import (
 
 	"trainyard/internal/fleet"
 	"trainyard/internal/id"
+	"trainyard/internal/money"
 	"trainyard/internal/tenant"
 	"trainyard/internal/yardmaster"
 )
@@ -80,10 +81,17 @@ func (s *simulation) provision(l fleet.Lease) {
 		s.hosts[n.ID] = h
 		s.tally.size(s.now, len(n.Inventory.GPUs))
 		token := id.Token("lease-" + string(l.ID))
+
+		owner := l.Owner
+		if owner == "" { // provisioned for nobody in particular
+			owner = everyone
+			s.addUser(owner)
+		}
+
 		s.step(
 			yardmaster.AddToken{
 				By: "sim",
-				Token: tenant.Token{ID: token, Kind: tenant.JoinToken, Owner: l.Owner, Class: string(fleet.OnDemand), Lease: l.ID,
+				Token: tenant.Token{ID: token, Kind: tenant.JoinToken, Owner: owner, Class: string(fleet.OnDemand), Lease: l.ID,
 					UsesLeft: 1, Expires: s.time().Add(time.Hour)},
 			},
 		)
@@ -96,10 +104,8 @@ func (s *simulation) provision(l fleet.Lease) {
 // billing increments.
 func newLeaseMeter(o *fleet.Offer, now time.Duration) meter {
 	m := newMeter(nil, o.Node(), now)
-	hourly := make([]float64, 1)
-	hourly[0] = float64(o.Hourly) / 1e6
 	m.tariff = &fleet.Tariff{}
-	m.price = &fleet.NodePrice{Hourly: hourly, BillingIncrement: o.BillingIncrement}
+	m.price = &fleet.NodePrice{Hourly: []money.PerHour{o.PerHour()}, BillingIncrement: o.BillingIncrement}
 	m.minBilling = time.Duration(o.MinBilling)
 
 	return m
@@ -150,7 +156,7 @@ func (s *simulation) reclaimSpot() {
 			m.gen++
 		}
 
-		m.life.saved, m.life.ran = m.did, m.ran
+		s.keep(m)
 		s.rankGone(m, slices.Index(m.hosts, found))
 	}
 

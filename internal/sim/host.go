@@ -96,7 +96,7 @@ func (s *simulation) interrupt(h *host) {
 		}
 
 		rank := slices.Index(m.hosts, h)
-		m.life.saved, m.life.ran = m.did, m.ran
+		s.keep(m)
 
 		r := yardmaster.RankReport{State: job.RunEnded, Signalled: true, Cause: job.CausePreempted, Ended: s.time()}
 		if m.runs {
@@ -119,7 +119,7 @@ func (s *simulation) crash(h *host) {
 		if !m.halted {
 			m.advance(s)
 			m.lose()
-			m.life.saved, m.life.ran = m.did, m.ran
+			s.keep(m)
 			m.halted, m.broken = true, true
 			m.gen++
 		}

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"trainyard/internal/fleet"
+	"trainyard/internal/money"
 	"trainyard/internal/place"
 )
 
@@ -20,11 +21,14 @@ type meter struct {
 	users      [64]uint8     // of each GPU
 	since      time.Duration
 	// Paid for one GPU in use since the beginning: money and kWh.
-	money, energy float64
+	money  money.Amount
+	energy float64
 	// Of the unused node.
-	idleMoney, idleEnergy float64
+	idleMoney  money.Amount
+	idleEnergy float64
 	// Of the node in use, whoever paid.
-	usedMoney, usedEnergy float64
+	usedMoney  money.Amount
+	usedEnergy float64
 }
 
 func newMeter(t *fleet.Tariff, n *fleet.Node, now time.Duration) meter {
@@ -33,21 +37,21 @@ func newMeter(t *fleet.Tariff, n *fleet.Node, now time.Duration) meter {
 
 // read brings the meter up to date.
 func (m *meter) read(now time.Duration) {
-	hours := (now - m.since).Hours()
+	passed := now - m.since
 	m.since = now
-	if m.price == nil || hours <= 0 {
+	if m.price == nil || passed <= 0 {
 		return
 	}
 
-	money, energy := m.tariff.Rate(m.price, m.used)*hours, m.tariff.Power(m.price, m.used)/1000*hours
+	cost, energy := m.tariff.Rate(m.price, m.used).For(passed), m.tariff.Power(m.price, m.used)/1000*passed.Hours()
 	switch {
 	case m.used > 0:
-		m.money += money / float64(m.used)
+		m.money += cost.Times(1 / float64(m.used))
 		m.energy += energy / float64(m.used)
-		m.usedMoney += money
+		m.usedMoney += cost
 		m.usedEnergy += energy
 	case m.open:
-		m.idleMoney += money
+		m.idleMoney += cost
 		m.idleEnergy += energy
 	}
 }
@@ -72,7 +76,7 @@ func (m *meter) close(now time.Duration) {
 		rest += bills - (kept+rest)%bills
 	}
 
-	m.idleMoney += rest.Hours() * m.tariff.HourlyPrice(m.price, 0)
+	m.idleMoney += m.tariff.HourlyPrice(m.price, 0).For(rest)
 }
 
 // boot returns how long the node needs until it can be used.
@@ -86,7 +90,7 @@ func (m *meter) boot() time.Duration {
 
 // join adds an allocation to the users of the node, and returns the reading of the meter
 // and how many GPUs were not in use before.
-func (m *meter) join(now time.Duration, seat place.Allocation) (money, energy float64, more int) {
+func (m *meter) join(now time.Duration, seat place.Allocation) (paid money.Amount, energy float64, more int) {
 	m.read(now)
 
 	for set := seat.GPUs; set != 0; set &= set - 1 {
@@ -104,7 +108,9 @@ func (m *meter) join(now time.Duration, seat place.Allocation) (money, energy fl
 
 // leave ends that, and returns what is to be paid since, and how many GPUs are no
 // longer in use. Who shares a GPU pays for a share of it.
-func (m *meter) leave(now time.Duration, seat place.Allocation, money, energy float64) (cost, kwh float64, fewer int) {
+func (m *meter) leave(
+	now time.Duration, seat place.Allocation, paid money.Amount, energy float64,
+) (cost money.Amount, kwh float64, fewer int) {
 	m.read(now)
 
 	for set := seat.GPUs; set != 0; set &= set - 1 {
@@ -122,7 +128,7 @@ func (m *meter) leave(now time.Duration, seat place.Allocation, money, energy fl
 		share = seat.Share
 	}
 
-	return (m.money - money) * share, (m.energy - energy) * share, fewer
+	return (m.money - paid).Times(share), (m.energy - energy) * share, fewer
 }
 
 func bitsOf(s place.Allocation) int { return bits.OnesCount64(s.GPUs) }

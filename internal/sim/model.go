@@ -9,6 +9,7 @@ import (
 	"trainyard/internal/fleet"
 	"trainyard/internal/id"
 	"trainyard/internal/job"
+	"trainyard/internal/money"
 	"trainyard/internal/place"
 	"trainyard/internal/yardmaster"
 )
@@ -23,19 +24,19 @@ type model struct {
 	live        int    // ranks that have not ended
 	gpus        int
 	ordered     time.Duration
-	runs        bool          // its processes run
-	startedAt   time.Duration // since then
-	works       time.Duration // does its first unit then
-	since       time.Duration // did and ran are as of then
-	rate        float64       // units per second
-	until       float64       // of a program that decides: its rate holds up to so many units
-	did         float64       // units done, over all runs of the job
-	ran         time.Duration // of a job that only lasts
-	gen         int           // of its schedule: an event that was entered for an older one is void
-	broken      bool          // stopped without time to save a checkpoint
-	halted      bool          // does no work any more
-	lostWork    float64       // units done and lost
-	share       []float64     // of what its hosts cost when it came, by rank
+	runs        bool           // its processes run
+	startedAt   time.Duration  // since then
+	works       time.Duration  // does its first unit then
+	since       time.Duration  // did and ran are as of then
+	rate        float64        // units per second
+	until       float64        // of a program that decides: its rate holds up to so many units
+	did         float64        // units done, over all runs of the job
+	ran         time.Duration  // of a job that only lasts
+	gen         int            // of its schedule: an event that was entered for an older one is void
+	broken      bool           // stopped without time to save a checkpoint
+	halted      bool           // does no work any more
+	lostWork    float64        // units done and lost
+	share       []money.Amount // of what its hosts cost when it came, by rank
 	watts       []float64
 }
 
@@ -114,7 +115,8 @@ func (s *simulation) order(o *yardmaster.Order) {
 			return
 		}
 
-		m = &model{run: o.Run, life: l, ordered: s.now, did: l.saved, ran: l.ran}
+		m = &model{run: o.Run, life: l, ordered: s.now, lostWork: s.restore(l, o.Node)}
+		m.did, m.ran = l.saved, l.ran
 		s.runs[o.Run] = m
 	}
 
@@ -429,7 +431,7 @@ func (s *simulation) stop(m *model, mode job.StopMode) {
 func (s *simulation) endRanks(m *model, r yardmaster.RankReport) {
 	m.halted = true
 	m.gen++
-	m.life.saved, m.life.ran = m.did, m.ran
+	s.keep(m)
 	if !m.broken || m.runs {
 		r.Progress = &job.Progress{Done: m.did}
 	}

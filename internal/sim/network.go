@@ -6,16 +6,17 @@ import (
 
 	"trainyard/internal/fleet"
 	"trainyard/internal/job"
+	"trainyard/internal/money"
 )
 
 // Network is how data and checkpoints travel. Each way carries so many bytes a
 // second; who comes while it is in use waits until it is free, so that all
 // together never get more than it carries.
 type Network struct {
-	Storage job.Bytes // from the data's store to a node
-	Inside  job.Bytes // between two nodes of one place: own machines, or the cloud
-	Across  job.Bytes // between own machines and the cloud
-	Price   float64   // money for a GB that goes across
+	Storage job.Bytes   // from the data's store to a node
+	Inside  job.Bytes   // between two nodes of one place: own machines, or the cloud
+	Across  job.Bytes   // between own machines and the cloud
+	Price   money.PerGB // of what goes across
 }
 
 // ways are the times at which each way is free again.
@@ -46,8 +47,9 @@ func (s *simulation) bring(m *model) time.Duration {
 		return max(ready, s.carryOver(&s.ways.inside, n.Inside, l.job.CheckpointSize))
 	}
 
-	l.Cost += n.Price * float64(l.job.CheckpointSize) / 1e9
-	s.tally.out.Money += n.Price * float64(l.job.CheckpointSize) / 1e9
+	cost := n.Price.Moving(int64(l.job.CheckpointSize))
+	l.Cost += cost
+	s.tally.out.Money += float64(cost)
 
 	return max(ready, s.carryOver(&s.ways.across, n.Across, l.job.CheckpointSize))
 }

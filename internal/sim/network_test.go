@@ -7,6 +7,7 @@ import (
 
 	"trainyard/internal/fleet"
 	"trainyard/internal/job"
+	"trainyard/internal/money"
 	"trainyard/internal/place/ordered"
 	"trainyard/internal/sim"
 )
@@ -83,7 +84,7 @@ func TestRentIsPaidForTheHourThatWasBegun(t *testing.T) {
 		Nodes:  []fleet.Node{n},
 		Tariff: &fleet.Tariff{
 			Nodes: []fleet.NodePrice{
-				{Class: fleet.OnDemand, Hourly: []float64{2, 2}, BillingIncrement: job.Duration(time.Hour)},
+				{Class: fleet.OnDemand, Hourly: []money.PerHour{2, 2}, BillingIncrement: job.Duration(time.Hour)},
 			},
 		},
 		Jobs:    &list{jobs: []*sim.Job{lasting(0, 30*time.Minute, 1)}},

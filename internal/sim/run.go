@@ -13,6 +13,7 @@ import (
 	"trainyard/internal/fleet"
 	"trainyard/internal/id"
 	"trainyard/internal/job"
+	"trainyard/internal/place"
 	"trainyard/internal/tenant"
 	"trainyard/internal/yardmaster"
 )
@@ -86,6 +87,7 @@ type jobRecord struct {
 	fails int           // failures it has had
 	share float64       // of its work that it has to do
 	been  []id.Node     // where its data is, if it has any
+	left  []checkpoint  // what it has left on nodes, if checkpoints stay there
 	last  *model        // its last run, nil before the first
 
 	program Program // nil if it does not decide anything
@@ -106,6 +108,12 @@ func newSimulation(cfg Config) (*simulation, error) {
 
 	if cfg.Begin != nil {
 		s.epoch = cfg.Begin.Now
+	}
+
+	if cfg.Cloud != nil {
+		if err := place.Refusal(cfg.Policy, place.Clouds); err != nil {
+			return nil, err
+		}
 	}
 
 	yc := yardmaster.Defaults(cfg.Policy)
@@ -349,6 +357,14 @@ func (s *simulation) step(m yardmaster.Message) any {
 	return reply
 }
 
+// addUser adds a user, unless they are there already.
+func (s *simulation) addUser(name id.User) {
+	if !s.users[name] {
+		s.users[name] = true
+		s.step(yardmaster.PutUser{User: name, Role: tenant.Researcher, By: "sim"})
+	}
+}
+
 // everyone is who submits where shares do not matter.
 const everyone = id.User("everyone")
 
@@ -358,10 +374,7 @@ func (s *simulation) submit(j *Job) error {
 		owner = j.Owner
 	}
 
-	if !s.users[owner] {
-		s.users[owner] = true
-		s.step(yardmaster.PutUser{User: owner, Role: tenant.Researcher, By: "sim"})
-	}
+	s.addUser(owner)
 
 	s.tally.messages++
 	reply, err := s.yard.Step(s.time(), yardmaster.Submit{Owner: owner, Jobs: []yardmaster.NewJob{{Spec: j.Spec}}})
@@ -455,7 +468,7 @@ func (s *simulation) end(j *job.Job) {
 	if d := l.job.Spec.Deadline; d != nil {
 		if late := s.time().Sub(*d); late > 0 {
 			l.Lateness = late
-			l.LateCost = float64(l.job.Spec.LateCost) / 1e6 / 3600 * late.Seconds()
+			l.LateCost = l.job.Spec.LateCost.PerHour().For(late)
 		}
 	}
 

@@ -13,6 +13,7 @@ import (
 	"trainyard/internal/fleet"
 	"trainyard/internal/id"
 	"trainyard/internal/job"
+	"trainyard/internal/money"
 	"trainyard/internal/place"
 	"trainyard/internal/place/ordered"
 	"trainyard/internal/sim"
@@ -220,6 +221,44 @@ func TestANodeThatIsTakenCostsTheWorkSinceTheLastCheckpoint(t *testing.T) {
 	}
 }
 
+func TestACheckpointThatStaysOnItsNodeIsFoundThereAlone(t *testing.T) {
+	t.Parallel()
+
+	for name, c := range map[string]struct {
+		stay bool
+		back bool // node a comes back, and b is taken after that
+		want time.Duration
+		lost float64
+	}{
+		// 200 of 1000 units, ten a second, are saved when a is taken at 27 s.
+		"it travels":      {false, false, 107 * time.Second, 70},
+		"it stays":        {true, false, 127 * time.Second, 270},
+		"and back":        {false, true, 112 * time.Second, 70 + 50},
+		"it stays, found": {true, true, 142 * time.Second, 270 + 50 + 100},
+	} {
+		changes := []sim.Change{{At: 27 * time.Second, Kind: sim.NodeReclaimed, ID: "a"}}
+		if c.back {
+			changes = append(changes,
+				sim.Change{At: 50 * time.Second, Kind: sim.NodeUncordoned, ID: "a"},
+				sim.Change{At: 62 * time.Second, Kind: sim.NodeReclaimed, ID: "b"},
+			)
+		}
+
+		var out sim.Outcome
+		r := run(t, sim.Config{
+			Policy: ordered.FIFO{}, Nodes: []fleet.Node{box("a", 1), box("b", 1)}, CheckpointsStay: c.stay,
+			Jobs: &list{jobs: []*sim.Job{working(0, 1000, 10, 0, 0)}}, Changes: &happenings{list: changes},
+			OnEnd: func(o *sim.Outcome) { out = *o },
+		})
+
+		if out.Ended != c.want || math.Abs(r.LostWork-c.lost) > 1e-6 || math.Abs(r.Work-1000) > 1e-6 {
+			t.Errorf(
+				"%s: ended at %v with %v units lost of %v, want %v and %v", name, out.Ended, r.LostWork, r.Work, c.want, c.lost,
+			)
+		}
+	}
+}
+
 func TestADeadNodeIsNoticedLaterAndItsJobGoesOnElsewhere(t *testing.T) {
 	t.Parallel()
 	var out sim.Outcome
@@ -238,7 +277,7 @@ func TestADeadNodeIsNoticedLaterAndItsJobGoesOnElsewhere(t *testing.T) {
 
 func TestEnergyIsPaidByThoseWhoUseTheNode(t *testing.T) {
 	t.Parallel()
-	costs := map[id.Job]float64{}
+	costs := map[id.Job]money.Amount{}
 	r := run(t, sim.Config{
 		Policy: ordered.FIFO{},
 		Nodes:  []fleet.Node{box("a", 2)},
@@ -250,9 +289,9 @@ func TestEnergyIsPaidByThoseWhoUseTheNode(t *testing.T) {
 	})
 
 	// One GPU: 400 W × 2 × 0.5 = 0.4 an hour. Two: 0.6 an hour, half for each. Unused: 0.1 an hour.
-	want := map[id.Job]float64{"j1": 0.7, "j2": 0.3, "j3": 0.4}
+	want := map[id.Job]money.Amount{"j1": 0.7, "j2": 0.3, "j3": 0.4}
 	for j, c := range want {
-		if math.Abs(costs[j]-c) > 1e-9 {
+		if math.Abs(float64(costs[j]-c)) > 1e-9 {
 			t.Errorf("job %s cost %v, want %v", j, costs[j], c)
 		}
 	}

@@ -17,6 +17,7 @@ import (
 	"trainyard/internal/fleet"
 	"trainyard/internal/id"
 	"trainyard/internal/job"
+	"trainyard/internal/money"
 	"trainyard/internal/place"
 	"trainyard/internal/scaling"
 	"trainyard/internal/tenant"
@@ -142,6 +143,10 @@ type Config struct {
 	Until     time.Duration            // end there even if jobs are left; 0 to run until all have ended
 	Detect    time.Duration            // from a node's death until the yard gives it up
 	Log       io.Writer                // gets the decisions, one a line; nil for none
+	// CheckpointsStay says that checkpoints do not travel, as in a yard whose jobs save on their nodes alone: each lies
+	// on the first node of the run that wrote it, and a run elsewhere begins with what is there. Otherwise they follow
+	// the job.
+	CheckpointsStay bool
 	// Begin is a yard in the midst of its work to go on from; nil to begin with nothing.
 	Begin *Beginning
 	// OnEnd is called for each job that has ended, in order; it may be nil.
@@ -170,9 +175,9 @@ type Outcome struct {
 	Runs       int
 	Stops      int // by plans
 	Lateness   time.Duration
-	LateCost   float64 // money
-	Cost       float64 // its share of what its nodes cost
-	Energy     float64 // kWh, its share
+	LateCost   money.Amount
+	Cost       money.Amount // its share of what its nodes cost
+	Energy     float64      // kWh, its share
 }
 
 // Completion returns how long the job took from submission to end.

@@ -234,7 +234,7 @@ func (t *tally) done(l *jobRecord) {
 	if l.Lateness > 0 {
 		t.out.LateJobs++
 		t.out.Lateness += l.Lateness
-		t.out.LateMoney += l.LateCost
+		t.out.LateMoney += float64(l.LateCost)
 	}
 }
 
@@ -258,11 +258,11 @@ func (l *jobRecord) idealTime() time.Duration {
 
 // host adds up what a node cost.
 func (t *tally) host(h *host) {
-	t.out.Money += h.meter.usedMoney
+	t.out.Money += float64(h.meter.usedMoney)
 	t.out.Energy += h.meter.usedEnergy
-	t.out.IdleMoney += h.meter.idleMoney
+	t.out.IdleMoney += float64(h.meter.idleMoney)
 	t.out.IdleEnergy += h.meter.idleEnergy
-	t.out.ByClass[h.node.Class] += h.meter.usedMoney + h.meter.idleMoney
+	t.out.ByClass[h.node.Class] += float64(h.meter.usedMoney + h.meter.idleMoney)
 }
 
 func (t *tally) result(policy string, now time.Duration, left int) *Result {

@@ -6,6 +6,7 @@ import (
 
 	"trainyard/internal/id"
 	"trainyard/internal/job"
+	"trainyard/internal/money"
 )
 
 // Subject is whose usage a quota counts.
@@ -109,17 +110,17 @@ type Quota struct {
 
 // Allowance is what a job may still use under all quotas that apply to it.
 type Allowance struct {
-	GPUs           int     // more at a time; NoLimit if that is not limited
-	Part           float64 // fraction of one more GPU, for a job that shares one
-	Nodes          int     // more on-demand nodes at a time; NoLimit if that is not limited
-	Money          float64 // more in this period, after the expected cost of running jobs; infinite if not limited
-	GPUHours       float64 // the same
-	Borrow         bool    // more GPUs may be borrowed while nobody else is queued for them
-	Ceiling        int     // GPUs with what may be borrowed; NoLimit if that is not limited
-	NoProvisioning bool    // only local and reserved nodes: a used-up quota says downgrade
-	HoldReason     string  // why nothing may start, as a sentence; "" if something may
-	FirstLimit     string  // names the quota that is reached first
-	LimitedBy      Bounds  // names the quota that limits each number
+	GPUs           int          // more at a time; NoLimit if that is not limited
+	Part           float64      // fraction of one more GPU, for a job that shares one
+	Nodes          int          // more on-demand nodes at a time; NoLimit if that is not limited
+	Money          money.Amount // more in this period, after the expected cost of running jobs; infinite if not limited
+	GPUHours       float64      // the same
+	Borrow         bool         // more GPUs may be borrowed while nobody else is queued for them
+	Ceiling        int          // GPUs with what may be borrowed; NoLimit if that is not limited
+	NoProvisioning bool         // only local and reserved nodes: a used-up quota says downgrade
+	HoldReason     string       // why nothing may start, as a sentence; "" if something may
+	FirstLimit     string       // names the quota that is reached first
+	LimitedBy      Bounds       // names the quota that limits each number
 }
 
 // Bounds names the quotas that limit the numbers of an allowance, "" where none does.
@@ -135,5 +136,5 @@ const NoLimit = math.MaxInt
 
 // Unlimited is the allowance of a job to which no quota applies.
 func Unlimited() Allowance {
-	return Allowance{GPUs: NoLimit, Ceiling: NoLimit, Nodes: NoLimit, Money: math.Inf(1), GPUHours: math.Inf(1)}
+	return Allowance{GPUs: NoLimit, Ceiling: NoLimit, Nodes: NoLimit, Money: money.Amount(math.Inf(1)), GPUHours: math.Inf(1)}
 }

@@ -56,6 +56,9 @@ func Decode(text []byte, into any) *File {
 	return f
 }
 
+// Given reports whether the file has a value at a path, such as nodes[1].class.
+func (f *File) Given(path string) bool { return f.places[path] != nil }
+
 // Fail keeps a mistake in the value at a path, such as nodes[1].class.
 func (f *File) Fail(path, message, remedy string) {
 	f.mistakes.Fail(f.places[path], "bad_value", path, message, remedy)

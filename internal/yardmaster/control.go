@@ -96,7 +96,7 @@ func (m Resume) handle(y *Yard) (any, error) {
 		reason = needsReason(r.pendingNeeds)
 	}
 
-	if b := float64(r.Spec.Budget) / 1e6; b > 0 && r.Cost-r.Paid >= b {
+	if b := r.Spec.Budget.Amount(); b > 0 && r.Cost-r.Paid >= b {
 		r.Paid = r.Cost // its owner lets it spend its budget again
 	}
 

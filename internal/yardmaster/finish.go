@@ -62,7 +62,7 @@ func (y *Yard) decideNext(r *jobRecord, run *runRecord, cause job.Cause, rank *j
 		return
 	case r.State == job.Pausing && (requested || cause != job.CauseUserCode):
 		r.Cause = job.CauseNone
-		y.must(y.moveJob(r, job.EventStopped, theYard, "paused; its program has stopped"))
+		y.must(y.moveJob(r, job.EventStopped, theYard, r.Reason)) // who paused it, or which budget is used up
 		return
 	case !r.State.Live() || r.State == job.Cancelling || r.State == job.Pausing:
 		y.must(y.moveJob(r, job.EventFail, theYard, run.Reason))

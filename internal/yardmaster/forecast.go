@@ -6,6 +6,7 @@ import (
 	"trainyard/internal/fleet"
 	"trainyard/internal/id"
 	"trainyard/internal/job"
+	"trainyard/internal/money"
 )
 
 // PutForecasts sets the forecasts of jobs. They are made outside the loop; those of jobs that
@@ -82,10 +83,13 @@ func finishMoved(before, now *job.Forecast) bool {
 
 // JobStatus is what forecasts need to know of a job.
 type JobStatus struct {
-	Cost     float64       // so far, with what is not posted yet
+	Cost     money.Amount  // so far, with what is not posted yet
 	Progress *job.Progress // as its program reports it, nil if it has ended
 	Speed    *job.Speed    // as declared or observed; nil if unknown
 	Start    time.Time     // expected, if it is next in the queue
+	Need     fleet.Need    // what it asks of its nodes, in the places that its data allow
+	// NoProvisioning says that its quotas let no nodes be provisioned for it.
+	NoProvisioning bool
 }
 
 // JobStatuses returns the status of each job; that of one that is not in memory is empty.
@@ -99,7 +103,11 @@ func (y *Yard) JobStatuses(jobs []id.Job) []JobStatus {
 		}
 
 		s := &list[i]
-		s.Cost, s.Speed = y.costOf(r), r.outlook.Speed
+		s.Cost, s.Speed, s.Need = y.costOf(r), r.outlook.Speed, y.need(r)
+		if y.limited() {
+			s.NoProvisioning = y.allowance(r).NoProvisioning
+		}
+
 		if !r.State.Final() {
 			s.Progress = progressOf(y.now, r.outlook, r.running)
 		}

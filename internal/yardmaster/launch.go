@@ -87,6 +87,7 @@ func (y *Yard) bookNodes(r *jobRecord, run *runRecord) {
 
 		if n, ok := y.nodes.Get(k.Node); ok {
 			n.Enter(run.ID, i)
+			y.nodeUsed(n)
 		}
 
 		y.meterChanged(k.Node)

@@ -107,6 +107,7 @@ func (y *Yard) provision(h *place.Provision) (why string) {
 
 	r.committed = true
 	y.updateOwnAllowance(r)
+	y.recordDemand(&offer)
 
 	return ""
 }
@@ -130,6 +131,8 @@ func (y *Yard) settleLeases() {
 
 	y.leases.Watch(y.now)
 	y.planDue = y.planDue || changed
+
+	y.aheadDue = y.aheadDue || changed && len(y.demand) > 0
 }
 
 // loseMachine removes a node whose machine is gone.
@@ -164,8 +167,12 @@ func (y *Yard) checkIdle(name id.Node) {
 		return
 	}
 
-	for _, k := range provision.CheckIdle(y.idleNodes(), y.now, y.cfg.Keep) {
+	for _, k := range provision.CheckIdle(y.idleNodes(), y.now, y.cfg.Keep, y.demand) {
 		switch {
+		case k.Lease != l.ID && k.Release: // this node has taken its place among those that are kept
+			if other, ok := y.nodes.Get(y.Lease(k.Lease).Node); ok {
+				y.recheckIdle(other, y.now)
+			}
 		case k.Lease != l.ID:
 		case k.Release:
 			y.vacate(n, k.Why)

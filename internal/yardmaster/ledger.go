@@ -1,10 +1,13 @@
 package yardmaster
 
 import (
+	"time"
+
 	"trainyard/internal/fleet"
 	"trainyard/internal/id"
 	"trainyard/internal/job"
 	"trainyard/internal/ledger"
+	"trainyard/internal/money"
 	"trainyard/internal/place"
 	"trainyard/internal/quota"
 )
@@ -29,11 +32,56 @@ func (y *Yard) leaseChanged(l *fleet.Lease) {
 
 // updateMeters updates the meters of the nodes on which something changed.
 func (y *Yard) updateMeters() {
+	sooner := false
+
 	for _, name := range sortedKeys(y.changedMeters) {
 		y.updateMeter(name)
+		sooner = y.projectBudgetsOn(name) || sooner
 	}
 
 	clear(y.changedMeters)
+
+	if sooner {
+		y.watchQuotas()
+	}
+}
+
+// projectBudgetsOn projects the budgets of the jobs on a node anew: what they cost depends on who
+// else is there. It reports whether one is used up sooner than was known.
+func (y *Yard) projectBudgetsOn(name id.Node) (sooner bool) {
+	if y.budgets == 0 {
+		return false
+	}
+
+	room, ok := y.nodes.Rooms.Get(name)
+	if !ok {
+		return false
+	}
+
+	for i := range room.Holds {
+		if r := y.jobs[room.Holds[i].Job]; r != nil && r.Spec.Budget > 0 {
+			before := r.exhausts
+			y.projectBudget(r)
+			sooner = sooner || !r.exhausts.IsZero() && (before.IsZero() || r.exhausts.Before(before))
+		}
+	}
+
+	return sooner
+}
+
+// projectBudget works out when the budget of a job will be used up at what it costs now.
+func (y *Yard) projectBudget(r *jobRecord) {
+	r.exhausts = time.Time{}
+
+	if r.Spec.Budget == 0 || r.run == nil {
+		return
+	}
+
+	soFar, inAnHour := y.costAt(r, y.now), y.costAt(r, y.now.Add(time.Hour))
+	if hourly := money.PerHour(inAnHour - soFar); hourly > 0 {
+		remaining := r.Spec.Budget.Amount() - (soFar - r.Paid)
+		r.exhausts = y.now.Add(remaining.Lasts(hourly))
+	}
 }
 
 func (y *Yard) updateMeter(name id.Node) {
@@ -63,10 +111,10 @@ func (y *Yard) charge(p *ledger.Posting) {
 	}
 
 	payer := quota.Payer{Owner: p.Owner, Project: p.Project, Job: p.Job}
-	y.quotas.Spend(p.From, p.To, payer, float64(used)/1000, p.Cost().Dollars())
+	y.quotas.Spend(p.From, p.To, payer, float64(used)/1000, p.Cost().Amount())
 
 	if r, ok := y.jobs[p.Job]; ok {
-		r.Cost += p.Cost().Dollars()
+		r.Cost += p.Cost().Amount()
 		y.changedJob(r)
 	}
 }
@@ -82,7 +130,7 @@ func (y *Yard) countUse(r *jobRecord, k *job.Rank, sign float64) {
 		k.Hourly = y.ledger.Rate(n, k, y.Lease(n.Lease))
 	}
 
-	y.quotas.Use(y.now, r.payer(), n.Class, sign*k.GPUCount(), sign*k.Hourly)
+	y.quotas.Use(y.now, r.payer(), n.Class, sign*k.GPUCount(), k.Hourly.Times(sign))
 }
 
 // commit records in the quotas what a job is expected to use from now on.
@@ -92,16 +140,12 @@ func (y *Yard) commit(r *jobRecord) {
 		return
 	}
 
-	cost, gpuHours := -1.0, -1.0
+	cost, gpuHours := money.Amount(-1), -1.0
 
 	if r.running != nil {
 		if end := expectedEnd(y.now, r.Spec, &r.run.Run, r.running); !end.IsZero() {
-			hours := max(end.Sub(y.now), 0).Hours()
-			cost, gpuHours = 0, hours*r.running.GPUCount()
-
-			for i := range r.run.Ranks {
-				cost += r.run.Ranks[i].Hourly * hours
-			}
+			lasts := max(end.Sub(y.now), 0)
+			cost, gpuHours = r.run.hourly().For(lasts), lasts.Hours()*r.running.GPUCount()
 		}
 	}
 
@@ -110,15 +154,15 @@ func (y *Yard) commit(r *jobRecord) {
 }
 
 // commitment is what a job is expected to use from now on; negative where that is unknown.
-func (r *jobRecord) commitment(cost, gpuHours float64) quota.Commitment {
+func (r *jobRecord) commitment(cost money.Amount, gpuHours float64) quota.Commitment {
 	return quota.Commitment{
 		RemainingCost: cost, RemainingGPUHours: gpuHours, Budget: r.Spec.Budget, CostSoFar: r.budgetCost(),
 	}
 }
 
 // hourly is what the ranks of a run cost in an hour.
-func (run *runRecord) hourly() float64 {
-	sum := 0.0
+func (run *runRecord) hourly() money.PerHour {
+	sum := money.PerHour(0)
 	for i := range run.Ranks {
 		sum += run.Ranks[i].Hourly
 	}

@@ -61,9 +61,14 @@ func (y *Yard) Load(now time.Time, s State) {
 		y.loadJob(y.jobs[s.Jobs[i].ID], s.Needs, pipelines)
 	}
 
+	y.loadDemand(s.Leases)
+
 	for _, n := range s.Nodes {
 		y.checkIdle(n.ID)
 	}
+
+	y.projectBudgets()
+	y.watchQuotas()
 
 	y.planDue = true
 }

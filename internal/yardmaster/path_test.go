@@ -138,7 +138,7 @@ func TestHowJobsEnd(t *testing.T) {
 		"cancelled before it began": {before: func(y *yard) { y.ok(cancel) }, notStarted: true, ends: [2]yardmaster.RankReport{stopped, stopped}, state: job.Cancelled,
 			cause: job.CauseCancelled, exitCode: 143, reason: "cancelled; its program has stopped"},
 		"paused": {before: func(y *yard) { y.ok(pause) }, ends: [2]yardmaster.RankReport{stopped, stopped}, state: job.Paused, exitCode: 143,
-			reason: "paused; its program has stopped"},
+			reason: "paused by bob"},
 		"paused, then cancelled": {before: func(y *yard) {
 			y.ok(pause)
 			y.ok(cancel)

@@ -16,8 +16,9 @@ func (y *Yard) PlanDue() bool {
 // Round asks the policy for a plan and carries it out.
 func (y *Yard) Round(now time.Time) {
 	v := y.view(now)
+	holds := y.holds
 	y.apply(now, place.Within(y.cfg.Policy, v, y.timeLimit()))
-	y.planDue = false
+	y.planDue = y.holds > holds // other jobs may use the GPUs that were planned for one that was held
 }
 
 // apply carries out a plan. What can no longer be carried out, because the yard has changed
@@ -62,6 +63,10 @@ func (y *Yard) apply(now time.Time, p place.Plan) {
 		y.settleLeases()
 	}
 
+	if y.aheadDue {
+		y.provisionAhead()
+	}
+
 	if y.promisesDue {
 		y.fulfil()
 	}
@@ -77,6 +82,9 @@ func (y *Yard) start(s *place.Start) {
 		if why := y.quotaReached(r, gpusOf(s)); why != "" {
 			y.dequeue(r)
 			y.holdForQuota(r, why)
+			y.holds++
+			y.planDue = true
+
 			return
 		}
 

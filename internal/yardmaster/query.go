@@ -11,6 +11,7 @@ import (
 	"trainyard/internal/id"
 	"trainyard/internal/job"
 	"trainyard/internal/ledger"
+	"trainyard/internal/money"
 	"trainyard/internal/place"
 	"trainyard/internal/provision"
 	"trainyard/internal/queue"
@@ -89,7 +90,7 @@ type Brief struct {
 	FakeGPUs   bool // it has GPUs that are declared, not real
 	// Progress is nil if the job has ended. Its At is zero if the progress is unknown.
 	Progress *job.Progress
-	Cost     float64 // so far, including what is not posted yet
+	Cost     money.Amount // so far, including what is not posted yet
 }
 
 // Briefs returns a brief of each job; that of one that is not in memory is empty.
@@ -133,16 +134,19 @@ func (y *Yard) Briefs(now time.Time, jobs []id.Job) []Brief {
 }
 
 // costOf returns what a job has cost so far, including what is not posted yet.
-func (y *Yard) costOf(r *jobRecord) float64 {
+func (y *Yard) costOf(r *jobRecord) money.Amount { return y.costAt(r, y.now) }
+
+// costAt returns what a job will have cost at a time if nothing changes until then.
+func (y *Yard) costAt(r *jobRecord, at time.Time) money.Amount {
 	cost := r.Cost
 	if r.run == nil {
 		return cost
 	}
 
 	for k := range r.run.Ranks {
-		for _, p := range y.ledger.PeekNode(y.now, r.run.Ranks[k].Node) {
+		for _, p := range y.ledger.PeekNode(at, r.run.Ranks[k].Node) {
 			if p.Job == r.ID {
-				cost += p.Cost().Dollars()
+				cost += p.Cost().Amount()
 			}
 		}
 	}

@@ -11,6 +11,7 @@ import (
 	"trainyard/internal/id"
 	"trainyard/internal/job"
 	"trainyard/internal/ledger"
+	"trainyard/internal/money"
 	"trainyard/internal/place"
 	"trainyard/internal/queue"
 	"trainyard/internal/quota"
@@ -66,7 +67,7 @@ func (r *jobRecord) payer() quota.Payer {
 }
 
 // budgetCost is what a job has cost so far against its own budget.
-func (r *jobRecord) budgetCost() float64 { return r.Cost - r.Paid }
+func (r *jobRecord) budgetCost() money.Amount { return r.Cost - r.Paid }
 
 // allowance returns what a job may still use.
 func (y *Yard) allowance(r *jobRecord) tenant.Allowance {
@@ -180,11 +181,21 @@ func (y *Yard) watchQuotas() {
 
 	y.timers.Stop(y.quotaCheck)
 
-	y.quotaCheck = y.after(y.nextQuotaCheck(), func() {
+	// A check that is due is not put off: a budget may be used up since, and is not seen coming then.
+	next := y.nextQuotaCheck()
+	if !y.quotaCheckAt.IsZero() && y.quotaCheckAt.Before(next) {
+		next = y.quotaCheckAt
+	}
+
+	y.quotaCheckAt = next
+
+	y.quotaCheck = y.after(next, func() {
+		y.quotaCheckAt = time.Time{}
 		y.ledger.Roll(y.now)
 
 		if y.limited() {
 			y.ledger.Settle(y.now, y.payerLimited)
+			y.projectBudgets()
 
 			for _, a := range y.quotas.Alerts(y.now) {
 				y.alert(&a)
@@ -197,6 +208,22 @@ func (y *Yard) watchQuotas() {
 	})
 }
 
+// projectBudgets projects the budgets of all jobs that run.
+func (y *Yard) projectBudgets() {
+	if y.budgets == 0 {
+		return
+	}
+
+	for _, rn := range y.running {
+		y.projectBudget(y.jobs[rn.Job])
+	}
+}
+
+// overrun is how long after a budget is used up, at the rates of now, it is checked: late enough
+// that it is used up then, whatever is rounded. A budget of a job is exceeded by what this time
+// costs, and by what the program costs until it has stopped.
+const overrun = time.Second
+
 // nextQuotaCheck returns when quotas have to be checked: at the next full minute, or when
 // one will be used up if that is sooner.
 func (y *Yard) nextQuotaCheck() time.Time {
@@ -206,7 +233,7 @@ func (y *Yard) nextQuotaCheck() time.Time {
 	}
 
 	bringForward := func(at time.Time) {
-		at = at.Add(time.Second)
+		at = at.Add(overrun)
 		if !at.Before(y.now) && at.Before(next) {
 			next = at
 		}
@@ -226,9 +253,8 @@ func (y *Yard) nextQuotaCheck() time.Time {
 			continue
 		}
 
-		remaining := float64(r.Spec.Budget)/1e6 - r.budgetCost()
-		if hourly := r.run.hourly(); hourly > 0 && remaining > 0 {
-			bringForward(y.now.Add(job.Seconds(remaining / hourly * 3600)))
+		if r.exhausts.After(y.now) {
+			bringForward(r.exhausts)
 		}
 	}
 

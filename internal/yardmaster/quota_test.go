@@ -13,6 +13,7 @@ import (
 	"trainyard/internal/fleet"
 	"trainyard/internal/id"
 	"trainyard/internal/job"
+	"trainyard/internal/money"
 	"trainyard/internal/place/ordered"
 	"trainyard/internal/tenant"
 	"trainyard/internal/yardmaster"
@@ -128,7 +129,7 @@ func TestBudgetsAreCheckedWhenTheyAreUsedUp(t *testing.T) {
 	t.Parallel()
 
 	cfg := yardmaster.Defaults(ordered.FIFO{})
-	cfg.Tariff = &fleet.Tariff{Nodes: []fleet.NodePrice{{Class: fleet.Local, Hourly: []float64{360}}}}
+	cfg.Tariff = &fleet.Tariff{Nodes: []fleet.NodePrice{{Class: fleet.Local, Hourly: []money.PerHour{360}}}}
 	y := newYardOf(t, cfg)
 	y.node("a", 1)
 
@@ -153,7 +154,7 @@ func TestExhaustedQuotaIsAnnounced(t *testing.T) {
 	t.Parallel()
 
 	cfg := yardmaster.Defaults(ordered.FIFO{})
-	cfg.Tariff = &fleet.Tariff{Nodes: []fleet.NodePrice{{Class: fleet.Local, Hourly: []float64{360}}}}
+	cfg.Tariff = &fleet.Tariff{Nodes: []fleet.NodePrice{{Class: fleet.Local, Hourly: []money.PerHour{360}}}}
 	y := newYardOf(t, cfg)
 	y.node("a", 1)
 	y.quota(tenant.Quota{Budget: 1_000_000, Period: tenant.Month})

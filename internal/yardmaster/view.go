@@ -22,7 +22,8 @@ func (y *Yard) view(now time.Time) *place.View {
 	v.Limits = y.limitsOf()
 	v.Data = y.data.Snapshot()
 	v.Tariff = y.cfg.Tariff
-	v.Offers = y.leases.Market.Available(y.now)
+	v.Offers, v.Exhausted = y.leases.Offers(y.now)
+	v.NodeLimit = place.NodeLimit{Max: y.leases.MaxNodes(), InUse: y.leases.Count()}
 	v.Leases = y.leases.Live()
 	v.Past = &y.past
 

@@ -139,6 +139,7 @@ func (y *Yard) release(run *runRecord, k *job.Rank) {
 
 		if n.Lease != "" && len(n.Runs) == 0 {
 			n.Idle = y.now
+			y.nodeUsed(n)
 			y.checkIdle(n.ID)
 		}
 	}

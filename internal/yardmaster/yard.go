@@ -99,6 +99,9 @@ type Yard struct {
 	promises    []*promise         // starts that wait for stops, oldest first
 	promisesDue bool               // something changed for which a promise may wait
 	wakeTimer   *timers.Timer      // when the policy wants to plan again
+	demand      provision.Demand   // for nodes that are kept ready
+	aheadDue    bool               // something changed for which nodes may have to be provisioned ahead
+	aheadTimer  *timers.Timer      // when nodes that could not be had are tried again
 	expired     []id.Job           // ended jobs to forget once they have been taken
 	reservation *place.Reservation // of the last round
 	timers      timers.Timers
@@ -106,6 +109,7 @@ type Yard struct {
 	planDue     bool      // something changed that may lead to another plan
 	planning    bool      // a plan is being made outside the loop
 	drops       int       // number of parts of plans that were not carried out
+	holds       int       // number of jobs of plans that were held for their quota instead of started
 
 	payers        map[queue.Payer]int   // number of unfinished jobs by owner and project
 	ownAllowances map[id.Job]*jobRecord // queued jobs with an allowance of their own
@@ -114,6 +118,7 @@ type Yard struct {
 	budgets       int              // jobs with a budget of their own that have not ended
 	heldJobs      queue.HeldJobs   // jobs that a quota keeps out of the queue
 	quotaCheck    *timers.Timer    // of watchQuotas
+	quotaCheckAt  time.Time        // when that is due; zero if none is
 	changedQuotas []tenant.Quota
 
 	lastJob     uint64
@@ -141,6 +146,8 @@ type jobRecord struct {
 	// committed says that money or GPU-hours were committed to it, when it ran or when
 	// nodes were provisioned for it.
 	committed bool
+	// exhausts is when its budget will be used up at what it costs now; zero if it has none or does not run.
+	exhausts time.Time
 }
 
 type runRecord struct {
@@ -167,6 +174,7 @@ func New(cfg Config) *Yard {
 		queue:         queue.New(),
 		quotas:        quota.New(),
 
+		demand:        make(provision.Demand, len(cfg.Keep.Warm)),
 		changedMeters: map[id.Node]bool{},
 	}
 
@@ -194,6 +202,10 @@ func (y *Yard) Step(now time.Time, m Message) (any, error) {
 
 	if y.leases.Pending() {
 		y.settleLeases()
+	}
+
+	if y.aheadDue {
+		y.provisionAhead()
 	}
 
 	if y.promisesDue {

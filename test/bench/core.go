@@ -9,7 +9,7 @@ import (
 
 	"trainyard/internal/id"
 	"trainyard/internal/job"
-	"trainyard/internal/place/ordered"
+	"trainyard/internal/place/catalogue"
 	"trainyard/internal/yardmaster"
 	"trainyard/test/bench/scene"
 )
@@ -24,21 +24,41 @@ func collectAsServer() func() {
 // theYard is a yard with what the measurements need to know about it.
 type theYard struct {
 	*yardmaster.Yard
-	scene *scene.Scene
-	now   time.Time
-	jobs  int
-	ready []yardmaster.Order // orders whose ranks have not been reported as running
-	runs  []yardmaster.Order // those that run
+	policy string // the name that its policy has for itself
+	scene  *scene.Scene
+	now    time.Time
+	jobs   int
+	ready  []yardmaster.Order // orders whose ranks have not been reported as running
+	runs   []yardmaster.Order // those that run
 }
 
-func newYard(start time.Time, nodes int, keep time.Duration) *theYard {
-	y := &theYard{scene: scene.New(start), now: start}
-	cfg := yardmaster.Defaults(ordered.FIFO{})
+// contender is a policy whose rounds are measured.
+type contender struct {
+	name   string // in the catalogue
+	suffix string // of its figures
+}
+
+// contenders are the default policy of the server, whose figures have the plain names, and FIFO with backfill beside
+// it: what a round costs if nothing is weighed.
+func contenders() []contender { return []contender{{defaultPolicy, ""}, {"fifo", "_fifo"}} }
+
+// defaultPolicy is what a server runs that is told nothing.
+const defaultPolicy = "rules"
+
+func newYard(start time.Time, nodes int, keep time.Duration, policy string) (*theYard, error) {
+	newPolicy, err := catalogue.All(nil).Make(policy)
+	if err != nil {
+		return nil, err
+	}
+
+	p := newPolicy()
+	y := &theYard{policy: p.Name(), scene: scene.New(start), now: start}
+	cfg := yardmaster.Defaults(p)
 	cfg.MaxJobs, cfg.KeepFinal = 10_000_000, keep
 	y.Yard = yardmaster.New(cfg)
 	y.Load(y.now, yardmaster.State{Users: y.scene.People(), Nodes: y.scene.Nodes(nodes)})
 
-	return y
+	return y, nil
 }
 
 // submission makes up a message that hands in one job.
@@ -96,7 +116,11 @@ func (s memorySection) Run(context.Context) ([]figure, error) {
 		jobs = 2_000
 	}
 
-	y := newYard(s.clock.Now(), 100, time.Minute)
+	y, err := newYard(s.clock.Now(), 100, time.Minute, defaultPolicy)
+	if err != nil {
+		return nil, err
+	}
+
 	before := heap()
 
 	if err := y.fill(jobs, y.scene.Spec); err != nil {

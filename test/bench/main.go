@@ -3,9 +3,9 @@
 //	go run ./test/bench -out build/bench/bench-core.json
 //
 // Each section starts what it needs in a folder and on ports of its own, measures,
-// and stops it again, also when interrupted. The figures are printed as a
-// table and written as one flat JSON object. A figure that could not be
-// measured is left out and makes the command fail: none is ever made up.
+// and stops it again, also when interrupted. All sections, the opponent's too, run
+// with one build and in one run: if one breaks off, the figures of the others are
+// printed, the command fails, and no file is written or left from an earlier run.
 //
 // It decides nothing and asserts nothing; `make bench-core` calls it, and
 // people compare the figures with the aims.
@@ -19,12 +19,17 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"path/filepath"
 	"runtime/pprof"
 	"slices"
 	"strings"
+	"sync"
 	"syscall"
 
 	"trainyard/internal/clock"
+	"trainyard/test/bench/information"
+	"trainyard/test/bench/report"
+	"trainyard/test/bench/yard"
 )
 
 func main() {
@@ -44,6 +49,7 @@ func main() {
 // settings is what every section is built with.
 type settings struct {
 	clock clock.Clock
+	build *build
 	quick bool      // shorter runs, for trying the benchmark itself
 	notes io.Writer // progress, for people
 }
@@ -52,7 +58,7 @@ type settings struct {
 type section interface {
 	// Name is the word that -only takes.
 	Name() string
-	// Run measures. The figures it returns are kept even beside an error.
+	// Run measures. The figures it returns are printed even beside an error.
 	Run(ctx context.Context) ([]figure, error)
 }
 
@@ -76,6 +82,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	out := flags.String("out", "build/bench/bench-core.json", "write the figures to `file`")
 	only := flags.String("only", "", "run only these `sections`, separated by commas")
 	quick := flags.Bool("quick", false, "short runs: to try the benchmark, not to quote its figures")
+	binary := flags.String("binary", "", "measure this `file`, a built trainyard, instead of building one")
 	table := flags.String("table", "", "measure nothing; print the figures in `file` as a table in Markdown")
 
 	profile := flags.String(
@@ -94,14 +101,9 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 		return printMarkdown(stdout, *table)
 	}
 
-	s := settings{clock: clock.Wall{}, quick: *quick, notes: stderr}
+	s := settings{clock: clock.Wall{}, build: &build{given: *binary}, quick: *quick, notes: stderr}
 	chosen, err := choose(sections(s), *only)
 	if err != nil {
-		return err
-	}
-
-	machine := describeMachine(s.clock.Now())
-	if err := writeLine(stdout, machine); err != nil {
 		return err
 	}
 
@@ -110,16 +112,88 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 		return err
 	}
 
-	figures, failures := measure(ctx, s, chosen)
-	failures = errors.Join(failures, stopProfile())
-	if len(figures) == 0 { // an earlier run's file is better than an empty one
-		return failures
+	err = record(ctx, s, chosen, *out, extent(*quick, *only), stdout)
+
+	return errors.Join(err, stopProfile(), s.build.remove())
+}
+
+// record runs the sections, prints their figures, and writes them to a file if all were measured.
+func record(ctx context.Context, s settings, chosen []section, path, extent string, stdout io.Writer) error {
+	origin, err := report.Begin(ctx, path, extent, s.clock.Now())
+	if err != nil {
+		return err
+	}
+	if err := writeLine(stdout, origin.Describe()); err != nil {
+		return err
 	}
 
-	figures = append(figures, factors(figures)...)
+	figures, failures := measure(ctx, s, chosen)
 
-	return errors.Join(failures, printTable(stdout, figures), writeJSON(*out, figures))
+	ratios := factors(figures)
+	figures = append(figures, ratios...)
+
+	if err := printTable(stdout, figures); err != nil {
+		return errors.Join(failures, err)
+	}
+	if len(ratios) > 0 { // both sides were measured
+		if err := information.Print(stdout, comparisons()); err != nil {
+			return errors.Join(failures, err)
+		}
+	}
+	if failures != nil {
+		return fmt.Errorf("no figures were written, because not all of them could be measured: %w", failures)
+	}
+
+	numbers, err := byName(figures)
+	if err != nil {
+		return err
+	}
+
+	r := report.Report{Origin: origin, Figures: numbers}
+
+	return r.Save(path)
 }
+
+// extent says how much of the benchmark is run.
+func extent(quick bool, only string) string {
+	text := "full"
+	if quick {
+		text = "quick"
+	}
+
+	if only != "" {
+		text += ", " + only
+	}
+
+	return text
+}
+
+// build is the binary that all sections measure.
+type build struct {
+	given string // somebody built it already
+	once  sync.Once
+	dir   string
+	path  string
+	err   error
+}
+
+// binary builds the binary of this checkout when it is asked for the first time.
+func (b *build) binary(ctx context.Context) (string, error) {
+	if b.given != "" {
+		return filepath.Abs(b.given)
+	}
+
+	b.once.Do(func() {
+		if b.dir, b.err = os.MkdirTemp("", "trainyard-bench-build-"); b.err == nil {
+			b.path, b.err = yard.Build(ctx, b.dir)
+		}
+	})
+
+	return b.path, b.err
+}
+
+// remove removes the binary.
+func (b *build) remove() error { return os.RemoveAll(b.dir) }
 
 // startProfile begins to profile this process, if a file is named, and returns how to stop.
 func startProfile(path string) (func() error, error) {

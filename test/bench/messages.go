@@ -37,18 +37,20 @@ func flows() []flow {
 	}
 }
 
-// Run measures each flow.
+// Run measures each flow with the default policy, and with FIFO beside it.
 func (s messagesSection) Run(ctx context.Context) ([]figure, error) {
 	defer collectAsServer()()
 
 	var out []figure
 	for _, f := range flows() {
-		got, err := s.measure(ctx, f)
-		if err != nil {
-			return out, fmt.Errorf("%s: %w", f.name, err)
-		}
+		for _, c := range contenders() {
+			got, err := s.measure(ctx, f, c)
+			if err != nil {
+				return out, fmt.Errorf("%s with policy %s: %w", f.name, c.name, err)
+			}
 
-		out = append(out, got)
+			out = append(out, got)
+		}
 	}
 
 	return out, nil
@@ -56,13 +58,17 @@ func (s messagesSection) Run(ctx context.Context) ([]figure, error) {
 
 // measure lets a flow into a yard. After each batch comes the round, if one is
 // wanted, and what changed is taken out, as the server does. Making up the messages is not counted.
-func (s messagesSection) measure(ctx context.Context, f flow) (figure, error) {
+func (s messagesSection) measure(ctx context.Context, f flow, c contender) (figure, error) {
 	messages := 1_000_000
 	if s.quick {
 		messages = 10_000
 	}
 
-	y := newYard(s.clock.Now(), f.nodes, time.Second)
+	y, err := newYard(s.clock.Now(), f.nodes, time.Second, c.name)
+	if err != nil {
+		return figure{}, err
+	}
+
 	var busy time.Duration
 
 	counted, handled := 0, 0
@@ -107,12 +113,13 @@ func (s messagesSection) measure(ctx context.Context, f flow) (figure, error) {
 	}
 
 	return figure{
-		f.name,
+		f.name + c.suffix,
 		float64(counted) / busy.Seconds(),
 		"messages/s",
 		fmt.Sprintf(
-			"of %d messages that share a commit and a round %d are submissions, %d runs, %d ends, the others heartbeats; %d "+
-				"messages, %d nodes, %d jobs",
+			"policy %s; of %d messages that share a commit and a round %d are submissions, %d runs, %d ends, the others "+
+				"heartbeats; %d messages, %d nodes, %d jobs",
+			y.policy,
 			f.batch,
 			f.jobs,
 			f.jobs,

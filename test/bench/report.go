@@ -1,18 +1,11 @@
 package main
 
 import (
-	"encoding/json"
 	"fmt"
 	"io"
 	"math"
-	"os"
-	"path/filepath"
-	"runtime"
 	"strconv"
-	"strings"
-	"syscall"
 	"text/tabwriter"
-	"time"
 )
 
 // figure is one measured number. Its name is the key in the JSON file, and
@@ -61,32 +54,19 @@ func readable(v float64) string {
 	}
 }
 
-// writeJSON writes name -> number, sorted by name, and makes the folder.
-func writeJSON(path string, figures []figure) error {
+// byName rounds the figures and names them for the file.
+func byName(figures []figure) (map[string]float64, error) {
 	numbers := make(map[string]float64, len(figures))
+
 	for _, f := range figures {
 		if _, twice := numbers[f.name]; twice {
-			return fmt.Errorf("two sections report the figure %s", f.name)
-		}
-		if math.IsNaN(f.value) || math.IsInf(f.value, 0) {
-			return fmt.Errorf("figure %s is not a number", f.name)
+			return nil, fmt.Errorf("two sections report the figure %s", f.name)
 		}
 
 		numbers[f.name] = math.Round(f.value*1000) / 1000
 	}
 
-	text, err := json.MarshalIndent(numbers, "", "  ")
-	if err != nil {
-		return fmt.Errorf("encode figures: %w", err)
-	}
-	if err := os.MkdirAll(filepath.Dir(path), 0o750); err != nil {
-		return fmt.Errorf("make the folder for the figures: %w", err)
-	}
-	if err := os.WriteFile(path, append(text, '\n'), 0o600); err != nil {
-		return fmt.Errorf("write figures: %w", err)
-	}
-
-	return nil
+	return numbers, nil
 }
 
 // factors states how far ahead of Slurm we are, where both were measured:
@@ -112,23 +92,6 @@ func factors(figures []figure) []figure {
 	}
 
 	return out
-}
-
-// describeMachine says in one line where and when the figures were taken.
-func describeMachine(at time.Time) string {
-	memory, kernel := "memory unknown", "kernel unknown"
-	var info syscall.Sysinfo_t
-	if err := syscall.Sysinfo(&info); err == nil {
-		bytes := info.Totalram * uint64(info.Unit)
-		memory = fmt.Sprintf("%.0f GiB", float64(bytes)/(1<<30))
-	}
-
-	if text, err := os.ReadFile("/proc/sys/kernel/osrelease"); err == nil {
-		kernel = "kernel " + strings.TrimSpace(string(text))
-	}
-
-	return fmt.Sprintf("%d cores, %s, %s, %s, %s",
-		runtime.NumCPU(), memory, kernel, runtime.Version(), at.Format("2006-01-02 15:04 MST"))
 }
 
 func writeLine(w io.Writer, line string) error {

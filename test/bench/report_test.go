@@ -4,7 +4,8 @@ import (
 	"bytes"
 	"context"
 	"errors"
-	"math"
+	"io"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
@@ -13,42 +14,19 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"trainyard/internal/clock"
+	"trainyard/test/bench/report"
 )
 
-func TestJSONIsFlatSortedAndRounded(t *testing.T) {
-	t.Parallel()
-	path := filepath.Join(t.TempDir(), "build", "figures.json")
-	err := writeJSON(path, []figure{{"b_ms", 1.23456, "ms", ""}, {"a_per_s", 5000, "jobs/s", "how"}})
-	if err != nil {
-		t.Fatal(err)
-	}
-
-	got, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-
-	if diff := cmp.Diff("{\n  \"a_per_s\": 5000,\n  \"b_ms\": 1.235\n}\n", string(got)); diff != "" {
-		t.Errorf("file (-want +got):\n%s", diff)
-	}
-}
-
-func TestJSONRefusesWhatWouldMislead(t *testing.T) {
+func TestFiguresAreRoundedAndEachIsReportedOnce(t *testing.T) {
 	t.Parallel()
 
-	for name, figures := range map[string][]figure{
-		"two figures of one name": {{"a", 1, "", ""}, {"a", 2, "", ""}},
-		"not a number":            {{"a", math.NaN(), "", ""}},
-		"infinite":                {{"a", math.Inf(1), "", ""}},
-	} {
-		path := filepath.Join(t.TempDir(), "figures.json")
-		if err := writeJSON(path, figures); err == nil {
-			t.Errorf("%s: no error", name)
-		}
+	got, err := byName([]figure{{"b_ms", 1.23456, "ms", ""}, {"a_per_s", 5000, "jobs/s", "how"}})
+	if diff := cmp.Diff(map[string]float64{"a_per_s": 5000, "b_ms": 1.235}, got); err != nil || diff != "" {
+		t.Errorf("error %v, figures (-want +got):\n%s", err, diff)
+	}
 
-		if _, err := os.Stat(path); !errors.Is(err, os.ErrNotExist) {
-			t.Errorf("%s: a file was written", name)
-		}
+	if _, err := byName([]figure{{"a", 1, "", ""}, {"a", 2, "", ""}}); err == nil {
+		t.Error("two figures of one name: no error")
 	}
 }
 
@@ -128,5 +106,36 @@ func TestAFailedSectionKeepsTheOthersFigures(t *testing.T) {
 	got, err = measure(ctx, s, []section{fixed{"a", nil}})
 	if err == nil || len(got) != 0 {
 		t.Errorf("measure after an interrupt = %v, %v; want none and an error", got, err)
+	}
+}
+
+// A part that breaks off must not leave figures of an older build beside new ones.
+func TestARunThatBreaksOffWritesNothingAndLeavesNothingOld(t *testing.T) {
+	t.Parallel()
+
+	path := filepath.Join(t.TempDir(), "bench-core.json")
+	broken := errors.New("slurm stopped with 64 clients")
+	s := settings{clock: clock.Wall{}, notes: &bytes.Buffer{}}
+
+	if err := record(t.Context(), s, []section{fixed{"a", nil}, fixed{"b", nil}}, path, "full", io.Discard); err != nil {
+		t.Fatal(err)
+	}
+
+	got, err := report.Read(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	diff := cmp.Diff(map[string]float64{"a": 1, "b": 1}, got.Figures)
+	if diff != "" || got.Commit == "" || got.Run != "full" {
+		t.Errorf("%+v, figures (-want +got):\n%s", got.Origin, diff)
+	}
+
+	err = record(t.Context(), s, []section{fixed{"a", nil}, fixed{"b", broken}}, path, "full", io.Discard)
+	if !errors.Is(err, broken) {
+		t.Errorf("error %v, want that of the broken section", err)
+	}
+	if _, err := os.Stat(path); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("a file is there after a run that broke off (%v)", err)
 	}
 }

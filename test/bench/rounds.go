@@ -12,12 +12,12 @@ import (
 	"trainyard/internal/yardmaster"
 )
 
-// roundsSection measures scheduling rounds of the yardmaster with the default policy.
+// roundsSection measures scheduling rounds of the yardmaster with the default policy, and with FIFO beside it.
 type roundsSection struct{ settings }
 
 func (roundsSection) Name() string { return "rounds" }
 
-// Run measures on each size of yard.
+// Run measures each policy on each size of yard.
 func (s roundsSection) Run(ctx context.Context) ([]figure, error) {
 	defer collectAsServer()()
 
@@ -30,10 +30,12 @@ func (s roundsSection) Run(ctx context.Context) ([]figure, error) {
 			size.nodes, size.jobs = size.nodes/100, size.jobs/100
 		}
 
-		figures, err := s.measure(ctx, size.name, size.nodes, size.jobs)
-		out = append(out, figures...)
-		if err != nil {
-			return out, fmt.Errorf("rounds at %s: %w", size.name, err)
+		for _, c := range contenders() {
+			figures, err := s.measure(ctx, c, size.name+c.suffix, size.nodes, size.jobs)
+			out = append(out, figures...)
+			if err != nil {
+				return out, fmt.Errorf("rounds of %s at %s: %w", c.name, size.name, err)
+			}
 		}
 	}
 
@@ -41,7 +43,9 @@ func (s roundsSection) Run(ctx context.Context) ([]figure, error) {
 }
 
 // measure measures rounds on one size of yard: on empty nodes, on full ones, and after one change.
-func (s roundsSection) measure(ctx context.Context, name string, nodes, jobs int) ([]figure, error) {
+func (s roundsSection) measure(
+	ctx context.Context, c contender, name string, nodes, jobs int,
+) ([]figure, error) {
 	var full time.Duration
 	var y *theYard
 	starts := 0
@@ -51,7 +55,10 @@ func (s roundsSection) measure(ctx context.Context, name string, nodes, jobs int
 			return nil, context.Cause(ctx)
 		}
 
-		y = newYard(s.clock.Now(), nodes, time.Minute)
+		var err error
+		if y, err = newYard(s.clock.Now(), nodes, time.Minute, c.name); err != nil {
+			return nil, err
+		}
 		if err := y.fill(jobs, y.scene.Any); err != nil {
 			return nil, err
 		}
@@ -79,7 +86,8 @@ func (s roundsSection) measure(ctx context.Context, name string, nodes, jobs int
 			milliseconds(full),
 			"ms",
 			fmt.Sprintf(
-				"%d empty nodes, %d queued jobs, %d of them started; planned, checked and carried out; best of %d",
+				"policy %s; %d empty nodes, %d queued jobs, %d of them started; planned, checked and carried out; best of %d",
+				y.policy,
 				nodes,
 				jobs,
 				starts,
@@ -156,7 +164,11 @@ func (s roundsSection) changes(ctx context.Context, y *theYard, name string) ([]
 			"round_incremental_ms_" + name,
 			max(jobMS, nodeMS),
 			"ms",
-			fmt.Sprintf("the slower of one job added and one node freed; medians of %d, each with its message", times),
+			fmt.Sprintf(
+				"policy %s; the slower of one job added and one node freed; medians of %d, each with its message",
+				y.policy,
+				times,
+			),
 		},
 	}, nil
 }

@@ -4,15 +4,19 @@ import (
 	"errors"
 	"maps"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
 	"trainyard/internal/clock"
 	"trainyard/internal/store/storetest/pgtest"
+	"trainyard/test/bench/information"
 	"trainyard/test/bench/yard"
+	"trainyard/test/golden"
 )
 
 // wantKeys are the figures of each section. Later runs are compared by these
@@ -23,14 +27,14 @@ var wantKeys = map[string][]string{
 		"submit_per_s_postgres_1", "submit_per_s_postgres_64",
 	},
 	"start": {"start_ms_p50", "start_ms_p99", "cli_start_ms_p50", "cli_start_ms_p99"},
-	"messages": {
+	"messages": withFIFO(
 		"messages_per_s",
 		"messages_per_s_1k_nodes",
 		"messages_per_s_1k_nodes_batch_512",
 		"messages_per_s_jobs_only",
-	},
+	),
 	"memory": {"bytes_per_queued_job"},
-	"rounds": {
+	"rounds": withFIFO(
 		"round_full_ms_1k_10k",
 		"round_saturated_ms_1k_10k",
 		"round_job_added_ms_1k_10k",
@@ -51,9 +55,18 @@ var wantKeys = map[string][]string{
 		"round_job_added_ms_10k_100k",
 		"round_node_freed_ms_10k_100k",
 		"round_incremental_ms_10k_100k",
-	},
+	),
 	"restart": {"restart_s_1m", "restart_s_1m_postgres"},
 	"agents":  {"agents_1000_cpu_pct", "agents_1000_rss_mib"},
+}
+
+// withFIFO adds the names of the figures that are measured with FIFO too.
+func withFIFO(names ...string) []string {
+	for _, n := range slices.Clone(names) {
+		names = append(names, n+"_fifo")
+	}
+
+	return names
 }
 
 // inProcess are the sections that start no server: they run in short tests too.
@@ -61,7 +74,7 @@ var inProcess = []string{"messages", "memory", "rounds"}
 
 // Not parallel: the memory of this process is measured, so nothing else may run meanwhile.
 func TestEverySectionMeasuresWhatItSaysQuickly(t *testing.T) {
-	s := settings{clock: clock.Wall{}, quick: true, notes: testNotes{t}}
+	s := settings{clock: clock.Wall{}, build: newBuild(t), quick: true, notes: testNotes{t}}
 	for _, sec := range sections(s) {
 		want, ours := wantKeys[sec.Name()]
 		if !ours {
@@ -89,6 +102,7 @@ func TestEverySectionMeasuresWhatItSaysQuickly(t *testing.T) {
 			got := map[string]bool{}
 			for _, f := range figures {
 				got[f.name] = true
+				checkPolicy(t, f)
 
 				if f.value <= 0 && f.name != "agents_1000_cpu_pct" { // twenty agents may cost less than can be read
 					t.Errorf("%s = %v, want more than nothing", f.name, f.value)
@@ -101,6 +115,88 @@ func TestEverySectionMeasuresWhatItSaysQuickly(t *testing.T) {
 			}
 		})
 	}
+}
+
+// newBuild is the binary that the sections of a test measure.
+func newBuild(t *testing.T) *build {
+	t.Helper()
+
+	b := &build{}
+	t.Cleanup(func() {
+		if err := b.remove(); err != nil {
+			t.Error(err)
+		}
+	})
+
+	return b
+}
+
+// checkPolicy makes sure that a figure is of the policy that its name stands for.
+func checkPolicy(t *testing.T, f figure) {
+	t.Helper()
+
+	policy, named := strings.CutPrefix(f.note, "policy ")
+	if !named {
+		return
+	}
+
+	want := defaultPolicy + ";"
+	if strings.HasSuffix(f.name, "_fifo") {
+		want = "fifo;"
+	}
+
+	if !strings.HasPrefix(policy, want) {
+		t.Errorf("%s: %s; want policy %s", f.name, f.note, want)
+	}
+}
+
+// The figures without a suffix are those of the policy that a server runs by default, and a yard has the policy that
+// it was asked for.
+func TestThePlainFiguresAreOfTheDefaultPolicy(t *testing.T) {
+	t.Parallel()
+
+	reference, err := os.ReadFile(filepath.Join("..", "..", "docs", "reference", "config.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	if !strings.Contains(string(reference), "| `--policy` | `TRAINYARD_POLICY` | `policy` | `"+defaultPolicy+"` |") {
+		t.Errorf("%s is not the default policy of the server", defaultPolicy)
+	}
+
+	if c := contenders(); c[0] != (contender{defaultPolicy, ""}) || c[1] != (contender{"fifo", "_fifo"}) {
+		t.Errorf("contenders = %v", c)
+	}
+
+	for _, c := range contenders() {
+		y, err := newYard(clock.Wall{}.Now(), 1, time.Second, c.name)
+		if err != nil {
+			t.Fatal(err)
+		}
+
+		if y.policy != c.name {
+			t.Errorf("a yard with policy %s has %s", c.name, y.policy)
+		}
+	}
+}
+
+// What each side knows is on the page.
+func TestThePageSaysWhatEachSideKnows(t *testing.T) {
+	t.Parallel()
+
+	path := filepath.Join("..", "..", "docs", "explanation", "benchmarks.md")
+
+	page, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	want, err := information.Page(string(page), comparisons())
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	golden.Compare(t, path, want)
 }
 
 func TestEverySectionsFiguresAreInTheTable(t *testing.T) {
@@ -116,7 +212,9 @@ func TestEverySectionsFiguresAreInTheTable(t *testing.T) {
 
 	for _, key := range []string{
 		"submit_per_s_sqlite_1", "submit_per_s_sqlite_64", "submit_per_s_postgres_64", "slurm_submit_per_s_1", "slurm_submit_per_s_64",
-		"start_ms_p50", "start_ms_p99", "slurm_start_ms_p50", "messages_per_s", "round_full_ms_10k_100k", "round_incremental_ms_10k_100k",
+		"start_ms_p50", "start_ms_p99", "slurm_start_ms_p50", "messages_per_s", "messages_per_s_fifo",
+		"round_full_ms_10k_100k", "round_full_ms_10k_100k_fifo",
+		"round_incremental_ms_10k_100k", "round_incremental_ms_10k_100k_fifo",
 		"bytes_per_queued_job", "restart_s_1m", "agents_1000_cpu_pct",
 	} {
 		if !names[key] {
@@ -140,7 +238,7 @@ func TestASubmissionThatTheServerLostIsNoticed(t *testing.T) {
 		t.Skip("starts a server")
 	}
 
-	s := submitSection{settings{clock: clock.Wall{}, quick: true, notes: testNotes{t}}}
+	s := submitSection{settings{clock: clock.Wall{}, build: newBuild(t), quick: true, notes: testNotes{t}}}
 
 	err := s.bench(t.Context(), func(_, binary string) (err error) {
 		y, err := yard.Start(t.Context(), yard.Options{Binary: binary})

@@ -33,7 +33,7 @@ func (s settings) rounds() int {
 	return 3
 }
 
-// bench makes a folder for a section, builds the binary in it, and lets the section work there.
+// bench makes a folder for a section and lets it work there with the binary that all of them measure.
 func (s settings) bench(ctx context.Context, work func(dir, binary string) error) (err error) {
 	dir, err := os.MkdirTemp("", "trainyard-bench-")
 	if err != nil {
@@ -42,7 +42,7 @@ func (s settings) bench(ctx context.Context, work func(dir, binary string) error
 
 	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
 
-	binary, err := yard.Build(ctx, dir)
+	binary, err := s.build.binary(ctx)
 	if err != nil {
 		return err
 	}

@@ -1,13 +1,13 @@
 package main
 
 import (
-	"encoding/json"
 	"fmt"
 	"io"
 	"maps"
-	"os"
 	"slices"
 	"strconv"
+
+	"trainyard/test/bench/report"
 )
 
 // row says in words what a figure is, and what it should be.
@@ -35,18 +35,30 @@ func rows() []row {
 		{"slurm_srun_start_ms_p50", "Slurm, srun (not queued), median", "ms", ""},
 		{"ahead_start_p50", "ratio to Slurm, median", "times", "> 1"},
 		{"ahead_start_p99", "ratio to Slurm, p99", "times", "> 1"},
-		{"messages_per_s", "yardmaster messages, 100 nodes, 64 to a batch", "messages/s", "≥ 300,000"},
-		{"messages_per_s_1k_nodes", "yardmaster messages, 1,000 nodes, 64 to a batch", "messages/s", ""},
-		{"messages_per_s_1k_nodes_batch_512", "yardmaster messages, 1,000 nodes, 512 to a batch", "messages/s", ""},
-		{"messages_per_s_jobs_only", "yardmaster messages, no heartbeats, 100 nodes, 63 to a batch", "messages/s", ""},
-		{"round_full_ms_1k_10k", "full round, 1,000 nodes × 10,000 jobs", "ms", ""},
-		{"round_full_ms_1k_100k", "full round, 1,000 nodes × 100,000 jobs", "ms", ""},
-		{"round_full_ms_10k_10k", "full round, 10,000 nodes × 10,000 jobs", "ms", ""},
-		{"round_full_ms_10k_100k", "full round, 10,000 nodes × 100,000 jobs", "ms", "< 500"},
-		{"round_incremental_ms_1k_10k", "incremental round, 1,000 nodes × 10,000 jobs", "ms", ""},
-		{"round_incremental_ms_1k_100k", "incremental round, 1,000 nodes × 100,000 jobs", "ms", ""},
-		{"round_incremental_ms_10k_10k", "incremental round, 10,000 nodes × 10,000 jobs", "ms", ""},
-		{"round_incremental_ms_10k_100k", "incremental round, 10,000 nodes × 100,000 jobs", "ms", "< 5"},
+		{"messages_per_s", "yardmaster messages, 100 nodes, batches of 64, `rules`", "messages/s", "≥ 300,000"},
+		{"messages_per_s_fifo", "the same, `fifo`", "messages/s", ""},
+		{"messages_per_s_1k_nodes", "yardmaster messages, 1,000 nodes, batches of 64, `rules`", "messages/s", ""},
+		{"messages_per_s_1k_nodes_fifo", "the same, `fifo`", "messages/s", ""},
+		{"messages_per_s_1k_nodes_batch_512", "yardmaster messages, 1,000 nodes, batches of 512, `rules`", "messages/s", ""},
+		{"messages_per_s_1k_nodes_batch_512_fifo", "the same, `fifo`", "messages/s", ""},
+		{"messages_per_s_jobs_only", "yardmaster messages, no heartbeats, batches of 63, `rules`", "messages/s", ""},
+		{"messages_per_s_jobs_only_fifo", "the same, `fifo`", "messages/s", ""},
+		{"round_full_ms_1k_10k", "full round, 1,000 nodes × 10,000 jobs, `rules`", "ms", ""},
+		{"round_full_ms_1k_10k_fifo", "the same, `fifo`", "ms", ""},
+		{"round_full_ms_1k_100k", "full round, 1,000 nodes × 100,000 jobs, `rules`", "ms", ""},
+		{"round_full_ms_1k_100k_fifo", "the same, `fifo`", "ms", ""},
+		{"round_full_ms_10k_10k", "full round, 10,000 nodes × 10,000 jobs, `rules`", "ms", ""},
+		{"round_full_ms_10k_10k_fifo", "the same, `fifo`", "ms", ""},
+		{"round_full_ms_10k_100k", "full round, 10,000 nodes × 100,000 jobs, `rules`", "ms", "< 500"},
+		{"round_full_ms_10k_100k_fifo", "the same, `fifo`", "ms", ""},
+		{"round_incremental_ms_1k_10k", "incremental round, 1,000 nodes × 10,000 jobs, `rules`", "ms", ""},
+		{"round_incremental_ms_1k_10k_fifo", "the same, `fifo`", "ms", ""},
+		{"round_incremental_ms_1k_100k", "incremental round, 1,000 nodes × 100,000 jobs, `rules`", "ms", ""},
+		{"round_incremental_ms_1k_100k_fifo", "the same, `fifo`", "ms", ""},
+		{"round_incremental_ms_10k_10k", "incremental round, 10,000 nodes × 10,000 jobs, `rules`", "ms", ""},
+		{"round_incremental_ms_10k_10k_fifo", "the same, `fifo`", "ms", ""},
+		{"round_incremental_ms_10k_100k", "incremental round, 10,000 nodes × 100,000 jobs, `rules`", "ms", "< 5"},
+		{"round_incremental_ms_10k_100k_fifo", "the same, `fifo`", "ms", ""},
 		{"bytes_per_queued_job", "memory of a queued job", "bytes", ""},
 		{"restart_s_1m", "restart, 1,000,000 finished and 100,000 queued jobs, SQLite", "s", "< 5"},
 		{"restart_s_1m_postgres", "restart, 1,000,000 finished and 100,000 queued jobs, PostgreSQL", "s", "< 5"},
@@ -55,28 +67,15 @@ func rows() []row {
 	}
 }
 
-// printMarkdown prints the figures of a file as the table of docs/explanation/benchmarks.md.
-// It names this machine, so it is to be called where the figures were taken.
+// printMarkdown prints the figures of a file as the table of docs/explanation/benchmarks.md. All are from one run.
 func printMarkdown(w io.Writer, path string) error {
-	text, err := os.ReadFile(path)
+	r, err := report.Read(path)
 	if err != nil {
-		return fmt.Errorf("read figures: %w", err)
+		return err
 	}
 
-	var numbers map[string]float64
-	if err := json.Unmarshal(text, &numbers); err != nil {
-		return fmt.Errorf("read figures of %s: %w", path, err)
-	}
-
-	info, err := os.Stat(path)
-	if err != nil {
-		return fmt.Errorf("read figures: %w", err)
-	}
-
-	lines := []string{
-		describeMachine(info.ModTime().UTC()), "",
-		"| figure | value | target | key |", "| --- | ---: | --- | --- |",
-	}
+	numbers := r.Figures
+	lines := []string{r.Describe(), "", "| figure | value | target | key |", "| --- | ---: | --- | --- |"}
 
 	for _, r := range rows() {
 		if v, ok := numbers[r.name]; ok {

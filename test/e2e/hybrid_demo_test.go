@@ -91,8 +91,14 @@ func TestTheDemoTellsItsStoryAndLeavesNothingBehind(t *testing.T) {
 				}
 			}
 
-			if n := strings.Count(text, ": succeeded\n"); n != 11 {
-				t.Errorf("%d jobs were done, want 11", n)
+			// On a slow machine the job with a budget of 20 seconds of an A100 may overrun it: then it is stopped.
+			want := 11
+			if !strings.Contains(text, "with-budget: succeeded\n") && strings.Contains(text, "with-budget: budget: ") {
+				want = 10
+			}
+
+			if n := strings.Count(text, ": succeeded\n"); n != want {
+				t.Errorf("%d jobs were done, want %d", n, want)
 			}
 
 			if m := regexp.MustCompile(tt.left).FindStringSubmatch(text); m == nil || m[1] != m[2] || m[1] == "0" {

@@ -10,6 +10,7 @@ import (
 	"trainyard/internal/fleet"
 	"trainyard/internal/id"
 	"trainyard/internal/job"
+	"trainyard/internal/money"
 	"trainyard/internal/provision/lifecycle"
 	"trainyard/internal/yardmaster"
 )
@@ -387,7 +388,7 @@ func (w *world) checkBooks() {
 		least, most := l.Offer.Cost(job.Duration(l.Ended.Sub(opened[name]))),
 			l.Offer.Cost(job.Duration(l.Since.Sub(opened[name])))
 
-		if dollars < least-cent/10 || dollars > most+cent/10 {
+		if money.Amount(dollars) < least-cent/10 || money.Amount(dollars) > most+cent/10 {
 			w.fail(
 				"$%.4f of rent were posted for lease %s, which was held from %s to %s for $%.4f, and $%.4f when that was heard",
 				dollars,

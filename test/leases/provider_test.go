@@ -11,6 +11,7 @@ import (
 	"trainyard/internal/fleet"
 	"trainyard/internal/id"
 	"trainyard/internal/job"
+	"trainyard/internal/money"
 )
 
 // How providers are slow. A list lags by less than Settle, or the yard could not tell
@@ -238,7 +239,7 @@ func (p *provider) goDown() {
 }
 
 // bill is what the provider says it has charged, where it says so.
-func (p *provider) bill(m *machine, asOf time.Time) float64 {
+func (p *provider) bill(m *machine, asOf time.Time) money.Amount {
 	if !p.once {
 		return -1
 	}

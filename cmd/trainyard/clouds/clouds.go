@@ -17,6 +17,8 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"reflect"
+	"slices"
 	"strings"
 	"time"
 
@@ -32,6 +34,7 @@ import (
 	"trainyard/internal/fleet"
 	"trainyard/internal/gpuspec"
 	"trainyard/internal/job"
+	"trainyard/internal/money"
 	"trainyard/internal/provision"
 	"trainyard/internal/provision/lifecycle"
 	"trainyard/internal/server"
@@ -60,53 +63,87 @@ type terms struct {
 	MaxNodes int          `yaml:"max_nodes"`
 	List     job.Duration `yaml:"list_every"`
 	Warm     []struct {
-		Offer string `yaml:"offer"`
-		GPU   string `yaml:"gpu"`
-		Nodes int    `yaml:"nodes"`
+		Offer     string       `yaml:"offer"`
+		GPU       string       `yaml:"gpu"`
+		Nodes     int          `yaml:"nodes"`
+		LookBack  job.Duration `yaml:"look_back"`
+		MaxHourly job.Money    `yaml:"max_hourly"`
 	} `yaml:"warm"`
 }
 
+// lookBack is how long a job's use of a node counts as demand for another that is kept warm, where nothing is set.
+const lookBack = 2 * time.Hour
+
 // roads is the speed in bytes per second and the price in dollars of moving data, as in dataset.Network.
 type roads struct {
-	In     job.Bytes `yaml:"in"`
-	Across job.Bytes `yaml:"across"`
-	PerGB  float64   `yaml:"per_gb"`
+	In     job.Bytes   `yaml:"in"`
+	Across job.Bytes   `yaml:"across"`
+	PerGB  money.PerGB `yaml:"per_gb"`
 }
 
-// cloudProvider is one provider. Its kind determines which of the keys apply.
+// cloudProvider is one provider. The tag kinds says to which kinds of provider a key applies; one without applies
+// to all. A key that does not apply is refused.
 type cloudProvider struct {
 	Name   string `yaml:"name"`
 	Kind   string `yaml:"kind"`
 	Offers string `yaml:"offers"` // price file, relative to the directory of this file
 
-	Regions        []string          `yaml:"regions"`
-	Profile        string            `yaml:"profile"`
-	Endpoint       string            `yaml:"endpoint"`
-	Images         map[string]string `yaml:"images"`
-	ImageOwner     string            `yaml:"image_owner"`
-	ImageName      string            `yaml:"image_name"`
-	Image          string            `yaml:"image"`
-	DiskGB         int               `yaml:"disk_gb"`
-	Subnets        map[string]string `yaml:"subnets"`
-	SecurityGroup  string            `yaml:"security_group"`
-	SecurityGroups []string          `yaml:"security_groups"`
-	KeyName        string            `yaml:"key_name"`
-	Role           string            `yaml:"role"`
-	Tags           map[string]string `yaml:"tags"`
-	SpotMax        float64           `yaml:"spot_max"`
+	Regions []string `yaml:"regions" kinds:"aws,openstack"`
+	KeyName string   `yaml:"key_name" kinds:"aws,openstack"`
 
-	Cloud       string `yaml:"cloud"`
-	CloudsFile  string `yaml:"clouds_file"`
-	Network     string `yaml:"network"`
-	ConfigDrive bool   `yaml:"config_drive"`
+	Profile       string            `yaml:"profile" kinds:"aws"`
+	Endpoint      string            `yaml:"endpoint" kinds:"aws"`
+	Images        map[string]string `yaml:"images" kinds:"aws"`
+	ImageOwner    string            `yaml:"image_owner" kinds:"aws"`
+	ImageName     string            `yaml:"image_name" kinds:"aws"`
+	DiskGB        int               `yaml:"disk_gb" kinds:"aws"`
+	Subnets       map[string]string `yaml:"subnets" kinds:"aws"`
+	SecurityGroup string            `yaml:"security_group" kinds:"aws"`
+	Role          string            `yaml:"role" kinds:"aws"`
+	Tags          map[string]string `yaml:"tags" kinds:"aws"`
+	SpotMax       float64           `yaml:"spot_max" kinds:"aws"`
 
-	Dir   string       `yaml:"dir"`
-	Boot  job.Duration `yaml:"boot"`
-	Quota int          `yaml:"quota"`
+	Cloud          string   `yaml:"cloud" kinds:"openstack"`
+	CloudsFile     string   `yaml:"clouds_file" kinds:"openstack"`
+	Image          string   `yaml:"image" kinds:"openstack"`
+	Network        string   `yaml:"network" kinds:"openstack"`
+	SecurityGroups []string `yaml:"security_groups" kinds:"openstack"`
+	ConfigDrive    bool     `yaml:"config_drive" kinds:"openstack"`
+
+	Dir   string       `yaml:"dir" kinds:"process"`
+	Boot  job.Duration `yaml:"boot" kinds:"process"`
+	Quota int          `yaml:"quota" kinds:"process"`
 	// Capacity bounds machines at once by TYPE or TYPE/REGION; Seed determines when spot machines are
 	// reclaimed.
-	Capacity map[string]int `yaml:"capacity"`
-	Seed     uint64         `yaml:"seed"`
+	Capacity map[string]int `yaml:"capacity" kinds:"process"`
+	Seed     uint64         `yaml:"seed" kinds:"process"`
+}
+
+// providerKinds are the kinds of provider, as they are written.
+var providerKinds = []string{"aws", "openstack", "process"}
+
+// checkKind refuses a provider of an unknown kind, and keys that do not apply to its kind.
+func (p *cloudProvider) checkKind(f *yamlfile.File, path string) {
+	if !slices.Contains(providerKinds, p.Kind) {
+		f.Fail(path+"kind", fmt.Sprintf("must be aws, openstack or process, got %q", p.Kind), "write it as in kind: aws")
+		return
+	}
+
+	for field := range reflect.TypeFor[cloudProvider]().Fields() {
+		kinds := field.Tag.Get("kinds")
+		if kinds == "" || slices.Contains(strings.Split(kinds, ","), p.Kind) {
+			continue
+		}
+
+		if key := field.Tag.Get("yaml"); f.Given(path + key) {
+			f.Fail(
+				path+key,
+				fmt.Sprintf("applies to providers of kind %s only, this one is of kind %s",
+					strings.ReplaceAll(kinds, ",", " or "), p.Kind),
+				"remove it",
+			)
+		}
+	}
 }
 
 func badClouds(path, format string, args ...any) error {
@@ -126,7 +163,12 @@ func ReadClouds(path string) (*Clouds, []fleet.Offer, error) {
 	}
 
 	c := &Clouds{folder: filepath.Dir(path)}
-	if err := yamlfile.Decode(text, c).Err(); err != nil {
+	f := yamlfile.Decode(text, c)
+	for i := range c.Providers {
+		c.Providers[i].checkKind(f, fmt.Sprintf("providers[%d].", i))
+	}
+
+	if err := f.Err(); err != nil {
 		return nil, nil, badClouds(path, "%v", err)
 	}
 	if len(c.Providers) == 0 {
@@ -230,12 +272,27 @@ func (c *Clouds) Terms(y *yardmaster.Config) error {
 
 	y.Provision.MaxNodes = h.MaxNodes
 	for _, w := range h.Warm {
-		line := provision.WarmPool{Offer: w.Offer, Nodes: w.Nodes}
+		line := provision.WarmPool{
+			Offer: w.Offer, Nodes: w.Nodes, LookBack: time.Duration(w.LookBack), MaxHourly: w.MaxHourly,
+		}
+
+		if line.LookBack == 0 {
+			line.LookBack = lookBack
+		}
+
 		if err := line.GPU.UnmarshalText([]byte(w.GPU)); err != nil {
 			return badClouds("warm", "%v", err)
 		}
 
+		if w.Nodes < 1 {
+			return badClouds("warm", "nodes must be at least 1, got %d", w.Nodes)
+		}
+
 		y.Keep.Warm = append(y.Keep.Warm, line)
+	}
+
+	if vain := provision.InVain(y.Keep.Warm, y.Offers); vain != "" {
+		return badClouds("warm", "%s", vain)
 	}
 
 	if r := c.Roads; r != (roads{}) {
@@ -249,19 +306,27 @@ func (c *Clouds) Terms(y *yardmaster.Config) error {
 func (p *Provisioner) provider(ctx context.Context, c *cloudProvider) (cloud.Provider, error) {
 	switch c.Kind {
 	case "aws":
-		return aws.New(ctx, aws.Config{
-			Name: c.Name, Yard: p.yard, Regions: c.Regions, Profile: c.Profile, Endpoint: c.Endpoint,
-			Images: c.Images, ImageOwner: c.ImageOwner, ImageName: c.ImageName, DiskGB: c.DiskGB,
-			Subnets: c.Subnets, SecurityGroup: c.SecurityGroup, KeyName: c.KeyName, InstanceProfile: c.Role,
-			Tags: c.Tags, SpotMax: c.SpotMax,
-		})
+		return aws.New(ctx, p.awsConfig(c))
 	case "openstack":
 		return openstack.New(p.yard, openstackOptions(c))
-	case "process":
-		return p.processProvider(c)
 	}
 
-	return nil, badClouds("provider "+c.Name, "kind must be aws, openstack or process, got %q", c.Kind)
+	o, err := p.processConfig(c)
+	if err != nil {
+		return nil, err
+	}
+
+	return process.New(o)
+}
+
+// awsConfig returns the configuration of an AWS provider.
+func (p *Provisioner) awsConfig(c *cloudProvider) aws.Config {
+	return aws.Config{
+		Name: c.Name, Yard: p.yard, Regions: c.Regions, Profile: c.Profile, Endpoint: c.Endpoint,
+		Images: c.Images, ImageOwner: c.ImageOwner, ImageName: c.ImageName, DiskGB: c.DiskGB,
+		Subnets: c.Subnets, SecurityGroup: c.SecurityGroup, KeyName: c.KeyName, InstanceProfile: c.Role,
+		Tags: c.Tags, SpotMax: c.SpotMax,
+	}
 }
 
 // openstackOptions returns the configuration of an OpenStack provider; the clouds file overrides
@@ -283,11 +348,11 @@ func openstackOptions(c *cloudProvider) openstack.Config {
 	return o
 }
 
-// processProvider returns the provider whose machines are processes on this machine.
-func (p *Provisioner) processProvider(c *cloudProvider) (cloud.Provider, error) {
+// processConfig returns the configuration of the provider whose machines are processes on this machine.
+func (p *Provisioner) processConfig(c *cloudProvider) (process.Config, error) {
 	program, err := os.Executable()
 	if err != nil {
-		return nil, fmt.Errorf("find this program: %w", err)
+		return process.Config{}, fmt.Errorf("find this program: %w", err)
 	}
 
 	dir := c.Dir
@@ -295,10 +360,10 @@ func (p *Provisioner) processProvider(c *cloudProvider) (cloud.Provider, error) 
 		dir = filepath.Join(p.Clouds.folder, dir)
 	}
 
-	return process.New(process.Config{
+	return process.Config{
 		Name: c.Name, Yard: p.yard, Dir: dir, Program: program, Environ: os.Environ(), Boot: time.Duration(c.Boot),
 		Quota: c.Quota, Capacity: c.Capacity, Seed: c.Seed, Clock: p.Clock, Log: p.Log,
-	})
+	}, nil
 }
 
 // Options are the dependencies of a Provisioner.

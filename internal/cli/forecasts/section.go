@@ -151,11 +151,11 @@ func cost(made *api.Forecast, budget job.Money) console.Field {
 		return field
 	}
 
-	switch limit := float64(budget) / 1e6; {
+	switch limit := float64(budget.Amount()); {
 	case b.Mid > limit:
-		field.Value, field.Color = field.Value+", exceeds its budget of "+humanize.Dollars(float64(budget)/1e6), table.Red
+		field.Value, field.Color = field.Value+", exceeds its budget of "+humanize.Dollars(budget.Amount()), table.Red
 	case b.High > limit:
-		field.Value, field.Color = field.Value+", may exceed its budget of "+humanize.Dollars(float64(budget)/1e6),
+		field.Value, field.Color = field.Value+", may exceed its budget of "+humanize.Dollars(budget.Amount()),
 			table.Yellow
 	}
 

@@ -165,7 +165,7 @@ func (p *Provider) spotOptions(r cloud.Request) *types.InstanceMarketOptionsRequ
 	}
 
 	if p.cfg.SpotMax > 0 && r.Offer.Hourly > 0 {
-		spot.MaxPrice = sdk.String(strconv.FormatFloat(p.cfg.SpotMax*float64(r.Offer.Hourly)/1e6, 'f', 6, 64))
+		spot.MaxPrice = sdk.String(strconv.FormatFloat(float64(r.Offer.PerHour().Times(p.cfg.SpotMax)), 'f', 6, 64))
 	}
 
 	return &types.InstanceMarketOptionsRequest{MarketType: types.MarketTypeSpot, SpotOptions: spot}

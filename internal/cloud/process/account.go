@@ -23,6 +23,7 @@ import (
 	"trainyard/internal/clock"
 	"trainyard/internal/id"
 	"trainyard/internal/job"
+	"trainyard/internal/money"
 )
 
 const (
@@ -172,7 +173,7 @@ type Entry struct {
 	Why     string       `json:"why,omitempty"`    // reason of its end
 	Uptime  float64      `json:"kept_s,omitempty"` // from launch to end, in seconds
 	Billed  job.Duration `json:"billed,omitempty"` // charged time
-	Bill    float64      `json:"bill,omitempty"`   // charged amount, in dollars
+	Bill    money.Amount `json:"bill,omitempty"`   // charged amount
 }
 
 // The events of the log.

@@ -19,6 +19,7 @@ import (
 	"trainyard/internal/atomicfile"
 	"trainyard/internal/fleet"
 	"trainyard/internal/id"
+	"trainyard/internal/money"
 )
 
 const (
@@ -62,9 +63,9 @@ type record struct {
 
 // end is how a machine ended.
 type end struct {
-	At   time.Time `json:"at"`
-	Why  string    `json:"why"`
-	Bill float64   `json:"bill"`
+	At   time.Time    `json:"at"`
+	Why  string       `json:"why"`
+	Bill money.Amount `json:"bill"`
 }
 
 // order is a request to end a machine.

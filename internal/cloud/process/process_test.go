@@ -432,7 +432,7 @@ func TestTheBooksSayWhatAMachineCosts(t *testing.T) {
 	o.BillingIncrement, o.MinBilling = hours(10*time.Second), hours(time.Minute)
 	p := open(t, config(t, sleeper))
 	made := create(t, p, request(1, o))
-	if one := await(t, p, made.ID, up); math.Abs(one.Billed-0.6) > 1e-9 {
+	if one := await(t, p, made.ID, up); math.Abs(float64(one.Billed-0.6)) > 1e-9 {
 		t.Errorf("charged %g at once, want the least, which is a minute", one.Billed)
 	}
 
@@ -469,7 +469,7 @@ func TestTheBooksSayWhatAMachineCosts(t *testing.T) {
 		t.Errorf("books (-want +got):\n%s", diff)
 	}
 
-	if math.Abs(one.Billed-0.6) > 1e-9 || !one.Ended.After(one.Launched) {
+	if math.Abs(float64(one.Billed-0.6)) > 1e-9 || !one.Ended.After(one.Launched) {
 		t.Errorf("charged %g for %s", one.Billed, one.Ended.Sub(one.Launched))
 	}
 }

@@ -14,6 +14,7 @@ import (
 	"slices"
 
 	"trainyard/internal/fleet"
+	"trainyard/internal/id"
 	"trainyard/internal/place"
 	"trainyard/internal/queue"
 )
@@ -86,9 +87,11 @@ func Assign(v *place.View, requests []Request, o Options) []Allocation {
 }
 
 // Plan returns the plan that carries out the allocations: jobs whose seats change are stopped and
-// started again. why returns the reason for the change of a request.
-func Plan(requests []Request, results []Allocation, why func(i int) string) place.Plan {
+// started again. why returns the reason for the change of a request; takers are the jobs that
+// get GPUs which it holds now.
+func Plan(requests []Request, results []Allocation, why func(i int, takers []id.Job) string) place.Plan {
 	var p place.Plan
+	takers := takersOf(requests, results)
 
 	for i := range requests {
 		w, g := &requests[i], &results[i]
@@ -96,7 +99,12 @@ func Plan(requests []Request, results []Allocation, why func(i int) string) plac
 			continue
 		}
 
-		reason := why(i)
+		var by []id.Job
+		if w.Running != nil {
+			by = takers.Of(w.Running)
+		}
+
+		reason := why(i, by)
 		if w.Running != nil {
 			p.Stops = append(p.Stops, place.Stop{Running: w.Running, Reason: reason})
 		}
@@ -107,6 +115,18 @@ func Plan(requests []Request, results []Allocation, why func(i int) string) plac
 	}
 
 	return p
+}
+
+// takersOf returns who gets GPUs by the allocations.
+func takersOf(requests []Request, results []Allocation) place.Takers {
+	var starts []place.Start
+	for i := range requests {
+		if g := &results[i]; !g.Unchanged && len(g.Seats) > 0 {
+			starts = append(starts, place.Start{Item: requests[i].Item, Allocations: g.Seats})
+		}
+	}
+
+	return place.TakersOf(starts)
 }
 
 // Kind is a kind of room: nodes with one kind of GPU.

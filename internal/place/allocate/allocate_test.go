@@ -381,7 +381,7 @@ func TestDeal(t *testing.T) {
 				t.Error(diff)
 			}
 
-			p := allocate.Plan(wants, given, func(int) string { return "why not" })
+			p := allocate.Plan(wants, given, func(int, []id.Job) string { return "why not" })
 			if _, bad := place.Check(v, p); len(bad) > 0 {
 				t.Error(bad)
 			}
@@ -476,7 +476,7 @@ func TestDealCanBeCarriedOut(t *testing.T) {
 		before := slices.Clone(v.Rooms)
 		o := allocate.Options{Move: rapid.Bool().Draw(t, "move")}
 		given := allocate.Assign(v, wants, o)
-		p := allocate.Plan(wants, given, func(int) string { return "why not" })
+		p := allocate.Plan(wants, given, func(int, []id.Job) string { return "why not" })
 		if good, bad := place.Check(v, p); len(bad) > 0 || len(good.Starts) != len(p.Starts) ||
 			len(good.Stops) != len(p.Stops) {
 			t.Fatalf("the plan does not pass the check: %v", bad)

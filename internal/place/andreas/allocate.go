@@ -71,8 +71,10 @@ func (y *planner) allocateTask(i int32) {
 }
 
 // fits reports whether there seems to be room for a candidate, by the number of free GPUs alone.
-func (y *planner) fits(i int32, at int) bool {
-	t := &y.Tasks[i]
+func (y *planner) fits(i int32, at int) bool { return y.roomFor(&y.Tasks[i], at) }
+
+// roomFor is fits for a task.
+func (y *planner) roomFor(t *problem.Task, at int) bool {
 	o := &t.Candidates[at]
 	if math.IsInf(o.Gain, -1) {
 		return false

@@ -630,15 +630,15 @@ func TestReasons(t *testing.T) {
 				c.node("t1", "TESLA", 4)
 				c.wait(want{speed: lstm(0, 0), due: 12 * hour, late: 1})
 			},
-			[]string{"t1: 1× TESLA 16GB, est. cost $0.36, est. finish 5h before the deadline"},
+			[]string{"t1: 1× TESLA 16GB, est. cost $0.74, est. finish 5h before the deadline"},
 		},
 		"more to be in time": {
 			func(c *cluster) {
 				c.node("t1", "TESLA", 4)
 				c.wait(want{speed: lstm(0, 0), due: 5*hour + 20*time.Minute, late: 1})
 			},
-			[]string{"t1: 2× TESLA 16GB, est. cost $0.52, est. finish 20m before the deadline; " +
-				"alternative: 1× TESLA 16GB, est. cost $0.36, est. finish 1h40m after the deadline (late cost $1.67)"},
+			[]string{"t1: 2× TESLA 16GB, est. cost $0.70, est. finish 20m before the deadline; " +
+				"alternative: 1× TESLA 16GB, est. cost $0.74, est. finish 1h40m after the deadline (late cost $1.67)"},
 		},
 		"without a deadline and a tariff": {
 			func(c *cluster) {
@@ -654,15 +654,27 @@ func TestReasons(t *testing.T) {
 				c.run(want{speed: alexnet(), due: 300 * hour, late: 30}, seat("k1", 1))
 				c.wait(want{speed: alexnet(), due: 22 * hour, late: 30})
 			},
-			[]string{"preempted for jobs that would lose more by waiting: it can wait 11d13h and still meet its deadline",
+			[]string{"preempted: released GPUs go to j2; it can wait 11d13h and still meet its deadline",
 				"k1: 1× K80 16GB, est. cost $12.88, est. finish 1h after the deadline (late cost $30.00)"},
+		},
+		"others have what suits it best": {
+			func(c *cluster) {
+				c.node("t1", "TESLA", 1)
+				c.node("u1", "TURING", 1)
+				c.wait(want{speed: lstm(0, 0), due: 8 * hour, late: 30})
+				c.wait(want{speed: lstm(0, 0), due: 8 * hour, late: 30})
+			},
+			[]string{"u1: 1× TURING 16GB, est. cost $1.44, est. finish 9h57m after the deadline (late cost $298.46); " +
+				"its best configuration, 1× TESLA 16GB (est. cost $0.74, est. finish 1h before the deadline), " +
+				"is not free: j2 has GPUs of that kind",
+				"t1: 1× TESLA 16GB, est. cost $0.74, est. finish 1h before the deadline"},
 		},
 		"it shrinks": {
 			func(c *cluster) {
 				c.node("t1", "TESLA", 4)
 				c.run(want{speed: lstm(time.Minute, 0), due: 12 * hour, late: 1}, seat("t1", 3))
 			},
-			[]string{"resized from 2 to 1 GPUs; t1: 1× TESLA 16GB, est. cost $0.37, est. finish 4h59m before the deadline", ""},
+			[]string{"resized from 2 to 1 GPUs; t1: 1× TESLA 16GB, est. cost $0.74, est. finish 4h59m before the deadline", ""},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -688,5 +700,24 @@ func TestReasons(t *testing.T) {
 				t.Error(diff)
 			}
 		})
+	}
+}
+
+// TestWhyAJobWaitsAlthoughGPUsAreFree: a job that waits for better suited GPUs says what the free
+// ones would cost it.
+func TestWhyAJobWaitsAlthoughGPUsAreFree(t *testing.T) {
+	t.Parallel()
+	c := newCluster()
+	c.node("t1", "TESLA", 1)
+	c.node("u1", "TURING", 1)
+	c.run(want{speed: lstm(0, 0), due: 8 * hour, late: 30}, seat("t1", 1))
+	j := c.wait(want{speed: lstm(0, 0), due: 100 * hour, late: 1})
+
+	p := c.plan(t, policy())
+	want := "1× TURING 16GB is free, est. cost $1.44, est. finish 3d10h before the deadline; " +
+		"waits for 1× TESLA 16GB, est. cost $0.74, est. finish 3d21h before the deadline"
+
+	if len(p.Starts) > 0 || len(p.Waits) != 1 || p.Waits[0] != (place.Wait{Job: j.Job, Reason: want}) {
+		t.Errorf("starts %+v, waits %+v, want %q", p.Starts, p.Waits, want)
 	}
 }

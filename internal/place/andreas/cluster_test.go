@@ -10,6 +10,7 @@ import (
 	"trainyard/internal/fleet"
 	"trainyard/internal/id"
 	"trainyard/internal/job"
+	"trainyard/internal/money"
 	"trainyard/internal/place"
 	"trainyard/internal/place/andreas"
 	"trainyard/internal/queue"
@@ -35,7 +36,7 @@ func newCluster() *cluster {
 		tariff: &fleet.Tariff{Energy: 0.2, Nodes: []fleet.NodePrice{
 			{GPU: "TESLA", Watts: []float64{360, 530, 700, 870, 1040}, Off: true},
 			{GPU: "TURING", Watts: []float64{320, 400, 480}, Off: true},
-			{GPU: "K80", Hourly: []float64{0, 0.56, 1.13, 1.69, 2.25, 2.81, 3.37, 3.92, 4.48}, Off: true},
+			{GPU: "K80", Hourly: []money.PerHour{0, 0.56, 1.13, 1.69, 2.25, 2.81, 3.37, 3.92, 4.48}, Off: true},
 		}},
 	}
 }
@@ -87,7 +88,7 @@ func alexnet() *job.Speed {
 type want struct {
 	speed  *job.Speed
 	due    time.Duration // from now; 0 for none
-	late   float64       // money an hour
+	late   money.PerHour // money an hour
 	done   float64
 	fixed  bool // cannot be stopped
 	user   id.User
@@ -114,7 +115,7 @@ func (c *cluster) item(w want) (*queue.Item, fleet.Need) {
 
 	o := &job.Outlook{
 		Submitted: c.now.Add(-w.waited),
-		LateCost:  w.late / 3600,
+		LateCost:  w.late.PerSecond(),
 		Speed:     w.speed,
 		Done:      w.done,
 		Resumes:   !w.fixed,

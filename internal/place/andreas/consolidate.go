@@ -6,6 +6,7 @@ import (
 	"math/bits"
 	"slices"
 
+	"trainyard/internal/money"
 	"trainyard/internal/place"
 )
 
@@ -31,7 +32,7 @@ func (y *planner) undo(list []moved) {
 
 // restartCost returns the cost of stopping a task and starting it again elsewhere, 0 if it is not
 // running on its seats. The lost time makes it later, and its GPUs cost money meanwhile.
-func (y *planner) restartCost(i int32) float64 {
+func (y *planner) restartCost(i int32) money.Amount {
 	t := &y.Tasks[i]
 	if t.Running == nil || t.Assigned != t.Current || !slices.Equal(t.Seats, t.Running.Allocations) {
 		return 0
@@ -41,7 +42,7 @@ func (y *planner) restartCost(i int32) float64 {
 	later := y.lateCostAt(t, o.Duration+t.RestartTime, o.Duration)
 	now := y.lateCostAt(t, o.Duration, o.Duration)
 
-	return y.costPerSecond(o)*t.RestartTime + later - now
+	return y.costPerSecond(o).For(t.RestartTime) + later - now
 }
 
 // makeRoom moves smaller tasks out of the way of one that finds no node with enough free GPUs
@@ -61,9 +62,9 @@ func (y *planner) makeRoom(i int32) bool {
 		}
 	}
 
-	worth := (o.Gain - other) * y.horizon(t)
+	worth := money.Amount((o.Gain - other) * y.horizon(t))
 	if t.HasDeadline {
-		worth *= t.Candidates[t.Leanest].Duration / y.meanDuration
+		worth = worth.Times(t.Candidates[t.Leanest].Duration / y.meanDuration)
 	}
 
 	s := &y.Indexes[o.Kind]
@@ -88,7 +89,7 @@ func (y *planner) makeRoom(i int32) bool {
 
 // smaller chooses tasks of a room, each with fewer than below GPUs there, that together have at
 // least gpus GPUs, and returns what moving them costs.
-func (y *planner) smaller(room int32, gpus, below int) (list []moved, cost float64) {
+func (y *planner) smaller(room int32, gpus, below int) (list []moved, cost money.Amount) {
 	there := slices.Clone(y.TasksIn[room])
 	slices.SortFunc(there, func(a, b int32) int {
 		return cmp.Or(cmp.Compare(y.restartCost(a), y.restartCost(b)), cmp.Compare(a, b))
@@ -180,7 +181,7 @@ func (y *planner) vacate(k int, room int32) bool {
 	before := y.Power(k)
 	list := make([]moved, 0, len(y.TasksIn[room]))
 
-	cost := 0.0
+	cost := money.Amount(0)
 	for _, i := range y.TasksIn[room] {
 		list = append(list, moved{task: i})
 		cost += y.restartCost(i)
@@ -208,7 +209,7 @@ func (y *planner) vacate(k int, room int32) bool {
 		others = max(others, until[y.Positions[y.Tasks[m.task].Positions[0]].At])
 	}
 
-	if (before-y.Power(k))*min(lasts, others)*stayShare <= cost {
+	if (before - y.Power(k)).For(min(lasts, others)*stayShare) <= cost {
 		y.undo(list)
 		return false
 	}

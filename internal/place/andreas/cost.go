@@ -5,6 +5,7 @@ import (
 	"math"
 	"slices"
 
+	"trainyard/internal/money"
 	"trainyard/internal/place/andreas/problem"
 )
 
@@ -29,7 +30,7 @@ func (y *planner) price() {
 
 		for k := range t.Candidates {
 			o := &t.Candidates[k]
-			o.Cost = y.costPerSecond(o) * o.Duration
+			o.Cost = y.costPerSecond(o).For(o.Duration)
 			if k == 0 || o.Cost < t.Candidates[t.Cheapest].Cost {
 				t.Cheapest = k
 			}
@@ -127,18 +128,18 @@ func (y *planner) gains(t *problem.Task) {
 	for _, e := range y.endings(t) {
 		waits := y.remainingCost(t, e.share, h)
 		if t.Running != nil { // it would have to restart
-			rent := y.costPerSecond(&t.Candidates[t.Current]) * t.RestartTime
+			rent := y.costPerSecond(&t.Candidates[t.Current]).For(t.RestartTime)
 			waits = y.remainingCost(t, e.share, h+t.RestartTime) + rent
 		}
 
 		for k := range t.Candidates {
 			o := &t.Candidates[k]
-			gain := (waits - y.costWith(t, o, e.share, h)) * scale * e.chance
+			gain := float64(waits-y.costWith(t, o, e.share, h)) * scale * e.chance
 			o.Gain += gain
 			if boot := y.Kinds[o.Kind].Boot; boot > 0 {
 				late := *o
 				late.Startup, late.Duration = o.Startup+boot, o.Duration+boot
-				gain = (waits - y.costWith(t, &late, e.share, h)) * scale * e.chance
+				gain = float64(waits-y.costWith(t, &late, e.share, h)) * scale * e.chance
 			}
 
 			o.ColdGain += gain
@@ -165,46 +166,46 @@ func (y *planner) horizon(t *problem.Task) float64 {
 }
 
 // costPerSecond returns the cost of the GPUs of a candidate per second.
-func (y *planner) costPerSecond(o *problem.Candidate) float64 {
-	return o.Amount() * y.Kinds[o.Kind].GPURate
+func (y *planner) costPerSecond(o *problem.Candidate) money.PerSecond {
+	return y.Kinds[o.Kind].GPURate.Of(o.Amount())
 }
 
 // costWith returns the cost of a task that has a candidate for the look-ahead, if it ends when a
 // share of its remaining work is done.
-func (y *planner) costWith(t *problem.Task, o *problem.Candidate, share, ahead float64) float64 {
+func (y *planner) costWith(t *problem.Task, o *problem.Candidate, share, ahead float64) money.Amount {
 	if end := o.Startup + (o.Duration-o.Startup)*share; end <= ahead {
-		return y.costPerSecond(o)*end + y.lateCostAt(t, end, 0)
+		return y.costPerSecond(o).For(end) + y.lateCostAt(t, end, 0)
 	}
 
 	done := max(ahead-o.Startup, 0) / (o.Duration - o.Startup)
 
-	return y.costPerSecond(o)*ahead + y.remainingCost(t, share-done, ahead)
+	return y.costPerSecond(o).For(ahead) + y.remainingCost(t, share-done, ahead)
 }
 
 // remainingCost returns the cost of a share of a task's remaining work if it begins from seconds
 // from now. In a full yard the task is assumed to get its cheapest candidate, in an empty one the
 // best for it.
-func (y *planner) remainingCost(t *problem.Task, share, from float64) float64 {
+func (y *planner) remainingCost(t *problem.Task, share, from float64) money.Amount {
 	b := &t.Candidates[t.Cheapest]
-	full := b.Cost*share + y.lateCostAt(t, from+b.Duration*share, b.Duration*share)
+	full := b.Cost.Times(share) + y.lateCostAt(t, from+b.Duration*share, b.Duration*share)
 	if y.occupancy == 1 || t.Fastest == t.Cheapest {
 		return full
 	}
 
 	f := &t.Candidates[t.Fastest]
-	free := f.Cost*share + y.lateCostAt(t, from+f.Duration*share, f.Duration*share)
+	free := f.Cost.Times(share) + y.lateCostAt(t, from+f.Duration*share, f.Duration*share)
 
-	return y.occupancy*full + (1-y.occupancy)*min(full, free)
+	return full.Times(y.occupancy) + min(full, free).Times(1-y.occupancy)
 }
 
 // lateCostAt returns the cost of ending end seconds from now. planned is the part of that time that
 // is still uncertain, in seconds.
-func (y *planner) lateCostAt(t *problem.Task, end, planned float64) float64 {
+func (y *planner) lateCostAt(t *problem.Task, end, planned float64) money.Amount {
 	if !t.HasDeadline {
-		return t.LateCost * end
+		return t.LateCost.For(end)
 	}
 
-	return t.LateCost * expectedLateness(end-t.Slack, y.o.Hedge*planned)
+	return t.LateCost.For(expectedLateness(end-t.Slack, y.o.Hedge*planned))
 }
 
 // expectedLateness returns the expected lateness in seconds of a job that is planned to end by
@@ -225,7 +226,7 @@ func expectedLateness(by, spread float64) float64 {
 // jobs are served in the order of the queue; a running job comes before queued ones, so that such
 // jobs do not take turns.
 func (y *planner) startValueOf(t *problem.Task) float64 {
-	worth := t.LateCost / max(t.Candidates[t.Leanest].Amount(), 1)
+	worth := float64(t.LateCost.EachOf(max(t.Candidates[t.Leanest].Amount(), 1)))
 	if t.Running != nil {
 		return 2 * worth
 	}
@@ -244,7 +245,7 @@ func (y *planner) computeUrgency() {
 		if t := &y.Tasks[i]; t.HasDeadline && len(t.Candidates) > 0 {
 			order = append(order, int32(i))
 			sum[t.Candidates[t.Leanest].Kind] += float64(t.Candidates[t.Leanest].Amount())
-			t.Urgency = math.Inf(1)
+			t.Urgency = money.Amount(math.Inf(1))
 		}
 	}
 
@@ -268,7 +269,7 @@ func (y *planner) computeUrgency() {
 		sum[b.Kind] += b.Usage * b.Duration
 		first := sum[b.Kind] / max(float64(y.Kinds[b.Kind].GPUs)*y.relativeSpeed[b.Kind], 1)
 		t.SpareTime = max(t.Slack-b.Duration-first, 0)
-		t.Urgency = t.LateCost * math.Exp(-t.SpareTime/(y.o.Dare*b.Duration)) * b.Duration
+		t.Urgency = t.LateCost.For(math.Exp(-t.SpareTime/(y.o.Dare*b.Duration)) * b.Duration)
 	}
 }
 

@@ -101,6 +101,10 @@ func (y *planner) siftDown(i int) {
 // takes only a better one.
 func (y *planner) bestStep(i int32) (best step, found bool) {
 	t := &y.Tasks[i]
+	if t.Leaves {
+		return step{}, false
+	}
+
 	had := &problem.Candidate{}
 	if t.Assigned >= 0 {
 		had = &t.Candidates[t.Assigned]

@@ -8,8 +8,11 @@
 // each job against waiting, greedy assigns GPUs by value, a search improves on that, and
 // allocate chooses the nodes and empties those that are better switched off.
 //
-// The policy does not provision nodes. If no job has a deadline or a measured speed it
-// does what fifo does.
+// A job may also have a configuration on an offer: nodes that are provisioned for it, which it
+// has after their boot and for their rent. It is taken if that and being late cost less than
+// any node of the yard, now or when one will be free.
+//
+// If no job has a deadline or a measured speed the policy does what fifo does.
 package andreas
 
 import (
@@ -66,7 +69,10 @@ func Defaults() Options {
 // Policy is the policy andreas.
 type Policy struct{ o Options }
 
-var _ place.Searcher = (*Policy)(nil)
+var (
+	_ place.Searcher    = (*Policy)(nil)
+	_ place.Provisioner = (*Policy)(nil)
+)
 
 // New returns the policy with these parameters.
 func New(o Options) *Policy { return &Policy{o} }
@@ -83,6 +89,11 @@ func (p *Policy) Plan(v *place.View) place.Plan { return p.Search(v, nil) }
 // Slow reports that the server plans in the background instead of waiting for the policy.
 func (*Policy) Slow() bool { return true }
 
+// Provisions reports that the policy decides itself what to provision, unless it does what fifo does.
+func (p *Policy) Provisions(v *place.View) bool {
+	return problem.HasEstimates(v, &p.o.Assumptions)
+}
+
 // Search is Plan with a time limit: it returns the cheapest plan found until enough is true.
 func (p *Policy) Search(v *place.View, enough func() bool) place.Plan {
 	y := newPlanner(v, &p.o)
@@ -93,11 +104,15 @@ func (p *Policy) Search(v *place.View, enough func() bool) place.Plan {
 
 	y.ListCandidates()
 	y.price()
+	y.ListOffers()
 	y.greedy()
 	y.improve()
+	y.leaveOwn()
 	y.allocate()
 	plan := y.Plan(y.reason)
+	plan.Waits = y.waits()
 	plan.WakeAt = y.wakeAt()
+	y.provision(&plan)
 
 	return plan
 }

@@ -11,6 +11,7 @@ import (
 	"trainyard/internal/fleet"
 	"trainyard/internal/id"
 	"trainyard/internal/job"
+	"trainyard/internal/money"
 	"trainyard/internal/place"
 	"trainyard/internal/place/andreas"
 	"trainyard/internal/place/andreas/published"
@@ -78,7 +79,7 @@ func drawCluster(t *rapid.T) *cluster {
 
 func drawJob(t *rapid.T) want {
 	w := want{
-		late:  float64(rapid.IntRange(0, 40).Draw(t, "late")),
+		late:  money.PerHour(rapid.IntRange(0, 40).Draw(t, "late")),
 		fixed: rapid.IntRange(0, 3).Draw(t, "fixed") == 0,
 		user: rapid.SampledFrom([]id.User{"ada", "bob"}).
 			Draw(t, "user"),

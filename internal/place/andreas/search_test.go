@@ -11,6 +11,7 @@ import (
 	"trainyard/internal/fleet"
 	"trainyard/internal/id"
 	"trainyard/internal/job"
+	"trainyard/internal/money"
 	"trainyard/internal/place"
 	"trainyard/internal/queue"
 )
@@ -45,10 +46,9 @@ func drawView(t *rapid.T) *place.View {
 		o := &job.Outlook{
 			Submitted: now,
 			Deadline:  now.Add(time.Duration(rapid.IntRange(-60, 600).Draw(t, "due")) * time.Minute),
-			LateCost: rapid.Float64Range(0.001, 0.1).
-				Draw(t, "late"),
-			Speed:   job.NewSpeed(float64(rapid.IntRange(600, 36000).Draw(t, "work")), 0, 0, rates...),
-			Resumes: true,
+			LateCost:  money.PerSecond(rapid.Float64Range(0.001, 0.1).Draw(t, "late")),
+			Speed:     job.NewSpeed(float64(rapid.IntRange(600, 36000).Draw(t, "work")), 0, 0, rates...),
+			Resumes:   true,
 		}
 
 		number := uint64(i + 1)
@@ -216,7 +216,7 @@ func busyView() *place.View {
 		o := &job.Outlook{
 			Submitted: now,
 			Deadline:  now.Add(time.Duration(i%60) * time.Hour),
-			LateCost:  0.005 + float64(i%7)/1000,
+			LateCost:  0.005 + money.PerSecond(i%7)/1000,
 			Speed:     speeds[i%15],
 			Resumes:   true,
 			At:        now,

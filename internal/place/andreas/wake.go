@@ -24,7 +24,7 @@ func (y *planner) wakeAt() time.Time {
 			if b := &t.Candidates[t.Leanest]; y.declines(t, k) && y.fits(int32(i), k) {
 				// That is when the additional cost of the candidate equals the urgency of the job.
 				more := t.Candidates[k].Cost - b.Cost
-				soonest = min(soonest, t.SpareTime-y.o.Dare*b.Duration*math.Log(max(t.LateCost*b.Duration/more, 1)))
+				soonest = min(soonest, t.SpareTime-y.o.Dare*b.Duration*math.Log(max(float64(t.LateCost.For(b.Duration)/more), 1)))
 			}
 		}
 	}

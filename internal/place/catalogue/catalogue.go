@@ -15,13 +15,16 @@ import (
 	"trainyard/internal/fault"
 	"trainyard/internal/id"
 	"trainyard/internal/job"
+	"trainyard/internal/money"
 	"trainyard/internal/place"
 	"trainyard/internal/place/andreas"
 	"trainyard/internal/place/andreas/published"
 	"trainyard/internal/place/baseline"
+	"trainyard/internal/place/gangs"
 	"trainyard/internal/place/goodput"
 	"trainyard/internal/place/harvest"
 	"trainyard/internal/place/lp"
+	"trainyard/internal/place/ondemand"
 	"trainyard/internal/place/rules"
 )
 
@@ -66,9 +69,59 @@ func All(solve lp.Solve) place.Registry {
 	}
 
 	all = append(all, baseline.Policies()...)
+	for i := range all {
+		if kindOf := keepsToOneKind(all[i].Name); kindOf != nil {
+			all[i].New = withGangs(all[i].New, kindOf)
+		}
+
+		if all[i].Name != "rules" { // which provisions together with its placement
+			all[i].New = provisioning(all[i].New)
+		}
+	}
+
 	slices.SortFunc(all, func(a, b place.Entry) int { return cmp.Compare(a.Name, b.Name) })
 
 	return all
+}
+
+// keepsToOneKind returns what a policy takes for one kind of node if it keeps every job on one kind,
+// nil if it also runs gangs on unlike nodes itself.
+func keepsToOneKind(policy string) gangs.KindOf {
+	switch policy {
+	case "andreas", "andreas-published", "andreas-fifo", "andreas-edf", "andreas-ps":
+		return gangs.ByGPUAndClass
+	case "goodput", "goodput-makespan", "harvest", "afs-l", "edl", "elastic-fifo", "elastic-srjf", "elastic-tiresias",
+		"equal-share", "ffdl", "tiresias":
+		return gangs.ByGPU
+	}
+
+	return nil
+}
+
+// withGangs returns a constructor of the same policy that also runs gangs on unlike nodes.
+func withGangs(
+	make func(*place.Settings) (place.Policy, error), of gangs.KindOf,
+) func(*place.Settings) (place.Policy, error) {
+	return func(s *place.Settings) (place.Policy, error) {
+		p, err := make(s)
+		if err != nil {
+			return nil, err
+		}
+
+		return gangs.Wrap(p, of), nil
+	}
+}
+
+// provisioning returns a constructor of the same policy that provisions nodes by the common rule.
+func provisioning(make func(*place.Settings) (place.Policy, error)) func(*place.Settings) (place.Policy, error) {
+	return func(s *place.Settings) (place.Policy, error) {
+		p, err := make(s)
+		if err != nil {
+			return nil, err
+		}
+
+		return ondemand.Wrap(p, ondemand.Standard()), nil
+	}
 }
 
 func first(name, rule string, by published.Order) place.Entry {
@@ -128,8 +181,8 @@ func newRules(s *place.Settings) (place.Policy, error) {
 		who       string
 	}{{job.ObjectiveTime, "time-sensitive"}, {job.ObjectiveBalanced, "balanced"},
 		{job.ObjectiveCost, "cost-sensitive"}} {
-		c.Value[o.objective] = s.Number(string(o.objective), c.Value[o.objective], 0, unbounded,
-			"value of an hour of a "+o.who+" job, in dollars")
+		c.Value[o.objective] = money.PerHour(s.Number(string(o.objective), float64(c.Value[o.objective]), 0, unbounded,
+			"value of an hour of a "+o.who+" job, in dollars"))
 	}
 
 	c.Patience = s.Time("patience", c.Patience,

@@ -17,6 +17,7 @@ import (
 	"trainyard/internal/fleet"
 	"trainyard/internal/id"
 	"trainyard/internal/job"
+	"trainyard/internal/money"
 	"trainyard/internal/place"
 	"trainyard/internal/place/catalogue"
 	"trainyard/internal/place/ordered"
@@ -206,7 +207,7 @@ func drawAllowance(t *rapid.T) tenant.Allowance {
 
 	switch rapid.IntRange(0, 3).Draw(t, "limit") {
 	case 0:
-		a.Money = rapid.Float64Range(0, 50).Draw(t, "money")
+		a.Money = money.Amount(rapid.Float64Range(0, 50).Draw(t, "money"))
 		a.LimitedBy.Money = "the budget"
 	case 1:
 		a.NoProvisioning = true
@@ -220,7 +221,7 @@ func drawAllowance(t *rapid.T) tenant.Allowance {
 
 func drawMarket(t *rapid.T, v *place.View) {
 	v.Tariff = &fleet.Tariff{Energy: 0.3, PUE: 1.2, Nodes: []fleet.NodePrice{
-		{Watts: []float64{200, 500, 800}, Hourly: []float64{0.1, 0.9}},
+		{Watts: []float64{200, 500, 800}, Hourly: []money.PerHour{0.1, 0.9}},
 	}}
 
 	v.Data = dataset.NewCatalogue(dataset.DefaultNetwork())

@@ -437,7 +437,7 @@ func TestReasonsOfElasticPolicies(t *testing.T) {
 
 	want := []string{
 		"starts on 2 GPUs: every job gets the same number of GPUs",
-		"resized from 2 to 1 GPU: every job gets the same number of GPUs",
+		"resized from 2 to 1 GPU: every job gets the same number of GPUs; released GPUs go to j2",
 		"starts on 1 GPU: every job gets the same number of GPUs",
 	}
 

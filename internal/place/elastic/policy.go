@@ -114,7 +114,9 @@ func (e Policy) Plan(v *place.View) place.Plan {
 		}
 	}
 
-	plan := allocate.Plan(wants, given, func(i int) string { return e.reason(&wants[i], &given[i]) })
+	plan := allocate.Plan(wants, given, func(i int, takers []id.Job) string {
+		return e.reason(&wants[i], &given[i], takers, calm && !e.reactive)
+	})
 	plan.WakeAt = again
 	if calm {
 		plan.WakeAt = sooner(plan.WakeAt, until)
@@ -431,20 +433,35 @@ func (m *member) remainingTime(now time.Time, gpus int) float64 {
 	return rest * m.rate(m.minGPUs) / math.Max(m.rate(gpus), 1e-12)
 }
 
-// reason explains the allocation of a job.
-func (e Policy) reason(w *allocate.Request, g *allocate.Allocation) string {
+// reason explains the allocation of a job. takers are the jobs that get GPUs which it holds now; if
+// calm is set, running jobs are not changed and the rule was not applied.
+func (e Policy) reason(w *allocate.Request, g *allocate.Allocation, takers []id.Job, calm bool) string {
 	gpus := humanize.Count(g.GPUs, "GPU")
+	if w.Running == nil {
+		switch {
+		case w.Item.Shape.Need.MaxGPUs == 0:
+			return fmt.Sprintf("%s: fits", g.Seats[0].Node)
+		case calm:
+			return fmt.Sprintf("starts on %s that are free, its minimum; running jobs were changed a moment ago and keep theirs",
+				gpus)
+		}
 
-	switch {
-	case w.Item.Shape.Need.MaxGPUs == 0:
-		return fmt.Sprintf("%s: fits", g.Seats[0].Node)
-	case w.Running == nil:
 		return fmt.Sprintf("starts on %s: %s", gpus, e.why)
-	case g.GPUs == 0:
-		return "preempted: " + e.why
-	case g.GPUs == w.Running.GPUs:
-		return fmt.Sprintf("%s: moved to make room for a larger job", lineup.NodeNames(g.Seats))
 	}
 
-	return fmt.Sprintf("resized from %d to %s: %s", w.Running.GPUs, gpus, e.why)
+	released := ""
+	if len(takers) > 0 {
+		released = fmt.Sprintf("; released GPUs go to %s", place.JobNames(takers))
+	}
+
+	switch {
+	case g.GPUs == 0:
+		return "preempted: " + e.why + released
+	case g.GPUs == w.Running.GPUs && len(takers) > 0:
+		return fmt.Sprintf("%s: moved to make room for %s", lineup.NodeNames(g.Seats), place.JobNames(takers))
+	case g.GPUs == w.Running.GPUs:
+		return lineup.NodeNames(g.Seats) + ": moved, with as many GPUs as before"
+	}
+
+	return fmt.Sprintf("resized from %d to %s: %s%s", w.Running.GPUs, gpus, e.why, released)
 }

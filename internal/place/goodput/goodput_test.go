@@ -440,7 +440,7 @@ func TestReasonsSayWhatAJobGetsAndWhatThatBrings(t *testing.T) {
 	}
 
 	want := map[id.Job]string{
-		"j1": "preempted: its 4× V100 16GB speed up other jobs by more than it is delayed",
+		"j1": "preempted: released GPUs go to j3 and j4 in the choice with the shortest mean completion time found",
 		"j2": "resized from 2× V100 16GB to 4× V100 16GB: est. finish in 4m50s instead of 7m40s",
 		"j3": "2× V100 16GB, est. finish in 17m40s",
 		"j4": "2× V100 16GB, est. finish in 17m40s",

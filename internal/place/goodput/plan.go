@@ -1,6 +1,7 @@
 package goodput
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"time"
@@ -43,12 +44,12 @@ func (m *market) plan() place.Plan {
 
 	m.topUp(wants, given)
 
-	p := allocate.Plan(wants, given, func(i int) string {
+	p := allocate.Plan(wants, given, func(i int, takers []id.Job) string {
 		if i >= len(m.tasks) {
 			return "fits (needs no GPU)"
 		}
 
-		return m.why(&m.tasks[i], &given[i])
+		return m.why(&m.tasks[i], &given[i], takers)
 	})
 
 	p.WakeAt = m.wakeAt()
@@ -111,45 +112,74 @@ func (m *market) rate(t *task, list []place.Allocation) float64 {
 	})
 }
 
-// why says why a job gets what it gets.
-func (m *market) why(t *task, g *allocate.Allocation) string {
-	if len(g.Seats) == 0 {
-		return fmt.Sprintf("preempted: its %s speed up other jobs by more than it is delayed",
-			m.amount(t.run.Allocations, t.run.GPUs))
+// why says why a job gets what it gets. takers are the jobs that get GPUs which it holds now.
+func (m *market) why(t *task, g *allocate.Allocation, takers []id.Job) string {
+	if t.run == nil {
+		return m.whyStarts(t, g)
 	}
 
+	had := m.amount(t.run.Allocations, t.run.GPUs)
+	switch {
+	case len(g.Seats) == 0 && len(takers) > 0:
+		return fmt.Sprintf("preempted: released GPUs go to %s in %s", place.JobNames(takers), m.aim())
+	case len(g.Seats) == 0:
+		return fmt.Sprintf("preempted: no GPUs are left for it in %s", m.aim())
+	}
+
+	text := fmt.Sprintf("resized from %s to %s", had, m.amount(g.Seats, g.GPUs))
+	if g.GPUs == t.run.GPUs {
+		text = "moved to " + m.amount(g.Seats, g.GPUs)
+	}
+
+	if _, known := t.item.Outlook.RemainingWork(); known && t.item.Outlook.HasRates() {
+		text += fmt.Sprintf(": est. finish in %s instead of %s", humanize.Seconds(m.ends(t, m.rate(t, g.Seats))),
+			humanize.Seconds(t.remaining/t.options[t.current].rate))
+	}
+
+	if len(takers) > 0 {
+		text += "; released GPUs go to " + place.JobNames(takers)
+	}
+
+	return text
+}
+
+// aim names the choice that is looked for.
+func (m *market) aim() string {
+	if m.policy.Makespan {
+		return "the choice with the shortest makespan found"
+	}
+
+	return "the choice with the shortest mean completion time found"
+}
+
+// whyStarts says what a queued job starts on and when it will be done.
+func (m *market) whyStarts(t *task, g *allocate.Allocation) string {
 	what := m.amount(g.Seats, g.GPUs)
 	if !t.item.Outlook.HasRates() {
-		if t.run != nil {
-			return fmt.Sprintf("moved to %s to make room", what)
-		}
-
 		return fmt.Sprintf("%s, as requested", what)
 	}
 
-	_, known := t.item.Outlook.RemainingWork()
-	rate := m.rate(t, g.Seats)
-	_, start := t.item.Outlook.RestartCost()
-	ends := t.remaining/rate + start.Seconds()
-	switch {
-	case !known && t.run == nil:
+	if _, known := t.item.Outlook.RemainingWork(); !known {
 		return what
-	case t.run == nil && !slices.ContainsFunc(t.options, func(o option) bool { return o.rate > rate }):
-		return fmt.Sprintf("%s, est. finish in %s", what, humanize.Seconds(ends))
-	case t.run == nil:
-		return fmt.Sprintf("%s, est. finish in %s; faster GPUs speed up other jobs by more", what, humanize.Seconds(ends))
-	case !known || t.remaining/t.options[t.current].rate <= ends:
-		return fmt.Sprintf("resized from %s to %s: speeds up other jobs by more than it is delayed",
-			m.amount(t.run.Allocations, t.run.GPUs), what)
 	}
 
-	return fmt.Sprintf(
-		"resized from %s to %s: est. finish in %s instead of %s",
-		m.amount(t.run.Allocations, t.run.GPUs),
-		what,
-		humanize.Seconds(ends),
-		humanize.Seconds(t.remaining/t.options[t.current].rate),
-	)
+	rate := m.rate(t, g.Seats)
+	text := fmt.Sprintf("%s, est. finish in %s", what, humanize.Seconds(m.ends(t, rate)))
+
+	fastest := slices.MaxFunc(t.options, func(a, b option) int { return cmp.Compare(a.rate, b.rate) })
+	if gpu := m.kinds[fastest.kind].GPU; fastest.rate > rate && gpu != nil {
+		text += fmt.Sprintf("; fastest option: %s, est. finish in %s",
+			humanize.GPUs(fastest.gpus, gpu.Model, gpu.Memory), humanize.Seconds(m.ends(t, fastest.rate)))
+	}
+
+	return text
+}
+
+// ends returns in how many seconds a job would be done that starts now at a rate.
+func (m *market) ends(t *task, rate float64) float64 {
+	_, start := t.item.Outlook.RestartCost()
+
+	return t.remaining/rate + start.Seconds()
 }
 
 // amount is a number of GPUs of the kind of the first seat, in words.

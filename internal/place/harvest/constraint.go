@@ -6,7 +6,9 @@ import (
 
 	"trainyard/internal/formula"
 	"trainyard/internal/id"
+	"trainyard/internal/money"
 	"trainyard/internal/place"
+	"trainyard/internal/queue"
 )
 
 // Constraint is a condition across jobs, set by the administrator of a yard: the sum over its jobs
@@ -100,8 +102,54 @@ func (r *round) sides() []SideRow {
 	return rows
 }
 
+// Bars says which condition across jobs keeps a job from starting on allocations together with a
+// plan, "" if none does.
+func (h *Policy) Bars(
+	v *place.View, p *place.Plan, it *queue.Item, allocations []place.Allocation,
+) string {
+	if len(h.rows) == 0 {
+		return ""
+	}
+
+	r := &round{policy: h, view: v, rooms: v.Rooms}
+	own := &place.Running{Item: it, Allocations: allocations, GPUs: gpusOf(allocations)}
+	var others []*place.Running
+	for i := range p.Starts {
+		s := &p.Starts[i]
+		others = append(others, &place.Running{Item: s.Item, Allocations: s.Allocations, GPUs: gpusOf(s.Allocations)})
+	}
+
+	for _, run := range v.Running {
+		if !slices.ContainsFunc(p.Stops, func(s place.Stop) bool { return s.Running.Job == run.Job }) {
+			others = append(others, run)
+		}
+	}
+
+	for i := range h.rows {
+		row := &h.rows[i]
+		use := func(run *place.Running) float64 {
+			perGPU, perJob := row.counts(r.sizeless(run.Item, nil, r.priceOf(run)), run.User)
+			return perGPU*float64(run.GPUs) + perJob
+		}
+
+		used := 0.0
+		for _, run := range others {
+			used += use(run)
+		}
+
+		if needs := use(own); needs > 0 && used+needs > row.AtMost+tolerance {
+			return conditionWords(row.Name, row.AtMost, used, needs)
+		}
+	}
+
+	return ""
+}
+
+// tolerance is the rounding error allowed in a sum.
+const tolerance = 1e-9
+
 // priceOf returns the cost of one GPU-hour where a job runs.
-func (r *round) priceOf(f *place.Running) float64 {
+func (r *round) priceOf(f *place.Running) money.PerGPUHour {
 	if len(f.Allocations) > 0 {
 		if at, found := r.find(f.Allocations[0].Node); found {
 			return price(r.view, &r.view.Rooms[at])

@@ -141,6 +141,16 @@ func (*Policy) Revises() bool { return true }
 // Plan gives the jobs the sizes with the largest total value.
 func (h *Policy) Plan(v *place.View) place.Plan { return h.Search(v, nil) }
 
+// Refuses says that conditions across jobs cannot be kept where nodes are provisioned: a job that a
+// condition keeps waiting would get a node of its own.
+func (h *Policy) Refuses(f place.Feature) string {
+	if f != place.Clouds || len(h.Constraints) == 0 {
+		return ""
+	}
+
+	return "at_most would not hold on nodes that are provisioned for the jobs it keeps waiting"
+}
+
 // Slow reports that the server plans in the background instead of waiting for the policy.
 func (*Policy) Slow() bool { return true }
 
@@ -148,8 +158,11 @@ func (*Policy) Slow() bool { return true }
 func (h *Policy) Search(v *place.View, enough func() bool) place.Plan {
 	r := newRound(h, v)
 	r.enough = enough
-	if len(r.jobs) == 0 {
+	switch {
+	case len(r.jobs) == 0 && len(r.withoutGPUs) == 0:
 		return place.Plan{}
+	case len(r.jobs) == 0:
+		return r.plan(Decision{})
 	}
 
 	r.value()

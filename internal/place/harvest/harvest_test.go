@@ -14,6 +14,7 @@ import (
 	"trainyard/internal/fleet"
 	"trainyard/internal/id"
 	"trainyard/internal/job"
+	"trainyard/internal/money"
 	"trainyard/internal/place"
 	"trainyard/internal/place/harvest"
 	"trainyard/internal/place/lp"
@@ -621,15 +622,15 @@ func TestConditionsCountWhatIsLeftAlone(t *testing.T) {
 func TestPricesComeFromTheTariff(t *testing.T) {
 	t.Parallel()
 
-	for money, nodes := range map[string]int{"speedup - 0.5 * n * price": 0, "speedup - 0.01 * n * price": 8} {
+	for value, nodes := range map[string]int{"speedup - 0.5 * n * price": 0, "speedup - 0.01 * n * price": 8} {
 		y := newYard()
-		y.tariff = &fleet.Tariff{Nodes: []fleet.NodePrice{{Hourly: []float64{0, 4}}}}
+		y.tariff = &fleet.Tariff{Nodes: []fleet.NodePrice{{Hourly: []money.PerHour{0, 4}}}}
 		y.nodes(0, 8)
 		y.add(want{speed: speed(work, 18*time.Second, shuffle)})
-		y.obey(y.ask(t, policy(t, harvest.Params{Objective: money})))
+		y.obey(y.ask(t, policy(t, harvest.Params{Objective: value})))
 
 		if got := y.counts()["j1"]; got != nodes {
-			t.Errorf("%s: %d nodes, want %d", money, got, nodes)
+			t.Errorf("%s: %d nodes, want %d", value, got, nodes)
 		}
 	}
 }

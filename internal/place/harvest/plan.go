@@ -12,6 +12,7 @@ import (
 // solver fails, the search decides and the reasons say so.
 func (r *round) decide() (d Decision, note string, ok bool) {
 	in := &Instance{Rows: r.sides()}
+	r.instance = in
 	for k := range r.kinds {
 		in.Nodes = append(in.Nodes, r.kinds[k].units)
 	}
@@ -48,6 +49,7 @@ type change struct {
 // plan assigns seats to the decision and returns the plan.
 func (r *round) plan(d Decision) place.Plan {
 	changes := make([]change, len(r.jobs))
+	r.decision, r.changes = d, changes
 	for k := range r.kinds {
 		if r.kinds[k].byNode {
 			r.seatNodes(k, d, changes)
@@ -67,14 +69,15 @@ func (r *round) plan(d Decision) place.Plan {
 		}
 
 		if b.running != nil {
-			p.Stops = append(p.Stops, place.Stop{Running: b.running, Reason: r.stopReason(b, c)})
+			p.Stops = append(p.Stops, place.Stop{Running: b.running, Reason: r.stopReason(j)})
 		}
 
 		if len(c.seats) > 0 {
-			p.Starts = append(p.Starts, place.Start{Item: b.item, Allocations: c.seats, Reason: r.startReason(b, c)})
+			p.Starts = append(p.Starts, place.Start{Item: b.item, Allocations: c.seats, Reason: r.startReason(j)})
 		}
 	}
 
+	p.Waits = r.waits()
 	r.setWakeAt(changes, &p)
 
 	return p

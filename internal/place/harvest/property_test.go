@@ -9,6 +9,7 @@ import (
 	"pgregory.net/rapid"
 
 	"trainyard/internal/fleet"
+	"trainyard/internal/id"
 	"trainyard/internal/job"
 	"trainyard/internal/place"
 	"trainyard/internal/place/harvest"
@@ -41,6 +42,7 @@ func drawJob(t *rapid.T, y *yard) {
 		submitted: time.Duration(rapid.IntRange(0, 120).Draw(t, "submitted")) * time.Minute,
 		dies:      rapid.IntRange(0, 5).Draw(t, "dies") == 0,
 		every:     time.Duration(rapid.IntRange(0, 1).Draw(t, "every")) * time.Hour,
+		user:      rapid.SampledFrom([]id.User{"ada", "bob"}).Draw(t, "user"),
 	}
 
 	nodes := rapid.IntRange(1, 2).Draw(t, "least nodes")

@@ -9,6 +9,7 @@ import (
 
 	"trainyard/internal/fleet"
 	"trainyard/internal/id"
+	"trainyard/internal/money"
 	"trainyard/internal/place"
 	"trainyard/internal/place/allocate"
 	"trainyard/internal/queue"
@@ -25,6 +26,11 @@ type round struct {
 	fixed       []*place.Running // running jobs that are left alone
 	withoutGPUs []*queue.Item    // queued jobs that ask for no GPUs
 	excluded    []*place.Running // resizable jobs that no longer participate
+	beyond      []*queue.Item    // queued jobs that do not participate, because MaxParallel others do
+	instance    *Instance        // what was decided about
+	decision    Decision
+	changes     []change     // of each participating job
+	takersOf    place.Takers // of the GPUs that running jobs lose; nil until a reason needs it
 	match       map[fleet.Need]*fleet.Matcher
 	fitting     map[fleet.Need]int    // number of rooms that could run jobs with a need
 	usableRooms map[fleet.Need][]room // how much of each kind jobs with a need could have
@@ -55,7 +61,7 @@ type kind struct {
 	unit    int // GPUs per unit
 	byNode  bool
 	units   int
-	price   float64
+	price   money.PerGPUHour
 	risk    risk
 }
 
@@ -86,16 +92,24 @@ func newRound(h *Policy, v *place.View) *round {
 }
 
 // resizable reports whether a running job can be given another size: it can be stopped, asks for a
-// range, and could use all its present nodes again.
+// range, could use all its present nodes again, and these are of one kind.
 func (r *round) resizable(run *place.Running) bool {
 	n := &run.Shape.Need
 	if !allocate.Movable(run) || n.MaxGPUs == 0 || n.MaxNodes == n.Nodes && n.MaxGPUs == n.GPUs {
 		return false
 	}
 
+	kind := int32(-1)
 	return !slices.ContainsFunc(run.Allocations, func(s place.Allocation) bool {
 		at, found := r.find(s.Node)
-		return !found || !r.rooms[at].Open || r.rooms[at].Kind < 0
+		if !found || !r.rooms[at].Open || r.rooms[at].Kind < 0 {
+			return true
+		}
+
+		unlike := kind >= 0 && r.rooms[at].Kind != kind
+		kind = r.rooms[at].Kind
+
+		return unlike
 	})
 }
 
@@ -143,6 +157,8 @@ func (r *round) admit(loose []*place.Running) {
 			}
 		case all[i].running != nil:
 			r.excluded = append(r.excluded, all[i].running)
+		default:
+			r.beyond = append(r.beyond, all[i].item)
 		}
 	}
 
@@ -284,13 +300,13 @@ func (r *round) seatSize(k *kind) (int, bool) {
 }
 
 // price returns the cost of one GPU-hour on a fully used node.
-func price(v *place.View, room *fleet.Room) float64 {
+func price(v *place.View, room *fleet.Room) money.PerGPUHour {
 	n := len(room.Node.Inventory.GPUs)
 	if v.Tariff == nil || n == 0 {
 		return 0
 	}
 
-	return v.Tariff.Rate(v.Tariff.Of(room.Node), n) / float64(n)
+	return v.Tariff.Rate(v.Tariff.Of(room.Node), n).PerGPU(n)
 }
 
 // matcher returns the matcher for a need.

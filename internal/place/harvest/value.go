@@ -8,6 +8,7 @@ import (
 
 	"trainyard/internal/fleet"
 	"trainyard/internal/job"
+	"trainyard/internal/money"
 	"trainyard/internal/place"
 	"trainyard/internal/place/knapsack"
 	"trainyard/internal/queue"
@@ -255,7 +256,7 @@ func (r *round) worth(b *bidder, values []float64, s size, rate, base float64, c
 
 	ends := 0.0
 	if !math.IsInf(c.remaining, 1) {
-		ends = c.remaining / rate / 3600
+		ends = c.remaining / rate / time.Hour.Seconds()
 		values[atRemainingH] = ends
 	}
 
@@ -272,18 +273,18 @@ func (r *round) worth(b *bidder, values []float64, s size, rate, base float64, c
 }
 
 // facts returns the values of the names that do not depend on the size, in the order of Names.
-func (r *round) facts(it *queue.Item, run *place.Running, price float64) []float64 {
+func (r *round) facts(it *queue.Item, run *place.Running, price money.PerGPUHour) []float64 {
 	values := make([]float64, names)
 	values[atPriority], values[atWeight] = float64(it.Priority), 1+float64(it.Priority)/10
-	values[atPrice], values[atJob] = price, float64(it.Number)
+	values[atPrice], values[atJob] = float64(price), float64(it.Number)
 	o := it.Outlook
 	values[atWaitedH] = r.view.Now.Sub(o.Submitted).Hours()
-	values[atServedGPUH] = o.Served / 3600
+	values[atServedGPUH] = o.Served / time.Hour.Seconds()
 	values[atRemaining], _ = o.RemainingWork()
 
 	if run != nil {
 		values[atNowN] = float64(run.GPUs)
-		values[atServedGPUH] = run.Served(r.view.Now) / 3600
+		values[atServedGPUH] = run.Served(r.view.Now) / time.Hour.Seconds()
 		values[atRemaining], _ = run.RemainingWork(r.view.Now)
 	}
 
@@ -291,7 +292,7 @@ func (r *round) facts(it *queue.Item, run *place.Running, price float64) []float
 }
 
 // sizeless returns the values of the names that a condition across jobs may use, in their order.
-func (r *round) sizeless(it *queue.Item, run *place.Running, price float64) []float64 {
+func (r *round) sizeless(it *queue.Item, run *place.Running, price money.PerGPUHour) []float64 {
 	all, known := r.facts(it, run, price), namesOf()
 	var values []float64
 	for _, name := range sizeless() {

@@ -101,7 +101,7 @@ func (c *Cluster) Add(w Job) *queue.Item {
 		User:     w.User,
 		Priority: w.Priority,
 		Lasts:    w.Lasts,
-		Cost:     float64(max(need.GPUs, 1)) * 3600,
+		Cost:     float64(max(need.GPUs, 1)) * time.Hour.Seconds(),
 	}
 
 	it.Outlook = &job.Outlook{Submitted: c.Now, Speed: w.Speed, Resumes: !w.Stuck}

@@ -4,6 +4,7 @@ import (
 	"trainyard/internal/fleet"
 	"trainyard/internal/humanize"
 	"trainyard/internal/id"
+	"trainyard/internal/money"
 	"trainyard/internal/place"
 	"trainyard/internal/place/timeline"
 )
@@ -15,8 +16,8 @@ func (e *engine) reserve(j *queuedJob, o *option) {
 		e.timeline.Reserve(at, o.startsIn, n, o.runs)
 	}
 
-	if j.patience.share > 0 && !j.costSensitive {
-		e.wakeAt(j.since.Add(min(stopAt*j.patience.lasts, e.cfg.Ageing)))
+	if j.patience.Share > 0 && !j.costSensitive {
+		e.wakeAt(j.since.Add(j.patience.Most(e.cfg.Ageing)))
 	}
 
 	if e.plan.Reservation == nil {
@@ -37,6 +38,7 @@ func (e *engine) start(j *queuedJob, o *option, all []option) {
 		e.timeline.Start(at, gpus, need, o.runs)
 	}
 
+	e.claims.Start(j.item, o.gpus*len(o.rooms))
 	s.Reason = e.whyHere(j, o, all)
 	e.undedicate(j)
 	s.Saves, s.Instead = e.saves(o, all)
@@ -44,9 +46,9 @@ func (e *engine) start(j *queuedJob, o *option, all []option) {
 }
 
 // saves returns what a start costs less than provisioning would have.
-func (e *engine) saves(o *option, all []option) (float64, string) {
+func (e *engine) saves(o *option, all []option) (money.Amount, string) {
 	for i := range all {
-		if h := &all[i]; h.provisions() && !o.provisions() && e.costs.of(o.pool).rent == 0 &&
+		if h := &all[i]; h.provisions() && !o.provisions() && !e.rented(o) &&
 			h.ledgerCost > o.ledgerCost {
 			return h.ledgerCost - o.ledgerCost,
 				"instead of provisioning " + h.offer.Offer.Name + " for " + humanize.Dollars(h.ledgerCost)
@@ -62,10 +64,11 @@ func (e *engine) provision(j *queuedJob, o *option) {
 		Item: j.item, Offer: o.offer.Offer.Name, Count: o.offer.Nodes, Cost: o.marginalCost,
 		Reason: e.whyProvision(j, o),
 	})
+	e.claims.Provision(&e.plan.Provisions[len(e.plan.Provisions)-1])
 }
 
 // stop preempts a running job.
-func (e *engine) stop(j *queuedJob, at int32, v *victim, gain float64) {
+func (e *engine) stop(j *queuedJob, at int32, v *victim, gain money.Amount) {
 	e.timeline.Vacate(at, v.running.Job, v.gpus, &v.running.Shape.Need)
 	e.freed++
 	e.plan.Stops = append(e.plan.Stops, place.Stop{Running: v.running, Reason: e.whyStop(j, v, gain)})

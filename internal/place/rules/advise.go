@@ -8,6 +8,7 @@ import (
 	"trainyard/internal/fleet"
 	"trainyard/internal/job"
 	"trainyard/internal/place"
+	"trainyard/internal/place/ondemand"
 )
 
 // advise turns a job's options into what people are shown.
@@ -27,6 +28,11 @@ func (e *engine) advise(j *queuedJob) []place.Option {
 		taken = &options[0]
 	}
 
+	options = append(options, e.exhausted(j, s)...)
+	if taken != nil {
+		taken = &options[0]
+	}
+
 	var list []place.Option
 
 	for i := range options {
@@ -39,15 +45,17 @@ func (e *engine) advise(j *queuedJob) []place.Option {
 		p.Earliest, p.Latest = e.interval(j, o)
 		p.CostMost = o.ledgerCost
 		if o.runs > 0 {
-			p.CostMost = o.ledgerCost * float64(p.Latest.Sub(p.Start)) / float64(o.runs)
+			p.CostMost = max(p.CostMost, o.ledgerCost.Times(float64(p.Latest.Sub(p.Start))/float64(o.runs)))
 		}
 
 		if o.provisions() {
+			held := job.Duration(p.Latest.Sub(e.view.Now))
+			p.CostMost = max(o.ledgerCost, o.offer.Offer.Cost(held).Times(float64(o.offer.Nodes)))
 			p.Class = fleet.OnDemand
 			p.Offer = o.offer.Offer.Name
 			p.Count = o.offer.Nodes
 		} else {
-			p.Class, p.Nodes = o.pool.Class, e.names(o.rooms)
+			p.Class, p.Nodes = o.class(), e.names(o.rooms)
 		}
 
 		switch {
@@ -89,14 +97,34 @@ func (e *engine) others(j *queuedJob, s *shape, taken *option) []option {
 		return nil
 	}
 
-	for _, h := range e.policy.catalogue.fit(&s.Match.Need).Options(e.query(j, s)) {
+	for _, h := range e.policy.catalogue.Fit(&s.Match.Need).Options(e.query(j, s)) {
 		o := e.asOption(&h)
-		o.barredBy = barred(a, &o)
+		o.barredBy = e.barred(j, a, &o)
 
 		if taken.provisions() && h.Offer.Name == taken.offer.Offer.Name {
 			continue
 		}
 
+		e.score(j, &o)
+		list = append(list, o)
+		if len(list) == maxOthers {
+			break
+		}
+	}
+
+	return list
+}
+
+// exhausted lists the offers of which no more nodes may be provisioned, to be shown.
+func (e *engine) exhausted(j *queuedJob, s *shape) []option {
+	if len(e.view.Exhausted) == 0 || !fleet.OnDemand.Allows(s.Match.Need.Place) {
+		return nil
+	}
+
+	var list []option
+	for _, h := range ondemand.NewCatalogue(e.view.Exhausted).Fit(&s.Match.Need).Options(e.query(j, s)) {
+		o := e.asOption(&h)
+		o.barredBy = fmt.Sprintf("its limit of %d nodes (max_nodes) is reached", h.Offer.MaxNodes)
 		e.score(j, &o)
 		list = append(list, o)
 		if len(list) == maxOthers {

@@ -69,7 +69,7 @@ func (l *backlog) update(e *engine) {
 		}
 	}
 
-	e.policy.patiences.forget(v.Queue)
+	e.policy.patiences.Forget(v.Queue)
 	l.walk(e)
 }
 

@@ -10,6 +10,7 @@ import (
 	"trainyard/internal/fleet"
 	"trainyard/internal/id"
 	"trainyard/internal/job"
+	"trainyard/internal/money"
 	"trainyard/internal/place"
 	"trainyard/internal/place/rules"
 )
@@ -271,7 +272,7 @@ func TestAVictimLeavesEnoughOfEverything(t *testing.T) {
 func TestNobodyIsStoppedForLessThanItCosts(t *testing.T) {
 	t.Parallel()
 
-	for _, value := range []float64{1, 1000} { // of an hour of the victim's time; that of the other is worth 50
+	for _, value := range []money.PerHour{1, 1000} { // of an hour of the victim's time; that of the other is worth 50
 		y := newYard(func(c *rules.Config) { c.Value[job.ObjectiveCost] = value })
 		y.node("a", fleet.Local, 4, a100())
 		y.occupy("a", time.Hour, want{gpus: 4, lasts: 3 * time.Hour, objective: job.ObjectiveCost, resumes: true})

@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"trainyard/internal/job"
+	"trainyard/internal/money"
 	"trainyard/internal/place"
 	"trainyard/internal/place/timeline"
 	"trainyard/internal/tenant"
@@ -20,11 +21,12 @@ type engine struct {
 	timeline      *timeline.Timeline
 	costs         *costModel
 	backlog       *backlog
-	costHourValue float64          // what an hour of a cost-sensitive job is worth
+	costHourValue money.PerHour    // what the time of a cost-sensitive job is worth
 	allow         tenant.Allowance // of the current job
 	unlimited     bool             // Config.Visits does not apply: a person asked about one job
 	hostVisits    int              // hosts that were looked at for preemption
 	plan          place.Plan
+	claims        *place.Claims    // what the plan provisions
 	search        timeline.Request // of the current search
 	freed         int              // grows whenever the plan frees GPUs
 	hostList      []*host          // rooms with jobs that could be preempted, once listed
@@ -36,8 +38,8 @@ type engine struct {
 func newEngine(p *Policy, v *place.View) *engine {
 	p.rounds++
 	e := &engine{
-		policy: p, cfg: &p.cfg, view: v, earliestWake: v.Now.Add(time.Second), round: p.rounds, timeline: &p.timeline,
-		costs: &p.costs, backlog: &p.backlog,
+		policy: p, cfg: &p.cfg, view: v, claims: place.NewClaims(v), earliestWake: v.Now.Add(time.Second),
+		round: p.rounds, timeline: &p.timeline, costs: &p.costs, backlog: &p.backlog,
 		costHourValue: p.cfg.Value[job.ObjectiveCost], allow: tenant.Unlimited(), hostsByShape: map[*shape][]*host{},
 	}
 
@@ -64,7 +66,7 @@ func (e *engine) consider(j *queuedJob) {
 	}
 
 	j.limited = limited
-	j.nowOnly = limited || len(j.leases) > 0 // with leases, its nodes are being provisioned
+	j.nowOnly = limited || len(j.leases) > 0 || e.overQuota(j) // with leases, its nodes are being provisioned
 	if j.nowOnly && e.futile(j, s) {
 		return
 	}

@@ -1,13 +1,10 @@
 package rules
 
-import "maps"
-
 // Twin returns a policy that remembers the same of the jobs it has met, which is part of
 // what it decides by, and has seen no view.
 func (p *Policy) Twin() *Policy {
 	t := New(p.cfg)
-	t.patiences = p.patiences
-	t.patiences.byNumber = maps.Clone(p.patiences.byNumber)
+	t.patiences = p.patiences.Clone()
 
 	return t
 }

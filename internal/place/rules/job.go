@@ -7,6 +7,8 @@ import (
 	"trainyard/internal/fleet"
 	"trainyard/internal/id"
 	"trainyard/internal/job"
+	"trainyard/internal/money"
+	"trainyard/internal/place/ondemand"
 	"trainyard/internal/place/timeline"
 	"trainyard/internal/queue"
 )
@@ -33,13 +35,13 @@ type queuedJob struct {
 	leases        []*fleet.Lease // of nodes that are provisioned for it
 
 	item         *queue.Item
-	value        float64       // of an hour of its time
+	value        money.PerHour // of its time
 	basis        basis         // how it is known how long it lasts
 	samples      int           // number of earlier jobs it is learned from
 	low          time.Duration // 80 % prediction interval; 0 if unknown
 	high         time.Duration
 	since        time.Time
-	patience     patience
+	patience     ondemand.Patience
 	provisioning *option // the best way to provision for it; nil if not computed
 
 	// Of this round.
@@ -104,12 +106,12 @@ func (e *engine) describe(j *queuedJob) (volatile bool) {
 	}
 
 	j.due = j.since.Add(e.cfg.Ageing)
-	j.patience = patience{}
+	j.patience = ondemand.Patience{}
 	if len(e.view.Offers) > 0 && !j.costSensitive {
 		p, settled := e.patienceOf(j)
 		j.patience = p
-		if p.share > 0 && p.lasts < e.cfg.Ageing {
-			j.due = j.since.Add(p.lasts)
+		if p.Share > 0 && p.Lasts < e.cfg.Ageing {
+			j.due = j.since.Add(p.Lasts)
 		}
 
 		volatile = volatile || !settled
@@ -117,7 +119,7 @@ func (e *engine) describe(j *queuedJob) (volatile bool) {
 
 	need := &it.Shape.Need
 	wide := math.Pow(float64(max(need.GPUs*need.Nodes, 1)), e.cfg.Width)
-	j.baseKey = j.lasts.Hours() / wide / max(j.value, 1e-9)
+	j.baseKey = j.lasts.Hours() / wide / float64(max(j.value, 1e-9))
 
 	return volatile
 }
@@ -200,7 +202,7 @@ func (e *engine) reference(s *shape) float64 {
 	}
 
 	if weakest == 0 && len(e.view.Offers) > 0 {
-		weakest = e.policy.catalogue.fit(&s.Match.Need).SlowestTFLOPS() / float64(max(s.Match.Need.GPUs, 1))
+		weakest = e.policy.catalogue.Fit(&s.Match.Need).SlowestTFLOPS() / float64(max(s.Match.Need.GPUs, 1))
 	}
 
 	s.baseSpeed, s.baseKnown = weakest, true

@@ -14,6 +14,7 @@ import (
 	"trainyard/internal/fleet"
 	"trainyard/internal/id"
 	"trainyard/internal/job"
+	"trainyard/internal/money"
 	"trainyard/internal/place"
 	"trainyard/internal/place/rules"
 	"trainyard/internal/queue"
@@ -41,6 +42,7 @@ type yard struct {
 	usage    map[id.User]float64
 	projects map[id.Project]float64
 	limits   *place.Limits
+	most     place.NodeLimit
 	data     *dataset.Catalogue
 	began    map[id.Job]time.Time
 	last     uint64
@@ -170,6 +172,7 @@ func (y *yard) view() *place.View {
 		Offers:       y.offers,
 		Leases:       y.leases,
 		Limits:       y.limits,
+		NodeLimit:    y.most,
 		Data:         y.data,
 		Usage:        y.usage,
 		ProjectUsage: y.projects,
@@ -189,7 +192,7 @@ func limitsOf(owner id.User, a tenant.Allowance) *place.Limits {
 
 // dataAt is a dataset that is at a place, and takes so long and costs so much to bring
 // to the other side.
-func dataAt(name id.Dataset, at job.Place, takes time.Duration, costs float64) *dataset.Catalogue {
+func dataAt(name id.Dataset, at job.Place, takes time.Duration, costs money.PerGB) *dataset.Catalogue {
 	const size = 1e12
 	roads := dataset.Network{PerGB: costs / 1000}
 	if takes > 0 {
@@ -216,16 +219,52 @@ func (y *yard) plan(t failer) place.Plan {
 	}
 
 	for _, h := range p.Provisions {
-		if h.Reason == "" || h.Count < 1 || math.IsNaN(h.Cost) || h.Cost < 0 {
+		if h.Reason == "" || h.Count < 1 || math.IsNaN(float64(h.Cost)) || h.Cost < 0 {
 			t.Fatalf("provision without reason, count or cost: %+v", h)
 		}
 	}
+
+	provisionsWithin(t, v, p)
 
 	if !p.WakeAt.IsZero() && !p.WakeAt.After(y.now) {
 		t.Fatalf("the policy wants to be asked again at %s, which is not later than %s", p.WakeAt, y.now)
 	}
 
 	return p
+}
+
+// provisionsWithin checks that the parts of a plan together stay within the limits on nodes and the
+// allowances of the view.
+func provisionsWithin(t failer, v *place.View, p place.Plan) {
+	total, offers := 0, map[string]int{}
+	type use struct {
+		nodes int
+		money money.Amount
+	}
+
+	users := map[id.User]use{}
+	for _, h := range p.Provisions {
+		total += h.Count
+		offers[h.Offer] += h.Count
+
+		u := users[h.Item.User]
+		u.nodes, u.money = u.nodes+h.Count, u.money+h.Cost
+		users[h.Item.User] = u
+
+		if a := v.Allow(h.Item); u.nodes > a.Nodes || u.money > a.Money || a.NoProvisioning {
+			t.Fatalf("%d nodes for %v are provisioned for %s, who may have %+v", u.nodes, u.money, h.Item.User, a)
+		}
+	}
+
+	if v.NodeLimit.Max > 0 && total > 0 && v.NodeLimit.InUse+total > v.NodeLimit.Max {
+		t.Fatalf("%d nodes are provisioned, and the limit is %+v", total, v.NodeLimit)
+	}
+
+	for _, o := range v.Offers {
+		if o.MaxNodes > 0 && offers[o.Name] > o.MaxNodes {
+			t.Fatalf("%d nodes of %s are provisioned, and there may be %d more", offers[o.Name], o.Name, o.MaxNodes)
+		}
+	}
 }
 
 // round asks the policy and does what it says. What is provisioned joins when it has booted.
@@ -427,6 +466,8 @@ func drawYard(t *rapid.T) *yard {
 		y.offer("aws/h100x8", 8, h100(), 50, 4*time.Minute)
 		spot := y.offer("aws/a100/spot", 1, a100(), 1.2, 3*time.Minute)
 		spot.Spot, spot.LossRate = true, 0.05
+		spot.MaxNodes = rapid.IntRange(0, 2).Draw(t, "most of one offer")
+		y.most = place.NodeLimit{Max: rapid.IntRange(0, 3).Draw(t, "most nodes")}
 	}
 
 	return y

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	"trainyard/internal/money"
 	"trainyard/internal/place"
 	"trainyard/internal/place/timeline"
 	"trainyard/internal/provision"
@@ -13,15 +14,16 @@ import (
 
 // option is one way to run a job.
 type option struct {
-	pool         *timeline.Pool
+	pool         *timeline.Pool   // of its nodes; of the slowest if they are of several
+	mix          []*timeline.Pool // the pools of its nodes if they are of several
 	rooms        []int32
 	gpus         int           // on each node
 	startsIn     time.Duration // until nodes that are there become free; 0 for idle and for provisioned ones
 	readyIn      time.Duration // until it computes: startsIn, boot, set-up and staging of data
 	runs         time.Duration
-	marginalCost float64           // what is paid only because the job runs there
-	ledgerCost   float64           // what the ledger will charge the job
-	score        float64           // marginal cost, and time at what it is worth; less is better
+	marginalCost money.Amount      // what is paid only because the job runs there
+	ledgerCost   money.Amount      // what the ledger will post for the job
+	score        money.Amount      // marginal cost, and time at what it is worth; less is better
 	offer        *provision.Option // to be provisioned; nil for nodes that are there
 	nodes        int               // of the offer
 	stops        []*place.Running  // jobs that are preempted for it
@@ -34,8 +36,8 @@ func (o *option) provisions() bool { return o.offer != nil }
 // done returns when the job would be done, counted from now.
 func (o *option) done() time.Duration { return o.readyIn + o.runs }
 
-// options lists the ways to run a job, the best first: on each pool the soonest, and the
-// best offer.
+// options lists the ways to run a job, the best first: on each pool the soonest, for gangs
+// also across pools, and the best offer.
 func (e *engine) options(j *queuedJob, s *shape) []option {
 	a := e.allowance(j)
 	if a.HoldReason != "" {
@@ -48,9 +50,12 @@ func (e *engine) options(j *queuedJob, s *shape) []option {
 
 	j.provisionedIn = 0
 	if canProvision {
-		provisioning.barredBy = barred(a, &provisioning)
-		if provisioning.barredBy == "" && !j.costSensitive {
+		provisioning.barredBy = e.barred(j, a, &provisioning)
+		switch {
+		case provisioning.barredBy == "" && !j.costSensitive:
 			limit, j.provisionedIn = e.limit(j, &provisioning), provisioning.readyIn
+		case provisioning.barredBy != "" && e.claims.Any():
+			e.wakeAt(e.view.Now.Add(time.Second)) // the next plan knows what is really left
 		}
 	}
 
@@ -69,6 +74,12 @@ func (e *engine) options(j *queuedJob, s *shape) []option {
 		} else {
 			list = list[:len(list)-1]
 		}
+	}
+
+	if s.Match.Need.Nodes > 1 && len(s.Able) > 1 {
+		alike := len(list)
+		list = e.mixed(j, s, list, limit, full)
+		now = now || slices.ContainsFunc(list[alike:], func(o option) bool { return o.startsIn == 0 })
 	}
 
 	if !now {
@@ -158,10 +169,15 @@ func (e *engine) widen(j *queuedJob, s *shape, o *option) {
 		}
 	}
 
-	if most > o.gpus {
-		if d := e.takes(j, o.pool, most, need.Nodes, s); d < o.runs {
-			o.gpus, o.runs = most, d
-		}
+	if most <= o.gpus {
+		return
+	}
+
+	runs := time.Duration(0)
+	o.pools(func(p *timeline.Pool) { runs = max(runs, e.takes(j, p, most, need.Nodes, s)) })
+
+	if runs < o.runs {
+		o.gpus, o.runs = most, runs
 	}
 }
 
@@ -198,15 +214,24 @@ func (e *engine) weakest(j *queuedJob, options []option) *option {
 	var found *option
 	for i := range options {
 		o := &options[i]
-		if o.provisions() || o.startsIn > 0 || e.costs.of(o.pool).rent > 0 || e.late(j, o) && !e.late(j, &options[0]) {
+		if o.provisions() || o.startsIn > 0 || e.rented(o) || e.late(j, o) && !e.late(j, &options[0]) {
 			continue
 		}
 
-		if found == nil || classRank(o) < classRank(found) || classRank(o) == classRank(found) &&
-			o.pool.TFLOPS < found.pool.TFLOPS {
+		if found == nil || weaker(o, found) {
 			found = o
 		}
 	}
 
 	return found
+}
+
+// weaker reports whether a cost-sensitive job rather takes one option than another: that of the
+// better class, then alike nodes, then slower ones.
+func weaker(a, b *option) bool {
+	return cmp.Or(
+		cmp.Compare(classRank(a), classRank(b)),
+		falseFirst(len(a.mix) > 0, len(b.mix) > 0),
+		cmp.Compare(a.pool.TFLOPS, b.pool.TFLOPS),
+	) < 0
 }

@@ -9,6 +9,7 @@ import (
 
 	"trainyard/internal/fleet"
 	"trainyard/internal/job"
+	"trainyard/internal/money"
 	"trainyard/internal/place"
 	"trainyard/internal/place/timeline"
 )
@@ -20,8 +21,13 @@ const minRun = 10 * time.Minute
 type victim struct {
 	running *place.Running
 	gpus    uint64
-	loss    float64 // money: the work that is lost, the restart, and the job's time at its value
-	next    int32   // victim of the same host: its index in the list of all, plus one; 0 for none
+	loss    money.Amount // the work that is lost, the restart, and the job's time at its value
+	next    int32        // victim of the same host: its index in the list of all, plus one; 0 for none
+}
+
+// lossPerGPU is what each of the GPUs that it holds costs.
+func (v *victim) lossPerGPU() money.Amount {
+	return v.loss.Times(1 / float64(bits.OnesCount64(v.gpus)))
 }
 
 // timeSensitive reports whether a job is time-sensitive.
@@ -40,7 +46,7 @@ func (e *engine) preempt(j *queuedJob, later *option) *option {
 		return nil
 	}
 
-	gain := j.value * later.startsIn.Hours()
+	gain := j.value.For(later.startsIn)
 	s := e.shapeOf(j)
 	var best option
 	var from *host
@@ -66,7 +72,7 @@ func (e *engine) preempt(j *queuedJob, later *option) *option {
 		}
 
 		// The victims are delayed by the run time of the job that takes their place.
-		loss += float64(count) * e.costHourValue * o.runs.Hours()
+		loss += e.costHourValue.Times(float64(count)).For(o.runs)
 		if loss > least || loss == least && (from == nil || h.room > from.room) {
 			continue
 		}
@@ -127,7 +133,7 @@ type host struct {
 	last      int32
 	pool      *timeline.Pool
 	victims   []*victim     // once sorted
-	leastLoss float64       // of its victims
+	leastLoss money.Amount  // of its victims
 	capacity  timeline.Size // free without its victims
 }
 
@@ -139,7 +145,7 @@ func (e *engine) cheapest(h *host) []*victim {
 		}
 
 		slices.SortStableFunc(h.victims, func(a, b *victim) int {
-			return cmp.Compare(a.loss/float64(bits.OnesCount64(a.gpus)), b.loss/float64(bits.OnesCount64(b.gpus)))
+			return cmp.Compare(a.lossPerGPU(), b.lossPerGPU())
 		})
 	}
 
@@ -182,7 +188,7 @@ func (e *engine) hosts() []*host {
 	of := make([]int32, len(e.view.Rooms)) // index in the list plus one
 	e.eachStoppable(func(r *place.Running, at int32, gpus uint64, takes timeline.Size) {
 		if of[at] == 0 {
-			list = append(list, host{room: at, pool: e.timeline.PoolOf(at), leastLoss: math.Inf(1),
+			list = append(list, host{room: at, pool: e.timeline.PoolOf(at), leastLoss: money.Amount(math.Inf(1)),
 				capacity: e.timeline.Free(at).Size()})
 			of[at] = int32(len(list))
 		}
@@ -301,7 +307,7 @@ func (e *engine) mayStop(j *queuedJob, r *place.Running) bool {
 // never fits. No job is preempted for one of lower priority.
 func (e *engine) victims(
 	j *queuedJob, h *host, m *fleet.Matcher, take func(*victim),
-) (loss float64, count int, ok bool) {
+) (loss money.Amount, count int, ok bool) {
 	present := e.timeline.Free(h.room)
 	usable := m.MatchingGPUs(&e.view.Rooms[h.room])
 	need := timeline.SizeOf(&m.Need)

@@ -1,11 +1,8 @@
 package rules
 
 import (
-	"time"
-
 	"trainyard/internal/fleet"
-	"trainyard/internal/humanize"
-	"trainyard/internal/job"
+	"trainyard/internal/place/ondemand"
 	"trainyard/internal/provision"
 	"trainyard/internal/tenant"
 )
@@ -23,7 +20,7 @@ func (e *engine) provisionOption(j *queuedJob, s *shape) (option, bool) {
 	}
 
 	q := e.query(j, s)
-	best, ok := e.policy.catalogue.first(&s.Match.Need, &q)
+	best, ok := e.policy.catalogue.First(&s.Match.Need, &q)
 
 	o := option{}
 	if ok {
@@ -48,47 +45,21 @@ func (e *engine) asOption(h *provision.Option) option {
 // updateOffers takes the offers of this round. Options that were computed with other offers
 // are dropped.
 func (e *engine) updateOffers() {
-	if o := e.policy.catalogue; o == nil || !o.isOf(e.view.Offers) {
-		e.policy.catalogue = newCatalogue(e.view.Offers)
+	if o := e.policy.catalogue; o == nil || !o.IsOf(e.view.Offers) {
+		e.policy.catalogue = ondemand.NewCatalogue(e.view.Offers)
 		e.backlog.dropProvisioning()
 	}
 }
 
 // query describes a job to package provision.
 func (e *engine) query(j *queuedJob, s *shape) provision.Query {
-	q := provision.Query{
-		Now: e.view.Now, Objective: job.ObjectiveBalanced, HourValue: j.value, Setup: e.cfg.Setup,
-		Run: j.lasts, BaseTFLOPS: e.reference(s) * float64(max(s.Match.Need.GPUs, 1)*s.Match.Need.Nodes),
-	}
-
-	if o := j.item.Outlook; o != nil {
-		q.CheckpointEvery = o.Every
-		q.NoSpot = !o.Resumes && j.lasts > 2*time.Hour
-		if o.Speed != nil {
-			q.Restore = time.Duration(o.Speed.Start)
-			q.RunTime = func(of *fleet.Offer, nodes, gpus int) (time.Duration, bool) {
-				return o.RemainingTime(o.Speed.On(of.GPU, of.GPUMemory).Rate(nodes*gpus, nodes))
-			}
-		}
-	}
-
-	if e.needsStaging(j) {
-		q.Stage = func(of *fleet.Offer) (time.Duration, float64) { return e.stage(j, of.Node()) }
-	}
-
-	return q
+	return ondemand.Query(e.view, j.item, ondemand.Length{
+		Lasts: j.lasts, HourValue: j.value, Setup: e.cfg.Setup, TFLOPS: e.reference(s),
+	})
 }
 
-// barred says which quota or budget forbids an option that provisions nodes, "" if none does.
-func barred(a *tenant.Allowance, o *option) string {
-	switch {
-	case a.NoProvisioning:
-		return a.LimitedBy.Money + " allows no spending on nodes"
-	case o.nodes > a.Nodes:
-		return a.LimitedBy.Nodes + " allows no more on-demand nodes"
-	case o.marginalCost > a.Money:
-		return a.LimitedBy.Money + " has " + humanize.Dollars(max(a.Money, 0)) + " left"
-	}
-
-	return ""
+// barred says which quota, budget or limit on nodes forbids an option that provisions nodes, "" if
+// none does.
+func (e *engine) barred(j *queuedJob, a *tenant.Allowance, o *option) string {
+	return ondemand.Barred(e.claims, a, &j.item.Shape.Need, o.offer, o.marginalCost)
 }

@@ -193,7 +193,7 @@ func TestWhatIsProvisionedForIsReckoned(t *testing.T) {
 	y.offer("a100", 1, a100(), 2, 3*time.Minute)
 	it := y.submit(want{gpus: 1, lasts: time.Hour, objective: job.ObjectiveTime})
 	h := provisioned(y.plan(t), it)
-	if h == nil || math.Abs(h.Cost-3) > 1e-6 { // half an hour until it works, and an hour
+	if h == nil || math.Abs(float64(h.Cost-3)) > 1e-6 { // half an hour until it works, and an hour
 		t.Errorf("the provision is %+v, want $3.00", h)
 	}
 }

@@ -2,12 +2,15 @@ package rules
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
 	"trainyard/internal/fleet"
 	"trainyard/internal/humanize"
-	"trainyard/internal/job"
+	"trainyard/internal/money"
+	"trainyard/internal/place/ondemand"
+	"trainyard/internal/place/timeline"
 )
 
 // clockTime writes a time of day in UTC, with the date if it is another day.
@@ -18,17 +21,7 @@ func (e *engine) clockTime(d time.Duration) string {
 // describeOption names what a job would have.
 func (e *engine) describeOption(o *option) string {
 	if o.provisions() {
-		f := o.offer.Offer
-		name := f.Name
-		if f.GPUs > 0 {
-			name = fmt.Sprintf("%s (%s)", f.Name, humanize.GPUs(f.GPUs, f.GPU, f.GPUMemory))
-		}
-
-		if o.offer.Nodes > 1 {
-			return fmt.Sprintf("%d of %s", o.offer.Nodes, name)
-		}
-
-		return name
+		return ondemand.Describe(o.offer)
 	}
 
 	if gpus := o.gpuWords(); gpus != "" {
@@ -50,12 +43,28 @@ func (e *engine) nodeWords(o *option) string {
 
 // gpuWords names the GPUs that an option has on each node, "" if none.
 func (o *option) gpuWords() string {
-	g := o.pool.Sample.Node.Inventory.GPUs
-	if len(g) == 0 || o.gpus == 0 {
+	if o.gpus == 0 {
 		return ""
 	}
 
-	return humanize.GPUs(o.gpus, g[0].Model, g[0].Memory)
+	var kinds []string
+	o.pools(func(p *timeline.Pool) {
+		if words := gpusOf(p, o.gpus); words != "" && !slices.Contains(kinds, words) {
+			kinds = append(kinds, words)
+		}
+	})
+
+	return strings.Join(kinds, " or ")
+}
+
+// gpusOf names so many GPUs of a pool, "" if it has none.
+func gpusOf(p *timeline.Pool, count int) string {
+	g := p.Sample.Node.Inventory.GPUs
+	if len(g) == 0 {
+		return ""
+	}
+
+	return humanize.GPUs(count, g[0].Model, g[0].Memory)
 }
 
 // basis is how it is known how long a job takes.
@@ -80,21 +89,7 @@ func (j *queuedJob) basedOn() string {
 }
 
 // objective is how a job is called by what it cares about.
-func objective(j *queuedJob) string {
-	if j.item.Spec == nil {
-		return "balanced"
-	}
-
-	switch j.item.Spec.Objective {
-	case job.ObjectiveTime:
-		return "time-sensitive"
-	case job.ObjectiveCost:
-		return "cost-sensitive"
-	case job.ObjectiveBalanced:
-	}
-
-	return "balanced"
-}
+func objective(j *queuedJob) string { return ondemand.Objective(j.item) }
 
 // whyHere says why a job starts where it does, as in
 // "l-strong (local, idle): 1× A100, est. finish 06:00 UTC, est. cost $0.81".
@@ -110,7 +105,7 @@ func (e *engine) whyHere(j *queuedJob, o *option, all []option) string {
 	}
 
 	b := strings.Builder{}
-	fmt.Fprintf(&b, "%s (%s, %s): ", e.nodeWords(o), className(o.pool.Class), state)
+	fmt.Fprintf(&b, "%s (%s, %s): ", e.nodeWords(o), o.classWords(), state)
 	if gpus := o.gpuWords(); gpus != "" {
 		b.WriteString(gpus + ", ")
 	}
@@ -118,6 +113,20 @@ func (e *engine) whyHere(j *queuedJob, o *option, all []option) string {
 	b.WriteString(e.because(j, o, all))
 
 	return b.String()
+}
+
+// classWords names the classes of an option's nodes.
+func (o *option) classWords() string {
+	var names []string
+	for _, c := range fleet.Classes() {
+		has := false
+		o.pools(func(p *timeline.Pool) { has = has || p.Class == c })
+		if has {
+			names = append(names, className(c))
+		}
+	}
+
+	return humanize.List(names...)
 }
 
 func className(c fleet.Class) string {
@@ -145,7 +154,18 @@ func (e *engine) estimate(o *option) string {
 // because says what decided for an option, against the next best.
 func (e *engine) because(j *queuedJob, o *option, all []option) string {
 	text := e.estimate(o)
-	if j.costSensitive && !o.provisions() && e.costs.of(o.pool).rent == 0 {
+	if len(o.mix) > 0 {
+		text += "; unlike nodes, at the speed of the slowest"
+		if words := gpusOf(o.pool, o.gpus); words != "" && o.gpus > 0 {
+			text += " (" + words + ")"
+		}
+	}
+
+	if j.costSensitive && e.isWeakest(j, o, all) {
+		if len(o.rooms) > 1 {
+			return text + "; slowest idle nodes that suffice (cost-sensitive job)"
+		}
+
 		return text + "; slowest idle node that suffices (cost-sensitive job)"
 	}
 
@@ -153,7 +173,7 @@ func (e *engine) because(j *queuedJob, o *option, all []option) string {
 	if next == nil {
 		return text
 	}
-	if next.provisions() && !o.provisions() && e.costs.of(o.pool).rent > 0 {
+	if next.provisions() && !o.provisions() && e.rented(o) {
 		return text // a provisioned node is not compared with provisioning another
 	}
 
@@ -168,10 +188,26 @@ func (e *engine) because(j *queuedJob, o *option, all []option) string {
 	return fmt.Sprintf("%s; alternative: %s, %s (%s job)", text, other, e.estimate(next), objective(j))
 }
 
+// isWeakest reports whether an option is the one that a cost-sensitive job takes first.
+func (e *engine) isWeakest(j *queuedJob, o *option, all []option) bool {
+	if o.provisions() || o.startsIn > 0 || len(o.stops) > 0 {
+		return false
+	}
+
+	found := e.weakest(j, all)
+
+	return found != nil && found.sameNodes(o)
+}
+
+// sameNodes reports whether two options on nodes that are there are on the same pools.
+func (o *option) sameNodes(other *option) bool {
+	return o.pool == other.pool && (len(o.mix) > 0) == (len(other.mix) > 0)
+}
+
 func (e *engine) nextBest(o *option, all []option) *option {
 	for i := range all {
 		if &all[i] != o && all[i].barredBy == "" && (all[i].provisions() || len(o.rooms) == 0 ||
-			all[i].pool != o.pool) {
+			!all[i].sameNodes(o)) {
 			return &all[i]
 		}
 	}
@@ -181,17 +217,14 @@ func (e *engine) nextBest(o *option, all []option) *option {
 
 // whyProvision says why nodes are provisioned for a job.
 func (e *engine) whyProvision(j *queuedJob, o *option) string {
-	text := fmt.Sprintf("provisions %s: est. finish %s, est. cost %s",
-		e.describeOption(o), e.clockTime(o.done()), humanize.Dollars(o.marginalCost))
-	if len(e.shapeOf(j).Able) == 0 {
-		return text + "; no node of the yard can run it"
-	}
+	h := *o.offer // it may have been computed in an earlier round
+	h.Finish = e.view.Now.Add(o.done())
 
-	return fmt.Sprintf("%s; waiting for a node of the yard would cost more (%s job)", text, objective(j))
+	return ondemand.Reason(e.view, j.item, &h)
 }
 
 // whyStop says why a job is preempted for another.
-func (e *engine) whyStop(j *queuedJob, v *victim, gain float64) string {
+func (e *engine) whyStop(j *queuedJob, v *victim, gain money.Amount) string {
 	who := "which is time-sensitive and would wait longer"
 	if !timeSensitive(j) {
 		who = "whose owner is within their quota, while this job runs on borrowed GPUs"

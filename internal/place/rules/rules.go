@@ -27,7 +27,9 @@ import (
 	"time"
 
 	"trainyard/internal/job"
+	"trainyard/internal/money"
 	"trainyard/internal/place"
+	"trainyard/internal/place/ondemand"
 	"trainyard/internal/place/timeline"
 	"trainyard/internal/queue"
 )
@@ -35,7 +37,7 @@ import (
 // Config is what an operator can set.
 type Config struct {
 	// Value is what an hour of a job's time is worth in money, by objective.
-	Value map[job.Objective]float64
+	Value map[job.Objective]money.PerHour
 	// Patience is how long a cost-sensitive job waits for a node that is paid for
 	// anyway before one is provisioned for it.
 	Patience time.Duration
@@ -55,9 +57,10 @@ type Config struct {
 
 // Defaults returns the configuration that is used where nothing is set.
 func Defaults() Config {
+	t := ondemand.Standard()
+
 	return Config{
-		Value:    map[job.Objective]float64{job.ObjectiveTime: 50, job.ObjectiveBalanced: 2, job.ObjectiveCost: 0.05},
-		Patience: 24 * time.Hour, Ageing: 48 * time.Hour, Preempt: true, Width: 1, Guess: time.Hour, Setup: 0,
+		Value: t.Value, Patience: t.Patience, Ageing: t.Ageing, Preempt: true, Width: 1, Guess: t.Guess, Setup: t.Setup,
 		Visits: 1 << 16,
 	}
 }
@@ -66,9 +69,9 @@ func Defaults() Config {
 // apart from the patiences it changes no plan.
 type Policy struct {
 	cfg       Config
-	patiences patiences
+	patiences ondemand.Patiences
 	rounds    uint64
-	catalogue *catalogue
+	catalogue *ondemand.Catalogue
 	timeline  timeline.Timeline
 	costs     costModel
 	backlog   backlog
@@ -77,6 +80,7 @@ type Policy struct {
 	// would otherwise allocate these lists for each. Nothing in it outlives a round.
 	scratch struct {
 		options []option // of the current job
+		members []member // of the current gang
 		hosts   []host   // of this round
 		victims []victim // on these hosts
 	}
@@ -89,7 +93,7 @@ var (
 
 // New returns the policy.
 func New(cfg Config) *Policy {
-	return &Policy{cfg: cfg, patiences: patiences{byNumber: map[uint64]patience{}}}
+	return &Policy{cfg: cfg}
 }
 
 // Name is what the policy is called in the configuration.
@@ -145,6 +149,7 @@ func (p *Policy) Options(v *place.View, it *queue.Item) []place.Option {
 func (p *Policy) tidyUp() {
 	p.timeline.Forget()
 	clear(p.scratch.options[:cap(p.scratch.options)])
+	clear(p.scratch.members[:cap(p.scratch.members)])
 	clear(p.scratch.hosts)
 	clear(p.scratch.victims)
 }

@@ -15,6 +15,7 @@ import (
 	"trainyard/internal/fleet"
 	"trainyard/internal/id"
 	"trainyard/internal/job"
+	"trainyard/internal/money"
 	"trainyard/internal/place"
 	"trainyard/internal/place/rules"
 	"trainyard/internal/queue"
@@ -235,13 +236,18 @@ func (l *life) offersChange(t *rapid.T) {
 	for _, o := range l.all {
 		if !none && rapid.IntRange(0, 3).Draw(t, "offered") > 0 {
 			o.Hourly = job.Money(float64(o.Hourly) * rapid.Float64Range(0.2, 3).Draw(t, "dearer"))
+			o.MaxNodes = rapid.IntRange(0, 3).Draw(t, "most of it")
 			l.offers = append(l.offers, o)
 		}
 	}
 
+	l.most = place.NodeLimit{
+		Max: rapid.IntRange(0, 4).Draw(t, "most nodes"), InUse: rapid.IntRange(0, 4).Draw(t, "in use"),
+	}
+
 	if rapid.IntRange(0, 3).Draw(t, "tariff") == 0 {
 		l.tariff = &fleet.Tariff{
-			Energy: rapid.Float64Range(0, 1).Draw(t, "energy"),
+			Energy: money.PerKWh(rapid.Float64Range(0, 1).Draw(t, "energy")),
 			Nodes:  []fleet.NodePrice{{Watts: []float64{300, 600, 900}}},
 		}
 	}
@@ -277,7 +283,11 @@ func (l *life) limitsChange(t *rapid.T) {
 	case 1:
 		a := tenant.Unlimited()
 		a.NoProvisioning = rapid.Bool().Draw(t, "no rent")
-		a.Nodes, a.Money = rapid.IntRange(0, 2).Draw(t, "provisioned"), rapid.Float64Range(0, 20).Draw(t, "money")
+		a.Nodes, a.Money = rapid.IntRange(0, 2).Draw(t, "provisioned"), money.Amount(rapid.Float64Range(0, 20).Draw(t, "money"))
+		if rapid.Bool().Draw(t, "limit on GPUs") {
+			a.Ceiling = rapid.IntRange(0, 8).Draw(t, "ceiling")
+		}
+
 		if rapid.IntRange(0, 3).Draw(t, "hold") == 0 {
 			a.HoldReason = "enough for today"
 		}

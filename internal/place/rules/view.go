@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"trainyard/internal/fleet"
+	"trainyard/internal/money"
 	"trainyard/internal/place"
 	"trainyard/internal/tenant"
 )
@@ -13,10 +14,26 @@ import (
 // allowance is what a job may still take by its owner's and its project's limits.
 func (e *engine) allowance(j *queuedJob) *tenant.Allowance {
 	if e.view.Limits != nil {
-		e.allow = e.view.Allow(j.item)
+		e.allow = e.claims.Allow(j.item)
 	}
 
 	return &e.allow
+}
+
+// overQuota reports whether a job may not have as many GPUs as it needs now. Nodes are not kept for
+// it: if it starts, the yard holds it back until its owner uses less.
+func (e *engine) overQuota(j *queuedJob) bool {
+	if e.view.Limits == nil {
+		return false
+	}
+
+	need := &j.item.Shape.Need
+	over := need.GPUs*need.Nodes > e.allowance(j).Ceiling
+	if over && e.claims.Any() {
+		e.wakeAt(e.view.Now.Add(time.Second)) // the next plan knows what is really left
+	}
+
+	return over
 }
 
 // needsStaging reports whether data must be copied to where a job runs.
@@ -25,7 +42,7 @@ func (e *engine) needsStaging(j *queuedJob) bool {
 }
 
 // stage returns how long it takes to copy a job's data to a node, and what that costs.
-func (e *engine) stage(j *queuedJob, n *fleet.Node) (time.Duration, float64) {
+func (e *engine) stage(j *queuedJob, n *fleet.Node) (time.Duration, money.Amount) {
 	if e.view.Data == nil {
 		return 0, 0
 	}

@@ -45,37 +45,21 @@ func (t *Timeline) Reserved(at int32) bool {
 // wide jobs.
 func (t *Timeline) FitNow(q *Request, p *Pool) []int32 {
 	need := &q.Shape.Match.Need
-	first := q.Tightest || need.Nodes > 1
-	var found []int32
+	if q.Tightest || need.Nodes > 1 {
+		return t.FitNowAcross(q, p)
+	}
 
 	best, least, compared := int32(-1), Never, 0
 
 	for gpus := need.GPUs; gpus < len(p.free); gpus++ {
-		list := p.free[gpus]
-		for i := 0; i < len(list); i++ {
-			at := list[i]
-			if bits.OnesCount64(t.open[at].GPUs) != gpus { // the plan has changed its free GPUs since it was listed
-				list = slices.Delete(list, i, i+1)
-				p.free[gpus] = list
-				t.shifts++
+		for i := 0; i < len(p.free[gpus]); i++ {
+			at := p.free[gpus][i]
+			if t.dropStale(p, gpus, i) {
 				i--
-
 				continue
 			}
 
-			if slices.Contains(found, at) { // listed twice: it was taken and vacated
-				continue
-			}
 			if !t.fits(q, at) {
-				continue
-			}
-
-			if first {
-				found = append(found, at)
-				if len(found) == need.Nodes {
-					return found
-				}
-
 				continue
 			}
 
@@ -99,6 +83,50 @@ func (t *Timeline) FitNow(q *Request, p *Pool) []int32 {
 	}
 
 	return t.single(best)
+}
+
+// FitNowAcross is FitNow for a job that may have rooms of several pools: it takes as many as
+// it can of the first pool, then of the next, in each the rooms with the fewest GPUs free
+// first.
+func (t *Timeline) FitNowAcross(q *Request, pools ...*Pool) []int32 {
+	need := &q.Shape.Match.Need
+	var found []int32
+
+	for _, p := range pools {
+		for gpus := need.GPUs; gpus < len(p.free); gpus++ {
+			for i := 0; i < len(p.free[gpus]); i++ {
+				at := p.free[gpus][i]
+				if t.dropStale(p, gpus, i) {
+					i--
+					continue
+				}
+
+				if slices.Contains(found, at) || !t.fits(q, at) { // it is listed twice if it was taken and vacated
+					continue
+				}
+
+				found = append(found, at)
+				if len(found) == need.Nodes {
+					return found
+				}
+			}
+		}
+	}
+
+	return nil
+}
+
+// dropStale removes the i-th room of a list if the plan has changed its free GPUs since it was
+// listed, and reports whether it did.
+func (t *Timeline) dropStale(p *Pool, gpus, i int) bool {
+	if bits.OnesCount64(t.open[p.free[gpus][i]].GPUs) == gpus {
+		return false
+	}
+
+	p.free[gpus] = slices.Delete(p.free[gpus], i, i+1)
+	t.shifts++
+
+	return true
 }
 
 // maxCompared bounds how many rooms FitNow compares for one job.

@@ -33,6 +33,9 @@ func newPool(index int, r *fleet.Room) *Pool {
 	return p
 }
 
+// HasGPUs reports whether its nodes have GPUs.
+func (p *Pool) HasGPUs() bool { return len(p.Sample.Node.Inventory.GPUs) > 0 }
+
 // begin resets the fields of the last round.
 func (p *Pool) begin(sample *fleet.Room) {
 	clear(p.changed)

@@ -11,6 +11,7 @@ type candidate struct {
 	at      int32
 	when    time.Duration
 	spare   int // GPUs that remain free at that time
+	pool    int // index of its pool in the search
 	profile *profile
 }
 
@@ -22,7 +23,7 @@ func (c *candidate) compare(o *candidate) int {
 // from now until then. It returns nil and Never if the job cannot start by latest.
 func (t *Timeline) Earliest(q *Request, p *Pool, latest time.Duration) ([]int32, time.Duration) {
 	if q.Shape.Match.Need.Nodes > 1 {
-		return t.earliestGang(q, p, latest)
+		return t.EarliestAcross(q, latest, p)
 	}
 
 	return t.earliestSingle(q, p, latest)
@@ -30,7 +31,10 @@ func (t *Timeline) Earliest(q *Request, p *Pool, latest time.Duration) ([]int32,
 
 // earliestSingle finds the room that is free soonest for a job on one node.
 func (t *Timeline) earliestSingle(q *Request, p *Pool, latest time.Duration) ([]int32, time.Duration) {
-	list := t.nearest(q, p, latest, 1)
+	t.candidates = t.candidates[:0]
+	t.nearest(q, p, latest, 1)
+
+	list := t.candidates
 	best := -1
 	for i := range list {
 		if list[i].when == 0 { // free now, but FitNow did not take it
@@ -49,11 +53,22 @@ func (t *Timeline) earliestSingle(q *Request, p *Pool, latest time.Duration) ([]
 	return t.single(list[best].at), list[best].when
 }
 
-// earliestGang finds the first time at which enough rooms for a job on several nodes are free
-// together.
-func (t *Timeline) earliestGang(q *Request, p *Pool, latest time.Duration) ([]int32, time.Duration) {
+// EarliestAcross is Earliest for a job on several nodes that may have rooms of several pools: it
+// finds the first time at which enough rooms are free together. Of those that are free then, it
+// takes as many as it can of the first pool, then of the next.
+func (t *Timeline) EarliestAcross(q *Request, latest time.Duration, pools ...*Pool) ([]int32, time.Duration) {
 	nodes, takes := q.Shape.Match.Need.Nodes, q.Shape.Takes
-	list := t.nearest(q, p, latest, nodes)
+
+	t.candidates = t.candidates[:0]
+	for i, p := range pools {
+		first := len(t.candidates)
+		t.nearest(q, p, latest, nodes)
+		for k := first; k < len(t.candidates); k++ {
+			t.candidates[k].pool = i
+		}
+	}
+
+	list := t.candidates
 	if len(list) < nodes {
 		return nil, Never
 	}
@@ -62,6 +77,10 @@ func (t *Timeline) earliestGang(q *Request, p *Pool, latest time.Duration) ([]in
 		return cmp.Or(cmp.Compare(a.when, b.when), cmp.Compare(a.at, b.at))
 	})
 	when := max(list[nodes-1].when, time.Nanosecond)
+
+	if len(pools) > 1 {
+		slices.SortStableFunc(list, func(a, b candidate) int { return cmp.Compare(a.pool, b.pool) })
+	}
 
 	for range maxGangTries {
 		var rooms []int32
@@ -92,14 +111,13 @@ func (t *Timeline) earliestGang(q *Request, p *Pool, latest time.Duration) ([]in
 	return nil, Never
 }
 
-// maxGangTries bounds the number of times at which earliestGang tries to find enough rooms.
+// maxGangTries bounds the number of times at which EarliestAcross tries to find enough rooms.
 const maxGangTries = 64
 
-// nearest returns candidates for the soonest start of a job: all rooms that this plan has changed,
-// and the first count of the others. Rooms without plans only gain free GPUs as time passes, so the
+// nearest adds candidates for the soonest start of a job: all rooms that this plan has changed, and
+// the first count of the others. Rooms without plans only gain free GPUs as time passes, so the
 // schedule of the pool has them in the right order.
-func (t *Timeline) nearest(q *Request, p *Pool, latest time.Duration, count int) []candidate {
-	t.candidates = t.candidates[:0]
+func (t *Timeline) nearest(q *Request, p *Pool, latest time.Duration, count int) {
 	soonest := latest
 	for _, x := range p.changed {
 		when := t.consider(q, p, x, soonest)
@@ -109,8 +127,6 @@ func (t *Timeline) nearest(q *Request, p *Pool, latest time.Duration, count int)
 	}
 
 	t.nearestUnchanged(q, p, latest, count)
-
-	return t.candidates
 }
 
 // consider adds a room to the candidates and returns when the job could start there, Never if not
@@ -132,7 +148,7 @@ func (t *Timeline) consider(q *Request, p *Pool, x *roomPlan, latest time.Durati
 	when := profile.earliest(takes, q.Lasts, latest)
 	if when != Never {
 		spare := profile.at(when).GPUs - takes.GPUs
-		t.candidates = append(t.candidates, candidate{x.room, when, spare, profile})
+		t.candidates = append(t.candidates, candidate{at: x.room, when: when, spare: spare, profile: profile})
 	}
 
 	return when

@@ -149,3 +149,60 @@ func TestARoomOfAnotherJobIsClosed(t *testing.T) {
 		t.Errorf("the room is not given: %v", got)
 	}
 }
+
+// TestAcrossPoolsIsAsInOnePool: a gang that may use all pools starts when it would if all nodes
+// were of one pool.
+func TestAcrossPoolsIsAsInOnePool(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		alike := drawTable(t)
+		for i := range rapid.IntRange(0, 6).Draw(t, "holds") {
+			drawHold(t, alike, i)
+		}
+
+		unlike := fleet.NewTable()
+		rooms := alike.Rooms()
+		for i := range rooms {
+			n := *rooms[i].Node
+			n.Inventory.GPUs = slices.Clone(n.Inventory.GPUs)
+			model := rapid.SampledFrom([]string{"A100", "H100", "T4"}).Draw(t, "model")
+			for k := range n.Inventory.GPUs {
+				n.Inventory.GPUs[k].Model = model
+			}
+
+			unlike.Put(&n, 0)
+			for _, h := range rooms[i].Holds {
+				unlike.Book(n.ID, h)
+			}
+		}
+
+		one, several := &Timeline{}, &Timeline{}
+		one.Update(Snapshot{Now: start, Rooms: alike.Rooms(), Guess: time.Hour})
+		several.Update(Snapshot{Now: start, Rooms: unlike.Rooms(), Guess: time.Hour})
+
+		for range rapid.IntRange(1, 4).Draw(t, "gangs") {
+			gpus, nodes := rapid.IntRange(1, 4).Draw(t, "needs"), rapid.IntRange(2, 3).Draw(t, "on")
+			lasts := time.Duration(rapid.IntRange(1, 120).Draw(t, "lasts")) * time.Minute
+			a, b := request(one, gpus, nodes, lasts), request(several, gpus, nodes, lasts)
+			if len(a.Shape.Able) == 0 {
+				continue
+			}
+
+			alikeNow, unlikeNow := one.FitNow(a, a.Shape.Able[0]), several.FitNowAcross(b, b.Shape.Able...)
+			if (alikeNow == nil) != (unlikeNow == nil) {
+				t.Fatalf("in one pool it fits now on %v, across pools on %v", alikeNow, unlikeNow)
+			}
+
+			want, when := one.Earliest(a, a.Shape.Able[0], Never)
+			got, at := several.EarliestAcross(b, Never, b.Shape.Able...)
+			if len(want) != len(got) || when != at {
+				t.Fatalf("in one pool it starts on %v in %s, across pools on %v in %s", want, when, got, at)
+			}
+
+			for _, room := range want { // the plan must be the same in both
+				one.Reserve(room, when, a.Shape.Takes, lasts)
+				several.Reserve(room, when, b.Shape.Takes, lasts)
+			}
+		}
+	})
+}

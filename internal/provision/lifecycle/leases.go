@@ -215,6 +215,17 @@ func (l *Leases) Provision(now time.Time, w Request) ([]*fleet.Lease, error) {
 		)
 	}
 
+	if held := l.CountOf(w.Offer.Name); w.Offer.MaxNodes > 0 && held+w.Count > w.Offer.MaxNodes {
+		return nil, fault.New(
+			fault.OverLimit,
+			"too_many_provisioned",
+			"limit of %d nodes of %s reached, %d in use",
+			w.Offer.MaxNodes,
+			w.Offer.Name,
+			held,
+		)
+	}
+
 	gang := ""
 	if w.Count > 1 {
 		gang = fmt.Sprintf("%s-%d", w.Job, l.last+1)
@@ -264,6 +275,21 @@ func (l *Leases) Count() int {
 
 	return n
 }
+
+// CountOf counts the instances of an offer that exist or may come to exist.
+func (l *Leases) CountOf(offer string) int {
+	n := 0
+	for _, lease := range l.live {
+		if lease.Live() && lease.Offer.Name == offer {
+			n++
+		}
+	}
+
+	return n
+}
+
+// MaxNodes returns how many machines there may be at once, 0 for no limit.
+func (l *Leases) MaxNodes() int { return l.cfg.MaxNodes }
 
 // Bound is by how much a machine may outlive its lease at most: its provider must
 // list it and take the order to end it within this time, or it ends itself.

@@ -12,6 +12,7 @@ import (
 	"trainyard/internal/id"
 	"trainyard/internal/job"
 	"trainyard/internal/metric"
+	"trainyard/internal/money"
 	"trainyard/internal/store"
 )
 
@@ -38,8 +39,9 @@ type liveJob struct {
 type stretch struct {
 	forecast.Stretch
 	seq     uint64
-	started bool    // all ranks of its program have started
-	hourly  float64 // cost per hour
+	started bool // all ranks of its program have started
+	hourly  money.PerHour
+	lease   id.Lease // of the first of its nodes that was provisioned for the job
 }
 
 // note identifies an event that a program reported: kind and time.
@@ -72,10 +74,10 @@ func (w *liveJob) setRun(r job.Run, on allocation) {
 	}
 
 	if on.GPU == "" && s.GPU != "" { // its node is gone: keep what was recorded before
-		on = allocation{GPU: s.GPU, GPUs: s.GPUs, Nodes: s.Nodes, TFLOPS: s.TFLOPS, hourly: s.hourly}
+		on = allocation{GPU: s.GPU, GPUs: s.GPUs, Nodes: s.Nodes, TFLOPS: s.TFLOPS, hourly: s.hourly, lease: s.lease}
 	}
 
-	s.seq, s.hourly = r.Seq, on.hourly
+	s.seq, s.hourly, s.lease = r.Seq, on.hourly, on.lease
 	s.Stretch = forecast.Stretch{
 		Epoch:  r.Epoch,
 		GPU:    on.GPU,
@@ -99,7 +101,8 @@ type allocation struct {
 	GPU         string
 	GPUs, Nodes int
 	TFLOPS      float64 // per GPU, of the slowest
-	hourly      float64
+	hourly      money.PerHour
+	lease       id.Lease
 }
 
 // allocation returns the hardware of a run, as far as its nodes are known.
@@ -109,13 +112,17 @@ func (f *Forecaster) allocation(r *job.Run) allocation {
 	for k := range r.Ranks {
 		rank := &r.Ranks[k]
 		a.GPUs += len(rank.GPUs)
+		a.hourly += rank.Hourly // as the ledger and quotas count it
 
 		n, ok := f.nodes[rank.Node]
 		if !ok {
 			continue
 		}
 
-		a.hourly += f.hourly(&n, len(rank.GPUs))
+		if l, provisioned := f.leases[n.Lease]; provisioned && l.Job == r.Job && a.lease == "" {
+			a.lease = l.ID
+		}
+
 		for _, index := range rank.GPUs {
 			g := n.Inventory.GPU(index)
 			if g == nil {

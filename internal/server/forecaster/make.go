@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	"trainyard/internal/fleet"
 	"trainyard/internal/forecast"
 	"trainyard/internal/id"
 	"trainyard/internal/job"
@@ -58,12 +59,25 @@ func (f *Forecaster) make(ctx context.Context, due []id.Job) error {
 		return nil
 	}
 
+	began := f.Clock.Now()
+	renew := f.marketStale(began)
+
 	var stands []yardmaster.JobStatus // written by the loop, perhaps after this call has timed out
-	if err := f.Query(ctx, func(y *yardmaster.Yard) { stands = y.JobStatuses(due) }); err != nil {
+	var offers []fleet.Offer
+	err := f.Query(ctx, func(y *yardmaster.Yard) {
+		stands = y.JobStatuses(due)
+		if renew {
+			offers, _ = y.Offers(began)
+		}
+	})
+	if err != nil {
 		return err
 	}
 
-	began := f.Clock.Now()
+	if renew {
+		f.setOffers(offers)
+	}
+
 	var all []pendingForecast
 
 	var updates []yardmaster.JobForecast
@@ -77,7 +91,7 @@ func (f *Forecaster) make(ctx context.Context, due []id.Job) error {
 		}
 	}
 
-	err := f.send(ctx, updates)
+	err = f.send(ctx, updates)
 	if err != nil {
 		f.restoreNotices(all)
 	}
@@ -154,7 +168,7 @@ func (f *Forecaster) input(w *liveJob, stand *yardmaster.JobStatus, now time.Tim
 	for i := range w.runs {
 		if r := &w.runs[i]; r.started {
 			in.Runs = append(in.Runs, r.Stretch)
-			in.Hourly = r.hourly
+			in.Hourly, in.Rent = r.hourly, f.rent(r.lease, now)
 		}
 	}
 
@@ -174,11 +188,12 @@ func (f *Forecaster) input(w *liveJob, stand *yardmaster.JobStatus, now time.Tim
 
 // surroundings adds the state of the yard to the input of a forecast. The caller holds the lock.
 func (f *Forecaster) surroundings(in *forecast.Input, stand *yardmaster.JobStatus) {
-	need, m := &in.Job.Spec.Resources, f.market(in.Now)
-	in.Places = m.places(need)
+	need, m := demandOf(in.Job, stand), f.market(in.Now)
+	in.Places = m.places(&need)
 	waits := in.Job.State.Waiting()
-	if waits || in.Hourly == 0 {
-		in.Hourly = m.hourly(need)
+	if waits || len(in.Runs) == 0 {
+		in.Hourly, in.Rent.Offer, _ = m.hourly(&need)
+		in.Rent.Kept = 0
 	}
 
 	if !waits {
@@ -189,6 +204,26 @@ func (f *Forecaster) surroundings(in *forecast.Input, stand *yardmaster.JobStatu
 		s := at.Sub(in.Now).Seconds()
 		in.Wait = job.Band{Low: s / 2, Mid: s, High: 2 * s} // others may come before it, and those before it may end sooner
 	}
+}
+
+// rent returns how the nodes of a run are billed that were provisioned for its job.
+func (f *Forecaster) rent(name id.Lease, now time.Time) forecast.Rent {
+	l, live := f.leases[name]
+	if !live {
+		return forecast.Rent{}
+	}
+
+	return forecast.Rent{Offer: &l.Offer, Kept: l.PaidTime(now)}
+}
+
+// demandOf returns what a job asks for: as the yardmaster sees it, with the places that its data
+// and its quotas allow.
+func demandOf(j *job.Job, stand *yardmaster.JobStatus) demand {
+	if stand.Need.Nodes > 0 {
+		return demand{Need: stand.Need, ownNodes: stand.NoProvisioning}
+	}
+
+	return demand{Need: fleet.NeedOf(j.Spec, j.Floor, j.Avoid)}
 }
 
 // watch returns the data on which notices are based.

@@ -1,29 +1,30 @@
 package forecaster
 
 import (
-	"math"
+	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"trainyard/internal/fleet"
 	"trainyard/internal/forecast"
-	"trainyard/internal/job"
+	"trainyard/internal/ledger"
+	"trainyard/internal/money"
 )
 
-// market is the kinds of GPU that the yard has or could provision, with prices. There are few kinds however many
-// nodes there
-// are.
+// market is the kinds of node that the yard has or could provision, with prices. There are few
+// kinds however many nodes there are.
 type market struct {
-	made  time.Time
-	kinds []kind
+	made     time.Time
+	tariff   *fleet.Tariff
+	machines []machine
 }
 
-// kind is one kind of GPU at one price.
-type kind struct {
-	fleet.GPU
-	gpus   int     // per node
-	hourly float64 // price per hour of a GPU, or of a node without GPUs
-	speed  float64 // TFLOPS
+// machine is one kind of node: a node of the yard as an example, or an offer.
+type machine struct {
+	room  fleet.Room
+	offer *fleet.Offer // nil for a node of the yard
+	speed float64      // TFLOPS of one GPU
 }
 
 // marketFor is how long a survey of all nodes is used.
@@ -35,56 +36,72 @@ func (f *Forecaster) market(now time.Time) *market {
 		return f.marketView
 	}
 
-	type key struct {
-		model  string
-		memory job.Bytes
-		gpus   int
-		hourly float64
-	}
-
-	all := map[key]kind{}
+	m := &market{made: now, tariff: f.tariff}
+	table := fleet.NewTable()
+	seen := map[string]bool{}
+	offers := map[*fleet.Node]*fleet.Offer{}
 
 	for _, name := range sortedKeys(f.nodes) {
 		n := f.nodes[name]
-		if n.State != fleet.Ready || n.Lease != "" {
-			continue // a provisioned node is released when its job has ended
+		if n.Lease != "" {
+			continue // it is released when its job has ended; its offer is in the list
 		}
 
-		k := kind{gpus: len(n.Inventory.GPUs), hourly: f.hourly(&n, 1)}
-		if k.gpus > 0 {
-			k.GPU = n.Inventory.GPUs[0]
-			k.speed, _ = k.TFLOPS()
+		if key := kindOf(&n, f.tariff); !seen[key] {
+			seen[key] = true
+			table.Put(&n, 0)
 		}
-
-		all[key{k.Model, k.Memory, k.gpus, k.hourly}] = k
 	}
 
 	for i := range f.offers {
-		o := &f.offers[i]
-		k := kind{GPU: fleet.GPU{Model: o.GPU, Memory: o.GPUMemory, Peak: o.TFLOPS}, gpus: o.GPUs, speed: o.Speed(),
-			hourly: float64(o.Hourly) / 1e6 / float64(max(o.GPUs, 1))}
-		all[key{k.Model, k.Memory, k.gpus, k.hourly}] = k
+		n := f.offers[i].Node()
+		offers[n] = &f.offers[i]
+		table.Put(n, 0)
 	}
 
-	m := &market{made: now}
-	for _, k := range all {
-		m.kinds = append(m.kinds, k)
-	}
-
-	slices.SortFunc(m.kinds, func(a, b kind) int {
-		switch {
-		case a.hourly != b.hourly:
-			return less(a.hourly < b.hourly)
-		case a.Model != b.Model:
-			return less(a.Model < b.Model)
+	for _, r := range table.Rooms() {
+		one := machine{room: r, offer: offers[r.Node]}
+		if gpus := r.Node.Inventory.GPUs; len(gpus) > 0 {
+			one.speed, _ = gpus[0].TFLOPS()
 		}
 
-		return a.gpus - b.gpus
-	})
+		m.machines = append(m.machines, one)
+	}
 
 	f.marketView = m
 
 	return m
+}
+
+// marketStale reports whether the next survey would be a new one.
+func (f *Forecaster) marketStale(now time.Time) bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+
+	return f.marketView == nil || now.Sub(f.marketView.made) >= marketFor
+}
+
+// setOffers sets the offers of the next survey: those that are open now.
+func (f *Forecaster) setOffers(offers []fleet.Offer) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+
+	f.offers, f.marketView = offers, nil
+}
+
+// kindOf identifies nodes on which a job fits alike and costs the same.
+func kindOf(n *fleet.Node, t *fleet.Tariff) string {
+	var b strings.Builder
+
+	open := n.State == fleet.Ready && !n.Cordoned
+	fmt.Fprint(&b, n.Class, open, n.Inventory.CPUs, " ", n.Inventory.Memory, " ", fmt.Sprintf("%p", t.Of(n)))
+
+	for i := range n.Inventory.GPUs {
+		g := &n.Inventory.GPUs[i]
+		fmt.Fprintf(&b, "|%d %s %d %g %t", g.Index, g.Model, g.Memory, g.Peak, g.Error == "")
+	}
+
+	return b.String()
 }
 
 func less(yes bool) int {
@@ -95,81 +112,98 @@ func less(yes bool) int {
 	return 1
 }
 
-// hourly returns the price per hour of a number of GPUs of a node, for any user.
-func (f *Forecaster) hourly(n *fleet.Node, gpus int) float64 {
-	if l, provisioned := f.leases[n.Lease]; provisioned {
-		return float64(l.Offer.Hourly) / 1e6
-	}
-	if f.tariff == nil {
-		return 0
-	}
-
-	p := f.tariff.Of(n)
-	if p == nil {
-		return 0
-	}
-
-	all := len(n.Inventory.GPUs)
-	if all == 0 {
-		return f.tariff.Rate(p, 0) * 3600
-	}
-
-	return f.tariff.Rate(p, all) * 3600 * float64(gpus) / float64(all)
+// demand is what a job asks for, as prices depend on it.
+type demand struct {
+	fleet.Need
+	ownNodes bool // its quotas let it have no nodes provisioned
 }
 
-// serves reports whether nodes of this kind meet a need.
-func (k *kind) serves(need *job.Resources) bool {
-	return k.gpus >= need.GPUs.Min && (len(need.GPU) == 0 || need.GPUs.Min == 0 && need.GPUs.Max == 0 ||
-		slices.ContainsFunc(need.GPU, func(want job.GPUKind) bool { return want.Matches(k.Model, k.Memory) }))
+// matcher returns what tests machines against the demand. A price is that of a kind of node, so
+// it does not matter which single nodes the job avoids.
+func (d *demand) matcher() *fleet.Matcher {
+	need := d.Need
+	need.Avoid = ""
+
+	return fleet.NewMatcher(need)
 }
 
-// hourly returns the expected price per hour of what a job asks for: on the cheapest suitable kind,
-// 0 if none is suitable.
-func (m *market) hourly(need *job.Resources) float64 {
-	least := math.Inf(1)
-	for i := range m.kinds {
-		if k := &m.kinds[i]; k.serves(need) {
-			least = min(least, k.hourly*float64(max(need.GPUs.Min, 1)*max(need.Nodes.Min, 1)))
+// fits reports whether machines of this kind could run the job.
+func (k *machine) fits(d *demand, match *fleet.Matcher) bool {
+	if k.offer != nil && (d.ownNodes || k.offer.MaxNodes > 0 && k.offer.MaxNodes < max(d.Nodes, 1)) {
+		return false
+	}
+
+	_, ok := match.Fits(&k.room)
+
+	return ok
+}
+
+// price returns what a number of GPUs on each of some nodes of this kind costs, as the ledger
+// would post it: of a provisioned node all is paid.
+func (k *machine) price(t *fleet.Tariff, d *demand, gpus, nodes int) money.PerHour {
+	if k.offer != nil {
+		return k.offer.PerHour().Times(float64(nodes))
+	}
+
+	hold := fleet.Hold{GPUs: fleet.LowestGPUs(k.room.Sound, gpus), CPUs: d.CPUs}
+
+	return ledger.Hourly(k.room.Node, t, nil, ledger.HolderOf(&hold, "")).Times(float64(nodes))
+}
+
+// hourly returns the expected price of what a job asks for: on the cheapest nodes that could run
+// it, and the offer if they would have to be provisioned. It is not known if none could.
+func (m *market) hourly(d *demand) (least money.PerHour, offer *fleet.Offer, known bool) {
+	match := d.matcher()
+	for i := range m.machines {
+		k := &m.machines[i]
+		if !k.fits(d, match) {
+			continue
+		}
+
+		if price := k.price(m.tariff, d, d.GPUs, max(d.Nodes, 1)); !known || price < least {
+			least, offer, known = price, k.offer, true
 		}
 	}
 
-	if math.IsInf(least, 1) {
-		return 0
-	}
-
-	return least
+	return least, offer, known
 }
 
 // maxPlaces bounds the number of alternative GPUs in a forecast.
 const maxPlaces = 6
 
-// places lists alternative GPUs for a job: the cheapest of each kind, in the numbers that the job
+// places lists alternative GPUs for a job: the cheapest of each model, in the numbers that the job
 // may have, the fastest first.
-func (m *market) places(need *job.Resources) []forecast.Place {
-	if need.GPUs.Min == 0 && need.GPUs.Max == 0 {
+func (m *market) places(d *demand) []forecast.Place {
+	if d.MaxGPUs == 0 {
 		return nil
 	}
 
+	match := d.matcher()
 	var list []forecast.Place
 
-	seen := map[string]bool{}
-	for i := range m.kinds { // the cheapest first
-		k := &m.kinds[i]
-		if k.speed <= 0 || seen[k.Model] || !k.serves(need) {
+	for i := range m.machines {
+		k := &m.machines[i]
+		if k.speed <= 0 || !k.fits(d, match) {
 			continue
 		}
 
-		seen[k.Model] = true
+		for _, p := range k.places(m.tariff, d) {
+			at := slices.IndexFunc(list, func(q forecast.Place) bool { return q.GPU == p.GPU && q.GPUs == p.GPUs })
 
-		for _, gpus := range counts(need) {
-			list = append(list, forecast.Place{GPU: k.Model, GPUs: gpus, TFLOPS: k.speed, Hourly: k.hourly * float64(gpus)})
+			switch {
+			case at < 0:
+				list = append(list, p)
+			case p.Hourly < list[at].Hourly:
+				list[at] = p
+			}
 		}
 	}
 
 	slices.SortStableFunc(list, func(a, b forecast.Place) int {
 		x, y := a.TFLOPS*float64(a.GPUs), b.TFLOPS*float64(b.GPUs)
+
 		if x == y {
-			return 0
+			return strings.Compare(a.GPU, b.GPU)
 		}
 
 		return less(x > y)
@@ -178,15 +212,31 @@ func (m *market) places(need *job.Resources) []forecast.Place {
 	return list[:min(len(list), maxPlaces)]
 }
 
-// counts returns the numbers of GPUs to consider: the minimum, doubled up to the maximum.
-func counts(need *job.Resources) []int {
-	low := max(need.GPUs.Min, 1) * max(need.Nodes.Min, 1)
-	high := max(need.GPUs.Max, 1) * max(need.Nodes.Max, 1)
+// places lists the numbers of GPUs that a job could have on machines of this kind: the least that
+// it asks for, doubled up to the most.
+func (k *machine) places(t *fleet.Tariff, d *demand) []forecast.Place {
+	most := max(d.MaxNodes, d.Nodes, 1)
+	if k.offer != nil && k.offer.MaxNodes > 0 {
+		most = min(most, k.offer.MaxNodes)
+	}
 
-	list := []int{low}
-	for n := 2 * low; n <= high && len(list) < 3; n *= 2 {
-		list = append(list, n)
+	size := min(len(k.room.Node.Inventory.GPUs), d.MaxGPUs)
+	var list []forecast.Place
+
+	for gpus := max(d.GPUs, 1) * max(d.Nodes, 1); len(list) < maxCounts; gpus *= 2 {
+		nodes := max((gpus+size-1)/max(size, 1), d.Nodes, 1)
+		if nodes > most || gpus%nodes != 0 {
+			break
+		}
+
+		list = append(list, forecast.Place{
+			GPU: k.room.Node.Inventory.GPUs[0].Model, GPUs: gpus, TFLOPS: k.speed, Offer: k.offer,
+			Hourly: k.price(t, d, gpus/nodes, nodes),
+		})
 	}
 
 	return list
 }
+
+// maxCounts bounds the numbers of GPUs of one model among the places.
+const maxCounts = 3

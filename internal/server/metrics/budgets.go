@@ -119,8 +119,8 @@ func (b *budgets) of(list []standing, s tenant.Subject, l *tenant.Quota, now tim
 		measure     quota.Measure
 		limit, used float64
 	}{
-		{quota.Money, float64(l.Budget) / 1e6, total.Cost},
-		{quota.GPUHours, l.GPUHours, total.GPUSeconds / 3600},
+		{quota.Money, float64(l.Budget.Amount()), total.Cost},
+		{quota.GPUHours, l.GPUHours, total.GPUSeconds / time.Hour.Seconds()},
 	} {
 		if m.limit <= 0 || m.used < threshold*m.limit {
 			continue

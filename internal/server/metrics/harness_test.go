@@ -16,6 +16,7 @@ import (
 	"trainyard/internal/fleet"
 	"trainyard/internal/id"
 	"trainyard/internal/job"
+	"trainyard/internal/money"
 	"trainyard/internal/place"
 	"trainyard/internal/place/ordered"
 	"trainyard/internal/server/metrics"
@@ -59,7 +60,7 @@ var offer = fleet.Offer{
 
 var tariff = &fleet.Tariff{
 	Energy: 0.5,
-	Nodes:  []fleet.NodePrice{{Class: fleet.Local, Watts: []float64{100, 400, 700}, Hourly: []float64{1}}},
+	Nodes:  []fleet.NodePrice{{Class: fleet.Local, Watts: []float64{100, 400, 700}, Hourly: []money.PerHour{1}}},
 }
 
 // yard is a real yardmaster whose batches go to a board.

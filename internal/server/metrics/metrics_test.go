@@ -22,6 +22,7 @@ import (
 	"trainyard/internal/id"
 	"trainyard/internal/job"
 	"trainyard/internal/ledger"
+	"trainyard/internal/money"
 	"trainyard/internal/server/metrics"
 	"trainyard/internal/tenant"
 	"trainyard/internal/yardmaster"
@@ -608,7 +609,7 @@ func TestSavingsAndWhatTimeWasBoughtFor(t *testing.T) {
 	})
 }
 
-func savings(dollars ...float64) ledger.Changes {
+func savings(dollars ...money.Amount) ledger.Changes {
 	var out ledger.Changes
 	for _, d := range dollars {
 		out.Savings = append(out.Savings, ledger.Saving{Kind: "place", Money: ledger.NanosOf(d)})

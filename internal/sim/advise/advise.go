@@ -20,6 +20,7 @@ import (
 	"trainyard/internal/fault"
 	"trainyard/internal/fleet"
 	"trainyard/internal/humanize"
+	"trainyard/internal/money"
 	"trainyard/internal/place"
 	"trainyard/internal/sim"
 	"trainyard/internal/sim/whatif"
@@ -32,9 +33,9 @@ type Question struct {
 	Policy func(text string) (func() place.Policy, error)
 	// More are offers that the yard does not use and might: spot nodes, other GPUs.
 	ExtraOffers []fleet.Offer
-	// Prices are what an hour of one more reserved node costs by kind of GPU, as in
+	// Prices are what one more reserved node costs by kind of GPU, as in
 	// A100:80GB, where the tariff has no price.
-	Prices   map[string]float64
+	Prices   map[string]money.PerHour
 	MinJobs  int    // smallest number of jobs; 0 for the constant MinJobs
 	Seed     uint64 // of the random times at which spot nodes are reclaimed, and of the resampling
 	Parallel int    // replays at once, at least one

@@ -7,6 +7,7 @@ import (
 
 	"trainyard/internal/fleet"
 	"trainyard/internal/job"
+	"trainyard/internal/money"
 	"trainyard/internal/sim/advise"
 )
 
@@ -28,7 +29,7 @@ func twoADay(second time.Duration) *advise.History {
 func TestOneMoreReservedNodePaysWhereMuchIsProvisioned(t *testing.T) {
 	t.Parallel()
 	h := twoADay(20 * hour)
-	h.Tariff = &fleet.Tariff{Nodes: []fleet.NodePrice{{GPU: "V100", Class: fleet.Reserved, Hourly: []float64{0.5}}}}
+	h.Tariff = &fleet.Tariff{Nodes: []fleet.NodePrice{{GPU: "V100", Class: fleet.Reserved, Hourly: []money.PerHour{0.5}}}}
 	r := ask(t, advise.Question{History: h})
 
 	// A node for 20 h 5 m at $2 each day, against a node at $0.50 for all of it.
@@ -55,7 +56,7 @@ func TestOneMoreReservedNodePaysWhereMuchIsProvisioned(t *testing.T) {
 func TestOneMoreReservedNodeDoesNotPayWhereLittleIsProvisioned(t *testing.T) {
 	t.Parallel()
 	h := twoADay(hour)
-	h.Tariff = &fleet.Tariff{Nodes: []fleet.NodePrice{{GPU: "V100", Class: fleet.Reserved, Hourly: []float64{0.5}}}}
+	h.Tariff = &fleet.Tariff{Nodes: []fleet.NodePrice{{GPU: "V100", Class: fleet.Reserved, Hourly: []money.PerHour{0.5}}}}
 	a := find(t, ask(t, advise.Question{History: h}), "Reserve one more node")
 	provisioned := (1 + 5.0/60) * 28
 
@@ -79,7 +80,7 @@ func TestANodeWithoutAPriceIsReckonedAtThePriceOnDemandOrAsTold(t *testing.T) {
 
 	a = find(
 		t,
-		ask(t, advise.Question{History: twoADay(20 * hour), Prices: map[string]float64{"V100": 1.25}}),
+		ask(t, advise.Question{History: twoADay(20 * hour), Prices: map[string]money.PerHour{"V100": 1.25}}),
 		"Reserve one more node",
 	)
 

@@ -13,6 +13,7 @@ import (
 	"trainyard/internal/gpuspec"
 	"trainyard/internal/humanize"
 	"trainyard/internal/job"
+	"trainyard/internal/money"
 	"trainyard/internal/place/rules"
 	"trainyard/internal/provision"
 )
@@ -45,9 +46,9 @@ type variant struct {
 	// Of a variant with another node: the hourly price assumed for it, the source of that
 	// price, and for how long the node would have been there. Of one without a node: those
 	// of the removed node.
-	price  float64
+	price  money.PerHour
 	priced string
-	hours  float64
+	lasts  time.Duration
 	node   string // what it is: 8x A100:80GB
 }
 
@@ -162,10 +163,10 @@ func (q *Question) addReserved(v *variant, n fleet.Node, base *variant) bool {
 
 	added := Node{Node: n}
 	if v.priced != byTariff {
-		added.price = &fleet.NodePrice{Hourly: []float64{v.price}}
+		added.price = &fleet.NodePrice{Hourly: []money.PerHour{v.price}}
 	}
 
-	v.hours = q.History.span().Hours()
+	v.lasts = q.History.span()
 	v.nodes = append(v.nodes, added)
 
 	return true
@@ -174,7 +175,7 @@ func (q *Question) addReserved(v *variant, n fleet.Node, base *variant) bool {
 // priceOf returns the hourly price of a reserved node and its source: the price given in
 // the question, the tariff, the on-demand price with the discount of another reserved node,
 // or the on-demand price itself, which is an upper bound.
-func (q *Question) priceOf(n *fleet.Node, base *variant) (price float64, how string, ok bool) {
+func (q *Question) priceOf(n *fleet.Node, base *variant) (price money.PerHour, how string, ok bool) {
 	kind := kindOf(n)
 
 	for _, name := range slices.Sorted(maps.Keys(q.Prices)) {
@@ -206,20 +207,20 @@ func (q *Question) priceOf(n *fleet.Node, base *variant) (price float64, how str
 		o := &g[0].Node
 		paid := base.tariff.Rate(base.tariff.Of(o), 0)
 		if list, listed := q.onDemand(kindOf(o), len(o.Inventory.GPUs)); listed && paid > 0 && list > 0 {
-			return demand * paid / list, fmt.Sprintf("on-demand price with the discount of the reserved %s", describe(o)), true
+			discount := float64(paid / list)
+			return demand.Times(discount), fmt.Sprintf("on-demand price with the discount of the reserved %s", describe(o)), true
 		}
 	}
 
 	return demand, "on-demand price", true
 }
 
-// onDemand returns the least that an hour of such a node costs on demand.
-func (q *Question) onDemand(kind string, gpus int) (float64, bool) {
-	least, found := 0.0, false
+// onDemand returns the least that such a node costs on demand.
+func (q *Question) onDemand(kind string, gpus int) (least money.PerHour, found bool) {
 	for _, list := range [][]fleet.Offer{q.History.Offers, q.ExtraOffers} {
 		for i := range list {
 			o := &list[i]
-			if price := float64(o.Hourly) / 1e6; !o.Spot && o.GPUs == gpus && offerKind(o) == kind && (!found || price < least) {
+			if price := o.PerHour(); !o.Spot && o.GPUs == gpus && offerKind(o) == kind && (!found || price < least) {
 				least, found = price, true
 			}
 		}
@@ -272,7 +273,7 @@ func (q *Question) drops(base *variant, b *bill) (list []*variant, skipped []str
 // removeNode takes a node out of a variant.
 func (q *Question) removeNode(v *variant, n *Node, base *variant) {
 	from, to := q.History.stay(n)
-	v.price, v.hours = base.tariff.Rate(base.tariff.Of(&n.Node), 0), (to - from).Hours()
+	v.price, v.lasts = base.tariff.Rate(base.tariff.Of(&n.Node), 0), to-from
 	v.priced = byTariff
 	if base.tariff.Of(&n.Node) == nil {
 		v.priced = noPrice
@@ -456,16 +457,16 @@ func times(f float64) string {
 	return "Double"
 }
 
-// Values returns what an hour of a job's time is worth by its objective, as the text of
+// Values returns what a job's time is worth by its objective, as the text of
 // a policy says, and else as the policy rules has it.
-func Values(policy string) map[job.Objective]float64 {
+func Values(policy string) map[job.Objective]money.PerHour {
 	worth := maps.Clone(rules.Defaults().Value)
 	parts := strings.Split(policy, ":")
 	for _, part := range parts[1:] {
 		key, value, _ := strings.Cut(part, "=")
 		if f, err := strconv.ParseFloat(value, 64); err == nil && parts[0] == "rules" {
 			if _, known := worth[job.Objective(key)]; known {
-				worth[job.Objective(key)] = f
+				worth[job.Objective(key)] = money.PerHour(f)
 			}
 		}
 	}
@@ -474,7 +475,7 @@ func Values(policy string) map[job.Objective]float64 {
 }
 
 // withValues writes the text of a policy with other values of time.
-func withValues(policy string, worth map[job.Objective]float64, by float64) string {
+func withValues(policy string, worth map[job.Objective]money.PerHour, by float64) string {
 	parts := slices.DeleteFunc(strings.Split(policy, ":"), func(part string) bool {
 		key, _, _ := strings.Cut(part, "=")
 		_, is := worth[job.Objective(key)]
@@ -482,7 +483,7 @@ func withValues(policy string, worth map[job.Objective]float64, by float64) stri
 	})
 
 	for _, o := range slices.Sorted(maps.Keys(worth)) {
-		parts = append(parts, string(o)+"="+strconv.FormatFloat(worth[o]*by, 'g', -1, 64))
+		parts = append(parts, string(o)+"="+strconv.FormatFloat(float64(worth[o].Times(by)), 'g', -1, 64))
 	}
 
 	return strings.Join(parts, ":")

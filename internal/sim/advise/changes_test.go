@@ -8,6 +8,7 @@ import (
 
 	"trainyard/internal/fleet"
 	"trainyard/internal/job"
+	"trainyard/internal/money"
 	"trainyard/internal/sim/advise"
 )
 
@@ -126,7 +127,7 @@ func TestLessValueOfTimeProvisionsLess(t *testing.T) {
 
 	got := advise.Values("rules:cost=0.2:patience=2h:time=80")
 	if d := cmp.Diff(
-		map[job.Objective]float64{job.ObjectiveTime: 80, job.ObjectiveBalanced: 2, job.ObjectiveCost: 0.2},
+		map[job.Objective]money.PerHour{job.ObjectiveTime: 80, job.ObjectiveBalanced: 2, job.ObjectiveCost: 0.2},
 		got,
 	); d != "" {
 		t.Error(d)

@@ -11,6 +11,7 @@ import (
 	"trainyard/internal/humanize"
 	"trainyard/internal/id"
 	"trainyard/internal/job"
+	"trainyard/internal/money"
 	"trainyard/internal/quantile"
 )
 
@@ -74,9 +75,9 @@ func (q *Question) judge(v *variant, base, b *bill) Advice {
 	a := Advice{
 		Kind:          v.kind,
 		What:          v.what,
-		Saved:         cents((base.total() - b.total()) * scale),
+		Saved:         cents((base.total() - b.total()).Times(scale)),
 		OnDemand:      round((base.hours-b.hours)*scale, 1),
-		OnDemandCost:  cents((base.onDemandCost - b.onDemandCost) * scale),
+		OnDemandCost:  cents((base.onDemandCost - b.onDemandCost).Times(scale)),
 		NeverFinished: b.unfinished - base.unfinished,
 		SpotLosses:    b.spotLosses,
 	}
@@ -84,11 +85,11 @@ func (q *Question) judge(v *variant, base, b *bill) Advice {
 	was, is := completedInBoth(base.completion, b.completion)
 	a.Mean, a.P95 = round(mean(is)-mean(was), 0), round(quantile.NearestRank(is, 0.95)-quantile.NearestRank(was, 0.95), 0)
 
-	if v.hours > 0 {
+	if v.lasts > 0 {
 		a.Price, a.Priced = new(cents(v.price)), v.priced
-		worth := (base.total() - b.total() + v.price*v.hours) / v.hours
+		worth := (base.total() - b.total()).Over(v.lasts) + v.price
 		if v.kind == DropNode {
-			worth = (b.total() - base.total() + v.price*v.hours) / v.hours
+			worth = (b.total() - base.total()).Over(v.lasts) + v.price
 		}
 
 		a.BreakEven = new(cents(max(worth, 0)))
@@ -100,10 +101,10 @@ func (q *Question) judge(v *variant, base, b *bill) Advice {
 		&comparison{
 			was:   was,
 			is:    is,
-			hours: (mean(is) - mean(was)) / 3600 * float64(len(was)) * scale,
-			worth: q.worth(base, b) * scale,
+			hours: (mean(is) - mean(was)) / time.Hour.Seconds() * float64(len(was)) * scale,
+			worth: float64(q.worth(base, b).Times(scale)),
 		},
-		base.total()*scale,
+		float64(base.total().Times(scale)),
 	)
 
 	return a
@@ -111,9 +112,9 @@ func (q *Question) judge(v *variant, base, b *bill) Advice {
 
 // worth returns what the time is worth by which jobs end later, by the yard's own
 // values of an hour; less than 0 if they end sooner.
-func (q *Question) worth(base, b *bill) float64 {
+func (q *Question) worth(base, b *bill) money.Amount {
 	values := Values(q.History.Policy)
-	sum := 0.0
+	sum := money.Amount(0)
 	for _, j := range slices.Sorted(maps.Keys(base.completion)) {
 		if took, ended := b.completion[j]; ended {
 			value, known := values[base.worth[j]]
@@ -121,7 +122,7 @@ func (q *Question) worth(base, b *bill) float64 {
 				value = values[job.ObjectiveBalanced]
 			}
 
-			sum += (took - base.completion[j]).Hours() * value
+			sum += value.For(took - base.completion[j])
 		}
 	}
 
@@ -238,7 +239,7 @@ func (q *Question) sure(base, b *bill, scale float64) (s Confidence, low, high f
 			blocks = append(blocks, 0)
 		}
 
-		blocks[len(blocks)-1] += base.days[i] - b.days[i]
+		blocks[len(blocks)-1] += float64(base.days[i] - b.days[i])
 	}
 
 	s.Of = len(blocks)
@@ -280,7 +281,7 @@ func (r *Report) sort() {
 }
 
 // cents rounds money, so that what people see is what programs see.
-func cents(f float64) float64 { return round(f, 2) }
+func cents[T ~float64](f T) float64 { return round(float64(f), 2) }
 
 func round(f float64, digits int) float64 {
 	unit := math.Pow(10, float64(digits))

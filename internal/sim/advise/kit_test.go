@@ -10,6 +10,7 @@ import (
 	"trainyard/internal/fleet"
 	"trainyard/internal/id"
 	"trainyard/internal/job"
+	"trainyard/internal/money"
 	"trainyard/internal/place"
 	"trainyard/internal/place/catalogue"
 	"trainyard/internal/sim/advise"
@@ -64,8 +65,8 @@ func offer(name string, hourly float64, spot bool, losses float64) fleet.Offer {
 }
 
 // rent is a tariff by which every reserved or local node costs so much an hour.
-func rent(hourly float64) *fleet.Tariff {
-	return &fleet.Tariff{Nodes: []fleet.NodePrice{{GPU: "V100", Hourly: []float64{hourly}}}}
+func rent(hourly money.PerHour) *fleet.Tariff {
+	return &fleet.Tariff{Nodes: []fleet.NodePrice{{GPU: "V100", Hourly: []money.PerHour{hourly}}}}
 }
 
 // lasted is a job with one GPU that was submitted so long after the beginning, ran at

@@ -16,6 +16,7 @@ import (
 	"trainyard/internal/id"
 	"trainyard/internal/job"
 	"trainyard/internal/ledger"
+	"trainyard/internal/money"
 	"trainyard/internal/tenant"
 )
 
@@ -244,7 +245,7 @@ func price(t *fleet.Tariff, n *fleet.Node, p *api.Price) {
 	gpus := max(len(n.Inventory.GPUs), 1)
 	for used := range gpus + 1 {
 		part := float64(used) / float64(gpus)
-		line.Hourly = append(line.Hourly, rent+(p.NodeCost-rent)*part)
+		line.Hourly = append(line.Hourly, money.PerHour(rent+(p.NodeCost-rent)*part))
 		line.Watts = append(line.Watts, 1000*(energy+(p.EnergyCost-energy)*part))
 	}
 

@@ -10,6 +10,7 @@ import (
 	"trainyard/internal/fleet"
 	"trainyard/internal/id"
 	"trainyard/internal/job"
+	"trainyard/internal/money"
 	"trainyard/internal/place"
 	"trainyard/internal/sim"
 	"trainyard/internal/sim/trace"
@@ -164,14 +165,14 @@ func (p *play) leases(seen map[id.Lease]*fleet.Lease, r *sim.Result) []provision
 
 // bill is what a replay came to.
 type bill struct {
-	days         []float64 // money by day; what came after the period is in the last
-	within       float64   // money of the period itself
-	fixed        float64   // of it what the yard's own nodes cost whether they are used or not
+	days         []money.Amount // by day; what came after the period is in the last
+	within       money.Amount   // of the period itself
+	fixed        money.Amount   // of it what the yard's own nodes cost whether they are used or not
 	leases       []provisioned
 	hours        float64                   // of provisioned nodes
-	onDemandCost float64                   // of provisioned nodes
-	kinds        map[string]float64        // cost by GPU model
-	spotCost     float64                   // of it
+	onDemandCost money.Amount              // of provisioned nodes
+	kinds        map[string]money.Amount   // cost by GPU model
+	spotCost     money.Amount              // of it
 	completion   map[id.Job]time.Duration  // of counted jobs that ended
 	worth        map[id.Job]job.Objective  // what they care about
 	unfinished   int                       // counted jobs that were never done
@@ -183,7 +184,7 @@ type bill struct {
 // shape is a kind of node that was provisioned.
 type shape struct {
 	offer *fleet.Offer // the first of it
-	cost  float64
+	cost  money.Amount
 	hours float64
 }
 
@@ -191,8 +192,8 @@ type shape struct {
 func (b *bill) ended() int { return len(b.completion) }
 
 // total is all money.
-func (b *bill) total() float64 {
-	sum := 0.0
+func (b *bill) total() money.Amount {
+	sum := money.Amount(0)
 	for _, d := range b.days {
 		sum += d
 	}
@@ -205,9 +206,9 @@ func (b *bill) total() float64 {
 func (p *play) bill(r *sim.Result, ends []*sim.Outcome, leases []provisioned) *bill {
 	h := p.work.history
 	b := &bill{
-		days:       make([]float64, max(int(math.Ceil(h.span().Hours()/24)), 1)),
+		days:       make([]money.Amount, max(int(math.Ceil(h.span().Hours()/24)), 1)),
 		leases:     leases,
-		kinds:      map[string]float64{},
+		kinds:      map[string]money.Amount{},
 		completion: map[id.Job]time.Duration{},
 		worth:      map[id.Job]job.Objective{},
 		used:       map[id.Node]time.Duration{},
@@ -241,14 +242,14 @@ func (p *play) bill(r *sim.Result, ends []*sim.Outcome, leases []provisioned) *b
 	return b
 }
 
-// pay puts money that is paid evenly over a time onto its days.
-func (b *bill) pay(from, to time.Duration, money float64, span time.Duration) {
+// pay puts an amount that is paid evenly over a time onto its days.
+func (b *bill) pay(from, to time.Duration, amount money.Amount, span time.Duration) {
 	if to <= from {
-		b.days[b.dayOf(from)] += money
+		b.days[b.dayOf(from)] += amount
 		return
 	}
 
-	rate := money / (to - from).Hours()
+	rate := amount.Over(to - from)
 
 	for at := from; at < to; {
 		d := b.dayOf(at)
@@ -257,12 +258,12 @@ func (b *bill) pay(from, to time.Duration, money float64, span time.Duration) {
 			end = to
 		}
 
-		b.days[d] += rate * (end - at).Hours()
+		b.days[d] += rate.For(end - at)
 		at = end
 	}
 
 	if in := min(to, span) - from; in > 0 {
-		b.within += rate * in.Hours()
+		b.within += rate.For(in)
 	}
 }
 
@@ -307,8 +308,8 @@ func (p *play) meter(b *bill, n *Node, spans []sim.Span) {
 	}
 
 	if idle := tariff.Rate(price, 0); idle > 0 {
-		b.fixed += idle * (to - from).Hours()
-		b.pay(from, to, idle*(to-from).Hours(), h.span())
+		b.fixed += idle.For(to - from)
+		b.pay(from, to, idle.For(to-from), h.span())
 	}
 
 	type turn struct {
@@ -330,7 +331,7 @@ func (p *play) meter(b *bill, n *Node, spans []sim.Span) {
 	for _, t := range turns {
 		if more := tariff.Rate(price, min(used, len(n.Inventory.GPUs))) - tariff.Rate(price, 0); used > 0 && more != 0 &&
 			t.at > since {
-			b.pay(since, t.at, more*(t.at-since).Hours(), h.span())
+			b.pay(since, t.at, more.For(t.at-since), h.span())
 		}
 
 		used, since = used+t.gpus, t.at

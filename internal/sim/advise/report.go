@@ -69,8 +69,8 @@ func newReport(q *Question, w *workload, b *bill) *Report {
 		LeftOut: slices.Clone(h.LeftOut),
 		Gaps:    slices.Clone(h.Gaps),
 		Base: Figures{
-			Cost:         cents(b.total() * scale),
-			OnDemandCost: cents(b.onDemandCost * scale),
+			Cost:         cents(b.total().Times(scale)),
+			OnDemandCost: cents(b.onDemandCost.Times(scale)),
 			OnDemand:     round(b.hours*scale, 1),
 			Mean:         round(mean(took), 0),
 			P95:          round(quantile.NearestRank(took, 0.95), 0),
@@ -111,7 +111,7 @@ func trust(h *History, b *bill) Trust {
 		Compared:       len(was),
 	}
 
-	t.CostOff, t.CompletionOff = off(b.within, h.Cost), off(mean(is), mean(was))
+	t.CostOff, t.CompletionOff = off(float64(b.within), h.Cost), off(mean(is), mean(was))
 	switch {
 	case t.CostOff != nil && t.CompletionOff != nil:
 		t.Sentence = fmt.Sprintf(

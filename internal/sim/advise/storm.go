@@ -40,7 +40,7 @@ func (s *storm) layer(n int, until time.Duration) []point {
 		r := rand.New(rand.NewPCG(s.seed, uint64(len(s.layers))+1))
 		var points []point
 		for at := 0.0; ; {
-			at += -math.Log(1-r.Float64()) * 3600
+			at += -math.Log(1-r.Float64()) * time.Hour.Seconds()
 			if at > s.until.Seconds() {
 				break
 			}

@@ -11,6 +11,7 @@ import (
 	"trainyard/internal/fleet"
 	"trainyard/internal/id"
 	"trainyard/internal/job"
+	"trainyard/internal/money"
 	"trainyard/internal/sim/advise"
 	"trainyard/test/golden"
 )
@@ -38,8 +39,8 @@ func aMonth() *advise.History {
 		},
 		Tariff: &fleet.Tariff{
 			Nodes: []fleet.NodePrice{
-				{GPU: "V100", Class: fleet.Local, Hourly: []float64{0.1}},
-				{GPU: "V100", Class: fleet.Reserved, Hourly: []float64{0.5}},
+				{GPU: "V100", Class: fleet.Local, Hourly: []money.PerHour{0.1}},
+				{GPU: "V100", Class: fleet.Reserved, Hourly: []money.PerHour{0.5}},
 			},
 		},
 		Offers: []fleet.Offer{

@@ -303,15 +303,15 @@ func span(seconds float64) string {
 		return "0"
 	case seconds < 60:
 		return strconv.FormatFloat(seconds, 'f', 1, 64) + "s"
-	case seconds < 3600:
+	case seconds < time.Hour.Seconds():
 		whole := int(math.Round(seconds))
 		return pair(whole/60, "m", whole%60, "s")
-	case seconds < 100*3600:
+	case seconds < 100*time.Hour.Seconds():
 		whole := int(math.Round(seconds / 60))
 		return pair(whole/60, "h", whole%60, "m")
 	}
 
-	whole := int(math.Round(seconds / 3600))
+	whole := int(math.Round(seconds / time.Hour.Seconds()))
 
 	return pair(whole/24, "d", whole%24, "h")
 }

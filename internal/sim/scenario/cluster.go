@@ -13,6 +13,7 @@ import (
 	"trainyard/internal/gpuspec"
 	"trainyard/internal/id"
 	"trainyard/internal/job"
+	"trainyard/internal/money"
 	"trainyard/internal/sim"
 )
 
@@ -89,7 +90,7 @@ func (s *Scenario) groupLine(a *args, g *group, more map[string]reader) *fault.E
 	table := map[string]reader{
 		"cpus":   value(into(&g.cpus, job.ParseCPUs)),
 		"memory": value(into(&g.memory, job.ParseBytes)),
-		"hourly": value(into(&g.price.Hourly, list(parseAmount))),
+		"hourly": value(into(&g.price.Hourly, list(parsePrice[money.PerHour]))),
 		"watts":  value(into(&g.price.Watts, list(parseAmount))),
 		"boot": value(func(a *args, w word) *fault.Error {
 			return into((*time.Duration)(&g.price.Boot), parseLasting)(a, w)

@@ -14,6 +14,7 @@ import (
 	"trainyard/internal/gpuspec"
 	"trainyard/internal/id"
 	"trainyard/internal/job"
+	"trainyard/internal/money"
 	"trainyard/internal/sim"
 	"trainyard/internal/tenant"
 	"trainyard/internal/yardmaster"
@@ -215,7 +216,7 @@ func (s *Scenario) roadsLine(a *args) *fault.Error {
 	return a.keys(map[string]reader{
 		"in":     value(into(&s.hybrid.roads.In, job.ParseBytes)),
 		"across": value(into(&s.hybrid.roads.Across, job.ParseBytes)),
-		"per_gb": value(into(&s.hybrid.roads.PerGB, parseAmount)),
+		"per_gb": value(into(&s.hybrid.roads.PerGB, parsePrice[money.PerGB])),
 	})
 }
 

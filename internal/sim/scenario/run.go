@@ -104,9 +104,9 @@ func (s *Scenario) bill(r *sim.Result) {
 		more := (used + step - 1).Truncate(step) - used
 
 		// What the node costs with the fewest GPUs in use: nothing runs there any more.
-		money := more.Hours() * g.price.Hourly[min(1, len(g.price.Hourly)-1)]
-		r.Money += money
-		r.ByClass[g.class] += money
+		cost := float64(g.price.Hourly[min(1, len(g.price.Hourly)-1)].For(more))
+		r.Money += cost
+		r.ByClass[g.class] += cost
 	}
 }
 

@@ -20,6 +20,7 @@ import (
 	"trainyard/internal/fault"
 	"trainyard/internal/fleet"
 	"trainyard/internal/id"
+	"trainyard/internal/money"
 	"trainyard/internal/sim"
 )
 
@@ -52,7 +53,7 @@ type Scenario struct {
 	groups    []group
 	changes   []sim.Change // written out, in order of the text
 	chances   []chance
-	energy    float64
+	energy    money.PerKWh
 	pue       float64
 	prices    []pricing
 	jobs      []*sim.Job
@@ -256,7 +257,7 @@ func (s *Scenario) energyLine(a *args) *fault.Error {
 	if err != nil {
 		return err
 	}
-	if err := into(&s.energy, parseAmount)(a, w); err != nil {
+	if err := into(&s.energy, parsePrice[money.PerKWh])(a, w); err != nil {
 		return err
 	}
 

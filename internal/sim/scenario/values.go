@@ -52,6 +52,12 @@ func parseAmount(s string) (float64, error) {
 	return f, nil
 }
 
+// parsePrice reads a price, in dollars for its unit.
+func parsePrice[T ~float64](s string) (T, error) {
+	f, err := parseAmount(s)
+	return T(f), err
+}
+
 // parsePositive reads a number above 0.
 func parsePositive(s string) (float64, error) {
 	f, err := parseAmount(s)

@@ -14,6 +14,7 @@ import (
 	"trainyard/internal/fault"
 	"trainyard/internal/fleet"
 	"trainyard/internal/job"
+	"trainyard/internal/money"
 	"trainyard/internal/place"
 	"trainyard/internal/provision"
 	"trainyard/internal/sim/advise"
@@ -130,7 +131,7 @@ func (r *recommendation) run(cmd *cobra.Command) error {
 
 // question is what the flags ask.
 func (r *recommendation) question(cmd *cobra.Command) (*advise.Question, *advise.Period, error) {
-	q := &advise.Question{Seed: r.seed, Parallel: r.parallel, Prices: map[string]float64{}}
+	q := &advise.Question{Seed: r.seed, Parallel: r.parallel, Prices: map[string]money.PerHour{}}
 	q.Policy = func(text string) (func() place.Policy, error) { return r.registry.Make(text) }
 
 	if r.parallel < 0 || r.last <= 0 || r.idle < 0 {
@@ -147,7 +148,7 @@ func (r *recommendation) question(cmd *cobra.Command) (*advise.Question, *advise
 			return nil, nil, exit.Usagef(cmd, "--price %s: %v", kind, err)
 		}
 
-		q.Prices[kind] = float64(m) / 1e6
+		q.Prices[kind] = m.PerHour()
 	}
 
 	p := &advise.Period{Last: time.Duration(r.last), Idle: time.Duration(r.idle)}

@@ -38,6 +38,7 @@ type simulation struct {
 	// Files to write.
 	json, csv, html, log string
 	trace                traceFlags
+	nodeLog              nodeLogFlags
 	yard                 yardFlags
 }
 
@@ -77,6 +78,7 @@ Simulate a scenario file, a recorded workload (--trace on --cluster), or the yar
 		Example: "  trainyard simulate scenarios/backfill-easy.yard\n" +
 			"  trainyard simulate day.yard --policy fifo,srtf,goodput --load 0.8,1,1.2 --seeds 5 --html report.html\n" +
 			"  trainyard simulate --trace jobs.swf --cluster 16xV100x8 --policy fifo,conservative\n" +
+			"  trainyard simulate --trace jobs.swf --node-log spot.json --log-nodes 16xV100:16GBx1 --policy harvest\n" +
 			"  trainyard simulate --from-yard --add-nodes 2xA100:80GBx8 --assume 2h",
 		RunE: func(cmd *cobra.Command, args []string) error { return s.run(cmd, args) },
 	}
@@ -108,6 +110,7 @@ Simulate a scenario file, a recorded workload (--trace on --cluster), or the yar
 
 	f.BoolVar(&s.skipBad, "skip-bad", false, "skip invalid rows of a trace and report how many")
 	s.trace.register(f)
+	s.nodeLog.register(f)
 	s.yard.register(f)
 	s.OutputFlag(cmd)
 
@@ -118,8 +121,8 @@ func (s *simulation) run(cmd *cobra.Command, args []string) error {
 	switch {
 	case s.list:
 		return s.listPolicies()
-	case s.yard.on && (len(args) > 0 || s.trace.file != ""):
-		return exit.Usagef(cmd, "--from-yard takes neither scenarios nor a trace")
+	case s.yard.on && (len(args) > 0 || s.trace.file != "" || s.nodeLog.file != ""):
+		return exit.Usagef(cmd, "--from-yard takes neither scenarios nor a trace nor a node log")
 	case s.yard.on:
 		return s.fromYard(cmd)
 	case s.yard.given():
@@ -181,6 +184,7 @@ func (s *simulation) run(cmd *cobra.Command, args []string) error {
 	}
 
 	s.trace.tell(s.Console)
+	s.nodeLog.tell(s.Console)
 
 	return s.show(cells, commandLine(cmd, args))
 }
@@ -341,8 +345,8 @@ func (keepOpen) Close() error { return nil }
 func commandLine(cmd *cobra.Command, args []string) string {
 	parts := append([]string{cmd.CommandPath()}, args...)
 
-	for _, name := range []string{"trace", "format", "tables", "cluster", "queue", "first", "policy", "load", "seeds",
-		"until", "price"} {
+	for _, name := range []string{"trace", "format", "tables", "cluster", "queue", "first", "node-log",
+		"node-log-format", "log-nodes", "node-log-from", "policy", "load", "seeds", "until", "price"} {
 		f := cmd.Flags().Lookup(name)
 		if f == nil || !f.Changed {
 			continue

@@ -9,7 +9,6 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -69,6 +68,10 @@ func (t *traceFlags) register(f *pflag.FlagSet) {
 func (s *simulation) sources(cmd *cobra.Command, files []string) ([]whatif.Source, string, error) {
 	var all []whatif.Source
 	standard := ""
+
+	if err := s.nodeLog.check(cmd, s.skipBad); err != nil {
+		return nil, "", err
+	}
 
 	for _, name := range files {
 		src, policy, err := s.scenario(name)
@@ -133,13 +136,17 @@ func (s *simulation) scenario(name string) (whatif.Source, string, error) {
 		Name: sc.Name, Jobs: sc.Total(), Seed: sc.Seed, Run: sc.Simulate,
 		Config: func(load float64, seed uint64) (sim.Config, error) {
 			cfg, err := sc.Config(load, seed)
+			if err != nil {
+				return cfg, err
+			}
+
 			if s.until > 0 {
 				cfg.Until = time.Duration(s.until)
 			}
 
 			cfg.Tariff = priced(cfg.Tariff, prices)
 
-			return cfg, err
+			return cfg, s.nodeLog.addTo(&cfg, s.skipBad)
 		},
 	}, sc.Policy, nil
 }
@@ -147,13 +154,17 @@ func (s *simulation) scenario(name string) (whatif.Source, string, error) {
 // recorded is the trace on the cluster.
 func (s *simulation) recorded(cmd *cobra.Command) (whatif.Source, error) {
 	t := &s.trace
-	if t.cluster == "" {
-		return whatif.Source{}, exit.Usagef(cmd, "--trace requires --cluster, e.g. --cluster 16xV100x8")
+	if t.cluster == "" && s.nodeLog.file == "" {
+		return whatif.Source{}, exit.Usagef(cmd, "--trace requires --cluster, e.g. --cluster 16xV100x8, or --node-log")
 	}
 
-	nodes, err := scenario.Cluster(t.cluster, "", fleet.Local)
-	if err != nil {
-		return whatif.Source{}, err
+	var nodes []fleet.Node
+	if t.cluster != "" {
+		var err error
+		nodes, err = scenario.Cluster(t.cluster, "", fleet.Local)
+		if err != nil {
+			return whatif.Source{}, err
+		}
 	}
 
 	prices, err := s.tariff()
@@ -161,7 +172,7 @@ func (s *simulation) recorded(cmd *cobra.Command) (whatif.Source, error) {
 		return whatif.Source{}, err
 	}
 
-	perNode := 0
+	perNode := len(s.nodeLog.sample.Inventory.GPUs)
 	for i := range nodes {
 		perNode = max(perNode, len(nodes[i].Inventory.GPUs))
 	}
@@ -188,14 +199,16 @@ func (s *simulation) recorded(cmd *cobra.Command) (whatif.Source, error) {
 				return sim.Config{}, err
 			}
 
-			return sim.Config{
+			cfg := sim.Config{
 				Nodes:     slices.Clone(nodes),
 				Jobs:      scenario.Scaled(jobs, load),
 				Tariff:    prices,
 				FairShare: true,
 				Until:     time.Duration(s.until),
 				Detect:    time.Minute,
-			}, nil
+			}
+
+			return cfg, s.nodeLog.addTo(&cfg, s.skipBad)
 		},
 	}, nil
 }
@@ -254,7 +267,7 @@ func (s *simulation) tariff() (*fleet.Tariff, error) {
 	t := &fleet.Tariff{}
 
 	for _, kind := range slices.Sorted(maps.Keys(s.prices)) {
-		money, err := job.ParseMoney(s.prices[kind])
+		each, err := job.ParseMoney(s.prices[kind])
 		if err != nil || kind == "" {
 			return nil, fault.New(fault.Invalid, "bad_price", "invalid price %q of %s", s.prices[kind], kind).WithField("price").
 				WithRemedy("use GPU=DOLLARS per hour, e.g. A100=2.40")
@@ -262,13 +275,8 @@ func (s *simulation) tariff() (*fleet.Tariff, error) {
 
 		p := fleet.NodePrice{GPU: kind, Off: true}
 
-		each, err := strconv.ParseFloat(strings.TrimPrefix(money.String(), "$"), 64)
-		if err != nil {
-			return nil, fmt.Errorf("read the price of %s: %w", kind, err)
-		}
-
 		for n := range fleet.MaxGPUs + 1 {
-			p.Hourly = append(p.Hourly, float64(n)*each)
+			p.Hourly = append(p.Hourly, each.PerHour().Times(float64(n)))
 		}
 
 		t.Nodes = append(t.Nodes, p)

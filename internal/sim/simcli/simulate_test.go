@@ -3,6 +3,8 @@ package simcli
 import (
 	"bytes"
 	"context"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -122,5 +124,74 @@ func TestThePoliciesAreListedWithTheirRules(t *testing.T) {
 	if code != 0 || !strings.Contains(out, "fifo ") || !strings.Contains(out, "EASY backfill") ||
 		!strings.Contains(out, "margin=") {
 		t.Errorf("code %d: %s%s", code, out, errs)
+	}
+}
+
+// logScenario has no node that could run its job: it runs only if the log brings one.
+const logScenario = "node own 1x T4:16GB\njob a gpu V100 gpus 1 lasts 30m\n"
+
+func TestNodeLogsBringNodes(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	write := func(name, text string) string {
+		path := filepath.Join(dir, name)
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+
+		return path
+	}
+
+	world := write("world.yard", logScenario)
+
+	for name, c := range map[string]struct{ format, text, node string }{
+		"summit-nodes": {"", "t_s,node,state\n600,3,1\n90000,3,0\n", "summit0003"},
+		"spot-counts":  {"", `{"metadata": {"gap_seconds": 600}, "data": [0, 1, 1, 1, 1]}`, "spot-00001"},
+		"bamboo":       {"", "600000,add,node7\n", "node7"},
+		"gcloud":       {"gcloud", "2021-12-10, 23:50:00, 0\n2021-12-11, 00:00:00, 2\n", "spot-00001"},
+	} {
+		args := []string{
+			"simulate", world, "--node-log", write(name, c.text), "--log-nodes", "8xV100:16GBx1", "--log", "-", "--policy", "fifo",
+		}
+		if c.format != "" {
+			args = append(args, "--node-log-format", c.format)
+		}
+
+		code, out, errs := typed(t, args...)
+		if code != 0 {
+			t.Errorf("%s: code %d: %s", name, code, errs)
+			continue
+		}
+
+		if !strings.Contains(out, c.node) || !strings.Contains(out, "40m") {
+			t.Errorf("%s: the job should run on %s from 10m to 40m:\n%s", name, c.node, out)
+		}
+	}
+}
+
+func TestNodeLogFlagsAreChecked(t *testing.T) {
+	t.Parallel()
+	log := filepath.Join(t.TempDir(), "log.csv")
+	if err := os.WriteFile(log, []byte("600000,add,node7\nabsurd\n660000,remove,node7\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+
+	scenario := "../../../scenarios/backfill-easy.yard"
+
+	for want, args := range map[string][]string{
+		"--node-log requires --log-nodes": {scenario, "--node-log", log},
+		"go with --node-log":              {scenario, "--log-nodes", "4xT4x1"},
+		"one kind of node":                {scenario, "--node-log", log, "--log-nodes", "4xT4x1,2xA100x1"},
+		"invalid cluster":                 {scenario, "--node-log", log, "--log-nodes", "many"},
+		"file not found":                  {scenario, "--node-log", log + ".gz", "--log-nodes", "4xT4x1"},
+		"choose one of summit-nodes":      {scenario, "--node-log", scenario, "--log-nodes", "4xT4x1"},
+		"nor a node log":                  {"--from-yard", "--node-log", log, "--log-nodes", "4xT4x1"},
+		"1 rows could not be read and":    {scenario, "--node-log", log, "--log-nodes", "4xT4x1", "--skip-bad"},
+		"line 2":                          {scenario, "--node-log", log, "--log-nodes", "4xT4x1"},
+	} {
+		_, out, errs := typed(t, append([]string{"simulate"}, args...)...)
+		if !strings.Contains(errs, want) {
+			t.Errorf("%v: got %s%s, want %q", args, out, errs, want)
+		}
 	}
 }

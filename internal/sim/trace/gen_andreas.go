@@ -9,6 +9,7 @@ import (
 
 	"trainyard/internal/fault"
 	"trainyard/internal/job"
+	"trainyard/internal/money"
 	"trainyard/internal/sim"
 )
 
@@ -30,7 +31,7 @@ type TaskOptions struct {
 	Seed   uint64
 	// LateLeast and LateMost are the ends between which the cost of an hour past
 	// the deadline is drawn.
-	LateLeast, LateMost float64
+	LateLeast, LateMost money.PerHour
 	// Slack is the greatest time to the deadline, in times of the fastest run; the
 	// least is once. 0 means as long as the slowest run.
 	Slack       float64
@@ -46,8 +47,8 @@ func Andreas(n int, lambda time.Duration, k float64, seed uint64) TaskOptions {
 		Nodes:     n,
 		Lambda:    lambda,
 		Seed:      seed,
-		LateLeast: k * least,
-		LateMost:  k * most,
+		LateLeast: least.Times(k),
+		LateMost:  most.Times(k),
 	}
 }
 
@@ -59,8 +60,8 @@ func Datacenter(n int, lambda time.Duration, seed uint64) TaskOptions {
 		Nodes:     n,
 		Lambda:    lambda,
 		Seed:      seed,
-		LateLeast: 0.0063 * 3600,
-		LateMost:  0.0111 * 3600,
+		LateLeast: money.PerSecond(0.0063).PerHour(),
+		LateMost:  money.PerSecond(0.0111).PerHour(),
 	}
 }
 
@@ -191,7 +192,7 @@ func (o TaskOptions) job(r *rand.Rand, number int, t *Task, speed *job.Speed, at
 		Name: strings.ToLower(t.Name), Run: command, Place: job.PlaceAny, Objective: job.ObjectiveCost,
 		Resources:  job.Resources{Nodes: exactly(1), GPUs: job.Range{Min: 1, Max: t.Most()}, GPU: kinds(speed)},
 		Deadline:   &due,
-		LateCost:   job.Money(uniform(r, o.LateLeast, o.LateMost) * 1e6),
+		LateCost:   job.Money(uniform(r, float64(o.LateLeast), float64(o.LateMost)) * 1e6),
 		Speed:      speed,
 		Checkpoint: &job.Checkpoint{Dir: "checkpoint"},
 	}

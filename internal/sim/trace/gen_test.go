@@ -149,12 +149,12 @@ func TestAndreasJobsFollowTheirLaw(t *testing.T) {
 
 		slack += (due - spans[name][0]).Seconds() / (spans[name][1] - spans[name][0]).Seconds()
 
-		cost := float64(j.Spec.LateCost) / 1e6
+		cost := j.Spec.LateCost.PerHour()
 		if cost < k*least-1e-6 || cost > k*most {
 			t.Fatalf("late costs %g an hour, want %g to %g", cost, k*least, k*most)
 		}
 
-		weight += cost
+		weight += float64(cost)
 
 		if j.Spec.Speed.Start == 0 || j.Spec.Resources.GPUs.Max != 2 || len(j.Spec.Resources.GPU) != 2 {
 			t.Fatalf("got %+v", j.Spec)
@@ -162,7 +162,7 @@ func TestAndreasJobsFollowTheirLaw(t *testing.T) {
 	}
 
 	near(t, "the mean slack", slack/float64(len(jobs)), 0.5, 0.03)
-	near(t, "the mean weight", weight/float64(len(jobs)), k*(least+most)/2, 0.02)
+	near(t, "the mean weight", weight/float64(len(jobs)), float64(k*(least+most)/2), 0.02)
 
 	for name, n := range types {
 		near(t, "the share of "+name, float64(n)/float64(len(jobs)), 0.1, 0.1)

@@ -6,6 +6,7 @@ import (
 
 	"trainyard/internal/fleet"
 	"trainyard/internal/job"
+	"trainyard/internal/money"
 	"trainyard/internal/sim/trace/nodes"
 )
 
@@ -142,9 +143,8 @@ func AndreasNodes(n int) []fleet.Node {
 	return inTurn(n, kindOfNode{Tesla, 4, 32 << 30}, kindOfNode{Turing, 2, 24 << 30})
 }
 
-// AndreasWeights are the least and the greatest cost of an hour past the
-// deadline at k = 1: an hour of one busy TURING and of two busy TESLAs.
-func AndreasWeights() (least, greatest float64) {
+// AndreasWeights are the least and the greatest cost of being late at k = 1: an hour of one busy TURING and of two busy TESLAs.
+func AndreasWeights() (least, greatest money.PerHour) {
 	t := AndreasTariff()
 	return t.Rate(&t.Nodes[1], 1), t.Rate(&t.Nodes[0], 2)
 }
@@ -210,8 +210,8 @@ func DatacenterJobs() []Task {
 // nothing uses costs nothing.
 func DatacenterTariff() *fleet.Tariff {
 	return &fleet.Tariff{Nodes: []fleet.NodePrice{
-		{GPU: "K80", Hourly: []float64{0, 0.56, 1.13, 1.69, 2.25, 2.8075, 3.365, 3.9225, 4.48}, Off: true},
-		{GPU: "M60", Hourly: []float64{0, 0.62, 1.24, 1.86, 2.48, 3.10, 3.72, 4.34, 4.96}, Off: true},
+		{GPU: "K80", Hourly: []money.PerHour{0, 0.56, 1.13, 1.69, 2.25, 2.8075, 3.365, 3.9225, 4.48}, Off: true},
+		{GPU: "M60", Hourly: []money.PerHour{0, 0.62, 1.24, 1.86, 2.48, 3.10, 3.72, 4.34, 4.96}, Off: true},
 	}}
 }
 

@@ -36,11 +36,11 @@ func TestAndreasTables(t *testing.T) {
 
 	tariff, nodes := trace.AndreasTariff(), trace.AndreasNodes(4)
 	for used, want := range map[int]float64{0: 0, 1: 0.121019, 2: 0.159837, 3: 0.198655, 4: 0.237472} {
-		near(t, "the price of a TESLA node", tariff.Rate(tariff.Of(&nodes[0]), used), want, 1e-5)
+		near(t, "the price of a TESLA node", float64(tariff.Rate(tariff.Of(&nodes[0]), used)), want, 1e-5)
 	}
 
 	for used, want := range map[int]float64{1: 0.091335, 2: 0.109603} {
-		near(t, "the price of a TURING node", tariff.Rate(tariff.Of(&nodes[1]), used), want, 1e-5)
+		near(t, "the price of a TURING node", float64(tariff.Rate(tariff.Of(&nodes[1]), used)), want, 1e-5)
 	}
 
 	if len(nodes[2].Inventory.GPUs) != 4 || len(nodes[3].Inventory.GPUs) != 2 || nodes[3].ID != "n4" {

@@ -16,6 +16,7 @@ import (
 
 	"trainyard/internal/fleet"
 	"trainyard/internal/id"
+	"trainyard/internal/money"
 	"trainyard/internal/provision"
 	"trainyard/internal/provision/lifecycle"
 	"trainyard/internal/quota"
@@ -33,11 +34,57 @@ type Leases struct {
 	recentlySeen  func(id.Node) bool
 	feed          *batch.Feed
 	timers        *timers.Timers
-	byJob         map[id.Job][]id.Lease // leases created for queued jobs
-	pendingHourly map[id.Lease]float64  // hourly price of machines that have not joined yet
-	outages       map[string]*outage    // providers that are failing
+	byJob         map[id.Job][]id.Lease      // leases created for queued jobs
+	pendingHourly map[id.Lease]money.PerHour // hourly price of machines that have not joined yet
+	outages       map[string]*outage         // providers that are failing
 	sweep         *timers.Timer
 	changed       []*fleet.Lease
+	offered       offered
+}
+
+// offered is what Offers returned last, kept so that policies see the same list while nothing has
+// changed.
+type offered struct {
+	of              []fleet.Offer // the offers of the market
+	inUse           []int         // nodes of each
+	open, exhausted []fleet.Offer
+}
+
+// Offers returns what may be provisioned now, cheapest first, where MaxNodes is how many more of an
+// offer there may be; and the offers of which there are as many as there may be.
+func (h *Leases) Offers(now time.Time) (open, exhausted []fleet.Offer) {
+	all := h.Market.Available(now)
+	if !slices.ContainsFunc(all, func(o fleet.Offer) bool { return o.MaxNodes > 0 }) {
+		return all, nil
+	}
+
+	inUse := make([]int, len(all))
+	for i := range all {
+		if all[i].MaxNodes > 0 {
+			inUse[i] = h.CountOf(all[i].Name)
+		}
+	}
+
+	last := &h.offered
+	if len(last.of) == len(all) && &last.of[0] == &all[0] && slices.Equal(last.inUse, inUse) {
+		return last.open, last.exhausted
+	}
+
+	*last = offered{of: all, inUse: inUse}
+	for i, o := range all {
+		if o.MaxNodes > 0 && inUse[i] >= o.MaxNodes {
+			last.exhausted = append(last.exhausted, o)
+			continue
+		}
+
+		if o.MaxNodes > 0 {
+			o.MaxNodes -= inUse[i]
+		}
+
+		last.open = append(last.open, o)
+	}
+
+	return last.open, last.exhausted
 }
 
 // New returns a yard without leases. recentlySeen reports whether a node's agent has
@@ -59,7 +106,7 @@ func New(
 		feed:          feed,
 		timers:        timers,
 		byJob:         map[id.Job][]id.Lease{},
-		pendingHourly: map[id.Lease]float64{},
+		pendingHourly: map[id.Lease]money.PerHour{},
 		outages:       map[string]*outage{},
 	}
 }
@@ -131,12 +178,25 @@ func (h *Leases) Provision(now time.Time, w lifecycle.Request, o quota.Commitmen
 	for _, l := range created {
 		h.byJob[w.Job] = append(h.byJob[w.Job], l.ID)
 		h.quotas.Nodes(now, payer(l), 1)
-		hourly := float64(l.Offer.Hourly) / 1e6
+		hourly := l.Offer.PerHour()
 		h.pendingHourly[l.ID] = hourly
 		h.quotas.Use(now, who, fleet.OnDemand, 0, hourly)
 	}
 
 	h.quotas.Commit(who, o)
+	h.Watch(now)
+
+	return nil
+}
+
+// ProvisionAhead creates a lease for no job: the yard pays for its node until one uses it.
+func (h *Leases) ProvisionAhead(now time.Time, o fleet.Offer, reason string) error {
+	_, err := h.Leases.Provision(now, lifecycle.Request{Offer: o, Count: 1, Reason: reason})
+	if err != nil {
+		return err
+	}
+
+	h.quotas.Nodes(now, quota.Payer{}, 1)
 	h.Watch(now)
 
 	return nil

@@ -165,5 +165,5 @@ func (r *Nodes) worth(k *job.Rank) float64 {
 		speed, _ = g.TFLOPS()
 	}
 
-	return queue.Worth(speed, k.Hourly/k.GPUCount())
+	return queue.Worth(speed, k.Hourly.EachOf(k.GPUCount()))
 }

@@ -39,6 +39,7 @@ func gridOf(o Options) grid {
 			loads:  []float64{0.3, 1.05},
 			prices: []float64{10},
 			seeds:  2,
+			skip:   o.Skip,
 			rounds: map[int]int{10: 10},
 		}
 	}

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"trainyard/internal/fleet"
+	"trainyard/internal/money"
 	"trainyard/internal/place"
 	"trainyard/internal/sim"
 	"trainyard/internal/sim/trace"
@@ -49,7 +50,10 @@ func (in Instance) Run(p place.Policy) (Cost, error) {
 
 // way is how a job may run: how long it takes, and what it costs in a second on a
 // node that is used in the best way.
-type way struct{ time, rate float64 }
+type way struct {
+	time float64
+	rate money.PerSecond
+}
 
 // Bound is what the workload costs at least, whatever the policy: each job begins
 // when it is submitted, its nodes are always shared in the cheapest way, starting
@@ -61,12 +65,12 @@ func (in Instance) Bound() (float64, error) {
 		return 0, err
 	}
 
-	sum := 0.0
+	sum := money.Amount(0)
 
 	for {
 		j, err := jobs.Next()
 		if err != nil {
-			return sum, ignoreEnd(err)
+			return float64(sum), ignoreEnd(err)
 		}
 
 		var ways []way
@@ -75,7 +79,7 @@ func (in Instance) Bound() (float64, error) {
 		}
 
 		due := j.Spec.Deadline.Sub(sim.Epoch().Add(j.At)).Seconds()
-		sum += cheapest(ways, due, float64(j.Spec.LateCost)/1e6/3600)
+		sum += cheapest(ways, due, j.Spec.LateCost.PerHour().PerSecond())
 	}
 }
 
@@ -85,13 +89,13 @@ func (in Instance) ways(list []way, j *sim.Job, n *fleet.Node) []way {
 	curve := j.Spec.Speed.On(gpu.Model, gpu.Memory)
 	price := in.Tariff.Of(n)
 
-	least := math.Inf(1)
+	least := money.PerGPUSecond(math.Inf(1))
 	for u := 1; u <= len(n.Inventory.GPUs); u++ {
-		least = math.Min(least, in.Tariff.Rate(price, u)/3600/float64(u))
+		least = min(least, in.Tariff.Rate(price, u).PerGPU(u).PerSecond())
 	}
 
 	for g := curve.MinGPUs(); g <= min(curve.MaxGPUs(), len(n.Inventory.GPUs)); g++ {
-		w := way{time: j.Spec.Speed.Work / curve.Rate(g, 1), rate: least * float64(g)}
+		w := way{time: j.Spec.Speed.Work / curve.Rate(g, 1), rate: least.Of(float64(g))}
 		if !slices.Contains(list, w) {
 			list = append(list, w)
 		}
@@ -103,14 +107,14 @@ func (in Instance) ways(list []way, j *sim.Job, n *fleet.Node) []way {
 // cheapest is the least that a job costs: all the way in one way, or in two such
 // that it ends just in time. More than two are never better, because two
 // conditions, the work and the time, are met by two.
-func cheapest(ways []way, due, late float64) float64 {
-	best := math.Inf(1)
+func cheapest(ways []way, due float64, late money.PerSecond) money.Amount {
+	best := money.Amount(math.Inf(1))
 	for _, a := range ways {
-		best = math.Min(best, a.time*a.rate+late*math.Max(a.time-due, 0))
+		best = min(best, a.rate.For(a.time)+late.For(math.Max(a.time-due, 0)))
 		for _, b := range ways {
 			if a.time > due && b.time < due {
 				share := (due - b.time) / (a.time - b.time)
-				best = math.Min(best, share*a.time*a.rate+(1-share)*b.time*b.rate)
+				best = min(best, a.rate.For(share*a.time)+b.rate.For((1-share)*b.time))
 			}
 		}
 	}

@@ -1,7 +1,9 @@
 package burst
 
 import (
+	"compress/gzip"
 	"errors"
+	"fmt"
 	"io/fs"
 	"math"
 	"math/rand/v2"
@@ -12,6 +14,8 @@ import (
 	"time"
 
 	"pgregory.net/rapid"
+
+	"trainyard/internal/place/rules"
 )
 
 // fortnight returns the window of the reference runs, or skips.
@@ -96,7 +100,7 @@ func TestNoScheduleIsBelowTheBound(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		w := crowd(t, 1, 2, 3, 4, 6, 8, 12, 16) // some leave room on the nodes that are provisioned for them
 		worth := rapid.SampledFrom([]float64{0.5, 2, 8}).Draw(t, "worth")
-		ours, seats, err := yardRun{worth: worth}.run(w)
+		ours, seats, err := yardRun{worth: worth, bare: true}.run(w)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -126,7 +130,7 @@ func TestNoScheduleIsBelowTheBound(t *testing.T) {
 func TestCloudIsPaidForAsLongAsItWorks(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		w := crowd(t, 1, 2, 4, 8, 16)
-		o, seats, err := yardRun{worth: 4}.run(w)
+		o, seats, err := yardRun{worth: 4, bare: true}.run(w)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -196,5 +200,154 @@ func TestWithoutTheTraceItIsLeftOut(t *testing.T) {
 	figures, err := Run(&text, Options{Data: t.TempDir()})
 	if err != nil || len(figures) != 0 || !strings.HasPrefix(text.String(), "left out: ") {
 		t.Errorf("%v, %v, %q", figures, err, text.String())
+	}
+}
+
+// smallTrace writes a small trace in the form of the public one, with a crowd in both windows of the quick study and
+// one before them, and returns its folder.
+func smallTrace(t *testing.T) string {
+	t.Helper()
+
+	var text strings.Builder
+	text.WriteString("timestamp,duration,num_gpus,cluster\n")
+
+	chance := rand.New(rand.NewPCG(7, 0))
+	for _, day := range []string{"2017-10-01", "2017-10-09", "2017-11-06"} {
+		begin, err := time.Parse(time.DateOnly, day)
+		if err != nil {
+			t.Fatal(err)
+		}
+
+		for range 150 {
+			at := begin.Add(time.Duration(chance.Float64() * float64(40*time.Hour)))
+			gpus := []int{1, 2, 4, 8, 16}[chance.IntN(5)]
+			lasts := (0.1 + float64(gpus)) * 3600 * math.Exp(chance.NormFloat64()/2) // so that history tells something
+			fmt.Fprintf(&text, "%s,%.0f,%d,someone\n", at.Format(calendar), lasts, gpus)
+		}
+	}
+
+	dir := t.TempDir()
+	path := filepath.Join(dir, phillyFile)
+	if err := os.MkdirAll(filepath.Dir(path), 0o750); err != nil {
+		t.Fatal(err)
+	}
+
+	file, err := os.Create(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	packed := gzip.NewWriter(file)
+	if _, err := packed.Write([]byte(text.String())); err != nil {
+		t.Fatal(err)
+	}
+	if err := errors.Join(packed.Close(), file.Close()); err != nil {
+		t.Fatal(err)
+	}
+
+	return dir
+}
+
+func TestEveryWayIsMeasuredAndLabelled(t *testing.T) {
+	var text strings.Builder
+	figures, err := Run(&text, Options{Data: smallTrace(t), Quick: true, Parallel: 2})
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	for _, key := range []string{
+		"never_jct_h", "never_jct_h_default", "burst_cloud_gpu_h", "burst_cloud_gpu_h_default",
+		"theirs_cost_rule_cloud_gpu_h",
+	} {
+		if figures[key] <= 0 {
+			t.Errorf("%s is %g in\n%v", key, figures[key], figures)
+		}
+	}
+
+	for _, label := range []string{
+		"rules with the product's defaults",
+		"forecast: the same defaults; run times as the yard knows them from the 150 jobs",
+		"untold: the same defaults", "patience and ageing off, nodes released at once, run times declared",
+	} {
+		if !strings.Contains(text.String(), label) {
+			t.Errorf("no table is labelled %q:\n%s", label, text.String())
+		}
+	}
+}
+
+// The figures are at a point that a small window does not reach; here the frontiers are made up.
+func TestTheKeysAreThoseOfTheirTables(t *testing.T) {
+	made := func(cloud float64) []*trial {
+		return []*trial{
+			{rule: "nobody waits", outcome: outcome{cloud: cloud, mean: 2.9, p99: 30}},
+			{rule: "nothing to provision", outcome: outcome{cloud: 0, mean: 6, p99: 90}},
+		}
+	}
+
+	their := &trial{rule: pointRule, outcome: outcome{cloud: 200, mean: pointMean, p99: 40}}
+	s := &study{
+		main: made(100), standard: made(120), forecast: made(140), untold: made(160), blind: made(150),
+		theirs: []*trial{their, {rule: never.name}, {rule: zero.name}}, bound: &bound{},
+	}
+
+	got := s.figures()
+	for key, cloud := range map[string]float64{"": 100, "_default": 120, "_forecast": 140, "_untold": 160} {
+		want := cloud * (6 - pointMean) / (6 - 2.9)
+		near(t, "cloud"+key, got["cloud_gpu_h_at_jct_2_96h"+key], want, 1e-9)
+		near(t, "saving"+key, got["saving_pct_at_jct_2_96h"+key], 100*(1-want/200), 1e-9)
+	}
+}
+
+// A yard that is told nothing plans as if it had never seen a job; one with a history plans by it, and needs less.
+func TestAHistoryIsUsedAndItsLackIsTrue(t *testing.T) {
+	list, err := load(smallTrace(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	w := &window{name: "small", from: "2017-10-09", to: "2017-10-11", nodes: 4}
+	if err := w.cut(list); err != nil {
+		t.Fatal(err)
+	}
+
+	if len(w.before) != 150 || len(w.tasks) != 150 {
+		t.Fatalf("%d jobs before and %d in the window", len(w.before), len(w.tasks))
+	}
+
+	past := map[runTimes]int{}
+
+	for _, knows := range []runTimes{forecast, unknown} {
+		policy, err := remembering(rules.New(rules.Defaults()), w, knows)
+		if err != nil {
+			t.Fatal(err)
+		}
+
+		_, past[knows] = policy.past.MeanDuration("someone", 8)
+	}
+
+	if past[forecast] < 20 || past[unknown] != 0 {
+		t.Errorf("runs like a job with 8 GPUs: %v", past)
+	}
+
+	cloud := map[runTimes]float64{}
+
+	for _, knows := range []runTimes{declared, forecast, unknown} {
+		o, _, err := yardRun{worth: 4, knows: knows}.run(w)
+		if err != nil {
+			t.Fatal(err)
+		}
+
+		cloud[knows] = o.cloud
+	}
+
+	if cloud[forecast] == cloud[unknown] || cloud[forecast] == cloud[declared] {
+		t.Errorf("cloud GPU-h with run times declared, forecast and unknown: %v; want three figures", cloud)
+	}
+}
+
+// By default nothing but the value of waiting is set.
+func TestTheDefaultIsTheProducts(t *testing.T) {
+	if got := (yardRun{worth: 4}).policy(); got != "rules:balanced=4" {
+		t.Errorf("the policy is %s", got)
 	}
 }

@@ -41,6 +41,7 @@ type window struct {
 	from, to string // dates; to is left out
 	nodes    int    // of eight GPUs
 	tasks    []task
+	before   []ended // when it begins
 }
 
 const (
@@ -102,6 +103,8 @@ func (w *window) cut(list []row) error {
 	}
 
 	begin, end := from.Sub(time.Unix(0, 0)), to.Sub(time.Unix(0, 0))
+
+	w.remember(list, begin)
 
 	w.tasks = nil
 	for _, r := range list {

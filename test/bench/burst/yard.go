@@ -11,6 +11,7 @@ import (
 	"trainyard/internal/id"
 	"trainyard/internal/job"
 	"trainyard/internal/place/catalogue"
+	"trainyard/internal/queue"
 	"trainyard/internal/sim"
 	"trainyard/internal/sim/trace"
 	"trainyard/internal/yardmaster"
@@ -21,7 +22,10 @@ import (
 type yardRun struct {
 	worth float64 // of an hour of waiting, in GPU-hours of the cloud
 	never bool    // nothing can be provisioned
-	blind bool    // run times are unknown
+	knows runTimes
+	// bare switches off what the product does beside the rule that is measured: ageing, patience, and keeping a node
+	// that has no job for a while.
+	bare bool
 }
 
 // slot is a node of the yard that a task ran on.
@@ -34,22 +38,36 @@ type slot struct {
 // for, by other rules than the one that is measured.
 const beyond = 90_000 * time.Hour
 
-// policy names the policy with its parameters.
+// policy names the policy with its parameters. Only the value of waiting differs from the defaults, unless it is bare.
 func (y yardRun) policy() string {
-	hours := int(beyond.Hours())
-	return fmt.Sprintf(
-		"rules:balanced=%s:ageing=%dh:patience=%dh",
-		strconv.FormatFloat(y.worth, 'f', -1, 64),
-		hours,
-		hours,
-	)
+	name := "rules:balanced=" + strconv.FormatFloat(y.worth, 'f', -1, 64)
+	if y.bare {
+		name += fmt.Sprintf(":ageing=%dh:patience=%[1]dh", int(beyond.Hours()))
+	}
+
+	return name
 }
 
 // run simulates a window. It also returns what ran on the yard's own nodes.
 func (y yardRun) run(w *window) (outcome, []slot, error) {
-	policy, err := catalogue.All(nil).Make(y.policy())
+	newPolicy, err := catalogue.All(nil).Make(y.policy())
 	if err != nil {
 		return outcome{}, nil, err
+	}
+
+	policy := newPolicy()
+
+	var memory *queue.Past // fed here, not by the yard; nil if it is the yard's own
+	if y.knows == forecast || y.knows == unknown {
+		m, err := remembering(policy, w, y.knows)
+		if err != nil {
+			return outcome{}, nil, err
+		}
+
+		policy = m
+		if y.knows == forecast {
+			memory = m.past
+		}
 	}
 
 	e := newEnds(w)
@@ -60,12 +78,19 @@ func (y yardRun) run(w *window) (outcome, []slot, error) {
 	}
 
 	cfg := sim.Config{
-		Policy: policy(), Nodes: local(w.nodes), Jobs: trace.List(y.jobs(w.tasks)), Keep: mostSpans,
-		Yard: func(c *yardmaster.Config) { c.Keep.MaxIdle, c.Keep.ReleaseMargin = idle, 0 },
+		Policy: policy, Nodes: local(w.nodes), Jobs: trace.List(y.jobs(w.tasks)), Keep: mostSpans,
 		OnEnd: func(o *sim.Outcome) {
 			t := &w.tasks[numbers[o.Job.Name]]
 			e.add(t, (o.Ended - t.duration).Hours())
+
+			if memory != nil {
+				memory.Add(id.User(t.owner), t.gpus, t.duration)
+			}
 		},
+	}
+
+	if y.bare {
+		cfg.Yard = func(c *yardmaster.Config) { c.Keep.MaxIdle, c.Keep.ReleaseMargin = idle, 0 }
 	}
 
 	if !y.never {
@@ -105,7 +130,7 @@ func (y yardRun) run(w *window) (outcome, []slot, error) {
 }
 
 const (
-	// idle is for how long a provisioned node may be without a job. It is not quite nothing:
+	// idle is for how long a provisioned node of a bare yard may be without a job. It is not quite nothing:
 	// a node that joins before its job is ordered to start there would be released at once.
 	idle      = time.Millisecond
 	mostSpans = 1 << 20
@@ -161,7 +186,7 @@ func (y yardRun) jobs(tasks []task) []*sim.Job {
 		each := t.gpus / nodes
 		spec := &job.Spec{Run: "simulated", Place: job.PlaceAny, Objective: job.ObjectiveBalanced}
 		spec.Resources.Nodes, spec.Resources.GPUs = job.Range{Min: nodes, Max: nodes}, job.Range{Min: each, Max: each}
-		if !y.blind {
+		if y.knows == declared {
 			spec.Expect = job.Duration(t.duration)
 		}
 

@@ -2,14 +2,13 @@
 //
 //	go run ./test/bench/compare -old docs/baseline/bench -new build/bench -tolerances docs/baseline/tolerances.json
 //
-// Both folders hold one flat JSON object per benchmark: names of figures and numbers. How far a figure may
-// move, and in which direction it is better, is looked up by its name in the file of tolerances. A figure
+// Both folders hold one flat JSON object per benchmark: names of figures and numbers, and where they are from. How far
+// a figure may move, and in which direction it is better, is looked up by its name in the file of tolerances. A figure
 // that moved too far in the wrong direction, or that is gone, ends the command with status 1.
 // With -store it copies the new figures over the stored ones instead.
 package main
 
 import (
-	"encoding/json"
 	"errors"
 	"flag"
 	"fmt"
@@ -17,6 +16,8 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+
+	"trainyard/test/bench/report"
 )
 
 // errRegressed is the end of a comparison in which a figure got worse.
@@ -71,13 +72,13 @@ func compareFolders(oldFolder, newFolder string, list []tolerance, stdout io.Wri
 	compared, regressed := 0, false
 
 	for _, path := range names {
-		stored, err := readFigures(path)
+		stored, err := report.Read(path)
 		if err != nil {
 			return err
 		}
 
 		name := filepath.Base(path)
-		measured, err := readFigures(filepath.Join(newFolder, name))
+		measured, err := report.Read(filepath.Join(newFolder, name))
 		if errors.Is(err, os.ErrNotExist) {
 			if _, err := fmt.Fprintf(stdout, "%s: not measured\n\n", name); err != nil {
 				return err
@@ -90,7 +91,7 @@ func compareFolders(oldFolder, newFolder string, list []tolerance, stdout io.Wri
 			return err
 		}
 
-		rows := compare(stored, measured, list)
+		rows := compare(stored.Figures, measured.Figures, list)
 		if err := printRows(stdout, name, rows); err != nil {
 			return err
 		}
@@ -125,40 +126,23 @@ func storeFigures(oldFolder, newFolder string, stdout io.Writer) error {
 	}
 
 	for _, path := range names {
-		figures, err := readFigures(path)
+		measured, err := report.Read(path)
 		if err != nil {
 			return err
 		}
 
-		text, err := json.MarshalIndent(figures, "", "  ")
-		if err != nil {
-			return fmt.Errorf("encode figures: %w", err)
-		}
-
 		stored := filepath.Join(oldFolder, filepath.Base(path))
-		if err := os.WriteFile(stored, append(text, '\n'), 0o644); err != nil { //nolint:gosec // part of the sources
+		if err := measured.Save(stored); err != nil {
+			return fmt.Errorf("store figures: %w", err)
+		}
+		if err := os.Chmod(stored, 0o644); err != nil { //nolint:gosec // part of the sources
 			return fmt.Errorf("store figures: %w", err)
 		}
 
-		if _, err := fmt.Fprintf(stdout, "stored %s: %d figures\n", stored, len(figures)); err != nil {
+		if _, err := fmt.Fprintf(stdout, "stored %s: %d figures\n", stored, len(measured.Figures)); err != nil {
 			return err
 		}
 	}
 
 	return nil
-}
-
-// readFigures reads one flat JSON object of numbers.
-func readFigures(path string) (map[string]float64, error) {
-	text, err := os.ReadFile(path)
-	if err != nil {
-		return nil, fmt.Errorf("read figures: %w", err)
-	}
-
-	var figures map[string]float64
-	if err := json.Unmarshal(text, &figures); err != nil {
-		return nil, fmt.Errorf("read figures of %s: %w", path, err)
-	}
-
-	return figures, nil
 }

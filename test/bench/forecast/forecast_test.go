@@ -18,6 +18,8 @@ import (
 	"trainyard/internal/forecast/curve"
 	"trainyard/internal/forecast/history"
 	"trainyard/internal/id"
+	"trainyard/test/bench/information"
+	"trainyard/test/golden"
 )
 
 // put writes files into a folder and returns it.
@@ -248,4 +250,22 @@ func TestNoHistoryOnPublicCurves(t *testing.T) {
 			t.Errorf("the median error at %v is %.3f, at most %.2f was promised", calibrate.ReplayPoints[part], got, most)
 		}
 	}
+}
+
+func TestThePageSaysWhatEachMethodKnows(t *testing.T) {
+	t.Parallel()
+
+	path := filepath.Join("..", "..", "..", "docs", "explanation", "benchmarks-forecast.md")
+
+	page, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	want, err := information.Page(string(page), comparisons())
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	golden.Compare(t, path, want)
 }

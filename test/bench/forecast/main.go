@@ -12,23 +12,23 @@
 package main
 
 import (
-	"bytes"
-	"encoding/json"
+	"context"
 	"errors"
 	"flag"
 	"fmt"
 	"io"
 	"os"
 	"path/filepath"
-	"runtime"
 	"slices"
 	"strings"
 
 	"trainyard/internal/clock"
+	"trainyard/test/bench/information"
+	reportfile "trainyard/test/bench/report"
 )
 
 func main() {
-	if err := run(os.Args[1:], os.Stdout, os.Stderr); err != nil {
+	if err := run(context.Background(), os.Args[1:], os.Stdout, os.Stderr); err != nil {
 		if errors.Is(err, flag.ErrHelp) {
 			os.Exit(2)
 		}
@@ -38,7 +38,7 @@ func main() {
 	}
 }
 
-func run(args []string, stdout, stderr io.Writer) error {
+func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	flags := flag.NewFlagSet("forecast", flag.ContinueOnError)
 	flags.SetOutput(stderr)
 	out := flags.String("out", "", "write the figures to `file`")
@@ -52,19 +52,26 @@ func run(args []string, stdout, stderr io.Writer) error {
 	}
 
 	began := clock.Wall{}.Now()
-	if _, err := fmt.Fprintf(
-		stdout,
-		"bench-forecast: %d cores, %s, %s\n\n",
-		runtime.NumCPU(),
-		runtime.Version(),
-		began.UTC().Format("2006-01-02 15:04 UTC"),
-	); err != nil {
+
+	extent := "full"
+
+	switch {
+	case *scale:
+		extent = fmt.Sprintf("full, %d jobs", *jobs)
+	case *half != "":
+		extent = *half + " half"
+	}
+
+	origin, err := reportfile.Begin(ctx, *out, extent, began)
+	if err != nil {
+		return err
+	}
+	if _, err := fmt.Fprintf(stdout, "bench-forecast: %s\n\n", origin.Describe()); err != nil {
 		return err
 	}
 
 	var figures map[string]float64
 
-	var err error
 	switch {
 	case *scale:
 		figures, err = measureScale(stdout, *jobs)
@@ -77,11 +84,22 @@ func run(args []string, stdout, stderr io.Writer) error {
 	if err != nil {
 		return err
 	}
+	if !*scale {
+		if err := information.Print(stdout, comparisons()); err != nil {
+			return err
+		}
+	}
 	if _, err := fmt.Fprintf(stdout, "\nmeasured in %s\n", clock.Wall{}.Now().Sub(began).Round(1e8)); err != nil {
 		return err
 	}
 
-	return write(*out, figures)
+	if *out == "" {
+		return nil
+	}
+
+	r := reportfile.Report{Origin: origin, Figures: figures}
+
+	return r.Save(*out)
 }
 
 // scorePublic scores the public curves that are there.
@@ -164,21 +182,4 @@ func dataFolder() string {
 	}
 
 	return filepath.Join("..", "shared", "data")
-}
-
-// write writes the figures, by name.
-func write(path string, figures map[string]float64) error {
-	if path == "" {
-		return nil
-	}
-
-	text, err := json.MarshalIndent(figures, "", "  ")
-	if err != nil {
-		return fmt.Errorf("write the figures: %w", err)
-	}
-	if err := os.MkdirAll(filepath.Dir(path), 0o750); err != nil {
-		return fmt.Errorf("write the figures: %w", err)
-	}
-
-	return os.WriteFile(path, append(bytes.TrimSpace(text), '\n'), 0o600)
 }

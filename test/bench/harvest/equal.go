@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 
+	"trainyard/internal/id"
 	"trainyard/internal/place"
 	"trainyard/internal/place/allocate"
 	"trainyard/internal/queue"
@@ -70,5 +71,7 @@ func (e equalShare) Plan(v *place.View) place.Plan {
 
 	given := allocate.Assign(v, wants, allocate.Options{})
 
-	return allocate.Plan(wants, given, func(i int) string { return fmt.Sprintf("every job gets %d nodes", share) })
+	return allocate.Plan(wants, given, func(int, []id.Job) string {
+		return fmt.Sprintf("every job gets %d nodes", share)
+	})
 }

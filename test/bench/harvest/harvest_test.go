@@ -19,21 +19,35 @@ func TestHarvestBeatsEqualShareAndKeepsBelowItsBound(t *testing.T) {
 		t.Fatal(err)
 	}
 
+	t.Log(text.String())
+
 	for _, n := range []string{"10", "20", "30"} {
-		share, bound := got["share_hpo_"+n], got["bound_hpo_"+n]
-		if share <= 0 || share > bound || bound > 1.2 {
-			t.Errorf("%s at once: share %g, bound %g", n, share, bound)
+		share, kind, bound := got["share_hpo_"+n], got["share_hpo_"+n+"_travel"], got["bound_hpo_"+n]
+		if share <= 0 || share > kind || kind > bound || bound > 1.2 {
+			t.Errorf("%s at once: share %g, %g with checkpoints that travel, bound %g", n, share, kind, bound)
 		}
 	}
 
-	for _, key := range []string{"share_mix_10", "share_mix_30", "equal_share_hpo_10", "equal_share_mix_10", "share_hpo_10_lost12"} {
+	for _, key := range []string{
+		"share_mix_10", "share_mix_30", "share_mix_speedup_10", "equal_share_hpo_10", "equal_share_mix_10",
+		"share_mix_10_travel", "equal_share_mix_10_travel", "share_hpo_10_travel_lost12",
+		"share_hpo_10_shared", "equal_share_hpo_30_shared", "fixed_samples_hpo_10", "fixed_samples_mix_30",
+	} {
 		if got[key] <= 0 {
 			t.Errorf("%s is %g", key, got[key])
 		}
 	}
 
-	if got["share_hpo_10"] <= got["equal_share_hpo_10"] {
-		t.Errorf("harvest %g, equal share %g", got["share_hpo_10"], got["equal_share_hpo_10"])
+	if got["share_hpo_10_travel"] <= got["equal_share_hpo_10_travel"] {
+		t.Errorf("harvest %g, equal share %g", got["share_hpo_10_travel"], got["equal_share_hpo_10_travel"])
+	}
+
+	for _, part := range []string{
+		"as the product has them", "with checkpoints that travel (published assumption, 1 s lost)",
+	} {
+		if !bytes.Contains(text.Bytes(), []byte(part)) {
+			t.Errorf("the tables do not say %q:\n%s", part, &text)
+		}
 	}
 
 	if _, err := harvest.Run(

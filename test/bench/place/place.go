@@ -1,9 +1,9 @@
-// Package place measures how long the policy rules takes to decide: for a whole yard
+// Package place measures how long the default policy rules takes to decide, with FIFO beside it: for a whole yard
 // at once, and for the small changes of which a day is made.
 //
 // `make bench-place` runs it, on one core, and counts processor time. The yard is generated: three classes of
 // nodes, six kinds of GPU, jobs of all shapes, objectives and lengths, and offers of
-// several providers. The policy is the production one and is given views as the
+// several providers. The policies are the production ones and are given views as the
 // yardmaster makes them. It decides nothing and asserts nothing.
 package place
 
@@ -19,6 +19,7 @@ import (
 	"time"
 
 	"trainyard/internal/place"
+	"trainyard/internal/place/ordered"
 	"trainyard/internal/place/rules"
 	"trainyard/test/bench/target"
 )
@@ -28,6 +29,7 @@ type Options = target.Options
 
 // row is one measurement.
 type row struct {
+	policy      string // the name that it has for itself
 	nodes, jobs int
 	what        string
 	ms          []float64
@@ -49,13 +51,30 @@ func Run(w io.Writer, o Options) (map[string]float64, error) {
 	out := map[string]float64{}
 
 	var rows []row
+
 	for _, c := range cases(o.Quick) {
-		list := measure(&c)
-		rows = append(rows, list...)
-		figures(out, c.key, list)
+		for _, p := range policies() {
+			list := measure(&c, p.make)
+			rows = append(rows, list...)
+			figures(out, c.key+p.suffix, list)
+		}
 	}
 
 	return out, table(w, rows)
+}
+
+// contender is a policy that is measured.
+type contender struct {
+	suffix string // of its figures
+	make   func() place.Policy
+}
+
+// policies are the default one, whose figures have the plain names, and FIFO with backfill.
+func policies() []contender {
+	return []contender{
+		{"", func() place.Policy { return rules.New(rules.Defaults()) }},
+		{"_fifo", func() place.Policy { return ordered.FIFO{} }},
+	}
 }
 
 // scale is how large a yard to measure on.
@@ -67,21 +86,24 @@ type scale struct {
 
 func cases(quick bool) []scale {
 	if quick {
-		return []scale{{"1k", 50, 200, 20, 10, 1}}
+		return []scale{{"1k", 50, 200, 20, 10, 1}, {"10k_100k", 50, 2_000, 20, 10, 1}}
 	}
 
-	return []scale{{"1k", 1_000, 10_000, 500, 200, 5}, {"10k", 10_000, 10_000, 500, 200, 5}}
+	return []scale{
+		{"1k", 1_000, 10_000, 500, 200, 5}, {"10k", 10_000, 10_000, 500, 200, 5},
+		{"1k_100k", 1_000, 100_000, 500, 200, 5}, {"10k_100k", 10_000, 100_000, 500, 200, 5},
+	}
 }
 
-// measure returns the rows of one scale.
-func measure(c *scale) []row {
-	idle := full(c, "full, from an idle yard", 0)
-	busy := full(c, "full, from a busy yard", 1)
-	steps := row{nodes: c.nodes, jobs: c.jobs, what: "one job ends, one comes"}
+// measure returns the rows of one policy on one scale.
+func measure(c *scale, newPolicy func() place.Policy) []row {
+	idle := full(c, newPolicy, "full, from an idle yard", 0)
+	busy := full(c, newPolicy, "full, from a busy yard", 1)
 
 	// The steps go on from the busy yard, after its plan was carried out.
 	y := newYard(c, 1)
-	policy := rules.New(rules.Defaults())
+	policy := newPolicy()
+	steps := row{policy: policy.Name(), nodes: c.nodes, jobs: c.jobs, what: "one job ends, one comes"}
 	plan := policy.Plan(y.view())
 	y.do(&plan)
 
@@ -105,13 +127,14 @@ func measure(c *scale) []row {
 
 // full measures a first round, several times: with a policy that knows nothing, and
 // nothing changes in between.
-func full(c *scale, what string, load float64) row {
+func full(c *scale, newPolicy func() place.Policy, what string, load float64) row {
 	y := newYard(c, load)
 	r := row{nodes: c.nodes, jobs: c.jobs, what: what}
 
 	for range c.times {
 		v := y.view()
-		policy := rules.New(rules.Defaults())
+		policy := newPolicy()
+		r.policy = policy.Name()
 		runtime.GC()
 		began := processor()
 		plan := policy.Plan(v)
@@ -159,12 +182,12 @@ func figures(out map[string]float64, key string, rows []row) {
 
 func table(w io.Writer, rows []row) error {
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
-	_, _ = fmt.Fprintln(t, "nodes\tjobs\twhat\trounds\tmedian ms\tp99 ms\tstarts\tstops\tprovisions\tqueued\t")
+	_, _ = fmt.Fprintln(t, "policy\tnodes\tjobs\twhat\trounds\tmedian ms\tp99 ms\tstarts\tstops\tprovisions\tqueued\t")
 
 	for i := range rows {
 		r := &rows[i]
-		_, _ = fmt.Fprintf(t, "%d\t%d\t%s\t%d\t%.2f\t%.2f\t%d\t%d\t%d\t%d\t\n", r.nodes, r.jobs, r.what, len(r.ms),
-			at(r.ms, 0.5), at(r.ms, 0.99), r.plan.starts, r.plan.stops, r.plan.provisions, r.queued)
+		_, _ = fmt.Fprintf(t, "%s\t%d\t%d\t%s\t%d\t%.2f\t%.2f\t%d\t%d\t%d\t%d\t\n", r.policy, r.nodes, r.jobs, r.what,
+			len(r.ms), at(r.ms, 0.5), at(r.ms, 0.99), r.plan.starts, r.plan.stops, r.plan.provisions, r.queued)
 	}
 
 	return t.Flush()

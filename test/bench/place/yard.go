@@ -13,6 +13,7 @@ import (
 	"trainyard/internal/gpuspec"
 	"trainyard/internal/id"
 	"trainyard/internal/job"
+	"trainyard/internal/money"
 	"trainyard/internal/place"
 	"trainyard/internal/queue"
 )
@@ -54,7 +55,7 @@ func newYard(c *scale, load float64) *yard {
 	}
 
 	y.tariff = &fleet.Tariff{Energy: 0.25, Nodes: []fleet.NodePrice{
-		{Class: fleet.Reserved, Watts: []float64{300, 600, 900, 1200, 1500, 1800, 2100, 2400, 2700}, Hourly: []float64{8}},
+		{Class: fleet.Reserved, Watts: []float64{300, 600, 900, 1200, 1500, 1800, 2100, 2400, 2700}, Hourly: []money.PerHour{8}},
 		{Watts: []float64{300, 600, 900, 1200, 1500, 1800, 2100, 2400, 2700}},
 	}}
 

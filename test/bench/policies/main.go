@@ -3,13 +3,12 @@
 //	go run ./test/bench/policies -target andreas -out build/bench/bench-andreas.json
 //
 // Each target is a package beside this one that prints its table and returns its
-// figures; this command only chooses it, names the machine, and writes the figures
-// as one flat JSON object. It asserts nothing. `make bench-…` calls it.
+// figures; this command only chooses it, says what each side knows, and writes the
+// figures with commit, machine and date. It asserts nothing. `make bench-…` calls it.
 package main
 
 import (
-	"bytes"
-	"encoding/json"
+	"context"
 	"errors"
 	"flag"
 	"fmt"
@@ -27,21 +26,55 @@ import (
 	"trainyard/test/bench/datacenter"
 	"trainyard/test/bench/edl"
 	"trainyard/test/bench/elastic"
+	"trainyard/test/bench/fidelity"
 	"trainyard/test/bench/harvest"
+	"trainyard/test/bench/information"
 	"trainyard/test/bench/place"
+	"trainyard/test/bench/report"
 	"trainyard/test/bench/simulator"
 	"trainyard/test/bench/swf"
 	"trainyard/test/bench/target"
 )
 
+// benchmark is a target with what its comparisons tell each side.
+type benchmark struct {
+	measure     func(io.Writer, target.Options) (map[string]float64, error)
+	comparisons func() []information.Comparison // nil if it compares nobody
+	alone       string                          // why it compares nobody
+	page        string                          // under docs/explanation, with its figures
+}
+
+const (
+	policyPage = "benchmarks-policies.md"
+	cloudPage  = "benchmarks-cloud.md"
+)
+
 // targets are the benchmarks by name.
-var targets = map[string]func(io.Writer, target.Options) (map[string]float64, error){
-	"alloc": alloc.Run, "andreas": andreas.Run, "burst": burst.Run, "datacenter": datacenter.Run, "edl": edl.Run,
-	"elastic": elastic.Run, "harvest": harvest.Run, "place": place.Run, "sim": simulator.Run, "swf": swf.Run,
+var targets = map[string]benchmark{
+	"alloc":      {measure: alloc.Run, comparisons: alloc.Comparisons, page: policyPage},
+	"andreas":    {measure: andreas.Run, comparisons: andreas.Comparisons, page: policyPage},
+	"burst":      {measure: burst.Run, comparisons: burst.Comparisons, page: cloudPage},
+	"datacenter": {measure: datacenter.Run, comparisons: datacenter.Comparisons, page: policyPage},
+	"edl":        {measure: edl.Run, comparisons: edl.Comparisons, page: policyPage},
+	"elastic":    {measure: elastic.Run, comparisons: elastic.Comparisons, page: policyPage},
+	"fidelity": {
+		measure: fidelity.Run, page: policyPage,
+		alone: "it holds the simulator against real processes; both have the same jobs, prices and policies",
+	},
+	"harvest": {measure: harvest.Run, comparisons: harvest.Comparisons, page: policyPage},
+	"place": {
+		measure: place.Run, page: cloudPage,
+		alone: "it times two policies of ours on the same views; each takes from them what it needs",
+	},
+	"sim": {measure: simulator.Run, comparisons: simulator.Comparisons, page: policyPage},
+	"swf": {
+		measure: swf.Run, page: policyPage,
+		alone: "it holds the same rules against an independent computation of them; nobody is ahead",
+	},
 }
 
 func main() {
-	if err := run(os.Args[1:], os.Stdout, os.Stderr); err != nil {
+	if err := run(context.Background(), os.Args[1:], os.Stdout, os.Stderr); err != nil {
 		if errors.Is(err, flag.ErrHelp) {
 			os.Exit(2)
 		}
@@ -51,7 +84,7 @@ func main() {
 	}
 }
 
-func run(args []string, stdout, stderr io.Writer) error {
+func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	flags := flag.NewFlagSet("policies", flag.ContinueOnError)
 	flags.SetOutput(stderr)
 	name := flags.String("target", "", "what to measure: "+strings.Join(names(), ", "))
@@ -69,7 +102,7 @@ func run(args []string, stdout, stderr io.Writer) error {
 		return err
 	}
 
-	measure, ok := targets[*name]
+	bench, ok := targets[*name]
 	if !ok {
 		return fmt.Errorf("there is no target %q; there are %s", *name, strings.Join(names(), ", "))
 	}
@@ -77,26 +110,49 @@ func run(args []string, stdout, stderr io.Writer) error {
 	o := target.Options{Data: dataFolder(), Quick: *quick, Parallel: runtime.GOMAXPROCS(0), Skip: *skip}
 
 	began := clock.Wall{}.Now()
-	if _, err := fmt.Fprintf(
-		stdout,
-		"bench-%s: %d cores, %s, %s\n\n",
-		*name,
-		runtime.NumCPU(),
-		runtime.Version(),
-		began.UTC().Format("2006-01-02 15:04 UTC"),
-	); err != nil {
+
+	origin, err := report.Begin(ctx, *out, extent(*quick, *skip), began)
+	if err != nil {
+		return err
+	}
+	if _, err := fmt.Fprintf(stdout, "bench-%s: %s\n\n", *name, origin.Describe()); err != nil {
 		return err
 	}
 
-	figures, err := measure(stdout, o)
+	figures, err := bench.measure(stdout, o)
 	if err != nil {
 		return err
+	}
+	if bench.comparisons != nil {
+		if err := information.Print(stdout, bench.comparisons()); err != nil {
+			return err
+		}
 	}
 	if _, err := fmt.Fprintf(stdout, "\nmeasured in %s\n", clock.Wall{}.Now().Sub(began).Round(1e8)); err != nil {
 		return err
 	}
 
-	return write(*out, figures)
+	if *out == "" {
+		return nil
+	}
+
+	r := report.Report{Origin: origin, Figures: figures}
+
+	return r.Save(*out)
+}
+
+// extent says how much of a benchmark is run.
+func extent(quick bool, skip int) string {
+	text := "full"
+	if quick {
+		text = "quick"
+	}
+
+	if skip > 0 {
+		text += fmt.Sprintf(", without the first %d seeds", skip)
+	}
+
+	return text
 }
 
 func names() []string {
@@ -117,20 +173,4 @@ func dataFolder() string {
 	}
 
 	return filepath.Join("..", "shared", "data")
-}
-
-// write writes the figures, by name.
-func write(path string, figures map[string]float64) error {
-	text, err := json.MarshalIndent(figures, "", "  ")
-	if err != nil {
-		return fmt.Errorf("write the figures: %w", err)
-	}
-	if path == "" {
-		return nil
-	}
-	if err := os.MkdirAll(filepath.Dir(path), 0o750); err != nil {
-		return fmt.Errorf("write the figures: %w", err)
-	}
-
-	return os.WriteFile(path, append(bytes.TrimSpace(text), '\n'), 0o600)
 }

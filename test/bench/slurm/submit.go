@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -11,7 +12,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
-	"time"
 )
 
 // heldCode is the "error" with which Slurm accepts a job that was asked to wait.
@@ -50,11 +50,26 @@ func (c *Cluster) Batch(line string, hold bool) (Submit, error) {
 	}, nil
 }
 
-// Interactive returns a Submit that starts line by srun and ends when it has ended.
+// Interactive returns a Submit that starts line by srun and ends when it has ended. Srun leaves a second process behind
+// for a moment that holds its output, so that nobody may wait for the end of that: errors go to a file.
 func (c *Cluster) Interactive(line string) Submit {
-	return func(ctx context.Context) error {
-		_, err := c.output(ctx, "srun", "/bin/sh", "-c", line)
-		return err
+	return func(ctx context.Context) (err error) {
+		wrong, err := os.CreateTemp(c.dir, "srun-*.err")
+		if err != nil {
+			return fmt.Errorf("make a file for srun's errors: %w", err)
+		}
+
+		defer func() { err = errors.Join(err, wrong.Close(), os.Remove(wrong.Name())) }()
+
+		cmd := c.command(ctx, "srun", "/bin/sh", "-c", line)
+		cmd.Stderr = wrong
+
+		if err := cmd.Run(); err != nil {
+			text, _ := os.ReadFile(wrong.Name()) // what it says is better than nothing
+			return fmt.Errorf("run srun: %w: %s", err, bytes.TrimSpace(text))
+		}
+
+		return nil
 	}
 }
 
@@ -178,7 +193,6 @@ func (c *Cluster) output(ctx context.Context, name string, args ...string) (stri
 	cmd := c.command(ctx, name, args...)
 	var stdout, stderr bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &stdout, &stderr
-	cmd.WaitDelay = time.Second // srun has a second process that holds its output
 	if err := cmd.Run(); err != nil {
 		return "", fmt.Errorf("run %s: %w: %s", filepath.Base(name), err, strings.TrimSpace(stderr.String()))
 	}

@@ -3,20 +3,36 @@ package problem
 import (
 	"slices"
 
+	"trainyard/internal/id"
 	"trainyard/internal/place"
 )
 
-// Plan returns the starts and stops that carry out the assignments of the tasks.
-func (y *Yard) Plan(why func(*Task) string) place.Plan {
+// Plan returns the starts and stops that carry out the assignments of the tasks. why returns the
+// reason for the change of a task; takers are the jobs that get GPUs which it holds now.
+func (y *Yard) Plan(why func(t *Task, takers []id.Job) string) place.Plan {
 	var p place.Plan
+	var starts []place.Start
+
+	for i := range y.Tasks {
+		if t := &y.Tasks[i]; !t.unchanged() && len(t.Seats) > 0 {
+			starts = append(starts, place.Start{Item: t.Item, Allocations: t.Seats})
+		}
+	}
+
+	takers := place.TakersOf(starts)
 
 	for i := range y.Tasks {
 		t := &y.Tasks[i]
-		if t.Running != nil && slices.Equal(t.Seats, t.Running.Allocations) || t.Running == nil && len(t.Seats) == 0 {
+		if t.unchanged() {
 			continue
 		}
 
-		reason := why(t)
+		var by []id.Job
+		if t.Running != nil {
+			by = takers.Of(t.Running)
+		}
+
+		reason := why(t, by)
 		if t.Running != nil {
 			p.Stops = append(p.Stops, place.Stop{Running: t.Running, Reason: reason})
 		}
@@ -27,4 +43,13 @@ func (y *Yard) Plan(why func(*Task) string) place.Plan {
 	}
 
 	return p
+}
+
+// unchanged reports whether a task keeps its seats, or has none and gets none.
+func (t *Task) unchanged() bool {
+	if t.Running == nil {
+		return len(t.Seats) == 0
+	}
+
+	return slices.Equal(t.Seats, t.Running.Allocations)
 }

@@ -6,6 +6,7 @@ import (
 
 	"trainyard/internal/fleet"
 	"trainyard/internal/job"
+	"trainyard/internal/money"
 	"trainyard/internal/place"
 	"trainyard/internal/queue"
 )
@@ -19,15 +20,17 @@ type Task struct {
 	CurrentRooms  []int32 // the rooms that it runs in
 	RemainingWork float64 // in units of work; in seconds if its speed is unknown
 	HasDeadline   bool
-	Slack         float64 // seconds until the deadline
-	LateCost      float64 // money for a second past the deadline, or for any second without one
-	RestartTime   float64 // seconds that stopping and starting again takes
-	QueueRank     int     // position in the queue, of a queued job without a deadline
+	Slack         float64         // seconds until the deadline
+	LateCost      money.PerSecond // past the deadline, or for any second without one
+	RestartTime   float64         // seconds that stopping and starting again takes
+	QueueRank     int             // position in the queue, of a queued job without a deadline
 
 	// The candidates of the task.
 	configurations []Configuration
 	Candidates     []Candidate
-	Current        int // index of its present candidate, -1 if it is queued
+	Current        int      // index of its present candidate, -1 if it is queued
+	OnOffer        *OnOffer // nodes that could be or are being provisioned for it; nil if none can be
+	Leaves         bool     // it costs less on its offer than on any node of the yard that is free
 
 	// The assignment of the task.
 	Assigned    int     // index of the candidate, -1 if it waits
@@ -41,24 +44,24 @@ type Task struct {
 
 // Valuation is what a policy with a look-ahead computes for a task. This package only stores it.
 type Valuation struct {
-	Leanest      int     // the candidate that uses least of the yard
-	Fastest      int     // the fastest candidate
-	Cheapest     int     // the cheapest candidate
-	StartValue   float64 // value of a start per GPU, of a job without a deadline
-	SpareTime    float64 // seconds it could wait if everything due before it were done first
-	Urgency      float64 // value of not having to wait, in money
-	RandomFactor float64 // multiplies the value of its steps in a randomised search
+	Leanest      int          // the candidate that uses least of the yard
+	Fastest      int          // the fastest candidate
+	Cheapest     int          // the cheapest candidate
+	StartValue   float64      // value of a start per GPU, of a job without a deadline
+	SpareTime    float64      // seconds it could wait if everything due before it were done first
+	Urgency      money.Amount // value of not having to wait
+	RandomFactor float64      // multiplies the value of its steps in a randomised search
 }
 
 // Candidate is a configuration for a task, with its duration and cost there.
 type Candidate struct {
 	Configuration
-	Duration float64 // seconds until the task ends
-	Startup  float64 // seconds of Duration before its first work
-	Usage    float64 // share of the yard that it takes, in GPUs of the best kind
-	Cost     float64 // of its GPUs until its end, on well used nodes
-	Gain     float64 // money saved per second compared with waiting
-	ColdGain float64 // the same on nodes that must be switched on first
+	Duration float64      // seconds until the task ends
+	Startup  float64      // seconds of Duration before its first work
+	Usage    float64      // share of the yard that it takes, in GPUs of the best kind
+	Cost     money.Amount // of its GPUs until its end, on well used nodes
+	Gain     float64      // dollars saved per second, weighted, compared with waiting
+	ColdGain float64      // the same on nodes that must be switched on first
 }
 
 // Configuration is a kind and a number of GPUs. All jobs of one shape and speed share their
@@ -203,6 +206,15 @@ func (y *Yard) lasts(it *queue.Item) time.Duration {
 	}
 
 	return unknownLasts
+}
+
+// EndOf returns when a running job is expected to end.
+func (y *Yard) EndOf(r *place.Running) time.Time {
+	if ends, known := r.ExpectedEnd(y.Now); known {
+		return ends
+	}
+
+	return y.endOf(r)
 }
 
 // endOf returns when a running job of unknown speed is assumed to end. A job past that time is
@@ -392,19 +404,19 @@ func (y *Yard) SetLateCost(t *Task) {
 		return
 	}
 
-	least := 0.0
+	least := money.PerSecond(0)
 	for k := range t.Candidates {
 		f := &t.Candidates[k]
-		if rent := max(f.Amount(), 1) * y.Kinds[f.Kind].GPURate; k == 0 || rent < least {
+		if rent := y.Kinds[f.Kind].GPURate.Of(max(f.Amount(), 1)); k == 0 || rent < least {
 			least = rent
 		}
 	}
 
 	if t.HasDeadline {
-		t.LateCost = least * y.o.Late
+		t.LateCost = least.Times(y.o.Late)
 		return
 	}
 
 	age := max(y.Now.Sub(o.Submitted).Seconds(), 0)
-	t.LateCost = least * y.o.Wait * (1 + age/max(y.o.Patience.Seconds(), 1))
+	t.LateCost = least.Times(y.o.Wait * (1 + age/max(y.o.Patience.Seconds(), 1)))
 }

@@ -17,13 +17,16 @@ import (
 
 	"trainyard/internal/fleet"
 	"trainyard/internal/id"
+	"trainyard/internal/money"
 	"trainyard/internal/place"
+	"trainyard/internal/place/ondemand"
 	"trainyard/internal/queue"
 )
 
 // Yard is the input of one plan: kinds of nodes with their prices, and tasks with their candidates.
 type Yard struct {
 	o              *Assumptions
+	terms          ondemand.Terms // what the time of jobs without a deadline is worth
 	View           *place.View
 	Now            time.Time
 	HasEstimates   bool // some job has a deadline or a known speed
@@ -45,11 +48,11 @@ type Yard struct {
 type Kind struct {
 	id        int32 // as in fleet.Room
 	class     fleet.Class
-	gpu       *fleet.GPU // an example; nil without GPUs
-	Cost      []float64  // per second with 0, 1, … GPUs in use, in addition to that of a node that is on
-	GPURate   float64    // cost of one GPU per second, on a node that is used in the best way
-	PowersOff bool       // an unused node is switched off
-	Boot      float64    // seconds from off to ready
+	gpu       *fleet.GPU         // an example; nil without GPUs
+	Cost      []money.PerSecond  // with 0, 1, … GPUs in use, in addition to that of a node that is on
+	GPURate   money.PerGPUSecond // of one GPU, on a node that is used in the best way
+	PowersOff bool               // an unused node is switched off
+	Boot      float64            // seconds from off to ready
 	Rooms     []int32
 	Size      int // most GPUs of one node
 	GPUs      int // free or held by preemptible jobs
@@ -58,23 +61,14 @@ type Kind struct {
 // Position is the kind of a room and its index among the rooms of that kind.
 type Position struct{ Kind, At int32 }
 
-// perHour converts a price per hour to one per second.
-const perHour = 1.0 / 3600
+// gpuHour is what a GPU costs in a yard without a tariff: then costs count GPU-hours.
+const gpuHour money.PerGPUHour = 1
 
 // NewYard converts a view to nodes with prices and jobs with configurations. If running jobs are
 // fixed, only queued jobs become tasks. If no job has a deadline or a known speed, HasEstimates is
 // false and there are no tasks.
 func NewYard(v *place.View, o *Assumptions, fixed bool) *Yard {
-	y := &Yard{o: o, View: v, Now: v.Now, Rooms: v.Rooms}
-	waiting := v.Queue.Items()
-	for _, it := range waiting {
-		y.HasEstimates = y.HasEstimates || hasEstimate(it)
-	}
-
-	if !fixed {
-		y.listPreemptible()
-	}
-
+	y := newYard(v, o, fixed)
 	if !y.HasEstimates {
 		return y
 	}
@@ -82,7 +76,24 @@ func NewYard(v *place.View, o *Assumptions, fixed bool) *Yard {
 	y.Rooms = slices.Clone(v.Rooms)
 	y.free()
 	y.groupRooms()
-	y.enter(waiting)
+	y.enter(v.Queue.Items())
+
+	return y
+}
+
+// HasEstimates reports whether some queued or preemptible job has a deadline or a known speed.
+func HasEstimates(v *place.View, o *Assumptions) bool { return newYard(v, o, false).HasEstimates }
+
+// newYard returns a yard that knows its preemptible jobs and whether there are estimates.
+func newYard(v *place.View, o *Assumptions, fixed bool) *Yard {
+	y := &Yard{o: o, View: v, Now: v.Now, Rooms: v.Rooms, terms: ondemand.Standard()}
+	for _, it := range v.Queue.Stays {
+		y.HasEstimates = y.HasEstimates || hasEstimate(it)
+	}
+
+	if !fixed {
+		y.listPreemptible()
+	}
 
 	return y
 }
@@ -217,12 +228,12 @@ func (y *Yard) priceOf(k *Kind, n *fleet.Node) {
 	t := y.View.Tariff
 	p := t.Of(n)
 
-	k.Cost = make([]float64, fleet.MaxGPUs+1)
+	k.Cost = make([]money.PerSecond, fleet.MaxGPUs+1)
 	for u := range k.Cost {
 		if t == nil {
-			k.Cost[u] = float64(u) * perHour
+			k.Cost[u] = gpuHour.Of(float64(u)).PerSecond()
 		} else if p != nil {
-			k.Cost[u] = t.Rate(p, u) * perHour
+			k.Cost[u] = t.Rate(p, u).PerSecond()
 		}
 	}
 
@@ -230,15 +241,37 @@ func (y *Yard) priceOf(k *Kind, n *fleet.Node) {
 		k.PowersOff, k.Boot = true, time.Duration(p.Boot).Seconds()
 	}
 
+	if rent := y.rentOf(n); rent > 0 { // it is released when nobody uses it
+		for u := 1; u < len(k.Cost); u++ {
+			k.Cost[u] = rent
+		}
+
+		k.Cost[0], k.PowersOff = 0, true
+	}
+
 	on := k.Cost[0]
 	for u := range k.Cost {
 		k.Cost[u] = max(k.Cost[u]-on, 0)
 	}
 
-	k.GPURate = math.Inf(1)
+	k.GPURate = money.PerGPUSecond(math.Inf(1))
 	for u := 1; u <= max(len(n.Inventory.GPUs), 1); u++ {
-		k.GPURate = min(k.GPURate, k.Cost[u]/float64(u))
+		k.GPURate = min(k.GPURate, k.Cost[u].EachOf(float64(u)))
 	}
+}
+
+// rentOf returns what a provisioned node costs per second, 0 if it is none.
+func (y *Yard) rentOf(n *fleet.Node) money.PerSecond {
+	if n.Lease == "" {
+		return 0
+	}
+
+	at := slices.IndexFunc(y.View.Leases, func(l *fleet.Lease) bool { return l.ID == n.Lease })
+	if at < 0 {
+		return 0
+	}
+
+	return y.View.Leases[at].Offer.PerHour().PerSecond()
 }
 
 // Shape is how many GPUs of each kind a need can have.
@@ -287,9 +320,9 @@ func (y *Yard) newShape(need *fleet.Need) *Shape {
 	return sh
 }
 
-// Power returns what the nodes of a kind cost per second.
-func (y *Yard) Power(k int) float64 {
-	sum := 0.0
+// Power returns what the nodes of a kind cost.
+func (y *Yard) Power(k int) money.PerSecond {
+	sum := money.PerSecond(0)
 	for _, u := range y.Indexes[k].Used {
 		sum += y.Kinds[k].Cost[u]
 	}

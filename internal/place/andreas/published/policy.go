@@ -1,16 +1,19 @@
 // Package published is the randomised greedy rule of the ANDREAS papers (andreas-published) and the
 // first-principle rules it was measured against (andreas-fifo, andreas-edf, andreas-ps), for
-// comparison with the policy andreas. None of them considers the cost of a restart, and none
-// provisions nodes.
+// comparison with the policy andreas. None of them considers the cost of a restart, nor that nodes can
+// be provisioned.
 package published
 
 import (
 	"cmp"
+	"fmt"
 	"math"
 	"math/rand/v2"
 	"slices"
 
 	"trainyard/internal/humanize"
+	"trainyard/internal/id"
+	"trainyard/internal/money"
 	"trainyard/internal/place"
 	"trainyard/internal/place/andreas/problem"
 	"trainyard/internal/place/ordered"
@@ -164,7 +167,7 @@ func newRule(y *problem.Yard) *rule {
 
 			o.Cost = 0
 			for n := range int(o.Nodes) {
-				o.Cost += y.Kinds[o.Kind].Cost[o.On(n)] * o.Duration
+				o.Cost += y.Kinds[o.Kind].Cost[o.On(n)].For(o.Duration)
 			}
 
 			least, r.slowest[i] = min(least, o.Duration), max(r.slowest[i], o.Duration)
@@ -191,7 +194,7 @@ func newRule(y *problem.Yard) *rule {
 
 		r.pressure[i] = least - t.Slack
 		if r.pressure[i] > 0 {
-			r.pressure[i] *= t.LateCost
+			r.pressure[i] *= float64(t.LateCost)
 		}
 	}
 
@@ -246,7 +249,7 @@ func (r *rule) assign(draw func(n int) int) {
 
 // cost is the published measure of a schedule: its cost until the first job ends, plus the worst
 // cost of being late for postponed jobs.
-func (r *rule) cost(worst float64) float64 {
+func (r *rule) cost(worst float64) money.Amount {
 	y := r.y
 	until := math.Inf(1)
 	for i := range y.Tasks {
@@ -259,17 +262,17 @@ func (r *rule) cost(worst float64) float64 {
 		until = 0
 	}
 
-	sum := 0.0
+	sum := money.Amount(0)
 	for k := range y.Kinds {
-		sum += y.Power(k) * until
+		sum += y.Power(k).For(until)
 	}
 
 	for i := range y.Tasks {
 		t := &y.Tasks[i]
 		if t.Assigned >= 0 {
-			sum += t.LateCost * max(until-t.Slack, 0)
+			sum += t.LateCost.For(max(until-t.Slack, 0))
 		} else {
-			sum += worst * t.LateCost * max(r.slowest[i]-t.Slack, 0)
+			sum += t.LateCost.For(worst * max(r.slowest[i]-t.Slack, 0))
 		}
 	}
 
@@ -277,14 +280,17 @@ func (r *rule) cost(worst float64) float64 {
 }
 
 // reason explains the decision of the rule for a task.
-func (r *rule) reason(t *problem.Task) string {
+func (r *rule) reason(t *problem.Task, takers []id.Job) string {
 	switch {
+	case t.Assigned < 0 && len(takers) > 0:
+		return fmt.Sprintf("preempted: released GPUs go to %s",
+			place.JobNames(takers))
 	case t.Assigned < 0:
-		return "preempted: jobs under more pressure get all GPUs that it could use"
+		return "preempted: no GPUs were left for it in the order of pressure"
 	case t.Candidates[t.Assigned].Duration <= t.Slack:
-		return r.y.Where(t) + ", est. cost " + humanize.Dollars(t.Candidates[t.Assigned].Cost) +
-			"; cheapest configuration that meets the deadline"
+		return r.y.Where(t) + ", est. cost " + humanize.Dollars(r.y.Charge(t, t.Assigned)) +
+			"; meets the deadline"
 	}
 
-	return r.y.Where(t) + "; late in any case, fastest free configuration"
+	return r.y.Where(t) + "; misses the deadline"
 }

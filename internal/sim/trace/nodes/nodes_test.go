@@ -62,6 +62,10 @@ func TestFormatsYieldTheirChanges(t *testing.T) {
 			[]string{"0 reclaim summit0000", "0 uncordon summit0001", "0 reclaim summit0002", "2396 uncordon summit0002", "2396 uncordon summit0000", "2467 reclaim summit0002"},
 		},
 		{
+			"summit, nodes that join", "summit-nodes", "t_s,node,state\n0,2,0\n5,1,1\n9,1,0\n12,1,1\n", Options{Nodes: 3, Node: machine},
+			[]string{"5 join summit0001", "9 reclaim summit0001", "12 uncordon summit0001"},
+		},
+		{
 			"summit, a stretch of time", "", summitSample, Options{Nodes: 3, From: 2400 * time.Second, Length: 100 * time.Second},
 			[]string{"0 uncordon summit0000", "0 uncordon summit0001", "0 uncordon summit0002", "67 reclaim summit0002"},
 		},
@@ -104,6 +108,38 @@ func TestFormatsYieldTheirChanges(t *testing.T) {
 			}
 		})
 	}
+}
+
+func TestMergeKeepsTheOrderOfTime(t *testing.T) {
+	t.Parallel()
+
+	rapid.Check(t, func(t *rapid.T) {
+		draw := func(name string) []sim.Change {
+			var all []sim.Change
+			for i, at := range rapid.SliceOfN(rapid.IntRange(0, 20), 0, 10).Draw(t, name) {
+				all = append(all, sim.Change{At: time.Duration(at) * time.Second, ID: id.Node(fmt.Sprint(name, i))})
+			}
+
+			return all
+		}
+
+		first, second := draw("a"), draw("b")
+
+		got, err := Collect(Merge(List(first), List(second)))
+		if err != nil {
+			t.Fatal(err)
+		}
+
+		// A stable sort of both together is the same.
+		want, err := Collect(List(append(append([]sim.Change{}, first...), second...)))
+		if err != nil {
+			t.Fatal(err)
+		}
+
+		if diff := cmp.Diff(told(want), told(got)); diff != "" {
+			t.Error(diff)
+		}
+	})
 }
 
 func TestBadRowsNameTheirPlaceOrAreSkipped(t *testing.T) {

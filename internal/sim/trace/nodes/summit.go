@@ -39,8 +39,8 @@ func SummitNodes(n int) []fleet.Node {
 }
 
 // openSummitNodes reads the log of Summit's idle nodes: a node opens when it falls
-// idle and is taken when the batch system wants it. All nodes are taken at first;
-// the nodes themselves are those of SummitNodes.
+// idle and is taken when the batch system wants it. All nodes are taken at first. The
+// nodes themselves are those of SummitNodes, or join as the options make them.
 func openSummitNodes(f *rows.File, o Options) (*stream, error) {
 	t, err := rows.WithHeader(f, ',', "t_s", "node", "state")
 	if err != nil {
@@ -50,8 +50,13 @@ func openSummitNodes(f *rows.File, o Options) (*stream, error) {
 	names := summitNames(o.Nodes)
 
 	r := &stream{file: f, skipBad: o.SkipBad}
-	for _, name := range names {
-		r.pending = append(r.pending, sim.Change{Kind: sim.NodeReclaimed, ID: name})
+	joined := make([]bool, len(names))
+
+	if o.Node == nil {
+		for i, name := range names {
+			r.pending = append(r.pending, sim.Change{Kind: sim.NodeReclaimed, ID: name})
+			joined[i] = true
+		}
 	}
 
 	one := make([]sim.Change, 1)
@@ -79,9 +84,16 @@ func openSummitNodes(f *rows.File, o Options) (*stream, error) {
 			return nil, nil
 		}
 
-		one[0] = sim.Change{At: at, Kind: sim.NodeReclaimed, ID: names[node]}
-		if state == 1 {
-			one[0].Kind = sim.NodeUncordoned
+		switch {
+		case state == 1 && !joined[node]:
+			joined[node] = true
+			one[0] = joins(at, names[node], o.Node)
+		case state == 1:
+			one[0] = sim.Change{At: at, Kind: sim.NodeUncordoned, ID: names[node]}
+		case !joined[node]:
+			return nil, nil // taken, as it was
+		default:
+			one[0] = sim.Change{At: at, Kind: sim.NodeReclaimed, ID: names[node]}
 		}
 
 		return one, nil

@@ -49,6 +49,52 @@ func Collect(changes sim.Changes) ([]sim.Change, error) {
 	}
 }
 
+// merged yields the changes of two sources in order of time.
+type merged struct {
+	first, second sim.Changes
+	next          [2]*sim.Change // read but not yet given
+	over          [2]bool
+}
+
+// Merge yields the changes of two sources in order of time; of two at the same time
+// that of the first source comes first.
+func Merge(first, second sim.Changes) sim.Changes {
+	return &merged{first: first, second: second}
+}
+
+// Next returns the next change.
+func (m *merged) Next() (sim.Change, error) {
+	for i, source := range []sim.Changes{m.first, m.second} {
+		if m.next[i] != nil || m.over[i] {
+			continue
+		}
+
+		c, err := source.Next()
+		if errors.Is(err, io.EOF) {
+			m.over[i] = true
+			continue
+		}
+		if err != nil {
+			return c, err
+		}
+
+		m.next[i] = &c
+	}
+
+	at := 0
+	switch {
+	case m.next[0] == nil && m.next[1] == nil:
+		return sim.Change{}, io.EOF
+	case m.next[0] == nil, m.next[1] != nil && m.next[1].At < m.next[0].At:
+		at = 1
+	}
+
+	c := *m.next[at]
+	m.next[at] = nil
+
+	return c, nil
+}
+
 // window yields the changes of a stretch of time, counted from its beginning.
 type window struct {
 	changes      sim.Changes

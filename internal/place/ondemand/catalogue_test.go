@@ -1,4 +1,4 @@
-package rules
+package ondemand
 
 import (
 	"fmt"
@@ -10,6 +10,7 @@ import (
 
 	"trainyard/internal/fleet"
 	"trainyard/internal/job"
+	"trainyard/internal/money"
 	"trainyard/internal/provision"
 )
 
@@ -45,7 +46,7 @@ func drawQuery(t *rapid.T) (fleet.Need, provision.Query) {
 	return fleet.Need{Nodes: 1, MaxNodes: 1, GPUs: gpus, MaxGPUs: gpus, Place: job.PlaceAny}, provision.Query{
 		Now:             time.Unix(0, 0),
 		Objective:       job.ObjectiveBalanced,
-		HourValue:       rapid.SampledFrom([]float64{2, 50}).Draw(t, "value"),
+		HourValue:       rapid.SampledFrom([]money.PerHour{2, 50}).Draw(t, "value"),
 		Run:             time.Duration(rapid.IntRange(1, 20000).Draw(t, "seconds")) * time.Second,
 		BaseTFLOPS:      100,
 		CheckpointEvery: 10 * time.Minute,
@@ -57,12 +58,12 @@ func TestAnswersDoNotDependOnWhoAskedBefore(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		list := drawOffers(t)
-		kept := newCatalogue(list)
+		kept := NewCatalogue(list)
 		for range rapid.IntRange(1, 20).Draw(t, "queries") {
 			need, q := drawQuery(t)
-			got, ok := kept.first(&need, &q)
+			got, ok := kept.First(&need, &q)
 
-			want, fits := newCatalogue(list).first(&need, &q)
+			want, fits := NewCatalogue(list).First(&need, &q)
 			if ok != fits || cmp.Diff(want, got) != "" {
 				t.Fatalf("-new +kept (%v, %v): %s", fits, ok, cmp.Diff(want, got))
 			}
@@ -73,19 +74,19 @@ func TestAnswersDoNotDependOnWhoAskedBefore(t *testing.T) {
 func TestAnotherListIsAnother(t *testing.T) {
 	t.Parallel()
 	list := []fleet.Offer{{Name: "a"}, {Name: "b"}}
-	o := newCatalogue(list)
+	o := NewCatalogue(list)
 	for name, c := range map[string]struct {
 		list []fleet.Offer
 		want bool
 	}{
 		"the same": {list, true}, "a part": {list[:1], false}, "none": {nil, false}, "a copy": {[]fleet.Offer{{Name: "a"}, {Name: "b"}}, false},
 	} {
-		if got := o.isOf(c.list); got != c.want {
+		if got := o.IsOf(c.list); got != c.want {
 			t.Errorf("%s: %v", name, got)
 		}
 	}
 
-	if !newCatalogue(nil).isOf(nil) {
+	if !NewCatalogue(nil).IsOf(nil) {
 		t.Error("nothing is not nothing")
 	}
 }

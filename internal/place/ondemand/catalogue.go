@@ -1,4 +1,4 @@
-package rules
+package ondemand
 
 import (
 	"math"
@@ -7,12 +7,13 @@ import (
 
 	"trainyard/internal/fleet"
 	"trainyard/internal/job"
+	"trainyard/internal/money"
 	"trainyard/internal/provision"
 )
 
-// catalogue is what can be provisioned, ready to be compared with many jobs. Which offer is
+// Catalogue is what can be provisioned, ready to be compared with many jobs. Which offer is
 // best is remembered for jobs that are much alike.
-type catalogue struct {
+type Catalogue struct {
 	of      []fleet.Offer // as they were given
 	list    []fleet.Offer
 	all     *provision.Index
@@ -25,7 +26,7 @@ type catalogue struct {
 // the same.
 type choiceKey struct {
 	need   fleet.Need
-	value  float64
+	value  money.PerHour
 	length int // logarithm of how long it lasts, in steps of a twentieth
 	every  time.Duration
 	noSpot bool
@@ -40,9 +41,9 @@ type offerKey struct {
 // maxChoices bounds what is remembered.
 const maxChoices = 1 << 16
 
-// newCatalogue returns the catalogue of offers, which must not be changed after that.
-func newCatalogue(list []fleet.Offer) *catalogue {
-	o := &catalogue{of: list, list: slices.Clone(list), fits: map[fleet.Need]*provision.Fit{},
+// NewCatalogue returns the catalogue of offers, which must not be changed after that.
+func NewCatalogue(list []fleet.Offer) *Catalogue {
+	o := &Catalogue{of: list, list: slices.Clone(list), fits: map[fleet.Need]*provision.Fit{},
 		choices: map[choiceKey]int{}, single: map[offerKey]*provision.Fit{}}
 	for i := range o.list {
 		o.list[i].TFLOPS = o.list[i].Speed() // what is reached, as of the yard's own nodes
@@ -53,14 +54,14 @@ func newCatalogue(list []fleet.Offer) *catalogue {
 	return o
 }
 
-// isOf reports whether these are the offers of the catalogue: the very same list. It says no
+// IsOf reports whether these are the offers of the catalogue: the very same list. It says no
 // when too much is remembered, so that a new catalogue is made.
-func (o *catalogue) isOf(list []fleet.Offer) bool {
+func (o *Catalogue) IsOf(list []fleet.Offer) bool {
 	return len(o.of) == len(list) && (len(list) == 0 || &o.of[0] == &list[0]) && len(o.choices) < maxChoices
 }
 
-// fit compares a need with all offers.
-func (o *catalogue) fit(need *fleet.Need) *provision.Fit {
+// Fit compares a need with all offers.
+func (o *Catalogue) Fit(need *fleet.Need) *provision.Fit {
 	plain := *need
 	plain.Avoid = "" // nobody has failed there yet
 	f, ok := o.fits[plain]
@@ -72,11 +73,11 @@ func (o *catalogue) fit(need *fleet.Need) *provision.Fit {
 	return f
 }
 
-// first returns the best way to provision nodes for a job. Which offer that is, is looked up
+// First returns the best way to provision nodes for a job. Which offer that is, is looked up
 // for jobs that are much alike; what it costs is computed for each.
-func (o *catalogue) first(need *fleet.Need, q *provision.Query) (provision.Option, bool) {
+func (o *Catalogue) First(need *fleet.Need, q *provision.Query) (provision.Option, bool) {
 	if q.RunTime != nil || q.Stage != nil {
-		return o.fit(need).Best(*q)
+		return o.Fit(need).Best(*q)
 	}
 
 	plain := *need
@@ -94,7 +95,7 @@ func (o *catalogue) first(need *fleet.Need, q *provision.Query) (provision.Optio
 	if !known {
 		like := *q // the same length for all of this key, whichever comes first
 		like.Run = job.Seconds(math.Exp((float64(key.length) + 0.5) / 20))
-		best, ok := o.fit(need).Best(like)
+		best, ok := o.Fit(need).Best(like)
 
 		at = -1
 		if ok {

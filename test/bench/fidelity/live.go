@@ -1,0 +1,374 @@
+package fidelity
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"time"
+
+	"trainyard/internal/api"
+	"trainyard/internal/id"
+	"trainyard/internal/job"
+	"trainyard/internal/quantile"
+	"trainyard/test/yardtest"
+)
+
+// outcome is what a stream came to under a policy, live or simulated.
+type outcome struct {
+	cost       float64 // dollars: own nodes in use, and all rent
+	energyCost float64 // of that, for energy
+	completion float64 // mean, seconds
+	p95        float64
+	lateness   float64 // of all jobs together, seconds
+	makespan   float64
+	nodes      int // provisioned
+	stops      int // runs that a plan stopped
+}
+
+// trainer is the program of the trainings: matrix products in plain Python, so that it needs nothing.
+const trainer = `import sys
+
+def step(a):
+    n = len(a)
+    b = [[sum(a[i][k] * a[k][j] for k in range(n)) for j in range(n)] for i in range(n)]
+    top = max(max(r) for r in b)
+    return [[x / top for x in r] for r in b]
+
+a = [[((i * 7 + j * 3) % 11) / 11 for j in range(56)] for i in range(56)]
+for _ in range(int(sys.argv[1])):
+    a = step(a)
+print(a[0][0])
+`
+
+// live is a real yard: server, agents and what they run are processes of this machine.
+type live struct {
+	yard   *yardtest.Yard
+	client *api.Client
+	folder string
+}
+
+// open starts a yard for a stream.
+func open(ctx context.Context, binary, parent, policy string, s *stream, boot time.Duration) (*live, error) {
+	folder, err := os.MkdirTemp(parent, s.name+"-")
+	if err != nil {
+		return nil, err
+	}
+
+	l := &live{folder: folder}
+	prices := filepath.Join(folder, "tariff.yaml")
+	flags := []string{"--tariff", prices, "--policy", policy, "--report-every", "500ms"}
+
+	if s.cloud {
+		cloud, err := l.writeCloud(boot)
+		if err != nil {
+			return nil, err
+		}
+
+		flags = append(flags, "--clouds", cloud)
+	}
+
+	if err := errors.Join(
+		os.WriteFile(prices, []byte(tariff), 0o600),
+		os.WriteFile(filepath.Join(folder, "train.py"), []byte(trainer), 0o600),
+	); err != nil {
+		return nil, err
+	}
+
+	l.yard = &yardtest.Yard{Binary: binary, Folder: folder, Flags: flags}
+	if err := l.start(ctx, s); err != nil {
+		return nil, errors.Join(err, l.close())
+	}
+
+	return l, nil
+}
+
+// start starts the server and the agents.
+func (l *live) start(ctx context.Context, s *stream) error {
+	if err := l.yard.Open(ctx); err != nil {
+		return err
+	}
+	if err := l.yard.LogIn(ctx); err != nil {
+		return err
+	}
+
+	token, err := l.yard.JoinToken(ctx, len(s.machines))
+	if err != nil {
+		return err
+	}
+
+	for _, m := range s.machines {
+		if _, err := l.yard.StartAgent(
+			m.name, token, "--fake-gpus", m.gpus, "--cpus", "8", "--memory", "16GB", "--probe", "off",
+		); err != nil {
+			return err
+		}
+	}
+
+	for _, m := range s.machines {
+		if err := l.yard.AwaitAgent(ctx, m.name); err != nil {
+			return err
+		}
+	}
+
+	l.client, err = l.yard.Client(l.yard.Admin())
+
+	return err
+}
+
+// providerBoot is how long the cloud takes from a request to the start of the machine's agent.
+const providerBoot = 3 * time.Second
+
+// writeCloud writes what can be provisioned, with the boot time that a probe measured.
+func (l *live) writeCloud(boot time.Duration) (string, error) {
+	clouds := filepath.Join(l.folder, "clouds.yaml")
+
+	return clouds, errors.Join(
+		os.WriteFile(clouds, fmt.Appendf(nil,
+			"yard: fidelity\nprovision: {idle: %s, max_nodes: %d, list_every: 2s}\nproviders:\n"+
+				"  - {name: lab, kind: process, dir: machines, boot: %s, offers: offers.yaml}\n",
+			job.Duration(idle), maxNodes, job.Duration(providerBoot)), 0o600),
+		os.WriteFile(filepath.Join(l.folder, "offers.yaml"), fmt.Appendf(nil,
+			"providers:\n  - provider: lab\n    boot: %s\n    types:\n"+
+				"      - {type: t4, gpu: T4, gpu_memory: 16GB, gpus: 1, cpus: 4, memory: 8GB, hourly: %s}\n",
+			job.Duration(boot.Round(100*time.Millisecond)), rent), 0o600),
+	)
+}
+
+const (
+	idle     = 5 * time.Second // after which a provisioned node is released
+	maxNodes = 3
+)
+
+// close ends all processes of the yard.
+func (l *live) close() error {
+	if l.client != nil {
+		l.client.Close()
+	}
+
+	return yardtest.KillAll(l.folder)
+}
+
+// submit submits one job.
+func (l *live) submit(ctx context.Context, s *stream, p *probe, t *task) (id.Job, error) {
+	text := t.file(s, p, filepath.Join(l.folder, "train.py"), time.Now())
+	reply, err := l.client.Submit(ctx, api.SubmitRequest{File: text}, "")
+	if err != nil {
+		return "", fmt.Errorf("submit %s: %w\n%s", t.name, err, text)
+	}
+
+	return reply.Jobs[0].ID, nil
+}
+
+// finish waits until the jobs have ended, and returns them.
+func (l *live) finish(ctx context.Context, jobs []id.Job) ([]api.JobDetail, error) {
+	all := make([]api.JobDetail, 0, len(jobs))
+
+	for _, j := range jobs {
+		for {
+			d, err := l.client.Job(ctx, j)
+			if err != nil {
+				return nil, err
+			}
+
+			if d.State.Final() {
+				if d.State != job.Succeeded {
+					return nil, fmt.Errorf("%s (%s) ended as %s: %s", d.Name, d.ID, d.Status, d.Reason)
+				}
+
+				all = append(all, d)
+
+				break
+			}
+
+			select {
+			case <-ctx.Done():
+				return nil, fmt.Errorf("wait for %s (%s, %s): %w", d.Name, d.State, d.Reason, ctx.Err())
+			case <-time.After(100 * time.Millisecond):
+			}
+		}
+	}
+
+	return all, nil
+}
+
+// runLive submits a stream to a real yard and measures it.
+func runLive(ctx context.Context, binary, parent, policy string, s *stream, p *probe) (out *outcome, err error) {
+	l, err := open(ctx, binary, parent, policy, s, p.boot)
+	if err != nil {
+		return nil, err
+	}
+
+	defer func() { err = errors.Join(err, l.close()) }()
+
+	began := time.Now()
+	jobs := make([]id.Job, 0, len(s.tasks))
+
+	for i := range s.tasks {
+		t := &s.tasks[i]
+		select {
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		case <-time.After(time.Until(began.Add(t.at))):
+		}
+
+		j, err := l.submit(ctx, s, p, t)
+		if err != nil {
+			return nil, err
+		}
+
+		jobs = append(jobs, j)
+	}
+
+	ended, err := l.finish(ctx, jobs)
+	if err != nil {
+		return nil, err
+	}
+
+	if err := l.release(ctx); err != nil {
+		return nil, err
+	}
+
+	return l.measure(ctx, began, ended)
+}
+
+// release waits until every machine is known to have ended: until then its last stretch is an estimate.
+func (l *live) release(ctx context.Context) error {
+	for {
+		page, err := l.client.Leases(ctx, api.LeaseFilter{Live: true})
+		if err != nil || len(page.Leases) == 0 {
+			return err
+		}
+
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("wait for the release of %s: %w", page.Leases[0].ID, ctx.Err())
+		case <-time.After(200 * time.Millisecond):
+		}
+	}
+}
+
+// measure reads what the jobs came to, from the yard's own records.
+func (l *live) measure(ctx context.Context, began time.Time, ended []api.JobDetail) (*outcome, error) {
+	o := &outcome{}
+	var took []float64
+	last := began
+
+	for i := range ended {
+		d := &ended[i]
+		took = append(took, d.Ended.Sub(d.Submitted).Seconds())
+		o.completion += took[i] / float64(len(ended))
+		o.stops += d.Epoch - 1
+
+		if d.Deadline != nil {
+			o.lateness += max(d.Ended.Sub(*d.Deadline).Seconds(), 0)
+		}
+
+		if d.Ended.After(last) {
+			last = *d.Ended
+		}
+	}
+
+	slices.Sort(took)
+	o.p95 = quantile.NearestRank(took, 0.95)
+	o.makespan = last.Sub(began).Seconds()
+
+	report, err := l.client.UsageReport(ctx, api.UsageQuery{To: last})
+	if err != nil {
+		return nil, err
+	}
+
+	o.cost, o.energyCost = report.Total.Cost, report.Total.EnergyCost
+
+	leases, err := l.client.Leases(ctx, api.LeaseFilter{})
+	if err != nil {
+		return nil, err
+	}
+
+	o.nodes = len(leases.Leases)
+
+	return o, nil
+}
+
+// measureProbe runs a few jobs one after the other on an otherwise empty yard.
+func measureProbe(ctx context.Context, binary, parent string) (p *probe, err error) {
+	s := &stream{name: "probe", machines: []machine{{"v100-1", "1xV100:16GB"}}, cloud: true}
+	p = &probe{boot: providerBoot, stepsRate: 1}
+
+	l, err := open(ctx, binary, parent, "rules:time=3000", s, p.boot)
+	if err != nil {
+		return nil, err
+	}
+
+	defer func() { err = errors.Join(err, l.close()) }()
+
+	one := func(t task, trains bool) (*api.JobDetail, error) {
+		s.trains = trains
+		t.gpus, t.objective = 1, job.ObjectiveTime
+
+		j, err := l.submit(ctx, s, p, &t)
+		if err != nil {
+			return nil, err
+		}
+
+		done, err := l.finish(ctx, []id.Job{j})
+		if err != nil {
+			return nil, err
+		}
+
+		return &done[0], nil
+	}
+
+	took := func(t task, trains bool) (time.Duration, error) {
+		d, err := one(t, trains)
+		if err != nil {
+			return 0, err
+		}
+
+		return d.Ended.Sub(d.Submitted), nil
+	}
+
+	const samples = 5
+	const sleeps = 0.5
+
+	for i := range samples {
+		d, err := took(task{name: fmt.Sprintf("sleep-%d", i), work: sleeps, place: job.PlaceLocal}, false)
+		if err != nil {
+			return nil, err
+		}
+
+		p.overhead += (d - job.Seconds(sleeps)) / samples
+	}
+
+	short, err := took(task{name: "train-short", work: 20, place: job.PlaceLocal}, true)
+	if err != nil {
+		return nil, err
+	}
+
+	long, err := took(task{name: "train-long", work: 220, place: job.PlaceLocal}, true)
+	if err != nil {
+		return nil, err
+	}
+
+	p.stepsRate = 200 / (long - short).Seconds()
+	p.startup = max(short-p.overhead-job.Seconds(20/p.stepsRate), 0)
+
+	d, err := one(task{name: "cloud", work: sleeps, place: job.PlaceCloud}, false)
+	if err != nil {
+		return nil, err
+	}
+
+	leases, err := l.client.Leases(ctx, api.LeaseFilter{Job: d.ID})
+	if err != nil {
+		return nil, err
+	}
+	if len(leases.Leases) != 1 || leases.Leases[0].Joined == nil {
+		return nil, fmt.Errorf("the probe of the cloud has %d leases that joined, want 1", len(leases.Leases))
+	}
+
+	p.boot = leases.Leases[0].Joined.Sub(leases.Leases[0].Requested)
+
+	return p, nil
+}

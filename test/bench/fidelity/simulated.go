@@ -1,0 +1,149 @@
+package fidelity
+
+import (
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"time"
+
+	"go.yaml.in/yaml/v3"
+
+	"trainyard/internal/fleet"
+	"trainyard/internal/gpuspec"
+	"trainyard/internal/id"
+	"trainyard/internal/job"
+	"trainyard/internal/place"
+	"trainyard/internal/provision"
+	"trainyard/internal/sim"
+	"trainyard/internal/spec"
+	"trainyard/internal/yardmaster"
+)
+
+// simulate runs a stream in the simulator: the same job files, nodes, prices and policy.
+func simulate(policy func() place.Policy, s *stream, p *probe) (*outcome, error) {
+	var prices fleet.Tariff
+	if err := yaml.Unmarshal([]byte(tariff), &prices); err != nil {
+		return nil, err
+	}
+
+	jobs, err := simulatedJobs(s, p)
+	if err != nil {
+		return nil, err
+	}
+
+	nodes, err := simulatedNodes(s)
+	if err != nil {
+		return nil, err
+	}
+
+	cfg := sim.Config{Policy: policy(), Nodes: nodes, Jobs: &queue{jobs}, Tariff: &prices, FairShare: true}
+
+	if s.cloud {
+		cfg.Cloud, err = simulatedCloud(p)
+		if err != nil {
+			return nil, err
+		}
+
+		cfg.Yard = func(y *yardmaster.Config) {
+			y.Keep = provision.IdlePolicy{MaxIdle: idle, ReleaseMargin: y.Keep.ReleaseMargin}
+			y.Provision.MaxNodes = maxNodes
+		}
+	}
+
+	r, err := sim.Run(cfg)
+	if err != nil {
+		return nil, err
+	}
+	if r.Succeeded != len(s.tasks) {
+		return nil, fmt.Errorf("%d of %d jobs of %s succeeded in the simulator", r.Succeeded, len(s.tasks), s.name)
+	}
+
+	return &outcome{
+		cost: r.Money + r.IdleMoney, energyCost: (r.Energy + r.IdleEnergy) * float64(prices.Energy),
+		completion: r.Completion.Mean, p95: r.Completion.P95, lateness: r.Lateness.Seconds(),
+		makespan: r.Makespan.Seconds(), nodes: r.Provisioned, stops: r.Stops,
+	}, nil
+}
+
+// queue yields jobs that are in memory.
+type queue struct{ jobs []*sim.Job }
+
+// Next returns the next job.
+func (q *queue) Next() (*sim.Job, error) {
+	if len(q.jobs) == 0 {
+		return nil, io.EOF
+	}
+
+	j := q.jobs[0]
+	q.jobs = q.jobs[1:]
+
+	return j, nil
+}
+
+// simulatedJobs reads the job files as the server does.
+func simulatedJobs(s *stream, p *probe) ([]*sim.Job, error) {
+	list := make([]*sim.Job, 0, len(s.tasks))
+
+	for i := range s.tasks {
+		t := &s.tasks[i]
+
+		f, err := spec.Parse([]byte(t.file(s, p, "train.py", sim.Epoch().Add(t.at))), spec.Options{})
+		if err != nil {
+			return nil, fmt.Errorf("read the file of %s: %w", t.name, err)
+		}
+
+		list = append(list, &sim.Job{Name: t.name, At: t.at, Owner: "admin", Spec: &f.Jobs[0].Spec})
+	}
+
+	return list, nil
+}
+
+// simulatedNodes makes the team's own nodes.
+func simulatedNodes(s *stream) ([]fleet.Node, error) {
+	var list []fleet.Node
+
+	for _, m := range s.machines {
+		count, kind, _ := strings.Cut(m.gpus, "x")
+
+		var gpus int
+		if _, err := fmt.Sscan(count, &gpus); err != nil {
+			return nil, fmt.Errorf("read the GPUs of %s: %w", m.name, err)
+		}
+
+		var k job.GPUKind
+		if err := k.UnmarshalText([]byte(kind)); err != nil {
+			return nil, err
+		}
+
+		n := fleet.Node{ID: id.Node(m.name), Class: fleet.Local, Inventory: fleet.Inventory{CPUs: 8000, Memory: 16 << 30}}
+		for i := range gpus {
+			n.Inventory.GPUs = append(n.Inventory.GPUs, gpuspec.Describe(fleet.GPU{
+				Index: i, UUID: fmt.Sprintf("%s-%d", m.name, i), Model: k.Model, Memory: k.Memory,
+			}))
+		}
+
+		list = append(list, n)
+	}
+
+	slices.SortFunc(list, func(a, b fleet.Node) int { return strings.Compare(string(a.ID), string(b.ID)) })
+
+	return list, nil
+}
+
+// simulatedCloud is what can be provisioned.
+func simulatedCloud(p *probe) (*sim.Cloud, error) {
+	hourly, err := job.ParseMoney(rent)
+	if err != nil {
+		return nil, err
+	}
+
+	o := fleet.Offer{
+		Provider: "lab", Type: "t4", GPU: "T4", GPUs: 1, GPUMemory: 16 << 30, CPUs: 4000, Memory: 8 << 30, Hourly: hourly,
+		Boot: job.Duration(p.boot.Round(100 * time.Millisecond)),
+	}
+	o.Name = o.NameOf()
+	o.TFLOPS = gpuspec.Describe(fleet.GPU{Model: o.GPU, Memory: o.GPUMemory}).Peak
+
+	return &sim.Cloud{Offers: []fleet.Offer{o}}, nil
+}

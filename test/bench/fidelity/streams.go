@@ -1,0 +1,240 @@
+package fidelity
+
+import (
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"strings"
+	"time"
+
+	"trainyard/internal/job"
+)
+
+// machine is a node of the team's own.
+type machine struct {
+	name string
+	gpus string // as --fake-gpus takes them
+}
+
+// stream is a sequence of jobs and the yard they are submitted to.
+type stream struct {
+	name     string
+	about    string
+	machines []machine
+	cloud    bool // nodes can be provisioned
+	trains   bool // the jobs compute; otherwise they sleep as long as they would
+	tasks    []task
+}
+
+// task is one job of a stream.
+type task struct {
+	name      string
+	at        time.Duration // submitted so long after the beginning
+	gpus      int
+	work      float64 // seconds on the slowest kind of GPU, or steps of a training
+	objective job.Objective
+	place     job.Place
+	deadline  time.Duration // after its submission; 0 for none
+}
+
+// kinds are the kinds of GPU of the yards, with how fast a job is on one of them and on several.
+var kinds = []struct {
+	gpu    string
+	prefix string // of the names of nodes that have it
+	speed  float64
+}{
+	{"V100", "v100", 1}, {"A100", "a100", 2}, {"T4", "machines", 0.8},
+}
+
+// scaling is how much faster a job is on so many GPUs than on one.
+func scaling(gpus int) float64 { return math.Pow(float64(gpus), 0.9) }
+
+// costs of the yards: an hour of these streams stands for a day, so energy and rent are dear.
+const (
+	energyPrice = 20.0 // dollars per kWh
+	rent        = "$60"
+	lateCost    = "$200" // per hour past a deadline
+)
+
+// tariff is the price of the team's own nodes, as a tariff file. A node that is not used is switched off.
+const tariff = `energy: 20
+pue: 1.2
+nodes:
+  - {gpu: V100, watts: [100, 350, 600], off: true}
+  - {gpu: A100, watts: [120, 520], off: true}
+`
+
+// streams returns the streams that are compared; the short ones try the benchmark itself.
+func streams(quick bool) []stream {
+	length, jobs := 70*time.Second, 20
+	if quick {
+		length, jobs = 6*time.Second, 4
+	}
+
+	own := []machine{{"v100-1", "2xV100:16GB"}, {"a100-1", "1xA100:40GB"}}
+
+	all := []stream{
+		{
+			name: "steady", about: "Poisson arrivals on two nodes of the team's own", machines: own,
+			tasks: sleepers(1, jobs, poisson(1, jobs, length), false),
+		},
+		{
+			name: "bursts", about: "five jobs at a time on two nodes of the team's own", machines: own,
+			tasks: sleepers(2, jobs, bursts(jobs, 5, length), false),
+		},
+		{
+			name: "cloud", about: "Poisson arrivals on one node of the team's own, and on-demand nodes", machines: own[:1], cloud: true,
+			tasks: sleepers(3, jobs, poisson(3, jobs, length), true),
+		},
+		{
+			name: "training", about: "trainings that compute, on two nodes with one GPU each",
+			machines: []machine{{"v100-1", "1xV100:16GB"}, {"v100-2", "1xV100:16GB"}}, trains: true,
+			tasks: trainings(4, jobs/2, poisson(4, jobs/2, length)),
+		},
+	}
+
+	if quick {
+		return all[:1]
+	}
+
+	return all
+}
+
+// poisson returns arrivals at random times, so many within the length on average.
+func poisson(seed uint64, n int, length time.Duration) []time.Duration {
+	r := rand.New(rand.NewPCG(seed, 1))
+	at := make([]time.Duration, n)
+	now := 0.0
+
+	for i := range at {
+		at[i] = job.Seconds(now)
+		now += r.ExpFloat64() * length.Seconds() / float64(n)
+	}
+
+	return at
+}
+
+// bursts returns arrivals of several at once, a fraction of a second apart, evenly over the length.
+func bursts(n, size int, length time.Duration) []time.Duration {
+	at := make([]time.Duration, n)
+	groups := (n + size - 1) / size
+
+	for i := range at {
+		at[i] = length*time.Duration(i/size)/time.Duration(groups) + time.Duration(i%size)*200*time.Millisecond
+	}
+
+	return at
+}
+
+// sleepers makes jobs that do nothing for as long as they would compute. Every third has a deadline.
+func sleepers(seed uint64, n int, at []time.Duration, cloud bool) []task {
+	r := rand.New(rand.NewPCG(seed, 2))
+	objectives := []job.Objective{job.ObjectiveTime, job.ObjectiveBalanced, job.ObjectiveCost}
+
+	tasks := make([]task, n)
+	for i := range tasks {
+		t := task{name: fmt.Sprintf("job-%02d", i), at: at[i], gpus: 1, objective: objectives[r.IntN(3)], place: job.PlaceAny}
+		t.work = math.Round(80*math.Exp(r.NormFloat64()*0.6)) / 10
+
+		if !cloud && r.IntN(4) == 0 {
+			t.gpus = 2
+		}
+
+		if i%3 == 0 {
+			t.deadline = job.Seconds(math.Round(1.2*t.work + 3))
+		}
+
+		tasks[i] = t
+	}
+
+	return tasks
+}
+
+// trainings makes jobs that compute for some hundreds of steps.
+func trainings(seed uint64, n int, at []time.Duration) []task {
+	r := rand.New(rand.NewPCG(seed, 3))
+
+	tasks := make([]task, n)
+	for i := range tasks {
+		tasks[i] = task{
+			name: fmt.Sprintf("train-%02d", i), at: at[i], gpus: 1, objective: job.ObjectiveBalanced, place: job.PlaceAny,
+			work: float64(100 + 50*r.IntN(5)),
+		}
+
+		if i%3 == 0 {
+			tasks[i].deadline = 20 * time.Second
+		}
+	}
+
+	return tasks
+}
+
+// probe is what a run of its own says before the streams: how long a job takes beyond its work, how
+// many steps a training makes in a second, and how long a machine of the cloud takes to boot.
+type probe struct {
+	overhead  time.Duration // from the placement of a run to its work, and from its end to the server
+	startup   time.Duration // of a training, beyond that
+	stepsRate float64
+	boot      time.Duration
+}
+
+// script is what the job runs.
+func (t *task) script(s *stream, trainer string) string {
+	if s.trains {
+		return fmt.Sprintf("python3 %s %g", trainer, t.work)
+	}
+
+	var b strings.Builder
+
+	b.WriteString(`case "$TRAINYARD_RANK_DIR" in`)
+	for _, k := range kinds {
+		fmt.Fprintf(&b, " */%s*) sleep %.2f;;", k.prefix, t.work/k.speed/scaling(t.gpus))
+	}
+
+	b.WriteString(" *) exit 3;; esac")
+
+	return b.String()
+}
+
+// file is the job file.
+func (t *task) file(s *stream, p *probe, trainer string, now time.Time) string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "name: %s\nrun: '%s'\n", t.name, strings.ReplaceAll(t.script(s, trainer), "'", "''"))
+	fmt.Fprintf(&b, "resources: {gpus: %d, cpus: 0.1, memory: 32MB}\nobjective: %s\nplace: %s\n", t.gpus, t.objective, t.place)
+	fmt.Fprintf(&b, "speed:\n  work: %g\n  start: %s\n  rates:\n", t.work, job.Duration(p.begin(s)))
+
+	for _, r := range t.rates(s, p) {
+		fmt.Fprintf(&b, "    - {gpu: %s, gpus: %d, per_second: %.4f}\n", r.GPU, r.GPUs, r.PerSecond)
+	}
+
+	if t.deadline > 0 {
+		fmt.Fprintf(&b, "deadline: %s\nlate_cost: %s\n", now.Add(t.deadline).UTC().Format(time.RFC3339Nano), lateCost)
+	}
+
+	return b.String()
+}
+
+// begin is how long a job of the stream takes until it works.
+func (p *probe) begin(s *stream) time.Duration {
+	d := p.overhead
+	if s.trains {
+		d += p.startup
+	}
+
+	return d.Round(10 * time.Millisecond)
+}
+
+// rates are how fast the job is on each kind of GPU.
+func (t *task) rates(s *stream, p *probe) []job.Rate {
+	list := make([]job.Rate, 0, len(kinds))
+	for _, k := range kinds {
+		r := job.Rate{GPU: k.gpu, GPUs: t.gpus, PerSecond: k.speed * scaling(t.gpus)}
+		if s.trains {
+			r.PerSecond = p.stepsRate // the processor is the same whatever GPU is declared
+		}
+
+		list = append(list, r)
+	}
+
+	return list
+}
