@@ -44,6 +44,7 @@ var layers = []struct {
 			"internal/money",
 			"internal/humanize",
 			"internal/quantile",
+			"internal/scaling",
 			"internal/atomicfile",
 		},
 	},

@@ -16,6 +16,7 @@ import (
 	"trainyard/internal/fault"
 	"trainyard/internal/id"
 	"trainyard/internal/job"
+	"trainyard/internal/scaling"
 )
 
 // maxProgress bounds the size of a progress file.
@@ -153,6 +154,8 @@ func parseProgress(text []byte) (*job.Progress, error) {
 		Done  *float64   `json:"done"`
 		Work  float64    `json:"work"`
 		Rates []job.Rate `json:"rates"`
+
+		Training *scaling.Training `json:"training"`
 	}
 
 	if err := json.Unmarshal(text, &in); err != nil {
@@ -162,7 +165,7 @@ func parseProgress(text []byte) (*job.Progress, error) {
 		return nil, fault.New(fault.Invalid, "bad_progress", `the progress file lacks "done"`)
 	}
 
-	p := &job.Progress{Done: *in.Done, Work: in.Work, Rates: in.Rates}
+	p := &job.Progress{Done: *in.Done, Work: in.Work, Rates: in.Rates, Training: in.Training}
 	if err := api.CheckProgress(p); err != nil {
 		return nil, err
 	}

@@ -5,6 +5,7 @@ import (
 
 	"trainyard/internal/fault"
 	"trainyard/internal/job"
+	"trainyard/internal/scaling"
 )
 
 // The limits on what a program may tell of itself.
@@ -69,6 +70,37 @@ func CheckProgress(p *job.Progress) error {
 
 	if len(kinds) > maxRateKinds {
 		return badProgress("rates for at most %d GPU types are allowed, got %d", maxRateKinds, len(kinds))
+	}
+
+	if p.Training != nil {
+		return checkTraining(p.Training)
+	}
+
+	return nil
+}
+
+// checkTraining says what is wrong with what a program tells of its batch.
+func checkTraining(t *scaling.Training) error {
+	for _, f := range []struct {
+		name  string
+		value float64
+	}{
+		{"batch", t.Batch}, {"step_seconds", t.StepSeconds}, {"base_batch", t.BaseBatch}, {"max_batch", t.MaxBatch},
+		{"min_per_gpu", t.MinPerGPU}, {"max_per_gpu", t.MaxPerGPU},
+	} {
+		if !units(f.value) || f.value == 0 {
+			return badProgress("%s of training must be greater than 0, got %v", f.name, f.value)
+		}
+	}
+
+	switch {
+	case !units(t.NoiseScale):
+		return badProgress("noise_scale of training must be a number between 0 and %v, got %v", float64(maxUnits), t.NoiseScale)
+	case t.Passes < 0 || t.Passes > job.MaxCount:
+		return badProgress("passes of training must be between 0 and %d, got %d", job.MaxCount, t.Passes)
+	case t.BaseBatch > t.MaxBatch || t.MinPerGPU > t.MaxPerGPU:
+		return badProgress("the smallest batch of training must not be larger than the largest, got %v to %v and %v to %v "+
+			"per GPU", t.BaseBatch, t.MaxBatch, t.MinPerGPU, t.MaxPerGPU)
 	}
 
 	return nil

@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"trainyard/internal/money"
+	"trainyard/internal/scaling"
 )
 
 // Outlook is what is known of the future of a job: its remaining work, its speed, its deadline
@@ -22,6 +23,37 @@ type Outlook struct {
 	Stops     int           // how often a plan has stopped it
 	Ran       int           // GPUs of its last run, 0 before the first
 	Forecast  *Forecast     // nil if there is none yet; never changed, only replaced
+	// Learned is how fast it was observed to be on the GPUs that it had; nil before the first
+	// observation. It stands in where no rates were declared.
+	Learned *scaling.Model `json:",omitempty"`
+	// Startup is the observed time from the start of its processes to the first unit of work, 0
+	// if that was not observed.
+	Startup time.Duration `json:",omitempty"`
+}
+
+// DeclaredSpeed returns the speed of a job whose rates were declared, nil for any other job.
+func (o *Outlook) DeclaredSpeed() *Speed {
+	if o.Speed == nil || len(o.Speed.Rates) == 0 {
+		return nil
+	}
+
+	return o.Speed
+}
+
+// HasRates reports whether it is known how fast the job is on some GPUs.
+func (o *Outlook) HasRates() bool { return o.DeclaredSpeed() != nil || o.Learned != nil }
+
+// RestartCost returns how long a stop and a start take, as declared or else as observed.
+func (o *Outlook) RestartCost() (save, start time.Duration) {
+	if o.Speed != nil {
+		save, start = time.Duration(o.Speed.Save), time.Duration(o.Speed.Start)
+	}
+
+	if start == 0 {
+		start = o.Startup
+	}
+
+	return save, start
 }
 
 // RemainingWork returns the units of work that remained at At, and whether that is known.

@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"trainyard/internal/scaling"
 )
 
 // Speed is the total work of a job and its measured rates by GPU kind and count. Work is in
@@ -303,4 +305,7 @@ type Progress struct {
 	Work  float64   `json:"work,omitempty"`  // total units, if that has changed
 	Rates []Rate    `json:"rates,omitempty"` // its current rates by GPU kind and count
 	At    time.Time `json:"at,omitzero"`
+	// Training is the batch size that it has chosen, with what it measured of it; nil if it does
+	// not report that.
+	Training *scaling.Training `json:"training,omitempty"`
 }

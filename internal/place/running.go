@@ -78,11 +78,9 @@ func (r *Running) starts() time.Time {
 		at = r.Ordered
 	}
 
-	if s := r.Outlook.Speed; s != nil {
-		at = at.Add(time.Duration(s.Start))
-	}
+	_, start := r.Outlook.RestartCost()
 
-	return at
+	return at.Add(start)
 }
 
 // Served returns the GPU-seconds that the job has had by now.
@@ -111,6 +109,35 @@ func (r *Running) GPUCount() float64 {
 	}
 
 	return float64(r.GPUs)
+}
+
+// ExpectedRate returns the units of work per second that a job is expected to do on allocations:
+// by its declared rates, or else by what was observed of it. 0 if that is unknown.
+func ExpectedRate(o *job.Outlook, allocations []Allocation, node func(id.Node) *fleet.Node) float64 {
+	if s := o.DeclaredSpeed(); s != nil || o.Learned == nil {
+		return RateOn(s, allocations, node)
+	}
+
+	gpus := 0
+	for _, a := range allocations {
+		gpus += bits.OnesCount64(a.GPUs)
+	}
+
+	rate := 0.0
+
+	for i, a := range allocations {
+		g := firstGPU(a, node)
+		if g == nil || a.Share > 0 {
+			return 0
+		}
+
+		tflops, _ := g.TFLOPS()
+		if r := o.Learned.Rate(g.Model, tflops, gpus, len(allocations)); i == 0 || r < rate {
+			rate = r
+		}
+	}
+
+	return rate
 }
 
 // RateOn returns the units of work per second that a job is expected to do on allocations, 0

@@ -44,7 +44,7 @@ func (s *simulation) loadState(b *Beginning, state *yardmaster.State) {
 		}
 
 		l := &jobRecord{job: b.Truth(j), id: j.ID, saved: j.Done}
-		l.share = workShare(l.job)
+		l.share, l.program = workShare(l.job), l.job.program()
 		l.Outcome = Outcome{Job: l.job, ID: j.ID, Started: NotStarted, GPUSeconds: j.Served}
 		s.jobs[j.ID] = l
 		s.tally.submitted(s.now)
@@ -147,7 +147,7 @@ func (s *simulation) resume(m *model, began time.Duration) {
 	m.works = began
 	if t := m.life.truth(m.did); t != nil {
 		m.works += time.Duration(t.Start)
-		m.rate = s.rateOf(m, t)
+		s.setRate(m, t)
 	}
 
 	m.pace = s.paceOf(m)

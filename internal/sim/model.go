@@ -2,6 +2,7 @@ package sim
 
 import (
 	"math"
+	"math/bits"
 	"slices"
 	"time"
 
@@ -29,6 +30,7 @@ type model struct {
 	works       time.Duration  // does its first unit then
 	since       time.Duration  // did and ran are as of then
 	rate        float64        // units per second
+	until       float64        // of a program that decides: its rate holds up to so many units
 	did         float64        // units done, over all runs of the job
 	ran         time.Duration  // of a job that only lasts: on its reference, if it has one
 	pace        float64        // with which ran grows
@@ -58,6 +60,15 @@ func (l *jobRecord) truth(did float64) *job.Speed {
 	}
 
 	return s
+}
+
+// program makes the program of a job, nil if that does not decide anything.
+func (j *Job) program() Program {
+	if j.Program == nil {
+		return nil
+	}
+
+	return j.Program()
 }
 
 // work is how much work a job really has: all of it, or what takes it to its target.
@@ -166,7 +177,7 @@ func (s *simulation) start(m *model) {
 	m.works = s.now
 	if t := m.life.truth(m.did); t != nil {
 		m.works += time.Duration(t.Start)
-		m.rate = s.rateOf(m, t)
+		s.setRate(m, t)
 	}
 
 	m.pace = s.paceOf(m)
@@ -178,6 +189,21 @@ func (s *simulation) start(m *model) {
 
 	m.life.last = m
 	s.schedule(m)
+}
+
+// setRate sets how fast the run is from now on: as its program decides, or as it really is.
+func (s *simulation) setRate(m *model, t *job.Speed) {
+	if m.life.program == nil {
+		m.rate = s.rateOf(m, t)
+		return
+	}
+
+	on := GPUs{Count: m.gpus, Nodes: len(m.allocations)}
+	if a := m.allocations[0]; a.GPUs != 0 {
+		on.Model = m.hosts[0].node.Inventory.GPU(bits.TrailingZeros64(a.GPUs)).Model
+	}
+
+	m.rate, m.until = m.life.program.Step(on, m.did)
 }
 
 // rateOf returns how fast the run is where it is.
@@ -238,13 +264,34 @@ func (s *simulation) schedule(m *model) {
 		}
 	}
 
+	if l.program != nil && m.until > m.did && m.until < goal {
+		goal, turn = m.until, s.turn
+	}
+
 	if m.rate <= 0 {
 		return // it does nothing there, and holds its nodes until it is stopped
 	}
 
 	from := max(m.works, s.now)
-	s.scheduleAt(m, from+job.Seconds((goal-m.did)/m.rate), turn)
+	at := from + job.Seconds((goal-m.did)/m.rate)
+
+	if l.program != nil {
+		// It reports when it begins to work, and then at intervals.
+		next := m.works
+		if s.now >= m.works {
+			next = s.now + reportEvery
+		}
+
+		if next < at {
+			at, turn = next, s.turn
+		}
+	}
+
+	s.scheduleAt(m, at, turn)
 }
+
+// reportEvery is how often a program that decides for itself reports its progress.
+const reportEvery = 10 * time.Second
 
 func (s *simulation) scheduleFixed(m *model) {
 	goal, turn := m.life.job.Duration, s.finish
@@ -311,9 +358,21 @@ func (s *simulation) turn(m *model) {
 		}
 	}
 
+	if m.life.program != nil && m.until-m.did < 1e-6*math.Max(1, m.until) {
+		m.did = math.Max(m.did, m.until)
+	}
+
 	t := m.life.truth(m.did)
-	m.rate = s.rateOf(m, t)
-	if m.life.job.ReportsProgress {
+	if m.life.program == nil || s.now > m.works { // it has measured nothing when it begins to work
+		s.setRate(m, t)
+	}
+
+	switch {
+	case m.life.program != nil:
+		s.reportRank(m, 0, yardmaster.RankReport{State: job.RunRunning, Progress: &job.Progress{
+			Done: m.did, Training: m.life.program.Report(),
+		}})
+	case m.life.job.ReportsProgress:
 		s.reportRank(m, 0, yardmaster.RankReport{State: job.RunRunning, Progress: &job.Progress{Done: m.did, Rates: t.Rates}})
 	}
 
@@ -413,7 +472,7 @@ func (s *simulation) endRanks(m *model, r yardmaster.RankReport) {
 		r.Progress = &job.Progress{Done: m.did}
 	}
 
-	if m.life.job.Spec.Speed == nil || r.Cause == job.CauseNone && !r.Signalled {
+	if m.life.job.Spec.Speed == nil && m.life.program == nil || r.Cause == job.CauseNone && !r.Signalled {
 		r.Progress = nil
 	}
 

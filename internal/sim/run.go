@@ -89,6 +89,8 @@ type jobRecord struct {
 	been  []id.Node     // where its data is, if it has any
 	left  []checkpoint  // what it has left on nodes, if checkpoints stay there
 	last  *model        // its last run, nil before the first
+
+	program Program // nil if it does not decide anything
 	Outcome
 }
 
@@ -381,7 +383,7 @@ func (s *simulation) submit(j *Job) error {
 	}
 
 	sub, _ := reply.(yardmaster.Submitted)
-	l := &jobRecord{job: j, id: sub.Jobs[0], share: workShare(j)}
+	l := &jobRecord{job: j, id: sub.Jobs[0], share: workShare(j), program: j.program()}
 	l.Outcome = Outcome{Job: j, ID: l.id, Started: NotStarted}
 	s.jobs[l.id] = l
 	s.tally.submitted(s.now)

@@ -20,6 +20,7 @@ import (
 	"trainyard/internal/ledger"
 	"trainyard/internal/money"
 	"trainyard/internal/place"
+	"trainyard/internal/scaling"
 	"trainyard/internal/tenant"
 	"trainyard/internal/yardmaster"
 )
@@ -47,6 +48,10 @@ type Job struct {
 	Phases []Phase
 	// ReportsProgress says that the program reports its progress and its current speed.
 	ReportsProgress bool
+	// Program makes the job's program, if that decides for itself how it uses its GPUs. Speed
+	// then says only how much work the job is and what its starts cost. Such a program reports
+	// how much it has done, and nothing else.
+	Program func() Program `json:"-"`
 	// MaxLoss bounds the work that a stop without warning loses, in seconds of running;
 	// 0 means everything since the last checkpoint.
 	MaxLoss time.Duration
@@ -67,6 +72,24 @@ type Job struct {
 type Phase struct {
 	From  float64 // units of work done
 	Speed *job.Speed
+}
+
+// Program is a program that chooses how it uses the GPUs it has, for instance its batch size,
+// and learns from that. It is asked when a run begins and after each time that it reports.
+type Program interface {
+	// Step returns the units per second that it does on these GPUs from now on, having done so
+	// many units, and up to how many units at most that holds.
+	Step(on GPUs, done float64) (rate, until float64)
+	// Report returns what it measured of its batch on these GPUs before the last step; nil if it
+	// does not report that.
+	Report() *scaling.Training
+}
+
+// GPUs are what a run has.
+type GPUs struct {
+	Model string
+	Count int // of all nodes together
+	Nodes int
 }
 
 // Failure is an end of a run that is not the job's own.

@@ -119,7 +119,7 @@ func (l *runningJobs) add(
 	node func(id.Node) *fleet.Node,
 ) *place.Running {
 	rn := &place.Running{
-		Item: it, Run: run.ID, Allocations: allocations, Rate: place.RateOn(it.Outlook.Speed, allocations, node),
+		Item: it, Run: run.ID, Allocations: allocations, Rate: place.ExpectedRate(it.Outlook, allocations, node),
 		Ordered: run.Ordered, Began: run.Started, Stopping: run.Stop != job.StopNone,
 		Pace: place.Pace(it, allocations, node), Takes: place.RunTimeOn(it, allocations, node),
 	}

@@ -19,15 +19,21 @@ func (p Policy) patience() float64 {
 	return 5
 }
 
+// lastingShare is the share of the time since the last change of a job for which another one is
+// assumed to last.
+const lastingShare = 0.5
+
 // worthOfStart is the value per second, in job-seconds, of a rate that a job has to start
 // for. A queued job has to start sooner or later in any case. A running one makes no progress
-// during its restart, and the change is assumed to last for a limited time only.
+// during its restart, and the change is assumed to last for a limited time only: the longer
+// nothing has changed for a job whose speed is learned, the longer the next change is assumed to
+// last, because only that shows what further ones would bring.
 func (t *task) worthOfStart(rate, patience float64) float64 {
 	if t.run == nil || rate <= 0 {
 		return t.value * t.pace(rate)
 	}
 
-	lasts := math.Min(t.remaining/rate, patience*t.restart)
+	lasts := math.Min(t.remaining/rate, math.Max(patience*t.restart, t.elapsed*lastingShare))
 
 	return t.value * rate * lasts / (lasts + t.restart)
 }

@@ -5,7 +5,6 @@ import (
 	"math"
 	"math/bits"
 	"slices"
-	"time"
 
 	"trainyard/internal/fleet"
 	"trainyard/internal/id"
@@ -13,6 +12,7 @@ import (
 	"trainyard/internal/place"
 	"trainyard/internal/place/allocate"
 	"trainyard/internal/queue"
+	"trainyard/internal/scaling"
 )
 
 // market is a plan in the making.
@@ -36,6 +36,7 @@ type task struct {
 	run        *place.Running // nil if it waits
 	options    []option       // what it could have, by kind and count; never changed
 	current    int            // which of them it has now, -1 if it waits
+	elapsed    float64        // seconds since it began where it is, if its speed is learned; 0 otherwise
 	recent     bool           // it has just begun and keeps what it has
 	remaining  float64        // units of work
 	restart    float64        // seconds that a change costs it: saving itself and starting again
@@ -61,6 +62,7 @@ type reach struct{ gpus, each int }
 type source struct {
 	shape     *queue.Shape
 	speed     *job.Speed
+	learned   *scaling.Model
 	reference job.Reference // of the expected run time of a job of unknown speed
 }
 
@@ -92,10 +94,8 @@ func newMarket(v *place.View, p Policy) *market {
 // add makes a task of a job, if there is a way to run it.
 func (m *market) add(it *queue.Item, r *place.Running) {
 	t := task{item: it, run: r, options: m.options(it), current: -1}
-	t.restart = minRestart
-	if s := it.Outlook.Speed; s != nil {
-		t.restart = math.Max(t.restart, time.Duration(s.Start+s.Save).Seconds())
-	}
+	save, start := it.Outlook.RestartCost()
+	t.restart = math.Max(minRestart, (save + start).Seconds())
 
 	if r == nil && !m.policy.Makespan {
 		t.startDelay = t.restart
@@ -119,7 +119,7 @@ func (m *market) add(it *queue.Item, r *place.Running) {
 // as it is.
 func (t *task) findCurrent(m *market) bool {
 	own := option{gpus: t.run.GPUs, nodes: len(t.run.Allocations), rate: math.Max(t.run.Rate, tiny)}
-	if t.item.Outlook.Speed == nil {
+	if !t.item.Outlook.HasRates() {
 		own.rate = cmp.Or(t.run.Pace, 1)
 	}
 
@@ -145,6 +145,9 @@ func (t *task) findCurrent(m *market) bool {
 	}
 
 	t.recent = t.run.Began.IsZero() || m.view.Now.Sub(t.run.Began) < m.policy.gap()
+	if o := t.item.Outlook; !t.run.Began.IsZero() && o.DeclaredSpeed() == nil && o.Learned != nil {
+		t.elapsed = m.view.Now.Sub(t.run.Began).Seconds()
+	}
 	if t.recent {
 		t.options, t.current = t.options[t.current:t.current+1], 0
 	}
@@ -176,6 +179,9 @@ const tiny = 1e-9
 // whose amount of work is unknown.
 const initialGuess = 60
 
+// guessStep is the ratio of one guess to the next: jobs of about the same age must not take turns.
+const guessStep = 4
+
 // remainingWork returns the remaining work. If the amount of work is unknown, as much is
 // assumed to remain as the job has had so far.
 func (m *market) remainingWork(t *task) float64 {
@@ -186,7 +192,7 @@ func (m *market) remainingWork(t *task) float64 {
 	if t.run != nil {
 		left, known = t.run.RemainingWork(m.view.Now)
 		served = t.run.Served(m.view.Now)
-		if o.Speed == nil {
+		if !o.HasRates() {
 			served = t.run.ServedAsked(m.view.Now)
 		}
 	}
@@ -196,17 +202,32 @@ func (m *market) remainingWork(t *task) float64 {
 	}
 
 	had, rate := served/float64(t.options[0].gpus), t.options[0].rate
-	if lasts := t.item.Lasts.Seconds(); o.Speed == nil && had < lasts {
-		return lasts - had
+	if lasts := t.item.Lasts.Seconds(); o.DeclaredSpeed() == nil && had < lasts {
+		return (lasts - had) * t.perSecond()
 	}
 
-	// In steps of two, so that jobs of about the same age do not take turns.
-	return rate * initialGuess * math.Exp2(math.Ceil(math.Log2(math.Max(had/initialGuess, 1))))
+	steps := math.Ceil(math.Log(math.Max(had/initialGuess, 1)) / math.Log(guessStep))
+
+	return rate * initialGuess * math.Pow(guessStep, steps)
+}
+
+// perSecond returns how much work a second of the job's expected run time is: its rate on the fewest
+// GPUs, or one if no rates are known, for then its work is counted in seconds on what it asks for.
+func (t *task) perSecond() float64 {
+	if t.item.Outlook.HasRates() {
+		return t.options[0].rate
+	}
+
+	return 1
 }
 
 // maxStretch is how many times longer than alone on the yard a job may take before it
-// counts as more than one job.
-const maxStretch = 3
+// counts as more than one job. How long it takes alone is a guess if its work is unknown, and a
+// guess from what it has had so far is too low for most of its time.
+const (
+	maxStretch        = 3.0
+	maxStretchGuessed = 10.0
+)
 
 // ageWeight is how many jobs a job counts as because it has been in the yard for far longer
 // than it would take alone. Without it a large job could starve where small ones keep coming.
@@ -216,15 +237,18 @@ func (m *market) ageWeight(t *task) float64 {
 		best = max(best, t.options[i].rate)
 	}
 
+	stretch := maxStretch
 	if s := t.item.Outlook.Speed; s != nil && s.Work > 0 {
 		work = s.Work
 	} else if t.item.Lasts > 0 {
-		work = t.item.Lasts.Seconds()
+		work = t.item.Lasts.Seconds() * t.perSecond()
+	} else {
+		stretch = maxStretchGuessed
 	}
 
 	there := m.view.Now.Sub(t.item.Outlook.Submitted).Seconds()
 
-	return math.Max(1, there/(maxStretch*(work/best+t.restart)))
+	return math.Max(1, there/(stretch*(work/best+t.restart)))
 }
 
 // pace is how fast a job comes to its end at a rate: with a start ahead, which
@@ -242,7 +266,7 @@ func (t *task) hasFastest() bool {
 // options lists the ways to run a job: kind by kind, counts rising, each faster
 // than the one before it.
 func (m *market) options(it *queue.Item) []option {
-	key := source{it.Shape, it.Outlook.Speed, it.Outlook.Reference}
+	key := source{it.Shape, it.Outlook.DeclaredSpeed(), it.Outlook.Learned, it.Outlook.Reference}
 	if opts, ok := m.optionCache[key]; ok {
 		return opts
 	}
@@ -264,30 +288,28 @@ func (m *market) options(it *queue.Item) []option {
 // others better.
 func (m *market) appendOptions(opts []option, kind int, r reach, it *queue.Item) []option {
 	need := &it.Shape.Need
-	speed := it.Outlook.Speed
-	gpu := m.kinds[kind].GPU
 
 	least, most := need.Nodes*max(need.GPUs, 1), min(r.gpus, need.MaxNodes*r.each)
-	if speed == nil {
+	if !it.Outlook.HasRates() {
 		if least <= most {
 			opts = append(opts, option{kind: kind, gpus: least, nodes: max(need.Nodes, (least+r.each-1)/r.each),
-				rate: it.Outlook.Reference.Pace(least, place.HardwareOf(gpu, least))})
+				rate: it.Outlook.Reference.Pace(least, place.HardwareOf(m.kinds[kind].GPU, least))})
 		}
 
 		return opts
 	}
 
-	curve := speed.On(gpu.Model, gpu.Memory)
+	curve := newCurve(it.Outlook, m.kinds[kind].GPU)
 	best := 0.0
 
-	most = min(most, curve.MaxGPUs())
-	for n := max(least, curve.MinGPUs()); n <= most; n++ {
+	most = min(most, curve.maxGPUs())
+	for n := max(least, curve.minGPUs()); n <= most; n++ {
 		nodes := max(need.Nodes, (n+r.each-1)/r.each)
 		if nodes > need.Nodes && nodes > 1 && n%r.each != 0 && n < most {
 			continue
 		}
 
-		if rate := curve.Rate(n, nodes); rate > best {
+		if rate := curve.rate(n, nodes); rate > best {
 			best = rate
 			opts = append(opts, option{kind: kind, gpus: n, nodes: nodes, rate: rate})
 		}

@@ -99,11 +99,11 @@ func (m *market) worthOf(given []allocate.Allocation) float64 {
 
 // rate is how fast a job is on seats.
 func (m *market) rate(t *task, list []place.Allocation) float64 {
-	if t.item.Outlook.Speed == nil {
+	if !t.item.Outlook.HasRates() {
 		return 1
 	}
 
-	return place.RateOn(t.item.Outlook.Speed, list, func(n id.Node) *fleet.Node {
+	return place.ExpectedRate(t.item.Outlook, list, func(n id.Node) *fleet.Node {
 		at, found := m.room(n)
 		if !found {
 			return nil
@@ -132,7 +132,7 @@ func (m *market) why(t *task, g *allocate.Allocation, takers []id.Job) string {
 		text = "moved to " + m.amount(g.Seats, g.GPUs)
 	}
 
-	if _, known := t.item.Outlook.RemainingWork(); known && t.item.Outlook.Speed != nil {
+	if _, known := t.item.Outlook.RemainingWork(); known && t.item.Outlook.HasRates() {
 		text += fmt.Sprintf(": est. finish in %s instead of %s", humanize.Seconds(m.ends(t, m.rate(t, g.Seats))),
 			humanize.Seconds(t.remaining/t.options[t.current].rate))
 	}
@@ -156,7 +156,7 @@ func (m *market) aim() string {
 // whyStarts says what a queued job starts on and when it will be done.
 func (m *market) whyStarts(t *task, g *allocate.Allocation) string {
 	what := m.amount(g.Seats, g.GPUs)
-	if t.item.Outlook.Speed == nil {
+	if !t.item.Outlook.HasRates() {
 		return fmt.Sprintf("%s, as requested", what)
 	}
 
@@ -178,7 +178,9 @@ func (m *market) whyStarts(t *task, g *allocate.Allocation) string {
 
 // ends returns in how many seconds a job would be done that starts now at a rate.
 func (m *market) ends(t *task, rate float64) float64 {
-	return t.remaining/rate + time.Duration(t.item.Outlook.Speed.Start).Seconds()
+	_, start := t.item.Outlook.RestartCost()
+
+	return t.remaining/rate + start.Seconds()
 }
 
 // amount is a number of GPUs of the kind of the first seat, in words.

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"trainyard/internal/job"
+	"trainyard/internal/scaling"
 )
 
 // curve is the speed of a job on a kind, with guesses where nothing was measured.
@@ -14,6 +15,10 @@ type curve struct {
 	base  float64 // rate on one GPU, for comparison
 	each  float64 // guessed rate per GPU where nothing is known
 	most  int     // number of GPUs beyond which it is not tried
+
+	learned *scaling.Model // what was observed of a job without declared rates; nil if nothing was
+	model   string
+	tflops  float64
 }
 
 // scalingExponent is the assumed exponent with which the speed of an unmeasured job grows with the
@@ -33,7 +38,15 @@ func (r *round) curveOf(b *bidder, k *kind) curve {
 		c.base = r.typicalRate
 	}
 
+	if m := o.Learned; m != nil && o.DeclaredSpeed() == nil {
+		c.learned, c.model = m, g.Model
+		c.tflops, _ = g.TFLOPS()
+		c.base = m.Rate(c.model, c.tflops, 1, 1)
+	}
+
 	switch {
+	case c.learned != nil:
+		c.known, c.most, b.guessedFrom = nil, min(r.maxTrial(b), c.learned.MaxGPUs()), 1
 	case c.known.MaxRate() <= 0:
 		c.known, c.each, c.most, b.guessedFrom = nil, c.base, r.maxTrial(b), 1
 	case r.policy.Probe && r.observed(b):
@@ -106,6 +119,8 @@ func (c *curve) rate(gpus, nodes int) float64 {
 	switch {
 	case gpus > c.most:
 		return 0
+	case c.learned != nil:
+		return c.learned.Rate(c.model, c.tflops, gpus, nodes)
 	case c.known == nil:
 		return c.each * math.Pow(float64(gpus), scalingExponent)
 	case gpus < c.known.MinGPUs():

@@ -142,7 +142,7 @@ func (c *Cluster) Book(s place.Start) {
 		r.GPUs += bits.OnesCount64(seat.GPUs)
 	}
 
-	r.Rate = place.RateOn(s.Item.Outlook.Speed, s.Allocations, c.nodeOf)
+	r.Rate = place.ExpectedRate(s.Item.Outlook, s.Allocations, c.nodeOf)
 	r.Pace = place.Pace(s.Item, s.Allocations, c.nodeOf)
 	r.Takes = place.RunTimeOn(s.Item, s.Allocations, c.nodeOf)
 

@@ -20,6 +20,9 @@ const (
 	ModeAdaptive Mode = "adaptive"
 	ModeRigid    Mode = "rigid"   // the owner's number of GPUs and batch size: what Tiresias schedules
 	ModeElastic  Mode = "elastic" // any number of GPUs with the owner's batch size: what Optimus schedules
+	// adaptive, but nobody is told any speed: a program chooses its batch size by what it has
+	// measured, and reports its progress
+	ModeLearned Mode = "learned"
 )
 
 // polluxReader reads a workload of the Pollux and Sia simulators. Its rows only name
@@ -32,10 +35,10 @@ type polluxReader struct {
 
 func openPollux(f *rows.File, opts Options) (*polluxReader, error) {
 	switch opts.Mode {
-	case "", ModeAdaptive, ModeRigid, ModeElastic:
+	case "", ModeAdaptive, ModeRigid, ModeElastic, ModeLearned:
 	default:
 		return nil, fault.New(fault.Invalid, "bad_mode", "unknown mode %q", opts.Mode).
-			WithRemedy("use %s, %s or %s", ModeAdaptive, ModeRigid, ModeElastic)
+			WithRemedy("use %s, %s, %s or %s", ModeAdaptive, ModeRigid, ModeElastic, ModeLearned)
 	}
 
 	if opts.Tables == "" {
@@ -87,6 +90,8 @@ func (p *polluxReader) job() (*sim.Job, error) {
 		At:              at,
 		Owner:           "pollux",
 		Spec:            plan.spec,
+		Speed:           plan.speed,
+		Program:         plan.program,
 		Phases:          plan.phases,
 		ReportsProgress: len(plan.phases) > 0,
 	}, nil
@@ -96,6 +101,10 @@ func (p *polluxReader) job() (*sim.Job, error) {
 type plan struct {
 	spec   *job.Spec
 	phases []sim.Phase
+
+	// Of a job that learns: its work, and its program.
+	speed   *job.Speed
+	program func() sim.Program
 }
 
 type planKey struct {
@@ -119,7 +128,7 @@ func newApplications(folders []string, opts Options) *applications {
 // plan returns the plan of a job, nil if nothing was measured that it could do.
 func (a *applications) plan(app string, replicas, batch int) (*plan, error) {
 	key := planKey{strings.Clone(app), replicas, batch}
-	if a.opts.Mode == ModeAdaptive || a.opts.Mode == "" {
+	if a.opts.Mode == ModeAdaptive || a.opts.Mode == ModeLearned || a.opts.Mode == "" {
 		key.replicas, key.batch = 0, 0
 		if app == "ncf" {
 			// Its gradients are too sparse to measure their noise, so that Pollux lets
@@ -162,6 +171,10 @@ func (a *applications) profile(app string) (*pollux.Profile, error) {
 // make draws up the speeds of each epoch: its gradient noise makes large batches
 // worth more or less, and so the same GPUs faster or slower.
 func (a *applications) make(p *pollux.Profile, key planKey) *plan {
+	if a.opts.Mode == ModeLearned {
+		return a.learned(p, key)
+	}
+
 	start := a.opts.start(p.Restart)
 	made := &plan{}
 	var first *job.Speed
@@ -185,19 +198,9 @@ func (a *applications) make(p *pollux.Profile, key planKey) *plan {
 		made.phases = append(made.phases, sim.Phase{From: p.Until(epoch), Speed: s})
 	}
 
-	made.spec = &job.Spec{
-		Name:      key.app,
-		Run:       command,
-		Place:     job.PlaceAny,
-		Objective: job.ObjectiveTime,
-		Resources: job.Resources{
-			Nodes: job.Range{Min: 1, Max: pollux.MaxNodes},
-			GPUs:  job.Range{Min: 1, Max: a.perNode(p)},
-			GPU:   kinds(first),
-		},
-		Speed:      first,
-		Checkpoint: &job.Checkpoint{Dir: "checkpoint"},
-	}
+	made.spec = a.spec(p, key)
+	made.spec.Speed = first
+	made.spec.Resources.GPU = kinds(first)
 
 	if key.replicas > 0 {
 		nodes, each := split(key.replicas, a.perNode(p))
@@ -205,6 +208,34 @@ func (a *applications) make(p *pollux.Profile, key planKey) *plan {
 	}
 
 	return made
+}
+
+// learned draws up a job of which nobody is told a speed.
+func (a *applications) learned(p *pollux.Profile, key planKey) *plan {
+	made := &plan{
+		spec:    a.spec(p, key),
+		speed:   job.NewSpeed(p.Work(), a.opts.start(p.Restart), a.opts.Save),
+		program: func() sim.Program { return pollux.NewAgent(p, key.batch) },
+	}
+
+	made.spec.Resources.GPU = kinds(job.NewSpeed(1, 0, 0, p.Rates(0, key.batch)...))
+
+	return made
+}
+
+// spec is what the owner of a job submits, without speeds.
+func (a *applications) spec(p *pollux.Profile, key planKey) *job.Spec {
+	return &job.Spec{
+		Name:      key.app,
+		Run:       command,
+		Place:     job.PlaceAny,
+		Objective: job.ObjectiveTime,
+		Resources: job.Resources{
+			Nodes: job.Range{Min: 1, Max: pollux.MaxNodes},
+			GPUs:  job.Range{Min: 1, Max: a.perNode(p)},
+		},
+		Checkpoint: &job.Checkpoint{Dir: "checkpoint"},
+	}
 }
 
 // perNode is how many GPUs a job may have on one node: as the options say, or else

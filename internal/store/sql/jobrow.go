@@ -15,7 +15,7 @@ var jobTable = &table{
 		"num", "id", "seq", "owner", "project", "name", "workdir", "idem_key", "key_hash", "pipeline",
 		"state", "cause", "reason", "submitted", "since", "started", "ended", "exit_code", "epoch",
 		"needs", "tried", "not_before", "avoid", "floor_memory", "floor_gpu_memory", "last_node",
-		"done", "served", "stops", "cost", "paid", "place_override", "spec",
+		"done", "served", "stops", "cost", "paid", "extras", "spec",
 	},
 	fixed: []string{"num", "id", "spec"},
 }
@@ -30,7 +30,7 @@ func jobNumber(j id.Job) (int64, error) {
 	return int64(num), nil
 }
 
-// jobExtras is the JSON of the column place_override: what is only read with
+// jobExtras is the JSON of the column extras: what is only read with
 // the whole job.
 type jobExtras struct {
 	job.Override
@@ -65,7 +65,7 @@ func jobRow(args []any, j *job.Job) ([]any, error) {
 		}
 	}
 
-	override := ""
+	extras := ""
 
 	if more := (jobExtras{j.Override, j.Reference, j.Ran}); more != (jobExtras{}) {
 		text, err := json.Marshal(more)
@@ -73,7 +73,7 @@ func jobRow(args []any, j *job.Job) ([]any, error) {
 			return nil, fmt.Errorf("encode job %s: %w", j.ID, err)
 		}
 
-		override = clean(string(text))
+		extras = clean(string(text))
 	}
 
 	return append(
@@ -109,7 +109,7 @@ func jobRow(args []any, j *job.Job) ([]any, error) {
 		int64(j.Stops),
 		j.Cost,
 		j.Paid,
-		override,
+		extras,
 		string(spec),
 	), nil
 }
@@ -119,7 +119,7 @@ func jobRow(args []any, j *job.Job) ([]any, error) {
 type storedJob struct {
 	job                       job.Job
 	needs, tried, avoid, spec string
-	override                  string
+	extras                    string
 }
 
 func scanJob(row scanner) (storedJob, error) {
@@ -159,7 +159,7 @@ func scanJob(row scanner) (storedJob, error) {
 		&j.Stops,
 		&j.Cost,
 		&j.Paid,
-		&s.override,
+		&s.extras,
 		&s.spec,
 	)
 
@@ -173,7 +173,7 @@ func (s *storedJob) decode() (job.Job, error) {
 	for _, part := range []struct {
 		text string
 		into any
-	}{{s.needs, &j.Needs}, {s.tried, &j.Tried}, {s.avoid, &j.Avoid}, {s.override, &more}, {s.spec, &j.Spec}} {
+	}{{s.needs, &j.Needs}, {s.tried, &j.Tried}, {s.avoid, &j.Avoid}, {s.extras, &more}, {s.spec, &j.Spec}} {
 		if err := decodeList(part.text, part.into); err != nil {
 			return job.Job{}, fmt.Errorf("decode job %s: %w", j.ID, err)
 		}

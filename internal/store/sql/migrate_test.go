@@ -32,6 +32,7 @@ func released() map[string]string {
 		"migrations/0005_vocabulary.sql": "de5a7f10605677388601e243fc277cd4efc5a0e2eec8f46305c9467f55ec03bb",
 		"migrations/0006_estimates.sql":  "91fb9912d7bbd1a69276ef1477a06f97fd3b089653a4ac74ed8c2170a51d3773",
 		"migrations/0007_holds.sql":      "e25f9b7b9f7b48cc91f00844a9b44f7caa8c6751ed6cd0de2c75f6e201b60661",
+		"migrations/0008_extras.sql":     "5306026f9d5c9870db7148cefd911248068950ae548b2a84af810aca2644f914",
 	}
 }
 

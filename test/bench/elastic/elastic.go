@@ -35,6 +35,7 @@ type row struct {
 	input  string
 	policy string // name in the catalogue
 	note   string // how the run differs from the others of the table
+	knows  string // what it is told that the opponent is not; "" if nothing
 	config func() (sim.Config, error)
 	result *sim.Result // nil for a published figure
 
@@ -138,7 +139,7 @@ func (s *section) print(w io.Writer) error {
 
 	t := tabwriter.NewWriter(w, 2, 0, 2, ' ', 0)
 	line := func(format string, args ...any) { fmt.Fprintf(t, format, args...) } //nolint:errcheck // Flush reports it
-	line("  input\tpolicy\tmean completion s\tp99 s\tlast end h\tfairness\tGPUs used\tstops\t\n")
+	line("  input\tpolicy\tmean completion s\tp99 s\tlast end h\tfairness\tGPUs used\tstops\t\t\n")
 
 	for _, r := range s.rows {
 		line(
@@ -151,11 +152,11 @@ func (s *section) print(w io.Writer) error {
 		)
 
 		if r.result == nil {
-			line("\t\t\t%s\n", r.note)
+			line("\t\t\t%s\t\n", r.note)
 			continue
 		}
 
-		line("%.3f\t%.3f\t%d\t%s\n", r.result.Fairness, r.result.Utilisation, r.result.Stops, r.note)
+		line("%.3f\t%.3f\t%d\t%s\t%s\n", r.result.Fairness, r.result.Utilisation, r.result.Stops, r.note, r.knows)
 	}
 
 	if err := t.Flush(); err != nil {

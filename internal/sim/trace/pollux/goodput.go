@@ -10,7 +10,7 @@
 //   - The work of a job is the progress that every training has reached at its last
 //     epoch, which is that of the base batch or a little less.
 //   - A job that chooses its batch chooses the best by what was measured. The agent
-//     of Pollux chooses by a model fitted to what it saw so far.
+//     of Pollux chooses by a model fitted to what it saw so far; so does Agent here.
 //   - On a number of GPUs a job is as fast as on the fewest nodes, or the fewest
 //     beyond one, that were measured with it. The simulator interpolates other
 //     placements in three dimensions.
@@ -24,6 +24,7 @@ import (
 	"slices"
 
 	"trainyard/internal/job"
+	"trainyard/internal/sim"
 )
 
 // Until returns the progress at which an epoch begins.
@@ -47,16 +48,34 @@ func (p *Profile) Work() float64 { return p.Until(p.Epochs) }
 func (p *Profile) base() float64 { return p.trained[0].batch }
 func (p *Profile) most() float64 { return p.trained[len(p.trained)-1].batch }
 
+// epochAt returns the epoch in which so much progress lies.
+func (p *Profile) epochAt(progress float64) int {
+	epoch := 0
+	for epoch+1 < p.Epochs && progress >= p.Until(epoch+1) {
+		epoch++
+	}
+
+	return epoch
+}
+
 // gain returns what a step with a batch is worth in an epoch, in base steps.
-// Between batches that were trained with, the gradients are interpolated.
 func (p *Profile) gain(batch float64, epoch int) float64 {
+	sqr, variance := p.gradient(batch, epoch)
+	scale := batch / p.base()
+
+	return (variance + sqr) / (variance/scale + sqr)
+}
+
+// gradient returns the square and the variance of the gradient with a batch in an epoch. Between
+// batches that were trained with, they are interpolated.
+func (p *Profile) gradient(batch float64, epoch int) (sqr, variance float64) {
 	i := slices.IndexFunc(p.trained, func(t training) bool { return t.batch >= batch })
 	if i < 0 {
 		i = len(p.trained) - 1
 	}
 
 	hi := &p.trained[i]
-	sqr, variance := hi.sqr[epoch], hi.variance[epoch]
+	sqr, variance = hi.sqr[epoch], hi.variance[epoch]
 
 	if i > 0 && batch < hi.batch {
 		lo := &p.trained[i-1]
@@ -65,9 +84,7 @@ func (p *Profile) gain(batch float64, epoch int) float64 {
 		variance = lo.variance[epoch] + (variance-lo.variance[epoch])*share
 	}
 
-	scale := batch / p.base()
-
-	return (variance + sqr) / (variance/scale + sqr)
+	return sqr, variance
 }
 
 // Rates returns the goodput on every number of GPUs of every kind in an epoch,
@@ -102,6 +119,70 @@ func (p *Profile) Rates(epoch, batch int) []job.Rate {
 	return rates
 }
 
+// kind returns the steps on a model of GPU, nil if it was not measured.
+func (p *Profile) kind(model string) *stepTimes {
+	at := slices.IndexFunc(p.kinds, func(k *stepTimes) bool { return k.kind == model })
+	if at < 0 {
+		return nil
+	}
+
+	return p.kinds[at]
+}
+
+// time returns how long a step and its waiting take on GPUs with so many samples each. Between two
+// shapes that were measured it is interpolated; where fewer or more samples were measured than
+// that, the nearest number of samples is scaled.
+func (k *stepTimes) time(on sim.GPUs, local float64) (step, sync float64) {
+	lo, hi := k.around(on)
+	from, to := k.nearest(lo, local), k.nearest(hi, local)
+	if lo == hi {
+		return from.step, from.sync
+	}
+
+	share := float64(on.Count-lo.gpus) / float64(hi.gpus-lo.gpus)
+
+	return from.step + (to.step-from.step)*share, from.sync + (to.sync-from.sync)*share
+}
+
+// around returns the measured shapes between which an allocation lies: on one node or on several
+// as it is, each on the fewest nodes that were measured.
+func (k *stepTimes) around(on sim.GPUs) (lo, hi shape) {
+	for _, several := range []bool{on.Nodes > 1, on.Nodes <= 1} {
+		for _, sh := range k.shapes {
+			if sh.nodes > 1 != several || sh.nodes < (sh.gpus+k.perNode-1)/k.perNode || sh.gpus == hi.gpus {
+				continue
+			}
+
+			if sh.gpus >= on.Count {
+				if lo.gpus == 0 || sh.gpus == on.Count {
+					lo = sh
+				}
+
+				return lo, sh
+			}
+
+			lo, hi = sh, sh
+		}
+
+		if lo.gpus > 0 {
+			return lo, lo
+		}
+	}
+
+	return lo, hi
+}
+
+// nearest is the step of a shape with so many samples of each GPU, or with the nearest number
+// that was measured, of which the computing is scaled.
+func (k *stepTimes) nearest(sh shape, local float64) stepTime {
+	list := k.at[sh]
+	within := min(max(local, list[0].local), list[len(list)-1].local)
+	t, _ := between(list, within)
+	compute := (t.step - t.sync) * local / within
+
+	return stepTime{local, compute + t.sync, t.sync}
+}
+
 // batches is how many batch sizes are tried between the least and the greatest.
 const batches = 50
 
@@ -128,23 +209,16 @@ func (p *Profile) best(k *stepTimes, sh shape, epoch int) float64 {
 // that does not fit the GPUs is done in several passes; one GPU makes at least two
 // passes of a batch greater than the base, because one shows no noise.
 func (p *Profile) fixed(k *stepTimes, sh shape, epoch int, batch float64) float64 {
-	gpus := float64(sh.gpus)
-	local := math.Ceil(batch/gpus - tiny)
-	passes := math.Ceil(local/k.maxLocal - tiny)
-	if sh.gpus == 1 && batch > p.base()+tiny {
-		passes = max(passes, 2)
-	}
-
-	each := math.Ceil(local/passes - tiny)
-	each = min(each, math.Floor(p.most()/(gpus*passes)))
-	step, ok := k.step(sh, each)
+	limits := p.limits(k)
+	s := limits.Split(sh.gpus, batch)
+	step, ok := k.step(sh, s.Each)
 	if !ok {
 		return 0
 	}
 
-	seconds := step.step + (passes-1)*(step.step-step.sync)
+	seconds := step.step + (s.Passes-1)*(step.step-step.sync)
 
-	return p.gain(gpus*each*passes, epoch) / seconds
+	return p.gain(float64(sh.gpus)*s.Each*s.Passes, epoch) / (seconds * p.slow)
 }
 
 // step returns how long a step takes, between two that were measured if need be.
@@ -155,6 +229,11 @@ func (k *stepTimes) step(sh shape, local float64) (stepTime, bool) {
 		return stepTime{}, false
 	}
 
+	return between(list, local)
+}
+
+// between returns the step with so many samples, between two that were measured if need be.
+func between(list []stepTime, local float64) (stepTime, bool) {
 	i, exact := slices.BinarySearchFunc(list, local, func(s stepTime, l float64) int {
 		switch {
 		case s.local < l:

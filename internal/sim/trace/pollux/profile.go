@@ -22,6 +22,7 @@ type Profile struct {
 	Epochs  int        // rows that all trainings have
 	kinds   []*stepTimes
 	Restart time.Duration // what a change of GPUs costs, as published
+	slow    float64       // how many times as long as measured a unit takes, as published
 }
 
 // training is one real training with a batch size, by epoch. Progress counts in
@@ -61,7 +62,7 @@ var localMost = map[[2]string]float64{{"yolov3", ""}: 8, {"deepspeech2", "rtx"}:
 // Read reads the files of an application in folders. The first that has a
 // kind of GPU counts, and the first that has trainings.
 func Read(app string, folders []string) (*Profile, error) {
-	p := &Profile{Name: app, Restart: polluxRestart}
+	p := &Profile{Name: app, Restart: polluxRestart, slow: 1}
 
 	if strings.ContainsAny(app, `/\*?[`) || app == "" || app == "." || app == ".." {
 		return nil, fault.New(fault.Invalid, "bad_tables", "invalid application name %q", rows.Short(app))
@@ -156,6 +157,7 @@ func (p *Profile) readSteps(folder, name string) error {
 	if suffix != "" {
 		if d, ok := restarts[p.Name]; ok {
 			p.Restart = d
+			p.slow = slowdowns[p.Name]
 		}
 	}
 
@@ -328,6 +330,12 @@ const MaxNodes = 16
 var restarts = map[string]time.Duration{
 	"bert": 120 * time.Second, "cifar10": 50 * time.Second, "deepspeech2": 25 * time.Second,
 	"imagenet": 250 * time.Second, "ncf": 15 * time.Second, "yolov3": 80 * time.Second,
+}
+
+// slowdowns is how many times as long as in the measurements a unit of work of an application
+// took on real clusters, by which Sia's simulator slows all jobs down. That of Pollux does not.
+var slowdowns = map[string]float64{
+	"bert": 1.2, "cifar10": 1.8, "deepspeech2": 1.2, "imagenet": 1.2, "ncf": 1.5, "yolov3": 1.2,
 }
 
 // polluxRestart is what any change of GPUs costs in the Pollux simulator.
