@@ -13,7 +13,8 @@ fi
 
 bin=build/bench/bin
 mkdir -p "$bin"
-go build -ldflags "-X trainyard/test/bench/report.built=$commit" -o "$bin/" \
+export TRAINYARD_BENCH_COMMIT=$commit
+go build -o "$bin/" \
   ./test/bench ./test/bench/policies ./test/bench/forecast
 
 quick=()

@@ -236,6 +236,7 @@ func TestAllowTakesTheTightest(t *testing.T) {
 			want: func(a *tenant.Allowance) {
 				a.Money, a.LimitedBy.Money = 0, "the job's budget of $12.00"
 				a.HoldReason = "j1 has used $12.50 of its budget of $12.00; submit it again with a higher budget to continue"
+				a.Hold = "job_budget"
 			},
 		},
 		"used up money leaves what costs no rent": {

@@ -69,13 +69,14 @@ func Begin(ctx context.Context, path, run string, now time.Time) (Origin, error)
 	}, nil
 }
 
-// built is the commit that this program was built from, where somebody noted it with -ldflags -X.
-var built string
+// commitVar is the variable with the commit that the programs were built from: make bench-all sets it, because the
+// working directory may change while it runs.
+const commitVar = "TRAINYARD_BENCH_COMMIT"
 
 // commit names the sources of this program: those it was built from if that was noted, else those of the working
 // directory, as under go run.
 func commit(ctx context.Context) string {
-	if built != "" {
+	if built := os.Getenv(commitVar); built != "" {
 		return built
 	}
 
