@@ -95,7 +95,9 @@ func checkTraining(t *scaling.Training) error {
 
 	switch {
 	case !units(t.NoiseScale):
-		return badProgress("noise_scale of training must be a number between 0 and %v, got %v", float64(maxUnits), t.NoiseScale)
+		return badProgress(
+			"noise_scale of training must be a number between 0 and %v, got %v", float64(maxUnits), t.NoiseScale,
+		)
 	case t.Passes < 0 || t.Passes > job.MaxCount:
 		return badProgress("passes of training must be between 0 and %d, got %d", job.MaxCount, t.Passes)
 	case t.BaseBatch > t.MaxBatch || t.MinPerGPU > t.MaxPerGPU:

@@ -480,7 +480,9 @@ func TestTheMeterAndTheClock(t *testing.T) {
 // amounts to is there at the end.
 func TestNothingIsLostBetweenStretches(t *testing.T) {
 	t.Parallel()
-	prices := &fleet.Tariff{Energy: 0.123, Nodes: []fleet.NodePrice{{Hourly: []money.PerHour{0.0101}, Watts: []float64{0.3}}}}
+	prices := &fleet.Tariff{
+		Energy: 0.123, Nodes: []fleet.NodePrice{{Hourly: []money.PerHour{0.0101}, Watts: []float64{0.3}}},
+	}
 	idle, drained := ledger.Status{Rest: ledger.Idle}, ledger.Status{Rest: ledger.Cordoned}
 	m := ledger.NewMeter(newNode("n", fleet.Local, 1), prices, nil, monday)
 	var books []ledger.Posting

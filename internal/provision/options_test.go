@@ -185,8 +185,8 @@ func TestMoneyAndTimesOfAnOption(t *testing.T) {
 
 			o := &got[0]
 			late := o.Finish.Sub(noon) - c.finish
-			if o.Start.Sub(noon) != c.start || late.Abs() > time.Second || math.Abs(float64(o.Money-c.cost)) > 0.001 || o.Guessed ||
-				o.Nodes != n.Nodes {
+			if o.Start.Sub(noon) != c.start || late.Abs() > time.Second ||
+				math.Abs(float64(o.Money-c.cost)) > 0.001 || o.Guessed || o.Nodes != n.Nodes {
 				t.Errorf("got %+v, want start %s, finish %s, $%g", *o, c.start, c.finish, c.cost)
 			}
 		})

@@ -76,7 +76,10 @@ func Weighted(sorted []WeightedValue, p float64) float64 {
 				return v.Value
 			}
 
-			return previous.Value + (v.Value-previous.Value)*(p-previousMidpoint)/(midpoint-previousMidpoint)
+			// Rounding must not lead beyond the neighbours: a higher quantile is never lower.
+			share := min((p-previousMidpoint)/(midpoint-previousMidpoint), 1)
+
+			return min(previous.Value+(v.Value-previous.Value)*share, v.Value)
 		}
 
 		previous, previousMidpoint = v, midpoint

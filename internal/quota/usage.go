@@ -179,7 +179,8 @@ func (t *Tracker) Commit(w Payer, o Commitment) {
 		}
 
 		s.committed, s.cost = true, toUnits(float64(o.CostSoFar), nano)
-		s.remainingKnown[dollars], s.remaining[dollars] = o.RemainingCost >= 0, toUnits(float64(max(o.RemainingCost, 0)), nano)
+		s.remainingKnown[dollars] = o.RemainingCost >= 0
+		s.remaining[dollars] = toUnits(float64(max(o.RemainingCost, 0)), nano)
 		s.remainingKnown[gpuHours], s.remaining[gpuHours] = o.RemainingGPUHours >= 0, toUnits(
 			max(o.RemainingGPUHours, 0),
 			float64(hour*micro),

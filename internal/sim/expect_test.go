@@ -92,7 +92,8 @@ func lengths(t *rapid.T, spec *job.Spec, ref job.Reference, node fleet.Node) map
 			j := &job.Job{ID: id.NewJob(number), Owner: "ada", Spec: spec, Submitted: now, Reference: ref}
 			o := job.NewOutlook(j)
 			it := &queue.Item{
-				Job: j.ID, Number: number, User: j.Owner, Lasts: o.Duration(spec, spec.Resources.GPUs.Min, 1), Outlook: o, Spec: spec,
+				Job: j.ID, Number: number, User: j.Owner, Lasts: o.Duration(spec, spec.Resources.GPUs.Min, 1),
+				Outlook: o, Spec: spec,
 				Since: now,
 			}
 
@@ -126,7 +127,9 @@ func lengths(t *rapid.T, spec *job.Spec, ref job.Reference, node fleet.Node) map
 
 	// The simulator stops a run at its limit as the yard does, so the limit is its own.
 	truth := &sim.Job{Name: "train", Owner: "ada", Spec: spec, Duration: time.Duration(spec.Expect), Reference: &ref}
-	result, err := sim.Run(sim.Config{Policy: ordered.FIFO{}, Nodes: []fleet.Node{node}, Jobs: trace.List([]*sim.Job{truth})})
+	result, err := sim.Run(sim.Config{
+		Policy: ordered.FIFO{}, Nodes: []fleet.Node{node}, Jobs: trace.List([]*sim.Job{truth}),
+	})
 	if err != nil {
 		t.Fatal(err)
 	}

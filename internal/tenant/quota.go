@@ -153,5 +153,7 @@ const NoLimit = math.MaxInt
 
 // Unlimited is the allowance of a job to which no quota applies.
 func Unlimited() Allowance {
-	return Allowance{GPUs: NoLimit, Ceiling: NoLimit, Nodes: NoLimit, Money: money.Amount(math.Inf(1)), GPUHours: math.Inf(1)}
+	return Allowance{
+		GPUs: NoLimit, Ceiling: NoLimit, Nodes: NoLimit, Money: money.Amount(math.Inf(1)), GPUHours: math.Inf(1),
+	}
 }

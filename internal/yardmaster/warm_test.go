@@ -16,7 +16,11 @@ import (
 func TestDemandIsKnownAfterARestart(t *testing.T) {
 	t.Parallel()
 
-	for ago, want := range map[time.Duration]bool{time.Hour: true, 3 * time.Hour: false} {
+	for _, c := range []struct {
+		ago  time.Duration
+		want bool
+	}{{time.Hour, true}, {3 * time.Hour, false}} {
+		ago, want := c.ago, c.want
 		offer := fleet.Offer{Name: "p/small", Provider: "p", Type: "small", GPU: "L4", GPUs: 1, Hourly: 1e6}
 		cfg := yardmaster.Defaults(ordered.FIFO{})
 		cfg.Offers = []fleet.Offer{offer}

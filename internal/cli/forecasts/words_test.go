@@ -46,7 +46,9 @@ func TestLatenessIsMeasuredByTheEarlierWish(t *testing.T) {
 		"expected later":      {time.Hour, 9 * time.Hour, "no: 1h later than its deadline"},
 		"expected and enough": {0, 9 * time.Hour, "yes: 6h earlier than expected (9h of run time)"},
 	} {
-		j := &api.JobDetail{Job: api.Job{State: job.Running, Submitted: noon.Add(-24 * time.Hour), Ran: job.Duration(time.Hour)}}
+		j := &api.JobDetail{
+			Job: api.Job{State: job.Running, Submitted: noon.Add(-24 * time.Hour), Ran: job.Duration(time.Hour)},
+		}
 		if tt.deadline > 0 {
 			j.Deadline = new(noon.Add(tt.deadline))
 		}

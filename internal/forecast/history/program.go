@@ -29,7 +29,8 @@ func ProgramOf(command string) Program {
 
 	var kept []string
 
-	for _, line := range strings.FieldsFunc(command, func(r rune) bool { return r == '\n' || r == ';' || r == '&' || r == '|' }) {
+	separates := func(r rune) bool { return strings.ContainsRune("\n;&|", r) }
+	for _, line := range strings.FieldsFunc(command, separates) {
 		fields := strings.Fields(line)
 		for i := 0; i < len(fields); i++ {
 			word := strings.Trim(fields[i], `"'`)

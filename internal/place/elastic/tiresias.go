@@ -12,10 +12,14 @@ import (
 
 // Parameters of the elastic Tiresias policy of the Voda scheduler.
 const (
-	allotment    = float64(time.Hour / time.Second) // GPU-seconds after which a job moves to the second queue
-	promoteAfter = 8                                // a job that has waited this many times as long as it ran returns to the first queue
-	compactAbove = 10                               // number of waiting jobs above which jobs of the second queue get their minimum
-	worthHalf    = 0.5                              // fraction of one GPU's speed that the last of the wanted GPUs must still add
+	// allotment is the GPU-seconds after which a job moves to the second queue.
+	allotment = float64(time.Hour / time.Second)
+	// promoteAfter is how many times as long as it ran a job waits before it returns to the first queue.
+	promoteAfter = 8
+	// compactAbove is the number of waiting jobs above which jobs of the second queue get their minimum.
+	compactAbove = 10
+	// worthHalf is the fraction of one GPU's speed that the last of the wanted GPUs must still add.
+	worthHalf = 0.5
 )
 
 // tiresiasL is least attained service with two queues: each job gets the number of GPUs that it

@@ -191,8 +191,8 @@ func (r *round) has(j int) (at, count int) {
 }
 
 // use returns what a job with nodes counts for in the row.
-func (s *SideRow) use(j, kind, count int) float64 {
-	return s.PerNode[j][kind]*float64(count) + s.PerJob[j]
+func (r *SideRow) use(j, kind, count int) float64 {
+	return r.PerNode[j][kind]*float64(count) + r.PerJob[j]
 }
 
 // figure writes a number of a condition.

@@ -100,6 +100,7 @@ func (r *round) resizable(run *place.Running) bool {
 	}
 
 	kind := int32(-1)
+
 	return !slices.ContainsFunc(run.Allocations, func(s place.Allocation) bool {
 		at, found := r.find(s.Node)
 		if !found || !r.rooms[at].Open || r.rooms[at].Kind < 0 {

@@ -105,7 +105,7 @@ func (e *engine) others(j *queuedJob, s *shape, options []option) []option {
 		return nil
 	}
 
-	for _, h := range e.policy.catalogue.Fit(&s.Match.Need).Options(e.query(j, s)) {
+	for _, h := range e.policy.catalogue.Fit(&s.Match.Need).Options(e.query(j)) {
 		o := e.asOption(&h)
 		o.barredBy = e.barred(j, a, &o)
 
@@ -131,7 +131,7 @@ func (e *engine) exhausted(j *queuedJob, s *shape) []option {
 	}
 
 	var list []option
-	for _, h := range ondemand.NewCatalogue(e.view.Exhausted).Fit(&s.Match.Need).Options(e.query(j, s)) {
+	for _, h := range ondemand.NewCatalogue(e.view.Exhausted).Fit(&s.Match.Need).Options(e.query(j)) {
 		o := e.asOption(&h)
 		o.barredBy = fmt.Sprintf("its limit of %d nodes (max_nodes) is reached", h.Offer.MaxNodes)
 		e.score(j, &o)

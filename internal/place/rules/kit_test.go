@@ -149,7 +149,9 @@ func (y *yard) submit(w want) *queue.Item {
 		Spec:     s,
 		Since:    y.now,
 		Prefer:   w.prefer,
-		Outlook:  &job.Outlook{Submitted: y.now, Speed: w.speed, Reference: y.reference(w.kind), Every: w.every, Resumes: w.resumes},
+		Outlook: &job.Outlook{
+			Submitted: y.now, Speed: w.speed, Reference: y.reference(w.kind), Every: w.every, Resumes: w.resumes,
+		},
 	}
 
 	if w.due > 0 {

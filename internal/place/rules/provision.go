@@ -19,7 +19,7 @@ func (e *engine) provisionOption(j *queuedJob, s *shape) (option, bool) {
 		return *j.provisioning, j.provisioning.provisions()
 	}
 
-	q := e.query(j, s)
+	q := e.query(j)
 	best, ok := e.policy.catalogue.First(&s.Match.Need, &q)
 
 	o := option{}
@@ -52,7 +52,7 @@ func (e *engine) updateOffers() {
 }
 
 // query describes a job to package provision.
-func (e *engine) query(j *queuedJob, s *shape) provision.Query {
+func (e *engine) query(j *queuedJob) provision.Query {
 	return ondemand.Query(e.view, j.item, ondemand.Length{Lasts: j.lasts, HourValue: j.value, Setup: e.cfg.Setup})
 }
 

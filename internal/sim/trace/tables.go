@@ -143,7 +143,8 @@ func AndreasNodes(n int) []fleet.Node {
 	return inTurn(n, kindOfNode{Tesla, 4, 32 << 30}, kindOfNode{Turing, 2, 24 << 30})
 }
 
-// AndreasWeights are the least and the greatest cost of being late at k = 1: an hour of one busy TURING and of two busy TESLAs.
+// AndreasWeights are the least and the greatest cost of being late at k = 1: an hour of one busy TURING and of
+// two busy TESLAs.
 func AndreasWeights() (least, greatest money.PerHour) {
 	t := AndreasTariff()
 	return t.Rate(&t.Nodes[1], 1), t.Rate(&t.Nodes[0], 2)

@@ -484,7 +484,8 @@ func sia(o Options) *section {
 		notes: []string{
 			"As above, with the start costs by application that Sia's simulator has (15 s to 250 s), and as much slower than " +
 				"measured as it makes jobs (1.2 to 1.8 times).",
-			"Sia is told how fast an application is on one GPU of each model; our first row goes by TFLOPS until it has seen it.",
+			"Sia is told how fast an application is on one GPU of each model; " +
+				"our first row goes by TFLOPS until it has seen it.",
 			"The authors publish a mean of 0.6 h with a deviation of 0.1 h over eight workloads, of which six are shared.",
 		},
 	}

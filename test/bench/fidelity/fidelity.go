@@ -59,7 +59,8 @@ func Run(w io.Writer, o target.Options) (map[string]float64, error) {
 	}
 
 	if _, err := fmt.Fprintf(w,
-		"probe: a job takes %.2f s beyond its work, a training %.2f s more to start and then %.1f steps/s, a machine boots in %.1f s\n\n",
+		"probe: a job takes %.2f s beyond its work, a training %.2f s more to start and then %.1f steps/s, "+
+			"a machine boots in %.1f s\n\n",
 		p.overhead.Seconds(), p.startup.Seconds(), p.stepsRate, p.boot.Seconds()); err != nil {
 		return nil, err
 	}
@@ -177,14 +178,16 @@ func report(w io.Writer, cells []cell) (map[string]float64, error) {
 		figures[name+"_lateness_dev_pct"] = late
 
 		if _, err := fmt.Fprintf(w,
-			"%-9s %-8s %9.3f/%8.3f %7.1f%% %9.3f/%8.3f %7.1f%% %7.2f/%7.2fs %7.1f%% %7.2f/%7.2fs %7.1f%% %7.1f/%7.1fs %7.1f%% %3d/%3d %3d/%3d\n",
+			"%-9s %-8s %9.3f/%8.3f %7.1f%% %9.3f/%8.3f %7.1f%% %7.2f/%7.2fs %7.1f%% %7.2f/%7.2fs %7.1f%% "+
+				"%7.1f/%7.1fs %7.1f%% %3d/%3d %3d/%3d\n",
 			c.stream, c.policy, l.cost, s.cost, cost, l.energyCost, s.energyCost, energy, l.completion, s.completion, mean,
 			l.p95, s.p95, p95, l.lateness, s.lateness, late, l.nodes, s.nodes, l.stops, s.stops); err != nil {
 			return nil, err
 		}
 	}
 
-	_, err := fmt.Fprintf(w, "\nworst: cost %.1f %%, energy %.1f %%, mean completion %.1f %%, p95 %.1f %%, lateness %.1f %%\n",
+	_, err := fmt.Fprintf(w,
+		"\nworst: cost %.1f %%, energy %.1f %%, mean completion %.1f %%, p95 %.1f %%, lateness %.1f %%\n",
 		figures["worst_cost_dev_pct"], figures["worst_energy_dev_pct"], figures["worst_completion_dev_pct"],
 		figures["worst_p95_dev_pct"], figures["worst_lateness_dev_pct"])
 

@@ -83,8 +83,8 @@ func streams(quick bool) []stream {
 			tasks: sleepers(2, jobs, bursts(jobs, 5, length), false),
 		},
 		{
-			name: "cloud", about: "Poisson arrivals on one node of the team's own, and on-demand nodes", machines: own[:1], cloud: true,
-			tasks: sleepers(3, jobs, poisson(3, jobs, length), true),
+			name: "cloud", about: "Poisson arrivals on one node of the team's own, and on-demand nodes",
+			machines: own[:1], cloud: true, tasks: sleepers(3, jobs, poisson(3, jobs, length), true),
 		},
 		{
 			name: "training", about: "trainings that compute, on two nodes with one GPU each",
@@ -200,7 +200,8 @@ func (t *task) script(s *stream, trainer string) string {
 func (t *task) file(s *stream, p *probe, trainer string, now time.Time) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "name: %s\nrun: '%s'\n", t.name, strings.ReplaceAll(t.script(s, trainer), "'", "''"))
-	fmt.Fprintf(&b, "resources: {gpus: %d, cpus: 0.1, memory: 32MB}\nobjective: %s\nplace: %s\n", t.gpus, t.objective, t.place)
+	fmt.Fprintf(&b, "resources: {gpus: %d, cpus: 0.1, memory: 32MB}\nobjective: %s\nplace: %s\n",
+		t.gpus, t.objective, t.place)
 	fmt.Fprintf(&b, "speed:\n  work: %g\n  start: %s\n  rates:\n", t.work, job.Duration(p.begin(s)))
 
 	for _, r := range t.rates(s, p) {

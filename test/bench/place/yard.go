@@ -55,7 +55,10 @@ func newYard(c *scale, load float64) *yard {
 	}
 
 	y.tariff = &fleet.Tariff{Energy: 0.25, Nodes: []fleet.NodePrice{
-		{Class: fleet.Reserved, Watts: []float64{300, 600, 900, 1200, 1500, 1800, 2100, 2400, 2700}, Hourly: []money.PerHour{8}},
+		{
+			Class: fleet.Reserved, Watts: []float64{300, 600, 900, 1200, 1500, 1800, 2100, 2400, 2700},
+			Hourly: []money.PerHour{8},
+		},
 		{Watts: []float64{300, 600, 900, 1200, 1500, 1800, 2100, 2400, 2700}},
 	}}
 

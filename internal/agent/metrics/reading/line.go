@@ -72,7 +72,10 @@ var kindsOfNotes = map[string]bool{"checkpoint_saved": true, "checkpoint_restore
 
 // Reading is what the line says.
 func (l *Line) Reading() Reading {
-	r := Reading{At: l.At, Step: optional(l.Step), Done: optional(l.Done), Total: optional(l.Total), Remaining: optional(l.Remaining)}
+	r := Reading{
+		At: l.At, Step: optional(l.Step), Done: optional(l.Done), Total: optional(l.Total),
+		Remaining: optional(l.Remaining),
+	}
 	for _, name := range slices.Sorted(maps.Keys(l.Metrics)) {
 		r.Add(name, float64(l.Metrics[name]))
 	}
