@@ -202,7 +202,7 @@ func (c *calendar) backfill(it *queue.Item) {
 		return
 	}
 
-	slices.SortFunc(rooms, c.tighter)
+	slices.SortFunc(rooms, func(a, b int) int { return c.tighter(a, b, c.view.Now) })
 	start := c.book(it, o, c.view.Now, rooms[:o.match.Need.Nodes])
 	start.Reason = start.Reason + ": fits and delays no reserved start"
 	c.plan.Starts = append(c.plan.Starts, start)
@@ -304,8 +304,10 @@ func (c *calendar) fits(room int, d *span, o *shapeNeed) bool {
 }
 
 // earliest finds the first time at which the job can run on as many rooms as it
-// needs, and those rooms: each room says from when on it could, the last of the
-// best tells the time, and those that are taken again by then say a later one.
+// needs, and those rooms. Each room says from when on it could; those that are taken
+// again by the time at which there are enough say a later one. Which rooms it gets
+// depends on that time alone and not on since when they have been free: else a later plan
+// would choose others and delay jobs that come after.
 func (c *calendar) earliest(it *queue.Item, o *shapeNeed) (time.Time, []int) {
 	need := &o.match.Need
 	from := c.view.Now
@@ -315,48 +317,54 @@ func (c *calendar) earliest(it *queue.Item, o *shapeNeed) (time.Time, []int) {
 		times[i] = c.roomFrom(i, from, it, o, false)
 	}
 
-	best := make([]int, 0, len(c.days))
+	rooms := make([]int, 0, len(c.days))
 	for {
-		best = best[:0]
+		rooms = rooms[:0]
 		for i := range times {
 			if !times[i].IsZero() {
-				best = append(best, i)
+				rooms = append(rooms, i)
 			}
 		}
 
-		if len(best) < need.Nodes {
+		if len(rooms) < need.Nodes {
 			return time.Time{}, nil
 		}
 
-		slices.SortFunc(best, func(a, b int) int {
-			if d := times[a].Compare(times[b]); d != 0 {
-				return d
-			}
+		slices.SortFunc(rooms, func(a, b int) int { return cmp.Or(times[a].Compare(times[b]), cmp.Compare(a, b)) })
+		from = times[rooms[need.Nodes-1]]
 
-			return c.tighter(a, b)
-		})
-
-		from = times[best[need.Nodes-1]]
-
-		again := false
-		for _, i := range best[:need.Nodes] {
+		for _, i := range rooms {
 			if times[i].Before(from) {
 				times[i] = c.roomFrom(i, from, it, o, false)
-				again = again || !times[i].Equal(from)
 			}
 		}
 
-		if !again {
-			return from, best[:need.Nodes]
+		rooms = slices.DeleteFunc(rooms, func(i int) bool { return !times[i].Equal(from) })
+		if len(rooms) >= need.Nodes {
+			slices.SortFunc(rooms, func(a, b int) int { return c.tighter(a, b, from) })
+			return from, rooms[:need.Nodes]
 		}
 	}
 }
 
-// tighter orders rooms as they are to be filled: the cheapest, then the fullest.
-func (c *calendar) tighter(a, b int) int {
+// tighter orders rooms as they are to be filled: the cheapest, then the fullest when the job starts. What
+// is free now does not count: it changes until then, and a later plan would choose other rooms and
+// delay jobs that come after.
+func (c *calendar) tighter(a, b int, at time.Time) int {
 	x, y := &c.view.Rooms[a], &c.view.Rooms[b]
 	return cmp.Or(cmp.Compare(c.groups[x.Group], c.groups[y.Group]),
-		cmp.Compare(bits.OnesCount64(c.days[a][0].free), bits.OnesCount64(c.days[b][0].free)), cmp.Compare(a, b))
+		cmp.Compare(c.freeAt(a, at), c.freeAt(b, at)), cmp.Compare(a, b))
+}
+
+// freeAt returns how many GPUs of a room will be free at a time.
+func (c *calendar) freeAt(room int, at time.Time) int {
+	days := c.days[room]
+	i, found := slices.BinarySearchFunc(days, at, func(d span, t time.Time) int { return d.from.Compare(t) })
+	if !found {
+		i--
+	}
+
+	return bits.OnesCount64(days[i].free)
 }
 
 // roomFrom returns the first time from a given one on at which a rank of the job
