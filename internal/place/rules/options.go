@@ -50,7 +50,10 @@ func (e *engine) options(j *queuedJob, s *shape) []option {
 
 	j.provisionedIn = 0
 	if canProvision {
-		provisioning.barredBy = e.barred(j, a, &provisioning)
+		if !j.awaitsNodes() { // what is being provisioned already is allowed
+			provisioning.barredBy = e.barred(j, a, &provisioning)
+		}
+
 		switch {
 		case provisioning.barredBy == "" && !j.costSensitive:
 			limit, j.provisionedIn = e.limit(j, &provisioning), provisioning.readyIn

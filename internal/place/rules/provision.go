@@ -1,7 +1,10 @@
 package rules
 
 import (
+	"time"
+
 	"trainyard/internal/fleet"
+	"trainyard/internal/job"
 	"trainyard/internal/place/ondemand"
 	"trainyard/internal/provision"
 	"trainyard/internal/tenant"
@@ -12,6 +15,9 @@ import (
 // while the offers and the nodes stay the same; not for jobs with data, because where
 // their data are may change.
 func (e *engine) provisionOption(j *queuedJob, s *shape) (option, bool) {
+	if j.awaitsNodes() {
+		return e.arriving(j, s)
+	}
 	if len(e.view.Offers) == 0 || !fleet.OnDemand.Allows(s.Match.Need.Place) {
 		return option{}, false
 	}
@@ -32,6 +38,29 @@ func (e *engine) provisionOption(j *queuedJob, s *shape) (option, bool) {
 	}
 
 	return o, ok
+}
+
+// arriving returns the nodes that are being provisioned for a job as an option: they come when they have
+// booted, whatever else could be provisioned now. Without it the job would take the next best
+// nodes as soon as its own were the last of their offer.
+func (e *engine) arriving(j *queuedJob, s *shape) (option, bool) {
+	offer := j.leases[0].Offer
+	boot := time.Duration(0)
+
+	for _, l := range j.leases {
+		if l.Node == "" {
+			boot = max(boot, l.Requested.Add(time.Duration(offer.Boot)).Sub(e.view.Now))
+		}
+	}
+
+	offer.Boot, offer.MaxNodes = job.Duration(boot), 0
+
+	best, ok := ondemand.NewCatalogue([]fleet.Offer{offer}).Fit(&s.Match.Need).Best(e.query(j))
+	if !ok {
+		return option{}, false
+	}
+
+	return e.asOption(&best), true
 }
 
 // asOption returns a way to provision nodes as an option.

@@ -1,6 +1,7 @@
 package rules_test
 
 import (
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -109,6 +110,28 @@ func TestAJobStartsOnTheNodeThatWasProvisionedForIt(t *testing.T) {
 
 	if p := y.plan(t); where(p, it) == nil {
 		t.Errorf("its node has joined and the plan is %+v, want %s to start there", p, it.Job)
+	}
+}
+
+// TestAJobWaitsForItsNodesAlthoughTheyWereTheLastOfTheirOffer: what else could be provisioned now is no
+// reason to start elsewhere.
+func TestAJobWaitsForItsNodesAlthoughTheyWereTheLastOfTheirOffer(t *testing.T) {
+	t.Parallel()
+	y := newYard()
+	y.node("slow", fleet.Local, 1, t4())
+	y.offer("aws/a100", 1, a100(), 2, 4*time.Minute)
+	y.offer("aws/h100", 1, h100(), 500, 4*time.Minute)
+	it := y.submit(want{gpus: 1, speed: job.NewSpeed(3600, 0, 0, job.Rate{GPU: "A100", GPUs: 1, PerSecond: 1},
+		job.Rate{GPU: "H100", GPUs: 1, PerSecond: 1}, job.Rate{GPU: "T4", GPUs: 1, PerSecond: 0.1})})
+
+	if p := y.round(t); provisioned(p, it) == nil || provisioned(p, it).Offer != "aws/a100" {
+		t.Fatalf("the plan is %+v, want an A100 for %s", p, it.Job)
+	}
+
+	y.offers = slices.DeleteFunc(y.offers, func(o fleet.Offer) bool { return o.Name == "aws/a100" })
+
+	if p := y.plan(t); where(p, it) != nil {
+		t.Errorf("its node boots and the plan is %+v, want %s to wait for it", p, it.Job)
 	}
 }
 
