@@ -42,8 +42,8 @@ func newScene(o Options) (*scene, string, error) {
 	if o.Quick {
 		size = 512
 		samples = 1
-		length = 2 * time.Hour
-		jobs = 60
+		length = time.Hour
+		jobs = 45
 	}
 
 	s := &scene{jobs: jobs, quick: o.Quick}
