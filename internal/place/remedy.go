@@ -150,7 +150,7 @@ func smaller(m *fleet.Matcher, open []*fleet.Room) []Remedy {
 	less := m.Need
 	less.GPUs, less.MaxGPUs = gpus, gpus
 
-	return []Remedy{{Text: fmt.Sprintf("%s has room for it with gpus: %d", node, gpus), Need: &less}}
+	return []Remedy{{Text: fmt.Sprintf("%s has room for it with gpus: %d", node, gpus), Need: &less, RoomNow: true}}
 }
 
 // vacancy is a node and the runs that must have ended before the job fits there.

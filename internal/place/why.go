@@ -72,7 +72,8 @@ func (w *Why) Outside() bool {
 // same as the text, as far as it can be said without words.
 type Remedy struct {
 	Text     string
-	Need     *fleet.Need // the need for which there would be room now, or a node that could run it
+	Need     *fleet.Need // the need that nodes of the yard could meet
+	RoomNow  bool        // they have room for that need now
 	Uncordon id.Node
 	Ended    []id.Job // jobs that must have ended
 }

@@ -430,7 +430,7 @@ func (s *scene) checkRemedies(t *rapid.T, w *sim.Simulation, j id.Job, why *plac
 	for i := range why.Remedies {
 		r := &why.Remedies[i]
 
-		if r.Need != nil && count(view, *r.Need, why.Blocker == place.BlockResources, nil) < r.Need.Nodes {
+		if r.Need != nil && count(view, *r.Need, r.RoomNow, nil) < r.Need.Nodes {
 			s.fail(t, w, "%s: %q: %q, but that would not do: %+v", j, why.Sentence, r.Text, *r.Need)
 		}
 
