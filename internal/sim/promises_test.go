@@ -393,8 +393,8 @@ func (s *scene) judge(t *rapid.T, p *promise) {
 		wrong = did
 	case !why.NotBefore.IsZero():
 		wrong = did && p.started.Before(why.NotBefore)
-	case why.Blocker == place.BlockProvisioning: // it may start elsewhere before
-		wrong = late && !p.overtaken
+	case why.Blocker == place.BlockProvisioning: // it may start elsewhere before, and a quota may be used up meanwhile
+		wrong = late && !p.overtaken && !s.stopsEarly()
 	case !s.stopsEarly():
 		wrong = did && early || late && !p.overtaken
 	}
