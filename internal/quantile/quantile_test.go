@@ -106,7 +106,9 @@ func TestQuantilesRiseAndLieBetweenTheValues(t *testing.T) {
 func TestWeightedQuantilesRiseDespiteRounding(t *testing.T) {
 	t.Parallel()
 
-	values := []quantile.WeightedValue{{Value: 6.500000000004748e12, Weight: 1.18e-40}, {Value: 2.4670682856211035e13, Weight: 1}}
+	values := []quantile.WeightedValue{
+		{Value: 6.500000000004748e12, Weight: 1.18e-40}, {Value: 2.4670682856211035e13, Weight: 1},
+	}
 	low, middle, high := quantile.Weighted(values, 0.1), quantile.Weighted(values, 0.5), quantile.Weighted(values, 0.9)
 	if low > middle || middle > high || high > values[1].Value {
 		t.Errorf("the quantiles are %v, %v and %v", low, middle, high)

@@ -39,7 +39,8 @@ func (l *nodeLogFlags) register(f *pflag.FlagSet) {
 
 	f.StringVar(&l.file, "node-log", "",
 		"log of nodes that come and go (idle nodes, spot instances), beside or instead of --cluster; .gz is decompressed")
-	f.StringVar(&l.format, "node-log-format", "", "format of the node log: "+strings.Join(names, ", ")+" (default: detected)")
+	f.StringVar(&l.format, "node-log-format", "",
+		"format of the node log: "+strings.Join(names, ", ")+" (default: detected)")
 	f.StringVar(&l.each, "log-nodes", "",
 		"how many nodes of the node log to use at most and what each of them has, as COUNTxGPUxGPUS, e.g. 256xV100:16GBx6")
 	f.Var(&l.from, "node-log-from", "begin the simulation at this time of the node log, e.g. 45d")
