@@ -42,7 +42,7 @@ func TestAnswersThatAreNoneAreErrors(t *testing.T) {
 		"an empty problem":                {500, "{}", fault.Internal, "the server answered 500 Internal Server Error"},
 		"a problem without a kind":        {418, `{"detail":"tea"}`, fault.Internal, "tea"},
 		"a problem":                       {409, `{"detail":"no","kind":"conflict","code":"c"}`, fault.Conflict, "no"},
-		"success that is no JSON":         {200, "<html>", fault.Internal, "read response to GET /api/v1/whoami"},
+		"success that is not JSON":        {200, "<html>", fault.Internal, "read response to GET /api/v1/whoami"},
 		"success that breaks off":         {200, `{"user":`, fault.Internal, "read response to GET /api/v1/whoami"},
 		"a problem longer than one reads": {400, `{"detail":"` + strings.Repeat("x", 2<<20) + `"}`, fault.Internal, "the server answered 400 Bad Request"},
 	} {

@@ -2,6 +2,7 @@ package simulator
 
 import (
 	"errors"
+	"os"
 	"os/exec"
 	"strings"
 	"testing"
@@ -25,7 +26,7 @@ func TestTheReferenceComesToTheSameSchedule(t *testing.T) {
 	}
 
 	theirs, err := python(t.Context(), jobs, clusterGPUs, 2)
-	if errors.Is(err, exec.ErrNotFound) {
+	if errors.Is(err, exec.ErrNotFound) && os.Getenv("CI") != "true" {
 		t.Skip("python3 is not installed")
 	}
 
