@@ -48,6 +48,7 @@ type Job struct {
 	Override  Override      // of the place rules of its data
 	Reference Reference     // GPU that its expected run time is for
 	Ran       time.Duration // that its ended runs ran in all, without the waits between them
+	Queued    time.Time     // when it was last queued; zero if that was at Since
 }
 
 // Override lets a job run against the place rules of its data.

@@ -283,16 +283,23 @@ func (c *Curve) MaxRate() float64 {
 	return best
 }
 
+// sameRate is up to which ratio an observed rate says nothing new.
+const sameRate = 1.01
+
 // WithObservation returns a speed that includes an observed rate. If there is a rate for the
-// same GPUs already, the new one is the mean of both.
+// same GPUs already, the new one is the mean of both; if both are nearly the same, nothing was learned.
 func (s *Speed) WithObservation(seen Rate) *Speed {
 	rates := slices.Clone(s.Rates)
 	at := slices.IndexFunc(rates, func(r Rate) bool {
 		return r.GPUs == seen.GPUs && r.Spread == seen.Spread && r.Share == seen.Share && strings.EqualFold(r.GPU, seen.GPU)
 	})
-	if at < 0 {
+
+	switch {
+	case at < 0:
 		rates = append(rates, seen)
-	} else {
+	case rates[at].PerSecond <= seen.PerSecond*sameRate && seen.PerSecond <= rates[at].PerSecond*sameRate:
+		return s
+	default:
 		rates[at].PerSecond = (rates[at].PerSecond + seen.PerSecond) / 2
 	}
 

@@ -78,7 +78,7 @@ func (p *Past) Clone() *Past {
 		s.shared = true
 	}
 
-	return &Past{runs: maps.Clone(p.runs)}
+	return &Past{runs: maps.Clone(p.runs), last: p.last}
 }
 
 // own returns a sample that no clone shares.
@@ -103,7 +103,11 @@ func (p *Past) MarshalJSON() ([]byte, error) {
 	list := []pastRecord{}
 
 	for k, s := range p.runs {
-		runs := slices.Concat(s.order[s.next:], s.order[:s.next])
+		runs := make([]time.Duration, 0, len(s.order))
+		for _, run := range slices.Concat(s.order[s.next:], s.order[:s.next]) {
+			runs = append(runs, run.ran)
+		}
+
 		list = append(list, pastRecord{k.user, k.program, k.gpus, runs})
 	}
 
@@ -125,7 +129,7 @@ func (p *Past) UnmarshalJSON(text []byte) error {
 	for _, r := range list {
 		s := &sample{}
 		for _, ran := range r.Runs {
-			s.add(ran)
+			s.add(numberedRun{ran: ran})
 		}
 
 		p.runs[group{r.User, r.Program, r.GPUs}] = s

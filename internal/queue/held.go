@@ -45,14 +45,9 @@ func (a *HeldJobs) Remove(p Payer, number uint64) {
 	}
 }
 
-// First returns the earliest held job of a payer, and whether there is one.
-func (a *HeldJobs) First(p Payer) (uint64, bool) {
-	if len(a.byPayer[p]) == 0 {
-		return 0, false
-	}
-
-	return a.byPayer[p][0], true
-}
+// Of lists the held jobs of a payer, the earliest first. The list must not be changed, and is valid
+// until the next job is added or removed.
+func (a *HeldJobs) Of(p Payer) []uint64 { return a.byPayer[p] }
 
 // Payers lists the payers of held jobs, in a fixed order.
 func (a *HeldJobs) Payers() []Payer {

@@ -1,6 +1,7 @@
 package queue
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"time"
@@ -14,6 +15,16 @@ import (
 // by number of GPUs, and all together; the narrowest group with enough runs is used. The zero value is empty.
 type Past struct {
 	runs map[group]*sample
+	last uint64 // number of the newest run
+}
+
+// PastRun is one of these runs, as it is stored.
+type PastRun struct {
+	Number  uint64 // counts the runs that were added
+	User    id.User
+	Program string // key of the program; "" if unknown
+	GPUs    int
+	Ran     time.Duration // on what its job asks for
 }
 
 // Kin is what jobs are compared by.
@@ -43,11 +54,18 @@ type group struct {
 
 // sample is the durations of the newest runs of a group.
 type sample struct {
-	order  []time.Duration // in order of their ends; a ring buffer once it is full
+	order  []numberedRun // in order of their ends; a ring buffer once it is full
 	next   int
 	sorted []time.Duration
 	sum    time.Duration
 	shared bool // with a clone: it is copied before it changes
+}
+
+// numberedRun is a run in the sample of a group.
+type numberedRun struct {
+	number    uint64
+	ran       time.Duration
+	narrowest bool // the group is the narrowest that it belongs to
 }
 
 const (
@@ -91,43 +109,75 @@ func (g *group) describe(k *Kin, count int) string {
 	return humanize.Count(count, "past job")
 }
 
-// Add adds the duration of a run that succeeded, as it would have been on what its job asks for.
-func (p *Past) Add(k Kin, ran time.Duration) {
+// Add adds the duration of a run that succeeded, as it would have been on what its job asks for. It returns the run
+// to store; its number is 0 if it says nothing. forgotten are the numbers of the runs for which there is no room any
+// more.
+func (p *Past) Add(k Kin, ran time.Duration) (added PastRun, forgotten []uint64) {
 	if ran <= 0 {
-		return
+		return PastRun{}, nil
 	}
 
+	added = PastRun{Number: p.last + 1, User: k.User, Program: k.Program.Key, GPUs: k.GPUs, Ran: ran}
+
+	return added, p.add(&added)
+}
+
+// Load adds runs that were stored, in any order. It returns the numbers of those for which there is no room.
+func (p *Past) Load(runs []PastRun) (forgotten []uint64) {
+	sorted := slices.SortedFunc(slices.Values(runs), func(a, b PastRun) int { return cmp.Compare(a.Number, b.Number) })
+
+	for i := range sorted {
+		forgotten = append(forgotten, p.add(&sorted[i])...)
+	}
+
+	return forgotten
+}
+
+// add adds a run to all its groups. A run that leaves the narrowest of them has left the others before, because
+// these contain all runs of the narrowest one: it is then forgotten, and its number returned.
+func (p *Past) add(run *PastRun) (forgotten []uint64) {
 	if p.runs == nil {
 		p.runs = map[group]*sample{}
 	}
 
-	for _, g := range groups(&k) {
+	p.last = max(p.last, run.Number)
+
+	k := Kin{User: run.User, Program: Program{Key: run.Program}, GPUs: run.GPUs}
+	for i, g := range groups(&k) {
 		s := p.runs[g]
 		if s == nil {
 			s = &sample{}
 		}
 
 		s = s.own()
-		s.add(ran)
 		p.runs[g] = s
+
+		if old := s.add(numberedRun{run.Number, run.Ran, i == 0}); old.narrowest {
+			forgotten = append(forgotten, old.number)
+		}
 	}
+
+	return forgotten
 }
 
-func (s *sample) add(ran time.Duration) {
+// add adds a run and returns the one whose room it takes.
+func (s *sample) add(run numberedRun) (old numberedRun) {
 	if len(s.order) < maxRuns {
-		s.order = append(s.order, ran)
+		s.order = append(s.order, run)
 	} else {
-		old := s.order[s.next]
-		s.order[s.next] = ran
+		old = s.order[s.next]
+		s.order[s.next] = run
 		s.next = (s.next + 1) % maxRuns
-		at, _ := slices.BinarySearch(s.sorted, old)
+		at, _ := slices.BinarySearch(s.sorted, old.ran)
 		s.sorted = slices.Delete(s.sorted, at, at+1)
-		s.sum -= old
+		s.sum -= old.ran
 	}
 
-	at, _ := slices.BinarySearch(s.sorted, ran)
-	s.sorted = slices.Insert(s.sorted, at, ran)
-	s.sum += ran
+	at, _ := slices.BinarySearch(s.sorted, run.ran)
+	s.sorted = slices.Insert(s.sorted, at, run.ran)
+	s.sum += run.ran
+
+	return old
 }
 
 // Estimate is how long jobs like one took.

@@ -1,8 +1,13 @@
 package queue_test
 
 import (
+	"maps"
+	"slices"
 	"testing"
 	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"pgregory.net/rapid"
 
 	"trainyard/internal/id"
 	"trainyard/internal/queue"
@@ -112,4 +117,64 @@ func TestPastComparesJobsByWhatTheyRan(t *testing.T) {
 	if left := p.RemainingTime(train, 2*time.Hour); left != time.Hour {
 		t.Errorf("a run of 2h has %s left, want 1h as the other runs of train.py", left)
 	}
+}
+
+// TestPastIsTheSameWhenLoaded: what was added and not forgotten is all of a past, whatever is added later, and neither
+// adding nor loading changes a clone.
+func TestPastIsTheSameWhenLoaded(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(rt *rapid.T) {
+		var p queue.Past
+		stored := map[uint64]queue.PastRun{}
+		clone, cloned := p.Clone(), ""
+
+		text := func(p *queue.Past) string {
+			b, err := p.MarshalJSON()
+			if err != nil {
+				rt.Fatal(err)
+			}
+
+			return string(b)
+		}
+
+		for i, n := range rapid.SliceOfN(rapid.IntRange(1, 2500), 1, 3).Draw(rt, "runs") {
+			clone = p.Clone()
+			cloned = text(clone)
+
+			k := queue.Kin{
+				User: id.User(rapid.SampledFrom([]string{"ann", "bob"}).Draw(rt, "user")), GPUs: 1,
+				Program: queue.Program{Key: rapid.SampledFrom([]string{"", "train", "eval"}).Draw(rt, "program")},
+			}
+
+			for r := range n {
+				added, forgotten := p.Add(k, time.Duration(r%97+i+1)*time.Minute)
+				stored[added.Number] = added
+
+				for _, number := range forgotten {
+					delete(stored, number)
+				}
+			}
+		}
+
+		loaded := &queue.Past{}
+		if forgotten := loaded.Load(slices.Collect(maps.Values(stored))); len(forgotten) > 0 {
+			rt.Errorf("%v were stored and are forgotten at the load", forgotten)
+		}
+
+		if diff := cmp.Diff(text(&p), text(loaded)); diff != "" {
+			rt.Errorf("loaded (-before +after):\n%s", diff)
+		}
+
+		if got := text(clone); got != cloned {
+			rt.Error("a clone has changed")
+		}
+
+		more := queue.Kin{User: "ann", GPUs: 1}
+		before, _ := p.Add(more, time.Hour)
+
+		after, _ := loaded.Add(more, time.Hour)
+		if before != after {
+			rt.Errorf("the next run is stored as %+v, and after loading as %+v", before, after)
+		}
+	})
 }

@@ -68,6 +68,19 @@ const (
 	same = 1.01
 )
 
+// NewModel returns the model of what a program was observed to do, as Seen of another model lists it; nil if that is
+// nothing.
+func NewModel(seen []Observation) *Model {
+	if len(seen) == 0 {
+		return nil
+	}
+
+	m := &Model{Seen: slices.Clone(seen)}
+	m.fit()
+
+	return m
+}
+
 // With returns a model that includes an observation. The model may be nil.
 func (m *Model) With(o Observation) *Model {
 	if o.GPUs < 1 || !(o.PerSecond > 0) {

@@ -31,6 +31,7 @@ func (y *Yard) Load(now time.Time, s State) {
 	}
 
 	y.orders.Load(s.Orders)
+	y.pastForgotten = append(y.pastForgotten, y.past.Load(s.Past)...)
 
 	slices.SortFunc(s.Jobs, func(a, b job.Job) int {
 		x, _ := a.ID.Number()
@@ -52,6 +53,8 @@ func (y *Yard) Load(now time.Time, s State) {
 			pipelines[r.Pipeline] = append(pipelines[r.Pipeline], r.ID)
 		}
 	}
+
+	y.loadObserved(s.Observed)
 
 	for _, run := range s.Runs {
 		y.loadRun(run)
@@ -161,7 +164,11 @@ func (y *Yard) loadJob(r *jobRecord, needs map[id.Job]job.State, pipelines map[s
 		}
 	}
 
-	if r.State.Waiting() {
+	switch {
+	case !r.State.Waiting():
+	case len(r.pendingNeeds) == 0 && !r.NotBefore.After(y.now):
+		y.enqueueSince(r, r.queuedSince())
+	default:
 		y.wake(r)
 	}
 }

@@ -10,6 +10,7 @@ import (
 	"trainyard/internal/fleet"
 	"trainyard/internal/id"
 	"trainyard/internal/job"
+	"trainyard/internal/queue"
 	"trainyard/internal/tenant"
 	"trainyard/internal/yardmaster"
 )
@@ -24,6 +25,8 @@ type changes struct {
 	users    []*tenant.User
 	tokens   []*tenant.Token
 	events   []*yardmaster.Event
+	past     []*queue.PastRun
+	dropped  []*uint64 // numbers of past runs to be deleted
 	orders   []*yardmaster.Order
 	closed   []*string
 }
@@ -35,6 +38,7 @@ func fold(batches []*yardmaster.Batch) changes {
 	nodes, users := newest[id.Node, fleet.Node]{}, newest[id.User, tenant.User]{}
 	tokens, events := newest[id.Token, tenant.Token]{}, newest[uint64, yardmaster.Event]{}
 	jobNodes := newest[jobNode, jobNode]{}
+	past, dropped := newest[uint64, queue.PastRun]{}, newest[uint64, uint64]{}
 	orders, closed := newest[string, yardmaster.Order]{}, newest[string, string]{}
 
 	for _, b := range batches {
@@ -68,6 +72,15 @@ func fold(batches []*yardmaster.Batch) changes {
 			events.put(b.Events[i].Seq, 0, &b.Events[i])
 		}
 
+		for i := range b.Past {
+			past.put(b.Past[i].Number, 0, &b.Past[i])
+		}
+
+		for i := range b.PastForgotten {
+			past.drop(b.PastForgotten[i])
+			dropped.put(b.PastForgotten[i], 0, &b.PastForgotten[i])
+		}
+
 		for i := range b.Orders {
 			key := b.Orders[i].Key()
 			orders.put(key, 0, &b.Orders[i])
@@ -83,6 +96,7 @@ func fold(batches []*yardmaster.Batch) changes {
 	return changes{
 		jobs: jobs.rows(), runs: runs.rows(), jobNodes: jobNodes.rows(), nodes: nodes.rows(), users: users.rows(),
 		tokens: tokens.rows(), events: events.rows(), orders: orders.rows(), closed: closed.rows(),
+		past: past.rows(), dropped: dropped.rows(),
 	}
 }
 
@@ -155,6 +169,10 @@ func (s *Store) commit(ctx context.Context, c changes, books ledgerChanges) erro
 		put(userTable, c.users, userRow),
 		put(tokenTable, c.tokens, tokenRow),
 		put(eventTable, c.events, eventRow),
+		put(pastTable, c.past, pastRow),
+		{stmtKey{table: pastTable, remove: true}, len(c.dropped), func(i int, args []any) ([]any, error) {
+			return append(args, int64(*c.dropped[i])), nil
+		}},
 		put(orderTable, c.orders, orderRow),
 		{stmtKey{table: orderTable, remove: true}, len(c.closed), func(i int, args []any) ([]any, error) {
 			return append(args, clean(*c.closed[i])), nil

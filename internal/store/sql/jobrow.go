@@ -36,6 +36,7 @@ type jobExtras struct {
 	job.Override
 	Reference job.Reference `json:"reference,omitzero"`
 	Ran       time.Duration `json:"ran,omitempty"` // nanoseconds
+	Queued    time.Time     `json:"queued,omitzero"`
 }
 
 func jobRow(args []any, j *job.Job) ([]any, error) {
@@ -67,7 +68,7 @@ func jobRow(args []any, j *job.Job) ([]any, error) {
 
 	extras := ""
 
-	if more := (jobExtras{j.Override, j.Reference, j.Ran}); more != (jobExtras{}) {
+	if more := (jobExtras{j.Override, j.Reference, j.Ran, j.Queued}); more != (jobExtras{}) {
 		text, err := json.Marshal(more)
 		if err != nil {
 			return nil, fmt.Errorf("encode job %s: %w", j.ID, err)
@@ -179,7 +180,7 @@ func (s *storedJob) decode() (job.Job, error) {
 		}
 	}
 
-	j.Override, j.Reference, j.Ran = more.Override, more.Reference, more.Ran
+	j.Override, j.Reference, j.Ran, j.Queued = more.Override, more.Reference, more.Ran, more.Queued
 
 	return j, nil
 }

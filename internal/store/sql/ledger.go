@@ -12,6 +12,7 @@ import (
 	"trainyard/internal/fault"
 	"trainyard/internal/fleet"
 	"trainyard/internal/id"
+	"trainyard/internal/job"
 	"trainyard/internal/ledger"
 	"trainyard/internal/queue"
 	"trainyard/internal/quota"
@@ -74,6 +75,14 @@ func foldLedger(batches []*yardmaster.Batch) (ledgerChanges, error) {
 
 		for _, s := range b.Shares {
 			put(shareKind, string(s.Project), s.Seq, s)
+		}
+
+		for i := range b.Observed {
+			put(observedKind, string(b.Observed[i].Job), 0, &b.Observed[i])
+		}
+
+		for _, j := range b.ObservedForgotten {
+			remove(observedKind, string(j))
 		}
 
 		o := &b.Ledger
@@ -197,6 +206,8 @@ func loadRecord(state *yardmaster.State, r *record) error {
 		return appendDoc(&state.Notices, r)
 	case shareKind:
 		return appendDoc(&state.Shares, r)
+	case observedKind:
+		return appendDoc(&state.Observed, r)
 	}
 
 	return fmt.Errorf("unknown ledger document %q", r.kind)
@@ -204,7 +215,8 @@ func loadRecord(state *yardmaster.State, r *record) error {
 
 // document is what is stored as one JSON text.
 type document interface {
-	dataset.Dataset | tenant.Quota | ledger.State | ledger.JobDecisions | quota.Usage | quota.Notice | queue.Share
+	dataset.Dataset | tenant.Quota | ledger.State | ledger.JobDecisions | quota.Usage | quota.Notice | queue.Share |
+		job.Observed
 }
 
 func appendDoc[T document](list *[]T, r *record) error {

@@ -200,6 +200,8 @@ const (
 	shareKind   = "share"
 	// decisionKind is what is kept of the decisions about a job until it has ended.
 	decisionKind = "decision"
+	// observedKind is what was learned of a job until it has ended.
+	observedKind = "observed"
 )
 
 // No guard: most of these records have no sequence number, and the single writer writes them in

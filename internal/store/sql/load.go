@@ -59,6 +59,11 @@ func load(ctx context.Context, tx *dbsql.Tx, recent time.Time) (state yardmaster
 			return err
 		},
 		func() (err error) {
+			// It holds as many as are remembered, however many jobs there were.
+			state.Past, err = collect(ctx, tx, "past run", pastTable.selects()+`ORDER BY num`, nil, readPast)
+			return err
+		},
+		func() (err error) {
 			state.Needs, err = loadNeeds(ctx, tx, state.Jobs)
 			return err
 		},

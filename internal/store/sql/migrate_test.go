@@ -18,6 +18,8 @@ import (
 
 	"trainyard/internal/fault"
 	"trainyard/internal/job"
+	"trainyard/internal/queue"
+	"trainyard/internal/scaling"
 	"trainyard/internal/store"
 )
 
@@ -32,6 +34,7 @@ func released() map[string]string {
 		"migrations/0005_vocabulary.sql": "de5a7f10605677388601e243fc277cd4efc5a0e2eec8f46305c9467f55ec03bb",
 		"migrations/0006_estimates.sql":  "91fb9912d7bbd1a69276ef1477a06f97fd3b089653a4ac74ed8c2170a51d3773",
 		"migrations/0007_holds.sql":      "e25f9b7b9f7b48cc91f00844a9b44f7caa8c6751ed6cd0de2c75f6e201b60661",
+		"migrations/0009_memory.sql":     "59e0eb50b1a1d3786843f5d0eb3a6626954f5ba3d0a9ee682fd238918f585c64",
 		"migrations/0008_extras.sql":     "5306026f9d5c9870db7148cefd911248068950ae548b2a84af810aca2644f914",
 	}
 }
@@ -125,6 +128,7 @@ func TestEveryEarlierSchemaMigrates(t *testing.T) {
 				checkProgress(t.T, s, version)
 				checkBooks(t.T, s, version)
 				checkDocuments(t.T, s, version)
+				checkMemory(t.T, s, version)
 
 				if err := s.Commit(t.Context(), batchOf(100)); err != nil {
 					t.Errorf("commit after the migration: %v", err)
@@ -245,6 +249,34 @@ func checkDocuments(t *testing.T, s *Store, version int) {
 
 	if diff := cmp.Diff(want, docs, cmpopts.EquateEmpty()); diff != "" {
 		t.Errorf("documents (-want +got):\n%s", diff)
+	}
+}
+
+// checkMemory checks what the fixture's yard had learned, which earlier schemas did not store.
+func checkMemory(t *testing.T, s *Store, version int) {
+	t.Helper()
+	state, err := s.Load(t.Context(), time.Time{})
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	var past []queue.PastRun
+	var observed []job.Observed
+	if version >= 9 {
+		past = []queue.PastRun{{Number: 3, User: "ada", Program: "prepare: prepare.py", GPUs: 1, Ran: time.Minute}}
+		observed = []job.Observed{{
+			Job: "j2", Startup: 5 * time.Second, Ran: 1, Done: 1234.5, At: time.Date(2026, 3, 1, 12, 2, 0, 0, time.UTC),
+			Seen: []scaling.Observation{
+				{Kind: "NVIDIA A100-SXM4-80GB", TFLOPS: 312, GPUs: 1, Nodes: 1, PerSecond: 12.5, Done: 1234.5},
+			},
+		}}
+	}
+
+	if diff := cmp.Diff(past, state.Past, cmpopts.EquateEmpty()); diff != "" {
+		t.Errorf("past runs (-want +got):\n%s", diff)
+	}
+	if diff := cmp.Diff(observed, state.Observed, cmpopts.EquateEmpty()); diff != "" {
+		t.Errorf("what was learned of jobs (-want +got):\n%s", diff)
 	}
 }
 

@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"trainyard/internal/fleet"
+	"trainyard/internal/queue"
 	"trainyard/internal/tenant"
 	"trainyard/internal/yardmaster"
 )
@@ -276,4 +277,26 @@ func readOrder(row scanner) (yardmaster.Order, error) {
 	}
 
 	return o, nil
+}
+
+var pastTable = &table{
+	name: "past_runs", key: "num", frozen: true,
+	columns: []string{"num", "owner", "program", "gpus", "ran"},
+}
+
+func pastRow(args []any, r *queue.PastRun) ([]any, error) {
+	return append(
+		args,
+		int64(r.Number),
+		clean(string(r.User)),
+		clean(r.Program),
+		int64(r.GPUs),
+		int64(r.Ran),
+	), nil
+}
+
+func readPast(row scanner) (r queue.PastRun, err error) {
+	err = row.Scan(&r.Number, (*string)(&r.User), &r.Program, &r.GPUs, (*int64)(&r.Ran))
+
+	return r, err
 }

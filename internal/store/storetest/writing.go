@@ -16,6 +16,43 @@ import (
 	"trainyard/internal/yardmaster"
 )
 
+// forgets checks that past runs and observations of jobs are kept until they are forgotten, in the same commit or in
+// another, and that runs come back in the order of their numbers.
+func forgets(h *harness) {
+	run := func(number uint64) queue.PastRun {
+		r := full[queue.PastRun](int(number))
+		r.Number = number
+
+		return r
+	}
+	observed := func(j id.Job) job.Observed {
+		o := full[job.Observed](1)
+		o.Job = j
+
+		return o
+	}
+
+	s := h.with(
+		&yardmaster.Batch{
+			Past:     []queue.PastRun{run(10), run(9), run(2)},
+			Observed: []job.Observed{observed("j1"), observed("j2"), observed("j3")},
+		},
+		&yardmaster.Batch{
+			Past:          []queue.PastRun{run(11)},
+			PastForgotten: []uint64{9},
+			Observed:      []job.Observed{observed("j3")}, ObservedForgotten: []id.Job{"j3"},
+		},
+	)
+	state := h.load(s, time.Time{})
+	h.same("past runs", state.Past, []queue.PastRun{run(2), run(10), run(11)})
+	h.same("observed", state.Observed, []job.Observed{observed("j1"), observed("j2")})
+
+	h.must(s.Commit(h.context(), &yardmaster.Batch{PastForgotten: []uint64{2, 2}, ObservedForgotten: []id.Job{"j1"}}))
+	state = h.load(s, time.Time{})
+	h.same("past runs", state.Past, []queue.PastRun{run(10), run(11)})
+	h.same("observed", state.Observed, []job.Observed{observed("j2")})
+}
+
 func writing() []contract {
 	return []contract{
 		{"what was committed comes back in every field", keepsEveryField},
@@ -25,6 +62,7 @@ func writing() []contract {
 		{"an older value does not replace a newer one", refusesOlder},
 		{"an event is never changed", keepsEvents},
 		{"orders stay open until they are closed", closesOrders},
+		{"what is forgotten is gone", forgets},
 		{"many rows go into one commit", commitsMany},
 		{"invalid UTF-8 does not stop a commit", keepsStrangeText},
 		{"what cannot be stored is an error and leaves nothing behind", refusesBadValues},
@@ -46,11 +84,13 @@ func everything() *yardmaster.Batch {
 		Datasets: []dataset.Dataset{
 			full[dataset.Dataset](1),
 		},
-		Uses:    []dataset.Use{full[dataset.Use](1)},
-		Shares:  []queue.Share{full[queue.Share](1)},
-		Ledger:  sampleLedger(),
-		Usage:   []quota.Usage{full[quota.Usage](1)},
-		Notices: []quota.Notice{full[quota.Notice](1)},
+		Uses:     []dataset.Use{full[dataset.Use](1)},
+		Shares:   []queue.Share{full[queue.Share](1)},
+		Past:     []queue.PastRun{full[queue.PastRun](1)},
+		Observed: []job.Observed{full[job.Observed](1)},
+		Ledger:   sampleLedger(),
+		Usage:    []quota.Usage{full[quota.Usage](1)},
+		Notices:  []quota.Notice{full[quota.Notice](1)},
 	}
 }
 
@@ -68,6 +108,8 @@ func (h *harness) holds(s store.Store, b *yardmaster.Batch) {
 	h.same("limits", state.Quotas, b.Quotas)
 	h.same("datasets", state.Datasets, b.Datasets)
 	h.same("shares", state.Shares, b.Shares)
+	h.same("past runs", state.Past, b.Past)
+	h.same("observed", state.Observed, b.Observed)
 	h.same("meters", state.Ledger.Meters, b.Ledger.Meters)
 	h.same("decisions", state.Ledger.Decisions, b.Ledger.Decisions)
 	h.same("totals", state.Usage, b.Usage)
