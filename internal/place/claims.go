@@ -25,6 +25,7 @@ type Claims struct {
 	offers   map[string]int // the same by offer
 	users    map[id.User]claim
 	projects map[id.Project]claim
+	leased   map[id.Job]bool // jobs for which nodes are provisioned: of their quotas GPUs are kept
 }
 
 // claim is what the jobs of one user or project get by a plan.
@@ -39,9 +40,29 @@ func (c claim) plus(o claim) claim {
 }
 
 // NewClaims returns the claims of an empty plan.
-func NewClaims(v *View) *Claims { return &Claims{view: v} }
+func NewClaims(v *View) *Claims {
+	c := &Claims{view: v}
+	if v.Limits == nil {
+		return c
+	}
 
-// Provision adds nodes that the plan provisions.
+	for _, l := range v.Leases {
+		if l.Job == "" || !l.Live() {
+			continue
+		}
+
+		if c.leased == nil {
+			c.leased = map[id.Job]bool{}
+		}
+
+		c.leased[l.Job] = true
+	}
+
+	return c
+}
+
+// Provision adds nodes that the plan provisions. The GPUs that the job needs at least are kept for
+// it until it starts there.
 func (c *Claims) Provision(p *Provision) {
 	if c.offers == nil {
 		c.offers = map[string]int{}
@@ -49,11 +70,20 @@ func (c *Claims) Provision(p *Provision) {
 
 	c.nodes += p.Count
 	c.offers[p.Offer] += p.Count
-	c.add(p.Item, claim{nodes: p.Count, money: p.Cost})
+	c.add(p.Item, claim{gpus: minGPUs(p.Item), nodes: p.Count, money: p.Cost})
 }
 
 // Start adds a job that the plan starts on so many GPUs.
-func (c *Claims) Start(it *queue.Item, gpus int) { c.add(it, claim{gpus: gpus}) }
+func (c *Claims) Start(it *queue.Item, gpus int) {
+	if c.leased[it.Job] { // others cannot use these already
+		gpus = max(gpus-minGPUs(it), 0)
+	}
+
+	c.add(it, claim{gpus: gpus})
+}
+
+// minGPUs returns how many GPUs a job needs at least.
+func minGPUs(it *queue.Item) int { return it.Shape.Need.GPUs * it.Shape.Need.Nodes }
 
 func (c *Claims) add(it *queue.Item, more claim) {
 	if c.view.Limits == nil {

@@ -29,7 +29,9 @@ func TestClaimsAreTakenOffWhatIsAllowed(t *testing.T) {
 		NodeLimit: place.NodeLimit{Max: 5, InUse: 1},
 	}
 
-	item := func(u id.User, p id.Project) *queue.Item { return &queue.Item{User: u, Project: p} }
+	item := func(u id.User, p id.Project) *queue.Item {
+		return &queue.Item{User: u, Project: p, Shape: &queue.Shape{Need: fleet.Need{GPUs: 1, Nodes: 1}}}
+	}
 	c := place.NewClaims(v)
 	offer := &fleet.Offer{Name: "a", MaxNodes: 3}
 
@@ -46,7 +48,7 @@ func TestClaimsAreTakenOffWhatIsAllowed(t *testing.T) {
 		nodes int
 		money money.Amount
 	}{
-		{item("ada", "speech"), 2, 1, 6}, {item("ben", "vision"), 2, 1, 6}, {item("ben", ""), 4, 3, 10},
+		{item("ada", "speech"), 1, 1, 6}, {item("ben", "vision"), 1, 1, 6}, {item("ben", ""), 4, 3, 10},
 		{item("eve", ""), tenant.NoLimit, tenant.NoLimit, money.Amount(math.Inf(1))},
 	} {
 		a := c.Allow(tc.it)
@@ -68,5 +70,25 @@ func TestClaimsAreTakenOffWhatIsAllowed(t *testing.T) {
 		if got := c.Limit(o, nodes); got != want {
 			t.Errorf("%d of %s: %q, want %q", nodes, o.Name, got, want)
 		}
+	}
+}
+
+// TestGPUsThatAreKeptForAJobAreClaimedOnce: to others they count as used while its nodes boot.
+func TestGPUsThatAreKeptForAJobAreClaimedOnce(t *testing.T) {
+	t.Parallel()
+
+	allowance := tenant.Unlimited()
+	allowance.GPUs, allowance.Ceiling = 2, 2
+	v := &place.View{
+		Limits: &place.Limits{Payers: map[queue.Payer]place.PayerLimit{{User: "ada"}: {Allowance: allowance}}},
+		Leases: []*fleet.Lease{{ID: "l1", Job: "j1", State: fleet.LeaseActive}},
+	}
+
+	it := &queue.Item{Job: "j1", User: "ada", Shape: &queue.Shape{Need: fleet.Need{GPUs: 1, Nodes: 2}}}
+	c := place.NewClaims(v)
+	c.Start(it, 3)
+
+	if a := c.Allow(&queue.Item{Job: "j2", User: "ada"}); a.Ceiling != 1 {
+		t.Errorf("%d GPUs are left, want 1", a.Ceiling)
 	}
 }

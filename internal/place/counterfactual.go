@@ -3,7 +3,9 @@ package place
 import (
 	"time"
 
+	"trainyard/internal/fleet"
 	"trainyard/internal/humanize"
+	"trainyard/internal/id"
 	"trainyard/internal/queue"
 )
 
@@ -46,6 +48,19 @@ type Counterfactual struct {
 	Startup, Restart time.Duration
 }
 
+// Compare sets how long a queued job works by the counterfactual for each second that it works where it
+// is placed, where it is expected to run for so long.
+func (c *Counterfactual) Compare(it *queue.Item, runs time.Duration) {
+	c.Ratio = 1
+	if it.Outlook != nil && it.Outlook.Speed != nil {
+		c.Startup = time.Duration(it.Outlook.Speed.Start)
+	}
+
+	if works := runs - c.Startup; works > 0 {
+		c.Ratio = float64(max(c.Runs-c.Startup, 0)) / float64(works)
+	}
+}
+
 // Deferral is the decision that a queued job waits for nodes of the yard although nodes could be
 // provisioned for it. A policy need not repeat it for an item that is marked as deferred.
 type Deferral struct {
@@ -54,46 +69,45 @@ type Deferral struct {
 	Counterfactual *Counterfactual
 }
 
-// Stay is the counterfactual of stopping a running job: it goes on where it is. Ratio compares its
-// speed there with that of the nodes to which it moves; it is 1 if it goes back to the queue.
-func Stay(now time.Time, kind DecisionKind, r *Running, ratio float64) *Counterfactual {
-	c := &Counterfactual{Kind: kind, What: "continue on " + r.where(), Allocations: r.Allocations, Ratio: ratio}
+// Stay is the counterfactual of stopping a running job: it goes on where it is. next is where it
+// starts again by the same plan, nil if it goes back to the queue.
+func Stay(now time.Time, s *Stop, next *Start, node func(id.Node) *fleet.Node) *Counterfactual {
+	r := s.Running
+	c := &Counterfactual{Kind: s.Kind, What: "continue on " + r.where(), Allocations: r.Allocations, Ratio: 1}
+	if next != nil {
+		c.Ratio = r.speedup(next.Allocations, node)
+	}
+
+	switch {
+	case c.Kind != "":
+	case next != nil:
+		c.Kind = Move
+	default:
+		c.Kind = Preemption
+	}
+
 	if end, known := r.ExpectedEnd(now); known {
 		c.Runs = end.Sub(now)
 	}
 
-	if s := r.Outlook.Speed; s != nil {
-		c.Startup, c.Restart = time.Duration(s.Start), time.Duration(s.Start)
-	}
+	_, start := r.Outlook.RestartCost()
+	c.Startup, c.Restart = start, start
 
 	return c
 }
 
-// AddStays adds to the stops of a plan that starts the same jobs again what would have become of
-// them otherwise: they stay where they are. kind returns the kind of decision. Jobs whose speed is
-// unknown, there or here, are left out, and so are jobs that go back to the queue: that is a loss
-// which only means something beside the gain of the jobs that take their place.
-func AddStays(v *View, p *Plan, kind func(*Stop) DecisionKind) {
-	if len(p.Stops) == 0 {
-		return
+// speedup returns how much faster a running job is on other allocations: by its rates if they are
+// known there and here, else by the rule for expected run times.
+func (r *Running) speedup(on []Allocation, node func(id.Node) *fleet.Node) float64 {
+	if rate := ExpectedRate(r.Outlook, on, node); rate > 0 && r.Rate > 0 {
+		return rate / r.Rate
 	}
 
-	starts := make(map[*queue.Item]*Start, len(p.Starts))
-	for i := range p.Starts {
-		starts[p.Starts[i].Item] = &p.Starts[i]
+	if r.Pace > 0 {
+		return Pace(r.Item, on, node) / r.Pace
 	}
 
-	for i := range p.Stops {
-		s := &p.Stops[i]
-		start := starts[s.Running.Item]
-		if start == nil || s.Running.Rate <= 0 {
-			continue
-		}
-
-		if rate := RateOn(s.Running.Outlook.Speed, start.Allocations, v.node); rate > 0 {
-			s.Counterfactual = Stay(v.Now, kind(s), s.Running, rate/s.Running.Rate)
-		}
-	}
+	return 1
 }
 
 // where names the nodes of a running job.

@@ -107,9 +107,10 @@ const MaxWaits = 1000
 type Stop struct {
 	Running *Running
 	Reason  string // why, as a sentence for its owner
-	// Counterfactual is what would have become of the job otherwise, nil if the policy does not
-	// know. If the plan starts the job again, it accounts for both: they are one decision.
-	Counterfactual *Counterfactual
+	// Kind is the kind of decision, if it is a special one. Otherwise it is a move of a job that
+	// the plan starts again, and a preemption of one that it does not. What would have become of
+	// the job is the same under every policy (Stay), so that no policy can keep a loss to itself.
+	Kind DecisionKind
 }
 
 // Start places a job on nodes: a queued one, or a running one that the same plan stops.

@@ -53,3 +53,21 @@ func TestSpeedIsLearnedFromProgress(t *testing.T) {
 		t.Errorf("observed: %+v", o.Learned.Seen)
 	}
 }
+
+// How far a job has come does not depend on whether it is known how far it has to go.
+func TestProgressOfAJobWithUnknownWorkGoesOnBetweenReports(t *testing.T) {
+	t.Parallel()
+	began := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+	rate := job.Rate{GPU: "T4", GPUs: 1, PerSecond: 2}
+
+	for work, want := range map[float64]float64{0: 220, 1000: 220, 150: 150} {
+		r := &place.Running{
+			Item:  &queue.Item{Outlook: &job.Outlook{Speed: job.NewSpeed(work, 0, 0, rate), Done: 20, At: began}},
+			Began: began, GPUs: 1, Rate: 2,
+		}
+
+		if got := r.Done(began.Add(100 * time.Second)); got != want {
+			t.Errorf("of %g units (0: unknown) %g are done, want %g", work, got, want)
+		}
+	}
+}

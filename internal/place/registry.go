@@ -157,19 +157,33 @@ type Param struct {
 	Name     string
 	Standard string // default value
 	Help     string
+	Common   bool `json:",omitempty"` // all policies that provision by the common rule have it
 }
 
 // Settings are the parameters of a policy as they were given.
 type Settings struct {
 	values map[string]string
 	params []Param
+	common bool // the parameters that are read now are common ones
 	err    error
+}
+
+// Common reads parameters that several policies have in common.
+func (s *Settings) Common(read func()) {
+	s.common = true
+	read()
+	s.common = false
 }
 
 // take declares a parameter, and returns its value if one was given.
 func (s *Settings) take(name, standard, help string) (string, bool) {
-	s.params = append(s.params, Param{name, standard, help})
+	declared := slices.ContainsFunc(s.params, func(p Param) bool { return p.Name == name })
+	if !declared { // else a part of the policy reads it as well
+		s.params = append(s.params, Param{name, standard, help, s.common})
+	}
+
 	text, ok := s.values[name]
+
 	return text, ok
 }
 

@@ -43,7 +43,12 @@ func (r *Running) Done(now time.Time) float64 {
 		return o.Done
 	}
 
-	return min(o.Done+r.Rate*now.Sub(from).Seconds(), max(o.Speed.Work, o.Done))
+	done := o.Done + r.Rate*now.Sub(from).Seconds()
+	if o.Speed.Work <= 0 { // it is unknown how much there is to do
+		return done
+	}
+
+	return min(done, max(o.Speed.Work, o.Done))
 }
 
 // RemainingWork returns the units of work that remain, and whether that is known.

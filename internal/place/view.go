@@ -174,11 +174,11 @@ type PayerLimit struct {
 
 // limitsRecord is the JSON form of Limits.
 type limitsRecord struct {
-	Purses []purseRecord              `json:",omitempty"`
+	Payers []payerRecord              `json:",omitempty"`
 	Jobs   map[id.Job]allowanceRecord `json:",omitempty"`
 }
 
-type purseRecord struct {
+type payerRecord struct {
 	queue.Payer
 	Allowance allowanceRecord
 	Borrows   bool `json:",omitempty"`
@@ -228,10 +228,10 @@ func (l *Limits) MarshalJSON() ([]byte, error) {
 	r := limitsRecord{Jobs: map[id.Job]allowanceRecord{}}
 
 	for who, p := range l.Payers {
-		r.Purses = append(r.Purses, purseRecord{who, recordAllowance(p.Allowance), p.Borrows})
+		r.Payers = append(r.Payers, payerRecord{who, recordAllowance(p.Allowance), p.Borrows})
 	}
 
-	slices.SortFunc(r.Purses, func(a, b purseRecord) int {
+	slices.SortFunc(r.Payers, func(a, b payerRecord) int {
 		return cmp.Or(cmp.Compare(a.User, b.User), cmp.Compare(a.Project, b.Project))
 	})
 	for j, a := range l.Jobs {
@@ -249,8 +249,8 @@ func (l *Limits) UnmarshalJSON(text []byte) error {
 	}
 
 	*l = Limits{Payers: map[queue.Payer]PayerLimit{}, Jobs: map[id.Job]tenant.Allowance{}}
-	for i := range r.Purses {
-		p := &r.Purses[i]
+	for i := range r.Payers {
+		p := &r.Payers[i]
 		l.Payers[p.Payer] = PayerLimit{p.Allowance.allowance(), p.Borrows}
 	}
 

@@ -145,11 +145,12 @@ func Vacant(v *place.View) []fleet.Room {
 	return al.rooms
 }
 
-// Kinds returns what can be allocated if the movable jobs are taken off, by kind in the order of
-// their IDs. Closed nodes do not count.
+// Kinds returns what can be allocated if the movable jobs are taken off, by kind: first nodes without GPUs or with
+// several kinds (-1), then the others in the order of their first nodes. Closed nodes do not count.
 func Kinds(v *place.View) []Kind { return KindsOf(Vacant(v)) }
 
-// KindsOf returns what can be allocated in vacant rooms.
+// KindsOf returns what can be allocated in vacant rooms. The order of the kinds is that of the rooms, which are by
+// name: the numbers of kinds say which joined first, and that must not decide anything.
 func KindsOf(vacant []fleet.Room) []Kind {
 	var kinds []Kind
 
@@ -159,8 +160,13 @@ func KindsOf(vacant []fleet.Room) []Kind {
 			continue
 		}
 
-		at, found := slices.BinarySearchFunc(kinds, r.Kind, func(k Kind, id int32) int { return cmp.Compare(k.ID, id) })
-		if !found {
+		at := slices.IndexFunc(kinds, func(k Kind) bool { return k.ID == r.Kind })
+		if at < 0 {
+			at = len(kinds)
+			if r.Kind < 0 {
+				at = 0
+			}
+
 			kinds = slices.Insert(kinds, at, Kind{ID: r.Kind})
 		}
 

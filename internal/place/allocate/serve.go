@@ -202,10 +202,8 @@ func (al *allocator) kinds(w *Request, own []seat) []int32 {
 			place[k] = first[i]
 		}
 
-		slices.SortFunc(list, func(a, b int32) int {
-			return cmp.Or(cmp.Compare(place[a], place[b]),
-				cmp.Compare(a, b))
-		})
+		// Kinds of one rank stay in the order of their rooms: their numbers only say which joined first.
+		slices.SortStableFunc(list, func(a, b int32) int { return cmp.Compare(place[a], place[b]) })
 	}
 
 	if len(own) > 0 {

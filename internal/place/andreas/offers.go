@@ -49,7 +49,7 @@ func (y *planner) ownTotal(t *problem.Task, at int, wait float64) money.Amount {
 // provision adds nodes to a plan for the tasks that cost less on an offer than on any node of the
 // yard, now or when one will be free. It goes by deadline, and those who wait keep what they
 // wait for.
-func (y *planner) provision(plan *place.Plan) {
+func (y *planner) provision(plan *place.Plan, f *freeing, claims *place.Claims) {
 	if len(y.View.Offers) == 0 {
 		return
 	}
@@ -70,40 +70,47 @@ func (y *planner) provision(plan *place.Plan) {
 		return cmp.Or(cmp.Compare(bit(z.HasDeadline), bit(x.HasDeadline)), cmp.Compare(x.QueueRank, z.QueueRank))
 	})
 
-	f := newFreeing(y)
-	claims := place.NewClaims(y.View)
-	for i := range plan.Starts {
-		claims.Start(plan.Starts[i].Item, gpusOf(plan.Starts[i].Allocations))
-	}
-
 	for _, i := range waiting {
 		t := &y.Tasks[i]
-		at, wait, rooms := f.best(t)
-		own := money.Amount(math.Inf(1))
-		if at >= 0 {
-			own = y.ownTotal(t, at, wait)
-		}
+		own := f.best(t, nil)
+		may := t.OnOffer != nil && (t.OnOffer.Booting || y.mayProvision(t, claims))
 
-		if o := t.OnOffer; o != nil && o.Total() < own && (o.Booting || y.mayProvision(t, claims)) {
-			if !o.Booting {
-				plan.Provisions = append(plan.Provisions, y.provisionFor(t, at, wait))
+		if may && t.OnOffer.Total() < y.waitTotal(t, &own) {
+			if !t.OnOffer.Booting {
+				plan.Provisions = append(plan.Provisions, y.provisionFor(t, &own))
 				claims.Provision(&plan.Provisions[len(plan.Provisions)-1])
 			}
 
 			continue
 		}
 
-		if at >= 0 {
-			f.reserve(t, at, wait, rooms)
+		if own.at < 0 {
+			continue
+		}
 
-			if t.OnOffer != nil && wait > 0 { // if nothing is free then, it is decided anew
-				next := y.Now.Add(job.Seconds(wait) + time.Second)
-				if plan.WakeAt.IsZero() || next.Before(plan.WakeAt) {
-					plan.WakeAt = next
-				}
+		if may && !t.OnOffer.Booting && !t.Item.Deferred {
+			plan.Deferrals = append(plan.Deferrals, y.deferral(t, f, &own))
+		}
+
+		f.reserve(t, &own)
+
+		if t.OnOffer != nil && own.wait > 0 { // if nothing is free then, it is decided anew
+			next := y.Now.Add(job.Seconds(own.wait) + time.Second)
+			if plan.WakeAt.IsZero() || next.Before(plan.WakeAt) {
+				plan.WakeAt = next
 			}
 		}
 	}
+}
+
+// claimsOf returns what the starts of a plan take of quotas and limits.
+func (y *planner) claimsOf(plan *place.Plan) *place.Claims {
+	claims := place.NewClaims(y.View)
+	for i := range plan.Starts {
+		claims.Start(plan.Starts[i].Item, gpusOf(plan.Starts[i].Allocations))
+	}
+
+	return claims
 }
 
 func bit(b bool) int {
@@ -132,24 +139,24 @@ func (y *planner) mayProvision(t *problem.Task, claims *place.Claims) bool {
 	return ondemand.Barred(claims, &allow, need, &t.OnOffer.Option, t.OnOffer.Money) == ""
 }
 
-// provisionFor provisions the nodes of a task's offer. at is the candidate on own nodes that it
-// would wait for, -1 if there is none.
-func (y *planner) provisionFor(t *problem.Task, at int, wait float64) place.Provision {
+// provisionFor provisions the nodes of a task's offer. own is what it would wait for.
+func (y *planner) provisionFor(t *problem.Task, own *later) place.Provision {
 	o := t.OnOffer
 	reason := fmt.Sprintf("provisions %s: est. finish %s, est. cost %s", ondemand.Describe(&o.Option),
 		humanize.Time(o.Finish, y.Now.UTC()), y.offerCost(o.Cost, o.Late))
 
-	if at < 0 {
+	if own.at < 0 {
 		reason += "; no node of the yard can run it"
 	} else {
-		c := &t.Candidates[at]
-		late := y.LateCostAt(t, wait+c.Duration)
+		c := &t.Candidates[own.at]
+		late := y.LateCostAt(t, own.wait+c.Duration)
 		reason += fmt.Sprintf("; alternative: %s, est. finish %s, est. cost %s", y.Describe(c),
-			humanize.Time(y.Now.Add(job.Seconds(wait+c.Duration)), y.Now.UTC()), y.offerCost(c.Cost, late))
+			humanize.Time(y.Now.Add(job.Seconds(own.wait+c.Duration)), y.Now.UTC()), y.offerCost(c.Cost, late))
 	}
 
 	return place.Provision{
 		Item: t.Item, Offer: o.Offer.Name, Count: o.Option.Nodes, Cost: o.Money, Reason: reason,
+		Counterfactual: y.insteadOfProvisioning(t, own),
 	}
 }
 
@@ -253,29 +260,44 @@ func (f *freeing) from(at int32, match *fleet.Matcher, gpus int) float64 {
 	return math.Inf(1)
 }
 
-// best returns the candidate of a task with the lowest total on nodes of the yard, how long it
-// waits for that, and its rooms; -1 if it has none.
-func (f *freeing) best(t *problem.Task) (at int, wait float64, rooms []int32) {
-	at = -1
-	least := money.Amount(math.Inf(1))
+// later is a candidate of a task on nodes of the yard, now or when they will be free.
+type later struct {
+	at    int     // index of the candidate, -1 if there is none
+	wait  float64 // seconds until its nodes are free
+	rooms []int32
+}
 
+// waitTotal returns what a task costs if it waits, infinity if there is nothing to wait for.
+func (y *planner) waitTotal(t *problem.Task, l *later) money.Amount {
+	if l.at < 0 {
+		return money.Amount(math.Inf(1))
+	}
+
+	return y.ownTotal(t, l.at, l.wait)
+}
+
+// best returns the candidate of a task with the lowest total on nodes of the yard, without some rooms.
+func (f *freeing) best(t *problem.Task, without []int32) later {
+	best := later{at: -1}
 	match := f.y.ShapeOf(t.Item.Shape).Match
+
 	for k := range t.Candidates {
-		w, list := f.soonest(&t.Candidates[k], match)
+		w, list := f.soonest(&t.Candidates[k], match, without)
 		if math.IsInf(w, 1) {
 			continue
 		}
 
-		if total := f.y.ownTotal(t, k, w); at < 0 || total < least {
-			at, wait, rooms, least = k, w, list, total
+		l := later{k, w, list}
+		if best.at < 0 || f.y.waitTotal(t, &l) < f.y.waitTotal(t, &best) {
+			best = l
 		}
 	}
 
-	return at, wait, rooms
+	return best
 }
 
 // soonest returns when a candidate's nodes are free together, and their rooms.
-func (f *freeing) soonest(o *problem.Candidate, match *fleet.Matcher) (float64, []int32) {
+func (f *freeing) soonest(o *problem.Candidate, match *fleet.Matcher, without []int32) (float64, []int32) {
 	type free struct {
 		at   int32
 		when float64
@@ -283,6 +305,10 @@ func (f *freeing) soonest(o *problem.Candidate, match *fleet.Matcher) (float64, 
 
 	list := make([]free, 0, len(f.y.Kinds[o.Kind].Rooms))
 	for _, at := range f.y.Kinds[o.Kind].Rooms {
+		if slices.Contains(without, at) {
+			continue
+		}
+
 		if when := f.from(at, match, o.On(0)); !math.IsInf(when, 1) {
 			list = append(list, free{at, when})
 		}
@@ -303,9 +329,9 @@ func (f *freeing) soonest(o *problem.Candidate, match *fleet.Matcher) (float64, 
 }
 
 // reserve keeps what a task waits for.
-func (f *freeing) reserve(t *problem.Task, at int, wait float64, rooms []int32) {
-	o := &t.Candidates[at]
-	for i, room := range rooms {
-		f.hold(room, t, wait+o.Duration, o.On(i))
+func (f *freeing) reserve(t *problem.Task, l *later) {
+	o := &t.Candidates[l.at]
+	for i, room := range l.rooms {
+		f.hold(room, t, l.wait+o.Duration, o.On(i))
 	}
 }

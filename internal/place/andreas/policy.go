@@ -112,8 +112,9 @@ func (p *Policy) Search(v *place.View, enough func() bool) place.Plan {
 	plan := y.Plan(y.reason)
 	plan.Waits = y.waits()
 	plan.WakeAt = y.wakeAt()
-	y.provision(&plan)
-	y.addCounterfactuals(&plan)
+	f, claims := newFreeing(y), y.claimsOf(&plan)
+	y.addCounterfactuals(&plan, f, claims)
+	y.provision(&plan, f, claims)
 
 	return plan
 }

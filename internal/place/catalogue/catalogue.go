@@ -48,12 +48,17 @@ func All(solve lp.Solve) place.Registry {
 		first("andreas-ps", "by the cost of being late, with the published rule's choice of GPUs; never preempts",
 			published.Priority),
 		{
-			Name: "goodput", New: newGoodput(false),
+			Name: "goodput", New: newGoodput(goodput.Completion),
 			Rule: "elastic: each GPU goes where it shortens the jobs' mean completion time most",
 		},
 		{
-			Name: "goodput-makespan", New: newGoodput(true),
+			Name: "goodput-makespan", New: newGoodput(goodput.Makespan),
 			Rule: "elastic: shortest makespan, i.e. the last job ends as early as possible",
+		},
+		{
+			Name: "goodput-fair", New: newGoodput(goodput.Fairness),
+			Rule: "elastic: max-min fairness; jobs take turns so that the slowest, " +
+				"measured by its speed on an equal share of the yard, is as fast as possible",
 		},
 		{
 			Name: "rules", New: newRules,
@@ -90,8 +95,8 @@ func keepsToOneKind(policy string) gangs.KindOf {
 	switch policy {
 	case "andreas", "andreas-published", "andreas-fifo", "andreas-edf", "andreas-ps":
 		return gangs.ByGPUAndClass
-	case "goodput", "goodput-makespan", "harvest", "afs-l", "edl", "elastic-fifo", "elastic-srjf", "elastic-tiresias",
-		"equal-share", "ffdl", "tiresias":
+	case "goodput", "goodput-fair", "goodput-makespan", "harvest", "afs-l", "edl", "elastic-fifo", "elastic-srjf",
+		"elastic-tiresias", "equal-share", "ffdl", "tiresias":
 		return gangs.ByGPU
 	}
 
@@ -120,7 +125,41 @@ func provisioning(make func(*place.Settings) (place.Policy, error)) func(*place.
 			return nil, err
 		}
 
-		return ondemand.Wrap(p, ondemand.Standard()), nil
+		return ondemand.Wrap(p, readTerms(s)), nil
+	}
+}
+
+// readTerms reads the terms of the common rule, which are the same parameters under every policy that is wrapped.
+// The policy rules has parameters of its own for them, because its placement depends on them too.
+func readTerms(s *place.Settings) ondemand.Terms {
+	t := ondemand.Standard()
+
+	s.Common(func() {
+		for _, o := range objectives() {
+			t.Value[o.objective] = money.PerHour(s.Number("provision_"+string(o.objective), float64(t.Value[o.objective]),
+				0, unbounded, "provisioning: value of an hour of a "+o.who+" job, in dollars"))
+		}
+
+		t.Patience = s.Time("provision_patience", t.Patience,
+			"provisioning: how long a cost-sensitive job waits for a node that is paid for anyway")
+		t.Guess = s.Time("provision_guess", t.Guess,
+			"provisioning: assumed run time of a job without an estimate or forecast")
+		t.Setup = s.Time("provision_setup", t.Setup,
+			"provisioning: time a provisioned node needs for a job's environment, after its boot")
+	})
+
+	return t
+}
+
+// namedObjective is an objective with what its jobs are called.
+type namedObjective struct {
+	objective job.Objective
+	who       string
+}
+
+func objectives() []namedObjective {
+	return []namedObjective{
+		{job.ObjectiveTime, "time-sensitive"}, {job.ObjectiveBalanced, "balanced"}, {job.ObjectiveCost, "cost-sensitive"},
 	}
 }
 
@@ -153,6 +192,7 @@ func newAndreas(s *place.Settings) (place.Policy, error) {
 	o.Wait = s.Number("wait", o.Wait, 0, unbounded,
 		"cost of waiting without a deadline, from submission, as a multiple of the price of the job's GPUs")
 	o.Patience = s.Time("patience", o.Patience, "time after which the cost of waiting doubles")
+	o.Terms = readTerms(s)
 
 	survival := s.Text("survival", "",
 		"share of jobs that still run after 1/n, 2/n, … of their work, e.g. 0.9/0.6/0.3; empty if all run to the end")
@@ -176,11 +216,7 @@ func newAndreas(s *place.Settings) (place.Policy, error) {
 
 func newRules(s *place.Settings) (place.Policy, error) {
 	c := rules.Defaults()
-	for _, o := range []struct {
-		objective job.Objective
-		who       string
-	}{{job.ObjectiveTime, "time-sensitive"}, {job.ObjectiveBalanced, "balanced"},
-		{job.ObjectiveCost, "cost-sensitive"}} {
+	for _, o := range objectives() {
 		c.Value[o.objective] = money.PerHour(s.Number(string(o.objective), float64(c.Value[o.objective]), 0, unbounded,
 			"value of an hour of a "+o.who+" job, in dollars"))
 	}
@@ -206,15 +242,10 @@ func newPublished(s *place.Settings) (place.Policy, error) {
 	return published.New(o), nil
 }
 
-func newGoodput(makespan bool) func(*place.Settings) (place.Policy, error) {
-	standard := 5 * time.Second
-	if makespan {
-		standard = time.Minute // jobs take turns
-	}
-
+func newGoodput(aim goodput.Aim) func(*place.Settings) (place.Policy, error) {
 	return func(s *place.Settings) (place.Policy, error) {
-		gap := s.Time("gap", standard, "minimum time between two changes of a job")
-		return goodput.Policy{Makespan: makespan, Gap: gap}, nil
+		gap := s.Time("gap", aim.Gap(), "minimum time between two changes of a job")
+		return goodput.Policy{Aim: aim, Gap: gap}, nil
 	}
 }
 

@@ -55,7 +55,8 @@ func TestParametersAreReadOrRefused(t *testing.T) {
 	t.Parallel()
 	solve := func(*lp.Model) (*lp.Solution, error) { return &lp.Solution{}, nil }
 	for _, text := range []string{
-		"andreas:search=relink:rounds=20:margin=2", "andreas:survival=0.9/0.5/0.1", "andreas-published:rounds=-1", "goodput:gap=30s",
+		"andreas:search=relink:rounds=20:margin=2", "andreas:survival=0.9/0.5/0.1", "andreas-published:rounds=-1",
+		"goodput:gap=30s", "goodput-fair:gap=2m",
 		`harvest:ahead=60s:parallel=10:objective="n > 2 ? throughput : 0"`, "harvest:probe=yes", `harvest:at_most="alice,bob: 1 <= 8"`,
 	} {
 		if _, err := catalogue.All(solve).Make(text); err != nil {

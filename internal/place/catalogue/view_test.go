@@ -194,8 +194,8 @@ func drawPeople(t *rapid.T, v *place.View) {
 	v.Limits = &place.Limits{Payers: map[queue.Payer]place.PayerLimit{}, Jobs: map[id.Job]tenant.Allowance{}}
 	for _, u := range users {
 		for _, p := range projects {
-			purse := place.PayerLimit{Allowance: drawAllowance(t), Borrows: rapid.Bool().Draw(t, "borrows")}
-			v.Limits.Payers[queue.Payer{User: u, Project: p}] = purse
+			limit := place.PayerLimit{Allowance: drawAllowance(t), Borrows: rapid.Bool().Draw(t, "borrows")}
+			v.Limits.Payers[queue.Payer{User: u, Project: p}] = limit
 		}
 	}
 

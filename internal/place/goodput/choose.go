@@ -12,7 +12,7 @@ import (
 // completion time is one to two percent longer. For the makespan twice as much is better:
 // there no other job makes up for one that falls behind.
 func (p Policy) patience() float64 {
-	if p.Makespan {
+	if p.Aim == Makespan {
 		return 10
 	}
 

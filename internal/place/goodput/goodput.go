@@ -9,12 +9,13 @@
 // is changed only when that pays.
 //
 // model.go lists the options of each job, price.go finds the prices for the shortest mean
-// completion time, makespan.go those for the shortest makespan, choose.go assigns GPUs, and
-// plan.go turns the assignment into allocations and reasons. The policy counts GPUs; package
-// allocate finds the nodes. A job of unknown speed gets what it requests.
+// completion time, makespan.go those for the shortest makespan, fairness.go values work by how
+// little its job has had, choose.go assigns GPUs, and plan.go turns the assignment into
+// allocations and reasons. The policy counts GPUs; package allocate finds the nodes. A job of
+// unknown speed gets what it requests.
 //
-// The policies are called goodput and goodput-makespan. They keep nothing between two plans
-// and know neither money nor deadlines: that is andreas.
+// The policies are called goodput, goodput-makespan and goodput-fair. They keep nothing between
+// two plans and know neither money nor deadlines: that is andreas.
 package goodput
 
 import (
@@ -26,22 +27,52 @@ import (
 
 // Policy is the policy. The zero value keeps the mean completion time low.
 type Policy struct {
-	// Makespan minimises the time until the last job ends instead.
-	Makespan bool
-	// Gap is the minimum time between two changes of a job. 0 means five seconds, or a
-	// minute with Makespan, where jobs take turns.
+	Aim Aim
+	// Gap is the minimum time between two changes of a job. 0 means that of the aim.
 	Gap time.Duration
+}
+
+// Aim is what a policy tries to achieve.
+type Aim uint8
+
+// The aims.
+const (
+	// Completion is the shortest mean completion time.
+	Completion Aim = iota
+	// Makespan is the earliest end of the last job.
+	Makespan
+	// Fairness is the greatest throughput of the job that has least, each measured by what an equal
+	// share of the yard would give it.
+	Fairness
+)
+
+// Gap is the minimum time between two changes of a job if no other is chosen. It is longer where
+// jobs take turns.
+func (a Aim) Gap() time.Duration {
+	switch a {
+	case Completion:
+		return 5 * time.Second
+	case Makespan:
+		return time.Minute
+	case Fairness:
+	}
+
+	return 6 * time.Minute
 }
 
 var _ place.Searcher = Policy{}
 
 // Name is what the policy is called in the configuration.
 func (p Policy) Name() string {
-	if p.Makespan {
+	switch p.Aim {
+	case Completion:
+		return "goodput"
+	case Makespan:
 		return "goodput-makespan"
+	case Fairness:
 	}
 
-	return "goodput"
+	return "goodput-fair"
 }
 
 // Revises reports that it also changes what runs.
@@ -58,25 +89,25 @@ func (p Policy) Search(v *place.View, enough func() bool) place.Plan {
 	m := newMarket(v, p)
 	m.enough = enough
 	if len(m.withoutGPUs) == 0 && !slices.ContainsFunc(m.tasks, func(t task) bool { return !t.hasFastest() }) {
-		return place.Plan{}
+		return place.Plan{WakeAt: m.wakeAt()}
 	}
 
-	if p.Makespan {
-		m.valueByMakespan()
-	} else {
+	switch p.Aim {
+	case Completion:
 		m.valueByCompletion()
+	case Makespan:
+		m.valueByMakespan()
+	case Fairness:
+		m.valueByFairness()
 	}
 
 	return m.plan()
 }
 
 func (p Policy) gap() time.Duration {
-	switch {
-	case p.Gap > 0:
+	if p.Gap > 0 {
 		return p.Gap
-	case p.Makespan:
-		return time.Minute
 	}
 
-	return 5 * time.Second
+	return p.Aim.Gap()
 }

@@ -389,7 +389,7 @@ func TestTheLastEndCounts(t *testing.T) {
 		)
 	}
 
-	got, _ := y.after(t, goodput.Policy{Makespan: true})
+	got, _ := y.after(t, goodput.Policy{Aim: goodput.Makespan})
 	if got["j3"] != (has{1, "V100"}) || len(got) != 2 {
 		t.Errorf("got %v, want the long one on the V100 and a short one on the K80", got)
 	}
@@ -454,7 +454,7 @@ func TestReasonsSayWhatAJobGetsAndWhatThatBrings(t *testing.T) {
 func TestNames(t *testing.T) {
 	t.Parallel()
 
-	for p, want := range map[goodput.Policy]string{{}: "goodput", {Makespan: true}: "goodput-makespan"} {
+	for p, want := range map[goodput.Policy]string{{}: "goodput", {Aim: goodput.Makespan}: "goodput-makespan", {Aim: goodput.Fairness}: "goodput-fair"} {
 		if p.Name() != want || !p.Revises() || strings.ContainsAny(want, " _") {
 			t.Errorf("%+v is called %q", p, p.Name())
 		}

@@ -37,6 +37,7 @@ type task struct {
 	options    []option       // what it could have, by kind and count; never changed
 	current    int            // which of them it has now, -1 if it waits
 	elapsed    float64        // seconds since it began where it is, if its speed is learned; 0 otherwise
+	takesTurns bool           // it prefers one kind after the other, for nobody knows which is faster
 	recent     bool           // it has just begun and keeps what it has
 	remaining  float64        // units of work
 	restart    float64        // seconds that a change costs it: saving itself and starting again
@@ -97,7 +98,7 @@ func (m *market) add(it *queue.Item, r *place.Running) {
 	save, start := it.Outlook.RestartCost()
 	t.restart = math.Max(minRestart, (save + start).Seconds())
 
-	if r == nil && !m.policy.Makespan {
+	if r == nil && m.policy.Aim == Completion {
 		t.startDelay = t.restart
 	}
 
@@ -105,9 +106,13 @@ func (m *market) add(it *queue.Item, r *place.Running) {
 		return
 	}
 
+	if m.policy.Aim == Fairness {
+		m.setTurn(&t)
+	}
+
 	t.remaining = m.remainingWork(&t)
 	t.weight = 1 + float64(it.Priority)/10
-	if !m.policy.Makespan {
+	if m.policy.Aim == Completion {
 		t.weight *= m.ageWeight(&t)
 	}
 

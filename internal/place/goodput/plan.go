@@ -53,7 +53,6 @@ func (m *market) plan() place.Plan {
 	})
 
 	p.WakeAt = m.wakeAt()
-	place.AddStays(m.view, &p, func(*place.Stop) place.DecisionKind { return place.Move })
 
 	return p
 }
@@ -99,7 +98,10 @@ func (m *market) worthOf(given []allocate.Allocation) float64 {
 
 // rate is how fast a job is on seats.
 func (m *market) rate(t *task, list []place.Allocation) float64 {
-	if !t.item.Outlook.HasRates() {
+	switch {
+	case t.takesTurns:
+		return m.rateInTurn(t, list)
+	case !t.item.Outlook.HasRates():
 		return 1
 	}
 
@@ -146,11 +148,15 @@ func (m *market) why(t *task, g *allocate.Allocation, takers []id.Job) string {
 
 // aim names the choice that is looked for.
 func (m *market) aim() string {
-	if m.policy.Makespan {
+	switch m.policy.Aim {
+	case Completion:
+		return "the choice with the shortest mean completion time found"
+	case Makespan:
 		return "the choice with the shortest makespan found"
+	case Fairness:
 	}
 
-	return "the choice with the shortest mean completion time found"
+	return "the fairest choice found"
 }
 
 // whyStarts says what a queued job starts on and when it will be done.
@@ -195,7 +201,8 @@ func (m *market) amount(list []place.Allocation, gpus int) string {
 }
 
 // wakeAt returns when to plan again if nothing happens: the longer nothing has changed,
-// the later; zero if every job has the fastest option there is for it.
+// the later, and when the kinds change on which jobs take turns; zero if every job has the fastest
+// option there is for it.
 func (m *market) wakeAt() time.Time {
 	last, content := time.Time{}, true
 
@@ -213,9 +220,14 @@ func (m *market) wakeAt() time.Time {
 		}
 	}
 
-	if content {
-		return time.Time{}
+	var at time.Time
+	if !content {
+		at = m.view.Now.Add(max(m.policy.gap(), m.view.Now.Sub(last)/2))
 	}
 
-	return m.view.Now.Add(max(m.policy.gap(), m.view.Now.Sub(last)/2))
+	if next := m.view.Now.Truncate(turn).Add(turn); m.takeTurns() && (at.IsZero() || next.Before(at)) {
+		return next
+	}
+
+	return at
 }

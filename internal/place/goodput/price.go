@@ -31,32 +31,39 @@ func (m *market) valueByCompletion() {
 	}
 
 	m.prune(cost)
-	wanted := make([]float64, len(m.kinds))
 
 	for step := range priceSteps {
 		if step%4 == 0 {
 			m.rank()
 		}
 
-		clear(wanted)
 		for i := range m.tasks {
-			t := &m.tasks[i]
-			t.value = t.cheapest(m.price, t.share)
-			if at := t.preferred(m.price); at >= 0 {
-				wanted[t.options[at].kind] += float64(t.options[at].gpus)
-			}
+			m.tasks[i].value = m.tasks[i].cheapest(m.price, m.tasks[i].share)
 		}
 
-		// Great steps first, then smaller ones, so that it settles.
-		power := 1 / (1 + float64(step)/4)
-		for k := range m.price {
-			ratio := math.Min(math.Max(wanted[k]/math.Max(m.capacity[k], 1), 0.25), 4)
-			m.price[k] = math.Max(m.price[k]*math.Pow(ratio, power), tiny)
-		}
+		m.adjustPrices(step)
 	}
 
 	for i := range m.tasks {
 		m.tasks[i].value = m.tasks[i].cheapest(m.price, m.tasks[i].share)
+	}
+}
+
+// adjustPrices raises the price of the kinds of which the jobs want more than there is, and lowers that
+// of the others: in great steps first, then in smaller ones, so that it settles.
+func (m *market) adjustPrices(step int) {
+	wanted := make([]float64, len(m.kinds))
+	for i := range m.tasks {
+		t := &m.tasks[i]
+		if at := t.preferred(m.price); at >= 0 {
+			wanted[t.options[at].kind] += float64(t.options[at].gpus)
+		}
+	}
+
+	power := 1 / (1 + float64(step)/4)
+	for k := range m.price {
+		ratio := math.Min(math.Max(wanted[k]/math.Max(m.capacity[k], 1), 0.25), 4)
+		m.price[k] = math.Max(m.price[k]*math.Pow(ratio, power), tiny)
 	}
 }
 

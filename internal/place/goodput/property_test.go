@@ -95,7 +95,7 @@ func TestPlansAreSound(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		y := drawYard(t)
-		p := goodput.Policy{Makespan: rapid.Bool().Draw(t, "makespan")}
+		p := goodput.Policy{Aim: rapid.SampledFrom(aims()).Draw(t, "aim")}
 
 		for range rapid.IntRange(1, 5).Draw(t, "rounds") {
 			for range rapid.IntRange(0, 5).Draw(t, "jobs") {
@@ -167,4 +167,8 @@ func TestAnotherNodeNeverSlowsAJobThatIsAlone(t *testing.T) {
 			t.Fatalf("it did %v a second, and does %v with one more node", before, after)
 		}
 	})
+}
+
+func aims() []goodput.Aim {
+	return []goodput.Aim{goodput.Completion, goodput.Makespan, goodput.Fairness}
 }

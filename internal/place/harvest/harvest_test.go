@@ -18,6 +18,8 @@ import (
 	"trainyard/internal/place"
 	"trainyard/internal/place/harvest"
 	"trainyard/internal/place/lp"
+	"trainyard/internal/queue"
+	"trainyard/internal/scaling"
 )
 
 const work = 130e6
@@ -371,6 +373,45 @@ func TestAnUnknownSpeedIsTriedByDoubling(t *testing.T) {
 
 	if want := []int{1, 2, 4, 8}; !slices.Equal(sizes, want) {
 		t.Errorf("sizes %v, want %v", sizes, want)
+	}
+}
+
+// TestALearnedSpeedDecidesWhoGetsNodes: of two jobs without declared rates, the nodes go to the one that was observed
+// to be faster with more of them.
+func TestALearnedSpeedDecidesWhoGetsNodes(t *testing.T) {
+	t.Parallel()
+
+	learned := func(rates map[int]float64) *scaling.Model {
+		var m *scaling.Model
+		for _, n := range []int{1, 2, 4} {
+			m = m.With(scaling.Observation{Kind: "V100", GPUs: n, Nodes: n, PerSecond: rates[n]})
+		}
+
+		return m
+	}
+
+	scales, stalls := map[int]float64{1: 10, 2: 20, 4: 40}, map[int]float64{1: 10, 2: 10.5, 4: 11}
+
+	for name, models := range map[string][2]map[int]float64{"first": {scales, stalls}, "second": {stalls, scales}} {
+		y := newYard()
+		y.nodes(0, 8)
+
+		var jobs [2]*queue.Item
+		for i := range jobs {
+			jobs[i] = y.add(want{speed: job.NewSpeed(1e9, 0, 0), ran: 4, served: 1})
+			jobs[i].Outlook.Learned = learned(models[i])
+		}
+
+		y.obey(y.ask(t, harvest.Default()))
+
+		fast, slow := jobs[0], jobs[1]
+		if name == "second" {
+			fast, slow = slow, fast
+		}
+
+		if got := y.counts(); got[fast.Job] != 7 || got[slow.Job] != 1 {
+			t.Errorf("the %s job scales: it gets %d nodes and the other %d, want 7 and 1", name, got[fast.Job], got[slow.Job])
+		}
 	}
 }
 

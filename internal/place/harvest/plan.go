@@ -77,7 +77,6 @@ func (r *round) plan(d Decision) place.Plan {
 		}
 	}
 
-	place.AddStays(r.view, &p, func(*place.Stop) place.DecisionKind { return place.Move })
 	p.Waits = r.waits()
 	r.setWakeAt(changes, &p)
 

@@ -240,7 +240,8 @@ func (r *round) find(n id.Node) (int, bool) {
 	})
 }
 
-// findKinds groups the available rooms by the kind of their GPUs.
+// findKinds groups the available rooms by the kind of their GPUs, in the order of the rooms, which are by name: the
+// numbers of kinds say which joined first, and that must not decide between choices of the same value.
 func (r *round) findKinds() {
 	for i := range r.rooms {
 		room := &r.rooms[i]
@@ -249,10 +250,10 @@ func (r *round) findKinds() {
 			continue
 		}
 
-		at, found := slices.BinarySearchFunc(r.kinds, room.Kind,
-			func(k kind, id int32) int { return cmp.Compare(k.id, id) })
-		if !found {
-			r.kinds = slices.Insert(r.kinds, at, kind{id: room.Kind, sample: room, price: price(r.view, room)})
+		at := slices.IndexFunc(r.kinds, func(k kind) bool { return k.id == room.Kind })
+		if at < 0 {
+			at = len(r.kinds)
+			r.kinds = append(r.kinds, kind{id: room.Kind, sample: room, price: price(r.view, room)})
 		}
 
 		k := &r.kinds[at]

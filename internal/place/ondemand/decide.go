@@ -28,6 +28,8 @@ type decider struct {
 	placed map[id.Job]bool // what the plan starts
 	shapes map[*queue.Shape]*shape
 	claims *place.Claims // what the plan takes of quotas, budgets and limits on nodes
+
+	uncounted int // visits of the timeline to find out what would have been done otherwise
 }
 
 // shape is what is known of all jobs with one need.
@@ -52,7 +54,6 @@ func newDecider(p *Policy, v *place.View, plan *place.Plan, jobs map[id.Job]*lea
 	}
 
 	d.dedicate()
-	d.enter()
 
 	return d
 }
@@ -68,6 +69,15 @@ func (d *decider) dedicate() {
 
 // enter enters the stops and starts of the plan into the timeline.
 func (d *decider) enter() {
+	d.enterStops()
+
+	for i := range d.plan.Starts {
+		d.enterStart(&d.plan.Starts[i])
+	}
+}
+
+// enterStops enters the stops of the plan.
+func (d *decider) enterStops() {
 	for i := range d.plan.Stops {
 		r := d.plan.Stops[i].Running
 		for _, a := range r.Allocations {
@@ -84,21 +94,21 @@ func (d *decider) enter() {
 			d.timeline.Vacate(at, r.Job, gpus, &r.Shape.Need)
 		}
 	}
+}
 
-	for i := range d.plan.Starts {
-		s := &d.plan.Starts[i]
-		d.placed[s.Item.Job] = true
-		gpus := 0
+// enterStart enters a start.
+func (d *decider) enterStart(s *place.Start) {
+	d.placed[s.Item.Job] = true
+	gpus := 0
 
-		for _, a := range s.Allocations {
-			gpus += bits.OnesCount64(a.GPUs)
-			if at, ok := d.timeline.Find(a.Node); ok {
-				d.timeline.Start(at, a.GPUs&d.timeline.Free(at).GPUs, &s.Item.Shape.Need, d.lasts(s.Item))
-			}
+	for _, a := range s.Allocations {
+		gpus += bits.OnesCount64(a.GPUs)
+		if at, ok := d.timeline.Find(a.Node); ok {
+			d.timeline.Start(at, a.GPUs&d.timeline.Free(at).GPUs, &s.Item.Shape.Need, d.lasts(s.Item))
 		}
-
-		d.claims.Start(s.Item, gpus)
 	}
+
+	d.claims.Start(s.Item, gpus)
 }
 
 // decide goes through the queue.
@@ -125,36 +135,62 @@ func (d *decider) consider(it *queue.Item) {
 		return
 	}
 
-	s := d.shapeOf(it)
-	w := &waiting{item: it, shape: s, since: since(it, d.view.Now), value: d.terms.ValueOf(it)}
-	w.costSensitive = it.Spec != nil && it.Spec.Objective == job.ObjectiveCost
-
-	offer, ok := d.offer(w, &a)
-	limit := timeline.Never
-	if ok {
-		limit = d.limit(w, &offer)
-	}
+	w := d.waitingFor(it)
+	s := w.shape
+	offer, ok := d.offer(w, &a, d.catalogue.First)
 
 	overdue := d.view.Now.Sub(w.since) > w.longest(&d.terms)
-	if len(s.Able) > 0 && d.timeline.Visits() > maxVisits && !overdue {
+	if len(s.Able) > 0 && d.timeline.Visits()-d.uncounted > maxVisits && !overdue {
 		return // it is not known how long it would wait; those before it are decided first
 	}
 
-	own, found := d.soonest(w, &a, &offer, limit)
-	if ok && (!found || !own.worthWaiting(w, d)) {
-		d.provision(w, &offer)
+	c := d.choose(w, &a, &offer, ok)
+	if c.offer != nil {
+		d.provision(w, c.offer, d.insteadOfProvisioning(w, &a, &c))
 		return
 	}
 
-	if found && own.startsIn > 0 {
-		for _, at := range own.rooms {
-			d.timeline.Reserve(at, own.startsIn, s.Takes, own.runs)
-		}
-	}
-
 	if ok {
+		d.deferral(w, &a, &c, &offer)
 		wake(d.plan, d.view.Now, w.since.Add(w.longest(&d.terms)))
 	}
+
+	if c.found && c.own.startsIn > 0 {
+		for _, at := range c.own.rooms {
+			d.timeline.Reserve(at, c.own.startsIn, s.Takes, c.own.runs)
+		}
+	}
+}
+
+// waitingFor returns what is known of a queued job.
+func (d *decider) waitingFor(it *queue.Item) *waiting {
+	return &waiting{
+		item: it, shape: d.shapeOf(it), since: since(it, d.view.Now), value: d.terms.ValueOf(it),
+		costSensitive: it.Spec != nil && it.Spec.Objective == job.ObjectiveCost,
+	}
+}
+
+// choice is what is decided about a job: to wait for nodes of the yard, or to provision nodes.
+type choice struct {
+	own   option // the best nodes of the yard
+	found bool   // there are such
+	offer *provision.Option
+}
+
+// choose compares an offer with waiting; offered says whether there is an offer.
+func (d *decider) choose(w *waiting, a *tenant.Allowance, offer *provision.Option, offered bool) choice {
+	limit := timeline.Never
+	if offered {
+		limit = d.limit(w, offer)
+	}
+
+	var c choice
+	c.own, c.found = d.soonest(w, a, offer, limit)
+	if offered && (!c.found || !c.own.worthWaiting(w, d)) {
+		c.offer = offer
+	}
+
+	return c
 }
 
 // waiting is a queued job that a plan leaves in the queue.
@@ -174,20 +210,24 @@ func (w *waiting) longest(t *Terms) time.Duration {
 		return t.Patience
 	}
 
-	return w.patience.Most(t.Ageing)
+	return w.patience.Most()
 }
 
 // option is a way to run a job on nodes that are there.
 type option struct {
 	rooms    []int32
 	startsIn time.Duration // 0 if the nodes are free and the policy does not use them for the job
+	readyIn  time.Duration // with the staging of its data
 	runs     time.Duration
 	score    money.Amount
 }
 
+// search finds the best way to provision nodes for a need.
+type search func(*fleet.Need, *provision.Query) (provision.Option, bool)
+
 // offer returns the best way to provision nodes for a job, and whether there is one that its
 // quotas and its budget allow.
-func (d *decider) offer(w *waiting, a *tenant.Allowance) (provision.Option, bool) {
+func (d *decider) offer(w *waiting, a *tenant.Allowance, first search) (provision.Option, bool) {
 	need := &w.item.Shape.Need
 	if !fleet.OnDemand.Allows(need.Place) {
 		return provision.Option{}, false
@@ -197,7 +237,7 @@ func (d *decider) offer(w *waiting, a *tenant.Allowance) (provision.Option, bool
 		Lasts: d.lasts(w.item), HourValue: w.value, Setup: d.terms.Setup,
 	})
 
-	best, ok := d.catalogue.First(need, &q)
+	best, ok := first(need, &q)
 	if !ok {
 		return best, false
 	}
@@ -223,7 +263,7 @@ func (d *decider) limit(w *waiting, o *provision.Option) time.Duration {
 		return max(d.terms.Patience-waited, 0)
 	}
 
-	return w.patience.Limit(waited, o.Start.Sub(d.view.Now), d.terms.Ageing)
+	return w.patience.Limit(waited, o.Start.Sub(d.view.Now))
 }
 
 // soonest returns the best way to run a job on nodes that are there, now or until limit.
@@ -290,7 +330,8 @@ func (d *decider) score(w *waiting, o *option, offer *provision.Option) {
 	node := d.view.Rooms[o.rooms[0]].Node
 
 	staging, cost := d.view.Stage(w.item, node)
-	done := o.startsIn + staging + o.runs
+	o.readyIn = o.startsIn + staging
+	done := o.readyIn + o.runs
 	energy := EnergyRate(d.view.Tariff, node).Of(float64(max(need.GPUs, 1) * need.Nodes))
 
 	o.score = cost + energy.For(o.runs) + w.value.For(done) +
@@ -317,10 +358,10 @@ func (o *option) worthWaiting(w *waiting, d *decider) bool {
 }
 
 // provision adds nodes for a job to the plan.
-func (d *decider) provision(w *waiting, o *provision.Option) {
+func (d *decider) provision(w *waiting, o *provision.Option, instead *place.Counterfactual) {
 	d.plan.Provisions = append(d.plan.Provisions, place.Provision{
 		Item: w.item, Offer: o.Offer.Name, Count: o.Nodes, Cost: o.Money,
-		Reason: Reason(d.view, w.item, o),
+		Reason: Reason(d.view, w.item, o), Counterfactual: instead,
 	})
 	d.claims.Provision(&d.plan.Provisions[len(d.plan.Provisions)-1])
 }

@@ -10,6 +10,7 @@ import (
 	"trainyard/internal/id"
 	"trainyard/internal/place"
 	"trainyard/internal/queue"
+	"trainyard/internal/tenant"
 )
 
 // leased is a queued job for which nodes are being provisioned or have been.
@@ -114,13 +115,13 @@ func find(v *place.View, n id.Node) (int, bool) {
 // start starts a job on its nodes once all of them are ready. A job that is not allowed to
 // spend more does not start there; its nodes are released when they have been idle.
 func (j *leased) start(v *place.View, rooms []int) (place.Start, bool) {
-	need := &j.item.Shape.Need
 	a := v.Allow(j.item)
+	need := place.Capped(j.item.Shape.Need, a.Ceiling)
 	if len(rooms) < len(j.leases) || len(rooms) < need.Nodes || a.HoldReason != "" || a.NoProvisioning {
 		return place.Start{}, false
 	}
 
-	match := fleet.NewMatcher(*need)
+	match := fleet.NewMatcher(need)
 	s := place.Start{Item: j.item}
 	words := ""
 	gpus := need.MaxGPUs
@@ -155,11 +156,13 @@ func (j *leased) start(v *place.View, rooms []int) (place.Start, bool) {
 }
 
 // plan makes a plan around what is kept: the policy sees the kept nodes as closed, the jobs
-// that start there not at all, and jobs that may not spend on nodes as ones that avoid the
-// provisioned ones.
+// that start there not at all, jobs that may not spend on nodes as ones that avoid the
+// provisioned ones, and jobs with a range of GPUs as ones that ask for no more than their quotas
+// leave.
 func (k *kept) plan(v *place.View, policy func(*place.View) place.Plan) place.Plan {
 	bars := barredNodes(v)
-	if len(k.rooms) == 0 && bars == "" {
+	caps := cappedNeeds(v)
+	if len(k.rooms) == 0 && bars == "" && caps == nil {
 		return policy(v)
 	}
 
@@ -173,22 +176,34 @@ func (k *kept) plan(v *place.View, policy func(*place.View) place.Plan) place.Pl
 		starts[s.Item.Job] = true
 	}
 
+	// restricted returns what a job may have of what it needs.
+	restricted := func(it *queue.Item) fleet.Need {
+		need := it.Shape.Need
+		if capped, ok := caps[it.Job]; ok {
+			need = capped
+		}
+
+		if bars != "" && v.Allow(it).NoProvisioning {
+			need.Avoid += bars
+		}
+
+		return need
+	}
+
 	for _, it := range c.Queue.Items() {
+		need := restricted(it)
+
 		switch {
 		case starts[it.Job]:
 			c.Queue.Remove(it)
-		case bars != "" && v.Allow(it).NoProvisioning:
-			need := it.Shape.Need
-			need.Avoid += bars
+		case need != it.Shape.Need:
 			c.Queue.Remove(it)
 			c.Queue.Add(it, need)
 		}
 	}
 
 	for _, r := range c.Running {
-		if bars != "" && v.Allow(r.Item).NoProvisioning {
-			need := r.Shape.Need
-			need.Avoid += bars
+		if need := restricted(r.Item); need != r.Shape.Need {
 			r.Shape = c.Queue.ShapeOf(need)
 		}
 	}
@@ -197,6 +212,52 @@ func (k *kept) plan(v *place.View, policy func(*place.View) place.Plan) place.Pl
 	plan.Starts = append(plan.Starts, k.starts...)
 
 	return plan
+}
+
+// cappedNeeds returns the needs of the jobs with a range of GPUs or nodes of which their quotas do
+// not leave the whole, each with as much of it as they do; nil if there are none. What is left
+// goes to one running job after the other, because two that grow would exceed it together; jobs
+// that start are cut down when they do.
+func cappedNeeds(v *place.View) map[id.Job]fleet.Need {
+	if v.Limits == nil {
+		return nil
+	}
+
+	var caps map[id.Job]fleet.Need
+	add := func(it *queue.Item, need fleet.Need) {
+		if need == it.Shape.Need {
+			return
+		}
+
+		if caps == nil {
+			caps = map[id.Job]fleet.Need{}
+		}
+
+		caps[it.Job] = need
+	}
+
+	for _, it := range v.Queue.Stays {
+		add(it, place.Capped(it.Shape.Need, v.Allow(it).Ceiling))
+	}
+
+	claims := place.NewClaims(v)
+	for _, r := range v.Running {
+		left := claims.Allow(r.Item).Ceiling
+		if left == tenant.NoLimit {
+			continue
+		}
+
+		need := place.Capped(r.Shape.Need, r.GPUs+left)
+		need.MaxNodes = max(need.MaxNodes, len(r.Allocations))
+		for _, a := range r.Allocations { // it keeps what it has
+			need.MaxGPUs = max(need.MaxGPUs, bits.OnesCount64(a.GPUs))
+		}
+
+		add(r.Item, need)
+		claims.Start(r.Item, min(max(need.MaxGPUs*need.MaxNodes-r.GPUs, 0), left))
+	}
+
+	return caps
 }
 
 // barredNodes lists the provisioned nodes in the form of fleet.Need.Avoid, "" if there are none
@@ -256,6 +317,10 @@ func bind(v *place.View, plan place.Plan) place.Plan {
 
 	for i := range plan.Provisions {
 		plan.Provisions[i].Item = items[plan.Provisions[i].Item.Job]
+	}
+
+	for i := range plan.Deferrals {
+		plan.Deferrals[i].Item = items[plan.Deferrals[i].Item.Job]
 	}
 
 	return plan

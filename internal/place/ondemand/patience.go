@@ -94,16 +94,16 @@ func (m *Patiences) Clone() Patiences {
 
 // Most returns how long a job waits at most, from when it was submitted, before a node is provisioned
 // for it whatever is reserved.
-func (p Patience) Most(ageing time.Duration) time.Duration {
-	return min(ageing, time.Duration(min(stopAt*float64(p.Lasts), float64(timeline.Never))))
+func (p Patience) Most() time.Duration {
+	return time.Duration(min(stopAt*float64(p.Lasts), float64(timeline.Never)))
 }
 
 // Limit returns how long from now a job waits at most before a node is provisioned for it
 // that would be ready after readyIn.
-func (p Patience) Limit(waited, readyIn, ageing time.Duration) time.Duration {
+func (p Patience) Limit(waited, readyIn time.Duration) time.Duration {
 	if p.Lasts == timeline.Never || p.Lasts == 0 && p.Share > 0 {
 		return p.Lasts
 	}
 
-	return max(min(p.Lasts, p.Most(ageing)-waited)+readyIn, 0)
+	return max(min(p.Lasts, p.Most()-waited)+readyIn, 0)
 }

@@ -58,14 +58,19 @@ func Wrap(p place.Policy, t Terms) place.Policy {
 	return w
 }
 
-// Rehearsal returns a policy that knows what this one knows of earlier jobs. A slow policy may be
-// planning outside the loop meanwhile and is not looked into: its rehearsal takes the jobs of
-// the view for the first.
+// HasOwnTerms reports whether a policy was wrapped with other terms than the standard ones.
+func HasOwnTerms(p place.Policy) bool {
+	w, ok := p.(interface{ ownTerms() bool })
+
+	return ok && w.ownTerms()
+}
+
+func (p *Policy) ownTerms() bool { return !p.terms.equal(Standard()) }
+
+// Rehearsal returns a policy that knows what this one knows of earlier jobs. This one must not be
+// planning meanwhile.
 func (p *Policy) Rehearsal() place.Policy {
 	w := Wrap(place.Rehearsal(p.inner), p.terms)
-	if p.Slow() {
-		return w
-	}
 
 	known := p.patiences.Clone()
 	switch w := w.(type) {
@@ -110,6 +115,8 @@ func (p *Policy) Search(v *place.View, stop func() bool) place.Plan {
 
 	plan := kept.plan(v, func(v *place.View) place.Plan { return place.Within(p.inner, v, stop) })
 	plan.Provisions = withoutStarted(&plan)
+	p.addGains(v, &plan, leased)
+
 	if len(v.Offers) == 0 || p.decidesItself(v) {
 		return plan
 	}
@@ -117,6 +124,7 @@ func (p *Policy) Search(v *place.View, stop func() bool) place.Plan {
 	d := newDecider(p, v, &plan, leased)
 	defer p.timeline.Forget()
 
+	d.enter()
 	d.decide(stop)
 
 	return plan

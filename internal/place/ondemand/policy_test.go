@@ -371,3 +371,32 @@ func checkPlan(t *rapid.T, v *place.View, plan place.Plan, a *tenant.Allowance, 
 		t.Fatalf("%d nodes are provisioned, %d may be", nodes, a.Nodes)
 	}
 }
+
+// slow is a policy that plans outside the server's loop.
+type slow struct{ ordered.FIFO }
+
+func (slow) Slow() bool { return true }
+
+func (s slow) Search(v *place.View, _ func() bool) place.Plan { return s.Plan(v) }
+
+// TestARehearsalKnowsEarlierJobs: how patient a job is depends on what those before it cost, under a
+// slow policy too.
+func TestARehearsalKnowsEarlierJobs(t *testing.T) {
+	t.Parallel()
+
+	for name, inner := range map[string]place.Policy{"quick": ordered.FIFO{}, "slow": slow{}} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+
+			p := ondemand.Wrap(inner, ondemand.Standard())
+			_, seen := busy(job.ObjectiveBalanced, job.PlaceAny)
+			c, _ := busy(job.ObjectiveBalanced, job.PlaceAny)
+			p.Plan(view(c))
+
+			if ondemand.KnowsPatience(place.Rehearsal(p), seen) != ondemand.KnowsPatience(p, seen) ||
+				!ondemand.KnowsPatience(p, seen) {
+				t.Error("the rehearsal has forgotten an earlier job")
+			}
+		})
+	}
+}

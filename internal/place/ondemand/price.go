@@ -1,6 +1,7 @@
 package ondemand
 
 import (
+	"maps"
 	"time"
 
 	"trainyard/internal/fleet"
@@ -20,8 +21,6 @@ type Terms struct {
 	// Patience is how long a cost-sensitive job waits for a node that is paid for anyway before
 	// one is provisioned for it.
 	Patience time.Duration
-	// Ageing is how long any other job waits at most before one is provisioned for it.
-	Ageing time.Duration
 	// Guess is how long a job is assumed to last if nothing is known of it.
 	Guess time.Duration
 	// Setup is how long it takes to make a new node ready for a job, beyond its boot.
@@ -32,8 +31,12 @@ type Terms struct {
 func Standard() Terms {
 	return Terms{
 		Value:    map[job.Objective]money.PerHour{job.ObjectiveTime: 50, job.ObjectiveBalanced: 2, job.ObjectiveCost: 0.05},
-		Patience: 24 * time.Hour, Ageing: 48 * time.Hour, Guess: time.Hour,
+		Patience: 24 * time.Hour, Guess: time.Hour,
 	}
+}
+
+func (t *Terms) equal(o Terms) bool {
+	return maps.Equal(t.Value, o.Value) && t.Patience == o.Patience && t.Guess == o.Guess && t.Setup == o.Setup
 }
 
 // ValueOf returns what an hour of a job's time is worth.

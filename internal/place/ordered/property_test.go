@@ -18,18 +18,6 @@ import (
 	"trainyard/internal/queue"
 )
 
-// check tries a property often; rapid tries it a hundred times by itself.
-func check(t *testing.T, prop func(*rapid.T)) {
-	t.Helper()
-
-	for i := range 8 {
-		t.Run(fmt.Sprint(i), func(t *testing.T) {
-			t.Parallel()
-			rapid.Check(t, prop)
-		})
-	}
-}
-
 // fits reports whether a job could start on these rooms, leaving out some.
 func fits(rooms []fleet.Room, need fleet.Need, without []id.Node) bool {
 	m, found := fleet.NewMatcher(need), 0
@@ -64,7 +52,7 @@ func take(t *rapid.T, rooms []fleet.Room, s place.Start) {
 // nothing that could start is left, and nobody is passed over.
 func TestPlanIsSound(t *testing.T) {
 	t.Parallel()
-	check(t, func(t *rapid.T) {
+	placetest.Check(t, 8, func(t *rapid.T) {
 		c := placetest.DrawCluster(t)
 		for range rapid.IntRange(0, 6).Draw(t, "rounds before") { // so that rooms are partly held
 			c.Add(placetest.DrawJob(t, false))
@@ -169,7 +157,7 @@ func checkSeats(t *rapid.T, rooms []fleet.Room, s place.Start) {
 // all; it must not start later than that. And nothing may wait for ever.
 func TestBackfillNeverDelaysTheHead(t *testing.T) {
 	t.Parallel()
-	check(t, func(t *rapid.T) {
+	placetest.Check(t, 8, func(t *rapid.T) {
 		c := placetest.DrawCluster(t)
 		s := simulation{Cluster: c, latest: map[id.Job]time.Time{}}
 		for i := range rapid.IntRange(2, 16).Draw(t, "jobs") {
@@ -354,7 +342,7 @@ func (s *simulation) waiting() []*queue.Item {
 
 func TestOneMoreNodeNeverHurtsAJobThatIsAlone(t *testing.T) {
 	t.Parallel()
-	check(t, func(t *rapid.T) {
+	placetest.Check(t, 8, func(t *rapid.T) {
 		c := placetest.DrawCluster(t)
 		for range rapid.IntRange(0, 5).Draw(t, "running") {
 			c.Add(placetest.DrawJob(t, false))

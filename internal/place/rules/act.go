@@ -16,7 +16,7 @@ func (e *engine) reserve(j *queuedJob, o *option) {
 	}
 
 	if j.patience.Share > 0 && !j.costSensitive {
-		e.wakeAt(j.since.Add(j.patience.Most(e.cfg.Ageing)))
+		e.wakeAt(j.since.Add(j.patience.Most()))
 	}
 
 	if e.plan.Reservation == nil {
@@ -86,7 +86,6 @@ func (e *engine) stop(j *queuedJob, at int32, v *victim, gain money.Amount) {
 	e.freed++
 	e.plan.Stops = append(e.plan.Stops, place.Stop{
 		Running: v.running, Reason: e.whyStop(j, v, gain),
-		Counterfactual: place.Stay(e.view.Now, place.Preemption, v.running, 1),
 	})
 }
 

@@ -109,8 +109,7 @@ func (e *engine) others(j *queuedJob, s *shape, options []option) []option {
 		o := e.asOption(&h)
 		o.barredBy = e.barred(j, a, &o)
 
-		listed := func(o option) bool { return o.provisions() && o.offer.Offer.Name == h.Offer.Name }
-		if slices.ContainsFunc(options, listed) {
+		if lists(options, h.Offer) || lists(list, h.Offer) {
 			continue
 		}
 
@@ -124,6 +123,12 @@ func (e *engine) others(j *queuedJob, s *shape, options []option) []option {
 	return list
 }
 
+// lists reports whether an offer is among the options: it is shown once, with the number of nodes
+// that is best.
+func lists(options []option, of *fleet.Offer) bool {
+	return slices.ContainsFunc(options, func(o option) bool { return o.provisions() && o.offer.Offer.Name == of.Name })
+}
+
 // exhausted lists the offers of which no more nodes may be provisioned, to be shown.
 func (e *engine) exhausted(j *queuedJob, s *shape) []option {
 	if len(e.view.Exhausted) == 0 || !fleet.OnDemand.Allows(s.Match.Need.Place) {
@@ -132,6 +137,10 @@ func (e *engine) exhausted(j *queuedJob, s *shape) []option {
 
 	var list []option
 	for _, h := range ondemand.NewCatalogue(e.view.Exhausted).Fit(&s.Match.Need).Options(e.query(j)) {
+		if lists(list, h.Offer) {
+			continue
+		}
+
 		o := e.asOption(&h)
 		o.barredBy = fmt.Sprintf("its limit of %d nodes (max_nodes) is reached", h.Offer.MaxNodes)
 		e.score(j, &o)

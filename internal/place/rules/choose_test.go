@@ -334,6 +334,36 @@ func TestOptionsSayWhatWouldBeDone(t *testing.T) {
 	}
 }
 
+// TestAnOfferOfSeveralNodesIsListedOnce: also for a job that could use one node of it or two, and one of which no
+// more may be provisioned.
+func TestAnOfferOfSeveralNodesIsListedOnce(t *testing.T) {
+	t.Parallel()
+
+	y := newYard()
+	y.node("a", fleet.Local, 4, a100())
+	y.offer("aws/one", 1, a100(), 4, 3*time.Minute)
+	y.offer("aws/two", 2, a100(), 8, 3*time.Minute)
+	it := y.submit(want{gpus: 1, most: 2, mostNodes: 2, speed: job.NewSpeed(3600, 0, 0,
+		job.Rate{GPUs: 1, PerSecond: 1}, job.Rate{GPUs: 2, PerSecond: 1.6})})
+
+	v := y.view()
+	used := slices.IndexFunc(v.Offers, func(o fleet.Offer) bool { return o.Name == "aws/one" })
+	v.Exhausted = []fleet.Offer{v.Offers[used]}
+	v.Exhausted[0].MaxNodes = 2
+	v.Offers = slices.Delete(slices.Clone(v.Offers), used, used+1)
+
+	listed := map[string]int{}
+	for _, o := range y.policy.(place.Adviser).Options(v, it) {
+		if o.Offer != "" {
+			listed[o.Offer]++
+		}
+	}
+
+	if len(listed) != 2 || listed["aws/one"] != 1 || listed["aws/two"] != 1 {
+		t.Errorf("the offers are listed so often: %v", listed)
+	}
+}
+
 func TestAForecastSaysHowLongAJobTakes(t *testing.T) {
 	t.Parallel()
 	y := newYard()

@@ -104,6 +104,7 @@ func (y *yard) offer(name string, count int, gpu fleet.GPU, hourly float64, boot
 type want struct {
 	gpus, most int
 	nodes      int
+	mostNodes  int
 	cpus       job.CPUs
 	kind       string
 	lasts      time.Duration
@@ -131,7 +132,7 @@ func (y *yard) submit(w want) *queue.Item {
 
 	s.Resources = job.Resources{
 		GPUs:  job.Range{Min: w.gpus, Max: max(w.gpus, w.most)},
-		Nodes: job.Range{Min: max(w.nodes, 1), Max: max(w.nodes, 1)},
+		Nodes: job.Range{Min: max(w.nodes, 1), Max: max(w.nodes, w.mostNodes, 1)},
 		CPUs:  w.cpus,
 	}
 

@@ -27,7 +27,7 @@ func (e *engine) patienceOf(j *queuedJob) (p ondemand.Patience, settled bool) {
 
 // limit returns how long from now a job waits at most before a node is provisioned for it.
 func (e *engine) limit(j *queuedJob, h *option) time.Duration {
-	return j.patience.Limit(e.view.Now.Sub(j.since), h.readyIn, e.cfg.Ageing)
+	return j.patience.Limit(e.view.Now.Sub(j.since), h.readyIn)
 }
 
 // outwaited reports whether a cost-sensitive job would have to wait longer than

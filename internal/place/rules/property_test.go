@@ -14,21 +14,10 @@ import (
 	"trainyard/internal/id"
 	"trainyard/internal/job"
 	"trainyard/internal/place"
+	"trainyard/internal/place/placetest"
 	"trainyard/internal/place/rules"
 	"trainyard/internal/queue"
 )
-
-// check tries a property often; rapid tries it a hundred times by itself.
-func check(t *testing.T, prop func(*rapid.T)) {
-	t.Helper()
-
-	for i := range 6 {
-		t.Run(fmt.Sprint(i), func(t *testing.T) {
-			t.Parallel()
-			rapid.Check(t, prop)
-		})
-	}
-}
 
 // same compares plans by what they say; the jobs and runs in them are the same values.
 func same(a, b place.Plan) string {
@@ -52,7 +41,7 @@ func live(t *rapid.T, y *yard) {
 // the view stays as it was.
 func TestPlansAreSound(t *testing.T) {
 	t.Parallel()
-	check(t, func(t *rapid.T) {
+	placetest.Check(t, 6, func(t *rapid.T) {
 		y := drawYard(t)
 		twin := rules.New(rules.Defaults()) // is told the same
 
@@ -85,7 +74,7 @@ func TestPlansAreSound(t *testing.T) {
 // a provisioned node is anybody's when its job has started.
 func TestASettledYardStaysAsItIs(t *testing.T) {
 	t.Parallel()
-	check(t, func(t *rapid.T) {
+	placetest.Check(t, 6, func(t *rapid.T) {
 		y := drawYard(t)
 		live(t, y)
 		quiet := func(p place.Plan) bool { return len(p.Starts)+len(p.Stops)+len(p.Provisions) == 0 }
@@ -110,7 +99,7 @@ func TestASettledYardStaysAsItIs(t *testing.T) {
 // TestALoneJobStarts: in an idle yard a job that fits somewhere starts at once.
 func TestALoneJobStarts(t *testing.T) {
 	t.Parallel()
-	check(t, func(t *rapid.T) {
+	placetest.Check(t, 6, func(t *rapid.T) {
 		y := drawYard(t)
 		y.offers = nil
 		it := y.submit(drawWant(t))
@@ -136,7 +125,7 @@ func TestALoneJobStarts(t *testing.T) {
 // that are alike has nodes kept, and who comes after another shape may be late by those.
 func TestBookingsAreKept(t *testing.T) {
 	t.Parallel()
-	check(t, func(t *rapid.T) {
+	placetest.Check(t, 6, func(t *rapid.T) {
 		y := newYard()
 		for i := range rapid.IntRange(1, 5).Draw(t, "nodes") {
 			y.node(fmt.Sprintf("n%d", i), fleet.Local, rapid.SampledFrom([]int{2, 4, 8}).Draw(t, "count"), a100())

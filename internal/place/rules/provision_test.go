@@ -162,6 +162,29 @@ func TestProvisionOrWait(t *testing.T) {
 	}
 }
 
+// TestAgeingProvisionsNothing: a job that costs far more on a provisioned node than its waiting is worth waits for a
+// node of the yard, also for longer than the time after which it goes first.
+func TestAgeingProvisionsNothing(t *testing.T) {
+	t.Parallel()
+
+	y := newYard()
+	y.node("a", fleet.Local, 8, a100())
+	y.offer("a100", 8, a100(), 24, 3*time.Minute)
+	y.occupy("a", 0, want{gpus: 8, lasts: 60 * time.Hour})
+
+	for range 30 { // the mean cost of a job is small
+		y.submit(want{gpus: 1, lasts: time.Minute, objective: job.ObjectiveTime})
+	}
+
+	long := y.submit(want{gpus: 8, lasts: 200 * time.Hour})
+	for _, waited := range []time.Duration{0, rules.Defaults().Ageing + time.Hour} {
+		y.now = start.Add(waited)
+		if p := provisioned(y.plan(t), long); p != nil {
+			t.Errorf("after %s: %+v, want that it waits", waited, p)
+		}
+	}
+}
+
 // TestDataIsCounted: where bringing the data takes a day, waiting here is better.
 func TestDataIsCounted(t *testing.T) {
 	t.Parallel()

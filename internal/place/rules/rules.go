@@ -41,7 +41,8 @@ type Config struct {
 	// Patience is how long a cost-sensitive job waits for a node that is paid for
 	// anyway before one is provisioned for it.
 	Patience time.Duration
-	// Ageing is how long a job waits before it goes first. See Starvation in the tests.
+	// Ageing is how long a job waits before it goes first. It affects the order alone: whether a node is provisioned
+	// depends on what waiting is worth. See Starvation in the tests.
 	Ageing time.Duration
 	// Preempt lets time-sensitive jobs preempt cost-sensitive ones that write checkpoints.
 	Preempt bool
@@ -60,8 +61,8 @@ func Defaults() Config {
 	t := ondemand.Standard()
 
 	return Config{
-		Value: t.Value, Patience: t.Patience, Ageing: t.Ageing, Preempt: true, Width: 1, Guess: t.Guess, Setup: t.Setup,
-		Visits: 1 << 16,
+		Value: t.Value, Patience: t.Patience, Ageing: 48 * time.Hour, Preempt: true, Width: 1, Guess: t.Guess,
+		Setup: t.Setup, Visits: 1 << 16,
 	}
 }
 

@@ -17,6 +17,7 @@ import (
 	"trainyard/internal/job"
 	"trainyard/internal/money"
 	"trainyard/internal/place"
+	"trainyard/internal/place/placetest"
 	"trainyard/internal/place/rules"
 	"trainyard/internal/queue"
 	"trainyard/internal/tenant"
@@ -297,9 +298,9 @@ func (l *life) limitsChange(t *rapid.T) {
 		l.limits = &place.Limits{}
 	case 3:
 		l.limits = limitsOf(who, tenant.Unlimited())
-		for p, purse := range l.limits.Payers {
-			purse.Borrows = true
-			l.limits.Payers[p] = purse
+		for p, limit := range l.limits.Payers {
+			limit.Borrows = true
+			l.limits.Payers[p] = limit
 		}
 	case 4:
 		l.data = nil
@@ -372,7 +373,7 @@ func (l *life) passes(t *rapid.T) {
 // the first time and remembers the same of jobs.
 func TestPlansAreTheSameWithoutWhatIsKept(t *testing.T) {
 	t.Parallel()
-	check(t, func(t *rapid.T) {
+	placetest.Check(t, 6, func(t *rapid.T) {
 		l := drawLife(t)
 		for range rapid.IntRange(2, 12).Draw(t, "rounds") {
 			for range rapid.IntRange(0, 3).Draw(t, "events") {

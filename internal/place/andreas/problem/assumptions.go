@@ -1,6 +1,10 @@
 package problem
 
-import "time"
+import (
+	"time"
+
+	"trainyard/internal/place/ondemand"
+)
 
 // Assumptions are what the policies assume about restarts and lateness.
 type Assumptions struct {
@@ -18,6 +22,9 @@ type Assumptions struct {
 	// deadline, from its submission; it doubles with every Patience.
 	Late, Wait float64
 	Patience   time.Duration
+	// Terms are those of the common rule of provisioning: what the time of jobs without a deadline is worth where
+	// nodes are provisioned for them.
+	Terms ondemand.Terms
 }
 
 // Standard returns the assumptions with which the policies are registered.
@@ -25,5 +32,6 @@ func Standard() Assumptions {
 	return Assumptions{
 		Margin: 1.25, Restart: 30 * time.Second, Rest: 2,
 		Late: 10, Wait: 1, Patience: 12 * time.Hour,
+		Terms: ondemand.Standard(),
 	}
 }

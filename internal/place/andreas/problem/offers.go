@@ -48,9 +48,15 @@ func (y *Yard) ListOffers() {
 		case len(leased[t.Item.Job]) > 0:
 			t.OnOffer = y.onLease(t, leased[t.Item.Job])
 		case len(y.View.Offers) > 0:
-			t.OnOffer = y.bestOffer(t, catalogue)
+			t.OnOffer = y.bestOffer(t, catalogue, "")
 		}
 	}
+}
+
+// NextOffer returns the best configuration of a task on another offer than the one that it has, nil if
+// there is none.
+func (y *Yard) NextOffer(t *Task) *OnOffer {
+	return y.bestOffer(t, ondemand.NewCatalogue(y.View.Offers), t.OnOffer.Offer.Name)
 }
 
 // query describes a task to package provision.
@@ -59,8 +65,8 @@ func (y *Yard) query(t *Task) provision.Query {
 }
 
 // bestOffer returns the configuration with the lowest total of those that the task's limits
-// allow, nil if there is none.
-func (y *Yard) bestOffer(t *Task, c *ondemand.Catalogue) *OnOffer {
+// allow, nil if there is none. The offer besides is left out.
+func (y *Yard) bestOffer(t *Task, c *ondemand.Catalogue, besides string) *OnOffer {
 	need := &t.Item.Shape.Need
 	allow := y.View.Allow(t.Item)
 	if allow.HoldReason != "" {
@@ -72,7 +78,7 @@ func (y *Yard) bestOffer(t *Task, c *ondemand.Catalogue) *OnOffer {
 	var best *OnOffer
 
 	for _, o := range fit.Options(y.query(t)) {
-		if ondemand.Barred(none, &allow, need, &o, o.Money) != "" {
+		if o.Offer.Name == besides || ondemand.Barred(none, &allow, need, &o, o.Money) != "" {
 			continue
 		}
 

@@ -86,7 +86,7 @@ func HasEstimates(v *place.View, o *Assumptions) bool { return newYard(v, o, fal
 
 // newYard returns a yard that knows its preemptible jobs and whether there are estimates.
 func newYard(v *place.View, o *Assumptions, fixed bool) *Yard {
-	y := &Yard{o: o, View: v, Now: v.Now, Rooms: v.Rooms, terms: ondemand.Standard()}
+	y := &Yard{o: o, View: v, Now: v.Now, Rooms: v.Rooms, terms: o.Terms}
 	for _, it := range v.Queue.Stays {
 		y.HasEstimates = y.HasEstimates || hasEstimate(it)
 	}
