@@ -27,12 +27,18 @@ func TestTheServerRefusesAPolicyThatCannotProvision(t *testing.T) {
 		return func() place.Policy { return ondemand.Wrap(p, ondemand.Standard()) }
 	}
 
+	own := ondemand.Standard()
+	own.Guess++
+	terms := func() place.Policy { return ondemand.Wrap(make()(), own) }
+
 	condition := harvest.Constraint{Name: "bob", PerGPU: "1", AtMost: 3}
 	for name, tc := range map[string]struct {
 		in   inputs
 		says string
 	}{
 		"no clouds":         {inputs{newPolicy: make(condition)}, ""},
+		"terms":             {inputs{newPolicy: terms, clouds: &clouds.Clouds{}}, ""},
+		"terms, no clouds":  {inputs{newPolicy: terms}, "provision_… of a policy have no effect without clouds"},
 		"no conditions":     {inputs{newPolicy: make(), clouds: &clouds.Clouds{}}, ""},
 		"clouds conditions": {inputs{newPolicy: make(condition), clouds: &clouds.Clouds{}}, "policy harvest cannot be combined with clouds: at_most"},
 	} {

@@ -14,6 +14,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"trainyard/internal/cli"
+	"trainyard/test/markdown"
 )
 
 // What documents, units and help texts name must exist in the command tree: a renamed flag that stays in a
@@ -168,42 +169,32 @@ func checkDocument(root *cobra.Command, name, text string) (int, []string) {
 		}
 	}
 
-	inside, shell := false, false
+	for i, line := range markdown.Prose(text) {
+		for _, m := range inlineCode.FindAllStringSubmatch(line, -1) {
+			if strings.HasPrefix(m[1], "trainyard ") {
+				check(i+1, m[1])
+			}
+		}
+	}
 
-	lines := strings.Split(text, "\n")
-	for i := 0; i < len(lines); i++ {
-		line := lines[i]
-		if info, fence := strings.CutPrefix(strings.TrimSpace(line), "```"); fence {
-			inside = !inside
-			shell = slices.Contains([]string{"", "sh", "bash", "console", "shell"}, info)
+	for _, b := range markdown.Blocks(text) {
+		if !slices.Contains([]string{"", "sh", "bash", "console", "shell"}, b.Info) {
 			continue
 		}
 
-		if !inside {
-			for _, m := range inlineCode.FindAllStringSubmatch(line, -1) {
-				if strings.HasPrefix(m[1], "trainyard ") {
-					check(i+1, m[1])
-				}
+		for i := 0; i < len(b.Body); i++ {
+			line, first := b.Body[i], b.Line+i+1
+
+			for strings.HasSuffix(line, `\`) && i+1 < len(b.Body) {
+				i++
+				line = strings.TrimSuffix(line, `\`) + " " + strings.TrimSpace(b.Body[i])
 			}
 
-			continue
-		}
-
-		if !shell {
-			continue
-		}
-
-		first := i
-
-		for strings.HasSuffix(line, `\`) && i+1 < len(lines) {
-			i++
-			line = strings.TrimSuffix(line, `\`) + " " + strings.TrimSpace(lines[i])
-		}
-
-		// Output of a program is in blocks too: only what begins like a command is one.
-		command := strings.TrimPrefix(strings.TrimSpace(line), "$ ")
-		if beginsWithCall(command) {
-			check(first+1, command)
+			// Output of a program is in blocks too: only what begins like a command is one.
+			command := strings.TrimPrefix(strings.TrimSpace(line), "$ ")
+			if beginsWithCall(command) {
+				check(first, command)
+			}
 		}
 	}
 

@@ -30,6 +30,7 @@ import (
 	"trainyard/internal/fleet"
 	"trainyard/internal/logs/archive"
 	"trainyard/internal/place"
+	"trainyard/internal/place/ondemand"
 	"trainyard/internal/server"
 	"trainyard/internal/server/feed"
 	"trainyard/internal/server/metrics"
@@ -234,6 +235,12 @@ func readInputs(c *config) (in inputs, err error) {
 // check refuses what cannot be combined.
 func (in *inputs) check() error {
 	if in.clouds == nil {
+		if ondemand.HasOwnTerms(in.newPolicy()) {
+			return fault.New(fault.Invalid, "no_clouds",
+				"the parameters provision_… of a policy have no effect without clouds").WithField("policy").
+				WithRemedy("leave them out, or name the clouds file with --clouds")
+		}
+
 		return nil
 	}
 

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"trainyard/internal/job"
+	"trainyard/internal/scaling"
 )
 
 func TestWhatAProgramTellsIsChecked(t *testing.T) {
@@ -42,6 +43,44 @@ func TestWhatAProgramTellsIsChecked(t *testing.T) {
 		if err := CheckProgress(&tt.progress); (err == nil) != tt.good {
 			t.Errorf("%s: %v", name, err)
 		}
+	}
+}
+
+func TestWhatAProgramTellsOfItsBatchIsChecked(t *testing.T) {
+	t.Parallel()
+
+	good := scaling.Training{
+		Batch: 64, StepSeconds: 0.5, NoiseScale: 100, BaseBatch: 32, MaxBatch: 256, MinPerGPU: 8, MaxPerGPU: 64,
+	}
+	if err := CheckProgress(&job.Progress{Training: &good}); err != nil {
+		t.Fatal(err)
+	}
+
+	for name, change := range map[string]func(*scaling.Training){
+		"batch":               func(c *scaling.Training) { c.Batch = 0 },
+		"step_seconds":        func(c *scaling.Training) { c.StepSeconds = math.NaN() },
+		"base_batch":          func(c *scaling.Training) { c.BaseBatch = -1 },
+		"max_batch":           func(c *scaling.Training) { c.MaxBatch = math.Inf(1) },
+		"min_per_gpu":         func(c *scaling.Training) { c.MinPerGPU = 0 },
+		"max_per_gpu":         func(c *scaling.Training) { c.MaxPerGPU = 1.1e18 },
+		"noise_scale":         func(c *scaling.Training) { c.NoiseScale = math.NaN() },
+		"passes":              func(c *scaling.Training) { c.Passes = -1 },
+		"32 to 16":            func(c *scaling.Training) { c.MaxBatch = 16 },
+		"8 to 4 per GPU":      func(c *scaling.Training) { c.MaxPerGPU = 4 },
+		"between 0 and 16384": func(c *scaling.Training) { c.Passes = job.MaxCount + 1 },
+	} {
+		bad := good
+		change(&bad)
+
+		if err := CheckProgress(&job.Progress{Training: &bad}); err == nil || !strings.Contains(err.Error(), name) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+
+	none := good
+	none.NoiseScale, none.Passes = 0, 0
+	if err := CheckProgress(&job.Progress{Training: &none}); err != nil {
+		t.Errorf("no noise and one pass: %v", err)
 	}
 }
 

@@ -46,6 +46,31 @@ func (t *Tracker) Allow(now time.Time, w Payer, budget job.Money, cost money.Amo
 	return q.result()
 }
 
+// MaxGPUs returns how many GPUs the quotas of a payer allow at a time if none are in use;
+// tenant.NoLimit if they are not limited or more may be borrowed.
+func (t *Tracker) MaxGPUs(w Payer) int {
+	most := int64(math.MaxInt64)
+	add := func(a *account, each *limit) {
+		if r := a.limitOr(each); r != nil && r.gpus > 0 && !r.Borrow {
+			most = min(most, r.gpus)
+		}
+	}
+
+	if w.Owner != "" {
+		add(t.users[w.Owner], t.eachUser)
+	}
+
+	if w.Project != "" {
+		add(t.projects[w.Project], t.eachProject)
+	}
+
+	if most == math.MaxInt64 {
+		return tenant.NoLimit
+	}
+
+	return int(most / micro)
+}
+
 // limitOr returns the account's own limit, or else that for each. The account may be nil.
 func (a *account) limitOr(each *limit) *limit {
 	if a != nil && a.own != nil {
@@ -84,7 +109,7 @@ func (q *allowanceQuery) addLimit(a *account, r *limit) {
 	if r.gpus > 0 {
 		left := r.gpus
 		if a != nil {
-			left = max(left-a.gpusInUse(), 0)
+			left = max(left-a.gpusTaken(q.job), 0)
 		}
 
 		if left < q.freeGPUs {

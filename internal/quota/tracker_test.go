@@ -547,3 +547,41 @@ func TestLoadRefusesBadUsage(t *testing.T) {
 		t.Error("what was told to nobody was loaded")
 	}
 }
+
+// TestReservedGPUsCountAsUsedToOthers: they are kept for one job, until it starts or has ended.
+func TestReservedGPUsCountAsUsedToOthers(t *testing.T) {
+	t.Parallel()
+
+	b := trackerWith(t, tenant.Quota{Subject: tenant.Subject{User: "ada"}, GPUs: 4})
+	one := quota.Payer{Owner: "ada", Project: "vision", Job: "j1"}
+	other := quota.Payer{Owner: "ada", Job: "j2"}
+
+	left := func(want int, w quota.Payer) {
+		t.Helper()
+		if got := b.Allow(noon, w, 0, 0).Ceiling; got != want {
+			t.Errorf("%d GPUs are left for %s, want %d", got, w.Job, want)
+		}
+	}
+
+	b.Reserve(one, 3)
+	left(4, one)
+	left(1, other)
+	left(1, quota.Payer{Owner: "ada"})
+
+	b.Reserve(one, 2)
+	left(2, other)
+
+	b.Reserve(one, 0)
+	left(4, other)
+
+	b.Reserve(one, 3)
+	b.Done(one)
+	left(4, other)
+
+	if got := b.MaxGPUs(one); got != 4 {
+		t.Errorf("at most %d GPUs at a time, want 4", got)
+	}
+	if got := b.MaxGPUs(quota.Payer{Owner: "bob"}); got != tenant.NoLimit {
+		t.Errorf("at most %d GPUs at a time without a quota", got)
+	}
+}

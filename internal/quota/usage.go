@@ -19,6 +19,7 @@ type account struct {
 	name       string // accounts are sorted by it
 	own        *limit // nil if only the quota for each applies
 	gpus       [classes]int64
+	reserved   int64 // GPUs that are kept for jobs, in millionths
 	nodes      int
 	rate       [measures]int64         // usage per hour now
 	windows    [3]window               // in the order of tenant.Periods
@@ -43,7 +44,8 @@ type jobUsage struct {
 	rate           [measures]int64
 	remainingKnown [measures]bool // whether remaining is known
 	remaining      [measures]int64
-	committed      bool // whether Commit was called
+	reserved       int64 // GPUs that are kept for it, in millionths
+	committed      bool  // whether Commit was called
 	budget         int64
 	budgetName     string // as sentences name it
 	cost           int64  // so far, against the budget
@@ -188,6 +190,17 @@ func (t *Tracker) Commit(w Payer, o Commitment) {
 	})
 }
 
+// Reserve keeps so many GPUs of its quotas for a job that does not hold them yet: nodes are being
+// provisioned for it, or runs are being stopped. To other jobs they count as used. 0 ends that.
+func (t *Tracker) Reserve(w Payer, gpus float64) {
+	units := toUnits(gpus, micro)
+	if s, ok := t.jobs[w]; ok && s.reserved == units || !ok && units == 0 {
+		return
+	}
+
+	t.updateJob(w, func(s *jobUsage) { s.reserved = units })
+}
+
 // Done forgets the commitment and the budget of a job that has ended.
 func (t *Tracker) Done(w Payer) {
 	if _, ok := t.jobs[w]; ok {
@@ -221,13 +234,15 @@ func (t *Tracker) updateJob(w Payer, change func(*jobUsage)) {
 		}
 	})
 
-	if !live && !s.committed {
+	if !live && !s.committed && s.reserved == 0 {
 		delete(t.jobs, w)
 	}
 }
 
-// addExpected adds a job to the expected usage of the account, or subtracts it.
+// addExpected adds a job to the expected usage of the account and to what is kept, or subtracts it.
 func (a *account) addExpected(s *jobUsage, sign int64) {
+	a.reserved += sign * s.reserved
+
 	for m := range measures {
 		if s.predictable(m) {
 			a.expected[m].remaining += sign * s.remaining[m]
@@ -281,6 +296,17 @@ func periodIndex(p tenant.Period) int {
 	}
 
 	return 2
+}
+
+// gpusTaken returns the GPUs that are in use or kept for other jobs than the asking one, in
+// millionths.
+func (a *account) gpusTaken(asking *jobUsage) int64 {
+	taken := a.gpusInUse() + a.reserved
+	if asking != nil {
+		taken -= asking.reserved
+	}
+
+	return taken
 }
 
 // gpusInUse returns the GPUs in use, in millionths.

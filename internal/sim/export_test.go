@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"trainyard/internal/id"
+	"trainyard/internal/job"
 	"trainyard/internal/yardmaster"
 )
 
@@ -79,6 +80,12 @@ func (s *Simulation) Jobs() []id.Job {
 
 	return list
 }
+
+// Spec returns what was submitted as a job that has not ended.
+func (s *Simulation) Spec(j id.Job) *job.Spec { return s.s.jobs[j].job.Spec }
+
+// Owner returns who submitted a job that has not ended.
+func (s *Simulation) Owner(j id.Job) id.User { return s.s.jobs[j].job.Owner }
 
 // Round makes a plan although none is due, and returns what of it could not be carried out.
 func (s *Simulation) Round() []string {

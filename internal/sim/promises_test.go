@@ -1,6 +1,8 @@
 package sim_test
 
 import (
+	"bytes"
+	"errors"
 	"fmt"
 	"math/bits"
 	"slices"
@@ -16,6 +18,7 @@ import (
 	"trainyard/internal/job"
 	"trainyard/internal/place"
 	"trainyard/internal/place/catalogue"
+	"trainyard/internal/place/lp"
 	"trainyard/internal/sim"
 	"trainyard/internal/tenant"
 	"trainyard/internal/yardmaster"
@@ -23,14 +26,17 @@ import (
 
 // scene is a yard with its jobs, from which the same simulation is begun as often as needed.
 type scene struct {
-	policy string
-	make   func() place.Policy
-	nodes  []fleet.Node
-	jobs   []*sim.Job
-	quotas []tenant.Quota
-	data   []dataset.Dataset
-	offers []fleet.Offer
-	stop   time.Duration // when the promises are taken
+	policy    string
+	make      func() place.Policy
+	nodes     []fleet.Node
+	jobs      []*sim.Job
+	quotas    []tenant.Quota
+	data      []dataset.Dataset
+	offers    []fleet.Offer
+	nodesMax  int           // the yard's limit on provisioned nodes, 0 for none
+	stop      time.Duration // when the promises are taken
+	condition *condition    // of harvest, nil if there is none
+	log       bytes.Buffer  // what the yard decided since the simulation was begun last
 }
 
 // features are what a scene may have.
@@ -58,8 +64,13 @@ func (f features) withClouds() features {
 func drawScene(t *rapid.T, f features) *scene {
 	s := &scene{policy: rapid.SampledFrom(f.policies).Draw(t, "policy")}
 
+	if s.policy == "harvest" && rapid.IntRange(0, 2).Draw(t, "condition") > 0 {
+		s.condition = drawCondition(t)
+		s.policy += s.condition.parameter()
+	}
+
 	var err error
-	s.make, err = catalogue.All(nil).Make(s.policy)
+	s.make, err = catalogue.All(noSolver).Make(s.policy)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -98,8 +109,10 @@ func drawScene(t *rapid.T, f features) *scene {
 		s.quotas = drawQuotas(t)
 	}
 
-	if f.clouds && rapid.IntRange(0, 3).Draw(t, "clouds") > 0 {
+	refused := place.Refusal(s.make(), place.Clouds) != nil
+	if f.clouds && !refused && rapid.IntRange(0, 3).Draw(t, "clouds") > 0 {
 		s.offers = drawOffers(t)
+		s.nodesMax = rapid.SampledFrom([]int{0, 0, 1, 3}).Draw(t, "limit of nodes")
 	}
 
 	for range rapid.IntRange(2, 9).Draw(t, "jobs") {
@@ -112,6 +125,50 @@ func drawScene(t *rapid.T, f features) *scene {
 	return s
 }
 
+// noSolver is a solver that fails, so that the search decides about conditions across jobs.
+func noSolver(*lp.Model) (*lp.Solution, error) { return nil, errors.New("no solver") }
+
+// condition is a condition across jobs: on the GPUs of some users, or on what their GPUs cost.
+type condition struct {
+	users  []string // none means everyone
+	weight string   // of a GPU
+	atMost int
+}
+
+func drawCondition(t *rapid.T) *condition {
+	return &condition{
+		users:  rapid.SampledFrom([][]string{nil, {"ann"}, {"ann", "bob"}}).Draw(t, "users of the condition"),
+		weight: rapid.SampledFrom([]string{"1", "1", "price"}).Draw(t, "what the condition counts"),
+		atMost: rapid.IntRange(0, 6).Draw(t, "at most"),
+	}
+}
+
+// parameter is the condition as a parameter of the policy.
+func (c *condition) parameter() string {
+	users := ""
+	if len(c.users) > 0 {
+		users = strings.Join(c.users, ", ") + ": "
+	}
+
+	return fmt.Sprintf(`:at_most="%s%s <= %d"`, users, c.weight, c.atMost)
+}
+
+// broken reports whether the jobs that run do not meet the condition.
+func (c *condition) broken(v *place.View) bool {
+	if c == nil || c.weight != "1" {
+		return false
+	}
+
+	gpus := 0
+	for _, r := range v.Running {
+		if len(c.users) == 0 || slices.Contains(c.users, string(r.User)) {
+			gpus += r.GPUs
+		}
+	}
+
+	return gpus > c.atMost
+}
+
 func drawQuotas(t *rapid.T) []tenant.Quota {
 	var list []tenant.Quota
 	for _, u := range []id.User{"ann", "bob"} {
@@ -119,6 +176,7 @@ func drawQuotas(t *rapid.T) []tenant.Quota {
 		switch rapid.IntRange(0, 6).Draw(t, "quota") {
 		case 0:
 			q.GPUs = rapid.IntRange(1, 4).Draw(t, "quota of GPUs")
+			q.Borrow = rapid.IntRange(0, 4).Draw(t, "borrows") == 0
 		case 1:
 			q.GPUHours = rapid.Float64Range(0.1, 4).Draw(t, "quota of GPU-hours")
 		case 2:
@@ -196,6 +254,7 @@ func (s *scene) drawJob(t *rapid.T, f features, at time.Duration) *sim.Job {
 
 	if f.elastic && gpus > 0 && rapid.Bool().Draw(t, "elastic") {
 		spec.Resources.GPUs.Max = 2 * gpus
+		spec.Resources.Nodes.Max += rapid.IntRange(0, 1).Draw(t, "more nodes")
 		spec.Speed = job.NewSpeed(lasts.Seconds(), 0, 0,
 			job.Rate{GPUs: gpus, PerSecond: 1}, job.Rate{GPUs: 2 * gpus, PerSecond: 1.6})
 		spec.Expect, j.Duration = 0, 0 // how long it takes depends on the GPUs that it gets
@@ -210,11 +269,17 @@ func (s *scene) begin(t *rapid.T) *sim.Simulation {
 		Policy: s.make(), Nodes: slices.Clone(s.nodes), Jobs: &list{jobs: s.jobs}, Quotas: slices.Clone(s.quotas),
 		Data: slices.Clone(s.data), FairShare: true,
 		Tariff: &fleet.Tariff{Energy: 0.5, Nodes: []fleet.NodePrice{{Watts: []float64{500, 1000}}}},
-		Yard:   func(c *yardmaster.Config) { c.Unmetered = len(s.quotas) == 0 },
+		Yard: func(c *yardmaster.Config) {
+			c.Unmetered = len(s.quotas) == 0
+			c.Provision.MaxNodes = s.nodesMax
+		},
 	}
 	if len(s.offers) > 0 {
 		cfg.Cloud = &sim.Cloud{Offers: s.offers}
 	}
+
+	s.log.Reset()
+	cfg.Log = &s.log
 
 	w, err := sim.Begin(cfg)
 	if err != nil {
@@ -252,8 +317,8 @@ func TestPromisesComeTrue(t *testing.T) {
 	all := features{unlike: true, gangs: true, quotas: true, data: true, preempts: true, elastic: true}
 	for name, f := range map[string]features{
 		"plain":  all.with([]string{"fifo", "rules"}),
-		"quick":  all.with(quick()),
-		"slow":   all.with(slow()),
+		"quick":  all.with(quick()).withClouds(),
+		"slow":   all.with(slow()).withClouds(),
 		"clouds": all.with([]string{"rules"}).withClouds(),
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -310,10 +375,11 @@ func (s *scene) check(t *rapid.T, f features) {
 		}
 
 		s.checkRemedies(t, w, j, &why.Why)
-		made = append(made, &promise{job: j, why: why.Why})
+		made = append(made, &promise{job: j, owner: w.Owner(j), why: why.Why})
 	}
 
 	s.checkStarts(t, made)
+	s.checkCourse(t)
 	s.checkDrops(t)
 	s.checkDryRun(t, s.drawJob(t, f, s.stop))
 }
@@ -321,6 +387,7 @@ func (s *scene) check(t *rapid.T, f features) {
 // promise is what the yard says of a job that waits, and when that job then started.
 type promise struct {
 	job       id.Job
+	owner     id.User
 	why       place.Why
 	started   time.Time // zero if it did not
 	overtaken bool      // another job was started before its expected start
@@ -393,8 +460,8 @@ func (s *scene) judge(t *rapid.T, p *promise) {
 		wrong = did
 	case !why.NotBefore.IsZero():
 		wrong = did && p.started.Before(why.NotBefore)
-	case why.Blocker == place.BlockProvisioning: // it may start elsewhere before, and a quota may be used up meanwhile
-		wrong = late && !p.overtaken && !s.stopsEarly()
+	case why.Blocker == place.BlockProvisioning: // it may start elsewhere before, and money may be used up meanwhile
+		wrong = late && !s.paysFor(p.owner)
 	case !s.stopsEarly():
 		wrong = did && early || late && !p.overtaken
 	}
@@ -420,7 +487,15 @@ func (s *scene) waiting(w *sim.Simulation) []id.Job {
 // stopsEarly reports whether jobs may run for less time than they declare, because their money
 // or that of their owner is used up.
 func (s *scene) stopsEarly() bool {
-	return len(s.quotas) > 0 || slices.ContainsFunc(s.jobs, func(j *sim.Job) bool { return j.Spec.Budget > 0 })
+	return slices.ContainsFunc(s.quotas, func(q tenant.Quota) bool { return q.Budget > 0 || q.GPUHours > 0 }) ||
+		slices.ContainsFunc(s.jobs, func(j *sim.Job) bool { return j.Spec.Budget > 0 })
+}
+
+// paysFor reports whether money or GPU-hours of a user, or of one of their jobs, may be used up.
+func (s *scene) paysFor(u id.User) bool {
+	return slices.ContainsFunc(s.quotas, func(q tenant.Quota) bool {
+		return q.Subject.User == u && (q.Budget > 0 || q.GPUHours > 0)
+	}) || slices.ContainsFunc(s.jobs, func(j *sim.Job) bool { return j.Owner == u && j.Spec.Budget > 0 })
 }
 
 // checkRemedies applies what would help to a copy of the world.
@@ -508,6 +583,125 @@ func (s *scene) checkDrops(t *rapid.T) {
 	}
 }
 
+// checkCourse lets the simulation go on and looks at every step: no part of a plan may be dropped
+// again and again, limits are kept, a job for which nodes are provisioned starts there, and a job
+// may be held for a quota of GPUs only while its minimum exceeds it.
+func (s *scene) checkCourse(t *rapid.T) {
+	w := s.begin(t)
+	w.Close()
+	s.log.Reset()
+
+	wrongSince := map[id.Job]time.Time{}
+	provisioned := map[id.Job]time.Time{} // when jobs are to start whose nodes boot
+	s.goOn(t, w, s.stop+horizon, func() bool {
+		view := w.Yard().View(w.Now())
+		s.checkLimits(t, w, view)
+
+		for _, j := range w.Jobs() {
+			why, waits := w.Yard().Why(w.Now(), j)
+			if waits && why.Blocker == place.BlockProvisioning {
+				provisioned[j] = why.Start
+			}
+
+			switch at := provisioned[j]; {
+			case !waits:
+				delete(provisioned, j)
+			case !at.IsZero() && w.Now().Sub(at) > 2*time.Second && !s.paysFor(w.Owner(j)):
+				s.fail(t, w, "%s was to start at %s on nodes that were provisioned for it: %q", j, at, why.Sentence)
+			}
+
+			if !waits || why.Blocker != place.BlockLimit || !strings.Contains(why.Sentence, "GPUs at a time") {
+				delete(wrongSince, j)
+				continue
+			}
+
+			held := j
+			if before, _, ok := strings.Cut(why.Sentence, " was submitted before it"); ok {
+				held = id.Job(before)
+			}
+
+			if s.exceeds(view, w.Spec(held), w.Owner(held)) {
+				delete(wrongSince, j)
+				continue
+			}
+
+			if wrongSince[j].IsZero() {
+				wrongSince[j] = w.Now()
+			}
+
+			// Quotas are checked every minute.
+			if w.Now().Sub(wrongSince[j]) > 2*time.Minute {
+				s.fail(t, w, "%s: %q, but its minimum is within the quota since %s", j, why.Sentence, wrongSince[j])
+			}
+		}
+
+		return len(w.Jobs()) > 0
+	})
+
+	seen := map[string]int{}
+	for line := range strings.Lines(s.log.String()) {
+		fields := strings.Fields(line)
+		if len(fields) < 3 || fields[2] != "dropped" {
+			continue
+		}
+
+		what := strings.Join(fields[1:], " ")
+		seen[what]++
+		if seen[what] > 2 {
+			s.fail(t, w, "the same part of a plan is dropped again and again: %s", what)
+		}
+	}
+}
+
+// checkLimits compares what runs with the quotas of GPUs and with the condition across jobs.
+func (s *scene) checkLimits(t *rapid.T, w *sim.Simulation, v *place.View) {
+	if s.condition.broken(v) {
+		s.fail(t, w, "the condition %+v is not met", *s.condition)
+	}
+
+	for i := range s.quotas {
+		q := &s.quotas[i]
+		used := 0
+		for _, r := range v.Running {
+			if r.User == q.Subject.User {
+				used += r.GPUs
+			}
+		}
+
+		if q.GPUs > 0 && !q.Borrow && used > q.GPUs {
+			s.fail(t, w, "%s uses %d GPUs of %d", q.Subject, used, q.GPUs)
+		}
+	}
+}
+
+// exceeds reports whether the minimum of a job exceeds the quota of GPUs of its owner, beside what
+// the owner's jobs hold and what is kept for those whose nodes are being provisioned.
+func (s *scene) exceeds(v *place.View, spec *job.Spec, owner id.User) bool {
+	used := 0
+	for _, r := range v.Running {
+		if r.User == owner {
+			used += r.GPUs
+		}
+	}
+
+	for _, it := range v.Queue.Items() {
+		leased := slices.ContainsFunc(v.Leases, func(l *fleet.Lease) bool { return l.Job == it.Job && l.Live() })
+		if leased && it.User == owner {
+			used += it.Shape.Need.GPUs * it.Shape.Need.Nodes
+		}
+	}
+
+	for i := range s.quotas {
+		q := &s.quotas[i]
+		needs := spec.Resources.GPUs.Min * spec.Resources.Nodes.Min
+		if q.Subject.User == owner && q.GPUs > 0 && !q.Borrow && used+needs > q.GPUs {
+			return true
+		}
+	}
+
+	return false
+}
+
 // checkDryRun asks what would become of a new job, and submits it.
 func (s *scene) checkDryRun(t *rapid.T, j *sim.Job) {
 	w := s.begin(t)
@@ -536,7 +730,7 @@ func (s *scene) checkDryRun(t *rapid.T, j *sim.Job) {
 	seen := map[string]bool{}
 	for _, o := range said.Options {
 		if o.Offer != "" && seen[o.Offer] {
-			s.fail(t, w, "the dry run lists offer %s twice", o.Offer)
+			s.fail(t, w, "the dry run lists offer %s twice for %+v: %+v", o.Offer, j.Spec.Resources, said.Options)
 		}
 
 		seen[o.Offer] = true
@@ -568,6 +762,10 @@ func (s *scene) fail(t *rapid.T, w *sim.Simulation, format string, args ...any) 
 
 	for i := range s.offers {
 		fmt.Fprintf(&b, "offer %s, at most %d\n", s.offers[i].Name, s.offers[i].MaxNodes)
+	}
+
+	if s.nodesMax > 0 {
+		fmt.Fprintf(&b, "at most %d provisioned nodes\n", s.nodesMax)
 	}
 
 	for _, j := range w.Jobs() {

@@ -82,8 +82,9 @@ func (y *Yard) applyDataRule(d *dataset.Dataset, change string) {
 func (y *Yard) requeue(r *jobRecord) {
 	switch {
 	case r.item != nil:
+		since := r.item.Since
 		y.dequeue(r)
-		y.enqueue(r)
+		y.enqueueSince(r, since)
 	case r.entry != nil:
 		entry := *r.entry
 		entry.Shape = &queue.Shape{Need: y.need(r)}

@@ -80,9 +80,8 @@ func (restless) Plan(v *place.View) (plan place.Plan) {
 // compare says of some decisions what would have been done instead.
 func compare(v *place.View, plan *place.Plan, rng *rand.Rand) {
 	for i := range plan.Stops {
-		if s := &plan.Stops[i]; rng.IntN(2) == 0 {
-			kind := []place.DecisionKind{place.Preemption, place.Move}[rng.IntN(2)]
-			s.Counterfactual = place.Stay(v.Now, kind, s.Running, 0.5)
+		if rng.IntN(2) == 0 {
+			plan.Stops[i].Kind = place.Power
 		}
 	}
 

@@ -26,6 +26,8 @@ type record struct {
 	users     map[id.User]tenant.User
 	tokens    map[id.Token]tenant.Token
 	shares    map[id.Project]queue.Share
+	past      map[uint64]queue.PastRun
+	observed  map[id.Job]job.Observed
 	orders    map[string]yardmaster.Order
 	decisions map[id.Job]ledger.JobDecisions
 	saved     uint64 // savings so far
@@ -43,9 +45,11 @@ func newRecord() *record {
 		users:  map[id.User]tenant.User{},
 		tokens: map[id.Token]tenant.Token{},
 		shares: map[id.Project]queue.Share{},
+		past:   map[uint64]queue.PastRun{},
 		orders: map[string]yardmaster.Order{},
 		events: map[string]int{},
 
+		observed:  map[id.Job]job.Observed{},
 		decisions: map[id.Job]ledger.JobDecisions{},
 	}
 }
@@ -100,6 +104,10 @@ func (s *record) commit(b *yardmaster.Batch) error {
 		s.shares[h.Project] = h
 	}
 
+	if err := s.commitMemory(b); err != nil {
+		return err
+	}
+
 	for _, o := range b.Orders {
 		s.orders[o.Key()] = o
 	}
@@ -113,6 +121,41 @@ func (s *record) commit(b *yardmaster.Batch) error {
 	}
 
 	return s.checkTouched(b)
+}
+
+// commitMemory checks that runs are numbered in order, and that what was learned of a job is kept until it ends.
+func (s *record) commitMemory(b *yardmaster.Batch) error {
+	for _, r := range b.Past {
+		if _, known := s.past[r.Number-1]; r.Number == 0 || len(s.past) > 0 && !known {
+			return fmt.Errorf("past run %+v does not follow the %d that are known", r, len(s.past))
+		}
+
+		s.past[r.Number] = r
+	}
+
+	for _, number := range b.PastForgotten {
+		if _, known := s.past[number]; !known {
+			return fmt.Errorf("past run %d is forgotten and was not known", number)
+		}
+
+		delete(s.past, number)
+	}
+
+	for _, o := range b.Observed {
+		s.observed[o.Job] = o
+	}
+
+	for _, j := range b.ObservedForgotten {
+		delete(s.observed, j)
+	}
+
+	for _, j := range b.Jobs {
+		if o, known := s.observed[j.ID]; known && j.State.Final() {
+			return fmt.Errorf("job %s has ended and what was learned of it is still stored: %+v", j.ID, o)
+		}
+	}
+
+	return nil
 }
 
 // commitDecisions checks that decisions are settled when their job ends, and not before.
@@ -278,6 +321,8 @@ func (s *record) load(recent time.Time) (yardmaster.State, error) {
 	state.Users = slices.Collect(maps.Values(s.users))
 	state.Tokens = slices.Collect(maps.Values(s.tokens))
 	state.Shares = slices.Collect(maps.Values(s.shares))
+	state.Past = slices.Collect(maps.Values(s.past))
+	state.Observed = slices.Collect(maps.Values(s.observed))
 	state.Orders = slices.Collect(maps.Values(s.orders))
 	state.Ledger.Decisions, state.Ledger.LastSaving = slices.Collect(maps.Values(s.decisions)), s.saved
 

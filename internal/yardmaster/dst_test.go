@@ -315,7 +315,13 @@ func (d *driver) settle() error {
 	d.keyed = append(d.keyed, d.pending...)
 	d.pending = nil
 	if !d.calm && d.chance(300) {
-		return d.restart()
+		before := yardmaster.MemoryOf(d.yard)
+		if err := d.restart(); err != nil {
+			return err
+		}
+		if diff := cmp.Diff(before, yardmaster.MemoryOf(d.yard)); diff != "" {
+			return fmt.Errorf("a restart changed what was learned (-before +after):\n%s", diff)
+		}
 	}
 
 	return nil

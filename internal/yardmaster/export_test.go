@@ -1,6 +1,7 @@
 package yardmaster
 
 import (
+	"encoding/json"
 	"fmt"
 	"maps"
 	"math"
@@ -462,4 +463,29 @@ func PromiseCount(y *Yard) int { return len(y.promises) }
 func (y *Yard) Estimate(owner id.User, command string, gpus int) queue.Estimate {
 	got, _ := y.past.Estimate(queue.Kin{User: owner, Program: y.programOf(&job.Spec{Run: command}), GPUs: gpus})
 	return got
+}
+
+// OutlookOf returns what is known of the future of a job in memory.
+func OutlookOf(y *Yard, j id.Job) job.Outlook { return *y.jobs[j].outlook }
+
+// NodeOf returns the node of the first rank of a job that runs.
+func NodeOf(y *Yard, j id.Job) id.Node { return y.jobs[j].run.Ranks[0].Node }
+
+// MemoryOf returns what the yard has learned, in a form that can be compared.
+func MemoryOf(y *Yard) map[string]string {
+	text, err := y.past.MarshalJSON()
+	memory := map[string]string{"past": fmt.Sprint(string(text), err)}
+
+	for j, r := range y.jobs {
+		if r.State.Final() {
+			continue
+		}
+
+		seen := r.outlook.Observed(&r.Job)
+		seen.Done, seen.At = 0, time.Time{}
+		text, err := json.Marshal(seen)
+		memory[string(j)] = fmt.Sprint(string(text), err)
+	}
+
+	return memory
 }

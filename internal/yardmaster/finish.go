@@ -52,6 +52,10 @@ func (y *Yard) finish(r *jobRecord, run *runRecord) {
 	y.decideNext(r, run, cause, rank)
 	y.leaveRun(r, run, cause)
 	r.run = nil
+
+	if !r.State.Final() && (r.observed != nil || r.outlook.Ran > 0) {
+		y.changedObserved(r)
+	}
 }
 
 // rememberDuration records how long a run that succeeded took, as it would have on what its job asks for. A run that
@@ -63,7 +67,13 @@ func (y *Yard) rememberDuration(r *jobRecord, run *runRecord) {
 
 	need := &r.running.Shape.Need
 	kin := queue.Kin{User: r.Owner, Program: y.programOf(r.Spec), GPUs: need.GPUs * need.Nodes}
-	y.past.Add(kin, job.Seconds(y.now.Sub(run.Started).Seconds()*r.running.Pace))
+	added, forgotten := y.past.Add(kin, job.Seconds(y.now.Sub(run.Started).Seconds()*r.running.Pace))
+
+	if added.Number > 0 {
+		y.pastRuns = append(y.pastRuns, added)
+	}
+
+	y.pastForgotten = append(y.pastForgotten, forgotten...)
 }
 
 // maxPrograms bounds how many commands are remembered with what they run.
@@ -151,6 +161,7 @@ func (y *Yard) decideNext(r *jobRecord, run *runRecord, cause job.Cause, rank *j
 func (y *Yard) closeJob(r *jobRecord) {
 	r.Ended = y.now
 	y.settleDecisions(r)
+	y.forgetObserved(r)
 	y.dequeue(r)
 	y.countJob(r, -1)
 	y.quotas.Done(r.payer())

@@ -117,8 +117,9 @@ func (y *Yard) provision(h *place.Provision) (why string) {
 
 	r.committed = true
 	y.updateOwnAllowance(r)
+	y.reserveGPUs(r)
 	y.recordDemand(&offer)
-	y.decide(r, h.Counterfactual, decided{awaited: true, provisions: true})
+	y.decideProvision(r, h.Counterfactual)
 
 	return ""
 }
@@ -128,6 +129,9 @@ func (y *Yard) provision(h *place.Provision) (why string) {
 func (y *Yard) settleLeases() {
 	gone, changed := y.leases.Settle(y.now, func(l *fleet.Lease) {
 		y.leaseChanged(l)
+		if r, ok := y.jobs[l.Job]; ok {
+			y.reserveGPUs(r)
+		}
 
 		if n, ok := y.nodes.Get(l.Node); ok && !l.Live() && n.State != fleet.Removed {
 			y.nodes.Cordon(y.now, n, l.Reason)

@@ -6,6 +6,7 @@ import (
 	"trainyard/internal/id"
 	"trainyard/internal/job"
 	"trainyard/internal/place"
+	"trainyard/internal/queue"
 )
 
 // PlanDue reports whether something has changed since the last plan, and no plan is being
@@ -35,6 +36,7 @@ func (y *Yard) apply(now time.Time, p place.Plan) {
 	if len(p.Provisions) > 0 {
 		y.provisionAll(p.Provisions)
 		y.settleLeases()
+		y.holdExceeding()
 	}
 
 	if len(p.Starts) == 0 && len(p.Stops) == 0 {
@@ -46,6 +48,7 @@ func (y *Yard) apply(now time.Time, p place.Plan) {
 		y.drop(Event{Reason: err.Error()})
 	}
 
+	again := restarts(good)
 	for i := range good.Stops {
 		s := &good.Stops[i]
 		r, ok := y.jobs[s.Running.Job]
@@ -54,6 +57,7 @@ func (y *Yard) apply(now time.Time, p place.Plan) {
 			continue
 		}
 
+		y.decideStop(r, s, again[s.Running.Item])
 		y.stopPlanned(r, s)
 	}
 
@@ -75,7 +79,23 @@ func (y *Yard) apply(now time.Time, p place.Plan) {
 		y.fulfil()
 	}
 
+	y.holdExceeding()
 	y.updateMeters()
+}
+
+// restarts returns the starts of a plan that also stops jobs: where those of them start again that do
+// not go back to the queue.
+func restarts(p place.Checked) map[*queue.Item]*place.Start {
+	if len(p.Stops) == 0 {
+		return nil
+	}
+
+	starts := make(map[*queue.Item]*place.Start, len(p.Starts))
+	for i := range p.Starts {
+		starts[p.Starts[i].Item] = &p.Starts[i]
+	}
+
+	return starts
 }
 
 // rememberWaits keeps what a plan says of jobs that it does not start, until the next plan.
@@ -96,7 +116,8 @@ func (y *Yard) start(s *place.Start) {
 	r, ok := y.jobs[s.Item.Job]
 	switch {
 	case ok && r.item == s.Item && r.State.Waiting():
-		if h := y.quotaReached(r, gpusOf(s)); h.reason != "" {
+		s = y.withinQuota(r, s)
+		if h := y.quotaReached(r, s.GPUs()); h.reason != "" {
 			y.dequeue(r)
 			y.holdForQuota(r, h)
 			y.holds++
@@ -110,6 +131,7 @@ func (y *Yard) start(s *place.Start) {
 			return
 		}
 	case ok && r.running != nil && r.running.Item == s.Item && r.run.stoppedByPlan:
+		s = y.withinQuota(r, s)
 	default:
 		y.drop(Event{Job: s.Item.Job, Reason: noLongerQueued})
 		return

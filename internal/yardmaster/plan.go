@@ -28,6 +28,7 @@ func (y *Yard) Begin(now time.Time) *Planning {
 	p := &Planning{View: y.View(now), policy: y.cfg.Policy, limit: y.timeLimit()}
 	y.planning = true
 	y.planDue = false
+	y.atBegin = place.Rehearsal(y.cfg.Policy)
 
 	return p
 }
@@ -58,6 +59,7 @@ type PlanApplied struct {
 
 func (m PlanReady) handle(y *Yard) (any, error) { //nolint:unparam // the form of Message
 	y.planning = false
+	y.atBegin = nil
 	before := y.drops
 	y.apply(y.now, y.bind(m.Plan))
 

@@ -184,7 +184,7 @@ func TestAPlanIsMadeBesideTheYard(t *testing.T) {
 	t.Parallel()
 
 	all := catalogue.All(nil)
-	for _, name := range []string{"andreas", "andreas-published", "goodput", "goodput-makespan", "harvest"} {
+	for _, name := range []string{"andreas", "andreas-published", "goodput", "goodput-fair", "goodput-makespan", "harvest"} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			newPolicy, err := all.Make(name)

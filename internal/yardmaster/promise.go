@@ -48,6 +48,7 @@ func (y *Yard) promise(r *jobRecord, s *place.Start) {
 	r.promise = p
 	y.promises = append(y.promises, p)
 	y.promisesDue = true
+	y.reserveGPUs(r)
 }
 
 // unpromise releases the allocations that are booked for a job.
@@ -62,6 +63,8 @@ func (y *Yard) unpromise(r *jobRecord) {
 	for _, allocation := range p.start.Allocations {
 		y.nodes.Rooms.Release(allocation.Node, p.run)
 	}
+
+	y.reserveGPUs(r)
 }
 
 // fulfil launches the promised starts that have become possible, and drops those that never
@@ -109,7 +112,6 @@ func (y *Yard) ready(p *promise) (ready, possible bool) {
 // stopPlanned takes a job off its nodes because a plan says so.
 func (y *Yard) stopPlanned(r *jobRecord, s *place.Stop) {
 	run := r.run
-	y.decideStop(r, s)
 
 	run.stoppedByPlan, run.stopReason = true, s.Reason
 	r.running.Stopping = true

@@ -12,12 +12,17 @@ import (
 const defaultDuration = time.Hour
 
 // enqueue queues a job, or holds it back if a quota does not allow it.
-func (y *Yard) enqueue(r *jobRecord) {
+func (y *Yard) enqueue(r *jobRecord) { y.enqueueSince(r, y.now) }
+
+// enqueueSince is enqueue of a job that has been in the queue since a time.
+func (y *Yard) enqueueSince(r *jobRecord, since time.Time) {
 	if r.item != nil {
 		return
 	}
 
 	need := y.describeItem(r)
+	r.entry.Since = since
+
 	if h := y.quotaReached(r, need.GPUs*need.Nodes); h.reason != "" {
 		y.holdForQuota(r, h)
 		return
@@ -30,12 +35,36 @@ func (y *Yard) enqueue(r *jobRecord) {
 func (y *Yard) addToQueue(r *jobRecord, need fleet.Need) {
 	r.item = r.entry
 	y.queue.Add(r.item, need)
+	y.recordQueued(r)
 	y.updateOwnAllowance(r)
+	y.reserveGPUs(r)
 
 	y.planDue = true
 	if len(r.Avoid) > 0 {
 		y.expireAvoid(r.item)
 	}
+}
+
+// recordQueued stores since when a job is queued, so that it has waited as long after a restart.
+func (y *Yard) recordQueued(r *jobRecord) {
+	queued := r.item.Since
+	if queued.Equal(r.Since) {
+		queued = time.Time{}
+	}
+
+	if !r.Queued.Equal(queued) {
+		r.Queued = queued
+		y.changedJob(r)
+	}
+}
+
+// queuedSince returns since when a job that waits is queued, as it was stored.
+func (r *jobRecord) queuedSince() time.Time {
+	if r.Queued.IsZero() {
+		return r.Since
+	}
+
+	return r.Queued
 }
 
 // describeItem makes a job's queue item.
@@ -73,7 +102,7 @@ func (y *Yard) expireAvoid(it *queue.Item) {
 		r.Avoid = nil
 		y.changedJob(r)
 		y.dequeue(r)
-		y.enqueue(r)
+		y.enqueueSince(r, it.Since)
 	})
 }
 
@@ -90,6 +119,7 @@ func (y *Yard) dequeue(r *jobRecord) {
 	r.item = nil
 	y.updateOwnAllowance(r)
 	y.leases.Abandon(y.now, r.ID)
+	y.reserveGPUs(r)
 
 	// Nodes that were reserved for this job are available to others.
 	if y.reservation != nil && y.reservation.Job == r.ID {

@@ -2,11 +2,11 @@ package yardmaster
 
 import (
 	"fmt"
-	"math/bits"
 	"slices"
 	"time"
 
 	"trainyard/internal/fault"
+	"trainyard/internal/fleet"
 	"trainyard/internal/humanize"
 	"trainyard/internal/id"
 	"trainyard/internal/job"
@@ -46,6 +46,7 @@ func (m PutQuota) handle(y *Yard) (any, error) {
 	y.changedQuotas = append(y.changedQuotas, q)
 	y.event(Event{Kind: "quota.set", Actor: m.By, Owner: q.Subject.User, Reason: reason})
 	y.requeueHeld()
+	y.holdExceeding()
 	y.planDue = true
 
 	return q, nil
@@ -103,11 +104,15 @@ func holdFor(allowance tenant.Allowance, gpus int) hold {
 // provisionQuotaReached says which quota forbids to provision nodes with an allowance, "" if
 // none does.
 func provisionQuotaReached(allowance tenant.Allowance, h *place.Provision) string {
+	gpus := h.Item.Shape.Need.GPUs * h.Item.Shape.Need.Nodes
+
 	switch {
 	case allowance.HoldReason != "":
 		return allowance.HoldReason
 	case allowance.NoProvisioning:
 		return allowance.LimitedBy.Money + " is used up; the job may only run on local and reserved nodes"
+	case gpus > allowance.Ceiling:
+		return "quota reached: " + allowance.LimitedBy.GPUs
 	case h.Count > allowance.Nodes:
 		return fmt.Sprintf("%s is reached: %d needed, %d left", allowance.LimitedBy.Nodes, h.Count, allowance.Nodes)
 	case h.Cost > allowance.Money:
@@ -136,6 +141,42 @@ func (y *Yard) holdForQuota(r *jobRecord, h hold) {
 	})
 }
 
+// holdExceeding holds the queued jobs that need more GPUs than those that have just started, or are
+// about to, leave of their quotas. A policy would plan them, and others would wait behind them.
+func (y *Yard) holdExceeding() {
+	if !y.quotas.Any() {
+		return
+	}
+
+	left := make(map[queue.Payer]int, len(y.payers))
+	limited := false
+	for p := range y.payers {
+		left[p] = y.quotas.Allow(y.now, quota.Payer{Owner: p.User, Project: p.Project}, 0, 0).Ceiling
+		limited = limited || left[p] != tenant.NoLimit
+	}
+
+	if !limited {
+		return
+	}
+
+	var exceeding []*jobRecord
+	for _, it := range y.queue.Stays {
+		need := &it.Shape.Need
+		if need.GPUs*need.Nodes > left[queue.Payer{User: it.User, Project: it.Project}] {
+			exceeding = append(exceeding, y.jobs[it.Job])
+		}
+	}
+
+	for _, r := range exceeding {
+		// What is kept for the job itself is left to it.
+		if h := y.quotaReached(r, y.minGPUs(r)); h.kind == tenant.HoldGPUs {
+			y.dequeue(r)
+			y.holdForQuota(r, h)
+			y.holds++
+		}
+	}
+}
+
 // clearHold removes a job from the held jobs, if it is one of them.
 func (y *Yard) clearHold(r *jobRecord) {
 	if r.hold.reason == "" {
@@ -151,20 +192,20 @@ func (y *Yard) clearHold(r *jobRecord) {
 func queuePayer(r *jobRecord) queue.Payer { return queue.Payer{User: r.Owner, Project: r.Project} }
 
 // requeueHeld puts held jobs back into the queue as far as quotas allow: for each payer in
-// order of submission, until one has to stay, and then those behind it stay as well.
+// order of submission, until one has to stay, and then those behind it stay as well. Nobody waits
+// behind a job that cannot start whatever the others release.
 func (y *Yard) requeueHeld() {
 	for _, p := range y.heldJobs.Payers() {
-		for {
-			number, ok := y.heldJobs.First(p)
-			if !ok {
-				break
-			}
-
+		for _, number := range slices.Clone(y.heldJobs.Of(p)) {
 			r := y.jobs[id.NewJob(number)]
 
-			need := y.need(r)
-			if h := y.quotaReached(r, need.GPUs*need.Nodes); h.reason != "" {
+			gpus := y.minGPUs(r)
+			if h := y.quotaReached(r, gpus); h.reason != "" {
 				y.holdForQuota(r, h)
+				if y.standsAlone(r, h, gpus) {
+					continue
+				}
+
 				break
 			}
 
@@ -174,6 +215,42 @@ func (y *Yard) requeueHeld() {
 			y.addToQueue(r, y.describeItem(r))
 		}
 	}
+}
+
+// minGPUs returns how many GPUs a job needs at least.
+func (y *Yard) minGPUs(r *jobRecord) int {
+	need := y.need(r)
+	return need.GPUs * need.Nodes
+}
+
+// standsAlone reports whether a job is held by something that the end of other jobs does not change:
+// its own budget, or a quota that is smaller than what it needs.
+func (y *Yard) standsAlone(r *jobRecord, h hold, gpus int) bool {
+	return h.kind == tenant.HoldBudget || h.kind == tenant.HoldGPUs && gpus > y.quotas.MaxGPUs(r.payer())
+}
+
+// explainHold says what holds a job now: a quota, or a job before it that is held by the same one.
+func (y *Yard) explainHold(r *jobRecord) place.Why {
+	h := y.quotaReached(r, y.minGPUs(r))
+	if h.reason != "" {
+		return h.why()
+	}
+
+	number, _ := r.ID.Number()
+	for _, n := range y.heldJobs.Of(queuePayer(r)) {
+		before := y.jobs[id.NewJob(n)]
+		if n >= number {
+			break
+		}
+
+		gpus := y.minGPUs(before)
+		if b := y.quotaReached(before, gpus); b.reason != "" && !y.standsAlone(before, b, gpus) {
+			b.reason = fmt.Sprintf("%s was submitted before it and is held: %s", before.ID, b.reason)
+			return b.why()
+		}
+	}
+
+	return r.hold.why()
 }
 
 // quotaInterval is how often quotas are checked.
@@ -312,6 +389,7 @@ func (y *Yard) alert(a *quota.Alert) {
 
 		affected := r.Owner == a.Subject.User || a.Subject.Project != "" && r.Project == a.Subject.Project
 		if affected && !rn.Stopping && (a.Action == tenant.ExceededStop || y.onDemand(rn)) {
+			y.endPart(r, nil, decided{}) // there is no choice: it may not continue
 			y.stopPlanned(r, &place.Stop{Running: rn, Reason: a.Sentence})
 			y.planDue = true
 		}
@@ -337,12 +415,51 @@ func (y *Yard) onDemand(rn *place.Running) bool {
 	return false
 }
 
-// gpusOf counts the GPUs of a start.
-func gpusOf(s *place.Start) int {
-	n := 0
-	for _, allocation := range s.Allocations {
-		n += bits.OnesCount64(allocation.GPUs)
+// withinQuota returns a start on as many GPUs as the quotas of the job leave, as far as its minimum
+// allows. A policy looks at each job for itself; together they may ask for more than is left.
+func (y *Yard) withinQuota(r *jobRecord, s *place.Start) *place.Start {
+	if !y.limited() {
+		return s
 	}
 
-	return n
+	most := y.allowance(r).Ceiling
+	if most == tenant.NoLimit {
+		return s
+	}
+
+	if r.running != nil { // what it holds counts as used, and it gives that back
+		most += r.running.GPUs
+	}
+
+	return s.Capped(most)
+}
+
+// reserveGPUs keeps the GPUs of its quotas for a job that will hold them and does not yet: those of
+// a promised start, or its minimum while nodes are provisioned for it. Otherwise another job
+// could take them, and the nodes would be paid for in vain.
+func (y *Yard) reserveGPUs(r *jobRecord) {
+	gpus := 0.0
+
+	switch {
+	case r.promise != nil:
+		gpus = float64(r.promise.start.GPUs())
+		if r.running != nil {
+			gpus = max(gpus-r.running.GPUCount(), 0)
+		}
+	case r.item != nil && y.hasLease(r.ID):
+		need := &r.item.Shape.Need
+		gpus = float64(need.GPUs * need.Nodes)
+	}
+
+	y.quotas.Reserve(r.payer(), gpus)
+
+	if gpus > 0 && !r.committed {
+		r.committed = true
+		y.updateOwnAllowance(r)
+	}
+}
+
+// hasLease reports whether nodes were provisioned for a job, or are being.
+func (y *Yard) hasLease(j id.Job) bool {
+	return slices.ContainsFunc(y.leases.Live(), func(l *fleet.Lease) bool { return l.Job == j && l.Live() })
 }

@@ -78,8 +78,13 @@ func (y *Yard) Rehearse(now time.Time, owner id.User, file []Candidate) (*Rehear
 		records[i] = r
 	}
 
+	policy := y.cfg.Policy
+	if y.planning {
+		policy = y.atBegin
+	}
+
 	h := &Rehearsal{
-		view: y.View(now), policy: place.Rehearsal(y.cfg.Policy), offers: y.cfg.Offers,
+		view: y.View(now), policy: place.Rehearsal(policy), offers: y.cfg.Offers,
 		jobs: make([]rehearsedJob, len(file)),
 	}
 	for i, r := range records {
@@ -149,7 +154,7 @@ func (h *Rehearsal) Previews(stop func() bool) []Preview {
 		free[i] = h.vacant(&good.Starts[i])
 	}
 
-	held := h.overQuota(good.Starts)
+	held := h.overQuota(&good)
 	carried := place.Checked{Stops: good.Stops}
 
 	for i := range good.Starts {
@@ -205,27 +210,39 @@ func (h *Rehearsal) started(s *place.Start, now bool) place.Why {
 }
 
 // overQuota returns which of the starts of a plan a quota does not allow once those before
-// them have started.
-func (h *Rehearsal) overQuota(starts []place.Start) map[id.Job]hold {
+// them have started. Starts on more GPUs than it leaves are cut down to that, as they will be.
+func (h *Rehearsal) overQuota(plan *place.Checked) map[id.Job]hold {
 	held := map[id.Job]hold{}
 	if h.view.Limits == nil {
 		return held
 	}
 
 	users, projects := map[id.User]int{}, map[id.Project]int{}
+	holds := map[id.Job]int{} // what jobs give back that the plan stops
 
-	for i := range starts {
-		it := starts[i].Item
-		used := users[it.User]
+	for i := range plan.Stops {
+		holds[plan.Stops[i].Running.Job] = plan.Stops[i].Running.GPUs
+	}
+
+	for i := range plan.Starts {
+		it := plan.Starts[i].Item
+		used := users[it.User] - holds[it.Job]
 		if it.Project != "" {
-			used = max(used, projects[it.Project])
+			used = max(used, projects[it.Project]-holds[it.Job])
 		}
 
-		gpus := gpusOf(&starts[i])
-		if over := holdFor(h.view.Allow(it), gpus+used); over.reason != "" {
-			held[it.Job] = holdFor(h.view.Allow(it), gpus+used)
+		allowance := h.view.Allow(it)
+		if allowance.Ceiling != tenant.NoLimit {
+			plan.Starts[i] = *plan.Starts[i].Capped(allowance.Ceiling - used)
+		}
+
+		gpus := plan.Starts[i].GPUs()
+		if over := holdFor(allowance, gpus+used); over.reason != "" && holds[it.Job] == 0 {
+			held[it.Job] = over
 			continue
 		}
+
+		gpus -= holds[it.Job]
 
 		users[it.User] += gpus
 		projects[it.Project] += gpus

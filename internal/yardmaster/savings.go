@@ -109,10 +109,35 @@ func (y *Yard) decideStart(r *jobRecord, s *place.Start) {
 	preempts := s.Counterfactual != nil && s.Counterfactual.Kind == place.Preemption
 
 	if d != nil && d.Awaited && d.Run == "" && !preempts && (!d.Provisions || y.leasedFor(r, s)) {
+		y.compareWith(r, s, d)
 		return
 	}
 
 	y.decide(r, s.Counterfactual, decided{})
+}
+
+// compareWith compares the counterfactual of a decision to wait with the nodes that the job really gets:
+// what provisions does not always know on which of them the policy will start it.
+func (y *Yard) compareWith(r *jobRecord, s *place.Start, d *ledger.Decision) {
+	if d.Kind != string(place.Waiting) || d.Runs <= d.Startup {
+		return
+	}
+
+	if works := ledger.SpanOf(place.RunTimeOn(s.Item, s.Allocations, y.nodes.Of)) - d.Startup; works > 0 {
+		d.Ratio = float64(d.Runs-d.Startup) / float64(works)
+		y.ledger.DecisionChanged(r.ID)
+	}
+}
+
+// decideProvision records the decision to provision nodes for a job. What a job that was preempted
+// pays and waits for because it has no other choice is a loss by its preemption.
+func (y *Yard) decideProvision(r *jobRecord, c *place.Counterfactual) {
+	d := y.ledger.Decision(r.ID)
+	if c == nil && d != nil && d.Kind == string(place.Preemption) && !d.Awaited && d.Run == "" {
+		return
+	}
+
+	y.decide(r, c, decided{awaited: true, provisions: true})
 }
 
 // leasedFor reports whether a start is on a node that was provisioned for its job.
@@ -135,14 +160,23 @@ func (y *Yard) carryOut(r *jobRecord, run *runRecord) {
 	}
 }
 
-// decideStop records the decision to stop a running job, to move it or to preempt it.
-func (y *Yard) decideStop(r *jobRecord, s *place.Stop) {
+// decideStop records the decision to stop a running job, to move it or to preempt it. Whoever made
+// the plan, the job would have continued where it is.
+func (y *Yard) decideStop(r *jobRecord, s *place.Stop, next *place.Start) {
+	if y.cfg.Unmetered {
+		return
+	}
+
+	y.endPart(r, place.Stay(y.now, s, next, y.nodes.Of), decided{awaited: next != nil})
+}
+
+// endPart ends the part of the decision that a run carries out, because the run is stopped.
+func (y *Yard) endPart(r *jobRecord, c *place.Counterfactual, how decided) {
 	if d := y.ledger.Decision(r.ID); d != nil && d.Run == r.run.ID {
 		d.Ran += ranUntil(r.run, y.now)
 	}
 
-	moves := s.Counterfactual != nil && s.Counterfactual.Kind != place.Preemption
-	y.decide(r, s.Counterfactual, decided{awaited: moves})
+	y.decide(r, c, how)
 }
 
 // ranUntil returns how long a run has run by a time.
@@ -164,9 +198,7 @@ func (y *Yard) creditRun(r *jobRecord, run *runRecord, cause job.Cause, done flo
 
 	switch {
 	case run.stoppedByPlan && d.Run != run.ID:
-		if ownEnd(cause) { // it ended by itself before it had stopped
-			d.Ran += ranUntil(run, y.now) - ranUntil(run, run.stopOrdered)
-		}
+		y.chargeStop(r, run, d, cause, done)
 	case d.Run != run.ID:
 		return
 	case ownEnd(cause) || r.State == job.Cancelling || r.State == job.Pausing:
@@ -181,6 +213,39 @@ func (y *Yard) creditRun(r *jobRecord, run *runRecord, cause job.Cause, done flo
 	}
 
 	y.ledger.DecisionChanged(r.ID)
+}
+
+// chargeStop records in the decision to stop a run what that made necessary: to start again, and to
+// do again what had not been saved.
+func (y *Yard) chargeStop(r *jobRecord, run *runRecord, d *ledger.Decision, cause job.Cause, done float64) {
+	ran := ranUntil(run, run.stopOrdered)
+	if ownEnd(cause) { // it ended by itself before it had stopped
+		d.Ran += ranUntil(run, y.now) - ran
+		d.Startup, d.Restart, d.Ratio = 0, 0, 1
+
+		return
+	}
+
+	d.Restart = ran - y.saved(r, max(ran-d.Startup, 0), cause, done)
+}
+
+// saved returns how much of the time that a run had worked when it was told to stop its job need not
+// work again. done is the work that was done before the run.
+func (y *Yard) saved(r *jobRecord, worked ledger.Span, cause job.Cause, done float64) ledger.Span {
+	o := r.running.Outlook
+
+	switch {
+	case !o.Resumes:
+		return 0
+	case o.Speed != nil && r.running.Rate > 0:
+		return ledger.SpanOf(job.Seconds(max(r.Done-done, 0) / r.running.Rate))
+	case cause == job.CausePreempted:
+		return worked // it saved a checkpoint
+	case o.Every > 0:
+		return worked - worked%ledger.SpanOf(o.Every)
+	}
+
+	return 0
 }
 
 // ownEnd reports whether a run ended because of what its program did: after the same work it would

@@ -9,6 +9,7 @@ import (
 	"trainyard/internal/ledger"
 	"trainyard/internal/money"
 	"trainyard/internal/place"
+	"trainyard/internal/tenant"
 	"trainyard/internal/yardmaster"
 )
 
@@ -132,7 +133,7 @@ func TestEachDecisionAccountsForItsPart(t *testing.T) {
 	y.plan(p, func(v *place.View) place.Plan {
 		r := v.Running[0]
 		return place.Plan{
-			Stops: []place.Stop{{Running: r, Reason: "faster", Counterfactual: place.Stay(v.Now, place.Move, r, 4)}},
+			Stops: []place.Stop{{Running: r, Reason: "faster"}},
 			Starts: []place.Start{
 				{Item: r.Item, Allocations: []place.Allocation{{Node: "b", GPUs: 15}}, Reason: "faster"},
 			},
@@ -167,4 +168,79 @@ func TestAPausedJobIsSettledByTheMoment(t *testing.T) {
 
 	// Half an hour of one GPU, or twenty minutes of two. Nobody gains or loses time.
 	saved(t, y.Take().Ledger.Savings, ledger.Saving{Kind: "placement", Money: ledger.NanosOf(1)*2/3 - ledger.NanosOf(0.5)})
+}
+
+// preempt stops all running jobs.
+func preempt(v *place.View) place.Plan {
+	var p place.Plan
+	for _, r := range v.Running {
+		p.Stops = append(p.Stops, place.Stop{Running: r, Reason: "for another"})
+	}
+
+	return p
+}
+
+// TestAPreemptionIsALossWhateverThePolicySays: the policy says nothing of what would have been
+// otherwise. Of the ten seconds that the job takes to start, four were in vain.
+func TestAPreemptionIsALossWhateverThePolicySays(t *testing.T) {
+	t.Parallel()
+	y, p, _ := pricedYard(t)
+	j := y.submit("alice", elastic())
+	y.plan(p, func(v *place.View) place.Plan { return startOn(v, "a", 1) })
+	y.runs("a", "j1.1")
+	y.now = y.now.Add(4 * time.Second)
+	y.plan(p, preempt)
+	y.now = y.now.Add(6 * time.Second)
+	y.stops("a", "j1.1")
+	y.now = y.now.Add(time.Minute)
+	y.plan(p, func(v *place.View) place.Plan { return startOn(v, "a", 1) })
+	y.runs("a", "j1.2")
+	y.now = y.now.Add(110 * time.Second)
+	y.ends(j, 0, yardmaster.RankReport{State: job.RunEnded, Ended: y.now})
+
+	// It takes six seconds to stop, waits for a minute and starts up for four seconds again.
+	saved(t, y.Take().Ledger.Savings, ledger.Saving{
+		Kind: "preemption", Money: ledger.NanosOf(-money.PerHour(1).For(10 * time.Second)), Time: ledger.SpanOf(-70 * time.Second),
+	})
+}
+
+func TestAJobThatEndsBeforeItHasStoppedLosesNothing(t *testing.T) {
+	t.Parallel()
+	y, p, _ := pricedYard(t)
+	j := y.submit("alice", elastic())
+	y.plan(p, func(v *place.View) place.Plan { return startOn(v, "a", 1) })
+	y.runs("a", "j1.1")
+	y.now = y.now.Add(100 * time.Second)
+	y.plan(p, preempt)
+	y.now = y.now.Add(10 * time.Second)
+	y.ends(j, 0, yardmaster.RankReport{State: job.RunEnded, Ended: y.now})
+
+	saved(t, y.Take().Ledger.Savings)
+}
+
+// TestAStopByABudgetIsNoDecision: the job may not continue, so there is nothing that it is compared with.
+func TestAStopByABudgetIsNoDecision(t *testing.T) {
+	t.Parallel()
+	y, p, _ := pricedYard(t)
+	j := y.submit("alice", elastic())
+	y.plan(p, func(v *place.View) place.Plan { return startOn(v, "a", 1) })
+	y.runs("a", "j1.1")
+	y.now = y.now.Add(10 * time.Second)
+	y.quota(tenant.Quota{Budget: 10_000, Period: tenant.Month, OnExceeded: tenant.ExceededStop})
+	y.now = y.now.Add(time.Minute)
+	y.ok(yardmaster.Tick{})
+
+	if y.job(j).Stops != 1 {
+		t.Fatalf("%+v was not stopped by the budget", y.job(j))
+	}
+
+	y.stops("a", "j1.1")
+	y.quota(tenant.Quota{Budget: 10_000_000, Period: tenant.Month, OnExceeded: tenant.ExceededStop})
+	y.now = y.now.Add(time.Hour)
+	y.plan(p, func(v *place.View) place.Plan { return startOn(v, "a", 1) })
+	y.runs("a", "j1.2")
+	y.now = y.now.Add(50 * time.Second)
+	y.ends(j, 0, yardmaster.RankReport{State: job.RunEnded, Ended: y.now})
+
+	saved(t, y.Take().Ledger.Savings)
 }

@@ -50,7 +50,19 @@ func (y *Yard) watch(node id.Node, rep *RankReport) {
 
 // recordProgress handles the progress that a program reports.
 func (y *Yard) recordProgress(r *jobRecord, run *runRecord, p *job.Progress, works bool) {
-	if r.running != nil && r.running.RecordProgress(y.now, run.Started, p, works, y.nodes.Of) {
+	if r.running == nil {
+		return
+	}
+
+	before := *r.outlook
+	changed := r.running.RecordProgress(y.now, run.Started, p, works, y.nodes.Of)
+
+	if !r.outlook.SameLessons(&before) {
+		y.changedObserved(r)
+		y.bookNodes(r, run)
+	}
+
+	if changed {
 		y.bookNodes(r, run)
 		y.planDue = true
 	}

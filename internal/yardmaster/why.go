@@ -68,7 +68,7 @@ func (y *Yard) explain(v *place.View, r *jobRecord) (place.Why, bool) {
 	case r.NotBefore.After(y.now):
 		return place.Why{Blocker: place.BlockBackoff, Sentence: r.Reason, NotBefore: r.NotBefore}, true
 	case r.hold.reason != "":
-		return r.hold.why(), true
+		return y.explainHold(r), true
 	}
 
 	if sentence, at := y.leases.Arriving(r.ID); sentence != "" {

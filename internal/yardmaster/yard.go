@@ -113,8 +113,11 @@ type Yard struct {
 	lastTick    time.Time // last tick
 	planDue     bool      // something changed that may lead to another plan
 	planning    bool      // a plan is being made outside the loop
-	drops       int       // number of parts of plans that were not carried out
-	holds       int       // number of jobs of plans that were held for their quota instead of started
+	// atBegin is what the policy knew when that plan was begun, for rehearsals meanwhile: the policy
+	// itself must not be looked into while it plans. It plans nothing.
+	atBegin place.Policy
+	drops   int // number of parts of plans that were not carried out
+	holds   int // number of queued jobs that were held for their quota when a plan was carried out
 
 	payers        map[queue.Payer]int   // number of unfinished jobs by owner and project
 	ownAllowances map[id.Job]*jobRecord // queued jobs with an allowance of their own
@@ -130,6 +133,11 @@ type Yard struct {
 	feed        batch.Feed
 	changedJobs batch.Set[*jobRecord]
 	changedRuns batch.Set[*runRecord]
+
+	pastRuns          []queue.PastRun // added to past since they were last taken
+	pastForgotten     []uint64        // numbers of those that past has no room for any more
+	observed          batch.Set[*observedRecord]
+	observedForgotten []id.Job // jobs that have ended of which something was stored
 }
 
 type submitKey struct {
@@ -148,6 +156,7 @@ type jobRecord struct {
 	promise      *promise // start that waits for its GPUs, nil if none
 	hold         hold     // the quota that keeps it out of the queue; zero if none does
 	outlook      *job.Outlook
+	observed     *observedRecord // nil if nothing was learned of it yet
 	// committed says that money or GPU-hours were committed to it, when it ran or when
 	// nodes were provisioned for it.
 	committed bool
@@ -262,6 +271,7 @@ func (y *Yard) TakeInto(b *Batch) {
 	y.data.Take(b)
 	y.orders.Take(b)
 	y.feed.Take(b)
+	y.takeMemory(b)
 
 	for _, j := range y.expired {
 		y.forget(j)

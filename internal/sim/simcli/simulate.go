@@ -3,6 +3,7 @@ package simcli
 import (
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -241,18 +242,43 @@ func (s *simulation) listPolicies() error {
 	}
 
 	return s.Show(list, all.Names, func() error {
+		common := map[string]place.Param{}
 		t := s.NewTable("POLICY", "RULE", "PARAMETERS")
 		for _, p := range list {
 			var params []string
 			for _, o := range p.Params {
-				params = append(params, o.Name+"="+o.Standard)
+				if o.Common {
+					common[o.Name] = o
+				} else {
+					params = append(params, o.Name+"="+o.Standard)
+				}
 			}
 
 			t.Row(p.Name, p.Rule, strings.Join(params, " "))
 		}
 
-		return t.Write(s.Stdout)
+		if err := t.Write(s.Stdout); err != nil {
+			return err
+		}
+
+		return s.listCommon(common)
 	})
+}
+
+// listCommon shows the parameters that all policies but rules have.
+func (s *simulation) listCommon(params map[string]place.Param) error {
+	_, err := fmt.Fprintln(s.Stdout, "\nWhere nodes can be provisioned, every policy except rules also has:")
+	if err != nil {
+		return err
+	}
+
+	t := s.NewTable("PARAMETER", "MEANING")
+
+	for _, name := range slices.Sorted(maps.Keys(params)) {
+		t.Row(name+"="+params[name].Standard, params[name].Help)
+	}
+
+	return t.Write(s.Stdout)
 }
 
 // show writes the results: to the files that were named, and for people.

@@ -37,17 +37,23 @@ type Batch struct {
 	Datasets []dataset.Dataset
 	Uses     []dataset.Use
 	Shares   []queue.Share
+	Past     []queue.PastRun // runs from which the durations of others are estimated
+	Observed []job.Observed  // what was learned of jobs that have not ended
 	Ledger   ledger.Changes
 	Events   []Event
 	Orders   []Order  // opened or changed
 	Closed   []string // keys of closed orders
+	// What is remembered no more: numbers of past runs, and jobs that have ended.
+	PastForgotten     []uint64
+	ObservedForgotten []id.Job
 }
 
 // Empty reports whether there is nothing to commit.
 func (b *Batch) Empty() bool {
 	return len(b.Jobs)+len(b.Runs)+len(b.Nodes)+len(b.Users)+len(b.Tokens)+len(b.Events)+len(b.Orders)+len(b.Closed)+
 		len(b.Leases)+len(b.Quotas)+len(b.Datasets)+len(b.Uses)+len(b.Shares)+
-		len(b.Usage)+len(b.Notices) == 0 && b.Ledger.Empty()
+		len(b.Usage)+len(b.Notices)+len(b.Past)+len(b.Observed)+
+		len(b.PastForgotten)+len(b.ObservedForgotten) == 0 && b.Ledger.Empty()
 }
 
 // Event is one entry of the feed: the audit log, the live feed and the history
@@ -102,6 +108,8 @@ type State struct {
 	Leases   []fleet.Lease // not ended, and those that ended recently
 	Datasets []dataset.Dataset
 	Shares   []queue.Share
+	Past     []queue.PastRun
+	Observed []job.Observed
 	Quotas   []tenant.Quota
 	Usage    []quota.Usage
 	Notices  []quota.Notice
