@@ -40,7 +40,7 @@ quick: ## Answer in under two minutes: vet, house rules, and the fast packages w
 	@scripts/quick.sh
 
 .PHONY: test
-test: ## Run every test with the race detector: vet, packages, examples, end to end
+test: ## Run every test, with the race detector where anything runs concurrently: vet, packages, examples, end to end
 	@scripts/setup.sh test
 	@scripts/test.sh
 
@@ -127,7 +127,8 @@ api-release: ## Store the API of the newest release of the changelog, to compare
 
 # The policies and the simulator: each target prints its table and writes build/bench/<target>.json.
 # TRAINYARD_DATA names the folder with the public traces; without it what needs them is left out or generated.
-policy_benches := bench-andreas bench-datacenter bench-alloc bench-harvest bench-edl bench-elastic bench-swf bench-sim bench-place bench-burst bench-fidelity
+# Those that time something come first: bench-all runs them in this order.
+policy_benches := bench-place bench-sim bench-alloc bench-fidelity bench-swf bench-edl bench-harvest bench-datacenter bench-burst bench-elastic bench-andreas
 
 .PHONY: $(policy_benches)
 bench-andreas: ## Measure energy and lateness of andreas beside its baselines and the published rule
@@ -138,7 +139,7 @@ bench-edl: ## Measure elastic jobs beside a service whose load goes up and down
 bench-elastic: ## Measure elastic and preemptive policies on public workloads, beside published figures
 bench-swf: ## Check the orders of waiting jobs against an independent computation
 bench-place: ## Measure how long the policies rules and fifo take to decide
-bench-fidelity: ## Measure how far the simulator is from real processes (about ten minutes, on a quiet machine)
+bench-fidelity: ## Measure how far the simulator is from real processes (about 12 minutes, on a quiet machine)
 bench-sim: ## Measure the simulator: jobs and events a second, memory, beside a simulator in Python
 bench-burst: ## Measure how much cloud the yard provisions for how short waits, beside Starburst's rule and a lower bound
 $(policy_benches):

@@ -200,6 +200,8 @@ var cases = map[string][]ruleCase{
 		{name: "sync", source: "import \"sync\"\nvar _ sync.Mutex", want: "may not import sync"},
 		{name: "global chance", source: "import \"math/rand\"\nvar _ rand.Rand", want: "may not import math/rand"},
 		{name: "for its effect", source: "import _ \"os/signal\"", want: "may not import os/signal"},
+		{name: "testing", source: "import \"testing\"\nvar _ testing.T", want: "may not import testing"},
+		{name: "testing in a test kit", pkg: "internal/place/placetest", source: "import \"testing\"\nvar _ testing.T"},
 		{name: "a module", source: "import _ \"go.yaml.in/yaml/v3\"", want: "may not import the module go.yaml.in/yaml/v3"},
 		{name: "the module it may use", pkg: "internal/spec", source: "import _ \"go.yaml.in/yaml/v3\""},
 		{name: "text of addresses", source: "import _ \"net/netip\""},

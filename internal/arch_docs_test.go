@@ -8,6 +8,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"trainyard/test/markdown"
 )
 
 // TestLinksResolve checks the relative links of every document: the file exists, and so does
@@ -102,7 +104,7 @@ var (
 // brokenLinks flags relative links whose file or heading does not exist.
 func brokenLinks(name, text string, read func(string) ([]byte, error)) []string {
 	var found []string
-	for n, line := range strings.Split(outsideFences(text), "\n") {
+	for n, line := range markdown.Prose(text) {
 		for _, m := range linkPattern.FindAllStringSubmatch(spanPattern.ReplaceAllString(line, ""), -1) {
 			target := m[1]
 			if strings.Contains(target, "://") || strings.HasPrefix(target, "mailto:") {
@@ -141,7 +143,7 @@ func isFolder(path string) bool {
 // headings returns the headings of a document as forges write them in links.
 func headings(text string) []string {
 	var list []string
-	for line := range strings.SplitSeq(outsideFences(text), "\n") {
+	for _, line := range markdown.Prose(text) {
 		title := strings.TrimLeft(line, "#")
 		if title == line || !strings.HasPrefix(title, " ") {
 			continue
@@ -154,28 +156,10 @@ func headings(text string) []string {
 	return list
 }
 
-// outsideFences blanks the lines of fenced blocks, so that line numbers stay.
-func outsideFences(text string) string {
-	lines := strings.Split(text, "\n")
-	inside := false
-	for i, line := range lines {
-		fence := strings.HasPrefix(strings.TrimSpace(line), "```")
-		if fence {
-			inside = !inside
-		}
-
-		if fence || inside {
-			lines[i] = ""
-		}
-	}
-
-	return strings.Join(lines, "\n")
-}
-
 // codeOf returns the code of each line of a document: fenced lines as they are, of others the spans
 // in backquotes.
 func codeOf(text string) [][]string {
-	prose := strings.Split(outsideFences(text), "\n")
+	prose := markdown.Prose(text)
 	code := make([][]string, 0, len(prose))
 	for i, line := range strings.Split(text, "\n") {
 		if prose[i] != line {
@@ -227,7 +211,7 @@ func unknownTargets(name, text string, targets []string) []string {
 // to internal; calls such as ./internal/queue and what is built or kept outside are left out.
 func missingPaths(name, text string, exists func(path string) bool) []string {
 	var found []string
-	for n, line := range strings.Split(outsideFences(text), "\n") {
+	for n, line := range markdown.Prose(text) {
 		for _, span := range spanPattern.FindAllString(line, -1) {
 			path := strings.Trim(span, "`")
 			if !pathPattern.MatchString(path) || strings.HasPrefix(path, "./") || strings.HasPrefix(path, "build/") {

@@ -12,6 +12,8 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+
+	"trainyard/test/markdown"
 )
 
 // pkg is one package as its sources say.
@@ -570,6 +572,7 @@ func checkPureImports(p *pkg) []string {
 			if !slices.Contains(thirdParty[p.path], name) {
 				found = append(found, p.at(spec, "%s is pure: it may not import the module %s", p.path, name))
 			}
+		case name == "testing" && among(p.path, testKits): // only tests import these
 		case among(name, acting) && name != "net/netip" && name != "net/url":
 			found = append(found, p.at(spec, "%s is pure: it may not import %s", p.path, name))
 		}
@@ -753,29 +756,10 @@ func staleSideways(pkgs []*pkg, allowed sideways) []string {
 // fencedBlock returns the lines of the fenced block with this title: in the
 // fence's own line, or in the last line of text before it. Nil if there is none.
 func fencedBlock(text, title string) []string {
-	lines := strings.Split(text, "\n")
-	before := ""
-
-	for i := 0; i < len(lines); i++ {
-		info, fence := strings.CutPrefix(strings.TrimSpace(lines[i]), "```")
-		if !fence {
-			if strings.TrimSpace(lines[i]) != "" {
-				before = lines[i]
-			}
-
-			continue
+	for _, b := range markdown.Blocks(text) {
+		if strings.Contains(strings.ToLower(b.Info+"\n"+b.Before), title) {
+			return append([]string{}, b.Body...)
 		}
-
-		body := []string{}
-		for i++; i < len(lines) && !strings.HasPrefix(strings.TrimSpace(lines[i]), "```"); i++ {
-			body = append(body, lines[i])
-		}
-
-		if strings.Contains(strings.ToLower(info+"\n"+before), title) {
-			return body
-		}
-
-		before = ""
 	}
 
 	return nil

@@ -17,6 +17,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 )
 
@@ -250,9 +251,20 @@ func isTests(pkg string) bool { return among(pkg, packagesOf("tests and tools"))
 // isForTests reports whether a package is used by tests alone.
 func isForTests(pkg string) bool { return isTests(pkg) || among(pkg, testKits) }
 
-// loadTree parses every package of the repository that the rules are about.
+// loadTree returns every package of the repository that the rules are about. They are parsed
+// once for all tests, which do not change them.
 func loadTree(t *testing.T) []*pkg {
 	t.Helper()
+
+	pkgs, err := tree()
+	if err != nil {
+		t.Fatalf("read the sources: %v", err)
+	}
+
+	return pkgs
+}
+
+var tree = sync.OnceValues(func() ([]*pkg, error) {
 	var pkgs []*pkg
 	for _, root := range roots {
 		top := filepath.Join("..", root)
@@ -288,12 +300,12 @@ func loadTree(t *testing.T) []*pkg {
 			return nil
 		})
 		if err != nil {
-			t.Fatalf("read the sources: %v", err)
+			return nil, err
 		}
 	}
 
-	return pkgs
-}
+	return pkgs, nil
+})
 
 // readSources returns the Go files of a folder that are not tests.
 func readSources(dir string) (map[string]string, error) {

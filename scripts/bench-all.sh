@@ -34,7 +34,10 @@ measure() { # NAME COMMAND…
   fi
 }
 
+# First what times the machine, then what only simulates.
 measure core "$bin/bench" -binary build/trainyard "${quick[@]}"
+measure forecast-scale "$bin/forecast" -scale "${jobs[@]}"
+
 for target in "$@"; do
   measure "$target" "$bin/policies" -target "$target" "${quick[@]}"
 done
@@ -43,8 +46,6 @@ measure forecast "$bin/forecast"
 # What was not looked at when parameters were chosen.
 measure andreas-held-out "$bin/policies" -target andreas -skip-seeds 5 "${quick[@]}"
 measure forecast-held-out "$bin/forecast" -half second
-
-measure forecast-scale "$bin/forecast" -scale "${jobs[@]}"
 
 # All of this build, or nothing is to be published.
 for file in build/bench/bench-*.json; do
