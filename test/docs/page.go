@@ -22,6 +22,8 @@ import (
 	"regexp"
 	"strconv"
 	"strings"
+
+	"trainyard/test/markdown"
 )
 
 // Page is one page of the documentation as a script.
@@ -58,53 +60,52 @@ var executable = map[string]bool{"console": true, "sh": true, "bash": true, "she
 // why it is not run.
 func Parse(text string) (*Page, error) {
 	page := &Page{}
-	lines := strings.Split(text, "\n")
+	lines := markdown.Prose(text)
 	pending := map[string]string{} // directives for the next block
+	done := 0                      // lines that were read
 
-	for i := 0; i < len(lines); i++ {
-		line := strings.TrimSpace(lines[i])
+	for _, b := range markdown.Blocks(text) {
+		page.directives(lines[:b.Line], done, pending)
 
-		if m := directive.FindStringSubmatch(line); m != nil {
-			switch m[1] {
-			case "session":
-				page.Steps = append(page.Steps, Step{Line: i + 1, Session: m[2]})
-			case "setup":
-				page.Steps = append(page.Steps, Step{Line: i + 1, Command: m[2], Hidden: true})
-			default:
-				pending[m[1]] = m[2]
-			}
-
-			continue
+		if b.Open {
+			return nil, fmt.Errorf("line %d: the block does not end", b.Line)
 		}
 
-		if !strings.HasPrefix(line, "```") {
-			continue
-		}
-
-		language, _, _ := strings.Cut(strings.TrimPrefix(line, "```"), " ")
-
-		end := i + 1
-		for end < len(lines) && strings.TrimSpace(lines[end]) != "```" {
-			end++
-		}
-
-		if end == len(lines) {
-			return nil, fmt.Errorf("line %d: the block does not end", i+1)
-		}
-
-		if err := page.block(i+1, language, lines[i+1:end], pending); err != nil {
+		if err := page.block(b.Line, b.Language(), b.Body, pending); err != nil {
 			return nil, err
 		}
 
 		clear(pending)
-		i = end
+		done = b.End()
 	}
+
+	page.directives(lines, done, pending)
 
 	for name := range pending {
 		return nil, fmt.Errorf("no block follows the comment %q", name)
 	}
 
 	return page, nil
+}
+
+// directives reads the comments of the lines from one on: it adds what they ask for, and enters those about the next
+// block.
+func (p *Page) directives(lines []string, from int, pending map[string]string) {
+	for i := from; i < len(lines); i++ {
+		m := directive.FindStringSubmatch(strings.TrimSpace(lines[i]))
+		if m == nil {
+			continue
+		}
+
+		switch m[1] {
+		case "session":
+			p.Steps = append(p.Steps, Step{Line: i + 1, Session: m[2]})
+		case "setup":
+			p.Steps = append(p.Steps, Step{Line: i + 1, Command: m[2], Hidden: true})
+		default:
+			pending[m[1]] = m[2]
+		}
+	}
 }
 
 // block adds what a fenced block asks for. The line is that of its opening fence.

@@ -142,16 +142,26 @@ func Processes(folder string) ([]Found, error) {
 			continue
 		}
 
-		// A process that ends meanwhile, or is not ours to look at, is none of ours.
-		line, _ := os.ReadFile(filepath.Join("/proc", e.Name(), "cmdline"))
-
-		environ, _ := os.ReadFile(filepath.Join("/proc", e.Name(), "environ"))
-		if strings.Contains(string(line)+string(environ), folder) {
+		if Names(pid, folder) {
+			line, _ := os.ReadFile(filepath.Join("/proc", e.Name(), "cmdline"))
 			found = append(found, Found{pid, strings.ReplaceAll(strings.TrimRight(string(line), "\x00"), "\x00", " ")})
 		}
 	}
 
 	return found, nil
+}
+
+// Names reports whether the command line or the environment of a process names the folder. A process that has ended,
+// or is not ours to look at, names nothing.
+func Names(pid int, folder string) bool {
+	for _, file := range []string{"cmdline", "environ"} {
+		text, err := os.ReadFile(filepath.Join("/proc", strconv.Itoa(pid), file))
+		if err == nil && strings.Contains(string(text), folder) {
+			return true
+		}
+	}
+
+	return false
 }
 
 // KillAll kills every process that belongs to the folder until none is left,

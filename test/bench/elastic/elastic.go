@@ -10,11 +10,13 @@ package elastic
 import (
 	"fmt"
 	"io"
+	"slices"
 	"sync"
 	"text/tabwriter"
 
 	"trainyard/internal/place/catalogue"
 	"trainyard/internal/sim"
+	"trainyard/test/bench/information"
 	"trainyard/test/bench/target"
 )
 
@@ -26,6 +28,8 @@ type section struct {
 	title string
 	notes []string // what is assumed
 	rows  []*row
+	// knowledge says what each row knows: it has a side of each row's name (row.side).
+	knowledge []information.Comparison
 	// figures takes what the table came to; nil for none.
 	figures func(rows []*row, out map[string]float64)
 }
@@ -35,11 +39,24 @@ type row struct {
 	input  string
 	policy string // name in the catalogue
 	note   string // how the run differs from the others of the table
-	knows  string // what it is told that the opponent is not; "" if nothing
 	config func() (sim.Config, error)
 	result *sim.Result // nil for a published figure
 
 	mean, p99, makespan float64 // seconds; 0 if not published
+}
+
+// side is what the row is called where it is said what it knows.
+func (r *row) side() string {
+	policy := r.policy
+	if slices.Contains(otherRules(), policy) {
+		policy = otherElastic
+	}
+
+	if r.note == "" || r.note == theirSimulator {
+		return policy
+	}
+
+	return policy + ", " + r.note
 }
 
 // Run simulates, prints the tables and returns the figures.
@@ -139,7 +156,7 @@ func (s *section) print(w io.Writer) error {
 
 	t := tabwriter.NewWriter(w, 2, 0, 2, ' ', 0)
 	line := func(format string, args ...any) { fmt.Fprintf(t, format, args...) } //nolint:errcheck // Flush reports it
-	line("  input\tpolicy\tmean completion s\tp99 s\tlast end h\tfairness\tGPUs used\tstops\t\t\n")
+	line("  input\tpolicy\tmean completion s\tp99 s\tlast end h\tfairness\tGPUs used\tstops\t\n")
 
 	for _, r := range s.rows {
 		line(
@@ -152,11 +169,11 @@ func (s *section) print(w io.Writer) error {
 		)
 
 		if r.result == nil {
-			line("\t\t\t%s\t\n", r.note)
+			line("\t\t\t%s\n", r.note)
 			continue
 		}
 
-		line("%.3f\t%.3f\t%d\t%s\t%s\n", r.result.Fairness, r.result.Utilisation, r.result.Stops, r.note, r.knows)
+		line("%.3f\t%.3f\t%d\t%s\n", r.result.Fairness, r.result.Utilisation, r.result.Stops, r.note)
 	}
 
 	if err := t.Flush(); err != nil {
@@ -183,9 +200,11 @@ func orNone(format string, v float64) string {
 	return fmt.Sprintf(format, v)
 }
 
+const theirSimulator = "their simulator"
+
 // theirs is a row of published figures, in seconds; 0 for one that was not published.
 func theirs(input, policy string, mean, p99, makespan float64) *row {
-	return &row{input: input, policy: policy, note: "their simulator", mean: mean, p99: p99, makespan: makespan}
+	return &row{input: input, policy: policy, note: theirSimulator, mean: mean, p99: p99, makespan: makespan}
 }
 
 // find returns the row of ours with a policy and a note.

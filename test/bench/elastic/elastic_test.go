@@ -58,7 +58,7 @@ func TestTheBenchmarkWorksWithThePublicTraces(t *testing.T) {
 	for _, key := range []string{
 		"fifo_vc6c71a0_s", "las_vc6c71a0_s", "best_vc6c71a0_s", "gavel_jct_h", "gavel_makespan_h", "pollux_w6_s",
 		"pollux_ratio_worst", "sia_w1_s", "pollux_w6_learned_s", "pollux_ratio_learned", "sia_w1_learned_s",
-		"gavel_jct_untold_h", "gavel_jct_las_h",
+		"gavel_jct_untold_h", "gavel_jct_las_h", "gavel_fair_jct_h", "gavel_fair_jct_alike_h", "gavel_fair_jct_tflops_h",
 	} {
 		if figures[key] <= 0 {
 			t.Errorf("%s is %g", key, figures[key])

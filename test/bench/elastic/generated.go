@@ -10,6 +10,7 @@ import (
 	"trainyard/internal/job"
 	"trainyard/internal/sim"
 	"trainyard/internal/sim/trace"
+	"trainyard/test/bench/information"
 )
 
 // draw describes generated elastic jobs.
@@ -106,6 +107,7 @@ func generated(o Options) *section {
 			"Speed goes with the number of GPUs to the power of 0.5 to 0.95, less up to 40 % over several nodes. Each start " +
 				"costs 10 s to 2 min.",
 		},
+		knowledge: []information.Comparison{generatedKnowledge()},
 	}
 
 	for _, load := range loads {

@@ -14,6 +14,7 @@ import (
 	"trainyard/internal/job"
 	"trainyard/internal/sim"
 	"trainyard/internal/sim/trace"
+	"trainyard/test/bench/information"
 )
 
 // public returns the tables on public workloads, and which are missing.
@@ -178,63 +179,124 @@ func gavelNodes(each int) []fleet.Node {
 	return list
 }
 
+// gavelStart is what a start costs in the rows in which it costs something.
+const gavelStart = 30 * time.Second
+
+// gavelCase is how a Gavel trace is run.
+type gavelCase struct {
+	knows gavelKnowledge
+	start time.Duration // that each start costs
+	apart bool          // nodes of 4, slower when spread
+}
+
+// gavelKnowledge is what a policy knows, from everything down to nothing.
+type gavelKnowledge int
+
 const (
-	apart   = "nodes of 4, slower when spread"
-	restart = "each start 30 s"
-	// speeds known and steps unknown, as for Gavel's rule of fairness
-	stepsUnknown = "steps unknown; optimises mean completion"
+	stepsKnown    gavelKnowledge = iota // and speeds
+	stepsUnknown                        // but speeds: as Gavel's max_min_fairness_perf
+	speedsUnknown                       // and steps; it goes by the TFLOPS of the GPU models
+	modelsAlike                         // not even those: as Gavel's max_min_fairness
 )
 
-func gavelRow(o Options, file, policy, note string) *row {
-	knows := ""
-	if file == gavelJCT && note != stepsUnknown && policy != "las" && policy != "fifo" {
-		knows = knowsSteps
+// note says how the run differs from the others.
+func (c gavelCase) note() string {
+	note := []string{
+		"steps known", "steps unknown", "steps and speeds unknown", "steps, speeds and GPU models unknown",
+	}[c.knows]
+	if c.start > 0 {
+		note += fmt.Sprintf(", each start %.0f s", c.start.Seconds())
 	}
 
-	return &row{input: filepath.Base(file), policy: policy, note: note, knows: knows, config: func() (sim.Config, error) {
-		opts, each := trace.Options{Tables: filepath.Join(o.Data, gavelTables), Start: -1}, 0
+	if c.apart {
+		note += ", nodes of 4, slower when spread"
+	}
 
-		switch note {
-		case apart:
+	return note
+}
+
+func gavelRow(o Options, file, policy string, c gavelCase) *row {
+	return &row{input: filepath.Base(file), policy: policy, note: c.note(), config: func() (sim.Config, error) {
+		opts, each := trace.Options{Tables: filepath.Join(o.Data, gavelTables), Start: -1}, 0
+		if c.start > 0 {
+			opts.Start = c.start
+		}
+
+		if c.apart {
 			opts.PerNode, each = 4, 4
-		case restart:
-			opts.Start = 30 * time.Second
 		}
 
 		jobs, err := input(o, file, "gavel", opts, 40)
-		if err == nil && note == stepsUnknown {
-			jobs, err = silent(jobs)
+		if err == nil && c.knows >= stepsUnknown {
+			jobs, err = silent(jobs, c.knows >= speedsUnknown)
 		}
 
-		return sim.Config{Nodes: gavelNodes(each), Jobs: jobs}, err
+		cluster := gavelNodes(each)
+		if c.knows == modelsAlike {
+			forgetSpecifications(cluster)
+		}
+
+		return sim.Config{Nodes: cluster, Jobs: jobs}, err
 	}}
+}
+
+// forgetSpecifications leaves of each GPU only its model and memory.
+func forgetSpecifications(cluster []fleet.Node) {
+	for i := range cluster {
+		for k, g := range cluster[i].Inventory.GPUs {
+			cluster[i].Inventory.GPUs[k] = fleet.GPU{Index: g.Index, Model: g.Model, Memory: g.Memory}
+		}
+	}
 }
 
 var gavelNotes = []string{
 	"Each job has a fixed number of GPUs and a measured speed on each kind; it may change its kind at any time.",
 	"As in Gavel's simulator GPUs are only counted (one node for each kind) and stops and starts cost nothing, unless " +
 		"said otherwise.",
-	"All know the speed of a job on each kind. Gavel's rule for the makespan knows the remaining steps; its rule for " +
-		"fairness does not, and neither do our rows with unknown steps, fifo and las.",
 }
 
-// gavelMean is the trace with which Gavel measured mean completion.
+// gavelMean is the trace with which Gavel measured mean completion under its rules for fairness.
 func gavelMean(o Options) *section {
-	s := &section{title: "Gavel, continuous trace: 96 jobs on 8 V100, 16 P100 and 24 K80", notes: gavelNotes}
-	for _, policy := range []string{"fifo", "las", "srtf", "afs-l", "goodput"} {
-		s.rows = append(s.rows, gavelRow(o, gavelJCT, policy, ""))
+	told, untold, ignorant := gavelCase{}, gavelCase{knows: stepsUnknown}, gavelCase{knows: speedsUnknown}
+	alike := gavelCase{knows: modelsAlike}
+
+	s := &section{
+		title:     "Gavel, continuous trace: 96 jobs on 8 V100, 16 P100 and 24 K80",
+		notes:     gavelNotes,
+		knowledge: []information.Comparison{gavelFairness(), gavelBlind()},
 	}
 
-	s.rows = append(s.rows, gavelRow(o, gavelJCT, "goodput", stepsUnknown))
-	s.rows = append(s.rows, gavelRow(o, gavelJCT, "goodput", apart), gavelRow(o, gavelJCT, "goodput", restart),
+	for _, r := range []struct {
+		policy string
+		gavelCase
+	}{
+		{"goodput-fair", untold},
+		{"goodput-fair", gavelCase{knows: stepsUnknown, start: gavelStart}},
+		{"goodput-fair", gavelCase{knows: stepsUnknown, apart: true}},
+		{"goodput-fair", alike}, {"goodput-fair", ignorant}, {"las", alike}, {"fifo", alike},
+		{"goodput", untold}, {"goodput", told}, {"goodput", gavelCase{start: gavelStart}},
+		{"goodput", gavelCase{apart: true}}, {"srtf", told}, {"afs-l", told},
+	} {
+		s.rows = append(s.rows, gavelRow(o, gavelJCT, r.policy, r.gavelCase))
+	}
+
+	s.rows = append(s.rows,
 		theirs(filepath.Base(gavelJCT), "max_min_fairness", 5.20*3600, 0, 19.70*3600),
 		theirs(filepath.Base(gavelJCT), "max_min_fairness_perf", 3.82*3600, 0, 17.11*3600))
+
 	s.figures = func(rows []*row, out map[string]float64) {
-		out["gavel_jct_untold_h"] = find(rows, "goodput", stepsUnknown).mean / 3600
-		out["gavel_jct_las_h"] = find(rows, "las", "").mean / 3600
-		out["gavel_jct_h"] = find(rows, "goodput", "").mean / 3600
-		out["gavel_jct_restart_h"] = find(rows, "goodput", restart).mean / 3600
-		out["gavel_jct_nodes_h"] = find(rows, "goodput", apart).mean / 3600
+		mean := func(policy string, c gavelCase) float64 { return find(rows, policy, c.note()).mean / 3600 }
+
+		out["gavel_fair_jct_h"] = mean("goodput-fair", untold)
+		out["gavel_fair_jct_restart_h"] = mean("goodput-fair", gavelCase{knows: stepsUnknown, start: gavelStart})
+		out["gavel_fair_jct_nodes_h"] = mean("goodput-fair", gavelCase{knows: stepsUnknown, apart: true})
+		out["gavel_fair_jct_alike_h"] = mean("goodput-fair", alike)
+		out["gavel_fair_jct_tflops_h"] = mean("goodput-fair", ignorant)
+		out["gavel_jct_untold_h"] = mean("goodput", untold)
+		out["gavel_jct_las_h"] = mean("las", alike)
+		out["gavel_jct_h"] = mean("goodput", told)
+		out["gavel_jct_restart_h"] = mean("goodput", gavelCase{start: gavelStart})
+		out["gavel_jct_nodes_h"] = mean("goodput", gavelCase{apart: true})
 	}
 
 	return s
@@ -242,9 +304,16 @@ func gavelMean(o Options) *section {
 
 // gavelMakespan is the trace with which Gavel measured the last end.
 func gavelMakespan(o Options) *section {
-	s := &section{title: "Gavel, static trace: 100 jobs at once on 8 V100, 16 P100 and 24 K80", notes: gavelNotes}
+	told, restart, apart := gavelCase{}, gavelCase{start: gavelStart}, gavelCase{apart: true}
+
+	s := &section{
+		title:     "Gavel, static trace: 100 jobs at once on 8 V100, 16 P100 and 24 K80",
+		notes:     slices.Clone(gavelNotes),
+		knowledge: []information.Comparison{gavelLastEnd()},
+	}
+
 	for _, policy := range []string{"fifo", "srtf", "goodput", "goodput-makespan"} {
-		s.rows = append(s.rows, gavelRow(o, gavelEnd, policy, ""))
+		s.rows = append(s.rows, gavelRow(o, gavelEnd, policy, told))
 	}
 
 	s.rows = append(
@@ -256,10 +325,8 @@ func gavelMakespan(o Options) *section {
 		theirs(filepath.Base(gavelEnd), "gandiva", 0, 0, 20.93*3600),
 	)
 
-	s.notes = slices.Clone(gavelNotes)
-
 	least := 0.0
-	if cfg, err := gavelRow(o, gavelEnd, "", "").config(); err == nil { // an error shows in the rows
+	if cfg, err := gavelRow(o, gavelEnd, "", told).config(); err == nil { // an error shows in the rows
 		least, err = bound(cfg.Nodes, cfg.Jobs)
 		if err == nil {
 			s.notes = append(
@@ -274,9 +341,9 @@ func gavelMakespan(o Options) *section {
 
 	s.figures = func(rows []*row, out map[string]float64) {
 		out["gavel_makespan_bound_h"] = least / 3600
-		out["gavel_makespan_h"] = find(rows, "goodput-makespan", "").makespan / 3600
-		out["gavel_makespan_restart_h"] = find(rows, "goodput-makespan", restart).makespan / 3600
-		out["gavel_makespan_nodes_h"] = find(rows, "goodput-makespan", apart).makespan / 3600
+		out["gavel_makespan_h"] = find(rows, "goodput-makespan", told.note()).makespan / 3600
+		out["gavel_makespan_restart_h"] = find(rows, "goodput-makespan", restart.note()).makespan / 3600
+		out["gavel_makespan_nodes_h"] = find(rows, "goodput-makespan", apart.note()).makespan / 3600
 	}
 
 	return s
@@ -290,17 +357,10 @@ const (
 
 // How the jobs of Pollux and Sia workloads are taken.
 const (
-	adaptive = ""
-	rigid    = "owner's GPUs and batch"
-	untold   = "work unknown"
-	learned  = "nothing told: speeds learned, work unknown"
-)
-
-// What a row is told that the opponent is not; "" if it knows no more than that.
-const (
-	knowsSpeedsAndWork = "knows more: true speeds, total work"
-	knowsSpeeds        = "knows more: true speeds"
-	knowsSteps         = "knows more: remaining steps; optimises mean completion"
+	adaptive = "true speeds and work known"
+	rigid    = "true speeds and work known, owner's GPUs and batch"
+	untold   = "true speeds known, work unknown"
+	learned  = "speeds learned, work unknown"
 )
 
 // polluxRow is a run of a Pollux or Sia workload.
@@ -318,7 +378,6 @@ func polluxRow(o Options, file, policy, note string, cluster []fleet.Node, table
 		input:  filepath.Base(filepath.Dir(file)) + "/" + filepath.Base(file),
 		policy: policy,
 		note:   note,
-		knows:  map[string]string{adaptive: knowsSpeedsAndWork, rigid: knowsSpeedsAndWork, untold: knowsSpeeds}[note],
 		config: func() (sim.Config, error) {
 			opts := trace.Options{Tables: folders}
 			switch note {
@@ -330,7 +389,7 @@ func polluxRow(o Options, file, policy, note string, cluster []fleet.Node, table
 
 			jobs, err := input(o, file, "pollux", opts, 25)
 			if err == nil && note == untold {
-				jobs, err = silent(jobs)
+				jobs, err = silent(jobs, false)
 			}
 
 			return sim.Config{Nodes: cluster, Jobs: jobs}, err
@@ -338,8 +397,8 @@ func polluxRow(o Options, file, policy, note string, cluster []fleet.Node, table
 	}
 }
 
-// silent are the same jobs, whose owners do not say how much work they are.
-func silent(jobs sim.Jobs) (sim.Jobs, error) {
+// silent are the same jobs, whose owners do not say how much work they are, nor, if they say nothing, how fast.
+func silent(jobs sim.Jobs, nothing bool) (sim.Jobs, error) {
 	all, err := trace.Collect(jobs)
 	if err != nil {
 		return nil, err
@@ -349,6 +408,10 @@ func silent(jobs sim.Jobs) (sim.Jobs, error) {
 		quiet, spec := *j, *j.Spec
 		quiet.Speed = spec.Speed
 		spec.Speed = job.NewSpeed(0, time.Duration(quiet.Speed.Start), time.Duration(quiet.Speed.Save), quiet.Speed.Rates...)
+		if nothing {
+			spec.Speed = nil
+		}
+
 		quiet.Spec = &spec
 		all[i] = &quiet
 	}
@@ -362,7 +425,12 @@ func elasticPolicies(o Options) []string {
 		return []string{"afs-l", "goodput"}
 	}
 
-	return []string{"elastic-fifo", "elastic-srjf", "elastic-tiresias", "ffdl", "afs-l", "equal-share", "goodput"}
+	return append(otherRules(), "goodput")
+}
+
+// otherRules are the elastic policies that are beside goodput in the tables.
+func otherRules() []string {
+	return []string{"elastic-fifo", "elastic-srjf", "elastic-tiresias", "ffdl", "afs-l", "equal-share"}
 }
 
 // pollux is the workload on which the three policies of Pollux's simulator were run.
@@ -375,8 +443,9 @@ func pollux(o Options) *section {
 				"simulator.",
 			"First row: as in Pollux, nobody knows a speed or the work of a job; a job reports its progress, its batch, the " +
 				"time of a step and the noise of its gradients on the GPUs that it has, and chooses its batch by that.",
-			"Rows that know more are told the true speed on every number of GPUs in each epoch.",
+			"Where true speeds are known, the policy is told the speed on every number of GPUs in each epoch.",
 		},
+		knowledge: []information.Comparison{polluxKnowledge()},
 	}
 
 	s.rows = append(s.rows, polluxRow(o, file, "goodput", learned, nodes("T4", 16, 4), polluxTables))
@@ -411,7 +480,10 @@ func pollux(o Options) *section {
 
 // polluxAll is every workload of which the authors of Pollux published a result.
 func polluxAll(o Options) *section {
-	s := &section{title: "Pollux, the shared workloads 1 to 6 on 16 nodes of 4 T4"}
+	s := &section{
+		title:     "Pollux, the shared workloads 1 to 6 on 16 nodes of 4 T4",
+		knowledge: []information.Comparison{polluxKnowledge()},
+	}
 	published, err := readResults(filepath.Join(o.Data, polluxResults))
 
 	last := 6
@@ -485,9 +557,10 @@ func sia(o Options) *section {
 			"As above, with the start costs by application that Sia's simulator has (15 s to 250 s), and as much slower than " +
 				"measured as it makes jobs (1.2 to 1.8 times).",
 			"Sia is told how fast an application is on one GPU of each model; " +
-				"our first row goes by TFLOPS until it has seen it.",
+				"our first row assumes speeds in proportion to TFLOPS until the job has run on the model.",
 			"The authors publish a mean of 0.6 h with a deviation of 0.1 h over eight workloads, of which six are shared.",
 		},
+		knowledge: []information.Comparison{siaKnowledge()},
 	}
 
 	s.rows = append(s.rows, polluxRow(o, first, "goodput", learned, cluster, siaTables, polluxTables))

@@ -2,9 +2,11 @@
 // yard, whose server, agents and programs are processes of this machine, and in the simulator.
 //
 // Both sides have the same job files, nodes, prices, policies and arrival times. What the simulator is told
-// beyond that comes from a probe before the streams: how long a start takes, how fast a training is on this
-// machine, and how long a machine of the cloud takes to boot. Nothing of a stream itself is used. No job writes
-// checkpoints, so no policy moves one. The benchmark asserts nothing.
+// beyond that comes from a probe before the streams: how long a start takes and how long a machine of the cloud takes
+// to boot; and from one right before each stream of trainings: how fast a training is on this machine, whose
+// processors may be faster at one time than at another. Nothing of a stream itself is used. No job writes
+// checkpoints, so no policy moves one. The benchmark asserts nothing about the figures, but gives none if the
+// machine was not quiet or did not keep its speed.
 package fidelity
 
 import (
@@ -15,10 +17,10 @@ import (
 	"math"
 	"os"
 	"path/filepath"
+	"runtime"
 	"sync"
 	"time"
 
-	"trainyard/internal/place"
 	"trainyard/internal/place/catalogue"
 	"trainyard/test/bench/target"
 	"trainyard/test/yardtest"
@@ -33,11 +35,16 @@ const limit = 10 * time.Minute
 
 // cell is one stream under one policy, on both sides.
 type cell struct {
-	stream, policy  string
+	stream          *stream
+	policy          string // its name
+	text            string // with its parameters
+	probe           *probe // what the simulator is told
 	live, simulated *outcome
+	spread          spread
 }
 
-// Run measures the deviations and prints them.
+// Run measures the deviations and prints them. If other work took the machine's processors meanwhile, it returns an
+// error instead of figures.
 func Run(w io.Writer, o target.Options) (map[string]float64, error) {
 	folder, err := yardtest.NewFolder("fidelity-")
 	if err != nil {
@@ -46,91 +53,240 @@ func Run(w io.Writer, o target.Options) (map[string]float64, error) {
 
 	defer func() { _ = os.RemoveAll(folder) }()
 
+	b := &bench{out: w, folder: folder, binary: filepath.Join(folder, "trainyard"), samples: probeSamples}
+	names := policies
+	if o.Quick {
+		b.samples, names = 1, policies[:1]
+	}
+
 	if err := yardtest.Build(folder, "trainyard/cmd/trainyard"); err != nil {
 		return nil, err
 	}
 
 	ctx := context.Background()
-	binary := filepath.Join(folder, "trainyard")
-
-	p, err := measureProbe(ctx, binary, folder)
-	if err != nil {
+	if err := b.atRest(ctx); err != nil {
+		return nil, err
+	}
+	if err := b.measureProbe(ctx); err != nil {
 		return nil, fmt.Errorf("probe: %w", err)
 	}
 
-	if _, err := fmt.Fprintf(w,
-		"probe: a job takes %.2f s beyond its work, a training %.2f s more to start and then %.1f steps/s, "+
-			"a machine boots in %.1f s\n\n",
-		p.overhead.Seconds(), p.startup.Seconds(), p.stepsRate, p.boot.Seconds()); err != nil {
+	cells, err := b.runStreams(ctx, streams(o.Quick, b.probe.trainers), names)
+	if err != nil {
 		return nil, err
 	}
 
-	names := policies
-	if o.Quick {
-		names = policies[:1]
+	if err := simulateAll(cells); err != nil {
+		return nil, err
 	}
 
-	var cells []cell
-	for _, s := range streams(o.Quick) {
-		more, err := runStream(ctx, binary, folder, &s, names, p)
-		if err != nil {
+	refused := refusal(b.disturbances, b.drifts)
+	if refused != nil {
+		if _, err := fmt.Fprintf(w, "%v\n\n", refused); err != nil {
+			return nil, err
+		}
+	}
+
+	figures, err := report(w, cells)
+	if err != nil {
+		return nil, err
+	}
+	if refused != nil && !o.Quick { // those of a quick run are never to be quoted
+		return nil, refused
+	}
+
+	return figures, nil
+}
+
+// bench is a run of the benchmark.
+type bench struct {
+	out            io.Writer
+	folder, binary string
+	samples        int // of each figure of the probe
+	probe          *probe
+	disturbances   []disturbance
+	drifts         []float64 // of the speed of a training, from before each stream of trainings to after it
+}
+
+// watch runs a stretch, and prints and keeps what others took meanwhile.
+func (b *bench) watch(ctx context.Context, stretch string, limit float64, run func() error) error {
+	d, err := watched(ctx, b.folder, stretch, run)
+	if err != nil {
+		return err
+	}
+
+	d.limit = limit
+	b.disturbances = append(b.disturbances, d)
+	_, err = fmt.Fprintln(b.out, d)
+
+	return err
+}
+
+// atRest prints how busy the machine is before anything runs.
+func (b *bench) atRest(ctx context.Context) error {
+	load, err := loadAverage()
+	if err != nil {
+		return err
+	}
+
+	d, err := watched(ctx, b.folder, "at rest", func() error {
+		time.Sleep(3 * time.Second)
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+
+	_, err = fmt.Fprintf(b.out, "at the start: %d processors, load average %s, other work uses %.1f %%, steal %.1f %%\n",
+		runtime.NumCPU(), load, 100*d.others, 100*d.steal)
+
+	return err
+}
+
+// measureProbe measures what the simulator is told, and prints it.
+func (b *bench) measureProbe(ctx context.Context) error {
+	err := b.watch(ctx, "probe", maxBesideTrainings, func() (err error) {
+		b.probe, err = measureProbe(ctx, b.binary, b.folder, b.samples)
+		return err
+	})
+	if err != nil {
+		return err
+	}
+
+	p := b.probe
+	_, err = fmt.Fprintf(b.out,
+		"probe: a job takes %.2f s beyond its work, a training %.2f s more to start and then %.1f steps/s, a machine boots "+
+			"in %.1f s; %d trainings at once take %+.1f %% longer than one alone; nodes for trainings: %d\n\n",
+		p.overhead.Seconds(), p.startup.Seconds(), p.stepsRate, p.boot.Seconds(), maxTrainers, 100*p.slowdown, p.trainers)
+
+	return err
+}
+
+// runStreams runs the streams under all policies on real processes: those of programs that sleep at once, those of
+// programs that compute one after the other.
+func (b *bench) runStreams(ctx context.Context, list []stream, names []string) ([]cell, error) {
+	var sleeping, training []*cell
+
+	cells := make([]cell, 0, len(list)*len(names))
+	for i := range list {
+		s := &list[i]
+		if _, err := fmt.Fprintf(b.out, "%s: %s, %d jobs\n", s.name, s.about, len(s.tasks)); err != nil {
 			return nil, err
 		}
 
-		cells = append(cells, more...)
+		for _, text := range names {
+			policy, err := catalogue.All(nil).Make(text)
+			if err != nil {
+				return nil, err
+			}
+
+			cells = append(cells, cell{stream: s, policy: policy().Name(), text: text, probe: b.probe})
+			if c := &cells[len(cells)-1]; s.trains {
+				training = append(training, c)
+			} else {
+				sleeping = append(sleeping, c)
+			}
+		}
 	}
 
-	return report(w, cells)
+	err := b.watch(ctx, "streams that sleep", maxBesideSleep, func() error {
+		return b.runLive(ctx, sleeping, len(sleeping))
+	})
+	if err != nil || len(training) == 0 {
+		return cells, err
+	}
+
+	return cells, b.watch(ctx, "streams that train", maxBesideTrainings, func() error {
+		return b.runTrainings(ctx, training)
+	})
 }
 
-// runStream runs a stream under all policies: those of programs that sleep side by side, those of programs
-// that compute one after the other.
-func runStream(ctx context.Context, binary, folder string, s *stream, names []string, p *probe) ([]cell, error) {
-	cells := make([]cell, len(names))
-	errs := make([]error, len(names))
-	atOnce := make(chan struct{}, len(names))
-	if s.trains {
-		atOnce = make(chan struct{}, 1)
+// maxTries is how often a stream of trainings is run until the machine keeps its speed meanwhile.
+const maxTries = 6
+
+// runTrainings runs cells one after the other, each with the speed that a training has right before it. One in which
+// the speed changed is run again.
+func (b *bench) runTrainings(ctx context.Context, cells []*cell) error {
+	now, err := recalibrated(ctx, b.binary, b.folder, b.probe, b.samples)
+	if err != nil {
+		return err
 	}
 
+	for _, c := range cells {
+		for try := 1; ; try++ {
+			c.probe = now
+			if err := b.runLive(ctx, []*cell{c}, 1); err != nil {
+				return err
+			}
+
+			now, err = recalibrated(ctx, b.binary, b.folder, b.probe, b.samples)
+			if err != nil {
+				return err
+			}
+
+			drift := now.stepsRate/c.probe.stepsRate - 1
+			if _, err := fmt.Fprintf(b.out, "%s under %s, try %d: %.1f steps/s before, %.1f after: %+.1f %%\n", c.stream.name,
+				c.policy, try, c.probe.stepsRate, now.stepsRate, 100*drift); err != nil {
+				return err
+			}
+
+			if math.Abs(drift) <= maxDrift || try == maxTries {
+				b.drifts = append(b.drifts, drift)
+				break
+			}
+		}
+	}
+
+	return nil
+}
+
+// runLive runs cells on real processes, so many at once.
+func (b *bench) runLive(ctx context.Context, cells []*cell, most int) error {
+	errs := make([]error, len(cells))
+	atOnce := make(chan struct{}, most)
+
 	var all sync.WaitGroup
-	for i, text := range names {
+	for i, c := range cells {
 		all.Go(func() {
 			atOnce <- struct{}{}
 			defer func() { <-atOnce }()
 
-			cells[i], errs[i] = runCell(ctx, binary, folder, s, text, p)
+			limited, cancel := context.WithTimeout(ctx, limit)
+			defer cancel()
+
+			var err error
+			c.live, err = runLive(limited, b.binary, b.folder, c.text, c.stream, c.probe)
+			if err != nil {
+				errs[i] = fmt.Errorf("%s under %s: %w", c.stream.name, c.policy, err)
+			}
 		})
 	}
 
 	all.Wait()
 
-	return cells, errors.Join(errs...)
+	return errors.Join(errs...)
 }
 
-// runCell runs a stream under one policy on both sides.
-func runCell(ctx context.Context, binary, folder string, s *stream, text string, p *probe) (cell, error) {
-	ctx, cancel := context.WithTimeout(ctx, limit)
-	defer cancel()
+// simulateAll simulates the cells, with what the probes measured.
+func simulateAll(cells []cell) error {
+	for i := range cells {
+		c := &cells[i]
 
-	policy, err := catalogue.All(nil).Make(text)
-	if err != nil {
-		return cell{}, err
+		policy, err := catalogue.All(nil).Make(c.text)
+		if err != nil {
+			return err
+		}
+
+		c.simulated, err = simulate(policy, c.stream, c.probe)
+		if err == nil {
+			c.spread, err = spreadOf(policy, c.stream, c.probe)
+		}
+		if err != nil {
+			return fmt.Errorf("%s under %s, simulated: %w", c.stream.name, c.policy, err)
+		}
 	}
 
-	c := cell{stream: s.name, policy: policy().Name()}
-
-	c.live, err = runLive(ctx, binary, folder, text, s, p)
-	if err != nil {
-		return c, fmt.Errorf("%s under %s: %w", s.name, c.policy, err)
-	}
-
-	c.simulated, err = simulate(func() place.Policy { return policy() }, s, p)
-	if err != nil {
-		return c, fmt.Errorf("%s under %s, simulated: %w", s.name, c.policy, err)
-	}
-
-	return c, nil
+	return nil
 }
 
 // deviation is by how much the simulator is off, in percent of what really happened.
@@ -153,9 +309,9 @@ func report(w io.Writer, cells []cell) (map[string]float64, error) {
 		figures[key] = math.Max(figures[key], math.Abs(dev))
 	}
 
-	if _, err := fmt.Fprintf(w, "%-9s %-8s %18s %8s %18s %8s %16s %8s %16s %8s %16s %8s %7s %7s\n", "stream", "policy",
-		"cost live/sim", "dev", "energy live/sim", "dev", "mean completion", "dev", "p95 completion", "dev",
-		"lateness", "dev", "nodes", "stops"); err != nil {
+	if _, err := fmt.Fprintf(w, "%-9s %-8s %18s %8s %7s %18s %8s %16s %8s %7s %16s %8s %16s %8s %7s %7s\n", "stream",
+		"policy", "cost live/sim", "dev", "spread", "energy live/sim", "dev", "mean completion", "dev", "spread",
+		"p95 completion", "dev", "lateness", "dev", "nodes", "stops"); err != nil {
 		return nil, err
 	}
 
@@ -165,7 +321,7 @@ func report(w io.Writer, cells []cell) (map[string]float64, error) {
 		energy := deviation(l.energyCost, s.energyCost, 0)
 		mean := deviation(l.completion, s.completion, 0)
 		p95 := deviation(l.p95, s.p95, 0)
-		late := deviation(l.lateness, s.lateness, minLateness*l.completion*float64(jobsOf(c.stream)))
+		late := deviation(l.lateness, s.lateness, minLateness*l.completion*float64(len(c.stream.tasks)))
 
 		worst("worst_cost_dev_pct", cost)
 		worst("worst_energy_dev_pct", energy)
@@ -173,15 +329,19 @@ func report(w io.Writer, cells []cell) (map[string]float64, error) {
 		worst("worst_p95_dev_pct", p95)
 		worst("worst_lateness_dev_pct", late)
 
-		name := c.stream + "_" + c.policy
+		name := c.stream.name + "_" + c.policy
 		figures[name+"_cost_dev_pct"], figures[name+"_completion_dev_pct"] = cost, mean
 		figures[name+"_lateness_dev_pct"] = late
 
+		worst("worst_cost_spread_pct", c.spread.cost)
+		worst("worst_completion_spread_pct", c.spread.completion)
+
 		if _, err := fmt.Fprintf(w,
-			"%-9s %-8s %9.3f/%8.3f %7.1f%% %9.3f/%8.3f %7.1f%% %7.2f/%7.2fs %7.1f%% %7.2f/%7.2fs %7.1f%% "+
+			"%-9s %-8s %9.3f/%8.3f %7.1f%% %6.1f%% %9.3f/%8.3f %7.1f%% %7.2f/%7.2fs %7.1f%% %6.1f%% %7.2f/%7.2fs %7.1f%% "+
 				"%7.1f/%7.1fs %7.1f%% %3d/%3d %3d/%3d\n",
-			c.stream, c.policy, l.cost, s.cost, cost, l.energyCost, s.energyCost, energy, l.completion, s.completion, mean,
-			l.p95, s.p95, p95, l.lateness, s.lateness, late, l.nodes, s.nodes, l.stops, s.stops); err != nil {
+			c.stream.name, c.policy, l.cost, s.cost, cost, c.spread.cost, l.energyCost, s.energyCost, energy,
+			l.completion, s.completion, mean, c.spread.completion, l.p95, s.p95, p95, l.lateness, s.lateness, late,
+			l.nodes, s.nodes, l.stops, s.stops); err != nil {
 			return nil, err
 		}
 	}
@@ -192,15 +352,4 @@ func report(w io.Writer, cells []cell) (map[string]float64, error) {
 		figures["worst_p95_dev_pct"], figures["worst_lateness_dev_pct"])
 
 	return figures, err
-}
-
-// jobsOf is how many jobs a stream has.
-func jobsOf(name string) int {
-	for _, s := range streams(false) {
-		if s.name == name {
-			return len(s.tasks)
-		}
-	}
-
-	return 0
 }

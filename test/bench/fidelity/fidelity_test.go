@@ -3,6 +3,7 @@ package fidelity
 import (
 	"bytes"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -10,30 +11,47 @@ import (
 	"time"
 
 	"trainyard/internal/job"
-	"trainyard/internal/place"
 	"trainyard/internal/place/catalogue"
 	"trainyard/test/yardtest"
 )
 
-var someProbe = probe{overhead: 200 * time.Millisecond, startup: time.Second, stepsRate: 20, boot: 4 * time.Second}
+// probes are what the probe may say on slow and on fast machines.
+var probes = []probe{
+	{
+		overhead: 40 * time.Millisecond, startup: 50 * time.Millisecond, stepsRate: 60, trainers: 2,
+		boot: 3050 * time.Millisecond,
+	},
+	{
+		overhead: 100 * time.Millisecond, startup: 200 * time.Millisecond, stepsRate: 40, trainers: 2,
+		boot: 3150 * time.Millisecond,
+	},
+	{
+		overhead: 160 * time.Millisecond, startup: 400 * time.Millisecond, stepsRate: 30, trainers: 2,
+		boot: 3100 * time.Millisecond,
+	},
+}
 
 func TestEveryStreamRunsInTheSimulator(t *testing.T) {
 	t.Parallel()
 
-	for _, s := range streams(false) {
+	for _, s := range streams(false, 2) {
 		for _, text := range policies {
 			policy, err := catalogue.All(nil).Make(text)
 			if err != nil {
 				t.Fatal(err)
 			}
 
-			o, err := simulate(func() place.Policy { return policy() }, &s, &someProbe)
+			o, err := simulate(policy, &s, &probes[1])
 			if err != nil {
 				t.Fatalf("%s under %s: %v", s.name, text, err)
 			}
 
 			if o.cost <= 0 || o.energyCost <= 0 || o.completion <= 0 || o.p95 < o.completion || o.makespan < o.p95 {
 				t.Errorf("%s under %s: %+v", s.name, text, *o)
+			}
+
+			if (o.nodes > 0) != s.cloud {
+				t.Errorf("%s under %s: %d nodes provisioned", s.name, text, o.nodes)
 			}
 
 			// Without checkpoints nothing may move: a moved job would begin anew on a real yard.
@@ -67,7 +85,7 @@ func TestALiveStreamIsMeasured(t *testing.T) {
 		{name: "second", gpus: 1, work: 0.5, objective: job.ObjectiveTime, place: job.PlaceAny},
 	}}
 
-	o, err := runLive(t.Context(), filepath.Join(folder, "trainyard"), folder, "fifo", s, &someProbe)
+	o, err := runLive(t.Context(), filepath.Join(folder, "trainyard"), folder, "fifo", s, &probes[1])
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -83,8 +101,14 @@ func TestDeviationsAreOfWhatReallyHappened(t *testing.T) {
 	var b bytes.Buffer
 
 	figures, err := report(&b, []cell{
-		{"steady", "fifo", &outcome{cost: 2, completion: 10, p95: 20}, &outcome{cost: 1.9, completion: 10.2, p95: 21}},
-		{"bursts", "fifo", &outcome{cost: 1, completion: 10, lateness: 40}, &outcome{cost: 1.02, completion: 10, lateness: 30}},
+		{
+			stream: &stream{name: "steady", tasks: make([]task, 20)}, policy: "fifo",
+			live: &outcome{cost: 2, completion: 10, p95: 20}, simulated: &outcome{cost: 1.9, completion: 10.2, p95: 21},
+		},
+		{
+			stream: &stream{name: "bursts", tasks: make([]task, 20)}, policy: "fifo",
+			live: &outcome{cost: 1, completion: 10, lateness: 40}, simulated: &outcome{cost: 1.02, completion: 10, lateness: 30},
+		},
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -101,5 +125,128 @@ func TestDeviationsAreOfWhatReallyHappened(t *testing.T) {
 
 	if !strings.Contains(b.String(), "worst: cost 5.0 %") {
 		t.Errorf("printed:\n%s", &b)
+	}
+}
+
+// Two runs of the same stream on real processes differ by fractions of a second. If that decided the outcome, a
+// comparison with the simulator would be one of chances.
+func TestNoStreamHangsOnAFractionOfASecond(t *testing.T) {
+	t.Parallel()
+
+	all := streams(false, maxTrainers)
+	for trainers := 1; trainers < maxTrainers; trainers++ {
+		all = append(all, streams(false, trainers)[len(all)-1])
+	}
+
+	for _, s := range all {
+		t.Run(fmt.Sprintf("%s on %d nodes", s.name, len(s.machines)), func(t *testing.T) {
+			t.Parallel()
+
+			for _, text := range policies {
+				policy, err := catalogue.All(nil).Make(text)
+				if err != nil {
+					t.Fatal(err)
+				}
+
+				for i := range probes {
+					got, err := spreadOf(policy, &s, &probes[i])
+					if err != nil {
+						t.Fatal(err)
+					}
+
+					if got.cost > maxSpread || got.completion > maxSpread {
+						t.Errorf("%s, probe %d: cost within %.1f %%, mean completion within %.1f %%, want %g %%",
+							text, i, got.cost, got.completion, maxSpread)
+					}
+				}
+			}
+		})
+	}
+}
+
+// maxSpread is how far the outcome of a stream may change by chance, in percent: well below the 5 % that are aimed at.
+const maxSpread = 2.0
+
+func TestOthersWorkIsWhatTheBenchmarkDidNotDo(t *testing.T) {
+	t.Parallel()
+
+	from, err := parseProcessorTimes("cpu  100 10 50 1000 5 1 2 3 0 0\ncpu0 1 2 3\n")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if want := (processorTimes{busy: 163, steal: 3, total: 1171}); from != want {
+		t.Errorf("read %+v, want %+v", from, want)
+	}
+
+	var a account
+	worker, later := process{pid: 7, start: 1}, process{pid: 7, start: 9}
+	a.seen = map[process]uint64{worker: 50}
+	a.look(map[process]uint64{worker: 60})
+	a.look(map[process]uint64{later: 5}) // another process with the number of one that has ended
+	a.look(map[process]uint64{later: 25})
+
+	to := processorTimes{busy: from.busy + 65, steal: from.steal + 10, total: from.total + 500}
+
+	// 35 of the 65 ticks are the benchmark's own: 10 of the first process, 25 of the other.
+	d := a.since("steady", from, to)
+	if d.others != 30.0/500 || d.steal != 10.0/500 {
+		t.Errorf("measured %+v", d)
+	}
+}
+
+func TestAProcessIsReadWhateverItsName(t *testing.T) {
+	t.Parallel()
+
+	p, ticks, err := parseProcess(7, "7 (a) (b c) S 1 7 7 0 -1 4194560 1 2 3 4 30 12 9 9 20 0 1 0 4711 1000 100")
+	if err != nil || p != (process{7, 4711}) || ticks != 42 {
+		t.Errorf("read %+v with %d ticks, %v; want start 4711 and 42 ticks", p, ticks, err)
+	}
+
+	if _, _, err := parseProcess(7, "7"); err == nil {
+		t.Error("a line without figures was read")
+	}
+}
+
+func TestFiguresOfABusyMachineAreRefused(t *testing.T) {
+	t.Parallel()
+
+	quiet := disturbance{stretch: "probe", others: 0.02, steal: 0.01, limit: 0.05}
+	for _, c := range []struct {
+		name   string
+		all    []disturbance
+		drifts []float64
+		reason string // "" if the figures may be quoted
+	}{
+		{"quiet", []disturbance{quiet, quiet}, []float64{0.01, -0.02}, ""},
+		{"other work", []disturbance{quiet, {stretch: "training", others: 0.3, limit: 0.05}}, nil, "training: other work 30.0 %"},
+		{"the host", []disturbance{quiet, {stretch: "training", steal: 0.08, limit: 0.05}}, nil, "steal 8.0 %"},
+		{"both together", []disturbance{{stretch: "probe", others: 0.03, steal: 0.03, limit: 0.05}}, nil, "probe: other work 3.0 %"},
+		{"enough for sleep", []disturbance{quiet, {stretch: "sleep", others: 0.2, limit: 0.25}}, nil, ""},
+		{"another speed", []disturbance{quiet}, []float64{0, -0.1}, "-10.0 %"},
+	} {
+		err := refusal(c.all, c.drifts)
+		if (err != nil) != (c.reason != "") || err != nil && !strings.Contains(err.Error(), c.reason) {
+			t.Errorf("%s: %v, want %q", c.name, err, c.reason)
+		}
+	}
+}
+
+func TestAWatchedStretchFailsAsItWould(t *testing.T) {
+	t.Parallel()
+
+	w := &watcher{folder: t.TempDir(), foreign: map[int]bool{}}
+	own, err := w.ours()
+	if err != nil || len(own) != 1 {
+		t.Errorf("%d processes belong to a folder that nobody uses, want this one alone; %v", len(own), err)
+	}
+
+	broken := errors.New("broken")
+	if _, err := watched(t.Context(), w.folder, "test", func() error { return broken }); !errors.Is(err, broken) {
+		t.Errorf("the error is %v, want that of the stretch", err)
+	}
+
+	d, err := watched(t.Context(), w.folder, "test", func() error { return nil })
+	if err != nil || d.stretch != "test" || d.others < 0 || d.others > 1 || d.steal < 0 || d.steal > 1 {
+		t.Errorf("measured %+v, %v", d, err)
 	}
 }

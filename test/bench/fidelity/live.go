@@ -292,9 +292,22 @@ func (l *live) measure(ctx context.Context, began time.Time, ended []api.JobDeta
 	return o, nil
 }
 
-// measureProbe runs a few jobs one after the other on an otherwise empty yard.
-func measureProbe(ctx context.Context, binary, parent string) (p *probe, err error) {
-	s := &stream{name: "probe", machines: []machine{{"v100-1", "1xV100:16GB"}}, cloud: true}
+// Of a probe: how often each figure is measured, of which the median counts, the seconds that a job sleeps and the
+// steps of a short and a long training.
+const (
+	probeSamples = 5
+	probeSleeps  = 0.5
+	probeShort   = 20
+	probeLong    = 220
+)
+
+// maxSlowdown is how much longer trainings may take at once than one alone for the stream to have a node for each.
+const maxSlowdown = 0.03
+
+// measureProbe runs a few jobs one after the other on an otherwise empty yard, and then as many trainings at once as
+// the stream of trainings may have.
+func measureProbe(ctx context.Context, binary, parent string, samples int) (p *probe, err error) {
+	s := &stream{name: "probe", machines: trainingNodes(maxTrainers), cloud: true}
 	p = &probe{boot: providerBoot, stepsRate: 1}
 
 	l, err := open(ctx, binary, parent, "rules:time=3000", s, p.boot)
@@ -304,71 +317,159 @@ func measureProbe(ctx context.Context, binary, parent string) (p *probe, err err
 
 	defer func() { err = errors.Join(err, l.close()) }()
 
-	one := func(t task, trains bool) (*api.JobDetail, error) {
-		s.trains = trains
-		t.gpus, t.objective = 1, job.ObjectiveTime
-
-		j, err := l.submit(ctx, s, p, &t)
-		if err != nil {
-			return nil, err
-		}
-
-		done, err := l.finish(ctx, []id.Job{j})
-		if err != nil {
-			return nil, err
-		}
-
-		return &done[0], nil
-	}
-
-	took := func(t task, trains bool) (time.Duration, error) {
-		d, err := one(t, trains)
-		if err != nil {
-			return 0, err
-		}
-
-		return d.Ended.Sub(d.Submitted), nil
-	}
-
-	const samples = 5
-	const sleeps = 0.5
-
-	for i := range samples {
-		d, err := took(task{name: fmt.Sprintf("sleep-%d", i), work: sleeps, place: job.PlaceLocal}, false)
-		if err != nil {
-			return nil, err
-		}
-
-		p.overhead += (d - job.Seconds(sleeps)) / samples
-	}
-
-	short, err := took(task{name: "train-short", work: 20, place: job.PlaceLocal}, true)
+	sleeps, err := l.median(ctx, s, p, samples, task{name: "sleep", work: probeSleeps})
 	if err != nil {
 		return nil, err
 	}
 
-	long, err := took(task{name: "train-long", work: 220, place: job.PlaceLocal}, true)
-	if err != nil {
+	p.overhead = sleeps - job.Seconds(probeSleeps)
+
+	if err := l.probeTrainings(ctx, s, p, samples); err != nil {
 		return nil, err
 	}
 
-	p.stepsRate = 200 / (long - short).Seconds()
-	p.startup = max(short-p.overhead-job.Seconds(20/p.stepsRate), 0)
+	s.trains = false
 
-	d, err := one(task{name: "cloud", work: sleeps, place: job.PlaceCloud}, false)
+	return p, l.probeBoot(ctx, s, p)
+}
+
+// probeTrainings measures trainings alone and at once.
+func (l *live) probeTrainings(ctx context.Context, s *stream, p *probe, samples int) error {
+	s.trains = true
+
+	short, err := l.median(ctx, s, p, samples, task{name: "train-short", work: probeShort})
 	if err != nil {
-		return nil, err
+		return err
 	}
 
-	leases, err := l.client.Leases(ctx, api.LeaseFilter{Job: d.ID})
+	long, err := l.median(ctx, s, p, samples, task{name: "train-long", work: probeLong})
 	if err != nil {
-		return nil, err
+		return err
+	}
+	if long <= short {
+		return fmt.Errorf("a training of %d steps took %s, one of %d steps %s", probeLong, long, probeShort, short)
+	}
+
+	p.stepsRate = (probeLong - probeShort) / (long - short).Seconds()
+	p.startup = max(short-p.overhead-job.Seconds(probeShort/p.stepsRate), 0)
+
+	var together []time.Duration
+	for range samples {
+		tasks := make([]task, maxTrainers)
+		for i := range tasks {
+			tasks[i] = task{name: fmt.Sprintf("train-together-%d", i), work: probeLong}
+		}
+
+		took, err := l.together(ctx, s, p, tasks)
+		if err != nil {
+			return err
+		}
+
+		together = append(together, slices.Max(took))
+	}
+
+	slices.Sort(together)
+	p.slowdown = float64(together[samples/2]-long) / float64(long)
+	p.trainers = 1
+	if p.slowdown <= maxSlowdown {
+		p.trainers = maxTrainers
+	}
+
+	return nil
+}
+
+// probeBoot measures how long a machine of the cloud takes until it has joined.
+func (l *live) probeBoot(ctx context.Context, s *stream, p *probe) error {
+	t := task{name: "cloud", work: probeSleeps, gpus: 1, objective: job.ObjectiveTime, place: job.PlaceCloud}
+
+	j, err := l.submit(ctx, s, p, &t)
+	if err != nil {
+		return err
+	}
+	if _, err := l.finish(ctx, []id.Job{j}); err != nil {
+		return err
+	}
+
+	leases, err := l.client.Leases(ctx, api.LeaseFilter{Job: j})
+	if err != nil {
+		return err
 	}
 	if len(leases.Leases) != 1 || leases.Leases[0].Joined == nil {
-		return nil, fmt.Errorf("the probe of the cloud has %d leases that joined, want 1", len(leases.Leases))
+		return fmt.Errorf("the probe of the cloud has %d leases that joined, want 1", len(leases.Leases))
 	}
 
 	p.boot = leases.Leases[0].Joined.Sub(leases.Leases[0].Requested)
 
-	return p, nil
+	return nil
+}
+
+// median runs a job several times, alone, and returns the median of how long it took from submission to end.
+func (l *live) median(ctx context.Context, s *stream, p *probe, samples int, t task) (time.Duration, error) {
+	var all []time.Duration
+	for range samples {
+		took, err := l.together(ctx, s, p, []task{t})
+		if err != nil {
+			return 0, err
+		}
+
+		all = append(all, took[0])
+	}
+
+	slices.Sort(all)
+
+	return all[samples/2], nil
+}
+
+// together runs jobs at once on nodes of the team's own, and returns how long each took.
+func (l *live) together(ctx context.Context, s *stream, p *probe, tasks []task) ([]time.Duration, error) {
+	jobs := make([]id.Job, len(tasks))
+	for i := range tasks {
+		t := &tasks[i]
+		t.gpus, t.objective, t.place = 1, job.ObjectiveTime, job.PlaceLocal
+
+		var err error
+		jobs[i], err = l.submit(ctx, s, p, t)
+		if err != nil {
+			return nil, err
+		}
+	}
+
+	done, err := l.finish(ctx, jobs)
+	if err != nil {
+		return nil, err
+	}
+
+	took := make([]time.Duration, len(done))
+	for i := range done {
+		took[i] = done[i].Ended.Sub(done[i].Submitted)
+	}
+
+	return took, nil
+}
+
+// recalibrated runs the long training of the probe again, and returns the probe with the speed that it has now.
+func recalibrated(ctx context.Context, binary, parent string, p *probe, samples int) (now *probe, err error) {
+	s := &stream{name: "again", machines: trainingNodes(1), trains: true}
+
+	l, err := open(ctx, binary, parent, "fifo", s, p.boot)
+	if err != nil {
+		return nil, err
+	}
+
+	defer func() { err = errors.Join(err, l.close()) }()
+
+	long, err := l.median(ctx, s, p, samples, task{name: "train-long", work: probeLong})
+	if err != nil {
+		return nil, err
+	}
+
+	begins := p.overhead + p.startup
+	if long <= begins {
+		return nil, fmt.Errorf("a training of %d steps took %s, and begins after %s", probeLong, long, begins)
+	}
+
+	again := *p
+	again.stepsRate = probeLong / (long - begins).Seconds()
+
+	return &again, nil
 }

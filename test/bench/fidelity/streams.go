@@ -64,9 +64,20 @@ nodes:
   - {gpu: A100, watts: [120, 520], off: true}
 `
 
-// streams returns the streams that are compared; the short ones try the benchmark itself.
-func streams(quick bool) []stream {
-	length, jobs := 70*time.Second, 20
+// The seeds are for each stream the first, from 1 on, with which no cost and no mean completion hangs on a fraction of
+// a second (see spread), and in the stream with on-demand nodes every policy provisions some. With others it is chance
+// which of two jobs ends first and what follows from that, and one comparison says nothing about the simulator.
+const (
+	steadySeed   = 2
+	burstsSeed   = 3
+	cloudSeed    = 3
+	trainingSeed = 1
+)
+
+// streams returns the streams that are compared; the short one tries the benchmark itself. Trainings run on so many
+// nodes.
+func streams(quick bool, trainers int) []stream {
+	length, jobs, cloudJobs := 150*time.Second, 36, 28
 	if quick {
 		length, jobs = 6*time.Second, 4
 	}
@@ -76,20 +87,20 @@ func streams(quick bool) []stream {
 	all := []stream{
 		{
 			name: "steady", about: "Poisson arrivals on two nodes of the team's own", machines: own,
-			tasks: sleepers(1, jobs, poisson(1, jobs, length), false),
+			tasks: sleepers(steadySeed, jobs, poisson(steadySeed, jobs, length), false),
 		},
 		{
 			name: "bursts", about: "five jobs at a time on two nodes of the team's own", machines: own,
-			tasks: sleepers(2, jobs, bursts(jobs, 5, length), false),
+			tasks: sleepers(burstsSeed, jobs, bursts(burstsSeed, jobs, 5, length), false),
 		},
 		{
 			name: "cloud", about: "Poisson arrivals on one node of the team's own, and on-demand nodes",
-			machines: own[:1], cloud: true, tasks: sleepers(3, jobs, poisson(3, jobs, length), true),
+			machines: own[:1], cloud: true,
+			tasks: sleepers(cloudSeed, cloudJobs, poisson(cloudSeed, cloudJobs, length), true),
 		},
 		{
-			name: "training", about: "trainings that compute, on two nodes with one GPU each",
-			machines: []machine{{"v100-1", "1xV100:16GB"}, {"v100-2", "1xV100:16GB"}}, trains: true,
-			tasks: trainings(4, jobs/2, poisson(4, jobs/2, length)),
+			name: "training", about: "trainings that compute, on nodes with one GPU each", machines: trainingNodes(trainers),
+			trains: true, tasks: trainings(trainingSeed, trainingJobs, poisson(trainingSeed, trainingJobs, trainingLength)),
 		},
 	}
 
@@ -98,6 +109,22 @@ func streams(quick bool) []stream {
 	}
 
 	return all
+}
+
+const (
+	trainingJobs   = 14
+	trainingLength = time.Minute
+	maxTrainers    = 2 // nodes of the stream of trainings, on a machine that can run as many at once
+)
+
+// trainingNodes returns nodes with one GPU each.
+func trainingNodes(n int) []machine {
+	list := make([]machine, n)
+	for i := range list {
+		list[i] = machine{fmt.Sprintf("v100-%d", i+1), "1xV100:16GB"}
+	}
+
+	return list
 }
 
 // poisson returns arrivals at random times, so many within the length on average.
@@ -114,13 +141,20 @@ func poisson(seed uint64, n int, length time.Duration) []time.Duration {
 	return at
 }
 
-// bursts returns arrivals of several at once, a fraction of a second apart, evenly over the length.
-func bursts(n, size int, length time.Duration) []time.Duration {
+// bursts returns arrivals of several at once, a fraction of a second apart, the bursts spread over the length.
+func bursts(seed uint64, n, size int, length time.Duration) []time.Duration {
+	r := rand.New(rand.NewPCG(seed, 4))
 	at := make([]time.Duration, n)
 	groups := (n + size - 1) / size
+	now := 0.0
 
 	for i := range at {
-		at[i] = length*time.Duration(i/size)/time.Duration(groups) + time.Duration(i%size)*200*time.Millisecond
+		if i%size == 0 {
+			now = (float64(i/size) + 0.3*r.Float64()) * length.Seconds() / float64(groups)
+		}
+
+		at[i] = job.Seconds(now)
+		now += 0.1 + 0.2*r.Float64()
 	}
 
 	return at
@@ -134,14 +168,14 @@ func sleepers(seed uint64, n int, at []time.Duration, cloud bool) []task {
 	tasks := make([]task, n)
 	for i := range tasks {
 		t := task{name: fmt.Sprintf("job-%02d", i), at: at[i], gpus: 1, objective: objectives[r.IntN(3)], place: job.PlaceAny}
-		t.work = math.Round(80*math.Exp(r.NormFloat64()*0.6)) / 10
+		t.work = 8 * math.Exp(r.NormFloat64()*0.6)
 
 		if !cloud && r.IntN(4) == 0 {
 			t.gpus = 2
 		}
 
 		if i%3 == 0 {
-			t.deadline = job.Seconds(math.Round(1.2*t.work + 3))
+			t.deadline = job.Seconds(1.2*t.work + 3)
 		}
 
 		tasks[i] = t
@@ -158,7 +192,7 @@ func trainings(seed uint64, n int, at []time.Duration) []task {
 	for i := range tasks {
 		tasks[i] = task{
 			name: fmt.Sprintf("train-%02d", i), at: at[i], gpus: 1, objective: job.ObjectiveBalanced, place: job.PlaceAny,
-			work: float64(100 + 50*r.IntN(5)),
+			work: float64(100 + r.IntN(200)),
 		}
 
 		if i%3 == 0 {
@@ -170,11 +204,14 @@ func trainings(seed uint64, n int, at []time.Duration) []task {
 }
 
 // probe is what a run of its own says before the streams: how long a job takes beyond its work, how
-// many steps a training makes in a second, and how long a machine of the cloud takes to boot.
+// many steps a training that is alone makes in a second, how many trainings do not slow each other down, and how long a
+// machine of the cloud takes to boot.
 type probe struct {
 	overhead  time.Duration // from the placement of a run to its work, and from its end to the server
 	startup   time.Duration // of a training, beyond that
 	stepsRate float64
+	trainers  int     // nodes of the stream of trainings
+	slowdown  float64 // of maxTrainers trainings at once, as a share of the time of one alone
 	boot      time.Duration
 }
 
@@ -188,7 +225,7 @@ func (t *task) script(s *stream, trainer string) string {
 
 	b.WriteString(`case "$TRAINYARD_RANK_DIR" in`)
 	for _, k := range kinds {
-		fmt.Fprintf(&b, " */%s*) sleep %.2f;;", k.prefix, t.work/k.speed/scaling(t.gpus))
+		fmt.Fprintf(&b, " */%s*) sleep %.3f;;", k.prefix, t.work/k.speed/scaling(t.gpus))
 	}
 
 	b.WriteString(" *) exit 3;; esac")

@@ -156,7 +156,11 @@ func (in *idle) best(jobs int) float64 {
 
 	total := 0.0
 	for n, d := range in.pool {
-		if a, ok := knapsack.Allocate(all, n); ok && d > 0 {
+		if d <= 0 {
+			continue
+		}
+
+		if a, ok := knapsack.Allocate(all, n); ok {
 			total += a.Value * d.Seconds()
 		}
 	}

@@ -200,9 +200,12 @@ func (p *plan) row(w *printer, s *scene, r run, out map[string]float64) {
 	bound := ""
 
 	if r.load.name == "hpo" && !r.equal { // the same for all costs
-		b := s.idle[0].best(r.parallel) / p.fixed[r.division()].samples
-		out[fmt.Sprintf("bound_hpo_%d", r.parallel)] = b
-		bound = fmt.Sprintf("%.4f", b)
+		key := fmt.Sprintf("bound_hpo_%d", r.parallel)
+		if _, known := out[key]; !known {
+			out[key] = s.idle[0].best(r.parallel) / p.fixed[r.division()].samples
+		}
+
+		bound = fmt.Sprintf("%.4f", out[key])
 	}
 
 	w.line(

@@ -18,12 +18,14 @@ import (
 // Source is how a side comes to know something.
 type Source int
 
-// From nothing to the truth beforehand; each is worth more than the one before it. Learned is what the side finds
-// out from what the running job reports, Forecast what it concludes from finished jobs as well. Declared is what
+// From nothing to the truth beforehand; each is worth more than the one before it. Published is what is known of the
+// hardware and not of the job, as the TFLOPS of a GPU model. Learned is what the side finds out from what the running
+// job reports, Forecast what it concludes from finished jobs as well. Declared is what
 // comes with the job: in a replay it is the true value. Oracle is the truth beforehand for every choice, also for
 // those that nobody has tried.
 const (
 	None Source = iota
+	Published
 	Learned
 	Forecast
 	Declared
@@ -32,7 +34,7 @@ const (
 
 // String is the word in the table.
 func (s Source) String() string {
-	words := []string{"none", "learned", "forecast", "declared", "oracle"}
+	words := []string{"none", "published", "learned", "forecast", "declared", "oracle"}
 	if s < 0 || int(s) >= len(words) {
 		return fmt.Sprintf("Source(%d)", int(s))
 	}
