@@ -14,15 +14,12 @@ import (
 	"trainyard/test/yardtest"
 )
 
-// The share of all processors that other work, and the host of a virtual machine, may take before the figures are
-// refused. Programs that compute are slower then than the simulator was told; those that sleep need a processor only
-// to be started and reported.
-const (
-	maxBesideTrainings = 0.05
-	maxBesideSleep     = 0.25
-)
+// maxBeside is the share of all processors that other work, and the host of a virtual machine, may take before the
+// figures are refused: beyond it, what waits for a processor is slower than the simulator assumes.
+const maxBeside = 0.25
 
-// maxDrift is by how much the speed of a training may differ between the beginning of a stream and its end.
+// maxDrift is by how much the speed of a training may differ between the beginning of a stream and its end, and between
+// one that is alone and several at once.
 const maxDrift = 0.03
 
 // disturbance is what was taken from the benchmark over a stretch of it, as shares of all processors.
@@ -30,21 +27,25 @@ type disturbance struct {
 	stretch string
 	others  float64 // processes that are not of the benchmark
 	steal   float64 // the host of the virtual machine
-	limit   float64 // of both together
 }
 
 func (d disturbance) String() string {
 	return fmt.Sprintf("%s: other work %.1f %%, steal %.1f %% of the processors, at most %.0f %% together",
-		d.stretch, 100*d.others, 100*d.steal, 100*d.limit)
+		d.stretch, 100*d.others, 100*d.steal, 100*maxBeside)
 }
 
 // refusal says why figures must not be quoted, nil if they may be.
-func refusal(all []disturbance, drifts []float64) error {
+func refusal(all []disturbance, slowdown float64, drifts []float64) error {
 	var reasons []string
 	for _, d := range all {
-		if d.others+d.steal > d.limit {
+		if d.others+d.steal > maxBeside {
 			reasons = append(reasons, d.String())
 		}
+	}
+
+	if slowdown > maxDrift {
+		reasons = append(reasons, fmt.Sprintf("trainings at once take %+.1f %% longer than one alone, at most %.0f %%",
+			100*slowdown, 100*maxDrift))
 	}
 
 	for _, drift := range drifts {

@@ -28,8 +28,13 @@ type outcome struct {
 	stops      int // runs that a plan stopped
 }
 
-// trainer is the program of the trainings: matrix products in plain Python, so that it needs nothing.
-const trainer = `import sys
+// pace is how many batches a second the input of a training delivers: about half of what a slow processor can take, so
+// that a processor that is faster at one time than at another does not decide how long a training is.
+const pace = 25
+
+// trainer is the program of the trainings: matrix products in plain Python, so that it needs nothing. A step begins
+// when its batch is there; batches that a step kept waiting are there at once.
+const trainer = `import sys, time
 
 def step(a):
     n = len(a)
@@ -38,7 +43,9 @@ def step(a):
     return [[x / top for x in r] for r in b]
 
 a = [[((i * 7 + j * 3) % 11) / 11 for j in range(56)] for i in range(56)]
-for _ in range(int(sys.argv[1])):
+begin, pace = time.monotonic(), float(sys.argv[2])
+for i in range(int(sys.argv[1])):
+    time.sleep(max(begin + (i + 1) / pace - time.monotonic(), 0))
     a = step(a)
 print(a[0][0])
 `
@@ -298,16 +305,13 @@ const (
 	probeSamples = 5
 	probeSleeps  = 0.5
 	probeShort   = 20
-	probeLong    = 220
+	probeLong    = 120
 )
 
-// maxSlowdown is how much longer trainings may take at once than one alone for the stream to have a node for each.
-const maxSlowdown = 0.03
-
 // measureProbe runs a few jobs one after the other on an otherwise empty yard, and then as many trainings at once as
-// the stream of trainings may have.
+// the stream of trainings has nodes.
 func measureProbe(ctx context.Context, binary, parent string, samples int) (p *probe, err error) {
-	s := &stream{name: "probe", machines: trainingNodes(maxTrainers), cloud: true}
+	s := &stream{name: "probe", machines: trainingNodes(trainers), cloud: true}
 	p = &probe{boot: providerBoot, stepsRate: 1}
 
 	l, err := open(ctx, binary, parent, "rules:time=3000", s, p.boot)
@@ -355,7 +359,7 @@ func (l *live) probeTrainings(ctx context.Context, s *stream, p *probe, samples 
 
 	var together []time.Duration
 	for range samples {
-		tasks := make([]task, maxTrainers)
+		tasks := make([]task, trainers)
 		for i := range tasks {
 			tasks[i] = task{name: fmt.Sprintf("train-together-%d", i), work: probeLong}
 		}
@@ -370,10 +374,6 @@ func (l *live) probeTrainings(ctx context.Context, s *stream, p *probe, samples 
 
 	slices.Sort(together)
 	p.slowdown = float64(together[samples/2]-long) / float64(long)
-	p.trainers = 1
-	if p.slowdown <= maxSlowdown {
-		p.trainers = maxTrainers
-	}
 
 	return nil
 }

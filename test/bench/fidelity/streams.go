@@ -74,9 +74,8 @@ const (
 	trainingSeed = 1
 )
 
-// streams returns the streams that are compared; the short one tries the benchmark itself. Trainings run on so many
-// nodes.
-func streams(quick bool, trainers int) []stream {
+// streams returns the streams that are compared; the short one tries the benchmark itself.
+func streams(quick bool) []stream {
 	length, jobs, cloudJobs := 150*time.Second, 36, 28
 	if quick {
 		length, jobs = 6*time.Second, 4
@@ -99,7 +98,7 @@ func streams(quick bool, trainers int) []stream {
 			tasks: sleepers(cloudSeed, cloudJobs, poisson(cloudSeed, cloudJobs, length), true),
 		},
 		{
-			name: "training", about: "trainings that compute, on nodes with one GPU each", machines: trainingNodes(trainers),
+			name: "training", about: "trainings that compute and wait for their input, on nodes with one GPU each", machines: trainingNodes(trainers),
 			trains: true, tasks: trainings(trainingSeed, trainingJobs, poisson(trainingSeed, trainingJobs, trainingLength)),
 		},
 	}
@@ -114,7 +113,7 @@ func streams(quick bool, trainers int) []stream {
 const (
 	trainingJobs   = 14
 	trainingLength = time.Minute
-	maxTrainers    = 2 // nodes of the stream of trainings, on a machine that can run as many at once
+	trainers       = 2 // nodes of the stream of trainings
 )
 
 // trainingNodes returns nodes with one GPU each.
@@ -184,7 +183,7 @@ func sleepers(seed uint64, n int, at []time.Duration, cloud bool) []task {
 	return tasks
 }
 
-// trainings makes jobs that compute for some hundreds of steps.
+// trainings makes jobs that compute some hundreds of steps.
 func trainings(seed uint64, n int, at []time.Duration) []task {
 	r := rand.New(rand.NewPCG(seed, 3))
 
@@ -204,21 +203,20 @@ func trainings(seed uint64, n int, at []time.Duration) []task {
 }
 
 // probe is what a run of its own says before the streams: how long a job takes beyond its work, how
-// many steps a training that is alone makes in a second, how many trainings do not slow each other down, and how long a
-// machine of the cloud takes to boot.
+// many steps a training that is alone makes in a second, how much trainings slow each other down, and how long a machine
+// of the cloud takes to boot.
 type probe struct {
 	overhead  time.Duration // from the placement of a run to its work, and from its end to the server
 	startup   time.Duration // of a training, beyond that
 	stepsRate float64
-	trainers  int     // nodes of the stream of trainings
-	slowdown  float64 // of maxTrainers trainings at once, as a share of the time of one alone
+	slowdown  float64 // of as many trainings at once as the stream has nodes, as a share of the time of one alone
 	boot      time.Duration
 }
 
 // script is what the job runs.
 func (t *task) script(s *stream, trainer string) string {
 	if s.trains {
-		return fmt.Sprintf("python3 %s %g", trainer, t.work)
+		return fmt.Sprintf("python3 %s %g %d", trainer, t.work, pace)
 	}
 
 	var b strings.Builder
