@@ -204,3 +204,30 @@ func TestNoNodesAreProvisionedForAJobOverItsQuota(t *testing.T) {
 		t.Errorf("reserved for %q, the leases are %q", yardmaster.HeldJob(y.Yard), y.leases())
 	}
 }
+
+// TestAJobIsHeldByWhatItsOwnPlanProvisions: a node that is provisioned uses up the quota of the job that the same plan
+// would start. That job is held, and nothing of the plan is dropped.
+func TestAJobIsHeldByWhatItsOwnPlanProvisions(t *testing.T) {
+	t.Parallel()
+
+	y := cloudYard(t, func(*yardmaster.Config) {})
+	y.node("a", 1)
+	y.quota(tenant.Quota{GPUs: 1})
+
+	away := spec(1)
+	away.Place = job.PlaceCloud
+	y.submit("alice", away)
+	here := y.submit("alice", spec(1))
+
+	y.Take()
+	y.Round(y.now)
+	y.check()
+
+	if dropped := y.dropped(); len(dropped) > 0 || y.leases() != "l1 requested" {
+		t.Errorf("dropped %q, the leases are %q", dropped, y.leases())
+	}
+
+	if got := y.job(here); got.State != job.Pending || !strings.HasPrefix(got.Reason, "quota reached") {
+		t.Errorf("%s is %s (%s)", here, got.State, got.Reason)
+	}
+}

@@ -36,10 +36,13 @@ func (y *Yard) apply(now time.Time, p place.Plan) {
 	if len(p.Provisions) > 0 {
 		y.provisionAll(p.Provisions)
 		y.settleLeases()
-		y.holdExceeding()
 	}
 
 	if len(p.Starts) == 0 && len(p.Stops) == 0 {
+		if len(p.Provisions) > 0 {
+			y.holdExceeding()
+		}
+
 		return
 	}
 
