@@ -28,9 +28,9 @@ type outcome struct {
 	stops      int // runs that a plan stopped
 }
 
-// pace is how many batches a second the input of a training delivers: about half of what a slow processor can take, so
-// that a processor that is faster at one time than at another does not decide how long a training is.
-const pace = 25
+// pace is how many batches a second the input of a training delivers: so few that a processor that is only half as fast
+// at one time as at another does not decide how long a training is.
+const pace = 10
 
 // trainer is the program of the trainings: matrix products in plain Python, so that it needs nothing. A step begins
 // when its batch is there; batches that a step kept waiting are there at once.
@@ -304,8 +304,8 @@ func (l *live) measure(ctx context.Context, began time.Time, ended []api.JobDeta
 const (
 	probeSamples = 5
 	probeSleeps  = 0.5
-	probeShort   = 20
-	probeLong    = 120
+	probeShort   = 10
+	probeLong    = 60
 )
 
 // measureProbe runs a few jobs one after the other on an otherwise empty yard, and then as many trainings at once as
