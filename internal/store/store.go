@@ -94,8 +94,8 @@ type Store interface {
 }
 
 // ErrNotLeader is the error of a server that does not lead, or no longer, and tries to write.
-var ErrNotLeader = fault.New(fault.Unavailable, "not_leader", "this server does not lead the yard").
-	WithRemedy("try again: another server leads, or will within seconds")
+var ErrNotLeader = fault.New(fault.Unavailable, "not_leader",
+	"this server does not lead the yard; another does, or will within seconds")
 
 // Candidate is a server that wants to lead.
 type Candidate struct {

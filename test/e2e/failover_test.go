@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"trainyard/internal/auth"
 	"trainyard/internal/store/storetest"
 	"trainyard/test/yardtest"
 )
@@ -102,8 +103,14 @@ func TestAStandbyLeadsWhenTheLeaderIsKilled(t *testing.T) {
 	y.awaitOutput(t, id, "line 10\n")
 
 	// The standby forwards: whoever asks it gets the leader's answer.
+	bootstrap, err := auth.Parse(y.Bootstrap())
+	if err != nil {
+		t.Fatal(err)
+	}
+
 	other := newPerson(t, y.Folder, "other")
-	other.succeed(t, "login", r.url, "--token", strings.TrimSpace(y.succeed(t, "tokens", "create", "-q").out))
+	token := strings.TrimSpace(y.succeed(t, "tokens", "create", "-q").out)
+	other.succeed(t, "login", r.url, "--token", token, "--ca-hash", bootstrap.CAHash)
 
 	if got := other.succeed(t, "nodes").out; !strings.Contains(got, "north") {
 		t.Errorf("nodes by way of the standby:\n%s", got)
