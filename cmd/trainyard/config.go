@@ -13,8 +13,10 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"trainyard/internal/cli"
+	"trainyard/internal/cli/contexts"
 	"trainyard/internal/fault"
 	"trainyard/internal/job"
+	sqlstore "trainyard/internal/store/sql"
 )
 
 // setting is one thing an operator can set. Each can be given as a flag, as an
@@ -38,7 +40,10 @@ type config struct {
 	data         string
 	listen       string
 	hosts        []string
+	advertise    string
 	store        string
+	leaderLease  time.Duration
+	timeouts     sqlstore.Timeouts
 	suspectAfter time.Duration
 	lostAfter    time.Duration
 	reportEvery  time.Duration
@@ -171,6 +176,37 @@ var serverSettings = []setting{
 		"",
 		"database: a file for SQLite (default: yard.db in the data directory) or postgres://…",
 		text(func(c *config) *string { return &c.store }),
+	},
+	{
+		"advertise",
+		"",
+		"URL under which other servers, agents and users reach this server (default: from --hosts or --listen)",
+		func(c *config, v string) (err error) {
+			c.advertise = v
+			if v != "" {
+				c.advertise, err = contexts.ServerURL(v)
+			}
+
+			return err
+		},
+	},
+	{
+		"leader-lease",
+		"4s",
+		"time after which another server leads if the leader does not answer; PostgreSQL only",
+		length(func(c *config) *time.Duration { return &c.leaderLease }, time.Second),
+	},
+	{
+		"commit-timeout",
+		"5s",
+		"time limit of a commit to the database, after which it is tried again",
+		length(func(c *config) *time.Duration { return &c.timeouts.Commit }, time.Second),
+	},
+	{
+		"read-timeout",
+		"10s",
+		"time limit of a query to the database",
+		length(func(c *config) *time.Duration { return &c.timeouts.Read }, time.Second),
 	},
 	{
 		"policy",

@@ -4,19 +4,18 @@ import (
 	"context"
 	"crypto/rand"
 	"crypto/tls"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"log/slog"
 	"net"
 	"net/http"
+	"net/url"
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
-	"github.com/prometheus/client_golang/prometheus/collectors"
 	"github.com/spf13/cobra"
 
 	"trainyard/cmd/trainyard/clouds"
@@ -24,16 +23,13 @@ import (
 	"trainyard/internal/blob"
 	"trainyard/internal/cli"
 	"trainyard/internal/clock"
-	"trainyard/internal/cloud/reconcile"
-	"trainyard/internal/engine/agents"
 	"trainyard/internal/fault"
 	"trainyard/internal/fleet"
-	"trainyard/internal/logs/archive"
 	"trainyard/internal/place"
 	"trainyard/internal/place/ondemand"
 	"trainyard/internal/server"
-	"trainyard/internal/server/feed"
-	"trainyard/internal/server/metrics"
+	"trainyard/internal/server/leadership"
+	"trainyard/internal/server/standby"
 	"trainyard/internal/store"
 	sqlstore "trainyard/internal/store/sql"
 	"trainyard/internal/tenant"
@@ -64,8 +60,11 @@ logs in.`,
 			if err != nil {
 				return err
 			}
+			if err := s.waitLead(cmd.Context()); err != nil {
+				return errors.Join(err, s.stop())
+			}
 
-			if anew && s.bootstrap == "" {
+			if anew && s.bootstrap == "" && cmd.Context().Err() == nil {
 				s.bootstrap, err = bootstrap(cmd.Context(), s)
 				if err != nil {
 					return errors.Join(err, s.stop())
@@ -97,21 +96,30 @@ logs in.`,
 
 // running is a server that runs.
 type running struct {
-	url       string
-	bootstrap string // token of the first admin, at the first start only
-	ca        *auth.CA
-	loop      *server.Loop
-	clock     clock.Clock
-	http      *http.Server
-	store     store.Store
-	cancel    context.CancelFunc
-	failed    chan error // gets why it ended by itself
-	done      chan struct{}
-	log       *slog.Logger
-	runner    *reconcile.Runner // calls the providers; nil if nothing can be provisioned
+	url        string // on this machine
+	config     *config
+	in         inputs
+	folders    folders
+	clock      clock.Clock
+	log        *slog.Logger
+	store      store.Store
+	kind       string // of the store
+	name       serverName
+	members    *leadership.Members
+	http       *http.Server
+	front      front
+	standby    *standby.Server // what it answers while it does not lead
+	cancel     context.CancelFunc
+	background sync.WaitGroup
+	failed     chan error // gets why it ended by itself
+
+	leads     chan struct{} // closed when it leads for the first time
+	bootstrap string        // token of the first admin, at the first start only; set before leads is closed
+	mu        sync.Mutex
+	loop      *server.Loop // of the present term
 }
 
-// startServer opens everything, takes up where the last server stopped, and serves.
+// startServer opens everything and serves. It leads, or stands by until it does.
 func startServer(ctx context.Context, c *config, log *slog.Logger) (_ *running, err error) {
 	in, err := readInputs(c)
 	if err != nil {
@@ -119,90 +127,83 @@ func startServer(ctx context.Context, c *config, log *slog.Logger) (_ *running, 
 	}
 
 	collectLess()
-	clk := clock.Wall{}
-	began := clk.Now()
-
-	f, err := openFolders(c, clk)
-	if err != nil {
-		return nil, err
-	}
-
-	st, kind, err := openStore(ctx, c, log)
-	if err != nil {
-		return nil, err
-	}
-
-	defer func() {
-		if err != nil {
-			err = errors.Join(err, st.Close())
-		}
-	}()
-
-	start, err := randomHex()
-	if err != nil {
-		return nil, err
-	}
-	if err := acquire(ctx, st, start, log); err != nil {
-		return nil, err
-	}
-
-	state, err := st.Load(ctx, clk.Now().Add(-c.keepFinal))
-	if err != nil {
-		return nil, fmt.Errorf("load the yard: %w", err)
-	}
-
-	cfg, err := yardConfig(c, in, clk)
-	if err != nil {
-		return nil, err
-	}
-
-	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", c.listen)
-	if err != nil {
-		return nil, fault.New(fault.Unavailable, "listen", "cannot listen on %s: %v", c.listen, err).
-			WithRemedy("is another server running there? choose another address with --listen")
-	}
-
-	defer func() {
-		if err != nil {
-			err = errors.Join(err, listener.Close())
-		}
-	}()
-
-	runner, provisioner, err := clouds.NewRunner(ctx, clouds.Options{
-		Clouds: in.clouds, Data: c.data, URL: urlOf(listener.Addr()), CA: f.ca, Config: cfg.Provision, Clock: clk, Log: log,
-	})
-	if err != nil {
-		return nil, err
-	}
-
 	r := &running{
-		url: urlOf(listener.Addr()), ca: f.ca, clock: clk, store: st, log: log, runner: runner,
-		failed: make(chan error, 2), done: make(chan struct{}),
+		config: c, in: in, clock: clock.Wall{}, log: log,
+		failed: make(chan error, 2), leads: make(chan struct{}),
 	}
 
-	srv := r.newServer(c, serverParts{
-		config: cfg, state: state, folders: f, providers: in.clouds.Names(), provisioner: provisioner,
-		storeKind: kind, start: start,
-	})
-
-	identity, err := f.ca.NewServerIdentity(hostsOf(c, listener.Addr()), clk)
+	r.folders, err = openFolders(c, r.clock)
 	if err != nil {
 		return nil, err
 	}
 
-	r.http = newHTTPServer(srv.Handler(), f.ca.ServerTLS(identity), log)
-	r.run(srv, listener)
-
-	r.bootstrap, err = firstAdmin(ctx, r, state.Users)
+	r.store, r.kind, err = openStore(ctx, c, log)
 	if err != nil {
-		return nil, errors.Join(err, r.stop())
+		return nil, err
 	}
 
-	log.Info("server works", "url", r.url, "store", kind, "policy", c.policy,
-		"jobs", len(state.Jobs), "nodes", len(state.Nodes), "took", clk.Now().Sub(began))
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, r.store.Close())
+		}
+	}()
+
+	r.name, err = nameServer(c.data, r.shared())
+	if err != nil {
+		return nil, err
+	}
+
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, r.name.release())
+		}
+	}()
+
+	if err := r.listen(ctx); err != nil {
+		return nil, err
+	}
 
 	return r, nil
 }
+
+// listen serves and begins to lead, or to stand by. Where only one server can use the store, it waits until
+// this is the one before it listens.
+func (r *running) listen(ctx context.Context) (err error) {
+	var term *leadership.Term
+	if !r.shared() {
+		term, err = r.waitToLead(ctx)
+		if err != nil {
+			return err
+		}
+	}
+
+	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", r.config.listen)
+	if err != nil {
+		return fault.New(fault.Unavailable, "listen", "cannot listen on %s: %v", r.config.listen, err).
+			WithRemedy("is another server running there? choose another address with --listen")
+	}
+
+	r.url = urlOf(listener.Addr())
+	r.members = &leadership.Members{
+		Store: r.store, Self: store.Server{Name: r.name.text, Address: advertised(r.config, listener.Addr())},
+		Shared: r.shared(), Every: r.config.leaderLease / 4, Clock: r.clock, Log: r.log,
+	}
+
+	identity, err := r.folders.ca.NewServerIdentity(r.hosts(listener.Addr()), r.clock)
+	if err != nil {
+		return errors.Join(err, listener.Close())
+	}
+
+	r.standby = r.newStandby()
+	r.front.set(r.standby)
+	r.http = newHTTPServer(standby.WithServers(r.members.Addresses, &r.front), r.folders.ca.ServerTLS(identity), r.log)
+	r.run(listener, term)
+
+	return nil
+}
+
+// shared reports whether several servers can use the store.
+func (r *running) shared() bool { return r.kind == "postgres" }
 
 // inputs is what the files and names in the configuration stand for.
 type inputs struct {
@@ -249,9 +250,9 @@ func (in *inputs) check() error {
 
 // folders is what is kept in the data folder beside the store.
 type folders struct {
-	ca    *auth.CA
-	blobs *blob.Dir
-	logs  *archive.Archive
+	ca     *auth.CA
+	blobs  *blob.Dir
+	logDir string
 }
 
 func openFolders(c *config, clk clock.Clock) (f folders, err error) {
@@ -265,9 +266,9 @@ func openFolders(c *config, clk clock.Clock) (f folders, err error) {
 		return f, err
 	}
 
-	f.logs, err = archive.Open(filepath.Join(c.data, "logs"), f.blobs, clk)
+	f.logDir = filepath.Join(c.data, "logs")
 
-	return f, err
+	return f, nil
 }
 
 // yardConfig puts what the operator set over the yard's defaults.
@@ -292,76 +293,6 @@ func yardConfig(c *config, in inputs, clk clock.Clock) (yardmaster.Config, error
 	return cfg, err
 }
 
-// serverParts is what newServer puts together.
-type serverParts struct {
-	config      yardmaster.Config
-	state       yardmaster.State
-	folders     folders
-	providers   []string
-	provisioner *clouds.Provisioner // nil if nothing can be provisioned
-	storeKind   string
-	start       string // names this start of the server
-}
-
-// newServer builds the yard from its stored state, the loop that feeds it, and the
-// server in front of it. Nothing runs yet.
-func (r *running) newServer(c *config, p serverParts) *server.Server {
-	yard := yardmaster.New(p.config)
-	directory := auth.NewDirectory()
-	directory.Set(p.state.Users, p.state.Tokens)
-
-	collector := metrics.New(r.clock, metrics.Options{Providers: p.providers, ByUser: c.byUser})
-	collector.Load(&p.state)
-	yard.Load(r.clock.Now(), p.state)
-	hub := agents.New(yard.Orders())
-	events := feed.New(p.state.LastEvent)
-
-	after := []func(*yardmaster.Batch){
-		events.Add,
-		collector.Take,
-		func(b *yardmaster.Batch) { tell(directory, b) },
-	}
-
-	if r.runner != nil {
-		after = append(after, func(b *yardmaster.Batch) { r.runner.Take(b.Leases) })
-	}
-
-	r.loop = server.NewLoop(server.LoopConfig{
-		Yard: yard, Store: r.store, Engine: hub, Clock: r.clock, Log: r.log, After: after,
-	})
-	if r.runner != nil {
-		r.provision(p.provisioner, collector, p.state.Leases)
-	}
-
-	registry := prometheus.NewRegistry()
-	registry.MustRegister(
-		collectors.NewGoCollector(),
-		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
-	)
-
-	return server.New(server.Config{
-		Version: version, PolicyName: c.policy, StoreKind: p.storeKind,
-		Interval: c.reportEvery, Lease: c.lostAfter * 9 / 10, NodeCertTTL: 30 * 24 * time.Hour,
-		Rate: c.rate, Burst: c.burst, MaxFile: c.maxFile, Timeout: 30 * time.Second,
-	}, server.Deps{
-		Loop: r.loop, Store: r.store, Blobs: p.folders.blobs, Logbook: p.folders.logs, Assignments: hub,
-		CA: p.folders.ca, Directory: directory, Feed: events, Clock: r.clock, Log: r.log,
-		Registry: registry, Metrics: collector,
-	}, p.start)
-}
-
-// provision connects the runner that calls the providers with the loop.
-func (r *running) provision(p *clouds.Provisioner, collector *metrics.Collector, leases []fleet.Lease) {
-	p.Loop = r.loop
-	r.runner.Deliver = func(ctx context.Context, m yardmaster.Message) error {
-		_, err := r.loop.Do(ctx, m)
-		return err
-	}
-
-	r.runner.Watch = collector
-	r.runner.Take(leases)
-}
-
 // newHTTPServer sets the time limits of the connections.
 func newHTTPServer(handler http.Handler, config *tls.Config, log *slog.Logger) *http.Server {
 	return &http.Server{
@@ -379,30 +310,36 @@ func newHTTPServer(handler http.Handler, config *tls.Config, log *slog.Logger) *
 	}
 }
 
-// run starts the loop and serves.
-func (r *running) run(srv *server.Server, listener net.Listener) {
+// run serves, and leads whenever it can.
+func (r *running) run(listener net.Listener, term *leadership.Term) {
 	ctx, cancel := context.WithCancel(context.Background()) //nolint:gosec // stop calls it
 	r.cancel = cancel
 	r.http.BaseContext = func(net.Listener) context.Context { return ctx }
-	go func() {
-		defer close(r.done)
 
-		if err := r.loop.Run(ctx); err != nil {
-			r.failed <- fmt.Errorf("the loop ended: %w", err)
+	r.background.Go(func() { r.members.Run(ctx) })
+	r.background.Go(func() {
+		if err := r.govern(ctx, term); err != nil {
+			r.failed <- err
 		}
-	}()
-
-	go srv.Run(ctx)
-
-	if r.runner != nil {
-		go r.runner.Run(ctx)
-	}
+	})
 
 	go func() {
 		if err := r.http.ServeTLS(listener, "", ""); err != nil && !errors.Is(err, http.ErrServerClosed) {
 			r.failed <- fmt.Errorf("serve: %w", err)
 		}
 	}()
+}
+
+// waitLead waits until the server leads for the first time.
+func (r *running) waitLead(ctx context.Context) error {
+	select {
+	case <-r.leads:
+		return nil
+	case err := <-r.failed:
+		return err
+	case <-ctx.Done():
+		return nil
+	}
 }
 
 // wait serves until ctx ends or something fails, and then stops in order.
@@ -435,13 +372,14 @@ func (r *running) stop() error {
 	}
 
 	r.cancel()
-	<-r.done
+	r.background.Wait()
 
-	return errors.Join(err, r.store.Close())
+	return errors.Join(err, r.store.Close(), r.name.release())
 }
 
 // openStore opens the store that the configuration names.
 func openStore(ctx context.Context, c *config, log *slog.Logger) (store.Store, string, error) {
+	c.timeouts.Load = sqlstore.DefaultTimeouts().Load
 	url, kind := c.store, "sqlite"
 	if url == "" {
 		url = filepath.Join(c.data, "yard.db")
@@ -451,33 +389,12 @@ func openStore(ctx context.Context, c *config, log *slog.Logger) (store.Store, s
 		kind = "postgres"
 	}
 
-	st, err := sqlstore.Open(ctx, url, sqlstore.Options{Clock: clock.Wall{}, Log: log})
+	st, err := sqlstore.Open(ctx, url, sqlstore.Options{Clock: clock.Wall{}, Log: log, Timeouts: c.timeouts})
 	if err != nil {
 		return nil, "", fmt.Errorf("open store: %w", err)
 	}
 
 	return st, kind, nil
-}
-
-// acquire becomes the one writer, and says so if it has to wait for another server.
-func acquire(ctx context.Context, st store.Store, holder string, log *slog.Logger) error {
-	done := make(chan struct{})
-	defer close(done)
-
-	waiting, cancel := context.WithCancel(ctx)
-	defer cancel()
-
-	go func() {
-		if clock.Wait(waiting, 2*time.Second, done) == clock.Passed {
-			log.Warn("another server holds the store; waiting until it is gone")
-		}
-	}()
-
-	if err := st.Acquire(ctx, holder); err != nil {
-		return fmt.Errorf("become the store's writer: %w", err)
-	}
-
-	return nil
 }
 
 // tell keeps the directory up to date with what was committed.
@@ -494,27 +411,18 @@ func tell(d *auth.Directory, b *yardmaster.Batch) {
 // bootstrapLife is how long the first admin has to log in.
 const bootstrapLife = 7 * 24 * time.Hour
 
-// firstAdmin makes the first user and their bootstrap token at the first start.
-func firstAdmin(ctx context.Context, r *running, users []tenant.User) (string, error) {
-	if len(users) > 0 {
-		return "", nil
-	}
-
-	return bootstrap(ctx, r)
-}
-
 // bootstrap makes admin an admin, whoever took that from them, and a bootstrap token for them.
 func bootstrap(ctx context.Context, r *running) (string, error) {
-	if _, err := r.loop.Do(ctx, yardmaster.PutUser{User: "admin", Role: tenant.Admin, By: "yard"}); err != nil {
+	if _, err := r.current().Do(ctx, yardmaster.PutUser{User: "admin", Role: tenant.Admin, By: "yard"}); err != nil {
 		return "", fmt.Errorf("make the first admin: %w", err)
 	}
 
-	secret, err := auth.Mint(tenant.BootstrapToken, rand.Reader, r.ca.Hash())
+	secret, err := auth.Mint(tenant.BootstrapToken, rand.Reader, r.folders.ca.Hash())
 	if err != nil {
 		return "", err
 	}
 
-	_, err = r.loop.Do(
+	_, err = r.current().Do(
 		ctx,
 		yardmaster.AddToken{
 			By: "yard",
@@ -529,16 +437,35 @@ func bootstrap(ctx context.Context, r *running) (string, error) {
 	return secret.Text, nil
 }
 
-// hostsOf lists the names for which the server's certificate is valid.
-func hostsOf(c *config, addr net.Addr) []string {
-	hosts := append([]string{"localhost", "127.0.0.1", "::1"}, c.hosts...)
+// hosts lists the names for which the server's certificate is valid.
+func (r *running) hosts(addr net.Addr) []string {
+	hosts := append([]string{"localhost", "127.0.0.1", "::1"}, r.config.hosts...)
 	if h, _, err := net.SplitHostPort(addr.String()); err == nil && !net.ParseIP(h).IsUnspecified() {
 		hosts = append(hosts, h)
+	}
+
+	if u, err := url.Parse(r.members.Self.Address); err == nil {
+		hosts = append(hosts, u.Hostname())
 	}
 
 	slices.Sort(hosts)
 
 	return slices.Compact(hosts)
+}
+
+// advertised is the URL under which others reach the server: what the operator says, else its first host name, else
+// the address that it listens on.
+func advertised(c *config, addr net.Addr) string {
+	if c.advertise != "" {
+		return c.advertise
+	}
+
+	_, port, err := net.SplitHostPort(addr.String())
+	if err == nil && len(c.hosts) > 0 {
+		return "https://" + net.JoinHostPort(c.hosts[0], port)
+	}
+
+	return urlOf(addr)
 }
 
 // urlOf is how the server is reached on this machine.
@@ -553,13 +480,4 @@ func urlOf(addr net.Addr) string {
 	}
 
 	return "https://" + net.JoinHostPort(host, port)
-}
-
-func randomHex() (string, error) {
-	var b [8]byte
-	if _, err := rand.Read(b[:]); err != nil {
-		return "", fmt.Errorf("name this start: %w", err)
-	}
-
-	return hex.EncodeToString(b[:]), nil
 }

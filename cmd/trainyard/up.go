@@ -70,6 +70,9 @@ func up(ctx context.Context, c *config, env cli.Env, submit string) error {
 	if err != nil {
 		return err
 	}
+	if err := s.waitLead(ctx); err != nil || ctx.Err() != nil {
+		return errors.Join(err, s.stop())
+	}
 
 	agentDone := make(chan error, 1)
 	agentCtx, stopAgent := context.WithCancel(context.Background())
@@ -148,12 +151,12 @@ func upLog(c *config) (*slog.Logger, func(), error) {
 // startAgent starts the agent of this machine, with a join token made for it,
 // and waits until it has reported.
 func startAgent(agentCtx, ctx context.Context, c *config, s *running, log *slog.Logger, done chan<- error) error {
-	secret, err := auth.Mint(tenant.JoinToken, rand.Reader, s.ca.Hash())
+	secret, err := auth.Mint(tenant.JoinToken, rand.Reader, s.folders.ca.Hash())
 	if err != nil {
 		return err
 	}
 
-	if _, err := s.loop.Do(
+	if _, err := s.current().Do(
 		ctx,
 		yardmaster.AddToken{
 			By: "yard",
@@ -190,16 +193,16 @@ func localLogin(ctx context.Context, s *running, env cli.Env) error {
 		return file.Save()
 	}
 
-	if _, err := s.loop.Do(ctx, yardmaster.PutUser{User: name, Role: tenant.Admin, By: "yard"}); err != nil {
+	if _, err := s.current().Do(ctx, yardmaster.PutUser{User: name, Role: tenant.Admin, By: "yard"}); err != nil {
 		return fmt.Errorf("add user %s: %w", name, err)
 	}
 
-	secret, err := auth.Mint(tenant.AccessToken, rand.Reader, s.ca.Hash())
+	secret, err := auth.Mint(tenant.AccessToken, rand.Reader, s.folders.ca.Hash())
 	if err != nil {
 		return err
 	}
 
-	if _, err := s.loop.Do(
+	if _, err := s.current().Do(
 		ctx,
 		yardmaster.AddToken{
 			By: "yard",
@@ -211,7 +214,7 @@ func localLogin(ctx context.Context, s *running, env cli.Env) error {
 	}
 
 	file.Put(
-		contexts.Context{Name: localContext, Server: s.url, User: string(name), Token: secret.Text, CA: string(s.ca.PEM())},
+		contexts.Context{Name: localContext, Server: s.url, User: string(name), Token: secret.Text, CA: string(s.folders.ca.PEM())},
 	)
 	file.Current = localContext
 

@@ -163,7 +163,17 @@ type ReportReply struct {
 	// itself: nobody may be left who would. Seconds, not a time, because
 	// the clocks of provisioned machines cannot be trusted.
 	LeaseLeft *int64 `json:"lease_left,omitempty" doc:"seconds until the lease of a provisioned node expires"`
+	// Servers lists the addresses of all servers of the yard, that of the leader first.
+	Servers []string `json:"servers,omitempty" doc:"addresses of all servers, the leader first"`
+	// Standby says that another server may lead the yard, or take the lead at any time. Then a server that
+	// refuses the connection proves nothing about what the yard has decided.
+	Standby bool `json:"standby,omitempty" doc:"whether another server may take the lead"`
 }
+
+// CodeHeard is the code of the error with which a server answers a report while its store does not
+// answer: it counts the report as a sign of life, and the contact lease is extended as by any
+// answer to a report, but nothing that is in the report was taken.
+const CodeHeard = "heard"
 
 // Codes of errors upon which a provisioned machine ends itself, when it joins or reports.
 const (

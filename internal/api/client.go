@@ -11,6 +11,7 @@ import (
 	"net"
 	"net/http"
 	"net/url"
+	"slices"
 	"strings"
 	"time"
 
@@ -19,10 +20,10 @@ import (
 
 // Client calls a yard's API.
 type Client struct {
-	base   string
-	token  string
-	http   *http.Client
-	stream *http.Client // without a limit on the whole answer
+	token   string
+	http    *http.Client
+	stream  *http.Client // without a limit on the whole answer
+	servers servers
 }
 
 // NewClient returns a client for the server at base ("https://host:port").
@@ -41,15 +42,15 @@ func NewClient(base, token string, tlsConfig *tls.Config) *Client {
 	}
 
 	return &Client{
-		base:   strings.TrimRight(base, "/"),
-		token:  token,
-		http:   &http.Client{Transport: transport, Timeout: 2 * time.Minute},
-		stream: &http.Client{Transport: transport},
+		token:   token,
+		http:    &http.Client{Transport: transport, Timeout: 2 * time.Minute},
+		stream:  &http.Client{Transport: transport},
+		servers: servers{current: strings.TrimRight(base, "/")},
 	}
 }
 
 // Base returns the server's address.
-func (c *Client) Base() string { return c.base }
+func (c *Client) Base() string { return c.Servers()[0] }
 
 // Close drops the connections that are idle.
 func (c *Client) Close() { c.http.CloseIdleConnections() }
@@ -96,7 +97,24 @@ func (c *Client) send(
 	body io.Reader,
 	header ...string,
 ) (*http.Response, error) {
-	target := c.base + path
+	safe := method == http.MethodGet || slices.Contains(header, HeaderIdempotencyKey)
+
+	return c.try(ctx, body, safe, func(base string) (*http.Response, error) {
+		return c.sendTo(ctx, base, with, method, path, query, body, header...)
+	})
+}
+
+// sendTo makes a request at one server.
+func (c *Client) sendTo(
+	ctx context.Context,
+	base string,
+	with *http.Client,
+	method, path string,
+	query url.Values,
+	body io.Reader,
+	header ...string,
+) (*http.Response, error) {
+	target := base + path
 	if len(query) > 0 {
 		target += "?" + query.Encode()
 	}
@@ -120,7 +138,7 @@ func (c *Client) send(
 			return nil, ctx.Err()
 		}
 
-		return nil, fault.New(fault.Unavailable, "unreachable", "cannot reach the server at %s: %v", c.base, rootCause(err)).
+		return nil, fault.New(fault.Unavailable, "unreachable", "cannot reach the server at %s: %v", base, rootCause(err)).
 			WithRemedy("is the server running, and is the address right?").WithCause(err)
 	}
 

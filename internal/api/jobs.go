@@ -9,6 +9,9 @@ import (
 	"trainyard/internal/job"
 )
 
+// HeaderIdempotencyKey is the header of a request that takes effect only once, however often it is made.
+const HeaderIdempotencyKey = "Idempotency-Key"
+
 // SubmitRequest submits a job file. Its idempotency key travels in the header Idempotency-Key.
 type SubmitRequest struct {
 	File    string            `json:"file" maxLength:"1048576" doc:"job file (YAML or JSON)"`
@@ -144,7 +147,7 @@ type Holder struct {
 func (c *Client) Submit(ctx context.Context, in SubmitRequest, key string) (SubmitReply, error) {
 	var header []string
 	if key != "" {
-		header = []string{"Idempotency-Key", key}
+		header = []string{HeaderIdempotencyKey, key}
 	}
 
 	return post[SubmitReply](ctx, c, at("jobs"), in, header...)

@@ -21,7 +21,18 @@ func (a *app) connect() (*api.Client, error) {
 		return nil, err
 	}
 
-	return open(c)
+	client, err := open(c)
+	if err != nil {
+		return nil, err
+	}
+
+	client.UseServers(c.Servers, func(servers []string) {
+		if err := a.remember(c, servers); err != nil {
+			a.Note("warning: the addresses of the other servers of the yard could not be stored: %v", err)
+		}
+	})
+
+	return client, nil
 }
 
 // open returns a client for a yard. Without a pinned CA the machine's own authorities count.
@@ -37,6 +48,28 @@ func open(c contexts.Context) (*api.Client, error) {
 	}
 
 	return api.NewClient(c.Server, c.Token, config), nil
+}
+
+// remember stores which servers a yard has with its login, so that it is reached when one of them is down.
+func (a *app) remember(c contexts.Context, servers []string) error {
+	if c.Name == "" {
+		return nil
+	}
+
+	file, err := contexts.Load(a.ConfigDir)
+	if err != nil {
+		return err
+	}
+
+	stored, ok := file.Get(c.Name)
+	if !ok || stored.Server != c.Server {
+		return nil // it was changed meanwhile
+	}
+
+	stored.Servers = servers
+	file.Put(stored)
+
+	return file.Save()
 }
 
 // logins reads the file with the logins and warns if others may read it.

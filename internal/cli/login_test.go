@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"os"
+	"reflect"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -52,7 +53,7 @@ func TestLoginWithABootstrapTokenPinsAndKeepsTheLogin(t *testing.T) {
 	}
 
 	want := contexts.Context{Name: "lab", Server: y.URL, User: "ada", Token: accessToken(t), CA: string(y.ca.PEM())}
-	if got, _ := file.Get(""); got != want {
+	if got, _ := file.Get(""); !reflect.DeepEqual(got, want) {
 		t.Errorf("kept %+v, want %+v", got, want)
 	}
 

@@ -58,7 +58,21 @@ type yard struct {
 	url    string
 	http   *http.Client
 	ended  chan error // what the loop returned
+	held   heldFunc
 	cancel context.CancelFunc
+}
+
+// heldFunc says whether the server leads, as the test sets it; at first it does.
+type heldFunc struct{ fn atomic.Pointer[func() error] }
+
+func (h *heldFunc) set(fn func() error) { h.fn.Store(&fn) }
+
+func (h *heldFunc) get() error {
+	if fn := h.fn.Load(); fn != nil {
+		return (*fn)()
+	}
+
+	return nil
 }
 
 // setting changes what a yard is started with.
@@ -102,7 +116,8 @@ func startYard(t testing.TB, dir string, settings ...setting) *yard {
 	st, err := sqlstore.Open(ctx, filepath.Join(dir, "yard.db"), sqlstore.Options{Clock: y.clock})
 	y.must(err)
 	y.store = &testStore{Store: st}
-	y.must(st.Acquire(ctx, "test"))
+	_, err = st.Lead(ctx, store.Candidate{Server: store.Server{Name: "test"}, Lease: time.Minute})
+	y.must(err)
 	state, err := st.Load(ctx, y.clock.Now().Add(-cfg.KeepFinal))
 	y.must(err)
 	directory := auth.NewDirectory()
@@ -115,7 +130,7 @@ func startYard(t testing.TB, dir string, settings ...setting) *yard {
 	hub := agents.New(core.Orders())
 	events := feed.New(state.LastEvent)
 	log := slog.New(slog.DiscardHandler)
-	y.loop = NewLoop(LoopConfig{Yard: core, Store: y.store, Engine: hub, Clock: y.clock, Log: log,
+	y.loop = NewLoop(LoopConfig{Yard: core, Store: y.store, Engine: hub, Clock: y.clock, Log: log, Held: y.held.get,
 		After: []func(*yardmaster.Batch){events.Add, board.Take, func(b *yardmaster.Batch) {
 			for i := range b.Users {
 				directory.PutUser(b.Users[i])
@@ -129,7 +144,8 @@ func startYard(t testing.TB, dir string, settings ...setting) *yard {
 	y.srv = New(
 		config,
 		Deps{Loop: y.loop, Store: y.store, Blobs: y.blobs, Logbook: book, Assignments: hub, CA: ca, Directory: directory,
-			Feed: events, Clock: y.clock, Log: log, Registry: prometheus.NewRegistry(), Metrics: board},
+			Feed: events, Clock: y.clock, Log: log, Registry: prometheus.NewRegistry(), Metrics: board,
+			Servers: func() []string { return []string{"https://yard.test"} }},
 		"start-1",
 	)
 

@@ -50,6 +50,9 @@ func (h *health) run(ctx context.Context) {
 
 // why returns why the server is not ready, "" if it is.
 func (h *health) why() string {
+	if err := h.loop.Held(); err != nil {
+		return err.Error()
+	}
 	if why := h.loop.Stuck(); why != "" {
 		return why
 	}

@@ -259,13 +259,15 @@ func (s *Server) getJob(ctx context.Context, in *jobInput) (*httpapi.Body[api.Jo
 
 		addBrief(&d.Job, &y.Briefs(s.Clock.Now(), []id.Job{j.ID})[0])
 	})
-	if err != nil {
+
+	// What is stored is of use also while the loop does not answer, or runs at another server.
+	if err != nil && fault.KindOf(err) != fault.Unavailable {
 		return nil, s.fail(ctx, err)
 	}
 
 	if !j.State.Final() {
 		made, err := s.seer.Forecast(ctx, &j)
-		if err != nil {
+		if err != nil && fault.KindOf(err) != fault.Unavailable {
 			return nil, s.fail(ctx, err)
 		}
 

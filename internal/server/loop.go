@@ -7,9 +7,9 @@ import (
 	"log/slog"
 	"math"
 	"sync"
-	"sync/atomic"
 	"time"
 
+	"trainyard/internal/api"
 	"trainyard/internal/clock"
 	"trainyard/internal/engine"
 	"trainyard/internal/fault"
@@ -29,14 +29,18 @@ type Loop struct {
 	engine  engine.Engine
 	clock   clock.Clock
 	log     *slog.Logger
+	held    func() error              // nil while this server leads for certain
 	after   []func(*yardmaster.Batch) // told of every committed batch, in order
 	in      chan request
-	over    chan struct{}          // closed when the loop has ended
-	stuck   atomic.Pointer[string] // why commits fail now
-	rest    time.Time              // no round before then
-	planner sync.WaitGroup         // plans that are made beside the loop
+	over    chan struct{} // closed when the loop has ended
+	stall   *stall
+	rest    time.Time      // no round before then
+	planner sync.WaitGroup // plans that are made beside the loop
 	metrics *metrics.Loop
 }
+
+// maxCommitWait is the longest pause before a commit that failed is tried again.
+const maxCommitWait = 2 * time.Second
 
 // maxBatch bounds how many messages share a commit.
 const maxBatch = 2048
@@ -60,13 +64,18 @@ type LoopConfig struct {
 	Clock  clock.Clock
 	Log    *slog.Logger
 	After  []func(*yardmaster.Batch)
+	Held   func() error // returns nil while this server leads for certain; nil if it always does
 }
 
 // NewLoop returns a loop; Run starts it.
 func NewLoop(c LoopConfig) *Loop {
+	if c.Held == nil {
+		c.Held = func() error { return nil }
+	}
+
 	return &Loop{
-		yard: c.Yard, store: c.Store, engine: c.Engine, clock: c.Clock, log: c.Log, after: c.After,
-		in: make(chan request, maxBatch), over: make(chan struct{}), metrics: metrics.NewLoop(),
+		yard: c.Yard, store: c.Store, engine: c.Engine, clock: c.Clock, log: c.Log, after: c.After, held: c.Held,
+		in: make(chan request, maxBatch), over: make(chan struct{}), stall: newStall(), metrics: metrics.NewLoop(),
 	}
 }
 
@@ -91,18 +100,37 @@ func (l *Loop) nodes() []yardmaster.NodeInfo {
 
 // Do sends a message to the yard and returns the answer once its changes are stored.
 func (l *Loop) Do(ctx context.Context, m yardmaster.Message) (any, error) {
-	return l.ask(ctx, request{message: m})
+	return l.ask(ctx, request{message: m}, nil)
 }
 
-// Query lets fn look at the yard between two messages. It must not keep what it sees.
+// Query lets fn look at the yard between two messages. It must not keep what it sees. It fails
+// at once while a commit hangs; fn may be called all the same, later.
 func (l *Loop) Query(ctx context.Context, fn func(*yardmaster.Yard)) error {
-	_, err := l.ask(ctx, request{query: fn})
+	_, err := l.ask(ctx, request{query: fn}, l.stall.waiting())
 	return err
 }
 
-func (l *Loop) ask(ctx context.Context, r request) (any, error) {
-	if why := l.stuck.Load(); why != nil {
-		return nil, storeDown(*why)
+// Held returns nil while this server leads for certain, and otherwise why that is not certain.
+func (l *Loop) Held() error { return l.held() }
+
+// ask hands a request to the loop and returns its answer. Whatever the answer, it is given only while this server
+// leads for certain: after that another may have decided otherwise.
+func (l *Loop) ask(ctx context.Context, r request, giveUp <-chan struct{}) (any, error) {
+	if err := l.held(); err != nil {
+		return nil, err
+	}
+
+	reply, err := l.send(ctx, r, giveUp)
+	if lost := l.held(); lost != nil {
+		return nil, lostLead(lost)
+	}
+
+	return reply, err
+}
+
+func (l *Loop) send(ctx context.Context, r request, giveUp <-chan struct{}) (any, error) {
+	if why := l.stall.failing(); why != "" {
+		return nil, storeDown(why)
 	}
 
 	r.done = make(chan answer, 1)
@@ -110,6 +138,8 @@ func (l *Loop) ask(ctx context.Context, r request) (any, error) {
 	case l.in <- r:
 	case <-l.over:
 		return nil, ended()
+	case <-giveUp:
+		return nil, storeDown("a commit hangs")
 	case <-ctx.Done():
 		return nil, fault.New(fault.Unavailable, "busy", "server busy; try again").WithCause(ctx.Err())
 	}
@@ -124,12 +154,21 @@ func (l *Loop) ask(ctx context.Context, r request) (any, error) {
 		default:
 			return nil, ended()
 		}
+	case <-giveUp:
+		return nil, storeDown("a commit hangs")
 	case <-ctx.Done():
 		return nil, fault.New(fault.Unavailable, "no_answer", "server not responding; the request may or may not have "+
 			"taken effect").
 			WithRemedy("try again; submissions with the same idempotency key are accepted only once").
 			WithCause(ctx.Err())
 	}
+}
+
+// lostLead says that this server may not lead any more since it took a request.
+func lostLead(err error) error {
+	return fault.New(fault.Unavailable, api.CodeLostLead, "the server lost the lead; the request may or may not have "+
+		"taken effect").
+		WithRemedy("try again; submissions with the same idempotency key are accepted only once").WithCause(err)
 }
 
 func storeDown(why string) error {
@@ -142,14 +181,8 @@ func ended() error {
 		WithRemedy("try again after it has restarted")
 }
 
-// Stuck returns why commits fail now, and "" if they do not.
-func (l *Loop) Stuck() string {
-	if why := l.stuck.Load(); why != nil {
-		return *why
-	}
-
-	return ""
-}
+// Stuck returns why nothing is stored now, and "" if all is well.
+func (l *Loop) Stuck() string { return l.stall.why(l.clock.Now()) }
 
 // tickEvery is how often time passes for the yard when nothing else happens.
 const tickEvery = 10 * time.Millisecond
@@ -163,7 +196,7 @@ const (
 	restMost   = 250 * time.Millisecond
 )
 
-// Run feeds the yardmaster until ctx ends or the store has another writer. It returns
+// Run feeds the yardmaster until ctx ends or another server leads. It returns
 // when a plan that is being made beside it has ended too: the policy is asked to stop.
 func (l *Loop) Run(ctx context.Context) error {
 	defer close(l.over)
@@ -171,6 +204,12 @@ func (l *Loop) Run(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer l.planner.Wait()
 	defer cancel()
+
+	go clock.Every(ctx, l.clock, stallCheck, func(now time.Time) {
+		if hangs := l.stall.notice(now); hangs > 0 {
+			l.log.ErrorContext(ctx, "commit hangs; agents are answered meanwhile, nothing else is", "for", hangs)
+		}
+	})
 
 	ticks := make(chan struct{}, 1)
 	go clock.Every(ctx, l.clock, tickEvery, func(time.Time) {
@@ -222,6 +261,13 @@ func (l *Loop) gather(batch []request) []request {
 func (l *Loop) handle(ctx context.Context, batch []request) error {
 	began := l.clock.Now()
 	answers := make([]answer, len(batch))
+
+	if heard := l.stall.takeHeard(); len(heard.Nodes) > 0 {
+		if _, err := l.yard.Step(began, heard); err != nil {
+			return fmt.Errorf("note who was heard while nothing could be stored: %w", err)
+		}
+	}
+
 	for i := range batch {
 		if batch[i].query == nil {
 			answers[i].reply, answers[i].err = l.yard.Step(l.clock.Now(), batch[i].message)
@@ -240,7 +286,7 @@ func (l *Loop) handle(ctx context.Context, batch []request) error {
 	if !b.Empty() {
 		if err := l.commit(ctx, b); err != nil {
 			for i := range batch {
-				batch[i].answer(answer{err: storeDown(err.Error())})
+				batch[i].answer(answer{err: lostLead(err)})
 			}
 
 			return err
@@ -356,25 +402,25 @@ func (r *request) answer(a answer) {
 // commit stores a batch. What the yardmaster has decided cannot be taken back,
 // so a commit that fails is tried again until it goes through; meanwhile the
 // server says that it is not ready and takes nothing new. Only when another
-// server has taken over the store is there nothing left to try.
+// server leads is there nothing left to try.
 func (l *Loop) commit(ctx context.Context, b *yardmaster.Batch) error {
-	for wait := 50 * time.Millisecond; ; wait = min(2*wait, 5*time.Second) {
+	l.stall.begin(l.clock.Now())
+
+	for wait := 50 * time.Millisecond; ; wait = min(2*wait, maxCommitWait) {
 		err := l.store.Commit(ctx, b)
 		if err == nil {
-			if l.stuck.Swap(nil) != nil {
-				l.log.InfoContext(ctx, "store works again")
+			if stood := l.stall.end(l.clock.Now()); stood > 0 {
+				l.log.InfoContext(ctx, "store works again", "after", stood)
 			}
 
 			return nil
 		}
 
-		var f *fault.Error
-		if errors.As(err, &f) && f.Code == "not_writer" {
+		if errors.Is(err, store.ErrNotLeader) {
 			return fmt.Errorf("commit: %w", err)
 		}
 
-		why := err.Error()
-		l.stuck.Store(&why)
+		l.stall.fail(err.Error())
 		l.log.ErrorContext(ctx, "commit failed, trying again", "error", err, "cause", errors.Unwrap(err), "wait", wait)
 
 		if !clock.Sleep(ctx, wait) {

@@ -13,6 +13,7 @@ import (
 	"trainyard/internal/api"
 	"trainyard/internal/fault"
 	"trainyard/internal/job"
+	"trainyard/internal/store"
 	"trainyard/internal/place"
 	"trainyard/internal/tenant"
 	"trainyard/internal/yardmaster"
@@ -145,12 +146,12 @@ func TestALoopWhoseStoreHasAnotherWriterEnds(t *testing.T) {
 	t.Parallel()
 	y := newYard(t)
 	c := y.researcher("ada")
-	y.store.fail(fault.New(fault.Conflict, "not_writer", "another server has taken over"))
+	y.store.fail(store.ErrNotLeader)
 	_, err := c.Submit(t.Context(), api.SubmitRequest{File: "run: a"}, "")
-	wantFault(t, err, fault.Unavailable, "store_down")
+	wantFault(t, err, fault.Unavailable, api.CodeLostLead)
 
 	var f *fault.Error
-	if err := <-y.ended; !errors.As(err, &f) || f.Code != "not_writer" {
+	if err := <-y.ended; !errors.As(err, &f) || f.Code != "not_leader" {
 		t.Errorf("the loop ended with %v", err)
 	}
 

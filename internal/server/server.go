@@ -46,6 +46,7 @@ type Config struct {
 	Burst       int
 	MaxFile     int64         // bytes of one uploaded file
 	Timeout     time.Duration // for an answer of the loop
+	Standby     bool          // whether another server may lead the yard
 }
 
 // Deps is what a server works with.
@@ -62,6 +63,7 @@ type Deps struct {
 	Log         *slog.Logger
 	Registry    *prometheus.Registry
 	Metrics     *metrics.Collector // of the yard, for Registry; nil to show those of the server alone
+	Servers     func() []string    // addresses of all servers, the leader first
 }
 
 // Server answers HTTP.
@@ -117,6 +119,8 @@ func (s *Server) agentConfig(start string) agentapi.Config {
 		Lease:       s.Lease,
 		NodeCertTTL: s.NodeCertTTL,
 		Timeout:     s.Timeout,
+		Standby:     s.Standby,
+		Servers:     s.Servers,
 	}
 }
 

@@ -2,8 +2,8 @@
 //
 // The yard's state lives in the yardmaster's memory; the store is its durable
 // record and the place where lists and history are looked up. One writer, the
-// server's loop, commits batches; many readers ask. The contract is written
-// as tests in storetest and holds for every implementation.
+// loop of the server that leads, commits batches; many readers ask. The contract
+// is written as tests in storetest and holds for every implementation.
 package store
 
 import (
@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"trainyard/internal/dataset"
+	"trainyard/internal/fault"
 	"trainyard/internal/fleet"
 	"trainyard/internal/id"
 	"trainyard/internal/job"
@@ -21,18 +22,32 @@ import (
 
 // Store keeps the yard's record.
 type Store interface {
-	// Acquire makes the caller the one writer. Until then, and after another
-	// server acquired the store, Commit fails with fault.Conflict and code
-	// "not_writer". It waits until the former writer is gone or ctx ends.
-	Acquire(ctx context.Context, holder string) error
+	// Lead begins a term in which the caller leads: only the leader may commit. It waits until
+	// the present leader has resigned or its lease has expired, or ctx ends; a store that
+	// cannot be reached is asked again. It returns how long the term lasts without a renewal,
+	// and 0 if it lasts as long as the process, because no other can lead before that has ended.
+	Lead(ctx context.Context, c Candidate) (lease time.Duration, err error)
+	// Renew extends the term by another lease, which counts from before the call. It fails with
+	// ErrNotLeader if another server leads. It does not wait for a commit that hangs.
+	Renew(ctx context.Context) error
+	// Resign ends the term, so that another server can lead at once.
+	Resign(ctx context.Context) error
+	// Leader returns who leads, or who did last.
+	Leader(ctx context.Context) (Leader, error)
+	// Attend records that a server is there.
+	Attend(ctx context.Context, s Server) error
+	// Servers lists the servers that were there within a time, by name.
+	Servers(ctx context.Context, within time.Duration) ([]Server, error)
 
 	// Load reads all that the yardmaster needs to go on. Jobs that ended
 	// before recent are left out.
 	Load(ctx context.Context, recent time.Time) (yardmaster.State, error)
 
 	// Commit writes the batches in one transaction, in order, and returns when
-	// they are durable. Committing a batch again changes nothing, so it may be
-	// retried when it is not known whether it went through.
+	// they are durable. It fails with ErrNotLeader unless this server leads. It
+	// fails after a time if the store does not answer; then it is not known whether
+	// the batches are stored, and nothing else is written before that is found out.
+	// Committing the same batches again finds it out, and writes them if they are not there.
 	Commit(ctx context.Context, batches ...*yardmaster.Batch) error
 
 	// Job returns one job, or fault.NotFound with code "job_not_found".
@@ -76,6 +91,33 @@ type Store interface {
 	// Ping answers whether the store can write and read now.
 	Ping(ctx context.Context) error
 	Close() error
+}
+
+// ErrNotLeader is the error of a server that does not lead, or no longer, and tries to write.
+var ErrNotLeader = fault.New(fault.Unavailable, "not_leader",
+	"this server does not lead the yard; another does, or will within seconds")
+
+// Candidate is a server that wants to lead.
+type Candidate struct {
+	Server
+	Lease time.Duration // how long a term lasts without a renewal
+	// Former begins the names of earlier starts of this server that have ended for certain, so that it
+	// need not wait until their lease has expired; "" if there are none.
+	Former string
+}
+
+// Server is one server of the yard.
+type Server struct {
+	Name    string // unlike that of any other start of any server
+	Address string // URL under which the other servers, agents and people reach it
+}
+
+// Leader is who leads.
+type Leader struct {
+	Server
+	Term     int64         // greater than that of every earlier leader
+	Lease    time.Duration // how long the term lasts without a renewal; 0 after a resignation
+	Renewals int64         // changes with every renewal
 }
 
 // JobFilter chooses jobs. A zero field lets all through.

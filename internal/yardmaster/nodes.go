@@ -64,6 +64,24 @@ type LeaseRenewal struct {
 	LeaseLeft time.Duration // until the node shuts itself down unless it is renewed again
 }
 
+// NodesHeard says which nodes have reported while the loop could not take their reports. It counts as
+// a sign of life and as nothing else.
+type NodesHeard struct{ Nodes []NodeHeard }
+
+// NodeHeard is when a node was heard.
+type NodeHeard struct {
+	Node id.Node
+	At   time.Time
+}
+
+func (m NodesHeard) handle(y *Yard) (any, error) { //nolint:unparam // the form of Message
+	for _, h := range m.Nodes {
+		y.nodes.Hear(h.Node, h.At)
+	}
+
+	return nil, nil
+}
+
 // NodeReport is a report of a node's agent: that it is alive, and the state of its runs.
 // The answer is a LeaseRenewal if the node is an on-demand node.
 type NodeReport struct {

@@ -8,6 +8,7 @@ import (
 
 	"trainyard/internal/id"
 	"trainyard/internal/job"
+	"trainyard/internal/store"
 	sqlstore "trainyard/internal/store/sql"
 	"trainyard/internal/store/storetest/pgtest"
 	"trainyard/internal/yardmaster"
@@ -144,7 +145,7 @@ func (s restartSection) fill(ctx context.Context, url string, finished, queued i
 
 	defer func() { err = errors.Join(err, st.Close()) }()
 
-	if err := st.Acquire(ctx, "bench"); err != nil {
+	if _, err := st.Lead(ctx, store.Candidate{Server: store.Server{Name: "bench"}, Lease: time.Minute}); err != nil {
 		return err
 	}
 

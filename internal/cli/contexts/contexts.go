@@ -26,10 +26,12 @@ const fileName = "config.yaml"
 // Context is one yard that a person has logged in to.
 type Context struct {
 	Name   string `yaml:"name"`
-	Server string `yaml:"server"`         // https://host:port
-	User   string `yaml:"user,omitempty"` // who the token stood for at login
-	Token  string `yaml:"token"`
-	CA     string `yaml:"ca"` // PEM of the pinned CA
+	Server string `yaml:"server"` // https://host:port
+	// Servers are all addresses of the yard, as its servers say, if there are several.
+	Servers []string `yaml:"servers,omitempty"`
+	User    string   `yaml:"user,omitempty"` // who the token stood for at login
+	Token   string   `yaml:"token"`
+	CA      string   `yaml:"ca"` // PEM of the pinned CA
 }
 
 // File is the whole file.

@@ -26,7 +26,8 @@ type Runner struct {
 	Prepare func(context.Context, *fleet.Lease) (cloud.Request, error)
 	Clock   clock.Clock
 	Log     *slog.Logger
-	Watch   Watcher // nil if nobody watches
+	Watch   Watcher      // nil if nobody watches
+	Held    func() error // returns nil while this server leads for certain; nil if it always does
 
 	once    sync.Once
 	mu      sync.Mutex
@@ -42,6 +43,9 @@ type Runner struct {
 type Watcher interface {
 	Called(provider, call string, took time.Duration, err error)
 }
+
+// heldPoll is how often a runner looks whether its server leads for certain again.
+const heldPoll = 100 * time.Millisecond
 
 // Timeouts bound the calls.
 type Timeouts struct{ List, Create, Terminate time.Duration }
@@ -113,8 +117,15 @@ func (r *Runner) due() ([]Call, time.Time) {
 	return r.planner.Due(now)
 }
 
-// call makes one call and tells the answer.
+// call makes one call and tells the answer. Only a leader may: another server may hold leases that this one
+// does not know.
 func (r *Runner) call(ctx context.Context, c Call) {
+	for r.Held != nil && r.Held() != nil {
+		if !clock.Sleep(ctx, heldPoll) {
+			return
+		}
+	}
+
 	messages := r.make(ctx, c)
 
 	if ctx.Err() != nil {

@@ -32,6 +32,10 @@ type Loop interface {
 	Do(ctx context.Context, m yardmaster.Message) (any, error)
 	// Query lets fn look at the yard between two messages. It must not keep what it sees.
 	Query(ctx context.Context, fn func(*yardmaster.Yard)) error
+	// Report hands in the report of a node; it is answered also while nothing can be stored.
+	Report(ctx context.Context, m yardmaster.NodeReport) (any, error)
+	// Held returns nil while this server leads for certain.
+	Held() error
 }
 
 // Assignments returns the desired state of each node; the engine of the agents provides it.
@@ -63,6 +67,8 @@ type Config struct {
 	Lease       time.Duration // how long agents may run on without contact
 	NodeCertTTL time.Duration
 	Timeout     time.Duration // for an answer of the loop
+	Standby     bool          // whether another server may lead the yard
+	Servers     func() []string
 }
 
 // Server answers agents.

@@ -48,6 +48,10 @@ func (s *Server) putLog(w http.ResponseWriter, r *http.Request) error {
 		return fault.New(fault.OverLimit, httpapi.TooLarge, "an upload must not be larger than %d bytes", MaxLogPart)
 	}
 
+	if err := s.Loop.Held(); err != nil {
+		return err
+	}
+
 	size, err := s.Archive.Append(ctx, run, rank, offset, data, r.URL.Query().Get("final") == "true")
 	if err != nil {
 		return err

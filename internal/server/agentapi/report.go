@@ -2,6 +2,7 @@ package agentapi
 
 import (
 	"context"
+	"errors"
 	"strconv"
 	"time"
 
@@ -9,6 +10,7 @@ import (
 	"github.com/danielgtaylor/huma/v2/adapters/humago"
 
 	"trainyard/internal/api"
+	"trainyard/internal/fault"
 	"trainyard/internal/id"
 	"trainyard/internal/job"
 	"trainyard/internal/server/httpapi"
@@ -28,12 +30,22 @@ func (s *Server) report(ctx context.Context, in *httpapi.Body[api.Report]) (*htt
 		return nil, httpapi.ToProblem(err)
 	}
 
-	answer, err := s.do(ctx, fromReport(n, &in.Body))
+	bounded, cancel := context.WithTimeout(ctx, s.Timeout)
+	defer cancel()
+
+	answer, err := s.Loop.Report(bounded, fromReport(n, &in.Body))
+	if heard(err) && s.Gone(n) {
+		err = fault.New(fault.Unavailable, "store_down", "the node was lost, and the server cannot write to its store now").
+			WithRemedy("report again later")
+	}
+
 	if err != nil {
 		return nil, s.fail(ctx, err)
 	}
 
 	reply := api.ReportReply{
+		Servers:    s.Servers(),
+		Standby:    s.Standby,
 		Interval:   job.Duration(s.Interval),
 		Lease:      job.Duration(s.Lease),
 		Generation: s.Assignments.Generation(n),
@@ -50,7 +62,18 @@ func (s *Server) report(ctx context.Context, in *httpapi.Body[api.Report]) (*htt
 		}
 	}
 
+	// Last, because this answer extends the node's contact lease.
+	if err := s.Loop.Held(); err != nil {
+		return nil, s.fail(ctx, err)
+	}
+
 	return &httpapi.Body[api.ReportReply]{Body: reply}, nil
+}
+
+// heard reports whether a report was counted as a sign of life alone.
+func heard(err error) bool {
+	var f *fault.Error
+	return errors.As(err, &f) && f.Code == api.CodeHeard
 }
 
 func wholeSeconds(d time.Duration) *int64 {
@@ -66,6 +89,10 @@ func (s *Server) assignments(ctx context.Context, _ *struct{}) (*huma.StreamResp
 
 		for {
 			removed, err := s.roster.admit(n)
+			if err == nil {
+				err = s.Loop.Held() // orders of a server that led once are not to be obeyed
+			}
+
 			if err != nil {
 				out.Send("", "error", httpapi.ToProblem(err))
 				return

@@ -47,7 +47,7 @@ func TestAServerThatLostTheStoreLeavesItAlone(t *testing.T) {
 	b := newBench(t, t.TempDir(), &handClock{})
 	j := b.runs(1, 1, job.Spec{})
 	b.measures(j.ID, 1, "loss", points(0, 20, noon))
-	b.store.fail(fault.New(fault.Conflict, "not_writer", "another server has the store"))
+	b.store.fail(store.ErrNotLeader)
 	b.passes(2)
 	tries, logged := b.store.tried(), b.logged.n.Load()
 	b.measures(j.ID, 1, "loss", points(20, 40, noon))

@@ -74,7 +74,7 @@ func (f *Forecaster) failed(ctx context.Context, what string, err error) {
 	f.pause = min(max(2*f.pause, passEvery), maxPause)
 	f.resume = f.Clock.Now().Add(f.pause)
 
-	if e := (*fault.Error)(nil); errors.As(err, &e) && e.Code == "not_writer" {
+	if e := (*fault.Error)(nil); errors.As(err, &e) && e.Code == store.ErrNotLeader.Code {
 		f.fenced = true
 		f.Log.ErrorContext(ctx, "another server has taken over the store; no more forecasts are made", "error", err)
 		return

@@ -96,7 +96,8 @@ func newBench(t testing.TB, dir string, c *handClock) *bench {
 	st, err := sqlstore.Open(t.Context(), filepath.Join(dir, "yard.db"), sqlstore.Options{Clock: c})
 	b.must(err)
 	t.Cleanup(func() { _ = st.Close() }) // a second time it has nothing to say
-	b.must(st.Acquire(t.Context(), "test"))
+	_, err = st.Lead(t.Context(), store.Candidate{Server: store.Server{Name: "test"}, Lease: time.Minute})
+	b.must(err)
 	b.store = &shakyStore{Store: st}
 	yard := yardmaster.New(yardmaster.Defaults(ordered.FIFO{}))
 	b.Forecaster = New(Deps{Store: b.store, Clock: c, Log: slog.New(slog.NewTextHandler(b.logged, nil)),

@@ -92,10 +92,7 @@ func BenchmarkCommit(b *testing.B) {
 	for engine, url := range benchURLs(b) {
 		for _, width := range []int{1, 64, 512} {
 			b.Run(fmt.Sprintf("%s/%d", engine, width), func(b *testing.B) {
-				s := open(b, url(b))
-				if err := s.Acquire(b.Context(), "bench"); err != nil {
-					b.Fatal(err)
-				}
+				s := writer(b, url(b), "bench")
 
 				n := uint64(0)
 				for b.Loop() {
@@ -158,7 +155,7 @@ func envCount(b *testing.B, name string, otherwise int) int {
 func fillYard(b *testing.B, url string, finished, queued int) {
 	b.Helper()
 	s := open(b, url)
-	if err := s.Acquire(b.Context(), "fill"); err != nil {
+	if _, err := s.Lead(b.Context(), candidate("fill", time.Minute)); err != nil {
 		b.Fatal(err)
 	}
 

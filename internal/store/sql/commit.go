@@ -5,12 +5,15 @@ import (
 	dbsql "database/sql"
 	"errors"
 	"fmt"
+	"slices"
 
+	"trainyard/internal/clock"
 	"trainyard/internal/fault"
 	"trainyard/internal/fleet"
 	"trainyard/internal/id"
 	"trainyard/internal/job"
 	"trainyard/internal/queue"
+	"trainyard/internal/store"
 	"trainyard/internal/tenant"
 	"trainyard/internal/yardmaster"
 )
@@ -143,13 +146,13 @@ func (n *newest[K, T]) rows() []*T {
 }
 
 // Commit writes the batches in one transaction. Even without anything to write it fails if this
-// store is no longer the writer.
+// store's server does not lead.
 func (s *Store) Commit(ctx context.Context, batches ...*yardmaster.Batch) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 
-	if s.term == 0 {
-		return notWriter()
+	if s.term.Load() == 0 {
+		return store.ErrNotLeader
 	}
 
 	books, err := foldLedger(batches)
@@ -157,10 +160,10 @@ func (s *Store) Commit(ctx context.Context, batches ...*yardmaster.Batch) error 
 		return failure("commit", fault.New(fault.Internal, "bad_value", "a value cannot be stored: %s", err).WithCause(err))
 	}
 
-	return failure("commit", s.commit(ctx, fold(batches), books))
+	return failure("commit", s.commit(ctx, batches, fold(batches), books))
 }
 
-func (s *Store) commit(ctx context.Context, c changes, books ledgerChanges) error {
+func (s *Store) commit(ctx context.Context, batches []*yardmaster.Batch, c changes, books ledgerChanges) error {
 	steps := []step{
 		put(jobTable, c.jobs, jobRow),
 		put(runTable, c.runs, runRow),
@@ -179,11 +182,90 @@ func (s *Store) commit(ctx context.Context, c changes, books ledgerChanges) erro
 		}},
 	}
 
-	return s.transact(ctx, append(steps, books.steps()...)...)
+	return s.transact(ctx, batches, append(steps, books.steps()...)...)
 }
 
-// transact carries out steps in one transaction, if this store is still the writer.
-func (s *Store) transact(ctx context.Context, steps ...step) error {
+// doubt is a transaction whose outcome is not known: it was sent, and no answer came.
+type doubt struct {
+	number  int64
+	batches []*yardmaster.Batch // that it writes; none if it writes documents
+}
+
+// transact carries out the steps that write the batches in one transaction, if this store's server still
+// leads. It finds out first what became of an earlier transaction whose outcome is not known.
+//
+// The time limit is for each statement: a large commit may take longer than a small one, and would never get through
+// if it were ended each time.
+func (s *Store) transact(parent context.Context, batches []*yardmaster.Batch, steps ...step) error {
+	ctx, moved, stop := clock.Progress(parent, s.timeouts.Commit)
+	defer stop()
+
+	if last := s.doubt; last != nil {
+		stored, err := s.resolve(ctx)
+		if err != nil || stored && len(batches) > 0 && slices.Equal(last.batches, batches) {
+			return s.timedOut(ctx, err)
+		}
+	}
+
+	return s.timedOut(ctx, s.attempt(ctx, moved, batches, steps))
+}
+
+// timedOut adds to an error that the time was over, if it was, and replaces the connections for writing if they may be
+// broken.
+func (s *Store) timedOut(ctx context.Context, err error) error {
+	if err != nil && errors.Is(context.Cause(ctx), context.DeadlineExceeded) {
+		err = fmt.Errorf("%w: %w", context.DeadlineExceeded, err)
+	}
+
+	s.dropIdle(err, s.write)
+
+	return err
+}
+
+// resolve finds out whether the transaction in doubt was stored. Each transaction that writes has a
+// number, one more than the one before, and holds the row with the number until it ends: whoever gets the row
+// knows that the transaction in doubt has ended.
+func (s *Store) resolve(ctx context.Context) (bool, error) {
+	tx, err := s.write.BeginTx(ctx, nil)
+	if err != nil {
+		return false, fmt.Errorf("find out whether the last commit was stored: %w", err)
+	}
+
+	defer func() { _ = tx.Rollback() }() // nothing was written
+
+	if err := s.fence(ctx, tx); err != nil {
+		return false, err
+	}
+
+	var number int64
+	err = tx.QueryRowContext(ctx, `SELECT commits FROM meta WHERE one = 1`+s.engine.forUpdate()).Scan(&number)
+	if err != nil {
+		return false, fmt.Errorf("find out whether the last commit was stored: %w", err)
+	}
+
+	stored := number == s.doubt.number
+	s.log.InfoContext(ctx, "outcome of a commit that was not answered is known now", "stored", stored)
+
+	if stored {
+		s.commits = number
+	}
+
+	s.doubt = nil
+
+	return stored, nil
+}
+
+// dropIdle replaces idle connections after an error that shows that they may be broken.
+func (s *Store) dropIdle(err error, pools ...*dbsql.DB) {
+	if err == nil || !errors.Is(err, context.DeadlineExceeded) && (errors.Is(err, context.Canceled) || !broken(err)) {
+		return
+	}
+
+	s.engine.dropIdle(pools...)
+}
+
+// attempt carries out steps in one transaction.
+func (s *Store) attempt(ctx context.Context, moved func(), batches []*yardmaster.Batch, steps []step) error {
 	for _, step := range steps {
 		if err := s.prepareStep(ctx, step); err != nil {
 			return fmt.Errorf("prepare for %s: %w", step.key.table.name, err)
@@ -197,17 +279,44 @@ func (s *Store) transact(ctx context.Context, steps ...step) error {
 
 	defer func() { _ = tx.Rollback() }() // no effect after Commit
 
-	if err := fence(ctx, tx, s.holder, s.term); err != nil {
+	if err := s.fence(ctx, tx); err != nil {
+		return err
+	}
+	if err := s.count(ctx, tx); err != nil {
 		return err
 	}
 
 	for _, step := range steps {
-		if err := s.run(ctx, tx, step); err != nil {
+		if err := s.run(ctx, tx, moved, step); err != nil {
 			return fmt.Errorf("write %s: %w", step.key.table.name, err)
 		}
 	}
 
-	return tx.Commit()
+	moved()
+
+	number := s.commits + 1
+	if err := tx.Commit(); err != nil {
+		s.doubt = &doubt{number: number, batches: batches}
+		return err
+	}
+
+	s.commits = number
+
+	return nil
+}
+
+// count gives a transaction the number after that of the last one.
+func (s *Store) count(ctx context.Context, tx *dbsql.Tx) error {
+	counted, err := changed(tx.ExecContext(ctx,
+		`UPDATE meta SET commits = commits + 1 WHERE one = 1 AND commits = $1`, s.commits))
+	if err != nil {
+		return err
+	}
+	if !counted {
+		return fault.New(fault.Internal, "store_changed", "the store was changed by another server under this term")
+	}
+
+	return nil
 }
 
 // step is one statement over n rows.
@@ -228,7 +337,7 @@ func (s *Store) prepareStep(ctx context.Context, step step) error {
 	return s.chunked(step, func(key stmtKey, _, _ int) error { return s.prepareStmt(ctx, key) })
 }
 
-func (s *Store) run(ctx context.Context, tx *dbsql.Tx, step step) error {
+func (s *Store) run(ctx context.Context, tx *dbsql.Tx, moved func(), step step) error {
 	var args []any
 	return s.chunked(step, func(key stmtKey, first, times int) (err error) {
 		stmt := tx.StmtContext(ctx, s.stmts[key])
@@ -248,6 +357,8 @@ func (s *Store) run(ctx context.Context, tx *dbsql.Tx, step step) error {
 			if _, err := stmt.ExecContext(ctx, args...); err != nil {
 				return err
 			}
+
+			moved()
 		}
 
 		return nil

@@ -43,16 +43,16 @@ func (s *Store) Drop(ctx context.Context, kind store.DocumentKind, ids ...string
 	)
 }
 
-// alone carries out one step in its own transaction, if this store is the writer.
+// alone carries out one step in its own transaction, if this store's server leads.
 func (s *Store) alone(ctx context.Context, what string, one step) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 
-	if s.term == 0 {
-		return notWriter()
+	if s.term.Load() == 0 {
+		return store.ErrNotLeader
 	}
 
-	return failure(what, s.transact(ctx, one))
+	return failure(what, s.transact(ctx, nil, one))
 }
 
 // Documents returns documents of a kind, newest first.

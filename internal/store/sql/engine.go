@@ -13,11 +13,22 @@ import (
 // engine is everything that differs between the databases.
 type engine interface {
 	name() string
-	// open returns one pool of connections for writing and one for reading.
-	open() (write, read *dbsql.DB, err error)
-	// lock takes the writer's lock, and waits for it until ctx is cancelled. The lock is released
-	// when the process ends, in whatever way.
+	// open returns the pools of connections.
+	open(limits Timeouts) (pools, error)
+	// dropIdle closes connections that are not in use, because they may be broken.
+	dropIdle(pools ...*dbsql.DB)
+	// lock takes a lock on the database, and waits for it until ctx is cancelled. The lock is
+	// released when the process ends, in whatever way.
 	lock(ctx context.Context) (unlock func() error, err error)
+	// locksForLife reports whether no process loses the lock before it ends. Then the lock is
+	// enough to lead; otherwise leadership is a lease, and the lock is for changes of the schema.
+	locksForLife() bool
+	// keyShare is what a query adds so that the rows it reads keep their keys until its transaction ends.
+	keyShare() string
+	// forUpdate is what a query adds so that nobody else changes the rows it reads until its transaction ends.
+	forUpdate() string
+	// now is the expression for the time of the database's clock in microseconds.
+	now() string
 	// schema adapts a statement of a migration to the engine.
 	schema(statement string) string
 	// mark returns the placeholder of the n-th parameter, for statements that use each parameter
@@ -46,6 +57,12 @@ func engineOf(url string) (engine, error) {
 	return newSQLite(url)
 }
 
+// pools are the connections of a store.
+type pools struct {
+	write, read *dbsql.DB
+	lease       *dbsql.DB // for leadership
+}
+
 // lockPoll is how often a lock that another process holds is tried.
 const lockPoll = 50 * time.Millisecond
 
@@ -58,8 +75,13 @@ func waitLock(ctx context.Context, try func() (bool, error)) error {
 		}
 
 		if !clock.Sleep(ctx, lockPoll) {
-			return fault.New(fault.Unavailable, "store_held", "another server holds the store").
-				WithRemedy("stop the other server, or wait until it has ended").WithCause(context.Cause(ctx))
+			return held(ctx)
 		}
 	}
+}
+
+// held says that another server led until there was no more time to wait.
+func held(ctx context.Context) error {
+	return fault.New(fault.Unavailable, "store_held", "another server holds the store").
+		WithRemedy("stop the other server, or wait until it has ended").WithCause(context.Cause(ctx))
 }

@@ -28,6 +28,14 @@ func failure(doing string, err error) error {
 		WithCause(err)
 }
 
+// broken reports whether an error comes from the connection and not from the database.
+func broken(err error) bool {
+	var pg *pgconn.PgError
+	var known *fault.Error
+
+	return !errors.As(err, &pg) && !errors.As(err, &known)
+}
+
 func unavailable(err error) bool {
 	var pg *pgconn.PgError
 	if errors.As(err, &pg) {

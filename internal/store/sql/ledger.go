@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"time"
 
+	"trainyard/internal/clock"
 	"trainyard/internal/dataset"
 	"trainyard/internal/fault"
 	"trainyard/internal/fleet"
@@ -287,6 +288,9 @@ func (s *Store) Postings(ctx context.Context, from, to time.Time, yield func(*le
 		query, args = query+`AND from_at < $2 `, append(args, micros(to))
 	}
 
+	ctx, moved, stop := clock.Progress(ctx, s.timeouts.Read)
+	defer stop()
+
 	rows, err := s.read.QueryContext(ctx, query+`ORDER BY seq`, args...)
 	if err != nil {
 		return failure("read postings", err)
@@ -295,6 +299,8 @@ func (s *Store) Postings(ctx context.Context, from, to time.Time, yield func(*le
 	defer func() { err = errors.Join(err, rows.Close()) }()
 
 	for rows.Next() {
+		moved()
+
 		p, err := readPosting(rows)
 		if err != nil {
 			return badRow(ctx, "posting", err)

@@ -16,6 +16,9 @@ import (
 
 // Load reads everything in one transaction, so that the result is consistent.
 func (s *Store) Load(ctx context.Context, recent time.Time) (yardmaster.State, error) {
+	ctx, cancel := context.WithTimeout(ctx, s.timeouts.Load)
+	defer cancel()
+
 	tx, err := s.read.BeginTx(ctx, &dbsql.TxOptions{Isolation: dbsql.LevelRepeatableRead, ReadOnly: true})
 	if err != nil {
 		return yardmaster.State{}, failure("load the yard", err)

@@ -7,11 +7,14 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"math/rand/v2"
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"trainyard/internal/fault"
+	"trainyard/internal/store"
 )
 
 //go:embed migrations/*.sql
@@ -85,8 +88,8 @@ func statements(text string) []string {
 	return out
 }
 
-// metaTable holds one row: the version of the schema, and the present writer. It exists before any
-// migration.
+// metaTable holds one row: the version of the schema and the number of commits. It exists before any
+// migration; what it had of the writer is in the table leadership since schema 10.
 const metaTable = `CREATE TABLE IF NOT EXISTS meta (
 	one BIGINT PRIMARY KEY CHECK (one = 1),
 	schema_version BIGINT NOT NULL,
@@ -96,8 +99,14 @@ const metaTable = `CREATE TABLE IF NOT EXISTS meta (
 	commits BIGINT NOT NULL
 )`
 
-// migrate brings the schema to the last step. Nothing may write meanwhile, so it holds the writer's
-// lock; a schema that is up to date needs no lock.
+// leadershipSince is the schema that has leadership.
+const leadershipSince = 10
+
+// migrationLease is for how long a server that has not finished its migration keeps others from leading.
+const migrationLease = 30 * time.Second
+
+// migrate brings the schema to the last step. Nothing may write meanwhile, so it holds the lock and
+// leads; a schema that is up to date needs neither.
 func (s *Store) migrate(ctx context.Context, steps []migration) error {
 	have, err := s.schemaVersion(ctx)
 	if err != nil {
@@ -116,11 +125,32 @@ func (s *Store) migrate(ctx context.Context, steps []migration) error {
 	if err != nil {
 		return failure("wait for the writer before changing the schema", err)
 	}
-	if err := s.applyAll(ctx, steps); err != nil {
-		return errors.Join(err, unlock())
+
+	have, err = s.schemaVersion(ctx) // another server may have changed it meanwhile
+	if err == nil {
+		err = s.leadAndApply(ctx, have, steps)
 	}
 
-	return unlock()
+	return errors.Join(failure("change the schema", err), unlock())
+}
+
+// leadAndApply applies the missing steps while no other server leads.
+func (s *Store) leadAndApply(ctx context.Context, have int64, steps []migration) error {
+	if have > int64(len(steps)) {
+		return tooNew(have, int64(len(steps)))
+	}
+
+	leased := have >= leadershipSince && !s.engine.locksForLife()
+	if leased {
+		name := fmt.Sprintf("migration-%d", rand.Int64())
+		if _, err := s.Lead(ctx, store.Candidate{Server: store.Server{Name: name}, Lease: migrationLease}); err != nil {
+			return err
+		}
+	}
+
+	err := s.applyAll(ctx, have, leased, steps)
+
+	return errors.Join(err, s.Resign(ctx))
 }
 
 func tooNew(have, want int64) error {
@@ -141,7 +171,7 @@ func (s *Store) schemaVersion(ctx context.Context) (int64, error) {
 }
 
 // applyAll applies all missing steps in one transaction.
-func (s *Store) applyAll(ctx context.Context, steps []migration) error {
+func (s *Store) applyAll(ctx context.Context, have int64, leads bool, steps []migration) error {
 	tx, err := s.write.BeginTx(ctx, nil)
 	if err != nil {
 		return failure("begin the migration", err)
@@ -149,24 +179,24 @@ func (s *Store) applyAll(ctx context.Context, steps []migration) error {
 
 	defer func() { _ = tx.Rollback() }() // no effect after Commit
 
-	first := []string{
-		s.engine.schema(metaTable),
-		`INSERT INTO meta (one, schema_version, holder, term, acquired, commits) VALUES (1, 0, '', 0, 0, 0)
-			ON CONFLICT (one) DO NOTHING`,
-	}
-
-	for _, statement := range first {
-		if _, err := tx.ExecContext(ctx, statement); err != nil {
-			return failure("create the table meta", err)
+	if leads {
+		if err := s.fence(ctx, tx); err != nil {
+			return err
 		}
 	}
 
-	var have int64
-	if err := tx.QueryRowContext(ctx, `SELECT schema_version FROM meta WHERE one = 1`).Scan(&have); err != nil {
-		return failure("read the schema's version", err)
-	}
-	if have > int64(len(steps)) {
-		return tooNew(have, int64(len(steps)))
+	if have == 0 {
+		first := []string{
+			s.engine.schema(metaTable),
+			`INSERT INTO meta (one, schema_version, holder, term, acquired, commits) VALUES (1, 0, '', 0, 0, 0)
+				ON CONFLICT (one) DO NOTHING`,
+		}
+
+		for _, statement := range first {
+			if _, err := tx.ExecContext(ctx, statement); err != nil {
+				return failure("create the table meta", err)
+			}
+		}
 	}
 
 	for _, step := range steps[have:] {

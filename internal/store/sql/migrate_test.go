@@ -6,6 +6,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"strings"
@@ -16,6 +17,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 
+	"trainyard/internal/clock"
 	"trainyard/internal/fault"
 	"trainyard/internal/job"
 	"trainyard/internal/queue"
@@ -36,6 +38,7 @@ func released() map[string]string {
 		"migrations/0007_holds.sql":      "e25f9b7b9f7b48cc91f00844a9b44f7caa8c6751ed6cd0de2c75f6e201b60661",
 		"migrations/0009_memory.sql":     "59e0eb50b1a1d3786843f5d0eb3a6626954f5ba3d0a9ee682fd238918f585c64",
 		"migrations/0008_extras.sql":     "5306026f9d5c9870db7148cefd911248068950ae548b2a84af810aca2644f914",
+		"migrations/0010_leadership.sql": "442fba39f24bdefffb4d674f05d5b5e4dbcc998a87d1e55ea4ffc98926ada6a0",
 	}
 }
 
@@ -104,14 +107,12 @@ func bare(t *testing.T, url string) *Store {
 		t.Fatal(err)
 	}
 
-	write, read, err := eng.open()
+	s, err := connect(eng, Options{Clock: clock.Wall{}, Log: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		t.Fatal(err)
 	}
 
-	o := open(t, engines()["sqlite"](t)) // for its clock and log
-
-	return &Store{engine: eng, write: write, read: read, clock: o.clock, log: o.log, pinging: make(chan struct{}, 1)}
+	return s
 }
 
 // The fixtures hold the same things at every schema, so what is read after the migration is the same.
@@ -129,6 +130,7 @@ func TestEveryEarlierSchemaMigrates(t *testing.T) {
 				checkBooks(t.T, s, version)
 				checkDocuments(t.T, s, version)
 				checkMemory(t.T, s, version)
+				checkLeadership(t.T, s, version)
 
 				if err := s.Commit(t.Context(), batchOf(100)); err != nil {
 					t.Errorf("commit after the migration: %v", err)
@@ -277,6 +279,24 @@ func checkMemory(t *testing.T, s *Store, version int) {
 	}
 	if diff := cmp.Diff(observed, state.Observed, cmpopts.EquateEmpty()); diff != "" {
 		t.Errorf("what was learned of jobs (-want +got):\n%s", diff)
+	}
+}
+
+// checkLeadership checks that the new leader's term is greater than the fixture's, which earlier schemas did not have.
+func checkLeadership(t *testing.T, s *Store, version int) {
+	t.Helper()
+	l, err := s.Leader(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	before := int64(0)
+	if version >= leadershipSince {
+		before = 7
+	}
+
+	if l.Name != "server-2" || l.Term <= before {
+		t.Errorf("leader = %+v, want server-2 with a term above %d", l, before)
 	}
 }
 

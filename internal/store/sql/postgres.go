@@ -4,7 +4,10 @@ import (
 	"context"
 	dbsql "database/sql"
 	"errors"
+	"fmt"
+	"net"
 	"strconv"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/stdlib"
@@ -12,14 +15,27 @@ import (
 	"trainyard/internal/fault"
 )
 
-// Connections of one server: Commit and Ping use those for writing, queries those for reading.
+// Connections of one server: Commit and Ping use those for writing, queries those for reading, and the
+// leadership has its own.
 const (
 	postgresWriters = 2
 	postgresReaders = 8
+	postgresLeases  = 2
 )
 
-// postgresLock is the number of the writer's advisory lock within the yard's database.
+// postgresLock is the number of the advisory lock within the yard's database. A server of a version before
+// the leadership holds it as long as it writes.
 const postgresLock = 0x7472616e79617264
+
+// When a connection is taken for broken. A server whose network is cut must not hold rows that the
+// next leader needs for longer than a leader's lease lasts, so PostgreSQL gives up sooner than we do.
+const (
+	connectTimeout  = 3 * time.Second
+	keepAliveAfter  = 5 * time.Second // without traffic
+	keepAliveEvery  = 2 * time.Second
+	keepAliveProbes = 3
+	idleTransaction = 3 * time.Second // between two statements of a transaction that writes
+)
 
 type postgresEngine struct{ config *pgx.ConnConfig }
 
@@ -34,20 +50,67 @@ func newPostgres(url string) (engine, error) {
 		config.RuntimeParams["application_name"] = "trainyard"
 	}
 
+	if config.ConnectTimeout == 0 {
+		config.ConnectTimeout = connectTimeout
+	}
+
 	return &postgresEngine{config: config}, nil
 }
 
 func (*postgresEngine) name() string { return "postgres" }
 
-func (e *postgresEngine) open() (write, read *dbsql.DB, err error) {
-	write = stdlib.OpenDB(*e.config.Copy())
-	write.SetMaxOpenConns(postgresWriters)
-	write.SetMaxIdleConns(postgresWriters)
-	read = stdlib.OpenDB(*e.config.Copy())
-	read.SetMaxOpenConns(postgresReaders)
-	read.SetMaxIdleConns(postgresReaders)
+func (e *postgresEngine) open(limits Timeouts) (pools, error) {
+	e.config.DialFunc = (&net.Dialer{
+		KeepAliveConfig: net.KeepAliveConfig{
+			Enable: true, Idle: keepAliveAfter, Interval: keepAliveEvery, Count: keepAliveProbes,
+		},
+		Control: userTimeout(limits.Commit),
+	}).DialContext
 
-	return write, read, nil
+	pool := func(connections int, settings string) *dbsql.DB {
+		db := stdlib.OpenDB(*e.config.Copy(), stdlib.OptionAfterConnect(func(ctx context.Context, c *pgx.Conn) error {
+			_, err := c.PgConn().Exec(ctx, settings).ReadAll()
+			return err
+		}))
+		db.SetMaxOpenConns(connections)
+		db.SetMaxIdleConns(connections)
+
+		return db
+	}
+
+	// PostgreSQL watches the connections from its side too: it is the one that holds the locks.
+	watched := fmt.Sprintf("SET tcp_keepalives_idle = %d; SET tcp_keepalives_interval = %d; "+
+		"SET tcp_keepalives_count = %d; SET tcp_user_timeout = %d",
+		keepAliveAfter/time.Second, keepAliveEvery/time.Second, keepAliveProbes, limits.Commit.Milliseconds())
+	patience := min(idleTransaction, limits.Commit)
+	writing := fmt.Sprintf("%s; SET idle_in_transaction_session_timeout = %d", watched, patience.Milliseconds())
+
+	return pools{
+		write: pool(postgresWriters, writing),
+		read:  pool(postgresReaders, watched),
+		lease: pool(postgresLeases, writing),
+	}, nil
+}
+
+// dropIdle closes idle connections: when one hangs, the others that were made over the same path hang
+// too, while new ones may work.
+func (*postgresEngine) dropIdle(pools ...*dbsql.DB) {
+	for _, db := range pools {
+		most := db.Stats().MaxOpenConnections
+		db.SetMaxIdleConns(0)
+		db.SetMaxIdleConns(most)
+	}
+}
+
+// locksForLife is false: the lock belongs to a connection, and a server can lose that without noticing.
+func (*postgresEngine) locksForLife() bool { return false }
+
+func (*postgresEngine) keyShare() string { return " FOR KEY SHARE" }
+
+func (*postgresEngine) forUpdate() string { return " FOR UPDATE" }
+
+func (*postgresEngine) now() string {
+	return "CAST(EXTRACT(EPOCH FROM clock_timestamp()) * 1000000 AS BIGINT)"
 }
 
 // lock takes an advisory lock on a connection of its own; the database releases it when the

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 	"unicode/utf8"
 
 	"trainyard/internal/fault"
@@ -24,6 +25,13 @@ type querier interface {
 	QueryRowContext(ctx context.Context, query string, args ...any) *dbsql.Row
 }
 
+// reader is the pool of connections for queries, each of which has a time limit.
+type reader struct {
+	*dbsql.DB
+	limit  time.Duration
+	failed func(error) // is called with the error of a query
+}
+
 // collect reads all rows of a query.
 func collect[T any](
 	ctx context.Context,
@@ -32,8 +40,19 @@ func collect[T any](
 	args []any,
 	read func(scanner) (T, error),
 ) (out []T, err error) {
+	if r, ok := q.(*reader); ok {
+		bounded, cancel := context.WithTimeout(ctx, r.limit)
+		defer cancel()
+
+		ctx = bounded
+	}
+
 	rows, err := q.QueryContext(ctx, query, args...)
 	if err != nil {
+		if r, ok := q.(*reader); ok {
+			r.failed(err)
+		}
+
 		return nil, failure("read "+what+"s", err)
 	}
 

@@ -1,7 +1,7 @@
 // Package sql stores the state of the yard in SQLite or PostgreSQL.
 //
-// One SQL text serves both. What differs is behind the engine interface: how to connect, how to
-// take the writer's lock, and the spelling of statements where one text is not enough. The package
+// One SQL text serves both. What differs is behind the engine interface: how to connect, how one
+// server becomes the leader, and the spelling of statements where one text is not enough. The package
 // decides nothing: it writes the batches it is given and returns the objects it has stored, and no
 // row type is exported. It makes no network call inside a transaction except those to the database.
 // Only cmd/trainyard and tests import it; the server's loop commits through it and handlers read
@@ -11,9 +11,12 @@ package sql
 import (
 	"context"
 	dbsql "database/sql"
+	"errors"
 	"fmt"
 	"log/slog"
 	"sync"
+	"sync/atomic"
+	"time"
 
 	"trainyard/internal/clock"
 	"trainyard/internal/fault"
@@ -22,32 +25,50 @@ import (
 
 var _ store.Store = (*Store)(nil)
 
-// Options are the optional settings of a store. Zero values mean the wall clock and no log.
+// Options are the optional settings of a store. Zero values mean the wall clock, no log and the default
+// timeouts.
 type Options struct {
-	Clock clock.Clock
-	Log   *slog.Logger
+	Clock    clock.Clock
+	Log      *slog.Logger
+	Timeouts Timeouts
+}
+
+// Timeouts bound how long the database may take. Those who wait for it get an error then, and
+// connections that may be broken are replaced.
+type Timeouts struct {
+	Commit time.Duration // of a transaction that writes
+	Read   time.Duration // of a query; of a stream of rows, until the next row
+	Load   time.Duration // of reading the whole yard
+}
+
+// DefaultTimeouts returns the timeouts that apply where none are set.
+func DefaultTimeouts() Timeouts {
+	return Timeouts{Commit: 5 * time.Second, Read: 10 * time.Second, Load: 2 * time.Minute}
 }
 
 // Store is the state of the yard in a database.
 type Store struct {
-	engine engine
-	write  *dbsql.DB
-	read   *dbsql.DB
-	clock  clock.Clock
-	log    *slog.Logger
+	engine   engine
+	write    *dbsql.DB
+	read     *reader
+	lease    *dbsql.DB // for leadership alone, so that it waits for no commit and no query
+	clock    clock.Clock
+	log      *slog.Logger
+	timeouts Timeouts
+	term     atomic.Int64 // of this store's server as the leader; 0 if it does not lead
 
-	mu     sync.Mutex // guards the fields below
-	unlock func() error
-	holder string
-	term   int64 // term of this store as the writer; 0 before Acquire
-	stmts  map[stmtKey]*dbsql.Stmt
+	mu      sync.Mutex // guards the fields below, and is held during a commit
+	unlock  func() error
+	commits int64  // number of the last transaction of this term that is known to be stored
+	doubt   *doubt // a transaction of which it is not known whether it is stored
+	stmts   map[stmtKey]*dbsql.Stmt
 
 	pinging chan struct{} // holds a token while a Ping is in progress
 }
 
 // Open opens the database at url and brings its schema up to date: a path or sqlite:///path/file.db
-// for SQLite, postgres://… for PostgreSQL. The schema is changed only while no server is the
-// writer; Open waits for that until ctx is cancelled.
+// for SQLite, postgres://… for PostgreSQL. The schema is changed only while no server leads; Open
+// waits for that until ctx is cancelled.
 func Open(ctx context.Context, url string, opts Options) (*Store, error) {
 	if opts.Clock == nil {
 		opts.Clock = clock.Wall{}
@@ -62,20 +83,35 @@ func Open(ctx context.Context, url string, opts Options) (*Store, error) {
 		return nil, err
 	}
 
-	write, read, err := eng.open()
+	s, err := connect(eng, opts)
 	if err != nil {
-		return nil, failure("open the store", err)
-	}
-
-	s := &Store{
-		engine: eng, write: write, read: read, clock: opts.Clock, log: opts.Log,
-		stmts: make(map[stmtKey]*dbsql.Stmt), pinging: make(chan struct{}, 1),
+		return nil, err
 	}
 
 	if err := s.prepare(ctx); err != nil {
 		_ = s.Close() // the first error is more informative
 		return nil, err
 	}
+
+	return s, nil
+}
+
+// connect opens the connections and leaves the database as it is.
+func connect(eng engine, opts Options) (*Store, error) {
+	if opts.Timeouts == (Timeouts{}) {
+		opts.Timeouts = DefaultTimeouts()
+	}
+
+	p, err := eng.open(opts.Timeouts)
+	if err != nil {
+		return nil, failure("open the store", err)
+	}
+
+	s := &Store{
+		engine: eng, write: p.write, lease: p.lease, clock: opts.Clock, log: opts.Log, timeouts: opts.Timeouts,
+		stmts: make(map[stmtKey]*dbsql.Stmt), pinging: make(chan struct{}, 1),
+	}
+	s.read = &reader{p.read, opts.Timeouts.Read, func(err error) { s.dropIdle(err, p.read) }}
 
 	return s, nil
 }
@@ -90,7 +126,7 @@ func (s *Store) prepare(ctx context.Context) error {
 		return err
 	}
 
-	risks, err := s.engine.risks(ctx, s.read)
+	risks, err := s.engine.risks(ctx, s.read.DB)
 	if err != nil {
 		return failure("read the database settings", err)
 	}
@@ -102,8 +138,13 @@ func (s *Store) prepare(ctx context.Context) error {
 	return nil
 }
 
-// Close releases the writer's lock and closes all connections.
+// Close resigns, if this store's server leads, and closes all connections.
 func (s *Store) Close() error {
+	if err := s.Resign(context.Background()); err != nil {
+		// Another server can lead all the same, when the lease has expired.
+		s.log.Warn("could not resign", "error", err, "cause", errors.Unwrap(err))
+	}
+
 	s.mu.Lock()
 	defer s.mu.Unlock()
 
@@ -121,13 +162,7 @@ func (s *Store) Close() error {
 	clear(s.stmts)
 	keep(s.read.Close())
 	keep(s.write.Close())
-
-	if s.unlock != nil {
-		keep(s.unlock())
-		s.unlock = nil
-	}
-
-	s.term = 0
+	keep(s.lease.Close()) // closing a pool twice is no mistake, where it is the one for writing
 
 	if first != nil {
 		return fmt.Errorf("close the store: %w", first)

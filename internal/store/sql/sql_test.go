@@ -5,6 +5,7 @@ import (
 	"path/filepath"
 	"sync"
 	"testing"
+	"time"
 
 	"trainyard/internal/store"
 	"trainyard/internal/store/storetest"
@@ -76,9 +77,12 @@ func onEngines(t *testing.T, test func(t engineTest)) {
 	}
 }
 
+// patient are timeouts that a busy machine does not exceed.
+var patient = Timeouts{Commit: time.Minute, Read: time.Minute, Load: time.Minute}
+
 func open(tb testing.TB, url string) *Store {
 	tb.Helper()
-	s, err := Open(tb.Context(), url, Options{})
+	s, err := Open(tb.Context(), url, Options{Timeouts: patient})
 	if err != nil {
 		tb.Fatal(err)
 	}
@@ -112,7 +116,7 @@ func TestContract(t *testing.T) {
 					urls.Store(t.Name(), url)
 				}
 
-				s, err := Open(t.Context(), url.(string), Options{})
+				s, err := Open(t.Context(), url.(string), Options{Timeouts: patient})
 				if err != nil {
 					t.Fatal(err)
 				}

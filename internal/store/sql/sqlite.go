@@ -39,21 +39,21 @@ func (*sqliteEngine) name() string { return "sqlite" }
 
 // open opens one connection for writing and several for reading. Readers see the last commit and
 // never wait. A commit is on the disk when it returns.
-func (e *sqliteEngine) open() (write, read *dbsql.DB, err error) {
+func (e *sqliteEngine) open(Timeouts) (pools, error) {
 	if err := os.MkdirAll(filepath.Dir(e.path), 0o700); err != nil {
-		return nil, nil, fmt.Errorf("create the store's folder: %w", err)
+		return pools{}, fmt.Errorf("create the store's folder: %w", err)
 	}
 
 	// The file contains hashes of tokens and the settings of jobs, so only its owner may read it.
 	file, err := os.OpenFile(e.path, os.O_CREATE|os.O_RDWR, 0o600)
 	if err != nil {
-		return nil, nil, fmt.Errorf("create the store's file: %w", err)
+		return pools{}, fmt.Errorf("create the store's file: %w", err)
 	}
 	if err := file.Close(); err != nil {
-		return nil, nil, fmt.Errorf("create the store's file: %w", err)
+		return pools{}, fmt.Errorf("create the store's file: %w", err)
 	}
 
-	write, err = e.connect(
+	write, err := e.connect(
 		"_txlock=immediate",
 		"busy_timeout(5000)",
 		"journal_mode(wal)",
@@ -63,20 +63,35 @@ func (e *sqliteEngine) open() (write, read *dbsql.DB, err error) {
 		"temp_store(memory)",
 	)
 	if err != nil {
-		return nil, nil, err
+		return pools{}, err
 	}
 
 	write.SetMaxOpenConns(1)
 
-	read, err = e.connect("", "busy_timeout(5000)", "query_only(1)", "cache_size(-16384)")
+	read, err := e.connect("", "busy_timeout(5000)", "query_only(1)", "cache_size(-16384)")
 	if err != nil {
-		return nil, nil, errors.Join(err, write.Close())
+		return pools{}, errors.Join(err, write.Close())
 	}
 
 	read.SetMaxOpenConns(sqliteReaders)
 	read.SetMaxIdleConns(sqliteReaders)
 
-	return write, read, nil
+	return pools{write: write, read: read, lease: write}, nil
+}
+
+// dropIdle keeps the connections: a file is not broken by a slow disk.
+func (*sqliteEngine) dropIdle(...*dbsql.DB) {}
+
+// locksForLife is true: the kernel keeps the lock on the file as long as the process has it open.
+func (*sqliteEngine) locksForLife() bool { return true }
+
+// keyShare and forUpdate add nothing: a transaction that writes has the whole database.
+func (*sqliteEngine) keyShare() string { return "" }
+
+func (*sqliteEngine) forUpdate() string { return "" }
+
+func (*sqliteEngine) now() string {
+	return "CAST((julianday('now') - 2440587.5) * 86400000000 AS INTEGER)"
 }
 
 func (e *sqliteEngine) connect(options string, pragmas ...string) (*dbsql.DB, error) {

@@ -14,18 +14,23 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"trainyard/internal/fault"
+	"trainyard/internal/store"
 	"trainyard/internal/yardmaster"
 )
 
-// writer opens a store and acquires it.
-func writer(tb testing.TB, url, holder string) *Store {
+// writer opens a store and leads.
+func writer(tb testing.TB, url, name string) *Store {
 	tb.Helper()
 	s := open(tb, url)
-	if err := s.Acquire(tb.Context(), holder); err != nil {
+	if _, err := s.Lead(tb.Context(), candidate(name, time.Minute)); err != nil {
 		tb.Fatal(err)
 	}
 
 	return s
+}
+
+func candidate(name string, lease time.Duration) store.Candidate {
+	return store.Candidate{Server: store.Server{Name: name, Address: "https://" + name}, Lease: lease}
 }
 
 func batchOf(numbers ...uint64) *yardmaster.Batch {
@@ -43,42 +48,6 @@ func wantKind(tb testing.TB, err error, kind fault.Kind, code string) {
 	if !errors.As(err, &got) || got.Kind != kind || got.Code != code {
 		tb.Errorf("error = %v, want one of kind %s with code %s", err, kind, code)
 	}
-}
-
-func TestServerThatLostItsLockIsStopped(t *testing.T) {
-	t.Parallel()
-	onEngines(t, func(t engineTest) {
-		first := writer(t, t.url, "server")
-		if err := first.Commit(t.Context(), batchOf(1)); err != nil {
-			t.Fatal(err)
-		}
-
-		// The lock goes, as when a connection breaks; the first server does not know.
-		if err := first.unlock(); err != nil {
-			t.Fatal(err)
-		}
-
-		first.unlock = func() error { return nil }
-		if err := first.Commit(t.Context(), batchOf(2)); err != nil {
-			t.Fatalf("nobody else has taken over yet: %v", err)
-		}
-
-		second := writer(t, t.url, "server") // even under the same name
-		wantKind(t, first.Commit(t.Context(), batchOf(3)), fault.Conflict, "not_writer")
-
-		if err := second.Commit(t.Context(), batchOf(4)); err != nil {
-			t.Fatal(err)
-		}
-
-		for _, n := range []uint64{1, 2, 4} {
-			if _, err := second.Job(t.Context(), batchOf(n).Jobs[0].ID); err != nil {
-				t.Error(err)
-			}
-		}
-
-		_, err := second.Job(t.Context(), "j3")
-		wantKind(t, err, fault.NotFound, "job_not_found")
-	})
 }
 
 func TestFullDatabaseIsUnavailableAndRecovers(t *testing.T) {
@@ -325,7 +294,7 @@ func TestQueriesUseTheirIndexes(t *testing.T) {
 		`SELECT MAX(num) FROM jobs`:   "SEARCH jobs",
 		`SELECT MAX(seq) FROM events`: "SEARCH events",
 	} {
-		if diff := cmp.Diff(want, queryPlan(t, s.read, query)); diff != "" {
+		if diff := cmp.Diff(want, queryPlan(t, s.read.DB, query)); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", query, diff)
 		}
 	}

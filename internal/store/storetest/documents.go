@@ -3,7 +3,6 @@ package storetest
 import (
 	"time"
 
-	"trainyard/internal/fault"
 	"trainyard/internal/store"
 )
 
@@ -12,7 +11,7 @@ func documents() []contract {
 		{"documents are found by kind, by id and under a job, newest first", findsDocuments},
 		{"a document that is kept again is replaced", replacesDocuments},
 		{"a document that was dropped is gone", dropsDocuments},
-		{"only the writer keeps documents", refusesOthersDocuments},
+		{"only the leader keeps documents", refusesOthersDocuments},
 	}
 }
 
@@ -89,5 +88,5 @@ func dropsDocuments(h *harness) {
 }
 
 func refusesOthersDocuments(h *harness) {
-	h.fails(h.store().Keep(h.context(), document(store.PastDocument, "j1", 1, "a")), fault.Conflict, "not_writer")
+	h.refused(h.store().Keep(h.context(), document(store.PastDocument, "j1", 1, "a")))
 }

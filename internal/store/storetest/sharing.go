@@ -14,48 +14,94 @@ import (
 
 func sharing() []contract {
 	return []contract{
-		{"only a writer may commit", needsWriter},
-		{"a second writer waits for the first to go", waitsForWriter},
+		{"only a leader may commit", needsLeader},
+		{"a second server leads when the first resigns", waitsForLeader},
+		{"a term is greater than all before", growsTerms},
+		{"it is known which servers there are", listsServers},
 		{"a committed batch is there without a close", survivesWithoutClose},
 		{"readers see whole commits while others are made", readsWhileCommitting},
 		{"ping answers, and fails when its time is over", pings},
 	}
 }
 
-func needsWriter(h *harness) {
-	s := h.store()
-	h.fails(s.Commit(h.context(), everything()), fault.Conflict, "not_writer")
-	h.fails(s.Commit(h.context()), fault.Conflict, "not_writer")
-	h.must(s.Acquire(h.context(), "server-1"))
-	h.must(s.Commit(h.context()))
-	h.must(s.Commit(h.context(), everything()))
-	h.must(s.Acquire(h.context(), "server-1")) // again by the same one
-	h.must(s.Commit(h.context(), everything()))
-	h.fails(h.store().Commit(h.context(), everything()), fault.Conflict, "not_writer")
+// refused checks that a server that does not lead cannot write.
+func (h *harness) refused(err error) {
+	h.Helper()
+
+	if !errors.Is(err, store.ErrNotLeader) {
+		h.Errorf("error = %v, want %v", err, store.ErrNotLeader)
+	}
 }
 
-func waitsForWriter(h *harness) {
+func needsLeader(h *harness) {
+	s := h.store()
+	h.refused(s.Commit(h.context(), everything()))
+	h.refused(s.Commit(h.context()))
+	h.refused(s.Renew(h.context()))
+	h.lead(s, "server-1")
+	h.must(s.Commit(h.context()))
+	h.must(s.Commit(h.context(), everything()))
+	h.must(s.Renew(h.context()))
+	h.lead(s, "server-1") // again by the same one
+	h.must(s.Commit(h.context(), everything()))
+
+	other := h.store()
+	h.refused(other.Commit(h.context(), everything()))
+	h.refused(other.Keep(h.context(), store.Document{Kind: store.PastDocument, ID: "j1"}))
+}
+
+func waitsForLeader(h *harness) {
 	first, second := h.writer(), h.store()
 	short, cancel := context.WithTimeout(h.context(), 200*time.Millisecond)
 	defer cancel()
 
-	err := second.Acquire(short, "server-2")
+	_, err := second.Lead(short, candidate("server-2"))
 	if fault.KindOf(err) != fault.Unavailable || !errors.Is(err, context.DeadlineExceeded) {
 		h.Errorf("error = %v, want it to wait until its time is over", err)
 	}
 
-	h.fails(second.Commit(h.context(), everything()), fault.Conflict, "not_writer")
+	h.refused(second.Commit(h.context(), everything()))
 	h.must(first.Commit(h.context(), everything()))
+	h.must(first.Resign(h.context()))
+	h.refused(first.Commit(h.context(), everything()))
+	h.refused(first.Renew(h.context()))
 
-	acquired := make(chan error, 1)
-	go func() { acquired <- second.Acquire(h.context(), "server-2") }()
-	h.must(first.Close())
-	h.must(<-acquired)
+	h.lead(second, "server-2")
 	h.must(second.Commit(h.context(), everything()))
+	h.refused(first.Commit(h.context(), everything()))
+}
 
-	if err := first.Commit(h.context(), everything()); err == nil {
-		h.Error("a closed store took a commit")
+func growsTerms(h *harness) {
+	first, second := h.writer(), h.store()
+	before, err := second.Leader(h.context())
+	h.must(err)
+	h.same("leader", before.Server, candidate("server-1").Server)
+	h.must(first.Close())
+
+	h.lead(second, "server-2")
+	after, err := second.Leader(h.context())
+	h.must(err)
+	h.same("leader", after.Server, candidate("server-2").Server)
+
+	if after.Term <= before.Term {
+		h.Errorf("term %d follows %d, want a greater one", after.Term, before.Term)
 	}
+}
+
+func listsServers(h *harness) {
+	s := h.store()
+	one, two := candidate("server-1").Server, candidate("server-2").Server
+	h.must(s.Attend(h.context(), two))
+	h.must(s.Attend(h.context(), one))
+	two.Address = "https://moved"
+	h.must(s.Attend(h.context(), two))
+	got, err := h.store().Servers(h.context(), time.Hour)
+	h.must(err)
+	h.same("servers", got, []store.Server{one, two})
+
+	none, err := s.Servers(h.context(), -time.Hour)
+	h.must(err)
+	h.same("servers of the future", none, []store.Server{})
 }
 
 func survivesWithoutClose(h *harness) {

@@ -77,13 +77,24 @@ func (h *harness) store() store.Store {
 	return s
 }
 
-// writer opens the store of this test and acquires it.
+// writer opens the store of this test and leads.
 func (h *harness) writer() store.Store {
 	h.Helper()
 	s := h.store()
-	h.must(s.Acquire(h.context(), "server-1"))
+	h.lead(s, "server-1")
 
 	return s
+}
+
+// lead lets a server lead for longer than any test takes.
+func (h *harness) lead(s store.Store, name string) {
+	h.Helper()
+	_, err := s.Lead(h.context(), candidate(name))
+	h.must(err)
+}
+
+func candidate(name string) store.Candidate {
+	return store.Candidate{Server: store.Server{Name: name, Address: "https://" + name}, Lease: 2 * deadline}
 }
 
 // with opens a store that holds the batches.

@@ -168,6 +168,15 @@ func (r *Nodes) ResetSilence(now time.Time) {
 	}
 }
 
+// Hear records when a node was last heard, if that is news. One that is lost is not found again by it:
+// its runs were given up, and only a report says what became of them.
+func (r *Nodes) Hear(name id.Node, at time.Time) {
+	n, ok := r.byName[name]
+	if ok && (n.State == fleet.Ready || n.State == fleet.Suspect) && at.After(n.Seen) {
+		n.Seen = at
+	}
+}
+
 // RecentlySeen reports whether a node's agent has reported recently.
 func (r *Nodes) RecentlySeen(name id.Node) bool {
 	n, ok := r.byName[name]
