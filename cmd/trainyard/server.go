@@ -119,7 +119,7 @@ func startServer(ctx context.Context, c *config, log *slog.Logger) (_ *running, 
 	}
 
 	collectLess()
-	clk := clock.Wall{}
+	clk := clock.NewSteady()
 	began := clk.Now()
 
 	f, err := openFolders(c, clk)
@@ -127,7 +127,7 @@ func startServer(ctx context.Context, c *config, log *slog.Logger) (_ *running, 
 		return nil, err
 	}
 
-	st, kind, err := openStore(ctx, c, log)
+	st, kind, err := openStore(ctx, c, clk, log)
 	if err != nil {
 		return nil, err
 	}
@@ -150,6 +150,8 @@ func startServer(ctx context.Context, c *config, log *slog.Logger) (_ *running, 
 	if err != nil {
 		return nil, fmt.Errorf("load the yard: %w", err)
 	}
+
+	continueTime(clk, &state, log)
 
 	cfg, err := yardConfig(c, in, clk)
 	if err != nil {
@@ -191,7 +193,7 @@ func startServer(ctx context.Context, c *config, log *slog.Logger) (_ *running, 
 	}
 
 	r.http = newHTTPServer(srv.Handler(), f.ca.ServerTLS(identity), log)
-	r.run(srv, listener)
+	r.run(srv, listener, clk)
 
 	r.bootstrap, err = firstAdmin(ctx, r, state.Users)
 	if err != nil {
@@ -380,7 +382,7 @@ func newHTTPServer(handler http.Handler, config *tls.Config, log *slog.Logger) *
 }
 
 // run starts the loop and serves.
-func (r *running) run(srv *server.Server, listener net.Listener) {
+func (r *running) run(srv *server.Server, listener net.Listener, clk *clock.Steady) {
 	ctx, cancel := context.WithCancel(context.Background()) //nolint:gosec // stop calls it
 	r.cancel = cancel
 	r.http.BaseContext = func(net.Listener) context.Context { return ctx }
@@ -393,6 +395,7 @@ func (r *running) run(srv *server.Server, listener net.Listener) {
 	}()
 
 	go srv.Run(ctx)
+	go watchClock(ctx, clk, r.log)
 
 	if r.runner != nil {
 		go r.runner.Run(ctx)
@@ -441,7 +444,7 @@ func (r *running) stop() error {
 }
 
 // openStore opens the store that the configuration names.
-func openStore(ctx context.Context, c *config, log *slog.Logger) (store.Store, string, error) {
+func openStore(ctx context.Context, c *config, clk clock.Clock, log *slog.Logger) (store.Store, string, error) {
 	url, kind := c.store, "sqlite"
 	if url == "" {
 		url = filepath.Join(c.data, "yard.db")
@@ -451,7 +454,7 @@ func openStore(ctx context.Context, c *config, log *slog.Logger) (store.Store, s
 		kind = "postgres"
 	}
 
-	st, err := sqlstore.Open(ctx, url, sqlstore.Options{Clock: clock.Wall{}, Log: log})
+	st, err := sqlstore.Open(ctx, url, sqlstore.Options{Clock: clk, Log: log})
 	if err != nil {
 		return nil, "", fmt.Errorf("open store: %w", err)
 	}

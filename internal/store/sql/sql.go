@@ -22,7 +22,7 @@ import (
 
 var _ store.Store = (*Store)(nil)
 
-// Options are the optional settings of a store. Zero values mean the wall clock and no log.
+// Options are the optional settings of a store. Zero values mean the machine's clock and no log.
 type Options struct {
 	Clock clock.Clock
 	Log   *slog.Logger
@@ -50,7 +50,7 @@ type Store struct {
 // writer; Open waits for that until ctx is cancelled.
 func Open(ctx context.Context, url string, opts Options) (*Store, error) {
 	if opts.Clock == nil {
-		opts.Clock = clock.Wall{}
+		opts.Clock = clock.NewSteady()
 	}
 
 	if opts.Log == nil {
