@@ -139,6 +139,30 @@ var cases = map[string][]ruleCase{
 			source: "type c struct{}\nfunc (c) Now() int { return 1 }\nfunc f(time c) int { return time.Now() }",
 		},
 	},
+	"wall time is for those who need it": {
+		{
+			name:   "in the server",
+			pkg:    "internal/server",
+			source: "import \"trainyard/internal/clock\"\nvar _ = clock.Wall{}.Now",
+			want:   "clock.Wall",
+		},
+		{
+			name:   "in the wiring",
+			pkg:    "cmd/trainyard",
+			source: "import \"trainyard/internal/clock\"\nfunc f() clock.Clock { return clock.Wall{} }",
+			want:   "clock.Wall",
+		},
+		{
+			name:   "steady in the server",
+			pkg:    "internal/server",
+			source: "import \"trainyard/internal/clock\"\nfunc f() clock.Clock { return clock.NewSteady() }",
+		},
+		{
+			name:   "on the command line",
+			pkg:    "internal/cli/console",
+			source: "import \"trainyard/internal/clock\"\nfunc f() clock.Clock { return clock.Wall{} }",
+		},
+	},
 	"the environment is read at the edges": {
 		{
 			name:   "in the server",

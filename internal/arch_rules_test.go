@@ -153,6 +153,7 @@ var rules = []struct {
 	{"no mutable package variable", checkVariables},
 	{"no package variable is changed", checkMutation},
 	{"only clock reads the clock", checkClock},
+	{"wall time is for those who need it", checkWall},
 	{"the environment is read at the edges", checkEnviron},
 	{"nothing prints", checkPrint},
 	{"no global logger", checkLogger},
@@ -432,6 +433,16 @@ func checkClock(p *pkg) []string {
 		[]string{"Now", "Since", "Until", "Sleep", "After", "AfterFunc", "Tick", "NewTicker", "NewTimer"},
 		"time comes from internal/clock, or as an argument",
 	)
+}
+
+// checkWall keeps server and agent from the clock that anybody can set.
+func checkWall(p *pkg) []string {
+	if among(p.path, readsWall) || isForTests(p.path) {
+		return nil
+	}
+
+	return p.uses(module+"/internal/clock", []string{"Wall"},
+		"a step of this clock must change nothing: use the clock.Clock you were given, or clock.NewSteady")
 }
 
 // checkHours flags the number of seconds, milliseconds, … of an hour: times are converted by package

@@ -115,6 +115,8 @@ func newAgent(c *config, log *slog.Logger, registry prometheus.Registerer, stopR
 		return nil, err
 	}
 
+	clk := clock.NewSteady()
+
 	return agent.New(agent.Config{
 		SDK:            agent.SDK{Name: wheel.Name, Data: wheel.Data},
 		Dir:            dir,
@@ -130,11 +132,11 @@ func newAgent(c *config, log *slog.Logger, registry prometheus.Registerer, stopR
 		CPUs:           c.cpus,
 		Memory:         c.memory,
 		Log:            log,
-		Clock:          clock.Wall{},
+		Clock:          clk,
 		Metrics:        registry,
 		StopRunsOnExit: stopRuns,
 		NewRuntime: func(files runtime.Materialise) (agent.Runtime, error) {
-			return runtime.New(runtime.Options{Dir: dir, Files: files, Log: log, Clock: clock.Wall{}})
+			return runtime.New(runtime.Options{Dir: dir, Files: files, Log: log, Clock: clk})
 		},
 	})
 }

@@ -40,8 +40,9 @@ func generateCommand() *cobra.Command {
 
 // generated returns the files by name.
 func generated(root *cobra.Command) (map[string][]byte, error) {
+	clk := clock.NewSteady()
 	srv := server.New(server.Config{Version: "1"}, server.Deps{
-		Loop: server.NewLoop(server.LoopConfig{Clock: clock.Wall{}}), Clock: clock.Wall{}, Registry: prometheus.NewRegistry(),
+		Loop: server.NewLoop(server.LoopConfig{Clock: clk}), Clock: clk, Registry: prometheus.NewRegistry(),
 	}, "")
 	openapi, err := srv.OpenAPI()
 	if err != nil {

@@ -76,7 +76,7 @@ func (r *running) waitToLead(ctx context.Context) (*leadership.Term, error) {
 			Lease:  r.config.leaderLease,
 			Former: r.name.former,
 		},
-		Clock: r.clock,
+		Clock: clock.NewSteady(), // not the yard's, which is set forward to the newest time that was stored
 		Log:   r.log,
 	})
 	if err != nil {
@@ -243,6 +243,8 @@ func (r *running) takeLead(ctx context.Context, term *leadership.Term) (*yard, e
 	if err != nil {
 		return nil, fmt.Errorf("load the yard: %w", err)
 	}
+
+	continueTime(r.clock, &state, r.log)
 
 	cfg, err := yardConfig(r.config, r.in, r.clock)
 	if err != nil {

@@ -100,7 +100,7 @@ type running struct {
 	config     *config
 	in         inputs
 	folders    folders
-	clock      clock.Clock
+	clock      *clock.Steady
 	log        *slog.Logger
 	store      store.Store
 	kind       string // of the store
@@ -128,7 +128,7 @@ func startServer(ctx context.Context, c *config, log *slog.Logger) (_ *running, 
 
 	collectLess()
 	r := &running{
-		config: c, in: in, clock: clock.Wall{}, log: log,
+		config: c, in: in, clock: clock.NewSteady(), log: log,
 		failed: make(chan error, 2), leads: make(chan struct{}),
 	}
 
@@ -137,7 +137,7 @@ func startServer(ctx context.Context, c *config, log *slog.Logger) (_ *running, 
 		return nil, err
 	}
 
-	r.store, r.kind, err = openStore(ctx, c, log)
+	r.store, r.kind, err = openStore(ctx, c, r.clock, log)
 	if err != nil {
 		return nil, err
 	}
@@ -317,6 +317,7 @@ func (r *running) run(listener net.Listener, term *leadership.Term) {
 	r.http.BaseContext = func(net.Listener) context.Context { return ctx }
 
 	r.background.Go(func() { r.members.Run(ctx) })
+	r.background.Go(func() { watchClock(ctx, r.clock, r.log) })
 	r.background.Go(func() {
 		if err := r.govern(ctx, term); err != nil {
 			r.failed <- err
@@ -378,7 +379,7 @@ func (r *running) stop() error {
 }
 
 // openStore opens the store that the configuration names.
-func openStore(ctx context.Context, c *config, log *slog.Logger) (store.Store, string, error) {
+func openStore(ctx context.Context, c *config, clk clock.Clock, log *slog.Logger) (store.Store, string, error) {
 	c.timeouts.Load = sqlstore.DefaultTimeouts().Load
 	url, kind := c.store, "sqlite"
 	if url == "" {
@@ -389,7 +390,7 @@ func openStore(ctx context.Context, c *config, log *slog.Logger) (store.Store, s
 		kind = "postgres"
 	}
 
-	st, err := sqlstore.Open(ctx, url, sqlstore.Options{Clock: clock.Wall{}, Log: log, Timeouts: c.timeouts})
+	st, err := sqlstore.Open(ctx, url, sqlstore.Options{Clock: clk, Log: log, Timeouts: c.timeouts})
 	if err != nil {
 		return nil, "", fmt.Errorf("open store: %w", err)
 	}

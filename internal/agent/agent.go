@@ -235,7 +235,7 @@ func New(cfg Config) (*Agent, error) {
 	}
 
 	if a.cfg.Moment == nil {
-		a.cfg.Moment = func() (cloud.Moment, error) { return cloud.MomentOf(a.clk) }
+		a.cfg.Moment = cloud.MomentOf
 	}
 
 	return a, nil

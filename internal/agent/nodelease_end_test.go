@@ -151,7 +151,7 @@ func TestAJoinThatFailsAfterTheEndOfTheLeaseEndsTheMachine(t *testing.T) {
 	y, rt := newYard(t), newFakeRuntime()
 	cfg := config(t, y, rt)
 	cfg.OnLeaseEnd = agent.ExitOnLeaseEnd
-	now, err := cloud.MomentOf(cfg.Clock)
+	now, err := cloud.MomentOf()
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -19,12 +19,14 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"runtime"
 )
 
 // perm is the mode of every file written here: the owner's alone, whatever the
 // replaced file had. All of them hold keys, tokens or other people's work.
 const perm = 0o600
+
+// dirPerm is the mode of every directory made here, for the same reason.
+const dirPerm = 0o700
 
 // Option changes how a file is written.
 type Option func(*settings)
@@ -33,6 +35,12 @@ type settings struct {
 	tempDir      string
 	volatile     bool
 	singleWriter bool
+	disk         Disk
+}
+
+// On writes to a disk other than that of this machine; it is for tests.
+func On(disk Disk) Option {
+	return func(s *settings) { s.disk = disk }
 }
 
 // Volatile leaves out the syncs. A crash of the process still leaves a whole file, but a power cut may
@@ -64,7 +72,7 @@ func Write(path string, data []byte, options ...Option) error {
 
 // WriteFrom replaces the file at path by all that it reads. A reader that fails changes nothing.
 func WriteFrom(path string, content io.Reader, options ...Option) error {
-	var s settings
+	s := settings{disk: OS{}}
 	for _, option := range options {
 		option(&s)
 	}
@@ -76,43 +84,43 @@ func WriteFrom(path string, content io.Reader, options ...Option) error {
 
 	err = s.fill(temp, content)
 	if err == nil {
-		err = os.Rename(temp.Name(), path)
+		err = s.disk.Rename(temp.Name(), path)
 	}
 
 	if err != nil {
-		return errors.Join(fmt.Errorf("write %s: %w", path, err), removeIfPresent(temp.Name()))
+		return errors.Join(fmt.Errorf("write %s: %w", path, err), removeIfPresent(s.disk, temp.Name()))
 	}
 
 	if s.volatile {
 		return nil
 	}
 
-	return SyncDir(filepath.Dir(path))
+	return s.disk.SyncDir(filepath.Dir(path))
 }
 
 // create opens the temporary file.
-func (s *settings) create(path string) (*os.File, error) {
+func (s *settings) create(path string) (File, error) {
 	dir, base := filepath.Split(path)
 	if s.tempDir != "" {
 		dir = s.tempDir
 	}
 
 	if !s.singleWriter {
-		return os.CreateTemp(filepath.Clean(dir), "."+base+".new-*") // has mode 0600
+		return s.disk.CreateTemp(filepath.Clean(dir), "."+base+".new-*")
 	}
 
 	// What is there already is removed and not reused: it could have another
 	// mode, or be a link that leads elsewhere.
 	name := filepath.Join(dir, base+".new")
-	if err := removeIfPresent(name); err != nil {
+	if err := removeIfPresent(s.disk, name); err != nil {
 		return nil, err
 	}
 
-	return os.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, perm)
+	return s.disk.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL)
 }
 
 // fill writes the temporary file and closes it.
-func (s *settings) fill(temp *os.File, content io.Reader) error {
+func (s *settings) fill(temp File, content io.Reader) error {
 	_, err := io.Copy(temp, content)
 
 	// Without this sync some file systems store the new name before the content.
@@ -124,22 +132,8 @@ func (s *settings) fill(temp *os.File, content io.Reader) error {
 }
 
 // SyncDir makes the names in a directory survive a power cut: files that were
-// created in it, renamed or removed. Windows has no such call and needs none.
-func SyncDir(dir string) error {
-	if runtime.GOOS == "windows" {
-		return nil
-	}
-
-	d, err := os.Open(dir)
-	if err != nil {
-		return fmt.Errorf("sync directory: %w", err)
-	}
-	if err := errors.Join(d.Sync(), d.Close()); err != nil {
-		return fmt.Errorf("sync directory %s: %w", dir, err)
-	}
-
-	return nil
-}
+// created in it, renamed or removed.
+func SyncDir(dir string) error { return OS{}.SyncDir(dir) }
 
 // RemoveLeftovers removes the temporary files that writers of this path left when they crashed.
 // It must not be called while somebody writes the file.
@@ -153,7 +147,7 @@ func RemoveLeftovers(path string) error {
 	}
 
 	for _, name := range append(names, base+".new") {
-		if err := removeIfPresent(filepath.Join(dir, name)); err != nil {
+		if err := removeIfPresent(OS{}, filepath.Join(dir, name)); err != nil {
 			return fmt.Errorf("remove half-written file: %w", err)
 		}
 	}
@@ -161,8 +155,8 @@ func RemoveLeftovers(path string) error {
 	return nil
 }
 
-func removeIfPresent(path string) error {
-	if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
+func removeIfPresent(disk Disk, path string) error {
+	if err := disk.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
 

@@ -36,7 +36,7 @@ const (
 
 	// skew is how far certificates are backdated, so that they are valid at once on a machine whose
 	// clock is behind.
-	skew = time.Hour
+	skew = 24 * time.Hour
 
 	pemKey  = "PRIVATE KEY"
 	pemCert = "CERTIFICATE"

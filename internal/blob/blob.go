@@ -37,7 +37,10 @@ type Store interface {
 }
 
 // Dir keeps blobs as files of a folder.
-type Dir struct{ root string }
+type Dir struct {
+	root string
+	disk atomicfile.Disk
+}
 
 var _ Store = (*Dir)(nil)
 
@@ -47,15 +50,21 @@ const unfinished = ".unfinished"
 
 // OpenDir opens a folder as a blob store and makes it if it is not there. What
 // a crash left half written is removed.
-func OpenDir(root string) (*Dir, error) {
+func OpenDir(root string) (*Dir, error) { return OpenDirOn(atomicfile.OS{}, root) }
+
+// OpenDirOn opens a folder of a disk other than that of this machine; it is for tests.
+func OpenDirOn(disk atomicfile.Disk, root string) (*Dir, error) {
 	if err := os.RemoveAll(filepath.Join(root, unfinished)); err != nil {
 		return nil, fmt.Errorf("clean blob folder: %w", err)
 	}
 	if err := os.MkdirAll(filepath.Join(root, unfinished), 0o700); err != nil {
 		return nil, fmt.Errorf("create blob folder: %w", err)
 	}
+	if err := disk.SyncDir(filepath.Dir(root)); err != nil {
+		return nil, fmt.Errorf("create blob folder: %w", err)
+	}
 
-	return &Dir{root}, nil
+	return &Dir{root, disk}, nil
 }
 
 // path returns the file of a name. Names are made by the server; one that
@@ -70,21 +79,20 @@ func (d *Dir) path(name string) (string, error) {
 	return filepath.Join(d.root, filepath.FromSlash(name)), nil
 }
 
-// Put writes to a file apart and renames it, so that a crash leaves either
-// nothing or all of it.
+// Put writes to a file apart, syncs it, renames it and syncs the folder, so that a crash or a power
+// cut leaves either nothing or all of it, and all of it once Put has returned.
 func (d *Dir) Put(ctx context.Context, name string, r io.Reader) error {
 	path, err := d.path(name)
 	if err != nil {
 		return err
 	}
 
-	dir := filepath.Dir(path)
-	if err := makeDir(dir); err != nil {
+	if err := atomicfile.MkdirAll(d.disk, d.root, filepath.Dir(path)); err != nil {
 		return unavailable("write", name, err)
 	}
 
 	temp := atomicfile.TempDir(filepath.Join(d.root, unfinished))
-	if err := atomicfile.WriteFrom(path, readerUntil{ctx, r}, temp); err != nil {
+	if err := atomicfile.WriteFrom(path, readerUntil{ctx, r}, temp, atomicfile.On(d.disk)); err != nil {
 		return unavailable("write", name, err)
 	}
 
@@ -103,25 +111,6 @@ func (u readerUntil) Read(p []byte) (int, error) {
 	}
 
 	return u.r.Read(p)
-}
-
-// makeDir makes a folder, and those above it, durable.
-func makeDir(dir string) error {
-	err := os.Mkdir(dir, 0o700)
-	switch {
-	case errors.Is(err, fs.ErrExist):
-		return nil // or a file, which the rename will find
-	case errors.Is(err, fs.ErrNotExist):
-		if err := makeDir(filepath.Dir(dir)); err != nil {
-			return err
-		}
-
-		return makeDir(dir)
-	case err != nil:
-		return err
-	}
-
-	return atomicfile.SyncDir(filepath.Dir(dir))
 }
 
 // Get opens a blob for reading.
@@ -186,7 +175,7 @@ func (d *Dir) Delete(_ context.Context, name string) error {
 	if has, err := isFile(path); err != nil || !has {
 		return err
 	}
-	if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
+	if err := d.disk.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return unavailable("remove", name, err)
 	}
 

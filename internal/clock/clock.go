@@ -1,8 +1,9 @@
-// Package clock is the only reader of the wall clock.
+// Package clock is the only reader of the machine's clocks.
 //
 // Decisions never hold a Clock: they get the time as an argument. Edges get a
 // Clock in their constructor, and loops wait with Every, so that tests and the
-// simulator can replace it.
+// simulator can replace it. Server and agent have a Steady, which no step of the wall clock
+// moves; Wall is for what people's own machines show them.
 package clock
 
 import (
@@ -15,11 +16,11 @@ type Clock interface {
 	Now() time.Time
 }
 
-// Wall is the machine's clock.
+// Wall is the machine's clock, which may be set at any moment. Server and agent use Steady.
 type Wall struct{}
 
 // Now returns the current time in UTC, with its monotonic reading.
-func (Wall) Now() time.Time { return time.Now().UTC() }
+func (Wall) Now() time.Time { return time.Now().Add(step()).UTC() }
 
 // Every calls fn at once and then every d until ctx ends.
 func Every(ctx context.Context, clk Clock, d time.Duration, fn func(now time.Time)) {

@@ -30,8 +30,9 @@ type Moment struct {
 	Wall  time.Time
 }
 
-// MomentOf returns the moment it is on this machine.
-func MomentOf(clk clock.Clock) (Moment, error) {
+// MomentOf returns the moment it is on this machine. Its wall time is that of the machine's own
+// clock, however it is set, because the dead man's switch is a shell script and reads no other.
+func MomentOf() (Moment, error) {
 	boot, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
 	if err != nil {
 		return Moment{}, fmt.Errorf("read the boot id: %w", err)
@@ -42,7 +43,7 @@ func MomentOf(clk clock.Clock) (Moment, error) {
 		return Moment{}, fmt.Errorf("read the time since boot: %w", err)
 	}
 
-	return Moment{Boot: strings.TrimSpace(string(boot)), Since: time.Duration(since.Nano()), Wall: clk.Now()}, nil
+	return Moment{Boot: strings.TrimSpace(string(boot)), Since: time.Duration(since.Nano()), Wall: clock.Wall{}.Now()}, nil
 }
 
 // Deadline is when a machine must end itself. It counts by the time since boot, so

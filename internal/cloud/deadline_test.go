@@ -7,7 +7,6 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
 
-	"trainyard/internal/clock"
 	"trainyard/internal/cloud"
 )
 
@@ -92,12 +91,12 @@ func TestNonsenseIsNoDeadline(t *testing.T) {
 
 func TestMomentGoesOn(t *testing.T) {
 	t.Parallel()
-	first, err := cloud.MomentOf(clock.Wall{})
+	first, err := cloud.MomentOf()
 	if err != nil {
 		t.Fatal(err)
 	}
 
-	second, err := cloud.MomentOf(clock.Wall{})
+	second, err := cloud.MomentOf()
 	if err != nil {
 		t.Fatal(err)
 	}

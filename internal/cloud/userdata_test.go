@@ -262,7 +262,7 @@ func TestAMachineBecomesANodeStepByStep(t *testing.T) {
 				t.Fatal(err)
 			}
 
-			moment, err := cloud.MomentOf(clock.Wall{})
+			moment, err := cloud.MomentOf()
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -518,7 +518,7 @@ func TestTheWallClockOfAMachineCanOnlyShortenItsLease(t *testing.T) {
 // TestTheSwitchReadsADeadlineAsTheAgentDoes compares the shell with Deadline.Left.
 func TestTheSwitchReadsADeadlineAsTheAgentDoes(t *testing.T) {
 	t.Parallel()
-	now, err := cloud.MomentOf(clock.Wall{})
+	now, err := cloud.MomentOf()
 	if err != nil {
 		t.Fatal(err)
 	}

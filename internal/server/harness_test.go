@@ -23,6 +23,7 @@ import (
 	"trainyard/internal/api"
 	"trainyard/internal/auth"
 	"trainyard/internal/blob"
+	"trainyard/internal/clock"
 	"trainyard/internal/engine/agents"
 	"trainyard/internal/fault"
 	"trainyard/internal/id"
@@ -38,11 +39,29 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// handClock is the wall clock, moved by hand.
-type handClock struct{ ahead atomic.Int64 }
+// handClock is the steady clock of a machine whose clocks are moved by hand.
+type handClock struct {
+	*clock.Steady
+	ahead   atomic.Int64 // of both clocks
+	stepped atomic.Int64 // of the wall clock alone
+}
 
-func (c *handClock) Now() time.Time          { return time.Now().UTC().Add(time.Duration(c.ahead.Load())) }
+func newHandClock() *handClock {
+	c := &handClock{}
+	begun := time.Now()
+	c.Steady = clock.SteadyOf(clock.Source{
+		Wall:    func() time.Time { return time.Now().Add(time.Duration(c.ahead.Load() + c.stepped.Load())) },
+		Running: func() time.Duration { return time.Since(begun) + time.Duration(c.ahead.Load()) },
+	})
+
+	return c
+}
+
+// advance lets time pass.
 func (c *handClock) advance(d time.Duration) { c.ahead.Add(int64(d)) }
+
+// step sets the wall clock.
+func (c *handClock) step(d time.Duration) { c.stepped.Add(int64(d)) }
 
 // yard is a whole server that tests speak to: a real store, a real CA, TLS on
 // loopback, the loop and the hub of the agents.
@@ -94,7 +113,7 @@ func newYard(t testing.TB, settings ...setting) *yard {
 // startYard starts a server over a folder, which may hold what an earlier one left.
 func startYard(t testing.TB, dir string, settings ...setting) *yard {
 	t.Helper()
-	y := &yard{t: t, clock: &handClock{}, ended: make(chan error, 1)}
+	y := &yard{t: t, clock: newHandClock(), ended: make(chan error, 1)}
 	cfg := yardmaster.Defaults(ordered.FIFO{})
 
 	config := Config{Version: "test", PolicyName: "fifo", StoreKind: "sqlite", Interval: time.Second, Lease: time.Minute,

@@ -13,8 +13,8 @@ import (
 	"trainyard/internal/api"
 	"trainyard/internal/fault"
 	"trainyard/internal/job"
-	"trainyard/internal/store"
 	"trainyard/internal/place"
+	"trainyard/internal/store"
 	"trainyard/internal/tenant"
 	"trainyard/internal/yardmaster"
 )

@@ -85,7 +85,7 @@ func Open(opts Options) *Machine {
 	}
 
 	if opts.Clock == nil {
-		opts.Clock = clock.Wall{}
+		opts.Clock = clock.NewSteady()
 	}
 
 	if dir, err := filepath.Abs(opts.DataDir); err == nil {

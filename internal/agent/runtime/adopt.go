@@ -68,7 +68,10 @@ func (r *Runtime) adopt(name string) error {
 	rk.state.Status = rundir.NewStatus(rk.rec.Spec)
 	rk.begun, err = rundir.ReadJSON(filepath.Join(rk.dir, rundir.StateFile), &rk.state)
 	if err != nil {
-		return err
+		// The state of a rank that runs is not synced, so a power cut may leave an empty file. The rank has begun,
+		// and its processes are gone or will be found by its directory.
+		r.log.Warn("cannot read the state of a rank, ending it", "rank", name, "error", err)
+		rk.state, rk.begun = rundir.State{Status: rundir.NewStatus(rk.rec.Spec)}, true
 	}
 
 	holder, err := rundir.LockHolder(rk.dir)

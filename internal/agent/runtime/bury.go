@@ -1,9 +1,9 @@
 package runtime
 
 import (
-	"bytes"
 	"errors"
 	"io"
+	"math"
 	"os"
 	"path/filepath"
 	"time"
@@ -42,7 +42,7 @@ func (r *Runtime) bury(rk *rank, st rundir.State) {
 		}
 	}
 
-	if err := mendLog(filepath.Join(rk.dir, rundir.OutputFile), r.clk); err != nil {
+	if err := r.mend(rk, &st); err != nil {
 		r.log.Error("cannot repair the log of a rank", "rank", rk.name, "error", err)
 	}
 
@@ -69,36 +69,67 @@ func (r *Runtime) awaitGone(q rundir.Processes, d time.Duration) {
 	}
 }
 
-// mendLog truncates a log to its last complete frame and adds a remark that it ended early.
-func mendLog(path string, clk clock.Clock) (err error) {
-	f, err := os.OpenFile(path, os.O_RDWR|os.O_APPEND, 0)
+// mend completes the log of a rank whose supervisor was killed. How much the supervisor wrote is
+// recorded before anything is added, so that it is known also if this agent is killed here.
+func (r *Runtime) mend(rk *rank, st *rundir.State) (err error) {
+	f, err := os.OpenFile(filepath.Join(rk.dir, rundir.OutputFile), os.O_RDWR|os.O_APPEND, 0)
 	if err != nil {
 		return err
 	}
 
 	defer func() { err = errors.Join(err, f.Sync(), f.Close()) }()
 
-	d := logs.NewDecoder(f)
-
-	var derr error
-	for derr == nil {
-		_, derr = d.Next()
+	whole, kept, err := checkLog(f)
+	if err != nil {
+		return err
 	}
 
-	if errors.Is(derr, io.ErrUnexpectedEOF) {
-		torn, rerr := io.ReadAll(io.NewSectionReader(f, d.Offset(), 2*logs.MaxFrame))
-		if rerr != nil {
-			return rerr
-		}
-
-		_, derr = io.Copy(f, bytes.NewReader(logs.Mend(torn)))
-		if derr == nil {
-			derr = io.EOF
+	if !st.Mended {
+		st.Mended, st.LogKept = true, kept
+		if err := rundir.WriteJSON(filepath.Join(rk.dir, rundir.StateFile), st, true); err != nil {
+			return err
 		}
 	}
 
-	if !errors.Is(derr, io.EOF) {
-		return derr
+	return mendLog(f, whole, kept, r.clk)
+}
+
+// checkLog returns how far a log has whole frames, and how far it makes sense: a frame that is torn is
+// kept, and the zeros that a power cut may leave are not.
+func checkLog(f *os.File) (whole, kept int64, err error) {
+	d := logs.NewDecoder(io.NewSectionReader(f, 0, math.MaxInt64))
+	for err == nil {
+		_, err = d.Next()
+	}
+
+	var damage *logs.DamageError
+	switch {
+	case errors.Is(err, io.EOF), errors.As(err, &damage):
+		return d.Offset(), d.Offset(), nil
+	case !errors.Is(err, io.ErrUnexpectedEOF):
+		return 0, 0, err
+	}
+
+	info, err := f.Stat()
+	if err != nil {
+		return 0, 0, err
+	}
+
+	return d.Offset(), info.Size(), nil
+}
+
+// mendLog completes the frame with which a log ends and adds a remark that it ended early.
+func mendLog(f *os.File, whole, kept int64, clk clock.Clock) error {
+	if err := f.Truncate(kept); err != nil {
+		return err
+	}
+
+	torn, err := io.ReadAll(io.NewSectionReader(f, whole, kept-whole))
+	if err != nil {
+		return err
+	}
+	if _, err := f.Write(logs.Mend(torn)); err != nil {
+		return err
 	}
 
 	return logs.NewWriter(f, 0).Remark(clk.Now(), "the supervisor of this run was killed; output may be missing")

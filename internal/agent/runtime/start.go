@@ -151,15 +151,16 @@ func (r *Runtime) createRunDir(s rundir.Spec) (*rank, error) {
 	return rk, nil
 }
 
+// fillRunDir writes the record last: it syncs the directory, and thereby the names of the others.
 func fillRunDir(dir string, rec rundir.Record) error {
-	if err := rundir.WriteJSON(filepath.Join(dir, rundir.LaunchFile), rec, true); err != nil {
-		return err
-	}
 	if err := rundir.MakePipe(filepath.Join(dir, rundir.ControlPipe)); err != nil {
 		return err
 	}
+	if err := os.WriteFile(filepath.Join(dir, rundir.OutputFile), nil, 0o600); err != nil {
+		return err
+	}
 
-	return os.WriteFile(filepath.Join(dir, rundir.OutputFile), nil, 0o600)
+	return rundir.WriteJSON(filepath.Join(dir, rundir.LaunchFile), rec, true)
 }
 
 // prepareAndSupervise prepares a rank, starts its supervisor and monitors it to the end.
@@ -355,7 +356,8 @@ func (r *Runtime) Stop(run id.Run, n int, mode job.StopMode) error {
 
 // OpenLog opens the output of a rank at an offset and returns its present length. A read at the end
 // returns io.EOF; a later read continues if the log has grown. After the rank has ended the log
-// does not grow.
+// does not grow. At an offset beyond what the supervisor wrote nothing is read: a power cut took what
+// was there, and what was put in its place is not what whoever asks has.
 func (r *Runtime) OpenLog(run id.Run, n int, offset int64) (io.ReadCloser, int64, error) {
 	rk, err := r.lookup(run, n)
 	if err != nil {
@@ -367,8 +369,15 @@ func (r *Runtime) OpenLog(run id.Run, n int, offset int64) (io.ReadCloser, int64
 		return nil, 0, fmt.Errorf("open the log of rank %s: %w", rk.name, err)
 	}
 
+	r.mu.Lock()
+	lost := rk.state.Mended && offset > rk.state.LogKept
+	r.mu.Unlock()
+
 	info, err := f.Stat()
-	if err == nil {
+	switch {
+	case err == nil && lost:
+		_, err = f.Seek(0, io.SeekEnd)
+	case err == nil:
 		_, err = f.Seek(offset, io.SeekStart)
 	}
 

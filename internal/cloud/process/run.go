@@ -106,7 +106,7 @@ func power(dir string, log *slog.Logger) (*box, error) {
 	}
 
 	b := &box{machine: m, clk: clock.Wall{}, log: log, lock: lock, woken: make(chan struct{}, 1)}
-	now, err := cloud.MomentOf(b.clk)
+	now, err := cloud.MomentOf()
 	if err != nil {
 		return nil, err
 	}
@@ -156,7 +156,7 @@ func (b *box) listen() {
 func (b *box) live(ctx context.Context) string {
 	for {
 		b.reap()
-		now, err := cloud.MomentOf(b.clk)
+		now, err := cloud.MomentOf()
 		if err != nil {
 			b.log.Error("cannot read the machine's clock", "error", err)
 			return whyCrashed
@@ -274,7 +274,7 @@ func (b *box) reap() bool {
 // service manager of a real machine does.
 func (b *box) agentEnded(status syscall.WaitStatus) {
 	b.agent = 0
-	now, err := cloud.MomentOf(b.clk)
+	now, err := cloud.MomentOf()
 	if err != nil || !status.Exited() || status.ExitStatus() == 0 {
 		b.log.Info("agent exited", "exit", status.ExitStatus(), "signal", status.Signal())
 		b.over = true

@@ -4,9 +4,9 @@ import (
 	"bytes"
 	"compress/gzip"
 	"context"
+	"errors"
 	"fmt"
 	"io"
-	"os"
 	"strconv"
 	"strings"
 
@@ -42,7 +42,9 @@ func (b *Archive) archive(ctx context.Context, f *logFile, run id.Run, rank int)
 		return nil
 	}
 
-	if err := os.Remove(f.file.Name()); err != nil {
+	// Synced before the agent hears that all is here and forgets the run: a file that came back after a
+	// power cut would be taken for a log of which the end is missing.
+	if err := errors.Join(b.disk.Remove(f.file.Name()), b.disk.SyncDir(b.dir)); err != nil {
 		return fmt.Errorf("remove log file of %s: %w", run, err)
 	}
 

@@ -3,7 +3,7 @@
 // server appends what agents ship and reads pages for people; nothing here
 // knows who may see what. The format is that of package logs. Output that is
 // still written is a plain file; what is complete is compressed into the blob
-// store. It never alters what it acknowledged.
+// store. It never alters what it acknowledged, and a power cut takes none of it.
 package archive
 
 import (
@@ -18,6 +18,7 @@ import (
 	"sync"
 	"time"
 
+	"trainyard/internal/atomicfile"
 	"trainyard/internal/blob"
 	"trainyard/internal/clock"
 	"trainyard/internal/fault"
@@ -27,20 +28,23 @@ import (
 // Archive keeps the output of runs, one stream of bytes for each rank in the
 // format of package logs. While a rank runs its output is a plain file, to
 // which an upload is appended before it is acknowledged: the file's length is
-// at any time exactly what the agent need not send again. When the agent has
-// sent all, the file is compressed piece by piece into the blob store.
+// at any time exactly what the agent need not send again. The journal makes that
+// true also after a power cut. When the agent has sent all, the file is compressed
+// piece by piece into the blob store.
 type Archive struct {
-	dir   string
-	blobs blob.Store
-	clock clock.Clock
-	mu    sync.Mutex // taken before a logFile's own
-	open  map[string]*logFile
+	dir     string
+	disk    atomicfile.Disk
+	blobs   blob.Store
+	clock   clock.Clock
+	journal *journal
+	mu      sync.Mutex // taken before a logFile's own
+	open    map[string]*logFile
 }
 
 // logFile is the output of one rank while it is written or followed.
 type logFile struct {
 	mu      sync.Mutex
-	file    *os.File // nil when archived or not there yet
+	file    atomicfile.File // nil when archived or not there yet
 	size    int64
 	ended   bool // all of it is here
 	changed chan struct{}
@@ -50,11 +54,23 @@ type logFile struct {
 
 // Open opens the archive in a folder.
 func Open(dir string, blobs blob.Store, clk clock.Clock) (*Archive, error) {
+	return openOn(atomicfile.OS{}, dir, blobs, clk)
+}
+
+func openOn(disk atomicfile.Disk, dir string, blobs blob.Store, clk clock.Clock) (*Archive, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, fmt.Errorf("create log folder: %w", err)
 	}
+	if err := errors.Join(disk.SyncDir(filepath.Dir(dir)), disk.SyncDir(dir)); err != nil {
+		return nil, fmt.Errorf("create log folder: %w", err)
+	}
 
-	return &Archive{dir: dir, blobs: blobs, clock: clk, open: map[string]*logFile{}}, nil
+	j, err := openJournal(disk, dir)
+	if err != nil {
+		return nil, err
+	}
+
+	return &Archive{dir: dir, disk: disk, blobs: blobs, clock: clk, journal: j, open: map[string]*logFile{}}, nil
 }
 
 // Name names the output of a rank.
@@ -90,7 +106,7 @@ func (b *Archive) get(ctx context.Context, run id.Run, rank int) (*logFile, erro
 
 	f := &logFile{changed: make(chan struct{})}
 
-	file, err := os.OpenFile(filepath.Join(b.dir, name), os.O_RDWR, 0o600)
+	file, err := b.disk.OpenFile(filepath.Join(b.dir, name), os.O_RDWR)
 	switch {
 	case err == nil:
 		info, err := file.Stat()
@@ -118,7 +134,7 @@ func (b *Archive) get(ctx context.Context, run id.Run, rank int) (*logFile, erro
 	return f, nil
 }
 
-// Append adds output at an offset and returns how much of the log is here now.
+// Append adds output at an offset and returns how much of the log is here now, safe from a power cut.
 // What is here already is passed over; what would leave a gap is not taken.
 func (b *Archive) Append(
 	ctx context.Context,
@@ -142,9 +158,12 @@ func (b *Archive) Append(
 	defer f.wake() // also when archiving fails: what came is there to be read
 
 	if known := f.size - offset; known < int64(len(data)) {
-		if err := b.write(f, run, rank, data[known:]); err != nil {
-			return f.size, err
+		added := &addition{log: f, name: Name(run, rank), offset: f.size, data: data[known:]}
+		if err := b.journal.add(added); err != nil {
+			return f.size, fault.New(fault.Unavailable, "log_store", "cannot write the log of %s", run).WithCause(err)
 		}
+
+		f.size += int64(len(added.data))
 	}
 
 	if final && offset+int64(len(data)) == f.size {
@@ -160,27 +179,6 @@ func (b *Archive) Append(
 func (f *logFile) wake() {
 	close(f.changed)
 	f.changed = make(chan struct{})
-}
-
-func (b *Archive) write(f *logFile, run id.Run, rank int, data []byte) error {
-	if f.file == nil {
-		file, err := os.OpenFile(filepath.Join(b.dir, Name(run, rank)), os.O_RDWR|os.O_CREATE, 0o600)
-		if err != nil {
-			return fault.New(fault.Unavailable, "log_store", "cannot create the log of %s", run).WithCause(err)
-		}
-
-		f.file = file
-	}
-
-	// A disk that is full may take a part. What it took is not counted and is
-	// written over when the agent sends it again.
-	if _, err := f.file.WriteAt(data, f.size); err != nil {
-		return fault.New(fault.Unavailable, "log_store", "cannot write the log of %s", run).WithCause(err)
-	}
-
-	f.size += int64(len(data))
-
-	return nil
 }
 
 // State is how much of a log is here.
@@ -232,8 +230,13 @@ func (b *Archive) Read(ctx context.Context, run id.Run, rank int, offset, limit 
 const keepOpen = 10 * time.Minute
 
 // Sweep drops logs that nobody has used lately from memory and closes their
-// files. Those who follow one are woken and look it up again.
+// files. Those who follow one are woken and look it up again. Journals that are full are
+// removed.
 func (b *Archive) Sweep() error {
+	return errors.Join(b.closeUnused(), b.journal.sweep())
+}
+
+func (b *Archive) closeUnused() error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 

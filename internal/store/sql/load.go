@@ -78,6 +78,11 @@ func load(ctx context.Context, tx *dbsql.Tx, recent time.Time) (state yardmaster
 			state.LastEvent, err = greatest(ctx, tx, `SELECT MAX(seq) FROM events`)
 			return err
 		},
+		func() error {
+			at, err := greatest(ctx, tx, `SELECT MAX(at) FROM events WHERE seq = (SELECT MAX(seq) FROM events)`)
+			state.LastEventAt = fromMicros(int64(at))
+			return err
+		},
 		func() error { return loadLedger(ctx, tx, &state, recent.Add(-leaseMemory)) },
 	}
 

@@ -25,7 +25,7 @@ import (
 
 var _ store.Store = (*Store)(nil)
 
-// Options are the optional settings of a store. Zero values mean the wall clock, no log and the default
+// Options are the optional settings of a store. Zero values mean the machine's clock, no log and the default
 // timeouts.
 type Options struct {
 	Clock    clock.Clock
@@ -71,7 +71,7 @@ type Store struct {
 // waits for that until ctx is cancelled.
 func Open(ctx context.Context, url string, opts Options) (*Store, error) {
 	if opts.Clock == nil {
-		opts.Clock = clock.Wall{}
+		opts.Clock = clock.NewSteady()
 	}
 
 	if opts.Log == nil {

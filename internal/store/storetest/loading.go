@@ -78,13 +78,16 @@ func loadsLiveRuns(h *harness) {
 
 func loadsGreatest(h *harness) {
 	old := plainJob(1000, "ada", "old", job.Succeeded)
+	last := sampleEvent(12345)
+	last.At = last.At.Add(time.Hour)
 	s := h.with(&yardmaster.Batch{
 		Jobs:   []job.Job{old, plainJob(999, "ada", "new", job.Pending)},
-		Events: []yardmaster.Event{sampleEvent(12345), sampleEvent(99)},
+		Events: []yardmaster.Event{last, sampleEvent(99)},
 	})
 
 	state := h.load(s, old.Ended.Add(time.Hour))
 	h.same("jobs", jobIDs(state.Jobs), []id.Job{"j999"})
 	h.same("last job", state.LastJob, uint64(1000))
 	h.same("last event", state.LastEvent, uint64(12345))
+	h.same("time of the last event", state.LastEventAt, last.At)
 }

@@ -120,4 +120,19 @@ type State struct {
 	LastJob   uint64
 	LastEvent uint64
 	LastLease uint64
+	// LastEventAt is when the last event happened.
+	LastEventAt time.Time
+}
+
+// Newest returns the newest time in the state, so that time does not run backwards when the next server
+// has a clock that is behind: that of the last event, or until when a node's costs are posted.
+func (s *State) Newest() time.Time {
+	newest := s.LastEventAt
+	for i := range s.Ledger.Meters {
+		if since := s.Ledger.Meters[i].Since; since.After(newest) {
+			newest = since
+		}
+	}
+
+	return newest
 }

@@ -99,6 +99,10 @@ type State struct {
 	// PID and Begun together identify one process.
 	Begun uint64        `json:"begun,omitempty"`
 	Group *cgroup.Group `json:"group,omitempty"`
+	// Mended says that the log was completed after the death of its supervisor, and LogKept how much of it
+	// the supervisor had written. After a power cut the server may have more.
+	Mended  bool  `json:"mended,omitempty"`
+	LogKept int64 `json:"log_kept,omitempty"`
 }
 
 // End records the end of a rank in its state.

@@ -14,6 +14,7 @@ import (
 
 	"trainyard/internal/agent/runtime/process"
 	"trainyard/internal/agent/runtime/rundir"
+	"trainyard/internal/clock"
 	"trainyard/internal/job"
 	"trainyard/internal/logs"
 )
@@ -221,7 +222,7 @@ func (s *supervisor) gather() {
 // their end, unless a process outside the run holds one open.
 func (s *supervisor) drain(p *script) {
 	for _, pipe := range p.pipes {
-		if err := pipe.SetReadDeadline(s.clk.Now().Add(drainTime)); err != nil {
+		if err := pipe.SetReadDeadline(clock.Deadline(drainTime)); err != nil {
 			s.logError(err)
 		}
 	}

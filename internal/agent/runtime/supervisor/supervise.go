@@ -98,7 +98,7 @@ func supervise(ctx context.Context, dir string, log *slog.Logger) error {
 	defer func() { _ = lock.Close() }()
 
 	s := &supervisor{
-		dir: dir, data: filepath.Dir(filepath.Dir(dir)), clk: clock.Wall{}, log: log,
+		dir: dir, data: filepath.Dir(filepath.Dir(dir)), clk: clock.NewSteady(), log: log,
 		orders: make(chan order, 4),
 	}
 
