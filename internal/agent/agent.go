@@ -20,8 +20,6 @@ package agent
 import (
 	"cmp"
 	"context"
-	"crypto/rand"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"io"
@@ -113,7 +111,7 @@ type Agent struct {
 	cfg           Config
 	log           *slog.Logger
 	clk           clock.Clock
-	boot          string
+	process       fleet.Agent // says to the server which process this is
 	fakeGPUs      []fleet.GPU
 	machine       *inventory.Machine // nil if the configuration brings its own Inventory
 	identity      *auth.NodeIdentity
@@ -122,6 +120,8 @@ type Agent struct {
 	files         *files
 	data          *data
 	contents      *workdir.Store
+	leave         context.CancelCauseFunc // ends the agent because the server has refused it
+	expired       atomic.Bool             // the server has refused the certificate as expired
 	fence         *fence
 	nodeLease     *nodeLease
 	results       *results
@@ -131,10 +131,12 @@ type Agent struct {
 	intake        *intake.Intake           // nil if this machine has no loopback address to listen at
 	sdk           string                   // the file of the Python SDK, "" if there is none
 	curves        curves
+	reportSeq     uint64 // of the last report; Run's own, and the report loop's after that
 
 	reconcileSoon chan struct{}
 	reportSoon    chan struct{}
 	inventorySoon chan struct{} // look at the machine again
+	renewSoon     chan struct{} // the server has refused the certificate as expired
 	uploads       chan struct{} // a place for each upload at a time
 
 	starting sync.Mutex // held while a rank is given to the runtime
@@ -189,16 +191,10 @@ func New(cfg Config) (*Agent, error) {
 	cfg.MetricsEvery = cmp.Or(cfg.MetricsEvery, 2*time.Second)
 	cfg.StoreLimit = cmp.Or(cfg.StoreLimit, 20<<30)
 
-	var boot [8]byte
-	if _, err := rand.Read(boot[:]); err != nil {
-		return nil, fmt.Errorf("generate boot id: %w", err)
-	}
-
 	a := &Agent{
 		cfg:      cfg,
 		log:      cfg.Log,
 		clk:      cfg.Clock,
-		boot:     hex.EncodeToString(boot[:]),
 		fakeGPUs: fake,
 		reconcileSoon: make(
 			chan struct{},
@@ -206,6 +202,7 @@ func New(cfg Config) (*Agent, error) {
 		),
 		reportSoon:      make(chan struct{}, 1),
 		inventorySoon:   make(chan struct{}, 1),
+		renewSoon:       make(chan struct{}, 1),
 		uploads:         make(chan struct{}, maxUploads),
 		startedRanks:    map[key]bool{},
 		uploaders:       map[key]*logUploader{},
@@ -238,6 +235,11 @@ func New(cfg Config) (*Agent, error) {
 		a.cfg.Moment = cloud.MomentOf
 	}
 
+	a.process, err = a.describeProcess()
+	if err != nil {
+		return nil, err
+	}
+
 	return a, nil
 }
 
@@ -249,8 +251,8 @@ func (a *Agent) scanMachine(ctx context.Context) (inventory.Found, error) {
 }
 
 // Run joins if necessary, adopts the runs of an earlier agent, and works until ctx
-// ends. It fails if the machine cannot join or its data cannot be read; an unreachable
-// server is not a failure.
+// ends. It fails if the machine cannot join, its data cannot be read or the server refuses
+// it as a copy of another agent; an unreachable server is not a failure.
 func (a *Agent) Run(ctx context.Context) (err error) {
 	if err := a.open(); err != nil {
 		return err
@@ -278,6 +280,13 @@ func (a *Agent) Run(ctx context.Context) (err error) {
 		return nil
 	}
 
+	ctx, a.leave = context.WithCancelCause(ctx)
+	defer a.leave(nil)
+
+	if err := a.awaitAdmission(ctx); err != nil || ctx.Err() != nil {
+		return err
+	}
+
 	adopted, err := a.rt.Adopt()
 	if err != nil {
 		return fmt.Errorf("adopt runs: %w", err)
@@ -296,7 +305,11 @@ func (a *Agent) Run(ctx context.Context) (err error) {
 	}
 
 	over := a.awaitShutdown(ctx)
+	refusal := refused(context.Cause(ctx))
+
 	switch {
+	case refusal != nil:
+		// Its runs may belong to the agent that was admitted.
 	case over:
 		a.stopRuns(inner, nodeLeaseGrace)
 	case a.cfg.StopRunsOnExit:
@@ -306,6 +319,11 @@ func (a *Agent) Run(ctx context.Context) (err error) {
 	cancel()
 	loops.Wait()
 	a.stopUploaders()
+
+	if refusal != nil {
+		a.log.Error("agent ends: the server has admitted another one", "node", a.identity.Node(), "error", refusal)
+		return refusal
+	}
 
 	if over {
 		a.shutDownMachine(ctx)

@@ -20,7 +20,6 @@ import (
 
 	"trainyard/internal/api"
 	"trainyard/internal/auth"
-	"trainyard/internal/clock"
 	"trainyard/internal/id"
 	"trainyard/internal/job"
 	"trainyard/internal/tenant"
@@ -45,6 +44,7 @@ type fakeYard struct {
 	token string
 	addr  string
 	ttl   time.Duration // of the certificates it signs
+	clk   *handClock
 
 	mu       sync.Mutex
 	changed  chan struct{} // closed at the next change
@@ -57,6 +57,7 @@ type fakeYard struct {
 	streams  int
 	joins    int
 	renewals int
+	agents   map[string]map[string]bool // the headers that say who asks, by path
 	reports  []api.Report
 	logs     map[rankKey]*shelf
 	files    map[string][]byte
@@ -90,11 +91,13 @@ func newYard(t *testing.T) *fakeYard {
 		ca:       ca,
 		token:    secret.Text,
 		ttl:      24 * time.Hour,
+		clk:      &handClock{},
 		changed:  make(chan struct{}),
 		serverID: "s1",
 		lease:    time.Minute,
 		logs:     map[rankKey]*shelf{},
 		files:    map[string][]byte{},
+		agents:   map[string]map[string]bool{},
 		fetches:  map[string]int{},
 	}
 
@@ -107,7 +110,7 @@ func newYard(t *testing.T) *fakeYard {
 // start opens the yard's port; the first time any, later the same.
 func (y *fakeYard) start(addr string) {
 	y.t.Helper()
-	identity, err := y.ca.NewServerIdentity([]string{"127.0.0.1"}, clock.Wall{})
+	identity, err := y.ca.NewServerIdentity([]string{"127.0.0.1"}, y.clk)
 	if err != nil {
 		y.t.Fatal(err)
 	}
@@ -189,11 +192,17 @@ func (y *fakeYard) between(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		y.mu.Lock()
 		meddle, refuse, code := y.meddle, y.refuse, cmp.Or(y.code, "meddled")
+		place := r.URL.Path[:strings.LastIndex(r.URL.Path, "/")]
+		if y.agents[place] == nil {
+			y.agents[place] = map[string]bool{}
+		}
+
+		y.agents[place][r.Header.Get(api.AgentHeader)] = true
 		y.mu.Unlock()
 
 		if refuse != nil {
 			if status := refuse(r.URL.Path); status != 0 {
-				kind := map[int]string{503: "unavailable", 403: "denied", 404: "not_found", 500: "internal", 429: "over_limit"}[status]
+				kind := map[int]string{503: "unavailable", 403: "denied", 409: "conflict", 404: "not_found", 500: "internal", 429: "over_limit"}[status]
 				w.WriteHeader(status)
 				answer(w, api.Problem{Status: status, Kind: kind, Code: code, Detail: "refused by the test"})
 
@@ -316,7 +325,7 @@ func (y *fakeYard) join(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 
-	cert, expires, err := y.ca.SignNode([]byte(req.CSR), id.Node(req.Name), y.ttl, time.Now())
+	cert, expires, err := y.ca.SignNode([]byte(req.CSR), id.Node(req.Name), y.ttl, y.clk.Now())
 	if err != nil {
 		w.WriteHeader(http.StatusBadRequest)
 		answer(w, api.Problem{Kind: "invalid", Code: "csr", Detail: err.Error()})
@@ -344,7 +353,7 @@ func (y *fakeYard) join(w http.ResponseWriter, r *http.Request) {
 
 // known refuses callers without a node's certificate.
 func (y *fakeYard) known(w http.ResponseWriter, r *http.Request) bool {
-	if _, err := y.ca.NodeOf(r.TLS, time.Now()); err != nil {
+	if _, err := y.ca.NodeOf(r.TLS, y.clk.Now()); err != nil {
 		w.WriteHeader(http.StatusUnauthorized)
 		answer(w, api.Problem{Kind: "unknown_user", Code: "node", Detail: err.Error()})
 		return false
@@ -363,8 +372,8 @@ func (y *fakeYard) renew(w http.ResponseWriter, r *http.Request) {
 		panic(http.ErrAbortHandler)
 	}
 
-	node, _ := y.ca.NodeOf(r.TLS, time.Now())
-	cert, expires, err := y.ca.SignNode([]byte(req.CSR), node, 24*time.Hour, time.Now())
+	node, _ := y.ca.NodeOf(r.TLS, y.clk.Now())
+	cert, expires, err := y.ca.SignNode([]byte(req.CSR), node, 24*time.Hour, y.clk.Now())
 	if err != nil {
 		panic(http.ErrAbortHandler)
 	}

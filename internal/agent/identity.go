@@ -3,11 +3,13 @@ package agent
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"net"
 	"net/url"
 	"os"
 	"strings"
+	"syscall"
 	"time"
 
 	"trainyard/internal/api"
@@ -34,8 +36,13 @@ func (a *Agent) join(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-	} else if err := a.checkSameServer(identity); err != nil {
-		return err
+	} else {
+		if err := a.checkSameServer(identity); err != nil {
+			return err
+		}
+		if err := a.joinIfExpired(ctx, identity); err != nil {
+			return err
+		}
 	}
 
 	if err := a.saveMemory(a.memory.ContactLease); err != nil {
@@ -43,9 +50,25 @@ func (a *Agent) join(ctx context.Context) error {
 	}
 
 	a.identity = identity
-	a.client.Store(api.NewClient(a.cfg.Server, "", identity.TLS()))
+	a.client.Store(a.newClient())
 
 	return nil
+}
+
+// joinIfExpired gets a new certificate with the join token, if there is one and the certificate has expired: with its
+// own key the machine is the same node as before. A server that is away is not a failure; renewLoop tries again.
+func (a *Agent) joinIfExpired(ctx context.Context, identity *auth.NodeIdentity) error {
+	if a.cfg.JoinToken == "" || !identity.Expired(a.clk.Now()) {
+		return nil
+	}
+
+	_, err := a.joinWithToken(ctx, identity)
+	if fault.KindOf(err) == fault.Unavailable {
+		a.noteProblem("certificate renewal", err)
+		return nil
+	}
+
+	return err
 }
 
 // checkSameServer refuses a join token of another yard than the one joined before.
@@ -68,17 +91,17 @@ func (a *Agent) checkSameServer(identity *auth.NodeIdentity) error {
 	return nil
 }
 
-// joinWithToken joins by the token. half is the identity of a join that was not
-// finished, nil if there is none.
-func (a *Agent) joinWithToken(ctx context.Context, half *auth.NodeIdentity) (*auth.NodeIdentity, error) {
+// joinWithToken joins by the token. old is the identity of a join that was not finished or whose certificate has
+// expired, nil if there is none.
+func (a *Agent) joinWithToken(ctx context.Context, old *auth.NodeIdentity) (*auth.NodeIdentity, error) {
 	token, err := a.joinToken()
 	if err != nil {
 		return nil, err
 	}
 
-	identity := half
+	identity := old
 
-	if half == nil || half.CAHash() != token.CAHash {
+	if old == nil || old.CAHash() != token.CAHash {
 		addr, err := serverAddr(a.cfg.Server)
 		if err != nil {
 			return nil, err
@@ -98,9 +121,12 @@ func (a *Agent) joinWithToken(ctx context.Context, half *auth.NodeIdentity) (*au
 		}
 	}
 
-	name, err := a.nodeName()
-	if err != nil {
-		return nil, err
+	name := string(identity.Node())
+	if name == "" {
+		name, err = a.nodeName()
+		if err != nil {
+			return nil, err
+		}
 	}
 
 	csr, err := identity.CSR(name)
@@ -108,7 +134,7 @@ func (a *Agent) joinWithToken(ctx context.Context, half *auth.NodeIdentity) (*au
 		return nil, err
 	}
 
-	yard := api.NewClient(a.cfg.Server, "", identity.TLS())
+	yard := api.NewClient(a.cfg.Server, "", identity.JoinTLS()).As(&a.process)
 	defer yard.Close()
 
 	renew := a.nodeLease.renewal()
@@ -205,25 +231,85 @@ func (a *Agent) nodeName() (string, error) {
 	return "node", nil
 }
 
-// renewLoop gets a new certificate when two thirds of the old one's life are over.
+// renewLoop gets a new certificate when two thirds of the old one's life are over. One that has expired needs the join
+// token; whether it has is decided by the server's clock, so without a token the renewal is tried all the same.
 func (a *Agent) renewLoop(ctx context.Context) {
-	clock.Every(ctx, a.clk, renewalCheck, func(now time.Time) {
-		if a.identity.NeedsRenewal(now) {
+	for ctx.Err() == nil {
+		now := a.clk.Now()
+		expired := a.identity.Expired(now) || a.expired.Load()
+
+		switch {
+		case expired && a.cfg.JoinToken != "":
+			a.noteProblem("certificate renewal", a.rejoin(ctx))
+		case expired || a.identity.NeedsRenewal(now):
 			a.noteProblem("certificate renewal", a.renew(ctx))
 		}
-	})
+
+		clock.Wait(ctx, renewalCheck, a.renewSoon)
+	}
 }
 
-// renew asks for a certificate and makes all connections anew: one that is open
-// goes on to present the old certificate.
+// rejoin gets a new certificate with the join token.
+func (a *Agent) rejoin(ctx context.Context) error {
+	if _, err := a.joinWithToken(ctx, a.identity); err != nil {
+		return err
+	}
+
+	a.reconnect()
+
+	return nil
+}
+
+// reconnect makes all connections anew: one that is open goes on to present the old certificate.
+func (a *Agent) reconnect() {
+	a.expired.Store(false)
+	old := a.client.Swap(a.newClient())
+	old.Close()
+	a.newStream()
+}
+
+// expiredAlert is how Go's TLS prints the alert with which a server refuses an expired certificate.
+const expiredAlert = "tls: expired certificate"
+
+// explain replaces an error that comes from the node's expired certificate by one that says so and what to do: to a
+// person, a handshake that fails looks like a server that is not there.
+func (a *Agent) explain(err error) error {
+	if err == nil || a.client.Load() == nil { // it has not joined yet
+		return err
+	}
+
+	alert := strings.Contains(err.Error(), expiredAlert)
+	if alert && !a.expired.Swap(true) {
+		notify(a.renewSoon)
+	}
+
+	lapsed := a.identity.Expired(a.clk.Now()) && isUnreachable(err) && !errors.Is(err, syscall.ECONNREFUSED)
+	if !alert && !lapsed {
+		return err
+	}
+
+	return fault.New(fault.Unknown, "node_certificate_expired",
+		"the certificate of node %s was valid until %s and the server does not accept it any more",
+		a.identity.Node(), a.identity.Expires().UTC().Format(time.RFC3339)).
+		WithRemedy("check this machine's clock; if it is right, create a join token (trainyard tokens create --join) and "+
+			"start the agent with: trainyard agent join %s --token TOKEN; the node keeps its name and its runs", a.cfg.Server).
+		WithCause(err)
+}
+
+// isUnreachable reports whether no answer of the server came back.
+func isUnreachable(err error) bool {
+	var f *fault.Error
+	return errors.As(err, &f) && f.Code == "unreachable"
+}
+
+// renew asks for a certificate over a connection that the old one makes.
 func (a *Agent) renew(ctx context.Context) error {
 	csr, err := a.identity.CSR(string(a.identity.Node()))
 	if err != nil {
 		return err
 	}
 
-	old := a.client.Load()
-	reply, err := old.Renew(ctx, api.RenewRequest{CSR: string(csr)})
+	reply, err := a.client.Load().Renew(ctx, api.RenewRequest{CSR: string(csr)})
 	if err != nil {
 		return err
 	}
@@ -231,9 +317,7 @@ func (a *Agent) renew(ctx context.Context) error {
 		return err
 	}
 
-	a.client.Store(api.NewClient(a.cfg.Server, "", a.identity.TLS()))
-	old.Close()
-	a.newStream()
+	a.reconnect()
 	a.log.Info("certificate renewed", "certificate_until", reply.Expires)
 
 	return a.identity.Save(a.path("identity"))

@@ -16,6 +16,7 @@ import (
 type memory struct {
 	Server       string       `json:"server"`
 	ContactLease job.Duration `json:"contact_lease"`
+	Place        string       `json:"place,omitempty"` // the machine and directory where an agent was admitted last
 }
 
 const memoryFile = "agent.json"
@@ -42,7 +43,19 @@ func loadMemory(dir string) (memory, error) {
 
 // saveMemory stores the contact lease and the address of the server if they changed.
 func (a *Agent) saveMemory(lease job.Duration) error {
-	m := memory{Server: a.cfg.Server, ContactLease: lease}
+	return a.remember(memory{Server: a.cfg.Server, ContactLease: lease, Place: a.memory.Place})
+}
+
+// rememberPlace stores where this agent was admitted.
+func (a *Agent) rememberPlace(place string) error {
+	m := a.memory
+	m.Place = place
+
+	return a.remember(m)
+}
+
+// remember stores what has changed.
+func (a *Agent) remember(m memory) error {
 	if m == a.memory {
 		return nil
 	}

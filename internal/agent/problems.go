@@ -10,6 +10,7 @@ import (
 // works again, instead of at every retry: a server that is down for a night leaves two
 // lines in the log, not a million.
 func (a *Agent) noteProblem(operation string, err error) {
+	err = a.explain(err)
 	text := ""
 	var f *fault.Error
 	if errors.As(err, &f) {

@@ -82,14 +82,15 @@ func (a *Agent) reportLoop(ctx context.Context) {
 	interval := reportEvery
 	failures := 0
 
-	for seq := uint64(1); ctx.Err() == nil; seq++ {
-		reply, err := a.report(ctx, seq)
+	for ctx.Err() == nil {
+		reply, err := a.report(ctx)
 
 		if ctx.Err() != nil {
 			return
 		}
 
 		a.noteProblem("report to the server", err)
+		a.leaveIfRefused(err)
 
 		if err != nil {
 			a.metrics.reportFailures.Inc()
@@ -110,8 +111,9 @@ func (a *Agent) reportLoop(ctx context.Context) {
 }
 
 // report sends one report and does what the answer, or its lack, asks for.
-func (a *Agent) report(ctx context.Context, seq uint64) (api.ReportReply, error) {
-	r := api.Report{Capability: api.Capability, Boot: a.boot, Seq: seq}
+func (a *Agent) report(ctx context.Context) (api.ReportReply, error) {
+	a.reportSeq++
+	r := api.Report{Capability: api.Capability, Boot: a.process.Process, Seq: a.reportSeq}
 	a.mu.Lock()
 	ranks, server := a.rankReports, a.assignments.server
 	r.Foreign, r.ForeignProcesses = a.foreignProcesses()

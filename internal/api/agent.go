@@ -17,7 +17,8 @@ import (
 //	4  a launch may name datasets, a report the copies that the node keeps, and the answer
 //	   those that it may not keep
 //	5  an agent may report metrics; a launch may say where they are found, and the target
-const Capability = 5
+//	6  an agent says in a header which process of which machine it is, and ends if it is refused as a copy
+const Capability = 6
 
 // JoinRequest asks to become a node. It carries the join token's text and a
 // certificate request; the key never leaves the machine.
@@ -179,6 +180,14 @@ const CodeHeard = "heard"
 const (
 	CodeLeaseOver   = "lease_over"   // the yard does not hold the machine any more
 	CodeNodeRemoved = "node_removed" // the node was taken out of the yard; one that is not provisioned stays as it is
+)
+
+// Codes of errors that refuse an agent because another speaks for the node.
+const (
+	CodeAgentWaits       = "agent_waits"        // an earlier boot was heard a moment ago: report again
+	CodeAgentReplaced    = "agent_replaced"     // a later start has taken over: end
+	CodeAgentCopied      = "agent_copied"       // a copy of the node's data directory: end
+	CodeAgentNotAdmitted = "agent_not_admitted" // it must be admitted by a report before it does anything else
 )
 
 // LogReply answers an upload of output: how many bytes the server holds now.

@@ -16,11 +16,13 @@ import (
 	"time"
 
 	"trainyard/internal/fault"
+	"trainyard/internal/fleet"
 )
 
 // Client calls a yard's API.
 type Client struct {
 	token   string
+	agent   string // the header of an agent, "" for people
 	http    *http.Client
 	stream  *http.Client // without a limit on the whole answer
 	servers servers
@@ -47,6 +49,12 @@ func NewClient(base, token string, tlsConfig *tls.Config) *Client {
 		stream:  &http.Client{Transport: transport},
 		servers: servers{current: strings.TrimRight(base, "/")},
 	}
+}
+
+// As lets every request say which agent sends it; see AgentHeader.
+func (c *Client) As(a *fleet.Agent) *Client {
+	c.agent = FormatAgent(a)
+	return c
 }
 
 // Base returns the server's address.
@@ -126,6 +134,10 @@ func (c *Client) sendTo(
 
 	if c.token != "" {
 		req.Header.Set("Authorization", "Bearer "+c.token)
+	}
+
+	if c.agent != "" {
+		req.Header.Set(AgentHeader, c.agent)
 	}
 
 	for i := 0; i+1 < len(header); i += 2 {

@@ -196,6 +196,18 @@ func (n *NodeIdentity) NeedsRenewal(now time.Time) bool {
 	return cert == nil || due(cert.Leaf, now)
 }
 
+// Expired reports whether the certificate is not valid any more. A node that has none is not expired.
+func (n *NodeIdentity) Expired(now time.Time) bool {
+	cert := n.cert.Load()
+	return cert != nil && !now.Before(cert.Leaf.NotAfter)
+}
+
+// JoinTLS returns the TLS configuration for joining: it trusts only the pinned CA and presents no certificate, because
+// the server ends a handshake with one that has expired.
+func (n *NodeIdentity) JoinTLS() *tls.Config {
+	return &tls.Config{MinVersion: tls.VersionTLS13, RootCAs: poolOf(n.ca)}
+}
+
 // TLS returns the TLS configuration of the agent: it trusts only the pinned CA, and presents the
 // certificate that is installed at the time of a handshake, none until it has joined.
 func (n *NodeIdentity) TLS() *tls.Config {

@@ -30,6 +30,10 @@ func (y *Yard) Load(now time.Time, s State) {
 		y.nodes.Load(y.now, n)
 	}
 
+	for _, a := range s.Agents {
+		y.nodes.LoadAgent(a)
+	}
+
 	y.orders.Load(s.Orders)
 	y.pastForgotten = append(y.pastForgotten, y.past.Load(s.Past)...)
 

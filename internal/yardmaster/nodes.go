@@ -30,8 +30,11 @@ func (m Join) handle(y *Yard) (any, error) {
 			WithRemedy("use at most %d lower-case letters, digits, '-', '_' and '.'", id.MaxName)
 	}
 
-	// A machine whose first answer was lost joins again with the same key.
+	// A machine whose first answer was lost, or whose certificate has expired, joins again with the same key.
 	if n := y.nodes.ByKey(m.Key); n != nil {
+		y.event(Event{Kind: "node.rejoined", Actor: "token/" + string(m.Token), Node: n.ID,
+			Reason: "joined again with its own key and has a new certificate"})
+
 		return n.Node, nil
 	}
 
@@ -52,8 +55,12 @@ func (m Join) handle(y *Yard) (any, error) {
 		fleet.Node{ID: name, Class: fleet.Class(t.Class), Pool: t.Pool, Key: m.Key, Lease: t.Lease, Inventory: m.Inventory},
 	)
 
-	y.event(Event{Kind: "node.joined", Actor: "token/" + string(m.Token), Node: name, To: string(n.State),
-		Reason: "joined as " + n.Class.Words()})
+	reason := "joined as " + n.Class.Words()
+	if string(name) != m.Name {
+		reason += fmt.Sprintf("; the name %s belongs to a machine with another key", m.Name)
+	}
+
+	y.event(Event{Kind: "node.joined", Actor: "token/" + string(m.Token), Node: name, To: string(n.State), Reason: reason})
 	y.checkIdle(name)
 
 	return n.Node, nil
@@ -86,6 +93,7 @@ func (m NodesHeard) handle(y *Yard) (any, error) { //nolint:unparam // the form 
 // The answer is a LeaseRenewal if the node is an on-demand node.
 type NodeReport struct {
 	Node      id.Node
+	Agent     *fleet.Agent     // who reports; nil if it does not say
 	Inventory *fleet.Inventory // nil if it has not changed
 	Foreign   []int            // GPUs used by processes outside the yard
 	Ranks     []RankReport
@@ -97,6 +105,10 @@ func (m NodeReport) handle(y *Yard) (any, error) {
 	if !ok || n.State == fleet.Removed {
 		return nil, fault.New(fault.Denied, "node_removed", "node %s has been removed from the yard", m.Node).
 			WithRemedy("join again with a new join token")
+	}
+
+	if err := y.nodes.AdmitAgent(y.now, n, m.Agent); err != nil {
+		return nil, err // before anything of the report counts
 	}
 
 	y.nodes.Report(y.now, n, m.Foreign, m.Inventory)

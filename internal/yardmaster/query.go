@@ -96,6 +96,7 @@ func (y *Yard) costAt(r *jobRecord, at time.Time) money.Amount {
 // NodeInfo is a node with its runs, its lease and its price.
 type NodeInfo struct {
 	fleet.Node
+	Agent       fleet.Agent // that speaks for it; zero if none has said who it is
 	Seen        time.Time
 	Room        fleet.Room
 	Foreign     []int
@@ -134,7 +135,7 @@ func (y *Yard) NodeByName(name id.Node) (NodeInfo, error) {
 }
 
 func (y *Yard) nodeInfo(n *nodes.Node) NodeInfo {
-	info := NodeInfo{Node: n.Node, Seen: n.Seen, Foreign: fleet.Indices(n.Foreign), Idle: n.Idle}
+	info := NodeInfo{Node: n.Node, Agent: n.Agent, Seen: n.Seen, Foreign: fleet.Indices(n.Foreign), Idle: n.Idle}
 	l := y.Lease(n.Lease)
 	if l != nil {
 		info.Provisioned = *l

@@ -4,6 +4,7 @@
 // e2e_test.go starts yards and runs commands, examples_test.go runs every
 // example, tour_test.go follows a new user from the first login on,
 // jobs_test.go changes jobs that run, nodes_test.go drains and loses nodes,
+// copies_test.go copies the data directory of an agent,
 // outage_test.go takes the server away, ship_test.go ships working directories,
 // config_test.go gives settings, up_test.go starts a whole yard by one command,
 // simulate_test.go asks what would happen and why something did, hybrid*_test.go provisions

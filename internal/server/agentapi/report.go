@@ -11,14 +11,14 @@ import (
 
 	"trainyard/internal/api"
 	"trainyard/internal/fault"
-	"trainyard/internal/id"
 	"trainyard/internal/job"
 	"trainyard/internal/server/httpapi"
 	"trainyard/internal/yardmaster"
 )
 
 func (s *Server) report(ctx context.Context, in *httpapi.Body[api.Report]) (*httpapi.Body[api.ReportReply], error) {
-	n := nodeOf(ctx)
+	who := callerOf(ctx)
+	n := who.node
 
 	if in.Body.Inventory != nil {
 		if err := checkInventory(in.Body.Inventory); err != nil {
@@ -33,7 +33,7 @@ func (s *Server) report(ctx context.Context, in *httpapi.Body[api.Report]) (*htt
 	bounded, cancel := context.WithTimeout(ctx, s.Timeout)
 	defer cancel()
 
-	answer, err := s.Loop.Report(bounded, fromReport(n, &in.Body))
+	answer, err := s.hand(bounded, &who, &in.Body)
 	if heard(err) && s.Gone(n) {
 		err = fault.New(fault.Unavailable, "store_down", "the node was lost, and the server cannot write to its store now").
 			WithRemedy("report again later")
@@ -70,6 +70,16 @@ func (s *Server) report(ctx context.Context, in *httpapi.Body[api.Report]) (*htt
 	return &httpapi.Body[api.ReportReply]{Body: reply}, nil
 }
 
+// hand hands a report to the yard. An agent that is not admitted yet may be a copy: while a commit hangs it does not
+// count as a sign of life of the node.
+func (s *Server) hand(ctx context.Context, who *caller, r *api.Report) (any, error) {
+	if _, err := s.roster.admit(who.node, who.process()); err != nil {
+		return s.Loop.Do(ctx, fromReport(who, r))
+	}
+
+	return s.Loop.Report(ctx, fromReport(who, r))
+}
+
 // heard reports whether a report was counted as a sign of life alone.
 func heard(err error) bool {
 	var f *fault.Error
@@ -82,13 +92,13 @@ func wholeSeconds(d time.Duration) *int64 {
 }
 
 func (s *Server) assignments(ctx context.Context, _ *struct{}) (*huma.StreamResponse, error) {
-	n := nodeOf(ctx)
+	who := callerOf(ctx)
 	return &huma.StreamResponse{Body: func(hc huma.Context) {
 		req, w := humago.Unwrap(hc)
 		out := httpapi.NewStream(w)
 
 		for {
-			removed, err := s.roster.admit(n)
+			other, err := s.roster.admit(who.node, who.process())
 			if err == nil {
 				err = s.Loop.Held() // orders of a server that led once are not to be obeyed
 			}
@@ -98,11 +108,11 @@ func (s *Server) assignments(ctx context.Context, _ *struct{}) (*huma.StreamResp
 				return
 			}
 
-			orders, generation, changed := s.Assignments.Desired(n)
+			orders, generation, changed := s.Assignments.Desired(who.node)
 			if !out.Send(strconv.FormatUint(generation, 10), "", s.toAssignments(orders, generation)) {
 				return
 			}
-			if !httpapi.WaitAny(req.Context(), out, []<-chan struct{}{changed, removed}) {
+			if !httpapi.WaitAny(req.Context(), out, []<-chan struct{}{changed, other}) {
 				return
 			}
 		}
@@ -149,9 +159,10 @@ func (s *Server) toAssignments(orders []yardmaster.Order, generation uint64) api
 	return out
 }
 
-func fromReport(n id.Node, r *api.Report) yardmaster.NodeReport {
+func fromReport(who *caller, r *api.Report) yardmaster.NodeReport {
 	out := yardmaster.NodeReport{
-		Node:      n,
+		Node:      who.node,
+		Agent:     who.agent,
 		Inventory: r.Inventory,
 		Foreign:   r.Foreign,
 		Data:      r.Data,

@@ -3,30 +3,49 @@ package agentapi
 import (
 	"sync"
 
+	"trainyard/internal/api"
 	"trainyard/internal/fault"
 	"trainyard/internal/fleet"
 	"trainyard/internal/id"
 	"trainyard/internal/yardmaster"
 )
 
-// roster holds the committed state of each node. A certificate is valid until it
-// expires; the roster is what refuses a node that was removed before that. Every call of an agent
-// checks it, so it must not wait for the loop.
+// roster holds the committed state of each node and the agent that speaks for it. A certificate is valid until it
+// expires; the roster is what refuses a node that was removed before that, and a copy of a node's data directory.
+// Every call of an agent checks it, so it must not wait for the loop.
 type roster struct {
-	mu      sync.Mutex
-	states  map[id.Node]fleet.State
-	removed chan struct{} // closed when a node is removed
-	lost    chan struct{} // closed when a node is removed or lost
+	mu    sync.Mutex
+	nodes map[id.Node]*rosterEntry // without those that were removed
+	lost  chan struct{}            // closed when a node is removed or lost
+}
+
+// rosterEntry is one node.
+type rosterEntry struct {
+	state   fleet.State
+	process string        // of the agent that was admitted last, "" if it does not say
+	changed chan struct{} // closed when the node is removed or another agent admitted
 }
 
 // newRoster returns the roster of a yard with these nodes.
 func newRoster(nodes []yardmaster.NodeInfo) *roster {
-	r := &roster{states: map[id.Node]fleet.State{}, removed: make(chan struct{}), lost: make(chan struct{})}
-	for _, n := range nodes {
-		r.states[n.ID] = n.State
+	r := &roster{nodes: map[id.Node]*rosterEntry{}, lost: make(chan struct{})}
+	for i := range nodes {
+		e := r.entry(nodes[i].ID)
+		e.state, e.process = nodes[i].State, nodes[i].Agent.Process
 	}
 
 	return r
+}
+
+// entry returns that of a node, which it adds if it is new.
+func (r *roster) entry(n id.Node) *rosterEntry {
+	e, ok := r.nodes[n]
+	if !ok {
+		e = &rosterEntry{changed: make(chan struct{})}
+		r.nodes[n] = e
+	}
+
+	return e
 }
 
 // Follow keeps up with a committed batch. The loop must call it before any other
@@ -37,14 +56,21 @@ func (r *roster) update(b *yardmaster.Batch) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 
+	for i := range b.Agents {
+		e := r.entry(b.Agents[i].Node)
+		e.process = b.Agents[i].Process
+		close(e.changed)
+		e.changed = make(chan struct{})
+	}
+
 	for i := range b.Nodes {
 		n := &b.Nodes[i]
-		r.states[n.ID] = n.State
+		e := r.entry(n.ID)
+		e.state = n.State
 
 		if n.State == fleet.Removed {
-			delete(r.states, n.ID)
-			close(r.removed)
-			r.removed = make(chan struct{})
+			delete(r.nodes, n.ID)
+			close(e.changed)
 		}
 
 		if n.State == fleet.Removed || n.State == fleet.Lost {
@@ -54,18 +80,24 @@ func (r *roster) update(b *yardmaster.Batch) {
 	}
 }
 
-// admit refuses a node that was removed from the yard. The channel is closed
-// when a node is removed, and the caller must check again.
-func (r *roster) admit(n id.Node) (<-chan struct{}, error) {
+// admit refuses a node that was removed from the yard, and a process of an agent that does not speak for it; "" is
+// one that does not say who it is. When the channel is closed the caller must check again.
+func (r *roster) admit(n id.Node, process string) (<-chan struct{}, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 
-	if _, ok := r.states[n]; !ok {
+	e, ok := r.nodes[n]
+	if !ok {
 		return nil, fault.New(fault.Denied, "node_removed", "node %s has been removed from the yard", n).
 			WithRemedy("join again with a new join token")
 	}
 
-	return r.removed, nil
+	if process != "" && e.process != "" && process != e.process {
+		return nil, fault.New(fault.Conflict, api.CodeAgentNotAdmitted, "another agent speaks for node %s", n).
+			WithRemedy("an agent that has just started is admitted with its first report")
+	}
+
+	return e.changed, nil
 }
 
 // Gone reports whether a node was removed or is lost, so that no more reports are expected.
@@ -74,9 +106,9 @@ func (s *Server) Gone(n id.Node) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 
-	state, ok := r.states[n]
+	e, ok := r.nodes[n]
 
-	return !ok || state == fleet.Lost
+	return !ok || e.state == fleet.Lost
 }
 
 // WaitLost returns a channel that is closed when a node is lost or removed.

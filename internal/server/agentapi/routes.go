@@ -36,7 +36,7 @@ func (s *Server) Routes(rt httpapi.Router) {
 
 	huma.Register(
 		rt.API,
-		s.guarded(huma.Operation{
+		s.open(huma.Operation{
 			OperationID:  "report",
 			Method:       http.MethodPost,
 			Path:         "/agent/v1/reports",

@@ -25,6 +25,7 @@ type changes struct {
 	runs     []*job.Run
 	jobNodes []*jobNode
 	nodes    []*fleet.Node
+	agents   []*fleet.Agent
 	users    []*tenant.User
 	tokens   []*tenant.Token
 	events   []*yardmaster.Event
@@ -40,7 +41,7 @@ func fold(batches []*yardmaster.Batch) changes {
 	jobs, runs := newest[id.Job, job.Job]{}, newest[id.Run, job.Run]{}
 	nodes, users := newest[id.Node, fleet.Node]{}, newest[id.User, tenant.User]{}
 	tokens, events := newest[id.Token, tenant.Token]{}, newest[uint64, yardmaster.Event]{}
-	jobNodes := newest[jobNode, jobNode]{}
+	jobNodes, agents := newest[jobNode, jobNode]{}, newest[id.Node, fleet.Agent]{}
 	past, dropped := newest[uint64, queue.PastRun]{}, newest[uint64, uint64]{}
 	orders, closed := newest[string, yardmaster.Order]{}, newest[string, string]{}
 
@@ -61,6 +62,10 @@ func fold(batches []*yardmaster.Batch) changes {
 
 		for i := range b.Nodes {
 			nodes.put(b.Nodes[i].ID, b.Nodes[i].Seq, &b.Nodes[i])
+		}
+
+		for i := range b.Agents {
+			agents.put(b.Agents[i].Node, 0, &b.Agents[i])
 		}
 
 		for i := range b.Users {
@@ -97,7 +102,8 @@ func fold(batches []*yardmaster.Batch) changes {
 	}
 
 	return changes{
-		jobs: jobs.rows(), runs: runs.rows(), jobNodes: jobNodes.rows(), nodes: nodes.rows(), users: users.rows(),
+		jobs: jobs.rows(), runs: runs.rows(), jobNodes: jobNodes.rows(), nodes: nodes.rows(),
+		agents: agents.rows(), users: users.rows(),
 		tokens: tokens.rows(), events: events.rows(), orders: orders.rows(), closed: closed.rows(),
 		past: past.rows(), dropped: dropped.rows(),
 	}
@@ -169,6 +175,7 @@ func (s *Store) commit(ctx context.Context, batches []*yardmaster.Batch, c chang
 		put(runTable, c.runs, runRow),
 		put(jobNodeTable, c.jobNodes, jobNodeRow),
 		put(nodeTable, c.nodes, nodeRow),
+		put(agentTable, c.agents, agentRow),
 		put(userTable, c.users, userRow),
 		put(tokenTable, c.tokens, tokenRow),
 		put(eventTable, c.events, eventRow),

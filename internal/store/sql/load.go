@@ -50,6 +50,10 @@ func load(ctx context.Context, tx *dbsql.Tx, recent time.Time) (state yardmaster
 			return err
 		},
 		func() (err error) {
+			state.Agents, err = collect(ctx, tx, "agent", agentTable.selects()+`ORDER BY node`, nil, readAgent)
+			return err
+		},
+		func() (err error) {
 			state.Users, err = collect(ctx, tx, "user", userTable.selects(), nil, readUser)
 			return err
 		},

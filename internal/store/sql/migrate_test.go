@@ -19,6 +19,7 @@ import (
 
 	"trainyard/internal/clock"
 	"trainyard/internal/fault"
+	"trainyard/internal/fleet"
 	"trainyard/internal/job"
 	"trainyard/internal/queue"
 	"trainyard/internal/scaling"
@@ -37,6 +38,7 @@ func released() map[string]string {
 		"migrations/0006_estimates.sql":  "91fb9912d7bbd1a69276ef1477a06f97fd3b089653a4ac74ed8c2170a51d3773",
 		"migrations/0007_holds.sql":      "e25f9b7b9f7b48cc91f00844a9b44f7caa8c6751ed6cd0de2c75f6e201b60661",
 		"migrations/0009_memory.sql":     "59e0eb50b1a1d3786843f5d0eb3a6626954f5ba3d0a9ee682fd238918f585c64",
+		"migrations/0011_agents.sql":     "1023a7d4fd59e5c8387ee753332cb3bc3a3d02a256e401b1b4cc28f00a7adbf7",
 		"migrations/0008_extras.sql":     "5306026f9d5c9870db7148cefd911248068950ae548b2a84af810aca2644f914",
 		"migrations/0010_leadership.sql": "442fba39f24bdefffb4d674f05d5b5e4dbcc998a87d1e55ea4ffc98926ada6a0",
 	}
@@ -131,6 +133,7 @@ func TestEveryEarlierSchemaMigrates(t *testing.T) {
 				checkDocuments(t.T, s, version)
 				checkMemory(t.T, s, version)
 				checkLeadership(t.T, s, version)
+				checkAgents(t.T, s, version)
 
 				if err := s.Commit(t.Context(), batchOf(100)); err != nil {
 					t.Errorf("commit after the migration: %v", err)
@@ -297,6 +300,30 @@ func checkLeadership(t *testing.T, s *Store, version int) {
 
 	if l.Name != "server-2" || l.Term <= before {
 		t.Errorf("leader = %+v, want server-2 with a term above %d", l, before)
+	}
+}
+
+// agentsSince is the first schema that stores which agent speaks for a node.
+const agentsSince = 11
+
+// checkAgents checks the agent of the fixture's node, which earlier schemas did not store.
+func checkAgents(t *testing.T, s *Store, version int) {
+	t.Helper()
+	state, err := s.Load(t.Context(), time.Time{})
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	var want []fleet.Agent
+	if version >= agentsSince {
+		want = []fleet.Agent{{
+			Node: "gpu-1", Process: "p1", Machine: "m1", Boot: "b1", Folder: "801:2", Started: time.Minute, Host: "gpu-1",
+			Path: "/var/lib/trainyard/agent", Since: time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC),
+		}}
+	}
+
+	if diff := cmp.Diff(want, state.Agents, cmpopts.EquateEmpty()); diff != "" {
+		t.Errorf("agents (-want +got):\n%s", diff)
 	}
 }
 

@@ -279,6 +279,35 @@ func readOrder(row scanner) (yardmaster.Order, error) {
 	return o, nil
 }
 
+// No guard: an agent is admitted for good, and the single writer writes admissions in their order.
+var agentTable = &table{
+	name: "agents", key: "node",
+	columns: []string{"node", "process", "machine", "boot", "folder", "started", "host", "path", "since"},
+	fixed:   []string{"node"},
+}
+
+func agentRow(args []any, a *fleet.Agent) ([]any, error) {
+	return append(
+		args,
+		clean(string(a.Node)),
+		clean(a.Process),
+		clean(a.Machine),
+		clean(a.Boot),
+		clean(a.Folder),
+		int64(a.Started),
+		clean(a.Host),
+		clean(a.Path),
+		micros(a.Since),
+	), nil
+}
+
+func readAgent(row scanner) (a fleet.Agent, err error) {
+	err = row.Scan((*string)(&a.Node), &a.Process, &a.Machine, &a.Boot, &a.Folder, (*int64)(&a.Started), &a.Host,
+		&a.Path, timeColumn{&a.Since})
+
+	return a, err
+}
+
 var pastTable = &table{
 	name: "past_runs", key: "num", frozen: true,
 	columns: []string{"num", "owner", "program", "gpus", "ran"},

@@ -53,6 +53,25 @@ func forgets(h *harness) {
 	h.same("observed", state.Observed, []job.Observed{observed("j2")})
 }
 
+// replacesAgents checks that one agent is kept for each node: the last, of one commit or of several.
+func replacesAgents(h *harness) {
+	agent := func(node id.Node, n int) fleet.Agent {
+		a := full[fleet.Agent](n)
+		a.Node = node
+
+		return a
+	}
+
+	s := h.with(
+		&yardmaster.Batch{Agents: []fleet.Agent{agent("a", 1), agent("b", 2)}},
+		&yardmaster.Batch{Agents: []fleet.Agent{agent("a", 3), agent("a", 4)}},
+	)
+	h.same("agents", h.load(s, time.Time{}).Agents, []fleet.Agent{agent("a", 4), agent("b", 2)})
+
+	h.must(s.Commit(h.context(), &yardmaster.Batch{Agents: []fleet.Agent{agent("b", 5)}}))
+	h.same("agents", h.load(s, time.Time{}).Agents, []fleet.Agent{agent("a", 4), agent("b", 5)})
+}
+
 func writing() []contract {
 	return []contract{
 		{"what was committed comes back in every field", keepsEveryField},
@@ -63,6 +82,7 @@ func writing() []contract {
 		{"an event is never changed", keepsEvents},
 		{"orders stay open until they are closed", closesOrders},
 		{"what is forgotten is gone", forgets},
+		{"a node has the agent that was admitted last", replacesAgents},
 		{"many rows go into one commit", commitsMany},
 		{"invalid UTF-8 does not stop a commit", keepsStrangeText},
 		{"what cannot be stored is an error and leaves nothing behind", refusesBadValues},
@@ -75,6 +95,7 @@ func everything() *yardmaster.Batch {
 		Jobs:   []job.Job{sampleJob(7, job.Running)},
 		Runs:   []job.Run{sampleRun("j7", 1, job.RunRunning, "gpu-1", "gpu-2")},
 		Nodes:  []fleet.Node{sampleNode("gpu-1", fleet.Suspect)},
+		Agents: []fleet.Agent{full[fleet.Agent](1)},
 		Users:  []tenant.User{sampleUser("ada")},
 		Tokens: []tenant.Token{sampleToken("t1", "ada", tenant.AccessToken)},
 		Events: []yardmaster.Event{sampleEvent(31)},
@@ -101,6 +122,7 @@ func (h *harness) holds(s store.Store, b *yardmaster.Batch) {
 	h.same("jobs", state.Jobs, b.Jobs)
 	h.same("runs", state.Runs, b.Runs)
 	h.same("nodes", state.Nodes, b.Nodes)
+	h.same("agents", state.Agents, b.Agents)
 	h.same("users", state.Users, b.Users)
 	h.same("tokens", state.Tokens, b.Tokens)
 	h.same("orders", state.Orders, b.Orders)

@@ -28,6 +28,7 @@ type Batch struct {
 	Jobs     []job.Job
 	Runs     []job.Run
 	Nodes    []fleet.Node
+	Agents   []fleet.Agent // admitted
 	Users    []tenant.User
 	Tokens   []tenant.Token
 	Leases   []fleet.Lease
@@ -50,8 +51,8 @@ type Batch struct {
 
 // Empty reports whether there is nothing to commit.
 func (b *Batch) Empty() bool {
-	return len(b.Jobs)+len(b.Runs)+len(b.Nodes)+len(b.Users)+len(b.Tokens)+len(b.Events)+len(b.Orders)+len(b.Closed)+
-		len(b.Leases)+len(b.Quotas)+len(b.Datasets)+len(b.Uses)+len(b.Shares)+
+	return len(b.Jobs)+len(b.Runs)+len(b.Nodes)+len(b.Agents)+len(b.Users)+len(b.Tokens)+len(b.Events)+
+		len(b.Orders)+len(b.Closed)+len(b.Leases)+len(b.Quotas)+len(b.Datasets)+len(b.Uses)+len(b.Shares)+
 		len(b.Usage)+len(b.Notices)+len(b.Past)+len(b.Observed)+
 		len(b.PastForgotten)+len(b.ObservedForgotten) == 0 && b.Ledger.Empty()
 }
@@ -102,6 +103,7 @@ type State struct {
 	Jobs     []job.Job // not final, and those that ended recently
 	Runs     []job.Run // of these jobs, not ended
 	Nodes    []fleet.Node
+	Agents   []fleet.Agent // admitted last, one for each node that has had one
 	Users    []tenant.User
 	Tokens   []tenant.Token
 	Orders   []Order

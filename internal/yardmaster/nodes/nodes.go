@@ -26,13 +26,15 @@ import (
 type Node struct {
 	fleet.Node
 	batch.Mark
-	Seen      time.Time      // last report, in this process
-	Reported  bool           // has reported, in this process
-	Foreign   uint64         // GPUs used by others
-	Runs      map[id.Run]int // live runs and the rank that is here
-	Idle      time.Time      // since when nothing runs there
-	IdleCheck *timers.Timer  // checks whether an on-demand node should be released
-	ports     map[int]id.Run // on which rank 0 of some runs listens for the others
+	Seen      time.Time          // last report, in this process
+	Reported  bool               // has reported, in this process
+	Foreign   uint64             // GPUs used by others
+	Runs      map[id.Run]int     // live runs and the rank that is here
+	Idle      time.Time          // since when nothing runs there
+	IdleCheck *timers.Timer      // checks whether an on-demand node should be released
+	Agent     fleet.Agent        // that speaks for it; stored on its own, zero until one has said who it is
+	ports     map[int]id.Run     // on which rank 0 of some runs listens for the others
+	refused   map[string]refusal // agents that were not admitted
 }
 
 // Patience is how long a node may be silent.
@@ -57,6 +59,7 @@ type Nodes struct {
 	feed     *batch.Feed
 	timers   *timers.Timers
 	changed  batch.Set[*Node]
+	agents   []fleet.Agent // admitted since the last Take
 }
 
 // New returns a yard without nodes. Events go to the feed.
@@ -82,9 +85,18 @@ func (r *Nodes) Load(now time.Time, n fleet.Node) {
 	}
 }
 
+// LoadAgent restores which agent speaks for a node.
+func (r *Nodes) LoadAgent(a fleet.Agent) {
+	if n, ok := r.byName[a.Node]; ok {
+		n.Agent = a
+	}
+}
+
 // Take moves what has changed into a batch.
 func (r *Nodes) Take(b *batch.Batch) {
 	b.Nodes = batch.Take(&r.changed, b.Nodes, func(to *fleet.Node, n *Node) { *to = n.Node })
+	b.Agents = append(b.Agents[:0], r.agents...)
+	r.agents = r.agents[:0]
 }
 
 // Get returns a node, also one that was removed.
