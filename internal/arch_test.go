@@ -61,6 +61,7 @@ var layers = []struct {
 			"internal/gpuspec",
 			"internal/metric",
 			"internal/yamlfile",
+			"internal/contact",
 		},
 	},
 	{

@@ -17,7 +17,7 @@ echo "== go vet"
 go vet ./...
 # The race detector makes arithmetic ten times as slow and finds nothing where nothing runs at the same time: in the
 # tests of the house rules and of the pure packages that decide (internal/arch_race_test.go sees to it that they are).
-sequential='^trainyard/internal(/(forecast|formula|ledger|place|provision|queue|quota|spec)(/.*)?)?$'
+sequential='^trainyard/internal(/(contact|forecast|formula|ledger|place|provision|queue|quota|spec)(/.*)?)?$'
 packages=$(go list ./...)
 mapfile -t alone < <(grep -E "$sequential" <<<"$packages")
 mapfile -t others < <(grep -Ev "$sequential" <<<"$packages")

@@ -14,6 +14,7 @@ import (
 
 	"trainyard/internal/cli"
 	"trainyard/internal/cli/contexts"
+	"trainyard/internal/contact"
 	"trainyard/internal/fault"
 	"trainyard/internal/job"
 	sqlstore "trainyard/internal/store/sql"
@@ -47,6 +48,8 @@ type config struct {
 	suspectAfter time.Duration
 	lostAfter    time.Duration
 	reportEvery  time.Duration
+	contactLease time.Duration
+	contactGrace time.Duration
 	backoff      time.Duration
 	keepFinal    time.Duration
 	maxJobs      int
@@ -263,6 +266,18 @@ var serverSettings = []setting{
 		length(func(c *config) *time.Duration { return &c.lostAfter }, time.Second),
 	},
 	{
+		"contact-lease",
+		"0s",
+		"time without contact after which an agent stops its jobs; 0s for four fifths of lost-after",
+		length(func(c *config) *time.Duration { return &c.contactLease }, 0),
+	},
+	{
+		"contact-grace",
+		"0s",
+		"time that jobs have to exit when the contact lease has expired; 0s for a tenth of lost-after",
+		length(func(c *config) *time.Duration { return &c.contactGrace }, 0),
+	},
+	{
 		"retry-wait",
 		"5s",
 		"wait before a failed job is retried; doubles each time",
@@ -402,13 +417,7 @@ func readConfig(cmd *cobra.Command, env cli.Env, settings []setting) (*config, e
 		}
 	}
 
-	if c.lostAfter != 0 && c.lostAfter <= c.suspectAfter {
-		faults = append(
-			faults,
-			fault.New(fault.Invalid, "bad_setting", "must be longer than suspect-after (%s)", job.Duration(c.suspectAfter)).
-				WithField("lost-after"),
-		)
-	}
+	faults = append(faults, c.contact().Conflicts()...)
 
 	if c.data == "" {
 		c.data, err = dataFolder(env)
@@ -418,6 +427,11 @@ func readConfig(cmd *cobra.Command, env cli.Env, settings []setting) (*config, e
 	}
 
 	return c, faults.OrNil()
+}
+
+// contact returns the times of contact leases.
+func (c *config) contact() contact.Settings {
+	return contact.NewSettings(c.reportEvery, c.suspectAfter, c.lostAfter, c.contactLease, c.contactGrace)
 }
 
 // readFile reads the configuration file, if one is named.

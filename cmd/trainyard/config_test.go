@@ -93,7 +93,8 @@ func TestAllMistakesOfTheConfigurationAreNamedAtOnce(t *testing.T) {
 	want := `--log-limit: value must be a memory size, got "big"; write a number and a unit, e.g. 24GB or 512MB
 TRAINYARD_RATE: must be a rate of at least 0, got "fast"
 --log-format: must be text or json, got "xml"
-lost-after: must be longer than suspect-after (30s)`
+lost-after: must be longer than suspect-after (30s)
+report-every: must be at most half of contact-lease (8s), or a lost report stops the jobs of a node`
 
 	if err == nil || fault.KindOf(err) != fault.Invalid {
 		t.Fatalf("error = %v, want an invalid one", err)

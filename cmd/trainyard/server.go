@@ -274,8 +274,7 @@ func openFolders(c *config, clk clock.Clock) (f folders, err error) {
 // yardConfig puts what the operator set over the yard's defaults.
 func yardConfig(c *config, in inputs, clk clock.Clock) (yardmaster.Config, error) {
 	cfg := yardmaster.Defaults(in.newPolicy())
-	cfg.SuspectAfter = c.suspectAfter
-	cfg.LostAfter = c.lostAfter
+	cfg.Patience = c.contact().Patience()
 	cfg.BackoffBase = c.backoff
 	cfg.KeepFinal = c.keepFinal
 	cfg.MaxJobs = c.maxJobs

@@ -40,6 +40,7 @@ import (
 	"trainyard/internal/auth"
 	"trainyard/internal/clock"
 	"trainyard/internal/cloud"
+	"trainyard/internal/contact"
 	"trainyard/internal/fault"
 	"trainyard/internal/fleet"
 	"trainyard/internal/id"
@@ -55,7 +56,7 @@ type Runtime interface {
 	Forget(run id.Run, rank int) error
 	List() []rundir.Status
 	Watch() <-chan struct{}
-	RenewContactLease(valid time.Duration) error
+	RenewContactLease(l contact.Lease, answered bool) error
 	OpenLog(run id.Run, rank int, offset int64) (io.ReadCloser, int64, error)
 	ProgressFile(run id.Run, rank int) (string, error)
 	MetricSources(run id.Run, rank int) (runtime.MetricSources, error)
@@ -95,7 +96,7 @@ type Config struct {
 	// OnLeaseEnd is the command that shuts a provisioned node down when its lease has
 	// expired; ExitOnLeaseEnd, or nothing, if it is enough that the agent exits.
 	OnLeaseEnd string
-	// Moment is the clock of node leases; default: that of the machine.
+	// Moment is the clock of node leases and contact leases; default: that of the machine.
 	Moment func() (cloud.Moment, error)
 	// StopRunsOnExit stops all runs before Run returns and delivers their ends.
 	// Otherwise they go on and the next agent adopts them.
@@ -116,6 +117,7 @@ type Agent struct {
 	machine       *inventory.Machine // nil if the configuration brings its own Inventory
 	identity      *auth.NodeIdentity
 	client        atomic.Pointer[api.Client]
+	servers       *servers
 	rt            Runtime
 	files         *files
 	data          *data
@@ -126,7 +128,7 @@ type Agent struct {
 	nodeLease     *nodeLease
 	results       *results
 	metrics       *metrics
-	memory        memory
+	memory        memory                   // the report loop's own once it runs
 	progressFiles map[id.Run]*progressFile // by runs whose first rank is here; the report loop's own
 	intake        *intake.Intake           // nil if this machine has no loopback address to listen at
 	sdk           string                   // the file of the Python SDK, "" if there is none
@@ -139,8 +141,9 @@ type Agent struct {
 	renewSoon     chan struct{} // the server has refused the certificate as expired
 	uploads       chan struct{} // a place for each upload at a time
 
-	starting sync.Mutex // held while a rank is given to the runtime
-	closing  bool       // nothing is started any more; guarded by starting
+	starting sync.Mutex          // held while a rank is given to the runtime
+	closing  bool                // nothing is started any more; guarded by starting
+	granted  *contact.Generation // of the newest grant, nil before the first one of this process; guarded by starting
 
 	mu                    sync.Mutex
 	assignments           assignments
@@ -171,6 +174,11 @@ type assignments struct {
 	server     string
 	generation uint64
 	ranks      map[key]api.Assignment
+}
+
+// identity names the generation of the assignments.
+func (as assignments) identity() contact.Generation {
+	return contact.Generation{Server: as.server, Number: as.generation}
 }
 
 // New checks the configuration and opens the data directory. It does not talk
@@ -218,6 +226,10 @@ func New(cfg Config) (*Agent, error) {
 	}
 
 	a.cfg.Server = cmp.Or(cfg.Server, a.memory.Server)
+	if a.cfg.Server != a.memory.Server {
+		a.memory.Server = "" // the server has moved: a connection that the old address refuses says nothing
+	}
+
 	if a.cfg.Server == "" {
 		return nil, fault.New(fault.Invalid, "server_missing", "server address is missing").
 			WithField("server").WithRemedy("write it as https://yard.example.org:7443")

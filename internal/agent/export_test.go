@@ -1,9 +1,13 @@
 package agent
 
-import "time"
+import (
+	"time"
 
-// KeepsContactLease is vouches, for tests that make its errors on real connections.
-func KeepsContactLease(err error) bool { return keepsContactLease(err) }
+	"trainyard/internal/contact"
+)
+
+// FailureOf is failureOf, for tests that make its errors on real connections.
+func FailureOf(err error) contact.Failure { return failureOf(err) }
 
 // ReadRegularFile is readPlain, for tests that put odd things in its way.
 func ReadRegularFile(path string, most int64) ([]byte, time.Time, error) {

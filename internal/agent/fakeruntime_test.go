@@ -12,6 +12,7 @@ import (
 
 	"trainyard/internal/agent/runtime"
 	"trainyard/internal/agent/runtime/rundir"
+	"trainyard/internal/contact"
 	"trainyard/internal/id"
 	"trainyard/internal/job"
 )
@@ -25,10 +26,11 @@ type fakeRuntime struct {
 	starts  map[rankKey]int // how often a rank really began
 	stops   []string
 	forgot  []string
-	renewed []time.Duration
+	renewed []renewal
 	adopted int
 	files   runtime.Materialise
 	fail    error // of the next starts
+	tries   int   // how often a start was tried
 	// progress is the folder of the programs' progress files.
 	progress string
 	work     string // the working directory of all
@@ -70,6 +72,7 @@ func (f *fakeRuntime) Adopt() ([]rundir.Status, error) {
 
 func (f *fakeRuntime) Start(_ context.Context, s rundir.Spec) (err error) {
 	f.change(func() {
+		f.tries++
 		if f.fail != nil {
 			err = f.fail
 			return
@@ -140,8 +143,14 @@ func (f *fakeRuntime) List() []rundir.Status {
 	return all
 }
 
-func (f *fakeRuntime) RenewContactLease(valid time.Duration) error {
-	f.change(func() { f.renewed = append(f.renewed, valid) })
+// renewal is a contact lease that the agent has given to the runtime.
+type renewal struct {
+	lease    contact.Lease
+	answered bool // by an answer of the server
+}
+
+func (f *fakeRuntime) RenewContactLease(l contact.Lease, answered bool) error {
+	f.change(func() { f.renewed = append(f.renewed, renewal{l, answered}) })
 	return nil
 }
 

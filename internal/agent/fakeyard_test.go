@@ -69,9 +69,11 @@ type fakeYard struct {
 	measured []api.MetricsReport
 	// meddle, if set, is asked before and after each request is carried out; if
 	// it says so the connection is cut there.
-	meddle func(when, path string) bool
-	refuse func(path string) int // status to answer with instead, 0 for none
-	code   string                // of the errors that refuse makes; "meddled" if left out
+	meddle  func(when, path string) bool
+	refuse  func(path string) int // status to answer with instead, 0 for none
+	servers []string              // addresses that it names
+	standby bool                  // it says that another server may take over
+	code    string                // of the errors that refuse makes; "meddled" if left out
 }
 
 func newYard(t *testing.T) *fakeYard {
@@ -80,6 +82,13 @@ func newYard(t *testing.T) *fakeYard {
 	if err != nil {
 		t.Fatal(err)
 	}
+
+	return newServer(t, ca)
+}
+
+// newServer is a server of the yard of this CA.
+func newServer(t *testing.T, ca *auth.CA) *fakeYard {
+	t.Helper()
 
 	secret, err := auth.Mint(tenant.JoinToken, rand.Reader, ca.Hash())
 	if err != nil {
@@ -436,6 +445,9 @@ func (y *fakeYard) report(w http.ResponseWriter, r *http.Request) {
 		Lease:      job.Duration(y.lease),
 		Generation: y.gen,
 		LeaseLeft:  y.left,
+		Server:     y.serverID,
+		Servers:    y.servers,
+		Standby:    y.standby,
 	}
 
 	y.mu.Unlock()

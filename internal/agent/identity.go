@@ -36,6 +36,11 @@ func (a *Agent) join(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
+
+		// The address is stored before the first report, so that the next start needs no flag.
+		if err := a.saveMemory(memory{Server: a.cfg.Server}); err != nil {
+			return err
+		}
 	} else {
 		if err := a.checkSameServer(identity); err != nil {
 			return err
@@ -45,11 +50,8 @@ func (a *Agent) join(ctx context.Context) error {
 		}
 	}
 
-	if err := a.saveMemory(a.memory.ContactLease); err != nil {
-		return err
-	}
-
 	a.identity = identity
+	a.servers = newServers(a.cfg.Server, a.memory.Server, a.memory.Servers)
 	a.client.Store(a.newClient())
 
 	return nil
@@ -260,7 +262,8 @@ func (a *Agent) rejoin(ctx context.Context) error {
 	return nil
 }
 
-// reconnect makes all connections anew: one that is open goes on to present the old certificate.
+// reconnect makes all connections anew: one that is open goes on to the address that was tried before, and presents
+// the old certificate.
 func (a *Agent) reconnect() {
 	a.expired.Store(false)
 	old := a.client.Swap(a.newClient())

@@ -82,7 +82,7 @@ func machineMark() string {
 
 // newClient returns a client for everything that this agent asks of the server.
 func (a *Agent) newClient() *api.Client {
-	return api.NewClient(a.cfg.Server, "", a.identity.TLS()).As(&a.process)
+	return api.NewClient(a.servers.current(), "", a.identity.TLS()).As(&a.process)
 }
 
 // refused returns the server's refusal of this process, nil if the error is none.

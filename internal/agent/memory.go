@@ -7,16 +7,33 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"reflect"
+	"time"
 
 	"trainyard/internal/atomicfile"
+	"trainyard/internal/contact"
 	"trainyard/internal/job"
 )
 
 // memory is what the agent remembers about the server between its starts.
 type memory struct {
-	Server       string       `json:"server"`
-	ContactLease job.Duration `json:"contact_lease"`
-	Place        string       `json:"place,omitempty"` // the machine and directory where an agent was admitted last
+	Server       string       `json:"server"`                  // the address of the newest grant
+	ContactLease job.Duration `json:"contact_lease"`           // its lease
+	ContactGrace job.Duration `json:"contact_grace,omitempty"` // and its grace period
+	Servers      []string     `json:"servers,omitempty"`       // all addresses that the server has named
+	StandbyKnown bool         `json:"standby_known,omitempty"` // the server has said whether another may take over
+	Standby      bool         `json:"standby,omitempty"`       // and that one may
+	Place        string       `json:"place,omitempty"`         // the machine and directory where an agent was admitted last
+}
+
+// grant returns the newest grant.
+func (m *memory) grant() contact.Grant {
+	return contact.Granted(time.Duration(m.ContactLease), time.Duration(m.ContactGrace))
+}
+
+// yard returns what the server has said about the servers of the yard.
+func (m *memory) yard() contact.Yard {
+	return contact.Yard{Known: m.StandbyKnown, Standby: m.Standby}
 }
 
 const memoryFile = "agent.json"
@@ -41,22 +58,17 @@ func loadMemory(dir string) (memory, error) {
 	return m, nil
 }
 
-// saveMemory stores the contact lease and the address of the server if they changed.
-func (a *Agent) saveMemory(lease job.Duration) error {
-	return a.remember(memory{Server: a.cfg.Server, ContactLease: lease, Place: a.memory.Place})
-}
-
 // rememberPlace stores where this agent was admitted.
 func (a *Agent) rememberPlace(place string) error {
 	m := a.memory
 	m.Place = place
 
-	return a.remember(m)
+	return a.saveMemory(m)
 }
 
-// remember stores what has changed.
-func (a *Agent) remember(m memory) error {
-	if m == a.memory {
+// saveMemory stores what is remembered about the server if it changed.
+func (a *Agent) saveMemory(m memory) error {
+	if reflect.DeepEqual(m, a.memory) {
 		return nil
 	}
 

@@ -126,12 +126,7 @@ func (a *Agent) reconcile(ctx context.Context, tries map[key]int) error {
 
 	if want.known {
 		for _, k := range sortedKeys(want.ranks, have) {
-			var assigned *api.Assignment
-			if w, ok := want.ranks[k]; ok {
-				assigned = &w
-			}
-
-			errs = append(errs, a.reconcileRank(ctx, k, assigned, have[k], tries))
+			errs = append(errs, a.reconcileRank(ctx, k, want, have[k], tries))
 		}
 
 		errs = append(errs, a.results.keepOnly(func(k key) bool {
@@ -202,10 +197,15 @@ func sortedKeys(want map[key]api.Assignment, have map[key]*rundir.Status) []key 
 func (a *Agent) reconcileRank(
 	ctx context.Context,
 	k key,
-	want *api.Assignment,
+	all assignments,
 	have *rundir.Status,
 	tries map[key]int,
 ) error {
+	var want *api.Assignment
+	if w, assigned := all.ranks[k]; assigned {
+		want = &w
+	}
+
 	if _, over := a.results.all[k]; over && want != nil {
 		return nil
 	}
@@ -217,7 +217,7 @@ func (a *Agent) reconcileRank(
 
 	switch decide(want, have, begun, s != nil && s.delivered.Load() && a.metricsDelivered(have)) {
 	case doStart:
-		return a.start(ctx, k, *want, have, tries)
+		return a.start(ctx, k, all, have, tries)
 	case doTerm:
 		return a.rt.Stop(k.run, k.rank, job.StopTerm)
 	case doKill:
@@ -235,8 +235,11 @@ func (a *Agent) reconcileRank(
 	return nil
 }
 
-// start gives a rank to the runtime, if the fence lets it pass.
-func (a *Agent) start(ctx context.Context, k key, want api.Assignment, have *rundir.Status, tries map[key]int) error {
+// start gives a rank to the runtime, if the fence lets it pass and the assignments are as new as
+// the contact lease.
+func (a *Agent) start(ctx context.Context, k key, all assignments, have *rundir.Status, tries map[key]int) error {
+	want := all.ranks[k]
+
 	if have == nil { // one that the runtime has was let pass before
 		if err := a.fence.check(k); err != nil {
 			a.log.Warn("run rejected", "run", k.run, "rank", k.rank, "error", err)
@@ -262,8 +265,8 @@ func (a *Agent) start(ctx context.Context, k key, want api.Assignment, have *run
 	a.starting.Lock()
 	defer a.starting.Unlock()
 
-	if a.closing {
-		return nil
+	if a.closing || !a.mayStart(all.identity()) {
+		return nil // newer assignments, or the first grant, make another round
 	}
 
 	spec := rundir.Spec{

@@ -5,21 +5,17 @@ import (
 	"errors"
 	"reflect"
 	"slices"
-	"syscall"
 	"time"
 
 	"trainyard/internal/agent/runtime/rundir"
 	"trainyard/internal/api"
 	"trainyard/internal/clock"
-	"trainyard/internal/fault"
 	"trainyard/internal/fleet"
 	"trainyard/internal/job"
 )
 
-const (
-	reportEvery   = 5 * time.Second  // before the server has said how often
-	reportTimeout = 10 * time.Second // a report that takes longer is sent again
-)
+// reportEvery is how often reports are sent before the server has said how often.
+const reportEvery = 5 * time.Second
 
 // publish makes up what is reported about the ranks, and reports at once if
 // that changed. An end is reported until the server, having taken it, drops the
@@ -95,6 +91,11 @@ func (a *Agent) reportLoop(ctx context.Context) {
 		if err != nil {
 			a.metrics.reportFailures.Inc()
 			failures++
+
+			if a.tryNextServer(err) {
+				continue
+			}
+
 			clock.Sleep(ctx, min(job.Backoff(failures, minRetryWait, maxRetryWait), interval))
 
 			continue
@@ -125,10 +126,15 @@ func (a *Agent) report(ctx context.Context) (api.ReportReply, error) {
 
 	a.mu.Unlock()
 	r.Ranks, r.Data = a.addProgress(ranks, server), a.data.cache.Copies()
-	call, cancel := context.WithTimeout(ctx, reportTimeout)
+	call, cancel := context.WithTimeout(ctx, a.memory.grant().ReportTimeout())
 	defer cancel()
 
 	renew := a.nodeLease.renewal()
+
+	sent, err := a.moment()
+	if err != nil {
+		return api.ReportReply{}, err
+	}
 
 	reply, err := a.client.Load().Report(call, r)
 	if err != nil {
@@ -136,8 +142,8 @@ func (a *Agent) report(ctx context.Context) (api.ReportReply, error) {
 			return reply, errors.Join(err, a.nodeLease.expire())
 		}
 
-		if ctx.Err() == nil && keepsContactLease(err) && a.memory.ContactLease > 0 {
-			err = errors.Join(err, a.rt.RenewContactLease(time.Duration(a.memory.ContactLease)))
+		if ctx.Err() == nil {
+			err = errors.Join(err, a.extendContactLease(sent, failureOf(err)))
 		}
 
 		return reply, err
@@ -158,38 +164,16 @@ func (a *Agent) report(ctx context.Context) (api.ReportReply, error) {
 
 	a.mu.Unlock()
 
-	if reply.Lease > 0 {
-		err = errors.Join(a.rt.RenewContactLease(time.Duration(reply.Lease)), a.saveMemory(reply.Lease))
-	}
-
-	err = errors.Join(err, renew(reply.LeaseLeft))
+	err = errors.Join(a.takeGrant(sent, &reply), renew(reply.LeaseLeft))
 	a.releaseGPUs(reply.Release)
 	a.data.purge(reply.Purge)
 
-	if a.streamHangs(reply.Generation, now) {
+	if a.streamHangs(generationOf(&reply), now) {
 		a.log.Warn("assignment stream is stale, reconnecting")
 		a.newStream()
 	}
 
 	return reply, err
-}
-
-// keepsContactLease reports whether a failed report proves that the server has not declared
-// this node lost meanwhile, so that the contact lease may be renewed without it: a machine
-// that refuses the connection runs no server, and one that answers "try again later" has
-// received the report. A timeout proves nothing, nor does an answer that this node was
-// removed, nor an internal error of the server.
-func keepsContactLease(err error) bool {
-	if errors.Is(err, syscall.ECONNREFUSED) {
-		return true
-	}
-
-	var f *fault.Error
-	if !errors.As(err, &f) || f.Code == "unreachable" {
-		return false
-	}
-
-	return f.Kind == fault.Unavailable || f.Kind == fault.OverLimit
 }
 
 // allEndsReported says whether the server has heard of every end.

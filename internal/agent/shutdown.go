@@ -4,12 +4,13 @@ import (
 	"context"
 	"time"
 
+	"trainyard/internal/contact"
 	"trainyard/internal/job"
 )
 
 // contactTimeout is how long the server may be silent before nobody waits for it to take
 // what is left of the output.
-const contactTimeout = 3 * reportTimeout
+const contactTimeout = 3 * contact.MaxReportTimeout
 
 // stopRuns stops everything, waits until all has ended and its ends and output
 // are delivered, but no longer than the grace periods, of which none counts as

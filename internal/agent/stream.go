@@ -6,6 +6,7 @@ import (
 
 	"trainyard/internal/api"
 	"trainyard/internal/clock"
+	"trainyard/internal/contact"
 	"trainyard/internal/job"
 )
 
@@ -86,12 +87,12 @@ func (a *Agent) applyAssignments(as api.Assignments) {
 
 // streamHangs compares the server's newest generation with ours. A stream that stays
 // behind hangs.
-func (a *Agent) streamHangs(generation uint64, now time.Time) (hangs bool) {
+func (a *Agent) streamHangs(newest contact.Generation, now time.Time) (hangs bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 
 	switch {
-	case a.assignments.known && a.assignments.generation == generation:
+	case a.assignments.known && a.assignments.generation == newest.Number && a.assignments.identity().Covers(newest):
 		a.behindSince = time.Time{}
 	case a.behindSince.IsZero():
 		a.behindSince = now

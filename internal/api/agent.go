@@ -147,13 +147,18 @@ type RankReport struct {
 type ReportReply struct {
 	// Interval is how often the server wants to hear from the agent.
 	Interval job.Duration `json:"interval"`
-	// Lease is how long the server leaves the node's runs alone without hearing
-	// from it. An agent that cannot reach the server for that long stops its runs,
-	// because they may be started elsewhere then. A refused connection does not
-	// count: a server that is down gives nothing up, and starts to count anew.
+	// Lease is how long the node's runs may continue without another answer, counted from before
+	// this report was sent. An agent without one for that long stops its runs, because they may be
+	// started elsewhere then. Package contact has the rules.
 	Lease job.Duration `json:"lease"`
-	// Generation is that of the newest assignments, so that an agent notices a stream that hangs.
+	// Grace is the longest time between SIGTERM and SIGKILL when the lease has expired; a tenth of
+	// the lease if left out.
+	Grace job.Duration `json:"grace,omitempty" doc:"longest grace period of runs when the contact lease has expired"`
+	// Generation is that of the newest assignments. An agent starts nothing of older ones, and
+	// notices a stream that hangs.
 	Generation uint64 `json:"generation"`
+	// Server identifies the start of the server to which the generation belongs.
+	Server string `json:"server,omitempty" doc:"identifies the start of the server, as in the assignments"`
 	// Release lists the newest release of each GPU that an operator let out of quarantine.
 	Release []GPURelease `json:"release,omitempty"`
 	// Purge lists data that the node keeps and may not, by the rules of the data; it goes

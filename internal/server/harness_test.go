@@ -24,6 +24,7 @@ import (
 	"trainyard/internal/auth"
 	"trainyard/internal/blob"
 	"trainyard/internal/clock"
+	"trainyard/internal/contact"
 	"trainyard/internal/engine/agents"
 	"trainyard/internal/fault"
 	"trainyard/internal/id"
@@ -116,7 +117,8 @@ func startYard(t testing.TB, dir string, settings ...setting) *yard {
 	y := &yard{t: t, clock: newHandClock(), ended: make(chan error, 1)}
 	cfg := yardmaster.Defaults(ordered.FIFO{})
 
-	config := Config{Version: "test", PolicyName: "fifo", StoreKind: "sqlite", Interval: time.Second, Lease: time.Minute,
+	config := Config{Version: "test", PolicyName: "fifo", StoreKind: "sqlite",
+		Contact:     contact.Settings{ReportEvery: time.Second, Lease: time.Minute, Grace: 5 * time.Second},
 		NodeCertTTL: 30 * 24 * time.Hour, Burst: 1, MaxFile: 1 << 20, Timeout: 20 * time.Second}
 	for _, set := range settings {
 		set(&config, &cfg)

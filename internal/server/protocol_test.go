@@ -39,7 +39,8 @@ func TestAssignmentsAreWholeAndGrow(t *testing.T) {
 	y.must(err)
 
 	if reply.Generation != got.Generation || reply.Interval != job.Duration(time.Second) ||
-		reply.Lease != job.Duration(time.Minute) {
+		reply.Lease != job.Duration(time.Minute) || reply.Grace != job.Duration(5*time.Second) ||
+		reply.Server != got.Server || reply.Standby {
 		t.Errorf("the reply to a report is %+v, and the generation %d", reply, got.Generation)
 	}
 

@@ -25,6 +25,7 @@ import (
 	"trainyard/internal/auth"
 	"trainyard/internal/blob"
 	"trainyard/internal/clock"
+	"trainyard/internal/contact"
 	"trainyard/internal/logs/archive"
 	"trainyard/internal/server/agentapi"
 	"trainyard/internal/server/feed"
@@ -39,8 +40,7 @@ type Config struct {
 	Version     string
 	PolicyName  string
 	StoreKind   string
-	Interval    time.Duration // how often agents report
-	Lease       time.Duration // how long agents may run on without contact
+	Contact     contact.Settings // how often agents report, and what each answer grants them
 	NodeCertTTL time.Duration
 	Rate        float64 // requests per second allowed per token; 0 for no limit
 	Burst       int
@@ -115,8 +115,7 @@ func (s *Server) agentConfig(start string) agentapi.Config {
 		Clock:       s.Clock,
 		Log:         s.Log,
 		Start:       start,
-		Interval:    s.Interval,
-		Lease:       s.Lease,
+		Contact:     s.Contact,
 		NodeCertTTL: s.NodeCertTTL,
 		Timeout:     s.Timeout,
 		Standby:     s.Standby,

@@ -15,7 +15,7 @@ type Tick struct{}
 
 func (Tick) handle(y *Yard) (any, error) { //nolint:unparam // the form of Message
 	// After a long time without a tick the server was suspended, or its clock was set forward.
-	if y.cfg.SuspectAfter > 0 && !y.lastTick.IsZero() && y.now.Sub(y.lastTick) > y.cfg.SuspectAfter/2 {
+	if !y.lastTick.IsZero() && y.cfg.Stalled(y.now.Sub(y.lastTick)) {
 		y.nodes.ResetSilence(y.now)
 	}
 
@@ -32,4 +32,4 @@ func (y *Yard) NextTimer() time.Time { return y.timers.Next() }
 
 // Idle reports whether a tick is needed so that the yard does not take the time since the
 // last one for a suspension.
-func (y *Yard) Idle(now time.Time) bool { return now.Sub(y.lastTick) > y.cfg.SuspectAfter/8 }
+func (y *Yard) Idle(now time.Time) bool { return y.cfg.TickDue(now.Sub(y.lastTick)) }

@@ -17,6 +17,7 @@ package yardmaster
 import (
 	"time"
 
+	"trainyard/internal/contact"
 	"trainyard/internal/dataset"
 	"trainyard/internal/fleet"
 	"trainyard/internal/forecast/history"
@@ -40,8 +41,7 @@ import (
 // Config is what an operator can set.
 type Config struct {
 	Policy           place.Policy
-	SuspectAfter     time.Duration // silence after which nothing new goes to a node; 0 if silence means nothing
-	LostAfter        time.Duration // silence after which a node's runs are declared lost
+	contact.Patience               // how long nodes may be silent
 	BackoffBase      time.Duration // delay before the first retry; doubles with each
 	MaxBackoff       time.Duration
 	KeepFinal        time.Duration // how long ended jobs stay in memory; 0 for until they are stored
@@ -62,17 +62,16 @@ type Config struct {
 // Defaults returns the configuration that is used where nothing is set.
 func Defaults(p place.Policy) Config {
 	return Config{
-		Policy:       p,
-		SuspectAfter: 30 * time.Second,
-		LostAfter:    5 * time.Minute,
-		BackoffBase:  5 * time.Second,
-		MaxBackoff:   5 * time.Minute,
-		KeepFinal:    10 * time.Minute,
-		MaxJobs:      200_000,
-		LogLimit:     1 << 30,
-		Provision:    lifecycle.Defaults(),
-		Keep:         provision.IdlePolicy{MaxIdle: 5 * time.Minute, ReleaseMargin: time.Minute},
-		Network:      dataset.DefaultNetwork(),
+		Policy:      p,
+		Patience:    contact.Patience{SuspectAfter: 30 * time.Second, LostAfter: 5 * time.Minute},
+		BackoffBase: 5 * time.Second,
+		MaxBackoff:  5 * time.Minute,
+		KeepFinal:   10 * time.Minute,
+		MaxJobs:     200_000,
+		LogLimit:    1 << 30,
+		Provision:   lifecycle.Defaults(),
+		Keep:        provision.IdlePolicy{MaxIdle: 5 * time.Minute, ReleaseMargin: time.Minute},
+		Network:     dataset.DefaultNetwork(),
 	}
 }
 
@@ -201,7 +200,7 @@ func New(cfg Config) *Yard {
 
 	y.people = people.New(&y.feed)
 	y.data = datasets.New(cfg.Network, &y.feed)
-	y.nodes = nodes.New(nodes.Patience{SuspectAfter: cfg.SuspectAfter, LostAfter: cfg.LostAfter}, &y.feed, &y.timers,
+	y.nodes = nodes.New(cfg.Patience, &y.feed, &y.timers,
 		nodes.Watcher{Changed: y.nodeChanged, Lost: y.lose})
 	y.ledger = ledger.New(cfg.Tariff, y.charge)
 	y.leases = leases.New(cfg.Provision, cfg.Offers, y.quotas, &y.feed, &y.timers, y.nodes.RecentlySeen)

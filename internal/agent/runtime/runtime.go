@@ -78,6 +78,7 @@ type rank struct {
 	begun     bool               // a supervisor has taken it
 	monitored bool               // a goroutine monitors it
 	abort     context.CancelFunc // cancels its preparation; nil if it is not being prepared
+	outlived  bool               // its contact lease expired before a supervisor took it
 }
 
 // New opens a data directory and creates it if it does not exist. It fails if another agent uses

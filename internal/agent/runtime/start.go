@@ -180,6 +180,15 @@ func (r *Runtime) prepareAndSupervise(ctx context.Context, rk *rank) {
 		return
 	}
 
+	r.mu.Lock()
+	outlived := rk.outlived
+	r.mu.Unlock()
+
+	if outlived {
+		r.endUnstarted(rk, leaseEndedEarly())
+		return
+	}
+
 	if stop, serr := rundir.ReadStop(rk.dir); serr == nil && stop != job.StopNone {
 		r.endUnstarted(rk, stoppedEarly())
 		return

@@ -206,42 +206,6 @@ func TestNoProcessIsLeft(t *testing.T) {
 	}
 }
 
-func TestLeaseThatIsOverStopsTheRun(t *testing.T) {
-	t.Parallel()
-	y := newYard(t)
-	if err := y.RenewContactLease(time.Hour); err != nil {
-		t.Fatal(err)
-	}
-
-	run := y.script("sleep 1000")
-	y.await(run, job.RunRunning)
-
-	if err := y.RenewContactLease(20 * time.Millisecond); err != nil {
-		t.Fatal(err)
-	}
-
-	s := y.end(run)
-	check(
-		t,
-		s,
-		143,
-		"SIGTERM",
-		job.CauseNodeLost,
-		true,
-		"no contact with the server for 20ms; the job may be restarted elsewhere",
-	)
-
-	if kind := fault.KindOf(y.Start(t.Context(), y.spec(api.Launch{Command: "true"}))); kind != fault.Unavailable {
-		t.Errorf("kind = %q for a start without a lease", kind)
-	}
-
-	if err := y.RenewContactLease(time.Hour); err != nil {
-		t.Fatal(err)
-	}
-
-	check(t, y.end(y.script("exit 2")), 2, "", job.CauseUserCode, false, "")
-}
-
 func TestOlderEpochsGiveWay(t *testing.T) {
 	t.Parallel()
 	y := newYard(t)

@@ -19,6 +19,7 @@ import (
 	"trainyard/internal/auth"
 	"trainyard/internal/blob"
 	"trainyard/internal/clock"
+	"trainyard/internal/contact"
 	"trainyard/internal/id"
 	"trainyard/internal/logs/archive"
 	"trainyard/internal/server/httpapi"
@@ -62,9 +63,8 @@ type Config struct {
 	Directory   *auth.Directory
 	Clock       clock.Clock
 	Log         *slog.Logger
-	Start       string        // names this start of the server to agents
-	Interval    time.Duration // how often agents report
-	Lease       time.Duration // how long agents may run on without contact
+	Start       string           // names this start of the server to agents
+	Contact     contact.Settings // how often agents report, and what each answer grants them
 	NodeCertTTL time.Duration
 	Timeout     time.Duration // for an answer of the loop
 	Standby     bool          // whether another server may lead the yard

@@ -43,12 +43,17 @@ func (s *Server) report(ctx context.Context, in *httpapi.Body[api.Report]) (*htt
 		return nil, s.fail(ctx, err)
 	}
 
+	// The generation is read after the loop has handled the report: of what this grants a lease for,
+	// the agent starts nothing that was declared lost before.
+	grant := s.Contact.Grant()
 	reply := api.ReportReply{
 		Servers:    s.Servers(),
-		Standby:    s.Standby,
-		Interval:   job.Duration(s.Interval),
-		Lease:      job.Duration(s.Lease),
+		Interval:   job.Duration(s.Contact.ReportEvery),
+		Lease:      job.Duration(grant.Lease),
+		Grace:      job.Duration(grant.Grace),
 		Generation: s.Assignments.Generation(n),
+		Server:     s.Start,
+		Standby:    s.Standby,
 		Release:    s.noteReport(n, &in.Body),
 	}
 

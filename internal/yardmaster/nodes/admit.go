@@ -5,6 +5,7 @@ import (
 	"maps"
 	"time"
 
+	"trainyard/internal/contact"
 	"trainyard/internal/fault"
 	"trainyard/internal/fleet"
 	"trainyard/internal/yardmaster/batch"
@@ -35,7 +36,7 @@ func (a Admission) Admitted() bool { return a < AgentWaits }
 // proves that the earlier process is gone. So does a new boot of the same machine, unless the machine is cloned with
 // its machine ID: then the earlier process is still heard. Nothing proves it for another machine or directory until
 // the node is lost, by when an agent that was cut off has stopped its runs.
-func Admit(known, agent *fleet.Agent, silent time.Duration, p Patience) Admission {
+func Admit(known, agent *fleet.Agent, silent time.Duration, p contact.Patience) Admission {
 	switch {
 	case known.Process == "":
 		return AgentFirst
@@ -43,12 +44,12 @@ func Admit(known, agent *fleet.Agent, silent time.Duration, p Patience) Admissio
 		return AgentKnown
 	case known.SamePlace(agent) && agent.Started > known.Started:
 		return AgentRestarted
-	case p.LostAfter > 0 && silent >= p.LostAfter:
+	case p.LostAfter > 0 && p.GivesUp(silent):
 		return AgentMoved
 	case known.SamePlace(agent):
 		return AgentReplaced
 	case known.Machine == agent.Machine && known.Boot != agent.Boot:
-		if silent >= p.SuspectAfter {
+		if p.Suspects(silent) {
 			return AgentRebooted
 		}
 

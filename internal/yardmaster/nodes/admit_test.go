@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"trainyard/internal/contact"
 	"trainyard/internal/fault"
 	"trainyard/internal/fleet"
 	"trainyard/internal/yardmaster/batch"
@@ -26,7 +27,7 @@ func on(a fleet.Agent, machine, boot, folder, host string) fleet.Agent {
 func TestWhichAgentSpeaksForANode(t *testing.T) {
 	t.Parallel()
 	first := process("p1", time.Minute)
-	patience := nodes.Patience{SuspectAfter: 30 * time.Second, LostAfter: 5 * time.Minute}
+	patience := contact.Patience{SuspectAfter: 30 * time.Second, LostAfter: 5 * time.Minute}
 
 	for _, c := range []struct {
 		name   string

@@ -13,6 +13,7 @@ import (
 	"strconv"
 	"time"
 
+	"trainyard/internal/contact"
 	"trainyard/internal/fault"
 	"trainyard/internal/fleet"
 	"trainyard/internal/id"
@@ -37,12 +38,6 @@ type Node struct {
 	refused   map[string]refusal // agents that were not admitted
 }
 
-// Patience is how long a node may be silent.
-type Patience struct {
-	SuspectAfter time.Duration // until nothing new is placed there; 0 if silence is ignored
-	LostAfter    time.Duration // until its runs are declared lost
-}
-
 // Watcher is called when something happens to a node.
 type Watcher struct {
 	Changed func(id.Node)                      // its stored value or its free resources changed
@@ -54,7 +49,7 @@ type Nodes struct {
 	Rooms    *fleet.Table // what is free where, of nodes that were not removed
 	Changes  int          // how often a node was added or changed
 	byName   map[id.Node]*Node
-	patience Patience
+	patience contact.Patience
 	watcher  Watcher
 	feed     *batch.Feed
 	timers   *timers.Timers
@@ -63,7 +58,7 @@ type Nodes struct {
 }
 
 // New returns a yard without nodes. Events go to the feed.
-func New(p Patience, feed *batch.Feed, timers *timers.Timers, w Watcher) *Nodes {
+func New(p contact.Patience, feed *batch.Feed, timers *timers.Timers, w Watcher) *Nodes {
 	return &Nodes{
 		Rooms:    fleet.NewTable(),
 		byName:   map[id.Node]*Node{},

@@ -8,6 +8,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"trainyard/internal/contact"
 	"trainyard/internal/fleet"
 	"trainyard/internal/id"
 	"trainyard/internal/job"
@@ -32,7 +33,7 @@ type yard struct {
 func newYard() *yard {
 	y := &yard{now: start}
 	y.Nodes = nodes.New(
-		nodes.Patience{SuspectAfter: 30 * time.Second, LostAfter: 5 * time.Minute},
+		contact.Patience{SuspectAfter: 30 * time.Second, LostAfter: 5 * time.Minute},
 		&y.feed,
 		&y.timers,
 		nodes.Watcher{
@@ -126,6 +127,25 @@ func TestAYardThatSleptSuspectsNobody(t *testing.T) {
 
 	if n.State != fleet.Ready || len(y.lost) > 0 {
 		t.Errorf("it is %s, given up %v", n.State, y.lost)
+	}
+}
+
+// Nobody could report to a server that was down, or to a standby.
+func TestAServerThatStartsGivesNodesItsFullPatience(t *testing.T) {
+	t.Parallel()
+	y := newYard()
+	y.pass(time.Hour)
+	y.Load(y.now, fleet.Node{ID: "a", State: fleet.Suspect, Inventory: inventory(1)})
+	y.pass(5*time.Minute - time.Second)
+
+	if n, _ := y.Get("a"); n.State != fleet.Suspect || len(y.lost) > 0 {
+		t.Errorf("it is %s, given up %v", n.State, y.lost)
+	}
+
+	y.pass(time.Second)
+
+	if diff := cmp.Diff([]string{"a after 5m"}, y.lost); diff != "" {
+		t.Errorf("given up:\n%s", diff)
 	}
 }
 

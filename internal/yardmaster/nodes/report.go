@@ -126,8 +126,7 @@ func round(d time.Duration) job.Duration {
 
 // watch checks at a time whether a node has been silent for too long.
 func (r *Nodes) watch(name id.Node, at time.Time) {
-	suspect, lost := r.patience.SuspectAfter, r.patience.LostAfter
-	if suspect == 0 {
+	if r.patience.Ignored() {
 		return
 	}
 
@@ -139,21 +138,16 @@ func (r *Nodes) watch(name id.Node, at time.Time) {
 
 		silent := now.Sub(n.Seen)
 		switch {
-		case n.State == fleet.Ready && silent >= suspect:
+		case n.State == fleet.Ready && r.patience.Suspects(silent):
 			r.Move(now, n, fleet.EventSilent, batch.Yard,
 				fmt.Sprintf("no report for %s; its runs continue, nothing new is placed there", round(silent)))
-		case n.State == fleet.Suspect && silent >= lost:
+		case n.State == fleet.Suspect && r.patience.GivesUp(silent):
 			r.watcher.Lost(n, round(silent))
 		}
 
-		next := n.Seen.Add(suspect)
-
-		switch n.State {
-		case fleet.Suspect: // it may report before that and fall silent again
-			next = n.Seen.Add(min(lost, silent+suspect))
-		case fleet.Lost:
-			next = now.Add(suspect)
-		case fleet.Ready, fleet.Removed:
+		next := n.Seen.Add(r.patience.NextCheck(silent, n.State == fleet.Suspect))
+		if n.State == fleet.Lost {
+			next = now.Add(r.patience.SuspectAfter)
 		}
 
 		r.watch(name, next)
@@ -180,5 +174,5 @@ func (r *Nodes) Hear(name id.Node, at time.Time) {
 // RecentlySeen reports whether a node's agent has reported recently.
 func (r *Nodes) RecentlySeen(name id.Node) bool {
 	n, ok := r.byName[name]
-	return ok && n.State == fleet.Ready && (n.Reported || r.patience.SuspectAfter == 0)
+	return ok && n.State == fleet.Ready && (n.Reported || r.patience.Ignored())
 }

@@ -12,6 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"trainyard/internal/agent/runtime/rundir"
+	"trainyard/internal/contact"
 	"trainyard/internal/job"
 )
 
@@ -20,7 +21,7 @@ type order struct {
 	mode     job.StopMode
 	cause    job.Cause
 	reason   string
-	maxGrace time.Duration // bound on the grace period; 0 for none
+	maxGrace time.Duration // bound on the grace period from now; 0 for none
 }
 
 // grace returns the time between SIGTERM and SIGKILL for a run that requested the given grace
@@ -43,14 +44,14 @@ func (s *supervisor) requestedStop() (order, bool) {
 	return order{mode: mode, cause: job.CauseCancelled, reason: "stopped on request"}, mode != job.StopNone
 }
 
-// leaseExpired returns the order that follows from an expired contact lease. The server grants nine
-// tenths of the time after which it declares a node lost. By the end of the last tenth nothing of
-// the run may be left, whatever grace period it requested.
-func leaseExpired(l rundir.ContactLease) order {
+// leaseExpired returns the order that follows from a contact lease that has expired, with what is
+// left of it. When its grace period is over nothing of the run may be left, whatever grace period
+// the run requested.
+func leaseExpired(l contact.Lease, left time.Duration) order {
 	return order{
 		mode:     job.StopTerm,
 		cause:    job.CauseNodeLost,
-		maxGrace: max(l.Valid/10, time.Millisecond),
+		maxGrace: l.KillAfter(left),
 		reason: fmt.Sprintf(
 			"no contact with the server for %v; the job may be restarted elsewhere",
 			job.Duration(l.Valid.Round(time.Millisecond)),
@@ -71,7 +72,7 @@ func (s *supervisor) receiveOrders(ctx context.Context) error {
 	if o, ok := s.requestedStop(); ok {
 		s.accept(o)
 	} else if l, left, ok, err := rundir.ReadContactLease(s.data); err == nil && ok && left <= 0 {
-		s.accept(leaseExpired(l))
+		s.accept(leaseExpired(l, left))
 	}
 
 	context.AfterFunc(ctx, func() { _ = control.Close() })
@@ -89,8 +90,8 @@ func (s *supervisor) receiveOrders(ctx context.Context) error {
 	}()
 
 	go func() {
-		if l, over := rundir.AwaitContactLeaseExpiry(ctx, s.data, s.logError); over {
-			s.send(ctx, leaseExpired(l))
+		if l, left, over := rundir.AwaitContactLeaseExpiry(ctx, s.data, s.logError); over {
+			s.send(ctx, leaseExpired(l, left))
 		}
 	}()
 
@@ -129,7 +130,12 @@ func (s *supervisor) send(ctx context.Context, o order) {
 }
 
 // accept records an order. The first one determines the cause; a kill overrides an earlier term.
+// A lease that expires while the run stops on request bounds the rest of its grace period.
 func (s *supervisor) accept(o order) {
+	if o.maxGrace > 0 {
+		s.killBy = s.clk.Now().Add(o.maxGrace)
+	}
+
 	if s.stop.mode == job.StopNone {
 		s.stop = o
 	}

@@ -67,7 +67,8 @@ type supervisor struct {
 	kids        *children
 	group       *cgroup.Group
 	orders      chan order
-	stop        order // the order that is being carried out
+	stop        order     // the order that is being carried out
+	killBy      time.Time // when the grace period of an expired contact lease is over; zero if none has expired
 	state       rundir.State
 	cgroupMoves sync.WaitGroup // processes that are being moved into the cgroup
 }
@@ -234,6 +235,10 @@ func (s *supervisor) endProcesses(grace time.Duration) (killed bool) {
 
 	for !s.gone(q) {
 		now := s.clk.Now()
+		if !s.killBy.IsZero() && s.killBy.Before(deadline) {
+			deadline = s.killBy
+		}
+
 		left := deadline.Sub(now)
 		if s.stop.mode == job.StopKill || left <= 0 {
 			killed = true
