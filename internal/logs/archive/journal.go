@@ -258,12 +258,14 @@ func (j *journal) turnPage() error {
 		return err
 	}
 
-	next, err := j.disk.OpenFile(j.path(j.number+1), os.O_RDWR|os.O_CREATE|os.O_TRUNC)
+	// A file that is there belongs to a server that has taken over meanwhile.
+	path := j.path(j.number + 1)
+	next, err := j.disk.OpenFile(path, os.O_RDWR|os.O_CREATE|os.O_EXCL)
 	if err != nil {
 		return err
 	}
 	if err := j.disk.SyncDir(j.dir); err != nil {
-		return errors.Join(err, next.Close())
+		return errors.Join(err, next.Close(), j.disk.Remove(path))
 	}
 
 	if j.file != nil {

@@ -222,6 +222,58 @@ func TestOneSyncServesAllWhoWait(t *testing.T) {
 	uploads.Wait() // a third would hang here
 }
 
+// A server that does not know yet that another leads in its place cannot harm the journal of the other.
+func TestAServerThatWasReplacedLeavesTheJournalAlone(t *testing.T) {
+	t.Parallel()
+	temp := t.TempDir()
+	root := filepath.Join(temp, "disk")
+	if err := os.Mkdir(root, 0o700); err != nil {
+		t.Fatal(err)
+	}
+
+	disk, err := disktest.New(root)
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	blobs, err := blob.OpenDir(filepath.Join(temp, "blobs"))
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	open := func() *Archive {
+		b, err := openOn(disk, filepath.Join(root, "logs"), blobs, &handClock{})
+		if err != nil {
+			t.Fatal(err)
+		}
+
+		return b
+	}
+
+	first := open()
+	if _, err := first.Append(t.Context(), theRun, 0, 0, []byte("one "), false); err != nil {
+		t.Fatal(err)
+	}
+
+	second := open()
+	if size, err := second.Append(t.Context(), theRun, 0, 4, []byte("two"), false); err != nil || size != 7 {
+		t.Fatalf("%d, %v", size, err)
+	}
+
+	first.journal.most = 1 // its file is full, and it begins the next
+	if _, err := first.Append(t.Context(), theRun, 1, 0, []byte("late"), false); err == nil {
+		t.Error("the server that was replaced acknowledged output")
+	}
+	if err := disk.Cut(func(int) int { return 0 }); err != nil {
+		t.Fatal(err)
+	}
+
+	got, err := open().Read(t.Context(), theRun, 0, 0, 100)
+	if err != nil || string(got) != "one two" {
+		t.Errorf("the log holds %q (%v)", got, err)
+	}
+}
+
 // BenchmarkAppend measures uploads of 4 KiB that come from so many ranks at a time.
 func BenchmarkAppend(b *testing.B) {
 	for _, ranks := range []int{1, 16, 256} {
