@@ -1,0 +1,14 @@
+package chaos_test
+
+// defects are the rows that are known to fail, with the defect's number. A row that is listed and holds fails the test,
+// so that whoever mends a defect removes its rows.
+var defects = map[string]string{}
+
+// defectOf returns the defect for which a row is known to fail on a store, or nothing.
+func defectOf(number, store string) string {
+	if d := defects[number+"/"+store]; d != "" {
+		return d
+	}
+
+	return defects[number]
+}
