@@ -145,7 +145,7 @@ func TestFaults(t *testing.T) {
 }
 
 // parallel is how many yards are there at a time.
-const parallel = 3
+const parallel = 4
 
 // chosen returns the rows that are played: those that are named, all, or those of the short form.
 func chosen() []row {

@@ -30,8 +30,8 @@ func (w *world) check() {
 	}
 
 	for _, p := range all {
-		if !known[p.Job] && !w.load.forgot(p.Job) {
-			w.report(state, "%s ran and was never acknowledged", p)
+		if !known[p.Job] && !w.load.tried(p.Job) {
+			w.report(state, "%s ran and was never submitted", p)
 		}
 	}
 
@@ -120,8 +120,8 @@ func (w *world) address(n id.Node) string {
 // checkOutput checks that each line of a job was kept once, in order, byte for byte, and that nothing else was. What a
 // node that was cut off has printed is delivered some time after the end of the job.
 func (w *world) checkOutput(s *submitted, own []*evidence.Process) {
-	for end := time.Now().Add(deliveryTime); ; w.sleep(200 * time.Millisecond) {
-		got, err := w.load.output(s)
+	for end := time.Now().Add(w.deliveryTime()); ; w.sleep(200 * time.Millisecond) {
+		got, err := w.load.output(s, end)
 		if err != nil {
 			w.report(logs, "read the output of %s: %v", s.name, err)
 			return
@@ -139,8 +139,15 @@ func (w *world) checkOutput(s *submitted, own []*evidence.Process) {
 	}
 }
 
-// deliveryTime is how long the agents may take to deliver what is left; far more than it takes.
-const deliveryTime = time.Minute
+// deliveryTime is how long the agents may take to deliver what is left; far more than it takes. When output is known to
+// be missing it is not waited for in vain again and again.
+func (w *world) deliveryTime() time.Duration {
+	if slices.ContainsFunc(w.found(), func(p problem) bool { return p.column == logs }) {
+		return time.Second
+	}
+
+	return time.Minute
+}
 
 // compareOutput says what is wrong with the output of a job.
 func (w *world) compareOutput(got output, own []*evidence.Process) string {
@@ -149,14 +156,8 @@ func (w *world) compareOutput(got output, own []*evidence.Process) string {
 		lines := got.lines[run]
 		delete(got.lines, run)
 
-		for i, line := range lines {
-			if line != evidence.Line(p.Job, p.Run, i) {
-				return fmt.Sprintf("line %d of %s is %q", i, p, line)
-			}
-		}
-
-		if missing := w.missingLines(p, len(lines)); missing != "" && len(got.remarks[run]) == 0 {
-			return missing
+		if problem := w.compareLines(p, lines, got.remarked[run]); problem != "" {
+			return problem
 		}
 	}
 
@@ -167,16 +168,30 @@ func (w *world) compareOutput(got output, own []*evidence.Process) string {
 	return ""
 }
 
-// missingLines says how many lines of a process are missing or too many. One that was killed may have printed a line
-// that it did not note any more.
-func (w *world) missingLines(p *evidence.Process, kept int) string {
+// compareLines says what is wrong with the output of a process. Where a remark of the yard says that output was lost,
+// lines may be missing; those that are there must be in order all the same.
+func (w *world) compareLines(p *evidence.Process, lines []string, remarked bool) string {
+	n := 0
+	for _, line := range lines {
+		for remarked && n < p.Lines && line != evidence.Line(p.Job, p.Run, n) {
+			n++
+		}
+
+		if line != evidence.Line(p.Job, p.Run, n) {
+			return fmt.Sprintf("%s: where line %d should be there is %q", p, n, line)
+		}
+
+		n++
+	}
+
+	// One that was killed may have printed a line that it did not note any more.
 	unnoted := 1
 	if p.Over() {
 		unnoted = 0
 	}
 
-	if kept < p.Lines && !w.row.unlogged || kept > p.Lines+unnoted {
-		return fmt.Sprintf("%s printed %d lines, %d were kept, and no remark says so", p, p.Lines, kept)
+	if n < p.Lines && !w.row.unlogged && !remarked || n > p.Lines+unnoted {
+		return fmt.Sprintf("%s printed %d lines, %d were kept, and no remark says so", p, p.Lines, n)
 	}
 
 	return ""

@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -39,7 +40,7 @@ type load struct {
 
 	mu      sync.Mutex
 	jobs    []*submitted
-	dropped []string      // names of jobs that were acknowledged after the backup that was put back
+	names   []string      // of all jobs that were submitted, acknowledged or not
 	clients []*api.Client // the one that answered last comes first
 }
 
@@ -173,17 +174,15 @@ func (l *load) forget(jobs ...*submitted) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 
-	for _, s := range jobs {
-		l.dropped = append(l.dropped, s.name)
-		l.jobs = slices.DeleteFunc(l.jobs, func(other *submitted) bool { return other == s })
-	}
+	l.jobs = slices.DeleteFunc(l.jobs, func(s *submitted) bool { return slices.Contains(jobs, s) })
 }
 
-func (l *load) forgot(name string) bool {
+// tried reports whether a job of this name was submitted, acknowledged or not.
+func (l *load) tried(name string) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 
-	return slices.Contains(l.dropped, name)
+	return slices.Contains(l.names, name)
 }
 
 // errHalted says that the end came before the acknowledgement.
@@ -193,6 +192,10 @@ var errHalted = errors.New("the flow was halted")
 func (l *load) submit(name, flags string) (*submitted, error) {
 	file := fmt.Sprintf("name: %s\nrun: exec %s -dir %s -name %s %s\nresources: {cpus: %s}\ngrace: 1s\n",
 		name, program(), l.w.shared, name, flags, l.cpus)
+
+	l.mu.Lock()
+	l.names = append(l.names, name)
+	l.mu.Unlock()
 
 	for {
 		reply, err := call(l, func(ctx context.Context, c *api.Client) (api.SubmitReply, error) {
@@ -258,16 +261,16 @@ func passing(err error) bool {
 
 // output is the lines of each run of a job.
 type output struct {
-	lines   map[id.Run][]string
-	remarks map[id.Run][]string // of the yard itself
+	lines    map[id.Run][]string
+	remarked map[id.Run]bool // the yard itself says that some is lost
 }
 
-// output reads all output of a job page by page. What the agents have not delivered yet is waited for.
-func (l *load) output(s *submitted) (output, error) {
-	got := output{lines: map[id.Run][]string{}, remarks: map[id.Run][]string{}}
+// output reads all output of a job page by page. What the agents have not delivered yet is waited for, until the end.
+func (l *load) output(s *submitted, end time.Time) (output, error) {
+	got := output{lines: map[id.Run][]string{}, remarked: map[id.Run]bool{}}
 	cursor := ""
 
-	for end := time.Now().Add(patience); ; {
+	for {
 		page, err := call(l, func(ctx context.Context, c *api.Client) (api.LogPage, error) {
 			return c.Logs(ctx, s.id, api.LogFilter{Page: api.Page{Cursor: cursor, Limit: 500}})
 		})
@@ -280,7 +283,7 @@ func (l *load) output(s *submitted) (output, error) {
 			case "stdout":
 				got.lines[line.Run] = append(got.lines[line.Run], line.Text)
 			case "yard":
-				got.remarks[line.Run] = append(got.remarks[line.Run], line.Text)
+				got.remarked[line.Run] = got.remarked[line.Run] || strings.Contains(line.Text, " bytes ")
 			}
 		}
 

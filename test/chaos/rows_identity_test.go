@@ -1,14 +1,12 @@
 package chaos_test
 
 import (
-	"context"
 	"os/exec"
 	"path/filepath"
 	"time"
 
 	"trainyard/internal/auth"
 	"trainyard/internal/id"
-	"trainyard/test/yardtest"
 )
 
 // identityRows are certificates that have expired and folders that were copied.
@@ -60,16 +58,7 @@ func playCopiedFolder(w *world) {
 	w.must(w.lab.Add("n4"))
 	w.must(exec.CommandContext(w.ctx, "cp", "-a", w.data(n), w.data("n4")).Run())
 
-	var copied *yardtest.Process
-
-	args := append([]string{
-		"agent", "join", w.yard.URL(), "--data", w.data("n4"), "--name", n,
-	}, agentFlags...)
-	cmd := exec.CommandContext(context.Background(), w.binary("n4"), args...)
-	w.must(w.host("n4").Do(func() (err error) {
-		copied, err = yardtest.Start(cmd, w.yard.AgentLog("n4"))
-		return err
-	}))
+	copied := w.startAgentIn("n4", w.data("n4"), n)
 
 	select {
 	case <-copied.Gone():

@@ -1,7 +1,6 @@
 package chaos_test
 
 import (
-	"os"
 	"path/filepath"
 	"slices"
 	"syscall"
@@ -65,8 +64,7 @@ func processRows() []row {
 			there := w.on(n)
 			w.must(w.agents[n].Kill())
 
-			w.must(os.Rename(w.data(n), w.data(n)+".old"))
-			w.startAgent(n)
+			w.agents[n] = w.startAgentIn(n, w.data(n)+"-empty", n)
 
 			w.mu.Lock()
 			w.gone = append(w.gone, n)

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"runtime"
 	"slices"
@@ -322,6 +323,18 @@ func (w *world) startAgent(name string) {
 	}))
 }
 
+// startAgentIn starts an agent under a name on a host, with a data folder other than the host's usual one.
+func (w *world) startAgentIn(host, data, name string) (p *yardtest.Process) {
+	args := append([]string{"agent", "join", w.yard.URL(), "--data", data, "--name", name, "--token", w.token}, agentFlags...)
+	cmd := exec.CommandContext(context.Background(), w.binary(host), args...)
+	w.must(w.host(host).Do(func() (err error) {
+		p, err = yardtest.Start(cmd, data+".log")
+		return err
+	}))
+
+	return p
+}
+
 // agentFlags make small nodes, so that each has some jobs.
 var agentFlags = []string{"--cpus", "3", "--fake-gpus", "none", "--probe", "off"}
 
@@ -366,7 +379,7 @@ func (w *world) sleep(d time.Duration) {
 // until waits for a condition and reports whether it came; ask returns what is still missing, or nothing.
 func (w *world) until(column, what string, ask func() string) bool {
 	missing := ""
-	for end := time.Now().Add(patience); time.Now().Before(end); w.sleep(100 * time.Millisecond) {
+	for end := time.Now().Add(w.patience()); time.Now().Before(end); w.sleep(100 * time.Millisecond) {
 		missing = ask()
 		if missing == "" {
 			return true
@@ -376,6 +389,15 @@ func (w *world) until(column, what string, ask func() string) bool {
 	w.report(column, "waited for %s: %s", what, missing)
 
 	return false
+}
+
+// patience is how long the world waits for what must happen. For what is known not to happen it does not wait that long.
+func (w *world) patience() time.Duration {
+	if defectOf(w.row.number, w.store) != "" {
+		return patience / 4
+	}
+
+	return patience
 }
 
 // processes returns what the jobs noted so far.
@@ -520,26 +542,50 @@ func (w *world) signal(sig syscall.Signal, pids ...int) {
 	}
 }
 
-// fill fills the disk of a host and returns how to free it.
+// fill fills the disk of a host, keeps it full when something there is removed, and returns how to free it.
 func (w *world) fill(host string) (free func()) {
 	path := filepath.Join(w.data(host), "filler")
 	f, err := os.Create(path)
 	w.must(err)
+	w.must(topUp(f))
 
-	// What is left is less than the smallest write.
-	for _, size := range []int{1 << 20, 1 << 12, 1} {
+	var keeper sync.WaitGroup
+
+	stop := make(chan struct{})
+
+	keeper.Go(func() {
 		for {
-			if _, err = f.Write(make([]byte, size)); err != nil {
-				break
+			select {
+			case <-stop:
+				return
+			case <-time.After(20 * time.Millisecond):
+			}
+
+			if err := topUp(f); err != nil {
+				w.report(harness, "keep the disk of %s full: %v", host, err)
+				return
 			}
 		}
+	})
 
-		if !errors.Is(err, syscall.ENOSPC) {
-			w.must(fmt.Errorf("fill the disk of %s: %w", host, err))
+	return func() {
+		close(stop)
+		keeper.Wait()
+		w.must(errors.Join(f.Close(), os.Remove(path)))
+	}
+}
+
+// topUp writes to a file until the disk is full.
+func topUp(f *os.File) error {
+	for _, size := range []int{1 << 20, 1 << 12, 1} { // what is left is less than the smallest write
+		for {
+			if _, err := f.Write(make([]byte, size)); errors.Is(err, syscall.ENOSPC) {
+				break
+			} else if err != nil {
+				return fmt.Errorf("fill a disk: %w", err)
+			}
 		}
 	}
 
-	w.must(f.Close())
-
-	return func() { w.must(os.Remove(path)) }
+	return nil
 }

@@ -48,7 +48,7 @@ func Enter() (code int, inside bool, err error) {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 
-	cmd := exec.CommandContext(context.Background(), self, os.Args[1:]...)
+	cmd := exec.CommandContext(context.Background(), self, os.Args[1:]...) //nolint:gosec // this very program
 	cmd.Env = append(os.Environ(), insideVar+"=yes")
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
 	cmd.SysProcAttr = &syscall.SysProcAttr{

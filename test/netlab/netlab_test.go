@@ -91,7 +91,6 @@ func dial(t *testing.T, from, to *netlab.Host) (conn net.Conn, err error) {
 		conn, err = dialer.DialContext(t.Context(), "tcp", to.Address+":7")
 		return err
 	})
-
 	if err == nil {
 		t.Cleanup(func() { _ = conn.Close() }) // tests close it too
 	}
