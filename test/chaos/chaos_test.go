@@ -94,7 +94,8 @@ type row struct {
 
 // rows is the fault table.
 func rows() []row {
-	return slices.Concat(networkRows(), processRows(), diskRows(), identityRows(), restoreRows(), storeRows())
+	return slices.Concat(networkRows(), processRows(), diskRows(), identityRows(), restoreRows(), storeRows(),
+		serverRows())
 }
 
 // TestFaults plays the rows of the fault table.

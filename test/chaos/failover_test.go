@@ -104,8 +104,6 @@ const (
 )
 
 func (f *failovers) play(w *world) {
-	w.load.connect(w.second.Address)
-
 	var tasks sync.WaitGroup
 
 	stop := make(chan struct{})
@@ -233,20 +231,20 @@ func (w *world) answers(server *yardtest.Yard) (ready bool, why string) {
 	return true, ""
 }
 
-// leaderAndStandby finds out which server leads: the one that is ready.
+// leaderAndStandby finds out which server leads.
 func (w *world) leaderAndStandby() (leader, standby *yardtest.Yard) {
 	w.until(stuck, "one leader", func() string {
 		first, second := w.leads(w.yard), w.leads(w.second)
 
 		switch {
 		case first && second:
-			return "both servers are ready"
+			return "both servers lead"
 		case first:
 			leader, standby = w.yard, w.second
 		case second:
 			leader, standby = w.second, w.yard
 		default:
-			return "no server is ready"
+			return "no server leads"
 		}
 
 		return ""
@@ -255,8 +253,12 @@ func (w *world) leaderAndStandby() (leader, standby *yardtest.Yard) {
 	return leader, standby
 }
 
-// leads reports whether a server says that it is ready.
-func (w *world) leads(server *yardtest.Yard) bool { return server.Ready(w.ctx) == nil }
+// leads reports whether a server says that it leads.
+func (w *world) leads(server *yardtest.Yard) bool {
+	text, err := server.Readiness(w.ctx)
+
+	return err == nil && !strings.HasPrefix(text, "standby")
+}
 
 // nameOf is the host of a server.
 func (w *world) nameOf(server *yardtest.Yard) string {

@@ -53,6 +53,10 @@ func (l *load) begin() {
 	w := l.w
 	l.connect(w.yard.Address)
 
+	if w.row.standby {
+		l.connect(w.second.Address)
+	}
+
 	if w.row.calm {
 		return
 	}

@@ -11,6 +11,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net/http"
 	"os"
 	"os/exec"
@@ -177,26 +178,38 @@ func (y *Yard) AwaitReady(ctx context.Context) error {
 
 // Ready asks the server once whether it is ready, and returns why not.
 func (y *Yard) Ready(ctx context.Context) error {
+	_, err := y.Readiness(ctx)
+
+	return err
+}
+
+// Readiness asks the server once whether it is ready, and returns what it says about itself, or why it is not.
+func (y *Yard) Readiness(ctx context.Context) (string, error) {
 	transport := &http.Transport{DisableKeepAlives: true, TLSClientConfig: trustAny()}
 	client := &http.Client{Transport: transport, Timeout: 5 * time.Second}
 
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, y.URL()+"/readyz", nil)
 	if err != nil {
-		return err
+		return "", err
 	}
 
 	resp, err := client.Do(req)
 	if err != nil {
-		return err
+		return "", err
 	}
 
 	defer func() { _ = resp.Body.Close() }()
 
-	if resp.StatusCode != http.StatusOK {
-		return errors.New("readyz answers " + resp.Status)
+	text, err := io.ReadAll(resp.Body)
+	if err != nil {
+		return "", err
 	}
 
-	return nil
+	if resp.StatusCode != http.StatusOK {
+		return "", fmt.Errorf("readyz answers %s: %s", resp.Status, strings.TrimSpace(string(text)))
+	}
+
+	return strings.TrimSpace(string(text)), nil
 }
 
 // AwaitAgent waits until an agent has joined and says that it works.
