@@ -79,7 +79,7 @@ type row struct {
 	number string // as in the fault table
 	fault  string
 	stores []string // on which it is played; nil for both
-	short  bool     // part of the short form
+	brief  bool     // part of the short form
 
 	flags   []string       // further flags of the server
 	disks   map[string]int // size of the disk of some hosts, in MB
@@ -88,8 +88,8 @@ type row struct {
 
 	play func(w *world) // breaks the yard and heals it
 
-	calm     bool // it submits jobs of its own instead of the usual ones
-	unlogged bool // output may end early: what was on the node is gone
+	calm  bool // it submits jobs of its own instead of the usual ones
+	short int  // lines that may be missing at the end of a run, because what had them was killed or is gone
 }
 
 // rows is the fault table.
@@ -157,7 +157,7 @@ func chosen() []row {
 			return !slices.Contains(named, r.number)
 		}
 
-		return !*allFlag && !r.short
+		return !*allFlag && !r.brief
 	})
 }
 

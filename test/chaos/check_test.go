@@ -190,7 +190,7 @@ func (w *world) compareLines(p *evidence.Process, lines []string, remarked bool)
 		unnoted = 0
 	}
 
-	if n < p.Lines && !w.row.unlogged && !remarked || n > p.Lines+unnoted {
+	if n < p.Lines-w.row.short && !remarked || n > p.Lines+unnoted {
 		return fmt.Sprintf("%s printed %d lines, %d were kept, and no remark says so", p, p.Lines, n)
 	}
 

@@ -10,7 +10,7 @@ import (
 // networkRows are the faults of the network between agents and server.
 func networkRows() []row {
 	return []row{
-		{number: "1", fault: "link down for half of lost-after", short: true, play: func(w *world) {
+		{number: "1", fault: "link down for half of lost-after", brief: true, play: func(w *world) {
 			n := w.victim()
 			there := w.on(n)
 			begun := time.Now()
@@ -33,7 +33,7 @@ func networkRows() []row {
 				w.awaitNode(n, ready...)
 			}
 		}},
-		{number: "3", fault: "link down for longer than lost-after", short: true, play: func(w *world) {
+		{number: "3", fault: "link down for longer than lost-after", brief: true, play: func(w *world) {
 			w.isolate(netlab.Cut()...)
 		}},
 		{number: "4", fault: "one way, agent to server dropped", play: func(w *world) {

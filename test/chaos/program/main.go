@@ -38,6 +38,9 @@ func run(dir, name string, lines int, every time.Duration, until string) (code i
 	stop := make(chan os.Signal, 1)
 	signal.Notify(stop, syscall.SIGTERM)
 
+	// It works on without anybody who reads what it prints, as many programs do.
+	signal.Ignore(syscall.SIGPIPE)
+
 	host, err := address()
 	if err != nil {
 		return 0, err
@@ -59,11 +62,11 @@ func run(dir, name string, lines int, every time.Duration, until string) (code i
 		}
 
 		// What is noted as printed was printed.
-		if _, err := fmt.Println(evidence.Line(name, id, n)); err != nil {
+		if _, err := fmt.Println(evidence.Line(name, id, n)); err == nil {
+			n++
+		} else if !errors.Is(err, syscall.EPIPE) {
 			return 0, err
 		}
-
-		n++
 
 		if err := w.Note(evidence.Tick, n); err != nil {
 			return 0, err
