@@ -68,6 +68,17 @@ test-crash: ## Kill server and agent at random while jobs flow: KILLS=2000 SEED=
 	@scripts/setup.sh test
 	go test ./test/crash -run TestCrash -count=1 -timeout 60m -v -kills $(KILLS) -seed $(SEED)
 
+.PHONY: test-chaos
+test-chaos: ## Break real yards in network namespaces in every way of the fault table, on both stores (root; ROWS=7,19 for some)
+	@scripts/setup.sh test
+	go test ./test/netlab ./test/chaos/evidence -count=1
+	go test ./test/chaos -count=1 -timeout 180m -v $(if $(ROWS),-run TestFaults -rows '$(ROWS)',-all)
+
+.PHONY: soak
+soak: ## Break a yard at random while 2,000 jobs flow: SOAK=2h SEED=7 make soak (10 minutes, root)
+	@scripts/setup.sh test
+	go test ./test/chaos -run '^TestSoak$$' -count=1 -timeout 0 -v -soak $(or $(SOAK),10m) -seed $(if $(filter file,$(origin SEED)),0,$(SEED))
+
 .PHONY: test-leases
 test-leases: ## Try random histories of providers, crashes and lost answers on the leases: HISTORIES=100000 SEED=7 make test-leases
 	go test ./test/leases -run TestLeaseChaos -count=1 -timeout 120m -v -histories $(or $(HISTORIES),10000) -seed $(SEED)
@@ -93,6 +104,12 @@ bench-core: ## Measure the core, and Slurm beside it in the same run; figures in
 	@scripts/setup-slurm.sh
 	@mkdir -p build/bench
 	go run ./test/bench -out build/bench/bench-core.json
+
+.PHONY: bench-failover
+bench-failover: ## Measure how fast a second server takes over, 100 times (root); figures in build/bench/bench-failover.json
+	@scripts/setup.sh test
+	@mkdir -p build/bench
+	go test ./test/chaos -run '^TestFailovers$$' -count=1 -timeout 120m -v -failovers $(or $(FAILOVERS),100) -out '$(CURDIR)/build/bench/bench-failover.json'
 
 .PHONY: cover cover-baseline
 cover: ## Measure test coverage and compare it with docs/baseline (PACKAGES=./internal/queue for a part)

@@ -4,7 +4,7 @@
 #   run    Go and python3: a yard on this machine and its examples
 #   test   + PostgreSQL, a C compiler (the race detector needs one), the solvers CBC and
 #          GLPK, moto (an EC2 API server), promtool, PyTorch and others for real trainings,
-#          and in CI Slurm
+#          ip and nft (networks that tests break), and in CI Slurm
 #   check  + golangci-lint and govulncheck, built once into the user's cache, ruff and mypy
 #
 # As root on Debian or Ubuntu it installs packages by name; elsewhere it says what to
@@ -28,6 +28,7 @@ missing() {
 # have_postgres: the server's own programs, which Debian keeps out of PATH.
 have_postgres() { command -v initdb >/dev/null || compgen -G '/usr/lib/postgresql/*/bin/initdb' >/dev/null; }
 have_solvers() { command -v cbc >/dev/null && command -v glpsol >/dev/null; }
+have_networks() { command -v ip >/dev/null && command -v nft >/dev/null; }
 have_cc() { command -v "${CC:-cc}" >/dev/null || command -v gcc >/dev/null; }
 
 # packages NAME...: installs Debian packages; false where that cannot be done.
@@ -82,6 +83,8 @@ need_test() {
   have_cc || missing "a C compiler" "tests run without the race detector"
   have_solvers || packages coinor-cbc glpk-utils || true
   have_solvers || missing "CBC or GLPK" "tests and benchmarks that compare with a solver are skipped"
+  have_networks || packages iproute2 nftables || true
+  have_networks || missing "ip or nft" "tests that break networks are skipped"
   scripts/setup-moto.sh >/dev/null || missing moto "tests of the AWS provider against an EC2 server are skipped"
   scripts/setup-train.sh >/dev/null || missing "PyTorch, transformers or tensorboard" "tests of forecasts on real trainings are skipped"
   scripts/setup-promtool.sh >/dev/null || missing promtool "the alert rules in deploy/ are not checked"

@@ -11,6 +11,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net/http"
 	"os"
 	"os/exec"
@@ -121,13 +122,16 @@ func (y *Yard) LogIn(ctx context.Context) error {
 }
 
 // Client returns a client of its own, with a token or without.
-func (y *Yard) Client(token string) (*api.Client, error) {
+func (y *Yard) Client(token string) (*api.Client, error) { return y.ClientAt(y.Address, token) }
+
+// ClientAt returns a client that uses another address of the yard, such as that of a second server.
+func (y *Yard) ClientAt(address, token string) (*api.Client, error) {
 	tls, err := auth.PinnedTLS(y.ca)
 	if err != nil {
 		return nil, err
 	}
 
-	return api.NewClient(y.URL(), token, tls), nil
+	return api.NewClient("https://"+address, token, tls), nil
 }
 
 // JoinToken makes a token by which so many machines may join.
@@ -169,28 +173,43 @@ func (y *Yard) StartAgent(name, token string, flags ...string) (*Process, error)
 
 // AwaitReady waits until the server says that it is ready.
 func (y *Yard) AwaitReady(ctx context.Context) error {
+	return y.await(ctx, "the server", func() error { return y.Ready(ctx) })
+}
+
+// Ready asks the server once whether it is ready, and returns why not.
+func (y *Yard) Ready(ctx context.Context) error {
+	_, err := y.Readiness(ctx)
+
+	return err
+}
+
+// Readiness asks the server once whether it is ready, and returns what it says about itself, or why it is not.
+func (y *Yard) Readiness(ctx context.Context) (string, error) {
 	transport := &http.Transport{DisableKeepAlives: true, TLSClientConfig: trustAny()}
 	client := &http.Client{Transport: transport, Timeout: 5 * time.Second}
 
-	return y.await(ctx, "the server", func() error {
-		req, err := http.NewRequestWithContext(ctx, http.MethodGet, y.URL()+"/readyz", nil)
-		if err != nil {
-			return err
-		}
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, y.URL()+"/readyz", nil)
+	if err != nil {
+		return "", err
+	}
 
-		resp, err := client.Do(req)
-		if err != nil {
-			return err
-		}
+	resp, err := client.Do(req)
+	if err != nil {
+		return "", err
+	}
 
-		defer func() { _ = resp.Body.Close() }()
+	defer func() { _ = resp.Body.Close() }()
 
-		if resp.StatusCode != http.StatusOK {
-			return errors.New("readyz answers " + resp.Status)
-		}
+	text, err := io.ReadAll(resp.Body)
+	if err != nil {
+		return "", err
+	}
 
-		return nil
-	})
+	if resp.StatusCode != http.StatusOK {
+		return "", fmt.Errorf("readyz answers %s: %s", resp.Status, strings.TrimSpace(string(text)))
+	}
+
+	return strings.TrimSpace(string(text)), nil
 }
 
 // AwaitAgent waits until an agent has joined and says that it works.

@@ -1,7 +1,7 @@
 // Package pgtest starts a PostgreSQL server of its own for tests and benchmarks.
 //
 // The server lives in a folder of its own, listens on a socket within it and
-// nowhere else, and ends with Stop or with the program that started it. The
+// nowhere else unless it is given an address, and ends with Stop or with the program that started it. The
 // package never touches a server that it did not start. The contract tests
 // of the store, the crash tests and the benchmarks call it.
 package pgtest
@@ -33,6 +33,7 @@ var ErrMissing = errors.New("no PostgreSQL server programs on this machine")
 // Server is a running PostgreSQL server.
 type Server struct {
 	dir    string // holds data and socket
+	listen string // address of a network to listen on, beside the socket
 	own    bool   // the folder was made by Start and goes with Stop
 	cmd    *exec.Cmd
 	exited chan struct{}
@@ -46,13 +47,16 @@ const startTimeout = 60 * time.Second
 // dir means a new folder that Stop removes; any other must be one that the user
 // postgres can reach, because the server refuses to run as root. A durable server
 // writes to the disk before it answers; one that is not is faster and loses data when the machine dies.
-func Start(dir string, durable bool) (*Server, error) {
+func Start(dir string, durable bool) (*Server, error) { return StartOn("", dir, durable) }
+
+// StartOn does as Start, and lets the server listen on an address as well, to all that are on the same network.
+func StartOn(address, dir string, durable bool) (*Server, error) {
 	bin, err := programs()
 	if err != nil {
 		return nil, err
 	}
 
-	s := &Server{dir: dir, exited: make(chan struct{}), output: new(bytes.Buffer)}
+	s := &Server{dir: dir, listen: address, exited: make(chan struct{}), output: new(bytes.Buffer)}
 
 	if dir == "" {
 		s.dir, err = os.MkdirTemp("", "pg")
@@ -138,7 +142,13 @@ func (s *Server) start(bin string, durable bool) error {
 		}
 	}
 
-	args := []string{"-D", data, "-k", s.dir, "-c", "listen_addresses=", "-c", "max_connections=200"}
+	if s.listen != "" {
+		if err := os.WriteFile(filepath.Join(data, "pg_hba.conf"), []byte(trustNetwork), 0o600); err != nil {
+			return fmt.Errorf("let the network in: %w", err)
+		}
+	}
+
+	args := []string{"-D", data, "-k", s.dir, "-c", "listen_addresses=" + s.listen, "-c", "max_connections=200"}
 	if !durable {
 		args = append(args, "-c", "fsync=off", "-c", "full_page_writes=off")
 	}
@@ -159,6 +169,9 @@ func (s *Server) start(bin string, durable bool) error {
 
 	return s.awaitReady()
 }
+
+// trustNetwork lets everybody in who is on this machine or on a network that it is on.
+const trustNetwork = "local all all trust\nhost all all samenet trust\n"
 
 // initArgs asks for an order of text that is not that of its bytes, as real
 // installations have it, so that what relies on the order of bytes is found out.
@@ -193,9 +206,14 @@ func (s *Server) awaitReady() error {
 	}
 }
 
-func (s *Server) url(database string) string {
+func (s *Server) url(database string) string { return urlOn(s.dir, database) }
+
+// NetworkURL is the URL of a database for those who reach the server by its address.
+func (s *Server) NetworkURL(database string) string { return urlOn(s.listen, database) }
+
+func urlOn(host, database string) string {
 	u := url.URL{Scheme: "postgres", User: url.User("postgres"), Path: "/" + database}
-	u.RawQuery = url.Values{"host": {s.dir}, "sslmode": {"disable"}}.Encode()
+	u.RawQuery = url.Values{"host": {host}, "sslmode": {"disable"}}.Encode()
 	return u.String()
 }
 
@@ -215,6 +233,17 @@ func (s *Server) NewDatabase(name string) (string, error) {
 	}
 
 	return s.url(name), nil
+}
+
+// Kill ends the server as a crash would, and keeps its folder: Start on the same one goes on from there.
+func (s *Server) Kill() error {
+	if err := s.cmd.Process.Kill(); err != nil && !errors.Is(err, os.ErrProcessDone) {
+		return fmt.Errorf("kill PostgreSQL: %w", err)
+	}
+
+	<-s.exited
+
+	return nil
 }
 
 // Stop ends the server without waiting for those who are connected, and removes its folder if Start made it.
