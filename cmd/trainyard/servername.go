@@ -45,8 +45,9 @@ func nameServer(data string, shared bool) (serverName, error) {
 	}
 
 	inode, ok := info.Sys().(*syscall.Stat_t)
-	if !ok || syscall.Flock(int(lock.Fd()), syscall.LOCK_EX|syscall.LOCK_NB) != nil {
-		return n, nil // another server has it
+	locked := syscall.Flock(int(lock.Fd()), syscall.LOCK_EX|syscall.LOCK_NB) == nil // otherwise another server has it
+	if !ok || !locked {
+		return n, nil
 	}
 
 	n.former = fmt.Sprintf("%s-%x-%x-", strings.TrimSpace(string(boot)), inode.Dev, inode.Ino)

@@ -213,9 +213,9 @@ func localLogin(ctx context.Context, s *running, env cli.Env) error {
 		return fmt.Errorf("make access token: %w", err)
 	}
 
-	file.Put(
-		contexts.Context{Name: localContext, Server: s.url, User: string(name), Token: secret.Text, CA: string(s.folders.ca.PEM())},
-	)
+	file.Put(contexts.Context{
+		Name: localContext, Server: s.url, User: string(name), Token: secret.Text, CA: string(s.folders.ca.PEM()),
+	})
 	file.Current = localContext
 
 	return file.Save()

@@ -58,7 +58,7 @@ func (r *rival) start(t *testing.T, y *yard) {
 // fetch returns what a server answers, without looking at its certificate.
 func fetch(url string) string {
 	transport := &http.Transport{
-		TLSClientConfig: &tls.Config{InsecureSkipVerify: true}, DisableKeepAlives: true, //nolint:gosec // a test on loopback
+		TLSClientConfig: &tls.Config{InsecureSkipVerify: true}, DisableKeepAlives: true, // a test on loopback
 	}
 
 	client := &http.Client{Transport: transport, Timeout: 2 * time.Second}

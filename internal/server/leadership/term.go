@@ -74,8 +74,11 @@ func (t *Term) Keep(ctx context.Context) error {
 		if !clock.Sleep(ctx, wait) {
 			return nil
 		}
-		if err := t.renew(ctx); errors.Is(err, store.ErrNotLeader) {
-			return err
+
+		t.renew(ctx)
+
+		if t.ended() {
+			return store.ErrNotLeader
 		}
 	}
 }
@@ -87,8 +90,16 @@ func (t *Term) failing() bool {
 	return t.why != nil
 }
 
-// renew asks for another lease, which counts from before the question.
-func (t *Term) renew(ctx context.Context) error {
+// ended reports whether another server leads.
+func (t *Term) ended() bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+
+	return t.over
+}
+
+// renew asks for another lease, which counts from before the question, and remembers the outcome.
+func (t *Term) renew(ctx context.Context) {
 	asked := t.Clock.Now()
 	bounded, cancel := context.WithTimeout(ctx, t.lease/renewalsPerLease)
 	defer cancel()
@@ -114,8 +125,6 @@ func (t *Term) renew(ctx context.Context) error {
 	case errors.Is(err, store.ErrNotLeader):
 		t.over = true
 	}
-
-	return err
 }
 
 // Held returns nil while it is certain that no other server leads, and otherwise why that is not

@@ -4,7 +4,6 @@ import (
 	"context"
 	dbsql "database/sql"
 	"errors"
-	"fmt"
 	"math/rand/v2"
 	"strings"
 	"time"
@@ -233,14 +232,14 @@ func (s *Store) Attend(ctx context.Context, server store.Server) error {
 	ctx, cancel := context.WithTimeout(ctx, s.timeouts.Commit)
 	defer cancel()
 
-	statement := fmt.Sprintf(`INSERT INTO servers (name, address, seen) VALUES ($1, $2, %s)
-		ON CONFLICT (name) DO UPDATE SET address = excluded.address, seen = excluded.seen`, s.engine.now())
+	statement := `INSERT INTO servers (name, address, seen) VALUES ($1, $2, ` + s.engine.now() + `)
+		ON CONFLICT (name) DO UPDATE SET address = excluded.address, seen = excluded.seen`
 	_, err := s.lease.ExecContext(ctx, statement, clean(server.Name), clean(server.Address))
 
 	// Every start of a server is a row; those of long ago are of no use to anybody.
 	if err == nil {
 		_, err = s.lease.ExecContext(ctx,
-			fmt.Sprintf(`DELETE FROM servers WHERE seen < %s - $1`, s.engine.now()), forgetServer.Microseconds())
+			`DELETE FROM servers WHERE seen < `+s.engine.now()+` - $1`, forgetServer.Microseconds())
 	}
 
 	s.dropIdle(err, s.lease)
@@ -253,7 +252,7 @@ const forgetServer = 24 * time.Hour
 
 // Servers lists the servers that were there recently.
 func (s *Store) Servers(ctx context.Context, within time.Duration) ([]store.Server, error) {
-	query := fmt.Sprintf(`SELECT name, address FROM servers WHERE seen >= %s - $1 ORDER BY name`, s.engine.now())
+	query := `SELECT name, address FROM servers WHERE seen >= ` + s.engine.now() + ` - $1 ORDER BY name`
 	return collect(ctx, s.read, "server", query, []any{within.Microseconds()}, func(row scanner) (store.Server, error) {
 		var one store.Server
 		err := row.Scan(&one.Name, &one.Address)

@@ -262,7 +262,7 @@ func awaitLockWait(t *testing.T, s *Store) bool {
 
 func TestCandidateSurvivesARestartOfPostgreSQL(t *testing.T) {
 	t.Parallel()
-	dir, err := os.MkdirTemp("", "pg")
+	dir, err := os.MkdirTemp("", "pg") //nolint:usetesting // the user postgres cannot reach the folder of a test
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -505,7 +505,9 @@ func TestCommitWithoutAnswerIsFoundOut(t *testing.T) {
 func TestDoubtDoesNotSwallowTheNextBatch(t *testing.T) {
 	t.Parallel()
 	p, through := startProxy(t, engines()["postgres"](t))
-	s, err := Open(t.Context(), through, Options{Timeouts: Timeouts{Commit: time.Second, Read: time.Minute, Load: time.Minute}})
+	s, err := Open(t.Context(), through, Options{Timeouts: Timeouts{
+		Commit: time.Second, Read: time.Minute, Load: time.Minute,
+	}})
 	if err != nil {
 		t.Fatal(err)
 	}
