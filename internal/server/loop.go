@@ -133,6 +133,12 @@ func (l *Loop) send(ctx context.Context, r request, giveUp <-chan struct{}) (any
 		return nil, storeDown(why)
 	}
 
+	select {
+	case <-giveUp:
+		return nil, storeDown("a commit hangs")
+	default: // only then is there a choice between waiting and giving up
+	}
+
 	r.done = make(chan answer, 1)
 	select {
 	case l.in <- r:
