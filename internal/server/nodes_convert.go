@@ -119,7 +119,9 @@ func nodeState(n *yardmaster.NodeInfo) string {
 	switch {
 	case n.State != fleet.Ready:
 		return string(n.State)
-	case n.Inventory.Problem != nil, slices.ContainsFunc(n.Inventory.GPUs, func(g fleet.GPU) bool { return g.Error != "" }):
+	case n.Inventory.Problem != nil:
+		return stateError
+	case slices.ContainsFunc(n.Inventory.GPUs, func(g fleet.GPU) bool { return g.Error != "" }):
 		return stateError
 	case len(n.Jobs) > 0:
 		return stateRunning

@@ -104,23 +104,26 @@ func TestOnAFullDiskTheContactLeaseIsRenewedAndObeyed(t *testing.T) {
 func TestOnAFullDiskARunIsStoppedOnRequest(t *testing.T) {
 	t.Parallel()
 
-	for mode, reason := range map[job.StopMode]string{
-		job.StopTerm: "stopped on request: exited after SIGTERM",
-		job.StopKill: "stopped on request: killed at once",
+	for _, test := range []struct {
+		mode   job.StopMode
+		reason string
+	}{
+		{job.StopTerm, "stopped on request: exited after SIGTERM"},
+		{job.StopKill, "stopped on request: killed at once"},
 	} {
-		t.Run(string(mode), func(t *testing.T) {
+		t.Run(string(test.mode), func(t *testing.T) {
 			t.Parallel()
 			dir := smallDisk(t)
 			y := newYard(t, func(o *Options) { o.Dir = dir })
 			st, pid := y.sleeper(t)
 			fill(t, dir)
 
-			if err := y.Stop(st.Run, 0, mode); err != nil {
+			if err := y.Stop(st.Run, 0, test.mode); err != nil {
 				t.Fatal(err)
 			}
 
 			end := y.end(st.Run)
-			if alive(t, pid) || end.Cause != job.CauseCancelled || !strings.Contains(end.Reason, reason) {
+			if alive(t, pid) || end.Cause != job.CauseCancelled || !strings.Contains(end.Reason, test.reason) {
 				t.Errorf("alive %v, end %+v", alive(t, pid), end)
 			}
 		})

@@ -23,8 +23,6 @@ const (
 	recordSlots = 2
 )
 
-var slotChecksums = crc32.MakeTable(crc32.Castagnoli)
-
 // reserveSlots creates a file of slots and allocates its blocks. A file that has them is left alone.
 func reserveSlots(path string) (err error) {
 	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
@@ -70,7 +68,7 @@ func parseSlot(raw []byte) slot {
 		return slot{}
 	}
 
-	sum := crc32.Checksum(raw[8:slotHeader+length], slotChecksums)
+	sum := crc32.ChecksumIEEE(raw[8 : slotHeader+length])
 	if sum != binary.LittleEndian.Uint32(raw[4:]) {
 		return slot{}
 	}
@@ -100,14 +98,14 @@ func readSlots(path string) ([recordSlots]slot, error) {
 // newest returns the index of the slot with the newest record, of an empty one if there is none, and -1 if both
 // are damaged.
 func newest(slots [recordSlots]slot) int {
-	best := -1
-	for i, s := range slots {
-		if s.valid && (best < 0 || s.seq > slots[best].seq) {
-			best = i
-		}
+	switch {
+	case slots[0].valid && (!slots[1].valid || slots[0].seq >= slots[1].seq):
+		return 0
+	case slots[1].valid:
+		return 1
 	}
 
-	return best
+	return -1
 }
 
 // errNoRoom says that a file lost its content in a power cut: it has no slots.
@@ -184,9 +182,9 @@ func writeSlot(path string, data []byte, durable bool) (err error) {
 	raw := make([]byte, slotHeader, slotHeader+len(data))
 	copy(raw, slotMark)
 	binary.LittleEndian.PutUint64(raw[8:], max(slots[0].seq, slots[1].seq)+1)
-	binary.LittleEndian.PutUint32(raw[16:], uint32(len(data))) //nolint:gosec // at most maxRecord
+	binary.LittleEndian.PutUint32(raw[16:], uint32(len(data)))
 	raw = append(raw, data...)
-	binary.LittleEndian.PutUint32(raw[4:], crc32.Checksum(raw[8:], slotChecksums))
+	binary.LittleEndian.PutUint32(raw[4:], crc32.ChecksumIEEE(raw[8:]))
 
 	f, err := os.OpenFile(path, os.O_WRONLY, 0)
 	if err != nil {

@@ -48,14 +48,14 @@ func (s *supervisor) runScript(text string, during job.RunState) (result, error)
 	var r result
 	select {
 	case r.status = <-p.exit:
-		s.endProcesses(rundir.LeftoverGrace)
+		s.endLeftovers()
 	case o := <-s.orders:
 		s.accept(o)
 		s.kids.reap()
 
 		select {
 		case r.status = <-p.exit: // it ended before the order took effect
-			s.endProcesses(rundir.LeftoverGrace)
+			s.endLeftovers()
 		default:
 			r.signalled = true
 			r.forced = s.stopProcesses(s.stop.grace(s.rec.Launch.Grace))

@@ -233,11 +233,8 @@ func (s *supervisor) notify() {
 	}
 }
 
-// endProcesses ends every process that a script has left behind and returns when none is left. It reports whether
-// any had to be killed.
-func (s *supervisor) endProcesses(grace time.Duration) (killed bool) {
-	return s.terminateAndKill(grace, func() {})
-}
+// endLeftovers ends every process that a script has left behind and returns when none is left.
+func (s *supervisor) endLeftovers() { s.terminateAndKill(rundir.LeftoverGrace, func() {}) }
 
 // stopProcesses carries out an order to stop and reports whether any process had to be killed. The state is
 // recorded after the first signals, because a write may fail or hang.
