@@ -97,6 +97,7 @@ var layers = []struct {
 			"internal/cloud",
 			"internal/cloud/*",
 			"internal/solver",
+			"internal/diskspace",
 		},
 	},
 	{

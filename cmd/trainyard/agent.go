@@ -20,6 +20,7 @@ import (
 	"trainyard/internal/cli"
 	"trainyard/internal/clock"
 	"trainyard/internal/fault"
+	"trainyard/internal/job"
 	sdk "trainyard/sdk/python"
 )
 
@@ -131,6 +132,7 @@ func newAgent(c *config, log *slog.Logger, registry prometheus.Registerer, stopR
 		OnLeaseEnd:     c.onLeaseEnd,
 		CPUs:           c.cpus,
 		Memory:         c.memory,
+		MinFree:        job.Bytes(c.minFree),
 		Log:            log,
 		Clock:          clk,
 		Metrics:        registry,

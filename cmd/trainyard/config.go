@@ -75,6 +75,7 @@ type config struct {
 	probe, probePython, onLeaseEnd string
 	cpus                           job.CPUs
 	memory                         job.Bytes
+	minFree                        int64
 }
 
 func text(target func(c *config) *string) func(*config, string) error {
@@ -351,6 +352,12 @@ var agentSettings = []setting{
 
 			return err
 		},
+	},
+	{
+		"min-free-disk",
+		"256MB",
+		"take no new jobs while the disk with the data directory has less than this free; 0B for no limit",
+		size(func(c *config) *int64 { return &c.minFree }),
 	},
 	{
 		"on-lease-end",

@@ -294,7 +294,7 @@ func (r *running) takeLead(ctx context.Context, term *leadership.Term) (*yard, e
 	}
 
 	out.server = server.New(server.Config{
-		Version: version, PolicyName: r.config.policy, StoreKind: r.kind,
+		Version: version, PolicyName: r.config.policy, StoreKind: r.kind, DataDir: r.config.data,
 		Contact: r.config.contact(), NodeCertTTL: 30 * 24 * time.Hour,
 		Rate: r.config.rate, Burst: r.config.burst, MaxFile: r.config.maxFile, Timeout: 30 * time.Second,
 		Standby: r.shared(),

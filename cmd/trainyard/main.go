@@ -13,17 +13,16 @@ import (
 	"github.com/spf13/cobra"
 
 	"trainyard/cmd/trainyard/clouds"
-	"trainyard/internal/agent/runtime/rundir"
-	"trainyard/internal/agent/runtime/supervisor"
+	"trainyard/internal/agent/runtime"
 	"trainyard/internal/cli"
 	"trainyard/internal/cloud/process"
 	"trainyard/internal/sim/simcli"
 )
 
 func main() {
-	// A supervisor is started for every run: nothing else may happen before it.
-	if len(os.Args) == 3 && os.Args[1] == rundir.Subcommand {
-		os.Exit(supervisor.Run(context.Background(), os.Args[2], os.Stderr))
+	// A supervisor and a watcher are started for every run: nothing else may happen before them.
+	if status, is := runtime.Helper(os.Args, os.Stderr); is {
+		os.Exit(status)
 	}
 
 	// Nor before a machine of the process provider: it becomes the reaper of all that runs in it.

@@ -41,6 +41,7 @@ import (
 	"trainyard/internal/clock"
 	"trainyard/internal/cloud"
 	"trainyard/internal/contact"
+	"trainyard/internal/diskspace"
 	"trainyard/internal/fault"
 	"trainyard/internal/fleet"
 	"trainyard/internal/id"
@@ -93,6 +94,10 @@ type Config struct {
 
 	StoreLimit job.Bytes // of the content store; 20GB if left out
 	DataLimit  job.Bytes // of the datasets that are kept; as much as the disk has if left out
+	// MinFree is how much of the disk with the data directory must be free for new jobs; 0 if any is enough.
+	MinFree job.Bytes
+	// Free measures a disk; default: package diskspace.
+	Free func(dir string) (free, total job.Bytes, err error)
 	// OnLeaseEnd is the command that shuts a provisioned node down when its lease has
 	// expired; ExitOnLeaseEnd, or nothing, if it is enough that the agent exits.
 	OnLeaseEnd string
@@ -133,6 +138,7 @@ type Agent struct {
 	intake        *intake.Intake           // nil if this machine has no loopback address to listen at
 	sdk           string                   // the file of the Python SDK, "" if there is none
 	curves        curves
+	space         space
 	reportSeq     uint64 // of the last report; Run's own, and the report loop's after that
 
 	reconcileSoon chan struct{}
@@ -199,6 +205,10 @@ func New(cfg Config) (*Agent, error) {
 	cfg.MetricsEvery = cmp.Or(cfg.MetricsEvery, 2*time.Second)
 	cfg.StoreLimit = cmp.Or(cfg.StoreLimit, 20<<30)
 
+	if cfg.Free == nil {
+		cfg.Free = diskspace.Free
+	}
+
 	a := &Agent{
 		cfg:      cfg,
 		log:      cfg.Log,
@@ -218,6 +228,7 @@ func New(cfg Config) (*Agent, error) {
 		progressFiles:   map[id.Run]*progressFile{},
 		curves:          curves{runs: map[id.Run]*curve{}},
 		metricsComplete: map[id.Run]bool{},
+		space:           space{dir: cfg.Dir, min: cfg.MinFree, free: cfg.Free},
 	}
 
 	a.memory, err = loadMemory(cfg.Dir)

@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"trainyard/internal/atomicfile"
+	"trainyard/internal/diskspace"
 	"trainyard/internal/fault"
 	"trainyard/internal/id"
 )
@@ -39,7 +40,12 @@ func openFence(path string) (*fence, error) {
 
 	f.trim()
 
-	if err := f.rewrite(); err != nil {
+	err := f.rewrite()
+	if diskspace.Full(err) {
+		err = f.reopen() // a longer file says the same, and an agent on a full disk must be able to stop its runs
+	}
+
+	if err != nil {
 		return nil, fmt.Errorf("write the run fence: %w", err)
 	}
 
@@ -139,8 +145,28 @@ func (f *fence) rewrite() error {
 		return err
 	}
 
+	return f.reopen()
+}
+
+// reopen opens the file for more lines.
+func (f *fence) reopen() error {
 	file, err := os.OpenFile(f.path, os.O_WRONLY|os.O_APPEND, 0)
 	f.file = file
+
+	return err
+}
+
+// add appends a line. What a full disk takes of it is removed again: the next line must not continue it.
+func (f *fence) add(line string) error {
+	before, err := f.file.Stat()
+	if err != nil {
+		return err
+	}
+
+	_, err = f.file.WriteString(line)
+	if err != nil {
+		err = errors.Join(err, f.file.Truncate(before.Size()))
+	}
 
 	return err
 }
@@ -177,7 +203,7 @@ func (f *fence) recordStart(k key) error {
 	if f.newestEpoch[j] == epoch {
 		return nil
 	}
-	if _, err := f.file.WriteString(fenceLine("+", k)); err != nil {
+	if err := f.add(fenceLine("+", k)); err != nil {
 		return fmt.Errorf("record start of run %s: %w", k.run, err)
 	}
 
@@ -191,7 +217,7 @@ func (f *fence) recordEnd(k key) error {
 	if f.ended[k] {
 		return nil
 	}
-	if _, err := f.file.WriteString(fenceLine("-", k)); err != nil {
+	if err := f.add(fenceLine("-", k)); err != nil {
 		return fmt.Errorf("record end of run %s: %w", k.run, err)
 	}
 

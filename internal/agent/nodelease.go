@@ -15,6 +15,7 @@ import (
 	"trainyard/internal/atomicfile"
 	"trainyard/internal/clock"
 	"trainyard/internal/cloud"
+	"trainyard/internal/diskspace"
 	"trainyard/internal/fault"
 )
 
@@ -126,7 +127,13 @@ func (h *nodeLease) set(d cloud.Deadline) error {
 	if moved := d.Until - h.written.Until; h.written.Boot == d.Boot && moved >= 0 && moved < time.Second {
 		return nil // the file has whole seconds, and may hold an earlier expiry but never a later one
 	}
-	if err := atomicfile.Write(h.path, []byte(d.String()), atomicfile.SingleWriter()); err != nil {
+
+	err := atomicfile.Write(h.path, []byte(d.String()), atomicfile.SingleWriter())
+	if diskspace.Full(err) {
+		err = overwrite(h.path, d.String())
+	}
+
+	if err != nil {
 		return fmt.Errorf("write the node lease: %w", err)
 	}
 
@@ -134,6 +141,26 @@ func (h *nodeLease) set(d cloud.Deadline) error {
 	h.written.Until = d.Until.Truncate(time.Second)
 
 	return nil
+}
+
+// overwrite writes a line into a file that is there, which needs no space on its disk. Those who read it meanwhile
+// read the first line only.
+func overwrite(path, line string) (err error) {
+	f, err := os.OpenFile(path, os.O_WRONLY, 0)
+	if err != nil {
+		return err
+	}
+
+	defer func() { err = errors.Join(err, f.Close()) }()
+
+	if _, err := f.WriteAt([]byte(line), 0); err != nil {
+		return err
+	}
+	if err := f.Truncate(int64(len(line))); err != nil {
+		return err
+	}
+
+	return f.Sync()
 }
 
 // remaining returns the time until the lease expires, and whether there is one.

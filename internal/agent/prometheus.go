@@ -77,6 +77,13 @@ func (a *Agent) register(registry prometheus.Registerer) (*metrics, error) {
 			prometheus.GaugeOpts{Name: "trainyard_agent_content_cache_bytes", Help: "Size of the content cache."},
 			func() float64 { return float64(a.contents.Size()) },
 		),
+		prometheus.NewGaugeFunc(
+			prometheus.GaugeOpts{
+				Name: "trainyard_agent_disk_free_bytes",
+				Help: "Free space of the disk that holds the data directory; -1 if it cannot be measured.",
+			},
+			a.diskFree,
+		),
 	}
 
 	for _, state := range []job.RunState{job.RunPreparing, job.RunRunning, job.RunStopping, job.RunEnded} {

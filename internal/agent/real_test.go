@@ -2,7 +2,6 @@ package agent_test
 
 import (
 	"bytes"
-	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -17,18 +16,16 @@ import (
 
 	"trainyard/internal/agent"
 	"trainyard/internal/agent/runtime"
-	"trainyard/internal/agent/runtime/rundir"
-	"trainyard/internal/agent/runtime/supervisor"
 	"trainyard/internal/api"
 	"trainyard/internal/id"
 	"trainyard/internal/job"
 	"trainyard/internal/logs"
 )
 
-// TestMain lets the test binary be its own supervisor, as main does.
+// TestMain lets the test binary be its own supervisor and watcher, as main does.
 func TestMain(m *testing.M) {
-	if len(os.Args) == 3 && os.Args[1] == rundir.Subcommand {
-		os.Exit(supervisor.Run(context.Background(), os.Args[2], os.Stderr))
+	if status, is := runtime.Helper(os.Args, os.Stderr); is {
+		os.Exit(status)
 	}
 
 	goleak.VerifyTestMain(m)
@@ -37,7 +34,14 @@ func TestMain(m *testing.M) {
 // realConfig is that of an agent with the real runtime.
 func realConfig(t *testing.T, y *fakeYard) agent.Config {
 	t.Helper()
+	return realConfigIn(t, y, t.TempDir())
+}
+
+// realConfigIn is that of an agent with the real runtime and its data in a folder.
+func realConfigIn(t *testing.T, y *fakeYard, dir string) agent.Config {
+	t.Helper()
 	cfg := config(t, y, newFakeRuntime())
+	cfg.Dir = dir
 	cfg.NewRuntime = func(files runtime.Materialise) (agent.Runtime, error) {
 		return runtime.New(runtime.Options{Dir: cfg.Dir, Files: files, Log: cfg.Log, Clock: cfg.Clock})
 	}

@@ -115,11 +115,11 @@ func (a *Agent) reportLoop(ctx context.Context) {
 func (a *Agent) report(ctx context.Context) (api.ReportReply, error) {
 	a.reportSeq++
 	r := api.Report{Capability: api.Capability, Boot: a.process.Process, Seq: a.reportSeq}
+	inv := a.currentInventory()
 	a.mu.Lock()
 	ranks, server := a.rankReports, a.assignments.server
 	r.Foreign, r.ForeignProcesses = a.foreignProcesses()
 
-	inv := a.latestScan.Inventory
 	if a.acknowledgedInventory == nil || !reflect.DeepEqual(*a.acknowledgedInventory, inv) {
 		r.Inventory = &inv
 	}

@@ -18,34 +18,35 @@ func (c *Client) ClearGPUError(ctx context.Context, n id.Node, gpu int) (Node, e
 
 // Node is a machine as people see it.
 type Node struct {
-	ID       id.Node     `json:"id"`
-	Class    fleet.Class `json:"class"`
-	Pool     string      `json:"pool,omitempty"`
-	State    string      `json:"state" enum:"running,idle,foreign,suspect,lost,removed,error" doc:"state of the node; foreign means in use by processes outside the yard"`
-	Since    time.Time   `json:"since" doc:"when it entered this state, if known"`
-	Reason   string      `json:"reason,omitempty"`
-	Cordoned bool        `json:"cordoned"`
-	LastSeen *time.Time  `json:"last_seen,omitempty"`
-	CPUs     job.CPUs    `json:"cpus"`
-	CPUsFree job.CPUs    `json:"cpus_free"`
-	Memory   job.Bytes   `json:"memory"`
-	MemFree  job.Bytes   `json:"memory_free"`
-	Disk     job.Bytes   `json:"disk"`
-	OS       string      `json:"os"`
-	Arch     string      `json:"arch"`
-	Address  string      `json:"address"`
-	Version  string      `json:"version" doc:"version of the agent"`
-	Limits   string      `json:"limits,omitempty" doc:"how resource limits of runs are enforced"`
-	GPUs     []GPU       `json:"gpus"`
-	FakeGPUs bool        `json:"fake_gpus,omitempty" doc:"its GPUs are fake (testing only)"`
-	Jobs     []id.Job    `json:"jobs" doc:"jobs running on it"`
-	Runs     []NodeRun   `json:"runs" doc:"runs of these jobs"`
-	TFLOPS   float64     `json:"tflops,omitempty" doc:"total TFLOPS of its GPUs"`
-	Origin   string      `json:"tflops_origin,omitempty" enum:"measured,table,unknown,mixed" doc:"where the TFLOPS figure comes from"`
-	Watts    float64     `json:"power_limit_w,omitempty" doc:"total power limit of its GPUs, in watts"`
-	Draw     float64     `json:"draw_w,omitempty" doc:"measured power draw at the current number of busy GPUs, in watts"`
-	Price    *Price      `json:"price,omitempty" doc:"price of the node; absent if unknown"`
-	Lease    *NodeLease  `json:"lease,omitempty" doc:"lease of a provisioned node"`
+	ID       id.Node        `json:"id"`
+	Class    fleet.Class    `json:"class"`
+	Pool     string         `json:"pool,omitempty"`
+	State    string         `json:"state" enum:"running,idle,foreign,suspect,lost,removed,error" doc:"state of the node; foreign means in use by processes outside the yard"`
+	Since    time.Time      `json:"since" doc:"when it entered this state, if known"`
+	Reason   string         `json:"reason,omitempty"`
+	Cordoned bool           `json:"cordoned"`
+	Problem  *fleet.Problem `json:"problem,omitempty" doc:"what keeps new jobs off the node although its agent reports; its jobs continue"`
+	LastSeen *time.Time     `json:"last_seen,omitempty"`
+	CPUs     job.CPUs       `json:"cpus"`
+	CPUsFree job.CPUs       `json:"cpus_free"`
+	Memory   job.Bytes      `json:"memory"`
+	MemFree  job.Bytes      `json:"memory_free"`
+	Disk     job.Bytes      `json:"disk"`
+	OS       string         `json:"os"`
+	Arch     string         `json:"arch"`
+	Address  string         `json:"address"`
+	Version  string         `json:"version" doc:"version of the agent"`
+	Limits   string         `json:"limits,omitempty" doc:"how resource limits of runs are enforced"`
+	GPUs     []GPU          `json:"gpus"`
+	FakeGPUs bool           `json:"fake_gpus,omitempty" doc:"its GPUs are fake (testing only)"`
+	Jobs     []id.Job       `json:"jobs" doc:"jobs running on it"`
+	Runs     []NodeRun      `json:"runs" doc:"runs of these jobs"`
+	TFLOPS   float64        `json:"tflops,omitempty" doc:"total TFLOPS of its GPUs"`
+	Origin   string         `json:"tflops_origin,omitempty" enum:"measured,table,unknown,mixed" doc:"where the TFLOPS figure comes from"`
+	Watts    float64        `json:"power_limit_w,omitempty" doc:"total power limit of its GPUs, in watts"`
+	Draw     float64        `json:"draw_w,omitempty" doc:"measured power draw at the current number of busy GPUs, in watts"`
+	Price    *Price         `json:"price,omitempty" doc:"price of the node; absent if unknown"`
+	Lease    *NodeLease     `json:"lease,omitempty" doc:"lease of a provisioned node"`
 }
 
 // NodeRun is a run on a node.

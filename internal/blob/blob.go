@@ -18,6 +18,7 @@ import (
 	"syscall"
 
 	"trainyard/internal/atomicfile"
+	"trainyard/internal/diskspace"
 	"trainyard/internal/fault"
 )
 
@@ -88,12 +89,12 @@ func (d *Dir) Put(ctx context.Context, name string, r io.Reader) error {
 	}
 
 	if err := atomicfile.MkdirAll(d.disk, d.root, filepath.Dir(path)); err != nil {
-		return unavailable("write", name, err)
+		return d.unavailable("write", name, err)
 	}
 
 	temp := atomicfile.TempDir(filepath.Join(d.root, unfinished))
 	if err := atomicfile.WriteFrom(path, readerUntil{ctx, r}, temp, atomicfile.On(d.disk)); err != nil {
-		return unavailable("write", name, err)
+		return d.unavailable("write", name, err)
 	}
 
 	return nil
@@ -121,7 +122,7 @@ func (d *Dir) Get(_ context.Context, name string) (io.ReadCloser, error) {
 	}
 
 	if has, err := isFile(path); err != nil {
-		return nil, unavailable("look for", name, err)
+		return nil, d.unavailable("look for", name, err)
 	} else if !has {
 		return nil, notFound(name)
 	}
@@ -131,7 +132,7 @@ func (d *Dir) Get(_ context.Context, name string) (io.ReadCloser, error) {
 		return nil, notFound(name)
 	}
 	if err != nil {
-		return nil, unavailable("read", name, err)
+		return nil, d.unavailable("read", name, err)
 	}
 
 	return f, nil
@@ -160,7 +161,7 @@ func (d *Dir) Has(_ context.Context, name string) (bool, error) {
 
 	has, err := isFile(path)
 	if err != nil {
-		return false, unavailable("look for", name, err)
+		return false, d.unavailable("look for", name, err)
 	}
 
 	return has, nil
@@ -176,7 +177,7 @@ func (d *Dir) Delete(_ context.Context, name string) error {
 		return err
 	}
 	if err := d.disk.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return unavailable("remove", name, err)
+		return d.unavailable("remove", name, err)
 	}
 
 	return nil
@@ -221,7 +222,7 @@ func (d *Dir) List(ctx context.Context, prefix string) ([]string, error) {
 		return nil
 	})
 	if err != nil {
-		return nil, unavailable("list", prefix, err)
+		return nil, d.unavailable("list", prefix, err)
 	}
 
 	slices.Sort(names)
@@ -229,6 +230,10 @@ func (d *Dir) List(ctx context.Context, prefix string) ([]string, error) {
 	return names, nil
 }
 
-func unavailable(what, name string, err error) error {
+func (d *Dir) unavailable(what, name string, err error) error {
+	if diskspace.Full(err) {
+		return diskspace.Error(d.root, err)
+	}
+
 	return fault.New(fault.Unavailable, "blob_store", "cannot %s %s in the blob store", what, name).WithCause(err)
 }

@@ -123,7 +123,7 @@ func (a *app) nodeTable(nodes []api.Node) *table.Table {
 			for _, text := range []string{
 				fmt.Sprintf("%s of %s", n.CPUsFree, n.CPUs),
 				fmt.Sprintf("%s of %s", humanize.Size(n.MemFree), humanize.Size(n.Memory)), seen,
-				n.Pool, n.Address, n.OS + "/" + n.Arch, n.Version, n.Limits, n.Reason,
+				n.Pool, n.Address, n.OS + "/" + n.Arch, n.Version, n.Limits, nodeReason(n),
 			} {
 				row = append(row, table.Cell{Text: text})
 			}
@@ -135,8 +135,24 @@ func (a *app) nodeTable(nodes []api.Node) *table.Table {
 	return t
 }
 
-// nodeState is the word for a node: its state, or that it is cordoned.
+// stateError is the state of a node that has a problem or a broken GPU.
+const stateError = "error"
+
+// nodeReason says why a node is in its state.
+func nodeReason(n *api.Node) string {
+	if n.Problem != nil && n.State == stateError {
+		return "takes no new jobs: " + n.Problem.Reason
+	}
+
+	return n.Reason
+}
+
+// nodeState is the word for a node: its state with the problem that it has, or that it is cordoned.
 func nodeState(n *api.Node) string {
+	if n.Problem != nil && n.State == stateError {
+		return stateError + " (" + strings.ReplaceAll(n.Problem.Cause, "_", " ") + ")"
+	}
+
 	if !n.Cordoned || n.State != "running" && n.State != "idle" && n.State != "foreign" {
 		return n.State
 	}
@@ -148,6 +164,10 @@ func nodeState(n *api.Node) string {
 }
 
 func nodeColor(state string) table.Color {
+	if strings.HasPrefix(state, stateError) {
+		return table.Red
+	}
+
 	switch state {
 	case "running":
 		return table.Cyan
@@ -155,7 +175,7 @@ func nodeColor(state string) table.Color {
 		return table.Green
 	case "suspect", "running (cordoned)", "cordoned", "foreign":
 		return table.Yellow
-	case "lost", "error":
+	case "lost":
 		return table.Red
 	case "removed":
 		return table.Gray

@@ -54,7 +54,7 @@ func (a *app) nodeDetail(n *api.Node) error {
 		console.Field{Name: "State", Value: since(state, humanize.Ago(n.Since, now)), Color: nodeColor(state)},
 		console.Field{
 			Name:  "Reason",
-			Value: n.Reason,
+			Value: nodeReason(n),
 		},
 		console.Field{Name: "Class", Value: string(n.Class)},
 		console.Field{Name: "Pool", Value: n.Pool},

@@ -381,6 +381,8 @@ func TestANodeTellsWhatIsWrongWithItsGPUs(t *testing.T) {
 		ID:       "box1",
 		Class:    fleet.Local,
 		State:    "error",
+		Reason:   "joined",
+		Problem:  &fleet.Problem{Cause: "no_space", Reason: "less than 256 MB free on the disk that holds /data"},
 		Since:    ago(time.Hour),
 		OS:       "linux",
 		Arch:     "amd64",

@@ -216,6 +216,10 @@ func TestTableKeepsTheBooks(t *testing.T) {
 					node.Inventory.GPUs = append(node.Inventory.GPUs, fleet.GPU{Index: i, Model: "x"})
 				}
 
+				if rapid.Bool().Draw(t, "full disk") {
+					node.Inventory.Problem = &fleet.Problem{Cause: "no_space"}
+				}
+
 				nodes[n], foreign[n] = node, uint64(rapid.IntRange(0, 3).Draw(t, "foreign"))
 				table.Put(node, foreign[n])
 
@@ -283,7 +287,7 @@ func compareRooms(
 
 		if r.Node != n || r.Sound != sound || r.Free != free || r.CPUs != cpus || r.Memory != memory ||
 			len(r.Holds) != len(holds[n.ID]) ||
-			r.Open != (n.State == fleet.Ready && !n.Cordoned) {
+			r.Open != (n.State == fleet.Ready && !n.Cordoned && n.Inventory.Problem == nil) {
 			t.Fatalf("room %+v, want sound %b, free %b, %s CPUs, %s, %d holds", r, sound, free, cpus, memory, len(holds[n.ID]))
 		}
 

@@ -143,6 +143,8 @@ type Inventory struct {
 	// Draw is how many watts all GPUs together draw with 0, 1, 2, … of them in use, as
 	// measured; 0 where that has not been measured yet, empty if it cannot be.
 	Draw []float64 `json:"draw_w,omitempty"`
+	// Problem keeps new jobs off the node; nil if there is none.
+	Problem *Problem `json:"problem,omitempty"`
 }
 
 // GPU returns the device with an index, nil if there is none.

@@ -13,7 +13,7 @@ import (
 // Room is a node with its free resources and the runs that hold the rest.
 type Room struct {
 	Node   *Node  // never changed in place
-	Open   bool   // ready and not cordoned
+	Open   bool   // as Node.Open says
 	Kind   int32  // number of the kind of all its GPUs, -1 if it has none or several kinds
 	Group  int32  // number of its group: rooms of one class and one GPU memory; from 0
 	Sound  uint64 // working GPUs: without error, not used by processes outside the yard
@@ -83,7 +83,7 @@ func (t *Table) Put(n *Node, foreign uint64) {
 	r := &t.rooms[i]
 	group := t.group(n)
 	t.arranged = t.arranged && r.Group == group
-	r.Node, r.Open, r.Kind, r.Group = n, n.State == Ready && !n.Cordoned, t.kind(n.Inventory.GPUs), group
+	r.Node, r.Open, r.Kind, r.Group = n, n.Open(), t.kind(n.Inventory.GPUs), group
 	r.Sound = 0
 	for _, g := range n.Inventory.GPUs {
 		if g.Error == "" && g.Index >= 0 && g.Index < MaxGPUs {

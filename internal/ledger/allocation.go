@@ -60,6 +60,8 @@ func StatusOf(n *fleet.Node, foreign uint64, l *fleet.Lease) Status {
 		s.Rest, s.PowerOff = Error, n.State == fleet.Lost
 	case n.Cordoned:
 		s.Rest = Cordoned
+	case n.Inventory.Problem != nil:
+		s.Rest = Error
 	}
 
 	return s

@@ -24,7 +24,7 @@ const (
 	BlockPaused       Blocker = "paused"       // someone paused it
 	BlockResources    Blocker = "resources"    // other jobs hold what it needs
 	BlockReserved     Blocker = "reserved"     // nodes are reserved for a job ahead of it
-	BlockClosed       Blocker = "closed"       // the nodes that fit are cordoned or silent
+	BlockClosed       Blocker = "closed"       // the nodes that fit are cordoned, silent or have a problem
 	BlockNoNode       Blocker = "no_node"      // the yard has no node
 	BlockNoFit        Blocker = "no_fit"       // no node could ever run it
 	BlockProvisioning Blocker = "provisioning" // a node is being provisioned for it
@@ -265,8 +265,8 @@ func avoided(need fleet.Need) Why {
 	}
 }
 
-// closed says that the nodes that could run the job are cordoned or silent. open is how many
-// are neither.
+// closed says that the nodes that could run the job are cordoned, silent or have a problem. open
+// is how many have none of that.
 func closed(eligible []*fleet.Room, need fleet.Need, open int) Why {
 	w := Why{Blocker: BlockClosed}
 	const maxListed = 3
@@ -279,9 +279,15 @@ func closed(eligible []*fleet.Room, need fleet.Need, open int) Why {
 			continue
 		}
 
-		state := string(r.Node.State)
-		if r.Node.State == fleet.Ready {
-			state = "cordoned"
+		state := "is " + string(r.Node.State)
+		problem := r.Node.Inventory.Problem
+
+		switch {
+		case r.Node.State != fleet.Ready:
+		case problem != nil:
+			state = "takes no jobs (" + problem.Reason + ")"
+		default:
+			state = "is cordoned"
 			uncordon = append(uncordon, Remedy{Text: "trainyard uncordon " + string(r.Node.ID), Uncordon: r.Node.ID})
 		}
 
@@ -290,7 +296,7 @@ func closed(eligible []*fleet.Room, need fleet.Need, open int) Why {
 			continue
 		}
 
-		parts = append(parts, fmt.Sprintf("%s is %s", r.Node.ID, state))
+		parts = append(parts, fmt.Sprintf("%s %s", r.Node.ID, state))
 	}
 
 	if more > 0 {

@@ -26,6 +26,9 @@ func texts(list ...string) []place.Remedy {
 func TestExplain(t *testing.T) {
 	t.Parallel()
 	drained := func(n *fleet.Node) { n.Cordoned = true }
+	noSpace := func(n *fleet.Node) {
+		n.Inventory.Problem = &fleet.Problem{Cause: "no_space", Reason: "less than 256 MB free on the disk that holds /data"}
+	}
 	state := func(s fleet.State) func(*fleet.Node) { return func(n *fleet.Node) { n.State = s } }
 
 	gang := func(n int) func(*job.Spec) {
@@ -125,6 +128,15 @@ func TestExplain(t *testing.T) {
 				y.node("c", 0, nil)
 			}, need: need(1, nil),
 			want: place.Why{Blocker: place.BlockClosed, Sentence: "2 nodes could run it, but a is cordoned and b is suspect", Remedies: texts("trainyard uncordon a")},
+		},
+		"without space": {
+			yard: func(y yard) {
+				y.node("a", 4, noSpace)
+				y.node("b", 4, func(n *fleet.Node) { noSpace(n); drained(n) })
+			}, need: need(1, nil),
+			want: place.Why{Blocker: place.BlockClosed,
+				Sentence: "2 nodes could run it, but a takes no jobs (less than 256 MB free on the disk that holds /data) and " +
+					"b takes no jobs (less than 256 MB free on the disk that holds /data)"},
 		},
 		"many are closed": {
 			yard: func(y yard) {

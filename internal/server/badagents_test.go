@@ -329,6 +329,16 @@ func TestBadRequestsOfAgents(t *testing.T) {
 			"422 bad_inventory inventory: GPU 64 is listed twice or out of range",
 		},
 		{
+			"a problem without a cause",
+			"POST",
+			"/agent/v1/reports",
+			n.http,
+			`{"capability":1,"boot":"b","seq":1,"inventory":{"address":"","os":"","arch":"","version":"","cpus":"1","memory":"1GB","disk":"1GB",
+			"problem":{"cause":"","reason":"x"}}}`,
+			"",
+			"422 bad_inventory inventory: the cause of a problem must have 1 to 64 bytes and its reason at most 2000",
+		},
+		{
 			"progress below nothing",
 			"POST",
 			"/agent/v1/reports",

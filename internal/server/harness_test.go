@@ -117,7 +117,7 @@ func startYard(t testing.TB, dir string, settings ...setting) *yard {
 	y := &yard{t: t, clock: newHandClock(), ended: make(chan error, 1)}
 	cfg := yardmaster.Defaults(ordered.FIFO{})
 
-	config := Config{Version: "test", PolicyName: "fifo", StoreKind: "sqlite",
+	config := Config{Version: "test", PolicyName: "fifo", StoreKind: "sqlite", DataDir: dir,
 		Contact:     contact.Settings{ReportEvery: time.Second, Lease: time.Minute, Grace: 5 * time.Second},
 		NodeCertTTL: 30 * 24 * time.Hour, Burst: 1, MaxFile: 1 << 20, Timeout: 20 * time.Second}
 	for _, set := range settings {

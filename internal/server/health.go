@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"trainyard/internal/clock"
+	"trainyard/internal/diskspace"
 	"trainyard/internal/store"
 	"trainyard/internal/yardmaster"
 )
@@ -14,12 +15,13 @@ import (
 // health checks loop and store again and again, so that asking is cheap and a
 // check that hangs is seen as what it is.
 type health struct {
-	loop  *Loop
-	store store.Store
-	clock clock.Clock
-	mu    sync.Mutex
-	fault string
-	good  time.Time // last time all was well
+	loop    *Loop
+	store   store.Store
+	clock   clock.Clock
+	dataDir string
+	mu      sync.Mutex
+	fault   string
+	good    time.Time // last time all was well
 }
 
 func newHealth(l *Loop, s store.Store, clk clock.Clock) *health {
@@ -36,6 +38,10 @@ func (h *health) run(ctx context.Context) {
 			err = h.loop.Query(bounded, func(*yardmaster.Yard) {})
 		}
 
+		if err == nil {
+			err = h.checkDisk()
+		}
+
 		h.mu.Lock()
 		defer h.mu.Unlock()
 
@@ -46,6 +52,23 @@ func (h *health) run(ctx context.Context) {
 
 		h.fault, h.good = "", h.clock.Now()
 	})
+}
+
+// minFree is the free space below which a server counts as one without space.
+const minFree = 1 << 20
+
+// checkDisk says if the disk with the data directory is full. With PostgreSQL the store does not notice.
+func (h *health) checkDisk() error {
+	if h.dataDir == "" {
+		return nil
+	}
+
+	free, _, err := diskspace.Free(h.dataDir)
+	if err == nil && free < minFree {
+		err = diskspace.Error(h.dataDir, nil)
+	}
+
+	return err
 }
 
 // why returns why the server is not ready, "" if it is.

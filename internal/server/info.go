@@ -60,6 +60,10 @@ func (s *Server) infoRoutes() {
 	s.Registry.MustRegister(s.Loop.metrics)
 	s.Registry.MustRegister(metrics.Health(s.health.why, s.Loop.Stuck)...)
 
+	if s.DataDir != "" {
+		s.Registry.MustRegister(metrics.Disk(s.DataDir))
+	}
+
 	if s.Metrics != nil {
 		s.Registry.MustRegister(s.Metrics)
 	}

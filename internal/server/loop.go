@@ -32,6 +32,7 @@ type Loop struct {
 	held    func() error              // nil while this server leads for certain
 	after   []func(*yardmaster.Batch) // told of every committed batch, in order
 	in      chan request
+	kept    []request     // messages that came while commits failed and that the yard waits for
 	over    chan struct{} // closed when the loop has ended
 	stall   *stall
 	rest    time.Time      // no round before then
@@ -48,6 +49,7 @@ const maxBatch = 2048
 type request struct {
 	message yardmaster.Message
 	query   func(*yardmaster.Yard)
+	keep    bool // the yard waits for this message, so it is not refused while commits fail
 	done    chan answer
 }
 
@@ -104,9 +106,19 @@ func (l *Loop) Do(ctx context.Context, m yardmaster.Message) (any, error) {
 }
 
 // Query lets fn look at the yard between two messages. It must not keep what it sees. It fails
-// at once while a commit hangs; fn may be called all the same, later.
+// at once while a commit hangs; fn may be called all the same, later. While commits fail, as on a full
+// disk, it is answered between two tries.
 func (l *Loop) Query(ctx context.Context, fn func(*yardmaster.Yard)) error {
-	_, err := l.ask(ctx, request{query: fn}, l.stall.waiting())
+	giveUp := l.stall.waiting()
+	if l.stall.failing() != "" {
+		patience, cancel := context.WithTimeout(ctx, maxCommitWait)
+		defer cancel()
+
+		giveUp = patience.Done()
+	}
+
+	_, err := l.ask(ctx, request{query: fn}, giveUp)
+
 	return err
 }
 
@@ -129,7 +141,7 @@ func (l *Loop) ask(ctx context.Context, r request, giveUp <-chan struct{}) (any,
 }
 
 func (l *Loop) send(ctx context.Context, r request, giveUp <-chan struct{}) (any, error) {
-	if why := l.stall.failing(); why != "" {
+	if why := l.stall.failing(); why != "" && r.query == nil {
 		return nil, storeDown(why)
 	}
 
@@ -233,7 +245,7 @@ func (l *Loop) Run(ctx context.Context) error {
 			return nil
 		case <-ticks:
 			if due := l.yard.NextTimer(); due.IsZero() || due.After(l.clock.Now()) {
-				if len(l.in) == 0 && !l.yard.Idle(l.clock.Now()) && !l.owes() {
+				if len(l.in) == 0 && len(l.kept) == 0 && !l.yard.Idle(l.clock.Now()) && !l.owes() {
 					continue
 				}
 			}
@@ -251,6 +263,9 @@ func (l *Loop) Run(ctx context.Context) error {
 
 // gather adds the messages that have arrived meanwhile.
 func (l *Loop) gather(batch []request) []request {
+	batch = append(batch, l.kept...)
+	l.kept = nil
+
 	for len(batch) < maxBatch {
 		select {
 		case r := <-l.in:
@@ -359,7 +374,7 @@ func (l *Loop) plan(ctx context.Context, p *yardmaster.Planning) {
 // deliver sends a message that the yard waits for, also while commits fail, and
 // returns its answer. It is false if the loop has ended before.
 func (l *Loop) deliver(ctx context.Context, m yardmaster.Message) (answer, bool) {
-	r := request{message: m, done: make(chan answer, 1)}
+	r := request{message: m, keep: true, done: make(chan answer, 1)}
 
 	select {
 	case l.in <- r:
@@ -407,8 +422,8 @@ func (r *request) answer(a answer) {
 
 // commit stores a batch. What the yardmaster has decided cannot be taken back,
 // so a commit that fails is tried again until it goes through; meanwhile the
-// server says that it is not ready and takes nothing new. Only when another
-// server leads is there nothing left to try.
+// server says that it is not ready and takes nothing new, but shows what it
+// knows. Only when another server leads is there nothing left to try.
 func (l *Loop) commit(ctx context.Context, b *yardmaster.Batch) error {
 	l.stall.begin(l.clock.Now())
 
@@ -429,8 +444,31 @@ func (l *Loop) commit(ctx context.Context, b *yardmaster.Batch) error {
 		l.stall.fail(err.Error())
 		l.log.ErrorContext(ctx, "commit failed, trying again", "error", err, "cause", errors.Unwrap(err), "wait", wait)
 
-		if !clock.Sleep(ctx, wait) {
+		if !l.answerQueries(ctx, wait, storeDown(err.Error())) {
 			return fmt.Errorf("commit: %w", err)
+		}
+	}
+}
+
+// answerQueries waits before the next try of a commit; it returns false if ctx ends first. Meanwhile it answers
+// queries, which change nothing, and refuses the messages that had arrived before the store failed.
+func (l *Loop) answerQueries(ctx context.Context, wait time.Duration, refusal error) bool {
+	limited, cancel := context.WithTimeout(ctx, wait)
+	defer cancel()
+
+	for {
+		select {
+		case <-limited.Done():
+			return ctx.Err() == nil
+		case r := <-l.in:
+			switch {
+			case r.query != nil:
+				r.answer(answer{err: l.look(r.query)})
+			case r.keep:
+				l.kept = append(l.kept, r)
+			default:
+				r.answer(answer{err: refusal})
+			}
 		}
 	}
 }

@@ -19,6 +19,7 @@ func (s *Server) toNode(n *yardmaster.NodeInfo) api.Node {
 		LastSeen: timeOrNil(n.Seen), CPUs: inv.CPUs, CPUsFree: n.Room.CPUs, Memory: inv.Memory, MemFree: n.Room.Memory,
 		Disk: inv.Disk, OS: inv.OS, Arch: inv.Arch, Address: inv.Address, Version: inv.Version,
 		Limits: inv.Limits, Jobs: n.Jobs, Runs: []api.NodeRun{}, GPUs: make([]api.GPU, len(inv.GPUs)),
+		Problem: inv.Problem,
 	}
 
 	if out.Jobs == nil {
@@ -105,7 +106,7 @@ func runSince(n *yardmaster.NodeInfo, j id.Job) *time.Time {
 	return nil
 }
 
-// The words for a node that is in order, and for one with a broken GPU.
+// The words for a node that is in order, and for one with a problem or a broken GPU.
 const (
 	stateRunning = "running"
 	stateIdle    = "idle"
@@ -118,6 +119,8 @@ func nodeState(n *yardmaster.NodeInfo) string {
 	switch {
 	case n.State != fleet.Ready:
 		return string(n.State)
+	case n.Inventory.Problem != nil:
+		return stateError
 	case slices.ContainsFunc(n.Inventory.GPUs, func(g fleet.GPU) bool { return g.Error != "" }):
 		return stateError
 	case len(n.Jobs) > 0:

@@ -40,6 +40,7 @@ type Config struct {
 	Version     string
 	PolicyName  string
 	StoreKind   string
+	DataDir     string           // holds logs and blobs, and the database if that is SQLite; "" in tests without one
 	Contact     contact.Settings // how often agents report, and what each answer grants them
 	NodeCertTTL time.Duration
 	Rate        float64 // requests per second allowed per token; 0 for no limit

@@ -28,9 +28,9 @@ import (
 	"golang.org/x/sys/unix"
 
 	"trainyard/internal/clock"
+	"trainyard/internal/diskspace"
 	"trainyard/internal/fleet"
 	"trainyard/internal/gpuspec"
-	"trainyard/internal/job"
 )
 
 // Options says where to read the hardware.
@@ -135,7 +135,7 @@ func (m *Machine) Look(ctx context.Context, held []int) (Found, error) {
 		return Found{}, fmt.Errorf("find memory: %w", err)
 	}
 
-	inv.Disk, err = disk(opts.DataDir)
+	_, inv.Disk, err = diskspace.Free(opts.DataDir)
 	if err != nil {
 		return Found{}, fmt.Errorf("find disk: %w", err)
 	}
@@ -317,16 +317,6 @@ func (m *Machine) Probe(ctx context.Context) (int, error) {
 	maps.Copy(m.measures.all, found)
 
 	return len(found), errors.Join(err, m.measures.save())
-}
-
-// disk returns the size of the file system that holds dir.
-func disk(dir string) (job.Bytes, error) {
-	var st unix.Statfs_t
-	if err := unix.Statfs(dir, &st); err != nil {
-		return 0, fmt.Errorf("stat file system of %s: %w", dir, err)
-	}
-
-	return job.Bytes(int64(st.Blocks) * st.Bsize), nil
 }
 
 func kernel() (string, error) {

@@ -1,16 +1,12 @@
 package runtime
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
-	"strconv"
 	"strings"
 	"time"
-
-	"golang.org/x/sys/unix"
 
 	"trainyard/internal/agent/runtime/process"
 	"trainyard/internal/agent/runtime/rundir"
@@ -31,6 +27,7 @@ func (r *Runtime) Adopt() ([]rundir.Status, error) {
 		return nil, fmt.Errorf("list runs: %w", err)
 	}
 
+	var dirs []string
 	for _, e := range entries {
 		if strings.HasPrefix(e.Name(), ".") { // being created, or removed but not yet deleted
 			if err := rundir.RemoveTree(filepath.Join(runs, e.Name())); err != nil {
@@ -43,6 +40,12 @@ func (r *Runtime) Adopt() ([]rundir.Status, error) {
 		if err := r.adopt(e.Name()); err != nil {
 			return nil, err
 		}
+
+		dirs = append(dirs, filepath.Join(runs, e.Name()))
+	}
+
+	if err := rundir.DropFormerLease(r.dir, dirs); err != nil {
+		return nil, fmt.Errorf("clean up: %w", err)
 	}
 
 	r.mu.Lock()
@@ -66,7 +69,7 @@ func (r *Runtime) adopt(name string) error {
 	}
 
 	rk.state.Status = rundir.NewStatus(rk.rec.Spec)
-	rk.begun, err = rundir.ReadJSON(filepath.Join(rk.dir, rundir.StateFile), &rk.state)
+	rk.begun, err = rundir.ReadState(rk.dir, &rk.state)
 	if err != nil {
 		// The state of a rank that runs is not synced, so a power cut may leave an empty file. The rank has begun,
 		// and its processes are gone or will be found by its directory.
@@ -86,6 +89,10 @@ func (r *Runtime) adopt(name string) error {
 	if rk.state.State != job.RunEnded && (rk.begun || holder != 0) {
 		rk.begun, rk.monitored = true, true
 		r.tasks.Go(func() { r.monitor(rk) })
+
+		if holder != 0 {
+			r.startWatcher(rk, holder) // the earlier agent may have been killed before it did
+		}
 	}
 
 	return nil
@@ -164,44 +171,7 @@ func (r *Runtime) ensureEnd(rk *rank) {
 
 // awaitExit waits for the end of a process. It returns false if Close is called first. It does not
 // reap the process.
-func (r *Runtime) awaitExit(pid int) bool {
-	fd, err := unix.PidfdOpen(pid, unix.PIDFD_NONBLOCK)
-	if errors.Is(err, unix.ESRCH) {
-		return true
-	}
-
-	if err == nil {
-		err = r.awaitReadable(fd, pid)
-	}
-
-	for err != nil && r.ctx.Err() == nil { // an old kernel without pidfd
-		if p, ok := process.Read(pid); !ok || p.Dead {
-			return true
-		}
-
-		clock.Sleep(r.ctx, 100*time.Millisecond)
-	}
-
-	return r.ctx.Err() == nil
-}
-
-// awaitReadable waits until a pidfd reports the end of its process, or until Close, and closes the
-// descriptor.
-func (r *Runtime) awaitReadable(fd, pid int) error {
-	f := os.NewFile(uintptr(fd), "process "+strconv.Itoa(pid))
-	defer func() { _ = f.Close() }()
-	defer context.AfterFunc(r.ctx, func() { _ = f.SetReadDeadline(time.Unix(1, 0)) })()
-
-	conn, err := f.SyscallConn()
-	if err != nil {
-		return err
-	}
-
-	return conn.Read(func(fd uintptr) bool {
-		n, perr := unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}, 0)
-		return perr == nil && n > 0
-	})
-}
+func (r *Runtime) awaitExit(pid int) bool { return process.AwaitExit(r.ctx, pid) }
 
 // endUnstarted ends a rank that no supervisor has taken. If one has, the supervisor will end it.
 func (r *Runtime) endUnstarted(rk *rank, e rundir.Ending) {

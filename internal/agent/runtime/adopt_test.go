@@ -122,10 +122,6 @@ func TestAKilledSupervisorLeavesNothingBehind(t *testing.T) {
 				}
 			}
 
-			if err := unix.Kill(supervisor, unix.SIGKILL); err != nil {
-				t.Fatal(err)
-			}
-
 			if agent == "away" {
 				// As if the supervisor had died in the middle of a frame.
 				f, err := os.OpenFile(filepath.Join(y.runDir(run), rundir.OutputFile), os.O_WRONLY|os.O_APPEND, 0)
@@ -137,7 +133,14 @@ func TestAKilledSupervisorLeavesNothingBehind(t *testing.T) {
 				if err := errors.Join(err, f.Close()); err != nil {
 					t.Fatal(err)
 				}
+			}
 
+			if err := unix.Kill(supervisor, unix.SIGKILL); err != nil {
+				t.Fatal(err)
+			}
+
+			if agent == "away" {
+				awaitEnd(t, y.runDir(run)) // by the watcher
 				y.open()
 			}
 

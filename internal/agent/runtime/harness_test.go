@@ -18,7 +18,6 @@ import (
 
 	"trainyard/internal/agent/runtime/process"
 	"trainyard/internal/agent/runtime/rundir"
-	"trainyard/internal/agent/runtime/supervisor"
 	"trainyard/internal/api"
 	"trainyard/internal/clock"
 	"trainyard/internal/id"
@@ -26,10 +25,10 @@ import (
 	"trainyard/internal/logs"
 )
 
-// TestMain makes the test binary its own supervisor, as main does, and the program of some tests.
+// TestMain makes the test binary its own supervisor and watcher, as main does, and the program of some tests.
 func TestMain(m *testing.M) {
-	if len(os.Args) == 3 && os.Args[1] == rundir.Subcommand {
-		os.Exit(supervisor.Run(context.Background(), os.Args[2], os.Stderr))
+	if status, is := Helper(os.Args, os.Stderr); is {
+		os.Exit(status)
 	}
 
 	if len(os.Args) == 3 && os.Args[1] == "play" {

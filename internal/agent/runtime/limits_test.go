@@ -243,17 +243,7 @@ func TestWhatTheAgentOffersIsBelowWhatTheJobSets(t *testing.T) {
 
 func TestAFullDiskDoesNotEndTheRun(t *testing.T) {
 	t.Parallel()
-	dir := t.TempDir()
-	if err := unix.Mount("tmpfs", dir, "tmpfs", 0, "size=1m"); err != nil {
-		lacking(t, "a full disk needs the right to mount: "+err.Error())
-	}
-
-	t.Cleanup(func() {
-		if err := unix.Unmount(dir, unix.MNT_DETACH); err != nil {
-			t.Error(err)
-		}
-	})
-
+	dir := smallDisk(t)
 	y := newYard(t, func(o *Options) { o.Dir = dir })
 	filled, hold := pipe(t), pipe(t)
 	run := y.start(api.Launch{

@@ -70,9 +70,10 @@ func TestARankWhoseMachineLostPowerEnds(t *testing.T) {
 // powerCut ends the agent and all processes of a run.
 func (y *yard) powerCut(t *testing.T, run id.Run) {
 	t.Helper()
+	watcher := y.awaitWatcher(run)
 	supervisor, err := rundir.LockHolder(y.runDir(run))
 	if err == nil {
-		err = errors.Join(y.Close(), unix.Kill(supervisor, unix.SIGKILL))
+		err = errors.Join(y.Close(), unix.Kill(watcher, unix.SIGKILL), unix.Kill(supervisor, unix.SIGKILL))
 	}
 
 	if err != nil {

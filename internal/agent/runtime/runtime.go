@@ -30,10 +30,9 @@ type Materialise func(ctx context.Context, digest, dir string) error
 // Options configures a Runtime. Dir, Log and Clock are required.
 type Options struct {
 	Dir string // the data directory
-	// Exe and Args start a supervisor; the run directory is appended to Args. The default is this
-	// binary (even if its file was replaced) with Subcommand.
+	// Exe is the trainyard binary, which starts supervisors and watchers. The default is this binary, even if its
+	// file was replaced.
 	Exe   string
-	Args  []string
 	Files Materialise // nil refuses launches that have files
 	Log   *slog.Logger
 	Clock clock.Clock
@@ -126,10 +125,6 @@ func (o *Options) fill() (err error) {
 		o.Exe = "/proc/self/exe"
 	}
 
-	if o.Args == nil {
-		o.Args = []string{rundir.Subcommand}
-	}
-
 	if o.Environ == nil {
 		o.Environ = os.Environ()
 	}
@@ -149,7 +144,7 @@ func (o *Options) fill() (err error) {
 	return nil
 }
 
-// open takes the lock of the data directory and opens the events pipe.
+// open takes the lock of the data directory, makes room for the contact lease and opens the events pipe.
 func (r *Runtime) open() error {
 	lock, err := os.OpenFile(filepath.Join(r.dir, rundir.LockFile), os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {
@@ -163,7 +158,7 @@ func (r *Runtime) open() error {
 	}
 
 	path := filepath.Join(r.dir, rundir.EventsPipe)
-	if err := rundir.MakePipe(path); err != nil {
+	if err := errors.Join(rundir.MakePipe(path), rundir.ReserveContactLease(r.dir)); err != nil {
 		return errors.Join(err, lock.Close())
 	}
 
@@ -256,7 +251,7 @@ func (r *Runtime) refresh(rk *rank) {
 	defer r.mu.Unlock()
 
 	var st rundir.State
-	ok, err := rundir.ReadJSON(filepath.Join(rk.dir, rundir.StateFile), &st)
+	ok, err := rundir.ReadState(rk.dir, &st)
 	if err != nil {
 		r.log.Error("cannot read the state of a rank", "rank", rk.name, "error", err)
 		return

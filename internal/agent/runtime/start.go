@@ -8,11 +8,14 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"syscall"
 
+	"trainyard/internal/agent/runtime/process"
 	"trainyard/internal/agent/runtime/rundir"
 	"trainyard/internal/atomicfile"
+	"trainyard/internal/diskspace"
 	"trainyard/internal/fault"
 	"trainyard/internal/id"
 	"trainyard/internal/job"
@@ -132,7 +135,7 @@ func (r *Runtime) createRunDir(s rundir.Spec) (*rank, error) {
 
 	tmp, err := os.MkdirTemp(runs, ".new-")
 	if err != nil {
-		return nil, fmt.Errorf("create a run directory: %w", err)
+		return nil, diskspace.Named(r.dir, fmt.Errorf("create a run directory: %w", err))
 	}
 
 	err = fillRunDir(tmp, rk.rec)
@@ -145,7 +148,8 @@ func (r *Runtime) createRunDir(s rundir.Spec) (*rank, error) {
 	}
 
 	if err != nil {
-		return nil, errors.Join(fmt.Errorf("create the directory of rank %s: %w", rk.name, err), os.RemoveAll(tmp))
+		err = fmt.Errorf("create the directory of rank %s: %w", rk.name, err)
+		return nil, errors.Join(diskspace.Named(r.dir, err), os.RemoveAll(tmp))
 	}
 
 	return rk, nil
@@ -153,10 +157,7 @@ func (r *Runtime) createRunDir(s rundir.Spec) (*rank, error) {
 
 // fillRunDir writes the record last: it syncs the directory, and thereby the names of the others.
 func fillRunDir(dir string, rec rundir.Record) error {
-	if err := rundir.MakePipe(filepath.Join(dir, rundir.ControlPipe)); err != nil {
-		return err
-	}
-	if err := os.WriteFile(filepath.Join(dir, rundir.OutputFile), nil, 0o600); err != nil {
+	if err := rundir.Reserve(dir); err != nil {
 		return err
 	}
 
@@ -200,9 +201,12 @@ func (r *Runtime) prepareAndSupervise(ctx context.Context, rk *rank) {
 	}
 
 	if err != nil {
+		err = diskspace.Named(r.dir, err)
 		r.endUnstarted(rk, rundir.Ending{Cause: job.CauseLaunchFailed, Reason: fmt.Sprintf("cannot start the run: %v", err)})
 		return
 	}
+
+	r.startWatcher(rk, child.Process.Pid)
 
 	if !r.awaitExit(child.Process.Pid) {
 		return // closed: the next agent process adopts it, whether or not the supervisor has taken the rank
@@ -227,6 +231,10 @@ var errTaken = errors.New("a supervisor has already taken the rank")
 // supervisor that an earlier agent process started just before it was killed may appear late, and
 // would find incomplete files.
 func (r *Runtime) prepareAlone(ctx context.Context, rk *rank) (err error) {
+	if err := rundir.Renew(rk.dir); err != nil {
+		return err
+	}
+
 	lock, mine, err := rundir.TakeLock(rk.dir)
 	if err != nil {
 		return err
@@ -238,7 +246,7 @@ func (r *Runtime) prepareAlone(ctx context.Context, rk *rank) (err error) {
 	defer func() { err = errors.Join(err, lock.Close()) }()
 
 	var st rundir.State
-	if begun, err := rundir.ReadJSON(filepath.Join(rk.dir, rundir.StateFile), &st); err != nil || begun {
+	if begun, err := rundir.ReadState(rk.dir, &st); err != nil || begun {
 		return errors.Join(err, errTaken)
 	}
 
@@ -308,6 +316,38 @@ func (r *Runtime) olderThan(s rundir.Spec) []rundir.Spec {
 
 // spawn starts the supervisor in its own session, so that it outlives the agent.
 func (r *Runtime) spawn(rk *rank) (*exec.Cmd, error) {
+	cmd, err := r.startDetached(rk, rundir.Subcommand, rk.dir)
+	if err != nil {
+		return nil, fmt.Errorf("start the supervisor: %w", err)
+	}
+
+	return cmd, nil
+}
+
+// startWatcher starts the watcher of a rank that has this supervisor. It ends at once if the rank has one already.
+// The program is started meanwhile and does not wait for it.
+func (r *Runtime) startWatcher(rk *rank, pid int) {
+	supervisor, ok := process.Read(pid)
+	if !ok {
+		return // it has exited and was waited for
+	}
+
+	r.tasks.Go(func() {
+		cmd, err := r.startDetached(rk, rundir.WatchSubcommand, rk.dir,
+			strconv.Itoa(supervisor.PID), strconv.FormatUint(supervisor.Started, 10))
+		if err == nil && r.awaitExit(cmd.Process.Pid) {
+			err = cmd.Wait()
+		}
+
+		if err != nil {
+			r.log.Error("the rank has no watcher: if agent and supervisor are killed its program continues",
+				"rank", rk.name, "error", err)
+		}
+	})
+}
+
+// startDetached starts this binary with a hidden subcommand, in its own session. It outlives the agent.
+func (r *Runtime) startDetached(rk *rank, args ...string) (*exec.Cmd, error) {
 	log, err := os.OpenFile(filepath.Join(rk.dir, rundir.SupervisorLog), os.O_WRONLY|os.O_CREATE|os.O_APPEND, 0o600)
 	if err != nil {
 		return nil, err
@@ -316,16 +356,13 @@ func (r *Runtime) spawn(rk *rank) (*exec.Cmd, error) {
 	defer func() { _ = log.Close() }()
 
 	// No context bounds it, because it outlives the agent.
-	cmd := exec.CommandContext(context.Background(), r.opt.Exe, append(append([]string(nil), r.opt.Args...), rk.dir)...)
+	cmd := exec.CommandContext(context.Background(), r.opt.Exe, args...)
 	cmd.Args[0] = "trainyard"
 	cmd.Dir, cmd.Stdout, cmd.Stderr = rk.dir, log, log
-	cmd.Env = []string{"PATH=" + r.base["PATH"], "GOMAXPROCS=2"} // the supervisor has little to do
+	cmd.Env = []string{"PATH=" + r.base["PATH"], "GOMAXPROCS=2"} // it has little to do
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
-	if err := cmd.Start(); err != nil {
-		return nil, fmt.Errorf("start the supervisor: %w", err)
-	}
 
-	return cmd, nil
+	return cmd, cmd.Start()
 }
 
 // Stop asks a rank to stop: StopTerm with SIGTERM and its grace period, StopKill at once. A kill

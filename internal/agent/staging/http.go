@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"trainyard/internal/clock"
+	"trainyard/internal/diskspace"
 	"trainyard/internal/job"
 )
 
@@ -347,7 +348,12 @@ func (d *getting) write(p []byte) error {
 	}
 
 	if _, err := d.part.Write(p); err != nil {
-		return failed(d.ref.Name, "%v", err)
+		failure := failed(d.ref.Name, "%v", diskspace.Named(d.cache.opt.Dir, err))
+		if diskspace.Full(err) { // somebody else took the room that was reserved: leave the disk as it was
+			return errors.Join(failure, d.restart())
+		}
+
+		return failure
 	}
 
 	if d.src.SHA256 != "" {

@@ -8,8 +8,6 @@ import (
 	"strings"
 	"time"
 
-	"golang.org/x/sys/unix"
-
 	"trainyard/internal/job"
 )
 
@@ -21,19 +19,6 @@ const (
 	sparePart = 20
 	spareMost = job.Bytes(10 << 30)
 )
-
-// diskFree asks the operating system for the free and total bytes of the disk that holds a
-// directory.
-func diskFree(dir string) (free, total job.Bytes, err error) {
-	var s unix.Statfs_t
-	if err := unix.Statfs(dir, &s); err != nil {
-		return 0, 0, fmt.Errorf("get free space of %s: %w", dir, err)
-	}
-
-	size := job.Bytes(s.Bsize)
-
-	return job.Bytes(s.Bavail) * size, job.Bytes(s.Blocks) * size, nil
-}
 
 // reserve makes sure that a fetch can grow to size bytes. It removes datasets that no rank uses if
 // there is too little room.

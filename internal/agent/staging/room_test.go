@@ -9,8 +9,10 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"golang.org/x/sys/unix"
 
 	"trainyard/internal/agent/staging"
+	"trainyard/internal/diskspace"
 	"trainyard/internal/job"
 )
 
@@ -203,6 +205,45 @@ func TestDroppedRanksLeaveNoTrace(t *testing.T) {
 	for _, dir := range []string{".holds", ".views"} {
 		if list, err := os.ReadDir(filepath.Join(opt.Dir, dir)); err != nil || len(list) > 0 {
 			t.Errorf("%s has %v (%v)", dir, list, err)
+		}
+	}
+}
+
+// Others may fill the disk between the reservation and the write.
+func TestADiskThatFillsUpEndsAFetchWithItsCauseAndKeepsNothing(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	if err := unix.Mount("tmpfs", dir, "tmpfs", 0, "size=1m"); err != nil {
+		if os.Getenv("CI") == "true" {
+			t.Fatal(err)
+		}
+
+		t.Skipf("a full disk needs the right to mount: %v", err)
+	}
+
+	t.Cleanup(func() {
+		if err := unix.Unmount(dir, unix.MNT_DETACH); err != nil {
+			t.Error(err)
+		}
+	})
+
+	s := serve(t, whole(content(2_000_000), "v1"))
+	source := filepath.Join(t.TempDir(), "d")
+	write(t, source, content(2_000_000))
+	opt := options(t)
+	opt.Dir = filepath.Join(dir, "datasets")
+	opt.Free = func(string) (free, total job.Bytes, err error) { return 1 << 30, 1 << 30, nil }
+	c := open(t, opt)
+
+	for _, from := range []string{s.URL + "/d", "file://" + source} {
+		_, err := c.Stage(t.Context(), "j1", []job.DataRef{{Name: "d", Source: from}})
+		if err == nil || !strings.Contains(err.Error(), "cannot stage dataset d on this node") ||
+			!strings.Contains(err.Error(), "no space left on") {
+			t.Errorf("staged from %s: %v", from, err)
+		}
+
+		if free, _, err := diskspace.Free(dir); err != nil || free < 900_000 {
+			t.Errorf("%d bytes are free afterwards, %v", free, err)
 		}
 	}
 }

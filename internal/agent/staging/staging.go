@@ -35,6 +35,7 @@ import (
 	"time"
 
 	"trainyard/internal/clock"
+	"trainyard/internal/diskspace"
 	"trainyard/internal/fault"
 	"trainyard/internal/job"
 )
@@ -82,7 +83,7 @@ func Open(opt Options) (*Cache, error) {
 	opt.Dir = dir
 	opt.Wait, opt.Stall, opt.Tries = cmp.Or(opt.Wait, time.Second), cmp.Or(opt.Stall, time.Minute), cmp.Or(opt.Tries, 6)
 	if opt.Free == nil {
-		opt.Free = diskFree
+		opt.Free = diskspace.Free
 	}
 
 	if opt.Changed == nil {

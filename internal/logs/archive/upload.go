@@ -21,6 +21,7 @@ import (
 	"trainyard/internal/atomicfile"
 	"trainyard/internal/blob"
 	"trainyard/internal/clock"
+	"trainyard/internal/diskspace"
 	"trainyard/internal/fault"
 	"trainyard/internal/id"
 )
@@ -160,6 +161,10 @@ func (b *Archive) Append(
 	if known := f.size - offset; known < int64(len(data)) {
 		added := &addition{log: f, name: Name(run, rank), offset: f.size, data: data[known:]}
 		if err := b.journal.add(added); err != nil {
+			if diskspace.Full(err) {
+				return f.size, diskspace.Error(b.dir, err)
+			}
+
 			return f.size, fault.New(fault.Unavailable, "log_store", "cannot write the log of %s", run).WithCause(err)
 		}
 

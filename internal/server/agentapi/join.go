@@ -124,6 +124,12 @@ func nodeName(s string) string {
 	return name
 }
 
+// Bounds of the words about a problem of a node, in bytes.
+const (
+	maxCause  = 64
+	maxReason = 2000
+)
+
 // checkInventory refuses what the tables cannot hold.
 func checkInventory(inv *fleet.Inventory) error {
 	bad := func(format string, args ...any) error {
@@ -134,6 +140,10 @@ func checkInventory(inv *fleet.Inventory) error {
 	}
 	if len(inv.GPUs) > fleet.MaxGPUs {
 		return bad("a node can have at most %d GPUs", fleet.MaxGPUs)
+	}
+
+	if p := inv.Problem; p != nil && (p.Cause == "" || len(p.Cause) > maxCause || len(p.Reason) > maxReason) {
+		return bad("the cause of a problem must have 1 to %d bytes and its reason at most %d", maxCause, maxReason)
 	}
 
 	seen := map[int]bool{}

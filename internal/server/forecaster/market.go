@@ -93,8 +93,7 @@ func (f *Forecaster) setOffers(offers []fleet.Offer) {
 func kindOf(n *fleet.Node, t *fleet.Tariff) string {
 	var b strings.Builder
 
-	open := n.State == fleet.Ready && !n.Cordoned
-	fmt.Fprint(&b, n.Class, open, n.Inventory.CPUs, " ", n.Inventory.Memory, " ", fmt.Sprintf("%p", t.Of(n)))
+	fmt.Fprint(&b, n.Class, n.Open(), n.Inventory.CPUs, " ", n.Inventory.Memory, " ", fmt.Sprintf("%p", t.Of(n)))
 
 	for i := range n.Inventory.GPUs {
 		g := &n.Inventory.GPUs[i]

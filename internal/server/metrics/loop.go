@@ -4,6 +4,8 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+
+	"trainyard/internal/diskspace"
 )
 
 // Loop measures the loop around the yardmaster.
@@ -58,6 +60,21 @@ func (l *Loop) Collect(ch chan<- prometheus.Metric) {
 	l.messages.Collect(ch)
 	l.batches.Collect(ch)
 	l.rounds.Collect(ch)
+}
+
+// Disk measures the free space of the disk that holds the server's data directory.
+func Disk(dir string) prometheus.Collector {
+	return prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+		Name: "trainyard_disk_free_bytes",
+		Help: "Free space of the disk that holds the data directory; -1 if it cannot be measured.",
+	}, func() float64 {
+		free, _, err := diskspace.Free(dir)
+		if err != nil {
+			return -1
+		}
+
+		return float64(free)
+	})
 }
 
 // Health says whether the server is ready and whether its store takes what is

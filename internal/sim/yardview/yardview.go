@@ -370,6 +370,7 @@ func nodeOf(a *api.Node) fleet.Node {
 			Memory:  a.Memory,
 			Disk:    a.Disk,
 			Limits:  a.Limits,
+			Problem: a.Problem,
 		},
 	}
 

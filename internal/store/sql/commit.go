@@ -163,10 +163,10 @@ func (s *Store) Commit(ctx context.Context, batches ...*yardmaster.Batch) error 
 
 	books, err := foldLedger(batches)
 	if err != nil {
-		return failure("commit", fault.New(fault.Internal, "bad_value", "a value cannot be stored: %s", err).WithCause(err))
+		return s.failure("commit", fault.New(fault.Internal, "bad_value", "a value cannot be stored: %s", err).WithCause(err))
 	}
 
-	return failure("commit", s.commit(ctx, batches, fold(batches), books))
+	return s.failure("commit", s.commit(ctx, batches, fold(batches), books))
 }
 
 func (s *Store) commit(ctx context.Context, batches []*yardmaster.Batch, c changes, books ledgerChanges) error {

@@ -52,7 +52,7 @@ func (s *Store) alone(ctx context.Context, what string, one step) error {
 		return store.ErrNotLeader
 	}
 
-	return failure(what, s.transact(ctx, nil, one))
+	return s.failure(what, s.transact(ctx, nil, one))
 }
 
 // Documents returns documents of a kind, newest first.

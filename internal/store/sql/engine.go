@@ -13,6 +13,8 @@ import (
 // engine is everything that differs between the databases.
 type engine interface {
 	name() string
+	// place says for people where the data is: a file or a server, without passwords.
+	place() string
 	// open returns the pools of connections.
 	open(limits Timeouts) (pools, error)
 	// dropIdle closes connections that are not in use, because they may be broken.

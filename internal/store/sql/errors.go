@@ -10,6 +10,7 @@ import (
 	"modernc.org/sqlite"
 	sqlite3 "modernc.org/sqlite/lib"
 
+	"trainyard/internal/diskspace"
 	"trainyard/internal/fault"
 )
 
@@ -22,6 +23,8 @@ func failure(doing string, err error) error {
 		return nil
 	case errors.As(err, &known), !unavailable(err):
 		return fmt.Errorf("%s: %w", doing, err)
+	case full(err):
+		return fmt.Errorf("%s: %w", doing, diskspace.Error("the database", err))
 	}
 
 	return fault.New(fault.Unavailable, "store_unavailable", "could not %s: the database is not available", doing).
@@ -34,6 +37,32 @@ func broken(err error) bool {
 	var known *fault.Error
 
 	return !errors.As(err, &pg) && !errors.As(err, &known)
+}
+
+// failure is the package's failure, and says which disk is full if that is the reason.
+func (s *Store) failure(doing string, err error) error {
+	var known *fault.Error
+	if !full(err) || errors.As(err, &known) {
+		return failure(doing, err)
+	}
+
+	return failure(doing, diskspace.Error(s.engine.place(), err))
+}
+
+// full reports whether a database has no disk space left.
+func full(err error) bool {
+	var pg *pgconn.PgError
+	if errors.As(err, &pg) {
+		return pg.Code == "53100"
+	}
+
+	var lite *sqlite.Error
+	if errors.As(err, &lite) {
+		// The index of the write-ahead log is in a file of its own, which cannot grow either.
+		return lite.Code()&0xff == sqlite3.SQLITE_FULL || lite.Code() == sqlite3.SQLITE_IOERR_SHMSIZE
+	}
+
+	return diskspace.Full(err)
 }
 
 func unavailable(err error) bool {

@@ -57,7 +57,7 @@ func (s *Store) leadByLock(ctx context.Context, c store.Candidate) error {
 	if s.unlock == nil {
 		unlock, err := s.engine.lock(ctx)
 		if err != nil {
-			return failure("wait for the lead", err)
+			return s.failure("wait for the lead", err)
 		}
 
 		s.unlock = unlock
@@ -119,7 +119,7 @@ func (s *Store) tryLead(ctx context.Context, c store.Candidate, watched *expiry)
 func (s *Store) beginTerm(ctx context.Context, c store.Candidate, seen store.Leader) (bool, error) {
 	tx, err := s.lease.BeginTx(ctx, nil)
 	if err != nil {
-		return false, failure("begin a new term", err)
+		return false, s.failure("begin a new term", err)
 	}
 
 	defer func() { _ = tx.Rollback() }() // no effect after Commit
@@ -131,15 +131,15 @@ func (s *Store) beginTerm(ctx context.Context, c store.Candidate, seen store.Lea
 			WHERE one = 1 AND term = $5 AND renewals = $6`,
 		term, clean(c.Name), clean(c.Address), c.Lease.Microseconds(), seen.Term, seen.Renewals))
 	if err != nil || !began {
-		return false, failure("begin a new term", err)
+		return false, s.failure("begin a new term", err)
 	}
 
 	var commits int64
 	if err := tx.QueryRowContext(ctx, `SELECT commits FROM meta WHERE one = 1`).Scan(&commits); err != nil {
-		return false, failure("begin a new term", err)
+		return false, s.failure("begin a new term", err)
 	}
 	if err := tx.Commit(); err != nil {
-		return false, failure("begin a new term", err)
+		return false, s.failure("begin a new term", err)
 	}
 
 	s.term.Store(term)
@@ -175,7 +175,7 @@ func (s *Store) Renew(ctx context.Context) error {
 		`UPDATE leadership SET renewals = renewals + 1 WHERE one = 1 AND term = $1`, term))
 	if err != nil {
 		s.dropIdle(err, s.lease)
-		return failure("renew the lease of the leader", err)
+		return s.failure("renew the lease of the leader", err)
 	}
 	if !renewed {
 		return store.ErrNotLeader
@@ -205,7 +205,7 @@ func (s *Store) Resign(ctx context.Context) error {
 		s.unlock = nil
 	}
 
-	return failure("resign", err)
+	return s.failure("resign", err)
 }
 
 // Leader returns who leads, or who did last.
@@ -219,7 +219,7 @@ func (s *Store) Leader(ctx context.Context) (store.Leader, error) {
 		Scan(&l.Term, &l.Name, &l.Address, &lease, &l.Renewals)
 	if err != nil {
 		s.dropIdle(err, s.lease)
-		return l, failure("read who leads", err)
+		return l, s.failure("read who leads", err)
 	}
 
 	l.Lease = time.Duration(lease) * time.Microsecond
@@ -244,7 +244,7 @@ func (s *Store) Attend(ctx context.Context, server store.Server) error {
 
 	s.dropIdle(err, s.lease)
 
-	return failure("record that the server is there", err)
+	return s.failure("record that the server is there", err)
 }
 
 // forgetServer is after how long a server that is gone is forgotten.

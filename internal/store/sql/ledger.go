@@ -293,7 +293,7 @@ func (s *Store) Postings(ctx context.Context, from, to time.Time, yield func(*le
 
 	rows, err := s.read.QueryContext(ctx, query+`ORDER BY seq`, args...)
 	if err != nil {
-		return failure("read postings", err)
+		return s.failure("read postings", err)
 	}
 
 	defer func() { err = errors.Join(err, rows.Close()) }()
@@ -310,7 +310,7 @@ func (s *Store) Postings(ctx context.Context, from, to time.Time, yield func(*le
 		}
 	}
 
-	return failure("read postings", rows.Err())
+	return s.failure("read postings", rows.Err())
 }
 
 // Savings returns the savings by decisions in a period, in order of time.

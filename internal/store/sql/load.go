@@ -21,14 +21,14 @@ func (s *Store) Load(ctx context.Context, recent time.Time) (yardmaster.State, e
 
 	tx, err := s.read.BeginTx(ctx, &dbsql.TxOptions{Isolation: dbsql.LevelRepeatableRead, ReadOnly: true})
 	if err != nil {
-		return yardmaster.State{}, failure("load the yard", err)
+		return yardmaster.State{}, s.failure("load the yard", err)
 	}
 
 	defer func() { _ = tx.Rollback() }() // nothing was written
 
 	state, err := load(ctx, tx, recent)
 	if err != nil {
-		return yardmaster.State{}, failure("load the yard", err)
+		return yardmaster.State{}, s.failure("load the yard", err)
 	}
 
 	return state, nil

@@ -110,7 +110,7 @@ const migrationLease = 30 * time.Second
 func (s *Store) migrate(ctx context.Context, steps []migration) error {
 	have, err := s.schemaVersion(ctx)
 	if err != nil {
-		return failure("read the schema's version", err)
+		return s.failure("read the schema's version", err)
 	}
 
 	want := int64(len(steps))
@@ -123,7 +123,7 @@ func (s *Store) migrate(ctx context.Context, steps []migration) error {
 
 	unlock, err := s.engine.lock(ctx)
 	if err != nil {
-		return failure("wait for the writer before changing the schema", err)
+		return s.failure("wait for the writer before changing the schema", err)
 	}
 
 	have, err = s.schemaVersion(ctx) // another server may have changed it meanwhile
@@ -131,7 +131,7 @@ func (s *Store) migrate(ctx context.Context, steps []migration) error {
 		err = s.leadAndApply(ctx, have, steps)
 	}
 
-	return errors.Join(failure("change the schema", err), unlock())
+	return errors.Join(s.failure("change the schema", err), unlock())
 }
 
 // leadAndApply applies the missing steps while no other server leads.
@@ -174,7 +174,7 @@ func (s *Store) schemaVersion(ctx context.Context) (int64, error) {
 func (s *Store) applyAll(ctx context.Context, have int64, leads bool, steps []migration) error {
 	tx, err := s.write.BeginTx(ctx, nil)
 	if err != nil {
-		return failure("begin the migration", err)
+		return s.failure("begin the migration", err)
 	}
 
 	defer func() { _ = tx.Rollback() }() // no effect after Commit
@@ -194,7 +194,7 @@ func (s *Store) applyAll(ctx context.Context, have int64, leads bool, steps []mi
 
 		for _, statement := range first {
 			if _, err := tx.ExecContext(ctx, statement); err != nil {
-				return failure("create the table meta", err)
+				return s.failure("create the table meta", err)
 			}
 		}
 	}
@@ -202,7 +202,7 @@ func (s *Store) applyAll(ctx context.Context, have int64, leads bool, steps []mi
 	for _, step := range steps[have:] {
 		for _, statement := range statements(step.text) {
 			if _, err := tx.ExecContext(ctx, s.engine.schema(statement)); err != nil {
-				return failure("apply migration "+step.name, err)
+				return s.failure("apply migration "+step.name, err)
 			}
 		}
 
@@ -210,8 +210,8 @@ func (s *Store) applyAll(ctx context.Context, have int64, leads bool, steps []mi
 	}
 
 	if _, err := tx.ExecContext(ctx, `UPDATE meta SET schema_version = $1 WHERE one = 1`, int64(len(steps))); err != nil {
-		return failure("write the schema's version", err)
+		return s.failure("write the schema's version", err)
 	}
 
-	return failure("commit the migration", tx.Commit())
+	return s.failure("commit the migration", tx.Commit())
 }

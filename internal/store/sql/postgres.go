@@ -59,6 +59,10 @@ func newPostgres(url string) (engine, error) {
 
 func (*postgresEngine) name() string { return "postgres" }
 
+func (e *postgresEngine) place() string {
+	return "the database " + e.config.Database + " at " + net.JoinHostPort(e.config.Host, strconv.Itoa(int(e.config.Port)))
+}
+
 func (e *postgresEngine) open(limits Timeouts) (pools, error) {
 	e.config.DialFunc = (&net.Dialer{
 		KeepAliveConfig: net.KeepAliveConfig{

@@ -128,7 +128,7 @@ func (s *Store) prepare(ctx context.Context) error {
 
 	risks, err := s.engine.risks(ctx, s.read.DB)
 	if err != nil {
-		return failure("read the database settings", err)
+		return s.failure("read the database settings", err)
 	}
 
 	for _, setting := range risks {
@@ -199,10 +199,10 @@ func (s *Store) writeAndRead(ctx context.Context) error {
 	var wrote, read int64
 	err := s.write.QueryRowContext(ctx, `UPDATE pings SET count = count + 1 WHERE one = 1 RETURNING count`).Scan(&wrote)
 	if err != nil {
-		return failure("write to the store", err)
+		return s.failure("write to the store", err)
 	}
 	if err := s.read.QueryRowContext(ctx, `SELECT count FROM pings WHERE one = 1`).Scan(&read); err != nil {
-		return failure("read from the store", err)
+		return s.failure("read from the store", err)
 	}
 	if read < wrote {
 		return fault.New(fault.Internal, "store_stale", "the store wrote %d but read %d", wrote, read)

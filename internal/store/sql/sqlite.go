@@ -37,6 +37,8 @@ func newSQLite(path string) (engine, error) {
 
 func (*sqliteEngine) name() string { return "sqlite" }
 
+func (e *sqliteEngine) place() string { return e.path }
+
 // open opens one connection for writing and several for reading. Readers see the last commit and
 // never wait. A commit is on the disk when it returns.
 func (e *sqliteEngine) open(Timeouts) (pools, error) {

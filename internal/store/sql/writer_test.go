@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/jackc/pgx/v5/pgconn"
 
 	"trainyard/internal/fault"
 	"trainyard/internal/store"
@@ -52,7 +53,8 @@ func wantKind(tb testing.TB, err error, kind fault.Kind, code string) {
 
 func TestFullDatabaseIsUnavailableAndRecovers(t *testing.T) {
 	t.Parallel()
-	s := writer(t, filepath.Join(t.TempDir(), "yard.db"), "server")
+	path := filepath.Join(t.TempDir(), "yard.db")
+	s := writer(t, path, "server")
 	if _, err := s.write.ExecContext(t.Context(), `PRAGMA max_page_count = 40`); err != nil {
 		t.Fatal(err)
 	}
@@ -62,7 +64,12 @@ func TestFullDatabaseIsUnavailableAndRecovers(t *testing.T) {
 		submission(b, n+1)
 	}
 
-	wantKind(t, s.Commit(t.Context(), b), fault.Unavailable, "store_unavailable")
+	err := s.Commit(t.Context(), b)
+	wantKind(t, err, fault.Unavailable, "no_space")
+
+	if !strings.Contains(err.Error(), "no space left on the disk that holds "+path) {
+		t.Errorf("error = %v", err)
+	}
 
 	if _, err := s.write.ExecContext(t.Context(), `PRAGMA max_page_count = 100000`); err != nil {
 		t.Fatal(err)
@@ -74,6 +81,10 @@ func TestFullDatabaseIsUnavailableAndRecovers(t *testing.T) {
 
 	if err := s.Commit(t.Context(), b); err != nil {
 		t.Errorf("commit after room was made: %v", err)
+	}
+
+	if !full(&pgconn.PgError{Code: "53100"}) || full(&pgconn.PgError{Code: "53300"}) {
+		t.Error("PostgreSQL without disk space is not told from one without connections")
 	}
 }
 

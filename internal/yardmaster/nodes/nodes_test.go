@@ -169,13 +169,15 @@ func TestNamesThatAreTakenGetANumber(t *testing.T) {
 	}
 }
 
-func TestAGPUThatBreaksAndIsWellAgainIsTold(t *testing.T) {
+func TestAProblemOfANodeOrGPUAndItsEndAreEvents(t *testing.T) {
 	t.Parallel()
 	y := newYard()
 	n := y.join("a", 2)
 	broken, warm := inventory(2), inventory(2)
 	broken.GPUs[1].Error = "Xid 79: fell off the bus"
 	warm.Draw = []float64{300, 50}
+	full := inventory(2)
+	full.Problem = &fleet.Problem{Cause: "no_space", Reason: "less than 256 MB free on the disk that holds /data"}
 
 	free := func() int {
 		room, _ := y.Rooms.Get("a")
@@ -194,8 +196,16 @@ func TestAGPUThatBreaksAndIsWellAgainIsTold(t *testing.T) {
 		{"well", inventory(2), []string{"gpu.recovered"}, 2},
 		{"draws power", warm, nil, 2},
 		{"another GPU", inventory(3), []string{"node.inventory"}, 3},
+		{"a GPU less, and a full disk", full, []string{"node.problem"}, 2},
+		{"still full", full, nil, 2},
+		{"space again", inventory(2), []string{"node.recovered"}, 2},
 	} {
 		y.Report(y.now, n, nil, &step.found)
+
+		if room, _ := y.Rooms.Get("a"); room.Open != (step.found.Problem == nil) {
+			t.Errorf("%s: open = %v", step.name, room.Open)
+		}
+
 		if diff := cmp.Diff(step.told, y.told()); diff != "" || free() != step.free {
 			t.Errorf("%s: %d GPUs are free, want %d; told:\n%s", step.name, free(), step.free, diff)
 		}

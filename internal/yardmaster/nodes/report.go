@@ -46,7 +46,7 @@ func (r *Nodes) setInventory(now time.Time, n *Node, found *fleet.Inventory) {
 		return
 	}
 
-	hasEvent := false
+	hasEvent := r.noteProblem(now, n, old.Problem)
 
 	for i := range found.GPUs {
 		g := &found.GPUs[i]
@@ -89,7 +89,32 @@ func sameInventory(a, b *fleet.Inventory) bool {
 	x.Disk, z.Disk = 0, 0 // free disk space changes all the time and no decision depends on it
 
 	return x.Address == z.Address && x.OS == z.OS && x.Kernel == z.Kernel && x.Arch == z.Arch && x.Version == z.Version &&
-		x.CPUs == z.CPUs && x.Memory == z.Memory && x.Limits == z.Limits && slices.Equal(a.GPUs, b.GPUs)
+		x.CPUs == z.CPUs && x.Memory == z.Memory && x.Limits == z.Limits && slices.Equal(a.GPUs, b.GPUs) &&
+		sameProblem(x.Problem, z.Problem)
+}
+
+func sameProblem(a, b *fleet.Problem) bool {
+	return a == b || a != nil && b != nil && *a == *b
+}
+
+// noteProblem adds an event if a node has got a problem that keeps new jobs off it, or has solved it. It reports
+// whether it did.
+func (r *Nodes) noteProblem(now time.Time, n *Node, was *fleet.Problem) bool {
+	is := n.Inventory.Problem
+	if sameProblem(was, is) {
+		return false
+	}
+
+	e := batch.Event{Kind: "node.problem", Actor: "node/" + string(n.ID), Node: n.ID}
+	if is != nil {
+		e.To, e.Reason = is.Cause, "takes no new jobs: "+is.Reason
+	} else {
+		e.Kind, e.From, e.Reason = "node.recovered", was.Cause, "takes jobs again; the problem was: "+was.Reason
+	}
+
+	r.feed.Add(now, e)
+
+	return true
 }
 
 // EventReleased is the kind of the event that a GPU error was cleared, with the GPU's UUID in To.

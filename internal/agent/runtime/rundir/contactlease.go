@@ -16,16 +16,21 @@ import (
 	"trainyard/internal/contact"
 )
 
-// WriteContactLease gives the runs of a data directory a contact lease.
+// ReserveContactLease makes room for the contact lease of a data directory, so that it can be renewed on a full
+// disk.
+func ReserveContactLease(dir string) error { return reserveSlots(filepath.Join(dir, ContactLeaseFile)) }
+
+// WriteContactLease gives the runs of a data directory a contact lease. It needs no disk space.
 func WriteContactLease(dir string, lease contact.Lease) error {
-	return WriteJSON(filepath.Join(dir, ContactLeaseFile), lease, false)
+	err := writeRecord(filepath.Join(dir, ContactLeaseFile), lease, false)
+	return errors.Join(err, writeFormerLease(dir, lease))
 }
 
 // ReadContactLease returns the contact lease of a data directory, the time left of it (negative
 // once it has expired), and whether there is one.
 func ReadContactLease(dir string) (contact.Lease, time.Duration, bool, error) {
 	var lease contact.Lease
-	ok, err := ReadJSON(filepath.Join(dir, ContactLeaseFile), &lease)
+	ok, err := readRecord(filepath.Join(dir, ContactLeaseFile), &lease)
 	if !ok || err != nil {
 		return lease, 0, false, err
 	}

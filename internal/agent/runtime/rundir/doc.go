@@ -2,25 +2,27 @@
 // the layout of the data directory and the formats of the files in it.
 //
 //	<data>/lock              held by the agent: one agent per data directory
-//	<data>/contact-lease     until when the runs may continue without contact to the server
+//	<data>/lease             until when the runs may continue without contact to the server
 //	<data>/events            named pipe; supervisors announce state changes to the agent
 //	<data>/runs/<run>.<rank>/
 //	    launch.json          what to execute; durable before anything is started
-//	    state.json           current state; replaced atomically at every step
+//	    state                current state, written at every step
 //	    output.log           the output, in the format of package logs
-//	    stop                 the requested stop mode
-//	    control              named pipe; wakes the supervisor to read stop
-//	    lock                 held by the supervisor, or by the agent when there is none;
-//	                         only its holder writes state.json
-//	    supervisor.log       the supervisor's own log
+//	    stop-request         the requested stop mode
+//	    control              named pipe; wakes the supervisor to read stop-request
+//	    lock                 held by the supervisor, or by whoever ends its rank when it
+//	                         is gone; only its holder writes state
+//	    watch.lock           held by the watcher of the rank
+//	    supervisor.log       the supervisor's own log, and the watcher's
 //	    progress.json        TRAINYARD_PROGRESS; progress that the program reports
 //	    metrics.jsonl        TRAINYARD_METRICS_FILE; metrics that the SDK writes
 //	    work/                the working directory
 //	<data>/checkpoints/<job> TRAINYARD_CHECKPOINT_DIR, kept from run to run
 //	<data>/setups/<key>/     a cached set-up
 //
-// The agent writes launch.json, stop and contact-lease; the holder of a rank's lock
-// writes its state.json. The package also knows how the processes of a rank are
-// recognised, since both sides must end them. It starts no process and decides
-// nothing about runs.
+// The agent writes launch.json, stop-request and lease; the holder of a rank's lock
+// writes its state. lease, state and stop-request have reserved room and are written in
+// place, so that a run can be stopped and its end recorded on a full disk. The package
+// also knows how the processes of a rank are recognised, since both sides must end
+// them. It starts no process and decides nothing about runs.
 package rundir

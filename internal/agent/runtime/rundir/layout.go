@@ -14,19 +14,23 @@ const (
 	RunsDir          = "runs"
 	SetupsDir        = "setups"
 	CheckpointsDir   = "checkpoints"
-	ContactLeaseFile = "contact-lease"
+	ContactLeaseFile = "lease"
 	EventsPipe       = "events"
 )
 
-// LockFile is the name of the lock in the data directory and in a run directory.
-const LockFile = "lock"
+// LockFile is the name of the lock in the data directory and in a run directory, WatchLockFile that of the lock
+// of a rank's watcher.
+const (
+	LockFile      = "lock"
+	WatchLockFile = "watch.lock"
+)
 
 // Names inside a run directory.
 const (
 	LaunchFile    = "launch.json"
-	StateFile     = "state.json"
+	StateFile     = "state"
 	OutputFile    = "output.log"
-	StopFile      = "stop"
+	StopFile      = "stop-request"
 	ControlPipe   = "control"
 	SupervisorLog = "supervisor.log"
 	WorkDir       = "work"
@@ -34,8 +38,11 @@ const (
 	MetricsFile   = "metrics.jsonl"
 )
 
-// Subcommand is the hidden subcommand of the trainyard binary that runs a supervisor.
-const Subcommand = "supervise"
+// Hidden subcommands of the trainyard binary.
+const (
+	Subcommand      = "supervise"  // DIR: the supervisor of a rank
+	WatchSubcommand = "watch-rank" // DIR PID STARTED: the watcher of a rank with this supervisor
+)
 
 // RankDirVar is set in the environment of every process of a rank, so that agent and supervisor can
 // find processes that left its session.

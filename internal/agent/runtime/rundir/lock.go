@@ -11,8 +11,15 @@ import (
 
 // TakeLock takes a rank's lock for this process and reports whether it got it. The lock is released
 // when the file is closed or the process dies. Children do not inherit it.
-func TakeLock(dir string) (*os.File, bool, error) {
-	f, err := os.OpenFile(filepath.Join(dir, LockFile), os.O_RDWR|os.O_CREATE, 0o600)
+func TakeLock(dir string) (*os.File, bool, error) { return takeLock(filepath.Join(dir, LockFile)) }
+
+// TakeWatchLock takes the lock of a rank's watcher, of which one is enough, as TakeLock does.
+func TakeWatchLock(dir string) (*os.File, bool, error) {
+	return takeLock(filepath.Join(dir, WatchLockFile))
+}
+
+func takeLock(path string) (*os.File, bool, error) {
+	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {
 		return nil, false, err
 	}
@@ -28,7 +35,7 @@ func TakeLock(dir string) (*os.File, bool, error) {
 		return nil, false, nil
 	}
 
-	return nil, false, fmt.Errorf("lock %s: %w", dir, err)
+	return nil, false, fmt.Errorf("lock %s: %w", path, err)
 }
 
 // LockHolder returns the process, other than this one, that holds a rank's lock; 0 if none does.

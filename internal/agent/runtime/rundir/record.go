@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
+	"strings"
 	"time"
 
 	"trainyard/internal/agent/runtime/cgroup"
@@ -92,7 +93,7 @@ func (s Status) Report() api.RankReport {
 	}
 }
 
-// State is the content of state.json.
+// State is what is recorded of a rank while it runs and when it has ended.
 type State struct {
 	Status
 	// Begun is the kernel's start time of the program with this PID. PIDs are reused;
@@ -150,12 +151,53 @@ func WriteJSON(path string, v any, durable bool) error {
 	return atomicfile.Write(path, data, atomicfile.SingleWriter(), atomicfile.Volatile())
 }
 
-// WriteState writes state.json. Only the holder of the rank's lock calls it. A
-// failure, such as a full disk, is retried every second until ctx ends.
-func WriteState(ctx context.Context, dir string, st State, failed func(error)) error {
-	durable := st.State == job.RunEnded
+// Reserve makes room in a new run directory for everything that is written to stop its rank and to record its
+// end. It fails on a disk without that room, before anything is started.
+func Reserve(dir string) error {
+	for _, name := range []string{StateFile, StopFile} {
+		if err := reserveSlots(filepath.Join(dir, name)); err != nil {
+			return err
+		}
+	}
+
+	// Their content does not matter, but a full disk may not have room for the name of another file.
+	for _, name := range []string{LockFile, WatchLockFile, SupervisorLog, OutputFile} {
+		if err := os.WriteFile(filepath.Join(dir, name), nil, 0o600); err != nil {
+			return err
+		}
+	}
+
+	return MakePipe(filepath.Join(dir, ControlPipe))
+}
+
+// ReadState reads the state of a rank and reports whether a supervisor has begun it.
+func ReadState(dir string, st *State) (bool, error) {
+	ok, err := readRecord(filepath.Join(dir, StateFile), st)
+	if ok || err != nil {
+		return ok, err
+	}
+
+	return ReadJSON(filepath.Join(dir, formerStateFile), st)
+}
+
+// WriteState writes the state of a rank into its reserved room. Only the holder of the rank's lock calls it. A
+// reason that is too long for the room is cut. The state of a rank whose supervisor is gone survives a power cut.
+func WriteState(dir string, st State) error {
+	durable := st.State == job.RunEnded || st.Mended
 	for {
-		err := WriteJSON(filepath.Join(dir, StateFile), st, durable)
+		err := writeRecord(filepath.Join(dir, StateFile), st, durable)
+		if !errors.Is(err, errRecordTooLarge) || st.Reason == "" {
+			return err
+		}
+
+		st.Reason = strings.ToValidUTF8(st.Reason[:len(st.Reason)/2], "")
+	}
+}
+
+// WriteFinalState writes the state of a rank that has ended. A failure is retried every second until ctx ends.
+func WriteFinalState(ctx context.Context, dir string, st State, failed func(error)) error {
+	for {
+		err := WriteState(dir, st)
 		if err == nil {
 			return nil
 		}

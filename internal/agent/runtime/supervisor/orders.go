@@ -59,6 +59,16 @@ func leaseExpired(l contact.Lease, left time.Duration) order {
 	}
 }
 
+// expiredLease returns the order that follows from the contact lease, if that has expired.
+func (s *supervisor) expiredLease() (order, bool) {
+	l, left, ok, err := rundir.ReadContactLease(s.data)
+	if err != nil {
+		s.logError(err)
+	}
+
+	return leaseExpired(l, left), err == nil && ok && left <= 0
+}
+
 // receiveOrders sends every reason to stop to s.orders until ctx is cancelled. Requests made before
 // the call are read before it returns.
 func (s *supervisor) receiveOrders(ctx context.Context) error {
@@ -71,8 +81,8 @@ func (s *supervisor) receiveOrders(ctx context.Context) error {
 
 	if o, ok := s.requestedStop(); ok {
 		s.accept(o)
-	} else if l, left, ok, err := rundir.ReadContactLease(s.data); err == nil && ok && left <= 0 {
-		s.accept(leaseExpired(l, left))
+	} else if o, ok := s.expiredLease(); ok {
+		s.accept(o)
 	}
 
 	context.AfterFunc(ctx, func() { _ = control.Close() })

@@ -48,20 +48,23 @@ func (s *supervisor) runScript(text string, during job.RunState) (result, error)
 	var r result
 	select {
 	case r.status = <-p.exit:
-		s.endProcesses(rundir.LeftoverGrace)
+		s.endLeftovers()
 	case o := <-s.orders:
 		s.accept(o)
 		s.kids.reap()
 
 		select {
 		case r.status = <-p.exit: // it ended before the order took effect
-			s.endProcesses(rundir.LeftoverGrace)
+			s.endLeftovers()
 		default:
 			r.signalled = true
-			s.stopping()
-			r.forced = s.endProcesses(s.stop.grace(s.rec.Launch.Grace))
+			r.forced = s.stopProcesses(s.stop.grace(s.rec.Launch.Grace))
 			r.status = <-p.exit
 		}
+	}
+
+	if !r.signalled && s.killedByWatcher(r.status) {
+		r.signalled, r.forced = true, true
 	}
 
 	r.oomKills = s.oomKills() - before
@@ -93,6 +96,21 @@ func (s *supervisor) stopping() {
 	s.out.remark("%s: ending all processes of this run", s.stop.reason)
 	s.state.State, s.state.Reason = job.RunStopping, s.stop.reason
 	s.record()
+}
+
+// killedByWatcher reports whether a program was killed because its contact lease had expired and this process did
+// not stop it in time, as when it was suspended. The stop is then accepted as the cause of the end.
+func (s *supervisor) killedByWatcher(status syscall.WaitStatus) bool {
+	if !status.Signaled() || status.Signal() != unix.SIGKILL {
+		return false
+	}
+
+	o, expired := s.expiredLease()
+	if expired {
+		s.accept(o)
+	}
+
+	return expired
 }
 
 // launch starts a script in the working directory, in its own session.

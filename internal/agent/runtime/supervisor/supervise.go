@@ -29,8 +29,8 @@
 // # A full disk
 //
 // The program keeps running. Output that cannot be written is counted, and a remark in
-// the log says how much is missing. Writing the state is retried every second; until it
-// succeeds the agent sees the previous state.
+// the log says how much is missing. State and stop request have reserved room, and a stop
+// signals the program before it writes anything.
 //
 // The package never talks to the server and never decides what runs.
 package supervisor
@@ -109,7 +109,7 @@ func supervise(ctx context.Context, dir string, log *slog.Logger) error {
 		return fmt.Errorf("%s not found in %s", rundir.LaunchFile, dir)
 	}
 
-	if begun, err := rundir.ReadJSON(filepath.Join(dir, rundir.StateFile), &s.state); err != nil || begun {
+	if begun, err := rundir.ReadState(dir, &s.state); err != nil || begun {
 		return err
 	}
 
@@ -128,7 +128,12 @@ func supervise(ctx context.Context, dir string, log *slog.Logger) error {
 	}
 
 	s.limit()
-	s.record() // before anything is started, so that a rank without a record started nothing
+	// Before anything is started, so that a rank without a record started nothing.
+	if err := rundir.WriteState(dir, s.state); err != nil {
+		return err
+	}
+
+	s.notify()
 	s.finish(s.execute())
 
 	return nil
@@ -204,25 +209,49 @@ func (s *supervisor) finish(e rundir.Ending) {
 	}
 
 	s.state.End(e, s.clk.Now())
-	s.record()
-}
-
-// record writes the state and notifies the agent.
-func (s *supervisor) record() {
-	if err := rundir.WriteState(context.Background(), s.dir, s.state, s.logError); err != nil {
+	if err := rundir.WriteFinalState(context.Background(), s.dir, s.state, s.logError); err != nil {
 		s.logError(err)
 	}
 
+	s.notify()
+}
+
+// record writes a state in which the run continues and notifies the agent. If it cannot be written the agent sees
+// the previous one: nothing waits for it.
+func (s *supervisor) record() {
+	if err := rundir.WriteState(s.dir, s.state); err != nil {
+		s.logError(err)
+	}
+
+	s.notify()
+}
+
+// notify wakes the agent.
+func (s *supervisor) notify() {
 	if err := rundir.Poke(filepath.Join(s.data, rundir.EventsPipe), filepath.Base(s.dir)+"\n"); err != nil {
 		s.logError(err)
 	}
 }
 
-// endProcesses ends every process of the run and returns when none is left. SIGTERM goes first to the processes
+// endLeftovers ends every process that a script has left behind and returns when none is left.
+func (s *supervisor) endLeftovers() { s.terminateAndKill(rundir.LeftoverGrace, func() {}) }
+
+// stopProcesses carries out an order to stop and reports whether any process had to be killed. The state is
+// recorded after the first signals, because a write may fail or hang.
+func (s *supervisor) stopProcesses(grace time.Duration) (killed bool) {
+	var once sync.Once
+	record := func() { once.Do(s.stopping) }
+	killed = s.terminateAndKill(grace, record)
+	record() // if there was nothing to signal
+
+	return killed
+}
+
+// terminateAndKill ends every process of the run and returns when none is left. SIGTERM goes first to the processes
 // without a parent in the run (see process.Stopping), after half of the grace period to all; at its end SIGKILL is
 // sent until nothing is left. An order to kill ends the grace period at once. It reports whether any process had to
-// be killed.
-func (s *supervisor) endProcesses(grace time.Duration) (killed bool) {
+// be killed. It calls signalled after each round of signals.
+func (s *supervisor) terminateAndKill(grace time.Duration, signalled func()) (killed bool) {
 	q := rundir.Processes{Dir: s.dir, Group: s.group, Root: os.Getpid()}
 	if s.gone(q) {
 		return false
@@ -250,6 +279,8 @@ func (s *supervisor) endProcesses(grace time.Duration) (killed bool) {
 			s.terminate(q, &stopping, !looked || all, all)
 			looked = true
 		}
+
+		signalled()
 
 		if !warned && now.Sub(deadline) > 10*time.Second {
 			warned = true

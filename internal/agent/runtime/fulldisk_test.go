@@ -1,0 +1,310 @@
+package runtime
+
+import (
+	"bytes"
+	"errors"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"trainyard/internal/agent/runtime/rundir"
+	"trainyard/internal/api"
+	"trainyard/internal/clock"
+	"trainyard/internal/diskspace"
+	"trainyard/internal/id"
+	"trainyard/internal/job"
+)
+
+// smallDisk mounts a disk of one megabyte.
+func smallDisk(t *testing.T) string {
+	t.Helper()
+	dir := t.TempDir()
+	if err := unix.Mount("tmpfs", dir, "tmpfs", 0, "size=1m"); err != nil {
+		lacking(t, "a full disk needs the right to mount: "+err.Error())
+	}
+
+	t.Cleanup(func() {
+		if err := unix.Unmount(dir, unix.MNT_DETACH); err != nil {
+			t.Error(err)
+		}
+	})
+
+	return dir
+}
+
+// fill writes until the disk is full and returns how to make room again.
+func fill(t *testing.T, dir string) (empty func()) {
+	t.Helper()
+	path := filepath.Join(dir, "filler")
+	f, err := os.Create(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	for size := 64 << 10; size > 0; {
+		if _, err := f.Write(bytes.Repeat([]byte{1}, size)); err != nil {
+			size /= 2
+		}
+	}
+
+	if err := f.Close(); err != nil {
+		t.Fatal(err)
+	}
+
+	return func() {
+		if err := os.Truncate(path, 0); err != nil { // a process that is just being started may have it open
+			t.Fatal(err)
+		}
+	}
+}
+
+// sleeper starts a program that writes its process id to a pipe and sleeps.
+func (y *yard) sleeper(t *testing.T) (rundir.Status, string) {
+	t.Helper()
+	pids := pipe(t)
+	run := y.start(api.Launch{Command: "echo $$ > $PIDS; sleep 1000", Env: map[string]string{"PIDS": pids}})
+	pid := receive(t, pids)
+
+	return y.await(run, job.RunRunning), pid
+}
+
+// leaseOver is the reason of a run whose contact lease of 20 ms has expired.
+const leaseOver = "no contact with the server for 20ms; the job may be restarted elsewhere"
+
+func TestOnAFullDiskTheContactLeaseIsRenewedAndObeyed(t *testing.T) {
+	t.Parallel()
+	dir := smallDisk(t)
+	y := newYard(t, func(o *Options) { o.Dir = dir })
+	st, pid := y.sleeper(t)
+	fill(t, dir)
+
+	// A run that is in contact continues.
+	for range 3 {
+		y.renew(time.Hour, time.Minute)
+	}
+
+	if _, left, ok, err := rundir.ReadContactLease(dir); left < time.Minute || !ok || err != nil {
+		t.Fatalf("lease = %v, %v, %v", left, ok, err)
+	}
+
+	// One that is not stops, although the disk is still full.
+	y.renew(20*time.Millisecond, time.Minute)
+	check(t, y.end(st.Run), 143, "SIGTERM", job.CauseNodeLost, true, leaseOver)
+
+	if alive(t, pid) {
+		t.Error("the program is left")
+	}
+}
+
+func TestOnAFullDiskARunIsStoppedOnRequest(t *testing.T) {
+	t.Parallel()
+
+	for _, test := range []struct {
+		mode   job.StopMode
+		reason string
+	}{
+		{job.StopTerm, "stopped on request: exited after SIGTERM"},
+		{job.StopKill, "stopped on request: killed at once"},
+	} {
+		t.Run(string(test.mode), func(t *testing.T) {
+			t.Parallel()
+			dir := smallDisk(t)
+			y := newYard(t, func(o *Options) { o.Dir = dir })
+			st, pid := y.sleeper(t)
+			fill(t, dir)
+
+			if err := y.Stop(st.Run, 0, test.mode); err != nil {
+				t.Fatal(err)
+			}
+
+			end := y.end(st.Run)
+			if alive(t, pid) || end.Cause != job.CauseCancelled || !strings.Contains(end.Reason, test.reason) {
+				t.Errorf("alive %v, end %+v", alive(t, pid), end)
+			}
+		})
+	}
+}
+
+func TestOnAFullDiskNothingIsStarted(t *testing.T) {
+	t.Parallel()
+	dir := smallDisk(t)
+	y := newYard(t, func(o *Options) { o.Dir = dir })
+	empty := fill(t, dir)
+	s := y.spec(api.Launch{Command: "exit 4"})
+
+	err := y.Start(t.Context(), s)
+	if !diskspace.Full(err) || !strings.Contains(err.Error(), "no space left on the disk that holds "+dir) {
+		t.Errorf("start: %v", err)
+	}
+
+	left, err := os.ReadDir(filepath.Join(dir, rundir.RunsDir))
+	if err != nil || len(left) != 0 || len(y.List()) != 0 {
+		t.Errorf("left behind: %v, %v, %v", left, y.List(), err)
+	}
+
+	empty()
+
+	if err := y.Start(t.Context(), s); err != nil {
+		t.Fatal(err)
+	}
+
+	check(t, y.end(s.Run), 4, "", job.CauseUserCode, false, "exit code 4")
+}
+
+// An agent that is restarted on a full disk adopts its runs.
+func TestOnAFullDiskRunsAreAdopted(t *testing.T) {
+	t.Parallel()
+	dir := smallDisk(t)
+	y := newYard(t, func(o *Options) { o.Dir = dir })
+	st, _ := y.sleeper(t)
+	fill(t, dir)
+	y.reopen()
+
+	if got := y.await(st.Run, job.RunRunning); got.PID != st.PID {
+		t.Errorf("adopted %+v, was %+v", got, st)
+	}
+}
+
+// awaitEnd waits until the end of a rank is recorded, without an agent.
+func awaitEnd(t *testing.T, dir string) rundir.State {
+	t.Helper()
+
+	for {
+		var st rundir.State
+		if _, err := rundir.ReadState(dir, &st); err != nil {
+			t.Fatal(err)
+		}
+
+		if st.State == job.RunEnded {
+			return st
+		}
+		if !clock.Sleep(t.Context(), time.Millisecond) {
+			t.Fatal("the test was ended")
+		}
+	}
+}
+
+// supervisor returns the process id of a run's supervisor.
+func (y *yard) supervisor(st rundir.Status) int {
+	y.t.Helper()
+
+	pid, err := rundir.LockHolder(y.runDir(st.Run))
+	if err != nil || pid == 0 {
+		y.t.Fatalf("supervisor = %d, %v", pid, err)
+	}
+
+	return pid
+}
+
+// awaitWatcher waits until a run has a watcher and returns its process id.
+func (y *yard) awaitWatcher(run id.Run) int {
+	y.t.Helper()
+	f, err := os.OpenFile(filepath.Join(y.runDir(run), rundir.WatchLockFile), os.O_RDWR, 0)
+	if err != nil {
+		y.t.Fatal(err)
+	}
+
+	defer func() { _ = f.Close() }()
+
+	for {
+		lock := unix.Flock_t{Type: unix.F_WRLCK}
+		if err := unix.FcntlFlock(f.Fd(), unix.F_GETLK, &lock); err != nil {
+			y.t.Fatal(err)
+		}
+		if lock.Type != unix.F_UNLCK {
+			return int(lock.Pid)
+		}
+		if !clock.Sleep(y.t.Context(), time.Millisecond) {
+			y.t.Fatal("the test was ended")
+		}
+	}
+}
+
+func TestAProgramWithoutAgentAndSupervisorEnds(t *testing.T) {
+	t.Parallel()
+
+	for _, disk := range []string{"full", "with space"} {
+		t.Run("on a disk "+disk, func(t *testing.T) {
+			t.Parallel()
+			dir := smallDisk(t)
+			y := newYard(t, func(o *Options) { o.Dir = dir })
+			st, pid := y.sleeper(t)
+			y.awaitWatcher(st.Run)
+			supervisor := y.supervisor(st)
+
+			if disk == "full" {
+				fill(t, dir)
+			}
+
+			if err := errors.Join(y.Close(), unix.Kill(supervisor, unix.SIGKILL)); err != nil {
+				t.Fatal(err)
+			}
+
+			end := awaitEnd(t, y.runDir(st.Run))
+			if alive(t, pid) || end.Cause != job.CauseNodeLost || !strings.Contains(end.Reason, "supervisor was killed") {
+				t.Errorf("alive %v, end %+v", alive(t, pid), end)
+			}
+
+			y.open()
+			check(t, y.end(st.Run), 0, "", job.CauseNodeLost, false, "the supervisor was killed")
+		})
+	}
+}
+
+// A watcher survives its agent: the next agent may be killed too, before it has done anything.
+func TestAWatcherOutlivesTheAgent(t *testing.T) {
+	t.Parallel()
+	y := newYard(t)
+	st, pid := y.sleeper(t)
+	y.awaitWatcher(st.Run)
+	y.reopen()
+	supervisor := y.supervisor(st)
+
+	if err := errors.Join(y.Close(), unix.Kill(supervisor, unix.SIGKILL)); err != nil {
+		t.Fatal(err)
+	}
+
+	awaitEnd(t, y.runDir(st.Run))
+
+	if alive(t, pid) {
+		t.Error("the program is left")
+	}
+
+	y.open()
+}
+
+func TestAProgramWhoseSupervisorIsSuspendedIsKilledWhenItsLeaseIsOver(t *testing.T) {
+	t.Parallel()
+	y := newYard(t)
+	y.renew(time.Hour, time.Minute)
+	st, pid := y.sleeper(t)
+	y.awaitWatcher(st.Run)
+	supervisor := y.supervisor(st)
+
+	if err := unix.Kill(supervisor, unix.SIGSTOP); err != nil {
+		t.Fatal(err)
+	}
+
+	y.renew(20*time.Millisecond, 50*time.Millisecond)
+
+	for alive(t, pid) { // as a zombie it waits for its supervisor
+		if !clock.Sleep(t.Context(), time.Millisecond) {
+			t.Fatal("the test was ended")
+		}
+	}
+
+	if p, err := os.ReadFile("/proc/" + strconv.Itoa(supervisor) + "/stat"); err != nil || len(p) == 0 {
+		t.Fatalf("the supervisor is gone: %v", err)
+	}
+
+	if err := unix.Kill(supervisor, unix.SIGCONT); err != nil {
+		t.Fatal(err)
+	}
+
+	check(t, y.end(st.Run), 137, "SIGKILL", job.CauseNodeLost, true, leaseOver)
+}

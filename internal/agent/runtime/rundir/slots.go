@@ -1,0 +1,204 @@
+package rundir
+
+import (
+	"encoding/binary"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"hash/crc32"
+	"io/fs"
+	"os"
+)
+
+// The lease, the stop request and the state of a rank decide whether a program runs on, so they must be writable
+// on a disk that is full. Each is a file of two slots whose blocks are allocated before the program starts. A
+// record is written in place into the slot with the older one: a write that is torn by a crash leaves the other
+// slot, and no write needs a new block.
+const (
+	slotSize    = 8 << 10
+	slotHeader  = 20 // mark, checksum, sequence number, length
+	slotMark    = "TYS1"
+	maxRecord   = slotSize - slotHeader
+	slotReads   = 5 // a reader that meets a writer in both slots reads again
+	recordSlots = 2
+)
+
+// reserveSlots creates a file of slots and allocates its blocks. A file that has them is left alone.
+func reserveSlots(path string) (err error) {
+	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
+	if err != nil {
+		return fmt.Errorf("reserve room for %s: %w", path, err)
+	}
+
+	defer func() { err = errors.Join(err, f.Close()) }()
+
+	info, err := f.Stat()
+	if err != nil {
+		return fmt.Errorf("reserve room for %s: %w", path, err)
+	}
+
+	have := info.Size()
+	if have >= recordSlots*slotSize {
+		return nil
+	}
+
+	// Zeros are written, because some file systems allocate nothing for a file that was only made longer.
+	if _, err := f.WriteAt(make([]byte, recordSlots*slotSize-have), have); err != nil {
+		return fmt.Errorf("reserve room for %s: %w", path, err)
+	}
+
+	return nil
+}
+
+// slot is one slot of a file.
+type slot struct {
+	seq   uint64 // 0 for an empty slot
+	data  []byte
+	valid bool
+}
+
+// parseSlot checks a slot. One without a record is valid and has the sequence number 0.
+func parseSlot(raw []byte) slot {
+	if [slotHeader]byte(raw) == [slotHeader]byte{} {
+		return slot{valid: true}
+	}
+
+	length := binary.LittleEndian.Uint32(raw[16:])
+	if string(raw[:4]) != slotMark || length > maxRecord {
+		return slot{}
+	}
+
+	sum := crc32.ChecksumIEEE(raw[8 : slotHeader+length])
+	if sum != binary.LittleEndian.Uint32(raw[4:]) {
+		return slot{}
+	}
+
+	return slot{seq: binary.LittleEndian.Uint64(raw[8:]), data: raw[slotHeader : slotHeader+length], valid: true}
+}
+
+// readSlots reads both slots.
+func readSlots(path string) ([recordSlots]slot, error) {
+	raw, err := os.ReadFile(path)
+	if err == nil && len(raw) < recordSlots*slotSize {
+		err = fmt.Errorf("read %s: %w", path, errNoRoom)
+	}
+
+	if err != nil {
+		return [recordSlots]slot{}, err
+	}
+
+	var slots [recordSlots]slot
+	for i := range slots {
+		slots[i] = parseSlot(raw[i*slotSize : (i+1)*slotSize])
+	}
+
+	return slots, nil
+}
+
+// newest returns the index of the slot with the newest record, of an empty one if there is none, and -1 if both
+// are damaged.
+func newest(slots [recordSlots]slot) int {
+	switch {
+	case slots[0].valid && (!slots[1].valid || slots[0].seq >= slots[1].seq):
+		return 0
+	case slots[1].valid:
+		return 1
+	}
+
+	return -1
+}
+
+// errNoRoom says that a file lost its content in a power cut: it has no slots.
+var errNoRoom = errors.New("its content is lost")
+
+// readRecord reads the newest record of a file into v and reports whether there is one. It fails if the file is
+// damaged, or lost its content in a power cut.
+func readRecord(path string, v any) (bool, error) {
+	for try := 1; ; try++ {
+		slots, err := readSlots(path)
+		if errors.Is(err, fs.ErrNotExist) {
+			return false, nil
+		}
+		if err != nil {
+			return false, err
+		}
+
+		i := newest(slots)
+
+		switch {
+		case i >= 0 && slots[i].seq == 0 && (slots[0].valid && slots[1].valid):
+			return false, nil
+		case i >= 0 && slots[i].seq > 0:
+			if err := json.Unmarshal(slots[i].data, v); err != nil {
+				return true, fmt.Errorf("read %s: %w", path, err)
+			}
+
+			return true, nil
+		case try < slotReads:
+		case i >= 0: // the first record was torn
+			return false, nil
+		default:
+			return false, fmt.Errorf("read %s: both records are damaged", path)
+		}
+	}
+}
+
+// errRecordTooLarge says that a record does not fit into its slot.
+var errRecordTooLarge = errors.New("record is too large")
+
+// writeRecord replaces the record of a file in place. Only one process writes a file. With durable the record
+// survives a power failure once the call returns.
+func writeRecord(path string, v any, durable bool) error {
+	data, err := json.Marshal(v)
+	if err == nil && len(data) > maxRecord {
+		err = errRecordTooLarge
+	}
+
+	if err == nil {
+		err = reserveSlots(path) // of a run directory of an earlier version
+	}
+
+	if err == nil {
+		err = writeSlot(path, data, durable)
+	}
+
+	if err != nil {
+		return fmt.Errorf("write %s: %w", path, err)
+	}
+
+	return nil
+}
+
+// writeSlot writes a record into the slot that does not hold the newest one.
+func writeSlot(path string, data []byte, durable bool) (err error) {
+	slots, err := readSlots(path)
+	if err != nil {
+		return err
+	}
+
+	last := max(newest(slots), 0)
+	next := (last + 1) % recordSlots
+
+	raw := make([]byte, slotHeader, slotHeader+len(data))
+	copy(raw, slotMark)
+	binary.LittleEndian.PutUint64(raw[8:], max(slots[0].seq, slots[1].seq)+1)
+	binary.LittleEndian.PutUint32(raw[16:], uint32(len(data)))
+	raw = append(raw, data...)
+	binary.LittleEndian.PutUint32(raw[4:], crc32.ChecksumIEEE(raw[8:]))
+
+	f, err := os.OpenFile(path, os.O_WRONLY, 0)
+	if err != nil {
+		return err
+	}
+
+	defer func() { err = errors.Join(err, f.Close()) }()
+
+	if _, err := f.WriteAt(raw, int64(next*slotSize)); err != nil {
+		return err
+	}
+	if durable {
+		return f.Sync()
+	}
+
+	return nil
+}
