@@ -16,7 +16,6 @@ import (
 	"os/signal"
 	"runtime"
 	"strings"
-	"sync/atomic"
 	"syscall"
 
 	"golang.org/x/sys/unix"
@@ -99,18 +98,17 @@ type Lab struct {
 	hosts  map[string]*Host
 }
 
-// labs counts the networks of this program, so that each has addresses of its own.
-var labs atomic.Int64
-
-// subnets is how many networks have addresses at one time.
+// subnets is how many networks a program has at a time.
 const subnets = 200
 
 // New makes a network with hosts of these names. This program itself is on it, too, at Self.
 func New(names ...string) (*Lab, error) {
-	l := &Lab{number: int(labs.Add(1) % subnets), hosts: map[string]*Host{}}
+	l, err := newBridge()
+	if err != nil {
+		return nil, err
+	}
 
-	err := errors.Join(
-		ip("link", "add", l.bridge(), "type", "bridge"),
+	err = errors.Join(
 		ip("address", "add", l.Self()+"/24", "dev", l.bridge()),
 		ip("link", "set", l.bridge(), "up"),
 	)
@@ -125,6 +123,21 @@ func New(names ...string) (*Lab, error) {
 	}
 
 	return l, nil
+}
+
+// newBridge makes the bridge of a network with the first number that is free, so that each has addresses of its own.
+func newBridge() (*Lab, error) {
+	var err error
+	for n := range subnets {
+		l := &Lab{number: n, hosts: map[string]*Host{}}
+
+		err = ip("link", "add", l.bridge(), "type", "bridge")
+		if err == nil {
+			return l, nil
+		}
+	}
+
+	return nil, err
 }
 
 func (l *Lab) bridge() string { return fmt.Sprintf("br%d", l.number) }
