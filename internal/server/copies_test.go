@@ -251,3 +251,32 @@ func TestAnExpiredCertificateIsRenewedByKeyAndToken(t *testing.T) {
 		t.Errorf("another key joined as %s: %q", reply.Node, joined)
 	}
 }
+
+// TestACopyIsNotHeardWhileACommitHangs is about the time in which reports count as signs of life without the yard.
+func TestACopyIsNotHeardWhileACommitHangs(t *testing.T) {
+	t.Parallel()
+	y := newYard(t)
+	c := y.researcher("ada")
+	first := y.join("n1").process(alpha("p1", time.Minute))
+	y.must(first.heartbeat())
+	second := first.copied(beta("p2"))
+
+	arrived := y.store.hang()
+	submitted := make(chan error, 1)
+	go func() {
+		_, err := c.Submit(t.Context(), api.SubmitRequest{File: "run: a"}, "k")
+		submitted <- err
+	}()
+
+	<-arrived
+	y.clock.advance(stallAfter)
+	eventually(t, "it is stuck", func() bool { return y.loop.Stuck() != "" })
+
+	reported := make(chan error, 1)
+	go func() { reported <- second.heartbeat() }()
+	eventually(t, "the copy waits", func() bool { return len(y.loop.in)+len(reported) > 0 })
+	wantFault(t, first.heartbeat(), fault.Unavailable, api.CodeHeard)
+	y.store.mend()
+	y.must(<-submitted)
+	wantFault(t, <-reported, fault.Conflict, api.CodeAgentCopied)
+}
