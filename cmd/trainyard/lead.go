@@ -25,6 +25,7 @@ import (
 	"trainyard/internal/logs/archive"
 	"trainyard/internal/server"
 	"trainyard/internal/server/feed"
+	"trainyard/internal/server/history"
 	"trainyard/internal/server/leadership"
 	"trainyard/internal/server/metrics"
 	"trainyard/internal/server/standby"
@@ -246,13 +247,18 @@ func (r *running) takeLead(ctx context.Context, term *leadership.Term) (*yard, e
 
 	continueTime(r.clock, &state, r.log)
 
-	cfg, err := yardConfig(r.config, r.in, r.clock)
+	// An archive remembers how long logs are; another leader may have continued them.
+	logs, err := archive.Open(r.folders.logDir, r.folders.blobs, r.clock)
 	if err != nil {
 		return nil, err
 	}
 
-	// An archive remembers how long logs are; another leader may have continued them.
-	logs, err := archive.Open(r.folders.logDir, r.folders.blobs, r.clock)
+	found := history.Deps{Store: r.store, Logs: logs, Mark: r.folders.mark, Log: r.log}
+	if _, err := history.Resume(ctx, found, r.clock.Now(), &state); err != nil {
+		return nil, err
+	}
+
+	cfg, err := yardConfig(r.config, r.in, r.clock)
 	if err != nil {
 		return nil, err
 	}
@@ -274,6 +280,7 @@ func (r *running) takeLead(ctx context.Context, term *leadership.Term) (*yard, e
 	events := feed.New(state.LastEvent)
 
 	after := []func(*yardmaster.Batch){
+		r.folders.mark.Follow,
 		events.Add,
 		collector.Take,
 		func(b *yardmaster.Batch) { tell(directory, b) },

@@ -46,7 +46,8 @@ func run() int {
 // rootCommand has all commands: those that speak to a yard and those that start one.
 func rootCommand(env cli.Env) *cobra.Command {
 	root := cli.New(env)
-	root.AddCommand(upCommand(env), serverCommand(env), agentCommand(env), generateCommand())
+	root.AddCommand(upCommand(env), serverCommand(env), agentCommand(env), backupCommand(env), restoreCommand(env),
+		generateCommand())
 	root.AddCommand(simcli.Commands(env, policies())...)
 
 	if offers, _, err := root.Find([]string{"offers"}); err == nil && offers != root {

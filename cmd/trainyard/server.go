@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"crypto/tls"
@@ -28,6 +29,7 @@ import (
 	"trainyard/internal/place"
 	"trainyard/internal/place/ondemand"
 	"trainyard/internal/server"
+	"trainyard/internal/server/history"
 	"trainyard/internal/server/leadership"
 	"trainyard/internal/server/standby"
 	"trainyard/internal/store"
@@ -132,7 +134,7 @@ func startServer(ctx context.Context, c *config, log *slog.Logger) (_ *running, 
 		failed: make(chan error, 2), leads: make(chan struct{}),
 	}
 
-	r.folders, err = openFolders(c, r.clock)
+	r.folders, err = openFolders(c, r.clock, log)
 	if err != nil {
 		return nil, err
 	}
@@ -253,22 +255,35 @@ type folders struct {
 	ca     *auth.CA
 	blobs  *blob.Dir
 	logDir string
+	mark   *history.Mark
 }
 
-func openFolders(c *config, clk clock.Clock) (f folders, err error) {
-	f.ca, err = auth.OpenCA(filepath.Join(c.data, "ca"), clk.Now())
+// markFile records in the data folder how far the yard has come.
+const markFile = "history.json"
+
+func openFolders(c *config, clk clock.Clock, log *slog.Logger) (folders, error) {
+	ca, err := auth.OpenCA(filepath.Join(c.data, "ca"), clk.Now())
 	if err != nil {
-		return f, err
+		return folders{}, err
 	}
 
+	f, err := openOutput(c, log)
+	f.ca = ca
+
+	return f, err
+}
+
+// openOutput opens what is there beside the CA.
+func openOutput(c *config, log *slog.Logger) (f folders, err error) {
 	f.blobs, err = blob.OpenDir(filepath.Join(c.data, "blobs"))
 	if err != nil {
 		return f, err
 	}
 
 	f.logDir = filepath.Join(c.data, "logs")
+	f.mark, err = history.OpenMark(filepath.Join(c.data, markFile), log)
 
-	return f, nil
+	return f, err
 }
 
 // yardConfig puts what the operator set over the yard's defaults.
@@ -374,17 +389,13 @@ func (r *running) stop() error {
 	r.cancel()
 	r.background.Wait()
 
-	return errors.Join(err, r.store.Close(), r.name.release())
+	return errors.Join(err, r.folders.mark.Close(), r.store.Close(), r.name.release())
 }
 
 // openStore opens the store that the configuration names.
 func openStore(ctx context.Context, c *config, clk clock.Clock, log *slog.Logger) (store.Store, string, error) {
 	c.timeouts.Load = sqlstore.DefaultTimeouts().Load
-	url, kind := c.store, "sqlite"
-	if url == "" {
-		url = filepath.Join(c.data, "yard.db")
-	}
-
+	url, kind := c.storeURL(), "sqlite"
 	if strings.HasPrefix(url, "postgres://") || strings.HasPrefix(url, "postgresql://") {
 		kind = "postgres"
 	}
@@ -395,6 +406,11 @@ func openStore(ctx context.Context, c *config, clk clock.Clock, log *slog.Logger
 	}
 
 	return st, kind, nil
+}
+
+// storeURL is where the store is.
+func (c *config) storeURL() string {
+	return cmp.Or(c.store, filepath.Join(c.data, "yard.db"))
 }
 
 // tell keeps the directory up to date with what was committed.

@@ -55,6 +55,7 @@ type Runtime interface {
 	Start(ctx context.Context, s rundir.Spec) error
 	Stop(run id.Run, rank int, mode job.StopMode) error
 	Forget(run id.Run, rank int) error
+	SetAside(run id.Run, rank int) (string, error)
 	List() []rundir.Status
 	Watch() <-chan struct{}
 	RenewContactLease(l contact.Lease, answered bool) error
@@ -166,6 +167,8 @@ type Agent struct {
 	contactSince          time.Time            // start of the current period of contact
 	problems              map[string]string    // newest error by operation, see noteProblem
 	metricsComplete       map[id.Run]bool      // runs that have ended and whose metrics are all delivered
+	seen                  api.Seen             // of the yard's history
+	setAside              []api.SetAsideRun    // to report
 }
 
 // key names one rank of a run.
@@ -180,6 +183,8 @@ type assignments struct {
 	server     string
 	generation uint64
 	ranks      map[key]api.Assignment
+	// incarnation is that of the yard, zero if its server does not say.
+	incarnation api.Incarnation
 }
 
 // identity names the generation of the assignments.
@@ -386,6 +391,8 @@ func (a *Agent) open() error {
 	if err != nil {
 		return errors.Join(err, rt.Close())
 	}
+
+	a.seen = a.fence.seen()
 
 	a.results, err = openResults(a.path("results"))
 	if err != nil {

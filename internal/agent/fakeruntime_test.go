@@ -27,6 +27,7 @@ type fakeRuntime struct {
 	stops   []string
 	forgot  []string
 	renewed []renewal
+	aside   []string // set aside: run and UID
 	adopted int
 	files   runtime.Materialise
 	fail    error // of the next starts
@@ -88,6 +89,7 @@ func (f *fakeRuntime) Start(_ context.Context, s rundir.Spec) (err error) {
 			spec: s,
 			status: rundir.Status{
 				Run:     s.Run,
+				UID:     s.Launch.UID,
 				Rank:    s.Rank,
 				Job:     s.Job,
 				Epoch:   s.Epoch,
@@ -127,6 +129,23 @@ func (f *fakeRuntime) Forget(run id.Run, rank int) (err error) {
 	})
 
 	return err
+}
+
+func (f *fakeRuntime) SetAside(run id.Run, rank int) (path string, err error) {
+	f.change(func() {
+		k := rankKey{run, rank}
+		r := f.ranks[k]
+		if r == nil || r.status.State != job.RunEnded {
+			err = fmt.Errorf("%s is not there or has not ended", run)
+			return
+		}
+
+		delete(f.ranks, k)
+		f.aside = append(f.aside, string(run)+" "+string(r.status.UID))
+		path = "/aside/" + string(run)
+	})
+
+	return path, err
 }
 
 func (f *fakeRuntime) List() []rundir.Status {

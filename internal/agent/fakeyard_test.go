@@ -53,6 +53,7 @@ type fakeYard struct {
 	serverID string
 	gen      uint64
 	runs     []api.Assignment
+	under    *api.Incarnation
 	silent   bool // streams bring nothing new
 	streams  int
 	joins    int
@@ -401,7 +402,7 @@ func (y *fakeYard) assignments(w http.ResponseWriter, r *http.Request) {
 
 	for sent := uint64(0); ; {
 		y.mu.Lock()
-		as := api.Assignments{Server: y.serverID, Generation: y.gen, Runs: y.runs}
+		as := api.Assignments{Server: y.serverID, Generation: y.gen, Runs: y.runs, Incarnation: y.under}
 		changed, silent := y.changed, y.silent
 		y.mu.Unlock()
 
@@ -483,6 +484,13 @@ func (y *fakeYard) upload(w http.ResponseWriter, r *http.Request) {
 	}
 
 	k := rankKey{id.Run(r.PathValue("run")), rank}
+	if !y.isRun(k, id.UID(r.URL.Query().Get("uid"))) {
+		w.WriteHeader(http.StatusConflict)
+		answer(w, api.Problem{Kind: "conflict", Code: api.CodeOtherRun, Detail: "another run"})
+
+		return
+	}
+
 	var held int64
 	y.change(func() {
 		s := y.logs[k]
@@ -504,6 +512,20 @@ func (y *fakeYard) upload(w http.ResponseWriter, r *http.Request) {
 	})
 
 	answer(w, api.LogReply{Offset: held})
+}
+
+// isRun reports whether an upload is of the run that is assigned, if it is.
+func (y *fakeYard) isRun(k rankKey, uid id.UID) bool {
+	y.mu.Lock()
+	defer y.mu.Unlock()
+
+	for _, a := range y.runs {
+		if a.Run == k.run && a.Rank == k.rank {
+			return a.Launch.UID == uid
+		}
+	}
+
+	return true
 }
 
 func (y *fakeYard) file(w http.ResponseWriter, r *http.Request) {

@@ -10,6 +10,7 @@ import (
 	"strconv"
 	"strings"
 
+	"trainyard/internal/api"
 	"trainyard/internal/atomicfile"
 	"trainyard/internal/diskspace"
 	"trainyard/internal/fault"
@@ -22,14 +23,16 @@ const fenceKeeps = 10_000
 
 // fence remembers which runs this node has had, longer than the runs' own
 // records, so that none is started a second time and none of an older epoch
-// after a newer. It is a text file with a line for each start ("+ run rank")
-// and each end ("- run rank"). Lines are not forced to disk: what a power cut
+// after a newer. It is a text file with a line for each start ("+ run rank"),
+// each end ("- run rank") and each incarnation of the yard under which runs
+// were started ("= number mark"). Lines are not forced to disk: what a power cut
 // takes, no process survived either.
 type fence struct {
 	path        string
 	file        *os.File
-	newestEpoch map[id.Job]int // greatest epoch started
-	ended       map[key]bool   // ended and forgotten
+	newestEpoch map[id.Job]int  // greatest epoch started
+	ended       map[key]bool    // ended and forgotten
+	incarnation api.Incarnation // under which the newest run was started
 }
 
 func openFence(path string) (*fence, error) {
@@ -75,6 +78,14 @@ func (f *fence) load() error {
 func (f *fence) readLine(line string) {
 	fields := strings.Fields(line)
 	if len(fields) != 4 || fields[3] != "." {
+		return
+	}
+
+	if fields[0] == "=" {
+		if n, err := strconv.ParseUint(fields[1], 10, 64); err == nil {
+			f.incarnation = api.Incarnation{Number: n, Mark: id.UID(fields[2])}
+		}
+
 		return
 	}
 
@@ -141,6 +152,10 @@ func (f *fence) rewrite() error {
 		text.WriteString(fenceLine("-", k))
 	}
 
+	if f.incarnation.Number > 0 {
+		text.WriteString(incarnationLine(f.incarnation))
+	}
+
 	if err := atomicfile.Write(f.path, []byte(text.String()), atomicfile.SingleWriter()); err != nil {
 		return err
 	}
@@ -176,6 +191,24 @@ func fenceLine(what string, k key) string {
 	return what + " " + string(k.run) + " " + strconv.Itoa(k.rank) + " .\n"
 }
 
+func incarnationLine(i api.Incarnation) string {
+	return "= " + strconv.FormatUint(i.Number, 10) + " " + string(i.Mark) + " .\n"
+}
+
+// seen returns what this node has seen of the yard's history.
+func (f *fence) seen() api.Seen {
+	seen := api.Seen{Incarnation: f.incarnation}
+	for j := range f.newestEpoch {
+		n, _ := j.Number()
+		seen.Job = max(seen.Job, n)
+	}
+
+	return seen
+}
+
+// newest returns the greatest epoch of a job that this node has had, 0 if it has had none.
+func (f *fence) newest(j id.Job) int { return f.newestEpoch[j] }
+
 // check says whether a rank may be started.
 func (f *fence) check(k key) error {
 	j, epoch, ok := k.run.Split()
@@ -197,8 +230,16 @@ func (f *fence) check(k key) error {
 	return nil
 }
 
-// recordStart notes that a rank is about to be started.
-func (f *fence) recordStart(k key) error {
+// recordStart notes that a rank is about to be started under an incarnation of the yard.
+func (f *fence) recordStart(k key, under api.Incarnation) error {
+	if under.Number > 0 && under != f.incarnation {
+		if _, err := f.file.WriteString(incarnationLine(under)); err != nil {
+			return fmt.Errorf("record the incarnation of the yard: %w", err)
+		}
+
+		f.incarnation = under
+	}
+
 	j, epoch, _ := k.run.Split()
 	if f.newestEpoch[j] == epoch {
 		return nil

@@ -11,6 +11,7 @@ import (
 	"trainyard/internal/agent/runtime/rundir"
 	"trainyard/internal/api"
 	"trainyard/internal/fault"
+	"trainyard/internal/id"
 	"trainyard/internal/job"
 )
 
@@ -31,12 +32,22 @@ const (
 	doKill    action = "kill"
 	doCancel  action = "cancel" // it never started: report it as stopped
 	doForget  action = "forget"
+	doAside   action = "set aside" // it belongs to another history of the yard
 )
 
 // decide says what is to be done about a rank: want is its assignment, nil if
 // it has none; have is what the runtime knows, nil if nothing; delivered says
-// that the server has all of its output and metrics; begun that this process gave it to the runtime.
-func decide(want *api.Assignment, have *rundir.Status, begun, delivered bool) action {
+// that the server has all of its output and metrics; begun that this process gave it to the runtime;
+// stray that the yard does not know it, though it may know another one by its name.
+func decide(want *api.Assignment, have *rundir.Status, begun, delivered, stray bool) action {
+	if have != nil && stray {
+		if have.State != job.RunEnded {
+			return doKill
+		}
+
+		return doAside
+	}
+
 	if want == nil {
 		switch {
 		case have == nil:
@@ -125,14 +136,19 @@ func (a *Agent) reconcile(ctx context.Context, tries map[key]int) error {
 	var errs []error
 
 	if want.known {
-		for _, k := range sortedKeys(want.ranks, have) {
-			errs = append(errs, a.reconcileRank(ctx, k, want, have[k], tries))
-		}
-
-		errs = append(errs, a.results.keepOnly(func(k key) bool {
-			_, ok := want.ranks[k]
-			return ok
+		errs = append(errs, a.results.keepOnly(func(k key, result api.RankReport) bool {
+			w, ok := want.ranks[k]
+			return ok && sameRun(&w, result.UID, want.incarnation)
 		}))
+
+		for _, k := range sortedKeys(want.ranks, have) {
+			var assigned *api.Assignment
+			if w, ok := want.ranks[k]; ok {
+				assigned = &w
+			}
+
+			errs = append(errs, a.reconcileRank(ctx, rankState{k, assigned, have[k], want}, tries))
+		}
 
 		errs = append(errs, a.data.keepOnly(a.liveRanks(want, have)))
 	}
@@ -193,19 +209,27 @@ func sortedKeys(want map[key]api.Assignment, have map[key]*rundir.Status) []key 
 	return all
 }
 
-// reconcileRank does what decide says about one rank.
-func (a *Agent) reconcileRank(
-	ctx context.Context,
-	k key,
-	all assignments,
-	have *rundir.Status,
-	tries map[key]int,
-) error {
-	var want *api.Assignment
-	if w, assigned := all.ranks[k]; assigned {
-		want = &w
+// rankState is what is known of one rank.
+type rankState struct {
+	key
+	want *api.Assignment // nil if it is not assigned
+	have *rundir.Status  // nil if the runtime does not have it
+	all  assignments     // the newest, of which it is one
+}
+
+// sameRun reports whether a run of this UID is the one that is assigned. A run of an agent that knew no
+// UIDs counts as the same as long as the yard was never restored.
+func sameRun(want *api.Assignment, uid id.UID, under api.Incarnation) bool {
+	if uid == "" {
+		return under.Number <= 1
 	}
 
+	return uid == want.Launch.UID
+}
+
+// reconcileRank does what decide says about one rank.
+func (a *Agent) reconcileRank(ctx context.Context, r rankState, tries map[key]int) error {
+	k, want, have := r.key, r.want, r.have
 	if _, over := a.results.all[k]; over && want != nil {
 		return nil
 	}
@@ -215,9 +239,14 @@ func (a *Agent) reconcileRank(
 	s := a.uploaders[k]
 	a.mu.Unlock()
 
-	switch decide(want, have, begun, s != nil && s.delivered.Load() && a.metricsDelivered(have)) {
+	stray := s != nil && s.unknown.Load() ||
+		want != nil && have != nil && !sameRun(want, have.UID, r.all.incarnation)
+
+	switch decide(want, have, begun, s != nil && s.delivered.Load() && a.metricsDelivered(have), stray) {
 	case doStart:
-		return a.start(ctx, k, all, have, tries)
+		return a.start(ctx, r, tries)
+	case doAside:
+		return a.putAside(k, have)
 	case doTerm:
 		return a.rt.Stop(k.run, k.rank, job.StopTerm)
 	case doKill:
@@ -225,7 +254,10 @@ func (a *Agent) reconcileRank(
 	case doCancel:
 		return a.recordResult(
 			k,
-			api.RankReport{Cause: job.CauseCancelled, Reason: "stopped on request before it was started", Signalled: true},
+			api.RankReport{
+				UID: want.Launch.UID, Cause: job.CauseCancelled, Reason: "stopped on request before it was started",
+				Signalled: true,
+			},
 		)
 	case doForget:
 		return a.forget(k)
@@ -235,28 +267,53 @@ func (a *Agent) reconcileRank(
 	return nil
 }
 
+// admit lets a rank pass that this node may start, and records that it will be. One that it may not
+// start gets its result here.
+func (a *Agent) admit(r rankState) (bool, error) {
+	err := a.fence.check(r.key)
+	if err == nil && r.want.Adopt {
+		err = fault.New(fault.Conflict, "not_here", "run %s was ordered before the yard was restored and is not on this node",
+			r.run)
+	}
+
+	if err != nil {
+		a.log.Warn("run rejected", "run", r.run, "rank", r.rank, "error", err)
+
+		return false, a.recordResult(r.key, api.RankReport{
+			UID: r.want.Launch.UID, Cause: job.CauseLaunchFailed, Reason: "rejected by the node: " + err.Error(),
+			NewestEpoch: max(a.fence.newest(r.want.Job), r.want.Epoch),
+		})
+	}
+
+	if err := a.fence.recordStart(r.key, r.all.incarnation); err != nil {
+		return false, err
+	}
+
+	a.mu.Lock()
+	a.seen = a.fence.seen()
+	a.mu.Unlock()
+
+	return true, nil
+}
+
 // start gives a rank to the runtime, if the fence lets it pass and the assignments are as new as
 // the contact lease.
-func (a *Agent) start(ctx context.Context, k key, all assignments, have *rundir.Status, tries map[key]int) error {
-	want := all.ranks[k]
+func (a *Agent) start(ctx context.Context, r rankState, tries map[key]int) error {
+	k, want := r.key, *r.want
 
-	if have == nil { // one that the runtime has was let pass before
-		if err := a.fence.check(k); err != nil {
-			a.log.Warn("run rejected", "run", k.run, "rank", k.rank, "error", err)
-			return a.recordResult(
-				k,
-				api.RankReport{Cause: job.CauseLaunchFailed, Reason: "rejected by the node: " + err.Error()},
-			)
+	if r.have == nil { // one that the runtime has was let pass before
+		passed, err := a.admit(r)
+		if err != nil {
+			return a.startFailed(k, want.Launch.UID, err, tries)
 		}
-
-		if err := a.fence.recordStart(k); err != nil {
-			return a.startFailed(k, err, tries)
+		if !passed {
+			return nil
 		}
 	}
 
 	launch, ready, err := a.data.ready(k, want.Launch)
 	if err != nil {
-		return a.dataFailed(k, err)
+		return a.dataFailed(k, want.Launch.UID, err)
 	}
 	if !ready {
 		return nil
@@ -265,7 +322,7 @@ func (a *Agent) start(ctx context.Context, k key, all assignments, have *rundir.
 	a.starting.Lock()
 	defer a.starting.Unlock()
 
-	if a.closing || !a.mayStart(all.identity()) {
+	if a.closing || !a.mayStart(r.all.identity()) {
 		return nil // newer assignments, or the first grant, make another round
 	}
 
@@ -280,10 +337,10 @@ func (a *Agent) start(ctx context.Context, k key, all assignments, have *rundir.
 
 	spec.ExtraEnv, err = a.programEnv(want)
 	if err != nil {
-		return a.startFailed(k, err, tries)
+		return a.startFailed(k, want.Launch.UID, err, tries)
 	}
 	if err := a.rt.Start(ctx, spec); err != nil {
-		return a.startFailed(k, err, tries)
+		return a.startFailed(k, want.Launch.UID, err, tries)
 	}
 
 	a.mu.Lock()
@@ -295,7 +352,7 @@ func (a *Agent) start(ctx context.Context, k key, all assignments, have *rundir.
 }
 
 // startFailed gives a rank up that can never be begun, or not for too long.
-func (a *Agent) startFailed(k key, err error, tries map[key]int) error {
+func (a *Agent) startFailed(k key, uid id.UID, err error, tries map[key]int) error {
 	var f *fault.Error
 	if errors.As(err, &f) && f.Code == "lease_over" {
 		return err // the next report renews it
@@ -311,7 +368,7 @@ func (a *Agent) startFailed(k key, err error, tries map[key]int) error {
 	delete(tries, k)
 	a.log.Error("cannot start run", "run", k.run, "rank", k.rank, "error", err)
 
-	return a.recordResult(k, api.RankReport{Cause: job.CauseLaunchFailed, Reason: err.Error()})
+	return a.recordResult(k, api.RankReport{UID: uid, Cause: job.CauseLaunchFailed, Reason: err.Error()})
 }
 
 // recordResult keeps the end of a rank that the runtime does not have.
@@ -334,16 +391,49 @@ func (a *Agent) forget(k key) error {
 		return fmt.Errorf("forget %s rank %d: %w", k.run, k.rank, err)
 	}
 
+	a.drop(k)
+
+	return a.forgetIntake(k)
+}
+
+// putAside keeps what there is of a rank that the yard does not know, apart from all others. The
+// fence remembers it: it must not run again, whichever history of the yard asks for it.
+func (a *Agent) putAside(k key, have *rundir.Status) error {
+	if err := a.fence.recordEnd(k); err != nil {
+		return err
+	}
+
+	path, err := a.rt.SetAside(k.run, k.rank)
+	if err != nil {
+		return fmt.Errorf("set %s rank %d aside: %w", k.run, k.rank, err)
+	}
+
+	a.log.Warn("run of another history of the yard was set aside",
+		"run", k.run, "rank", k.rank, "uid", have.UID, "dir", path)
+	a.drop(k)
+
 	a.mu.Lock()
+	a.setAside = append(a.setAside, api.SetAsideRun{Run: k.run, UID: have.UID, Rank: k.rank, Path: path})
+	a.mu.Unlock()
+	notify(a.reportSoon)
+
+	return a.forgetIntake(k)
+}
+
+// drop forgets what this process knows of a rank that the runtime does not have any more.
+func (a *Agent) drop(k key) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+
+	if s := a.uploaders[k]; s != nil {
+		s.cancel()
+	}
+
 	delete(a.startedRanks, k)
 	delete(a.uploaders, k)
 	if k.rank == 0 {
 		delete(a.metricsComplete, k.run)
 	}
-
-	a.mu.Unlock()
-
-	return a.forgetIntake(k)
 }
 
 // devices names the GPUs of a run by what the driver calls them, since a

@@ -25,8 +25,9 @@ func TestDecide(t *testing.T) {
 		begun     bool
 		delivered bool
 		do        action
+		stray     bool
 	}{
-		{"assigned and not here is started", run(job.StopNone), nil, false, false, doStart},
+		{"assigned and not here is started", run(job.StopNone), nil, false, false, doStart, false},
 		{
 			"assigned and lost by the runtime is started again if the fence lets it",
 			run(job.StopNone),
@@ -34,30 +35,34 @@ func TestDecide(t *testing.T) {
 			true,
 			false,
 			doStart,
+			false,
 		},
-		{"assigned and running is left alone", run(job.StopNone), is(job.RunRunning), true, false, doNothing},
-		{"adopted and running is left alone", run(job.StopNone), is(job.RunRunning), false, false, doNothing},
-		{"adopted in preparation goes on", run(job.StopNone), is(job.RunPreparing), false, false, doStart},
-		{"in preparation is left alone", run(job.StopNone), is(job.RunPreparing), true, false, doNothing},
-		{"assigned and ended is never started again", run(job.StopNone), is(job.RunEnded), false, true, doNothing},
-		{"told to stop", run(job.StopTerm), is(job.RunRunning), true, false, doTerm},
-		{"told to stop while it stops", run(job.StopTerm), is(job.RunStopping), true, false, doTerm},
-		{"told to end at once", run(job.StopKill), is(job.RunStopping), true, false, doKill},
-		{"told to stop in preparation", run(job.StopTerm), is(job.RunPreparing), false, false, doTerm},
-		{"told to stop and never here", run(job.StopTerm), nil, false, false, doCancel},
-		{"told to stop and ended", run(job.StopKill), is(job.RunEnded), true, true, doNothing},
-		{"not assigned and running is killed", nil, is(job.RunRunning), true, false, doKill},
-		{"not assigned and stopping is killed", nil, is(job.RunStopping), false, false, doKill},
-		{"not assigned, ended, output not delivered is kept", nil, is(job.RunEnded), true, false, doNothing},
-		{"not assigned, ended, all delivered is forgotten", nil, is(job.RunEnded), true, true, doForget},
-		{"nothing about nothing", nil, nil, false, false, doNothing},
+		{"assigned and running is left alone", run(job.StopNone), is(job.RunRunning), true, false, doNothing, false},
+		{"adopted and running is left alone", run(job.StopNone), is(job.RunRunning), false, false, doNothing, false},
+		{"adopted in preparation goes on", run(job.StopNone), is(job.RunPreparing), false, false, doStart, false},
+		{"in preparation is left alone", run(job.StopNone), is(job.RunPreparing), true, false, doNothing, false},
+		{"assigned and ended is never started again", run(job.StopNone), is(job.RunEnded), false, true, doNothing, false},
+		{"told to stop", run(job.StopTerm), is(job.RunRunning), true, false, doTerm, false},
+		{"told to stop while it stops", run(job.StopTerm), is(job.RunStopping), true, false, doTerm, false},
+		{"told to end at once", run(job.StopKill), is(job.RunStopping), true, false, doKill, false},
+		{"told to stop in preparation", run(job.StopTerm), is(job.RunPreparing), false, false, doTerm, false},
+		{"told to stop and never here", run(job.StopTerm), nil, false, false, doCancel, false},
+		{"told to stop and ended", run(job.StopKill), is(job.RunEnded), true, true, doNothing, false},
+		{"not assigned and running is killed", nil, is(job.RunRunning), true, false, doKill, false},
+		{"not assigned and stopping is killed", nil, is(job.RunStopping), false, false, doKill, false},
+		{"not assigned, ended, output not delivered is kept", nil, is(job.RunEnded), true, false, doNothing, false},
+		{"not assigned, ended, all delivered is forgotten", nil, is(job.RunEnded), true, true, doForget, false},
+		{"nothing about nothing", nil, nil, false, false, doNothing, false},
+		{"of another history and running is killed", run(job.StopNone), is(job.RunRunning), true, false, doKill, true},
+		{"of another history and ended is set aside", run(job.StopNone), is(job.RunEnded), true, false, doAside, true},
+		{"of another history, ended and not assigned is set aside", nil, is(job.RunEnded), false, true, doAside, true},
 	}
 
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
 
-			if got := decide(tt.want, tt.have, tt.begun, tt.delivered); got != tt.do {
+			if got := decide(tt.want, tt.have, tt.begun, tt.delivered, tt.stray); got != tt.do {
 				t.Errorf("decide = %s, want %s", got, tt.do)
 			}
 		})
@@ -90,7 +95,7 @@ func TestFence(t *testing.T) {
 			t.Errorf("%v: %v", k, err)
 		}
 
-		if err := f.recordStart(k); err != nil {
+		if err := f.recordStart(k, api.Incarnation{Number: 2, Mark: "m"}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -129,6 +134,10 @@ func TestFence(t *testing.T) {
 		}
 
 		f = reopen(f)
+		want := api.Seen{Incarnation: api.Incarnation{Number: 2, Mark: "m"}, Job: 2}
+		if got := f.seen(); got != want {
+			t.Errorf("seen %+v, want %+v", got, want)
+		}
 	}
 
 	if err := f.close(); err != nil {
@@ -187,7 +196,7 @@ func TestResultsLastAndGo(t *testing.T) {
 		}
 	}
 
-	if err := r.keepOnly(func(k key) bool { return k.run == "j2.1" }); err != nil {
+	if err := r.keepOnly(func(k key, _ api.RankReport) bool { return k.run == "j2.1" }); err != nil {
 		t.Fatal(err)
 	}
 

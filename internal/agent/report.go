@@ -28,6 +28,9 @@ func (a *Agent) publish(list []rundir.Status, want assignments) {
 		w, assigned := want.ranks[k]
 
 		_, given := a.results.all[k]
+		if assigned && !sameRun(&w, st.UID, want.incarnation) {
+			continue // of another history
+		}
 		if given && assigned || st.State == job.RunEnded && want.known && !assigned {
 			continue
 		}
@@ -42,6 +45,7 @@ func (a *Agent) publish(list []rundir.Status, want assignments) {
 
 	for _, report := range a.data.waiting() {
 		if !slices.ContainsFunc(list, func(st rundir.Status) bool { return st.Run == report.Run && st.Rank == report.Rank }) {
+			report.UID = want.ranks[key{report.Run, report.Rank}].Launch.UID
 			ranks = append(ranks, report)
 		}
 	}
@@ -119,6 +123,11 @@ func (a *Agent) report(ctx context.Context) (api.ReportReply, error) {
 	a.mu.Lock()
 	ranks, server := a.rankReports, a.assignments.server
 	r.Foreign, r.ForeignProcesses = a.foreignProcesses()
+	r.SetAside = a.setAside
+
+	if seen := a.seen; seen.Incarnation.Number > 0 {
+		r.Seen = &seen
+	}
 
 	if a.acknowledgedInventory == nil || !reflect.DeepEqual(*a.acknowledgedInventory, inv) {
 		r.Inventory = &inv
@@ -158,6 +167,7 @@ func (a *Agent) report(ctx context.Context) (api.ReportReply, error) {
 	}
 
 	a.lastContact, a.acknowledgedRanks = now, r.Ranks
+	a.setAside = a.setAside[len(r.SetAside):]
 	if r.Inventory != nil {
 		a.acknowledgedInventory = r.Inventory
 	}

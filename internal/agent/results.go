@@ -87,10 +87,10 @@ func (r *results) put(report api.RankReport) error {
 }
 
 // keepOnly drops the results for which keep is false.
-func (r *results) keepOnly(keep func(key) bool) error {
+func (r *results) keepOnly(keep func(key, api.RankReport) bool) error {
 	var errs []error
-	for k := range r.all {
-		if !keep(k) {
+	for k, result := range r.all {
+		if !keep(k, result) {
 			delete(r.all, k)
 			errs = append(errs, removeIfThere(r.path(k)))
 		}

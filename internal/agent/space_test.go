@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"trainyard/internal/api"
 	"trainyard/internal/cloud"
 	"trainyard/internal/id"
 	"trainyard/internal/job"
@@ -64,7 +65,7 @@ func TestTheFenceOnAFullDiskForgetsNothing(t *testing.T) {
 			k.rank = int(info.Size()) // lines of several lengths, so that one of them ends there
 		}
 
-		if err := f.recordStart(k); err != nil {
+		if err := f.recordStart(k, api.Incarnation{}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -72,7 +73,7 @@ func TestTheFenceOnAFullDiskForgetsNothing(t *testing.T) {
 	fill()
 
 	first, second := key{"j100000.1", 0}, key{"j100001.1", 0}
-	if err := f.recordStart(first); err == nil {
+	if err := f.recordStart(first, api.Incarnation{}); err == nil {
 		t.Fatal("a line was written on a full disk")
 	}
 
@@ -91,7 +92,7 @@ func TestTheFenceOnAFullDiskForgetsNothing(t *testing.T) {
 
 	empty()
 
-	if err := errors.Join(f.recordStart(first), f.recordStart(second), f.close()); err != nil {
+	if err := errors.Join(f.recordStart(first, api.Incarnation{}), f.recordStart(second, api.Incarnation{}), f.close()); err != nil {
 		t.Fatal(err)
 	}
 

@@ -10,6 +10,7 @@ import (
 
 	"trainyard/internal/agent/staging"
 	"trainyard/internal/api"
+	"trainyard/internal/id"
 	"trainyard/internal/job"
 )
 
@@ -146,12 +147,12 @@ func (d *data) purge(list []job.DataCopy) {
 }
 
 // dataFailed gives a rank up whose data cannot be had here.
-func (a *Agent) dataFailed(k key, err error) error {
+func (a *Agent) dataFailed(k key, uid id.UID, err error) error {
 	if errors.Is(err, context.Canceled) {
 		return nil // it is not wanted any more
 	}
 
 	a.log.Error("cannot stage data of a run", "run", k.run, "rank", k.rank, "error", err)
 
-	return a.recordResult(k, api.RankReport{Cause: job.CauseDataFailed, Reason: fmt.Sprint(err)})
+	return a.recordResult(k, api.RankReport{UID: uid, Cause: job.CauseDataFailed, Reason: fmt.Sprint(err)})
 }

@@ -82,6 +82,10 @@ func (a *Agent) applyAssignments(as api.Assignments) {
 	}
 
 	*w = assignments{known: true, server: as.Server, generation: as.Generation, ranks: ranks}
+	if as.Incarnation != nil {
+		w.incarnation = *as.Incarnation
+	}
+
 	notify(a.reconcileSoon)
 }
 

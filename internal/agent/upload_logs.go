@@ -13,6 +13,7 @@ import (
 	"trainyard/internal/api"
 	"trainyard/internal/clock"
 	"trainyard/internal/fault"
+	"trainyard/internal/id"
 	"trainyard/internal/job"
 )
 
@@ -33,7 +34,9 @@ type logUploader struct {
 	key       key
 	ended     chan struct{} // closed when the output is complete
 	endOnce   sync.Once
-	delivered atomic.Bool // the server has all of it
+	uid       id.UID
+	delivered atomic.Bool // the server has all of it, or wants none
+	unknown   atomic.Bool // the run is one that the server does not know
 	cancel    context.CancelFunc
 	done      chan struct{}
 
@@ -52,7 +55,9 @@ func (a *Agent) updateUploaders(ctx context.Context, list []rundir.Status) {
 		s, ok := a.uploaders[k]
 		if !ok {
 			own, cancel := context.WithCancel(ctx) //nolint:gosec // called when the rank is forgotten
-			s = &logUploader{agent: a, key: k, ended: make(chan struct{}), cancel: cancel, done: make(chan struct{})}
+			s = &logUploader{
+				agent: a, key: k, uid: st.UID, ended: make(chan struct{}), cancel: cancel, done: make(chan struct{}),
+			}
 			a.uploaders[k] = s
 
 			go func() {
@@ -197,10 +202,14 @@ func (s *logUploader) upload(ctx context.Context, data []byte, final bool) (move
 	call, cancel := context.WithTimeout(ctx, uploadTimeout)
 	defer cancel()
 
-	reply, err := s.agent.client.Load().UploadLog(call, s.key.run, s.key.rank, s.offset, data, final)
-	if fault.KindOf(err) == fault.NotFound {
-		s.agent.log.Warn("run unknown to the server, dropping its output", "run", s.key.run, "rank", s.key.rank)
+	reply, err := s.agent.client.Load().UploadLog(call, s.key.run, s.uid, s.key.rank, s.offset, data, final)
+
+	var f *fault.Error
+	if errors.As(err, &f) && (f.Kind == fault.NotFound || f.Code == api.CodeOtherRun) {
+		s.agent.log.Warn("run unknown to the server, its output stays here", "run", s.key.run, "rank", s.key.rank)
+		s.unknown.Store(true)
 		s.delivered.Store(true)
+
 		return true, nil
 	}
 

@@ -155,7 +155,7 @@ func (a *Agent) follow(st rundir.Status) (*curve, error) {
 	}
 
 	run := gather.Run{
-		Run: st.Run, Epoch: st.Epoch, Started: st.Started, Rules: places.Launch.Metrics,
+		Run: st.Run, UID: st.UID, Epoch: st.Epoch, Started: st.Started, Rules: places.Launch.Metrics,
 		Roots: []string{places.Work, places.Checkpoints}, SDKFile: places.Metrics,
 		Output: func(offset int64) (io.ReadCloser, int64, error) { return a.rt.OpenLog(st.Run, st.Rank, offset) },
 	}

@@ -18,7 +18,9 @@ import (
 //	   those that it may not keep
 //	5  an agent may report metrics; a launch may say where they are found, and the target
 //	6  an agent says in a header which process of which machine it is, and ends if it is refused as a copy
-const Capability = 6
+//	7  a launch, a report and an upload may carry the UID of their run, the assignments the
+//	   incarnation of the yard, and a report what the node has seen of the yard's history
+const Capability = 7
 
 // JoinRequest asks to become a node. It carries the join token's text and a
 // certificate request; the key never leaves the machine.
@@ -59,6 +61,15 @@ type Assignments struct {
 	Server     string       `json:"server" doc:"identifies this start of the server"`
 	Generation uint64       `json:"generation"`
 	Runs       []Assignment `json:"runs"`
+	// Incarnation is left out by a server of an earlier version.
+	Incarnation *Incarnation `json:"incarnation,omitempty"`
+}
+
+// Incarnation identifies one history of a yard. A new one begins when the database is
+// restored from a backup, because the yard then knows nothing of what happened since.
+type Incarnation struct {
+	Number uint64 `json:"number" doc:"1 for the first; greater for each that follows"`
+	Mark   id.UID `json:"mark" maxLength:"64" doc:"random; tells apart two incarnations with the same number"`
 }
 
 // Assignment is one rank of a run that a node must run, or stop.
@@ -70,10 +81,15 @@ type Assignment struct {
 	Rank   int          `json:"rank"`
 	Stop   job.StopMode `json:"stop,omitempty"`
 	Launch Launch       `json:"launch"`
+	// Adopt is set after a restore for what was assigned before it: the agent may go on with
+	// it, but must not start it, because a later run of the job may exist.
+	Adopt bool `json:"adopt,omitempty"`
 }
 
 // Launch is all that a node needs to know to start its rank of a run.
 type Launch struct {
+	UID        id.UID            `json:"uid,omitempty" doc:"identifies the run, also after a restore of the yard"`
+	JobUID     id.UID            `json:"job_uid,omitempty" doc:"identifies the job, also after a restore of the yard"`
 	Name       string            `json:"name,omitempty"`
 	Owner      id.User           `json:"owner"`
 	Workdir    string            `json:"workdir,omitempty" doc:"digest of the manifest of the working directory"`
@@ -109,6 +125,27 @@ type Report struct {
 	// Data is all that the node has fetched and keeps, in every report: what is not in
 	// it is not there any more.
 	Data []job.DataCopy `json:"data,omitempty" maxItems:"10000"`
+	// Seen tells a server whose database was restored that there was more. It is left out by a
+	// node that has never had a run.
+	Seen *Seen `json:"seen,omitempty"`
+	// SetAside lists runs of another history of the yard that the node has set aside since
+	// its last report that was answered.
+	SetAside []SetAsideRun `json:"set_aside,omitempty" maxItems:"10000"`
+}
+
+// Seen is what a node has seen of the yard's history.
+type Seen struct {
+	Incarnation Incarnation `json:"incarnation" doc:"incarnation of the newest assignment that the node has started"`
+	Job         uint64      `json:"job" doc:"greatest number of a job that has been assigned to the node"`
+}
+
+// SetAsideRun is a rank of a run that a node has stopped and set aside, because the yard does
+// not know the run or has given its id to another one.
+type SetAsideRun struct {
+	Run  id.Run `json:"run" maxLength:"100"`
+	UID  id.UID `json:"uid,omitempty" maxLength:"64"`
+	Rank int    `json:"rank"`
+	Path string `json:"path" maxLength:"4096" doc:"directory on the node"`
 }
 
 // ForeignProcess is a process outside the yard that uses a GPU.
@@ -129,6 +166,7 @@ type GPURelease struct {
 // RankReport is how far one rank of a run has come.
 type RankReport struct {
 	Run       id.Run       `json:"run"`
+	UID       id.UID       `json:"uid,omitempty" maxLength:"64"`
 	Rank      int          `json:"rank"`
 	State     job.RunState `json:"state"`
 	Started   time.Time    `json:"started,omitzero"`
@@ -141,6 +179,9 @@ type RankReport struct {
 	// Progress is what the program tells of itself, left out where it has told
 	// nothing new; of the first rank alone.
 	Progress *job.Progress `json:"progress,omitempty"`
+	// NewestEpoch is the greatest epoch of the job that the node has had, when it refuses a run
+	// because of it.
+	NewestEpoch int `json:"newest_epoch,omitempty"`
 }
 
 // ReportReply tells the agent how long the server will wait for it.
@@ -194,6 +235,10 @@ const (
 	CodeAgentCopied      = "agent_copied"       // a copy of the node's data directory: end
 	CodeAgentNotAdmitted = "agent_not_admitted" // it must be admitted by a report before it does anything else
 )
+
+// CodeOtherRun is the code of the error that the yard knows another run under the id of the one
+// whose output or metrics an agent sends.
+const CodeOtherRun = "other_run"
 
 // LogReply answers an upload of output: how many bytes the server holds now.
 // An upload at another offset than that is not taken; the agent goes on from here.

@@ -67,6 +67,7 @@ func (c *Client) Report(ctx context.Context, r Report) (ReportReply, error) {
 func (c *Client) UploadLog(
 	ctx context.Context,
 	run id.Run,
+	uid id.UID,
 	rank int,
 	offset int64,
 	data []byte,
@@ -74,6 +75,10 @@ func (c *Client) UploadLog(
 ) (LogReply, error) {
 	path := "/agent/v1/logs/" + url.PathEscape(string(run)) + "/" + strconv.Itoa(rank)
 	query := url.Values{"offset": {strconv.FormatInt(offset, 10)}}
+	if uid != "" {
+		query.Set("uid", string(uid))
+	}
+
 	if final {
 		query.Set("final", "true")
 	}

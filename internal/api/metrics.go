@@ -26,6 +26,7 @@ type MetricsReport struct {
 // RunMetrics is what one run has measured.
 type RunMetrics struct {
 	Run    id.Run         `json:"run" maxLength:"100"`
+	UID    id.UID         `json:"uid,omitempty" maxLength:"64"`
 	Series []SeriesPoints `json:"series,omitempty" maxItems:"64"`
 	Done   *float64       `json:"done,omitempty" doc:"work completed as reported by the program, in its own units"`
 	Total  *float64       `json:"total,omitempty" doc:"total work, in the same units"`

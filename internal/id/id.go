@@ -2,7 +2,8 @@
 //
 // Ids are short, because people type them: job j1041, its second run j1041.2.
 // They come from counters in the yard's state, never from chance, so that the
-// same messages give the same ids.
+// same messages give the same ids. A UID tells apart what two histories of a yard
+// gave the same id: a database that is restored from a backup counts again.
 package id
 
 import (
@@ -21,6 +22,7 @@ type (
 	Token   string
 	Lease   string
 	Dataset string
+	UID     string // 128 random bits in hexadecimal; "" for what was made by an earlier version
 )
 
 // NewJob returns the id of the n-th job.

@@ -71,6 +71,7 @@ func (j *Job) Status() Status { return StatusOf(j.State, j.Cause) }
 // Run is one attempt of a job on chosen nodes.
 type Run struct {
 	ID      id.Run
+	UID     id.UID // no other run has it, also if a restored yard counts its runs again
 	Job     id.Job
 	Epoch   int
 	Seq     uint64

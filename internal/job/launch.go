@@ -4,6 +4,8 @@ import "trainyard/internal/id"
 
 // Launch is all that an engine needs to know to start one rank of a run.
 type Launch struct {
+	UID        id.UID            `json:"uid,omitempty"`     // of the run
+	JobUID     id.UID            `json:"job_uid,omitempty"` // differs between two jobs that got the same id
 	Name       string            `json:"name,omitempty"`
 	Owner      id.User           `json:"owner"`
 	Workdir    string            `json:"workdir,omitempty"` // manifest digest

@@ -9,6 +9,7 @@ import (
 // RankReport is the state of a rank as its node's agent reports it.
 type RankReport struct {
 	Run       id.Run
+	UID       id.UID // of the run, "" if its agent does not know it
 	Rank      int
 	State     RunState
 	Started   time.Time
@@ -19,6 +20,9 @@ type RankReport struct {
 	Reason    string
 	Signalled bool
 	Progress  *Progress // as the program reports it, nil if that is not new
+	// NewestEpoch is given when a node refuses a run because it has had one of this job with the
+	// same or a later epoch: the greatest that it knows.
+	NewestEpoch int
 }
 
 // Of returns the rank that a node reports, nil if the run has no such rank there: the agent

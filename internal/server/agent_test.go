@@ -164,7 +164,7 @@ func (n *node) ends(run id.Run, rank, code int) {
 // upload sends output and returns how much the server has.
 func (n *node) upload(run id.Run, rank int, offset int64, data []byte, final bool) int64 {
 	n.y.t.Helper()
-	reply, err := n.UploadLog(n.y.t.Context(), run, rank, offset, data, final)
+	reply, err := n.UploadLog(n.y.t.Context(), run, "", rank, offset, data, final)
 	n.y.must(err)
 
 	return reply.Offset

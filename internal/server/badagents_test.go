@@ -16,6 +16,7 @@ import (
 	"trainyard/internal/api"
 	"trainyard/internal/auth"
 	"trainyard/internal/fleet"
+	"trainyard/internal/logs/archive"
 	"trainyard/internal/server/agentapi"
 	"trainyard/internal/yardmaster"
 )
@@ -391,7 +392,7 @@ func TestBadRequestsOfAgents(t *testing.T) {
 	}
 
 	// None of it left anything behind.
-	st, err := y.srv.Logbook.State(t.Context(), "j1.1", 0)
+	st, err := y.srv.Logbook.State(t.Context(), archive.Log{Run: "j1.1"})
 	y.must(err)
 
 	if st.Size != 0 || st.Ended {

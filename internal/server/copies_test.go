@@ -91,7 +91,7 @@ func TestNothingThatACopyOfANodeSendsCounts(t *testing.T) {
 		t.Errorf("the report of the copy counts as contact: %s, before %s", got, before)
 	}
 
-	_, err := second.UploadLog(t.Context(), run, 0, int64(len(text)), output(t, "o:other\n"), true)
+	_, err := second.UploadLog(t.Context(), run, "", 0, int64(len(text)), output(t, "o:other\n"), true)
 	wantFault(t, err, fault.Conflict, api.CodeAgentNotAdmitted)
 
 	_, err = second.Renew(t.Context(), api.RenewRequest{})
@@ -148,7 +148,7 @@ func TestARestartedAgentTakesOver(t *testing.T) {
 
 	second := first.copied(alpha("p2", 2*time.Minute))
 
-	_, err := second.UploadLog(t.Context(), "j1.1", 0, 0, nil, false)
+	_, err := second.UploadLog(t.Context(), "j1.1", "", 0, 0, nil, false)
 	wantFault(t, err, fault.Conflict, api.CodeAgentNotAdmitted) // before its first report
 
 	y.must(second.heartbeat())
@@ -175,7 +175,7 @@ func TestACopyIsRefusedAfterARestartOfTheServer(t *testing.T) {
 	again := &node{y: y, name: first.name, identity: first.identity}
 	second, again := again.copied(beta("p2")), again.copied(alpha("p1", time.Minute))
 
-	_, err := second.UploadLog(t.Context(), "j1.1", 0, 0, nil, false)
+	_, err := second.UploadLog(t.Context(), "j1.1", "", 0, 0, nil, false)
 	wantFault(t, err, fault.Conflict, api.CodeAgentNotAdmitted)
 	wantFault(t, second.heartbeat(), fault.Conflict, api.CodeAgentCopied)
 	y.must(again.heartbeat())

@@ -14,6 +14,7 @@ import (
 	"trainyard/internal/api"
 	"trainyard/internal/diskspace"
 	"trainyard/internal/fault"
+	"trainyard/internal/logs/archive"
 	"trainyard/internal/job"
 )
 
@@ -89,7 +90,7 @@ func TestAServerWithoutSpaceAnswersReadsAndNamesTheDisk(t *testing.T) {
 		t.Errorf("a refused submission does not name the disk: %v", refused)
 	}
 
-	if _, err := y.srv.Logbook.Append(t.Context(), "j1.1", 0, 0, make([]byte, 100_000), false); !diskspace.Full(err) ||
+	if _, err := y.srv.Logbook.Append(t.Context(), archive.Log{Run: "j1.1"}, 0, make([]byte, 100_000), false); !diskspace.Full(err) ||
 		!strings.Contains(err.Error(), disk) {
 		t.Errorf("output: %v", err)
 	}

@@ -116,9 +116,20 @@ func (s *Server) openLogs(ctx context.Context, in *logInput) (*logReader, error)
 	return r, nil
 }
 
-// load reads the run that the cursor is in. A job without runs has none.
+// log names the output of a rank of the run that the cursor is in.
+func (r *logReader) log(rank int) archive.Log {
+	return archive.Log{Run: r.run.ID, UID: r.run.UID, Rank: rank}
+}
+
+// load reads the run that the cursor is in. A job without runs has none. A job of a yard that was
+// restored may lack epochs: those that only the lost history had are passed over.
 func (r *logReader) load(ctx context.Context) error {
 	run, err := r.s.Store.Run(ctx, id.NewRun(r.job.ID, r.at.Epoch))
+	for fault.KindOf(err) == fault.NotFound && !r.only && r.at.Epoch < r.job.Epoch {
+		r.at = archive.Cursor{Epoch: r.at.Epoch + 1}
+		run, err = r.s.Store.Run(ctx, id.NewRun(r.job.ID, r.at.Epoch))
+	}
+
 	if err != nil {
 		return err
 	}
@@ -140,7 +151,7 @@ func (r *logReader) toTail(ctx context.Context, n int) error {
 			continue
 		}
 
-		at, err := r.s.Logbook.Tail(ctx, r.run.ID, rank, &r.filter, n)
+		at, err := r.s.Logbook.Tail(ctx, r.log(rank), &r.filter, n)
 		if err != nil {
 			return err
 		}
@@ -179,7 +190,7 @@ func (r *logReader) next(
 			}
 
 			// Looked at before reading: what comes in between closes the channel.
-			st, err := r.s.Logbook.State(ctx, r.run.ID, rank)
+			st, err := r.s.Logbook.State(ctx, r.log(rank))
 			if err != nil {
 				return nil, nil, false, err
 			}
@@ -191,8 +202,7 @@ func (r *logReader) next(
 
 				got, after, next, more, err = r.s.Logbook.ReadLines(
 					ctx,
-					r.run.ID,
-					rank,
+					r.log(rank),
 					r.at.Ranks[rank],
 					&r.filter,
 					limit-len(lines),

@@ -100,6 +100,15 @@ func (l *Loop) nodes() []yardmaster.NodeInfo {
 	return l.yard.Nodes("", math.MaxInt)
 }
 
+// incarnation returns the incarnation of the yard's history. The loop must not run yet.
+func (l *Loop) incarnation() yardmaster.Incarnation {
+	if l.yard == nil {
+		return yardmaster.Incarnation{}
+	}
+
+	return l.yard.Incarnation()
+}
+
 // Do sends a message to the yard and returns the answer once its changes are stored.
 func (l *Loop) Do(ctx context.Context, m yardmaster.Message) (any, error) {
 	return l.ask(ctx, request{message: m}, nil)

@@ -106,6 +106,7 @@ func (s *Server) agentConfig(start string) agentapi.Config {
 	return agentapi.Config{
 		Loop:        s.Loop,
 		Nodes:       s.Loop.nodes(),
+		Incarnation: s.Loop.incarnation(),
 		Store:       s.Store,
 		Blobs:       s.Blobs,
 		Archive:     s.Logbook,

@@ -117,7 +117,7 @@ func TestWithoutTheLeadNothingIsGranted(t *testing.T) {
 	})
 
 	wantFault(t, n.report(), fault.Unavailable, api.CodeNotLeader)
-	_, err := n.UploadLog(t.Context(), run, 0, 0, output(t, "o:hello\n"), false)
+	_, err := n.UploadLog(t.Context(), run, "", 0, 0, output(t, "o:hello\n"), false)
 	wantFault(t, err, fault.Unavailable, api.CodeNotLeader)
 	_, err = c.Submit(t.Context(), api.SubmitRequest{File: "run: b"}, "k")
 	wantFault(t, err, fault.Unavailable, api.CodeNotLeader)

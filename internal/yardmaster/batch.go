@@ -8,4 +8,7 @@ type (
 	Event = batch.Event
 	Order = batch.Order
 	State = batch.State
+
+	Incarnation = batch.Incarnation
+	Numbers     = batch.Numbers
 )

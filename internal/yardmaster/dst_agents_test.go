@@ -27,7 +27,12 @@ type agent struct {
 	gone    bool // was told that it is no longer a node
 	contact time.Time
 	procs   map[string]*proc
-	well    map[string]bool // what ended well, by order
+	well    map[string]bool // what ended well, by order and UID
+
+	// Its fence, and what it has seen of the yard's history.
+	ended  map[string]bool
+	newest map[id.Job]int
+	seen   yardmaster.Seen
 }
 
 // proc is one rank of a run on its node.
@@ -52,22 +57,40 @@ func (p *proc) end(at time.Time, cause job.Cause, code int, signalled bool) {
 }
 
 func newAgent(node id.Node, inv fleet.Inventory, now time.Time) *agent {
-	return &agent{node: node, inv: inv, up: true, contact: now, procs: map[string]*proc{}, well: map[string]bool{}}
+	return &agent{node: node, inv: inv, up: true, contact: now, procs: map[string]*proc{}, well: map[string]bool{},
+		ended: map[string]bool{}, newest: map[id.Job]int{}}
 }
 
 // sync takes over what the node shall run: new runs begin, runs that are no
-// longer wanted are gone, runs that shall stop begin to.
-func (a *agent) sync(rng *rand.Rand, wanted map[string]yardmaster.Order, now time.Time, calm bool) {
-	maps.DeleteFunc(a.procs, func(key string, _ *proc) bool {
-		_, ok := wanted[key]
-		return !ok
+// longer wanted are gone, runs that shall stop begin to. A run that got the id of
+// one that is wanted in another history is gone too.
+func (a *agent) sync(
+	rng *rand.Rand,
+	wanted map[string]yardmaster.Order,
+	under yardmaster.Incarnation,
+	now time.Time,
+	calm bool,
+) {
+	maps.DeleteFunc(a.procs, func(key string, p *proc) bool {
+		o, ok := wanted[key]
+		gone := !ok || o.Launch.UID != p.order.Launch.UID
+		a.ended[key] = a.ended[key] || gone
+
+		return gone
 	})
 
 	for _, key := range slices.Sorted(maps.Keys(wanted)) {
 		o := wanted[key]
 		p, ok := a.procs[key]
 		if !ok {
-			p = a.begin(rng, o, now, calm)
+			p = a.refuse(key, o, now)
+			if p == nil {
+				p = a.begin(rng, o, now, calm)
+				a.newest[o.Job] = max(a.newest[o.Job], o.Epoch)
+				n, _ := o.Job.Number()
+				a.seen = yardmaster.Seen{Number: under.Number, Mark: under.Mark, Job: max(a.seen.Job, n)}
+			}
+
 			a.procs[key] = p
 		}
 
@@ -83,6 +106,19 @@ func (a *agent) sync(rng *rand.Rand, wanted map[string]yardmaster.Order, now tim
 			p.over = now.Add(time.Duration(rng.IntN(3000)) * time.Millisecond)
 		}
 	}
+}
+
+// refuse is what becomes of an order that the node may not start, nil if it may.
+func (a *agent) refuse(key string, o yardmaster.Order, now time.Time) *proc {
+	if !a.ended[key] && o.Epoch >= a.newest[o.Job] && !o.Adopt {
+		return nil
+	}
+
+	p := &proc{order: o}
+	p.end(now, job.CauseLaunchFailed, 0, false)
+	p.rep.NewestEpoch = max(a.newest[o.Job], o.Epoch)
+
+	return p
 }
 
 // begin starts a process whose fate is drawn here.
@@ -145,7 +181,7 @@ func (a *agent) progress(now time.Time) {
 			p.end(now, job.CauseCancelled, 143, true)
 		case p.ends == job.CauseNone:
 			p.end(p.over, job.CauseNone, 0, false)
-			a.well[key] = true
+			a.well[key+string(p.order.Launch.UID)] = true
 		default:
 			p.end(p.over, p.ends, 1, false)
 		}
@@ -163,12 +199,13 @@ func (a *agent) crash(now time.Time) {
 
 // report tells the yard of everything the agent has.
 func (a *agent) report() yardmaster.NodeReport {
-	m := yardmaster.NodeReport{Node: a.node, Foreign: a.foreign, Inventory: &a.inv}
+	m := yardmaster.NodeReport{Node: a.node, Foreign: a.foreign, Inventory: &a.inv, Marks: true, Seen: a.seen}
 
 	for _, key := range slices.Sorted(maps.Keys(a.procs)) {
 		p := a.procs[key]
 		rep := p.rep
 		rep.Run = p.order.Run
+		rep.UID = p.order.Launch.UID
 		rep.Rank = p.order.Rank
 		rep.State = p.state
 		rep.Started = p.started
@@ -185,17 +222,18 @@ func (a *agent) report() yardmaster.NodeReport {
 
 // checkOverlap reports two runs of one job that are alive at the same time.
 func checkOverlap(agents []*agent) error {
-	running := map[id.Job]yardmaster.Order{}
+	running := map[id.UID]yardmaster.Order{}
 	for _, a := range agents {
 		for _, p := range a.procs {
 			if !p.alive() {
 				continue
 			}
-			if o, ok := running[p.order.Job]; ok && o.Run != p.order.Run {
+			o, ok := running[p.order.Launch.JobUID]
+			if ok && (o.Run != p.order.Run || o.Launch.UID != p.order.Launch.UID) {
 				return fmt.Errorf("%s on %s and %s on %s are alive at the same time", o.Run, o.Node, p.order.Run, p.order.Node)
 			}
 
-			running[p.order.Job] = p.order
+			running[p.order.Launch.JobUID] = p.order
 		}
 	}
 

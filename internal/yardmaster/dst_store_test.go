@@ -34,7 +34,9 @@ type record struct {
 	lastJob   uint64
 	lastEvent uint64
 	lastAt    time.Time // of the last event since the yard was started
-	events    map[string]int
+
+	incarnation yardmaster.Incarnation
+	events      map[string]int
 }
 
 func newRecord() *record {
@@ -48,6 +50,8 @@ func newRecord() *record {
 		past:   map[uint64]queue.PastRun{},
 		orders: map[string]yardmaster.Order{},
 		events: map[string]int{},
+
+		incarnation: yardmaster.Incarnation{Number: 1, Mark: "first", Began: start, Settled: start, Reason: "the first"},
 
 		observed:  map[id.Job]job.Observed{},
 		decisions: map[id.Job]ledger.JobDecisions{},
@@ -64,6 +68,15 @@ func (s *record) commit(b *yardmaster.Batch) error {
 		if err := s.commitJob(b, j); err != nil {
 			return err
 		}
+	}
+
+	for _, i := range b.Incarnations {
+		if i.Number < s.incarnation.Number || i.Number == s.incarnation.Number && i.Mark != s.incarnation.Mark {
+			return fmt.Errorf("incarnation %+v follows %+v", i, s.incarnation)
+		}
+
+		s.incarnation = i
+		s.lastJob = max(s.lastJob, i.Last.Job)
 	}
 
 	for _, r := range b.Runs {
@@ -256,7 +269,7 @@ func (s *record) commitRun(r job.Run) error {
 		return fmt.Errorf("run %s had ended and changed to %+v", r.ID, r)
 	case r.Seq <= old.Seq:
 		return fmt.Errorf("run %s has number %d after %d", r.ID, r.Seq, old.Seq)
-	case !known && r.Epoch > 1 && s.runs[id.NewRun(r.Job, r.Epoch-1)].State != job.RunEnded:
+	case !known && s.liveRun(r.Job, r.Epoch):
 		return fmt.Errorf("run %s begins before the one before it has ended", r.ID)
 	case r.State == job.RunEnded && (r.Ended.IsZero() || r.Reason == ""):
 		return fmt.Errorf("run %s ended and does not say when and why", r.ID)
@@ -271,6 +284,29 @@ func (s *record) commitRun(r job.Run) error {
 	s.runs[r.ID] = r
 
 	return nil
+}
+
+// liveRun reports whether a job has a run before this epoch that has not ended. Epochs that only a
+// lost history had are missing.
+func (s *record) liveRun(j id.Job, before int) bool {
+	for epoch := range before {
+		if run, known := s.runs[id.NewRun(j, epoch)]; known && run.State != job.RunEnded {
+			return true
+		}
+	}
+
+	return false
+}
+
+// clone copies the record, as a backup does.
+func (s *record) clone() *record {
+	c := *s
+	c.jobs, c.runs, c.nodes = maps.Clone(s.jobs), maps.Clone(s.runs), maps.Clone(s.nodes)
+	c.users, c.tokens, c.shares = maps.Clone(s.users), maps.Clone(s.tokens), maps.Clone(s.shares)
+	c.past, c.observed, c.orders = maps.Clone(s.past), maps.Clone(s.observed), maps.Clone(s.orders)
+	c.decisions, c.events = maps.Clone(s.decisions), maps.Clone(s.events)
+
+	return &c
 }
 
 // checkTouched compares what a batch touched in the store as a whole.
@@ -297,7 +333,8 @@ func (s *record) checkTouched(b *yardmaster.Batch) error {
 
 // load returns what the store promises at a restart.
 func (s *record) load(recent time.Time) (yardmaster.State, error) {
-	state := yardmaster.State{LastJob: s.lastJob, LastEvent: s.lastEvent, Needs: map[id.Job]job.State{}}
+	state := yardmaster.State{LastJob: s.lastJob, LastEvent: s.lastEvent, Needs: map[id.Job]job.State{},
+		Incarnation: s.incarnation}
 	for _, j := range s.jobs {
 		if j.State.Final() && j.Ended.Before(recent) {
 			continue

@@ -58,7 +58,7 @@ func TestInvariantsHoldAfterEveryMessage(t *testing.T) {
 			d.restless = i%2 == 1
 			if d.restless {
 				d.store.drops = true
-				d.yard = yardmaster.New(d.config())
+				d.newYard(yardmaster.State{Incarnation: d.store.incarnation})
 			}
 
 			if err := d.run(messages() / yards); err != nil {
@@ -96,10 +96,15 @@ func TestInvariantsHoldAfterEveryMessage(t *testing.T) {
 				shares,
 			)
 
+			if d.restores == 0 && d.mustSee([]string{""}) != nil {
+				t.Errorf("seed %d never restored a backup: it tests too little", seed)
+			}
+
 			t.Logf(
-				"%d messages, %d restarts, %d jobs, %d runs, %.0f messages/s with all checks",
+				"%d messages, %d restarts, %d restores, %d jobs, %d runs, %.0f messages/s with all checks",
 				d.sent,
 				d.restarts,
+				d.restores,
 				len(d.store.jobs),
 				len(d.store.runs),
 				float64(d.sent)/quick.Seconds(),
@@ -166,6 +171,9 @@ type driver struct {
 	calm      bool // no faults any more
 	restless  bool // the policy stops and moves what runs
 	promised  int  // seats seen kept for starts
+	loads     int  // every one has a seed of its own
+	backup    *record
+	restores  int
 	hash      hash.Hash
 }
 
@@ -178,9 +186,17 @@ func newDriver(seed uint64) *driver {
 		cancelled: map[id.Job]bool{},
 	}
 
-	d.yard = yardmaster.New(d.config())
+	d.newYard(yardmaster.State{Incarnation: d.store.incarnation})
 
 	return d
+}
+
+// newYard makes a yard of a state.
+func (d *driver) newYard(state yardmaster.State) {
+	d.loads++
+	state.Seed = fmt.Sprint("seed ", d.loads)
+	d.yard = yardmaster.New(d.config())
+	d.yard.Load(d.wall(), state)
 }
 
 func (d *driver) config() yardmaster.Config {
@@ -346,7 +362,7 @@ func (d *driver) checkTruth(b *yardmaster.Batch) error {
 		run := d.store.runs[id.NewRun(j.ID, j.Epoch)]
 		for _, k := range run.Ranks {
 			a := d.agents[slices.IndexFunc(d.agents, func(a *agent) bool { return a.node == k.Node })]
-			if !a.well[fmt.Sprintf("%s/%d", run.ID, k.Rank)] {
+			if !a.well[fmt.Sprintf("%s/%d%s", run.ID, k.Rank, run.UID)] {
 				return fmt.Errorf("run %s succeeded, but its rank %d did not end well: %+v", run.ID, k.Rank, k)
 			}
 		}
@@ -378,11 +394,13 @@ func (d *driver) restart() error {
 		return err
 	}
 
-	d.yard = yardmaster.New(d.config())
-	d.yard.Load(d.wall(), state)
+	d.newYard(state)
 
 	if err := yardmaster.CheckInvariants(d.yard, d.shrunk); err != nil {
 		return fmt.Errorf("after a restart: %w", err)
+	}
+	if state.Incarnation.Unsettled() { // jobs of the lost history have to wait anew
+		return d.store.commit(d.yard.Take())
 	}
 	if b := d.yard.Take(); !b.Empty() {
 		return fmt.Errorf("loading changed something: %+v", b)
@@ -434,6 +452,8 @@ func (d *driver) act() error {
 		return d.stepClock()
 	case n < 890:
 		return d.account()
+	case n < 891:
+		return d.backUpOrRestore()
 	default:
 		a := d.agents[d.rng.IntN(len(d.agents))]
 		return d.heartbeat(a)
@@ -474,7 +494,7 @@ func (d *driver) heartbeat(a *agent) error {
 	}
 
 	if d.calm || !d.chance(5) {
-		a.sync(d.rng, d.store.ordersOf(a.node), d.now, d.calm)
+		a.sync(d.rng, d.ordersOf(a.node), d.store.incarnation, d.now, d.calm)
 	}
 
 	a.progress(d.now)
@@ -529,8 +549,7 @@ func (d *driver) land(f flight) error {
 	case err == nil && f.sent.After(f.from.contact):
 		f.from.contact = f.sent
 	case fault.KindOf(err) == fault.Denied:
-		f.from.gone, f.from.up = true, false
-		f.from.procs = map[string]*proc{}
+		f.from.gone, f.from.up = true, false // its processes end with its contact lease
 	case err != nil:
 		return err
 	}

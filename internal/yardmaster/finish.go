@@ -120,6 +120,11 @@ func (y *Yard) decideNext(r *jobRecord, run *runRecord, cause job.Cause, rank *j
 		return
 	}
 
+	if run.newestEpoch > 0 && cause == job.CauseLaunchFailed {
+		y.skipEpochs(r, run)
+		return
+	}
+
 	h, _ := job.HandlingOf(cause)
 	r.Tried = bump(r.Tried, cause)
 

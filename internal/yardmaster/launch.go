@@ -16,9 +16,11 @@ func (y *Yard) launch(r *jobRecord, s *place.Start) {
 	y.dequeue(r)
 	r.Epoch++
 	r.NotBefore = time.Time{}
+	name := id.NewRun(r.ID, r.Epoch)
 	run := &runRecord{Run: job.Run{
-		ID: id.NewRun(r.ID, r.Epoch), Job: r.ID, Epoch: r.Epoch, State: job.RunOrdered, Reason: s.Reason, Ordered: y.now,
-		Ranks: make([]job.Rank, len(s.Allocations)),
+		ID: name, UID: y.newUID(string(name)), Job: r.ID, Epoch: r.Epoch, State: job.RunOrdered, Reason: s.Reason,
+		Ordered: y.now,
+		Ranks:   make([]job.Rank, len(s.Allocations)),
 	}}
 
 	addresses := make([]string, len(s.Allocations))
@@ -111,6 +113,7 @@ func (y *Yard) open(r *jobRecord, run *runRecord, rank int, addresses []string) 
 	o := Order{
 		Run: run.ID, Job: r.ID, Epoch: run.Epoch, Rank: rank, Node: k.Node,
 		Launch: job.Launch{
+			UID: run.UID, JobUID: y.jobUID(r),
 			Name: r.Spec.Name, Owner: r.Owner, Workdir: r.Workdir, Setup: r.Spec.Setup, Command: r.Spec.Run, Env: r.Spec.Env,
 			GPUs: k.GPUs, Share: k.Share, CPUs: k.CPUs, Memory: k.Memory, Grace: r.Spec.Grace, LogLimit: y.cfg.LogLimit,
 			Nodes: addresses, MasterPort: run.port, Metrics: r.Spec.Metrics, Target: r.Spec.Target,

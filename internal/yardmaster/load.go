@@ -18,6 +18,7 @@ func (y *Yard) Load(now time.Time, s State) {
 	y.setNow(now)
 	y.lastTick = y.now
 	y.lastJob = s.LastJob
+	y.seed, y.incarnation = s.Seed, s.Incarnation
 	y.feed.Load(s.LastEvent)
 	y.data.Load(&s)
 	y.must(y.ledger.Load(s.Ledger))
@@ -34,7 +35,7 @@ func (y *Yard) Load(now time.Time, s State) {
 		y.nodes.LoadAgent(a)
 	}
 
-	y.orders.Load(s.Orders)
+	y.orders.Load(s.Orders, s.Incarnation.Unsettled())
 	y.pastForgotten = append(y.pastForgotten, y.past.Load(s.Past)...)
 
 	slices.SortFunc(s.Jobs, func(a, b job.Job) int {
@@ -76,6 +77,10 @@ func (y *Yard) Load(now time.Time, s State) {
 
 	y.projectBudgets()
 	y.watchQuotas()
+
+	if y.incarnation.Unsettled() {
+		y.awaitSettled()
+	}
 
 	y.planDue = true
 }

@@ -98,6 +98,9 @@ type NodeReport struct {
 	Foreign   []int            // GPUs used by processes outside the yard
 	Ranks     []RankReport
 	Data      []job.DataCopy // all datasets that it has fetched and still has
+	Marks     bool           // its agent knows the UIDs of runs
+	Seen      Seen           // of the yard's history
+	SetAside  []SetAsideRun  // since its last report
 }
 
 func (m NodeReport) handle(y *Yard) (any, error) {
@@ -113,9 +116,11 @@ func (m NodeReport) handle(y *Yard) (any, error) {
 
 	y.nodes.Report(y.now, n, m.Foreign, m.Inventory)
 
+	y.checkHistory(&m)
+
 	y.planDue = y.data.SetCopies(y.now, n.ID, m.Data) || y.planDue
 	for i := range m.Ranks {
-		y.watch(m.Node, &m.Ranks[i])
+		y.watch(m.Node, &m.Ranks[i], m.Marks)
 	}
 
 	if l := y.Lease(n.Lease); l != nil {

@@ -41,6 +41,8 @@ func (y *Yard) wake(r *jobRecord) {
 		return
 	}
 
+	y.holdUntilSettled(r)
+
 	if !r.NotBefore.After(y.now) {
 		y.enqueue(r)
 		return

@@ -17,6 +17,10 @@ func (Tick) handle(y *Yard) (any, error) { //nolint:unparam // the form of Messa
 	// After a long time without a tick the server was suspended, or its clock was set forward.
 	if !y.lastTick.IsZero() && y.cfg.Stalled(y.now.Sub(y.lastTick)) {
 		y.nodes.ResetSilence(y.now)
+
+		if y.incarnation.Unsettled() {
+			y.awaitSettled() // the contact leases of nodes did not count that time either
+		}
 	}
 
 	y.lastTick = y.now

@@ -14,9 +14,9 @@ type RankReport = job.RankReport
 
 // watch handles a report about a rank. A report about a run that is no longer live is
 // ignored: the agent will find the run missing from its assignments and stop it.
-func (y *Yard) watch(node id.Node, rep *RankReport) {
+func (y *Yard) watch(node id.Node, rep *RankReport, marks bool) {
 	run, ok := y.runs[rep.Run]
-	if !ok {
+	if !ok || !y.isRun(run, rep, marks) {
 		return
 	}
 
@@ -39,6 +39,10 @@ func (y *Yard) watch(node id.Node, rep *RankReport) {
 		y.changedRun(run)
 		y.markRunning(r, run)
 	case job.RankEnded:
+		if rep.NewestEpoch >= run.Epoch && rep.Started.IsZero() {
+			run.newestEpoch = max(run.newestEpoch, rep.NewestEpoch)
+		}
+
 		if !rep.Started.IsZero() && k.Started.IsZero() {
 			k.Started = rep.Started
 			y.markRunning(r, run) // the report of its start was lost

@@ -128,6 +128,11 @@ type Yard struct {
 	quotaCheckAt  time.Time        // when that is due; zero if none is
 	changedQuotas []tenant.Quota
 
+	seed         string      // of the UIDs of runs; "" if they have none
+	incarnation  Incarnation // of the yard's history
+	incarnations []Incarnation
+	settles      time.Time // when runs of the history before a restore have surely been stopped
+
 	lastJob     uint64
 	feed        batch.Feed
 	changedJobs batch.Set[*jobRecord]
@@ -178,6 +183,7 @@ type runRecord struct {
 	stopOrdered   time.Time     // when it was ordered to stop
 	stoppedByPlan bool          // a plan stopped it
 	stopReason    string        // why it was stopped
+	newestEpoch   int           // greatest epoch that a node has had, if one refused this run for it
 }
 
 // New returns an empty yard.
@@ -271,6 +277,7 @@ func (y *Yard) TakeInto(b *Batch) {
 	y.orders.Take(b)
 	y.feed.Take(b)
 	y.takeMemory(b)
+	b.Incarnations, y.incarnations = y.incarnations, nil
 
 	for _, j := range y.expired {
 		y.forget(j)

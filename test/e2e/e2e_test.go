@@ -6,7 +6,8 @@
 // jobs_test.go changes jobs that run, nodes_test.go drains and loses nodes,
 // copies_test.go copies the data directory of an agent,
 // outage_test.go takes the server away, ship_test.go ships working directories,
-// config_test.go gives settings, up_test.go starts a whole yard by one command,
+// restore_test.go puts older copies of the database back, config_test.go gives
+// settings, up_test.go starts a whole yard by one command,
 // simulate_test.go asks what would happen and why something did, hybrid*_test.go provisions
 // machines, checks their costs and runs the demo, forecast_test.go holds forecasts of real
 // trainings against what happened, forecast_life_test.go follows their curves over faults,

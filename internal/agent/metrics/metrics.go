@@ -31,6 +31,7 @@ import (
 // Run is what the metrics of a run are read from.
 type Run struct {
 	Run     id.Run
+	UID     id.UID
 	Epoch   int
 	Started time.Time // of the program; what is older is of another
 	// Roots are the folders in which files are looked for: the working directory, and where checkpoints are kept.

@@ -23,7 +23,7 @@ type batch struct {
 // Unsent returns what has not been sent to the server, at most limit points, and whether there is anything. It
 // stays unsent until MarkSent is called.
 func (g *Gatherer) Unsent(limit int) (api.RunMetrics, bool) {
-	out := api.RunMetrics{Run: g.run.Run}
+	out := api.RunMetrics{Run: g.run.Run, UID: g.run.UID}
 	g.inFlight = batch{points: map[string]int{}, bad: map[string]metric.Point{}}
 	for _, name := range g.order {
 		s := g.series[name]

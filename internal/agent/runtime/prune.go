@@ -180,6 +180,11 @@ func (r *Runtime) dropCheckpoints(j id.Job, dir string, empty bool) error {
 		}
 	}
 
+	owner := os.Remove(filepath.Join(r.dir, rundir.CheckpointOwnersDir, string(j)))
+	if owner != nil && !errors.Is(owner, fs.ErrNotExist) {
+		return owner
+	}
+
 	if empty {
 		return os.Remove(dir)
 	}

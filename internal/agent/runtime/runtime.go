@@ -298,7 +298,9 @@ func (r *Runtime) List() []rundir.Status {
 
 	out := make([]rundir.Status, 0, len(r.ranks))
 	for _, rk := range r.ranks {
-		out = append(out, rk.state.Status)
+		st := rk.state.Status
+		st.UID = rk.rec.Launch.UID // a supervisor of an earlier version does not write it
+		out = append(out, st)
 	}
 
 	slices.SortFunc(out, func(a, b rundir.Status) int {

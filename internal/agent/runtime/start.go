@@ -50,6 +50,10 @@ func (r *Runtime) Start(ctx context.Context, s rundir.Spec) error {
 			}
 		}
 
+		if err := r.claimCheckpoints(s); err != nil {
+			return err
+		}
+
 		var err error
 		rk, err = r.createRunDir(s)
 		if err != nil {

@@ -11,28 +11,35 @@ import (
 	"strings"
 
 	"trainyard/internal/fault"
-	"trainyard/internal/id"
 )
 
 // segmentSize is how much output is compressed into one blob.
 const segmentSize = 4 << 20
 
+// blobRoot begins the names of all segments.
+const blobRoot = "logs/"
+
 // blobPrefix begins the names of a log's segments.
-func blobPrefix(run id.Run, rank int) string {
-	j, _, _ := run.Split()
-	return fmt.Sprintf("logs/%s/%s/%d/", j, run, rank)
+func blobPrefix(l Log) string {
+	j, _, _ := l.Run.Split()
+	run := string(l.Run)
+	if l.UID != "" {
+		run += "-" + string(l.UID)
+	}
+
+	return fmt.Sprintf("%s%s/%s/%d/", blobRoot, j, run, l.Rank)
 }
 
 // archive compresses a whole log into the blob store and removes the file.
-func (b *Archive) archive(ctx context.Context, f *logFile, run id.Run, rank int) error {
+func (b *Archive) archive(ctx context.Context, f *logFile, l Log) error {
 	if f.size == 0 { // it printed nothing, and a blob must say so
-		if err := b.blobs.Put(ctx, segmentName(run, rank, 0, 0), bytes.NewReader(nil)); err != nil {
+		if err := b.blobs.Put(ctx, segmentName(l, 0, 0), bytes.NewReader(nil)); err != nil {
 			return err
 		}
 	}
 
 	for at := int64(0); at < f.size; at += segmentSize {
-		if err := b.pack(ctx, f, run, rank, at, min(at+segmentSize, f.size)); err != nil {
+		if err := b.pack(ctx, f, l, at, min(at+segmentSize, f.size)); err != nil {
 			return err
 		}
 	}
@@ -45,7 +52,7 @@ func (b *Archive) archive(ctx context.Context, f *logFile, run id.Run, rank int)
 	// Synced before the agent hears that all is here and forgets the run: a file that came back after a
 	// power cut would be taken for a log of which the end is missing.
 	if err := errors.Join(b.disk.Remove(f.file.Name()), b.disk.SyncDir(b.dir)); err != nil {
-		return fmt.Errorf("remove log file of %s: %w", run, err)
+		return fmt.Errorf("remove log file of %s: %w", l.Run, err)
 	}
 
 	err := f.file.Close()
@@ -56,8 +63,8 @@ func (b *Archive) archive(ctx context.Context, f *logFile, run id.Run, rank int)
 
 // pack puts one piece of a log into the blob store. One that an earlier try
 // brought there is left alone, so that a long log gets on with each try.
-func (b *Archive) pack(ctx context.Context, f *logFile, run id.Run, rank int, start, end int64) error {
-	name := segmentName(run, rank, start, end)
+func (b *Archive) pack(ctx context.Context, f *logFile, l Log, start, end int64) error {
+	name := segmentName(l, start, end)
 	if done, err := b.blobs.Has(ctx, name); done || err != nil {
 		return err
 	}
@@ -65,17 +72,17 @@ func (b *Archive) pack(ctx context.Context, f *logFile, run id.Run, rank int, st
 	var packed bytes.Buffer
 	z := gzip.NewWriter(&packed)
 	if _, err := io.Copy(z, io.NewSectionReader(f.file, start, end-start)); err != nil {
-		return fault.New(fault.Unavailable, "log_store", "cannot read the log of %s", run).WithCause(err)
+		return fault.New(fault.Unavailable, "log_store", "cannot read the log of %s", l.Run).WithCause(err)
 	}
 	if err := z.Close(); err != nil {
-		return fmt.Errorf("compress log of %s: %w", run, err)
+		return fmt.Errorf("compress log of %s: %w", l.Run, err)
 	}
 
 	return b.blobs.Put(ctx, name, &packed)
 }
 
-func segmentName(run id.Run, rank int, start, end int64) string {
-	return fmt.Sprintf("%s%015d-%015d.gz", blobPrefix(run, rank), start, end)
+func segmentName(l Log, start, end int64) string {
+	return fmt.Sprintf("%s%015d-%015d.gz", blobPrefix(l), start, end)
 }
 
 // segment is one compressed piece of an archived log.
@@ -84,8 +91,8 @@ type segment struct {
 	start, end int64
 }
 
-func (b *Archive) segments(ctx context.Context, run id.Run, rank int) ([]segment, error) {
-	names, err := b.blobs.List(ctx, blobPrefix(run, rank))
+func (b *Archive) segments(ctx context.Context, l Log) ([]segment, error) {
+	names, err := b.blobs.List(ctx, blobPrefix(l))
 	if err != nil {
 		return nil, err
 	}
@@ -108,8 +115,8 @@ func (b *Archive) segments(ctx context.Context, run id.Run, rank int) ([]segment
 	return list, nil
 }
 
-func (b *Archive) readArchived(ctx context.Context, run id.Run, rank int, offset, limit int64) ([]byte, error) {
-	segments, err := b.segments(ctx, run, rank)
+func (b *Archive) readArchived(ctx context.Context, l Log, offset, limit int64) ([]byte, error) {
+	segments, err := b.segments(ctx, l)
 	if err != nil {
 		return nil, err
 	}

@@ -13,7 +13,6 @@ import (
 
 	"trainyard/internal/api"
 	"trainyard/internal/fault"
-	"trainyard/internal/id"
 	"trainyard/internal/logs"
 )
 
@@ -95,13 +94,12 @@ const chunk = 1 << 20
 // streams have one, they come together, though that be one line too many.
 func (b *Archive) ReadLines(
 	ctx context.Context,
-	run id.Run,
-	rank int,
+	log Log,
 	at Mark,
 	f *Filter,
 	most int,
 ) (lines []api.LogLine, after []Mark, next Mark, more bool, err error) {
-	raw, err := b.Read(ctx, run, rank, at.Offset, chunk)
+	raw, err := b.Read(ctx, log, at.Offset, chunk)
 	if err != nil || len(raw) == 0 {
 		return nil, nil, at, false, err
 	}
@@ -124,12 +122,12 @@ func (b *Archive) ReadLines(
 		}
 
 		last = before
-		lines = append(lines, toLogLine(run, rank, l))
+		lines = append(lines, toLogLine(log, l))
 
 		return true
 	})
 	if err != nil {
-		return nil, nil, at, false, damaged(err, run, rank, at)
+		return nil, nil, at, false, damaged(err, log, at)
 	}
 
 	if end.Offset == at.Offset && !full {
@@ -197,17 +195,17 @@ func eachLine(raw []byte, base int64, fn func(before Mark, l *logs.Line) bool) (
 
 // damaged says that a log cannot be read on from a cursor. If not even the
 // first frame there makes sense, the cursor is not one that we gave.
-func damaged(err error, run id.Run, rank int, at Mark) error {
+func damaged(err error, log Log, at Mark) error {
 	var d *logs.DamageError
 	if errors.As(err, &d) && d.Offset == 0 && at.Offset > 0 {
 		return badCursor(fmt.Sprintf("%d+%d", at.Offset, at.Skip))
 	}
 
-	return fmt.Errorf("log of %s rank %d: %w", run, rank, err)
+	return fmt.Errorf("log of %s rank %d: %w", log.Run, log.Rank, err)
 }
 
-func toLogLine(run id.Run, rank int, l *logs.Line) api.LogLine {
-	out := api.LogLine{At: l.At.UTC(), Run: run, Rank: rank, Stream: l.Stream.String(), Partial: l.Partial}
+func toLogLine(log Log, l *logs.Line) api.LogLine {
+	out := api.LogLine{At: l.At.UTC(), Run: log.Run, Rank: log.Rank, Stream: l.Stream.String(), Partial: l.Partial}
 	if utf8.Valid(l.Text) {
 		out.Text = string(l.Text)
 	} else {
@@ -220,8 +218,8 @@ func toLogLine(run id.Run, rank int, l *logs.Line) api.LogLine {
 
 // Tail returns a cursor after which the last n lines of a rank that the filter
 // lets through follow. It looks back in growing steps.
-func (b *Archive) Tail(ctx context.Context, run id.Run, rank int, f *Filter, n int) (Mark, error) {
-	starts, err := b.frameStarts(ctx, run, rank)
+func (b *Archive) Tail(ctx context.Context, log Log, f *Filter, n int) (Mark, error) {
+	starts, err := b.frameStarts(ctx, log)
 	if err != nil {
 		return Mark{}, err
 	}
@@ -232,7 +230,7 @@ func (b *Archive) Tail(ctx context.Context, run id.Run, rank int, f *Filter, n i
 
 		at := Mark{Offset: starts[first]}
 		for more := true; more; {
-			raw, err := b.Read(ctx, run, rank, at.Offset, chunk)
+			raw, err := b.Read(ctx, log, at.Offset, chunk)
 			if err != nil {
 				return Mark{}, err
 			}
@@ -247,7 +245,7 @@ func (b *Archive) Tail(ctx context.Context, run id.Run, rank int, f *Filter, n i
 				return true
 			})
 			if err != nil {
-				return Mark{}, fmt.Errorf("log of %s rank %d: %w", run, rank, err)
+				return Mark{}, fmt.Errorf("log of %s rank %d: %w", log.Run, log.Rank, err)
 			}
 
 			more = len(raw) == chunk && end != at
@@ -265,11 +263,11 @@ func (b *Archive) Tail(ctx context.Context, run id.Run, rank int, f *Filter, n i
 }
 
 // frameStarts returns offsets at which frames begin, about a chunk apart. The first is 0.
-func (b *Archive) frameStarts(ctx context.Context, run id.Run, rank int) ([]int64, error) {
+func (b *Archive) frameStarts(ctx context.Context, log Log) ([]int64, error) {
 	starts := []int64{0}
 	for {
 		at := starts[len(starts)-1]
-		raw, err := b.Read(ctx, run, rank, at, chunk)
+		raw, err := b.Read(ctx, log, at, chunk)
 		if err != nil || len(raw) < chunk {
 			return starts, err
 		}
@@ -280,7 +278,7 @@ func (b *Archive) frameStarts(ctx context.Context, run id.Run, rank int) ([]int6
 		}
 
 		if !errors.Is(err, io.EOF) && !errors.Is(err, io.ErrUnexpectedEOF) {
-			return nil, fmt.Errorf("log of %s rank %d: %w", run, rank, err)
+			return nil, fmt.Errorf("log of %s rank %d: %w", log.Run, log.Rank, err)
 		}
 
 		starts = append(starts, at+dec.Offset())

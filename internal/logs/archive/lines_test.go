@@ -222,7 +222,7 @@ func TestTheTailIsTheEndOfTheOutput(t *testing.T) {
 		s.append(0, string(raw), rapid.Bool().Draw(rt, "ended"))
 		all := readAll(rt, s, Mark{})
 		n := rapid.SampledFrom([]int{1, 2, 10, 1000, 100_000}).Draw(rt, "tail")
-		at, err := s.Tail(t.Context(), theRun, 0, &Filter{}, n)
+		at, err := s.Tail(t.Context(), theLog, &Filter{}, n)
 		if err != nil {
 			rt.Fatal(err)
 		}
@@ -243,7 +243,7 @@ func TestTheTailIsTheEndOfTheOutput(t *testing.T) {
 
 // lines reads a page, and checks the cursors after its lines.
 func (s *shelf) lines(at Mark, f *Filter, most int) (lines []api.LogLine, next Mark, more bool, err error) {
-	lines, after, next, more, err := s.ReadLines(context.Background(), theRun, 0, at, f, most)
+	lines, after, next, more, err := s.ReadLines(context.Background(), theLog, at, f, most)
 	if len(after) != len(lines) || len(after) > 0 && after[len(after)-1] != next {
 		s.t.Errorf("%d lines have %d cursors, the last of which is not %v", len(lines), len(after), next)
 	}

@@ -38,7 +38,7 @@ func TestTheTailOfALogThatEndsWithAChunk(t *testing.T) {
 	data := aligned(t, chunk)
 	s.append(0, string(data), false)
 
-	at, err := s.Tail(t.Context(), theRun, 0, &Filter{}, 3)
+	at, err := s.Tail(t.Context(), theLog, &Filter{}, 3)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -70,7 +70,7 @@ func (p *powered) check() {
 	p.t.Helper()
 
 	for _, s := range p.ranks {
-		state, err := p.State(p.t.Context(), s.run, s.rank)
+		state, err := p.State(p.t.Context(), Log{Run: s.run, Rank: s.rank})
 		if err != nil {
 			p.t.Fatalf("state of %s: %v", s.run, err)
 		}
@@ -82,7 +82,7 @@ func (p *powered) check() {
 			p.t.Fatalf("%s-%d: %d bytes, but only %d were printed", s.run, s.rank, state.Size, len(s.output))
 		}
 
-		got, err := p.Read(p.t.Context(), s.run, s.rank, 0, state.Size)
+		got, err := p.Read(p.t.Context(), Log{Run: s.run, Rank: s.rank}, 0, state.Size)
 		if err != nil || !bytes.Equal(got, s.output[:state.Size]) {
 			p.t.Fatalf("%s-%d holds %q (%v), want %q", s.run, s.rank, got, err, s.output[:state.Size])
 		}
@@ -100,7 +100,7 @@ func (p *powered) upload(s *sender, printed []byte, from int64, final bool) {
 	}
 
 	s.over = s.over || final
-	size, err := p.Append(p.t.Context(), s.run, s.rank, from, s.output[from:], final)
+	size, err := p.Append(p.t.Context(), Log{Run: s.run, Rank: s.rank}, from, s.output[from:], final)
 	if err != nil {
 		return
 	}
@@ -197,7 +197,8 @@ func TestOneSyncServesAllWhoWait(t *testing.T) {
 	var uploads sync.WaitGroup
 	upload := func(rank int) {
 		uploads.Go(func() {
-			if size, err := b.Append(t.Context(), theRun, rank, 0, []byte("hello"), false); err != nil || size != 5 {
+			log := Log{Run: theLog.Run, Rank: rank}
+			if size, err := b.Append(t.Context(), log, 0, []byte("hello"), false); err != nil || size != 5 {
 				t.Errorf("rank %d: %d, %v", rank, size, err)
 			}
 		})
@@ -251,24 +252,24 @@ func TestAServerThatWasReplacedLeavesTheJournalAlone(t *testing.T) {
 	}
 
 	first := open()
-	if _, err := first.Append(t.Context(), theRun, 0, 0, []byte("one "), false); err != nil {
+	if _, err := first.Append(t.Context(), theLog, 0, []byte("one "), false); err != nil {
 		t.Fatal(err)
 	}
 
 	second := open()
-	if size, err := second.Append(t.Context(), theRun, 0, 4, []byte("two"), false); err != nil || size != 7 {
+	if size, err := second.Append(t.Context(), theLog, 4, []byte("two"), false); err != nil || size != 7 {
 		t.Fatalf("%d, %v", size, err)
 	}
 
 	first.journal.most = 1 // its file is full, and it begins the next
-	if _, err := first.Append(t.Context(), theRun, 1, 0, []byte("late"), false); err == nil {
+	if _, err := first.Append(t.Context(), Log{Run: theLog.Run, Rank: 1}, 0, []byte("late"), false); err == nil {
 		t.Error("the server that was replaced acknowledged output")
 	}
 	if err := disk.Cut(func(int) int { return 0 }); err != nil {
 		t.Fatal(err)
 	}
 
-	got, err := open().Read(t.Context(), theRun, 0, 0, 100)
+	got, err := open().Read(t.Context(), theLog, 0, 100)
 	if err != nil || string(got) != "one two" {
 		t.Errorf("the log holds %q (%v)", got, err)
 	}
@@ -287,7 +288,7 @@ func BenchmarkAppend(b *testing.B) {
 			for rank := range ranks {
 				uploads.Go(func() {
 					for at := int64(0); next.Add(1) <= int64(b.N); at += int64(len(data)) {
-						if _, err := s.Append(b.Context(), theRun, rank, at, data, false); err != nil {
+						if _, err := s.Append(b.Context(), Log{Run: theLog.Run, Rank: rank}, at, data, false); err != nil {
 							b.Error(err)
 						}
 					}

@@ -74,13 +74,28 @@ func openOn(disk atomicfile.Disk, dir string, blobs blob.Store, clk clock.Clock)
 	return &Archive{dir: dir, disk: disk, blobs: blobs, clock: clk, journal: j, open: map[string]*logFile{}}, nil
 }
 
-// Name names the output of a rank.
-func Name(run id.Run, rank int) string { return string(run) + "-" + strconv.Itoa(rank) }
+// Log names the output of one rank of a run. Runs that got the same id in two histories of a yard
+// have different UIDs, so their output is never mixed.
+type Log struct {
+	Run  id.Run
+	UID  id.UID // "" for a run of an earlier version
+	Rank int
+}
+
+// String returns the name of the log's file.
+func (l Log) String() string {
+	name := string(l.Run) + "-" + strconv.Itoa(l.Rank)
+	if l.UID != "" {
+		name += "-" + string(l.UID)
+	}
+
+	return name
+}
 
 // lock returns the log of a rank, locked, with its file open if it is still written.
-func (b *Archive) lock(ctx context.Context, run id.Run, rank int) (*logFile, error) {
+func (b *Archive) lock(ctx context.Context, l Log) (*logFile, error) {
 	for {
-		f, err := b.get(ctx, run, rank)
+		f, err := b.get(ctx, l)
 		if err != nil {
 			return nil, err
 		}
@@ -96,8 +111,8 @@ func (b *Archive) lock(ctx context.Context, run id.Run, rank int) (*logFile, err
 	}
 }
 
-func (b *Archive) get(ctx context.Context, run id.Run, rank int) (*logFile, error) {
-	name := Name(run, rank)
+func (b *Archive) get(ctx context.Context, l Log) (*logFile, error) {
+	name := l.String()
 	b.mu.Lock()
 	defer b.mu.Unlock()
 
@@ -117,7 +132,7 @@ func (b *Archive) get(ctx context.Context, run id.Run, rank int) (*logFile, erro
 
 		f.file, f.size = file, info.Size()
 	case errors.Is(err, fs.ErrNotExist):
-		segments, err := b.segments(ctx, run, rank)
+		segments, err := b.segments(ctx, l)
 		if err != nil {
 			return nil, err
 		}
@@ -127,7 +142,7 @@ func (b *Archive) get(ctx context.Context, run id.Run, rank int) (*logFile, erro
 			return f, nil
 		}
 	default:
-		return nil, fault.New(fault.Unavailable, "log_store", "cannot open the log of %s", run).WithCause(err)
+		return nil, fault.New(fault.Unavailable, "log_store", "cannot open the log of %s", l.Run).WithCause(err)
 	}
 
 	b.open[name] = f
@@ -139,13 +154,12 @@ func (b *Archive) get(ctx context.Context, run id.Run, rank int) (*logFile, erro
 // What is here already is passed over; what would leave a gap is not taken.
 func (b *Archive) Append(
 	ctx context.Context,
-	run id.Run,
-	rank int,
+	l Log,
 	offset int64,
 	data []byte,
 	final bool,
 ) (int64, error) {
-	f, err := b.lock(ctx, run, rank)
+	f, err := b.lock(ctx, l)
 	if err != nil {
 		return 0, err
 	}
@@ -159,20 +173,20 @@ func (b *Archive) Append(
 	defer f.wake() // also when archiving fails: what came is there to be read
 
 	if known := f.size - offset; known < int64(len(data)) {
-		added := &addition{log: f, name: Name(run, rank), offset: f.size, data: data[known:]}
+		added := &addition{log: f, name: l.String(), offset: f.size, data: data[known:]}
 		if err := b.journal.add(added); err != nil {
 			if diskspace.Full(err) {
 				return f.size, diskspace.Error(b.dir, err)
 			}
 
-			return f.size, fault.New(fault.Unavailable, "log_store", "cannot write the log of %s", run).WithCause(err)
+			return f.size, fault.New(fault.Unavailable, "log_store", "cannot write the log of %s", l.Run).WithCause(err)
 		}
 
 		f.size += int64(len(added.data))
 	}
 
 	if final && offset+int64(len(data)) == f.size {
-		if err := b.archive(ctx, f, run, rank); err != nil {
+		if err := b.archive(ctx, f, l); err != nil {
 			return f.size, err
 		}
 	}
@@ -194,8 +208,8 @@ type State struct {
 }
 
 // State says how much of a log is here.
-func (b *Archive) State(ctx context.Context, run id.Run, rank int) (State, error) {
-	f, err := b.lock(ctx, run, rank)
+func (b *Archive) State(ctx context.Context, l Log) (State, error) {
+	f, err := b.lock(ctx, l)
 	if err != nil {
 		return State{}, err
 	}
@@ -206,8 +220,8 @@ func (b *Archive) State(ctx context.Context, run id.Run, rank int) (State, error
 }
 
 // Read returns the bytes of a log from an offset on, at most limit of them.
-func (b *Archive) Read(ctx context.Context, run id.Run, rank int, offset, limit int64) ([]byte, error) {
-	f, err := b.lock(ctx, run, rank)
+func (b *Archive) Read(ctx context.Context, l Log, offset, limit int64) ([]byte, error) {
+	f, err := b.lock(ctx, l)
 	if err != nil {
 		return nil, err
 	}
@@ -219,13 +233,13 @@ func (b *Archive) Read(ctx context.Context, run id.Run, rank int, offset, limit 
 		return nil, nil
 	}
 	if f.file == nil {
-		return b.readArchived(ctx, run, rank, offset, limit)
+		return b.readArchived(ctx, l, offset, limit)
 	}
 
 	out := make([]byte, limit)
 	n, err := f.file.ReadAt(out, offset)
 	if err != nil && !errors.Is(err, io.EOF) {
-		return nil, fault.New(fault.Unavailable, "log_store", "cannot read the log of %s", run).WithCause(err)
+		return nil, fault.New(fault.Unavailable, "log_store", "cannot read the log of %s", l.Run).WithCause(err)
 	}
 
 	return out[:n], nil

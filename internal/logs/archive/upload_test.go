@@ -12,7 +12,6 @@ import (
 
 	"trainyard/internal/blob"
 	"trainyard/internal/fault"
-	"trainyard/internal/id"
 )
 
 // shelf is a logbook in a folder of its own, with its blobs.
@@ -65,11 +64,11 @@ func (s *shelf) empty() {
 	}
 }
 
-const theRun = id.Run("j1.1")
+var theLog = Log{Run: "j1.1", UID: "0123456789abcdef"}
 
 func (s *shelf) append(offset int64, data string, final bool) int64 {
 	s.t.Helper()
-	size, err := s.Append(s.t.Context(), theRun, 0, offset, []byte(data), final)
+	size, err := s.Append(s.t.Context(), theLog, offset, []byte(data), final)
 	if err != nil {
 		s.t.Fatal(err)
 	}
@@ -80,7 +79,7 @@ func (s *shelf) append(offset int64, data string, final bool) int64 {
 // content is all that the log holds.
 func (s *shelf) content() string {
 	s.t.Helper()
-	raw, err := s.Read(s.t.Context(), theRun, 0, 0, 1<<30)
+	raw, err := s.Read(s.t.Context(), theLog, 0, 1<<30)
 	if err != nil {
 		s.t.Fatal(err)
 	}
@@ -90,7 +89,7 @@ func (s *shelf) content() string {
 
 func (s *shelf) state() State {
 	s.t.Helper()
-	st, err := s.State(s.t.Context(), theRun, 0)
+	st, err := s.State(s.t.Context(), theLog)
 	if err != nil {
 		s.t.Fatal(err)
 	}
@@ -196,7 +195,7 @@ func TestAnArchivedLogIsReadAcrossItsSegments(t *testing.T) {
 	for _, span := range [][2]int{{0, 10}, {segmentSize - 5, 10}, {segmentSize, 1}, {segmentSize - 1, 1},
 		{2*segmentSize - 7, 7}, {10, 2 * segmentSize},
 		{2*segmentSize + 12344, 100}, {2*segmentSize + 12345, 1}, {3 * segmentSize, 5}, {0, 3 * segmentSize}} {
-		got, err := s.Read(t.Context(), theRun, 0, int64(span[0]), int64(span[1]))
+		got, err := s.Read(t.Context(), theLog, int64(span[0]), int64(span[1]))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -215,7 +214,7 @@ func TestArchivingGoesOnWhereItFailed(t *testing.T) {
 	s.append(0, string(data), false)
 	s.blobs.failAfter(1, fault.New(fault.Unavailable, "blob_store", "full"))
 	changed := s.state().Changed
-	_, err := s.Append(t.Context(), theRun, 0, int64(len(data)), []byte("end"), true)
+	_, err := s.Append(t.Context(), theLog, int64(len(data)), []byte("end"), true)
 	wantFault(t, err, fault.Unavailable, "blob_store")
 
 	select {
@@ -247,7 +246,7 @@ func TestAFullDiskLosesNothing(t *testing.T) {
 	t.Parallel()
 	s := newShelf(t)
 	s.append(0, "abc", false)
-	f := s.open[Name(theRun, 0)]
+	f := s.open[theLog.String()]
 	good := f.file
 
 	// A file that cannot be written stands in for a disk that is full ...
@@ -259,7 +258,7 @@ func TestAFullDiskLosesNothing(t *testing.T) {
 	defer func() { _ = broken.Close() }()
 
 	f.file = broken
-	size, err := s.Append(t.Context(), theRun, 0, 3, []byte("def"), true)
+	size, err := s.Append(t.Context(), theLog, 3, []byte("def"), true)
 	wantFault(t, err, fault.Unavailable, "log_store")
 
 	if size != 3 || s.state().Ended {
@@ -291,18 +290,18 @@ func TestAFullDiskLosesNothing(t *testing.T) {
 func TestALogThatCannotBeOpenedIsUnavailable(t *testing.T) {
 	t.Parallel()
 	s := newShelf(t)
-	if err := os.Mkdir(filepath.Join(s.dir, Name(theRun, 0)), 0o700); err != nil {
+	if err := os.Mkdir(filepath.Join(s.dir, theLog.String()), 0o700); err != nil {
 		t.Fatal(err)
 	}
 
-	_, err := s.Append(t.Context(), theRun, 0, 0, []byte("a"), false)
+	_, err := s.Append(t.Context(), theLog, 0, []byte("a"), false)
 	wantFault(t, err, fault.Unavailable, "log_store")
 }
 
 func TestAnEmptyFileThatACrashLeftIsArchived(t *testing.T) {
 	t.Parallel()
 	s := newShelf(t)
-	if err := os.WriteFile(filepath.Join(s.dir, Name(theRun, 0)), nil, 0o600); err != nil {
+	if err := os.WriteFile(filepath.Join(s.dir, theLog.String()), nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
 
@@ -313,7 +312,7 @@ func TestAnEmptyFileThatACrashLeftIsArchived(t *testing.T) {
 		t.Errorf("started anew its state is %+v", st)
 	}
 
-	if _, err := os.Stat(filepath.Join(s.dir, Name(theRun, 0))); !errors.Is(err, os.ErrNotExist) {
+	if _, err := os.Stat(filepath.Join(s.dir, theLog.String())); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("the file is still there: %v", err)
 	}
 }

@@ -97,6 +97,12 @@ func (l *Leases) Load(now time.Time, stored []fleet.Lease, last uint64) {
 	}
 }
 
+// Last returns the greatest number ever given.
+func (l *Leases) Last() uint64 { return l.last }
+
+// Skip gives no number up to this one any more.
+func (l *Leases) Skip(to uint64) { l.last = max(l.last, to) }
+
 func (l *Leases) add(r *record) {
 	l.all[r.ID] = r
 	at, _ := slices.BinarySearchFunc(

@@ -13,6 +13,7 @@ package agentapi
 import (
 	"context"
 	"log/slog"
+	"sync/atomic"
 	"time"
 
 	"trainyard/internal/api"
@@ -54,6 +55,7 @@ type Metrics interface {
 type Config struct {
 	Loop        Loop
 	Nodes       []yardmaster.NodeInfo // of the yard before its loop runs; Follow tells what changes
+	Incarnation yardmaster.Incarnation
 	Store       store.Store
 	Blobs       blob.Store
 	Archive     *archive.Archive
@@ -77,12 +79,21 @@ type Server struct {
 	roster  *roster
 	seen    *sightings
 	writers writers
+
+	incarnation atomic.Pointer[api.Incarnation] // of the yard's history
 }
 
 // New returns the server's side of the protocol. The loop must not run yet, and
 // must tell Follow of every batch before it tells anybody else.
 func New(c Config) *Server {
-	return &Server{Config: c, roster: newRoster(c.Nodes), seen: newSightings()}
+	s := &Server{Config: c, roster: newRoster(c.Nodes), seen: newSightings()}
+	s.setIncarnation(&c.Incarnation)
+
+	return s
+}
+
+func (s *Server) setIncarnation(i *yardmaster.Incarnation) {
+	s.incarnation.Store(&api.Incarnation{Number: i.Number, Mark: i.Mark})
 }
 
 // do hands a message to the loop and waits for the answer no longer than is sensible.

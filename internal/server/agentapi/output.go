@@ -31,7 +31,8 @@ func (s *Server) putLog(w http.ResponseWriter, r *http.Request) error {
 	if err != nil || offset < 0 {
 		return fault.New(fault.Invalid, "bad_offset", "offset must be an integer").WithField("offset")
 	}
-	if err := s.mayWriteLog(ctx, run, rank); err != nil {
+	log, err := s.mayWriteLog(ctx, run, id.UID(r.URL.Query().Get("uid")), rank)
+	if err != nil {
 		return err
 	}
 
@@ -52,7 +53,7 @@ func (s *Server) putLog(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 
-	size, err := s.Archive.Append(ctx, run, rank, offset, data, r.URL.Query().Get("final") == "true")
+	size, err := s.Archive.Append(ctx, log, offset, data, r.URL.Query().Get("final") == "true")
 	if err != nil {
 		return err
 	}
@@ -60,48 +61,64 @@ func (s *Server) putLog(w http.ResponseWriter, r *http.Request) error {
 	return writeJSON(w, api.LogReply{Offset: size})
 }
 
-// mayWriteLog lets a node write only the output of ranks that were placed on it.
-func (s *Server) mayWriteLog(ctx context.Context, run id.Run, rank int) error {
+// mayWriteLog lets a node write only the output of ranks that were placed on it, and returns the log.
+// A node may have a run that got the same id in another history of the yard: it has another UID. An
+// agent that knows none has the run from an earlier version.
+func (s *Server) mayWriteLog(ctx context.Context, run id.Run, uid id.UID, rank int) (archive.Log, error) {
 	n := nodeOf(ctx)
-	key := archive.Name(run, rank)
-	if s.writers.is(key, n) {
-		return nil
+	asked := archive.Log{Run: run, UID: uid, Rank: rank}
+	if log, ok := s.writers.find(asked, n); ok {
+		return log, nil
 	}
 
 	r, err := s.Store.Run(ctx, run)
 	if err != nil {
-		return err
+		return archive.Log{}, err
+	}
+	if uid != "" && uid != r.UID {
+		return archive.Log{}, fault.New(fault.Conflict, api.CodeOtherRun,
+			"run %s on node %s is not the run of that id that this yard knows", run, n)
 	}
 	if rank < 0 || rank >= len(r.Ranks) || r.Ranks[rank].Node != n {
-		return fault.New(fault.Denied, "not_your_run", "rank %d of run %s is not on node %s", rank, run, n)
+		return archive.Log{}, fault.New(fault.Denied, "not_your_run", "rank %d of run %s is not on node %s", rank, run, n)
 	}
 
-	s.writers.set(key, n)
+	log := archive.Log{Run: run, UID: r.UID, Rank: rank}
+	s.writers.add(asked, writer{node: n, log: log})
 
-	return nil
+	return log, nil
 }
 
 // writers remembers which node was found to be allowed to write a log.
 type writers struct {
 	mu sync.Mutex
-	by map[string]id.Node
+	by map[archive.Log]writer // by the log as the node names it
 }
 
-func (w *writers) is(key string, n id.Node) bool {
+// writer is a node that may write a log.
+type writer struct {
+	node id.Node
+	log  archive.Log
+}
+
+func (w *writers) find(asked archive.Log, n id.Node) (archive.Log, bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return w.by[key] == n
+
+	found, ok := w.by[asked]
+
+	return found.log, ok && found.node == n
 }
 
-func (w *writers) set(key string, n id.Node) {
+func (w *writers) add(asked archive.Log, found writer) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 
 	if w.by == nil || len(w.by) >= maxWriters {
-		w.by = map[string]id.Node{}
+		w.by = map[archive.Log]writer{}
 	}
 
-	w.by[key] = n
+	w.by[asked] = found
 }
 
 // maxWriters bounds the memory; past it all are asked for again.

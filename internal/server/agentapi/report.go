@@ -133,22 +133,41 @@ func (s *Server) pushMetrics(
 		return nil, httpapi.ToProblem(err)
 	}
 
+	report := api.MetricsReport{Runs: make([]api.RunMetrics, 0, len(in.Body.Runs))}
+
 	for i := range in.Body.Runs {
-		if err := s.mayWriteLog(ctx, in.Body.Runs[i].Run, 0); err != nil {
+		run := &in.Body.Runs[i]
+		_, err := s.mayWriteLog(ctx, run.Run, run.UID, 0)
+
+		switch {
+		case err == nil:
+			report.Runs = append(report.Runs, *run)
+		case strayRun(err): // of another history; the other runs of the report have nothing to do with it
+		default:
 			return nil, s.fail(ctx, err)
 		}
 	}
 
-	if err := s.Metrics.Take(ctx, &in.Body); err != nil {
+	if err := s.Metrics.Take(ctx, &report); err != nil {
 		return nil, s.fail(ctx, err)
 	}
 
 	return &httpapi.Body[api.MetricsReply]{Body: api.MetricsReply{Server: s.Start}}, nil
 }
 
+// strayRun reports whether an error says that the yard does not know a run that a node has.
+func strayRun(err error) bool {
+	var f *fault.Error
+	return errors.As(err, &f) && (f.Code == "run_not_found" || f.Code == api.CodeOtherRun)
+}
+
 // toAssignments writes the orders of a node as its agent receives them.
 func (s *Server) toAssignments(orders []yardmaster.Order, generation uint64) api.Assignments {
 	out := api.Assignments{Server: s.Start, Generation: generation, Runs: make([]api.Assignment, len(orders))}
+	if i := s.incarnation.Load(); i.Number > 0 {
+		out.Incarnation = i
+	}
+
 	for i := range orders {
 		o := &orders[i]
 		out.Runs[i] = api.Assignment{
@@ -158,11 +177,15 @@ func (s *Server) toAssignments(orders []yardmaster.Order, generation uint64) api
 			Rank:   o.Rank,
 			Stop:   o.Stop,
 			Launch: api.Launch(o.Launch),
+			Adopt:  o.Adopt,
 		}
 	}
 
 	return out
 }
+
+// marksCapability is that of the first agents that know the UIDs of runs.
+const marksCapability = 7
 
 func fromReport(who *caller, r *api.Report) yardmaster.NodeReport {
 	out := yardmaster.NodeReport{
@@ -172,6 +195,15 @@ func fromReport(who *caller, r *api.Report) yardmaster.NodeReport {
 		Foreign:   r.Foreign,
 		Data:      r.Data,
 		Ranks:     make([]yardmaster.RankReport, len(r.Ranks)),
+		Marks:     r.Capability >= marksCapability,
+	}
+
+	if r.Seen != nil {
+		out.Seen = yardmaster.Seen{Number: r.Seen.Incarnation.Number, Mark: r.Seen.Incarnation.Mark, Job: r.Seen.Job}
+	}
+
+	for _, a := range r.SetAside {
+		out.SetAside = append(out.SetAside, yardmaster.SetAsideRun(a))
 	}
 
 	for i := range r.Ranks {

@@ -50,7 +50,13 @@ func (r *roster) entry(n id.Node) *rosterEntry {
 
 // Follow keeps up with a committed batch. The loop must call it before any other
 // listener, so that whoever is woken by a batch finds it in the roster.
-func (s *Server) Follow(b *yardmaster.Batch) { s.roster.update(b) }
+func (s *Server) Follow(b *yardmaster.Batch) {
+	s.roster.update(b)
+
+	for i := range b.Incarnations {
+		s.setIncarnation(&b.Incarnations[i])
+	}
+}
 
 func (r *roster) update(b *yardmaster.Batch) {
 	r.mu.Lock()

@@ -33,6 +33,8 @@ type changes struct {
 	dropped  []*uint64 // numbers of past runs to be deleted
 	orders   []*yardmaster.Order
 	closed   []*string
+
+	incarnations []*yardmaster.Incarnation
 }
 
 // fold combines batches into changes. A statement may touch a row only once, and what was opened
@@ -44,6 +46,7 @@ func fold(batches []*yardmaster.Batch) changes {
 	jobNodes, agents := newest[jobNode, jobNode]{}, newest[id.Node, fleet.Agent]{}
 	past, dropped := newest[uint64, queue.PastRun]{}, newest[uint64, uint64]{}
 	orders, closed := newest[string, yardmaster.Order]{}, newest[string, string]{}
+	incarnations := newest[uint64, yardmaster.Incarnation]{}
 
 	for _, b := range batches {
 		for i := range b.Jobs {
@@ -89,6 +92,10 @@ func fold(batches []*yardmaster.Batch) changes {
 			dropped.put(b.PastForgotten[i], 0, &b.PastForgotten[i])
 		}
 
+		for i := range b.Incarnations {
+			incarnations.put(b.Incarnations[i].Number, 0, &b.Incarnations[i])
+		}
+
 		for i := range b.Orders {
 			key := b.Orders[i].Key()
 			orders.put(key, 0, &b.Orders[i])
@@ -105,7 +112,7 @@ func fold(batches []*yardmaster.Batch) changes {
 		jobs: jobs.rows(), runs: runs.rows(), jobNodes: jobNodes.rows(), nodes: nodes.rows(),
 		agents: agents.rows(), users: users.rows(),
 		tokens: tokens.rows(), events: events.rows(), orders: orders.rows(), closed: closed.rows(),
-		past: past.rows(), dropped: dropped.rows(),
+		past: past.rows(), dropped: dropped.rows(), incarnations: incarnations.rows(),
 	}
 }
 
@@ -183,6 +190,7 @@ func (s *Store) commit(ctx context.Context, batches []*yardmaster.Batch, c chang
 		{stmtKey{table: pastTable, remove: true}, len(c.dropped), func(i int, args []any) ([]any, error) {
 			return append(args, int64(*c.dropped[i])), nil
 		}},
+		put(incarnationTable, c.incarnations, incarnationRow),
 		put(orderTable, c.orders, orderRow),
 		{stmtKey{table: orderTable, remove: true}, len(c.closed), func(i int, args []any) ([]any, error) {
 			return append(args, clean(*c.closed[i])), nil

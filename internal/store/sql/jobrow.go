@@ -212,8 +212,9 @@ var runTable = &table{
 		"stop",
 		"stop_for",
 		"ranks",
+		"uid",
 	},
-	fixed: []string{"num", "epoch", "id"},
+	fixed: []string{"num", "epoch", "id", "uid"},
 }
 
 func runRow(args []any, r *job.Run) ([]any, error) {
@@ -231,7 +232,8 @@ func runRow(args []any, r *job.Run) ([]any, error) {
 	}
 
 	return append(args, num, int64(r.Epoch), string(r.ID), int64(r.Seq), string(r.State), string(r.Cause), clean(r.Reason),
-		micros(r.Ordered), micros(r.Started), micros(r.Ended), string(r.Stop), string(r.StopFor), ranks), nil
+		micros(r.Ordered), micros(r.Started), micros(r.Ended), string(r.Stop), string(r.StopFor), ranks,
+		clean(string(r.UID))), nil
 }
 
 func readRun(row scanner) (job.Run, error) {
@@ -255,6 +257,7 @@ func readRun(row scanner) (job.Run, error) {
 		(*string)(&r.Stop),
 		(*string)(&r.StopFor),
 		&ranks,
+		(*string)(&r.UID),
 	)
 	if err != nil {
 		return job.Run{}, err

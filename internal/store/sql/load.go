@@ -88,6 +88,7 @@ func load(ctx context.Context, tx *dbsql.Tx, recent time.Time) (state yardmaster
 			return err
 		},
 		func() error { return loadLedger(ctx, tx, &state, recent.Add(-leaseMemory)) },
+		func() error { return loadIncarnation(ctx, tx, &state) },
 	}
 
 	for _, part := range parts {
@@ -97,6 +98,22 @@ func load(ctx context.Context, tx *dbsql.Tx, recent time.Time) (state yardmaster
 	}
 
 	return state, nil
+}
+
+// loadIncarnation reads the newest incarnation. Numbers that earlier ones may have used count as used.
+func loadIncarnation(ctx context.Context, tx *dbsql.Tx, state *yardmaster.State) error {
+	newest, err := collect(ctx, tx, "incarnation", incarnationTable.selects()+`ORDER BY num DESC LIMIT 1`, nil,
+		readIncarnation)
+	if err != nil || len(newest) == 0 {
+		return err
+	}
+
+	state.Incarnation = newest[0]
+	state.LastJob = max(state.LastJob, newest[0].Last.Job)
+	state.LastLease = max(state.LastLease, newest[0].Last.Lease)
+	state.LastEvent = max(state.LastEvent, newest[0].Last.Event)
+
+	return nil
 }
 
 // leaseMemory is how much longer ended leases are read than ended jobs, because the catalog of

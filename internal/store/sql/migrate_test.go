@@ -20,6 +20,7 @@ import (
 	"trainyard/internal/clock"
 	"trainyard/internal/fault"
 	"trainyard/internal/fleet"
+	"trainyard/internal/id"
 	"trainyard/internal/job"
 	"trainyard/internal/queue"
 	"trainyard/internal/scaling"
@@ -40,6 +41,7 @@ func released() map[string]string {
 		"migrations/0009_memory.sql":     "59e0eb50b1a1d3786843f5d0eb3a6626954f5ba3d0a9ee682fd238918f585c64",
 		"migrations/0011_agents.sql":     "1023a7d4fd59e5c8387ee753332cb3bc3a3d02a256e401b1b4cc28f00a7adbf7",
 		"migrations/0008_extras.sql":     "5306026f9d5c9870db7148cefd911248068950ae548b2a84af810aca2644f914",
+		"migrations/0012_uids.sql":       "81002b4aa536d9572caa03c6606d41cf0ccf73fc27b030a63cf63d7f1cc45794",
 		"migrations/0010_leadership.sql": "442fba39f24bdefffb4d674f05d5b5e4dbcc998a87d1e55ea4ffc98926ada6a0",
 	}
 }
@@ -134,6 +136,7 @@ func TestEveryEarlierSchemaMigrates(t *testing.T) {
 				checkMemory(t.T, s, version)
 				checkLeadership(t.T, s, version)
 				checkAgents(t.T, s, version)
+				checkUIDs(t.T, s, version)
 
 				if err := s.Commit(t.Context(), batchOf(100)); err != nil {
 					t.Errorf("commit after the migration: %v", err)
@@ -324,6 +327,27 @@ func checkAgents(t *testing.T, s *Store, version int) {
 
 	if diff := cmp.Diff(want, state.Agents, cmpopts.EquateEmpty()); diff != "" {
 		t.Errorf("agents (-want +got):\n%s", diff)
+	}
+}
+
+// uidsSince is the first schema in which runs have UIDs.
+const uidsSince = 12
+
+// checkUIDs checks the marks of the fixture's run and yard, which earlier schemas did not have.
+func checkUIDs(t *testing.T, s *Store, version int) {
+	t.Helper()
+	state, err := s.Load(t.Context(), time.Time{})
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	number, uid := uint64(0), id.UID("")
+	if version >= uidsSince {
+		number, uid = 1, "f00f00f00f00f00f00f00f00f00f00f0"
+	}
+
+	if len(state.Runs) != 1 || state.Runs[0].UID != uid || state.Incarnation.Number != number {
+		t.Errorf("runs %+v, incarnation %+v; want UID %q, number %d", state.Runs, state.Incarnation, uid, number)
 	}
 }
 

@@ -329,3 +329,30 @@ func readPast(row scanner) (r queue.PastRun, err error) {
 
 	return r, err
 }
+
+var incarnationTable = &table{
+	name: "incarnations", key: "num",
+	columns: []string{"num", "mark", "began", "settled", "reason", "last_job", "last_lease", "last_event"},
+	fixed:   []string{"num", "mark", "began", "reason", "last_job", "last_lease", "last_event"},
+}
+
+func incarnationRow(args []any, i *yardmaster.Incarnation) ([]any, error) {
+	return append(
+		args,
+		int64(i.Number),
+		clean(string(i.Mark)),
+		micros(i.Began),
+		micros(i.Settled),
+		clean(i.Reason),
+		int64(i.Last.Job),
+		int64(i.Last.Lease),
+		int64(i.Last.Event),
+	), nil
+}
+
+func readIncarnation(row scanner) (i yardmaster.Incarnation, err error) {
+	err = row.Scan(&i.Number, (*string)(&i.Mark), timeColumn{&i.Began}, timeColumn{&i.Settled}, &i.Reason,
+		&i.Last.Job, &i.Last.Lease, &i.Last.Event)
+
+	return i, err
+}

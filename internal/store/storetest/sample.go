@@ -142,6 +142,7 @@ func sampleEvent(seq uint64) yardmaster.Event {
 
 func sampleOrder(j id.Job, rank int) yardmaster.Order {
 	o := full[yardmaster.Order](rank + 1)
+	o.Adopt = false // not stored
 	o.Job, o.Epoch, o.Run, o.Rank, o.Stop = j, 1, id.NewRun(j, 1), rank, job.StopKill
 	return o
 }

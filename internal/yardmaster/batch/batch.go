@@ -47,6 +47,7 @@ type Batch struct {
 	// What is remembered no more: numbers of past runs, and jobs that have ended.
 	PastForgotten     []uint64
 	ObservedForgotten []id.Job
+	Incarnations      []Incarnation // that began, or settled
 }
 
 // Empty reports whether there is nothing to commit.
@@ -54,7 +55,7 @@ func (b *Batch) Empty() bool {
 	return len(b.Jobs)+len(b.Runs)+len(b.Nodes)+len(b.Agents)+len(b.Users)+len(b.Tokens)+len(b.Events)+
 		len(b.Orders)+len(b.Closed)+len(b.Leases)+len(b.Quotas)+len(b.Datasets)+len(b.Uses)+len(b.Shares)+
 		len(b.Usage)+len(b.Notices)+len(b.Past)+len(b.Observed)+
-		len(b.PastForgotten)+len(b.ObservedForgotten) == 0 && b.Ledger.Empty()
+		len(b.PastForgotten)+len(b.ObservedForgotten)+len(b.Incarnations) == 0 && b.Ledger.Empty()
 }
 
 // Event is one entry of the feed: the audit log, the live feed and the history
@@ -90,6 +91,9 @@ type Order struct {
 	Node   id.Node
 	Stop   job.StopMode
 	Launch job.Launch
+	// Adopt says that the node may go on with the rank but must not start it: the order is from
+	// before a restore. It is not stored; Load sets it.
+	Adopt bool `json:"-"`
 }
 
 // Key identifies the order: an engine may receive an order several times.
@@ -124,6 +128,11 @@ type State struct {
 	LastLease uint64
 	// LastEventAt is when the last event happened.
 	LastEventAt time.Time
+	// Incarnation is the newest.
+	Incarnation Incarnation
+	// Seed is random and new for every load; the UIDs of runs are made from it. Without it runs
+	// have none.
+	Seed string
 }
 
 // Newest returns the newest time in the state, so that time does not run backwards when the next server

@@ -64,6 +64,9 @@ type Feed struct {
 // Load continues after the last stored event.
 func (f *Feed) Load(last uint64) { f.last = last }
 
+// Last returns the number of the last event.
+func (f *Feed) Last() uint64 { return f.last }
+
 // Grow makes room for n more.
 func (f *Feed) Grow(n int) { f.list = slices.Grow(f.list, n) }
 

@@ -24,10 +24,12 @@ type entry struct {
 // NewOrders returns an empty set.
 func NewOrders() *Orders { return &Orders{open: map[string]*entry{}} }
 
-// Load restores the open orders.
-func (o *Orders) Load(stored []Order) {
+// Load restores the open orders. With adopt nodes must not start what they do not have yet.
+func (o *Orders) Load(stored []Order, adopt bool) {
 	for i := range stored {
-		o.open[stored[i].Key()] = &entry{Order: stored[i]}
+		e := &entry{Order: stored[i]}
+		e.Adopt = adopt
+		o.open[e.Key()] = e
 	}
 }
 

@@ -18,7 +18,9 @@
 //	    metrics.jsonl        TRAINYARD_METRICS_FILE; metrics that the SDK writes
 //	    work/                the working directory
 //	<data>/checkpoints/<job> TRAINYARD_CHECKPOINT_DIR, kept from run to run
+//	<data>/checkpoint-owners/<job>  the UID of the job whose checkpoints they are
 //	<data>/setups/<key>/     a cached set-up
+//	<data>/set-aside/        runs and checkpoints of another history of the yard, see Runtime.SetAside
 //
 // The agent writes launch.json, stop-request and lease; the holder of a rank's lock
 // writes its state. lease, state and stop-request have reserved room and are written in

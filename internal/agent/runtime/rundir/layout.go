@@ -14,8 +14,11 @@ const (
 	RunsDir          = "runs"
 	SetupsDir        = "setups"
 	CheckpointsDir   = "checkpoints"
+	SetAsideDir      = "set-aside"
 	ContactLeaseFile = "lease"
 	EventsPipe       = "events"
+	// CheckpointOwnersDir has a file for each job with checkpoints: its UID.
+	CheckpointOwnersDir = "checkpoint-owners"
 )
 
 // LockFile is the name of the lock in the data directory and in a run directory, WatchLockFile that of the lock

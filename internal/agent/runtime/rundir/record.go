@@ -62,6 +62,7 @@ type Record struct {
 // Status is the progress of a rank.
 type Status struct {
 	Run   id.Run       `json:"run"`
+	UID   id.UID       `json:"uid,omitempty"`
 	Rank  int          `json:"rank"`
 	Job   id.Job       `json:"job"`
 	Epoch int          `json:"epoch"`
@@ -82,13 +83,13 @@ type Status struct {
 
 // NewStatus returns the status of a rank that has not started yet.
 func NewStatus(s Spec) Status {
-	return Status{Run: s.Run, Rank: s.Rank, Job: s.Job, Epoch: s.Epoch, State: job.RunPreparing}
+	return Status{Run: s.Run, UID: s.Launch.UID, Rank: s.Rank, Job: s.Job, Epoch: s.Epoch, State: job.RunPreparing}
 }
 
 // Report converts the status to the agent's protocol.
 func (s Status) Report() api.RankReport {
 	return api.RankReport{
-		Run: s.Run, Rank: s.Rank, State: s.State, Started: s.Started, Ended: s.Ended, ExitCode: s.ExitCode,
+		Run: s.Run, UID: s.UID, Rank: s.Rank, State: s.State, Started: s.Started, Ended: s.Ended, ExitCode: s.ExitCode,
 		Signal: s.Signal, Cause: s.Cause, Reason: s.Reason, Signalled: s.Signalled,
 	}
 }

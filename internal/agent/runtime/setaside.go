@@ -1,0 +1,122 @@
+package runtime
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strconv"
+
+	"trainyard/internal/agent/runtime/rundir"
+	"trainyard/internal/atomicfile"
+	"trainyard/internal/fault"
+	"trainyard/internal/id"
+	"trainyard/internal/job"
+)
+
+// SetAside moves the directory of an ended rank out of the way and returns where it is. The rank is
+// forgotten, but nothing of it is deleted: it belongs to a history of the yard that the server does
+// not know, and a person has to decide about it.
+func (r *Runtime) SetAside(run id.Run, n int) (string, error) {
+	rk, err := r.lookup(run, n)
+	if err != nil {
+		return "", err
+	}
+
+	r.mu.Lock()
+	st := rk.state
+	if st.State != job.RunEnded {
+		r.mu.Unlock()
+		return "", fault.New(fault.Conflict, "rank_running", "rank %d of run %s has not ended", n, run)
+	}
+
+	name := rk.name
+	if uid := rk.rec.Launch.UID; uid != "" {
+		name += "-" + string(uid)
+	}
+
+	path, err := r.moveAside(rk.dir, name)
+	if err == nil {
+		delete(r.ranks, rk.name)
+		r.announce()
+	}
+
+	r.mu.Unlock()
+
+	if err != nil {
+		return "", fmt.Errorf("set rank %s aside: %w", rk.name, err)
+	}
+
+	r.pruneCheckpoint(rk.rec.Job)
+
+	return path, st.Group.Remove()
+}
+
+// moveAside moves a directory into that of what is set aside, under this name or one like it.
+func (r *Runtime) moveAside(dir, name string) (string, error) {
+	aside := filepath.Join(r.dir, rundir.SetAsideDir)
+	if err := os.MkdirAll(aside, 0o700); err != nil {
+		return "", err
+	}
+
+	path := filepath.Join(aside, name)
+	for n := 2; ; n++ {
+		_, err := os.Lstat(path) //nolint:gosec // the names of runs and jobs were checked when they were started
+		if errors.Is(err, fs.ErrNotExist) {
+			break
+		}
+		if err != nil {
+			return "", err
+		}
+
+		path = filepath.Join(aside, name+"-"+strconv.Itoa(n))
+	}
+
+	if err := os.Rename(dir, path); err != nil { //nolint:gosec // as above
+		return "", err
+	}
+
+	return path, atomicfile.SyncDir(aside)
+}
+
+// claimCheckpoints makes sure that a rank does not get the checkpoints of another job that had the
+// same id in another history of the yard: those are set aside. The caller holds r.mu.
+func (r *Runtime) claimCheckpoints(s rundir.Spec) error {
+	if s.Launch.JobUID == "" {
+		return nil // of an earlier server, which gives no id twice that it knows of
+	}
+
+	owners := filepath.Join(r.dir, rundir.CheckpointOwnersDir)
+	path := filepath.Join(owners, string(s.Job))
+	text, err := os.ReadFile(path)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("read whose checkpoints are kept: %w", err)
+	}
+
+	owner := id.UID(text)
+	if owner == s.Launch.JobUID {
+		return nil
+	}
+
+	if owner != "" {
+		dir := filepath.Join(r.dir, rundir.CheckpointsDir, string(s.Job))
+		aside, err := r.moveAside(dir, "checkpoints-"+string(s.Job)+"-"+string(owner))
+
+		switch {
+		case err == nil:
+			r.log.Warn("checkpoints of another job with the same id were set aside", "job", s.Job, "dir", aside)
+		case !errors.Is(err, fs.ErrNotExist):
+			return fmt.Errorf("set the checkpoints of another job %s aside: %w", s.Job, err)
+		}
+	}
+
+	if err := os.MkdirAll(owners, 0o700); err != nil {
+		return fmt.Errorf("record whose checkpoints are kept: %w", err)
+	}
+	if err := atomicfile.Write(path, []byte(s.Launch.JobUID), atomicfile.SingleWriter()); err != nil {
+		return fmt.Errorf("record whose checkpoints are kept: %w", err)
+	}
+
+	return nil
+}
