@@ -88,6 +88,7 @@ func New(c Config, d Deps, start string) *Server {
 	s.limiter = newRateLimiter(c.Rate, c.Burst, d.Clock)
 	s.used = newLastUsed()
 	s.health = newHealth(d.Loop, d.Store, d.Clock)
+	s.health.dataDir = c.DataDir
 	s.api = humago.New(s.mux, describe(c.Version))
 	s.api.UseMiddleware(s.authenticate)
 	s.router = httpapi.Router{API: s.api, Mux: s.mux, Log: d.Log}

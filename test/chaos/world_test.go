@@ -335,8 +335,9 @@ func (w *world) startAgentIn(host, data, name string) (p *yardtest.Process) {
 	return p
 }
 
-// agentFlags make small nodes, so that each has some jobs.
-var agentFlags = []string{"--cpus", "3", "--fake-gpus", "none", "--probe", "off"}
+// agentFlags make small nodes, so that each has some jobs. Their disks are smaller than the space that an agent
+// usually wants to be free.
+var agentFlags = []string{"--cpus", "3", "--fake-gpus", "none", "--probe", "off", "--min-free-disk", "1MB"}
 
 func (w *world) startDatabase() {
 	dir := filepath.Join(w.folder, "pg")
