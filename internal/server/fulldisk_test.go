@@ -14,8 +14,8 @@ import (
 	"trainyard/internal/api"
 	"trainyard/internal/diskspace"
 	"trainyard/internal/fault"
-	"trainyard/internal/logs/archive"
 	"trainyard/internal/job"
+	"trainyard/internal/logs/archive"
 )
 
 // smallDisk mounts a disk of a few megabytes and returns how to fill it and how to make room again.
@@ -128,7 +128,7 @@ func TestAServerWithoutSpaceAnswersReadsAndNamesTheDisk(t *testing.T) {
 		t.Errorf("the list has %d jobs, %v; submitted %+v", len(page.Jobs), err, reply)
 	}
 
-	if size, err := y.srv.Logbook.Append(t.Context(), "j1.1", 0, 0, []byte("hello"), false); size != 5 || err != nil {
+	if size, err := y.srv.Logbook.Append(t.Context(), archive.Log{Run: "j1.1"}, 0, []byte("hello"), false); size != 5 || err != nil {
 		t.Errorf("output: %d bytes, %v", size, err)
 	}
 }
