@@ -72,7 +72,7 @@ test-crash: ## Kill server and agent at random while jobs flow: KILLS=2000 SEED=
 test-chaos: ## Break real yards in network namespaces in every way of the fault table, on both stores (root; ROWS=7,19 for some)
 	@scripts/setup.sh test
 	go test ./test/netlab ./test/chaos/evidence -count=1
-	go test ./test/chaos -count=1 -timeout 180m -v $(if $(ROWS),-run TestFaults -rows '$(ROWS)',-all)
+	go test ./test/chaos -count=1 -timeout 180m -parallel 4 -v $(if $(ROWS),-run TestFaults -rows '$(ROWS)',-all)
 
 .PHONY: soak
 soak: ## Break a yard at random while 2,000 jobs flow: SOAK=2h SEED=7 make soak (10 minutes, root)

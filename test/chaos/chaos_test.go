@@ -95,7 +95,7 @@ type row struct {
 // rows is the fault table.
 func rows() []row {
 	return slices.Concat(networkRows(), processRows(), diskRows(), identityRows(), restoreRows(), storeRows(),
-		serverRows())
+		serverRows(), clockRows())
 }
 
 // TestFaults plays the rows of the fault table.
@@ -108,9 +108,6 @@ func TestFaults(t *testing.T) {
 	t.Cleanup(func() { t.Log("fault × outcome\n" + table.String()) })
 
 	wanted := chosen()
-
-	// Rows mostly wait: several go on at a time.
-	slots := make(chan struct{}, parallel)
 
 	t.Run("rows", func(t *testing.T) {
 		for _, r := range wanted {
@@ -127,9 +124,6 @@ func TestFaults(t *testing.T) {
 				t.Run(r.number+"/"+store, func(t *testing.T) {
 					t.Parallel()
 
-					slots <- struct{}{}
-					defer func() { <-slots }()
-
 					w := newWorld(t, r, store)
 					w.perform()
 
@@ -144,9 +138,6 @@ func TestFaults(t *testing.T) {
 		}
 	})
 }
-
-// parallel is how many yards are there at a time.
-const parallel = 4
 
 // chosen returns the rows that are played: those that are named, all, or those of the short form.
 func chosen() []row {

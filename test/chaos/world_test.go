@@ -325,7 +325,8 @@ func (w *world) startAgent(name string) {
 
 // startAgentIn starts an agent under a name on a host, with a data folder other than the host's usual one.
 func (w *world) startAgentIn(host, data, name string) (p *yardtest.Process) {
-	args := append([]string{"agent", "join", w.yard.URL(), "--data", data, "--name", name, "--token", w.token}, agentFlags...)
+	args := []string{"agent", "join", w.yard.URL(), "--data", data, "--name", name, "--token", w.token}
+	args = append(args, agentFlags...)
 	cmd := exec.CommandContext(context.Background(), w.binary(host), args...)
 	w.must(w.host(host).Do(func() (err error) {
 		p, err = yardtest.Start(cmd, data+".log")
@@ -392,7 +393,7 @@ func (w *world) until(column, what string, ask func() string) bool {
 	return false
 }
 
-// patience is how long the world waits for what must happen. For what is known not to happen it does not wait that long.
+// patience is how long the world waits for what must happen. For what is known not to happen it waits less.
 func (w *world) patience() time.Duration {
 	if defectOf(w.row.number, w.store) != "" {
 		return patience / 4
