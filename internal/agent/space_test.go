@@ -92,7 +92,8 @@ func TestTheFenceOnAFullDiskForgetsNothing(t *testing.T) {
 
 	empty()
 
-	if err := errors.Join(f.recordStart(first, api.Incarnation{}), f.recordStart(second, api.Incarnation{}), f.close()); err != nil {
+	err = errors.Join(f.recordStart(first, api.Incarnation{}), f.recordStart(second, api.Incarnation{}), f.close())
+	if err != nil {
 		t.Fatal(err)
 	}
 

@@ -34,7 +34,7 @@ func storeRows() []row {
 		{number: "33", fault: "PostgreSQL cut off for longer than lost-after", stores: pg, play: func(w *world) {
 			w.severDatabase(beyond)
 		}},
-		{number: "34", fault: "PostgreSQL's open connections dropped silently, new ones pass", stores: pg, play: playDeadFlows},
+		{number: "34", fault: "PostgreSQL's open connections dropped, new ones pass", stores: pg, play: playDeadFlows},
 	}
 }
 

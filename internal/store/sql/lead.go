@@ -232,13 +232,14 @@ func (s *Store) Attend(ctx context.Context, server store.Server) error {
 	ctx, cancel := context.WithTimeout(ctx, s.timeouts.Commit)
 	defer cancel()
 
+	//nolint:gosec // the text of the engine's clock is our own
 	statement := `INSERT INTO servers (name, address, seen) VALUES ($1, $2, ` + s.engine.now() + `)
 		ON CONFLICT (name) DO UPDATE SET address = excluded.address, seen = excluded.seen`
 	_, err := s.lease.ExecContext(ctx, statement, clean(server.Name), clean(server.Address))
 
 	// Every start of a server is a row; those of long ago are of no use to anybody.
 	if err == nil {
-		_, err = s.lease.ExecContext(ctx,
+		_, err = s.lease.ExecContext(ctx, //nolint:gosec // as above
 			`DELETE FROM servers WHERE seen < `+s.engine.now()+` - $1`, forgetServer.Microseconds())
 	}
 

@@ -144,6 +144,7 @@ func sampleOrder(j id.Job, rank int) yardmaster.Order {
 	o := full[yardmaster.Order](rank + 1)
 	o.Adopt = false // not stored
 	o.Job, o.Epoch, o.Run, o.Rank, o.Stop = j, 1, id.NewRun(j, 1), rank, job.StopKill
+
 	return o
 }
 

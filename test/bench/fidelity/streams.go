@@ -98,8 +98,9 @@ func streams(quick bool) []stream {
 			tasks: sleepers(cloudSeed, cloudJobs, poisson(cloudSeed, cloudJobs, length), true),
 		},
 		{
-			name: "training", about: "trainings that compute and wait for their input, on nodes with one GPU each", machines: trainingNodes(trainers),
-			trains: true, tasks: trainings(trainingSeed, trainingJobs, poisson(trainingSeed, trainingJobs, trainingLength)),
+			name: "training", about: "trainings that compute and wait for their input, on nodes with one GPU each",
+			machines: trainingNodes(trainers), trains: true,
+			tasks: trainings(trainingSeed, trainingJobs, poisson(trainingSeed, trainingJobs, trainingLength)),
 		},
 	}
 
@@ -203,8 +204,8 @@ func trainings(seed uint64, n int, at []time.Duration) []task {
 }
 
 // probe is what a run of its own says before the streams: how long a job takes beyond its work, how
-// many steps a training that is alone makes in a second, how much trainings slow each other down, and how long a machine
-// of the cloud takes to boot.
+// many steps a training that is alone makes in a second, how much trainings slow each other down, and how long a
+// machine of the cloud takes to boot.
 type probe struct {
 	overhead  time.Duration // from the placement of a run to its work, and from its end to the server
 	startup   time.Duration // of a training, beyond that
