@@ -152,27 +152,12 @@ func chosen() []row {
 	})
 }
 
-// judge fails the test if a row did not hold and is not known to fail, or held although it is.
+// judge fails the test if a row did not hold.
 func judge(t *testing.T, w *world) {
 	t.Helper()
 
-	defect := defectOf(w.row.number, w.store)
-	found := w.found()
-
-	if slices.ContainsFunc(found, func(p problem) bool { return p.column == harness }) || defect == "" {
-		for _, p := range found {
-			t.Errorf("%s: %s", p.column, p.text)
-		}
-
-		return
-	}
-
-	if len(found) == 0 {
-		t.Errorf("row %s on %s holds: remove it from the known defects (%s)", w.row.number, w.store, defect)
-	}
-
-	for _, p := range found {
-		t.Logf("known, %s: %s: %s", defect, p.column, p.text)
+	for _, p := range w.found() {
+		t.Errorf("%s: %s", p.column, p.text)
 	}
 }
 
@@ -195,12 +180,6 @@ func (o *outcomes) add(w *world) {
 		cells = append(cells, w.cell(c))
 	}
 
-	if d := defectOf(w.row.number, w.store); d != "" {
-		cells = append(cells, "known: "+d)
-	} else {
-		cells = append(cells, "")
-	}
-
 	o.lines[w.row.number+w.store] = "| " + strings.Join(cells, " | ") + " |"
 }
 
@@ -209,8 +188,8 @@ func (o *outcomes) String() string {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 
-	head := "| # | fault | store | " + strings.Join(columns, " | ") + " | |\n| --- | --- | --- |" +
-		strings.Repeat(" --- |", len(columns)+1)
+	head := "| # | fault | store | " + strings.Join(columns, " | ") + " |\n| --- | --- | --- |" +
+		strings.Repeat(" --- |", len(columns))
 
 	lines := []string{head}
 	for _, r := range rows() {

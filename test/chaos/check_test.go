@@ -26,7 +26,7 @@ func (w *world) check() {
 	known := map[string]bool{}
 	for _, s := range w.load.acknowledged() {
 		known[s.name] = true
-		w.checkJob(s, processesOf(all, s.name))
+		w.checkJob(s, s.known(processesOf(all, s.name)))
 	}
 
 	for _, p := range all {

@@ -26,6 +26,13 @@ type submitted struct {
 	name string
 	id   id.Job
 	want job.State
+
+	undone []string // runs of the time after a backup that was put back: the yard does not know them
+}
+
+// known leaves out processes of runs that were undone.
+func (s *submitted) known(own []*evidence.Process) []*evidence.Process {
+	return slices.DeleteFunc(own, func(p *evidence.Process) bool { return slices.Contains(s.undone, p.Run) })
 }
 
 // load submits jobs to a yard and keeps what was acknowledged.

@@ -2,11 +2,12 @@ package chaos_test
 
 import (
 	"context"
-	"strings"
+	"fmt"
 	"syscall"
 	"time"
 
 	"trainyard/internal/api"
+	"trainyard/internal/diskspace"
 	"trainyard/internal/job"
 	"trainyard/test/chaos/evidence"
 	"trainyard/test/netlab"
@@ -111,8 +112,8 @@ func (w *world) showsFullDisk(node string) string {
 		return err.Error()
 	}
 
-	if !strings.Contains(n.Reason, "disk") && !strings.Contains(n.Reason, "space") {
-		return "it is " + n.State + ", with reason: " + n.Reason
+	if n.Problem == nil || n.Problem.Cause != diskspace.CodeFull {
+		return fmt.Sprintf("it is %s, with the problem %v and the reason %q", n.State, n.Problem, n.Reason)
 	}
 
 	return ""

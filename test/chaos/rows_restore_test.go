@@ -58,6 +58,7 @@ func playRestoreWithNewerEpochs(w *world) {
 	w.must(err)
 	w.awaitStart(s)
 	w.backUp()
+	before := processesOf(w.processes(), s.name)
 
 	for range 6 {
 		w.control(s, (*api.Client).PauseJob, job.Paused)
@@ -65,6 +66,11 @@ func playRestoreWithNewerEpochs(w *world) {
 	}
 
 	w.must(w.yard.Server().Kill())
+
+	for _, p := range processesOf(w.processes(), s.name)[len(before):] {
+		s.undone = append(s.undone, p.Run)
+	}
+
 	w.putBack()
 	w.sleep(2 * time.Second)
 }

@@ -381,7 +381,7 @@ func (w *world) sleep(d time.Duration) {
 // until waits for a condition and reports whether it came; ask returns what is still missing, or nothing.
 func (w *world) until(column, what string, ask func() string) bool {
 	missing := ""
-	for end := time.Now().Add(w.patience()); time.Now().Before(end); w.sleep(100 * time.Millisecond) {
+	for end := time.Now().Add(patience); time.Now().Before(end); w.sleep(100 * time.Millisecond) {
 		missing = ask()
 		if missing == "" {
 			return true
@@ -391,15 +391,6 @@ func (w *world) until(column, what string, ask func() string) bool {
 	w.report(column, "waited for %s: %s", what, missing)
 
 	return false
-}
-
-// patience is how long the world waits for what must happen. For what is known not to happen it waits less.
-func (w *world) patience() time.Duration {
-	if defectOf(w.row.number, w.store) != "" {
-		return patience / 4
-	}
-
-	return patience
 }
 
 // processes returns what the jobs noted so far.

@@ -18,6 +18,7 @@ import (
 	"trainyard/internal/diskspace"
 	"trainyard/internal/id"
 	"trainyard/internal/job"
+	"trainyard/internal/logs"
 )
 
 // smallDisk mounts a disk of one megabyte.
@@ -127,6 +128,29 @@ func TestOnAFullDiskARunIsStoppedOnRequest(t *testing.T) {
 				t.Errorf("alive %v, end %+v", alive(t, pid), end)
 			}
 		})
+	}
+}
+
+// The log has room for its last remark, also if the disk is full until the end.
+func TestOnAFullDiskTheLogSaysWhatIsMissing(t *testing.T) {
+	t.Parallel()
+	dir := smallDisk(t)
+	y := newYard(t, func(o *Options) { o.Dir = dir })
+	begun, hold := pipe(t), pipe(t)
+	run := y.start(api.Launch{
+		Command: "echo before; echo > $BEGUN; read x < $HOLD; head -c 300000 /dev/zero | tr '\\0' x",
+		Env:     map[string]string{"BEGUN": begun, "HOLD": hold},
+	})
+
+	receive(t, begun)
+	fill(t, dir)
+	release(t, hold)
+	check(t, y.end(run), 0, "", job.CauseNone, false, "")
+
+	got := y.output(run)
+	if !strings.HasPrefix(got[logs.Stdout], "before\n") || len(got[logs.Stdout]) > 200_000 ||
+		!strings.Contains(got[logs.Yard], "bytes of output are missing here") {
+		t.Errorf("%d bytes of output, remarks %q", len(got[logs.Stdout]), got[logs.Yard])
 	}
 }
 

@@ -21,7 +21,7 @@ const tailSize = 16 << 10
 // output receives the output of a run's processes.
 type output struct {
 	clk    clock.Clock
-	file   *os.File
+	file   *logFile
 	log    *logs.Writer
 	failed func(error)
 
@@ -32,7 +32,7 @@ type output struct {
 // openOutput opens the log of a run. Errors while writing are passed to failed, and the run
 // continues.
 func openOutput(path string, limit int64, clk clock.Clock, failed func(error)) (*output, error) {
-	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_APPEND, 0o600)
+	f, err := openLogFile(path)
 	if err != nil {
 		return nil, err
 	}
@@ -121,8 +121,10 @@ func (o *output) find(marks []string) (string, bool) {
 	return "", false
 }
 
-// close completes the log and makes it durable. If the disk is full it retries for some time.
+// close completes the log and makes it durable. If it cannot be written it retries for some time.
 func (o *output) close() {
+	o.file.ending = true
+
 	for try := 0; ; try++ {
 		err := o.log.Close(o.clk.Now())
 		if err == nil {
@@ -138,7 +140,7 @@ func (o *output) close() {
 		clock.Sleep(context.Background(), time.Second)
 	}
 
-	if err := errors.Join(o.file.Sync(), o.file.Close()); err != nil {
+	if err := o.file.end(); err != nil {
 		o.failed(err)
 	}
 }

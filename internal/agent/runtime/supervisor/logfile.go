@@ -1,0 +1,86 @@
+package supervisor
+
+import (
+	"errors"
+	"os"
+
+	"golang.org/x/sys/unix"
+
+	"trainyard/internal/diskspace"
+)
+
+// Of the log of a run, room for its last remarks is always kept, and more is taken ahead in steps.
+const (
+	lastRoom = 4 << 10
+	roomStep = 32 << 10
+)
+
+// logFile is the file of a log. It takes room on the disk ahead of the output, so that the log can still say how much
+// of it is missing when the disk has become full.
+type logFile struct {
+	*os.File
+	size   int64
+	room   int64 // that the file has on the disk, from its beginning
+	ending bool  // what is written now may use the last room
+	plain  bool  // the file system cannot take room ahead
+}
+
+// openLogFile opens a log for appending.
+func openLogFile(path string) (*logFile, error) {
+	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_APPEND, 0o600)
+	if err != nil {
+		return nil, err
+	}
+
+	info, err := f.Stat()
+	if err != nil {
+		return nil, errors.Join(err, f.Close())
+	}
+
+	return &logFile{File: f, size: info.Size(), room: info.Size()}, nil
+}
+
+// Write appends, or writes nothing if the room for the last remarks would be used.
+func (f *logFile) Write(p []byte) (int, error) {
+	if !f.ending {
+		if err := f.reserve(f.size + int64(len(p)) + lastRoom); err != nil {
+			return 0, err
+		}
+	}
+
+	n, err := f.File.Write(p)
+	f.size += int64(n)
+
+	return n, err
+}
+
+// reserve takes room for a file of a size.
+func (f *logFile) reserve(size int64) error {
+	if f.plain || size <= f.room {
+		return nil
+	}
+
+	var err error
+	for _, ahead := range []int64{roomStep, 0} {
+		err = unix.Fallocate(int(f.Fd()), unix.FALLOC_FL_KEEP_SIZE, 0, size+ahead)
+		if err == nil {
+			f.room = size + ahead
+			return nil
+		}
+	}
+
+	if errors.Is(err, unix.EOPNOTSUPP) || errors.Is(err, unix.ENOSYS) {
+		f.plain = true
+		return nil
+	}
+	if diskspace.Full(err) {
+		return err
+	}
+
+	return nil // the write itself finds out what is wrong
+}
+
+// end gives back what room is left, and makes the log durable.
+func (f *logFile) end() error {
+	return errors.Join(f.Truncate(f.size), f.Sync(), f.Close())
+}
