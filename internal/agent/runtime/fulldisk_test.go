@@ -143,6 +143,13 @@ func TestOnAFullDiskTheLogSaysWhatIsMissing(t *testing.T) {
 	})
 
 	receive(t, begun)
+
+	for y.output(run)[logs.Stdout] == "" { // it is written a moment after it is printed
+		if !clock.Sleep(t.Context(), time.Millisecond) {
+			t.Fatal("no output is written")
+		}
+	}
+
 	fill(t, dir)
 	release(t, hold)
 	check(t, y.end(run), 0, "", job.CauseNone, false, "")

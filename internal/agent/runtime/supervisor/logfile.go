@@ -25,19 +25,24 @@ type logFile struct {
 	plain  bool  // the file system cannot take room ahead
 }
 
-// openLogFile opens a log for appending.
+// openLogFile opens a log for appending. It fails if there is no room for the last remarks.
 func openLogFile(path string) (*logFile, error) {
-	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_APPEND, 0o600)
+	file, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_APPEND, 0o600)
 	if err != nil {
 		return nil, err
 	}
 
-	info, err := f.Stat()
+	info, err := file.Stat()
 	if err != nil {
-		return nil, errors.Join(err, f.Close())
+		return nil, errors.Join(err, file.Close())
 	}
 
-	return &logFile{File: f, size: info.Size(), room: info.Size()}, nil
+	f := &logFile{File: file, size: info.Size(), room: info.Size()}
+	if err := f.reserve(f.size + lastRoom); err != nil {
+		return nil, errors.Join(err, file.Close())
+	}
+
+	return f, nil
 }
 
 // Write appends, or writes nothing if the room for the last remarks would be used.
