@@ -17,6 +17,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"trainyard/internal/store/storetest"
 	"trainyard/test/netlab"
@@ -86,7 +87,8 @@ type row struct {
 	standby bool           // there is a second server
 	chatty  bool           // the long jobs print as fast as a thousand lines a second
 
-	play func(w *world) // breaks the yard and heals it
+	play  func(w *world) // breaks the yard and heals it
+	lasts time.Duration  // more than a few minutes
 
 	calm  bool // it submits jobs of its own instead of the usual ones
 	short int  // lines that may be missing at the end of a run, because what had them was killed or is gone

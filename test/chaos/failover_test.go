@@ -47,7 +47,10 @@ func TestFailovers(t *testing.T) {
 	}
 
 	f := &failovers{times: times}
-	r := row{number: "failover", fault: "leader killed, frozen or cut off", standby: true, calm: true, play: f.play}
+	r := row{
+		number: "failover", fault: "leader killed, frozen or cut off", standby: true, calm: true, play: f.play,
+		lasts: time.Duration(times) * time.Minute,
+	}
 	w := newWorld(t, r, postgres)
 	w.load.cpus = "0.25"
 	w.perform()

@@ -41,7 +41,9 @@ func TestSoak(t *testing.T) {
 	t.Logf("seed %d, %s, %d jobs; the same again: make soak SEED=%d SOAK=%s", seed, *soakFlag, *jobsFlag, seed, *soakFlag)
 
 	s := &soak{injected: map[string]int{}, seed: seed}
-	r := row{number: "soak", fault: "random", calm: true, short: inPipe, disks: nodeDisks(), play: s.play}
+	r := row{
+		number: "soak", fault: "random", calm: true, short: inPipe, disks: nodeDisks(), play: s.play, lasts: *soakFlag,
+	}
 	w := newWorld(t, r, *storeFlag)
 	w.load.cpus = "0.25" // so that many run at a time
 	w.perform()

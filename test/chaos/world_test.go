@@ -93,7 +93,7 @@ func newWorld(t *testing.T, r row, store string) *world {
 		t.Fatal(err)
 	}
 
-	ctx, cancel := context.WithTimeout(t.Context(), 15*time.Minute+*soakFlag)
+	ctx, cancel := context.WithTimeout(t.Context(), 15*time.Minute+r.lasts)
 	t.Cleanup(cancel)
 
 	w := &world{
