@@ -452,7 +452,7 @@ func (d *driver) act() error {
 		return d.stepClock()
 	case n < 890:
 		return d.account()
-	case n < 891:
+	case n < 892:
 		return d.backUpOrRestore()
 	default:
 		a := d.agents[d.rng.IntN(len(d.agents))]
