@@ -159,7 +159,7 @@ func TestASecondServerWaitsUntilTheFirstIsGone(t *testing.T) {
 	}
 
 	y.await(t, "the second server says that it waits", func() bool {
-		return strings.Contains(yardtest.Tail(y.ServerLog(), 100), "another server holds the store")
+		return strings.Contains(yardtest.Tail(y.ServerLog(), 100), "another server leads; waiting until it is gone")
 	})
 	y.succeed(t, "users", "add", "ada") // the first one works on
 	token := strings.TrimSpace(y.succeed(t, "tokens", "create", "--scope", "admin", "-q").out)

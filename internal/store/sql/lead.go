@@ -239,8 +239,8 @@ func (s *Store) Attend(ctx context.Context, server store.Server) error {
 
 	// Every start of a server is a row; those of long ago are of no use to anybody.
 	if err == nil {
-		_, err = s.lease.ExecContext(ctx, //nolint:gosec // as above
-			`DELETE FROM servers WHERE seen < `+s.engine.now()+` - $1`, forgetServer.Microseconds())
+		statement = `DELETE FROM servers WHERE seen < ` + s.engine.now() + ` - $1`
+		_, err = s.lease.ExecContext(ctx, statement, forgetServer.Microseconds())
 	}
 
 	s.dropIdle(err, s.lease)
