@@ -115,7 +115,7 @@ func TestAServerWithoutSpaceAnswersReadsAndNamesTheDisk(t *testing.T) {
 
 	metrics := string(y.raw(y.http, http.MethodGet, "/metrics", "", "").body)
 	if !strings.Contains(metrics, "\ntrainyard_disk_free_bytes 0\n") {
-		t.Errorf("the metrics do not say that there is no space:\n%s", metrics)
+		t.Errorf("the metrics do not show a full disk:\n%s", metrics)
 	}
 
 	// With space it takes up what it was at, and everything that it has acknowledged is there.

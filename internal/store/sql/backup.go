@@ -24,7 +24,7 @@ func Backup(ctx context.Context, url, file string) (err error) {
 	}
 
 	if _, err := os.Stat(eng.path); err != nil {
-		return fault.New(fault.NotFound, "no_database", "there is no database at %s", eng.path).WithCause(err)
+		return fault.New(fault.NotFound, "no_database", "no database at %s", eng.path).WithCause(err)
 	}
 	if _, err := os.Lstat(file); err == nil {
 		return fault.New(fault.Conflict, "file_exists", "%s already exists", file).WithRemedy("choose another name")
@@ -141,7 +141,7 @@ func checkBackup(ctx context.Context, file string) (err error) {
 	}
 
 	if _, err := os.Stat(file); err != nil {
-		return fault.New(fault.NotFound, "no_backup", "there is no file %s", file).WithCause(err)
+		return fault.New(fault.NotFound, "no_backup", "no file %s", file).WithCause(err)
 	}
 
 	eng, err := newSQLite(file)
