@@ -98,6 +98,7 @@ var layers = []struct {
 			"internal/cloud/*",
 			"internal/solver",
 			"internal/diskspace",
+			"internal/diskspace/smalldisk",
 		},
 	},
 	{
@@ -130,6 +131,7 @@ var adapters = []string{"internal/store/sql", "internal/engine/*", "internal/clo
 var testKits = []string{
 	"internal/atomicfile/disktest",
 	"internal/cloud/cloudtest",
+	"internal/diskspace/smalldisk",
 	"internal/place/placetest",
 	"internal/store/storetest",
 	"internal/store/storetest/*",

@@ -4,8 +4,8 @@ import (
 	"testing"
 	"time"
 
-	"trainyard/internal/agent"
 	"trainyard/internal/agent/runtime/rundir"
+	"trainyard/internal/diskspace/smalldisk"
 	"trainyard/internal/fleet"
 	"trainyard/internal/job"
 )
@@ -23,7 +23,7 @@ func (y *fakeYard) problem() *fleet.Problem {
 
 func TestANodeWithoutSpaceSaysSoAndItsRunsContinueUntilTheyAreStopped(t *testing.T) {
 	t.Parallel()
-	dir, fill, empty := agent.SmallDisk(t)
+	dir := smalldisk.Mount(t, 4)
 	y := newYard(t)
 	cfg := realConfigIn(t, y, dir)
 	cfg.MinFree = 1 << 20
@@ -41,7 +41,7 @@ func TestANodeWithoutSpaceSaysSoAndItsRunsContinueUntilTheyAreStopped(t *testing
 	}
 
 	y.await("a node in order", func() bool { return y.problem() == nil && lease() > 0 })
-	fill()
+	empty := smalldisk.Fill(t, dir)
 	y.await("the node says that it has no space", func() bool {
 		p := y.problem()
 		return p != nil && p.Cause == "no_space"

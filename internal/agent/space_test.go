@@ -10,6 +10,7 @@ import (
 
 	"trainyard/internal/api"
 	"trainyard/internal/cloud"
+	"trainyard/internal/diskspace/smalldisk"
 	"trainyard/internal/id"
 	"trainyard/internal/job"
 )
@@ -43,7 +44,7 @@ func TestANodeIsWithoutSpaceUntilAQuarterMoreIsFree(t *testing.T) {
 // A line that a full disk takes only a part of must not spoil the next one.
 func TestTheFenceOnAFullDiskForgetsNothing(t *testing.T) {
 	t.Parallel()
-	dir, fill, empty := SmallDisk(t)
+	dir := smalldisk.Mount(t, 4)
 	path := filepath.Join(dir, "fence")
 	f, err := openFence(path)
 	if err != nil {
@@ -70,7 +71,7 @@ func TestTheFenceOnAFullDiskForgetsNothing(t *testing.T) {
 		}
 	}
 
-	fill()
+	empty := smalldisk.Fill(t, dir)
 
 	first, second := key{"j100000.1", 0}, key{"j100001.1", 0}
 	if err := f.recordStart(first, api.Incarnation{}); err == nil {
@@ -114,12 +115,12 @@ func TestTheFenceOnAFullDiskForgetsNothing(t *testing.T) {
 // The dead man's switch reads the file: a renewal must reach it.
 func TestOnAFullDiskTheNodeLeaseIsRenewed(t *testing.T) {
 	t.Parallel()
-	dir, fill, _ := SmallDisk(t)
+	dir := smalldisk.Mount(t, 4)
 	path := filepath.Join(dir, cloud.DeadlineFile)
 	c := &handClock{boot: "b1", since: time.Hour, wall: time.Unix(1_700_000_000, 0)}
 	h := newHold(t, path, c)
 	answer(t, h, 100_000)
-	fill()
+	smalldisk.Fill(t, dir)
 	answer(t, h, 200)
 
 	text, err := os.ReadFile(path)

@@ -1,74 +1,27 @@
 package server
 
 import (
-	"bytes"
 	"net/http"
-	"os"
-	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
 
-	"golang.org/x/sys/unix"
-
 	"trainyard/internal/api"
 	"trainyard/internal/diskspace"
+	"trainyard/internal/diskspace/smalldisk"
 	"trainyard/internal/fault"
 	"trainyard/internal/job"
 	"trainyard/internal/logs/archive"
 )
 
-// smallDisk mounts a disk of a few megabytes and returns how to fill it and how to make room again.
-func smallDisk(t *testing.T) (dir string, fill, empty func()) {
-	t.Helper()
-	dir = t.TempDir()
-	if err := unix.Mount("tmpfs", dir, "tmpfs", 0, "size=16m"); err != nil {
-		if os.Getenv("CI") == "true" {
-			t.Fatal(err)
-		}
-
-		t.Skipf("a full disk needs the right to mount: %v", err)
-	}
-
-	t.Cleanup(func() {
-		if err := unix.Unmount(dir, unix.MNT_DETACH); err != nil {
-			t.Error(err)
-		}
-	})
-
-	path := filepath.Join(dir, "filler")
-	fill = func() {
-		f, err := os.OpenFile(path, os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
-		if err != nil {
-			t.Fatal(err)
-		}
-
-		for size := 64 << 10; size > 0; {
-			if _, err := f.Write(bytes.Repeat([]byte{1}, size)); err != nil {
-				size /= 2
-			}
-		}
-
-		if err := f.Close(); err != nil {
-			t.Fatal(err)
-		}
-	}
-
-	return dir, fill, func() {
-		if err := os.Truncate(path, 0); err != nil { // a process that is just being started may have it open
-			t.Fatal(err)
-		}
-	}
-}
-
 func TestAServerWithoutSpaceAnswersReadsAndNamesTheDisk(t *testing.T) {
 	t.Parallel()
-	dir, fill, empty := smallDisk(t)
+	dir := smalldisk.Mount(t, 16)
 	y := startYard(t, dir, withConfig(func(c *Config) { c.DataDir = dir }))
 	c := y.researcher("ada")
 	y.submit(c, "run: before")
 	awaitReady(t, y)
-	fill()
+	empty := smalldisk.Fill(t, dir)
 
 	// It is larger than what is left in the last block of the database's files.
 	large := "run: \"true # " + strings.Repeat("x", 100_000) + "\""
@@ -136,10 +89,10 @@ func TestAServerWithoutSpaceAnswersReadsAndNamesTheDisk(t *testing.T) {
 // With PostgreSQL the store works while the server's own disk is full.
 func TestAServerWhoseDataDirectoryIsFullIsNotReady(t *testing.T) {
 	t.Parallel()
-	dir, fill, empty := smallDisk(t)
+	dir := smalldisk.Mount(t, 16)
 	y := newYard(t, withConfig(func(c *Config) { c.DataDir = dir }))
 	awaitReady(t, y)
-	fill()
+	empty := smalldisk.Fill(t, dir)
 	eventually(t, "it is not ready", func() bool {
 		return strings.Contains(readiness(y), "503 not ready: no space left on the disk that holds "+dir)
 	})

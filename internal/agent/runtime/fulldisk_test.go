@@ -1,7 +1,6 @@
 package runtime
 
 import (
-	"bytes"
 	"errors"
 	"os"
 	"path/filepath"
@@ -16,53 +15,11 @@ import (
 	"trainyard/internal/api"
 	"trainyard/internal/clock"
 	"trainyard/internal/diskspace"
+	"trainyard/internal/diskspace/smalldisk"
 	"trainyard/internal/id"
 	"trainyard/internal/job"
 	"trainyard/internal/logs"
 )
-
-// smallDisk mounts a disk of one megabyte.
-func smallDisk(t *testing.T) string {
-	t.Helper()
-	dir := t.TempDir()
-	if err := unix.Mount("tmpfs", dir, "tmpfs", 0, "size=1m"); err != nil {
-		lacking(t, "a full disk needs the right to mount: "+err.Error())
-	}
-
-	t.Cleanup(func() {
-		if err := unix.Unmount(dir, unix.MNT_DETACH); err != nil {
-			t.Error(err)
-		}
-	})
-
-	return dir
-}
-
-// fill writes until the disk is full and returns how to make room again.
-func fill(t *testing.T, dir string) (empty func()) {
-	t.Helper()
-	path := filepath.Join(dir, "filler")
-	f, err := os.Create(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-
-	for size := 64 << 10; size > 0; {
-		if _, err := f.Write(bytes.Repeat([]byte{1}, size)); err != nil {
-			size /= 2
-		}
-	}
-
-	if err := f.Close(); err != nil {
-		t.Fatal(err)
-	}
-
-	return func() {
-		if err := os.Truncate(path, 0); err != nil { // a process that is just being started may have it open
-			t.Fatal(err)
-		}
-	}
-}
 
 // sleeper starts a program that writes its process id to a pipe and sleeps.
 func (y *yard) sleeper(t *testing.T) (rundir.Status, string) {
@@ -79,10 +36,10 @@ const leaseOver = "no contact with the server for 20ms; the job may be restarted
 
 func TestOnAFullDiskTheContactLeaseIsRenewedAndObeyed(t *testing.T) {
 	t.Parallel()
-	dir := smallDisk(t)
+	dir := smalldisk.Mount(t, 1)
 	y := newYard(t, func(o *Options) { o.Dir = dir })
 	st, pid := y.sleeper(t)
-	fill(t, dir)
+	smalldisk.Fill(t, dir)
 
 	// A run that is in contact continues.
 	for range 3 {
@@ -114,10 +71,10 @@ func TestOnAFullDiskARunIsStoppedOnRequest(t *testing.T) {
 	} {
 		t.Run(string(test.mode), func(t *testing.T) {
 			t.Parallel()
-			dir := smallDisk(t)
+			dir := smalldisk.Mount(t, 1)
 			y := newYard(t, func(o *Options) { o.Dir = dir })
 			st, pid := y.sleeper(t)
-			fill(t, dir)
+			smalldisk.Fill(t, dir)
 
 			if err := y.Stop(st.Run, 0, test.mode); err != nil {
 				t.Fatal(err)
@@ -134,7 +91,7 @@ func TestOnAFullDiskARunIsStoppedOnRequest(t *testing.T) {
 // The log has room for its last remark, also if the disk is full until the end.
 func TestOnAFullDiskTheLogSaysWhatIsMissing(t *testing.T) {
 	t.Parallel()
-	dir := smallDisk(t)
+	dir := smalldisk.Mount(t, 1)
 	y := newYard(t, func(o *Options) { o.Dir = dir })
 	begun, hold := pipe(t), pipe(t)
 	run := y.start(api.Launch{
@@ -150,7 +107,7 @@ func TestOnAFullDiskTheLogSaysWhatIsMissing(t *testing.T) {
 		}
 	}
 
-	fill(t, dir)
+	smalldisk.Fill(t, dir)
 	release(t, hold)
 	check(t, y.end(run), 0, "", job.CauseNone, false, "")
 
@@ -163,9 +120,9 @@ func TestOnAFullDiskTheLogSaysWhatIsMissing(t *testing.T) {
 
 func TestOnAFullDiskNothingIsStarted(t *testing.T) {
 	t.Parallel()
-	dir := smallDisk(t)
+	dir := smalldisk.Mount(t, 1)
 	y := newYard(t, func(o *Options) { o.Dir = dir })
-	empty := fill(t, dir)
+	empty := smalldisk.Fill(t, dir)
 	s := y.spec(api.Launch{Command: "exit 4"})
 
 	err := y.Start(t.Context(), s)
@@ -190,10 +147,10 @@ func TestOnAFullDiskNothingIsStarted(t *testing.T) {
 // An agent that is restarted on a full disk adopts its runs.
 func TestOnAFullDiskRunsAreAdopted(t *testing.T) {
 	t.Parallel()
-	dir := smallDisk(t)
+	dir := smalldisk.Mount(t, 1)
 	y := newYard(t, func(o *Options) { o.Dir = dir })
 	st, _ := y.sleeper(t)
-	fill(t, dir)
+	smalldisk.Fill(t, dir)
 	y.reopen()
 
 	if got := y.await(st.Run, job.RunRunning); got.PID != st.PID {
@@ -262,14 +219,14 @@ func TestAProgramWithoutAgentAndSupervisorEnds(t *testing.T) {
 	for _, disk := range []string{"full", "with space"} {
 		t.Run("on a disk "+disk, func(t *testing.T) {
 			t.Parallel()
-			dir := smallDisk(t)
+			dir := smalldisk.Mount(t, 1)
 			y := newYard(t, func(o *Options) { o.Dir = dir })
 			st, pid := y.sleeper(t)
 			y.awaitWatcher(st.Run)
 			supervisor := y.supervisor(st)
 
 			if disk == "full" {
-				fill(t, dir)
+				smalldisk.Fill(t, dir)
 			}
 
 			if err := errors.Join(y.Close(), unix.Kill(supervisor, unix.SIGKILL)); err != nil {

@@ -16,6 +16,7 @@ import (
 	"trainyard/internal/agent/runtime/process"
 	"trainyard/internal/agent/runtime/rundir"
 	"trainyard/internal/api"
+	"trainyard/internal/diskspace/smalldisk"
 	"trainyard/internal/job"
 	"trainyard/internal/logs"
 )
@@ -243,7 +244,7 @@ func TestWhatTheAgentOffersIsBelowWhatTheJobSets(t *testing.T) {
 
 func TestAFullDiskDoesNotEndTheRun(t *testing.T) {
 	t.Parallel()
-	dir := smallDisk(t)
+	dir := smalldisk.Mount(t, 1)
 	y := newYard(t, func(o *Options) { o.Dir = dir })
 	filled, hold := pipe(t), pipe(t)
 	run := y.start(api.Launch{

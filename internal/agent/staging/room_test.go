@@ -9,10 +9,10 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
-	"golang.org/x/sys/unix"
 
 	"trainyard/internal/agent/staging"
 	"trainyard/internal/diskspace"
+	"trainyard/internal/diskspace/smalldisk"
 	"trainyard/internal/job"
 )
 
@@ -212,21 +212,7 @@ func TestDroppedRanksLeaveNoTrace(t *testing.T) {
 // Others may fill the disk between the reservation and the write.
 func TestADiskThatFillsUpEndsAFetchWithItsCauseAndKeepsNothing(t *testing.T) {
 	t.Parallel()
-	dir := t.TempDir()
-	if err := unix.Mount("tmpfs", dir, "tmpfs", 0, "size=1m"); err != nil {
-		if os.Getenv("CI") == "true" {
-			t.Fatal(err)
-		}
-
-		t.Skipf("a full disk needs the right to mount: %v", err)
-	}
-
-	t.Cleanup(func() {
-		if err := unix.Unmount(dir, unix.MNT_DETACH); err != nil {
-			t.Error(err)
-		}
-	})
-
+	dir := smalldisk.Mount(t, 1)
 	s := serve(t, whole(content(2_000_000), "v1"))
 	source := filepath.Join(t.TempDir(), "d")
 	write(t, source, content(2_000_000))
