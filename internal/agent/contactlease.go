@@ -37,14 +37,14 @@ func (a *Agent) takeGrant(sent contact.Moment, reply *api.ReportReply) error {
 	// No rank is given to the runtime between the two steps: one of older assignments would be
 	// started under the new lease.
 	a.starting.Lock()
-	first := a.granted == nil
 	generation := generationOf(reply)
+	first := a.granted == nil || a.granted.Server != generation.Server
 	a.granted = &generation
 	err := a.rt.RenewContactLease(m.grant().From(sent), true)
 	a.starting.Unlock()
 
 	if first {
-		notify(a.reconcileSoon) // nothing was started before
+		notify(a.reconcileSoon) // what this server assigned before was not started
 	}
 
 	return errors.Join(err, a.saveMemory(m))

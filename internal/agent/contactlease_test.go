@@ -296,6 +296,33 @@ func TestNothingIsStartedBeforeTheFirstGrant(t *testing.T) {
 	y.awaitState("j1.1", job.RunRunning)
 }
 
+// The stream of a server that was restarted may bring a run before the first report is answered.
+func TestWhatARestartedServerAssignsIsStartedAfterItsFirstGrant(t *testing.T) {
+	t.Parallel()
+	y, rt := newYard(t), newFakeRuntime()
+	launch(t, config(t, y, rt))
+	y.awaitAnswers(1)
+
+	asked := 0
+	y.change(func() {
+		y.refuse = func(path string) int {
+			if path != "/agent/v1/reports" {
+				return 0
+			}
+
+			y.change(func() { asked++ })
+
+			return http.StatusServiceUnavailable
+		}
+		y.runs = []api.Assignment{assignment("j1.1")}
+		y.streams = 0
+	})
+	y.restart()
+	y.await("assignments, and reports that fail", func() bool { return y.streams > 0 && asked >= 5 })
+	y.change(func() { y.refuse = nil })
+	y.awaitState("j1.1", job.RunRunning)
+}
+
 // A node that was declared lost gets a lease again. A run that waits there is not assigned any
 // more, and may run elsewhere, but the agent does not know yet: its stream hangs.
 func TestStaleAssignmentsAreNotStartedUnderANewLease(t *testing.T) {

@@ -21,7 +21,8 @@ import (
 // used by one agent after another, as the data directory is.
 type fakeRuntime struct {
 	mu      sync.Mutex
-	changed chan struct{}
+	changed chan struct{} // closed at the next change of a rank
+	granted chan struct{} // closed at the next renewal
 	ranks   map[rankKey]*fakeRank
 	starts  map[rankKey]int // how often a rank really began
 	stops   []string
@@ -45,7 +46,12 @@ type fakeRank struct {
 }
 
 func newFakeRuntime() *fakeRuntime {
-	return &fakeRuntime{changed: make(chan struct{}), ranks: map[rankKey]*fakeRank{}, starts: map[rankKey]int{}}
+	return &fakeRuntime{
+		changed: make(chan struct{}),
+		granted: make(chan struct{}),
+		ranks:   map[rankKey]*fakeRank{},
+		starts:  map[rankKey]int{},
+	}
 }
 
 func (f *fakeRuntime) change(fn func()) {
@@ -169,7 +175,13 @@ type renewal struct {
 }
 
 func (f *fakeRuntime) RenewContactLease(l contact.Lease, answered bool) error {
-	f.change(func() { f.renewed = append(f.renewed, renewal{l, answered}) })
+	f.mu.Lock()
+	defer f.mu.Unlock()
+
+	f.renewed = append(f.renewed, renewal{l, answered})
+	close(f.granted)
+	f.granted = make(chan struct{})
+
 	return nil
 }
 
@@ -260,7 +272,7 @@ func (f *fakeRuntime) wait(y *fakeYard, what string, ok func() bool) {
 
 	for {
 		f.mu.Lock()
-		done, changed := ok(), f.changed
+		done, changed, granted := ok(), f.changed, f.granted
 		f.mu.Unlock()
 
 		if done {
@@ -269,6 +281,7 @@ func (f *fakeRuntime) wait(y *fakeYard, what string, ok func() bool) {
 
 		select {
 		case <-changed:
+		case <-granted:
 		case <-limit.Done():
 			y.t.Fatalf("waited in vain for: %s", what)
 		}

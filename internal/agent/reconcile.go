@@ -323,7 +323,7 @@ func (a *Agent) start(ctx context.Context, r rankState, tries map[key]int) error
 	defer a.starting.Unlock()
 
 	if a.closing || !a.mayStart(r.all.identity()) {
-		return nil // newer assignments, or the first grant, make another round
+		return nil // newer assignments, or the first grant of their server, make another round
 	}
 
 	spec := rundir.Spec{
