@@ -62,6 +62,7 @@ var layers = []struct {
 			"internal/metric",
 			"internal/yamlfile",
 			"internal/contact",
+			"internal/checkpoint",
 		},
 	},
 	{

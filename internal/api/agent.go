@@ -108,6 +108,7 @@ type Launch struct {
 	Data       []job.DataRef     `json:"data,omitempty" doc:"datasets that must be on the node before the run starts"`
 	Metrics    []job.MetricRule  `json:"metrics,omitempty" doc:"metric sources in addition to those detected automatically"`
 	Target     *job.Target       `json:"target,omitempty" doc:"target of the job"`
+	Restore    *job.Restore      `json:"restore,omitempty" doc:"checkpoint from which the run continues; absent if it begins anew"`
 }
 
 // Report is what an agent tells the server: that it lives, and what its runs do.

@@ -22,7 +22,9 @@ type (
 	Token   string
 	Lease   string
 	Dataset string
-	UID     string // 128 random bits in hexadecimal; "" for what was made by an earlier version
+	// Checkpoint is the id of a job's n-th checkpoint: j1041.c3.
+	Checkpoint string
+	UID        string // 128 random bits in hexadecimal; "" for what was made by an earlier version
 )
 
 // NewJob returns the id of the n-th job.
@@ -66,6 +68,24 @@ func (r Run) Split() (Job, int, bool) {
 	}
 
 	return Job(left), epoch, true
+}
+
+// NewCheckpoint returns the id of the n-th checkpoint of a job.
+func NewCheckpoint(j Job, n int) Checkpoint { return Checkpoint(string(j) + ".c" + strconv.Itoa(n)) }
+
+// Split returns the job and the number of a checkpoint, and false for a string that is not the id of one.
+func (c Checkpoint) Split() (Job, int, bool) {
+	left, right, ok := strings.Cut(string(c), ".")
+	if !ok {
+		return "", 0, false
+	}
+
+	n, isNumber := number(right, "c")
+	if _, isJob := Job(left).Number(); !isJob || !isNumber || n > 1<<31 {
+		return "", 0, false
+	}
+
+	return Job(left), int(n), true
 }
 
 // MaxName is the greatest length of a name that people choose.

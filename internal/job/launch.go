@@ -24,6 +24,25 @@ type Launch struct {
 	Data       []DataRef         `json:"data,omitempty"`
 	Metrics    []MetricRule      `json:"metrics,omitempty"`
 	Target     *Target           `json:"target,omitempty"`
+	Restore    *Restore          `json:"restore,omitempty"` // nil if the run begins anew
+}
+
+// Restore names the checkpoint from which a run continues. Its files are in the checkpoint directory before the program
+// starts, and none of another checkpoint that is newer.
+type Restore struct {
+	Checkpoint id.Checkpoint `json:"checkpoint"`
+	Name       string        `json:"name" doc:"path below the checkpoint directory; . if it is all of it"`
+	Step       int64         `json:"step" doc:"-1 if unknown"`
+	Size       Bytes         `json:"size"`
+	Parts      []RestorePart `json:"parts" doc:"together they are the checkpoint"`
+	Snapshot   bool          `json:"snapshot,omitempty" doc:"it is an image of the process, not files that the program reads"`
+}
+
+// RestorePart is what one rank saved of a checkpoint.
+type RestorePart struct {
+	Manifest string `json:"manifest,omitempty" doc:"digest; absent if it lies on a shared file system"`
+	Shared   string `json:"shared,omitempty" doc:"name of that file system"`
+	Path     string `json:"path,omitempty" doc:"on the shared file system, below its root"`
 }
 
 // DataRef is a dataset that a run reads, and where its node finds or fetches it.
