@@ -156,7 +156,7 @@ bench-edl: ## Measure elastic jobs beside a service whose load goes up and down
 bench-elastic: ## Measure elastic and preemptive policies on public workloads, beside published figures
 bench-swf: ## Check the orders of waiting jobs against an independent computation
 bench-place: ## Measure how long the policies rules and fifo take to decide
-bench-fidelity: ## Measure how far the simulator is from real processes (about 12 minutes, on a quiet machine)
+bench-fidelity: ## Measure how far the simulator is from real processes (about 18 minutes, on a quiet machine)
 bench-sim: ## Measure the simulator: jobs and events a second, memory, beside a simulator in Python
 bench-burst: ## Measure how much cloud the yard provisions for how short waits, beside Starburst's rule and a lower bound
 $(policy_benches):

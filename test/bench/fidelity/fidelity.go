@@ -190,22 +190,27 @@ func (b *bench) runStreams(ctx context.Context, list []stream, names []string) (
 	}
 
 	err := b.watch(ctx, "streams that sleep", func() error {
-		return b.runLive(ctx, sleeping, len(sleeping))
+		return b.runLive(ctx, sleeping, sleepingAtOnce)
 	})
 	if err != nil || len(training) == 0 {
 		return cells, err
 	}
 
-	return cells, b.watch(ctx, "streams that train", func() error {
-		return b.runTrainings(ctx, training)
-	})
+	return cells, b.runTrainings(ctx, training)
 }
+
+// sleepingAtOnce is how many streams of jobs that sleep run at once: so many that the yards of all of them take
+// little of two processors, and no job waits for one.
+const sleepingAtOnce = 4
 
 // maxTries is how often a stream of trainings is run until the machine keeps its speed meanwhile.
 const maxTries = 6
 
+// calm is the share of all processors that others may take during a stream of trainings before it is run again.
+const calm = 0.1
+
 // runTrainings runs cells one after the other, each with the speed that a training has right before it. One in which
-// the speed changed is run again.
+// the speed changed, or others took much of the processors, is run again.
 func (b *bench) runTrainings(ctx context.Context, cells []*cell) error {
 	now, err := recalibrated(ctx, b.binary, b.folder, b.probe, b.samples)
 	if err != nil {
@@ -215,7 +220,10 @@ func (b *bench) runTrainings(ctx context.Context, cells []*cell) error {
 	for _, c := range cells {
 		for try := 1; ; try++ {
 			c.probe = now
-			if err := b.runLive(ctx, []*cell{c}, 1); err != nil {
+			d, err := watched(ctx, b.folder, c.stream.name+" under "+c.policy, func() error {
+				return b.runLive(ctx, []*cell{c}, 1)
+			})
+			if err != nil {
 				return err
 			}
 
@@ -225,13 +233,15 @@ func (b *bench) runTrainings(ctx context.Context, cells []*cell) error {
 			}
 
 			drift := now.stepsRate/c.probe.stepsRate - 1
-			if _, err := fmt.Fprintf(b.out, "%s under %s, try %d: %.1f steps/s before, %.1f after: %+.1f %%\n", c.stream.name,
-				c.policy, try, c.probe.stepsRate, now.stepsRate, 100*drift); err != nil {
+			if _, err := fmt.Fprintf(b.out, "%s; try %d: %.1f steps/s before, %.1f after: %+.1f %%\n", d, try,
+				c.probe.stepsRate, now.stepsRate, 100*drift); err != nil {
 				return err
 			}
 
-			if math.Abs(drift) <= maxDrift || try == maxTries {
+			if math.Abs(drift) <= maxDrift && d.others+d.steal <= calm || try == maxTries {
 				b.drifts = append(b.drifts, drift)
+				b.disturbances = append(b.disturbances, d)
+
 				break
 			}
 		}
