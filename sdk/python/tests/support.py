@@ -90,6 +90,9 @@ def end(process: subprocess.Popen[str]) -> tuple[str, int]:
         out, _ = process.communicate(timeout=PATIENCE)
     except subprocess.TimeoutExpired:
         process.kill()
-        out, _ = process.communicate()
+        try:
+            out, _ = process.communicate(timeout=1)
+        except subprocess.TimeoutExpired as left:  # by another process that has its output open
+            out = str(left.output)
         raise AssertionError(f"the program does not end: {out}") from None
     return out, process.returncode

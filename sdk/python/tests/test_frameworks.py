@@ -60,7 +60,7 @@ assert trainer.state.global_step == 3
             self.START
             + "t = transformers.Trainer([Callback()], 20, world_size=2); t.train(); print(t.state.global_step)"
         )
-        self.assertEqual(self.train(program, OTHER_STOPS="1"), "8\n")
+        self.assertEqual(self.train(program, OTHER_STOPS="1"), "1\n")
         self.assertEqual(self.train(program, OTHER_STOPS="0"), "20\n")
 
     def test_after_the_training_the_signal_ends_the_program_again(self) -> None:

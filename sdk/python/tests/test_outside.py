@@ -25,6 +25,7 @@ trainyard.checkpoint_restored()
 trainyard.flush()
 trainyard.configure(write=True)
 assert trainyard.on_stop(print) is print
+assert not trainyard.should_save()
 answers = (trainyard.stopping(), trainyard.grace_left(), trainyard.target_reached(), trainyard.target_reached(0.1),
            trainyard.inside(), trainyard.job_id(), trainyard.run(), trainyard.checkpoint_dir())
 assert answers == (False, None, False, False, False, None, None, None), answers
@@ -74,7 +75,7 @@ class Outside(unittest.TestCase):
 
     def test_nothing_is_imported_that_need_not_be(self) -> None:
         program = """
-            import sys, trainyard, trainyard.huggingface, trainyard.lightning, trainyard.keras
+            import sys, trainyard, trainyard.huggingface, trainyard.lightning, trainyard.keras, trainyard.torch
             names = "torch numpy transformers lightning keras tensorflow socket subprocess".split()
             print([name for name in names if name in sys.modules])
             """
@@ -102,7 +103,10 @@ class Package(unittest.TestCase):
             for path in (SOURCES / "trainyard").glob("*.py")
             for module in re.findall(r"^(?:import|from) (\w+)", path.read_text(), re.MULTILINE)
         }
-        ours = "__future__ atexit collections importlib json logging math os pathlib signal sys threading time types"
+        ours = """
+            __future__ atexit collections contextlib copy importlib json logging math os pathlib random re shutil signal
+            sys threading time types
+            """
         self.assertLessEqual(used, {"trainyard", "typing", *ours.split()})
 
     def test_every_call_is_in_the_readme(self) -> None:

@@ -165,6 +165,23 @@ print("end")
             """
         )
 
+    def test_a_signal_to_a_process_that_is_just_forked_is_not_lost(self) -> None:
+        out = self.run_in_yard(
+            """
+            import os, signal
+            # Registered first, it is called first: before the child has its own handler.
+            os.register_at_fork(after_in_child=lambda: os.kill(os.getpid(), signal.SIGTERM))
+            import trainyard
+            trainyard.stopping()
+            child = os.fork()
+            if not child:
+                print("still here")
+                os._exit(0)
+            print(os.waitpid(child, 0)[1] == signal.SIGTERM, trainyard.stopping())
+            """
+        )
+        self.assertEqual(out, "True False\n")
+
     def test_another_thread_cannot_ask_first(self) -> None:
         out = self.run_in_yard(
             """

@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import importlib
 import sys
+import time
 from typing import Any, Callable
 
 import trainyard
 
-AGREE_EVERY = 8  # steps between two questions whether any process was told to stop
+AGREE_EVERY = 1.0  # seconds between two times that processes compare notes, about
+MAX_WAIT = 100  # steps between them at most: a step may suddenly take longer
 
 
 def lazy(module: str, make: Callable[[], type]) -> Callable[[str], Any]:
@@ -43,21 +45,47 @@ def first_of(*names: str) -> Any:
     return importlib.import_module(names[-1])
 
 
-def stop_agreed(step: int, processes: int, device: Any) -> bool:
-    """Return whether any process was asked to stop; all of them get the same answer.
+class Agreement:
+    """Lets all processes of a training save and stop at the same step.
 
-    One that stopped alone would leave the others waiting for it. They compare notes every few
-    steps only, since that makes all of them wait for each other.
+    One that stopped alone would leave the others waiting for it. Comparing notes makes all of them wait for each
+    other, so they do it about once a second: together with their answers they exchange how long a step
+    takes, and from the largest each finds the same number of steps until the next time.
     """
-    told = trainyard.stopping()
-    if processes <= 1:
-        return told
-    if step % AGREE_EVERY:
-        return False
-    torch = importlib.import_module("torch")
-    flag = torch.tensor(int(told), device=device)
-    torch.distributed.all_reduce(flag, op=torch.distributed.ReduceOp.MAX)
-    return bool(flag.item())
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._since = clock()  # the last time
+        self._steps = 0  # since then
+        self._wait = 1  # steps from then to the next time
+
+    def decide(self, processes: int, device: Any = None, group: Any = None) -> tuple[bool, bool]:
+        """Return after a step whether to save and whether to stop; all processes get the same answers."""
+        if processes <= 1:
+            return trainyard.should_save(), trainyard.stopping()
+        self._steps += 1
+        if self._steps < self._wait:
+            return False, False
+        seconds = (self._clock() - self._since) / self._steps
+        save, stop, seconds = self._most([trainyard.should_save(), trainyard.stopping(), seconds], device, group)
+        self._wait = max(1, min(MAX_WAIT, int(AGREE_EVERY / max(seconds, 1e-6))))
+        self._since, self._steps = self._clock(), 0
+        if save:
+            restart_timer()
+        return bool(save), bool(stop)
+
+    def _most(self, values: list[float], device: Any, group: Any) -> list[float]:
+        """Return the largest of all processes for each value."""
+        torch = importlib.import_module("torch")
+        shared = torch.tensor(values, dtype=torch.float64, device=device)
+        torch.distributed.all_reduce(shared, op=torch.distributed.ReduceOp.MAX, group=group)
+        return [float(value) for value in shared.tolist()]
+
+
+def restart_timer() -> None:
+    """A save has begun, perhaps for another process: the time until the next one begins anew here too."""
+    if trainyard._here is not None:
+        trainyard._here.saves.saved()
 
 
 def rest() -> None:

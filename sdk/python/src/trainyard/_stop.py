@@ -33,6 +33,7 @@ class Notice:
         self._handler = self._handle  # one object, so that it can be recognised
         self._handling = False
         self._ends_itself = False
+        self._forking = threading.local()  # the signals that the forking thread had blocked before
 
     def asked(self) -> bool:
         """Say whether the program shall stop; who asks this ends by itself."""
@@ -60,7 +61,15 @@ class Notice:
             return None
         return max(0.0, self._grace - (self._clock() - self._since))
 
+    def before_fork(self) -> None:
+        """Hold the signal back until the child has its own handler: with ours it would be lost there."""
+        self._forking.mask = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
+
     def after_fork(self) -> None:
+        """In the parent: let the signal through again."""
+        signal.pthread_sigmask(signal.SIG_SETMASK, self._forking.mask)
+
+    def after_fork_in_child(self) -> None:
         """In a child: nobody has asked here, so the signal does what it did before.
 
         A pool of processes ends its workers with this very signal.
@@ -68,6 +77,7 @@ class Notice:
         self._since, self._callbacks, self._handling, self._ends_itself = None, [], False, False
         if signal.getsignal(signal.SIGTERM) is self._handler:
             signal.signal(signal.SIGTERM, self._previous)
+        self.after_fork()
 
     def _watch(self) -> None:
         """Set the handler, also if another has been set since; that one is passed the signal then."""

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from . import _numbers, _trouble
+from ._save import Saves
 from ._stop import Notice
 from ._target import Target
 from ._writer import Writer
@@ -27,21 +28,26 @@ class Yard:
         self.job = environ["TRAINYARD_JOB_ID"]
         self.run = environ.get("TRAINYARD_RUN", "")
         self.writer = writer or Writer(environ.get("TRAINYARD_METRICS_FILE", ""), environ.get("TRAINYARD_PROGRESS", ""))
-        self.notice = Notice(_seconds(environ.get("TRAINYARD_GRACE", "")), self.writer.close)
+        self.notice = Notice(_seconds("TRAINYARD_GRACE", environ), self.writer.close)
+        self.saves = Saves(_request(environ.get("TRAINYARD_RANK_DIR", "")), _every(environ))
         self._target = Target.parse(environ.get("TRAINYARD_TARGET", ""))
-        self._step: _numbers.Number | None = None  # the newest
+        self.step: _numbers.Number | None = None  # the newest
         self._writes: bool | None = None  # None: not looked up yet
 
     def at_exit_and_fork(self) -> None:
         """Register this object for the end and for forks of the process."""
         atexit.register(self.writer.close)
         if hasattr(os, "register_at_fork"):
-            os.register_at_fork(after_in_child=self._after_fork)
+            os.register_at_fork(
+                before=self.notice.before_fork,
+                after_in_parent=self.notice.after_fork,
+                after_in_child=self._after_fork_in_child,
+            )
 
-    def _after_fork(self) -> None:
+    def _after_fork_in_child(self) -> None:
         self._writes = None
         self.writer.after_fork()
-        self.notice.after_fork()
+        self.notice.after_fork_in_child()
 
     def writes(self) -> bool:
         """Return whether this process reports for its run.
@@ -51,7 +57,7 @@ class Yard:
         use: some programs set them themselves after they have started.
         """
         if self._writes is None:
-            self._writes = all(self._environ.get(name, "").strip() in ("", "0") for name in RANKS)
+            self._writes = first(self._environ)
         return self._writes
 
     def configure(self, write: bool | None) -> None:
@@ -64,7 +70,7 @@ class Yard:
         metrics = _numbers.metrics(given)
         if number is None or not metrics:
             return
-        self._step = number
+        self.step = number
         self._judge(metrics)
         if self.writes():
             values = {name: _numbers.plain(value) for name, value in metrics.items()}
@@ -84,7 +90,7 @@ class Yard:
 
     def note(self, what: str, step: Any, text: str) -> None:
         """Report an event at its own step or else at the newest."""
-        number = self._step if step is None else _numbers.count("step", step)
+        number = self.step if step is None else _numbers.count("step", step)
         if not self.writes():
             return
         line: dict[str, Any] = {"note": what, "at": _now()}
@@ -113,11 +119,25 @@ class Yard:
         return Path(path) if path else None
 
 
+def first(environ: Mapping[str, str]) -> bool:
+    """Return whether a process is the first of all, by its environment."""
+    return all(environ.get(name, "").strip() in ("", "0") for name in RANKS)
+
+
 def _now() -> float:
     return round(time.time(), 3)
 
 
-def _seconds(text: str) -> float | None:
+def _request(folder: str) -> str:
+    return os.path.join(folder, "save-request") if folder else ""
+
+
+def _every(environ: Mapping[str, str]) -> float | None:
+    return _seconds("TRAINYARD_CHECKPOINT_EVERY", environ) or None
+
+
+def _seconds(name: str, environ: Mapping[str, str]) -> float | None:
+    text = environ.get(name, "")
     if not text.strip():
         return None
     try:
@@ -125,6 +145,6 @@ def _seconds(text: str) -> float | None:
     except ValueError:
         seconds = math.nan
     if not math.isfinite(seconds) or seconds < 0:
-        _trouble.once("grace", "TRAINYARD_GRACE must be a number of seconds, got %r", text)
+        _trouble.once(name, "%s must be a number of seconds, got %r", name, text)
         return None
     return seconds

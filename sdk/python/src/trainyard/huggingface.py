@@ -31,7 +31,11 @@ def _make() -> type:
     base: Any = importlib.import_module("transformers").TrainerCallback
 
     class Callback(base):  # type: ignore[misc]
-        """Reports the progress of a Trainer and stops it when the run must stop."""
+        """Reports the progress of a Trainer, and has it save and stop when the yard wants it."""
+
+        def __init__(self) -> None:
+            super().__init__()
+            self._agreement = _framework.Agreement()
 
         def on_train_begin(self, args: Any, state: Any, control: Any, **_: Any) -> None:
             trainyard.stopping()  # from now on it is heard
@@ -42,8 +46,10 @@ def _make() -> type:
 
         def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
             self._progress(state)
-            if _framework.stop_agreed(state.global_step, args.world_size, args.device):
+            save, stop = self._agreement.decide(args.world_size, args.device)
+            if save or stop:
                 control.should_save = True
+            if stop:
                 control.should_training_stop = True
 
         def on_log(self, args: Any, state: Any, control: Any, logs: Any = None, **_: Any) -> None:
