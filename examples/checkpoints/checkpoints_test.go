@@ -172,9 +172,9 @@ func TestAKilledTrainingComputesWhatAnUndisturbedOneDoes(t *testing.T) {
 				at   int
 				with syscall.Signal
 			}{
-				{every + 1 + rand.IntN(2*every), syscall.SIGKILL}, //nolint:gosec // any step will do
-				{4*every + rand.IntN(every), syscall.SIGTERM},     //nolint:gosec // any step will do
-				{6*every + rand.IntN(every), syscall.SIGKILL},     //nolint:gosec // any step will do
+				{every + 1 + rand.IntN(2*every), syscall.SIGKILL},
+				{4*every + rand.IntN(every), syscall.SIGTERM},
+				{6*every + rand.IntN(every), syscall.SIGKILL},
 				{0, 0},
 			} {
 				part := tr.run(t, stop.at, stop.with)

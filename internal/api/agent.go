@@ -101,6 +101,7 @@ type Launch struct {
 	CPUs       job.CPUs          `json:"cpus"`
 	Memory     job.Bytes         `json:"memory,omitempty"`
 	Checkpoint string            `json:"checkpoint,omitempty" doc:"checkpoint directory, relative to the working directory"`
+	SaveEvery  job.Duration      `json:"save_every,omitempty" doc:"how often the program saves; absent if it decides itself"`
 	Grace      job.Duration      `json:"grace"`
 	LogLimit   int64             `json:"log_limit" doc:"maximum bytes of output kept"`
 	Nodes      []string          `json:"nodes" doc:"addresses of the run's nodes in rank order"`

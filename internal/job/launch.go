@@ -17,6 +17,7 @@ type Launch struct {
 	CPUs       CPUs              `json:"cpus"`
 	Memory     Bytes             `json:"memory,omitempty"`
 	Checkpoint string            `json:"checkpoint,omitempty"`
+	SaveEvery  Duration          `json:"save_every,omitempty"` // how often the program saves; 0 leaves it to the program
 	Grace      Duration          `json:"grace"`
 	LogLimit   int64             `json:"log_limit"`
 	Nodes      []string          `json:"nodes"` // addresses in rank order

@@ -375,7 +375,8 @@ func careFields() []field {
 					also: []string{
 						"interval",
 					},
-					doc: "How often the program writes a checkpoint. It is used to estimate how much work a failed run has saved.",
+					doc: "How often the program saves a checkpoint. It finds the seconds in TRAINYARD_CHECKPOINT_EVERY; the Python " +
+						"package obeys it. It is also used to estimate how much work a failed run has saved.",
 				},
 			},
 		},

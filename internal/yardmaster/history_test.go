@@ -46,6 +46,19 @@ func (y *yard) kinds() []string {
 	return kinds
 }
 
+func TestALaunchSaysWhereAndHowOftenToSave(t *testing.T) {
+	t.Parallel()
+	y := markedYard(t)
+	s := spec(1)
+	s.Checkpoint = &job.Checkpoint{Dir: "ckpt", Every: job.Duration(10 * time.Minute)}
+	j := y.submit("alice", s)
+	y.Round(y.now)
+
+	if l := y.order(j).Launch; l.Checkpoint != "ckpt" || l.SaveEvery != s.Checkpoint.Every {
+		t.Errorf("the launch says to save every %v to %q", l.SaveEvery, l.Checkpoint)
+	}
+}
+
 func TestReportsOfAnotherRunWithTheSameIDAreNotTaken(t *testing.T) {
 	t.Parallel()
 	y := markedYard(t)

@@ -121,7 +121,7 @@ func (y *Yard) open(r *jobRecord, run *runRecord, rank int, addresses []string) 
 	}
 
 	if c := r.Spec.Checkpoint; c != nil {
-		o.Launch.Checkpoint = c.Dir
+		o.Launch.Checkpoint, o.Launch.SaveEvery = c.Dir, c.Every
 	}
 
 	for _, name := range r.Spec.Data {

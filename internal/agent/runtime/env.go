@@ -68,6 +68,10 @@ func rankEnv(s rundir.Spec, data string) map[string]string {
 		"NVIDIA_VISIBLE_DEVICES": gpus,
 	}
 
+	if every := time.Duration(s.Launch.SaveEvery); every > 0 {
+		env["TRAINYARD_CHECKPOINT_EVERY"] = strconv.FormatFloat(every.Seconds(), 'f', -1, 64)
+	}
+
 	if goal := targetJSON(s.Launch.Target); goal != "" {
 		env["TRAINYARD_TARGET"] = goal
 	}

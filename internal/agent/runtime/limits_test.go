@@ -171,6 +171,11 @@ func TestEnvironment(t *testing.T) {
 		t.Error(diff)
 	}
 
+	s.Launch.SaveEvery = job.Duration(90 * time.Second)
+	if got := environment(base, s, "/data", "/s"); !slices.Contains(got, "TRAINYARD_CHECKPOINT_EVERY=90") {
+		t.Errorf("a program that saves every 90 seconds finds %v", got)
+	}
+
 	most := 0.5
 	s.Launch.Target = &job.Target{Metric: "val_loss", AtMost: &most}
 	if got := strings.Join(environment(base, s, "/data", ""), "\n"); !strings.Contains(

@@ -404,6 +404,28 @@ func (r *Runtime) Stop(run id.Run, n int, mode job.StopMode) error {
 	return nil
 }
 
+// RequestSave asks the program of a rank to save a checkpoint and to go on. The same request may be made again. It has
+// no effect on a rank that has ended.
+func (r *Runtime) RequestSave(run id.Run, n, number int) error {
+	rk, err := r.lookup(run, n)
+	if err != nil {
+		return err
+	}
+
+	r.mu.Lock()
+	defer r.mu.Unlock()
+
+	if rk.state.State == job.RunEnded {
+		return nil
+	}
+
+	if err := rundir.RequestSave(rk.dir, number); err != nil {
+		return fmt.Errorf("ask rank %s to save a checkpoint: %w", rk.name, err)
+	}
+
+	return nil
+}
+
 // OpenLog opens the output of a rank at an offset and returns its present length. A read at the end
 // returns io.EOF; a later read continues if the log has grown. After the rank has ended the log
 // does not grow. At an offset beyond what the supervisor wrote nothing is read: a power cut took what

@@ -77,6 +77,42 @@ func TestStop(t *testing.T) {
 	}
 }
 
+func TestAProgramIsAskedToSaveAndGoesOn(t *testing.T) {
+	t.Parallel()
+	y := newYard(t)
+	ready := pipe(t)
+	run := y.start(api.Launch{
+		Command: `seen() { until [ "$(cat $TRAINYARD_RANK_DIR/save-request)" = $1 ]; do sleep 0.01; done 2>/dev/null; }
+			echo > $READY; seen 1; echo > $READY; seen 2; echo saved twice`,
+		Env: map[string]string{"READY": ready},
+	})
+
+	for number := 1; number <= 2; number++ {
+		receive(t, ready)
+
+		for _, request := range []int{number, number, number - 1} { // again, and late
+			if err := y.RequestSave(run, 0, request); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+
+	check(t, y.end(run), 0, "", job.CauseNone, false, "")
+
+	if got := y.output(run)[logs.Stdout]; got != "saved twice\n" {
+		t.Errorf("output = %q", got)
+	}
+
+	// Too late: nobody is there to answer.
+	if err := y.RequestSave(run, 0, 3); err != nil {
+		t.Errorf("a rank that has ended: %v", err)
+	}
+
+	if err := y.RequestSave("j99.1", 0, 1); fault.KindOf(err) != fault.NotFound {
+		t.Errorf("an unknown rank: %v", err)
+	}
+}
+
 func TestStopBeforeTheStartPreventsIt(t *testing.T) {
 	t.Parallel()
 	fetching := make(chan struct{})

@@ -9,6 +9,7 @@
 //	    state                current state, written at every step
 //	    output.log           the output, in the format of package logs
 //	    stop-request         the requested stop mode
+//	    save-request         the number of the last request to save a checkpoint; absent if there was none
 //	    control              named pipe; wakes the supervisor to read stop-request
 //	    lock                 held by the supervisor, or by whoever ends its rank when it
 //	                         is gone; only its holder writes state
@@ -22,7 +23,7 @@
 //	<data>/setups/<key>/     a cached set-up
 //	<data>/set-aside/        runs and checkpoints of another history of the yard, see Runtime.SetAside
 //
-// The agent writes launch.json, stop-request and lease; the holder of a rank's lock
+// The agent writes launch.json, stop-request, save-request and lease; the holder of a rank's lock
 // writes its state. lease, state and stop-request have reserved room and are written in
 // place, so that a run can be stopped and its end recorded on a full disk. The package
 // also knows how the processes of a rank are recognised, since both sides must end

@@ -34,6 +34,7 @@ const (
 	StateFile     = "state"
 	OutputFile    = "output.log"
 	StopFile      = "stop-request"
+	SaveFile      = "save-request"
 	ControlPipe   = "control"
 	SupervisorLog = "supervisor.log"
 	WorkDir       = "work"
