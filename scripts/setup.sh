@@ -4,7 +4,7 @@
 #   run    Go and python3: a yard on this machine and its examples
 #   test   + PostgreSQL, a C compiler (the race detector needs one), the solvers CBC and
 #          GLPK, moto (an EC2 API server), promtool, PyTorch and others for real trainings,
-#          ip and nft (networks that tests break), and in CI Slurm
+#          CRIU (snapshots of processes), ip and nft (networks that tests break), and in CI Slurm
 #   check  + golangci-lint and govulncheck, built once into the user's cache, ruff and mypy
 #
 # As root on Debian or Ubuntu it installs packages by name; elsewhere it says what to
@@ -87,6 +87,8 @@ need_test() {
   have_networks || missing "ip or nft" "tests that break networks are skipped"
   scripts/setup-moto.sh >/dev/null || missing moto "tests of the AWS provider against an EC2 server are skipped"
   scripts/setup-train.sh >/dev/null || missing "PyTorch, transformers or tensorboard" "tests of forecasts on real trainings are skipped"
+  scripts/setup-criu.sh >/dev/null || missing "CRIU 4" "tests of snapshots are skipped"
+  [ "$(id -u)" = 0 ] || missing root "tests of snapshots and of broken networks are skipped: they need namespaces and CRIU as root"
   scripts/setup-promtool.sh >/dev/null || missing promtool "the alert rules in deploy/ are not checked"
   # The benchmark's opponent has a test too; elsewhere it is skipped where Slurm is not installed.
   if [ "${CI:-}" = true ]; then scripts/setup-slurm.sh; fi

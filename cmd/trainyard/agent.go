@@ -129,6 +129,7 @@ func newAgent(c *config, log *slog.Logger, registry prometheus.Registerer, stopR
 		Version:        version,
 		Probe:          c.probe,
 		ProbePython:    c.probePython,
+		CRIU:           c.criu,
 		OnLeaseEnd:     c.onLeaseEnd,
 		CPUs:           c.cpus,
 		Memory:         c.memory,

@@ -72,7 +72,7 @@ type config struct {
 	address                        string
 	fakeGPUs                       string
 	metrics                        string
-	probe, probePython, onLeaseEnd string
+	probe, probePython, criu, onLeaseEnd string
 	cpus                           job.CPUs
 	memory                         job.Bytes
 	minFree                        int64
@@ -377,6 +377,12 @@ var agentSettings = []setting{
 		"",
 		"Python interpreter with PyTorch (default: python3)",
 		text(func(c *config) *string { return &c.probePython }),
+	},
+	{
+		"criu",
+		"",
+		"CRIU 4.0 or newer, which saves programs as snapshots (default: criu)",
+		text(func(c *config) *string { return &c.criu }),
 	},
 	{
 		"metrics",

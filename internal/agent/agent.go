@@ -88,6 +88,7 @@ type Config struct {
 	Memory         job.Bytes     // likewise
 	Probe          string        // whether GPUs are measured at the start: ProbeAuto, also if left out, or ProbeOff
 	ProbePython    string        // measures them if it has PyTorch; python3 if left out
+	CRIU           string        // name or path of CRIU, for snapshots; criu if left out
 	Version        string
 
 	// SDK is the wheel of the Python SDK, on the path of every program; none if left out.
@@ -121,6 +122,7 @@ type Agent struct {
 	process       fleet.Agent // says to the server which process this is
 	fakeGPUs      []fleet.GPU
 	machine       *inventory.Machine // nil if the configuration brings its own Inventory
+	abilities     abilities          // which snapshots it can take
 	identity      *auth.NodeIdentity
 	client        atomic.Pointer[api.Client]
 	servers       *servers
@@ -275,6 +277,11 @@ func New(cfg Config) (*Agent, error) {
 func (a *Agent) scanMachine(ctx context.Context) (inventory.Found, error) {
 	found, err := a.machine.Look(ctx, a.allocatedGPUsNow())
 	a.applyDeclared(&found)
+
+	if err == nil {
+		found.Inventory.Snapshots = a.abilities.of(ctx, a.cfg.CRIU, a.cfg.ProbePython, found.Inventory.GPUs)
+	}
+
 	return found, err
 }
 

@@ -113,6 +113,10 @@ func someNodes() []api.Node {
 			Address:  "10.0.0.1",
 			Version:  "1.2.3",
 			Limits:   "cgroup v2",
+			Snapshots: &fleet.Snapshots{
+				Suspend: fleet.Ability{Reason: "its GPUs are fake"}, Process: fleet.Ability{OK: true},
+				GPU: fleet.Ability{Reason: "its GPUs are fake"},
+			},
 			GPUs:     gpus(8, "NVIDIA A100-SXM4-80GB", 80, 8, true),
 			FakeGPUs: true,
 			Jobs:     []id.Job{"j7"},

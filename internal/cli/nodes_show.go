@@ -29,6 +29,11 @@ func (a *app) showNode(ctx context.Context, c *api.Client, name id.Node) error {
 func (a *app) nodeDetail(n *api.Node) error {
 	now, state := a.Clock.Now(), nodeState(n)
 	cost, lease := "", ""
+	var can fleet.Snapshots
+	if n.Snapshots != nil {
+		can = *n.Snapshots
+	}
+
 	if p := n.Price; p != nil {
 		cost = fmt.Sprintf(
 			"%s per hour: node %s, energy %s; unused %s",
@@ -79,6 +84,9 @@ func (a *app) nodeDetail(n *api.Node) error {
 		},
 		console.Field{Name: "Agent", Value: n.Version},
 		console.Field{Name: "Limits", Value: n.Limits},
+		console.Field{Name: "Suspend", Value: ability(can.Suspend)},
+		console.Field{Name: "Snapshot", Value: ability(can.Process)},
+		console.Field{Name: "GPU snapshot", Value: ability(can.GPU)},
 		console.Field{Name: "Seen", Value: stamp(n.LastSeen, now)},
 		console.Field{Name: "Jobs", Value: few(n.Jobs)},
 	); err != nil {
@@ -209,4 +217,16 @@ func (a *app) gpuNotes(n *api.Node) error {
 	_, err := io.WriteString(a.Stdout, out.String())
 
 	return err
+}
+
+// ability writes whether a node can save programs in one way, or why it cannot. It is "" if the node does not say.
+func ability(a fleet.Ability) string {
+	switch {
+	case a.OK:
+		return "yes"
+	case a.Reason == "":
+		return ""
+	}
+
+	return "no: " + a.Reason
 }

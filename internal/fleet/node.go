@@ -145,6 +145,21 @@ type Inventory struct {
 	Draw []float64 `json:"draw_w,omitempty"`
 	// Problem keeps new jobs off the node; nil if there is none.
 	Problem *Problem `json:"problem,omitempty"`
+	// Snapshots says which snapshots of programs the node can take; nil if its agent does not know.
+	Snapshots *Snapshots `json:"snapshots,omitempty"`
+}
+
+// Snapshots says how a node can save programs without their help.
+type Snapshots struct {
+	Suspend Ability `json:"suspend" doc:"move the GPU memory of a program to host memory and stop it"`
+	Process Ability `json:"process" doc:"save and restore a program without GPUs"`
+	GPU     Ability `json:"gpu" doc:"save and restore a program with one GPU"`
+}
+
+// Ability is whether a node can do something.
+type Ability struct {
+	OK     bool   `json:"ok"`
+	Reason string `json:"reason,omitempty" maxLength:"500" doc:"why it cannot"`
 }
 
 // GPU returns the device with an index, nil if there is none.

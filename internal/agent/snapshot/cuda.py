@@ -1,0 +1,83 @@
+"""Asks the NVIDIA driver for the state of other processes, or suspends or resumes their use of the GPU.
+
+Usage: cuda.py VERB TIMEOUT_MS PID... with VERB state, suspend or resume. Prints a JSON object for each PID, and one with
+"missing" if the driver or its checkpoint calls are missing.
+"""
+
+import ctypes
+import json
+import sys
+
+NOT_INITIALIZED = 3  # the answer for a process that does not use CUDA
+STATES = ["running", "locked", "suspended", "failed"]
+
+
+def say(**fields):
+    print(json.dumps(fields), flush=True)
+
+
+def load():
+    """Returns the driver's library; one before 570 does not have the calls."""
+    try:
+        lib = ctypes.CDLL("libcuda.so.1")
+        for name in ("GetState", "Lock", "Checkpoint", "Restore", "Unlock"):
+            getattr(lib, "cuCheckpointProcess" + name)
+    except (OSError, AttributeError) as err:
+        say(missing=str(err))
+        sys.exit(0)
+    return lib
+
+
+def state(lib, pid):
+    """Returns the state of a process, "" if it does not use CUDA."""
+    found = ctypes.c_int(-1)
+    code = lib.cuCheckpointProcessGetState(pid, ctypes.byref(found))
+    if code == NOT_INITIALIZED:
+        return ""
+    if code != 0:
+        raise RuntimeError(f"cuCheckpointProcessGetState: CUDA error {code}")
+    return STATES[found.value]
+
+
+def call(lib, name, pid, first=0):
+    args = (ctypes.c_uint64 * 8)()  # every argument structure is 64 bytes
+    args[0] = first
+    code = getattr(lib, "cuCheckpointProcess" + name)(pid, args)
+    if code != 0:
+        raise RuntimeError(f"cuCheckpointProcess{name}: CUDA error {code}")
+
+
+def suspend(lib, pid, timeout):
+    if state(lib, pid) == "running":
+        call(lib, "Lock", pid, timeout)
+    if state(lib, pid) == "locked":
+        try:
+            call(lib, "Checkpoint", pid)
+        except RuntimeError:
+            if state(lib, pid) == "locked":
+                call(lib, "Unlock", pid)
+            raise
+
+
+def resume(lib, pid):
+    if state(lib, pid) == "suspended":
+        call(lib, "Restore", pid)
+    if state(lib, pid) == "locked":
+        call(lib, "Unlock", pid)
+
+
+def main():
+    verb, timeout, pids = sys.argv[1], int(sys.argv[2]), [int(word) for word in sys.argv[3:]]
+    lib = load()
+    for pid in pids:
+        try:
+            if verb == "suspend":
+                suspend(lib, pid, timeout)
+            elif verb == "resume":
+                resume(lib, pid)
+            say(pid=pid, state=state(lib, pid))
+        except RuntimeError as err:
+            say(pid=pid, error=str(err))
+
+
+main()
