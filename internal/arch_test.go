@@ -81,6 +81,7 @@ var layers = []struct {
 			"internal/provision",
 			"internal/provision/*",
 			"internal/ledger",
+			"internal/relocate",
 		},
 	},
 	{"yardmaster", true, []string{"internal/yardmaster", "internal/yardmaster/*"}},

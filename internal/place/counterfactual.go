@@ -75,7 +75,7 @@ func Stay(now time.Time, s *Stop, next *Start, node func(id.Node) *fleet.Node) *
 	r := s.Running
 	c := &Counterfactual{Kind: s.Kind, What: "continue on " + r.where(), Allocations: r.Allocations, Ratio: 1}
 	if next != nil {
-		c.Ratio = r.speedup(next.Allocations, node)
+		c.Ratio = r.Speedup(next.Allocations, node)
 	}
 
 	switch {
@@ -96,9 +96,9 @@ func Stay(now time.Time, s *Stop, next *Start, node func(id.Node) *fleet.Node) *
 	return c
 }
 
-// speedup returns how much faster a running job is on other allocations: by its rates if they are
+// Speedup returns how much faster a running job is on other allocations: by its rates if they are
 // known there and here, else by the rule for expected run times.
-func (r *Running) speedup(on []Allocation, node func(id.Node) *fleet.Node) float64 {
+func (r *Running) Speedup(on []Allocation, node func(id.Node) *fleet.Node) float64 {
 	if rate := ExpectedRate(r.Outlook, on, node); rate > 0 && r.Rate > 0 {
 		return rate / r.Rate
 	}

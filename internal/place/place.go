@@ -73,6 +73,14 @@ type Provisioner interface {
 	Provisions(v *View) bool
 }
 
+// Relocator is a policy that moves running jobs also while none is queued: those on provisioned
+// nodes, and those that are too slow.
+type Relocator interface {
+	Policy
+	// Relocates reports whether it does.
+	Relocates() bool
+}
+
 // Plan is what a policy decides. The stops come first: a start may use what they free, and a
 // job that is stopped may be started again with other GPUs, which is how a job moves, grows
 // and shrinks.
@@ -84,6 +92,9 @@ type Plan struct {
 	// Reservation is the first queued job that could not be started, and the nodes that are
 	// reserved for it. Nil if there is none.
 	Reservation *Reservation
+	// Bookings are the nodes that the plan keeps for queued jobs from a later time on. A policy that
+	// lists some lists all that it keeps; one that lists none keeps nobody off a node.
+	Bookings []Booking
 	// Waits are queued jobs that could start, because there is room or nodes can be provisioned,
 	// and that the policy lets wait all the same, each with its reason. It need not be complete:
 	// of a job that is not listed people are told only that the policy lets it wait. A policy
@@ -163,6 +174,14 @@ type Option struct {
 	Basis    string       // of the times: "your expect", "speed in the job file", "38 earlier jobs", "nothing is known"
 	Verdict  string       // why it is chosen, or why it is not
 	Excluded string       // quota or budget that forbids it, "" if none does
+}
+
+// Booking keeps nodes for a queued job from a later time on. It is valid until the next plan.
+type Booking struct {
+	Item     *queue.Item
+	Rooms    []int32       // indices of View.Rooms
+	StartsIn time.Duration // from now
+	Lasts    time.Duration
 }
 
 // Reservation reserves nodes for a job that cannot start yet.

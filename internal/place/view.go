@@ -38,8 +38,9 @@ type View struct {
 	Leases []*fleet.Lease     `json:",omitempty"` // that have not ended, by number
 	Past   *queue.Past        `json:",omitempty"` // durations of earlier runs; nil if unknown
 
-	NodeLimit NodeLimit     `json:",omitzero"`  // the yard's limit on provisioned nodes
-	Exhausted []fleet.Offer `json:",omitempty"` // offers of which as many nodes are in use as may be; MaxNodes is that limit
+	NodeLimit NodeLimit       `json:",omitzero"`  // the yard's limit on provisioned nodes
+	Network   dataset.Network `json:",omitzero"`  // over which datasets and checkpoints travel
+	Exhausted []fleet.Offer   `json:",omitempty"` // offers of which as many nodes are in use as may be; MaxNodes is that limit
 }
 
 // UsageOf returns the decayed usage of a user.

@@ -189,6 +189,7 @@ func (s *simulation) start(m *model) {
 
 	m.life.last = m
 	s.schedule(m)
+	s.watch(m)
 }
 
 // setRate sets how fast the run is from now on: as its program decides, or as it really is.
@@ -446,9 +447,7 @@ func (s *simulation) stop(m *model, mode job.StopMode) {
 	case m.life.job.Spec.Checkpoint == nil:
 		m.did, m.ran = 0, 0
 	case m.runs:
-		if t := m.life.truth(m.did); t != nil {
-			save = time.Duration(t.Save)
-		}
+		save = s.saved(m)
 	}
 
 	m.halted = true

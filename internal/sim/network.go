@@ -4,6 +4,7 @@ import (
 	"slices"
 	"time"
 
+	"trainyard/internal/dataset"
 	"trainyard/internal/fleet"
 	"trainyard/internal/job"
 	"trainyard/internal/money"
@@ -17,6 +18,12 @@ type Network struct {
 	Inside  job.Bytes   // between two nodes of one place: own machines, or the cloud
 	Across  job.Bytes   // between own machines and the cloud
 	Price   money.PerGB // of what goes across
+	Disk    job.Bytes   // of a node: at which a program writes and reads its checkpoint; 0 for at once
+}
+
+// network is the same as the yard knows it.
+func (n *Network) network() dataset.Network {
+	return dataset.Network{In: n.Inside, Across: n.Across, PerGB: n.Price}
 }
 
 // ways are the times at which each way is free again.
@@ -40,18 +47,55 @@ func (s *simulation) bring(m *model) time.Duration {
 		}
 	}
 
-	if l.last == nil || l.job.CheckpointSize == 0 || l.last.allocations[0].Node == m.allocations[0].Node {
+	if l.last == nil || l.job.Spec.Checkpoint == nil || l.job.CheckpointSize == 0 {
 		return ready
 	}
-	if inCloud(l.last.hosts[0]) == inCloud(m.hosts[0]) {
-		return max(ready, s.carryOver(&s.ways.inside, n.Inside, l.job.CheckpointSize))
+
+	if l.last.allocations[0].Node != m.allocations[0].Node { // else it is still there
+		ready = max(ready, s.carryCheckpoint(m))
+	}
+
+	return ready + s.disk(l)
+}
+
+// carryCheckpoint carries a checkpoint between the first node of a run and the yard's store, which is
+// where its own machines are, and returns how long that takes.
+func (s *simulation) carryCheckpoint(m *model) time.Duration {
+	n, l := s.cfg.Network, m.life
+	if !inCloud(m.hosts[0]) {
+		return s.carryOver(&s.ways.inside, n.Inside, l.job.CheckpointSize)
 	}
 
 	cost := n.Price.Moving(int64(l.job.CheckpointSize))
 	l.Cost += cost
 	s.tally.out.Money += float64(cost)
+	s.tally.out.TransferMoney += float64(cost)
 
-	return max(ready, s.carryOver(&s.ways.across, n.Across, l.job.CheckpointSize))
+	return s.carryOver(&s.ways.across, n.Across, l.job.CheckpointSize)
+}
+
+// disk returns how long the program of a job writes or reads its checkpoint.
+func (s *simulation) disk(l *jobRecord) time.Duration {
+	if n := s.cfg.Network; n != nil && n.Disk > 0 {
+		return job.Seconds(float64(l.job.CheckpointSize) / float64(n.Disk))
+	}
+
+	return 0
+}
+
+// saved returns how long it takes until the last checkpoint of a run that is stopped is safe: it is
+// written and brought to the store. The run holds its nodes until then.
+func (s *simulation) saved(m *model) time.Duration {
+	save := s.disk(m.life)
+	if t := m.life.truth(m.did); t != nil {
+		save = max(save, time.Duration(t.Save))
+	}
+
+	if s.cfg.Network != nil && m.life.job.CheckpointSize > 0 {
+		save += s.carryCheckpoint(m)
+	}
+
+	return save
 }
 
 func inCloud(h *host) bool { return h.node.Class != fleet.Local }

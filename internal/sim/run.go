@@ -130,6 +130,10 @@ func newSimulation(cfg Config) (*simulation, error) {
 		}
 	}
 
+	if cfg.Network != nil {
+		yc.Network = cfg.Network.network()
+	}
+
 	if cfg.Yard != nil {
 		cfg.Yard(&yc)
 	}

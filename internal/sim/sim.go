@@ -151,6 +151,10 @@ type Config struct {
 	// on the first node of the run that wrote it, and a run elsewhere begins with what is there. Otherwise they follow
 	// the job.
 	CheckpointsStay bool
+	// Forecast makes the forecast of a run from how long it has really run and will still run; nil for none. It is asked
+	// when the run has begun to work and then every ForecastEvery.
+	Forecast      func(j *Job, ran, left time.Duration) *job.Forecast
+	ForecastEvery time.Duration
 	// Begin is a yard in the midst of its work to go on from; nil to begin with nothing.
 	Begin *Beginning
 	// OnEnd is called for each job that has ended, in order; it may be nil.

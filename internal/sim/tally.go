@@ -22,7 +22,8 @@ type Result struct {
 	Utilisation                         float64 // GPU-time in use of the GPU-time there was until the last end
 	Energy, IdleEnergy                  float64 // kWh of nodes in use, and of unused ones
 	Money, IdleMoney, LateMoney         float64
-	LateJobs                            int // jobs that missed their deadline
+	TransferMoney                       float64 // part of Money: for what went between own machines and the cloud
+	LateJobs                            int     // jobs that missed their deadline
 	Lateness                            time.Duration
 	Fairness                            float64 // Jain's index of the jobs' slowdown
 	Starved                             int     // jobs that waited for more than an hour and ten times their run time

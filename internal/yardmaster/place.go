@@ -12,7 +12,19 @@ import (
 // PlanDue reports whether something has changed since the last plan, and no plan is being
 // made.
 func (y *Yard) PlanDue() bool {
-	return y.planDue && !y.planning && (y.queue.Len() > 0 || len(y.running) > 0 && y.cfg.Policy.Revises())
+	if !y.planDue || y.planning {
+		return false
+	}
+
+	return y.queue.Len() > 0 || len(y.running) > 0 && (y.cfg.Policy.Revises() || y.relocates())
+}
+
+// relocates reports whether the policy may move running jobs although none is queued: jobs on
+// provisioned nodes.
+func (y *Yard) relocates() bool {
+	p, ok := y.cfg.Policy.(place.Relocator)
+
+	return ok && p.Relocates() && y.leases.Count() > 0
 }
 
 // Round asks the policy for a plan and carries it out.

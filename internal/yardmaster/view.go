@@ -26,6 +26,7 @@ func (y *Yard) view(now time.Time) *place.View {
 	v.NodeLimit = place.NodeLimit{Max: y.leases.MaxNodes(), InUse: y.leases.Count()}
 	v.Leases = y.leases.Live()
 	v.Past = &y.past
+	v.Network = y.cfg.Network
 
 	return v
 }

@@ -26,6 +26,7 @@ import (
 	"trainyard/internal/place/lp"
 	"trainyard/internal/place/ondemand"
 	"trainyard/internal/place/rules"
+	"trainyard/internal/relocate"
 )
 
 // All returns the policies. solve solves the linear programs of harvest's conditions across
@@ -125,8 +126,36 @@ func provisioning(make func(*place.Settings) (place.Policy, error)) func(*place.
 			return nil, err
 		}
 
-		return ondemand.Wrap(p, readTerms(s)), nil
+		t := readTerms(s)
+
+		return relocating(s, ondemand.Wrap(p, t), t.Value), nil
 	}
+}
+
+// relocating returns the same policy with moves of running jobs, unless they are switched off. value is what an hour
+// of a job's time is worth.
+func relocating(s *place.Settings, p place.Policy, value map[job.Objective]money.PerHour) place.Policy {
+	t := relocate.Standard()
+	t.Value = value
+	on := false
+
+	s.Common(func() {
+		on = s.Choice("relocate", "moves: bring jobs home from provisioned nodes when nodes of the yard idle",
+			"yes", "no") == "yes"
+		t.Left = s.Time("relocate_left", t.Left,
+			"moves: least time that must be left of a job, by the lower bound of its forecast")
+		t.Stay = s.Time("relocate_stay", t.Stay, "moves: minimum time between two moves of a job")
+		t.Margin = s.Number("relocate_margin", t.Margin, 0, 1,
+			"moves: share of the cost of staying that a move must save")
+		t.Delay = s.Number("relocate_delay", t.Delay, 0, unbounded,
+			"moves: maximum delay of a job that is not cost-sensitive, as a share of its remaining time")
+	})
+
+	if !on {
+		return p
+	}
+
+	return relocate.Wrap(p, t)
 }
 
 // readTerms reads the terms of the common rule, which are the same parameters under every policy that is wrapped.
@@ -231,7 +260,7 @@ func newRules(s *place.Settings) (place.Policy, error) {
 	c.Preempt = s.Choice("preempt",
 		"let time-sensitive jobs preempt cost-sensitive ones that write checkpoints", "yes", "no") == "yes"
 
-	return rules.New(c), nil
+	return relocating(s, rules.New(c), c.Value), nil
 }
 
 func newPublished(s *place.Settings) (place.Policy, error) {

@@ -60,6 +60,10 @@ func Wrap(p place.Policy, t Terms) place.Policy {
 
 // HasOwnTerms reports whether a policy was wrapped with other terms than the standard ones.
 func HasOwnTerms(p place.Policy) bool {
+	if o, wrapped := p.(interface{ Unwrap() place.Policy }); wrapped {
+		p = o.Unwrap()
+	}
+
 	w, ok := p.(interface{ ownTerms() bool })
 
 	return ok && w.ownTerms()

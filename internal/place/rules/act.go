@@ -15,6 +15,10 @@ func (e *engine) reserve(j *queuedJob, o *option) {
 		e.timeline.Reserve(at, o.startsIn, n, o.runs)
 	}
 
+	e.plan.Bookings = append(e.plan.Bookings, place.Booking{
+		Item: j.item, Rooms: o.rooms, StartsIn: o.startsIn, Lasts: o.runs,
+	})
+
 	if j.patience.Share > 0 && !j.costSensitive {
 		e.wakeAt(j.since.Add(j.patience.Most()))
 	}

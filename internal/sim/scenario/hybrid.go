@@ -29,6 +29,9 @@ type hybrid struct {
 	strict bool // a job that no node and no offer could ever run is refused
 }
 
+// diskRate is how many bytes a second programs write and read of their checkpoints.
+const diskRate = job.Bytes(1 << 30)
+
 // strictLine refuses jobs that could never run.
 func (s *Scenario) strictLine(a *args) *fault.Error {
 	s.hybrid.strict = true
@@ -235,12 +238,16 @@ func (h *hybrid) setUp(cfg *sim.Config) {
 
 	cfg.Quotas, cfg.Data = h.quotas, h.data
 	strict, roads, booked := h.strict, h.roads, len(h.quotas) > 0
+
+	if roads == (dataset.Network{}) {
+		roads = dataset.DefaultNetwork()
+	}
+
+	cfg.Network = &sim.Network{
+		Storage: roads.In, Inside: roads.In, Across: roads.Across, Price: roads.PerGB, Disk: diskRate,
+	}
 	cfg.Yard = func(y *yardmaster.Config) {
 		y.RefuseImpossible = strict
-		if roads != (dataset.Network{}) {
-			y.Network = roads
-		}
-
 		y.Unmetered = !booked
 	}
 }

@@ -265,9 +265,10 @@ func (s *simulation) listPolicies() error {
 	})
 }
 
-// listCommon shows the parameters that all policies but rules have.
+// listCommon shows the parameters that all policies have in common.
 func (s *simulation) listCommon(params map[string]place.Param) error {
-	_, err := fmt.Fprintln(s.Stdout, "\nWhere nodes can be provisioned, every policy except rules also has:")
+	_, err := fmt.Fprintln(s.Stdout,
+		"\nWhere nodes can be provisioned, every policy also has (rules only those about moves):")
 	if err != nil {
 		return err
 	}

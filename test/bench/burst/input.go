@@ -90,6 +90,36 @@ func load(folder string) ([]row, error) {
 	return list, nil
 }
 
+// Arrival is a job of the trace, for benchmarks of other things on the same stretches.
+type Arrival struct {
+	Name         string
+	At, Duration time.Duration
+	GPUs         int
+	Owner        string
+}
+
+// Stretch reads the jobs that arrived from a date on and before another. Its error is fs.ErrNotExist if the trace is not
+// there.
+func Stretch(folder, from, to string) ([]Arrival, error) {
+	list, err := load(folder)
+	if err != nil {
+		return nil, err
+	}
+
+	w := &window{from: from, to: to}
+	if err := w.cut(list); err != nil {
+		return nil, err
+	}
+
+	jobs := make([]Arrival, len(w.tasks))
+	for i := range w.tasks {
+		t := &w.tasks[i]
+		jobs[i] = Arrival{t.name, t.arrives, t.duration, t.gpus, t.owner}
+	}
+
+	return jobs, nil
+}
+
 // cut takes the tasks of a window.
 func (w *window) cut(list []row) error {
 	from, err := time.Parse(time.DateOnly, w.from)

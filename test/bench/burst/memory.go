@@ -50,6 +50,10 @@ type withMemory struct {
 
 // remembering gives a policy the memory of a yard that has run the trace before the window, or for ever none.
 func remembering(p place.Policy, w *window, knows runTimes) (*withMemory, error) {
+	if w, wrapped := p.(interface{ Unwrap() place.Policy }); wrapped { // nothing is moved
+		p = w.Unwrap()
+	}
+
 	own, ok := p.(*rules.Policy)
 	if !ok {
 		return nil, fmt.Errorf("policy %s has no memory that could be set", p.Name())

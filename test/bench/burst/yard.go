@@ -78,7 +78,7 @@ func (y yardRun) run(w *window) (outcome, []slot, error) {
 	}
 
 	cfg := sim.Config{
-		Policy: policy, Nodes: local(w.nodes), Jobs: trace.List(y.jobs(w.tasks)), Keep: mostSpans,
+		Policy: policy, Nodes: Local(w.nodes), Jobs: trace.List(y.jobs(w.tasks)), Keep: mostSpans,
 		OnEnd: func(o *sim.Outcome) {
 			t := &w.tasks[numbers[o.Job.Name]]
 			e.add(t, (o.Ended - t.duration).Hours())
@@ -94,7 +94,7 @@ func (y yardRun) run(w *window) (outcome, []slot, error) {
 	}
 
 	if !y.never {
-		cfg.Cloud = &sim.Cloud{Offers: offers()}
+		cfg.Cloud = &sim.Cloud{Offers: Offers()}
 	}
 
 	r, err := sim.Run(cfg)
@@ -137,8 +137,8 @@ const (
 	localName = "local-"
 )
 
-// local are the yard's own nodes.
-func local(count int) []fleet.Node {
+// Local returns the yard's own nodes, of eight GPUs each.
+func Local(count int) []fleet.Node {
 	list := make([]fleet.Node, count)
 	for i := range list {
 		list[i] = fleet.Node{
@@ -155,8 +155,8 @@ func local(count int) []fleet.Node {
 	return list
 }
 
-// offers are nodes of one to eight GPUs at one an hour for each GPU, there at once and paid by the second.
-func offers() []fleet.Offer {
+// Offers returns nodes of one to eight GPUs at one an hour for each GPU, there at once and paid by the second.
+func Offers() []fleet.Offer {
 	var list []fleet.Offer
 	for gpus := 1; gpus <= perNode; gpus *= 2 {
 		o := fleet.Offer{
@@ -171,6 +171,19 @@ func offers() []fleet.Offer {
 	return list
 }
 
+// Resources is what a job with so many GPUs asks for: the same of each of its nodes, of which it has as few as
+// possible.
+func Resources(gpus int) job.Resources {
+	nodes := (gpus + perNode - 1) / perNode
+	for gpus%nodes != 0 {
+		nodes++
+	}
+
+	each := gpus / nodes
+
+	return job.Resources{Nodes: job.Range{Min: nodes, Max: nodes}, GPUs: job.Range{Min: each, Max: each}}
+}
+
 // jobs are the tasks as people would submit them: balanced, anywhere, without
 // checkpoints, so that nothing is ever moved.
 func (y yardRun) jobs(tasks []task) []*sim.Job {
@@ -178,14 +191,7 @@ func (y yardRun) jobs(tasks []task) []*sim.Job {
 
 	for i := range tasks {
 		t := &tasks[i]
-		nodes := (t.gpus + perNode - 1) / perNode
-		for t.gpus%nodes != 0 { // a job asks the same of each of its nodes
-			nodes++
-		}
-
-		each := t.gpus / nodes
-		spec := &job.Spec{Place: job.PlaceAny, Objective: job.ObjectiveBalanced}
-		spec.Resources.Nodes, spec.Resources.GPUs = job.Range{Min: nodes, Max: nodes}, job.Range{Min: each, Max: each}
+		spec := &job.Spec{Place: job.PlaceAny, Objective: job.ObjectiveBalanced, Resources: Resources(t.gpus)}
 		if y.knows == declared {
 			spec.Expect = job.Duration(t.duration)
 		}

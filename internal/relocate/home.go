@@ -1,0 +1,384 @@
+package relocate
+
+import (
+	"cmp"
+	"math/bits"
+	"slices"
+	"time"
+
+	"trainyard/internal/fleet"
+	"trainyard/internal/id"
+	"trainyard/internal/job"
+	"trainyard/internal/money"
+	"trainyard/internal/place"
+	"trainyard/internal/place/ondemand"
+	"trainyard/internal/place/timeline"
+	"trainyard/internal/queue"
+)
+
+// nobody is whom a room is dedicated to that a queued job waits for.
+const nobody = id.Job("nobody")
+
+// away is a running job on provisioned nodes.
+type away struct {
+	run    *place.Running
+	left   left
+	leases []*fleet.Lease // of nodes on which nothing else runs
+}
+
+// move is a way to bring a job home.
+type move struct {
+	away  *away
+	rooms []int32
+	start []place.Allocation
+	pause pause
+	left  time.Duration // once it works there
+	delay time.Duration // of its end; negative if it ends earlier
+	saving
+}
+
+// saving is what a move saves if a job takes so much longer.
+type saving struct {
+	stay  money.Amount // what staying costs from when its old nodes would be left
+	money money.Amount // that the move saves
+	saves money.Amount // the same less the job's time at its value
+}
+
+// bringHome moves jobs from provisioned nodes to nodes of the yard that are idle and that no queued
+// job waits for.
+func (p *Policy) bringHome(v *place.View, plan *place.Plan) {
+	h := &homeward{policy: p, view: v, plan: plan}
+
+	if !h.idle() {
+		return
+	}
+
+	list := h.away()
+	if len(list) == 0 {
+		return
+	}
+
+	h.enter()
+	defer p.timeline.Forget()
+
+	moves := make([]move, 0, len(list))
+	for i := range list {
+		if m, ok := h.best(&list[i]); ok {
+			moves = append(moves, m)
+		}
+	}
+
+	slices.SortStableFunc(moves, func(a, b move) int { return cmp.Compare(b.saves, a.saves) })
+
+	for i := range moves {
+		// Those before it may have taken the rooms.
+		if m, ok := h.best(moves[i].away); ok {
+			h.take(&m)
+		}
+	}
+}
+
+// homeward is the state of one plan.
+type homeward struct {
+	policy *Policy
+	view   *place.View
+	plan   *place.Plan
+}
+
+// away lists the jobs that might come home, in order of submission.
+func (h *homeward) away() []away {
+	v := h.view
+	leases := map[id.Node]*fleet.Lease{}
+
+	for _, l := range v.Leases {
+		if l.State == fleet.LeaseActive {
+			leases[l.Node] = l
+		}
+	}
+
+	if len(leases) == 0 {
+		return nil
+	}
+
+	planned := map[id.Job]bool{}
+	for i := range h.plan.Stops {
+		planned[h.plan.Stops[i].Running.Job] = true
+	}
+
+	var list []away
+	for _, r := range v.Running {
+		if planned[r.Job] || !h.policy.movable(r) {
+			continue
+		}
+
+		a := away{run: r, leases: h.vacated(r, leases)}
+		if len(a.leases) == 0 {
+			continue
+		}
+
+		var known bool
+
+		a.left, known = leftOf(v.Now, r)
+		if !known || a.left.low < h.policy.terms.Left {
+			continue
+		}
+
+		if until := h.policy.staysUntil(r); until.After(v.Now) {
+			wake(h.plan, v.Now, until)
+			continue
+		}
+
+		list = append(list, a)
+	}
+
+	return list
+}
+
+// movable reports whether a running job could be moved at all: it works, and it continues elsewhere
+// from what it has saved.
+func (p *Policy) movable(r *place.Running) bool {
+	o := r.Outlook
+	if r.Stopping || r.Began.IsZero() || !o.Resumes || len(r.Allocations) == 0 || r.Allocations[0].Share > 0 {
+		return false
+	}
+
+	return o.Saved.At.IsZero() || o.Saved.Travels
+}
+
+// staysUntil returns until when a job stays where it is because it was moved or preempted before.
+func (p *Policy) staysUntil(r *place.Running) time.Time {
+	if r.Outlook.Stops == 0 {
+		return time.Time{}
+	}
+
+	return r.Began.Add(p.terms.Stay)
+}
+
+// vacated returns the leases of the nodes that would be empty without a job.
+func (h *homeward) vacated(r *place.Running, leases map[id.Node]*fleet.Lease) []*fleet.Lease {
+	var list []*fleet.Lease
+	for _, a := range r.Allocations {
+		l := leases[a.Node]
+		if l == nil {
+			continue
+		}
+
+		at, found := h.find(a.Node)
+		others := func(o fleet.Hold) bool { return o.Job != r.Job }
+
+		if found && !slices.ContainsFunc(h.view.Rooms[at].Holds, others) {
+			list = append(list, l)
+		}
+	}
+
+	return list
+}
+
+// find returns the room of a node.
+func (h *homeward) find(n id.Node) (int, bool) {
+	return slices.BinarySearchFunc(h.view.Rooms, n, func(r fleet.Room, n id.Node) int {
+		return cmp.Compare(r.Node.ID, n)
+	})
+}
+
+// node returns a node of the view, nil if there is none of that name.
+func (h *homeward) node(n id.Node) *fleet.Node {
+	at, found := h.find(n)
+	if !found {
+		return nil
+	}
+
+	return h.view.Rooms[at].Node
+}
+
+// isHome reports whether a node is paid for anyway.
+func isHome(c fleet.Class) bool { return c != fleet.OnDemand }
+
+// idle reports whether a node of the yard has anything free.
+func (h *homeward) idle() bool {
+	return slices.ContainsFunc(h.view.Rooms, func(r fleet.Room) bool {
+		return r.Open && isHome(r.Node.Class) && (r.Free != 0 || r.Sound == 0)
+	})
+}
+
+// enter enters the plan into the timeline, with what it keeps for queued jobs.
+func (h *homeward) enter() {
+	t := &h.policy.timeline
+	t.Update(timeline.Snapshot{Now: h.view.Now, Rooms: h.view.Rooms, Past: h.view.Past, Guess: ondemand.Standard().Guess})
+
+	settled := map[id.Job]bool{} // queued jobs of which it is known where they will run
+
+	for i := range h.plan.Starts {
+		s := &h.plan.Starts[i]
+		settled[s.Item.Job] = true
+
+		for _, a := range s.Allocations {
+			if at, ok := t.Find(a.Node); ok {
+				t.Start(at, a.GPUs&t.Free(at).GPUs, &s.Item.Shape.Need, s.Item.Lasts)
+			}
+		}
+	}
+
+	for i := range h.plan.Bookings {
+		b := &h.plan.Bookings[i]
+		settled[b.Item.Job] = true
+
+		for _, at := range b.Rooms {
+			t.Reserve(at, b.StartsIn, timeline.SizeOf(&b.Item.Shape.Need), b.Lasts)
+		}
+	}
+
+	for i := range h.plan.Provisions {
+		settled[h.plan.Provisions[i].Item.Job] = true
+	}
+
+	for _, l := range h.view.Leases {
+		if l.Job != "" && l.Live() {
+			settled[l.Job] = true
+		}
+	}
+
+	h.close(settled)
+}
+
+// close keeps the rooms free that a queued job may wait for of which it is not known where it will
+// run.
+func (h *homeward) close(settled map[id.Job]bool) {
+	waiting := map[*queue.Shape]bool{}
+	for _, it := range h.view.Queue.Stays {
+		if !settled[it.Job] {
+			waiting[it.Shape] = true
+		}
+	}
+
+	for s := range waiting {
+		match := fleet.NewMatcher(s.Need)
+		for i := range h.view.Rooms {
+			if r := &h.view.Rooms[i]; r.Open && isHome(r.Node.Class) && match.Eligible(r) {
+				h.policy.timeline.Dedicate(int32(i), nobody)
+			}
+		}
+	}
+}
+
+// best returns the move of a job that saves most, and whether there is one that is worth it.
+func (h *homeward) best(a *away) (move, bool) {
+	need := a.run.Shape.Need
+	need.Nodes = len(a.run.Allocations)
+	need.GPUs = bits.OnesCount64(a.run.Allocations[0].GPUs)
+
+	if need.MaxGPUs > 0 {
+		need.MaxGPUs = need.GPUs
+	}
+
+	var shape timeline.Shape
+	h.policy.timeline.Compare(&shape, &need)
+
+	var best move
+	found := false
+
+	for _, pool := range shape.Able {
+		if !isHome(pool.Class) {
+			continue
+		}
+
+		m, ok := h.onPool(a, &shape, pool)
+		if ok && (!found || m.saves > best.saves) {
+			best, found = m, true
+		}
+	}
+
+	return best, found
+}
+
+// onPool returns how a job would come home to nodes of a pool, and whether it is worth it.
+func (h *homeward) onPool(a *away, shape *timeline.Shape, pool *timeline.Pool) (move, bool) {
+	r, need := a.run, &shape.Match.Need
+	m := move{away: a, pause: pauseOf(h.view, r, h.node(r.Allocations[0].Node), pool.Sample.Node)}
+
+	gpus := fleet.LowestGPUs(shape.Match.MatchingGPUs(pool.Sample), need.GPUs)
+	sample := slices.Repeat([]place.Allocation{{Node: pool.Sample.Node.ID, GPUs: gpus}}, need.Nodes)
+
+	if r.Outlook.DeclaredSpeed() != nil && place.ExpectedRate(r.Outlook, sample, h.node) <= 0 {
+		return m, false // it is not known to run there at all
+	}
+
+	ratio := r.Speedup(sample, h.node)
+	if ratio <= 0 {
+		return m, false
+	}
+
+	m.left = scaled(a.left.mid, ratio)
+	m.delay = m.pause.total() + m.left - a.left.mid
+	m.saving = h.savingOf(&m, a.left.mid, ratio, pool)
+
+	least := h.savingOf(&m, a.left.low, ratio, pool)
+	if !h.worth(&m, least, ratio) {
+		return m, false
+	}
+
+	m.rooms = h.policy.timeline.FitNow(&timeline.Request{
+		Shape: shape, Job: r.Job, Lasts: m.pause.total() + m.left,
+	}, pool)
+
+	for _, at := range m.rooms {
+		room := h.policy.timeline.Room(at)
+		gpus := fleet.LowestGPUs(shape.Match.MatchingGPUs(&room)&room.Free, need.GPUs)
+		m.start = append(m.start, place.Allocation{Node: room.Node.ID, GPUs: gpus})
+	}
+
+	return m, len(m.rooms) > 0
+}
+
+// savingOf returns what a move saves if so much is left where the job is, and it is so much faster at
+// home.
+func (h *homeward) savingOf(m *move, remaining time.Duration, ratio float64, pool *timeline.Pool) saving {
+	now, it := h.view.Now, m.away.run.Item
+	works := scaled(remaining, ratio)
+	stayed, moved := now.Add(remaining), now.Add(m.pause.total()+works)
+
+	var s saving
+	for _, l := range m.away.leases {
+		s.stay += l.Offer.PerHour().For(billed(l, stayed) - billed(l, now.Add(m.pause.leaves)))
+	}
+
+	energy := ondemand.EnergyRate(h.view.Tariff, pool.Sample.Node).Of(float64(max(m.away.run.GPUs, 1)))
+	s.money = s.stay - m.pause.cost - energy.For(m.pause.returns+works)
+
+	value := h.policy.terms.valueOf(it)
+	late := ondemand.LateCost(it, value, moved) - ondemand.LateCost(it, value, stayed)
+	s.saves = s.money - value.For(moved.Sub(stayed)) - late
+
+	return s
+}
+
+// worth reports whether a move pays by a margin, also if no more is left than the lower bound of the forecast, and
+// does not delay the job by too much.
+func (h *homeward) worth(m *move, least saving, ratio float64) bool {
+	t, a := &h.policy.terms, m.away
+	if least.saves <= least.stay.Times(t.Margin) || m.delay > t.maxDelay(a.run.Item, a.left.mid) {
+		return false
+	}
+
+	deadline := a.run.Outlook.Deadline
+	if deadline.IsZero() || h.view.Now.Add(a.left.high).After(deadline) {
+		return true
+	}
+
+	return !h.view.Now.Add(m.pause.total() + scaled(a.left.high, ratio)).After(deadline)
+}
+
+// scaled returns how long something takes that is so much faster.
+func scaled(d time.Duration, ratio float64) time.Duration { return job.Seconds(d.Seconds() / ratio) }
+
+// take adds a move to the plan.
+func (h *homeward) take(m *move) {
+	r := m.away.run
+	for i, at := range m.rooms {
+		h.policy.timeline.Start(at, m.start[i].GPUs, &r.Shape.Need, m.pause.total()+m.left)
+	}
+
+	reason := h.reason(m)
+	h.plan.Stops = append(h.plan.Stops, place.Stop{Running: r, Reason: reason, Kind: place.Move})
+	h.plan.Starts = append(h.plan.Starts, place.Start{Item: r.Item, Allocations: m.start, Reason: reason})
+}

@@ -1,0 +1,107 @@
+// Package relocate decides when a running job moves to other nodes, under whatever policy places
+// the jobs.
+//
+// A job on provisioned nodes comes home when nodes of the yard idle and no queued job waits for
+// them (home.go): of the jobs that may run there the one goes first whose move saves most. What a
+// move costs is counted (cost.go): the job stands still while its checkpoint is saved, carried over
+// and restored, and its time is worth what its objective says. It moves only if that pays by a
+// margin, if enough of it is left by the lower bound of its forecast, and if it has stayed where it
+// is for a while. A job without checkpoints would lose its work and never moves.
+//
+// A policy is wrapped (Wrap): it plans as it always does, and the moves are added to what its plan
+// leaves alone. The same code decides in the server and in the simulator.
+package relocate
+
+import (
+	"time"
+
+	"trainyard/internal/place"
+	"trainyard/internal/place/timeline"
+)
+
+// Policy is a policy that also moves running jobs. What it keeps from round to round makes the
+// next one faster and changes no plan.
+type Policy struct {
+	inner    place.Policy
+	terms    Terms
+	timeline timeline.Timeline
+}
+
+// adviser is a Policy around an Adviser.
+type adviser struct {
+	*Policy
+	place.Adviser
+}
+
+var (
+	_ place.Searcher  = (*Policy)(nil)
+	_ place.Refuser   = (*Policy)(nil)
+	_ place.Rehearser = (*Policy)(nil)
+	_ place.Relocator = (*Policy)(nil)
+	_ place.Adviser   = adviser{}
+)
+
+// Wrap returns a policy that places jobs as p does and moves running ones.
+func Wrap(p place.Policy, t Terms) place.Policy {
+	w := &Policy{inner: p, terms: t}
+	if a, ok := p.(place.Adviser); ok {
+		return adviser{w, a}
+	}
+
+	return w
+}
+
+// Unwrap returns the policy that places the jobs.
+func (p *Policy) Unwrap() place.Policy { return p.inner }
+
+// Rehearsal returns the same around a rehearsal of the policy that places the jobs.
+func (p *Policy) Rehearsal() place.Policy { return Wrap(place.Rehearsal(p.inner), p.terms) }
+
+// Name is that of the policy that places the jobs.
+func (p *Policy) Name() string { return p.inner.Name() }
+
+// Revises reports whether the policy that places the jobs stops or moves running ones.
+func (p *Policy) Revises() bool { return p.inner.Revises() }
+
+// Relocates reports that running jobs are also moved while none is queued.
+func (p *Policy) Relocates() bool { return true }
+
+// Slow reports whether the policy that places the jobs must plan outside the server's loop.
+func (p *Policy) Slow() bool {
+	s, ok := p.inner.(place.Searcher)
+
+	return ok && s.Slow()
+}
+
+// Refuses says with what the policy that places the jobs cannot work.
+func (p *Policy) Refuses(f place.Feature) string {
+	if r, ok := p.inner.(place.Refuser); ok {
+		return r.Refuses(f)
+	}
+
+	return ""
+}
+
+// Plan is the plan of the policy that places the jobs, with moves.
+func (p *Policy) Plan(v *place.View) place.Plan { return p.Search(v, nil) }
+
+// Search is Plan with a time limit.
+func (p *Policy) Search(v *place.View, stop func() bool) place.Plan {
+	var plan place.Plan
+	if v.Queue.Len() > 0 || p.inner.Revises() {
+		plan = place.Within(p.inner, v, stop)
+	}
+
+	if stop == nil || !stop() {
+		p.bringHome(v, &plan)
+	}
+
+	return plan
+}
+
+// wake sets when a plan is made again to a time in the future, unless it is sooner anyway.
+func wake(plan *place.Plan, now, at time.Time) {
+	if at.After(now) && (plan.WakeAt.IsZero() || at.Before(plan.WakeAt)) {
+		plan.WakeAt = at
+	}
+}
