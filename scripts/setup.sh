@@ -3,7 +3,8 @@
 #
 #   run    Go and python3: a yard on this machine and its examples
 #   test   + PostgreSQL, a C compiler (the race detector needs one), the solvers CBC and
-#          GLPK, moto (an EC2 API server), promtool, PyTorch and others for real trainings,
+#          GLPK, moto (an EC2 and S3 API server), versitygw (an S3 API server), promtool, PyTorch
+#          and others for real trainings,
 #          ip and nft (networks that tests break), and in CI Slurm
 #   check  + golangci-lint and govulncheck, built once into the user's cache, ruff and mypy
 #
@@ -85,7 +86,8 @@ need_test() {
   have_solvers || missing "CBC or GLPK" "tests and benchmarks that compare with a solver are skipped"
   have_networks || packages iproute2 nftables || true
   have_networks || missing "ip or nft" "tests that break networks are skipped"
-  scripts/setup-moto.sh >/dev/null || missing moto "tests of the AWS provider against an EC2 server are skipped"
+  scripts/setup-moto.sh >/dev/null || missing moto "tests of the AWS provider against an EC2 server and of blobs against an S3 server are skipped"
+  build_versitygw || missing versitygw "tests of blobs against an S3 server are skipped"
   scripts/setup-train.sh >/dev/null || missing "PyTorch, transformers or tensorboard" "tests of forecasts on real trainings are skipped"
   scripts/setup-promtool.sh >/dev/null || missing promtool "the alert rules in deploy/ are not checked"
   # The benchmark's opponent has a test too; elsewhere it is skipped where Slurm is not installed.
