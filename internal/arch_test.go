@@ -93,6 +93,7 @@ var layers = []struct {
 			"internal/store/*",
 			"internal/store/storetest/*",
 			"internal/blob",
+			"internal/blob/*",
 			"internal/logs",
 			"internal/engine",
 			"internal/engine/*",
@@ -127,11 +128,12 @@ var layers = []struct {
 }
 
 // adapters are known to the wiring and to tests alone; everyone else knows the port.
-var adapters = []string{"internal/store/sql", "internal/engine/*", "internal/cloud/*"}
+var adapters = []string{"internal/store/sql", "internal/blob/s3", "internal/engine/*", "internal/cloud/*"}
 
 // testKits are imported by tests, and by each other, alone.
 var testKits = []string{
 	"internal/atomicfile/disktest",
+	"internal/blob/blobtest",
 	"internal/cloud/cloudtest",
 	"internal/diskspace/smalldisk",
 	"internal/place/placetest",

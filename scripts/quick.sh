@@ -5,7 +5,7 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-slow='^trainyard/(test/|internal/(agent|cloud|forecast|place/(andreas|goodput|harvest|rules)|server|sim|store|yardmaster|workdir|cli|engine)(/|$))'
+slow='^trainyard/(test/|internal/(agent|blob/s3|cloud|forecast|place/(andreas|goodput|harvest|rules)|server|sim|store|yardmaster|workdir|cli|engine)(/|$))'
 mapfile -t packages < <(go list ./... | grep -Ev "$slow")
 packages+=(./test/golden ./test/compat ./test/bench/compare ./internal/cli/...)
 

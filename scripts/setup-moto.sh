@@ -1,12 +1,12 @@
 #!/usr/bin/env bash
-# Installs moto, a server of the EC2 API, for the tests of the AWS provider: once, into the
+# Installs moto, a server of the EC2 and S3 APIs, for the tests of the AWS provider and of blobs: once, into the
 # user's cache, with what it needs at the versions below. Nothing is started: the tests start
 # it on a free port and end it. Prints where its program is and its version.
 set -euo pipefail
 source "$(dirname "$0")/tools.sh"
 
 MOTO_VERSION=5.2.5
-# Of moto's own extra "server" only what serves EC2: the rest is 180 MB for other services.
+# Of moto's own extra "server" only what serves EC2 and S3: the rest is 180 MB for other services.
 packages="
   moto[ec2]==$MOTO_VERSION blinker==1.9.0 boto3==1.44.0 botocore==1.44.0 certifi==2026.10.18 cffi==2.1.1
   charset-normalizer==3.5.2 click==8.5.1 cryptography==50.0.2 Flask==3.1.3 flask-cors==6.0.5 idna==3.20

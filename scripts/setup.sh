@@ -3,8 +3,9 @@
 #
 #   run    Go and python3: a yard on this machine and its examples
 #   test   + PostgreSQL, a C compiler (the race detector needs one), the solvers CBC and
-#          GLPK, moto (an EC2 API server), promtool, PyTorch and others for real trainings,
-#          CRIU (snapshots of processes), ip and nft (networks that tests break), and in CI Slurm
+#          GLPK, moto (an EC2 and S3 API server), versitygw (an S3 API server), promtool,
+#          PyTorch and others for real trainings, CRIU (snapshots of processes), ip and nft
+#          (networks that tests break), and in CI Slurm
 #   check  + golangci-lint and govulncheck, built once into the user's cache, ruff and mypy
 #
 # As root on Debian or Ubuntu it installs packages by name; elsewhere it says what to
@@ -85,7 +86,8 @@ need_test() {
   have_solvers || missing "CBC or GLPK" "tests and benchmarks that compare with a solver are skipped"
   have_networks || packages iproute2 nftables || true
   have_networks || missing "ip or nft" "tests that break networks are skipped"
-  scripts/setup-moto.sh >/dev/null || missing moto "tests of the AWS provider against an EC2 server are skipped"
+  scripts/setup-moto.sh >/dev/null || missing moto "tests of the AWS provider against an EC2 server and of blobs against an S3 server are skipped"
+  build_versitygw || missing versitygw "tests of blobs against an S3 server are skipped"
   scripts/setup-train.sh >/dev/null || missing "PyTorch, transformers or tensorboard" "tests of forecasts on real trainings are skipped"
   scripts/setup-criu.sh >/dev/null || missing "CRIU 4" "tests of snapshots are skipped"
   [ "$(id -u)" = 0 ] || missing root "tests of snapshots and of broken networks are skipped: they need namespaces and CRIU as root"

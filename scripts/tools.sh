@@ -3,6 +3,7 @@
 
 GOLANGCI_LINT_VERSION=v2.11.4
 GOVULNCHECK_VERSION=v1.8.0
+VERSITYGW_VERSION=v1.8.0
 
 # tools_dir prints the folder for built tools. It is outside the clone, so that a fresh clone finds them.
 tools_dir() { printf '%s/trainyard/tools' "${XDG_CACHE_HOME:-${HOME:-$PWD/build}/.cache}"; }
@@ -14,8 +15,13 @@ golangci_lint() { printf '%s/golangci-lint-%s-%s/golangci-lint' "$(tools_dir)" "
 # govulncheck prints where the vulnerability checker is; it too cannot read sources for a newer Go.
 govulncheck() { printf '%s/govulncheck-%s-%s/govulncheck' "$(tools_dir)" "$GOVULNCHECK_VERSION" "$(go env GOVERSION)"; }
 
+# versitygw prints where the server of the S3 API is that tests start.
+versitygw() { printf '%s/versitygw-%s/versitygw' "$(tools_dir)" "$VERSITYGW_VERSION"; }
+
 build_golangci_lint() { build_tool "$(golangci_lint)" github.com/golangci/golangci-lint/v2/cmd/golangci-lint "$GOLANGCI_LINT_VERSION"; }
 build_govulncheck() { build_tool "$(govulncheck)" golang.org/x/vuln/cmd/govulncheck "$GOVULNCHECK_VERSION"; }
+
+build_versitygw() { build_tool "$(versitygw)" github.com/versity/versitygw/cmd/versitygw "$VERSITYGW_VERSION"; }
 
 # build_tool TARGET PACKAGE VERSION builds a tool where it is absent. Two that run at once wait for
 # each other, and one that is killed half-way leaves nothing that looks finished.

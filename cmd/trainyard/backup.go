@@ -29,11 +29,12 @@ func storeSettings() []setting {
 }
 
 // registerStore adds the flags of a command that works on the files of a server.
-func registerStore(cmd *cobra.Command) {
+// It shows those that matter to it.
+func registerStore(cmd *cobra.Command, shown ...string) {
 	register(cmd, storeSettings())
 
 	for _, s := range storeSettings() {
-		if !slices.Contains([]string{"data", "store"}, s.name) {
+		if !slices.Contains(shown, s.name) {
 			_ = cmd.Flags().MarkHidden(s.name) // it exists: it was just registered
 		}
 	}
@@ -46,8 +47,9 @@ func backupCommand(env cli.Env) *cobra.Command {
 		GroupID: cli.GroupStart,
 		Args:    cobra.ExactArgs(1),
 		Long: `Copy the database of the server on this machine to a new file. The copy is consistent, also while the
-server runs. It does not contain the CA, the output of runs and uploaded files; copy the directories
-ca, logs and blobs of the data directory after it.
+server runs. It does not contain the CA, the output of runs, uploaded files and checkpoints; copy the
+directories ca, logs and blobs of the data directory after it. With --blobs s3://… the bucket takes the
+place of blobs: back it up by its own means, such as versioning.
 
 With PostgreSQL use pg_dump instead.`,
 		Example: "  trainyard backup /backups/yard-monday.db\n  trainyard backup --data /var/lib/trainyard yard.db.backup",
@@ -71,7 +73,7 @@ With PostgreSQL use pg_dump instead.`,
 		},
 	}
 
-	registerStore(cmd)
+	registerStore(cmd, "data", "store")
 
 	return cmd
 }
@@ -105,7 +107,7 @@ pg_restore, or with a copy of the whole data directory.`,
 		},
 	}
 
-	registerStore(cmd)
+	registerStore(cmd, "data", "store", "blobs", "s3-endpoint", "s3-path-style")
 
 	return cmd
 }
@@ -127,7 +129,7 @@ func restore(ctx context.Context, c *config, out io.Writer, log *slog.Logger, fi
 
 	clk := clock.NewSteady()
 
-	f, err := openOutput(c, log)
+	f, err := openOutput(ctx, c, log)
 	if err != nil {
 		return err
 	}

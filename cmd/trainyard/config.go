@@ -43,6 +43,10 @@ type config struct {
 	hosts        []string
 	advertise    string
 	store        string
+	blobs        string
+	s3Endpoint   string
+	s3PathStyle  bool
+	s3Direct     bool
 	leaderLease  time.Duration
 	timeouts     sqlstore.Timeouts
 	suspectAfter time.Duration
@@ -180,6 +184,32 @@ var serverSettings = []setting{
 		"",
 		"database: a file for SQLite (default: yard.db in the data directory) or postgres://…",
 		text(func(c *config) *string { return &c.store }),
+	},
+	{
+		"blobs",
+		"",
+		"where to keep working directories, output of ended runs and checkpoints: a folder (default: blobs in the data " +
+			"directory) or s3://BUCKET/PREFIX",
+		text(func(c *config) *string { return &c.blobs }),
+	},
+	{
+		"s3-endpoint",
+		"",
+		"URL of an S3 server other than Amazon's, e.g. https://minio.example.org; for --blobs s3://…",
+		text(func(c *config) *string { return &c.s3Endpoint }),
+	},
+	{
+		"s3-path-style",
+		"no",
+		"put the bucket in the path of URLs instead of the host name, as most S3 servers other than Amazon's need: yes or no",
+		yesNo(func(c *config) *bool { return &c.s3PathStyle }),
+	},
+	{
+		"s3-direct",
+		"yes",
+		"let agents upload and download checkpoints directly, with signed URLs: yes or no; no if they cannot reach the " +
+			"S3 server",
+		yesNo(func(c *config) *bool { return &c.s3Direct }),
 	},
 	{
 		"advertise",

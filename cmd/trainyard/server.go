@@ -134,7 +134,7 @@ func startServer(ctx context.Context, c *config, log *slog.Logger) (_ *running, 
 		failed: make(chan error, 2), leads: make(chan struct{}),
 	}
 
-	r.folders, err = openFolders(c, r.clock, log)
+	r.folders, err = openFolders(ctx, c, r.clock, log)
 	if err != nil {
 		return nil, err
 	}
@@ -250,10 +250,10 @@ func (in *inputs) check() error {
 	return place.Refusal(in.newPolicy(), place.Clouds)
 }
 
-// folders is what is kept in the data folder beside the store.
+// folders is what is kept beside the store: in the data folder, and in the blob store.
 type folders struct {
 	ca     *auth.CA
-	blobs  *blob.Dir
+	blobs  blob.Store
 	logDir string
 	mark   *history.Mark
 }
@@ -261,21 +261,21 @@ type folders struct {
 // markFile records in the data folder how far the yard has come.
 const markFile = "history.json"
 
-func openFolders(c *config, clk clock.Clock, log *slog.Logger) (folders, error) {
+func openFolders(ctx context.Context, c *config, clk clock.Clock, log *slog.Logger) (folders, error) {
 	ca, err := auth.OpenCA(filepath.Join(c.data, "ca"), clk.Now())
 	if err != nil {
 		return folders{}, err
 	}
 
-	f, err := openOutput(c, log)
+	f, err := openOutput(ctx, c, log)
 	f.ca = ca
 
 	return f, err
 }
 
 // openOutput opens what is there beside the CA.
-func openOutput(c *config, log *slog.Logger) (f folders, err error) {
-	f.blobs, err = blob.OpenDir(filepath.Join(c.data, "blobs"))
+func openOutput(ctx context.Context, c *config, log *slog.Logger) (f folders, err error) {
+	f.blobs, err = openBlobs(ctx, c, log)
 	if err != nil {
 		return f, err
 	}

@@ -1,23 +1,28 @@
 package blob_test
 
 import (
-	"bytes"
-	"context"
 	"errors"
-	"fmt"
 	"io"
 	"os"
 	"path/filepath"
 	"strings"
-	"sync"
 	"testing"
 	"testing/iotest"
 
 	"github.com/google/go-cmp/cmp"
 
 	"trainyard/internal/blob"
+	"trainyard/internal/blob/blobtest"
 	"trainyard/internal/fault"
 )
+
+func TestAFolderKeepsTheContract(t *testing.T) {
+	t.Parallel()
+	blobtest.Run(t, func(t *testing.T) blobtest.Env {
+		t.Helper()
+		return blobtest.Env{Store: open(t, filepath.Join(t.TempDir(), "not", "there", "yet"))}
+	})
+}
 
 func open(t *testing.T, root string) *blob.Dir {
 	t.Helper()
@@ -40,28 +45,8 @@ func put(t *testing.T, d *blob.Dir, name, text string) {
 func get(t *testing.T, d *blob.Dir, name string) string {
 	t.Helper()
 	r, err := d.Get(t.Context(), name)
-	if err != nil {
-		return string(fault.KindOf(err))
-	}
 
-	defer func() { _ = r.Close() }()
-
-	text, err := io.ReadAll(r)
-	if err != nil {
-		t.Fatalf("read %s: %v", name, err)
-	}
-
-	return string(text)
-}
-
-func list(t *testing.T, d *blob.Dir, prefix string) []string {
-	t.Helper()
-	names, err := d.List(t.Context(), prefix)
-	if err != nil {
-		t.Fatalf("list %q: %v", prefix, err)
-	}
-
-	return names
+	return blobtest.Read(t, r, err)
 }
 
 // files lists every file below a folder, whatever it is.
@@ -81,51 +66,6 @@ func files(t *testing.T, root string) []string {
 	}
 
 	return names
-}
-
-func TestBlobsAreKept(t *testing.T) {
-	t.Parallel()
-	root := filepath.Join(t.TempDir(), "not", "there", "yet")
-	d := open(t, root)
-	put(t, d, "logs/j1.1/0", "hello")
-	put(t, d, "logs/j1.10/0", "")
-	put(t, d, "files/ab/cd", "x")
-	put(t, d, "logs/j1.1/0", "hello") // the same once more
-
-	for range 2 {
-		if got := get(t, d, "logs/j1.1/0"); got != "hello" {
-			t.Errorf("read %q, want hello", got)
-		}
-
-		for prefix, want := range map[string][]string{
-			"":           {"files/ab/cd", "logs/j1.1/0", "logs/j1.10/0"},
-			"logs/":      {"logs/j1.1/0", "logs/j1.10/0"},
-			"logs/j1.1":  {"logs/j1.1/0", "logs/j1.10/0"},
-			"logs/j1.1/": {"logs/j1.1/0"},
-			"lo":         {"logs/j1.1/0", "logs/j1.10/0"},
-			"nothing/":   nil,
-			"f":          {"files/ab/cd"},
-			".":          nil,
-		} {
-			if diff := cmp.Diff(want, list(t, d, prefix)); diff != "" {
-				t.Errorf("list %q: %s", prefix, diff)
-			}
-		}
-
-		d = open(t, root) // and all is there after a restart
-	}
-
-	if err := d.Delete(t.Context(), "logs/j1.1/0"); err != nil {
-		t.Error(err)
-	}
-
-	if err := d.Delete(t.Context(), "logs/j1.1/0"); err != nil {
-		t.Errorf("deleting what is not there: %v", err)
-	}
-
-	if got := get(t, d, "logs/j1.1/0"); got != "not_found" {
-		t.Errorf("read %q after it was deleted", got)
-	}
 }
 
 func TestFoldersAreNoBlobs(t *testing.T) {
@@ -164,7 +104,7 @@ func TestCrashLeavesNothingHalfWritten(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	if diff := cmp.Diff([]string{"a"}, list(t, d, "")); diff != "" {
+	if diff := cmp.Diff([]string{"a"}, blobtest.Names(t, d, "")); diff != "" {
 		t.Errorf("the half is listed: %s", diff)
 	}
 
@@ -174,24 +114,21 @@ func TestCrashLeavesNothingHalfWritten(t *testing.T) {
 		t.Errorf("files after a restart: %s", diff)
 	}
 
+	if got := get(t, d, "a"); got != "kept" {
+		t.Errorf("read %q after a restart", got)
+	}
+
 	put(t, d, "b", "still works")
 }
 
-func TestReaderThatFailsLeavesNoTrace(t *testing.T) {
+func TestReaderThatFailsLeavesNoFile(t *testing.T) {
 	t.Parallel()
 	root := t.TempDir()
 	d := open(t, root)
 	broken := errors.New("line is down")
 	err := d.Put(t.Context(), "a/b", io.MultiReader(strings.NewReader("half of it"), iotest.ErrReader(broken)))
-	if !errors.Is(err, broken) || fault.KindOf(err) != fault.Unavailable {
+	if !errors.Is(err, broken) {
 		t.Errorf("put = %v, want the reader's error", err)
-	}
-
-	ctx, cancel := context.WithCancel(t.Context())
-	cancel()
-
-	if err := d.Put(ctx, "a/b", strings.NewReader("x")); !errors.Is(err, context.Canceled) {
-		t.Errorf("put = %v, want cancelled", err)
 	}
 
 	if got := files(t, root); len(got) > 0 {
@@ -199,7 +136,7 @@ func TestReaderThatFailsLeavesNoTrace(t *testing.T) {
 	}
 }
 
-func TestNamesThatLeadAstrayAreRefused(t *testing.T) {
+func TestNothingIsReadOrWrittenOutsideTheFolder(t *testing.T) {
 	t.Parallel()
 	outer := t.TempDir()
 	d := open(t, filepath.Join(outer, "blobs"))
@@ -208,11 +145,10 @@ func TestNamesThatLeadAstrayAreRefused(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	for _, name := range []string{"", ".", "..", "../secret", "a/../../secret", "/etc/passwd", "a//b", "a/", "./a", "a/./b", "a\x00b", ".unfinished", ".unfinished/x"} {
+	for _, name := range []string{"../secret", "a/../../secret", ".unfinished", ".unfinished/x"} {
 		_, getErr := d.Get(t.Context(), name)
-		_, hasErr := d.Has(t.Context(), name)
 		for what, err := range map[string]error{
-			"put": d.Put(t.Context(), name, strings.NewReader("x")), "get": getErr, "has": hasErr, "delete": d.Delete(t.Context(), name),
+			"put": d.Put(t.Context(), name, strings.NewReader("x")), "get": getErr, "delete": d.Delete(t.Context(), name),
 		} {
 			if fault.KindOf(err) != fault.Invalid {
 				t.Errorf("%s %q: %v, want it refused", what, name, err)
@@ -220,46 +156,13 @@ func TestNamesThatLeadAstrayAreRefused(t *testing.T) {
 		}
 	}
 
-	for _, prefix := range []string{"../", "/", "/etc/", "a/../../", ".unfinished/"} {
-		if names, err := d.List(t.Context(), prefix); fault.KindOf(err) != fault.Invalid {
-			t.Errorf("list %q: %v, %v, want it refused", prefix, names, err)
+	for _, err := range d.List(t.Context(), ".unfinished/") {
+		if fault.KindOf(err) != fault.Invalid {
+			t.Errorf("list of what is being written: %v", err)
 		}
 	}
 
 	if diff := cmp.Diff([]string{"secret"}, files(t, outer)); diff != "" {
 		t.Errorf("files: %s", diff)
-	}
-}
-
-func TestManyAtOnce(t *testing.T) {
-	t.Parallel()
-	d := open(t, t.TempDir())
-	large := bytes.Repeat([]byte("0123456789"), 10_000)
-
-	var all sync.WaitGroup
-	for i := range 16 {
-		all.Go(func() {
-			name := fmt.Sprintf("x/%d/blob", i%4) // four write each
-			if err := d.Put(t.Context(), name, bytes.NewReader(large)); err != nil {
-				t.Errorf("put %s: %v", name, err)
-			}
-
-			r, err := d.Get(t.Context(), name)
-			if err != nil {
-				t.Errorf("get %s: %v", name, err)
-				return
-			}
-
-			got, err := io.ReadAll(r)
-			if err := errors.Join(err, r.Close()); err != nil || !bytes.Equal(got, large) {
-				t.Errorf("%s has %d bytes, %v", name, len(got), err)
-			}
-		})
-	}
-
-	all.Wait()
-
-	if got := list(t, d, "x/"); len(got) != 4 {
-		t.Errorf("listed %v, want 4", got)
 	}
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/danielgtaylor/huma/v2"
 
 	"trainyard/internal/api"
+	"trainyard/internal/blob"
 	"trainyard/internal/fault"
 	"trainyard/internal/server/httpapi"
 	"trainyard/internal/tenant"
@@ -51,20 +52,26 @@ func (s *Server) missingFiles(
 		return nil, httpapi.ToProblem(err)
 	}
 
-	reply := api.MissingReply{Digests: []string{}}
-	for _, d := range in.Body.Digests {
+	names := make([]string, len(in.Body.Digests))
+	digests := map[string]string{}
+
+	for i, d := range in.Body.Digests {
 		if err := httpapi.CheckDigest(d, "digests"); err != nil {
 			return nil, httpapi.ToProblem(err)
 		}
 
-		ok, err := s.Blobs.Has(ctx, httpapi.FileBlob(d))
-		if err != nil {
-			return nil, s.fail(ctx, err)
-		}
+		names[i] = httpapi.FileBlob(d)
+		digests[names[i]] = d
+	}
 
-		if !ok {
-			reply.Digests = append(reply.Digests, d)
-		}
+	missing, err := blob.Missing(ctx, s.Blobs, names)
+	if err != nil {
+		return nil, s.fail(ctx, err)
+	}
+
+	reply := api.MissingReply{Digests: []string{}}
+	for _, name := range missing {
+		reply.Digests = append(reply.Digests, digests[name])
 	}
 
 	return &httpapi.Body[api.MissingReply]{Body: reply}, nil
@@ -167,6 +174,9 @@ func (s *Server) checkWorkdir(ctx context.Context, digest string) error {
 			WithCause(err)
 	}
 
+	var names []string
+	paths := map[string]string{}
+
 	for _, file := range m.Files {
 		if file.Digest == "" {
 			continue
@@ -175,13 +185,19 @@ func (s *Server) checkWorkdir(ctx context.Context, digest string) error {
 			return err
 		}
 
-		ok, err := s.Blobs.Has(ctx, httpapi.FileBlob(file.Digest))
-		if err != nil {
-			return err
+		name := httpapi.FileBlob(file.Digest)
+		if _, twice := paths[name]; !twice {
+			names = append(names, name)
+			paths[name] = file.Path
 		}
-		if !ok {
-			return missingUpload(fmt.Sprintf("the file %s", file.Path))
-		}
+	}
+
+	missing, err := blob.Missing(ctx, s.Blobs, names)
+	if err != nil {
+		return err
+	}
+	if len(missing) > 0 {
+		return missingUpload(fmt.Sprintf("the file %s", paths[missing[0]]))
 	}
 
 	return nil

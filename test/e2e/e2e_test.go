@@ -5,7 +5,7 @@
 // example, tour_test.go follows a new user from the first login on,
 // jobs_test.go changes jobs that run, nodes_test.go drains and loses nodes,
 // copies_test.go copies the data directory of an agent,
-// outage_test.go takes the server away, ship_test.go ships working directories,
+// outage_test.go takes the server away, ship_test.go ships working directories, s3_test.go keeps blobs in a bucket,
 // restore_test.go puts older copies of the database back, config_test.go gives
 // settings, up_test.go starts a whole yard by one command,
 // simulate_test.go asks what would happen and why something did, hybrid*_test.go provisions
@@ -112,9 +112,16 @@ func newFolder(t *testing.T) string {
 // newYard starts a server with these flags and logs a person in as admin.
 func newYard(t *testing.T, flags ...string) *yard {
 	t.Helper()
+
+	return openYard(t, &yardtest.Yard{Flags: flags})
+}
+
+// openYard is newYard for a yard that has more than flags.
+func openYard(t *testing.T, real *yardtest.Yard) *yard {
+	t.Helper()
 	folder := newFolder(t)
-	y := &yard{agents: map[string]*yardtest.Process{}, person: newPerson(t, folder, "admin")}
-	y.Yard = &yardtest.Yard{Binary: binary, Folder: folder, Flags: append(append([]string{}, quick...), flags...)}
+	y := &yard{Yard: real, agents: map[string]*yardtest.Process{}, person: newPerson(t, folder, "admin")}
+	y.Binary, y.Folder, y.Flags = binary, folder, append(append([]string{}, quick...), y.Flags...)
 	if err := y.Open(t.Context()); err != nil {
 		t.Fatal(err)
 	}

@@ -31,6 +31,7 @@ type Yard struct {
 	Folder  string   // everything lies below it
 	Store   string   // "" for SQLite in the folder
 	Flags   []string // further flags of the server
+	Env     []string // further variables of the server
 	Address string   // where the server listens; chosen by Open if empty
 
 	server    *Process
@@ -155,8 +156,11 @@ func (y *Yard) StartServer() error {
 		args = append(args, "--store", y.Store)
 	}
 
+	cmd := exec.CommandContext(context.Background(), y.Binary, append(args, y.Flags...)...)
+	cmd.Env = append(os.Environ(), y.Env...)
+
 	var err error
-	y.server, err = Start(exec.CommandContext(context.Background(), y.Binary, append(args, y.Flags...)...), y.ServerLog())
+	y.server, err = Start(cmd, y.ServerLog())
 
 	return err
 }

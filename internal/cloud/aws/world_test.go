@@ -33,14 +33,14 @@ const (
 )
 
 // moto is started by the first test that needs it and shared by all: yards keep apart.
-var moto = sync.OnceValues(func() (*cloudtest.Moto, error) {
+var moto = sync.OnceValues(func() (*cloudtest.Server, error) {
 	server, err := cloudtest.StartMoto()
 	started.Store(server)
 	return server, err
 })
 
 var (
-	started atomic.Pointer[cloudtest.Moto]
+	started atomic.Pointer[cloudtest.Server]
 	yards   atomic.Int64
 )
 

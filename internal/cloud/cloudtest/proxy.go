@@ -145,8 +145,12 @@ func (p *Proxy) Forward(a *Request) (*Answer, error) {
 		return nil, fmt.Errorf("pass a request on: %w", err)
 	}
 
+	r.Host = a.Host // a part of what the client has signed, as the headers are
 	r.Header = a.Header.Clone()
-	r.Header.Del("Accept-Encoding") // the transport decompresses only what it requested itself
+
+	if r.Header.Get("Accept-Encoding") != "identity" {
+		r.Header.Del("Accept-Encoding") // the transport decompresses only what it requested itself
+	}
 
 	res, err := p.client.Do(r)
 	if err != nil {
@@ -188,7 +192,13 @@ func (p *Proxy) Lose(w http.ResponseWriter, a *Request) {
 // Write returns the answer to the client.
 func (answer *Answer) Write(w http.ResponseWriter) {
 	for name, values := range answer.Header {
-		if name != "Content-Length" && name != "Connection" && name != "Transfer-Encoding" {
+		switch name {
+		case "Connection", "Transfer-Encoding":
+		case "Content-Length":
+			if len(answer.Body) == 0 { // to a HEAD request, where it is the length of what would come
+				w.Header()[name] = values
+			}
+		default:
 			w.Header()[name] = values
 		}
 	}

@@ -92,24 +92,22 @@ type segment struct {
 }
 
 func (b *Archive) segments(ctx context.Context, l Log) ([]segment, error) {
-	names, err := b.blobs.List(ctx, blobPrefix(l))
-	if err != nil {
-		return nil, err
-	}
+	var list []segment
+	for info, err := range b.blobs.List(ctx, blobPrefix(l)) {
+		if err != nil {
+			return nil, err
+		}
 
-	list := make([]segment, 0, len(names))
-
-	for _, name := range names {
-		text := strings.TrimSuffix(name[strings.LastIndexByte(name, '/')+1:], ".gz")
+		text := strings.TrimSuffix(info.Name[strings.LastIndexByte(info.Name, '/')+1:], ".gz")
 		first, last, _ := strings.Cut(text, "-")
 		start, err1 := strconv.ParseInt(first, 10, 64)
 
 		end, err2 := strconv.ParseInt(last, 10, 64)
 		if err1 != nil || err2 != nil {
-			return nil, fmt.Errorf("blob %s is not a log segment", name)
+			return nil, fmt.Errorf("blob %s is not a log segment", info.Name)
 		}
 
-		list = append(list, segment{name, start, end})
+		list = append(list, segment{info.Name, start, end})
 	}
 
 	return list, nil

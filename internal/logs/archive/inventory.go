@@ -29,15 +29,14 @@ func (b *Archive) Unfinished() ([]Log, error) {
 
 // Complete lists the logs that are archived.
 func (b *Archive) Complete(ctx context.Context) ([]Log, error) {
-	names, err := b.blobs.List(ctx, blobRoot)
-	if err != nil {
-		return nil, err
-	}
-
 	var list []Log
-	for _, name := range names {
+	for info, err := range b.blobs.List(ctx, blobRoot) {
+		if err != nil {
+			return nil, err
+		}
+
 		// logs/JOB/RUN-UID/RANK/SEGMENT
-		parts := strings.Split(name, "/")
+		parts := strings.Split(info.Name, "/")
 		if len(parts) != 5 {
 			continue
 		}

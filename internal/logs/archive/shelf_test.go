@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"iter"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -28,6 +29,16 @@ type testBlobs struct {
 	left int // puts that still succeed, if limited
 	err  error
 	puts atomic.Int64
+
+	listing func() // called before a list is answered
+}
+
+func (b *testBlobs) List(ctx context.Context, prefix string) iter.Seq2[blob.Info, error] {
+	if b.listing != nil {
+		b.listing()
+	}
+
+	return b.Store.List(ctx, prefix)
 }
 
 // failAfter lets so many puts through and fails the others; nil for all.

@@ -38,7 +38,7 @@ type Archive struct {
 	blobs   blob.Store
 	clock   clock.Clock
 	journal *journal
-	mu      sync.Mutex // taken before a logFile's own
+	mu      sync.Mutex // of open; nobody waits for a logFile's own while holding it
 	open    map[string]*logFile
 }
 
@@ -111,43 +111,69 @@ func (b *Archive) lock(ctx context.Context, l Log) (*logFile, error) {
 	}
 }
 
+// get returns the log of a rank. While it looks for one that nobody has open, it holds up no other log: the blob store
+// may be slow to answer.
 func (b *Archive) get(ctx context.Context, l Log) (*logFile, error) {
 	name := l.String()
 	b.mu.Lock()
-	defer b.mu.Unlock()
 
 	if f, ok := b.open[name]; ok {
+		b.mu.Unlock()
 		return f, nil
 	}
 
 	f := &logFile{changed: make(chan struct{})}
+
+	f.mu.Lock() // whoever else wants it waits until it is found
+	defer f.mu.Unlock()
+
+	b.open[name] = f
+	b.mu.Unlock()
+
+	err := b.find(ctx, f, l)
+	if err == nil && !f.ended {
+		return f, nil
+	}
+
+	b.mu.Lock()
+	delete(b.open, name)
+	b.mu.Unlock()
+
+	if err != nil {
+		f.gone = true
+		return nil, err
+	}
+
+	return f, nil // archived: nothing will change, so nobody need share it
+}
+
+// find opens the file of a log, or finds out that it is archived or not there yet.
+func (b *Archive) find(ctx context.Context, f *logFile, l Log) error {
+	name := l.String()
 
 	file, err := b.disk.OpenFile(filepath.Join(b.dir, name), os.O_RDWR)
 	switch {
 	case err == nil:
 		info, err := file.Stat()
 		if err != nil {
-			return nil, errors.Join(fmt.Errorf("stat log %s: %w", name, err), file.Close())
+			return errors.Join(fmt.Errorf("stat log %s: %w", name, err), file.Close())
 		}
 
 		f.file, f.size = file, info.Size()
 	case errors.Is(err, fs.ErrNotExist):
 		segments, err := b.segments(ctx, l)
 		if err != nil {
-			return nil, err
+			return err
 		}
 
-		if n := len(segments); n > 0 { // archived: nothing will change, so nobody need share it
+		if n := len(segments); n > 0 {
 			f.size, f.ended = segments[n-1].end, true
-			return f, nil
 		}
 	default:
-		return nil, fault.New(fault.Unavailable, "log_store", "cannot open the log of %s", l.Run).WithCause(err)
+		return fault.New(fault.Unavailable, "log_store", "cannot open the log of %s", l.Run).WithCause(err)
 	}
 
-	b.open[name] = f
-
-	return f, nil
+	return nil
 }
 
 // Append adds output at an offset and returns how much of the log is here now, safe from a power cut.

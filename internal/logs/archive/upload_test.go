@@ -344,3 +344,34 @@ func TestSweepingWakesAndForgets(t *testing.T) {
 		t.Errorf("afterwards it holds %q", s.content())
 	}
 }
+
+// A blob store that does not answer delays who reads an archived log, and nobody else.
+func TestASlowBlobStoreHoldsUpNoOtherLog(t *testing.T) {
+	t.Parallel()
+	s := newShelf(t)
+	s.append(0, "begin ", false)
+
+	asked, answer := make(chan struct{}), make(chan struct{})
+	s.blobs.listing = func() {
+		close(asked)
+		<-answer
+	}
+	found := make(chan error)
+
+	go func() {
+		_, err := s.State(t.Context(), Log{Run: "j2.1", UID: "f"})
+		found <- err
+	}()
+
+	<-asked
+
+	if size := s.append(6, "end", false); size != 9 {
+		t.Errorf("the log has %d bytes, want 9", size)
+	}
+
+	close(answer)
+
+	if err := <-found; err != nil {
+		t.Error(err)
+	}
+}

@@ -1,0 +1,287 @@
+package blob
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"iter"
+	"os"
+	"path"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+
+	"trainyard/internal/atomicfile"
+	"trainyard/internal/diskspace"
+	"trainyard/internal/fault"
+)
+
+// Dir keeps blobs as files of a folder.
+type Dir struct {
+	root string
+	disk atomicfile.Disk
+}
+
+var _ Store = (*Dir)(nil)
+
+// unfinished is the folder of files that are being written. All are in one, so
+// that a start need not look through everything for what a crash left.
+const unfinished = ".unfinished"
+
+// OpenDir opens a folder as a blob store and makes it if it is not there. What
+// a crash left half written is removed.
+func OpenDir(root string) (*Dir, error) { return OpenDirOn(atomicfile.OS{}, root) }
+
+// OpenDirOn opens a folder of a disk other than that of this machine; it is for tests.
+func OpenDirOn(disk atomicfile.Disk, root string) (*Dir, error) {
+	if err := os.RemoveAll(filepath.Join(root, unfinished)); err != nil {
+		return nil, fmt.Errorf("clean blob folder: %w", err)
+	}
+	if err := os.MkdirAll(filepath.Join(root, unfinished), 0o700); err != nil {
+		return nil, fmt.Errorf("create blob folder: %w", err)
+	}
+	if err := disk.SyncDir(filepath.Dir(root)); err != nil {
+		return nil, fmt.Errorf("create blob folder: %w", err)
+	}
+
+	return &Dir{root, disk}, nil
+}
+
+// path returns the file of a name.
+func (d *Dir) path(name string) (string, error) {
+	if err := CheckName(name); err != nil {
+		return "", err
+	}
+
+	if first, _, _ := strings.Cut(name, "/"); first == unfinished {
+		return "", fault.New(fault.Invalid, "blob_name", "blob name %q is reserved", name)
+	}
+
+	return filepath.Join(d.root, filepath.FromSlash(name)), nil
+}
+
+// Put writes to a file apart, syncs it, renames it and syncs the folder, so that a crash or a power
+// cut leaves either nothing or all of it, and all of it once Put has returned.
+func (d *Dir) Put(ctx context.Context, name string, r io.Reader) error {
+	file, err := d.path(name)
+	if err != nil {
+		return err
+	}
+
+	if err := atomicfile.MkdirAll(d.disk, d.root, filepath.Dir(file)); err != nil {
+		return d.unavailable("write", name, err)
+	}
+
+	temp := atomicfile.TempDir(filepath.Join(d.root, unfinished))
+	if err := atomicfile.WriteFrom(file, readerUntil{ctx, r}, temp, atomicfile.On(d.disk)); err != nil {
+		return d.unavailable("write", name, err)
+	}
+
+	return nil
+}
+
+// readerUntil stops reading when its context ends.
+type readerUntil struct {
+	ctx context.Context //nolint:containedctx // lives for one copy
+	r   io.Reader
+}
+
+func (u readerUntil) Read(p []byte) (int, error) {
+	if err := u.ctx.Err(); err != nil {
+		return 0, err
+	}
+
+	return u.r.Read(p)
+}
+
+// Get opens a blob for reading.
+func (d *Dir) Get(_ context.Context, name string) (io.ReadCloser, error) {
+	f, _, err := d.open(name)
+	if err != nil {
+		return nil, err
+	}
+
+	return f, nil
+}
+
+// GetRange opens a part of a blob for reading.
+func (d *Dir) GetRange(_ context.Context, name string, offset, length int64) (io.ReadCloser, error) {
+	f, size, err := d.open(name)
+	if err != nil {
+		return nil, err
+	}
+
+	if offset < 0 || length < 0 || offset > size || length > size-offset {
+		return nil, errors.Join(BadRange(name, offset, length), f.Close())
+	}
+
+	return &section{io.NewSectionReader(f, offset, length), f}, nil
+}
+
+// section is a part of a file, which is closed with it.
+type section struct {
+	*io.SectionReader
+	io.Closer
+}
+
+// open opens the file of a blob and returns its size.
+func (d *Dir) open(name string) (*os.File, int64, error) {
+	info, err := d.Stat(context.Background(), name)
+	if err != nil {
+		return nil, 0, err
+	}
+
+	file, err := d.path(name)
+	if err != nil {
+		return nil, 0, err
+	}
+
+	f, err := os.Open(file)
+	if errors.Is(err, fs.ErrNotExist) { // deleted in between
+		return nil, 0, NotFound(name)
+	}
+	if err != nil {
+		return nil, 0, d.unavailable("read", name, err)
+	}
+
+	return f, info.Size, nil
+}
+
+// Stat describes a blob.
+func (d *Dir) Stat(_ context.Context, name string) (Info, error) {
+	file, err := d.path(name)
+	if err != nil {
+		return Info{}, err
+	}
+
+	info, err := os.Stat(file)
+	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENOTDIR) { // a blob has the name that a folder would
+		return Info{}, NotFound(name)
+	}
+	if err != nil {
+		return Info{}, d.unavailable("look for", name, err)
+	}
+	if !info.Mode().IsRegular() { // a folder of blobs
+		return Info{}, NotFound(name)
+	}
+
+	return Info{Name: name, Size: info.Size(), Stored: info.ModTime().UTC()}, nil
+}
+
+// Has reports whether there is a blob of this name.
+func (d *Dir) Has(ctx context.Context, name string) (bool, error) {
+	_, err := d.Stat(ctx, name)
+	if fault.KindOf(err) == fault.NotFound {
+		return false, nil
+	}
+
+	return err == nil, err
+}
+
+// Delete removes a blob.
+func (d *Dir) Delete(ctx context.Context, name string) error {
+	file, err := d.path(name)
+	if err != nil {
+		return err
+	}
+	if has, err := d.Has(ctx, name); err != nil || !has {
+		return err
+	}
+	if err := d.disk.Remove(file); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return d.unavailable("remove", name, err)
+	}
+
+	return nil
+}
+
+// List describes the blobs whose names begin with prefix.
+func (d *Dir) List(ctx context.Context, prefix string) iter.Seq2[Info, error] {
+	return func(yield func(Info, error) bool) {
+		err := CheckPrefix(prefix)
+		if err == nil && strings.HasPrefix(prefix, unfinished+"/") {
+			_, err = d.path(unfinished)
+		}
+
+		if err != nil {
+			yield(Info{}, err)
+			return
+		}
+
+		if err := d.walk(ctx, ".", prefix, func(info Info) bool { return yield(info, nil) }); err != nil &&
+			!errors.Is(err, errStop) {
+			yield(Info{}, d.unavailable("list", prefix, err))
+		}
+	}
+}
+
+// errStop ends a walk early.
+var errStop = errors.New("enough")
+
+// walk visits the blobs below a folder in the order of their names, until visit returns false.
+func (d *Dir) walk(ctx context.Context, folder, prefix string, visit func(Info) bool) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+
+	entries, err := os.ReadDir(filepath.Join(d.root, filepath.FromSlash(folder)))
+	if errors.Is(err, fs.ErrNotExist) { // removed in between
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+
+	// The names of blobs in a folder begin with its name and a slash, which is not the first of characters.
+	slices.SortFunc(entries, func(a, b fs.DirEntry) int { return strings.Compare(sortKey(a), sortKey(b)) })
+
+	for _, e := range entries {
+		name := path.Join(folder, e.Name())
+		if e.IsDir() {
+			inside := name + "/"
+			if name == unfinished || !strings.HasPrefix(inside, prefix) && !strings.HasPrefix(prefix, inside) {
+				continue
+			}
+			if err := d.walk(ctx, name, prefix, visit); err != nil {
+				return err
+			}
+
+			continue
+		}
+
+		if !strings.HasPrefix(name, prefix) || !e.Type().IsRegular() {
+			continue
+		}
+
+		info, err := e.Info()
+		if errors.Is(err, fs.ErrNotExist) {
+			continue
+		}
+		if err != nil {
+			return err
+		}
+		if !visit(Info{Name: name, Size: info.Size(), Stored: info.ModTime().UTC()}) {
+			return errStop
+		}
+	}
+
+	return nil
+}
+
+func sortKey(e fs.DirEntry) string {
+	if e.IsDir() {
+		return e.Name() + "/"
+	}
+
+	return e.Name()
+}
+
+func (d *Dir) unavailable(what, name string, err error) error {
+	if diskspace.Full(err) {
+		return diskspace.Error(d.root, err)
+	}
+
+	return fault.New(fault.Unavailable, "blob_store", "cannot %s %s in the blob store", what, name).WithCause(err)
+}
