@@ -29,6 +29,16 @@ type Outlook struct {
 	// Startup is the observed time from the start of its processes to the first unit of work, 0
 	// if that was not observed.
 	Startup time.Duration `json:",omitempty"`
+	// Saved is its newest checkpoint in the catalogue; zero if it has none.
+	Saved Saved `json:",omitzero"`
+}
+
+// Saved is what a run of a job on another node would continue from.
+type Saved struct {
+	Size    Bytes     `json:",omitempty"`
+	At      time.Time `json:",omitzero"`  // when the program wrote it
+	Step    int64     `json:",omitempty"` // -1 if unknown
+	Travels bool      `json:",omitempty"` // it is restored on whatever node the job runs next
 }
 
 // DeclaredSpeed returns the speed of a job whose rates were declared, nil for any other job.
