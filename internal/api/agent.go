@@ -20,7 +20,8 @@ import (
 //	6  an agent says in a header which process of which machine it is, and ends if it is refused as a copy
 //	7  a launch, a report and an upload may carry the UID of their run, the assignments the
 //	   incarnation of the yard, and a report what the node has seen of the yard's history
-const Capability = 7
+//	8  checkpoints travel: a launch may name the checkpoint to restore, and an agent uploads and catalogues them
+const Capability = 8
 
 // JoinRequest asks to become a node. It carries the join token's text and a
 // certificate request; the key never leaves the machine.
@@ -184,6 +185,8 @@ type RankReport struct {
 	// NewestEpoch is the greatest epoch of the job that the node has had, when it refuses a run
 	// because of it.
 	NewestEpoch int `json:"newest_epoch,omitempty"`
+	// Restore is given with the cause restore_failed.
+	Restore *job.RestoreFailure `json:"restore,omitempty" doc:"checkpoint that could not be restored"`
 }
 
 // ReportReply tells the agent how long the server will wait for it.

@@ -40,6 +40,7 @@ const (
 // Checkpoint is one entry of the catalogue.
 type Checkpoint struct {
 	ID        id.Checkpoint
+	Seq       uint64 // grows with every change
 	Job       id.Job
 	Run       id.Run // that wrote it
 	UID       id.UID // of that run
@@ -58,6 +59,7 @@ type Checkpoint struct {
 	Written   time.Time // by the program
 	Added     time.Time // to the catalogue
 	Pinned    bool
+	Ranks     int    // ranks that upload a part of it; 1 if one has all of it
 	Parts     []Part // by rank
 }
 
@@ -69,6 +71,33 @@ type Part struct {
 	Shared   string // the shared file system on which it lies, by the name that the pool declares
 	Path     string // on the shared file system, below its root
 	Size     job.Bytes
+}
+
+// Nodes lists the nodes that have uploaded it.
+func (c *Checkpoint) Nodes() []id.Node {
+	var list []id.Node
+	for i := range c.Parts {
+		if n := c.Parts[i].Node; !slices.Contains(list, n) {
+			list = append(list, n)
+		}
+	}
+
+	return list
+}
+
+// Restore returns how a launch names the checkpoint.
+func (c *Checkpoint) Restore() *job.Restore {
+	r := &job.Restore{
+		Checkpoint: c.ID, Name: c.Name, Step: c.Step, Size: c.Size, Snapshot: c.Found == BySnapshot,
+		Parts: make([]job.RestorePart, len(c.Parts)),
+	}
+
+	for i := range c.Parts {
+		p := &c.Parts[i]
+		r.Parts[i] = job.RestorePart{Manifest: p.Manifest, Shared: p.Shared, Path: p.Path}
+	}
+
+	return r
 }
 
 // Newer compares two checkpoints of a job: a later run has later ones, and a run's are numbered.
@@ -94,6 +123,23 @@ type Rule struct {
 	Best   int    // by the metric
 	Metric string // "" for the one that the checkpoints name
 	Higher bool   // a greater value is better
+}
+
+// RuleOf returns the rule of a job.
+func RuleOf(s *job.Spec) Rule {
+	r := Rule{Last: job.DefaultKept}
+	if s.Checkpoint == nil {
+		return r
+	}
+
+	keep := s.Checkpoint.Keep
+	if keep.Last > 0 {
+		r.Last = keep.Last
+	}
+
+	r.Best, r.Metric, r.Higher = keep.Best, keep.Metric, keep.Mode == job.KeepMax
+
+	return r
 }
 
 // Surplus returns the stored checkpoints of a job that the rule does not keep, oldest first. A pinned one and the

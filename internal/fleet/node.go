@@ -143,6 +143,8 @@ type Inventory struct {
 	// Draw is how many watts all GPUs together draw with 0, 1, 2, … of them in use, as
 	// measured; 0 where that has not been measured yet, empty if it cannot be.
 	Draw []float64 `json:"draw_w,omitempty"`
+	// Restores says that its agent can restore checkpoints that another node wrote. The server sets it.
+	Restores bool `json:"restores,omitempty"`
 	// Problem keeps new jobs off the node; nil if there is none.
 	Problem *Problem `json:"problem,omitempty"`
 	// Snapshots says which snapshots of programs the node can take; nil if its agent does not know.

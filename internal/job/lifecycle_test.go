@@ -181,6 +181,7 @@ func TestCatalogueHasEveryCauseOnce(t *testing.T) {
 		job.CauseImageFailed,
 		job.CauseDataFailed,
 		job.CauseLaunchFailed,
+		job.CauseRestoreFailed,
 		job.CauseCancelled,
 		job.CauseTimedOut,
 		job.CausePreempted,

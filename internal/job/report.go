@@ -23,6 +23,14 @@ type RankReport struct {
 	// NewestEpoch is given when a node refuses a run because it has had one of this job with the
 	// same or a later epoch: the greatest that it knows.
 	NewestEpoch int
+	// Restore is given with CauseRestoreFailed: the checkpoint that could not be restored.
+	Restore *RestoreFailure
+}
+
+// RestoreFailure says which checkpoint could not be restored.
+type RestoreFailure struct {
+	Checkpoint id.Checkpoint `json:"checkpoint" maxLength:"100"`
+	Corrupt    bool          `json:"corrupt,omitempty" doc:"its content is wrong or gone; otherwise it could not be reached"`
 }
 
 // Of returns the rank that a node reports, nil if the run has no such rank there: the agent

@@ -80,7 +80,29 @@ type Target struct {
 type Checkpoint struct {
 	Dir   string   `json:"dir,omitempty"`
 	Every Duration `json:"every,omitempty"`
+	Keep  Keep     `json:"keep,omitzero"`
 }
+
+// Keep says which checkpoints of a job are kept, beside the pinned ones. A zero field is as if it were not given.
+type Keep struct {
+	Last   int      `json:"last,omitempty"` // newest ones
+	Best   int      `json:"best,omitempty"` // by the metric
+	Metric string   `json:"metric,omitempty"`
+	Mode   KeepMode `json:"mode,omitempty"`
+}
+
+// DefaultKept is how many of the newest checkpoints are kept if a job does not say: more than one, so that there is one
+// before if the newest turns out to be corrupt.
+const DefaultKept = 3
+
+// KeepMode says which values of a metric are good.
+type KeepMode string
+
+// The modes.
+const (
+	KeepMin KeepMode = "min" // small values; the default
+	KeepMax KeepMode = "max"
+)
 
 // Resources is what a job requests: GPUs, CPUs and Memory are per node.
 type Resources struct {

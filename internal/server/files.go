@@ -2,10 +2,7 @@ package server
 
 import (
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -91,58 +88,13 @@ func (s *Server) putFile(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 
-	sum := &summed{r: content, hash: sha256.New(), want: digest, limit: s.MaxFile}
-	if err := s.Blobs.Put(r.Context(), httpapi.FileBlob(digest), sum); err != nil {
-		if sum.fault != nil {
-			return sum.fault
-		}
-
+	if err := httpapi.PutVerified(r.Context(), s.Blobs, httpapi.FileBlob(digest), digest, content, s.MaxFile); err != nil {
 		return err
 	}
 
 	w.WriteHeader(http.StatusNoContent)
 
 	return nil
-}
-
-// summed passes bytes on, and fails at their end unless they have the digest
-// they were announced with, so that what is stored is what it is called.
-type summed struct {
-	r    io.Reader
-	hash interface {
-		io.Writer
-		Sum([]byte) []byte
-	}
-	want  string
-	limit int64
-	n     int64
-	fault error
-}
-
-func (s *summed) Read(p []byte) (int, error) {
-	n, err := s.r.Read(p)
-	s.n += int64(n)
-	if _, werr := s.hash.Write(p[:n]); werr != nil {
-		return n, werr
-	}
-
-	var tooBig *http.MaxBytesError
-	switch {
-	case s.n > s.limit || errors.As(err, &tooBig):
-		s.fault = fault.New(fault.OverLimit, httpapi.TooLarge, "a file must not be larger than %d bytes", s.limit)
-	case errors.Is(err, io.EOF) && hex.EncodeToString(s.hash.Sum(nil)) != s.want:
-		s.fault = fault.New(fault.Invalid, "wrong_digest", "the SHA-256 of the uploaded content does not match the request").
-			WithField("digest").
-			WithRemedy("upload it again; the file may have changed during the upload")
-	case err != nil && !errors.Is(err, io.EOF):
-		s.fault = fault.New(fault.Invalid, "broken_upload", "the upload was interrupted").WithCause(err)
-	}
-
-	if s.fault != nil {
-		return n, s.fault
-	}
-
-	return n, err
 }
 
 // maxManifest bounds what is read of a manifest.

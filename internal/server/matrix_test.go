@@ -50,6 +50,13 @@ var matrix = map[string]matrixRow{
 	"read-logs":   {"/api/v1/jobs/j1/logs", "", "1yyy4y1"},
 	"follow-logs": {"/api/v1/jobs/j1/logs/follow", "", "1yyy4y1"},
 
+	"list-checkpoints":    {"/api/v1/jobs/j1/checkpoints", "", "1yyy4y1"},
+	"get-checkpoint":      {"/api/v1/checkpoints/j1.c1", "", "1yyy4y1"},
+	"pin-checkpoint":      {"/api/v1/checkpoints/j1.c1/pin", "", "13yy4y1"},
+	"unpin-checkpoint":    {"/api/v1/checkpoints/j1.c1/pin", "", "13yy4y1"},
+	"remove-checkpoint":   {"/api/v1/checkpoints/j1.c1", "", "13yy4y1"}, // its job needs it, so it stays
+	"download-checkpoint": {"/api/v1/checkpoints/j1.c1/archive", "", "1yyy4y1"},
+
 	"get-forecast":        {"/api/v1/jobs/j1/forecast", "", "1yyy4y1"},
 	"list-metrics":        {"/api/v1/jobs/j1/metrics", "", "1yyy4y1"},
 	"get-curve":           {"/api/v1/jobs/j1/curve?metric=loss", "", "1yyy4y1"},
@@ -101,7 +108,15 @@ var matrix = map[string]matrixRow{
 	"follow-assignments": {"/agent/v1/assignments", "", "111111y"},
 	"push-metrics":       {"/agent/v1/metrics", `{"runs":[{"run":"j1.1"}]}`, "111111y"},
 	"put-log":            {"/agent/v1/logs/j1.1/0?offset=0", "", "111111y"},
-	"get-file":           {"/agent/v1/files/" + digestOf("x"), "", "111111y"},
+	"locate-chunks":      {"/agent/v1/chunks", `{"run":"j1.1","chunks":[]}`, "111111y"},
+	"put-chunk":          {"/agent/v1/chunks/" + digestOf("x") + "?run=j1.1", "x", "111111y"},
+	"get-chunk":          {"/agent/v1/chunks/" + digestOf("x") + "?run=j1.1", "", "1111113"}, // j1.1 restores nothing
+	"add-checkpoint": {
+		"/agent/v1/checkpoints",
+		`{"run":"j1.1","uid":"other","rank":0,"ranks":1,"name":".","size":"1B","found":"rest","written":"2026-01-01T00:00:00Z"}`,
+		"111111y",
+	},
+	"get-file": {"/agent/v1/files/" + digestOf("x"), "", "111111y"},
 }
 
 // description is the part of the OpenAPI description that tests look at.
@@ -142,6 +157,7 @@ func TestWhoMayDoWhat(t *testing.T) {
 	ada := y.client(tokens["ada to submit"])
 	n.started(ada)
 	n.measures("j1.1", api.SeriesPoints{Name: "loss", Points: decay(0, 3, y.clock.Now())})
+	n.saves("j1.1")
 	y.submit(ada, "run: b\nresources: {memory: 900GB}")
 	y.do(yardmaster.PutQuota{Quota: tenant.Quota{Subject: tenant.Subject{User: "ada"}, GPUs: 4}, By: "test"})
 	y.do(yardmaster.PutDataset{Dataset: dataset.Dataset{ID: "cats", Rule: job.PlaceLocal}, By: "ada"})

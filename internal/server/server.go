@@ -129,6 +129,7 @@ func (s *Server) agentConfig(start string) agentapi.Config {
 func (s *Server) routes() {
 	s.jobRoutes()
 	s.logRoutes()
+	s.checkpointRoutes()
 	s.nodeRoutes()
 	s.offerRoutes()
 	s.leaseRoutes()
@@ -194,9 +195,9 @@ func (s *Server) recovered(next http.Handler) http.Handler {
 // describe is the head of the OpenAPI description.
 func describe(version string) huma.Config {
 	c := huma.DefaultConfig("Trainyard", version)
-	c.Info.Description = "HTTP API of the Trainyard server. For users: jobs, forecasts, nodes, offers, leases, " +
-		"quotas, datasets, usage, users, tokens, events and files. For agents: join, assignments, reports, " +
-		"metrics and output."
+	c.Info.Description = "HTTP API of the Trainyard server. For users: jobs, checkpoints, forecasts, nodes, offers, " +
+		"leases, quotas, datasets, usage, users, tokens, events and files. For agents: join, assignments, reports, " +
+		"metrics, output and checkpoints."
 	c.OpenAPIPath, c.DocsPath, c.SchemasPath = "", "", ""
 	c.CreateHooks = nil // no $schema links in answers
 	c.Components.Schemas = huma.NewMapRegistry("#/components/schemas/", schemaName)

@@ -1,6 +1,8 @@
 package spec
 
 import (
+	"fmt"
+
 	"go.yaml.in/yaml/v3"
 
 	"trainyard/internal/job"
@@ -351,6 +353,55 @@ func checkpoint(s *job.Spec) *job.Checkpoint {
 	return s.Checkpoint
 }
 
+// keepFields say which checkpoints are kept.
+func keepFields() []field {
+	return []field{
+		{
+			name:    "last",
+			kind:    optional(wholeKind(func(s *job.Spec) *int { return &checkpoint(s).Keep.Last }, 1, maxKept)),
+			example: "2",
+			also:    []string{"newest"},
+			doc:     fmt.Sprintf("How many of the newest are kept; %d if it is not given.", job.DefaultKept),
+		},
+		{
+			name:    "best",
+			kind:    optional(wholeKind(func(s *job.Spec) *int { return &checkpoint(s).Keep.Best }, 1, maxKept)),
+			example: "1",
+			also:    []string{"top", "top_k"},
+			doc:     "How many of the best by the metric are kept as well; none if it is not given.",
+		},
+		{
+			name:    "metric",
+			kind:    lineKind(func(s *job.Spec) *string { return &checkpoint(s).Keep.Metric }),
+			example: "val_loss",
+			also:    []string{"monitor", "metric_for_best_model"},
+			doc:     "The metric by which the best ones are chosen; if it is not given, that of each checkpoint.",
+		},
+		{
+			name:    "mode",
+			kind:    choiceKind(func(s *job.Spec) *job.KeepMode { return &checkpoint(s).Keep.Mode }, job.KeepMin, job.KeepMax),
+			example: "max",
+			also:    []string{"greater_is_better"},
+			doc:     "Whether small (min) or large (max) values of the metric are good; min if it is not given.",
+		},
+	}
+}
+
+// optional is a kind of integer that is left out when it is written, if it is zero.
+func optional(k kind) kind {
+	write := k.write
+	k.write = func(s *job.Spec) (*yaml.Node, error) {
+		n, err := write(s)
+		if n != nil && n.Value == "0" {
+			n = nil
+		}
+
+		return n, err
+	}
+
+	return k
+}
+
 // careFields say how the job is looked after.
 func careFields() []field {
 	return []field{
@@ -365,8 +416,8 @@ func careFields() []field {
 					kind:    insideKind(func(s *job.Spec) *string { return &checkpoint(s).Dir }),
 					example: "ckpt",
 					also:    []string{"path", "folder"},
-					doc: "A directory in the working directory. Its path is in TRAINYARD_CHECKPOINT_DIR; it is kept on the " +
-						"node for the next run.",
+					doc: "A directory in the working directory. Its path is in TRAINYARD_CHECKPOINT_DIR. Before the next run " +
+						"starts, on whatever node, it holds the newest checkpoint of the catalogue.",
 				},
 				{
 					name:    "every",
@@ -377,6 +428,14 @@ func careFields() []field {
 					},
 					doc: "How often the program saves a checkpoint. It finds the seconds in TRAINYARD_CHECKPOINT_EVERY; the Python " +
 						"package obeys it. It is also used to estimate how much work a failed run has saved.",
+				},
+				{
+					name:    "keep",
+					fields:  keepFields(),
+					example: "{last: 2, best: 1, metric: val_loss}",
+					also:    []string{"retain", "keep_last", "save_top_k", "save_total_limit"},
+					doc: "Which checkpoints are kept in the catalogue, beside those that are pinned. The newest one is always " +
+						"kept. What the program deletes in its directory is not deleted from the catalogue.",
 				},
 			},
 		},

@@ -164,6 +164,9 @@ resources: {gpus: 1..4, nodes: 1..2}`, func(s *job.Spec) {
 		{"checkpoint: {dir: out/ckpt, every: 10m}", func(s *job.Spec) {
 			s.Checkpoint = &job.Checkpoint{Dir: "out/ckpt", Every: job.Duration(10 * time.Minute)}
 		}},
+		{"checkpoint: {keep: {last: 2, best: 1, metric: acc, mode: max}}", func(s *job.Spec) {
+			s.Checkpoint = &job.Checkpoint{Keep: job.Keep{Last: 2, Best: 1, Metric: "acc", Mode: job.KeepMax}}
+		}},
 		{"retry: 3", func(s *job.Spec) { s.Retry = 3 }},
 		{"env: {}", nil},
 		{`env: {A: 1.0, B: "", C: true, D: 0x10, E: "x=y", F: 2026-12-01}`, func(s *job.Spec) {
@@ -313,6 +316,10 @@ func exampleText(at []field) string {
 			text = f.name + ": [{" + text + "}]"
 		default:
 			text = f.name + ": {" + text + "}"
+		}
+
+		if f.name == "metric" && at[0].name == "checkpoint" {
+			continue // it stands alone there
 		}
 
 		if extra := beside[f.name]; extra != "" && (f.name != "gpu" && f.name != "gpus" || inRates) {

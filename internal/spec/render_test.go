@@ -46,7 +46,11 @@ func specs() *rapid.Generator[job.Spec] {
 		}
 
 		if rapid.Bool().Draw(t, "has checkpoint") {
-			s.Checkpoint = &job.Checkpoint{Dir: "a b/c", Every: span.Draw(t, "every")}
+			s.Checkpoint = &job.Checkpoint{Dir: "a b/c", Every: span.Draw(t, "every"), Keep: job.Keep{
+				Last: rapid.IntRange(0, maxKept).Draw(t, "last"), Best: rapid.IntRange(0, maxKept).Draw(t, "best"),
+				Metric: opt(line, "keep metric"),
+				Mode:   rapid.SampledFrom([]job.KeepMode{"", job.KeepMin, job.KeepMax}).Draw(t, "mode"),
+			}}
 		}
 
 		if rapid.Bool().Draw(t, "has deadline") {

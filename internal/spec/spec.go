@@ -32,6 +32,7 @@ const (
 	maxGPUs    = 64        // a node's GPUs are kept as bits of one word
 	maxNodes   = 1024
 	maxRetry   = 100
+	maxKept    = 1000
 	maxRank    = 100 // of priority
 )
 

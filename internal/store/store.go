@@ -10,6 +10,7 @@ import (
 	"context"
 	"time"
 
+	"trainyard/internal/checkpoint"
 	"trainyard/internal/dataset"
 	"trainyard/internal/fault"
 	"trainyard/internal/fleet"
@@ -65,6 +66,10 @@ type Store interface {
 	Run(ctx context.Context, r id.Run) (job.Run, error)
 	// Events lists events that the filter lets through, oldest first.
 	Events(ctx context.Context, f EventFilter) ([]yardmaster.Event, error)
+	// Checkpoints lists checkpoints that the filter lets through, by job and number.
+	Checkpoints(ctx context.Context, f CheckpointFilter) ([]checkpoint.Checkpoint, error)
+	// Checkpoint returns one checkpoint, or fault.NotFound with code "checkpoint_not_found".
+	Checkpoint(ctx context.Context, c id.Checkpoint) (checkpoint.Checkpoint, error)
 	// Users lists users by name; tokens by id. Both are small and paged by the last name seen.
 	Users(ctx context.Context, after id.User, limit int) ([]tenant.User, error)
 	Tokens(ctx context.Context, owner id.User, after id.Token, limit int) ([]tenant.Token, error)
@@ -130,6 +135,14 @@ type JobFilter struct {
 	Since   time.Time // submitted at or after
 	Before  uint64    // only jobs with a number below this: the page after the last one seen
 	Limit   int       // at most this many; required
+}
+
+// CheckpointFilter chooses checkpoints. A zero field lets all through, except that removed ones are asked for.
+type CheckpointFilter struct {
+	Job     id.Job
+	Removed bool          // also those that were removed
+	After   id.Checkpoint // only those after this one: the page after the last one seen
+	Limit   int           // at most this many; required
 }
 
 // LeaseFilter chooses leases. A zero field lets all through.

@@ -125,6 +125,11 @@ func (y *Yard) decideNext(r *jobRecord, run *runRecord, cause job.Cause, rank *j
 		return
 	}
 
+	if run.corrupt && cause == job.CauseRestoreFailed {
+		y.retry(r, job.Handling{}, cause, run.Reason, false) // from the checkpoint before; no try is lost
+		return
+	}
+
 	h, _ := job.HandlingOf(cause)
 	r.Tried = bump(r.Tried, cause)
 
@@ -231,6 +236,8 @@ func (y *Yard) forget(j id.Job) {
 	}
 
 	delete(y.jobs, j)
+	y.checkpoints.DropPartial(y.now, &r.Job, r.Epoch+1)
+
 	if r.Key != "" {
 		delete(y.keys, submitKey{r.Owner, r.Key})
 	}

@@ -39,6 +39,7 @@ func (y *Yard) launch(r *jobRecord, s *place.Start) {
 	}
 
 	y.runs[run.ID] = run
+	y.checkpoints.DropPartial(y.now, &r.Job, run.Epoch)
 	y.carryOut(r, run)
 	r.run, r.Last = run, s.Allocations[0].Node
 	y.recordFirstGPU(r, &s.Allocations[0])
@@ -58,8 +59,9 @@ func (y *Yard) launch(r *jobRecord, s *place.Start) {
 		run.port = first.Port(run.ID, number+uint64(run.Epoch))
 	}
 
+	restore := y.restoreOf(r)
 	for i := range run.Ranks {
-		y.open(r, run, i, addresses)
+		y.open(r, run, i, addresses, restore)
 	}
 
 	// The life cycle allows placing every waiting job, and start checked that it is one.
@@ -108,7 +110,7 @@ func (y *Yard) bookNodes(r *jobRecord, run *runRecord) {
 }
 
 // open orders a rank's node to run it.
-func (y *Yard) open(r *jobRecord, run *runRecord, rank int, addresses []string) {
+func (y *Yard) open(r *jobRecord, run *runRecord, rank int, addresses []string, restore *job.Restore) {
 	k := &run.Ranks[rank]
 	o := Order{
 		Run: run.ID, Job: r.ID, Epoch: run.Epoch, Rank: rank, Node: k.Node,
@@ -122,6 +124,10 @@ func (y *Yard) open(r *jobRecord, run *runRecord, rank int, addresses []string) 
 
 	if c := r.Spec.Checkpoint; c != nil {
 		o.Launch.Checkpoint, o.Launch.SaveEvery = c.Dir, c.Every
+	}
+
+	if n := y.nodes.Of(k.Node); restore != nil && n != nil && n.Inventory.Restores {
+		o.Launch.Restore, run.restore = restore, restore.Checkpoint
 	}
 
 	for _, name := range r.Spec.Data {

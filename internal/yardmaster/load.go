@@ -21,6 +21,7 @@ func (y *Yard) Load(now time.Time, s State) {
 	y.seed, y.incarnation = s.Seed, s.Incarnation
 	y.feed.Load(s.LastEvent)
 	y.data.Load(&s)
+	y.checkpoints.Load(&s)
 	y.must(y.ledger.Load(s.Ledger))
 	y.must(y.loadQuotas(&s))
 	y.leases.Load(y.now, &s)
@@ -53,6 +54,7 @@ func (y *Yard) Load(now time.Time, s State) {
 		r := &jobRecord{Job: s.Jobs[i]}
 		r.outlook = job.NewOutlook(&r.Job)
 		y.jobs[r.ID] = r
+		y.updateSaved(r)
 
 		if r.Pipeline != "" {
 			pipelines[r.Pipeline] = append(pipelines[r.Pipeline], r.ID)
@@ -109,6 +111,10 @@ func (y *Yard) loadRun(run job.Run) {
 	rec := &runRecord{Run: run}
 	if o := y.orders.Get(run.ID, 0); o != nil {
 		rec.port = o.Launch.MasterPort
+		if o.Launch.Restore != nil {
+			rec.restore = o.Launch.Restore.Checkpoint
+		}
+
 		if n, ok := y.nodes.Get(run.Ranks[0].Node); ok && rec.port > 0 {
 			n.Listen(run.ID, rec.port)
 		}

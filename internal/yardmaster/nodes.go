@@ -99,6 +99,7 @@ type NodeReport struct {
 	Ranks     []RankReport
 	Data      []job.DataCopy // all datasets that it has fetched and still has
 	Marks     bool           // its agent knows the UIDs of runs
+	Restores  bool           // its agent restores checkpoints that other nodes wrote
 	Seen      Seen           // of the yard's history
 	SetAside  []SetAsideRun  // since its last report
 }
@@ -115,6 +116,7 @@ func (m NodeReport) handle(y *Yard) (any, error) {
 	}
 
 	y.nodes.Report(y.now, n, m.Foreign, m.Inventory)
+	y.nodes.SetRestores(n, m.Restores)
 
 	y.checkHistory(&m)
 

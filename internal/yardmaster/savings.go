@@ -255,7 +255,7 @@ func ownEnd(cause job.Cause) bool {
 	case job.CauseNone, job.CauseUserCode, job.CauseHostOOM, job.CauseGPUOOM, job.CauseSetupFailed, job.CauseTimedOut:
 		return true
 	case job.CauseNodeLost, job.CauseImageFailed, job.CauseDataFailed, job.CauseLaunchFailed, job.CauseCancelled,
-		job.CausePreempted, job.CauseNeedFailed:
+		job.CausePreempted, job.CauseNeedFailed, job.CauseRestoreFailed:
 	}
 
 	return false

@@ -48,6 +48,7 @@ func (y *Yard) watch(node id.Node, rep *RankReport, marks bool) {
 			y.markRunning(r, run) // the report of its start was lost
 		}
 
+		y.noteCorrupt(r, run, k, rep)
 		y.rankEnded(r, run, k, rep)
 	}
 }

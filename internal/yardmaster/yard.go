@@ -8,9 +8,9 @@
 // place.go, launch.go, watch.go, finish.go, retry.go. Quotas are checked in quota.go
 // and usage is metered in ledger.go.
 //
-// Jobs and their runs are kept here; nodes, people, leases and datasets by the packages below
-// this one, usage by package ledger and limits by package quota. They know nothing of the life
-// of a job: nodes.go, users.go, leases.go, data.go, ledger.go and quota.go connect them to it.
+// Jobs and their runs are kept here; nodes, people, leases, datasets and checkpoints by the packages
+// below this one, usage by package ledger and limits by package quota. They know nothing of the life
+// of a job: nodes.go, users.go, leases.go, data.go, checkpoints.go, ledger.go and quota.go connect them to it.
 // All of them put their changes into one batch.
 package yardmaster
 
@@ -31,6 +31,7 @@ import (
 	"trainyard/internal/quota"
 	"trainyard/internal/tenant"
 	"trainyard/internal/yardmaster/batch"
+	"trainyard/internal/yardmaster/checkpoints"
 	"trainyard/internal/yardmaster/datasets"
 	"trainyard/internal/yardmaster/leases"
 	"trainyard/internal/yardmaster/nodes"
@@ -76,7 +77,7 @@ func Defaults(p place.Policy) Config {
 }
 
 // Yard is the state of the yard. Jobs and their runs are its own; it has a part each for
-// nodes, people, the ledger, quotas, leases and datasets.
+// nodes, people, the ledger, quotas, leases, datasets and checkpoints.
 type Yard struct {
 	cfg    Config
 	now    time.Time // of the message being handled; never goes back
@@ -85,13 +86,14 @@ type Yard struct {
 	keys   map[submitKey][]id.Job
 	needed map[id.Job][]id.Job // jobs that wait for a job, by that job
 
-	nodes  *nodes.Nodes
-	people *people.People
-	ledger *ledger.Ledger
-	quotas *quota.Tracker
-	leases *leases.Leases
-	data   *datasets.Datasets
-	orders *batch.Orders
+	nodes       *nodes.Nodes
+	people      *people.People
+	ledger      *ledger.Ledger
+	quotas      *quota.Tracker
+	leases      *leases.Leases
+	data        *datasets.Datasets
+	checkpoints *checkpoints.Catalogue
+	orders      *batch.Orders
 
 	queue       *queue.Queue
 	past        queue.Past                 // durations of earlier runs
@@ -184,6 +186,8 @@ type runRecord struct {
 	stoppedByPlan bool          // a plan stopped it
 	stopReason    string        // why it was stopped
 	newestEpoch   int           // greatest epoch that a node has had, if one refused this run for it
+	restore       id.Checkpoint // from which it continues, "" if it began anew
+	corrupt       bool          // that checkpoint turned out to be corrupt
 }
 
 // New returns an empty yard.
@@ -206,6 +210,7 @@ func New(cfg Config) *Yard {
 
 	y.people = people.New(&y.feed)
 	y.data = datasets.New(cfg.Network, &y.feed)
+	y.checkpoints = checkpoints.New(&y.feed)
 	y.nodes = nodes.New(cfg.Patience, &y.feed, &y.timers,
 		nodes.Watcher{Changed: y.nodeChanged, Lost: y.lose})
 	y.ledger = ledger.New(cfg.Tariff, y.charge)
@@ -274,6 +279,7 @@ func (y *Yard) TakeInto(b *Batch) {
 	b.Usage, b.Notices = y.quotas.Changed()
 	y.leases.Take(b)
 	y.data.Take(b)
+	y.checkpoints.Take(b)
 	y.orders.Take(b)
 	y.feed.Take(b)
 	y.takeMemory(b)

@@ -79,6 +79,7 @@ type Server struct {
 	roster  *roster
 	seen    *sightings
 	writers writers
+	chunks  chunkRights
 
 	incarnation atomic.Pointer[api.Incarnation] // of the yard's history
 }

@@ -33,6 +33,7 @@ func (s *Server) join(ctx context.Context, in *httpapi.Body[api.JoinRequest]) (*
 		return nil, httpapi.ToProblem(err)
 	}
 
+	in.Body.Inventory.Restores = in.Body.Capability >= restoresCapability
 	name := nodeName(in.Body.Name)
 
 	// What the CA will not sign must not cost a use of the token, so it is tried first.

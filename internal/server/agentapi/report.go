@@ -187,6 +187,9 @@ func (s *Server) toAssignments(orders []yardmaster.Order, generation uint64) api
 // marksCapability is that of the first agents that know the UIDs of runs.
 const marksCapability = 7
 
+// restoresCapability is that of the first agents that restore checkpoints of other nodes.
+const restoresCapability = 8
+
 func fromReport(who *caller, r *api.Report) yardmaster.NodeReport {
 	out := yardmaster.NodeReport{
 		Node:      who.node,
@@ -196,6 +199,11 @@ func fromReport(who *caller, r *api.Report) yardmaster.NodeReport {
 		Data:      r.Data,
 		Ranks:     make([]yardmaster.RankReport, len(r.Ranks)),
 		Marks:     r.Capability >= marksCapability,
+		Restores:  r.Capability >= restoresCapability,
+	}
+
+	if out.Inventory != nil {
+		out.Inventory.Restores = out.Restores
 	}
 
 	if r.Seen != nil {

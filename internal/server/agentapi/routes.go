@@ -86,6 +86,8 @@ func (s *Server) Routes(rt httpapi.Router) {
 		s.putLog,
 	)
 
+	s.checkpointRoutes(rt)
+
 	rt.Plain(
 		huma.Operation{
 			OperationID: "get-file",

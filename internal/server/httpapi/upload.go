@@ -2,7 +2,11 @@ package httpapi
 
 import (
 	"compress/gzip"
+	"context"
+	"crypto/sha256"
 	"encoding/hex"
+	"errors"
+	"hash"
 	"io"
 	"net/http"
 
@@ -26,6 +30,9 @@ func CheckDigest(d, field string) error {
 // FileBlob is where a file is kept. The folders keep directories small.
 func FileBlob(digest string) string { return "files/" + digest[:2] + "/" + digest }
 
+// ChunkBlob is where a chunk of a checkpoint is kept, or a manifest.
+func ChunkBlob(digest string) string { return "chunks/" + digest[:2] + "/" + digest }
+
 // Uncompressed returns what a request carries, unpacked and bounded.
 func Uncompressed(w http.ResponseWriter, r *http.Request, limit int64) (io.Reader, error) {
 	in := http.MaxBytesReader(w, r.Body, limit+1<<20)
@@ -40,4 +47,57 @@ func Uncompressed(w http.ResponseWriter, r *http.Request, limit int64) (io.Reade
 	}
 
 	return z, nil
+}
+
+// putter is the part of a blob store that PutVerified needs.
+type putter interface {
+	Put(ctx context.Context, name string, r io.Reader) error
+}
+
+// PutVerified stores what it reads under a name, unless it has another SHA-256 than digest or more bytes than limit.
+func PutVerified(ctx context.Context, blobs putter, name, digest string, content io.Reader, limit int64) error {
+	sum := &summed{r: content, hash: sha256.New(), want: digest, limit: limit}
+	err := blobs.Put(ctx, name, sum)
+	if sum.fault != nil {
+		return sum.fault
+	}
+
+	return err
+}
+
+// summed passes bytes on, and fails at their end unless they have the digest
+// they were announced with, so that what is stored is what it is called.
+type summed struct {
+	r     io.Reader
+	hash  hash.Hash
+	want  string
+	limit int64
+	n     int64
+	fault error
+}
+
+func (s *summed) Read(p []byte) (int, error) {
+	n, err := s.r.Read(p)
+	s.n += int64(n)
+	if _, werr := s.hash.Write(p[:n]); werr != nil {
+		return n, werr
+	}
+
+	var tooBig *http.MaxBytesError
+	switch {
+	case s.n > s.limit || errors.As(err, &tooBig):
+		s.fault = fault.New(fault.OverLimit, TooLarge, "a file must not be larger than %d bytes", s.limit)
+	case errors.Is(err, io.EOF) && hex.EncodeToString(s.hash.Sum(nil)) != s.want:
+		s.fault = fault.New(fault.Invalid, "wrong_digest", "the SHA-256 of the uploaded content does not match the request").
+			WithField("digest").
+			WithRemedy("upload it again; the file may have changed during the upload")
+	case err != nil && !errors.Is(err, io.EOF):
+		s.fault = fault.New(fault.Invalid, "broken_upload", "the upload was interrupted").WithCause(err)
+	}
+
+	if s.fault != nil {
+		return n, s.fault
+	}
+
+	return n, err
 }

@@ -326,7 +326,7 @@ func (r *reader) addRun(l *jobHistory, a *attempt) {
 	switch a.cause {
 	case job.CausePreempted, job.CauseNodeLost:
 		s.Wasted = l.Spec.Checkpoint == nil
-	case job.CauseLaunchFailed, job.CauseImageFailed, job.CauseDataFailed, job.CauseSetupFailed:
+	case job.CauseLaunchFailed, job.CauseImageFailed, job.CauseDataFailed, job.CauseSetupFailed, job.CauseRestoreFailed:
 		s.Wasted = true
 	case job.CauseNone,
 		job.CauseUserCode,

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"slices"
 
+	"trainyard/internal/checkpoint"
 	"trainyard/internal/clock"
 	"trainyard/internal/fault"
 	"trainyard/internal/fleet"
@@ -35,6 +36,7 @@ type changes struct {
 	closed   []*string
 
 	incarnations []*yardmaster.Incarnation
+	checkpoints  []*checkpoint.Checkpoint
 }
 
 // fold combines batches into changes. A statement may touch a row only once, and what was opened
@@ -47,6 +49,7 @@ func fold(batches []*yardmaster.Batch) changes {
 	past, dropped := newest[uint64, queue.PastRun]{}, newest[uint64, uint64]{}
 	orders, closed := newest[string, yardmaster.Order]{}, newest[string, string]{}
 	incarnations := newest[uint64, yardmaster.Incarnation]{}
+	checkpoints := newest[id.Checkpoint, checkpoint.Checkpoint]{}
 
 	for _, b := range batches {
 		for i := range b.Jobs {
@@ -96,6 +99,10 @@ func fold(batches []*yardmaster.Batch) changes {
 			incarnations.put(b.Incarnations[i].Number, 0, &b.Incarnations[i])
 		}
 
+		for i := range b.Checkpoints {
+			checkpoints.put(b.Checkpoints[i].ID, b.Checkpoints[i].Seq, &b.Checkpoints[i])
+		}
+
 		for i := range b.Orders {
 			key := b.Orders[i].Key()
 			orders.put(key, 0, &b.Orders[i])
@@ -113,6 +120,7 @@ func fold(batches []*yardmaster.Batch) changes {
 		agents: agents.rows(), users: users.rows(),
 		tokens: tokens.rows(), events: events.rows(), orders: orders.rows(), closed: closed.rows(),
 		past: past.rows(), dropped: dropped.rows(), incarnations: incarnations.rows(),
+		checkpoints: checkpoints.rows(),
 	}
 }
 
@@ -191,6 +199,7 @@ func (s *Store) commit(ctx context.Context, batches []*yardmaster.Batch, c chang
 			return append(args, int64(*c.dropped[i])), nil
 		}},
 		put(incarnationTable, c.incarnations, incarnationRow),
+		put(checkpointTable, c.checkpoints, checkpointRow),
 		put(orderTable, c.orders, orderRow),
 		{stmtKey{table: orderTable, remove: true}, len(c.closed), func(i int, args []any) ([]any, error) {
 			return append(args, clean(*c.closed[i])), nil

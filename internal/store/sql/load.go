@@ -88,6 +88,11 @@ func load(ctx context.Context, tx *dbsql.Tx, recent time.Time) (state yardmaster
 			return err
 		},
 		func() error { return loadLedger(ctx, tx, &state, recent.Add(-leaseMemory)) },
+		func() (err error) {
+			state.Checkpoints, err = collect(ctx, tx, "checkpoint", checkpointTable.selects()+catalogued,
+				[]any{micros(recent)}, readCheckpoint)
+			return err
+		},
 		func() error { return loadIncarnation(ctx, tx, &state) },
 	}
 

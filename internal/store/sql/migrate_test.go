@@ -17,6 +17,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 
+	"trainyard/internal/checkpoint"
 	"trainyard/internal/clock"
 	"trainyard/internal/fault"
 	"trainyard/internal/fleet"
@@ -31,18 +32,19 @@ import (
 // must not change. A new migration adds a line here and a file testdata/schema-NNNN.sql.
 func released() map[string]string {
 	return map[string]string{
-		"migrations/0001_first.sql":      "3cd05c91dbcedb8456bc598f3174902a9997eb4ac871cee27759884d94a912e2",
-		"migrations/0002_progress.sql":   "0bb0c4a0fea34eb540ca71e8999da9ef8eb88fd169dcebcf2972d58f3772faaf",
-		"migrations/0003_books.sql":      "29955f5bddfc06dd15f4ea2b69dcd4bf6544d8ab26b8d5db497a051068bfc6d9",
-		"migrations/0004_documents.sql":  "c8f5974aa8df2629c2206376545a1f77a0dd624f6fc120c2dc0103eba5668405",
-		"migrations/0005_vocabulary.sql": "de5a7f10605677388601e243fc277cd4efc5a0e2eec8f46305c9467f55ec03bb",
-		"migrations/0006_estimates.sql":  "91fb9912d7bbd1a69276ef1477a06f97fd3b089653a4ac74ed8c2170a51d3773",
-		"migrations/0007_holds.sql":      "e25f9b7b9f7b48cc91f00844a9b44f7caa8c6751ed6cd0de2c75f6e201b60661",
-		"migrations/0009_memory.sql":     "59e0eb50b1a1d3786843f5d0eb3a6626954f5ba3d0a9ee682fd238918f585c64",
-		"migrations/0011_agents.sql":     "1023a7d4fd59e5c8387ee753332cb3bc3a3d02a256e401b1b4cc28f00a7adbf7",
-		"migrations/0008_extras.sql":     "5306026f9d5c9870db7148cefd911248068950ae548b2a84af810aca2644f914",
-		"migrations/0012_uids.sql":       "81002b4aa536d9572caa03c6606d41cf0ccf73fc27b030a63cf63d7f1cc45794",
-		"migrations/0010_leadership.sql": "442fba39f24bdefffb4d674f05d5b5e4dbcc998a87d1e55ea4ffc98926ada6a0",
+		"migrations/0001_first.sql":       "3cd05c91dbcedb8456bc598f3174902a9997eb4ac871cee27759884d94a912e2",
+		"migrations/0002_progress.sql":    "0bb0c4a0fea34eb540ca71e8999da9ef8eb88fd169dcebcf2972d58f3772faaf",
+		"migrations/0003_books.sql":       "29955f5bddfc06dd15f4ea2b69dcd4bf6544d8ab26b8d5db497a051068bfc6d9",
+		"migrations/0004_documents.sql":   "c8f5974aa8df2629c2206376545a1f77a0dd624f6fc120c2dc0103eba5668405",
+		"migrations/0005_vocabulary.sql":  "de5a7f10605677388601e243fc277cd4efc5a0e2eec8f46305c9467f55ec03bb",
+		"migrations/0006_estimates.sql":   "91fb9912d7bbd1a69276ef1477a06f97fd3b089653a4ac74ed8c2170a51d3773",
+		"migrations/0007_holds.sql":       "e25f9b7b9f7b48cc91f00844a9b44f7caa8c6751ed6cd0de2c75f6e201b60661",
+		"migrations/0009_memory.sql":      "59e0eb50b1a1d3786843f5d0eb3a6626954f5ba3d0a9ee682fd238918f585c64",
+		"migrations/0011_agents.sql":      "1023a7d4fd59e5c8387ee753332cb3bc3a3d02a256e401b1b4cc28f00a7adbf7",
+		"migrations/0008_extras.sql":      "5306026f9d5c9870db7148cefd911248068950ae548b2a84af810aca2644f914",
+		"migrations/0012_uids.sql":        "81002b4aa536d9572caa03c6606d41cf0ccf73fc27b030a63cf63d7f1cc45794",
+		"migrations/0013_checkpoints.sql": "8560e115f7235e3ea7084911dc130d24c934817c2288d15152d16647ad1d560a",
+		"migrations/0010_leadership.sql":  "442fba39f24bdefffb4d674f05d5b5e4dbcc998a87d1e55ea4ffc98926ada6a0",
 	}
 }
 
@@ -137,6 +139,7 @@ func TestEveryEarlierSchemaMigrates(t *testing.T) {
 				checkLeadership(t.T, s, version)
 				checkAgents(t.T, s, version)
 				checkUIDs(t.T, s, version)
+				checkCheckpoints(t.T, s, version)
 
 				if err := s.Commit(t.Context(), batchOf(100)); err != nil {
 					t.Errorf("commit after the migration: %v", err)
@@ -348,6 +351,33 @@ func checkUIDs(t *testing.T, s *Store, version int) {
 
 	if len(state.Runs) != 1 || state.Runs[0].UID != uid || state.Incarnation.Number != number {
 		t.Errorf("runs %+v, incarnation %+v; want UID %q, number %d", state.Runs, state.Incarnation, uid, number)
+	}
+}
+
+// checkpointsSince is the first schema with a catalogue of checkpoints.
+const checkpointsSince = 13
+
+// checkCheckpoints checks the checkpoints of the fixture, which earlier schemas did not have.
+func checkCheckpoints(t *testing.T, s *Store, version int) {
+	t.Helper()
+	list, err := s.Checkpoints(t.Context(), store.CheckpointFilter{Job: "j2", Limit: 10})
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	var want []checkpoint.Checkpoint
+	if version >= checkpointsSince {
+		want = []checkpoint.Checkpoint{{
+			ID: "j2.c2", Seq: 1, Job: "j2", Run: "j2.2", UID: "f00f00f00f00f00f00f00f00f00f00f0", Epoch: 2, Number: 2,
+			Name: "step-200", Step: 200, Metric: "loss", Value: 0.5, Size: 1 << 30, Found: checkpoint.ByRename,
+			State: checkpoint.Stored, Written: time.Date(2026, 3, 1, 12, 1, 11, 0, time.UTC),
+			Added: time.Date(2026, 3, 1, 12, 1, 12, 0, time.UTC), Ranks: 1,
+			Parts: []checkpoint.Part{{Node: "gpu-1", Manifest: "ab", Size: 1 << 30}},
+		}}
+	}
+
+	if diff := cmp.Diff(want, list, cmpopts.EquateEmpty()); diff != "" {
+		t.Errorf("checkpoints (-want +got):\n%s", diff)
 	}
 }
 

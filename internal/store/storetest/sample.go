@@ -5,6 +5,7 @@ import (
 	"reflect"
 	"time"
 
+	"trainyard/internal/checkpoint"
 	"trainyard/internal/fleet"
 	"trainyard/internal/id"
 	"trainyard/internal/job"
@@ -152,6 +153,13 @@ func sampleLease(n uint64, state fleet.LeaseState) fleet.Lease {
 	l := full[fleet.Lease](int(n))
 	l.ID, l.State = id.NewLease(n), state
 	return l
+}
+
+func sampleCheckpoint(j id.Job, number int, state checkpoint.State) checkpoint.Checkpoint {
+	c := full[checkpoint.Checkpoint](number)
+	c.ID, c.Job, c.Number, c.State, c.Seq = id.NewCheckpoint(j, number), j, number, state, 1
+
+	return c
 }
 
 // samplePosting is one of an hour, that many hours after dayOne.

@@ -32,7 +32,9 @@ import (
 func Run(t *testing.T, open func(t *testing.T) store.Store) {
 	t.Helper()
 
-	for _, group := range [][]contract{writing(), sharing(), loading(), finding(), ledgerTests(), documents()} {
+	for _, group := range [][]contract{
+		writing(), sharing(), loading(), finding(), ledgerTests(), documents(), checkpoints(),
+	} {
 		for _, c := range group {
 			t.Run(c.name, func(t *testing.T) {
 				t.Parallel()

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"time"
 
+	"trainyard/internal/checkpoint"
 	"trainyard/internal/dataset"
 	"trainyard/internal/fault"
 	"trainyard/internal/fleet"
@@ -105,13 +106,14 @@ func everything() *yardmaster.Batch {
 		Datasets: []dataset.Dataset{
 			full[dataset.Dataset](1),
 		},
-		Uses:     []dataset.Use{full[dataset.Use](1)},
-		Shares:   []queue.Share{full[queue.Share](1)},
-		Past:     []queue.PastRun{full[queue.PastRun](1)},
-		Observed: []job.Observed{full[job.Observed](1)},
-		Ledger:   sampleLedger(),
-		Usage:    []quota.Usage{full[quota.Usage](1)},
-		Notices:  []quota.Notice{full[quota.Notice](1)},
+		Uses:        []dataset.Use{full[dataset.Use](1)},
+		Shares:      []queue.Share{full[queue.Share](1)},
+		Past:        []queue.PastRun{full[queue.PastRun](1)},
+		Observed:    []job.Observed{full[job.Observed](1)},
+		Checkpoints: []checkpoint.Checkpoint{sampleCheckpoint("j7", 4, checkpoint.Stored)},
+		Ledger:      sampleLedger(),
+		Usage:       []quota.Usage{full[quota.Usage](1)},
+		Notices:     []quota.Notice{full[quota.Notice](1)},
 	}
 }
 
@@ -132,6 +134,7 @@ func (h *harness) holds(s store.Store, b *yardmaster.Batch) {
 	h.same("shares", state.Shares, b.Shares)
 	h.same("past runs", state.Past, b.Past)
 	h.same("observed", state.Observed, b.Observed)
+	h.same("checkpoints", state.Checkpoints, b.Checkpoints)
 	h.same("meters", state.Ledger.Meters, b.Ledger.Meters)
 	h.same("decisions", state.Ledger.Decisions, b.Ledger.Decisions)
 	h.same("totals", state.Usage, b.Usage)

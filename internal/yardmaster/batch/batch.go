@@ -10,6 +10,7 @@ import (
 	"strconv"
 	"time"
 
+	"trainyard/internal/checkpoint"
 	"trainyard/internal/dataset"
 	"trainyard/internal/fleet"
 	"trainyard/internal/id"
@@ -25,25 +26,26 @@ import (
 // closed. The store commits it in one transaction before anything is answered or
 // carried out. Committing the same batch twice is the same as once.
 type Batch struct {
-	Jobs     []job.Job
-	Runs     []job.Run
-	Nodes    []fleet.Node
-	Agents   []fleet.Agent // admitted
-	Users    []tenant.User
-	Tokens   []tenant.Token
-	Leases   []fleet.Lease
-	Quotas   []tenant.Quota
-	Usage    []quota.Usage
-	Notices  []quota.Notice
-	Datasets []dataset.Dataset
-	Uses     []dataset.Use
-	Shares   []queue.Share
-	Past     []queue.PastRun // runs from which the durations of others are estimated
-	Observed []job.Observed  // what was learned of jobs that have not ended
-	Ledger   ledger.Changes
-	Events   []Event
-	Orders   []Order  // opened or changed
-	Closed   []string // keys of closed orders
+	Jobs        []job.Job
+	Runs        []job.Run
+	Nodes       []fleet.Node
+	Agents      []fleet.Agent // admitted
+	Users       []tenant.User
+	Tokens      []tenant.Token
+	Leases      []fleet.Lease
+	Quotas      []tenant.Quota
+	Usage       []quota.Usage
+	Notices     []quota.Notice
+	Datasets    []dataset.Dataset
+	Uses        []dataset.Use
+	Checkpoints []checkpoint.Checkpoint
+	Shares      []queue.Share
+	Past        []queue.PastRun // runs from which the durations of others are estimated
+	Observed    []job.Observed  // what was learned of jobs that have not ended
+	Ledger      ledger.Changes
+	Events      []Event
+	Orders      []Order  // opened or changed
+	Closed      []string // keys of closed orders
 	// What is remembered no more: numbers of past runs, and jobs that have ended.
 	PastForgotten     []uint64
 	ObservedForgotten []id.Job
@@ -54,7 +56,7 @@ type Batch struct {
 func (b *Batch) Empty() bool {
 	return len(b.Jobs)+len(b.Runs)+len(b.Nodes)+len(b.Agents)+len(b.Users)+len(b.Tokens)+len(b.Events)+
 		len(b.Orders)+len(b.Closed)+len(b.Leases)+len(b.Quotas)+len(b.Datasets)+len(b.Uses)+len(b.Shares)+
-		len(b.Usage)+len(b.Notices)+len(b.Past)+len(b.Observed)+
+		len(b.Usage)+len(b.Notices)+len(b.Past)+len(b.Observed)+len(b.Checkpoints)+
 		len(b.PastForgotten)+len(b.ObservedForgotten)+len(b.Incarnations) == 0 && b.Ledger.Empty()
 }
 
@@ -113,13 +115,15 @@ type State struct {
 	Orders   []Order
 	Leases   []fleet.Lease // not ended, and those that ended recently
 	Datasets []dataset.Dataset
-	Shares   []queue.Share
-	Past     []queue.PastRun
-	Observed []job.Observed
-	Quotas   []tenant.Quota
-	Usage    []quota.Usage
-	Notices  []quota.Notice
-	Ledger   ledger.Stored
+	// Checkpoints are those that are not removed, and enough of the others to know which numbers are used.
+	Checkpoints []checkpoint.Checkpoint
+	Shares      []queue.Share
+	Past        []queue.PastRun
+	Observed    []job.Observed
+	Quotas      []tenant.Quota
+	Usage       []quota.Usage
+	Notices     []quota.Notice
+	Ledger      ledger.Stored
 	// Needs holds the states of final jobs that waiting jobs need.
 	Needs map[id.Job]job.State
 	// LastJob, LastEvent and LastLease are the greatest numbers ever used.

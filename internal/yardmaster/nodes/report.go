@@ -30,6 +30,15 @@ func (r *Nodes) Report(now time.Time, n *Node, foreign []int, found *fleet.Inven
 	}
 }
 
+// SetRestores records whether a node's agent can restore checkpoints of other nodes: an agent says so in every
+// report, its inventory comes only after a change.
+func (r *Nodes) SetRestores(n *Node, restores bool) {
+	if n.Inventory.Restores != restores {
+		n.Inventory.Restores = restores
+		r.change(n)
+	}
+}
+
 // setInventory records what a node's agent found, with an event for each GPU that broke or
 // recovered. The power draw of GPUs changes often and makes no event.
 func (r *Nodes) setInventory(now time.Time, n *Node, found *fleet.Inventory) {
@@ -90,7 +99,7 @@ func sameInventory(a, b *fleet.Inventory) bool {
 
 	return x.Address == z.Address && x.OS == z.OS && x.Kernel == z.Kernel && x.Arch == z.Arch && x.Version == z.Version &&
 		x.CPUs == z.CPUs && x.Memory == z.Memory && x.Limits == z.Limits && slices.Equal(a.GPUs, b.GPUs) &&
-		sameProblem(x.Problem, z.Problem)
+		x.Restores == z.Restores && sameProblem(x.Problem, z.Problem)
 }
 
 func sameProblem(a, b *fleet.Problem) bool {
