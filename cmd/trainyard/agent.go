@@ -138,8 +138,8 @@ func newAgent(c *config, log *slog.Logger, registry prometheus.Registerer, stopR
 		Clock:          clk,
 		Metrics:        registry,
 		StopRunsOnExit: stopRuns,
-		NewRuntime: func(files runtime.Materialise) (agent.Runtime, error) {
-			return runtime.New(runtime.Options{Dir: dir, Files: files, Log: log, Clock: clk})
+		NewRuntime: func(p runtime.Preparation) (agent.Runtime, error) {
+			return runtime.New(runtime.Options{Dir: dir, Preparation: p, Log: log, Clock: clk})
 		},
 	})
 }

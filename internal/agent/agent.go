@@ -10,7 +10,7 @@
 //
 // Identity and state between starts are in identity.go and memory.go; the lease of a
 // provisioned node is in nodelease.go; delivery is in report.go, upload_logs.go,
-// upload_metrics.go, fetch_files.go and stage_data.go.
+// upload_metrics.go, fetch_files.go, stage_data.go and save_checkpoints.go.
 //
 // The agent never decides what runs, never starts a rank twice, never starts one of an
 // older epoch than it has seen of that job, and never stops a run because it restarts
@@ -76,12 +76,19 @@ type Config struct {
 	JoinToken string // needed to join; ignored by a machine that has already joined this server
 	Name      string // requested node name; default: the host name
 
-	// NewRuntime opens the runtime. Its argument fetches the files of a run.
-	NewRuntime func(runtime.Materialise) (Runtime, error)
+	// NewRuntime opens the runtime. Its argument prepares ranks.
+	NewRuntime func(runtime.Preparation) (Runtime, error)
 	// Inventory scans the machine; default: package inventory.
 	Inventory      func(context.Context) (inventory.Found, error)
 	InventoryEvery time.Duration // 30 seconds if left out
 	MetricsEvery   time.Duration // how often programs' metrics are looked for; 2 seconds if left out
+	// CheckpointEvery is how often checkpoint directories are looked at, CheckpointRest for how long files of an unknown
+	// layout must be unchanged before they count as complete, and CheckpointPatience how long the end of a rank is held
+	// back while nothing of its last checkpoint moves; 2 seconds, 10 seconds and 10 minutes if left out.
+	CheckpointEvery    time.Duration
+	CheckpointRest     time.Duration
+	CheckpointPatience time.Duration
+
 	FakeGPUs       string        // declared GPUs, see inventory.ParseFake; NoGPUs for none, whatever is there
 	Address        string        // how other nodes reach this one; found out if left out
 	CPUs           job.CPUs      // declared, for machines that are played; found out if left out
@@ -129,6 +136,7 @@ type Agent struct {
 	rt            Runtime
 	files         *files
 	data          *data
+	checkpoints   *savedCheckpoints
 	contents      *workdir.Store
 	leave         context.CancelCauseFunc // ends the agent because the server has refused it
 	expired       atomic.Bool             // the server has refused the certificate as expired
@@ -354,6 +362,7 @@ func (a *Agent) Run(ctx context.Context) (err error) {
 	cancel()
 	loops.Wait()
 	a.stopUploaders()
+	a.checkpoints.stop()
 
 	if refusal != nil {
 		a.log.Error("agent ends: the server has admitted another one", "node", a.identity.Node(), "error", refusal)
@@ -373,7 +382,9 @@ func (a *Agent) Run(ctx context.Context) (err error) {
 // refuses a second agent on the same directory.
 func (a *Agent) open() error {
 	a.files = &files{agent: a}
-	rt, err := a.cfg.NewRuntime(a.files.materialise)
+	a.checkpoints = a.openCheckpoints()
+
+	rt, err := a.cfg.NewRuntime(runtime.Preparation{Files: a.files.materialise, Restore: a.restore})
 	if err != nil {
 		return fmt.Errorf("open runtime: %w", err)
 	}

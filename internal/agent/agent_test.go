@@ -36,11 +36,11 @@ func config(t *testing.T, y *fakeYard, rt *fakeRuntime) agent.Config {
 	t.Helper()
 	return agent.Config{
 		Dir: t.TempDir(), Server: y.url(), JoinToken: y.token, Name: "n1",
-		NewRuntime: func(files runtime.Materialise) (agent.Runtime, error) {
+		NewRuntime: func(p runtime.Preparation) (agent.Runtime, error) {
 			rt.mu.Lock()
 			defer rt.mu.Unlock()
 
-			rt.files = files
+			rt.files = p.Files
 
 			return rt, nil
 		},

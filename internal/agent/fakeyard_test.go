@@ -75,6 +75,7 @@ type fakeYard struct {
 	servers []string              // addresses that it names
 	standby bool                  // it says that another server may take over
 	code    string                // of the errors that refuse makes; "meddled" if left out
+	shelf   chunkShelf
 }
 
 func newYard(t *testing.T) *fakeYard {
@@ -133,6 +134,7 @@ func (y *fakeYard) start(addr string) {
 	mux.HandleFunc("POST /agent/v1/logs/{run}/{rank}", y.upload)
 	mux.HandleFunc("GET /agent/v1/files/{digest}", y.file)
 	mux.HandleFunc("POST /agent/v1/metrics", y.measure)
+	y.chunkRoutes(mux)
 	server := &http.Server{TLSConfig: y.ca.ServerTLS(identity), Handler: y.between(mux), ErrorLog: discardLog()}
 
 	listener, err := listen(addr)

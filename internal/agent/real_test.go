@@ -42,8 +42,8 @@ func realConfigIn(t *testing.T, y *fakeYard, dir string) agent.Config {
 	t.Helper()
 	cfg := config(t, y, newFakeRuntime())
 	cfg.Dir = dir
-	cfg.NewRuntime = func(files runtime.Materialise) (agent.Runtime, error) {
-		return runtime.New(runtime.Options{Dir: cfg.Dir, Files: files, Log: cfg.Log, Clock: cfg.Clock})
+	cfg.NewRuntime = func(p runtime.Preparation) (agent.Runtime, error) {
+		return runtime.New(runtime.Options{Dir: cfg.Dir, Preparation: p, Log: cfg.Log, Clock: cfg.Clock})
 	}
 
 	return cfg

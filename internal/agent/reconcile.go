@@ -101,7 +101,7 @@ func (a *Agent) reconcileLoop(ctx context.Context) {
 		} else {
 			failures = 0
 
-			if a.files.busy() || a.data.busy() {
+			if a.files.busy() || a.data.busy() || a.checkpoints.busy() {
 				wait = progressEvery
 			}
 		}
@@ -133,7 +133,7 @@ func (a *Agent) reconcile(ctx context.Context, tries map[key]int) error {
 	a.mu.Lock()
 	want := a.assignments
 	a.mu.Unlock()
-	var errs []error
+	errs := []error{a.updateSavers(list)}
 
 	if want.known {
 		errs = append(errs, a.results.keepOnly(func(k key, result api.RankReport) bool {
@@ -373,13 +373,20 @@ func (a *Agent) startFailed(k key, uid id.UID, err error, tries map[key]int) err
 
 // recordResult keeps the end of a rank that the runtime does not have.
 func (a *Agent) recordResult(k key, end api.RankReport) error {
-	const maxReason = 2000 // of a reason, by the contract
 	end.Run, end.Rank, end.State, end.Ended = k.run, k.rank, job.RunEnded, a.clk.Now()
-	if len(end.Reason) > maxReason {
-		end.Reason = strings.ToValidUTF8(end.Reason[:maxReason], "")
-	}
+	end.Reason = clipReason(end.Reason)
 
 	return a.results.put(end)
+}
+
+// clipReason shortens a reason to what the contract allows.
+func clipReason(text string) string {
+	const maxReason = 2000
+	if len(text) > maxReason {
+		text = strings.ToValidUTF8(text[:maxReason], "")
+	}
+
+	return text
 }
 
 // forget drops the record of a rank that the server has all of.
@@ -393,7 +400,7 @@ func (a *Agent) forget(k key) error {
 
 	a.drop(k)
 
-	return a.forgetIntake(k)
+	return errors.Join(a.dropSaver(k), a.forgetIntake(k))
 }
 
 // putAside keeps what there is of a rank that the yard does not know, apart from all others. The
@@ -417,7 +424,7 @@ func (a *Agent) putAside(k key, have *rundir.Status) error {
 	a.mu.Unlock()
 	notify(a.reportSoon)
 
-	return a.forgetIntake(k)
+	return errors.Join(a.dropSaver(k), a.forgetIntake(k))
 }
 
 // drop forgets what this process knows of a rank that the runtime does not have any more.

@@ -40,6 +40,7 @@ func (a *Agent) publish(list []rundir.Status, want assignments) {
 			report.Reason = a.files.progress(w.Launch.Workdir)
 		}
 
+		a.checkpoints.describe(k, w.Stop, &report)
 		ranks = append(ranks, report)
 	}
 

@@ -56,7 +56,8 @@ func (a *Agent) stopAll(ctx context.Context, mode job.StopMode) bool {
 
 			// The last metrics are waited for while everything goes well only.
 			metricsDelivered := mode == job.StopKill || a.metricsDelivered(&st)
-			if st.State != job.RunEnded || s == nil || !s.delivered.Load() || !metricsDelivered {
+			saved := mode == job.StopKill || a.checkpoints.saved(key{st.Run, st.Rank})
+			if st.State != job.RunEnded || s == nil || !s.delivered.Load() || !metricsDelivered || !saved {
 				pending++
 			}
 

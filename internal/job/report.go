@@ -67,6 +67,11 @@ func (rep *RankReport) Take(k *Rank, now time.Time) RankStep {
 		return RankPreparing
 	}
 
+	if rep.State == RunRunning && k.State == RunRunning && rep.Reason != k.Reason {
+		k.Reason = rep.Reason // how far the upload of a checkpoint is
+		return RankRunning
+	}
+
 	if rankOrder[rep.State] <= rankOrder[k.State] {
 		return RankUnchanged
 	}
@@ -80,7 +85,7 @@ func (rep *RankReport) Take(k *Rank, now time.Time) RankStep {
 			return RankUnchanged // stopped before it began: its end will be reported
 		}
 
-		k.State, k.Started, k.Reason = RunRunning, rep.Started, ""
+		k.State, k.Started, k.Reason = RunRunning, rep.Started, rep.Reason
 		if k.Started.IsZero() {
 			k.Started = now
 		}

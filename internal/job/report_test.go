@@ -70,6 +70,14 @@ func TestWhatARankSaysOfItsStart(t *testing.T) {
 			job.RankRunning, job.Rank{State: job.RunRunning, Started: at(1)},
 		},
 		{
+			"further with the upload of a checkpoint", job.Rank{State: job.RunRunning, Started: at(1), Reason: "1 of 2"}, job.RankReport{State: job.RunRunning, Started: at(1), Reason: "2 of 2"},
+			job.RankRunning, job.Rank{State: job.RunRunning, Started: at(1), Reason: "2 of 2"},
+		},
+		{
+			"done with the upload of a checkpoint", job.Rank{State: job.RunRunning, Started: at(1), Reason: "2 of 2"}, job.RankReport{State: job.RunRunning, Started: at(1)},
+			job.RankRunning, job.Rank{State: job.RunRunning, Started: at(1)},
+		},
+		{
 			"started at an unknown time", job.Rank{}, job.RankReport{State: job.RunRunning},
 			job.RankRunning, job.Rank{State: job.RunRunning, Started: at(2)},
 		},

@@ -27,13 +27,33 @@ import (
 // the files, so they must not be hard links into a store.
 type Materialise func(ctx context.Context, digest, dir string) error
 
+// Preparation is what is done for a rank before its program starts.
+type Preparation struct {
+	Files Materialise // nil refuses launches that have files
+	// Restore makes a checkpoint directory hold exactly the checkpoint that the launch names. Nil refuses launches that
+	// name one.
+	Restore func(ctx context.Context, s rundir.Spec, dir string) error
+}
+
+// RestoreError is returned by Preparation.Restore: the run cannot start on this node from its checkpoint.
+type RestoreError struct {
+	Failure job.RestoreFailure
+	Err     error
+}
+
+// Error returns the sentence for people.
+func (e *RestoreError) Error() string { return e.Err.Error() }
+
+// Unwrap returns the cause.
+func (e *RestoreError) Unwrap() error { return e.Err }
+
 // Options configures a Runtime. Dir, Log and Clock are required.
 type Options struct {
 	Dir string // the data directory
 	// Exe is the trainyard binary, which starts supervisors and watchers. The default is this binary, even if its
 	// file was replaced.
-	Exe   string
-	Files Materialise // nil refuses launches that have files
+	Exe string
+	Preparation
 	Log   *slog.Logger
 	Clock clock.Clock
 	// Environ is the environment of which programs inherit a part; nil means that of this process.

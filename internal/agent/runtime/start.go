@@ -100,6 +100,10 @@ func (r *Runtime) check(s rundir.Spec) error {
 		return fault.New(fault.Unavailable, "no_files", "this node has no content store to fetch files from")
 	}
 
+	if s.Launch.Restore != nil && r.opt.Restore == nil {
+		return fault.New(fault.Unavailable, "no_checkpoints", "this node cannot restore checkpoints")
+	}
+
 	for key, value := range s.Launch.Env {
 		if key == "" || strings.ContainsAny(key, "=\x00") || strings.ContainsRune(value, 0) {
 			return fault.New(fault.Invalid, "bad_env", "%q is not a valid environment variable", key).WithField("env")
@@ -205,8 +209,7 @@ func (r *Runtime) prepareAndSupervise(ctx context.Context, rk *rank) {
 	}
 
 	if err != nil {
-		err = diskspace.Named(r.dir, err)
-		r.endUnstarted(rk, rundir.Ending{Cause: job.CauseLaunchFailed, Reason: fmt.Sprintf("cannot start the run: %v", err)})
+		r.endUnstarted(rk, unstartable(diskspace.Named(r.dir, err)))
 		return
 	}
 
@@ -221,6 +224,18 @@ func (r *Runtime) prepareAndSupervise(ctx context.Context, rk *rank) {
 	}
 
 	r.monitor(rk)
+}
+
+// unstartable returns the ending of a rank that cannot be prepared or started.
+func unstartable(err error) rundir.Ending {
+	e := rundir.Ending{Cause: job.CauseLaunchFailed, Reason: fmt.Sprintf("cannot start the run: %v", err)}
+
+	var restore *RestoreError
+	if errors.As(err, &restore) {
+		e.Cause, e.Restore = job.CauseRestoreFailed, &restore.Failure
+	}
+
+	return e
 }
 
 // stoppedEarly returns the ending of a rank that was asked to stop before a supervisor took it.
@@ -257,10 +272,17 @@ func (r *Runtime) prepareAlone(ctx context.Context, rk *rank) (err error) {
 	return r.prepare(ctx, rk)
 }
 
-// prepare waits until older runs of the job have ended and fills the working directory.
+// prepare waits until older runs of the job have ended, restores its checkpoint and fills the working directory.
 func (r *Runtime) prepare(ctx context.Context, rk *rank) error {
 	if err := r.stopOlderEpochs(ctx, rk); err != nil {
 		return err
+	}
+
+	if rk.rec.Launch.Restore != nil {
+		dir := filepath.Join(r.dir, rundir.CheckpointsDir, string(rk.rec.Job))
+		if err := r.opt.Restore(ctx, rk.rec.Spec, dir); err != nil {
+			return err
+		}
 	}
 
 	work := filepath.Join(rk.dir, rundir.WorkDir)

@@ -14,6 +14,7 @@ type Ending struct {
 	Cause     job.Cause
 	Reason    string
 	Signalled bool // see Status.Signalled
+	Restore   *job.RestoreFailure
 }
 
 // maxQuote is how many bytes of a line of output a reason quotes.

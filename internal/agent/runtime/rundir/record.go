@@ -77,6 +77,8 @@ type Status struct {
 	// Signalled says that a stop request ended the rank, not the program itself: the
 	// program was running, or not started yet, when the request came.
 	Signalled bool `json:"signalled,omitempty"`
+	// Restore is given if the checkpoint of the launch could not be restored.
+	Restore *job.RestoreFailure `json:"restore,omitempty"`
 	// PID is the process id of the program, or of the set-up while preparing; 0 if neither runs.
 	PID int `json:"pid,omitempty"`
 }
@@ -90,7 +92,7 @@ func NewStatus(s Spec) Status {
 func (s Status) Report() api.RankReport {
 	return api.RankReport{
 		Run: s.Run, UID: s.UID, Rank: s.Rank, State: s.State, Started: s.Started, Ended: s.Ended, ExitCode: s.ExitCode,
-		Signal: s.Signal, Cause: s.Cause, Reason: s.Reason, Signalled: s.Signalled,
+		Signal: s.Signal, Cause: s.Cause, Reason: s.Reason, Signalled: s.Signalled, Restore: s.Restore,
 	}
 }
 
@@ -119,6 +121,7 @@ func (st *State) End(e Ending, now time.Time) {
 	st.Cause = e.Cause
 	st.Reason = e.Reason
 	st.Signalled = e.Signalled
+	st.Restore = e.Restore
 }
 
 // ReadJSON reads a file into v and reports whether it exists.

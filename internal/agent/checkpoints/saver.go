@@ -1,0 +1,541 @@
+package checkpoints
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"trainyard/internal/api"
+	"trainyard/internal/atomicfile"
+	"trainyard/internal/clock"
+	"trainyard/internal/fault"
+	"trainyard/internal/id"
+	"trainyard/internal/job"
+)
+
+// Saver saves the checkpoints of one rank while it runs and when it has ended.
+type Saver struct {
+	all    *Checkpoints
+	rank   Rank
+	state  *state
+	cancel context.CancelFunc
+	gone   chan struct{} // closed when it has stopped
+	ended  chan struct{} // closed when the program has ended
+
+	mu       sync.Mutex
+	end      *ending
+	held     time.Time // since when the end is held back without progress
+	progress *transfer // of the upload under way, nil if there is none
+	finished bool      // everything complete is stored, or cannot be
+	problem  error     // why it cannot be
+}
+
+// Save starts to save the checkpoints of a rank. What an earlier agent process has saved is not saved again.
+func (c *Checkpoints) Save(rank Rank) *Saver {
+	ctx, cancel := context.WithCancel(context.Background())
+	s := &Saver{
+		all: c, rank: rank, cancel: cancel, gone: make(chan struct{}), ended: make(chan struct{}),
+		state: loadState(c.statePath(rank.Run, rank.Rank), c.opt.Log),
+	}
+
+	s.finished = s.state.Finished
+
+	go func() {
+		defer close(s.gone)
+
+		s.run(ctx)
+	}()
+
+	return s
+}
+
+// End says that the program has ended. One that ended by itself and without an error has left no file half written.
+func (s *Saver) End(at time.Time, clean bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+
+	if s.end == nil {
+		s.end = &ending{at, clean}
+		s.held = s.all.opt.Clock.Now()
+		close(s.ended)
+	}
+}
+
+// Finished reports whether everything that is complete is stored or cannot be, and why not.
+func (s *Saver) Finished() (bool, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.finished, s.problem
+}
+
+// Progress describes the upload under way, "" if there is none.
+func (s *Saver) Progress() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+
+	if s.progress == nil {
+		return ""
+	}
+
+	return s.progress.words()
+}
+
+// Stop ends the saver; what it has begun another one continues.
+func (s *Saver) Stop() {
+	s.cancel()
+	<-s.gone
+}
+
+// Forget removes what is remembered of a rank.
+func (c *Checkpoints) Forget(run id.Run, rank int) error {
+	err := os.Remove(c.statePath(run, rank))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+
+	return err
+}
+
+func (c *Checkpoints) statePath(run id.Run, rank int) string {
+	return filepath.Join(c.opt.Dir, string(run)+"."+strconv.Itoa(rank)+".json")
+}
+
+// run looks at the directory again and again until the program has ended and everything is stored.
+func (s *Saver) run(ctx context.Context) {
+	if s.state.Finished {
+		return
+	}
+
+	root, watched, err := s.open()
+	if err != nil {
+		s.finish(err)
+		return
+	}
+
+	defer func() { _ = root.Close() }()
+
+	var woken chan struct{}
+	if watched != nil {
+		woken = watched.wake
+
+		defer func() { _ = watched.close() }()
+	}
+
+	f := &finder{
+		rest: s.all.opt.Rest, rank: s.rank.Rank, ranks: s.rank.Ranks, started: s.rank.Started,
+	}
+
+	for failures := 0; ctx.Err() == nil; {
+		if watched != nil {
+			f.renamed = watched.names()
+		}
+
+		end := s.ending()
+		more, err := s.round(ctx, root, f, end)
+		s.report(err)
+
+		switch {
+		case ctx.Err() != nil:
+			return
+		case refused(err):
+			s.finish(err)
+			return
+		case err != nil && !errors.Is(err, errChanged):
+			failures++
+		case err == nil && !more && end != nil:
+			s.finish(nil)
+			return
+		default:
+			failures = 0
+		}
+
+		if end != nil && s.stillFor() > s.all.opt.Patience {
+			s.finish(fmt.Errorf("no progress for %s: %w", job.Duration(s.all.opt.Patience), cmp.Or(err, errChanged)))
+			return
+		}
+
+		if err == nil && more {
+			continue
+		}
+
+		s.wait(ctx, max(s.all.opt.Every, job.Backoff(failures, 0, maxRetryWait)), woken)
+	}
+}
+
+// open opens the checkpoint directory and begins to watch it. Without a watch renames are not noticed, but everything
+// else works.
+func (s *Saver) open() (*os.Root, *watch, error) {
+	if err := os.MkdirAll(s.rank.Dir, 0o700); err != nil {
+		return nil, nil, fmt.Errorf("open the checkpoint directory: %w", err)
+	}
+
+	watched, err := newWatch(s.rank.Dir)
+	if err != nil {
+		s.all.opt.Log.Warn("cannot watch the checkpoint directory", "run", s.rank.Run, "error", err)
+	}
+
+	root, err := os.OpenRoot(s.rank.Dir)
+	if err != nil {
+		return nil, nil, fmt.Errorf("open the checkpoint directory: %w", err)
+	}
+
+	return root, watched, nil
+}
+
+// wait waits for the next look.
+func (s *Saver) wait(ctx context.Context, d time.Duration, woken <-chan struct{}) {
+	ctx, cancel := context.WithTimeout(ctx, d)
+	defer cancel()
+
+	ended := s.ended
+	if s.ending() != nil {
+		ended = nil
+	}
+
+	select {
+	case <-ctx.Done():
+	case <-ended:
+	case <-woken:
+		clock.Sleep(ctx, min(d, s.all.opt.Every)/4) // more may follow
+	}
+}
+
+func (s *Saver) ending() *ending {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.end
+}
+
+// stillFor returns for how long the end has been held back without progress.
+func (s *Saver) stillFor() time.Duration {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.all.opt.Clock.Now().Sub(s.held)
+}
+
+// round looks at the directory once and saves the newest checkpoint that is not saved yet. It reports whether it saved
+// one.
+func (s *Saver) round(ctx context.Context, root *os.Root, f *finder, end *ending) (bool, error) {
+	t, err := scan(root)
+	if err != nil {
+		return false, err
+	}
+
+	units := f.look(t, s.all.opt.Clock.Now(), end)
+	for _, u := range slices.Backward(units) {
+		if !s.state.has(u.files) {
+			return true, s.save(ctx, t, &u)
+		}
+
+		break // older ones were skipped for it
+	}
+
+	return false, nil
+}
+
+// save uploads a checkpoint and enters it in the catalogue.
+func (s *Saver) save(ctx context.Context, t *tree, u *unit) error {
+	files := slices.Concat(u.files, u.beside)
+	slices.SortFunc(files, func(a, b file) int { return strings.Compare(a.path, b.path) })
+
+	var size int64
+	for i := range files {
+		size += files[i].size
+	}
+
+	progress := newTransfer(s.all.opt.Clock, size, "uploading checkpoint %s", u.name)
+	stop := s.show(progress)
+	defer stop()
+
+	p := &packer{
+		store: s.all.store, gear: s.all.gear, run: s.rank.Run, tree: t, progress: progress, cached: s.state.chunks,
+		single: u.single,
+	}
+
+	upload, halt := s.bounded(ctx, progress)
+	defer halt()
+
+	all, err := p.pack(upload, files)
+	if err != nil {
+		return err
+	}
+
+	s.state.remember(all)
+
+	if !u.single {
+		if err := unchanged(t, files); err != nil {
+			return err
+		}
+	}
+
+	return s.enter(upload, t, u, all, progress)
+}
+
+// bounded ends an upload that holds back the end of a rank and stands still for too long.
+func (s *Saver) bounded(ctx context.Context, progress *transfer) (context.Context, func()) {
+	ctx, cancel := context.WithCancel(ctx)
+	var watching sync.WaitGroup
+
+	watching.Go(func() {
+		for clock.Sleep(ctx, s.all.opt.Every) {
+			s.mu.Lock()
+			now := s.all.opt.Clock.Now()
+			if moved := progress.lastMoved(); moved.After(s.held) {
+				s.held = moved
+			}
+
+			over := s.end != nil && now.Sub(s.held) > s.all.opt.Patience
+			s.mu.Unlock()
+
+			s.all.opt.Changed()
+
+			if over {
+				cancel()
+			}
+		}
+	})
+
+	return ctx, func() {
+		cancel()
+		watching.Wait()
+	}
+}
+
+// unchanged fails if files are not any more what they were when they were found.
+func unchanged(t *tree, files []file) error {
+	for i := range files {
+		now, err := t.lstat(files[i].path)
+		if errors.Is(err, fs.ErrNotExist) || errors.Is(err, errNotAFile) || err == nil && !now.same(&files[i]) {
+			return errChanged
+		}
+		if err != nil {
+			return err
+		}
+	}
+
+	return nil
+}
+
+// enter stores the manifest of an uploaded checkpoint and enters it in the catalogue.
+func (s *Saver) enter(ctx context.Context, t *tree, u *unit, all []packed, progress *transfer) error {
+	m := api.CheckpointManifest{Files: make([]api.CheckpointFile, len(all))}
+	for i := range all {
+		m.Files[i] = all[i].entry()
+	}
+
+	text, err := json.Marshal(m)
+	if err != nil {
+		return fmt.Errorf("encode the manifest: %w", err)
+	}
+
+	manifest := piece{text, &api.CheckpointChunk{Digest: digestOf(text), Size: int64(len(text))}}
+	if err := s.all.store.upload(ctx, s.rank.Run, []piece{manifest}, progress); err != nil {
+		return err
+	}
+
+	in := api.NewCheckpoint{
+		Run: s.rank.Run, UID: s.rank.UID, Rank: s.rank.Rank, Ranks: 1, Name: u.name, Metric: u.metric, Value: u.value,
+		Size: job.Bytes(progress.total), World: u.world, Framework: u.framework, Found: u.found,
+		Written: newest(u.files).UTC(), Manifest: manifest.chunk.Digest,
+	}
+
+	if u.step >= 0 {
+		in.Step = &u.step
+	}
+
+	if u.sharded {
+		in.Ranks = s.rank.Ranks
+	}
+
+	var reply api.NewCheckpointReply
+	err = patiently(ctx, progress, func() error {
+		reply, err = s.all.opt.Yard().AddCheckpoint(ctx, in)
+		return err
+	})
+	if err != nil {
+		return fmt.Errorf("enter checkpoint %s in the catalogue: %w", u.name, err)
+	}
+
+	s.all.opt.Log.Info("checkpoint stored", "run", s.rank.Run, "checkpoint", reply.ID, "name", u.name, "found", u.found,
+		"size", in.Size, "uploaded", job.Bytes(progress.sent()))
+	s.state.markStored(u.files, t)
+
+	return s.state.save()
+}
+
+// show makes an upload visible until the function it returns is called.
+func (s *Saver) show(progress *transfer) func() {
+	set := func(p *transfer) {
+		s.mu.Lock()
+		s.progress = p
+		s.mu.Unlock()
+		s.all.opt.Changed()
+	}
+
+	set(progress)
+
+	return func() { set(nil) }
+}
+
+// report passes on what is wrong.
+func (s *Saver) report(err error) {
+	if errors.Is(err, errChanged) || errors.Is(err, context.Canceled) {
+		err = nil // the next look finds it again, or another
+	}
+
+	s.all.opt.Problem(Operation(s.rank.Run), err)
+}
+
+// Operation names the upload of the checkpoints of a run in reports of problems.
+func Operation(run id.Run) string { return "checkpoint upload of " + string(run) }
+
+// finish records that nothing more will be saved of this rank.
+func (s *Saver) finish(problem error) {
+	if problem != nil {
+		s.all.opt.Log.Warn("checkpoints of a run are not stored", "run", s.rank.Run, "error", problem)
+	}
+
+	s.state.Finished = s.ending() != nil
+	err := s.state.save()
+
+	s.mu.Lock()
+	s.finished = true
+	s.problem = errors.Join(problem, err)
+	s.mu.Unlock()
+	s.all.opt.Changed()
+}
+
+// refused reports whether an error of the server means that checkpoints of this run are not wanted. A chunk that is
+// missing when the checkpoint is entered was removed meanwhile, and is uploaded again.
+func refused(err error) bool {
+	var f *fault.Error
+	if !errors.As(err, &f) || f.Code == "chunk_missing" {
+		return false
+	}
+
+	switch f.Kind {
+	case fault.Conflict, fault.NotFound, fault.Denied, fault.Invalid, fault.OverLimit:
+		return true
+	case fault.Unavailable, fault.Internal, fault.Unknown:
+	}
+
+	return false
+}
+
+// stored is one file of which the chunks are known.
+type stored struct {
+	Link   string                `json:"link,omitempty"`
+	Size   int64                 `json:"size"`
+	Time   int64                 `json:"time"` // of its last change, in nanoseconds
+	Inode  uint64                `json:"inode"`
+	Chunks []api.CheckpointChunk `json:"chunks,omitempty"`
+	// Catalogued says that it is part of a checkpoint in the catalogue.
+	Catalogued bool `json:"catalogued,omitempty"`
+}
+
+func (e *stored) is(f *file) bool {
+	return e.Link == f.link && e.Size == f.size && e.Time == f.mtime.UnixNano() && e.Inode == f.inode
+}
+
+// state is what is known of the files of a rank, also by the next agent process. Only its saver uses it.
+type state struct {
+	path     string
+	Finished bool               `json:"finished,omitempty"`
+	Files    map[string]*stored `json:"files,omitempty"` // by path
+}
+
+// loadState reads the state that an earlier agent process left. One that cannot be read costs an upload of what is
+// there already, not more.
+func loadState(path string, log *slog.Logger) *state {
+	s := &state{path: path, Files: map[string]*stored{}}
+
+	text, err := os.ReadFile(path)
+	if err == nil {
+		err = json.Unmarshal(text, s)
+	}
+
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		log.Warn("cannot read the state of checkpoint uploads", "file", path, "error", err)
+	}
+
+	if s.Files == nil {
+		s.Files = map[string]*stored{}
+	}
+
+	return s
+}
+
+func (s *state) save() error {
+	if err := os.MkdirAll(filepath.Dir(s.path), 0o700); err != nil {
+		return fmt.Errorf("store the state of checkpoint uploads: %w", err)
+	}
+
+	text, err := json.Marshal(s)
+	if err == nil {
+		err = atomicfile.Write(s.path, text, atomicfile.SingleWriter(), atomicfile.Volatile())
+	}
+
+	if err != nil {
+		return fmt.Errorf("store the state of checkpoint uploads: %w", err)
+	}
+
+	return nil
+}
+
+// has reports whether all of some files are in the catalogue as they are.
+func (s *state) has(files []file) bool {
+	return !slices.ContainsFunc(files, func(f file) bool {
+		e := s.Files[f.path]
+		return e == nil || !e.is(&f) || !e.Catalogued
+	})
+}
+
+// chunks returns the chunks of a file that has not changed since it was uploaded.
+func (s *state) chunks(f *file) ([]api.CheckpointChunk, bool) {
+	e := s.Files[f.path]
+	if e == nil || !e.is(f) {
+		return nil, false
+	}
+
+	return slices.Clone(e.Chunks), true
+}
+
+// remember keeps the chunks of files that were uploaded.
+func (s *state) remember(all []packed) {
+	for i := range all {
+		f := &all[i].file
+		if e := s.Files[f.path]; e != nil && e.is(f) {
+			continue
+		}
+
+		s.Files[f.path] = &stored{
+			Link: f.link, Size: f.size, Time: f.mtime.UnixNano(), Inode: f.inode, Chunks: all[i].entry().Chunks,
+		}
+	}
+}
+
+// markStored notes that the files of a checkpoint are in the catalogue, and forgets those that are not there any more.
+func (s *state) markStored(own []file, t *tree) {
+	for p := range s.Files {
+		if _, ok := t.find(p); !ok {
+			delete(s.Files, p)
+		}
+	}
+
+	for i := range own {
+		if e := s.Files[own[i].path]; e != nil {
+			e.Catalogued = true
+		}
+	}
+}
