@@ -89,14 +89,14 @@ type Config struct {
 	CheckpointRest     time.Duration
 	CheckpointPatience time.Duration
 
-	FakeGPUs       string        // declared GPUs, see inventory.ParseFake; NoGPUs for none, whatever is there
-	Address        string        // how other nodes reach this one; found out if left out
-	CPUs           job.CPUs      // declared, for machines that are played; found out if left out
-	Memory         job.Bytes     // likewise
-	Probe          string        // whether GPUs are measured at the start: ProbeAuto, also if left out, or ProbeOff
-	ProbePython    string        // measures them if it has PyTorch; python3 if left out
-	CRIU           string        // name or path of CRIU, for snapshots; criu if left out
-	Version        string
+	FakeGPUs    string    // declared GPUs, see inventory.ParseFake; NoGPUs for none, whatever is there
+	Address     string    // how other nodes reach this one; found out if left out
+	CPUs        job.CPUs  // declared, for machines that are played; found out if left out
+	Memory      job.Bytes // likewise
+	Probe       string    // whether GPUs are measured at the start: ProbeAuto, also if left out, or ProbeOff
+	ProbePython string    // measures them if it has PyTorch; python3 if left out
+	CRIU        string    // name or path of CRIU, for snapshots; criu if left out
+	Version     string
 
 	// SDK is the wheel of the Python SDK, on the path of every program; none if left out.
 	SDK SDK

@@ -3,8 +3,10 @@ package checkpoints
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -12,22 +14,27 @@ import (
 	"trainyard/internal/checkpoint"
 )
 
-// write makes files, with their directories, all at the same time.
+// write makes files, with their directories, all of the same time and in the order of their names: trainer_state.json
+// comes last, as Hugging Face writes it.
 func write(t *testing.T, dir string, files map[string]string) {
 	t.Helper()
 	now := time.Now()
 
-	for name, text := range files {
+	for _, name := range slices.Sorted(maps.Keys(files)) {
 		path := filepath.Join(dir, name)
 		if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 			t.Fatal(err)
 		}
 
-		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		if err := os.WriteFile(path+".tmp", []byte(files[name]), 0o600); err != nil {
 			t.Fatal(err)
 		}
 
-		if err := os.Chtimes(path, now, now); err != nil {
+		if err := os.Chtimes(path+".tmp", now, now); err != nil {
+			t.Fatal(err)
+		}
+
+		if err := os.Rename(path+".tmp", path); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -302,19 +309,16 @@ func TestTheWatchSeesRenames(t *testing.T) {
 
 	t.Cleanup(func() { _ = w.close() })
 
-	write(t, dir, map[string]string{"a.tmp": "1"})
-
-	if err := os.Rename(filepath.Join(dir, "a.tmp"), filepath.Join(dir, "a")); err != nil {
-		t.Fatal(err)
-	}
-
+	write(t, dir, map[string]string{"a": "1"})
 	<-w.wake
 
 	if names := w.names(); !names["a"] || len(names) != 1 {
 		t.Errorf("renamed: %v", names)
 	}
 
-	write(t, dir, map[string]string{"a": "22"})
+	if err := os.WriteFile(filepath.Join(dir, "a"), []byte("22"), 0o600); err != nil {
+		t.Fatal(err)
+	}
 
 	for w.names()["a"] { // until the event arrives
 		time.Sleep(time.Millisecond)
