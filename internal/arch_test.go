@@ -63,6 +63,7 @@ var layers = []struct {
 			"internal/yamlfile",
 			"internal/contact",
 			"internal/checkpoint",
+			"internal/inbox",
 		},
 	},
 	{

@@ -55,6 +55,7 @@ type config struct {
 	contactLease time.Duration
 	contactGrace time.Duration
 	backoff      time.Duration
+	askFor       time.Duration
 	keepFinal    time.Duration
 	maxJobs      int
 	logLimit     int64
@@ -313,6 +314,12 @@ var serverSettings = []setting{
 		"5s",
 		"wait before a failed job is retried; doubles each time",
 		length(func(c *config) *time.Duration { return &c.backoff }, 0),
+	},
+	{
+		"ask-for",
+		"24h",
+		"how long a failed job is held for its owner to decide what follows; 0s to let it fail at once",
+		length(func(c *config) *time.Duration { return &c.askFor }, 0),
 	},
 	{
 		"keep-final",

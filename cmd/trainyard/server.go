@@ -291,6 +291,7 @@ func yardConfig(c *config, in inputs, clk clock.Clock) (yardmaster.Config, error
 	cfg := yardmaster.Defaults(in.newPolicy())
 	cfg.Patience = c.contact().Patience()
 	cfg.BackoffBase = c.backoff
+	cfg.AskFor = c.askFor
 	cfg.KeepFinal = c.keepFinal
 	cfg.MaxJobs = c.maxJobs
 	cfg.LogLimit = c.logLimit

@@ -24,6 +24,8 @@ type Event struct {
 	From   string    `json:"from,omitempty"`
 	To     string    `json:"to,omitempty"`
 	Reason string    `json:"reason,omitempty"`
+
+	Question id.Question `json:"question,omitempty" doc:"question that it asks or ends; the inbox has its options"`
 	// Hold and NotBefore are for programs: the reason says the same to people.
 	Hold      tenant.Hold `json:"hold,omitempty" doc:"kind of quota or budget that holds the job, for job.held"`
 	NotBefore *time.Time  `json:"not_before,omitempty" doc:"time before which the job is not retried, or its quota does not reset"`

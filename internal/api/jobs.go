@@ -86,6 +86,8 @@ type JobDetail struct {
 	Spec json.RawMessage `json:"spec" doc:"fields of the job file"`
 	Runs []Run           `json:"runs"`
 	Why  *Why            `json:"why,omitempty" doc:"why a pending job is not running"`
+
+	Questions []Question `json:"questions,omitempty" doc:"open questions about it, which its owner or an admin may answer"`
 }
 
 // JobPage is one page of a list of jobs, newest first.

@@ -73,6 +73,12 @@ func (a *app) jobDetail(j api.JobDetail, foreseen func() error) error {
 	if err := a.jobWhy(j.Why, now); err != nil {
 		return err
 	}
+	for i := range j.Questions {
+		if err := a.questionText(&j.Questions[i], now); err != nil {
+			return err
+		}
+	}
+
 	if err := foreseen(); err != nil {
 		return err
 	}
@@ -89,6 +95,13 @@ func (a *app) jobDetail(j api.JobDetail, foreseen func() error) error {
 		lines := strings.TrimRight(string(text), "\n")
 		if _, err := io.WriteString(a.Stdout, "\nFile:\n  "+strings.ReplaceAll(lines, "\n", "\n  ")+"\n"); err != nil {
 			return err
+		}
+	}
+
+	for i := range j.Questions {
+		if !j.Questions[i].Notice {
+			a.nextForQuestion(&j.Questions[i])
+			return nil
 		}
 	}
 

@@ -24,7 +24,9 @@ type (
 	Dataset string
 	// Checkpoint is the id of a job's n-th checkpoint: j1041.c3.
 	Checkpoint string
-	UID        string // 128 random bits in hexadecimal; "" for what was made by an earlier version
+	// Question is the id of the n-th question about a job: j1041.q2.
+	Question string
+	UID      string // 128 random bits in hexadecimal; "" for what was made by an earlier version
 )
 
 // NewJob returns the id of the n-th job.
@@ -81,6 +83,24 @@ func (c Checkpoint) Split() (Job, int, bool) {
 	}
 
 	n, isNumber := number(right, "c")
+	if _, isJob := Job(left).Number(); !isJob || !isNumber || n > 1<<31 {
+		return "", 0, false
+	}
+
+	return Job(left), int(n), true
+}
+
+// NewQuestion returns the id of the n-th question about a job.
+func NewQuestion(j Job, n int) Question { return Question(string(j) + ".q" + strconv.Itoa(n)) }
+
+// Split returns the job and the number of a question, and false for a string that is not the id of one.
+func (q Question) Split() (Job, int, bool) {
+	left, right, ok := strings.Cut(string(q), ".")
+	if !ok {
+		return "", 0, false
+	}
+
+	n, isNumber := number(right, "q")
 	if _, isJob := Job(left).Number(); !isJob || !isNumber || n > 1<<31 {
 		return "", 0, false
 	}

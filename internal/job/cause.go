@@ -48,6 +48,10 @@ type Handling struct {
 	Meaning string
 }
 
+// Asks reports whether the owner of a job is asked what to do when nothing more is done by itself: where a person can
+// make room, or remove the cause outside the program.
+func (h Handling) Asks() bool { return h.Next == NextElsewhere || h.Next == NextEscalate }
+
 // catalogue is the whole failure catalogue. It is the only place that decides this.
 var catalogue = []Handling{
 	{CauseUserCode, StatusFailed, NextRetry, 0, true, "the program failed"},

@@ -79,6 +79,10 @@ func (h Handling) words() string {
 		words += ", with increasing delays"
 	}
 
+	if h.Asks() {
+		words += "; then its owner is asked"
+	}
+
 	return words
 }
 
@@ -117,7 +121,7 @@ func StatusWords() []StatusWord {
 		Running:    "its program runs",
 		Recovering: "a run ended early; queued to be retried",
 		Pausing:    "being paused; its program is being stopped",
-		Paused:     "holds no node until it is resumed",
+		Paused:     "holds no node until it is resumed, or until its owner has answered a question",
 		Cancelling: "being cancelled; its program is being stopped",
 		Succeeded:  "its program succeeded",
 		Failed:     "failed for the cause in its reason and will not be retried",

@@ -20,7 +20,7 @@ type Job struct {
 	Seq       uint64 // number of the last change; grows by one with each
 	Owner     id.User
 	Project   id.Project
-	Spec      *Spec  // never changed after submission; shared
+	Spec      *Spec  // as submitted and amended; never changed, only replaced; shared
 	Workdir   string // manifest digest of the uploaded files, "" if none
 	Key       string // idempotency key of the submission, "" if none
 	KeyHash   string // digest of what was submitted under Key
@@ -39,6 +39,7 @@ type Job struct {
 	NotBefore time.Time     // back-off: not placed before this time
 	Avoid     []id.Node     // nodes on which it failed because of the infrastructure
 	Floor     Floor         // raised by escalation
+	Lacked    Floor         // memory of which it ran out: it needs more than that
 	Last      id.Node       // where rank 0 of the newest run was: its checkpoints are there
 	Done      float64       // units of work that its ended runs have checkpointed
 	Served    float64       // GPU-seconds of its ended runs
@@ -49,6 +50,8 @@ type Job struct {
 	Reference Reference     // GPU that its expected run time is for
 	Ran       time.Duration // that its ended runs ran in all, without the waits between them
 	Queued    time.Time     // when it was last queued; zero if that was at Since
+	Amended   *Amendment    // what was changed after its submission and is in Spec; nil if nothing was; never changed
+	Questions int           // how many its owner was asked
 }
 
 // Override lets a job run against the place rules of its data.

@@ -35,6 +35,7 @@ const (
 	EventResume  Event = "resume"  // someone resumed it
 	EventCancel  Event = "cancel"  // someone cancelled it
 	EventStopped Event = "stopped" // its run has stopped on request
+	EventHold    Event = "hold"    // its run failed, and its owner decides what follows
 )
 
 // transitions is the life cycle of a job. Any other pair is an error.
@@ -48,6 +49,7 @@ var transitions = map[State]map[Event]State{
 		EventFail:    Failed,
 		EventPause:   Pausing,
 		EventCancel:  Cancelling,
+		EventHold:    Paused,
 	},
 	Running: {
 		EventSucceed: Succeeded,
@@ -55,9 +57,10 @@ var transitions = map[State]map[Event]State{
 		EventFail:    Failed,
 		EventPause:   Pausing,
 		EventCancel:  Cancelling,
+		EventHold:    Paused,
 	},
 	Pausing:    {EventStopped: Paused, EventSucceed: Succeeded, EventFail: Failed, EventCancel: Cancelling},
-	Paused:     {EventResume: Pending, EventCancel: Cancelled},
+	Paused:     {EventResume: Pending, EventCancel: Cancelled, EventFail: Failed},
 	Cancelling: {EventStopped: Cancelled, EventSucceed: Succeeded, EventFail: Failed},
 	Succeeded:  {},
 	Failed:     {},
@@ -81,6 +84,7 @@ func Events() []Event {
 		EventResume,
 		EventCancel,
 		EventStopped,
+		EventHold,
 	}
 }
 
@@ -142,6 +146,7 @@ var eventClauses = map[Event]string{
 	EventResume:  "be resumed",
 	EventCancel:  "be cancelled",
 	EventStopped: "stop",
+	EventHold:    "be held",
 }
 
 // RunState is the state of a run. A rank of a run, its part on one node, has the

@@ -306,7 +306,7 @@ func TestTablesOfTheDocumentation(t *testing.T) {
 	table := job.CatalogueTable()
 	for _, want := range []string{
 		"| `user_code` | the program failed | retried up to the job's `retry`, with increasing delays | `FAILED` |\n",
-		"| `gpu_oom` | out of GPU memory | retried on a node with more memory, at most 2 times, if there is one | `OUT_OF_MEMORY` |\n",
+		"| `gpu_oom` | out of GPU memory | retried on a node with more memory, at most 2 times, if there is one; then its owner is asked | `OUT_OF_MEMORY` |\n",
 		"| `preempted` | preempted by other work | requeued at once | `PREEMPTED` |\n",
 		"| `timed_out` | exceeded its max_duration | the job ends | `TIMEOUT` |\n",
 	} {

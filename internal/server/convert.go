@@ -252,6 +252,7 @@ func toEvent(e *yardmaster.Event) api.Event {
 		To:     e.To,
 		Reason: e.Reason,
 
+		Question:  e.Question,
 		Hold:      e.Hold,
 		NotBefore: timeOrNil(e.NotBefore),
 	}

@@ -13,6 +13,7 @@ import (
 	"trainyard/internal/api"
 	"trainyard/internal/fault"
 	"trainyard/internal/id"
+	"trainyard/internal/inbox"
 	"trainyard/internal/job"
 	"trainyard/internal/server/httpapi"
 	"trainyard/internal/store"
@@ -263,6 +264,17 @@ func (s *Server) getJob(ctx context.Context, in *jobInput) (*httpapi.Body[api.Jo
 	// What is stored is of use also while the loop does not answer, or runs at another server.
 	if err != nil && fault.KindOf(err) != fault.Unavailable {
 		return nil, s.fail(ctx, err)
+	}
+
+	asked, err := s.Store.Questions(ctx, store.QuestionFilter{
+		Job: j.ID, States: []inbox.State{inbox.Open}, Limit: len(inbox.Kinds()),
+	})
+	if err != nil {
+		return nil, s.fail(ctx, err)
+	}
+
+	for i := range asked {
+		d.Questions = append(d.Questions, toQuestion(&asked[i]))
 	}
 
 	if !j.State.Final() {

@@ -80,6 +80,11 @@ var matrix = map[string]matrixRow{
 	"release-lease": {"/api/v1/leases/l1/release", "", "13334y1"},
 	"reaper":        {"/api/v1/reaper", "", "13333y1"},
 
+	"list-questions":   {"/api/v1/inbox?owner=ada", "", "1yyy3y1"},
+	"get-question":     {"/api/v1/inbox/j3.q1", "", "1yyy4y1"},
+	"accept-option":    {"/api/v1/inbox/j3.q1/accept", `{"option":"pause"}`, "13yy4y1"},
+	"dismiss-question": {"/api/v1/inbox/j4.q1/dismiss", "", "13yy4y1"},
+
 	"list-quotas":  {"/api/v1/quotas", "", "1yyyyy1"},
 	"put-quota":    {"/api/v1/quotas/user/bob", `{"gpus":3}`, "13333y1"},
 	"remove-quota": {"/api/v1/quotas/user/ada", "", "13333y1"},
@@ -159,6 +164,8 @@ func TestWhoMayDoWhat(t *testing.T) {
 	n.measures("j1.1", api.SeriesPoints{Name: "loss", Points: decay(0, 3, y.clock.Now())})
 	n.saves("j1.1")
 	y.submit(ada, "run: b\nresources: {memory: 900GB}")
+	n.outOfMemory(ada, "1GB")
+	n.outOfMemory(ada, "1GB")
 	y.do(yardmaster.PutQuota{Quota: tenant.Quota{Subject: tenant.Subject{User: "ada"}, GPUs: 4}, By: "test"})
 	y.do(yardmaster.PutDataset{Dataset: dataset.Dataset{ID: "cats", Rule: job.PlaceLocal}, By: "ada"})
 	y.do(yardmaster.PutDataset{Dataset: dataset.Dataset{ID: "dogs", Rule: job.PlaceLocal}, By: "root"})

@@ -133,6 +133,7 @@ func (s *Server) routes() {
 	s.nodeRoutes()
 	s.offerRoutes()
 	s.leaseRoutes()
+	s.inboxRoutes()
 	s.quotaRoutes()
 	s.datasetRoutes()
 	s.usageRoutes()

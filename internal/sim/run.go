@@ -119,7 +119,7 @@ func newSimulation(cfg Config) (*simulation, error) {
 	yc := yardmaster.Defaults(cfg.Policy)
 	yc.SuspectAfter = 0
 	yc.MaxJobs = math.MaxInt
-	yc.KeepFinal = 0
+	yc.KeepFinal, yc.Unattended = 0, true
 	yc.Tariff = cfg.Tariff
 	yc.Provision.Term, yc.Unmetered = simulatedTerm, true
 	if cfg.Cloud != nil {

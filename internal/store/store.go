@@ -15,6 +15,7 @@ import (
 	"trainyard/internal/fault"
 	"trainyard/internal/fleet"
 	"trainyard/internal/id"
+	"trainyard/internal/inbox"
 	"trainyard/internal/job"
 	"trainyard/internal/ledger"
 	"trainyard/internal/tenant"
@@ -78,6 +79,10 @@ type Store interface {
 	Leases(ctx context.Context, f LeaseFilter) ([]fleet.Lease, error)
 	// Lease returns one lease, or fault.NotFound with code "lease_not_found".
 	Lease(ctx context.Context, l id.Lease) (fleet.Lease, error)
+	// Questions lists questions that the filter lets through, those about the newest jobs first.
+	Questions(ctx context.Context, f QuestionFilter) ([]inbox.Question, error)
+	// Question returns one question, or fault.NotFound with code "question_not_found".
+	Question(ctx context.Context, q id.Question) (inbox.Question, error)
 	// Postings yields the postings of the ledger that overlap a period, in their
 	// order. A zero end is no end. It stops at the first error of yield and returns it.
 	Postings(ctx context.Context, from, to time.Time, yield func(*ledger.Posting) error) error
@@ -155,6 +160,15 @@ type LeaseFilter struct {
 	To      time.Time // asked for before
 	Before  uint64    // only leases with a number below this
 	Limit   int       // at most this many; required
+}
+
+// QuestionFilter chooses questions. A zero field lets all through.
+type QuestionFilter struct {
+	Owner  id.User // of the job
+	Job    id.Job
+	States []inbox.State
+	Before id.Question // the page after the last one seen
+	Limit  int         // at most this many; required
 }
 
 // EventFilter chooses events. A zero field lets all through.

@@ -255,8 +255,8 @@ func TestDataThatCannotBeHadLetsTheJobTryElsewhere(t *testing.T) {
 		y.pass(time.Minute, "a", "c")
 	}
 
-	if got := y.job(j); got.State != job.Failed || got.Status() != job.StatusFailedSetup {
-		t.Errorf("after three failures the job is %s (%s)", got.State, got.Status())
+	if got := y.job(j); got.State != job.Paused || got.Cause != job.CauseDataFailed || len(y.open()) != 1 {
+		t.Errorf("after three failures the job is %s, asked %+v", got.State, y.open())
 	}
 }
 

@@ -9,6 +9,7 @@ import (
 	"trainyard/internal/fault"
 	"trainyard/internal/fleet"
 	"trainyard/internal/id"
+	"trainyard/internal/inbox"
 	"trainyard/internal/job"
 	"trainyard/internal/tenant"
 	"trainyard/internal/yardmaster"
@@ -258,6 +259,42 @@ func (d *driver) people() error {
 		return fmt.Errorf("%T of a job that is %q: %+v, %w", m, before.State, reply, err)
 	case known && before.State.Final() && kind != fault.Conflict:
 		return fmt.Errorf("%T of a job that has ended: %+v, %w", m, reply, err)
+	}
+
+	return nil
+}
+
+// answer accepts and dismisses questions, open ones and others. An option that is gone is refused; whatever is accepted
+// twice is there once.
+func (d *driver) answer() error {
+	open := yardmaster.OpenQuestions(d.yard)
+	if len(open) == 0 {
+		return nil
+	}
+
+	q := open[d.rng.IntN(len(open))]
+	o := q.Options[d.rng.IntN(len(q.Options))]
+
+	var m yardmaster.Message = yardmaster.Accept{Question: q.ID, Option: o.ID, By: "ada"}
+
+	switch {
+	case d.chance(5):
+		m = yardmaster.Dismiss{Question: q.ID, By: "ada"}
+	case d.chance(10):
+		m = yardmaster.Accept{Question: q.ID, Option: "nonsense", By: "ada"}
+	case o.Action.Verb == inbox.Cancel:
+		d.cancelled[q.Job] = true
+	}
+
+	_, err := d.send(m)
+	if err := refused(err, fault.Conflict, fault.Invalid); err != nil {
+		return fmt.Errorf("%+v: %w", m, err)
+	}
+
+	if err == nil {
+		if _, err := d.send(m); fault.KindOf(err) != fault.NotFound {
+			return fmt.Errorf("%+v twice: %w", m, err)
+		}
 	}
 
 	return nil

@@ -9,6 +9,7 @@ import (
 
 	"trainyard/internal/fleet"
 	"trainyard/internal/id"
+	"trainyard/internal/inbox"
 	"trainyard/internal/job"
 	"trainyard/internal/ledger"
 	"trainyard/internal/queue"
@@ -28,6 +29,7 @@ type record struct {
 	shares    map[id.Project]queue.Share
 	past      map[uint64]queue.PastRun
 	observed  map[id.Job]job.Observed
+	questions map[id.Question]inbox.Question
 	orders    map[string]yardmaster.Order
 	decisions map[id.Job]ledger.JobDecisions
 	saved     uint64 // savings so far
@@ -54,6 +56,7 @@ func newRecord() *record {
 		incarnation: yardmaster.Incarnation{Number: 1, Mark: "first", Began: start, Settled: start, Reason: "the first"},
 
 		observed:  map[id.Job]job.Observed{},
+		questions: map[id.Question]inbox.Question{},
 		decisions: map[id.Job]ledger.JobDecisions{},
 	}
 }
@@ -120,6 +123,9 @@ func (s *record) commit(b *yardmaster.Batch) error {
 	if err := s.commitMemory(b); err != nil {
 		return err
 	}
+	if err := s.commitQuestions(b); err != nil {
+		return err
+	}
 
 	for _, o := range b.Orders {
 		s.orders[o.Key()] = o
@@ -165,6 +171,29 @@ func (s *record) commitMemory(b *yardmaster.Batch) error {
 	for _, j := range b.Jobs {
 		if o, known := s.observed[j.ID]; known && j.State.Final() {
 			return fmt.Errorf("job %s has ended and what was learned of it is still stored: %+v", j.ID, o)
+		}
+	}
+
+	return nil
+}
+
+// commitQuestions checks that a question ends once, and that none is open about a job that has ended.
+func (s *record) commitQuestions(b *yardmaster.Batch) error {
+	for _, q := range b.Questions {
+		old, known := s.questions[q.ID]
+		switch {
+		case known && (old.State.Final() || q.Seq <= old.Seq):
+			return fmt.Errorf("question %+v changed to %+v", old, q)
+		case q.State != inbox.Open && q.Reason == "":
+			return fmt.Errorf("question %+v does not say why it ended", q)
+		}
+
+		s.questions[q.ID] = q
+	}
+
+	for _, q := range s.questions {
+		if q.State == inbox.Open && s.jobs[q.Job].State.Final() {
+			return fmt.Errorf("job %s has ended and question %+v is open", q.Job, q)
 		}
 	}
 
@@ -304,7 +333,7 @@ func (s *record) clone() *record {
 	c.jobs, c.runs, c.nodes = maps.Clone(s.jobs), maps.Clone(s.runs), maps.Clone(s.nodes)
 	c.users, c.tokens, c.shares = maps.Clone(s.users), maps.Clone(s.tokens), maps.Clone(s.shares)
 	c.past, c.observed, c.orders = maps.Clone(s.past), maps.Clone(s.observed), maps.Clone(s.orders)
-	c.decisions, c.events = maps.Clone(s.decisions), maps.Clone(s.events)
+	c.decisions, c.events, c.questions = maps.Clone(s.decisions), maps.Clone(s.events), maps.Clone(s.questions)
 
 	return &c
 }
@@ -360,6 +389,12 @@ func (s *record) load(recent time.Time) (yardmaster.State, error) {
 	state.Shares = slices.Collect(maps.Values(s.shares))
 	state.Past = slices.Collect(maps.Values(s.past))
 	state.Observed = slices.Collect(maps.Values(s.observed))
+	for _, q := range s.questions {
+		if q.State == inbox.Open {
+			state.Questions = append(state.Questions, q)
+		}
+	}
+
 	state.Orders = slices.Collect(maps.Values(s.orders))
 	state.Ledger.Decisions, state.Ledger.LastSaving = slices.Collect(maps.Values(s.decisions)), s.saved
 

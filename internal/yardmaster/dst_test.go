@@ -71,8 +71,10 @@ func TestInvariantsHoldAfterEveryMessage(t *testing.T) {
 				t.Fatalf("seed %d, message %d, at rest: %v", seed, d.sent, err)
 			}
 
-			for _, kind := range d.mustSee([]string{"job.succeeded", "job.failed", "job.cancelled", "job.paused", "job.recovering", "job.pausing",
-				"job.cancelling", "node.suspect", "node.lost", "node.removed", "node.cordoned", "node.ready", "run.timed_out", "user.changed"}) {
+			for _, kind := range d.mustSee([]string{
+				"job.succeeded", "job.failed", "job.cancelled", "job.paused", "job.recovering", "job.pausing",
+				"job.cancelling", "node.suspect", "node.lost", "node.removed", "node.cordoned", "node.ready", "run.timed_out", "user.changed",
+				"inbox.asked", "inbox.noticed", "inbox.accepted", "inbox.dismissed", "inbox.withdrawn"}) {
 				if d.store.events[kind] == 0 {
 					t.Errorf("seed %d never saw %s: it tests too little", seed, kind)
 				}
@@ -406,6 +408,10 @@ func (d *driver) restart() error {
 		return fmt.Errorf("loading changed something: %+v", b)
 	}
 
+	if got := len(yardmaster.OpenQuestions(d.yard)); got != len(state.Questions) {
+		return fmt.Errorf("%d questions came back and %d were open", got, len(state.Questions))
+	}
+
 	for _, j := range state.Jobs {
 		got, ok := yardmaster.JobOf(d.yard, j.ID)
 		if diff := cmp.Diff(j, got); !ok || diff != "" {
@@ -442,6 +448,8 @@ func (d *driver) act() error {
 		return d.deliver()
 	case n < 830:
 		return d.people()
+	case n < 840:
+		return d.answer()
 	case n < 850:
 		return d.forge()
 	case n < 870:

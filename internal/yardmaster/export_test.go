@@ -10,6 +10,7 @@ import (
 
 	"trainyard/internal/fleet"
 	"trainyard/internal/id"
+	"trainyard/internal/inbox"
 	"trainyard/internal/job"
 	"trainyard/internal/place"
 	"trainyard/internal/queue"
@@ -21,7 +22,7 @@ import (
 // runs were on them: those alone may hold more than they have.
 func CheckInvariants(y *Yard, shrunk map[id.Node]bool) error {
 	for _, check := range []func(*Yard) error{checkJobs, checkNeeds, checkLine, checkRuns, checkOrders, checkUsers,
-		checkKeys, checkTimers, checkRunning, checkPromises} {
+		checkKeys, checkTimers, checkRunning, checkPromises, checkQuestions} {
 		if err := check(y); err != nil {
 			return err
 		}
@@ -42,6 +43,41 @@ func JobOf(y *Yard, j id.Job) (job.Job, bool) {
 
 // JobsInMemory lists the jobs that the yard holds, in order.
 func JobsInMemory(y *Yard) []id.Job { return slices.Sorted(maps.Keys(y.jobs)) }
+
+// OpenQuestions lists the open questions in the order of their jobs.
+func OpenQuestions(y *Yard) []inbox.Question {
+	var list []inbox.Question
+	for _, j := range slices.Sorted(maps.Keys(y.jobs)) {
+		for _, q := range y.jobs[j].questions {
+			list = append(list, q.Question)
+		}
+	}
+
+	return list
+}
+
+// checkQuestions checks that a job has open questions only while they matter.
+func checkQuestions(y *Yard) error {
+	for _, r := range y.jobs {
+		kinds := map[inbox.Kind]bool{}
+
+		for _, q := range r.questions {
+			held := r.State == job.Paused || r.State == job.Pausing
+			switch {
+			case q.State != inbox.Open || q.Job != r.ID || q.Owner != r.Owner || kinds[q.Kind]:
+				return fmt.Errorf("job %s has question %+v", r.ID, q.Question)
+			case r.State.Final() || q.Kind.Holds() && !held:
+				return fmt.Errorf("job %s is %s and question %+v is open", r.ID, r.State, q.Question)
+			case q.Sentence == "" || len(q.Options) == 0:
+				return fmt.Errorf("question %+v asks nothing", q.Question)
+			}
+
+			kinds[q.Kind] = true
+		}
+	}
+
+	return nil
+}
 
 // Now returns the time as the yard takes it.
 func Now(y *Yard) time.Time { return y.now }

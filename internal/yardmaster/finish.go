@@ -8,6 +8,7 @@ import (
 	"trainyard/internal/forecast/history"
 	"trainyard/internal/humanize"
 	"trainyard/internal/id"
+	"trainyard/internal/inbox"
 	"trainyard/internal/job"
 	"trainyard/internal/queue"
 )
@@ -159,12 +160,22 @@ func (y *Yard) decideNext(r *jobRecord, run *runRecord, cause job.Cause, rank *j
 			)
 		}
 
-		y.must(y.moveJob(r, job.EventFail, theYard, reason))
+		if !y.holdFailed(r, h, reason) {
+			y.must(y.moveJob(r, job.EventFail, theYard, reason))
+		}
 
 		return
 	}
 
 	y.retry(r, h, cause, reason, run.stoppedByPlan && cause == job.CausePreempted)
+
+	switch h.Next {
+	case job.NextEscalate:
+		y.ask(r, inbox.MoreMemory)
+	case job.NextRequeue:
+		y.ask(r, inbox.Preempted)
+	case job.NextRetry, job.NextElsewhere, job.NextGiveUp:
+	}
 }
 
 // closeJob does what remains to be done when a job has reached its final state.

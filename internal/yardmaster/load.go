@@ -71,6 +71,7 @@ func (y *Yard) Load(now time.Time, s State) {
 		y.loadJob(y.jobs[s.Jobs[i].ID], s.Needs, pipelines)
 	}
 
+	y.loadQuestions(s.Questions)
 	y.loadDemand(s.Leases)
 
 	for _, n := range s.Nodes {

@@ -165,7 +165,7 @@ func TestHowJobsEnd(t *testing.T) {
 			reason: "the program was killed by SIGSEGV on a"},
 		"set-up fails": {notStarted: true, ends: [2]yardmaster.RankReport{{Cause: job.CauseSetupFailed, ExitCode: 1, Reason: "set-up failed with exit code 1"}, stopped}, state: job.Failed,
 			cause: job.CauseSetupFailed, exitCode: 1, reason: "set-up failed with exit code 1"},
-		"GPU out of memory, and there is no greater one": {ends: [2]yardmaster.RankReport{{Cause: job.CauseGPUOOM, ExitCode: 1}, stopped}, state: job.Failed,
+		"GPU out of memory, and there is no greater one": {ends: [2]yardmaster.RankReport{{Cause: job.CauseGPUOOM, ExitCode: 1}, stopped}, state: job.Paused,
 			cause: job.CauseGPUOOM, exitCode: 1, reason: "out of GPU memory; no node it may use has GPUs with more than 80 GB"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -497,7 +497,7 @@ func TestMemoryIsDoubledWhileSomeNodeHasIt(t *testing.T) {
 	y.ends(j, 0, oom)
 
 	want := "out of memory; no node it may use has 400 GB of memory (run 2; not retried after 2 failures of this kind)"
-	if got := y.job(j); got.Status() != job.StatusOutOfMemory || got.Reason != want {
+	if got := y.job(j); got.State != job.Paused || got.Reason != want {
 		t.Errorf("job is %s: %s, want %s", got.Status(), got.Reason, want)
 	}
 }

@@ -204,6 +204,10 @@ func (y *Yard) moveJob(r *jobRecord, ev job.Event, actor, reason string) error {
 
 	y.event(e)
 
+	if len(r.questions) > 0 {
+		y.withdrawAnswered(r)
+	}
+
 	if to.Final() {
 		y.closeJob(r)
 	}

@@ -9,6 +9,7 @@ import (
 	"trainyard/internal/fleet"
 	"trainyard/internal/humanize"
 	"trainyard/internal/id"
+	"trainyard/internal/inbox"
 	"trainyard/internal/job"
 	"trainyard/internal/ledger"
 	"trainyard/internal/money"
@@ -289,6 +290,7 @@ func (y *Yard) watchQuotas() {
 			y.requeueHeld()
 		}
 
+		y.renewQuestions()
 		y.watchQuotas()
 	})
 }
@@ -402,6 +404,7 @@ func (y *Yard) pauseOverBudget(r *jobRecord, sentence string) {
 	reason := sentence + "; trainyard resume " + string(r.ID) + " lets it spend the same again"
 	y.must(y.moveJob(r, job.EventPause, theYard, reason))
 	y.stop(r.run, job.StopTerm, job.CausePreempted)
+	y.ask(r, inbox.OverBudget)
 }
 
 // onDemand reports whether a job runs on on-demand nodes.

@@ -6,7 +6,6 @@ import (
 	"slices"
 
 	"trainyard/internal/fleet"
-	"trainyard/internal/humanize"
 	"trainyard/internal/id"
 	"trainyard/internal/job"
 )
@@ -84,37 +83,51 @@ func (y *Yard) avoid(r *jobRecord, n id.Node) {
 	}
 }
 
-// escalate raises the memory that a job needs after it ran out of it, if some node has as much.
+// escalate raises the memory that a job needs after it ran out of it, if some node has as much or could be provisioned.
 func (y *Yard) escalate(r *jobRecord, cause job.Cause, rank *job.Rank, reason string) (bool, string) {
-	floor := r.Floor
-	var more string
-
-	if cause == job.CauseHostOOM {
-		memory := max(rank.Memory, floor.Memory)
-		if memory == 0 {
-			if n := y.nodes.Of(rank.Node); n != nil {
-				memory = n.Inventory.Memory / 2
-			}
-		}
-
-		floor.Memory = 2 * memory
-		more = humanize.Size(floor.Memory) + " of memory"
-	} else {
-		floor.GPUMemory = max(floor.GPUMemory, y.nodes.GPUMemory(rank))
-		more = "GPUs with more than " + humanize.Size(floor.GPUMemory)
+	if lacked := y.lacked(cause, rank); lacked != (job.Floor{}) {
+		r.Lacked = lacked
 	}
 
+	floor := y.nextFloor(r)
 	if floor == r.Floor { // it had no GPU, or its node is unknown
 		return false, reason
 	}
 
+	more := floorWords(job.Floor{GPUMemory: floor.GPUMemory})
+	if cause == job.CauseHostOOM {
+		more = floorWords(job.Floor{Memory: floor.Memory})
+	}
+
 	need := fleet.NeedOf(r.Spec, floor, r.Avoid)
 	need.Place = y.data.Place(&r.Job)
-	if !y.nodes.Fits(need) {
+	if _, possible := y.prospect(r, need); !possible {
 		return false, fmt.Sprintf("%s; no node it may use has %s", reason, more)
 	}
 
 	r.Floor = floor
 
 	return true, fmt.Sprintf("%s; the next run gets %s", reason, more)
+}
+
+// lacked returns how much memory a rank had when it ran out of it, zero if that is unknown.
+func (y *Yard) lacked(cause job.Cause, rank *job.Rank) job.Floor {
+	if cause != job.CauseHostOOM {
+		return job.Floor{GPUMemory: y.nodes.GPUMemory(rank)}
+	}
+
+	memory := rank.Memory
+	if n := y.nodes.Of(rank.Node); memory == 0 && n != nil {
+		memory = n.Inventory.Memory / 2 // it shared the node's
+	}
+
+	return job.Floor{Memory: memory}
+}
+
+// nextFloor returns the memory that a job gets after it ran out of what it had: GPUs with more, or twice as much.
+func (y *Yard) nextFloor(r *jobRecord) job.Floor {
+	return job.Floor{
+		Memory:    max(r.Floor.Memory, 2*r.Lacked.Memory),
+		GPUMemory: max(r.Floor.GPUMemory, r.Lacked.GPUMemory),
+	}
 }

@@ -57,8 +57,7 @@ func (y *Yard) Why(now time.Time, j id.Job) (WhyReport, bool) {
 func (y *Yard) explain(v *place.View, r *jobRecord) (place.Why, bool) {
 	switch {
 	case r.State == job.Paused:
-		resume := place.Remedy{Text: "trainyard resume " + string(r.ID)}
-		return place.Why{Blocker: place.BlockPaused, Sentence: r.Reason, Remedies: []place.Remedy{resume}}, true
+		return place.Why{Blocker: place.BlockPaused, Sentence: r.Reason, Remedies: pausedRemedies(r)}, true
 	case !r.State.Waiting():
 		return place.Why{}, false
 	case len(r.pendingNeeds) > 0:
@@ -96,6 +95,18 @@ func (y *Yard) explain(v *place.View, r *jobRecord) (place.Why, bool) {
 	}
 
 	return w, true
+}
+
+// pausedRemedies says how a paused job goes on.
+func pausedRemedies(r *jobRecord) []place.Remedy {
+	var list []place.Remedy
+	for _, q := range r.questions {
+		if q.Kind.Holds() {
+			list = append(list, place.Remedy{Text: "trainyard accept " + string(q.ID) + " " + q.Options[0].ID})
+		}
+	}
+
+	return append(list, place.Remedy{Text: "trainyard resume " + string(r.ID)})
 }
 
 // addReasons adds what the last plan says of a job, unless that is the whole answer already.

@@ -46,6 +46,8 @@ type Config struct {
 	BackoffBase      time.Duration // delay before the first retry; doubles with each
 	MaxBackoff       time.Duration
 	KeepFinal        time.Duration // how long ended jobs stay in memory; 0 for until they are stored
+	AskFor           time.Duration // how long a failed job is held for its owner to decide what follows; 0 to let it fail
+	Unattended       bool          // nobody answers questions: none are asked, and what fails ends at once
 	MaxJobs          int           // jobs of one user that have not ended
 	LogLimit         int64         // bytes of output kept of each rank
 	Tariff           *fleet.Tariff // what nodes cost; nil if unknown
@@ -68,6 +70,7 @@ func Defaults(p place.Policy) Config {
 		BackoffBase: 5 * time.Second,
 		MaxBackoff:  5 * time.Minute,
 		KeepFinal:   10 * time.Minute,
+		AskFor:      24 * time.Hour,
 		MaxJobs:     200_000,
 		LogLimit:    1 << 30,
 		Provision:   lifecycle.Defaults(),
@@ -140,6 +143,9 @@ type Yard struct {
 	changedJobs batch.Set[*jobRecord]
 	changedRuns batch.Set[*runRecord]
 
+	changedQuestions batch.Set[*questionRecord]
+	asked            map[id.Job]bool // jobs with open questions
+
 	pastRuns          []queue.PastRun // added to past since they were last taken
 	pastForgotten     []uint64        // numbers of those that past has no room for any more
 	observed          batch.Set[*observedRecord]
@@ -162,7 +168,8 @@ type jobRecord struct {
 	promise      *promise // start that waits for its GPUs, nil if none
 	hold         hold     // the quota that keeps it out of the queue; zero if none does
 	outlook      *job.Outlook
-	observed     *observedRecord // nil if nothing was learned of it yet
+	observed     *observedRecord   // nil if nothing was learned of it yet
+	questions    []*questionRecord // open ones
 	// committed says that money or GPU-hours were committed to it, when it ran or when
 	// nodes were provisioned for it.
 	committed bool
@@ -206,6 +213,7 @@ func New(cfg Config) *Yard {
 
 		demand:        make(provision.Demand, len(cfg.Keep.Warm)),
 		changedMeters: map[id.Node]bool{},
+		asked:         map[id.Job]bool{},
 	}
 
 	y.people = people.New(&y.feed)
@@ -283,6 +291,7 @@ func (y *Yard) TakeInto(b *Batch) {
 	y.orders.Take(b)
 	y.feed.Take(b)
 	y.takeMemory(b)
+	y.takeQuestions(b)
 	b.Incarnations, y.incarnations = y.incarnations, nil
 
 	for _, j := range y.expired {

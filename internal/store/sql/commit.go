@@ -12,6 +12,7 @@ import (
 	"trainyard/internal/fault"
 	"trainyard/internal/fleet"
 	"trainyard/internal/id"
+	"trainyard/internal/inbox"
 	"trainyard/internal/job"
 	"trainyard/internal/queue"
 	"trainyard/internal/store"
@@ -37,6 +38,7 @@ type changes struct {
 
 	incarnations []*yardmaster.Incarnation
 	checkpoints  []*checkpoint.Checkpoint
+	questions    []*inbox.Question
 }
 
 // fold combines batches into changes. A statement may touch a row only once, and what was opened
@@ -50,6 +52,7 @@ func fold(batches []*yardmaster.Batch) changes {
 	orders, closed := newest[string, yardmaster.Order]{}, newest[string, string]{}
 	incarnations := newest[uint64, yardmaster.Incarnation]{}
 	checkpoints := newest[id.Checkpoint, checkpoint.Checkpoint]{}
+	questions := newest[id.Question, inbox.Question]{}
 
 	for _, b := range batches {
 		for i := range b.Jobs {
@@ -103,6 +106,10 @@ func fold(batches []*yardmaster.Batch) changes {
 			checkpoints.put(b.Checkpoints[i].ID, b.Checkpoints[i].Seq, &b.Checkpoints[i])
 		}
 
+		for i := range b.Questions {
+			questions.put(b.Questions[i].ID, b.Questions[i].Seq, &b.Questions[i])
+		}
+
 		for i := range b.Orders {
 			key := b.Orders[i].Key()
 			orders.put(key, 0, &b.Orders[i])
@@ -120,7 +127,7 @@ func fold(batches []*yardmaster.Batch) changes {
 		agents: agents.rows(), users: users.rows(),
 		tokens: tokens.rows(), events: events.rows(), orders: orders.rows(), closed: closed.rows(),
 		past: past.rows(), dropped: dropped.rows(), incarnations: incarnations.rows(),
-		checkpoints: checkpoints.rows(),
+		checkpoints: checkpoints.rows(), questions: questions.rows(),
 	}
 }
 
@@ -200,6 +207,7 @@ func (s *Store) commit(ctx context.Context, batches []*yardmaster.Batch, c chang
 		}},
 		put(incarnationTable, c.incarnations, incarnationRow),
 		put(checkpointTable, c.checkpoints, checkpointRow),
+		put(questionTable, c.questions, questionRow),
 		put(orderTable, c.orders, orderRow),
 		{stmtKey{table: orderTable, remove: true}, len(c.closed), func(i int, args []any) ([]any, error) {
 			return append(args, clean(*c.closed[i])), nil

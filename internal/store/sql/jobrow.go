@@ -34,9 +34,12 @@ func jobNumber(j id.Job) (int64, error) {
 // the whole job.
 type jobExtras struct {
 	job.Override
-	Reference job.Reference `json:"reference,omitzero"`
-	Ran       time.Duration `json:"ran,omitempty"` // nanoseconds
-	Queued    time.Time     `json:"queued,omitzero"`
+	Reference job.Reference  `json:"reference,omitzero"`
+	Ran       time.Duration  `json:"ran,omitempty"` // nanoseconds
+	Queued    time.Time      `json:"queued,omitzero"`
+	Lacked    job.Floor      `json:"lacked,omitzero"`
+	Amended   *job.Amendment `json:"amended,omitempty"`
+	Questions int            `json:"questions,omitempty"`
 }
 
 func jobRow(args []any, j *job.Job) ([]any, error) {
@@ -68,7 +71,8 @@ func jobRow(args []any, j *job.Job) ([]any, error) {
 
 	extras := ""
 
-	if more := (jobExtras{j.Override, j.Reference, j.Ran, j.Queued}); more != (jobExtras{}) {
+	more := jobExtras{j.Override, j.Reference, j.Ran, j.Queued, j.Lacked, j.Amended, j.Questions}
+	if more != (jobExtras{}) {
 		text, err := json.Marshal(more)
 		if err != nil {
 			return nil, fmt.Errorf("encode job %s: %w", j.ID, err)
@@ -181,6 +185,8 @@ func (s *storedJob) decode() (job.Job, error) {
 	}
 
 	j.Override, j.Reference, j.Ran, j.Queued = more.Override, more.Reference, more.Ran, more.Queued
+	j.Lacked, j.Amended, j.Questions = more.Lacked, more.Amended, more.Questions
+	j.Spec = j.Amended.Apply(j.Spec) // its column has it as submitted
 
 	return j, nil
 }

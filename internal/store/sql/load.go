@@ -87,6 +87,11 @@ func load(ctx context.Context, tx *dbsql.Tx, recent time.Time) (state yardmaster
 			state.LastEventAt = fromMicros(int64(at))
 			return err
 		},
+		func() (err error) {
+			state.Questions, err = collect(ctx, tx, "question",
+				questionTable.selects()+`WHERE state = 'open' ORDER BY num, question`, nil, readQuestion)
+			return err
+		},
 		func() error { return loadLedger(ctx, tx, &state, recent.Add(-leaseMemory)) },
 		func() (err error) {
 			state.Checkpoints, err = collect(ctx, tx, "checkpoint", checkpointTable.selects()+catalogued,

@@ -22,6 +22,7 @@ import (
 	"trainyard/internal/fault"
 	"trainyard/internal/fleet"
 	"trainyard/internal/id"
+	"trainyard/internal/inbox"
 	"trainyard/internal/job"
 	"trainyard/internal/queue"
 	"trainyard/internal/scaling"
@@ -44,6 +45,7 @@ func released() map[string]string {
 		"migrations/0008_extras.sql":      "5306026f9d5c9870db7148cefd911248068950ae548b2a84af810aca2644f914",
 		"migrations/0012_uids.sql":        "81002b4aa536d9572caa03c6606d41cf0ccf73fc27b030a63cf63d7f1cc45794",
 		"migrations/0013_checkpoints.sql": "8560e115f7235e3ea7084911dc130d24c934817c2288d15152d16647ad1d560a",
+		"migrations/0014_inbox.sql":       "c837d762f5f4c3288afa63b202f103302f88b7a50cd133f604a42b213c6cc466",
 		"migrations/0010_leadership.sql":  "442fba39f24bdefffb4d674f05d5b5e4dbcc998a87d1e55ea4ffc98926ada6a0",
 	}
 }
@@ -140,6 +142,7 @@ func TestEveryEarlierSchemaMigrates(t *testing.T) {
 				checkAgents(t.T, s, version)
 				checkUIDs(t.T, s, version)
 				checkCheckpoints(t.T, s, version)
+				checkQuestions(t.T, s, version)
 
 				if err := s.Commit(t.Context(), batchOf(100)); err != nil {
 					t.Errorf("commit after the migration: %v", err)
@@ -378,6 +381,32 @@ func checkCheckpoints(t *testing.T, s *Store, version int) {
 
 	if diff := cmp.Diff(want, list, cmpopts.EquateEmpty()); diff != "" {
 		t.Errorf("checkpoints (-want +got):\n%s", diff)
+	}
+}
+
+// questionsSince is the first schema that stores questions to people.
+const questionsSince = 14
+
+// checkQuestions checks the open question of the fixture, which earlier schemas did not store.
+func checkQuestions(t *testing.T, s *Store, version int) {
+	t.Helper()
+	state, err := s.Load(t.Context(), time.Time{})
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	var want []inbox.Question
+	if version >= questionsSince {
+		asked := time.Date(2026, 3, 1, 12, 1, 0, 0, time.UTC)
+		want = []inbox.Question{{
+			ID: "j2.q1", Seq: 3, Kind: inbox.Preempted, Job: "j2", Owner: "ada", State: inbox.Open,
+			Sentence: "preempted by other work", Asked: asked, Since: asked,
+			Options: []inbox.Option{{ID: "pause", Sentence: "pause it", Action: inbox.Action{Verb: inbox.Pause}}},
+		}}
+	}
+
+	if diff := cmp.Diff(want, state.Questions, cmpopts.EquateEmpty()); diff != "" {
+		t.Errorf("questions (-want +got):\n%s", diff)
 	}
 }
 

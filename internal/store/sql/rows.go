@@ -185,6 +185,7 @@ var eventTable = &table{
 		"lease",
 		"hold",
 		"not_before",
+		"question",
 	},
 }
 
@@ -205,6 +206,7 @@ func eventRow(args []any, e *yardmaster.Event) ([]any, error) {
 		clean(string(e.Lease)),
 		clean(string(e.Hold)),
 		micros(e.NotBefore),
+		clean(string(e.Question)),
 	), nil
 }
 
@@ -225,6 +227,7 @@ func readEvent(row scanner) (yardmaster.Event, error) {
 		(*string)(&e.Lease),
 		(*string)(&e.Hold),
 		timeColumn{&e.NotBefore},
+		(*string)(&e.Question),
 	)
 
 	return e, err

@@ -8,6 +8,7 @@ import (
 	"trainyard/internal/checkpoint"
 	"trainyard/internal/fleet"
 	"trainyard/internal/id"
+	"trainyard/internal/inbox"
 	"trainyard/internal/job"
 	"trainyard/internal/ledger"
 	"trainyard/internal/tenant"
@@ -99,6 +100,7 @@ func sampleJob(n uint64, state job.State) job.Job {
 	j := full[job.Job](int(n))
 	j.ID, j.State = id.NewJob(n), state
 	j.Needs = []id.Job{id.NewJob(n + 1000), id.NewJob(n + 2000)}
+	j.Spec = j.Amended.Apply(j.Spec)
 
 	return j
 }
@@ -139,6 +141,12 @@ func sampleEvent(seq uint64) yardmaster.Event {
 	e := full[yardmaster.Event](1)
 	e.Seq = seq
 	return e
+}
+
+func sampleQuestion(j id.Job, n int, state inbox.State) inbox.Question {
+	q := full[inbox.Question](n)
+	q.ID, q.Job, q.State = id.NewQuestion(j, n), j, state
+	return q
 }
 
 func sampleOrder(j id.Job, rank int) yardmaster.Order {

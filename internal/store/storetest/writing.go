@@ -9,6 +9,7 @@ import (
 	"trainyard/internal/fault"
 	"trainyard/internal/fleet"
 	"trainyard/internal/id"
+	"trainyard/internal/inbox"
 	"trainyard/internal/job"
 	"trainyard/internal/queue"
 	"trainyard/internal/quota"
@@ -114,6 +115,8 @@ func everything() *yardmaster.Batch {
 		Ledger:      sampleLedger(),
 		Usage:       []quota.Usage{full[quota.Usage](1)},
 		Notices:     []quota.Notice{full[quota.Notice](1)},
+
+		Questions: []inbox.Question{sampleQuestion("j7", 2, inbox.Open)},
 	}
 }
 
@@ -139,6 +142,7 @@ func (h *harness) holds(s store.Store, b *yardmaster.Batch) {
 	h.same("decisions", state.Ledger.Decisions, b.Ledger.Decisions)
 	h.same("totals", state.Usage, b.Usage)
 	h.same("notices", state.Notices, b.Notices)
+	h.same("questions", state.Questions, b.Questions)
 	h.same("postings", h.postings(s, time.Time{}, time.Time{}), b.Ledger.Postings)
 	savings, err := s.Savings(h.context(), time.Time{}, time.Time{})
 	h.must(err)

@@ -14,6 +14,7 @@ import (
 	"trainyard/internal/dataset"
 	"trainyard/internal/fleet"
 	"trainyard/internal/id"
+	"trainyard/internal/inbox"
 	"trainyard/internal/job"
 	"trainyard/internal/ledger"
 	"trainyard/internal/queue"
@@ -50,6 +51,7 @@ type Batch struct {
 	PastForgotten     []uint64
 	ObservedForgotten []id.Job
 	Incarnations      []Incarnation // that began, or settled
+	Questions         []inbox.Question
 }
 
 // Empty reports whether there is nothing to commit.
@@ -57,7 +59,7 @@ func (b *Batch) Empty() bool {
 	return len(b.Jobs)+len(b.Runs)+len(b.Nodes)+len(b.Agents)+len(b.Users)+len(b.Tokens)+len(b.Events)+
 		len(b.Orders)+len(b.Closed)+len(b.Leases)+len(b.Quotas)+len(b.Datasets)+len(b.Uses)+len(b.Shares)+
 		len(b.Usage)+len(b.Notices)+len(b.Past)+len(b.Observed)+len(b.Checkpoints)+
-		len(b.PastForgotten)+len(b.ObservedForgotten)+len(b.Incarnations) == 0 && b.Ledger.Empty()
+		len(b.PastForgotten)+len(b.ObservedForgotten)+len(b.Incarnations)+len(b.Questions) == 0 && b.Ledger.Empty()
 }
 
 // Event is one entry of the feed: the audit log, the live feed and the history
@@ -75,6 +77,8 @@ type Event struct {
 	From   string // state before and after, where it changed one
 	To     string
 	Reason string // one sentence for people
+	// Question is what the event asks, or which question it ends.
+	Question id.Question
 	// Hold is what keeps the job of a "job.held" out of the queue.
 	Hold tenant.Hold
 	// NotBefore is when its job may go on at the earliest: the end of the delay before it is
@@ -124,6 +128,8 @@ type State struct {
 	Usage       []quota.Usage
 	Notices     []quota.Notice
 	Ledger      ledger.Stored
+	// Questions are those that are open.
+	Questions []inbox.Question
 	// Needs holds the states of final jobs that waiting jobs need.
 	Needs map[id.Job]job.State
 	// LastJob, LastEvent and LastLease are the greatest numbers ever used.
