@@ -114,7 +114,18 @@ func newYard(t testing.TB, settings ...setting) *yard {
 // startYard starts a server over a folder, which may hold what an earlier one left.
 func startYard(t testing.TB, dir string, settings ...setting) *yard {
 	t.Helper()
-	y := &yard{t: t, clock: newHandClock(), ended: make(chan error, 1)}
+	blobs, err := blob.OpenDir(filepath.Join(dir, "blobs"))
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	return startYardOn(t, dir, blobs, settings...)
+}
+
+// startYardOn starts a server that keeps its blobs in a store.
+func startYardOn(t testing.TB, dir string, blobs blob.Store, settings ...setting) *yard {
+	t.Helper()
+	y := &yard{blobs: blobs, t: t, clock: newHandClock(), ended: make(chan error, 1)}
 	cfg := yardmaster.Defaults(ordered.FIFO{})
 
 	config := Config{Version: "test", PolicyName: "fifo", StoreKind: "sqlite", DataDir: dir,
@@ -129,9 +140,6 @@ func startYard(t testing.TB, dir string, settings ...setting) *yard {
 	ca, err := auth.OpenCA(filepath.Join(dir, "ca"), y.clock.Now())
 	y.must(err)
 	y.ca = ca
-	dirBlobs, err := blob.OpenDir(filepath.Join(dir, "blobs"))
-	y.must(err)
-	y.blobs = dirBlobs
 	book, err := archive.Open(filepath.Join(dir, "logs"), y.blobs, y.clock)
 	y.must(err)
 	st, err := sqlstore.Open(ctx, filepath.Join(dir, "yard.db"), sqlstore.Options{Clock: y.clock})

@@ -159,6 +159,8 @@ func (s *Server) Run(ctx context.Context) {
 	}()
 	defer func() { <-seer }() // its last curves are written
 
+	go s.agents.VerifyCheckpoints(ctx)
+
 	if err := s.agents.RecallReleases(ctx); err != nil && ctx.Err() == nil {
 		s.Log.ErrorContext(ctx, "reading releases of GPUs failed; release them again", "error", err)
 	}

@@ -80,6 +80,7 @@ type Server struct {
 	seen    *sightings
 	writers writers
 	chunks  chunkRights
+	claims  *claims
 
 	incarnation atomic.Pointer[api.Incarnation] // of the yard's history
 }
@@ -87,7 +88,7 @@ type Server struct {
 // New returns the server's side of the protocol. The loop must not run yet, and
 // must tell Follow of every batch before it tells anybody else.
 func New(c Config) *Server {
-	s := &Server{Config: c, roster: newRoster(c.Nodes), seen: newSightings()}
+	s := &Server{Config: c, roster: newRoster(c.Nodes), seen: newSightings(), claims: newClaims()}
 	s.setIncarnation(&c.Incarnation)
 
 	return s

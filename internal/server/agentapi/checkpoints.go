@@ -1,15 +1,18 @@
 package agentapi
 
 import (
+	"cmp"
 	"context"
 	"io"
 	"net/http"
 	"slices"
 	"sync"
+	"time"
 
 	"github.com/danielgtaylor/huma/v2"
 
 	"trainyard/internal/api"
+	"trainyard/internal/blob"
 	"trainyard/internal/checkpoint"
 	"trainyard/internal/fault"
 	"trainyard/internal/id"
@@ -202,27 +205,28 @@ func (s *Server) listed(ctx context.Context, manifest string) (map[string]bool, 
 	return listed, nil
 }
 
+// signedFor is how long a signed request may be used. An agent that was too slow asks again.
+const signedFor = 15 * time.Minute
+
 // locateChunks says where chunks are uploaded to, if they are not there yet, or downloaded from.
 func (s *Server) locateChunks(
 	ctx context.Context,
 	in *httpapi.Body[api.ChunksRequest],
 ) (*httpapi.Body[api.ChunksReply], error) {
-	digests := make([]string, len(in.Body.Chunks))
-	for i, c := range in.Body.Chunks {
-		if err := httpapi.CheckDigest(c.Digest, "chunks"); err != nil {
+	chunks := in.Body.Chunks
+	for i := range chunks {
+		if err := checkChunk(&chunks[i]); err != nil {
 			return nil, httpapi.ToProblem(err)
 		}
-
-		digests[i] = c.Digest
 	}
 
 	var err error
 	if in.Body.Restore {
-		err = s.mayRestore(ctx, in.Body.Run, digests...)
+		err = s.mayRestore(ctx, in.Body.Run, digestsOf(chunks)...)
 	} else {
 		err = s.mayUpload(ctx, in.Body.Run)
 		if err == nil {
-			digests, err = httpapi.MissingChunks(ctx, s.Blobs, digests)
+			chunks, err = s.missing(ctx, chunks)
 		}
 	}
 
@@ -230,12 +234,79 @@ func (s *Server) locateChunks(
 		return nil, s.fail(ctx, err)
 	}
 
-	reply := api.ChunksReply{Chunks: make([]api.ChunkPlace, len(digests))}
-	for i, d := range digests {
-		reply.Chunks[i] = api.ChunkPlace{Digest: d}
+	reply := api.ChunksReply{Chunks: make([]api.ChunkPlace, len(chunks))}
+	for i := range chunks {
+		reply.Chunks[i], err = s.place(ctx, &chunks[i], in.Body.Restore)
+		if err != nil {
+			return nil, s.fail(ctx, err)
+		}
 	}
 
 	return &httpapi.Body[api.ChunksReply]{Body: reply}, nil
+}
+
+// checkChunk refuses what no chunk is.
+func checkChunk(c *api.CheckpointChunk) error {
+	if c.Size < 0 || c.Size > api.MaxCheckpointManifest {
+		return fault.New(fault.Invalid, "bad_size", "a chunk must have from 0 to %d bytes, got %d",
+			api.MaxCheckpointManifest, c.Size).WithField("chunks")
+	}
+
+	return httpapi.CheckDigest(c.Digest, "chunks")
+}
+
+func digestsOf(chunks []api.CheckpointChunk) []string {
+	list := make([]string, len(chunks))
+	for i := range chunks {
+		list[i] = chunks[i].Digest
+	}
+
+	return list
+}
+
+// missing returns the chunks that are not stored.
+func (s *Server) missing(ctx context.Context, chunks []api.CheckpointChunk) ([]api.CheckpointChunk, error) {
+	names := make([]string, len(chunks))
+	byName := make(map[string]api.CheckpointChunk, len(chunks))
+
+	for i, c := range chunks {
+		names[i] = httpapi.ChunkBlob(c.Digest)
+		byName[names[i]] = c
+	}
+
+	absent, err := blob.Missing(ctx, s.Blobs, names)
+	if err != nil {
+		return nil, err
+	}
+
+	list := make([]api.CheckpointChunk, len(absent))
+	for i, name := range absent {
+		list[i] = byName[name]
+	}
+
+	return list, nil
+}
+
+// place says where a chunk is uploaded to or downloaded from: directly where the store can sign a request for that, and
+// through the server otherwise.
+func (s *Server) place(ctx context.Context, c *api.CheckpointChunk, restore bool) (api.ChunkPlace, error) {
+	to := api.ChunkPlace{Digest: c.Digest}
+	signer, signs := s.Blobs.(blob.Signer)
+	if !signs {
+		return to, nil
+	}
+
+	var q blob.Request
+	var err error
+	if name := httpapi.ChunkBlob(c.Digest); restore {
+		q, err = signer.SignGet(ctx, name, signedFor)
+	} else {
+		q, err = signer.SignPut(ctx, name, c.Size, c.Digest, signedFor)
+	}
+
+	to.URL, to.Header = q.URL, q.Header
+
+	return to, err
 }
 
 func (s *Server) putChunk(w http.ResponseWriter, r *http.Request) error {
@@ -358,25 +429,25 @@ func (s *Server) checkContent(ctx context.Context, in *api.NewCheckpoint, c *che
 		return err
 	}
 
-	var digests []string
+	var chunks []api.CheckpointChunk
 	for i := range m.Files {
 		for _, chunk := range m.Files[i].Chunks {
 			if err := httpapi.CheckDigest(chunk.Digest, "manifest"); err != nil {
 				return err
 			}
 
-			digests = append(digests, chunk.Digest)
+			chunks = append(chunks, chunk)
 		}
 	}
 
-	slices.Sort(digests)
+	slices.SortFunc(chunks, func(a, b api.CheckpointChunk) int { return cmp.Compare(a.Digest, b.Digest) })
 
-	missing, err := httpapi.MissingChunks(ctx, s.Blobs, slices.Compact(digests))
+	missing, err := s.missing(ctx, slices.Compact(chunks))
 	if err != nil {
 		return err
 	}
 	if len(missing) > 0 {
-		return missingChunk(missing[0])
+		return missingChunk(missing[0].Digest)
 	}
 
 	c.Parts[0].Size = job.Bytes(m.Size())

@@ -33,6 +33,8 @@ func (s *Server) report(ctx context.Context, in *httpapi.Body[api.Report]) (*htt
 	bounded, cancel := context.WithTimeout(ctx, s.Timeout)
 	defer cancel()
 
+	s.judge(bounded, n, in.Body.Ranks)
+
 	answer, err := s.hand(bounded, &who, &in.Body)
 	if heard(err) && s.Gone(n) {
 		err = fault.New(fault.Unavailable, "store_down", "the node was lost, and the server cannot write to its store now").
