@@ -42,13 +42,14 @@ type Checkpoint struct {
 	ID        id.Checkpoint
 	Seq       uint64 // grows with every change
 	Job       id.Job
-	Run       id.Run // that wrote it
-	UID       id.UID // of that run
-	Epoch     int    // of that run
-	Number    int    // counts the checkpoints of the job
-	Name      string // its path below the checkpoint directory; "." if it is all of the directory
-	Step      int64  // -1 if unknown
-	Metric    string // by which the best one is kept; "" if unknown
+	Run       id.Run  // that wrote it
+	UID       id.UID  // of that run
+	Epoch     int     // of that run
+	Number    int     // counts the checkpoints of the job
+	Name      string  // its path below the checkpoint directory; "." if it is all of the directory
+	Step      int64   // -1 if unknown
+	Work      float64 `json:",omitempty"` // units of work that its job had done when it was written; 0 if unknown
+	Metric    string  // by which the best one is kept; "" if unknown
 	Value     float64
 	Size      job.Bytes
 	World     int // processes that wrote it; 0 if unknown

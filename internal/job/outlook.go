@@ -33,12 +33,16 @@ type Outlook struct {
 	Saved Saved `json:",omitzero"`
 }
 
-// Saved is what a run of a job on another node would continue from.
+// Saved is what a run of a job on another node would continue from. A job that neither travels nor stays has saved
+// nothing yet.
 type Saved struct {
 	Size    Bytes     `json:",omitempty"`
 	At      time.Time `json:",omitzero"`  // when the program wrote it
 	Step    int64     `json:",omitempty"` // -1 if unknown
+	Work    float64   `json:",omitempty"` // units of work that it has
 	Travels bool      `json:",omitempty"` // it is restored on whatever node the job runs next
+	// Stays says that what the job saves stays on the nodes of its last run: on any other it begins anew.
+	Stays bool `json:",omitempty"`
 }
 
 // DeclaredSpeed returns the speed of a job whose rates were declared, nil for any other job.

@@ -142,7 +142,7 @@ func (p *Policy) movable(r *place.Running) bool {
 		return false
 	}
 
-	return o.Saved.At.IsZero() || o.Saved.Travels
+	return !o.Saved.Stays && (o.Saved.At.IsZero() || o.Saved.Travels)
 }
 
 // staysUntil returns until when a job stays where it is because it was moved or preempted before.

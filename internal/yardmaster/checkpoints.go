@@ -1,10 +1,16 @@
 package yardmaster
 
 import (
+	"fmt"
+	"math"
+	"slices"
+	"time"
+
 	"trainyard/internal/checkpoint"
 	"trainyard/internal/fault"
 	"trainyard/internal/id"
 	"trainyard/internal/job"
+	"trainyard/internal/place"
 )
 
 // codeStaleEpoch is the code of the error that refuses a checkpoint of a run that is not the newest of its job. What
@@ -23,12 +29,19 @@ func (m AddCheckpoint) handle(y *Yard) (any, error) {
 		return nil, err
 	}
 
+	c.Work = y.workIn(r, &c)
+
 	entry, err := y.checkpoints.Add(y.now, &r.Job, c, r.restoring())
 	if err != nil {
 		return nil, err
 	}
 
 	y.updateSaved(r)
+
+	if r.run == nil && !r.State.Final() && entry.State == checkpoint.Stored { // its last part came after the run had ended
+		r.Done, r.outlook.Done = r.outlook.Saved.Work, r.outlook.Saved.Work
+		y.changedJob(r)
+	}
 
 	return entry, nil
 }
@@ -70,15 +83,94 @@ func (y *Yard) restoreOf(r *jobRecord) *job.Restore {
 	return nil
 }
 
-// updateSaved lets policies know the newest checkpoint of a job.
+// workIn returns how much work of a job is in a checkpoint that its newest run has written.
+func (y *Yard) workIn(r *jobRecord, c *checkpoint.Checkpoint) float64 {
+	if r.running == nil {
+		return r.Done
+	}
+
+	until := y.now
+	if !r.run.stopOrdered.IsZero() {
+		until = r.run.stopOrdered // since then it only saves
+	}
+
+	return savedWork(until, r.Done, r.running, c)
+}
+
+// savedWork returns the units of work in a checkpoint of a running job that had done so much before. That is its step, if
+// the program counts its work in steps. Otherwise it is what was done when it was written: until now the run is assumed
+// to have worked at an even rate.
+func savedWork(now time.Time, before float64, rn *place.Running, c *checkpoint.Checkpoint) float64 {
+	done := rn.Done(now)
+	from := rn.Began
+	if s := rn.Outlook.Speed; s != nil {
+		from = from.Add(time.Duration(s.Start))
+	}
+
+	estimate := before
+	switch {
+	case rn.Began.IsZero() || !c.Written.After(from):
+	case !c.Written.Before(now):
+		estimate = done
+	default:
+		estimate += max(done-before, 0) * float64(c.Written.Sub(from)) / float64(now.Sub(from))
+	}
+
+	// A step that is far from the estimate counts something else than the program's progress does.
+	if step := float64(c.Step); step >= before && step >= estimate/2 && step <= math.Ceil(done) {
+		return step
+	}
+
+	return estimate
+}
+
+// updateSaved lets policies know the newest checkpoint of a job, or that what it saves stays where it is.
 func (y *Yard) updateSaved(r *jobRecord) {
-	newest := y.checkpoints.Newest(r.ID)
-	if newest == nil {
-		r.outlook.Saved = job.Saved{}
+	if newest := y.checkpoints.Newest(r.ID); newest != nil {
+		r.outlook.Saved = job.Saved{
+			Size: newest.Size, At: newest.Written, Step: newest.Step, Work: newest.Work, Travels: true,
+		}
+
 		return
 	}
 
-	r.outlook.Saved = job.Saved{Size: newest.Size, At: newest.Written, Step: newest.Step, Travels: true}
+	r.outlook.Saved = job.Saved{Stays: r.outlook.Resumes && y.stays(r)}
+}
+
+// stays reports whether what a job without a checkpoint in the catalogue has saved, or will save, is on its nodes alone.
+func (y *Yard) stays(r *jobRecord) bool {
+	if r.run == nil {
+		return r.Last != "" && r.Done > 0
+	}
+
+	return slices.ContainsFunc(r.run.Ranks, func(k job.Rank) bool { return !y.restores(k.Node) })
+}
+
+// restores reports whether a node's agent saves and restores checkpoints that travel.
+func (y *Yard) restores(name id.Node) bool {
+	n := y.nodes.Of(name)
+	return n != nil && n.Inventory.Restores
+}
+
+// workLost returns how much work a job loses that is started where it cannot continue from what it has saved.
+func (y *Yard) workLost(r *jobRecord, s *place.Start) float64 {
+	carried := y.checkpoints.Newest(r.ID) != nil &&
+		!slices.ContainsFunc(s.Allocations, func(a place.Allocation) bool { return !y.restores(a.Node) })
+	if carried || r.Last == "" || r.Last == s.Allocations[0].Node {
+		return 0
+	}
+
+	return r.Done
+}
+
+// forgetWork records that a job has to begin anew.
+func (y *Yard) forgetWork(r *jobRecord, s *place.Start) {
+	to := s.Allocations[0].Node
+	r.Done, r.outlook.Done, r.outlook.At = 0, 0, time.Time{}
+	y.event(Event{
+		Kind: "checkpoint.left", Actor: theYard, Owner: r.Owner, Job: r.ID, Node: to,
+		Reason: fmt.Sprintf("begins anew on node %s: what it has saved is on node %s", to, r.Last),
+	})
 }
 
 // noteCorrupt marks the checkpoint that a rank could not restore as corrupt, if it says so of the one that it was to
@@ -92,6 +184,7 @@ func (y *Yard) noteCorrupt(r *jobRecord, run *runRecord, k *job.Rank, rep *RankR
 	run.corrupt = true
 	if y.checkpoints.MarkCorrupt(y.now, r.Owner, failed.Checkpoint, k.Node, rep.Reason) {
 		y.updateSaved(r)
+		r.Done, r.outlook.Done = r.outlook.Saved.Work, r.outlook.Saved.Work
 	}
 }
 

@@ -36,7 +36,7 @@ func (y *yard) reserved(name string, gpus int) {
 		},
 	)
 
-	inv := fleet.Inventory{Address: name, CPUs: 64000, Memory: 256 << 30}
+	inv := fleet.Inventory{Address: name, CPUs: 64000, Memory: 256 << 30, Restores: true}
 	for i := range gpus {
 		inv.GPUs = append(
 			inv.GPUs,

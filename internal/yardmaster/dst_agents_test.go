@@ -42,6 +42,7 @@ type proc struct {
 	ready   time.Time // prepared by then
 	over    time.Time // ends by itself then
 	ends    job.Cause // of this
+	corrupt bool      // what it restores
 	started time.Time
 	ended   time.Time
 	stopped bool
@@ -54,6 +55,10 @@ func (p *proc) alive() bool { return p.state == job.RunPreparing || p.state == j
 func (p *proc) end(at time.Time, cause job.Cause, code int, signalled bool) {
 	p.state, p.ended = job.RunEnded, at
 	p.rep = yardmaster.RankReport{ExitCode: code, Cause: cause, Signalled: signalled}
+
+	if cause == job.CauseRestoreFailed {
+		p.rep.Restore = &job.RestoreFailure{Checkpoint: p.order.Launch.Restore.Checkpoint, Corrupt: p.corrupt}
+	}
 }
 
 func newAgent(node id.Node, inv fleet.Inventory, now time.Time) *agent {
@@ -134,6 +139,8 @@ func (a *agent) begin(rng *rand.Rand, o yardmaster.Order, now time.Time, calm bo
 	}
 
 	switch n := rng.IntN(100); {
+	case n < 40 && o.Launch.Restore != nil:
+		p.ends, p.corrupt = job.CauseRestoreFailed, n < 30
 	case n < 12:
 		p.ends = job.CauseUserCode
 	case n < 17:
@@ -148,7 +155,7 @@ func (a *agent) begin(rng *rand.Rand, o yardmaster.Order, now time.Time, calm bo
 		p.ends = job.CauseImageFailed
 	}
 
-	if p.ends == job.CauseSetupFailed || p.ends == job.CauseLaunchFailed || p.ends == job.CauseImageFailed {
+	if p.ends == job.CauseRestoreFailed || p.ends == job.CauseSetupFailed || p.ends == job.CauseLaunchFailed || p.ends == job.CauseImageFailed {
 		p.over = p.ready // before it runs
 	}
 
@@ -199,7 +206,8 @@ func (a *agent) crash(now time.Time) {
 
 // report tells the yard of everything the agent has.
 func (a *agent) report() yardmaster.NodeReport {
-	m := yardmaster.NodeReport{Node: a.node, Foreign: a.foreign, Inventory: &a.inv, Marks: true, Seen: a.seen}
+	m := yardmaster.NodeReport{Node: a.node, Foreign: a.foreign, Inventory: &a.inv, Marks: true, Seen: a.seen,
+		Restores: a.inv.Restores}
 
 	for _, key := range slices.Sorted(maps.Keys(a.procs)) {
 		p := a.procs[key]

@@ -5,8 +5,10 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"time"
 
+	"trainyard/internal/checkpoint"
 	"trainyard/internal/fleet"
 	"trainyard/internal/id"
 	"trainyard/internal/inbox"
@@ -32,6 +34,7 @@ type record struct {
 	questions map[id.Question]inbox.Question
 	orders    map[string]yardmaster.Order
 	decisions map[id.Job]ledger.JobDecisions
+	catalogue map[id.Checkpoint]checkpoint.Checkpoint
 	saved     uint64 // savings so far
 	lastJob   uint64
 	lastEvent uint64
@@ -58,6 +61,7 @@ func newRecord() *record {
 		observed:  map[id.Job]job.Observed{},
 		questions: map[id.Question]inbox.Question{},
 		decisions: map[id.Job]ledger.JobDecisions{},
+		catalogue: map[id.Checkpoint]checkpoint.Checkpoint{},
 	}
 }
 
@@ -124,6 +128,10 @@ func (s *record) commit(b *yardmaster.Batch) error {
 		return err
 	}
 	if err := s.commitQuestions(b); err != nil {
+		return err
+	}
+
+	if err := s.commitCheckpoints(b); err != nil {
 		return err
 	}
 
@@ -264,7 +272,7 @@ func (s *record) commitJob(b *yardmaster.Batch, j job.Job) error {
 
 	at := old.State
 	for _, e := range b.Events {
-		if e.Job != j.ID || e.To == "" || e.Kind == "run.ended" {
+		if e.Job != j.ID || e.To == "" || e.Kind == "run.ended" || strings.HasPrefix(e.Kind, "checkpoint.") {
 			continue
 		}
 		if e.Kind != "job.submitted" && (e.From != string(at) || !leads(at, job.State(e.To))) {
@@ -334,6 +342,7 @@ func (s *record) clone() *record {
 	c.users, c.tokens, c.shares = maps.Clone(s.users), maps.Clone(s.tokens), maps.Clone(s.shares)
 	c.past, c.observed, c.orders = maps.Clone(s.past), maps.Clone(s.observed), maps.Clone(s.orders)
 	c.decisions, c.events, c.questions = maps.Clone(s.decisions), maps.Clone(s.events), maps.Clone(s.questions)
+	c.catalogue = maps.Clone(s.catalogue)
 
 	return &c
 }
@@ -389,6 +398,7 @@ func (s *record) load(recent time.Time) (yardmaster.State, error) {
 	state.Shares = slices.Collect(maps.Values(s.shares))
 	state.Past = slices.Collect(maps.Values(s.past))
 	state.Observed = slices.Collect(maps.Values(s.observed))
+	state.Checkpoints = slices.Collect(maps.Values(s.catalogue))
 	for _, q := range s.questions {
 		if q.State == inbox.Open {
 			state.Questions = append(state.Questions, q)

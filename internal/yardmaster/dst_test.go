@@ -74,7 +74,8 @@ func TestInvariantsHoldAfterEveryMessage(t *testing.T) {
 			for _, kind := range d.mustSee([]string{
 				"job.succeeded", "job.failed", "job.cancelled", "job.paused", "job.recovering", "job.pausing",
 				"job.cancelling", "node.suspect", "node.lost", "node.removed", "node.cordoned", "node.ready", "run.timed_out", "user.changed",
-				"inbox.asked", "inbox.noticed", "inbox.accepted", "inbox.dismissed", "inbox.withdrawn"}) {
+				"inbox.asked", "inbox.noticed", "inbox.accepted", "inbox.dismissed", "inbox.withdrawn",
+				"checkpoint.stored", "checkpoint.removed"}) {
 				if d.store.events[kind] == 0 {
 					t.Errorf("seed %d never saw %s: it tests too little", seed, kind)
 				}
@@ -97,6 +98,10 @@ func TestInvariantsHoldAfterEveryMessage(t *testing.T) {
 				d.promised,
 				shares,
 			)
+
+			t.Logf("checkpoints: %d stored, %d refused, %d corrupt, %d left behind", d.store.events["checkpoint.stored"],
+				d.store.events["checkpoint.refused"],
+				d.store.events["checkpoint.corrupt"], d.store.events["checkpoint.left"])
 
 			if d.restores == 0 && d.mustSee([]string{""}) != nil {
 				t.Errorf("seed %d never restored a backup: it tests too little", seed)
@@ -176,6 +181,7 @@ type driver struct {
 	loads     int  // every one has a seed of its own
 	backup    *record
 	restores  int
+	late      []yardmaster.AddCheckpoint // on their way
 	hash      hash.Hash
 }
 
@@ -462,6 +468,10 @@ func (d *driver) act() error {
 		return d.account()
 	case n < 892:
 		return d.backUpOrRestore()
+	case n < 930:
+		return d.save()
+	case n < 934:
+		return d.tidy()
 	default:
 		a := d.agents[d.rng.IntN(len(d.agents))]
 		return d.heartbeat(a)

@@ -53,6 +53,7 @@ func (y *Yard) finish(r *jobRecord, run *runRecord) {
 	y.decideNext(r, run, cause, rank)
 	y.leaveRun(r, run, cause)
 	r.run = nil
+	y.updateSaved(r)
 
 	if !r.State.Final() && (r.observed != nil || r.outlook.Ran > 0) {
 		y.changedObserved(r)

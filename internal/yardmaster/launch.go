@@ -12,8 +12,15 @@ import (
 // launch creates a run of a job on the GPUs that a plan allocated and orders its nodes to start it.
 func (y *Yard) launch(r *jobRecord, s *place.Start) {
 	need := s.Item.Shape.Need
+	lost := y.workLost(r, s)
+	y.chargeLoss(r, s, lost)
 	y.decideStart(r, s)
 	y.dequeue(r)
+
+	if lost > 0 {
+		y.forgetWork(r, s)
+	}
+
 	r.Epoch++
 	r.NotBefore = time.Time{}
 	name := id.NewRun(r.ID, r.Epoch)
@@ -43,6 +50,7 @@ func (y *Yard) launch(r *jobRecord, s *place.Start) {
 	y.carryOut(r, run)
 	r.run, r.Last = run, s.Allocations[0].Node
 	y.recordFirstGPU(r, &s.Allocations[0])
+	y.updateSaved(r)
 	r.running = y.running.add(r.entry, &run.Run, s.Allocations, y.nodes.Of)
 	y.bookNodes(r, run)
 

@@ -123,6 +123,7 @@ func (y *Yard) loadRun(run job.Run) {
 
 	y.runs[run.ID] = rec
 	r.run = rec
+	y.updateSaved(r)
 	need := y.describeItem(r)
 	r.entry.Shape = &queue.Shape{Need: need}
 

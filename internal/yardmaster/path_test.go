@@ -245,6 +245,7 @@ func TestReportsOfNoUseChangeNothing(t *testing.T) {
 	j := y.submit("alice", spec(1))
 	y.round()
 	y.running(j, 0)
+	y.ok(yardmaster.NodeReport{Node: "a", Restores: true})
 	y.Take()
 
 	run := id.NewRun(j, 1)
@@ -255,8 +256,9 @@ func TestReportsOfNoUseChangeNothing(t *testing.T) {
 		"an earlier state":  {Node: "a", Ranks: []yardmaster.RankReport{{Run: run, State: job.RunPreparing}, {Run: run, State: job.RunOrdered}, {Run: run, State: "x"}}},
 		"the same again":    {Node: "a", Ranks: []yardmaster.RankReport{{Run: run, State: job.RunRunning, Started: start}}},
 		"absurd GPUs":       {Node: "a", Foreign: []int{-1, 64, 1 << 40}},
-		"the same hardware": {Node: "b", Inventory: &fleet.Inventory{Address: "b", CPUs: 64000, Memory: 256 << 30, Disk: 7}},
+		"the same hardware": {Node: "b", Inventory: &fleet.Inventory{Address: "b", CPUs: 64000, Memory: 256 << 30, Disk: 7, Restores: true}},
 	} {
+		m.Restores = true
 		y.ok(m)
 
 		if b := y.Take(); !b.Empty() {

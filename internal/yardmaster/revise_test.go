@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"trainyard/internal/checkpoint"
 	"trainyard/internal/fleet"
 	"trainyard/internal/id"
 	"trainyard/internal/job"
@@ -75,17 +76,25 @@ func startOn(v *place.View, node id.Node, gpus uint64) place.Plan {
 func (y *yard) runs(node id.Node, run id.Run) {
 	y.t.Helper()
 	y.ok(
-		yardmaster.NodeReport{Node: node, Ranks: []yardmaster.RankReport{{Run: run, State: job.RunRunning, Started: y.now}}},
+		yardmaster.NodeReport{
+			Node: node, Restores: true,
+			Ranks: []yardmaster.RankReport{{Run: run, State: job.RunRunning, Started: y.now}},
+		},
 	)
 }
 
-// stops lets it end as it was told to.
+// stops lets it end as it was told to, with a checkpoint.
 func (y *yard) stops(node id.Node, run id.Run) {
 	y.t.Helper()
+	y.ok(yardmaster.AddCheckpoint{Checkpoint: checkpoint.Checkpoint{
+		Run: run, Name: "ckpt", Step: -1, Ranks: 1, Written: y.now,
+		Parts: []checkpoint.Part{{Node: node, Manifest: "m", Size: 1}},
+	}})
 	y.ok(
 		yardmaster.NodeReport{
-			Node:  node,
-			Ranks: []yardmaster.RankReport{{Run: run, State: job.RunEnded, Signalled: true, Started: start, Ended: y.now}},
+			Node:     node,
+			Restores: true,
+			Ranks:    []yardmaster.RankReport{{Run: run, State: job.RunEnded, Signalled: true, Started: start, Ended: y.now}},
 		},
 	)
 }

@@ -78,7 +78,8 @@ func progressOf(now time.Time, o *job.Outlook, rn *place.Running) *job.Progress 
 // recordWork records the work of an ended run in its job. Progress that it reported when it
 // ended counts; otherwise a run that ended by itself has done everything, one that was
 // ordered to stop has checkpointed what it had done by then, and one that died keeps its
-// last checkpoint.
+// last checkpoint. Where the catalogue has a checkpoint, that alone counts: the next run
+// continues from it.
 func recordWork(now time.Time, j *job.Job, run *job.Run, rn *place.Running, cause job.Cause, stopOrdered time.Time) {
 	o := rn.Outlook
 
@@ -92,6 +93,8 @@ func recordWork(now time.Time, j *job.Job, run *job.Run, rn *place.Running, caus
 		if o.Speed != nil {
 			j.Done = o.Speed.Work
 		}
+	case o.Saved.Travels:
+		j.Done = o.Saved.Work
 	case !o.Resumes:
 		j.Done = 0
 	case cause == job.CausePreempted && stopOrdered.IsZero():

@@ -152,6 +152,18 @@ func (y *Yard) leasedFor(r *jobRecord, s *place.Start) bool {
 	return l != nil && l.Job == r.ID
 }
 
+// chargeLoss records in the decision that took a job from its nodes that it has to do work again that it had saved there.
+func (y *Yard) chargeLoss(r *jobRecord, s *place.Start, lost float64) {
+	d := y.ledger.Decision(r.ID)
+	rate := place.ExpectedRate(r.outlook, s.Allocations, y.nodes.Of)
+	if lost == 0 || d == nil || d.Run != "" || rate <= 0 {
+		return
+	}
+
+	d.Restart += ledger.SpanOf(job.Seconds(lost / rate))
+	y.ledger.DecisionChanged(r.ID)
+}
+
 // carryOut records that a run carries out the open decision about its job.
 func (y *Yard) carryOut(r *jobRecord, run *runRecord) {
 	if d := y.ledger.Decision(r.ID); d != nil {

@@ -66,7 +66,7 @@ func (y *yard) ok(m yardmaster.Message) any {
 
 func (y *yard) node(name string, gpus int) {
 	y.t.Helper()
-	inv := fleet.Inventory{Address: name, CPUs: 64000, Memory: 256 << 30}
+	inv := fleet.Inventory{Address: name, CPUs: 64000, Memory: 256 << 30, Restores: true}
 	for i := range gpus {
 		inv.GPUs = append(
 			inv.GPUs,
