@@ -56,6 +56,7 @@ type config struct {
 	contactGrace time.Duration
 	backoff      time.Duration
 	askFor       time.Duration
+	saveWait     time.Duration
 	keepFinal    time.Duration
 	maxJobs      int
 	logLimit     int64
@@ -320,6 +321,12 @@ var serverSettings = []setting{
 		"24h",
 		"how long a failed job is held for its owner to decide what follows; 0s to let it fail at once",
 		length(func(c *config) *time.Duration { return &c.askFor }, 0),
+	},
+	{
+		"save-wait",
+		"10m",
+		"how long a move waits for the job to save a checkpoint before it is abandoned",
+		length(func(c *config) *time.Duration { return &c.saveWait }, time.Second),
 	},
 	{
 		"keep-final",

@@ -30,6 +30,10 @@ func (m AddCheckpoint) handle(y *Yard) (any, error) {
 
 	y.updateSaved(r)
 
+	if entry.State == checkpoint.Stored {
+		y.checkpointStored(r, &entry)
+	}
+
 	return entry, nil
 }
 

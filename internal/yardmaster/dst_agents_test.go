@@ -45,6 +45,7 @@ type proc struct {
 	started time.Time
 	ended   time.Time
 	stopped bool
+	saved   int // the last request to save that it has obeyed
 	rep     yardmaster.RankReport
 }
 
@@ -94,7 +95,7 @@ func (a *agent) sync(
 			a.procs[key] = p
 		}
 
-		p.order.Stop = o.Stop
+		p.order.Stop, p.order.Save = o.Stop, o.Save
 		if o.Stop == job.StopNone || !p.alive() {
 			continue
 		}
@@ -199,7 +200,9 @@ func (a *agent) crash(now time.Time) {
 
 // report tells the yard of everything the agent has.
 func (a *agent) report() yardmaster.NodeReport {
-	m := yardmaster.NodeReport{Node: a.node, Foreign: a.foreign, Inventory: &a.inv, Marks: true, Seen: a.seen}
+	m := yardmaster.NodeReport{
+		Node: a.node, Foreign: a.foreign, Inventory: &a.inv, Marks: true, Restores: true, Seen: a.seen,
+	}
 
 	for _, key := range slices.Sorted(maps.Keys(a.procs)) {
 		p := a.procs[key]

@@ -5,8 +5,10 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"time"
 
+	"trainyard/internal/checkpoint"
 	"trainyard/internal/fleet"
 	"trainyard/internal/id"
 	"trainyard/internal/inbox"
@@ -30,6 +32,7 @@ type record struct {
 	past      map[uint64]queue.PastRun
 	observed  map[id.Job]job.Observed
 	questions map[id.Question]inbox.Question
+	catalogue map[id.Job][]checkpoint.Checkpoint // the lists are never changed in place
 	orders    map[string]yardmaster.Order
 	decisions map[id.Job]ledger.JobDecisions
 	saved     uint64 // savings so far
@@ -55,6 +58,7 @@ func newRecord() *record {
 
 		incarnation: yardmaster.Incarnation{Number: 1, Mark: "first", Began: start, Settled: start, Reason: "the first"},
 
+		catalogue: map[id.Job][]checkpoint.Checkpoint{},
 		observed:  map[id.Job]job.Observed{},
 		questions: map[id.Question]inbox.Question{},
 		decisions: map[id.Job]ledger.JobDecisions{},
@@ -127,6 +131,10 @@ func (s *record) commit(b *yardmaster.Batch) error {
 		return err
 	}
 
+	if err := s.commitCheckpoints(b); err != nil {
+		return err
+	}
+
 	for _, o := range b.Orders {
 		s.orders[o.Key()] = o
 	}
@@ -140,6 +148,53 @@ func (s *record) commit(b *yardmaster.Batch) error {
 	}
 
 	return s.checkTouched(b)
+}
+
+// commitCheckpoints checks that a new run continues from the newest stored checkpoint of its job. Those that were
+// stored in the same batch may be older or newer than the run.
+func (s *record) commitCheckpoints(b *yardmaster.Batch) error {
+	fresh := map[id.Job]bool{}
+	for _, c := range b.Checkpoints {
+		fresh[c.Job] = true
+	}
+
+	for i := range b.Orders {
+		o := &b.Orders[i]
+		if _, open := s.orders[o.Key()]; open || fresh[o.Job] {
+			continue
+		}
+
+		var all []*checkpoint.Checkpoint
+		for _, c := range s.catalogue[o.Job] {
+			all = append(all, &c)
+		}
+
+		switch newest := checkpoint.Newest(all); {
+		case newest == nil && o.Launch.Restore == nil:
+		case newest == nil || o.Launch.Restore == nil || o.Launch.Restore.Checkpoint != newest.ID:
+			return fmt.Errorf("%s continues from %+v, and the newest checkpoint is %+v", o.Run, o.Launch.Restore, newest)
+		default:
+			s.events["test.restored"]++
+		}
+	}
+
+	for _, c := range b.Checkpoints {
+		list := slices.Clone(s.catalogue[c.Job])
+
+		at := slices.IndexFunc(list, func(o checkpoint.Checkpoint) bool { return o.ID == c.ID })
+		switch {
+		case at < 0:
+			list = append(list, c)
+		case c.Seq <= list[at].Seq:
+			return fmt.Errorf("checkpoint %s has number %d after %d", c.ID, c.Seq, list[at].Seq)
+		default:
+			list[at] = c
+		}
+
+		s.catalogue[c.Job] = list
+	}
+
+	return nil
 }
 
 // commitMemory checks that runs are numbered in order, and that what was learned of a job is kept until it ends.
@@ -264,7 +319,7 @@ func (s *record) commitJob(b *yardmaster.Batch, j job.Job) error {
 
 	at := old.State
 	for _, e := range b.Events {
-		if e.Job != j.ID || e.To == "" || e.Kind == "run.ended" {
+		if e.Job != j.ID || e.To == "" || e.Kind == "run.ended" || strings.HasPrefix(e.Kind, "checkpoint.") {
 			continue
 		}
 		if e.Kind != "job.submitted" && (e.From != string(at) || !leads(at, job.State(e.To))) {
@@ -334,6 +389,7 @@ func (s *record) clone() *record {
 	c.users, c.tokens, c.shares = maps.Clone(s.users), maps.Clone(s.tokens), maps.Clone(s.shares)
 	c.past, c.observed, c.orders = maps.Clone(s.past), maps.Clone(s.observed), maps.Clone(s.orders)
 	c.decisions, c.events, c.questions = maps.Clone(s.decisions), maps.Clone(s.events), maps.Clone(s.questions)
+	c.catalogue = maps.Clone(s.catalogue)
 
 	return &c
 }
@@ -396,6 +452,7 @@ func (s *record) load(recent time.Time) (yardmaster.State, error) {
 	}
 
 	state.Orders = slices.Collect(maps.Values(s.orders))
+	state.Checkpoints = slices.Concat(slices.Collect(maps.Values(s.catalogue))...)
 	state.Ledger.Decisions, state.Ledger.LastSaving = slices.Collect(maps.Values(s.decisions)), s.saved
 
 	// What is kept is text: nothing may depend on pointers that are shared in memory.
