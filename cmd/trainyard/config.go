@@ -72,16 +72,16 @@ type config struct {
 	logLevel     slog.Level
 	logFormat    string
 
-	server                         string
-	token                          string
-	name                           string
-	address                        string
-	fakeGPUs                       string
-	metrics                        string
+	server                               string
+	token                                string
+	name                                 string
+	address                              string
+	fakeGPUs                             string
+	metrics                              string
 	probe, probePython, criu, onLeaseEnd string
-	cpus                           job.CPUs
-	memory                         job.Bytes
-	minFree                        int64
+	cpus                                 job.CPUs
+	memory                               job.Bytes
+	minFree                              int64
 }
 
 func text(target func(c *config) *string) func(*config, string) error {
