@@ -68,6 +68,12 @@ test-crash: ## Kill server and agent at random while jobs flow: KILLS=2000 SEED=
 	@scripts/setup.sh test
 	go test ./test/crash -run TestCrash -count=1 -timeout 60m -v -kills $(KILLS) -seed $(SEED)
 
+.PHONY: test-moves
+test-moves: ## Move trainings between agents and kill everything on the way: KILLS=200 SEED=7 make test-moves
+	@scripts/setup.sh test
+	@scripts/setup-train.sh
+	go test ./test/moves -count=1 -timeout 120m -v -kills $(KILLS) -seed $(SEED)
+
 .PHONY: test-chaos
 test-chaos: ## Break real yards in network namespaces in every way of the fault table, on both stores (root; ROWS=7,19 for some)
 	@scripts/setup.sh test

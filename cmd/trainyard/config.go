@@ -56,6 +56,7 @@ type config struct {
 	contactGrace time.Duration
 	backoff      time.Duration
 	askFor       time.Duration
+	saveWait     time.Duration
 	keepFinal    time.Duration
 	maxJobs      int
 	logLimit     int64
@@ -71,16 +72,16 @@ type config struct {
 	logLevel     slog.Level
 	logFormat    string
 
-	server                         string
-	token                          string
-	name                           string
-	address                        string
-	fakeGPUs                       string
-	metrics                        string
+	server                               string
+	token                                string
+	name                                 string
+	address                              string
+	fakeGPUs                             string
+	metrics                              string
 	probe, probePython, criu, onLeaseEnd string
-	cpus                           job.CPUs
-	memory                         job.Bytes
-	minFree                        int64
+	cpus                                 job.CPUs
+	memory                               job.Bytes
+	minFree                              int64
 }
 
 func text(target func(c *config) *string) func(*config, string) error {
@@ -320,6 +321,12 @@ var serverSettings = []setting{
 		"24h",
 		"how long a failed job is held for its owner to decide what follows; 0s to let it fail at once",
 		length(func(c *config) *time.Duration { return &c.askFor }, 0),
+	},
+	{
+		"save-wait",
+		"10m",
+		"how long a move waits for the job to save a checkpoint before it is abandoned",
+		length(func(c *config) *time.Duration { return &c.saveWait }, time.Second),
 	},
 	{
 		"keep-final",

@@ -292,6 +292,7 @@ func yardConfig(c *config, in inputs, clk clock.Clock) (yardmaster.Config, error
 	cfg.Patience = c.contact().Patience()
 	cfg.BackoffBase = c.backoff
 	cfg.AskFor = c.askFor
+	cfg.SaveWait = c.saveWait
 	cfg.KeepFinal = c.keepFinal
 	cfg.MaxJobs = c.maxJobs
 	cfg.LogLimit = c.logLimit

@@ -54,6 +54,7 @@ type Runtime interface {
 	Adopt() ([]rundir.Status, error)
 	Start(ctx context.Context, s rundir.Spec) error
 	Stop(run id.Run, rank int, mode job.StopMode) error
+	RequestSave(run id.Run, rank, number int) error
 	Forget(run id.Run, rank int) error
 	SetAside(run id.Run, rank int) (string, error)
 	List() []rundir.Status

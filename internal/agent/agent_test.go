@@ -245,6 +245,34 @@ func TestStops(t *testing.T) {
 	}
 }
 
+func TestAProgramIsAskedToSaveEachTimeTheServerAsks(t *testing.T) {
+	t.Parallel()
+	y, rt := newYard(t), newFakeRuntime()
+	launch(t, config(t, y, rt))
+	first, other := assignment("j1.1"), assignment("j2.1")
+	y.assign(first, other)
+	y.awaitState("j1.1", job.RunRunning)
+	y.awaitState("j2.1", job.RunRunning)
+
+	first.Save = 1
+	y.assign(first, other)
+	rt.wait(y, "the first request", func() bool { return cmp.Equal(rt.saves, []string{"j1.1 1"}) })
+
+	first.Save = 3 // one was lost
+	y.assign(first, other)
+	rt.wait(y, "the next request", func() bool { return cmp.Equal(rt.saves, []string{"j1.1 1", "j1.1 3"}) })
+
+	first.Save, first.Stop = 4, job.StopTerm
+	y.assign(first, other)
+	y.awaitState("j1.1", job.RunEnded)
+	rt.mu.Lock()
+	defer rt.mu.Unlock()
+
+	if len(rt.saves) != 2 {
+		t.Errorf("requests %v: a run that is stopped saves because of that", rt.saves)
+	}
+}
+
 func TestStaleGenerationsAreIgnored(t *testing.T) {
 	t.Parallel()
 	y, rt := newYard(t), newFakeRuntime()

@@ -26,6 +26,7 @@ type fakeRuntime struct {
 	ranks   map[rankKey]*fakeRank
 	starts  map[rankKey]int // how often a rank really began
 	stops   []string
+	saves   []string
 	forgot  []string
 	renewed []renewal
 	aside   []string // set aside: run and UID
@@ -42,6 +43,7 @@ type fakeRank struct {
 	spec   rundir.Spec
 	status rundir.Status
 	log    []byte
+	saves  int
 	mute   error // why its progress cannot be had
 }
 
@@ -117,6 +119,24 @@ func (f *fakeRuntime) Stop(run id.Run, rank int, mode job.StopMode) error {
 
 		f.stops = append(f.stops, fmt.Sprintf("%s %s", run, mode))
 		r.status.State, r.status.Signalled, r.status.Signal = job.RunEnded, true, strings.ToUpper("sig"+string(mode))
+	})
+
+	return nil
+}
+
+func (f *fakeRuntime) RequestSave(run id.Run, rank, number int) error {
+	f.mu.Lock()
+	r := f.ranks[rankKey{run, rank}]
+	again := r == nil || r.saves >= number
+	f.mu.Unlock()
+
+	if again {
+		return nil // no change, or the agent would ask forever
+	}
+
+	f.change(func() {
+		r.saves = number
+		f.saves = append(f.saves, fmt.Sprintf("%s %d", run, number))
 	})
 
 	return nil

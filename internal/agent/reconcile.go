@@ -262,6 +262,9 @@ func (a *Agent) reconcileRank(ctx context.Context, r rankState, tries map[key]in
 	case doForget:
 		return a.forget(k)
 	case doNothing:
+		if want != nil && have != nil && have.State == job.RunRunning && want.Save > 0 {
+			return a.rt.RequestSave(k.run, k.rank, want.Save)
+		}
 	}
 
 	return nil

@@ -76,12 +76,14 @@ type Incarnation struct {
 // Assignment is one rank of a run that a node must run, or stop.
 // A run that the agent has and that is not assigned is stopped at once and its record dropped.
 type Assignment struct {
-	Run    id.Run       `json:"run"`
-	Job    id.Job       `json:"job"`
-	Epoch  int          `json:"epoch"`
-	Rank   int          `json:"rank"`
-	Stop   job.StopMode `json:"stop,omitempty"`
-	Launch Launch       `json:"launch"`
+	Run   id.Run       `json:"run"`
+	Job   id.Job       `json:"job"`
+	Epoch int          `json:"epoch"`
+	Rank  int          `json:"rank"`
+	Stop  job.StopMode `json:"stop,omitempty"`
+	// Save is left out by a server of an earlier version and ignored by an agent of one.
+	Save   int    `json:"save,omitempty" doc:"counts the requests to save a checkpoint and to continue"`
+	Launch Launch `json:"launch"`
 	// Adopt is set after a restore for what was assigned before it: the agent may go on with
 	// it, but must not start it, because a later run of the job may exist.
 	Adopt bool `json:"adopt,omitempty"`

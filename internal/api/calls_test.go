@@ -74,6 +74,10 @@ func TestEveryCallSaysWhatTheContractSays(t *testing.T) {
 			_, err := c.PauseJob(ctx, "j1")
 			return err
 		}},
+		{`POST /api/v1/jobs/j1/save `, func(c *Client) error {
+			_, err := c.SaveJob(ctx, "j1")
+			return err
+		}},
 		{`POST /api/v1/jobs/j1/resume `, func(c *Client) error {
 			_, err := c.ResumeJob(ctx, "j1")
 			return err

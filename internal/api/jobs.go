@@ -180,6 +180,11 @@ func (c *Client) PauseJob(ctx context.Context, j id.Job) (Job, error) {
 	return post[Job](ctx, c, at("jobs", string(j), "pause"), nil)
 }
 
+// SaveJob asks the program of a running job to save a checkpoint and to continue.
+func (c *Client) SaveJob(ctx context.Context, j id.Job) (Job, error) {
+	return post[Job](ctx, c, at("jobs", string(j), "save"), nil)
+}
+
 // ResumeJob lets a paused job go on.
 func (c *Client) ResumeJob(ctx context.Context, j id.Job) (Job, error) {
 	return post[Job](ctx, c, at("jobs", string(j), "resume"), nil)

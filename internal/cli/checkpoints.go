@@ -33,6 +33,7 @@ one that is marked "next".
 
 How many are kept is set in the job file (checkpoint.keep); a pinned one is kept until it is unpinned.`,
 		Example: `  trainyard checkpoints j7
+  trainyard checkpoints save j7
   trainyard checkpoints pin j7.c3
   trainyard checkpoints download j7.c3 --to ./model`,
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -43,7 +44,7 @@ How many are kept is set in the job file (checkpoint.keep); a pinned one is kept
 	cmd.Flags().BoolVar(&removed, "removed", false, "also list those that were removed")
 	a.OutputFlag(cmd)
 	a.QuietFlag(cmd)
-	cmd.AddCommand(a.pinCheckpoint("pin", true), a.pinCheckpoint("unpin", false), a.removeCheckpoint(),
+	cmd.AddCommand(a.saveCheckpoint(), a.pinCheckpoint("pin", true), a.pinCheckpoint("unpin", false), a.removeCheckpoint(),
 		a.downloadCheckpoint())
 
 	return cmd
@@ -111,6 +112,35 @@ func checkpointState(c *api.Checkpoint) table.Cell {
 	}
 
 	return cell
+}
+
+func (a *app) saveCheckpoint() *cobra.Command {
+	cmd := &cobra.Command{
+		Use: "save JOB", Short: "Ask a running job to save a checkpoint now", Args: exit.Args(1, 1, "job"),
+		Long: `Ask the program of a running job to save a checkpoint now and to continue. Programs that use the Python
+package do; others are not disturbed. The checkpoint appears in the list when it is stored.`,
+		Example:           "  trainyard checkpoints save j7",
+		ValidArgsFunction: a.completeJobs,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return a.withClient(func(c *api.Client) error {
+				j, err := c.SaveJob(cmd.Context(), id.Job(args[0]))
+				if err != nil {
+					return err
+				}
+
+				return a.Show(j, nil, func() error {
+					_, err := fmt.Fprintf(a.Stdout, "%s was asked to save a checkpoint\n", j.ID)
+					a.Note("  next: trainyard checkpoints %s", j.ID)
+
+					return err
+				})
+			})
+		},
+	}
+
+	a.OutputFlag(cmd)
+
+	return cmd
 }
 
 func (a *app) pinCheckpoint(verb string, on bool) *cobra.Command {

@@ -57,6 +57,22 @@ func TestCheckpointsAreListed(t *testing.T) {
 	}
 }
 
+func TestAJobIsAskedToSaveACheckpoint(t *testing.T) {
+	t.Parallel()
+	y := newYard(t)
+	y.answer("POST /api/v1/jobs/j7/save", api.Job{ID: "j7"})
+
+	p := newPerson(t).at(t, y)
+	code := p.types(t.Context(), "checkpoints", "save", "j7")
+	if code != exit.OK || p.stdout.String() != "j7 was asked to save a checkpoint\n" {
+		t.Errorf("exit code %d: %s%s", code, p.stdout, p.stderr)
+	}
+
+	if got := y.called(); len(got) != 1 {
+		t.Errorf("calls: %v", got)
+	}
+}
+
 func TestCheckpointsArePinnedAndRemoved(t *testing.T) {
 	t.Parallel()
 	y := newYard(t)

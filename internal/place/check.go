@@ -178,6 +178,8 @@ func (c *checker) stop(s *Stop) error {
 		return refuse(r.Job, "the plan gives no reason")
 	case !r.Outlook.Resumes:
 		return refuse(r.Job, "it has no checkpoints and would lose its work")
+	case r.Stays:
+		return refuse(r.Job, "its checkpoints could not be stored when it was to be moved last")
 	}
 
 	c.stopped[r.Job] = r

@@ -23,8 +23,14 @@ type Running struct {
 	Takes    time.Duration `json:",omitempty"`
 	Ordered  time.Time
 	Began    time.Time // when its processes started; zero before that
-	Stopping bool      // it was ordered to stop: what it holds will be free soon
+	Stopping bool      // it was ordered to stop, or is about to be: what it holds will be free soon
+	// Stays says that no plan may stop it at present, because its checkpoints cannot be stored.
+	Stays bool `json:",omitempty"`
 }
+
+// Stoppable reports whether a plan may stop it: it resumes from a checkpoint that can be stored, and is not being
+// stopped already.
+func (r *Running) Stoppable() bool { return r.Outlook.Resumes && !r.Stopping && !r.Stays }
 
 // Done returns the estimated units of work done by now: what was known at the outlook's
 // time, extrapolated at its rate.

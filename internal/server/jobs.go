@@ -75,6 +75,8 @@ func (s *Server) jobRoutes() {
 		}},
 		{"pause", "Stop a job until it is resumed",
 			func(j id.Job, by id.User) yardmaster.Message { return yardmaster.Pause{Job: j, By: by} }},
+		{"save", "Ask a running job to save a checkpoint and to continue",
+			func(j id.Job, by id.User) yardmaster.Message { return yardmaster.RequestSave{Job: j, By: by} }},
 		{"resume", "Requeue a paused job", func(j id.Job,
 			by id.User) yardmaster.Message {
 			return yardmaster.Resume{Job: j, By: by}

@@ -43,6 +43,7 @@ var matrix = map[string]matrixRow{
 	"submit-jobs": {"/api/v1/jobs", `{"file":"run: a","dry_run":true}`, "13yyyy1"},
 	"list-jobs":   {"/api/v1/jobs?owner=ada", "", "1yyy3y1"},
 	"get-job":     {"/api/v1/jobs/j1", "", "1yyy4y1"},
+	"save-job":    {"/api/v1/jobs/j2/save", "", "13yy4y1"},
 	"pause-job":   {"/api/v1/jobs/j2/pause", "", "13yy4y1"},
 	"resume-job":  {"/api/v1/jobs/j2/resume", "", "13yy4y1"},
 	"cancel-job":  {"/api/v1/jobs/j2/cancel", "", "13yy4y1"},

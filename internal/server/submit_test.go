@@ -251,7 +251,10 @@ func TestWhatCanBeDoneToAJobInEachState(t *testing.T) {
 		{func() (api.Job, error) { return c.ResumeJob(ctx, waiting) }, "pending"},
 		{func() (api.Job, error) { return c.KillJob(ctx, waiting) }, "cancelled"},
 		{func() (api.Job, error) { return c.CancelJob(ctx, waiting) }, "conflict job_state"},
+		{func() (api.Job, error) { return c.SaveJob(ctx, waiting) }, "conflict job_state"},
+		{func() (api.Job, error) { return c.SaveJob(ctx, running) }, "running"},
 		{func() (api.Job, error) { return c.PauseJob(ctx, running) }, "pausing"},
+		{func() (api.Job, error) { return c.SaveJob(ctx, running) }, "conflict job_state"},
 		{func() (api.Job, error) { return c.ResumeJob(ctx, running) }, "conflict job_state"},
 		{func() (api.Job, error) { return c.CancelJob(ctx, running) }, "cancelling"},
 		{func() (api.Job, error) { return c.PauseJob(ctx, running) }, "conflict job_state"},
@@ -271,7 +274,7 @@ func TestWhatCanBeDoneToAJobInEachState(t *testing.T) {
 	}
 
 	n.await(func(a api.Assignments) bool {
-		return len(a.Runs) == 1 && a.Runs[0].Run == run && a.Runs[0].Stop == job.StopKill
+		return len(a.Runs) == 1 && a.Runs[0].Run == run && a.Runs[0].Stop == job.StopKill && a.Runs[0].Save == 1
 	})
 
 	n.tell(

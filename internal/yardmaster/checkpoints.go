@@ -43,6 +43,10 @@ func (m AddCheckpoint) handle(y *Yard) (any, error) {
 		y.changedJob(r)
 	}
 
+	if entry.State == checkpoint.Stored {
+		y.checkpointStored(r, &entry)
+	}
+
 	return entry, nil
 }
 

@@ -49,28 +49,14 @@ func (y *Yard) applyDataRule(d *dataset.Dataset, change string) {
 		}
 
 		if at := y.forbidden(r, d); at != nil {
-			r.run.stopReason = fmt.Sprintf(
+			y.evict(r.run, at.ID, theYard, fmt.Sprintf(
 				"dataset %s may only be used on %s nodes (%s); %s is %s",
 				d.ID,
 				d.Rule,
 				change,
 				at.ID,
 				at.Class.Words(),
-			)
-
-			y.stop(r.run, job.StopTerm, job.CausePreempted)
-
-			y.event(
-				Event{
-					Kind:   "run.stopping",
-					Actor:  theYard,
-					Owner:  r.Owner,
-					Job:    r.ID,
-					Run:    r.run.ID,
-					Node:   at.ID,
-					Reason: r.run.stopReason,
-				},
-			)
+			))
 		}
 	}
 

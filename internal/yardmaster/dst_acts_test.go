@@ -312,7 +312,7 @@ func (d *driver) forge() error {
 	causes := []job.Cause{job.CauseNone, job.CauseCancelled, job.CauseUserCode, job.CauseNodeLost, "nonsense"}
 	states := append(job.RunStates(), "nonsense", "")
 
-	m := yardmaster.NodeReport{Node: a.node, Foreign: append([]int{-1, 64, 1 << 40}, a.foreign...)}
+	m := yardmaster.NodeReport{Node: a.node, Restores: true, Foreign: append([]int{-1, 64, 1 << 40}, a.foreign...)}
 	for range 1 + d.rng.IntN(4) {
 		rep := yardmaster.RankReport{
 			Run: id.NewRun(id.NewJob(d.rng.Uint64N(d.store.lastJob+2)), 1+d.rng.IntN(4)), Rank: d.rng.IntN(7) - 2,

@@ -46,6 +46,7 @@ type proc struct {
 	started time.Time
 	ended   time.Time
 	stopped bool
+	saved   int // the last request to save that it has obeyed
 	rep     yardmaster.RankReport
 }
 
@@ -99,7 +100,7 @@ func (a *agent) sync(
 			a.procs[key] = p
 		}
 
-		p.order.Stop = o.Stop
+		p.order.Stop, p.order.Save = o.Stop, o.Save
 		if o.Stop == job.StopNone || !p.alive() {
 			continue
 		}

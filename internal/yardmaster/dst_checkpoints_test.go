@@ -170,6 +170,8 @@ func (s *record) checkRestore(o *yardmaster.Order) error {
 		return fmt.Errorf("run %s restores %s, which is %s", o.Run, got.Checkpoint, s.catalogue[got.Checkpoint].State)
 	case newest != nil && (got == nil || got.Checkpoint != newest.ID || len(got.Parts) != newest.Ranks):
 		return fmt.Errorf("run %s restores %+v, and the newest checkpoint is %s", o.Run, got, newest.ID)
+	case newest != nil:
+		s.events["test.restored"]++
 	}
 
 	return nil

@@ -7,6 +7,7 @@ import (
 	"flag"
 	"fmt"
 	"hash"
+	"maps"
 	"math/rand/v2"
 	"slices"
 	"testing"
@@ -14,6 +15,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"trainyard/internal/checkpoint"
 	"trainyard/internal/fault"
 	"trainyard/internal/fleet"
 	"trainyard/internal/id"
@@ -92,6 +94,13 @@ func TestInvariantsHoldAfterEveryMessage(t *testing.T) {
 				t.Errorf("seed %d never stopped a run, kept a seat or shared a GPU: it tests too little", seed)
 			}
 
+			moves := []string{"run.save_requested", "run.move_abandoned", "checkpoint.stored", "test.restored"}
+			for _, kind := range d.mustSee(moves) {
+				if d.restless && d.store.events[kind] == 0 {
+					t.Errorf("seed %d never saw %s: it tests too little", seed, kind)
+				}
+			}
+
 			t.Logf(
 				"%d runs stopped by plans, %d times seats were kept, %d runs shared a GPU",
 				d.store.events["run.stopping"],
@@ -161,28 +170,29 @@ type submission struct {
 
 // driver feeds a yard by chance and plays store, agents, people and clock.
 type driver struct {
-	rng       *rand.Rand
-	yard      *yardmaster.Yard
-	store     *record
-	agents    []*agent
-	flights   []flight
-	keyed     []submission
-	pending   []submission // acknowledged when the batch is stored
-	shrunk    map[id.Node]bool
-	cancelled map[id.Job]bool // asked for
-	now       time.Time       // true time
-	offset    time.Duration   // of the yard's clock
-	sent      int
-	restarts  int
-	joins     int
-	calm      bool // no faults any more
-	restless  bool // the policy stops and moves what runs
-	promised  int  // seats seen kept for starts
-	loads     int  // every one has a seed of its own
-	backup    *record
-	restores  int
-	late      []yardmaster.AddCheckpoint // on their way
-	hash      hash.Hash
+	rng         *rand.Rand
+	yard        *yardmaster.Yard
+	store       *record
+	agents      []*agent
+	flights     []flight
+	keyed       []submission
+	pending     []submission // acknowledged when the batch is stored
+	shrunk      map[id.Node]bool
+	cancelled   map[id.Job]bool // asked for
+	now         time.Time       // true time
+	offset      time.Duration   // of the yard's clock
+	sent        int
+	restarts    int
+	joins       int
+	calm        bool // no faults any more
+	restless    bool // the policy stops and moves what runs
+	promised    int  // seats seen kept for starts
+	loads       int  // every one has a seed of its own
+	backup      *record
+	restores    int
+	late        []yardmaster.AddCheckpoint // on their way
+	checkpoints int                        // so far
+	hash        hash.Hash
 }
 
 func newDriver(seed uint64) *driver {
@@ -521,6 +531,10 @@ func (d *driver) heartbeat(a *agent) error {
 		return err
 	}
 
+	if err := d.obey(a); err != nil {
+		return err
+	}
+
 	f := flight{a, d.now, a.report()}
 	if d.calm {
 		return d.land(f)
@@ -541,6 +555,34 @@ func (d *driver) heartbeat(a *agent) error {
 	}
 
 	return d.land(f)
+}
+
+// obey lets programs save checkpoints, mostly when they are asked to. The yard may have a later run of their job.
+func (d *driver) obey(a *agent) error {
+	for _, key := range slices.Sorted(maps.Keys(a.procs)) {
+		p := a.procs[key]
+		if !a.inv.Restores || p.state != job.RunRunning || p.order.Rank != 0 || !d.chance(20) && (p.saved == p.order.Save || !d.chance(3)) {
+			continue
+		}
+
+		p.saved = p.order.Save
+		d.checkpoints++
+		c := checkpoint.Checkpoint{
+			Run: p.order.Run, UID: p.order.Launch.UID, Ranks: 1, Name: fmt.Sprint("step-", d.checkpoints),
+			Step: int64(d.checkpoints), Found: checkpoint.ByMarker, Written: d.wall(),
+			Parts: []checkpoint.Part{{Node: a.node, Manifest: fmt.Sprint("manifest ", d.checkpoints), Size: 1}},
+		}
+
+		if d.chance(4) {
+			c.Found = checkpoint.ByRest // of another program
+		}
+
+		if _, err := d.send(yardmaster.AddCheckpoint{Checkpoint: c}); refused(err, fault.Conflict) != nil {
+			return err
+		}
+	}
+
+	return nil
 }
 
 // deliver lets one of the late reports arrive.

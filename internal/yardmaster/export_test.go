@@ -446,7 +446,7 @@ func checkRunning(y *Yard) error {
 			return fmt.Errorf("what runs is out of order at %s", rn.Job)
 		case !ok || r.running != rn || r.run == nil || r.run.ID != rn.Run:
 			return fmt.Errorf("%s is among those that run and its job does not know", rn.Run)
-		case rn.Stopping != (r.run.Stop != job.StopNone):
+		case rn.Stopping != (r.run.Stop != job.StopNone || r.run.move != nil):
 			return fmt.Errorf("%s is shown as stopping %v and was told to stop by %q", rn.Run, rn.Stopping, r.run.Stop)
 		case !rn.Began.Equal(r.run.Started):
 			return fmt.Errorf("%s is shown to run since %s and does since %s", rn.Run, rn.Began, r.run.Started)
@@ -469,7 +469,7 @@ func checkPromises(y *Yard) error {
 		switch {
 		case !ok || r != p.job || r.promise != p:
 			return fmt.Errorf("%s is promised seats and its job does not know", p.run)
-		case !r.State.Waiting() && (r.run == nil || r.run.Stop == job.StopNone):
+		case !r.State.Waiting() && (r.run == nil || r.run.Stop == job.StopNone && r.run.move == nil):
 			return fmt.Errorf("%s is promised seats while its job is %s and is not stopping", p.run, r.State)
 		case r.item != nil:
 			return fmt.Errorf("%s is promised seats while its job is in line", p.run)
@@ -480,6 +480,12 @@ func checkPromises(y *Yard) error {
 				!slices.ContainsFunc(room.Holds, func(h fleet.Hold) bool { return h.Run == p.run && h.GPUs == s.GPUs }) {
 				return fmt.Errorf("%s is promised a seat on %s that is not held", p.run, s.Node)
 			}
+		}
+	}
+
+	for _, run := range y.runs {
+		if run.move != nil && (run.Stop != job.StopNone || y.jobs[run.Job].promise == nil) {
+			return fmt.Errorf("%s saves before it moves and is stopped by %q or has no seats to move to", run.ID, run.Stop)
 		}
 	}
 

@@ -44,6 +44,7 @@ func (y *Yard) finish(r *jobRecord, run *runRecord) {
 	y.changedRun(run)
 	delete(y.runs, run.ID)
 	y.timers.Stop(run.timeout)
+	y.endPreparation(run)
 	r.ExitCode = rank.ExitCode
 	y.event(
 		Event{Kind: "run.ended", Actor: "node/" + string(rank.Node), Owner: r.Owner, Job: r.ID, Run: run.ID, Node: rank.Node,

@@ -142,12 +142,18 @@ func (y *Yard) open(r *jobRecord, run *runRecord, rank int, addresses []string, 
 		o.Launch.Data = append(o.Launch.Data, y.data.Ref(name, place.SpotOf(y.nodes.Of(k.Node))))
 	}
 
+	if rank == 0 && len(y.origins) > 0 {
+		o.Keeps = y.originsOf(r.ID)
+	}
+
 	y.orders.Open(&o)
 }
 
 // stop orders the ranks of a run that have not ended to stop. A run that is stopping within
 // its grace period may still be killed, never the other way round.
 func (y *Yard) stop(run *runRecord, mode job.StopMode, why job.Cause) {
+	y.endPreparation(run)
+
 	if run.Stop == job.StopNone {
 		run.StopFor, run.stopOrdered = why, y.now
 	}

@@ -61,7 +61,7 @@ func (y *Yard) vacate(n *nodes.Node, reason string) {
 	}
 
 	for _, run := range sortedKeys(n.Runs) {
-		y.stop(y.runs[run], job.StopTerm, job.CausePreempted)
+		y.evict(y.runs[run], n.ID, theYard, fmt.Sprintf("node %s is released: %s", n.ID, reason))
 	}
 }
 
@@ -163,7 +163,7 @@ func (y *Yard) loseMachine(n *nodes.Node, l *fleet.Lease) {
 // checkIdle releases an idle on-demand node if it is not worth keeping.
 func (y *Yard) checkIdle(name id.Node) {
 	n, ok := y.nodes.Get(name)
-	if !ok || n.Lease == "" || len(n.Runs) > 0 || n.State == fleet.Removed {
+	if !ok || n.Lease == "" || len(n.Runs) > 0 || n.State == fleet.Removed || y.isOrigin(name) {
 		return
 	}
 
@@ -207,7 +207,8 @@ func (y *Yard) recheckIdle(n *nodes.Node, at time.Time) {
 func (y *Yard) idleNodes() []provision.IdleNode {
 	var list []provision.IdleNode
 	for _, l := range y.leases.Live() {
-		if n, ok := y.nodes.Get(l.Node); ok && l.State == fleet.LeaseActive && len(n.Runs) == 0 && !n.Cordoned {
+		if n, ok := y.nodes.Get(l.Node); ok && l.State == fleet.LeaseActive && len(n.Runs) == 0 && !n.Cordoned &&
+			!y.isOrigin(n.ID) {
 			list = append(list, provision.IdleNode{Lease: l, Since: n.Idle})
 		}
 	}

@@ -149,6 +149,9 @@ func (y *Yard) loadRun(run job.Run) {
 	if d := time.Duration(r.Spec.MaxDuration); d > 0 && !run.Started.IsZero() {
 		y.setTimeout(run.ID, d)
 	}
+
+	y.loadMove(r)
+	y.loadOrigins(r)
 }
 
 func (y *Yard) loadJob(r *jobRecord, needs map[id.Job]job.State, pipelines map[string][]id.Job) {

@@ -198,11 +198,31 @@ func (m Cordon) handle(y *Yard) (any, error) {
 
 	if m.On && m.Stop {
 		for _, runID := range sortedKeys(n.Runs) {
-			y.stop(y.runs[runID], job.StopTerm, job.CausePreempted)
+			y.evict(y.runs[runID], n.ID, string(m.By), fmt.Sprintf("node %s was drained by %s", n.ID, m.By))
 		}
 	}
 
 	return n.Node, nil
+}
+
+// evict stops a run because a node of it is needed no longer, or for something else. Its job saves a checkpoint and is
+// requeued.
+func (y *Yard) evict(run *runRecord, n id.Node, actor, reason string) {
+	if run.Stop != job.StopNone {
+		return
+	}
+
+	run.stopReason = reason
+	y.stop(run, job.StopTerm, job.CausePreempted)
+	y.event(Event{
+		Kind:   "run.stopping",
+		Actor:  actor,
+		Owner:  y.jobs[run.Job].Owner,
+		Job:    run.Job,
+		Run:    run.ID,
+		Node:   n,
+		Reason: reason,
+	})
 }
 
 // RemoveNode removes a node for good; its certificate is not accepted from then on. Nothing

@@ -145,7 +145,7 @@ func TestHowJobsEnd(t *testing.T) {
 		}, ends: [2]yardmaster.RankReport{stopped, stopped}, state: job.Cancelled,
 			cause: job.CauseCancelled, exitCode: 143, reason: "cancelled; its program has stopped"},
 		"drained": {before: func(y *yard) { y.ok(yardmaster.Cordon{Node: "b", By: "root", On: true, Stop: true}) }, ends: [2]yardmaster.RankReport{stopped, stopped},
-			state: job.Recovering, cause: job.CausePreempted, exitCode: 143, reason: "preempted by other work; requeued"},
+			state: job.Recovering, cause: job.CausePreempted, exitCode: 143, reason: "node b was drained by root; requeued"},
 		"drained, then cancelled": {before: func(y *yard) {
 			y.ok(yardmaster.Cordon{Node: "b", By: "root", On: true, Stop: true})
 			y.ok(cancel)

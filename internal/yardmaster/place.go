@@ -72,7 +72,13 @@ func (y *Yard) apply(now time.Time, p place.Plan) {
 			continue
 		}
 
-		y.decideStop(r, s, again[s.Running.Item])
+		next := again[s.Running.Item]
+		if next != nil && y.savesOnRequest(r) {
+			y.prepareMove(r, s, next)
+			continue
+		}
+
+		y.decideStop(r, s, next)
 		y.stopPlanned(r, s)
 	}
 
@@ -92,6 +98,10 @@ func (y *Yard) apply(now time.Time, p place.Plan) {
 
 	if y.promisesDue {
 		y.fulfil()
+	}
+
+	if len(y.origins) > 0 {
+		y.releaseOrigins()
 	}
 
 	y.holdExceeding()
@@ -145,7 +155,7 @@ func (y *Yard) start(s *place.Start) {
 			y.launch(r, s)
 			return
 		}
-	case ok && r.running != nil && r.running.Item == s.Item && r.run.stoppedByPlan:
+	case ok && r.running != nil && r.running.Item == s.Item && (r.run.stoppedByPlan || r.run.move != nil):
 		s = y.withinQuota(r, s)
 	default:
 		y.drop(Event{Job: s.Item.Job, Reason: noLongerQueued})

@@ -9,10 +9,9 @@ import (
 	"trainyard/internal/place"
 )
 
-// promise is a start whose GPUs are not free yet, because runs that the same plan stops still
-// hold them, or because its own job is still stopping. They are booked for it, and it is
-// launched when the last of them is free. A promise is not stored: after a restart the job is
-// queued like any other.
+// promise is a start whose GPUs are not free yet, because runs that the same plan stops still hold them, or because
+// its own job is still stopping or saves a checkpoint before it does. They are booked for it, and it is launched
+// when the last of them is free. A promise is not stored: after a restart the job is queued like any other.
 type promise struct {
 	job   *jobRecord
 	start place.Start
@@ -40,7 +39,7 @@ func (y *Yard) promise(r *jobRecord, s *place.Start) {
 		)
 	}
 
-	if s.Counterfactual != nil {
+	if s.Counterfactual != nil && (r.run == nil || r.run.move == nil) {
 		y.decide(r, s.Counterfactual, decided{awaited: true})
 		p.start.Counterfactual = nil
 	}
@@ -79,8 +78,14 @@ func (y *Yard) fulfil() {
 				continue
 			}
 
-			y.unpromise(p.job)
 			repeat = true
+
+			if r := p.job; r.run != nil && r.run.move != nil { // it is not ready before the run has ended
+				y.abandonMove(r, y.unavailable(p))
+				break
+			}
+
+			y.unpromise(p.job)
 
 			if ready {
 				y.launch(p.job, &p.start)
@@ -103,7 +108,11 @@ func (y *Yard) ready(p *promise) (ready, possible bool) {
 	ready, possible = y.nodes.CheckPromise(
 		&p.start,
 		y.data.Place(&p.job.Job),
-		func(run id.Run) bool { return y.runs[run] != nil },
+		func(run id.Run) (live, leaving bool) {
+			r := y.runs[run]
+
+			return r != nil, r != nil && (r.Stop != job.StopNone || r.move != nil)
+		},
 	)
 
 	return ready && p.job.State.Waiting(), possible

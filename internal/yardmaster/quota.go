@@ -390,7 +390,11 @@ func (y *Yard) alert(a *quota.Alert) {
 		}
 
 		affected := r.Owner == a.Subject.User || a.Subject.Project != "" && r.Project == a.Subject.Project
-		if affected && !rn.Stopping && (a.Action == tenant.ExceededStop || y.onDemand(rn)) {
+		if affected && r.run.Stop == job.StopNone && (a.Action == tenant.ExceededStop || y.onDemand(rn)) {
+			if r.run.move != nil {
+				y.abandonMove(r, a.Sentence)
+			}
+
 			y.endPart(r, nil, decided{}) // there is no choice: it may not continue
 			y.stopPlanned(r, &place.Stop{Running: rn, Reason: a.Sentence})
 			y.planDue = true

@@ -157,6 +157,11 @@ func (y *Yard) release(run *runRecord, k *job.Rank) {
 		if n.Lease != "" && len(n.Runs) == 0 {
 			n.Idle = y.now
 			y.nodeUsed(n)
+
+			if run.stoppedByPlan && r.promise != nil {
+				y.keepOrigin(n.ID, r)
+			}
+
 			y.checkIdle(n.ID)
 		}
 	}

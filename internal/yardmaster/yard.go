@@ -45,6 +45,7 @@ type Config struct {
 	contact.Patience               // how long nodes may be silent
 	BackoffBase      time.Duration // delay before the first retry; doubles with each
 	MaxBackoff       time.Duration
+	SaveWait         time.Duration // how long a move waits for a checkpoint before it is abandoned
 	KeepFinal        time.Duration // how long ended jobs stay in memory; 0 for until they are stored
 	AskFor           time.Duration // how long a failed job is held for its owner to decide what follows; 0 to let it fail
 	Unattended       bool          // nobody answers questions: none are asked, and what fails ends at once
@@ -69,6 +70,7 @@ func Defaults(p place.Policy) Config {
 		Patience:    contact.Patience{SuspectAfter: 30 * time.Second, LostAfter: 5 * time.Minute},
 		BackoffBase: 5 * time.Second,
 		MaxBackoff:  5 * time.Minute,
+		SaveWait:    10 * time.Minute,
 		KeepFinal:   10 * time.Minute,
 		AskFor:      24 * time.Hour,
 		MaxJobs:     200_000,
@@ -104,6 +106,7 @@ type Yard struct {
 	references  references                 // GPUs that expected run times are for
 	running     runningJobs                // jobs that hold nodes, by number
 	promises    []*promise                 // starts that wait for stops, oldest first
+	origins     map[id.Node]id.Job         // on-demand nodes that a job has left to move, until it runs
 	promisesDue bool                       // something changed for which a promise may wait
 	wakeTimer   *timers.Timer              // when the policy wants to plan again
 	demand      provision.Demand           // for nodes that are kept ready
@@ -189,6 +192,7 @@ type runRecord struct {
 	batch.Mark
 	timeout       *timers.Timer // of its max_duration, nil if it has none
 	port          int           // on which rank 0 listens for the others
+	move          *move         // for which it saves a checkpoint, nil if it is not about to move
 	stopOrdered   time.Time     // when it was ordered to stop
 	stoppedByPlan bool          // a plan stopped it
 	stopReason    string        // why it was stopped
@@ -249,6 +253,10 @@ func (y *Yard) Step(now time.Time, m Message) (any, error) {
 
 	if y.promisesDue {
 		y.fulfil()
+	}
+
+	if len(y.origins) > 0 {
+		y.releaseOrigins()
 	}
 
 	y.updateMeters()

@@ -20,6 +20,8 @@ type yard struct {
 	*yardmaster.Yard
 	t   testing.TB
 	now time.Time
+
+	stored int // checkpoints so far
 }
 
 // newYard returns a yard with the user alice, an admin, and a join token.

@@ -53,8 +53,7 @@ type Options struct {
 // checkpoint, is not being stopped already, and has whole GPUs. A job that shares one stays
 // where it is.
 func Movable(r *place.Running) bool {
-	return r.Outlook.Resumes && !r.Stopping && !slices.ContainsFunc(r.Allocations,
-		func(s place.Allocation) bool { return s.Share != 0 })
+	return r.Stoppable() && !slices.ContainsFunc(r.Allocations, func(s place.Allocation) bool { return s.Share != 0 })
 }
 
 // Assign assigns seats to the requests. Jobs that are not among them, or not movable, keep their

@@ -247,7 +247,7 @@ func (e *engine) eachStoppable(visit func(r *place.Running, at int32, gpus uint6
 			c.item, c.outlook, c.takes, c.gpus = c.Item, c.Outlook, sizeHeld(c.Running), c.Allocations[0].GPUs
 		}
 
-		if c.Stopping || !c.outlook.Resumes || !e.settled(c.Running) {
+		if c.Stopping || c.Stays || !c.outlook.Resumes || !e.settled(c.Running) {
 			continue
 		}
 

@@ -178,6 +178,7 @@ func (s *Server) toAssignments(orders []yardmaster.Order, generation uint64) api
 			Epoch:  o.Epoch,
 			Rank:   o.Rank,
 			Stop:   o.Stop,
+			Save:   o.Save,
 			Launch: api.Launch(o.Launch),
 			Adopt:  o.Adopt,
 		}

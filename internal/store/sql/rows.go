@@ -5,6 +5,8 @@ import (
 	"fmt"
 
 	"trainyard/internal/fleet"
+	"trainyard/internal/id"
+	"trainyard/internal/job"
 	"trainyard/internal/queue"
 	"trainyard/internal/tenant"
 	"trainyard/internal/yardmaster"
@@ -239,8 +241,16 @@ var orderTable = &table{
 	fixed:   []string{"order_key"},
 }
 
+// orderContent is the JSON of the column launch: what is only read with the whole order.
+type orderContent struct {
+	job.Launch
+	Save  int       `json:"save,omitempty"`
+	Move  string    `json:"move,omitempty"`
+	Keeps []id.Node `json:"keeps,omitempty"`
+}
+
 func orderRow(args []any, o *yardmaster.Order) ([]any, error) {
-	launch, err := json.Marshal(o.Launch)
+	launch, err := json.Marshal(orderContent{Launch: o.Launch, Save: o.Save, Move: o.Move, Keeps: o.Keeps})
 	if err != nil {
 		return nil, fmt.Errorf("encode order %s: %w", o.Key(), err)
 	}
@@ -275,9 +285,13 @@ func readOrder(row scanner) (yardmaster.Order, error) {
 	if err != nil {
 		return yardmaster.Order{}, err
 	}
-	if err := decodeList(launch, &o.Launch); err != nil {
+
+	var content orderContent
+	if err := decodeList(launch, &content); err != nil {
 		return yardmaster.Order{}, fmt.Errorf("decode order %s: %w", key, err)
 	}
+
+	o.Launch, o.Save, o.Move, o.Keeps = content.Launch, content.Save, content.Move, content.Keeps
 
 	return o, nil
 }

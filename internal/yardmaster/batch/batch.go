@@ -90,12 +90,18 @@ type Event struct {
 // the placement until the rank has ended, so the open orders of a node are at any time exactly
 // what the node must run.
 type Order struct {
-	Run    id.Run
-	Job    id.Job
-	Epoch  int
-	Rank   int
-	Node   id.Node
-	Stop   job.StopMode
+	Run   id.Run
+	Job   id.Job
+	Epoch int
+	Rank  int
+	Node  id.Node
+	Stop  job.StopMode
+	// Save counts the requests to save a checkpoint and to go on. The program is asked each time it has increased.
+	Save int
+	// Move names the nodes to which the job moves once it has saved a checkpoint; "" if it does not.
+	Move string
+	// Keeps are on-demand nodes that the job has left for this run and that are not released before it runs.
+	Keeps  []id.Node
 	Launch job.Launch
 	// Adopt says that the node may go on with the rank but must not start it: the order is from
 	// before a restore. It is not stored; Load sets it.

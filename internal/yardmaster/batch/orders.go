@@ -70,6 +70,22 @@ func (o *Orders) Stop(run id.Run, rank int, mode job.StopMode) {
 	}
 }
 
+// RequestSave orders that the program of a rank be asked to save a checkpoint once more.
+func (o *Orders) RequestSave(run id.Run, rank int) {
+	if e, ok := o.open[keyOf(run, rank)]; ok {
+		e.Save++
+		o.change(e)
+	}
+}
+
+// SetMove records in the order of a run's first rank to where its job is about to move, "" if it is not.
+func (o *Orders) SetMove(run id.Run, to string) {
+	if e, ok := o.open[keyOf(run, 0)]; ok && e.Move != to {
+		e.Move = to
+		o.change(e)
+	}
+}
+
 func (o *Orders) change(e *entry) {
 	if !e.dirty {
 		e.dirty = true

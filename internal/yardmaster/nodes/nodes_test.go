@@ -243,15 +243,18 @@ func TestSeatsAreWaitedForUntilRunsHaveLeftThem(t *testing.T) {
 		hold            fleet.Hold
 		at              job.Place
 		ready, possible bool
+		stays           bool
 	}{
-		{"free", place.Allocation{GPUs: 1}, fleet.Hold{GPUs: 2}, job.PlaceAny, true, true},
-		{"held", place.Allocation{GPUs: 1}, fleet.Hold{GPUs: 1}, job.PlaceAny, false, true},
-		{"held by another promise", place.Allocation{GPUs: 1}, fleet.Hold{Run: "j9.1", GPUs: 1}, job.PlaceAny, true, true},
-		{"no CPUs left", place.Allocation{GPUs: 1}, fleet.Hold{GPUs: 2, CPUs: 5000}, job.PlaceAny, false, true},
-		{"the other half", place.Allocation{GPUs: 1, Share: 0.5}, fleet.Hold{GPUs: 1, Share: 0.5}, job.PlaceAny, true, true},
-		{"more than is left", place.Allocation{GPUs: 1, Share: 0.6}, fleet.Hold{GPUs: 1, Share: 0.5}, job.PlaceAny, false, true},
-		{"no such GPU", place.Allocation{GPUs: 4}, fleet.Hold{GPUs: 2}, job.PlaceAny, false, false},
-		{"not where it may run", place.Allocation{GPUs: 1}, fleet.Hold{GPUs: 2}, job.PlaceCloud, false, false},
+		{"free", place.Allocation{GPUs: 1}, fleet.Hold{GPUs: 2}, job.PlaceAny, true, true, false},
+		{"held", place.Allocation{GPUs: 1}, fleet.Hold{GPUs: 1}, job.PlaceAny, false, true, false},
+		{"held by another promise", place.Allocation{GPUs: 1}, fleet.Hold{Run: "j9.1", GPUs: 1}, job.PlaceAny, true, true, false},
+		{"no CPUs left", place.Allocation{GPUs: 1}, fleet.Hold{GPUs: 2, CPUs: 5000}, job.PlaceAny, false, true, false},
+		{"the other half", place.Allocation{GPUs: 1, Share: 0.5}, fleet.Hold{GPUs: 1, Share: 0.5}, job.PlaceAny, true, true, false},
+		{"more than is left", place.Allocation{GPUs: 1, Share: 0.6}, fleet.Hold{GPUs: 1, Share: 0.5}, job.PlaceAny, false, true, false},
+		{"held by one that stays", place.Allocation{GPUs: 1}, fleet.Hold{GPUs: 1}, job.PlaceAny, false, false, true},
+		{"beside one that stays", place.Allocation{GPUs: 1}, fleet.Hold{GPUs: 2}, job.PlaceAny, true, true, true},
+		{"no such GPU", place.Allocation{GPUs: 4}, fleet.Hold{GPUs: 2}, job.PlaceAny, false, false, false},
+		{"not where it may run", place.Allocation{GPUs: 1}, fleet.Hold{GPUs: 2}, job.PlaceCloud, false, false, false},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
@@ -265,7 +268,7 @@ func TestSeatsAreWaitedForUntilRunsHaveLeftThem(t *testing.T) {
 			y.Rooms.Book("a", c.hold)
 			c.seat.Node = "a"
 			s := &place.Start{Item: &queue.Item{Shape: &queue.Shape{Need: need}}, Allocations: []place.Allocation{c.seat}}
-			ready, possible := y.CheckPromise(s, c.at, func(run id.Run) bool { return run == "j1.1" })
+			ready, possible := y.CheckPromise(s, c.at, func(run id.Run) (live, leaving bool) { return run == "j1.1", !c.stays })
 			if ready != c.ready || possible != c.possible {
 				t.Errorf("ready %v, possible %v", ready, possible)
 			}

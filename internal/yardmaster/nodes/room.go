@@ -53,9 +53,13 @@ func (r *Nodes) Vacant(s *place.Start) bool {
 }
 
 // CheckPromise reports whether the allocations of a promised start, which are booked for it,
-// have been left by all runs (ready), and whether its job may still get them (possible). live
-// tells runs from other promises.
-func (r *Nodes) CheckPromise(s *place.Start, at job.Place, live func(id.Run) bool) (ready, possible bool) {
+// have been left by all runs (ready), and whether its job may still get them (possible). state tells
+// runs that are live from other promises, and which of them are about to leave.
+func (r *Nodes) CheckPromise(
+	s *place.Start,
+	at job.Place,
+	state func(id.Run) (live, leaving bool),
+) (ready, possible bool) {
 	ready = true
 	need := &s.Item.Shape.Need
 	for _, allocation := range s.Allocations {
@@ -64,39 +68,51 @@ func (r *Nodes) CheckPromise(s *place.Start, at job.Place, live func(id.Run) boo
 			return false, false
 		}
 
-		if !vacated(room, &allocation, need, live) {
-			ready = false
+		vacant, awaited := vacated(room, &allocation, need, state)
+		if !vacant && !awaited {
+			return false, false // what it waited for stays
 		}
+
+		ready = ready && vacant
 	}
 
 	return ready, true
 }
 
-// vacated reports whether no run still holds what an allocation needs.
-func vacated(room *fleet.Room, allocation *place.Allocation, need *fleet.Need, live func(id.Run) bool) bool {
+// vacated reports whether no run still holds what an allocation needs, and whether some run there is about to leave.
+func vacated(
+	room *fleet.Room,
+	allocation *place.Allocation,
+	need *fleet.Need,
+	state func(id.Run) (live, leaving bool),
+) (vacant, awaited bool) {
 	part := 1 - allocation.Share // of a GPU that is shared
 	cpus, memory := room.Node.Inventory.CPUs-need.CPUs, room.Node.Inventory.Memory-need.Memory
 
 	for i := range room.Holds {
 		h := &room.Holds[i]
-		if !live(h.Run) {
+		live, leaving := state(h.Run)
+		if !live {
 			continue // another promise: the plan was checked as a whole
 		}
 
+		awaited = awaited || leaving
 		cpus -= h.CPUs
 		memory -= h.Memory
 
 		if h.GPUs&allocation.GPUs == 0 {
 			continue
 		}
+
 		if allocation.Share == 0 || h.Share == 0 {
-			return false
+			part = -1
+			continue
 		}
 
 		part -= h.Share
 	}
 
-	return part >= -1e-6 && cpus >= 0 && memory >= 0
+	return part >= -1e-6 && cpus >= 0 && memory >= 0, awaited
 }
 
 // GPUMemory returns the memory of the smallest GPU that a rank has, 0 if it has none.

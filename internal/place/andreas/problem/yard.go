@@ -117,7 +117,7 @@ func (y *Yard) listPreemptible() {
 	y.preemptible = make([]preemptible, 0, len(y.View.Running))
 	all := make([]int32, 0, len(y.View.Running))
 	for _, r := range y.View.Running {
-		if !r.Outlook.Resumes || r.Stopping ||
+		if !r.Stoppable() ||
 			y.Now.Sub(r.Ordered).Seconds() < y.o.Rest*y.restartTime(r.Item).Seconds() {
 			continue
 		}
