@@ -20,8 +20,8 @@ type Checked struct {
 // Check splits a plan into the part that can be carried out as a whole and the errors of the
 // rest. It assumes nothing about the policy: a job that is stopped must be running and able to
 // resume; nodes must be open and allowed for the job; GPUs must be free, or freed by a stop,
-// and of the right kind; counts must be within what the job asks for; no job may be placed
-// twice; and none may be moved away from what it has saved. A stop that only serves another start of the same job is dropped with that start.
+// and of the right kind; counts must be within what the job asks for; and no job may be placed
+// twice. A stop that only serves another start of the same job is dropped with that start.
 func Check(v *View, p Plan) (Checked, []error) {
 	var bad []error
 	stops := p.Stops
@@ -299,13 +299,6 @@ func (c *checker) start(s *Start) error {
 		c.pending = append(c.pending, roomChange{at, room})
 	}
 
-	if stopped := c.stopped[s.Item.Job]; stopped != nil {
-		if to, lost := c.strands(stopped, s.Allocations); lost {
-			return refuse(s.Item.Job, "what it has saved on node %s cannot be restored on node %s, and it would lose its work",
-				stopped.Allocations[0].Node, to)
-		}
-	}
-
 	for _, t := range c.pending {
 		c.put(t.at, t.room)
 	}
@@ -315,25 +308,6 @@ func (c *checker) start(s *Start) error {
 	}
 
 	return nil
-}
-
-// strands returns a node to which a job that is moved cannot take along what it has saved, and whether there is one: it
-// stays where it is, or the agent of the new node cannot restore it.
-func (c *checker) strands(r *Running, next []Allocation) (id.Node, bool) {
-	saved := &r.Outlook.Saved
-
-	for _, a := range next {
-		if slices.ContainsFunc(r.Allocations, func(old Allocation) bool { return old.Node == a.Node }) {
-			continue
-		}
-
-		at, found := c.find(a.Node)
-		if saved.Stays || saved.Travels && found && !c.view.Rooms[at].Node.Inventory.Restores {
-			return a.Node, true
-		}
-	}
-
-	return "", false
 }
 
 // part allocates a share of one GPU.
