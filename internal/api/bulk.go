@@ -6,6 +6,8 @@ import (
 	"net"
 	"net/http"
 	"time"
+
+	"trainyard/internal/clock"
 )
 
 const (
@@ -52,8 +54,11 @@ type stallConn struct {
 }
 
 func (c *stallConn) Write(p []byte) (int, error) {
-	closing := time.AfterFunc(c.limit, func() { _ = c.Close() }) // the write fails then
-	defer closing.Stop()
+	ctx, _, stop := clock.Progress(context.Background(), c.limit)
+	defer stop()
+
+	keep := context.AfterFunc(ctx, func() { _ = c.Close() }) // the write fails then
+	defer keep()
 
 	return c.Conn.Write(p)
 }

@@ -26,7 +26,7 @@ import (
 // changed would be too large a part otherwise.
 const maxFiles = 8
 
-// world is the checkpoint that is measured and the yard that has it now. Everything is below one folder, so on one disk.
+// world is the checkpoint that is measured and the yard that has it now. Everything is below one folder, on one disk.
 type world struct {
 	folder string
 	files  int
