@@ -172,7 +172,7 @@ func (c *Client) Chunks(ctx context.Context, req ChunksRequest) (ChunksReply, er
 
 // PutChunk uploads a chunk or a manifest of a run through the server.
 func (c *Client) PutChunk(ctx context.Context, run id.Run, digest string, content []byte) error {
-	resp, err := c.send(ctx, c.stream, http.MethodPut, chunkPath(digest), url.Values{"run": {string(run)}},
+	resp, err := c.send(ctx, c.bulk, http.MethodPut, chunkPath(digest), url.Values{"run": {string(run)}},
 		bytes.NewReader(content), "Content-Type", "application/octet-stream")
 	if err != nil {
 		return err
@@ -187,7 +187,7 @@ func (c *Client) PutChunk(ctx context.Context, run id.Run, digest string, conten
 
 // FetchChunk opens a chunk or a manifest that a run restores. The caller checks the digest and closes it.
 func (c *Client) FetchChunk(ctx context.Context, run id.Run, digest string) (io.ReadCloser, error) {
-	resp, err := c.send(ctx, c.stream, http.MethodGet, chunkPath(digest), url.Values{"run": {string(run)}}, nil)
+	resp, err := c.send(ctx, c.bulk, http.MethodGet, chunkPath(digest), url.Values{"run": {string(run)}}, nil)
 	if err != nil {
 		return nil, err
 	}

@@ -25,6 +25,7 @@ type Client struct {
 	agent   string // the header of an agent, "" for people
 	http    *http.Client
 	stream  *http.Client // without a limit on the whole answer
+	bulk    *http.Client // for chunks of checkpoints
 	servers servers
 }
 
@@ -47,6 +48,7 @@ func NewClient(base, token string, tlsConfig *tls.Config) *Client {
 		token:   token,
 		http:    &http.Client{Transport: transport, Timeout: 2 * time.Minute},
 		stream:  &http.Client{Transport: transport},
+		bulk:    &http.Client{Transport: bulkTransport(tlsConfig)},
 		servers: servers{current: strings.TrimRight(base, "/")},
 	}
 }
@@ -61,7 +63,10 @@ func (c *Client) As(a *fleet.Agent) *Client {
 func (c *Client) Base() string { return c.Servers()[0] }
 
 // Close drops the connections that are idle.
-func (c *Client) Close() { c.http.CloseIdleConnections() }
+func (c *Client) Close() {
+	c.http.CloseIdleConnections()
+	c.bulk.CloseIdleConnections()
+}
 
 // call sends in as JSON and decodes the answer into out; either may be nil.
 func (c *Client) call(ctx context.Context, method, path string, query url.Values, in, out any, header ...string) error {
