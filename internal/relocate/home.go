@@ -135,14 +135,14 @@ func (h *homeward) away() []away {
 }
 
 // movable reports whether a running job could be moved at all: it works, and it continues elsewhere
-// from what it has saved.
+// from what it has saved. One that declares checkpoints and has not written any may not be able to.
 func (p *Policy) movable(r *place.Running) bool {
 	o := r.Outlook
 	if r.Stopping || r.Began.IsZero() || !o.Resumes || len(r.Allocations) == 0 || r.Allocations[0].Share > 0 {
 		return false
 	}
 
-	return o.Saved.At.IsZero() || o.Saved.Travels
+	return o.Saved.Travels
 }
 
 // staysUntil returns until when a job stays where it is because it was moved or preempted before.

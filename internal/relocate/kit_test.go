@@ -58,8 +58,10 @@ func (y *yard) begin(w placetest.Job, nodes ...id.Node) *place.Running {
 	}
 
 	y.Book(s)
+	r := y.running(it)
+	save(y, r, 4<<30, true)
 
-	return y.running(it)
+	return r
 }
 
 func (y *yard) running(it *queue.Item) *place.Running {

@@ -28,7 +28,12 @@ func (m AddCheckpoint) handle(y *Yard) (any, error) {
 		return nil, err
 	}
 
+	saved := r.outlook.Saved.Travels
 	y.updateSaved(r)
+
+	if !saved && r.run != nil && y.relocates() {
+		y.planDue = true // it can be moved now
+	}
 
 	return entry, nil
 }
