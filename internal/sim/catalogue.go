@@ -10,8 +10,7 @@ import (
 // savesAfter is how long a run works before its first checkpoint if its job does not say how often it saves.
 const savesAfter = 10 * time.Minute
 
-// catalogue lets the yard know the first checkpoint of a run, which is that of all its later ones as far as policies are
-// concerned: they go by its size.
+// catalogue lets the yard know the first checkpoint of a run. It stands for all later ones: policies go by its size.
 func (s *simulation) catalogue(m *model) {
 	c := m.life.job.Spec.Checkpoint
 	if c == nil || s.cfg.CheckpointsStay || s.cfg.Cloud == nil && s.cfg.Network == nil {

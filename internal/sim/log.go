@@ -61,7 +61,7 @@ func turn(e *yardmaster.Event) string {
 	switch {
 	case e.From != "":
 		return e.From + " -> " + e.To
-	case kind == "job" && what == "held":
+	case kind == "job" && (what == "held" || what == "slow"):
 		return what
 	case kind == "job" || kind == "lease" && what == e.To:
 		return "-> " + e.To

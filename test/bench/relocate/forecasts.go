@@ -4,6 +4,7 @@ import (
 	"hash/fnv"
 	"math"
 	"math/rand/v2"
+	"strconv"
 	"time"
 
 	"trainyard/internal/job"
@@ -26,9 +27,11 @@ func (f forecasts) String() string {
 		return "perfect"
 	case ours:
 		return "ours"
+	case worse:
+		return "twice as bad"
 	}
 
-	return "twice as bad"
+	return strconv.FormatFloat(float64(f), 'f', -1, 64) + " times as bad"
 }
 
 // forecastEvery is how often a running job is forecast.

@@ -1,6 +1,7 @@
 package relocate
 
 import (
+	"maps"
 	"math"
 	"slices"
 
@@ -33,7 +34,8 @@ func heedless(p place.Policy) place.Policy {
 // knowing moves whenever it pays at all. It has no use for margins, since it knows how long each job still takes.
 func knowing(p place.Policy, worth float64) place.Policy {
 	t := product.Standard()
-	t.Value = map[job.Objective]money.PerHour{job.ObjectiveBalanced: money.PerHour(worth)}
+	t.Value = maps.Clone(t.Value)
+	t.Value[job.ObjectiveBalanced] = money.PerHour(worth)
 	t.Left, t.Stay, t.Margin = 0, 0, 0
 
 	return product.Wrap(p, t)

@@ -63,13 +63,16 @@ func (s *study) print(w io.Writer) error {
 	for _, part := range s.stretches {
 		line("Philly %s: %d jobs, %d nodes of 8 GPUs, cloud at $1 a GPU-hour, an hour of waiting at $%d\n\n",
 			part.name, len(part.jobs), part.nodes, worth)
-		line("cloud GPU-h\ttransfers $\tsaved $\tmean completion h\tp99 h\tmoves\tuseless\tlater by 15 min\tby the ledger $\t\n")
+		line("cloud GPU-h\ttransfers $\tsaved $\tsaved with time $\tmean completion h\tp99 h\t")
+		line("moves\tuseless\tlater by 15 min\tby the ledger $\t\n")
 
 		never := s.row(part, stays, perfect)
 		for _, r := range s.rows {
 			if r.stretch == part {
-				line("%.0f\t%.0f\t%.0f\t%.3f\t%.2f\t%d\t%d\t%d\t%.0f\t  %s\n", r.cloud, r.transfer, never.money()-r.money(),
-					r.mean, r.p99, r.moved, r.useless, r.late, r.gained, r.label())
+				saved := never.money() - r.money()
+				waited := (r.mean - never.mean) * float64(len(part.jobs)) * worth
+				line("%.0f\t%.0f\t%.0f\t%.0f\t%.3f\t%.2f\t%d\t%d\t%d\t%.0f\t  %s\n", r.cloud, r.transfer, saved,
+					saved-waited, r.mean, r.p99, r.moved, r.useless, r.late, r.gained, r.label())
 			}
 		}
 

@@ -153,8 +153,8 @@ func network() *sim.Network {
 	return &sim.Network{Storage: 1 << 30, Inside: 1 << 30, Across: 120 << 20, Price: 0.09, Disk: 1 << 30}
 }
 
-// jobs are those of the stretch as people would submit them: balanced, anywhere, with checkpoints of half to 32 GB. Each
-// declares its run time.
+// jobs are those of the stretch as people would submit them: balanced, anywhere, with checkpoints of half to 32 GB.
+// Each declares its run time.
 func (t *trial) jobs() []*sim.Job {
 	list := make([]*sim.Job, len(t.stretch.jobs))
 
