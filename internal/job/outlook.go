@@ -29,6 +29,9 @@ type Outlook struct {
 	// Startup is the observed time from the start of its processes to the first unit of work, 0
 	// if that was not observed.
 	Startup time.Duration `json:",omitempty"`
+	// Slow is how many forecasts in a row say that its run takes much longer than expected, or than its deadline
+	// allows.
+	Slow int `json:",omitempty"`
 	// Saved is its newest checkpoint in the catalogue; zero if it has none.
 	Saved Saved `json:",omitzero"`
 }

@@ -95,6 +95,9 @@ type Plan struct {
 	// Bookings are the nodes that the plan keeps for queued jobs from a later time on. A policy that
 	// lists some lists all that it keeps; one that lists none keeps nobody off a node.
 	Bookings []Booking
+	// Slow are running jobs that are too slow and that no move would help, each with what could be
+	// done.
+	Slow []Slow
 	// Waits are queued jobs that could start, because there is room or nodes can be provisioned,
 	// and that the policy lets wait all the same, each with its reason. It need not be complete:
 	// of a job that is not listed people are told only that the policy lets it wait. A policy
@@ -182,6 +185,12 @@ type Booking struct {
 	Rooms    []int32       // indices of View.Rooms
 	StartsIn time.Duration // from now
 	Lasts    time.Duration
+}
+
+// Slow is a running job that is too slow where it is.
+type Slow struct {
+	Running *Running
+	Reason  string // how slow it is, and the options there are
 }
 
 // Reservation reserves nodes for a job that cannot start yet.

@@ -94,6 +94,30 @@ func (r *Running) starts() time.Time {
 	return at.Add(start)
 }
 
+// SlowForecasts is how many forecasts in a row must say that a job is too slow before something is done about it.
+const SlowForecasts = 3
+
+// slowMargin is how many times as long as expected, or as its deadline allows, a run takes that is too slow.
+const slowMargin = 1.25
+
+// TooSlow reports whether a run takes much longer than its owner expects of it there, or than is left until its
+// deadline, also by the lower bound of a forecast.
+func (r *Running) TooSlow(f *job.Forecast) bool {
+	if r.Began.IsZero() || !f.Informed() || !f.At.After(r.Began) {
+		return false
+	}
+
+	if d := r.Outlook.Deadline; !d.IsZero() && f.Remaining.Low > slowMargin*d.Sub(f.At).Seconds() {
+		return true
+	}
+
+	if r.Takes == 0 || r.Spec == nil || r.Spec.Expect == 0 {
+		return false
+	}
+
+	return f.At.Sub(r.Began).Seconds()+f.Remaining.Low > slowMargin*r.Takes.Seconds()
+}
+
 // Served returns the GPU-seconds that the job has had by now.
 func (r *Running) Served(now time.Time) float64 {
 	if r.Began.IsZero() || !now.After(r.Began) {

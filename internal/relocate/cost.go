@@ -37,12 +37,8 @@ func leftOf(now time.Time, r *place.Running) (left, bool) {
 	return left{d, d, d}, true
 }
 
-const (
-	// assumedSize is the size of a checkpoint of a job that has not saved one yet.
-	assumedSize = job.Bytes(4 << 30)
-	// diskRate is how many bytes a second a program writes and reads of its checkpoint.
-	diskRate = job.Bytes(1 << 30)
-)
+// diskRate is how many bytes a second a program writes and reads of its checkpoint.
+const diskRate = job.Bytes(1 << 30)
 
 // pause is how long a job stands still when it moves, and what the transfer costs.
 type pause struct {
@@ -59,10 +55,6 @@ func (p *pause) total() time.Duration { return p.leaves + p.returns }
 // pauseOf returns what it takes to move a running job to a node.
 func pauseOf(v *place.View, r *place.Running, from, to *fleet.Node) pause {
 	size := r.Outlook.Saved.Size
-	if size == 0 {
-		size = assumedSize
-	}
-
 	save, start := r.Outlook.RestartCost()
 	disk := seconds(size, diskRate)
 	up, upCost := carry(&v.Network, from.Class, size)

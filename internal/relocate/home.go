@@ -73,7 +73,7 @@ func (p *Policy) bringHome(v *place.View, plan *place.Plan) {
 	for i := range moves {
 		// Those before it may have taken the rooms.
 		if m, ok := h.best(moves[i].away); ok {
-			h.take(&m)
+			h.take(&m, h.reason(&m))
 		}
 	}
 }
@@ -100,14 +100,9 @@ func (h *homeward) away() []away {
 		return nil
 	}
 
-	planned := map[id.Job]bool{}
-	for i := range h.plan.Stops {
-		planned[h.plan.Stops[i].Running.Job] = true
-	}
-
 	var list []away
 	for _, r := range v.Running {
-		if planned[r.Job] || !h.policy.movable(r) {
+		if h.planned(r) || !h.policy.movable(r) {
 			continue
 		}
 
@@ -135,14 +130,14 @@ func (h *homeward) away() []away {
 }
 
 // movable reports whether a running job could be moved at all: it works, and it continues elsewhere
-// from what it has saved.
+// from what it has saved. One that declares checkpoints and has not written any may not be able to.
 func (p *Policy) movable(r *place.Running) bool {
 	o := r.Outlook
 	if r.Stopping || r.Began.IsZero() || !o.Resumes || len(r.Allocations) == 0 || r.Allocations[0].Share > 0 {
 		return false
 	}
 
-	return !o.Saved.Stays && (o.Saved.At.IsZero() || o.Saved.Travels)
+	return o.Saved.Travels
 }
 
 // staysUntil returns until when a job stays where it is because it was moved or preempted before.
@@ -263,16 +258,7 @@ func (h *homeward) close(settled map[id.Job]bool) {
 
 // best returns the move of a job that saves most, and whether there is one that is worth it.
 func (h *homeward) best(a *away) (move, bool) {
-	need := a.run.Shape.Need
-	need.Nodes = len(a.run.Allocations)
-	need.GPUs = bits.OnesCount64(a.run.Allocations[0].GPUs)
-
-	if need.MaxGPUs > 0 {
-		need.MaxGPUs = need.GPUs
-	}
-
-	var shape timeline.Shape
-	h.policy.timeline.Compare(&shape, &need)
+	shape := h.shapeOf(a.run, gpusOf(a.run))
 
 	var best move
 	found := false
@@ -282,7 +268,7 @@ func (h *homeward) best(a *away) (move, bool) {
 			continue
 		}
 
-		m, ok := h.onPool(a, &shape, pool)
+		m, ok := h.onPool(a, shape, pool)
 		if ok && (!found || m.saves > best.saves) {
 			best, found = m, true
 		}
@@ -291,25 +277,31 @@ func (h *homeward) best(a *away) (move, bool) {
 	return best, found
 }
 
-// onPool returns how a job would come home to nodes of a pool, and whether it is worth it.
-func (h *homeward) onPool(a *away, shape *timeline.Shape, pool *timeline.Pool) (move, bool) {
-	r, need := a.run, &shape.Match.Need
-	m := move{away: a, pause: pauseOf(h.view, r, h.node(r.Allocations[0].Node), pool.Sample.Node)}
+// gpusOf returns how many GPUs a running job has on each node.
+func gpusOf(r *place.Running) int { return bits.OnesCount64(r.Allocations[0].GPUs) }
 
-	gpus := fleet.LowestGPUs(shape.Match.MatchingGPUs(pool.Sample), need.GPUs)
-	sample := slices.Repeat([]place.Allocation{{Node: pool.Sample.Node.ID, GPUs: gpus}}, need.Nodes)
+// shapeOf describes what a running job needs elsewhere: as many nodes as it has, and so many GPUs on each.
+func (h *homeward) shapeOf(r *place.Running, gpus int) *timeline.Shape {
+	need := r.Shape.Need
+	need.Nodes, need.GPUs = len(r.Allocations), gpus
 
-	if r.Outlook.DeclaredSpeed() != nil && place.ExpectedRate(r.Outlook, sample, h.node) <= 0 {
-		return m, false // it is not known to run there at all
+	if need.MaxGPUs > 0 {
+		need.MaxGPUs = need.GPUs
 	}
 
-	ratio := r.Speedup(sample, h.node)
-	if ratio <= 0 {
+	shape := &timeline.Shape{}
+	h.policy.timeline.Compare(shape, &need)
+
+	return shape
+}
+
+// onPool returns how a job would come home to nodes of a pool, and whether it is worth it.
+func (h *homeward) onPool(a *away, shape *timeline.Shape, pool *timeline.Pool) (move, bool) {
+	m, ratio := h.moved(a, shape, pool)
+	if ratio == 0 {
 		return m, false
 	}
 
-	m.left = scaled(a.left.mid, ratio)
-	m.delay = m.pause.total() + m.left - a.left.mid
 	m.saving = h.savingOf(&m, a.left.mid, ratio, pool)
 
 	least := h.savingOf(&m, a.left.low, ratio, pool)
@@ -317,17 +309,7 @@ func (h *homeward) onPool(a *away, shape *timeline.Shape, pool *timeline.Pool) (
 		return m, false
 	}
 
-	m.rooms = h.policy.timeline.FitNow(&timeline.Request{
-		Shape: shape, Job: r.Job, Lasts: m.pause.total() + m.left,
-	}, pool)
-
-	for _, at := range m.rooms {
-		room := h.policy.timeline.Room(at)
-		gpus := fleet.LowestGPUs(shape.Match.MatchingGPUs(&room)&room.Free, need.GPUs)
-		m.start = append(m.start, place.Allocation{Node: room.Node.ID, GPUs: gpus})
-	}
-
-	return m, len(m.rooms) > 0
+	return m, h.fit(&m, shape, pool)
 }
 
 // savingOf returns what a move saves if so much is left where the job is, and it is so much faster at
@@ -372,13 +354,12 @@ func (h *homeward) worth(m *move, least saving, ratio float64) bool {
 func scaled(d time.Duration, ratio float64) time.Duration { return job.Seconds(d.Seconds() / ratio) }
 
 // take adds a move to the plan.
-func (h *homeward) take(m *move) {
+func (h *homeward) take(m *move, reason string) {
 	r := m.away.run
 	for i, at := range m.rooms {
 		h.policy.timeline.Start(at, m.start[i].GPUs, &r.Shape.Need, m.pause.total()+m.left)
 	}
 
-	reason := h.reason(m)
 	h.plan.Stops = append(h.plan.Stops, place.Stop{Running: r, Reason: reason, Kind: place.Move})
 	h.plan.Starts = append(h.plan.Starts, place.Start{Item: r.Item, Allocations: m.start, Reason: reason})
 }

@@ -50,6 +50,7 @@ func TestJobsComeHomeIfItPays(t *testing.T) {
 			r.Outlook.Forecast.At, r.Takes = r.Began, 0
 		}, false},
 		"it writes no checkpoints":  {func(_ *yard, r *place.Running) { r.Outlook.Resumes = false }, false},
+		"it has written none yet":   {func(y *yard, r *place.Running) { r.Outlook.Saved = job.Saved{} }, false},
 		"its checkpoint travels":    {func(y *yard, r *place.Running) { save(y, r, 1<<30, true) }, true},
 		"its checkpoint stays":      {func(y *yard, r *place.Running) { save(y, r, 1<<30, false) }, false},
 		"its checkpoint is too big": {func(y *yard, r *place.Running) { save(y, r, 2<<40, true) }, false},

@@ -22,6 +22,7 @@ type yard struct {
 	leases  []*fleet.Lease
 	network dataset.Network
 	policy  place.Policy
+	limits  *place.Limits // nil if there are none
 }
 
 func newYard() *yard {
@@ -58,8 +59,10 @@ func (y *yard) begin(w placetest.Job, nodes ...id.Node) *place.Running {
 	}
 
 	y.Book(s)
+	r := y.running(it)
+	save(y, r, 4<<30, true)
 
-	return y.running(it)
+	return r
 }
 
 func (y *yard) running(it *queue.Item) *place.Running {
@@ -77,7 +80,7 @@ func (y *yard) forecast(r *place.Running, low, mid, high time.Duration) {
 
 func (y *yard) view() *place.View {
 	v := y.View()
-	v.Leases, v.Network = y.leases, y.network
+	v.Leases, v.Network, v.Limits = y.leases, y.network, y.limits
 
 	return v
 }

@@ -8,6 +8,9 @@
 // margin, if enough of it is left by the lower bound of its forecast, and if it has stayed where it
 // is for a while. A job without checkpoints would lose its work and never moves.
 //
+// A job that is too slow by several forecasts in a row moves to faster or more idle GPUs of the yard
+// if the time that this saves is worth more than the move costs (slow.go).
+//
 // A policy is wrapped (Wrap): it plans as it always does, and the moves are added to what its plan
 // leaves alone. The same code decides in the server and in the simulator.
 package relocate
@@ -94,6 +97,7 @@ func (p *Policy) Search(v *place.View, stop func() bool) place.Plan {
 
 	if stop == nil || !stop() {
 		p.bringHome(v, &plan)
+		p.hurry(v, &plan)
 	}
 
 	return plan

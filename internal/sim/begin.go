@@ -87,7 +87,7 @@ func (s *simulation) resumeRuns(state *yardmaster.State) {
 	for i := range state.Runs {
 		run := &state.Runs[i]
 		l := s.jobs[run.Job]
-		m := &model{run: run.ID, life: l, did: l.saved, ran: l.ran, ordered: run.Ordered.Sub(s.epoch)}
+		m := &model{run: run.ID, uid: run.UID, life: l, did: l.saved, ran: l.ran, ordered: run.Ordered.Sub(s.epoch)}
 
 		for k := range run.Ranks {
 			rank := &run.Ranks[k]

@@ -7,8 +7,8 @@ import (
 	"trainyard/internal/id"
 )
 
-// checkpoint is what a job has saved on a node.
-type checkpoint struct {
+// savedState is what a job has saved on a node.
+type savedState struct {
 	node  id.Node
 	saved float64
 	ran   time.Duration
@@ -23,8 +23,8 @@ func (s *simulation) keep(m *model) {
 		return
 	}
 
-	c := checkpoint{m.allocations[0].Node, m.did, m.ran}
-	at := slices.IndexFunc(l.left, func(o checkpoint) bool { return o.node == c.node })
+	c := savedState{m.allocations[0].Node, m.did, m.ran}
+	at := slices.IndexFunc(l.left, func(o savedState) bool { return o.node == c.node })
 
 	if at < 0 {
 		l.left = append(l.left, c)
@@ -40,8 +40,8 @@ func (s *simulation) restore(l *jobRecord, node id.Node) (lost float64) {
 		return 0
 	}
 
-	found := checkpoint{}
-	if at := slices.IndexFunc(l.left, func(o checkpoint) bool { return o.node == node }); at >= 0 {
+	found := savedState{}
+	if at := slices.IndexFunc(l.left, func(o savedState) bool { return o.node == node }); at >= 0 {
 		found = l.left[at]
 	}
 

@@ -34,11 +34,11 @@ func (s *simulation) write(events []yardmaster.Event) {
 
 // subject names what an event is about: a job by its name, a node, the plan. It
 // is "" for what the log leaves out: people and tokens, of which a simulation has
-// its own, and the end of a run, which its job's next line tells.
+// its own, checkpoints, and the end of a run, which its job's next line tells.
 func (s *simulation) subject(e *yardmaster.Event) string {
 	kind, what, _ := strings.Cut(e.Kind, ".")
 	switch {
-	case kind == "user" || kind == "token" || kind == "run" && what == "ended":
+	case kind == "user" || kind == "token" || kind == "checkpoint" || kind == "run" && what == "ended":
 		return ""
 	case kind == "lease":
 		return "lease " + string(e.Lease)
@@ -61,7 +61,7 @@ func turn(e *yardmaster.Event) string {
 	switch {
 	case e.From != "":
 		return e.From + " -> " + e.To
-	case kind == "job" && what == "held":
+	case kind == "job" && (what == "held" || what == "slow"):
 		return what
 	case kind == "job" || kind == "lease" && what == e.To:
 		return "-> " + e.To

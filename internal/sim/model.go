@@ -18,6 +18,7 @@ import (
 // model is a run as it would go: when it begins, how fast it is, when it ends.
 type model struct {
 	run         id.Run
+	uid         id.UID
 	life        *jobRecord
 	allocations []place.Allocation
 	hosts       []*host
@@ -117,7 +118,7 @@ func (s *simulation) order(o *yardmaster.Order) {
 			return
 		}
 
-		m = &model{run: o.Run, life: l, ordered: s.now, lostWork: s.restore(l, o.Node)}
+		m = &model{run: o.Run, uid: o.Launch.UID, life: l, ordered: s.now, lostWork: s.restore(l, o.Node)}
 		m.did, m.ran = l.saved, l.ran
 		s.runs[o.Run] = m
 	}
@@ -190,6 +191,7 @@ func (s *simulation) start(m *model) {
 	m.life.last = m
 	s.schedule(m)
 	s.watch(m)
+	s.catalogue(m)
 }
 
 // setRate sets how fast the run is from now on: as its program decides, or as it really is.

@@ -59,6 +59,7 @@ type simulation struct {
 	now        time.Duration
 	epoch      time.Time
 	events     eventHeap
+	saves      int    // events among them that are checkpoints, for which the simulation does not go on
 	eventCount uint64 // events so far: ties go to the earlier
 	arrival    *Job   // the next, nil if there is none
 	change     *Change
@@ -87,7 +88,7 @@ type jobRecord struct {
 	fails int           // failures it has had
 	share float64       // of its work that it has to do
 	been  []id.Node     // where its data is, if it has any
-	left  []checkpoint  // what it has left on nodes, if checkpoints stay there
+	left  []savedState  // what it has left on nodes, if checkpoints stay there
 	last  *model        // its last run, nil before the first
 
 	program Program // nil if it does not decide anything
@@ -256,7 +257,7 @@ const stuckAfter = 10_000
 
 // finished reports whether all jobs have ended, or nothing can happen to the remaining ones.
 func (s *simulation) finished() bool {
-	if s.arrival != nil || len(s.events) > 0 {
+	if s.arrival != nil || len(s.events) > s.saves {
 		s.idle = 0
 		return false
 	}

@@ -36,6 +36,7 @@ func (m AddCheckpoint) handle(y *Yard) (any, error) {
 		return nil, err
 	}
 
+	saved := r.outlook.Saved.Travels
 	y.updateSaved(r)
 
 	if r.run == nil && !r.State.Final() && entry.State == checkpoint.Stored { // its last part came after the run had ended
@@ -45,6 +46,10 @@ func (m AddCheckpoint) handle(y *Yard) (any, error) {
 
 	if entry.State == checkpoint.Stored {
 		y.checkpointStored(r, &entry)
+	}
+
+	if !saved && r.run != nil && y.relocates() {
+		y.planDue = true // it can be moved now
 	}
 
 	return entry, nil

@@ -7,6 +7,7 @@ import (
 	"trainyard/internal/id"
 	"trainyard/internal/job"
 	"trainyard/internal/money"
+	"trainyard/internal/place"
 )
 
 // PutForecasts sets the forecasts of jobs. They are made outside the loop; those of jobs that
@@ -61,12 +62,48 @@ func (y *Yard) applyForecast(r *jobRecord, f *job.Forecast) {
 		y.requeue(r) // with its duration, once: the forecast does not change while the job is queued
 	}
 
-	if r.running == nil || r.run == nil || !finishMoved(before, f) {
+	if r.running == nil || r.run == nil {
+		return
+	}
+
+	y.countSlow(r, f)
+
+	if !finishMoved(before, f) {
 		return
 	}
 
 	y.bookNodes(r, r.run)
 	y.planDue = true
+}
+
+// countSlow counts the forecasts in a row by which a job is too slow. From the third on each makes a plan due, which
+// may move it.
+func (y *Yard) countSlow(r *jobRecord, f *job.Forecast) {
+	if !r.running.TooSlow(f) {
+		r.outlook.Slow = 0
+		return
+	}
+
+	r.outlook.Slow++
+
+	if r.outlook.Slow >= place.SlowForecasts {
+		y.slowDue, y.planDue = true, true
+	}
+}
+
+// noteSlow tells the owners of jobs that are too slow what could be done, once for each run.
+func (y *Yard) noteSlow(list []place.Slow) {
+	for _, s := range list {
+		r, ok := y.jobs[s.Running.Job]
+		if !ok || r.running != s.Running || r.run == nil || r.run.slowNoted {
+			continue
+		}
+
+		r.run.slowNoted = true
+		y.event(Event{
+			Kind: "job.slow", Actor: theYard, Owner: r.Owner, Job: r.ID, Run: r.run.ID, Reason: s.Reason,
+		})
+	}
 }
 
 // finishMoved reports whether the estimated finish has moved by more than a twentieth of the

@@ -20,11 +20,11 @@ func (y *Yard) PlanDue() bool {
 }
 
 // relocates reports whether the policy may move running jobs although none is queued: jobs on
-// provisioned nodes.
+// provisioned nodes, and those that are too slow.
 func (y *Yard) relocates() bool {
 	p, ok := y.cfg.Policy.(place.Relocator)
 
-	return ok && p.Relocates() && y.leases.Count() > 0
+	return ok && p.Relocates() && (y.leases.Count() > 0 || y.slowDue)
 }
 
 // Round asks the policy for a plan and carries it out.
@@ -40,7 +40,9 @@ func (y *Yard) Round(now time.Time) {
 func (y *Yard) apply(now time.Time, p place.Plan) {
 	y.setNow(now)
 	y.reservation = p.Reservation
+	y.slowDue = false
 	y.rememberWaits(p.Waits)
+	y.noteSlow(p.Slow)
 	y.setWakeTimer(p.WakeAt)
 
 	y.recordDeferrals(p.Deferrals)

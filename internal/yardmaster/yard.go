@@ -119,6 +119,7 @@ type Yard struct {
 	timers      timers.Timers
 	lastTick    time.Time // last tick
 	planDue     bool      // something changed that may lead to another plan
+	slowDue     bool      // that plan is to look at jobs that are too slow
 	planning    bool      // a plan is being made outside the loop
 	// atBegin is what the policy knew when that plan was begun, for rehearsals meanwhile: the policy
 	// itself must not be looked into while it plans. It plans nothing.
@@ -199,6 +200,7 @@ type runRecord struct {
 	newestEpoch   int           // greatest epoch that a node has had, if one refused this run for it
 	restore       id.Checkpoint // from which it continues, "" if it began anew
 	corrupt       bool          // that checkpoint turned out to be corrupt
+	slowNoted     bool          // its owner knows that it is too slow
 }
 
 // New returns an empty yard.

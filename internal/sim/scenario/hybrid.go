@@ -27,10 +27,26 @@ type hybrid struct {
 	data   []dataset.Dataset
 	roads  dataset.Network
 	strict bool // a job that no node and no offer could ever run is refused
+
+	forecastEvery time.Duration // how often running jobs are forecast; 0 for never
 }
 
 // diskRate is how many bytes a second programs write and read of their checkpoints.
 const diskRate = job.Bytes(1 << 30)
+
+// forecastLine lets running jobs be forecast.
+func (s *Scenario) forecastLine(a *args) *fault.Error {
+	return a.only(into(&s.hybrid.forecastEvery, parseLasting))
+}
+
+// rightForecast says what is really left of a job, by a tenth more or less.
+func rightForecast(_ *sim.Job, _, left time.Duration) *job.Forecast {
+	seconds := left.Seconds()
+
+	return &job.Forecast{
+		Basis: job.BasisSteps, Remaining: job.Band{Low: 0.9 * seconds, Mid: seconds, High: 1.1 * seconds},
+	}
+}
 
 // strictLine refuses jobs that could never run.
 func (s *Scenario) strictLine(a *args) *fault.Error {
@@ -246,6 +262,11 @@ func (h *hybrid) setUp(cfg *sim.Config) {
 	cfg.Network = &sim.Network{
 		Storage: roads.In, Inside: roads.In, Across: roads.Across, Price: roads.PerGB, Disk: diskRate,
 	}
+
+	if h.forecastEvery > 0 {
+		cfg.Forecast, cfg.ForecastEvery = rightForecast, h.forecastEvery
+	}
+
 	cfg.Yard = func(y *yardmaster.Config) {
 		y.RefuseImpossible = strict
 		y.Unmetered = !booked

@@ -157,6 +157,7 @@ func statements() map[string]func(*Scenario, *args) *fault.Error {
 		"data":     (*Scenario).dataLine,
 		"roads":    (*Scenario).roadsLine,
 		"strict":   (*Scenario).strictLine,
+		"forecast": (*Scenario).forecastLine,
 	}
 }
 

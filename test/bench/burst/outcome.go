@@ -98,6 +98,22 @@ func at(front []point, x float64) float64 {
 	return front[len(front)-1].y
 }
 
+// Point is what a way to run the first window comes to, for benchmarks of other things.
+type Point struct {
+	Mean  float64 // completion in hours
+	Cloud float64 // GPU-hours
+}
+
+// CloudAt returns the cloud that is needed for a mean completion; NaN if no point is so fast.
+func CloudAt(list []Point, mean float64) float64 {
+	points := make([]point, len(list))
+	for i := range list {
+		points[i] = point{list[i].Mean, list[i].Cloud}
+	}
+
+	return at(frontier(points), mean)
+}
+
 // means, tails and turned are frontiers of outcomes: cloud over mean completion,
 // cloud over p99, and mean completion over cloud.
 func means(list []outcome) []point {

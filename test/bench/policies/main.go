@@ -30,6 +30,7 @@ import (
 	"trainyard/test/bench/harvest"
 	"trainyard/test/bench/information"
 	"trainyard/test/bench/place"
+	"trainyard/test/bench/relocate"
 	"trainyard/test/bench/report"
 	"trainyard/test/bench/simulator"
 	"trainyard/test/bench/swf"
@@ -65,6 +66,10 @@ var targets = map[string]benchmark{
 	"place": {
 		measure: place.Run, page: cloudPage,
 		alone: "it times two policies of ours on the same views; each takes from them what it needs",
+	},
+	"relocate": {
+		measure: relocate.Run, page: cloudPage,
+		alone: "it holds one policy of ours against itself, with other moves and other forecasts, which its rows name",
 	},
 	"sim": {measure: simulator.Run, comparisons: simulator.Comparisons, page: policyPage},
 	"swf": {

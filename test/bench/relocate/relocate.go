@@ -1,0 +1,149 @@
+// Package relocate measures what it saves to bring running jobs home from provisioned nodes, on the stretches of
+// bench-burst.
+//
+// It is the production path: yardmaster, policy rules and the moves around it in the simulator, in which saves,
+// transfers and restores of checkpoints take time and cost money. The moves go by forecasts that are perfect, as wrong
+// as ours were measured to be, and twice as wrong. Beside them stand a yard that never moves a job, one that moves jobs
+// whenever there is room, and one that knows how long each job still takes and moves whenever that pays. The benchmark
+// prints tables and returns the figures by name; it asserts nothing. `make bench-relocate` calls it. Without the public
+// trace all of it is left out, and said to be.
+package relocate
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"sync"
+
+	"trainyard/test/bench/burst"
+	"trainyard/test/bench/target"
+)
+
+// Run simulates, prints the tables and returns the figures.
+func Run(w io.Writer, o target.Options) (map[string]float64, error) {
+	s := newStudy(o.Quick)
+
+	for _, part := range s.stretches {
+		err := part.load(o.Data)
+		if errors.Is(err, fs.ErrNotExist) {
+			_, err = fmt.Fprintf(w, "left out: %v\n", err)
+			return map[string]float64{}, err
+		}
+
+		if err != nil {
+			return nil, err
+		}
+	}
+
+	if err := s.measure(max(o.Parallel, 1)); err != nil {
+		return nil, err
+	}
+	if err := s.print(w); err != nil {
+		return nil, err
+	}
+
+	return s.figures(), nil
+}
+
+// study is all that is measured.
+type study struct {
+	stretches []*stretch // the first is that of bench-burst
+	rows      []*trial   // of all stretches, at one value of waiting
+	curve     []*trial   // of the first, at several
+}
+
+// worth is the value of an hour of waiting at which all ways are compared: that at which bench-burst, without moves,
+// comes to about the mean completion of the point of comparison.
+const worth = 5
+
+func newStudy(quick bool) *study {
+	s := &study{stretches: []*stretch{
+		{name: "2017-10-09 + 14 d", from: "2017-10-09", to: "2017-10-23", nodes: 32},
+		{name: "2017-09-25 + 14 d", from: "2017-09-25", to: "2017-10-09", nodes: 33},
+		{name: "2017-10-23 + 14 d", from: "2017-10-23", to: "2017-11-06", nodes: 34},
+	}}
+	worths := []float64{12, 8, 6, 4, 2}
+
+	if quick {
+		s.stretches = []*stretch{
+			{name: "2017-10-09 + 2 d", from: "2017-10-09", to: "2017-10-11", nodes: 12},
+			{name: "2017-11-06 + 2 d", from: "2017-11-06", to: "2017-11-08", nodes: 6},
+		}
+		worths = []float64{8}
+	}
+
+	for _, part := range s.stretches {
+		add := func(m mover, f forecasts) {
+			s.rows = append(s.rows, &trial{stretch: part, worth: worth, bare: true, mover: m, errors: f})
+		}
+
+		add(always, ours)
+		add(pays, perfect)
+		add(moves, perfect)
+		add(moves, ours)
+		add(moves, worse)
+		add(stays, perfect)
+	}
+
+	for _, v := range worths {
+		s.curve = append(s.curve, &trial{stretch: s.stretches[0], worth: v, bare: true, mover: moves, errors: ours})
+	}
+
+	return s
+}
+
+// measure runs the trials, so many at once.
+func (s *study) measure(parallel int) error {
+	all := append(append([]*trial(nil), s.rows...), s.curve...)
+	errs := make([]error, len(all))
+	free := make(chan struct{}, parallel)
+
+	var wait sync.WaitGroup
+
+	for i, t := range all {
+		free <- struct{}{}
+		wait.Go(func() {
+			errs[i] = t.run()
+			<-free
+		})
+	}
+
+	wait.Wait()
+
+	return errors.Join(errs...)
+}
+
+// row returns the trial of a stretch.
+func (s *study) row(part *stretch, m mover, f forecasts) *trial {
+	for _, t := range s.rows {
+		if t.stretch == part && t.mover == m && (t.errors == f || m == stays || m == always || m == pays) {
+			return t
+		}
+	}
+
+	return nil
+}
+
+// totals adds up, over all stretches, what a way saves and how its moves went.
+func (s *study) totals(m mover, f forecasts) (saved float64, moved, useless, late int) {
+	for _, part := range s.stretches {
+		t := s.row(part, m, f)
+		saved += s.row(part, stays, perfect).money() - t.money()
+		moved += t.moved
+		useless += t.useless
+		late += t.late
+	}
+
+	return saved, moved, useless, late
+}
+
+// frontier lists what the first stretch comes to with our forecasts.
+func (s *study) frontier() []burst.Point {
+	list := []burst.Point{s.row(s.stretches[0], moves, ours).point()}
+	for _, t := range s.curve {
+		list = append(list, t.point())
+	}
+
+	return list
+}
