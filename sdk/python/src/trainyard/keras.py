@@ -6,7 +6,7 @@
 
 It reports metrics and progress. When the run must stop it ends ``fit`` after the batch. With ``save_to`` it saves the
 model, with its optimizer, before that, when the yard asks for it, as often as the job file says, and every so many
-steps as ``every`` says. Steps are counted on from the optimizer's, so that a model that was loaded goes on where it was.
+steps as ``every`` says. Steps are counted on from the optimizer's, so that a loaded model continues where it was.
 """
 
 from __future__ import annotations

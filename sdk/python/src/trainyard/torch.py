@@ -181,12 +181,12 @@ class _Ranks:
     def _first_at(self, folder: Path) -> int:
         """Return the first process that sees the same folder: those of its node, or all if the nodes share it."""
         nonce = self._gather(os.urandom(8).hex())[0]
-        mine = folder / f".rank-{nonce}-{self.rank}"
+        mine = folder / f".rank-{nonce}-{self.rank}.tmp"
         with self.together():
             mine.touch()
         try:
             with self.together():
-                return next(r for r in range(self.world) if (folder / f".rank-{nonce}-{r}").exists())
+                return next(r for r in range(self.world) if (folder / f".rank-{nonce}-{r}.tmp").exists())
         finally:
             mine.unlink()
 
