@@ -19,10 +19,10 @@ from .support import YardTest, end
 
 # Two processes train one model together; each prints the loss of its part of every step.
 TOGETHER = """
-import os, signal
+import os, signal, time
 if os.environ["RANK"] == "1" and "ASKED" in os.environ:
     os.environ["TRAINYARD_RANK_DIR"] = os.environ["ASKED"]
-import torch
+import torch, trainyard
 from trainyard.torch import Checkpointer, DataLoader
 
 torch.distributed.init_process_group("gloo", init_method="file://" + os.environ["MEETING"],
@@ -67,11 +67,17 @@ while step < steps and checkpoints.proceed(step):
         os.kill(os.getpid(), signal.SIGTERM)
     if os.environ.get("KILLED_AT") == str(step):
         checkpoints.wait()
+        # Each dies only when the others need nothing from it any more.
+        done = [os.environ["MEETING"] + f"-{r}" for r in range(torch.distributed.get_world_size())]
+        open(done[rank], "w").close()
+        while not all(map(os.path.exists, done)):
+            time.sleep(0.01)
         os.kill(os.getpid(), signal.SIGKILL)
 checkpoints.save(step, wait=True)
 print("ended at", step, flush=True)
 torch.distributed.barrier()
-torch.distributed.destroy_process_group()
+trainyard.flush()
+os._exit(0)  # PyTorch 1.13 sometimes aborts when it ends its process groups
 """
 
 
@@ -97,6 +103,7 @@ class Together(TorchTest):
         started: list[subprocess.Popen[str]] = []
         for rank in range(world):
             started.append(self.start(TOGETHER, **{**extra, "RANK": str(rank)}))
+            self.addCleanup(started[-1].kill)  # if another one fails
         ended = [end(process) for process in started]
         self.assertEqual([ended[rank][1] for rank in range(world)], [code] * world, ended)
         return [out for out, _ in ended]
