@@ -90,8 +90,8 @@ test-leases: ## Try random histories of providers, crashes and lost answers on t
 	go test ./test/leases -run TestLeaseChaos -count=1 -timeout 120m -v -histories $(or $(HISTORIES),10000) -seed $(SEED)
 
 .PHONY: test-sdk-frameworks
-test-sdk-frameworks: ## Test the Python callbacks with the real frameworks, as far as they are installed (PYTHON=python3)
-	cd sdk/python && $(or $(PYTHON),python3) -B -m unittest -v tests.real_frameworks
+test-sdk-frameworks: ## Test the Python callbacks with the real frameworks, as far as they are installed; PYTHON=python3 also tests the recipes with it
+	cd sdk/python && $(or $(PYTHON),$$(../../scripts/setup-recipes.sh)) -B -m unittest -v tests.real_torch tests.real_frameworks
 
 .PHONY: test-openstack
 test-openstack: ## Test the OpenStack provider against real Keystone and Nova (heavy, needs root; RECORD=1 renews the record)

@@ -91,6 +91,7 @@ need_test() {
   scripts/setup-train.sh >/dev/null || missing "PyTorch, transformers or tensorboard" "tests of forecasts on real trainings are skipped"
   scripts/setup-criu.sh >/dev/null || missing "CRIU 4" "tests of snapshots are skipped"
   [ "$(id -u)" = 0 ] || missing root "tests of snapshots and of broken networks are skipped: they need namespaces and CRIU as root"
+  scripts/setup-recipes.sh >/dev/null || missing "transformers with a Trainer" "the recipe for Hugging Face is not tested"
   scripts/setup-promtool.sh >/dev/null || missing promtool "the alert rules in deploy/ are not checked"
   # The benchmark's opponent has a test too; elsewhere it is skipped where Slurm is not installed.
   if [ "${CI:-}" = true ]; then scripts/setup-slurm.sh; fi

@@ -5,6 +5,7 @@ package checkpoints_test
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"math/rand/v2"
 	"os"
 	"os/exec"
@@ -15,12 +16,15 @@ import (
 	"syscall"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
+	gocmp "github.com/google/go-cmp/cmp"
 
 	"trainyard/internal/spec"
 )
 
-const steps, every = 60, 7
+const (
+	steps, every = 60, 7
+	backend      = "KERAS_BACKEND=jax"
+)
 
 // plainPython returns a Python without packages.
 func plainPython(t *testing.T) string {
@@ -33,21 +37,42 @@ func plainPython(t *testing.T) string {
 	return path
 }
 
-// trainingPython returns a Python with PyTorch and transformers.
-func trainingPython(t *testing.T) string {
-	t.Helper()
-	var errs bytes.Buffer
-	cmd := exec.CommandContext(t.Context(), filepath.Join("..", "..", "scripts", "setup-train.sh"), "--check")
-	cmd.Stderr = &errs
+// installedBy returns the Python that a script of the set-up has made.
+func installedBy(script string) func(*testing.T) string {
+	return func(t *testing.T) string {
+		t.Helper()
+		var errs bytes.Buffer
+		cmd := exec.CommandContext(t.Context(), filepath.Join("..", "..", "scripts", script), "--check")
+		cmd.Stderr = &errs
 
-	out, err := cmd.Output()
-	if err != nil {
-		skip(t, "needs PyTorch and transformers: "+errs.String())
+		out, err := cmd.Output()
+		if err != nil {
+			skip(t, errs.String())
+		}
+
+		path, _, _ := strings.Cut(string(out), "\n")
+
+		return path
 	}
+}
 
-	path, _, _ := strings.Cut(string(out), "\n")
+// pythonWith returns python3, or what PYTHON names, if it has a module. The set-up does not install it: it is large.
+func pythonWith(module string) func(*testing.T) string {
+	return func(t *testing.T) string {
+		t.Helper()
+		python := cmp.Or(os.Getenv("PYTHON"), "python3")
 
-	return path
+		cmd := exec.CommandContext(t.Context(), python, "-c", "import "+module)
+		cmd.Env = append(os.Environ(), backend)
+
+		out, err := cmd.CombinedOutput()
+		if err != nil {
+			lines := strings.Split(strings.TrimSpace(string(out)), "\n")
+			t.Skipf("%s is not installed for %s (PYTHON names another one): %s", module, python, lines[len(lines)-1])
+		}
+
+		return python
+	}
 }
 
 func skip(t *testing.T, why string) {
@@ -75,6 +100,7 @@ func (tr training) command(t *testing.T, env ...string) *exec.Cmd {
 	cmd := exec.CommandContext(t.Context(), tr.python, tr.program,
 		"--steps", strconv.Itoa(steps), "--every", strconv.Itoa(every))
 	cmd.Env = append([]string{
+		backend, "JAX_PLATFORMS=cpu",
 		"PATH=" + os.Getenv("PATH"), "HOME=" + os.Getenv("HOME"), "PYTHONDONTWRITEBYTECODE=1", "PYTHONPATH=" + sdk,
 		"TRAINYARD_JOB_ID=j1", "TRAINYARD_CHECKPOINT_DIR=" + tr.folder, "TRAINYARD_GRACE=60",
 	}, env...)
@@ -86,11 +112,11 @@ func (tr training) command(t *testing.T, env ...string) *exec.Cmd {
 type account struct {
 	first   int // step at which it started
 	last    int
-	loss    map[int]string
+	loss    map[int]string // of Keras, which prints another one, it is empty
 	weights string
 }
 
-var line = regexp.MustCompile(`^(?:starts at step=(\d+)|step=(\d+) loss=(\S+)|weights=(\S+))$`)
+var line = regexp.MustCompile(`^(?:starts at step=(\d+)|step=(\d+) (?:loss=(\S+)|mean_loss=\S+)|weights=(\S+))$`)
 
 // run runs it until it has printed a step, sends the signal then, and waits for its end. Step 0 lets it end by itself.
 func (tr training) run(t *testing.T, until int, with syscall.Signal) account {
@@ -119,7 +145,9 @@ func (tr training) run(t *testing.T, until int, with syscall.Signal) account {
 			a.first = number(t, m[1])
 		case m[2] != "":
 			a.last = number(t, m[2])
-			a.loss[a.last] = m[3]
+			if m[3] != "" {
+				a.loss[a.last] = m[3]
+			}
 		default:
 			a.weights = m[4]
 		}
@@ -156,14 +184,19 @@ func TestAKilledTrainingComputesWhatAnUndisturbedOneDoes(t *testing.T) {
 	t.Parallel()
 
 	for program, python := range map[string]func(*testing.T) string{
-		"train_plain.py":   plainPython,
-		"train_pytorch.py": trainingPython,
+		"train_plain.py":       plainPython,
+		"train_pytorch.py":     installedBy("setup-train.sh"),
+		"train_huggingface.py": installedBy("setup-recipes.sh"),
+		"train_lightning.py":   pythonWith("lightning"),
+		"train_keras.py":       pythonWith("keras, jax"),
+		"train_jax.py":         pythonWith("jax"),
 	} {
 		t.Run(program, func(t *testing.T) {
 			t.Parallel()
 			tr := training{python: python(t), program: program, folder: t.TempDir()}
 			undisturbed := training{python: tr.python, program: program, folder: t.TempDir()}.run(t, 0, 0)
-			if len(undisturbed.loss) != steps || undisturbed.weights == "" {
+			losses := len(undisturbed.loss)
+			if undisturbed.last != steps || undisturbed.weights == "" || losses != steps && program != "train_keras.py" {
 				t.Fatalf("the undisturbed training printed %+v", undisturbed)
 			}
 
@@ -238,7 +271,7 @@ func TestEveryJobFileRunsAProgramOfThisFolder(t *testing.T) {
 		want[name] = true
 	}
 
-	if diff := cmp.Diff(want, programs); diff != "" {
+	if diff := gocmp.Diff(want, programs); diff != "" {
 		t.Errorf("programs without a job file, or the other way round (-programs +job files):\n%s", diff)
 	}
 }

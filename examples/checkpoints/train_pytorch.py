@@ -62,6 +62,9 @@ def main():
     checkpoints.save(step, wait=True)  # the run must stop, or this is the result
     if step == opt.steps:
         print(f"weights={digest(model)}", flush=True)
+    if torch.distributed.is_initialized():
+        torch.distributed.barrier()
+        torch.distributed.destroy_process_group()
 
 
 if __name__ == "__main__":

@@ -9,6 +9,7 @@ import tempfile
 import unittest
 from pathlib import Path
 from typing import Any, Callable
+from unittest import mock
 
 import trainyard
 from trainyard._checkpoint import MARKER
@@ -100,6 +101,20 @@ class Saving(unittest.TestCase):
             _ = 1 / 0
         self.assertEqual(self.names(), ["step-00000001"])
 
+    def test_one_has_its_marker_when_it_gets_its_name(self) -> None:
+        # The agent may take it at that very moment. Until then its name is one that the agent leaves alone.
+        moved = []
+        replace = os.replace
+
+        def watched(old: Path, new: Path) -> None:
+            moved.append((old.name, new.name, (old / MARKER).exists()))
+            replace(old, new)
+
+        with mock.patch("os.replace", watched):
+            write(self.folder, 7)
+        temporary = [name for name, _, _ in moved if not name.endswith(".tmp")]
+        self.assertEqual((temporary, moved[-1]), ([], (".step-00000007.tmp", "step-00000007", True)))
+
     def test_one_without_its_files_is_not_complete(self) -> None:
         for name, spoil in {
             "shorter": lambda path: path.write_text("stat"),
@@ -133,6 +148,18 @@ class Saving(unittest.TestCase):
         (self.folder / "b.pt").write_text("longer weights")
         trainyard.checkpoint_saved(self.folder / "b.pt", 5)
         self.assertEqual(self.names(), ["b.pt", "b.pt" + MARKER])
+        self.assertEqual(self.latest().step, 5)
+
+    def test_one_of_a_trainer_needs_no_marker(self) -> None:
+        for step, text in ((5, '{"global_step": 5}'), (10, '{"global_step": 10}'), (15, '{"global_st')):
+            (self.folder / f"checkpoint-{step}").mkdir(parents=True)
+            (self.folder / f"checkpoint-{step}" / "trainer_state.json").write_text(text)
+        self.assertEqual(
+            self.latest(), trainyard.Checkpoint(self.folder / "checkpoint-10", 10, framework="transformers")
+        )
+        # A marker says more: of this one a file is missing.
+        trainyard.checkpoint_saved(self.folder / "checkpoint-10", 10)
+        (self.folder / "checkpoint-10" / "trainer_state.json").write_text('{"global_step": 10, "epoch": 1}')
         self.assertEqual(self.latest().step, 5)
 
     def test_only_the_first_process_marks(self) -> None:

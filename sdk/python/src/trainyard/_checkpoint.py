@@ -1,4 +1,4 @@
-"""Checkpoints as files: written beside their place, renamed, and marked as complete last.
+"""Checkpoints as files: written beside their place, marked as complete, and renamed.
 
 The marker says what the checkpoint is and how large each of its files must be. A checkpoint without one, or whose
 files do not fit it, is not complete: the program or its machine ended while it was written or removed.
@@ -19,6 +19,7 @@ from . import _trouble
 
 MARKER = ".trainyard-checkpoint.json"  # in the folder of a checkpoint, or after the name of its only file
 UNKNOWN = -1  # as a step
+_WRITING = ".tmp"  # ends the names of what is being written or removed, which the agent leaves alone
 _NAME = re.compile(r"step-(\d{8,})(?:-(\d+))?")  # of a folder that saving() has made
 
 
@@ -52,7 +53,7 @@ def mark(checkpoint: Checkpoint) -> None:
     record["files"] = _sizes(path)
 
     into = marker(path)
-    new = into.with_name(into.name + ".new")
+    new = into.with_name(into.name + _WRITING)
     with open(new, "w", encoding="utf-8") as file:
         json.dump(record, file, allow_nan=False)
         file.flush()
@@ -76,7 +77,7 @@ def _sizes(path: Path) -> dict[str, int]:
     return {
         file.relative_to(path).as_posix(): file.stat().st_size
         for file in sorted(path.rglob("*"))
-        if file.is_file() and not file.name.endswith((MARKER, MARKER + ".new"))
+        if file.is_file() and not file.name.endswith((MARKER, MARKER + _WRITING))
     }
 
 
@@ -102,6 +103,10 @@ def complete(folder: Path) -> list[Checkpoint]:
             continue  # removed meanwhile
         except (OSError, ValueError, TypeError, KeyError) as error:
             _trouble.once("marker", "cannot read %s: %r; the checkpoint is ignored", path, error)
+    for state in folder.rglob("checkpoint-*/trainer_state.json"):
+        checkpoint = _of_trainer(state)
+        if checkpoint is not None:
+            found.append((checkpoint.step, state.stat().st_mtime_ns, checkpoint))
     return [checkpoint for _, _, checkpoint in sorted(found, key=lambda entry: entry[:2])]
 
 
@@ -123,6 +128,20 @@ def _read(path: Path) -> Checkpoint | None:
     )
 
 
+def _of_trainer(state: Path) -> Checkpoint | None:
+    """Read a checkpoint of Hugging Face's Trainer that has no marker: the agent may take one before it is marked.
+
+    The Trainer writes this file last.
+    """
+    if (state.parent / MARKER).exists():
+        return None
+    try:
+        step = int(json.loads(state.read_text(encoding="utf-8"))["global_step"])
+    except (OSError, ValueError, TypeError, KeyError):
+        return None  # not written to its end
+    return Checkpoint(state.parent, step, framework="transformers")
+
+
 def _has(folder: Path, files: Mapping[str, int]) -> bool:
     try:
         return all((folder / name).stat().st_size == size for name, size in files.items())
@@ -135,7 +154,7 @@ class Draft:
 
     def __init__(self, parent: Path, step: int) -> None:
         self._parent, self._step = parent, step
-        self.path = parent / f".step-{step:08d}.new"
+        self.path = parent / f".step-{step:08d}{_WRITING}"
         self.final = parent / f"step-{step:08d}"
 
     def begin(self) -> None:
@@ -156,11 +175,14 @@ class Draft:
     def commit(
         self, keep: int, metric: str, value: float | None, *, world: int = 1, sharded: bool = False, framework: str = ""
     ) -> None:
-        """Put it in its place and mark it, then remove all but the newest ones."""
+        """Mark it and put it in its place, then remove all but the newest ones.
+
+        It is marked before: the agent sees the new name at once, and takes what is there.
+        """
         sync(self.path)
+        mark(Checkpoint(self.path, self._step, metric, value, world, sharded, framework))
         os.replace(self.path, self.final)
         _sync(self._parent)
-        mark(Checkpoint(self.final, self._step, metric, value, world, sharded, framework))
         self._remove_surplus(keep)
 
     def _remove_surplus(self, keep: int) -> None:
@@ -176,7 +198,7 @@ class Draft:
 def _remove(path: Path) -> None:
     """Remove a checkpoint, which is not complete from the first moment on."""
     unmark(path)
-    gone = path.with_name(f".{path.name}.old")
+    gone = path.with_name(f".{path.name}.old{_WRITING}")
     os.replace(path, gone)
     shutil.rmtree(gone)
 

@@ -7,12 +7,17 @@ first asked for, so that importing these modules imports no framework.
 from __future__ import annotations
 
 import importlib
+import os
 import sys
 import time
+from pathlib import Path
 from typing import Any, Callable
 
 import trainyard
 
+from . import _checkpoint, _yard
+
+KEEP = 2  # checkpoints that a callback leaves on the node
 AGREE_EVERY = 1.0  # seconds between two times that processes compare notes, about
 MAX_WAIT = 100  # steps between them at most: a step may suddenly take longer
 
@@ -61,13 +66,20 @@ class Agreement:
 
     def decide(self, processes: int, device: Any = None, group: Any = None) -> tuple[bool, bool]:
         """Return after a step whether to save and whether to stop; all processes get the same answers."""
+        return self._decide(processes, device, group, trainyard.stopping)
+
+    def save(self, processes: int, device: Any = None) -> bool:
+        """Return after a step whether to save; the framework itself handles the signal to stop."""
+        return self._decide(processes, device, None, lambda: False)[0]
+
+    def _decide(self, processes: int, device: Any, group: Any, stopping: Callable[[], bool]) -> tuple[bool, bool]:
         if processes <= 1:
-            return trainyard.should_save(), trainyard.stopping()
+            return trainyard.should_save(), stopping()
         self._steps += 1
         if self._steps < self._wait:
             return False, False
         seconds = (self._clock() - self._since) / self._steps
-        save, stop, seconds = self._most([trainyard.should_save(), trainyard.stopping(), seconds], device, group)
+        save, stop, seconds = self._most([trainyard.should_save(), stopping(), seconds], device, group)
         self._wait = max(1, min(MAX_WAIT, int(AGREE_EVERY / max(seconds, 1e-6))))
         self._since, self._steps = self._clock(), 0
         if save:
@@ -80,6 +92,50 @@ class Agreement:
         shared = torch.tensor(values, dtype=torch.float64, device=device)
         torch.distributed.all_reduce(shared, op=torch.distributed.ReduceOp.MAX, group=group)
         return [float(value) for value in shared.tolist()]
+
+
+def barrier(processes: int) -> None:
+    """Wait until all processes of a training with torch.distributed are here."""
+    if processes > 1:
+        importlib.import_module("torch").distributed.barrier()
+
+
+def saves_here() -> bool:
+    """Return whether this is the process that saves, by its environment."""
+    return trainyard._here.writes() if trainyard._here is not None else _yard.first(os.environ)
+
+
+class Place:
+    """Where a callback saves: a folder for checkpoints, or else a file, which each save replaces.
+
+    In the folder every checkpoint is complete until a newer one is; a file without its marker is not, for the moment
+    between the two.
+    """
+
+    def __init__(self, save_to: Any, name: str) -> None:
+        """``name`` is that of the file in the folder of a checkpoint."""
+        path = Path(save_to)
+        self._file = path if path.suffix else None
+        self._parent = path.parent if path.suffix else path
+        self._name = path.name if path.suffix else name
+        self.saved: int | None = None  # the step of the last save
+
+    def new(self, step: int) -> tuple[_checkpoint.Draft, Path]:
+        """Return the checkpoint of a step and where to write it: the same place for all processes of a node."""
+        draft = _checkpoint.Draft(self._parent, step)
+        return draft, draft.path / self._name
+
+    def commit(self, draft: _checkpoint.Draft, step: int, framework: str) -> None:
+        """The checkpoint is written: put it in its place, mark and report it."""
+        if self._file is None:
+            draft.commit(KEEP, "", None, world=trainyard._world(), framework=framework)
+            trainyard._saved(draft.final, step)
+            return
+        _checkpoint.sync(draft.path)
+        _checkpoint.unmark(self._file)
+        os.replace(draft.path / self._name, self._file)
+        draft.abandon()
+        trainyard.checkpoint_saved(self._file, step, framework=framework)
 
 
 def restart_timer() -> None:

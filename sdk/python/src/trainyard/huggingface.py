@@ -4,8 +4,8 @@
 
     trainer = Trainer(..., callbacks=[Callback()])
 
-It tells metrics, progress and checkpoints. When the run shall stop it has the trainer save a
-checkpoint and leave; ``trainer.train()`` then returns, and ``trainyard.stopping()`` says why.
+It reports metrics, progress and checkpoints. The trainer saves when the yard asks for it, too. When the run must stop,
+it saves and leaves; ``trainer.train()`` then returns, and ``trainyard.stopping()`` says why.
 """
 
 from __future__ import annotations
@@ -21,6 +21,8 @@ from . import _framework
 __all__ = ["Callback"]
 
 Callback: Any  # made when it is first asked for
+
+_FRAMEWORK = "transformers"
 
 # What a Trainer logs beside what the training measures; it would look like curves.
 _NOT_METRICS = ("epoch", "total_flos", "step")
@@ -59,9 +61,10 @@ def _make() -> type:
                 trainyard.log(state.global_step, measured)
 
         def on_save(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+            _framework.barrier(args.world_size)  # each process has files of its own in the checkpoint
             if state.is_world_process_zero:
                 path = os.path.join(args.output_dir, f"checkpoint-{state.global_step}")
-                trainyard.checkpoint_saved(path, state.global_step)
+                trainyard.checkpoint_saved(path, state.global_step, framework=_FRAMEWORK)
 
         def on_train_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
             self._progress(state)

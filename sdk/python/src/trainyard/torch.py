@@ -81,7 +81,7 @@ class Checkpointer:
         for name, value in self._states.items():
             value.load_state_dict(saved["states"][name])
         if found.world == self._ranks.world:
-            _set_random(saved["random"] if own == source else torch.load(own, weights_only=False)["random"])
+            set_random_state(saved["random"] if own == source else torch.load(own, weights_only=False)["random"])
         else:
             _trouble.once("world", "%s was saved by another number of processes: random numbers begin anew", found.path)
         self._saved = found.step
@@ -135,7 +135,7 @@ class Checkpointer:
         return {
             "step": step,
             "states": {name: value.state_dict() for name, value in self._states.items()} if with_states else {},
-            "random": _random(),
+            "random": random_state(),
         }
 
     def _write(self, draft: _checkpoint.Draft, ready: list[Any], metric: str, value: float | None) -> None:
@@ -181,12 +181,12 @@ class _Ranks:
     def _first_at(self, folder: Path) -> int:
         """Return the first process that sees the same folder: those of its node, or all if the nodes share it."""
         nonce = self._gather(os.urandom(8).hex())[0]
-        mine = folder / f".rank-{nonce}-{self.rank}"
+        mine = folder / f".rank-{nonce}-{self.rank}.tmp"
         with self.together():
             mine.touch()
         try:
             with self.together():
-                return next(r for r in range(self.world) if (folder / f".rank-{nonce}-{r}").exists())
+                return next(r for r in range(self.world) if (folder / f".rank-{nonce}-{r}.tmp").exists())
         finally:
             mine.unlink()
 
@@ -241,7 +241,7 @@ class DataLoader:
     ) -> None:
         if not hasattr(dataset, "__len__") or not hasattr(dataset, "__getitem__"):
             raise TypeError("dataset must have a length and be indexed: a stream has no order that can be repeated")
-        self.epoch = 0
+        self.epoch = 0  # of the next batch
         self._position = 0  # samples of the epoch that all processes have been given
         self._dataset, self._options = dataset, options
         self._size, self._seed, self._shuffle, self._drop_last = batch_size, seed, shuffle, drop_last
@@ -253,10 +253,13 @@ class DataLoader:
         return len(self._dataset) // size if self._drop_last else -(-len(self._dataset) // size)
 
     def __iter__(self) -> Iterator[Any]:
+        size = self._size * _world()
         for batch in self._batches():
-            self._position += self._size * _world()  # before it is used: what is saved then includes it
+            # Before it is used: what is saved then includes it. Nor do all who iterate ask for more after the last one.
+            self._position += size
+            if self._position >= len(self) * size:
+                self.epoch, self._position = self.epoch + 1, 0
             yield batch
-        self.epoch, self._position = self.epoch + 1, 0
 
     def next(self) -> Any:
         """Return the next batch, of the next epoch if this one has no more."""
@@ -384,19 +387,21 @@ class _Copier:
         return events
 
 
-def _random() -> dict[str, Any]:
+def random_state() -> dict[str, Any]:
     """Return the states of all random number generators of this process."""
     torch = _torch()
     state = {"python": random.getstate(), "torch": torch.get_rng_state()}
     numpy = sys.modules.get("numpy")
     if numpy is not None:
-        state["numpy"] = numpy.random.get_state()
+        name, numbers, *rest = numpy.random.get_state()
+        state["numpy"] = (name, numbers.tolist(), *rest)  # of which every way of loading approves
     if torch.cuda.is_initialized():
         state["cuda"] = torch.cuda.get_rng_state_all()
     return state
 
 
-def _set_random(state: Mapping[str, Any]) -> None:
+def set_random_state(state: Mapping[str, Any]) -> None:
+    """Continue with the random numbers of such a state."""
     torch = _torch()
     random.setstate(state["python"])
     torch.set_rng_state(state["torch"])

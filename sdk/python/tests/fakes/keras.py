@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -24,6 +25,7 @@ class Model:
 
     def save(self, path: Any) -> None:
         self.saved.append(str(path))
+        Path(path).write_text(f"model at {self.optimizer.iterations}")
 
     def fit(self, callback: Any, epochs: int, initial_epoch: int = 0) -> None:
         """Send the events."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -46,5 +47,8 @@ class Trainer:
                 self._send("on_log", logs=logs)
             if self.control.should_save:
                 self.control.should_save = False
+                folder = Path(self.args.output_dir, f"checkpoint-{self.state.global_step}")
+                folder.mkdir(parents=True)
+                (folder / "rng_state_0.pth").write_text("this process")
                 self._send("on_save")
         self._send("on_train_end")
