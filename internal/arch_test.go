@@ -83,6 +83,7 @@ var layers = []struct {
 			"internal/provision/*",
 			"internal/ledger",
 			"internal/relocate",
+			"internal/retention",
 		},
 	},
 	{"yardmaster", true, []string{"internal/yardmaster", "internal/yardmaster/*"}},

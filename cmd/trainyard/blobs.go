@@ -47,10 +47,16 @@ func openBlobs(ctx context.Context, c *config, log *slog.Logger) (blob.Store, er
 	}
 
 	if !c.s3Direct {
-		return struct{ blob.Store }{store}, nil // hides that it can sign
+		return indirect{store, store}, nil
 	}
 
 	return store, nil
+}
+
+// indirect is a bucket without its ability to sign requests.
+type indirect struct {
+	blob.Store
+	blob.Cleaner
 }
 
 // bucketPatience is how long a start waits for the answer of a bucket.

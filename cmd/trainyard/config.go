@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"log/slog"
 	"os"
@@ -17,6 +18,7 @@ import (
 	"trainyard/internal/contact"
 	"trainyard/internal/fault"
 	"trainyard/internal/job"
+	"trainyard/internal/retention"
 	sqlstore "trainyard/internal/store/sql"
 )
 
@@ -58,6 +60,7 @@ type config struct {
 	askFor       time.Duration
 	saveWait     time.Duration
 	keepFinal    time.Duration
+	limits       retention.Limits
 	maxJobs      int
 	logLimit     int64
 	rate         float64
@@ -335,6 +338,47 @@ var serverSettings = []setting{
 		length(func(c *config) *time.Duration { return &c.keepFinal }, time.Second),
 	},
 	{
+		"keep-unused",
+		"24h",
+		"how long blobs are kept that no job, run or checkpoint refers to; 0s for ever, otherwise at least 1h",
+		func(c *config, v string) error {
+			err := length(func(c *config) *time.Duration { return &c.limits.Unused }, 0)(c, v)
+			if err == nil && c.limits.Unused > 0 && c.limits.Unused < time.Hour {
+				err = errors.New("must be 0s or at least 1h")
+			}
+
+			return err
+		},
+	},
+	{
+		"keep-workdirs",
+		"0s",
+		"how long working directories are kept after the end of their jobs; 0s for ever",
+		length(func(c *config) *time.Duration { return &c.limits.Workdirs }, 0),
+	},
+	{
+		"keep-output",
+		"0s",
+		"how long the output of jobs is kept after their end; 0s for ever",
+		length(func(c *config) *time.Duration { return &c.limits.Output }, 0),
+	},
+	{
+		"keep-checkpoints",
+		"0s",
+		"how long checkpoints are kept after the end of their jobs, unless they are pinned; 0s for ever",
+		length(func(c *config) *time.Duration { return &c.limits.Checkpoints }, 0),
+	},
+	{
+		"max-checkpoints",
+		"0B",
+		"maximum size of all checkpoints of ended jobs, above which those of the jobs that ended first are removed unless " +
+			"they are pinned; 0B for no limit",
+		func(c *config, v string) (err error) {
+			c.limits.Bytes, err = job.ParseBytes(v)
+			return err
+		},
+	},
+	{
 		"max-jobs",
 		"200000",
 		"maximum number of jobs per user that have not ended",
@@ -475,6 +519,12 @@ func readConfig(cmd *cobra.Command, env cli.Env, settings []setting) (*config, e
 	}
 
 	faults = append(faults, c.contact().Conflicts()...)
+
+	if l := c.limits; l.Unused == 0 && (l.Workdirs > 0 || l.Checkpoints > 0 || l.Bytes > 0) {
+		faults = append(faults, fault.New(fault.Invalid, "keeps_unused",
+			"have no effect with --keep-unused 0s, which keeps their blobs for ever").
+			WithField("--keep-workdirs, --keep-checkpoints, --max-checkpoints"))
+	}
 
 	if c.data == "" {
 		c.data, err = dataFolder(env)

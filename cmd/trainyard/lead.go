@@ -24,6 +24,7 @@ import (
 	"trainyard/internal/fleet"
 	"trainyard/internal/logs/archive"
 	"trainyard/internal/server"
+	"trainyard/internal/server/collector"
 	"trainyard/internal/server/feed"
 	"trainyard/internal/server/history"
 	"trainyard/internal/server/leadership"
@@ -128,7 +129,7 @@ func (r *running) govern(ctx context.Context, term *leadership.Term) error {
 // lead loads the yard and runs it until ctx ends or the term does.
 func (r *running) lead(parent context.Context, term *leadership.Term) (err error) {
 	ctx, cancel := context.WithCancelCause(parent)
-	ended := make(chan error, 4)
+	ended := make(chan error, 5)
 	tasks := 0
 	start := func(task func(context.Context) error) {
 		tasks++
@@ -169,6 +170,11 @@ func (r *running) lead(parent context.Context, term *leadership.Term) (err error
 	start(y.loop.Run)
 	start(func(ctx context.Context) error {
 		y.server.Run(ctx)
+		return nil
+	})
+
+	start(func(ctx context.Context) error {
+		y.blobs.Run(ctx)
 		return nil
 	})
 
@@ -233,6 +239,7 @@ type yard struct {
 	server *server.Server
 	loop   *server.Loop
 	runner *reconcile.Runner // calls the providers; nil if nothing can be provisioned
+	blobs  *collector.Collector
 
 	users, jobs, nodes int
 }
@@ -273,8 +280,8 @@ func (r *running) takeLead(ctx context.Context, term *leadership.Term) (*yard, e
 	directory := auth.NewDirectory()
 	directory.Set(state.Users, state.Tokens)
 
-	collector := metrics.New(r.clock, metrics.Options{Providers: r.in.clouds.Names(), ByUser: r.config.byUser})
-	collector.Load(&state)
+	figures := metrics.New(r.clock, metrics.Options{Providers: r.in.clouds.Names(), ByUser: r.config.byUser})
+	figures.Load(&state)
 	core.Load(r.clock.Now(), state)
 	hub := agents.New(core.Orders())
 	events := feed.New(state.LastEvent)
@@ -282,7 +289,7 @@ func (r *running) takeLead(ctx context.Context, term *leadership.Term) (*yard, e
 	after := []func(*yardmaster.Batch){
 		r.folders.mark.Follow,
 		events.Add,
-		collector.Take,
+		figures.Take,
 		func(b *yardmaster.Batch) { tell(directory, b) },
 		func(b *yardmaster.Batch) {
 			if out.runner != nil {
@@ -295,20 +302,26 @@ func (r *running) takeLead(ctx context.Context, term *leadership.Term) (*yard, e
 		Yard: core, Store: r.store, Engine: hub, Clock: r.clock, Log: r.log, After: after, Held: term.Held,
 	})
 
-	out.runner, err = r.provision(ctx, cfg, out.loop, collector, state.Leases)
+	out.runner, err = r.provision(ctx, cfg, out.loop, figures, state.Leases)
 	if err != nil {
 		return nil, err
 	}
+
+	guard := collector.NewGuard(r.folders.blobs, r.clock.Now())
+	out.blobs = collector.New(collector.Deps{
+		Guard: guard, Store: r.store, Logs: logs, Loop: out.loop, Yard: r.folders.ca.Hash(), Limits: r.config.limits,
+		Clock: r.clock, Log: r.log,
+	})
 
 	out.server = server.New(server.Config{
 		Version: version, PolicyName: r.config.policy, StoreKind: r.kind, DataDir: r.config.data,
 		Contact: r.config.contact(), NodeCertTTL: 30 * 24 * time.Hour,
 		Rate: r.config.rate, Burst: r.config.burst, MaxFile: r.config.maxFile, Timeout: 30 * time.Second,
-		Standby: r.shared(),
+		Limits: r.config.limits, Standby: r.shared(),
 	}, server.Deps{
-		Loop: out.loop, Store: r.store, Blobs: r.folders.blobs, Logbook: logs, Assignments: hub,
+		Loop: out.loop, Store: r.store, Blobs: guard.Store(), Logbook: logs, Assignments: hub,
 		CA: r.folders.ca, Directory: directory, Feed: events, Clock: r.clock, Log: r.log,
-		Registry: newRegistry(1), Metrics: collector, Servers: r.members.Addresses,
+		Registry: newRegistry(1), Metrics: figures, Servers: r.members.Addresses,
 	}, start)
 
 	return out, nil
@@ -319,7 +332,7 @@ func (r *running) provision(
 	ctx context.Context,
 	cfg yardmaster.Config,
 	loop *server.Loop,
-	collector *metrics.Collector,
+	figures *metrics.Collector,
 	leases []fleet.Lease,
 ) (*reconcile.Runner, error) {
 	runner, provisioner, err := clouds.NewRunner(ctx, clouds.Options{
@@ -336,7 +349,7 @@ func (r *running) provision(
 		return err
 	}
 
-	runner.Watch, runner.Held = collector, loop.Held
+	runner.Watch, runner.Held = figures, loop.Held
 	runner.Take(leases)
 
 	return runner, nil

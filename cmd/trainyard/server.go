@@ -328,7 +328,7 @@ func newHTTPServer(handler http.Handler, config *tls.Config, log *slog.Logger) *
 
 // run serves, and leads whenever it can.
 func (r *running) run(listener net.Listener, term *leadership.Term) {
-	ctx, cancel := context.WithCancel(context.Background())
+	ctx, cancel := context.WithCancel(context.Background()) //nolint:gosec // stop calls it
 	r.cancel = cancel
 	r.http.BaseContext = func(net.Listener) context.Context { return ctx }
 

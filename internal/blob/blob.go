@@ -56,6 +56,12 @@ type Signer interface {
 	SignGet(ctx context.Context, name string, ttl time.Duration) (Request, error)
 }
 
+// Cleaner is a store in which a server that is killed leaves parts of uploads behind that no list shows.
+type Cleaner interface {
+	// RemoveUploads removes the uploads that were begun before a time and never finished, and returns how many.
+	RemoveUploads(ctx context.Context, before time.Time) (int, error)
+}
+
 // Request is a signed HTTP request: PUT with the content as its body, or GET.
 type Request struct {
 	URL    string

@@ -30,6 +30,7 @@ import (
 	"trainyard/internal/id"
 	"trainyard/internal/logs/archive"
 	"trainyard/internal/place/ordered"
+	"trainyard/internal/server/collector"
 	"trainyard/internal/server/feed"
 	"trainyard/internal/server/metrics"
 	"trainyard/internal/store"
@@ -72,6 +73,7 @@ type yard struct {
 	loop   *Loop
 	store  *testStore
 	blobs  blob.Store
+	guard  *collector.Guard
 	clock  *handClock
 	board  *metrics.Collector
 	ca     *auth.CA
@@ -140,6 +142,7 @@ func startYardOn(t testing.TB, dir string, blobs blob.Store, settings ...setting
 	ca, err := auth.OpenCA(filepath.Join(dir, "ca"), y.clock.Now())
 	y.must(err)
 	y.ca = ca
+	y.guard = collector.NewGuard(y.blobs, y.clock.Now())
 	book, err := archive.Open(filepath.Join(dir, "logs"), y.blobs, y.clock)
 	y.must(err)
 	st, err := sqlstore.Open(ctx, filepath.Join(dir, "yard.db"), sqlstore.Options{Clock: y.clock})
@@ -172,8 +175,8 @@ func startYardOn(t testing.TB, dir string, blobs blob.Store, settings ...setting
 
 	y.srv = New(
 		config,
-		Deps{Loop: y.loop, Store: y.store, Blobs: y.blobs, Logbook: book, Assignments: hub, CA: ca, Directory: directory,
-			Feed: events, Clock: y.clock, Log: log, Registry: prometheus.NewRegistry(), Metrics: board,
+		Deps{Loop: y.loop, Store: y.store, Blobs: y.guard.Store(), Logbook: book, Assignments: hub, CA: ca,
+			Directory: directory, Feed: events, Clock: y.clock, Log: log, Registry: prometheus.NewRegistry(), Metrics: board,
 			Servers: func() []string { return []string{"https://yard.test"} }},
 		"start-1",
 	)

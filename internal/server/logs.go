@@ -11,6 +11,7 @@ import (
 
 	"trainyard/internal/api"
 	"trainyard/internal/fault"
+	"trainyard/internal/humanize"
 	"trainyard/internal/id"
 	"trainyard/internal/job"
 	"trainyard/internal/logs/archive"
@@ -75,6 +76,11 @@ func (s *Server) openLogs(ctx context.Context, in *logInput) (*logReader, error)
 	j, err := s.readJob(ctx, in.Job)
 	if err != nil {
 		return nil, err
+	}
+
+	if !s.Limits.KeepsOutput(s.Clock.Now(), &j) {
+		return nil, fault.New(fault.NotFound, "output_removed", "the output of job %s was removed: it ended more than %s ago",
+			j.ID, humanize.Duration(s.Limits.Output))
 	}
 
 	r := &logReader{s: s, job: j, rank: in.Rank, filter: archive.Filter{Stream: in.Stream}, at: archive.Cursor{Epoch: 1}}

@@ -27,6 +27,7 @@ import (
 	"trainyard/internal/clock"
 	"trainyard/internal/contact"
 	"trainyard/internal/logs/archive"
+	"trainyard/internal/retention"
 	"trainyard/internal/server/agentapi"
 	"trainyard/internal/server/feed"
 	"trainyard/internal/server/forecaster"
@@ -45,7 +46,8 @@ type Config struct {
 	NodeCertTTL time.Duration
 	Rate        float64 // requests per second allowed per token; 0 for no limit
 	Burst       int
-	MaxFile     int64         // bytes of one uploaded file
+	MaxFile     int64 // bytes of one uploaded file
+	Limits      retention.Limits
 	Timeout     time.Duration // for an answer of the loop
 	Standby     bool          // whether another server may lead the yard
 }

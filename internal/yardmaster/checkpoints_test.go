@@ -181,6 +181,34 @@ func TestARunContinuesFromTheNewestCheckpoint(t *testing.T) {
 	}
 }
 
+// The catalogue may lose what a run was restored from while the agent still has to fetch it again.
+func TestWhatARunRestoresIsListedUntilItEnds(t *testing.T) {
+	t.Parallel()
+	y := newSaves(t, func(s *job.Spec) { s.Checkpoint.Keep.Last = 1 })
+	y.starts(1)
+
+	c := y.checkpointOf(1, 10)
+	c.Parts[0].Manifest = "restored"
+	entry, err := y.add(c)
+	if err != nil || len(y.RestoredManifests()) != 0 {
+		t.Fatalf("added: %v; a run that began anew restores %v", err, y.RestoredManifests())
+	}
+
+	y.preempted(1)
+	y.starts(2)
+	y.saved(2, 20)
+
+	if got := y.RestoredManifests(); y.kept[entry.ID].State != checkpoint.Removed || !slices.Equal(got, []string{"restored"}) {
+		t.Errorf("%s is %s, and runs restore %v", entry.ID, y.kept[entry.ID].State, got)
+	}
+
+	y.report(2, yardmaster.RankReport{State: job.RunEnded, Started: y.now, Ended: y.now})
+
+	if got := y.RestoredManifests(); len(got) != 0 {
+		t.Errorf("after the end %v are restored", got)
+	}
+}
+
 func TestAnAgentThatCannotRestoreGetsNothingToRestore(t *testing.T) {
 	t.Parallel()
 	y := newSaves(t)

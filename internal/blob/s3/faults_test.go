@@ -128,6 +128,37 @@ func TestAnUploadThatFailsLeavesNoParts(t *testing.T) {
 	}
 }
 
+// A server that is killed leaves parts behind. They go, but not those of uploads that may still be under way, and not
+// those of another yard in the same bucket.
+func TestUploadsThatWereNeverFinishedAreRemoved(t *testing.T) {
+	t.Parallel()
+	s := open(t, server(t, "versitygw")) // moto begins all uploads in 2010
+	api := server(t, "versitygw").Client()
+
+	for _, key := range []string{s.cfg.Prefix + "a", s.cfg.Prefix + "b", "another/yard/a"} {
+		if _, err := api.CreateMultipartUpload(t.Context(), &s3.CreateMultipartUploadInput{
+			Bucket: &s.cfg.Bucket, Key: &key,
+		}); err != nil {
+			t.Fatal(err)
+		}
+	}
+
+	for _, tt := range []struct {
+		before time.Duration
+		want   int
+	}{{-time.Hour, 0}, {time.Hour, 2}, {time.Hour, 0}} {
+		n, err := s.RemoveUploads(t.Context(), time.Now().Add(tt.before))
+		if n != tt.want || err != nil {
+			t.Errorf("removed %d uploads (%v), want %d", n, err, tt.want)
+		}
+	}
+
+	left, err := api.ListMultipartUploads(t.Context(), &s3.ListMultipartUploadsInput{Bucket: &s.cfg.Bucket})
+	if err != nil || len(left.Uploads) != 1 || *left.Uploads[0].Key != "another/yard/a" {
+		t.Errorf("left: %+v (%v)", left, err)
+	}
+}
+
 type failing struct{ err error }
 
 func (f *failing) Read([]byte) (int, error) { return 0, f.err }

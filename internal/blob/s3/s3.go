@@ -71,8 +71,9 @@ type Store struct {
 }
 
 var (
-	_ blob.Store  = (*Store)(nil)
-	_ blob.Signer = (*Store)(nil)
+	_ blob.Store   = (*Store)(nil)
+	_ blob.Signer  = (*Store)(nil)
+	_ blob.Cleaner = (*Store)(nil)
 )
 
 // connection is what the first call builds.

@@ -10,6 +10,7 @@ import (
 	"strconv"
 	"strings"
 
+	"trainyard/internal/blob"
 	"trainyard/internal/fault"
 )
 
@@ -79,6 +80,53 @@ func (b *Archive) pack(ctx context.Context, f *logFile, l Log, start, end int64)
 	}
 
 	return b.blobs.Put(ctx, name, &packed)
+}
+
+// Remove removes an archived log and returns how many bytes that freed. What is left says that it is whole and has
+// nothing in it, so that nobody waits for the rest of it.
+func (b *Archive) Remove(ctx context.Context, l Log) (int64, error) {
+	f, err := b.lock(ctx, l)
+	if err != nil {
+		return 0, err
+	}
+
+	defer f.mu.Unlock()
+
+	if !f.ended { // some of it is still to come
+		return 0, nil
+	}
+
+	empty := segmentName(l, 0, 0)
+	var list []blob.Info
+	for info, err := range b.blobs.List(ctx, blobPrefix(l)) {
+		if err != nil {
+			return 0, err
+		}
+
+		if info.Name != empty {
+			list = append(list, info)
+		}
+	}
+
+	if len(list) == 0 {
+		return 0, nil
+	}
+	if err := b.blobs.Put(ctx, empty, bytes.NewReader(nil)); err != nil {
+		return 0, err
+	}
+
+	f.size = 0
+
+	var freed int64
+	for _, info := range list {
+		if err := b.blobs.Delete(ctx, info.Name); err != nil {
+			return freed, err
+		}
+
+		freed += info.Size
+	}
+
+	return freed, nil
 }
 
 func segmentName(l Log, start, end int64) string {

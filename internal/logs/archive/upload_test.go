@@ -207,6 +207,31 @@ func TestAnArchivedLogIsReadAcrossItsSegments(t *testing.T) {
 	}
 }
 
+// What is left of a removed log says that all of it is here, so that nobody waits for more.
+func TestARemovedLogIsEmptyAndComplete(t *testing.T) {
+	t.Parallel()
+	s := newShelf(t)
+	s.append(0, string(randomBytes(1, segmentSize+5)), true)
+
+	freed, err := s.Remove(t.Context(), theLog)
+	if err != nil || freed < segmentSize {
+		t.Errorf("freed %d bytes (%v), want more than %d", freed, err, segmentSize)
+	}
+
+	state, err := s.State(t.Context(), theLog)
+	if err != nil || state.Size != 0 || !state.Ended {
+		t.Errorf("state %+v (%v), want an empty log that has ended", state, err)
+	}
+
+	if got, err := s.Read(t.Context(), theLog, 0, 10); err != nil || len(got) > 0 {
+		t.Errorf("read %q (%v)", got, err)
+	}
+
+	if freed, err := s.Remove(t.Context(), theLog); err != nil || freed != 0 {
+		t.Errorf("removing it again freed %d bytes (%v)", freed, err)
+	}
+}
+
 func TestArchivingGoesOnWhereItFailed(t *testing.T) {
 	t.Parallel()
 	s := newShelf(t)

@@ -1,0 +1,103 @@
+// Package retention decides how long the yard keeps what jobs leave behind: their files, their output and their
+// checkpoints. It removes nothing itself. What a job that has not ended needs is always kept, and so is what is pinned.
+package retention
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"time"
+
+	"trainyard/internal/checkpoint"
+	"trainyard/internal/humanize"
+	"trainyard/internal/id"
+	"trainyard/internal/job"
+)
+
+// Limits say how long things are kept. A zero limit keeps them forever.
+type Limits struct {
+	Unused      time.Duration // blobs that nothing refers to, since they were stored
+	Workdirs    time.Duration // working directories, since the end of the job
+	Output      time.Duration // output of runs, since the end of the job
+	Checkpoints time.Duration // checkpoints, since the end of the job
+	Bytes       job.Bytes     // checkpoints of all jobs that have ended, together
+}
+
+// KeepsWorkdir reports whether the working directory of a job is kept.
+func (l Limits) KeepsWorkdir(now time.Time, j *job.Job) bool { return keeps(l.Workdirs, now, j) }
+
+// KeepsOutput reports whether the output of a job is kept.
+func (l Limits) KeepsOutput(now time.Time, j *job.Job) bool { return keeps(l.Output, now, j) }
+
+func keeps(limit time.Duration, now time.Time, j *job.Job) bool {
+	return limit == 0 || !j.State.Final() || now.Sub(j.Ended) <= limit
+}
+
+// Saved is a checkpoint of a job that has ended.
+type Saved struct {
+	checkpoint.Checkpoint
+	Owner id.User
+	Ended time.Time // the job
+}
+
+// Removal is a checkpoint that is not kept.
+type Removal struct {
+	Checkpoint id.Checkpoint
+	Owner      id.User
+	Why        string // one sentence, for its owner
+}
+
+// Surplus returns which checkpoints of jobs that have ended are not kept. Of those that are too many the ones of the
+// jobs that ended first go first. Pinned ones are kept, and those on shared file systems, which the yard does not own.
+func (l Limits) Surplus(now time.Time, all []Saved) []Removal {
+	var (
+		removals []Removal
+		rest     []*Saved
+		total    job.Bytes
+	)
+
+	for i := range all {
+		s := &all[i]
+		if s.State == checkpoint.Removed || onSharedFileSystem(&s.Checkpoint) {
+			continue
+		}
+
+		age := now.Sub(s.Ended)
+		switch {
+		case s.Pinned:
+			total += s.Size
+		case s.State == checkpoint.Partial && l.Unused > 0 && age > l.Unused:
+			removals = append(removals, Removal{s.ID, s.Owner, "incomplete, and its job has ended"})
+		case l.Checkpoints > 0 && age > l.Checkpoints:
+			why := fmt.Sprintf("its job ended more than %s ago", humanize.Duration(l.Checkpoints))
+			removals = append(removals, Removal{s.ID, s.Owner, why})
+		default:
+			total += s.Size
+			rest = append(rest, s)
+		}
+	}
+
+	if l.Bytes == 0 {
+		return removals
+	}
+
+	slices.SortFunc(rest, func(a, b *Saved) int {
+		return cmp.Or(a.Ended.Compare(b.Ended), cmp.Compare(a.Job, b.Job), checkpoint.Newer(&a.Checkpoint, &b.Checkpoint))
+	})
+
+	for _, s := range rest {
+		if total <= l.Bytes {
+			break
+		}
+
+		total -= s.Size
+		why := fmt.Sprintf("checkpoints of ended jobs take more than %s", humanize.Size(l.Bytes))
+		removals = append(removals, Removal{s.ID, s.Owner, why})
+	}
+
+	return removals
+}
+
+func onSharedFileSystem(c *checkpoint.Checkpoint) bool {
+	return slices.ContainsFunc(c.Parts, func(p checkpoint.Part) bool { return p.Shared != "" })
+}

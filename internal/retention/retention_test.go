@@ -1,0 +1,85 @@
+package retention_test
+
+import (
+	"slices"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"trainyard/internal/checkpoint"
+	"trainyard/internal/id"
+	"trainyard/internal/job"
+	"trainyard/internal/retention"
+)
+
+var now = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
+
+func saved(j id.Job, number int, ended time.Duration, size job.Bytes) retention.Saved {
+	return retention.Saved{
+		Owner: "ada", Ended: now.Add(-ended),
+		Checkpoint: checkpoint.Checkpoint{
+			ID: id.NewCheckpoint(j, number), Job: j, Epoch: 1, Number: number, State: checkpoint.Stored, Size: size,
+			Parts: []checkpoint.Part{{Manifest: "m"}},
+		},
+	}
+}
+
+func TestWhichCheckpointsOfEndedJobsAreRemoved(t *testing.T) {
+	t.Parallel()
+	all := []retention.Saved{
+		saved("j1", 1, 4*time.Hour, 10), saved("j1", 2, 4*time.Hour, 10), saved("j2", 1, 2*time.Hour, 10),
+		saved("j3", 1, 5*time.Hour, 10), saved("j4", 1, 5*time.Hour, 10), saved("j5", 1, 5*time.Hour, 10),
+	}
+	all[3].Pinned = true
+	all[4].Parts[0].Shared = "nfs"
+	all[5].State = checkpoint.Partial
+
+	tests := map[string]struct {
+		limits retention.Limits
+		want   []id.Checkpoint
+	}{
+		"none without limits": {retention.Limits{}, nil},
+		"incomplete ones":     {retention.Limits{Unused: time.Hour}, []id.Checkpoint{"j5.c1"}},
+		"after a time": {
+			retention.Limits{Checkpoints: 3 * time.Hour}, []id.Checkpoint{"j1.c1", "j1.c2", "j5.c1"},
+		},
+		"the earliest of the oldest jobs": {retention.Limits{Bytes: 35}, []id.Checkpoint{"j5.c1", "j1.c1"}},
+		"the pinned one counts":           {retention.Limits{Bytes: 5}, []id.Checkpoint{"j5.c1", "j1.c1", "j1.c2", "j2.c1"}},
+	}
+
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			var got []id.Checkpoint
+			for _, r := range tt.limits.Surplus(now, all) {
+				got = append(got, r.Checkpoint)
+			}
+
+			if !slices.Equal(got, tt.want) {
+				t.Errorf("removed = %v, want %v", got, tt.want)
+			}
+		})
+	}
+}
+
+func TestWhatAJobThatHasNotEndedNeedsIsKept(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		l := retention.Limits{
+			Workdirs: time.Duration(rapid.IntRange(0, 3).Draw(t, "workdirs")) * time.Hour,
+			Output:   time.Duration(rapid.IntRange(0, 3).Draw(t, "output")) * time.Hour,
+		}
+		ended := time.Duration(rapid.IntRange(0, 4).Draw(t, "ended")) * time.Hour
+		states := []job.State{job.Pending, job.Running, job.Paused, job.Succeeded, job.Failed}
+		state := rapid.SampledFrom(states).Draw(t, "state")
+		j := &job.Job{State: state, Ended: now.Add(-ended)}
+
+		if got, want := l.KeepsWorkdir(now, j), l.Workdirs == 0 || !state.Final() || ended <= l.Workdirs; got != want {
+			t.Errorf("keeps the working directory: %v, want %v", got, want)
+		}
+		if got, want := l.KeepsOutput(now, j), l.Output == 0 || !state.Final() || ended <= l.Output; got != want {
+			t.Errorf("keeps the output: %v, want %v", got, want)
+		}
+	})
+}

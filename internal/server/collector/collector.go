@@ -1,0 +1,378 @@
+// Package collector removes blobs that nobody needs: files and chunks that nothing refers to, and what jobs that have
+// ended leave behind when package retention does not keep it.
+//
+// It marks and sweeps. First it reads from the store what jobs, the catalogue of checkpoints and runs that are being
+// restored refer to; then it lists all blobs and removes the others. A reference that is added meanwhile is to blobs
+// that the server was asked for just before, which the Guard remembers. Only the leader collects, and a blob that is
+// younger than a limit is never removed, so that an upload has time to become a job or a checkpoint. In doubt
+// everything stays.
+package collector
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"strings"
+	"time"
+
+	"trainyard/internal/blob"
+	"trainyard/internal/checkpoint"
+	"trainyard/internal/clock"
+	"trainyard/internal/fault"
+	"trainyard/internal/humanize"
+	"trainyard/internal/id"
+	"trainyard/internal/job"
+	"trainyard/internal/logs/archive"
+	"trainyard/internal/retention"
+	"trainyard/internal/store"
+	"trainyard/internal/yardmaster"
+)
+
+// Interval is how often blobs are collected.
+const Interval = time.Hour
+
+// afterRestore is how long nothing is collected after the database was restored from a backup: it may have been the
+// wrong one, and what only the right one refers to must still be there.
+const afterRestore = 7 * 24 * time.Hour
+
+// ownerBlob names the yard that a blob store belongs to.
+const ownerBlob = "yard"
+
+// page is how many jobs or checkpoints are read at a time.
+const page = 500
+
+// Loop is what the collector needs of the loop of the server that leads.
+type Loop interface {
+	Do(ctx context.Context, m yardmaster.Message) (any, error)
+	Query(ctx context.Context, fn func(*yardmaster.Yard)) error
+	Held() error // fails as soon as this server may not lead any more
+}
+
+// Deps is what a collector works with.
+type Deps struct {
+	Guard  *Guard
+	Store  store.Store
+	Logs   *archive.Archive
+	Loop   Loop
+	Yard   string // names the yard; nothing is removed from the blobs of another
+	Limits retention.Limits
+	Clock  clock.Clock
+	Log    *slog.Logger
+}
+
+// Collector removes blobs that nobody needs.
+type Collector struct {
+	Deps
+	lists map[string][]key // what manifests list, by their blob; it never changes
+}
+
+// New returns a collector.
+func New(d Deps) *Collector { return &Collector{Deps: d, lists: map[string][]key{}} }
+
+// Run collects every hour until ctx ends.
+func (c *Collector) Run(ctx context.Context) {
+	for clock.Sleep(ctx, Interval) {
+		report, err := c.Collect(ctx)
+		if err != nil && ctx.Err() == nil {
+			c.Log.WarnContext(ctx, "collecting blobs failed; trying again in an hour", "error", err,
+				"cause", errors.Unwrap(err))
+		}
+
+		if err := c.record(ctx, &report); err != nil && ctx.Err() == nil {
+			c.Log.WarnContext(ctx, "recording what was removed failed", "removed", report.String(), "error", err)
+		}
+	}
+}
+
+// Report is what was removed.
+type Report struct {
+	Checkpoints int // from the catalogue
+	Outputs     int // of ranks
+	Files       int // of working directories
+	Chunks      int // of checkpoints
+	Uploads     int // that were never finished
+	Bytes       job.Bytes
+}
+
+// String says what was removed, "" if that is nothing.
+func (r *Report) String() string {
+	var parts []string
+	add := func(n int, thing string) {
+		if n > 0 {
+			parts = append(parts, humanize.Count(n, thing))
+		}
+	}
+
+	add(r.Checkpoints, "checkpoint of ended jobs")
+	add(r.Outputs, "output of ended jobs")
+	add(r.Files, "unused file")
+	add(r.Chunks, "unused chunk")
+	add(r.Uploads, "unfinished upload")
+
+	if len(parts) == 0 {
+		return ""
+	}
+
+	return fmt.Sprintf("removed %s, %s in total", humanize.List(parts...), humanize.Size(r.Bytes))
+}
+
+func (c *Collector) record(ctx context.Context, r *Report) error {
+	text := r.String()
+	if text == "" {
+		return nil
+	}
+
+	_, err := c.Loop.Do(ctx, yardmaster.RecordCleanup{Summary: text})
+
+	return err
+}
+
+// Collect removes what is not needed now, and reports what it has removed even if it fails.
+func (c *Collector) Collect(ctx context.Context) (Report, error) {
+	var report Report
+	ok, err := c.may(ctx)
+	if !ok || err != nil {
+		return report, err
+	}
+
+	now := c.Clock.Now()
+	if err := c.retire(ctx, now, &report); err != nil {
+		return report, err
+	}
+
+	c.Guard.beginSweep(now, c.Limits.Unused)
+
+	m, err := c.mark(ctx, now)
+	if err != nil {
+		return report, fmt.Errorf("find out which blobs are needed: %w", err)
+	}
+	if err := c.removeOutput(ctx, m, &report); err != nil {
+		return report, fmt.Errorf("remove output: %w", err)
+	}
+	if c.Limits.Unused == 0 {
+		return report, nil
+	}
+	if err := c.sweep(ctx, now, m, &report); err != nil {
+		return report, fmt.Errorf("remove unused blobs: %w", err)
+	}
+
+	return report, c.removeUploads(ctx, now, &report)
+}
+
+// may reports whether anything may be removed: not soon after a restore, and never from blobs of another yard.
+func (c *Collector) may(ctx context.Context) (bool, error) {
+	var now yardmaster.Incarnation
+	if err := c.Loop.Query(ctx, func(y *yardmaster.Yard) { now = y.Incarnation() }); err != nil {
+		return false, err
+	}
+	if now.Number > 1 && c.Clock.Now().Sub(now.Began) < afterRestore {
+		return false, nil
+	}
+
+	owner, err := c.owner(ctx)
+	if fault.KindOf(err) == fault.NotFound {
+		return true, c.Guard.blobs.Put(ctx, ownerBlob, strings.NewReader(c.Yard))
+	}
+	if err != nil {
+		return false, err
+	}
+	if owner != c.Yard {
+		return false, fault.New(fault.Conflict, "blobs_of_another_yard",
+			"the blobs belong to another yard, so nothing is removed").
+			WithRemedy("give each yard a bucket, prefix or folder of its own; if there is only this yard, remove the blob %q",
+				ownerBlob)
+	}
+
+	return true, nil
+}
+
+// owner reads which yard the blobs belong to.
+func (c *Collector) owner(ctx context.Context) (string, error) {
+	f, err := c.Guard.blobs.Get(ctx, ownerBlob)
+	if err != nil {
+		return "", err
+	}
+
+	defer func() { _ = f.Close() }()
+
+	raw, err := io.ReadAll(io.LimitReader(f, 1<<10))
+	if err != nil {
+		return "", fmt.Errorf("read whose blobs they are: %w", err)
+	}
+
+	return string(raw), nil
+}
+
+// retire removes checkpoints of ended jobs from the catalogue.
+func (c *Collector) retire(ctx context.Context, now time.Time, report *Report) error {
+	var all []retention.Saved
+	var j job.Job
+
+	err := c.eachCheckpoint(ctx, func(s *checkpoint.Checkpoint) (err error) {
+		if j.ID != s.Job {
+			j, err = c.Store.Job(ctx, s.Job)
+		}
+		if err == nil && j.State.Final() {
+			all = append(all, retention.Saved{Checkpoint: *s, Owner: j.Owner, Ended: j.Ended})
+		}
+
+		return err
+	})
+	if err != nil {
+		return fmt.Errorf("read the catalogue of checkpoints: %w", err)
+	}
+
+	for _, r := range c.Limits.Surplus(now, all) {
+		_, err := c.Loop.Do(ctx, yardmaster.RemoveCheckpoint{
+			Checkpoint: r.Checkpoint, Owner: r.Owner, By: yardmaster.ActorYard, Why: r.Why,
+		})
+		switch k := fault.KindOf(err); {
+		case err == nil:
+			report.Checkpoints++
+		case k == fault.Conflict || k == fault.NotFound: // pinned or removed meanwhile
+		default:
+			return fmt.Errorf("remove checkpoint %s: %w", r.Checkpoint, err)
+		}
+	}
+
+	return nil
+}
+
+// eachCheckpoint visits the checkpoints that are not removed, by job.
+func (c *Collector) eachCheckpoint(ctx context.Context, visit func(*checkpoint.Checkpoint) error) error {
+	filter := store.CheckpointFilter{Limit: page}
+	for {
+		list, err := c.Store.Checkpoints(ctx, filter)
+		if err != nil {
+			return err
+		}
+
+		for i := range list {
+			if err := visit(&list[i]); err != nil {
+				return err
+			}
+		}
+
+		if len(list) < page {
+			return nil
+		}
+
+		filter.After = list[len(list)-1].ID
+	}
+}
+
+// eachJob visits all jobs, newest first.
+func (c *Collector) eachJob(ctx context.Context, visit func(*job.Job) error) error {
+	filter := store.JobFilter{Limit: page}
+	for {
+		list, err := c.Store.Jobs(ctx, filter)
+		if err != nil {
+			return err
+		}
+
+		for i := range list {
+			if err := visit(&list[i]); err != nil {
+				return err
+			}
+		}
+
+		if len(list) < page {
+			return nil
+		}
+
+		number, ok := list[len(list)-1].ID.Number()
+		if !ok {
+			return fmt.Errorf("job %s has no number", list[len(list)-1].ID)
+		}
+
+		filter.Before = number
+	}
+}
+
+// removeOutput removes the output of jobs whose output is not kept.
+func (c *Collector) removeOutput(ctx context.Context, m *marks, report *Report) error {
+	if len(m.silent) == 0 {
+		return nil
+	}
+
+	logs, err := c.Logs.Complete(ctx)
+	if err != nil {
+		return err
+	}
+
+	for _, l := range logs {
+		j, _, _ := l.Run.Split()
+		if !m.silent[j] {
+			continue
+		}
+		if err := c.Loop.Held(); err != nil {
+			return err
+		}
+
+		bytes, err := c.Logs.Remove(ctx, l)
+		if err != nil {
+			return err
+		}
+
+		if bytes > 0 {
+			report.Outputs++
+			report.Bytes += job.Bytes(bytes)
+		}
+	}
+
+	return nil
+}
+
+// sweep removes the blobs that are not marked.
+func (c *Collector) sweep(ctx context.Context, now time.Time, m *marks, report *Report) error {
+	for prefix, count := range map[string]*int{filePrefix: &report.Files, chunkPrefix: &report.Chunks} {
+		for info, err := range c.Guard.blobs.List(ctx, prefix) {
+			if err != nil {
+				return err
+			}
+
+			if m.needed.has(c.Guard.key(info.Name)) || now.Sub(info.Stored) <= c.Limits.Unused {
+				continue
+			}
+			if err := c.Loop.Held(); err != nil {
+				return err
+			}
+
+			removed, err := c.Guard.remove(ctx, info.Name)
+			if err != nil {
+				return err
+			}
+
+			if removed {
+				*count++
+				report.Bytes += job.Bytes(info.Size)
+			}
+		}
+	}
+
+	return nil
+}
+
+// removeUploads removes what uploads that were never finished have left, where the store has such.
+func (c *Collector) removeUploads(ctx context.Context, now time.Time, report *Report) error {
+	cleaner, ok := c.Guard.blobs.(blob.Cleaner)
+	if !ok {
+		return nil
+	}
+	if err := c.Loop.Held(); err != nil {
+		return err
+	}
+
+	var err error
+	report.Uploads, err = cleaner.RemoveUploads(ctx, now.Add(-c.Limits.Unused))
+
+	return err
+}
+
+// marks is what is needed.
+type marks struct {
+	needed set
+	silent map[id.Job]bool // jobs whose output is not kept
+}
