@@ -110,10 +110,11 @@ func (y *Yard) escalate(r *jobRecord, cause job.Cause, rank *job.Rank, reason st
 	return true, fmt.Sprintf("%s; the next run gets %s", reason, more)
 }
 
-// lacked returns how much memory a rank had when it ran out of it, zero if that is unknown.
+// lacked returns how much memory a rank had when it ran out of it, or how much it needed at least if it said so and
+// that is more; zero if both are unknown.
 func (y *Yard) lacked(cause job.Cause, rank *job.Rank) job.Floor {
 	if cause != job.CauseHostOOM {
-		return job.Floor{GPUMemory: y.nodes.GPUMemory(rank)}
+		return job.Floor{GPUMemory: max(y.nodes.GPUMemory(rank), rank.Needed)}
 	}
 
 	memory := rank.Memory
@@ -121,7 +122,7 @@ func (y *Yard) lacked(cause job.Cause, rank *job.Rank) job.Floor {
 		memory = n.Inventory.Memory / 2 // it shared the node's
 	}
 
-	return job.Floor{Memory: memory}
+	return job.Floor{Memory: max(memory, rank.Needed/2)} // it gets twice as much
 }
 
 // nextFloor returns the memory that a job gets after it ran out of what it had: GPUs with more, or twice as much.
