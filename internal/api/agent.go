@@ -181,6 +181,7 @@ type RankReport struct {
 	Cause     job.Cause    `json:"cause,omitempty"`
 	Reason    string       `json:"reason,omitempty" maxLength:"2000"`
 	Signalled bool         `json:"signalled,omitempty"`
+	Needed    job.Bytes    `json:"needed,omitempty" doc:"memory that the program had and asked for when it ran out of it"`
 	// Progress is what the program tells of itself, left out where it has told
 	// nothing new; of the first rank alone.
 	Progress *job.Progress `json:"progress,omitempty"`

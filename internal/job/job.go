@@ -126,6 +126,9 @@ type Rank struct {
 	// Signalled says that the program was still running when it was ordered to stop, so that
 	// its exit was caused by that order.
 	Signalled bool `json:"signalled,omitempty"`
+	// Needed is how much memory the program had and asked for when it ran out of it; 0 if unknown. It is of the GPU or of
+	// the host, as the cause says.
+	Needed Bytes `json:"needed,omitempty"`
 	// Hourly is what it costs, as quotas count it.
 	Hourly money.PerHour `json:"hourly,omitempty"`
 	// Weight is its fair-share weight while it runs, fixed when it was placed.

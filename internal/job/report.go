@@ -19,7 +19,9 @@ type RankReport struct {
 	Cause     Cause
 	Reason    string
 	Signalled bool
-	Progress  *Progress // as the program reports it, nil if that is not new
+	// Needed is how much memory the program had and asked for when it ran out of it, as far as it said; 0 if unknown.
+	Needed   Bytes
+	Progress *Progress // as the program reports it, nil if that is not new
 	// NewestEpoch is given when a node refuses a run because it has had one of this job with the
 	// same or a later epoch: the greatest that it knows.
 	NewestEpoch int
@@ -109,6 +111,7 @@ func (rep *RankReport) End(k *Rank, now time.Time) {
 	k.Cause = rep.Cause
 	k.Reason = rep.Reason
 	k.Signalled = rep.Signalled
+	k.Needed = rep.Needed
 	if k.Ended.IsZero() {
 		k.Ended = now
 	}

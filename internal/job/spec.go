@@ -56,6 +56,7 @@ type Spec struct {
 	Metrics     []MetricRule      `json:"metrics,omitempty"`
 	Checkpoint  *Checkpoint       `json:"checkpoint,omitempty"`
 	Retry       int               `json:"retry,omitempty"`
+	OnOOM       *OnOOM            `json:"on_oom,omitempty"`
 	Needs       []string          `json:"needs,omitempty"`
 	Env         map[string]string `json:"env,omitempty"`
 	Secrets     []string          `json:"secrets,omitempty"`

@@ -402,6 +402,44 @@ func optional(k kind) kind {
 	return k
 }
 
+// onOOM returns what a spec says about memory that runs out, made if there is nothing.
+func onOOM(s *job.Spec) *job.OnOOM {
+	if s.OnOOM == nil {
+		s.OnOOM = &job.OnOOM{}
+	}
+
+	return s.OnOOM
+}
+
+// oomFields say what may be tried after a job ran out of memory.
+func oomFields() []field {
+	return []field{
+		{
+			name:    "attempts",
+			kind:    optional(wholeKind(func(s *job.Spec) *int { return &onOOM(s).Attempts }, 1, maxRetry)),
+			example: "4",
+			also:    []string{"retries", "max_retries", "tries"},
+			doc:     "How often the job is run again after it ran out of memory; twice if it is not given.",
+		},
+		{
+			name:    "max_gpus",
+			kind:    optional(wholeKind(func(s *job.Spec) *int { return &onOOM(s).MaxGPUs }, 2, maxGPUs)),
+			example: "4",
+			also:    []string{"gpus", "shard"},
+			doc: "The program divides what it has in GPU memory among its GPUs, so that more of them help: the next run gets " +
+				"twice as many on each node, up to this number. Tried if no GPU with more memory can be had.",
+		},
+		{
+			name:    "halve",
+			kind:    lineKind(func(s *job.Spec) *string { return &onOOM(s).Halve }),
+			example: "BATCH_SIZE",
+			also:    []string{"batch", "batch_size"},
+			doc: "A variable of env with the size of the batch, which the next run finds halved. Tried last, because " +
+				"it changes what is computed.",
+		},
+	}
+}
+
 // careFields say how the job is looked after.
 func careFields() []field {
 	return []field{
@@ -453,6 +491,14 @@ func careFields() []field {
 		{name: "retry", kind: wholeKind(func(s *job.Spec) *int { return &s.Retry }, 0, maxRetry), example: "3", def: "0",
 			also: []string{"retries", "max_retries", "max_restarts", "job_recovery"},
 			doc:  "How often the job is retried after its program failed. Runs lost to a node failure are always retried."},
+		{
+			name:    "on_oom",
+			fields:  oomFields(),
+			example: "{max_gpus: 4, halve: BATCH_SIZE}",
+			also:    []string{"oom"},
+			doc: "What may be tried after the job ran out of memory, beside nodes with more memory, which are always tried " +
+				"first. Each run continues from the last checkpoint. If nothing is left to try, the owner is asked.",
+		},
 		{
 			name:    "needs",
 			kind:    namesKind("the name of a job or a list of names", func(s *job.Spec) *[]string { return &s.Needs }),

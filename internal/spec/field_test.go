@@ -167,6 +167,13 @@ resources: {gpus: 1..4, nodes: 1..2}`, func(s *job.Spec) {
 		{"checkpoint: {keep: {last: 2, best: 1, metric: acc, mode: max}}", func(s *job.Spec) {
 			s.Checkpoint = &job.Checkpoint{Keep: job.Keep{Last: 2, Best: 1, Metric: "acc", Mode: job.KeepMax}}
 		}},
+		{
+			"on_oom: {attempts: 4, max_gpus: 8, halve: B}\nenv: {B: 64}",
+			func(s *job.Spec) {
+				s.OnOOM = &job.OnOOM{Attempts: 4, MaxGPUs: 8, Halve: "B"}
+				s.Env = map[string]string{"B": "64"}
+			},
+		},
 		{"retry: 3", func(s *job.Spec) { s.Retry = 3 }},
 		{"env: {}", nil},
 		{`env: {A: 1.0, B: "", C: true, D: 0x10, E: "x=y", F: 2026-12-01}`, func(s *job.Spec) {
@@ -334,6 +341,10 @@ func exampleText(at []field) string {
 
 	if at[0].name != "run" {
 		text += "\nrun: a"
+	}
+
+	if at[0].name == "on_oom" {
+		text += "\nenv: {BATCH_SIZE: 32}"
 	}
 
 	if at[0].name == "needs" {

@@ -53,6 +53,10 @@ func specs() *rapid.Generator[job.Spec] {
 			}}
 		}
 
+		if n := rapid.IntRange(0, maxRetry).Draw(t, "oom attempts"); n > 0 {
+			s.OnOOM = &job.OnOOM{Attempts: n}
+		}
+
 		if rapid.Bool().Draw(t, "has deadline") {
 			s.Deadline = new(now.Add(time.Duration(rapid.Int64Range(0, 1e17).Draw(t, "deadline"))))
 			s.LateCost = job.Money(rapid.Int64Range(0, 1e15).Draw(t, "late_cost"))

@@ -11,7 +11,9 @@
 package spec
 
 import (
+	"fmt"
 	"slices"
+	"strconv"
 	"time"
 
 	"go.yaml.in/yaml/v3"
@@ -148,6 +150,7 @@ func (r *reader) job(root *yaml.Node) *draft {
 	r.metrics(d)
 	r.late(d)
 	r.speed(d)
+	r.oom(d)
 
 	if r.Len() == before {
 		r.ranges(d)
@@ -243,6 +246,24 @@ func (r *reader) late(d *draft) {
 	if _, has := d.at["deadline"]; given && !has {
 		r.Fail(n, "missing_value", "deadline", "is required with late_cost, the cost of each hour past it",
 			"add a line such as deadline: 2026-12-01T09:00, or remove late_cost")
+	}
+}
+
+// oom checks that what is allowed after the job ran out of memory is possible.
+func (r *reader) oom(d *draft) {
+	s := &d.entry.Spec
+
+	if n, given := d.at["on_oom.halve"]; given && s.OnOOM != nil && s.OnOOM.Halve != "" {
+		if size, err := strconv.Atoi(s.Env[s.OnOOM.Halve]); err != nil || size <= 1 {
+			r.Fail(n, "bad_value", "on_oom.halve", "must be a variable of env that is an integer of at least 2, got "+
+				yamlfile.Quote(s.OnOOM.Halve), "add a line such as env: {BATCH_SIZE: 32}, and let the program read it")
+		}
+	}
+
+	if n, given := d.at["on_oom.max_gpus"]; given && s.OnOOM != nil && s.OnOOM.MaxGPUs > 0 &&
+		s.OnOOM.MaxGPUs <= s.Resources.GPUs.Min {
+		r.Fail(n, "bad_value", "on_oom.max_gpus", fmt.Sprintf("must be more than the %d of resources.gpus, got %d",
+			s.Resources.GPUs.Min, s.OnOOM.MaxGPUs), "raise it, or remove the line")
 	}
 }
 

@@ -137,8 +137,12 @@ func (y *Yard) decideNext(r *jobRecord, run *runRecord, cause job.Cause, rank *j
 	r.Tried = bump(r.Tried, cause)
 
 	limit := h.Limit
-	if h.Next == job.NextRetry {
+	switch h.Next {
+	case job.NextRetry:
 		limit = r.Spec.Retry
+	case job.NextEscalate:
+		limit = r.Spec.Attempts(&h)
+	case job.NextElsewhere, job.NextRequeue, job.NextGiveUp:
 	}
 
 	again := h.Next == job.NextRequeue || h.Next != job.NextGiveUp && r.Tried[cause] <= limit

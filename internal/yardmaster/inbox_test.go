@@ -20,10 +20,18 @@ import (
 // smallNode adds a node with one small GPU.
 func (y *yard) smallNode(name string) {
 	y.t.Helper()
-	y.ok(yardmaster.Join{Token: "join", Name: name, Inventory: fleet.Inventory{
-		Address: name, CPUs: 64000, Memory: 256 << 30,
-		GPUs: []fleet.GPU{{UUID: name, Model: "NVIDIA L4", Memory: 24 << 30}},
-	}})
+	y.gpuMemoryNode(name, 24<<30, 1)
+}
+
+// gpuMemoryNode adds a node with GPUs of so much memory.
+func (y *yard) gpuMemoryNode(name string, memory job.Bytes, gpus int) {
+	y.t.Helper()
+	inv := fleet.Inventory{Address: name, CPUs: 64000, Memory: 256 << 30}
+	for i := range gpus {
+		inv.GPUs = append(inv.GPUs, fleet.GPU{Index: i, UUID: fmt.Sprint(name, i), Model: "NVIDIA L4", Memory: memory})
+	}
+
+	y.ok(yardmaster.Join{Token: "join", Name: name, Inventory: inv})
 }
 
 // open returns the open questions.

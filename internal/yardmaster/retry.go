@@ -7,6 +7,7 @@ import (
 
 	"trainyard/internal/fleet"
 	"trainyard/internal/id"
+	"trainyard/internal/inbox"
 	"trainyard/internal/job"
 )
 
@@ -83,37 +84,48 @@ func (y *Yard) avoid(r *jobRecord, n id.Node) {
 	}
 }
 
-// escalate raises the memory that a job needs after it ran out of it, if some node has as much or could be provisioned.
+// escalate lets a job that ran out of memory have the first thing that helps and that can be had: more memory, or what
+// its job file allows.
 func (y *Yard) escalate(r *jobRecord, cause job.Cause, rank *job.Rank, reason string) (bool, string) {
 	if lacked := y.lacked(cause, rank); lacked != (job.Floor{}) {
 		r.Lacked = lacked
 	}
 
 	floor := y.nextFloor(r)
-	if floor == r.Floor { // it had no GPU, or its node is unknown
-		return false, reason
-	}
 
-	more := floorWords(job.Floor{GPUMemory: floor.GPUMemory})
+	words := floorWords(job.Floor{GPUMemory: floor.GPUMemory})
 	if cause == job.CauseHostOOM {
-		more = floorWords(job.Floor{Memory: floor.Memory})
+		words = floorWords(job.Floor{Memory: floor.Memory})
 	}
 
-	need := fleet.NeedOf(r.Spec, floor, r.Avoid)
-	need.Place = y.data.Place(&r.Job)
-	if _, possible := y.prospect(r, need); !possible {
-		return false, fmt.Sprintf("%s; no node it may use has %s", reason, more)
+	for _, relief := range r.Reliefs(cause, floor, words, len(rank.GPUs)) {
+		if relief.Seek && !y.available(r, &relief) {
+			reason = fmt.Sprintf("%s; no node it may use has %s", reason, relief.Gets)
+			continue
+		}
+
+		y.amend(r, &inbox.Action{Floor: relief.Floor, Amend: relief.Amend}, "")
+
+		return true, fmt.Sprintf("%s; the next run gets %s", reason, relief.Gets)
 	}
 
-	r.Floor = floor
-
-	return true, fmt.Sprintf("%s; the next run gets %s", reason, more)
+	return false, reason
 }
 
-// lacked returns how much memory a rank had when it ran out of it, zero if that is unknown.
+// available reports whether some node has, or could be provisioned with, what would help a job.
+func (y *Yard) available(r *jobRecord, relief *job.Relief) bool {
+	need := fleet.NeedOf(relief.Amend.Apply(r.Spec), relief.Floor, r.Avoid)
+	need.Place = y.data.Place(&r.Job)
+	_, possible := y.prospect(r, need)
+
+	return possible
+}
+
+// lacked returns how much memory a rank had when it ran out of it, or how much it needed at least if it said so and
+// that is more; zero if both are unknown.
 func (y *Yard) lacked(cause job.Cause, rank *job.Rank) job.Floor {
 	if cause != job.CauseHostOOM {
-		return job.Floor{GPUMemory: y.nodes.GPUMemory(rank)}
+		return job.Floor{GPUMemory: max(y.nodes.GPUMemory(rank), rank.Needed)}
 	}
 
 	memory := rank.Memory
@@ -121,7 +133,7 @@ func (y *Yard) lacked(cause job.Cause, rank *job.Rank) job.Floor {
 		memory = n.Inventory.Memory / 2 // it shared the node's
 	}
 
-	return job.Floor{Memory: memory}
+	return job.Floor{Memory: max(memory, rank.Needed/2)} // it gets twice as much
 }
 
 // nextFloor returns the memory that a job gets after it ran out of what it had: GPUs with more, or twice as much.

@@ -67,6 +67,33 @@ func TestAProgramEndsByItself(t *testing.T) {
 			"RESOURCE_EXHAUSTED",
 		},
 		{
+			"short of GPU memory in TensorFlow",
+			api.Launch{Command: "echo 'ResourceExhaustedError: OOM when allocating tensor'; exit 1", GPUs: []int{0}},
+			1,
+			"",
+			job.CauseGPUOOM,
+			"out of GPU memory: ResourceExhaustedError: OOM when allocating tensor",
+		},
+		{
+			"short of GPU memory in cuBLAS",
+			api.Launch{Command: "echo 'CUDA error: CUBLAS_STATUS_ALLOC_FAILED'; exit 1", GPUs: []int{0}},
+			1,
+			"",
+			job.CauseGPUOOM,
+			"CUBLAS_STATUS_ALLOC_FAILED",
+		},
+		{
+			"short of host memory although it has a GPU",
+			api.Launch{
+				Command: "echo 'DefaultCPUAllocator: not enough memory: you tried to allocate 8 bytes.'; exit 1",
+				GPUs:    []int{0},
+			},
+			1,
+			"",
+			job.CauseHostOOM,
+			"out of memory: DefaultCPUAllocator: not enough memory",
+		},
+		{
 			"well after it was short of GPU memory",
 			api.Launch{Command: "echo CUDA out of memory; exit 0", GPUs: []int{0}},
 			0,

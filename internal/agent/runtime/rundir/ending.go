@@ -13,7 +13,8 @@ type Ending struct {
 	Signal    string
 	Cause     job.Cause
 	Reason    string
-	Signalled bool // see Status.Signalled
+	Signalled bool      // see Status.Signalled
+	Needed    job.Bytes // see Status.Needed
 	Restore   *job.RestoreFailure
 }
 

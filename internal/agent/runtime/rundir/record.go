@@ -79,6 +79,8 @@ type Status struct {
 	Signalled bool `json:"signalled,omitempty"`
 	// Restore is given if the checkpoint of the launch could not be restored.
 	Restore *job.RestoreFailure `json:"restore,omitempty"`
+	// Needed is how much memory the program had and asked for when it ran out of it, as far as it said; 0 if unknown.
+	Needed job.Bytes `json:"needed,omitempty"`
 	// PID is the process id of the program, or of the set-up while preparing; 0 if neither runs.
 	PID int `json:"pid,omitempty"`
 }
@@ -93,6 +95,7 @@ func (s Status) Report() api.RankReport {
 	return api.RankReport{
 		Run: s.Run, UID: s.UID, Rank: s.Rank, State: s.State, Started: s.Started, Ended: s.Ended, ExitCode: s.ExitCode,
 		Signal: s.Signal, Cause: s.Cause, Reason: s.Reason, Signalled: s.Signalled, Restore: s.Restore,
+		Needed: s.Needed,
 	}
 }
 
@@ -122,6 +125,7 @@ func (st *State) End(e Ending, now time.Time) {
 	st.Reason = e.Reason
 	st.Signalled = e.Signalled
 	st.Restore = e.Restore
+	st.Needed = e.Needed
 }
 
 // ReadJSON reads a file into v and reports whether it exists.

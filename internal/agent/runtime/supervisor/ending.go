@@ -11,13 +11,6 @@ import (
 	"trainyard/internal/job"
 )
 
-// gpuMemoryMarks are texts that frameworks print when they run out of GPU memory.
-var gpuMemoryMarks = []string{
-	"CUDA out of memory", "HIP out of memory", "torch.OutOfMemoryError", "torch.cuda.OutOfMemoryError",
-	"CUDA_ERROR_OUT_OF_MEMORY", "cudaErrorMemoryAllocation", "CUBLAS_STATUS_ALLOC_FAILED", "CUDNN_STATUS_ALLOC_FAILED",
-	"RESOURCE_EXHAUSTED: Out of memory",
-}
-
 // result is how a script ended.
 type result struct {
 	status    syscall.WaitStatus
@@ -51,8 +44,10 @@ func (s *supervisor) classify(r result) rundir.Ending {
 		e.Cause, e.Reason = job.CauseHostOOM, s.memoryReason(words)
 	default:
 		e.Cause, e.Reason = job.CauseUserCode, words+rundir.QuoteLastLine(s.out.lastLine())
-		if line, found := s.out.find(gpuMemoryMarks); found && len(s.rec.Spec.DeviceNames()) > 0 {
-			e.Cause, e.Reason = job.CauseGPUOOM, "out of GPU memory: "+line
+		if line, text, found := s.out.find(gpuMemoryMarks); found && len(s.rec.Spec.DeviceNames()) > 0 {
+			e.Cause, e.Reason, e.Needed = job.CauseGPUOOM, "out of GPU memory: "+line, memoryNeeded(text)
+		} else if line, text, found := s.out.find(hostMemoryMarks); found {
+			e.Cause, e.Reason, e.Needed = job.CauseHostOOM, "out of memory: "+line, memoryNeeded(text)
 		}
 	}
 

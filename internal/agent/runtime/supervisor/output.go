@@ -97,8 +97,8 @@ func (o *output) lastLine() string {
 	return rundir.LastLine(o.tail)
 }
 
-// find returns the last line that contains one of the marks.
-func (o *output) find(marks []string) (string, bool) {
+// find returns the last line that contains one of the marks, clipped for a reason, and the text from there on.
+func (o *output) find(marks []string) (line, text string, found bool) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 
@@ -115,10 +115,10 @@ func (o *output) find(marks []string) (string, bool) {
 			end = len(o.tail) - i
 		}
 
-		return rundir.Clip(string(o.tail[start : i+end])), true
+		return rundir.Clip(string(o.tail[start : i+end])), string(o.tail[start:min(i+memoryText, len(o.tail))]), true
 	}
 
-	return "", false
+	return "", "", false
 }
 
 // close completes the log and makes it durable. If it cannot be written it retries for some time.
