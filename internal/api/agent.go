@@ -81,6 +81,7 @@ type Assignment struct {
 	Epoch  int          `json:"epoch"`
 	Rank   int          `json:"rank"`
 	Stop   job.StopMode `json:"stop,omitempty"`
+	Dump   bool         `json:"dump,omitempty" doc:"take a snapshot when it is stopped"`
 	Launch Launch       `json:"launch"`
 	// Adopt is set after a restore for what was assigned before it: the agent may go on with
 	// it, but must not start it, because a later run of the job may exist.
@@ -103,6 +104,7 @@ type Launch struct {
 	Memory     job.Bytes         `json:"memory,omitempty"`
 	Checkpoint string            `json:"checkpoint,omitempty" doc:"checkpoint directory, relative to the working directory"`
 	SaveEvery  job.Duration      `json:"save_every,omitempty" doc:"how often the program saves; absent if it decides itself"`
+	Snapshot   bool              `json:"snapshot,omitempty" doc:"the program is started so that snapshots can be taken"`
 	Grace      job.Duration      `json:"grace"`
 	LogLimit   int64             `json:"log_limit" doc:"maximum bytes of output kept"`
 	Nodes      []string          `json:"nodes" doc:"addresses of the run's nodes in rank order"`

@@ -176,6 +176,7 @@ func (s *Server) toAssignments(orders []yardmaster.Order, generation uint64) api
 			Epoch:  o.Epoch,
 			Rank:   o.Rank,
 			Stop:   o.Stop,
+			Dump:   o.Dump,
 			Launch: api.Launch(o.Launch),
 			Adopt:  o.Adopt,
 		}

@@ -96,6 +96,7 @@ type Order struct {
 	Rank   int
 	Node   id.Node
 	Stop   job.StopMode
+	Dump   bool `json:",omitempty"` // a snapshot is taken when it is stopped
 	Launch job.Launch
 	// Adopt says that the node may go on with the rank but must not start it: the order is from
 	// before a restore. It is not stored; Load sets it.
