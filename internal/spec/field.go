@@ -431,7 +431,7 @@ func careFields() []field {
 				},
 				{
 					name:    "snapshot",
-					kind:    boolKind(func(s *job.Spec) *bool { return &checkpoint(s).Snapshot }),
+					kind:    flagKind(func(s *job.Spec) *bool { return &checkpoint(s).Snapshot }),
 					example: "true",
 					doc: "For a program that saves no checkpoints, on one node with at most one GPU: when the job is preempted, " +
 						"moved or paused, the agent saves the whole program within the grace period, and the next run continues it. " +
