@@ -12,8 +12,9 @@ import (
 	"trainyard/internal/agent/snapshot"
 )
 
-// Helper runs this process as the supervisor or the watcher of a rank, or as the first process of its namespaces, if its
-// arguments say so, and returns its exit status. It returns false for every other process. main calls it before anything else is set up, and so does
+// Helper runs this process as the supervisor or the watcher of a rank, or as the first process of its namespaces, if
+// its arguments say so, and returns its exit status. It returns false for every other process. main calls it before
+// anything else is set up, and so does
 // every test binary in which an agent starts runs.
 func Helper(args []string, stderr io.Writer) (status int, is bool) {
 	switch {

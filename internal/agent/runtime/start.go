@@ -400,7 +400,8 @@ func (r *Runtime) startDetached(rk *rank, args ...string) (*exec.Cmd, error) {
 }
 
 // Stop asks a rank to stop: StopTerm with SIGTERM and its grace period, StopDump by a snapshot if it was started for
-// that, else as StopTerm, StopKill at once. A kill overrides the others. Stop has no effect on a rank that has ended; a rank that has not started yet
+// that, else as StopTerm, StopKill at once. A kill overrides the others. Stop has no effect on a rank that has
+// ended; a rank that has not started yet
 // never does.
 func (r *Runtime) Stop(run id.Run, n int, mode job.StopMode) error {
 	if mode != job.StopDump && mode != job.StopTerm && mode != job.StopKill {

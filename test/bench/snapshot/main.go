@@ -1,6 +1,6 @@
 // Command snapshot measures how long the state of a training takes to be saved and restored without its help: suspended
-// in place, and dumped with CRIU, ended, and continued in new namespaces. It fails if a loss differs from that of the same
-// training that nobody touched. It needs root, CRIU and PyTorch, and uses a GPU if there is one.
+// in place, and dumped with CRIU, ended, and continued in new namespaces. It fails if a loss differs from that of the
+// same training that nobody touched. It needs root, CRIU and PyTorch, and uses a GPU if there is one.
 package main
 
 import (
@@ -91,7 +91,7 @@ func measure(ctx context.Context, out io.Writer) error {
 	b.gpu = err == nil
 
 	var all []figures
-	for _, word := range strings.Split(*sizes, ",") {
+	for word := range strings.SplitSeq(*sizes, ",") {
 		gib, err := strconv.ParseFloat(word, 64)
 		if err != nil {
 			return err
@@ -150,7 +150,8 @@ func (b bench) one(ctx context.Context, gib float64) (figures, error) {
 	}
 
 	if f.EqualSteps != b.steps || len(want) != len(got) {
-		return f, fmt.Errorf("%d of %d steps are equal, and %d of %d lines are there", f.EqualSteps, b.steps, len(got), len(want))
+		return f, fmt.Errorf("%d of %d steps are equal, and %d of %d lines are there", f.EqualSteps, b.steps, len(got),
+			len(want))
 	}
 
 	return f, os.RemoveAll(image)
@@ -245,7 +246,9 @@ type player struct {
 }
 
 // begin starts or restores a training.
-func (b bench) begin(gib float64, how func(snapshot.Setting, snapshot.Program) (*snapshot.Space, error)) (*player, error) {
+func (b bench) begin(
+	gib float64, how func(snapshot.Setting, snapshot.Program) (*snapshot.Space, error),
+) (*player, error) {
 	run, err := os.MkdirTemp(b.dir, "run-")
 	if err != nil {
 		return nil, err
@@ -266,8 +269,9 @@ func (b bench) begin(gib float64, how func(snapshot.Setting, snapshot.Program) (
 		Exe: "/proc/self/exe", Start: start, Stdout: outW, Stderr: errW,
 		CUDA: snapshot.CUDA{Python: b.python}, GPU: b.gpu,
 	}, snapshot.Program{
-		Path: b.python, Args: []string{b.python, "-c", training, strconv.Itoa(b.steps), strconv.FormatFloat(gib, 'g', -1, 64)},
-		Env: append(os.Environ(), "CUBLAS_WORKSPACE_CONFIG=:4096:8"), Dir: filepath.Join(snapshot.Root, "run"),
+		Path: b.python,
+		Args: []string{b.python, "-c", training, strconv.Itoa(b.steps), strconv.FormatFloat(gib, 'g', -1, 64)},
+		Env:  append(os.Environ(), "CUBLAS_WORKSPACE_CONFIG=:4096:8"), Dir: filepath.Join(snapshot.Root, "run"),
 		Binds: []snapshot.Bind{{From: run, Name: "run"}}, CRIU: b.criu,
 	})
 	if err := errors.Join(err, outW.Close(), errW.Close()); err != nil {

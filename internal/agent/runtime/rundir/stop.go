@@ -22,7 +22,8 @@ func ReadStop(dir string) (job.StopMode, error) {
 }
 
 // RequestStop writes how a rank is to stop and wakes its supervisor. A kill is never
-// weakened to a term, nor a term to a dump. A supervisor that starts later reads the file first. It needs no disk space.
+// weakened to a term, nor a term to a dump. A supervisor that starts later reads the file first. It needs no disk
+// space.
 func RequestStop(dir string, mode job.StopMode) error {
 	old, err := former(dir)
 	if err == nil && old {

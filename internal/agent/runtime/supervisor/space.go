@@ -110,8 +110,8 @@ func visible(env []string, binds []snapshot.Bind) []string {
 	return out
 }
 
-// dump saves the program in the checkpoint directory, which ends it, and reports whether it did. If it cannot be saved the
-// program goes on. An order to kill, or the end of the grace period, ends it in the middle.
+// dump saves the program in the checkpoint directory, which ends it, and reports whether it did. If it cannot be saved
+// the program goes on. An order to kill, or the end of the grace period, ends it in the middle.
 func (s *supervisor) dump(p *script, grace time.Duration) bool {
 	s.out.remark("%s: saving the program by a snapshot", s.stop.reason)
 	s.state.State, s.state.Reason = job.RunStopping, s.stop.reason
