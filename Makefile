@@ -132,6 +132,11 @@ cover: ## Measure test coverage and compare it with docs/baseline (PACKAGES=./in
 cover-baseline: ## Store the coverage that make cover measured
 	@go run ./tools/coverage -store
 
+.PHONY: bench-snapshot
+bench-snapshot: ## Measure how long a training takes to be saved and restored as a whole program (root; a GPU if there is one)
+	@mkdir -p build/bench
+	go run ./test/bench/snapshot -criu "$$(scripts/setup-criu.sh | head -n 1)" -python "$(or $(PYTHON),python3)" -gib "$(or $(GIB),1)" -steps "$(or $(STEPS),1000)" -out build/bench/$@.json
+
 .PHONY: bench-compare bench-baseline
 bench-compare: ## Compare the figures in build/bench with the stored ones; fails where one got worse
 	@go run ./test/bench/compare

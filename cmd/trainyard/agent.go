@@ -139,7 +139,9 @@ func newAgent(c *config, log *slog.Logger, registry prometheus.Registerer, stopR
 		Metrics:        registry,
 		StopRunsOnExit: stopRuns,
 		NewRuntime: func(p runtime.Preparation) (agent.Runtime, error) {
-			return runtime.New(runtime.Options{Dir: dir, Preparation: p, Log: log, Clock: clk})
+			return runtime.New(runtime.Options{
+				Dir: dir, Preparation: p, Log: log, Clock: clk, CRIU: c.criu, Python: c.probePython,
+			})
 		},
 	})
 }

@@ -248,6 +248,10 @@ func (a *Agent) reconcileRank(ctx context.Context, r rankState, tries map[key]in
 	case doAside:
 		return a.putAside(k, have)
 	case doTerm:
+		if want.Dump {
+			return a.rt.Stop(k.run, k.rank, job.StopDump)
+		}
+
 		return a.rt.Stop(k.run, k.rank, job.StopTerm)
 	case doKill:
 		return a.rt.Stop(k.run, k.rank, job.StopKill)

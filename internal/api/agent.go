@@ -81,6 +81,7 @@ type Assignment struct {
 	Epoch int          `json:"epoch"`
 	Rank  int          `json:"rank"`
 	Stop  job.StopMode `json:"stop,omitempty"`
+	Dump  bool         `json:"dump,omitempty" doc:"take a snapshot when it is stopped"`
 	// Save is left out by a server of an earlier version and ignored by an agent of one.
 	Save   int    `json:"save,omitempty" doc:"counts the requests to save a checkpoint and to continue"`
 	Launch Launch `json:"launch"`
@@ -105,6 +106,7 @@ type Launch struct {
 	Memory     job.Bytes         `json:"memory,omitempty"`
 	Checkpoint string            `json:"checkpoint,omitempty" doc:"checkpoint directory, relative to the working directory"`
 	SaveEvery  job.Duration      `json:"save_every,omitempty" doc:"how often the program saves; absent if it decides itself"`
+	Snapshot   bool              `json:"snapshot,omitempty" doc:"the program is started so that snapshots can be taken"`
 	Grace      job.Duration      `json:"grace"`
 	LogLimit   int64             `json:"log_limit" doc:"maximum bytes of output kept"`
 	Nodes      []string          `json:"nodes" doc:"addresses of the run's nodes in rank order"`

@@ -24,6 +24,7 @@ type Need struct {
 	Memory          job.Bytes
 	Place           job.Place
 	Avoid           string // nodes, joined by '|', each between bars: "|a|b|"
+	Snapshot        bool   // nodes that can save the program and restore it
 }
 
 // NeedOf returns the need of a job, raised to its floor after it ran out of memory.
@@ -53,6 +54,8 @@ func NeedOf(s *job.Spec, floor job.Floor, avoid []id.Node) Need {
 		slices.Sort(kinds)
 		n.Kinds = strings.Join(slices.Compact(kinds), "|")
 	}
+
+	n.Snapshot = s.Checkpoint != nil && s.Checkpoint.Snapshot
 
 	if len(avoid) > 0 {
 		names := make([]string, len(avoid))
@@ -100,7 +103,7 @@ func (m *Matcher) Eligible(r *Room) bool {
 	inv := &r.Node.Inventory
 
 	return r.Node.Class.Allows(n.Place) && inv.CPUs >= n.CPUs && inv.Memory >= n.Memory &&
-		bits.OnesCount64(m.gpus(r, r.Sound)) >= n.GPUs && !m.avoids(r)
+		bits.OnesCount64(m.gpus(r, r.Sound)) >= n.GPUs && !m.barred(r)
 }
 
 // Fits reports whether a rank fits now, and which free GPUs it could have.
@@ -117,7 +120,7 @@ func (m *Matcher) Fits(r *Room) (gpus uint64, ok bool) {
 		}
 	}
 
-	return gpus, !m.avoids(r)
+	return gpus, !m.barred(r)
 }
 
 // FitsPart reports of which GPUs a rank could get a share: shared ones with enough left, and
@@ -125,7 +128,7 @@ func (m *Matcher) Fits(r *Room) (gpus uint64, ok bool) {
 func (m *Matcher) FitsPart(r *Room, share float64) (shared, free uint64, ok bool) {
 	n := &m.Need
 	if !r.Open || r.CPUs < n.CPUs || r.Memory < n.Memory || !r.Node.Class.Allows(n.Place) || n.GPUs > 1 || n.Nodes > 1 ||
-		m.avoids(r) {
+		m.barred(r) {
 		return 0, 0, false
 	}
 
@@ -143,7 +146,12 @@ func (m *Matcher) FitsPart(r *Room, share float64) (shared, free uint64, ok bool
 // MatchingGPUs returns the node's working GPUs that match the need, free or not.
 func (m *Matcher) MatchingGPUs(r *Room) uint64 { return m.gpus(r, r.Sound) }
 
-func (m *Matcher) avoids(r *Room) bool {
+// barred reports whether the node is out of the question, whatever room it has.
+func (m *Matcher) barred(r *Room) bool {
+	if m.Need.Snapshot && !r.Node.Inventory.Saves(m.Need.MaxGPUs > 0).OK {
+		return true
+	}
+
 	return m.Need.Avoid != "" && strings.Contains(m.Need.Avoid, "|"+string(r.Node.ID)+"|")
 }
 

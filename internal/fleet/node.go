@@ -158,6 +158,18 @@ type Snapshots struct {
 	GPU     Ability `json:"gpu" doc:"save and restore a program with one GPU"`
 }
 
+// Saves says whether the node can save a program and restore it, with a GPU or without.
+func (inv *Inventory) Saves(gpu bool) Ability {
+	switch {
+	case inv.Snapshots == nil:
+		return Ability{Reason: "its agent does not take snapshots"}
+	case gpu:
+		return inv.Snapshots.GPU
+	}
+
+	return inv.Snapshots.Process
+}
+
 // Ability is whether a node can do something.
 type Ability struct {
 	OK     bool   `json:"ok"`

@@ -95,6 +95,7 @@ type StopMode string
 // The ways to stop.
 const (
 	StopNone StopMode = ""
+	StopDump StopMode = "dump" // a snapshot; if that fails, as StopTerm
 	StopTerm StopMode = "term" // SIGTERM, the grace period, then SIGKILL
 	StopKill StopMode = "kill" // SIGKILL at once
 )

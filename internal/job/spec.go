@@ -82,6 +82,8 @@ type Checkpoint struct {
 	Dir   string   `json:"dir,omitempty"`
 	Every Duration `json:"every,omitempty"`
 	Keep  Keep     `json:"keep,omitzero"`
+	// Snapshot says that the agent saves the whole program when it is stopped to continue later.
+	Snapshot bool `json:"snapshot,omitempty"`
 }
 
 // Keep says which checkpoints of a job are kept, beside the pinned ones. A zero field is as if it were not given.

@@ -195,6 +195,8 @@ func explain(v *View, j *QueuedJob, verdict *Verdict) Why {
 			remedy("join a node: trainyard tokens create --join, then trainyard agent join on the machine")}}
 	case len(eligible) < need.Nodes && need.Avoid != "" && couldRun(v, need):
 		return avoided(need)
+	case len(eligible) < need.Nodes && need.Snapshot && couldRunUnsaved(v, need):
+		return unsaved(v, need)
 	case len(eligible) < need.Nodes:
 		return noFit(v, m, len(eligible))
 	case len(open) < need.Nodes:
@@ -250,6 +252,34 @@ func couldRun(v *View, need fleet.Need) bool {
 	}
 
 	return found >= need.Nodes
+}
+
+// couldRunUnsaved reports whether the nodes could meet the need if they need not save the program.
+func couldRunUnsaved(v *View, need fleet.Need) bool {
+	need.Snapshot = false
+	return couldRun(v, need)
+}
+
+// unsaved says that the nodes that could run the job cannot take snapshots, and why the first of them cannot.
+func unsaved(v *View, need fleet.Need) Why {
+	plain := need
+	plain.Snapshot = false
+	m := fleet.NewMatcher(plain)
+	reason := ""
+
+	for i := range v.Rooms {
+		n := v.Rooms[i].Node
+		if can := n.Inventory.Saves(need.MaxGPUs > 0); !can.OK && m.Eligible(&v.Rooms[i]) {
+			reason = fmt.Sprintf("%s: %s", n.ID, can.Reason)
+			break
+		}
+	}
+
+	return Why{
+		Blocker:  BlockNoFit,
+		Sentence: "needs a node that can take snapshots, and none that could run it can; " + reason,
+		Remedies: []Remedy{remedy("install CRIU 4.0 or newer on a node, or remove checkpoint.snapshot from the job")},
+	}
 }
 
 // avoided says that only nodes remain on which the job failed before.

@@ -468,6 +468,14 @@ func careFields() []field {
 						"package obeys it. It is also used to estimate how much work a failed run has saved.",
 				},
 				{
+					name:    "snapshot",
+					kind:    flagKind(func(s *job.Spec) *bool { return &checkpoint(s).Snapshot }),
+					example: "true",
+					doc: "For a program that saves no checkpoints, on one node with at most one GPU: when the job is preempted, " +
+						"moved or paused, the agent saves the whole program within the grace period, and the next run continues it. " +
+						"Only nodes run it that can do this (trainyard nodes NODE).",
+				},
+				{
 					name:    "keep",
 					fields:  keepFields(),
 					example: "{last: 2, best: 1, metric: val_loss}",

@@ -208,3 +208,18 @@ func (r *reader) resources(d *draft) {
 		)
 	}
 }
+
+// snapshot refuses snapshots of what cannot be saved by one.
+func (r *reader) snapshot(d *draft) {
+	c, res := d.entry.Spec.Checkpoint, &d.entry.Spec.Resources
+	if c == nil || !c.Snapshot {
+		return
+	}
+
+	single := func(n job.Range) bool { return n == job.Range{} || n.Max == 1 }
+	if !single(res.Nodes) || !single(res.GPUs) {
+		r.Fail(d.at["checkpoint.snapshot"], "conflict", "checkpoint.snapshot",
+			"must be false for a job that may have several GPUs or nodes, got true",
+			"ask for one GPU on one node, or let the program save checkpoints itself")
+	}
+}

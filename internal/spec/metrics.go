@@ -56,7 +56,7 @@ func metricsField() field {
 				doc: "Files in the working directory that hold metrics: TensorBoard events, CSV with a header, JSON lines. " +
 					"* matches any name.",
 			},
-			{name: "mlflow", kind: mlflowKind(), example: "true",
+			{name: "mlflow", kind: flagKind(func(s *job.Spec) *bool { return &metricRule(s).MLflow }), example: "true",
 				doc: "Whether the program's MLflow client reports to Trainyard. It then does not report elsewhere."},
 		},
 	}
@@ -97,12 +97,12 @@ func matchKind() kind {
 	)
 }
 
-// mlflowKind reads true; an entry that says false says nothing.
-func mlflowKind() kind {
-	k := boolKind(func(s *job.Spec) *bool { return &metricRule(s).MLflow })
+// flagKind reads true or false; false says nothing and is not written.
+func flagKind(at func(*job.Spec) *bool) kind {
+	k := boolKind(at)
 	write := k.write
 	k.write = func(s *job.Spec) (*yaml.Node, error) {
-		if !metricRule(s).MLflow {
+		if !*at(s) {
 			return nil, nil
 		}
 

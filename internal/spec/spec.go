@@ -146,6 +146,7 @@ func (r *reader) job(root *yaml.Node) *draft {
 	}
 
 	r.resources(d)
+	r.snapshot(d)
 	r.target(d)
 	r.metrics(d)
 	r.late(d)

@@ -552,3 +552,43 @@ func TestTheCatalogueIsLoaded(t *testing.T) {
 		t.Errorf("removed %v, want the oldest that was stored", removed)
 	}
 }
+
+func TestAProgramIsSavedByASnapshotOnlyIfItContinuesLater(t *testing.T) {
+	t.Parallel()
+	tests := map[string]struct {
+		stop func(y *yard, j id.Job)
+		want bool
+	}{
+		"paused":    {func(y *yard, j id.Job) { y.ok(yardmaster.Pause{Job: j, By: "alice"}) }, true},
+		"cancelled": {func(y *yard, j id.Job) { y.ok(yardmaster.Cancel{Job: j, By: "alice"}) }, false},
+	}
+
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			y := newYard(t)
+			y.node("unable", 1)
+			y.ok(yardmaster.Join{Token: "join", Name: "able", Inventory: fleet.Inventory{
+				Address: "able", CPUs: 64000, Memory: 256 << 30,
+				Snapshots: &fleet.Snapshots{Process: fleet.Ability{OK: true}},
+			}})
+
+			s := spec(0)
+			s.Checkpoint = &job.Checkpoint{Snapshot: true}
+			j := y.submit("alice", s)
+			y.Round(y.now)
+
+			started := y.Take().Orders
+			if len(started) != 1 || started[0].Node != "able" || !started[0].Launch.Snapshot {
+				t.Fatalf("the orders are %+v", started)
+			}
+
+			tt.stop(y, j)
+
+			stopped := y.Take().Orders
+			if len(stopped) != 1 || stopped[0].Stop != job.StopTerm || stopped[0].Dump != tt.want {
+				t.Errorf("the orders are %+v, want dump %v", stopped, tt.want)
+			}
+		})
+	}
+}

@@ -131,7 +131,7 @@ func (y *Yard) open(r *jobRecord, run *runRecord, rank int, addresses []string, 
 	}
 
 	if c := r.Spec.Checkpoint; c != nil {
-		o.Launch.Checkpoint, o.Launch.SaveEvery = c.Dir, c.Every
+		o.Launch.Checkpoint, o.Launch.SaveEvery, o.Launch.Snapshot = c.Dir, c.Every, c.Snapshot
 	}
 
 	if n := y.nodes.Of(k.Node); restore != nil && n != nil && n.Inventory.Restores {
@@ -166,11 +166,15 @@ func (y *Yard) stop(run *runRecord, mode job.StopMode, why job.Cause) {
 		return
 	}
 
+	// One that continues later is saved, one that was cancelled is not.
+	c := y.jobs[run.Job].Spec.Checkpoint
+	dump := c != nil && c.Snapshot && run.StopFor == job.CausePreempted && mode == job.StopTerm
+
 	run.Stop = mode
 	run.Advance(job.RunStop)
 	y.changedRun(run)
 
 	for i := range run.Ranks {
-		y.orders.Stop(run.ID, i, mode)
+		y.orders.Stop(run.ID, i, mode, dump)
 	}
 }

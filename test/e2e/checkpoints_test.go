@@ -2,6 +2,9 @@ package e2e_test
 
 import (
 	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
 	"strconv"
 	"strings"
 	"testing"
@@ -80,4 +83,76 @@ func TestAJobOfALostNodeContinuesFromWhatWasStored(t *testing.T) {
 	if n := y.beginning(t, id+".2"); n == 0 {
 		t.Error("the second run began anew")
 	}
+}
+
+// unsaved counts in its memory alone, and at 5 waits for the file go on the second node.
+const unsaved = `n=0
+while [ $n -lt 9 ]; do
+  n=$((n + 1)); echo count $n; while [ $n = 5 ] && [ ! -e "$GO" ]; do sleep 0.05; done
+done`
+
+func TestAJobThatSavesNothingContinuesElsewhereFromItsSnapshot(t *testing.T) {
+	t.Parallel()
+	criu := criu(t)
+	y := newYard(t)
+	y.join(t, []string{"north", "south"}, "--criu", criu)
+
+	goOn := filepath.Join(t.TempDir(), "go")
+	file := script(strings.Split(unsaved, "\n")...) + "checkpoint: {snapshot: true}\nenv: {GO: " + goOn + "}\n"
+	id := y.submit(t, strings.Replace(file, "grace: 5s", "grace: 1m", 1))
+	y.awaitOutput(t, id, "count 5")
+
+	first := nodeOf(t, y.job(t, id), 1)
+	y.succeed(t, "drain", first)
+	y.await(t, "a second run", func() bool {
+		runs := y.job(t, id).Runs
+		return len(runs) == 2 && runs[1].State == job.RunRunning
+	})
+
+	if err := os.WriteFile(goOn, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+
+	y.succeed(t, "wait", id)
+
+	d := y.job(t, id)
+	if len(d.Runs) != 2 || nodeOf(t, d, 2) == first {
+		t.Fatalf("the job did not move: %+v", d.Runs)
+	}
+
+	if out := y.succeed(t, "logs", id+".2", "--stream", "stdout").out; out != "count 6\ncount 7\ncount 8\ncount 9\n" {
+		t.Errorf("the second run wrote %q", out)
+	}
+}
+
+func TestAJobIsRefusedIfNoNodeCanTakeItsSnapshots(t *testing.T) {
+	t.Parallel()
+	y := newYard(t)
+	y.join(t, []string{"north"}, "--criu", "criu-that-is-not-there")
+
+	path := filepath.Join(t.TempDir(), "job.yaml")
+	if err := os.WriteFile(path, []byte(script("true")+"checkpoint: {snapshot: true}\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+
+	if got := y.run(t, "submit", "-y", "-q", path); !strings.Contains(got.err, "north: CRIU is not installed") {
+		t.Errorf("submit wrote %+v", got)
+	}
+}
+
+// criu returns the CRIU of the tests.
+func criu(t *testing.T) string {
+	t.Helper()
+	out, err := exec.CommandContext(t.Context(), "../../scripts/setup-criu.sh", "--check").Output()
+	if err != nil || os.Geteuid() != 0 {
+		if os.Getenv("CI") == "true" {
+			t.Fatal("needs root and CRIU: run make setup")
+		}
+
+		t.Skip("needs root and CRIU: run make setup")
+	}
+
+	path, _, _ := strings.Cut(string(out), "\n")
+
+	return path
 }

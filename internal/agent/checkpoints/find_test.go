@@ -98,6 +98,10 @@ func TestCompleteCheckpointsAreFound(t *testing.T) {
 		end    *ending
 		want   string
 	}{
+		"a snapshot": {
+			files: map[string]string{"snapshot-2/snapshot.json": "{}", "snapshot-2/criu/core-300.img": "1234"},
+			want:  "snapshot-2 snapshot -1",
+		},
 		"a directory with the marker of the SDK": {
 			files: map[string]string{"s70/w.pt": "1234", "s70/.trainyard-checkpoint.json": markerText(t, map[string]int64{"w.pt": 4})},
 			want:  "s70 marker 70",

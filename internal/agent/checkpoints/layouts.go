@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"strings"
 
+	"trainyard/internal/agent/snapshot"
 	"trainyard/internal/checkpoint"
 )
 
@@ -57,6 +58,7 @@ type layout struct {
 
 // layouts are tried in this order.
 var layouts = []layout{
+	{checkpoint.BySnapshot, matchSnapshot},
 	{checkpoint.ByMarker, matchMarker},
 	{checkpoint.ByHuggingFace, matchHuggingFace},
 	{checkpoint.ByDCP, matchDCP},
@@ -160,6 +162,15 @@ func readMarker(t *tree, name, dir string, u *unit) bool {
 	u.metric, u.value, u.world, u.sharded, u.framework = m.Metric, m.Value, m.World, m.Sharded, m.Framework
 
 	return true
+}
+
+// matchSnapshot recognises what a supervisor saved of a whole program. Such a directory is complete when it has its
+// name.
+func matchSnapshot(t *tree, dir string, u *unit) bool {
+	_, ok := t.find(path.Join(dir, snapshot.Marker))
+	u.framework = "criu"
+
+	return ok && t.dirs[path.Join(dir, snapshot.ImagesDir)]
 }
 
 func matchMarker(t *tree, dir string, u *unit) bool {

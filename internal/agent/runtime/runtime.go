@@ -63,6 +63,9 @@ type Options struct {
 	SetupAge   time.Duration
 	// CheckpointAge is how long unchanged checkpoints are kept; the default is 30 days.
 	CheckpointAge time.Duration
+	// CRIU and Python take snapshots; the defaults are those on PATH.
+	CRIU   string
+	Python string
 }
 
 // Runtime executes the ranks of this machine. Its methods may be called from several goroutines.

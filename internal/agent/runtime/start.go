@@ -14,6 +14,7 @@ import (
 
 	"trainyard/internal/agent/runtime/process"
 	"trainyard/internal/agent/runtime/rundir"
+	"trainyard/internal/agent/snapshot"
 	"trainyard/internal/atomicfile"
 	"trainyard/internal/diskspace"
 	"trainyard/internal/fault"
@@ -139,6 +140,13 @@ func (r *Runtime) createRunDir(s rundir.Spec) (*rank, error) {
 	}
 
 	rk.rec = rundir.Record{Spec: s, Setup: plan, Limits: r.limits, Env: environment(r.base, s, r.dir, plan.OutputDir())}
+	if s.Launch.Snapshot {
+		rk.rec.Python = r.opt.Python
+		if rk.rec.CRIU, err = snapshot.FindCRIU(r.opt.CRIU); err != nil {
+			return nil, fault.New(fault.Invalid, "no_snapshots", "this node takes no snapshots: %v", err)
+		}
+	}
+
 	rk.state.Status = rundir.NewStatus(s)
 
 	tmp, err := os.MkdirTemp(runs, ".new-")
@@ -391,12 +399,13 @@ func (r *Runtime) startDetached(rk *rank, args ...string) (*exec.Cmd, error) {
 	return cmd, cmd.Start()
 }
 
-// Stop asks a rank to stop: StopTerm with SIGTERM and its grace period, StopKill at once. A kill
-// overrides a term. Stop has no effect on a rank that has ended; a rank that has not started yet
+// Stop asks a rank to stop: StopTerm with SIGTERM and its grace period, StopDump by a snapshot if it was started for
+// that, else as StopTerm, StopKill at once. A kill overrides the others. Stop has no effect on a rank that has
+// ended; a rank that has not started yet
 // never does.
 func (r *Runtime) Stop(run id.Run, n int, mode job.StopMode) error {
-	if mode != job.StopTerm && mode != job.StopKill {
-		return fault.New(fault.Invalid, "bad_stop", "stop mode must be term or kill, got %q", mode)
+	if mode != job.StopDump && mode != job.StopTerm && mode != job.StopKill {
+		return fault.New(fault.Invalid, "bad_stop", "stop mode must be dump, term or kill, got %q", mode)
 	}
 
 	rk, err := r.lookup(run, n)
@@ -409,6 +418,9 @@ func (r *Runtime) Stop(run id.Run, n int, mode job.StopMode) error {
 
 	if rk.state.State == job.RunEnded {
 		return nil
+	}
+	if mode == job.StopDump && !rk.rec.Launch.Snapshot {
+		mode = job.StopTerm
 	}
 	if err := rundir.RequestStop(rk.dir, mode); err != nil {
 		return fmt.Errorf("stop rank %s: %w", rk.name, err)

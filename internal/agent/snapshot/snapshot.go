@@ -29,7 +29,7 @@ import (
 // Names inside a snapshot. The marker is written last: a directory without it is not a snapshot.
 const (
 	Marker    = "snapshot.json"
-	imagesDir = "criu"
+	ImagesDir = "criu"
 	filesName = "files.tar"
 )
 
@@ -40,12 +40,9 @@ const version = 1
 type Meta struct {
 	Version int       `json:"version"`
 	Taken   time.Time `json:"taken"`
-	CRIU    string    `json:"criu"`             // its version
-	Kernel  string    `json:"kernel"`           // of the machine
-	Driver  string    `json:"driver,omitempty"` // of its GPUs
-	GPU     string    `json:"gpu,omitempty"`    // their model
-	Root    int       `json:"root"`             // pid of the first process of the program, in its namespace
-	LastPID int       `json:"last_pid"`         // newest pid in the namespace
+	CRIU    string    `json:"criu"`     // its version
+	Root    int       `json:"root"`     // pid of the first process of the program, in its namespace
+	LastPID int       `json:"last_pid"` // newest pid in the namespace
 	// Pipes are the kernel's names of the pipes into which the program writes its output.
 	Pipes [2]string `json:"pipes"`
 	// CUDA lists the pids, in the namespace, of the processes whose GPU memory is part of the snapshot.

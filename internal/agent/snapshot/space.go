@@ -49,6 +49,7 @@ type Setting struct {
 	Exe    string // the trainyard binary
 	Start  StartProcess
 	Attr   syscall.SysProcAttr // of its first process: the cgroup; namespaces and session are added
+	Env    []string            // of its first process, not of the program
 	Stdout *os.File            // into which the program writes; pipes
 	Stderr *os.File
 	CUDA   CUDA
@@ -148,7 +149,7 @@ func open(s Setting, p Program) (*Space, error) {
 	sys.Cloneflags |= unix.CLONE_NEWPID | unix.CLONE_NEWNS
 	sys.Setsid = true
 	attr := &syscall.ProcAttr{
-		Dir: "/", Env: []string{"GOMAXPROCS=1"}, Sys: &sys,
+		Dir: "/", Env: append([]string{"GOMAXPROCS=1"}, s.Env...), Sys: &sys,
 		Files: []uintptr{null.Fd(), null.Fd(), null.Fd(), theirs.Fd(), s.Stdout.Fd(), s.Stderr.Fd()},
 	}
 
@@ -257,7 +258,7 @@ func (s *Space) Dump(ctx context.Context, dir string, kept Kept, m Meta) (err er
 	if err := os.RemoveAll(partial); err != nil {
 		return fmt.Errorf("dump the program: %w", err)
 	}
-	if err := os.MkdirAll(filepath.Join(partial, imagesDir), 0o700); err != nil {
+	if err := os.MkdirAll(filepath.Join(partial, ImagesDir), 0o700); err != nil {
 		return fmt.Errorf("dump the program: %w", err)
 	}
 
@@ -302,7 +303,7 @@ func (s *Space) freeze(ctx context.Context, partial string, m *Meta) (suspended 
 		m.CUDA = append(m.CUDA, inside)
 	}
 
-	got, err := s.ask(request{Dump: filepath.Join(partial, imagesDir)})
+	got, err := s.ask(request{Dump: filepath.Join(partial, ImagesDir)})
 	if err != nil {
 		return suspended, err
 	}
@@ -357,7 +358,7 @@ func Restore(ctx context.Context, s Setting, p Program, image string) (*Space, e
 		return nil, err
 	}
 
-	if _, err = space.ask(request{Program: &p, Image: filepath.Join(image, imagesDir), Meta: &m}); err == nil {
+	if _, err = space.ask(request{Program: &p, Image: filepath.Join(image, ImagesDir), Meta: &m}); err == nil {
 		err = space.resumeGPU(ctx, m)
 	}
 

@@ -140,7 +140,7 @@ func (t *Timeline) consider(q *Request, p *Pool, x *roomPlan, latest time.Durati
 
 	// The rooms of an able pool are interchangeable, except for the node that the job avoids and in pools of
 	// mixed GPUs.
-	if (p.Kind < 0 || match.Need.Avoid != "") && !match.Eligible(&t.rooms[x.room]) {
+	if (p.Kind < 0 || match.Need.Avoid != "" || match.Need.Snapshot) && !match.Eligible(&t.rooms[x.room]) {
 		return Never
 	}
 

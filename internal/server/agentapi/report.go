@@ -179,6 +179,7 @@ func (s *Server) toAssignments(orders []yardmaster.Order, generation uint64) api
 			Rank:   o.Rank,
 			Stop:   o.Stop,
 			Save:   o.Save,
+			Dump:   o.Dump,
 			Launch: api.Launch(o.Launch),
 			Adopt:  o.Adopt,
 		}

@@ -96,6 +96,7 @@ type Order struct {
 	Rank  int
 	Node  id.Node
 	Stop  job.StopMode
+	Dump  bool `json:",omitempty"` // a snapshot is taken when it is stopped
 	// Save counts the requests to save a checkpoint and to go on. The program is asked each time it has increased.
 	Save int
 	// Move names the nodes to which the job moves once it has saved a checkpoint; "" if it does not.

@@ -103,7 +103,7 @@ func TestAnOrderThatIsClosedBeforeItIsTakenIsOnlyClosed(t *testing.T) {
 	o.Open(&batch.Order{Run: "j1.1", Rank: 0})
 	o.Close("j1.1", 0)
 	o.Close("j1.1", 0) // again
-	o.Stop("j1.1", 0, job.StopKill)
+	o.Stop("j1.1", 0, job.StopKill, false)
 	var b batch.Batch
 	o.Take(&b)
 	if len(b.Orders) != 0 || len(b.Closed) != 1 || b.Closed[0] != "j1.1/0" {
@@ -133,7 +133,8 @@ func TestOrdersAreWhatTheirBatchesSay(t *testing.T) {
 				epoch++
 				o.Open(&batch.Order{Run: id.NewRun("j1", epoch), Epoch: epoch})
 			case 1:
-				o.Stop(run, 0, rapid.SampledFrom([]job.StopMode{job.StopTerm, job.StopKill}).Draw(t, "mode"))
+				o.Stop(run, 0, rapid.SampledFrom([]job.StopMode{job.StopTerm, job.StopKill}).Draw(t, "mode"),
+					rapid.Bool().Draw(t, "dump"))
 			case 2:
 				o.Close(run, 0)
 			case 3:

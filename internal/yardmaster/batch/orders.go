@@ -62,10 +62,10 @@ func (o *Orders) Open(order *Order) {
 	o.change(e)
 }
 
-// Stop orders that a rank be stopped. One without an open order has ended.
-func (o *Orders) Stop(run id.Run, rank int, mode job.StopMode) {
+// Stop orders that a rank be stopped, with dump after a snapshot. One without an open order has ended.
+func (o *Orders) Stop(run id.Run, rank int, mode job.StopMode, dump bool) {
 	if e, ok := o.open[keyOf(run, rank)]; ok {
-		e.Stop = mode
+		e.Stop, e.Dump = mode, dump
 		o.change(e)
 	}
 }

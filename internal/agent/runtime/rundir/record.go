@@ -57,6 +57,9 @@ type Record struct {
 	Env    []string     `json:"env"`
 	Setup  *SetupPlan   `json:"setup,omitempty"`
 	Limits cgroup.Place `json:"limits"`
+	// CRIU and Python are the programs with which snapshots are taken, if the launch asks for them.
+	CRIU   string `json:"criu,omitempty"`
+	Python string `json:"python,omitempty"`
 }
 
 // Status is the progress of a rank.

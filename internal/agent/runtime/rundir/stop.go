@@ -14,7 +14,7 @@ func ReadStop(dir string) (job.StopMode, error) {
 	if err != nil || !ok {
 		return job.StopNone, err
 	}
-	if mode != job.StopTerm && mode != job.StopKill {
+	if mode != job.StopDump && mode != job.StopTerm && mode != job.StopKill {
 		return job.StopNone, fmt.Errorf("read %s: unknown stop mode %q", StopFile, mode)
 	}
 
@@ -22,7 +22,8 @@ func ReadStop(dir string) (job.StopMode, error) {
 }
 
 // RequestStop writes how a rank is to stop and wakes its supervisor. A kill is never
-// weakened to a term. A supervisor that starts later reads the file first. It needs no disk space.
+// weakened to a term, nor a term to a dump. A supervisor that starts later reads the file first. It needs no disk
+// space.
 func RequestStop(dir string, mode job.StopMode) error {
 	old, err := former(dir)
 	if err == nil && old {
@@ -40,7 +41,7 @@ func RequestStop(dir string, mode job.StopMode) error {
 
 func requestStop(dir string, mode job.StopMode) error {
 	requested, err := ReadStop(dir)
-	if err == nil && (requested == mode || requested == job.StopKill) {
+	if err == nil && (requested == mode || requested == job.StopKill || mode == job.StopDump && requested != job.StopNone) {
 		return nil // a damaged request is replaced
 	}
 

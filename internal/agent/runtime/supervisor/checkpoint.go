@@ -8,13 +8,19 @@ import (
 	"path/filepath"
 
 	"trainyard/internal/agent/runtime/rundir"
+	"trainyard/internal/agent/snapshot"
 )
+
+// checkpoints returns the directory with the checkpoints of the job.
+func (s *supervisor) checkpoints() string {
+	return filepath.Join(s.data, rundir.CheckpointsDir, string(s.rec.Job))
+}
 
 // linkCheckpoints creates the checkpoint directory and, if the job names one in its working
 // directory, puts a link to it there. Uploaded files at that path are moved into it, unless an
 // earlier run left a file of the same name.
 func (s *supervisor) linkCheckpoints() (err error) {
-	kept := filepath.Join(s.data, rundir.CheckpointsDir, string(s.rec.Job))
+	kept := s.checkpoints()
 	if err := os.MkdirAll(kept, 0o700); err != nil {
 		return err
 	}
@@ -22,6 +28,11 @@ func (s *supervisor) linkCheckpoints() (err error) {
 	name := s.rec.Launch.Checkpoint
 	if name == "" {
 		return nil
+	}
+
+	link := kept
+	if s.rec.Launch.Snapshot { // as the program sees it, in every run on every node
+		link = filepath.Join(snapshot.Root, checkpointBind)
 	}
 
 	// A Root does not follow links out of the working directory.
@@ -39,7 +50,7 @@ func (s *supervisor) linkCheckpoints() (err error) {
 	info, err := root.Lstat(name)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		return root.Symlink(kept, name)
+		return root.Symlink(link, name)
 	case err != nil:
 		return err
 	case info.Mode()&fs.ModeSymlink != 0:
@@ -47,7 +58,7 @@ func (s *supervisor) linkCheckpoints() (err error) {
 			return err
 		}
 
-		return root.Symlink(kept, name)
+		return root.Symlink(link, name)
 	case !info.IsDir():
 		return fmt.Errorf("%s is a file", name)
 	}
@@ -59,7 +70,7 @@ func (s *supervisor) linkCheckpoints() (err error) {
 		return err
 	}
 
-	return root.Symlink(kept, name)
+	return root.Symlink(link, name)
 }
 
 // moveUploaded moves uploaded files from the checkpoint path in the working directory to the

@@ -16,6 +16,7 @@ type result struct {
 	status    syscall.WaitStatus
 	signalled bool // it was running when the stop was requested
 	forced    bool // some of its processes had to be killed
+	saved     bool // by a snapshot
 	oomKills  int64
 }
 
@@ -57,6 +58,8 @@ func (s *supervisor) classify(r result) rundir.Ending {
 // stopReason describes how the program reacted to the stop.
 func (s *supervisor) stopReason(r result, words string) string {
 	switch {
+	case r.saved:
+		return s.stop.reason + ": saved by a snapshot"
 	case s.stop.mode == job.StopKill:
 		return s.stop.reason + ": killed at once"
 	case r.forced:

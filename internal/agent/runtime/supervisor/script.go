@@ -14,6 +14,7 @@ import (
 
 	"trainyard/internal/agent/runtime/process"
 	"trainyard/internal/agent/runtime/rundir"
+	"trainyard/internal/agent/snapshot"
 	"trainyard/internal/clock"
 	"trainyard/internal/job"
 	"trainyard/internal/logs"
@@ -27,7 +28,8 @@ type script struct {
 	pid     int
 	exit    <-chan syscall.WaitStatus
 	pumping sync.WaitGroup
-	pipes   []*os.File // reading ends
+	pipes   []*os.File      // reading ends
+	space   *snapshot.Space // in which it runs; nil if snapshots are not to be taken
 }
 
 // runScript runs a script until it ends by itself or an order stops it. It returns when none of its
@@ -37,7 +39,7 @@ func (s *supervisor) runScript(text string, during job.RunState) (result, error)
 
 	// Taken before the launch: what the script writes at once must not look older than the script.
 	begun := s.clk.Now()
-	p, err := s.launch(text)
+	p, err := s.launch(text, s.rec.Launch.Snapshot && during == job.RunRunning)
 	if err != nil {
 		return result{}, err
 	}
@@ -58,7 +60,7 @@ func (s *supervisor) runScript(text string, during job.RunState) (result, error)
 			s.endLeftovers()
 		default:
 			r.signalled = true
-			r.forced = s.stopProcesses(s.stop.grace(s.rec.Launch.Grace))
+			s.halt(p, &r)
 			r.status = <-p.exit
 		}
 	}
@@ -73,6 +75,11 @@ func (s *supervisor) runScript(text string, during job.RunState) (result, error)
 	}
 
 	s.drain(p)
+	if p.space != nil {
+		if err := p.space.Close(); err != nil {
+			s.logError(err)
+		}
+	}
 
 	return r, nil
 }
@@ -113,8 +120,26 @@ func (s *supervisor) killedByWatcher(status syscall.WaitStatus) bool {
 	return expired
 }
 
-// launch starts a script in the working directory, in its own session.
-func (s *supervisor) launch(text string) (*script, error) {
+// halt carries out an order to stop.
+func (s *supervisor) halt(p *script, r *result) {
+	grace := s.stop.grace(s.rec.Launch.Grace)
+	if s.stop.mode == job.StopDump && p.space != nil {
+		begin := s.clk.Now()
+		r.saved = s.dump(p, grace)
+		grace = max(grace-s.clk.Now().Sub(begin), 0)
+	}
+
+	if r.saved {
+		s.endLeftovers()
+		return
+	}
+
+	r.forced = s.stopProcesses(grace)
+}
+
+// launch starts a script in the working directory, in its own session, and with saveable so that snapshots of it can be
+// taken.
+func (s *supervisor) launch(text string, saveable bool) (*script, error) {
 	shell, err := findShell()
 	if err != nil {
 		return nil, err
@@ -157,9 +182,15 @@ func (s *supervisor) launch(text string) (*script, error) {
 
 	s.out.resetTail()
 	p := &script{pipes: []*os.File{outR, errR}}
-	p.pid, p.exit, err = s.kids.start(shell, []string{filepath.Base(shell), "-e", "-c", text}, attr)
+	args := []string{filepath.Base(shell), "-e", "-c", text}
+	if saveable {
+		err = s.enterSpace(p, snapshot.Program{Path: shell, Args: args}, *attr.Sys, [2]*os.File{outW, errW})
+	} else if p.pid, p.exit, err = s.kids.start(shell, args, attr); err != nil {
+		err = fmt.Errorf("start %s in %s: %w", shell, attr.Dir, err)
+	}
+
 	if err != nil {
-		return nil, errors.Join(fmt.Errorf("start %s in %s: %w", shell, attr.Dir, err), outR.Close(), errR.Close())
+		return nil, errors.Join(err, outR.Close(), errR.Close())
 	}
 
 	p.pumping.Go(func() { s.out.pump(outR, logs.Stdout) })

@@ -43,6 +43,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"slices"
 	"sync"
 	"time"
 
@@ -70,6 +71,7 @@ type supervisor struct {
 	stop        order     // the order that is being carried out
 	killBy      time.Time // when the grace period of an expired contact lease is over; zero if none has expired
 	state       rundir.State
+	spaceInit   int            // first process of the program's namespaces, which is not part of the program; 0 if none
 	cgroupMoves sync.WaitGroup // processes that are being moved into the cgroup
 }
 
@@ -179,6 +181,10 @@ func (s *supervisor) execute() rundir.Ending {
 		}
 	}
 
+	if err := s.unpackSnapshot(); err != nil {
+		return s.notRestored(err)
+	}
+
 	if err := s.linkCheckpoints(); err != nil {
 		return rundir.Ending{
 			Cause:  job.CauseLaunchFailed,
@@ -187,6 +193,9 @@ func (s *supervisor) execute() rundir.Ending {
 	}
 
 	r, err := s.runScript(s.rec.Launch.Command, job.RunRunning)
+	if err != nil && s.restoredFrom() != "" {
+		return s.notRestored(err)
+	}
 	if err != nil {
 		return rundir.Ending{Cause: job.CauseLaunchFailed, Reason: fmt.Sprintf("cannot start the program: %v", err)}
 	}
@@ -310,6 +319,7 @@ func (s *supervisor) gone(q rundir.Processes) bool {
 // terminate sends SIGTERM to the processes that process.Stopping selects.
 func (s *supervisor) terminate(q rundir.Processes, stopping *process.Stopping, deep, all bool) {
 	procs, err := q.Find(deep)
+	procs = slices.DeleteFunc(procs, func(p process.Process) bool { return p.PID == s.spaceInit })
 	errs := []error{err}
 	relations := process.Relations{Shell: process.Process.Shell, ReadsFrom: process.Process.ReadsFrom}
 	for _, p := range stopping.Next(procs, relations, all) {
