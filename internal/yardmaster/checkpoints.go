@@ -48,7 +48,7 @@ func (m AddCheckpoint) handle(y *Yard) (any, error) {
 		y.checkpointStored(r, &entry)
 	}
 
-	if !saved && r.run != nil && y.relocates() {
+	if !saved && r.run != nil && y.relocates() && y.nodes.HomeFree(y.need(r)) {
 		y.planDue = true // it can be moved now
 	}
 

@@ -71,7 +71,7 @@ var faults = []fault{
 const slack = 2 * every
 
 // brief are the cells that every test run tries; make test-moves tries all.
-var brief = []string{"asked to save/blob store down", "stopped/server killed", "started/target dies"}
+var brief = []string{"asked to save/blob store down", "stopped/server killed"}
 
 // parallel bounds how many yards there are at a time: more would only wait for each other.
 var parallel = make(chan struct{}, 3)

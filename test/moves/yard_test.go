@@ -18,7 +18,7 @@ import (
 )
 
 // patience bounds every wait; it is far longer than anything takes.
-const patience = 3 * time.Minute
+const patience = 10 * time.Minute
 
 // yard is a real yard whose parts are killed.
 type yard struct {

@@ -22,6 +22,19 @@ func (r *Nodes) Fits(need fleet.Need) bool {
 	return found >= need.Nodes
 }
 
+// HomeFree reports whether a node that was not provisioned has room for a rank of a job, so that it might come home.
+func (r *Nodes) HomeFree(need fleet.Need) bool {
+	m := fleet.NewMatcher(need)
+	for _, n := range r.byName {
+		room, ok := r.Rooms.Get(n.ID)
+		if ok && n.Class != fleet.OnDemand && m.Eligible(room) && (room.Free != 0 || len(n.Inventory.GPUs) == 0) {
+			return true
+		}
+	}
+
+	return false
+}
+
 // Vacant reports whether all allocations of a start are free.
 func (r *Nodes) Vacant(s *place.Start) bool {
 	need := &s.Item.Shape.Need
