@@ -120,7 +120,7 @@ func newSimulation(cfg Config) (*simulation, error) {
 	yc := yardmaster.Defaults(cfg.Policy)
 	yc.SuspectAfter = 0
 	yc.MaxJobs = math.MaxInt
-	yc.KeepFinal, yc.Unattended = 0, true
+	yc.KeepFinal, yc.Unattended, yc.AssumeSaved = 0, true, true
 	yc.Tariff = cfg.Tariff
 	yc.Provision.Term, yc.Unmetered = simulatedTerm, true
 	if cfg.Cloud != nil {

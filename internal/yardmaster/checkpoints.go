@@ -39,7 +39,7 @@ func (m AddCheckpoint) handle(y *Yard) (any, error) {
 	saved := r.outlook.Saved.Travels
 	y.updateSaved(r)
 
-	if r.run == nil && !r.State.Final() && entry.State == checkpoint.Stored { // its last part came after the run had ended
+	if r.run == nil && !r.State.Final() && entry.State == checkpoint.Stored && !y.cfg.AssumeSaved { // its last part came after the run had ended
 		r.Done, r.outlook.Done = r.outlook.Saved.Work, r.outlook.Saved.Work
 		y.changedJob(r)
 	}
@@ -148,6 +148,10 @@ func (y *Yard) updateSaved(r *jobRecord) {
 
 // stays reports whether what a job without a checkpoint in the catalogue has saved, or will save, is on its nodes alone.
 func (y *Yard) stays(r *jobRecord) bool {
+	if y.cfg.AssumeSaved {
+		return false
+	}
+
 	if r.run == nil {
 		return r.Last != "" && r.Done > 0
 	}
@@ -165,7 +169,7 @@ func (y *Yard) restores(name id.Node) bool {
 func (y *Yard) workLost(r *jobRecord, s *place.Start) float64 {
 	carried := y.checkpoints.Newest(r.ID) != nil &&
 		!slices.ContainsFunc(s.Allocations, func(a place.Allocation) bool { return !y.restores(a.Node) })
-	if carried || r.Last == "" || r.Last == s.Allocations[0].Node {
+	if carried || y.cfg.AssumeSaved || r.Last == "" || r.Last == s.Allocations[0].Node {
 		return 0
 	}
 

@@ -49,6 +49,10 @@ func (d *driver) save() error {
 		}},
 	}}
 
+	if !d.chance(4) { // most programs use the SDK
+		m.Checkpoint.Found = checkpoint.ByMarker
+	}
+
 	if ranks > 1 {
 		m.Checkpoint.Name, m.Checkpoint.Step = fmt.Sprint("step-", d.rng.IntN(3)), int64(d.rng.IntN(3))
 	}

@@ -31,7 +31,7 @@ func (y *Yard) finish(r *jobRecord, run *runRecord) {
 	}
 
 	done := r.Done
-	recordWork(y.now, &r.Job, &run.Run, r.running, cause, run.stopOrdered)
+	recordWork(y.now, &r.Job, &run.Run, r.running, cause, run.stopOrdered, y.cfg.AssumeSaved)
 	y.creditRun(r, run, cause, done)
 	y.running.remove(r.running)
 

@@ -78,9 +78,11 @@ func progressOf(now time.Time, o *job.Outlook, rn *place.Running) *job.Progress 
 // recordWork records the work of an ended run in its job. Progress that it reported when it
 // ended counts; otherwise a run that ended by itself has done everything, one that was
 // ordered to stop has checkpointed what it had done by then, and one that died keeps its
-// last checkpoint. Where the catalogue has a checkpoint, that alone counts: the next run
-// continues from it.
-func recordWork(now time.Time, j *job.Job, run *job.Run, rn *place.Running, cause job.Cause, stopOrdered time.Time) {
+// last checkpoint. Where the catalogue has a checkpoint, that alone counts unless assumeSaved is
+// set: the next run continues from it.
+func recordWork(
+	now time.Time, j *job.Job, run *job.Run, rn *place.Running, cause job.Cause, stopOrdered time.Time, assumeSaved bool,
+) {
 	o := rn.Outlook
 
 	if !run.Started.IsZero() {
@@ -93,7 +95,7 @@ func recordWork(now time.Time, j *job.Job, run *job.Run, rn *place.Running, caus
 		if o.Speed != nil {
 			j.Done = o.Speed.Work
 		}
-	case o.Saved.Travels:
+	case o.Saved.Travels && !assumeSaved:
 		j.Done = o.Saved.Work
 	case !o.Resumes:
 		j.Done = 0

@@ -48,7 +48,7 @@ func TestWhatAnEndedRunLeavesBehind(t *testing.T) {
 				someNode,
 			)
 
-			recordWork(begin.Add(25*time.Minute), j, run, rn, c.cause, c.told)
+			recordWork(begin.Add(25*time.Minute), j, run, rn, c.cause, c.told, false)
 
 			if math.Abs(j.Done-c.done) > 1 || o.Done != j.Done || j.Served != 25*60 {
 				t.Errorf("it has done %g with %g GPU-seconds, and is expected to have done %g", j.Done, j.Served, o.Done)

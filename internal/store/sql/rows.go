@@ -244,13 +244,14 @@ var orderTable = &table{
 // orderContent is the JSON of the column launch: what is only read with the whole order.
 type orderContent struct {
 	job.Launch
+	Dump  bool      `json:"dump,omitempty"`
 	Save  int       `json:"save,omitempty"`
 	Move  string    `json:"move,omitempty"`
 	Keeps []id.Node `json:"keeps,omitempty"`
 }
 
 func orderRow(args []any, o *yardmaster.Order) ([]any, error) {
-	launch, err := json.Marshal(orderContent{Launch: o.Launch, Save: o.Save, Move: o.Move, Keeps: o.Keeps})
+	launch, err := json.Marshal(orderContent{o.Launch, o.Dump, o.Save, o.Move, o.Keeps})
 	if err != nil {
 		return nil, fmt.Errorf("encode order %s: %w", o.Key(), err)
 	}
@@ -291,7 +292,7 @@ func readOrder(row scanner) (yardmaster.Order, error) {
 		return yardmaster.Order{}, fmt.Errorf("decode order %s: %w", key, err)
 	}
 
-	o.Launch, o.Save, o.Move, o.Keeps = content.Launch, content.Save, content.Move, content.Keeps
+	o.Launch, o.Dump, o.Save, o.Move, o.Keeps = content.Launch, content.Dump, content.Save, content.Move, content.Keeps
 
 	return o, nil
 }
