@@ -95,7 +95,7 @@ func TestInvariantsHoldAfterEveryMessage(t *testing.T) {
 			}
 
 			moves := []string{"run.save_requested", "run.move_abandoned", "checkpoint.stored", "test.restored"}
-			for _, kind := range d.mustSee(moves) {
+			for _, kind := range d.mustSeeIn(20_000, moves) {
 				if d.restless && d.store.events[kind] == 0 {
 					t.Errorf("seed %d never saw %s: it tests too little", seed, kind)
 				}
@@ -112,7 +112,7 @@ func TestInvariantsHoldAfterEveryMessage(t *testing.T) {
 				d.store.events["checkpoint.refused"],
 				d.store.events["checkpoint.corrupt"], d.store.events["checkpoint.left"])
 
-			if d.restores == 0 && d.mustSee([]string{""}) != nil {
+			if d.restores == 0 && d.mustSeeIn(20_000, []string{""}) != nil {
 				t.Errorf("seed %d never restored a backup: it tests too little", seed)
 			}
 
@@ -130,8 +130,11 @@ func TestInvariantsHoldAfterEveryMessage(t *testing.T) {
 }
 
 // mustSee returns the kinds of event that a run long enough cannot miss.
-func (d *driver) mustSee(kinds []string) []string {
-	if d.sent < 5000 {
+func (d *driver) mustSee(kinds []string) []string { return d.mustSeeIn(5000, kinds) }
+
+// mustSeeIn returns kinds of what is so rare that only this many messages show it for certain.
+func (d *driver) mustSeeIn(messages int, kinds []string) []string {
+	if d.sent < messages {
 		return nil
 	}
 
