@@ -39,7 +39,8 @@ func (m AddCheckpoint) handle(y *Yard) (any, error) {
 	saved := r.outlook.Saved.Travels
 	y.updateSaved(r)
 
-	if r.run == nil && !r.State.Final() && entry.State == checkpoint.Stored && !y.cfg.AssumeSaved { // its last part came after the run had ended
+	late := r.run == nil && entry.State == checkpoint.Stored // its last part came after the run had ended
+	if late && !r.State.Final() && !y.cfg.AssumeSaved {
 		r.Done, r.outlook.Done = r.outlook.Saved.Work, r.outlook.Saved.Work
 		y.changedJob(r)
 	}
@@ -106,8 +107,8 @@ func (y *Yard) workIn(r *jobRecord, c *checkpoint.Checkpoint) float64 {
 	return savedWork(until, r.Done, r.running, c)
 }
 
-// savedWork returns the units of work in a checkpoint of a running job that had done so much before. That is its step, if
-// the program counts its work in steps. Otherwise it is what was done when it was written: until now the run is assumed
+// savedWork returns the units of work in a checkpoint of a running job that had done so much before. That is its
+// step, if the program counts its work in steps. Otherwise it is what was done when it was written: until now the run is assumed
 // to have worked at an even rate.
 func savedWork(now time.Time, before float64, rn *place.Running, c *checkpoint.Checkpoint) float64 {
 	done := rn.Done(now)
@@ -146,7 +147,8 @@ func (y *Yard) updateSaved(r *jobRecord) {
 	r.outlook.Saved = job.Saved{Stays: r.outlook.Resumes && y.stays(r)}
 }
 
-// stays reports whether what a job without a checkpoint in the catalogue has saved, or will save, is on its nodes alone.
+// stays reports whether what a job without a checkpoint in the catalogue has saved, or will save, is on its nodes
+// alone.
 func (y *Yard) stays(r *jobRecord) bool {
 	if y.cfg.AssumeSaved {
 		return false

@@ -156,7 +156,8 @@ func (a *agent) begin(rng *rand.Rand, o yardmaster.Order, now time.Time, calm bo
 		p.ends = job.CauseImageFailed
 	}
 
-	if p.ends == job.CauseRestoreFailed || p.ends == job.CauseSetupFailed || p.ends == job.CauseLaunchFailed || p.ends == job.CauseImageFailed {
+	early := []job.Cause{job.CauseRestoreFailed, job.CauseSetupFailed, job.CauseLaunchFailed, job.CauseImageFailed}
+	if slices.Contains(early, p.ends) {
 		p.over = p.ready // before it runs
 	}
 

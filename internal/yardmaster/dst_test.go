@@ -564,7 +564,10 @@ func (d *driver) heartbeat(a *agent) error {
 func (d *driver) obey(a *agent) error {
 	for _, key := range slices.Sorted(maps.Keys(a.procs)) {
 		p := a.procs[key]
-		if !a.inv.Restores || p.state != job.RunRunning || p.order.Rank != 0 || !d.chance(20) && (p.saved == p.order.Save || !d.chance(3)) {
+		if !a.inv.Restores || p.state != job.RunRunning || p.order.Rank != 0 {
+			continue
+		}
+		if asked := p.saved != p.order.Save; !d.chance(20) && !(asked && d.chance(3)) {
 			continue
 		}
 

@@ -151,7 +151,8 @@ func TestAJobThatLeavesItsCheckpointsBeginsAnew(t *testing.T) {
 	}
 }
 
-// TestAMoveThatLosesWorkIsPaidForByTheDecision lets a plan stop a job on a, which saves nothing, and start it on b later.
+// TestAMoveThatLosesWorkIsPaidForByTheDecision lets a plan stop a job on a, which saves nothing, and start it on b
+// later.
 func TestAMoveThatLosesWorkIsPaidForByTheDecision(t *testing.T) {
 	t.Parallel()
 	saved := func(saves bool) time.Duration {

@@ -152,7 +152,8 @@ func (y *Yard) leasedFor(r *jobRecord, s *place.Start) bool {
 	return l != nil && l.Job == r.ID
 }
 
-// chargeLoss records in the decision that took a job from its nodes that it has to do work again that it had saved there.
+// chargeLoss records in the decision that took a job from its nodes that it has to do work again that it had saved
+// there.
 func (y *Yard) chargeLoss(r *jobRecord, s *place.Start, lost float64) {
 	d := y.ledger.Decision(r.ID)
 	rate := place.ExpectedRate(r.outlook, s.Allocations, y.nodes.Of)

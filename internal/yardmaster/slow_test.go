@@ -10,8 +10,8 @@ import (
 	"trainyard/internal/yardmaster"
 )
 
-// TestThreeForecastsInARow: the owner of a job that is too slow learns of it after three forecasts in a row that say so,
-// also while no job is queued, and once.
+// TestThreeForecastsInARow: the owner of a job that is too slow learns of it after three forecasts in a row that say
+// so, also while no job is queued, and once.
 func TestThreeForecastsInARow(t *testing.T) {
 	t.Parallel()
 

@@ -48,7 +48,7 @@ type Config struct {
 	SaveWait         time.Duration // how long a move waits for a checkpoint before it is abandoned
 	KeepFinal        time.Duration // how long ended jobs stay in memory; 0 for until they are stored
 	AskFor           time.Duration // how long a failed job is held for its owner to decide what follows; 0 to let it fail
-	AssumeSaved      bool          // jobs save what they have done when they stop, and can continue anywhere, whatever the catalogue has
+	AssumeSaved      bool          // stopped jobs have saved all they did, for any node, whatever the catalogue has
 	Unattended       bool          // nobody answers questions: none are asked, and what fails ends at once
 	MaxJobs          int           // jobs of one user that have not ended
 	LogLimit         int64         // bytes of output kept of each rank

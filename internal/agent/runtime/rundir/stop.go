@@ -41,7 +41,8 @@ func RequestStop(dir string, mode job.StopMode) error {
 
 func requestStop(dir string, mode job.StopMode) error {
 	requested, err := ReadStop(dir)
-	if err == nil && (requested == mode || requested == job.StopKill || mode == job.StopDump && requested != job.StopNone) {
+	if err == nil &&
+		(requested == mode || requested == job.StopKill || mode == job.StopDump && requested != job.StopNone) {
 		return nil // a damaged request is replaced
 	}
 
