@@ -33,9 +33,10 @@ func TestExamples(t *testing.T) {
 	tests := []struct {
 		folder string
 		jobs   int
-		runs   int // that the first job has at least; a node without its checkpoint costs one more
+		runs   int // that the first job has at least
 		says   string
 	}{
+		{"checkpoints", 1, 1, "weights="},
 		{"digits", 1, 1, "val_acc="},
 		{"hybrid", 1, 1, "done=600"},
 		{"forecast", 1, 1, "done val_loss="},
