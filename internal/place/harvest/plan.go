@@ -2,8 +2,10 @@ package harvest
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
+	"trainyard/internal/id"
 	"trainyard/internal/place"
 	"trainyard/internal/place/allocate"
 )
@@ -58,6 +60,7 @@ func (r *round) plan(d Decision) place.Plan {
 
 	var p place.Plan
 	r.allocate(d, changes, &p)
+	r.withdraw(changes)
 	for _, run := range r.excluded {
 		p.Stops = append(p.Stops, place.Stop{Running: run, Reason: r.outReason()})
 	}
@@ -129,6 +132,33 @@ func (r *round) allocate(d Decision, changes []change, p *place.Plan) {
 		case wants[i].Running == nil && len(g.Seats) > 0:
 			p.Starts = append(p.Starts, place.Start{Item: wants[i].Item, Allocations: g.Seats,
 				Reason: "fits (needs no GPU)"})
+		}
+	}
+}
+
+// withdraw drops changes that need GPUs of a job that stays. Kinds are seated apart, so a job that could not be seated on
+// another kind keeps seats that a job of its old kind was given; that one stays where it is, or waits.
+func (r *round) withdraw(changes []change) {
+	for again := true; again; {
+		again = false
+		held := map[id.Node]uint64{}
+		for j := range r.jobs {
+			if b := &r.jobs[j]; changes[j].stays && b.running != nil {
+				for _, a := range b.running.Allocations {
+					held[a.Node] |= a.GPUs
+				}
+			}
+		}
+
+		for j := range changes {
+			c := &changes[j]
+			taken := func(a place.Allocation) bool { return held[a.Node]&a.GPUs != 0 }
+			if !c.stays && slices.ContainsFunc(c.seats, taken) {
+				*c, again = change{stays: true}, true
+				if run := r.jobs[j].running; run != nil {
+					c.seats = run.Allocations
+				}
+			}
 		}
 	}
 }

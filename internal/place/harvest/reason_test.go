@@ -155,3 +155,27 @@ func number(text string) int {
 	n, _ := strconv.Atoi(text)
 	return n
 }
+
+// TestAJobIsNotMovedOntoOneThatStays: j1 is better on the kind of GPU that j2 has, and j2 would be on that of j1, but it
+// gets no seats there, because the two kinds are seated apart.
+func TestAJobIsNotMovedOntoOneThatStays(t *testing.T) {
+	t.Parallel()
+
+	y := newYard()
+	y.node("n02", "V100", 2, y.now)
+	y.node("n03", "A100", 3, y.now)
+
+	need := fleet.Need{Nodes: 1, MaxNodes: 1, GPUs: 2, MaxGPUs: 3, CPUs: 1000}
+	rates := map[int]float64{1: 1, 2: 2, 4: 3, 8: 4, 16: 5}
+	y.add(want{need: need, speed: speed(100, 0, rates), submitted: 50 * time.Minute})
+	y.add(want{need: need})
+
+	for range 3 {
+		y.obey(y.ask(t, policy(t, bobs(0)))) // ask fails if the plan cannot be carried out
+		y.now = y.now.Add(10 * time.Minute)
+	}
+
+	if len(y.running) != 2 {
+		t.Errorf("%d jobs run, want both", len(y.running))
+	}
+}
