@@ -108,8 +108,8 @@ func (y *Yard) workIn(r *jobRecord, c *checkpoint.Checkpoint) float64 {
 }
 
 // savedWork returns the units of work in a checkpoint of a running job that had done so much before. That is its
-// step, if the program counts its work in steps. Otherwise it is what was done when it was written: until now the run is assumed
-// to have worked at an even rate.
+// step, if the program counts its work in steps. Otherwise it is what was done when it was written: until now the
+// run is assumed to have worked at an even rate.
 func savedWork(now time.Time, before float64, rn *place.Running, c *checkpoint.Checkpoint) float64 {
 	done := rn.Done(now)
 	from := rn.Began

@@ -567,7 +567,7 @@ func (d *driver) obey(a *agent) error {
 		if !a.inv.Restores || p.state != job.RunRunning || p.order.Rank != 0 {
 			continue
 		}
-		if asked := p.saved != p.order.Save; !d.chance(20) && !(asked && d.chance(3)) {
+		if asked := p.saved != p.order.Save; !d.chance(20) && (!asked || !d.chance(3)) {
 			continue
 		}
 

@@ -260,8 +260,8 @@ func (s *session) torment(rng *rand.Rand, most int, tally map[kind]int) int {
 	return done
 }
 
-// awaitMoment waits for a point at which to disturb: at once, so that the kill falls into a stop, an upload, a restore or
-// a start, or when the training has come further. It reports false if the training has ended.
+// awaitMoment waits for a point at which to disturb: at once, so that the kill falls into a stop, an upload, a
+// restore or a start, or when the training has come further. It reports false if the training has ended.
 func (s *session) awaitMoment(rng *rand.Rand) bool {
 	s.t.Helper()
 	time.Sleep(time.Duration(rng.IntN(400)) * time.Millisecond)

@@ -136,8 +136,8 @@ func (r *round) allocate(d Decision, changes []change, p *place.Plan) {
 	}
 }
 
-// withdraw drops changes that need GPUs of a job that stays. Kinds are seated apart, so a job that could not be seated on
-// another kind keeps seats that a job of its old kind was given; that one stays where it is, or waits.
+// withdraw drops changes that need GPUs of a job that stays. Kinds are seated apart, so a job that could not be
+// seated on another kind keeps seats that a job of its old kind was given; that one stays where it is, or waits.
 func (r *round) withdraw(changes []change) {
 	for again := true; again; {
 		again = false

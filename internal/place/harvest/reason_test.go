@@ -156,8 +156,8 @@ func number(text string) int {
 	return n
 }
 
-// TestAJobIsNotMovedOntoOneThatStays: j1 is better on the kind of GPU that j2 has, and j2 would be on that of j1, but it
-// gets no seats there, because the two kinds are seated apart.
+// TestAJobIsNotMovedOntoOneThatStays: j1 is better on the kind of GPU that j2 has, and j2 would be on that of j1,
+// but it gets no seats there, because the two kinds are seated apart.
 func TestAJobIsNotMovedOntoOneThatStays(t *testing.T) {
 	t.Parallel()
 

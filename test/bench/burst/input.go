@@ -98,8 +98,8 @@ type Arrival struct {
 	Owner        string
 }
 
-// Stretch reads the jobs that arrived from a date on and before another. Its error is fs.ErrNotExist if the trace is not
-// there.
+// Stretch reads the jobs that arrived from a date on and before another. Its error is fs.ErrNotExist if the trace
+// is not there.
 func Stretch(folder, from, to string) ([]Arrival, error) {
 	list, err := load(folder)
 	if err != nil {

@@ -71,8 +71,8 @@ func TestWithoutTheTraceItIsLeftOut(t *testing.T) {
 	}
 }
 
-// TestMovesSaveMoney: on a small trace moves save money with forecasts of each kind and none makes its job later than it
-// may; whoever moves whenever there is room moves more often, and for nothing.
+// TestMovesSaveMoney: on a small trace moves save money with forecasts of each kind and none makes its job later
+// than it may; whoever moves whenever there is room moves more often, and for nothing.
 func TestMovesSaveMoney(t *testing.T) {
 	t.Parallel()
 
