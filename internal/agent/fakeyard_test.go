@@ -15,6 +15,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -154,10 +155,17 @@ func (y *fakeYard) start(addr string) {
 }
 
 // listen opens a port; with no address any below those that the kernel gives to
-// outgoing connections, so that the yard finds it free when it starts again.
+// outgoing connections, so that the yard finds it free when it starts again. Free
+// it is once no child process holds it that was forked before it was closed and
+// has not called exec yet.
 func listen(addr string) (net.Listener, error) {
-	if addr != "" {
-		return net.Listen("tcp", addr)
+	for tries := 0; addr != ""; tries++ {
+		listener, err := net.Listen("tcp", addr)
+		if !errors.Is(err, syscall.EADDRINUSE) || tries == 600 {
+			return listener, err
+		}
+
+		time.Sleep(50 * time.Millisecond)
 	}
 
 	for tries := 0; ; tries++ {
