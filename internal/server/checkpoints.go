@@ -117,8 +117,8 @@ type checkpointInput struct {
 
 // findCheckpoint returns a checkpoint that the caller may see, and whose it is. One they may not see is not there.
 func (s *Server) findCheckpoint(ctx context.Context, name string) (checkpoint.Checkpoint, id.User, error) {
-	missing := fault.New(fault.NotFound, "checkpoint_not_found", "there is no checkpoint %s", name).
-		WithRemedy("list what there is with: trainyard checkpoints JOB")
+	missing := fault.New(fault.NotFound, "checkpoint_not_found", "checkpoint %s not found", name).
+		WithRemedy("trainyard checkpoints JOB lists those of a job")
 
 	j, _, ok := id.Checkpoint(name).Split()
 	if !ok {

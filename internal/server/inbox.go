@@ -75,7 +75,7 @@ func (s *Server) readQuestion(ctx context.Context, name string) (inbox.Question,
 		return q, err
 	}
 	if !callerOf(ctx).May(tenant.ReadJob, q.Owner) {
-		return q, fault.New(fault.NotFound, "question_not_found", "there is no question %s", name).
+		return q, fault.New(fault.NotFound, "question_not_found", "question %s not found", name).
 			WithRemedy("trainyard inbox lists the open ones")
 	}
 

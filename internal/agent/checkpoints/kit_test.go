@@ -146,7 +146,7 @@ func (y *fakeYard) FetchChunk(ctx context.Context, _ id.Run, digest string) (io.
 
 	data, ok := y.chunks[digest]
 	if !ok {
-		return nil, fault.New(fault.NotFound, "chunk_not_found", "there is no chunk %s", digest)
+		return nil, fault.New(fault.NotFound, "chunk_not_found", "chunk %s not found", digest)
 	}
 
 	y.fetched += int64(len(data))

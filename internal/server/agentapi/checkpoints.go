@@ -344,7 +344,7 @@ func (s *Server) getChunk(w http.ResponseWriter, r *http.Request) error {
 
 	f, err := s.Blobs.Get(r.Context(), httpapi.ChunkBlob(digest))
 	if fault.KindOf(err) == fault.NotFound {
-		return fault.New(fault.NotFound, "chunk_not_found", "there is no chunk %s", digest)
+		return fault.New(fault.NotFound, "chunk_not_found", "chunk %s not found", digest)
 	}
 	if err != nil {
 		return err

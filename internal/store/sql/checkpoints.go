@@ -96,7 +96,7 @@ func (s *Store) Checkpoints(ctx context.Context, f store.CheckpointFilter) ([]ch
 
 // Checkpoint returns one checkpoint.
 func (s *Store) Checkpoint(ctx context.Context, c id.Checkpoint) (checkpoint.Checkpoint, error) {
-	missing := fault.New(fault.NotFound, "checkpoint_not_found", "there is no checkpoint %s", c)
+	missing := fault.New(fault.NotFound, "checkpoint_not_found", "checkpoint %s not found", c)
 	num, number, err := checkpointNumber(c)
 	if err != nil {
 		return checkpoint.Checkpoint{}, missing

@@ -70,7 +70,7 @@ func readQuestion(row scanner) (q inbox.Question, err error) {
 
 // Question returns one question.
 func (s *Store) Question(ctx context.Context, q id.Question) (inbox.Question, error) {
-	missing := fault.New(fault.NotFound, "question_not_found", "there is no question %s", q).
+	missing := fault.New(fault.NotFound, "question_not_found", "question %s not found", q).
 		WithRemedy("trainyard inbox lists the open ones")
 
 	num, question, err := questionNumbers(q)

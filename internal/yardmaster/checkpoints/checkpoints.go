@@ -247,8 +247,8 @@ func (c *Catalogue) find(name id.Checkpoint) (*entry, error) {
 		}
 	}
 
-	return nil, fault.New(fault.NotFound, "checkpoint_not_found", "there is no checkpoint %s, or it was removed", name).
-		WithRemedy("list what there is with: trainyard checkpoints JOB")
+	return nil, fault.New(fault.NotFound, "checkpoint_not_found", "checkpoint %s not found, or already removed", name).
+		WithRemedy("trainyard checkpoints JOB lists those of a job")
 }
 
 func (c *Catalogue) remove(now time.Time, owner id.User, e *entry, actor, why string) {
