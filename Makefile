@@ -90,8 +90,9 @@ test-leases: ## Try random histories of providers, crashes and lost answers on t
 	go test ./test/leases -run TestLeaseChaos -count=1 -timeout 120m -v -histories $(or $(HISTORIES),10000) -seed $(SEED)
 
 .PHONY: test-sdk-frameworks
-test-sdk-frameworks: ## Test the Python callbacks with the real frameworks, as far as they are installed; PYTHON=python3 also tests the recipes with it
+test-sdk-frameworks: ## Test the Python callbacks with the real frameworks, as far as they are installed; with PYTHON= of one that has Lightning, Keras and JAX also the recipes
 	cd sdk/python && $(or $(PYTHON),$$(../../scripts/setup-recipes.sh)) -B -m unittest -v tests.real_torch tests.real_frameworks
+	$(if $(PYTHON),PYTHON='$(PYTHON)' go test ./examples/checkpoints -count=1 -v)
 
 .PHONY: test-openstack
 test-openstack: ## Test the OpenStack provider against real Keystone and Nova (heavy, needs root; RECORD=1 renews the record)

@@ -5,7 +5,6 @@ package checkpoints_test
 import (
 	"bufio"
 	"bytes"
-	"cmp"
 	"math/rand/v2"
 	"os"
 	"os/exec"
@@ -56,23 +55,22 @@ func installedBy(script string) func(*testing.T) string {
 	}
 }
 
-// pythonWith returns python3, or what PYTHON names, if it has a module. The set-up does not install it: it is large.
-func pythonWith(module string) func(*testing.T) string {
-	return func(t *testing.T) string {
-		t.Helper()
-		python := cmp.Or(os.Getenv("PYTHON"), "python3")
-
-		cmd := exec.CommandContext(t.Context(), python, "-c", "import "+module)
-		cmd.Env = append(os.Environ(), backend)
-
-		out, err := cmd.CombinedOutput()
-		if err != nil {
-			lines := strings.Split(strings.TrimSpace(string(out)), "\n")
-			t.Skipf("%s is not installed for %s (PYTHON names another one): %s", module, python, lines[len(lines)-1])
-		}
-
-		return python
+// recipes returns the programs that are tested, and their Pythons. The set-up does not install Lightning, Keras and JAX,
+// which are large: these are tested with the Python that PYTHON names, as make test-sdk-frameworks does.
+func recipes() map[string]func(*testing.T) string {
+	all := map[string]func(*testing.T) string{
+		"train_plain.py":       plainPython,
+		"train_pytorch.py":     installedBy("setup-train.sh"),
+		"train_huggingface.py": installedBy("setup-recipes.sh"),
 	}
+
+	if python := os.Getenv("PYTHON"); python != "" {
+		for _, program := range []string{"train_lightning.py", "train_keras.py", "train_jax.py"} {
+			all[program] = func(*testing.T) string { return python }
+		}
+	}
+
+	return all
 }
 
 func skip(t *testing.T, why string) {
@@ -183,14 +181,7 @@ func number(t *testing.T, text string) int {
 func TestAKilledTrainingComputesWhatAnUndisturbedOneDoes(t *testing.T) {
 	t.Parallel()
 
-	for program, python := range map[string]func(*testing.T) string{
-		"train_plain.py":       plainPython,
-		"train_pytorch.py":     installedBy("setup-train.sh"),
-		"train_huggingface.py": installedBy("setup-recipes.sh"),
-		"train_lightning.py":   pythonWith("lightning"),
-		"train_keras.py":       pythonWith("keras, jax"),
-		"train_jax.py":         pythonWith("jax"),
-	} {
+	for program, python := range recipes() {
 		t.Run(program, func(t *testing.T) {
 			t.Parallel()
 			tr := training{python: python(t), program: program, folder: t.TempDir()}

@@ -18,9 +18,9 @@ import (
 
 func TestAFolderKeepsTheContract(t *testing.T) {
 	t.Parallel()
-	blobtest.Run(t, func(t *testing.T) blobtest.Env {
+	blobtest.Run(t, func(t *testing.T) blob.Store {
 		t.Helper()
-		return blobtest.Env{Store: open(t, filepath.Join(t.TempDir(), "not", "there", "yet"))}
+		return open(t, filepath.Join(t.TempDir(), "not", "there", "yet"))
 	})
 }
 

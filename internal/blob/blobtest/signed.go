@@ -15,13 +15,27 @@ import (
 	"trainyard/internal/clock"
 )
 
-// signer returns the store's signer, or skips the test: a folder cannot sign.
+// RunSigned holds a store that signs requests to the contract of those. verifies says whether the server behind it checks
+// signatures and checksums at all.
+func RunSigned(t *testing.T, verifies bool, open func(t *testing.T) blob.Store) {
+	t.Helper()
+
+	checks := []check{{"signed requests", signed}}
+	if verifies {
+		checks = append(checks,
+			check{"signed requests bind the content", signedContent}, check{"signed requests expire", signedExpiry})
+	}
+
+	run(t, open, checks)
+}
+
+// signer returns the store's signer.
 func signer(t *testing.T, s blob.Store) blob.Signer {
 	t.Helper()
 
 	g, ok := s.(blob.Signer)
 	if !ok {
-		t.Skip("the store does not sign requests")
+		t.Fatalf("%T does not sign requests", s)
 	}
 
 	return g
