@@ -12,7 +12,7 @@ import (
 // Question is something about a job that its owner, or an admin, may decide.
 type Question struct {
 	ID       id.Question      `json:"id"`
-	Kind     inbox.Kind       `json:"kind" doc:"what it is about: out_of_memory, retries_over, over_budget; more_memory and preempted are notices"`
+	Kind     inbox.Kind       `json:"kind" doc:"what it is about: out_of_memory, retries_over, over_budget, too_slow; more_memory and preempted are notices"`
 	Notice   bool             `json:"notice,omitempty" doc:"it tells what the yard has done by itself; nothing waits for an answer"`
 	Job      id.Job           `json:"job"`
 	Owner    id.User          `json:"owner" doc:"owner of the job"`

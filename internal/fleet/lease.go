@@ -89,6 +89,9 @@ type Lease struct {
 	Owner   id.User   // who pays until a job uses it
 	Project id.Project
 	Gang    string // leases that are useful only together share this; "" for a single one
+	// Faster says that it was provisioned for a job that was running and too slow where it was.
+	Faster bool    `json:",omitempty"`
+	By     id.User `json:",omitempty"` // who accepted that it is provisioned; "" if a plan decided it
 
 	Requested time.Time
 	Granted   time.Time // the provider started the machine

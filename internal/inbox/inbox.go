@@ -22,12 +22,15 @@ const (
 	OutOfMemory Kind = "out_of_memory" // no node that the job may use has more memory
 	RetriesOver Kind = "retries_over"  // it failed too often for a cause that a person can remove
 	OverBudget  Kind = "over_budget"   // its own budget is used up
+	TooSlow     Kind = "too_slow"      // it takes much longer than expected, or than its deadline allows
 	MoreMemory  Kind = "more_memory"   // notice: it was restarted with more memory
 	Preempted   Kind = "preempted"     // notice: it was stopped for other work and queued again
 )
 
 // Kinds lists every kind.
-func Kinds() []Kind { return []Kind{OutOfMemory, RetriesOver, OverBudget, MoreMemory, Preempted} }
+func Kinds() []Kind {
+	return []Kind{OutOfMemory, RetriesOver, OverBudget, TooSlow, MoreMemory, Preempted}
+}
 
 // Notice reports whether it tells what the yard has done by itself, so that nothing waits for an answer.
 func (k Kind) Notice() bool { return k == MoreMemory || k == Preempted }
@@ -72,6 +75,7 @@ type Verb string
 const (
 	Requeue Verb = "requeue" // amend it and run it again, from its last checkpoint; a run is stopped for that
 	Amend   Verb = "amend"   // change what it asks for; a run continues
+	Move    Verb = "move"    // amend it and move it to other nodes, with its checkpoint
 	Keep    Verb = "keep"    // leave it as it is
 	Pause   Verb = "pause"
 	Cancel  Verb = "cancel"
@@ -82,6 +86,15 @@ type Action struct {
 	Verb  Verb           `json:"verb"`
 	Floor job.Floor      `json:"floor,omitzero"` // least memory that the next run gets
 	Amend *job.Amendment `json:"amend,omitempty"`
+	Where *Target        `json:"where,omitempty"` // it moves to
+}
+
+// Target is where a running job moves to: nodes of the yard, or nodes that are provisioned for it.
+type Target struct {
+	Nodes []id.Node `json:"nodes,omitempty"`
+	Offer string    `json:"offer,omitempty"`
+	Count int       `json:"count,omitempty"` // of nodes that are provisioned
+	GPUs  int       `json:"gpus"`            // on each node
 }
 
 // Option returns an option by its id, nil if there is none.

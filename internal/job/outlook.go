@@ -30,7 +30,7 @@ type Outlook struct {
 	// if that was not observed.
 	Startup time.Duration `json:",omitempty"`
 	// Slow is how many forecasts in a row say that its run takes much longer than expected, or than its deadline
-	// allows.
+	// allows; negative is how many in a row say that it does not.
 	Slow int `json:",omitempty"`
 	// Saved is its newest checkpoint in the catalogue; zero if it has none.
 	Saved Saved `json:",omitzero"`

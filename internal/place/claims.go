@@ -70,7 +70,12 @@ func (c *Claims) Provision(p *Provision) {
 
 	c.nodes += p.Count
 	c.offers[p.Offer] += p.Count
-	c.add(p.Item, claim{gpus: minGPUs(p.Item), nodes: p.Count, money: p.Cost})
+	gpus := minGPUs(p.Item)
+	if p.Running != nil { // it gives back what it has
+		gpus = max(p.GPUs-p.Running.GPUs, 0)
+	}
+
+	c.add(p.Item, claim{gpus: gpus, nodes: p.Count, money: p.Cost})
 }
 
 // Start adds a job that the plan starts on so many GPUs.

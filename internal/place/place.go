@@ -79,6 +79,25 @@ type Relocator interface {
 	Policy
 	// Relocates reports whether it does.
 	Relocates() bool
+	// Faster lists where a running job that is too slow would end noticeably earlier: on idle nodes of
+	// the yard, and on nodes that quotas and budgets allow to provision; of each at most one. Whether
+	// it is worth it is for its owner to say.
+	Faster(v *View, r *Running) []Faster
+}
+
+// Faster is a way to run a job that is too slow.
+type Faster struct {
+	Allocations []Allocation // on nodes of the yard; nil if nodes are provisioned
+
+	Offer string // to be provisioned; "" if nothing is
+	Count int    // of nodes
+	GPUs  int    // of all nodes
+
+	What   string        // it would run on: node n1 (local, 1× A100 80GB)
+	GPU    string        // model
+	EndsIn time.Duration // from now, with boot, save, transfer and restore
+	Left   time.Duration // without that, once it works there
+	Cost   money.Amount  // of what is provisioned and carried; 0 on nodes of the yard
 }
 
 // Plan is what a policy decides. The stops come first: a start may use what they free, and a
@@ -98,6 +117,8 @@ type Plan struct {
 	// Slow are running jobs that are too slow and that no move would help, each with what could be
 	// done.
 	Slow []Slow
+	// Releases are nodes that were provisioned for running jobs and that these no longer need.
+	Releases []Release
 	// Waits are queued jobs that could start, because there is room or nodes can be provisioned,
 	// and that the policy lets wait all the same, each with its reason. It need not be complete:
 	// of a job that is not listed people are told only that the policy lets it wait. A policy
@@ -137,7 +158,8 @@ type Start struct {
 	Counterfactual *Counterfactual
 }
 
-// Provision provisions on-demand nodes for a queued job: all of them or none.
+// Provision provisions on-demand nodes for a job: all of them or none. A queued job starts there. A
+// running one continues where it is until a plan moves it there.
 type Provision struct {
 	Item   *queue.Item
 	Offer  string // by its name
@@ -146,6 +168,17 @@ type Provision struct {
 	Reason string
 	// Counterfactual is what would have been done otherwise, nil if the policy does not know.
 	Counterfactual *Counterfactual
+
+	Running *Running // nil for a queued job
+	GPUs    int      // that a running job will have there
+	By      id.User  // who accepted it; "" if the policy decided it
+}
+
+// Release releases a node that was provisioned for a running job (Running.Awaits), or is being
+// provisioned.
+type Release struct {
+	Lease  id.Lease
+	Reason string // why it is not needed, as a clause
 }
 
 // Allocation is the GPUs of one node that a rank gets.

@@ -26,6 +26,14 @@ type Running struct {
 	Stopping bool      // it was ordered to stop, or is about to be: what it holds will be free soon
 	// Stays says that no plan may stop it at present, because its checkpoints cannot be stored.
 	Stays bool `json:",omitempty"`
+	// Hurried is when nodes were last provisioned for this run because it is too slow; zero if never.
+	Hurried time.Time `json:",omitzero"`
+}
+
+// Awaits reports whether a lease is of a node that was provisioned for this run because it is too slow, or is being.
+// What was provisioned for earlier runs of the job is older than this one.
+func (r *Running) Awaits(l *fleet.Lease) bool {
+	return l.Faster && l.Job == r.Job && l.Live() && l.Requested.After(r.Ordered)
 }
 
 // Stoppable reports whether a plan may stop it: it resumes from a checkpoint that can be stored, and is not being

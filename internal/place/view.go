@@ -163,7 +163,7 @@ type Limits struct {
 	// share them, so there is one entry for all and not one for each job.
 	Payers map[queue.Payer]PayerLimit
 	// Jobs holds the allowances of queued jobs that have one of their own, because they have a
-	// budget or money is committed to them already.
+	// budget or money is committed to them already, and those of running jobs that are too slow.
 	Jobs map[id.Job]tenant.Allowance
 }
 

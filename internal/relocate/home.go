@@ -83,19 +83,15 @@ type homeward struct {
 	policy *Policy
 	view   *place.View
 	plan   *place.Plan
+	// catalogue is what can be provisioned, nil before it is asked for.
+	catalogue *ondemand.Catalogue
 }
 
 // away lists the jobs that might come home, in order of submission.
 func (h *homeward) away() []away {
 	v := h.view
-	leases := map[id.Node]*fleet.Lease{}
 
-	for _, l := range v.Leases {
-		if l.State == fleet.LeaseActive {
-			leases[l.Node] = l
-		}
-	}
-
+	leases := h.activeLeases()
 	if len(leases) == 0 {
 		return nil
 	}
@@ -133,7 +129,7 @@ func (h *homeward) away() []away {
 // from what it has saved. One that declares checkpoints and has not written any may not be able to.
 func (p *Policy) movable(r *place.Running) bool {
 	o := r.Outlook
-	if r.Stopping || r.Began.IsZero() || !o.Resumes || len(r.Allocations) == 0 || r.Allocations[0].Share > 0 {
+	if r.Stopping || r.Stays || r.Began.IsZero() || !o.Resumes || len(r.Allocations) == 0 || r.Allocations[0].Share > 0 {
 		return false
 	}
 
@@ -280,8 +276,8 @@ func (h *homeward) best(a *away) (move, bool) {
 // gpusOf returns how many GPUs a running job has on each node.
 func gpusOf(r *place.Running) int { return bits.OnesCount64(r.Allocations[0].GPUs) }
 
-// shapeOf describes what a running job needs elsewhere: as many nodes as it has, and so many GPUs on each.
-func (h *homeward) shapeOf(r *place.Running, gpus int) *timeline.Shape {
+// needOf returns what a running job needs elsewhere: as many nodes as it has, and so many GPUs on each.
+func needOf(r *place.Running, gpus int) fleet.Need {
 	need := r.Shape.Need
 	need.Nodes, need.GPUs = len(r.Allocations), gpus
 
@@ -289,6 +285,12 @@ func (h *homeward) shapeOf(r *place.Running, gpus int) *timeline.Shape {
 		need.MaxGPUs = need.GPUs
 	}
 
+	return need
+}
+
+// shapeOf describes what a running job needs elsewhere.
+func (h *homeward) shapeOf(r *place.Running, gpus int) *timeline.Shape {
+	need := needOf(r, gpus)
 	shape := &timeline.Shape{}
 	h.policy.timeline.Compare(shape, &need)
 
@@ -298,7 +300,7 @@ func (h *homeward) shapeOf(r *place.Running, gpus int) *timeline.Shape {
 // onPool returns how a job would come home to nodes of a pool, and whether it is worth it.
 func (h *homeward) onPool(a *away, shape *timeline.Shape, pool *timeline.Pool) (move, bool) {
 	m, ratio := h.moved(a, shape, pool)
-	if ratio == 0 {
+	if ratio == 0 || ratio < 1 && h.escaped(a) {
 		return m, false
 	}
 
@@ -310,6 +312,16 @@ func (h *homeward) onPool(a *away, shape *timeline.Shape, pool *timeline.Pool) (
 	}
 
 	return m, h.fit(&m, shape, pool)
+}
+
+// escaped reports whether a job must not get slower: it is too slow where it is, or it is there because it was too
+// slow elsewhere.
+func (h *homeward) escaped(a *away) bool {
+	if a.run.Outlook.Slow >= place.SlowForecasts {
+		return true
+	}
+
+	return slices.ContainsFunc(a.leases, func(l *fleet.Lease) bool { return l.Faster && l.Job == a.run.Job })
 }
 
 // savingOf returns what a move saves if so much is left where the job is, and it is so much faster at

@@ -23,6 +23,9 @@ type yard struct {
 	network dataset.Network
 	policy  place.Policy
 	limits  *place.Limits // nil if there are none
+	offers  []fleet.Offer
+
+	nodeLimit place.NodeLimit
 }
 
 func newYard() *yard {
@@ -80,7 +83,7 @@ func (y *yard) forecast(r *place.Running, low, mid, high time.Duration) {
 
 func (y *yard) view() *place.View {
 	v := y.View()
-	v.Leases, v.Network, v.Limits = y.leases, y.network, y.limits
+	v.Leases, v.Network, v.Limits, v.Offers, v.NodeLimit = y.leases, y.network, y.limits, y.offers, y.nodeLimit
 
 	return v
 }

@@ -3,28 +3,38 @@ package relocate
 import (
 	"fmt"
 	"slices"
+	"time"
 
 	"trainyard/internal/fleet"
 	"trainyard/internal/humanize"
+	"trainyard/internal/id"
 	"trainyard/internal/job"
 	"trainyard/internal/money"
 	"trainyard/internal/place"
 	"trainyard/internal/place/ondemand"
 	"trainyard/internal/place/timeline"
+	"trainyard/internal/queue"
 )
 
 // hurry moves jobs that are too slow to faster nodes of the yard, or to more GPUs within their range, that are idle and
-// that no queued job waits for, and notes those of which no move is worth it.
+// that no queued job waits for. Where none helps, nodes are provisioned for a job that is worth it (provision.go). It
+// notes those of which no move is worth it.
 func (p *Policy) hurry(v *place.View, plan *place.Plan) {
 	h := &homeward{policy: p, view: v, plan: plan}
 
-	list := h.slow()
-	if len(list) == 0 {
+	waits := h.awaiting()
+	list := h.slow(waits)
+
+	if len(list) == 0 && len(waits) == 0 {
 		return
 	}
 
 	h.enter()
 	defer p.timeline.Forget()
+
+	for i := range waits {
+		h.attend(&waits[i])
+	}
 
 	for i := range list {
 		if m, ok := h.fastest(&list[i]); ok {
@@ -32,17 +42,24 @@ func (p *Policy) hurry(v *place.View, plan *place.Plan) {
 			continue
 		}
 
+		if h.provision(&list[i]) {
+			continue
+		}
+
 		plan.Slow = append(plan.Slow, place.Slow{Running: list[i].run, Reason: h.whySlow(&list[i])})
 	}
 }
 
-// slow lists the jobs that are too slow and that the plan leaves alone. A cost-sensitive job without a deadline may
-// take as long as it does.
-func (h *homeward) slow() []away {
+// slow lists the jobs that are too slow, that wait for no faster nodes already and that the plan leaves alone. A
+// cost-sensitive job without a deadline may take as long as it does.
+func (h *homeward) slow(waits []awaiting) []away {
 	var list []away
 
 	for _, r := range h.view.Running {
 		if r.Outlook.Slow < place.SlowForecasts || r.Stopping || h.planned(r) {
+			continue
+		}
+		if slices.ContainsFunc(waits, func(w awaiting) bool { return w.run == r }) {
 			continue
 		}
 		if r.Outlook.Deadline.IsZero() && r.Spec != nil && r.Spec.Objective == job.ObjectiveCost {
@@ -94,14 +111,14 @@ func (h *homeward) fastest(a *away) (move, bool) {
 }
 
 // counts lists the numbers of GPUs on each node with which a job could run: as many as it has, and more within its
-// range and its quota. What the plan gives to others may be of the same quota, so then there are no more.
+// range and what the plan leaves of its quota.
 func (h *homeward) counts(r *place.Running) []int {
 	list := []int{gpusOf(r)}
-	if len(h.plan.Starts) > 0 || len(h.plan.Provisions) > 0 || list[0] == 0 {
+	if list[0] == 0 {
 		return list
 	}
 
-	a := h.view.Allow(r.Item)
+	a := h.claims().Allow(r.Item)
 	for gpus := 2 * list[0]; gpus <= r.Shape.Need.MaxGPUs; gpus *= 2 {
 		if a.HoldReason != "" || (gpus-list[0])*len(r.Allocations) > a.GPUs {
 			break
@@ -129,15 +146,21 @@ func (h *homeward) faster(a *away, shape *timeline.Shape, pool *timeline.Pool) (
 		return m, false
 	}
 
-	now, value := h.view.Now, t.valueOf(it)
-	worth := value.For(gain) + ondemand.LateCost(it, value, now.Add(a.left.low)) -
-		ondemand.LateCost(it, value, now.Add(moved))
+	now := h.view.Now
+	worth := h.worthOf(it, now.Add(a.left.low), now.Add(moved))
 
 	if worth <= m.pause.cost+h.extraEnergy(a, pool, shape.Match.Need.GPUs*shape.Match.Need.Nodes, ratio) {
 		return m, false
 	}
 
 	return m, h.fit(&m, shape, pool)
+}
+
+// worthOf returns what it is worth to a job to end at one time instead of another.
+func (h *homeward) worthOf(it *queue.Item, instead, end time.Time) money.Amount {
+	value := h.policy.terms.valueOf(it)
+
+	return value.For(instead.Sub(end)) + ondemand.LateCost(it, value, instead) - ondemand.LateCost(it, value, end)
 }
 
 // extraEnergy returns what the energy of a job costs more on so many GPUs of a pool than where it is.
@@ -174,30 +197,13 @@ func (h *homeward) whySlow(a *away) string {
 
 // offered names the offer on which a job would end first, with its price; "" if none is faster.
 func (h *homeward) offered(a *away) string {
-	if len(h.view.Offers) == 0 || !fleet.OnDemand.Allows(a.run.Shape.Need.Place) {
+	o, ok := h.soonestRental(a)
+	if !ok {
 		return ""
 	}
 
-	lasts := a.left.mid
-	if a.run.Pace > 0 {
-		lasts = job.Seconds(lasts.Seconds() * a.run.Pace)
-	}
-
-	query := ondemand.Query(h.view, a.run.Item, ondemand.Length{
-		Lasts: lasts, HourValue: h.policy.terms.valueOf(a.run.Item), Setup: ondemand.Standard().Setup,
-	})
-	ends := h.view.Now.Add(a.left.mid)
-	text := ""
-
-	for _, o := range ondemand.NewCatalogue(h.view.Offers).Fit(&a.run.Shape.Need).Options(query) {
-		if o.Finish.Before(ends) {
-			ends = o.Finish
-			text = fmt.Sprintf("option: %s, est. finish %s, est. cost %s", ondemand.Describe(&o),
-				humanize.Time(o.Finish, h.view.Now.UTC()), humanize.Dollars(o.Money))
-		}
-	}
-
-	return text
+	return fmt.Sprintf("option: %s, est. finish %s, est. cost %s", o.name,
+		humanize.Time(h.view.Now.Add(o.ends), h.view.Now.UTC()), humanize.Dollars(o.rent))
 }
 
 // moved describes the move of a job to nodes of a pool, and returns how many times as fast it is there; 0 if it is not
@@ -209,11 +215,7 @@ func (h *homeward) moved(a *away, shape *timeline.Shape, pool *timeline.Pool) (m
 	gpus := fleet.LowestGPUs(shape.Match.MatchingGPUs(pool.Sample), need.GPUs)
 	sample := slices.Repeat([]place.Allocation{{Node: pool.Sample.Node.ID, GPUs: gpus}}, need.Nodes)
 
-	if r.Outlook.DeclaredSpeed() != nil && place.ExpectedRate(r.Outlook, sample, h.node) <= 0 {
-		return m, 0
-	}
-
-	ratio := r.Speedup(sample, h.node)
+	ratio := speedup(r, sample, h.node)
 	if ratio <= 0 {
 		return m, 0
 	}
@@ -222,6 +224,15 @@ func (h *homeward) moved(a *away, shape *timeline.Shape, pool *timeline.Pool) (m
 	m.delay = m.pause.total() + m.left - a.left.mid
 
 	return m, ratio
+}
+
+// speedup returns how many times as fast a job is on other nodes; 0 if it is not known to run there.
+func speedup(r *place.Running, on []place.Allocation, node func(id.Node) *fleet.Node) float64 {
+	if r.Outlook.DeclaredSpeed() != nil && place.ExpectedRate(r.Outlook, on, node) <= 0 {
+		return 0
+	}
+
+	return max(r.Speedup(on, node), 0)
 }
 
 // fit finds the nodes of a pool for a move, and reports whether there is room.

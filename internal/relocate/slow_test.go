@@ -135,20 +135,18 @@ func TestTheOwnerOfASlowJobIsGivenOptions(t *testing.T) {
 	y.Now = y.Now.Add(hour)
 	y.forecast(r, 7*hour, 8*hour, 9*hour)
 
-	v := y.view()
-	v.Offers = []fleet.Offer{{
-		Name: "aws/a100", GPU: "NVIDIA A100-SXM4-80GB", GPUs: 1, GPUMemory: 80 << 30, CPUs: 64000, Memory: 1 << 40,
-		Hourly: 4e6, Boot: job.Duration(4 * time.Minute),
-	}}
+	dear := offerOf(a100(), 1)
+	dear.Hourly = 60e6
+	y.offers = []fleet.Offer{dear}
 
-	plan := y.policy.Plan(v)
+	plan := y.plan(t)
 	if len(plan.Slow) != 1 {
 		t.Fatalf("noted %v", plan.Slow)
 	}
 
 	got := plan.Slow[0].Reason
 	for _, part := range []string{
-		"too slow on slow (local, 1× L4 24GB): 8h left", "option: aws/a100 (1× A100 80GB), est. finish ", "est. cost $",
+		"too slow on slow (local, 1× L4 24GB): 8h left", "option: aws/fast (1× A100 80GB), est. finish ", "est. cost $",
 	} {
 		if !strings.Contains(got, part) {
 			t.Errorf("the reason %q does not say %q", got, part)

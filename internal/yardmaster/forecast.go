@@ -76,33 +76,24 @@ func (y *Yard) applyForecast(r *jobRecord, f *job.Forecast) {
 	y.planDue = true
 }
 
-// countSlow counts the forecasts in a row by which a job is too slow. From the third on each makes a plan due, which
-// may move it.
+// countSlow counts the forecasts in a row by which a job is too slow, or is not. From the third on each makes a plan
+// due, which may move it or provision nodes for it. So does each forecast of a job for which some were provisioned.
 func (y *Yard) countSlow(r *jobRecord, f *job.Forecast) {
+	if len(y.awaited(r)) > 0 {
+		y.planDue = true
+	}
+
 	if !r.running.TooSlow(f) {
-		r.outlook.Slow = 0
+		r.outlook.Slow = min(r.outlook.Slow, 0) - 1
+		y.withdrawSlow(r)
+
 		return
 	}
 
-	r.outlook.Slow++
+	r.outlook.Slow = max(r.outlook.Slow, 0) + 1
 
 	if r.outlook.Slow >= place.SlowForecasts {
 		y.slowDue, y.planDue = true, true
-	}
-}
-
-// noteSlow tells the owners of jobs that are too slow what could be done, once for each run.
-func (y *Yard) noteSlow(list []place.Slow) {
-	for _, s := range list {
-		r, ok := y.jobs[s.Running.Job]
-		if !ok || r.running != s.Running || r.run == nil || r.run.slowNoted {
-			continue
-		}
-
-		r.run.slowNoted = true
-		y.event(Event{
-			Kind: "job.slow", Actor: theYard, Owner: r.Owner, Job: r.ID, Run: r.run.ID, Reason: s.Reason,
-		})
 	}
 }
 

@@ -46,6 +46,8 @@ func (y *Yard) situation(r *jobRecord, kind inbox.Kind) (situation, bool) {
 		return y.retriesOver(r)
 	case inbox.OverBudget:
 		return y.overBudget(r)
+	case inbox.TooSlow:
+		return y.tooSlow(r)
 	case inbox.MoreMemory, inbox.Preempted:
 		return y.notice(r)
 	}
@@ -172,6 +174,12 @@ func (m Accept) handle(y *Yard) (any, error) {
 		return nil, err
 	}
 
+	if fresh.Action.Where != nil {
+		if err := y.provisionAccepted(r, fresh, m.By); err != nil {
+			return nil, err
+		}
+	}
+
 	q.Chosen, q.Options = name, now.options
 	y.closeQuestion(r, q, inbox.Accept, string(m.By), fmt.Sprintf("%s accepted: %s", m.By, fresh.Sentence))
 	y.carry(r, &fresh.Action, m.By)
@@ -207,6 +215,8 @@ func (y *Yard) carry(r *jobRecord, a *inbox.Action, by id.User) {
 	switch a.Verb {
 	case inbox.Requeue:
 		y.runAgain(r, by)
+	case inbox.Move:
+		y.moveAccepted(r, a.Where, by)
 	case inbox.Pause:
 		_, err := Pause{Job: r.ID, By: by}.handle(y)
 		y.must(err)
@@ -246,10 +256,13 @@ func (y *Yard) amend(r *jobRecord, a *inbox.Action, by id.User) {
 
 	y.changedJob(r)
 
-	if r.item != nil { // as it is queued now
+	switch {
+	case r.item != nil: // as it is queued now
 		since := r.item.Since
 		y.dequeue(r)
 		y.enqueueSince(r, since)
+	case r.running != nil:
+		y.redescribe(r)
 	}
 }
 
@@ -304,14 +317,24 @@ func (y *Yard) openQuestion(r *jobRecord, q *questionRecord) {
 	}
 }
 
-// renewQuestions brings the questions for which jobs are held up to date: nodes come and go, and prices change.
+// renewQuestions brings the questions up to date that wait for an answer: nodes come and go, and prices change. That a
+// job is too slow may turn out not to be true.
 func (y *Yard) renewQuestions() {
 	for _, j := range sortedKeys(y.asked) {
 		r := y.jobs[j]
 
-		for _, q := range r.questions {
-			if now, ok := y.situation(r, q.Kind); ok && q.Kind.Holds() {
+		for _, q := range slices.Clone(r.questions) {
+			if q.Kind.Notice() {
+				continue
+			}
+
+			now, ok := y.situation(r, q.Kind)
+
+			switch {
+			case ok:
 				y.renew(q, &now)
+			case q.Kind == inbox.TooSlow:
+				y.withdrawSlow(r)
 			}
 		}
 	}
@@ -331,12 +354,13 @@ func (y *Yard) watchExpiry(asked *questionRecord) {
 }
 
 // withdrawAnswered withdraws the questions that the new state of a job has answered: those for which it was held if it
-// is held no more, and all if it has ended or is about to.
+// is held no more, those about its run if it does not run, and all if it has ended or is about to.
 func (y *Yard) withdrawAnswered(r *jobRecord) {
 	held := r.State == job.Paused || r.State == job.Pausing
 
 	for _, q := range slices.Clone(r.questions) {
-		if r.State.Final() || r.State == job.Cancelling || q.Kind.Holds() && !held {
+		over := q.Kind.Holds() && !held || q.Kind == inbox.TooSlow && r.State != job.Running
+		if over || r.State.Final() || r.State == job.Cancelling {
 			y.closeQuestion(r, q, inbox.Withdraw, theYard, "job "+string(r.ID)+" is "+string(r.State))
 		}
 	}

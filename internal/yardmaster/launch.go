@@ -16,6 +16,8 @@ func (y *Yard) launch(r *jobRecord, s *place.Start) {
 	y.chargeLoss(r, s, lost)
 	y.decideStart(r, s)
 	y.dequeue(r)
+	y.leases.Abandon(y.now, r.ID) // also of a job that was moved and not queued
+	r.outlook.Slow = 0
 
 	if lost > 0 {
 		y.forgetWork(r, s)

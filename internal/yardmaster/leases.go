@@ -89,8 +89,10 @@ func (y *Yard) provision(h *place.Provision) (why string) {
 	r, ok := y.jobs[h.Item.Job]
 	offer, offered := y.leases.Market.Offer(h.Offer)
 	switch {
-	case !ok || r.item != h.Item:
+	case !ok || h.Running == nil && r.item != h.Item:
 		return noLongerQueued
+	case h.Running != nil && (r.running != h.Running || r.running.Stopping):
+		return noLongerThere
 	case !offered:
 		return "unknown offer " + h.Offer
 	case h.Count < 1 || h.Reason == "":
@@ -110,15 +112,30 @@ func (y *Yard) provision(h *place.Provision) (why string) {
 		Owner:   r.Owner,
 		Project: r.Project,
 		Reason:  h.Reason,
+		Faster:  h.Running != nil,
+		By:      h.By,
 	}
-	if err := y.leases.Provision(y.now, wish, r.commitment(h.Cost, -1)); err != nil {
+
+	cost := h.Cost
+	if h.Running != nil {
+		now, _ := y.expectedUse(r)
+		cost += max(now, 0)
+	}
+
+	if err := y.leases.Provision(y.now, wish, r.commitment(cost, -1)); err != nil {
 		return err.Error()
 	}
 
 	r.committed = true
+	y.recordDemand(&offer)
+
+	if h.Running != nil {
+		y.awaitFaster(r, h)
+		return ""
+	}
+
 	y.updateOwnAllowance(r)
 	y.reserveGPUs(r)
-	y.recordDemand(&offer)
 	y.decideProvision(r, h.Counterfactual)
 
 	return ""
@@ -130,6 +147,7 @@ func (y *Yard) settleLeases() {
 	gone, changed := y.leases.Settle(y.now, func(l *fleet.Lease) {
 		y.leaseChanged(l)
 		if r, ok := y.jobs[l.Job]; ok {
+			y.fasterChanged(r, l)
 			y.reserveGPUs(r)
 		}
 
@@ -177,6 +195,11 @@ func (y *Yard) checkIdle(name id.Node) {
 		return
 	}
 
+	if y.isTarget(n) {
+		y.recheckIdle(n, y.now.Add(targetCheck))
+		return
+	}
+
 	if at := y.leases.KeepUntil(y.now, l); !at.IsZero() {
 		y.recheckIdle(n, at)
 		return
@@ -208,7 +231,7 @@ func (y *Yard) idleNodes() []provision.IdleNode {
 	var list []provision.IdleNode
 	for _, l := range y.leases.Live() {
 		if n, ok := y.nodes.Get(l.Node); ok && l.State == fleet.LeaseActive && len(n.Runs) == 0 && !n.Cordoned &&
-			!y.isOrigin(n.ID) {
+			!y.isOrigin(n.ID) && !y.isTarget(n) {
 			list = append(list, provision.IdleNode{Lease: l, Since: n.Idle})
 		}
 	}

@@ -139,17 +139,29 @@ func (y *Yard) commit(r *jobRecord) {
 		return
 	}
 
-	cost, gpuHours := money.Amount(-1), -1.0
-
-	if r.running != nil {
-		if end := expectedEnd(y.now, r.Spec, &r.run.Run, r.running); !end.IsZero() {
-			lasts := max(end.Sub(y.now), 0)
-			cost, gpuHours = r.run.hourly().For(lasts), lasts.Hours()*r.running.GPUCount()
-		}
-	}
-
+	cost, gpuHours := y.expectedUse(r)
 	r.committed = true
 	y.quotas.Commit(r.payer(), r.commitment(cost, gpuHours))
+}
+
+// expectedUse returns what a job is expected to use from now on, with the nodes that are provisioned for it while it
+// runs; negative where that is unknown.
+func (y *Yard) expectedUse(r *jobRecord) (money.Amount, float64) {
+	cost, gpuHours := money.Amount(-1), -1.0
+	if r.running == nil {
+		return cost, gpuHours
+	}
+
+	if end := expectedEnd(y.now, r.Spec, &r.run.Run, r.running); !end.IsZero() {
+		lasts := max(end.Sub(y.now), 0)
+		cost, gpuHours = r.run.hourly().For(lasts), lasts.Hours()*r.running.GPUCount()
+	}
+
+	if r.run.faster.cost > 0 {
+		cost = max(cost, 0) + r.run.faster.cost
+	}
+
+	return cost, gpuHours
 }
 
 // commitment is what a job is expected to use from now on; negative where that is unknown.

@@ -46,6 +46,7 @@ func (y *Yard) apply(now time.Time, p place.Plan) {
 	y.setWakeTimer(p.WakeAt)
 
 	y.recordDeferrals(p.Deferrals)
+	y.releaseUnneeded(p.Releases)
 
 	if len(p.Provisions) > 0 {
 		y.provisionAll(p.Provisions)
@@ -60,6 +61,11 @@ func (y *Yard) apply(now time.Time, p place.Plan) {
 		return
 	}
 
+	y.carryOutPlan(now, p)
+}
+
+// carryOutPlan carries out the stops and starts of a plan.
+func (y *Yard) carryOutPlan(now time.Time, p place.Plan) {
 	good, bad := place.Check(y.basicView(now), p)
 	for _, err := range bad {
 		y.drop(Event{Reason: err.Error()})
@@ -70,7 +76,7 @@ func (y *Yard) apply(now time.Time, p place.Plan) {
 		s := &good.Stops[i]
 		r, ok := y.jobs[s.Running.Job]
 		if !ok || r.running != s.Running {
-			y.drop(Event{Job: s.Running.Job, Reason: "the job is no longer running there"})
+			y.drop(Event{Job: s.Running.Job, Reason: noLongerThere})
 			continue
 		}
 
@@ -218,6 +224,10 @@ func (y *Yard) moveJob(r *jobRecord, ev job.Event, actor, reason string) error {
 
 	if len(r.questions) > 0 {
 		y.withdrawAnswered(r)
+	}
+
+	if to.Final() || to == job.Cancelling || to == job.Pausing {
+		y.releaseAwaited(r)
 	}
 
 	if to.Final() {

@@ -70,15 +70,18 @@ func (m PlanReady) handle(y *Yard) (any, error) { //nolint:unparam // the form o
 // changed since.
 const noLongerQueued = "the job is no longer queued"
 
+// noLongerThere is why a part of a plan is dropped whose run has ended since.
+const noLongerThere = "the job is no longer running there"
+
 // bind replaces the jobs and runs of a cloned view by the yard's own. Parts whose job or run
 // has changed since are dropped; place.Check finds out whether the nodes are still free.
 func (y *Yard) bind(p place.Plan) place.Plan {
-	bound := place.Plan{Reservation: p.Reservation, Waits: p.Waits, WakeAt: p.WakeAt}
+	bound := place.Plan{Reservation: p.Reservation, Waits: p.Waits, Releases: p.Releases, WakeAt: p.WakeAt}
 
 	for _, s := range p.Stops {
 		r, ok := y.jobs[s.Running.Job]
 		if !ok || r.running == nil || r.running.Run != s.Running.Run {
-			y.drop(Event{Job: s.Running.Job, Reason: "the job is no longer running there"})
+			y.drop(Event{Job: s.Running.Job, Reason: noLongerThere})
 			continue
 		}
 
@@ -104,6 +107,16 @@ func (y *Yard) bind(p place.Plan) place.Plan {
 			continue
 		}
 
+		if h.Running != nil {
+			r := y.jobs[h.Item.Job]
+			if r.running == nil || r.running.Run != h.Running.Run {
+				y.drop(Event{Job: h.Item.Job, Reason: noLongerThere})
+				continue
+			}
+
+			h.Running = r.running
+		}
+
 		h.Item = it
 		bound.Provisions = append(bound.Provisions, h)
 	}
@@ -112,6 +125,13 @@ func (y *Yard) bind(p place.Plan) place.Plan {
 		if it := y.currentItem(d.Item); it != nil {
 			d.Item = it
 			bound.Deferrals = append(bound.Deferrals, d)
+		}
+	}
+
+	for _, s := range p.Slow {
+		if r, ok := y.jobs[s.Running.Job]; ok && r.running != nil && r.running.Run == s.Running.Run {
+			s.Running = r.running
+			bound.Slow = append(bound.Slow, s)
 		}
 	}
 

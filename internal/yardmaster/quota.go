@@ -106,6 +106,9 @@ func holdFor(allowance tenant.Allowance, gpus int) hold {
 // none does.
 func provisionQuotaReached(allowance tenant.Allowance, h *place.Provision) string {
 	gpus := h.Item.Shape.Need.GPUs * h.Item.Shape.Need.Nodes
+	if h.Running != nil { // it gives back what it has
+		gpus = max(h.GPUs-h.Running.GPUs, 0)
+	}
 
 	switch {
 	case allowance.HoldReason != "":
@@ -456,6 +459,8 @@ func (y *Yard) reserveGPUs(r *jobRecord) {
 	case r.item != nil && y.hasLease(r.ID):
 		need := &r.item.Shape.Need
 		gpus = float64(need.GPUs * need.Nodes)
+	case r.run != nil:
+		gpus = float64(r.run.faster.gpus)
 	}
 
 	y.quotas.Reserve(r.payer(), gpus)

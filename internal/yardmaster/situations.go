@@ -28,6 +28,9 @@ const (
 	optionRetry  = "retry"        // as it was
 	optionRaise  = "raise-budget" // by what it is expected to cost
 	optionRepeat = "same-again"   // raise the budget by as much as it was
+	optionLeave  = "leave"        // where it is
+	optionNode   = "faster-node"  // idle nodes of the yard that the job may use
+	optionOffer  = "faster-offer" // nodes that are provisioned for it
 	optionPause  = "pause"
 	optionCancel = "cancel"
 )
@@ -94,26 +97,13 @@ func (y *Yard) relaxed(r *jobRecord, need fleet.Need, floor job.Floor) []inbox.O
 	gpus.Kinds, gpus.GPUMax = "", 0
 
 	if p, ok := y.prospect(r, gpus); ok && gpus != need && p.gpu.Model != "" {
-		change := &job.Amendment{GPU: append(append([]job.GPUKind{}, r.Spec.Resources.GPU...), p.gpu)}
-		if need.Kinds == "" {
-			change.GPU = nil
-		}
-
-		if need.GPUMax > 0 {
-			change.GPUMemory = job.ByteRange{Min: max(need.GPUMin, 1)}
-		}
-
 		list = append(list, p.option(optionGPU, "let it use "+p.where, inbox.Action{
-			Verb: inbox.Requeue, Floor: floor, Amend: change,
+			Verb: inbox.Requeue, Floor: floor, Amend: otherGPU(r, need, p.gpu.Model),
 		}))
 	}
 
-	anywhere := *r.Spec
-	anywhere.Place = job.PlaceAny
-	elsewhere := r.Job
-	elsewhere.Spec = &anywhere
 	wider := need
-	wider.Place = y.data.Place(&elsewhere)
+	wider.Place = y.placeIfAny(r)
 
 	if p, ok := y.prospect(r, wider); ok && wider.Place != need.Place {
 		list = append(list, p.option(optionPlace, "set place: any, and run it on "+p.where, inbox.Action{
@@ -218,14 +208,17 @@ func (y *Yard) notice(r *jobRecord) (situation, bool) {
 
 	options := []inbox.Option{cancelOption(r)}
 	if r.State != job.Paused && r.State != job.Pausing {
-		pause := inbox.Option{
-			ID: optionPause, Sentence: "pause it; trainyard resume " + string(r.ID) + " lets it go on",
-			Action: inbox.Action{Verb: inbox.Pause},
-		}
-		options = append([]inbox.Option{pause}, options...)
+		options = append([]inbox.Option{pauseOption(r)}, options...)
 	}
 
 	return situation{sentence: r.Reason, options: options, lasts: y.cfg.AskFor}, true
+}
+
+func pauseOption(r *jobRecord) inbox.Option {
+	return inbox.Option{
+		ID: optionPause, Sentence: "pause it; trainyard resume " + string(r.ID) + " lets it go on",
+		Action: inbox.Action{Verb: inbox.Pause},
+	}
 }
 
 func cancelOption(r *jobRecord) inbox.Option {

@@ -68,6 +68,12 @@ func (y *Yard) limitsOf() *place.Limits {
 		l.Jobs[j] = y.allowance(r)
 	}
 
+	for _, rn := range y.running { // for which nodes may be provisioned
+		if rn.Outlook.Slow >= place.SlowForecasts || !rn.Hurried.IsZero() {
+			l.Jobs[rn.Job] = y.allowance(y.jobs[rn.Job])
+		}
+	}
+
 	return l
 }
 

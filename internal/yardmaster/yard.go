@@ -202,6 +202,7 @@ type runRecord struct {
 	restore       id.Checkpoint // from which it continues, "" if it began anew
 	corrupt       bool          // that checkpoint turned out to be corrupt
 	slowNoted     bool          // its owner knows that it is too slow
+	faster        faster        // for which it waits
 }
 
 // New returns an empty yard.

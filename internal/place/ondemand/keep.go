@@ -13,13 +13,15 @@ import (
 	"trainyard/internal/tenant"
 )
 
-// leased is a queued job for which nodes are being provisioned or have been.
+// leased is a queued job for which nodes are being provisioned or have been, or a running one that
+// waits for faster ones.
 type leased struct {
-	item   *queue.Item
+	item   *queue.Item // nil of a running job
 	leases []*fleet.Lease
 }
 
-// leasedJobs finds the queued jobs with nodes of their own, by job.
+// leasedJobs finds the queued jobs with nodes of their own, and the running ones that wait for some,
+// by job.
 func leasedJobs(v *place.View) map[id.Job]*leased {
 	jobs := map[id.Job]*leased{}
 	for _, l := range v.Leases {
@@ -44,8 +46,16 @@ func leasedJobs(v *place.View) map[id.Job]*leased {
 		}
 	}
 
+	awaits := map[id.Job]bool{}
+	for _, r := range v.Running {
+		if j, ok := jobs[r.Job]; ok {
+			j.leases = slices.DeleteFunc(j.leases, func(l *fleet.Lease) bool { return !r.Awaits(l) })
+			awaits[r.Job] = len(j.leases) > 0
+		}
+	}
+
 	for name, j := range jobs {
-		if j.item == nil {
+		if j.item == nil && !awaits[name] {
 			delete(jobs, name)
 		}
 	}
@@ -55,7 +65,7 @@ func leasedJobs(v *place.View) map[id.Job]*leased {
 
 // kept is what is kept for the jobs that it was provisioned for.
 type kept struct {
-	rooms  []int // empty provisioned nodes of queued jobs, ascending
+	rooms  []int // empty provisioned nodes of jobs that wait for them, ascending
 	starts []place.Start
 }
 
@@ -70,6 +80,10 @@ func keep(v *place.View, jobs map[id.Job]*leased) kept {
 
 		rooms := j.ready(v)
 		k.rooms = append(k.rooms, rooms...)
+
+		if j.item == nil { // its move is decided elsewhere
+			continue
+		}
 
 		if s, ok := j.start(v, rooms); ok {
 			k.starts = append(k.starts, s)

@@ -206,6 +206,8 @@ type Request struct {
 	Owner   id.User
 	Project id.Project
 	Reason  string
+	Faster  bool    // the job runs, and is too slow where it is
+	By      id.User // who accepted it; "" if a plan decided it
 }
 
 // Provision writes leases for machines that are to be asked for: all of them, or none if
@@ -251,6 +253,8 @@ func (l *Leases) Provision(now time.Time, w Request) ([]*fleet.Lease, error) {
 			Owner:     w.Owner,
 			Project:   w.Project,
 			Gang:      gang,
+			Faster:    w.Faster,
+			By:        w.By,
 			Requested: now,
 			Ends:      now.Add(l.bootLimit(&w.Offer)),
 			Billed:    -1,
