@@ -167,6 +167,10 @@ func (h *homeward) rentals(a *away, gpus int, remaining time.Duration) []rental 
 	query.Stage = nil // part of the pause
 	query.RunTime = func(o *fleet.Offer, nodes, gpus int) (time.Duration, bool) {
 		n := o.Node()
+		for i := range n.Inventory.GPUs {
+			n.Inventory.GPUs[i].Achievable = o.TFLOPS // a catalogue has what is reached
+		}
+
 		on := slices.Repeat([]place.Allocation{{Node: n.ID, GPUs: 1<<gpus - 1}}, nodes)
 
 		ratio := speedup(r, on, func(id.Node) *fleet.Node { return n })

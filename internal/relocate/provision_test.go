@@ -46,6 +46,17 @@ func allow(y *yard, r *place.Running, a tenant.Allowance) {
 	y.limits = &place.Limits{Jobs: map[id.Job]tenant.Allowance{r.Job: a}}
 }
 
+// bySpecification lets nothing be known of a job but the specification of the GPUs: what is offered has so many times
+// the TFLOPS of where it runs.
+func bySpecification(y *yard, r *place.Running, times float64) {
+	gpu := fleet.GPU{Peak: 100}
+	speed, _ := gpu.TFLOPS()
+
+	r.Outlook.Speed, r.Rate, r.Pace = nil, 0, 1
+	r.Outlook.Reference = job.Reference{GPU: l4().Model, TFLOPS: speed}
+	y.offers[0].TFLOPS = 100 * times
+}
+
 // TestNodesAreProvisionedForSlowJobs: if no idle node of the yard helps a job that is too slow, faster ones are
 // provisioned for it while it runs, unless something speaks against it.
 func TestNodesAreProvisionedForSlowJobs(t *testing.T) {
@@ -68,6 +79,12 @@ func TestNodesAreProvisionedForSlowJobs(t *testing.T) {
 		"the rent exceeds the gain":      {func(y *yard, _ *place.Running) { y.offers[0].Hourly = 60e6 }, noted},
 		"the least rent exceeds it":      {func(y *yard, _ *place.Running) { y.offers[0].MinBilling = job.Duration(24 * hour) }, noted},
 		"the offer is hardly faster":     {func(_ *yard, r *place.Running) { speeds(r, 1, 1.1) }, noted},
+		"the offer is faster by its specification": {func(y *yard, r *place.Running) {
+			bySpecification(y, r, 1.5)
+		}, provisions},
+		"the offer is slower by its specification": {func(y *yard, r *place.Running) {
+			bySpecification(y, r, 0.9)
+		}, noted},
 		"the offer is slower":            {func(_ *yard, r *place.Running) { speeds(r, 1, 0.5) }, noted},
 		"it boots for too long":          {func(y *yard, _ *place.Running) { y.offers[0].Boot = job.Duration(3 * hour) }, noted},
 		"its checkpoint takes too long":  {func(y *yard, r *place.Running) { save(y, r, 20<<40, true) }, noted},
