@@ -35,10 +35,10 @@ func (p *Policy) Faster(v *place.View, r *place.Running) []place.Faster {
 		list = append(list, f)
 	}
 
-	if o, ok := h.soonestRental(a); ok {
+	if o, ok := h.soonestOffering(a); ok {
 		list = append(list, place.Faster{
 			Offer: o.offer.Name, Count: o.nodes, GPUs: o.gpus * o.nodes, What: "on-demand node " + o.name, GPU: o.offer.GPU,
-			EndsIn: o.ends, Left: o.ends - o.pause.total(), Cost: o.rent + o.pause.cost,
+			EndsIn: o.ends, Left: o.ends - o.pause.total(), Cost: o.price + o.pause.cost,
 		})
 	}
 
@@ -67,15 +67,15 @@ func (h *homeward) soonest(a *away) (move, bool) {
 	return best, found
 }
 
-// soonestRental returns the offer on which a job ends first, if that is noticeably earlier.
-func (h *homeward) soonestRental(a *away) (rental, bool) {
-	var best rental
+// soonestOffering returns the offer on which a job ends first, if that is noticeably earlier.
+func (h *homeward) soonestOffering(a *away) (offering, bool) {
+	var best offering
 	found := false
 	claims := h.claims()
 	allowed := claims.Allow(a.run.Item)
 
 	for _, gpus := range h.counts(a.run) {
-		for _, o := range h.rentals(a, gpus, a.left.mid) {
+		for _, o := range h.offerings(a, gpus, a.left.mid) {
 			if !h.noticeable(a, (a.left.mid-o.ends).Seconds()) || found && o.ends >= best.ends ||
 				h.barred(a, claims, &allowed, &o) != "" {
 				continue

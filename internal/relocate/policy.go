@@ -10,7 +10,7 @@
 //
 // A job that is too slow by several forecasts in a row moves to faster or more idle GPUs of the yard
 // if the time that this saves is worth more than the move costs (slow.go). If none of them helps and
-// the time is worth the rent, nodes are provisioned for it while it runs (provision.go).
+// the time is worth the price, nodes are provisioned for it while it runs (provision.go).
 //
 // A policy is wrapped (Wrap): it plans as it always does, and the moves are added to what its plan
 // leaves alone. The same code decides in the server and in the simulator.

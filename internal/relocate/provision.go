@@ -22,20 +22,20 @@ import (
 // ready the next plan moves it there; nobody else may use them meanwhile. If the job no longer gains by the move they
 // are released.
 
-// rental is a way to provision nodes for a running job.
-type rental struct {
+// offering is a way to provision nodes for a running job.
+type offering struct {
 	offer *fleet.Offer
 	name  string // of the offer, with its GPUs
 	nodes int
 	gpus  int           // on each node
 	pause pause         // of the move
 	ends  time.Duration // from now, with boot, save, transfer and restore
-	rent  money.Amount
+	price money.Amount
 }
 
 // provision provisions nodes for a job that is too slow, and reports whether there is an offer that is worth it.
 func (h *homeward) provision(a *away) bool {
-	best, ok := h.bestRental(a)
+	best, ok := h.bestOffering(a)
 	if !ok {
 		return false
 	}
@@ -47,16 +47,16 @@ func (h *homeward) provision(a *away) bool {
 
 	h.plan.Provisions = append(h.plan.Provisions, place.Provision{
 		Item: a.run.Item, Running: a.run, Offer: best.offer.Name, Count: best.nodes, GPUs: best.gpus * best.nodes,
-		Cost: best.rent, Reason: h.whyProvision(a, &best),
+		Cost: best.price, Reason: h.whyProvision(a, &best),
 	})
 
 	return true
 }
 
-// bestRental returns the offer that is worth most to a job that is too slow, as it is expected to turn out, and whether
-// there is one that is worth it also if no more is left than the lower bound of the forecast.
-func (h *homeward) bestRental(a *away) (rental, bool) {
-	var best rental
+// bestOffering returns the offer that is worth most to a job that is too slow, as it is expected to turn out, and
+// whether there is one that is worth it also if no more is left than the lower bound of the forecast.
+func (h *homeward) bestOffering(a *away) (offering, bool) {
+	var best offering
 	if !h.policy.movable(a.run) {
 		return best, false
 	}
@@ -66,12 +66,12 @@ func (h *homeward) bestRental(a *away) (rental, bool) {
 	allowed := claims.Allow(a.run.Item)
 
 	for _, gpus := range h.counts(a.run) {
-		expected := map[string]rental{}
-		for _, o := range h.rentals(a, gpus, a.left.mid) {
+		expected := map[string]offering{}
+		for _, o := range h.offerings(a, gpus, a.left.mid) {
 			expected[o.offer.Name] = o
 		}
 
-		for _, o := range h.rentals(a, gpus, a.left.low) {
+		for _, o := range h.offerings(a, gpus, a.left.low) {
 			mid, both := expected[o.offer.Name]
 			gains, ok := h.gainOf(a, &o)
 
@@ -86,9 +86,9 @@ func (h *homeward) bestRental(a *away) (rental, bool) {
 	return best, found
 }
 
-// gainOf returns what a rental is worth to a job beyond what it costs, by the lower bound of the forecast, and whether
-// the job ends earlier by a margin and that is worth its cost.
-func (h *homeward) gainOf(a *away, o *rental) (money.Amount, bool) {
+// gainOf returns what an offering is worth to a job beyond what it costs, by the lower bound of the forecast, and
+// whether the job ends earlier by a margin and that is worth its cost.
+func (h *homeward) gainOf(a *away, o *offering) (money.Amount, bool) {
 	gain := a.left.low - o.ends
 	if gain.Seconds() <= h.policy.terms.Margin*a.left.low.Seconds() {
 		return 0, false
@@ -96,7 +96,7 @@ func (h *homeward) gainOf(a *away, o *rental) (money.Amount, bool) {
 
 	now := h.view.Now
 	worth := h.worthOf(a.run.Item, now.Add(a.left.low), now.Add(o.ends))
-	cost := o.rent + o.pause.cost - h.leftCost(a, a.left.low, time.Duration(o.offer.Boot)+o.pause.leaves)
+	cost := o.price + o.pause.cost - h.leftCost(a, a.left.low, time.Duration(o.offer.Boot)+o.pause.leaves)
 
 	return worth - cost, worth > cost
 }
@@ -130,9 +130,9 @@ func (h *homeward) activeLeases() map[id.Node]*fleet.Lease {
 	return leases
 }
 
-// barred says which quota, budget or limit on nodes forbids a rental, "" if none does. Of its quota of GPUs a job needs
-// only what it gets more.
-func (h *homeward) barred(a *away, c *place.Claims, allowed *tenant.Allowance, o *rental) string {
+// barred says which quota, budget or limit on nodes forbids an offering, "" if none does. Of its quota of GPUs a job
+// needs only what it gets more.
+func (h *homeward) barred(a *away, c *place.Claims, allowed *tenant.Allowance, o *offering) string {
 	if allowed.HoldReason != "" {
 		return allowed.HoldReason
 	}
@@ -140,12 +140,12 @@ func (h *homeward) barred(a *away, c *place.Claims, allowed *tenant.Allowance, o
 	more := fleet.Need{Nodes: 1, GPUs: max(o.gpus*o.nodes-a.run.GPUs, 0)}
 	option := provision.Option{Offer: o.offer, Nodes: o.nodes}
 
-	return ondemand.Barred(c, allowed, &more, &option, o.rent)
+	return ondemand.Barred(c, allowed, &more, &option, o.price)
 }
 
-// rentals lists the ways to provision nodes with so many GPUs each on which a job is faster, if so much is left of it
+// offerings lists the ways to provision nodes with so many GPUs each on which a job is faster, if so much is left of it
 // where it is.
-func (h *homeward) rentals(a *away, gpus int, remaining time.Duration) []rental {
+func (h *homeward) offerings(a *away, gpus int, remaining time.Duration) []offering {
 	r := a.run
 	if len(h.view.Offers) == 0 || !fleet.OnDemand.Allows(r.Shape.Need.Place) {
 		return nil
@@ -185,11 +185,11 @@ func (h *homeward) rentals(a *away, gpus int, remaining time.Duration) []rental 
 		return p.total() + scaled(works, ratio), true
 	}
 
-	var list []rental
+	var list []offering
 	for _, o := range h.catalogue.Fit(&need).Options(query) {
-		list = append(list, rental{
+		list = append(list, offering{
 			offer: o.Offer, name: ondemand.Describe(&o), nodes: o.Nodes, gpus: o.GPUs, pause: pauses[o.Offer],
-			ends: o.Finish.Sub(h.view.Now), rent: o.Money,
+			ends: o.Finish.Sub(h.view.Now), price: o.Money,
 		})
 	}
 
@@ -392,8 +392,8 @@ func (h *homeward) readyRooms(w *awaiting) ([]*fleet.Room, bool) {
 	return rooms[:min(len(rooms), len(w.run.Allocations))], true
 }
 
-// allocate returns so many GPUs of each of the nodes that a job waits for, and whether it fits there. Nodes that are not
-// ready are as their offer says.
+// allocate returns so many GPUs of each of the nodes that a job waits for, and whether it fits there. Nodes that are
+// not ready are as their offer says.
 func (h *homeward) allocate(
 	w *awaiting, rooms []*fleet.Room, ready bool, gpus int,
 ) ([]place.Allocation, func(id.Node) *fleet.Node, bool) {
@@ -420,10 +420,10 @@ func (h *homeward) allocate(
 }
 
 // whyProvision says why nodes are provisioned for a running job, in money and minutes.
-func (h *homeward) whyProvision(a *away, o *rental) string {
-	return fmt.Sprintf("too slow on %s: %s left; provisions %s, est. finish %s, %s earlier, est. cost %s; no idle node of "+
-		"the yard helps",
+func (h *homeward) whyProvision(a *away, o *offering) string {
+	return fmt.Sprintf("too slow on %s: %s left; provisions %s, est. finish %s, %s earlier, est. cost %s; "+
+		"no idle node of the yard helps",
 		h.describe(a.run.Allocations), humanize.Duration(a.left.mid), o.name,
 		humanize.Time(h.view.Now.Add(o.ends), h.view.Now.UTC()), humanize.Duration(a.left.mid-o.ends),
-		humanize.Dollars(o.rent))
+		humanize.Dollars(o.price))
 }

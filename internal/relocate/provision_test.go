@@ -68,25 +68,34 @@ func TestNodesAreProvisionedForSlowJobs(t *testing.T) {
 		set  func(y *yard, r *place.Running)
 		want string
 	}{
-		"an offer is faster":       {func(*yard, *place.Running) {}, provisions},
-		"two forecasts say so":     {func(_ *yard, r *place.Running) { r.Outlook.Slow = 2 }, nothing},
-		"a node of the yard helps": {func(y *yard, _ *place.Running) { y.Node("own", fleet.Local, 64000, 1<<40, a100()) }, moves},
+		"an offer is faster":   {func(*yard, *place.Running) {}, provisions},
+		"two forecasts say so": {func(_ *yard, r *place.Running) { r.Outlook.Slow = 2 }, nothing},
+		"a node of the yard helps": {func(y *yard, _ *place.Running) {
+			y.Node("own", fleet.Local, 64000, 1<<40, a100())
+		}, moves},
 		"a job waits for the node of the yard": {func(y *yard, _ *place.Running) {
 			y.Node("fast", fleet.Local, 64000, 1<<40, a100())
 			waitForFast(y)
 		}, provisions},
-		"nothing is offered":             {func(y *yard, _ *place.Running) { y.offers = nil }, noted},
-		"the rent exceeds the gain":      {func(y *yard, _ *place.Running) { y.offers[0].Hourly = 60e6 }, noted},
-		"the least rent exceeds it":      {func(y *yard, _ *place.Running) { y.offers[0].MinBilling = job.Duration(24 * hour) }, noted},
-		"the offer is hardly faster":     {func(_ *yard, r *place.Running) { speeds(r, 1, 1.1) }, noted},
+		"nothing is offered":         {func(y *yard, _ *place.Running) { y.offers = nil }, noted},
+		"the price exceeds the gain": {func(y *yard, _ *place.Running) { y.offers[0].Hourly = 60e6 }, noted},
+		"the least price exceeds it": {func(y *yard, _ *place.Running) {
+			y.offers[0].MinBilling = job.Duration(24 * hour)
+		}, noted},
+		"the offer is hardly faster, and costs nearly nothing": {func(y *yard, r *place.Running) {
+			speeds(r, 1, 1.1)
+			y.offers[0].Hourly = 1000
+		}, noted},
 		"the offer is faster by its specification": {func(y *yard, r *place.Running) {
 			bySpecification(y, r, 1.5)
 		}, provisions},
 		"the offer is slower by its specification": {func(y *yard, r *place.Running) {
 			bySpecification(y, r, 0.9)
 		}, noted},
-		"the offer is slower":            {func(_ *yard, r *place.Running) { speeds(r, 1, 0.5) }, noted},
-		"it boots for too long":          {func(y *yard, _ *place.Running) { y.offers[0].Boot = job.Duration(3 * hour) }, noted},
+		"the offer is slower": {func(_ *yard, r *place.Running) { speeds(r, 1, 0.5) }, noted},
+		"it boots for too long": {func(y *yard, _ *place.Running) {
+			y.offers[0].Boot = job.Duration(3 * hour)
+		}, noted},
 		"its checkpoint takes too long":  {func(y *yard, r *place.Running) { save(y, r, 20<<40, true) }, noted},
 		"it has no checkpoint yet":       {func(_ *yard, r *place.Running) { r.Outlook.Saved = job.Saved{} }, noted},
 		"its checkpoints are not stored": {func(_ *yard, r *place.Running) { r.Stays = true }, noted},
@@ -188,7 +197,8 @@ func TestNodesAreProvisionedForSlowJobs(t *testing.T) {
 
 			if got == provisions {
 				p := plan.Provisions[0]
-				if p.Running != r || p.Item != r.Item || p.Offer != "aws/fast" || p.Count != 1 || p.Cost <= 0 || len(plan.Stops) > 0 {
+				if p.Running != r || p.Item != r.Item || p.Offer != "aws/fast" || p.Count != 1 || p.Cost <= 0 ||
+					len(plan.Stops) > 0 {
 					t.Errorf("provisions %+v, stops %v", p, plan.Stops)
 				}
 			}
@@ -204,7 +214,8 @@ func TestWhyNodesAreProvisioned(t *testing.T) {
 	plan := y.plan(t)
 
 	for _, part := range []string{
-		"too slow on slow (local, 1× L4 24GB): 4h left; provisions aws/fast (1× A100 80GB), est. finish ", " earlier, est. cost $",
+		"too slow on slow (local, 1× L4 24GB): 4h left; provisions aws/fast (1× A100 80GB), est. finish ",
+		" earlier, est. cost $",
 	} {
 		if got := plan.Provisions[0].Reason; !strings.Contains(got, part) {
 			t.Errorf("the reason %q does not say %q", got, part)
@@ -290,12 +301,12 @@ func TestNodesOfSlowJobs(t *testing.T) {
 		"the job is nearly done before it has booted": {fleet.LeaseBooting, func(y *yard, r *place.Running, _ *fleet.Lease) {
 			y.forecast(r, 0, 2*time.Minute, hour)
 		}, releases, "it would not gain enough there any more"},
-		"it is not worth its rent any more": {fleet.LeaseActive, func(y *yard, r *place.Running, l *fleet.Lease) {
+		"it is not worth its price any more": {fleet.LeaseActive, func(y *yard, r *place.Running, l *fleet.Lease) {
 			y.forecast(r, hour, 2*hour, 3*hour)
 			r.Outlook.Deadline = y.Now.Add(3 * hour)
 			l.Offer.Hourly = 20e6
 		}, releases, "it would not gain enough"},
-		"it is not worth its rent, and its owner wants it": {fleet.LeaseActive, func(y *yard, r *place.Running, l *fleet.Lease) {
+		"it is not worth it, and its owner wants it": {fleet.LeaseActive, func(y *yard, r *place.Running, l *fleet.Lease) {
 			y.forecast(r, hour, 2*hour, 3*hour)
 			r.Outlook.Deadline = y.Now.Add(3 * hour)
 			l.Offer.Hourly, l.By = 20e6, "ada"

@@ -197,13 +197,13 @@ func (h *homeward) whySlow(a *away) string {
 
 // offered names the offer on which a job would end first, with its price; "" if none is faster.
 func (h *homeward) offered(a *away) string {
-	o, ok := h.soonestRental(a)
+	o, ok := h.soonestOffering(a)
 	if !ok {
 		return ""
 	}
 
 	return fmt.Sprintf("option: %s, est. finish %s, est. cost %s", o.name,
-		humanize.Time(h.view.Now.Add(o.ends), h.view.Now.UTC()), humanize.Dollars(o.rent))
+		humanize.Time(h.view.Now.Add(o.ends), h.view.Now.UTC()), humanize.Dollars(o.price))
 }
 
 // moved describes the move of a job to nodes of a pool, and returns how many times as fast it is there; 0 if it is not

@@ -132,7 +132,9 @@ func TestNodesThatARunningJobDoesNotNeedAreReleased(t *testing.T) {
 		happens func(y *yard)
 		why     string
 	}{
-		"it succeeds": {func(y *yard) { y.ends("j1", 0, yardmaster.RankReport{}) }, "job j1 does not need it: it is succeeded"},
+		"it succeeds": {func(y *yard) {
+			y.ends("j1", 0, yardmaster.RankReport{})
+		}, "job j1 does not need it: it is succeeded"},
 		"it is cancelled": {func(y *yard) {
 			y.ok(yardmaster.Cancel{Job: "j1", By: "alice"})
 		}, "job j1 does not need it: it is cancelling"},

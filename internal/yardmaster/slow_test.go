@@ -87,7 +87,8 @@ func TestOwnersOfSlowJobsAreAsked(t *testing.T) {
 		"it may not run where it is faster": {func(c *yardmaster.Config, s *job.Spec) {
 			dear(c, s)
 			s.Place = job.PlaceLocal
-		}, false, "leave any-place pause cancel", "set place: any, and move it to on-demand node p/fast/north (1× A100 80GB)"},
+		}, false, "leave any-place pause cancel",
+			"set place: any, and move it to on-demand node p/fast/north (1× A100 80GB)"},
 		"its budget does not allow what is faster": {func(c *yardmaster.Config, s *job.Spec) {
 			dear(c, s)
 			s.Budget = 70e6
