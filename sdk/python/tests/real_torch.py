@@ -253,16 +253,16 @@ class Failing(TorchTest):
     def test_a_training_waits_for_its_saves_if_it_says_so(self) -> None:
         out = self.run_in_yard(
             """
-            import threading, torch, trainyard
+            import threading, time, torch, trainyard
             from trainyard.torch import Checkpointer
             real, go = torch.save, threading.Event()
-            for background in (True, False):
-                torch.save = lambda *args: (go.wait(0.5), real(*args))
+            torch.save = lambda *args: (go.wait(), time.sleep(0.2), real(*args))
+            for step, background in ((20, True), (40, False)):
                 checkpoints = Checkpointer({"model": torch.nn.Linear(1, 1)}, every=20, background=background)
-                step = 20 if background else 40
                 checkpoints.proceed(step)
                 found = trainyard.latest_checkpoint()
                 print(found is not None and found.step == step)
+                go.set()
                 checkpoints.wait()
             """
         )
