@@ -250,8 +250,9 @@ var kinds = []kind{
 	killProgram, killSupervisor, killAgent, killMachine, killServer,
 }
 
-// mostHard is how often the program of a job may die of one cause, fewer than a job may suffer.
-const mostHard = 5
+// mostHard is how often the program of a job is killed in one of three ways. A job may suffer eight losses of its
+// node, which two of them count as, before its owner is asked.
+const mostHard = 3
 
 // torment drains the nodes of a training and kills what it needs until it ends or has been hit by so many kills, and
 // returns by how many.
@@ -262,7 +263,7 @@ func (s *session) torment(rng *rand.Rand, most int, tally map[kind]int) int {
 	for done < most && s.awaitMoment(rng) {
 		k := kinds[rng.IntN(len(kinds))]
 		if (k == killProgram || k == killSupervisor || k == killMachine) && s.hard[k] == mostHard {
-			k = drainNode
+			k = killAgent
 		}
 
 		if s.disturb(k, rng) {

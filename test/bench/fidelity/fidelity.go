@@ -75,7 +75,7 @@ func Run(w io.Writer, o target.Options) (map[string]float64, error) {
 	if err := b.atRest(ctx); err != nil {
 		return nil, err
 	}
-	if err := b.measureProbe(ctx); err != nil {
+	if err := b.measureProbe(ctx, list); err != nil {
 		return nil, fmt.Errorf("probe: %w", err)
 	}
 
@@ -185,9 +185,11 @@ func (b *bench) atRest(ctx context.Context) error {
 }
 
 // measureProbe measures what the simulator is told, and prints it.
-func (b *bench) measureProbe(ctx context.Context) error {
+func (b *bench) measureProbe(ctx context.Context, list []stream) error {
+	trains := slices.ContainsFunc(list, func(s stream) bool { return s.trains })
+
 	err := b.watch(ctx, "probe", func() (err error) {
-		b.probe, err = measureProbe(ctx, b.binary, b.folder, b.samples)
+		b.probe, err = measureProbe(ctx, b.binary, b.folder, b.samples, trains)
 		return err
 	})
 	if err != nil {
@@ -195,12 +197,19 @@ func (b *bench) measureProbe(ctx context.Context) error {
 	}
 
 	p := b.probe
+	if trains {
+		if _, err := fmt.Fprintf(b.out,
+			"probe: a training takes %.2f s more than another job to start and then does %.1f steps/s; %d trainings at once take "+
+				"%+.1f %% longer than one alone\n",
+			p.startup.Seconds(), p.stepsRate, trainers, 100*p.slowdown); err != nil {
+			return err
+		}
+	}
+
 	_, err = fmt.Fprintf(b.out,
-		"probe: a job takes %.2f s beyond its work, a training %.2f s more to start and then %.1f steps/s, a machine boots "+
-			"in %.1f s; %d trainings at once take %+.1f %% longer than one alone; a job that saves takes %.2f s more to start, "+
-			"%.2f s to stop and %.2f s more to continue elsewhere\n\n",
-		p.overhead.Seconds(), p.startup.Seconds(), p.stepsRate, p.boot.Seconds(), trainers, 100*p.slowdown,
-		p.resume.Seconds(), p.save.Seconds(), p.restore.Seconds())
+		"probe: a job takes %.2f s beyond its work, and if it saves %.2f s more; it stops in %.2f s and takes %.2f s more to "+
+			"continue elsewhere; a machine boots in %.1f s\n\n",
+		p.overhead.Seconds(), p.resume.Seconds(), p.save.Seconds(), p.restore.Seconds(), p.boot.Seconds())
 
 	return err
 }

@@ -338,9 +338,9 @@ const (
 	probeLong    = 60
 )
 
-// measureProbe runs a few jobs one after the other on an otherwise empty yard, and then as many trainings at once as
-// the stream of trainings has nodes.
-func measureProbe(ctx context.Context, binary, parent string, samples int) (p *probe, err error) {
+// measureProbe runs a few jobs one after the other on an otherwise empty yard, and then, if a stream has trainings, as
+// many of them at once as it has nodes.
+func measureProbe(ctx context.Context, binary, parent string, samples int, trains bool) (p *probe, err error) {
 	s := &stream{name: "probe", machines: trainingNodes(trainers), cloud: true}
 	p = &probe{boot: providerBoot, stepsRate: 1}
 
@@ -358,11 +358,11 @@ func measureProbe(ctx context.Context, binary, parent string, samples int) (p *p
 
 	p.overhead = sleeps - job.Seconds(probeSleeps)
 
-	if err := l.probeTrainings(ctx, s, p, samples); err != nil {
-		return nil, err
+	if trains {
+		if err := l.probeTrainings(ctx, s, p, samples); err != nil {
+			return nil, err
+		}
 	}
-
-	s.trains = false
 
 	if err := l.probeMoves(ctx, s, p, samples); err != nil {
 		return nil, err
@@ -374,6 +374,7 @@ func measureProbe(ctx context.Context, binary, parent string, samples int) (p *p
 // probeTrainings measures trainings alone and at once.
 func (l *live) probeTrainings(ctx context.Context, s *stream, p *probe, samples int) error {
 	s.trains = true
+	defer func() { s.trains = false }()
 
 	short, err := l.median(ctx, s, p, samples, task{name: "train-short", work: probeShort})
 	if err != nil {
