@@ -174,13 +174,13 @@ bench-edl: ## Measure elastic jobs beside a service whose load goes up and down
 bench-elastic: ## Measure elastic and preemptive policies on public workloads, beside published figures
 bench-swf: ## Check the orders of waiting jobs against an independent computation
 bench-place: ## Measure how long the policies rules and fifo take to decide
-bench-fidelity: ## Measure how far the simulator is from real processes (about 18 minutes, on a quiet machine)
+bench-fidelity: ## Measure how far the simulator is from real processes, on a quiet machine (STREAMS=preempt,grow,home for some)
 bench-sim: ## Measure the simulator: jobs and events a second, memory, beside a simulator in Python
 bench-burst: ## Measure how much cloud the yard provisions for how short waits, beside Starburst's rule and a lower bound
 bench-relocate: ## Measure what it saves to bring jobs home from provisioned nodes, beside never and always moving (about 25 minutes)
 $(policy_benches):
 	@mkdir -p build/bench
-	go run ./test/bench/policies -target $(@:bench-%=%) -out build/bench/$@.json $(if $(QUICK),-quick)
+	go run ./test/bench/policies -target $(@:bench-%=%) -out build/bench/$@.json $(if $(QUICK),-quick) $(if $(STREAMS),-streams $(STREAMS))
 
 .PHONY: bench-all
 bench-all: ## Run every benchmark of the pages from one build; figures in build/bench (hours; QUICK=1 to try it)

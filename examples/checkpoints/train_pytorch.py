@@ -25,6 +25,7 @@ def main():
     args.add_argument("--every", type=int, default=20, help="steps between two checkpoints")
     args.add_argument("--pause", type=float, default=0.0, help="seconds to wait at each step, as if the model were larger")
     args.add_argument("--seed", type=int, default=1)
+    args.add_argument("--wait", action="store_true", help="wait until each checkpoint is written")
     opt = args.parse_args()
 
     if int(os.environ.get("WORLD_SIZE", "1")) > 1:
@@ -42,7 +43,7 @@ def main():
     schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, opt.steps)
 
     states = {"model": model, "optimizer": optimizer, "schedule": schedule, "data": data}
-    checkpoints = Checkpointer(states, every=opt.every)
+    checkpoints = Checkpointer(states, every=opt.every, background=not opt.wait)
     step = checkpoints.resume()
     print(f"starts at step={step}", flush=True)
 

@@ -54,10 +54,25 @@ type fault struct {
 	abandons bool
 	// most is how many steps may be repeated at most.
 	most int
+	// ends says that the provisioned machine is gone with its disk if this happens before the job was stopped there.
+	// What was not stored by then is lost, too.
+	ends bool
 }
 
+// mostAt is how many steps may be repeated at most if the fault strikes at a step.
+func (f *fault) mostAt(at step) int {
+	if f.ends && beforeOrder(at) {
+		return every + slack
+	}
+
+	return f.most
+}
+
+// beforeOrder reports whether a step of a move is one on the old node.
+func beforeOrder(at step) bool { return slices.Index(steps, at) < slices.Index(steps, ordered) }
+
 var faults = []fault{
-	{name: "agent killed", strike: (*trip).killAgent, most: every},
+	{name: "agent killed", strike: (*trip).killAgent, most: every, ends: true},
 	{name: "server killed", strike: (*trip).killServer, most: every},
 	{name: "network cut", strike: (*trip).cutNetwork, most: every},
 	{name: "disk full", strike: (*trip).fillDisk, most: every},
@@ -97,7 +112,7 @@ func TestFaultsDuringAMove(t *testing.T) {
 				time.Sleep(time.Second)
 				tr.checkAbandoned(at, f)
 				repair()
-				tr.arrive(f)
+				tr.arrive(at, f)
 			})
 		}
 	}
@@ -255,7 +270,7 @@ func (tr *trip) reach(at step) {
 }
 
 // arrive waits for the end of the training and checks that all went as promised.
-func (tr *trip) arrive(f fault) {
+func (tr *trip) arrive(at step, f fault) {
 	tr.t.Helper()
 	tr.await("the end of the training", func() bool { return tr.yard.job(tr.job).State.Final() })
 
@@ -273,7 +288,7 @@ func (tr *trip) arrive(f fault) {
 		nodes = append(nodes, r.Ranks[0].Node)
 	}
 
-	tr.compare(tr.t, tr.job, nodes, f.most, undisturbedTrip.printed)
+	tr.compare(tr.t, tr.job, nodes, f.mostAt(at), undisturbedTrip.printed)
 	tr.checkRelease()
 	tr.t.Logf("%v; %s", nodes, &tr.account)
 }
@@ -307,11 +322,11 @@ func (tr *trip) checkAbandoned(at step, f fault) {
 	}
 }
 
-// killAgent kills the agent whose turn it is. That of the machine is started again by the machine.
+// killAgent kills the agent whose turn it is. With its agent a machine of the process provider ends, disk and all.
 func (tr *trip) killAgent(at step) func() {
 	tr.t.Helper()
 
-	if slices.Index(steps, at) < slices.Index(steps, ordered) {
+	if beforeOrder(at) {
 		found, err := yardtest.Processes(tr.cloud.Dir())
 		tr.must(err)
 

@@ -23,9 +23,9 @@ type program struct {
 	name   string
 	path   string // of the program
 	python string // that runs it
+	flags  []string
 	steps  int
-	// most is how many steps a kill may cost: a checkpoint interval, and if checkpoints are written in the background
-	// also what the training does meanwhile, which is less than another interval.
+	// most is how many steps a kill may cost: a checkpoint interval.
 	most int
 	find func(*testing.T)
 }
@@ -46,9 +46,9 @@ func plainPython() *program {
 	return p
 }
 
-// pyTorch is a training with PyTorch on the CPU.
+// pyTorch is a training with PyTorch on the CPU, which waits until a checkpoint is written.
 func pyTorch() *program {
-	p := &program{name: "PyTorch", steps: 600, most: 2*every - 1}
+	p := &program{name: "PyTorch", flags: []string{"--wait"}, steps: 600, most: every}
 	p.find = func(t *testing.T) {
 		t.Helper()
 		var errs bytes.Buffer
@@ -63,6 +63,15 @@ func pyTorch() *program {
 		p.python, _, _ = strings.Cut(string(out), "\n")
 		p.path = example(t, "train_pytorch.py")
 	}
+
+	return p
+}
+
+// backgroundSaves is the same while checkpoints are written in the background. A kill may then also cost the steps
+// since a save began that was not complete: fewer than another interval, because one save waits for the one before.
+func backgroundSaves() *program {
+	p := pyTorch()
+	p.name, p.flags, p.most = "PyTorch, saves in the background", nil, 2*every-1
 
 	return p
 }
@@ -90,10 +99,10 @@ func lacking(t *testing.T, why string) {
 
 // command is the command line of a training.
 func (p *program) command(seed int, pause string) []string {
-	return []string{
+	return append([]string{
 		p.python, p.path, "--steps", strconv.Itoa(p.steps), "--every", strconv.Itoa(every), "--seed", strconv.Itoa(seed),
 		"--pause", pause,
-	}
+	}, p.flags...)
 }
 
 // undisturbed runs a training from its beginning to its end, outside of any yard.

@@ -221,6 +221,17 @@ func (y *yard) openAll() {
 	}
 }
 
+// openAfter uncordons all nodes if the training has waited for long: it avoids nodes on which it died for some minutes,
+// and the one that is left may have been drained.
+func (s *session) openAfter(began time.Time) {
+	s.t.Helper()
+
+	if time.Since(began) > 3*time.Second {
+		s.openAll()
+		time.Sleep(time.Second)
+	}
+}
+
 // kind is a way to disturb a training.
 type kind string
 
@@ -233,13 +244,18 @@ const (
 	drainNode      kind = "drain"
 )
 
-// kinds are drawn from; a drain moves the training to another node, so most are drains.
-var kinds = []kind{drainNode, drainNode, drainNode, killProgram, killSupervisor, killAgent, killMachine, killServer}
+// kinds are drawn from; a drain moves the training to another node, so there are as many drains as kills.
+var kinds = []kind{
+	drainNode, drainNode, drainNode, drainNode, drainNode,
+	killProgram, killSupervisor, killAgent, killMachine, killServer,
+}
 
-// mostHard is how often the program of a job may die of one cause, fewer than a job may suffer.
-const mostHard = 5
+// mostHard is how often the program of a job is killed in one of three ways. A job may suffer eight losses of its
+// node, which two of them count as, before its owner is asked.
+const mostHard = 3
 
-// torment disturbs a training until it ends or has been disturbed so many times, and returns how often.
+// torment drains the nodes of a training and kills what it needs until it ends or has been hit by so many kills, and
+// returns by how many.
 func (s *session) torment(rng *rand.Rand, most int, tally map[kind]int) int {
 	s.t.Helper()
 	done := 0
@@ -247,13 +263,16 @@ func (s *session) torment(rng *rand.Rand, most int, tally map[kind]int) int {
 	for done < most && s.awaitMoment(rng) {
 		k := kinds[rng.IntN(len(kinds))]
 		if (k == killProgram || k == killSupervisor || k == killMachine) && s.hard[k] == mostHard {
-			k = drainNode
+			k = killAgent
 		}
 
 		if s.disturb(k, rng) {
-			done++
 			tally[k]++
 			s.hard[k]++
+
+			if k != drainNode {
+				done++
+			}
 		}
 	}
 
@@ -273,6 +292,7 @@ func (s *session) awaitMoment(rng *rand.Rand) bool {
 
 	more := 1 + rng.IntN(2*every)
 	from := -1
+	began := time.Now()
 
 	s.await("progress", func() bool {
 		d = s.yard.job(s.job)
@@ -280,6 +300,7 @@ func (s *session) awaitMoment(rng *rand.Rand) bool {
 			return true
 		}
 		if d.State != job.Running {
+			s.openAfter(began)
 			return false
 		}
 

@@ -207,7 +207,13 @@ func (s *Saver) wait(ctx context.Context, d time.Duration, woken <-chan struct{}
 	case <-ctx.Done():
 	case <-ended:
 	case <-woken:
-		clock.Sleep(ctx, min(d, s.all.opt.Every)/4) // more may follow
+		settle, cancel := context.WithTimeout(ctx, min(d, s.all.opt.Every)/4)
+		defer cancel()
+
+		select {
+		case <-settle.Done(): // until then more may have followed
+		case <-ended:
+		}
 	}
 }
 

@@ -341,6 +341,28 @@ func TestTheEndIsHeldBackOnlyWhileSomethingMoves(t *testing.T) {
 	}
 }
 
+func TestTheEndOfTheProgramIsNotWaitedOut(t *testing.T) {
+	t.Parallel()
+	y := newYard(t)
+	c, rank := newCheckpoints(t, y), newRank(t)
+	c.opt.Every = time.Hour
+	s := save(t, c, rank)
+
+	// After a rename the saver waits whether more follows, for a quarter of an hour here, but not once the program ended.
+	write(t, rank.Dir, map[string]string{"tmp-new/state": "5"})
+	if err := os.Rename(filepath.Join(rank.Dir, "tmp-new"), filepath.Join(rank.Dir, "step-5")); err != nil {
+		t.Fatal(err)
+	}
+
+	time.Sleep(50 * time.Millisecond) // so that it most likely waits already
+	s.End(time.Now(), true)
+	finish(t, y, s)
+
+	if in := y.awaitEntries(1)[0]; in.Name != "step-5" {
+		t.Errorf("entered %+v", in)
+	}
+}
+
 func TestChunksGoToSignedAddresses(t *testing.T) {
 	t.Parallel()
 	y := newYard(t)

@@ -250,6 +250,24 @@ class Failing(TorchTest):
         )
         self.assertEqual(out, "7.0\n")
 
+    def test_a_training_waits_for_its_saves_if_it_says_so(self) -> None:
+        out = self.run_in_yard(
+            """
+            import threading, time, torch, trainyard
+            from trainyard.torch import Checkpointer
+            real, go = torch.save, threading.Event()
+            torch.save = lambda *args: (go.wait(), time.sleep(0.2), real(*args))
+            for step, background in ((20, True), (40, False)):
+                checkpoints = Checkpointer({"model": torch.nn.Linear(1, 1)}, every=20, background=background)
+                checkpoints.proceed(step)
+                found = trainyard.latest_checkpoint()
+                print(found is not None and found.step == step)
+                go.set()
+                checkpoints.wait()
+            """
+        )
+        self.assertEqual(out, "False\nTrue\n")
+
 
 if __name__ == "__main__":
     unittest.main()

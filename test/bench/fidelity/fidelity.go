@@ -5,9 +5,10 @@
 // beyond that comes from a probe before the streams: how long a start takes and how long a machine of the cloud takes
 // to boot; and from one right before each stream of trainings: how fast a training is. The trainings compute, but their
 // input bounds their speed: processors of a virtual machine may be half as fast a minute later, and the comparison
-// would be one of the host's other guests. Nothing of a stream itself is used. No job writes
-// checkpoints, so no policy moves one. The benchmark asserts nothing about the figures, but gives none if the
-// machine was not quiet or did not keep its speed.
+// would be one of the host's other guests. Nothing of a stream itself is used. In some streams no job writes
+// checkpoints, so no policy moves one; in the others (moves.go) jobs do, and are preempted, moved and resized. How
+// long that takes is part of the probe. The benchmark asserts nothing about the figures, but gives none if the
+// machine was not quiet or did not keep its speed, or if nothing moved where it should.
 package fidelity
 
 import (
@@ -19,6 +20,8 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -55,9 +58,13 @@ func Run(w io.Writer, o target.Options) (map[string]float64, error) {
 	defer func() { _ = os.RemoveAll(folder) }()
 
 	b := &bench{out: w, folder: folder, binary: filepath.Join(folder, "trainyard"), samples: probeSamples}
-	names := policies
 	if o.Quick {
-		b.samples, names = 1, policies[:1]
+		b.samples = 1
+	}
+
+	list, err := chosen(streams(o.Quick), o.Streams)
+	if err != nil {
+		return nil, err
 	}
 
 	if err := yardtest.Build(folder, "trainyard/cmd/trainyard"); err != nil {
@@ -68,11 +75,11 @@ func Run(w io.Writer, o target.Options) (map[string]float64, error) {
 	if err := b.atRest(ctx); err != nil {
 		return nil, err
 	}
-	if err := b.measureProbe(ctx); err != nil {
+	if err := b.measureProbe(ctx, list); err != nil {
 		return nil, fmt.Errorf("probe: %w", err)
 	}
 
-	cells, err := b.runStreams(ctx, streams(o.Quick), names)
+	cells, err := b.runStreams(ctx, list)
 	if err != nil {
 		return nil, err
 	}
@@ -81,7 +88,7 @@ func Run(w io.Writer, o target.Options) (map[string]float64, error) {
 		return nil, err
 	}
 
-	refused := refusal(b.disturbances, b.probe.slowdown, b.drifts)
+	refused := errors.Join(refusal(b.disturbances, b.probe.slowdown, b.drifts), unmoved(cells))
 	if refused != nil {
 		if _, err := fmt.Fprintf(w, "%v\n\n", refused); err != nil {
 			return nil, err
@@ -97,6 +104,40 @@ func Run(w io.Writer, o target.Options) (map[string]float64, error) {
 	}
 
 	return figures, nil
+}
+
+// chosen returns the streams of these names, separated by commas; all if there are none.
+func chosen(all []stream, names string) ([]stream, error) {
+	if names == "" {
+		return all, nil
+	}
+
+	var list []stream
+	for name := range strings.SplitSeq(names, ",") {
+		at := slices.IndexFunc(all, func(s stream) bool { return s.name == name })
+		if at < 0 {
+			return nil, fmt.Errorf("stream %q not found", name)
+		}
+
+		list = append(list, all[at])
+	}
+
+	return list, nil
+}
+
+// unmoved says in which streams nothing was stopped or moved though it should have been, nil if there is none.
+func unmoved(cells []cell) error {
+	var errs []error
+	for _, c := range cells {
+		l, s := c.live, c.simulated
+		if c.stream.saves && (l.stops == 0 || s.stops == 0 || l.seen() == 0 && s.seen() > 0) {
+			errs = append(errs, fmt.Errorf(
+				"figures refused: in %s under %s %d runs were stopped and %d jobs moved or resized, in the simulator %d and %d",
+				c.stream.name, c.policy, l.stops, l.seen(), s.stops, s.seen()))
+		}
+	}
+
+	return errors.Join(errs...)
 }
 
 // bench is a run of the benchmark.
@@ -144,9 +185,11 @@ func (b *bench) atRest(ctx context.Context) error {
 }
 
 // measureProbe measures what the simulator is told, and prints it.
-func (b *bench) measureProbe(ctx context.Context) error {
+func (b *bench) measureProbe(ctx context.Context, list []stream) error {
+	trains := slices.ContainsFunc(list, func(s stream) bool { return s.trains })
+
 	err := b.watch(ctx, "probe", func() (err error) {
-		b.probe, err = measureProbe(ctx, b.binary, b.folder, b.samples)
+		b.probe, err = measureProbe(ctx, b.binary, b.folder, b.samples, trains)
 		return err
 	})
 	if err != nil {
@@ -154,27 +197,41 @@ func (b *bench) measureProbe(ctx context.Context) error {
 	}
 
 	p := b.probe
+	if trains {
+		if _, err := fmt.Fprintf(b.out,
+			"probe: a training takes %.2f s more than another job to start and then does %.1f steps/s; %d trainings at once take "+
+				"%+.1f %% longer than one alone\n",
+			p.startup.Seconds(), p.stepsRate, trainers, 100*p.slowdown); err != nil {
+			return err
+		}
+	}
+
 	_, err = fmt.Fprintf(b.out,
-		"probe: a job takes %.2f s beyond its work, a training %.2f s more to start and then %.1f steps/s, a machine boots "+
-			"in %.1f s; %d trainings at once take %+.1f %% longer than one alone\n\n",
-		p.overhead.Seconds(), p.startup.Seconds(), p.stepsRate, p.boot.Seconds(), trainers, 100*p.slowdown)
+		"probe: a job takes %.2f s beyond its work, and if it saves %.2f s more; it stops in %.2f s and takes %.2f s more to "+
+			"continue elsewhere; a machine boots in %.1f s\n\n",
+		p.overhead.Seconds(), p.resume.Seconds(), p.save.Seconds(), p.restore.Seconds(), p.boot.Seconds())
 
 	return err
 }
 
-// runStreams runs the streams under all policies on real processes: those of programs that sleep at once, those of
-// programs that compute one after the other.
-func (b *bench) runStreams(ctx context.Context, list []stream, names []string) ([]cell, error) {
+// runStreams runs the streams under their policies on real processes: those of programs that sleep several at once,
+// those of programs that compute one after the other.
+func (b *bench) runStreams(ctx context.Context, list []stream) ([]cell, error) {
 	var sleeping, training []*cell
 
-	cells := make([]cell, 0, len(list)*len(names))
+	count := 0
+	for i := range list {
+		count += len(list[i].policies)
+	}
+
+	cells := make([]cell, 0, count) // pointers to them are kept
 	for i := range list {
 		s := &list[i]
 		if _, err := fmt.Fprintf(b.out, "%s: %s, %d jobs\n", s.name, s.about, len(s.tasks)); err != nil {
 			return nil, err
 		}
 
-		for _, text := range names {
+		for _, text := range s.policies {
 			policy, err := catalogue.All(nil).Make(text)
 			if err != nil {
 				return nil, err
@@ -315,51 +372,62 @@ const minLateness = 0.05
 // report prints the table and returns the figures.
 func report(w io.Writer, cells []cell) (map[string]float64, error) {
 	figures := map[string]float64{}
-	worst := func(key string, dev float64) {
-		figures[key] = math.Max(figures[key], math.Abs(dev))
-	}
 
-	if _, err := fmt.Fprintf(w, "%-9s %-8s %18s %8s %7s %18s %8s %16s %8s %7s %16s %8s %16s %8s %7s %7s\n", "stream",
-		"policy", "cost live/sim", "dev", "spread", "energy live/sim", "dev", "mean completion", "dev", "spread",
-		"p95 completion", "dev", "lateness", "dev", "nodes", "stops"); err != nil {
+	if _, err := fmt.Fprintf(w, "%-9s %-8s %18s %8s %7s %18s %8s %16s %8s %7s %16s %8s %16s %8s %7s %7s %7s %7s\n",
+		"stream", "policy", "cost live/sim", "dev", "spread", "energy live/sim", "dev", "mean completion", "dev", "spread",
+		"p95 completion", "dev", "lateness", "dev", "nodes", "stops", "moves", "resizes"); err != nil {
 		return nil, err
 	}
 
-	for _, c := range cells {
-		l, s := c.live, c.simulated
-		cost := deviation(l.cost, s.cost, 0)
-		energy := deviation(l.energyCost, s.energyCost, 0)
-		mean := deviation(l.completion, s.completion, 0)
-		p95 := deviation(l.p95, s.p95, 0)
-		late := deviation(l.lateness, s.lateness, minLateness*l.completion*float64(len(c.stream.tasks)))
-
-		worst("worst_cost_dev_pct", cost)
-		worst("worst_energy_dev_pct", energy)
-		worst("worst_completion_dev_pct", mean)
-		worst("worst_p95_dev_pct", p95)
-		worst("worst_lateness_dev_pct", late)
-
-		name := c.stream.name + "_" + c.policy
-		figures[name+"_cost_dev_pct"], figures[name+"_completion_dev_pct"] = cost, mean
-		figures[name+"_lateness_dev_pct"] = late
-
-		worst("worst_cost_spread_pct", c.spread.cost)
-		worst("worst_completion_spread_pct", c.spread.completion)
-
-		if _, err := fmt.Fprintf(w,
-			"%-9s %-8s %9.3f/%8.3f %7.1f%% %6.1f%% %9.3f/%8.3f %7.1f%% %7.2f/%7.2fs %7.1f%% %6.1f%% %7.2f/%7.2fs %7.1f%% "+
-				"%7.1f/%7.1fs %7.1f%% %3d/%3d %3d/%3d\n",
-			c.stream.name, c.policy, l.cost, s.cost, cost, c.spread.cost, l.energyCost, s.energyCost, energy,
-			l.completion, s.completion, mean, c.spread.completion, l.p95, s.p95, p95, l.lateness, s.lateness, late,
-			l.nodes, s.nodes, l.stops, s.stops); err != nil {
+	for i := range cells {
+		if err := cells[i].report(w, figures); err != nil {
 			return nil, err
 		}
 	}
 
 	_, err := fmt.Fprintf(w,
-		"\nworst: cost %.1f %%, energy %.1f %%, mean completion %.1f %%, p95 %.1f %%, lateness %.1f %%\n",
+		"\nworst: cost %.1f %%, energy %.1f %%, mean completion %.1f %%, p95 %.1f %%, lateness %.1f %%\n"+
+			"worst with moves: cost %.1f %%, mean completion %.1f %%; %.0f moves and resizes\n",
 		figures["worst_cost_dev_pct"], figures["worst_energy_dev_pct"], figures["worst_completion_dev_pct"],
-		figures["worst_p95_dev_pct"], figures["worst_lateness_dev_pct"])
+		figures["worst_p95_dev_pct"], figures["worst_lateness_dev_pct"],
+		figures["worst_moves_cost_dev_pct"], figures["worst_moves_completion_dev_pct"], figures["moves_seen"])
 
 	return figures, err
+}
+
+// report prints the row of a cell and adds its figures. The worst of streams with moves are figures of their own.
+func (c *cell) report(w io.Writer, figures map[string]float64) error {
+	l, s := c.live, c.simulated
+	cost := deviation(l.cost, s.cost, 0)
+	energy := deviation(l.energyCost, s.energyCost, 0)
+	mean := deviation(l.completion, s.completion, 0)
+	p95 := deviation(l.p95, s.p95, 0)
+	late := deviation(l.lateness, s.lateness, minLateness*l.completion*float64(len(c.stream.tasks)))
+
+	name, group := c.stream.name+"_"+c.policy, "worst_"
+	if c.stream.saves {
+		group = "worst_moves_"
+		figures["moves_seen"] += float64(l.seen())
+		figures[name+"_moves"] = float64(l.seen())
+		figures[name+"_stops"] = float64(l.stops)
+	}
+
+	for key, value := range map[string]float64{
+		"cost_dev_pct": cost, "energy_dev_pct": energy, "completion_dev_pct": mean, "p95_dev_pct": p95,
+		"lateness_dev_pct": late, "cost_spread_pct": c.spread.cost, "completion_spread_pct": c.spread.completion,
+	} {
+		figures[group+key] = math.Max(figures[group+key], math.Abs(value))
+	}
+
+	figures[name+"_cost_dev_pct"], figures[name+"_completion_dev_pct"] = cost, mean
+	figures[name+"_lateness_dev_pct"] = late
+
+	_, err := fmt.Fprintf(w,
+		"%-9s %-8s %9.3f/%8.3f %7.1f%% %6.1f%% %9.3f/%8.3f %7.1f%% %7.2f/%7.2fs %7.1f%% %6.1f%% %7.2f/%7.2fs %7.1f%% "+
+			"%7.1f/%7.1fs %7.1f%% %3d/%3d %3d/%3d %3d/%3d %3d/%3d\n",
+		c.stream.name, c.policy, l.cost, s.cost, cost, c.spread.cost, l.energyCost, s.energyCost, energy,
+		l.completion, s.completion, mean, c.spread.completion, l.p95, s.p95, p95, l.lateness, s.lateness, late,
+		l.nodes, s.nodes, l.stops, s.stops, l.moves, s.moves, l.resizes, s.resizes)
+
+	return err
 }

@@ -3,12 +3,16 @@ package fidelity
 import (
 	"bytes"
 	"errors"
+	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
+	"trainyard/internal/api"
+	"trainyard/internal/id"
 	"trainyard/internal/job"
 	"trainyard/internal/place/catalogue"
 	"trainyard/test/yardtest"
@@ -18,15 +22,18 @@ import (
 var probes = []probe{
 	{
 		overhead: 40 * time.Millisecond, startup: 50 * time.Millisecond, stepsRate: pace,
-		boot: 3050 * time.Millisecond,
+		boot:   3050 * time.Millisecond,
+		resume: 30 * time.Millisecond, save: 100 * time.Millisecond, restore: 20 * time.Millisecond,
 	},
 	{
 		overhead: 100 * time.Millisecond, startup: 200 * time.Millisecond, stepsRate: pace,
-		boot: 3150 * time.Millisecond,
+		boot:   3150 * time.Millisecond,
+		resume: 60 * time.Millisecond, save: 250 * time.Millisecond, restore: 60 * time.Millisecond,
 	},
 	{
 		overhead: 160 * time.Millisecond, startup: 400 * time.Millisecond, stepsRate: pace,
-		boot: 3100 * time.Millisecond,
+		boot:   3100 * time.Millisecond,
+		resume: 100 * time.Millisecond, save: 400 * time.Millisecond, restore: 100 * time.Millisecond,
 	},
 }
 
@@ -34,7 +41,7 @@ func TestEveryStreamRunsInTheSimulator(t *testing.T) {
 	t.Parallel()
 
 	for _, s := range streams(false) {
-		for _, text := range policies {
+		for _, text := range s.policies {
 			policy, err := catalogue.All(nil).Make(text)
 			if err != nil {
 				t.Fatal(err)
@@ -54,15 +61,16 @@ func TestEveryStreamRunsInTheSimulator(t *testing.T) {
 			}
 
 			// Without checkpoints nothing may move: a moved job would begin anew on a real yard.
-			if o.stops > 0 {
-				t.Errorf("%s under %s: %d runs were stopped", s.name, text, o.stops)
+			if o.stops > 0 && !s.saves || o.seen() == 0 && s.saves {
+				t.Errorf("%s under %s: %d runs were stopped, %d jobs moved or resized", s.name, text, o.stops, o.seen())
 			}
 		}
 	}
 }
 
-func TestALiveStreamIsMeasured(t *testing.T) {
-	t.Parallel()
+// build builds the binary into a folder for real yards.
+func build(t *testing.T) (binary, folder string) {
+	t.Helper()
 
 	folder, err := yardtest.NewFolder("fidelity-test-")
 	if err != nil {
@@ -79,12 +87,20 @@ func TestALiveStreamIsMeasured(t *testing.T) {
 		t.Fatal(err)
 	}
 
+	return filepath.Join(folder, "trainyard"), folder
+}
+
+func TestALiveStreamIsMeasured(t *testing.T) {
+	t.Parallel()
+
+	binary, folder := build(t)
+
 	s := &stream{name: "two", machines: []machine{{"v100-1", "1xV100:16GB"}}, tasks: []task{
 		{name: "first", gpus: 1, work: 0.5, objective: job.ObjectiveTime, place: job.PlaceAny, deadline: time.Hour},
 		{name: "second", gpus: 1, work: 0.5, objective: job.ObjectiveTime, place: job.PlaceAny},
 	}}
 
-	o, err := runLive(t.Context(), filepath.Join(folder, "trainyard"), folder, "fifo", s, &probes[1])
+	o, err := runLive(t.Context(), binary, folder, "fifo", s, &probes[1])
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -92,6 +108,108 @@ func TestALiveStreamIsMeasured(t *testing.T) {
 	// One after the other on the one GPU: however slow the machine is, both take at least their work.
 	if o.makespan < 1 || o.completion < 0.75 || o.lateness != 0 || o.cost <= 0 || o.stops != 0 {
 		t.Errorf("measured %+v", *o)
+	}
+}
+
+func TestTheProbeMovesAJob(t *testing.T) {
+	t.Parallel()
+
+	s := &stream{name: "probe", machines: trainingNodes(2), saves: true}
+	binary, folder := build(t)
+
+	l, err := open(t.Context(), binary, folder, "fifo", s, &probes[1])
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	t.Cleanup(func() {
+		if err := l.close(); err != nil {
+			t.Error(err)
+		}
+	})
+
+	// It fails unless the job runs on the other node after that.
+	save, restore, err := l.move(t.Context(), s, &probes[1], task{name: "save", work: 10})
+	if err != nil || save <= 0 || restore < 0 {
+		t.Fatalf("stopped within %s, continued after %s more than a start takes: %v", save, restore, err)
+	}
+
+	saved, err := l.client.Checkpoints(t.Context(), "j1", true)
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	steps := map[id.Run][]int64{}
+	for _, c := range saved.Checkpoints {
+		steps[c.Run] = append(steps[c.Run], *c.Step)
+	}
+
+	first, second := steps["j1.1"], steps["j1.2"]
+	if len(first) == 0 || len(second) == 0 || slices.Min(second) <= slices.Max(first) {
+		t.Errorf("the steps of its first run are %v, of its second %v: it has not continued", first, second)
+	}
+}
+
+func TestMovesAreCounted(t *testing.T) {
+	t.Parallel()
+
+	on := func(node id.Node, gpus ...int) api.Run { return api.Run{Ranks: []api.Rank{{Node: node, GPUs: gpus}}} }
+	got := movementOf([]api.Run{on("a", 0), on("a", 0), on("a", 0, 1), on("b", 0, 1), on("b", 0, 2), on("b", 2)})
+
+	if want := (movement{moves: 2, resizes: 2}); got != want {
+		t.Errorf("counted %+v, want %+v", got, want)
+	}
+}
+
+func TestStreamsAreChosenByName(t *testing.T) {
+	t.Parallel()
+
+	list, err := chosen(streams(false), "home,steady")
+	if err != nil || len(list) != 2 || list[0].name != "home" || list[1].name != "steady" {
+		t.Errorf("%d streams chosen, %v", len(list), err)
+	}
+
+	if _, err := chosen(streams(false), "home,away"); err == nil || !strings.Contains(err.Error(), `"away" not found`) {
+		t.Errorf("an unknown stream: %v", err)
+	}
+}
+
+func TestFiguresOfMovesAreTheirOwn(t *testing.T) {
+	t.Parallel()
+
+	cells := []cell{
+		{
+			stream: &stream{name: "steady", tasks: make([]task, 2)}, policy: "fifo",
+			live: &outcome{cost: 2, completion: 10}, simulated: &outcome{cost: 2, completion: 10.1},
+		},
+		{
+			stream: &stream{name: "home", saves: true, tasks: make([]task, 2)}, policy: "fifo",
+			live:      &outcome{cost: 2, completion: 10, stops: 3, movement: movement{moves: 2, resizes: 1}},
+			simulated: &outcome{cost: 2.2, completion: 9.5, stops: 1, movement: movement{moves: 1}},
+		},
+	}
+
+	figures, err := report(io.Discard, cells)
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	for key, want := range map[string]float64{
+		"worst_cost_dev_pct": 0, "worst_completion_dev_pct": 1, "worst_moves_cost_dev_pct": 10,
+		"worst_moves_completion_dev_pct": 5, "moves_seen": 3, "home_fifo_moves": 3, "home_fifo_stops": 3,
+	} {
+		if got := figures[key]; got < want-1e-6 || got > want+1e-6 {
+			t.Errorf("%s is %g, want %g", key, got, want)
+		}
+	}
+
+	if err := unmoved(cells); err != nil {
+		t.Errorf("refused: %v", err)
+	}
+
+	cells[1].live.movement = movement{}
+	if err := unmoved(cells); err == nil || !strings.Contains(err.Error(), "in home under fifo") {
+		t.Errorf("figures of a stream in which nothing moved: %v", err)
 	}
 }
 
@@ -136,7 +254,7 @@ func TestNoStreamHangsOnAFractionOfASecond(t *testing.T) {
 		t.Run(s.name, func(t *testing.T) {
 			t.Parallel()
 
-			for _, text := range policies {
+			for _, text := range s.policies {
 				policy, err := catalogue.All(nil).Make(text)
 				if err != nil {
 					t.Fatal(err)

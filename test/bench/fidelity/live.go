@@ -5,8 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
+	"strings"
 	"time"
 
 	"trainyard/internal/api"
@@ -26,6 +28,7 @@ type outcome struct {
 	makespan   float64
 	nodes      int // provisioned
 	stops      int // runs that a plan stopped
+	movement
 }
 
 // pace is how many batches a second the input of a training delivers: so few that a processor that is only half as fast
@@ -50,26 +53,38 @@ for i in range(int(sys.argv[1])):
 print(a[0][0])
 `
 
+// The programs in the folder of a yard.
+const (
+	trainerFile = "train.py"
+	saverFile   = "save.py"
+)
+
 // live is a real yard: server, agents and what they run are processes of this machine.
 type live struct {
 	yard   *yardtest.Yard
 	client *api.Client
 	folder string
+	python string // itself: a wrapper that looks for it first may take long
 }
 
 // open starts a yard for a stream.
-func open(ctx context.Context, binary, parent, policy string, s *stream, boot time.Duration) (*live, error) {
+func open(ctx context.Context, binary, parent, policy string, s *stream, p *probe) (*live, error) {
 	folder, err := os.MkdirTemp(parent, s.name+"-")
 	if err != nil {
 		return nil, err
 	}
 
-	l := &live{folder: folder}
+	python, err := exec.CommandContext(ctx, "python3", "-c", "import sys; print(sys.executable)").Output()
+	if err != nil {
+		return nil, fmt.Errorf("look for python3: %w", err)
+	}
+
+	l := &live{folder: folder, python: strings.TrimSpace(string(python))}
 	prices := filepath.Join(folder, "tariff.yaml")
 	flags := []string{"--tariff", prices, "--policy", policy, "--report-every", "500ms"}
 
 	if s.cloud {
-		cloud, err := l.writeCloud(boot)
+		cloud, err := l.writeCloud(p)
 		if err != nil {
 			return nil, err
 		}
@@ -79,7 +94,8 @@ func open(ctx context.Context, binary, parent, policy string, s *stream, boot ti
 
 	if err := errors.Join(
 		os.WriteFile(prices, []byte(tariff), 0o600),
-		os.WriteFile(filepath.Join(folder, "train.py"), []byte(trainer), 0o600),
+		os.WriteFile(filepath.Join(folder, trainerFile), []byte(trainer), 0o600),
+		os.WriteFile(filepath.Join(folder, saverFile), []byte(program()), 0o600),
 	); err != nil {
 		return nil, err
 	}
@@ -128,19 +144,20 @@ func (l *live) start(ctx context.Context, s *stream) error {
 // providerBoot is how long the cloud takes from a request to the start of the machine's agent.
 const providerBoot = 3 * time.Second
 
-// writeCloud writes what can be provisioned, with the boot time that a probe measured.
-func (l *live) writeCloud(boot time.Duration) (string, error) {
+// writeCloud writes what can be provisioned, with the boot time that a probe measured, and how fast checkpoints travel.
+func (l *live) writeCloud(p *probe) (string, error) {
 	clouds := filepath.Join(l.folder, "clouds.yaml")
+	way := p.way()
 
 	return clouds, errors.Join(
 		os.WriteFile(clouds, fmt.Appendf(nil,
-			"yard: fidelity\nprovision: {idle: %s, max_nodes: %d, list_every: 2s}\nproviders:\n"+
+			"yard: fidelity\nprovision: {idle: %s, max_nodes: %d, list_every: 2s}\nroads: {in: %s, across: %s}\nproviders:\n"+
 				"  - {name: lab, kind: process, dir: machines, boot: %s, offers: offers.yaml}\n",
-			job.Duration(idle), maxNodes, job.Duration(providerBoot)), 0o600),
+			job.Duration(idle), maxNodes, way, way, job.Duration(providerBoot)), 0o600),
 		os.WriteFile(filepath.Join(l.folder, "offers.yaml"), fmt.Appendf(nil,
 			"providers:\n  - provider: lab\n    boot: %s\n    types:\n"+
 				"      - {type: t4, gpu: T4, gpu_memory: 16GB, gpus: 1, cpus: 4, memory: 8GB, hourly: %s}\n",
-			job.Duration(boot.Round(100*time.Millisecond)), rent), 0o600),
+			job.Duration(p.boot.Round(100*time.Millisecond)), rent), 0o600),
 	)
 }
 
@@ -158,9 +175,18 @@ func (l *live) close() error {
 	return yardtest.KillAll(l.folder)
 }
 
+// command is how the program of a stream is started.
+func (l *live) command(s *stream) string {
+	if s.saves {
+		return l.python + " -I -S " + filepath.Join(l.folder, saverFile)
+	}
+
+	return "python3 " + filepath.Join(l.folder, trainerFile)
+}
+
 // submit submits one job.
 func (l *live) submit(ctx context.Context, s *stream, p *probe, t *task) (id.Job, error) {
-	text := t.file(s, p, filepath.Join(l.folder, "train.py"), time.Now())
+	text := t.file(s, p, l.command(s), time.Now())
 	reply, err := l.client.Submit(ctx, api.SubmitRequest{File: text}, "")
 	if err != nil {
 		return "", fmt.Errorf("submit %s: %w\n%s", t.name, err, text)
@@ -203,7 +229,7 @@ func (l *live) finish(ctx context.Context, jobs []id.Job) ([]api.JobDetail, erro
 
 // runLive submits a stream to a real yard and measures it.
 func runLive(ctx context.Context, binary, parent, policy string, s *stream, p *probe) (out *outcome, err error) {
-	l, err := open(ctx, binary, parent, policy, s, p.boot)
+	l, err := open(ctx, binary, parent, policy, s, p)
 	if err != nil {
 		return nil, err
 	}
@@ -269,6 +295,10 @@ func (l *live) measure(ctx context.Context, began time.Time, ended []api.JobDeta
 		o.completion += took[i] / float64(len(ended))
 		o.stops += d.Epoch - 1
 
+		m := movementOf(d.Runs)
+		o.moves += m.moves
+		o.resizes += m.resizes
+
 		if d.Deadline != nil {
 			o.lateness += max(d.Ended.Sub(*d.Deadline).Seconds(), 0)
 		}
@@ -308,13 +338,13 @@ const (
 	probeLong    = 60
 )
 
-// measureProbe runs a few jobs one after the other on an otherwise empty yard, and then as many trainings at once as
-// the stream of trainings has nodes.
-func measureProbe(ctx context.Context, binary, parent string, samples int) (p *probe, err error) {
+// measureProbe runs a few jobs one after the other on an otherwise empty yard, and then, if a stream has trainings, as
+// many of them at once as it has nodes.
+func measureProbe(ctx context.Context, binary, parent string, samples int, trains bool) (p *probe, err error) {
 	s := &stream{name: "probe", machines: trainingNodes(trainers), cloud: true}
 	p = &probe{boot: providerBoot, stepsRate: 1}
 
-	l, err := open(ctx, binary, parent, "rules:time=3000", s, p.boot)
+	l, err := open(ctx, binary, parent, "rules:time=3000", s, p)
 	if err != nil {
 		return nil, err
 	}
@@ -328,11 +358,15 @@ func measureProbe(ctx context.Context, binary, parent string, samples int) (p *p
 
 	p.overhead = sleeps - job.Seconds(probeSleeps)
 
-	if err := l.probeTrainings(ctx, s, p, samples); err != nil {
-		return nil, err
+	if trains {
+		if err := l.probeTrainings(ctx, s, p, samples); err != nil {
+			return nil, err
+		}
 	}
 
-	s.trains = false
+	if err := l.probeMoves(ctx, s, p, samples); err != nil {
+		return nil, err
+	}
 
 	return p, l.probeBoot(ctx, s, p)
 }
@@ -340,6 +374,7 @@ func measureProbe(ctx context.Context, binary, parent string, samples int) (p *p
 // probeTrainings measures trainings alone and at once.
 func (l *live) probeTrainings(ctx context.Context, s *stream, p *probe, samples int) error {
 	s.trains = true
+	defer func() { s.trains = false }()
 
 	short, err := l.median(ctx, s, p, samples, task{name: "train-short", work: probeShort})
 	if err != nil {
@@ -451,7 +486,7 @@ func (l *live) together(ctx context.Context, s *stream, p *probe, tasks []task) 
 func recalibrated(ctx context.Context, binary, parent string, p *probe, samples int) (now *probe, err error) {
 	s := &stream{name: "again", machines: trainingNodes(1), trains: true}
 
-	l, err := open(ctx, binary, parent, "fifo", s, p.boot)
+	l, err := open(ctx, binary, parent, "fifo", s, p)
 	if err != nil {
 		return nil, err
 	}

@@ -42,6 +42,10 @@ func simulate(policy func() place.Policy, s *stream, p *probe) (*outcome, error)
 
 	cfg := sim.Config{Policy: policy(), Nodes: nodes, Jobs: &queue{jobs}, Tariff: &prices, FairShare: true}
 
+	if s.saves {
+		cfg.Network = &sim.Network{Inside: p.way(), Across: p.way()}
+	}
+
 	if s.cloud {
 		cfg.Cloud, err = simulatedCloud(p)
 		if err != nil {
@@ -66,6 +70,7 @@ func simulate(policy func() place.Policy, s *stream, p *probe) (*outcome, error)
 		cost: r.Money + r.IdleMoney, energyCost: (r.Energy + r.IdleEnergy) * float64(prices.Energy),
 		completion: r.Completion.Mean, p95: r.Completion.P95, lateness: r.Lateness.Seconds(),
 		makespan: r.Makespan.Seconds(), nodes: r.Provisioned, stops: r.Stops,
+		movement: movement{moves: r.Moves, resizes: r.Rescales},
 	}, nil
 }
 
@@ -74,7 +79,7 @@ const variations = 16
 
 // spread is how far cost and mean completion of a stream change in the simulator, in percent of their medians, when
 // jobs arrive up to 60 ms later, take up to 0.15 s or 1 % longer and machines boot up to 0.2 s later, each by chance:
-// about what differs between two runs on real processes.
+// about what differs between two runs on real processes. Jobs that save also take up to 0.1 s longer to stop.
 type spread struct{ cost, completion float64 }
 
 // spreadOf simulates the variations of a stream.
@@ -97,6 +102,10 @@ func spreadOf(policy func() place.Policy, s *stream, p *probe) (spread, error) {
 			} else {
 				t.work += 0.15 * r.Float64()
 			}
+		}
+
+		if s.saves {
+			later.save += job.Seconds(0.1 * r.Float64())
 		}
 
 		slices.SortStableFunc(varied.tasks, func(a, b task) int { return cmp.Compare(a.at, b.at) })
@@ -142,12 +151,17 @@ func simulatedJobs(s *stream, p *probe) ([]*sim.Job, error) {
 	for i := range s.tasks {
 		t := &s.tasks[i]
 
-		f, err := spec.Parse([]byte(t.file(s, p, "train.py", sim.Epoch().Add(t.at))), spec.Options{})
+		f, err := spec.Parse([]byte(t.file(s, p, "python3 train.py", sim.Epoch().Add(t.at))), spec.Options{})
 		if err != nil {
 			return nil, fmt.Errorf("read the file of %s: %w", t.name, err)
 		}
 
-		list = append(list, &sim.Job{Name: t.name, At: t.at, Owner: "admin", Spec: &f.Jobs[0].Spec})
+		j := &sim.Job{Name: t.name, At: t.at, Owner: "admin", Spec: &f.Jobs[0].Spec}
+		if s.saves {
+			j.CheckpointSize = savedSize
+		}
+
+		list = append(list, j)
 	}
 
 	return list, nil

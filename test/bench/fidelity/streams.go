@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
+	"strconv"
 	"strings"
 	"time"
 
@@ -23,6 +24,8 @@ type stream struct {
 	machines []machine
 	cloud    bool // nodes can be provisioned
 	trains   bool // the jobs compute; otherwise they sleep as long as they would
+	saves    bool // the jobs save checkpoints and continue from them
+	policies []string
 	tasks    []task
 }
 
@@ -31,6 +34,7 @@ type task struct {
 	name      string
 	at        time.Duration // submitted so long after the beginning
 	gpus      int
+	most      int     // GPUs of an elastic job; 0 if it is not elastic
 	work      float64 // seconds on the slowest kind of GPU, or steps of a training
 	objective job.Objective
 	place     job.Place
@@ -47,7 +51,9 @@ var kinds = []struct {
 }
 
 // scaling is how much faster a job is on so many GPUs than on one.
-func scaling(gpus int) float64 { return math.Pow(float64(gpus), 0.9) }
+func scaling(gpus int) float64 { return math.Pow(float64(gpus), scalingPower) }
+
+const scalingPower = 0.9
 
 // costs of the yards: an hour of these streams stands for a day, so energy and rent are dear.
 const (
@@ -85,30 +91,31 @@ func streams(quick bool) []stream {
 
 	all := []stream{
 		{
-			name: "steady", about: "Poisson arrivals on two nodes of the team's own", machines: own,
+			name: "steady", about: "Poisson arrivals on two nodes of the team's own", machines: own, policies: policies,
 			tasks: sleepers(steadySeed, jobs, poisson(steadySeed, jobs, length), false),
 		},
 		{
-			name: "bursts", about: "five jobs at a time on two nodes of the team's own", machines: own,
+			name: "bursts", about: "five jobs at a time on two nodes of the team's own", machines: own, policies: policies,
 			tasks: sleepers(burstsSeed, jobs, bursts(burstsSeed, jobs, 5, length), false),
 		},
 		{
 			name: "cloud", about: "Poisson arrivals on one node of the team's own, and on-demand nodes",
-			machines: own[:1], cloud: true,
+			machines: own[:1], cloud: true, policies: policies,
 			tasks: sleepers(cloudSeed, cloudJobs, poisson(cloudSeed, cloudJobs, length), true),
 		},
 		{
 			name: "training", about: "trainings that compute and wait for their input, on nodes with one GPU each",
-			machines: trainingNodes(trainers), trains: true,
+			machines: trainingNodes(trainers), trains: true, policies: policies,
 			tasks: trainings(trainingSeed, trainingJobs, poisson(trainingSeed, trainingJobs, trainingLength)),
 		},
 	}
 
 	if quick {
-		return all[:1]
+		all = all[:1]
+		all[0].policies = policies[:1]
 	}
 
-	return all
+	return append(all, movingStreams(quick)...)
 }
 
 const (
@@ -212,12 +219,18 @@ type probe struct {
 	stepsRate float64
 	slowdown  float64 // of as many trainings at once as the stream has nodes, as a share of the time of one alone
 	boot      time.Duration
+	resume    time.Duration // start of a job that saves, beyond the overhead
+	save      time.Duration // from the stop of such a job until its nodes are free
+	restore   time.Duration // how much longer its start takes if it continues on another node
 }
 
-// script is what the job runs.
-func (t *task) script(s *stream, trainer string) string {
-	if s.trains {
-		return fmt.Sprintf("python3 %s %g %d", trainer, t.work, pace)
+// script is what the job runs. program is the command that starts its program, if it has one.
+func (t *task) script(s *stream, program string) string {
+	switch {
+	case s.trains:
+		return fmt.Sprintf("%s %g %d", program, t.work, pace)
+	case s.saves:
+		return "exec " + program + " " + t.arguments()
 	}
 
 	var b strings.Builder
@@ -233,12 +246,24 @@ func (t *task) script(s *stream, trainer string) string {
 }
 
 // file is the job file.
-func (t *task) file(s *stream, p *probe, trainer string, now time.Time) string {
+func (t *task) file(s *stream, p *probe, program string, now time.Time) string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "name: %s\nrun: '%s'\n", t.name, strings.ReplaceAll(t.script(s, trainer), "'", "''"))
-	fmt.Fprintf(&b, "resources: {gpus: %d, cpus: 0.1, memory: 32MB}\nobjective: %s\nplace: %s\n",
-		t.gpus, t.objective, t.place)
-	fmt.Fprintf(&b, "speed:\n  work: %g\n  start: %s\n  rates:\n", t.work, job.Duration(p.begin(s)))
+	fmt.Fprintf(&b, "name: %s\nrun: '%s'\n", t.name, strings.ReplaceAll(t.script(s, program), "'", "''"))
+	fmt.Fprintf(&b, "resources: {gpus: %s, cpus: 0.1, memory: 32MB}\nobjective: %s\nplace: %s\n",
+		t.sizes(), t.objective, t.place)
+
+	work := t.work
+	if s.saves {
+		fmt.Fprintf(&b, "checkpoint: {dir: ckpt, every: %s}\n", job.Duration(saveEvery))
+		work *= units
+	}
+
+	fmt.Fprintf(&b, "speed:\n  work: %g\n  start: %s\n", work, job.Duration(p.begin(s)))
+	if s.saves {
+		fmt.Fprintf(&b, "  save: %s\n", job.Duration(p.stop()))
+	}
+
+	b.WriteString("  rates:\n")
 
 	for _, r := range t.rates(s, p) {
 		fmt.Fprintf(&b, "    - {gpu: %s, gpus: %d, per_second: %.4f}\n", r.GPU, r.GPUs, r.PerSecond)
@@ -254,24 +279,51 @@ func (t *task) file(s *stream, p *probe, trainer string, now time.Time) string {
 // begin is how long a job of the stream takes until it works.
 func (p *probe) begin(s *stream) time.Duration {
 	d := p.overhead
-	if s.trains {
+	switch {
+	case s.trains:
 		d += p.startup
+	case s.saves:
+		d += p.resume
 	}
 
 	return d.Round(10 * time.Millisecond)
+}
+
+// stop is how long a job that saves takes until its checkpoint is written, without its way to the store. That is taken
+// to be as long as its way back.
+func (p *probe) stop() time.Duration { return max(p.save-p.restore, 0).Round(10 * time.Millisecond) }
+
+// way is how many bytes of a checkpoint travel in a second between a node and the store.
+func (p *probe) way() job.Bytes {
+	return job.Bytes(savedSize / max(p.restore, time.Millisecond).Seconds())
 }
 
 // rates are how fast the job is on each kind of GPU.
 func (t *task) rates(s *stream, p *probe) []job.Rate {
 	list := make([]job.Rate, 0, len(kinds))
 	for _, k := range kinds {
-		r := job.Rate{GPU: k.gpu, GPUs: t.gpus, PerSecond: k.speed * scaling(t.gpus)}
-		if s.trains {
-			r.PerSecond = p.stepsRate // the processor is the same whatever GPU is declared
-		}
+		for gpus := t.gpus; gpus <= max(t.gpus, t.most); gpus++ {
+			r := job.Rate{GPU: k.gpu, GPUs: gpus, PerSecond: k.speed * scaling(gpus)}
 
-		list = append(list, r)
+			switch {
+			case s.trains:
+				r.PerSecond = p.stepsRate // the processor is the same whatever GPU is declared
+			case s.saves:
+				r.PerSecond *= units
+			}
+
+			list = append(list, r)
+		}
 	}
 
 	return list
+}
+
+// sizes are the GPUs that the job asks for, as in a job file.
+func (t *task) sizes() string {
+	if t.most > t.gpus {
+		return fmt.Sprintf("%d..%d", t.gpus, t.most)
+	}
+
+	return strconv.Itoa(t.gpus)
 }

@@ -101,6 +101,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 		"leave out so many seeds from the first, where a target has several instances (andreas)",
 	)
 
+	streams := flags.String("streams", "", "run only these streams, separated by commas (fidelity)")
 	quick := flags.Bool("quick", false, "a small version: to try the benchmark, not to quote its figures")
 
 	if err := flags.Parse(args); err != nil {
@@ -112,11 +113,11 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 		return fmt.Errorf("there is no target %q; there are %s", *name, strings.Join(names(), ", "))
 	}
 
-	o := target.Options{Data: dataFolder(), Quick: *quick, Parallel: runtime.GOMAXPROCS(0), Skip: *skip}
+	o := target.Options{Data: dataFolder(), Quick: *quick, Parallel: runtime.GOMAXPROCS(0), Streams: *streams, Skip: *skip}
 
 	began := clock.Wall{}.Now()
 
-	origin, err := report.Begin(ctx, *out, extent(*quick, *skip), began)
+	origin, err := report.Begin(ctx, *out, extent(*quick, *skip, *streams), began)
 	if err != nil {
 		return err
 	}
@@ -147,7 +148,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 }
 
 // extent says how much of a benchmark is run.
-func extent(quick bool, skip int) string {
+func extent(quick bool, skip int, streams string) string {
 	text := "full"
 	if quick {
 		text = "quick"
@@ -155,6 +156,10 @@ func extent(quick bool, skip int) string {
 
 	if skip > 0 {
 		text += fmt.Sprintf(", without the first %d seeds", skip)
+	}
+
+	if streams != "" {
+		text += ", streams " + streams + " only"
 	}
 
 	return text

@@ -41,6 +41,9 @@ class Checkpointer:
 
     If torch.distributed is initialized, every process makes one. All of them save at the same step, each its own
     random numbers; with ``sharded=True`` each also its own states, otherwise the first process those for all.
+
+    A training that is killed continues from its last complete save. With ``background=False`` it waits for each save,
+    so that a kill costs at most one interval; otherwise also the steps since an unfinished save began.
     """
 
     def __init__(
@@ -51,11 +54,13 @@ class Checkpointer:
         folder: str | os.PathLike[str] | None = None,
         keep: int = 2,
         sharded: bool = False,
+        background: bool = True,
     ) -> None:
         for name, value in states.items():
             if not hasattr(value, "state_dict") or not hasattr(value, "load_state_dict"):
                 raise TypeError(f"state {name!r} must have state_dict and load_state_dict, not be {value!r}")
         self._states, self._every, self._keep, self._sharded = dict(states), every, keep, sharded
+        self._background = background
         self._folder = trainyard.checkpoint_dir("checkpoints") if folder is None else Path(folder)
         self._ranks = _Ranks(self._folder)
         self._agreement = _framework.Agreement()
@@ -104,7 +109,8 @@ class Checkpointer:
         """Save the state after a step: it is copied now and written in the background.
 
         One save at a time: a second one waits for the first. If that failed, its error is raised here or by
-        ``wait``. A step that is already saved is not saved again.
+        ``wait``. A step that is already saved is not saved again. With ``background=False`` of the constructor every
+        save is complete when this returns.
         """
         self.wait()
         if step != self._saved:
@@ -118,7 +124,7 @@ class Checkpointer:
                 target=self._write, args=(draft, ready, metric, quality), name="trainyard-save", daemon=False
             )
             self._thread.start()
-        if wait:
+        if wait or not self._background:
             self.wait()
 
     def wait(self) -> None:
