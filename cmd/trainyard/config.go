@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -17,6 +18,8 @@ import (
 	"trainyard/internal/cli/contexts"
 	"trainyard/internal/contact"
 	"trainyard/internal/fault"
+	"trainyard/internal/fleet"
+	"trainyard/internal/id"
 	"trainyard/internal/job"
 	"trainyard/internal/retention"
 	sqlstore "trainyard/internal/store/sql"
@@ -59,6 +62,7 @@ type config struct {
 	backoff      time.Duration
 	askFor       time.Duration
 	saveWait     time.Duration
+	sharedFS     fleet.SharedFolders
 	keepFinal    time.Duration
 	limits       retention.Limits
 	maxJobs      int
@@ -136,6 +140,33 @@ func size(target func(c *config) *int64) func(*config, string) error {
 		*target(c) = int64(b)
 		return err
 	}
+}
+
+// sharedFolders reads the shared file systems that an operator declares.
+func sharedFolders(text string) (fleet.SharedFolders, error) {
+	var list fleet.SharedFolders
+
+	for part := range strings.SplitSeq(text, ",") {
+		part = strings.TrimSpace(part)
+		if part == "" {
+			continue
+		}
+
+		name, place, ok := strings.Cut(part, "=")
+		path, pool, pooled := strings.Cut(place, "@")
+		f := fleet.SharedFolder{Name: name, Path: path, Pool: pool}
+
+		switch {
+		case !ok || !id.Name(name) || !filepath.IsAbs(path) || filepath.Clean(path) != path || pooled && !id.Name(pool):
+			return nil, fmt.Errorf("must be NAME=PATH or NAME=PATH@POOL with an absolute path, got %q", part)
+		case slices.ContainsFunc(list, func(o fleet.SharedFolder) bool { return o.Name == f.Name && o.Pool == f.Pool }):
+			return nil, fmt.Errorf("%q is declared twice for the same nodes", name)
+		}
+
+		list = append(list, f)
+	}
+
+	return list, nil
 }
 
 // dataSetting is shared by server and agent.
@@ -330,6 +361,16 @@ var serverSettings = []setting{
 		"10m",
 		"how long a move waits for the job to save a checkpoint before it is abandoned",
 		length(func(c *config) *time.Duration { return &c.saveWait }, time.Second),
+	},
+	{
+		"shared-fs",
+		"",
+		"shared file systems on which nodes keep checkpoints, as NAME=PATH or, for the nodes of one pool, NAME=PATH@POOL, " +
+			"separated by commas",
+		func(c *config, v string) (err error) {
+			c.sharedFS, err = sharedFolders(v)
+			return err
+		},
 	},
 	{
 		"keep-final",

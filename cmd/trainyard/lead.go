@@ -317,7 +317,7 @@ func (r *running) takeLead(ctx context.Context, term *leadership.Term) (*yard, e
 		Version: version, PolicyName: r.config.policy, StoreKind: r.kind, DataDir: r.config.data,
 		Contact: r.config.contact(), NodeCertTTL: 30 * 24 * time.Hour,
 		Rate: r.config.rate, Burst: r.config.burst, MaxFile: r.config.maxFile, Timeout: 30 * time.Second,
-		Limits: r.config.limits, Standby: r.shared(),
+		Limits: r.config.limits, Standby: r.shared(), HasShared: len(r.config.sharedFS) > 0,
 	}, server.Deps{
 		Loop: out.loop, Store: r.store, Blobs: guard.Store(), Logbook: logs, Assignments: hub,
 		CA: r.folders.ca, Directory: directory, Feed: events, Clock: r.clock, Log: r.log,

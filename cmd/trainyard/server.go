@@ -297,7 +297,8 @@ func yardConfig(c *config, in inputs, clk clock.Clock) (yardmaster.Config, error
 	cfg.MaxJobs = c.maxJobs
 	cfg.LogLimit = c.logLimit
 	cfg.Tariff = in.tariff
-	cfg.Offers = in.offers
+	cfg.Shared = c.sharedFS
+	cfg.Offers = offersOn(in.offers, c.sharedFS)
 	cfg.RefuseImpossible = c.refuse
 	cfg.Limit = func() func() bool {
 		until := clk.Now().Add(c.roundLimit)
@@ -307,6 +308,16 @@ func yardConfig(c *config, in inputs, clk clock.Clock) (yardmaster.Config, error
 	err := in.clouds.Terms(&cfg)
 
 	return cfg, err
+}
+
+// offersOn says of offers which shared file systems their nodes will see.
+func offersOn(offers []fleet.Offer, shared fleet.SharedFolders) []fleet.Offer {
+	list := slices.Clone(offers)
+	for i := range list {
+		list[i].Shared = shared.Offered(&list[i])
+	}
+
+	return list
 }
 
 // newHTTPServer sets the time limits of the connections.

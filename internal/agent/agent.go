@@ -138,6 +138,7 @@ type Agent struct {
 	files         *files
 	data          *data
 	checkpoints   *savedCheckpoints
+	shared        sharedFolders
 	contents      *workdir.Store
 	leave         context.CancelCauseFunc // ends the agent because the server has refused it
 	expired       atomic.Bool             // the server has refused the certificate as expired
@@ -344,7 +345,7 @@ func (a *Agent) Run(ctx context.Context) (err error) {
 
 	var loops sync.WaitGroup
 	for _, loop := range []func(context.Context){a.reconcileLoop, a.streamLoop, a.reportLoop, a.inventoryLoop,
-		a.renewLoop, a.curvesLoop} {
+		a.renewLoop, a.curvesLoop, a.sweepLoop} {
 		loops.Go(func() { loop(inner) })
 	}
 

@@ -66,6 +66,7 @@ func (a *Agent) refreshInventory(ctx context.Context) {
 	}
 
 	if err == nil {
+		a.shared.lookAll(ctx)
 		a.noteInventory(found, had)
 	}
 
@@ -76,6 +77,7 @@ func (a *Agent) refreshInventory(ctx context.Context) {
 // GPUs that ranks here had when the look began.
 func (a *Agent) noteInventory(found inventory.Found, had []int) {
 	found.Inventory.Limits = a.rt.Limits()
+	found.Inventory.Shared = a.shared.list()
 	a.mu.Lock()
 	defer a.mu.Unlock()
 

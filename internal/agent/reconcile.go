@@ -267,6 +267,7 @@ func (a *Agent) reconcileRank(ctx context.Context, r rankState, tries map[key]in
 		return a.forget(k)
 	case doNothing:
 		if want != nil && have != nil && have.State == job.RunRunning && want.Save > 0 {
+			a.checkpoints.request(k, want.Save)
 			return a.rt.RequestSave(k.run, k.rank, want.Save)
 		}
 	}
@@ -326,6 +327,11 @@ func (a *Agent) start(ctx context.Context, r rankState, tries map[key]int) error
 		return nil
 	}
 
+	dir, err := a.sharedCheckpoints(ctx, &want)
+	if err != nil {
+		return a.startFailed(k, want.Launch.UID, err, tries)
+	}
+
 	a.starting.Lock()
 	defer a.starting.Unlock()
 
@@ -340,6 +346,8 @@ func (a *Agent) start(ctx context.Context, r rankState, tries map[key]int) error
 		Epoch:   want.Epoch,
 		Launch:  launch,
 		Devices: a.devices(want.Launch.GPUs),
+
+		CheckpointDir: dir,
 	}
 
 	spec.ExtraEnv, err = a.programEnv(want)

@@ -178,6 +178,7 @@ func (a *Agent) report(ctx context.Context) (api.ReportReply, error) {
 	err = errors.Join(a.takeGrant(sent, &reply), renew(reply.LeaseLeft))
 	a.releaseGPUs(reply.Release)
 	a.data.purge(reply.Purge)
+	a.takeShared(reply.Shared)
 
 	if a.streamHangs(generationOf(&reply), now) {
 		a.log.Warn("assignment stream is stale, reconnecting")

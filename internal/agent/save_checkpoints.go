@@ -7,6 +7,7 @@ import (
 	"maps"
 	"slices"
 	"sync"
+	"time"
 
 	"trainyard/internal/agent/checkpoints"
 	"trainyard/internal/agent/runtime"
@@ -32,7 +33,8 @@ func (a *Agent) openCheckpoints() *savedCheckpoints {
 		Checkpoints: checkpoints.New(checkpoints.Options{
 			Dir: a.path("checkpoint-uploads"), Yard: func() checkpoints.Yard { return a.client.Load() }, Log: a.log,
 			Clock: a.clk, Changed: func() { notify(a.reconcileSoon) }, Problem: a.noteProblem, Free: a.cfg.Free,
-			Every: a.cfg.CheckpointEvery, Rest: a.cfg.CheckpointRest, Patience: a.cfg.CheckpointPatience,
+			Shared: a.sharedRoot,
+			Every:  a.cfg.CheckpointEvery, Rest: a.cfg.CheckpointRest, Patience: a.cfg.CheckpointPatience,
 		}),
 	}
 }
@@ -62,7 +64,8 @@ func (a *Agent) updateSavers(list []rundir.Status) error {
 
 			s = c.Save(checkpoints.Rank{
 				Run: st.Run, UID: st.UID, Rank: st.Rank, Ranks: max(1, len(sources.Launch.Nodes)), Dir: sources.Checkpoints,
-				Started: st.Started,
+				Started: st.Started, Every: time.Duration(sources.Launch.SaveEvery),
+				Shared: sources.Launch.Shared,
 			})
 			c.savers[k] = s
 		}
@@ -109,6 +112,17 @@ func (a *Agent) dropSaver(k key) error {
 	}
 
 	return nil
+}
+
+// request tells the saver of a rank that its program was asked to save.
+func (c *savedCheckpoints) request(k key, number int) {
+	c.mu.Lock()
+	s := c.savers[k]
+	c.mu.Unlock()
+
+	if s != nil {
+		s.Request(number)
+	}
 }
 
 // saved reports whether the checkpoints of an ended rank are stored, or cannot be.
@@ -180,7 +194,8 @@ func (a *Agent) restore(ctx context.Context, s rundir.Spec, dir string) error {
 		c.mu.Unlock()
 	}()
 
-	rank := checkpoints.Rank{Run: s.Run, UID: s.Launch.UID, Rank: s.Rank, Ranks: max(1, len(s.Launch.Nodes)), Dir: dir}
+	rank := checkpoints.Rank{Run: s.Run, UID: s.Launch.UID, Rank: s.Rank, Ranks: max(1, len(s.Launch.Nodes)), Dir: dir,
+		Shared: s.Launch.Shared}
 
 	err := c.Restore(ctx, rank, s.Launch.Restore, progress)
 	if err == nil {

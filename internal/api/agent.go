@@ -115,6 +115,7 @@ type Launch struct {
 	Metrics    []job.MetricRule  `json:"metrics,omitempty" doc:"metric sources in addition to those detected automatically"`
 	Target     *job.Target       `json:"target,omitempty" doc:"target of the job"`
 	Restore    *job.Restore      `json:"restore,omitempty" doc:"checkpoint from which the run continues; absent if it begins anew"`
+	Shared     string            `json:"shared,omitempty" doc:"name of the shared file system on which the checkpoint directory is"`
 }
 
 // Report is what an agent tells the server: that it lives, and what its runs do.
@@ -225,6 +226,40 @@ type ReportReply struct {
 	// Standby says that another server may lead the yard, or take the lead at any time. Then a server that
 	// refuses the connection proves nothing about what the yard has decided.
 	Standby bool `json:"standby,omitempty" doc:"whether another server may take the lead"`
+	// Shared lists the shared file systems of the node, in every answer. An agent of an earlier version does not look
+	// for them and stores checkpoints as on any other node.
+	Shared []SharedFolder `json:"shared,omitempty" doc:"shared file systems of the node"`
+}
+
+// SharedFolder is a file system that several nodes have in common. Whether a folder is that file system says the file
+// with the nonce in it.
+type SharedFolder struct {
+	Name  string `json:"name"`
+	Path  string `json:"path" doc:"where the node has it"`
+	Nonce string `json:"nonce"`
+	// Create is said to one node, as long as no node has ever found the nonce.
+	Create bool `json:"create,omitempty" doc:"the node writes the nonce if it is not there"`
+	Keeper bool `json:"keeper,omitempty" doc:"the node removes what is not needed any more"`
+	Known  bool `json:"known,omitempty" doc:"a node has found the nonce: it is time to look again"`
+}
+
+// SharedDir is a directory on a shared file system that a run has left there.
+type SharedDir struct {
+	Run  id.Run `json:"run" maxLength:"100"`
+	UID  id.UID `json:"uid" maxLength:"64"`
+	Path string `json:"path" maxLength:"4096" doc:"below the root of the file system"`
+	Kept bool   `json:"kept,omitempty" doc:"it is a checkpoint, not the directory that the program wrote to"`
+}
+
+// SharedDirs asks which of the directories on a shared file system are not needed any more.
+type SharedDirs struct {
+	Shared string      `json:"shared" maxLength:"63"`
+	Dirs   []SharedDir `json:"dirs" maxItems:"10000"`
+}
+
+// SharedDirsReply lists the directories that are not needed.
+type SharedDirsReply struct {
+	Remove []string `json:"remove" doc:"paths"`
 }
 
 // CodeHeard is the code of the error with which a server answers a report while its store does not

@@ -124,8 +124,8 @@ type NewCheckpoint struct {
 	Framework string           `json:"framework,omitempty" maxLength:"100"`
 	Found     checkpoint.Found `json:"found" doc:"how the agent knew that it is complete"`
 	Written   time.Time        `json:"written"`
-	Manifest  string           `json:"manifest,omitempty" doc:"digest; absent if it lies on a shared file system"`
-	Shared    string           `json:"shared,omitempty" maxLength:"63" doc:"name of the shared file system"`
+	Manifest  string           `json:"manifest,omitempty" doc:"digest"`
+	Shared    string           `json:"shared,omitempty" maxLength:"63" doc:"name of the shared file system on which its files are; absent if they were uploaded"`
 	Path      string           `json:"path,omitempty" maxLength:"4096" doc:"path on the shared file system, below its root"`
 }
 
@@ -201,6 +201,13 @@ func chunkPath(digest string) string { return "/agent/v1/chunks/" + url.PathEsca
 func (c *Client) AddCheckpoint(ctx context.Context, in NewCheckpoint) (NewCheckpointReply, error) {
 	var reply NewCheckpointReply
 	err := c.call(ctx, http.MethodPost, "/agent/v1/checkpoints", nil, in, &reply)
+	return reply, err
+}
+
+// UnneededDirs asks which directories on a shared file system are not needed any more.
+func (c *Client) UnneededDirs(ctx context.Context, in SharedDirs) (SharedDirsReply, error) {
+	var reply SharedDirsReply
+	err := c.call(ctx, http.MethodPost, "/agent/v1/shared", nil, in, &reply)
 	return reply, err
 }
 

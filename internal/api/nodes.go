@@ -39,16 +39,18 @@ type Node struct {
 	Limits   string         `json:"limits,omitempty" doc:"how resource limits of runs are enforced"`
 	// Snapshots is absent if the agent is too old to say it.
 	Snapshots *fleet.Snapshots `json:"snapshots,omitempty" doc:"which snapshots of programs it can take"`
-	GPUs      []GPU            `json:"gpus"`
-	FakeGPUs  bool             `json:"fake_gpus,omitempty" doc:"its GPUs are fake (testing only)"`
-	Jobs      []id.Job         `json:"jobs" doc:"jobs running on it"`
-	Runs      []NodeRun        `json:"runs" doc:"runs of these jobs"`
-	TFLOPS    float64          `json:"tflops,omitempty" doc:"total TFLOPS of its GPUs"`
-	Origin    string           `json:"tflops_origin,omitempty" enum:"measured,table,unknown,mixed" doc:"where the TFLOPS figure comes from"`
-	Watts     float64          `json:"power_limit_w,omitempty" doc:"total power limit of its GPUs, in watts"`
-	Draw      float64          `json:"draw_w,omitempty" doc:"measured power draw at the current number of busy GPUs, in watts"`
-	Price     *Price           `json:"price,omitempty" doc:"price of the node; absent if unknown"`
-	Lease     *NodeLease       `json:"lease,omitempty" doc:"lease of a provisioned node"`
+	// Shared is absent if none is declared for the node.
+	Shared   []fleet.Shared `json:"shared,omitempty" doc:"shared file systems that are declared for it"`
+	GPUs     []GPU          `json:"gpus"`
+	FakeGPUs bool           `json:"fake_gpus,omitempty" doc:"its GPUs are fake (testing only)"`
+	Jobs     []id.Job       `json:"jobs" doc:"jobs running on it"`
+	Runs     []NodeRun      `json:"runs" doc:"runs of these jobs"`
+	TFLOPS   float64        `json:"tflops,omitempty" doc:"total TFLOPS of its GPUs"`
+	Origin   string         `json:"tflops_origin,omitempty" enum:"measured,table,unknown,mixed" doc:"where the TFLOPS figure comes from"`
+	Watts    float64        `json:"power_limit_w,omitempty" doc:"total power limit of its GPUs, in watts"`
+	Draw     float64        `json:"draw_w,omitempty" doc:"measured power draw at the current number of busy GPUs, in watts"`
+	Price    *Price         `json:"price,omitempty" doc:"price of the node; absent if unknown"`
+	Lease    *NodeLease     `json:"lease,omitempty" doc:"lease of a provisioned node"`
 }
 
 // NodeRun is a run on a node.

@@ -68,8 +68,8 @@ type Checkpoint struct {
 type Part struct {
 	Rank     int
 	Node     id.Node
-	Manifest string // digest of the manifest of its files; "" if it lies on a shared file system
-	Shared   string // the shared file system on which it lies, by the name that the pool declares
+	Manifest string // digest of the manifest of its files
+	Shared   string // the shared file system on which they are, by the name that the pool declares; "" if uploaded
 	Path     string // on the shared file system, below its root
 	Size     job.Bytes
 }
@@ -84,6 +84,16 @@ func (c *Checkpoint) Nodes() []id.Node {
 	}
 
 	return list
+}
+
+// Shared returns the shared file system on which it is, "" if it was uploaded. All parts are where the first is, because
+// a run has one place for its checkpoints.
+func (c *Checkpoint) Shared() string {
+	if len(c.Parts) == 0 {
+		return ""
+	}
+
+	return c.Parts[0].Shared
 }
 
 // Restore returns how a launch names the checkpoint.

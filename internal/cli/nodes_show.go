@@ -24,6 +24,19 @@ func (a *app) showNode(ctx context.Context, c *api.Client, name id.Node) error {
 	return a.Show(n, func() []string { return []string{string(n.ID)} }, func() error { return a.nodeDetail(&n) })
 }
 
+// sharedFolders says where a node has its shared file systems, and why it does not use one.
+func sharedFolders(list []fleet.Shared) string {
+	parts := make([]string, len(list))
+	for i, s := range list {
+		parts[i] = s.Name + " at " + s.Path
+		if !s.OK {
+			parts[i] += " (not used: " + s.Reason + ")"
+		}
+	}
+
+	return strings.Join(parts, ", ")
+}
+
 // nodeDetail writes one node for people: its fields, its GPUs, what runs there, and
 // whatever else is to be known about its GPUs.
 func (a *app) nodeDetail(n *api.Node) error {
@@ -87,6 +100,7 @@ func (a *app) nodeDetail(n *api.Node) error {
 		console.Field{Name: "Suspend", Value: ability(can.Suspend)},
 		console.Field{Name: "Snapshot", Value: ability(can.Process)},
 		console.Field{Name: "GPU snapshot", Value: ability(can.GPU)},
+		console.Field{Name: "Shared", Value: sharedFolders(n.Shared)},
 		console.Field{Name: "Seen", Value: stamp(n.LastSeen, now)},
 		console.Field{Name: "Jobs", Value: few(n.Jobs)},
 	); err != nil {

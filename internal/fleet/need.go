@@ -25,6 +25,7 @@ type Need struct {
 	Place           job.Place
 	Avoid           string // nodes, joined by '|', each between bars: "|a|b|"
 	Snapshot        bool   // nodes that can save the program and restore it
+	Shared          string // nodes that see this shared file system; "" for any
 }
 
 // NeedOf returns the need of a job, raised to its floor after it ran out of memory.
@@ -69,6 +70,9 @@ func NeedOf(s *job.Spec, floor job.Floor, avoid []id.Node) Need {
 
 	return n
 }
+
+// Particular reports whether nodes with the same hardware may differ in whether they meet the need.
+func (n *Need) Particular() bool { return n.Avoid != "" || n.Snapshot || n.Shared != "" }
 
 // Matcher tests rooms against one need. It remembers the answer for each kind
 // of GPU, because comparing names is slow and kinds are few.
@@ -149,6 +153,10 @@ func (m *Matcher) MatchingGPUs(r *Room) uint64 { return m.gpus(r, r.Sound) }
 // barred reports whether the node is out of the question, whatever room it has.
 func (m *Matcher) barred(r *Room) bool {
 	if m.Need.Snapshot && !r.Node.Inventory.Saves(m.Need.MaxGPUs > 0).OK {
+		return true
+	}
+
+	if m.Need.Shared != "" && !r.Node.Inventory.Sees(m.Need.Shared) {
 		return true
 	}
 

@@ -149,6 +149,8 @@ type Inventory struct {
 	Problem *Problem `json:"problem,omitempty"`
 	// Snapshots says which snapshots of programs the node can take; nil if its agent does not know.
 	Snapshots *Snapshots `json:"snapshots,omitempty"`
+	// Shared says of each shared file system that is declared for the node whether it is there.
+	Shared []Shared `json:"shared,omitempty"`
 }
 
 // Snapshots says how a node can save programs without their help.

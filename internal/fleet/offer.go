@@ -1,6 +1,7 @@
 package fleet
 
 import (
+	"strings"
 	"time"
 
 	"trainyard/internal/id"
@@ -29,6 +30,7 @@ type Offer struct {
 	MaxNodes         int          `json:"max_nodes,omitempty"`         // at once; 0 for no limit
 	LossRate         float64      `json:"loss_rate,omitempty"`         // how often a spot node is reclaimed, per hour; 0 if unknown
 	Fake             bool         `json:"fake,omitempty"`              // its GPUs are declared, not real
+	Shared           string       `json:"shared,omitempty"`            // names of the shared file systems that its nodes see, separated by commas
 }
 
 // NameOf returns the name of an offer, made from its provider, type, region, zone and spot.
@@ -58,6 +60,12 @@ func (o *Offer) Node() *Node {
 			n.Inventory.GPUs,
 			GPU{Index: i, Model: o.GPU, Memory: o.GPUMemory, Peak: o.TFLOPS, Fake: o.Fake},
 		)
+	}
+
+	if o.Shared != "" {
+		for name := range strings.SplitSeq(o.Shared, ",") {
+			n.Inventory.Shared = append(n.Inventory.Shared, Shared{Name: name, OK: true})
+		}
 	}
 
 	return n

@@ -27,6 +27,7 @@ type Launch struct {
 	Metrics    []MetricRule      `json:"metrics,omitempty"`
 	Target     *Target           `json:"target,omitempty"`
 	Restore    *Restore          `json:"restore,omitempty"` // nil if the run begins anew
+	Shared     string            `json:"shared,omitempty"`  // file system on which its checkpoint directory is; "" for the node's own
 }
 
 // Restore names the checkpoint from which a run continues. Its files are in the checkpoint directory before the program
@@ -42,8 +43,8 @@ type Restore struct {
 
 // RestorePart is what one rank saved of a checkpoint.
 type RestorePart struct {
-	Manifest string `json:"manifest,omitempty" doc:"digest; absent if it lies on a shared file system"`
-	Shared   string `json:"shared,omitempty" doc:"name of that file system"`
+	Manifest string `json:"manifest,omitempty" doc:"digest"`
+	Shared   string `json:"shared,omitempty" doc:"name of the shared file system on which its files are; absent if they were uploaded"`
 	Path     string `json:"path,omitempty" doc:"on the shared file system, below its root"`
 }
 

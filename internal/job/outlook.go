@@ -44,6 +44,8 @@ type Saved struct {
 	Step    int64     `json:",omitempty"` // -1 if unknown
 	Work    float64   `json:",omitempty"` // units of work that it has
 	Travels bool      `json:",omitempty"` // it is restored on whatever node the job runs next
+	// Shared is the shared file system on which it is: it travels to nodes that see it, and nothing is transferred.
+	Shared string `json:",omitempty"`
 	// Stays says that what the job saves stays on the nodes of its last run: on any other it begins anew.
 	Stays bool `json:",omitempty"`
 }

@@ -197,6 +197,8 @@ func explain(v *View, j *QueuedJob, verdict *Verdict) Why {
 		return avoided(need)
 	case len(eligible) < need.Nodes && need.Snapshot && couldRunUnsaved(v, need):
 		return unsaved(v, need)
+	case len(eligible) < need.Nodes && need.Shared != "" && couldRunUnshared(v, need):
+		return unshared(v, need)
 	case len(eligible) < need.Nodes:
 		return noFit(v, m, len(eligible))
 	case len(open) < need.Nodes:
@@ -258,6 +260,33 @@ func couldRun(v *View, need fleet.Need) bool {
 func couldRunUnsaved(v *View, need fleet.Need) bool {
 	need.Snapshot = false
 	return couldRun(v, need)
+}
+
+// couldRunUnshared reports whether the nodes could meet the need if they need not see a shared file system.
+func couldRunUnshared(v *View, need fleet.Need) bool {
+	need.Shared = ""
+	return couldRun(v, need)
+}
+
+// unshared says that the nodes that could run the job do not see its checkpoint, and why the first of them does not.
+func unshared(v *View, need fleet.Need) Why {
+	plain := need
+	plain.Shared = ""
+	m := fleet.NewMatcher(plain)
+	sentence := fmt.Sprintf("its checkpoint is on the shared file system %s, which no node that could run it has", need.Shared)
+
+	for i := range v.Rooms {
+		n := v.Rooms[i].Node
+		if s := n.Inventory.SharedOf(need.Shared); s.Reason != "" && m.Eligible(&v.Rooms[i]) {
+			sentence += fmt.Sprintf("; %s: %s", n.ID, s.Reason)
+			break
+		}
+	}
+
+	return Why{
+		Blocker: BlockNoFit, Sentence: sentence,
+		Remedies: []Remedy{remedy("mount it on a node that could run the job")},
+	}
 }
 
 // unsaved says that the nodes that could run the job cannot take snapshots, and why the first of them cannot.

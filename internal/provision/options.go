@@ -112,6 +112,7 @@ type shapeKey struct {
 	cpus   job.CPUs
 	memory job.Bytes
 	fake   bool
+	shared string
 }
 
 // NewIndex prepares offers for matching. They must not be changed after that. peak returns
@@ -127,7 +128,7 @@ func NewIndex(offers []fleet.Offer, peak func(gpu string, memory job.Bytes) floa
 
 	for i := range offers {
 		o := &offers[i]
-		key := shapeKey{o.GPU, o.GPUs, o.GPUMemory, o.TFLOPS, o.CPUs, o.Memory, o.Fake}
+		key := shapeKey{o.GPU, o.GPUs, o.GPUMemory, o.TFLOPS, o.CPUs, o.Memory, o.Fake, o.Shared}
 		at, ok := index[key]
 		if !ok {
 			at = len(c.shapes)

@@ -57,8 +57,13 @@ func pauseOf(v *place.View, r *place.Running, from, to *fleet.Node) pause {
 	size := r.Outlook.Saved.Size
 	save, start := r.Outlook.RestartCost()
 	disk := seconds(size, diskRate)
-	up, upCost := carry(&v.Network, from.Class, size)
-	down, downCost := carry(&v.Network, to.Class, size)
+	carried := size
+	if name := r.Outlook.Saved.Shared; name != "" && to.Inventory.Sees(name) {
+		carried = 0 // it stays where it is
+	}
+
+	up, upCost := carry(&v.Network, from.Class, carried)
+	down, downCost := carry(&v.Network, to.Class, carried)
 	stage, stageCost := v.Stage(r.Item, to)
 
 	return pause{

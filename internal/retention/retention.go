@@ -48,7 +48,7 @@ type Removal struct {
 }
 
 // Surplus returns which checkpoints of jobs that have ended are not kept. Of those that are too many the ones of the
-// jobs that ended first go first. Pinned ones are kept, and those on shared file systems, which the yard does not own.
+// jobs that ended first go first. Pinned ones are kept. Those on shared file systems take no room in the blob store.
 func (l Limits) Surplus(now time.Time, all []Saved) []Removal {
 	var (
 		removals []Removal
@@ -58,19 +58,20 @@ func (l Limits) Surplus(now time.Time, all []Saved) []Removal {
 
 	for i := range all {
 		s := &all[i]
-		if s.State == checkpoint.Removed || onSharedFileSystem(&s.Checkpoint) {
+		if s.State == checkpoint.Removed {
 			continue
 		}
 
 		age := now.Sub(s.Ended)
 		switch {
 		case s.Pinned:
-			total += s.Size
+			total += stored(&s.Checkpoint)
 		case s.State == checkpoint.Partial && l.Unused > 0 && age > l.Unused:
 			removals = append(removals, Removal{s.ID, s.Owner, "incomplete, and its job has ended"})
 		case l.Checkpoints > 0 && age > l.Checkpoints:
 			why := fmt.Sprintf("its job ended more than %s ago", humanize.Duration(l.Checkpoints))
 			removals = append(removals, Removal{s.ID, s.Owner, why})
+		case s.Shared() != "":
 		default:
 			total += s.Size
 			rest = append(rest, s)
@@ -98,6 +99,11 @@ func (l Limits) Surplus(now time.Time, all []Saved) []Removal {
 	return removals
 }
 
-func onSharedFileSystem(c *checkpoint.Checkpoint) bool {
-	return slices.ContainsFunc(c.Parts, func(p checkpoint.Part) bool { return p.Shared != "" })
+// stored returns how much of the blob store a checkpoint takes.
+func stored(c *checkpoint.Checkpoint) job.Bytes {
+	if c.Shared() != "" {
+		return 0
+	}
+
+	return c.Size
 }

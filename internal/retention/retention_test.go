@@ -42,7 +42,7 @@ func TestWhichCheckpointsOfEndedJobsAreRemoved(t *testing.T) {
 		"none without limits": {retention.Limits{}, nil},
 		"incomplete ones":     {retention.Limits{Unused: time.Hour}, []id.Checkpoint{"j5.c1"}},
 		"after a time": {
-			retention.Limits{Checkpoints: 3 * time.Hour}, []id.Checkpoint{"j1.c1", "j1.c2", "j5.c1"},
+			retention.Limits{Checkpoints: 3 * time.Hour}, []id.Checkpoint{"j1.c1", "j1.c2", "j4.c1", "j5.c1"},
 		},
 		"the earliest of the oldest jobs": {retention.Limits{Bytes: 35}, []id.Checkpoint{"j5.c1", "j1.c1"}},
 		"the pinned one counts":           {retention.Limits{Bytes: 5}, []id.Checkpoint{"j5.c1", "j1.c1", "j1.c2", "j2.c1"}},

@@ -103,6 +103,10 @@ func addSpec(out *api.Job, s *job.Spec) {
 func addBrief(out *api.Job, b *yardmaster.Brief) {
 	out.Nodes, out.FakeGPUs, out.Cost = b.Nodes, b.FakeGPUs, max(out.Cost, float64(b.Cost))
 	out.Ran = max(out.Ran, duration(b.Ran))
+	if b.Doing != "" && !out.State.Final() {
+		out.Reason = strings.TrimPrefix(out.Reason+"; "+b.Doing, "; ")
+	}
+
 	if p := b.Progress; p != nil {
 		out.Work, out.Done, out.Percent = p.Work, nil, nil
 		if !p.At.IsZero() {

@@ -19,7 +19,7 @@ func (s *Server) toNode(n *yardmaster.NodeInfo) api.Node {
 		LastSeen: timeOrNil(n.Seen), CPUs: inv.CPUs, CPUsFree: n.Room.CPUs, Memory: inv.Memory, MemFree: n.Room.Memory,
 		Disk: inv.Disk, OS: inv.OS, Arch: inv.Arch, Address: inv.Address, Version: inv.Version,
 		Limits: inv.Limits, Jobs: n.Jobs, Runs: []api.NodeRun{}, GPUs: make([]api.GPU, len(inv.GPUs)),
-		Problem: inv.Problem, Snapshots: inv.Snapshots,
+		Problem: inv.Problem, Snapshots: inv.Snapshots, Shared: inv.Shared,
 	}
 
 	if out.Jobs == nil {

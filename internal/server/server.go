@@ -50,6 +50,7 @@ type Config struct {
 	Limits      retention.Limits
 	Timeout     time.Duration // for an answer of the loop
 	Standby     bool          // whether another server may lead the yard
+	HasShared   bool          // whether shared file systems are declared
 }
 
 // Deps is what a server works with.
@@ -124,6 +125,7 @@ func (s *Server) agentConfig(start string) agentapi.Config {
 		NodeCertTTL: s.NodeCertTTL,
 		Timeout:     s.Timeout,
 		Standby:     s.Standby,
+		HasShared:   s.HasShared,
 		Servers:     s.Servers,
 	}
 }

@@ -38,6 +38,7 @@ func (m AddCheckpoint) handle(y *Yard) (any, error) {
 
 	saved := r.outlook.Saved.Travels
 	y.updateSaved(r)
+	y.updateNeed(r)
 
 	late := r.run == nil && entry.State == checkpoint.Stored // its last part came after the run had ended
 	if late && !r.State.Final() && !y.cfg.AssumeSaved {
@@ -82,15 +83,6 @@ func (y *Yard) newestRun(c *checkpoint.Checkpoint) (*jobRecord, error) {
 	c.Epoch = epoch
 
 	return r, nil
-}
-
-// restoreOf returns what the next run of a job continues from, nil if it begins anew.
-func (y *Yard) restoreOf(r *jobRecord) *job.Restore {
-	if newest := y.checkpoints.Newest(r.ID); newest != nil {
-		return newest.Restore()
-	}
-
-	return nil
 }
 
 // workIn returns how much work of a job is in a checkpoint that its newest run has written.
@@ -139,6 +131,7 @@ func (y *Yard) updateSaved(r *jobRecord) {
 	if newest := y.checkpoints.Newest(r.ID); newest != nil {
 		r.outlook.Saved = job.Saved{
 			Size: newest.Size, At: newest.Written, Step: newest.Step, Work: newest.Work, Travels: true,
+			Shared: newest.Shared(),
 		}
 
 		return
@@ -169,8 +162,9 @@ func (y *Yard) restores(name id.Node) bool {
 
 // workLost returns how much work a job loses that is started where it cannot continue from what it has saved.
 func (y *Yard) workLost(r *jobRecord, s *place.Start) float64 {
-	carried := y.checkpoints.Newest(r.ID) != nil &&
-		!slices.ContainsFunc(s.Allocations, func(a place.Allocation) bool { return !y.restores(a.Node) })
+	newest := y.checkpoints.Newest(r.ID)
+	carried := newest != nil &&
+		!slices.ContainsFunc(s.Allocations, func(a place.Allocation) bool { return !y.restorable(a.Node, newest) })
 	if carried || y.cfg.AssumeSaved || r.Last == "" || r.Last == s.Allocations[0].Node {
 		return 0
 	}
@@ -199,6 +193,7 @@ func (y *Yard) noteCorrupt(r *jobRecord, run *runRecord, k *job.Rank, rep *RankR
 	run.corrupt = true
 	if y.checkpoints.MarkCorrupt(y.now, r.Owner, failed.Checkpoint, k.Node, rep.Reason) {
 		y.updateSaved(r)
+		y.updateNeed(r)
 		r.Done, r.outlook.Done = r.outlook.Saved.Work, r.outlook.Saved.Work
 	}
 }

@@ -3,6 +3,7 @@ package yardmaster
 import (
 	"time"
 
+	"trainyard/internal/checkpoint"
 	"trainyard/internal/fleet"
 	"trainyard/internal/id"
 	"trainyard/internal/job"
@@ -69,9 +70,9 @@ func (y *Yard) launch(r *jobRecord, s *place.Start) {
 		run.port = first.Port(run.ID, number+uint64(run.Epoch))
 	}
 
-	restore := y.restoreOf(r)
+	from, shared := y.checkpoints.Newest(r.ID), y.sharedOn(run)
 	for i := range run.Ranks {
-		y.open(r, run, i, addresses, restore)
+		y.open(r, run, i, addresses, from, shared)
 	}
 
 	// The life cycle allows placing every waiting job, and start checked that it is one.
@@ -119,8 +120,10 @@ func (y *Yard) bookNodes(r *jobRecord, run *runRecord) {
 	}
 }
 
-// open orders a rank's node to run it.
-func (y *Yard) open(r *jobRecord, run *runRecord, rank int, addresses []string, restore *job.Restore) {
+// open orders a rank's node to run it, from a checkpoint unless that is nil.
+func (y *Yard) open(
+	r *jobRecord, run *runRecord, rank int, addresses []string, from *checkpoint.Checkpoint, shared string,
+) {
 	k := &run.Ranks[rank]
 	o := Order{
 		Run: run.ID, Job: r.ID, Epoch: run.Epoch, Rank: rank, Node: k.Node,
@@ -128,7 +131,7 @@ func (y *Yard) open(r *jobRecord, run *runRecord, rank int, addresses []string, 
 			UID: run.UID, JobUID: y.jobUID(r),
 			Name: r.Spec.Name, Owner: r.Owner, Workdir: r.Workdir, Setup: r.Spec.Setup, Command: r.Spec.Run, Env: r.Spec.Env,
 			GPUs: k.GPUs, Share: k.Share, CPUs: k.CPUs, Memory: k.Memory, Grace: r.Spec.Grace, LogLimit: y.cfg.LogLimit,
-			Nodes: addresses, MasterPort: run.port, Metrics: r.Spec.Metrics, Target: r.Spec.Target,
+			Nodes: addresses, MasterPort: run.port, Metrics: r.Spec.Metrics, Target: r.Spec.Target, Shared: shared,
 		},
 	}
 
@@ -136,8 +139,8 @@ func (y *Yard) open(r *jobRecord, run *runRecord, rank int, addresses []string, 
 		o.Launch.Checkpoint, o.Launch.SaveEvery, o.Launch.Snapshot = c.Dir, c.Every, c.Snapshot
 	}
 
-	if n := y.nodes.Of(k.Node); restore != nil && n != nil && n.Inventory.Restores {
-		o.Launch.Restore, run.restore = restore, restore.Checkpoint
+	if from != nil && y.restorable(k.Node, from) {
+		o.Launch.Restore, run.restore = from.Restore(), from.ID
 	}
 
 	for _, name := range r.Spec.Data {

@@ -19,6 +19,7 @@ import (
 // Brief is what a list shows of a job beside what is stored.
 type Brief struct {
 	WaitReason string // why it is queued, if it is
+	Doing      string // what its run does beside its work, such as storing a checkpoint; "" if nothing
 	Nodes      []id.Node
 	FakeGPUs   bool // it has GPUs that are declared, not real
 	// Progress is nil if the job has ended. Its At is zero if the progress is unknown.
@@ -57,6 +58,10 @@ func (y *Yard) Briefs(now time.Time, jobs []id.Job) []Brief {
 			rank := &r.run.Ranks[k]
 			b.Nodes = append(b.Nodes, rank.Node)
 			b.FakeGPUs = b.FakeGPUs || y.nodes.Fake(rank)
+
+			if b.Doing == "" && rank.State != job.RunEnded {
+				b.Doing = rank.Reason
+			}
 		}
 	}
 

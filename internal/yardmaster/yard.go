@@ -56,6 +56,7 @@ type Config struct {
 	Offers           []fleet.Offer // what can be provisioned
 	Provision        lifecycle.Config
 	Keep             provision.IdlePolicy
+	Shared           fleet.SharedFolders
 	Network          dataset.Network // over which datasets are staged
 	RefuseImpossible bool            // jobs that no node and no offer could ever run are refused
 	Unmetered        bool            // the use of nodes is not metered

@@ -5,7 +5,8 @@
 // marker, by a known layout, by a rename, or because nothing is written any more), cuts its files into content-defined
 // chunks (cut.go), uploads those that the store lacks (store.go) and enters it in the catalogue. One checkpoint is
 // uploaded at a time; of those that became complete meanwhile the newest is next. Restore makes a checkpoint directory
-// hold exactly one checkpoint, whose every chunk it verifies.
+// hold exactly one checkpoint, whose every chunk it verifies. On a shared file system nothing is uploaded or downloaded
+// but the list of files (shared.go).
 //
 // The agent uses it (agent/checkpoints.go). The package decides nothing about runs: what is restored is what the
 // launch says, and the end of a rank is held back by the agent.
@@ -33,6 +34,8 @@ type Yard interface {
 	FetchChunk(ctx context.Context, run id.Run, digest string) (io.ReadCloser, error)
 	// AddCheckpoint enters a checkpoint, or one rank's part of it, in the catalogue.
 	AddCheckpoint(ctx context.Context, in api.NewCheckpoint) (api.NewCheckpointReply, error)
+	// UnneededDirs says which directories on a shared file system are not needed any more.
+	UnneededDirs(ctx context.Context, in api.SharedDirs) (api.SharedDirsReply, error)
 }
 
 var _ Yard = (*api.Client)(nil)
@@ -48,6 +51,8 @@ type Options struct {
 	Changed func()
 	// Problem is called with the newest error of an operation, nil if it works again.
 	Problem func(operation string, err error)
+	// Shared checks that a shared file system is there, and returns its root.
+	Shared func(ctx context.Context, name string) (string, error)
 	// Free measures a disk; see package diskspace.
 	Free func(dir string) (free, total job.Bytes, err error)
 
@@ -55,6 +60,9 @@ type Options struct {
 	// Rest is for how long files of an unknown layout must be unchanged before they count as complete; 10 seconds if
 	// left out.
 	Rest time.Duration
+	// Interval is the least time between two checkpoints of a run that neither a marker nor a known layout tells apart
+	// from any other files; 10 seconds if left out.
+	Interval time.Duration
 	// Patience is how long the end of a rank is held back while nothing of its checkpoint moves; 10 minutes if left out.
 	Patience time.Duration
 }
@@ -63,6 +71,7 @@ type Options struct {
 const (
 	defaultEvery    = 2 * time.Second
 	defaultRest     = 10 * time.Second
+	defaultInterval = 10 * time.Second
 	defaultPatience = 10 * time.Minute
 )
 
@@ -73,7 +82,9 @@ type Rank struct {
 	Rank    int
 	Ranks   int    // of the run
 	Dir     string // the checkpoint directory
+	Shared  string // the shared file system on which it is, "" if it is on a disk of the node
 	Started time.Time
+	Every   time.Duration // how often its program saves, as the job file says; 0 if it does not
 }
 
 // Checkpoints saves and restores the checkpoints of the ranks of a node.
@@ -91,6 +102,10 @@ func New(opt Options) *Checkpoints {
 
 	if opt.Rest == 0 {
 		opt.Rest = defaultRest
+	}
+
+	if opt.Interval == 0 {
+		opt.Interval = defaultInterval
 	}
 
 	if opt.Patience == 0 {

@@ -45,12 +45,31 @@ type fakeYard struct {
 	damage    func(digest string, data []byte) []byte // of what is fetched
 	refuse    func(in *api.NewCheckpoint) error       // a new entry
 	wait      func(ctx context.Context, call string)  // before each call
+	unneeded  func(d api.SharedDir) bool              // on a shared file system
 	calls     map[string]int
 }
 
 func newYard(t *testing.T) *fakeYard {
 	t.Helper()
 	return &fakeYard{t: t, changed: make(chan struct{}), chunks: map[string][]byte{}, calls: map[string]int{}}
+}
+
+func (y *fakeYard) UnneededDirs(ctx context.Context, in api.SharedDirs) (api.SharedDirsReply, error) {
+	var reply api.SharedDirsReply
+	if err := y.enter(ctx, "unneeded"); err != nil {
+		return reply, err
+	}
+
+	y.mu.Lock()
+	defer y.mu.Unlock()
+
+	for _, d := range in.Dirs {
+		if y.unneeded != nil && y.unneeded(d) {
+			reply.Remove = append(reply.Remove, d.Path)
+		}
+	}
+
+	return reply, nil
 }
 
 // enter begins a call.
@@ -172,7 +191,9 @@ func (y *fakeYard) AddCheckpoint(ctx context.Context, in api.NewCheckpoint) (api
 		}
 	}
 
-	y.manifest(in.Manifest) // all of it must be there
+	if in.Shared == "" {
+		y.manifest(in.Manifest) // all of it must be there
+	}
 
 	y.change(func() { y.entered = append(y.entered, in) })
 
@@ -257,7 +278,7 @@ func newCheckpoints(t *testing.T, y *fakeYard) *Checkpoints {
 		Dir: t.TempDir(), Yard: func() Yard { return y }, Log: slog.New(slog.NewTextHandler(t.Output(), nil)),
 		Clock: clock.Wall{}, Changed: func() { y.change(func() {}) }, Problem: func(string, error) {},
 		Free:  func(string) (job.Bytes, job.Bytes, error) { return 1 << 40, 1 << 40, nil },
-		Every: 10 * time.Millisecond, Rest: 50 * time.Millisecond,
+		Every: 10 * time.Millisecond, Rest: 50 * time.Millisecond, Interval: 1,
 	})
 	t.Cleanup(c.Close)
 

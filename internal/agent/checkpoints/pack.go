@@ -29,6 +29,7 @@ type packer struct {
 	progress *transfer
 	cached   func(f *file) ([]api.CheckpointChunk, bool)
 	single   bool // whatever is found at the path is complete
+	stays    bool // the files stay where they are: their chunks are computed, not uploaded
 
 	group *group
 }
@@ -110,6 +111,10 @@ func (r *reader) read(ctx context.Context, item *packed) (err error) {
 
 	if chunks, ok := r.cached(&item.file); ok {
 		item.chunks = [][]api.CheckpointChunk{chunks}
+		if r.stays {
+			return nil
+		}
+
 		return r.reuse(ctx, item)
 	}
 
@@ -229,13 +234,18 @@ func (r *reader) flush(ctx context.Context) error {
 
 	buf, pieces := r.buf, r.pieces
 	r.buf, r.pieces, r.used = nil, nil, 0
-	run, progress, s := r.run, r.progress, r.store
+	run, progress, s, stays := r.run, r.progress, r.store, r.stays
 
 	r.group.run(func(ctx context.Context) error {
 		defer s.release(buf)
 
 		if err := s.hash(ctx, pieces); err != nil {
 			return err
+		}
+
+		if stays {
+			progress.skip(0) // it goes on
+			return nil
 		}
 
 		return s.upload(ctx, run, pieces, progress)

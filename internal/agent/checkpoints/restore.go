@@ -11,6 +11,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"syscall"
@@ -70,6 +71,7 @@ type restore struct {
 	dir      string // the checkpoint directory
 	staging  string // becomes it
 	aside    string // what it was
+	kept     string // copies of its files on shared file systems
 	progress *transfer
 	queue    []api.CheckpointChunk     // those that are not here and were not asked for yet, in order
 	places   map[string]api.ChunkPlace // of those that were asked for last
@@ -95,28 +97,34 @@ func (c *Checkpoints) Restore(ctx context.Context, rank Rank, from *job.Restore,
 	r := &restore{
 		Checkpoints: c, run: rank.Run, from: from, dir: rank.Dir,
 		staging: filepath.Join(parent, ".restore-"+name), aside: filepath.Join(parent, ".aside-"+name),
+		kept:     filepath.Join(parent, ".kept-"+name),
 		progress: newTransfer(c.opt.Clock, int64(from.Size), "restoring checkpoint %s", from.Checkpoint),
 	}
 
 	show.show(r.progress)
 
 	files, err := r.manifest(ctx)
-	if err != nil {
-		return fmt.Errorf("restore checkpoint %s: %w", from.Checkpoint, err)
+	if err == nil {
+		err = r.restore(ctx, files)
 	}
 
-	if err := r.restore(ctx, files); err != nil {
+	if err := errors.Join(err, os.RemoveAll(r.kept)); err != nil {
 		return fmt.Errorf("restore checkpoint %s: %w", from.Checkpoint, err)
 	}
 
 	return c.baseline(rank, files)
 }
 
-// manifest fetches the list of files: the union of what the ranks saved.
+// manifest fetches the list of files: the union of what the ranks saved. Those on shared file systems are brought.
 func (r *restore) manifest(ctx context.Context) ([]api.CheckpointFile, error) {
 	all := map[string]api.CheckpointFile{}
 
-	for _, part := range r.from.Parts {
+	if err := os.RemoveAll(r.kept); err != nil { // left by a restore that was interrupted
+		return nil, err
+	}
+
+	for i := range r.from.Parts {
+		part := &r.from.Parts[i]
 		var m api.CheckpointManifest
 
 		text, err := r.fetchManifest(ctx, part.Manifest)
@@ -130,6 +138,12 @@ func (r *restore) manifest(ctx context.Context) ([]api.CheckpointFile, error) {
 
 		for _, f := range m.Files {
 			all[f.Path] = f
+		}
+
+		if part.Shared != "" {
+			if err := r.bringKept(ctx, part, m.Files); err != nil {
+				return nil, err
+			}
 		}
 	}
 
@@ -227,7 +241,7 @@ func (r *restore) compare(ctx context.Context, files []api.CheckpointFile) ([]ta
 		t := &targets[i]
 		t.entry, t.same = &files[i], make([]bool, len(files[i].Chunks))
 
-		for _, dir := range []string{r.dir, r.aside} {
+		for _, dir := range []string{r.dir, r.aside, r.kept} {
 			if local := filepath.Join(dir, filepath.FromSlash(files[i].Path)); t.local == "" && ordinary(dir, local) {
 				t.local = local
 			}
@@ -308,7 +322,9 @@ func (r *restore) checkSpace(targets []target) error {
 
 	for i := range targets {
 		if targets[i].whole() {
-			r.progress.skip(targets[i].entry.Size)
+			if !strings.HasPrefix(targets[i].local, r.kept+string(filepath.Separator)) { // those were counted before
+				r.progress.skip(targets[i].entry.Size)
+			}
 		} else {
 			need += targets[i].entry.Size
 		}

@@ -18,6 +18,7 @@ import (
 
 	"trainyard/internal/api"
 	"trainyard/internal/atomicfile"
+	"trainyard/internal/checkpoint"
 	"trainyard/internal/clock"
 	"trainyard/internal/fault"
 	"trainyard/internal/id"
@@ -33,7 +34,11 @@ type Saver struct {
 	gone   chan struct{} // closed when it has stopped
 	ended  chan struct{} // closed when the program has ended
 
+	entered time.Time // when the last checkpoint was entered in the catalogue; the zero time if none was
+
 	mu       sync.Mutex
+	request  int       // number of the last request to save
+	wanted   time.Time // since when a checkpoint that was asked for is awaited; the zero time if none is
 	end      *ending
 	held     time.Time // since when the end is held back without progress
 	progress *transfer // of the upload under way, nil if there is none
@@ -69,6 +74,17 @@ func (s *Saver) End(at time.Time, clean bool) {
 		s.end = &ending{at, clean}
 		s.held = s.all.opt.Clock.Now()
 		close(s.ended)
+	}
+}
+
+// Request says that the program was asked to save: what it writes next is stored without delay. The same request may be
+// made again.
+func (s *Saver) Request(number int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+
+	if number > s.request {
+		s.request, s.wanted = number, s.all.opt.Clock.Now()
 	}
 }
 
@@ -114,6 +130,10 @@ func (c *Checkpoints) statePath(run id.Run, rank int) string {
 // run looks at the directory again and again until the program has ended and everything is stored.
 func (s *Saver) run(ctx context.Context) {
 	if s.state.Finished {
+		return
+	}
+
+	if !s.awaitShared(ctx) {
 		return
 	}
 
@@ -171,6 +191,28 @@ func (s *Saver) run(ctx context.Context) {
 
 		s.wait(ctx, max(s.all.opt.Every, job.Backoff(failures, 0, maxRetryWait)), woken)
 	}
+}
+
+// awaitShared waits until the shared file system with the checkpoint directory is there. It reports false if that is
+// given up.
+func (s *Saver) awaitShared(ctx context.Context) bool {
+	for failures := 0; s.rank.Shared != "" && ctx.Err() == nil; failures++ {
+		_, err := s.all.opt.Shared(ctx, s.rank.Shared)
+		if err == nil {
+			break
+		}
+
+		s.report(err)
+
+		if s.ending() != nil && s.stillFor() > s.all.opt.Patience {
+			s.finish(err)
+			return false
+		}
+
+		s.wait(ctx, max(s.all.opt.Every, job.Backoff(failures, 0, maxRetryWait)), nil)
+	}
+
+	return ctx.Err() == nil
 }
 
 // open opens the checkpoint directory and begins to watch it. Without a watch renames are not noticed, but everything
@@ -239,18 +281,55 @@ func (s *Saver) round(ctx context.Context, root *os.Root, f *finder, end *ending
 	}
 
 	units := f.look(t, s.all.opt.Clock.Now(), end)
-	for _, u := range slices.Backward(units) {
-		if !s.state.has(u.files) {
-			return true, s.save(ctx, t, &u)
-		}
-
-		break // older ones were skipped for it
+	if len(units) == 0 {
+		return false, nil
 	}
 
-	return false, nil
+	u := &units[len(units)-1] // older ones are skipped for it
+	if s.state.has(u.files) || end == nil && s.tooSoon(u) {
+		return false, nil
+	}
+
+	return true, s.save(ctx, t, u)
 }
 
-// save uploads a checkpoint and enters it in the catalogue.
+// tooSoon reports whether a checkpoint follows the one before too closely to be stored. A program that replaces the same
+// files all the time would fill the catalogue otherwise. A layout with steps and a marker say themselves what is worth
+// keeping, and so does a request.
+func (s *Saver) tooSoon(u *unit) bool {
+	if u.found != checkpoint.ByRest && u.found != checkpoint.ByRename {
+		return false
+	}
+
+	s.mu.Lock()
+	asked := !s.wanted.IsZero()
+	s.mu.Unlock()
+
+	if asked {
+		return false
+	}
+
+	interval := s.all.opt.Interval
+	if s.rank.Every > 0 {
+		interval = s.rank.Every / 2 // half, because no program keeps the time exactly
+	}
+
+	return !s.entered.IsZero() && s.all.opt.Clock.Now().Sub(s.entered) < interval
+}
+
+// noteEntered records that a checkpoint was entered in the catalogue.
+func (s *Saver) noteEntered(u *unit) {
+	s.entered = s.all.opt.Clock.Now()
+
+	s.mu.Lock()
+	defer s.mu.Unlock()
+
+	if !s.wanted.IsZero() && !newest(u.files).Before(s.wanted) {
+		s.wanted = time.Time{}
+	}
+}
+
+// save stores a checkpoint and enters it in the catalogue.
 func (s *Saver) save(ctx context.Context, t *tree, u *unit) error {
 	files := slices.Concat(u.files, u.beside)
 	slices.SortFunc(files, func(a, b file) int { return strings.Compare(a.path, b.path) })
@@ -260,19 +339,33 @@ func (s *Saver) save(ctx context.Context, t *tree, u *unit) error {
 		size += files[i].size
 	}
 
-	progress := newTransfer(s.all.opt.Clock, size, "uploading checkpoint %s", u.name)
+	doing := "uploading checkpoint " + u.name
+	if s.rank.Shared != "" {
+		doing = fmt.Sprintf("keeping checkpoint %s on shared file system %s", u.name, s.rank.Shared)
+	}
+
+	progress := newTransfer(s.all.opt.Clock, size, "%s", doing)
 	stop := s.show(progress)
 	defer stop()
 
+	ctx, halt := s.bounded(ctx, progress)
+	defer halt()
+
+	if s.rank.Shared != "" {
+		return s.keep(ctx, t, u, files, progress)
+	}
+
+	return s.upload(ctx, t, u, files, progress)
+}
+
+// upload uploads the files of a checkpoint and enters it in the catalogue.
+func (s *Saver) upload(ctx context.Context, t *tree, u *unit, files []file, progress *transfer) error {
 	p := &packer{
 		store: s.all.store, gear: s.all.gear, run: s.rank.Run, tree: t, progress: progress, cached: s.state.chunks,
 		single: u.single,
 	}
 
-	upload, halt := s.bounded(ctx, progress)
-	defer halt()
-
-	all, err := p.pack(upload, files)
+	all, err := p.pack(ctx, files)
 	if err != nil {
 		return err
 	}
@@ -285,7 +378,12 @@ func (s *Saver) save(ctx context.Context, t *tree, u *unit) error {
 		}
 	}
 
-	return s.enter(upload, t, u, all, progress)
+	manifest, err := manifestOf(all)
+	if err != nil {
+		return err
+	}
+
+	return s.enter(ctx, t, u, manifest, "", progress)
 }
 
 // bounded ends an upload that holds back the end of a rank and stands still for too long.
@@ -333,19 +431,11 @@ func unchanged(t *tree, files []file) error {
 	return nil
 }
 
-// enter stores the manifest of an uploaded checkpoint and enters it in the catalogue.
-func (s *Saver) enter(ctx context.Context, t *tree, u *unit, all []packed, progress *transfer) error {
-	m := api.CheckpointManifest{Files: make([]api.CheckpointFile, len(all))}
-	for i := range all {
-		m.Files[i] = all[i].entry()
-	}
-
-	text, err := json.Marshal(m)
-	if err != nil {
-		return fmt.Errorf("encode the manifest: %w", err)
-	}
-
-	manifest := piece{text, &api.CheckpointChunk{Digest: digestOf(text), Size: int64(len(text))}}
+// enter stores the manifest of a checkpoint and enters it in the catalogue. Its files were uploaded, or are at a path on
+// a shared file system.
+func (s *Saver) enter(
+	ctx context.Context, t *tree, u *unit, manifest piece, path string, progress *transfer,
+) (err error) {
 	if err := s.all.store.upload(ctx, s.rank.Run, []piece{manifest}, progress); err != nil {
 		return err
 	}
@@ -353,7 +443,7 @@ func (s *Saver) enter(ctx context.Context, t *tree, u *unit, all []packed, progr
 	in := api.NewCheckpoint{
 		Run: s.rank.Run, UID: s.rank.UID, Rank: s.rank.Rank, Ranks: 1, Name: u.name, Metric: u.metric, Value: u.value,
 		Size: job.Bytes(progress.total), World: u.world, Framework: u.framework, Found: u.found,
-		Written: newest(u.files).UTC(), Manifest: manifest.chunk.Digest,
+		Written: newest(u.files).UTC(), Manifest: manifest.chunk.Digest, Shared: s.rank.Shared, Path: path,
 	}
 
 	if u.step >= 0 {
@@ -375,6 +465,7 @@ func (s *Saver) enter(ctx context.Context, t *tree, u *unit, all []packed, progr
 
 	s.all.opt.Log.Info("checkpoint stored", "run", s.rank.Run, "checkpoint", reply.ID, "name", u.name, "found", u.found,
 		"size", in.Size, "uploaded", job.Bytes(progress.sent()))
+	s.noteEntered(u)
 	s.state.markStored(u.files, t)
 
 	return s.state.save()

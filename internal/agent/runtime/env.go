@@ -57,7 +57,7 @@ func rankEnv(s rundir.Spec, data string) map[string]string {
 		"TRAINYARD_JOB_NAME":       s.Launch.Name,
 		"TRAINYARD_RUN":            string(s.Run),
 		"TRAINYARD_EPOCH":          strconv.Itoa(s.Epoch),
-		"TRAINYARD_CHECKPOINT_DIR": filepath.Join(data, rundir.CheckpointsDir, string(s.Job)),
+		"TRAINYARD_CHECKPOINT_DIR": s.Checkpoints(data),
 		"TRAINYARD_GPU_SHARE":      share, // empty for whole GPUs
 		progressVar:                filepath.Join(data, rundir.RunsDir, s.Name(), rundir.ProgressFile),
 		"TRAINYARD_METRICS_FILE":   filepath.Join(data, rundir.RunsDir, s.Name(), rundir.MetricsFile),

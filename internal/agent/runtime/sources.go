@@ -40,7 +40,7 @@ func (r *Runtime) MetricSources(run id.Run, n int) (MetricSources, error) {
 
 	return MetricSources{
 		Work:        filepath.Join(rk.dir, rundir.WorkDir),
-		Checkpoints: filepath.Join(r.dir, rundir.CheckpointsDir, string(rk.rec.Job)),
+		Checkpoints: rk.rec.Checkpoints(r.dir),
 		Metrics:     filepath.Join(rk.dir, rundir.MetricsFile),
 		Launch:      rk.rec.Launch,
 	}, nil

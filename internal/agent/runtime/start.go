@@ -287,8 +287,7 @@ func (r *Runtime) prepare(ctx context.Context, rk *rank) error {
 	}
 
 	if rk.rec.Launch.Restore != nil {
-		dir := filepath.Join(r.dir, rundir.CheckpointsDir, string(rk.rec.Job))
-		if err := r.opt.Restore(ctx, rk.rec.Spec, dir); err != nil {
+		if err := r.opt.Restore(ctx, rk.rec.Spec, rk.rec.Checkpoints(r.dir)); err != nil {
 			return err
 		}
 	}

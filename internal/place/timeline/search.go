@@ -138,9 +138,8 @@ func (t *Timeline) consider(q *Request, p *Pool, x *roomPlan, latest time.Durati
 		return Never
 	}
 
-	// The rooms of an able pool are interchangeable, except for the node that the job avoids and in pools of
-	// mixed GPUs.
-	if (p.Kind < 0 || match.Need.Avoid != "" || match.Need.Snapshot) && !match.Eligible(&t.rooms[x.room]) {
+	// The rooms of an able pool are interchangeable, except for what single nodes have and in pools of mixed GPUs.
+	if (p.Kind < 0 || match.Need.Particular()) && !match.Eligible(&t.rooms[x.room]) {
 		return Never
 	}
 

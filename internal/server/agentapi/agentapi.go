@@ -70,6 +70,7 @@ type Config struct {
 	NodeCertTTL time.Duration
 	Timeout     time.Duration // for an answer of the loop
 	Standby     bool          // whether another server may lead the yard
+	HasShared   bool          // whether shared file systems are declared
 	Servers     func() []string
 }
 

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"io"
+	"io/fs"
 	"net/http"
 	"slices"
 	"sync"
@@ -414,8 +415,9 @@ func (s *Server) mayAdd(ctx context.Context, in *api.NewCheckpoint) error {
 
 // checkContent makes sure that all of a checkpoint is there, and sets its size.
 func (s *Server) checkContent(ctx context.Context, in *api.NewCheckpoint, c *checkpoint.Checkpoint) error {
-	if in.Shared != "" {
-		return nil // the agent has checked that it is where it says
+	if in.Shared != "" && (!id.Name(in.Shared) || !fs.ValidPath(in.Path) || in.Path == ".") {
+		return fault.New(fault.Invalid, "bad_path", "%.200q is not a path below a shared file system", in.Path).
+			WithField("path")
 	}
 	if err := httpapi.CheckDigest(in.Manifest, "manifest"); err != nil {
 		return err
@@ -427,6 +429,11 @@ func (s *Server) checkContent(ctx context.Context, in *api.NewCheckpoint, c *che
 	}
 	if err != nil {
 		return err
+	}
+
+	c.Parts[0].Size = job.Bytes(m.Size())
+	if in.Shared != "" {
+		return nil // its files are where they are; whoever restores them verifies them
 	}
 
 	var chunks []api.CheckpointChunk
@@ -449,8 +456,6 @@ func (s *Server) checkContent(ctx context.Context, in *api.NewCheckpoint, c *che
 	if len(missing) > 0 {
 		return missingChunk(missing[0].Digest)
 	}
-
-	c.Parts[0].Size = job.Bytes(m.Size())
 
 	return nil
 }

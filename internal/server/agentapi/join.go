@@ -156,7 +156,7 @@ func checkInventory(inv *fleet.Inventory) error {
 		seen[g.Index] = true
 	}
 
-	return nil
+	return checkShared(inv, bad)
 }
 
 // publicKey returns the encoded public key of a certificate request.

@@ -69,6 +69,11 @@ func (s *Server) report(ctx context.Context, in *httpapi.Body[api.Report]) (*htt
 		}
 	}
 
+	reply.Shared, err = s.sharedFolders(ctx, n)
+	if err != nil {
+		return nil, s.fail(ctx, err)
+	}
+
 	// Last, because this answer extends the node's contact lease.
 	if err := s.Loop.Held(); err != nil {
 		return nil, s.fail(ctx, err)

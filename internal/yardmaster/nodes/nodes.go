@@ -129,6 +129,23 @@ func (r *Nodes) All() []*Node {
 	return list
 }
 
+// Eldest returns the node that joined first of those that a function accepts, nil if there is none.
+func (r *Nodes) Eldest(accept func(*Node) bool) *Node {
+	var eldest *Node
+
+	for _, n := range r.byName {
+		if !accept(n) {
+			continue
+		}
+
+		if eldest == nil || n.Joined.Before(eldest.Joined) || n.Joined.Equal(eldest.Joined) && n.ID < eldest.ID {
+			eldest = n
+		}
+	}
+
+	return eldest
+}
+
 // Len counts the nodes, with those that were removed.
 func (r *Nodes) Len() int { return len(r.byName) }
 

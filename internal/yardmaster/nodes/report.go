@@ -43,6 +43,7 @@ func (r *Nodes) SetRestores(n *Node, restores bool) {
 // recovered. The power draw of GPUs changes often and makes no event.
 func (r *Nodes) setInventory(now time.Time, n *Node, found *fleet.Inventory) {
 	old := n.Inventory
+	found = rememberShared(found, &old)
 	same := sameInventory(&old, found)
 	if same && slices.Equal(old.Draw, found.Draw) {
 		return
@@ -56,6 +57,7 @@ func (r *Nodes) setInventory(now time.Time, n *Node, found *fleet.Inventory) {
 	}
 
 	hasEvent := r.noteProblem(now, n, old.Problem)
+	hasEvent = r.noteShared(now, n, &old) || hasEvent
 
 	for i := range found.GPUs {
 		g := &found.GPUs[i]
@@ -99,7 +101,52 @@ func sameInventory(a, b *fleet.Inventory) bool {
 
 	return x.Address == z.Address && x.OS == z.OS && x.Kernel == z.Kernel && x.Arch == z.Arch && x.Version == z.Version &&
 		x.CPUs == z.CPUs && x.Memory == z.Memory && x.Limits == z.Limits && slices.Equal(a.GPUs, b.GPUs) &&
-		x.Restores == z.Restores && sameProblem(x.Problem, z.Problem)
+		x.Restores == z.Restores && sameProblem(x.Problem, z.Problem) && slices.Equal(x.Shared, z.Shared)
+}
+
+// rememberShared returns an inventory that knows which shared file systems the node has ever found.
+func rememberShared(found, old *fleet.Inventory) *fleet.Inventory {
+	if len(found.Shared) == 0 {
+		return found
+	}
+
+	inv := *found
+	inv.Shared = slices.Clone(found.Shared)
+
+	for i := range inv.Shared {
+		s := &inv.Shared[i]
+		s.Known = s.OK || old.SharedOf(s.Name).Known
+	}
+
+	return &inv
+}
+
+// noteShared adds an event for each shared file system that a node has found or lost. It reports whether it did.
+func (r *Nodes) noteShared(now time.Time, n *Node, old *fleet.Inventory) bool {
+	changed := false
+
+	for _, is := range n.Inventory.Shared {
+		was := old.SharedOf(is.Name)
+		if was.Name != "" && was.OK == is.OK && was.Reason == is.Reason {
+			continue
+		}
+
+		e := batch.Event{
+			Kind: "node.shared_found", Actor: "node/" + string(n.ID), Node: n.ID, To: is.Name,
+			Reason: fmt.Sprintf("shared file system %s is at %s; checkpoints of its jobs stay there", is.Name, is.Path),
+		}
+		if !is.OK {
+			e.Kind = "node.shared_missing"
+			e.Reason = fmt.Sprintf("shared file system %s is not used, checkpoints of its jobs are uploaded: %s",
+				is.Name, is.Reason)
+		}
+
+		r.feed.Add(now, e)
+
+		changed = true
+	}
+
+	return changed
 }
 
 func sameProblem(a, b *fleet.Problem) bool {

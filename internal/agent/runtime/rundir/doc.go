@@ -18,7 +18,7 @@
 //	    progress.json        TRAINYARD_PROGRESS; progress that the program reports
 //	    metrics.jsonl        TRAINYARD_METRICS_FILE; metrics that the SDK writes
 //	    work/                the working directory
-//	<data>/checkpoints/<job> TRAINYARD_CHECKPOINT_DIR, kept from run to run
+//	<data>/checkpoints/<job> TRAINYARD_CHECKPOINT_DIR, kept from run to run, unless it is on a shared file system
 //	<data>/checkpoint-owners/<job>  the UID of the job whose checkpoints they are
 //	<data>/setups/<key>/     a cached set-up
 //	<data>/set-aside/        runs and checkpoints of another history of the yard, see Runtime.SetAside

@@ -32,6 +32,17 @@ type Spec struct {
 	Devices []string `json:"devices,omitempty"`
 	// ExtraEnv are environment variables that the agent adds. The job's own take precedence.
 	ExtraEnv map[string]string `json:"extra_env,omitempty"`
+	// CheckpointDir is the checkpoint directory if it is on a shared file system.
+	CheckpointDir string `json:"checkpoint_dir,omitempty"`
+}
+
+// Checkpoints returns the checkpoint directory of the rank, given the data directory of the agent.
+func (s Spec) Checkpoints(data string) string {
+	if s.CheckpointDir != "" {
+		return s.CheckpointDir
+	}
+
+	return filepath.Join(data, CheckpointsDir, string(s.Job))
 }
 
 // Name returns the name of the rank's run directory.

@@ -6,6 +6,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"syscall"
 
 	"trainyard/internal/agent/runtime/rundir"
 	"trainyard/internal/agent/snapshot"
@@ -13,7 +14,7 @@ import (
 
 // checkpoints returns the directory with the checkpoints of the job.
 func (s *supervisor) checkpoints() string {
-	return filepath.Join(s.data, rundir.CheckpointsDir, string(s.rec.Job))
+	return s.rec.Checkpoints(s.data)
 }
 
 // linkCheckpoints creates the checkpoint directory and, if the job names one in its working
@@ -95,10 +96,24 @@ func (s *supervisor) moveUploaded(root *os.Root, name, kept string) error {
 		}
 
 		// The caller has checked that name is not a link and lies inside the working directory.
-		if err := os.Rename(filepath.Join(root.Name(), name, n), to); err != nil {
+		if err := moveTree(filepath.Join(root.Name(), name, n), to); err != nil {
 			return err
 		}
 	}
 
 	return nil
+}
+
+// moveTree moves a file or a directory, also to another file system.
+func moveTree(from, to string) error {
+	err := os.Rename(from, to)
+	if !errors.Is(err, syscall.EXDEV) {
+		return err
+	}
+
+	if err := copyTree(from, to); err != nil {
+		return err
+	}
+
+	return os.RemoveAll(from)
 }
