@@ -12,6 +12,7 @@ import (
 
 	"trainyard/internal/cli"
 	"trainyard/internal/fault"
+	"trainyard/internal/fleet"
 )
 
 // read parses args as the server command does, with these variables set.
@@ -133,6 +134,25 @@ func TestGeneratedFilesAreCurrent(t *testing.T) {
 
 		if !bytes.Equal(got, want) {
 			t.Errorf("%s is not what the code makes: run make generate", name)
+		}
+	}
+}
+
+func TestSharedFileSystemsAreDeclaredByNamePathAndPool(t *testing.T) {
+	t.Parallel()
+	c, err := read(t, nil, "--shared-fs", "lab=/mnt/lab, lab=/data/lab@a100")
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	want := fleet.SharedFolders{{Name: "lab", Path: "/mnt/lab"}, {Name: "lab", Path: "/data/lab", Pool: "a100"}}
+	if diff := cmp.Diff(want, c.sharedFS); diff != "" {
+		t.Errorf("read (-want +got):\n%s", diff)
+	}
+
+	for _, bad := range []string{"/mnt/lab", "lab=mnt", "Lab=/mnt", "lab=/mnt/../x", "lab=/mnt@", "lab=/a,lab=/b"} {
+		if _, err := read(t, nil, "--shared-fs", bad); fault.KindOf(err) != fault.Invalid {
+			t.Errorf("%q is read with %v", bad, err)
 		}
 	}
 }

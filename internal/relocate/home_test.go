@@ -58,6 +58,15 @@ func TestJobsComeHomeIfItPays(t *testing.T) {
 			save(y, r, 100<<30, true)
 			y.network.PerGB = 1
 		}, false},
+		"its checkpoint is on a file system of both": {func(y *yard, r *place.Running) {
+			save(y, r, 100<<30, true)
+			y.network.PerGB = 1
+			shared(y, r, "own")
+		}, true},
+		"its checkpoint is on a file system that home lacks": {func(y *yard, r *place.Running) {
+			save(y, r, 1<<30, true)
+			shared(y, r)
+		}, false},
 		"it may not run at home": {func(y *yard, r *place.Running) { need(y, r, func(n *fleet.Need) { n.Place = job.PlaceCloud }) }, false},
 		"the GPU at home is too small": {func(y *yard, r *place.Running) {
 			need(y, r, func(n *fleet.Need) { n.GPUMin = 141 << 30 })
@@ -269,5 +278,18 @@ func TestAWakeIsDueWhenAJobMayMoveAgain(t *testing.T) {
 	plan := y.plan(t)
 	if want := r.Began.Add(hour); len(plan.Stops) > 0 || !plan.WakeAt.Equal(want) {
 		t.Errorf("stops %v, wakes at %v, want none and %v", plan.Stops, plan.WakeAt, want)
+	}
+}
+
+// shared puts the checkpoint of a job on a shared file system that these nodes see.
+func shared(y *yard, r *place.Running, nodes ...id.Node) {
+	r.Outlook.Saved.Shared = "lab"
+	need(y, r, func(n *fleet.Need) { n.Shared = "lab" })
+
+	for _, name := range nodes {
+		room, _ := y.Table.Get(name)
+		n := *room.Node
+		n.Inventory.Shared = []fleet.Shared{{Name: "lab", OK: true}}
+		y.Table.Put(&n, 0)
 	}
 }
