@@ -122,7 +122,8 @@ var matrix = map[string]matrixRow{
 		`{"run":"j1.1","uid":"other","rank":0,"ranks":1,"name":".","size":"1B","found":"rest","written":"2026-01-01T00:00:00Z"}`,
 		"111111y",
 	},
-	"get-file": {"/agent/v1/files/" + digestOf("x"), "", "111111y"},
+	"find-unneeded-dirs": {"/agent/v1/shared", `{"shared":"lab","dirs":[]}`, "1111113"}, // the node has none
+	"get-file":           {"/agent/v1/files/" + digestOf("x"), "", "111111y"},
 }
 
 // description is the part of the OpenAPI description that tests look at.
