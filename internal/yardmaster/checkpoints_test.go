@@ -592,3 +592,22 @@ func TestAProgramIsSavedByASnapshotOnlyIfItContinuesLater(t *testing.T) {
 		})
 	}
 }
+
+func TestAListShowsHowFarAnUploadIs(t *testing.T) {
+	t.Parallel()
+	y := newSaves(t)
+	y.starts(1)
+
+	const doing = "uploading checkpoint ckpt: 1GB of 2GB, 400MB/s"
+	y.report(1, yardmaster.RankReport{State: job.RunRunning, Started: y.now, Reason: doing})
+
+	if got := y.Briefs(y.now, []id.Job{y.job})[0].Doing; got != doing {
+		t.Errorf("the list says %q", got)
+	}
+
+	y.preempted(1)
+
+	if got := y.Briefs(y.now, []id.Job{y.job})[0].Doing; got != "" {
+		t.Errorf("after the end of the run the list says %q", got)
+	}
+}

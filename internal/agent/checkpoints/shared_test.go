@@ -125,14 +125,22 @@ func TestNoProgramCanChangeWhatIsKept(t *testing.T) {
 	in := fs.saved(y, c, rank, map[string]string{"model.pt": "first"})
 
 	// The old run, which may still be alive, writes into its file, and the new one into what was restored.
-	write(t, rank.Dir, map[string]string{"model.pt": "torn"})
+	overwrite := func(r Rank) {
+		t.Helper()
+
+		if err := os.WriteFile(filepath.Join(r.Dir, "model.pt"), []byte("torn!"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+
+	overwrite(rank)
 
 	if err := c.Restore(t.Context(), next, fs.restoreOf(in), &Restoring{}); err != nil {
 		t.Fatal(err)
 	}
 
 	sameFiles(t, "the directory", contents(t, next.Dir), map[string]string{"model.pt": "first"})
-	write(t, next.Dir, map[string]string{"model.pt": "half"})
+	overwrite(next)
 
 	again := fs.rank(3)
 	if err := c.Restore(t.Context(), again, fs.restoreOf(in), &Restoring{}); err != nil {
