@@ -102,6 +102,10 @@ func checkpointState(c *api.Checkpoint) table.Cell {
 		cell.Color = table.Red
 	}
 
+	if c.Shared != "" && c.State == checkpoint.Stored {
+		cell.Text += " on " + c.Shared
+	}
+
 	if c.Pinned {
 		cell.Text += ", pinned"
 	}

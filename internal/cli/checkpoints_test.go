@@ -20,7 +20,7 @@ func someCheckpoints() api.CheckpointList {
 		{
 			ID: "j7.c1", Job: "j7", Run: "j7.1", Name: "checkpoint-100", Step: new(int64(100)), Metric: "loss",
 			Value: new(0.71), Size: 1 << 30, State: checkpoint.Stored, Pinned: true, Written: ago(3 * time.Hour),
-			Nodes: []id.Node{"gpu-1"}, Found: checkpoint.ByHuggingFace,
+			Nodes: []id.Node{"gpu-1"}, Found: checkpoint.ByHuggingFace, Shared: "lab",
 		},
 		{
 			ID: "j7.c2", Job: "j7", Run: "j7.1", Name: "checkpoint-200", Step: new(int64(200)), Metric: "loss",
