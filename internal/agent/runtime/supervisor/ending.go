@@ -2,6 +2,7 @@ package supervisor
 
 import (
 	"fmt"
+	"strings"
 	"syscall"
 
 	"golang.org/x/sys/unix"
@@ -45,14 +46,40 @@ func (s *supervisor) classify(r result) rundir.Ending {
 		e.Cause, e.Reason = job.CauseHostOOM, s.memoryReason(words)
 	default:
 		e.Cause, e.Reason = job.CauseUserCode, words+rundir.QuoteLastLine(s.out.lastLine())
-		if line, text, found := s.out.find(gpuMemoryMarks); found && len(s.rec.Spec.DeviceNames()) > 0 {
-			e.Cause, e.Reason, e.Needed = job.CauseGPUOOM, "out of GPU memory: "+line, memoryNeeded(text)
-		} else if line, text, found := s.out.find(hostMemoryMarks); found {
-			e.Cause, e.Reason, e.Needed = job.CauseHostOOM, "out of memory: "+line, memoryNeeded(text)
-		}
+		s.classifyMemory(&e)
 	}
 
 	return e
+}
+
+// classifyMemory finds out whether a program that failed had run out of memory: the SDK in it says so, or its output.
+func (s *supervisor) classifyMemory(e *rundir.Ending) {
+	gpus := len(s.rec.Spec.DeviceNames()) > 0
+	report, reported := s.memoryReport()
+
+	if reported && (report.Device != deviceGPU || !gpus) {
+		e.Cause, e.Reason, e.Needed = job.CauseHostOOM, "out of memory: "+report.line(), report.needed()
+		return
+	}
+
+	if reported {
+		e.Cause, e.Reason, e.Needed = job.CauseGPUOOM, "out of GPU memory: "+report.line(), report.needed()
+		return
+	}
+
+	if line, text, found := s.out.find(gpuMemoryMarks); found && gpus {
+		e.Cause, e.Reason, e.Needed = job.CauseGPUOOM, "out of GPU memory: "+line, memoryNeeded(text)
+		return
+	}
+
+	if line, text, found := s.out.find(hostMemoryMarks); found {
+		e.Cause, e.Reason, e.Needed = job.CauseHostOOM, "out of memory: "+line, memoryNeeded(text)
+		return
+	}
+
+	if line := s.out.lastLine(); strings.HasPrefix(line, "MemoryError") { // as Python ends a traceback
+		e.Cause, e.Reason = job.CauseHostOOM, "out of memory: "+line
+	}
 }
 
 // stopReason describes how the program reacted to the stop.

@@ -1,9 +1,21 @@
 package supervisor
 
 import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
 	"regexp"
 	"strconv"
+	"strings"
 
+	"golang.org/x/sys/unix"
+
+	"trainyard/internal/agent/runtime/rundir"
 	"trainyard/internal/job"
 )
 
@@ -20,6 +32,7 @@ var gpuMemoryMarks = []string{
 var hostMemoryMarks = []string{
 	"DefaultCPUAllocator: can't allocate memory", "DefaultCPUAllocator: not enough memory", // PyTorch
 	"_ArrayMemoryError", // NumPy
+	"std::bad_alloc",
 }
 
 // memoryText is how much of the output behind a mark belongs to the same message: PyTorch's other allocator writes it
@@ -53,6 +66,74 @@ func memoryNeeded(text string) job.Bytes {
 	return needed
 }
 
+// memoryReport is what the SDK says of a program that ends for lack of memory, as a line of the metrics file.
+type memoryReport struct {
+	Note      string `json:"note"`
+	Device    string `json:"device"` // deviceGPU, or the host
+	Text      string `json:"text"`
+	Requested int64  `json:"requested"` // bytes; 0 if unknown
+	Used      int64  `json:"used"`      // bytes that the program had; 0 if unknown
+}
+
+const (
+	memoryNote = "out_of_memory" // of a memoryReport
+	deviceGPU  = "gpu"
+)
+
+// line returns the message of a report, clipped for a reason.
+func (r *memoryReport) line() string {
+	first, _, _ := strings.Cut(r.Text, "\n")
+	return rundir.Clip(first)
+}
+
+// needed returns how much memory the program had and asked for; 0 if that is not known.
+func (r *memoryReport) needed() job.Bytes {
+	if r.Requested <= 0 || r.Used < 0 || r.Requested > maxAmount || r.Used > maxAmount {
+		return memoryNeeded(r.Text)
+	}
+
+	return job.Bytes(r.Requested + r.Used)
+}
+
+// memoryReport returns the newest report of the SDK that the program has run out of memory.
+func (s *supervisor) memoryReport() (r memoryReport, found bool) {
+	// What a program makes of its file is up to it: it may be a pipe that nobody writes.
+	f, err := os.OpenFile(filepath.Join(s.dir, rundir.MetricsFile), os.O_RDONLY|unix.O_NONBLOCK, 0)
+	if errors.Is(err, fs.ErrNotExist) {
+		return r, false
+	}
+
+	if err != nil {
+		s.logError(fmt.Errorf("look for a report of the SDK: %w", err))
+		return r, false
+	}
+
+	defer func() { _ = f.Close() }()
+
+	info, err := f.Stat()
+	if err != nil || !info.Mode().IsRegular() {
+		return r, false
+	}
+
+	tail := make([]byte, min(info.Size(), tailSize))
+	if _, err := f.ReadAt(tail, info.Size()-int64(len(tail))); err != nil && !errors.Is(err, io.EOF) {
+		s.logError(fmt.Errorf("look for a report of the SDK: %w", err))
+		return r, false
+	}
+
+	for line := range bytes.SplitSeq(tail, []byte("\n")) {
+		var one memoryReport
+		if json.Unmarshal(line, &one) == nil && one.Note == memoryNote { // other lines are of no interest
+			r, found = one, true
+		}
+	}
+
+	return r, found
+}
+
+// maxAmount is more memory than there is: such an amount is a mistake.
+const maxAmount = 1 << 50
+
 // amountOf converts the number and the unit of a match, 0 if there is none.
 func amountOf(match []string) job.Bytes {
 	if match == nil {
@@ -66,8 +147,7 @@ func amountOf(match []string) job.Bytes {
 		n *= unit
 	}
 
-	const most = 1 << 50 // more is a mistake in the text
-	if err != nil || n > most {
+	if err != nil || n > maxAmount {
 		return 0
 	}
 

@@ -5,12 +5,13 @@ from __future__ import annotations
 import atexit
 import math
 import os
+import sys
 import time
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from . import _numbers, _trouble
+from . import _memory, _numbers, _trouble
 from ._save import Saves
 from ._stop import Notice
 from ._target import Target
@@ -36,6 +37,7 @@ class Yard:
 
     def at_exit_and_fork(self) -> None:
         """Register this object for the end and for forks of the process."""
+        sys.excepthook = _memory.hook(sys.excepthook, self.out_of_memory)
         atexit.register(self.writer.close)
         if hasattr(os, "register_at_fork"):
             os.register_at_fork(
@@ -99,6 +101,11 @@ class Yard:
         if text:
             line["text"] = text[:MAX_TEXT]
         self.writer.line(what, line)
+
+    def out_of_memory(self, report: Mapping[str, Any]) -> None:
+        """Report that the program ends for lack of memory, whatever its rank."""
+        self.writer.line("out_of_memory", {"note": "out_of_memory", "at": _now(), **report})
+        self.writer.flush()
 
     def target_reached(self, value: Any) -> bool:
         """Return whether the target of the job has been reached, by a value or by what was logged."""
