@@ -133,6 +133,10 @@ cover: ## Measure test coverage and compare it with docs/baseline (PACKAGES=./in
 cover-baseline: ## Store the coverage that make cover measured
 	@go run ./tools/coverage -store
 
+.PHONY: test-oom-gpu
+test-oom-gpu: build ## Let a PyTorch training exceed a GPU of which it may use 16 GiB, and see it finish with more (a GPU with 48 GB or more)
+	@PYTHON='$(PYTHON)' scripts/test-oom-gpu.sh
+
 .PHONY: bench-snapshot
 bench-snapshot: ## Measure how long a training takes to be saved and restored as a whole program (root; a GPU if there is one)
 	@mkdir -p build/bench
