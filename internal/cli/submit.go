@@ -200,6 +200,10 @@ func (a *app) plan(w io.Writer, plan api.SubmitReply) error {
 			if p.Why.Start != nil {
 				start.Text = inAbout(*p.Why.Start, now) + ": " + start.Text
 			}
+		} else if p.Why != nil {
+			if _, more, found := strings.Cut(p.Why.Sentence, "; "); found { // beside where and when
+				start.Text += "; " + more
+			}
 		}
 
 		t.Cells(table.Cell{Text: name}, table.Cell{Text: p.Resources}, fits, start)

@@ -47,7 +47,9 @@ func newDepot(t *testing.T) *depot {
 
 		if in.DryRun {
 			reply(w, http.StatusOK, api.SubmitReply{Plan: []api.PlannedJob{
-				{Name: "train", Resources: "1 CPU", Fits: []id.Node{"box1", "box2"}, FitCount: 2, Why: &api.Why{Blocker: "none", Start: new(time.Unix(0, 0))}},
+				{Name: "train", Resources: "1 CPU", Fits: []id.Node{"box1", "box2"}, FitCount: 2, Why: &api.Why{
+					Blocker: "none", Start: new(time.Unix(0, 0)), Sentence: "starts on box1 now; needs 2 GB of memory: j1 like it ran out there",
+				}},
 				{Resources: "8× H100", Why: &api.Why{Blocker: "no_fit", Sentence: "No node has 8 H100."}},
 			}})
 

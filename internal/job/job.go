@@ -39,6 +39,7 @@ type Job struct {
 	NotBefore time.Time     // back-off: not placed before this time
 	Avoid     []id.Node     // nodes on which it failed because of the infrastructure
 	Floor     Floor         // raised by escalation
+	FloorOf   id.Job        // job like it that ran out of memory, which raised Floor before the first run; "" if none did
 	Lacked    Floor         // memory of which it ran out: it needs more than that
 	Last      id.Node       // where rank 0 of the newest run was: its checkpoints are there
 	Done      float64       // units of work that its ended runs have checkpointed

@@ -40,6 +40,7 @@ func (d *driver) join(great bool) error {
 		class, gpus = classes[d.joins%2], 8
 		inv.CPUs, inv.Memory = 64000, 1<<42
 		models = models[2:]
+		models[0].Memory *= 2 // also for jobs that wait for more memory than they had on any other
 	}
 
 	for i := range gpus {

@@ -31,6 +31,7 @@ type record struct {
 	shares    map[id.Project]queue.Share
 	past      map[uint64]queue.PastRun
 	observed  map[id.Job]job.Observed
+	shortages map[string]job.Shortage
 	questions map[id.Question]inbox.Question
 	orders    map[string]yardmaster.Order
 	decisions map[id.Job]ledger.JobDecisions
@@ -59,6 +60,7 @@ func newRecord() *record {
 		incarnation: yardmaster.Incarnation{Number: 1, Mark: "first", Began: start, Settled: start, Reason: "the first"},
 
 		observed:  map[id.Job]job.Observed{},
+		shortages: map[string]job.Shortage{},
 		questions: map[id.Question]inbox.Question{},
 		decisions: map[id.Job]ledger.JobDecisions{},
 		catalogue: map[id.Checkpoint]checkpoint.Checkpoint{},
@@ -174,6 +176,14 @@ func (s *record) commitMemory(b *yardmaster.Batch) error {
 
 	for _, j := range b.ObservedForgotten {
 		delete(s.observed, j)
+	}
+
+	for _, short := range b.Shortages {
+		s.shortages[short.Key] = short
+	}
+
+	for _, key := range b.ShortagesForgotten {
+		delete(s.shortages, key)
 	}
 
 	for _, j := range b.Jobs {
@@ -341,6 +351,7 @@ func (s *record) clone() *record {
 	c.jobs, c.runs, c.nodes = maps.Clone(s.jobs), maps.Clone(s.runs), maps.Clone(s.nodes)
 	c.users, c.tokens, c.shares = maps.Clone(s.users), maps.Clone(s.tokens), maps.Clone(s.shares)
 	c.past, c.observed, c.orders = maps.Clone(s.past), maps.Clone(s.observed), maps.Clone(s.orders)
+	c.shortages = maps.Clone(s.shortages)
 	c.decisions, c.events, c.questions = maps.Clone(s.decisions), maps.Clone(s.events), maps.Clone(s.questions)
 	c.catalogue = maps.Clone(s.catalogue)
 
@@ -398,6 +409,7 @@ func (s *record) load(recent time.Time) (yardmaster.State, error) {
 	state.Shares = slices.Collect(maps.Values(s.shares))
 	state.Past = slices.Collect(maps.Values(s.past))
 	state.Observed = slices.Collect(maps.Values(s.observed))
+	state.Shortages = slices.Collect(maps.Values(s.shortages))
 	state.Checkpoints = slices.Collect(maps.Values(s.catalogue))
 	for _, q := range s.questions {
 		if q.State == inbox.Open {

@@ -51,6 +51,7 @@ func (y *Yard) finish(r *jobRecord, run *runRecord) {
 			To: string(cause), Reason: run.Reason},
 	)
 
+	y.learnMemory(r, run, cause, rank)
 	y.decideNext(r, run, cause, rank)
 	y.leaveRun(r, run, cause)
 	r.run = nil

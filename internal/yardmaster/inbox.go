@@ -237,7 +237,9 @@ func (y *Yard) amend(r *jobRecord, a *inbox.Action, by id.User) {
 		return
 	}
 
-	r.Floor = floor
+	if floor != r.Floor {
+		r.Floor, r.FloorOf = floor, ""
+	}
 
 	if !a.Amend.Empty() {
 		change := *a.Amend

@@ -39,6 +39,8 @@ func (y *Yard) Load(now time.Time, s State) {
 	y.orders.Load(s.Orders, s.Incarnation.Unsettled())
 	y.pastForgotten = append(y.pastForgotten, y.past.Load(s.Past)...)
 
+	y.loadShortages(s.Shortages)
+
 	slices.SortFunc(s.Jobs, func(a, b job.Job) int {
 		x, _ := a.ID.Number()
 		z, _ := b.ID.Number()

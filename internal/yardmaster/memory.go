@@ -40,6 +40,8 @@ func (y *Yard) takeMemory(b *Batch) {
 	b.Past = append(b.Past[:0], y.pastRuns...)
 	b.PastForgotten = append(b.PastForgotten[:0], y.pastForgotten...)
 
+	y.takeShortages(b)
+
 	y.observedForgotten, y.pastRuns, y.pastForgotten = y.observedForgotten[:0], y.pastRuns[:0], y.pastForgotten[:0]
 }
 

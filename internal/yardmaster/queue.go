@@ -20,6 +20,10 @@ func (y *Yard) enqueueSince(r *jobRecord, since time.Time) {
 		return
 	}
 
+	if y.expectMemory(r) {
+		y.changedJob(r)
+	}
+
 	need := y.describeItem(r)
 	r.entry.Since = since
 

@@ -35,6 +35,7 @@ type rehearsedJob struct {
 	need fleet.Need
 	last time.Duration // as declared
 	rule string        // of its datasets
+	note string        // how much memory it needs because of a job like it
 }
 
 // Preview is what would happen to a job if its file were submitted now.
@@ -96,9 +97,10 @@ func (y *Yard) Rehearse(now time.Time, owner id.User, file []Candidate) (*Rehear
 
 // rehearse queues a job in a clone of the view, unless it would not be queued.
 func (y *Yard) rehearse(v *place.View, r *jobRecord) rehearsedJob {
+	y.expectMemory(r)
 	need := y.describeItem(r)
 	out := rehearsedJob{
-		need: need, last: r.Spec.DeclaredDuration(), rule: y.data.RuleText(r.Spec.Place, r.Spec.Data),
+		need: need, last: r.Spec.DeclaredDuration(), rule: y.data.RuleText(r.Spec.Place, r.Spec.Data), note: y.memoryNote(r),
 	}
 
 	if len(r.Spec.Needs) > 0 {
@@ -179,6 +181,8 @@ func (h *Rehearsal) Previews(stop func() bool) []Preview {
 				list[i].Why, list[i].Starts = h.started(s, free[k]), true
 			}
 		}
+
+		addReasons(&list[i].Why, o.note)
 	}
 
 	return list

@@ -87,10 +87,6 @@ func (y *Yard) avoid(r *jobRecord, n id.Node) {
 // escalate lets a job that ran out of memory have the first thing that helps and that can be had: more memory, or what
 // its job file allows.
 func (y *Yard) escalate(r *jobRecord, cause job.Cause, rank *job.Rank, reason string) (bool, string) {
-	if lacked := y.lacked(cause, rank); lacked != (job.Floor{}) {
-		r.Lacked = lacked
-	}
-
 	floor := y.nextFloor(r)
 
 	words := floorWords(job.Floor{GPUMemory: floor.GPUMemory})

@@ -198,6 +198,10 @@ func (y *Yard) accept(r *jobRecord) {
 
 	r.Reason = "queued"
 	y.enqueue(r)
+
+	if note := y.memoryNote(r); note != "" {
+		r.Reason += "; " + note
+	}
 }
 
 // needsReason says for which jobs a job waits.

@@ -94,6 +94,8 @@ func (y *Yard) explain(v *place.View, r *jobRecord) (place.Why, bool) {
 		addReasons(&w, y.waits[r.ID], y.unprovided[r.ID])
 	}
 
+	addReasons(&w, y.memoryNote(r))
+
 	return w, true
 }
 

@@ -156,6 +156,8 @@ type Yard struct {
 	pastForgotten     []uint64        // numbers of those that past has no room for any more
 	observed          batch.Set[*observedRecord]
 	observedForgotten []id.Job // jobs that have ended of which something was stored
+	shortages         map[string]job.Shortage
+	shortagesChanged  map[string]bool // keys of those that were added, changed or forgotten since they were last taken
 }
 
 type submitKey struct {
@@ -223,6 +225,8 @@ func New(cfg Config) *Yard {
 		demand:        make(provision.Demand, len(cfg.Keep.Warm)),
 		changedMeters: map[id.Node]bool{},
 		asked:         map[id.Job]bool{},
+
+		shortagesChanged: map[string]bool{},
 	}
 
 	y.people = people.New(&y.feed)

@@ -66,4 +66,18 @@ func TestAJobOutOfMemoryContinuesWithMore(t *testing.T) {
 	if said := y.events(t, "inbox.noticed"); len(said) != 1 || !strings.Contains(said[0], "the next run gets 200 MB of memory") {
 		t.Errorf("the notices are %q", said)
 	}
+
+	// The next one like it has enough from the start.
+	next := y.submit(t, hungry)
+	note := "needs 200 MB of memory: " + id + " like it ran out there"
+
+	if said := y.events(t, "job.submitted"); !strings.Contains(said[len(said)-1], note) {
+		t.Errorf("the next one is submitted as %q, want %q", said, note)
+	}
+
+	y.succeed(t, "wait", next)
+
+	if d := y.job(t, next); len(d.Runs) != 1 {
+		t.Errorf("the runs of the next one are %+v, want one", d.Runs)
+	}
 }

@@ -37,6 +37,7 @@ type jobExtras struct {
 	Reference job.Reference  `json:"reference,omitzero"`
 	Ran       time.Duration  `json:"ran,omitempty"` // nanoseconds
 	Queued    time.Time      `json:"queued,omitzero"`
+	FloorOf   id.Job         `json:"floor_of,omitempty"`
 	Lacked    job.Floor      `json:"lacked,omitzero"`
 	Amended   *job.Amendment `json:"amended,omitempty"`
 	Questions int            `json:"questions,omitempty"`
@@ -71,7 +72,7 @@ func jobRow(args []any, j *job.Job) ([]any, error) {
 
 	extras := ""
 
-	more := jobExtras{j.Override, j.Reference, j.Ran, j.Queued, j.Lacked, j.Amended, j.Questions}
+	more := jobExtras{j.Override, j.Reference, j.Ran, j.Queued, j.FloorOf, j.Lacked, j.Amended, j.Questions}
 	if more != (jobExtras{}) {
 		text, err := json.Marshal(more)
 		if err != nil {
@@ -185,7 +186,7 @@ func (s *storedJob) decode() (job.Job, error) {
 	}
 
 	j.Override, j.Reference, j.Ran, j.Queued = more.Override, more.Reference, more.Ran, more.Queued
-	j.Lacked, j.Amended, j.Questions = more.Lacked, more.Amended, more.Questions
+	j.FloorOf, j.Lacked, j.Amended, j.Questions = more.FloorOf, more.Lacked, more.Amended, more.Questions
 	j.Spec = j.Amended.Apply(j.Spec) // its column has it as submitted
 
 	return j, nil

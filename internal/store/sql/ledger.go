@@ -86,6 +86,14 @@ func foldLedger(batches []*yardmaster.Batch) (ledgerChanges, error) {
 			remove(observedKind, string(j))
 		}
 
+		for i := range b.Shortages {
+			put(shortageKind, b.Shortages[i].Key, 0, &b.Shortages[i])
+		}
+
+		for _, key := range b.ShortagesForgotten {
+			remove(shortageKind, key)
+		}
+
 		o := &b.Ledger
 		for i := range o.Postings {
 			postings.put(o.Postings[i].Seq, 0, &o.Postings[i])
@@ -209,6 +217,8 @@ func loadRecord(state *yardmaster.State, r *record) error {
 		return appendDoc(&state.Shares, r)
 	case observedKind:
 		return appendDoc(&state.Observed, r)
+	case shortageKind:
+		return appendDoc(&state.Shortages, r)
 	}
 
 	return fmt.Errorf("unknown ledger document %q", r.kind)
@@ -217,7 +227,7 @@ func loadRecord(state *yardmaster.State, r *record) error {
 // document is what is stored as one JSON text.
 type document interface {
 	dataset.Dataset | tenant.Quota | ledger.State | ledger.JobDecisions | quota.Usage | quota.Notice | queue.Share |
-		job.Observed
+		job.Observed | job.Shortage
 }
 
 func appendDoc[T document](list *[]T, r *record) error {

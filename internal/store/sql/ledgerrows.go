@@ -202,6 +202,8 @@ const (
 	decisionKind = "decision"
 	// observedKind is what was learned of a job until it has ended.
 	observedKind = "observed"
+	// shortageKind is what was learned of the memory that jobs of a kind need.
+	shortageKind = "shortage"
 )
 
 // No guard: most of these records have no sequence number, and the single writer writes them in

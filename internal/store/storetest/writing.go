@@ -34,20 +34,30 @@ func forgets(h *harness) {
 		return o
 	}
 
+	shortage := func(key string, n int) job.Shortage {
+		s := full[job.Shortage](n)
+		s.Key = key
+
+		return s
+	}
+
 	s := h.with(
 		&yardmaster.Batch{
-			Past:     []queue.PastRun{run(10), run(9), run(2)},
-			Observed: []job.Observed{observed("j1"), observed("j2"), observed("j3")},
+			Past:      []queue.PastRun{run(10), run(9), run(2)},
+			Observed:  []job.Observed{observed("j1"), observed("j2"), observed("j3")},
+			Shortages: []job.Shortage{shortage("a", 1), shortage("b", 2)},
 		},
 		&yardmaster.Batch{
 			Past:          []queue.PastRun{run(11)},
 			PastForgotten: []uint64{9},
 			Observed:      []job.Observed{observed("j3")}, ObservedForgotten: []id.Job{"j3"},
+			Shortages: []job.Shortage{shortage("b", 3)}, ShortagesForgotten: []string{"a"},
 		},
 	)
 	state := h.load(s, time.Time{})
 	h.same("past runs", state.Past, []queue.PastRun{run(2), run(10), run(11)})
 	h.same("observed", state.Observed, []job.Observed{observed("j1"), observed("j2")})
+	h.same("shortages", state.Shortages, []job.Shortage{shortage("b", 3)})
 
 	h.must(s.Commit(h.context(), &yardmaster.Batch{PastForgotten: []uint64{2, 2}, ObservedForgotten: []id.Job{"j1"}}))
 	state = h.load(s, time.Time{})
@@ -111,6 +121,7 @@ func everything() *yardmaster.Batch {
 		Shares:      []queue.Share{full[queue.Share](1)},
 		Past:        []queue.PastRun{full[queue.PastRun](1)},
 		Observed:    []job.Observed{full[job.Observed](1)},
+		Shortages:   []job.Shortage{full[job.Shortage](1)},
 		Checkpoints: []checkpoint.Checkpoint{sampleCheckpoint("j7", 4, checkpoint.Stored)},
 		Ledger:      sampleLedger(),
 		Usage:       []quota.Usage{full[quota.Usage](1)},
@@ -137,6 +148,7 @@ func (h *harness) holds(s store.Store, b *yardmaster.Batch) {
 	h.same("shares", state.Shares, b.Shares)
 	h.same("past runs", state.Past, b.Past)
 	h.same("observed", state.Observed, b.Observed)
+	h.same("shortages", state.Shortages, b.Shortages)
 	h.same("checkpoints", state.Checkpoints, b.Checkpoints)
 	h.same("meters", state.Ledger.Meters, b.Ledger.Meters)
 	h.same("decisions", state.Ledger.Decisions, b.Ledger.Decisions)

@@ -43,23 +43,26 @@ type Batch struct {
 	Shares      []queue.Share
 	Past        []queue.PastRun // runs from which the durations of others are estimated
 	Observed    []job.Observed  // what was learned of jobs that have not ended
+	Shortages   []job.Shortage  // what was learned of the memory that jobs of a kind need
 	Ledger      ledger.Changes
 	Events      []Event
 	Orders      []Order  // opened or changed
 	Closed      []string // keys of closed orders
-	// What is remembered no more: numbers of past runs, and jobs that have ended.
-	PastForgotten     []uint64
-	ObservedForgotten []id.Job
-	Incarnations      []Incarnation // that began, or settled
-	Questions         []inbox.Question
+	// What is remembered no more: numbers of past runs, jobs that have ended, and keys of shortages.
+	PastForgotten      []uint64
+	ObservedForgotten  []id.Job
+	ShortagesForgotten []string
+	Incarnations       []Incarnation // that began, or settled
+	Questions          []inbox.Question
 }
 
 // Empty reports whether there is nothing to commit.
 func (b *Batch) Empty() bool {
 	return len(b.Jobs)+len(b.Runs)+len(b.Nodes)+len(b.Agents)+len(b.Users)+len(b.Tokens)+len(b.Events)+
 		len(b.Orders)+len(b.Closed)+len(b.Leases)+len(b.Quotas)+len(b.Datasets)+len(b.Uses)+len(b.Shares)+
-		len(b.Usage)+len(b.Notices)+len(b.Past)+len(b.Observed)+len(b.Checkpoints)+
-		len(b.PastForgotten)+len(b.ObservedForgotten)+len(b.Incarnations)+len(b.Questions) == 0 && b.Ledger.Empty()
+		len(b.Usage)+len(b.Notices)+len(b.Past)+len(b.Observed)+len(b.Shortages)+len(b.Checkpoints)+
+		len(b.PastForgotten)+len(b.ObservedForgotten)+len(b.ShortagesForgotten)+len(b.Incarnations)+len(b.Questions) == 0 &&
+		b.Ledger.Empty()
 }
 
 // Event is one entry of the feed: the audit log, the live feed and the history
@@ -131,6 +134,7 @@ type State struct {
 	Shares      []queue.Share
 	Past        []queue.PastRun
 	Observed    []job.Observed
+	Shortages   []job.Shortage
 	Quotas      []tenant.Quota
 	Usage       []quota.Usage
 	Notices     []quota.Notice
