@@ -138,7 +138,7 @@ func (d *Dir) Stage(ctx context.Context, name string, r io.Reader) error {
 
 // write writes a file apart.
 func (d *Dir) write(ctx context.Context, r io.Reader) (staged, error) {
-	f, err := d.disk.CreateTemp(d.temp, "*")
+	f, err := d.disk.CreateTemp(d.temp, "blob-*")
 	if err != nil {
 		return staged{}, err
 	}

@@ -217,6 +217,7 @@ func (w *world) copyFiles(t *testing.T) (plain, durable cost) {
 
 	durable.processor = plain.processor + run(t, append([]string{"sync"}, files...)...)
 	durable.time = time.Since(begun)
+	t.Logf("cp: %.2f s, with sync %.2f s", plain.time.Seconds(), durable.time.Seconds())
 
 	if err := os.RemoveAll(target); err != nil {
 		t.Fatal(err)
@@ -262,6 +263,7 @@ func (w *world) putPlainly(t *testing.T, server *blobtest.Server) cost {
 		t.Fatal(err)
 	}
 
+	t.Logf("plain upload: %.2f s", took.time.Seconds())
 	took.processor = time.Duration(after.Utime.Nano() + after.Stime.Nano() - before.Utime.Nano() - before.Stime.Nano())
 
 	for n := range w.files {

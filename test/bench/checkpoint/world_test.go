@@ -301,7 +301,12 @@ func (w *world) begin(t *testing.T) func() cost {
 	t.Helper()
 	begun, before := time.Now(), w.processorTime(t)
 
-	return func() cost { return cost{time.Since(begun), w.processorTime(t) - before} }
+	return func() cost {
+		c := cost{time.Since(begun), w.processorTime(t) - before}
+		t.Logf("%.2f s, %.2f s of a processor", c.time.Seconds(), c.processor.Seconds())
+
+		return c
+	}
 }
 
 // processorTime is how long the server and the agents have used a processor.
