@@ -119,7 +119,7 @@ bench-failover: ## Measure how fast a second server takes over, 100 times (root)
 	go test ./test/chaos -run '^TestFailovers$$' -count=1 -timeout 120m -v -failovers $(or $(FAILOVERS),100) -out '$(CURDIR)/build/bench/bench-failover.json'
 
 .PHONY: bench-checkpoint
-bench-checkpoint: ## Measure saving and restoring a checkpoint beside cp and S3 (10 GB, 45 GB of disk; SIZE=1GB for less); figures in build/bench
+bench-checkpoint: ## Measure saving and restoring a checkpoint beside cp and S3 (10 GB, 35 GB of disk; SIZE=1GB for less); figures in build/bench
 	@scripts/setup.sh test
 	@mkdir -p build/bench
 	go test ./test/bench/checkpoint -run '^TestCheckpoints$$' -count=1 -timeout 60m -v -size $(or $(SIZE),10GB) -out '$(CURDIR)/build/bench/bench-checkpoint.json'

@@ -95,11 +95,14 @@ type ChunksRequest struct {
 	Run     id.Run            `json:"run" maxLength:"100" doc:"the run that uploads or restores; it must be assigned to the node"`
 	Chunks  []CheckpointChunk `json:"chunks" maxItems:"10000"`
 	Restore bool              `json:"restore,omitempty" doc:"they are to be downloaded"`
+	Nonce   string            `json:"nonce,omitempty" maxLength:"200" doc:"names a file that the agent has made in the folder of an earlier reply: if the server sees it, both are on one machine"`
 }
 
 // ChunksReply says where the chunks are. An upload needs only those that the store lacks.
 type ChunksReply struct {
 	Chunks []ChunkPlace `json:"chunks"`
+	Folder string       `json:"folder,omitempty" doc:"where the store is, if it is a folder on the server's machine"`
+	Local  bool         `json:"local,omitempty" doc:"the server has seen the nonce: the chunks are files below the folder, which the agent may read and add to"`
 }
 
 // ChunkPlace is where a chunk is uploaded to or downloaded from.
@@ -107,6 +110,7 @@ type ChunkPlace struct {
 	Digest string            `json:"digest"`
 	URL    string            `json:"url,omitempty" doc:"signed and valid for a short time; absent if the chunk goes through the server"`
 	Header map[string]string `json:"header,omitempty" doc:"headers that the signed request must have"`
+	File   string            `json:"file,omitempty" doc:"path below the folder, if that is local"`
 }
 
 // NewCheckpoint is what an agent says of a checkpoint, or of one rank's part of it, whose chunks it has uploaded.

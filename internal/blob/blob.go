@@ -1,8 +1,8 @@
 // Package blob stores immutable files under names: working directories, the output of ended runs, checkpoints.
 //
-// A stored blob is never changed. server alone uses it; agents and people get at
-// it through the API, or with requests that a Signer has signed. Dir keeps blobs in a folder; package s3 keeps
-// them in an object store. Package blobtest is the contract of both.
+// A stored blob is never changed. The server uses it; agents and people get at it through the API, or with requests
+// that a Signer has signed. An agent on the machine of the server may use the same folder. Dir keeps blobs in a
+// folder; package s3 keeps them in an object store. Package blobtest is the contract of both.
 package blob
 
 import (
@@ -54,6 +54,21 @@ type Signer interface {
 	SignPut(ctx context.Context, name string, size int64, sha256 string, ttl time.Duration) (Request, error)
 	// SignGet allows to get one blob, or a range of it, for ttl from now on.
 	SignGet(ctx context.Context, name string, ttl time.Duration) (Request, error)
+}
+
+// Local is a store in a folder of this machine.
+type Local interface {
+	// Stage is Put without the wait for the disk. The blob is there at once for all who use this Local, but the end of
+	// the process or a power cut may take it away, as a whole, until Sync has returned.
+	Stage(ctx context.Context, name string, r io.Reader) error
+	// Sync returns when these blobs survive a power cut, whoever put them there. It is fault.NotFound if one is not
+	// there.
+	Sync(ctx context.Context, names []string) error
+	// Folder is where the blobs are: the file of each has its name.
+	Folder() string
+	// Sees reports whether a nonce file is in this folder, which somebody has made who found it under the same path. If
+	// it is, both mean the same folder.
+	Sees(nonce string) bool
 }
 
 // Cleaner is a store in which a server that is killed leaves parts of uploads behind that no list shows.

@@ -22,10 +22,16 @@ import (
 // Dir keeps blobs as files of a folder.
 type Dir struct {
 	root string
+	temp string // files that are being written
 	disk atomicfile.Disk
+
+	staging staging
 }
 
-var _ Store = (*Dir)(nil)
+var (
+	_ Store = (*Dir)(nil)
+	_ Local = (*Dir)(nil)
+)
 
 // unfinished is the folder of files that are being written. All are in one, so
 // that a start need not look through everything for what a crash left.
@@ -47,7 +53,16 @@ func OpenDirOn(disk atomicfile.Disk, root string) (*Dir, error) {
 		return nil, fmt.Errorf("create blob folder: %w", err)
 	}
 
-	return &Dir{root, disk}, nil
+	absolute, err := filepath.Abs(root)
+	if err != nil {
+		return nil, fmt.Errorf("open blob folder: %w", err)
+	}
+
+	return newDir(disk, absolute, filepath.Join(absolute, unfinished)), nil
+}
+
+func newDir(disk atomicfile.Disk, root, temp string) *Dir {
+	return &Dir{root: root, temp: temp, disk: disk, staging: staging{files: map[string]staged{}}}
 }
 
 // path returns the file of a name.
@@ -75,7 +90,7 @@ func (d *Dir) Put(ctx context.Context, name string, r io.Reader) error {
 		return d.unavailable("write", name, err)
 	}
 
-	temp := atomicfile.TempDir(filepath.Join(d.root, unfinished))
+	temp := atomicfile.TempDir(d.temp)
 	if err := atomicfile.WriteFrom(file, readerUntil{ctx, r}, temp, atomicfile.On(d.disk)); err != nil {
 		return d.unavailable("write", name, err)
 	}
@@ -139,7 +154,10 @@ func (d *Dir) open(name string) (*os.File, int64, error) {
 		return nil, 0, err
 	}
 
-	f, err := os.Open(file)
+	f, err := os.Open(d.staging.where(name, file))
+	if errors.Is(err, fs.ErrNotExist) {
+		f, err = os.Open(file) // it may have got its name in between
+	}
 	if errors.Is(err, fs.ErrNotExist) { // deleted in between
 		return nil, 0, NotFound(name)
 	}
@@ -157,7 +175,10 @@ func (d *Dir) Stat(_ context.Context, name string) (Info, error) {
 		return Info{}, err
 	}
 
-	info, err := os.Stat(file)
+	info, err := os.Stat(d.staging.where(name, file))
+	if errors.Is(err, fs.ErrNotExist) {
+		info, err = os.Stat(file) // it may have got its name in between
+	}
 	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENOTDIR) { // a blob has the name that a folder would
 		return Info{}, NotFound(name)
 	}
@@ -189,6 +210,9 @@ func (d *Dir) Delete(ctx context.Context, name string) error {
 	}
 	if has, err := d.Has(ctx, name); err != nil || !has {
 		return err
+	}
+	if err := d.discard(name); err != nil {
+		return d.unavailable("remove", name, err)
 	}
 	if err := d.disk.Remove(file); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return d.unavailable("remove", name, err)

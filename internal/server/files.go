@@ -88,7 +88,8 @@ func (s *Server) putFile(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 
-	if err := httpapi.PutVerified(r.Context(), s.Blobs, httpapi.FileBlob(digest), digest, content, s.MaxFile); err != nil {
+	name := httpapi.FileBlob(digest)
+	if err := httpapi.PutVerified(r.Context(), s.Blobs.Put, name, digest, content, s.MaxFile); err != nil {
 		return err
 	}
 

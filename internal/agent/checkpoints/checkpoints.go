@@ -112,7 +112,7 @@ func New(opt Options) *Checkpoints {
 		opt.Patience = defaultPatience
 	}
 
-	return &Checkpoints{opt: opt, gear: newGear(), store: newStore(opt.Yard)}
+	return &Checkpoints{opt: opt, gear: newGear(), store: newStore(opt.Yard, opt.Dir)}
 }
 
 // Close drops idle connections to the object store.

@@ -1,19 +1,18 @@
 package checkpoints
 
-// The bounds of chunks. Smaller chunks find more that two checkpoints have in common, larger ones cost fewer requests
-// and a shorter manifest. None is larger than api.MaxChunk.
+// The bounds of chunks, which have 5 MB on average. Smaller chunks find more that two checkpoints have in common, larger
+// ones cost fewer requests and files and a shorter manifest. None is larger than api.MaxChunk.
 const (
-	minChunk = 1 << 20
-	avgChunk = 4 << 20
+	minChunk = 3 << 20
 	maxChunk = 16 << 20
 )
 
-// A chunk ends where the hash of the bytes before is below a limit: a stricter one up to the average size and a looser
-// one after, so that most chunks are of about that size (normalised chunking, as in FastCDC, USENIX ATC 2016). The
-// limits ask for 2^22 bytes on average, times or divided by four.
+// A chunk ends where the hash of the last window bytes is below a limit, which is so once in 2^21 bytes. Nothing is
+// hashed up to the smallest size, which is most of a chunk: finding the end of chunks would cost as much as their
+// digests otherwise.
 const (
-	strictLimit = uint64(1) << (64 - 24)
-	looseLimit  = uint64(1) << (64 - 20)
+	window = 64
+	limit  = uint64(1) << (64 - 21)
 )
 
 // gear is the table of the rolling hash. Every agent must have the same one, or chunks of one never equal those of
@@ -45,18 +44,14 @@ func (g *gear) cut(p []byte) int {
 	n := min(len(p), maxChunk)
 	var hash uint64
 
-	middle := min(n, avgChunk)
-	for i, b := range p[minChunk:middle] {
+	for _, b := range p[minChunk-window : minChunk] {
 		hash = hash<<1 + g[b]
-		if hash < strictLimit && i >= 64 {
-			return minChunk + i + 1
-		}
 	}
 
-	for i, b := range p[middle:n] {
+	for i, b := range p[minChunk:n] {
 		hash = hash<<1 + g[b]
-		if hash < looseLimit {
-			return middle + i + 1
+		if hash < limit {
+			return minChunk + i + 1
 		}
 	}
 

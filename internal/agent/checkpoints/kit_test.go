@@ -20,6 +20,7 @@ import (
 	"go.uber.org/goleak"
 
 	"trainyard/internal/api"
+	"trainyard/internal/blob"
 	"trainyard/internal/clock"
 	"trainyard/internal/fault"
 	"trainyard/internal/id"
@@ -47,6 +48,8 @@ type fakeYard struct {
 	wait      func(ctx context.Context, call string)  // before each call
 	unneeded  func(d api.SharedDir) bool              // on a shared file system
 	calls     map[string]int
+	folder    *blob.Dir // where chunks are kept, nil if in memory
+	elsewhere string    // where they are kept, on another machine
 }
 
 func newYard(t *testing.T) *fakeYard {
@@ -106,16 +109,26 @@ func (y *fakeYard) Chunks(ctx context.Context, req api.ChunksRequest) (api.Chunk
 
 	y.mu.Lock()
 
-	var reply api.ChunksReply
+	reply := api.ChunksReply{Folder: y.elsewhere}
 	var missing []string
+
+	if y.folder != nil {
+		reply.Folder, reply.Local = y.folder.Folder(), req.Nonce != "" && y.folder.Sees(req.Nonce)
+	}
 
 	for _, c := range req.Chunks {
 		y.asked++
+		y.look(ctx, c.Digest)
+
 		if _, ok := y.chunks[c.Digest]; ok && !req.Restore {
 			continue
 		}
 
 		place := api.ChunkPlace{Digest: c.Digest}
+		if reply.Local {
+			place.File = chunkFile(c.Digest)
+		}
+
 		if y.sign != nil {
 			place.URL, place.Header = y.sign(c.Digest)
 		}
@@ -132,6 +145,27 @@ func (y *fakeYard) Chunks(ctx context.Context, req api.ChunksRequest) (api.Chunk
 	}
 
 	return reply, nil
+}
+
+// chunkFile is where a chunk is in the folder.
+func chunkFile(digest string) string { return "chunks/" + digest }
+
+// look takes a chunk from the folder that somebody has put there.
+func (y *fakeYard) look(ctx context.Context, digest string) {
+	if y.folder == nil || y.chunks[digest] != nil {
+		return
+	}
+
+	r, err := y.folder.Get(ctx, chunkFile(digest))
+	if err != nil {
+		return
+	}
+
+	defer func() { _ = r.Close() }()
+
+	if data, err := io.ReadAll(r); err == nil {
+		y.chunks[digest] = data
+	}
 }
 
 func (y *fakeYard) PutChunk(ctx context.Context, _ id.Run, digest string, content []byte) error {
@@ -206,6 +240,8 @@ func (y *fakeYard) manifest(digest string) map[string]string {
 	y.mu.Lock()
 	defer y.mu.Unlock()
 
+	y.look(y.t.Context(), digest)
+
 	var m api.CheckpointManifest
 	if err := json.Unmarshal(y.chunks[digest], &m); err != nil {
 		y.t.Errorf("manifest %s: %v", digest, err)
@@ -219,6 +255,8 @@ func (y *fakeYard) manifest(digest string) map[string]string {
 	for _, f := range m.Files {
 		var text strings.Builder
 		for _, c := range f.Chunks {
+			y.look(y.t.Context(), c.Digest)
+
 			data, ok := y.chunks[c.Digest]
 			if !ok || int64(len(data)) != c.Size {
 				y.t.Errorf("chunk %s of %s is not stored", c.Digest, f.Path)

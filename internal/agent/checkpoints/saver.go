@@ -439,6 +439,9 @@ func (s *Saver) enter(
 	if err := s.all.store.upload(ctx, s.rank.Run, []piece{manifest}, progress); err != nil {
 		return err
 	}
+	if err := s.all.store.folder.sync(ctx, progress); err != nil {
+		return err
+	}
 
 	in := api.NewCheckpoint{
 		Run: s.rank.Run, UID: s.rank.UID, Rank: s.rank.Rank, Ranks: 1, Name: u.name, Metric: u.metric, Value: u.value,

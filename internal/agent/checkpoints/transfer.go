@@ -2,6 +2,7 @@ package checkpoints
 
 import (
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -21,6 +22,7 @@ type transfer struct {
 	moved   int64     // bytes that were transferred
 	last    time.Time // when something moved last, zero if nothing has
 	trouble error     // why nothing moves
+	staged  []string  // files in the server's folder that are not synced yet
 }
 
 func newTransfer(clk clock.Clock, total int64, format string, args ...any) *transfer {
@@ -62,6 +64,20 @@ func (t *transfer) sent() int64 {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return t.moved
+}
+
+// stage notes that a file in the server's folder is to be synced.
+func (t *transfer) stage(name string) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.staged = append(t.staged, name)
+}
+
+// unsynced returns the files in the server's folder that are to be synced.
+func (t *transfer) unsynced() []string {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return slices.Clone(t.staged)
 }
 
 // words describes the transfer for people.

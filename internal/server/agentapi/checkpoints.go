@@ -236,10 +236,19 @@ func (s *Server) locateChunks(
 	}
 
 	reply := api.ChunksReply{Chunks: make([]api.ChunkPlace, len(chunks))}
+	if local, ok := s.Blobs.(blob.Local); ok {
+		reply.Folder = local.Folder()
+		reply.Local = in.Body.Nonce != "" && local.Sees(in.Body.Nonce)
+	}
+
 	for i := range chunks {
 		reply.Chunks[i], err = s.place(ctx, &chunks[i], in.Body.Restore)
 		if err != nil {
 			return nil, s.fail(ctx, err)
+		}
+
+		if reply.Local {
+			reply.Chunks[i].File = httpapi.ChunkBlob(chunks[i].Digest)
 		}
 	}
 
@@ -324,8 +333,13 @@ func (s *Server) putChunk(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 
+	put := s.Blobs.Put
+	if local, ok := s.Blobs.(blob.Local); ok {
+		put = local.Stage // it is synced before it is catalogued
+	}
+
 	name := httpapi.ChunkBlob(digest)
-	if err := httpapi.PutVerified(r.Context(), s.Blobs, name, digest, content, api.MaxCheckpointManifest); err != nil {
+	if err := httpapi.PutVerified(r.Context(), put, name, digest, content, api.MaxCheckpointManifest); err != nil {
 		return err
 	}
 
@@ -433,7 +447,7 @@ func (s *Server) checkContent(ctx context.Context, in *api.NewCheckpoint, c *che
 
 	c.Parts[0].Size = job.Bytes(m.Size())
 	if in.Shared != "" {
-		return nil // its files are where they are; whoever restores them verifies them
+		return s.sync(ctx, []string{in.Manifest}) // its files are where they are; whoever restores them verifies them
 	}
 
 	var chunks []api.CheckpointChunk
@@ -448,8 +462,9 @@ func (s *Server) checkContent(ctx context.Context, in *api.NewCheckpoint, c *che
 	}
 
 	slices.SortFunc(chunks, func(a, b api.CheckpointChunk) int { return cmp.Compare(a.Digest, b.Digest) })
+	chunks = slices.Compact(chunks)
 
-	missing, err := s.missing(ctx, slices.Compact(chunks))
+	missing, err := s.missing(ctx, chunks)
 	if err != nil {
 		return err
 	}
@@ -457,11 +472,36 @@ func (s *Server) checkContent(ctx context.Context, in *api.NewCheckpoint, c *che
 		return missingChunk(missing[0].Digest)
 	}
 
-	return nil
+	return s.sync(ctx, append(digestsOf(chunks), in.Manifest))
 }
 
+// sync makes chunks survive a power cut that a store has taken without waiting for the disk: what is in the catalogue
+// must be there for good.
+func (s *Server) sync(ctx context.Context, digests []string) error {
+	local, ok := s.Blobs.(blob.Local)
+	if !ok {
+		return nil
+	}
+
+	names := make([]string, len(digests))
+	for i, d := range digests {
+		names[i] = httpapi.ChunkBlob(d)
+	}
+
+	err := local.Sync(ctx, names)
+	if fault.KindOf(err) == fault.NotFound {
+		return fault.New(fault.Conflict, codeChunkMissing, "a chunk was lost before it was on disk").WithField("manifest").
+			WithRemedy("upload it again").WithCause(err)
+	}
+
+	return err
+}
+
+// codeChunkMissing is the code of the error after which an agent uploads a checkpoint again.
+const codeChunkMissing = "chunk_missing"
+
 func missingChunk(digest string) error {
-	return fault.New(fault.Conflict, "chunk_missing", "chunk %s was not uploaded", digest).WithField("manifest").
+	return fault.New(fault.Conflict, codeChunkMissing, "chunk %s was not uploaded", digest).WithField("manifest").
 		WithRemedy("upload it first with PUT /agent/v1/chunks/{digest}")
 }
 

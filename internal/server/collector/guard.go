@@ -44,13 +44,16 @@ func NewGuard(blobs blob.Store, now time.Time) *Guard {
 	}
 }
 
-// Store returns the guarded store. It can sign requests if the store can.
+// Store returns the guarded store. It can sign requests if the store can, and is local if the store is.
 func (g *Guard) Store() blob.Store {
-	if signer, ok := g.blobs.(blob.Signer); ok {
-		return &signing{guarded{g}, signer}
+	switch store := g.blobs.(type) {
+	case blob.Signer:
+		return &signing{guarded{g}, store}
+	case blob.Local:
+		return &local{guarded{g}, store}
+	default:
+		return guarded{g}
 	}
-
-	return guarded{g}
 }
 
 func (g *Guard) key(name string) key { return key(maphash.String(g.seed, name)) }
@@ -196,4 +199,35 @@ func (s *signing) SignGet(ctx context.Context, name string, ttl time.Duration) (
 	}
 
 	return s.signer.SignGet(ctx, name, ttl)
+}
+
+// local is a guarded store in a folder. Whoever adds blobs to the folder past the server has asked before whether they
+// are there, which is remembered.
+type local struct {
+	guarded
+	blob.Local
+}
+
+var _ blob.Local = (*local)(nil)
+
+func (s *local) Stage(ctx context.Context, name string, r io.Reader) error {
+	if err := s.guard.use(ctx, name); err != nil {
+		return err
+	}
+
+	if err := s.Local.Stage(ctx, name, r); err != nil {
+		return err
+	}
+
+	return s.guard.use(ctx, name) // it may have taken long
+}
+
+func (s *local) Sync(ctx context.Context, names []string) error {
+	for _, name := range names {
+		if err := s.guard.use(ctx, name); err != nil {
+			return err
+		}
+	}
+
+	return s.Local.Sync(ctx, names)
 }

@@ -3,6 +3,7 @@ package collector
 import (
 	"context"
 	"errors"
+	"io"
 	"strings"
 	"testing"
 	"time"
@@ -240,3 +241,39 @@ func (signingBlobs) SignPut(context.Context, string, int64, string, time.Duratio
 func (signingBlobs) SignGet(context.Context, string, time.Duration) (blob.Request, error) {
 	return blob.Request{}, nil
 }
+
+// A store in a folder stays one, and what was staged or synced is not removed.
+func TestStagedBlobsAreKept(t *testing.T) {
+	t.Parallel()
+
+	for name, use := range map[string]func(s blob.Local) error{
+		"staged": func(s blob.Local) error { return s.Stage(t.Context(), someFile, strings.NewReader("x")) },
+		"synced": func(s blob.Local) error { return s.Sync(t.Context(), []string{someFile}) },
+	} {
+		w := oldFile(t)
+		if _, ok := w.guard.Store().(blob.Local); ok {
+			t.Error("a store that is no folder appears to be one")
+		}
+
+		guard := NewGuard(folderBlobs{memory{w}}, w.now)
+		store, ok := guard.Store().(blob.Local)
+		if !ok || store.Folder() != "/blobs" {
+			t.Fatal("the guard hides that the store is a folder")
+		}
+
+		if err := use(store); err != nil {
+			t.Fatal(err)
+		}
+
+		if removed, err := guard.remove(t.Context(), someFile); removed || err != nil {
+			t.Errorf("%s: removed although it may be referred to at any time (%v)", name, err)
+		}
+	}
+}
+
+type folderBlobs struct{ memory }
+
+func (folderBlobs) Stage(context.Context, string, io.Reader) error { return nil }
+func (folderBlobs) Sync(context.Context, []string) error           { return nil }
+func (folderBlobs) Folder() string                                 { return "/blobs" }
+func (folderBlobs) Sees(string) bool                               { return false }

@@ -49,15 +49,13 @@ func Uncompressed(w http.ResponseWriter, r *http.Request, limit int64) (io.Reade
 	return z, nil
 }
 
-// putter is the part of a blob store that PutVerified needs.
-type putter interface {
-	Put(ctx context.Context, name string, r io.Reader) error
-}
+// Put is a method of a blob store that stores what it reads under a name.
+type Put func(ctx context.Context, name string, r io.Reader) error
 
 // PutVerified stores what it reads under a name, unless it has another SHA-256 than digest or more bytes than limit.
-func PutVerified(ctx context.Context, blobs putter, name, digest string, content io.Reader, limit int64) error {
+func PutVerified(ctx context.Context, put Put, name, digest string, content io.Reader, limit int64) error {
 	sum := &summed{r: content, hash: sha256.New(), want: digest, limit: limit}
-	err := blobs.Put(ctx, name, sum)
+	err := put(ctx, name, sum)
 	if sum.fault != nil {
 		return sum.fault
 	}

@@ -16,6 +16,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"text/tabwriter"
 	"time"
@@ -37,11 +38,14 @@ var (
 // maxSecondPct is how much of a checkpoint may be uploaded again if a tenth of it has changed.
 const maxSecondPct = 15
 
-// figures are what one store was measured to do, in seconds and bytes.
+// figures are what one store was measured to do.
 type figures struct {
-	upload, restore, second time.Duration
+	upload, restore, second cost
 	secondBytes             int64
 }
+
+// cost is how long something took, and how long it used a processor: that of cp, or of the server and the agents.
+type cost struct{ time, processor time.Duration }
 
 func TestCheckpoints(t *testing.T) {
 	size, err := job.ParseBytes(cmp.Or(*sizeFlag, "256MB"))
@@ -55,9 +59,16 @@ func TestCheckpoints(t *testing.T) {
 	}
 
 	w := newWorld(t, int64(size))
+	load := loadAverage(t)
 	plain, durable := w.copyFiles(t)
 
 	folder := w.measure(t, &yardtest.Yard{}, func() int64 { return below(t, w.serverBlobs()) })
+
+	// The disk is not equally fast all the time.
+	plainAfter, durableAfter := w.copyFiles(t)
+	plain, durable = mean(plain, plainAfter), mean(durable, durableAfter)
+
+	put := w.putPlainly(t)
 
 	server := blobtest.StartServer(t, "versitygw")
 	defer func() {
@@ -66,7 +77,6 @@ func TestCheckpoints(t *testing.T) {
 		}
 	}()
 
-	put := w.putPlainly(t, server)
 	bucket := server.NewBucket(t)
 	object := w.measure(t, &yardtest.Yard{
 		Flags: []string{"--blobs", s3.Scheme + bucket, "--s3-endpoint", server.URL, "--s3-path-style", "yes"},
@@ -76,7 +86,8 @@ func TestCheckpoints(t *testing.T) {
 		},
 	}, func() int64 { return inBucket(t, server, bucket) })
 
-	share := func(fast, slow time.Duration) float64 { return 100 * fast.Seconds() / slow.Seconds() }
+	load = max(load, loadAverage(t))
+	share := func(fast, slow cost) float64 { return 100 * fast.time.Seconds() / slow.time.Seconds() }
 	bytesPct := func(f figures) float64 { return 100 * float64(f.secondBytes) / float64(size) }
 
 	for name, pct := range map[string]float64{"a folder": bytesPct(folder), "S3": bytesPct(object)} {
@@ -85,7 +96,7 @@ func TestCheckpoints(t *testing.T) {
 		}
 	}
 
-	t.Log("\n" + table(int64(size), [][]any{
+	t.Log("\n" + table(int64(size), []row{
 		{"cp, in memory", plain},
 		{"cp, on disk", durable},
 		{"save, server's folder", folder.upload},
@@ -99,17 +110,21 @@ func TestCheckpoints(t *testing.T) {
 
 	r := report.Report{Origin: origin, Figures: map[string]float64{
 		"size_bytes":             float64(size),
-		"cp_s":                   durable.Seconds(),
-		"cp_in_memory_s":         plain.Seconds(),
-		"upload_s":               folder.upload.Seconds(),
-		"restore_s":              folder.restore.Seconds(),
-		"second_s":               folder.second.Seconds(),
+		"load":                   load,
+		"cp_s":                   durable.time.Seconds(),
+		"cp_cpu_s":               durable.processor.Seconds(),
+		"cp_in_memory_s":         plain.time.Seconds(),
+		"upload_s":               folder.upload.time.Seconds(),
+		"upload_cpu_s":           folder.upload.processor.Seconds(),
+		"restore_s":              folder.restore.time.Seconds(),
+		"restore_cpu_s":          folder.restore.processor.Seconds(),
+		"second_s":               folder.second.time.Seconds(),
 		"upload_vs_cp_pct":       share(durable, folder.upload),
 		"restore_vs_cp_pct":      share(durable, folder.restore),
 		"second_bytes_pct":       bytesPct(folder),
-		"s3_plain_s":             put.Seconds(),
-		"s3_upload_s":            object.upload.Seconds(),
-		"s3_restore_s":           object.restore.Seconds(),
+		"s3_plain_s":             put.time.Seconds(),
+		"s3_upload_s":            object.upload.time.Seconds(),
+		"s3_restore_s":           object.restore.time.Seconds(),
 		"s3_upload_vs_plain_pct": share(put, object.upload),
 		"s3_second_bytes_pct":    bytesPct(object),
 	}}
@@ -125,21 +140,45 @@ func TestCheckpoints(t *testing.T) {
 	}
 }
 
+// row is one line of the table.
+type row struct {
+	what string
+	cost cost
+}
+
 // table shows how long each took.
-func table(size int64, rows [][]any) string {
+func table(size int64, rows []row) string {
 	var text strings.Builder
 	tw := tabwriter.NewWriter(&text, 0, 0, 2, ' ', 0)
-	_, _ = fmt.Fprintln(tw, "WHAT\tSECONDS\tMB/S") // a strings.Builder does not fail
+	_, _ = fmt.Fprintln(tw, "WHAT\tSECONDS\tMB/S\tPROCESSOR SECONDS") // a strings.Builder does not fail
 
-	for _, row := range rows {
-		if took, ok := row[1].(time.Duration); ok {
-			_, _ = fmt.Fprintf(tw, "%v\t%.2f\t%.0f\n", row[0], took.Seconds(), float64(size)/1e6/took.Seconds())
-		}
+	for _, r := range rows {
+		_, _ = fmt.Fprintf(tw, "%s\t%.2f\t%.0f\t%.2f\n", r.what, r.cost.time.Seconds(),
+			float64(size)/1e6/r.cost.time.Seconds(), r.cost.processor.Seconds())
 	}
 
 	_ = tw.Flush()
 
 	return text.String()
+}
+
+func mean(a, b cost) cost { return cost{(a.time + b.time) / 2, (a.processor + b.processor) / 2} }
+
+// loadAverage is how many processes of the machine wanted a processor or the disk during the last minute.
+func loadAverage(t *testing.T) float64 {
+	t.Helper()
+
+	text, err := os.ReadFile("/proc/loadavg")
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	var load float64
+	if _, err := fmt.Sscan(string(text), &load); err != nil {
+		t.Fatal(err)
+	}
+
+	return load
 }
 
 // settle writes to disk what others have left in memory, so that it does not count for who comes next.
@@ -148,32 +187,38 @@ func settle(t *testing.T) {
 	run(t, "sync")
 }
 
-func run(t *testing.T, args ...string) {
+// run runs a program and returns how long it used a processor.
+func run(t *testing.T, args ...string) time.Duration {
 	t.Helper()
+	cmd := exec.CommandContext(t.Context(), args[0], args[1:]...)
 
-	if out, err := exec.CommandContext(t.Context(), args[0], args[1:]...).CombinedOutput(); err != nil {
+	if out, err := cmd.CombinedOutput(); err != nil {
 		t.Fatalf("%s: %v: %s", strings.Join(args, " "), err, out)
 	}
+
+	return cmd.ProcessState.UserTime() + cmd.ProcessState.SystemTime()
 }
 
 // copyFiles copies the checkpoint with cp and returns how long that took, and how long until all of it was on disk, as
 // a checkpoint that is in the catalogue is.
-func (w *world) copyFiles(t *testing.T) (plain, durable time.Duration) {
+func (w *world) copyFiles(t *testing.T) (plain, durable cost) {
 	t.Helper()
 	target := filepath.Join(w.folder, "copy")
+	w.warm(t)
 	settle(t)
 
 	begun := time.Now()
-	run(t, "cp", "--reflink=never", "-r", w.first, target)
-	plain = time.Since(begun)
+	plain.processor = run(t, "cp", "--reflink=never", "-r", w.first, target)
+	plain.time = time.Since(begun)
 
 	files, err := filepath.Glob(filepath.Join(target, "*"))
 	if err != nil {
 		t.Fatal(err)
 	}
 
-	run(t, append([]string{"sync"}, files...)...)
-	durable = time.Since(begun)
+	durable.processor = plain.processor + run(t, append([]string{"sync"}, files...)...)
+	durable.time = time.Since(begun)
+	t.Logf("cp: %.2f s, with sync %.2f s", plain.time.Seconds(), durable.time.Seconds())
 
 	if err := os.RemoveAll(target); err != nil {
 		t.Fatal(err)
@@ -182,9 +227,17 @@ func (w *world) copyFiles(t *testing.T) (plain, durable time.Duration) {
 	return plain, durable
 }
 
-// putPlainly uploads the files of the checkpoint to a bucket, as one object each.
-func (w *world) putPlainly(t *testing.T, server *blobtest.Server) time.Duration {
+// putPlainly uploads the files of the checkpoint to a bucket, as one object each. The server is one of its own, which
+// goes with all it has: on a busy machine versitygw has files again some time after they were deleted.
+func (w *world) putPlainly(t *testing.T) cost {
 	t.Helper()
+
+	server := blobtest.StartServer(t, "versitygw")
+	defer func() {
+		if err := server.Stop(); err != nil {
+			t.Error(err)
+		}
+	}()
 
 	store, err := s3.New(s3.Config{
 		Bucket: server.NewBucket(t), Endpoint: server.URL, PathStyle: true, Region: blobtest.Region,
@@ -194,9 +247,15 @@ func (w *world) putPlainly(t *testing.T, server *blobtest.Server) time.Duration 
 		t.Fatal(err)
 	}
 
+	w.warm(t)
 	settle(t)
 
-	begun := time.Now()
+	var before, after syscall.Rusage
+	begun, err := time.Now(), syscall.Getrusage(syscall.RUSAGE_SELF, &before)
+	if err != nil {
+		t.Fatal(err)
+	}
+
 	var uploads sync.WaitGroup
 	for n := range w.files {
 		uploads.Go(func() {
@@ -208,13 +267,13 @@ func (w *world) putPlainly(t *testing.T, server *blobtest.Server) time.Duration 
 
 	uploads.Wait()
 
-	took := time.Since(begun)
-
-	for n := range w.files {
-		if err := store.Delete(t.Context(), filepath.Base(w.file(w.first, n))); err != nil {
-			t.Fatal(err)
-		}
+	took := cost{time: time.Since(begun)}
+	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &after); err != nil {
+		t.Fatal(err)
 	}
+
+	t.Logf("plain upload: %.2f s", took.time.Seconds())
+	took.processor = time.Duration(after.Utime.Nano() + after.Stime.Nano() - before.Utime.Nano() - before.Stime.Nano())
 
 	return took
 }
