@@ -131,6 +131,7 @@ func newAgent(c *config, log *slog.Logger, registry prometheus.Registerer, stopR
 		ProbePython:    c.probePython,
 		CRIU:           c.criu,
 		OnLeaseEnd:     c.onLeaseEnd,
+		SpotNotice:     c.spotNotice,
 		CPUs:           c.cpus,
 		Memory:         c.memory,
 		MinFree:        job.Bytes(c.minFree),

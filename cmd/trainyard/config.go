@@ -86,6 +86,7 @@ type config struct {
 	fakeGPUs                             string
 	metrics                              string
 	probe, probePython, criu, onLeaseEnd string
+	spotNotice                           string
 	cpus                                 job.CPUs
 	memory                               job.Bytes
 	minFree                              int64
@@ -494,6 +495,12 @@ var agentSettings = []setting{
 		"command that shuts this machine down when its lease expires, if it was provisioned; exit if ending the agent is " +
 			"enough",
 		text(func(c *config) *string { return &c.onLeaseEnd }),
+	},
+	{
+		"spot-notice",
+		"",
+		"where the cloud gives notice that it reclaims this spot instance: aws, gcp, azure or file=PATH (default: none)",
+		text(func(c *config) *string { return &c.spotNotice }),
 	},
 	{
 		"probe",

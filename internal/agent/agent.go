@@ -9,7 +9,7 @@
 // runs continue; the runtime stops them when the contact lease expires.
 //
 // Identity and state between starts are in identity.go and memory.go; the lease of a
-// provisioned node is in nodelease.go; delivery is in report.go, upload_logs.go,
+// provisioned node is in nodelease.go, the notice that it is taken back in spot_notice.go; delivery is in report.go, upload_logs.go,
 // upload_metrics.go, fetch_files.go, stage_data.go and save_checkpoints.go.
 //
 // The agent never decides what runs, never starts a rank twice, never starts one of an
@@ -111,6 +111,9 @@ type Config struct {
 	// OnLeaseEnd is the command that shuts a provisioned node down when its lease has
 	// expired; ExitOnLeaseEnd, or nothing, if it is enough that the agent exits.
 	OnLeaseEnd string
+	// SpotNotice is where the cloud gives notice that it takes this machine back: aws, gcp, azure or file=PATH; nothing
+	// if it is not a spot instance.
+	SpotNotice string
 	// Moment is the clock of node leases and contact leases; default: that of the machine.
 	Moment func() (cloud.Moment, error)
 	// StopRunsOnExit stops all runs before Run returns and delivers their ends.
@@ -152,7 +155,8 @@ type Agent struct {
 	sdk           string                   // the file of the Python SDK, "" if there is none
 	curves        curves
 	space         space
-	reportSeq     uint64 // of the last report; Run's own, and the report loop's after that
+	reportSeq     uint64   // of the last report; Run's own, and the report loop's after that
+	spotLook      spotLook // nil if this machine is not taken back
 
 	reconcileSoon chan struct{}
 	reportSoon    chan struct{}
@@ -181,6 +185,7 @@ type Agent struct {
 	metricsComplete       map[id.Run]bool      // runs that have ended and whose metrics are all delivered
 	seen                  api.Seen             // of the yard's history
 	setAside              []api.SetAsideRun    // to report
+	reclaimAt             time.Time            // when the cloud takes this machine back, zero if no notice was given
 }
 
 // key names one rank of a run.
@@ -214,6 +219,11 @@ func New(cfg Config) (*Agent, error) {
 	if err := checkProbe(cfg.Probe); err != nil {
 		return nil, err
 	}
+
+	look, err := parseSpotNotice(cfg.SpotNotice)
+	if err != nil {
+		return nil, err
+	}
 	if err := os.MkdirAll(cfg.Dir, 0o700); err != nil {
 		return nil, fmt.Errorf("create data directory: %w", err)
 	}
@@ -231,6 +241,7 @@ func New(cfg Config) (*Agent, error) {
 		log:      cfg.Log,
 		clk:      cfg.Clock,
 		fakeGPUs: fake,
+		spotLook: look,
 		reconcileSoon: make(
 			chan struct{},
 			1,
@@ -345,7 +356,7 @@ func (a *Agent) Run(ctx context.Context) (err error) {
 
 	var loops sync.WaitGroup
 	for _, loop := range []func(context.Context){a.reconcileLoop, a.streamLoop, a.reportLoop, a.inventoryLoop,
-		a.renewLoop, a.curvesLoop, a.sweepLoop} {
+		a.renewLoop, a.curvesLoop, a.sweepLoop, a.spotLoop} {
 		loops.Go(func() { loop(inner) })
 	}
 

@@ -125,6 +125,7 @@ func (a *Agent) report(ctx context.Context) (api.ReportReply, error) {
 	ranks, server := a.rankReports, a.assignments.server
 	r.Foreign, r.ForeignProcesses = a.foreignProcesses()
 	r.SetAside = a.setAside
+	r.ReclaimLeft = a.reclaimLeft()
 
 	if seen := a.seen; seen.Incarnation.Number > 0 {
 		r.Seen = &seen

@@ -139,6 +139,8 @@ type Report struct {
 	// SetAside lists runs of another history of the yard that the node has set aside since
 	// its last report that was answered.
 	SetAside []SetAsideRun `json:"set_aside,omitempty" maxItems:"10000"`
+	// ReclaimLeft is in every report after the cloud has given notice that it takes the machine back.
+	ReclaimLeft *int64 `json:"reclaim_left,omitempty" doc:"seconds until the cloud takes this spot instance back" minimum:"0"`
 }
 
 // Seen is what a node has seen of the yard's history.

@@ -57,7 +57,9 @@ type Boot struct {
 	Token     string // lets one machine join
 	AgentURL  string // where the agent's program is fetched from
 	AgentHash string // its SHA-256
-	Script    string // the whole, as a cloud-init script; see UserData
+	// SpotNotice says where a spot machine reads that it will be reclaimed, as the agent's setting has it; "" if nowhere.
+	SpotNotice string
+	Script     string // the whole, as a cloud-init script; see UserData
 }
 
 // Instance is a machine as its provider shows it.

@@ -39,6 +39,10 @@ func UserData(r Request, asked time.Time) (string, error) {
 		settings["name"] = r.Name
 	}
 
+	if r.Offer.Spot && r.Boot.SpotNotice != "" {
+		settings["spot_notice"] = r.Boot.SpotNotice
+	}
+
 	text, err := json.Marshal(settings) // which is YAML too, as the agent reads it
 	if err != nil {
 		return "", fmt.Errorf("write the settings of the agent: %w", err)

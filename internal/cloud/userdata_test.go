@@ -301,6 +301,7 @@ func TestNothingInARequestIsTakenForShell(t *testing.T) {
 			r.Boot.AgentURL = "url" + nasty
 			r.Name = "name" + nasty
 			r.Lease = "lease" + nasty
+			r.Offer.Spot, r.Boot.SpotNotice = true, "aws"
 			script := userData(t, r, now)
 			check := exec.CommandContext(t.Context(), c.shell, "-n")
 			check.Stdin = strings.NewReader(script)
@@ -322,7 +323,8 @@ func TestNothingInARequestIsTakenForShell(t *testing.T) {
 				t.Fatal(err)
 			}
 
-			want := map[string]string{"token": r.Boot.Token, "name": r.Name, "on_lease_end": "shutdown -P now"}
+			want := map[string]string{"token": r.Boot.Token, "name": r.Name, "on_lease_end": "shutdown -P now",
+				"spot_notice": "aws"}
 			if diff := cmp.Diff(want, settings); diff != "" {
 				t.Errorf("settings (-want +got):\n%s", diff)
 			}

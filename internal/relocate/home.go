@@ -354,6 +354,14 @@ func (h *homeward) worth(m *move, least saving, ratio float64) bool {
 		return false
 	}
 
+	return h.meetsDeadline(m, ratio)
+}
+
+// meetsDeadline reports whether a job that moves still meets a deadline that it would meet where it is, also by the
+// upper bound of its forecast.
+func (h *homeward) meetsDeadline(m *move, ratio float64) bool {
+	a := m.away
+
 	deadline := a.run.Outlook.Deadline
 	if deadline.IsZero() || h.view.Now.Add(a.left.high).After(deadline) {
 		return true

@@ -12,6 +12,9 @@
 // if the time that this saves is worth more than the move costs (slow.go). If none of them helps and
 // the time is worth the price, nodes are provisioned for it while it runs (provision.go).
 //
+// A queued job that needs many GPUs starts on nodes that other jobs leave for it, if enough GPUs are free but scattered
+// over nodes, and if the waiting time that this saves is worth more than the moves cost (defrag.go).
+//
 // A policy is wrapped (Wrap): it plans as it always does, and the moves are added to what its plan
 // leaves alone. The same code decides in the server and in the simulator.
 package relocate
@@ -97,6 +100,7 @@ func (p *Policy) Search(v *place.View, stop func() bool) place.Plan {
 	}
 
 	if stop == nil || !stop() {
+		p.defragment(v, &plan)
 		p.bringHome(v, &plan)
 		p.hurry(v, &plan)
 	}

@@ -23,13 +23,17 @@ type Terms struct {
 	// allowed in any case.
 	Delay    float64
 	MinDelay time.Duration
+	// Wait is how much earlier a queued job must start for which others move, and Gain how many times what the moves
+	// cost that must be worth.
+	Wait time.Duration
+	Gain float64
 }
 
 // Standard returns the terms that are used where nothing is set.
 func Standard() Terms {
 	return Terms{
 		Value: ondemand.Standard().Value, Left: time.Hour, Stay: time.Hour, Margin: 0.1,
-		Delay: 0.1, MinDelay: 15 * time.Minute,
+		Delay: 0.1, MinDelay: 15 * time.Minute, Wait: 15 * time.Minute, Gain: 2,
 	}
 }
 
@@ -47,5 +51,10 @@ func (t *Terms) maxDelay(it *queue.Item, left time.Duration) time.Duration {
 		return 1<<63 - 1
 	}
 
+	return t.maxPause(left)
+}
+
+// maxPause returns by how much a job with so much left may be delayed that gains nothing by it.
+func (t *Terms) maxPause(left time.Duration) time.Duration {
 	return max(job.Seconds(left.Seconds()*t.Delay), t.MinDelay)
 }

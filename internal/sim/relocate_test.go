@@ -109,3 +109,58 @@ func TestJobsComeHomeUnderEveryPolicy(t *testing.T) {
 		})
 	}
 }
+
+// fragmented is a yard of two nodes with two GPUs. On each two jobs start that are expected to take ten hours, of which
+// one ends after an hour. Then a job comes that needs two GPUs on one node. It returns when that starts.
+func fragmented(t *testing.T, policy string) (wide time.Duration, r *sim.Result) {
+	t.Helper()
+
+	make, err := catalogue.All(nil).Make(policy)
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	var jobs []*sim.Job
+	for _, hours := range []time.Duration{1, 10, 1, 10} {
+		j := lasting(0, hours*time.Hour, 1)
+		j.Spec.Expect, j.Spec.Checkpoint, j.CheckpointSize = job.Duration(10*time.Hour), &job.Checkpoint{}, 12<<30
+		jobs = append(jobs, j)
+	}
+
+	last := lasting(90*time.Minute, 2*time.Hour, 2)
+	last.Spec.Expect = job.Duration(2 * time.Hour)
+	jobs = append(jobs, last)
+
+	r = run(t, sim.Config{
+		Policy: make(), Nodes: []fleet.Node{box("a", 2), box("b", 2)}, Jobs: &list{jobs: jobs},
+		Network: &sim.Network{Inside: 1 << 30, Across: 120 << 20, Disk: 1 << 30},
+		OnEnd: func(o *sim.Outcome) {
+			if o.ID == "j5" {
+				wide = o.Ended - 2*time.Hour
+			}
+		},
+	})
+
+	return wide, r
+}
+
+// TestRoomIsMadeForAWideJob: one of the jobs that are in the way moves to the other's node, and the wide job starts when
+// its checkpoint is stored.
+func TestRoomIsMadeForAWideJob(t *testing.T) {
+	t.Parallel()
+
+	for _, policy := range []string{"fifo", "rules"} {
+		t.Run(policy, func(t *testing.T) {
+			t.Parallel()
+
+			if wide, r := fragmented(t, policy+":relocate=no"); wide < 9*time.Hour || r.Moves != 0 {
+				t.Fatalf("without moves it starts after %v, %d moves", wide, r.Moves)
+			}
+
+			// 12 s to write 12 GiB, 12 s to the store.
+			if wide, r := fragmented(t, policy); wide != 90*time.Minute+24*time.Second || r.Moves != 1 {
+				t.Errorf("it starts after %v, %d moves", wide, r.Moves)
+			}
+		})
+	}
+}

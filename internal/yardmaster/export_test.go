@@ -446,7 +446,7 @@ func checkRunning(y *Yard) error {
 			return fmt.Errorf("what runs is out of order at %s", rn.Job)
 		case !ok || r.running != rn || r.run == nil || r.run.ID != rn.Run:
 			return fmt.Errorf("%s is among those that run and its job does not know", rn.Run)
-		case rn.Stopping != (r.run.Stop != job.StopNone || r.run.move != nil):
+		case rn.Stopping != (r.run.Stop != job.StopNone || r.run.move != nil || r.run.reclaim != nil):
 			return fmt.Errorf("%s is shown as stopping %v and was told to stop by %q", rn.Run, rn.Stopping, r.run.Stop)
 		case !rn.Began.Equal(r.run.Started):
 			return fmt.Errorf("%s is shown to run since %s and does since %s", rn.Run, rn.Began, r.run.Started)

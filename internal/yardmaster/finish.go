@@ -134,6 +134,11 @@ func (y *Yard) decideNext(r *jobRecord, run *runRecord, cause job.Cause, rank *j
 		return
 	}
 
+	if run.reclaim != nil && cause == job.CauseNodeLost {
+		y.retry(r, job.Handling{}, cause, run.Reason, false) // the notice was too short; that is not the job's fault
+		return
+	}
+
 	h, _ := job.HandlingOf(cause)
 	r.Tried = bump(r.Tried, cause)
 

@@ -50,6 +50,10 @@ func (y *Yard) checkpointStored(r *jobRecord, c *checkpoint.Checkpoint) {
 	if m := r.run.move; m != nil && c.Number > m.newest {
 		y.stopForMove(r)
 	}
+
+	if m := r.run.reclaim; m != nil && c.Number > m.newest {
+		y.evict(r.run, m.node.ID, theYard, m.reason)
+	}
 }
 
 // prepareMove asks a job that a plan moves to save a checkpoint before it is stopped.
@@ -89,7 +93,7 @@ func (y *Yard) abandonMove(r *jobRecord, why string) {
 	to := startNodes(&r.promise.start)
 	y.endPreparation(r.run)
 	y.unpromise(r)
-	r.running.Stopping = false
+	r.running.Stopping = r.run.reclaim != nil
 	y.planDue = true
 	y.promisesDue = len(y.promises) > 0 // some may have waited for its GPUs
 	y.moveAbandoned(r, to, why)

@@ -102,6 +102,7 @@ type NodeReport struct {
 	Restores  bool           // its agent restores checkpoints that other nodes wrote
 	Seen      Seen           // of the yard's history
 	SetAside  []SetAsideRun  // since its last report
+	Reclaim   *time.Duration // until its provider takes the machine back; nil if no notice was given
 }
 
 func (m NodeReport) handle(y *Yard) (any, error) {
@@ -124,6 +125,8 @@ func (m NodeReport) handle(y *Yard) (any, error) {
 	for i := range m.Ranks {
 		y.watch(m.Node, &m.Ranks[i], m.Marks)
 	}
+
+	y.noteReclaim(n, m.Reclaim)
 
 	if l := y.Lease(n.Lease); l != nil {
 		return LeaseRenewal{LeaseLeft: l.Ends.Sub(y.now)}, nil

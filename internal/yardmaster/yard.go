@@ -206,6 +206,7 @@ type runRecord struct {
 	corrupt       bool          // that checkpoint turned out to be corrupt
 	slowNoted     bool          // its owner knows that it is too slow
 	faster        faster        // for which it waits
+	reclaim       *reclaim      // its node will be gone soon, nil if no notice was given
 }
 
 // New returns an empty yard.

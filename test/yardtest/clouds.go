@@ -1,6 +1,7 @@
 package yardtest
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -19,6 +20,7 @@ type Cloud struct {
 	Provision string // the terms, as the file of clouds has them: {idle: 1s}
 	Boot      string // from the order until a machine's agent is started
 	Offers    string // the types, as lines of a price file
+	Notice    string // that spot machines get before they are reclaimed; none if left out
 }
 
 // Provider is the name of the one provider of a Cloud.
@@ -27,11 +29,12 @@ const Provider = "lab"
 // Flags writes the files that a server reads and returns its flags.
 func (c *Cloud) Flags() ([]string, error) {
 	terms := fmt.Sprintf(
-		"yard: %s\nprovision: %s\nproviders:\n  - {name: %s, kind: process, dir: machines, boot: %s, offers: offers.yaml}\n",
+		"yard: %s\nprovision: %s\nproviders:\n  - {name: %s, kind: process, dir: machines, boot: %s, notice: %s, offers: offers.yaml}\n",
 		c.Yard(),
 		c.Provision,
 		Provider,
 		c.Boot,
+		cmp.Or(c.Notice, "0s"),
 	)
 
 	prices := fmt.Sprintf(

@@ -117,6 +117,8 @@ type cloudProvider struct {
 	// reclaimed.
 	Capacity map[string]int `yaml:"capacity" kinds:"process"`
 	Seed     uint64         `yaml:"seed" kinds:"process"`
+	// Notice is how long before they are reclaimed spot machines are told so.
+	Notice job.Duration `yaml:"notice" kinds:"process"`
 }
 
 // providerKinds are the kinds of provider, as they are written.
@@ -362,7 +364,7 @@ func (p *Provisioner) processConfig(c *cloudProvider) (process.Config, error) {
 
 	return process.Config{
 		Name: c.Name, Yard: p.yard, Dir: dir, Program: program, Environ: os.Environ(), Boot: time.Duration(c.Boot),
-		Quota: c.Quota, Capacity: c.Capacity, Seed: c.Seed, Clock: p.Clock, Log: p.Log,
+		Quota: c.Quota, Capacity: c.Capacity, Seed: c.Seed, Notice: time.Duration(c.Notice), Clock: p.Clock, Log: p.Log,
 	}, nil
 }
 
@@ -521,12 +523,26 @@ func (p *Provisioner) prepare(ctx context.Context, l *fleet.Lease) (cloud.Reques
 			Token:     secret.Text,
 			AgentURL:  strings.TrimSuffix(p.server, "/") + programPath,
 			AgentHash: p.program,
+
+			SpotNotice: p.spotNotice(l.Offer.Provider),
 		},
 	}
 
 	r.Boot.Script, err = cloud.UserData(r, l.Requested)
 
 	return r, err
+}
+
+// spotNotice says where the machines of a provider read that they will be reclaimed. Those that are processes get it
+// from the adapter.
+func (p *Provisioner) spotNotice(provider string) string {
+	for i := range p.Clouds.Providers {
+		if c := &p.Clouds.Providers[i]; c.Name == provider && c.Kind == "aws" {
+			return c.Kind
+		}
+	}
+
+	return ""
 }
 
 // programPath is the path from which machines download the agent's binary, which is this one.

@@ -28,6 +28,7 @@ const (
 	agentFile    = "agent.json"
 	pidFile      = "pid"
 	upFile       = "up"
+	noticeFile   = "notice.json"
 	endingFile   = "ending"
 	endedFile    = "ended.json"
 	outputFile   = "machine.log"
@@ -59,6 +60,7 @@ type record struct {
 	Grace     time.Duration `json:"grace_ns"`
 	Slack     time.Duration `json:"slack_ns"`
 	ReclaimAt time.Time     `json:"taken,omitzero"` // random time at which a spot machine is reclaimed
+	Notice    time.Duration `json:"notice_ns,omitempty"`
 }
 
 // end is how a machine ended.
@@ -145,6 +147,28 @@ func (m *machine) entry(event string) Entry {
 func (m *machine) has(name string) bool {
 	_, err := os.Stat(filepath.Join(m.dir, name))
 	return err == nil
+}
+
+// notice tells a machine when it is reclaimed, in the form in which Amazon tells it.
+type notice struct {
+	Action string    `json:"action"`
+	Time   time.Time `json:"time"`
+}
+
+// giveNotice tells a machine when it is reclaimed. The first notice counts.
+func (m *machine) giveNotice(at time.Time) error {
+	path := filepath.Join(m.dir, noticeFile)
+
+	given, err := readJSON(path, &notice{})
+	if err == nil && !given {
+		err = writeJSON(path, notice{Action: "terminate", Time: at.UTC()})
+	}
+
+	if err != nil {
+		return fmt.Errorf("give notice to machine %s: %w", m.ID, err)
+	}
+
+	return nil
 }
 
 // openLock opens the lock that the machine's process holds while it lives. Unlike a PID a lock

@@ -16,6 +16,7 @@
 //	    lock                  held by the machine's process while it lives
 //	    pid                   PID of that process
 //	    up                    exists once the agent was started
+//	    notice.json           the notice that a spot machine is reclaimed, and when
 //	    ending                the request to end, with time and reason
 //	    ended.json            its end and its bill
 //	    machine.log           the output of the machine and its agent
@@ -73,6 +74,8 @@ type Config struct {
 	// Seed determines when spot machines are reclaimed, at the rate of their offer. The same seed
 	// gives the same lifetimes.
 	Seed uint64
+	// Notice is how long before it is reclaimed a spot machine is told so; 0 for no notice.
+	Notice time.Duration
 
 	// Faults, if set, is called before every call and returns the fault to inject.
 	Faults func(Call) Fault
@@ -270,6 +273,7 @@ func (p *Provider) launch(ctx context.Context, r cloud.Request) (cloud.Instance,
 		Boot:     cmp.Or(p.cfg.Boot, time.Duration(r.Offer.Boot)),
 		Grace:    p.cfg.Grace,
 		Slack:    p.cfg.Slack,
+		Notice:   p.cfg.Notice,
 	}}
 
 	m.dir = p.account.path(machinesDir, m.ID)
@@ -339,6 +343,10 @@ func agentSettings(m *machine, token string) map[string]string {
 		settings["cpus"] = o.CPUs.String()
 	}
 
+	if o.Spot && m.Notice > 0 {
+		settings["spot_notice"] = "file=" + filepath.Join(m.dir, noticeFile)
+	}
+
 	if o.Memory > 0 {
 		settings["memory"] = o.Memory.String()
 	}
@@ -363,7 +371,8 @@ func (p *Provider) Terminate(ctx context.Context, region, instance string) error
 	})
 }
 
-// TakeBack reclaims a spot machine, as a cloud does that needs the capacity.
+// TakeBack reclaims a spot machine, as a cloud does that needs the capacity: at once, or after the notice that its
+// machines get.
 func (p *Provider) TakeBack(ctx context.Context, instance string) error {
 	unlock, err := p.account.lock(ctx)
 	if err != nil {
@@ -379,6 +388,10 @@ func (p *Provider) TakeBack(ctx context.Context, instance string) error {
 
 	if err != nil {
 		return err
+	}
+
+	if m.Notice > 0 {
+		return m.giveNotice(p.cfg.Clock.Now().Add(m.Notice))
 	}
 
 	return p.end(m, whySpot)

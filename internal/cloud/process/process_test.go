@@ -564,6 +564,77 @@ func TestSpotMachinesAreTakenBackByChance(t *testing.T) {
 	}
 }
 
+// TestSpotMachinesGetNotice: a machine is told when it is reclaimed, and lives until then.
+func TestSpotMachinesGetNotice(t *testing.T) {
+	t.Parallel()
+	cfg := config(t, sleeper)
+	cfg.Notice = time.Hour
+	p := open(t, cfg)
+	made := create(t, p, request(1, spot()))
+	await(t, p, made.ID, up)
+	dir := p.account.path(machinesDir, made.ID)
+
+	var settings map[string]string
+	if err := json.Unmarshal([]byte(read(t, filepath.Join(dir, agentFile))), &settings); err != nil {
+		t.Fatal(err)
+	}
+
+	if got, want := settings["spot_notice"], "file="+filepath.Join(dir, noticeFile); got != want {
+		t.Errorf("its agent reads notices from %q, want %q", got, want)
+	}
+
+	before := clock.Wall{}.Now()
+	for range 2 { // the first notice counts
+		if err := p.TakeBack(t.Context(), made.ID); err != nil {
+			t.Fatal(err)
+		}
+	}
+
+	var n notice
+	if err := json.Unmarshal([]byte(read(t, filepath.Join(dir, noticeFile))), &n); err != nil {
+		t.Fatal(err)
+	}
+
+	if n.Time.Before(before.Add(time.Hour)) || n.Action != "terminate" {
+		t.Errorf("the notice is %+v", n)
+	}
+
+	await(t, p, made.ID, up)
+
+	text := []byte(`{"action": "terminate", "time": "2026-01-01T00:00:00Z"}`)
+	if err := os.WriteFile(filepath.Join(dir, noticeFile), text, 0o600); err != nil { // its time has come
+		t.Fatal(err)
+	}
+
+	if one := await(t, p, made.ID, gone); one.Why != whySpot {
+		t.Errorf("it is shown as %+v", one)
+	}
+}
+
+// TestNoticeIsGivenBeforeAMachineIsReclaimedByChance looks at a machine shortly before and after its notice is due.
+func TestNoticeIsGivenBeforeAMachineIsReclaimedByChance(t *testing.T) {
+	t.Parallel()
+	noon := cloud.Moment{Wall: time.Date(2026, 11, 15, 12, 0, 0, 0, time.UTC)}
+	m := &machine{record: record{ID: "m1", Notice: time.Minute, ReclaimAt: noon.Wall}, dir: filepath.Join(t.TempDir(), "m1")}
+	if err := m.write("", nil); err != nil {
+		t.Fatal(err)
+	}
+
+	b := &box{machine: m}
+	for _, step := range []struct {
+		before    time.Duration
+		told, end bool
+	}{{61 * time.Second, false, false}, {time.Minute, true, false}, {time.Second, true, false}, {0, true, true}} {
+		now := noon
+		now.Wall = noon.Wall.Add(-step.before)
+		b.warn(now)
+
+		if m.has(noticeFile) != step.told || b.reclaimed(now) != step.end {
+			t.Errorf("%s before: told %v, reclaimed %v", step.before, m.has(noticeFile), b.reclaimed(now))
+		}
+	}
+}
+
 func TestAListThatLagsShowsThePast(t *testing.T) {
 	t.Parallel()
 	noon := time.Date(2026, 11, 15, 12, 0, 0, 0, time.UTC)

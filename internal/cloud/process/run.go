@@ -162,6 +162,8 @@ func (b *box) live(ctx context.Context) string {
 			return whyCrashed
 		}
 
+		b.warn(now)
+
 		if why := b.end(now); why != "" {
 			return why
 		}
@@ -179,6 +181,29 @@ func (b *box) live(ctx context.Context) string {
 	}
 }
 
+// warn gives notice of the time at which the machine is reclaimed by chance.
+func (b *box) warn(now cloud.Moment) {
+	if b.Notice == 0 || b.ReclaimAt.IsZero() || now.Wall.Before(b.ReclaimAt.Add(-b.Notice)) {
+		return
+	}
+
+	if err := b.giveNotice(b.ReclaimAt); err != nil {
+		b.log.Error("machine got no notice", "error", err)
+	}
+}
+
+// reclaimed reports whether the time of a notice has come.
+func (b *box) reclaimed(now cloud.Moment) bool {
+	var n notice
+
+	given, err := readJSON(filepath.Join(b.dir, noticeFile), &n)
+	if err != nil {
+		b.log.Error("machine received an unreadable notice", "error", err)
+	}
+
+	return given && !now.Wall.Before(n.Time)
+}
+
 // end returns why the machine must end now, "" if it need not.
 func (b *box) end(now cloud.Moment) string {
 	asked := order{Why: whyTerminated}
@@ -193,6 +218,8 @@ func (b *box) end(now cloud.Moment) string {
 	case !b.has(recordFile):
 		return whyCrashed // the directory of the machine was removed
 	case !b.ReclaimAt.IsZero() && !now.Wall.Before(b.ReclaimAt):
+		return whySpot
+	case b.reclaimed(now):
 		return whySpot
 	case b.over:
 		return whyAgent

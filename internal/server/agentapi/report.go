@@ -199,6 +199,9 @@ const marksCapability = 7
 // restoresCapability is that of the first agents that restore checkpoints of other nodes.
 const restoresCapability = 8
 
+// maxReclaimLeft bounds the notice that a node is taken back, in seconds.
+const maxReclaimLeft = int64(24 * time.Hour / time.Second)
+
 func fromReport(who *caller, r *api.Report) yardmaster.NodeReport {
 	out := yardmaster.NodeReport{
 		Node:      who.node,
@@ -217,6 +220,11 @@ func fromReport(who *caller, r *api.Report) yardmaster.NodeReport {
 
 	if r.Seen != nil {
 		out.Seen = yardmaster.Seen{Number: r.Seen.Incarnation.Number, Mark: r.Seen.Incarnation.Mark, Job: r.Seen.Job}
+	}
+
+	if r.ReclaimLeft != nil {
+		left := time.Duration(min(*r.ReclaimLeft, maxReclaimLeft)) * time.Second
+		out.Reclaim = &left
 	}
 
 	for _, a := range r.SetAside {

@@ -196,6 +196,8 @@ func (c *counts) lease(e *yardmaster.Event, l *fleet.Lease) {
 		c.granted.WithLabelValues(p).Inc()
 	case to == fleet.LeaseRefused:
 		c.refused.WithLabelValues(p, codeOf(e.Reason)).Inc()
+	case to == fleet.LeaseReleasing && whyLost(e.Reason) == lostSpot: // after a notice
+		c.lost.WithLabelValues(p, lostSpot).Inc()
 	case to == fleet.LeaseReleasing:
 		c.returns.WithLabelValues(p).Inc()
 	case to == fleet.LeaseEnded && from != fleet.LeaseReleasing:

@@ -235,6 +235,27 @@ func TestReturnedNodesAreCountedOnce(t *testing.T) {
 	})
 }
 
+// TestSpotLossesWithNoticeAreCountedOnce: a node that is released because its instance is reclaimed soon counts as lost.
+func TestSpotLossesWithNoticeAreCountedOnce(t *testing.T) {
+	t.Parallel()
+	y := newYard(t, metrics.Options{Providers: []string{"testcloud"}})
+	y.submit("ann", 2)
+	y.ok(yardmaster.LeaseGranted{Lease: "l1", Provider: "testcloud", Machine: fleet.Instance{ID: "i-1", Lease: "l1"}})
+	y.token("cloud-1", fleet.OnDemand, "l1")
+	n := y.node("cloud-1", "cloud-1", 2)
+
+	left := 2 * time.Minute
+	ended := yardmaster.RankReport{Run: "j1.1", State: job.RunEnded, Started: y.now, Ended: y.now}
+	y.ok(yardmaster.NodeReport{Node: n, Reclaim: &left, Ranks: []yardmaster.RankReport{ended}})
+	y.pass(time.Minute)
+	y.ok(yardmaster.MachineGone{Lease: "l1", Why: "spot"})
+
+	want(t, y.scrape(), map[string]float64{
+		`trainyard_lease_losses_total{provider="testcloud",why="spot"}`: 1,
+		`trainyard_lease_releases_total{provider="testcloud"}`:          0,
+	})
+}
+
 func TestBudgetsAndWhatTheyHold(t *testing.T) {
 	t.Parallel()
 	y := newYard(t, metrics.Options{})

@@ -23,7 +23,7 @@ import (
 )
 
 // Node is a node with what need not be stored. What is stored, and what runs there, is
-// changed by methods alone; Idle and IdleCheck belong to the yardmaster, which releases on-demand nodes.
+// changed by methods alone; Idle, IdleCheck and Reclaim belong to the yardmaster, which releases on-demand nodes.
 type Node struct {
 	fleet.Node
 	batch.Mark
@@ -33,6 +33,7 @@ type Node struct {
 	Runs      map[id.Run]int     // live runs and the rank that is here
 	Idle      time.Time          // since when nothing runs there
 	IdleCheck *timers.Timer      // checks whether an on-demand node should be released
+	Reclaim   time.Time          // when its provider takes the machine back; zero if no notice was given
 	Agent     fleet.Agent        // that speaks for it; stored on its own, zero until one has said who it is
 	ports     map[int]id.Run     // on which rank 0 of some runs listens for the others
 	refused   map[string]refusal // agents that were not admitted
