@@ -55,6 +55,7 @@ type Runtime interface {
 	Start(ctx context.Context, s rundir.Spec) error
 	Stop(run id.Run, rank int, mode job.StopMode) error
 	RequestSave(run id.Run, rank, number int) error
+	Suspend(run id.Run, rank int, order job.SuspendOrder) error
 	Forget(run id.Run, rank int) error
 	SetAside(run id.Run, rank int) (string, error)
 	List() []rundir.Status

@@ -273,6 +273,24 @@ func TestAProgramIsAskedToSaveEachTimeTheServerAsks(t *testing.T) {
 	}
 }
 
+func TestAProgramIsSuspendedAndContinuesWhenTheServerSaysSo(t *testing.T) {
+	t.Parallel()
+	y, rt := newYard(t), newFakeRuntime()
+	launch(t, config(t, y, rt))
+	first := assignment("j1.1")
+	y.assign(first)
+	y.awaitState("j1.1", job.RunRunning)
+
+	for number := 1; number < 4; number++ {
+		first.Suspend.Number = number
+		y.assign(first)
+		y.await("the suspension of j1.1", func() bool {
+			r, _ := y.last("j1.1")
+			return r.State == job.RunRunning && r.Suspension == job.Suspension{Number: number, On: number%2 == 1}
+		})
+	}
+}
+
 func TestStaleGenerationsAreIgnored(t *testing.T) {
 	t.Parallel()
 	y, rt := newYard(t), newFakeRuntime()

@@ -142,6 +142,16 @@ func (f *fakeRuntime) RequestSave(run id.Run, rank, number int) error {
 	return nil
 }
 
+func (f *fakeRuntime) Suspend(run id.Run, rank int, order job.SuspendOrder) error {
+	f.change(func() {
+		if r := f.ranks[rankKey{run, rank}]; r != nil {
+			r.status.Suspension = job.Suspension{Number: order.Number, On: order.On()}
+		}
+	})
+
+	return nil
+}
+
 func (f *fakeRuntime) Forget(run id.Run, rank int) (err error) {
 	f.change(func() {
 		k := rankKey{run, rank}

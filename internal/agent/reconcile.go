@@ -266,13 +266,27 @@ func (a *Agent) reconcileRank(ctx context.Context, r rankState, tries map[key]in
 	case doForget:
 		return a.forget(k)
 	case doNothing:
-		if want != nil && have != nil && have.State == job.RunRunning && want.Save > 0 {
-			a.checkpoints.request(k, want.Save)
-			return a.rt.RequestSave(k.run, k.rank, want.Save)
+		if want != nil && have != nil && have.State == job.RunRunning {
+			return a.adjust(k, want, have)
 		}
 	}
 
 	return nil
+}
+
+// adjust does what an assignment asks of a rank that runs and goes on: to save a checkpoint, or to be suspended.
+func (a *Agent) adjust(k key, want *api.Assignment, have *rundir.Status) error {
+	var errs []error
+	if want.Save > 0 {
+		a.checkpoints.request(k, want.Save)
+		errs = append(errs, a.rt.RequestSave(k.run, k.rank, want.Save))
+	}
+
+	if want.Suspend.Number > have.Suspension.Number {
+		errs = append(errs, a.rt.Suspend(k.run, k.rank, want.Suspend))
+	}
+
+	return errors.Join(errs...)
 }
 
 // admit lets a rank pass that this node may start, and records that it will be. One that it may not
@@ -346,6 +360,7 @@ func (a *Agent) start(ctx context.Context, r rankState, tries map[key]int) error
 		Epoch:   want.Epoch,
 		Launch:  launch,
 		Devices: a.devices(want.Launch.GPUs),
+		Fake:    a.fake(want.Launch.GPUs),
 
 		CheckpointDir: dir,
 	}
@@ -473,4 +488,14 @@ func (a *Agent) devices(indices []int) []string {
 	}
 
 	return names
+}
+
+// fake reports whether some of these GPUs are declared and do not exist.
+func (a *Agent) fake(indices []int) bool {
+	inv := a.inventory()
+
+	return slices.ContainsFunc(indices, func(i int) bool {
+		g := inv.GPU(i)
+		return g != nil && g.Fake
+	})
 }

@@ -36,6 +36,7 @@ func (a *Agent) publish(list []rundir.Status, want assignments) {
 		}
 
 		report := st.Report()
+		report.Suspension.Error = clipReason(report.Suspension.Error)
 		if st.State == job.RunPreparing && report.Reason == "" {
 			report.Reason = a.files.progress(w.Launch.Workdir)
 		}

@@ -21,7 +21,8 @@ import (
 //	7  a launch, a report and an upload may carry the UID of their run, the assignments the
 //	   incarnation of the yard, and a report what the node has seen of the yard's history
 //	8  checkpoints travel: a launch may name the checkpoint to restore, and an agent uploads and catalogues them
-const Capability = 8
+//	9  an assignment may suspend a program in place and let it continue, and a report says what became of that
+const Capability = 9
 
 // JoinRequest asks to become a node. It carries the join token's text and a
 // certificate request; the key never leaves the machine.
@@ -83,8 +84,10 @@ type Assignment struct {
 	Stop  job.StopMode `json:"stop,omitempty"`
 	Dump  bool         `json:"dump,omitempty" doc:"take a snapshot when it is stopped"`
 	// Save is left out by a server of an earlier version and ignored by an agent of one.
-	Save   int    `json:"save,omitempty" doc:"counts the requests to save a checkpoint and to continue"`
-	Launch Launch `json:"launch"`
+	Save int `json:"save,omitempty" doc:"counts the requests to save a checkpoint and to continue"`
+	// Suspend is for an agent of capability 9 or later.
+	Suspend job.SuspendOrder `json:"suspend,omitzero" doc:"suspend the program in place, or let it continue"`
+	Launch  Launch           `json:"launch"`
 	// Adopt is set after a restore for what was assigned before it: the agent may go on with
 	// it, but must not start it, because a later run of the job may exist.
 	Adopt bool `json:"adopt,omitempty"`
@@ -195,6 +198,8 @@ type RankReport struct {
 	NewestEpoch int `json:"newest_epoch,omitempty"`
 	// Restore is given with the cause restore_failed.
 	Restore *job.RestoreFailure `json:"restore,omitempty" doc:"checkpoint that could not be restored"`
+	// Suspension is what became of the orders to suspend the rank.
+	Suspension job.Suspension `json:"suspension,omitzero"`
 }
 
 // ReportReply tells the agent how long the server will wait for it.

@@ -12,6 +12,7 @@ import (
 
 	"trainyard/internal/checkpoint"
 	"trainyard/internal/fault"
+	"trainyard/internal/fleet"
 	"trainyard/internal/id"
 	"trainyard/internal/job"
 )
@@ -160,6 +161,7 @@ type Checkpoint struct {
 	Next      bool             `json:"next,omitempty" doc:"the next run of the job continues from it"`
 	Nodes     []id.Node        `json:"nodes" doc:"nodes that wrote it"`
 	Shared    string           `json:"shared,omitempty" doc:"shared file system on which it lies"`
+	Image     *fleet.Image     `json:"image,omitempty" doc:"what a snapshot needs of the node that continues it"`
 }
 
 // CheckpointList lists the checkpoints of a job, oldest first.

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"time"
 
+	"trainyard/internal/fleet"
 	"trainyard/internal/id"
 	"trainyard/internal/job"
 )
@@ -62,6 +63,8 @@ type Checkpoint struct {
 	Pinned    bool
 	Ranks     int    // ranks that upload a part of it; 1 if one has all of it
 	Parts     []Part // by rank
+	// Image is what a snapshot needs of the node that continues it; zero for other checkpoints.
+	Image fleet.Image `json:",omitzero"`
 }
 
 // Part is what one rank of the run has of a checkpoint: all of it, or its shard.
@@ -126,6 +129,23 @@ func Newest(all []*Checkpoint) *Checkpoint {
 	}
 
 	return newest
+}
+
+// NewestOn returns the checkpoint from which a job continues on a node, nil if it must begin anew there, and the newer
+// ones that the node cannot restore, newest first.
+func NewestOn(all []*Checkpoint, inv *fleet.Inventory) (newest *Checkpoint, unfit []*Checkpoint) {
+	stored := slices.DeleteFunc(slices.Clone(all), func(c *Checkpoint) bool { return c.State != Stored })
+	slices.SortFunc(stored, Newer)
+
+	for _, c := range slices.Backward(stored) {
+		if c.Image.Misfit(inv) == "" {
+			return c, unfit
+		}
+
+		unfit = append(unfit, c)
+	}
+
+	return nil, unfit
 }
 
 // Rule says which checkpoints of a job are kept.

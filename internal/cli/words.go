@@ -22,7 +22,8 @@ func statusColor(s job.Status) table.Color {
 		return table.Green
 	case job.StatusRunning, job.StatusStarting:
 		return table.Cyan
-	case job.StatusPending, job.StatusPaused, job.StatusPausing, job.StatusRecovering, job.StatusPreempted:
+	case job.StatusPending, job.StatusPaused, job.StatusPausing, job.StatusRecovering, job.StatusPreempted,
+		job.StatusSuspended:
 		return table.Yellow
 	case job.StatusFailed, job.StatusFailedSetup, job.StatusOutOfMemory, job.StatusTimeout, job.StatusNodeFail:
 		return table.Red

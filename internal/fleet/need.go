@@ -26,6 +26,8 @@ type Need struct {
 	Avoid           string // nodes, joined by '|', each between bars: "|a|b|"
 	Snapshot        bool   // nodes that can save the program and restore it
 	Shared          string // nodes that see this shared file system; "" for any
+	// Image is what the snapshot needs from which the program continues, or would continue if it were moved.
+	Image Image `json:",omitzero"`
 }
 
 // NeedOf returns the need of a job, raised to its floor after it ran out of memory.
@@ -155,6 +157,9 @@ func (m *Matcher) barred(r *Room) bool {
 	if m.Need.Snapshot && !r.Node.Inventory.Saves(m.Need.MaxGPUs > 0).OK {
 		return true
 	}
+	if m.Need.Image != (Image{}) && m.Need.Image.Misfit(&r.Node.Inventory) != "" {
+		return true
+	}
 
 	if m.Need.Shared != "" && !r.Node.Inventory.Sees(m.Need.Shared) {
 		return true
@@ -203,7 +208,7 @@ func (m *Matcher) gpus(r *Room, set uint64) uint64 {
 func (m *Matcher) wants(g *GPU) bool {
 	n := &m.Need
 	if g.Memory < n.GPUMin-n.GPUMin/100*7 || n.GPUMax > 0 && g.Memory > n.GPUMax+n.GPUMax/100*7 ||
-		n.GPUOver > 0 && g.Memory <= n.GPUOver+n.GPUOver/100*7 {
+		n.GPUOver > 0 && g.Memory <= n.GPUOver+n.GPUOver/100*7 || n.Image.GPU != "" && g.Model != n.Image.GPU {
 		return false
 	}
 

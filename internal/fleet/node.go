@@ -145,6 +145,9 @@ type Inventory struct {
 	Draw []float64 `json:"draw_w,omitempty"`
 	// Restores says that its agent can restore checkpoints that another node wrote. The server sets it.
 	Restores bool `json:"restores,omitempty"`
+	// Suspends says that its agent can suspend programs in place. The server sets it; Snapshots says whether the machine
+	// can.
+	Suspends bool `json:"suspends,omitempty"`
 	// Problem keeps new jobs off the node; nil if there is none.
 	Problem *Problem `json:"problem,omitempty"`
 	// Snapshots says which snapshots of programs the node can take; nil if its agent does not know.
@@ -158,6 +161,7 @@ type Snapshots struct {
 	Suspend Ability `json:"suspend" doc:"move the GPU memory of a program to host memory and stop it"`
 	Process Ability `json:"process" doc:"save and restore a program without GPUs"`
 	GPU     Ability `json:"gpu" doc:"save and restore a program with one GPU"`
+	CRIU    string  `json:"criu,omitempty" maxLength:"40" doc:"version of CRIU, if it can be used"`
 }
 
 // Saves says whether the node can save a program and restore it, with a GPU or without.
@@ -170,6 +174,15 @@ func (inv *Inventory) Saves(gpu bool) Ability {
 	}
 
 	return inv.Snapshots.Process
+}
+
+// Lends says whether the node can suspend a program in place, so that others can use its GPUs.
+func (inv *Inventory) Lends() Ability {
+	if inv.Snapshots == nil || !inv.Suspends {
+		return Ability{Reason: "its agent does not suspend programs"}
+	}
+
+	return inv.Snapshots.Suspend
 }
 
 // Ability is whether a node can do something.

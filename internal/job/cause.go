@@ -101,6 +101,7 @@ const (
 	StatusPending     Status = "PENDING"
 	StatusStarting    Status = "STARTING"
 	StatusRunning     Status = "RUNNING"
+	StatusSuspended   Status = "SUSPENDED" // running, and suspended in place to lend its GPUs
 	StatusRecovering  Status = "RECOVERING"
 	StatusPausing     Status = "PAUSING"
 	StatusPaused      Status = "PAUSED"

@@ -140,6 +140,10 @@ func StatusWords() []StatusWord {
 	for _, s := range States() {
 		add(StatusWord{stateStatus[s], s, means[s]})
 
+		if s == Running {
+			add(StatusWord{StatusSuspended, s, "its program is suspended in place while another job uses its GPU"})
+		}
+
 		if s != Failed {
 			continue
 		}

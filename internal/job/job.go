@@ -53,6 +53,7 @@ type Job struct {
 	Queued    time.Time     // when it was last queued; zero if that was at Since
 	Amended   *Amendment    // what was changed after its submission and is in Spec; nil if nothing was; never changed
 	Questions int           // how many its owner was asked
+	Suspended time.Time     // since when its run is suspended in place; zero if it is not
 }
 
 // Override lets a job run against the place rules of its data.
@@ -70,7 +71,13 @@ type Floor struct {
 }
 
 // Status is the word people see for the job.
-func (j *Job) Status() Status { return StatusOf(j.State, j.Cause) }
+func (j *Job) Status() Status {
+	if j.State == Running && !j.Suspended.IsZero() {
+		return StatusSuspended
+	}
+
+	return StatusOf(j.State, j.Cause)
+}
 
 // Run is one attempt of a job on chosen nodes.
 type Run struct {
@@ -135,4 +142,11 @@ type Rank struct {
 	Hourly money.PerHour `json:"hourly,omitempty"`
 	// Weight is its fair-share weight while it runs, fixed when it was placed.
 	Weight float64 `json:"weight,omitempty"`
+	// Suspended is since when its program is suspended and its GPUs are lent, zero if they are not, Lent how long they
+	// were lent before, and Resumed when it got them back last.
+	Suspended time.Time `json:"suspended,omitzero"`
+	Lent      Duration  `json:"lent,omitempty"`
+	Resumed   time.Time `json:"resumed,omitzero"`
+	// Suspension is what its node reported last.
+	Suspension Suspension `json:"suspension,omitzero"`
 }

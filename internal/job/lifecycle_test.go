@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"trainyard/internal/fault"
 	"trainyard/internal/job"
@@ -249,6 +250,11 @@ func TestEveryStateHasAWord(t *testing.T) {
 		if got := job.StatusOf(job.Running, h.Cause); got != job.StatusRunning {
 			t.Errorf("a job that runs after %s is shown as %q", h.Cause, got)
 		}
+	}
+
+	suspended := job.Job{State: job.Running, Suspended: time.Unix(1, 0)}
+	if got := suspended.Status(); words[got].State != job.Running || got == job.StatusRunning {
+		t.Errorf("a suspended job is shown as %s", got)
 	}
 
 	j := job.Job{State: job.Failed, Cause: job.CauseGPUOOM}

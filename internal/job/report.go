@@ -27,6 +27,8 @@ type RankReport struct {
 	NewestEpoch int
 	// Restore is given with CauseRestoreFailed: the checkpoint that could not be restored.
 	Restore *RestoreFailure
+	// Suspension is zero for a rank that was never to be suspended.
+	Suspension Suspension
 }
 
 // RestoreFailure says which checkpoint could not be restored.

@@ -90,6 +90,15 @@ func (v *View) inCloud(name id.Node) bool {
 
 // node returns a node of the view, nil if there is none of that name.
 func (v *View) node(name id.Node) *fleet.Node {
+	if r := v.room(name); r != nil {
+		return r.Node
+	}
+
+	return nil
+}
+
+// room returns the room of a node, nil if there is none of that name.
+func (v *View) room(name id.Node) *fleet.Room {
 	at, found := slices.BinarySearchFunc(v.Rooms, name, func(r fleet.Room, n id.Node) int {
 		return cmp.Compare(r.Node.ID, n)
 	})
@@ -97,7 +106,7 @@ func (v *View) node(name id.Node) *fleet.Node {
 		return nil
 	}
 
-	return v.Rooms[at].Node
+	return &v.Rooms[at]
 }
 
 // SpotOf returns where a node is, as datasets see it.

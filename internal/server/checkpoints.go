@@ -14,6 +14,7 @@ import (
 	"trainyard/internal/api"
 	"trainyard/internal/checkpoint"
 	"trainyard/internal/fault"
+	"trainyard/internal/fleet"
 	"trainyard/internal/id"
 	"trainyard/internal/server/httpapi"
 	"trainyard/internal/store"
@@ -106,6 +107,10 @@ func toCheckpoint(c *checkpoint.Checkpoint) api.Checkpoint {
 		if c.Parts[i].Shared != "" {
 			out.Shared = c.Parts[i].Shared
 		}
+	}
+
+	if c.Image != (fleet.Image{}) {
+		out.Image = &c.Image
 	}
 
 	return out

@@ -8,6 +8,7 @@ import (
 
 	"trainyard/internal/checkpoint"
 	"trainyard/internal/fault"
+	"trainyard/internal/fleet"
 	"trainyard/internal/id"
 	"trainyard/internal/job"
 	"trainyard/internal/place"
@@ -30,6 +31,7 @@ func (m AddCheckpoint) handle(y *Yard) (any, error) {
 	}
 
 	c.Work = y.workIn(r, &c)
+	y.describeImage(r, &c)
 
 	entry, err := y.checkpoints.Add(y.now, &r.Job, c, r.restoring())
 	if err != nil {
@@ -48,6 +50,10 @@ func (m AddCheckpoint) handle(y *Yard) (any, error) {
 
 	if entry.State == checkpoint.Stored {
 		y.checkpointStored(r, &entry)
+	}
+
+	if late && r.item != nil && entry.Image != (fleet.Image{}) {
+		y.requeue(r) // it continues only where the snapshot can be restored
 	}
 
 	if !saved && r.run != nil && y.relocates() && y.nodes.HomeFree(y.need(r)) {
@@ -162,7 +168,11 @@ func (y *Yard) restores(name id.Node) bool {
 
 // workLost returns how much work a job loses that is started where it cannot continue from what it has saved.
 func (y *Yard) workLost(r *jobRecord, s *place.Start) float64 {
-	newest := y.checkpoints.Newest(r.ID)
+	newest, unfit := y.newestOn(r, s)
+	if len(unfit) > 0 && !y.cfg.AssumeSaved {
+		return max(r.Done-workOf(newest), 0)
+	}
+
 	carried := newest != nil &&
 		!slices.ContainsFunc(s.Allocations, func(a place.Allocation) bool { return !y.restorable(a.Node, newest) })
 	if carried || y.cfg.AssumeSaved || r.Last == "" || r.Last == s.Allocations[0].Node {
@@ -172,8 +182,23 @@ func (y *Yard) workLost(r *jobRecord, s *place.Start) float64 {
 	return r.Done
 }
 
-// forgetWork records that a job has to begin anew.
+// workOf returns the work in a checkpoint, 0 in none.
+func workOf(c *checkpoint.Checkpoint) float64 {
+	if c == nil {
+		return 0
+	}
+
+	return c.Work
+}
+
+// forgetWork records that a job has to begin anew, or from an earlier checkpoint than its newest.
 func (y *Yard) forgetWork(r *jobRecord, s *place.Start) {
+	newest, unfit := y.newestOn(r, s)
+	if len(unfit) > 0 {
+		r.Done, r.outlook.Done, r.outlook.At = workOf(newest), workOf(newest), time.Time{}
+		return
+	}
+
 	to := s.Allocations[0].Node
 	r.Done, r.outlook.Done, r.outlook.At = 0, 0, time.Time{}
 	y.event(Event{

@@ -28,6 +28,11 @@ func (d *driver) join(great bool) error {
 		Restores: !d.chance(5), // else its agent is of an earlier version
 	}
 
+	if d.lending {
+		inv.Suspends = !d.chance(8)
+		inv.Snapshots = &fleet.Snapshots{Suspend: fleet.Ability{OK: true}}
+	}
+
 	models := []fleet.GPU{
 		{Model: "NVIDIA A100-SXM4-80GB", Memory: 80 << 30},
 		{Model: "NVIDIA L4", Memory: 24 << 30},
@@ -156,6 +161,14 @@ func (d *driver) submitAgain() error {
 
 func (d *driver) spec() *job.Spec {
 	r := d.rng
+	if d.lending {
+		return &job.Spec{
+			Run: "true", Place: job.PlaceAny, Expect: job.Duration(time.Duration(1+r.IntN(60)) * time.Second),
+			Resources:  job.Resources{GPUs: job.Range{Min: 1, Max: 1}, Nodes: job.Range{Min: 1, Max: 1}},
+			Checkpoint: &job.Checkpoint{Dir: "ckpt"},
+		}
+	}
+
 	s := &job.Spec{
 		Run: "true", Place: job.PlaceAny, Priority: []int{0, 0, 0, 10, 100}[r.IntN(5)], Retry: r.IntN(4),
 		Resources: job.Resources{CPUs: job.CPUs(r.IntN(9)) * 500, Nodes: job.Range{Min: 1, Max: 1}},

@@ -47,6 +47,8 @@ type proc struct {
 	ended   time.Time
 	stopped bool
 	saved   int // the last request to save that it has obeyed
+	pause   job.Suspension
+	paused  time.Time // since when it is suspended
 	rep     yardmaster.RankReport
 }
 
@@ -100,7 +102,7 @@ func (a *agent) sync(
 			a.procs[key] = p
 		}
 
-		p.order.Stop, p.order.Save = o.Stop, o.Save
+		p.order.Stop, p.order.Save, p.order.Suspend = o.Stop, o.Save, o.Suspend
 		if o.Stop == job.StopNone || !p.alive() {
 			continue
 		}
@@ -177,7 +179,9 @@ func (a *agent) progress(now time.Time) {
 			p.state, p.started = job.RunRunning, p.ready
 		}
 
-		if !p.alive() || p.over.After(now) {
+		p.adjust(now)
+
+		if !p.alive() || p.over.After(now) || p.pause.On && !p.stopped {
 			continue
 		}
 
@@ -197,6 +201,27 @@ func (a *agent) progress(now time.Time) {
 	}
 }
 
+// adjust suspends a process or lets it continue, as it is ordered. Some cannot be suspended.
+func (p *proc) adjust(now time.Time) {
+	o := p.order.Suspend
+	if p.state != job.RunRunning || p.stopped || o.Number <= p.pause.Number {
+		return
+	}
+
+	switch {
+	case o.On() && o.Number%8 == 5:
+		p.pause = job.Suspension{Number: o.Number, Error: "the test does not let it"}
+	case o.On():
+		p.pause, p.paused = job.Suspension{Number: o.Number, On: true, Memory: min(o.Room, 1<<30)}, now
+	default:
+		if p.pause.On {
+			p.over = p.over.Add(now.Sub(p.paused))
+		}
+
+		p.pause = job.Suspension{Number: o.Number}
+	}
+}
+
 // crash ends all processes at once, as when the machine reboots. What ran is remembered.
 func (a *agent) crash(now time.Time) {
 	for _, p := range a.procs {
@@ -209,7 +234,7 @@ func (a *agent) crash(now time.Time) {
 // report tells the yard of everything the agent has.
 func (a *agent) report() yardmaster.NodeReport {
 	m := yardmaster.NodeReport{Node: a.node, Foreign: a.foreign, Inventory: &a.inv, Marks: true, Seen: a.seen,
-		Restores: a.inv.Restores}
+		Restores: a.inv.Restores, Suspends: a.inv.Suspends}
 
 	for _, key := range slices.Sorted(maps.Keys(a.procs)) {
 		p := a.procs[key]
@@ -220,6 +245,7 @@ func (a *agent) report() yardmaster.NodeReport {
 		rep.State = p.state
 		rep.Started = p.started
 		rep.Ended = p.ended
+		rep.Suspension = p.pause
 		if p.state == job.RunRunning && p.stopped {
 			rep.State = job.RunStopping
 		}
@@ -244,6 +270,32 @@ func checkOverlap(agents []*agent) error {
 			}
 
 			running[p.order.Launch.JobUID] = p.order
+		}
+
+		if err := checkGPUs(a); err != nil {
+			return err
+		}
+	}
+
+	return nil
+}
+
+// checkGPUs reports two runs that use one GPU at the same time, though neither shares it nor is suspended.
+func checkGPUs(a *agent) error {
+	users := map[int]yardmaster.Order{}
+
+	for _, key := range slices.Sorted(maps.Keys(a.procs)) {
+		p := a.procs[key]
+		if p.state != job.RunRunning || p.pause.On || p.order.Launch.Share > 0 {
+			continue
+		}
+
+		for _, gpu := range p.order.Launch.GPUs {
+			if o, used := users[gpu]; used {
+				return fmt.Errorf("%s and %s use GPU %d of %s at the same time", o.Run, p.order.Run, gpu, a.node)
+			}
+
+			users[gpu] = p.order
 		}
 	}
 

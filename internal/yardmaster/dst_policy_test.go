@@ -120,3 +120,39 @@ func shrink(r *place.Running) []place.Allocation {
 
 	return seats
 }
+
+// lending is a policy under which queued jobs take the GPUs of others.
+type lending struct{}
+
+func (lending) Name() string  { return "lending" }
+func (lending) Revises() bool { return true }
+
+func (lending) Plan(v *place.View) place.Plan {
+	plan := ordered.FIFO{}.Plan(v)
+	borrow(v, &plan)
+
+	return plan
+}
+
+// borrow lets a queued job whose run time is known have the GPU of one that runs.
+func borrow(v *place.View, plan *place.Plan) {
+	for _, it := range v.Queue.Items() {
+		match := fleet.NewMatcher(it.Shape.Need)
+		placed := slices.ContainsFunc(plan.Starts, func(s place.Start) bool { return s.Item == it })
+		if n := &match.Need; placed || it.Lasts == 0 || n.Nodes != 1 || n.GPUs > 1 || n.MaxGPUs == 0 {
+			continue
+		}
+
+		for _, r := range v.Running {
+			at := slices.IndexFunc(v.Rooms, func(o fleet.Room) bool { return o.Node.ID == r.Allocations[0].Node })
+			if r.GPUs != 1 || r.Began.IsZero() || !r.Stoppable() || at < 0 || !match.Eligible(&v.Rooms[at]) {
+				continue
+			}
+
+			plan.Stops = append(plan.Stops, place.Stop{Running: r, Reason: "lends by chance"})
+			plan.Starts = append(plan.Starts, place.Start{Item: it, Allocations: r.Allocations, Reason: "borrows by chance"})
+
+			return
+		}
+	}
+}

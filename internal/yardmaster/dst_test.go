@@ -141,6 +141,31 @@ func (d *driver) mustSeeIn(messages int, kinds []string) []string {
 	return kinds
 }
 
+// TestJobsThatLendTheirGPUsLoseNothing drives a yard in which jobs are suspended for others all the time.
+func TestJobsThatLendTheirGPUsLoseNothing(t *testing.T) {
+	t.Parallel()
+	d := newDriver(*seedFlag)
+	d.lending = true
+	d.store.drops = true
+	d.newYard(yardmaster.State{Incarnation: d.store.incarnation})
+
+	if err := d.run(messages() / 10); err != nil {
+		t.Fatalf("seed %d, message %d: %v", *seedFlag, d.sent, err)
+	}
+
+	if err := d.comeToRest(); err != nil {
+		t.Fatalf("seed %d, message %d, at rest: %v", *seedFlag, d.sent, err)
+	}
+
+	for _, kind := range []string{"run.suspending", "run.suspended", "run.resuming", "run.resumed", "run.suspend_failed"} {
+		t.Logf("%d times %s", d.store.events[kind], kind)
+
+		if d.store.events[kind] == 0 && (!underRace || kind != "run.suspend_failed") {
+			t.Errorf("seed %d never saw %s: it tests too little", *seedFlag, kind)
+		}
+	}
+}
+
 func TestSameSeedGivesTheSameBytes(t *testing.T) {
 	t.Parallel()
 	digest := func() string {
@@ -189,6 +214,7 @@ type driver struct {
 	joins       int
 	calm        bool // no faults any more
 	restless    bool // the policy stops and moves what runs
+	lending     bool // all jobs are alike, and take GPUs from each other
 	promised    int  // seats seen kept for starts
 	loads       int  // every one has a seed of its own
 	backup      *record
@@ -224,6 +250,10 @@ func (d *driver) config() yardmaster.Config {
 	cfg := yardmaster.Defaults(ordered.FIFO{})
 	if d.restless {
 		cfg.Policy = restless{}
+	}
+
+	if d.lending {
+		cfg.Policy = lending{}
 	}
 
 	cfg.MaxJobs = 15
@@ -327,7 +357,7 @@ func (d *driver) settle() error {
 		if err := yardmaster.CheckInvariants(d.yard, d.shrunk); err != nil {
 			return fmt.Errorf("after a round: %w", err)
 		}
-		if err := d.checkNothingCouldStart(); err != nil && !d.restless { // a restless policy does not start all it could
+		if err := d.checkNothingCouldStart(); err != nil && !d.restless && !d.lending { // a restless policy does not start all it could
 			return err
 		}
 	}

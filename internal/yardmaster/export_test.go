@@ -292,7 +292,7 @@ func checkUsers(y *Yard) error {
 		}
 
 		for _, k := range r.run.Ranks {
-			if k.State != job.RunEnded {
+			if k.State != job.RunEnded && !k.Lends() {
 				rates[r.Owner] += k.Weight
 				projects[r.Project] += k.Weight
 			}
@@ -393,6 +393,16 @@ func checkRoom(y *Yard, n *nodes.Node, room *fleet.Room, shrunk bool) error {
 		}
 
 		k := &run.Ranks[rank]
+		if k.Lends() {
+			if h.GPUs != 0 || h.CPUs != 0 || h.Memory != k.Memory+k.Suspension.Memory {
+				return fmt.Errorf("node %s: hold %+v of the suspended rank %+v", n.ID, h, k)
+			}
+
+			memory -= h.Memory
+
+			continue
+		}
+
 		if k.Node != n.ID || fleet.Mask(k.GPUs) != h.GPUs || k.Share != h.Share || k.CPUs != h.CPUs || k.Memory != h.Memory {
 			return fmt.Errorf("node %s: hold %+v does not agree with rank %+v", n.ID, h, k)
 		}
@@ -446,17 +456,24 @@ func checkRunning(y *Yard) error {
 			return fmt.Errorf("what runs is out of order at %s", rn.Job)
 		case !ok || r.running != rn || r.run == nil || r.run.ID != rn.Run:
 			return fmt.Errorf("%s is among those that run and its job does not know", rn.Run)
-		case rn.Stopping != (r.run.Stop != job.StopNone || r.run.move != nil || r.run.reclaim != nil):
+		case rn.Stopping != (r.run.Stop != job.StopNone || r.run.move != nil || r.run.reclaim != nil || y.suspending(r.run)):
 			return fmt.Errorf("%s is shown as stopping %v and was told to stop by %q", rn.Run, rn.Stopping, r.run.Stop)
-		case !rn.Began.Equal(r.run.Started):
+		case !rn.Began.Equal(r.run.WorkingSince()):
 			return fmt.Errorf("%s is shown to run since %s and does since %s", rn.Run, rn.Began, r.run.Started)
 		case r.outlook != rn.Outlook || rn.Shape == nil:
 			return fmt.Errorf("%s is shown with another outlook", rn.Run)
 		}
 	}
 
-	if len(y.running) != len(y.runs) {
-		return fmt.Errorf("%d jobs are shown to run and %d do", len(y.running), len(y.runs))
+	working := 0
+	for _, run := range y.runs {
+		if !run.Suspended() {
+			working++
+		}
+	}
+
+	if len(y.running) != working {
+		return fmt.Errorf("%d jobs are shown to run and %d do", len(y.running), working)
 	}
 
 	return nil

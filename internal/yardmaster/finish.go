@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
+	"time"
 
 	"trainyard/internal/forecast/history"
 	"trainyard/internal/humanize"
@@ -45,6 +46,8 @@ func (y *Yard) finish(r *jobRecord, run *runRecord) {
 	delete(y.runs, run.ID)
 	y.timers.Stop(run.timeout)
 	y.endPreparation(run)
+	y.endLoan(run)
+	r.Suspended = time.Time{}
 	r.ExitCode = rank.ExitCode
 	y.event(
 		Event{Kind: "run.ended", Actor: "node/" + string(rank.Node), Owner: r.Owner, Job: r.ID, Run: run.ID, Node: rank.Node,
@@ -71,7 +74,7 @@ func (y *Yard) rememberDuration(r *jobRecord, run *runRecord) {
 
 	need := &r.running.Shape.Need
 	kin := queue.Kin{User: r.Owner, Program: y.programOf(r.Spec), GPUs: need.GPUs * need.Nodes}
-	added, forgotten := y.past.Add(kin, job.Seconds(y.now.Sub(run.Started).Seconds()*r.running.Pace))
+	added, forgotten := y.past.Add(kin, job.Seconds(run.Worked(y.now).Seconds()*r.running.Pace))
 
 	if added.Number > 0 {
 		y.pastRuns = append(y.pastRuns, added)

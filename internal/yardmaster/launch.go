@@ -8,6 +8,7 @@ import (
 	"trainyard/internal/id"
 	"trainyard/internal/job"
 	"trainyard/internal/place"
+	"trainyard/internal/queue"
 )
 
 // launch creates a run of a job on the GPUs that a plan allocated and orders its nodes to start it.
@@ -23,6 +24,8 @@ func (y *Yard) launch(r *jobRecord, s *place.Start) {
 	if lost > 0 {
 		y.forgetWork(r, s)
 	}
+
+	y.noteUnfit(r, s)
 
 	r.Epoch++
 	r.NotBefore = time.Time{}
@@ -52,6 +55,10 @@ func (y *Yard) launch(r *jobRecord, s *place.Start) {
 	y.checkpoints.DropPartial(y.now, &r.Job, run.Epoch)
 	y.carryOut(r, run)
 	r.run, r.Last = run, s.Allocations[0].Node
+	if need.Snapshot { // it may move only to where its snapshot can be continued
+		r.entry.Shape = &queue.Shape{Need: y.need(r)}
+	}
+
 	y.recordFirstGPU(r, &s.Allocations[0])
 	y.updateSaved(r)
 	r.running = y.running.add(r.entry, &run.Run, s.Allocations, y.nodes.Of)
@@ -70,7 +77,9 @@ func (y *Yard) launch(r *jobRecord, s *place.Start) {
 		run.port = first.Port(run.ID, number+uint64(run.Epoch))
 	}
 
-	from, shared := y.checkpoints.Newest(r.ID), y.sharedOn(run)
+	from, _ := y.newestOn(r, s)
+	shared := y.sharedOn(run)
+
 	for i := range run.Ranks {
 		y.open(r, run, i, addresses, from, shared)
 	}
@@ -91,6 +100,15 @@ func (y *Yard) bookNodes(r *jobRecord, run *runRecord) {
 			continue
 		}
 
+		if k.Lends() { // it holds memory alone
+			y.nodes.Rooms.Book(k.Node, fleet.Hold{
+				Run: run.ID, Job: r.ID, Owner: r.Owner, Memory: k.Memory + k.Suspension.Memory, Since: run.Ordered,
+			})
+			y.enterNode(run, i)
+
+			continue
+		}
+
 		y.nodes.Rooms.Book(k.Node, fleet.Hold{
 			Run:    run.ID,
 			Job:    r.ID,
@@ -106,18 +124,24 @@ func (y *Yard) bookNodes(r *jobRecord, run *runRecord) {
 			Pace:    r.running.Pace,
 		})
 
-		if n, ok := y.nodes.Get(k.Node); ok {
-			n.Enter(run.ID, i)
-			y.nodeUsed(n)
-		}
-
-		y.meterChanged(k.Node)
+		y.enterNode(run, i)
 	}
 
 	if y.limited() {
 		y.commit(r)
 		y.watchQuotas()
 	}
+}
+
+// enterNode records that a rank is on its node.
+func (y *Yard) enterNode(run *runRecord, rank int) {
+	k := &run.Ranks[rank]
+	if n, ok := y.nodes.Get(k.Node); ok {
+		n.Enter(run.ID, rank)
+		y.nodeUsed(n)
+	}
+
+	y.meterChanged(k.Node)
 }
 
 // open orders a rank's node to run it, from a checkpoint unless that is nil.
@@ -158,6 +182,7 @@ func (y *Yard) open(
 // its grace period may still be killed, never the other way round.
 func (y *Yard) stop(run *runRecord, mode job.StopMode, why job.Cause) {
 	y.endPreparation(run)
+	y.endLoan(run)
 
 	if run.Stop == job.StopNone {
 		run.StopFor, run.stopOrdered = why, y.now

@@ -94,7 +94,8 @@ func (y *Yard) updateMeter(name id.Node) {
 
 	var holders []ledger.Holder
 	for i := range room.Holds {
-		if h := &room.Holds[i]; y.runs[h.Run] != nil { // else reserved for a start that waits
+		h := &room.Holds[i]
+		if run := y.runs[h.Run]; run != nil && !run.Suspended() { // else reserved for a start that waits, or lent
 			holders = append(holders, ledger.HolderOf(h, y.jobs[h.Job].Project))
 		}
 	}

@@ -143,17 +143,18 @@ func (y *Yard) loadRun(run job.Run) {
 	y.people.Resume(r.Owner, r.Project, y.nodes.Weigh(&rec.Run))
 
 	for i := range rec.Ranks {
-		if k := rec.Ranks[i]; k.State != job.RunEnded {
+		if k := rec.Ranks[i]; k.State != job.RunEnded && !k.Lends() {
 			y.countUse(r, &k, 1)
 		}
 	}
 
-	if d := time.Duration(r.Spec.MaxDuration); d > 0 && !run.Started.IsZero() {
+	if d := time.Duration(r.Spec.MaxDuration); d > 0 && !run.Started.IsZero() && !run.Suspended() {
 		y.setTimeout(run.ID, d)
 	}
 
 	y.loadMove(r)
 	y.loadOrigins(r)
+	y.loadSuspension(r, rec)
 }
 
 func (y *Yard) loadJob(r *jobRecord, needs map[id.Job]job.State, pipelines map[string][]id.Job) {

@@ -1,6 +1,13 @@
 package yardmaster
 
-import "trainyard/internal/fleet"
+import (
+	"fmt"
+
+	"trainyard/internal/checkpoint"
+	"trainyard/internal/fleet"
+	"trainyard/internal/job"
+	"trainyard/internal/place"
+)
 
 // need returns what a job needs of its nodes, in the places that the rules of its data allow and where the checkpoint
 // from which it continues can be restored.
@@ -9,5 +16,98 @@ func (y *Yard) need(r *jobRecord) fleet.Need {
 	n.Place = y.data.Place(&r.Job)
 	n.Shared = r.outlook.Saved.Shared
 
+	if n.Snapshot {
+		n.Image = y.imageFor(r, n)
+	}
+
 	return n
+}
+
+// imageFor returns what a job that is saved by snapshots needs of the node on which it continues: what the newest one
+// needs, or the one that would be taken where it runs. If no node has that, the job has to begin anew, or from an
+// earlier checkpoint, and needs nothing.
+func (y *Yard) imageFor(r *jobRecord, need fleet.Need) fleet.Image {
+	if run := r.run; run != nil && run.State != job.RunEnded {
+		return y.imageOf(&run.Ranks[0])
+	}
+
+	newest := y.checkpoints.Newest(r.ID)
+	if newest == nil || newest.Image == (fleet.Image{}) {
+		return fleet.Image{}
+	}
+
+	need.Image = newest.Image
+	if !y.nodes.FitsSome(need) {
+		return fleet.Image{}
+	}
+
+	return need.Image
+}
+
+// imageOf returns what a snapshot of a rank needs.
+func (y *Yard) imageOf(k *job.Rank) fleet.Image {
+	n := y.nodes.Of(k.Node)
+	if n == nil {
+		return fleet.Image{}
+	}
+
+	return fleet.ImageOf(&n.Inventory, k.GPUs)
+}
+
+// describeImage completes a snapshot that an agent adds with what it needs of the node that continues it.
+func (y *Yard) describeImage(r *jobRecord, c *checkpoint.Checkpoint) {
+	if c.Found != checkpoint.BySnapshot {
+		return
+	}
+
+	k := job.Rank{Node: c.Parts[0].Node}
+	if r.run != nil {
+		k = r.run.Ranks[0]
+	} else if n := y.nodes.Of(k.Node); n != nil && len(n.Inventory.GPUs) > 0 && y.minGPUs(r) > 0 {
+		k.GPUs = []int{n.Inventory.GPUs[0].Index} // its run has ended and what it held is forgotten
+	}
+
+	c.Image = y.imageOf(&k)
+}
+
+// recheckImages describes those queued jobs anew that continue from a snapshot, after nodes have changed: one that could
+// continue it may be lost or have another driver, or one has come that can.
+func (y *Yard) recheckImages() {
+	y.imagesDue = false
+
+	for _, j := range sortedKeys(y.imaged) {
+		if r := y.jobs[j]; y.need(r) != r.item.Shape.Need {
+			y.requeue(r)
+		}
+	}
+}
+
+// newestOn returns the checkpoint from which a job continues where a plan starts it, nil if it must begin anew, and the
+// newer ones that cannot be restored there.
+func (y *Yard) newestOn(r *jobRecord, s *place.Start) (newest *checkpoint.Checkpoint, unfit []*checkpoint.Checkpoint) {
+	n := y.nodes.Of(s.Allocations[0].Node)
+	if n == nil {
+		return y.checkpoints.Newest(r.ID), nil
+	}
+
+	return y.checkpoints.NewestOn(r.ID, &n.Inventory)
+}
+
+// noteUnfit says which snapshots of a job are not continued because the node on which it starts cannot, and why.
+func (y *Yard) noteUnfit(r *jobRecord, s *place.Start) {
+	newest, unfit := y.newestOn(r, s)
+	node := s.Allocations[0].Node
+
+	next := "the job begins anew"
+	if newest != nil {
+		next = fmt.Sprintf("the job continues from %s", newest.ID)
+	}
+
+	for _, c := range unfit {
+		why := c.Image.Misfit(&y.nodes.Of(node).Inventory)
+		y.event(Event{
+			Kind: "checkpoint.skipped", Actor: theYard, Owner: r.Owner, Job: r.ID, Node: node, To: string(c.ID),
+			Reason: fmt.Sprintf("snapshot %s cannot be continued on node %s: %s; %s", c.ID, node, why, next),
+		})
+	}
 }

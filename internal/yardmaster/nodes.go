@@ -100,6 +100,7 @@ type NodeReport struct {
 	Data      []job.DataCopy // all datasets that it has fetched and still has
 	Marks     bool           // its agent knows the UIDs of runs
 	Restores  bool           // its agent restores checkpoints that other nodes wrote
+	Suspends  bool           // its agent suspends programs in place
 	Seen      Seen           // of the yard's history
 	SetAside  []SetAsideRun  // since its last report
 	Reclaim   *time.Duration // until its provider takes the machine back; nil if no notice was given
@@ -117,7 +118,7 @@ func (m NodeReport) handle(y *Yard) (any, error) {
 	}
 
 	y.nodes.Report(y.now, n, m.Foreign, m.Inventory)
-	y.nodes.SetRestores(n, m.Restores)
+	y.nodes.SetAbilities(n, m.Restores, m.Suspends)
 
 	y.checkHistory(&m)
 

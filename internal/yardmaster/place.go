@@ -66,7 +66,8 @@ func (y *Yard) apply(now time.Time, p place.Plan) {
 
 // carryOutPlan carries out the stops and starts of a plan.
 func (y *Yard) carryOutPlan(now time.Time, p place.Plan) {
-	good, bad := place.Check(y.basicView(now), p)
+	v := y.basicView(now)
+	good, bad := place.Check(v, p)
 	for _, err := range bad {
 		y.drop(Event{Reason: err.Error()})
 	}
@@ -83,6 +84,9 @@ func (y *Yard) carryOutPlan(now time.Time, p place.Plan) {
 		next := again[s.Running.Item]
 		if next != nil && y.savesOnRequest(r) {
 			y.prepareMove(r, s, next)
+			continue
+		}
+		if next == nil && y.lend(r, s, v, good.Starts) {
 			continue
 		}
 

@@ -111,7 +111,7 @@ func (y *Yard) ready(p *promise) (ready, possible bool) {
 		func(run id.Run) (live, leaving bool) {
 			r := y.runs[run]
 
-			return r != nil, r != nil && (r.Stop != job.StopNone || r.move != nil)
+			return r != nil, r != nil && (r.Stop != job.StopNone || r.move != nil || y.suspending(r))
 		},
 	)
 

@@ -74,7 +74,7 @@ func (r *jobRecord) ranBy(now time.Time) time.Duration {
 		return r.Ran
 	}
 
-	return r.Ran + max(now.Sub(r.run.Started), 0)
+	return r.Ran + r.run.Worked(now)
 }
 
 // costOf returns what a job has cost so far, including what is not posted yet.

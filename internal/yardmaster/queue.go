@@ -47,6 +47,10 @@ func (y *Yard) addToQueue(r *jobRecord, need fleet.Need) {
 	if len(r.Avoid) > 0 {
 		y.expireAvoid(r.item)
 	}
+
+	if newest := y.checkpoints.Newest(r.ID); need.Snapshot && newest != nil && newest.Image != (fleet.Image{}) {
+		y.imaged[r.ID] = true
+	}
 }
 
 // recordQueued stores since when a job is queued, so that it has waited as long after a restart.
@@ -105,8 +109,7 @@ func (y *Yard) expireAvoid(it *queue.Item) {
 
 		r.Avoid = nil
 		y.changedJob(r)
-		y.dequeue(r)
-		y.enqueueSince(r, it.Since)
+		y.requeue(r)
 	})
 }
 
@@ -121,6 +124,7 @@ func (y *Yard) dequeue(r *jobRecord) {
 
 	y.queue.Remove(r.item)
 	r.item = nil
+	delete(y.imaged, r.ID)
 	y.updateOwnAllowance(r)
 	y.leases.Abandon(y.now, r.ID)
 	y.reserveGPUs(r)

@@ -18,7 +18,7 @@ import (
 func expectedEnd(now time.Time, s *job.Spec, run *job.Run, rn *place.Running) time.Time {
 	limit := time.Time{}
 	if s.MaxDuration > 0 && !run.Started.IsZero() {
-		limit = run.Started.Add(time.Duration(s.MaxDuration))
+		limit = run.WorkingSince().Add(time.Duration(s.MaxDuration))
 	}
 
 	if f := rn.Outlook.Forecast; f != nil && f.Informed() && !run.Started.IsZero() && f.At.After(run.Started) {
@@ -41,7 +41,7 @@ func expectedEnd(now time.Time, s *job.Spec, run *job.Run, rn *place.Running) ti
 		return run.Ordered.Add(rn.Takes)
 	}
 
-	return run.Started.Add(rn.Takes)
+	return run.WorkingSince().Add(rn.Takes)
 }
 
 // earlier returns a time, or the limit if there is one before it.
@@ -85,10 +85,8 @@ func recordWork(
 ) {
 	o := rn.Outlook
 
-	if !run.Started.IsZero() {
-		j.Served += now.Sub(run.Started).Seconds() * rn.GPUCount()
-		j.Ran += now.Sub(run.Started)
-	}
+	j.Served += run.Worked(now).Seconds() * rn.GPUCount()
+	j.Ran += run.Worked(now)
 
 	switch {
 	case cause == job.CauseNone:
@@ -99,6 +97,8 @@ func recordWork(
 		j.Done = o.Saved.Work
 	case !o.Resumes:
 		j.Done = 0
+	case run.Suspended(): // it could save nothing
+		j.Done = rn.CheckpointedWork(now, run.Started, j.Done)
 	case cause == job.CausePreempted && stopOrdered.IsZero():
 		j.Done = rn.Done(now)
 	case cause == job.CausePreempted:
@@ -125,7 +125,7 @@ func (l *runningJobs) add(
 ) *place.Running {
 	rn := &place.Running{
 		Item: it, Run: run.ID, Allocations: allocations, Rate: place.ExpectedRate(it.Outlook, allocations, node),
-		Ordered: run.Ordered, Began: run.Started, Stopping: run.Stop != job.StopNone,
+		Ordered: run.Ordered, Began: run.WorkingSince(), Stopping: run.Stop != job.StopNone,
 		Pace: place.Pace(it, allocations, node), Takes: place.RunTimeOn(it, allocations, node),
 	}
 
@@ -133,11 +133,16 @@ func (l *runningJobs) add(
 		rn.GPUs += bits.OnesCount64(s.GPUs)
 	}
 
+	l.insert(rn)
+
+	return rn
+}
+
+// insert adds a job at its place.
+func (l *runningJobs) insert(rn *place.Running) {
 	if at, found := l.find(rn.Number); !found {
 		*l = slices.Insert(*l, at, rn)
 	}
-
-	return rn
 }
 
 // remove removes a job.

@@ -192,13 +192,19 @@ func (y *Yard) endPart(r *jobRecord, c *place.Counterfactual, how decided) {
 	y.decide(r, c, how)
 }
 
-// ranUntil returns how long a run has run by a time.
+// ranUntil returns how long a run has run by a time. If it was suspended, what it ran before belongs to another
+// decision.
 func ranUntil(run *runRecord, at time.Time) ledger.Span {
-	if run.Started.IsZero() || at.Before(run.Started) {
+	since := later(run.Started, run.Ranks[0].Resumed)
+	if run.Suspended() {
+		at = earlier(at, run.Ranks[0].Suspended)
+	}
+
+	if run.Started.IsZero() || at.Before(since) {
 		return 0
 	}
 
-	return ledger.SpanOf(at.Sub(run.Started))
+	return ledger.SpanOf(at.Sub(since))
 }
 
 // creditRun records in the open decision how long the job ran there. done is the work that was
@@ -210,7 +216,7 @@ func (y *Yard) creditRun(r *jobRecord, run *runRecord, cause job.Cause, done flo
 	}
 
 	switch {
-	case run.stoppedByPlan && d.Run != run.ID:
+	case (run.stoppedByPlan || run.Suspended()) && d.Run != run.ID:
 		y.chargeStop(r, run, d, cause, done)
 	case d.Run != run.ID:
 		return

@@ -51,11 +51,15 @@ func (y *Yard) watch(node id.Node, rep *RankReport, marks bool) {
 		y.noteCorrupt(r, run, k, rep)
 		y.rankEnded(r, run, k, rep)
 	}
+
+	if rep.State == job.RunRunning && k.State == job.RunRunning {
+		y.watchSuspension(r, run, k, &rep.Suspension)
+	}
 }
 
 // recordProgress handles the progress that a program reports.
 func (y *Yard) recordProgress(r *jobRecord, run *runRecord, p *job.Progress, works bool) {
-	if r.running == nil {
+	if r.running == nil || run.Suspended() {
 		return
 	}
 
@@ -103,7 +107,7 @@ func (y *Yard) markRunning(r *jobRecord, run *runRecord) {
 // setTimeout stops a run when it exceeds its max_duration.
 func (y *Yard) setTimeout(runID id.Run, d time.Duration) {
 	run := y.runs[runID]
-	run.timeout = y.after(run.Started.Add(d), func() {
+	run.timeout = y.after(run.WorkingSince().Add(d), func() {
 		if run, ok := y.runs[runID]; ok && run.Stop == job.StopNone {
 			y.stop(run, job.StopTerm, job.CauseTimedOut)
 			y.event(Event{Kind: "run.timed_out", Actor: theYard, Owner: y.jobs[run.Job].Owner, Job: run.Job, Run: runID,
@@ -149,7 +153,10 @@ func (y *Yard) release(run *runRecord, k *job.Rank) {
 	y.nodes.Rooms.Release(k.Node, run.ID)
 	y.meterChanged(k.Node)
 	r := y.jobs[run.Job]
-	y.countUse(r, k, -1)
+	if !k.Lends() { // its use ended when it was suspended
+		y.countUse(r, k, -1)
+		y.people.Charge(y.now, r.Owner, r.Project, -k.Weight)
+	}
 
 	if n, ok := y.nodes.Get(k.Node); ok {
 		n.Leave(run.ID, run.port)
@@ -165,8 +172,6 @@ func (y *Yard) release(run *runRecord, k *job.Rank) {
 			y.checkIdle(n.ID)
 		}
 	}
-
-	y.people.Charge(y.now, r.Owner, r.Project, -k.Weight)
 
 	y.promisesDue = y.promisesDue || len(y.promises) > 0
 	if !run.stoppedByPlan { // otherwise the plan took it into account

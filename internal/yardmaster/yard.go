@@ -110,6 +110,9 @@ type Yard struct {
 	promises    []*promise                 // starts that wait for stops, oldest first
 	origins     map[id.Node]id.Job         // on-demand nodes that a job has left to move, until it runs
 	promisesDue bool                       // something changed for which a promise may wait
+	lent        []*jobRecord               // suspended in place, in the order in which they were
+	imaged      map[id.Job]bool            // queued jobs that continue from a snapshot, or would if a node could
+	imagesDue   bool                       // nodes have changed, of which these may need one
 	wakeTimer   *timers.Timer              // when the policy wants to plan again
 	demand      provision.Demand           // for nodes that are kept ready
 	aheadDue    bool                       // something changed for which nodes may have to be provisioned ahead
@@ -198,6 +201,7 @@ type runRecord struct {
 	timeout       *timers.Timer // of its max_duration, nil if it has none
 	port          int           // on which rank 0 listens for the others
 	move          *move         // for which it saves a checkpoint, nil if it is not about to move
+	loan          *loan         // of its GPU to another job, nil if there is none
 	stopOrdered   time.Time     // when it was ordered to stop
 	stoppedByPlan bool          // a plan stopped it
 	stopReason    string        // why it was stopped
@@ -225,6 +229,7 @@ func New(cfg Config) *Yard {
 
 		demand:        make(provision.Demand, len(cfg.Keep.Warm)),
 		changedMeters: map[id.Node]bool{},
+		imaged:        map[id.Job]bool{},
 		asked:         map[id.Job]bool{},
 
 		shortagesChanged: map[string]bool{},
@@ -263,6 +268,14 @@ func (y *Yard) Step(now time.Time, m Message) (any, error) {
 
 	if y.promisesDue {
 		y.fulfil()
+	}
+
+	if y.imagesDue {
+		y.recheckImages()
+	}
+
+	if len(y.lent) > 0 {
+		y.resumeLent()
 	}
 
 	if len(y.origins) > 0 {
@@ -334,6 +347,7 @@ func (y *Yard) nodeChanged(n id.Node) {
 	y.meterChanged(n)
 	y.planDue = true
 	y.promisesDue = y.promisesDue || len(y.promises) > 0
+	y.imagesDue = y.imagesDue || len(y.imaged) > 0
 }
 
 // event adds an entry to the feed.

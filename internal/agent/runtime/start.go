@@ -140,8 +140,8 @@ func (r *Runtime) createRunDir(s rundir.Spec) (*rank, error) {
 	}
 
 	rk.rec = rundir.Record{Spec: s, Setup: plan, Limits: r.limits, Env: environment(r.base, s, r.dir, plan.OutputDir())}
+	rk.rec.Python = r.opt.Python
 	if s.Launch.Snapshot {
-		rk.rec.Python = r.opt.Python
 		if rk.rec.CRIU, err = snapshot.FindCRIU(r.opt.CRIU); err != nil {
 			return nil, fault.New(fault.Invalid, "no_snapshots", "this node takes no snapshots: %v", err)
 		}
@@ -454,6 +454,28 @@ func (r *Runtime) RequestSave(run id.Run, n, number int) error {
 
 	if err := rundir.RequestSave(rk.dir, number); err != nil {
 		return fmt.Errorf("ask rank %s to save a checkpoint: %w", rk.name, err)
+	}
+
+	return nil
+}
+
+// Suspend suspends the program of a rank in place, or lets it continue, as the order says. Its status says what became
+// of that. The same order may be given again. It has no effect on a rank whose program does not run.
+func (r *Runtime) Suspend(run id.Run, n int, order job.SuspendOrder) error {
+	rk, err := r.lookup(run, n)
+	if err != nil {
+		return err
+	}
+
+	r.mu.Lock()
+	defer r.mu.Unlock()
+
+	if rk.state.State != job.RunRunning {
+		return nil
+	}
+
+	if err := rundir.RequestSuspend(rk.dir, order); err != nil {
+		return fmt.Errorf("suspend rank %s: %w", rk.name, err)
 	}
 
 	return nil

@@ -58,11 +58,11 @@ func restoreArgs(images string, pipes [2]string, fds [2]int) []string {
 var versionLine = regexp.MustCompile(`(?m)^Version: (\d+)\.(\d+)(\S*)`)
 
 // criuVersion returns the version of a CRIU. It fails if it is too old.
-func criuVersion(ctx context.Context, path string) (string, error) {
+func criuVersion(ctx context.Context, command Command, path string) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, checkTimeout)
 	defer cancel()
 
-	out, err := exec.CommandContext(ctx, path, "--version").Output()
+	out, err := command.output(ctx, path, "--version")
 	if err != nil {
 		return "", fmt.Errorf("%s --version: %w", path, err)
 	}

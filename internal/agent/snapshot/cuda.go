@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"os/exec"
 	"strconv"
 	"strings"
 	"time"
@@ -21,7 +20,8 @@ const lockTimeout = 2 * time.Minute
 // CUDA reaches the checkpoint calls of the NVIDIA driver. They are functions of its library, which this binary does not
 // link, so Python calls them: what trains on a GPU has Python beside it.
 type CUDA struct {
-	Python string // the interpreter; default python3
+	Python  string  // the interpreter; default python3
+	Command Command // runs it; default Execute
 }
 
 // errNoCUDA says that the driver, or its checkpoint calls, are missing.
@@ -33,6 +33,7 @@ type usage struct {
 	State   string `json:"state"` // "" if it does not use CUDA
 	Error   string `json:"error"`
 	Missing string `json:"missing"`
+	Used    int64  `json:"used"` // bytes of a GPU
 }
 
 // cudaRunning is the state of a process that uses CUDA and is not suspended.
@@ -40,36 +41,28 @@ const cudaRunning = "running"
 
 // ask runs the helper on some processes.
 func (c CUDA) ask(ctx context.Context, verb string, pids []int) ([]usage, error) {
+	words := make([]string, len(pids))
+	for i, pid := range pids {
+		words[i] = strconv.Itoa(pid)
+	}
+
+	return c.run(ctx, verb, words)
+}
+
+func (c CUDA) run(ctx context.Context, verb string, words []string) ([]usage, error) {
 	python := c.Python
 	if python == "" {
 		python = "python3"
 	}
 
-	args := []string{"-c", cudaScript, verb, strconv.FormatInt(lockTimeout.Milliseconds(), 10)}
-	for _, pid := range pids {
-		args = append(args, strconv.Itoa(pid))
-	}
+	args := append([]string{"-c", cudaScript, verb, strconv.FormatInt(lockTimeout.Milliseconds(), 10)}, words...)
 
-	cmd := exec.CommandContext(ctx, python, args...)
-	cmd.Dir = "/" // python also looks for modules in its working directory
-	cmd.WaitDelay = time.Second
-
-	out, err := cmd.Output()
+	out, err := c.Command.output(ctx, python, args...)
 	if err != nil {
-		var exit *exec.ExitError
-		if errors.As(err, &exit) && len(exit.Stderr) > 0 {
-			err = fmt.Errorf("%w: %s", err, lastLine(exit.Stderr))
-		}
-
 		return nil, fmt.Errorf("ask the NVIDIA driver to %s: %w", verb, err)
 	}
 
 	return parseUsage(verb, out)
-}
-
-func lastLine(text []byte) string {
-	lines := strings.Split(strings.TrimSpace(string(text)), "\n")
-	return lines[len(lines)-1]
 }
 
 // parseUsage reads the answers of the helper. With the error come the answers that are good.
@@ -85,6 +78,8 @@ func parseUsage(verb string, out []byte) ([]usage, error) {
 		switch {
 		case u.Missing != "":
 			return nil, fmt.Errorf("%w: %s", errNoCUDA, u.Missing)
+		case u.Error != "" && u.PID == 0:
+			errs = append(errs, fmt.Errorf("ask the NVIDIA driver to %s: %s", verb, u.Error))
 		case u.Error != "":
 			errs = append(errs, fmt.Errorf("%s process %d: %s", verb, u.PID, u.Error))
 		default:
@@ -126,6 +121,21 @@ func (c CUDA) Suspend(ctx context.Context, pids []int) ([]int, error) {
 	}
 
 	return users, nil
+}
+
+// Memory returns how many bytes of some GPUs are in use.
+func (c CUDA) Memory(ctx context.Context, gpus []string) (int64, error) {
+	found, err := c.run(ctx, "memory", gpus)
+	if err != nil {
+		return 0, err
+	}
+
+	var sum int64
+	for _, u := range found {
+		sum += u.Used
+	}
+
+	return sum, nil
 }
 
 // Resume gives suspended processes their GPU memory back.

@@ -1,7 +1,8 @@
 """Asks the NVIDIA driver for the state of other processes, or suspends or resumes their use of the GPU.
 
 Usage: cuda.py VERB TIMEOUT_MS PID... with VERB state, suspend or resume. Prints a JSON object for each PID, and one with
-"missing" if the driver or its checkpoint calls are missing.
+"missing" if the driver or its checkpoint calls are missing. With VERB memory there are names of GPUs instead of PIDs, and
+the object has how many bytes of each are in use.
 """
 
 import ctypes
@@ -66,8 +67,37 @@ def resume(lib, pid):
         call(lib, "Unlock", pid)
 
 
+class Memory(ctypes.Structure):
+    _fields_ = [("total", ctypes.c_ulonglong), ("free", ctypes.c_ulonglong), ("used", ctypes.c_ulonglong)]
+
+
+def memory(names):
+    """Prints how much memory of each GPU is in use, by UUID or index."""
+    try:
+        lib = ctypes.CDLL("libnvidia-ml.so.1")
+    except OSError as err:
+        say(missing=str(err))
+        return
+    lib.nvmlInit_v2()
+    for name in names:
+        device, used = ctypes.c_void_p(), Memory()
+        if name.isdigit():
+            code = lib.nvmlDeviceGetHandleByIndex_v2(int(name), ctypes.byref(device))
+        else:
+            code = lib.nvmlDeviceGetHandleByUUID(name.encode(), ctypes.byref(device))
+        code = code or lib.nvmlDeviceGetMemoryInfo(device, ctypes.byref(used))
+        if code != 0:
+            say(error=f"GPU {name}: NVML error {code}")
+        else:
+            say(used=used.used)
+
+
 def main():
-    verb, timeout, pids = sys.argv[1], int(sys.argv[2]), [int(word) for word in sys.argv[3:]]
+    verb, timeout = sys.argv[1], int(sys.argv[2])
+    if verb == "memory":
+        memory(sys.argv[3:])
+        return
+    pids = [int(word) for word in sys.argv[3:]]
     lib = load()
     for pid in pids:
         try:

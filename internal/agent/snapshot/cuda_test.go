@@ -152,7 +152,7 @@ func TestWhatANodeCanDoAndWhyNot(t *testing.T) {
 		},
 		"fake GPUs": {
 			snapshot.Probe{CRIU: good, CUDA: driver, GPUs: []fleet.GPU{{Fake: true, Driver: "580"}}},
-			"its GPUs are fake", "", "its GPUs are fake",
+			"", "", "its GPUs are fake",
 		},
 	}
 

@@ -28,15 +28,20 @@ type Probe struct {
 
 // Run probes the machine. It starts CRIU and asks the driver, and changes nothing.
 func (p Probe) Run(ctx context.Context) fleet.Snapshots {
-	suspend := p.driver(ctx)
-	process := p.process(ctx)
+	driver := p.driver(ctx)
+	criu, process := p.process(ctx)
 
 	gpu := process
 	if gpu == nil {
-		gpu = suspend
+		gpu = driver
 	}
 
-	return fleet.Snapshots{Suspend: ability(suspend), Process: ability(process), GPU: ability(gpu)}
+	suspend := driver
+	if len(p.GPUs) > 0 && p.GPUs[0].Fake {
+		suspend = nil // programs have no memory there that would have to be moved
+	}
+
+	return fleet.Snapshots{Suspend: ability(suspend), Process: ability(process), GPU: ability(gpu), CRIU: criu}
 }
 
 // ability is what a node can do, or why it cannot.
@@ -65,26 +70,32 @@ func FindCRIU(name string) (string, error) {
 	return path, nil
 }
 
-// process says why processes cannot be dumped and restored here, nil if they can.
-func (p Probe) process(ctx context.Context) error {
+// process returns the version of CRIU, or says why processes cannot be dumped and restored here.
+func (p Probe) process(ctx context.Context) (version string, err error) {
 	path, err := FindCRIU(p.CRIU)
 	if err != nil {
-		return err
+		return "", err
 	}
 	if os.Geteuid() != 0 {
-		return errors.New("the agent does not run as root")
+		return "", errors.New("the agent does not run as root")
 	}
-	if _, err := criuVersion(ctx, path); err != nil {
-		return err
+
+	version, err = criuVersion(ctx, nil, path)
+	if err != nil {
+		return "", err
 	}
 
 	for _, name := range []string{"proc/self/ns/pid", "proc/self/ns/mnt", "proc/sys/kernel/ns_last_pid"} {
 		if _, err := os.Stat(p.path(name)); err != nil {
-			return fmt.Errorf("the kernel has no /%s", name)
+			return "", fmt.Errorf("the kernel has no /%s", name)
 		}
 	}
 
-	return checkCRIU(ctx, path)
+	if err := checkCRIU(ctx, path); err != nil {
+		return "", err
+	}
+
+	return version, nil
 }
 
 func (p Probe) path(name string) string {

@@ -309,7 +309,7 @@ func (s *Space) freeze(ctx context.Context, partial string, m *Meta) (suspended 
 	}
 
 	m.LastPID, m.Root, m.Pipes, m.Version = got.Last, s.root, s.pipes, version
-	m.CRIU, err = criuVersion(ctx, s.criu)
+	m.CRIU, err = criuVersion(ctx, s.cuda.Command, s.criu)
 
 	return suspended, err
 }

@@ -21,6 +21,38 @@ const stopPatience = 10 * time.Second
 // Processes lists the processes of a program.
 type Processes func() ([]process.Process, error)
 
+// HostMemory returns how many bytes of the machine's memory programs can still have.
+func HostMemory() (int64, error) {
+	data, err := os.ReadFile("/proc/meminfo")
+	if err != nil {
+		return 0, fmt.Errorf("find the free memory of the machine: %w", err)
+	}
+
+	for line := range strings.Lines(string(data)) {
+		if text, ok := strings.CutPrefix(line, "MemAvailable:"); ok {
+			kib, err := strconv.ParseInt(strings.TrimSuffix(strings.TrimSpace(text), " kB"), 10, 64)
+			if err != nil {
+				return 0, fmt.Errorf("find the free memory of the machine: %w", err)
+			}
+
+			return kib << 10, nil
+		}
+	}
+
+	return 0, errors.New("find the free memory of the machine: /proc/meminfo does not say it")
+}
+
+// Continue lets the stopped processes of a program run, without their GPU memory.
+func Continue(list Processes) error {
+	procs, err := list()
+	errs := []error{err}
+	for _, p := range procs {
+		errs = append(errs, p.Signal(unix.SIGCONT))
+	}
+
+	return errors.Join(errs...)
+}
+
 // Suspend moves the GPU memory of a program to host memory, if cuda is not nil, and stops its processes. It returns
 // when none of them runs. The driver comes first, because it needs the processes to move their memory. On failure the
 // program goes on.

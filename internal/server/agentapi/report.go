@@ -187,6 +187,8 @@ func (s *Server) toAssignments(orders []yardmaster.Order, generation uint64) api
 			Dump:   o.Dump,
 			Launch: api.Launch(o.Launch),
 			Adopt:  o.Adopt,
+
+			Suspend: job.SuspendOrder{Number: o.Suspend.Number, Room: o.Suspend.Room},
 		}
 	}
 
@@ -202,6 +204,9 @@ const restoresCapability = 8
 // maxReclaimLeft bounds the notice that a node is taken back, in seconds.
 const maxReclaimLeft = int64(24 * time.Hour / time.Second)
 
+// suspendsCapability is that of the first agents that suspend programs in place.
+const suspendsCapability = 9
+
 func fromReport(who *caller, r *api.Report) yardmaster.NodeReport {
 	out := yardmaster.NodeReport{
 		Node:      who.node,
@@ -212,10 +217,11 @@ func fromReport(who *caller, r *api.Report) yardmaster.NodeReport {
 		Ranks:     make([]yardmaster.RankReport, len(r.Ranks)),
 		Marks:     r.Capability >= marksCapability,
 		Restores:  r.Capability >= restoresCapability,
+		Suspends:  r.Capability >= suspendsCapability,
 	}
 
 	if out.Inventory != nil {
-		out.Inventory.Restores = out.Restores
+		out.Inventory.Restores, out.Inventory.Suspends = out.Restores, out.Suspends
 	}
 
 	if r.Seen != nil {

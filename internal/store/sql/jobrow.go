@@ -41,6 +41,7 @@ type jobExtras struct {
 	Lacked    job.Floor      `json:"lacked,omitzero"`
 	Amended   *job.Amendment `json:"amended,omitempty"`
 	Questions int            `json:"questions,omitempty"`
+	Suspended time.Time      `json:"suspended,omitzero"`
 }
 
 func jobRow(args []any, j *job.Job) ([]any, error) {
@@ -72,7 +73,7 @@ func jobRow(args []any, j *job.Job) ([]any, error) {
 
 	extras := ""
 
-	more := jobExtras{j.Override, j.Reference, j.Ran, j.Queued, j.FloorOf, j.Lacked, j.Amended, j.Questions}
+	more := jobExtras{j.Override, j.Reference, j.Ran, j.Queued, j.FloorOf, j.Lacked, j.Amended, j.Questions, j.Suspended}
 	if more != (jobExtras{}) {
 		text, err := json.Marshal(more)
 		if err != nil {
@@ -187,6 +188,7 @@ func (s *storedJob) decode() (job.Job, error) {
 
 	j.Override, j.Reference, j.Ran, j.Queued = more.Override, more.Reference, more.Ran, more.Queued
 	j.FloorOf, j.Lacked, j.Amended, j.Questions = more.FloorOf, more.Lacked, more.Amended, more.Questions
+	j.Suspended = more.Suspended
 	j.Spec = j.Amended.Apply(j.Spec) // its column has it as submitted
 
 	return j, nil

@@ -248,10 +248,12 @@ type orderContent struct {
 	Save  int       `json:"save,omitempty"`
 	Move  string    `json:"move,omitempty"`
 	Keeps []id.Node `json:"keeps,omitempty"`
+
+	Suspend job.SuspendOrder `json:"suspend,omitzero"`
 }
 
 func orderRow(args []any, o *yardmaster.Order) ([]any, error) {
-	launch, err := json.Marshal(orderContent{o.Launch, o.Dump, o.Save, o.Move, o.Keeps})
+	launch, err := json.Marshal(orderContent{o.Launch, o.Dump, o.Save, o.Move, o.Keeps, o.Suspend})
 	if err != nil {
 		return nil, fmt.Errorf("encode order %s: %w", o.Key(), err)
 	}
@@ -293,6 +295,7 @@ func readOrder(row scanner) (yardmaster.Order, error) {
 	}
 
 	o.Launch, o.Dump, o.Save, o.Move, o.Keeps = content.Launch, content.Dump, content.Save, content.Move, content.Keeps
+	o.Suspend = content.Suspend
 
 	return o, nil
 }

@@ -105,8 +105,10 @@ type Order struct {
 	// Move names the nodes to which the job moves once it has saved a checkpoint; "" if it does not.
 	Move string
 	// Keeps are on-demand nodes that the job has left for this run and that are not released before it runs.
-	Keeps  []id.Node
-	Launch job.Launch
+	Keeps []id.Node
+	// Suspend is the last order to suspend the program in place or to let it continue; zero if there was none.
+	Suspend job.SuspendOrder
+	Launch  job.Launch
 	// Adopt says that the node may go on with the rank but must not start it: the order is from
 	// before a restore. It is not stored; Load sets it.
 	Adopt bool `json:"-"`

@@ -78,6 +78,15 @@ func (o *Orders) RequestSave(run id.Run, rank int) {
 	}
 }
 
+// Suspend orders that the program of a rank be suspended in place for a job, or with a zero order that it continue.
+func (o *Orders) Suspend(run id.Run, rank int, order job.SuspendOrder) {
+	if e, ok := o.open[keyOf(run, rank)]; ok {
+		order.Number = e.Suspend.Number + 1
+		e.Suspend = order
+		o.change(e)
+	}
+}
+
 // SetMove records in the order of a run's first rank to where its job is about to move, "" if it is not.
 func (o *Orders) SetMove(run id.Run, to string) {
 	if e, ok := o.open[keyOf(run, 0)]; ok && e.Move != to {

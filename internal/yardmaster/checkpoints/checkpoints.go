@@ -12,6 +12,7 @@ import (
 
 	"trainyard/internal/checkpoint"
 	"trainyard/internal/fault"
+	"trainyard/internal/fleet"
 	"trainyard/internal/humanize"
 	"trainyard/internal/id"
 	"trainyard/internal/job"
@@ -109,6 +110,17 @@ func (c *Catalogue) Newest(j id.Job) *checkpoint.Checkpoint {
 	}
 
 	return checkpoint.Newest(s.all())
+}
+
+// NewestOn returns the checkpoint from which a job continues on a node, nil if it must begin anew there, and the newer
+// ones that the node cannot restore, newest first. They must not be changed.
+func (c *Catalogue) NewestOn(j id.Job, inv *fleet.Inventory) (newest *checkpoint.Checkpoint, unfit []*checkpoint.Checkpoint) {
+	s, ok := c.jobs[j]
+	if !ok {
+		return nil, nil
+	}
+
+	return checkpoint.NewestOn(s.all(), inv)
 }
 
 // Add enters a checkpoint, or one rank's part of it, which is in its Parts. Adding the same again changes nothing.

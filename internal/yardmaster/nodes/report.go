@@ -30,11 +30,11 @@ func (r *Nodes) Report(now time.Time, n *Node, foreign []int, found *fleet.Inven
 	}
 }
 
-// SetRestores records whether a node's agent can restore checkpoints of other nodes: an agent says so in every
-// report, its inventory comes only after a change.
-func (r *Nodes) SetRestores(n *Node, restores bool) {
-	if n.Inventory.Restores != restores {
-		n.Inventory.Restores = restores
+// SetAbilities records whether a node's agent can restore checkpoints of other nodes and suspend programs: an agent says
+// so in every report, its inventory comes only after a change.
+func (r *Nodes) SetAbilities(n *Node, restores, suspends bool) {
+	if n.Inventory.Restores != restores || n.Inventory.Suspends != suspends {
+		n.Inventory.Restores, n.Inventory.Suspends = restores, suspends
 		r.change(n)
 	}
 }
@@ -101,7 +101,8 @@ func sameInventory(a, b *fleet.Inventory) bool {
 
 	return x.Address == z.Address && x.OS == z.OS && x.Kernel == z.Kernel && x.Arch == z.Arch && x.Version == z.Version &&
 		x.CPUs == z.CPUs && x.Memory == z.Memory && x.Limits == z.Limits && slices.Equal(a.GPUs, b.GPUs) &&
-		x.Restores == z.Restores && sameProblem(x.Problem, z.Problem) && slices.Equal(x.Shared, z.Shared)
+		x.Restores == z.Restores && x.Suspends == z.Suspends && same(x.Problem, z.Problem) &&
+		slices.Equal(x.Shared, z.Shared) && same(x.Snapshots, z.Snapshots)
 }
 
 // rememberShared returns an inventory that knows which shared file systems the node has ever found.
@@ -149,7 +150,8 @@ func (r *Nodes) noteShared(now time.Time, n *Node, old *fleet.Inventory) bool {
 	return changed
 }
 
-func sameProblem(a, b *fleet.Problem) bool {
+// same reports whether two values are equal, or both absent.
+func same[T comparable](a, b *T) bool {
 	return a == b || a != nil && b != nil && *a == *b
 }
 
@@ -157,7 +159,7 @@ func sameProblem(a, b *fleet.Problem) bool {
 // whether it did.
 func (r *Nodes) noteProblem(now time.Time, n *Node, was *fleet.Problem) bool {
 	is := n.Inventory.Problem
-	if sameProblem(was, is) {
+	if same(was, is) {
 		return false
 	}
 

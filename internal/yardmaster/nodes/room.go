@@ -22,6 +22,19 @@ func (r *Nodes) Fits(need fleet.Need) bool {
 	return found >= need.Nodes
 }
 
+// FitsSome reports whether some node that is not lost could meet the need of a job with one node if it were empty.
+func (r *Nodes) FitsSome(need fleet.Need) bool {
+	m := fleet.NewMatcher(need)
+	for _, n := range r.byName {
+		room, ok := r.Rooms.Get(n.ID)
+		if ok && n.State != fleet.Removed && n.State != fleet.Lost && m.Eligible(room) {
+			return true
+		}
+	}
+
+	return false
+}
+
 // HomeFree reports whether a node that was not provisioned has room for a rank of a job, so that it might come home.
 func (r *Nodes) HomeFree(need fleet.Need) bool {
 	m := fleet.NewMatcher(need)
@@ -168,7 +181,7 @@ func (r *Nodes) Weigh(run *job.Run) float64 {
 	total := 0.0
 	for i := range run.Ranks {
 		k := &run.Ranks[i]
-		if k.State == job.RunEnded {
+		if k.State == job.RunEnded || k.Lends() {
 			continue
 		}
 

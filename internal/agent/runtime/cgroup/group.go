@@ -97,6 +97,32 @@ func (g *Group) limitV2(memory job.Bytes, cpus job.CPUs) error {
 	return nil
 }
 
+// SetLimit changes the memory limit of a cgroup that has one. It fails if more than that is in use and cannot be freed.
+func (g *Group) SetLimit(memory job.Bytes) error {
+	if g == nil || g.Limit == 0 {
+		return nil
+	}
+
+	bytes := strconv.FormatInt(int64(memory), 10)
+	if g.V2 {
+		return setKnob(g.Memory, "memory.max", bytes)
+	}
+
+	// The limit of memory and swap together is never the smaller one.
+	first, second := "memory.memsw.limit_in_bytes", "memory.limit_in_bytes"
+	if memory <= g.Limit {
+		first, second = second, first
+	}
+
+	for _, name := range []string{first, second} {
+		if err := setKnob(g.Memory, name, bytes); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+	}
+
+	return nil
+}
+
 // Add moves processes into the cgroup. It is not an error if a process has ended.
 func (g *Group) Add(pids []int) error {
 	for _, dir := range []string{g.Memory, g.CPU} {

@@ -35,6 +35,7 @@ const (
 	OutputFile    = "output.log"
 	StopFile      = "stop-request"
 	SaveFile      = "save-request"
+	SuspendFile   = "suspend-request"
 	ControlPipe   = "control"
 	SupervisorLog = "supervisor.log"
 	WorkDir       = "work"

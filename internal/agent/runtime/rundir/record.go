@@ -30,6 +30,8 @@ type Spec struct {
 	// Devices names the GPUs of the rank for its program, for instance by UUID. If it
 	// is empty the indices of Launch.GPUs are used.
 	Devices []string `json:"devices,omitempty"`
+	// Fake says that these GPUs are declared and do not exist.
+	Fake bool `json:"fake,omitempty"`
 	// ExtraEnv are environment variables that the agent adds. The job's own take precedence.
 	ExtraEnv map[string]string `json:"extra_env,omitempty"`
 	// CheckpointDir is the checkpoint directory if it is on a shared file system.
@@ -68,7 +70,7 @@ type Record struct {
 	Env    []string     `json:"env"`
 	Setup  *SetupPlan   `json:"setup,omitempty"`
 	Limits cgroup.Place `json:"limits"`
-	// CRIU and Python are the programs with which snapshots are taken, if the launch asks for them.
+	// CRIU and Python are the programs with which snapshots are taken, CRIU only if the launch asks for them.
 	CRIU   string `json:"criu,omitempty"`
 	Python string `json:"python,omitempty"`
 }
@@ -95,6 +97,8 @@ type Status struct {
 	Restore *job.RestoreFailure `json:"restore,omitempty"`
 	// Needed is how much memory the program had and asked for when it ran out of it, as far as it said; 0 if unknown.
 	Needed job.Bytes `json:"needed,omitempty"`
+	// Suspension is what became of the orders to suspend the program.
+	Suspension job.Suspension `json:"suspension,omitzero"`
 	// PID is the process id of the program, or of the set-up while preparing; 0 if neither runs.
 	PID int `json:"pid,omitempty"`
 }
@@ -109,7 +113,7 @@ func (s Status) Report() api.RankReport {
 	return api.RankReport{
 		Run: s.Run, UID: s.UID, Rank: s.Rank, State: s.State, Started: s.Started, Ended: s.Ended, ExitCode: s.ExitCode,
 		Signal: s.Signal, Cause: s.Cause, Reason: s.Reason, Signalled: s.Signalled, Restore: s.Restore,
-		Needed: s.Needed,
+		Needed: s.Needed, Suspension: s.Suspension,
 	}
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"os/signal"
 	"sync"
@@ -66,6 +67,61 @@ func (c *children) start(path string, args []string, attr *syscall.ProcAttr) (in
 	c.waiting[pid] = exit
 
 	return pid, exit, nil
+}
+
+// command runs a program to its end and returns what it wrote.
+func (c *children) command(ctx context.Context, path string, args ...string) (stdout, stderr []byte, err error) {
+	null, err := os.Open(os.DevNull)
+	if err != nil {
+		return nil, nil, err
+	}
+
+	defer func() { _ = null.Close() }()
+
+	attr := &syscall.ProcAttr{Dir: "/", Env: os.Environ(), Files: []uintptr{null.Fd()}}
+	var written [2][]byte
+	var reading sync.WaitGroup
+	var writers []*os.File
+
+	for i := range written {
+		r, w, err := os.Pipe()
+		if err != nil {
+			closeAll(writers)
+			return nil, nil, err
+		}
+
+		writers = append(writers, w)
+		attr.Files = append(attr.Files, w.Fd())
+		reading.Go(func() {
+			written[i], _ = io.ReadAll(r) // it ends with the program
+			_ = r.Close()
+		})
+	}
+
+	pid, exit, err := c.start(path, append([]string{path}, args...), attr)
+	closeAll(writers)
+
+	if err != nil {
+		return nil, nil, err
+	}
+
+	stop := context.AfterFunc(ctx, func() { _ = syscall.Kill(pid, syscall.SIGKILL) })
+	status := <-exit
+	stop()
+	reading.Wait()
+
+	if !status.Exited() || status.ExitStatus() != 0 {
+		_, _, words := exitOf(status)
+		err = errors.New(words)
+	}
+
+	return written[0], written[1], err
+}
+
+func closeAll(files []*os.File) {
+	for _, f := range files {
+		_ = f.Close()
+	}
 }
 
 // reap records all children that have ended, and reports whether none is left. As this process is

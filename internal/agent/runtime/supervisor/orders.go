@@ -16,12 +16,14 @@ import (
 	"trainyard/internal/job"
 )
 
-// order is a request to stop the run.
+// order is a request to stop the run, or to suspend its program or let it continue.
 type order struct {
 	mode     job.StopMode
 	cause    job.Cause
 	reason   string
 	maxGrace time.Duration // bound on the grace period from now; 0 for none
+	// suspend is for a program that goes on: to suspend it or to let it continue. Its number is 0 in an order to stop.
+	suspend job.SuspendOrder
 }
 
 // grace returns the time between SIGTERM and SIGKILL for a run that requested the given grace
@@ -96,6 +98,10 @@ func (s *supervisor) receiveOrders(ctx context.Context) error {
 			if o, ok := s.requestedStop(); ok {
 				s.send(ctx, o)
 			}
+
+			if o, ok := s.requestedSuspension(); ok {
+				s.send(ctx, o)
+			}
 		}
 	}()
 
@@ -142,6 +148,11 @@ func (s *supervisor) send(ctx context.Context, o order) {
 // accept records an order. The first one determines the cause; a kill overrides an earlier term.
 // A lease that expires while the run stops on request bounds the rest of its grace period.
 func (s *supervisor) accept(o order) {
+	if o.suspend.Number > 0 {
+		s.suspendWanted = o.suspend
+		return
+	}
+
 	if o.maxGrace > 0 {
 		s.killBy = s.clk.Now().Add(o.maxGrace)
 	}

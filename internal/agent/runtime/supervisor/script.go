@@ -47,23 +47,7 @@ func (s *supervisor) runScript(text string, during job.RunState) (result, error)
 	s.running(p.pid, during, begun)
 	s.gather()
 
-	var r result
-	select {
-	case r.status = <-p.exit:
-		s.endLeftovers()
-	case o := <-s.orders:
-		s.accept(o)
-		s.kids.reap()
-
-		select {
-		case r.status = <-p.exit: // it ended before the order took effect
-			s.endLeftovers()
-		default:
-			r.signalled = true
-			s.halt(p, &r)
-			r.status = <-p.exit
-		}
-	}
+	r := s.awaitScript(p)
 
 	if !r.signalled && s.killedByWatcher(r.status) {
 		r.signalled, r.forced = true, true
@@ -82,6 +66,47 @@ func (s *supervisor) runScript(text string, during job.RunState) (result, error)
 	}
 
 	return r, nil
+}
+
+// awaitScript waits until a script has ended by itself or was stopped by an order. Meanwhile it suspends the program and
+// lets it continue, as it is ordered.
+func (s *supervisor) awaitScript(p *script) (r result) {
+	for {
+		ctx, cancel := retryAfter(s.adjustSuspension())
+
+		select {
+		case r.status = <-p.exit:
+			cancel()
+			s.endLeftovers()
+
+			return r
+		case o := <-s.orders:
+			s.accept(o)
+		case <-ctx.Done():
+		}
+
+		cancel()
+
+		if s.stop.mode != job.StopNone {
+			return s.stopScript(p)
+		}
+	}
+}
+
+// stopScript carries out an order to stop a script, unless it has ended just before.
+func (s *supervisor) stopScript(p *script) (r result) {
+	s.kids.reap()
+
+	select {
+	case r.status = <-p.exit: // it ended before the order took effect
+		s.endLeftovers()
+	default:
+		r.signalled = true
+		s.halt(p, &r)
+		r.status = <-p.exit
+	}
+
+	return r
 }
 
 // running records that a process of the rank runs, and since when.
@@ -123,6 +148,8 @@ func (s *supervisor) killedByWatcher(status syscall.WaitStatus) bool {
 // halt carries out an order to stop.
 func (s *supervisor) halt(p *script, r *result) {
 	grace := s.stop.grace(s.rec.Launch.Grace)
+	able := s.wake()
+
 	if s.stop.mode == job.StopDump && p.space != nil {
 		begin := s.clk.Now()
 		r.saved = s.dump(p, grace)
@@ -132,6 +159,11 @@ func (s *supervisor) halt(p *script, r *result) {
 	if r.saved {
 		s.endLeftovers()
 		return
+	}
+
+	if !able { // it would wait for its GPU memory
+		s.out.remark("%s: killed, because it is suspended and its GPU is lent to another job", s.stop.reason)
+		s.stop.mode = job.StopKill
 	}
 
 	r.forced = s.stopProcesses(grace)

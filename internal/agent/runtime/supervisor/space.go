@@ -72,7 +72,7 @@ func (s *supervisor) enterSpace(p *script, program snapshot.Program, attr syscal
 	setting := snapshot.Setting{
 		Exe: "/proc/self/exe", Start: s.kids.start, Attr: attr, Stdout: out[0], Stderr: out[1],
 		Env:  []string{rundir.RankDirVar + "=" + s.dir}, // so that it is found if this process is killed
-		CUDA: snapshot.CUDA{Python: s.rec.Python}, GPU: len(s.rec.Spec.DeviceNames()) > 0,
+		CUDA: snapshot.CUDA{Python: s.rec.Python, Command: s.kids.command}, GPU: len(s.rec.Spec.DeviceNames()) > 0,
 	}
 
 	var err error

@@ -59,20 +59,22 @@ import (
 // supervisor executes one rank. All its fields except out, kids and orders belong to the goroutine
 // that runs it.
 type supervisor struct {
-	dir         string // the run directory
-	data        string // the data directory
-	rec         rundir.Record
-	clk         clock.Clock
-	log         *slog.Logger
-	out         *output
-	kids        *children
-	group       *cgroup.Group
-	orders      chan order
-	stop        order     // the order that is being carried out
-	killBy      time.Time // when the grace period of an expired contact lease is over; zero if none has expired
-	state       rundir.State
-	spaceInit   int            // first process of the program's namespaces, which is not part of the program; 0 if none
-	cgroupMoves sync.WaitGroup // processes that are being moved into the cgroup
+	dir    string // the run directory
+	data   string // the data directory
+	rec    rundir.Record
+	clk    clock.Clock
+	log    *slog.Logger
+	out    *output
+	kids   *children
+	group  *cgroup.Group
+	orders chan order
+	stop   order     // the order that is being carried out
+	killBy time.Time // when the grace period of an expired contact lease is over; zero if none has expired
+	state  rundir.State
+	// suspendWanted is the last order to suspend the program or to let it continue.
+	suspendWanted job.SuspendOrder
+	spaceInit     int            // first process of the program's namespaces, which is not part of the program; 0 if none
+	cgroupMoves   sync.WaitGroup // processes that are being moved into the cgroup
 }
 
 // Run executes the rank whose run directory is dir and returns the exit status of the process. Only
