@@ -1,6 +1,7 @@
 package yardmaster
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"time"
@@ -206,6 +207,9 @@ func (y *Yard) giveUpSuspended(r *jobRecord, reason string) {
 // were running on GPUs that others had lent them.
 func (y *Yard) resumeLent() {
 	y.lent = slices.DeleteFunc(y.lent, func(r *jobRecord) bool { return r.run == nil || !r.run.Suspended() })
+	slices.SortFunc(y.lent, func(a, b *jobRecord) int { // after a restart they are in any order
+		return cmp.Or(a.Suspended.Compare(b.Suspended), cmp.Compare(a.entry.Number, b.entry.Number))
+	})
 
 	for _, r := range slices.Backward(slices.Clone(y.lent)) {
 		if r.run.Stop == job.StopNone && y.mayResume(r) {

@@ -8,8 +8,8 @@ import (
 	"trainyard/internal/job"
 )
 
-// onGPU is a job file for one GPU whose program prints lines until a file is there.
-func onGPU(text, until, more string) string {
+// printing is a job file for one GPU whose program prints lines until a file is there.
+func printing(text, until, more string) string {
 	return fmt.Sprintf("run: |\n  n=0; while ! test -e %s; do n=$((n+1)); echo %s $n; sleep 0.05; done\n"+
 		"resources: {gpus: 1, cpus: 0.1}\ngrace: 5s\n%s", until, text, more)
 }
@@ -23,10 +23,10 @@ func TestAJobLendsItsGPUWhileServerAndAgentAreKilled(t *testing.T) {
 	y.join(t, []string{"north"}, flags...)
 
 	longDone, shortDone := filepath.Join(y.Folder, "long"), filepath.Join(y.Folder, "short")
-	long := y.submit(t, onGPU("long", longDone, "expect: 5h\ncheckpoint: {dir: ckpt}\n"))
+	long := y.submit(t, printing("long", longDone, "expect: 5h\ncheckpoint: {dir: ckpt}\n"))
 	y.awaitOutput(t, long, "long 3\n")
 
-	short := y.submit(t, onGPU("short", shortDone, "expect: 5m\n"))
+	short := y.submit(t, printing("short", shortDone, "expect: 5m\n"))
 	y.awaitOutput(t, short, "short 3\n")
 
 	if d := y.job(t, long); d.Status != job.StatusSuspended {
