@@ -65,7 +65,7 @@ func (p *Policy) bringHome(v *place.View, plan *place.Plan) {
 	h.enterBeside(r)
 	defer p.timeline.Forget()
 
-	h.onLine = onLine(v)
+	h.onLine = h.leaving()
 
 	ways := make([][]move, 0, len(list))
 	for i := range list {
@@ -276,8 +276,8 @@ func (h *homeward) close(settled map[id.Job]bool, r rival) {
 	}
 }
 
-// ways lists the moves of a job to pools of the yard that are worth it, the one that saves most first. Whether there is
-// room is not looked up.
+// ways lists the moves of a job to pools of the yard that are worth it, the one that saves most first.
+// Whether there is room is not looked up.
 func (h *homeward) ways(a *away) []move {
 	shape := h.shapeOf(a.run, gpusOf(a.run))
 
@@ -297,8 +297,8 @@ func (h *homeward) ways(a *away) []move {
 	return list
 }
 
-// first returns the first move for which there is room, nil if there is none. One that would wait too long for the
-// checkpoints of others on their way home is made later: until then its job works.
+// first returns the first move for which there is room, nil if there is none. One that would wait too
+// long for the checkpoints of others on their way home is made later: until then its job works.
 func (h *homeward) first(list []move) *move {
 	wait := seconds(h.onLine, h.view.Network.Across)
 
@@ -315,11 +315,15 @@ func (h *homeward) first(list []move) *move {
 	return nil
 }
 
-// onLine returns the size of the checkpoints of jobs that are leaving provisioned nodes.
-func onLine(v *place.View) job.Bytes {
+// leaving returns the size of the checkpoints of jobs that are leaving nodes outside the yard's site.
+func (h *homeward) leaving() job.Bytes {
 	sum := job.Bytes(0)
-	for _, r := range v.Running {
-		if r.Stopping && r.Outlook.Resumes && len(r.Allocations) > 0 && r.Outlook.Saved.Travels {
+	for _, r := range h.view.Running {
+		if !r.Stopping || !r.Outlook.Saved.Travels || len(r.Allocations) == 0 {
+			continue
+		}
+
+		if n := h.node(r.Allocations[0].Node); n != nil && n.Class != fleet.Local {
 			sum += r.Outlook.Saved.Size
 		}
 	}

@@ -12,13 +12,14 @@ import (
 	"trainyard/internal/queue"
 )
 
-// A GPU of the yard that becomes free can start a queued job or bring one home. Home saves the rent of that GPU, each
-// hour; the start saves the job's wait, which is worth the same whether it waits for one GPU or for eight. So a long and
-// wide job lets those come home that pay more for each GPU, and takes what they leave.
+// A GPU of the yard that becomes free can start a queued job or bring one home. Home saves the rent of
+// that GPU, each hour; the start saves the job's wait, which is worth the same whether it waits for one
+// GPU or for eight. So a long and wide job lets those come home that pay more for each GPU, and takes
+// what they leave.
 //
-// How long it waits then is not known: as long as more work arrives than the yard can run, which may be for days. So it
-// yields only if it would also be worth it over such a spell, of which a short job could have used a part only. And not
-// all of the rent is saved, since the job will need its GPUs later.
+// How long it waits then is not known: as long as more work arrives than the yard can run, which may be
+// for days. So it yields only if it would also be worth it over such a spell, of which a short job could
+// have used a part only. And not all of the rent is saved, since the job will need its GPUs later.
 const (
 	busySpell  = 48 * time.Hour
 	savedShare = 0.7
@@ -53,11 +54,16 @@ func (a *away) hourly() money.PerHour {
 // rent is the same for each of its GPUs.
 func (a *away) rent() money.PerGPUHour { return a.hourly().PerGPU(max(a.run.GPUs, 1)) }
 
-// yields reports whether a queued job lets others come home before it: it is no more urgent than they are, they pay more
-// for a GPU than it loses, and it need not wait for ever, since nodes can be provisioned for it when its patience ends.
+// yields reports whether a queued job lets others come home before it: it is no more urgent than they
+// are, they pay more for a GPU than it loses, and it need not wait for ever, since nodes can be
+// provisioned for it when its patience ends.
 func (h *homeward) yields(it *queue.Item, r rival) bool {
+	if r.rent <= 0 || len(h.view.Offers) == 0 {
+		return false
+	}
+
 	need := &it.Shape.Need
-	if len(h.view.Offers) == 0 || it.Priority > r.priority || it.Lasts <= 0 || !fleet.OnDemand.Allows(need.Place) {
+	if it.Priority > r.priority || it.Lasts <= 0 || !fleet.OnDemand.Allows(need.Place) {
 		return false
 	}
 
@@ -79,8 +85,8 @@ func (h *homeward) priceOf(it *queue.Item) money.PerHour {
 	return h.policy.terms.valueOf(it).Times(1 / (uses * savedShare))
 }
 
-// replace drops starts of queued jobs where it saves more to bring jobs home instead. rest are the moves for which there
-// was no room.
+// replace drops starts of queued jobs where it saves more to bring jobs home instead. rest are the moves
+// for which there was no room.
 func (h *homeward) replace(rest [][]move, r rival) {
 	var list []*queue.Item
 	for i := range h.plan.Starts {
@@ -113,7 +119,7 @@ func (h *homeward) atHome(s *place.Start) bool {
 }
 
 // instead brings jobs home where the plan starts a queued one, if they pay more together than it loses.
-// It returns those that stay away.
+// It returns the moves that are not made.
 func (h *homeward) instead(it *queue.Item, rest [][]move, r rival) [][]move {
 	line := h.onLine
 	h.without = it

@@ -27,10 +27,11 @@ import (
 // so that the inner minimum lies at s = r or where s or s + p is on the hour, and is
 // found exactly: a bound it is with whatever prices the climb ends.
 //
-// Prices are at most 1, so it also holds if a job may move between cloud and yard: with A the time in which it is in the
-// cloud it costs g |A| + g * integral of l over the rest of its run, and that is no less than g * integral of l over all
-// of it. A job that stands still for d while it moves ends d later, as if it had waited for d, and what it uses falls
-// short of that of an unbroken run by g d at most: the bound is lower by the GPU-hours for which moved jobs stand still.
+// Prices are at most 1, so it also holds if a job may move between cloud and yard: with A the time in
+// which it is in the cloud it costs g |A| + g * integral of l over the rest of its run, and that is no
+// less than g * integral of l over all of it. A job that stands still for d while it moves ends d later,
+// as if it had waited for d, and what it uses is worth less than that of an unbroken run by g d at most:
+// the bound is lower by the GPU-hours for which moved jobs stand still.
 type prices struct {
 	tasks []task
 	gpus  float64

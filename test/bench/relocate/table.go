@@ -88,8 +88,8 @@ func (s *study) print(w io.Writer) error {
 		line("%v\t%.0f\t%.3f\t%d\t\n", r.worth, r.cloud, r.mean, r.moved)
 	}
 
-	line("\nAt a mean completion of %.3f h no policy needs less than %.0f cloud GPU-h, also with moves that take no time.\n",
-		burst.ComparedMean, s.bound)
+	line("\nAt a mean completion of %.3f h no policy needs less than %.0f cloud GPU-h, also with moves that take "+
+		"no time.\n", burst.ComparedMean, s.bound)
 	line("Run times are declared; patience and ageing are off and nodes are released at once, as in the rows of " +
 		"bench-burst that have no suffix.\n")
 	line("Useless: a move that did not save what it cost, as the ledger settles it, less its transfer.\n")

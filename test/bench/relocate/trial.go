@@ -56,7 +56,8 @@ type outcome struct {
 // money is what is paid for the cloud.
 func (o *outcome) money() float64 { return o.cloud + o.transfer }
 
-// savedWithTime is the money that is saved against another trial of the stretch, less the time of its jobs at its value.
+// savedWithTime is the money that is saved against another trial of the stretch, less the time of its jobs at its
+// value.
 func (t *trial) savedWithTime(never *trial) float64 {
 	return never.money() - t.money() - (t.mean-never.mean)*float64(len(t.stretch.jobs))*t.worth
 }
