@@ -22,7 +22,7 @@ import (
 // have used a part only. And not all of the rent is saved, since the job will need its GPUs later.
 const (
 	busySpell  = 48 * time.Hour
-	savedShare = 0.7
+	savedShare = 0.5
 )
 
 // rival is what a queued job is compared with: the jobs away from home.
