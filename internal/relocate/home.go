@@ -29,6 +29,8 @@ type away struct {
 // move is a way to bring a job home.
 type move struct {
 	away  *away
+	shape *timeline.Shape
+	pool  *timeline.Pool
 	rooms []int32
 	start []place.Allocation
 	pause pause
@@ -45,7 +47,7 @@ type saving struct {
 }
 
 // bringHome moves jobs from provisioned nodes to nodes of the yard that are idle and that no queued
-// job waits for.
+// job waits for, apart from jobs that yield.
 func (p *Policy) bringHome(v *place.View, plan *place.Plan) {
 	h := &homeward{policy: p, view: v, plan: plan}
 
@@ -58,31 +60,42 @@ func (p *Policy) bringHome(v *place.View, plan *place.Plan) {
 		return
 	}
 
-	h.enter()
+	r := rivalOf(list)
+
+	h.enterBeside(r)
 	defer p.timeline.Forget()
 
-	moves := make([]move, 0, len(list))
+	h.onLine = h.leaving()
+
+	ways := make([][]move, 0, len(list))
 	for i := range list {
-		if m, ok := h.best(&list[i]); ok {
-			moves = append(moves, m)
+		if w := h.ways(&list[i]); len(w) > 0 {
+			ways = append(ways, w)
 		}
 	}
 
-	slices.SortStableFunc(moves, func(a, b move) int { return cmp.Compare(b.saves, a.saves) })
+	slices.SortStableFunc(ways, func(a, b []move) int { return cmp.Compare(b[0].saves, a[0].saves) })
 
-	for i := range moves {
-		// Those before it may have taken the rooms.
-		if m, ok := h.best(moves[i].away); ok {
-			h.take(&m, h.reason(&m))
+	var rest [][]move
+	for _, w := range ways {
+		if m := h.first(w); m != nil {
+			h.take(m, h.reason(m))
+		} else {
+			rest = append(rest, w)
 		}
 	}
+
+	h.replace(rest, r)
 }
 
 // homeward is the state of one plan.
 type homeward struct {
-	policy *Policy
-	view   *place.View
-	plan   *place.Plan
+	policy  *Policy
+	view    *place.View
+	plan    *place.Plan
+	shapes  map[fleet.Need]*timeline.Shape
+	without *queue.Item // whose start is left out
+	onLine  job.Bytes   // of checkpoints that are on their way home
 	// catalogue is what can be provisioned, nil before it is asked for.
 	catalogue *ondemand.Catalogue
 }
@@ -193,7 +206,10 @@ func (h *homeward) idle() bool {
 }
 
 // enter enters the plan into the timeline, with what it keeps for queued jobs.
-func (h *homeward) enter() {
+func (h *homeward) enter() { h.enterBeside(rival{}) }
+
+// enterBeside is enter without what is kept for queued jobs that yield to a rival.
+func (h *homeward) enterBeside(r rival) {
 	t := &h.policy.timeline
 	t.Update(timeline.Snapshot{Now: h.view.Now, Rooms: h.view.Rooms, Past: h.view.Past, Guess: ondemand.Standard().Guess})
 
@@ -202,6 +218,10 @@ func (h *homeward) enter() {
 	for i := range h.plan.Starts {
 		s := &h.plan.Starts[i]
 		settled[s.Item.Job] = true
+
+		if s.Item == h.without {
+			continue
+		}
 
 		for _, a := range s.Allocations {
 			if at, ok := t.Find(a.Node); ok {
@@ -213,6 +233,10 @@ func (h *homeward) enter() {
 	for i := range h.plan.Bookings {
 		b := &h.plan.Bookings[i]
 		settled[b.Item.Job] = true
+
+		if h.yields(b.Item, r) {
+			continue
+		}
 
 		for _, at := range b.Rooms {
 			t.Reserve(at, b.StartsIn, timeline.SizeOf(&b.Item.Shape.Need), b.Lasts)
@@ -229,15 +253,15 @@ func (h *homeward) enter() {
 		}
 	}
 
-	h.close(settled)
+	h.close(settled, r)
 }
 
 // close keeps the rooms free that a queued job may wait for of which it is not known where it will
 // run.
-func (h *homeward) close(settled map[id.Job]bool) {
+func (h *homeward) close(settled map[id.Job]bool, r rival) {
 	waiting := map[*queue.Shape]bool{}
 	for _, it := range h.view.Queue.Stays {
-		if !settled[it.Job] {
+		if !settled[it.Job] && !h.yields(it, r) {
 			waiting[it.Shape] = true
 		}
 	}
@@ -252,25 +276,59 @@ func (h *homeward) close(settled map[id.Job]bool) {
 	}
 }
 
-// best returns the move of a job that saves most, and whether there is one that is worth it.
-func (h *homeward) best(a *away) (move, bool) {
+// ways lists the moves of a job to pools of the yard that are worth it, the one that saves most first.
+// Whether there is room is not looked up.
+func (h *homeward) ways(a *away) []move {
 	shape := h.shapeOf(a.run, gpusOf(a.run))
 
-	var best move
-	found := false
-
+	var list []move
 	for _, pool := range shape.Able {
 		if !isHome(pool.Class) {
 			continue
 		}
 
-		m, ok := h.onPool(a, shape, pool)
-		if ok && (!found || m.saves > best.saves) {
-			best, found = m, true
+		if m, ok := h.onPool(a, shape, pool); ok {
+			list = append(list, m)
 		}
 	}
 
-	return best, found
+	slices.SortStableFunc(list, func(a, b move) int { return cmp.Compare(b.saves, a.saves) })
+
+	return list
+}
+
+// first returns the first move for which there is room, nil if there is none. One that would wait too
+// long for the checkpoints of others on their way home is made later: until then its job works.
+func (h *homeward) first(list []move) *move {
+	wait := seconds(h.onLine, h.view.Network.Across)
+
+	for _, m := range list {
+		if h.onLine > 0 && wait+m.pause.total() > h.policy.terms.MinDelay {
+			continue
+		}
+
+		if h.fit(&m, m.shape, m.pool) {
+			return &m
+		}
+	}
+
+	return nil
+}
+
+// leaving returns the size of the checkpoints of jobs that are leaving nodes outside the yard's site.
+func (h *homeward) leaving() job.Bytes {
+	sum := job.Bytes(0)
+	for _, r := range h.view.Running {
+		if !r.Stopping || !r.Outlook.Saved.Travels || len(r.Allocations) == 0 {
+			continue
+		}
+
+		if n := h.node(r.Allocations[0].Node); n != nil && n.Class != fleet.Local {
+			sum += r.Outlook.Saved.Size
+		}
+	}
+
+	return sum
 }
 
 // gpusOf returns how many GPUs a running job has on each node.
@@ -291,8 +349,18 @@ func needOf(r *place.Running, gpus int) fleet.Need {
 // shapeOf describes what a running job needs elsewhere.
 func (h *homeward) shapeOf(r *place.Running, gpus int) *timeline.Shape {
 	need := needOf(r, gpus)
+	if s, ok := h.shapes[need]; ok {
+		return s
+	}
+
 	shape := &timeline.Shape{}
 	h.policy.timeline.Compare(shape, &need)
+
+	if h.shapes == nil {
+		h.shapes = map[fleet.Need]*timeline.Shape{}
+	}
+
+	h.shapes[need] = shape
 
 	return shape
 }
@@ -307,11 +375,8 @@ func (h *homeward) onPool(a *away, shape *timeline.Shape, pool *timeline.Pool) (
 	m.saving = h.savingOf(&m, a.left.mid, ratio, pool)
 
 	least := h.savingOf(&m, a.left.low, ratio, pool)
-	if !h.worth(&m, least, ratio) {
-		return m, false
-	}
 
-	return m, h.fit(&m, shape, pool)
+	return m, h.worth(&m, least, ratio)
 }
 
 // escaped reports whether a job must not get slower: it is too slow where it is, or it is there because it was too
@@ -373,13 +438,24 @@ func (h *homeward) meetsDeadline(m *move, ratio float64) bool {
 // scaled returns how long something takes that is so much faster.
 func scaled(d time.Duration, ratio float64) time.Duration { return job.Seconds(d.Seconds() / ratio) }
 
-// take adds a move to the plan.
-func (h *homeward) take(m *move, reason string) {
-	r := m.away.run
-	for i, at := range m.rooms {
-		h.policy.timeline.Start(at, m.start[i].GPUs, &r.Shape.Need, m.pause.total()+m.left)
-	}
+// occupy enters a move into the timeline.
+func (h *homeward) occupy(m *move) {
+	h.onLine += m.away.run.Outlook.Saved.Size
 
+	for i, at := range m.rooms {
+		h.policy.timeline.Start(at, m.start[i].GPUs, &m.away.run.Shape.Need, m.pause.total()+m.left)
+	}
+}
+
+// take enters a move into the timeline and adds it to the plan.
+func (h *homeward) take(m *move, reason string) {
+	h.occupy(m)
+	h.add(m, reason)
+}
+
+// add adds a move to the plan.
+func (h *homeward) add(m *move, reason string) {
+	r := m.away.run
 	h.plan.Stops = append(h.plan.Stops, place.Stop{Running: r, Reason: reason, Kind: place.Move})
 	h.plan.Starts = append(h.plan.Starts, place.Start{Item: r.Item, Allocations: m.start, Reason: reason})
 }

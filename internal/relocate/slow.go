@@ -210,7 +210,8 @@ func (h *homeward) offered(a *away) string {
 // known to run there.
 func (h *homeward) moved(a *away, shape *timeline.Shape, pool *timeline.Pool) (move, float64) {
 	r, need := a.run, &shape.Match.Need
-	m := move{away: a, pause: pauseOf(h.view, r, h.node(r.Allocations[0].Node), pool.Sample.Node)}
+	from := h.node(r.Allocations[0].Node)
+	m := move{away: a, shape: shape, pool: pool, pause: pauseOf(h.view, r, from, pool.Sample.Node)}
 
 	gpus := fleet.LowestGPUs(shape.Match.MatchingGPUs(pool.Sample), need.GPUs)
 	sample := slices.Repeat([]place.Allocation{{Node: pool.Sample.Node.ID, GPUs: gpus}}, need.Nodes)

@@ -26,6 +26,12 @@ import (
 // least L(v, l) - v n W, for every v and every l. Prices are constant within an hour,
 // so that the inner minimum lies at s = r or where s or s + p is on the hour, and is
 // found exactly: a bound it is with whatever prices the climb ends.
+//
+// Prices are at most 1, so it also holds if a job may move between cloud and yard: with A the time in
+// which it is in the cloud it costs g |A| + g * integral of l over the rest of its run, and that is no
+// less than g * integral of l over all of it. A job that stands still for d while it moves ends d later,
+// as if it had waited for d, and what it uses is worth less than that of an unbroken run by g d at most:
+// the bound is lower by the GPU-hours for which moved jobs stand still.
 type prices struct {
 	tasks []task
 	gpus  float64
@@ -174,3 +180,18 @@ func (b *bound) at(mean float64) float64 {
 
 	return most
 }
+
+// LeastCloud returns how much cloud every policy needs for some jobs on so many nodes at a mean completion, also one
+// that moves jobs, as far as they do not stand still. More rounds come closer to it.
+func LeastCloud(list []Arrival, nodes int, mean float64, rounds int) float64 {
+	w := &window{nodes: nodes}
+	for i := range list {
+		a := &list[i]
+		w.tasks = append(w.tasks, newTask(i, a.At, a.Duration, a.GPUs, a.Owner))
+	}
+
+	return bounds(w, boundWorths(), rounds).at(mean)
+}
+
+// boundWorths are the values of waiting for which the bound is computed.
+func boundWorths() []float64 { return []float64{12, 8, 6, 5, 4, 3, 2, 1} }

@@ -104,7 +104,7 @@ func newStudy(quick bool) *study {
 			{name: "2017-10-23 + 14 d", from: "2017-10-23", to: "2017-11-06", nodes: 34},
 			{name: "2017-11-06 + 14 d", from: "2017-11-06", to: "2017-11-20", nodes: 21},
 		},
-		worths: []float64{12, 8, 6, 5, 4, 3, 2, 1}, rounds: 40_000, climbs: 700,
+		worths: boundWorths(), rounds: 40_000, climbs: 700,
 	}
 
 	if quick {

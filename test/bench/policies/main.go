@@ -67,11 +67,8 @@ var targets = map[string]benchmark{
 		measure: place.Run, page: cloudPage,
 		alone: "it times two policies of ours on the same views; each takes from them what it needs",
 	},
-	"relocate": {
-		measure: relocate.Run, page: cloudPage,
-		alone: "it holds one policy of ours against itself, with other moves and other forecasts, which its rows name",
-	},
-	"sim": {measure: simulator.Run, comparisons: simulator.Comparisons, page: policyPage},
+	"relocate": {measure: relocate.Run, comparisons: relocate.Comparisons, page: cloudPage},
+	"sim":      {measure: simulator.Run, comparisons: simulator.Comparisons, page: policyPage},
 	"swf": {
 		measure: swf.Run, page: policyPage,
 		alone: "it holds the same rules against an independent computation of them; nobody is ahead",

@@ -51,6 +51,8 @@ type study struct {
 	stretches []*stretch // the first is that of bench-burst
 	rows      []*trial   // of all stretches, at one value of waiting
 	curve     []*trial   // of the first, at several
+	climbs    int        // of the bound
+	bound     float64    // of the cloud for the first, at the mean of the point of comparison
 }
 
 // worth is the value of an hour of waiting at which all ways are compared: that at which bench-burst, without moves,
@@ -62,8 +64,8 @@ func newStudy(quick bool) *study {
 		{name: "2017-10-09 + 14 d", from: "2017-10-09", to: "2017-10-23", nodes: 32},
 		{name: "2017-09-25 + 14 d", from: "2017-09-25", to: "2017-10-09", nodes: 33},
 		{name: "2017-10-23 + 14 d", from: "2017-10-23", to: "2017-11-06", nodes: 34},
-	}}
-	worths := []float64{12, 8, 6, 4, 2}
+	}, climbs: 700}
+	worths := []float64{12, 8, 6, 5.5, 4, 2}
 
 	if quick {
 		s.stretches = []*stretch{
@@ -71,6 +73,7 @@ func newStudy(quick bool) *study {
 			{name: "2017-11-06 + 2 d", from: "2017-11-06", to: "2017-11-08", nodes: 6},
 		}
 		worths = []float64{8}
+		s.climbs = 50
 	}
 
 	for _, part := range s.stretches {
@@ -111,7 +114,18 @@ func (s *study) measure(parallel int) error {
 
 	wait.Wait()
 
-	return errors.Join(errs...)
+	if err := errors.Join(errs...); err != nil {
+		return err
+	}
+
+	first := s.stretches[0]
+	s.bound = burst.LeastCloud(first.jobs, first.nodes, burst.ComparedMean, s.climbs)
+
+	for _, t := range s.rows {
+		t.compare(s.row(t.stretch, stays, perfect))
+	}
+
+	return nil
 }
 
 // row returns the trial of a stretch.
@@ -125,17 +139,29 @@ func (s *study) row(part *stretch, m mover, f forecasts) *trial {
 	return nil
 }
 
+// total is what a way comes to over all stretches.
+type total struct {
+	saved, savedWithTime       float64 // dollars
+	jobs, moved, useless, late int
+	later, earlier             int // jobs, than if none is moved
+}
+
 // totals adds up, over all stretches, what a way saves and how its moves went.
-func (s *study) totals(m mover, f forecasts) (saved float64, moved, useless, late int) {
+func (s *study) totals(m mover, f forecasts) total {
+	var sum total
 	for _, part := range s.stretches {
-		t := s.row(part, m, f)
-		saved += s.row(part, stays, perfect).money() - t.money()
-		moved += t.moved
-		useless += t.useless
-		late += t.late
+		t, never := s.row(part, m, f), s.row(part, stays, perfect)
+		sum.saved += never.money() - t.money()
+		sum.savedWithTime += t.savedWithTime(never)
+		sum.jobs += len(part.jobs)
+		sum.moved += t.moved
+		sum.useless += t.useless
+		sum.late += t.late
+		sum.later += t.later
+		sum.earlier += t.earlier
 	}
 
-	return saved, moved, useless, late
+	return sum
 }
 
 // frontier lists what the first stretch comes to with our forecasts.

@@ -28,6 +28,7 @@ func (s *stretch) load(folder string) (err error) {
 func heedless(p place.Policy) place.Policy {
 	return product.Wrap(p, product.Terms{
 		Value: map[job.Objective]money.PerHour{}, Margin: math.Inf(-1), Delay: math.MaxFloat64,
+		MinDelay: math.MaxInt64,
 	})
 }
 

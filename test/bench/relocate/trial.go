@@ -48,10 +48,31 @@ type outcome struct {
 	useless   int     // moves that did not save what they cost
 	late      int     // moves that made a job later by more than the stated margin
 	gained    float64 // dollars that moves saved, less what they cost
+
+	ends           map[string]time.Duration // completion of each job
+	later, earlier int                      // jobs, by more than the stated margin, than if none is moved
 }
 
 // money is what is paid for the cloud.
 func (o *outcome) money() float64 { return o.cloud + o.transfer }
+
+// savedWithTime is the money that is saved against another trial of the stretch, less the time of its jobs at its
+// value.
+func (t *trial) savedWithTime(never *trial) float64 {
+	return never.money() - t.money() - (t.mean-never.mean)*float64(len(t.stretch.jobs))*t.worth
+}
+
+// compare counts the jobs that end later or earlier than in another trial of the stretch.
+func (t *trial) compare(never *trial) {
+	for name, at := range t.ends {
+		switch was := never.ends[name]; {
+		case at > was+statedMargin:
+			t.later++
+		case at < was-statedMargin:
+			t.earlier++
+		}
+	}
+}
 
 // policy names the policy with its parameters.
 func (t *trial) policy() string {
@@ -84,6 +105,8 @@ func (t *trial) run() error {
 	}
 
 	sizes := map[id.Job]job.Bytes{}
+	t.ends = make(map[string]time.Duration, len(t.stretch.jobs))
+
 	var completion []float64
 
 	var savings []ledger.Saving
@@ -95,6 +118,7 @@ func (t *trial) run() error {
 		OnEnd: func(o *sim.Outcome) {
 			completion = append(completion, (o.Ended - o.Job.At).Hours())
 			sizes[o.ID] = o.Job.CheckpointSize
+			t.ends[o.Job.Name] = o.Ended - o.Job.At
 		},
 		Yard: func(c *yardmaster.Config) {
 			c.Unmetered = false
