@@ -55,8 +55,8 @@ func installedBy(script string) func(*testing.T) string {
 	}
 }
 
-// recipes returns the programs that are tested, and their Pythons. The set-up does not install Lightning, Keras and JAX,
-// which are large: these are tested with the Python that PYTHON names, as make test-sdk-frameworks does.
+// recipes returns the programs that are tested, and their Pythons. The set-up does not install Lightning, Keras and
+// JAX, which are large: these are tested with the Python that PYTHON names, as make test-sdk-frameworks does.
 func recipes() map[string]func(*testing.T) string {
 	all := map[string]func(*testing.T) string{
 		"train_plain.py":       plainPython,

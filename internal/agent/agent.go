@@ -9,8 +9,9 @@
 // runs continue; the runtime stops them when the contact lease expires.
 //
 // Identity and state between starts are in identity.go and memory.go; the lease of a
-// provisioned node is in nodelease.go, the notice that it is taken back in spot_notice.go; delivery is in report.go, upload_logs.go,
-// upload_metrics.go, fetch_files.go, stage_data.go and save_checkpoints.go.
+// provisioned node is in nodelease.go, the notice that it is taken back in
+// spot_notice.go; delivery is in report.go, upload_logs.go, upload_metrics.go,
+// fetch_files.go, stage_data.go and save_checkpoints.go.
 //
 // The agent never decides what runs, never starts a rank twice, never starts one of an
 // older epoch than it has seen of that job, and never stops a run because it restarts

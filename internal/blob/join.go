@@ -18,6 +18,10 @@ const bootID = "/proc/sys/kernel/random/boot_id"
 // JoinDir opens a folder that another process has opened with OpenDir, and returns a nonce by which that process sees
 // whether it is the same one. owner names who joins: what an earlier process of it left half written is removed.
 func JoinDir(root, owner string) (*Dir, string, error) {
+	if owner != filepath.Base(owner) || !filepath.IsLocal(owner) {
+		return nil, "", fmt.Errorf("join blob folder: %q is not the name of a file", owner)
+	}
+
 	info, err := os.Stat(filepath.Join(root, unfinished))
 	if err != nil {
 		return nil, "", fmt.Errorf("join blob folder: %w", err)
@@ -29,7 +33,7 @@ func JoinDir(root, owner string) (*Dir, string, error) {
 	}
 
 	temp := filepath.Join(root, unfinished, owner)
-	if err := os.RemoveAll(temp); err != nil {
+	if err := os.RemoveAll(temp); err != nil { //nolint:gosec // owner is a plain name
 		return nil, "", fmt.Errorf("join blob folder: %w", err)
 	}
 	if err := os.Mkdir(temp, 0o700); err != nil {

@@ -130,7 +130,7 @@ func (d *Dir) Stage(ctx context.Context, name string, r io.Reader) error {
 	}
 
 	if flush {
-		go d.flush()
+		go d.flush() //nolint:gosec // what is staged must be synced also if the request that filled it is gone
 	}
 
 	return nil
@@ -180,7 +180,7 @@ func (f filling) Read(p []byte) (int, error) {
 
 // flush syncs what is staged now. What fails is gone, which the next Sync of its name finds out.
 func (d *Dir) flush() {
-	_ = d.Sync(context.Background(), d.staging.names())
+	_ = d.Sync(context.Background(), d.staging.names()) // what failed stays staged, and fails who needs it
 
 	d.staging.mu.Lock()
 	defer d.staging.mu.Unlock()

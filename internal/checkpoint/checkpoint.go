@@ -89,8 +89,8 @@ func (c *Checkpoint) Nodes() []id.Node {
 	return list
 }
 
-// Shared returns the shared file system on which it is, "" if it was uploaded. All parts are where the first is, because
-// a run has one place for its checkpoints.
+// Shared returns the shared file system on which it is, "" if it was uploaded. All parts are where the first is,
+// because a run has one place for its checkpoints.
 func (c *Checkpoint) Shared() string {
 	if len(c.Parts) == 0 {
 		return ""

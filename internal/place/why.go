@@ -273,7 +273,8 @@ func unshared(v *View, need fleet.Need) Why {
 	plain := need
 	plain.Shared = ""
 	m := fleet.NewMatcher(plain)
-	sentence := fmt.Sprintf("its checkpoint is on the shared file system %s, which no node that could run it has", need.Shared)
+	sentence := fmt.Sprintf(
+		"its checkpoint is on the shared file system %s, which no node that could run it has", need.Shared)
 
 	for i := range v.Rooms {
 		n := v.Rooms[i].Node

@@ -25,22 +25,26 @@ const (
 
 // learnMemory records what the end of a run says about the memory that its job and those like it need.
 func (y *Yard) learnMemory(r *jobRecord, run *runRecord, cause job.Cause, rank *job.Rank) {
-	switch cause {
-	case job.CauseNone:
+	if cause == job.CauseNone {
 		y.correctShortage(r, run)
-	case job.CauseHostOOM, job.CauseGPUOOM:
-		lacked := y.lacked(cause, rank)
-		if lacked == (job.Floor{}) {
-			return
-		}
+		return
+	}
 
-		r.Lacked = lacked
+	if cause != job.CauseHostOOM && cause != job.CauseGPUOOM {
+		return
+	}
 
-		// What others on the node had may be why the memory of a whole node or of a shared GPU was used up.
-		others := rank.Share > 0 || cause == job.CauseHostOOM && rank.Memory == 0
-		if !others || rank.Needed > 0 {
-			y.addShortage(r, lacked)
-		}
+	lacked := y.lacked(cause, rank)
+	if lacked == (job.Floor{}) {
+		return
+	}
+
+	r.Lacked = lacked
+
+	// What others on the node had may be why the memory of a whole node or of a shared GPU was used up.
+	others := rank.Share > 0 || cause == job.CauseHostOOM && rank.Memory == 0
+	if !others || rank.Needed > 0 {
+		y.addShortage(r, lacked)
 	}
 }
 

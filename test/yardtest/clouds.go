@@ -29,7 +29,8 @@ const Provider = "lab"
 // Flags writes the files that a server reads and returns its flags.
 func (c *Cloud) Flags() ([]string, error) {
 	terms := fmt.Sprintf(
-		"yard: %s\nprovision: %s\nproviders:\n  - {name: %s, kind: process, dir: machines, boot: %s, notice: %s, offers: offers.yaml}\n",
+		"yard: %s\nprovision: %s\nproviders:\n"+
+			"  - {name: %s, kind: process, dir: machines, boot: %s, notice: %s, offers: offers.yaml}\n",
 		c.Yard(),
 		c.Provision,
 		Provider,

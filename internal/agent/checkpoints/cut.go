@@ -1,7 +1,7 @@
 package checkpoints
 
-// The bounds of chunks, which have 5 MB on average. Smaller chunks find more that two checkpoints have in common, larger
-// ones cost fewer requests and files and a shorter manifest. None is larger than api.MaxChunk.
+// The bounds of chunks, which have 5 MB on average. Smaller chunks find more that two checkpoints have in common,
+// larger ones cost fewer requests and files and a shorter manifest. None is larger than api.MaxChunk.
 const (
 	minChunk = 3 << 20
 	maxChunk = 16 << 20

@@ -15,8 +15,8 @@ import (
 	"trainyard/internal/clock"
 )
 
-// RunSigned holds a store that signs requests to the contract of those. verifies says whether the server behind it checks
-// signatures and checksums at all.
+// RunSigned holds a store that signs requests to the contract of those. verifies says whether the server behind it
+// checks signatures and checksums at all.
 func RunSigned(t *testing.T, verifies bool, open func(t *testing.T) blob.Store) {
 	t.Helper()
 

@@ -199,8 +199,8 @@ func (b *bench) measureProbe(ctx context.Context, list []stream) error {
 	p := b.probe
 	if trains {
 		if _, err := fmt.Fprintf(b.out,
-			"probe: a training takes %.2f s more than another job to start and then does %.1f steps/s; %d trainings at once take "+
-				"%+.1f %% longer than one alone\n",
+			"probe: a training takes %.2f s more than another job to start and then does %.1f steps/s; %d trainings at once "+
+				"take %+.1f %% longer than one alone\n",
 			p.startup.Seconds(), p.stepsRate, trainers, 100*p.slowdown); err != nil {
 			return err
 		}
