@@ -158,11 +158,6 @@ func (a *agent) begin(rng *rand.Rand, o yardmaster.Order, now time.Time, calm bo
 		p.ends = job.CauseImageFailed
 	}
 
-	oom := p.ends == job.CauseHostOOM || p.ends == job.CauseGPUOOM
-	if oom && a.inv.Snapshots != nil { // jobs that are all alike would all learn from it
-		p.ends = job.CauseUserCode
-	}
-
 	early := []job.Cause{job.CauseRestoreFailed, job.CauseSetupFailed, job.CauseLaunchFailed, job.CauseImageFailed}
 	if slices.Contains(early, p.ends) {
 		p.over = p.ready // before it runs

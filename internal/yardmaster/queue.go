@@ -11,17 +11,20 @@ import (
 // defaultDuration is assumed for the fair-share charge of a job of unknown duration.
 const defaultDuration = time.Hour
 
-// enqueue queues a job, or holds it back if a quota does not allow it.
-func (y *Yard) enqueue(r *jobRecord) { y.enqueueSince(r, y.now) }
+// enqueue queues a job, or holds it back if a quota does not allow it. One that is queued for the first time gets as
+// much memory as jobs like it need.
+func (y *Yard) enqueue(r *jobRecord) {
+	if r.item == nil && y.expectMemory(r) {
+		y.changedJob(r)
+	}
+
+	y.enqueueSince(r, y.now)
+}
 
 // enqueueSince is enqueue of a job that has been in the queue since a time.
 func (y *Yard) enqueueSince(r *jobRecord, since time.Time) {
 	if r.item != nil {
 		return
-	}
-
-	if y.expectMemory(r) {
-		y.changedJob(r)
 	}
 
 	need := y.describeItem(r)

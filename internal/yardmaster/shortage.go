@@ -137,6 +137,7 @@ func (y *Yard) reconsiderMemory(from *jobRecord, key string) {
 
 		since := r.item.Since
 		y.dequeue(r)
+		y.expectMemory(r)
 		y.enqueueSince(r, since)
 
 		if r.Floor != had {

@@ -169,6 +169,24 @@ func TestQueuedJobsLearnToo(t *testing.T) {
 	}
 }
 
+// What a queued job needs is decided when it is queued and when one like it ends, and not by a restart.
+func TestARestartDoesNotDecideAnew(t *testing.T) {
+	t.Parallel()
+	y := newStoredYard(t, fifo)
+	y.smallNode("small")
+
+	first, second := y.submit("alice", commandOf(hungry)), y.submit("alice", commandOf(hungry))
+	y.round()
+	y.running(first, 0)
+	y.ends(first, 0, gpuOOM) // no node has more
+	y.gpuMemoryNode("large", 48<<30, 1)
+	y.restart()
+
+	if b := y.Take(); !b.Empty() || y.job(second).Floor != (job.Floor{}) {
+		t.Errorf("the floor is %+v, and the restart changed %+v", y.job(second).Floor, b)
+	}
+}
+
 // said returns the reasons of the events of a kind.
 func said(b *yardmaster.Batch, kind string) string {
 	var all []string
