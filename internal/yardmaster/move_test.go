@@ -190,8 +190,9 @@ func TestAMoveEndsWithItsRun(t *testing.T) {
 		happens func(y *yard)
 		want    job.State
 	}{
-		"when it succeeds": {end(job.CauseNone), job.Succeeded},
-		"when it fails":    {end(job.CauseUserCode), job.Failed},
+		"when it succeeds":             {end(job.CauseNone), job.Succeeded},
+		"when it fails":                {end(job.CauseUserCode), job.Failed},
+		"when its owner has to decide": {end(job.CauseGPUOOM), job.Paused},
 		"when its node dies": {func(y *yard) {
 			y.ok(yardmaster.NodeGone{Node: "a", By: "test", Reason: "it burned"})
 		}, job.Recovering},

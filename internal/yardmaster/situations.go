@@ -50,6 +50,7 @@ func (y *Yard) holdFailed(r *jobRecord, h job.Handling, reason string) bool {
 		return false
 	}
 
+	y.unpromise(r) // a plan may have moved it elsewhere when it failed
 	y.must(y.moveJob(r, job.EventHold, theYard, reason))
 	y.suspendDecision(r)
 
