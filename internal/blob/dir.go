@@ -221,7 +221,8 @@ func (d *Dir) Delete(ctx context.Context, name string) error {
 	return nil
 }
 
-// List describes the blobs whose names begin with prefix.
+// List describes the blobs whose names begin with prefix. Those that are staged are synced first, so that they are
+// among them.
 func (d *Dir) List(ctx context.Context, prefix string) iter.Seq2[Info, error] {
 	return func(yield func(Info, error) bool) {
 		err := CheckPrefix(prefix)
@@ -229,7 +230,11 @@ func (d *Dir) List(ctx context.Context, prefix string) iter.Seq2[Info, error] {
 			_, err = d.path(unfinished)
 		}
 
-		if err != nil {
+		if err == nil {
+			err = d.Sync(ctx, d.staging.names())
+		}
+
+		if err != nil && fault.KindOf(err) != fault.NotFound { // one that is removed meanwhile
 			yield(Info{}, err)
 			return
 		}

@@ -180,7 +180,7 @@ func (f filling) Read(p []byte) (int, error) {
 
 // flush syncs what is staged now. What fails is gone, which the next Sync of its name finds out.
 func (d *Dir) flush() {
-	_ = d.Sync(context.Background(), d.staging.names()) // what failed stays staged, and fails who needs it
+	_ = d.Sync(context.Background(), d.staging.names())
 
 	d.staging.mu.Lock()
 	defer d.staging.mu.Unlock()

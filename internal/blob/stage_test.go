@@ -60,6 +60,25 @@ func TestAStagedBlobIsThereAtOnceAndHasNoFileOfItsName(t *testing.T) {
 	}
 }
 
+func TestWhatIsStagedIsListed(t *testing.T) {
+	t.Parallel()
+	d := open(t, t.TempDir())
+	stage(t, d, "a/b", "text")
+
+	var got []string
+	for info, err := range d.List(t.Context(), "a/") {
+		if err != nil {
+			t.Fatal(err)
+		}
+
+		got = append(got, info.Name)
+	}
+
+	if diff := cmp.Diff([]string{"a/b"}, got); diff != "" {
+		t.Error(diff)
+	}
+}
+
 func TestWhatIsStagedIsGoneAfterAStart(t *testing.T) {
 	t.Parallel()
 	root := t.TempDir()

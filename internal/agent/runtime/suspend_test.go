@@ -36,12 +36,10 @@ func (y *yard) lends() id.Run {
 	return s.Run
 }
 
-// order gives an order to suspend a run or to let it continue, and waits until it is carried out.
+// order gives an order to suspend a run or to let it continue, and waits until it is carried out. As the agent does, it
+// gives it again with every change: the run may not be known to be running yet.
 func (y *yard) order(run id.Run, number int) job.Suspension {
 	y.t.Helper()
-	if err := y.Suspend(run, 0, job.SuspendOrder{Number: number}); err != nil {
-		y.t.Fatal(err)
-	}
 
 	patience, cancel := context.WithTimeout(y.t.Context(), time.Minute)
 	defer cancel()
@@ -50,6 +48,10 @@ func (y *yard) order(run id.Run, number int) job.Suspension {
 		changed := y.Watch()
 		if s, _ := y.Status(run, 0); s.Suspension.Number == number {
 			return s.Suspension
+		}
+
+		if err := y.Suspend(run, 0, job.SuspendOrder{Number: number}); err != nil {
+			y.t.Fatal(err)
 		}
 
 		select {
@@ -201,10 +203,6 @@ esac
 	}
 
 	y.follow(s.Run, "tick 1\n")
-
-	if err := y.Suspend(s.Run, 0, job.SuspendOrder{Number: 1}); err != nil {
-		t.Fatal(err)
-	}
 
 	if got := y.order(s.Run, 1); got.On || !strings.Contains(got.Error, "do not fit into") {
 		t.Errorf("without room the suspension is %+v", got)
