@@ -16,7 +16,7 @@ type DecisionKind string
 const (
 	Placement  DecisionKind = "placement"  // where a job runs, on nodes of the yard or on provisioned ones
 	Waiting    DecisionKind = "wait"       // for a node of the yard, instead of provisioning one
-	Preemption DecisionKind = "preemption" // of a job for another: the gain of one and the loss of the other
+	Preemption DecisionKind = "preemption" // stop or move of a job for another: the gain of one and the loss of the other
 	Move       DecisionKind = "move"       // of a running job to other nodes, or to more or fewer GPUs
 	Power      DecisionKind = "power"      // fewer or slower GPUs, or a node that is switched off, to save energy
 )

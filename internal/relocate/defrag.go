@@ -557,7 +557,7 @@ func (d *defrag) carryOut(s *solution) {
 		m := &s.moves[i]
 		reason := d.whyRoom(s, m)
 		r := m.away.run
-		d.plan.Stops = append(d.plan.Stops, place.Stop{Running: r, Reason: reason, Kind: place.Move})
+		d.plan.Stops = append(d.plan.Stops, place.Stop{Running: r, Reason: reason, Kind: place.Preemption})
 		d.plan.Starts = append(d.plan.Starts, place.Start{Item: r.Item, Allocations: m.start, Reason: reason})
 	}
 

@@ -149,7 +149,8 @@ func (u *upload) send(ctx context.Context, part []byte, r io.Reader) error {
 		under.Go(func() {
 			defer func() { <-slots }()
 
-			if err := u.sendPart(bounded, number, content); err != nil {
+			// Not cancelled with the others: what the server still receives when the upload is aborted may stay there.
+			if err := u.sendPart(ctx, number, content); err != nil {
 				cancel(err)
 			}
 		})
