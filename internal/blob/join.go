@@ -33,7 +33,7 @@ func JoinDir(root, owner string) (*Dir, string, error) {
 	}
 
 	temp := filepath.Join(root, unfinished, owner)
-	if err := os.RemoveAll(temp); err != nil { //nolint:gosec // owner is a plain name
+	if err := os.RemoveAll(temp); err != nil {
 		return nil, "", fmt.Errorf("join blob folder: %w", err)
 	}
 	if err := os.Mkdir(temp, 0o700); err != nil {
@@ -44,7 +44,7 @@ func JoinDir(root, owner string) (*Dir, string, error) {
 	nonce := rand.Text()
 
 	if err == nil {
-		err = os.WriteFile(filepath.Join(temp, nonce), machine, 0o600)
+		err = os.WriteFile(filepath.Join(temp, nonce), machine, 0o600) //nolint:gosec // below a plain name
 	}
 	if err != nil {
 		return nil, "", fmt.Errorf("join blob folder: %w", err)

@@ -22,8 +22,9 @@ type Loan struct {
 	Room job.Bytes     // host memory that the GPU memory may take
 }
 
-// LoanFor decides whether a job that a plan preempts is suspended in place. starts is what the same plan starts. If it is
-// not, why says what is against it; which of the running jobs is preempted, and for whom, is the policy's decision.
+// LoanFor decides whether a job that a plan preempts is suspended in place. starts is what the same plan starts.
+// If it is not, why says what is against it; which of the running jobs is preempted, and for whom, is the policy's
+// decision.
 func LoanFor(v *View, s *Stop, starts []Start) (loan *Loan, why string) {
 	r := s.Running
 

@@ -357,7 +357,8 @@ func (d *driver) settle() error {
 		if err := yardmaster.CheckInvariants(d.yard, d.shrunk); err != nil {
 			return fmt.Errorf("after a round: %w", err)
 		}
-		if err := d.checkNothingCouldStart(); err != nil && !d.restless && !d.lending { // a restless policy does not start all it could
+		// A restless policy does not start all it could.
+		if err := d.checkNothingCouldStart(); err != nil && !d.restless && !d.lending {
 			return err
 		}
 	}

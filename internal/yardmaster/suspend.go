@@ -22,9 +22,9 @@ import (
 //  3. When the GPU is free again, the job gets it before anybody else does, and its node is ordered to let the program
 //     continue.
 //
-// A suspended job is stopped and continues from its last checkpoint if it waits for too long, and whenever a running job
-// would be: its node is drained or lost, or its owner pauses or cancels it. The order and the rank are stored, so that all
-// of this is known after a restart.
+// A suspended job is stopped and continues from its last checkpoint if it waits for too long, and whenever a
+// running job would be: its node is drained or lost, or its owner pauses or cancels it. The order and the rank are
+// stored, so that all of this is known after a restart.
 
 const (
 	// suspendWait is how long a node has to carry out an order to suspend a program or to let it continue. Moving the

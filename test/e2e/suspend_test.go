@@ -14,8 +14,8 @@ func printing(text, until, more string) string {
 		"resources: {gpus: 1, cpus: 0.1}\ngrace: 5s\n%s", until, text, more)
 }
 
-// TestAJobLendsItsGPUWhileServerAndAgentAreKilled suspends a training for a short job, and kills the server and the agent
-// while it is suspended: it continues in the same run, and has missed nothing.
+// TestAJobLendsItsGPUWhileServerAndAgentAreKilled suspends a training for a short job, and kills the server and
+// the agent while it is suspended: it continues in the same run, and has missed nothing.
 func TestAJobLendsItsGPUWhileServerAndAgentAreKilled(t *testing.T) {
 	t.Parallel()
 	y := newYard(t, "--policy", "srtf")

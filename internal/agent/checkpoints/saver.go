@@ -293,9 +293,9 @@ func (s *Saver) round(ctx context.Context, root *os.Root, f *finder, end *ending
 	return true, s.save(ctx, t, u)
 }
 
-// tooSoon reports whether a checkpoint follows the one before too closely to be stored. A program that replaces the same
-// files all the time would fill the catalogue otherwise. A layout with steps and a marker say themselves what is worth
-// keeping, and so does a request.
+// tooSoon reports whether a checkpoint follows the one before too closely to be stored. A program that replaces
+// the same files all the time would fill the catalogue otherwise. A layout with steps and a marker say themselves
+// what is worth keeping, and so does a request.
 func (s *Saver) tooSoon(u *unit) bool {
 	if u.found != checkpoint.ByRest && u.found != checkpoint.ByRename {
 		return false

@@ -10,8 +10,8 @@ import (
 	"time"
 )
 
-// Command runs a program to its end and returns what it wrote. A process that reaps all its children by itself needs one
-// of its own: package os/exec would miss the end of a child.
+// Command runs a program to its end and returns what it wrote. A process that reaps all its children by itself
+// needs one of its own: package os/exec would miss the end of a child.
 type Command func(ctx context.Context, path string, args ...string) (stdout, stderr []byte, err error)
 
 // Execute is the Command of other processes.

@@ -114,7 +114,9 @@ func (c *Catalogue) Newest(j id.Job) *checkpoint.Checkpoint {
 
 // NewestOn returns the checkpoint from which a job continues on a node, nil if it must begin anew there, and the newer
 // ones that the node cannot restore, newest first. They must not be changed.
-func (c *Catalogue) NewestOn(j id.Job, inv *fleet.Inventory) (newest *checkpoint.Checkpoint, unfit []*checkpoint.Checkpoint) {
+func (c *Catalogue) NewestOn(
+	j id.Job, inv *fleet.Inventory,
+) (newest *checkpoint.Checkpoint, unfit []*checkpoint.Checkpoint) {
 	s, ok := c.jobs[j]
 	if !ok {
 		return nil, nil

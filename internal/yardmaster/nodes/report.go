@@ -30,8 +30,8 @@ func (r *Nodes) Report(now time.Time, n *Node, foreign []int, found *fleet.Inven
 	}
 }
 
-// SetAbilities records whether a node's agent can restore checkpoints of other nodes and suspend programs: an agent says
-// so in every report, its inventory comes only after a change.
+// SetAbilities records whether a node's agent can restore checkpoints of other nodes and suspend programs: an
+// agent says so in every report, its inventory comes only after a change.
 func (r *Nodes) SetAbilities(n *Node, restores, suspends bool) {
 	if n.Inventory.Restores != restores || n.Inventory.Suspends != suspends {
 		n.Inventory.Restores, n.Inventory.Suspends = restores, suspends
