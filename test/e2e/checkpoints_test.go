@@ -19,7 +19,7 @@ cd "$TRAINYARD_CHECKPOINT_DIR"
 n=$(cat step 2>/dev/null || echo 0)
 echo begins at $n
 if test $TRAINYARD_EPOCH -gt 1; then exit 0; fi
-trap 'echo stopped at $n; exit 1' TERM
+trap 'echo stopped at $(cat step); exit 1' TERM
 while true; do n=$((n + 1)); echo $n > step.tmp; mv step.tmp step; sleep 0.1; done`
 
 // beginning returns where a run of a job began.
