@@ -8,12 +8,14 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
 	"trainyard/internal/api"
 	"trainyard/internal/id"
 	"trainyard/internal/job"
+	"trainyard/internal/logs"
 	"trainyard/internal/quantile"
 	"trainyard/test/yardtest"
 )
@@ -36,7 +38,8 @@ type outcome struct {
 const pace = 10
 
 // trainer is the program of the trainings: matrix products in plain Python, so that it needs nothing. A step begins
-// when its batch is there; batches that a step kept waiting are there at once.
+// when its batch is there; batches that a step kept waiting are there at once. At its end it says how many steps it did
+// in a second.
 const trainer = `import sys, time
 
 def step(a):
@@ -51,6 +54,7 @@ for i in range(int(sys.argv[1])):
     time.sleep(max(begin + (i + 1) / pace - time.monotonic(), 0))
     a = step(a)
 print(a[0][0])
+print(int(sys.argv[1]) / (time.monotonic() - begin))
 `
 
 // The programs in the folder of a yard.
@@ -330,12 +334,11 @@ func (l *live) measure(ctx context.Context, began time.Time, ended []api.JobDeta
 }
 
 // Of a probe: how often each figure is measured, of which the median counts, the seconds that a job sleeps and the
-// steps of a short and a long training.
+// steps of a training.
 const (
 	probeSamples = 5
 	probeSleeps  = 0.5
-	probeShort   = 10
-	probeLong    = 60
+	probeSteps   = 60
 )
 
 // measureProbe runs a few jobs one after the other on an otherwise empty yard, and then, if a stream has trainings, as
@@ -376,27 +379,16 @@ func (l *live) probeTrainings(ctx context.Context, s *stream, p *probe, samples 
 	s.trains = true
 	defer func() { s.trains = false }()
 
-	short, err := l.median(ctx, s, p, samples, task{name: "train-short", work: probeShort})
+	alone, err := l.probeTraining(ctx, s, p, samples)
 	if err != nil {
 		return err
 	}
-
-	long, err := l.median(ctx, s, p, samples, task{name: "train-long", work: probeLong})
-	if err != nil {
-		return err
-	}
-	if long <= short {
-		return fmt.Errorf("a training of %d steps took %s, one of %d steps %s", probeLong, long, probeShort, short)
-	}
-
-	p.stepsRate = (probeLong - probeShort) / (long - short).Seconds()
-	p.startup = max(short-p.overhead-job.Seconds(probeShort/p.stepsRate), 0)
 
 	var together []time.Duration
 	for range samples {
 		tasks := make([]task, trainers)
 		for i := range tasks {
-			tasks[i] = task{name: fmt.Sprintf("train-together-%d", i), work: probeLong}
+			tasks[i] = task{name: fmt.Sprintf("train-together-%d", i), work: probeSteps}
 		}
 
 		took, err := l.together(ctx, s, p, tasks)
@@ -408,7 +400,7 @@ func (l *live) probeTrainings(ctx context.Context, s *stream, p *probe, samples 
 	}
 
 	slices.Sort(together)
-	p.slowdown = float64(together[samples/2]-long) / float64(long)
+	p.slowdown = float64(together[samples/2]-alone) / float64(alone)
 
 	return nil
 }
@@ -438,6 +430,54 @@ func (l *live) probeBoot(ctx context.Context, s *stream, p *probe) error {
 	return nil
 }
 
+// probeTraining runs a training several times, alone: how fast it says that it was, and how long it needs beyond that
+// to start. It returns how long it took.
+func (l *live) probeTraining(ctx context.Context, s *stream, p *probe, samples int) (time.Duration, error) {
+	var took []time.Duration
+	var rates []float64
+
+	for range samples {
+		done, err := l.atOnce(ctx, s, p, []task{{name: "train", work: probeSteps}})
+		if err != nil {
+			return 0, err
+		}
+
+		rate, err := l.rateOf(ctx, done[0].ID)
+		if err != nil {
+			return 0, err
+		}
+
+		took, rates = append(took, done[0].Ended.Sub(done[0].Submitted)), append(rates, rate)
+	}
+
+	slices.Sort(took)
+	slices.Sort(rates)
+
+	p.stepsRate = rates[samples/2]
+	p.startup = max(took[samples/2]-p.overhead-job.Seconds(probeSteps/p.stepsRate), 0)
+
+	return took[samples/2], nil
+}
+
+// rateOf returns how many steps in a second a training says that it did.
+func (l *live) rateOf(ctx context.Context, j id.Job) (float64, error) {
+	page, err := l.client.Logs(ctx, j, api.LogFilter{Stream: logs.Stdout.String(), Tail: 1})
+	if err != nil {
+		return 0, err
+	}
+
+	if len(page.Lines) != 1 {
+		return 0, fmt.Errorf("job %s has %d last lines, want 1", j, len(page.Lines))
+	}
+
+	rate, err := strconv.ParseFloat(page.Lines[0].Text, 64)
+	if err != nil || rate <= 0 {
+		return 0, fmt.Errorf("job %s does not say how fast it was: %q", j, page.Lines[0].Text)
+	}
+
+	return rate, nil
+}
+
 // median runs a job several times, alone, and returns the median of how long it took from submission to end.
 func (l *live) median(ctx context.Context, s *stream, p *probe, samples int, t task) (time.Duration, error) {
 	var all []time.Duration
@@ -457,19 +497,7 @@ func (l *live) median(ctx context.Context, s *stream, p *probe, samples int, t t
 
 // together runs jobs at once on nodes of the team's own, and returns how long each took.
 func (l *live) together(ctx context.Context, s *stream, p *probe, tasks []task) ([]time.Duration, error) {
-	jobs := make([]id.Job, len(tasks))
-	for i := range tasks {
-		t := &tasks[i]
-		t.gpus, t.objective, t.place = 1, job.ObjectiveTime, job.PlaceLocal
-
-		var err error
-		jobs[i], err = l.submit(ctx, s, p, t)
-		if err != nil {
-			return nil, err
-		}
-	}
-
-	done, err := l.finish(ctx, jobs)
+	done, err := l.atOnce(ctx, s, p, tasks)
 	if err != nil {
 		return nil, err
 	}
@@ -482,7 +510,24 @@ func (l *live) together(ctx context.Context, s *stream, p *probe, tasks []task) 
 	return took, nil
 }
 
-// recalibrated runs the long training of the probe again, and returns the probe with the speed that it has now.
+// atOnce runs jobs at once on nodes of the team's own, to their ends.
+func (l *live) atOnce(ctx context.Context, s *stream, p *probe, tasks []task) ([]api.JobDetail, error) {
+	jobs := make([]id.Job, len(tasks))
+	for i := range tasks {
+		t := &tasks[i]
+		t.gpus, t.objective, t.place = 1, job.ObjectiveTime, job.PlaceLocal
+
+		var err error
+		jobs[i], err = l.submit(ctx, s, p, t)
+		if err != nil {
+			return nil, err
+		}
+	}
+
+	return l.finish(ctx, jobs)
+}
+
+// recalibrated runs the training of the probe again, and returns the probe with the speed that it has now.
 func recalibrated(ctx context.Context, binary, parent string, p *probe, samples int) (now *probe, err error) {
 	s := &stream{name: "again", machines: trainingNodes(1), trains: true}
 
@@ -493,18 +538,8 @@ func recalibrated(ctx context.Context, binary, parent string, p *probe, samples 
 
 	defer func() { err = errors.Join(err, l.close()) }()
 
-	long, err := l.median(ctx, s, p, samples, task{name: "train-long", work: probeLong})
-	if err != nil {
-		return nil, err
-	}
-
-	begins := p.overhead + p.startup
-	if long <= begins {
-		return nil, fmt.Errorf("a training of %d steps took %s, and begins after %s", probeLong, long, begins)
-	}
-
 	again := *p
-	again.stepsRate = probeLong / (long - begins).Seconds()
+	_, err = l.probeTraining(ctx, s, &again, samples)
 
-	return &again, nil
+	return &again, err
 }
