@@ -47,7 +47,7 @@ type saving struct {
 }
 
 // bringHome moves jobs from provisioned nodes to nodes of the yard that are idle and that no queued
-// job waits for, apart from jobs that yield.
+// job waits for.
 func (p *Policy) bringHome(v *place.View, plan *place.Plan) {
 	h := &homeward{policy: p, view: v, plan: plan}
 
@@ -60,9 +60,7 @@ func (p *Policy) bringHome(v *place.View, plan *place.Plan) {
 		return
 	}
 
-	r := rivalOf(list)
-
-	h.enterBeside(r)
+	h.enter()
 	defer p.timeline.Forget()
 
 	h.onLine = h.leaving()
@@ -76,26 +74,20 @@ func (p *Policy) bringHome(v *place.View, plan *place.Plan) {
 
 	slices.SortStableFunc(ways, func(a, b []move) int { return cmp.Compare(b[0].saves, a[0].saves) })
 
-	var rest [][]move
 	for _, w := range ways {
 		if m := h.first(w); m != nil {
 			h.take(m, h.reason(m))
-		} else {
-			rest = append(rest, w)
 		}
 	}
-
-	h.replace(rest, r)
 }
 
 // homeward is the state of one plan.
 type homeward struct {
-	policy  *Policy
-	view    *place.View
-	plan    *place.Plan
-	shapes  map[fleet.Need]*timeline.Shape
-	without *queue.Item // whose start is left out
-	onLine  job.Bytes   // of checkpoints that are on their way home
+	policy *Policy
+	view   *place.View
+	plan   *place.Plan
+	shapes map[fleet.Need]*timeline.Shape
+	onLine job.Bytes // of checkpoints that are on their way home
 	// catalogue is what can be provisioned, nil before it is asked for.
 	catalogue *ondemand.Catalogue
 }
@@ -206,10 +198,7 @@ func (h *homeward) idle() bool {
 }
 
 // enter enters the plan into the timeline, with what it keeps for queued jobs.
-func (h *homeward) enter() { h.enterBeside(rival{}) }
-
-// enterBeside is enter without what is kept for queued jobs that yield to a rival.
-func (h *homeward) enterBeside(r rival) {
+func (h *homeward) enter() {
 	t := &h.policy.timeline
 	t.Update(timeline.Snapshot{Now: h.view.Now, Rooms: h.view.Rooms, Past: h.view.Past, Guess: ondemand.Standard().Guess})
 
@@ -218,10 +207,6 @@ func (h *homeward) enterBeside(r rival) {
 	for i := range h.plan.Starts {
 		s := &h.plan.Starts[i]
 		settled[s.Item.Job] = true
-
-		if s.Item == h.without {
-			continue
-		}
 
 		for _, a := range s.Allocations {
 			if at, ok := t.Find(a.Node); ok {
@@ -233,10 +218,6 @@ func (h *homeward) enterBeside(r rival) {
 	for i := range h.plan.Bookings {
 		b := &h.plan.Bookings[i]
 		settled[b.Item.Job] = true
-
-		if h.yields(b.Item, r) {
-			continue
-		}
 
 		for _, at := range b.Rooms {
 			t.Reserve(at, b.StartsIn, timeline.SizeOf(&b.Item.Shape.Need), b.Lasts)
@@ -253,15 +234,15 @@ func (h *homeward) enterBeside(r rival) {
 		}
 	}
 
-	h.close(settled, r)
+	h.close(settled)
 }
 
 // close keeps the rooms free that a queued job may wait for of which it is not known where it will
 // run.
-func (h *homeward) close(settled map[id.Job]bool, r rival) {
+func (h *homeward) close(settled map[id.Job]bool) {
 	waiting := map[*queue.Shape]bool{}
 	for _, it := range h.view.Queue.Stays {
-		if !settled[it.Job] && !h.yields(it, r) {
+		if !settled[it.Job] {
 			waiting[it.Shape] = true
 		}
 	}
@@ -438,24 +419,15 @@ func (h *homeward) meetsDeadline(m *move, ratio float64) bool {
 // scaled returns how long something takes that is so much faster.
 func scaled(d time.Duration, ratio float64) time.Duration { return job.Seconds(d.Seconds() / ratio) }
 
-// occupy enters a move into the timeline.
-func (h *homeward) occupy(m *move) {
-	h.onLine += m.away.run.Outlook.Saved.Size
-
-	for i, at := range m.rooms {
-		h.policy.timeline.Start(at, m.start[i].GPUs, &m.away.run.Shape.Need, m.pause.total()+m.left)
-	}
-}
-
 // take enters a move into the timeline and adds it to the plan.
 func (h *homeward) take(m *move, reason string) {
-	h.occupy(m)
-	h.add(m, reason)
-}
-
-// add adds a move to the plan.
-func (h *homeward) add(m *move, reason string) {
 	r := m.away.run
+	h.onLine += r.Outlook.Saved.Size
+
+	for i, at := range m.rooms {
+		h.policy.timeline.Start(at, m.start[i].GPUs, &r.Shape.Need, m.pause.total()+m.left)
+	}
+
 	h.plan.Stops = append(h.plan.Stops, place.Stop{Running: r, Reason: reason, Kind: place.Move})
 	h.plan.Starts = append(h.plan.Starts, place.Start{Item: r.Item, Allocations: m.start, Reason: reason})
 }

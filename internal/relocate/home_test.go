@@ -1,6 +1,7 @@
 package relocate_test
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -291,5 +292,38 @@ func shared(y *yard, r *place.Running, nodes ...id.Node) {
 		n := *room.Node
 		n.Inventory.Shared = []fleet.Shared{{Name: "lab", OK: true}}
 		y.Table.Put(&n, 0)
+	}
+}
+
+// TestMovesDoNotQueueForTheLine: of eight jobs with large checkpoints as many come home at once as the line carries
+// within the delay that is allowed.
+func TestMovesDoNotQueueForTheLine(t *testing.T) {
+	t.Parallel()
+
+	y := newYard()
+	y.Box("own", 8)
+
+	var list []*place.Running
+	for i := range 8 {
+		name := fmt.Sprint("cloud", i)
+		y.provisioned(name, 1)
+		list = append(list, y.begin(placetest.Lasting(10*hour, 1), id.Node(name)))
+	}
+
+	y.Now = y.Now.Add(hour)
+	for _, r := range list {
+		y.forecast(r, 8*hour, 9*hour, 10*hour)
+		save(y, r, y.network.Across*300, true) // five minutes
+	}
+
+	if plan := y.plan(t); len(plan.Stops) != 2 {
+		t.Errorf("%d jobs move, want 2", len(plan.Stops))
+	}
+
+	list[0].Stopping = true
+
+	plan := y.plan(t)
+	if len(plan.Stops) != 1 || !strings.HasPrefix(plan.Stops[0].Reason, "moves from cloud1") {
+		t.Errorf("while one is on its way %+v move, want one", plan.Stops)
 	}
 }

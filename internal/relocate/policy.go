@@ -6,8 +6,7 @@
 // move costs is counted (cost.go): the job stands still while its checkpoint is saved, carried over
 // and restored, and its time is worth what its objective says. It moves only if that pays by a
 // margin, if enough of it is left by the lower bound of its forecast, and if it has stayed where it
-// is for a while. A job without checkpoints would lose its work and never moves. A long and wide queued
-// job yields to those that pay more for each GPU than its waiting is worth (yield.go).
+// is for a while. A job without checkpoints would lose its work and never moves.
 //
 // A job that is too slow by several forecasts in a row moves to faster or more idle GPUs of the yard
 // if the time that this saves is worth more than the move costs (slow.go). If none of them helps and
