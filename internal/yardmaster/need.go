@@ -70,8 +70,8 @@ func (y *Yard) describeImage(r *jobRecord, c *checkpoint.Checkpoint) {
 	c.Image = y.imageOf(&k)
 }
 
-// recheckImages describes those queued jobs anew that continue from a snapshot, after nodes have changed: one that could
-// continue it may be lost or have another driver, or one has come that can.
+// recheckImages describes those queued jobs anew that continue from a snapshot, after nodes have changed: one that
+// could continue it may be lost or have another driver, or one has come that can.
 func (y *Yard) recheckImages() {
 	y.imagesDue = false
 

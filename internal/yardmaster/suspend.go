@@ -15,8 +15,8 @@ import (
 
 // A job that a plan preempts for a short one may be suspended in place instead of being stopped (place.LoanFor):
 //
-//  1. Its node is ordered to suspend the program. Until the node reports that it has, the job holds what it held. If the
-//     node cannot, or does not answer, the job is stopped as any other.
+//  1. Its node is ordered to suspend the program. Until the node reports that it has, the job holds what it held.
+//     If the node cannot, or does not answer, the job is stopped as any other.
 //  2. The program is suspended. It holds host memory alone: its GPU is free for the other job, and it is not charged
 //     for it. No policy sees it.
 //  3. When the GPU is free again, the job gets it before anybody else does, and its node is ordered to let the program

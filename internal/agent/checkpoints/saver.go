@@ -431,8 +431,8 @@ func unchanged(t *tree, files []file) error {
 	return nil
 }
 
-// enter stores the manifest of a checkpoint and enters it in the catalogue. Its files were uploaded, or are at a path on
-// a shared file system.
+// enter stores the manifest of a checkpoint and enters it in the catalogue. Its files were uploaded, or are at a
+// path on a shared file system.
 func (s *Saver) enter(
 	ctx context.Context, t *tree, u *unit, manifest piece, path string, progress *transfer,
 ) (err error) {

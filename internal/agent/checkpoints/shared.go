@@ -24,8 +24,8 @@ import (
 	"trainyard/internal/job"
 )
 
-// The layout of a shared file system. Every run has a directory of its own, so that a run which is still alive somewhere
-// cannot touch what a newer one has:
+// The layout of a shared file system. Every run has a directory of its own, so that a run which is still alive
+// somewhere cannot touch what a newer one has:
 //
 //	trainyard/JOB-UID/EPOCH-UID/rank-N       the checkpoint directory of a rank, which its program writes to
 //	trainyard/JOB-UID/EPOCH-UID/kept/DIGEST  a checkpoint, which nobody changes

@@ -207,8 +207,8 @@ func (b *bench) measureProbe(ctx context.Context, list []stream) error {
 	}
 
 	_, err = fmt.Fprintf(b.out,
-		"probe: a job takes %.2f s beyond its work, and if it saves %.2f s more; it stops in %.2f s and takes %.2f s more to "+
-			"continue elsewhere; a machine boots in %.1f s\n\n",
+		"probe: a job takes %.2f s beyond its work, and if it saves %.2f s more; it stops in %.2f s and takes %.2f s more "+
+			"to continue elsewhere; a machine boots in %.1f s\n\n",
 		p.overhead.Seconds(), p.resume.Seconds(), p.save.Seconds(), p.restore.Seconds(), p.boot.Seconds())
 
 	return err

@@ -6,9 +6,9 @@ import (
 	"trainyard/internal/job"
 )
 
-// RequestSuspend asks the supervisor of a rank to suspend its program or to let it continue, as the order says. An order
-// whose number is not greater than that of the last one changes nothing. The caller makes one request at a time. A
-// supervisor of an earlier version does not look.
+// RequestSuspend asks the supervisor of a rank to suspend its program or to let it continue, as the order says. An
+// order whose number is not greater than that of the last one changes nothing. The caller makes one request at a
+// time. A supervisor of an earlier version does not look.
 func RequestSuspend(dir string, order job.SuspendOrder) error {
 	last, err := ReadSuspend(dir)
 	if err != nil {

@@ -68,8 +68,8 @@ func (s *supervisor) runScript(text string, during job.RunState) (result, error)
 	return r, nil
 }
 
-// awaitScript waits until a script has ended by itself or was stopped by an order. Meanwhile it suspends the program and
-// lets it continue, as it is ordered.
+// awaitScript waits until a script has ended by itself or was stopped by an order. Meanwhile it suspends the
+// program and lets it continue, as it is ordered.
 func (s *supervisor) awaitScript(p *script) (r result) {
 	for {
 		ctx, cancel := retryAfter(s.adjustSuspension())
