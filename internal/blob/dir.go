@@ -12,6 +12,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"syscall"
 
 	"trainyard/internal/atomicfile"
@@ -26,6 +27,11 @@ type Dir struct {
 	disk atomicfile.Disk
 
 	staging staging
+
+	mu sync.Mutex
+	// unsynced are the folders in which a Put has failed: its blob may have its name already, but not survive a power
+	// cut.
+	unsynced map[string]bool
 }
 
 var (
@@ -62,7 +68,9 @@ func OpenDirOn(disk atomicfile.Disk, root string) (*Dir, error) {
 }
 
 func newDir(disk atomicfile.Disk, root, temp string) *Dir {
-	return &Dir{root: root, temp: temp, disk: disk, staging: staging{files: map[string]staged{}}}
+	return &Dir{
+		root: root, temp: temp, disk: disk, staging: staging{files: map[string]staged{}}, unsynced: map[string]bool{},
+	}
 }
 
 // path returns the file of a name.
@@ -92,8 +100,30 @@ func (d *Dir) Put(ctx context.Context, name string, r io.Reader) error {
 
 	temp := atomicfile.TempDir(d.temp)
 	if err := atomicfile.WriteFrom(file, readerUntil{ctx, r}, temp, atomicfile.On(d.disk)); err != nil {
+		d.mu.Lock()
+		defer d.mu.Unlock()
+		d.unsynced[filepath.Dir(file)] = true
+
 		return d.unavailable("write", name, err)
 	}
+
+	return nil
+}
+
+// syncNames makes the names in a folder survive a power cut, if a Put has failed there.
+func (d *Dir) syncNames(folder string) error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+
+	if !d.unsynced[folder] {
+		return nil
+	}
+
+	if err := d.disk.SyncDir(folder); err != nil {
+		return err
+	}
+
+	delete(d.unsynced, folder)
 
 	return nil
 }
@@ -187,6 +217,9 @@ func (d *Dir) Stat(_ context.Context, name string) (Info, error) {
 	}
 	if !info.Mode().IsRegular() { // a folder of blobs
 		return Info{}, NotFound(name)
+	}
+	if err := d.syncNames(filepath.Dir(file)); err != nil {
+		return Info{}, d.unavailable("look for", name, err)
 	}
 
 	return Info{Name: name, Size: info.Size(), Stored: info.ModTime().UTC()}, nil

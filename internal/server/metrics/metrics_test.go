@@ -235,7 +235,8 @@ func TestReturnedNodesAreCountedOnce(t *testing.T) {
 	})
 }
 
-// TestSpotLossesWithNoticeAreCountedOnce: a node that is released because its instance is reclaimed soon counts as lost.
+// TestSpotLossesWithNoticeAreCountedOnce: a node that is released because its instance is reclaimed soon counts as
+// lost.
 func TestSpotLossesWithNoticeAreCountedOnce(t *testing.T) {
 	t.Parallel()
 	y := newYard(t, metrics.Options{Providers: []string{"testcloud"}})

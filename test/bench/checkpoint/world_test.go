@@ -127,8 +127,8 @@ func (w *world) warm(t *testing.T) {
 	}
 }
 
-// forget lets the page cache forget the first checkpoint. A restore reads what the store has in memory, as cp reads what
-// a program has just written; both do not fit into the memory of a small machine together.
+// forget lets the page cache forget the first checkpoint. A restore reads what the store has in memory, as cp reads
+// what a program has just written; both do not fit into the memory of a small machine together.
 func (w *world) forget(t *testing.T) {
 	t.Helper()
 
