@@ -144,8 +144,8 @@ func fragmented(t *testing.T, policy string) (wide time.Duration, r *sim.Result)
 	return wide, r
 }
 
-// TestRoomIsMadeForAWideJob: one of the jobs that are in the way moves to the other's node, and the wide job starts when
-// its checkpoint is stored.
+// TestRoomIsMadeForAWideJob: one of the jobs that are in the way moves to the other's node, and the wide job
+// starts when its checkpoint is stored.
 func TestRoomIsMadeForAWideJob(t *testing.T) {
 	t.Parallel()
 
