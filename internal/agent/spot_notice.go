@@ -67,7 +67,7 @@ func parseSpotNotice(text string) (spotLook, error) {
 	}
 
 	if look == nil && text != "" || kind == "file" && address == "" {
-		return nil, fault.New(fault.Invalid, "spot_notice", "spot-notice must be aws, gcp, azure or file=PATH, got %q", text).
+		return nil, fault.New(fault.Invalid, "spot_notice", "must be aws, gcp, azure or file=PATH, got %q", text).
 			WithField("spot-notice")
 	}
 

@@ -1,7 +1,6 @@
 package place
 
 import (
-	"fmt"
 	"math/bits"
 	"time"
 
@@ -22,31 +21,26 @@ type Loan struct {
 	Room job.Bytes     // host memory that the GPU memory may take
 }
 
-// LoanFor decides whether a job that a plan preempts is suspended in place. starts is what the same plan starts.
-// If it is not, why says what is against it; which of the running jobs is preempted, and for whom, is the policy's
-// decision.
-func LoanFor(v *View, s *Stop, starts []Start) (loan *Loan, why string) {
+// LoanFor decides whether a job that a plan preempts is suspended in place, and returns nil if it is not: it must run on
+// one whole GPU of a node that can suspend it and has enough memory and CPUs for both, and a short job must get the GPU.
+// starts is what the same plan starts. Which of the running jobs is preempted, and for whom, is the policy's decision.
+func LoanFor(v *View, s *Stop, starts []Start) *Loan {
 	r := s.Running
+	if s.Kind != "" && s.Kind != Preemption || r.Began.IsZero() {
+		return nil
+	}
 
-	switch {
-	case s.Kind != "" && s.Kind != Preemption:
-		return nil, "it is not preempted for another job"
-	case len(r.Allocations) != 1 || r.Allocations[0].Share > 0 || bits.OnesCount64(r.Allocations[0].GPUs) != 1:
-		return nil, "only a job with one GPU is suspended in place"
-	case r.Began.IsZero():
-		return nil, "it does not run yet"
+	if len(r.Allocations) != 1 || r.Allocations[0].Share > 0 || bits.OnesCount64(r.Allocations[0].GPUs) != 1 {
+		return nil
 	}
 
 	own := &r.Allocations[0]
 	room := v.room(own.Node)
-	if room == nil {
-		return nil, fmt.Sprintf("node %s is gone", own.Node)
-	}
-	if can := room.Node.Inventory.Lends(); !can.OK {
-		return nil, fmt.Sprintf("node %s cannot suspend it: %s", own.Node, can.Reason)
+	if room == nil || !room.Node.Inventory.Lends().OK {
+		return nil
 	}
 
-	loan = &Loan{Room: room.Memory}
+	loan := &Loan{Room: room.Memory}
 	cpus := room.CPUs + hold(room, r.Run).CPUs
 
 	for i := range starts {
@@ -64,22 +58,16 @@ func LoanFor(v *View, s *Stop, starts []Start) (loan *Loan, why string) {
 		}
 	}
 
-	switch {
-	case loan.To == nil:
-		return nil, "nobody gets its GPU"
-	case loan.Room < 0 || cpus < 0:
-		return nil, fmt.Sprintf("node %s has not enough memory and CPUs for both", own.Node)
+	if loan.To == nil || loan.Room < 0 || cpus < 0 {
+		return nil
 	}
 
 	loan.Runs = RunTimeOn(loan.To.Item, loan.To.Allocations, v.node)
-	switch {
-	case loan.Runs == 0:
-		return nil, fmt.Sprintf("the run time of %s is unknown", loan.To.Item.Job)
-	case loan.Runs > MaxLoan:
-		return nil, fmt.Sprintf("%s takes longer than %s", loan.To.Item.Job, job.Duration(MaxLoan))
+	if loan.Runs == 0 || loan.Runs > MaxLoan { // 0 is unknown
+		return nil
 	}
 
-	return loan, ""
+	return loan
 }
 
 // hold returns what a run holds of a room.

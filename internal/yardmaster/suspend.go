@@ -60,7 +60,7 @@ func (y *Yard) suspending(run *runRecord) bool {
 
 // lend suspends a job that a plan preempts, if it can be, and reports whether it does.
 func (y *Yard) lend(r *jobRecord, s *place.Stop, v *place.View, starts []place.Start) bool {
-	l, _ := place.LoanFor(v, s, starts)
+	l := place.LoanFor(v, s, starts)
 	if l == nil {
 		return false
 	}

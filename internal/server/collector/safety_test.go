@@ -252,7 +252,7 @@ func TestStagedBlobsAreKept(t *testing.T) {
 	} {
 		w := oldFile(t)
 		if _, ok := w.guard.Store().(blob.Local); ok {
-			t.Error("a store that is no folder appears to be one")
+			t.Error("a store that is not a folder appears to be one")
 		}
 
 		guard := NewGuard(folderBlobs{memory{w}}, w.now)
