@@ -21,9 +21,10 @@ type Loan struct {
 	Room job.Bytes     // host memory that the GPU memory may take
 }
 
-// LoanFor decides whether a job that a plan preempts is suspended in place, and returns nil if it is not: it must run on
-// one whole GPU of a node that can suspend it and has enough memory and CPUs for both, and a short job must get the GPU.
-// starts is what the same plan starts. Which of the running jobs is preempted, and for whom, is the policy's decision.
+// LoanFor decides whether a job that a plan preempts is suspended in place, and returns nil if it is not: it must
+// run on one whole GPU of a node that can suspend it and has enough memory and CPUs for both, and a short job must
+// get the GPU. starts is what the same plan starts. Which of the running jobs is preempted, and for whom, is the
+// policy's decision.
 func LoanFor(v *View, s *Stop, starts []Start) *Loan {
 	r := s.Running
 	if s.Kind != "" && s.Kind != Preemption || r.Began.IsZero() {
