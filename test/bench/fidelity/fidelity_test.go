@@ -363,3 +363,17 @@ func TestAWatchedStretchFailsAsItWould(t *testing.T) {
 		t.Errorf("measured %+v, %v", d, err)
 	}
 }
+
+// Of several attempts the calmest counts, and one in which the machine kept its speed before any in which it did not.
+func TestTheCalmestAttemptCounts(t *testing.T) {
+	t.Parallel()
+
+	try := func(steal, drift float64) attempt {
+		return attempt{drift: drift, disturbance: disturbance{steal: steal}}
+	}
+
+	got := slices.MinFunc([]attempt{try(0.3, 0), try(0.12, 0.01), try(0.01, 2*maxDrift), try(0.2, 0)}, calmer)
+	if got.taken() != 0.12 {
+		t.Errorf("the attempt with %v of the processors taken counts, want that with 0.12", got.taken())
+	}
+}
