@@ -80,6 +80,11 @@ test-chaos: ## Break real yards in network namespaces in every way of the fault 
 	go test ./test/netlab ./test/chaos/evidence -count=1
 	go test ./test/chaos -count=1 -timeout 180m -parallel 4 -v $(if $(ROWS),-run TestFaults -rows '$(ROWS)',-all)
 
+.PHONY: test-walls
+test-walls: ## Attack real yards as a researcher who wants what belongs to others (root; FINDINGS=S15 for those of one finding)
+	@scripts/setup.sh test
+	go test ./test/walls -count=1 -timeout 30m -v $(if $(FINDINGS),-run '^Test$(FINDINGS)_')
+
 .PHONY: soak
 soak: ## Break a yard at random while 2,000 jobs flow: SOAK=2h SEED=7 make soak (10 minutes, root)
 	@scripts/setup.sh test

@@ -70,14 +70,14 @@ func (a *app) stateLine(j api.Job) string {
 const maxAttached = 20
 
 // attach follows freshly submitted jobs to their end and returns the error
-// that carries their exit code.
-func (a *app) attach(ctx context.Context, client *api.Client, jobs []api.Job) error {
+// that carries their exit code. raw lets control sequences of their output act on the terminal.
+func (a *app) attach(ctx context.Context, client *api.Client, jobs []api.Job, raw bool) error {
 	if len(jobs) > maxAttached {
 		a.Note("The file has %d jobs, too many to follow. Watch them with: trainyard jobs -w", len(jobs))
 		return nil
 	}
 
-	p := &follow.Printer{Out: a.Stdout}
+	p := &follow.Printer{Out: a.Stdout, Terminal: a.OnTerminal(a.Stdout) && !raw}
 	ends, errs := make([]api.Job, len(jobs)), make([]error, len(jobs))
 
 	var group sync.WaitGroup

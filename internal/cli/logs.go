@@ -15,9 +15,19 @@ import (
 	"trainyard/internal/job"
 )
 
+// logStyle is how lines of output are written.
+type logStyle struct {
+	stamps bool // with the time of each
+	raw    bool // control sequences act on the terminal
+}
+
+// rawHelp describes the flag of every command that writes the output of jobs.
+const rawHelp = "let control sequences in the output act on your terminal; without it they are shown, except colors"
+
 func (a *app) logs() *cobra.Command {
 	var f api.LogFilter
-	var follow, stamps bool
+	var toEnd bool
+	var style logStyle
 	var run string
 	rank := -1
 	cmd := &cobra.Command{
@@ -28,7 +38,12 @@ func (a *app) logs() *cobra.Command {
 A run's id (j7.2) in place of the job's shows that run alone. With -f the output
 is followed to the job's end, into later runs and over restarts of the server,
 and the command ends with the job's exit code (see: trainyard help exit-codes).
-Ctrl-C stops following; the job goes on. -o json writes one object a line.`,
+Ctrl-C stops following; the job goes on. -o json writes one object a line.
+
+On a terminal, control characters in the output are shown as ^[ and the like, so
+that a job cannot forge what you see, set your clipboard or rename the window.
+Colors, tabs and carriage returns pass; --raw lets everything pass. A file or pipe
+gets the output unchanged.`,
 		Example: `  trainyard logs j7
   trainyard logs -f j7 --tail 20
   trainyard logs j7.2 --rank 1 --stream stderr
@@ -59,18 +74,19 @@ Ctrl-C stops following; the job goes on. -o json writes one object a line.`,
 				return exit.Usagef(cmd, "--grep must be a regular expression: %v", err)
 			}
 
-			return a.doLogs(cmd.Context(), j, f, follow, stamps)
+			return a.doLogs(cmd.Context(), j, f, toEnd, style)
 		},
 	}
 
 	flags := cmd.Flags()
-	flags.BoolVarP(&follow, "follow", "f", false, "follow until the job has ended")
+	flags.BoolVarP(&toEnd, "follow", "f", false, "follow until the job has ended")
 	flags.IntVar(&f.Tail, "tail", 0, "show only the last `number` of lines")
 	flags.StringVar(&run, "run", "", "only this run: its `number`, or its ID, e.g. j7.2")
 	flags.IntVar(&rank, "rank", 0, "only this `rank`")
 	flags.StringVar(&f.Stream, "stream", "", "only this `stream`: stdout, stderr or yard (messages of Trainyard itself)")
 	flags.StringVar(&f.Grep, "grep", "", "only lines that match this regular `expression`")
-	flags.BoolVarP(&stamps, "timestamps", "t", false, "show the time of each line")
+	flags.BoolVarP(&style.stamps, "timestamps", "t", false, "show the time of each line")
+	flags.BoolVar(&style.raw, "raw", false, rawHelp)
 
 	flags.VarP(
 		console.Format{Into: &a.Output, Allowed: []string{console.Table, console.JSON}},
@@ -109,7 +125,7 @@ func logTarget(cmd *cobra.Command, arg, run string, f *api.LogFilter) (id.Job, e
 	return j, nil
 }
 
-func (a *app) doLogs(ctx context.Context, j id.Job, f api.LogFilter, toEnd, stamps bool) error {
+func (a *app) doLogs(ctx context.Context, j id.Job, f api.LogFilter, toEnd bool, style logStyle) error {
 	client, err := a.connect()
 	if err != nil {
 		return err
@@ -122,7 +138,14 @@ func (a *app) doLogs(ctx context.Context, j id.Job, f api.LogFilter, toEnd, stam
 		return err
 	}
 
-	p := &follow.Printer{Out: a.Stdout, Stamps: stamps, JSON: a.Output == console.JSON, Ranks: manyRanks(detail)}
+	p := &follow.Printer{
+		Out:      a.Stdout,
+		Stamps:   style.stamps,
+		JSON:     a.Output == console.JSON,
+		Ranks:    manyRanks(detail),
+		Terminal: a.OnTerminal(a.Stdout) && !style.raw,
+	}
+
 	if !toEnd {
 		return a.pageLogs(ctx, client, j, f, p)
 	}

@@ -28,6 +28,7 @@ import (
 // submitFlags are the flags that submit and run share.
 type submitFlags struct {
 	detach, dryRun  bool
+	raw             bool
 	name, envFile   string
 	env             []string
 	priority, retry int
@@ -37,6 +38,7 @@ func (f *submitFlags) add(a *app, cmd *cobra.Command) {
 	flags := cmd.Flags()
 	flags.BoolVarP(&f.detach, "detach", "d", false, "submit without following the job")
 	flags.BoolVar(&f.dryRun, "dry-run", false, "show the plan and submit nothing")
+	flags.BoolVar(&f.raw, "raw", false, rawHelp)
 	flags.StringVarP(&f.name, "name", "n", "", "`name` of the job")
 	flags.StringArrayVar(
 		&f.env,
@@ -158,7 +160,7 @@ func (a *app) doSubmit(ctx context.Context, draft *jobfile.Draft, f submitFlags)
 		a.Note("%s", a.stateLine(j))
 	}
 
-	return a.attach(ctx, client, reply.Jobs)
+	return a.attach(ctx, client, reply.Jobs, f.raw)
 }
 
 func (a *app) dryRun(ctx context.Context, client *api.Client, draft *jobfile.Draft) error {

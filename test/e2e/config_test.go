@@ -77,7 +77,7 @@ func TestAllMistakesOfAConfigurationAreToldAtOnce(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	p.env = append(p.env, "TRAINYARD_RATE=fast")
+	p.Vars = append(p.Vars, "TRAINYARD_RATE=fast")
 	r := p.exits(
 		t,
 		104,

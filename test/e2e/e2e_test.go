@@ -22,7 +22,6 @@ import (
 	"flag"
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -76,8 +75,7 @@ type yard struct {
 
 // person has logins of their own and types commands.
 type person struct {
-	home string
-	env  []string
+	yardtest.Person
 }
 
 // quick are settings for tests: everything happens sooner.
@@ -134,14 +132,12 @@ func openYard(t *testing.T, real *yardtest.Yard) *yard {
 
 func newPerson(t *testing.T, folder, name string) person {
 	t.Helper()
-	p := person{home: filepath.Join(folder, "people", name)}
-	if err := os.MkdirAll(p.home, 0o700); err != nil {
+	p, err := yardtest.NewPerson(binary, folder, name)
+	if err != nil {
 		t.Fatal(err)
 	}
 
-	p.env = []string{"PATH=" + os.Getenv("PATH"), "HOME=" + p.home, "XDG_CONFIG_HOME=" + filepath.Join(p.home, "config")}
-
-	return p
+	return person{p}
 }
 
 // join starts agents and waits until they are nodes.
@@ -182,13 +178,6 @@ func (r result) String() string {
 	return fmt.Sprintf("code %d\nstandard output:\n%s\nstandard error:\n%s", r.code, r.out, r.err)
 }
 
-// command prepares a command as a person types it.
-func (p person) command(ctx context.Context, args ...string) *exec.Cmd {
-	cmd := exec.CommandContext(ctx, binary, args...)
-	cmd.Env, cmd.Dir = p.env, p.home
-	return cmd
-}
-
 // run runs a command to its end.
 func (p person) run(t *testing.T, args ...string) result {
 	t.Helper()
@@ -196,7 +185,7 @@ func (p person) run(t *testing.T, args ...string) result {
 	defer cancel()
 
 	var out, errs bytes.Buffer
-	cmd := p.command(ctx, args...)
+	cmd := p.Command(ctx, args...)
 	cmd.Stdout, cmd.Stderr = &out, &errs
 	err := cmd.Run()
 	if cmd.ProcessState == nil || ctx.Err() != nil {

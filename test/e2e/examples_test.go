@@ -28,7 +28,7 @@ func TestExamples(t *testing.T) {
 	y := newYard(t)
 	y.join(t, []string{"north", "south"}, "--fake-gpus", "2xA100:80GB")
 	shared := filepath.Join(y.Folder, "shared")
-	y.env = append(y.env, "SHARED_DIR="+shared)
+	y.Vars = append(y.Vars, "SHARED_DIR="+shared)
 
 	tests := []struct {
 		folder string

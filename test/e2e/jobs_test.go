@@ -17,7 +17,7 @@ import (
 // follow starts a command and returns the lines it prints as they come.
 func (p person) follow(t *testing.T, args ...string) (*exec.Cmd, <-chan string) {
 	t.Helper()
-	cmd := p.command(t.Context(), args...)
+	cmd := p.Command(t.Context(), args...)
 	out, err := cmd.StdoutPipe()
 	if err != nil {
 		t.Fatal(err)

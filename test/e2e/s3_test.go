@@ -64,7 +64,7 @@ func TestAYardKeepsItsBlobsInABucket(t *testing.T) {
 	y := newBucketYard(t)
 	y.join(t, []string{"north"})
 
-	folder := filepath.Join(y.home, "work")
+	folder := filepath.Join(y.Home, "work")
 	for name, text := range map[string]string{
 		"job.yaml": "workdir: .\nrun: cat text.txt\nresources: {cpus: 0.1}\n", "text.txt": "shipped\n",
 	} {

@@ -40,7 +40,7 @@ func TestOnlyChangedFilesAreShipped(t *testing.T) {
 	t.Parallel()
 	y := newYard(t)
 	y.join(t, []string{"north"})
-	folder := filepath.Join(y.home, "work")
+	folder := filepath.Join(y.Home, "work")
 	put := func(name, text string) {
 		t.Helper()
 		path := filepath.Join(folder, name)

@@ -39,7 +39,7 @@ func TestUpStartsAWholeYardAndTakesItUpAgain(t *testing.T) {
 
 	start := func(more ...string) *yardtest.Process {
 		t.Helper()
-		cmd := p.command(t.Context(), append(append([]string{}, args...), more...)...)
+		cmd := p.Command(t.Context(), append(append([]string{}, args...), more...)...)
 		up, err := yardtest.Start(cmd, log)
 		if err != nil {
 			t.Fatal(err)

@@ -18,6 +18,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"strings"
+	"syscall"
 	"time"
 
 	"trainyard/internal/api"
@@ -125,6 +126,16 @@ func (y *Yard) LogIn(ctx context.Context) error {
 // Client returns a client of its own, with a token or without.
 func (y *Yard) Client(token string) (*api.Client, error) { return y.ClientAt(y.Address, token) }
 
+// HTTP returns a client for requests that the API's own client does not make. It trusts the yard's CA.
+func (y *Yard) HTTP() (*http.Client, error) {
+	tls, err := auth.PinnedTLS(y.ca)
+	if err != nil {
+		return nil, err
+	}
+
+	return &http.Client{Transport: &http.Transport{TLSClientConfig: tls, ForceAttemptHTTP2: true}}, nil
+}
+
 // ClientAt returns a client that uses another address of the yard, such as that of a second server.
 func (y *Yard) ClientAt(address, token string) (*api.Client, error) {
 	tls, err := auth.PinnedTLS(y.ca)
@@ -168,11 +179,39 @@ func (y *Yard) StartServer() error {
 // StartAgent starts an agent with the name and does not wait for it. The token
 // is used the first time only.
 func (y *Yard) StartAgent(name, token string, flags ...string) (*Process, error) {
+	return Start(y.agent(name, token, flags), y.AgentLog(name))
+}
+
+// StartAgentAs is StartAgent under another user, who owns the agent's data folder. It needs root.
+func (y *Yard) StartAgentAs(uid uint32, name, token string, flags ...string) (*Process, error) {
+	data := y.AgentData(name)
+	if err := os.MkdirAll(data, 0o700); err != nil {
+		return nil, fmt.Errorf("make a data folder: %w", err)
+	}
+	if err := os.Chown(data, int(uid), int(uid)); err != nil {
+		return nil, fmt.Errorf("give away a data folder: %w", err)
+	}
+
+	// On the way to its data and to the binary are folders of ours.
+	for _, folder := range []string{y.Folder, filepath.Dir(y.Binary)} {
+		if err := os.Chmod(folder, 0o711); err != nil { //nolint:gosec // others may pass, not look
+			return nil, fmt.Errorf("open the way to a data folder: %w", err)
+		}
+	}
+
+	cmd := y.agent(name, token, flags)
+	cmd.Dir, cmd.Env = data, []string{"PATH=" + os.Getenv("PATH"), "HOME=" + data}
+	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: uid, Gid: uid}}
+
+	return Start(cmd, y.AgentLog(name))
+}
+
+func (y *Yard) agent(name, token string, flags []string) *exec.Cmd {
 	args := append(
 		[]string{"agent", "join", y.URL(), "--data", y.AgentData(name), "--name", name, "--token", token},
 		flags...)
 
-	return Start(exec.CommandContext(context.Background(), y.Binary, args...), y.AgentLog(name))
+	return exec.CommandContext(context.Background(), y.Binary, args...)
 }
 
 // AwaitReady waits until the server says that it is ready.

@@ -188,8 +188,13 @@ func (c *Console) NewTableFor(stream any, head ...string) *table.Table {
 
 // Note writes a line for the person at the terminal, beside the command's output.
 func (c *Console) Note(format string, args ...any) {
+	text := fmt.Sprintf(format+"\n", args...)
+	if c.OnTerminal(c.Stderr) {
+		text = table.Visible(text) // names and reasons in it may come from anybody
+	}
+
 	// A message that cannot be shown is no reason to fail what it is about.
-	_, _ = fmt.Fprintf(c.Stderr, format+"\n", args...)
+	_, _ = io.WriteString(c.Stderr, text)
 }
 
 // Next suggests commands, to people only.

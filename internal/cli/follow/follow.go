@@ -8,6 +8,7 @@
 package follow
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -18,6 +19,7 @@ import (
 	"time"
 
 	"trainyard/internal/api"
+	"trainyard/internal/cli/table"
 	"trainyard/internal/clock"
 	"trainyard/internal/fault"
 	"trainyard/internal/id"
@@ -33,6 +35,8 @@ type Printer struct {
 	Stamps bool // with the time of each line
 	JSON   bool // as objects, one a line
 	Ranks  bool // some job has several ranks: say whose line it is
+	// Terminal makes control characters of the output visible, because a person looks at it.
+	Terminal bool
 
 	mu   sync.Mutex
 	open string // where a line comes from that has not ended yet
@@ -44,9 +48,7 @@ func (p *Printer) Line(label string, l api.LogLine) error {
 	defer p.mu.Unlock()
 
 	if p.JSON {
-		encoder := json.NewEncoder(p.Out)
-		encoder.SetEscapeHTML(false)
-		return encoder.Encode(l)
+		return p.object(l)
 	}
 
 	source := fmt.Sprintf("%s %s %d %s", label, l.Run, l.Rank, l.Stream)
@@ -72,7 +74,41 @@ func (p *Printer) Line(label string, l api.LogLine) error {
 		text = l.Raw
 	}
 
+	if p.Terminal {
+		text = []byte(table.Visible(string(text)))
+	}
+
 	_, err := p.Out.Write(append(append([]byte(head), text...), end...))
+
+	return err
+}
+
+// object writes a line as JSON. That escapes control characters but those of C1, which are escaped here.
+func (p *Printer) object(l api.LogLine) error {
+	var text bytes.Buffer
+
+	encoder := json.NewEncoder(&text)
+	encoder.SetEscapeHTML(false)
+	if err := encoder.Encode(l); err != nil {
+		return err
+	}
+
+	if !p.Terminal {
+		_, err := p.Out.Write(text.Bytes())
+		return err
+	}
+
+	var escaped strings.Builder
+
+	for _, c := range text.String() {
+		if c >= 0x7f && c < 0xa0 {
+			_, _ = fmt.Fprintf(&escaped, `\u%04x`, c)
+		} else {
+			escaped.WriteRune(c)
+		}
+	}
+
+	_, err := io.WriteString(p.Out, escaped.String())
 
 	return err
 }

@@ -35,6 +35,33 @@ func TestInterruptedLinesOfSeveralRanksStayApart(t *testing.T) {
 	}
 }
 
+func TestOutputOnATerminalDoesNotActOnIt(t *testing.T) {
+	t.Parallel()
+	line := api.LogLine{Run: "j1.1", Stream: "stdout", Text: "\x1b[32mok\x1b[0m \x1b]0;owned\x07 \u009b2J"}
+
+	for name, tt := range map[string]struct {
+		printer *Printer
+		want    string
+	}{
+		"a terminal": {&Printer{Terminal: true}, "\x1b[32mok\x1b[0m ^[]0;owned^G \\x9b2J\n"},
+		"a pipe":     {&Printer{}, line.Text + "\n"},
+		"objects on a terminal": {
+			&Printer{Terminal: true, JSON: true},
+			`"text":"\u001b[32mok\u001b[0m \u001b]0;owned\u0007 \u009b2J"`,
+		},
+	} {
+		var out strings.Builder
+		tt.printer.Out = &out
+		if err := tt.printer.Line("", line); err != nil {
+			t.Fatal(err)
+		}
+
+		if !strings.Contains(out.String(), tt.want) {
+			t.Errorf("%s: got %q, want %q", name, out.String(), tt.want)
+		}
+	}
+}
+
 // Every line has a cursor. Wherever the feed breaks off, each line is told once and in order.
 func TestAFeedThatBreaksOffIsTakenUpAfterTheLastLine(t *testing.T) {
 	t.Parallel()
