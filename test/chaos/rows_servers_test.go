@@ -1,7 +1,10 @@
 package chaos_test
 
 import (
+	"os"
+	"path/filepath"
 	"slices"
+	"strings"
 	"syscall"
 	"time"
 
@@ -46,6 +49,7 @@ func serverRows() []row {
 			play: func(w *world) {
 				there := slices.Concat(w.on("n1"), w.on("n2"), w.on("n3"))
 				leader, other := w.leaderAndStandby()
+				w.awaitAgentsKnow(other)
 				w.must(leader.Server().Kill())
 				w.awaitLead(other)
 				w.sleep(beyond)
@@ -89,6 +93,24 @@ func (w *world) awaitLead(server *yardtest.Yard) {
 	w.until(stuck, "server "+w.nameOf(server)+" to lead", func() string {
 		if !w.leads(server) {
 			return "it does not lead"
+		}
+
+		return ""
+	})
+}
+
+// awaitAgentsKnow waits until every agent has heard of a server from the other one.
+func (w *world) awaitAgentsKnow(server *yardtest.Yard) {
+	w.until(stuck, "agents to know server "+w.nameOf(server), func() string {
+		for _, node := range nodeNames {
+			memory, err := os.ReadFile(filepath.Join(w.agentFolder(node), "agent.json"))
+			if err != nil {
+				return err.Error()
+			}
+
+			if !strings.Contains(string(memory), server.URL()) {
+				return node + " does not"
+			}
 		}
 
 		return ""
